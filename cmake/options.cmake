@@ -1,0 +1,36 @@
+# What can be chosen when configuring, and the flags that every target gets.
+set(FLASHCORE_CUDA "AUTO" CACHE STRING "Build the CUDA kernels: AUTO (when nvcc is found), ON, OFF")
+option(FLASHCORE_TESTS "Build the tests" ON)
+option(FLASHCORE_WERROR "Warnings are errors" ON)
+set(FLASHCORE_SANITIZE "" CACHE STRING "Sanitizers, as for -fsanitize: address,undefined or thread")
+
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE Release CACHE STRING "" FORCE)
+endif()
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_C_STANDARD 11)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_CXX_VISIBILITY_PRESET hidden)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+
+find_program(FLASHCORE_CCACHE ccache)
+if(FLASHCORE_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_C_COMPILER_LAUNCHER ${FLASHCORE_CCACHE})
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${FLASHCORE_CCACHE})
+  set(CMAKE_CUDA_COMPILER_LAUNCHER ${FLASHCORE_CCACHE})
+endif()
+
+# Warnings for our own C and C++ files; link to it privately.
+add_library(flashcore_warnings INTERFACE)
+target_compile_options(flashcore_warnings INTERFACE
+  $<$<COMPILE_LANGUAGE:C,CXX>:-Wall -Wextra -Wpedantic -Wshadow -Wconversion>
+  $<$<AND:$<BOOL:${FLASHCORE_WERROR}>,$<COMPILE_LANGUAGE:C,CXX>>:-Werror>)
+
+if(FLASHCORE_SANITIZE)
+  add_compile_options($<$<COMPILE_LANGUAGE:C,CXX>:-fsanitize=${FLASHCORE_SANITIZE}>
+                      $<$<COMPILE_LANGUAGE:C,CXX>:-fno-omit-frame-pointer>
+                      $<$<COMPILE_LANGUAGE:C,CXX>:-fno-sanitize-recover=all>)
+  add_link_options(-fsanitize=${FLASHCORE_SANITIZE})
+endif()

@@ -1,0 +1,281 @@
+// FlashCore: softmax(Q K^T) V, one operator with one meaning on every backend.
+//
+// Describe a problem once (shapes, strides, dtypes, options), plan it once, run it many times:
+//
+//   using namespace flashcore;
+//   Problem problem;
+//   problem.q = problem.k = problem.v = problem.o = TensorDesc::contiguous(DType::f16, {2, 8, 512,
+//   64}); problem.causal = true; Result<Plan> plan = make_plan(problem); if (!plan.ok()) return
+//   fail(plan.status().message()); Arguments args{.q = q, .k = k, .v = v, .o = o}; Status status =
+//   plan->run(args);
+//
+// docs/semantics.md says what is computed. Nothing here throws, except std::bad_alloc.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#if defined(FLASHCORE_SHARED)
+#define FLASHCORE_API __attribute__((visibility("default")))
+#else
+#define FLASHCORE_API
+#endif
+
+namespace flashcore {
+
+// ---------------------------------------------------------------------------------------------
+// Errors
+
+enum class StatusCode : int32_t {
+  ok = 0,
+  invalid_argument = 1,  // malformed: the sentence names the argument, its value and what is wanted
+  unsupported = 2,       // well-formed, but no kernel here computes it
+  out_of_memory = 3,
+  device_error = 4,  // the GPU or its driver reported an error
+  internal = 5,
+};
+
+FLASHCORE_API std::string_view to_string(StatusCode code);
+
+// A code and one sentence. Default: ok.
+class [[nodiscard]] Status {
+ public:
+  Status() = default;
+  Status(StatusCode code, std::string message) : code_(code), message_(std::move(message)) {}
+
+  bool ok() const { return code_ == StatusCode::ok; }
+  StatusCode code() const { return code_; }
+  const std::string& message() const { return message_; }
+
+ private:
+  StatusCode code_ = StatusCode::ok;
+  std::string message_;
+};
+
+// A value, or the status that says why there is none.
+template <class T>
+class [[nodiscard]] Result {
+ public:
+  Result(T value) : state_(std::move(value)) {}         // NOLINT(google-explicit-constructor)
+  Result(Status status) : state_(std::move(status)) {}  // NOLINT(google-explicit-constructor)
+
+  bool ok() const { return std::holds_alternative<T>(state_); }
+  Status status() const { return ok() ? Status() : std::get<Status>(state_); }
+  T& operator*() { return std::get<T>(state_); }
+  const T& operator*() const { return std::get<T>(state_); }
+  T* operator->() { return &std::get<T>(state_); }
+  const T* operator->() const { return &std::get<T>(state_); }
+
+ private:
+  std::variant<T, Status> state_;
+};
+
+// ---------------------------------------------------------------------------------------------
+// Tensors
+
+enum class DType : int32_t {
+  f32 = 0,
+  f16 = 1,
+  bf16 = 2,
+  f8e4m3 = 3,   // the "fn" variant: no infinity, largest value 448
+  f8e5m2 = 4,   // IEEE-like: infinity, largest finite value 57344
+  boolean = 5,  // one byte; zero is false, anything else is true
+  i32 = 6,
+  f64 = 7,  // only for O and LSE, and only the reference computes it
+};
+
+FLASHCORE_API std::string_view to_string(DType dtype);
+FLASHCORE_API std::optional<DType> dtype_from_string(std::string_view name);
+FLASHCORE_API size_t size_of(DType dtype);  // bytes an element
+
+// Shape and strides of a tensor, without its data. Strides are in elements and may be zero or
+// negative on inputs (a broadcast, a reversed view).
+struct FLASHCORE_API TensorDesc {
+  static constexpr int kMaxRank = 4;
+
+  DType dtype = DType::f32;
+  int32_t rank = 0;
+  std::array<int64_t, kMaxRank> shape{};
+  std::array<int64_t, kMaxRank> stride{};
+
+  // Row-major. At most kMaxRank dimensions; more are cut off, and refused by make_plan.
+  static TensorDesc contiguous(DType dtype, std::initializer_list<int64_t> shape);
+  static TensorDesc strided(DType dtype, std::initializer_list<int64_t> shape,
+                            std::initializer_list<int64_t> stride);
+};
+
+// ---------------------------------------------------------------------------------------------
+// The problem
+
+// Where the diagonal lies: query i is aligned with key i + offset.
+enum class Alignment : int32_t {
+  top_left = 0,      // offset 0
+  bottom_right = 1,  // offset len_kv - len_q of the batch entry: the last query sees the last key
+  given = 2,         // Problem::causal_offset, or one a batch entry in Problem::causal_offsets
+};
+
+// What is asked: shapes, strides, dtypes and options; no data. Names as in docs/semantics.md.
+// B batch, Hq query heads, Hkv key/value heads (Hq a multiple of Hkv), Sq queries, Skv keys.
+struct Problem {
+  TensorDesc q;  // [B, Hq, Sq, Dqk]; packed: [total_q, Hq, Dqk]. f32, f16, bf16, f8e4m3, f8e5m2
+  TensorDesc k;  // [B, Hkv, Skv, Dqk]; packed: [total_kv, Hkv, Dqk]. dtype of q
+  TensorDesc v;  // [B, Hkv, Skv, Dv]; packed: [total_kv, Hkv, Dv]. dtype of q
+  TensorDesc o;  // [B, Hq, Sq, Dv]; packed: [total_q, Hq, Dv]. Any of the types of q, or f64
+  std::optional<TensorDesc> lse;  // [B, Hq, Sq]; packed: [total_q, Hq]. f32 (f64: reference)
+
+  // Optional inputs. "x|1": the dimension has extent x, or 1 and is broadcast.
+  std::optional<TensorDesc> bias;            // [B|1, Hq|1, Sq|1, Skv|1], f32, f16 or bf16
+  std::optional<TensorDesc> mask;            // [B|1, Hq|1, Sq|1, Skv|1], boolean, true = attend
+  std::optional<TensorDesc> alibi_slopes;    // [Hq] or [B|1, Hq], f32
+  std::optional<TensorDesc> sinks;           // [Hq], f32: one logit a head
+  std::optional<TensorDesc> q_scale;         // [B|1, Hq|1], f32, for fp8
+  std::optional<TensorDesc> k_scale;         // [B|1, Hkv|1, blocks|1], f32, for fp8
+  std::optional<TensorDesc> v_scale;         // [B|1, Hkv|1, blocks|1], f32, for fp8
+  std::optional<TensorDesc> cu_seqlens_q;    // [B + 1], i32: makes the problem a packed one
+  std::optional<TensorDesc> cu_seqlens_kv;   // [B + 1], i32: given with cu_seqlens_q
+  std::optional<TensorDesc> seqlens_q;       // [B], i32: queries in use, from the first on
+  std::optional<TensorDesc> seqlens_kv;      // [B], i32: keys in use, from the first on
+  std::optional<TensorDesc> causal_offsets;  // [B], i32: with Alignment::given
+
+  std::optional<float> softmax_scale;  // default 1 / sqrt(Dqk)
+  float softcap = 0;                   // > 0: s = softcap * tanh(s / softcap)
+  bool causal = false;                 // key j is seen when j <= i + offset
+  Alignment alignment = Alignment::bottom_right;
+  int64_t causal_offset = 0;   // with Alignment::given and no causal_offsets
+  int64_t window_left = -1;    // key j is seen when j >= i + offset - window_left; -1: no limit
+  int64_t window_right = -1;   // key j is seen when j <= i + offset + window_right; -1: no limit
+  float dropout_p = 0;         // in [0, 1]
+  int64_t kv_scale_block = 0;  // keys a block of k_scale and v_scale; 0: one block
+  int64_t max_seqlen_q = 0;    // packed: the longest entry; 0: not known, total_q bounds it
+  int64_t max_seqlen_kv = 0;
+};
+
+// The data of one run: pointers to element [0, 0, ...] of the tensors that the problem describes,
+// all on the plan's device. What the problem does not have is ignored. Outputs must not overlap
+// anything else.
+struct Arguments {
+  const void* q = nullptr;
+  const void* k = nullptr;
+  const void* v = nullptr;
+  void* o = nullptr;
+  void* lse = nullptr;
+  const void* bias = nullptr;
+  const void* mask = nullptr;
+  const float* alibi_slopes = nullptr;
+  const float* sinks = nullptr;
+  const float* q_scale = nullptr;
+  const float* k_scale = nullptr;
+  const float* v_scale = nullptr;
+  const int32_t* cu_seqlens_q = nullptr;
+  const int32_t* cu_seqlens_kv = nullptr;
+  const int32_t* seqlens_q = nullptr;
+  const int32_t* seqlens_kv = nullptr;
+  const int32_t* causal_offsets = nullptr;
+  uint64_t dropout_seed = 0;
+  uint64_t dropout_offset = 0;
+};
+
+// ---------------------------------------------------------------------------------------------
+// Devices
+
+enum class DeviceKind : int32_t { cpu = 0, cuda = 1 };
+
+struct Device {
+  DeviceKind kind = DeviceKind::cpu;
+  int32_t index = 0;
+};
+
+struct DeviceInfo {
+  Device device;
+  std::string name;
+  int32_t compute_capability = 0;     // CUDA: 80, 89, 90, ...
+  int32_t multiprocessors = 0;        // CUDA: SMs; CPU: hardware threads
+  int64_t shared_memory_a_block = 0;  // CUDA: bytes, opt-in limit
+  int64_t memory_bytes = 0;
+};
+
+// Every device that plans can be made for; the CPU is always the first.
+FLASHCORE_API std::vector<DeviceInfo> devices();
+
+// ---------------------------------------------------------------------------------------------
+// Plans
+
+struct PlanOptions {
+  Device device;
+  std::string kernel;   // empty: the best that does not refuse. FLASHCORE_KERNEL overrides it
+  int32_t threads = 0;  // CPU: 0 means all hardware threads
+  bool batch_invariant = false;  // a row's bits do not depend on what else is in the batch
+};
+
+// One line of explain(): a kernel, and why it would not run (empty: it would).
+struct KernelVerdict {
+  std::string kernel;
+  std::string refusal;
+  bool automatic = true;  // false: runs only when asked for by name
+};
+
+// A stream of the plan's device: a cudaStream_t, or null for the default stream. Ignored on CPU.
+struct Stream {
+  void* handle = nullptr;
+};
+
+// A problem bound to a kernel and its launch geometry. Cheap to copy; any number of threads may
+// run one plan at once, each with its own outputs and workspace.
+class FLASHCORE_API Plan {
+ public:
+  struct Impl;
+  explicit Plan(std::shared_ptr<const Impl> impl);
+
+  std::string_view kernel() const;  // name in the table of kernels
+  std::string_view reason() const;  // one sentence: why this kernel
+  size_t workspace_bytes() const;   // needed by run(), 256-byte aligned, on the plan's device
+
+  // Computes O (and LSE). On a GPU: asynchronous in `stream`, no allocation, no synchronisation.
+  // On an error nothing is launched and nothing is written. A workspace that is too small is an
+  // error; its contents need no initialisation and mean nothing afterwards.
+  Status run(const Arguments& arguments, void* workspace = nullptr, size_t workspace_bytes = 0,
+             Stream stream = {}) const;
+
+ private:
+  std::shared_ptr<const Impl> impl_;
+};
+
+// Checks the problem and chooses the kernel.
+FLASHCORE_API Result<Plan> make_plan(const Problem& problem, const PlanOptions& options = {});
+
+// Every kernel for the device, best first, each with its refusal. Fails only for a bad problem.
+FLASHCORE_API Result<std::vector<KernelVerdict>> explain(const Problem& problem,
+                                                         const PlanOptions& options = {});
+
+// ---------------------------------------------------------------------------------------------
+// Dropout
+
+// True when dropout keeps pair (query, key) of a batch entry and query head. The mask is a pure
+// function of these, the same on every backend: Philox4x32-10 (Salmon et al., SC 2011).
+FLASHCORE_API bool dropout_keeps(uint64_t seed, uint64_t offset, float dropout_p, int64_t batch,
+                                 int64_t head, int64_t query, int64_t key);
+
+// ---------------------------------------------------------------------------------------------
+// Build
+
+struct BuildInfo {
+  std::string version;       // of the library, "0.1.0"
+  std::string compiler;      // "GCC 12.2.0"
+  std::string build_type;    // "Release"
+  bool cuda = false;         // CUDA kernels are compiled in
+  std::string cuda_targets;  // "80;89;90a"
+  std::string cpu_target;    // the SIMD target that runs here: "AVX3_ZEN4", "AVX2", ...
+};
+
+FLASHCORE_API BuildInfo build_info();
+
+}  // namespace flashcore

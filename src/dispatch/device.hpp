@@ -1,0 +1,16 @@
+// The devices of this machine, as the dispatcher sees them.
+#pragma once
+
+#include <vector>
+
+#include "flashcore/flashcore.hpp"
+
+namespace flashcore {
+
+DeviceInfo cpu_device();
+
+// Empty without a CUDA build, a driver or a GPU. Two definitions: device_cuda.cpp, and
+// device_no_cuda.cpp for builds without CUDA.
+std::vector<DeviceInfo> cuda_devices();
+
+}  // namespace flashcore

@@ -1,0 +1,7 @@
+#include "dispatch/device.hpp"
+
+namespace flashcore {
+
+std::vector<DeviceInfo> cuda_devices() { return {}; }
+
+}  // namespace flashcore

@@ -1,0 +1,44 @@
+// The table of kernels: every implementation, best first, each refusing with one sentence.
+//
+// make_plan, explain and the forced choice all ask this one table; docs/adding-a-kernel.md says how
+// to add a row.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "flashcore/flashcore.hpp"
+#include "problem/problem.hpp"
+
+namespace flashcore {
+
+// What a kernel needs to know besides the problem.
+struct PlanContext {
+  DeviceInfo device;
+  int threads = 0;  // CPU; at least 1
+  bool batch_invariant = false;
+};
+
+// A kernel bound to a problem. `run` gets checked pointers and at least workspace_bytes bytes.
+struct PlannedKernel {
+  size_t workspace_bytes = 0;
+  std::function<Status(const Arguments&, std::span<std::byte> workspace, Stream)> run;
+};
+
+struct Kernel {
+  std::string name;
+  DeviceKind device = DeviceKind::cpu;
+  bool automatic = true;  // false: runs only when asked for by name (the ladder, the reference)
+  // One sentence why the kernel cannot compute the problem; empty when it can.
+  std::function<std::string(const ForwardProblem&, const PlanContext&)> refuses;
+  // Called only for problems that it does not refuse.
+  std::function<Result<PlannedKernel>(const ForwardProblem&, const PlanContext&)> plan;
+};
+
+// Best first.
+const std::vector<Kernel>& kernels();
+
+}  // namespace flashcore

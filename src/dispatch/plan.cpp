@@ -1,0 +1,171 @@
+// make_plan, explain and Plan: the public face of the table of kernels.
+#include <cstdint>
+#include <cstdlib>
+#include <new>
+#include <string>
+#include <utility>
+
+#include "dispatch/device.hpp"
+#include "dispatch/kernels.hpp"
+#include "problem/philox.hpp"
+#include "problem/status.hpp"
+
+namespace flashcore {
+
+struct Plan::Impl {
+  ForwardProblem problem;
+  DeviceKind device = DeviceKind::cpu;
+  std::string kernel;
+  std::string reason;
+  PlannedKernel planned;
+};
+
+namespace {
+
+constexpr size_t kWorkspaceAlignment = 256;
+
+Result<PlanContext> resolve_context(const PlanOptions& options) {
+  if (options.threads < 0)
+    return invalid("threads: is {}, wanted 0 (all) or more", options.threads);
+  PlanContext context;
+  context.threads = options.threads;
+  context.batch_invariant = options.batch_invariant;
+  if (options.device.kind == DeviceKind::cpu) {
+    if (options.device.index != 0) {
+      return invalid("device: CPU index is {}, wanted 0", options.device.index);
+    }
+    context.device = cpu_device();
+    if (context.threads == 0) context.threads = context.device.multiprocessors;
+    return context;
+  }
+  if (options.device.kind != DeviceKind::cuda) {
+    return invalid("device: kind is {}, wanted cpu (0) or cuda (1)",
+                   static_cast<int32_t>(options.device.kind));
+  }
+  const std::vector<DeviceInfo> gpus = cuda_devices();
+  for (const DeviceInfo& gpu : gpus) {
+    if (gpu.device.index == options.device.index) {
+      context.device = gpu;
+      return context;
+    }
+  }
+  if (gpus.empty()) {
+    return unsupported("device: is cuda:{}, but there is no usable GPU{}", options.device.index,
+                       build_info().cuda ? "" : " in a build without CUDA");
+  }
+  return invalid("device: is cuda:{}, wanted an index from 0 to {}", options.device.index,
+                 gpus.size() - 1);
+}
+
+std::string forced_kernel(const PlanOptions& options) {
+  const char* const forced = std::getenv("FLASHCORE_KERNEL");
+  return forced != nullptr && *forced != '\0' ? forced : options.kernel;
+}
+
+Result<Plan> plan_with(const Kernel& kernel, const ForwardProblem& problem,
+                       const PlanContext& context, std::string reason) {
+  Result<PlannedKernel> planned = kernel.plan(problem, context);
+  if (!planned.ok()) return planned.status();
+  auto impl = std::make_shared<Plan::Impl>();
+  impl->problem = problem;
+  impl->device = context.device.device.kind;
+  impl->kernel = kernel.name;
+  impl->reason = std::move(reason);
+  impl->planned = std::move(*planned);
+  return Plan(std::move(impl));
+}
+
+Result<Plan> plan_forced(const std::string& name, const ForwardProblem& problem,
+                         const PlanContext& context) {
+  std::string known;
+  for (const Kernel& kernel : kernels()) {
+    if (kernel.device != context.device.device.kind) continue;
+    if (kernel.name != name) {
+      known += known.empty() ? kernel.name : ", " + kernel.name;
+      continue;
+    }
+    const std::string refusal = kernel.refuses(problem, context);
+    if (!refusal.empty()) return unsupported("kernel {}: {}", name, refusal);
+    return plan_with(kernel, problem, context, "it was asked for by name");
+  }
+  return invalid("kernel: is '{}', wanted one of this device's: {}", name, known);
+}
+
+}  // namespace
+
+Result<Plan> make_plan(const Problem& problem, const PlanOptions& options) {
+  const Result<ForwardProblem> resolved = resolve(problem);
+  if (!resolved.ok()) return resolved.status();
+  const Result<PlanContext> context = resolve_context(options);
+  if (!context.ok()) return context.status();
+  const std::string forced = forced_kernel(options);
+  if (!forced.empty()) return plan_forced(forced, *resolved, *context);
+
+  std::string refusals;
+  for (const Kernel& kernel : kernels()) {
+    if (kernel.device != context->device.device.kind || !kernel.automatic) continue;
+    const std::string refusal = kernel.refuses(*resolved, *context);
+    if (refusal.empty()) {
+      return plan_with(kernel, *resolved, *context,
+                       refusals.empty() ? "it is the best kernel of this device"
+                                        : "better ones refused: " + refusals);
+    }
+    refusals += fmt::format("{}{}: {}", refusals.empty() ? "" : "; ", kernel.name, refusal);
+  }
+  return unsupported("problem: no kernel of this device computes it ({})",
+                     refusals.empty() ? "it has none that is chosen by itself" : refusals);
+}
+
+Result<std::vector<KernelVerdict>> explain(const Problem& problem, const PlanOptions& options) {
+  const Result<ForwardProblem> resolved = resolve(problem);
+  if (!resolved.ok()) return resolved.status();
+  const Result<PlanContext> context = resolve_context(options);
+  if (!context.ok()) return context.status();
+  std::vector<KernelVerdict> verdicts;
+  for (const Kernel& kernel : kernels()) {
+    if (kernel.device != context->device.device.kind) continue;
+    verdicts.push_back({kernel.name, kernel.refuses(*resolved, *context), kernel.automatic});
+  }
+  return verdicts;
+}
+
+Plan::Plan(std::shared_ptr<const Impl> impl) : impl_(std::move(impl)) {}
+
+std::string_view Plan::kernel() const { return impl_->kernel; }
+std::string_view Plan::reason() const { return impl_->reason; }
+size_t Plan::workspace_bytes() const { return impl_->planned.workspace_bytes; }
+
+Status Plan::run(const Arguments& arguments, void* workspace, size_t workspace_bytes,
+                 Stream stream) const {
+  FLASHCORE_RETURN_IF_ERROR(check_pointers(impl_->problem, arguments));
+  if (impl_->device == DeviceKind::cpu) {
+    FLASHCORE_RETURN_IF_ERROR(check_lengths(impl_->problem, arguments));
+  }
+  const size_t wanted = impl_->planned.workspace_bytes;
+  if (wanted > 0) {
+    if (workspace == nullptr || workspace_bytes < wanted) {
+      return invalid("workspace: has {} bytes, wanted {}",
+                     workspace == nullptr ? 0 : workspace_bytes, wanted);
+    }
+    if (reinterpret_cast<uintptr_t>(workspace) % kWorkspaceAlignment != 0) {
+      return invalid("workspace: pointer {} is not aligned, wanted a multiple of {}", workspace,
+                     kWorkspaceAlignment);
+    }
+  }
+  try {
+    return impl_->planned.run(
+        arguments, {static_cast<std::byte*>(workspace), wanted > 0 ? workspace_bytes : 0}, stream);
+  } catch (const std::bad_alloc&) {
+    return {StatusCode::out_of_memory, "memory: the host has none left for this run"};
+  }
+}
+
+bool dropout_keeps(uint64_t seed, uint64_t offset, float dropout_p, int64_t batch, int64_t head,
+                   int64_t query, int64_t key) {
+  const PhiloxBlock words = dropout_words(dropout_key(seed, offset), static_cast<uint32_t>(batch),
+                                          static_cast<uint32_t>(head), static_cast<uint32_t>(query),
+                                          static_cast<uint32_t>(key / 4));
+  return words[static_cast<size_t>(key % 4)] >= dropout_threshold(dropout_p);
+}
+
+}  // namespace flashcore

@@ -1,0 +1,437 @@
+// From what a caller described to what backends read, refusing whatever is malformed.
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "problem/problem.hpp"
+#include "problem/status.hpp"
+
+namespace flashcore {
+namespace {
+
+// Sizes and offsets past this are refused, so that sums of a few never overflow 64 bits.
+__extension__ using int128 = __int128;  // sums of products of 64-bit strides
+
+constexpr int64_t kLargestExtent = (int64_t{1} << 31) - 1;
+constexpr int64_t kLargestOffset = int64_t{1} << 32;
+
+constexpr int128 magnitude(int64_t value) { return value < 0 ? -int128{value} : int128{value}; }
+
+std::span<const int64_t> shape_of(const TensorDesc& tensor) {
+  return {tensor.shape.data(),
+          static_cast<size_t>(std::clamp(tensor.rank, 0, TensorDesc::kMaxRank))};
+}
+
+std::string text(std::span<const int64_t> values) {
+  return fmt::format("[{}]", fmt::join(values, ", "));
+}
+
+bool is_float_input(DType dtype) {
+  return dtype == DType::f32 || dtype == DType::f16 || dtype == DType::bf16 ||
+         dtype == DType::f8e4m3 || dtype == DType::f8e5m2;
+}
+
+// Rank, extents, and that the byte offset of every element fits 64 bits.
+Status check_layout(std::string_view name, const TensorDesc& tensor, int32_t rank,
+                    std::string_view wanted_shape) {
+  if (tensor.rank != rank) {
+    return invalid("{}: rank is {}, wanted {} for {}", name, tensor.rank, rank, wanted_shape);
+  }
+  int128 span = 0;
+  for (int32_t d = 0; d < rank; ++d) {
+    const auto i = static_cast<size_t>(d);
+    const int64_t extent = tensor.shape[i];
+    const int64_t stride = tensor.stride[i];
+    if (extent < 0 || extent > kLargestExtent) {
+      return invalid("{}: shape {} has extent {} in dimension {}, wanted 0 to {}", name,
+                     text(shape_of(tensor)), extent, d, kLargestExtent);
+    }
+    if (extent > 1) span += (extent - 1) * magnitude(stride);
+  }
+  if (span * static_cast<int128>(size_of(tensor.dtype)) > (int128{1} << 62)) {
+    return invalid("{}: strides [{}] of shape {} span more than 2^62 bytes, wanted less", name,
+                   fmt::join(std::span(tensor.stride.data(), static_cast<size_t>(rank)), ", "),
+                   text(shape_of(tensor)));
+  }
+  return {};
+}
+
+Status check_contiguous_rows(std::string_view name, const TensorDesc& tensor) {
+  const auto last = static_cast<size_t>(tensor.rank - 1);
+  if (tensor.shape[last] > 1 && tensor.stride[last] != 1) {
+    return invalid("{}: stride of the last dimension is {}, wanted 1", name, tensor.stride[last]);
+  }
+  return {};
+}
+
+// Sufficient for no two elements to share an address: sorted by stride, each dimension steps past
+// all that the smaller ones span.
+Status check_no_overlap(std::string_view name, const TensorDesc& tensor) {
+  std::array<std::pair<int128, int64_t>, TensorDesc::kMaxRank> dimensions{};  // |stride|, extent
+  for (size_t i = 0; i < static_cast<size_t>(tensor.rank); ++i) {
+    if (tensor.shape[i] == 0) return {};
+    dimensions[i] = {magnitude(tensor.stride[i]), tensor.shape[i]};
+  }
+  std::sort(dimensions.begin(), dimensions.end());
+  int128 reach = 0;
+  for (const auto& [stride, extent] : dimensions) {
+    if (extent <= 1) continue;
+    if (stride <= reach) {
+      return invalid(
+          "{}: strides [{}] of shape {} make elements overlap, wanted an output whose "
+          "elements are apart",
+          name, fmt::join(std::span(tensor.stride.data(), static_cast<size_t>(tensor.rank)), ", "),
+          text(shape_of(tensor)));
+    }
+    reach += stride * (extent - 1);
+  }
+  return {};
+}
+
+// True when the descriptor has the wanted extents; a wanted extent may be met by 1 if `broadcast`.
+Status check_shape(std::string_view name, const TensorDesc& tensor,
+                   std::initializer_list<int64_t> wanted, bool broadcast,
+                   std::string_view wanted_shape) {
+  FLASHCORE_RETURN_IF_ERROR(
+      check_layout(name, tensor, static_cast<int32_t>(wanted.size()), wanted_shape));
+  size_t i = 0;
+  for (const int64_t extent : wanted) {
+    const int64_t actual = tensor.shape[i++];
+    if (actual != extent && !(broadcast && actual == 1)) {
+      return invalid("{}: shape is {}, wanted {} = {}{}", name, text(shape_of(tensor)),
+                     wanted_shape, text({wanted.begin(), wanted.size()}),
+                     broadcast ? ", where 1 may stand for any" : "");
+    }
+  }
+  return {};
+}
+
+// The stride to use for dimension d: 0 where it is broadcast.
+int64_t broadcast_stride(const TensorDesc& tensor, size_t d) {
+  return tensor.shape[d] == 1 ? 0 : tensor.stride[d];
+}
+
+Status check_dtype(std::string_view name, const TensorDesc& tensor, DType wanted) {
+  if (tensor.dtype == wanted) return {};
+  return invalid("{}: dtype is {}, wanted {}", name, to_string(tensor.dtype), to_string(wanted));
+}
+
+RowStrides row_strides(const TensorDesc& tensor, bool packed) {
+  if (packed) return {0, tensor.stride[1], tensor.stride[0]};
+  return {tensor.stride[0], tensor.stride[1], tensor.stride[2]};
+}
+
+Status resolve_tensors(const Problem& problem, ForwardProblem& p) {
+  const auto& [q, k, v, o] = std::tie(problem.q, problem.k, problem.v, problem.o);
+  p.packed = problem.cu_seqlens_q.has_value() || problem.cu_seqlens_kv.has_value();
+  if (p.packed && !(problem.cu_seqlens_q && problem.cu_seqlens_kv)) {
+    return invalid("{}: is missing, wanted both cu_seqlens_q and cu_seqlens_kv or neither",
+                   problem.cu_seqlens_q ? "cu_seqlens_kv" : "cu_seqlens_q");
+  }
+  const int32_t rank = p.packed ? 3 : 4;
+  const char* const q_shape = p.packed ? "[total_q, Hq, Dqk]" : "[B, Hq, Sq, Dqk]";
+  const char* const k_shape = p.packed ? "[total_kv, Hkv, Dqk]" : "[B, Hkv, Skv, Dqk]";
+  const char* const v_shape = p.packed ? "[total_kv, Hkv, Dv]" : "[B, Hkv, Skv, Dv]";
+  const char* const o_shape = p.packed ? "[total_q, Hq, Dv]" : "[B, Hq, Sq, Dv]";
+
+  for (const auto& [name, tensor] : {std::pair{"q", &q}, {"k", &k}, {"v", &v}}) {
+    if (!is_float_input(tensor->dtype)) {
+      return invalid("{}: dtype is {}, wanted f32, f16, bf16, f8e4m3 or f8e5m2", name,
+                     to_string(tensor->dtype));
+    }
+    if (tensor->dtype != q.dtype) {
+      return invalid("{}: dtype is {}, wanted q's {}", name, to_string(tensor->dtype),
+                     to_string(q.dtype));
+    }
+  }
+  if (!is_float_input(o.dtype) && o.dtype != DType::f64) {
+    return invalid("o: dtype is {}, wanted a floating-point type", to_string(o.dtype));
+  }
+  FLASHCORE_RETURN_IF_ERROR(check_layout("q", q, rank, q_shape));
+  FLASHCORE_RETURN_IF_ERROR(check_layout("k", k, rank, k_shape));
+  FLASHCORE_RETURN_IF_ERROR(check_layout("v", v, rank, v_shape));
+
+  p.dtype = q.dtype;
+  p.o_dtype = o.dtype;
+  if (p.packed) {
+    p.total_q = q.shape[0], p.heads_q = q.shape[1], p.head_dim_qk = q.shape[2];
+    p.total_kv = k.shape[0], p.heads_kv = k.shape[1], p.head_dim_v = v.shape[2];
+    const TensorDesc& cu = *problem.cu_seqlens_q;
+    FLASHCORE_RETURN_IF_ERROR(check_layout("cu_seqlens_q", cu, 1, "[B + 1]"));
+    if (cu.shape[0] < 1) return invalid("cu_seqlens_q: shape is [0], wanted [B + 1]");
+    p.batch = cu.shape[0] - 1;
+  } else {
+    p.batch = q.shape[0], p.heads_q = q.shape[1], p.seqlen_q = q.shape[2];
+    p.heads_kv = k.shape[1], p.seqlen_kv = k.shape[2];
+    p.head_dim_qk = q.shape[3], p.head_dim_v = v.shape[3];
+  }
+  if (p.head_dim_qk < 1) return invalid("q: head dimension is 0, wanted at least 1");
+  if (p.head_dim_v < 1) return invalid("v: head dimension is 0, wanted at least 1");
+  if (p.heads_q > 0 && (p.heads_kv == 0 || p.heads_q % p.heads_kv != 0)) {
+    return invalid("k: shape {} has {} heads, wanted a divisor of q's {}", text(shape_of(k)),
+                   p.heads_kv, p.heads_q);
+  }
+  if (p.packed) {
+    FLASHCORE_RETURN_IF_ERROR(
+        check_shape("k", k, {p.total_kv, p.heads_kv, p.head_dim_qk}, false, k_shape));
+    FLASHCORE_RETURN_IF_ERROR(
+        check_shape("v", v, {p.total_kv, p.heads_kv, p.head_dim_v}, false, v_shape));
+    FLASHCORE_RETURN_IF_ERROR(
+        check_shape("o", o, {p.total_q, p.heads_q, p.head_dim_v}, false, o_shape));
+  } else {
+    FLASHCORE_RETURN_IF_ERROR(
+        check_shape("k", k, {p.batch, p.heads_kv, p.seqlen_kv, p.head_dim_qk}, false, k_shape));
+    FLASHCORE_RETURN_IF_ERROR(
+        check_shape("v", v, {p.batch, p.heads_kv, p.seqlen_kv, p.head_dim_v}, false, v_shape));
+    FLASHCORE_RETURN_IF_ERROR(
+        check_shape("o", o, {p.batch, p.heads_q, p.seqlen_q, p.head_dim_v}, false, o_shape));
+  }
+  for (const auto& [name, tensor] : {std::pair{"q", &q}, {"k", &k}, {"v", &v}, {"o", &o}}) {
+    FLASHCORE_RETURN_IF_ERROR(check_contiguous_rows(name, *tensor));
+  }
+  FLASHCORE_RETURN_IF_ERROR(check_no_overlap("o", o));
+  p.q = row_strides(q, p.packed);
+  p.k = row_strides(k, p.packed);
+  p.v = row_strides(v, p.packed);
+  p.o = row_strides(o, p.packed);
+
+  if (problem.lse) {
+    const TensorDesc& lse = *problem.lse;
+    if (lse.dtype != DType::f32 && lse.dtype != DType::f64) {
+      return invalid("lse: dtype is {}, wanted f32", to_string(lse.dtype));
+    }
+    if (p.packed) {
+      FLASHCORE_RETURN_IF_ERROR(
+          check_shape("lse", lse, {p.total_q, p.heads_q}, false, "[total_q, Hq]"));
+    } else {
+      FLASHCORE_RETURN_IF_ERROR(
+          check_shape("lse", lse, {p.batch, p.heads_q, p.seqlen_q}, false, "[B, Hq, Sq]"));
+    }
+    FLASHCORE_RETURN_IF_ERROR(check_no_overlap("lse", lse));
+    p.has_lse = true;
+    p.lse_dtype = lse.dtype;
+    p.lse = row_strides(lse, p.packed);
+  }
+  return {};
+}
+
+Status resolve_length_vector(std::string_view name, const std::optional<TensorDesc>& tensor,
+                             int64_t wanted, std::string_view shape, VectorInput& out) {
+  if (!tensor) return {};
+  FLASHCORE_RETURN_IF_ERROR(check_dtype(name, *tensor, DType::i32));
+  FLASHCORE_RETURN_IF_ERROR(check_shape(name, *tensor, {wanted}, false, shape));
+  out = {.present = true, .batch = tensor->stride[0], .head = 0};
+  return {};
+}
+
+Status resolve_lengths(const Problem& problem, ForwardProblem& p) {
+  FLASHCORE_RETURN_IF_ERROR(resolve_length_vector("cu_seqlens_q", problem.cu_seqlens_q, p.batch + 1,
+                                                  "[B + 1]", p.cu_seqlens_q));
+  FLASHCORE_RETURN_IF_ERROR(resolve_length_vector("cu_seqlens_kv", problem.cu_seqlens_kv,
+                                                  p.batch + 1, "[B + 1]", p.cu_seqlens_kv));
+  FLASHCORE_RETURN_IF_ERROR(
+      resolve_length_vector("seqlens_q", problem.seqlens_q, p.batch, "[B]", p.seqlens_q));
+  FLASHCORE_RETURN_IF_ERROR(
+      resolve_length_vector("seqlens_kv", problem.seqlens_kv, p.batch, "[B]", p.seqlens_kv));
+  FLASHCORE_RETURN_IF_ERROR(resolve_length_vector("causal_offsets", problem.causal_offsets, p.batch,
+                                                  "[B]", p.causal_offsets));
+  if (p.causal_offsets.present && problem.alignment != Alignment::given) {
+    return invalid("causal_offsets: is present, wanted it only with the given alignment");
+  }
+  for (const auto& [name, bound, total, resolved] :
+       {std::tuple{"max_seqlen_q", problem.max_seqlen_q, p.total_q, &p.seqlen_q},
+        std::tuple{"max_seqlen_kv", problem.max_seqlen_kv, p.total_kv, &p.seqlen_kv}}) {
+    if (!p.packed) {
+      if (bound != 0) return invalid("{}: is {}, wanted 0 unless packed", name, bound);
+      continue;
+    }
+    if (bound < 0 || bound > total) {
+      return invalid("{}: is {}, wanted 0 to {}, the rows of the packed tensor", name, bound,
+                     total);
+    }
+    *resolved = bound == 0 ? total : bound;
+  }
+  return {};
+}
+
+Status resolve_pair_input(std::string_view name, const std::optional<TensorDesc>& tensor,
+                          const ForwardProblem& p, PairInput& out) {
+  if (!tensor) return {};
+  FLASHCORE_RETURN_IF_ERROR(check_shape(
+      name, *tensor, {p.batch, p.heads_q, p.seqlen_q, p.seqlen_kv}, true, "[B, Hq, Sq, Skv]"));
+  out = {.present = true,
+         .dtype = tensor->dtype,
+         .batch = broadcast_stride(*tensor, 0),
+         .head = broadcast_stride(*tensor, 1),
+         .query = broadcast_stride(*tensor, 2),
+         .key = broadcast_stride(*tensor, 3)};
+  return {};
+}
+
+Status resolve_scale(std::string_view name, const std::optional<TensorDesc>& tensor,
+                     const ForwardProblem& p, ScaleInput& out) {
+  if (!tensor) return {};
+  FLASHCORE_RETURN_IF_ERROR(check_dtype(name, *tensor, DType::f32));
+  const int64_t blocks = (p.seqlen_kv + p.kv_scale_block - 1) / p.kv_scale_block;
+  FLASHCORE_RETURN_IF_ERROR(
+      check_shape(name, *tensor, {p.batch, p.heads_kv, blocks}, true, "[B, Hkv, blocks]"));
+  out = {.present = true,
+         .batch = broadcast_stride(*tensor, 0),
+         .head = broadcast_stride(*tensor, 1),
+         .block = broadcast_stride(*tensor, 2)};
+  return {};
+}
+
+Status resolve_optional_inputs(const Problem& problem, ForwardProblem& p) {
+  if (problem.bias) {
+    const DType dtype = problem.bias->dtype;
+    if (dtype != DType::f32 && dtype != DType::f16 && dtype != DType::bf16) {
+      return invalid("bias: dtype is {}, wanted f32, f16 or bf16", to_string(dtype));
+    }
+  }
+  FLASHCORE_RETURN_IF_ERROR(resolve_pair_input("bias", problem.bias, p, p.bias));
+  if (problem.mask) FLASHCORE_RETURN_IF_ERROR(check_dtype("mask", *problem.mask, DType::boolean));
+  FLASHCORE_RETURN_IF_ERROR(resolve_pair_input("mask", problem.mask, p, p.mask));
+
+  if (problem.alibi_slopes) {
+    const TensorDesc& slopes = *problem.alibi_slopes;
+    FLASHCORE_RETURN_IF_ERROR(check_dtype("alibi_slopes", slopes, DType::f32));
+    if (slopes.rank == 1) {
+      FLASHCORE_RETURN_IF_ERROR(check_shape("alibi_slopes", slopes, {p.heads_q}, false, "[Hq]"));
+      p.alibi_slopes = {.present = true, .batch = 0, .head = slopes.stride[0]};
+    } else {
+      FLASHCORE_RETURN_IF_ERROR(
+          check_layout("alibi_slopes", slopes, 2, "[B, Hq] (or rank 1 for [Hq])"));
+      const int64_t batch = slopes.shape[0] == 1 ? 1 : p.batch;
+      FLASHCORE_RETURN_IF_ERROR(
+          check_shape("alibi_slopes", slopes, {batch, p.heads_q}, false, "[B, Hq]"));
+      p.alibi_slopes = {
+          .present = true, .batch = broadcast_stride(slopes, 0), .head = slopes.stride[1]};
+    }
+  }
+  if (problem.sinks) {
+    FLASHCORE_RETURN_IF_ERROR(check_dtype("sinks", *problem.sinks, DType::f32));
+    FLASHCORE_RETURN_IF_ERROR(check_shape("sinks", *problem.sinks, {p.heads_q}, false, "[Hq]"));
+    p.sinks = {.present = true, .batch = 0, .head = problem.sinks->stride[0]};
+  }
+
+  const bool fp8 = p.dtype == DType::f8e4m3 || p.dtype == DType::f8e5m2;
+  for (const auto& [name, scale] : {std::pair{"q_scale", &problem.q_scale},
+                                    {"k_scale", &problem.k_scale},
+                                    {"v_scale", &problem.v_scale}}) {
+    if (scale->has_value() && !fp8) {
+      return invalid("{}: is present with {} inputs, wanted it only with fp8", name,
+                     to_string(p.dtype));
+    }
+  }
+  if (problem.kv_scale_block < 0) {
+    return invalid("kv_scale_block: is {}, wanted 0 or more", problem.kv_scale_block);
+  }
+  p.kv_scale_block =
+      problem.kv_scale_block == 0 ? std::max<int64_t>(p.seqlen_kv, 1) : problem.kv_scale_block;
+  if (problem.q_scale) {
+    FLASHCORE_RETURN_IF_ERROR(check_dtype("q_scale", *problem.q_scale, DType::f32));
+    FLASHCORE_RETURN_IF_ERROR(
+        check_shape("q_scale", *problem.q_scale, {p.batch, p.heads_q}, true, "[B, Hq]"));
+    p.q_scale = {.present = true,
+                 .batch = broadcast_stride(*problem.q_scale, 0),
+                 .head = broadcast_stride(*problem.q_scale, 1)};
+  }
+  FLASHCORE_RETURN_IF_ERROR(resolve_scale("k_scale", problem.k_scale, p, p.k_scale));
+  FLASHCORE_RETURN_IF_ERROR(resolve_scale("v_scale", problem.v_scale, p, p.v_scale));
+  return {};
+}
+
+Status resolve_options(const Problem& problem, ForwardProblem& p) {
+  p.softmax_scale = problem.softmax_scale.value_or(
+      static_cast<float>(1.0 / std::sqrt(static_cast<double>(p.head_dim_qk))));
+  if (!std::isfinite(p.softmax_scale)) {
+    return invalid("softmax_scale: is {}, wanted a finite number", p.softmax_scale);
+  }
+  if (!(problem.softcap >= 0) || std::isinf(problem.softcap)) {
+    return invalid("softcap: is {}, wanted 0 (off) or a positive finite number", problem.softcap);
+  }
+  p.softcap = problem.softcap;
+  if (!(problem.dropout_p >= 0 && problem.dropout_p <= 1)) {
+    return invalid("dropout_p: is {}, wanted 0 to 1", problem.dropout_p);
+  }
+  p.dropout_p = problem.dropout_p;
+  for (const auto& [name, value] :
+       {std::pair{"window_left", problem.window_left}, {"window_right", problem.window_right}}) {
+    if (value < -1 || value > kLargestOffset) {
+      return invalid("{}: is {}, wanted -1 (no limit) to {}", name, value, kLargestOffset);
+    }
+  }
+  p.band = {problem.window_left, problem.window_right};
+  if (problem.causal) p.band.right = 0;
+  switch (problem.alignment) {
+    case Alignment::top_left:
+    case Alignment::bottom_right:
+    case Alignment::given:
+      break;
+    default:
+      return invalid("alignment: is {}, wanted top_left (0), bottom_right (1) or given (2)",
+                     static_cast<int32_t>(problem.alignment));
+  }
+  p.alignment = problem.alignment;
+  if (problem.causal_offset < -kLargestOffset || problem.causal_offset > kLargestOffset) {
+    return invalid("causal_offset: is {}, wanted {} to {}", problem.causal_offset, -kLargestOffset,
+                   kLargestOffset);
+  }
+  if (problem.causal_offset != 0 && problem.alignment != Alignment::given) {
+    return invalid("causal_offset: is {}, wanted 0 unless the alignment is given",
+                   problem.causal_offset);
+  }
+  p.causal_offset = problem.causal_offset;
+  return {};
+}
+
+// Descriptors may come from C: an enum can hold anything.
+Status check_dtype_values(const Problem& problem) {
+  const auto check = [](std::string_view name, const TensorDesc& tensor) -> Status {
+    const auto value = static_cast<int32_t>(tensor.dtype);
+    if (value >= 0 && value <= static_cast<int32_t>(DType::f64)) return {};
+    return invalid("{}: dtype is number {}, wanted 0 to {}", name, value,
+                   static_cast<int32_t>(DType::f64));
+  };
+  FLASHCORE_RETURN_IF_ERROR(check("q", problem.q));
+  FLASHCORE_RETURN_IF_ERROR(check("k", problem.k));
+  FLASHCORE_RETURN_IF_ERROR(check("v", problem.v));
+  FLASHCORE_RETURN_IF_ERROR(check("o", problem.o));
+  for (const auto& [name, tensor] : {std::pair{"lse", &problem.lse},
+                                     {"bias", &problem.bias},
+                                     {"mask", &problem.mask},
+                                     {"alibi_slopes", &problem.alibi_slopes},
+                                     {"sinks", &problem.sinks},
+                                     {"q_scale", &problem.q_scale},
+                                     {"k_scale", &problem.k_scale},
+                                     {"v_scale", &problem.v_scale},
+                                     {"cu_seqlens_q", &problem.cu_seqlens_q},
+                                     {"cu_seqlens_kv", &problem.cu_seqlens_kv},
+                                     {"seqlens_q", &problem.seqlens_q},
+                                     {"seqlens_kv", &problem.seqlens_kv},
+                                     {"causal_offsets", &problem.causal_offsets}}) {
+    if (tensor->has_value()) FLASHCORE_RETURN_IF_ERROR(check(name, **tensor));
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<ForwardProblem> resolve(const Problem& problem) {
+  ForwardProblem p;
+  FLASHCORE_RETURN_IF_ERROR(check_dtype_values(problem));
+  FLASHCORE_RETURN_IF_ERROR(resolve_tensors(problem, p));
+  FLASHCORE_RETURN_IF_ERROR(resolve_lengths(problem, p));
+  FLASHCORE_RETURN_IF_ERROR(resolve_optional_inputs(problem, p));
+  FLASHCORE_RETURN_IF_ERROR(resolve_options(problem, p));
+  return p;
+}
+
+}  // namespace flashcore
