@@ -16,6 +16,12 @@ passed=0
 failed=0
 failures=()
 
+# Programs with a sanitizer want an address space without surprises where that can be had.
+fixed_addresses=()
+if setarch "$(uname -m)" -R true 2>/dev/null; then
+  fixed_addresses=(setarch "$(uname -m)" -R)
+fi
+
 # Counts one check.
 count() {
   if (($1 == 0)); then
@@ -26,12 +32,19 @@ count() {
   fi
 }
 
+# check COMMAND...: runs it and counts it as one check, named as the stage.
+check() {
+  local status=0
+  "$@" || status=$?
+  count "$status" "$stage"
+}
+
 # run_ctest DIRECTORY [CTEST ARGUMENT...]: counts every test that ran.
 run_ctest() {
   local directory=$1 log status=0 total bad
   shift
   log=$(mktemp)
-  ctest --test-dir "$directory" -j "$(nproc)" --output-on-failure --no-tests=error --timeout 600 \
+  "${fixed_addresses[@]}" ctest --test-dir "$directory" -j "$(nproc)" --output-on-failure --no-tests=error --timeout 600 \
     "$@" >"$log" 2>&1 || status=$?
   # "97% tests passed, 3 tests failed out of 100"
   if ! read -r bad total < <(sed -nE \
@@ -61,36 +74,26 @@ built() {
   return 1
 }
 
-# Programs with a sanitizer want an address space without surprises where that can be had.
-fixed_addresses=()
-if setarch "$(uname -m)" -R true 2>/dev/null; then
-  fixed_addresses=(setarch "$(uname -m)" -R)
-fi
-
 stage_release() {
   built build -DCMAKE_BUILD_TYPE=Release -DFLASHCORE_TESTS=ON || return 0
   report_cuda build
   run_ctest build
 }
 
-stage_example() {
-  local status=0
-  ./run.sh || status=$?
-  count "$status" "example"
-}
+stage_example() { check ./run.sh; }
 
-stage_lint() { scripts/lint.sh build && count 0 lint || count 1 lint; }
+stage_lint() { check scripts/lint.sh build; }
 
-stage_headers() { scripts/check_headers.sh && count 0 headers || count 1 headers; }
+stage_headers() { check scripts/check_headers.sh; }
 
-stage_install() { scripts/check_install.sh build && count 0 install || count 1 install; }
+stage_install() { check scripts/check_install.sh build; }
 
 # The compiler's report on registers, spills and shared memory; needs no GPU.
 stage_resources() {
   if [[ ! -f tools/check_resources.py ]]; then
     say "No tools/check_resources.py here."
   elif cuda_is_built build; then
-    python3 tools/check_resources.py build && count 0 resources || count 1 resources
+    check python3 tools/check_resources.py build
   else
     say "Not checked: the CUDA kernels are not built."
   fi
@@ -103,11 +106,11 @@ stage_address() {
 }
 
 stage_thread() {
-  fixed() { "${fixed_addresses[@]}" "$@"; }
-  local configured=0
-  configure build-thread -DCMAKE_BUILD_TYPE=RelWithDebInfo -DFLASHCORE_TESTS=ON \
-    -DFLASHCORE_CUDA=OFF -DFLASHCORE_SANITIZE=thread || configured=1
-  if ((configured != 0)) || ! quietly fixed cmake --build build-thread -j "$(job_count)"; then
+  local options=(-DCMAKE_BUILD_TYPE=RelWithDebInfo -DFLASHCORE_TESTS=ON -DFLASHCORE_CUDA=OFF
+                 -DFLASHCORE_SANITIZE=thread)
+  # The build starts the test programs too, to list their tests.
+  if ! configure build-thread "${options[@]}" ||
+     ! quietly "${fixed_addresses[@]}" cmake --build build-thread -j "$(job_count)"; then
     count 1 "thread: build"
     return
   fi
@@ -117,7 +120,7 @@ stage_thread() {
 stage_fuzz() {
   CC=clang-14 CXX=clang++-14 built build-fuzz -DCMAKE_BUILD_TYPE=RelWithDebInfo \
     -DFLASHCORE_TESTS=OFF -DFLASHCORE_CUDA=OFF -DFLASHCORE_FUZZ=ON || return 0
-  scripts/fuzz.sh build-fuzz "${FLASHCORE_FUZZ_SECONDS:-30}" && count 0 fuzz || count 1 fuzz
+  check scripts/fuzz.sh build-fuzz "${FLASHCORE_FUZZ_SECONDS:-30}"
 }
 
 chosen=("${stages[@]}")

@@ -1,5 +1,5 @@
 # Shell pieces that the commands share. Sourced, never run; the caller has set `set -euo pipefail`.
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2034
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 # Without a terminal the apt and ninja output stays plain.
@@ -18,8 +18,7 @@ installed() { dpkg-query -W -f='${Status}' "$1" 2>/dev/null | grep -q 'ok instal
 # need_packages NAME...: installs those that are missing. No network is used when none is.
 need_packages() {
   [[ ${FLASHCORE_SKIP_PACKAGES:-} == 1 ]] && return
-  command -v dpkg-query >/dev/null && command -v apt-get >/dev/null ||
-    fail "This script installs packages with apt, which is not here. Install what corresponds to:
+  { command -v dpkg-query && command -v apt-get; } >/dev/null || fail "This script installs packages with apt, which is not here. Install what corresponds to:
   $*
 and start it again as FLASHCORE_SKIP_PACKAGES=1 $0"
   local missing=() name

@@ -9,7 +9,8 @@
 #include <cstring>
 #include <optional>
 #include <string_view>
-#include <utility>
+#include <tuple>
+#include <type_traits>
 
 #include "problem/status.hpp"
 
@@ -37,18 +38,15 @@ constexpr size_t kSmallest<flashcore_device_info> = sizeof(flashcore_device_info
 template <>
 constexpr size_t kSmallest<flashcore_build_info> = sizeof(flashcore_build_info);
 
+// The parameter's name.
 template <class T>
-constexpr std::string_view kName = "";
+constexpr std::string_view kName = "info";
 template <>
 constexpr std::string_view kName<flashcore_problem> = "problem";
 template <>
 constexpr std::string_view kName<flashcore_plan_options> = "options";
 template <>
 constexpr std::string_view kName<flashcore_arguments> = "arguments";
-template <>
-constexpr std::string_view kName<flashcore_device_info> = "info";
-template <>
-constexpr std::string_view kName<flashcore_build_info> = "info";
 
 // Members come in units of 8 bytes, but for the problem's tensors, which are not cut either.
 template <class T>
