@@ -9,8 +9,8 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <initializer_list>
 #include <iterator>
-#include <memory>
 #include <utility>
 #include <vector>
 
@@ -34,6 +34,7 @@ class Source {
 
   void take(void* to, size_t size) {
     const size_t count = std::min(size, left_);
+    if (size == 0) return;
     std::memset(to, 0, size);
     if (count > 0) std::memcpy(to, data_, count);
     data_ += count;
@@ -222,7 +223,7 @@ constexpr int64_t kLargestBuffer = 1 << 16;
 
 // Exactly the memory of a tensor; `element` is where [0, 0, ...] lies in it.
 struct Buffer {
-  std::unique_ptr<uint8_t[]> memory;
+  std::vector<uint8_t> memory;
   uint8_t* element = nullptr;
 };
 
@@ -237,18 +238,16 @@ bool make_buffer(const flashcore_tensor& tensor, Buffer& buffer) {
   if (tensor.rank == 0) return true;
   const auto size = static_cast<int64_t>(flashcore_dtype_size(tensor.dtype));
   if (high - low >= kLargestBuffer) return false;
-  buffer.memory = std::make_unique<uint8_t[]>(static_cast<size_t>((high - low + 1) * size));
-  buffer.element = buffer.memory.get() - low * size;
+  buffer.memory.resize(static_cast<size_t>((high - low + 1) * size));
+  buffer.memory.shrink_to_fit();
+  buffer.element = buffer.memory.data() - low * size;
   return true;
 }
 
+// Some of the elements, bits as they come.
 void fill(Buffer& buffer, const flashcore_tensor& tensor, Source& source) {
-  if (buffer.element == nullptr || tensor.dtype == FLASHCORE_I32) return;
-  const auto size = static_cast<int64_t>(flashcore_dtype_size(tensor.dtype));
-  int64_t count = 1;
-  for (int32_t d = 0; d < tensor.rank; ++d) count = std::min(count * tensor.shape[d], int64_t{64});
-  // The first bytes of the allocation: some elements, bits as they come.
-  source.take(buffer.memory.get(), static_cast<size_t>(count * size));
+  if (tensor.dtype == FLASHCORE_I32) return;
+  source.take(buffer.memory.data(), std::min<size_t>(buffer.memory.size(), 128));
 }
 
 // Lengths: often those that fit, so that the run goes on, otherwise anything.
