@@ -142,6 +142,18 @@ __device__ inline float finite_reference(float row_max) {
 // 1 / sum, or 0 for a row that saw no key. A NaN sum stays a NaN.
 __device__ inline float inverse_or_zero(float sum) { return sum == 0.0F ? 0.0F : 1.0F / sum; }
 
+// The softmax scale in units of log2, for kernels that take the maximum before they scale: that
+// needs a positive one, so the sign moves to the scores. A scale of 0 becomes one that no score
+// survives.
+struct PositiveScale {
+  float log2;
+  bool negate;
+};
+
+__device__ inline PositiveScale positive_scale(const RungParams& params) {
+  return {fmaxf(fabsf(params.softmax_scale) * kLog2e, 1e-30F), params.softmax_scale < 0.0F};
+}
+
 // log(sum of exp(score)) from the maximum in units of log2 and the sum relative to it.
 __device__ inline float log_sum_exp(float max_log2, float sum) {
   return sum == 0.0F ? -std::numeric_limits<float>::infinity()
@@ -176,6 +188,14 @@ inline RungParams clamped(RungParams params) {
   params.causal_offset = std::clamp<int64_t>(params.causal_offset, -int64_t{params.seqlen_q},
                                              int64_t{params.seqlen_kv});
   return params;
+}
+
+// Of the current device.
+inline cudaError_t multiprocessor_count(int* count) {
+  int device = 0;
+  const cudaError_t error = cudaGetDevice(&device);
+  if (error != cudaSuccess) return error;
+  return cudaDeviceGetAttribute(count, cudaDevAttrMultiProcessorCount, device);
 }
 
 inline int64_t query_tiles(const RungParams& params, int block_q) {
