@@ -53,16 +53,16 @@ __global__ void __launch_bounds__(kThreads<kBlockQ>, 512 / kThreads<kBlockQ>)
   const int tiles = ceil_div(work.kv_end, kKeys);
   const auto load = [&](int tile) {
     if (tile < tiles) {
-      copy_tile_async<kThreads<kBlockQ>, kKeys, kHeadDim>(
+      copy_tile_fast_async<kThreads<kBlockQ>, kKeys, kHeadDim>(
           smem.k[tile % kStages], head.k, params.k_stride.row, tile * kKeys, work.kv_end, thread);
-      copy_tile_async<kThreads<kBlockQ>, kKeys, kHeadDim>(
+      copy_tile_fast_async<kThreads<kBlockQ>, kKeys, kHeadDim>(
           smem.v[tile % kStages], head.v, params.v_stride.row, tile * kKeys, work.kv_end, thread);
     }
     ptx::cp_async_commit();
   };
   // Q travels with the first tile.
-  copy_tile_async<kThreads<kBlockQ>, kBlockQ, kHeadDim>(smem.q, head.q, params.q_stride.row,
-                                                        work.first_row, params.seqlen_q, thread);
+  copy_tile_fast_async<kThreads<kBlockQ>, kBlockQ, kHeadDim>(
+      smem.q, head.q, params.q_stride.row, work.first_row, params.seqlen_q, thread);
   for (int tile = 0; tile < kStages - 1; ++tile) load(tile);
 
   const int first_row = work.first_row + warp * kWmma;

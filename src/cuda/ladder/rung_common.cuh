@@ -11,6 +11,7 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <type_traits>
 
 #include "cuda/ladder/rung.hpp"
 
@@ -164,19 +165,23 @@ __device__ inline float log_sum_exp(float max_log2, float sum) {
 
 inline size_t no_workspace(const RungParams&) { return 0; }
 
+// More than 48 KB of shared memory a block has to be asked for.
+template <class... Args>
+cudaError_t allow_shared_bytes(void (*kernel)(Args...), size_t shared_bytes) {
+  if (shared_bytes <= 48 * 1024) return cudaSuccess;
+  return cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
+                              cudaFuncAttributeMaxDynamicSharedMemorySize,
+                              static_cast<int>(shared_bytes));
+}
+
 // Launches `kernel` on `blocks` blocks, none being legal. Returns the launch's own error.
 template <class... Args>
 cudaError_t launch_blocks(void (*kernel)(Args...), int64_t blocks, int threads, size_t shared_bytes,
-                          cudaStream_t stream, Args... args) {
+                          cudaStream_t stream, std::type_identity_t<Args>... args) {
   if (blocks == 0) return cudaSuccess;
   if (blocks > std::numeric_limits<int>::max()) return cudaErrorInvalidConfiguration;
-  constexpr size_t kWithoutAsking = 48 * 1024;
-  if (shared_bytes > kWithoutAsking) {
-    const cudaError_t error = cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
-                                                   cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                                   static_cast<int>(shared_bytes));
-    if (error != cudaSuccess) return error;
-  }
+  const cudaError_t error = allow_shared_bytes(kernel, shared_bytes);
+  if (error != cudaSuccess) return error;
   kernel<<<static_cast<unsigned>(blocks), static_cast<unsigned>(threads), shared_bytes, stream>>>(
       args...);
   return cudaGetLastError();
