@@ -89,8 +89,9 @@ __device__ void mask_scores(Accumulator (&scores)[kKeyFragments], const int (&vi
   });
 }
 
-// Streaming softmax in registers: scores, in units of log2, become probabilities.
-__device__ void softmax(Accumulator (&scores)[kKeyFragments], RowState& rows, float (&rescale)[2]) {
+// Streaming softmax in registers: scores become probabilities 2^(scale * (score - maximum)).
+__device__ void softmax(Accumulator (&scores)[kKeyFragments], RowState& rows, float (&rescale)[2],
+                        float scale) {
   float reference[2];
   float row_max[2] = {rows.max[0], rows.max[1]};
   for_each_register<kKeyFragments>([&](int f, int r) {
@@ -100,14 +101,14 @@ __device__ void softmax(Accumulator (&scores)[kKeyFragments], RowState& rows, fl
 #pragma unroll
   for (int slot = 0; slot < 2; ++slot) {
     row_max[slot] = row_reduce(row_max[slot], [](float a, float b) { return fmaxf(a, b); });
-    reference[slot] = finite_reference(row_max[slot]);
-    rescale[slot] = ptx::exp2_approx(rows.max[slot] - reference[slot]);
+    reference[slot] = finite_reference(row_max[slot]) * scale;
+    rescale[slot] = ptx::exp2_approx(rows.max[slot] * scale - reference[slot]);
     rows.sum[slot] *= rescale[slot];
     rows.max[slot] = row_max[slot];
   }
   for_each_register<kKeyFragments>([&](int f, int r) {
     const int slot = tile::wmma_accumulator_row_slot(r);
-    scores[f].x[r] = ptx::exp2_approx(scores[f].x[r] - reference[slot]);
+    scores[f].x[r] = ptx::exp2_approx(scores[f].x[r] * scale - reference[slot]);
     rows.sum[slot] += scores[f].x[r];
   });
 }
@@ -204,7 +205,7 @@ __global__ void __launch_bounds__(kThreads, kMinBlocks)
   const int warp = thread / kWarpSize, lane = thread % kWarpSize;
   const QueryTileWork work = query_tile_work(params, kBlockQ);
   const Head& head = work.head;
-  const float scale_log2 = params.softmax_scale * kLog2e;
+  const PositiveScale scale = positive_scale(params);
 
   constexpr int kFragments = kHeadDim / kWmma;                              // of the output
   const int lane_row = warp * kWmma + tile::wmma_accumulator(lane, 0).row;  // and lane_row + 8
@@ -239,7 +240,9 @@ __global__ void __launch_bounds__(kThreads, kMinBlocks)
 
     Accumulator scores[kKeyFragments];
     compute_scores(smem, stage, warp, lane, scores);
-    for_each_register<kKeyFragments>([&](int f, int r) { scores[f].x[r] *= scale_log2; });
+    if (scale.negate) {
+      for_each_register<kKeyFragments>([&](int f, int r) { scores[f].x[r] = -scores[f].x[r]; });
+    }
 
     if (kv_first + kBlockKv > visible_keys(params, work.first_row)) {
       const int visible[2] = {visible_in_tile(params, work, lane_row, kv_first, kBlockKv),
@@ -247,7 +250,7 @@ __global__ void __launch_bounds__(kThreads, kMinBlocks)
       mask_scores(scores, visible, lane);
     }
     float rescale[2];
-    softmax(scores, rows, rescale);
+    softmax(scores, rows, rescale, scale.log2);
     store_probabilities(strip, scores, lane);
     __syncwarp();
     for_each_register<kFragments>(
@@ -264,7 +267,8 @@ __global__ void __launch_bounds__(kThreads, kMinBlocks)
       accumulate_output(smem, stage, strip, lane, output);
     }
   }
-  ptx::cp_async_wait<0>();  // without any key tile Q is still on its way
+  ptx::cp_async_wait<0>();  // without any key tile Q is still on its way, and its rows are reused
+  __syncthreads();
 
   float inverse[2];
 #pragma unroll
@@ -273,7 +277,7 @@ __global__ void __launch_bounds__(kThreads, kMinBlocks)
     inverse[slot] = inverse_or_zero(sum);
     const int q_row = work.first_row + lane_row + 8 * slot;
     if (head.lse != nullptr && lane % 4 == 0 && q_row < params.seqlen_q) {
-      head.lse[q_row * params.lse_stride.row] = log_sum_exp(rows.max[slot], sum);
+      head.lse[q_row * params.lse_stride.row] = log_sum_exp(rows.max[slot] * scale.log2, sum);
     }
   }
 

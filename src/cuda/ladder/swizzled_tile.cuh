@@ -41,11 +41,31 @@ __device__ void copy_tile_async(__half* tile, const __half* matrix, int64_t row_
   const int row0 = thread / kChunks, column = thread % kChunks * 8;
   const __half* source = matrix + (first_row + row0) * row_stride + column;
   const int offset = tile::swizzle_offset<2 * kHeadDim>(row0, column);
-#pragma unroll
+#pragma unroll 4
   for (int row = 0; row < kRows; row += kRowsAtOnce) {
     const bool exists = first_row + row0 + row < end_row;
     ptx::cp_async_16(tile + (offset ^ tile::swizzle_row_step(row)) + row * kHeadDim,
                      exists ? source : matrix, exists);
+    source += kRowsAtOnce * row_stride;
+  }
+}
+
+// The same with no bounds test where all rows exist.
+template <int kThreads, int kRows, int kHeadDim>
+__device__ void copy_tile_fast_async(__half* tile, const __half* matrix, int64_t row_stride,
+                                     int first_row, int end_row, int thread) {
+  if (first_row + kRows > end_row) {
+    copy_tile_async<kThreads, kRows, kHeadDim>(tile, matrix, row_stride, first_row, end_row,
+                                               thread);
+    return;
+  }
+  constexpr int kChunks = kHeadDim / 8, kRowsAtOnce = kThreads / kChunks;
+  const int row0 = thread / kChunks, column = thread % kChunks * 8;
+  const __half* source = matrix + (first_row + row0) * row_stride + column;
+  const int offset = tile::swizzle_offset<2 * kHeadDim>(row0, column);
+#pragma unroll 4
+  for (int row = 0; row < kRows; row += kRowsAtOnce) {
+    ptx::cp_async_16(tile + (offset ^ tile::swizzle_row_step(row)) + row * kHeadDim, source);
     source += kRowsAtOnce * row_stride;
   }
 }
