@@ -1,5 +1,5 @@
 // The fp64 reference. One task is a batch entry and KV head; a row is done in three passes over
-// its keys: scores, their largest, the weighted sum.
+// its keys: scores and their largest, the denominator, the weighted sum.
 #include "cpu/reference.hpp"
 
 #include <cmath>
@@ -25,6 +25,13 @@ std::vector<double> load_rows(DType dtype, const void* data, int64_t first, int6
     }
   }
   return out;
+}
+
+double round_to(DType dtype, double value) {
+  if (dtype == DType::f64) return value;
+  double stored = 0;  // room for any type
+  store_element(dtype, &stored, 0, value);
+  return load_element(dtype, &stored, 0);
 }
 
 double dot(const double* a, const double* b, int64_t n) {
@@ -89,8 +96,8 @@ double score(const ForwardProblem& p, const Arguments& args, const Sequence& s, 
 }
 
 void attend_row(const ForwardProblem& p, const Arguments& args, const Sequence& s, const KvHead& kv,
-                const PhiloxKey& key, int64_t b, int64_t h, int64_t i, std::vector<double>& scores,
-                std::vector<double>& out) {
+                const PhiloxKey& key, int64_t b, int64_t h, int64_t i, DType intermediate,
+                std::vector<double>& scores, std::vector<double>& out) {
   const KeyRange range = visible_keys(s, p.band, i);
   const std::vector<double> q_row =
       load_rows(p.dtype, args.q, p.q.at(b, h, s.q_begin + i), 1, 0, p.head_dim_qk);
@@ -100,7 +107,8 @@ void attend_row(const ForwardProblem& p, const Arguments& args, const Sequence& 
   double largest = sink;
   bool any = false;
   for (int64_t j = range.begin; j < range.end; ++j) {
-    const double value = score(p, args, s, kv, q_row.data(), q_scale, b, h, i, j);
+    const double value =
+        round_to(intermediate, score(p, args, s, kv, q_row.data(), q_scale, b, h, i, j));
     scores[static_cast<size_t>(j)] = value;
     any = any || value != kRemoved;
     if (value > largest || std::isnan(value)) largest = value;  // NaN stays: no number is larger
@@ -108,23 +116,23 @@ void attend_row(const ForwardProblem& p, const Arguments& args, const Sequence& 
 
   out.assign(static_cast<size_t>(p.head_dim_v), 0.0);
   double sum = largest == kRemoved ? 0 : std::exp(sink - largest);
-  if (any) {
-    const uint64_t threshold = dropout_threshold(p.dropout_p);
-    const double rescale = dropout_rescale(p.dropout_p);
-    for (int64_t j = range.begin; j < range.end; ++j) {
-      if (scores[static_cast<size_t>(j)] == kRemoved) continue;
-      double weight = std::exp(scores[static_cast<size_t>(j)] - largest);
-      sum += weight;
-      if (p.dropout_p > 0) {
-        const PhiloxBlock words =
-            dropout_words(key, static_cast<uint32_t>(b), static_cast<uint32_t>(h),
-                          static_cast<uint32_t>(i), static_cast<uint32_t>(j / 4));
-        weight *= words[static_cast<size_t>(j % 4)] >= threshold ? rescale : 0.0;
-      }
-      const double* v_row = kv.v.data() + j * p.head_dim_v;
-      for (int64_t d = 0; d < p.head_dim_v; ++d) out[static_cast<size_t>(d)] += weight * v_row[d];
+  for (int64_t j = range.begin; any && j < range.end; ++j) {
+    sum += std::exp(scores[static_cast<size_t>(j)] - largest);
+  }
+  const uint64_t threshold = dropout_threshold(p.dropout_p);
+  const double rescale = dropout_rescale(p.dropout_p);
+  for (int64_t j = range.begin; any && j < range.end; ++j) {
+    if (scores[static_cast<size_t>(j)] == kRemoved) continue;
+    double weight =
+        round_to(intermediate, std::exp(scores[static_cast<size_t>(j)] - largest) / sum);
+    if (p.dropout_p > 0) {
+      const PhiloxBlock words =
+          dropout_words(key, static_cast<uint32_t>(b), static_cast<uint32_t>(h),
+                        static_cast<uint32_t>(i), static_cast<uint32_t>(j / 4));
+      weight *= words[static_cast<size_t>(j % 4)] >= threshold ? rescale : 0.0;
     }
-    for (double& value : out) value /= sum;
+    const double* v_row = kv.v.data() + j * p.head_dim_v;
+    for (int64_t d = 0; d < p.head_dim_v; ++d) out[static_cast<size_t>(d)] += weight * v_row[d];
   }
 
   const int64_t row = s.q_begin + i;
@@ -139,7 +147,8 @@ void attend_row(const ForwardProblem& p, const Arguments& args, const Sequence& 
 
 }  // namespace
 
-void reference_forward(const ForwardProblem& p, const Arguments& args, int threads) {
+void reference_forward(const ForwardProblem& p, const Arguments& args, int threads,
+                       DType intermediate) {
   if (p.heads_q == 0) return;
   const int64_t group = p.heads_q / p.heads_kv;
   const PhiloxKey key = dropout_key(args.dropout_seed, args.dropout_offset);
@@ -152,7 +161,7 @@ void reference_forward(const ForwardProblem& p, const Arguments& args, int threa
     std::vector<double> out;
     for (int64_t h = kv_head * group; h < (kv_head + 1) * group; ++h) {
       for (int64_t i = 0; i < s.rows_q; ++i) {
-        attend_row(p, args, s, kv, key, b, h, i, scores, out);
+        attend_row(p, args, s, kv, key, b, h, i, intermediate, scores, out);
       }
     }
   });

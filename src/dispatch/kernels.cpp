@@ -1,24 +1,47 @@
 #include "dispatch/kernels.hpp"
 
+#include <fmt/format.h>
+
 #include "cpu/reference.hpp"
 
 namespace flashcore {
 namespace {
+
+Result<PlannedKernel> plan_reference(const ForwardProblem& p, int threads, DType intermediate) {
+  return PlannedKernel{.workspace_bytes = 0,
+                       .run = [=](const Arguments& args, std::span<std::byte>, Stream) -> Status {
+                         cpu::reference_forward(p, args, threads, intermediate);
+                         return {};
+                       }};
+}
 
 Kernel reference() {
   return {.name = "reference",
           .device = DeviceKind::cpu,
           .automatic = true,
           .refuses = [](const ForwardProblem&, const PlanContext&) { return std::string(); },
-          .plan = [](const ForwardProblem& p, const PlanContext& context) -> Result<PlannedKernel> {
-            return PlannedKernel{
-                .workspace_bytes = 0,
-                .run = [p, threads = context.threads](const Arguments& args, std::span<std::byte>,
-                                                      Stream) -> Status {
-                  cpu::reference_forward(p, args, threads);
-                  return {};
-                }};
-          }};
+          .plan =
+              [](const ForwardProblem& p, const PlanContext& context) {
+                return plan_reference(p, context.threads, DType::f64);
+              }};
+}
+
+// The yardstick of the 16-bit gates, never a choice.
+Kernel naive() {
+  return {.name = "naive",
+          .device = DeviceKind::cpu,
+          .automatic = false,
+          .refuses = [](const ForwardProblem& p, const PlanContext&) -> std::string {
+            if (p.dtype == DType::f16 || p.dtype == DType::bf16) return {};
+            return fmt::format(
+                "dtype is {}, wanted f16 or bf16: it rounds scores and "
+                "probabilities to the type of the inputs",
+                to_string(p.dtype));
+          },
+          .plan =
+              [](const ForwardProblem& p, const PlanContext& context) {
+                return plan_reference(p, context.threads, p.dtype);
+              }};
 }
 
 }  // namespace
@@ -26,6 +49,7 @@ Kernel reference() {
 const std::vector<Kernel>& kernels() {
   static const std::vector<Kernel> table = {
       reference(),
+      naive(),
   };
   return table;
 }

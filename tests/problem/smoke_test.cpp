@@ -1,8 +1,11 @@
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <vector>
 
+#include "bench/gates.hpp"
+#include "bench/random_problem.hpp"
 #include "flashcore/flashcore.hpp"
 
 namespace flashcore {
@@ -22,6 +25,24 @@ TEST(Smoke, OneKeyGivesItsValue) {
   ASSERT_TRUE(status.ok()) << status.message();
   EXPECT_EQ(o, v);
   EXPECT_NEAR(lse[0], 2.0, 1e-6);
+}
+
+// The reference, rounded to the type of O, passes its own gates on whatever can be asked.
+TEST(Smoke, RandomProblemsAreValid) {
+  for (uint64_t seed = 0; seed < 300; ++seed) {
+    bench::HostProblem host = bench::random_problem(seed);
+    SCOPED_TRACE(fmt::format("seed {}: {}", seed, bench::describe(host.problem)));
+    const Result<bench::Reference> reference = bench::compute_reference(host);
+    ASSERT_TRUE(reference.ok()) << reference.status().message();
+    PlanOptions options;
+    options.kernel = "reference";
+    const Result<Plan> plan = make_plan(host.problem, options);
+    ASSERT_TRUE(plan.ok()) << plan.status().message();
+    const Status status = plan->run(host.arguments());
+    ASSERT_TRUE(status.ok()) << status.message();
+    const bench::Verdict verdict = bench::judge(host, *reference);
+    ASSERT_TRUE(verdict.passed) << verdict.failure;
+  }
 }
 
 }  // namespace

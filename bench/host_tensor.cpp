@@ -1,0 +1,89 @@
+#include "bench/host_tensor.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "problem/dtype.hpp"
+
+namespace flashcore::bench {
+namespace {
+
+constexpr std::byte kCanary{0xFF};
+constexpr size_t kAlignment = 256;
+
+}  // namespace
+
+HostTensor::HostTensor(const TensorDesc& desc) : desc_(desc) {
+  int64_t lowest = 0;
+  int64_t highest = 0;
+  for (size_t d = 0; d < static_cast<size_t>(desc.rank); ++d) {
+    const int64_t reach = desc.shape[d] > 0 ? (desc.shape[d] - 1) * desc.stride[d] : 0;
+    (reach < 0 ? lowest : highest) += reach;
+  }
+  const size_t size = size_of(desc.dtype);
+  origin_ = kGuardBytes + static_cast<size_t>(-lowest) * size;
+  const size_t span = elements() > 0 ? static_cast<size_t>(highest - lowest + 1) * size : 0;
+  bytes_ = kGuardBytes + span + kGuardBytes;
+  buffer_.assign(bytes_ + kAlignment, kCanary);
+  const size_t address = reinterpret_cast<size_t>(buffer_.data());
+  shift_ = (kAlignment - address % kAlignment) % kAlignment;
+}
+
+int64_t HostTensor::elements() const {
+  int64_t count = 1;
+  for (size_t d = 0; d < static_cast<size_t>(desc_.rank); ++d) count *= desc_.shape[d];
+  return count;
+}
+
+int64_t HostTensor::offset_of(int64_t element) const {
+  int64_t offset = 0;
+  for (size_t d = static_cast<size_t>(desc_.rank); d-- > 0;) {
+    offset += element % desc_.shape[d] * desc_.stride[d];
+    element /= desc_.shape[d];
+  }
+  return offset;
+}
+
+double HostTensor::get(int64_t element) const {
+  return load_element(desc_.dtype, data(), offset_of(element));
+}
+
+void HostTensor::set(int64_t element, double value) {
+  store_element(desc_.dtype, data(), offset_of(element), value);
+}
+
+void HostTensor::fill(const std::function<double()>& next) {
+  const int64_t count = elements();
+  for (int64_t i = 0; i < count; ++i) set(i, next());
+}
+
+void HostTensor::poison() { std::fill(buffer_.begin(), buffer_.end(), kCanary); }
+
+bool HostTensor::canaries_intact() const {
+  std::vector<bool> owned(bytes_, false);
+  const auto size = static_cast<int64_t>(size_of(desc_.dtype));
+  const int64_t count = elements();
+  for (int64_t i = 0; i < count; ++i) {
+    const size_t first = origin_ + static_cast<size_t>(offset_of(i) * size);
+    std::fill_n(owned.begin() + static_cast<std::ptrdiff_t>(first), size, true);
+  }
+  for (size_t i = 0; i < bytes_; ++i) {
+    if (!owned[i] && storage()[i] != kCanary) return false;
+  }
+  return true;
+}
+
+bool HostTensor::same_elements(const HostTensor& other) const {
+  if (desc_.dtype != other.desc_.dtype || elements() != other.elements()) return false;
+  const size_t size = size_of(desc_.dtype);
+  const auto stride = static_cast<int64_t>(size);
+  const int64_t count = elements();
+  for (int64_t i = 0; i < count; ++i) {
+    const auto* a = static_cast<const std::byte*>(data()) + offset_of(i) * stride;
+    const auto* b = static_cast<const std::byte*>(other.data()) + other.offset_of(i) * stride;
+    if (std::memcmp(a, b, size) != 0) return false;
+  }
+  return true;
+}
+
+}  // namespace flashcore::bench

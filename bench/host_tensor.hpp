@@ -1,0 +1,58 @@
+// A tensor in host memory, surrounded by canaries.
+//
+//   | guard | ... element [0, 0, ...] ... gaps between strided rows ... | guard |
+//
+// Every byte starts as 0xFF, which is NaN in each floating-point type: an output element that is
+// not written, or an input read outside of the tensor, shows as NaN; a write outside shows in
+// canaries_intact().
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "flashcore/flashcore.hpp"
+
+namespace flashcore::bench {
+
+class HostTensor {
+ public:
+  static constexpr size_t kGuardBytes = 256;
+
+  explicit HostTensor(const TensorDesc& desc);
+
+  const TensorDesc& desc() const { return desc_; }
+  int64_t elements() const;
+
+  // All of the memory, guards included, and where element [0, 0, ...] lies in it: what a copy on
+  // another device needs. The memory starts at a multiple of 256 bytes.
+  std::span<std::byte> memory() { return {storage(), bytes_}; }
+  std::span<const std::byte> memory() const { return {storage(), bytes_}; }
+  size_t origin() const { return origin_; }
+  void* data() { return storage() + origin_; }
+  const void* data() const { return storage() + origin_; }
+
+  // Elements in row-major order of their indices, whatever the strides.
+  double get(int64_t element) const;
+  void set(int64_t element, double value);  // rounds to nearest even
+  void fill(const std::function<double()>& next);
+
+  void poison();  // every byte, elements too, becomes 0xFF
+  bool canaries_intact() const;
+  bool same_elements(const HostTensor& other) const;  // bit for bit
+
+ private:
+  std::byte* storage() { return buffer_.data() + shift_; }
+  const std::byte* storage() const { return buffer_.data() + shift_; }
+  int64_t offset_of(int64_t element) const;  // in elements from the origin
+
+  TensorDesc desc_;
+  std::vector<std::byte> buffer_;
+  size_t shift_ = 0;  // to a multiple of 256 bytes
+  size_t bytes_ = 0;
+  size_t origin_ = 0;
+};
+
+}  // namespace flashcore::bench
