@@ -137,13 +137,25 @@ class DictionaryReader {
   std::string_view rest_;
 };
 
-// Printable, for an error about a file whose bytes can be anything.
-std::string printable(std::string_view text) {
-  std::string out(text.substr(0, 40));
-  for (char& c : out) {
-    if (c < ' ' || c > '~') c = '?';
+// Empty for types that .npy does not have.
+std::string_view written_descr(DType dtype) {
+  switch (dtype) {
+    case DType::f32:
+      return "<f4";
+    case DType::f16:
+      return "<f2";
+    case DType::f64:
+      return "<f8";
+    case DType::boolean:
+      return "|b1";
+    case DType::i32:
+      return "<i4";
+    case DType::bf16:
+    case DType::f8e4m3:
+    case DType::f8e5m2:
+      break;
   }
-  return out;
+  return "";
 }
 
 Result<StoredType> stored_type(const ByteSource& source, std::string_view descr) {
@@ -153,12 +165,12 @@ Result<StoredType> stored_type(const ByteSource& source, std::string_view descr)
   const auto* row = std::find_if(kDescrs.begin(), kDescrs.end(),
                                  [text](const Descr& d) { return d.text == text; });
   if (row == kDescrs.end()) {
-    return invalid("{}: descr is '{}'{}, wanted f4, f2, f8, b1, i4 or i8", source.name(),
-                   printable(descr), text.starts_with('O') ? " (Python objects)" : "");
+    return invalid("{}: descr is '{}'{}, wanted f4, f2, f8, b1, i4 or i8", source.name(), descr,
+                   text.starts_with('O') ? " (Python objects)" : "");
   }
   if (order == '>' && io::size_of(row->type) > 1) {
     return invalid("{}: descr is '{}' (big-endian), wanted little-endian '<{}'", source.name(),
-                   printable(descr), text);
+                   descr, text);
   }
   return row->type;
 }
@@ -199,7 +211,7 @@ Result<TensorInfo> list_npy(const ByteSource& source) {
   if (!header.ok()) return header.status();
   DictionaryReader dictionary(header->first);
   if (const std::string wrong = dictionary.read(); !wrong.empty()) {
-    return invalid("{}: header {}", source.name(), printable(wrong).size() < 40 ? wrong : wrong);
+    return invalid("{}: header {}", source.name(), wrong);
   }
   const Result<StoredType> type = stored_type(source, dictionary.descr);
   if (!type.ok()) return type.status();
@@ -220,8 +232,8 @@ Result<TensorInfo> list_npy(const ByteSource& source) {
     return invalid("{}: has {} bytes of data, wanted {} for shape {} of {}", source.name(),
                    available, info.bytes, to_text(info.shape), info.type_name);
   }
-  const auto real_dimensions =
-      std::count_if(info.shape.begin(), info.shape.end(), [](int64_t extent) { return extent > 1; });
+  const auto real_dimensions = std::count_if(info.shape.begin(), info.shape.end(),
+                                             [](int64_t extent) { return extent > 1; });
   if (dictionary.fortran_order && real_dimensions > 1) {
     return invalid("{}: is in Fortran order, wanted C order (numpy.ascontiguousarray)",
                    source.name());
@@ -229,32 +241,16 @@ Result<TensorInfo> list_npy(const ByteSource& source) {
   return info;
 }
 
+Status check_npy(const std::string& path, DType dtype) {
+  if (!written_descr(dtype).empty()) return {};
+  return invalid("{}: .npy has no {}, wanted a .safetensors file or --out-dtype f32", path,
+                 to_string(dtype));
+}
+
 Status write_npy(const std::string& path, const OutputTensor& tensor) {
-  const char* descr = nullptr;
-  switch (tensor.dtype) {
-    case DType::f32:
-      descr = "<f4";
-      break;
-    case DType::f16:
-      descr = "<f2";
-      break;
-    case DType::f64:
-      descr = "<f8";
-      break;
-    case DType::boolean:
-      descr = "|b1";
-      break;
-    case DType::i32:
-      descr = "<i4";
-      break;
-    case DType::bf16:
-    case DType::f8e4m3:
-    case DType::f8e5m2:
-      return invalid("{}: .npy has no {}, wanted a .safetensors file or --out-dtype f32", path,
-                     to_string(tensor.dtype));
-  }
+  FLASHCORE_RETURN_IF_ERROR(check_npy(path, tensor.dtype));
   std::string text = fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': ({}{}), }}",
-                                 descr, fmt::join(tensor.shape, ", "),
+                                 written_descr(tensor.dtype), fmt::join(tensor.shape, ", "),
                                  tensor.shape.size() == 1 ? "," : "");
   // Spaces and a newline, so that the data begins at a multiple of 64 bytes.
   const size_t before = kPreamble + 2;

@@ -14,7 +14,10 @@ namespace flashcore::io {
 // The array of the file. Refuses big-endian numbers, Fortran order, and a size that disagrees.
 Result<TensorInfo> list_npy(const ByteSource& source);
 
-// Replaces the file as a whole, or leaves it as it was. .npy has no bf16 and no fp8: refused.
+// .npy has no bf16 and no fp8: refused.
+Status check_npy(const std::string& path, DType dtype);
+
+// Replaces the file as a whole, or leaves it as it was.
 Status write_npy(const std::string& path, const OutputTensor& tensor);
 
 }  // namespace flashcore::io

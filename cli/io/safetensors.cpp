@@ -23,16 +23,17 @@ constexpr uint64_t kLargestHeader = 100'000'000;  // the format's own limit
 struct TypeName {
   const char* name;
   StoredType type;
+  std::optional<DType> written;  // the type that this name is written for
 };
-constexpr std::array<TypeName, 9> kTypes = {{{"F32", StoredType::f32},
-                                             {"F16", StoredType::f16},
-                                             {"BF16", StoredType::bf16},
-                                             {"F8_E4M3", StoredType::f8e4m3},
-                                             {"F8_E5M2", StoredType::f8e5m2},
-                                             {"BOOL", StoredType::boolean},
-                                             {"I32", StoredType::i32},
-                                             {"I64", StoredType::i64},
-                                             {"F64", StoredType::f64}}};
+constexpr std::array<TypeName, 9> kTypes = {{{"F32", StoredType::f32, DType::f32},
+                                             {"F16", StoredType::f16, DType::f16},
+                                             {"BF16", StoredType::bf16, DType::bf16},
+                                             {"F8_E4M3", StoredType::f8e4m3, DType::f8e4m3},
+                                             {"F8_E5M2", StoredType::f8e5m2, DType::f8e5m2},
+                                             {"BOOL", StoredType::boolean, DType::boolean},
+                                             {"I32", StoredType::i32, DType::i32},
+                                             {"F64", StoredType::f64, DType::f64},
+                                             {"I64", StoredType::i64, std::nullopt}}};
 
 StoredType type_from_name(std::string_view name) {
   for (const TypeName& row : kTypes) {
@@ -100,8 +101,10 @@ class HeaderReader final : public nlohmann::json_sax<nlohmann::json> {
     std::set<std::string>& seen = place_ == Place::header   ? names_
                                   : place_ == Place::tensor ? fields_
                                                             : metadata_;
-    if (!seen.insert(value).second) return fail(fmt::format("has '{}' twice, wanted it once", value));
-    if (place_ == Place::tensor && value != "dtype" && value != "shape" && value != "data_offsets") {
+    if (!seen.insert(value).second)
+      return fail(fmt::format("has '{}' twice, wanted it once", value));
+    if (place_ == Place::tensor && value != "dtype" && value != "shape" &&
+        value != "data_offsets") {
       return fail(fmt::format("tensor '{}' has field '{}', wanted dtype, shape and data_offsets",
                               name(), value));
     }
@@ -111,9 +114,10 @@ class HeaderReader final : public nlohmann::json_sax<nlohmann::json> {
 
   bool end_object() override {
     if (place_ == Place::tensor && fields_.size() != 3) {
-      return fail(fmt::format("tensor '{}' has {} of the fields dtype, shape and data_offsets, "
-                              "wanted all three",
-                              name(), fields_.size()));
+      return fail(
+          fmt::format("tensor '{}' has {} of the fields dtype, shape and data_offsets, "
+                      "wanted all three",
+                      name(), fields_.size()));
     }
     place_ = place_ == Place::header ? Place::after : Place::header;
     return true;
@@ -134,7 +138,8 @@ class HeaderReader final : public nlohmann::json_sax<nlohmann::json> {
     return true;
   }
 
-  bool parse_error(size_t position, const std::string&, const nlohmann::detail::exception&) override {
+  bool parse_error(size_t position, const std::string&,
+                   const nlohmann::detail::exception&) override {
     return fail(fmt::format("is not JSON at byte {}, wanted a JSON object", position));
   }
 
@@ -156,7 +161,8 @@ class HeaderReader final : public nlohmann::json_sax<nlohmann::json> {
         return fail(fmt::format("tensor '{}' has {} under '{}', wanted {}", name(), what, key_,
                                 key_ == "dtype" ? "a string" : "an array"));
       case Place::shape:
-        return fail(fmt::format("tensor '{}' has {} in its shape, wanted whole numbers", name(), what));
+        return fail(
+            fmt::format("tensor '{}' has {} in its shape, wanted whole numbers", name(), what));
       case Place::offsets:
         return fail(fmt::format("tensor '{}' has {} in its data_offsets, wanted two whole numbers",
                                 name(), what));
@@ -210,9 +216,10 @@ Status check_data(const ByteSource& source, std::vector<TensorInfo>& tensors, ui
   uint64_t covered = data_begin;
   for (const TensorInfo& tensor : tensors) {
     if (tensor.offset != covered) {
-      return invalid("{}: tensor '{}' begins at byte {} of the data, wanted {}, the end of the one "
-                     "before it",
-                     source.name(), tensor.name, tensor.offset - data_begin, covered - data_begin);
+      return invalid(
+          "{}: tensor '{}' begins at byte {} of the data, wanted {}, the end of the one "
+          "before it",
+          source.name(), tensor.name, tensor.offset - data_begin, covered - data_begin);
     }
     covered += tensor.bytes;
   }
@@ -255,20 +262,11 @@ Status write_safetensors(const std::string& path, std::span<const OutputTensor> 
   uint64_t offset = 0;
   for (const OutputTensor& tensor : tensors) {
     const auto* row = std::find_if(kTypes.begin(), kTypes.end(), [&](const TypeName& type) {
-      static constexpr std::array<std::pair<DType, StoredType>, 8> kStored = {
-          {{DType::f32, StoredType::f32},
-           {DType::f16, StoredType::f16},
-           {DType::bf16, StoredType::bf16},
-           {DType::f8e4m3, StoredType::f8e4m3},
-           {DType::f8e5m2, StoredType::f8e5m2},
-           {DType::boolean, StoredType::boolean},
-           {DType::i32, StoredType::i32},
-           {DType::f64, StoredType::f64}}};
-      return std::find(kStored.begin(), kStored.end(), std::pair(tensor.dtype, type.type)) !=
-             kStored.end();
+      return type.written == tensor.dtype;
     });
     if (row == kTypes.end()) {
-      return invalid("{}: cannot hold dtype {} of '{}'", path, to_string(tensor.dtype), tensor.name);
+      return invalid("{}: cannot hold dtype {} of '{}'", path, to_string(tensor.dtype),
+                     tensor.name);
     }
     const uint64_t end = offset + tensor.data.size();
     header[tensor.name] = {

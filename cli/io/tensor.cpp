@@ -2,9 +2,10 @@
 
 #include <fmt/ranges.h>
 
+#include <algorithm>
+#include <array>
 #include <cstring>
 #include <limits>
-#include <utility>
 
 #include "problem/status.hpp"
 
@@ -38,38 +39,26 @@ std::optional<DType> dtype_of(StoredType type) {
   return std::nullopt;
 }
 
-// What the elements become in memory, or why they are not read.
-Result<DType> loaded_dtype(const ByteSource& source, const TensorInfo& info,
-                           std::optional<DType> raw) {
-  if (const std::optional<DType> dtype = dtype_of(info.type)) return *dtype;
-  if (info.type == StoredType::other) {
-    return invalid(
-        "{}: tensor '{}' has dtype {}, wanted F32, F16, BF16, F8_E4M3, F8_E5M2, F64, BOOL, I32 or "
-        "I64",
-        source.name(), info.name, info.type_name);
-  }
-  const bool wide = info.type == StoredType::raw16;
-  const bool fits = raw && (wide ? *raw == DType::bf16 || *raw == DType::f16
-                                 : *raw == DType::f8e4m3 || *raw == DType::f8e5m2);
-  if (fits) return *raw;
-  return invalid("{}: dtype {} does not say what its bytes mean, wanted --dtype {}", source.name(),
-                 info.type_name, wide ? "bf16" : "f8e4m3 or f8e5m2");
-}
+// Elements converted at a time: bounded memory, whatever the tensor's size.
+constexpr size_t kChunk = 4096;
 
-Result<Tensor> narrow(const ByteSource& source, const TensorInfo& info, Tensor wide) {
-  const size_t count = wide.data.size() / sizeof(int64_t);
-  Tensor narrowed{DType::i32, std::move(wide.shape), AlignedBytes(count * sizeof(int32_t))};
-  for (size_t i = 0; i < count; ++i) {
-    int64_t value = 0;
-    std::memcpy(&value, wide.data.data() + i * sizeof(value), sizeof(value));
-    const auto small = static_cast<int32_t>(value);
-    if (small != value) {
-      return invalid("{}: tensor '{}' has {} as element {}, wanted a number of 32 bits",
-                     source.name(), info.name, value, i);
+Status read_narrowed(const ByteSource& source, const TensorInfo& info, std::span<std::byte> out) {
+  std::array<int64_t, kChunk> wide{};
+  const size_t count = info.bytes / sizeof(int64_t);
+  for (size_t first = 0; first < count; first += kChunk) {
+    const std::span part = std::span(wide).first(std::min(kChunk, count - first));
+    FLASHCORE_RETURN_IF_ERROR(
+        source.read(info.offset + first * sizeof(int64_t), std::as_writable_bytes(part)));
+    for (size_t i = 0; i < part.size(); ++i) {
+      const auto narrow = static_cast<int32_t>(part[i]);
+      if (narrow != part[i]) {
+        return invalid("{}: tensor '{}' has {} as element {}, wanted a number of 32 bits",
+                       source.name(), info.name, part[i], first + i);
+      }
+      std::memcpy(out.data() + (first + i) * sizeof(narrow), &narrow, sizeof(narrow));
     }
-    std::memcpy(narrowed.data.data() + i * sizeof(small), &small, sizeof(small));
   }
-  return narrowed;
+  return {};
 }
 
 }  // namespace
@@ -116,21 +105,31 @@ std::string to_text(std::span<const int64_t> shape) {
   return fmt::format("[{}]", fmt::join(shape, ", "));
 }
 
-AlignedBytes::AlignedBytes(size_t size)
-    : data_(static_cast<std::byte*>(::operator new(size > 0 ? size : 1, kAlignment))),
-      size_(size) {}
-
-Result<Tensor> load_tensor(const ByteSource& source, const TensorInfo& info,
+Result<DType> loaded_dtype(const ByteSource& source, const TensorInfo& info,
                            std::optional<DType> raw) {
-  const Result<DType> dtype = loaded_dtype(source, info, raw);
-  if (!dtype.ok()) return dtype.status();
-  // Checked against the file's size when the header was read, so this allocates no more than that.
-  Tensor tensor{*dtype, info.shape, AlignedBytes(info.bytes)};
-  if (const Status status = source.read(info.offset, tensor.data.span()); !status.ok()) {
-    return status;
+  if (const std::optional<DType> dtype = dtype_of(info.type)) return *dtype;
+  if (info.type == StoredType::other) {
+    return invalid(
+        "{}: tensor '{}' has dtype {}, wanted F32, F16, BF16, F8_E4M3, F8_E5M2, F64, BOOL, I32 or "
+        "I64",
+        source.name(), info.name, info.type_name);
   }
-  if (info.type == StoredType::i64) return narrow(source, info, std::move(tensor));
-  return tensor;
+  const bool wide = info.type == StoredType::raw16;
+  const bool fits = raw && (wide ? *raw == DType::bf16 || *raw == DType::f16
+                                 : *raw == DType::f8e4m3 || *raw == DType::f8e5m2);
+  if (fits) return *raw;
+  return invalid("{}: dtype {} does not say what its bytes mean, wanted --dtype {}", source.name(),
+                 info.type_name, wide ? "bf16" : "f8e4m3 or f8e5m2");
+}
+
+Status read_elements(const ByteSource& source, const TensorInfo& info, std::span<std::byte> out) {
+  const size_t wanted = info.type == StoredType::i64 ? info.bytes / 2 : info.bytes;
+  if (out.size() != wanted) {
+    return {StatusCode::internal, fmt::format("{}: tensor '{}' has {} bytes, wanted {}",
+                                              source.name(), info.name, wanted, out.size())};
+  }
+  if (info.type == StoredType::i64) return read_narrowed(source, info, out);
+  return source.read(info.offset, out);
 }
 
 }  // namespace flashcore::io

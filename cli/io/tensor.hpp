@@ -1,14 +1,11 @@
-// A tensor of a file: what its header says of it, and its data in memory.
+// A tensor of a file: what its header says of it, and reading its elements.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
-#include <new>
 #include <optional>
 #include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "cli/io/byte_source.hpp"
@@ -26,8 +23,8 @@ enum class StoredType {
   boolean,
   i32,
   f64,
-  i64,    // narrowed to i32
-  raw8,   // .npy has no name for bf16 and fp8 and stores them as bytes without a meaning
+  i64,   // narrowed to i32
+  raw8,  // .npy has no name for bf16 and fp8 and stores them as bytes without a meaning
   raw16,
   other,  // listed, but not read
 };
@@ -49,38 +46,13 @@ std::optional<uint64_t> element_count(std::span<const int64_t> shape);
 
 std::string to_text(std::span<const int64_t> shape);  // "[2, 8, 512, 64]"
 
-// Bytes aligned for any vector unit and not initialised.
-class AlignedBytes {
- public:
-  static constexpr std::align_val_t kAlignment{256};
-
-  AlignedBytes() = default;
-  explicit AlignedBytes(size_t size);
-
-  std::byte* data() { return data_.get(); }
-  const std::byte* data() const { return data_.get(); }
-  size_t size() const { return size_; }
-  std::span<std::byte> span() { return {data_.get(), size_}; }
-  std::span<const std::byte> span() const { return {data_.get(), size_}; }
-
- private:
-  struct Free {
-    void operator()(std::byte* bytes) const { ::operator delete(bytes, kAlignment); }
-  };
-  std::unique_ptr<std::byte, Free> data_;
-  size_t size_ = 0;
-};
-
-// Row-major.
-struct Tensor {
-  DType dtype = DType::f32;
-  std::vector<int64_t> shape;
-  AlignedBytes data;
-};
-
-// Reads one entry of `source`. `raw` is what nameless types (raw8, raw16) hold; i64 is narrowed,
-// and refused where a value does not fit.
-Result<Tensor> load_tensor(const ByteSource& source, const TensorInfo& info,
+// What the elements become in memory: i64 is narrowed to i32, and `raw` is what the nameless types
+// (raw8, raw16) hold. An error for types that are not read.
+Result<DType> loaded_dtype(const ByteSource& source, const TensorInfo& info,
                            std::optional<DType> raw = std::nullopt);
+
+// Reads the elements of one entry, row-major, into `out`, which has room for exactly those. An i64
+// that does not fit 32 bits is refused.
+Status read_elements(const ByteSource& source, const TensorInfo& info, std::span<std::byte> out);
 
 }  // namespace flashcore::io
