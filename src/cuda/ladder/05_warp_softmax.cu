@@ -25,7 +25,7 @@ constexpr int kWmma = 16;  // a WMMA tile is 16 x 16 x 16
 constexpr int kBlockQ = 32, kBlockKv = 32, kWarps = 8;
 constexpr int kThreads = kWarps * kWarpSize, kRowsPerWarp = kBlockQ / kWarps;  // rows: of softmax
 constexpr int kColumnWarps = 4;  // warps side by side over the output's columns
-constexpr int kMinBlocks = 3;  // an SM: at most 80 registers a thread
+constexpr int kMinBlocks = 3;    // an SM: at most 80 registers a thread
 
 using Accumulator = wmma::fragment<wmma::accumulator, kWmma, kWmma, kWmma, float>;
 using RowMajorA = wmma::fragment<wmma::matrix_a, kWmma, kWmma, kWmma, __half, wmma::row_major>;

@@ -21,7 +21,6 @@
 #include "cuda/ptx/exp2.cuh"
 
 namespace flashcore::cuda::ladder {
-
 namespace {
 
 namespace wmma = nvcuda::wmma;

@@ -11,6 +11,7 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <type_traits>
 
 #include "cuda/ladder/rung.hpp"
 
@@ -142,6 +143,18 @@ __device__ inline float finite_reference(float row_max) {
 // 1 / sum, or 0 for a row that saw no key. A NaN sum stays a NaN.
 __device__ inline float inverse_or_zero(float sum) { return sum == 0.0F ? 0.0F : 1.0F / sum; }
 
+// The softmax scale in units of log2, for kernels that take the maximum before they scale: that
+// needs a positive one, so the sign moves to the scores. A scale of 0 becomes one that no score
+// survives.
+struct PositiveScale {
+  float log2;
+  bool negate;
+};
+
+__device__ inline PositiveScale positive_scale(const RungParams& params) {
+  return {fmaxf(fabsf(params.softmax_scale) * kLog2e, 1e-30F), params.softmax_scale < 0.0F};
+}
+
 // log(sum of exp(score)) from the maximum in units of log2 and the sum relative to it.
 __device__ inline float log_sum_exp(float max_log2, float sum) {
   return sum == 0.0F ? -std::numeric_limits<float>::infinity()
@@ -152,19 +165,23 @@ __device__ inline float log_sum_exp(float max_log2, float sum) {
 
 inline size_t no_workspace(const RungParams&) { return 0; }
 
+// More than 48 KB of shared memory a block has to be asked for.
+template <class... Args>
+cudaError_t allow_shared_bytes(void (*kernel)(Args...), size_t shared_bytes) {
+  if (shared_bytes <= 48 * 1024) return cudaSuccess;
+  return cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
+                              cudaFuncAttributeMaxDynamicSharedMemorySize,
+                              static_cast<int>(shared_bytes));
+}
+
 // Launches `kernel` on `blocks` blocks, none being legal. Returns the launch's own error.
 template <class... Args>
 cudaError_t launch_blocks(void (*kernel)(Args...), int64_t blocks, int threads, size_t shared_bytes,
-                          cudaStream_t stream, Args... args) {
+                          cudaStream_t stream, std::type_identity_t<Args>... args) {
   if (blocks == 0) return cudaSuccess;
   if (blocks > std::numeric_limits<int>::max()) return cudaErrorInvalidConfiguration;
-  constexpr size_t kWithoutAsking = 48 * 1024;
-  if (shared_bytes > kWithoutAsking) {
-    const cudaError_t error = cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
-                                                   cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                                   static_cast<int>(shared_bytes));
-    if (error != cudaSuccess) return error;
-  }
+  const cudaError_t error = allow_shared_bytes(kernel, shared_bytes);
+  if (error != cudaSuccess) return error;
   kernel<<<static_cast<unsigned>(blocks), static_cast<unsigned>(threads), shared_bytes, stream>>>(
       args...);
   return cudaGetLastError();
@@ -176,6 +193,14 @@ inline RungParams clamped(RungParams params) {
   params.causal_offset = std::clamp<int64_t>(params.causal_offset, -int64_t{params.seqlen_q},
                                              int64_t{params.seqlen_kv});
   return params;
+}
+
+// Of the current device.
+inline cudaError_t multiprocessor_count(int* count) {
+  int device = 0;
+  const cudaError_t error = cudaGetDevice(&device);
+  if (error != cudaSuccess) return error;
+  return cudaDeviceGetAttribute(count, cudaDevAttrMultiProcessorCount, device);
 }
 
 inline int64_t query_tiles(const RungParams& params, int block_q) {

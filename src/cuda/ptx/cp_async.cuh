@@ -36,4 +36,11 @@ __device__ __forceinline__ void cp_async_wait() {
   asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
 }
 
+// One arrival at the mbarrier at shared address `barrier`, made when all copies that this thread
+// has issued so far have landed. It counts among the arrivals that the barrier was initialised for.
+// PTX ISA: cp.async.mbarrier.arrive.noinc.shared::cta.b64, sm_80.
+__device__ __forceinline__ void cp_async_arrive(uint32_t barrier) {
+  asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(barrier) : "memory");
+}
+
 }  // namespace flashcore::cuda::ptx

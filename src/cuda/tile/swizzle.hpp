@@ -35,6 +35,20 @@ constexpr int swizzle_offset(int row, int column) {
   return row * (kRowBytes / 2) + swizzle_chunk<kRowBytes>(row, column >> 3) * 8 + (column & 7);
 }
 
+// Steps from one element of a swizzled tile to others, without the division into chunks: with (r,
+// c) fixed for a lane, a whole fragment or copy costs one XOR with a constant and one addition
+// each.
+//
+// Columns: if column0 is a multiple of 8 that shares no bit with c, and row0 a multiple of 8, then
+//   swizzle_offset(row0 + r, column0 + c) = (swizzle_offset(r, c) ^ column0) + row0 * row length
+// and the XOR may as well be taken of an address (2 * column0 then), if the tile starts at a
+// multiple of kRowBytes.
+//
+// Rows of 128 or 256 bytes: if `rows` is a multiple of a power of two that exceeds r, then
+//   swizzle_offset(r + rows, c) = (swizzle_offset(r, c) ^ swizzle_row_step(rows)) + rows * row
+//   length
+constexpr int swizzle_row_step(int rows) { return (rows & 7) * 8; }
+
 // How many 128-byte cycles one access of 8 chunks takes beyond the first: lane i of 8 touches the
 // chunk at byte address address[i]; equal addresses are served together.
 constexpr int bank_conflicts(const std::array<uint32_t, 8>& address) {
