@@ -1,17 +1,15 @@
-// Runs a fuzz target without libFuzzer: over every file of a directory, and over mutations of each
-// (flipped bits, cuts, repeats), the same in every run.
-//   NAME_replay DIRECTORY [MUTATIONS]
+// Runs a fuzz target without libFuzzer, with any compiler: over its seeds, and over mutations of
+// each (flipped bits, cuts, repeats), the same in every run.
+//   NAME_replay [MUTATIONS]
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
-#include <filesystem>
-#include <fstream>
-#include <iterator>
-#include <set>
 #include <string>
+#include <vector>
 
 #include "bench/random.hpp"
+#include "tests/cli/malformed_files.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
 
@@ -42,21 +40,14 @@ std::string mutated(std::string bytes, flashcore::bench::Random& random) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc < 2) {
-    std::fprintf(stderr, "usage: %s DIRECTORY [MUTATIONS]\n", argv[0]);
-    return 2;
-  }
-  const int mutations = argc > 2 ? std::atoi(argv[2]) : 500;
-  std::set<std::filesystem::path> files;
-  for (const auto& entry : std::filesystem::directory_iterator(argv[1])) files.insert(entry.path());
+  const int mutations = argc > 1 ? std::atoi(argv[1]) : 500;
+  const auto seeds = flashcore::tests::FLASHCORE_SEEDS();
   flashcore::bench::Random random(1);
-  for (const std::filesystem::path& path : files) {
-    std::ifstream file(path, std::ios::binary);
-    const std::string bytes{std::istreambuf_iterator<char>(file), {}};
-    run(bytes);
-    const std::string seed = bytes.substr(0, 4096);
-    for (int n = 0; n < mutations; ++n) run(mutated(seed, random));
+  for (const flashcore::tests::FileCase& seed : seeds) {
+    run(seed.bytes);
+    const std::string start = seed.bytes.substr(0, 4096);
+    for (int n = 0; n < mutations; ++n) run(mutated(start, random));
   }
-  std::printf("%zu files, %d mutations of each\n", files.size(), mutations);
-  return files.empty() ? 1 : 0;
+  std::printf("%zu seeds, %d mutations of each\n", seeds.size(), mutations);
+  return 0;
 }
