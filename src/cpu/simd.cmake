@@ -10,8 +10,8 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64|amd64")
 else()
   set(FLASHCORE_SIMD_SOURCES cpu/simd/forward_native.cpp)
 endif()
-target_sources(flashcore PRIVATE ${FLASHCORE_SIMD_SOURCES})
-target_include_directories(flashcore SYSTEM PRIVATE ${FLASHCORE_HIGHWAY_INCLUDE})
+target_sources(flashcore_objects PRIVATE ${FLASHCORE_SIMD_SOURCES})
+target_include_directories(flashcore_objects SYSTEM PRIVATE ${FLASHCORE_HIGHWAY_INCLUDE})
 # The same sums in every copy of a loop: multiplications and additions are fused where the code says
 # so and nowhere else. `#pragma GCC unroll` is not one of Clang's.
 set_source_files_properties(${FLASHCORE_SIMD_SOURCES} PROPERTIES COMPILE_OPTIONS
