@@ -24,9 +24,9 @@ namespace {
 using bench::HostProblem;
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr uint64_t kDefaultProblems = 60;
+constexpr uint64_t kDefaultProblems = 48;
 #else
-constexpr uint64_t kDefaultProblems = 400;
+constexpr uint64_t kDefaultProblems = 300;
 #endif
 
 uint64_t number_from(const char* variable, uint64_t otherwise) {

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdlib>
 #include <map>
@@ -87,8 +88,11 @@ void compare(const std::string& kernel, DType dtype, size_t far, int64_t step) {
   const Result<Plan> plan = make_plan(problem, options);
   if (!plan.ok() && plan.status().code() == StatusCode::unsupported) return;
   ASSERT_TRUE(near_plan.ok() && plan.ok()) << plan.status().message();
-  ASSERT_EQ(plan->workspace_bytes(), 0u) << "give it one here";
-  ASSERT_TRUE(near_plan->run(host.arguments()).ok());
+  const size_t workspace_bytes = std::max(near_plan->workspace_bytes(), plan->workspace_bytes());
+  bench::HostTensor workspace(
+      TensorDesc::contiguous(DType::f8e5m2, {static_cast<int64_t>(workspace_bytes)}));
+  Status status = near_plan->run(host.arguments(), workspace.data(), workspace_bytes);
+  ASSERT_TRUE(status.ok()) << status.message();
 
   std::map<std::string, Region, std::less<>> regions;
   std::map<std::string, TensorDesc, std::less<>> descs;
@@ -113,7 +117,7 @@ void compare(const std::string& kernel, DType dtype, size_t far, int64_t step) {
   }
   const Arguments args = bench::bind(
       problem, [&](std::string_view name) { return regions.find(name)->second.origin(); });
-  const Status status = plan->run(args);
+  status = plan->run(args, workspace.data(), workspace_bytes);
   ASSERT_TRUE(status.ok()) << status.message();
   for (const char* const name : {"o", "lse"}) {
     const bench::HostTensor& want = host.at(name);
