@@ -67,6 +67,18 @@ int run(int argc, char** argv) {
     sub->footer("Examples:\n" + command.examples);
     commands.emplace_back(sub, std::move(command));
   }
+  const std::string first = argc > 1 ? argv[1] : "-";
+  std::string names;
+  bool known = first.starts_with('-');
+  for (const auto& [sub, command] : commands) {
+    known = known || command.name == first;
+    names += (names.empty() ? "" : ", ") + command.name;
+  }
+  if (!known) {
+    return static_cast<int>(
+        session.fail({StatusCode::invalid_argument,
+                      fmt::format("command: is '{}', wanted one of {}", first, names)}));
+  }
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
