@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <span>
 #include <vector>
@@ -115,7 +116,12 @@ void draw_features(Random& random, Problem& problem, const Sizes& s, int64_t seq
   if (random.chance(0.2)) problem.sinks = TensorDesc::contiguous(DType::f32, {s.heads_q});
   if (random.chance(0.2)) problem.softcap = static_cast<float>(random.pick({5.0, 20.0, 50.0}));
   if (random.chance(0.2)) problem.dropout_p = static_cast<float>(random.pick({0.1, 0.5}));
-  if (random.chance(0.2)) problem.softmax_scale = static_cast<float>(0.5 * random.uniform());
+  if (random.chance(0.2)) {
+    // Up to twice the default: the gates are for scores of moderate size, and the error that fp32
+    // makes in a score grows with it.
+    problem.softmax_scale =
+        static_cast<float>(2 * random.uniform() / std::sqrt(static_cast<double>(s.head_dim_qk)));
+  }
   if (problem.alignment == Alignment::given && random.chance(0.5)) {
     problem.causal_offset = 0;
     problem.causal_offsets = TensorDesc::contiguous(DType::i32, {s.batch});

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "cpu/forward.hpp"
 #include "cpu/reference.hpp"
 
 namespace flashcore {
@@ -13,6 +14,18 @@ Result<PlannedKernel> plan_reference(const ForwardProblem& p, int threads, DType
                          cpu::reference_forward(p, args, threads, intermediate);
                          return {};
                        }};
+}
+
+Kernel cpu_simd() {
+  return {.name = "cpu_simd",
+          .device = DeviceKind::cpu,
+          .automatic = true,
+          .refuses = [](const ForwardProblem& p, const PlanContext&) {
+            return cpu::forward_refuses(p);
+          },
+          .plan = [](const ForwardProblem& p, const PlanContext& context) -> Result<PlannedKernel> {
+            return cpu::plan_forward(p, context);
+          }};
 }
 
 Kernel reference() {
@@ -48,6 +61,7 @@ Kernel naive() {
 
 const std::vector<Kernel>& kernels() {
   static const std::vector<Kernel> table = {
+      cpu_simd(),
       reference(),
       naive(),
   };
