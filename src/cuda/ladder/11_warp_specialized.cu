@@ -162,6 +162,7 @@ cudaError_t launch_persistent(const RungParams& params, cudaStream_t stream) {
   error = cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks_each, kernel, kThreads,
                                                         sizeof(Storage));
   if (error != cudaSuccess) return error;
+  if (blocks_each == 0) return cudaErrorInvalidConfiguration;
   error = multiprocessor_count(&multiprocessors);
   if (error != cudaSuccess) return error;
   return launch_blocks(kernel, std::min(order.size(), int64_t{blocks_each} * multiprocessors),
