@@ -2,7 +2,7 @@
 // P turns from accumulator into operand inside its registers.
 //
 // A block owns 16 query rows a warp and walks the keys 64 at a time, left to right, so that the
-// tiles a mask cuts come last and all before them carry no mask:
+// tiles a mask cuts come last:
 //
 //   tile j  : | wait K, V | S = Q K^T | (mask) | softmax, O *= r | O += P V |
 //   tile j+1:             | copy K, V ----------------------------------------->
@@ -12,14 +12,11 @@
 // is read again for every tile at 128, where O takes the registers. Shared memory: Q, and two
 // stages of K and V, all SmemTiles. The warp's own rows of Q become the staging buffer of its rows
 // of O.
-#include <cfloat>
-#include <climits>
-#include <type_traits>
-
 #include "cuda/attention/quad_softmax.cuh"
 #include "cuda/attention/value_guard.cuh"
-#include "cuda/ladder/rung_common.cuh"
+#include "cuda/ladder/register_epilogue.cuh"
 #include "cuda/ladder/rung_table.hpp"
+#include "cuda/ladder/tile_place.cuh"
 #include "cuda/ptx/ldmatrix.cuh"
 #include "cuda/ptx/math.cuh"
 #include "cuda/ptx/mma.cuh"
@@ -29,7 +26,6 @@
 namespace flashcore::cuda::ladder {
 namespace {
 
-constexpr int kBlockKv = 64;
 constexpr int kStages = 2;
 constexpr int kWarpRows = 16;
 
@@ -39,7 +35,7 @@ struct Config {
   static constexpr int kBlockQ = kWarpRows * kWarps, kThreads = kWarpSize * kWarps;
   static constexpr int kBlocksPerSm = 16 / kWarps;  // 512 threads an SM leave each 128 registers
   static constexpr bool kQInRegisters = kHeadDim == 64;
-  static constexpr int kStepKeys = kHeadDim == 64 ? 64 : 32;  // keys whose scores are live at once
+  static constexpr int kBlockKv = kHeadDim == 64 ? 64 : 32;  // S shares the registers with O
   using QTile = tile::SmemTile<kBlockQ, kHeadDim, 2>;
   using KvTile = tile::SmemTile<kBlockKv, kHeadDim, 2>;
 
@@ -65,13 +61,13 @@ __device__ __forceinline__ uint32_t tile_row_bytes(int rows) {
   return static_cast<uint32_t>(rows * C::KvTile::kPanelRowBytes);
 }
 
-// S = Q K^T for this warp's 16 rows and kStepKeys keys.
+// S = Q K^T for this warp's 16 rows and block_kv keys.
 template <class C, int kQSteps>
-__device__ __forceinline__ void compute_scores(float (&s)[C::kStepKeys / 8][4],
+__device__ __forceinline__ void compute_scores(float (&s)[C::kBlockKv / 8][4],
                                                uint32_t (&q_regs)[kQSteps][4], uint32_t q_lane,
                                                uint32_t k_lane) {
 #pragma unroll
-  for (int n = 0; n < C::kStepKeys / 8; ++n) {
+  for (int n = 0; n < C::kBlockKv / 8; ++n) {
 #pragma unroll
     for (int e = 0; e < 4; ++e) s[n][e] = 0;
   }
@@ -80,7 +76,7 @@ __device__ __forceinline__ void compute_scores(float (&s)[C::kStepKeys / 8][4],
     uint32_t(&q)[4] = q_regs[C::kQInRegisters ? step : 0];
     if (!C::kQInRegisters) ptx::ldmatrix_x4(q, C::QTile::template advance<2>(q_lane, step));
 #pragma unroll
-    for (int n16 = 0; n16 < C::kStepKeys / 16; ++n16) {
+    for (int n16 = 0; n16 < C::kBlockKv / 16; ++n16) {
       uint32_t k[4];
       ptx::ldmatrix_x4(k,
                        C::KvTile::template advance<2>(k_lane, step) + tile_row_bytes<C>(16 * n16));
@@ -93,10 +89,10 @@ __device__ __forceinline__ void compute_scores(float (&s)[C::kStepKeys / 8][4],
 // O += P V. Two neighbouring accumulators of P, packed, are the A operand of 16 keys.
 template <class C>
 __device__ __forceinline__ void accumulate_output(float (&o)[C::kHeadDim / 8][4],
-                                                  const float (&p)[C::kStepKeys / 8][4],
+                                                  const float (&p)[C::kBlockKv / 8][4],
                                                   uint32_t v_lane) {
 #pragma unroll
-  for (int step = 0; step < C::kStepKeys / 16; ++step) {
+  for (int step = 0; step < C::kBlockKv / 16; ++step) {
     const float(&left)[4] = p[2 * step];
     const float(&right)[4] = p[2 * step + 1];
     const uint32_t a[4] = {ptx::pack_f16x2(left[0], left[1]), ptx::pack_f16x2(left[2], left[3]),
@@ -113,47 +109,6 @@ __device__ __forceinline__ void accumulate_output(float (&o)[C::kHeadDim / 8][4]
   }
 }
 
-// The warp's rows of O, normalised, through its own rows of the Q tile, then 16 bytes a lane.
-// Values from key repair_from on were cleared of NaN and Inf, which the rows that see them get back
-// here.
-template <class C>
-__device__ __forceinline__ void store_output(const RungParams& params, const Head& head,
-                                             unsigned char* staging, int first_row, int warp,
-                                             int lane, const float (&o)[C::kHeadDim / 8][4],
-                                             attention::QuadRows& rows, int repair_from) {
-  const int warp_row = warp * kWarpRows;
-#pragma unroll
-  for (int slot = 0; slot < 2; ++slot) {
-    const int row = warp_row + lane / 4 + 8 * slot;
-    const float sum = attention::quad_sum(rows.sum[slot]);
-    const float inverse = inverse_or_zero(sum);
-    if (head.lse != nullptr && lane % 4 == 0 && first_row + row < params.seqlen_q) {
-      head.lse[(first_row + row) * params.lse_stride.row] = log_sum_exp(rows.max[slot], sum);
-    }
-#pragma unroll
-    for (int n = 0; n < C::kHeadDim / 8; ++n) {
-      *reinterpret_cast<uint32_t*>(staging + C::QTile::offset(row, 8 * n + 2 * (lane % 4))) =
-          ptx::pack_f16x2(o[n][2 * slot] * inverse, o[n][2 * slot + 1] * inverse);
-    }
-  }
-  __syncwarp();
-  constexpr int kRowChunks = C::QTile::kRowChunks;
-#pragma unroll
-  for (int i = 0; i < kWarpRows * kRowChunks / kWarpSize; ++i) {
-    const int piece = i * kWarpSize + lane, chunk = piece % kRowChunks;
-    const int row = warp_row + piece / kRowChunks;
-    if (first_row + row >= params.seqlen_q) break;
-    uint4 halves = *reinterpret_cast<const uint4*>(staging + C::QTile::chunk_offset(row, chunk));
-    const int visible = visible_keys(params, first_row + row);
-    if (repair_from < visible) {
-      halves = attention::add_visible_nonfinite<attention::HalfValues>(
-          halves, head.v + chunk * 8, params.v_stride.row, repair_from, visible);
-    }
-    *reinterpret_cast<uint4*>(head.o + (first_row + row) * params.o_stride.row + chunk * 8) =
-        halves;
-  }
-}
-
 template <class C>
 __global__ void __launch_bounds__(C::kThreads, C::kBlocksPerSm)
     mma_sync_kernel(const __grid_constant__ RungParams params) {
@@ -161,24 +116,19 @@ __global__ void __launch_bounds__(C::kThreads, C::kBlocksPerSm)
   const int thread = static_cast<int>(threadIdx.x);
   const int warp = thread / kWarpSize, lane = thread % kWarpSize;
 
-  // Longest query tiles first: under a causal mask the last ones see the most keys.
-  const auto batch_heads =
-      static_cast<unsigned>(params.batch) * static_cast<unsigned>(params.heads);
-  const int q_tile =
-      ceil_div(params.seqlen_q, C::kBlockQ) - 1 - static_cast<int>(blockIdx.x / batch_heads);
-  const QueryTileWork work = query_tile_work(params, blockIdx.x % batch_heads, q_tile, C::kBlockQ);
-  const int tiles = ceil_div(work.kv_end, kBlockKv);
-  const int whole_tiles = visible_keys(params, work.first_row) / kBlockKv;  // seen by every row
-  const int visible[2] = {visible_keys(params, work.first_row + warp * kWarpRows + lane / 4),
-                          visible_keys(params, work.first_row + warp * kWarpRows + lane / 4 + 8)};
-  const float scale_log2 = fmaxf(fabsf(params.softmax_scale) * kLog2e, FLT_MIN);
+  const TilePlace place = longest_first_place(params, C::kBlockQ);
+  const KeyTiles tiles = key_tiles(params, place.first_row, C::kBlockQ, C::kBlockKv);
+  const float scale_log2 = positive_scale_log2(params);
 
-  tile::RowCopier<typename C::KvTile, C::kThreads> copy_k(work.head.k, params.k_stride.row * 2,
-                                                          thread);
-  tile::RowCopier<typename C::KvTile, C::kThreads> copy_v(work.head.v, params.v_stride.row * 2,
-                                                          thread);
+  const auto rows_of = [&](const void* tensor, const Strides& stride, int row) {
+    return static_cast<const __half*>(tensor) + place.at(stride, row);
+  };
+  tile::RowCopier<typename C::KvTile, C::kThreads> copy_k(rows_of(params.k, params.k_stride, 0),
+                                                          params.k_stride.row * 2, thread);
+  tile::RowCopier<typename C::KvTile, C::kThreads> copy_v(rows_of(params.v, params.v_stride, 0),
+                                                          params.v_stride.row * 2, thread);
   const auto copy_kv = [&](int tile) {
-    const int left = work.kv_end - tile * kBlockKv;
+    const int left = tiles.kv_end - tile * C::kBlockKv;
     copy_k.copy(smem.k[tile % kStages], params.k_stride.row * 2, left, thread);
     copy_v.copy(smem.v[tile % kStages], params.v_stride.row * 2, left, thread);
     ptx::cp_async_commit();
@@ -191,10 +141,10 @@ __global__ void __launch_bounds__(C::kThreads, C::kBlocksPerSm)
   attention::QuadRows rows;
   bool repair = false;  // NaN or Inf was taken out of a tile that the mask cuts
 
-  if (tiles > 0) {
+  if (tiles.count > 0) {
     tile::RowCopier<typename C::QTile, C::kThreads> copy_q(
-        work.head.q + work.first_row * params.q_stride.row, params.q_stride.row * 2, thread);
-    copy_q.copy(smem.q, params.q_stride.row * 2, params.seqlen_q - work.first_row, thread);
+        rows_of(params.q, params.q_stride, place.first_row), params.q_stride.row * 2, thread);
+    copy_q.copy(smem.q, params.q_stride.row * 2, params.seqlen_q - place.first_row, thread);
     ptx::cp_async_commit();
     copy_kv(0);
     ptx::cp_async_wait<1>();
@@ -211,37 +161,34 @@ __global__ void __launch_bounds__(C::kThreads, C::kBlocksPerSm)
     }
   }
 
-  const auto step = [&](int tile, auto masked) {
+  for (int tile = 0; tile < tiles.count; ++tile) {
     ptx::cp_async_wait<0>();
     __syncthreads();  // the tile has landed, and nobody reads the stage before any more
-    if (tile + 1 < tiles) copy_kv(tile + 1);
+    if (tile + 1 < tiles.count) copy_kv(tile + 1);
 
     unsigned char *k = smem.k[tile % kStages], *v = smem.v[tile % kStages];
-    if constexpr (masked.value) {
-      const bool found = attention::zero_nonfinite<attention::HalfValues, C::KvTile::kBytes>(
-          v, thread, C::kThreads);
-      repair |= __syncthreads_or(found) != 0;
+    const bool masked = tile >= tiles.whole;
+    if (masked) {
+      repair |= attention::zero_nonfinite<attention::HalfValues, C::KvTile::kBytes>(v, thread,
+                                                                                    C::kThreads);
+      __syncthreads();
     }
-#pragma unroll
-    for (int key = 0; key < kBlockKv; key += C::kStepKeys) {
-      float s[C::kStepKeys / 8][4], rescale[2];
-      compute_scores<C>(s, q_regs, q_lane,
-                        ptx::shared_address(k) + offsets.k + tile_row_bytes<C>(key));
-      if constexpr (masked.value) {
-        const int first = tile * kBlockKv + key;
-        attention::mask_columns(s, lane, {visible[0] - first, visible[1] - first});
-      }
-      attention::online_softmax(s, rows, rescale, scale_log2);
-      attention::rescale_rows(o, rescale);
-      accumulate_output<C>(o, s, ptx::shared_address(v) + offsets.v + tile_row_bytes<C>(key));
+    float s[C::kBlockKv / 8][4], rescale[2];
+    compute_scores<C>(s, q_regs, q_lane, ptx::shared_address(k) + offsets.k);
+    if (masked) {
+      const int key = tile * C::kBlockKv, row = place.first_row + warp * kWarpRows + lane / 4;
+      attention::mask_columns(
+          s, lane, {visible_keys(params, row) - key, visible_keys(params, row + 8) - key});
     }
-  };
-  int tile = 0;
-  for (; tile < min(whole_tiles, tiles); ++tile) step(tile, std::false_type{});
-  for (; tile < tiles; ++tile) step(tile, std::true_type{});
+    attention::online_softmax(s, rows, rescale, scale_log2);
+    attention::rescale_rows(o, rescale);
+    accumulate_output<C>(o, s, ptx::shared_address(v) + offsets.v);
+  }
 
-  store_output<C>(params, work.head, smem.q, work.first_row, warp, lane, o, rows,
-                  repair ? whole_tiles * kBlockKv : INT_MAX);
+  Finish finish;
+  if (__syncthreads_or(repair)) finish.repair_from = tiles.whole * C::kBlockKv;
+  store_rows<typename C::QTile, attention::HalfValues>(params, place, smem.q, warp * kWarpRows,
+                                                       lane, o, rows, finish);
 }
 
 template <class C>

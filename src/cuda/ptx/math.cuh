@@ -25,7 +25,7 @@ __device__ __forceinline__ uint32_t pack_bf16x2(float low, float high) {
 
 // Four floats rounded to nearest even as e4m3, x0 in bits 0..7. Beyond +-448 saturates; NaN stays
 // NaN (0x7f).
-// PTX ISA: cvt.rn.satfinite.e4m3x2.f32, sm_89. Below that the kernel around it has no body.
+// PTX ISA: cvt.rn.satfinite.e4m3x2.f32, sm_89. Ask kHasE4m3Products (mma.cuh) first.
 __device__ __forceinline__ uint32_t pack_e4m3x4(float x0, float x1, float x2, float x3) {
 #if __CUDA_ARCH__ >= 890
   uint32_t r;

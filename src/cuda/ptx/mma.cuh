@@ -7,6 +7,13 @@
 
 namespace flashcore::cuda::ptx {
 
+// Whether the target being compiled for has e4m3 products; true in host code.
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 890
+inline constexpr bool kHasE4m3Products = true;
+#else
+inline constexpr bool kHasE4m3Products = false;
+#endif
+
 // D(16x8, f32) += A(16x16, f16, row-major) * B(16x8, f16, column-major), by one warp.
 // With g = lane / 4 and t = lane % 4, each 32-bit register holding two neighbours along K:
 //   a[0] = A[g][2t..], a[1] = A[g+8][2t..], a[2] = A[g][2t+8..], a[3] = A[g+8][2t+8..]
@@ -37,7 +44,7 @@ __device__ __forceinline__ void mma_m16n8k16_bf16(float (&d)[4], const uint32_t 
 //   b[0] = B[4t..][g], b[1] = B[4t+16..][g]
 //   d as above.
 // The hardware keeps fewer fraction bits than fp32 between the partial products of one sum.
-// PTX ISA: mma.sync.aligned.m16n8k32 with e4m3, sm_89. Below that the kernel around it has no body.
+// PTX ISA: mma.sync.aligned.m16n8k32 with e4m3, sm_89. Ask kHasE4m3Products first.
 __device__ __forceinline__ void mma_m16n8k32_e4m3(float (&d)[4], const uint32_t (&a)[4],
                                                   uint32_t b0, uint32_t b1) {
 #if __CUDA_ARCH__ >= 890

@@ -16,6 +16,13 @@
 
 namespace flashcore::cuda::ptx {
 
+// Whether the target being compiled for has wgmma; true in host code.
+#if !defined(__CUDA_ARCH__) || defined(__CUDA_ARCH_FEAT_SM90_ALL)
+inline constexpr bool kHasWgmma = true;
+#else
+inline constexpr bool kHasWgmma = false;
+#endif
+
 enum class Accumulate : int { overwrite = 0, add = 1 };
 enum class Major : int { k = 0, mn = 1 };  // which index of a 16-bit operand is contiguous
 

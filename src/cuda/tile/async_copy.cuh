@@ -34,7 +34,8 @@ class RowCopier {
     if (rows_left >= Tile::kRows) {
 #pragma unroll
       for (int i = 0; i < kPasses; ++i) {
-        ptx::cp_async_16(to + i * kRowsPerPass * Tile::kPanelRowBytes, global_ + i * step);
+        ptx::cp_async_16(to + i * kRowsPerPass * Tile::kPanelRowBytes, global_);
+        global_ += step;
       }
     } else {
       const int inside = rows_left - row(thread);
@@ -42,11 +43,11 @@ class RowCopier {
 #pragma unroll
       for (int i = 0; i < kPasses; ++i) {
         const bool valid = i * kRowsPerPass < inside;
-        ptx::cp_async_16(to + i * kRowsPerPass * Tile::kPanelRowBytes,
-                         valid ? global_ + i * step : readable, valid);
+        ptx::cp_async_16(to + i * kRowsPerPass * Tile::kPanelRowBytes, valid ? global_ : readable,
+                         valid);
+        global_ += step;
       }
     }
-    global_ += kPasses * step;
   }
 
  private:
