@@ -105,9 +105,9 @@ int64_t most_jobs(const ForwardProblem& p) {
 // Rows a job: enough to pay for packing K and V, few enough for every thread to find jobs.
 void choose_rows(ForwardPlan& plan) {
   const ForwardProblem& p = plan.problem;
-  int64_t rows = 192;
+  int64_t rows = 384;
   const int64_t all_rows = (p.packed ? p.total_q : p.batch * p.seqlen_q) * p.heads_q;
-  while (rows > 48 && all_rows / rows < 4 * plan.threads) rows /= 2;
+  while (rows > 48 && all_rows / rows < 8 * plan.threads) rows /= 2;
   plan.heads_a_job = std::clamp<int64_t>(plan.group, 1, kFewRows);
   plan.queries_a_job = std::max<int64_t>(1, rows / plan.heads_a_job);
   plan.queries_a_job = std::clamp<int64_t>(plan.queries_a_job, 1, std::max<int64_t>(1, p.seqlen_q));
