@@ -15,6 +15,7 @@
 #include "bench/random_problem.hpp"
 #include "dispatch/kernels.hpp"
 #include "problem/problem.hpp"
+#include "tests/cpu/each_target.hpp"
 
 namespace flashcore {
 namespace {
@@ -177,6 +178,7 @@ TEST(Poison, StaysWhereItIsAttended) {
   space.largest_head_dim = 72;
   space.hostile_values = false;
   uint64_t done = 0;
+  EachTarget targets;
   for (uint64_t seed = 5000; seed < 5000 + kProblems; ++seed) {
     HostProblem original = bench::random_problem(seed, space);
     if (original.has("bias")) {
@@ -187,9 +189,10 @@ TEST(Poison, StaysWhereItIsAttended) {
       }
     }
     const Attendance who(original);
+    const std::string target = targets.use(seed);
     for (const Kernel& kernel : kernels()) {
       if (kernel.device != DeviceKind::cpu || kernel.name == "naive") continue;
-      SCOPED_TRACE(fmt::format("kernel {} seed {}: {}", kernel.name, seed,
+      SCOPED_TRACE(fmt::format("kernel {} {} seed {}: {}", kernel.name, target, seed,
                                bench::describe(original.problem)));
       HostProblem clean = original;
       if (!run(clean, kernel.name)) continue;
