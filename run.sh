@@ -12,13 +12,23 @@ need_packages "${build_packages[@]}"
 options=(-DCMAKE_BUILD_TYPE=Release)
 [[ -f $root/build/CMakeCache.txt ]] || options+=(-DFLASHCORE_TESTS=OFF)
 configure "$root/build" "${options[@]}"
-build "$root/build" cli/flashcore
+build "$root/build" flashcore_command
 report_cuda "$root/build"
+flashcore=$root/build/bin/flashcore
 
 if (($# > 0)); then
-  exec "$root/build/cli/flashcore" "$@"
+  exec "$flashcore" "$@"
 fi
+
+# 8 query heads that share 2 key/value heads, with a learnable sink a head, drawn once.
 cd "$root"
+input=build/example/attention.safetensors
+output=build/example/output.safetensors
+if [[ ! -f $input ]]; then
+  mkdir -p build/example
+  quietly "$flashcore" run --shape 2,8,256,64 --heads-kv 2 --with sinks --causal --no-time \
+    --save-inputs "$input"
+fi
 say ''
-say '$ flashcore run examples/gqa_causal.safetensors --check'
-exec build/cli/flashcore run examples/gqa_causal.safetensors --check
+say "\$ flashcore run $input --causal --check --out $output"
+exec "$flashcore" run "$input" --causal --check --out "$output"
