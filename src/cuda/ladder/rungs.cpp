@@ -6,6 +6,7 @@
 namespace flashcore::cuda::ladder {
 
 std::span<const Rung> rungs() {
+  // clang-format off
   static const std::array table{
       kRung00Unfused,
       kRung01Scalar,
@@ -21,8 +22,10 @@ std::span<const Rung> rungs() {
       kRung08RegisterSoftmax,
       kRung09FusedEpilogue,
       kRung10LargeTiles,
+      kRung10LargeTilesQ128,
       kRung11WarpSpecialized,
   };
+  // clang-format on
   return table;
 }
 
