@@ -24,6 +24,10 @@ std::span<const Rung> rungs() {
       kRung10LargeTiles,
       kRung10LargeTilesQ128,
       kRung11WarpSpecialized,
+      kRung12MmaSync,
+      kRung13Fp8StageC,
+      kRung14Fp8Native,
+      kRung15WgmmaTma,
   };
   // clang-format on
   return table;
