@@ -9,8 +9,8 @@
 #include "bench/cublas.hpp"
 #include "bench/cuda_ceilings.hpp"
 #include "bench/cuda_error.hpp"
-#include "bench/empty_kernel.hpp"
 #include "bench/host_tensor.hpp"
+#include "bench/probe_kernels.hpp"
 #include "bench/random.hpp"
 
 namespace flashcore::bench {
@@ -92,9 +92,8 @@ Result<Copy> time_copy(CudaTimer& timer, const CudaProtocol& protocol) {
   if (!to.ok()) return to.status();
   const Result<Timing> timing = timer.time(
       [&](Stream stream) {
-        return cuda_status(cudaMemcpyAsync(to->data(), from->data(), kCopyBytes,
-                                           cudaMemcpyDeviceToDevice,
-                                           static_cast<cudaStream_t>(stream.handle)),
+        return cuda_status(launch_copy_kernel(to->data(), from->data(), kCopyBytes,
+                                              static_cast<cudaStream_t>(stream.handle)),
                            "a copy");
       },
       protocol);

@@ -238,7 +238,7 @@ void Ladder::collect_sanitizers(std::vector<Sanitized> running) {
       record(i)["sanitizers"][tool] = {{"passed", result.passed()},
                                        {"ran", result.ran},
                                        {"findings", result.findings},
-                                       {"first", printable(result.first)}};
+                                       {"first", result.first}};
     }
   }
 }
@@ -446,7 +446,9 @@ void Ladder::print_gates() {
     for (const auto& [tool, result] : record(i)["sanitizers"].items()) {
       if (result["passed"]) continue;
       session_.line(fmt::format("failed: {}: {}: {} ({} lines)", rungs_[i].name, tool,
-                                result["first"].get<std::string>(),
+                                result["first"].empty()
+                                    ? "it did not finish"
+                                    : printable(result["first"][0].get<std::string>()),
                                 result["findings"].get<int64_t>()));
     }
   }

@@ -19,7 +19,11 @@ bool is_complaint(std::string_view line) {
 }
 
 void complain(SanitizerResult& result, std::string_view line) {
-  if (result.findings++ == 0) result.first = line.substr(line.find_first_not_of("= "));
+  constexpr size_t kKept = 8;
+  ++result.findings;
+  if (result.first.size() < kKept) {
+    result.first.emplace_back(line.substr(line.find_first_not_of("= ")));
+  }
 }
 
 }  // namespace

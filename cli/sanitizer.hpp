@@ -16,7 +16,7 @@ inline constexpr std::string_view kSanitizerTools[] = {"memcheck", "racecheck", 
 struct SanitizerResult {
   bool ran = false;      // began and ended under the tool
   int findings = 0;      // lines of complaint, the tool's own context lines included
-  std::string first;     // the first of them
+  std::vector<std::string> first;  // the first few of them
   bool passed() const { return ran && findings == 0; }
 };
 using SanitizerResults = std::map<std::string, SanitizerResult>;  // by rung
