@@ -48,10 +48,10 @@ Status fill_normal(std::byte* data, size_t bytes, DType dtype, uint64_t seed) {
   piece.fill([&] { return random.normal(); });
   const size_t piece_bytes = static_cast<size_t>(kElements) * size_of(dtype);
   for (size_t at = 0; at < bytes; at += piece_bytes) {
-    FLASHCORE_RETURN_IF_ERROR(cuda_status(
-        cudaMemcpy(data + at, piece.data(), std::min(piece_bytes, bytes - at),
-                   cudaMemcpyHostToDevice),
-        "filling a matrix"));
+    FLASHCORE_RETURN_IF_ERROR(
+        cuda_status(cudaMemcpy(data + at, piece.data(), std::min(piece_bytes, bytes - at),
+                               cudaMemcpyHostToDevice),
+                    "filling a matrix"));
   }
   return {};
 }
