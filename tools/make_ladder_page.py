@@ -153,8 +153,9 @@ def gates_table(evidence: dict) -> str:
         passed = sum(row["passed"] for row in gate["table"])
         runs = passed + sum(row["failed"] for row in gate["table"])
         tails, repeats = gate["tails"], gate["repeats"]
-        tools = [f"{tool} {'passed' if result['passed'] else 'FAILED'}"
-                 for tool, result in rung["sanitizers"].items()]
+        bad = [f"{tool} FAILED" for tool, result in rung["sanitizers"].items()
+               if not result["passed"]]
+        tools = bad or (["passed"] if rung["sanitizers"] else [])
         rows.append([f"`{rung['name']}`", "passed" if gate["passed"] else "FAILED",
                      f"{passed} of {runs}",
                      f"{tails['passed']} of {tails['passed'] + tails['failed']}",

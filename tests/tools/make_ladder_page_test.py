@@ -98,7 +98,7 @@ class Page(unittest.TestCase):
         self.assertEqual(self.run_tool("--check"), 0)
         text = self.page.read_text()
         for part in ("by hand", "20.50", "2870", "PyTorch flash", "10.20", "It was slow.",
-                     "758 TFLOP/s", "A GPU", "3 of 3", "memcheck passed"):
+                     "758 TFLOP/s", "A GPU", "3 of 3", "| passed |"):
             self.assertIn(part, text)
         self.assertNotIn("stale", text)
 
