@@ -20,15 +20,8 @@ if (($# > 0)); then
   exec "$flashcore" "$@"
 fi
 
-# 8 query heads that share 2 key/value heads, with a learnable sink a head, drawn once.
 cd "$root"
-input=build/example/attention.safetensors
-output=build/example/output.safetensors
-if [[ ! -f $input ]]; then
-  mkdir -p build/example
-  quietly "$flashcore" run --shape 2,8,256,64 --heads-kv 2 --with sinks --causal --no-time \
-    --save-inputs "$input"
-fi
+output=build/attention_output.safetensors
 say ''
-say "\$ flashcore run $input --causal --check --out $output"
-exec "$flashcore" run "$input" --causal --check --out "$output"
+say "\$ flashcore run examples/attention.safetensors --causal --check --out $output"
+exec "$flashcore" run examples/attention.safetensors --causal --check --out "$output"

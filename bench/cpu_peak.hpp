@@ -12,6 +12,7 @@ struct CpuPeak {
 
 // Independent chains of fused multiply-adds in registers, at the widest SIMD that the processor
 // has, on every thread at once, for about `seconds`. The best of several rounds.
-CpuPeak measure_cpu_peak(int threads, double seconds = 0.2);
+// With `thread_time`, a thread's clock is the processor time that it got.
+CpuPeak measure_cpu_peak(int threads, double seconds = 0.2, bool thread_time = false);
 
 }  // namespace flashcore::bench

@@ -1,17 +1,23 @@
 // The goals of the CPU backend, each measured against its peer in this process:
 //
-//   flashcore_cpu_report [--threads N] [--json FILE] [--quick]
+//   flashcore_cpu_report [--threads N] [--json FILE] [--quick] [--cpu-time]
 //
+// --cpu-time counts the processor time of the process, divided by its threads, instead of wall
+// time: for a machine that others use too. It sees neither idle threads nor waiting, so wall time
+// on a quiet machine is what to report.
 // Every timed result has passed its gate here first. Takes about two minutes on two cores.
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <ctime>
 #include <fstream>
 #include <functional>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -32,8 +38,22 @@ using Json = nlohmann::json;
 struct Settings {
   int threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   std::string json;
-  bool quick = false;  // fewer repetitions and no sequences past 8192
+  bool quick = false;     // fewer repetitions and no sequences past 8192
+  bool cpu_time = false;  // of the process, a thread, instead of wall time
 };
+
+Settings settings_of_process;  // set once, in main
+
+double seconds_now() {
+  if (!settings_of_process.cpu_time) {
+    const auto now = std::chrono::steady_clock::now().time_since_epoch();
+    return std::chrono::duration<double>(now).count();
+  }
+  timespec now{};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+  return (static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec)) /
+         settings_of_process.threads;
+}
 
 [[noreturn]] void fail(const std::string& sentence) {
   fmt::print(stderr, "flashcore_cpu_report: {}\n", sentence);
@@ -109,10 +129,9 @@ std::vector<double> time_in_turns(const std::vector<std::function<void()>>& subj
     std::vector<std::vector<double>> seconds(subjects.size());
     for (int round = 0; round < rounds; ++round) {
       for (size_t i = 0; i < subjects.size(); ++i) {
-        const auto start = std::chrono::steady_clock::now();
+        const double start = seconds_now();
         subjects[i]();
-        seconds[i].push_back(
-            std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+        seconds[i].push_back(seconds_now() - start);
       }
     }
     for (size_t i = 0; i < subjects.size(); ++i) best[i] = std::min(best[i], median(seconds[i]));
@@ -130,7 +149,7 @@ Json report_peak(const Settings& settings) {
     CpuPeak peak;
     double best = HUGE_VAL;
     for (int repeat = 0; repeat < 3; ++repeat) {
-      const CpuPeak probed = measure_cpu_peak(settings.threads);
+      const CpuPeak probed = measure_cpu_peak(settings.threads, 0.2, settings.cpu_time);
       if (probed.flop_a_second > peak.flop_a_second) peak = probed;
       best = std::min(best, time_in_turns({[&] { bench.run(); }}, 5, 1)[0]);
     }
@@ -289,13 +308,12 @@ std::string processor_name() {
 
 int report(const Settings& settings) {
   const BuildInfo build = build_info();
-  fmt::print("flashcore {} on {}, {}, {} threads\n", build.version, processor_name(),
-             build.cpu_target, settings.threads);
-  Json json{{"version", build.version},
-            {"compiler", build.compiler},
-            {"processor", processor_name()},
-            {"cpu_target", build.cpu_target},
-            {"threads", settings.threads}};
+  const char* const clock = settings.cpu_time ? "processor time a thread" : "wall time";
+  fmt::print("flashcore {} on {}, {}, {} threads, {}\n", build.version, processor_name(),
+             build.cpu_target, settings.threads, clock);
+  Json json{{"version", build.version},      {"compiler", build.compiler},
+            {"processor", processor_name()}, {"cpu_target", build.cpu_target},
+            {"threads", settings.threads},   {"clock", clock}};
   json["peak"] = report_peak(settings);
   json["unfused"] = report_unfused(settings);
   json["scaling"] = report_scaling(settings);
@@ -314,13 +332,16 @@ Settings parse(int count, char** words) {
     const std::string_view word = words[i];
     if (word == "--quick") {
       settings.quick = true;
+    } else if (word == "--cpu-time") {
+      settings.cpu_time = true;
     } else if (word == "--threads" && i + 1 < count && std::atoi(words[i + 1]) > 0) {
       settings.threads = std::atoi(words[++i]);
     } else if (word == "--json" && i + 1 < count) {
       settings.json = words[++i];
     } else {
-      fail(fmt::format("'{}' is not understood, wanted [--threads N] [--json FILE] [--quick]",
-                       word));
+      fail(fmt::format(
+          "'{}' is not understood, wanted [--threads N] [--json FILE] [--quick] [--cpu-time]",
+          word));
     }
   }
   return settings;
@@ -330,5 +351,7 @@ Settings parse(int count, char** words) {
 }  // namespace flashcore::bench
 
 int main(int count, char** words) {
-  return flashcore::bench::report(flashcore::bench::parse(count, words));
+  using namespace flashcore::bench;
+  settings_of_process = parse(count, words);
+  return report(settings_of_process);
 }

@@ -6,8 +6,8 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 export DEBIAN_FRONTEND=noninteractive
 
 # What each part needs, by its name in Debian 12 and Ubuntu 24.04.
-build_packages=(g++ cmake ninja-build libfmt-dev libcli11-dev nlohmann-json3-dev libhwy-dev)
-test_packages=(pkg-config libgtest-dev libgmock-dev python3 binutils shellcheck
+build_packages=(g++ cmake ninja-build libfmt-dev libcli11-dev nlohmann-json3-dev libhwy-dev python3)
+test_packages=(pkg-config libgtest-dev libgmock-dev binutils shellcheck
                clang-14 clang-format-14 clang-tidy-14 libclang-rt-14-dev)
 
 say() { printf '%s\n' "$*"; }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <bit>
+#include <cstdlib>
 #include <limits>
 #include <thread>
 
@@ -68,9 +69,22 @@ Softmax choose_softmax() {
   return softmax_128;
 }
 
+// OpenBLAS chooses its kernels by a list of processors: one that is newer than the list gets those
+// of 2004. This names the right ones, unless the caller did.
+void choose_blas_kernels() {
+#if defined(__x86_64__)
+  const char* core = nullptr;
+  if (__builtin_cpu_supports("avx2")) core = "Haswell";
+  if (__builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl")) core = "SkylakeX";
+  if (__builtin_cpu_supports("avx512bf16")) core = "Cooperlake";
+  if (core != nullptr) setenv("OPENBLAS_CORETYPE", core, 0);
+#endif
+}
+
 }  // namespace
 
 Result<UnfusedBlas> UnfusedBlas::load(int threads) {
+  choose_blas_kernels();
   void* const library = dlopen("libopenblas.so.0", RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
     return Status(StatusCode::unsupported,

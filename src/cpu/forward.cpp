@@ -38,6 +38,8 @@ const SimdKernels* kernels_of(Target target) {
       return &simd_kernels_avx3();
     case Target::avx3_bf16:
       return &simd_kernels_avx3_bf16();
+    case Target::amx:
+      return &simd_kernels_amx();
 #else
     case Target::native:
       return &simd_kernels_native();
@@ -93,12 +95,19 @@ int64_t most_partials(const ForwardPlan& plan) {
   return heads * (p.total_kv / kKeysASplit + p.batch);
 }
 
+// An upper bound of the jobs of a run: no thread beyond it gets scratch memory.
+int64_t most_jobs(const ForwardProblem& p) {
+  const int64_t rows = (p.packed ? p.total_q : p.batch * p.seqlen_q) * p.heads_q;
+  const int64_t splits = divide_up(std::max<int64_t>(1, p.seqlen_kv), kKeysASplit);
+  return std::max<int64_t>(1, rows * splits);
+}
+
 // Rows a job: enough to pay for packing K and V, few enough for every thread to find jobs.
 void choose_rows(ForwardPlan& plan) {
   const ForwardProblem& p = plan.problem;
-  int64_t rows = 192;
+  int64_t rows = 384;
   const int64_t all_rows = (p.packed ? p.total_q : p.batch * p.seqlen_q) * p.heads_q;
-  while (rows > 48 && all_rows / rows < 4 * plan.threads) rows /= 2;
+  while (rows > 48 && all_rows / rows < 8 * plan.threads) rows /= 2;
   plan.heads_a_job = std::clamp<int64_t>(plan.group, 1, kFewRows);
   plan.queries_a_job = std::max<int64_t>(1, rows / plan.heads_a_job);
   plan.queries_a_job = std::clamp<int64_t>(plan.queries_a_job, 1, std::max<int64_t>(1, p.seqlen_q));
@@ -250,7 +259,7 @@ PlannedKernel plan_forward(const ForwardProblem& problem, const PlanContext& con
   ForwardPlan plan;
   plan.problem = problem;
   plan.kernels = kernels_of(target_for(problem.dtype == DType::bf16));
-  plan.threads = context.threads;
+  plan.threads = static_cast<int>(std::min<int64_t>(context.threads, most_jobs(problem)));
   if (problem.heads_q == 0) {
     return {.workspace_bytes = 0,
             .run = [](const Arguments&, std::span<std::byte>, Stream) { return Status(); }};

@@ -6,7 +6,8 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64|amd64")
     cpu/simd/forward_sse4.cpp
     cpu/simd/forward_avx2.cpp
     cpu/simd/forward_avx3.cpp
-    cpu/simd/forward_avx3_bf16.cpp)
+    cpu/simd/forward_avx3_bf16.cpp
+    cpu/simd/forward_amx.cpp)
 else()
   set(FLASHCORE_SIMD_SOURCES cpu/simd/forward_native.cpp)
 endif()

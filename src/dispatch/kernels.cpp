@@ -2,8 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+
 #include "cpu/forward.hpp"
 #include "cpu/reference.hpp"
+#include "dispatch/cuda_kernels.hpp"
 
 namespace flashcore {
 namespace {
@@ -60,11 +63,13 @@ Kernel naive() {
 }  // namespace
 
 const std::vector<Kernel>& kernels() {
-  static const std::vector<Kernel> table = {
-      cpu_simd(),
-      reference(),
-      naive(),
-  };
+  static const std::vector<Kernel> table = [] {
+    std::vector<Kernel> all = cuda_kernels();
+    all.push_back(cpu_simd());
+    all.push_back(reference());
+    all.push_back(naive());
+    return all;
+  }();
   return table;
 }
 

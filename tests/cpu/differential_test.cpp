@@ -15,6 +15,7 @@
 #include "bench/gates.hpp"
 #include "bench/random_problem.hpp"
 #include "dispatch/kernels.hpp"
+#include "tests/cpu/each_target.hpp"
 #include "tests/cpu/one_entry.hpp"
 #include "tests/cpu/relayout.hpp"
 
@@ -142,7 +143,9 @@ TEST(Differential, EveryCpuKernelAgainstTheReference) {
   const std::vector<std::string> names = kernel_names();
   ASSERT_FALSE(names.empty());
   std::map<std::string, uint64_t> computed;
+  EachTarget targets;
   for (uint64_t seed = first; seed < first + count; ++seed) {
+    const std::string target = targets.use(seed);
     HostProblem host = bench::random_problem(seed, space_of(seed));
     bench::Random random(seed);
     if (seed % 4 == 1) host = relayout(host, random);
@@ -154,8 +157,8 @@ TEST(Differential, EveryCpuKernelAgainstTheReference) {
       if (!verdict.refusal.empty()) continue;
       if (std::find(names.begin(), names.end(), verdict.kernel) == names.end()) continue;
       ++computed[verdict.kernel];
-      SCOPED_TRACE(fmt::format("kernel {}, FLASHCORE_TEST_SEED={} FLASHCORE_TEST_PROBLEMS=1: {}",
-                               verdict.kernel, seed, bench::describe(host.problem)));
+      SCOPED_TRACE(fmt::format("kernel {}, {} FLASHCORE_TEST_SEED={} FLASHCORE_TEST_PROBLEMS=1: {}",
+                               verdict.kernel, target, seed, bench::describe(host.problem)));
       ASSERT_NO_FATAL_FAILURE(test_kernel(host, *reference, verdict.kernel,
                                           static_cast<int>(random.pick({1, 2, 3, 5}))));
       if (HasFailure()) return;

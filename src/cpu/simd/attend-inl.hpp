@@ -10,7 +10,11 @@
 #include <cmath>
 #include <limits>
 
+#if defined(FLASHCORE_SIMD_AMX)
+#include "cpu/simd/amx-inl.hpp"
+#else
 #include "cpu/simd/micro_kernel-inl.hpp"
+#endif
 #include "cpu/simd/softmax-inl.hpp"
 
 HWY_BEFORE_NAMESPACE();
@@ -75,7 +79,7 @@ inline void attend_tile(const TileJob& job, const Buffers& buffers, const Specia
   Columns columns;
   columns.block = block;
   columns.first = (seen.begin - block) / kPanel * kPanel;
-  columns.last = round_up(seen.end - block, kLanes);
+  columns.last = round_up(seen.end - block, kColumnStep);
   columns.keys = std::min(columns.last, count);
   const KeyRange common = common_keys(job.sequence, p.band, queries.begin, queries.end);
   const bool banded = common.begin > block + columns.first || common.end < block + columns.last;
@@ -165,6 +169,7 @@ void attend(const TileJob& job) {
     }
   }
   SpecialKeys special;
+  begin_products();
   for (int64_t block = job.keys.begin; block < job.keys.end; block += layout.block_kv) {
     const int64_t count = std::min(layout.block_kv, job.keys.end - block);
     pack_k(job, block, count, buffers.staging, buffers.k);
@@ -174,6 +179,7 @@ void attend(const TileJob& job) {
       attend_tile(job, buffers, special, row, tile, block, count);
     }
   }
+  end_products();
   for (int64_t row = 0; row < rows; ++row) {
     const float* const o = buffers.o + row * layout.width_v;
     if (job.partial == nullptr) {
@@ -211,7 +217,7 @@ TileLayout layout_for(const ForwardProblem& p, int64_t rows, int64_t block_kv) {
   TileLayout layout;
   layout.rows = rows;
   layout.block_kv = block_kv;
-  layout.units_qk = round_up((p.head_dim_qk + kUnit - 1) / kUnit, 4);
+  layout.units_qk = round_up((p.head_dim_qk + kUnit - 1) / kUnit, kUnitsStep);
   layout.width_v = round_up(p.head_dim_v, kLanes);
   size_t end = 0;
   const auto place = [&end](int64_t floats) {
@@ -219,10 +225,11 @@ TileLayout layout_for(const ForwardProblem& p, int64_t rows, int64_t block_kv) {
     end += static_cast<size_t>(round_up(floats * 4, 64));
     return at;
   };
-  layout.q = place(rows * layout.units_qk);
+  const int64_t all_rows = round_up(rows, kRowStep);
+  layout.q = place(all_rows * layout.units_qk);
   layout.k = place(block_kv * layout.units_qk);
   layout.v = place(block_kv / kUnit * round_up(layout.width_v, kPanel));
-  layout.o = place(rows * layout.width_v);
+  layout.o = place(all_rows * layout.width_v);
   layout.s = place(kLargestRowTile * kScoreStride);
   layout.state = place(2 * rows);
   layout.staging = place(std::max(kLanes * layout.units_qk, kUnit * layout.width_v));

@@ -24,13 +24,29 @@ struct DecodeBF16 {
   }
 };
 
-// A sign and `bits` of exponent and mantissa, the mantissa `shift` short of fp32's; all values from
-// `special` on are infinite or NaN.
-HWY_INLINE VecF decode_small(VecU sign, VecU bits, VecU shifted, float rebias, uint32_t special) {
-  const VecF value = hn::Mul(hn::BitCast(kF, shifted), hn::Set(kF, rebias));  // subnormals too
-  const VecU ones =
-      hn::IfThenElseZero(hn::Gt(bits, hn::Set(kU, special - 1)), hn::Set(kU, uint32_t{0x7F800000}));
-  return hn::BitCast(kF, hn::Or(hn::Or(hn::BitCast(kU, value), ones), sign));
+// A format of at most 16 bits, each lane the low bits of `raw`. Subnormals go through integers:
+// processors take long for subnormal operands.
+template <FloatFormat kFormat>
+HWY_INLINE VecF decode_lanes(VecU raw) {
+  constexpr int kSign = kFormat.sign_shift();
+  constexpr uint32_t kMagnitude = (uint32_t{1} << kSign) - 1;
+  constexpr uint32_t kSmallestNormal = uint32_t{1} << kFormat.mantissa_bits;
+  constexpr uint32_t kTop = ((uint32_t{1} << kFormat.exponent_bits) - 1) << kFormat.mantissa_bits;
+  constexpr uint32_t kLargest = kFormat.has_infinity ? kTop - 1 : kMagnitude - 1;
+  constexpr auto kRebias = static_cast<uint32_t>(127 - kFormat.bias()) << 23;
+  // 2^(1 - bias - mantissa_bits), the step of the subnormals
+  constexpr auto kStep = static_cast<uint32_t>(128 - kFormat.bias() - kFormat.mantissa_bits) << 23;
+
+  const VecU bits = hn::And(raw, hn::Set(kU, kMagnitude));
+  const VecU shifted = hn::ShiftLeft<23 - kFormat.mantissa_bits>(bits);
+  const VecU normal = hn::Add(shifted, hn::Set(kU, kRebias));
+  const VecF count = hn::ConvertTo(kF, hn::BitCast(kI, bits));
+  const VecU subnormal = hn::BitCast(kU, hn::Mul(count, hn::BitCast(kF, hn::Set(kU, kStep))));
+  VecU out = hn::IfThenElse(hn::Lt(bits, hn::Set(kU, kSmallestNormal)), subnormal, normal);
+  out = hn::IfThenElse(hn::Gt(bits, hn::Set(kU, kLargest)),
+                       hn::Or(shifted, hn::Set(kU, uint32_t{0x7F800000})), out);
+  const VecU sign = hn::ShiftLeft<31>(hn::ShiftRight<kSign>(raw));
+  return hn::BitCast(kF, hn::Or(out, sign));
 }
 
 struct DecodeF16 {
@@ -41,27 +57,17 @@ struct DecodeF16 {
     return hn::PromoteTo(kF, hn::LoadU(narrow, reinterpret_cast<const hwy::float16_t*>(p)));
 #else  // in full: conversions without F16C do not keep infinities and NaN
     const hn::Rebind<uint16_t, F> narrow;
-    const VecU raw = hn::PromoteTo(kU, hn::LoadU(narrow, p));
-    const VecU bits = hn::And(raw, hn::Set(kU, uint32_t{0x7FFF}));
-    const VecU sign = hn::ShiftLeft<16>(hn::And(raw, hn::Set(kU, uint32_t{0x8000})));
-    return decode_small(sign, bits, hn::ShiftLeft<13>(bits), 0x1p112f, 0x7C00);
+    return decode_lanes<flashcore::kF16>(hn::PromoteTo(kU, hn::LoadU(narrow, p)));
 #endif
   }
 };
 
-template <bool kE4M3>
+template <FloatFormat kFormat>
 struct DecodeF8 {
   using T = uint8_t;
   static HWY_INLINE VecF load(const T* p) {
     const hn::Rebind<uint8_t, F> narrow;
-    const VecU raw = hn::PromoteTo(kU, hn::LoadU(narrow, p));
-    const VecU bits = hn::And(raw, hn::Set(kU, uint32_t{0x7F}));
-    const VecU sign = hn::ShiftLeft<24>(hn::And(raw, hn::Set(kU, uint32_t{0x80})));
-    if constexpr (kE4M3) {
-      return decode_small(sign, bits, hn::ShiftLeft<20>(bits), 0x1p120f, 0x7F);
-    } else {
-      return decode_small(sign, bits, hn::ShiftLeft<21>(bits), 0x1p112f, 0x7C);
-    }
+    return decode_lanes<kFormat>(hn::PromoteTo(kU, hn::LoadU(narrow, p)));
   }
 };
 
@@ -95,9 +101,9 @@ inline void load_row(DType dtype, const void* base, int64_t first, int64_t width
     case DType::bf16:
       return load_row_as<DecodeBF16>(base, first, width, scale, out, padded);
     case DType::f8e4m3:
-      return load_row_as<DecodeF8<true>>(base, first, width, scale, out, padded);
+      return load_row_as<DecodeF8<flashcore::kF8E4M3>>(base, first, width, scale, out, padded);
     case DType::f8e5m2:
-      return load_row_as<DecodeF8<false>>(base, first, width, scale, out, padded);
+      return load_row_as<DecodeF8<flashcore::kF8E5M2>>(base, first, width, scale, out, padded);
     default:
       return load_row_as<DecodeF32>(base, first, width, scale, out, padded);
   }

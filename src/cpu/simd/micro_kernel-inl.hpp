@@ -111,6 +111,9 @@ void value_tile(const float* p, const float* v, int64_t block_units, int64_t fir
   }
 }
 
+inline void begin_products() {}
+inline void end_products() {}
+
 inline void scores_of(int64_t rows, const float* q, const float* k, int64_t units, int64_t first,
                       int64_t last, float* s) {
   switch (rows) {

@@ -1,7 +1,7 @@
 // Q, K and V as the micro-kernels read them. A "unit" is what one lane holds: an fp32 element, or
 // two neighbouring bf16 elements along the summed dimension.
 //
-//   Q     [row tile][unit of Dqk][row]        one broadcast after the other
+//   Q     [row tile][unit of Dqk][row]        one broadcast after the other; AMX: [row][unit]
 //   K^T   [panel][unit of Dqk][kPanel keys]   two vectors a step
 //   V     [panel][unit of keys][kPanel columns of Dv]
 #pragma once
@@ -21,6 +21,14 @@ inline constexpr bool kPairs = true;
 inline constexpr bool kPairs = false;
 #endif
 inline constexpr int64_t kUnit = kPairs ? 2 : 1;  // elements a unit
+#if defined(FLASHCORE_SIMD_AMX)
+inline constexpr bool kMatrix = true;  // 16 x 16 units at once
+#else
+inline constexpr bool kMatrix = false;
+#endif
+inline constexpr int64_t kUnitsStep = kMatrix ? 16 : 4;            // Dqk is padded to
+inline constexpr int64_t kColumnStep = kMatrix ? kPanel : kLanes;  // keys of a tile are padded to
+inline constexpr int64_t kRowStep = kMatrix ? 16 : 1;              // memory for rows is padded to
 
 // One row of Q or K as units, padded with zeros.
 inline void load_units(const ForwardProblem& p, const void* base, int64_t first, float scale,
@@ -152,16 +160,19 @@ inline void pack_v(const TileJob& job, int64_t first, int64_t count, float* stag
   }
 }
 
-// Rows [first, first + rows) of the job into one tile: out[unit * rows + r].
+// Rows [first, first + rows) of the job into one tile: out[unit * rows + r], or by rows for AMX.
 inline void pack_q(const TileJob& job, int64_t first, int64_t rows, float* staging, float* out) {
   const ForwardProblem& p = *job.problem;
   const int64_t units = job.layout->units_qk;
   for (int64_t r = 0; r < rows; ++r) {
+    float* const row = kMatrix ? out + r * units : staging;
     load_units(
         p, job.arguments->q,
         p.q.at(job.batch, job.head_of(first + r), job.sequence.q_begin + job.query_of(first + r)),
-        1.0f, staging, units);
-    for (int64_t u = 0; u < units; ++u) out[u * rows + r] = staging[u];
+        1.0f, row, units);
+    if constexpr (!kMatrix) {
+      for (int64_t u = 0; u < units; ++u) out[u * rows + r] = row[u];
+    }
   }
 }
 

@@ -18,7 +18,7 @@ inline constexpr float kRemoved = -std::numeric_limits<float>::infinity();
 struct Columns {
   int64_t block = 0;  // key of column 0
   int64_t first = 0;  // a multiple of kPanel
-  int64_t last = 0;   // a multiple of kLanes
+  int64_t last = 0;   // a multiple of kColumnStep
   int64_t keys = 0;   // columns at and past it have no key
 };
 
