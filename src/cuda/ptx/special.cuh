@@ -1,0 +1,15 @@
+// Special registers, read anew at every call: for kernels whose accumulators fill the registers and
+// which cannot keep an index from one end of the main loop to the other.
+#pragma once
+
+namespace flashcore::cuda::ptx {
+
+// The thread's index in a one-dimensional block.
+// PTX ISA: mov.u32 from %tid.x.
+__device__ __forceinline__ int thread_index() {
+  int index;
+  asm volatile("mov.u32 %0, %%tid.x;" : "=r"(index));
+  return index;
+}
+
+}  // namespace flashcore::cuda::ptx
