@@ -1,0 +1,143 @@
+// Rung 01, scalar: one fused kernel with a streaming softmax, every product by scalar arithmetic.
+//
+// Adds: the S x S matrix is gone. A block keeps 32 query rows and walks the keys 32 at a time; each
+// row carries its running maximum m and sum l, and what it has accumulated is rescaled when m
+// grows.
+//
+//   per key tile:  load K, V | scores S = Q K^T | softmax, S becomes P | O = O * rescale + P V
+//                            ^ barrier          ^ barrier              ^ barrier             ^
+//                            barrier
+//
+// Layout: 8 warps. Scores: a warp owns 4 rows, a lane one key. Softmax: one thread a row. Output: a
+// warp owns 4 rows, a lane every 32nd column, in registers. Tiles lie plainly in shared memory, so
+// 32 lanes that read 32 keys at one depth hit one bank.
+#include "cuda/ladder/rung_common.cuh"
+#include "cuda/ladder/rung_table.hpp"
+#include "cuda/ptx/exp2.cuh"
+
+namespace flashcore::cuda::ladder {
+namespace {
+
+constexpr int kBlockQ = 32, kBlockKv = 32, kWarps = 8;
+constexpr int kThreads = kWarps * kWarpSize, kRowsPerWarp = kBlockQ / kWarps;
+
+template <int kHeadDim>
+struct Shared {
+  alignas(128) __half q[kBlockQ * kHeadDim];
+  __half k[kBlockKv * kHeadDim], v[kBlockKv * kHeadDim];
+  float scores[kBlockQ * kBlockKv];  // scores, then probabilities
+  float row_max[kBlockQ], row_sum[kBlockQ], row_rescale[kBlockQ];
+};
+
+// S = Q K^T: a warp owns 4 rows, a lane one key.
+template <int kHeadDim>
+__device__ void compute_scores(Shared<kHeadDim>& smem, int warp, int lane) {
+  for (int i = 0; i < kRowsPerWarp; ++i) {
+    const int row = warp * kRowsPerWarp + i;
+    float sum = 0;
+    for (int d = 0; d < kHeadDim; ++d) {
+      sum += __half2float(smem.q[row * kHeadDim + d]) * __half2float(smem.k[lane * kHeadDim + d]);
+    }
+    smem.scores[row * kBlockKv + lane] = sum;
+  }
+}
+
+// Streaming softmax of one row by one thread; its first `visible` keys take part.
+template <int kHeadDim>
+__device__ void softmax_row(Shared<kHeadDim>& smem, int row, int visible, float scale_log2) {
+  float* scores = smem.scores + row * kBlockKv;
+  const float old_max = smem.row_max[row];
+  float row_max = old_max;
+  for (int j = 0; j < visible; ++j) row_max = fmaxf(row_max, scores[j] * scale_log2);
+  const float reference = finite_reference(row_max);
+  const float rescale = ptx::exp2_approx(old_max - reference);
+  float sum = smem.row_sum[row] * rescale;
+  for (int j = 0; j < visible; ++j) {
+    scores[j] = ptx::exp2_approx(scores[j] * scale_log2 - reference);
+    sum += scores[j];
+  }
+  smem.row_max[row] = row_max;
+  smem.row_sum[row] = sum;
+  smem.row_rescale[row] = rescale;
+}
+
+template <int kHeadDim>
+__global__ void __launch_bounds__(kThreads)
+    scalar_kernel(const __grid_constant__ RungParams params) {
+  auto& smem = shared_storage<Shared<kHeadDim>>();
+  const int thread = static_cast<int>(threadIdx.x);
+  const int warp = thread / kWarpSize, lane = thread % kWarpSize;
+  const QueryTileWork work = query_tile_work(params, kBlockQ);
+  const Head& head = work.head;
+  const float scale_log2 = params.softmax_scale * kLog2e;
+
+  constexpr int kColumns = kHeadDim / kWarpSize;  // of the output, a thread
+  float output[kRowsPerWarp][kColumns] = {};
+  if (thread < kBlockQ) {
+    smem.row_max[thread] = -std::numeric_limits<float>::infinity();
+    smem.row_sum[thread] = 0;
+  }
+  load_tile<kThreads, kBlockQ, kHeadDim>(smem.q, head.q, params.q_stride.row, work.first_row,
+                                         params.seqlen_q);
+
+  for (int kv_first = 0; kv_first < work.kv_end; kv_first += kBlockKv) {
+    __syncthreads();  // the tile before is no longer read
+    load_tile<kThreads, kBlockKv, kHeadDim>(smem.k, head.k, params.k_stride.row, kv_first,
+                                            work.kv_end);
+    load_tile<kThreads, kBlockKv, kHeadDim>(smem.v, head.v, params.v_stride.row, kv_first,
+                                            work.kv_end);
+    __syncthreads();
+    compute_scores(smem, warp, lane);
+    __syncthreads();
+    if (thread < kBlockQ) {
+      const int visible = visible_in_tile(params, work, thread, kv_first, kBlockKv);
+      softmax_row(smem, thread, visible, scale_log2);
+    }
+    __syncthreads();
+    for (int i = 0; i < kRowsPerWarp; ++i) {
+      const int row = warp * kRowsPerWarp + i;
+      const int visible = visible_in_tile(params, work, row, kv_first, kBlockKv);
+      for (int c = 0; c < kColumns; ++c) output[i][c] *= smem.row_rescale[row];
+      for (int j = 0; j < visible; ++j) {
+        const float probability = smem.scores[row * kBlockKv + j];
+        for (int c = 0; c < kColumns; ++c) {
+          output[i][c] += probability * __half2float(smem.v[j * kHeadDim + c * kWarpSize + lane]);
+        }
+      }
+    }
+  }
+
+  __syncthreads();  // without any key tile: the row state is written by now
+  for (int i = 0; i < kRowsPerWarp; ++i) {
+    const int row = warp * kRowsPerWarp + i, q_row = work.first_row + row;
+    if (q_row >= params.seqlen_q) break;
+    const float inverse = inverse_or_zero(smem.row_sum[row]);
+    for (int c = 0; c < kColumns; ++c) {
+      head.o[q_row * params.o_stride.row + c * kWarpSize + lane] =
+          __float2half(output[i][c] * inverse);
+    }
+    if (head.lse != nullptr && lane == 0) {
+      head.lse[q_row * params.lse_stride.row] = log_sum_exp(smem.row_max[row], smem.row_sum[row]);
+    }
+  }
+}
+
+cudaError_t launch(const RungParams& params, cudaStream_t stream) {
+  return launch_by_head_dim<kBlockQ, kThreads, Shared<64>, Shared<128>>(
+      scalar_kernel<64>, scalar_kernel<128>, params, stream);
+}
+
+}  // namespace
+
+const Rung kRung01Scalar = {
+    .name = "01_scalar",
+    .adds = "one fused kernel with a streaming softmax; all products by scalar arithmetic",
+    .prediction = "no S x S traffic, but no Tensor Core either: 15x slower than 00 (300 us)",
+    .input = RungInput::fp16,
+    .min_compute_capability = 80,
+    .max_compute_capability = 0,
+    .workspace_bytes = no_workspace,
+    .launch = launch,
+};
+
+}  // namespace flashcore::cuda::ladder

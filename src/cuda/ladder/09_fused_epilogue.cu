@@ -1,0 +1,306 @@
+// Rung 09, fused_epilogue: O is normalised in the accumulators and leaves by 16-byte stores.
+//
+// Adds: the fragment map again, now for the output. A lane divides its two rows by their sums in
+// registers, packs pairs of halves into the shared rows of Q that its own warp has finished with,
+// and the warp stores whole 16-byte chunks. Before, O passed through shared memory as floats and
+// left two bytes at a time.
+//
+//   per key tile:  wait K, V | issue next tile | S = Q K^T | softmax | P: store, load | O += P V
+//                            ^ barrier           `---------- one warp, 16 rows, no barrier ------'
+//   at the end:    O / sum in registers | half, to the warp's rows of Q | 16-byte stores
+//
+// Layout: 2 warps of 16 query rows each, all 32 keys and all columns of O. Q, K, V, P and O
+// swizzled.
+#include "cuda/ladder/rung_common.cuh"
+#include "cuda/ladder/rung_table.hpp"
+#include "cuda/ladder/swizzled_tile.cuh"
+#include "cuda/ptx/exp2.cuh"
+
+namespace flashcore::cuda::ladder {
+namespace {
+
+namespace wmma = nvcuda::wmma;
+
+constexpr int kBlockKv = 32, kWarps = 2, kBlockQ = kWarps * kWmma;
+constexpr int kThreads = kWarps * kWarpSize, kStages = 2;
+constexpr int kMinBlocks = 8;  // an SM: at most 128 registers a thread
+constexpr int kKeyFragments = kBlockKv / kWmma;
+constexpr int kStripBytes = 2 * kBlockKv;  // a row of P
+
+template <int kHeadDim>
+struct Shared {
+  alignas(256) __half q[kBlockQ * kHeadDim];
+  __half k[kStages][kBlockKv * kHeadDim], v[kStages][kBlockKv * kHeadDim];
+  __half probabilities[kWarps][kWmma * kBlockKv];  // a warp's own
+  float scratch[kWarps][kWmma * kWmma];            // the same
+};
+
+// A lane's share of two rows, by accumulator row slot. The maximum is the row's, the sum the
+// lane's.
+struct RowState {
+  float max[2] = {-std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity()};
+  float sum[2] = {};
+};
+
+// Calls visit(fragment, register) for every accumulator register of a lane.
+template <int kFragments, class Visit>
+__device__ void for_each_register(const Visit& visit) {
+#pragma unroll
+  for (int f = 0; f < kFragments; ++f) {
+#pragma unroll
+    for (int r = 0; r < tile::kWmmaAccumulatorRegisters; ++r) visit(f, r);
+  }
+}
+
+// Combines over the four lanes that hold a row.
+template <class Combine>
+__device__ float row_reduce(float x, const Combine& combine) {
+  x = combine(x, __shfl_xor_sync(0xffffffffU, x, 1));
+  return combine(x, __shfl_xor_sync(0xffffffffU, x, 2));
+}
+
+// S = Q K^T for the warp's 16 rows.
+template <int kHeadDim>
+__device__ void compute_scores(const Shared<kHeadDim>& smem, int stage, int warp, int lane,
+                               Accumulator (&scores)[kKeyFragments]) {
+  constexpr int kRowBytes = 2 * kHeadDim;
+  for (Accumulator& fragment : scores) wmma::fill_fragment(fragment, 0.0F);
+#pragma unroll 2
+  for (int d = 0; d < kHeadDim; d += kWmma) {
+    RowMajorA q;
+    load_swizzled<kRowBytes>(q, smem.q, warp * kWmma, d, lane);
+#pragma unroll
+    for (int f = 0; f < kKeyFragments; ++f) {
+      ColumnMajorB k;
+      load_swizzled<kRowBytes>(k, smem.k[stage], f * kWmma, d, lane);
+      wmma::mma_sync(scores[f], q, k, scores[f]);
+    }
+  }
+}
+
+// Selects -inf for the keys at or past visible[slot] of each row.
+__device__ void mask_scores(Accumulator (&scores)[kKeyFragments], const int (&visible)[2],
+                            int lane) {
+  for_each_register<kKeyFragments>([&](int f, int r) {
+    const int key = f * kWmma + tile::wmma_accumulator(lane, r).column;
+    if (key >= visible[tile::wmma_accumulator_row_slot(r)]) {
+      scores[f].x[r] = -std::numeric_limits<float>::infinity();
+    }
+  });
+}
+
+// Streaming softmax in registers: scores become probabilities 2^(scale * (score - maximum)).
+__device__ void softmax(Accumulator (&scores)[kKeyFragments], RowState& rows, float (&rescale)[2],
+                        float scale) {
+  float reference[2];
+  float row_max[2] = {rows.max[0], rows.max[1]};
+  for_each_register<kKeyFragments>([&](int f, int r) {
+    float& largest = row_max[tile::wmma_accumulator_row_slot(r)];
+    largest = fmaxf(largest, scores[f].x[r]);
+  });
+#pragma unroll
+  for (int slot = 0; slot < 2; ++slot) {
+    row_max[slot] = row_reduce(row_max[slot], [](float a, float b) { return fmaxf(a, b); });
+    reference[slot] = finite_reference(row_max[slot]) * scale;
+    rescale[slot] = ptx::exp2_approx(rows.max[slot] * scale - reference[slot]);
+    rows.sum[slot] *= rescale[slot];
+    rows.max[slot] = row_max[slot];
+  }
+  for_each_register<kKeyFragments>([&](int f, int r) {
+    const int slot = tile::wmma_accumulator_row_slot(r);
+    scores[f].x[r] = ptx::exp2_approx(scores[f].x[r] * scale - reference[slot]);
+    rows.sum[slot] += scores[f].x[r];
+  });
+}
+
+// Writes the warp's probabilities to its strip, two neighbouring keys at a time.
+__device__ void store_probabilities(__half* strip,
+                                    const Accumulator (&probabilities)[kKeyFragments], int lane) {
+  const tile::Coord first = tile::wmma_accumulator(lane, 0);
+  const int offset = tile::swizzle_offset<kStripBytes>(first.row, first.column);
+  for_each_register<kKeyFragments>([&](int f, int r) {
+    if (r % 2 != 0) return;
+    const tile::Coord step = tile::wmma_accumulator(0, r);  // from the lane's first element
+    const int pair = (offset ^ (f * kWmma + step.column)) + step.row * kBlockKv;
+    *reinterpret_cast<__half2*>(strip + pair) =
+        __floats2half2_rn(probabilities[f].x[r], probabilities[f].x[r + 1]);
+  });
+}
+
+// O += P V for the warp's 16 rows.
+template <int kHeadDim>
+__device__ void accumulate_output(const Shared<kHeadDim>& smem, int stage, const __half* strip,
+                                  int lane, Accumulator (&output)[kHeadDim / kWmma]) {
+  constexpr int kUnroll = kHeadDim == 64 ? kKeyFragments : 1;  // registers
+#pragma unroll kUnroll
+  for (int j = 0; j < kBlockKv; j += kWmma) {
+    RowMajorA p;
+    load_swizzled<kStripBytes>(p, strip, 0, j, lane);
+#pragma unroll
+    for (int f = 0; f < kHeadDim / kWmma; ++f) {
+      RowMajorB v;
+      load_swizzled<2 * kHeadDim>(v, smem.v[stage], j, f * kWmma, lane);
+      wmma::mma_sync(output[f], p, v, output[f]);
+    }
+  }
+}
+
+// The same by scalar code, for a tile of V with a NaN or Inf that only some rows may see: row r of
+// the warp stops after its own `visible(r)` keys.
+template <int kHeadDim, class Visible>
+__device__ void accumulate_by_scalar(const __half* values, const __half* strip, float* scratch,
+                                     int lane, const Visible& visible,
+                                     Accumulator (&output)[kHeadDim / kWmma]) {
+#pragma unroll
+  for (int f = 0; f < kHeadDim / kWmma; ++f) {
+    wmma::store_matrix_sync(scratch, output[f], kWmma, wmma::mem_row_major);
+    __syncwarp();
+#pragma unroll 1
+    for (int e = lane; e < kWmma * kWmma; e += kWarpSize) {
+      const int row = e / kWmma, column = f * kWmma + e % kWmma, keys = visible(row);
+#pragma unroll 1
+      for (int j = 0; j < keys; ++j) {
+        scratch[e] += __half2float(strip[tile::swizzle_offset<kStripBytes>(row, j)]) *
+                      __half2float(values[tile::swizzle_offset<2 * kHeadDim>(j, column)]);
+      }
+    }
+    __syncwarp();
+    wmma::load_matrix_sync(output[f], scratch, kWmma, wmma::mem_row_major);
+    __syncwarp();
+  }
+}
+
+// Normalises the warp's 16 rows in registers and stores them in 16-byte chunks, by way of 16 shared
+// rows that no other warp touches.
+template <int kHeadDim>
+__device__ void store_output(__half* rows, const Accumulator (&output)[kHeadDim / kWmma],
+                             const float (&inverse)[2], int lane, __half* o, int64_t row_stride,
+                             int first_row, int end_row) {
+  const tile::Coord first = tile::wmma_accumulator(lane, 0);
+  const int offset = tile::swizzle_offset<2 * kHeadDim>(first.row, first.column);
+  for_each_register<kHeadDim / kWmma>([&](int f, int r) {
+    if (r % 2 != 0) return;
+    const tile::Coord step = tile::wmma_accumulator(0, r);  // from the lane's first element
+    const float scale = inverse[tile::wmma_accumulator_row_slot(r)];
+    const int pair = (offset ^ (f * kWmma + step.column)) + step.row * kHeadDim;
+    *reinterpret_cast<__half2*>(rows + pair) =
+        __floats2half2_rn(output[f].x[r] * scale, output[f].x[r + 1] * scale);
+  });
+  __syncwarp();
+  constexpr int kChunks = kHeadDim / 8, kRowsAtOnce = kWarpSize / kChunks;
+  const int column = lane % kChunks * 8;
+#pragma unroll
+  for (int row = lane / kChunks; row < kWmma; row += kRowsAtOnce) {
+    if (first_row + row >= end_row) break;
+    *reinterpret_cast<uint4*>(o + (first_row + row) * row_stride + column) =
+        *reinterpret_cast<const uint4*>(rows + tile::swizzle_offset<2 * kHeadDim>(row, column));
+  }
+}
+
+template <int kHeadDim>
+__global__ void __launch_bounds__(kThreads, kMinBlocks)
+    fused_epilogue_kernel(const __grid_constant__ RungParams params) {
+  auto& smem = shared_storage<Shared<kHeadDim>>();
+  const int thread = static_cast<int>(threadIdx.x);
+  const int warp = thread / kWarpSize, lane = thread % kWarpSize;
+  const QueryTileWork work = query_tile_work(params, kBlockQ);
+  const Head& head = work.head;
+  const PositiveScale scale = positive_scale(params);
+
+  constexpr int kFragments = kHeadDim / kWmma;                              // of the output
+  const int lane_row = warp * kWmma + tile::wmma_accumulator(lane, 0).row;  // and lane_row + 8
+  __half* strip = smem.probabilities[warp];
+  Accumulator output[kFragments];
+  for (Accumulator& fragment : output) wmma::fill_fragment(fragment, 0.0F);
+  RowState rows;
+
+  // A group of copies a tile, empty past the last one so that the groups keep counting tiles.
+  const int tiles = ceil_div(work.kv_end, kBlockKv);
+  const auto load = [&](int tile) {
+    if (tile < tiles) {
+      copy_tile_async<kThreads, kBlockKv, kHeadDim>(smem.k[tile % kStages], head.k,
+                                                    params.k_stride.row, tile * kBlockKv,
+                                                    work.kv_end, thread);
+      copy_tile_async<kThreads, kBlockKv, kHeadDim>(smem.v[tile % kStages], head.v,
+                                                    params.v_stride.row, tile * kBlockKv,
+                                                    work.kv_end, thread);
+    }
+    ptx::cp_async_commit();
+  };
+  // Q travels with the first tile.
+  copy_tile_async<kThreads, kBlockQ, kHeadDim>(smem.q, head.q, params.q_stride.row, work.first_row,
+                                               params.seqlen_q, thread);
+  for (int tile = 0; tile < kStages - 1; ++tile) load(tile);
+
+  for (int tile = 0; tile < tiles; ++tile) {
+    const int stage = tile % kStages, kv_first = tile * kBlockKv;
+    ptx::cp_async_wait<kStages - 2>();
+    __syncthreads();  // this tile has landed, and the stage of the tile before is no longer read
+    load(tile + kStages - 1);
+
+    Accumulator scores[kKeyFragments];
+    compute_scores(smem, stage, warp, lane, scores);
+    if (scale.negate) {
+      for_each_register<kKeyFragments>([&](int f, int r) { scores[f].x[r] = -scores[f].x[r]; });
+    }
+
+    if (kv_first + kBlockKv > visible_keys(params, work.first_row)) {
+      const int visible[2] = {visible_in_tile(params, work, lane_row, kv_first, kBlockKv),
+                              visible_in_tile(params, work, lane_row + 8, kv_first, kBlockKv)};
+      mask_scores(scores, visible, lane);
+    }
+    float rescale[2];
+    softmax(scores, rows, rescale, scale.log2);
+    store_probabilities(strip, scores, lane);
+    __syncwarp();
+    for_each_register<kFragments>(
+        [&](int f, int r) { output[f].x[r] *= rescale[tile::wmma_accumulator_row_slot(r)]; });
+    if (on_diagonal(params, work, kv_first, kBlockKv) &&
+        __any_sync(0xffffffffU,
+                   any_nonfinite<kWarpSize, kBlockKv * kHeadDim>(smem.v[stage], lane))) {
+      const auto visible_to = [&](int row) {
+        return visible_in_tile(params, work, warp * kWmma + row, kv_first, kBlockKv);
+      };
+      accumulate_by_scalar<kHeadDim>(smem.v[stage], strip, smem.scratch[warp], lane, visible_to,
+                                     output);
+    } else {
+      accumulate_output(smem, stage, strip, lane, output);
+    }
+  }
+  ptx::cp_async_wait<0>();  // without any key tile Q is still on its way, and its rows are reused
+  __syncthreads();
+
+  float inverse[2];
+#pragma unroll
+  for (int slot = 0; slot < 2; ++slot) {
+    const float sum = row_reduce(rows.sum[slot], [](float a, float b) { return a + b; });
+    inverse[slot] = inverse_or_zero(sum);
+    const int q_row = work.first_row + lane_row + 8 * slot;
+    if (head.lse != nullptr && lane % 4 == 0 && q_row < params.seqlen_q) {
+      head.lse[q_row * params.lse_stride.row] = log_sum_exp(rows.max[slot] * scale.log2, sum);
+    }
+  }
+
+  store_output<kHeadDim>(smem.q + warp * kWmma * kHeadDim, output, inverse, lane, head.o,
+                         params.o_stride.row, work.first_row + warp * kWmma, params.seqlen_q);
+}
+
+cudaError_t launch(const RungParams& params, cudaStream_t stream) {
+  return launch_by_head_dim<kBlockQ, kThreads, Shared<64>, Shared<128>>(
+      fused_epilogue_kernel<64>, fused_epilogue_kernel<128>, params, stream);
+}
+
+}  // namespace
+
+const Rung kRung09FusedEpilogue = {
+    .name = "09_fused_epilogue",
+    .adds = "normalisation in registers and 16-byte stores of O",
+    .prediction = "the epilogue is a tenth of 08 at (1,8,512,64), nothing at long keys: 1.08x",
+    .input = RungInput::fp16,
+    .min_compute_capability = 80,
+    .max_compute_capability = 0,
+    .workspace_bytes = no_workspace,
+    .launch = launch,
+};
+
+}  // namespace flashcore::cuda::ladder

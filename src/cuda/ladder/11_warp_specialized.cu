@@ -1,0 +1,213 @@
+// Rung 11, warp_specialized: one producer warp loads, the others compute; blocks are persistent.
+//
+// Adds: no barrier of the whole block. The producer runs ahead as far as the ring lets it, over the
+// end of one query tile into the next; a copy announces itself on an mbarrier when it has landed,
+// and a consumer warp that has finished with a stage arrives on another. Blocks stay and take query
+// tiles from attention/scheduler.hpp, longest first.
+//
+//   producer   | K0 V0, Q | K1 V1 | wait empty 0 | K2 V2 | ... | K0 V0 of the next query tile ...
+//                   \ full 0  \ full 1      ^
+//   consumers       | step 0  | step 1 -----/ empty 0  | ...    | store O | empty Q | step 0 ...
+//
+// Layout: 1 producer warp and 4 or 7 consumer warps of 16 query rows each (warp_rows.cuh). Q, K, V,
+// P and O swizzled. Barriers: full and empty for each stage and for Q; full counts the producer's
+// lanes, empty the consumer warps.
+#include "cuda/attention/scheduler.hpp"
+#include "cuda/ladder/rung_common.cuh"
+#include "cuda/ladder/rung_table.hpp"
+#include "cuda/ladder/warp_rows.cuh"
+#include "cuda/ptx/mbarrier.cuh"
+
+namespace flashcore::cuda::ladder {
+namespace {
+
+constexpr int kStages = 2;
+
+// Seven consumer warps and the producer make eight, of which two blocks fit a multiprocessor with
+// 128 registers a thread; a ninth warp would cost a whole block.
+constexpr int kLargeBlockQ = 112, kSmallBlockQ = 64;
+
+template <int kHeadDim>
+constexpr int kBlockKv = kHeadDim == 64 ? 64 : 32;
+
+template <int kBlockQ>
+constexpr int kConsumerWarps = kBlockQ / kWmma;
+
+template <int kBlockQ>
+constexpr int kThreads = (kConsumerWarps<kBlockQ> + 1) * kWarpSize;
+
+template <int kHeadDim>
+using Rows = WarpRows<kHeadDim, kBlockKv<kHeadDim>>;
+
+// A pair of barriers around one buffer, and which round of it a thread is in.
+struct Handover {
+  uint64_t full, empty;
+};
+
+template <int kHeadDim, int kBlockQ>
+struct Shared {
+  static constexpr int kWarps = kConsumerWarps<kBlockQ>;
+  alignas(256) __half q[kBlockQ * kHeadDim];
+  __half k[kStages][kBlockKv<kHeadDim> * kHeadDim], v[kStages][kBlockKv<kHeadDim> * kHeadDim];
+  __half strips[kWarps][Rows<kHeadDim>::kStripHalves];
+  float scratch[kWarps][Rows<kHeadDim>::kScratchFloats];
+  Handover queries, stages[kStages];
+};
+
+// The n-th use of a buffer: its round fills phase n of `full` and waits for phase n - 1 of `empty`;
+// before round 0 that passes at once.
+__device__ void wait_full(const Handover& buffer, int use) {
+  ptx::mbarrier_wait(ptx::shared_address(&buffer.full), use & 1);
+}
+__device__ void wait_empty(const Handover& buffer, int use) {
+  ptx::mbarrier_wait(ptx::shared_address(&buffer.empty), (use & 1) ^ 1);
+}
+
+template <int kHeadDim, int kBlockQ>
+__device__ void produce(Shared<kHeadDim, kBlockQ>& smem, const RungParams& params,
+                        const attention::TileOrder& order, int lane) {
+  constexpr int kKeys = kBlockKv<kHeadDim>;
+  int slot = 0, query_use = 0;  // key tiles and query tiles so far
+  for (int64_t index = blockIdx.x; index < order.size(); index += gridDim.x) {
+    const attention::QueryTile at = order.at(index);
+    const QueryTileWork work = query_tile_work(params, at.batch_head, at.q_tile, kBlockQ);
+    const int tiles = ceil_div(work.kv_end, kKeys);
+    for (int tile = 0; tile < tiles; ++tile, ++slot) {
+      Handover& stage = smem.stages[slot % kStages];
+      wait_empty(stage, slot / kStages);
+      copy_tile_fast_async<kWarpSize, kKeys, kHeadDim>(smem.k[slot % kStages], work.head.k,
+                                                       params.k_stride.row, tile * kKeys,
+                                                       work.kv_end, lane);
+      copy_tile_fast_async<kWarpSize, kKeys, kHeadDim>(smem.v[slot % kStages], work.head.v,
+                                                       params.v_stride.row, tile * kKeys,
+                                                       work.kv_end, lane);
+      ptx::cp_async_arrive(ptx::shared_address(&stage.full));
+      if (tile > 0) continue;
+      wait_empty(smem.queries, query_use);
+      copy_tile_fast_async<kWarpSize, kBlockQ, kHeadDim>(smem.q, work.head.q, params.q_stride.row,
+                                                         work.first_row, params.seqlen_q, lane);
+      ptx::cp_async_arrive(ptx::shared_address(&smem.queries.full));
+      ++query_use;
+    }
+  }
+  ptx::cp_async_wait<0>();
+}
+
+template <int kHeadDim, int kBlockQ>
+__device__ void consume(Shared<kHeadDim, kBlockQ>& smem, const RungParams& params,
+                        const attention::TileOrder& order, int warp, int lane) {
+  constexpr int kKeys = kBlockKv<kHeadDim>;
+  Rows<kHeadDim> rows(smem.q + warp * kWmma * kHeadDim, smem.strips[warp], smem.scratch[warp]);
+  int slot = 0, query_use = 0;
+  for (int64_t index = blockIdx.x; index < order.size(); index += gridDim.x) {
+    const attention::QueryTile at = order.at(index);
+    const QueryTileWork work = query_tile_work(params, at.batch_head, at.q_tile, kBlockQ);
+    const int tiles = ceil_div(work.kv_end, kKeys);
+    const int first_row = work.first_row + warp * kWmma;
+    const int last_row = min(first_row + kWmma, params.seqlen_q) - 1;
+    const int warp_tiles = ceil_div(visible_keys(params, last_row), kKeys);
+    rows.begin(params, first_row);
+    if (tiles > 0) {
+      wait_full(smem.queries, query_use);
+      rows.load_queries();
+    }
+    for (int tile = 0; tile < tiles; ++tile, ++slot) {
+      Handover& stage = smem.stages[slot % kStages];
+      wait_full(stage, slot / kStages);
+      if (tile < warp_tiles) {
+        rows.step(params, smem.k[slot % kStages], smem.v[slot % kStages], tile * kKeys,
+                  work.kv_end);
+      }
+      if (lane == 0) ptx::mbarrier_arrive(ptx::shared_address(&stage.empty));
+    }
+    rows.store(params, work.head);
+    __syncwarp();
+    if (tiles > 0) {
+      if (lane == 0) ptx::mbarrier_arrive(ptx::shared_address(&smem.queries.empty));
+      ++query_use;
+    }
+  }
+}
+
+template <int kHeadDim, int kBlockQ>
+__global__ void __launch_bounds__(kThreads<kBlockQ>, kBlockQ == kSmallBlockQ ? 3 : 2)
+    warp_specialized_kernel(const __grid_constant__ RungParams params,
+                            const __grid_constant__ attention::TileOrder order) {
+  auto& smem = shared_storage<Shared<kHeadDim, kBlockQ>>();
+  const int warp = static_cast<int>(threadIdx.x) / kWarpSize;
+  const int lane = static_cast<int>(threadIdx.x) % kWarpSize;
+  if (threadIdx.x == 0) {
+    const auto init = [](Handover& buffer) {
+      ptx::mbarrier_init(ptx::shared_address(&buffer.full), kWarpSize);
+      ptx::mbarrier_init(ptx::shared_address(&buffer.empty), kConsumerWarps<kBlockQ>);
+    };
+    init(smem.queries);
+    for (Handover& stage : smem.stages) init(stage);
+  }
+  __syncthreads();
+  if (warp == kConsumerWarps<kBlockQ>) {
+    produce(smem, params, order, lane);
+  } else {
+    consume(smem, params, order, warp, lane);
+  }
+}
+
+// As many blocks as fit on the device at once, no more than there are tiles.
+template <int kHeadDim, int kBlockQ>
+cudaError_t launch_tiles(const RungParams& params, int multiprocessors, cudaStream_t stream) {
+  using Storage = Shared<kHeadDim, kBlockQ>;
+  const auto kernel = warp_specialized_kernel<kHeadDim, kBlockQ>;
+  const int64_t batch_heads = int64_t{params.batch} * params.heads;
+  constexpr int64_t kL2Bytes = 32 << 20;
+  const int64_t head_bytes = int64_t{params.seqlen_kv} * kHeadDim * 2 * int64_t{sizeof(__half)};
+  const attention::TileOrder order{
+      .batch_heads = batch_heads,
+      .q_tiles = ceil_div(params.seqlen_q, kBlockQ),
+      .section_heads = attention::heads_in_l2(batch_heads, head_bytes, kL2Bytes)};
+  cudaError_t error = allow_shared_bytes(kernel, sizeof(Storage));
+  if (error != cudaSuccess) return error;
+  int blocks_each = 0;
+  error = cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks_each, kernel, kThreads<kBlockQ>,
+                                                        sizeof(Storage));
+  if (error != cudaSuccess) return error;
+  return launch_blocks(kernel, std::min(order.size(), int64_t{blocks_each} * multiprocessors),
+                       kThreads<kBlockQ>, sizeof(Storage), stream, clamped(params), order);
+}
+
+// Tiles of 112 rows if there are enough of them to give every multiprocessor one.
+template <int kHeadDim>
+cudaError_t launch_head_dim(const RungParams& params, cudaStream_t stream) {
+  int multiprocessors = 0;
+  const cudaError_t error = multiprocessor_count(&multiprocessors);
+  if (error != cudaSuccess) return error;
+  return query_tiles(params, kLargeBlockQ) >= multiprocessors
+             ? launch_tiles<kHeadDim, kLargeBlockQ>(params, multiprocessors, stream)
+             : launch_tiles<kHeadDim, kSmallBlockQ>(params, multiprocessors, stream);
+}
+
+cudaError_t launch(const RungParams& params, cudaStream_t stream) {
+  switch (params.head_dim) {
+    case 64:
+      return launch_head_dim<64>(params, stream);
+    case 128:
+      return launch_head_dim<128>(params, stream);
+    default:
+      return cudaErrorInvalidValue;
+  }
+}
+
+}  // namespace
+
+const Rung kRung11WarpSpecialized = {
+    .name = "11_warp_specialized",
+    .adds = "a producer warp, consumer warps, persistent blocks, tiles from a scheduler",
+    .prediction =
+        "no block barrier, loads across tiles, a producer warp in place of a computing one: 1.1x",
+    .input = RungInput::fp16,
+    .min_compute_capability = 80,
+    .max_compute_capability = 0,
+    .workspace_bytes = no_workspace,
+    .launch = launch,
+};
+
+}  // namespace flashcore::cuda::ladder

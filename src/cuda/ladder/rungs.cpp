@@ -1,0 +1,29 @@
+// The ladder's table, in climbing order.
+#include <array>
+
+#include "cuda/ladder/rung_table.hpp"
+
+namespace flashcore::cuda::ladder {
+
+std::span<const Rung> rungs() {
+  static const std::array table{
+      kRung00Unfused,
+      kRung01Scalar,
+      kRung02WmmaQk,
+      kRung03VectorPv,
+      kRung04WmmaPv,
+      kRung05WarpSoftmax,
+      kRung06CpAsync,
+      kRung06CpAsyncS3,
+      kRung06CpAsyncS2Producer,
+      kRung06CpAsyncS3Producer,
+      kRung07XorSwizzle,
+      kRung08RegisterSoftmax,
+      kRung09FusedEpilogue,
+      kRung10LargeTiles,
+      kRung11WarpSpecialized,
+  };
+  return table;
+}
+
+}  // namespace flashcore::cuda::ladder

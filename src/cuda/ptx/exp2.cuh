@@ -1,0 +1,14 @@
+// ex2.approx: two to the power x, on the special function unit.
+#pragma once
+
+namespace flashcore::cuda::ptx {
+
+// 2^x to about 2 ulp; denormal results become 0; 2^-inf = 0, a NaN stays a NaN.
+// PTX ISA: ex2.approx.ftz.f32.
+__device__ __forceinline__ float exp2_approx(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+}  // namespace flashcore::cuda::ptx

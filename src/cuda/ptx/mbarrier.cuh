@@ -1,0 +1,65 @@
+// Transaction barriers in shared memory: how threads wait for asynchronous copies.
+//
+// A barrier's phase completes when `count` arrivals have come and no announced byte is missing. A
+// waiter names the parity of the phase that it waits for: 0, 1, 0, ... from the first. Waiting on a
+// fresh barrier for parity 1 succeeds at once, which is how a producer finds its ring empty.
+#pragma once
+
+#include <cstdint>
+
+namespace flashcore::cuda::ptx {
+
+// Makes the 8 bytes at `barrier` a barrier of `count` arrivals a phase. One thread does this.
+// PTX ISA: mbarrier.init.shared::cta.b64, sm_80.
+__device__ __forceinline__ void mbarrier_init(uint32_t barrier, uint32_t count) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(count) : "memory");
+}
+
+// Makes barriers that this thread initialised visible to the asynchronous copy engine and to the
+// cluster; a block barrier must follow before other threads use them.
+// PTX ISA: fence.mbarrier_init.release.cluster, fence.proxy.async.shared::cta; sm_90.
+__device__ __forceinline__ void mbarrier_init_fence() {
+  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
+// One arrival; what this thread read or wrote before is ordered before the phase's completion.
+// PTX ISA: mbarrier.arrive.shared::cta.b64, sm_80.
+__device__ __forceinline__ void mbarrier_arrive(uint32_t barrier) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
+}
+
+// One arrival that also announces `bytes` which asynchronous copies will deliver in this phase.
+// PTX ISA: mbarrier.arrive.expect_tx.shared::cta.b64, sm_90.
+__device__ __forceinline__ void mbarrier_arrive_expect(uint32_t barrier, uint32_t bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes)
+               : "memory");
+}
+
+// Whether the phase of this parity has completed; may sleep a bounded time before it says no.
+// PTX ISA: mbarrier.try_wait.parity.shared::cta.b64, sm_90; test_wait, which never sleeps, on sm_80.
+__device__ __forceinline__ bool mbarrier_try_wait(uint32_t barrier, uint32_t parity) {
+  uint32_t done;
+  asm volatile(
+      "{\n"
+      ".reg .pred p;\n"
+#if __CUDA_ARCH__ >= 900
+      "mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n"
+#else
+      "mbarrier.test_wait.parity.shared::cta.b64 p, [%1], %2;\n"
+#endif
+      "selp.b32 %0, 1, 0, p;\n"
+      "}"
+      : "=r"(done)
+      : "r"(barrier), "r"(parity)
+      : "memory");
+  return done != 0;
+}
+
+// Waits until the phase of this parity has completed.
+__device__ __forceinline__ void mbarrier_wait(uint32_t barrier, uint32_t parity) {
+  while (!mbarrier_try_wait(barrier, parity)) {
+  }
+}
+
+}  // namespace flashcore::cuda::ptx

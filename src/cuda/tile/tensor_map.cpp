@@ -1,0 +1,85 @@
+// The driver's tensor map encoder, found through the runtime.
+#include "cuda/tile/tensor_map.hpp"
+
+#include <cudaTypedefs.h>
+
+#include <cstdint>
+
+namespace flashcore::cuda::tile {
+namespace {
+
+constexpr unsigned kEncoderVersion = 12000;  // the driver interface that introduced the encoder
+
+struct Encoder {
+  PFN_cuTensorMapEncodeTiled_v12000 encode = nullptr;
+  cudaError_t error = cudaSuccess;
+};
+
+Encoder find_encoder() {
+  Encoder found;
+  void* entry = nullptr;
+  cudaDriverEntryPointQueryResult result{};
+  found.error = cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &entry, kEncoderVersion,
+                                                 cudaEnableDefault, &result);
+  if (found.error != cudaSuccess) return found;
+  if (result != cudaDriverEntryPointSuccess || entry == nullptr) {
+    found.error = cudaErrorNotSupported;
+    return found;
+  }
+  found.encode = reinterpret_cast<PFN_cuTensorMapEncodeTiled_v12000>(entry);
+  return found;
+}
+
+int64_t element_bytes(CUtensorMapDataType type) {
+  switch (type) {
+    case CU_TENSOR_MAP_DATA_TYPE_UINT8:
+      return 1;
+    case CU_TENSOR_MAP_DATA_TYPE_FLOAT16:
+    case CU_TENSOR_MAP_DATA_TYPE_BFLOAT16:
+      return 2;
+    case CU_TENSOR_MAP_DATA_TYPE_FLOAT32:
+      return 4;
+    default:
+      return 0;
+  }
+}
+
+}  // namespace
+
+cudaError_t encode_tensor_map(CUtensorMap& map, CUtensorMapDataType type, const void* base,
+                              const TensorLayout& layout, int box_rows, int box_columns) {
+  // A failed look-up is asked again, so that a call before the device is ready does no lasting
+  // harm.
+  static Encoder encoder = find_encoder();
+  const Encoder found = encoder.encode != nullptr ? encoder : find_encoder();
+  if (found.encode == nullptr) return found.error;
+
+  const int64_t bytes = element_bytes(type);
+  const int64_t span = box_columns * bytes;
+  if (span != 128 && span != 64) return cudaErrorInvalidValue;
+  const int64_t extents[4] = {layout.columns, layout.rows, layout.heads, layout.batch};
+  const int64_t strides[3] = {layout.row_stride, layout.head_stride, layout.batch_stride};
+  cuuint64_t extent[4];
+  cuuint64_t stride[3];
+  for (int i = 0; i < 4; ++i) {
+    if (extents[i] <= 0) return cudaErrorInvalidValue;
+    extent[i] = static_cast<cuuint64_t>(extents[i]);
+  }
+  for (int i = 0; i < 3; ++i) {
+    // The stride of an extent of 1 is never used, and may then be anything.
+    const int64_t used = extents[i + 1] == 1 ? layout.columns * bytes : strides[i] * bytes;
+    if (used < 0 || used % 16 != 0) return cudaErrorInvalidValue;
+    stride[i] = static_cast<cuuint64_t>(used);
+  }
+  const cuuint32_t box[4] = {static_cast<cuuint32_t>(box_columns),
+                             static_cast<cuuint32_t>(box_rows), 1, 1};
+  const cuuint32_t element_stride[4] = {1, 1, 1, 1};
+  const CUresult result =
+      found.encode(&map, type, 4, const_cast<void*>(base), extent, stride, box, element_stride,
+                   CU_TENSOR_MAP_INTERLEAVE_NONE,
+                   span == 128 ? CU_TENSOR_MAP_SWIZZLE_128B : CU_TENSOR_MAP_SWIZZLE_64B,
+                   CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  return result == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue;
+}
+
+}  // namespace flashcore::cuda::tile
