@@ -1,0 +1,16 @@
+// Special registers, read where it is written.
+#pragma once
+
+#include <cstdint>
+
+namespace flashcore::cuda::ptx {
+
+// blockIdx.x, which the compiler may not keep from an earlier read: what is computed from it is
+// computed anew instead of occupying registers in between.
+__device__ __forceinline__ uint32_t block_index() {
+  uint32_t index;
+  asm volatile("mov.u32 %0, %%ctaid.x;" : "=r"(index));
+  return index;
+}
+
+}  // namespace flashcore::cuda::ptx
