@@ -11,6 +11,7 @@ if(NOT FLASHCORE_CUDA STREQUAL "OFF")
   if(CMAKE_CUDA_COMPILER)
     set(CMAKE_CUDA_ARCHITECTURES OFF)  # given per target, as -gencode lists
     enable_language(CUDA)
+    find_package(CUDAToolkit REQUIRED)  # CUDA::cudart_static
     # CMake 3.25 does not know the C++20 dialect of nvcc 13.
     string(APPEND CMAKE_CUDA_FLAGS " -std=c++20")
     set(FLASHCORE_HAS_CUDA ON)
@@ -23,3 +24,4 @@ endif()
 if(NOT FLASHCORE_HAS_CUDA)
   message(STATUS "CUDA kernels: not built (no nvcc found, or FLASHCORE_CUDA=OFF); the CPU is used")
 endif()
+set(FLASHCORE_HAS_CUDA_CACHED ${FLASHCORE_HAS_CUDA} CACHE INTERNAL "read by the scripts")

@@ -1,6 +1,7 @@
 # What can be chosen when configuring, and the flags that every target gets.
 set(FLASHCORE_CUDA "AUTO" CACHE STRING "Build the CUDA kernels: AUTO (when nvcc is found), ON, OFF")
 option(FLASHCORE_TESTS "Build the tests" ON)
+option(FLASHCORE_FUZZ "Build the libFuzzer programs, with address and undefined sanitizers" OFF)
 option(FLASHCORE_WERROR "Warnings are errors" ON)
 set(FLASHCORE_SANITIZE "" CACHE STRING "Sanitizers, as for -fsanitize: address,undefined or thread")
 
@@ -28,6 +29,13 @@ target_compile_options(flashcore_warnings INTERFACE
   $<$<COMPILE_LANGUAGE:C,CXX>:-Wall -Wextra -Wpedantic -Wshadow -Wconversion>
   $<$<AND:$<BOOL:${FLASHCORE_WERROR}>,$<COMPILE_LANGUAGE:C,CXX>>:-Werror>)
 
+if(FLASHCORE_FUZZ)
+  if(NOT CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+    message(FATAL_ERROR "FLASHCORE_FUZZ is ON with ${CMAKE_CXX_COMPILER_ID}, wanted Clang")
+  endif()
+  set(FLASHCORE_SANITIZE address,undefined)
+  add_compile_options(-fsanitize=fuzzer-no-link)
+endif()
 if(FLASHCORE_SANITIZE)
   add_compile_options($<$<COMPILE_LANGUAGE:C,CXX>:-fsanitize=${FLASHCORE_SANITIZE}>
                       $<$<COMPILE_LANGUAGE:C,CXX>:-fno-omit-frame-pointer>

@@ -2,7 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+
 #include "cpu/reference.hpp"
+#include "dispatch/cuda_kernels.hpp"
 
 namespace flashcore {
 namespace {
@@ -47,10 +50,12 @@ Kernel naive() {
 }  // namespace
 
 const std::vector<Kernel>& kernels() {
-  static const std::vector<Kernel> table = {
-      reference(),
-      naive(),
-  };
+  static const std::vector<Kernel> table = [] {
+    std::vector<Kernel> all = cuda_kernels();
+    all.push_back(reference());
+    all.push_back(naive());
+    return all;
+  }();
   return table;
 }
 

@@ -1,0 +1,133 @@
+#include "bench/cases.hpp"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+namespace flashcore::bench {
+namespace {
+
+std::string_view suffix(bool causal) { return causal ? "/causal" : ""; }
+
+// (B, H, S, D) with as many key heads as query heads.
+Case square(std::string name, DType dtype, int64_t batch, int64_t heads, int64_t seqlen,
+            int64_t head_dim, bool causal) {
+  return {.name = std::move(name),
+          .dtype = dtype,
+          .batch = batch,
+          .heads_q = heads,
+          .heads_kv = heads,
+          .seqlen_q = seqlen,
+          .seqlen_kv = seqlen,
+          .head_dim = head_dim,
+          .causal = causal};
+}
+
+std::vector<Case> gates() {
+  std::vector<Case> cases;
+  for (const Case& shape : gate_shapes()) {
+    for (const bool causal : {false, true}) {
+      cases.push_back(shape);
+      cases.back().causal = causal;
+      cases.back().name += suffix(causal);
+    }
+  }
+  return cases;
+}
+
+std::vector<Case> five() {
+  const auto one = [](int64_t batch, int64_t seqlen, int64_t head_dim, bool causal) {
+    return square(fmt::format("({},8,{},{}){}", batch, seqlen, head_dim, suffix(causal)),
+                  DType::f16, batch, 8, seqlen, head_dim, causal);
+  };
+  return {one(1, 512, 64, false), one(1, 512, 64, true), one(2, 2048, 64, false),
+          one(2, 2048, 64, true), one(2, 2048, 128, false)};
+}
+
+// 16384 tokens in all and a hidden size of 2048, as attention papers report.
+std::vector<Case> sweep() {
+  constexpr int64_t kTokens = 16384, kHidden = 2048;
+  std::vector<Case> cases;
+  for (const int64_t head_dim : {64, 128, 256}) {
+    for (const bool causal : {false, true}) {
+      for (int64_t seqlen = 512; seqlen <= kTokens; seqlen *= 2) {
+        cases.push_back(square(fmt::format("d{}/s{}{}", head_dim, seqlen, suffix(causal)),
+                               DType::bf16, kTokens / seqlen, kHidden / head_dim, seqlen, head_dim,
+                               causal));
+      }
+    }
+  }
+  return cases;
+}
+
+std::vector<Case> small() {
+  std::vector<Case> cases;
+  for (const int64_t head_dim : {64, 128}) {
+    for (const int64_t heads : {8, 16, 32}) {
+      for (const int64_t seqlen : {128, 256, 512, 1024}) {
+        cases.push_back(square(fmt::format("(1,{},{},{})", heads, seqlen, head_dim), DType::f16, 1,
+                               heads, seqlen, head_dim, false));
+      }
+    }
+  }
+  return cases;
+}
+
+std::vector<Case> decode() {
+  std::vector<Case> cases;
+  for (const int64_t heads_kv : {8, 32}) {
+    for (const auto& [batch, seqlen_kv] :
+         {std::pair<int64_t, int64_t>{1, 8192}, {1, 65536}, {16, 8192}, {64, 4096}, {128, 8192}}) {
+      cases.push_back({.name = fmt::format("b{}/{}k/hkv{}", batch, seqlen_kv / 1024, heads_kv),
+                       .dtype = DType::bf16,
+                       .batch = batch,
+                       .heads_q = 32,
+                       .heads_kv = heads_kv,
+                       .seqlen_q = 1,
+                       .seqlen_kv = seqlen_kv,
+                       .head_dim = 128});
+    }
+  }
+  return cases;
+}
+
+}  // namespace
+
+Problem to_problem(const Case& one) {
+  Problem problem;
+  problem.q = problem.o =
+      TensorDesc::contiguous(one.dtype, {one.batch, one.heads_q, one.seqlen_q, one.head_dim});
+  problem.k = problem.v =
+      TensorDesc::contiguous(one.dtype, {one.batch, one.heads_kv, one.seqlen_kv, one.head_dim});
+  problem.lse = TensorDesc::contiguous(DType::f32, {one.batch, one.heads_q, one.seqlen_q});
+  // fp8 has too few bits for O to be judged in it.
+  if (size_of(one.dtype) == 1) problem.o.dtype = DType::f16;
+  problem.causal = one.causal;
+  return problem;
+}
+
+std::vector<Case> gate_shapes() {
+  return {square("small", DType::f16, 2, 8, 128, 64, false),
+          square("mission", DType::f16, 1, 8, 512, 64, false),
+          square("long", DType::f16, 2, 8, 2048, 64, false),
+          square("wide", DType::f16, 2, 8, 2048, 128, false)};
+}
+
+std::vector<Suite> suites() {
+  return {{"gates", "small, mission, long, wide; full and causal"},
+          {"five", "the five fp16 shapes that every rung of the ladder is timed on"},
+          {"sweep", "16384 tokens, hidden size 2048, D 64 to 256, S 512 to 16384, bf16"},
+          {"small", "one batch entry, 8 to 32 heads, S 128 to 1024, fp16"},
+          {"decode", "one query, 32 heads over 8 or 32, long caches, bf16"}};
+}
+
+std::optional<std::vector<Case>> suite_cases(std::string_view name) {
+  if (name == "gates") return gates();
+  if (name == "five") return five();
+  if (name == "sweep") return sweep();
+  if (name == "small") return small();
+  if (name == "decode") return decode();
+  return std::nullopt;
+}
+
+}  // namespace flashcore::bench

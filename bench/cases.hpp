@@ -1,0 +1,42 @@
+// The problems that verify and bench name: data, one row a problem.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "flashcore/flashcore.hpp"
+
+namespace flashcore::bench {
+
+struct Case {
+  std::string name;
+  DType dtype = DType::f16;
+  int64_t batch = 1;
+  int64_t heads_q = 1;
+  int64_t heads_kv = 1;
+  int64_t seqlen_q = 1;
+  int64_t seqlen_kv = 1;
+  int64_t head_dim = 64;
+  bool causal = false;
+};
+
+// Contiguous [B, H, S, D] tensors, O of the inputs' type, with LSE.
+Problem to_problem(const Case& one);
+
+// The shapes of the gates: small, mission, long, wide; not causal.
+std::vector<Case> gate_shapes();
+
+// The suites of `bench`: name and what it holds.
+struct Suite {
+  std::string_view name;
+  std::string_view summary;
+};
+std::vector<Suite> suites();
+
+// The cases of a suite; nothing when no suite is called so.
+std::optional<std::vector<Case>> suite_cases(std::string_view name);
+
+}  // namespace flashcore::bench

@@ -1,0 +1,58 @@
+// Wall or device time of one call, by one protocol a device, the same for a peer as for a kernel.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "flashcore/flashcore.hpp"
+
+namespace flashcore::bench {
+
+struct Timing {
+  double p50 = 0;  // seconds of one call
+  double p90 = 0;
+  int64_t samples = 0;
+  int64_t calls_a_sample = 1;
+};
+
+// Nearest-rank quantile, 0 to 1, of at least one value.
+double quantile(std::vector<double> values, double q);
+
+using TimedCall = std::function<Status(Stream)>;
+
+class Timer {
+ public:
+  virtual ~Timer() = default;
+  virtual std::string protocol() const = 0;  // one line for a report
+  virtual Result<Timing> time(const TimedCall& call) = 0;
+};
+
+// Median of at least `min_samples` after a warm-up; a sample repeats short calls until it is long
+// enough for the clock.
+class CpuTimer final : public Timer {
+ public:
+  struct Limits {
+    int64_t min_samples = 5;
+    int64_t max_samples = 101;
+    double seconds = 1.0;          // stop after these, once there are min_samples
+    double sample_seconds = 1e-3;  // least length of a sample
+    double warm_up_seconds = 0.05;
+  };
+
+  CpuTimer() = default;
+  explicit CpuTimer(const Limits& limits) : limits_(limits) {}
+  std::string protocol() const override;
+  Result<Timing> time(const TimedCall& call) override;
+
+ private:
+  Limits limits_;
+};
+
+// The timer of a device. timing_cuda.cpp or timing_no_cuda.cpp defines the CUDA one.
+Result<std::unique_ptr<Timer>> make_timer(Device device);
+Result<std::unique_ptr<Timer>> make_cuda_timer(int32_t index);
+
+}  // namespace flashcore::bench

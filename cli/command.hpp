@@ -1,0 +1,33 @@
+// A subcommand: its name, its options, and what it does. To add one, write a file with a function
+// that returns a Command and name it in all_commands() (commands.cpp).
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "cli/exit_code.hpp"
+#include "cli/options.hpp"
+#include "cli/session.hpp"
+#include "flashcore/flashcore.hpp"
+
+namespace flashcore::cli {
+
+struct Command {
+  std::string name;
+  std::string summary;   // one line of `flashcore --help`
+  std::string examples;  // ends the command's own --help
+  std::function<void(OptionSet&)> declare;
+  // A status is printed as one sentence and becomes the exit code.
+  std::function<Result<ExitCode>(Session&)> execute;
+};
+
+std::vector<Command> all_commands();
+
+Command run_command();
+Command verify_command();
+Command bench_command();
+Command explain_command();
+Command info_command();
+
+}  // namespace flashcore::cli

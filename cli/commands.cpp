@@ -1,0 +1,12 @@
+// Every subcommand, in the order of `flashcore --help`.
+#include "cli/command.hpp"
+
+namespace flashcore::cli {
+
+std::vector<Command> all_commands() {
+  return {
+      run_command(), verify_command(), bench_command(), explain_command(), info_command(),
+  };
+}
+
+}  // namespace flashcore::cli

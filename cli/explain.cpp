@@ -1,0 +1,88 @@
+// flashcore explain: every kernel's verdict on a problem, without computing anything.
+#include <fmt/format.h>
+
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "cli/command.hpp"
+#include "cli/plan_choice.hpp"
+#include "cli/problem_options.hpp"
+#include "cli/report.hpp"
+#include "cli/table.hpp"
+
+namespace flashcore::cli {
+namespace {
+
+struct Options {
+  ProblemOptions problem;
+  PlanChoice choice;
+};
+
+std::string verdict_text(const Session& session, const KernelVerdict& verdict, bool chosen) {
+  if (!verdict.refusal.empty()) {
+    return session.styled("no", Tone::bad) + ": " + verdict.refusal;
+  }
+  if (chosen) return session.styled("yes", Tone::good) + ": runs";
+  return session.styled("yes", Tone::good) + (verdict.automatic
+                                                  ? ": would run, but a better one does"
+                                                  : ": only when asked for by name");
+}
+
+Result<ExitCode> execute(const Options& options, Session& session) {
+  const Result<ProblemInputs> inputs = options.problem.read();
+  if (!inputs.ok()) return inputs.status();
+  const Problem& problem = inputs->problem;
+  const Result<std::vector<PlanOptions>> allowed = allowed_devices(options.choice);
+  if (!allowed.ok()) return allowed.status();
+
+  session.line("problem  " + problem_text(problem));
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  std::string chosen_device;
+  Status refusal;
+  for (const PlanOptions& device : *allowed) {
+    const Result<std::vector<KernelVerdict>> verdicts = explain(problem, device);
+    if (!verdicts.ok()) return verdicts.status();
+    const Result<Plan> plan = make_plan(problem, device);
+    const bool runs_here = plan.ok() && chosen_device.empty();
+    if (runs_here) chosen_device = to_text(device.device);
+    if (!plan.ok()) refusal = plan.status();
+    Table table({{"kernel"}, {to_text(device.device)}});
+    for (const KernelVerdict& verdict : *verdicts) {
+      const bool chosen = runs_here && verdict.kernel == plan->kernel();
+      table.row({verdict.kernel, verdict_text(session, verdict, chosen)});
+      list.push_back({{"device", to_text(device.device)},
+                      {"kernel", verdict.kernel},
+                      {"refusal", verdict.refusal},
+                      {"automatic", verdict.automatic},
+                      {"chosen", chosen}});
+    }
+    session.line();
+    for (const std::string& line : table.lines()) session.line(line);
+  }
+  session.document({{"status", chosen_device.empty() ? "unsupported" : "ok"},
+                    {"problem", problem_json(problem)},
+                    {"kernels", list}});
+  if (!chosen_device.empty()) return ExitCode::ok;
+  session.line("\nnothing runs: " + refusal.message());
+  return exit_code(refusal.code());
+}
+
+}  // namespace
+
+Command explain_command() {
+  auto options = std::make_shared<Options>();
+  return {.name = "explain",
+          .summary = "Say for every kernel whether it computes a problem, and if not, why",
+          .examples =
+              "  flashcore explain --shape 2,8,512,64 --causal\n"
+              "  flashcore explain attention.safetensors --softcap 30\n"
+              "  flashcore explain --shape 1,32,4096,128 --heads-kv 8 --device cuda --json",
+          .declare =
+              [options](OptionSet& set) {
+                options->problem.declare(set);
+                options->choice.declare(set);
+              },
+          .execute = [options](Session& session) { return execute(*options, session); }};
+}
+
+}  // namespace flashcore::cli

@@ -1,0 +1,57 @@
+// flashcore info: the build, and the devices it can use.
+#include <fmt/format.h>
+
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "cli/command.hpp"
+#include "cli/report.hpp"
+
+namespace flashcore::cli {
+namespace {
+
+constexpr double kGiB = 1024.0 * 1024.0 * 1024.0;
+
+Result<ExitCode> execute(Session& session) {
+  const BuildInfo build = build_info();
+  const std::vector<DeviceInfo> found = devices();
+  session.line(
+      fmt::format("flashcore  {} ({}, {})", build.version, build.compiler, build.build_type));
+  session.line(fmt::format("SIMD       {}", build.cpu_target));
+  session.line(
+      fmt::format("CUDA       {}", build.cuda ? "built for " + build.cuda_targets : "not built"));
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  for (const DeviceInfo& device : found) {
+    std::string text = device_text(device);
+    if (device.device.kind == DeviceKind::cuda) {
+      text += fmt::format(", compute capability {}.{}, {} KiB shared memory a block",
+                          device.compute_capability / 10, device.compute_capability % 10,
+                          device.shared_memory_a_block / 1024);
+    }
+    text += fmt::format(", {:.0f} GiB", static_cast<double>(device.memory_bytes) / kGiB);
+    session.line("device     " + text);
+    list.push_back(device_json(device));
+  }
+  if (build.cuda && found.size() == 1) session.line("device     (no usable GPU)");
+  session.document({{"status", "ok"},
+                    {"version", build.version},
+                    {"compiler", build.compiler},
+                    {"build_type", build.build_type},
+                    {"cpu_target", build.cpu_target},
+                    {"cuda", build.cuda},
+                    {"cuda_targets", build.cuda_targets},
+                    {"devices", list}});
+  return ExitCode::ok;
+}
+
+}  // namespace
+
+Command info_command() {
+  return {.name = "info",
+          .summary = "Show the build and the devices it can use",
+          .examples = "  flashcore info\n  flashcore info --json",
+          .declare = [](OptionSet&) {},
+          .execute = execute};
+}
+
+}  // namespace flashcore::cli

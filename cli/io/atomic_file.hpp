@@ -1,0 +1,37 @@
+// A file that appears whole or not at all: written beside its place, then renamed into it.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+
+#include "flashcore/flashcore.hpp"
+
+namespace flashcore::io {
+
+class AtomicFile {
+ public:
+  // Refuses a path that holds something other than a regular file.
+  static Result<AtomicFile> create(const std::string& path);
+
+  AtomicFile(AtomicFile&& other) noexcept;
+  AtomicFile& operator=(AtomicFile&& other) noexcept;
+  ~AtomicFile();  // without commit(): as if it had never been
+
+  Status write(std::span<const std::byte> bytes);
+  Status commit();
+
+ private:
+  AtomicFile(std::string path, std::string temporary, int descriptor);
+  void discard();
+  Status failed(const char* what);
+
+  std::string path_;
+  std::string temporary_;
+  int descriptor_ = -1;
+};
+
+// True when both paths name one existing file, through links too.
+bool same_file(const std::string& a, const std::string& b);
+
+}  // namespace flashcore::io

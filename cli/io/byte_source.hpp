@@ -1,0 +1,39 @@
+// Where a reader's bytes come from: a regular file, or memory (tests and fuzzing). Reads are whole
+// or refused; nothing is mapped, so a file that shrinks meanwhile is an error and not a signal.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "flashcore/flashcore.hpp"
+
+namespace flashcore::io {
+
+class ByteSource {
+ public:
+  virtual ~ByteSource() = default;
+  virtual const std::string& name() const = 0;  // begins every error about it
+  virtual uint64_t size() const = 0;
+  virtual Status read(uint64_t offset, std::span<std::byte> out) const = 0;
+};
+
+// The bytes must outlive it.
+class MemorySource final : public ByteSource {
+ public:
+  MemorySource(std::string name, std::span<const std::byte> bytes);
+  const std::string& name() const override { return name_; }
+  uint64_t size() const override { return bytes_.size(); }
+  Status read(uint64_t offset, std::span<std::byte> out) const override;
+
+ private:
+  std::string name_;
+  std::span<const std::byte> bytes_;
+};
+
+// Refuses what is not a regular file: a directory, a pipe, a device.
+Result<std::unique_ptr<ByteSource>> open_file(const std::string& path);
+
+}  // namespace flashcore::io

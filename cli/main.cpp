@@ -1,0 +1,80 @@
+// flashcore: fused attention from the command line. docs/cli.md describes it.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <exception>
+#include <new>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cli/command.hpp"
+#include "cli/plan_choice.hpp"
+
+namespace flashcore::cli {
+namespace {
+
+constexpr const char* kFooter =
+    "Exit codes: 0 done, 1 a check failed, 2 bad usage or input, 3 unsupported,\n"
+    "4 device error or out of memory, 5 internal.\n\n"
+    "Begin with:\n"
+    "  flashcore run --shape 2,8,512,64 --causal --check\n"
+    "  flashcore run --help";
+
+int parse_failed(CLI::App& app, Session& session, const std::vector<std::string>& words,
+                 const CLI::ParseError& error) {
+  if (error.get_exit_code() == 0) return app.exit(error);  // --help and --version
+  // The parser may have stopped before it came to --json.
+  for (const std::string& word : words) session.json = session.json || word == "--json";
+  std::string command = "flashcore";
+  for (const CLI::App* sub : app.get_subcommands()) command += " " + sub->get_name();
+  return static_cast<int>(session.fail(
+      {StatusCode::invalid_argument, fmt::format("{} ({} --help)", error.what(), command)}));
+}
+
+int run(int argc, char** argv) {
+  CLI::App app("FlashCore: softmax(Q K^T) V on CPUs and GPUs, checked against fp64.", "flashcore");
+  app.set_version_flag("--version", "flashcore " + build_info().version);
+  app.require_subcommand(1);
+  app.footer(kFooter);
+
+  Session session;
+  std::vector<std::pair<CLI::App*, Command>> commands;
+  for (Command& command : all_commands()) {
+    CLI::App* const sub = app.add_subcommand(command.name, command.summary);
+    OptionSet options(*sub);
+    command.declare(options);
+    options.group("Output");
+    options.flag("--json", session.json, "One JSON document on stdout; text goes to stderr");
+    sub->footer("Examples:\n" + command.examples);
+    commands.emplace_back(sub, std::move(command));
+  }
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return parse_failed(app, session, {argv, argv + argc}, error);
+  }
+  for (const auto& [sub, command] : commands) {
+    if (!sub->parsed()) continue;
+    const Result<ExitCode> code = command.execute(session);
+    return static_cast<int>(code.ok() ? *code : session.fail(code.status()));
+  }
+  return static_cast<int>(ExitCode::internal);
+}
+
+}  // namespace
+}  // namespace flashcore::cli
+
+int main(int argc, char** argv) {
+  using flashcore::Status;
+  using flashcore::StatusCode;
+  flashcore::cli::Session session;
+  try {
+    flashcore::cli::take_forced_kernel();
+    return flashcore::cli::run(argc, argv);
+  } catch (const std::bad_alloc&) {
+    return static_cast<int>(session.fail({StatusCode::out_of_memory, "memory: none is left"}));
+  } catch (const std::exception& error) {
+    return static_cast<int>(session.fail({StatusCode::internal, error.what()}));
+  }
+}

@@ -1,0 +1,128 @@
+#include "cli/plan_choice.hpp"
+
+#include <charconv>
+#include <cstdlib>
+#include <limits>
+#include <optional>
+#include <utility>
+
+#include "problem/status.hpp"
+
+namespace flashcore::cli {
+namespace {
+
+std::string& forced_kernel() {
+  static std::string name;
+  return name;
+}
+
+// "cuda" is cuda:0; nothing for a name that is none.
+std::optional<Device> parse_device(std::string_view name) {
+  if (name == "cpu") return Device{DeviceKind::cpu, 0};
+  if (name == "cuda") return Device{DeviceKind::cuda, 0};
+  constexpr std::string_view kPrefix = "cuda:";
+  if (!name.starts_with(kPrefix)) return std::nullopt;
+  name.remove_prefix(kPrefix.size());
+  int32_t index = 0;
+  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), index);
+  if (error != std::errc() || end != name.data() + name.size()) return std::nullopt;
+  return Device{DeviceKind::cuda, index};
+}
+
+DeviceInfo info_of(Device device) {
+  for (const DeviceInfo& info : devices()) {
+    if (info.device.kind == device.kind && info.device.index == device.index) return info;
+  }
+  return {};
+}
+
+}  // namespace
+
+void PlanChoice::declare(OptionSet& options) {
+  options.group("Where it runs");
+  options.text("--device", device, "auto (the best there is), cpu, cuda or cuda:N", "DEVICE");
+  options.text("--kernel", kernel, "Run this kernel (`flashcore explain` lists them)", "NAME");
+  options.number("--threads", threads, "CPU threads; 0 means all");
+  options.flag("--batch-invariant", batch_invariant,
+               "A row's bits do not depend on what else is in the batch");
+}
+
+void take_forced_kernel() {
+  if (const char* const name = std::getenv("FLASHCORE_KERNEL")) forced_kernel() = name;
+  ::unsetenv("FLASHCORE_KERNEL");
+}
+
+std::string to_text(Device device) {
+  return device.kind == DeviceKind::cpu ? "cpu" : fmt::format("cuda:{}", device.index);
+}
+
+Result<std::vector<PlanOptions>> allowed_devices(const PlanChoice& choice) {
+  if (choice.threads < 0 || choice.threads > std::numeric_limits<int32_t>::max()) {
+    return invalid("--threads: is {}, wanted 0 (all) or more", choice.threads);
+  }
+  std::vector<Device> allowed;
+  if (choice.device == "auto") {
+    for (const DeviceInfo& info : devices()) {
+      if (info.device.kind == DeviceKind::cuda && allowed.empty()) allowed.push_back(info.device);
+    }
+    allowed.push_back(Device{});
+  } else if (const std::optional<Device> device = parse_device(choice.device)) {
+    allowed.push_back(*device);
+  } else {
+    return invalid("--device: is '{}', wanted auto, cpu, cuda or cuda:N", choice.device);
+  }
+  std::vector<PlanOptions> out;
+  for (const Device& device : allowed) {
+    PlanOptions options;
+    options.device = device;
+    options.kernel = forced_kernel().empty() ? choice.kernel : forced_kernel();
+    options.threads = static_cast<int32_t>(choice.threads);
+    options.batch_invariant = choice.batch_invariant;
+    out.push_back(std::move(options));
+  }
+  return out;
+}
+
+Result<ChosenPlan> choose_plan(const Problem& problem, const PlanChoice& choice) {
+  const Result<std::vector<PlanOptions>> allowed = allowed_devices(choice);
+  if (!allowed.ok()) return allowed.status();
+  std::string note;
+  for (size_t i = 0; i < allowed->size(); ++i) {
+    const PlanOptions& options = (*allowed)[i];
+    Result<Plan> plan = make_plan(problem, options);
+    if (plan.ok()) {
+      return ChosenPlan{info_of(options.device), options, std::move(*plan), std::move(note)};
+    }
+    if (i + 1 == allowed->size()) return plan.status();
+    note += fmt::format("{}{}: {}", note.empty() ? "" : "; ", to_text(options.device),
+                        plan.status().message());
+  }
+  return unsupported("device: there is none, wanted one");
+}
+
+Result<std::vector<std::string>> kernels_to_judge(const Problem& problem,
+                                                  const PlanOptions& options, bool all) {
+  const Result<std::vector<KernelVerdict>> verdicts = explain(problem, options);
+  if (!verdicts.ok()) return verdicts.status();
+  std::vector<std::string> names;
+  std::string judge;
+  for (const KernelVerdict& verdict : *verdicts) {
+    const bool asked = verdict.kernel == options.kernel;
+    if (!verdict.refusal.empty()) {
+      if (asked) return unsupported("kernel {}: {}", verdict.kernel, verdict.refusal);
+      continue;
+    }
+    const bool judges = verdict.kernel == "reference" || verdict.kernel == "naive";
+    if (judges && judge.empty()) judge = verdict.kernel;
+    const bool wanted = options.kernel.empty() ? !judges && (all || verdict.automatic) : asked;
+    if (wanted) names.push_back(verdict.kernel);
+  }
+  if (names.empty() && !options.kernel.empty()) {
+    // make_plan has the sentence for a name that is not in the table.
+    if (const Result<Plan> plan = make_plan(problem, options); !plan.ok()) return plan.status();
+  }
+  if (names.empty() && !judge.empty()) names.push_back(judge);
+  return names;
+}
+
+}  // namespace flashcore::cli

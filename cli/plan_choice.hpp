@@ -1,0 +1,46 @@
+// Which device and kernel compute a problem, by the options that every command has.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "cli/options.hpp"
+#include "flashcore/flashcore.hpp"
+
+namespace flashcore::cli {
+
+struct PlanChoice {
+  std::string device = "auto";  // auto, cpu, cuda, cuda:N
+  std::string kernel;           // empty: the best that does not refuse
+  int64_t threads = 0;
+  bool batch_invariant = false;
+
+  void declare(OptionSet& options);
+};
+
+// FLASHCORE_KERNEL stands for --kernel. Taken out of the environment, where it would force the
+// reference that results are judged by, too.
+void take_forced_kernel();
+
+struct ChosenPlan {
+  DeviceInfo device;
+  PlanOptions options;
+  Plan plan;
+  std::string note;  // why not the GPU, if there is one and --device is auto
+};
+
+std::string to_text(Device device);  // "cpu", "cuda:0"
+
+// The devices that the options allow, best first, with all options filled in.
+Result<std::vector<PlanOptions>> allowed_devices(const PlanChoice& choice);
+
+// The best device that computes the problem, and its plan.
+Result<ChosenPlan> choose_plan(const Problem& problem, const PlanChoice& choice);
+
+// Names of kernels to compare on a device: the one asked for, or those that do not refuse. The
+// judges, "reference" and "naive", only when asked for or when there is nothing else; those that
+// are not automatic (the ladder) when asked for or with `all`.
+Result<std::vector<std::string>> kernels_to_judge(const Problem& problem,
+                                                  const PlanOptions& options, bool all);
+
+}  // namespace flashcore::cli

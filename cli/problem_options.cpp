@@ -1,0 +1,328 @@
+#include "cli/problem_options.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <utility>
+
+#include "cli/io/tensor.hpp"
+#include "problem/status.hpp"
+
+namespace flashcore::cli {
+namespace {
+
+using Shape = std::vector<int64_t>;
+
+TensorDesc contiguous(DType dtype, const Shape& shape) {
+  TensorDesc desc = TensorDesc::contiguous(dtype, {});
+  desc.rank = static_cast<int32_t>(shape.size());
+  uint64_t stride = 1;  // unsigned: what does not fit wraps, and is refused by make_plan
+  for (size_t d = shape.size(); d-- > 0;) {
+    desc.shape[d] = shape[d];
+    desc.stride[d] = static_cast<int64_t>(stride);
+    stride *= static_cast<uint64_t>(std::max<int64_t>(shape[d], 1));
+  }
+  return desc;
+}
+
+// [B, H, S, D] as the problem names it, of memory in the order of `layout`.
+TensorDesc in_layout(DType dtype, const Shape& bhsd, const std::string& layout) {
+  if (layout == "bhsd") return contiguous(dtype, bhsd);
+  TensorDesc desc = contiguous(dtype, {bhsd[0], bhsd[2], bhsd[1], bhsd[3]});
+  std::swap(desc.shape[1], desc.shape[2]);
+  std::swap(desc.stride[1], desc.stride[2]);
+  return desc;
+}
+
+bool is_float(DType dtype) { return dtype != DType::boolean && dtype != DType::i32; }
+bool is_main(std::string_view name) { return name == "q" || name == "k" || name == "v"; }
+bool is_pair(std::string_view name) { return name == "bias" || name == "mask"; }
+bool is_scale(std::string_view name) { return name.ends_with("_scale"); }
+
+// Inputs of one number a head: files hold them in many types, the problem in f32.
+bool is_small_float(std::string_view name) {
+  return is_scale(name) || name == "sinks" || name == "alibi_slopes";
+}
+
+// The descriptor of a tensor of a file. Leading dimensions that were left out count as 1 where the
+// meaning is plain: biases and masks, and scales of one number.
+Result<TensorDesc> describe_source(const std::string& name, const TensorSource& source,
+                                   const std::string& layout, std::optional<DType> dtype) {
+  Shape shape = source.info.shape;
+  if (shape.size() > TensorDesc::kMaxRank) {
+    return invalid("{}: shape is {}, wanted at most 4 dimensions", name, io::to_text(shape));
+  }
+  const size_t wanted_rank = is_pair(name) ? 4
+                             : is_scale(name) && io::element_count(shape) == uint64_t{1}  //
+                                 ? (name == "q_scale" ? 2 : 3)
+                                 : shape.size();
+  if (shape.size() < wanted_rank) shape.insert(shape.begin(), wanted_rank - shape.size(), 1);
+  DType element = source.dtype;
+  if (is_main(name) && dtype) {
+    if (!is_float(element)) {
+      return invalid("{}: dtype is {}, wanted a floating-point type", name, to_string(element));
+    }
+    element = *dtype;
+  }
+  if (is_main(name) && element == DType::f64) {
+    return invalid("{}: dtype is f64, wanted f32, f16, bf16 or fp8 (--dtype f32 converts it)",
+                   name);
+  }
+  if (is_small_float(name) && is_float(element)) element = DType::f32;
+  if (is_main(name) && shape.size() == 4 && layout == "bshd") {
+    return in_layout(element, {shape[0], shape[2], shape[1], shape[3]}, layout);
+  }
+  return contiguous(element, shape);
+}
+
+// Shapes of the inputs that --with adds to a problem of --shape.
+std::optional<TensorDesc> generated_input(std::string_view name, const Shape& q, const Shape& k) {
+  const auto f32 = [](Shape shape) { return contiguous(DType::f32, shape); };
+  if (name == "bias") return f32({1, q[1], q[2], k[2]});
+  if (name == "mask") return contiguous(DType::boolean, {1, 1, q[2], k[2]});
+  if (name == "sinks" || name == "alibi_slopes") return f32({q[1]});
+  if (name == "q_scale") return f32({1, q[1]});
+  if (name == "k_scale" || name == "v_scale") return f32({1, k[1], 1});
+  if (name == "seqlens_q" || name == "seqlens_kv") return contiguous(DType::i32, {q[0]});
+  return std::nullopt;
+}
+
+// Outputs in the layout of the inputs; the shapes follow from q and v, whatever their ranks are:
+// make_plan refuses what does not fit.
+void describe_outputs(Problem& problem, const std::string& layout, std::optional<DType> o_dtype,
+                      bool lse) {
+  // fp8 has too few bits for a result.
+  const DType dtype =
+      o_dtype.value_or(size_of(problem.q.dtype) == 1 ? DType::f16 : problem.q.dtype);
+  Shape shape(problem.q.shape.begin(), problem.q.shape.begin() + problem.q.rank);
+  Shape rows = shape;
+  if (!shape.empty()) {
+    rows.pop_back();
+    if (problem.v.rank > 0) shape.back() = problem.v.shape[static_cast<size_t>(problem.v.rank - 1)];
+  }
+  problem.o = shape.size() == 4 ? in_layout(dtype, shape, layout) : contiguous(dtype, shape);
+  if (lse) problem.lse = contiguous(DType::f32, rows);
+}
+
+double gibibytes(double bytes) { return bytes / (1024.0 * 1024.0 * 1024.0); }
+
+Status check_memory(const Problem& problem) {
+  double bytes = 0;
+  bench::for_each_tensor(problem, [&](std::string_view, const TensorDesc& desc) {
+    auto size = static_cast<double>(size_of(desc.dtype));
+    for (int32_t d = 0; d < desc.rank; ++d) {
+      size *= static_cast<double>(desc.shape[static_cast<size_t>(d)]);
+    }
+    bytes += size;
+  });
+  const auto available = static_cast<double>(devices().front().memory_bytes);
+  if (available <= 0 || bytes <= available) return {};
+  return {StatusCode::out_of_memory,
+          fmt::format("memory: the tensors take {:.1f} GiB, wanted at most this machine's {:.1f}",
+                      gibibytes(bytes), gibibytes(available))};
+}
+
+}  // namespace
+
+std::vector<std::string> split(const std::string& text, char separator) {
+  std::vector<std::string> parts;
+  for (size_t begin = 0; begin <= text.size() && !text.empty();) {
+    const size_t end = std::min(text.find(separator, begin), text.size());
+    parts.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return parts;
+}
+
+Result<std::vector<int64_t>> parse_numbers(const std::string& option, const std::string& text,
+                                           size_t count, const std::string& wanted) {
+  std::vector<int64_t> numbers;
+  bool good = true;
+  for (const std::string& part : split(text, ',')) {
+    int64_t number = 0;
+    const auto [end, error] = std::from_chars(part.data(), part.data() + part.size(), number);
+    good = good && error == std::errc() && end == part.data() + part.size();
+    numbers.push_back(number);
+  }
+  if (good && numbers.size() == count) return numbers;
+  return invalid("{}: is '{}', wanted {}", option, text, wanted);
+}
+
+void ProblemOptions::declare(OptionSet& options) {
+  options.group("Tensors from files");
+  options.positional("file", file_, ".safetensors file with q, k, v and any other input by name");
+  for (const std::string& name : input_names()) {
+    options.text("--" + name, chosen_[name],
+                 is_main(name) ? "Another name for " + name + " in the file, or a .npy file" : "",
+                 "NAME|NPY");
+  }
+  options.text("--without", without_, "Inputs of the file to leave out: bias,mask", "NAMES");
+  options.choice("--layout", layout_, {"bhsd", "bshd"},
+                 "Order of dimensions of q, k, v and O: batch, heads, rows, width, or rows first");
+
+  options.group("Tensors of a given shape, drawn from N(0, 1)");
+  options.text("--shape", shape_, "Batch, heads, rows and head dimension of q", "B,H,S,D");
+  options.number("--heads-kv", heads_kv_, "Heads of k and v, a divisor of q's (default: as q)");
+  options.number("--seqlen-kv", seqlen_kv_, "Rows of k and v (default: as q)");
+  options.number("--head-dim-v", head_dim_v_, "Head dimension of v (default: as q)");
+  options.text("--with", with_, "More inputs: bias,mask,sinks,alibi_slopes,seqlens_kv,q_scale,...",
+               "NAMES");
+  options.number("--seed", seed_, "Of the random inputs");
+
+  options.group("Types");
+  options.text("--dtype", dtype_,
+               "f32, f16, bf16, f8e4m3 or f8e5m2: of a given shape (default f16); inputs of files "
+               "are converted",
+               "DTYPE");
+  options.text("--out-dtype", o_dtype_, "Of O (default: as q; f16 for fp8)", "DTYPE");
+  options.flag("--no-lse", no_lse_, "Do not compute the log-sum-exp of the rows");
+
+  options.group("What is computed");
+  options.flag("--causal", causal_, "Query i sees no key after i + offset");
+  options.choice("--alignment", alignment_, {"top_left", "bottom_right", "given"},
+                 "The offset: 0, Skv - Sq, or --causal-offset");
+  options.number("--causal-offset", causal_offset_, "The offset, with --alignment given");
+  options.text("--window", window_, "Keys seen left and right of the diagonal; -1 for no limit",
+               "L,R");
+  options.number("--softcap", softcap_, "s = softcap * tanh(s / softcap); 0 is off");
+  options.number("--scale", scale_, "Softmax scale (default 1 / sqrt(head dimension))");
+  options.number("--dropout", dropout_, "Probability that a pair is dropped");
+  options.number("--dropout-seed", dropout_seed_, "Of the dropout mask");
+  options.number("--dropout-offset", dropout_offset_, "Of the dropout mask");
+  options.number("--kv-scale-block", kv_scale_block_,
+                 "Keys a block of k_scale and v_scale; 0: all");
+  options.number("--max-seqlen-q", max_seqlen_q_, "Packed: the longest entry; 0: not known");
+  options.number("--max-seqlen-kv", max_seqlen_kv_, "Packed: the longest entry; 0: not known");
+}
+
+bool ProblemOptions::has_files() const {
+  return !file_.empty() || std::any_of(chosen_.begin(), chosen_.end(),
+                                       [](const auto& choice) { return !choice.second.empty(); });
+}
+
+bool ProblemOptions::given() const { return !shape_.empty() || has_files(); }
+
+Result<std::optional<DType>> ProblemOptions::dtype_option(const std::string& option,
+                                                          const std::string& name) const {
+  if (name.empty()) return std::optional<DType>();
+  const std::optional<DType> dtype = dtype_from_string(name);
+  if (dtype && is_float(*dtype)) return dtype;
+  return invalid("{}: is '{}', wanted f32, f16, bf16, f8e4m3 or f8e5m2", option, name);
+}
+
+Result<Problem> ProblemOptions::from_shape() const {
+  const Result<Shape> parsed = parse_numbers("--shape", shape_, 4, "B,H,S,D such as 2,8,512,64");
+  if (!parsed.ok()) return parsed.status();
+  const Result<std::optional<DType>> dtype = dtype_option("--dtype", dtype_);
+  if (!dtype.ok()) return dtype.status();
+  const Shape& q = *parsed;
+  const Shape k = {q[0], heads_kv_.value_or(q[1]), seqlen_kv_.value_or(q[2]), q[3]};
+  const Shape v = {k[0], k[1], k[2], head_dim_v_.value_or(q[3])};
+  const DType element = dtype->value_or(DType::f16);
+  Problem problem;
+  problem.q = in_layout(element, q, layout_);
+  problem.k = in_layout(element, k, layout_);
+  problem.v = in_layout(element, v, layout_);
+  for (const std::string& name : split(with_, ',')) {
+    const std::optional<TensorDesc> desc = generated_input(name, q, k);
+    if (!desc || !bench::set_tensor(problem, name, *desc)) {
+      return invalid(
+          "--with: is '{}', wanted bias, mask, sinks, alibi_slopes, q_scale, k_scale, v_scale, "
+          "seqlens_q or seqlens_kv",
+          name);
+    }
+  }
+  return problem;
+}
+
+Result<Problem> ProblemOptions::from_sources(const TensorSources& sources) const {
+  const Result<std::optional<DType>> dtype = dtype_option("--dtype", dtype_);
+  if (!dtype.ok()) return dtype.status();
+  Problem problem;
+  for (const auto& [name, source] : sources) {
+    const Result<TensorDesc> desc = describe_source(name, source, layout_, *dtype);
+    if (!desc.ok()) return desc.status();
+    bench::set_tensor(problem, name, *desc);
+  }
+  return problem;
+}
+
+Status ProblemOptions::apply_options(Problem& problem) const {
+  const Result<std::optional<DType>> o_dtype = dtype_option("--out-dtype", o_dtype_);
+  if (!o_dtype.ok()) return o_dtype.status();
+  describe_outputs(problem, layout_, *o_dtype, !no_lse_);
+  problem.causal = causal_;
+  problem.alignment = alignment_ == "top_left"       ? Alignment::top_left
+                      : alignment_ == "bottom_right" ? Alignment::bottom_right
+                                                     : Alignment::given;
+  problem.causal_offset = causal_offset_;
+  if (!window_.empty()) {
+    const Result<Shape> window =
+        parse_numbers("--window", window_, 2, "L,R such as 128,0 (-1 for no limit)");
+    if (!window.ok()) return window.status();
+    problem.window_left = (*window)[0];
+    problem.window_right = (*window)[1];
+  }
+  problem.softcap = static_cast<float>(softcap_);
+  if (scale_) problem.softmax_scale = static_cast<float>(*scale_);
+  problem.dropout_p = static_cast<float>(dropout_);
+  problem.kv_scale_block = kv_scale_block_;
+  problem.max_seqlen_q = max_seqlen_q_;
+  problem.max_seqlen_kv = max_seqlen_kv_;
+  return {};
+}
+
+Result<ProblemInputs> ProblemOptions::read() const {
+  if (!given()) {
+    return invalid(
+        "tensors: there are none, wanted a .safetensors file, --q, --k and --v, or "
+        "--shape B,H,S,D");
+  }
+  if (has_files() && !shape_.empty()) {
+    return invalid("--shape: is '{}' beside files, wanted either a shape or files", shape_);
+  }
+  ProblemInputs inputs;
+  if (has_files()) {
+    const Result<std::optional<DType>> raw = dtype_option("--dtype", dtype_);
+    if (!raw.ok()) return raw.status();
+    Result<TensorSources> sources = find_inputs(
+        {.file = file_, .chosen = chosen_, .without = split(without_, ','), .raw = *raw});
+    if (!sources.ok()) return sources.status();
+    inputs.sources = std::move(*sources);
+  }
+  Result<Problem> problem = has_files() ? from_sources(inputs.sources) : from_shape();
+  if (!problem.ok()) return problem.status();
+  FLASHCORE_RETURN_IF_ERROR(apply_options(*problem));
+  inputs.problem = std::move(*problem);
+  inputs.seed = seed_;
+  inputs.dropout_seed = dropout_seed_;
+  inputs.dropout_offset = dropout_offset_;
+  return inputs;
+}
+
+Result<bench::HostProblem> ProblemInputs::load() const {
+  FLASHCORE_RETURN_IF_ERROR(check_memory(problem));
+  bench::HostProblem host;
+  if (sources.empty()) {
+    host = bench::make_host_problem(problem, seed);
+  } else {
+    host.problem = problem;
+    Status status;
+    bench::for_each_tensor(problem, [&](std::string_view name, const TensorDesc& desc) {
+      if (!status.ok()) return;
+      const auto source = sources.find(name);
+      if (source == sources.end()) {
+        host.tensors.emplace(name, bench::HostTensor(desc));  // an output
+        return;
+      }
+      Result<bench::HostTensor> tensor = read_tensor(source->second, desc);
+      status = tensor.status();
+      if (status.ok()) host.tensors.emplace(name, std::move(*tensor));
+    });
+    if (!status.ok()) return status;
+  }
+  host.dropout_seed = dropout_seed;
+  host.dropout_offset = dropout_offset;
+  return host;
+}
+
+}  // namespace flashcore::cli

@@ -1,0 +1,76 @@
+// The options that describe a problem: tensors from files or of a given shape, and what is computed
+// on them. Shared by every command that takes a problem.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "bench/tensor_set.hpp"
+#include "cli/inputs.hpp"
+#include "cli/options.hpp"
+#include "flashcore/flashcore.hpp"
+
+namespace flashcore::cli {
+
+// A problem, and where its data comes from.
+struct ProblemInputs {
+  Problem problem;
+  TensorSources sources;  // empty: inputs are drawn from N(0, 1) by `seed`
+  uint64_t seed = 0;
+  uint64_t dropout_seed = 0;
+  uint64_t dropout_offset = 0;
+
+  // Reads or draws the inputs; outputs are poisoned. Call it for problems that a plan was made
+  // for: descriptors are trusted. Refuses what this machine's memory does not hold.
+  Result<bench::HostProblem> load() const;
+};
+
+class ProblemOptions {
+ public:
+  void declare(OptionSet& options);
+
+  bool given() const;  // files or a shape
+  Result<ProblemInputs> read() const;
+  const std::string& layout() const { return layout_; }
+
+ private:
+  bool has_files() const;
+  Result<Problem> from_shape() const;
+  Result<Problem> from_sources(const TensorSources& sources) const;
+  Status apply_options(Problem& problem) const;
+  Result<std::optional<DType>> dtype_option(const std::string& option,
+                                            const std::string& name) const;
+
+  std::string file_;
+  std::map<std::string, std::string> chosen_;
+  std::string without_;
+  std::string layout_ = "bhsd";
+
+  std::string shape_;
+  std::optional<int64_t> heads_kv_, seqlen_kv_, head_dim_v_;
+  std::string with_;
+  uint64_t seed_ = 0;
+  std::string dtype_, o_dtype_;
+  bool no_lse_ = false;
+
+  bool causal_ = false;
+  std::string alignment_ = "bottom_right";
+  int64_t causal_offset_ = 0;
+  std::string window_;
+  double softcap_ = 0;
+  std::optional<double> scale_;
+  double dropout_ = 0;
+  uint64_t dropout_seed_ = 0, dropout_offset_ = 0;
+  int64_t kv_scale_block_ = 0, max_seqlen_q_ = 0, max_seqlen_kv_ = 0;
+};
+
+// "1,2,3" as whole numbers.
+Result<std::vector<int64_t>> parse_numbers(const std::string& option, const std::string& text,
+                                           size_t count, const std::string& wanted);
+
+std::vector<std::string> split(const std::string& text, char separator);
+
+}  // namespace flashcore::cli

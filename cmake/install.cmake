@@ -1,0 +1,37 @@
+# cmake --install: headers, both libraries, the command, a CMake package and a pkg-config file. The
+# installed tree may be moved: nothing in it names the prefix.
+include(GNUInstallDirs)
+include(CMakePackageConfigHelpers)
+
+install(FILES include/flashcore/flashcore.hpp include/flashcore/flashcore.h
+        DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/flashcore)
+install(TARGETS flashcore flashcore_shared EXPORT flashcore_targets
+        ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
+        LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
+        INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
+
+set(flashcore_package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/flashcore)
+install(EXPORT flashcore_targets NAMESPACE flashcore:: DESTINATION ${flashcore_package_dir})
+configure_package_config_file(cmake/package/flashcore-config.cmake.in
+  ${PROJECT_BINARY_DIR}/package/flashcore-config.cmake
+  INSTALL_DESTINATION ${flashcore_package_dir}
+  NO_SET_AND_CHECK_MACRO)
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/package/flashcore-config-version.cmake
+  COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/package/flashcore-config.cmake
+              ${PROJECT_BINARY_DIR}/package/flashcore-config-version.cmake
+        DESTINATION ${flashcore_package_dir})
+
+# pkg-config: its file finds the prefix from where it lies itself.
+set(FLASHCORE_PC_PRIVATE_LIBS "-lstdc++ -lm -pthread")
+if(FLASHCORE_HAS_CUDA)
+  get_filename_component(cudart_dir ${CUDA_cudart_static_LIBRARY} DIRECTORY)
+  string(APPEND FLASHCORE_PC_PRIVATE_LIBS " -L${cudart_dir} -lcudart_static -ldl -lrt")
+endif()
+file(RELATIVE_PATH FLASHCORE_PC_UP
+  /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
+string(REGEX REPLACE "/$" "" FLASHCORE_PC_UP "${FLASHCORE_PC_UP}")
+configure_file(cmake/package/flashcore.pc.in ${PROJECT_BINARY_DIR}/package/flashcore.pc @ONLY)
+install(FILES ${PROJECT_BINARY_DIR}/package/flashcore.pc
+        DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)

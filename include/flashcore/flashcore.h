@@ -1,0 +1,314 @@
+/* FlashCore's C interface: softmax(Q K^T) V, one operator with one meaning on every backend.
+ *
+ * It is the C++ interface of flashcore.hpp, translated. docs/semantics.md says what is computed.
+ *
+ *   flashcore_problem problem;
+ *   flashcore_problem_init(&problem, sizeof problem);
+ *   const int64_t shape[4] = {1, 8, 512, 64};
+ *   flashcore_tensor_contiguous(&problem.q, FLASHCORE_F16, 4, shape);
+ *   problem.k = problem.v = problem.o = problem.q;
+ *   flashcore_plan* plan = NULL;
+ *   if (flashcore_plan_create(&problem, NULL, &plan) != FLASHCORE_OK) fail(flashcore_last_error());
+ *   flashcore_arguments arguments;
+ *   flashcore_arguments_init(&arguments, sizeof arguments);
+ *   arguments.q = q; arguments.k = k; arguments.v = v; arguments.o = o;
+ *   if (flashcore_plan_run(plan, &arguments, NULL, 0, NULL) != FLASHCORE_OK) ...
+ *   flashcore_plan_destroy(plan);
+ *
+ * Errors. A function that can fail returns a flashcore_status. flashcore_last_error() gives the
+ * sentence for the last such call of the calling thread. No C++ exception leaves the library.
+ *
+ * Sized structs. The first member of a struct that may grow is `struct_size`, which the caller sets
+ * to sizeof of the struct that it was compiled with; the _init functions do. A struct from an older
+ * header lacks the last members: they get their defaults. One from a newer header has bytes that
+ * this library does not know: they must be zero, or the call fails with FLASHCORE_UNSUPPORTED.
+ *
+ * Enumerations are passed as int32_t; values that are not listed are refused. Flags are int32_t, 0
+ * or 1.
+ *
+ * Threads. Every function may be called from any thread. One plan may run on several threads at
+ * once, each with its own outputs and workspace. The caller sees to it that a plan is not destroyed
+ * while it is in use. */
+#ifndef FLASHCORE_FLASHCORE_H
+#define FLASHCORE_FLASHCORE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#if defined(FLASHCORE_SHARED)
+#define FLASHCORE_API __attribute__((visibility("default")))
+#else
+#define FLASHCORE_API
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* -------------------------------------------------------------------------------------------------
+ * Errors */
+
+/* One of FLASHCORE_OK ... FLASHCORE_INTERNAL. */
+typedef int32_t flashcore_status;
+
+enum {
+  FLASHCORE_OK = 0,
+  FLASHCORE_INVALID_ARGUMENT = 1, /* malformed: the sentence names argument, value and wanted */
+  FLASHCORE_UNSUPPORTED = 2,      /* well-formed, but no kernel here computes it */
+  FLASHCORE_OUT_OF_MEMORY = 3,
+  FLASHCORE_DEVICE_ERROR = 4, /* the GPU or its driver reported an error */
+  FLASHCORE_INTERNAL = 5      /* a defect of the library */
+};
+
+/* The sentence of the calling thread's last call that returned a flashcore_status; empty when that
+ * was FLASHCORE_OK. Never null. It stays until the thread's next such call; sentences longer than
+ * 1023 bytes are cut. */
+FLASHCORE_API const char* flashcore_last_error(void);
+
+/* "ok", "invalid_argument", ...; "unknown" for anything else. Never null. */
+FLASHCORE_API const char* flashcore_status_name(flashcore_status status);
+
+/* -------------------------------------------------------------------------------------------------
+ * Tensors */
+
+enum { FLASHCORE_MAX_RANK = 4 };
+
+/* Element types; `dtype` members and parameters hold one. */
+enum {
+  FLASHCORE_F32 = 0,
+  FLASHCORE_F16 = 1,
+  FLASHCORE_BF16 = 2,
+  FLASHCORE_F8E4M3 = 3,  /* the "fn" variant: no infinity, largest value 448 */
+  FLASHCORE_F8E5M2 = 4,  /* IEEE-like: infinity, largest finite value 57344 */
+  FLASHCORE_BOOLEAN = 5, /* one byte; zero is false, anything else is true */
+  FLASHCORE_I32 = 6,
+  FLASHCORE_F64 = 7 /* only for O and LSE, and only the reference computes it */
+};
+
+/* Shape and strides without data. Strides are in elements and may be zero or negative on inputs.
+ * The layout of this struct never changes. */
+typedef struct flashcore_tensor {
+  int32_t dtype;
+  int32_t rank; /* 1 to 4; of an optional tensor 0: it is absent, and the rest must be zero */
+  int64_t shape[4];
+  int64_t stride[4];
+} flashcore_tensor;
+
+/* Fills in a row-major tensor; shape has `rank` entries, rank is 1 to 4.
+ * FLASHCORE_INVALID_ARGUMENT: a null pointer, another rank, an unknown dtype. Whether the shape
+ * makes sense is for flashcore_plan_create to say. On an error *tensor is unchanged. */
+FLASHCORE_API flashcore_status flashcore_tensor_contiguous(flashcore_tensor* tensor, int32_t dtype,
+                                                           int32_t rank, const int64_t* shape);
+
+/* The same with strides, in elements, `rank` entries. */
+FLASHCORE_API flashcore_status flashcore_tensor_strided(flashcore_tensor* tensor, int32_t dtype,
+                                                        int32_t rank, const int64_t* shape,
+                                                        const int64_t* stride);
+
+/* "f32", "f16", ...; "unknown" for anything else. Never null. */
+FLASHCORE_API const char* flashcore_dtype_name(int32_t dtype);
+
+/* Bytes an element; 0 for an unknown dtype. */
+FLASHCORE_API size_t flashcore_dtype_size(int32_t dtype);
+
+/* -------------------------------------------------------------------------------------------------
+ * The problem */
+
+/* Where the diagonal lies: query i is aligned with key i + offset. */
+enum {
+  FLASHCORE_TOP_LEFT = 0,     /* offset 0 */
+  FLASHCORE_BOTTOM_RIGHT = 1, /* offset len_kv - len_q: the last query sees the last key */
+  FLASHCORE_GIVEN = 2         /* causal_offset, or causal_offsets: one a batch entry */
+};
+
+/* What is asked. B batch, Hq query heads, Hkv key/value heads (Hq a multiple of Hkv), Sq queries,
+ * Skv keys, Dqk and Dv head dimensions. "x|1": extent x, or 1 and broadcast. */
+typedef struct flashcore_problem {
+  size_t struct_size;
+
+  flashcore_tensor q; /* [B, Hq, Sq, Dqk]; packed: [total_q, Hq, Dqk]. f32, f16, bf16 or fp8 */
+  flashcore_tensor k; /* [B, Hkv, Skv, Dqk]; packed: [total_kv, Hkv, Dqk]. dtype of q */
+  flashcore_tensor v; /* [B, Hkv, Skv, Dv]; packed: [total_kv, Hkv, Dv]. dtype of q */
+  flashcore_tensor o; /* [B, Hq, Sq, Dv]; packed: [total_q, Hq, Dv]. a type of q, or f64 */
+
+  /* Optional tensors: rank 0 means absent, the default. */
+  flashcore_tensor lse;            /* [B, Hq, Sq]; packed: [total_q, Hq]. f32, or f64 */
+  flashcore_tensor bias;           /* [B|1, Hq|1, Sq|1, Skv|1], f32, f16 or bf16 */
+  flashcore_tensor mask;           /* [B|1, Hq|1, Sq|1, Skv|1], boolean, true = attend */
+  flashcore_tensor alibi_slopes;   /* [Hq] or [B|1, Hq], f32 */
+  flashcore_tensor sinks;          /* [Hq], f32: one logit a head */
+  flashcore_tensor q_scale;        /* [B|1, Hq|1], f32, for fp8 */
+  flashcore_tensor k_scale;        /* [B|1, Hkv|1, blocks|1], f32, for fp8 */
+  flashcore_tensor v_scale;        /* [B|1, Hkv|1, blocks|1], f32, for fp8 */
+  flashcore_tensor cu_seqlens_q;   /* [B + 1], i32: makes the problem a packed one */
+  flashcore_tensor cu_seqlens_kv;  /* [B + 1], i32: given with cu_seqlens_q */
+  flashcore_tensor seqlens_q;      /* [B], i32: queries in use, from the first on */
+  flashcore_tensor seqlens_kv;     /* [B], i32: keys in use, from the first on */
+  flashcore_tensor causal_offsets; /* [B], i32: with FLASHCORE_GIVEN */
+
+  int32_t has_softmax_scale; /* 0 (default): 1 / sqrt(Dqk), and softmax_scale must be 0 */
+  float softmax_scale;
+  float softcap;         /* > 0: s = softcap * tanh(s / softcap); default 0 */
+  int32_t causal;        /* key j is seen when j <= i + offset; default 0 */
+  int32_t alignment;     /* default FLASHCORE_BOTTOM_RIGHT */
+  float dropout_p;       /* in [0, 1]; default 0 */
+  int64_t causal_offset; /* with FLASHCORE_GIVEN and no causal_offsets; default 0 */
+  int64_t window_left;  /* key j is seen when j >= i + offset - window_left; default -1: no limit */
+  int64_t window_right; /* key j is seen when j <= i + offset + window_right; default -1 */
+  int64_t kv_scale_block; /* keys a block of k_scale and v_scale; default 0: one block */
+  int64_t max_seqlen_q;   /* packed: the longest entry; default 0: not known */
+  int64_t max_seqlen_kv;
+} flashcore_problem;
+
+/* Sets every member within the first struct_size bytes to its default, and struct_size itself.
+ * FLASHCORE_INVALID_ARGUMENT: a null or misaligned pointer, an impossible size. */
+FLASHCORE_API flashcore_status flashcore_problem_init(flashcore_problem* problem,
+                                                      size_t struct_size);
+
+/* -------------------------------------------------------------------------------------------------
+ * Devices */
+
+enum { FLASHCORE_CPU = 0, FLASHCORE_CUDA = 1 };
+
+/* Filled in by the library: as many bytes as struct_size says. */
+typedef struct flashcore_device_info {
+  size_t struct_size;
+  int32_t kind;                  /* FLASHCORE_CPU or FLASHCORE_CUDA */
+  int32_t index;                 /* among the devices of its kind */
+  int32_t compute_capability;    /* CUDA: 80, 89, 90, ... */
+  int32_t multiprocessors;       /* CUDA: SMs; CPU: hardware threads */
+  int64_t shared_memory_a_block; /* CUDA: bytes, opt-in limit */
+  int64_t memory_bytes;
+  char name[256]; /* zero-terminated, cut if longer */
+} flashcore_device_info;
+
+/* The number of devices that plans can be made for; the CPU is always there and the first. */
+FLASHCORE_API flashcore_status flashcore_device_count(size_t* count);
+
+/* Describes device number `position`, 0 to count - 1. Set info->struct_size first. */
+FLASHCORE_API flashcore_status flashcore_device_get(size_t position, flashcore_device_info* info);
+
+/* -------------------------------------------------------------------------------------------------
+ * Plans */
+
+typedef struct flashcore_plan_options {
+  size_t struct_size;
+  int32_t device_kind; /* default FLASHCORE_CPU */
+  int32_t device_index;
+  const char* kernel;      /* null or "": the best that does not refuse; at most 255 characters.
+                              The environment variable FLASHCORE_KERNEL overrides it */
+  int32_t threads;         /* CPU: default 0, all hardware threads */
+  int32_t batch_invariant; /* 1: a row's bits do not depend on what else is in the batch */
+} flashcore_plan_options;
+
+FLASHCORE_API flashcore_status flashcore_plan_options_init(flashcore_plan_options* options,
+                                                           size_t struct_size);
+
+/* A problem bound to a kernel. Freed by flashcore_plan_destroy. */
+typedef struct flashcore_plan flashcore_plan;
+
+/* Checks the problem and chooses the kernel. options may be null: defaults. On an error *plan is
+ * null. FLASHCORE_INVALID_ARGUMENT: a malformed problem or option; FLASHCORE_UNSUPPORTED: no kernel
+ * of the device computes it, or the device is not there. */
+FLASHCORE_API flashcore_status flashcore_plan_create(const flashcore_problem* problem,
+                                                     const flashcore_plan_options* options,
+                                                     flashcore_plan** plan);
+
+/* Frees a plan; null is allowed. The plan must not be in use, on a GPU neither by queued work. */
+FLASHCORE_API void flashcore_plan_destroy(flashcore_plan* plan);
+
+/* The kernel's name in the table of kernels, and one sentence why it was chosen. They live as long
+ * as the plan. "" for null. */
+FLASHCORE_API const char* flashcore_plan_kernel(const flashcore_plan* plan);
+FLASHCORE_API const char* flashcore_plan_reason(const flashcore_plan* plan);
+
+/* Bytes of workspace that a run needs, on the plan's device. 0 for null. */
+FLASHCORE_API size_t flashcore_plan_workspace_bytes(const flashcore_plan* plan);
+
+/* The data of one run: pointers to element [0, 0, ...] of the tensors of the problem, all on the
+ * plan's device. What the problem does not have is ignored. Outputs must not overlap anything. */
+typedef struct flashcore_arguments {
+  size_t struct_size;
+  const void* q;
+  const void* k;
+  const void* v;
+  void* o;
+  void* lse;
+  const void* bias;
+  const void* mask;
+  const float* alibi_slopes;
+  const float* sinks;
+  const float* q_scale;
+  const float* k_scale;
+  const float* v_scale;
+  const int32_t* cu_seqlens_q;
+  const int32_t* cu_seqlens_kv;
+  const int32_t* seqlens_q;
+  const int32_t* seqlens_kv;
+  const int32_t* causal_offsets;
+  uint64_t dropout_seed;
+  uint64_t dropout_offset;
+} flashcore_arguments;
+
+FLASHCORE_API flashcore_status flashcore_arguments_init(flashcore_arguments* arguments,
+                                                        size_t struct_size);
+
+/* Computes O (and LSE). workspace: at least flashcore_plan_workspace_bytes() bytes, 256-byte
+ * aligned, on the plan's device; may be null when that is 0. Its contents need no initialisation.
+ * stream: a cudaStream_t, or null for the default stream; ignored on the CPU. On a GPU the call is
+ * asynchronous in the stream, without allocation or synchronisation.
+ * FLASHCORE_INVALID_ARGUMENT: a missing or misaligned pointer, lengths that make no sense, a
+ * workspace that is too small; then nothing is launched and nothing is written. */
+FLASHCORE_API flashcore_status flashcore_plan_run(const flashcore_plan* plan,
+                                                  const flashcore_arguments* arguments,
+                                                  void* workspace, size_t workspace_bytes,
+                                                  void* stream);
+
+/* One kernel's verdict on a problem: `refusal` is one sentence, or "" when the kernel would run;
+ * `automatic` is 0 for kernels that run only when asked for by name. The strings live only during
+ * the call. The function must not leave by longjmp. */
+typedef void (*flashcore_verdict_function)(void* user, const char* kernel, const char* refusal,
+                                           int32_t automatic);
+
+/* Calls `function` for every kernel of the device, best first. options may be null. Fails only for
+ * a bad problem, option or pointer, and then `function` has not been called. */
+FLASHCORE_API flashcore_status flashcore_explain(const flashcore_problem* problem,
+                                                 const flashcore_plan_options* options,
+                                                 flashcore_verdict_function function, void* user);
+
+/* -------------------------------------------------------------------------------------------------
+ * Dropout */
+
+/* *keeps = 1 when dropout keeps pair (query, key) of a batch entry and query head, otherwise 0. The
+ * mask is a pure function of these, the same on every backend.
+ * FLASHCORE_INVALID_ARGUMENT: null, dropout_p outside [0, 1], an index outside [0, 2^31). */
+FLASHCORE_API flashcore_status flashcore_dropout_keeps(uint64_t seed, uint64_t offset,
+                                                       float dropout_p, int64_t batch, int64_t head,
+                                                       int64_t query, int64_t key, int32_t* keeps);
+
+/* -------------------------------------------------------------------------------------------------
+ * Build */
+
+/* The version of the library that is running, "0.1.0". */
+FLASHCORE_API const char* flashcore_version(void);
+
+/* Filled in by the library: as many bytes as struct_size says. The strings live for ever. */
+typedef struct flashcore_build_info {
+  size_t struct_size;
+  const char* version;
+  const char* compiler;     /* "GNU 12.2.0" */
+  const char* build_type;   /* "Release" */
+  const char* cuda_targets; /* "80;89;90a", or "" */
+  const char* cpu_target;   /* the SIMD target that runs here */
+  int32_t cuda;             /* 1: CUDA kernels are compiled in */
+  int32_t reserved;         /* zero */
+} flashcore_build_info;
+
+/* Set info->struct_size first. */
+FLASHCORE_API flashcore_status flashcore_build_info_get(flashcore_build_info* info);
+
+#ifdef __cplusplus
+} /* extern "C" */
+#endif
+
+#endif

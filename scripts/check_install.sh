@@ -1,0 +1,70 @@
+#!/usr/bin/env bash
+# Installs a build into an empty prefix, moves that, and builds and runs programs outside the tree
+# against it: in C with pkg-config, in C++ with find_package, each static and shared, and the
+# examples of the README. Checks what the shared library exports and needs.
+#
+# usage: check_install.sh [BUILD_DIRECTORY]    default build
+set -euo pipefail
+# shellcheck source=scripts/common.sh
+source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+cd "$root"
+directory=${1:-build}
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+quietly cmake --install "$directory" --prefix "$work/first"
+mv "$work/first" "$work/moved prefix"
+prefix="$work/moved prefix"
+pc_file=$(find "$prefix" -name flashcore.pc)
+library_dir=$(dirname "$(dirname "$pc_file")")
+export PKG_CONFIG_PATH=${pc_file%/*}
+# pkg-config gives paths with spaces as the shell wants them, for eval.
+flags=$(pkg-config --cflags --libs flashcore)
+static_flags=$(pkg-config --cflags --libs --static flashcore | sed 's/-lflashcore/-l:libflashcore.a/')
+warnings='-Wall -Wextra -Wpedantic -Wc++-compat -Werror'
+
+say "C, pkg-config"
+eval "gcc -std=c11 -D_GNU_SOURCE $warnings tests/consumers/c/main.c -o '$work/c_shared' $flags -lm"
+LD_LIBRARY_PATH=$library_dir "$work/c_shared"
+eval "gcc -std=c11 -D_GNU_SOURCE $warnings tests/consumers/c/main.c -o '$work/c_static' $static_flags"
+"$work/c_static"
+
+say "C++, find_package"
+quietly cmake -S tests/consumers/cpp -B "$work/cpp" -G Ninja -DCMAKE_PREFIX_PATH="$prefix" \
+  -DCMAKE_CXX_FLAGS="-Wall -Wextra -Wpedantic -Werror"
+quietly cmake --build "$work/cpp"
+"$work/cpp/consumer_static"
+"$work/cpp/consumer_shared"
+
+say "The examples of README.md"
+python3 - "$work" <<'PYTHON'
+import pathlib, re, sys
+blocks = re.findall(r"^```(cpp|c)\n(.*?)^```$", pathlib.Path("README.md").read_text(), re.S | re.M)
+assert {language for language, _ in blocks} == {"c", "cpp"}, "README.md: wanted C and C++ examples"
+for number, (language, text) in enumerate(blocks):
+    (pathlib.Path(sys.argv[1]) / f"readme{number}.{language}").write_text(text)
+PYTHON
+for example in "$work"/readme*.c "$work"/readme*.cpp; do
+  compiler="gcc -std=c11"
+  [[ $example == *.cpp ]] && compiler="g++ -std=c++20"
+  eval "$compiler -Wall -Wextra -Wpedantic -Werror '$example' -o '$example.out' $flags"
+  LD_LIBRARY_PATH=$library_dir "$example.out"
+done
+
+say "Exports of the shared library"
+shared=$(readlink -f "$library_dir/libflashcore.so")
+mapfile -t others < <(nm -D --defined-only --demangle "$shared" |
+                        cut -d' ' -f3- | grep -vE '^(flashcore_|flashcore::)' || true)
+if ((${#others[@]} > 0)); then
+  printf 'exported, but not of the interface: %s\n' "${others[@]}"
+  exit 1
+fi
+# The runtime of the language and of threads, nothing else.
+others=()
+mapfile -t others < <(objdump -p "$shared" | awk '$1 == "NEEDED" {print $2}' |
+  grep -vE '^(libstdc\+\+|libm|libgcc_s|libc|libgomp|libpthread|libdl|librt|ld-linux.*)\.so' || true)
+if ((${#others[@]} > 0)); then
+  printf 'needed at run time, but not a runtime library: %s\n' "${others[@]}"
+  exit 1
+fi
+say "$(basename "$shared"): $(nm -D --defined-only "$shared" | wc -l) symbols"

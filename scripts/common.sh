@@ -1,0 +1,95 @@
+# Shell pieces that the commands share. Sourced, never run; the caller has set `set -euo pipefail`.
+# shellcheck shell=bash disable=SC2034
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+# Without a terminal the apt and ninja output stays plain.
+export DEBIAN_FRONTEND=noninteractive
+
+# What each part needs, by its name in Debian 12 and Ubuntu 24.04.
+build_packages=(g++ cmake ninja-build libfmt-dev libcli11-dev nlohmann-json3-dev libhwy-dev python3)
+test_packages=(pkg-config libgtest-dev libgmock-dev binutils shellcheck
+               clang-14 clang-format-14 clang-tidy-14 libclang-rt-14-dev)
+
+say() { printf '%s\n' "$*"; }
+fail() { printf '%s\n' "$*" >&2; exit 1; }
+
+installed() { dpkg-query -W -f='${Status}' "$1" 2>/dev/null | grep -q 'ok installed'; }
+
+# need_packages NAME...: installs those that are missing. No network is used when none is.
+need_packages() {
+  [[ ${FLASHCORE_SKIP_PACKAGES:-} == 1 ]] && return
+  { command -v dpkg-query && command -v apt-get; } >/dev/null || fail "This script installs packages with apt, which is not here. Install what corresponds to:
+  $*
+and start it again as FLASHCORE_SKIP_PACKAGES=1 $0"
+  local missing=() name
+  for name in "$@"; do installed "$name" || missing+=("$name"); done
+  ((${#missing[@]} == 0)) && return
+  local as_root=()
+  if ((EUID != 0)); then
+    command -v sudo >/dev/null || fail "Packages are missing and you are neither root nor have sudo. Ask for:
+  apt-get install ${missing[*]}"
+    as_root=(sudo)
+  fi
+  say "Installing ${missing[*]}"
+  local log
+  log=$(mktemp)
+  if ! { "${as_root[@]}" apt-get update -q &&
+         "${as_root[@]}" apt-get install -q -y --no-install-recommends "${missing[@]}"; } \
+       >"$log" 2>&1; then
+    tail -n 20 "$log" >&2
+    fail "apt-get could not install ${missing[*]}; its last lines are above, all of them in $log"
+  fi
+  rm -f "$log"
+}
+
+# Compilations at once: one a core, and 2 GiB of memory for each.
+job_count() {
+  local cores memory_gib
+  cores=$(nproc)
+  memory_gib=$(awk '/^MemAvailable/ {print int($2 / 1048576)}' /proc/meminfo)
+  local by_memory=$((memory_gib / 2))
+  ((by_memory >= 1)) || by_memory=1
+  echo $((cores < by_memory ? cores : by_memory))
+}
+
+# quietly COMMAND...: shows what it printed only when it fails, or when VERBOSE=1.
+quietly() {
+  [[ ${VERBOSE:-} == 1 ]] && { "$@"; return; }
+  local log status=0
+  log=$(mktemp)
+  "$@" >"$log" 2>&1 || status=$?
+  ((status == 0)) || tail -n 60 "$log" >&2
+  rm -f "$log"
+  return "$status"
+}
+
+# configure DIRECTORY [CMAKE ARGUMENT...]
+configure() {
+  local directory=$1
+  shift
+  quietly cmake -S "$root" -B "$directory" -G Ninja "$@"
+}
+
+# build DIRECTORY [TARGET...]: all targets when none is named.
+build() {
+  local directory=$1
+  shift
+  local targets=()
+  (($# == 0)) || targets=(--target "$@")
+  cmake --build "$directory" -j "$(job_count)" "${targets[@]}"
+}
+
+# cuda_is_built DIRECTORY: whether a configured build has the CUDA kernels.
+cuda_is_built() { grep -q '^FLASHCORE_HAS_CUDA_CACHED:INTERNAL=ON' "$1/CMakeCache.txt"; }
+
+# Says whether the CUDA kernels are in a configured build, and whether there is a GPU for them.
+report_cuda() {
+  if cuda_is_built "$1"; then
+    say "CUDA: nvcc was found, so the CUDA kernels are built."
+    if ! command -v nvidia-smi >/dev/null || ! nvidia-smi -L >/dev/null 2>&1; then
+      say "CUDA: there is no GPU here, so the CPU is used."
+    fi
+  else
+    say "CUDA: nvcc was not found, so the CUDA kernels are not built; the CPU is used."
+  fi
+}

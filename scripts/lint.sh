@@ -1,0 +1,25 @@
+#!/usr/bin/env bash
+# Formatting, shellcheck and clang-tidy. Their verdicts depend on the version, so it is fixed.
+#
+# usage: lint.sh [BUILD_DIRECTORY]    a configured and built directory; default build
+set -euo pipefail
+# shellcheck source=scripts/common.sh
+source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+cd "$root"
+directory=${1:-build}
+bad=0
+
+mapfile -t sources < <(git ls-files --cached --others --exclude-standard \
+                         '*.c' '*.cpp' '*.h' '*.hpp' '*.cu' '*.cuh')
+if ! clang-format-14 --dry-run --Werror "${sources[@]}"; then
+  say "Format them with: clang-format-14 -i FILE..."
+  bad=1
+fi
+say "clang-format: ${#sources[@]} files"
+
+mapfile -t scripts < <(git ls-files --cached --others --exclude-standard '*.sh' .ci/run)
+shellcheck --external-sources "${scripts[@]}" || bad=1
+say "shellcheck: ${#scripts[@]} files"
+
+scripts/tidy.py "$directory" clang-tidy-14 || bad=1
+exit "$bad"

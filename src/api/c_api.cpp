@@ -1,0 +1,297 @@
+// The C interface: translation to the C++ one. Every exception stops here.
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <exception>
+#include <limits>
+#include <memory>
+#include <new>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "api/c_structs.hpp"
+#include "flashcore/flashcore.h"
+#include "flashcore/flashcore.hpp"
+#include "problem/status.hpp"
+
+using flashcore::DType;
+using flashcore::invalid;
+using flashcore::Plan;
+using flashcore::Result;
+using flashcore::Status;
+using flashcore::StatusCode;
+
+namespace {
+
+// A handle begins with a mark, so that most pointers that are not plans are noticed.
+constexpr uint64_t kLivePlan = 0x466c617368506c6e;
+constexpr uint64_t kDeadPlan = 0x64656164506c616e;
+
+// A buffer rather than a string: an error can be told when there is no memory left.
+std::array<char, 1024>& last_error() {
+  thread_local std::array<char, 1024> buffer{};
+  return buffer;
+}
+
+flashcore_status report(StatusCode code, std::string_view message) noexcept {
+  std::array<char, 1024>& buffer = last_error();
+  const size_t length = std::min(message.size(), buffer.size() - 1);
+  std::copy_n(message.begin(), length, buffer.begin());
+  buffer[length] = '\0';
+  return static_cast<flashcore_status>(code);
+}
+
+template <class Body>
+flashcore_status guarded(const Body& body) noexcept {
+  try {
+    const Status status = body();
+    return report(status.code(), status.message());
+  } catch (const std::bad_alloc&) {
+    return report(StatusCode::out_of_memory, "memory: the host has none left for this call");
+  } catch (const std::length_error&) {
+    return report(StatusCode::out_of_memory, "memory: the call needs more than an object can hold");
+  } catch (const std::exception& error) {
+    return report(StatusCode::internal, error.what());
+  } catch (...) {
+    return report(StatusCode::internal, "internal: an exception of an unknown type");
+  }
+}
+
+Status check_output(std::string_view name, const void* pointer) {
+  if (pointer != nullptr) return {};
+  return invalid("{}: pointer is null, wanted where to put the result", name);
+}
+
+}  // namespace
+
+struct flashcore_plan {
+  volatile uint64_t mark = kLivePlan;  // volatile: the last store, before delete, is kept
+  Plan plan;
+  std::string kernel;
+  std::string reason;
+
+  explicit flashcore_plan(Plan made)
+      : plan(std::move(made)), kernel(plan.kernel()), reason(plan.reason()) {}
+};
+
+namespace {
+
+bool is_live(const flashcore_plan* plan) {
+  return plan != nullptr && reinterpret_cast<uintptr_t>(plan) % alignof(flashcore_plan) == 0 &&
+         plan->mark == kLivePlan;
+}
+
+Status check_plan(const flashcore_plan* plan) {
+  if (is_live(plan)) return {};
+  return invalid("plan: pointer {} is not a plan, wanted one of flashcore_plan_create",
+                 static_cast<const void*>(plan));
+}
+
+Status make_tensor(flashcore_tensor* tensor, int32_t dtype, int32_t rank, const int64_t* shape,
+                   const int64_t* stride, bool strided) {
+  FLASHCORE_RETURN_IF_ERROR(check_output("tensor", tensor));
+  if (flashcore_dtype_size(dtype) == 0) {
+    return invalid("dtype: is number {}, wanted {} to {}", dtype, FLASHCORE_F32, FLASHCORE_F64);
+  }
+  if (rank < 1 || rank > FLASHCORE_MAX_RANK) {
+    return invalid("rank: is {}, wanted 1 to {}", rank, FLASHCORE_MAX_RANK);
+  }
+  if (shape == nullptr) return invalid("shape: pointer is null, wanted {} extents", rank);
+  if (strided && stride == nullptr) {
+    return invalid("stride: pointer is null, wanted {} strides", rank);
+  }
+  // Trailing extents of 1 change no stride of the dimensions that there are.
+  std::array<int64_t, FLASHCORE_MAX_RANK> extents = {1, 1, 1, 1};
+  std::copy_n(shape, rank, extents.begin());
+  flashcore::TensorDesc made = flashcore::TensorDesc::contiguous(
+      static_cast<DType>(dtype), {extents[0], extents[1], extents[2], extents[3]});
+  made.rank = rank;
+  if (strided) std::copy_n(stride, rank, made.stride.begin());
+  for (auto d = static_cast<size_t>(rank); d < FLASHCORE_MAX_RANK; ++d) {
+    made.shape[d] = made.stride[d] = 0;
+  }
+  *tensor = flashcore::api::to_c(made);
+  return {};
+}
+
+}  // namespace
+
+// The functions' documentation is in flashcore.h.
+
+const char* flashcore_last_error(void) { return last_error().data(); }
+
+// The names are literals, so data() ends in a zero.
+const char* flashcore_status_name(flashcore_status status) {
+  return flashcore::to_string(static_cast<StatusCode>(status)).data();
+}
+
+const char* flashcore_dtype_name(int32_t dtype) {
+  return flashcore::to_string(static_cast<DType>(dtype)).data();
+}
+
+size_t flashcore_dtype_size(int32_t dtype) {
+  if (dtype < FLASHCORE_F32 || dtype > FLASHCORE_F64) return 0;
+  return flashcore::size_of(static_cast<DType>(dtype));
+}
+
+flashcore_status flashcore_tensor_contiguous(flashcore_tensor* tensor, int32_t dtype, int32_t rank,
+                                             const int64_t* shape) {
+  return guarded([&] { return make_tensor(tensor, dtype, rank, shape, nullptr, false); });
+}
+
+flashcore_status flashcore_tensor_strided(flashcore_tensor* tensor, int32_t dtype, int32_t rank,
+                                          const int64_t* shape, const int64_t* stride) {
+  return guarded([&] { return make_tensor(tensor, dtype, rank, shape, stride, true); });
+}
+
+flashcore_status flashcore_problem_init(flashcore_problem* problem, size_t struct_size) {
+  return guarded([&] { return flashcore::api::init_problem(problem, struct_size); });
+}
+
+flashcore_status flashcore_plan_options_init(flashcore_plan_options* options, size_t struct_size) {
+  return guarded([&] { return flashcore::api::init_options(options, struct_size); });
+}
+
+flashcore_status flashcore_arguments_init(flashcore_arguments* arguments, size_t struct_size) {
+  return guarded([&] { return flashcore::api::init_arguments(arguments, struct_size); });
+}
+
+flashcore_status flashcore_device_count(size_t* count) {
+  return guarded([&]() -> Status {
+    FLASHCORE_RETURN_IF_ERROR(check_output("count", count));
+    *count = flashcore::devices().size();
+    return {};
+  });
+}
+
+flashcore_status flashcore_device_get(size_t position, flashcore_device_info* info) {
+  return guarded([&]() -> Status {
+    FLASHCORE_RETURN_IF_ERROR(check_output("info", info));
+    const std::vector<flashcore::DeviceInfo> devices = flashcore::devices();
+    if (position >= devices.size()) {
+      return invalid("position: is {}, wanted 0 to {}", position, devices.size() - 1);
+    }
+    return flashcore::api::write_device_info(devices[position], info);
+  });
+}
+
+flashcore_status flashcore_plan_create(const flashcore_problem* problem,
+                                       const flashcore_plan_options* options,
+                                       flashcore_plan** plan) {
+  return guarded([&]() -> Status {
+    FLASHCORE_RETURN_IF_ERROR(check_output("plan", plan));
+    *plan = nullptr;
+    const Result<flashcore::Problem> what = flashcore::api::read_problem(problem);
+    if (!what.ok()) return what.status();
+    const Result<flashcore::PlanOptions> how = flashcore::api::read_options(options);
+    if (!how.ok()) return how.status();
+    Result<Plan> made = flashcore::make_plan(*what, *how);
+    if (!made.ok()) return made.status();
+    *plan = std::make_unique<flashcore_plan>(std::move(*made)).release();
+    return {};
+  });
+}
+
+void flashcore_plan_destroy(flashcore_plan* plan) {
+  if (!is_live(plan)) return;
+  plan->mark = kDeadPlan;
+  delete plan;
+}
+
+const char* flashcore_plan_kernel(const flashcore_plan* plan) {
+  return is_live(plan) ? plan->kernel.c_str() : "";
+}
+
+const char* flashcore_plan_reason(const flashcore_plan* plan) {
+  return is_live(plan) ? plan->reason.c_str() : "";
+}
+
+size_t flashcore_plan_workspace_bytes(const flashcore_plan* plan) {
+  return is_live(plan) ? plan->plan.workspace_bytes() : 0;
+}
+
+flashcore_status flashcore_plan_run(const flashcore_plan* plan,
+                                    const flashcore_arguments* arguments, void* workspace,
+                                    size_t workspace_bytes, void* stream) {
+  return guarded([&]() -> Status {
+    FLASHCORE_RETURN_IF_ERROR(check_plan(plan));
+    const Result<flashcore::Arguments> data = flashcore::api::read_arguments(arguments);
+    if (!data.ok()) return data.status();
+    return plan->plan.run(*data, workspace, workspace_bytes, {stream});
+  });
+}
+
+flashcore_status flashcore_explain(const flashcore_problem* problem,
+                                   const flashcore_plan_options* options,
+                                   flashcore_verdict_function function, void* user) {
+  return guarded([&]() -> Status {
+    if (function == nullptr) return invalid("function: pointer is null, wanted a callback");
+    const Result<flashcore::Problem> what = flashcore::api::read_problem(problem);
+    if (!what.ok()) return what.status();
+    const Result<flashcore::PlanOptions> how = flashcore::api::read_options(options);
+    if (!how.ok()) return how.status();
+    const Result<std::vector<flashcore::KernelVerdict>> verdicts = flashcore::explain(*what, *how);
+    if (!verdicts.ok()) return verdicts.status();
+    for (const flashcore::KernelVerdict& verdict : *verdicts) {
+      function(user, verdict.kernel.c_str(), verdict.refusal.c_str(), verdict.automatic ? 1 : 0);
+    }
+    return {};
+  });
+}
+
+flashcore_status flashcore_dropout_keeps(uint64_t seed, uint64_t offset, float dropout_p,
+                                         int64_t batch, int64_t head, int64_t query, int64_t key,
+                                         int32_t* keeps) {
+  return guarded([&]() -> Status {
+    FLASHCORE_RETURN_IF_ERROR(check_output("keeps", keeps));
+    if (!(dropout_p >= 0 && dropout_p <= 1)) {
+      return invalid("dropout_p: is {}, wanted 0 to 1", dropout_p);
+    }
+    constexpr int64_t kLargestIndex = std::numeric_limits<int32_t>::max();
+    for (const auto& [name, index] :
+         {std::pair{"batch", batch}, {"head", head}, {"query", query}, {"key", key}}) {
+      if (index < 0 || index > kLargestIndex) {
+        return invalid("{}: is {}, wanted 0 to {}", name, index, kLargestIndex);
+      }
+    }
+    *keeps = flashcore::dropout_keeps(seed, offset, dropout_p, batch, head, query, key) ? 1 : 0;
+    return {};
+  });
+}
+
+namespace {
+
+// The C++ strings behind the C build info, made once.
+const flashcore::BuildInfo& build_info_strings() {
+  static const flashcore::BuildInfo info = flashcore::build_info();
+  return info;
+}
+
+}  // namespace
+
+const char* flashcore_version(void) {
+  try {
+    return build_info_strings().version.c_str();
+  } catch (...) {
+    return "";  // no memory for a dozen bytes; the next call tries again
+  }
+}
+
+flashcore_status flashcore_build_info_get(flashcore_build_info* info) {
+  return guarded([&]() -> Status {
+    const flashcore::BuildInfo& strings = build_info_strings();
+    flashcore_build_info c = {};
+    c.version = strings.version.c_str();
+    c.compiler = strings.compiler.c_str();
+    c.build_type = strings.build_type.c_str();
+    c.cuda_targets = strings.cuda_targets.c_str();
+    c.cpu_target = strings.cpu_target.c_str();
+    c.cuda = strings.cuda ? 1 : 0;
+    return flashcore::api::write_build_info(c, info);
+  });
+}

@@ -1,0 +1,25 @@
+// The C interface's structs, read from callers that may have another version of them, or nonsense.
+#pragma once
+
+#include "flashcore/flashcore.h"
+#include "flashcore/flashcore.hpp"
+
+namespace flashcore::api {
+
+// Each checks what only C can get wrong (null, sizes, flags); the rest is for make_plan and run.
+Result<Problem> read_problem(const flashcore_problem* problem);
+Result<PlanOptions> read_options(const flashcore_plan_options* options);  // null: defaults
+Result<Arguments> read_arguments(const flashcore_arguments* arguments);
+
+// Defaults into the first struct_size bytes.
+Status init_problem(flashcore_problem* problem, size_t struct_size);
+Status init_options(flashcore_plan_options* options, size_t struct_size);
+Status init_arguments(flashcore_arguments* arguments, size_t struct_size);
+
+// As many bytes as the caller's struct_size says.
+Status write_device_info(const DeviceInfo& info, flashcore_device_info* out);
+Status write_build_info(const flashcore_build_info& info, flashcore_build_info* out);
+
+flashcore_tensor to_c(const TensorDesc& tensor);
+
+}  // namespace flashcore::api

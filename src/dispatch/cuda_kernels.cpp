@@ -1,0 +1,15 @@
+#include "dispatch/cuda_kernels.hpp"
+
+#include <utility>
+
+#include "dispatch/ladder_kernels.hpp"
+
+namespace flashcore {
+
+std::vector<Kernel> cuda_kernels() {
+  std::vector<Kernel> table;
+  for (Kernel& kernel : ladder_kernels()) table.push_back(std::move(kernel));
+  return table;
+}
+
+}  // namespace flashcore

@@ -1,0 +1,148 @@
+#!/usr/bin/env bash
+# Everything that run.sh does, then every test. Ends in a line "N passed, N failed".
+#
+#   ./test.sh                   all stages
+#   ./test.sh lint release      only these
+#   ./test.sh --list            their names
+#
+# Build folders are kept, so a second run compiles only what changed.
+set -euo pipefail
+# shellcheck source=scripts/common.sh
+source "$(dirname "${BASH_SOURCE[0]}")/scripts/common.sh"
+cd "$root"
+
+stages=(release example lint headers install resources address thread fuzz)
+passed=0
+failed=0
+failures=()
+
+# Programs with a sanitizer want an address space without surprises where that can be had.
+fixed_addresses=()
+if setarch "$(uname -m)" -R true 2>/dev/null; then
+  fixed_addresses=(setarch "$(uname -m)" -R)
+fi
+
+# Counts one check.
+count() {
+  if (($1 == 0)); then
+    passed=$((passed + 1))
+  else
+    failed=$((failed + 1))
+    failures+=("$2")
+  fi
+}
+
+# check COMMAND...: runs it and counts it as one check, named as the stage.
+check() {
+  local status=0
+  "$@" || status=$?
+  count "$status" "$stage"
+}
+
+# run_ctest DIRECTORY [CTEST ARGUMENT...]: counts every test that ran.
+run_ctest() {
+  local directory=$1 log status=0 total bad
+  shift
+  log=$(mktemp)
+  "${fixed_addresses[@]}" ctest --test-dir "$directory" -j "$(nproc)" --output-on-failure --no-tests=error --timeout 600 \
+    "$@" >"$log" 2>&1 || status=$?
+  # "97% tests passed, 3 tests failed out of 100"
+  if ! read -r bad total < <(sed -nE \
+      's/^[0-9]+% tests passed, ([0-9]+) tests? failed out of ([0-9]+)$/\1 \2/p' "$log"); then
+    tail -n 40 "$log"
+    count 1 "$stage: ctest did not run"
+    rm -f "$log"
+    return
+  fi
+  say "$((total - bad)) of $total tests passed"
+  passed=$((passed + total - bad))
+  failed=$((failed + bad))
+  if ((status != 0)); then
+    grep -vE '^ *[0-9]+/[0-9]+ Test .* Passed|^ +Start ' "$log" | tail -n 300
+    failures+=("$stage: $bad of $total tests")
+    ((bad > 0)) || failed=$((failed + 1))
+  fi
+  rm -f "$log"
+}
+
+# Builds a configuration; counts and returns failure when that fails.
+built() {
+  local directory=$1
+  shift
+  if configure "$directory" "$@" && quietly build "$directory"; then return 0; fi
+  count 1 "$stage: build"
+  return 1
+}
+
+stage_release() {
+  built build -DCMAKE_BUILD_TYPE=Release -DFLASHCORE_TESTS=ON || return 0
+  report_cuda build
+  run_ctest build
+}
+
+stage_example() { check ./run.sh; }
+
+stage_lint() { check scripts/lint.sh build; }
+
+stage_headers() { check scripts/check_headers.sh; }
+
+stage_install() { check scripts/check_install.sh build; }
+
+# The compiler's report on registers, spills and shared memory; needs no GPU.
+stage_resources() {
+  if [[ ! -f tools/check_resources.py ]]; then
+    say "No tools/check_resources.py here."
+  elif cuda_is_built build; then
+    check python3 tools/check_resources.py build
+  else
+    say "Not checked: the CUDA kernels are not built."
+  fi
+}
+
+stage_address() {
+  built build-address -DCMAKE_BUILD_TYPE=RelWithDebInfo -DFLASHCORE_TESTS=ON -DFLASHCORE_CUDA=OFF \
+    -DFLASHCORE_SANITIZE=address,undefined || return 0
+  run_ctest build-address -LE heavy
+}
+
+stage_thread() {
+  local options=(-DCMAKE_BUILD_TYPE=RelWithDebInfo -DFLASHCORE_TESTS=ON -DFLASHCORE_CUDA=OFF
+                 -DFLASHCORE_SANITIZE=thread)
+  # The build starts the test programs too, to list their tests.
+  if ! configure build-thread "${options[@]}" ||
+     ! quietly "${fixed_addresses[@]}" cmake --build build-thread -j "$(job_count)"; then
+    count 1 "thread: build"
+    return
+  fi
+  run_ctest build-thread -LE heavy
+}
+
+stage_fuzz() {
+  CC=clang-14 CXX=clang++-14 built build-fuzz -DCMAKE_BUILD_TYPE=RelWithDebInfo \
+    -DFLASHCORE_TESTS=OFF -DFLASHCORE_CUDA=OFF -DFLASHCORE_FUZZ=ON || return 0
+  check scripts/fuzz.sh build-fuzz "${FLASHCORE_FUZZ_SECONDS:-30}"
+}
+
+chosen=("${stages[@]}")
+if (($# > 0)); then
+  if [[ $1 == --list ]]; then
+    printf '%s\n' "${stages[@]}"
+    exit
+  fi
+  chosen=("$@")
+  for stage in "${chosen[@]}"; do
+    [[ " ${stages[*]} " == *" $stage "* ]] || fail "There is no stage $stage; there are: ${stages[*]}"
+  done
+fi
+
+need_packages "${build_packages[@]}" "${test_packages[@]}"
+for stage in "${chosen[@]}"; do
+  started=$SECONDS
+  say "=== $stage"
+  "stage_$stage" || count 1 "$stage"
+  say "--- $stage: $((SECONDS - started)) s"
+done
+
+for failure in "${failures[@]}"; do say "FAILED: $failure"; done
+say "$passed passed, $failed failed"
+((failed == 0))

@@ -1,0 +1,49 @@
+#!/usr/bin/env python3
+"""Runs a CUDA compilation, keeps ptxas's report beside the object, and fails on what it must not say.
+
+    compile_cuda.py OBJECT.ptxas.txt -- nvcc ... -o OBJECT ...
+
+Spills and the warnings of ptxas_report.ALARMS fail the compilation, naming the kernel; the object is
+removed, so that the next build tries again.
+"""
+import pathlib
+import subprocess
+import sys
+
+import ptxas_report
+
+
+def complaints(report: str) -> list[str]:
+    found = [f"{kernel.name} for {kernel.target}: {kernel.spill_stores} bytes of spill stores and "
+             f"{kernel.spill_loads} of spill loads, wanted none"
+             for kernel in ptxas_report.parse(report) if kernel.spills]
+    return found + [f"ptxas dropped a fast path: {line}" for line in ptxas_report.alarms(report)]
+
+
+def main(arguments: list[str]) -> int:
+    if len(arguments) < 3 or arguments[1] != "--":
+        print(__doc__, file=sys.stderr)
+        return 2
+    report_path, command = pathlib.Path(arguments[0]), arguments[2:]
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                          errors="replace", check=False)
+    quiet = ("ptxas info", "    ")  # the report itself; what else there is, is for people
+    for line in done.stdout.splitlines():
+        if done.returncode != 0 or not line.startswith(quiet):
+            print(line, file=sys.stderr)
+    if done.returncode != 0:
+        return done.returncode
+    if not any(argument.endswith(".cu") for argument in command):
+        return 0
+    report_path.write_text(done.stdout, encoding="utf-8")
+    found = complaints(done.stdout)
+    for line in found:
+        print(f"error: {line}", file=sys.stderr)
+    if found:
+        pathlib.Path(command[command.index("-o") + 1]).unlink(missing_ok=True)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
