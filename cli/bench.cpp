@@ -164,6 +164,15 @@ struct Report {
   std::vector<std::string> failures;
   nlohmann::ordered_json rows = nlohmann::ordered_json::array();
 
+  void refused(const Subject& subject, const KernelVerdict& kernel) {
+    table.row({subject.name, kernel.kernel, "refused", "-", "-", "-", "-"});
+    rows.push_back({{"problem", subject.name},
+                    {"shape", problem_json(subject.inputs.problem)},
+                    {"kernel", kernel.kernel},
+                    {"refusal", kernel.refusal},
+                    {"time", nullptr}});
+  }
+
   void add(const Session& session, const Subject& subject, const Row& row, double flop,
            const std::string& judged, const std::optional<bench::Ceiling>& ceiling) {
     const bool passed = row.verdict.passed && row.error.empty();
@@ -209,8 +218,8 @@ Status bench_subject(const Subject& subject, const Options& options, const PlanO
                      bench::Timer& timer, Ceilings& ceilings, Progress& progress,
                      const Session& session, Report& report) {
   const Problem& problem = subject.inputs.problem;
-  const Result<std::vector<std::string>> kernels =
-      kernels_to_judge(problem, plan, options.all_kernels);
+  const Result<std::vector<KernelVerdict>> kernels =
+      kernels_under_test(problem, plan, options.all_kernels);
   if (!kernels.ok()) return kernels.status();
   Result<bench::HostProblem> host = subject.inputs.load();
   if (!host.ok()) return host.status();
@@ -219,10 +228,14 @@ Status bench_subject(const Subject& subject, const Options& options, const PlanO
   const Result<Judge> judge = Judge::make(*host, flop, plan.threads);
   if (!judge.ok()) return judge.status();
   const std::optional<bench::Ceiling>& ceiling = ceilings.of(problem.q.dtype);
-  for (const std::string& kernel : *kernels) {
-    progress.step(subject.name + ", " + kernel);
-    report.add(session, subject, measure(*host, *judge, plan, kernel, timer), flop, judge->what(),
-               ceiling);
+  for (const KernelVerdict& kernel : *kernels) {
+    if (!kernel.refusal.empty()) {
+      report.refused(subject, kernel);
+      continue;
+    }
+    progress.step(subject.name + ", " + kernel.kernel);
+    report.add(session, subject, measure(*host, *judge, plan, kernel.kernel, timer), flop,
+               judge->what(), ceiling);
   }
   return {};
 }

@@ -29,5 +29,7 @@ Command verify_command();
 Command bench_command();
 Command explain_command();
 Command info_command();
+Command ladder_command();   // ladder.cpp or ladder_no_cuda.cpp
+Command profile_command();  // profile.cpp or ladder_no_cuda.cpp
 
 }  // namespace flashcore::cli

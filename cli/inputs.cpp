@@ -54,7 +54,7 @@ Result<TensorSource> source_of(OpenFile file, io::TensorInfo info, std::optional
 }
 
 // What an option such as --q names: a .npy file, or a tensor of the archive.
-Result<TensorSource> find_chosen(const std::string& option, const std::string& value,
+Result<TensorSource> find_chosen(const std::string& name, const std::string& value,
                                  const Archive& archive, std::optional<DType> raw) {
   if (value.ends_with(".npy")) {
     Result<OpenFile> file = open(value);
@@ -64,13 +64,13 @@ Result<TensorSource> find_chosen(const std::string& option, const std::string& v
     return source_of(std::move(*file), std::move(*info), raw);
   }
   if (archive.file == nullptr) {
-    return invalid("--{}: is '{}', wanted a .npy file, or a .safetensors file to find it in",
-                   option, value);
+    return invalid("{}: is given as '{}', wanted a .npy file, or a .safetensors file to find it in",
+                   name, value);
   }
   const auto found = archive.tensors.find(value);
   if (found == archive.tensors.end()) {
-    return invalid("--{}: is '{}', wanted a tensor of {} ({})", option, value, archive.file->name(),
-                   archive.names());
+    return invalid("{}: is given as '{}', wanted a tensor of {} ({})", name, value,
+                   archive.file->name(), archive.names());
   }
   return source_of(archive.file, found->second, raw);
 }

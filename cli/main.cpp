@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 #include <exception>
 #include <new>
+#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -21,11 +22,27 @@ constexpr const char* kFooter =
     "  flashcore run --shape 2,8,512,64 --causal --check\n"
     "  flashcore run --help";
 
+// One empty line at most between paragraphs, none at the end.
+std::string tidy(std::string text) {
+  for (size_t gap = 0; (gap = text.find("\n\n\n")) != std::string::npos;) text.erase(gap, 1);
+  text.erase(text.find_last_not_of('\n') + 1);
+  return text;
+}
+
 int parse_failed(CLI::App& app, Session& session, const std::vector<std::string>& words,
                  const CLI::ParseError& error) {
-  if (error.get_exit_code() == 0) return app.exit(error);  // --help and --version
+  if (error.get_exit_code() == 0) {  // --help and --version
+    std::ostringstream out;
+    app.exit(error, out, out);
+    fmt::print("{}\n", tidy(out.str()));
+    return static_cast<int>(ExitCode::ok);
+  }
   // The parser may have stopped before it came to --json.
   for (const std::string& word : words) session.json = session.json || word == "--json";
+  if (words.size() < 2) {  // nothing was asked: say what can be
+    fmt::print(stderr, "{}\n", tidy(app.help()));
+    return static_cast<int>(ExitCode::bad_input);
+  }
   std::string command = "flashcore";
   for (const CLI::App* sub : app.get_subcommands()) command += " " + sub->get_name();
   return static_cast<int>(session.fail(
@@ -36,6 +53,7 @@ int run(int argc, char** argv) {
   CLI::App app("FlashCore: softmax(Q K^T) V on CPUs and GPUs, checked against fp64.", "flashcore");
   app.set_version_flag("--version", "flashcore " + build_info().version);
   app.require_subcommand(1);
+  app.get_formatter()->column_width(28);
   app.footer(kFooter);
 
   Session session;

@@ -1,15 +1,36 @@
 #include "cli/options.hpp"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <charconv>
+#include <type_traits>
 #include <utility>
 
 namespace flashcore::cli {
 namespace {
 
+// Whether all of `text` is a T.
 template <class T>
-void add(CLI::App& app, const std::string& group, const std::string& names, T& value,
-         const std::string& help, const std::string& what) {
-  app.add_option(names, value, help)->group(group)->type_name(what);
+bool parses(const std::string& text) {
+  T value{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc() && end == text.data() + text.size();
+}
+
+// Value is T or an optional one.
+template <class T, class Value>
+void add_number(CLI::App& app, const std::string& group, const std::string& names, Value& value,
+                const std::string& help) {
+  const bool whole = std::is_integral_v<T>;
+  const std::string wanted = !whole                     ? "a number"
+                             : std::is_unsigned_v<T> ? "a whole number from 0 on"
+                                                     : "a whole number";
+  const CLI::Validator number(
+      [wanted](const std::string& text) {
+        return parses<T>(text) ? std::string() : "is '" + text + "', wanted " + wanted;
+      },
+      "");
+  app.add_option(names, value, help)->group(group)->type_name(whole ? "N" : "X")->check(number);
 }
 
 }  // namespace
@@ -22,50 +43,46 @@ void OptionSet::flag(const std::string& names, bool& value, const std::string& h
 
 void OptionSet::text(const std::string& names, std::string& value, const std::string& help,
                      const std::string& what) {
-  add(app_, group_, names, value, help, what);
+  app_.add_option(names, value, help)->group(group_)->type_name(what);
 }
 
 void OptionSet::number(const std::string& names, int64_t& value, const std::string& help) {
-  add(app_, group_, names, value, help, "N");
+  add_number<int64_t>(app_, group_, names, value, help);
 }
 
 void OptionSet::number(const std::string& names, uint64_t& value, const std::string& help) {
-  add(app_, group_, names, value, help, "N");
+  add_number<uint64_t>(app_, group_, names, value, help);
 }
 
 void OptionSet::number(const std::string& names, std::optional<int64_t>& value,
                        const std::string& help) {
-  add(app_, group_, names, value, help, "N");
+  add_number<int64_t>(app_, group_, names, value, help);
 }
 
 void OptionSet::number(const std::string& names, double& value, const std::string& help) {
-  add(app_, group_, names, value, help, "X");
+  add_number<double>(app_, group_, names, value, help);
 }
 
 void OptionSet::number(const std::string& names, std::optional<double>& value,
                        const std::string& help) {
-  add(app_, group_, names, value, help, "X");
+  add_number<double>(app_, group_, names, value, help);
 }
 
 void OptionSet::choice(const std::string& names, std::string& value,
                        const std::vector<std::string>& allowed, const std::string& help) {
   std::string what;
   for (const std::string& one : allowed) what += (what.empty() ? "" : "|") + one;
-  app_.add_option(names, value, help)
-      ->group(group_)
-      ->check(CLI::Validator(
-          [allowed, what](std::string& given) {
-            for (const std::string& one : allowed) {
-              if (one == given) return std::string();
-            }
-            return "is '" + given + "', wanted " + what;
-          },
-          what))
-      ->type_name("");
+  CLI::Validator one_of(
+      [allowed, what](const std::string& given) {
+        const bool known = std::find(allowed.begin(), allowed.end(), given) != allowed.end();
+        return known ? std::string() : "is '" + given + "', wanted " + what;
+      },
+      "");
+  app_.add_option(names, value, help)->group(group_)->type_name(what)->check(one_of);
 }
 
 void OptionSet::positional(const std::string& name, std::string& value, const std::string& help) {
-  add(app_, "Arguments", name, value, help, "");
+  app_.add_option(name, value, help)->type_name("");
 }
 
 }  // namespace flashcore::cli

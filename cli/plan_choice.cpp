@@ -1,7 +1,9 @@
 #include "cli/plan_choice.hpp"
 
+#include <algorithm>
 #include <charconv>
 #include <cstdlib>
+#include <iterator>
 #include <limits>
 #include <optional>
 #include <utility>
@@ -100,29 +102,28 @@ Result<ChosenPlan> choose_plan(const Problem& problem, const PlanChoice& choice)
   return unsupported("device: there is none, wanted one");
 }
 
-Result<std::vector<std::string>> kernels_to_judge(const Problem& problem,
-                                                  const PlanOptions& options, bool all) {
+Result<std::vector<KernelVerdict>> kernels_under_test(const Problem& problem,
+                                                      const PlanOptions& options, bool all) {
   const Result<std::vector<KernelVerdict>> verdicts = explain(problem, options);
   if (!verdicts.ok()) return verdicts.status();
-  std::vector<std::string> names;
-  std::string judge;
-  for (const KernelVerdict& verdict : *verdicts) {
-    const bool asked = verdict.kernel == options.kernel;
-    if (!verdict.refusal.empty()) {
-      if (asked) return unsupported("kernel {}: {}", verdict.kernel, verdict.refusal);
-      continue;
-    }
-    const bool judges = verdict.kernel == "reference" || verdict.kernel == "naive";
-    if (judges && judge.empty()) judge = verdict.kernel;
-    const bool wanted = options.kernel.empty() ? !judges && (all || verdict.automatic) : asked;
-    if (wanted) names.push_back(verdict.kernel);
+  const auto select = [&](const auto& wanted) {
+    std::vector<KernelVerdict> out;
+    std::copy_if(verdicts->begin(), verdicts->end(), std::back_inserter(out), wanted);
+    return out;
+  };
+  if (!options.kernel.empty()) {
+    std::vector<KernelVerdict> asked =
+        select([&](const KernelVerdict& one) { return one.kernel == options.kernel; });
+    if (!asked.empty()) return asked;
+    const Result<Plan> plan = make_plan(problem, options);  // has the sentence for such a name
+    return plan.ok() ? invalid("kernel: is '{}', wanted one of this device's", options.kernel)
+                     : plan.status();
   }
-  if (names.empty() && !options.kernel.empty()) {
-    // make_plan has the sentence for a name that is not in the table.
-    if (const Result<Plan> plan = make_plan(problem, options); !plan.ok()) return plan.status();
-  }
-  if (names.empty() && !judge.empty()) names.push_back(judge);
-  return names;
+  std::vector<KernelVerdict> tested = select([all](const KernelVerdict& one) {
+    return one.kernel != "reference" && one.kernel != "naive" && (all || one.automatic);
+  });
+  if (!tested.empty()) return tested;
+  return select([](const KernelVerdict& one) { return one.kernel == "reference"; });
 }
 
 }  // namespace flashcore::cli

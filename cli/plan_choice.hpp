@@ -37,10 +37,10 @@ Result<std::vector<PlanOptions>> allowed_devices(const PlanChoice& choice);
 // The best device that computes the problem, and its plan.
 Result<ChosenPlan> choose_plan(const Problem& problem, const PlanChoice& choice);
 
-// Names of kernels to compare on a device: the one asked for, or those that do not refuse. The
-// judges, "reference" and "naive", only when asked for or when there is nothing else; those that
-// are not automatic (the ladder) when asked for or with `all`.
-Result<std::vector<std::string>> kernels_to_judge(const Problem& problem,
-                                                  const PlanOptions& options, bool all);
+// The kernels to compare on a device, each with its refusal: the one asked for, or all but the
+// judges, "reference" and "naive". Without any other kernel, "reference". Those that are not
+// automatic (the ladder) only with `all`.
+Result<std::vector<KernelVerdict>> kernels_under_test(const Problem& problem,
+                                                      const PlanOptions& options, bool all);
 
 }  // namespace flashcore::cli

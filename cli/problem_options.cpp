@@ -52,7 +52,7 @@ Result<TensorDesc> describe_source(const std::string& name, const TensorSource& 
     return invalid("{}: shape is {}, wanted at most 4 dimensions", name, io::to_text(shape));
   }
   const size_t wanted_rank = is_pair(name) ? 4
-                             : is_scale(name) && io::element_count(shape) == uint64_t{1}  //
+                             : is_scale(name) && io::element_count(shape) == uint64_t{1}
                                  ? (name == "q_scale" ? 2 : 3)
                                  : shape.size();
   if (shape.size() < wanted_rank) shape.insert(shape.begin(), wanted_rank - shape.size(), 1);
@@ -72,6 +72,12 @@ Result<TensorDesc> describe_source(const std::string& name, const TensorSource& 
     return in_layout(element, {shape[0], shape[2], shape[1], shape[3]}, layout);
   }
   return contiguous(element, shape);
+}
+
+// "--alibi-slopes" for alibi_slopes.
+std::string option_name(std::string name) {
+  std::replace(name.begin(), name.end(), '_', '-');
+  return "--" + name;
 }
 
 // Shapes of the inputs that --with adds to a problem of --shape.
@@ -150,14 +156,28 @@ Result<std::vector<int64_t>> parse_numbers(const std::string& option, const std:
 void ProblemOptions::declare(OptionSet& options) {
   options.group("Tensors from files");
   options.positional("file", file_, ".safetensors file with q, k, v and any other input by name");
-  for (const std::string& name : input_names()) {
-    options.text("--" + name, chosen_[name],
-                 is_main(name) ? "Another name for " + name + " in the file, or a .npy file" : "",
-                 "NAME|NPY");
+  for (const auto& [name, meaning] : {
+           std::pair{"q", "Queries: another name in the file, or a .npy file"},
+           {"k", "Keys, likewise"},
+           {"v", "Values, likewise"},
+           {"bias", "Added to the scores, [B|1, Hq|1, Sq|1, Skv|1]"},
+           {"mask", "Pairs that may attend, of the same shape, boolean"},
+           {"sinks", "One logit a head that joins the denominator, [Hq]"},
+           {"alibi_slopes", "ALiBi, [Hq] or [B|1, Hq]"},
+           {"q_scale", "With fp8 inputs, [B|1, Hq|1]"},
+           {"k_scale", "With fp8 inputs, [B|1, Hkv|1, blocks|1]"},
+           {"v_scale", "With fp8 inputs, [B|1, Hkv|1, blocks|1]"},
+           {"cu_seqlens_q", "Packed batch: where its entries begin, [B + 1]"},
+           {"cu_seqlens_kv", "Likewise; q, k and v are then [total, H, D]"},
+           {"seqlens_q", "Queries in use, [B]"},
+           {"seqlens_kv", "Keys in use, [B]"},
+           {"causal_offsets", "With --alignment given, one a batch entry, [B]"},
+       }) {
+    options.text(option_name(name), chosen_[name], meaning, "NAME|NPY");
   }
   options.text("--without", without_, "Inputs of the file to leave out: bias,mask", "NAMES");
   options.choice("--layout", layout_, {"bhsd", "bshd"},
-                 "Order of dimensions of q, k, v and O: batch, heads, rows, width, or rows first");
+                 "Order of dimensions of q, k, v and O in memory (default bhsd)");
 
   options.group("Tensors of a given shape, drawn from N(0, 1)");
   options.text("--shape", shape_, "Batch, heads, rows and head dimension of q", "B,H,S,D");
@@ -170,8 +190,7 @@ void ProblemOptions::declare(OptionSet& options) {
 
   options.group("Types");
   options.text("--dtype", dtype_,
-               "f32, f16, bf16, f8e4m3 or f8e5m2: of a given shape (default f16); inputs of files "
-               "are converted",
+               "f32, f16, bf16, f8e4m3 or f8e5m2 (default f16); files' inputs are converted",
                "DTYPE");
   options.text("--out-dtype", o_dtype_, "Of O (default: as q; f16 for fp8)", "DTYPE");
   options.flag("--no-lse", no_lse_, "Do not compute the log-sum-exp of the rows");

@@ -37,7 +37,13 @@ struct Tally {
   int64_t failed = 0;
   int64_t refused = 0;
   std::string failure;  // the first
+  std::string refusal;  // likewise
   double max_scaled_error = 0, relative_error = 0, lse_error = 0;
+
+  void refuse(const std::string& sentence) {
+    ++refused;
+    if (refusal.empty()) refusal = sentence;
+  }
 
   void add(const bench::Verdict& verdict, const std::string& where) {
     ++(verdict.passed ? passed : failed);
@@ -94,21 +100,82 @@ Result<std::vector<bench::Case>> table_cases(const Options& options) {
   return cases;
 }
 
-struct Run {
-  const Options& options;
-  const PlanOptions& plan;
-  Session& session;
-  nlohmann::ordered_json rows = nlohmann::ordered_json::array();
+// What one `verify` has found so far.
+struct Findings {
+  nlohmann::ordered_json table = nlohmann::ordered_json::array();
+  nlohmann::ordered_json random = nullptr;
   bool failed = false;
 };
 
 std::string mark(const Session& session, const Tally& tally) {
   if (tally.failed > 0) return session.styled("FAILED", Tone::bad);
-  return tally.passed > 0 ? session.styled("passed", Tone::good) : "-";
+  return tally.passed > 0 ? session.styled("passed", Tone::good) : "refused";
 }
 
-Status verify_table(Run& run, const std::vector<int64_t>& seeds) {
-  const Result<std::vector<bench::Case>> cases = table_cases(run.options);
+// All kernels on all seeds of one row's problem; the reference is computed once a seed.
+Result<std::map<std::string, Tally>> verify_case(const bench::Case& one,
+                                                 const std::vector<int64_t>& seeds,
+                                                 const PlanOptions& plan, Progress& progress) {
+  const Problem problem = bench::to_problem(one);
+  const Result<std::vector<KernelVerdict>> kernels = kernels_under_test(problem, plan, true);
+  if (!kernels.ok()) return kernels.status();
+  const std::string label =
+      fmt::format("{} {}{}", one.name, to_string(one.dtype), one.causal ? " causal" : "");
+  std::map<std::string, Tally> tallies;
+  for (const int64_t seed : seeds) {
+    bench::HostProblem host = bench::make_host_problem(problem, static_cast<uint64_t>(seed));
+    progress.step(label + ", reference");
+    const Result<bench::Reference> reference = bench::compute_reference(host, plan.threads);
+    if (!reference.ok()) return reference.status();
+    for (const KernelVerdict& kernel : *kernels) {
+      Tally& tally = tallies[kernel.kernel];
+      if (!kernel.refusal.empty()) {
+        tally.refuse(kernel.refusal);
+        continue;
+      }
+      progress.step(label + ", " + kernel.kernel);
+      tally.add(judge_kernel(host, *reference, plan, kernel.kernel),
+                fmt::format("{} {} seed {}", kernel.kernel, label, seed));
+    }
+    progress.advance();
+  }
+  return tallies;
+}
+
+nlohmann::ordered_json row_json(const bench::Case& one, const std::vector<int64_t>& seeds,
+                                const std::string& kernel, const Tally& tally) {
+  return {{"shape", one.name},
+          {"dtype", to_string(one.dtype)},
+          {"causal", one.causal},
+          {"kernel", kernel},
+          {"seeds", seeds},
+          {"passed", tally.passed > 0 && tally.failed == 0},
+          {"refusal", tally.refusal},
+          {"failure", tally.failure},
+          {"max_scaled_error", tally.max_scaled_error},
+          {"relative_error", tally.relative_error},
+          {"lse_error", tally.lse_error}};
+}
+
+std::vector<std::string> row_cells(const Session& session, const bench::Case& one,
+                                   const std::string& kernel, const Tally& tally) {
+  const auto number = [&](double value) {
+    return tally.refused > 0 ? std::string("-") : fmt::format("{:.2e}", value);
+  };
+  return {one.name,
+          std::string(to_string(one.dtype)),
+          one.causal ? "causal" : "full",
+          kernel,
+          fmt::format("{}/{}", tally.passed, tally.passed + tally.failed + tally.refused),
+          number(tally.max_scaled_error),
+          number(tally.relative_error),
+          number(tally.lse_error),
+          mark(session, tally)};
+}
+
+Status verify_table(const Options& options, const std::vector<int64_t>& seeds,
+                    const PlanOptions& plan, Session& session, Findings& findings) {
+  const Result<std::vector<bench::Case>> cases = table_cases(options);
   if (!cases.ok()) return cases.status();
   if (cases->empty()) return {};
   Table table({{"shape"},
@@ -122,95 +189,67 @@ Status verify_table(Run& run, const std::vector<int64_t>& seeds) {
                {"gate"}});
   std::vector<std::string> failures;
   {
-    Progress progress(run.session.shows_progress(), "verify",
-                      std::ssize(*cases) * std::ssize(seeds));
+    Progress progress(session.shows_progress(), "verify", std::ssize(*cases) * std::ssize(seeds));
     for (const bench::Case& one : *cases) {
-      const std::string label =
-          fmt::format("{} {}{}", one.name, to_string(one.dtype), one.causal ? " causal" : "");
-      const Problem problem = bench::to_problem(one);
-      const Result<std::vector<std::string>> kernels = kernels_to_judge(problem, run.plan, true);
-      if (!kernels.ok()) return kernels.status();
-      std::map<std::string, Tally> tallies;
-      for (const int64_t seed : seeds) {
-        bench::HostProblem host = bench::make_host_problem(problem, static_cast<uint64_t>(seed));
-        progress.step(label + ", reference");
-        const Result<bench::Reference> reference = bench::compute_reference(host, run.plan.threads);
-        if (!reference.ok()) return reference.status();
-        for (const std::string& kernel : *kernels) {
-          progress.step(label + ", " + kernel);
-          tallies[kernel].add(judge_kernel(host, *reference, run.plan, kernel),
-                              fmt::format("{} {} seed {}", kernel, label, seed));
-        }
-        progress.advance();
-      }
-      for (const std::string& kernel : *kernels) {
-        const Tally& tally = tallies[kernel];
-        if (tally.failed > 0) failures.push_back(tally.failure);
-        table.row({one.name, std::string(to_string(one.dtype)), one.causal ? "causal" : "full",
-                   kernel, fmt::format("{}/{}", tally.passed, tally.passed + tally.failed),
-                   fmt::format("{:.2e}", tally.max_scaled_error),
-                   fmt::format("{:.2e}", tally.relative_error),
-                   fmt::format("{:.2e}", tally.lse_error), mark(run.session, tally)});
-        run.rows.push_back({{"shape", one.name},
-                            {"dtype", to_string(one.dtype)},
-                            {"causal", one.causal},
-                            {"kernel", kernel},
-                            {"seeds", seeds},
-                            {"passed", tally.failed == 0},
-                            {"failure", tally.failure},
-                            {"max_scaled_error", tally.max_scaled_error},
-                            {"relative_error", tally.relative_error},
-                            {"lse_error", tally.lse_error}});
+      const Result<std::map<std::string, Tally>> tallies = verify_case(one, seeds, plan, progress);
+      if (!tallies.ok()) return tallies.status();
+      for (const auto& [kernel, tally] : *tallies) {
+        table.row(row_cells(session, one, kernel, tally));
+        findings.table.push_back(row_json(one, seeds, kernel, tally));
+        if (tally.failed > 0) failures.push_back("failed: " + tally.failure);
       }
     }
   }
-  for (const std::string& line : table.lines()) run.session.line(line);
-  for (const std::string& failure : failures) run.session.line("failed: " + failure);
-  run.failed = run.failed || !failures.empty();
+  for (const std::string& line : table.lines()) session.line(line);
+  for (const std::string& failure : failures) session.line(failure);
+  findings.failed = findings.failed || !failures.empty();
   return {};
 }
 
-Status verify_random(Run& run, nlohmann::ordered_json& out) {
+struct RandomFailure {
+  uint64_t seed;
+  std::string kernel, what, problem;
+
+  std::string repeat(const PlanOptions& plan) const {
+    return fmt::format(
+        "flashcore verify --shapes none --random 1 --random-seed {} --kernel {}{}", seed, kernel,
+        plan.device.kind == DeviceKind::cuda ? " --device " + to_text(plan.device) : "");
+  }
+};
+
+// All kernels on one random problem.
+Status verify_seed(uint64_t seed, const PlanOptions& plan, std::map<std::string, Tally>& tallies,
+                   std::vector<RandomFailure>& failures) {
+  bench::HostProblem host = bench::random_problem(seed);
+  const Result<std::vector<KernelVerdict>> kernels = kernels_under_test(host.problem, plan, true);
+  if (!kernels.ok()) return kernels.status();
+  const Result<bench::Reference> reference = bench::compute_reference(host, plan.threads);
+  if (!reference.ok()) return reference.status();
+  for (const KernelVerdict& kernel : *kernels) {
+    Tally& tally = tallies[kernel.kernel];
+    if (!kernel.refusal.empty()) {
+      tally.refuse(kernel.refusal);
+      continue;
+    }
+    const bench::Verdict verdict = judge_kernel(host, *reference, plan, kernel.kernel);
+    tally.add(verdict, fmt::format("seed {}", seed));
+    if (!verdict.passed) {
+      failures.push_back({seed, kernel.kernel, verdict.failure, bench::describe(host.problem)});
+    }
+  }
+  return {};
+}
+
+Status verify_random(const Options& options, const PlanOptions& plan, Session& session,
+                     Findings& findings) {
   std::map<std::string, Tally> tallies;
-  std::vector<std::string> failures;
-  nlohmann::ordered_json failed = nlohmann::ordered_json::array();
+  std::vector<RandomFailure> failures;
   {
-    Progress progress(run.session.shows_progress(), "random", run.options.random);
-    for (int64_t n = 0; n < run.options.random; ++n) {
-      const uint64_t seed = run.options.random_seed + static_cast<uint64_t>(n);
+    Progress progress(session.shows_progress(), "random", options.random);
+    for (int64_t n = 0; n < options.random; ++n) {
+      const uint64_t seed = options.random_seed + static_cast<uint64_t>(n);
       progress.step(fmt::format("seed {}", seed));
-      bench::HostProblem host = bench::random_problem(seed);
-      const Result<std::vector<KernelVerdict>> verdicts = explain(host.problem, run.plan);
-      if (!verdicts.ok()) return verdicts.status();
-      const Result<bench::Reference> reference = bench::compute_reference(host, run.plan.threads);
-      if (!reference.ok()) return reference.status();
-      for (const KernelVerdict& kernel : *verdicts) {
-        const bool judges = kernel.kernel == "reference" || kernel.kernel == "naive";
-        if (run.plan.kernel.empty() ? judges && verdicts->size() > 2
-                                    : kernel.kernel != run.plan.kernel) {
-          continue;
-        }
-        Tally& tally = tallies[kernel.kernel];
-        if (!kernel.refusal.empty()) {
-          ++tally.refused;
-          continue;
-        }
-        const bench::Verdict verdict = judge_kernel(host, *reference, run.plan, kernel.kernel);
-        tally.add(verdict, fmt::format("seed {}", seed));
-        if (verdict.passed) continue;
-        const std::string repeat = fmt::format(
-            "flashcore verify --shapes none --random 1 --random-seed {} --kernel {}{}", seed,
-            kernel.kernel,
-            run.plan.device.kind == DeviceKind::cuda ? " --device " + to_text(run.plan.device)
-                                                     : "");
-        failures.push_back(fmt::format("failed: {}: {}\n  {}\n  repeat: {}", kernel.kernel,
-                                       verdict.failure, bench::describe(host.problem), repeat));
-        failed.push_back({{"seed", seed},
-                          {"kernel", kernel.kernel},
-                          {"failure", verdict.failure},
-                          {"problem", bench::describe(host.problem)},
-                          {"repeat", repeat}});
-      }
+      FLASHCORE_RETURN_IF_ERROR(verify_seed(seed, plan, tallies, failures));
       progress.advance();
     }
   }
@@ -222,23 +261,32 @@ Status verify_random(Run& run, nlohmann::ordered_json& out) {
   nlohmann::ordered_json kernels = nlohmann::ordered_json::array();
   for (const auto& [kernel, tally] : tallies) {
     table.row({kernel, std::to_string(tally.passed), std::to_string(tally.failed),
-               std::to_string(tally.refused), mark(run.session, tally)});
+               std::to_string(tally.refused), mark(session, tally)});
     kernels.push_back({{"kernel", kernel},
                        {"passed", tally.passed},
                        {"failed", tally.failed},
                        {"refused", tally.refused}});
   }
-  run.session.line();
-  for (const std::string& line : table.lines()) run.session.line(line);
-  run.session.line(
-      fmt::format("seeds {} to {}", run.options.random_seed,
-                  run.options.random_seed + static_cast<uint64_t>(run.options.random) - 1));
-  for (const std::string& failure : failures) run.session.line(failure);
-  run.failed = run.failed || !failures.empty();
-  out = {{"problems", run.options.random},
-         {"first_seed", run.options.random_seed},
-         {"kernels", kernels},
-         {"failures", failed}};
+  session.line();
+  for (const std::string& line : table.lines()) session.line(line);
+  session.line(fmt::format("seeds {} to {}", options.random_seed,
+                           options.random_seed + static_cast<uint64_t>(options.random) - 1));
+  nlohmann::ordered_json failed = nlohmann::ordered_json::array();
+  for (const RandomFailure& failure : failures) {
+    session.line(fmt::format("failed: {}: {}", failure.kernel, failure.what));
+    session.line("  " + failure.problem);
+    session.line("  repeat: " + failure.repeat(plan));
+    failed.push_back({{"seed", failure.seed},
+                      {"kernel", failure.kernel},
+                      {"failure", failure.what},
+                      {"problem", failure.problem},
+                      {"repeat", failure.repeat(plan)}});
+  }
+  findings.failed = findings.failed || !failures.empty();
+  findings.random = {{"problems", options.random},
+                     {"first_seed", options.random_seed},
+                     {"kernels", kernels},
+                     {"failures", failed}};
   return {};
 }
 
@@ -251,15 +299,17 @@ Result<ExitCode> execute(const Options& options, Session& session) {
   const Result<std::vector<PlanOptions>> allowed = allowed_devices(options.choice);
   if (!allowed.ok()) return allowed.status();
 
-  Run run{options, allowed->front(), session, nlohmann::ordered_json::array(), false};
-  FLASHCORE_RETURN_IF_ERROR(verify_table(run, *seeds));
-  nlohmann::ordered_json random = nullptr;
-  if (options.random > 0) FLASHCORE_RETURN_IF_ERROR(verify_random(run, random));
-  session.document({{"status", run.failed ? "check_failed" : "ok"},
-                    {"device", to_text(run.plan.device)},
-                    {"table", run.rows},
-                    {"random", random}});
-  return run.failed ? ExitCode::check_failed : ExitCode::ok;
+  const PlanOptions& plan = allowed->front();
+  Findings findings;
+  FLASHCORE_RETURN_IF_ERROR(verify_table(options, *seeds, plan, session, findings));
+  if (options.random > 0) {
+    FLASHCORE_RETURN_IF_ERROR(verify_random(options, plan, session, findings));
+  }
+  session.document({{"status", findings.failed ? "check_failed" : "ok"},
+                    {"device", to_text(plan.device)},
+                    {"table", findings.table},
+                    {"random", findings.random}});
+  return findings.failed ? ExitCode::check_failed : ExitCode::ok;
 }
 
 }  // namespace

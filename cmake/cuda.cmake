@@ -12,8 +12,9 @@ if(NOT FLASHCORE_CUDA STREQUAL "OFF")
     set(CMAKE_CUDA_ARCHITECTURES OFF)  # given per target, as -gencode lists
     enable_language(CUDA)
     find_package(CUDAToolkit REQUIRED)  # CUDA::cudart_static
-    # CMake 3.25 does not know the C++20 dialect of nvcc 13.
-    string(APPEND CMAKE_CUDA_FLAGS " -std=c++20")
+    # CMake 3.25 does not know the C++20 dialect of nvcc 12 and later.
+    set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION "-std=c++20")
+    set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION "-std=c++20")
     set(FLASHCORE_HAS_CUDA ON)
     set(FLASHCORE_CUDA_TARGETS ${FLASHCORE_CUDA_ARCHITECTURES})
     message(STATUS "CUDA kernels: built for ${FLASHCORE_CUDA_TARGETS} with ${CMAKE_CUDA_COMPILER}")

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <exception>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -29,7 +30,11 @@ void parallel_for(int64_t count, int threads, const std::function<void(int64_t)>
   };
   const int64_t wanted = std::min<int64_t>(threads > 0 ? threads : hardware_threads(), count);
   std::vector<std::jthread> others;
-  for (int64_t t = 1; t < wanted; ++t) others.emplace_back(work);
+  try {
+    for (int64_t t = 1; t < wanted; ++t) others.emplace_back(work);
+  } catch (const std::system_error&) {
+    // The system gives no more threads: those that there are draw all the tasks.
+  }
   work();
   others.clear();
   if (error) std::rethrow_exception(error);

@@ -149,7 +149,7 @@ void attend_row(const ForwardProblem& p, const Arguments& args, const Sequence& 
 
 void reference_forward(const ForwardProblem& p, const Arguments& args, int threads,
                        DType intermediate) {
-  if (p.heads_q == 0) return;
+  if (p.heads_q == 0 || p.seqlen_q == 0) return;  // no row, however large the batch
   const int64_t group = p.heads_q / p.heads_kv;
   const PhiloxKey key = dropout_key(args.dropout_seed, args.dropout_offset);
   parallel_for(p.batch * p.heads_kv, threads, [&](int64_t task) {

@@ -23,10 +23,12 @@ struct Plan::Impl {
 namespace {
 
 constexpr size_t kWorkspaceAlignment = 256;
+constexpr int32_t kMostThreads = 4096;
 
 Result<PlanContext> resolve_context(const PlanOptions& options) {
-  if (options.threads < 0)
-    return invalid("threads: is {}, wanted 0 (all) or more", options.threads);
+  if (options.threads < 0 || options.threads > kMostThreads) {
+    return invalid("threads: is {}, wanted 0 (all) to {}", options.threads, kMostThreads);
+  }
   PlanContext context;
   context.threads = options.threads;
   context.batch_invariant = options.batch_invariant;

@@ -1,6 +1,9 @@
 // Checks of one run's data: pointers always, lengths where the host can read them.
+#include <algorithm>
 #include <cstdint>
+#include <initializer_list>
 #include <string_view>
+#include <tuple>
 #include <utility>
 
 #include "problem/problem.hpp"
@@ -53,6 +56,112 @@ Status check_cu_seqlens(std::string_view name, const VectorInput& input, const i
   return {};
 }
 
+// The bytes [first, last) that a tensor lies in; dense: all of them are its own.
+struct Footprint {
+  uintptr_t first = 0;
+  uintptr_t last = 0;
+  bool dense = false;
+
+  bool empty() const { return first == last; }
+  bool contains(uintptr_t byte) const { return byte >= first && byte < last; }
+};
+
+struct Dimension {
+  int64_t extent;
+  int64_t stride;  // in elements; 0 where broadcast
+};
+
+Footprint footprint(const void* data, size_t element_size, std::initializer_list<Dimension> shape) {
+  int64_t lowest = 0, highest = 0;
+  uint64_t elements = 1;  // at addresses of their own; wraps for absurd broadcasts only
+  for (const Dimension& dimension : shape) {
+    if (dimension.extent == 0) return {};
+    (dimension.stride < 0 ? lowest : highest) += (dimension.extent - 1) * dimension.stride;
+    if (dimension.stride != 0) elements *= static_cast<uint64_t>(dimension.extent);
+  }
+  const auto origin = reinterpret_cast<uintptr_t>(data);
+  return {.first = origin + static_cast<uintptr_t>(lowest) * element_size,
+          .last = origin + (static_cast<uintptr_t>(highest) + 1) * element_size,
+          .dense = static_cast<uint64_t>(highest - lowest) + 1 == elements};
+}
+
+// True when two tensors share bytes for sure: tensors that are woven into each other (rows of a
+// fused buffer) are not told from those that collide, and get the benefit of the doubt.
+bool share_memory(const Footprint& a, const Footprint& b) {
+  if (a.empty() || b.empty() || a.first >= b.last || b.first >= a.last) return false;
+  if (a.first == b.first || a.last == b.last || (a.dense && b.dense)) return true;
+  return (a.dense && (a.contains(b.first) || a.contains(b.last - 1))) ||
+         (b.dense && (b.contains(a.first) || b.contains(a.last - 1)));
+}
+
+Footprint rows_footprint(const ForwardProblem& p, const RowStrides& strides, const void* data,
+                         DType dtype, bool of_queries, int64_t width) {
+  const int64_t heads = of_queries ? p.heads_q : p.heads_kv;
+  const int64_t packed_rows = of_queries ? p.total_q : p.total_kv;
+  const int64_t rows = p.packed ? packed_rows : of_queries ? p.seqlen_q : p.seqlen_kv;
+  return footprint(data, size_of(dtype),
+                   {{p.packed ? 1 : p.batch, strides.batch},
+                    {heads, strides.head},
+                    {rows, strides.row},
+                    {width, 1}});
+}
+
+Footprint pair_footprint(const ForwardProblem& p, const PairInput& input, const void* data) {
+  if (!input.present) return {};
+  return footprint(data, size_of(input.dtype),
+                   {{p.batch, input.batch},
+                    {p.heads_q, input.head},
+                    {p.seqlen_q, input.query},
+                    {p.seqlen_kv, input.key}});
+}
+
+Footprint vector_footprint(const VectorInput& input, const void* data, int64_t batch,
+                           int64_t heads) {
+  if (!input.present) return {};
+  return footprint(data, 4, {{batch, input.batch}, {heads, input.head}});
+}
+
+Footprint scale_footprint(const ForwardProblem& p, const ScaleInput& input, const void* data) {
+  if (!input.present) return {};
+  const int64_t blocks = (p.seqlen_kv + p.kv_scale_block - 1) / p.kv_scale_block;
+  return footprint(data, 4,
+                   {{p.batch, input.batch}, {p.heads_kv, input.head}, {blocks, input.block}});
+}
+
+Status check_outputs_apart(const ForwardProblem& p, const Arguments& args) {
+  const Footprint o = rows_footprint(p, p.o, args.o, p.o_dtype, true, p.head_dim_v);
+  const Footprint lse =
+      p.has_lse ? rows_footprint(p, p.lse, args.lse, p.lse_dtype, true, 1) : Footprint{};
+  const auto vector = [&p](const VectorInput& input, const void* data) {
+    return vector_footprint(input, data, p.batch, p.heads_q);
+  };
+  const auto collides = [](const char* output, const void* data, const char* other) {
+    return invalid("{}: pointer {} overlaps the memory of {}, wanted memory of its own", output,
+                   data, other);
+  };
+  if (share_memory(o, lse)) return collides("o", args.o, "lse");
+  for (const auto& [name, input] :
+       {std::pair{"q", rows_footprint(p, p.q, args.q, p.dtype, true, p.head_dim_qk)},
+        {"k", rows_footprint(p, p.k, args.k, p.dtype, false, p.head_dim_qk)},
+        {"v", rows_footprint(p, p.v, args.v, p.dtype, false, p.head_dim_v)},
+        {"bias", pair_footprint(p, p.bias, args.bias)},
+        {"mask", pair_footprint(p, p.mask, args.mask)},
+        {"alibi_slopes", vector(p.alibi_slopes, args.alibi_slopes)},
+        {"sinks", vector(p.sinks, args.sinks)},
+        {"q_scale", vector(p.q_scale, args.q_scale)},
+        {"k_scale", scale_footprint(p, p.k_scale, args.k_scale)},
+        {"v_scale", scale_footprint(p, p.v_scale, args.v_scale)},
+        {"cu_seqlens_q", vector_footprint(p.cu_seqlens_q, args.cu_seqlens_q, p.batch + 1, 1)},
+        {"cu_seqlens_kv", vector_footprint(p.cu_seqlens_kv, args.cu_seqlens_kv, p.batch + 1, 1)},
+        {"seqlens_q", vector_footprint(p.seqlens_q, args.seqlens_q, p.batch, 1)},
+        {"seqlens_kv", vector_footprint(p.seqlens_kv, args.seqlens_kv, p.batch, 1)},
+        {"causal_offsets", vector_footprint(p.causal_offsets, args.causal_offsets, p.batch, 1)}}) {
+    if (share_memory(o, input)) return collides("o", args.o, name);
+    if (share_memory(lse, input)) return collides("lse", args.lse, name);
+  }
+  return {};
+}
+
 }  // namespace
 
 Status check_pointers(const ForwardProblem& p, const Arguments& args) {
@@ -88,17 +197,7 @@ Status check_pointers(const ForwardProblem& p, const Arguments& args) {
         {"causal_offsets", p.causal_offsets.present, args.causal_offsets, has_batch}}) {
     if (present) FLASHCORE_RETURN_IF_ERROR(check_pointer(name, pointer, DType::i32, needed));
   }
-  for (const auto& [name, input] : {std::pair<const char*, const void*>{"q", args.q},
-                                    {"k", args.k},
-                                    {"v", args.v},
-                                    {"bias", args.bias},
-                                    {"mask", args.mask},
-                                    {"lse", args.lse}}) {
-    if (args.o != nullptr && input == args.o) {
-      return invalid("o: pointer {} is that of {} too, wanted memory of its own", args.o, name);
-    }
-  }
-  return {};
+  return check_outputs_apart(p, args);
 }
 
 Status check_lengths(const ForwardProblem& p, const Arguments& args) {

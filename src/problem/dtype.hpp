@@ -1,8 +1,9 @@
 // Element types: their values as double, and rounding to nearest even into them.
 #pragma once
 
-#include <bit>
+#include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <limits>

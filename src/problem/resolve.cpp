@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <utility>
 
 #include "problem/problem.hpp"
@@ -52,7 +53,8 @@ Status check_layout(std::string_view name, const TensorDesc& tensor, int32_t ran
       return invalid("{}: shape {} has extent {} in dimension {}, wanted 0 to {}", name,
                      text(shape_of(tensor)), extent, d, kLargestExtent);
     }
-    if (extent > 1) span += (extent - 1) * magnitude(stride);
+    // One step more than there are elements: an empty last entry of a packed batch begins there.
+    span += std::max<int64_t>(extent, 1) * magnitude(stride);
   }
   if (span * static_cast<int128>(size_of(tensor.dtype)) > (int128{1} << 62)) {
     return invalid("{}: strides [{}] of shape {} span more than 2^62 bytes, wanted less", name,
@@ -204,7 +206,7 @@ Status resolve_tensors(const Problem& problem, ForwardProblem& p) {
   if (problem.lse) {
     const TensorDesc& lse = *problem.lse;
     if (lse.dtype != DType::f32 && lse.dtype != DType::f64) {
-      return invalid("lse: dtype is {}, wanted f32", to_string(lse.dtype));
+      return invalid("lse: dtype is {}, wanted f32 or f64", to_string(lse.dtype));
     }
     if (p.packed) {
       FLASHCORE_RETURN_IF_ERROR(
@@ -330,8 +332,8 @@ Status resolve_optional_inputs(const Problem& problem, ForwardProblem& p) {
                      to_string(p.dtype));
     }
   }
-  if (problem.kv_scale_block < 0) {
-    return invalid("kv_scale_block: is {}, wanted 0 or more", problem.kv_scale_block);
+  if (problem.kv_scale_block < 0 || problem.kv_scale_block > kLargestExtent) {
+    return invalid("kv_scale_block: is {}, wanted 0 to {}", problem.kv_scale_block, kLargestExtent);
   }
   p.kv_scale_block =
       problem.kv_scale_block == 0 ? std::max<int64_t>(p.seqlen_kv, 1) : problem.kv_scale_block;
@@ -387,6 +389,9 @@ Status resolve_options(const Problem& problem, ForwardProblem& p) {
   if (problem.causal_offset != 0 && problem.alignment != Alignment::given) {
     return invalid("causal_offset: is {}, wanted 0 unless the alignment is given",
                    problem.causal_offset);
+  }
+  if (problem.causal_offset != 0 && p.causal_offsets.present) {
+    return invalid("causal_offset: is {}, wanted 0 with causal_offsets", problem.causal_offset);
   }
   p.causal_offset = problem.causal_offset;
   return {};

@@ -1,7 +1,9 @@
 // Rung 02, wmma_qk: the scores on the Tensor Cores, P V still scalar.
 //
 // Adds: Q K^T as four 16x16 WMMA tiles, one for each of the first four warps. The fragments' layout
-// is not specified, so the scores go through shared memory to the softmax.
+// is not specified, so the scores go through shared memory to the softmax. WMMA wants sizes at
+// compile time; with the head dimension among them the output moves into registers and loads become
+// 16 bytes.
 //
 //   per key tile:  load K, V | scores S = Q K^T | softmax, S becomes P | O = O * rescale + P V
 //                            ^ barrier          ^ barrier              ^ barrier             ^

@@ -20,5 +20,9 @@ extern const Rung kRung08RegisterSoftmax;
 extern const Rung kRung09FusedEpilogue;
 extern const Rung kRung10LargeTiles;
 extern const Rung kRung11WarpSpecialized;
+extern const Rung kRung12MmaSync;
+extern const Rung kRung13Fp8StageC;
+extern const Rung kRung14Fp8Native;
+extern const Rung kRung15WgmmaTma;
 
 }  // namespace flashcore::cuda::ladder

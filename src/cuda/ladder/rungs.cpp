@@ -22,6 +22,10 @@ std::span<const Rung> rungs() {
       kRung09FusedEpilogue,
       kRung10LargeTiles,
       kRung11WarpSpecialized,
+      kRung12MmaSync,
+      kRung13Fp8StageC,
+      kRung14Fp8Native,
+      kRung15WgmmaTma,
   };
   return table;
 }

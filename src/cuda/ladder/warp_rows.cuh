@@ -5,7 +5,8 @@
 //   load_queries | per key tile: step = S = Q K^T | mask | softmax | P: store, load | O += P V |
 //   store
 //
-// Registers a lane: output kHeadDim / 2, scores kBlockKv / 2, at head dimension 64 also Q, 16.
+// Registers a lane: output kHeadDim / 2, scores kBlockKv / 2, Q kHeadDim / 4 where it stays in
+// them.
 #pragma once
 
 #include "cuda/ladder/rung_common.cuh"
@@ -31,14 +32,13 @@ __device__ __forceinline__ float row_reduce(float x, const Combine& combine) {
   return combine(x, __shfl_xor_sync(0xffffffffU, x, 2));
 }
 
-template <int kHeadDim, int kBlockKv>
+template <int kHeadDim, int kBlockKv, bool kQueriesInRegisters = kHeadDim == 64>
 class WarpRows {
  public:
   static constexpr int kRowBytes = 2 * kHeadDim, kStripBytes = 2 * kBlockKv;
   static constexpr int kFragments = kHeadDim / kWmma, kKeyFragments = kBlockKv / kWmma;
   static constexpr int kStripHalves = kWmma * kBlockKv;  // P, a warp
   static constexpr int kScratchFloats = kWmma * kWmma;   // for accumulate_by_scalar, a warp
-  static constexpr bool kQueriesInRegisters = kHeadDim == 64;
 
   // `queries`: the warp's 16 rows of the shared, swizzled Q tile; read again by every step where Q
   // does not stay in registers, and overwritten by store.

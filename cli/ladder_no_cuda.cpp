@@ -1,0 +1,31 @@
+// Builds without CUDA have no ladder to climb and no GPU to profile.
+#include <memory>
+#include <string>
+
+#include "cli/command.hpp"
+
+namespace flashcore::cli {
+namespace {
+
+Command without_cuda(std::string name, std::string summary) {
+  const std::string sentence = name + ": needs the CUDA kernels, which this build is without";
+  return {.name = std::move(name),
+          .summary = std::move(summary),
+          .examples = "",
+          .declare = [](OptionSet&) {},
+          .execute = [sentence](Session&) -> Result<ExitCode> {
+            return Status(StatusCode::unsupported, sentence);
+          }};
+}
+
+}  // namespace
+
+Command ladder_command() {
+  return without_cuda("ladder", "Gate and time every rung of the ladder, and write the evidence");
+}
+
+Command profile_command() {
+  return without_cuda("profile", "Say what limits a kernel, from the profiler's counters");
+}
+
+}  // namespace flashcore::cli

@@ -1,0 +1,34 @@
+// compute-sanitizer over this program: which rungs it found nothing wrong with.
+#pragma once
+
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "flashcore/flashcore.hpp"
+
+namespace flashcore::cli {
+
+inline constexpr std::string_view kSanitizerTools[] = {"memcheck", "racecheck", "initcheck",
+                                                       "synccheck"};
+
+struct SanitizerResult {
+  bool ran = false;      // began and ended under the tool
+  int findings = 0;      // lines of complaint, the tool's own context lines included
+  std::string first;     // the first of them
+  bool passed() const { return ran && findings == 0; }
+};
+using SanitizerResults = std::map<std::string, SanitizerResult>;  // by rung
+
+// What the child prints around each rung; the tool's complaints lie between.
+std::string sanitizer_mark(std::string_view rung, bool begins);
+
+// Reads the output of a tool over a child that prints marks. A rung without an end did not finish,
+// and complaints outside of any rung are held against all of them.
+SanitizerResults parse_sanitizer(std::string_view output, const std::vector<std::string>& rungs);
+
+// Runs `arguments` of this program under a tool. Unsupported when compute-sanitizer is not on PATH.
+Result<std::string> run_sanitizer(std::string_view tool, const std::vector<std::string>& arguments);
+
+}  // namespace flashcore::cli

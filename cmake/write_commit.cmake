@@ -1,0 +1,22 @@
+# cmake -DROOT=... -DOUTPUT=... -P write_commit.cmake: the commit that is being built, as a header.
+# The file is touched only when its contents change.
+execute_process(COMMAND git -C ${ROOT} rev-parse HEAD
+  OUTPUT_VARIABLE commit OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
+execute_process(COMMAND git -C ${ROOT} status --porcelain --untracked-files=no
+  OUTPUT_VARIABLE changes ERROR_QUIET)
+set(modified false)
+if(changes)
+  set(modified true)
+endif()
+set(text "// Written by the build.\n#pragma once\n
+namespace flashcore::build {\n
+inline constexpr char kCommit[] = \"${commit}\";
+inline constexpr bool kModified = ${modified};
+\n}  // namespace flashcore::build\n")
+set(before "")
+if(EXISTS ${OUTPUT})
+  file(READ ${OUTPUT} before)
+endif()
+if(NOT before STREQUAL text)
+  file(WRITE ${OUTPUT} "${text}")
+endif()

@@ -1,0 +1,74 @@
+// A small, valid problem of the C interface, and data for it, for tests to spoil.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "flashcore/flashcore.h"
+
+namespace flashcore::testing {
+
+// q, k, v, o: [2, 4|2, 3|5, 8], f32, with LSE.
+inline flashcore_problem small_problem() {
+  flashcore_problem problem;
+  flashcore_problem_init(&problem, sizeof problem);
+  const int64_t q_shape[] = {2, 4, 3, 8};
+  const int64_t kv_shape[] = {2, 2, 5, 8};
+  flashcore_tensor_contiguous(&problem.q, FLASHCORE_F32, 4, q_shape);
+  flashcore_tensor_contiguous(&problem.k, FLASHCORE_F32, 4, kv_shape);
+  problem.v = problem.k;
+  problem.o = problem.q;
+  flashcore_tensor_contiguous(&problem.lse, FLASHCORE_F32, 3, q_shape);
+  return problem;
+}
+
+// Inputs and outputs of small_problem(), outputs poisoned.
+struct SmallData {
+  std::vector<float> q, k, v, o, lse;
+
+  SmallData() : q(2 * 4 * 3 * 8), k(2 * 2 * 5 * 8), v(k.size()), o(q.size(), NAN), lse(24, NAN) {
+    float value = 0;
+    for (std::vector<float>* tensor : {&q, &k, &v}) {
+      for (float& element : *tensor) element = std::sin(value += 1.0f);
+    }
+  }
+
+  flashcore_arguments arguments() {
+    flashcore_arguments arguments;
+    flashcore_arguments_init(&arguments, sizeof arguments);
+    arguments.q = q.data();
+    arguments.k = k.data();
+    arguments.v = v.data();
+    arguments.o = o.data();
+    arguments.lse = lse.data();
+    return arguments;
+  }
+
+  bool untouched() const {
+    for (const std::vector<float>* tensor : {&o, &lse}) {
+      for (const float element : *tensor) {
+        if (!std::isnan(element)) return false;
+      }
+    }
+    return true;
+  }
+};
+
+// The status of planning, the sentence with it, and nothing left behind.
+struct Outcome {
+  flashcore_status status;
+  std::string message;
+};
+
+inline Outcome plan_outcome(const flashcore_problem* problem,
+                            const flashcore_plan_options* options = nullptr) {
+  flashcore_plan* plan = nullptr;
+  const flashcore_status status = flashcore_plan_create(problem, options, &plan);
+  Outcome outcome{status, flashcore_last_error()};
+  flashcore_plan_destroy(plan);
+  return outcome;
+}
+
+}  // namespace flashcore::testing

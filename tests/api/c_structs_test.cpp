@@ -1,0 +1,250 @@
+// The structs of the C interface: their layout, their defaults, other versions of them, and
+// garbage.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "flashcore/flashcore.h"
+#include "flashcore/flashcore.hpp"
+#include "tests/api/c_problem.hpp"
+
+namespace flashcore::testing {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+// What programs compiled against version 0.1 rely on. Members may be added at the end, never moved.
+TEST(CStructs, LayoutIsThatOfVersion01) {
+  EXPECT_EQ(sizeof(flashcore_tensor), 72u);
+  EXPECT_EQ(offsetof(flashcore_problem, q), 8u);
+  EXPECT_EQ(offsetof(flashcore_problem, lse), 8u + 4 * 72);
+  EXPECT_EQ(offsetof(flashcore_problem, causal_offsets), 8u + 16 * 72);
+  EXPECT_EQ(offsetof(flashcore_problem, has_softmax_scale), 1232u);
+  EXPECT_EQ(offsetof(flashcore_problem, causal_offset), 1256u);
+  EXPECT_EQ(offsetof(flashcore_problem, max_seqlen_kv), 1296u);
+  EXPECT_GE(sizeof(flashcore_problem), 1304u);
+  EXPECT_EQ(offsetof(flashcore_plan_options, kernel), 16u);
+  EXPECT_EQ(offsetof(flashcore_plan_options, batch_invariant), 28u);
+  EXPECT_EQ(offsetof(flashcore_arguments, lse), 40u);
+  EXPECT_EQ(offsetof(flashcore_arguments, dropout_seed), 144u);
+  EXPECT_EQ(offsetof(flashcore_device_info, name), 40u);
+  EXPECT_EQ(offsetof(flashcore_build_info, cuda), 48u);
+}
+
+TEST(CStructs, EnumsAreThoseOfTheCppInterface) {
+  EXPECT_EQ(FLASHCORE_OK, static_cast<int>(StatusCode::ok));
+  EXPECT_EQ(FLASHCORE_INVALID_ARGUMENT, static_cast<int>(StatusCode::invalid_argument));
+  EXPECT_EQ(FLASHCORE_UNSUPPORTED, static_cast<int>(StatusCode::unsupported));
+  EXPECT_EQ(FLASHCORE_OUT_OF_MEMORY, static_cast<int>(StatusCode::out_of_memory));
+  EXPECT_EQ(FLASHCORE_DEVICE_ERROR, static_cast<int>(StatusCode::device_error));
+  EXPECT_EQ(FLASHCORE_INTERNAL, static_cast<int>(StatusCode::internal));
+  EXPECT_EQ(FLASHCORE_F32, static_cast<int>(DType::f32));
+  EXPECT_EQ(FLASHCORE_F16, static_cast<int>(DType::f16));
+  EXPECT_EQ(FLASHCORE_BF16, static_cast<int>(DType::bf16));
+  EXPECT_EQ(FLASHCORE_F8E4M3, static_cast<int>(DType::f8e4m3));
+  EXPECT_EQ(FLASHCORE_F8E5M2, static_cast<int>(DType::f8e5m2));
+  EXPECT_EQ(FLASHCORE_BOOLEAN, static_cast<int>(DType::boolean));
+  EXPECT_EQ(FLASHCORE_I32, static_cast<int>(DType::i32));
+  EXPECT_EQ(FLASHCORE_F64, static_cast<int>(DType::f64));
+  EXPECT_EQ(FLASHCORE_TOP_LEFT, static_cast<int>(Alignment::top_left));
+  EXPECT_EQ(FLASHCORE_BOTTOM_RIGHT, static_cast<int>(Alignment::bottom_right));
+  EXPECT_EQ(FLASHCORE_GIVEN, static_cast<int>(Alignment::given));
+  EXPECT_EQ(FLASHCORE_CPU, static_cast<int>(DeviceKind::cpu));
+  EXPECT_EQ(FLASHCORE_CUDA, static_cast<int>(DeviceKind::cuda));
+}
+
+TEST(CStructs, InitGivesTheDefaultsOfTheCppInterface) {
+  flashcore_problem problem;
+  std::memset(&problem, 0xff, sizeof problem);
+  ASSERT_EQ(flashcore_problem_init(&problem, sizeof problem), FLASHCORE_OK);
+  const Problem defaults;
+  EXPECT_EQ(problem.struct_size, sizeof problem);
+  EXPECT_EQ(problem.q.rank, 0);
+  EXPECT_EQ(problem.causal_offsets.stride[3], 0);
+  EXPECT_EQ(problem.has_softmax_scale, 0);
+  EXPECT_EQ(problem.softmax_scale, 0);
+  EXPECT_EQ(problem.softcap, defaults.softcap);
+  EXPECT_EQ(problem.causal, 0);
+  EXPECT_EQ(problem.alignment, static_cast<int>(defaults.alignment));
+  EXPECT_EQ(problem.dropout_p, defaults.dropout_p);
+  EXPECT_EQ(problem.causal_offset, defaults.causal_offset);
+  EXPECT_EQ(problem.window_left, defaults.window_left);
+  EXPECT_EQ(problem.window_right, defaults.window_right);
+  EXPECT_EQ(problem.kv_scale_block, defaults.kv_scale_block);
+  EXPECT_EQ(problem.max_seqlen_q, defaults.max_seqlen_q);
+  EXPECT_EQ(problem.max_seqlen_kv, defaults.max_seqlen_kv);
+
+  flashcore_plan_options options;
+  std::memset(&options, 0xff, sizeof options);
+  ASSERT_EQ(flashcore_plan_options_init(&options, sizeof options), FLASHCORE_OK);
+  EXPECT_EQ(options.struct_size, sizeof options);
+  EXPECT_EQ(options.device_kind, FLASHCORE_CPU);
+  EXPECT_EQ(options.device_index, 0);
+  EXPECT_EQ(options.kernel, nullptr);
+  EXPECT_EQ(options.threads, 0);
+  EXPECT_EQ(options.batch_invariant, 0);
+
+  flashcore_arguments arguments;
+  std::memset(&arguments, 0xff, sizeof arguments);
+  ASSERT_EQ(flashcore_arguments_init(&arguments, sizeof arguments), FLASHCORE_OK);
+  EXPECT_EQ(arguments.struct_size, sizeof arguments);
+  EXPECT_EQ(arguments.q, nullptr);
+  EXPECT_EQ(arguments.dropout_offset, 0u);
+}
+
+TEST(CStructs, InitRefusesNullAndImpossibleSizes) {
+  flashcore_problem problem;
+  EXPECT_EQ(flashcore_problem_init(nullptr, sizeof problem), FLASHCORE_INVALID_ARGUMENT);
+  for (const size_t size : {size_t{0}, size_t{8}, sizeof problem + 1, size_t{1} << 40, SIZE_MAX}) {
+    EXPECT_EQ(flashcore_problem_init(&problem, size), FLASHCORE_INVALID_ARGUMENT) << size;
+    EXPECT_THAT(flashcore_last_error(), HasSubstr(std::to_string(size)));
+  }
+  EXPECT_EQ(flashcore_plan_options_init(nullptr, 32), FLASHCORE_INVALID_ARGUMENT);
+  EXPECT_EQ(flashcore_arguments_init(nullptr, 160), FLASHCORE_INVALID_ARGUMENT);
+}
+
+// A caller with a shorter struct: bytes past its size are not written.
+TEST(CStructs, InitWritesOnlyTheCallersBytes) {
+  std::vector<uint64_t> memory(sizeof(flashcore_problem) / 8, ~uint64_t{0});
+  const size_t size = offsetof(flashcore_problem, window_left);
+  ASSERT_EQ(flashcore_problem_init(reinterpret_cast<flashcore_problem*>(memory.data()), size),
+            FLASHCORE_OK);
+  EXPECT_EQ(memory[0], size);
+  EXPECT_EQ(memory[size / 8 - 1], 0u);
+  EXPECT_EQ(memory[size / 8], ~uint64_t{0});
+}
+
+// An older program's struct ends early: the rest has its defaults, so a window of 0 that lies
+// behind the end is not read.
+TEST(CStructs, ShorterProblemHasDefaultsForTheRest) {
+  flashcore_problem problem = small_problem();
+  problem.window_left = 1ll << 40;  // malformed, if it were read
+  EXPECT_EQ(plan_outcome(&problem).status, FLASHCORE_INVALID_ARGUMENT);
+  problem.struct_size = offsetof(flashcore_problem, window_left);
+  EXPECT_EQ(plan_outcome(&problem).status, FLASHCORE_OK);
+  problem.struct_size = offsetof(flashcore_problem, lse);
+  EXPECT_EQ(plan_outcome(&problem).status, FLASHCORE_OK);
+  problem.struct_size = offsetof(flashcore_problem, cu_seqlens_q);
+  EXPECT_EQ(plan_outcome(&problem).status, FLASHCORE_OK);
+}
+
+TEST(CStructs, SizesThatCutAMemberAreRefused) {
+  for (const size_t size :
+       {size_t{0}, size_t{7}, size_t{8}, offsetof(flashcore_problem, o),
+        offsetof(flashcore_problem, lse) + 8, offsetof(flashcore_problem, window_left) + 4,
+        sizeof(flashcore_problem) + 4, size_t{8200}, SIZE_MAX}) {
+    flashcore_problem problem = small_problem();
+    problem.struct_size = size;
+    const Outcome outcome = plan_outcome(&problem);
+    EXPECT_EQ(outcome.status, FLASHCORE_INVALID_ARGUMENT) << size;
+    EXPECT_THAT(outcome.message, HasSubstr("struct_size is " + std::to_string(size)));
+  }
+}
+
+// A newer program's struct: zeros past what is known are its defaults, anything else is a wish that
+// cannot be granted.
+TEST(CStructs, LongerProblemMustBeZeroBeyond) {
+  std::vector<uint64_t> memory(sizeof(flashcore_problem) / 8 + 4, 0);
+  flashcore_problem problem = small_problem();
+  problem.struct_size = memory.size() * 8;
+  std::memcpy(memory.data(), &problem, sizeof problem);
+  const auto* longer = reinterpret_cast<const flashcore_problem*>(memory.data());
+  EXPECT_EQ(plan_outcome(longer).status, FLASHCORE_OK);
+  memory.back() = uint64_t{1} << 56;  // the very last byte
+  const Outcome outcome = plan_outcome(longer);
+  EXPECT_EQ(outcome.status, FLASHCORE_UNSUPPORTED);
+  EXPECT_THAT(outcome.message,
+              StartsWith("problem: byte " + std::to_string(memory.size() * 8 - 1)));
+}
+
+TEST(CStructs, MisalignedStructIsRefused) {
+  std::vector<uint64_t> memory(sizeof(flashcore_problem) / 8 + 1, 0);
+  flashcore_problem problem = small_problem();
+  auto* const odd = reinterpret_cast<char*>(memory.data()) + 1;
+  std::memcpy(odd, &problem, sizeof problem);
+  // Through an integer: the compiler may not see that the pointer is odd.
+  const auto address = reinterpret_cast<uintptr_t>(odd);
+  const Outcome outcome = plan_outcome(reinterpret_cast<const flashcore_problem*>(address));
+  EXPECT_EQ(outcome.status, FLASHCORE_INVALID_ARGUMENT);
+  EXPECT_THAT(outcome.message, HasSubstr("not aligned"));
+}
+
+TEST(CStructs, AbsentTensorMustBeAllZero) {
+  flashcore_problem problem = small_problem();
+  problem.bias.shape[2] = 5;
+  EXPECT_THAT(plan_outcome(&problem).message, StartsWith("bias: rank is 0"));
+  problem = small_problem();
+  problem.causal_offsets.dtype = FLASHCORE_I32;
+  EXPECT_THAT(plan_outcome(&problem).message, StartsWith("causal_offsets: rank is 0"));
+  problem = small_problem();
+  problem.mask.stride[3] = -1;
+  EXPECT_THAT(plan_outcome(&problem).message, StartsWith("mask: rank is 0"));
+}
+
+TEST(CStructs, FlagsAndEnumsAreValidated) {
+  const auto outcome_with = [](auto change) {
+    flashcore_problem problem = small_problem();
+    change(problem);
+    return plan_outcome(&problem);
+  };
+  Outcome outcome = outcome_with([](auto& p) { p.causal = 2; });
+  EXPECT_EQ(outcome.status, FLASHCORE_INVALID_ARGUMENT);
+  EXPECT_THAT(outcome.message, StartsWith("causal: is 2"));
+  outcome = outcome_with([](auto& p) { p.has_softmax_scale = -1; });
+  EXPECT_THAT(outcome.message, StartsWith("has_softmax_scale: is -1"));
+  outcome = outcome_with([](auto& p) { p.softmax_scale = 0.5f; });
+  EXPECT_THAT(outcome.message, StartsWith("softmax_scale: is 0.5"));
+  outcome = outcome_with([](auto& p) { p.softmax_scale = NAN; });
+  EXPECT_EQ(outcome.status, FLASHCORE_INVALID_ARGUMENT);
+  outcome = outcome_with([](auto& p) { p.alignment = 3; });
+  EXPECT_THAT(outcome.message, StartsWith("alignment: is 3"));
+  outcome = outcome_with([](auto& p) { p.q.dtype = std::numeric_limits<int32_t>::min(); });
+  EXPECT_THAT(outcome.message, StartsWith("q: dtype is number"));
+  outcome = outcome_with([](auto& p) { p.k.rank = std::numeric_limits<int32_t>::max(); });
+  EXPECT_THAT(outcome.message, StartsWith("k: rank is"));
+  outcome = outcome_with([](auto& p) { p.o.rank = 0; });
+  EXPECT_THAT(outcome.message, StartsWith("o: rank is 0"));
+  outcome = outcome_with([](auto& p) { p.v.stride[0] = std::numeric_limits<int64_t>::min(); });
+  EXPECT_EQ(outcome.status, FLASHCORE_INVALID_ARGUMENT);
+}
+
+TEST(CStructs, OptionsAreValidated) {
+  const flashcore_problem problem = small_problem();
+  const auto outcome_with = [&](auto change) {
+    flashcore_plan_options options;
+    flashcore_plan_options_init(&options, sizeof options);
+    change(options);
+    return plan_outcome(&problem, &options);
+  };
+  EXPECT_EQ(outcome_with([](auto&) {}).status, FLASHCORE_OK);
+  Outcome outcome = outcome_with([](auto& o) { o.struct_size = 12; });
+  EXPECT_THAT(outcome.message, StartsWith("options: struct_size is 12"));
+  outcome = outcome_with([](auto& o) { o.device_kind = 7; });
+  EXPECT_EQ(outcome.status, FLASHCORE_INVALID_ARGUMENT);
+  EXPECT_THAT(outcome.message, StartsWith("device: kind is 7"));
+  outcome = outcome_with([](auto& o) { o.device_index = 3; });
+  EXPECT_THAT(outcome.message, StartsWith("device: CPU index is 3"));
+  outcome = outcome_with([](auto& o) { o.threads = -4; });
+  EXPECT_THAT(outcome.message, StartsWith("threads: is -4"));
+  outcome = outcome_with([](auto& o) { o.batch_invariant = 9; });
+  EXPECT_THAT(outcome.message, StartsWith("batch_invariant: is 9"));
+  outcome = outcome_with([](auto& o) { o.kernel = "no such kernel"; });
+  EXPECT_EQ(outcome.status, FLASHCORE_INVALID_ARGUMENT);
+  EXPECT_THAT(outcome.message, HasSubstr("no such kernel"));
+  outcome = outcome_with([](auto& o) { o.kernel = ""; });
+  EXPECT_EQ(outcome.status, FLASHCORE_OK);
+  const std::string endless(100000, 'x');
+  outcome = outcome_with([&](auto& o) { o.kernel = endless.c_str(); });
+  EXPECT_THAT(outcome.message, StartsWith("kernel: has more than 255"));
+}
+
+}  // namespace
+}  // namespace flashcore::testing

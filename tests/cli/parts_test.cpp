@@ -1,0 +1,265 @@
+// The parts of the command that need no process: numbers, tables, progress, timing, cases, gates.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <limits>
+#include <thread>
+
+#include "bench/cases.hpp"
+#include "bench/sampled_gate.hpp"
+#include "bench/timing.hpp"
+#include "bench/work.hpp"
+#include "cli/plan_choice.hpp"
+#include "cli/problem_options.hpp"
+#include "cli/progress.hpp"
+#include "cli/report.hpp"
+#include "cli/session.hpp"
+#include "cli/table.hpp"
+
+namespace flashcore::tests {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+TEST(Split, KeepsEmptyParts) {
+  EXPECT_THAT(cli::split("a,b", ','), ElementsAre("a", "b"));
+  EXPECT_THAT(cli::split("a,,b,", ','), ElementsAre("a", "", "b"));
+  EXPECT_TRUE(cli::split("", ',').empty());
+}
+
+TEST(ParseNumbers, RefusesWhatIsNotAllNumbers) {
+  const auto parse = [](const std::string& text) { return cli::parse_numbers("--n", text, 2, "L,R"); };
+  ASSERT_TRUE(parse("-1,64").ok());
+  EXPECT_THAT(*parse("-1,64"), ElementsAre(-1, 64));
+  for (const char* const bad : {"", "1", "1,2,3", "1,x", "1, 2", "1,2x", ",", "1,99999999999999999999"}) {
+    EXPECT_EQ(parse(bad).status().message(), "--n: is '" + std::string(bad) + "', wanted L,R");
+  }
+}
+
+TEST(Table, AlignsColumnsWithoutTrailingSpaces) {
+  cli::Table table({{"name"}, {"n", cli::Align::right}, {"end"}});
+  table.row({"a", "1", ""});
+  table.row({"\x1b[32mlonger\x1b[0m", "100", "x"});
+  EXPECT_THAT(table.lines(), ElementsAre("name      n  end", "a         1",
+                                         "\x1b[32mlonger\x1b[0m  100  x"));
+  EXPECT_EQ(cli::display_width("\xc3\xa9t\xc3\xa9"), 3U);
+}
+
+TEST(ProgressLine, SaysWhatHowFarAndHowLong) {
+  EXPECT_EQ(cli::progress_line("verify", 3, 12, 12.4, "long f16"),
+            "verify 3/12 [#####---------------] 12 s: long f16");
+  EXPECT_EQ(cli::progress_line("run", 0, 0, 3, ""), "run 3 s");
+  EXPECT_EQ(cli::progress_line("run", 0, 0, 3, std::string(200, 'x')).size(), 78U);
+}
+
+std::string written_by(bool shown, std::chrono::milliseconds time) {
+  std::FILE* const file = std::tmpfile();
+  {
+    cli::Progress progress(shown, "task", 4, file);
+    progress.step("first");
+    std::this_thread::sleep_for(time);
+    progress.advance();
+  }
+  std::string text(static_cast<size_t>(std::ftell(file)), '\0');
+  std::rewind(file);
+  EXPECT_EQ(std::fread(text.data(), 1, text.size(), file), text.size());
+  std::fclose(file);
+  return text;
+}
+
+TEST(Progress, IsSilentWhenShortOrNotShown) {
+  EXPECT_EQ(written_by(true, std::chrono::milliseconds(10)), "");
+  EXPECT_EQ(written_by(false, cli::Progress::kDelay + std::chrono::milliseconds(300)), "");
+}
+
+TEST(Progress, ShowsAfterTwoSecondsAndErasesItself) {
+  const std::string text = written_by(true, cli::Progress::kDelay + std::chrono::milliseconds(500));
+  EXPECT_THAT(text, HasSubstr("task 0/4 [--------------------] 2 s: first"));
+  EXPECT_THAT(text, ::testing::EndsWith("\r\x1b[K"));
+}
+
+TEST(Printable, HidesControlCharacters) {
+  EXPECT_EQ(cli::printable("a\x1b[2Jb\n\x7f\xc3\xa9"), "a?[2Jb??\xc3\xa9");
+}
+
+TEST(ExitCodes, FollowTheStatus) {
+  EXPECT_EQ(cli::exit_code(StatusCode::ok), cli::ExitCode::ok);
+  EXPECT_EQ(cli::exit_code(StatusCode::invalid_argument), cli::ExitCode::bad_input);
+  EXPECT_EQ(cli::exit_code(StatusCode::unsupported), cli::ExitCode::unsupported);
+  EXPECT_EQ(cli::exit_code(StatusCode::out_of_memory), cli::ExitCode::device_error);
+  EXPECT_EQ(cli::exit_code(StatusCode::device_error), cli::ExitCode::device_error);
+  EXPECT_EQ(cli::exit_code(StatusCode::internal), cli::ExitCode::internal);
+}
+
+TEST(Units, AreReadable) {
+  EXPECT_EQ(cli::seconds_text(1.234e-6), "1.23 us");
+  EXPECT_EQ(cli::seconds_text(0.01), "10 ms");
+  EXPECT_EQ(cli::seconds_text(2.5), "2.5 s");
+  EXPECT_EQ(cli::rate_text(5.21e10), "52.1 GFLOP/s");
+  EXPECT_EQ(cli::rate_text(6.8e14), "680.0 TFLOP/s");
+}
+
+TEST(Quantile, IsTheNearestRank) {
+  EXPECT_EQ(bench::quantile({3}, 0.5), 3);
+  EXPECT_EQ(bench::quantile({4, 1, 3, 2}, 0.5), 2);
+  EXPECT_EQ(bench::quantile({4, 1, 3, 2}, 0.9), 4);
+  EXPECT_EQ(bench::quantile({5, 1, 3, 2, 4}, 0.5), 3);
+}
+
+TEST(CpuTimer, TakesAtLeastFiveSamplesOfEnoughCalls) {
+  int64_t calls = 0;
+  bench::CpuTimer timer({.seconds = 0, .warm_up_seconds = 0});
+  const Result<bench::Timing> timing = timer.time([&](Stream) -> Status {
+    ++calls;
+    std::this_thread::sleep_for(std::chrono::microseconds(200));
+    return {};
+  });
+  ASSERT_TRUE(timing.ok());
+  EXPECT_EQ(timing->samples, 5);
+  EXPECT_GT(timing->calls_a_sample, 1);
+  EXPECT_EQ(calls, 1 + timing->samples * timing->calls_a_sample);
+  EXPECT_GE(timing->p50, 200e-6);
+  EXPECT_LE(timing->p50, timing->p90);
+}
+
+TEST(CpuTimer, StopsAtTheFirstError) {
+  bench::CpuTimer timer;
+  int64_t calls = 0;
+  const Result<bench::Timing> timing = timer.time([&](Stream) -> Status {
+    return ++calls < 3 ? Status() : Status(StatusCode::device_error, "gone");
+  });
+  EXPECT_EQ(timing.status().message(), "gone");
+  EXPECT_EQ(calls, 3);
+}
+
+TEST(Cases, AreValidProblemsWithNamesOfTheirOwn) {
+  for (const bench::Suite& suite : bench::suites()) {
+    const auto cases = bench::suite_cases(suite.name);
+    ASSERT_TRUE(cases.has_value()) << suite.name;
+    std::set<std::string> names;
+    for (const bench::Case& one : *cases) {
+      EXPECT_TRUE(names.insert(one.name).second) << one.name;
+      EXPECT_TRUE(explain(bench::to_problem(one)).ok()) << one.name;
+    }
+  }
+  EXPECT_FALSE(bench::suite_cases("other").has_value());
+  EXPECT_EQ(bench::suite_cases("sweep")->size(), 36U);
+  EXPECT_EQ(bench::suite_cases("decode")->size(), 10U);
+}
+
+TEST(Work, CountsByTheRuleOfTheReports) {
+  bench::Case one{.batch = 2, .heads_q = 8, .heads_kv = 2, .seqlen_q = 16, .seqlen_kv = 16};
+  const double full = 4.0 * 2 * 8 * 16 * 16 * 64;
+  EXPECT_EQ(bench::forward_flop(bench::to_problem(one)), full);
+  one.causal = true;
+  EXPECT_EQ(bench::forward_flop(bench::to_problem(one)), full / 2);
+  // One query at the end sees every key; aligned at the top, one.
+  one.seqlen_q = 1;
+  Problem decode = bench::to_problem(one);
+  EXPECT_EQ(bench::forward_flop(decode), full / 16);
+  decode.alignment = Alignment::top_left;
+  EXPECT_EQ(bench::forward_flop(decode), full / 256);
+  // Lengths count where there are any.
+  Problem lengths = bench::to_problem(one);
+  lengths.seqlens_kv = TensorDesc::contiguous(DType::i32, {2});
+  bench::HostProblem host = bench::make_host_problem(lengths, 0);
+  host.at("seqlens_kv").set(0, 4);
+  host.at("seqlens_kv").set(1, 0);
+  EXPECT_EQ(bench::forward_flop(host), 4.0 * 8 * 4 * 64);
+}
+
+// A computed problem, and the reference of some of its rows.
+struct Sampled {
+  bench::HostProblem host;
+  bench::SampledReference reference;
+
+  static Sampled make(bool causal) {
+    const bench::Case one{.batch = 2, .heads_q = 4, .heads_kv = 2, .seqlen_q = 100,
+                          .seqlen_kv = 130, .head_dim = 32, .causal = causal};
+    bench::HostProblem host = bench::make_host_problem(bench::to_problem(one), 7);
+    PlanOptions options;
+    options.kernel = "reference";
+    const Result<Plan> plan = make_plan(host.problem, options);
+    EXPECT_TRUE(plan.ok() && plan->run(host.arguments()).ok());
+    Result<bench::SampledReference> reference = bench::SampledReference::compute(host, 2e6);
+    EXPECT_TRUE(reference.ok()) << reference.status().message();
+    return {std::move(host), std::move(*reference)};
+  }
+};
+
+TEST(SampledGate, PassesWhatIsRight) {
+  for (const bool causal : {false, true}) {
+    const Sampled sampled = Sampled::make(causal);
+    EXPECT_GT(sampled.reference.rows(), 32);
+    EXPECT_LT(sampled.reference.rows(), 2 * 4 * 100);
+    const bench::Verdict verdict = sampled.reference.judge(sampled.host);
+    EXPECT_TRUE(verdict.passed) << verdict.failure;
+    EXPECT_GT(verdict.max_scaled_error, 0);  // f16 rounding
+  }
+}
+
+TEST(SampledGate, FailsAWrongFirstOrLastRow) {
+  for (const bool last : {false, true}) {
+    Sampled sampled = Sampled::make(true);
+    bench::HostTensor& o = sampled.host.at("o");
+    const int64_t element = last ? o.elements() - 1 : 0;
+    o.set(element, o.get(element) + 0.1);
+    EXPECT_FALSE(sampled.reference.judge(sampled.host).passed) << last;
+  }
+}
+
+TEST(SampledGate, FailsAnUnwrittenElementAnywhereAndAWriteOutside) {
+  Sampled sampled = Sampled::make(false);
+  bench::HostTensor& o = sampled.host.at("o");
+  for (int64_t element = 0; element < o.elements(); element += 1111) {
+    const double before = o.get(element);
+    o.set(element, std::numeric_limits<double>::quiet_NaN());
+    EXPECT_FALSE(sampled.reference.judge(sampled.host).passed) << element;
+    o.set(element, before);
+  }
+  EXPECT_TRUE(sampled.reference.judge(sampled.host).passed);
+  o.memory()[0] = std::byte{0};
+  EXPECT_FALSE(sampled.reference.judge(sampled.host).passed);
+}
+
+TEST(PlanChoice, NamesDevices) {
+  const auto allowed = [](const std::string& device, int64_t threads = 0) {
+    cli::PlanChoice choice;
+    choice.device = device;
+    choice.threads = threads;
+    return cli::allowed_devices(choice);
+  };
+  EXPECT_EQ(allowed("cpu")->front().device.kind, DeviceKind::cpu);
+  EXPECT_EQ(allowed("cuda:3")->front().device.index, 3);
+  EXPECT_EQ(allowed("auto")->back().device.kind, DeviceKind::cpu);
+  for (const char* const bad : {"", "gpu", "cuda:", "cuda:x", "cuda:99999999999", "CPU"}) {
+    EXPECT_THAT(allowed(bad).status().message(), HasSubstr("wanted auto, cpu, cuda or cuda:N"));
+  }
+  EXPECT_THAT(allowed("cpu", -1).status().message(), HasSubstr("--threads: is -1"));
+}
+
+TEST(KernelsUnderTest, LeaveTheJudgesOutUnlessAskedFor) {
+  const Problem problem = bench::to_problem({.name = "small"});
+  const auto names = [&](const std::string& kernel) {
+    PlanOptions options;
+    options.kernel = kernel;
+    std::vector<std::string> out;
+    const auto tested = cli::kernels_under_test(problem, options, true);
+    EXPECT_TRUE(tested.ok()) << tested.status().message();
+    for (const KernelVerdict& verdict : *tested) out.push_back(verdict.kernel);
+    return out;
+  };
+  EXPECT_THAT(names("naive"), ElementsAre("naive"));
+  EXPECT_THAT(names("reference"), ElementsAre("reference"));
+  EXPECT_THAT(names(""), ::testing::Not(::testing::Contains("naive")));
+  EXPECT_FALSE(names("").empty());
+  PlanOptions options;
+  options.kernel = "other";
+  EXPECT_THAT(cli::kernels_under_test(problem, options, true).status().message(),
+              HasSubstr("kernel: is 'other'"));
+}
+
+}  // namespace
+}  // namespace flashcore::tests

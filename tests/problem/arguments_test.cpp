@@ -1,0 +1,315 @@
+// Checks of one run's data. On every refusal, the sentence names the argument, the value and what
+// is wanted, and no output has changed.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "bench/tensor_set.hpp"
+#include "problem/problem.hpp"
+#include "tests/problem/problems.hpp"
+
+namespace flashcore {
+namespace {
+
+using testing::HasSubstr;
+using testing::StartsWith;
+
+template <class T>
+T* shifted(T* pointer, std::ptrdiff_t bytes) {
+  return reinterpret_cast<T*>(reinterpret_cast<uintptr_t>(pointer) + static_cast<uintptr_t>(bytes));
+}
+
+class Trial {
+ public:
+  explicit Trial(const Problem& problem) : host_(bench::make_host_problem(problem, 1)) {
+    args_ = host_.arguments();
+  }
+
+  bench::HostProblem& host() { return host_; }
+  Arguments& args() { return args_; }
+
+  Status run() {
+    const Result<Plan> plan = make_plan(host_.problem);
+    return plan.ok() ? plan->run(args_) : plan.status();
+  }
+
+  void expect_refused(const std::string& argument, const std::string& value,
+                      const std::string& wanted) {
+    const Status status = run();
+    ASSERT_EQ(status.code(), StatusCode::invalid_argument) << argument << ' ' << value;
+    const std::string& message = status.message();
+    EXPECT_THAT(message, StartsWith(argument + ":"));
+    EXPECT_THAT(message, HasSubstr(value));
+    const size_t at = message.find("wanted");
+    ASSERT_NE(at, std::string::npos) << message;
+    EXPECT_THAT(message.substr(at), HasSubstr(wanted));
+    for (const char* const name : {"o", "lse"}) {
+      for (const std::byte byte : host_.at(name).memory()) {
+        ASSERT_EQ(byte, std::byte{0xFF}) << name << " was written";
+      }
+    }
+  }
+
+ private:
+  bench::HostProblem host_;
+  Arguments args_;
+};
+
+// Every pointer of Arguments by name, null and shifted.
+struct PointerBend {
+  const char* name;
+  std::function<void(Arguments&)> clear;
+  std::function<void(Arguments&, std::ptrdiff_t)> shift;
+};
+
+template <class T>
+PointerBend pointer_bend(const char* name, T* Arguments::*member) {
+  return {
+      name, [=](Arguments& args) { args.*member = nullptr; },
+      [=](Arguments& args, std::ptrdiff_t bytes) { args.*member = shifted(args.*member, bytes); }};
+}
+
+const std::vector<PointerBend>& pointer_bends() {
+  static const std::vector<PointerBend> bends = {
+      pointer_bend("q", &Arguments::q),
+      pointer_bend("k", &Arguments::k),
+      pointer_bend("v", &Arguments::v),
+      pointer_bend("o", &Arguments::o),
+      pointer_bend("lse", &Arguments::lse),
+      pointer_bend("bias", &Arguments::bias),
+      pointer_bend("mask", &Arguments::mask),
+      pointer_bend("alibi_slopes", &Arguments::alibi_slopes),
+      pointer_bend("sinks", &Arguments::sinks),
+      pointer_bend("q_scale", &Arguments::q_scale),
+      pointer_bend("k_scale", &Arguments::k_scale),
+      pointer_bend("v_scale", &Arguments::v_scale),
+      pointer_bend("cu_seqlens_q", &Arguments::cu_seqlens_q),
+      pointer_bend("cu_seqlens_kv", &Arguments::cu_seqlens_kv),
+      pointer_bend("seqlens_q", &Arguments::seqlens_q),
+      pointer_bend("seqlens_kv", &Arguments::seqlens_kv),
+      pointer_bend("causal_offsets", &Arguments::causal_offsets),
+  };
+  return bends;
+}
+
+TEST(Pointers, ValidRunsPass) {
+  for (const Problem& problem : {dense_problem(), packed_problem(), full_problem()}) {
+    EXPECT_TRUE(Trial(problem).run().ok()) << Trial(problem).run().message();
+  }
+}
+
+TEST(Pointers, NullIsRefusedForEachTensorOfTheProblem) {
+  for (const Problem& problem : {dense_problem(), packed_problem(), full_problem()}) {
+    const bench::HostProblem host = bench::allocate(problem);
+    for (const PointerBend& bend : pointer_bends()) {
+      Trial trial(problem);
+      bend.clear(trial.args());
+      if (host.has(bend.name)) {
+        trial.expect_refused(bend.name, "null", "data of a tensor");
+      } else {
+        EXPECT_TRUE(trial.run().ok()) << bend.name;
+      }
+    }
+  }
+}
+
+TEST(Pointers, MisalignedIsRefusedForEachType) {
+  Problem full = full_problem();
+  full.o = TensorDesc::contiguous(DType::f16, {2, 4, 3, 6});
+  for (const Problem& problem :
+       {dense_problem(), dense_problem(DType::bf16), packed_problem(), full}) {
+    for (const PointerBend& bend : pointer_bends()) {
+      Trial trial(problem);
+      if (!trial.host().has(bend.name)) continue;
+      const auto size =
+          static_cast<std::ptrdiff_t>(size_of(trial.host().at(bend.name).desc().dtype));
+      for (std::ptrdiff_t bytes = 1; bytes < size; ++bytes) {
+        Trial bent(problem);
+        bend.shift(bent.args(), bytes);
+        bent.expect_refused(bend.name, "not aligned", "multiple of " + std::to_string(size));
+      }
+    }
+  }
+}
+
+TEST(Pointers, WhatTheProblemDoesNotHaveIsIgnored) {
+  Problem problem = dense_problem();
+  problem.lse.reset();
+  bench::HostProblem host = bench::make_host_problem(problem, 1);
+  Arguments args = host.arguments();
+  args.lse = args.o;  // would overlap
+  args.bias = shifted(static_cast<const char*>(args.o), 1);
+  args.sinks = shifted(static_cast<const float*>(args.o), 3);
+  const Status status = make_plan(problem)->run(args);
+  EXPECT_TRUE(status.ok()) << status.message();
+}
+
+TEST(Pointers, NothingIsNeededForTensorsWithoutElements) {
+  Problem problem;
+  problem.q = TensorDesc::contiguous(DType::f32, {2, 4, 0, 8});
+  problem.k = TensorDesc::contiguous(DType::f32, {2, 2, 0, 8});
+  problem.v = TensorDesc::contiguous(DType::f32, {2, 2, 0, 6});
+  problem.o = TensorDesc::contiguous(DType::f32, {2, 4, 0, 6});
+  problem.lse = TensorDesc::contiguous(DType::f32, {2, 4, 0});
+  problem.bias = TensorDesc::contiguous(DType::f32, {2, 4, 0, 0});
+  EXPECT_TRUE(make_plan(problem)->run({}).ok()) << make_plan(problem)->run({}).message();
+  float dummy = 7;  // the same pointer for all of them is no overlap
+  Arguments args;
+  args.q = args.k = args.v = args.bias = &dummy;
+  args.o = args.lse = &dummy;
+  EXPECT_TRUE(make_plan(problem)->run(args).ok()) << make_plan(problem)->run(args).message();
+  EXPECT_EQ(dummy, 7);
+}
+
+TEST(Outputs, MustNotBeAnInputOrEachOther) {
+  const Problem problem = full_problem();
+  for (const char* const output : {"o", "lse"}) {
+    for (const PointerBend& bend : pointer_bends()) {
+      const std::string name = bend.name;
+      if (name == output) continue;
+      // Room for whichever is larger, so that only the address is wrong.
+      alignas(256) std::vector<float> shared(1024);
+      Trial trial(problem);
+      if (!trial.host().has(name)) continue;
+      trial.args() = bench::bind(problem, [&](std::string_view tensor) -> void* {
+        return tensor == name || tensor == output ? static_cast<void*>(shared.data())
+                                                  : trial.host().at(tensor).data();
+      });
+      const bool both_outputs = name == "o" || name == "lse";
+      trial.expect_refused(both_outputs ? "o" : output, both_outputs ? "lse" : name,
+                           "memory of its own");
+    }
+  }
+}
+
+TEST(Outputs, MustNotOverlapInPart) {
+  Problem problem = dense_problem();
+  std::vector<float> memory(4096);
+  Trial trial(problem);
+  const auto at = [&](int64_t element) { return memory.data() + element; };
+  trial.args().o = at(1000);                   // 144 elements
+  for (const int64_t q : {809, 1000, 1143}) {  // 192 elements
+    trial.args().q = at(q);
+    trial.expect_refused("o", "q", "memory of its own");
+  }
+  for (const int64_t q : {808, 1144}) {  // side by side
+    trial.args().q = at(q);
+    EXPECT_TRUE(trial.run().ok()) << trial.run().message();
+  }
+}
+
+TEST(Outputs, MayBeWovenIntoAFusedBuffer) {
+  // Rows of [q | k | v | o] in one buffer: ranges overlap, elements do not.
+  Problem problem;
+  problem.q = problem.k = problem.v = problem.o =
+      TensorDesc::strided(DType::f32, {1, 1, 6, 4}, {96, 96, 16, 1});
+  std::vector<float> memory(96, 0.5f);
+  Arguments args;
+  args.q = memory.data(), args.k = memory.data() + 4, args.v = memory.data() + 8;
+  args.o = memory.data() + 12;
+  const Status status = make_plan(problem)->run(args);
+  EXPECT_TRUE(status.ok()) << status.message();
+  args.o = memory.data() + 8;
+  EXPECT_THAT(make_plan(problem)->run(args).message(), HasSubstr("overlaps the memory of v"));
+}
+
+TEST(Lengths, OutOfRange) {
+  for (const auto& [name, largest] :
+       {std::pair<const char*, int>{"seqlens_q", 3}, {"seqlens_kv", 5}}) {
+    for (const double value : {-1.0, largest + 1.0, 2147483647.0, -2147483648.0}) {
+      Trial trial(full_problem());
+      trial.host().at(name).set(1, value);
+      trial.expect_refused(name, "entry 1 is " + std::to_string(static_cast<int64_t>(value)),
+                           "0 to " + std::to_string(largest));
+    }
+    for (const int value : {0, 1, largest}) {
+      Trial trial(full_problem());
+      trial.host().at(name).set(1, value);
+      EXPECT_TRUE(trial.run().ok()) << trial.run().message();
+    }
+  }
+}
+
+TEST(Lengths, CumulativeOnesAreWrong) {
+  for (const auto& [name, total] :
+       {std::pair<std::string, int>{"cu_seqlens_q", 7}, {"cu_seqlens_kv", 9}}) {
+    const std::string all = std::to_string(total);
+    const auto refused = [&](std::vector<double> entries, const std::string& value,
+                             const std::string& wanted) {
+      Trial trial(packed_problem());
+      for (size_t i = 0; i < entries.size(); ++i) {
+        trial.host().at(name).set(static_cast<int64_t>(i), entries[i]);
+      }
+      trial.expect_refused(name, value, wanted);
+    };
+    const double last = total;
+    refused({1, 3, last}, "first entry is 1", "0");
+    refused({-1, 3, last}, "first entry is -1", "0");
+    refused({0, -1, last}, "entry 1 is -1 after 0", "0 to");
+    refused({0, last, last - 1}, "entry 2 is " + std::to_string(total - 1), all);
+    refused({0, 3, last - 1}, "last entry is " + std::to_string(total - 1), all);
+    refused({0, last + 1, last}, "entry 1 is " + std::to_string(total + 1), "0 to " + all);
+    refused({0, 2147483647, last}, "entry 1 is 2147483647", "0 to " + all);
+    refused({0, -2147483648.0, last}, "entry 1 is -2147483648", "0 to " + all);
+    for (const double middle : {0.0, 1.0, last}) {
+      Trial trial(packed_problem());
+      trial.host().at(name).set(1, middle);
+      EXPECT_TRUE(trial.run().ok()) << trial.run().message();
+    }
+  }
+}
+
+TEST(Lengths, EntriesAreBoundedByTheLongest) {
+  Problem problem = packed_problem();
+  problem.max_seqlen_q = 4;
+  problem.max_seqlen_kv = 5;
+  Trial trial(problem);  // 3 and 4 of 7, 4 and 5 of 9
+  EXPECT_TRUE(trial.run().ok()) << trial.run().message();
+  Trial bent(problem);
+  bent.host().at("cu_seqlens_q").set(1, 2);
+  bent.expect_refused("cu_seqlens_q", "entry 2 is 7 after 2", "2 to 6");
+}
+
+TEST(Lengths, PackedWithoutEntriesHasNoRows) {
+  Problem problem = packed_problem();
+  problem.cu_seqlens_q = problem.cu_seqlens_kv = TensorDesc::contiguous(DType::i32, {1});
+  Trial trial(problem);
+  trial.expect_refused("cu_seqlens_q", "last entry is 0", "7");
+}
+
+TEST(Sequences, LengthsAndOffsetsOfEntries) {
+  Problem problem = packed_problem();
+  problem.seqlens_q = problem.seqlens_kv = TensorDesc::contiguous(DType::i32, {2});
+  bench::HostProblem host = bench::make_host_problem(problem, 1);
+  const auto fill = [&](const char* name, std::vector<double> values) {
+    for (size_t i = 0; i < values.size(); ++i) {
+      host.at(name).set(static_cast<int64_t>(i), values[i]);
+    }
+  };
+  fill("cu_seqlens_q", {0, 2, 7});
+  fill("cu_seqlens_kv", {0, 6, 9});
+  fill("seqlens_q", {2, 4});
+  fill("seqlens_kv", {5, 9});  // past the entry: it has no more than 3
+  const Result<ForwardProblem> p = resolve(host.problem);
+  ASSERT_TRUE(p.ok());
+  const Sequence s0 = sequence_of(*p, host.arguments(), 0);
+  const Sequence s1 = sequence_of(*p, host.arguments(), 1);
+  EXPECT_EQ(s0.q_begin, 0);
+  EXPECT_EQ(s1.q_begin, 2);
+  EXPECT_EQ(s1.kv_begin, 6);
+  EXPECT_EQ(s1.rows_q, 5);
+  EXPECT_EQ(s1.len_q, 4);
+  EXPECT_EQ(s0.len_kv, 5);
+  EXPECT_EQ(s1.len_kv, 3);
+  EXPECT_EQ(s0.offset, 3);  // bottom right, of the lengths in use
+  EXPECT_EQ(s1.offset, -1);
+}
+
+}  // namespace
+}  // namespace flashcore

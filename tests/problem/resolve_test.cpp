@@ -1,0 +1,588 @@
+// Every refusal of resolve(): the sentence names the argument, the value it had and what is wanted.
+// And what is legal stays legal, with its defaults filled in.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "problem/problem.hpp"
+#include "tests/problem/problems.hpp"
+
+namespace flashcore {
+namespace {
+
+using testing::HasSubstr;
+using testing::StartsWith;
+
+constexpr int64_t kMin = std::numeric_limits<int64_t>::min();
+constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
+constexpr int64_t kFar = int64_t{1} << 32;
+constexpr int64_t kLongest = (int64_t{1} << 31) - 1;
+constexpr float kInf = std::numeric_limits<float>::infinity();
+constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
+
+enum class Base { dense, packed, full };
+
+Problem base_problem(Base base) {
+  switch (base) {
+    case Base::dense:
+      return dense_problem();
+    case Base::packed:
+      return packed_problem();
+    case Base::full:
+      return full_problem();
+  }
+  return {};
+}
+
+struct Refusal {
+  const char* name;
+  Base base;
+  std::function<void(Problem&)> bend;
+  const char* argument;  // the sentence starts with it
+  const char* value;     // and says this
+  const char* wanted;    // and, after "wanted", this
+};
+
+void PrintTo(const Refusal& refusal, std::ostream* out) { *out << refusal.name; }
+
+TensorDesc contiguous(DType dtype, std::initializer_list<int64_t> shape) {
+  return TensorDesc::contiguous(dtype, shape);
+}
+
+// A bend that replaces one tensor, or one option.
+template <class Member>
+std::function<void(Problem&)> set(Member Problem::*member, std::type_identity_t<Member> value) {
+  return [=](Problem& p) { p.*member = value; };
+}
+std::function<void(Problem&)> stride(TensorDesc Problem::*member, size_t d, int64_t value) {
+  return [=](Problem& p) { (p.*member).stride[d] = value; };
+}
+
+const DType kNoType = static_cast<DType>(8);
+const DType kNegativeType = static_cast<DType>(-1);
+
+const std::vector<Refusal>& refusals() {
+  static const std::vector<Refusal> table = {
+      // Enums that hold what no enumerator is.
+      {"q_type_8", Base::dense, set(&Problem::q, contiguous(kNoType, {2, 4, 3, 8})), "q:", "8",
+       "0 to 7"},
+      {"k_type_minus_1", Base::dense, set(&Problem::k, contiguous(kNegativeType, {2, 2, 5, 8})),
+       "k:", "-1", "0 to 7"},
+      {"v_type_8", Base::dense, set(&Problem::v, contiguous(kNoType, {2, 2, 5, 6})), "v:", "8",
+       "0 to 7"},
+      {"o_type_8", Base::dense, set(&Problem::o, contiguous(kNoType, {2, 4, 3, 6})), "o:", "8",
+       "0 to 7"},
+      {"lse_type_8", Base::dense, set(&Problem::lse, contiguous(kNoType, {2, 4, 3})), "lse:", "8",
+       "0 to 7"},
+      {"bias_type_8", Base::full, set(&Problem::bias, contiguous(kNoType, {1, 1, 1, 1})), "bias:",
+       "8", "0 to 7"},
+      {"mask_type_8", Base::full, set(&Problem::mask, contiguous(kNoType, {1, 1, 1, 1})), "mask:",
+       "8", "0 to 7"},
+      {"alibi_type_8", Base::full, set(&Problem::alibi_slopes, contiguous(kNoType, {4})),
+       "alibi_slopes:", "8", "0 to 7"},
+      {"sinks_type_8", Base::full, set(&Problem::sinks, contiguous(kNoType, {4})), "sinks:", "8",
+       "0 to 7"},
+      {"q_scale_type_8", Base::full, set(&Problem::q_scale, contiguous(kNoType, {1, 1})),
+       "q_scale:", "8", "0 to 7"},
+      {"k_scale_type_8", Base::full, set(&Problem::k_scale, contiguous(kNoType, {1, 1, 1})),
+       "k_scale:", "8", "0 to 7"},
+      {"v_scale_type_8", Base::full, set(&Problem::v_scale, contiguous(kNoType, {1, 1, 1})),
+       "v_scale:", "8", "0 to 7"},
+      {"cu_q_type_8", Base::packed, set(&Problem::cu_seqlens_q, contiguous(kNoType, {3})),
+       "cu_seqlens_q:", "8", "0 to 7"},
+      {"cu_kv_type_8", Base::packed, set(&Problem::cu_seqlens_kv, contiguous(kNoType, {3})),
+       "cu_seqlens_kv:", "8", "0 to 7"},
+      {"seqlens_q_type_8", Base::full, set(&Problem::seqlens_q, contiguous(kNoType, {2})),
+       "seqlens_q:", "8", "0 to 7"},
+      {"seqlens_kv_type_8", Base::full, set(&Problem::seqlens_kv, contiguous(kNoType, {2})),
+       "seqlens_kv:", "8", "0 to 7"},
+      {"causal_offsets_type_8", Base::full, set(&Problem::causal_offsets, contiguous(kNoType, {2})),
+       "causal_offsets:", "8", "0 to 7"},
+      {"alignment_3", Base::dense, set(&Problem::alignment, static_cast<Alignment>(3)),
+       "alignment:", "3", "given (2)"},
+      {"alignment_minus_1", Base::dense, set(&Problem::alignment, static_cast<Alignment>(-1)),
+       "alignment:", "-1", "top_left (0)"},
+
+      // Types.
+      {"q_f64", Base::dense, set(&Problem::q, contiguous(DType::f64, {2, 4, 3, 8})), "q:", "f64",
+       "f32, f16, bf16, f8e4m3 or f8e5m2"},
+      {"q_boolean", Base::dense, set(&Problem::q, contiguous(DType::boolean, {2, 4, 3, 8})),
+       "q:", "boolean", "f32"},
+      {"k_i32", Base::dense, set(&Problem::k, contiguous(DType::i32, {2, 2, 5, 8})), "k:", "i32",
+       "f32"},
+      {"k_not_as_q", Base::dense, set(&Problem::k, contiguous(DType::f16, {2, 2, 5, 8})),
+       "k:", "f16", "q's f32"},
+      {"v_not_as_q", Base::dense, set(&Problem::v, contiguous(DType::bf16, {2, 2, 5, 6})),
+       "v:", "bf16", "q's f32"},
+      {"o_i32", Base::dense, set(&Problem::o, contiguous(DType::i32, {2, 4, 3, 6})), "o:", "i32",
+       "a floating-point type"},
+      {"lse_f16", Base::dense, set(&Problem::lse, contiguous(DType::f16, {2, 4, 3})), "lse:", "f16",
+       "f32 or f64"},
+      {"bias_f64", Base::dense, set(&Problem::bias, contiguous(DType::f64, {1, 1, 3, 5})),
+       "bias:", "f64", "f32, f16 or bf16"},
+      {"bias_boolean", Base::dense, set(&Problem::bias, contiguous(DType::boolean, {1, 1, 3, 5})),
+       "bias:", "boolean", "f32, f16 or bf16"},
+      {"bias_fp8", Base::dense, set(&Problem::bias, contiguous(DType::f8e5m2, {1, 1, 3, 5})),
+       "bias:", "f8e5m2", "f32, f16 or bf16"},
+      {"mask_f32", Base::dense, set(&Problem::mask, contiguous(DType::f32, {1, 1, 3, 5})),
+       "mask:", "f32", "boolean"},
+      {"alibi_f16", Base::dense, set(&Problem::alibi_slopes, contiguous(DType::f16, {4})),
+       "alibi_slopes:", "f16", "f32"},
+      {"sinks_bf16", Base::dense, set(&Problem::sinks, contiguous(DType::bf16, {4})),
+       "sinks:", "bf16", "f32"},
+      {"q_scale_f16", Base::full, set(&Problem::q_scale, contiguous(DType::f16, {2, 4})),
+       "q_scale:", "f16", "f32"},
+      {"k_scale_f16", Base::full, set(&Problem::k_scale, contiguous(DType::f16, {2, 2, 3})),
+       "k_scale:", "f16", "f32"},
+      {"v_scale_i32", Base::full, set(&Problem::v_scale, contiguous(DType::i32, {2, 2, 3})),
+       "v_scale:", "i32", "f32"},
+      {"cu_q_f32", Base::packed, set(&Problem::cu_seqlens_q, contiguous(DType::f32, {3})),
+       "cu_seqlens_q:", "f32", "i32"},
+      {"cu_kv_f32", Base::packed, set(&Problem::cu_seqlens_kv, contiguous(DType::f32, {3})),
+       "cu_seqlens_kv:", "f32", "i32"},
+      {"seqlens_q_f32", Base::dense, set(&Problem::seqlens_q, contiguous(DType::f32, {2})),
+       "seqlens_q:", "f32", "i32"},
+      {"seqlens_kv_f32", Base::dense, set(&Problem::seqlens_kv, contiguous(DType::f32, {2})),
+       "seqlens_kv:", "f32", "i32"},
+
+      // Ranks.
+      {"q_rank_3", Base::dense, set(&Problem::q, contiguous(DType::f32, {4, 3, 8})), "q:", "3",
+       "4 for [B, Hq, Sq, Dqk]"},
+      {"q_rank_5", Base::dense, set(&Problem::q, contiguous(DType::f32, {1, 2, 4, 3, 8})), "q:",
+       "5", "4"},
+      {"q_rank_0", Base::dense, set(&Problem::q, TensorDesc{}), "q:", "0", "4"},
+      {"q_rank_lowest", Base::dense,
+       [](Problem& p) { p.q.rank = std::numeric_limits<int32_t>::min(); }, "q:", "-2147483648",
+       "4"},
+      {"q_rank_highest", Base::dense,
+       [](Problem& p) { p.q.rank = std::numeric_limits<int32_t>::max(); }, "q:", "2147483647", "4"},
+      {"k_rank_3", Base::dense, set(&Problem::k, contiguous(DType::f32, {2, 5, 8})), "k:", "3",
+       "4 for [B, Hkv, Skv, Dqk]"},
+      {"v_rank_3", Base::dense, set(&Problem::v, contiguous(DType::f32, {2, 5, 6})), "v:", "3",
+       "4 for [B, Hkv, Skv, Dv]"},
+      {"o_rank_3", Base::dense, set(&Problem::o, contiguous(DType::f32, {4, 3, 6})), "o:", "3",
+       "4 for [B, Hq, Sq, Dv]"},
+      {"lse_rank_4", Base::dense, set(&Problem::lse, contiguous(DType::f32, {2, 4, 3, 1})),
+       "lse:", "4", "3 for [B, Hq, Sq]"},
+      {"strides_missing", Base::dense,
+       set(&Problem::q, TensorDesc::strided(DType::f32, {2, 4, 3, 8}, {96, 24, 8})), "q:", "-1",
+       "4"},
+      {"packed_q_rank_4", Base::packed, set(&Problem::q, contiguous(DType::f32, {1, 7, 4, 8})),
+       "q:", "4", "3 for [total_q, Hq, Dqk]"},
+      {"packed_k_rank_4", Base::packed, set(&Problem::k, contiguous(DType::f32, {1, 9, 2, 8})),
+       "k:", "4", "3 for [total_kv, Hkv, Dqk]"},
+      {"packed_v_rank_2", Base::packed, set(&Problem::v, contiguous(DType::f32, {9, 12})), "v:",
+       "2", "3 for [total_kv, Hkv, Dv]"},
+      {"packed_o_rank_4", Base::packed, set(&Problem::o, contiguous(DType::f32, {1, 7, 4, 6})),
+       "o:", "4", "3 for [total_q, Hq, Dv]"},
+      {"packed_lse_rank_3", Base::packed, set(&Problem::lse, contiguous(DType::f32, {1, 7, 4})),
+       "lse:", "3", "2 for [total_q, Hq]"},
+      {"bias_rank_3", Base::dense, set(&Problem::bias, contiguous(DType::f32, {4, 3, 5})),
+       "bias:", "3", "4 for [B, Hq, Sq, Skv]"},
+      {"mask_rank_2", Base::dense, set(&Problem::mask, contiguous(DType::boolean, {3, 5})),
+       "mask:", "2", "4 for [B, Hq, Sq, Skv]"},
+      {"alibi_rank_3", Base::dense, set(&Problem::alibi_slopes, contiguous(DType::f32, {1, 2, 4})),
+       "alibi_slopes:", "3", "[B, Hq] (or rank 1 for [Hq])"},
+      {"alibi_rank_0", Base::dense, set(&Problem::alibi_slopes, contiguous(DType::f32, {})),
+       "alibi_slopes:", "0", "[B, Hq] (or rank 1 for [Hq])"},
+      {"sinks_rank_2", Base::dense, set(&Problem::sinks, contiguous(DType::f32, {2, 4})),
+       "sinks:", "2", "1 for [Hq]"},
+      {"q_scale_rank_1", Base::full, set(&Problem::q_scale, contiguous(DType::f32, {4})),
+       "q_scale:", "1", "2 for [B, Hq]"},
+      {"k_scale_rank_2", Base::full, set(&Problem::k_scale, contiguous(DType::f32, {2, 2})),
+       "k_scale:", "2", "3 for [B, Hkv, blocks]"},
+      {"v_scale_rank_4", Base::full, set(&Problem::v_scale, contiguous(DType::f32, {2, 2, 3, 1})),
+       "v_scale:", "4", "3 for [B, Hkv, blocks]"},
+      {"cu_q_rank_2", Base::packed, set(&Problem::cu_seqlens_q, contiguous(DType::i32, {1, 3})),
+       "cu_seqlens_q:", "2", "1 for [B + 1]"},
+      {"seqlens_q_rank_2", Base::dense, set(&Problem::seqlens_q, contiguous(DType::i32, {2, 1})),
+       "seqlens_q:", "2", "1 for [B]"},
+      {"causal_offsets_rank_2", Base::full,
+       set(&Problem::causal_offsets, contiguous(DType::i32, {2, 1})), "causal_offsets:", "2",
+       "1 for [B]"},
+
+      // Extents.
+      {"q_negative_extent", Base::dense, set(&Problem::q, contiguous(DType::f32, {2, 4, -3, 8})),
+       "q:", "-3", "0 to 2147483647"},
+      {"q_lowest_extent", Base::dense, set(&Problem::q, contiguous(DType::f32, {2, kMin, 3, 8})),
+       "q:", "-9223372036854775808", "0 to 2147483647"},
+      {"q_extent_2_31", Base::dense,
+       set(&Problem::q, contiguous(DType::f32, {2, 4, kLongest + 1, 8})), "q:", "2147483648",
+       "0 to 2147483647"},
+      {"k_negative_batch", Base::dense, set(&Problem::k, contiguous(DType::f32, {-2, 2, 5, 8})),
+       "k:", "-2", "0 to 2147483647"},
+      {"bias_negative", Base::dense, set(&Problem::bias, contiguous(DType::f32, {1, 1, -1, 5})),
+       "bias:", "-1", "0 to 2147483647"},
+      {"q_head_dim_0", Base::dense, set(&Problem::q, contiguous(DType::f32, {2, 4, 3, 0})),
+       "q:", "0", "at least 1"},
+      {"v_head_dim_0", Base::dense, set(&Problem::v, contiguous(DType::f32, {2, 2, 5, 0})),
+       "v:", "0", "at least 1"},
+      {"k_batch", Base::dense, set(&Problem::k, contiguous(DType::f32, {3, 2, 5, 8})),
+       "k:", "[3, 2, 5, 8]", "[B, Hkv, Skv, Dqk] = [2, 2, 5, 8]"},
+      {"k_batch_1", Base::dense, set(&Problem::k, contiguous(DType::f32, {1, 2, 5, 8})),
+       "k:", "[1, 2, 5, 8]", "[2, 2, 5, 8]"},
+      {"k_heads_3", Base::dense, set(&Problem::k, contiguous(DType::f32, {2, 3, 5, 8})),
+       "k:", "3 heads", "a divisor of q's 4"},
+      {"k_heads_8", Base::dense, set(&Problem::k, contiguous(DType::f32, {2, 8, 5, 8})),
+       "k:", "8 heads", "a divisor of q's 4"},
+      {"k_heads_0", Base::dense, set(&Problem::k, contiguous(DType::f32, {2, 0, 5, 8})),
+       "k:", "0 heads", "a divisor of q's 4"},
+      {"k_head_dim", Base::dense, set(&Problem::k, contiguous(DType::f32, {2, 2, 5, 7})),
+       "k:", "[2, 2, 5, 7]", "[2, 2, 5, 8]"},
+      {"v_heads", Base::dense, set(&Problem::v, contiguous(DType::f32, {2, 4, 5, 6})),
+       "v:", "[2, 4, 5, 6]", "[B, Hkv, Skv, Dv] = [2, 2, 5, 6]"},
+      {"v_keys", Base::dense, set(&Problem::v, contiguous(DType::f32, {2, 2, 4, 6})),
+       "v:", "[2, 2, 4, 6]", "[2, 2, 5, 6]"},
+      {"o_queries", Base::dense, set(&Problem::o, contiguous(DType::f32, {2, 4, 5, 6})),
+       "o:", "[2, 4, 5, 6]", "[B, Hq, Sq, Dv] = [2, 4, 3, 6]"},
+      {"o_head_dim", Base::dense, set(&Problem::o, contiguous(DType::f32, {2, 4, 3, 8})),
+       "o:", "[2, 4, 3, 8]", "[2, 4, 3, 6]"},
+      {"o_broadcast", Base::dense, set(&Problem::o, contiguous(DType::f32, {1, 4, 3, 6})),
+       "o:", "[1, 4, 3, 6]", "[2, 4, 3, 6]"},
+      {"lse_heads", Base::dense, set(&Problem::lse, contiguous(DType::f32, {2, 2, 3})),
+       "lse:", "[2, 2, 3]", "[B, Hq, Sq] = [2, 4, 3]"},
+      {"packed_k_total", Base::packed, set(&Problem::v, contiguous(DType::f32, {8, 2, 6})),
+       "v:", "[8, 2, 6]", "[total_kv, Hkv, Dv] = [9, 2, 6]"},
+      {"packed_o_total", Base::packed, set(&Problem::o, contiguous(DType::f32, {6, 4, 6})),
+       "o:", "[6, 4, 6]", "[total_q, Hq, Dv] = [7, 4, 6]"},
+      {"packed_lse_transposed", Base::packed, set(&Problem::lse, contiguous(DType::f32, {4, 7})),
+       "lse:", "[4, 7]", "[total_q, Hq] = [7, 4]"},
+      {"packed_k_heads", Base::packed, set(&Problem::k, contiguous(DType::f32, {9, 3, 8})),
+       "k:", "3 heads", "a divisor of q's 4"},
+      {"bias_batch", Base::dense, set(&Problem::bias, contiguous(DType::f32, {3, 1, 1, 5})),
+       "bias:", "[3, 1, 1, 5]", "[2, 4, 3, 5], where 1 may stand for any"},
+      {"bias_kv_heads", Base::dense, set(&Problem::bias, contiguous(DType::f32, {1, 2, 3, 5})),
+       "bias:", "[1, 2, 3, 5]", "[2, 4, 3, 5]"},
+      {"bias_zero_keys", Base::dense, set(&Problem::bias, contiguous(DType::f32, {1, 1, 3, 0})),
+       "bias:", "[1, 1, 3, 0]", "[2, 4, 3, 5]"},
+      {"mask_keys", Base::dense, set(&Problem::mask, contiguous(DType::boolean, {1, 1, 3, 4})),
+       "mask:", "[1, 1, 3, 4]", "[2, 4, 3, 5]"},
+      {"alibi_kv_heads", Base::dense, set(&Problem::alibi_slopes, contiguous(DType::f32, {2})),
+       "alibi_slopes:", "[2]", "[Hq] = [4]"},
+      {"alibi_one_head", Base::dense, set(&Problem::alibi_slopes, contiguous(DType::f32, {1})),
+       "alibi_slopes:", "[1]", "[Hq] = [4]"},
+      {"alibi_batch_3", Base::dense, set(&Problem::alibi_slopes, contiguous(DType::f32, {3, 4})),
+       "alibi_slopes:", "[3, 4]", "[B, Hq] = [2, 4]"},
+      {"sinks_kv_heads", Base::dense, set(&Problem::sinks, contiguous(DType::f32, {2})),
+       "sinks:", "[2]", "[Hq] = [4]"},
+      {"q_scale_heads", Base::full, set(&Problem::q_scale, contiguous(DType::f32, {2, 2})),
+       "q_scale:", "[2, 2]", "[B, Hq] = [2, 4]"},
+      {"k_scale_query_heads", Base::full,
+       set(&Problem::k_scale, contiguous(DType::f32, {2, 4, 3})), "k_scale:", "[2, 4, 3]",
+       "[B, Hkv, blocks] = [2, 2, 3]"},
+      {"k_scale_blocks", Base::full, set(&Problem::k_scale, contiguous(DType::f32, {2, 2, 2})),
+       "k_scale:", "[2, 2, 2]", "[2, 2, 3]"},
+      {"v_scale_a_key", Base::full, set(&Problem::v_scale, contiguous(DType::f32, {2, 2, 5})),
+       "v_scale:", "[2, 2, 5]", "[2, 2, 3]"},
+      {"cu_q_empty", Base::packed, set(&Problem::cu_seqlens_q, contiguous(DType::i32, {0})),
+       "cu_seqlens_q:", "[0]", "[B + 1]"},
+      {"cu_lengths_differ", Base::packed, set(&Problem::cu_seqlens_kv, contiguous(DType::i32, {4})),
+       "cu_seqlens_kv:", "[4]", "[B + 1] = [3]"},
+      {"seqlens_q_batch", Base::dense, set(&Problem::seqlens_q, contiguous(DType::i32, {1})),
+       "seqlens_q:", "[1]", "[B] = [2]"},
+      {"seqlens_kv_batch", Base::packed, set(&Problem::seqlens_kv, contiguous(DType::i32, {3})),
+       "seqlens_kv:", "[3]", "[B] = [2]"},
+      {"causal_offsets_batch", Base::full,
+       set(&Problem::causal_offsets, contiguous(DType::i32, {4})), "causal_offsets:", "[4]",
+       "[B] = [2]"},
+
+      // Strides.
+      {"q_row_stride_lowest", Base::dense, stride(&Problem::q, 2, kMin), "q:",
+       "-9223372036854775808", "less"},
+      {"q_row_stride_highest", Base::dense, stride(&Problem::q, 2, kMax), "q:",
+       "9223372036854775807", "less"},
+      {"k_head_stride_2_61", Base::dense, stride(&Problem::k, 1, int64_t{1} << 61), "k:",
+       "2305843009213693952", "less"},
+      {"k_stride_lowest_of_one",  // never stepped, but nobody should have to multiply with it
+       Base::dense,
+       [](Problem& p) {
+         p = Problem{};
+         p.q = p.k = p.v = p.o = contiguous(DType::f32, {1, 1, 1, 4});
+         p.k.stride[0] = kMin;
+       },
+       "k:", "-9223372036854775808", "less"},
+      {"v_stride_highest_of_one_row", Base::packed,
+       [](Problem& p) {
+         p.k = contiguous(DType::f32, {1, 2, 8});
+         p.v = contiguous(DType::f32, {1, 2, 6});
+         p.v.stride[0] = kMax;
+       },
+       "v:", "9223372036854775807", "less"},
+      {"bias_stride_lowest", Base::dense,
+       set(&Problem::bias, TensorDesc::strided(DType::f32, {1, 1, 3, 5}, {0, 0, kMin, 1})),
+       "bias:", "-9223372036854775808", "less"},
+      {"sinks_stride_highest", Base::dense,
+       set(&Problem::sinks, TensorDesc::strided(DType::f32, {4}, {kMax})),
+       "sinks:", "9223372036854775807", "less"},
+      {"seqlens_stride_lowest", Base::dense,
+       set(&Problem::seqlens_kv, TensorDesc::strided(DType::i32, {2}, {kMin})),
+       "seqlens_kv:", "-9223372036854775808", "less"},
+      {"q_not_contiguous", Base::dense, stride(&Problem::q, 3, 2), "q:", "2", "1"},
+      {"k_reversed_columns", Base::dense, stride(&Problem::k, 3, -1), "k:", "-1", "1"},
+      {"v_broadcast_columns", Base::dense, stride(&Problem::v, 3, 0), "v:", "0", "1"},
+      {"o_not_contiguous", Base::dense, stride(&Problem::o, 3, 2), "o:", "2", "1"},
+      {"o_rows_overlap", Base::dense, stride(&Problem::o, 2, 5), "o:", "[72, 18, 5, 1]",
+       "elements are apart"},
+      {"o_rows_overlap_reversed", Base::dense, stride(&Problem::o, 2, -5), "o:", "-5",
+       "elements are apart"},
+      {"o_broadcast_heads", Base::dense, stride(&Problem::o, 1, 0), "o:", "[72, 0, 6, 1]",
+       "elements are apart"},
+      {"o_batches_overlap", Base::dense, stride(&Problem::o, 0, 71), "o:", "[71, 18, 6, 1]",
+       "elements are apart"},
+      {"o_head_as_row", Base::dense, stride(&Problem::o, 1, 6), "o:", "[72, 6, 6, 1]",
+       "elements are apart"},
+      {"lse_overlaps", Base::dense,
+       set(&Problem::lse, TensorDesc::strided(DType::f32, {2, 4, 3}, {12, 3, 0})),
+       "lse:", "[12, 3, 0]", "elements are apart"},
+      {"packed_o_rows_overlap", Base::packed, stride(&Problem::o, 0, 23), "o:", "[23, 6, 1]",
+       "elements are apart"},
+
+      // What belongs together.
+      {"cu_q_alone", Base::packed, [](Problem& p) { p.cu_seqlens_kv.reset(); }, "cu_seqlens_kv:",
+       "missing", "both"},
+      {"cu_kv_alone", Base::packed, [](Problem& p) { p.cu_seqlens_q.reset(); }, "cu_seqlens_q:",
+       "missing", "both"},
+      {"max_seqlen_not_packed", Base::dense, set(&Problem::max_seqlen_q, 3), "max_seqlen_q:", "3",
+       "0 unless packed"},
+      {"max_seqlen_kv_not_packed", Base::dense, set(&Problem::max_seqlen_kv, -1),
+       "max_seqlen_kv:", "-1", "0 unless packed"},
+      {"max_seqlen_q_past_total", Base::packed, set(&Problem::max_seqlen_q, 8),
+       "max_seqlen_q:", "8", "0 to 7"},
+      {"max_seqlen_kv_negative", Base::packed, set(&Problem::max_seqlen_kv, -1),
+       "max_seqlen_kv:", "-1", "0 to 9"},
+      {"offsets_not_given", Base::full, set(&Problem::alignment, Alignment::top_left),
+       "causal_offsets:", "present", "given"},
+      {"offset_not_given", Base::dense, set(&Problem::causal_offset, 1), "causal_offset:", "1",
+       "0 unless the alignment is given"},
+      {"offset_and_offsets", Base::full, set(&Problem::causal_offset, 1), "causal_offset:", "1",
+       "0 with causal_offsets"},
+      {"q_scale_of_f32", Base::dense, set(&Problem::q_scale, contiguous(DType::f32, {1, 1})),
+       "q_scale:", "f32", "only with fp8"},
+      {"k_scale_of_f32", Base::dense, set(&Problem::k_scale, contiguous(DType::f32, {1, 1, 1})),
+       "k_scale:", "f32", "only with fp8"},
+      {"v_scale_of_f32", Base::dense, set(&Problem::v_scale, contiguous(DType::f32, {1, 1, 1})),
+       "v_scale:", "f32", "only with fp8"},
+
+      // Options.
+      {"scale_nan", Base::dense, set(&Problem::softmax_scale, kNaN), "softmax_scale:", "nan",
+       "a finite number"},
+      {"scale_infinite", Base::dense, set(&Problem::softmax_scale, -kInf), "softmax_scale:", "-inf",
+       "a finite number"},
+      {"softcap_negative", Base::dense, set(&Problem::softcap, -1.0f), "softcap:", "-1",
+       "0 (off) or a positive"},
+      {"softcap_nan", Base::dense, set(&Problem::softcap, kNaN), "softcap:", "nan", "0 (off)"},
+      {"softcap_infinite", Base::dense, set(&Problem::softcap, kInf), "softcap:", "inf", "finite"},
+      {"dropout_negative", Base::dense, set(&Problem::dropout_p, -0.1f), "dropout_p:", "-0.1",
+       "0 to 1"},
+      {"dropout_past_1", Base::dense, set(&Problem::dropout_p, 1.5f), "dropout_p:", "1.5",
+       "0 to 1"},
+      {"dropout_nan", Base::dense, set(&Problem::dropout_p, kNaN), "dropout_p:", "nan", "0 to 1"},
+      {"dropout_infinite", Base::dense, set(&Problem::dropout_p, kInf), "dropout_p:", "inf",
+       "0 to 1"},
+      {"window_left_minus_2", Base::dense, set(&Problem::window_left, -2), "window_left:", "-2",
+       "-1 (no limit) to 4294967296"},
+      {"window_right_lowest", Base::dense, set(&Problem::window_right, kMin),
+       "window_right:", "-9223372036854775808", "-1 (no limit)"},
+      {"window_left_too_far", Base::dense, set(&Problem::window_left, kFar + 1),
+       "window_left:", "4294967297", "to 4294967296"},
+      {"window_right_highest", Base::dense, set(&Problem::window_right, kMax),
+       "window_right:", "9223372036854775807", "to 4294967296"},
+      {"offset_too_far", Base::dense,
+       [](Problem& p) {
+         p.alignment = Alignment::given;
+         p.causal_offset = kFar + 1;
+       },
+       "causal_offset:", "4294967297", "-4294967296 to 4294967296"},
+      {"offset_lowest", Base::dense,
+       [](Problem& p) {
+         p.alignment = Alignment::given;
+         p.causal_offset = kMin;
+       },
+       "causal_offset:", "-9223372036854775808", "-4294967296 to 4294967296"},
+      {"scale_block_negative", Base::full, set(&Problem::kv_scale_block, -1), "kv_scale_block:",
+       "-1", "0 to 2147483647"},
+      {"scale_block_highest", Base::full, set(&Problem::kv_scale_block, kMax), "kv_scale_block:",
+       "9223372036854775807", "0 to 2147483647"},
+  };
+  return table;
+}
+
+class Refused : public testing::TestWithParam<Refusal> {};
+
+TEST_P(Refused, WithOneSentence) {
+  Problem problem = base_problem(GetParam().base);
+  ASSERT_TRUE(resolve(problem).ok()) << resolve(problem).status().message();
+  GetParam().bend(problem);
+  const Status status = resolve(problem).status();
+  ASSERT_EQ(status.code(), StatusCode::invalid_argument);
+  const std::string& message = status.message();
+  EXPECT_THAT(message, StartsWith(GetParam().argument));
+  EXPECT_THAT(message, HasSubstr(GetParam().value));
+  const size_t wanted = message.find("wanted");
+  ASSERT_NE(wanted, std::string::npos) << message;
+  EXPECT_THAT(message.substr(wanted), HasSubstr(GetParam().wanted));
+  EXPECT_EQ(message.find('\n'), std::string::npos);
+  // The public functions say the same.
+  EXPECT_EQ(make_plan(problem).status().message(), message);
+  EXPECT_EQ(explain(problem).status().message(), message);
+}
+
+INSTANTIATE_TEST_SUITE_P(Problems, Refused, testing::ValuesIn(refusals()),
+                         [](const auto& instance) { return std::string(instance.param.name); });
+
+ForwardProblem resolved(const Problem& problem) {
+  const Result<ForwardProblem> result = resolve(problem);
+  EXPECT_TRUE(result.ok()) << result.status().message();
+  return result.ok() ? *result : ForwardProblem{};
+}
+
+TEST(Resolve, FillsInSizesAndDefaults) {
+  const ForwardProblem p = resolved(dense_problem(DType::bf16));
+  EXPECT_FALSE(p.packed);
+  EXPECT_EQ(p.dtype, DType::bf16);
+  EXPECT_EQ(p.o_dtype, DType::bf16);
+  EXPECT_EQ(p.batch, 2);
+  EXPECT_EQ(p.heads_q, 4);
+  EXPECT_EQ(p.heads_kv, 2);
+  EXPECT_EQ(p.seqlen_q, 3);
+  EXPECT_EQ(p.seqlen_kv, 5);
+  EXPECT_EQ(p.head_dim_qk, 8);
+  EXPECT_EQ(p.head_dim_v, 6);
+  EXPECT_EQ(p.softmax_scale, static_cast<float>(1 / std::sqrt(8.0)));
+  EXPECT_TRUE(p.band.unlimited());
+  EXPECT_EQ(p.kv_scale_block, 5);
+  EXPECT_EQ(p.kv_head(0), 0);
+  EXPECT_EQ(p.kv_head(1), 0);
+  EXPECT_EQ(p.kv_head(2), 1);
+  EXPECT_EQ(p.kv_head(3), 1);
+  EXPECT_EQ(p.q.at(1, 2, 1), 1 * 96 + 2 * 24 + 8);
+  EXPECT_EQ(p.lse.at(1, 2, 1), 1 * 12 + 2 * 3 + 1);
+}
+
+TEST(Resolve, PackedSizesAndStrides) {
+  Problem problem = packed_problem();
+  const ForwardProblem p = resolved(problem);
+  EXPECT_TRUE(p.packed);
+  EXPECT_EQ(p.batch, 2);
+  EXPECT_EQ(p.total_q, 7);
+  EXPECT_EQ(p.total_kv, 9);
+  EXPECT_EQ(p.seqlen_q, 7);  // not known: the total bounds it
+  EXPECT_EQ(p.seqlen_kv, 9);
+  EXPECT_EQ(p.k.at(1, 1, 4), 4 * 16 + 8);
+  EXPECT_EQ(p.lse.at(1, 2, 3), 3 * 4 + 2);
+  problem.max_seqlen_q = 4;
+  problem.max_seqlen_kv = 6;
+  EXPECT_EQ(resolved(problem).seqlen_q, 4);
+  EXPECT_EQ(resolved(problem).seqlen_kv, 6);
+}
+
+TEST(Resolve, BroadcastsGetStrideZero) {
+  for (int bits = 0; bits < 16; ++bits) {
+    Problem problem = dense_problem();
+    const auto extent = [&](int d, int64_t whole) { return (bits >> d & 1) != 0 ? 1 : whole; };
+    problem.bias = contiguous(DType::f16, {extent(0, 2), extent(1, 4), extent(2, 3), extent(3, 5)});
+    for (size_t d = 0; d < 4; ++d) {  // a stride that is never stepped must not matter
+      if (problem.bias->shape[d] == 1) problem.bias->stride[d] = 77;
+    }
+    const PairInput bias = resolved(problem).bias;
+    EXPECT_TRUE(bias.present);
+    EXPECT_EQ(bias.dtype, DType::f16);
+    EXPECT_EQ(bias.batch == 0, (bits & 1) != 0);
+    EXPECT_EQ(bias.head == 0, (bits & 2) != 0);
+    EXPECT_EQ(bias.query == 0, (bits & 4) != 0);
+    EXPECT_EQ(bias.key == 0, (bits & 8) != 0);
+  }
+}
+
+TEST(Resolve, CausalAndWindowMakeOneBand) {
+  struct Row {
+    bool causal;
+    int64_t left, right, wanted_left, wanted_right;
+  };
+  for (const Row& row : {Row{false, -1, -1, -1, -1}, Row{true, -1, -1, -1, 0},
+                         Row{true, 3, 5, 3, 0}, Row{true, 3, 0, 3, 0}, Row{false, 0, 0, 0, 0},
+                         Row{false, kFar, kFar, kFar, kFar}, Row{false, -1, 2, -1, 2}}) {
+    Problem problem = dense_problem();
+    problem.causal = row.causal;
+    problem.window_left = row.left;
+    problem.window_right = row.right;
+    const Band band = resolved(problem).band;
+    EXPECT_EQ(band.left, row.wanted_left);
+    EXPECT_EQ(band.right, row.wanted_right);
+  }
+}
+
+TEST(Resolve, ExtremesThatAreLegal) {
+  const auto legal = [](const std::function<void(Problem&)>& bend, Base base = Base::dense) {
+    Problem problem = base_problem(base);
+    bend(problem);
+    EXPECT_TRUE(resolve(problem).ok()) << resolve(problem).status().message();
+  };
+  legal(set(&Problem::dropout_p, 1.0f));
+  legal(set(&Problem::softmax_scale, 0.0f));
+  legal(set(&Problem::softmax_scale, -2.0f));
+  legal(set(&Problem::softcap, std::numeric_limits<float>::denorm_min()));
+  legal(set(&Problem::o, contiguous(DType::f64, {2, 4, 3, 6})));
+  legal(set(&Problem::lse, contiguous(DType::f64, {2, 4, 3})));
+  legal(set(&Problem::alibi_slopes, contiguous(DType::f32, {1, 4})));
+  legal(set(&Problem::k_scale, contiguous(DType::f32, {1, 1, 1})), Base::full);
+  legal(set(&Problem::kv_scale_block, kLongest), Base::dense);
+  legal(stride(&Problem::q, 2, -8));
+  legal(stride(&Problem::k, 1, 0));
+  legal(stride(&Problem::o, 2, -6));
+  legal(stride(&Problem::o, 0, -72));
+  legal(stride(&Problem::o, 0, int64_t{1} << 40));
+  legal([](Problem& p) {  // bshd
+    p.o = TensorDesc::strided(DType::f32, {2, 4, 3, 6}, {72, 6, 24, 1});
+    p.lse = TensorDesc::strided(DType::f32, {2, 4, 3}, {12, 1, 4});
+  });
+  legal([](Problem& p) {
+    p.alignment = Alignment::given;
+    p.causal_offset = -kFar;
+  });
+}
+
+TEST(Resolve, ZeroSizesAreLegal) {
+  for (int bits = 1; bits < 32; ++bits) {
+    const auto extent = [&](int bit, int64_t whole) { return (bits >> bit & 1) != 0 ? 0 : whole; };
+    const int64_t batch = extent(0, 2), heads_q = extent(1, 4), heads_kv = extent(2, 2);
+    const int64_t queries = extent(3, 3), keys = extent(4, 5);
+    Problem problem;
+    problem.q = contiguous(DType::f32, {batch, heads_q, queries, 8});
+    problem.k = contiguous(DType::f32, {batch, heads_kv, keys, 8});
+    problem.v = contiguous(DType::f32, {batch, heads_kv, keys, 6});
+    problem.o = contiguous(DType::f32, {batch, heads_q, queries, 6});
+    problem.lse = contiguous(DType::f32, {batch, heads_q, queries});
+    problem.bias = contiguous(DType::f32, {batch, heads_q, queries, keys});
+    EXPECT_EQ(resolve(problem).ok(), heads_kv > 0 || heads_q == 0) << bits;
+  }
+  Problem packed = packed_problem();
+  packed.q = contiguous(DType::f32, {0, 4, 8});
+  packed.k = contiguous(DType::f32, {0, 2, 8});
+  packed.v = contiguous(DType::f32, {0, 2, 6});
+  packed.o = contiguous(DType::f32, {0, 4, 6});
+  packed.lse = contiguous(DType::f32, {0, 4});
+  EXPECT_TRUE(resolve(packed).ok());
+  packed.cu_seqlens_q = packed.cu_seqlens_kv = contiguous(DType::i32, {1});
+  EXPECT_TRUE(resolve(packed).ok());
+  EXPECT_EQ(resolved(packed).batch, 0);
+}
+
+TEST(Resolve, MessagesOfDescriptorsCannotBreakIt) {
+  TensorDesc tensor = contiguous(DType::f32, {kMax, kMax, kMax, kMax});  // strides wrap
+  for (TensorDesc Problem::*member : {&Problem::q, &Problem::k, &Problem::v, &Problem::o}) {
+    Problem problem = dense_problem();
+    problem.*member = tensor;
+    EXPECT_EQ(resolve(problem).status().code(), StatusCode::invalid_argument);
+  }
+  EXPECT_EQ(resolve(Problem{}).status().code(), StatusCode::invalid_argument);
+}
+
+}  // namespace
+}  // namespace flashcore
