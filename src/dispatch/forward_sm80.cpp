@@ -29,8 +29,8 @@ struct Planned {
   int device;
 };
 
-sm80::Matrix matrix(const RowStrides& stride) {
-  return {nullptr, stride.batch, stride.head, stride.row};
+sm80::Matrix matrix(const RowStrides& stride, const sm80::Config& config) {
+  return {nullptr, stride.batch, stride.head, stride.row, 2 * stride.row * config.copied_rows()};
 }
 
 sm80::PairMatrix pair_matrix(const PairInput& input) {
@@ -68,9 +68,9 @@ bool has_chunks(const RowStrides& stride, const ForwardProblem& p, int64_t heads
 // Everything but the pointers.
 sm80::Params make_params(const ForwardProblem& p, const sm80::Config& config) {
   sm80::Params params{};
-  params.q = matrix(p.q);
-  params.k = matrix(p.k);
-  params.v = matrix(p.v);
+  params.q = matrix(p.q, config);
+  params.k = matrix(p.k, config);
+  params.v = matrix(p.v, config);
   params.o_batch = p.o.batch, params.o_head = p.o.head, params.o_row = p.o.row;
   params.lse_batch = p.lse.batch, params.lse_head = p.lse.head, params.lse_row = p.lse.row;
   params.batch = static_cast<int>(p.batch);
@@ -96,8 +96,7 @@ sm80::Params make_params(const ForwardProblem& p, const sm80::Config& config) {
   params.q_tiles = static_cast<int>((p.seqlen_q + config.block_q() - 1) / config.block_q());
   const int64_t heads = std::max<int64_t>(p.batch * p.heads_q, 1);
   const int64_t group = p.heads_kv > 0 ? p.heads_q / p.heads_kv : 1;
-  const int64_t head_bytes =
-      std::max<int64_t>(2 * p.seqlen_kv * (p.head_dim_qk + p.head_dim_v), 1);
+  const int64_t head_bytes = std::max<int64_t>(2 * p.seqlen_kv * (p.head_dim_qk + p.head_dim_v), 1);
   params.section_heads =
       static_cast<int>(std::clamp<int64_t>(kSectionBytes / head_bytes * group, 1, heads));
   params.longest_first = p.band.right >= 0 && params.q_tiles > 1;
@@ -137,14 +136,13 @@ bool bind(sm80::Params& params, const ForwardProblem& p, const sm80::Config& con
   if (params.dropout) params.dropout_key = dropout_key(args.dropout_seed, args.dropout_offset);
 
   params.chunks_qk = has_chunks(p.q, p, p.heads_q, rows_q, p.head_dim_qk) &&
-                     has_chunks(p.k, p, p.heads_kv, rows_kv, p.head_dim_qk) &&
-                     is_aligned(args.q) && is_aligned(args.k);
-  params.chunks_v =
-      has_chunks(p.v, p, p.heads_kv, rows_kv, p.head_dim_v) && is_aligned(args.v);
+                     has_chunks(p.k, p, p.heads_kv, rows_kv, p.head_dim_qk) && is_aligned(args.q) &&
+                     is_aligned(args.k);
+  params.chunks_v = has_chunks(p.v, p, p.heads_kv, rows_kv, p.head_dim_v) && is_aligned(args.v);
   params.whole_chunks = params.chunks_qk && params.chunks_v &&
                         p.head_dim_qk == config.head_dim_qk && p.head_dim_v == config.head_dim_v;
-  params.o_vectors = p.o_dtype == p.dtype &&
-                     has_chunks(p.o, p, p.heads_q, rows_q, p.head_dim_v) && is_aligned(args.o);
+  params.o_vectors = p.o_dtype == p.dtype && has_chunks(p.o, p, p.heads_q, rows_q, p.head_dim_v) &&
+                     is_aligned(args.o);
   return params.chunks_qk && params.chunks_v && params.o_vectors;
 }
 
@@ -173,14 +171,11 @@ Status run(const ForwardProblem& p, const Planned& planned, const Arguments& arg
 Result<PlannedKernel> plan(const ForwardProblem& p, const PlanContext& context) {
   Planned planned{};
   planned.device = context.device.device.index;
-  planned.instance = {
-      .type = p.dtype == DType::f16 ? sm80::InputType::f16 : sm80::InputType::bf16,
-      .config = sm80::choose_config(p.head_dim_qk, p.head_dim_v),
-      .features = !forward_sm80_is_plain(p)};
-  planned.params =
-      make_params(p, sm80::kConfigs[static_cast<size_t>(planned.instance.config)]);
-  planned.blocks =
-      static_cast<unsigned int>(p.batch * p.heads_q * int64_t{planned.params.q_tiles});
+  planned.instance = {.type = p.dtype == DType::f16 ? sm80::InputType::f16 : sm80::InputType::bf16,
+                      .config = sm80::choose_config(p.head_dim_qk, p.head_dim_v),
+                      .features = !forward_sm80_is_plain(p)};
+  planned.params = make_params(p, sm80::kConfigs[static_cast<size_t>(planned.instance.config)]);
+  planned.blocks = static_cast<unsigned int>(p.batch * p.heads_q * int64_t{planned.params.q_tiles});
 
   const DeviceGuard guard(planned.device);
   if (guard.error() != cudaSuccess) return cuda_failure("choosing its GPU", guard.error());

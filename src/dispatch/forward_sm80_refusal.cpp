@@ -51,9 +51,8 @@ std::string refuse_sizes(const ForwardProblem& p) {
     return fmt::format("{}: head dimension is {}, wanted at most {}", qk ? "q" : "v",
                        qk ? p.head_dim_qk : p.head_dim_v, kLargestHeadDim);
   }
-  for (const auto& [name, rows] :
-       {std::pair{"q", p.packed ? p.total_q : p.seqlen_q},
-        std::pair{"k", p.packed ? p.total_kv : p.seqlen_kv}}) {
+  for (const auto& [name, rows] : {std::pair{"q", p.packed ? p.total_q : p.seqlen_q},
+                                   std::pair{"k", p.packed ? p.total_kv : p.seqlen_kv}}) {
     if (rows > kLargestSeqlen) {
       return fmt::format("{}: has {} rows, wanted at most {}", name, rows, kLargestSeqlen);
     }
@@ -66,8 +65,9 @@ std::string refuse_sizes(const ForwardProblem& p) {
                        p.batch, p.heads_q, kMost);
   }
   if (tiles > 0 && p.batch * p.heads_q > kMost / tiles) {
-    return fmt::format("q: has {} tiles of {} queries in each of {} heads, wanted at most {} in all",
-                       tiles, block_q, p.batch * p.heads_q, kMost);
+    return fmt::format(
+        "q: has {} tiles of {} queries in each of {} heads, wanted at most {} in all", tiles,
+        block_q, p.batch * p.heads_q, kMost);
   }
   return {};
 }

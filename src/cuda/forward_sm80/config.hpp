@@ -19,15 +19,16 @@ inline constexpr int kPanelColumns = 64;              // 128 bytes, what a tile'
 
 // A structural type: the one template argument that a kernel's geometry is.
 struct Config {
-  int head_dim_qk;      // the largest that it computes; smaller ones are padded with zeros
+  int head_dim_qk;  // the largest that it computes; smaller ones are padded with zeros
   int head_dim_v;
   int warps;
-  int row_groups;       // 16-row groups a warp; two share every fragment of K and V
+  int row_groups;  // 16-row groups a warp; two share every fragment of K and V
   int block_kv;
   int blocks_per_sm;    // what the register limit is set for
   bool q_in_registers;  // otherwise read again from shared memory for every tile
 
   constexpr int threads() const { return 32 * warps; }
+  constexpr int copied_rows() const { return threads() / 8; }  // at once: see tile_copy.cuh
   constexpr int warp_rows() const { return 16 * row_groups; }
   constexpr int block_q() const { return warps * warp_rows(); }
   constexpr int stored_qk() const { return padded(head_dim_qk); }
@@ -37,13 +38,9 @@ struct Config {
   constexpr int v_bytes() const { return 2 * block_kv * stored_v(); }
   constexpr int smem_bytes() const { return q_bytes() + kStages * (k_bytes() + v_bytes()); }
 
-  // The same with smaller tiles of keys, for passes that hold more than scores beside them:
-  // features, and guarded values.
-  constexpr Config roomy() const {
-    Config config = *this;
-    config.block_kv = 32;
-    config.q_in_registers = false;
-    return config;
+  // Keys of a slice: what is computed at once where more than scores must be held beside O.
+  constexpr int slice_keys(bool features) const {
+    return features && row_groups * head_dim_v >= 256 ? 16 : 32;
   }
 
   // fp32 accumulators of S and O that a thread holds: what decides row_groups.
@@ -57,16 +54,41 @@ struct Config {
 
 // By growing cost: the first that holds a problem's head dimensions computes it.
 inline constexpr std::array kConfigs = {
-    Config{.head_dim_qk = 64, .head_dim_v = 64, .warps = 4, .row_groups = 2, .block_kv = 64,
-           .blocks_per_sm = 2, .q_in_registers = true},
-    Config{.head_dim_qk = 96, .head_dim_v = 96, .warps = 4, .row_groups = 2, .block_kv = 64,
-           .blocks_per_sm = 2, .q_in_registers = false},
-    Config{.head_dim_qk = 128, .head_dim_v = 128, .warps = 4, .row_groups = 2, .block_kv = 64,
-           .blocks_per_sm = 2, .q_in_registers = false},
-    Config{.head_dim_qk = 192, .head_dim_v = 128, .warps = 4, .row_groups = 2, .block_kv = 32,
-           .blocks_per_sm = 2, .q_in_registers = false},
-    Config{.head_dim_qk = 256, .head_dim_v = 256, .warps = 4, .row_groups = 1, .block_kv = 32,
-           .blocks_per_sm = 2, .q_in_registers = false},
+    Config{.head_dim_qk = 64,
+           .head_dim_v = 64,
+           .warps = 4,
+           .row_groups = 2,
+           .block_kv = 64,
+           .blocks_per_sm = 2,
+           .q_in_registers = true},
+    Config{.head_dim_qk = 96,
+           .head_dim_v = 96,
+           .warps = 4,
+           .row_groups = 2,
+           .block_kv = 64,
+           .blocks_per_sm = 2,
+           .q_in_registers = false},
+    Config{.head_dim_qk = 128,
+           .head_dim_v = 128,
+           .warps = 4,
+           .row_groups = 2,
+           .block_kv = 64,
+           .blocks_per_sm = 2,
+           .q_in_registers = false},
+    Config{.head_dim_qk = 192,
+           .head_dim_v = 128,
+           .warps = 4,
+           .row_groups = 2,
+           .block_kv = 32,
+           .blocks_per_sm = 2,
+           .q_in_registers = false},
+    Config{.head_dim_qk = 256,
+           .head_dim_v = 256,
+           .warps = 4,
+           .row_groups = 1,
+           .block_kv = 32,
+           .blocks_per_sm = 2,
+           .q_in_registers = false},
 };
 
 inline constexpr int kLargestHeadDim = 256;
@@ -83,15 +105,15 @@ constexpr int choose_config(int64_t head_dim_qk, int64_t head_dim_v) {
 
 // What the kernels rely on.
 constexpr bool is_sound(const Config& c) {
-  return c.head_dim_qk % 16 == 0 && c.head_dim_v % 16 == 0 && c.block_kv % 16 == 0 &&
-         c.threads() % 64 == 0 &&                      // rows copied at once: a multiple of 8
-         c.block_q() % (c.threads() / 8) == 0 && c.block_kv % (c.threads() / 8) == 0 &&
-         c.stored_v() <= c.stored_qk() &&              // O is staged where Q was
+  return c.head_dim_qk % 16 == 0 && c.head_dim_v % 16 == 0 && c.block_kv % 32 == 0 &&
+         c.copied_rows() % 8 == 0 && c.block_q() % c.copied_rows() == 0 &&
+         c.block_kv % c.copied_rows() == 0 &&
+         c.stored_v() <= c.stored_qk() &&  // O is staged where Q was
          c.smem_bytes() <= kSmallSharedMemory && c.accumulators() <= 192;
 }
 static_assert([] {
   for (const Config& config : kConfigs) {
-    if (!is_sound(config) || !is_sound(config.roomy())) return false;
+    if (!is_sound(config)) return false;
   }
   return true;
 }());

@@ -30,7 +30,7 @@ __device__ __forceinline__ float finish_row(WarpState<kConfig>& w, int g, int sl
     const float largest = fmaxf(reference, sink_log2);
     factor = ptx::exp2_approx(reference - largest);
     sum = sum * factor + (sink == kNoKey ? 0.0F : ptx::exp2_approx(sink_log2 - largest));
-    factor = factor / sum * rescale;
+    factor = __fdividef(factor, sum) * rescale;
     lse = (largest + __log2f(sum)) * kLn2;
   }
 #pragma unroll
@@ -54,10 +54,8 @@ __device__ __forceinline__ void finish_rows(const Params& p, const Task& task,
   for (int g = 0; g < kConfig.row_groups; ++g) {
 #pragma unroll
     for (int slot = 0; slot < 2; ++slot) {
-      const int row =
-          task.first_query + warp * kConfig.warp_rows() + 16 * g + 8 * slot + lane / 4;
-      const float lse =
-          finish_row<kConfig>(w, g, slot, sink, rescale, row < task.sequence.len_q);
+      const int row = task.first_query + warp * kConfig.warp_rows() + 16 * g + 8 * slot + lane / 4;
+      const float lse = finish_row<kConfig>(w, g, slot, sink, rescale, row < task.sequence.len_q);
       if (p.lse != nullptr && lane % 4 == 0 && row < task.sequence.rows_q) {
         p.lse[task.batch * p.lse_batch + task.head * p.lse_head +
               (task.sequence.q_begin + row) * p.lse_row] = lse;
@@ -142,8 +140,8 @@ __device__ __forceinline__ void store_elements(const Params& p, const Task& task
     }
   }
   __syncwarp();
-  const int limit = kinds ? static_cast<int>(task.sequence.len_q)
-                          : static_cast<int>(task.sequence.rows_q);
+  const int limit =
+      kinds ? static_cast<int>(task.sequence.len_q) : static_cast<int>(task.sequence.rows_q);
 #pragma unroll 1
   for (int row = first; row < first + kConfig.warp_rows(); ++row) {
     if (task.first_query + row >= limit) break;

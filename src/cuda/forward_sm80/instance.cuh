@@ -8,8 +8,7 @@ namespace flashcore::cuda::forward_sm80 {
 
 template <int kConfigIndex, class Element, bool kFeatures>
 struct CompiledInstance {
-  static constexpr Config kConfig =
-      kFeatures ? kConfigs[kConfigIndex].roomy() : kConfigs[kConfigIndex];
+  static constexpr Config kConfig = kConfigs[kConfigIndex];
 
   static cudaError_t prepare() {
     const auto* const kernel =

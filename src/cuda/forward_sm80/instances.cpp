@@ -1,8 +1,7 @@
 // The table of compiled kernels.
-#include "instance_list.hpp"
-
 #include "cuda/forward_sm80/config.hpp"
 #include "cuda/forward_sm80/launch.hpp"
+#include "instance_list.hpp"
 
 namespace flashcore::cuda::forward_sm80 {
 

@@ -17,9 +17,8 @@ __device__ __forceinline__ Task this_task(const Params& p) {
 
 // The tile again, with the online softmax and guarded values. Out of line: it almost never runs,
 // and must not cost the loop above it registers.
-template <Config kTile, class Element, bool kFeatures>
+template <Config kConfig, class Element, bool kFeatures>
 __device__ __noinline__ void compute_exactly(const Params& p, unsigned char* shared) {
-  constexpr Config kConfig = kTile.roomy();
   const Task task = this_task<kConfig>(p);
   bool found = false;
 #pragma unroll 1
@@ -40,8 +39,7 @@ __global__ void __launch_bounds__(kConfigs[kConfigIndex].threads(),
                                   kConfigs[kConfigIndex].blocks_per_sm)
     forward_kernel(const __grid_constant__ Params p) {
   extern __shared__ __align__(1024) unsigned char shared[];
-  constexpr Config kConfig =
-      kFeatures ? kConfigs[kConfigIndex].roomy() : kConfigs[kConfigIndex];
+  constexpr Config kConfig = kConfigs[kConfigIndex];
   constexpr Softmax kSoftmax = kFeatures ? Softmax::online : Softmax::stale;
   WarpState<kConfig> w;
   {

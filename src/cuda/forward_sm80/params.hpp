@@ -12,6 +12,7 @@ namespace flashcore::cuda::forward_sm80 {
 struct Matrix {
   const void* data;
   int64_t batch, head, row;
+  int64_t pass_bytes;  // of the rows that a block copies at once
 };
 
 // [batch, head, query, key], broadcast where a stride is 0; absent when data is null.
@@ -65,7 +66,8 @@ struct Params {
   bool o_vectors;  // O has the type of Q and rows of aligned 16-byte chunks
 
   // Only read by the instances with features.
-  bool chunks_qk, chunks_v;  // rows are 16-byte aligned and whole chunks; otherwise element by element
+  bool chunks_qk,
+      chunks_v;   // rows are 16-byte aligned and whole chunks; otherwise element by element
   float softcap;  // 0: off
   PairMatrix bias, mask;
   ElementType bias_type;

@@ -24,18 +24,18 @@ struct LanePlace {
 };
 
 // Removes what the band and the length remove. By selection: what the score was does not matter.
-template <Config kConfig>
-__device__ __forceinline__ void mask_band(Scores<kConfig>& s, const attention::BandLimits& limits,
+template <int kGroups, int kProducts>
+__device__ __forceinline__ void mask_band(Scores<kGroups, kProducts>& s,
+                                          const attention::BandLimits& limits,
                                           const LanePlace& lane, int first_key) {
 #pragma unroll
-  for (int g = 0; g < kConfig.row_groups; ++g) {
+  for (int g = 0; g < kGroups; ++g) {
 #pragma unroll
     for (int slot = 0; slot < 2; ++slot) {
-      const attention::ColumnRange seen =
-          attention::visible_columns(limits, lane.row + 16 * g + 8 * slot, first_key + lane.column,
-                                     kConfig.block_kv);
+      const attention::ColumnRange seen = attention::visible_columns(
+          limits, lane.row + 16 * g + 8 * slot, first_key + lane.column, 8 * kProducts);
 #pragma unroll
-      for (int n = 0; n < kConfig.block_kv / 8; ++n) {
+      for (int n = 0; n < kProducts; ++n) {
 #pragma unroll
         for (int e = 0; e < 2; ++e) {
           const int c = 8 * n + e;
@@ -48,15 +48,16 @@ __device__ __forceinline__ void mask_band(Scores<kConfig>& s, const attention::B
 
 // cap * tanh(s * scale / cap), times log2(e). 1 - 2 / (1 + e^2x) is off by 1e-7 of the cap, where
 // the tanh.approx instruction would be off by 5e-4 of the score.
-template <Config kConfig>
-__device__ __forceinline__ void scale_scores(Scores<kConfig>& s, float scale, float softcap) {
+template <int kGroups, int kProducts>
+__device__ __forceinline__ void scale_scores(Scores<kGroups, kProducts>& s, float scale,
+                                             float softcap) {
   const bool capped = softcap > 0;
   const float factor = capped ? 2 * kLog2E * scale / softcap : kLog2E * scale;
   const float cap = softcap * kLog2E;
 #pragma unroll
-  for (int g = 0; g < kConfig.row_groups; ++g) {
+  for (int g = 0; g < kGroups; ++g) {
 #pragma unroll
-    for (int n = 0; n < kConfig.block_kv / 8; ++n) {
+    for (int n = 0; n < kProducts; ++n) {
 #pragma unroll
       for (int e = 0; e < 4; ++e) {
         s[g][n][e] *= factor;
@@ -70,20 +71,20 @@ __device__ __forceinline__ void scale_scores(Scores<kConfig>& s, float scale, fl
 
 // Visits every score with the bias or mask element of its pair, read by `read(offset)`. Rows and
 // keys past the lengths read the last ones that exist; the band removes them afterwards.
-template <Config kConfig, class Read, class Visit>
-__device__ __forceinline__ void visit_pairs(Scores<kConfig>& s, const PairMatrix& m,
+template <int kGroups, int kProducts, class Read, class Visit>
+__device__ __forceinline__ void visit_pairs(Scores<kGroups, kProducts>& s, const PairMatrix& m,
                                             const Task& task, const LanePlace& lane, int first_key,
                                             Read read, Visit visit) {
   const int last_key = static_cast<int>(task.sequence.len_kv) - 1;
   const int last_query = static_cast<int>(task.sequence.len_q) - 1;
   const int64_t head = task.batch * m.batch + task.head * m.head;
 #pragma unroll
-  for (int g = 0; g < kConfig.row_groups; ++g) {
+  for (int g = 0; g < kGroups; ++g) {
 #pragma unroll
     for (int slot = 0; slot < 2; ++slot) {
       const int64_t row = head + min(lane.row + 16 * g + 8 * slot, last_query) * m.query;
 #pragma unroll
-      for (int n = 0; n < kConfig.block_kv / 8; ++n) {
+      for (int n = 0; n < kProducts; ++n) {
 #pragma unroll
         for (int e = 0; e < 2; ++e) {
           const int key = min(first_key + lane.column + 8 * n + e, last_key);
@@ -94,20 +95,20 @@ __device__ __forceinline__ void visit_pairs(Scores<kConfig>& s, const PairMatrix
   }
 }
 
-template <Config kConfig>
-__device__ __forceinline__ void add_bias(Scores<kConfig>& s, const Params& p, const Task& task,
-                                         const LanePlace& lane, int first_key) {
+template <int kGroups, int kProducts>
+__device__ __forceinline__ void add_bias(Scores<kGroups, kProducts>& s, const Params& p,
+                                         const Task& task, const LanePlace& lane, int first_key) {
   const auto add = [](float& score, float bias) {
     score = bias == kNoKey ? kNoKey : fmaf(bias, kLog2E, score);  // removed even if it was NaN
   };
   if (p.bias_type == ElementType::f32) {
     const auto* const data = static_cast<const float*>(p.bias.data);
-    visit_pairs<kConfig>(
+    visit_pairs(
         s, p.bias, task, lane, first_key, [=](int64_t at) { return __ldg(data + at); }, add);
   } else {
     const auto* const data = static_cast<const uint16_t*>(p.bias.data);
     const bool f16 = p.bias_type == ElementType::f16;
-    visit_pairs<kConfig>(
+    visit_pairs(
         s, p.bias, task, lane, first_key,
         [=](int64_t at) {
           const uint16_t bits = __ldg(data + at);
@@ -117,17 +118,17 @@ __device__ __forceinline__ void add_bias(Scores<kConfig>& s, const Params& p, co
   }
 }
 
-template <Config kConfig>
-__device__ __forceinline__ void add_alibi(Scores<kConfig>& s, float slope, int64_t offset,
-                                          const LanePlace& lane, int first_key) {
+template <int kGroups, int kProducts>
+__device__ __forceinline__ void add_alibi(Scores<kGroups, kProducts>& s, float slope,
+                                          int64_t offset, const LanePlace& lane, int first_key) {
   const float step = -slope * kLog2E;
 #pragma unroll
-  for (int g = 0; g < kConfig.row_groups; ++g) {
+  for (int g = 0; g < kGroups; ++g) {
 #pragma unroll
     for (int slot = 0; slot < 2; ++slot) {
       const int64_t distance = lane.row + 16 * g + 8 * slot + offset - first_key - lane.column;
 #pragma unroll
-      for (int n = 0; n < kConfig.block_kv / 8; ++n) {
+      for (int n = 0; n < kProducts; ++n) {
 #pragma unroll
         for (int e = 0; e < 2; ++e) {
           float& score = s[g][n][2 * slot + e];
@@ -139,20 +140,20 @@ __device__ __forceinline__ void add_alibi(Scores<kConfig>& s, float slope, int64
 }
 
 // All features that change scores, but for the band.
-template <Config kConfig>
-__device__ __forceinline__ void apply_features(Scores<kConfig>& s, const Params& p,
+template <int kGroups, int kProducts>
+__device__ __forceinline__ void apply_features(Scores<kGroups, kProducts>& s, const Params& p,
                                                const Task& task, const LanePlace& lane,
                                                int first_key) {
-  scale_scores<kConfig>(s, p.softmax_scale, p.softcap);
-  if (p.bias.data != nullptr) add_bias<kConfig>(s, p, task, lane, first_key);
+  scale_scores(s, p.softmax_scale, p.softcap);
+  if (p.bias.data != nullptr) add_bias(s, p, task, lane, first_key);
   if (p.alibi_slopes.data != nullptr) {
     const HeadVector& slopes = p.alibi_slopes;
-    add_alibi<kConfig>(s, slopes.data[task.batch * slopes.batch + task.head * slopes.head],
-                       task.sequence.offset, lane, first_key);
+    add_alibi(s, slopes.data[task.batch * slopes.batch + task.head * slopes.head],
+              task.sequence.offset, lane, first_key);
   }
   if (p.mask.data != nullptr) {
     const auto* const data = static_cast<const uint8_t*>(p.mask.data);
-    visit_pairs<kConfig>(
+    visit_pairs(
         s, p.mask, task, lane, first_key, [=](int64_t at) { return __ldg(data + at); },
         [](float& score, uint8_t attend) { score = attend != 0 ? score : kNoKey; });
   }
@@ -161,23 +162,22 @@ __device__ __forceinline__ void apply_features(Scores<kConfig>& s, const Params&
 // Zeroes the probabilities of dropped pairs; the rest is rescaled with the output. One Philox block
 // holds four keys, two of this lane and two of its neighbour: the even lane draws for slot 0, the
 // odd one for slot 1, and they exchange.
-template <Config kConfig>
-__device__ __forceinline__ void drop(Scores<kConfig>& s, const Params& p, const Task& task,
-                                     const LanePlace& lane, int first_key) {
+template <int kGroups, int kProducts>
+__device__ __forceinline__ void drop(Scores<kGroups, kProducts>& s, const Params& p,
+                                     const Task& task, const LanePlace& lane, int first_key) {
   const bool odd = (lane.column & 2) != 0;
   const uint32_t group = static_cast<uint32_t>(first_key + lane.column) / 4;
 #pragma unroll
-  for (int g = 0; g < kConfig.row_groups; ++g) {
+  for (int g = 0; g < kGroups; ++g) {
     const auto row = static_cast<uint32_t>(lane.row + 16 * g + (odd ? 8 : 0));
 #pragma unroll
-    for (int n = 0; n < kConfig.block_kv / 8; ++n) {
-      const PhiloxBlock mine =
-          dropout_words(p.dropout_key, static_cast<uint32_t>(task.batch),
-                        static_cast<uint32_t>(task.head), row, group + 2U * n);
+    for (int n = 0; n < kProducts; ++n) {
+      const PhiloxBlock mine = dropout_words(p.dropout_key, static_cast<uint32_t>(task.batch),
+                                             static_cast<uint32_t>(task.head), row, group + 2U * n);
       const uint32_t got0 = __shfl_xor_sync(0xffffffffU, odd ? mine[0] : mine[2], 1);
       const uint32_t got1 = __shfl_xor_sync(0xffffffffU, odd ? mine[1] : mine[3], 1);
-      const uint32_t words[4] = {odd ? got0 : mine[0], odd ? got1 : mine[1],
-                                 odd ? mine[2] : got0, odd ? mine[3] : got1};
+      const uint32_t words[4] = {odd ? got0 : mine[0], odd ? got1 : mine[1], odd ? mine[2] : got0,
+                                 odd ? mine[3] : got1};
 #pragma unroll
       for (int e = 0; e < 4; ++e) {
         if (words[e] < p.dropout_threshold) s[g][n][e] = 0;

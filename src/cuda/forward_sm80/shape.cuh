@@ -60,7 +60,8 @@ struct WarpState {
   }
 };
 
-template <Config kConfig>
-using Scores = float[kConfig.row_groups][kConfig.block_kv / 8][4];
+// Accumulators of S for kProducts * 8 keys: all of a tile's, or a slice's.
+template <int kGroups, int kProducts>
+using Scores = float[kGroups][kProducts][4];
 
 }  // namespace flashcore::cuda::forward_sm80

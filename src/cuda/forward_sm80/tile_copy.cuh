@@ -35,11 +35,11 @@ struct TileCopy {
     return tile + Tile::chunk_offset(row_of(thread), chunk_of(thread));
   }
 
-  // A tile wholly inside the matrix, its rows kHeadDim long.
-  __device__ static void whole(unsigned char* tile, const unsigned char* source, int64_t row_bytes,
-                               int thread) {
+  // A tile wholly inside the matrix, its rows kHeadDim long. Gives where the next tile starts.
+  // pass_bytes: kRowsPerPass rows.
+  __device__ static const unsigned char* whole(unsigned char* tile, const unsigned char* source,
+                                               int64_t pass_bytes, int thread) {
     unsigned char* const to = target(tile, thread);
-    const int64_t step = kRowsPerPass * row_bytes;
 #pragma unroll
     for (int pass = 0; pass < kPasses; ++pass) {
 #pragma unroll
@@ -50,16 +50,17 @@ struct TileCopy {
                            source + panel * kPanelRow);
         }
       }
-      source += step;
+      source += pass_bytes;
     }
+    return source;
   }
 
   // The same with zeros for rows at or past `rows` and chunks at or past `chunks`. `readable` is
   // any address that may be read.
-  __device__ static void part(unsigned char* tile, const unsigned char* source, int64_t row_bytes,
-                              int rows, int chunks, const void* readable, int thread) {
+  __device__ static const unsigned char* part(unsigned char* tile, const unsigned char* source,
+                                              int64_t pass_bytes, int rows, int chunks,
+                                              const void* readable, int thread) {
     unsigned char* const to = target(tile, thread);
-    const int64_t step = kRowsPerPass * row_bytes;
 #pragma unroll
     for (int pass = 0; pass < kPasses; ++pass) {
 #pragma unroll
@@ -69,14 +70,16 @@ struct TileCopy {
         ptx::cp_async_16(to + panel * Tile::kPanelBytes + pass * kRowsPerPass * kPanelRow,
                          valid ? source + panel * kPanelRow : readable, valid);
       }
-      source += step;
+      source += pass_bytes;
     }
+    return source;
   }
 
   // The same for rows of any length and alignment, element by element and at once.
-  __device__ __noinline__ static void elements(unsigned char* tile, const unsigned char* source,
-                                               int64_t row_bytes, int rows, int columns,
-                                               int thread) {
+  __device__ __noinline__ static const unsigned char* elements(unsigned char* tile,
+                                                               const unsigned char* source,
+                                                               int64_t pass_bytes, int rows,
+                                                               int columns, int thread) {
 #pragma unroll 1
     for (int pass = 0; pass < kPasses; ++pass) {
 #pragma unroll 1
@@ -94,8 +97,9 @@ struct TileCopy {
                                   pass * kRowsPerPass * kPanelRow) =
             make_uint4(word[0], word[1], word[2], word[3]);
       }
-      source += kRowsPerPass * row_bytes;
+      source += pass_bytes;
     }
+    return source;
   }
 
  private:

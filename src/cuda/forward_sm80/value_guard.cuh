@@ -37,7 +37,8 @@ __device__ inline bool guard_values(unsigned char* tile, GuardPass pass, int thr
   for (int i = thread; i < kTileBytes / 4; i += threads) {
     uint32_t& word = reinterpret_cast<uint32_t*>(tile)[i];
     const uint32_t low = word & 0xffffU, high = word >> 16;
-    found = found || (low & 0x7fffU) >= Element::kInfinity || (high & 0x7fffU) >= Element::kInfinity;
+    found =
+        found || (low & 0x7fffU) >= Element::kInfinity || (high & 0x7fffU) >= Element::kInfinity;
     word = guarded<Element>(low, pass) | guarded<Element>(high, pass) << 16;
   }
   return found;

@@ -34,6 +34,10 @@ struct QueryFragments {
   uint32_t address;  // of this lane's row of the warp's first block
   uint32_t held[kConfig.row_groups][kHeldSteps][4];
 
+  __device__ __forceinline__ void place(const void* q_tile, int thread) {
+    address = ptx::shared_address(q_tile) + rows_first<Tile>(thread % 32) +
+              static_cast<uint32_t>(thread / 32 * kConfig.warp_rows() * Tile::kPanelRowBytes);
+  }
   __device__ __forceinline__ void read(int step) {
 #pragma unroll
     for (int g = 0; g < kConfig.row_groups; ++g) {
@@ -43,22 +47,23 @@ struct QueryFragments {
   }
 };
 
-template <Config kConfig, class Element>
-__device__ __forceinline__ void multiply_qk(Scores<kConfig>& s, QueryFragments<kConfig>& q,
-                                            uint32_t k_address) {
+// For as many keys as s has room for, from the one at k_address on.
+template <Config kConfig, class Element, int kProducts>
+__device__ __forceinline__ void multiply_qk(Scores<kConfig.row_groups, kProducts>& s,
+                                            QueryFragments<kConfig>& q, uint32_t k_address) {
   using S = Shape<kConfig>;
   using Tile = typename S::KTile;
 #pragma unroll
   for (int g = 0; g < S::kGroups; ++g) {
 #pragma unroll
-    for (int n = 0; n < S::kBlockKv / 8; ++n) s[g][n][0] = s[g][n][1] = s[g][n][2] = s[g][n][3] = 0;
+    for (int n = 0; n < kProducts; ++n) s[g][n][0] = s[g][n][1] = s[g][n][2] = s[g][n][3] = 0;
   }
 #pragma unroll
   for (int step = 0; step < S::kQkSteps; ++step) {
     if constexpr (!kConfig.q_in_registers) q.read(step);
     const uint32_t column = Tile::template advance<2>(k_address, step);
 #pragma unroll
-    for (int block = 0; block < S::kKeySteps; ++block) {
+    for (int block = 0; block < kProducts / 2; ++block) {
       uint32_t k[4];
       ptx::ldmatrix_x4(k, column + block * 16 * Tile::kPanelRowBytes);
 #pragma unroll
@@ -71,21 +76,23 @@ __device__ __forceinline__ void multiply_qk(Scores<kConfig>& s, QueryFragments<k
   }
 }
 
-template <Config kConfig>
-using Probabilities = uint32_t[kConfig.row_groups][kConfig.block_kv / 16][4];
+// P as the left operand of products: 16 keys each.
+template <int kGroups, int kSteps>
+using Probabilities = uint32_t[kGroups][kSteps][4];
 
-template <Config kConfig, class Element>
-__device__ __forceinline__ void multiply_pv(WarpState<kConfig>& w, const Probabilities<kConfig>& pr,
+template <Config kConfig, class Element, int kSteps>
+__device__ __forceinline__ void multiply_pv(WarpState<kConfig>& w,
+                                            const Probabilities<kConfig.row_groups, kSteps>& pr,
                                             uint32_t v_address) {
   using S = Shape<kConfig>;
   using Tile = typename S::VTile;
 #pragma unroll
-  for (int block = 0; block < S::kKeySteps; ++block) {
+  for (int block = 0; block < kSteps; ++block) {
 #pragma unroll
     for (int step = 0; step < S::kOutSteps; ++step) {
       uint32_t v[4];
-      ptx::ldmatrix_x4_trans(v, Tile::template advance<2>(v_address, step) +
-                                    block * 16 * Tile::kPanelRowBytes);
+      ptx::ldmatrix_x4_trans(
+          v, Tile::template advance<2>(v_address, step) + block * 16 * Tile::kPanelRowBytes);
 #pragma unroll
       for (int g = 0; g < S::kGroups; ++g) {
         Element::multiply(w.o[g][2 * step], pr[g][block], v[0], v[1]);
@@ -96,16 +103,17 @@ __device__ __forceinline__ void multiply_pv(WarpState<kConfig>& w, const Probabi
 }
 
 // Raises each row's reference to its largest score so far, times `scale`, and `headroom` on top.
-template <Config kConfig>
-__device__ __forceinline__ void raise_reference(const Scores<kConfig>& s, WarpState<kConfig>& w,
-                                                float scale, float headroom) {
+template <Config kConfig, int kProducts>
+__device__ __forceinline__ void raise_reference(const Scores<kConfig.row_groups, kProducts>& s,
+                                                WarpState<kConfig>& w, float scale,
+                                                float headroom) {
 #pragma unroll
   for (int g = 0; g < kConfig.row_groups; ++g) {
 #pragma unroll
     for (int slot = 0; slot < 2; ++slot) {
       float largest = s[g][0][2 * slot];
 #pragma unroll
-      for (int n = 0; n < kConfig.block_kv / 8; ++n) {
+      for (int n = 0; n < kProducts; ++n) {
         largest = fmaxf(largest, fmaxf(s[g][n][2 * slot], s[g][n][2 * slot + 1]));
       }
       const float old = w.reference[g][slot];
@@ -123,9 +131,9 @@ __device__ __forceinline__ void raise_reference(const Scores<kConfig>& s, WarpSt
 }
 
 // s = 2^(s * scale - reference), and the sums. kSafe: rows may have no reference yet.
-template <Config kConfig, bool kSafe>
-__device__ __forceinline__ void exponentiate(Scores<kConfig>& s, WarpState<kConfig>& w,
-                                             float scale) {
+template <Config kConfig, bool kSafe, int kProducts>
+__device__ __forceinline__ void exponentiate(Scores<kConfig.row_groups, kProducts>& s,
+                                             WarpState<kConfig>& w, float scale) {
 #pragma unroll
   for (int g = 0; g < kConfig.row_groups; ++g) {
     float base[2];
@@ -135,7 +143,7 @@ __device__ __forceinline__ void exponentiate(Scores<kConfig>& s, WarpState<kConf
       if (kSafe && base[slot] == kNoKey) base[slot] = 0;
     }
 #pragma unroll
-    for (int n = 0; n < kConfig.block_kv / 8; ++n) {
+    for (int n = 0; n < kProducts; ++n) {
 #pragma unroll
       for (int e = 0; e < 4; ++e) {
         s[g][n][e] = ptx::exp2_approx(fmaf(s[g][n][e], scale, -base[e / 2]));
@@ -147,20 +155,24 @@ __device__ __forceinline__ void exponentiate(Scores<kConfig>& s, WarpState<kConf
 }
 
 // Accumulators of two products are the left operand of the next product.
-template <Config kConfig, class Element>
-__device__ __forceinline__ void pack(Probabilities<kConfig>& pr, const Scores<kConfig>& s) {
+template <class Element, int kGroups, int kProducts>
+__device__ __forceinline__ void pack(Probabilities<kGroups, kProducts / 2>& pr,
+                                     const Scores<kGroups, kProducts>& s) {
 #pragma unroll
-  for (int g = 0; g < kConfig.row_groups; ++g) {
+  for (int g = 0; g < kGroups; ++g) {
 #pragma unroll
-    for (int n = 0; n < kConfig.block_kv / 8; ++n) {
+    for (int n = 0; n < kProducts; ++n) {
       pr[g][n / 2][n % 2 * 2] = Element::pack(s[g][n][0], s[g][n][1]);
       pr[g][n / 2][n % 2 * 2 + 1] = Element::pack(s[g][n][2], s[g][n][3]);
     }
   }
 }
 
+// Past this the division of finish_row is not defined.
+inline constexpr float kLargestSum = 1e30F;
+
 // Completes the row sums. False when some row's outputs may be wrong: not finite without its sum
-// being NaN, or its sum not finite though no maximum was taken (`stale`).
+// being NaN, or its sum too large, no maximum having been taken (`stale`).
 template <Config kConfig>
 __device__ __forceinline__ bool finish_sums(WarpState<kConfig>& w, bool stale) {
   bool right = true;
@@ -175,8 +187,7 @@ __device__ __forceinline__ bool finish_sums(WarpState<kConfig>& w, bool stale) {
         zero = fmaf(w.o[g][n][2 * slot], 0.0F, zero);
         zero = fmaf(w.o[g][n][2 * slot + 1], 0.0F, zero);
       }
-      const bool finite_sum = sum - sum == 0;
-      right = right && (!stale || finite_sum) && (!finite_sum || sum == 0 || zero == 0);
+      right = right && (!stale || sum < kLargestSum) && (sum == 0 || zero == 0 || sum != sum);
     }
   }
   return right;

@@ -1,4 +1,5 @@
-// Special registers, read where it is written.
+// Where the compiler must not know better: it would keep in registers what is cheap to compute
+// anew.
 #pragma once
 
 #include <cstdint>
@@ -10,6 +11,13 @@ namespace flashcore::cuda::ptx {
 __device__ __forceinline__ uint32_t block_index() {
   uint32_t index;
   asm volatile("mov.u32 %0, %%ctaid.x;" : "=r"(index));
+  return index;
+}
+
+// threadIdx.x, likewise.
+__device__ __forceinline__ int thread_index() {
+  int index;
+  asm volatile("mov.u32 %0, %%tid.x;" : "=r"(index));
   return index;
 }
 
