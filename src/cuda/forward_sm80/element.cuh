@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "cuda/ptx/convert.cuh"
 #include "cuda/ptx/math.cuh"
 #include "cuda/ptx/mma.cuh"
 
@@ -21,6 +22,7 @@ struct Fp16 {
     ptx::mma_m16n8k16_f16(d, a, b0, b1);
   }
   __device__ static uint32_t pack(float low, float high) { return ptx::pack_f16x2(low, high); }
+  __device__ static float to_float(uint16_t bits) { return ptx::f16_to_float(bits); }
 };
 
 struct Bf16 {
@@ -31,6 +33,7 @@ struct Bf16 {
     ptx::mma_m16n8k16_bf16(d, a, b0, b1);
   }
   __device__ static uint32_t pack(float low, float high) { return ptx::pack_bf16x2(low, high); }
+  __device__ static float to_float(uint16_t bits) { return ptx::bf16_to_float(bits); }
 };
 
 }  // namespace flashcore::cuda::forward_sm80

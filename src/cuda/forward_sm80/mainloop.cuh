@@ -34,6 +34,12 @@ enum class Softmax {
   guarded,  // online, with the values rewritten by guard_values
 };
 
+// threadIdx.x, from a register if there is one for it.
+template <Config kConfig>
+__device__ __forceinline__ int lane_source() {
+  return kConfig.spares_registers() ? static_cast<int>(threadIdx.x) : ptx::thread_index();
+}
+
 // Copies tiles of K and V of one head, one after the other.
 template <Config kConfig, bool kFeatures>
 struct KvLoader {
@@ -52,7 +58,7 @@ struct KvLoader {
   }
 
   __device__ __forceinline__ void load(const Params& p, unsigned char* shared, int stage) {
-    const int thread = ptx::thread_index();
+    const int thread = lane_source<kConfig>();
     unsigned char* const k_tile = shared + S::k_offset(0) + stage * S::kStageBytes;
     unsigned char* const v_tile = k_tile + S::KTile::kBytes;
     if (p.whole_chunks && rows_left >= S::kBlockKv) {
@@ -94,11 +100,15 @@ __device__ __forceinline__ void load_queries(const Params& p, const Task& task,
   ptx::cp_async_commit();
 }
 
-// What a warp looks up once a tile, or only outside of hot tiles: in shared memory, since the hot
-// ones have no register to spare.
+// The tiles of a loop: up to `end` for the block, of them [hot_begin, hot_end) hot for the warp.
+struct LoopBounds {
+  int end;
+  int hot_begin, hot_end;
+};
+
+// What a warp asks for only outside of hot tiles; and, where registers are short, its loop bounds.
 struct WarpNotes {
-  int end;                 // of the block's tiles
-  int hot_begin, hot_end;  // the warp's hot tiles
+  LoopBounds bounds;
   attention::TileRange slices;
   attention::BandLimits limits;
   int first_row;
@@ -156,11 +166,11 @@ __device__ __forceinline__ bool attend(const Params& p, const Task& task, unsign
   const int first_row = task.first_query + warp * S::kWarpRows;
   const attention::TileRange slices =
       attention::tile_range(task.sequence, p.band, first_row, first_row + S::kWarpRows, kSliceKeys);
+  // The tile of the first mask-free slice gives every row its reference; those after it are hot.
+  const LoopBounds bounds{block.end, slices.full_begin / kSlices + 1, slices.full_end / kSlices};
+  const LoopBounds& at = kConfig.spares_registers() ? bounds : notes.bounds;
   if (lane == 0) {
-    notes.end = block.end;
-    // The tile of the first mask-free slice gives every row its reference; those after it are hot.
-    notes.hot_begin = slices.full_begin / kSlices + 1;
-    notes.hot_end = slices.full_end / kSlices;
+    notes.bounds = bounds;
     notes.slices = slices;
     notes.limits = attention::band_limits(task.sequence, p.band);
     notes.first_row = first_row;
@@ -177,23 +187,23 @@ __device__ __forceinline__ bool attend(const Params& p, const Task& task, unsign
   }
 
 #pragma unroll 1
-  for (int tile = block.begin; tile < notes.end; ++tile) {
+  for (int tile = block.begin; tile < at.end; ++tile) {
     const int stage = tile & 1;
     ptx::cp_async_wait<0>();
     __syncthreads();  // the tile has landed, and nobody reads the one before any more
-    if (tile + 1 < notes.end) loader.load(p, shared, stage ^ 1);
+    if (tile + 1 < at.end) loader.load(p, shared, stage ^ 1);
     if constexpr (kSoftmax == Softmax::guarded) {
       found |= guard_values<Element, S::VTile::kBytes>(
           shared + S::v_offset(0) + stage * S::kStageBytes, pass, thread, S::kThreads);
       __syncthreads();
     }
-    const int here = ptx::thread_index();
+    const int here = lane_source<kConfig>();
     q.place(shared, here);
     const uint32_t k_tile = ptx::shared_address(shared) + S::k_offset(0) + stage * S::kStageBytes +
                             columns_first<typename S::KTile>(here % 32);
     const uint32_t v_tile = ptx::shared_address(shared) + S::v_offset(0) + stage * S::kStageBytes +
                             rows_first<typename S::VTile>(here % 32);
-    if (kSoftmax == Softmax::stale && tile >= notes.hot_begin && tile < notes.hot_end) {
+    if (kSoftmax == Softmax::stale && tile >= at.hot_begin && tile < at.hot_end) {
       Scores<S::kGroups, S::kBlockKv / 8> s;
       Probabilities<S::kGroups, S::kBlockKv / 16> pr;
       multiply_qk<kConfig, Element>(s, q, k_tile);
@@ -224,7 +234,16 @@ __device__ __forceinline__ bool attend(const Params& p, const Task& task, unsign
         if (p.dropout && !kinds) drop(s, p, task, place, first_key);
       }
       pack<Element>(pr, s);
-      multiply_pv<kConfig, Element>(w, pr, v_tile + i * kSliceKeys * S::VTile::kPanelRowBytes);
+      const uint32_t v_slice = v_tile + i * kSliceKeys * S::VTile::kPanelRowBytes;
+      multiply_pv<kConfig, Element>(w, pr, v_slice);
+      if constexpr (kFeatures) {
+        // Dropped keys leave sums that are small beside their terms: P needs a second half.
+        if (p.dropout && !kinds) {
+          take_rest<Element>(s, pr);
+          pack<Element>(pr, s);
+          multiply_pv<kConfig, Element>(w, pr, v_slice);
+        }
+      }
     }
   }
   return found;

@@ -168,6 +168,23 @@ __device__ __forceinline__ void pack(Probabilities<kGroups, kProducts / 2>& pr,
   }
 }
 
+// s -= what pack kept of it.
+template <class Element, int kGroups, int kProducts>
+__device__ __forceinline__ void take_rest(Scores<kGroups, kProducts>& s,
+                                          const Probabilities<kGroups, kProducts / 2>& pr) {
+#pragma unroll
+  for (int g = 0; g < kGroups; ++g) {
+#pragma unroll
+    for (int n = 0; n < kProducts; ++n) {
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        const uint32_t word = pr[g][n / 2][n % 2 * 2 + e / 2];
+        s[g][n][e] -= Element::to_float(static_cast<uint16_t>(e % 2 == 0 ? word : word >> 16));
+      }
+    }
+  }
+}
+
 // Past this the division of finish_row is not defined.
 inline constexpr float kLargestSum = 1e30F;
 
