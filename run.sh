@@ -12,13 +12,16 @@ need_packages "${build_packages[@]}"
 options=(-DCMAKE_BUILD_TYPE=Release)
 [[ -f $root/build/CMakeCache.txt ]] || options+=(-DFLASHCORE_TESTS=OFF)
 configure "$root/build" "${options[@]}"
-build "$root/build" cli/flashcore
+build "$root/build" flashcore_command
 report_cuda "$root/build"
+flashcore=$root/build/bin/flashcore
 
 if (($# > 0)); then
-  exec "$root/build/cli/flashcore" "$@"
+  exec "$flashcore" "$@"
 fi
+
 cd "$root"
+output=build/attention_output.safetensors
 say ''
-say '$ flashcore run examples/gqa_causal.safetensors --check'
-exec build/cli/flashcore run examples/gqa_causal.safetensors --check
+say "\$ flashcore run examples/attention.safetensors --causal --check --out $output"
+exec "$flashcore" run examples/attention.safetensors --causal --check --out "$output"

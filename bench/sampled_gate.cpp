@@ -65,9 +65,11 @@ Result<SampledReference> SampledReference::compute(const HostProblem& host, doub
   const int64_t blocks = std::min({possible, affordable, kMostBlocks});
   SampledReference sampled;
   for (int64_t n = 0; n < blocks; ++n) {
-    // Evenly spread, ends included; heads step by a stride that reaches all of them.
+    // Heads are spread evenly, ends included; positions too, in an order of their own (the step is
+    // a prime past kMostBlocks, so each is taken once) that begins at the first and ends at the
+    // last.
     const int64_t pair = blocks > 1 ? n * (batch * heads - 1) / (blocks - 1) : 0;
-    const int64_t turn = blocks > 1 ? (n * 7) % blocks : 0;
+    const int64_t turn = n + 1 < blocks ? n * 67 % blocks : n;
     const int64_t first = blocks > 1 ? turn * (seqlen_q - count) / (blocks - 1) : seqlen_q - count;
     Block block{.batch = pair / heads,
                 .head = pair % heads,

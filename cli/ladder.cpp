@@ -589,6 +589,7 @@ Result<ExitCode> execute(const Options& options, Session& session) {
     }
     return 0;
   }();
+  if (capability == 0) return unsupported("ladder: there is no usable GPU {}", to_text(device));
   std::erase_if(*rungs, [&](const Rung& rung) {
     const bool runs = capability >= rung.min_compute_capability &&
                       (rung.max_compute_capability == 0 || capability <= rung.max_compute_capability);

@@ -49,14 +49,13 @@ int parse_failed(CLI::App& app, Session& session, const std::vector<std::string>
       {StatusCode::invalid_argument, fmt::format("{} ({} --help)", error.what(), command)}));
 }
 
-int run(int argc, char** argv) {
+int run(int argc, char** argv, Session& session) {
   CLI::App app("FlashCore: softmax(Q K^T) V on CPUs and GPUs, checked against fp64.", "flashcore");
   app.set_version_flag("--version", "flashcore " + build_info().version);
   app.require_subcommand(1);
   app.get_formatter()->column_width(28);
   app.footer(kFooter);
 
-  Session session;
   std::vector<std::pair<CLI::App*, Command>> commands;
   for (Command& command : all_commands()) {
     CLI::App* const sub = app.add_subcommand(command.name, command.summary);
@@ -66,6 +65,18 @@ int run(int argc, char** argv) {
     options.flag("--json", session.json, "One JSON document on stdout; text goes to stderr");
     sub->footer("Examples:\n" + command.examples);
     commands.emplace_back(sub, std::move(command));
+  }
+  const std::string first = argc > 1 ? argv[1] : "-";
+  std::string names;
+  bool known = first.starts_with('-');
+  for (const auto& [sub, command] : commands) {
+    known = known || command.name == first;
+    names += (names.empty() ? "" : ", ") + command.name;
+  }
+  if (!known) {
+    return static_cast<int>(
+        session.fail({StatusCode::invalid_argument,
+                      fmt::format("command: is '{}', wanted one of {}", first, names)}));
   }
   try {
     app.parse(argc, argv);
@@ -89,7 +100,7 @@ int main(int argc, char** argv) {
   flashcore::cli::Session session;
   try {
     flashcore::cli::take_forced_kernel();
-    return flashcore::cli::run(argc, argv);
+    return flashcore::cli::run(argc, argv, session);
   } catch (const std::bad_alloc&) {
     return static_cast<int>(session.fail({StatusCode::out_of_memory, "memory: none is left"}));
   } catch (const std::exception& error) {

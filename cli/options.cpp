@@ -22,7 +22,7 @@ template <class T, class Value>
 void add_number(CLI::App& app, const std::string& group, const std::string& names, Value& value,
                 const std::string& help) {
   const bool whole = std::is_integral_v<T>;
-  const std::string wanted = !whole                     ? "a number"
+  const std::string wanted = !whole                  ? "a number"
                              : std::is_unsigned_v<T> ? "a whole number from 0 on"
                                                      : "a whole number";
   const CLI::Validator number(

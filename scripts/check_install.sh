@@ -59,12 +59,17 @@ if ((${#others[@]} > 0)); then
   printf 'exported, but not of the interface: %s\n' "${others[@]}"
   exit 1
 fi
-# The runtime of the language and of threads, nothing else.
-others=()
-mapfile -t others < <(objdump -p "$shared" | awk '$1 == "NEEDED" {print $2}' |
-  grep -vE '^(libstdc\+\+|libm|libgcc_s|libc|libgomp|libpthread|libdl|librt|ld-linux.*)\.so' || true)
-if ((${#others[@]} > 0)); then
-  printf 'needed at run time, but not a runtime library: %s\n' "${others[@]}"
-  exit 1
-fi
 say "$(basename "$shared"): $(nm -D --defined-only "$shared" | wc -l) symbols"
+
+# What is installed needs the runtimes of the language and of threads, nothing else.
+for binary in "$shared" "$prefix/bin/flashcore"; do
+  mapfile -t others < <(objdump -p "$binary" | awk '$1 == "NEEDED" {print $2}' |
+    grep -vE '^(libstdc\+\+|libm|libgcc_s|libc|libgomp|libpthread|libdl|librt|ld-linux.*)\.so' ||
+    true)
+  if ((${#others[@]} > 0)); then
+    printf "%s needs at run time, besides the language's libraries: %s\n" \
+      "$(basename "$binary")" "${others[*]}"
+    exit 1
+  fi
+done
+"$prefix/bin/flashcore" info

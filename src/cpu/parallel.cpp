@@ -1,43 +1,132 @@
-// Threads that live for one loop and draw tasks from a shared counter.
+// Threads that stay, asleep between loops: starting one costs more than a small problem does.
+//
+// A loop draws its tasks from a shared counter. The caller posts it on a board, works on it like
+// everybody, takes it off the board, and waits for those who still are in it. So a loop ends even
+// if no other thread ever comes: loops of several callers, and loops within loops, cannot block.
 #include "cpu/parallel.hpp"
+
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
+#include <condition_variable>
 #include <exception>
+#include <list>
 #include <mutex>
 #include <system_error>
 #include <thread>
-#include <vector>
 
 namespace flashcore::cpu {
+namespace {
+
+class Loop {
+ public:
+  Loop(int64_t count, const std::function<void(int64_t)>& task) : count_(count), task_(task) {}
+
+  void work() {
+    try {
+      for (int64_t i = next_++; i < count_; i = next_++) task_(i);
+    } catch (...) {
+      const std::lock_guard lock(error_mutex_);
+      if (!error_) error_ = std::current_exception();
+      next_ = count_;
+    }
+  }
+
+  void rethrow() const {
+    if (error_) std::rethrow_exception(error_);
+  }
+
+  // Guarded by the board's mutex.
+  int64_t places = 0;   // helpers that may still join
+  int64_t helpers = 0;  // that are at work
+  std::condition_variable left;
+
+ private:
+  const int64_t count_;
+  const std::function<void(int64_t)>& task_;
+  std::atomic<int64_t> next_{0};
+  std::mutex error_mutex_;
+  std::exception_ptr error_;
+};
+
+class Board {
+ public:
+  // The board of this process. It is never destroyed, so threads may wait on it until the process
+  // ends; a forked child, which has none of them, starts another.
+  static Board& of_process() {
+    static std::atomic<Board*> current{nullptr};
+    Board* board = current.load(std::memory_order_acquire);
+    if (board != nullptr && board->process_ == getpid()) return *board;
+    auto* const fresh = new Board;
+    if (current.compare_exchange_strong(board, fresh, std::memory_order_acq_rel)) return *fresh;
+    delete fresh;  // another thread was first; this one has no threads yet
+    return *board;
+  }
+
+  void run(Loop& loop, int64_t helpers) {
+    std::list<Loop*> entry{&loop};  // allocated outside of the lock
+    const auto place = entry.begin();
+    {
+      const std::lock_guard lock(mutex_);
+      grow(helpers);
+      loop.places = helpers;
+      waiting_.splice(waiting_.end(), entry);
+    }
+    for (int64_t i = 0; i < helpers; ++i) posted_.notify_one();
+    loop.work();
+    std::unique_lock lock(mutex_);
+    if (loop.places > 0) entry.splice(entry.end(), waiting_, place);
+    loop.left.wait(lock, [&loop] { return loop.helpers == 0; });
+  }
+
+ private:
+  void grow(int64_t helpers) {
+    try {
+      for (; threads_ < helpers; ++threads_) {
+        std::thread([this] { help(); }).detach();
+      }
+    } catch (const std::system_error&) {
+      // The system gives no more threads: those that there are draw all the tasks.
+    }
+  }
+
+  [[noreturn]] void help() {
+    std::unique_lock lock(mutex_);
+    for (;;) {
+      posted_.wait(lock, [this] { return !waiting_.empty(); });
+      Loop& loop = *waiting_.front();
+      ++loop.helpers;
+      if (--loop.places == 0) waiting_.pop_front();
+      lock.unlock();
+      loop.work();
+      lock.lock();
+      if (--loop.helpers == 0) loop.left.notify_one();  // locked: the loop may not go before
+    }
+  }
+
+  const pid_t process_ = getpid();
+  std::mutex mutex_;
+  std::condition_variable posted_;
+  std::list<Loop*> waiting_;
+  int64_t threads_ = 0;
+};
+
+}  // namespace
 
 int hardware_threads() {
   return static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
 }
 
 void parallel_for(int64_t count, int threads, const std::function<void(int64_t)>& task) {
-  std::atomic<int64_t> next{0};
-  std::exception_ptr error;
-  std::mutex error_mutex;
-  const auto work = [&] {
-    try {
-      for (int64_t i = next++; i < count; i = next++) task(i);
-    } catch (...) {
-      const std::lock_guard lock(error_mutex);
-      if (!error) error = std::current_exception();
-      next = count;
-    }
-  };
   const int64_t wanted = std::min<int64_t>(threads > 0 ? threads : hardware_threads(), count);
-  std::vector<std::jthread> others;
-  try {
-    for (int64_t t = 1; t < wanted; ++t) others.emplace_back(work);
-  } catch (const std::system_error&) {
-    // The system gives no more threads: those that there are draw all the tasks.
+  Loop loop(count, task);
+  if (wanted > 1) {
+    Board::of_process().run(loop, wanted - 1);
+  } else {
+    loop.work();
   }
-  work();
-  others.clear();
-  if (error) std::rethrow_exception(error);
+  loop.rethrow();
 }
 
 }  // namespace flashcore::cpu

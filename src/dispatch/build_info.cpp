@@ -1,5 +1,6 @@
 #include "build_info.hpp"
 
+#include "cpu/target.hpp"
 #include "flashcore/flashcore.hpp"
 
 namespace flashcore {
@@ -11,7 +12,7 @@ BuildInfo build_info() {
   info.build_type = build::kBuildType;
   info.cuda_targets = build::kCudaTargets;
   info.cuda = !info.cuda_targets.empty();
-  info.cpu_target = "scalar";
+  info.cpu_target = cpu::to_string(cpu::chosen_target());
   return info;
 }
 

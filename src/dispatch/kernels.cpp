@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "cpu/forward.hpp"
 #include "cpu/reference.hpp"
 #include "dispatch/cuda_kernels.hpp"
 
@@ -16,6 +17,18 @@ Result<PlannedKernel> plan_reference(const ForwardProblem& p, int threads, DType
                          cpu::reference_forward(p, args, threads, intermediate);
                          return {};
                        }};
+}
+
+Kernel cpu_simd() {
+  return {.name = "cpu_simd",
+          .device = DeviceKind::cpu,
+          .automatic = true,
+          .refuses = [](const ForwardProblem& p, const PlanContext&) {
+            return cpu::forward_refuses(p);
+          },
+          .plan = [](const ForwardProblem& p, const PlanContext& context) -> Result<PlannedKernel> {
+            return cpu::plan_forward(p, context);
+          }};
 }
 
 Kernel reference() {
@@ -52,6 +65,7 @@ Kernel naive() {
 const std::vector<Kernel>& kernels() {
   static const std::vector<Kernel> table = [] {
     std::vector<Kernel> all = cuda_kernels();
+    all.push_back(cpu_simd());
     all.push_back(reference());
     all.push_back(naive());
     return all;

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "cuda/ladder/rung.hpp"
+#include "cuda/ladder/wmma_probe.hpp"
 #include "dispatch/device_guard.hpp"
 #include "dispatch/ladder_refusals.hpp"
 #include "problem/status.hpp"
@@ -107,10 +108,25 @@ Status run_rung(const Rung& rung, RungParams params, bool has_lse, int device,
   return {};
 }
 
+// Rungs address the registers of WMMA fragments; the first plan on a GPU checks the layout there.
+Status check_wmma_layout(const Rung& rung, int device) {
+  const DeviceGuard guard(device);
+  bool matches = false;
+  const cudaError_t error =
+      guard.error() != cudaSuccess ? guard.error() : cuda::ladder::probe_wmma_layout(&matches);
+  if (error != cudaSuccess) return cuda_failure(rung, "probing the layout of fragments", error);
+  if (!matches) {
+    return unsupported("kernel {}: this GPU lays WMMA fragments out in another way than wanted",
+                       rung.name);
+  }
+  return {};
+}
+
 Result<PlannedKernel> plan_rung(const Rung& rung, const ForwardProblem& p,
                                 const PlanContext& context) {
   const RungParams params = to_params(p);
   const int device = context.device.device.index;
+  if (Status status = check_wmma_layout(rung, device); !status.ok()) return status;
   return PlannedKernel{
       .workspace_bytes = rung.workspace_bytes(params),
       .run = [rung, params, has_lse = p.has_lse, device](

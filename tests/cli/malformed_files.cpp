@@ -66,8 +66,8 @@ std::vector<FileCase> safetensors_cases() {
       {"shorter than its length field", "1234567", "has 7 bytes"},
       {"header length past the end", little_endian(uint64_t{100}) + "{}", "header length is 100"},
       {"header length of 2^64 - 1", little_endian(~uint64_t{0}) + "{}", "header length is"},
-      {"header length past the limit",
-       little_endian(uint64_t{100'000'001}) + "{}", "header length is 100000001"},
+      {"header length past the limit", little_endian(uint64_t{100'000'001}) + "{}",
+       "header length is 100000001"},
       {"header of no bytes", little_endian(uint64_t{0}), "is not JSON"},
       {"not JSON", safetensors_file("hello", ""), "is not JSON at byte"},
       {"cut JSON", safetensors_file("{\"q\":{\"dtype\":", ""), "is not JSON"},
@@ -143,15 +143,16 @@ std::vector<FileCase> npy_cases() {
   const std::string good = "{'descr': '<f4', 'fortran_order': False, 'shape': (2,), }\n";
   const auto with = [](const std::string& descr, const std::string& order, const std::string& shape,
                        const std::string& data) {
-    return npy_file("{'descr': " + descr + ", 'fortran_order': " + order + ", 'shape': " + shape +
-                        ", }  \n",
-                    data);
+    return npy_file(
+        "{'descr': " + descr + ", 'fortran_order': " + order + ", 'shape': " + shape + ", }  \n",
+        data);
   };
   const std::string mark("\x93NUMPY", 6);
   return {
       {"f4", npy_file(good, eight), ""},
-      {"version 2", mark + std::string("\x02\x00", 2) +
-                        little_endian(static_cast<uint32_t>(good.size())) + good + eight,
+      {"version 2",
+       mark + std::string("\x02\x00", 2) + little_endian(static_cast<uint32_t>(good.size())) +
+           good + eight,
        ""},
       {"f2", with("'<f2'", "False", "(2, 2)", eight), ""},
       {"f8", with("'<f8'", "False", "()", eight), ""},

@@ -28,8 +28,8 @@ int main(int argc, char** argv) {
     return 2;
   }
   const std::filesystem::path directory = argv[1];
-  const bool written = write_all(directory / "safetensors_fuzz",
-                                 flashcore::tests::safetensors_cases()) &&
-                       write_all(directory / "npy_fuzz", flashcore::tests::npy_cases());
+  const bool written =
+      write_all(directory / "safetensors_fuzz", flashcore::tests::safetensors_cases()) &&
+      write_all(directory / "npy_fuzz", flashcore::tests::npy_cases());
   return written ? 0 : 1;
 }

@@ -2,6 +2,8 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstddef>
+#include <cstdint>
 #include <vector>
 
 #include "bench/gates.hpp"
@@ -21,7 +23,10 @@ TEST(Smoke, OneKeyGivesItsValue) {
   ASSERT_TRUE(plan.ok()) << plan.status().message();
   Arguments args;
   args.q = q.data(), args.k = k.data(), args.v = v.data(), args.o = o.data(), args.lse = lse.data();
-  const Status status = plan->run(args);
+  std::vector<std::byte> memory(plan->workspace_bytes() + 256);
+  const auto at = reinterpret_cast<uintptr_t>(memory.data());
+  const Status status =
+      plan->run(args, memory.data() + (256 - at % 256) % 256, plan->workspace_bytes());
   ASSERT_TRUE(status.ok()) << status.message();
   EXPECT_EQ(o, v);
   EXPECT_NEAR(lse[0], 2.0, 1e-6);

@@ -50,6 +50,7 @@ __device__ void compute_scores(Shared<kHeadDim>& smem, int warp) {
   const int row = warp / 2 * kWmma, key = warp % 2 * kWmma;
   Accumulator scores;
   wmma::fill_fragment(scores, 0.0F);
+#pragma unroll 4  // registers
   for (int d = 0; d < kHeadDim; d += kWmma) {
     RowMajorA q;
     ColumnMajorB k;

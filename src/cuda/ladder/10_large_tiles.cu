@@ -3,9 +3,9 @@
 // Adds: more warps share every K and V tile (a 32-row block reads all keys from L2 for 32 rows, a
 // 128-row block for 128), and a tile has twice the keys, so that waits, reductions and rescales
 // come half as often. A tile wholly inside the sequence is copied without bounds tests. At head
-// dimension 64 Q stays in registers. A warp skips tiles that none of its rows may see. Blocks of 64
-// rows stand in where blocks of 128 would leave multiprocessors idle. At head dimension 128 the
-// output alone takes 64 registers, which leaves room for 32 keys a tile.
+// dimension 64 Q stays in registers. A warp skips tiles that none of its rows may see. At head
+// dimension 128 the output alone takes 64 registers, which leaves room for 32 keys a tile. Both
+// block heights are entries of the table; 64 rows is the rung's own.
 //
 //   per key tile:  wait K, V | issue next tile | S = Q K^T | softmax | P: store, load | O += P V
 //                            ^ barrier           `---------- one warp, 16 rows, no barrier ------'
@@ -85,45 +85,33 @@ __global__ void __launch_bounds__(kThreads<kBlockQ>, 512 / kThreads<kBlockQ>)
   rows.store(params, head);
 }
 
-template <int kHeadDim, int kBlockQ>
-cudaError_t launch_tiles(const RungParams& params, cudaStream_t stream) {
-  return launch_blocks(large_tiles_kernel<kHeadDim, kBlockQ>, query_tiles(params, kBlockQ),
-                       kThreads<kBlockQ>, sizeof(Shared<kHeadDim, kBlockQ>), stream,
-                       clamped(params));
-}
-
-// Blocks of 128 rows if there are enough of them to give every multiprocessor one.
-template <int kHeadDim>
-cudaError_t launch_head_dim(const RungParams& params, cudaStream_t stream) {
-  int multiprocessors = 0;
-  const cudaError_t error = multiprocessor_count(&multiprocessors);
-  if (error != cudaSuccess) return error;
-  return query_tiles(params, 128) >= multiprocessors ? launch_tiles<kHeadDim, 128>(params, stream)
-                                                     : launch_tiles<kHeadDim, 64>(params, stream);
-}
-
+template <int kBlockQ>
 cudaError_t launch(const RungParams& params, cudaStream_t stream) {
-  switch (params.head_dim) {
-    case 64:
-      return launch_head_dim<64>(params, stream);
-    case 128:
-      return launch_head_dim<128>(params, stream);
-    default:
-      return cudaErrorInvalidValue;
-  }
+  return launch_by_head_dim<kBlockQ, kThreads<kBlockQ>, Shared<64, kBlockQ>, Shared<128, kBlockQ>>(
+      large_tiles_kernel<64, kBlockQ>, large_tiles_kernel<128, kBlockQ>, params, stream);
+}
+
+template <int kBlockQ>
+consteval Rung entry(const char* name, const char* adds, const char* prediction) {
+  return {
+      .name = name,
+      .adds = adds,
+      .prediction = prediction,
+      .input = RungInput::fp16,
+      .min_compute_capability = 80,
+      .max_compute_capability = 0,
+      .workspace_bytes = no_workspace,
+      .launch = launch<kBlockQ>,
+  };
 }
 
 }  // namespace
 
-const Rung kRung10LargeTiles = {
-    .name = "10_large_tiles",
-    .adds = "64 or 128 query rows a block, 64 keys a tile, Q in registers at head dimension 64",
-    .prediction = "a quarter of the L2 reads, half the waits: 1.5x at long keys, 1.2x at 512",
-    .input = RungInput::fp16,
-    .min_compute_capability = 80,
-    .max_compute_capability = 0,
-    .workspace_bytes = no_workspace,
-    .launch = launch,
-};
+constinit const Rung kRung10LargeTiles = entry<64>(
+    "10_large_tiles", "64 query rows a block, 64 keys a tile, Q in registers at head dimension 64",
+    "half the waits, half the L2 reads: 1.2x at (1,8,512,64)");
+constinit const Rung kRung10LargeTilesQ128 =
+    entry<128>("10_large_tiles_q128", "the same with 128 query rows a block",
+               "a quarter of the L2 reads of 09: 1.5x of it at long keys");
 
 }  // namespace flashcore::cuda::ladder

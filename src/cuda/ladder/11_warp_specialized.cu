@@ -9,9 +9,9 @@
 //                   \ full 0  \ full 1      ^
 //   consumers       | step 0  | step 1 -----/ empty 0  | ...    | store O | empty Q | step 0 ...
 //
-// Layout: 1 producer warp and 4 or 7 consumer warps of 16 query rows each (warp_rows.cuh). Q, K, V,
-// P and O swizzled. Barriers: full and empty for each stage and for Q; full counts the producer's
-// lanes, empty the consumer warps.
+// Layout: 1 producer warp and 4 consumer warps of 16 query rows each (warp_rows.cuh). Q, K, V, P
+// and O swizzled. Barriers: full and empty for each stage and for Q. Every lane arrives for itself:
+// on full when its copies have landed, on empty when its reads are done.
 #include "cuda/attention/scheduler.hpp"
 #include "cuda/ladder/rung_common.cuh"
 #include "cuda/ladder/rung_table.hpp"
@@ -21,20 +21,13 @@
 namespace flashcore::cuda::ladder {
 namespace {
 
-constexpr int kStages = 2;
-
-// Seven consumer warps and the producer make eight, of which two blocks fit a multiprocessor with
-// 128 registers a thread; a ninth warp would cost a whole block.
-constexpr int kLargeBlockQ = 112, kSmallBlockQ = 64;
+constexpr int kBlockQ = 64, kStages = 3;
+constexpr int kConsumerWarps = kBlockQ / kWmma;
+constexpr int kThreads = (kConsumerWarps + 1) * kWarpSize;
+constexpr int kMinBlocks = 3;  // an SM: five warps of 128 registers leave no room for a fourth
 
 template <int kHeadDim>
 constexpr int kBlockKv = kHeadDim == 64 ? 64 : 32;
-
-template <int kBlockQ>
-constexpr int kConsumerWarps = kBlockQ / kWmma;
-
-template <int kBlockQ>
-constexpr int kThreads = (kConsumerWarps<kBlockQ> + 1) * kWarpSize;
 
 template <int kHeadDim>
 using Rows = WarpRows<kHeadDim, kBlockKv<kHeadDim>>;
@@ -44,13 +37,12 @@ struct Handover {
   uint64_t full, empty;
 };
 
-template <int kHeadDim, int kBlockQ>
+template <int kHeadDim>
 struct Shared {
-  static constexpr int kWarps = kConsumerWarps<kBlockQ>;
   alignas(256) __half q[kBlockQ * kHeadDim];
   __half k[kStages][kBlockKv<kHeadDim> * kHeadDim], v[kStages][kBlockKv<kHeadDim> * kHeadDim];
-  __half strips[kWarps][Rows<kHeadDim>::kStripHalves];
-  float scratch[kWarps][Rows<kHeadDim>::kScratchFloats];
+  __half strips[kConsumerWarps][Rows<kHeadDim>::kStripHalves];
+  float scratch[kConsumerWarps][Rows<kHeadDim>::kScratchFloats];
   Handover queries, stages[kStages];
 };
 
@@ -63,8 +55,8 @@ __device__ void wait_empty(const Handover& buffer, int use) {
   ptx::mbarrier_wait(ptx::shared_address(&buffer.empty), (use & 1) ^ 1);
 }
 
-template <int kHeadDim, int kBlockQ>
-__device__ void produce(Shared<kHeadDim, kBlockQ>& smem, const RungParams& params,
+template <int kHeadDim>
+__device__ void produce(Shared<kHeadDim>& smem, const RungParams& params,
                         const attention::TileOrder& order, int lane) {
   constexpr int kKeys = kBlockKv<kHeadDim>;
   int slot = 0, query_use = 0;  // key tiles and query tiles so far
@@ -93,9 +85,9 @@ __device__ void produce(Shared<kHeadDim, kBlockQ>& smem, const RungParams& param
   ptx::cp_async_wait<0>();
 }
 
-template <int kHeadDim, int kBlockQ>
-__device__ void consume(Shared<kHeadDim, kBlockQ>& smem, const RungParams& params,
-                        const attention::TileOrder& order, int warp, int lane) {
+template <int kHeadDim>
+__device__ void consume(Shared<kHeadDim>& smem, const RungParams& params,
+                        const attention::TileOrder& order, int warp) {
   constexpr int kKeys = kBlockKv<kHeadDim>;
   Rows<kHeadDim> rows(smem.q + warp * kWmma * kHeadDim, smem.strips[warp], smem.scratch[warp]);
   int slot = 0, query_use = 0;
@@ -118,45 +110,44 @@ __device__ void consume(Shared<kHeadDim, kBlockQ>& smem, const RungParams& param
         rows.step(params, smem.k[slot % kStages], smem.v[slot % kStages], tile * kKeys,
                   work.kv_end);
       }
-      if (lane == 0) ptx::mbarrier_arrive(ptx::shared_address(&stage.empty));
+      ptx::mbarrier_arrive(ptx::shared_address(&stage.empty));
     }
     rows.store(params, work.head);
-    __syncwarp();
     if (tiles > 0) {
-      if (lane == 0) ptx::mbarrier_arrive(ptx::shared_address(&smem.queries.empty));
+      ptx::mbarrier_arrive(ptx::shared_address(&smem.queries.empty));
       ++query_use;
     }
   }
 }
 
-template <int kHeadDim, int kBlockQ>
-__global__ void __launch_bounds__(kThreads<kBlockQ>, kBlockQ == kSmallBlockQ ? 3 : 2)
+template <int kHeadDim>
+__global__ void __launch_bounds__(kThreads, kMinBlocks)
     warp_specialized_kernel(const __grid_constant__ RungParams params,
                             const __grid_constant__ attention::TileOrder order) {
-  auto& smem = shared_storage<Shared<kHeadDim, kBlockQ>>();
+  auto& smem = shared_storage<Shared<kHeadDim>>();
   const int warp = static_cast<int>(threadIdx.x) / kWarpSize;
   const int lane = static_cast<int>(threadIdx.x) % kWarpSize;
   if (threadIdx.x == 0) {
     const auto init = [](Handover& buffer) {
       ptx::mbarrier_init(ptx::shared_address(&buffer.full), kWarpSize);
-      ptx::mbarrier_init(ptx::shared_address(&buffer.empty), kConsumerWarps<kBlockQ>);
+      ptx::mbarrier_init(ptx::shared_address(&buffer.empty), kConsumerWarps * kWarpSize);
     };
     init(smem.queries);
     for (Handover& stage : smem.stages) init(stage);
   }
   __syncthreads();
-  if (warp == kConsumerWarps<kBlockQ>) {
+  if (warp == kConsumerWarps) {
     produce(smem, params, order, lane);
   } else {
-    consume(smem, params, order, warp, lane);
+    consume(smem, params, order, warp);
   }
 }
 
 // As many blocks as fit on the device at once, no more than there are tiles.
-template <int kHeadDim, int kBlockQ>
-cudaError_t launch_tiles(const RungParams& params, int multiprocessors, cudaStream_t stream) {
-  using Storage = Shared<kHeadDim, kBlockQ>;
-  const auto kernel = warp_specialized_kernel<kHeadDim, kBlockQ>;
+template <int kHeadDim>
+cudaError_t launch_persistent(const RungParams& params, cudaStream_t stream) {
+  using Storage = Shared<kHeadDim>;
+  const auto kernel = warp_specialized_kernel<kHeadDim>;
   const int64_t batch_heads = int64_t{params.batch} * params.heads;
   constexpr int64_t kL2Bytes = 32 << 20;
   const int64_t head_bytes = int64_t{params.seqlen_kv} * kHeadDim * 2 * int64_t{sizeof(__half)};
@@ -164,33 +155,26 @@ cudaError_t launch_tiles(const RungParams& params, int multiprocessors, cudaStre
       .batch_heads = batch_heads,
       .q_tiles = ceil_div(params.seqlen_q, kBlockQ),
       .section_heads = attention::heads_in_l2(batch_heads, head_bytes, kL2Bytes)};
+
   cudaError_t error = allow_shared_bytes(kernel, sizeof(Storage));
   if (error != cudaSuccess) return error;
-  int blocks_each = 0;
-  error = cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks_each, kernel, kThreads<kBlockQ>,
+  int blocks_each = 0, multiprocessors = 0;
+  error = cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks_each, kernel, kThreads,
                                                         sizeof(Storage));
   if (error != cudaSuccess) return error;
-  return launch_blocks(kernel, std::min(order.size(), int64_t{blocks_each} * multiprocessors),
-                       kThreads<kBlockQ>, sizeof(Storage), stream, clamped(params), order);
-}
-
-// Tiles of 112 rows if there are enough of them to give every multiprocessor one.
-template <int kHeadDim>
-cudaError_t launch_head_dim(const RungParams& params, cudaStream_t stream) {
-  int multiprocessors = 0;
-  const cudaError_t error = multiprocessor_count(&multiprocessors);
+  if (blocks_each == 0) return cudaErrorInvalidConfiguration;
+  error = multiprocessor_count(&multiprocessors);
   if (error != cudaSuccess) return error;
-  return query_tiles(params, kLargeBlockQ) >= multiprocessors
-             ? launch_tiles<kHeadDim, kLargeBlockQ>(params, multiprocessors, stream)
-             : launch_tiles<kHeadDim, kSmallBlockQ>(params, multiprocessors, stream);
+  return launch_blocks(kernel, std::min(order.size(), int64_t{blocks_each} * multiprocessors),
+                       kThreads, sizeof(Storage), stream, clamped(params), order);
 }
 
 cudaError_t launch(const RungParams& params, cudaStream_t stream) {
   switch (params.head_dim) {
     case 64:
-      return launch_head_dim<64>(params, stream);
+      return launch_persistent<64>(params, stream);
     case 128:
-      return launch_head_dim<128>(params, stream);
+      return launch_persistent<128>(params, stream);
     default:
       return cudaErrorInvalidValue;
   }

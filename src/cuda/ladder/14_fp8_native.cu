@@ -50,6 +50,7 @@ struct Config {
       unsigned char kv[kStages][2][KvTile::kBytes];  // stage, K or V
       unsigned char output[OutputTile::kBytes];      // after the last tile
     };
+    BlockWork work;
   };
 };
 
@@ -144,40 +145,37 @@ __device__ __forceinline__ void attend(const RungParams& params) {
   auto& smem = shared_storage<typename C::Shared>();
   const int thread = static_cast<int>(threadIdx.x);
   const int warp = thread / kWarpSize, lane = thread % kWarpSize;
-  const TilePlace place = longest_first_place(params, kBlockQ);
-  const KeyTiles tiles = key_tiles(params, place.first_row, kBlockQ, C::kBlockKv);
-  const float qk_scale = place.scale(params.q_scale, params.q_scale_stride) *
-                         place.scale(params.k_scale, params.k_scale_stride);
-  const float scale_log2 = positive_scale_log2(params, qk_scale);
+  BlockWork& work = smem.work;
+  if (thread == 0) {
+    const TilePlace place = longest_first_place(params, kBlockQ);
+    const float qk_scale = place.scale(params.q_scale, params.q_scale_stride) *
+                           place.scale(params.k_scale, params.k_scale_stride);
+    set_block_work<unsigned char>(work, params, kBlockQ, C::kBlockKv, qk_scale);
+  }
+  __syncthreads();
 
-  const auto rows_of = [&](const void* tensor, const Strides& stride, int row) {
-    return static_cast<const unsigned char*>(tensor) + place.at(stride, row);
-  };
-  tile::RowCopier<typename C::KvTile, kThreads> copy_k(rows_of(params.k, params.k_stride, 0),
-                                                       params.k_stride.row, thread);
-  tile::RowCopier<typename C::KvTile, kThreads> copy_v(rows_of(params.v, params.v_stride, 0),
-                                                       params.v_stride.row, thread);
   const auto copy_kv = [&](int tile) {
-    const int left = tiles.kv_end - tile * C::kBlockKv;
-    copy_k.copy(smem.kv[tile % kStages][0], params.k_stride.row, left, thread);
-    copy_v.copy(smem.kv[tile % kStages][1], params.v_stride.row, left, thread);
+    tile::copy_rows_async<typename C::KvTile, kThreads>(smem.kv[tile % kStages][0], work.k,
+                                                        params.k_stride.row, tile * C::kBlockKv,
+                                                        work.tiles.kv_end, thread);
+    tile::copy_rows_async<typename C::KvTile, kThreads>(smem.kv[tile % kStages][1], work.v,
+                                                        params.v_stride.row, tile * C::kBlockKv,
+                                                        work.tiles.kv_end, thread);
     ptx::cp_async_commit();
   };
 
   uint32_t q[C::kHeadDim / 32][4];
   float o[C::kHeadDim / 8][4] = {};
   attention::QuadRows rows;
-  bool repair = false;  // NaN was taken out of a tile that the mask cuts
 
-  if (tiles.count > 0) {
-    tile::RowCopier<typename C::QTile, kThreads> copy_q(
-        rows_of(params.q, params.q_stride, place.first_row), params.q_stride.row, thread);
-    copy_q.copy(smem.q, params.q_stride.row, params.seqlen_q - place.first_row, thread);
+  if (work.tiles.count > 0) {
+    tile::copy_rows_async<typename C::QTile, kThreads>(
+        smem.q, work.q, params.q_stride.row, work.place.first_row, params.seqlen_q, thread);
     ptx::cp_async_commit();
     copy_kv(0);
     ptx::cp_async_wait<1>();
     __syncthreads();
-    const uint32_t flip = params.softmax_scale * qk_scale < 0 ? attention::kE4m3Signs : 0;
+    const uint32_t flip = work.flip_q ? attention::kE4m3Signs : 0;
     const uint32_t q_lane = ptx::shared_address(smem.q) +
                             C::QTile::chunk_offset(warp * kWarpRows + lane % 16, lane / 16);
 #pragma unroll
@@ -191,26 +189,26 @@ __device__ __forceinline__ void attend(const RungParams& params) {
   // Where this lane's ldmatrix rows start: K as B with its keys as columns, V as B transposed.
   const uint32_t k_lane = C::KvTile::chunk_offset(lane % 8 + lane / 16 * 8, lane / 8 % 2);
   const uint32_t v_lane = C::KvTile::chunk_offset(lane, 0);
-  for (int tile = 0; tile < tiles.count; ++tile) {
+  for (int tile = 0; tile < work.tiles.count; ++tile) {
     ptx::cp_async_wait<0>();
     __syncthreads();  // the tile has landed, and nobody reads the stage before any more
-    if (tile + 1 < tiles.count) copy_kv(tile + 1);
+    if (tile + 1 < work.tiles.count) copy_kv(tile + 1);
 
     unsigned char *k = smem.kv[tile % kStages][0], *v = smem.kv[tile % kStages][1];
-    const bool masked = tile >= tiles.whole;
+    const bool masked = tile >= work.tiles.whole;
     if (masked) {
-      repair |=
+      const bool found =
           attention::zero_nonfinite<attention::E4m3Values, C::KvTile::kBytes>(v, thread, kThreads);
-      __syncthreads();
+      if (__syncthreads_or(found) && thread == 0) work.repair = true;
     }
     float s[C::kBlockKv / 8][4], rescale[2];
     compute_scores<C>(s, q, ptx::shared_address(k) + k_lane);
     if (masked) {
-      const int key = tile * C::kBlockKv, row = place.first_row + warp * kWarpRows + lane / 4;
+      const int key = tile * C::kBlockKv, row = work.place.first_row + warp * kWarpRows + lane / 4;
       attention::mask_columns(
           s, lane, {visible_keys(params, row) - key, visible_keys(params, row + 8) - key});
     }
-    attention::online_softmax<kShift>(s, rows, rescale, scale_log2);
+    attention::online_softmax<kShift>(s, rows, rescale, work.scale_log2);
     if (masked) {
       uint32_t p[2][C::kBlockKv / 32][4];
       pack_operand(p[0], s);
@@ -224,12 +222,13 @@ __device__ __forceinline__ void attend(const RungParams& params) {
     }
   }
 
+  __syncthreads();
   Finish finish;
-  finish.factor = place.scale(params.v_scale, params.v_scale_stride);
+  finish.factor = work.place.scale(params.v_scale, params.v_scale_stride);
   finish.lse_shift = kShift;
-  if (__syncthreads_or(repair)) finish.repair_from = tiles.whole * C::kBlockKv;
+  if (work.repair) finish.repair_from = work.tiles.whole * C::kBlockKv;
   store_rows<typename C::OutputTile, attention::E4m3Values, Columns::interleaved>(
-      params, place, smem.output, warp * kWarpRows, lane, o, rows, finish);
+      params, work.place, smem.output, warp * kWarpRows, lane, o, rows, finish);
 }
 
 template <class C>

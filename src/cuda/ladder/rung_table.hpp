@@ -1,4 +1,5 @@
-// The entries of the ladder's table, one or more a rung file; rungs.cpp puts them in climbing order.
+// The entries of the ladder's table, one or more a rung file; rungs.cpp puts them in climbing
+// order.
 #pragma once
 
 #include "cuda/ladder/rung.hpp"
@@ -19,6 +20,7 @@ extern const Rung kRung07XorSwizzle;
 extern const Rung kRung08RegisterSoftmax;
 extern const Rung kRung09FusedEpilogue;
 extern const Rung kRung10LargeTiles;
+extern const Rung kRung10LargeTilesQ128;
 extern const Rung kRung11WarpSpecialized;
 extern const Rung kRung12MmaSync;
 extern const Rung kRung13Fp8StageC;

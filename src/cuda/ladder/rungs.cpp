@@ -6,6 +6,7 @@
 namespace flashcore::cuda::ladder {
 
 std::span<const Rung> rungs() {
+  // clang-format off
   static const std::array table{
       kRung00Unfused,
       kRung01Scalar,
@@ -21,12 +22,14 @@ std::span<const Rung> rungs() {
       kRung08RegisterSoftmax,
       kRung09FusedEpilogue,
       kRung10LargeTiles,
+      kRung10LargeTilesQ128,
       kRung11WarpSpecialized,
       kRung12MmaSync,
       kRung13Fp8StageC,
       kRung14Fp8Native,
       kRung15WgmmaTma,
   };
+  // clang-format on
   return table;
 }
 

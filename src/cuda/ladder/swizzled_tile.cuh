@@ -38,6 +38,7 @@ __device__ void copy_tile_async(__half* tile, const __half* matrix, int64_t row_
                                 int first_row, int end_row, int thread) {
   constexpr int kChunks = kHeadDim / 8, kRowsAtOnce = kThreads / kChunks;
   static_assert(kThreads % kChunks == 0 && kRows % kRowsAtOnce == 0);
+  static_assert((kRowsAtOnce & (kRowsAtOnce - 1)) == 0, "swizzle_row_step needs a power of two");
   const int row0 = thread / kChunks, column = thread % kChunks * 8;
   const __half* source = matrix + (first_row + row0) * row_stride + column;
   const int offset = tile::swizzle_offset<2 * kHeadDim>(row0, column);

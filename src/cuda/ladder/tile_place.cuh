@@ -1,7 +1,7 @@
 // Which query tile a block of the register-resident rungs (12 to 15) owns, and what its rows see.
 //
-// Only small integers stay in registers between the first load and the last store: O and S take the
-// rest, and an address is made again where it is needed.
+// O and S fill the registers of rungs 12 and 14, so what a block needs to know about its work lies
+// in shared memory (BlockWork) and is read again where it is used.
 #pragma once
 
 #include <cfloat>
@@ -53,6 +53,33 @@ __device__ __forceinline__ KeyTiles key_tiles(const RungParams& params, int firs
 // removed score is -inf and -inf * 0 would be NaN.
 __device__ __forceinline__ float positive_scale_log2(const RungParams& params, float factor = 1) {
   return fmaxf(fabsf(params.softmax_scale * factor) * kLog2e, FLT_MIN);
+}
+
+struct BlockWork {
+  TilePlace place;
+  KeyTiles tiles;
+  const void *q, *k, *v;  // row 0 of this (batch, head)
+  float scale_log2;  // of raw scores, not negative: Q's signs are flipped where `flip_q` says so
+  bool flip_q;
+  bool repair;  // NaN or Inf was taken out of a tile that the mask cuts
+};
+
+// By one thread; a barrier must follow. score_factor: the scales of fp8 Q and K.
+template <class Element>
+__device__ __forceinline__ void set_block_work(BlockWork& work, const RungParams& params,
+                                               int block_q, int block_kv, float score_factor = 1) {
+  const TilePlace place = longest_first_place(params, block_q);
+  const auto head_of = [&](const void* tensor, const Strides& stride) {
+    return static_cast<const Element*>(tensor) + place.at(stride, 0);
+  };
+  work.place = place;
+  work.tiles = key_tiles(params, place.first_row, block_q, block_kv);
+  work.q = head_of(params.q, params.q_stride);
+  work.k = head_of(params.k, params.k_stride);
+  work.v = head_of(params.v, params.v_stride);
+  work.scale_log2 = positive_scale_log2(params, score_factor);
+  work.flip_q = params.softmax_scale * score_factor < 0;
+  work.repair = false;
 }
 
 }  // namespace flashcore::cuda::ladder

@@ -103,6 +103,7 @@ class WarpRows {
         head.lse[q_row * params.lse_stride.row] = log_sum_exp(max_[slot] * scale_.log2, sum);
       }
     }
+    __syncwarp();  // no lane reads Q any more
     store_pairs<kFragments, kHeadDim>(queries_, [&](int f, int r) {
       const float scale = inverse[tile::wmma_accumulator_row_slot(r)];
       return __floats2half2_rn(output_[f].x[r] * scale, output_[f].x[r + 1] * scale);

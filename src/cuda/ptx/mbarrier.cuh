@@ -37,7 +37,8 @@ __device__ __forceinline__ void mbarrier_arrive_expect(uint32_t barrier, uint32_
 }
 
 // Whether the phase of this parity has completed; may sleep a bounded time before it says no.
-// PTX ISA: mbarrier.try_wait.parity.shared::cta.b64, sm_90; test_wait, which never sleeps, on sm_80.
+// PTX ISA: mbarrier.try_wait.parity.shared::cta.b64, sm_90; before that test_wait, which never
+// sleeps, sm_80.
 __device__ __forceinline__ bool mbarrier_try_wait(uint32_t barrier, uint32_t parity) {
   uint32_t done;
   asm volatile(

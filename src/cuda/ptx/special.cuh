@@ -1,23 +1,24 @@
-// Where the compiler must not know better: it would keep in registers what is cheap to compute
-// anew.
+// Special registers, read anew at every call: for kernels whose accumulators fill the registers and
+// which cannot keep an index from one end of the main loop to the other.
 #pragma once
 
 #include <cstdint>
 
 namespace flashcore::cuda::ptx {
 
-// blockIdx.x, which the compiler may not keep from an earlier read: what is computed from it is
-// computed anew instead of occupying registers in between.
-__device__ __forceinline__ uint32_t block_index() {
-  uint32_t index;
-  asm volatile("mov.u32 %0, %%ctaid.x;" : "=r"(index));
-  return index;
-}
-
-// threadIdx.x, likewise.
+// The thread's index in a one-dimensional block.
+// PTX ISA: mov.u32 from %tid.x.
 __device__ __forceinline__ int thread_index() {
   int index;
   asm volatile("mov.u32 %0, %%tid.x;" : "=r"(index));
+  return index;
+}
+
+// The block's index in a one-dimensional grid.
+// PTX ISA: mov.u32 from %ctaid.x.
+__device__ __forceinline__ uint32_t block_index() {
+  uint32_t index;
+  asm volatile("mov.u32 %0, %%ctaid.x;" : "=r"(index));
   return index;
 }
 

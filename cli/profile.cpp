@@ -1,0 +1,195 @@
+// flashcore profile: runs one call of a kernel under ncu, and says what limits it.
+#include <cuda_profiler_api.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <span>
+#include <vector>
+
+#include "bench/cases.hpp"
+#include "bench/fp8_problem.hpp"
+#include "cli/child_process.hpp"
+#include "cli/command.hpp"
+#include "cli/diagnosis.hpp"
+#include "cli/execution.hpp"
+#include "cli/io/atomic_file.hpp"
+#include "cli/plan_choice.hpp"
+#include "cli/problem_options.hpp"
+#include "problem/status.hpp"
+
+namespace flashcore::cli {
+namespace {
+
+struct Options {
+  std::string kernel;
+  std::string shape = "2,8,2048,64";
+  std::string dtype;  // empty: f16, or f8e4m3 for a kernel that wants it
+  std::string device = "cuda:0";
+  std::string out;
+  std::string from;  // a recorded output of the profiler instead of a run
+  bool causal = false;
+  bool inside = false;
+};
+
+Result<Problem> to_problem(const Options& options) {
+  const Result<std::vector<int64_t>> sizes =
+      parse_numbers("--shape", options.shape, 4, "B,H,S,D");
+  if (!sizes.ok()) return sizes.status();
+  const std::string name = !options.dtype.empty()                    ? options.dtype
+                           : options.kernel.find("fp8") != std::string::npos ? "f8e4m3"
+                                                                             : "f16";
+  const std::optional<DType> dtype = dtype_from_string(name);
+  if (!dtype) return invalid("--dtype: is '{}', wanted f16, bf16 or f8e4m3", name);
+  const bool fp8 = *dtype == DType::f8e4m3;
+  bench::Case one{.name = "profile", .dtype = fp8 ? DType::f16 : *dtype, .batch = (*sizes)[0]};
+  one.heads_q = one.heads_kv = (*sizes)[1];
+  one.seqlen_q = one.seqlen_kv = (*sizes)[2];
+  one.head_dim = (*sizes)[3];
+  one.causal = options.causal;
+  const Problem problem = bench::to_problem(one);
+  return fp8 ? bench::with_fp8_inputs(problem) : problem;
+}
+
+Result<PlanOptions> plan_options(const Options& options) {
+  PlanChoice choice;
+  choice.device = options.device;
+  const Result<std::vector<PlanOptions>> allowed = allowed_devices(choice);
+  if (!allowed.ok()) return allowed.status();
+  PlanOptions plan = allowed->front();
+  if (plan.device.kind != DeviceKind::cuda) {
+    return invalid("--device: is {}, wanted cuda or cuda:N", options.device);
+  }
+  plan.kernel = options.kernel;
+  return plan;
+}
+
+// The profiled child: a call to warm up, then the one that is looked at.
+Result<ExitCode> run_inside(const Options& options) {
+  const Result<Problem> problem = to_problem(options);
+  if (!problem.ok()) return problem.status();
+  const Result<PlanOptions> choice = plan_options(options);
+  if (!choice.ok()) return choice.status();
+  bench::HostProblem host = bench::allocate(*problem);
+  if (problem->q.dtype == DType::f8e4m3) {
+    bench::fill_fp8_inputs(host, 0);
+  } else {
+    bench::fill_inputs(host, 0);
+  }
+  const Result<Plan> plan = make_plan(*problem, *choice);
+  if (!plan.ok()) return plan.status();
+  Result<Execution> execution = Execution::prepare(*plan, choice->device, host);
+  if (!execution.ok()) return execution.status();
+  FLASHCORE_RETURN_IF_ERROR(execution->run());
+  FLASHCORE_RETURN_IF_ERROR(execution->fetch());
+  (void)cudaProfilerStart();
+  FLASHCORE_RETURN_IF_ERROR(execution->run());
+  const Status status = execution->fetch();
+  (void)cudaProfilerStop();
+  if (!status.ok()) return status;
+  return ExitCode::ok;
+}
+
+Result<std::string> profiler_output(const Options& options) {
+  if (!options.from.empty()) {
+    const Result<ChildOutput> text = run_child({"cat", "--", options.from});
+    if (!text.ok()) return text.status();
+    if (text->exit_status != 0) return invalid("--from: {} cannot be read", options.from);
+    return text->text;
+  }
+  if (!on_path("ncu")) {
+    return unsupported("ncu: is not on PATH; the profiler comes with Nsight Compute");
+  }
+  // What would be refused inside is refused here, in one sentence.
+  const Result<Problem> problem = to_problem(options);
+  if (!problem.ok()) return problem.status();
+  const Result<PlanOptions> choice = plan_options(options);
+  if (!choice.ok()) return choice.status();
+  const Result<Plan> plan = make_plan(*problem, *choice);
+  if (!plan.ok()) return plan.status();
+  const Result<std::string> program = this_program();
+  if (!program.ok()) return program.status();
+  std::vector<std::string> words = {
+      "ncu", "--csv", "--print-units", "base", "--clock-control", "none",
+      "--profile-from-start", "off", "--metrics", fmt::format("{}", fmt::join(profiler_metrics(), ",")),
+      *program, "profile", options.kernel, "--inside", "--shape", options.shape, "--device",
+      options.device};
+  if (!options.dtype.empty()) words.insert(words.end(), {"--dtype", options.dtype});
+  if (options.causal) words.emplace_back("--causal");
+  Result<ChildOutput> output = run_child(words);
+  if (!output.ok()) return output.status();
+  if (output->exit_status != 0) {
+    return Status(StatusCode::device_error,
+                  fmt::format("ncu: ended with {}: {}", output->exit_status,
+                              output->text.substr(0, 600)));
+  }
+  return std::move(output->text);
+}
+
+Status write_file(const std::string& path, const std::string& text) {
+  Result<io::AtomicFile> file = io::AtomicFile::create(path);
+  if (!file.ok()) return file.status();
+  FLASHCORE_RETURN_IF_ERROR(file->write(std::as_bytes(std::span(text))));
+  return file->commit();
+}
+
+Result<ExitCode> execute(const Options& options, Session& session) {
+  if (options.kernel.empty()) {
+    return invalid("VARIANT: is missing, wanted a kernel's name (explain shows them)");
+  }
+  if (options.inside) return run_inside(options);
+  const Result<std::string> output = profiler_output(options);
+  if (!output.ok()) return output.status();
+  const Result<std::vector<KernelCounters>> launches = parse_profiler_csv(*output);
+  if (!launches.ok()) return launches.status();
+  nlohmann::ordered_json kernels = nlohmann::ordered_json::array();
+  session.line(fmt::format("{} on [{}]{}", options.kernel, options.shape,
+                           options.causal ? ", causal" : ""));
+  for (const KernelCounters& launch : *launches) {
+    const Diagnosis diagnosis = diagnose(launch);
+    session.line();
+    for (const std::string& line : diagnosis_lines(diagnosis)) session.line(line);
+    nlohmann::ordered_json item = diagnosis_json(diagnosis);
+    item["counters"] = launch.values;
+    kernels.push_back(std::move(item));
+  }
+  const nlohmann::ordered_json document = {{"variant", options.kernel},
+                                           {"shape", options.shape},
+                                           {"causal", options.causal},
+                                           {"kernels", kernels}};
+  if (!options.out.empty()) {
+    FLASHCORE_RETURN_IF_ERROR(write_file(options.out, document.dump(1) + "\n"));
+  }
+  session.document(document);
+  return ExitCode::ok;
+}
+
+}  // namespace
+
+Command profile_command() {
+  auto options = std::make_shared<Options>();
+  return {.name = "profile",
+          .summary = "Say what limits a kernel, from the profiler's counters",
+          .examples =
+              "  flashcore profile 07_xor_swizzle\n"
+              "  flashcore profile 15_wgmma_tma --shape 2,8,2048,128 --causal --out profile.json\n"
+              "  flashcore profile 12_mma_sync --from recorded.csv",
+          .declare =
+              [options](OptionSet& set) {
+                set.group("What is profiled");
+                set.positional("VARIANT", options->kernel, "A kernel's name; see explain");
+                set.text("--shape", options->shape, "Of a square problem", "B,H,S,D");
+                set.flag("--causal", options->causal, "With a causal mask");
+                set.text("--dtype", options->dtype, "Of the inputs; by default what it reads",
+                         "TYPE");
+                set.text("--device", options->device, "cuda or cuda:N", "DEVICE");
+                set.text("--from", options->from, "A recorded ncu --csv output, instead of a run",
+                         "FILE");
+                set.text("--out", options->out, "Where the diagnosis is written as JSON", "FILE");
+                set.flag("--inside", options->inside, "One call and no profiler: what ncu runs");
+              },
+          .execute = [options](Session& session) { return execute(*options, session); }};
+}
+
+}  // namespace flashcore::cli

@@ -1,0 +1,283 @@
+// Cuts a run into jobs: (batch entry, KV head, some of its query heads, some queries), for short
+// sequences of queries also a range of keys. A row's bits depend on none of it but the range of
+// keys, and that only on the entry's own lengths: so neither threads nor the batch change a result.
+//
+//   workspace   | first job and first partial result of each entry | scratch of each thread |
+//               | partial results |
+#include "cpu/forward.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <span>
+
+#include "cpu/parallel.hpp"
+#include "cpu/simd/tile_job.hpp"
+#include "cpu/target.hpp"
+
+namespace flashcore::cpu {
+namespace {
+
+constexpr int64_t kAlignment = 256;
+// Entries with at most this many rows a KV head are cut along the keys as well.
+constexpr int64_t kFewRows = 48;
+constexpr int64_t kKeysASplit = 4096;
+
+constexpr int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
+constexpr int64_t align(int64_t bytes) { return divide_up(bytes, kAlignment) * kAlignment; }
+
+const SimdKernels* kernels_of(Target target) {
+  switch (target) {
+#if defined(__x86_64__)
+    case Target::sse4:
+      return &simd_kernels_sse4();
+    case Target::avx2:
+      return &simd_kernels_avx2();
+    case Target::avx3:
+      return &simd_kernels_avx3();
+    case Target::avx3_bf16:
+      return &simd_kernels_avx3_bf16();
+    case Target::amx:
+      return &simd_kernels_amx();
+#else
+    case Target::native:
+      return &simd_kernels_native();
+#endif
+    default:
+      return nullptr;
+  }
+}
+
+// Keys a block: K and V of one packed fit the second-level cache.
+int64_t choose_block_kv(const ForwardProblem& p) {
+  const int64_t width = p.head_dim_qk + p.head_dim_v;
+  return width <= 640 ? 256 : width <= 1280 ? 128 : 64;
+}
+
+// Everything that does not depend on the data.
+struct ForwardPlan {
+  ForwardProblem problem;
+  const SimdKernels* kernels = nullptr;
+  TileLayout layout;
+  int threads = 1;
+  int64_t group = 1;        // query heads a KV head
+  int64_t heads_a_job = 1;  // of a group
+  int64_t queries_a_job = 1;
+  int64_t partial_floats = 0;  // of a job
+  int64_t scratch_offset = 0;
+  int64_t scratch_stride = 0;
+  int64_t partial_offset = 0;
+  int64_t bytes = 0;
+
+  int64_t chunks() const { return divide_up(group, heads_a_job); }
+};
+
+bool has_few_rows(const ForwardProblem& p, int64_t group, int64_t rows_q) {
+  return group * rows_q <= kFewRows && p.heads_q > 0;
+}
+
+// Parts that the keys of an entry are cut into; 1 when it is not.
+int64_t splits_of(const ForwardPlan& plan, const Sequence& sequence) {
+  if (!has_few_rows(plan.problem, plan.group, sequence.rows_q)) return 1;
+  return std::max<int64_t>(1, divide_up(sequence.len_kv, kKeysASplit));
+}
+
+// Most partial results that a run can need.
+int64_t most_partials(const ForwardPlan& plan) {
+  const ForwardProblem& p = plan.problem;
+  const int64_t heads = p.heads_kv * plan.chunks();
+  if (!p.packed) {
+    const int64_t splits = divide_up(p.seqlen_kv, kKeysASplit);
+    return splits > 1 && has_few_rows(p, plan.group, p.seqlen_q) ? p.batch * heads * splits : 0;
+  }
+  if (plan.group > kFewRows || p.seqlen_kv <= kKeysASplit) return 0;
+  return heads * (p.total_kv / kKeysASplit + p.batch);
+}
+
+// An upper bound of the jobs of a run: no thread beyond it gets scratch memory.
+int64_t most_jobs(const ForwardProblem& p) {
+  const int64_t rows = (p.packed ? p.total_q : p.batch * p.seqlen_q) * p.heads_q;
+  const int64_t splits = divide_up(std::max<int64_t>(1, p.seqlen_kv), kKeysASplit);
+  return std::max<int64_t>(1, rows * splits);
+}
+
+// Rows a job: enough to pay for packing K and V, few enough for every thread to find jobs.
+void choose_rows(ForwardPlan& plan) {
+  const ForwardProblem& p = plan.problem;
+  int64_t rows = 384;
+  const int64_t all_rows = (p.packed ? p.total_q : p.batch * p.seqlen_q) * p.heads_q;
+  while (rows > 48 && all_rows / rows < 8 * plan.threads) rows /= 2;
+  plan.heads_a_job = std::clamp<int64_t>(plan.group, 1, kFewRows);
+  plan.queries_a_job = std::max<int64_t>(1, rows / plan.heads_a_job);
+  plan.queries_a_job = std::clamp<int64_t>(plan.queries_a_job, 1, std::max<int64_t>(1, p.seqlen_q));
+}
+
+// Where the jobs of each entry begin, in the workspace: batch + 1 entries each.
+struct Schedule {
+  std::span<int64_t> first_job;
+  std::span<int64_t> first_partial;
+};
+
+Schedule make_schedule(const ForwardPlan& plan, const Arguments& args, std::byte* workspace) {
+  const ForwardProblem& p = plan.problem;
+  const auto entries = static_cast<size_t>(p.batch) + 1;
+  auto* const numbers = reinterpret_cast<int64_t*>(workspace);
+  const Schedule schedule{{numbers, entries}, {numbers + entries, entries}};
+  int64_t job = 0;
+  int64_t partial = 0;
+  for (int64_t b = 0; b < p.batch; ++b) {
+    schedule.first_job[static_cast<size_t>(b)] = job;
+    schedule.first_partial[static_cast<size_t>(b)] = partial;
+    const Sequence s = sequence_of(p, args, b);
+    const int64_t splits = splits_of(plan, s);
+    const int64_t jobs =
+        p.heads_kv * plan.chunks() * divide_up(s.rows_q, plan.queries_a_job) * splits;
+    job += jobs;
+    if (splits > 1) partial += jobs;
+  }
+  schedule.first_job.back() = job;
+  schedule.first_partial.back() = partial;
+  return schedule;
+}
+
+class Run {
+ public:
+  Run(const ForwardPlan& plan, const Arguments& args, std::span<std::byte> workspace)
+      : plan_(plan),
+        args_(args),
+        workspace_(workspace.data()),
+        schedule_(make_schedule(plan, args, workspace.data())),
+        key_(dropout_key(args.dropout_seed, args.dropout_offset)) {}
+
+  void all() {
+    const int64_t partials = schedule_.first_partial.back();
+    in_parallel(schedule_.first_job.back(), [this](int64_t i, std::byte* scratch) {
+      const Place place = place_of(i);
+      TileJob job = job_at(place, scratch);
+      if (place.splits > 1) {
+        job.keys.begin = std::max(job.keys.begin, place.split * kKeysASplit);
+        job.keys.end = std::min(job.keys.end, (place.split + 1) * kKeysASplit);
+        job.partial = partial(place, place.split);
+      }
+      plan_.kernels->attend(job);
+    });
+    if (partials == 0) return;
+    in_parallel(schedule_.first_job.back(), [this](int64_t i, std::byte* scratch) {
+      const Place place = place_of(i);
+      if (place.splits == 1 || place.split != 0) return;
+      plan_.kernels->merge(job_at(place, scratch), partial(place, 0), place.splits,
+                           plan_.partial_floats);
+    });
+  }
+
+ private:
+  struct Place {
+    int64_t batch = 0;
+    int64_t in_entry = 0;  // number of the job in its entry
+    int64_t splits = 1;
+    int64_t split = 0;
+    Sequence sequence;
+  };
+
+  // Calls task(i, scratch) with a scratch memory that no other thread has.
+  template <class Task>
+  void in_parallel(int64_t count, const Task& task) {
+    std::atomic<int64_t> next{0};
+    const int64_t threads = std::min<int64_t>(plan_.threads, count);
+    parallel_for(threads, static_cast<int>(threads), [&](int64_t thread) {
+      std::byte* const scratch = workspace_ + plan_.scratch_offset + thread * plan_.scratch_stride;
+      for (int64_t i = next++; i < count; i = next++) task(i, scratch);
+    });
+  }
+
+  Place place_of(int64_t i) const {
+    const auto after = std::upper_bound(schedule_.first_job.begin(), schedule_.first_job.end(), i);
+    Place place;
+    place.batch = after - schedule_.first_job.begin() - 1;
+    place.in_entry = i - schedule_.first_job[static_cast<size_t>(place.batch)];
+    place.sequence = sequence_of(plan_.problem, args_, place.batch);
+    place.splits = splits_of(plan_, place.sequence);
+    place.split = place.in_entry % place.splits;
+    return place;
+  }
+
+  float* partial(const Place& place, int64_t split) const {
+    const int64_t number = schedule_.first_partial[static_cast<size_t>(place.batch)] +
+                           place.in_entry - place.split + split;
+    return reinterpret_cast<float*>(workspace_ + plan_.partial_offset) +
+           number * plan_.partial_floats;
+  }
+
+  // Jobs of an entry: the last queries first, since under a causal mask they have the most keys.
+  TileJob job_at(const Place& place, std::byte* scratch) const {
+    const ForwardProblem& p = plan_.problem;
+    const Sequence& s = place.sequence;
+    const int64_t heads = p.heads_kv * plan_.chunks();
+    const int64_t blocks = divide_up(s.rows_q, plan_.queries_a_job);
+    const int64_t n = place.in_entry / place.splits;
+    const int64_t block = blocks - 1 - n / heads;
+    const int64_t chunk = n % plan_.chunks();
+
+    TileJob job;
+    job.problem = &plan_.problem;
+    job.arguments = &args_;
+    job.layout = &plan_.layout;
+    job.scratch = scratch;
+    job.sequence = s;
+    job.dropout_key = key_;
+    job.batch = place.batch;
+    job.head_kv = n % heads / plan_.chunks();
+    job.head_first = job.head_kv * plan_.group + chunk * plan_.heads_a_job;
+    job.heads = std::min(plan_.heads_a_job, plan_.group - chunk * plan_.heads_a_job);
+    job.query_first = block * plan_.queries_a_job;
+    job.queries = std::min(plan_.queries_a_job, s.rows_q - job.query_first);
+    job.keys = visible_keys(s, p.band, job.query_first, job.query_first + job.queries);
+    job.keys.begin = job.keys.begin / plan_.layout.block_kv * plan_.layout.block_kv;
+    return job;
+  }
+
+  const ForwardPlan& plan_;
+  const Arguments& args_;
+  std::byte* workspace_;
+  Schedule schedule_;
+  PhiloxKey key_;
+};
+
+}  // namespace
+
+std::string forward_refuses(const ForwardProblem& p) {
+  if (p.o_dtype == DType::f64) return "o: dtype is f64, wanted a type of at most 32 bits";
+  if (p.has_lse && p.lse_dtype == DType::f64) return "lse: dtype is f64, wanted f32";
+  if (kernels_of(target_for(p.dtype == DType::bf16)) == nullptr) {
+    return "the processor lacks SSE4.2, wanted at least that";
+  }
+  return {};
+}
+
+PlannedKernel plan_forward(const ForwardProblem& problem, const PlanContext& context) {
+  ForwardPlan plan;
+  plan.problem = problem;
+  plan.kernels = kernels_of(target_for(problem.dtype == DType::bf16));
+  plan.threads = static_cast<int>(std::min<int64_t>(context.threads, most_jobs(problem)));
+  if (problem.heads_q == 0) {
+    return {.workspace_bytes = 0,
+            .run = [](const Arguments&, std::span<std::byte>, Stream) { return Status(); }};
+  }
+  plan.group = problem.heads_q / problem.heads_kv;
+  choose_rows(plan);
+  const int64_t rows = plan.heads_a_job * plan.queries_a_job;
+  plan.layout = plan.kernels->layout(problem, rows, choose_block_kv(problem));
+  plan.partial_floats = divide_up(rows * (2 + plan.layout.width_v), 16) * 16;
+  plan.scratch_offset = align(2 * (problem.batch + 1) * static_cast<int64_t>(sizeof(int64_t)));
+  plan.scratch_stride = align(static_cast<int64_t>(plan.layout.bytes));
+  plan.partial_offset = plan.scratch_offset + plan.threads * plan.scratch_stride;
+  plan.bytes = plan.partial_offset + most_partials(plan) * plan.partial_floats * 4;
+  return {.workspace_bytes = static_cast<size_t>(plan.bytes),
+          .run = [plan](const Arguments& args, std::span<std::byte> workspace, Stream) {
+            Run(plan, args, workspace).all();
+            return Status();
+          }};
+}
+
+}  // namespace flashcore::cpu

@@ -1,0 +1,14 @@
+// The SIMD backend of the CPU: blocked, streaming, threaded; the whole of docs/semantics.md.
+#pragma once
+
+#include <string>
+
+#include "dispatch/kernels.hpp"
+#include "problem/problem.hpp"
+
+namespace flashcore::cpu {
+
+std::string forward_refuses(const ForwardProblem& problem);
+PlannedKernel plan_forward(const ForwardProblem& problem, const PlanContext& context);
+
+}  // namespace flashcore::cpu

@@ -1,0 +1,243 @@
+// One job: its rows against its keys, block by block, a tile of rows at a time.
+//
+//   for each block of keys:       pack K^T and V (once, for all rows of all heads of the job)
+//     for each tile of rows:      S = Q K^T | mask | P = softmax(S) | O = O * alpha + P V
+//
+// S and P of a tile stay in the first-level cache, the packed block in the second.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#if defined(FLASHCORE_SIMD_AMX)
+#include "cpu/simd/amx-inl.hpp"
+#else
+#include "cpu/simd/micro_kernel-inl.hpp"
+#endif
+#include "cpu/simd/softmax-inl.hpp"
+
+HWY_BEFORE_NAMESPACE();
+namespace flashcore::cpu::FLASHCORE_SIMD_NAMESPACE {
+
+struct Buffers {
+  float *q, *k, *v, *o, *s, *largest, *denominator, *staging;
+};
+
+inline Buffers buffers_of(const TileJob& job) {
+  const TileLayout& layout = *job.layout;
+  const auto at = [&](size_t offset) { return reinterpret_cast<float*>(job.scratch + offset); };
+  return {at(layout.q),
+          at(layout.k),
+          at(layout.v),
+          at(layout.o),
+          at(layout.s),
+          at(layout.state),
+          at(layout.state) + layout.rows,
+          at(layout.staging)};
+}
+
+// Queries [first, last) that the rows of a tile are of.
+inline KeyRange queries_of(const TileJob& job, int64_t row, int64_t rows) {
+  const int64_t last = row + rows - 1;
+  if (row / job.queries != last / job.queries) {
+    return {job.query_first, job.query_first + job.queries};
+  }
+  return {job.query_of(row), job.query_of(last) + 1};
+}
+
+// Adds P times the values that pack_v left out, for the pairs that attend.
+inline void add_special(const TileJob& job, const SpecialKeys& special, const uint8_t* attends,
+                        const Columns& columns, int64_t rows, const Buffers& buffers, float* o) {
+  const int64_t width = job.layout->width_v;
+  for (int32_t n = 0; n < special.count; ++n) {
+    const int64_t column = special.index[n];
+    if (column < columns.first || column >= columns.last) continue;
+    load_v_row(job, columns.block + column, buffers.staging);
+    for (int64_t r = 0; r < rows; ++r) {
+      if (attends[r * kLargestBlockKv + n] == 0) continue;
+      const VecF p = hn::Set(kF, load_probability(buffers.s + r * kScoreStride, column));
+      float* const to = o + r * width;
+      for (int64_t c = 0; c < width; c += kLanes) {
+        const VecF sum = hn::MulAdd(p, hn::LoadU(kF, buffers.staging + c), hn::Load(kF, to + c));
+        hn::Store(sum, kF, to + c);
+      }
+    }
+  }
+}
+
+// A tile of rows against the packed block.
+inline void attend_tile(const TileJob& job, const Buffers& buffers, const SpecialKeys& special,
+                        int64_t row, int64_t rows, int64_t block, int64_t count) {
+  const ForwardProblem& p = *job.problem;
+  const TileLayout& layout = *job.layout;
+  const KeyRange queries = queries_of(job, row, rows);
+  const KeyRange hull = visible_keys(job.sequence, p.band, queries.begin, queries.end);
+  const KeyRange seen{std::max(hull.begin, block), std::min(hull.end, block + count)};
+  if (seen.empty()) return;
+
+  Columns columns;
+  columns.block = block;
+  columns.first = (seen.begin - block) / kPanel * kPanel;
+  columns.last = round_up(seen.end - block, kColumnStep);
+  columns.keys = std::min(columns.last, count);
+  const KeyRange common = common_keys(job.sequence, p.band, queries.begin, queries.end);
+  const bool banded = common.begin > block + columns.first || common.end < block + columns.last;
+
+  scores_of(rows, buffers.q + row * layout.units_qk, buffers.k, layout.units_qk, columns.first,
+            columns.last, buffers.s);
+
+  uint8_t attends[kLargestRowTile * kLargestBlockKv];
+  HWY_ALIGN float alpha[kLargestRowTile] = {};
+  HWY_ALIGN float sums[kLargestRowTile] = {};
+  for (int64_t r = 0; r < rows; ++r) {
+    float* const s = buffers.s + r * kScoreStride;
+    const int64_t head = job.head_of(row + r);
+    const int64_t query = job.query_of(row + r);
+    const float scale = row_scale(job, head);
+    float c = scale * kLog2E;
+    if (needs_transform(p, scale)) {
+      transform_row(job, head, query, scale, columns, s);
+      c = kLog2E;
+    }
+    if (banded) remove_outside(visible_keys(job.sequence, p.band, query), columns, s);
+    for (int32_t n = 0; n < special.count; ++n) {
+      attends[r * kLargestBlockKv + n] = s[special.index[n]] != kRemoved;
+    }
+    alpha[r] = softmax_row(job, row + r, c, columns, s, buffers.largest[row + r], sums[r]);
+  }
+  for (int64_t r = 0; r < rows; r += kLanes) {
+    hn::Store(exp2_of(hn::Load(kF, alpha + r)), kF, alpha + r);
+  }
+  for (int64_t r = 0; r < rows; ++r) {
+    float& denominator = buffers.denominator[row + r];
+    denominator = denominator * alpha[r] + sums[r];
+  }
+  float* const o = buffers.o + row * layout.width_v;
+  values_of(rows, buffers.s, buffers.v, layout.block_kv / kUnit, columns.first, columns.last, alpha,
+            o, layout.width_v);
+  if (special.count > 0) add_special(job, special, attends, columns, rows, buffers, o);
+}
+
+// Writes a row of O and its LSE from its sums. The row has no key when the denominator is 0.
+inline void finish_row(const TileJob& job, int64_t row, float largest, float denominator,
+                       const float* o) {
+  const ForwardProblem& p = *job.problem;
+  const Arguments& args = *job.arguments;
+  const int64_t head = job.head_of(row);
+  const int64_t query = job.query_of(row);
+  const int64_t position = job.sequence.q_begin + query;
+  const double shift = alibi_of(job, head, query).shift;
+  double top = largest;  // in powers of two
+  double sum = denominator;
+  double weight = 1;
+  if (p.sinks.present) {
+    constexpr double kLog2EExact = 1.4426950408889634;
+    const double sink =
+        (static_cast<double>(args.sinks[p.sinks.at(0, head)]) - shift) * kLog2EExact;
+    if (denominator == 0) {
+      top = sink;
+      sum = 1;
+    } else {
+      top = std::max<double>(largest, sink);
+      weight = std::exp2(largest - top);
+      sum = sum * weight + std::exp2(sink - top);
+    }
+  }
+  double factor = denominator == 0 ? 0 : weight / sum;
+  if (p.dropout_p > 0) factor *= static_cast<double>(dropout_rescale(p.dropout_p));
+  store_row(p.o_dtype, o, p.head_dim_v, static_cast<float>(factor), args.o,
+            p.o.at(job.batch, head, position));
+  if (!p.has_lse) return;
+  constexpr double kLn2 = 0.69314718055994531;
+  const double lse =
+      sum == 0 ? -std::numeric_limits<double>::infinity() : (top + std::log2(sum)) * kLn2 + shift;
+  static_cast<float*>(args.lse)[p.lse.at(job.batch, head, position)] = static_cast<float>(lse);
+}
+
+void attend(const TileJob& job) {
+  const TileLayout& layout = *job.layout;
+  const Buffers buffers = buffers_of(job);
+  const int64_t rows = job.rows();
+  std::fill_n(buffers.largest, rows, kRemoved);
+  std::fill_n(buffers.denominator, rows, 0.0f);
+  std::fill_n(buffers.o, rows * layout.width_v, 0.0f);
+  if (!job.keys.empty()) {
+    for (int64_t row = 0, tile = 0; row < rows; row += tile) {
+      tile = row_tile(rows - row);
+      pack_q(job, row, tile, buffers.staging, buffers.q + row * layout.units_qk);
+    }
+  }
+  SpecialKeys special;
+  begin_products();
+  for (int64_t block = job.keys.begin; block < job.keys.end; block += layout.block_kv) {
+    const int64_t count = std::min(layout.block_kv, job.keys.end - block);
+    pack_k(job, block, count, buffers.staging, buffers.k);
+    pack_v(job, block, count, buffers.staging, buffers.v, special);
+    for (int64_t row = 0, tile = 0; row < rows; row += tile) {
+      tile = row_tile(rows - row);
+      attend_tile(job, buffers, special, row, tile, block, count);
+    }
+  }
+  end_products();
+  for (int64_t row = 0; row < rows; ++row) {
+    const float* const o = buffers.o + row * layout.width_v;
+    if (job.partial == nullptr) {
+      finish_row(job, row, buffers.largest[row], buffers.denominator[row], o);
+      continue;
+    }
+    float* const to = job.partial + row * (2 + layout.width_v);
+    to[0] = buffers.largest[row];
+    to[1] = buffers.denominator[row];
+    std::copy_n(o, layout.width_v, to + 2);
+  }
+}
+
+void merge(const TileJob& job, const float* partials, int64_t count, int64_t stride) {
+  const int64_t width = job.layout->width_v;
+  float* const sums = buffers_of(job).o;
+  for (int64_t row = 0; row < job.rows(); ++row) {
+    const float* const first = partials + row * (2 + width);
+    float largest = kRemoved;
+    for (int64_t n = 0; n < count; ++n) largest = std::max(largest, first[n * stride]);
+    const float reference = largest == kRemoved ? 0.0f : largest;
+    float denominator = 0;
+    std::fill_n(sums, width, 0.0f);
+    for (int64_t n = 0; n < count; ++n) {
+      const float* const part = first + n * stride;
+      const float weight = exp2_of_scalar(part[0] - reference);
+      denominator += part[1] * weight;
+      for (int64_t c = 0; c < width; ++c) sums[c] += part[2 + c] * weight;
+    }
+    finish_row(job, row, largest, denominator, sums);
+  }
+}
+
+TileLayout layout_for(const ForwardProblem& p, int64_t rows, int64_t block_kv) {
+  TileLayout layout;
+  layout.rows = rows;
+  layout.block_kv = block_kv;
+  layout.units_qk = round_up((p.head_dim_qk + kUnit - 1) / kUnit, kUnitsStep);
+  layout.width_v = round_up(p.head_dim_v, kLanes);
+  size_t end = 0;
+  const auto place = [&end](int64_t floats) {
+    const size_t at = end;
+    end += static_cast<size_t>(round_up(floats * 4, 64));
+    return at;
+  };
+  const int64_t all_rows = round_up(rows, kRowStep);
+  layout.q = place(all_rows * layout.units_qk);
+  layout.k = place(block_kv * layout.units_qk);
+  layout.v = place(block_kv / kUnit * round_up(layout.width_v, kPanel));
+  layout.o = place(all_rows * layout.width_v);
+  layout.s = place(kLargestRowTile * kScoreStride);
+  layout.state = place(2 * rows);
+  layout.staging = place(std::max(kLanes * layout.units_qk, kUnit * layout.width_v));
+  layout.bytes = end;
+  return layout;
+}
+
+inline constexpr SimdKernels kKernels{layout_for, attend, merge};
+
+}  // namespace flashcore::cpu::FLASHCORE_SIMD_NAMESPACE
+HWY_AFTER_NAMESPACE();

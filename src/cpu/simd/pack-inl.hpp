@@ -1,0 +1,180 @@
+// Q, K and V as the micro-kernels read them. A "unit" is what one lane holds: an fp32 element, or
+// two neighbouring bf16 elements along the summed dimension.
+//
+//   Q     [row tile][unit of Dqk][row]        one broadcast after the other; AMX: [row][unit]
+//   K^T   [panel][unit of Dqk][kPanel keys]   two vectors a step
+//   V     [panel][unit of keys][kPanel columns of Dv]
+#pragma once
+
+#include <algorithm>
+#include <cstring>
+
+#include "cpu/simd/convert-inl.hpp"
+#include "cpu/simd/tile_job.hpp"
+
+HWY_BEFORE_NAMESPACE();
+namespace flashcore::cpu::FLASHCORE_SIMD_NAMESPACE {
+
+#if defined(FLASHCORE_SIMD_BF16)
+inline constexpr bool kPairs = true;
+#else
+inline constexpr bool kPairs = false;
+#endif
+inline constexpr int64_t kUnit = kPairs ? 2 : 1;  // elements a unit
+#if defined(FLASHCORE_SIMD_AMX)
+inline constexpr bool kMatrix = true;  // 16 x 16 units at once
+#else
+inline constexpr bool kMatrix = false;
+#endif
+inline constexpr int64_t kUnitsStep = kMatrix ? 16 : 4;            // Dqk is padded to
+inline constexpr int64_t kColumnStep = kMatrix ? kPanel : kLanes;  // keys of a tile are padded to
+inline constexpr int64_t kRowStep = kMatrix ? 16 : 1;              // memory for rows is padded to
+
+// One row of Q or K as units, padded with zeros.
+inline void load_units(const ForwardProblem& p, const void* base, int64_t first, float scale,
+                       float* out, int64_t units) {
+  if constexpr (kPairs) {  // bf16 as it is
+    auto* const bytes = reinterpret_cast<std::byte*>(out);
+    const size_t used = static_cast<size_t>(p.head_dim_qk) * 2;
+    std::memcpy(bytes, static_cast<const uint16_t*>(base) + first, used);
+    std::memset(bytes + used, 0, static_cast<size_t>(units) * 4 - used);
+  } else {
+    load_row(p.dtype, base, first, p.head_dim_qk, scale, out, units);
+  }
+}
+
+// kLanes floats of which each block of four comes from another row: rows 0, 4, 8, ...
+template <class D>
+HWY_INLINE hn::Vec<D> load_blocks(D d, const float* in, int64_t stride) {
+  if constexpr (HWY_LANES(float) == 4 || hn::MaxLanes(d) == 4) {
+    return hn::LoadU(d, in);
+  } else {
+    const hn::Half<D> half;
+    constexpr int64_t kRows = static_cast<int64_t>(hn::MaxLanes(half));
+    return hn::Combine(d, load_blocks(half, in + kRows * stride, stride),
+                       load_blocks(half, in, stride));
+  }
+}
+
+// out[c * kPanel + r] = in[r * stride + c] for kLanes rows r and `columns` (a multiple of 4).
+inline void transpose_rows(const float* in, int64_t stride, int64_t columns, float* out) {
+  for (int64_t c = 0; c < columns; c += 4) {
+    const VecF v0 = load_blocks(kF, in + c, stride);
+    const VecF v1 = load_blocks(kF, in + c + stride, stride);
+    const VecF v2 = load_blocks(kF, in + c + 2 * stride, stride);
+    const VecF v3 = load_blocks(kF, in + c + 3 * stride, stride);
+    const VecF even_low = hn::InterleaveLower(kF, v0, v2);
+    const VecF odd_low = hn::InterleaveLower(kF, v1, v3);
+    const VecF even_high = hn::InterleaveUpper(kF, v0, v2);
+    const VecF odd_high = hn::InterleaveUpper(kF, v1, v3);
+    float* const to = out + c * kPanel;
+    hn::Store(hn::InterleaveLower(kF, even_low, odd_low), kF, to);
+    hn::Store(hn::InterleaveUpper(kF, even_low, odd_low), kF, to + kPanel);
+    hn::Store(hn::InterleaveLower(kF, even_high, odd_high), kF, to + 2 * kPanel);
+    hn::Store(hn::InterleaveUpper(kF, even_high, odd_high), kF, to + 3 * kPanel);
+  }
+}
+
+// Keys [first, first + count) of the job's sequence into panels; missing keys of a panel are zero.
+inline void pack_k(const TileJob& job, int64_t first, int64_t count, float* staging, float* out) {
+  const ForwardProblem& p = *job.problem;
+  const Arguments& args = *job.arguments;
+  const int64_t units = job.layout->units_qk;
+  for (int64_t j = 0; j < round_up(count, kPanel); j += kLanes) {
+    float* const to = out + j / kPanel * units * kPanel + j % kPanel;
+    for (int64_t r = 0; r < kLanes; ++r) {
+      float* const row = staging + r * units;
+      if (j + r >= count) {
+        std::memset(row, 0, static_cast<size_t>(units) * sizeof(float));
+        continue;
+      }
+      const int64_t key = first + j + r;
+      const float scale =
+          p.k_scale.present
+              ? args.k_scale[p.k_scale.at(job.batch, job.head_kv, key / p.kv_scale_block)]
+              : 1.0f;
+      load_units(p, args.k, p.k.at(job.batch, job.head_kv, job.sequence.kv_begin + key), scale, row,
+                 units);
+    }
+    transpose_rows(staging, units, units, to);
+  }
+}
+
+// One row of V, scaled, padded to width_v.
+inline void load_v_row(const TileJob& job, int64_t key, float* out) {
+  const ForwardProblem& p = *job.problem;
+  const Arguments& args = *job.arguments;
+  const float scale =
+      p.v_scale.present ? args.v_scale[p.v_scale.at(job.batch, job.head_kv, key / p.kv_scale_block)]
+                        : 1.0f;
+  load_row(p.dtype, args.v, p.v.at(job.batch, job.head_kv, job.sequence.kv_begin + key),
+           p.head_dim_v, scale, out, job.layout->width_v);
+}
+
+// x * 0 is NaN for what is not finite, so a sum of them tells of any.
+inline bool all_finite(const float* row, int64_t width) {
+  VecF sum = hn::Zero(kF);
+  for (int64_t c = 0; c < width; c += kLanes) {
+    sum = hn::MulAdd(hn::LoadU(kF, row + c), hn::Zero(kF), sum);
+  }
+  return hn::AllTrue(kF, hn::Eq(sum, sum));
+}
+
+// Rows of fp32 (kUnit of them, one after the other in `rows`) into unit `unit` of every panel.
+inline void store_v_units(const float* rows, int64_t width, int64_t unit, int64_t units,
+                          float* out) {
+  for (int64_t c = 0; c < width; c += kLanes) {
+    float* const to = out + (c / kPanel * units + unit) * kPanel + c % kPanel;
+    if constexpr (kPairs) {  // they were bf16: the upper half is all there is
+      const VecU low = hn::BitCast(kU, hn::LoadU(kF, rows + c));
+      const VecU high = hn::BitCast(kU, hn::LoadU(kF, rows + width + c));
+      hn::Store(hn::BitCast(kF, hn::Or(hn::ShiftRight<16>(low), high)), kF, to);
+    } else {
+      hn::Store(hn::LoadU(kF, rows + c), kF, to);
+    }
+  }
+}
+
+// Values of keys [first, first + count) into panels, zeros up to full units of the block. Rows with
+// infinities or NaN are left out (zero) and listed: P times them must be a choice, pair by pair.
+inline void pack_v(const TileJob& job, int64_t first, int64_t count, float* staging, float* out,
+                   SpecialKeys& special) {
+  const TileLayout& layout = *job.layout;
+  const int64_t width = layout.width_v;
+  const int64_t units = layout.block_kv / kUnit;
+  special.count = 0;
+  for (int64_t j = 0; j < round_up(count, kPanel); j += kUnit) {
+    for (int64_t i = 0; i < kUnit; ++i) {
+      float* const row = staging + i * width;
+      bool zero = j + i >= count;
+      if (!zero) {
+        load_v_row(job, first + j + i, row);
+        if (!all_finite(row, width)) {
+          special.index[special.count++] = static_cast<int16_t>(j + i);
+          zero = true;
+        }
+      }
+      if (zero) std::memset(row, 0, static_cast<size_t>(width) * sizeof(float));
+    }
+    store_v_units(staging, width, j / kUnit, units, out);
+  }
+}
+
+// Rows [first, first + rows) of the job into one tile: out[unit * rows + r], or by rows for AMX.
+inline void pack_q(const TileJob& job, int64_t first, int64_t rows, float* staging, float* out) {
+  const ForwardProblem& p = *job.problem;
+  const int64_t units = job.layout->units_qk;
+  for (int64_t r = 0; r < rows; ++r) {
+    float* const row = kMatrix ? out + r * units : staging;
+    load_units(
+        p, job.arguments->q,
+        p.q.at(job.batch, job.head_of(first + r), job.sequence.q_begin + job.query_of(first + r)),
+        1.0f, row, units);
+    if constexpr (!kMatrix) {
+      for (int64_t u = 0; u < units; ++u) out[u * rows + r] = row[u];
+    }
+  }
+}
+
+}  // namespace flashcore::cpu::FLASHCORE_SIMD_NAMESPACE
+HWY_AFTER_NAMESPACE();

@@ -1,0 +1,144 @@
+// The online softmax of one tile (Milakov and Gimelshein: Online normalizer calculation for
+// softmax, 2018), in powers of two: scores are used as c * s with log2(e) inside of c.
+#pragma once
+
+#include <algorithm>
+
+#include "cpu/simd/pack-inl.hpp"
+#include "cpu/simd/scores-inl.hpp"
+
+HWY_BEFORE_NAMESPACE();
+namespace flashcore::cpu::FLASHCORE_SIMD_NAMESPACE {
+
+inline constexpr float kLog2E = 1.44269504f;
+
+inline float exp2_of_scalar(float x) { return hn::GetLane(exp2_of(hn::Set(kF, x))); }
+
+HWY_INLINE float largest_of(const float* s, const Columns& columns) {
+  VecF even = hn::Set(kF, kRemoved);
+  VecF odd = even;
+  int64_t c = columns.first;
+  for (; c + kPanel <= columns.last; c += kPanel) {
+    even = hn::Max(even, hn::Load(kF, s + c));
+    odd = hn::Max(odd, hn::Load(kF, s + c + kLanes));
+  }
+  if (c < columns.last) even = hn::Max(even, hn::Load(kF, s + c));
+  return hn::GetLane(hn::MaxOfLanes(kF, hn::Max(even, odd)));
+}
+
+// Where the probabilities of a row go: over its scores, as fp32 or as bf16 (half of the space).
+HWY_INLINE void store_probabilities(VecF p, int64_t column, float* s) {
+#if defined(FLASHCORE_SIMD_BF16)
+  _mm256_store_si256(reinterpret_cast<__m256i*>(s + column / 2),
+                     (__m256i)_mm512_cvtneps_pbh(p.raw));
+#else
+  hn::Store(p, kF, s + column);
+#endif
+}
+
+inline float load_probability(const float* s, int64_t column) {
+  if constexpr (kPairs) {
+    const uint32_t bits = static_cast<uint32_t>(reinterpret_cast<const uint16_t*>(s)[column]) << 16;
+    return std::bit_cast<float>(bits);
+  }
+  return s[column];
+}
+
+// s = 2^(c * s - largest); returns the sum. With kNarrow, s becomes what the micro-kernel reads.
+template <bool kNarrow>
+HWY_INLINE float exponentiate(float* s, const Columns& columns, float c, float largest) {
+  const VecF factor = hn::Set(kF, c);
+  const VecF minus = hn::Set(kF, -largest);
+  VecF even = hn::Zero(kF);
+  VecF odd = hn::Zero(kF);
+  const auto step = [&](int64_t column) HWY_ATTR {
+    const VecF p = exp2_of(hn::MulAdd(hn::Load(kF, s + column), factor, minus));
+    if constexpr (kNarrow) {
+      store_probabilities(p, column, s);
+    } else {
+      hn::Store(p, kF, s + column);
+    }
+    return p;
+  };
+  int64_t column = columns.first;
+  for (; column + kPanel <= columns.last; column += kPanel) {
+    even = hn::Add(even, step(column));
+    odd = hn::Add(odd, step(column + kLanes));
+  }
+  if (column < columns.last) even = hn::Add(even, step(column));
+  return hn::GetLane(hn::SumOfLanes(kF, hn::Add(even, odd)));
+}
+
+// Zeroes what dropout does not keep, a panel of keys at a time: one lane of 64 bits draws the words
+// of four keys (problem/philox.hpp).
+inline void drop(const TileJob& job, int64_t head, int64_t query, const Columns& columns,
+                 float* s) {
+  const hn::Repartition<uint64_t, F> wide;
+  constexpr int64_t kGroups = kLanes / 2;
+  using V = hn::Vec<decltype(wide)>;
+  const uint64_t threshold = dropout_threshold(job.problem->dropout_p);
+  const V low = hn::Set(wide, uint64_t{0xFFFFFFFF});
+  const auto set = [&](uint64_t value) HWY_ATTR { return hn::Set(wide, value & 0xFFFFFFFF); };
+  const auto product = [&](V a, uint32_t b)
+                           HWY_ATTR { return hn::MulEven(hn::BitCast(kU, a), hn::Set(kU, b)); };
+  for (int64_t c = columns.first; c < columns.last; c += kPanel) {
+    HWY_ALIGN uint64_t groups[kGroups];
+    for (int64_t g = 0; g < kGroups; ++g) {
+      groups[g] = static_cast<uint64_t>((columns.block + c) / 4 + g) & 0xFFFFFFFF;
+    }
+    V c0 = hn::Load(wide, groups);
+    V c1 = set(static_cast<uint64_t>(query));
+    V c2 = set(static_cast<uint64_t>(head));
+    V c3 = set(static_cast<uint64_t>(job.batch));
+    PhiloxKey key = job.dropout_key;
+    for (int round = 0; round < 10; ++round) {
+      const V first = product(c0, 0xD2511F53);
+      const V second = product(c2, 0xCD9E8D57);
+      c0 = hn::Xor(hn::Xor(hn::ShiftRight<32>(second), c1), set(key[0]));
+      c1 = hn::And(second, low);
+      c2 = hn::Xor(hn::Xor(hn::ShiftRight<32>(first), c3), set(key[1]));
+      c3 = hn::And(first, low);
+      key = {key[0] + 0x9E3779B9u, key[1] + 0xBB67AE85u};
+    }
+    HWY_ALIGN uint64_t words[4][kGroups];
+    hn::Store(c0, wide, words[0]);
+    hn::Store(c1, wide, words[1]);
+    hn::Store(c2, wide, words[2]);
+    hn::Store(c3, wide, words[3]);
+    const int64_t last = std::min(columns.last - c, kPanel);
+    for (int64_t i = 0; i < last; ++i) {
+      if (words[i % 4][i / 4] < threshold) s[c + i] = 0;
+    }
+  }
+}
+
+// A tile's rows of the running state.
+struct TileState {
+  float* largest;  // in powers of two; -inf before the first key
+  float* denominator;
+};
+
+// One row: scores (masked; times c they are powers of two) to probabilities. Gives what the row's
+// older sums are to be multiplied by, as a power of two.
+HWY_INLINE float softmax_row(const TileJob& job, int64_t row, float c, const Columns& columns,
+                             float* s, float& largest, float& sum) {
+  const float before = largest;
+  largest = std::max(before, largest_of(s, columns) * c);
+  // With nothing seen yet, any finite number will do.
+  const float reference = largest == kRemoved ? 0.0f : largest;
+  if (job.problem->dropout_p > 0) {
+    sum = exponentiate<false>(s, columns, c, reference);
+    drop(job, job.head_of(row), job.query_of(row), columns, s);
+    if constexpr (kPairs) {
+      for (int64_t i = columns.first; i < columns.last; i += kLanes) {
+        store_probabilities(hn::Load(kF, s + i), i, s);
+      }
+    }
+  } else {
+    sum = exponentiate<true>(s, columns, c, reference);
+  }
+  return before - reference;
+}
+
+}  // namespace flashcore::cpu::FLASHCORE_SIMD_NAMESPACE
+HWY_AFTER_NAMESPACE();

@@ -1,0 +1,80 @@
+// What the driver (cpu/forward.cpp) hands to the code of one instruction set.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "problem/philox.hpp"
+#include "problem/problem.hpp"
+
+namespace flashcore::cpu {
+
+inline constexpr int64_t kLargestBlockKv = 256;
+// Floats between two rows of scores: past a block by a cache line, so that rows do not share sets.
+inline constexpr int64_t kScoreStride = kLargestBlockKv + 16;
+inline constexpr int64_t kLargestRowTile = 32;  // rows of the largest micro-kernel
+
+// Sizes of the blocks and of a thread's scratch memory, decided when planning. All offsets are in
+// bytes, multiples of 64.
+struct TileLayout {
+  int64_t rows = 0;      // most rows (queries of all heads of a job) at once
+  int64_t block_kv = 0;  // keys a block
+  int64_t units_qk = 0;  // padded depth of Q K^T: elements, or pairs of them
+  int64_t width_v = 0;   // head_dim_v, padded to full vectors
+  size_t q = 0;          // [row tiles][units_qk][rows of the tile]
+  size_t k = 0;          // [panels][units_qk][kPanel]
+  size_t v = 0;          // [panels][block_kv or pairs][kPanel]
+  size_t o = 0;          // [rows][width_v], not yet divided by the denominator
+  size_t s = 0;          // [kLargestRowTile][kScoreStride]
+  size_t state = 0;      // [2][rows]: largest score (times log2 e), denominator
+  size_t staging = 0;    // rows on their way into panels
+  size_t bytes = 0;      // of all
+};
+
+// Keys of a block whose values are not all finite.
+struct SpecialKeys {
+  int32_t count = 0;
+  int16_t index[kLargestBlockKv];
+};
+
+// Some queries of some heads that share a KV head, against a range of keys.
+struct TileJob {
+  const ForwardProblem* problem = nullptr;
+  const Arguments* arguments = nullptr;
+  const TileLayout* layout = nullptr;
+  std::byte* scratch = nullptr;
+  Sequence sequence;
+  PhiloxKey dropout_key{};
+  int64_t batch = 0;
+  int64_t head_kv = 0;
+  int64_t head_first = 0;  // query heads [head_first, head_first + heads)
+  int64_t heads = 0;
+  int64_t query_first = 0;  // queries [query_first, query_first + queries)
+  int64_t queries = 0;
+  KeyRange keys{0, 0};  // nothing outside is looked at; begins at a multiple of block_kv
+  // Null: O and LSE are written. Otherwise: [rows][2 + width_v] of largest score, denominator, and
+  // the sums, to be merged with those of other key ranges.
+  float* partial = nullptr;
+
+  int64_t rows() const { return heads * queries; }
+  int64_t head_of(int64_t row) const { return head_first + row / queries; }
+  int64_t query_of(int64_t row) const { return query_first + row % queries; }
+};
+
+// One instruction set's entry points.
+struct SimdKernels {
+  // Sizes for a problem; `rows` and `block_kv` are taken, everything else is filled in.
+  TileLayout (*layout)(const ForwardProblem& problem, int64_t rows, int64_t block_kv);
+  void (*attend)(const TileJob& job);
+  // Merges `count` partial results of the rows of a job, `stride` floats apart, into O and LSE.
+  void (*merge)(const TileJob& job, const float* partials, int64_t count, int64_t stride);
+};
+
+const SimdKernels& simd_kernels_sse4();
+const SimdKernels& simd_kernels_avx2();
+const SimdKernels& simd_kernels_avx3();
+const SimdKernels& simd_kernels_avx3_bf16();
+const SimdKernels& simd_kernels_amx();
+const SimdKernels& simd_kernels_native();
+
+}  // namespace flashcore::cpu

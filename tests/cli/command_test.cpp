@@ -1,0 +1,464 @@
+// The built command from the outside: exit codes, JSON, sentences, and files that stay whole.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <filesystem>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "cli/io/npy.hpp"
+#include "cli/io/safetensors.hpp"
+#include "tests/cli/process.hpp"
+#include "tests/cli/scratch.hpp"
+
+namespace flashcore::tests {
+namespace {
+
+using nlohmann::json;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+using ::testing::StartsWith;
+
+using Words = std::vector<std::string>;
+
+Outcome flashcore_command(Words words, Words environment = {}) {
+  words.insert(words.begin(), FLASHCORE_COMMAND);
+  return run_process(std::move(words), std::move(environment));
+}
+
+// Runs with --json on the CPU; expects it to end well and returns the document.
+json document(Words words) {
+  words.emplace_back("--json");
+  const Outcome outcome = flashcore_command(std::move(words));
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  const json parsed = json::parse(outcome.out, nullptr, false);
+  EXPECT_FALSE(parsed.is_discarded()) << outcome.out;
+  return parsed;
+}
+
+// One sentence on stderr, nothing on stdout, and the exit code.
+void expect_refused(const Words& words, int exit_code, const std::string& sentence) {
+  const Outcome outcome = flashcore_command(words);
+  EXPECT_EQ(outcome.exit_code, exit_code) << outcome.err;
+  EXPECT_THAT(outcome.out, IsEmpty());
+  EXPECT_THAT(outcome.err, AllOf(StartsWith("flashcore: error: "), HasSubstr(sentence)));
+  EXPECT_EQ(std::count(outcome.err.begin(), outcome.err.end(), '\n'), 1) << outcome.err;
+}
+
+const Words kSmall = {"run", "--shape", "2,4,40,32", "--heads-kv", "2", "--device", "cpu"};
+
+Words small_with(Words more) {
+  Words words = kSmall;
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+// The elements of every tensor of a .safetensors file, and its shape.
+struct Stored {
+  std::string type;
+  std::vector<int64_t> shape;
+  std::string bytes;
+  friend bool operator==(const Stored&, const Stored&) = default;
+};
+
+std::map<std::string, Stored> stored_in(const std::string& path) {
+  std::map<std::string, Stored> out;
+  const auto file = io::open_file(path);
+  EXPECT_TRUE(file.ok()) << file.status().message();
+  const auto tensors = io::list_safetensors(**file);
+  EXPECT_TRUE(tensors.ok()) << tensors.status().message();
+  for (const io::TensorInfo& info : *tensors) {
+    Stored& stored = out[info.name];
+    stored = {info.type_name, info.shape, std::string(info.bytes, '\0')};
+    const Status status =
+        (*file)->read(info.offset, std::as_writable_bytes(std::span(stored.bytes)));
+    EXPECT_TRUE(status.ok());
+  }
+  return out;
+}
+
+TEST(Help, IsThereForEveryCommand) {
+  const Outcome top = flashcore_command({"--help"});
+  EXPECT_EQ(top.exit_code, 0);
+  EXPECT_THAT(top.out, HasSubstr("Exit codes"));
+  for (const char* const command : {"run", "verify", "bench", "explain", "info"}) {
+    EXPECT_THAT(top.out, HasSubstr(std::string("\n  ") + command));
+    const Outcome help = flashcore_command({command, "--help"});
+    EXPECT_EQ(help.exit_code, 0);
+    EXPECT_THAT(help.out, AllOf(HasSubstr("Examples:\n  flashcore "), HasSubstr("--json")));
+  }
+  EXPECT_THAT(flashcore_command({"--version"}).out, StartsWith("flashcore "));
+}
+
+TEST(Usage, MistakesAreOneSentenceAndExitCode2) {
+  EXPECT_EQ(flashcore_command({}).exit_code, 2);
+  expect_refused({"other"}, 2, "command: is 'other', wanted one of run, verify");
+  expect_refused({"run", "--nonsense"}, 2, "--nonsense");
+  expect_refused({"run"}, 2, "tensors: there are none");
+  expect_refused({"run", "--shape", "1,2,3"}, 2, "--shape: is '1,2,3', wanted B,H,S,D");
+  expect_refused({"run", "--threads", "many"}, 2, "--threads: is 'many', wanted a whole number");
+  expect_refused({"run", "--softcap", "x"}, 2, "--softcap: is 'x', wanted a number");
+  expect_refused({"run", "--seed", "-1"}, 2, "--seed: is '-1', wanted a whole number from 0 on");
+  expect_refused({"run", "--layout", "sbhd"}, 2, "--layout: is 'sbhd', wanted bhsd|bshd");
+  expect_refused(small_with({"--dtype", "f8"}), 2, "--dtype: is 'f8', wanted f32");
+  expect_refused(small_with({"--with", "q"}), 2, "--with: is 'q', wanted bias");
+  expect_refused(small_with({"--window", "3"}), 2, "--window: is '3', wanted L,R");
+  expect_refused(small_with({"--kernel", "other"}), 2, "kernel: is 'other', wanted one of");
+  expect_refused(small_with({"--device", "gpu"}), 2, "--device: ");
+  expect_refused({"run", "--shape", "1,4,8,8", "--device", "gpu"}, 2, "--device: is 'gpu'");
+  expect_refused({"run", "--shape", "1,4,8,8", "--heads-kv", "3"}, 2, "k: shape [1, 3, 8, 8]");
+  expect_refused({"run", "--shape", "1,4,-8,8"}, 2, "q: shape [1, 4, -8, 8] has extent -8");
+  expect_refused({"verify", "--shapes", "huge"}, 2, "--shapes: is 'huge'");
+  expect_refused({"verify", "--random", "-1"}, 2, "--random: is -1");
+  expect_refused({"bench", "--suite", "other"}, 2, "--suite: is 'other', wanted one of gates");
+}
+
+TEST(Usage, ErrorsAreJsonToo) {
+  const Outcome outcome = flashcore_command({"run", "--shape", "1,2", "--json"});
+  EXPECT_EQ(outcome.exit_code, 2);
+  const json parsed = json::parse(outcome.out);
+  EXPECT_EQ(parsed["status"], "error");
+  EXPECT_EQ(parsed["code"], "invalid_argument");
+  EXPECT_THAT(parsed["message"].get<std::string>(), HasSubstr("--shape"));
+  const json usage = json::parse(flashcore_command({"run", "--json", "--nonsense"}).out);
+  EXPECT_EQ(usage["status"], "error");
+}
+
+TEST(Memory, ProblemsTooLargeForThisMachineAreRefused) {
+  expect_refused({"run", "--shape", "1000,1000,1000000,128", "--device", "cpu"}, 4,
+                 "memory: the tensors take");
+}
+
+TEST(Unsupported, IsExitCode3) {
+  expect_refused(small_with({"--dtype", "f32", "--kernel", "naive"}), 3, "kernel naive: ");
+  const Outcome outcome = flashcore_command({"explain", "--shape", "1,4,8,8", "--dtype", "f32",
+                                             "--kernel", "naive", "--device", "cpu", "--json"});
+  EXPECT_EQ(outcome.exit_code, 3);
+  EXPECT_EQ(json::parse(outcome.out)["status"], "unsupported");
+}
+
+TEST(Run, ChecksAndTimes) {
+  const json result = document(small_with({"--causal", "--check"}));
+  EXPECT_EQ(result["status"], "ok");
+  EXPECT_EQ(result["check"]["passed"], true);
+  EXPECT_GT(result["check"]["max_scaled_error"], 0);
+  EXPECT_GE(result["time"]["samples"], 5);
+  EXPECT_GT(result["time"]["gflops"], 0);
+  EXPECT_EQ(result["flop"], 4.0 * 2 * 4 * 40 * 40 * 32 / 2);
+  EXPECT_EQ(result["problem"]["tensors"]["k"]["shape"], json({2, 2, 40, 32}));
+  EXPECT_FALSE(result["kernel"].get<std::string>().empty());
+  EXPECT_FALSE(result["reason"].get<std::string>().empty());
+}
+
+TEST(Run, TellsPeopleTheSame) {
+  const Outcome outcome = flashcore_command(small_with({"--causal", "--check"}));
+  EXPECT_EQ(outcome.exit_code, 0);
+  EXPECT_THAT(outcome.err, IsEmpty());
+  for (const char* const part : {"problem  q f16 [2, 4, 40, 32]", "causal, bottom_right", "device",
+                                 "kernel", "passed", "p50", "FLOP/s"}) {
+    EXPECT_THAT(outcome.out, HasSubstr(part));
+  }
+  EXPECT_THAT(outcome.out, Not(HasSubstr("\x1b")));  // no terminal, no colour
+}
+
+TEST(Run, EveryDtypeAndFeature) {
+  for (const char* const dtype : {"f32", "f16", "bf16", "f8e4m3", "f8e5m2"}) {
+    SCOPED_TRACE(dtype);
+    Words words = small_with({"--dtype",        dtype,
+                              "--check",        "--no-time",
+                              "--with",         "bias,mask,sinks,alibi_slopes,seqlens_kv",
+                              "--window",       "16,3",
+                              "--softcap",      "20",
+                              "--dropout",      "0.25",
+                              "--dropout-seed", "9",
+                              "--scale",        "0.2",
+                              "--head-dim-v",   "24",
+                              "--seqlen-kv",    "33"});
+    const json result = document(words);
+    EXPECT_EQ(result["check"]["passed"], true) << result["check"]["failure"];
+    EXPECT_TRUE(result["time"].is_null());
+  }
+}
+
+TEST(Run, AFailedCheckIsExitCode1AndWritesNothing) {
+  const Scratch scratch;
+  // Scores in the hundreds, rounded to f16 by the naive computation.
+  const Outcome outcome = flashcore_command({"run", "--shape", "1,2,64,128", "--scale", "4",
+                                             "--kernel", "naive", "--device", "cpu", "--check",
+                                             "--json", "--out", scratch.path("o.safetensors")});
+  EXPECT_EQ(outcome.exit_code, 1);
+  const json result = json::parse(outcome.out);
+  EXPECT_EQ(result["status"], "check_failed");
+  EXPECT_EQ(result["check"]["passed"], false);
+  EXPECT_THAT(result["check"]["failure"].get<std::string>(), HasSubstr("limit"));
+  EXPECT_TRUE(result["time"].is_null());  // no time without a gate
+  EXPECT_THAT(outcome.err, AllOf(HasSubstr("FAILED"), HasSubstr("was not written")));
+  EXPECT_THAT(scratch.names(), IsEmpty());
+}
+
+TEST(Run, FromItsOwnSavedInputsGivesTheSameBits) {
+  const Scratch scratch;
+  const std::string inputs = scratch.path("in.safetensors"), first = scratch.path("1.safetensors"),
+                    second = scratch.path("2.safetensors");
+  document(small_with({"--with", "bias,mask,sinks,alibi_slopes,seqlens_kv", "--causal", "--no-time",
+                       "--seed", "3", "--save-inputs", inputs, "--out", first}));
+  const json again = document(
+      {"run", inputs, "--causal", "--no-time", "--check", "--device", "cpu", "--out", second});
+  EXPECT_EQ(again["check"]["passed"], true);
+  const auto a = stored_in(first), b = stored_in(second);
+  EXPECT_EQ(a, b);
+  EXPECT_THAT(a.at("o").shape, ElementsAre(2, 4, 40, 32));
+  EXPECT_EQ(a.at("o").type, "F16");
+  EXPECT_EQ(a.at("lse").type, "F32");
+
+  // Without one of the inputs, the result is another.
+  document({"run", inputs, "--causal", "--no-time", "--device", "cpu", "--without", "bias", "--out",
+            second});
+  EXPECT_NE(stored_in(second).at("o"), a.at("o"));
+}
+
+// A tensor of a file as a .npy file, its bytes as they are.
+void write_array(const std::string& path, const Stored& tensor, DType dtype) {
+  const io::OutputTensor output{"", dtype, tensor.shape, std::as_bytes(std::span(tensor.bytes))};
+  const Status status = io::write_npy(path, output);
+  EXPECT_TRUE(status.ok()) << status.message();
+}
+
+TEST(Run, ReadsAndWritesArraysInBothLayouts) {
+  const Scratch scratch;
+  const std::string inputs = scratch.path("in.safetensors"), out = scratch.path("o.safetensors");
+  document(small_with({"--layout", "bshd", "--no-time", "--save-inputs", inputs, "--out", out}));
+  const auto saved = stored_in(inputs);
+  EXPECT_THAT(saved.at("q").shape, ElementsAre(2, 40, 4, 32));
+  EXPECT_THAT(saved.at("k").shape, ElementsAre(2, 40, 2, 32));
+  EXPECT_THAT(stored_in(out).at("o").shape, ElementsAre(2, 40, 4, 32));
+  EXPECT_THAT(stored_in(out).at("lse").shape, ElementsAre(2, 4, 40));
+
+  Words words = {"run", "--layout", "bshd", "--no-time", "--check", "--device", "cpu"};
+  for (const char* const name : {"q", "k", "v"}) {
+    const std::string path = scratch.path(std::string(name) + ".npy");
+    write_array(path, saved.at(name), DType::f16);
+    words.insert(words.end(), {std::string("--") + name, path});
+  }
+  words.insert(words.end(), {"--out", scratch.path("o.npy"), "--lse-out", scratch.path("lse.npy")});
+  EXPECT_EQ(document(words)["check"]["passed"], true);
+  const auto file = io::open_file(scratch.path("o.npy"));
+  ASSERT_TRUE(file.ok());
+  const auto info = io::list_npy(**file);
+  ASSERT_TRUE(info.ok());
+  EXPECT_THAT(info->shape, ElementsAre(2, 40, 4, 32));
+  std::string bytes(info->bytes, '\0');
+  ASSERT_TRUE((*file)->read(info->offset, std::as_writable_bytes(std::span(bytes))).ok());
+  EXPECT_EQ(bytes, stored_in(out).at("o").bytes);
+  EXPECT_TRUE(std::filesystem::exists(scratch.path("lse.npy")));
+}
+
+// A .safetensors file of zeros, of the given names, types and shapes.
+struct Zeros {
+  std::string name;
+  DType dtype;
+  std::vector<int64_t> shape;
+};
+
+std::string write_zeros(const Scratch& scratch, const std::string& name,
+                        const std::vector<Zeros>& tensors) {
+  std::vector<std::string> data;
+  std::vector<io::OutputTensor> outputs;
+  for (const Zeros& tensor : tensors) {
+    data.emplace_back(*io::element_count(tensor.shape) * size_of(tensor.dtype), '\0');
+  }
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    outputs.push_back(
+        {tensors[i].name, tensors[i].dtype, tensors[i].shape, std::as_bytes(std::span(data[i]))});
+  }
+  const Status status = io::write_safetensors(scratch.path(name), outputs);
+  EXPECT_TRUE(status.ok()) << status.message();
+  return scratch.path(name);
+}
+
+TEST(Run, TakesOtherNamesAndConvertsTypes) {
+  const Scratch scratch;
+  const std::string file = write_zeros(scratch, "in.safetensors",
+                                       {{"query", DType::f64, {1, 2, 8, 16}},
+                                        {"k", DType::f64, {1, 1, 9, 16}},
+                                        {"v", DType::f64, {1, 1, 9, 16}},
+                                        {"sinks", DType::bf16, {2}},
+                                        {"mask", DType::boolean, {8, 9}}});
+  expect_refused({"run", file}, 2, "has no tensor 'q' (it has k, mask, query, sinks, v)");
+  expect_refused({"run", file, "--q", "other"}, 2, "q: is given as 'other', wanted a tensor of");
+  expect_refused({"run", file, "--q", "query"}, 2, "--dtype f32 converts it");
+  const json result = document(
+      {"run", file, "--q", "query", "--dtype", "bf16", "--check", "--no-time", "--device", "cpu"});
+  EXPECT_EQ(result["check"]["passed"], true);
+  const json& tensors = result["problem"]["tensors"];
+  EXPECT_EQ(tensors["q"]["dtype"], "bf16");
+  EXPECT_EQ(tensors["sinks"]["dtype"], "f32");
+  EXPECT_EQ(tensors["mask"]["shape"], json({1, 1, 8, 9}));
+}
+
+TEST(Run, ComputesPackedBatches) {
+  const Scratch scratch;
+  std::string lengths(12, '\0');
+  const int32_t offsets[] = {0, 3, 10};
+  std::memcpy(lengths.data(), offsets, sizeof(offsets));
+  const std::string tokens(10 * 2 * 16 * 2, '\0');
+  const auto bytes = [](const std::string& data) { return std::as_bytes(std::span(data)); };
+  const std::string file = scratch.path("packed.safetensors");
+  ASSERT_TRUE(
+      io::write_safetensors(
+          file, std::vector<io::OutputTensor>{{"q", DType::f16, {10, 2, 16}, bytes(tokens)},
+                                              {"k", DType::f16, {10, 2, 16}, bytes(tokens)},
+                                              {"v", DType::f16, {10, 2, 16}, bytes(tokens)},
+                                              {"cu_seqlens_q", DType::i32, {3}, bytes(lengths)},
+                                              {"cu_seqlens_kv", DType::i32, {3}, bytes(lengths)}})
+          .ok());
+  const json result = document({"run", file, "--causal", "--check", "--no-time", "--device", "cpu",
+                                "--out", scratch.path("o.safetensors")});
+  EXPECT_EQ(result["check"]["passed"], true);
+  EXPECT_THAT(stored_in(scratch.path("o.safetensors")).at("lse").shape, ElementsAre(10, 2));
+  // 3 and 7 queries, causal.
+  EXPECT_EQ(result["flop"], 4.0 * 2 * 16 * (6 + 28));
+}
+
+TEST(Run, RefusesBadFilesAndLosesNothing) {
+  const Scratch scratch;
+  const std::string good = write_zeros(scratch, "good.safetensors",
+                                       {{"q", DType::f16, {1, 2, 8, 16}},
+                                        {"k", DType::f16, {1, 2, 8, 16}},
+                                        {"v", DType::f16, {1, 2, 8, 16}}});
+  const std::string whole = scratch.read("good.safetensors");
+  const std::string cut = scratch.write("cut.safetensors", whole.substr(0, whole.size() - 100));
+  const std::string text = scratch.write("text.safetensors", "this is not a tensor file");
+  const std::string escape =
+      scratch.write("escape.safetensors", std::string("\x29\0\0\0\0\0\0\0", 8) +
+                                              R"({"\u001b[2J":{"dtype":5,"shape":[],"x":[]}})");
+  const std::string array = scratch.write("a.npy", "junk");
+  const std::string out = scratch.write("out.safetensors", "kept");
+  const auto names = scratch.names();
+
+  expect_refused({"run", scratch.path("missing.safetensors"), "--out", out}, 2, "cannot be opened");
+  expect_refused({"run", scratch.path("."), "--out", out}, 2, "is not a regular file");
+  expect_refused({"run", cut, "--out", out}, 2, "has data_offsets");
+  expect_refused({"run", text, "--out", out}, 2, "header length is");
+  expect_refused({"run", array, "--out", out}, 2, "is one array, wanted a .safetensors file");
+  expect_refused({"run", good, "--q", array, "--out", out}, 2, "a.npy: has 4 bytes");
+  const Outcome escaped = flashcore_command({"run", escape, "--out", out});
+  EXPECT_EQ(escaped.exit_code, 2);
+  EXPECT_THAT(escaped.err, Not(HasSubstr("\x1b")));
+
+  expect_refused({"run", good, "--out", good}, 2, "is an input, wanted another file");
+  std::filesystem::create_hard_link(good, scratch.path("link.safetensors"));
+  expect_refused({"run", good, "--out", scratch.path("link.safetensors")}, 2, "is an input");
+  std::filesystem::remove(scratch.path("link.safetensors"));
+  expect_refused({"run", good, "--save-inputs", good}, 2, "is an input");
+  expect_refused({"run", good, "--out", scratch.path("o.txt")}, 2,
+                 "wanted a file named .safetensors or .npy");
+  expect_refused({"run", good, "--out", scratch.path("no/o.npy")}, 2,
+                 "wanted a writable directory");
+  expect_refused({"run", good, "--out", out, "--save-inputs", out}, 2, "is another output too");
+  expect_refused({"run", good, "--dtype", "bf16", "--out", scratch.path("o.npy")}, 2,
+                 ".npy has no bf16");
+  expect_refused({"run", good, "--no-lse", "--lse-out", scratch.path("l.npy")}, 2, "--no-lse");
+  expect_refused({"run", good, "--shape", "1,2,3,4"}, 2, "wanted either a shape or files");
+
+  EXPECT_EQ(scratch.names(), names);
+  EXPECT_EQ(scratch.read("good.safetensors"), whole);
+  EXPECT_EQ(scratch.read("out.safetensors"), "kept");
+}
+
+TEST(Run, ComputesTheExample) {
+  const Scratch scratch;
+  const std::string example = std::string(FLASHCORE_EXAMPLES) + "/attention.safetensors";
+  const json result = document({"run", example, "--causal", "--check", "--device", "cpu", "--out",
+                                scratch.path("result.safetensors")});
+  EXPECT_EQ(result["check"]["passed"], true);
+  EXPECT_LT(std::filesystem::file_size(example), 100'000U);
+  EXPECT_THAT(scratch.names(), ElementsAre("result.safetensors"));
+}
+
+TEST(Environment, ForcesAKernelButNotTheReference) {
+  Words words = small_with({"--check", "--no-time", "--json"});
+  const Outcome outcome = flashcore_command(words, {"FLASHCORE_KERNEL=naive"});
+  const json result = json::parse(outcome.out);
+  EXPECT_EQ(result["kernel"], "naive");
+  // Were the reference forced too, there would be no error.
+  EXPECT_GT(result["check"]["relative_error"], 1e-6);
+}
+
+TEST(Explain, HasAVerdictForEveryKernel) {
+  const json result = document(
+      {"explain", "--shape", "1,4,64,32", "--dtype", "f32", "--causal", "--device", "cpu"});
+  std::map<std::string, json> kernels;
+  int chosen = 0;
+  for (const json& kernel : result["kernels"]) {
+    kernels[kernel["kernel"]] = kernel;
+    chosen += kernel["chosen"].get<bool>() ? 1 : 0;
+  }
+  EXPECT_EQ(chosen, 1);
+  EXPECT_EQ(kernels.at("reference")["refusal"], "");
+  EXPECT_NE(kernels.at("naive")["refusal"], "");
+  const Outcome people = flashcore_command({"explain", "--shape", "1,4,64,32", "--dtype", "f32"});
+  EXPECT_THAT(people.out, AllOf(HasSubstr("reference  yes"), HasSubstr("naive")));
+}
+
+TEST(Info, NamesTheBuildAndTheDevices) {
+  const json result = document({"info"});
+  EXPECT_EQ(result["devices"][0]["device"], "cpu");
+  EXPECT_GT(result["devices"][0]["multiprocessors"], 0);
+  EXPECT_FALSE(result["version"].get<std::string>().empty());
+  EXPECT_THAT(flashcore_command({"info"}).out, HasSubstr("device     cpu"));
+}
+
+TEST(Verify, HoldsKernelsToTheGates) {
+  const json result = document({"verify", "--shapes", "small", "--seeds", "0", "--random", "10",
+                                "--random-seed", "5", "--device", "cpu"});
+  EXPECT_EQ(result["status"], "ok");
+  ASSERT_GE(result["table"].size(), 2U);
+  for (const json& row : result["table"]) EXPECT_EQ(row["passed"], true) << row;
+  EXPECT_EQ(result["random"]["problems"], 10);
+  EXPECT_EQ(result["random"]["first_seed"], 5);
+}
+
+TEST(Verify, SaysHowToRepeatAFailure) {
+  // Kernel "naive" is the yardstick of 16-bit errors, not a kernel that keeps to the gates.
+  const Outcome outcome = flashcore_command({"verify", "--shapes", "none", "--random", "40",
+                                             "--kernel", "naive", "--device", "cpu", "--json"});
+  EXPECT_EQ(outcome.exit_code, 1);
+  const json result = json::parse(outcome.out);
+  EXPECT_EQ(result["status"], "check_failed");
+  ASSERT_FALSE(result["random"]["failures"].empty());
+  const json& failure = result["random"]["failures"][0];
+  const std::string repeat = failure["repeat"];
+  EXPECT_THAT(outcome.err, HasSubstr(repeat));
+  const std::string seed = std::to_string(failure["seed"].get<uint64_t>());
+  EXPECT_EQ(repeat,
+            "flashcore verify --shapes none --random 1 --random-seed " + seed + " --kernel naive");
+  const Outcome again = flashcore_command({"verify", "--shapes", "none", "--random", "1",
+                                           "--random-seed", seed, "--kernel", "naive", "--json"});
+  EXPECT_EQ(again.exit_code, 1);
+  EXPECT_EQ(json::parse(again.out)["random"]["failures"][0]["failure"], failure["failure"]);
+}
+
+TEST(Bench, TimesWhatPassedItsGate) {
+  const json result =
+      document({"bench", "--shape", "1,2,64,32", "--kernel", "reference", "--device", "cpu"});
+  ASSERT_EQ(result["rows"].size(), 1U);
+  EXPECT_EQ(result["rows"][0]["gate"]["passed"], true);
+  EXPECT_GE(result["rows"][0]["time"]["samples"], 5);
+}
+
+TEST(Bench, GivesNoTimeToWhatFailedIt) {
+  const Outcome outcome = flashcore_command({"bench", "--shape", "1,2,64,128", "--scale", "4",
+                                             "--kernel", "naive", "--device", "cpu", "--json"});
+  EXPECT_EQ(outcome.exit_code, 1);
+  const json row = json::parse(outcome.out)["rows"][0];
+  EXPECT_EQ(row["gate"]["passed"], false);
+  EXPECT_TRUE(row["time"].is_null());
+}
+
+}  // namespace
+}  // namespace flashcore::tests

@@ -1,0 +1,176 @@
+// Every CPU kernel in the table against the reference, on random problems over the whole feature
+// space. Each problem comes from one number; a failure prints how to repeat it:
+//
+//   FLASHCORE_TEST_SEED=1234 FLASHCORE_TEST_PROBLEMS=1 differential_test
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdlib>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "bench/gates.hpp"
+#include "bench/random_problem.hpp"
+#include "dispatch/kernels.hpp"
+#include "tests/cpu/each_target.hpp"
+#include "tests/cpu/one_entry.hpp"
+#include "tests/cpu/relayout.hpp"
+
+namespace flashcore {
+namespace {
+
+using bench::HostProblem;
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr uint64_t kDefaultProblems = 48;
+#else
+constexpr uint64_t kDefaultProblems = 300;
+#endif
+
+uint64_t number_from(const char* variable, uint64_t otherwise) {
+  const char* const text = std::getenv(variable);
+  return text == nullptr || *text == '\0' ? otherwise : std::strtoull(text, nullptr, 10);
+}
+
+// The kernels to test: all that claim to be right to within the gates, the yardstick is not.
+std::vector<std::string> kernel_names() {
+  std::vector<std::string> names;
+  for (const Kernel& kernel : kernels()) {
+    if (kernel.device == DeviceKind::cpu && kernel.name != "naive") names.push_back(kernel.name);
+  }
+  return names;
+}
+
+// Memory of exactly the size that a plan asks for, between canaries.
+class Workspace {
+ public:
+  explicit Workspace(size_t bytes)
+      : desc_(TensorDesc::contiguous(DType::f8e5m2, {static_cast<int64_t>(bytes)})),
+        tensor_(desc_) {}
+  void* data() { return tensor_.data(); }
+  bool intact() const { return tensor_.canaries_intact(); }
+
+ private:
+  TensorDesc desc_;
+  bench::HostTensor tensor_;
+};
+
+Status run(HostProblem& host, const std::string& kernel, int threads, bool batch_invariant) {
+  PlanOptions options;
+  options.kernel = kernel;
+  options.threads = threads;
+  options.batch_invariant = batch_invariant;
+  const Result<Plan> plan = make_plan(host.problem, options);
+  if (!plan.ok()) return plan.status();
+  for (auto& [name, tensor] : host.tensors) {
+    if (bench::is_output(name)) tensor.poison();
+  }
+  Workspace workspace(plan->workspace_bytes());
+  Status status = plan->run(host.arguments(), workspace.data(), plan->workspace_bytes());
+  if (status.ok() && !workspace.intact()) {
+    return {StatusCode::internal, "workspace: bytes around it were written"};
+  }
+  return status;
+}
+
+void expect_same_outputs(const HostProblem& got, const HostProblem& want, const char* when) {
+  for (const auto& [name, tensor] : want.tensors) {
+    if (bench::is_output(name)) {
+      EXPECT_TRUE(got.at(name).same_elements(tensor)) << name << " differs " << when;
+    }
+  }
+}
+
+void expect_same_inputs(const HostProblem& got, const HostProblem& want) {
+  for (const auto& [name, tensor] : want.tensors) {
+    if (bench::is_output(name)) continue;
+    const auto a = got.at(name).memory();
+    const auto b = tensor.memory();
+    EXPECT_TRUE(std::equal(a.begin(), a.end(), b.begin(), b.end())) << name << " was written";
+  }
+}
+
+void expect_batch_invariance(const HostProblem& whole, const std::string& kernel, int threads) {
+  HostProblem in_batch = whole;
+  Status status = run(in_batch, kernel, threads, true);
+  if (status.code() == StatusCode::unsupported) return;
+  ASSERT_TRUE(status.ok()) << status.message();
+  // Dropout is drawn by the number of the entry: only the first keeps its own.
+  const int64_t entries =
+      whole.problem.dropout_p > 0 ? std::min<int64_t>(1, entries_of(whole)) : entries_of(whole);
+  for (int64_t b = 0; b < entries; ++b) {
+    HostProblem alone = one_entry(whole, b);
+    status = run(alone, kernel, threads, true);
+    ASSERT_TRUE(status.ok()) << status.message();
+    EXPECT_TRUE(entry_is_same(in_batch, b, alone)) << "entry " << b << " depends on the batch";
+  }
+}
+
+void test_kernel(const HostProblem& original, const bench::Reference& reference,
+                 const std::string& kernel, int threads) {
+  HostProblem host = original;
+  const Status status = run(host, kernel, threads, false);
+  ASSERT_TRUE(status.ok()) << status.message();
+  const bench::Verdict verdict = bench::judge(host, reference);
+  ASSERT_TRUE(verdict.passed) << verdict.failure;
+  expect_same_inputs(host, original);
+
+  HostProblem again = original;
+  ASSERT_TRUE(run(again, kernel, threads, false).ok());
+  expect_same_outputs(again, host, "when run again");
+  ASSERT_TRUE(run(again, kernel, threads == 1 ? 4 : 1, false).ok());
+  expect_same_outputs(again, host, "with another number of threads");
+  expect_batch_invariance(original, kernel, threads);
+}
+
+// Mostly small and various; now and then long enough for several blocks, or wide.
+bench::RandomSpace space_of(uint64_t seed) {
+  bench::RandomSpace space;
+  if (seed % 16 == 7) space.largest_seqlen = 700;
+  if (seed % 16 == 15) space.largest_head_dim = 600;
+  if (seed % 3 == 0) space.largest_seqlen = 48;
+  return space;
+}
+
+TEST(Differential, EveryCpuKernelAgainstTheReference) {
+  const uint64_t first = number_from("FLASHCORE_TEST_SEED", 0);
+  const uint64_t count = number_from("FLASHCORE_TEST_PROBLEMS", kDefaultProblems);
+  fmt::print("seeds {} to {}; FLASHCORE_TEST_SEED and FLASHCORE_TEST_PROBLEMS choose others\n",
+             first, first + count - 1);
+  const std::vector<std::string> names = kernel_names();
+  ASSERT_FALSE(names.empty());
+  std::map<std::string, uint64_t> computed;
+  EachTarget targets;
+  for (uint64_t seed = first; seed < first + count; ++seed) {
+    const std::string target = targets.use(seed);
+    HostProblem host = bench::random_problem(seed, space_of(seed));
+    bench::Random random(seed);
+    if (seed % 4 == 1) host = relayout(host, random);
+    const Result<bench::Reference> reference = bench::compute_reference(host, 2);
+    ASSERT_TRUE(reference.ok()) << seed << ": " << reference.status().message();
+    const auto verdicts = explain(host.problem);
+    ASSERT_TRUE(verdicts.ok());
+    for (const KernelVerdict& verdict : *verdicts) {
+      if (!verdict.refusal.empty()) continue;
+      if (std::find(names.begin(), names.end(), verdict.kernel) == names.end()) continue;
+      ++computed[verdict.kernel];
+      SCOPED_TRACE(fmt::format("kernel {}, {} FLASHCORE_TEST_SEED={} FLASHCORE_TEST_PROBLEMS=1: {}",
+                               verdict.kernel, target, seed, bench::describe(host.problem)));
+      ASSERT_NO_FATAL_FAILURE(test_kernel(host, *reference, verdict.kernel,
+                                          static_cast<int>(random.pick({1, 2, 3, 5}))));
+      if (HasFailure()) return;
+    }
+  }
+  for (const std::string& name : names) {
+    fmt::print("{}: computed {} of {} problems\n", name, computed[name], count);
+    if (count >= 50) {
+      EXPECT_GT(computed[name], 0u) << name << " refused every problem";
+    }
+  }
+}
+
+}  // namespace
+}  // namespace flashcore

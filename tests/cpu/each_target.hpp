@@ -1,0 +1,40 @@
+// Walks through the instruction sets that this machine has, unless FLASHCORE_CPU_TARGET names one.
+#pragma once
+
+#include <cstdint>
+#include <cstdlib>
+#include <string>
+
+#include "cpu/target.hpp"
+
+namespace flashcore {
+
+class EachTarget {
+ public:
+  EachTarget() {
+    const char* const named = std::getenv("FLASHCORE_CPU_TARGET");
+    chosen_by_caller_ = named != nullptr && *named != '\0';
+  }
+  ~EachTarget() {
+    if (!chosen_by_caller_) unsetenv("FLASHCORE_CPU_TARGET");
+  }
+  EachTarget(const EachTarget&) = delete;
+  EachTarget& operator=(const EachTarget&) = delete;
+
+  // Plans made from now on use target number n, counted from the best one and round again. Gives
+  // what a failure should print.
+  std::string use(uint64_t n) {
+    const auto targets = cpu::supported_targets();
+    if (!chosen_by_caller_ && !targets.empty()) {
+      const size_t from_best = static_cast<size_t>(n % targets.size());
+      const std::string name(cpu::to_string(targets[targets.size() - 1 - from_best]));
+      setenv("FLASHCORE_CPU_TARGET", name.c_str(), 1);
+    }
+    return std::string("FLASHCORE_CPU_TARGET=") + std::string(cpu::to_string(cpu::chosen_target()));
+  }
+
+ private:
+  bool chosen_by_caller_ = false;
+};
+
+}  // namespace flashcore

@@ -1,0 +1,392 @@
+// The SIMD backend against the gates, on every instruction set that this machine has.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <functional>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "bench/gates.hpp"
+#include "bench/random_problem.hpp"
+#include "cpu/target.hpp"
+#include "tests/cpu/run_on_host.hpp"
+
+namespace flashcore {
+namespace {
+
+using bench::HostProblem;
+using testing::run_on_host;
+
+PlanOptions simd_options(int threads = 2) {
+  PlanOptions options;
+  options.kernel = "cpu_simd";
+  options.threads = threads;
+  return options;
+}
+
+// Forces one instruction set for the life of a test.
+class EveryTarget : public ::testing::TestWithParam<cpu::Target> {
+ protected:
+  void SetUp() override {
+    setenv("FLASHCORE_CPU_TARGET", std::string(cpu::to_string(GetParam())).c_str(), 1);
+    ASSERT_EQ(cpu::chosen_target(), GetParam());
+  }
+  void TearDown() override { unsetenv("FLASHCORE_CPU_TARGET"); }
+};
+
+INSTANTIATE_TEST_SUITE_P(Cpu, EveryTarget,
+                         ::testing::ValuesIn(cpu::supported_targets().begin(),
+                                             cpu::supported_targets().end()),
+                         [](const auto& target) {
+                           return std::string(cpu::to_string(target.param));
+                         });
+
+void expect_passes(HostProblem& host, int threads = 2) {
+  const Result<bench::Reference> reference = bench::compute_reference(host);
+  ASSERT_TRUE(reference.ok()) << reference.status().message();
+  const Status status = run_on_host(host, simd_options(threads));
+  ASSERT_TRUE(status.ok()) << status.message();
+  const bench::Verdict verdict = bench::judge(host, *reference);
+  EXPECT_TRUE(verdict.passed) << verdict.failure << " for " << bench::describe(host.problem);
+}
+
+struct Shape {
+  int64_t batch = 2, heads_q = 8, heads_kv = 8, seqlen_q = 128, seqlen_kv = 128, head_dim = 64;
+};
+
+Problem problem_of(const Shape& s, DType dtype) {
+  const bool fp8 = dtype == DType::f8e4m3 || dtype == DType::f8e5m2;
+  Problem p;
+  p.q = TensorDesc::contiguous(dtype, {s.batch, s.heads_q, s.seqlen_q, s.head_dim});
+  p.k = p.v = TensorDesc::contiguous(dtype, {s.batch, s.heads_kv, s.seqlen_kv, s.head_dim});
+  p.o = p.q;
+  if (fp8) p.o.dtype = DType::f32;
+  p.lse = TensorDesc::contiguous(DType::f32, {s.batch, s.heads_q, s.seqlen_q});
+  return p;
+}
+
+constexpr DType kDTypes[] = {DType::f32, DType::f16, DType::bf16, DType::f8e4m3, DType::f8e5m2};
+
+TEST_P(EveryTarget, PassesTheGatesOnTheStandardShapes) {
+  for (const DType dtype : kDTypes) {
+    for (const bool causal : {false, true}) {
+      for (const Shape& shape : {Shape{}, Shape{.batch = 1, .seqlen_q = 512, .seqlen_kv = 512}}) {
+        Problem problem = problem_of(shape, dtype);
+        problem.causal = causal;
+        HostProblem host = bench::make_host_problem(problem, 0);
+        expect_passes(host);
+      }
+    }
+  }
+}
+
+// O in any type is the fp32 O, rounded to nearest even: values of every size, and not finite ones.
+TEST_P(EveryTarget, RoundsOToAnyType) {
+  for (const DType dtype : kDTypes) {
+    Problem problem = problem_of({.batch = 1, .heads_q = 2, .heads_kv = 1, .seqlen_q = 33}, dtype);
+    problem.o.dtype = DType::f32;
+    HostProblem exact = bench::make_host_problem(problem, 3);
+    const auto spoil = [](HostProblem& host) {
+      bench::HostTensor& v = host.at("v");
+      for (int64_t i = 0; i < v.elements(); ++i) {
+        v.set(i, v.get(i) * std::exp2(static_cast<double>(i % 64) - 40));
+      }
+      v.set(60, std::numeric_limits<double>::infinity());
+      v.set(61, std::numeric_limits<double>::quiet_NaN());
+    };
+    spoil(exact);
+    ASSERT_TRUE(run_on_host(exact, simd_options()).ok());
+    for (const DType o_dtype : kDTypes) {
+      problem.o.dtype = o_dtype;
+      HostProblem host = bench::make_host_problem(problem, 3);
+      spoil(host);
+      ASSERT_TRUE(run_on_host(host, simd_options()).ok());
+      bench::HostTensor wanted = host.at("o");
+      for (int64_t i = 0; i < wanted.elements(); ++i) {
+        wanted.set(i, exact.at("o").get(i));
+        const double got = host.at("o").get(i);
+        ASSERT_TRUE(got == wanted.get(i) || (std::isnan(got) && std::isnan(wanted.get(i))))
+            << exact.at("o").get(i) << " became " << got << " in " << to_string(o_dtype);
+      }
+    }
+  }
+}
+
+// One feature at a time, across more than one block of keys and with lengths that divide nothing.
+struct Feature {
+  std::string name;
+  std::function<void(Problem&)> add;
+};
+
+std::vector<Feature> features() {
+  const auto pair = [](DType dtype, std::initializer_list<int64_t> shape) {
+    return TensorDesc::contiguous(dtype, shape);
+  };
+  return {
+      {"causal", [](Problem& p) { p.causal = true; }},
+      {"causal top left", [](Problem& p) { p.causal = true, p.alignment = Alignment::top_left; }},
+      {"causal that hides rows",
+       [](Problem& p) { p.causal = true, p.alignment = Alignment::given, p.causal_offset = -40; }},
+      {"window", [](Problem& p) { p.window_left = 20, p.window_right = 9; }},
+      {"left window", [](Problem& p) { p.window_left = 300; }},
+      {"bias",
+       [=](Problem& p) {
+         p.bias = pair(DType::f32, {2, 4, 75, 333});
+       }},
+      {"f16 bias of keys",
+       [=](Problem& p) {
+         p.bias = pair(DType::f16, {1, 1, 1, 333});
+       }},
+      {"bf16 bias of queries",
+       [=](Problem& p) {
+         p.bias = pair(DType::bf16, {2, 1, 75, 1});
+       }},
+      {"mask",
+       [=](Problem& p) {
+         p.mask = pair(DType::boolean, {2, 4, 75, 333});
+       }},
+      {"mask of keys",
+       [=](Problem& p) {
+         p.mask = pair(DType::boolean, {1, 1, 1, 333});
+       }},
+      {"mask of queries",
+       [=](Problem& p) {
+         p.mask = pair(DType::boolean, {1, 4, 75, 1});
+       }},
+      {"ALiBi", [=](Problem& p) { p.alibi_slopes = pair(DType::f32, {4}); }},
+      {"ALiBi far from the diagonal",
+       [=](Problem& p) {
+         p.alibi_slopes = pair(DType::f32, {2, 4});
+         p.alignment = Alignment::given, p.causal_offset = 100000;
+         p.lse.reset();  // at -25000 fp32 has no room for the gate
+       }},
+      {"softcap", [](Problem& p) { p.softcap = 0.7f; }},
+      {"sinks", [=](Problem& p) { p.sinks = pair(DType::f32, {4}); }},
+      {"sinks without keys",
+       [=](Problem& p) {
+         p.sinks = pair(DType::f32, {4});
+         p.causal = true, p.alignment = Alignment::given, p.causal_offset = -400;
+       }},
+      {"dropout", [](Problem& p) { p.dropout_p = 0.3f; }},
+      {"dropout of everything", [](Problem& p) { p.dropout_p = 1.0f; }},
+      {"negative scale", [](Problem& p) { p.softmax_scale = -0.2f; }},
+      {"zero scale", [](Problem& p) { p.softmax_scale = 0.0f, p.causal = true; }},
+      {"lengths",
+       [=](Problem& p) {
+         p.seqlens_q = pair(DType::i32, {2});
+         p.seqlens_kv = pair(DType::i32, {2});
+       }},
+      {"no LSE", [](Problem& p) { p.lse.reset(); }},
+  };
+}
+
+TEST_P(EveryTarget, PassesTheGatesWithEachFeature) {
+  for (const Feature& feature : features()) {
+    for (const DType dtype : {DType::f32, DType::bf16}) {
+      SCOPED_TRACE(feature.name);
+      Problem problem = problem_of(
+          {.heads_q = 4, .heads_kv = 2, .seqlen_q = 75, .seqlen_kv = 333, .head_dim = 40}, dtype);
+      feature.add(problem);
+      HostProblem host = bench::make_host_problem(problem, 5);
+      if (problem.seqlens_q) {
+        host.at("seqlens_q").set(0, 31), host.at("seqlens_q").set(1, 0);
+        host.at("seqlens_kv").set(0, 0), host.at("seqlens_kv").set(1, 257);
+      }
+      expect_passes(host);
+    }
+  }
+}
+
+TEST_P(EveryTarget, PassesTheGatesWithFewQueriesAndManyKeys) {
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    for (const int64_t seqlen_q : {1, 3}) {
+      Problem problem = problem_of(
+          {.heads_q = 12, .heads_kv = 4, .seqlen_q = seqlen_q, .seqlen_kv = 9000, .head_dim = 32},
+          dtype);
+      problem.causal = true;
+      problem.sinks = TensorDesc::contiguous(DType::f32, {12});
+      HostProblem host = bench::make_host_problem(problem, 6);
+      expect_passes(host);
+    }
+  }
+}
+
+TEST_P(EveryTarget, PassesTheGatesOnLargeHeads) {
+  for (const int64_t head_dim : {256, 576, 1300}) {
+    HostProblem host = bench::make_host_problem(problem_of({.batch = 1,
+                                                            .heads_q = 2,
+                                                            .heads_kv = 1,
+                                                            .seqlen_q = 70,
+                                                            .seqlen_kv = 300,
+                                                            .head_dim = head_dim},
+                                                           DType::f32),
+                                                7);
+    expect_passes(host);
+  }
+}
+
+TEST_P(EveryTarget, PassesTheGatesOnRandomProblems) {
+  for (uint64_t seed = 0; seed < 300; ++seed) {
+    SCOPED_TRACE(fmt::format("seed {}", seed));
+    HostProblem host = bench::random_problem(seed);
+    expect_passes(host, seed % 2 == 0 ? 2 : 3);
+    if (HasFailure()) break;
+  }
+}
+
+// Keys and values that are not finite, one at a time: exactly the rows that attend to it see it.
+TEST_P(EveryTarget, ANaNReachesExactlyTheRowsThatAttendToIt) {
+  constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+  constexpr double kInf = std::numeric_limits<double>::infinity();
+  for (const DType dtype : {DType::f32, DType::f16, DType::bf16}) {
+    for (const char* const name : {"k", "v"}) {
+      for (const double value : {kNaN, kInf, -kInf}) {
+        if (name[0] == 'k' && std::isinf(value)) continue;  // its sign decides what a row gets
+        Problem problem = problem_of(
+            {.batch = 1, .heads_q = 2, .heads_kv = 1, .seqlen_q = 90, .seqlen_kv = 90}, dtype);
+        problem.causal = true;
+        problem.mask = TensorDesc::contiguous(DType::boolean, {1, 2, 90, 90});
+        HostProblem host = bench::make_host_problem(problem, 8);
+        const int64_t key = 37, width = 64, element = 11;
+        host.at(name).set(key * width + element, value);
+        ASSERT_TRUE(run_on_host(host, simd_options()).ok());
+        int64_t attending = 0;
+        for (int64_t h = 0; h < 2; ++h) {
+          for (int64_t i = 0; i < 90; ++i) {
+            const int64_t row = h * 90 + i;
+            const bool attends = key <= i && host.at("mask").get(row * 90 + key) != 0;
+            attending += attends;
+            for (int64_t d = 0; d < width; ++d) {
+              const bool hit = attends && (name[0] == 'k' || d == element);
+              ASSERT_EQ(std::isfinite(host.at("o").get(row * width + d)), !hit)
+                  << name << " " << value << " row " << row << " column " << d;
+            }
+          }
+        }
+        ASSERT_GT(attending, 20);
+        ASSERT_LT(attending, 2 * (90 - key));
+      }
+    }
+  }
+}
+
+// NaN whose payload has every bit set, as poisoned memory has, and in lanes past the last key.
+TEST_P(EveryTarget, HiddenKeysOfAnyBitsDoNotReachTheOutput) {
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    Problem problem =
+        problem_of({.heads_q = 2, .heads_kv = 1, .seqlen_q = 20, .seqlen_kv = 300}, dtype);
+    problem.seqlens_kv = TensorDesc::contiguous(DType::i32, {2});
+    HostProblem host = bench::make_host_problem(problem, 9);
+    host.at("seqlens_kv").set(0, 70), host.at("seqlens_kv").set(1, 257);
+    for (const char* const name : {"k", "v"}) {
+      for (int64_t i = 0; i < 2 * 300 * 64; ++i) {
+        const int64_t key = i / 64 % 300;
+        if (key < (i < 300 * 64 ? 70 : 257)) continue;
+        host.at(name).set(i, std::numeric_limits<double>::quiet_NaN());
+      }
+    }
+    expect_passes(host);
+  }
+}
+
+std::vector<double> elements_of(const bench::HostTensor& tensor) {
+  std::vector<double> out;
+  for (int64_t i = 0; i < tensor.elements(); ++i) out.push_back(tensor.get(i));
+  return out;
+}
+
+bool same(double a, double b) { return a == b || (std::isnan(a) && std::isnan(b)); }
+
+TEST_P(EveryTarget, TheSameBitsTwiceAndOnAnyNumberOfThreads) {
+  for (uint64_t seed = 1000; seed < 1060; ++seed) {
+    SCOPED_TRACE(fmt::format("seed {}", seed));
+    HostProblem host = bench::random_problem(seed);
+    ASSERT_TRUE(run_on_host(host, simd_options(1)).ok());
+    const bench::HostTensor first = host.at("o");
+    for (const int threads : {1, 2, 7, 16}) {
+      host.at("o").poison();
+      ASSERT_TRUE(run_on_host(host, simd_options(threads)).ok());
+      ASSERT_TRUE(first.same_elements(host.at("o"))) << threads << " threads";
+    }
+  }
+}
+
+// A row of a batch of six against the same row alone.
+TEST_P(EveryTarget, ARowDoesNotDependOnItsBatch) {
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    for (const int64_t seqlen_q : {1, 70}) {
+      Problem problem = problem_of(
+          {.batch = 6, .heads_q = 4, .heads_kv = 2, .seqlen_q = seqlen_q, .seqlen_kv = 4500},
+          dtype);
+      problem.causal = true;
+      HostProblem all = bench::make_host_problem(problem, 10);
+      ASSERT_TRUE(run_on_host(all, simd_options()).ok());
+      const std::vector<double> wanted = elements_of(all.at("o"));
+      for (TensorDesc* const desc :
+           {&problem.q, &problem.k, &problem.v, &problem.o, &*problem.lse}) {
+        desc->shape[0] = 1;
+      }
+      HostProblem one = bench::make_host_problem(problem, 10);
+      for (const char* const name : {"q", "k", "v"}) {
+        const int64_t count = one.at(name).elements();
+        for (int64_t i = 0; i < count; ++i) one.at(name).set(i, all.at(name).get(4 * count + i));
+      }
+      ASSERT_TRUE(run_on_host(one, simd_options(1)).ok());
+      const std::vector<double> got = elements_of(one.at("o"));
+      for (size_t i = 0; i < got.size(); ++i) {
+        ASSERT_TRUE(same(got[i], wanted[4 * got.size() + i])) << i;
+      }
+    }
+  }
+}
+
+TEST(ForwardCpu, RefusesF64Outputs) {
+  Problem problem = problem_of({}, DType::f32);
+  problem.o.dtype = DType::f64;
+  EXPECT_EQ(make_plan(problem, simd_options()).status().message(),
+            "kernel cpu_simd: o: dtype is f64, wanted a type of at most 32 bits");
+  problem.o.dtype = DType::f32;
+  problem.lse->dtype = DType::f64;
+  EXPECT_EQ(make_plan(problem, simd_options()).status().message(),
+            "kernel cpu_simd: lse: dtype is f64, wanted f32");
+}
+
+TEST(ForwardCpu, IsTheChoiceAndSaysItsTarget) {
+  const Result<Plan> plan = make_plan(problem_of({}, DType::f16));
+  ASSERT_TRUE(plan.ok());
+  EXPECT_EQ(plan->kernel(), "cpu_simd");
+  EXPECT_EQ(build_info().cpu_target, cpu::to_string(cpu::supported_targets().back()));
+}
+
+TEST(ForwardCpu, AnUnknownTargetIsNoTarget) {
+  setenv("FLASHCORE_CPU_TARGET", "AVX9", 1);
+  EXPECT_EQ(cpu::chosen_target(), cpu::supported_targets().back());
+  unsetenv("FLASHCORE_CPU_TARGET");
+}
+
+// The workspace is for threads and blocks, not for scores: it does not grow with the keys.
+TEST(ForwardCpu, TheWorkspaceDoesNotGrowWithTheSequence) {
+  size_t bytes[2];
+  for (const int i : {0, 1}) {
+    const int64_t seqlen = i == 0 ? 2048 : 65536;
+    const Result<Plan> plan = make_plan(
+        problem_of({.seqlen_q = seqlen, .seqlen_kv = seqlen}, DType::f32), simd_options(4));
+    ASSERT_TRUE(plan.ok());
+    bytes[i] = plan->workspace_bytes();
+  }
+  EXPECT_EQ(bytes[0], bytes[1]);
+  EXPECT_LT(bytes[0], size_t{4} << 20);
+}
+
+TEST(ForwardCpu, NeedsItsWorkspace) {
+  HostProblem host = bench::make_host_problem(problem_of({}, DType::f32), 0);
+  const Result<Plan> plan = make_plan(host.problem, simd_options());
+  ASSERT_TRUE(plan.ok());
+  EXPECT_EQ(plan->run(host.arguments()).code(), StatusCode::invalid_argument);
+}
+
+}  // namespace
+}  // namespace flashcore

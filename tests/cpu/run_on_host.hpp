@@ -1,0 +1,34 @@
+// Plans and runs a host problem, with its workspace surrounded by canaries.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <cstring>
+#include <vector>
+
+#include "bench/tensor_set.hpp"
+#include "flashcore/flashcore.hpp"
+
+namespace flashcore::testing {
+
+inline Status run_on_host(bench::HostProblem& host, const PlanOptions& options) {
+  const Result<Plan> plan = make_plan(host.problem, options);
+  if (!plan.ok()) return plan.status();
+  constexpr size_t kAlignment = 256;
+  const size_t bytes = plan->workspace_bytes();
+  std::vector<std::byte> memory(bytes + 3 * kAlignment, std::byte{0xFF});
+  const size_t shift =
+      kAlignment - reinterpret_cast<uintptr_t>(memory.data()) % kAlignment + kAlignment;
+  const Status status = plan->run(host.arguments(), memory.data() + shift, bytes);
+  for (size_t i = 0; i < memory.size(); ++i) {
+    const bool outside = i < shift || i >= shift + bytes;
+    if (outside && memory[i] != std::byte{0xFF}) {
+      ADD_FAILURE() << "byte " << i << " outside of the workspace was written";
+      break;
+    }
+  }
+  return status;
+}
+
+}  // namespace flashcore::testing

@@ -1,0 +1,150 @@
+#include "fake_runtime.hpp"
+
+#include <cuda_runtime_api.h>
+
+#include <cstring>
+#include <map>
+#include <utility>
+
+namespace flashcore::fake {
+namespace {
+
+struct Configuration {
+  dim3 grid, block;
+  size_t shared = 0;
+  cudaStream_t stream = nullptr;
+};
+
+struct State {
+  Gpu gpu;
+  std::map<const void*, std::string> names;  // of kernels, by their host function
+  Configuration next;
+  std::vector<Launch> launches;
+};
+
+State& state() {
+  static State one;  // kernels are registered before main
+  return one;
+}
+
+int64_t volume(const dim3& d) { return int64_t{d.x} * d.y * d.z; }
+
+cudaError_t record(const void* function, const dim3& grid, const dim3& block, size_t shared) {
+  const auto name = state().names.find(function);
+  if (name == state().names.end()) return cudaErrorInvalidDeviceFunction;
+  state().launches.push_back(
+      {name->second, volume(grid), volume(block), static_cast<int64_t>(shared)});
+  return cudaSuccess;
+}
+
+int encode_nothing() { return 0; }  // stands for the driver's tensor map encoder
+
+}  // namespace
+
+void use(const Gpu& gpu) { state().gpu = gpu; }
+
+std::vector<Launch> take_launches() { return std::exchange(state().launches, {}); }
+
+}  // namespace flashcore::fake
+
+// The parts of the runtime that the library calls, directly or through nvcc's launch code.
+using flashcore::fake::state;
+
+extern "C" {
+
+void** __cudaRegisterFatBinary(void*) {
+  static void* handle = nullptr;
+  return &handle;
+}
+void __cudaRegisterFatBinaryEnd(void**) {}
+void __cudaUnregisterFatBinary(void**) {}
+void __cudaRegisterVar(void**, char*, char*, const char*, int, size_t, int, int) {}
+void __cudaRegisterFunction(void**, const char* function, char*, const char* name, int, uint3*,
+                            uint3*, dim3*, dim3*, int*) {
+  state().names[function] = name;
+}
+unsigned __cudaPushCallConfiguration(dim3 grid, dim3 block, size_t shared, CUstream_st* stream) {
+  state().next = {grid, block, shared, stream};
+  return 0;
+}
+cudaError_t __cudaPopCallConfiguration(dim3* grid, dim3* block, size_t* shared, void* stream) {
+  *grid = state().next.grid;
+  *block = state().next.block;
+  *shared = state().next.shared;
+  *static_cast<cudaStream_t*>(stream) = state().next.stream;
+  return cudaSuccess;
+}
+cudaError_t __cudaGetKernel(cudaKernel_t* kernel, const void* function) {
+  *kernel = reinterpret_cast<cudaKernel_t>(const_cast<void*>(function));
+  return cudaSuccess;
+}
+cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 grid, dim3 block, void**, size_t shared,
+                               cudaStream_t) {
+  return flashcore::fake::record(kernel, grid, block, shared);
+}
+cudaError_t cudaLaunchKernel(const void* function, dim3 grid, dim3 block, void**, size_t shared,
+                             cudaStream_t) {
+  return flashcore::fake::record(function, grid, block, shared);
+}
+cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* config, const void* function, void**) {
+  return flashcore::fake::record(function, config->gridDim, config->blockDim,
+                                 config->dynamicSmemBytes);
+}
+
+cudaError_t cudaGetDevice(int* device) {
+  *device = 0;
+  return cudaSuccess;
+}
+cudaError_t cudaSetDevice(int) { return cudaSuccess; }
+cudaError_t cudaGetDeviceCount(int* count) {
+  *count = 0;
+  return cudaSuccess;
+}
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp*, int) { return cudaErrorInvalidDevice; }
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
+  switch (attribute) {
+    case cudaDevAttrMultiProcessorCount:
+      *value = state().gpu.multiprocessors;
+      return cudaSuccess;
+    case cudaDevAttrMaxSharedMemoryPerBlockOptin:
+      *value = static_cast<int>(state().gpu.shared_memory_a_block);
+      return cudaSuccess;
+    case cudaDevAttrComputeCapabilityMajor:
+      *value = state().gpu.compute_capability / 10;
+      return cudaSuccess;
+    case cudaDevAttrComputeCapabilityMinor:
+      *value = state().gpu.compute_capability % 10;
+      return cudaSuccess;
+    default:
+      return cudaErrorInvalidValue;
+  }
+}
+cudaError_t cudaFuncSetAttribute(const void*, cudaFuncAttribute, int) { return cudaSuccess; }
+cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, const void*, int, size_t) {
+  *blocks = 1;
+  return cudaSuccess;
+}
+cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* blocks, const void*, int,
+                                                                   size_t, unsigned) {
+  *blocks = 1;
+  return cudaSuccess;
+}
+cudaError_t cudaGetLastError() { return cudaSuccess; }
+cudaError_t cudaPeekAtLastError() { return cudaSuccess; }
+const char* cudaGetErrorName(cudaError_t) { return "an error"; }
+const char* cudaGetErrorString(cudaError_t) { return "of the recording runtime"; }
+cudaError_t cudaMemsetAsync(void*, int, size_t, cudaStream_t) { return cudaSuccess; }
+// A probe's result: no mismatches.
+cudaError_t cudaMemcpyFromSymbol(void* to, const void*, size_t bytes, size_t, cudaMemcpyKind) {
+  std::memset(to, 0, bytes);
+  return cudaSuccess;
+}
+cudaError_t cudaGetDriverEntryPointByVersion(const char*, void** entry, unsigned,
+                                             unsigned long long,
+                                             cudaDriverEntryPointQueryResult* result) {
+  *entry = reinterpret_cast<void*>(&flashcore::fake::encode_nothing);
+  *result = cudaDriverEntryPointSuccess;
+  return cudaSuccess;
+}
+
+}  // extern "C"

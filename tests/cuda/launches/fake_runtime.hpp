@@ -1,0 +1,27 @@
+// A CUDA runtime that launches nothing and writes down what it was asked to launch. Linked instead
+// of the real one, so that launch geometry is known without a GPU.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace flashcore::fake {
+
+struct Launch {
+  std::string kernel;  // mangled
+  int64_t blocks = 0;
+  int64_t threads = 0;         // a block
+  int64_t dynamic_shared = 0;  // bytes a block
+};
+
+struct Gpu {
+  int compute_capability = 80;
+  int multiprocessors = 108;
+  int64_t shared_memory_a_block = 163 * 1024;
+};
+
+void use(const Gpu& gpu);
+std::vector<Launch> take_launches();  // since the last call
+
+}  // namespace flashcore::fake

@@ -1,0 +1,101 @@
+// Plans and runs every CUDA kernel of the table for each GPU family, against the recording runtime,
+// and prints what was launched: one line a kernel and family,
+//
+//   sm_90 12_mma_sync 256 98304 _ZN9flashcore...      (threads, most dynamic shared bytes, kernel)
+//
+// tools/check_resources.py adds the static shared memory and judges the sum.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+
+#include "bench/cases.hpp"
+#include "bench/fp8_problem.hpp"
+#include "dispatch/kernels.hpp"
+#include "fake_runtime.hpp"
+
+namespace flashcore {
+namespace {
+
+constexpr fake::Gpu kGpus[] = {{80, 108, 163 * 1024}, {89, 58, 99 * 1024}, {90, 132, 227 * 1024}};
+
+std::vector<Problem> problems() {
+  std::vector<Problem> all;
+  const std::tuple<int64_t, int64_t, int64_t> shapes[] = {
+      {1, 8, 128}, {1, 8, 512}, {2, 8, 2048}, {4, 32, 4096}};
+  for (const auto& [batch, heads, seqlen] : shapes) {
+    for (const int64_t head_dim : {64, 128, 256}) {
+      for (const bool causal : {false, true}) {
+        for (const DType dtype : {DType::f16, DType::bf16, DType::f8e4m3}) {
+          bench::Case one{.name = "", .dtype = dtype, .batch = batch};
+          one.heads_q = one.heads_kv = heads;
+          one.seqlen_q = one.seqlen_kv = seqlen;
+          one.head_dim = head_dim;
+          one.causal = causal;
+          const Problem problem = bench::to_problem(one);
+          all.push_back(dtype == DType::f8e4m3 ? bench::with_fp8_inputs(problem) : problem);
+        }
+      }
+    }
+  }
+  return all;
+}
+
+// Pointers that nothing follows.
+Arguments arguments() {
+  alignas(256) static std::byte memory[256];
+  Arguments args;
+  args.q = args.k = args.v = memory;
+  args.o = args.lse = memory;
+  args.q_scale = args.k_scale = args.v_scale = reinterpret_cast<const float*>(memory);
+  return args;
+}
+
+struct Seen {
+  int64_t threads = 0;
+  int64_t dynamic_shared = 0;
+};
+
+int record() {
+  std::map<std::tuple<int, std::string, std::string>, Seen> seen;
+  for (const fake::Gpu& gpu : kGpus) {
+    fake::use(gpu);
+    PlanContext context;
+    context.device.device = {DeviceKind::cuda, 0};
+    context.device.compute_capability = gpu.compute_capability;
+    context.device.multiprocessors = gpu.multiprocessors;
+    context.device.shared_memory_a_block = gpu.shared_memory_a_block;
+    for (const Kernel& kernel : kernels()) {
+      if (kernel.device != DeviceKind::cuda) continue;
+      for (const Problem& problem : problems()) {
+        const Result<ForwardProblem> p = resolve(problem);
+        if (!p.ok() || !kernel.refuses(*p, context).empty()) continue;
+        const Result<PlannedKernel> planned = kernel.plan(*p, context);
+        (void)fake::take_launches();  // those of planning are not the kernel's
+        const Status status = !planned.ok() ? planned.status()
+                                            : planned->run(arguments(), {}, Stream{});
+        if (!status.ok()) {
+          fmt::print(stderr, "record_launches: {}: {}\n", kernel.name, status.message());
+          return 1;
+        }
+        for (const fake::Launch& launch : fake::take_launches()) {
+          Seen& most = seen[{gpu.compute_capability, kernel.name, launch.kernel}];
+          most.threads = std::max(most.threads, launch.threads);
+          most.dynamic_shared = std::max(most.dynamic_shared, launch.dynamic_shared);
+        }
+      }
+    }
+  }
+  for (const auto& [key, most] : seen) {
+    const auto& [capability, variant, kernel] = key;
+    fmt::print("sm_{} {} {} {} {}\n", capability, variant, most.threads, most.dynamic_shared,
+               kernel);
+  }
+  return seen.empty() ? 1 : 0;
+}
+
+}  // namespace
+}  // namespace flashcore
+
+int main() { return flashcore::record(); }

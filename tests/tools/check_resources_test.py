@@ -1,0 +1,81 @@
+"""tools/check_resources.py and tools/compile_cuda.py on reports that must and must not pass."""
+import pathlib
+import sys
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tools"))
+import check_resources  # noqa: E402
+import compile_cuda  # noqa: E402
+
+NAME = "_ZN9flashcore12_GLOBAL__N_15small_kernelILi64EEEvv"
+
+
+def report(registers=96, stores=0, loads=0, stack=0, target="sm_80", static="", extra=""):
+    return (f"ptxas info    : 0 bytes gmem\n"
+            f"ptxas info    : Compiling entry function '{NAME}' for '{target}'\n"
+            f"ptxas info    : Function properties for {NAME}\n"
+            f"    {stack} bytes stack frame, {stores} bytes spill stores, {loads} bytes spill loads\n"
+            f"ptxas info    : Used {registers} registers, used 1 barriers{static}\n{extra}")
+
+
+BUDGETS = [{"files": "ladder/*", "targets": ["sm_80"], "registers": 128, "spills": 0, "stack": 0,
+            "shared": 101376}]
+
+
+def problems(text, dynamic=1024, target="sm_80"):
+    launches = {} if dynamic is None else {(target, NAME): dynamic}
+    return check_resources.check({"ladder/04": text}, launches, BUDGETS)[1]
+
+
+class Check(unittest.TestCase):
+    def test_a_kernel_within_its_budget_passes(self):
+        self.assertEqual(problems(report()), [])
+        self.assertEqual(problems(report(registers=128, static=", 1376 bytes smem"), 100000), [])
+
+    def test_each_resource_over_its_budget_is_named_with_the_kernel(self):
+        cases = {"registers": report(registers=129), "spills": report(stores=4, loads=4),
+                 "stack": report(stack=16)}
+        for what, text in cases.items():
+            found = problems(text)
+            self.assertEqual(len(found), 1, found)
+            self.assertIn("small_kernel<64>", found[0])
+            self.assertIn("sm_80", found[0])
+            self.assertIn(what, found[0])
+
+    def test_static_and_dynamic_shared_memory_add_up(self):
+        self.assertEqual(problems(report(static=", 1376 bytes smem"), 100000), [])
+        found = problems(report(static=", 1377 bytes smem"), 100000)
+        self.assertIn("101377 bytes of shared memory, at most 101376", found[0])
+
+    def test_a_kernel_without_a_recorded_launch_fails(self):
+        self.assertIn("no recorded launch", problems(report(), None)[0])
+
+    def test_a_kernel_without_a_budget_fails(self):
+        self.assertIn("has no budget", problems(report(target="sm_89"), 0, "sm_89")[0])
+
+    def test_a_cut_off_report_fails(self):
+        cut = report().split("ptxas info    : Used")[0]
+        self.assertIn("not complete", problems(cut)[0])
+
+    def test_an_empty_build_fails(self):
+        self.assertIn("no ptxas reports", check_resources.check({}, {}, BUDGETS)[1][0])
+        self.assertIn("names no kernel", problems("ptxas info    : 0 bytes gmem\n")[0])
+
+    def test_a_dropped_fast_path_fails(self):
+        alarm = "ptxas info    : (C7510) Potential Performance Loss\n"
+        self.assertEqual(problems(report(extra=alarm)), [])
+        for code in ("C7507", "C7508", "C7511", "C7514", "C7519"):
+            found = problems(report(extra=alarm.replace("C7510", code)))
+            self.assertIn(code, found[0])
+
+
+class Compile(unittest.TestCase):
+    def test_spills_and_alarms_fail_the_compilation(self):
+        self.assertEqual(compile_cuda.complaints(report()), [])
+        self.assertIn(NAME, compile_cuda.complaints(report(loads=8))[0])
+        alarm = "ptxas info    : (C7508) Potential Performance Loss: 'setmaxnreg' ignored\n"
+        self.assertIn("C7508", compile_cuda.complaints(report(extra=alarm))[0])
+
+
+if __name__ == "__main__":
+    unittest.main()

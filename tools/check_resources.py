@@ -1,0 +1,142 @@
+#!/usr/bin/env python3
+"""Holds every kernel to its budget of registers, spills, stack and shared memory. Needs no GPU.
+
+    check_resources.py BUILD              the table, then each kernel that is over its budget
+    check_resources.py BUILD --quiet      only those
+
+Registers, spills, stack and static shared memory come from the ptxas reports that the build keeps
+beside its objects; dynamic shared memory from BUILD/bin/record_launches, which runs the launch code
+of every kernel against a runtime that only writes launches down. Budgets are data:
+tools/resource_budgets.json, first match first.
+"""
+import argparse
+import dataclasses
+import fnmatch
+import json
+import pathlib
+import re
+import subprocess
+import sys
+
+import ptxas_report
+
+REPORT_SUFFIX = ".cu.o.ptxas.txt"
+KB = 1024
+
+
+@dataclasses.dataclass
+class Row:
+    file: str  # below src/cuda, without .cu
+    kernel: ptxas_report.Kernel
+    dynamic_shared: int | None  # None: not launched by the recorder
+
+    @property
+    def shared(self) -> int:
+        return self.kernel.static_shared + (self.dynamic_shared or 0)
+
+
+def read_reports(build: pathlib.Path) -> dict[str, str]:
+    """Reports by kernel file."""
+    base = build / "src/cuda/CMakeFiles/flashcore_cuda.dir"
+    return {path.relative_to(base).as_posix().removesuffix(REPORT_SUFFIX):
+            path.read_text(encoding="utf-8") for path in sorted(base.rglob("*" + REPORT_SUFFIX))
+            if path.with_name(path.name.removesuffix(".ptxas.txt")).exists()}
+
+
+def record_launches(build: pathlib.Path) -> dict[tuple[str, str], int]:
+    """Most dynamic shared bytes by (target digits, kernel)."""
+    done = subprocess.run([build / "bin/record_launches"], capture_output=True, text=True,
+                          check=False)
+    if done.returncode != 0:
+        raise SystemExit(f"record_launches failed:\n{done.stderr}")
+    launches: dict[tuple[str, str], int] = {}
+    for line in done.stdout.splitlines():
+        target, _variant, _threads, shared, kernel = line.split()
+        key = (target, kernel)
+        launches[key] = max(launches.get(key, 0), int(shared))
+    return launches
+
+
+def rows_of(reports: dict[str, str], launches: dict[tuple[str, str], int]) -> list[Row]:
+    return [Row(file, kernel, launches.get((kernel.target.rstrip("af"), kernel.name)))
+            for file, report in reports.items() for kernel in ptxas_report.parse(report)]
+
+
+def budget_of(budgets: list[dict], row: Row) -> dict | None:
+    for budget in budgets:
+        if (fnmatch.fnmatchcase(row.file, budget["files"]) and
+                any(fnmatch.fnmatchcase(row.kernel.target, t) for t in budget["targets"])):
+            return budget
+    return None
+
+
+def complaints(row: Row, budget: dict | None) -> list[str]:
+    """Sentences, each naming the kernel."""
+    who = f"{row.file}: {short_name(row.kernel.name)} for {row.kernel.target}"
+    if not row.kernel.complete:
+        return [f"{who}: ptxas's report of it is not complete"]
+    if budget is None:
+        return [f"{who}: has no budget in resource_budgets.json"]
+    found = []
+    for what, value, most in (("registers", row.kernel.registers, budget["registers"]),
+                              ("bytes of spills", row.kernel.spills, budget["spills"]),
+                              ("bytes of stack", row.kernel.stack, budget["stack"]),
+                              ("bytes of shared memory", row.shared, budget["shared"])):
+        if value > most:
+            found.append(f"{who}: {value} {what}, at most {most}")
+    if row.dynamic_shared is None and not budget.get("static_only", False):
+        found.append(f"{who}: no recorded launch, so its shared memory is not known")
+    return found
+
+
+def check(reports: dict[str, str], launches: dict[tuple[str, str], int],
+          budgets: list[dict]) -> tuple[list[Row], list[str]]:
+    rows = rows_of(reports, launches)
+    problems = [line for row in rows for line in complaints(row, budget_of(budgets, row))]
+    for file, report in reports.items():
+        problems += [f"{file}: ptxas dropped a fast path: {line}"
+                     for line in ptxas_report.alarms(report)]
+        if not ptxas_report.parse(report):
+            problems.append(f"{file}: its ptxas report names no kernel")
+    if not reports:
+        problems.append("no ptxas reports were found: build the CUDA kernels first")
+    return rows, problems
+
+
+def short_name(mangled: str) -> str:
+    """The kernel's own name and its template's numbers, enough to find it."""
+    names = re.findall(r"(?<=\d)[a-z][a-z0-9_]*_kernel", mangled)
+    numbers = re.findall(r"L[ij](\d+)E", mangled)
+    name = names[-1] if names else mangled
+    return f"{name}<{', '.join(numbers)}>" if numbers else name
+
+
+def print_table(rows: list[Row]) -> None:
+    print(f"{'kernel':<52} {'target':<7} {'regs':>5} {'spill':>6} {'stack':>6} {'shared KB':>10}")
+    for row in rows:
+        shared = "?" if row.dynamic_shared is None else f"{row.shared / KB:.1f}"
+        name = f"{row.file} {short_name(row.kernel.name)}"
+        print(f"{name:<52} {row.kernel.target:<7} {row.kernel.registers:>5} "
+              f"{row.kernel.spills:>6} {row.kernel.stack:>6} {shared:>10}")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("build", type=pathlib.Path)
+    parser.add_argument("--budgets", type=pathlib.Path,
+                        default=pathlib.Path(__file__).with_name("resource_budgets.json"))
+    parser.add_argument("--quiet", action="store_true")
+    options = parser.parse_args()
+    budgets = json.loads(options.budgets.read_text(encoding="utf-8"))["budgets"]
+    rows, problems = check(read_reports(options.build), record_launches(options.build), budgets)
+    if not options.quiet:
+        print_table(rows)
+    for line in problems:
+        print(f"over budget: {line}", file=sys.stderr)
+    print(f"{len(rows)} kernels checked, {len(problems)} complaints")
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
