@@ -9,9 +9,8 @@ namespace flashcore::bench {
 Result<CapturedGraph> CapturedGraph::capture(cudaStream_t stream, const TimedCall& call,
                                              int64_t calls) {
   CapturedGraph captured;
-  FLASHCORE_RETURN_IF_ERROR(
-      cuda_status(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal),
-                  "beginning a capture"));
+  FLASHCORE_RETURN_IF_ERROR(cuda_status(
+      cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "beginning a capture"));
   Status status;
   for (int64_t i = 0; i < calls && status.ok(); ++i) status = call(Stream{stream});
   // Ended in any case, so that the stream is usable afterwards.

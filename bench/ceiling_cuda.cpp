@@ -9,8 +9,8 @@
 #include "bench/cublas.hpp"
 #include "bench/cuda_ceilings.hpp"
 #include "bench/cuda_error.hpp"
-#include "bench/empty_kernel.hpp"
 #include "bench/host_tensor.hpp"
+#include "bench/probe_kernels.hpp"
 #include "bench/random.hpp"
 
 namespace flashcore::bench {
@@ -48,10 +48,10 @@ Status fill_normal(std::byte* data, size_t bytes, DType dtype, uint64_t seed) {
   piece.fill([&] { return random.normal(); });
   const size_t piece_bytes = static_cast<size_t>(kElements) * size_of(dtype);
   for (size_t at = 0; at < bytes; at += piece_bytes) {
-    FLASHCORE_RETURN_IF_ERROR(cuda_status(
-        cudaMemcpy(data + at, piece.data(), std::min(piece_bytes, bytes - at),
-                   cudaMemcpyHostToDevice),
-        "filling a matrix"));
+    FLASHCORE_RETURN_IF_ERROR(
+        cuda_status(cudaMemcpy(data + at, piece.data(), std::min(piece_bytes, bytes - at),
+                               cudaMemcpyHostToDevice),
+                    "filling a matrix"));
   }
   return {};
 }
@@ -92,9 +92,8 @@ Result<Copy> time_copy(CudaTimer& timer, const CudaProtocol& protocol) {
   if (!to.ok()) return to.status();
   const Result<Timing> timing = timer.time(
       [&](Stream stream) {
-        return cuda_status(cudaMemcpyAsync(to->data(), from->data(), kCopyBytes,
-                                           cudaMemcpyDeviceToDevice,
-                                           static_cast<cudaStream_t>(stream.handle)),
+        return cuda_status(launch_copy_kernel(to->data(), from->data(), kCopyBytes,
+                                              static_cast<cudaStream_t>(stream.handle)),
                            "a copy");
       },
       protocol);

@@ -131,9 +131,9 @@ Cublas::~Cublas() {
 Status Cublas::multiply(DType dtype, int n, const void* a, const void* b, void* c) const {
   const cudaDataType_t type = dtype == DType::bf16 ? CUDA_R_16BF : CUDA_R_16F;
   const float one = 1, zero = 0;
-  const int code = reinterpret_cast<GemmEx>(multiply_)(
-      handle_, kNotTransposed, kNotTransposed, n, n, n, &one, a, type, n, b, type, n, &zero, c,
-      type, n, kComputeF32, kDefaultAlgorithm);
+  const int code = reinterpret_cast<GemmEx>(multiply_)(handle_, kNotTransposed, kNotTransposed, n,
+                                                       n, n, &one, a, type, n, b, type, n, &zero, c,
+                                                       type, n, kComputeF32, kDefaultAlgorithm);
   return cublas_status(code, "a matrix product");
 }
 

@@ -11,8 +11,8 @@ namespace flashcore::bench {
 
 inline Status cuda_status(cudaError_t error, std::string_view doing) {
   if (error == cudaSuccess) return {};
-  const StatusCode code = error == cudaErrorMemoryAllocation ? StatusCode::out_of_memory
-                                                             : StatusCode::device_error;
+  const StatusCode code =
+      error == cudaErrorMemoryAllocation ? StatusCode::out_of_memory : StatusCode::device_error;
   return {code, fmt::format("cuda: {} failed with {} ({})", doing, cudaGetErrorName(error),
                             cudaGetErrorString(error))};
 }

@@ -26,8 +26,8 @@ inline constexpr CudaProtocol kIdleProtocol{"idle", 5e-3, 3, 20, 0.3};
 
 class CudaTimer final : public Timer {
  public:
-  static Result<std::unique_ptr<CudaTimer>> create(int32_t index,
-                                                   const CudaProtocol& protocol = kStandardProtocol);
+  static Result<std::unique_ptr<CudaTimer>> create(
+      int32_t index, const CudaProtocol& protocol = kStandardProtocol);
   ~CudaTimer() override;
   CudaTimer(const CudaTimer&) = delete;
   CudaTimer& operator=(const CudaTimer&) = delete;

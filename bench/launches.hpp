@@ -15,8 +15,8 @@ namespace flashcore::bench {
 struct Launch {
   std::string kernel;  // mangled
   int64_t blocks = 0;
-  int64_t threads = 0;  // a block
-  int registers = 0;    // a thread
+  int64_t threads = 0;      // a block
+  int registers = 0;        // a thread
   int64_t local_bytes = 0;  // a thread: spills and stack
   int64_t static_shared = 0;
   int64_t dynamic_shared = 0;

@@ -27,8 +27,8 @@ Result<std::unique_ptr<CudaTimer>> CudaTimer::create(int32_t index, const CudaPr
 
 Status CudaTimer::open() {
   FLASHCORE_RETURN_IF_ERROR(cuda_status(cudaSetDevice(index_), "choosing a GPU"));
-  FLASHCORE_RETURN_IF_ERROR(cuda_status(
-      cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "creating a stream"));
+  FLASHCORE_RETURN_IF_ERROR(
+      cuda_status(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "creating a stream"));
   FLASHCORE_RETURN_IF_ERROR(cuda_status(cudaEventCreate(&begin_), "creating an event"));
   return cuda_status(cudaEventCreate(&end_), "creating an event");
 }

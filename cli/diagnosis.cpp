@@ -12,8 +12,8 @@
 namespace flashcore::cli {
 namespace {
 
-constexpr double kBusyPercent = 60;      // a unit this busy bounds the kernel
-constexpr double kShortMicroseconds = 5; // below it, the launch itself weighs
+constexpr double kBusyPercent = 60;       // a unit this busy bounds the kernel
+constexpr double kShortMicroseconds = 5;  // below it, the launch itself weighs
 constexpr double kFewWaves = 0.5;
 constexpr double kConflictsPercent = 5;
 constexpr double kLowOccupancyPercent = 25;
@@ -41,7 +41,8 @@ constexpr Stall kStalls[] = {
     {"lg_throttle", "the load/store queue is full: wider global accesses, or TMA"},
     {"wait", "fixed latencies show: more independent work a warp, or more warps"},
     {"dispatch_stall", "instructions cannot be dispatched: register-bank or pipe conflicts"},
-    {"no_instruction", "instructions are not there yet: the loop is larger than the cache, unroll less"},
+    {"no_instruction",
+     "instructions are not there yet: the loop is larger than the cache, unroll less"},
     {"branch_resolving", "branches are resolved late: keep masked tiles out of the main loop"},
     {"sleeping", "warps sleep in a spin loop: another warp or block is late"},
     {"gmma", "warps wait for wgmma: overlap the softmax of one tile with the product of the next"},
@@ -177,21 +178,22 @@ void judge(Diagnosis& d) {
   } else if (memory.value >= kBusyPercent) {
     d.bound = Bound::memory;
     d.verdict = fmt::format("memory-bound: {} at {:.0f}% of its peak", memory.name, memory.value);
-  } else if (d.microseconds < kShortMicroseconds || d.waves < kFewWaves) {
+  } else if (d.microseconds < kShortMicroseconds) {
     d.bound = Bound::launch;
-    d.verdict = fmt::format(
-        "launch-bound: {:.1f} us with {:.2f} waves of blocks leave most of the GPU idle",
-        d.microseconds, d.waves);
+    d.verdict =
+        fmt::format("launch-bound: starting and ending are most of {:.1f} us, and nothing is busy",
+                    d.microseconds);
   } else {
     d.bound = Bound::latency;
     d.verdict = fmt::format(
-        "latency-bound: nothing is busy (Tensor Cores {:.0f}%, {} {:.0f}%, {} {:.0f}%)",
-        d.tensor_percent, pipe.name, pipe.value, memory.name, memory.value);
+        "latency-bound: nothing is busy (Tensor Cores {:.0f}%, {} {:.0f}%, {} {:.0f}%){}",
+        d.tensor_percent, pipe.name, pipe.value, memory.name, memory.value,
+        d.waves < kFewWaves ? ", and most of the GPU has no block" : "");
   }
 }
 
 void advise(Diagnosis& d) {
-  if (d.bound == Bound::launch) {
+  if (d.waves < kFewWaves && (d.bound == Bound::launch || d.bound == Bound::latency)) {
     d.advice.emplace_back(
         "more blocks: smaller query tiles, or split the keys over blocks and merge");
   }
@@ -290,8 +292,7 @@ Result<std::vector<KernelCounters>> parse_profiler_csv(std::string_view output) 
     std::vector<std::string> fields = csv_fields(line);
     if (header.empty()) {
       const auto column = [&](std::string_view title) {
-        return static_cast<size_t>(std::find(fields.begin(), fields.end(), title) -
-                                   fields.begin());
+        return static_cast<size_t>(std::find(fields.begin(), fields.end(), title) - fields.begin());
       };
       id = column("ID");
       kernel = column("Kernel Name");

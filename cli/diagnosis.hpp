@@ -37,22 +37,22 @@ struct Share {
 struct Diagnosis {
   std::string kernel;
   double microseconds = 0;
-  double tensor_percent = 0;          // of the Tensor Cores' cycles, while SMs are active
-  std::vector<Share> pipes;           // other pipes and issue slots, percent, busiest first
-  std::vector<Share> memory;          // DRAM, L2, L1 and shared memory, percent, busiest first
+  double tensor_percent = 0;  // of the Tensor Cores' cycles, while SMs are active
+  std::vector<Share> pipes;   // other pipes and issue slots, percent, busiest first
+  std::vector<Share> memory;  // DRAM, L2, L1 and shared memory, percent, busiest first
   double l2_hit_percent = 0;
-  double conflicts_percent = 0;       // of shared-memory wavefronts that bank conflicts added
-  double bank_conflicts = 0;          // in all
-  std::vector<Share> stalls;          // warps stalled an issued instruction, most first
-  double occupancy_percent = 0;       // warps resident on average
-  double occupancy_limit_percent = 0; // what registers, shared memory and the block's size allow
+  double conflicts_percent = 0;        // of shared-memory wavefronts that bank conflicts added
+  double bank_conflicts = 0;           // in all
+  std::vector<Share> stalls;           // warps stalled an issued instruction, most first
+  double occupancy_percent = 0;        // warps resident on average
+  double occupancy_limit_percent = 0;  // what registers, shared memory and the block's size allow
   std::string occupancy_limiter;
-  double waves = 0;                   // grid / blocks that fit on the GPU at once
+  double waves = 0;  // grid / blocks that fit on the GPU at once
   int registers = 0;
-  double shared_kilobytes = 0;        // a block
+  double shared_kilobytes = 0;  // a block
   Bound bound = Bound::latency;
-  std::string verdict;                // one sentence
-  std::vector<std::string> advice;    // what to try, most promising first
+  std::string verdict;              // one sentence
+  std::vector<std::string> advice;  // what to try, most promising first
 };
 
 Diagnosis diagnose(const KernelCounters& counters);

@@ -71,8 +71,7 @@ bench::HostProblem make_tail(DType input, uint64_t seed) {
   one.head_dim = random.pick<int64_t>({64, 128});
   one.causal = random.chance(0.6);
   Problem problem = bench::to_problem(one);
-  problem.alignment =
-      random.pick({Alignment::top_left, Alignment::bottom_right, Alignment::given});
+  problem.alignment = random.pick({Alignment::top_left, Alignment::bottom_right, Alignment::given});
   if (problem.alignment == Alignment::given) problem.causal_offset = random.integer(-40, 300);
   return make_inputs(problem, input, seed);
 }
@@ -113,9 +112,8 @@ class Gater {
           step_(fmt::format("gate: {}, seed {}", label, seed));
           bench::HostProblem host =
               make_inputs(bench::to_problem(one), input, static_cast<uint64_t>(seed));
-          FLASHCORE_RETURN_IF_ERROR(
-              judge_all(input, host, fmt::format("{} seed {}", label, seed),
-                        seed == options_.seeds.front()));
+          FLASHCORE_RETURN_IF_ERROR(judge_all(input, host, fmt::format("{} seed {}", label, seed),
+                                              seed == options_.seeds.front()));
         }
       }
     }

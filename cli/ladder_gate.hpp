@@ -39,8 +39,8 @@ struct RungGate {
 
 struct GateOptions {
   std::vector<int64_t> seeds = {0, 1, 2};
-  int64_t tails = 60;           // random problems a type of input
-  bool small_only = false;      // of the gate table, only the small shape
+  int64_t tails = 60;       // random problems a type of input
+  bool small_only = false;  // of the gate table, only the small shape
 };
 
 using RungGates = std::map<std::string, RungGate>;

@@ -13,9 +13,9 @@
 #include "cli/child_process.hpp"
 #include "cli/command.hpp"
 #include "cli/diagnosis.hpp"
-#include "cli/execution.hpp"
 #include "cli/io/atomic_file.hpp"
 #include "cli/plan_choice.hpp"
+#include "cli/prepared_kernel.hpp"
 #include "cli/problem_options.hpp"
 #include "problem/status.hpp"
 
@@ -34,10 +34,9 @@ struct Options {
 };
 
 Result<Problem> to_problem(const Options& options) {
-  const Result<std::vector<int64_t>> sizes =
-      parse_numbers("--shape", options.shape, 4, "B,H,S,D");
+  const Result<std::vector<int64_t>> sizes = parse_numbers("--shape", options.shape, 4, "B,H,S,D");
   if (!sizes.ok()) return sizes.status();
-  const std::string name = !options.dtype.empty()                    ? options.dtype
+  const std::string name = !options.dtype.empty()                            ? options.dtype
                            : options.kernel.find("fp8") != std::string::npos ? "f8e4m3"
                                                                              : "f16";
   const std::optional<DType> dtype = dtype_from_string(name);
@@ -71,21 +70,15 @@ Result<ExitCode> run_inside(const Options& options) {
   if (!problem.ok()) return problem.status();
   const Result<PlanOptions> choice = plan_options(options);
   if (!choice.ok()) return choice.status();
-  bench::HostProblem host = bench::allocate(*problem);
-  if (problem->q.dtype == DType::f8e4m3) {
-    bench::fill_fp8_inputs(host, 0);
-  } else {
-    bench::fill_inputs(host, 0);
-  }
-  const Result<Plan> plan = make_plan(*problem, *choice);
-  if (!plan.ok()) return plan.status();
-  Result<Execution> execution = Execution::prepare(*plan, choice->device, host);
-  if (!execution.ok()) return execution.status();
-  FLASHCORE_RETURN_IF_ERROR(execution->run());
-  FLASHCORE_RETURN_IF_ERROR(execution->fetch());
+  const Result<std::unique_ptr<PreparedKernel>> prepared =
+      PreparedKernel::make(options.kernel, *problem, choice->device);
+  if (!prepared.ok()) return prepared.status();
+  const bench::TimedCall call = (*prepared)->call();
+  FLASHCORE_RETURN_IF_ERROR(call(Stream{}));
+  FLASHCORE_RETURN_IF_ERROR((*prepared)->finish());
   (void)cudaProfilerStart();
-  FLASHCORE_RETURN_IF_ERROR(execution->run());
-  const Status status = execution->fetch();
+  FLASHCORE_RETURN_IF_ERROR(call(Stream{}));
+  const Status status = (*prepared)->finish();
   (void)cudaProfilerStop();
   if (!status.ok()) return status;
   return ExitCode::ok;
@@ -110,19 +103,32 @@ Result<std::string> profiler_output(const Options& options) {
   if (!plan.ok()) return plan.status();
   const Result<std::string> program = this_program();
   if (!program.ok()) return program.status();
-  std::vector<std::string> words = {
-      "ncu", "--csv", "--print-units", "base", "--clock-control", "none",
-      "--profile-from-start", "off", "--metrics", fmt::format("{}", fmt::join(profiler_metrics(), ",")),
-      *program, "profile", options.kernel, "--inside", "--shape", options.shape, "--device",
-      options.device};
+  std::vector<std::string> words = {"ncu",
+                                    "--csv",
+                                    "--print-units",
+                                    "base",
+                                    "--clock-control",
+                                    "none",
+                                    "--profile-from-start",
+                                    "off",
+                                    "--metrics",
+                                    fmt::format("{}", fmt::join(profiler_metrics(), ",")),
+                                    *program,
+                                    "profile",
+                                    options.kernel,
+                                    "--inside",
+                                    "--shape",
+                                    options.shape,
+                                    "--device",
+                                    options.device};
   if (!options.dtype.empty()) words.insert(words.end(), {"--dtype", options.dtype});
   if (options.causal) words.emplace_back("--causal");
   Result<ChildOutput> output = run_child(words);
   if (!output.ok()) return output.status();
   if (output->exit_status != 0) {
-    return Status(StatusCode::device_error,
-                  fmt::format("ncu: ended with {}: {}", output->exit_status,
-                              output->text.substr(0, 600)));
+    return Status(
+        StatusCode::device_error,
+        fmt::format("ncu: ended with {}: {}", output->exit_status, output->text.substr(0, 600)));
   }
   return std::move(output->text);
 }
@@ -144,8 +150,8 @@ Result<ExitCode> execute(const Options& options, Session& session) {
   const Result<std::vector<KernelCounters>> launches = parse_profiler_csv(*output);
   if (!launches.ok()) return launches.status();
   nlohmann::ordered_json kernels = nlohmann::ordered_json::array();
-  session.line(fmt::format("{} on [{}]{}", options.kernel, options.shape,
-                           options.causal ? ", causal" : ""));
+  session.line(
+      fmt::format("{} on [{}]{}", options.kernel, options.shape, options.causal ? ", causal" : ""));
   for (const KernelCounters& launch : *launches) {
     const Diagnosis diagnosis = diagnose(launch);
     session.line();

@@ -19,7 +19,11 @@ bool is_complaint(std::string_view line) {
 }
 
 void complain(SanitizerResult& result, std::string_view line) {
-  if (result.findings++ == 0) result.first = line.substr(line.find_first_not_of("= "));
+  constexpr size_t kKept = 8;
+  ++result.findings;
+  if (result.first.size() < kKept) {
+    result.first.emplace_back(line.substr(line.find_first_not_of("= ")));
+  }
 }
 
 }  // namespace
@@ -52,14 +56,15 @@ SanitizerResults parse_sanitizer(std::string_view output, const std::vector<std:
   return results;
 }
 
-Result<std::string> run_sanitizer(std::string_view tool, const std::vector<std::string>& arguments) {
+Result<std::string> run_sanitizer(std::string_view tool,
+                                  const std::vector<std::string>& arguments) {
   if (!on_path("compute-sanitizer")) {
     return unsupported("compute-sanitizer: is not on PATH; it comes with the CUDA toolkit");
   }
   const Result<std::string> program = this_program();
   if (!program.ok()) return program.status();
   std::vector<std::string> words = {"compute-sanitizer", "--tool", std::string(tool),
-                                    "--print-limit", "10", *program};
+                                    "--print-limit",     "10",     *program};
   words.insert(words.end(), arguments.begin(), arguments.end());
   Result<ChildOutput> output = run_child(words);
   if (!output.ok()) return output.status();

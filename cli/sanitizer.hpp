@@ -14,9 +14,9 @@ inline constexpr std::string_view kSanitizerTools[] = {"memcheck", "racecheck", 
                                                        "synccheck"};
 
 struct SanitizerResult {
-  bool ran = false;      // began and ended under the tool
-  int findings = 0;      // lines of complaint, the tool's own context lines included
-  std::string first;     // the first of them
+  bool ran = false;                // began and ended under the tool
+  int findings = 0;                // lines of complaint, the tool's own context lines included
+  std::vector<std::string> first;  // the first few of them
   bool passed() const { return ran && findings == 0; }
 };
 using SanitizerResults = std::map<std::string, SanitizerResult>;  // by rung

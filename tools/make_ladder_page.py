@@ -6,7 +6,7 @@
     make_ladder_page.py --check         fails when the page or the plot does not match the evidence
 
 Rows whose kernel sources have changed since they were measured are marked as stale. What each rung's
-author says comes from docs/ladder-notes.md, by the headings there.
+author says comes from docs/ladder-notes*.md, by the headings there.
 """
 import argparse
 import hashlib
@@ -43,14 +43,14 @@ def read_evidence(path: pathlib.Path) -> dict:
     return evidence
 
 
-def read_notes(path: pathlib.Path) -> dict[str, str]:
+def read_notes(docs: pathlib.Path) -> dict[str, str]:
     """Paragraphs by the rung that heads them: '## 04_wmma_pv'."""
-    if not path.exists():
-        return {}
     notes: dict[str, str] = {}
-    for section in re.split(r"^## ", path.read_text(encoding="utf-8"), flags=re.MULTILINE)[1:]:
-        heading, _, body = section.partition("\n")
-        notes[heading.strip().strip("`")] = body.strip()
+    for path in sorted(docs.glob("ladder-notes*.md")):
+        text = path.read_text(encoding="utf-8")
+        for section in re.split(r"^## ", text, flags=re.MULTILINE)[1:]:
+            heading, _, body = section.partition("\n")
+            notes[heading.strip().strip("`")] = body.strip()
     return notes
 
 
@@ -143,6 +143,37 @@ def ceilings_text(evidence: dict) -> str:
     return "\n".join(lines)
 
 
+# What the best rung of sm_80 instructions is to reach of PyTorch's flash backend, by shape.
+FLASH_GOALS = {"(1,8,512,64)": 1.0, "(2,8,2048,64)": 0.9, "(2,8,2048,128)": 0.9}
+CLIMB_GOAL = 72  # from the slowest rung to the best, on the first shape
+
+
+def goals_text(evidence: dict) -> str:
+    def met(value: float, goal: float) -> str:
+        return "met" if value >= goal else "not met"
+
+    mission = evidence["shapes"][0]["name"]
+    times = {rung["name"]: p50(rung, mission) for rung in evidence["rungs"] if p50(rung, mission)}
+    lines = []
+    if times:
+        slowest, best = max(times, key=times.get), min(times, key=times.get)
+        climb = times[slowest] / times[best]
+        lines.append(f"- From the slowest rung (`{slowest}`) to the best (`{best}`) on {mission}: "
+                     f"{climb:.0f}x, goal {CLIMB_GOAL}x: {met(climb, CLIMB_GOAL)}.")
+    flash = peer_times(evidence).get("flash", {})
+    for shape, goal in FLASH_GOALS.items():
+        plain = {rung["name"]: p50(rung, shape) for rung in evidence["rungs"]
+                 if rung["min_compute_capability"] == 80 and rung["input"] == "f16"
+                 and p50(rung, shape)}
+        if plain and shape in flash:
+            best = min(plain, key=plain.get)
+            speed = flash[shape] / plain[best]
+            lines.append(f"- Speed of the best rung of sm_80 instructions (`{best}`) over PyTorch's "
+                         f"flash backend on {shape}: {speed:.2f}x, goal {goal:.1f}x: "
+                         f"{met(speed, goal)}.")
+    return "\n".join(lines) or "Nothing was timed."
+
+
 def gates_table(evidence: dict) -> str:
     rows = []
     for rung in evidence["rungs"]:
@@ -153,8 +184,9 @@ def gates_table(evidence: dict) -> str:
         passed = sum(row["passed"] for row in gate["table"])
         runs = passed + sum(row["failed"] for row in gate["table"])
         tails, repeats = gate["tails"], gate["repeats"]
-        tools = [f"{tool} {'passed' if result['passed'] else 'FAILED'}"
-                 for tool, result in rung["sanitizers"].items()]
+        bad = [f"{tool} FAILED" for tool, result in rung["sanitizers"].items()
+               if not result["passed"]]
+        tools = bad or (["passed"] if rung["sanitizers"] else [])
         rows.append([f"`{rung['name']}`", "passed" if gate["passed"] else "FAILED",
                      f"{passed} of {runs}",
                      f"{tails['passed']} of {tails['passed'] + tails['failed']}",
@@ -192,7 +224,7 @@ def replace_part(page: str, name: str, text: str) -> str:
 
 def render(page: str, evidence: dict, notes: dict[str, str], stale: set[str]) -> str:
     parts = {"where": where(evidence), "times": times_table(evidence, stale),
-             "ceilings": ceilings_text(evidence), "gates": gates_table(evidence),
+             "goals": goals_text(evidence), "ceilings": ceilings_text(evidence), "gates": gates_table(evidence),
              "rungs": rungs_text(evidence, notes, stale)}
     for name, text in parts.items():
         page = replace_part(page, name, text)
@@ -264,7 +296,7 @@ def main() -> int:
     try:
         evidence = read_evidence(options.evidence or docs / "evidence/ladder.json")
         page = page_path.read_text(encoding="utf-8")
-        notes = read_notes(docs / "ladder-notes.md")
+        notes = read_notes(docs)
         wanted = render(page, evidence, notes, stale_rungs(evidence, options.root))
         if options.check:
             if page != wanted:

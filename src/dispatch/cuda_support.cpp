@@ -19,9 +19,8 @@ struct UsedStride {
 
 std::array<UsedStride, 3> used(const RowStrides& stride, int64_t batch, int64_t heads,
                                int64_t rows) {
-  return {{{"batch", batch, stride.batch},
-           {"head", heads, stride.head},
-           {"row", rows, stride.row}}};
+  return {
+      {{"batch", batch, stride.batch}, {"head", heads, stride.head}, {"row", rows, stride.row}}};
 }
 
 // Whether code for one target ("80", "90a") runs on a compute capability.

@@ -1,5 +1,5 @@
-// What CUDA kernels refuse for the same reasons. No CUDA header is needed here, so that refusals are
-// tested in every build.
+// What CUDA kernels refuse for the same reasons. No CUDA header is needed here, so that refusals
+// are tested in every build.
 #pragma once
 
 #include <cstdint>

@@ -82,9 +82,9 @@ Status check_alignment(const Arguments& args) {
 }
 
 Status cuda_failure(const Rung& rung, std::string_view what, cudaError_t error) {
-  return {StatusCode::device_error, fmt::format("kernel {}: {} failed with {} ({})", rung.name,
-                                                what, cudaGetErrorName(error),
-                                                cudaGetErrorString(error))};
+  return {StatusCode::device_error,
+          fmt::format("kernel {}: {} failed with {} ({})", rung.name, what, cudaGetErrorName(error),
+                      cudaGetErrorString(error))};
 }
 
 Status run_rung(const Rung& rung, RungParams params, bool has_lse, int device,
@@ -146,10 +146,8 @@ Kernel to_kernel(const Rung& rung) {
                 static const std::string targets = build_info().cuda_targets;
                 return rung_refusal(p, context.device, traits, targets);
               },
-          .plan =
-              [rung](const ForwardProblem& p, const PlanContext& context) {
-                return plan_rung(rung, p, context);
-              }};
+          .plan = [rung](const ForwardProblem& p,
+                         const PlanContext& context) { return plan_rung(rung, p, context); }};
 }
 
 }  // namespace

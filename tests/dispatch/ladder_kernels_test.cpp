@@ -93,8 +93,7 @@ TensorDesc vector_of(int64_t n, DType dtype = DType::i32) {
 }
 
 const Refused kRefused[] = {
-    {"bf16",
-     [](Problem& p) { p.q.dtype = p.k.dtype = p.v.dtype = DType::bf16; },
+    {"bf16", [](Problem& p) { p.q.dtype = p.k.dtype = p.v.dtype = DType::bf16; },
      "dtype: is bf16, wanted f16"},
     {"f32_output", [](Problem& p) { p.o.dtype = DType::f32; }, "o: dtype is f32, wanted f16"},
     {"f64_lse", [](Problem& p) { p.lse->dtype = DType::f64; }, "lse: dtype is f64, wanted f32"},
@@ -111,7 +110,9 @@ const Refused kRefused[] = {
      },
      "v: head_dim is 128, wanted 64"},
     {"grouped_heads",
-     [](Problem& p) { p.k = p.v = TensorDesc::contiguous(DType::f16, {2, 2, 57, 64}); },
+     [](Problem& p) {
+       p.k = p.v = TensorDesc::contiguous(DType::f16, {2, 2, 57, 64});
+     },
      "heads_kv: is 2, wanted 4"},
     {"packed",
      [](Problem& p) {
@@ -122,10 +123,14 @@ const Refused kRefused[] = {
      },
      "cu_seqlens"},
     {"bias",
-     [](Problem& p) { p.bias = TensorDesc::contiguous(DType::f32, {1, 1, 33, 57}); },
+     [](Problem& p) {
+       p.bias = TensorDesc::contiguous(DType::f32, {1, 1, 33, 57});
+     },
      "bias: is not computed"},
     {"mask",
-     [](Problem& p) { p.mask = TensorDesc::contiguous(DType::boolean, {1, 1, 33, 57}); },
+     [](Problem& p) {
+       p.mask = TensorDesc::contiguous(DType::boolean, {1, 1, 33, 57});
+     },
      "mask: is not computed"},
     {"alibi", [](Problem& p) { p.alibi_slopes = vector_of(4, DType::f32); }, "alibi_slopes"},
     {"sinks", [](Problem& p) { p.sinks = vector_of(4, DType::f32); }, "sinks"},
@@ -149,8 +154,8 @@ const Refused kRefused[] = {
      "k: row stride is 68 elements, wanted a multiple of 8"},
     {"head_stride",
      [](Problem& p) {
-       p.o = TensorDesc::strided(DType::f16, {2, 4, 33, 64},
-                                 {4 * (33 * 64 + 8), 33 * 64 + 4, 64, 1});
+       p.o =
+           TensorDesc::strided(DType::f16, {2, 4, 33, 64}, {4 * (33 * 64 + 8), 33 * 64 + 4, 64, 1});
      },
      "o: head stride is 2116 elements, wanted a multiple of 8"},
 };
@@ -188,7 +193,8 @@ TEST(LadderRefusals, Fp8WantsOneScaleAHead) {
   EXPECT_THAT(refusal(blocks, kFp8Rung), HasSubstr("kv_scale_block: is 32, wanted one block"));
   Problem row = problem;
   row.q = TensorDesc::strided(DType::f8e4m3, {2, 4, 33, 64}, {33 * 72 * 4, 33 * 72, 72, 1});
-  EXPECT_THAT(refusal(row, kFp8Rung), HasSubstr("q: row stride is 72 elements, wanted a multiple of 16"));
+  EXPECT_THAT(refusal(row, kFp8Rung),
+              HasSubstr("q: row stride is 72 elements, wanted a multiple of 16"));
 }
 
 TEST(LadderRefusals, ByComputeCapability) {

@@ -20,7 +20,8 @@ SHAPES = ["(1,8,512,64)", "(1,8,512,64)/causal", "(2,8,2048,64)", "(2,8,2048,64)
 def rung(name, microseconds, print_of, passed=True):
     times = {shape: {"sustained": {"p50_us": microseconds}, "speedup_over_before": None,
                      "speedup_over_unfused": 1.0} for shape in SHAPES} if passed else {}
-    return {"name": name, "adds": "something", "prediction": "faster", "fingerprint": print_of,
+    return {"name": name, "adds": "something", "prediction": "faster", "input": "f16",
+            "min_compute_capability": 80, "fingerprint": print_of,
             "gate": {"passed": passed, "failure": "" if passed else "o[0] is nan",
                      "max_scaled_error": 5e-4,
                      "table": [{"passed": 3, "failed": 0 if passed else 1}],
@@ -63,7 +64,7 @@ class Page(unittest.TestCase):
         (self.root / "docs/evidence").mkdir(parents=True)
         (self.root / "docs/images").mkdir()
         markers = "\n".join(f"<!-- generated: {name} -->\n<!-- end: {name} -->"
-                            for name in ("where", "times", "ceilings", "gates", "rungs"))
+                            for name in ("where", "times", "goals", "ceilings", "gates", "rungs"))
         self.page.write_text(f"# The ladder\nby hand\n{markers}\n")
         (self.root / "docs/ladder-notes.md").write_text("# Notes\n## 00_unfused\nIt was slow.\n")
         prints = fingerprint.fingerprints(self.root)
@@ -98,7 +99,7 @@ class Page(unittest.TestCase):
         self.assertEqual(self.run_tool("--check"), 0)
         text = self.page.read_text()
         for part in ("by hand", "20.50", "2870", "PyTorch flash", "10.20", "It was slow.",
-                     "758 TFLOP/s", "A GPU", "3 of 3", "memcheck passed"):
+                     "758 TFLOP/s", "A GPU", "140x, goal 72x: met", "0.50x, goal 1.0x: not met", "3 of 3", "| passed |"):
             self.assertIn(part, text)
         self.assertNotIn("stale", text)
 

@@ -21,6 +21,7 @@
 #include "cuda/ladder/tile_place.cuh"
 #include "cuda/ptx/cp_async.cuh"
 #include "cuda/ptx/math.cuh"
+#include "cuda/ptx/special.cuh"
 #include "cuda/tile/wmma_fragment.hpp"
 
 namespace flashcore::cuda::ladder {
@@ -225,9 +226,12 @@ __global__ void __launch_bounds__(kThreads, 4)
     float s[C::kBlockKv / 8][4], rescale[2];
     compute_scores<C>(s, smem.q + warp * kWarpRows * C::kRowHalves, smem.k);
     if (masked) {
-      const int key = tile * C::kBlockKv, row = place.first_row + warp * kWarpRows + lane / 4;
+      const int key = tile * C::kBlockKv, row = place.first_row +
+                                                ptx::thread_index() / kWarpSize * kWarpRows +
+                                                ptx::thread_index() % kWarpSize / 4;
       attention::mask_columns(
-          s, lane, {visible_keys(params, row) - key, visible_keys(params, row + 8) - key});
+          s, ptx::thread_index() % kWarpSize,
+          {visible_keys(params, row) - key, visible_keys(params, row + 8) - key});
     }
     attention::online_softmax(s, rows, rescale, scale_log2);
 #pragma unroll

@@ -4,6 +4,9 @@
 //   tile j  : | wait K, V | S = Q K^T | (mask) | softmax | T = P V | O = O * r + T |
 //   tile j+1:             | copy K, V --------------------------------------------->
 //
+// sm_90 has no such instruction: there the compiler unpacks to half and multiplies twice, so Hopper
+// runs this rung correctly but gains nothing from it.
+//
 // Two things make P V work without moving P between lanes or storing V transposed. The accumulators
 // of S, packed four to a register, are an A operand whose k-slots hold the keys in another order
 // (tile/fragment.hpp, fp8_key_of_slot). And ldmatrix.trans, which moves 16-bit pairs, gives a lane
@@ -23,6 +26,7 @@
 #include "cuda/ptx/ldmatrix.cuh"
 #include "cuda/ptx/math.cuh"
 #include "cuda/ptx/mma.cuh"
+#include "cuda/ptx/special.cuh"
 #include "cuda/tile/async_copy.cuh"
 #include "cuda/tile/fragment.hpp"
 #include "cuda/tile/smem_tile.hpp"
@@ -33,8 +37,8 @@ namespace {
 constexpr int kWarps = 4, kThreads = kWarps * kWarpSize;
 constexpr int kWarpRows = 16, kBlockQ = kWarps * kWarpRows;
 constexpr int kStages = 2;
-[[maybe_unused]] constexpr int kShift =
-    8;  // log2 of P's factor: 2^8 is the largest power of two that e4m3 holds
+// log2 of P's factor: 2^8 is the largest power of two that e4m3 holds.
+[[maybe_unused]] constexpr int kShift = 8;
 
 template <int kHeadDim_>
 struct Config {
@@ -54,10 +58,24 @@ struct Config {
   };
 };
 
+// Read anew where they are used, rather than kept across the main loop.
+[[maybe_unused]] __device__ __forceinline__ int lane_index() {
+  return ptx::thread_index() % kWarpSize;
+}
+[[maybe_unused]] __device__ __forceinline__ int warp_row() {
+  return ptx::thread_index() / kWarpSize * kWarpRows;
+}
+
+// Where this lane's ldmatrix rows of Q as A start.
+template <class C>
+__device__ __forceinline__ uint32_t query_address(const unsigned char* q) {
+  return ptx::shared_address(q) +
+         C::QTile::chunk_offset(warp_row() + lane_index() % 16, lane_index() / 16);
+}
+
 // S = Q K^T for this warp's 16 rows.
 template <class C>
-__device__ __forceinline__ void compute_scores(float (&s)[C::kBlockKv / 8][4],
-                                               const uint32_t (&q)[C::kHeadDim / 32][4],
+__device__ __forceinline__ void compute_scores(float (&s)[C::kBlockKv / 8][4], uint32_t q_lane,
                                                uint32_t k_lane) {
 #pragma unroll
   for (int n = 0; n < C::kBlockKv / 8; ++n) {
@@ -66,13 +84,15 @@ __device__ __forceinline__ void compute_scores(float (&s)[C::kBlockKv / 8][4],
   }
 #pragma unroll
   for (int step = 0; step < C::kHeadDim / 32; ++step) {
+    uint32_t q[4];
+    ptx::ldmatrix_x4(q, C::QTile::template advance<2>(q_lane, step));
 #pragma unroll
     for (int n16 = 0; n16 < C::kBlockKv / 16; ++n16) {
       uint32_t k[4];
       ptx::ldmatrix_x4(
           k, C::KvTile::template advance<2>(k_lane, step) + 16 * n16 * C::KvTile::kPanelRowBytes);
-      ptx::mma_m16n8k32_e4m3(s[2 * n16], q[step], k[0], k[1]);
-      ptx::mma_m16n8k32_e4m3(s[2 * n16 + 1], q[step], k[2], k[3]);
+      ptx::mma_m16n8k32_e4m3(s[2 * n16], q, k[0], k[1]);
+      ptx::mma_m16n8k32_e4m3(s[2 * n16 + 1], q, k[2], k[3]);
     }
   }
 }
@@ -111,32 +131,38 @@ __device__ __forceinline__ void subtract_operand(float (&s)[kProducts][4],
   }
 }
 
-// O = O * rescale + P V, P being the sum of kTerms operands.
-template <class C, int kTerms>
+// O = O * rescale + P V, P being p[0] or the sum of both.
+template <class C>
 __device__ __forceinline__ void accumulate_output(float (&o)[C::kHeadDim / 8][4],
-                                                  const uint32_t (&p)[kTerms][C::kBlockKv / 32][4],
-                                                  const float (&rescale)[2], uint32_t v_lane) {
+                                                  const uint32_t (&p)[2][C::kBlockKv / 32][4],
+                                                  bool two_terms, const float (&rescale)[2],
+                                                  uint32_t v_lane) {
 #pragma unroll
   for (int d16 = 0; d16 < C::kHeadDim / 16; ++d16) {
-    float even[4] = {}, odd[4] = {};
+    uint32_t v[C::kBlockKv / 32][4];
 #pragma unroll
     for (int step = 0; step < C::kBlockKv / 32; ++step) {
-      uint32_t v[4];
-      ptx::ldmatrix_x4_trans(
-          v, C::KvTile::template advance<1>(v_lane, d16) + 32 * step * C::KvTile::kPanelRowBytes);
+      ptx::ldmatrix_x4_trans(v[step], C::KvTile::template advance<1>(v_lane, d16) +
+                                          32 * step * C::KvTile::kPanelRowBytes);
+    }
 #pragma unroll
-      for (int term = 0; term < kTerms; ++term) {
-        ptx::mma_m16n8k32_e4m3(even, p[term][step], __byte_perm(v[0], v[1], 0x6420),
-                               __byte_perm(v[2], v[3], 0x6420));
-        ptx::mma_m16n8k32_e4m3(odd, p[term][step], __byte_perm(v[0], v[1], 0x7531),
-                               __byte_perm(v[2], v[3], 0x7531));
+    for (int parity = 0; parity < 2; ++parity) {
+      const uint32_t bytes = parity == 0 ? 0x6420 : 0x7531;
+      float product[4] = {};
+#pragma unroll
+      for (int step = 0; step < C::kBlockKv / 32; ++step) {
+        const uint32_t low = __byte_perm(v[step][0], v[step][1], bytes);
+        const uint32_t high = __byte_perm(v[step][2], v[step][3], bytes);
+        ptx::mma_m16n8k32_e4m3(product, p[0][step], low, high);
+        if (two_terms) ptx::mma_m16n8k32_e4m3(product, p[1][step], low, high);
+      }
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        o[2 * d16 + parity][e] = fmaf(o[2 * d16 + parity][e], rescale[e / 2], product[e]);
       }
     }
-#pragma unroll
-    for (int e = 0; e < 4; ++e) {
-      o[2 * d16][e] = fmaf(o[2 * d16][e], rescale[e / 2], even[e]);
-      o[2 * d16 + 1][e] = fmaf(o[2 * d16 + 1][e], rescale[e / 2], odd[e]);
-    }
+    // At head_dim 128 no register is left to hold the next fragments early.
+    if constexpr (C::kHeadDim == 128) __syncwarp();
   }
 }
 
@@ -164,7 +190,6 @@ __device__ __forceinline__ void attend(const RungParams& params) {
     ptx::cp_async_commit();
   };
 
-  uint32_t q[C::kHeadDim / 32][4];
   float o[C::kHeadDim / 8][4] = {};
   attention::QuadRows rows;
 
@@ -175,17 +200,11 @@ __device__ __forceinline__ void attend(const RungParams& params) {
     copy_kv(0);
     ptx::cp_async_wait<1>();
     __syncthreads();
-    const uint32_t flip = work.flip_q ? attention::kE4m3Signs : 0;
-    const uint32_t q_lane = ptx::shared_address(smem.q) +
-                            C::QTile::chunk_offset(warp * kWarpRows + lane % 16, lane / 16);
-#pragma unroll
-    for (int step = 0; step < C::kHeadDim / 32; ++step) {
-      ptx::ldmatrix_x4(q[step], C::QTile::template advance<2>(q_lane, step));
-#pragma unroll
-      for (uint32_t& word : q[step]) word ^= flip;
+    if (work.flip_q) {
+      attention::flip_signs<attention::kE4m3Signs>(smem.q, C::QTile::kBytes, thread, kThreads);
+      __syncthreads();
     }
   }
-
   // Where this lane's ldmatrix rows start: K as B with its keys as columns, V as B transposed.
   const uint32_t k_lane = C::KvTile::chunk_offset(lane % 8 + lane / 16 * 8, lane / 8 % 2);
   const uint32_t v_lane = C::KvTile::chunk_offset(lane, 0);
@@ -202,24 +221,21 @@ __device__ __forceinline__ void attend(const RungParams& params) {
       if (__syncthreads_or(found) && thread == 0) work.repair = true;
     }
     float s[C::kBlockKv / 8][4], rescale[2];
-    compute_scores<C>(s, q, ptx::shared_address(k) + k_lane);
+    compute_scores<C>(s, query_address<C>(smem.q), ptx::shared_address(k) + k_lane);
     if (masked) {
-      const int key = tile * C::kBlockKv, row = work.place.first_row + warp * kWarpRows + lane / 4;
+      const int key = tile * C::kBlockKv;
+      const int row = work.place.first_row + warp_row() + lane_index() / 4;
       attention::mask_columns(
-          s, lane, {visible_keys(params, row) - key, visible_keys(params, row + 8) - key});
+          s, lane_index(), {visible_keys(params, row) - key, visible_keys(params, row + 8) - key});
     }
     attention::online_softmax<kShift>(s, rows, rescale, work.scale_log2);
+    uint32_t p[2][C::kBlockKv / 32][4];
+    pack_operand(p[0], s);
     if (masked) {
-      uint32_t p[2][C::kBlockKv / 32][4];
-      pack_operand(p[0], s);
       subtract_operand(s, p[0]);
       pack_operand(p[1], s);
-      accumulate_output<C, 2>(o, p, rescale, ptx::shared_address(v) + v_lane);
-    } else {
-      uint32_t p[1][C::kBlockKv / 32][4];
-      pack_operand(p[0], s);
-      accumulate_output<C, 1>(o, p, rescale, ptx::shared_address(v) + v_lane);
     }
+    accumulate_output<C>(o, p, masked, rescale, ptx::shared_address(v) + v_lane);
   }
 
   __syncthreads();

@@ -73,8 +73,8 @@ int record() {
         if (!p.ok() || !kernel.refuses(*p, context).empty()) continue;
         const Result<PlannedKernel> planned = kernel.plan(*p, context);
         (void)fake::take_launches();  // those of planning are not the kernel's
-        const Status status = !planned.ok() ? planned.status()
-                                            : planned->run(arguments(), {}, Stream{});
+        const Status status =
+            !planned.ok() ? planned.status() : planned->run(arguments(), {}, Stream{});
         if (!status.ok()) {
           fmt::print(stderr, "record_launches: {}: {}\n", kernel.name, status.message());
           return 1;
