@@ -161,7 +161,7 @@ const Refused kRefused[] = {
 };
 
 INSTANTIATE_TEST_SUITE_P(LadderRefusals, EachFeature, testing::ValuesIn(kRefused),
-                         [](const auto& info) { return std::string(info.param.name); });
+                         [](const auto& test) { return std::string(test.param.name); });
 
 TEST(LadderRefusals, StridesOfSingleRowsDoNotMatter) {
   Problem problem = plain();
