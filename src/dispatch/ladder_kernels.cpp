@@ -154,8 +154,8 @@ Kernel to_kernel(const Rung& rung) {
 
 std::vector<Kernel> ladder_kernels() {
   std::vector<Kernel> table;
-  const std::span<const Rung> rungs = cuda::ladder::rungs();
-  for (auto rung = rungs.rbegin(); rung != rungs.rend(); ++rung) table.push_back(to_kernel(*rung));
+  for (const Rung& rung : cuda::ladder::rungs()) table.push_back(to_kernel(rung));
+  std::reverse(table.begin(), table.end());
   return table;
 }
 

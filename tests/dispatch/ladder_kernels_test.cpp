@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
 
 #include "bench/cases.hpp"
@@ -161,7 +162,7 @@ const Refused kRefused[] = {
 };
 
 INSTANTIATE_TEST_SUITE_P(LadderRefusals, EachFeature, testing::ValuesIn(kRefused),
-                         [](const auto& info) { return std::string(info.param.name); });
+                         [](const auto& one) { return std::string(one.param.name); });
 
 TEST(LadderRefusals, StridesOfSingleRowsDoNotMatter) {
   Problem problem = plain();
