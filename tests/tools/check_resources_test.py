@@ -57,6 +57,15 @@ class Check(unittest.TestCase):
         cut = report().split("ptxas info    : Used")[0]
         self.assertIn("not complete", problems(cut)[0])
 
+    def test_kernels_are_named_as_in_their_source(self):
+        for mangled, name in (
+                (NAME, "small_kernel<64>"),
+                ("_ZN9flashcore4cuda51_GLOBAL__N__d9554ea7_18_05_warp_softmax_cu_b49a1ba119"
+                 "warp_softmax_kernelILi128EEEvNS1_10RungParamsE", "warp_softmax_kernel<128>"),
+                ("_ZN4cuda46_GLOBAL__N__a4ed0bf5_13_00_unfused_cu_fdb4838e14softmax_kernelEv",
+                 "softmax_kernel"), ("unknown", "unknown")):
+            self.assertEqual(check_resources.short_name(mangled), name)
+
     def test_an_empty_build_fails(self):
         self.assertIn("no ptxas reports", check_resources.check({}, {}, BUDGETS)[1][0])
         self.assertIn("names no kernel", problems("ptxas info    : 0 bytes gmem\n")[0])
