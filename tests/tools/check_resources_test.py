@@ -7,7 +7,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tools"))
 import check_resources  # noqa: E402
 import compile_cuda  # noqa: E402
 
-NAME = "_ZN9flashcore12_GLOBAL__N_15small_kernelILi64EEEvv"
+NAME = "_ZN9flashcore12_GLOBAL__N_112small_kernelILi64EEEvv"
 
 
 def report(registers=96, stores=0, loads=0, stack=0, target="sm_80", static="", extra=""):
