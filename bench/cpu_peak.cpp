@@ -25,19 +25,13 @@ template <class Vector>
 [[gnu::always_inline]] inline float chains(float factor, float addend) {
   const Vector a = Vector{} + factor;
   const Vector b = Vector{} + addend;
-  Vector x0{}, x1{}, x2{}, x3{}, x4{}, x5{}, x6{}, x7{}, x8{}, x9{}, x10{}, x11{};
+  // They begin apart, so that no two are the same computation.
+  Vector x0 = a, x1 = a + 1, x2 = a + 2, x3 = a + 3, x4 = a + 4, x5 = a + 5;
+  Vector x6 = a + 6, x7 = a + 7, x8 = a + 8, x9 = a + 9, x10 = a + 10, x11 = a + 11;
   for (int64_t i = 0; i < kSteps; ++i) {
     x0 = x0 * a + b, x1 = x1 * a + b, x2 = x2 * a + b, x3 = x3 * a + b;
     x4 = x4 * a + b, x5 = x5 * a + b, x6 = x6 * a + b, x7 = x7 * a + b;
     x8 = x8 * a + b, x9 = x9 * a + b, x10 = x10 * a + b, x11 = x11 * a + b;
-    // Keeps the chains apart and in registers: they compute the same.
-#if defined(__x86_64__)
-    __asm__ volatile("" : "+x"(x0), "+x"(x1), "+x"(x2), "+x"(x3), "+x"(x4), "+x"(x5));
-    __asm__ volatile("" : "+x"(x6), "+x"(x7), "+x"(x8), "+x"(x9), "+x"(x10), "+x"(x11));
-#elif defined(__aarch64__)
-    __asm__ volatile("" : "+w"(x0), "+w"(x1), "+w"(x2), "+w"(x3), "+w"(x4), "+w"(x5));
-    __asm__ volatile("" : "+w"(x6), "+w"(x7), "+w"(x8), "+w"(x9), "+w"(x10), "+w"(x11));
-#endif
   }
   const Vector sum = x0 + x1 + x2 + x3 + x4 + x5 + x6 + x7 + x8 + x9 + x10 + x11;
   return sum[0];

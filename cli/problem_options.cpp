@@ -82,7 +82,7 @@ std::string option_name(std::string name) {
 
 // Shapes of the inputs that --with adds to a problem of --shape.
 std::optional<TensorDesc> generated_input(std::string_view name, const Shape& q, const Shape& k) {
-  const auto f32 = [](Shape shape) { return contiguous(DType::f32, shape); };
+  const auto f32 = [](const Shape& shape) { return contiguous(DType::f32, shape); };
   if (name == "bias") return f32({1, q[1], q[2], k[2]});
   if (name == "mask") return contiguous(DType::boolean, {1, 1, q[2], k[2]});
   if (name == "sinks" || name == "alibi_slopes") return f32({q[1]});
@@ -311,7 +311,7 @@ Result<ProblemInputs> ProblemOptions::read() const {
   Result<Problem> problem = has_files() ? from_sources(inputs.sources) : from_shape();
   if (!problem.ok()) return problem.status();
   FLASHCORE_RETURN_IF_ERROR(apply_options(*problem));
-  inputs.problem = std::move(*problem);
+  inputs.problem = *problem;
   inputs.seed = seed_;
   inputs.dropout_seed = dropout_seed_;
   inputs.dropout_offset = dropout_offset_;

@@ -7,6 +7,10 @@ export DEBIAN_FRONTEND=noninteractive
 
 # What each part needs, by its name in Debian 12 and Ubuntu 24.04.
 build_packages=(g++ cmake ninja-build libfmt-dev libcli11-dev nlohmann-json3-dev libhwy-dev python3)
+# The CUDA build keeps the compiler's resource reports, by a script.
+if command -v nvcc >/dev/null || [[ -x /usr/local/cuda/bin/nvcc ]]; then
+  build_packages+=(python3)
+fi
 test_packages=(pkg-config libgtest-dev libgmock-dev binutils shellcheck
                clang-14 clang-format-14 clang-tidy-14 libclang-rt-14-dev)
 

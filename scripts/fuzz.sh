@@ -31,4 +31,5 @@ export -f fuzz_one say
 
 mapfile -t programs < <(find "$directory/tests/fuzz" -maxdepth 1 -name '*_fuzz' -type f | sort)
 ((${#programs[@]} > 0)) || fail "There is no fuzzer in $directory."
+# shellcheck disable=SC2016
 printf '%s\n' "${programs[@]}" | xargs -P "$(nproc)" -I{} bash -c 'fuzz_one "$1"' fuzz_one {}

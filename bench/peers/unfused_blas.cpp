@@ -81,6 +81,18 @@ void choose_blas_kernels() {
 #endif
 }
 
+// Calls task(head, thread) for every head.
+template <class Task>
+void over_heads(int64_t threads, int64_t heads, const Task& task) {
+  std::atomic<int64_t> next{0};
+  const auto work = [&](int64_t thread) {
+    for (int64_t h = next++; h < heads; h = next++) task(h, thread);
+  };
+  std::vector<std::jthread> others;
+  for (int64_t t = 1; t < threads; ++t) others.emplace_back(work, t);
+  work(0);
+}
+
 }  // namespace
 
 Result<UnfusedBlas> UnfusedBlas::load(int threads) {
@@ -103,32 +115,45 @@ Result<UnfusedBlas> UnfusedBlas::load(int threads) {
   peer.softmax_rows_ = choose_softmax();
   peer.threads_ = threads;
   peer.version_ = config();
-  peer.scores_.resize(static_cast<size_t>(threads));
   return peer;
 }
 
-void UnfusedBlas::head(const float* q, const float* k, const float* v, float* o, int64_t seqlen,
-                       int64_t head_dim, float scale, std::vector<float>& scores) const {
-  const int s = static_cast<int>(seqlen);
-  const int d = static_cast<int>(head_dim);
-  scores.resize(static_cast<size_t>(seqlen * seqlen));
-  sgemm_(kRowMajor, kNoTrans, kTrans, s, s, d, 1.0f, q, d, k, d, 0.0f, scores.data(), s);
-  softmax_rows_(scores.data(), seqlen, seqlen, scale);
-  sgemm_(kRowMajor, kNoTrans, kNoTrans, s, d, s, 1.0f, scores.data(), s, v, d, 0.0f, o, d);
+void UnfusedBlas::multiply_qk(const Inputs& in, int64_t head, float* scores) const {
+  const int s = static_cast<int>(in.seqlen);
+  const int d = static_cast<int>(in.head_dim);
+  const int64_t at = head * in.seqlen * in.head_dim;
+  sgemm_(kRowMajor, kNoTrans, kTrans, s, s, d, 1.0f, in.q + at, d, in.k + at, d, 0.0f, scores, s);
 }
 
-void UnfusedBlas::run(const float* q, const float* k, const float* v, float* o, int64_t heads,
-                      int64_t seqlen, int64_t head_dim, float scale) {
-  std::atomic<int64_t> next{0};
-  const auto work = [&](size_t thread) {
-    for (int64_t h = next++; h < heads; h = next++) {
-      const int64_t at = h * seqlen * head_dim;
-      head(q + at, k + at, v + at, o + at, seqlen, head_dim, scale, scores_[thread]);
-    }
-  };
-  std::vector<std::jthread> others;
-  for (int t = 1; t < threads_; ++t) others.emplace_back(work, static_cast<size_t>(t));
-  work(0);
+void UnfusedBlas::multiply_pv(const Inputs& in, int64_t head, const float* scores) const {
+  const int s = static_cast<int>(in.seqlen);
+  const int d = static_cast<int>(in.head_dim);
+  const int64_t at = head * in.seqlen * in.head_dim;
+  sgemm_(kRowMajor, kNoTrans, kNoTrans, s, d, s, 1.0f, scores, s, in.v + at, d, 0.0f, in.o + at, d);
+}
+
+void UnfusedBlas::run_by_operator(const Inputs& in) {
+  const int64_t size = in.seqlen * in.seqlen;
+  scores_.resize(static_cast<size_t>(in.heads * size));
+  float* const scores = scores_.data();
+  over_heads(threads_, in.heads,
+             [&](int64_t h, int64_t) { multiply_qk(in, h, scores + h * size); });
+  over_heads(threads_, in.heads, [&](int64_t h, int64_t) {
+    softmax_rows_(scores + h * size, in.seqlen, in.seqlen, in.scale);
+  });
+  over_heads(threads_, in.heads,
+             [&](int64_t h, int64_t) { multiply_pv(in, h, scores + h * size); });
+}
+
+void UnfusedBlas::run_by_head(const Inputs& in) {
+  const int64_t size = in.seqlen * in.seqlen;
+  scores_.resize(static_cast<size_t>(threads_ * size));
+  over_heads(threads_, in.heads, [&](int64_t h, int64_t thread) {
+    float* const scores = scores_.data() + thread * size;
+    multiply_qk(in, h, scores);
+    softmax_rows_(scores, in.seqlen, in.seqlen, in.scale);
+    multiply_pv(in, h, scores);
+  });
 }
 
 }  // namespace flashcore::bench

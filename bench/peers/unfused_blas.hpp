@@ -17,24 +17,34 @@ class UnfusedBlas {
 
   const std::string& version() const { return version_; }
 
-  // [heads, seqlen, head_dim] contiguous fp32, not causal. Whole heads side by side, one thread a
-  // head: for 2 heads a thread and more that is faster than threads inside of the products.
-  void run(const float* q, const float* k, const float* v, float* o, int64_t heads, int64_t seqlen,
-           int64_t head_dim, float scale);
+  // [heads, seqlen, head_dim] contiguous fp32, not causal. Threads take whole heads: with as many
+  // heads as threads that is faster than threads inside of the products.
+  struct Inputs {
+    const float *q, *k, *v;
+    float* o;
+    int64_t heads, seqlen, head_dim;
+    float scale;
+  };
+
+  // Operator by operator: a product over all heads, the softmax of all scores, a product: scores of
+  // [heads, seqlen, seqlen], as a framework without fusion has them.
+  void run_by_operator(const Inputs& in);
+  // All three for one head, then the next: scores of [seqlen, seqlen] a thread.
+  void run_by_head(const Inputs& in);
 
  private:
   using Sgemm = void (*)(int order, int trans_a, int trans_b, int m, int n, int k, float alpha,
                          const float* a, int lda, const float* b, int ldb, float beta, float* c,
                          int ldc);
 
-  void head(const float* q, const float* k, const float* v, float* o, int64_t seqlen,
-            int64_t head_dim, float scale, std::vector<float>& scores) const;
+  void multiply_qk(const Inputs& in, int64_t head, float* scores) const;
+  void multiply_pv(const Inputs& in, int64_t head, const float* scores) const;
 
   Sgemm sgemm_ = nullptr;
   void (*softmax_rows_)(float* scores, int64_t rows, int64_t columns, float scale) = nullptr;
   int threads_ = 1;
   std::string version_;
-  std::vector<std::vector<float>> scores_;  // [seqlen, seqlen] of each thread
+  std::vector<float> scores_;
 };
 
 }  // namespace flashcore::bench

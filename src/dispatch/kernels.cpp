@@ -23,9 +23,8 @@ Kernel cpu_simd() {
   return {.name = "cpu_simd",
           .device = DeviceKind::cpu,
           .automatic = true,
-          .refuses = [](const ForwardProblem& p, const PlanContext&) {
-            return cpu::forward_refuses(p);
-          },
+          .refuses = [](const ForwardProblem& p,
+                        const PlanContext&) { return cpu::forward_refuses(p); },
           .plan = [](const ForwardProblem& p, const PlanContext& context) -> Result<PlannedKernel> {
             return cpu::plan_forward(p, context);
           }};

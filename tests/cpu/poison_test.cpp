@@ -16,6 +16,7 @@
 #include "dispatch/kernels.hpp"
 #include "problem/problem.hpp"
 #include "tests/cpu/each_target.hpp"
+#include "tests/problem/run_plan.hpp"
 
 namespace flashcore {
 namespace {
@@ -108,9 +109,7 @@ bool run(HostProblem& host, const std::string& kernel) {
   options.threads = 2;
   const Result<Plan> plan = make_plan(host.problem, options);
   if (!plan.ok()) return false;
-  HostTensor workspace(
-      TensorDesc::contiguous(DType::f8e5m2, {static_cast<int64_t>(plan->workspace_bytes())}));
-  const Status status = plan->run(host.arguments(), workspace.data(), plan->workspace_bytes());
+  const Status status = run_plan(plan, host.arguments());
   EXPECT_TRUE(status.ok()) << status.message();
   return true;
 }

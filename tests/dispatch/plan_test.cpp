@@ -10,6 +10,7 @@
 #include "bench/tensor_set.hpp"
 #include "dispatch/kernels.hpp"
 #include "tests/problem/problems.hpp"
+#include "tests/problem/run_plan.hpp"
 
 namespace flashcore {
 namespace {
@@ -39,11 +40,7 @@ PlanOptions with_kernel(std::string name) {
   return options;
 }
 
-Status run(const Plan& plan, bench::HostProblem& host) {
-  std::vector<std::byte> memory(plan.workspace_bytes() + 256);
-  const size_t shift = 256 - reinterpret_cast<uintptr_t>(memory.data()) % 256;
-  return plan.run(host.arguments(), memory.data() + shift % 256, plan.workspace_bytes());
-}
+Status run(const Plan& plan, bench::HostProblem& host) { return run_plan(plan, host.arguments()); }
 
 TEST_F(PlanTest, OutlivesItsProblemAndRunsManyTimes) {
   std::optional<Plan> plan;

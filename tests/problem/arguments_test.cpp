@@ -13,6 +13,7 @@
 #include "bench/tensor_set.hpp"
 #include "problem/problem.hpp"
 #include "tests/problem/problems.hpp"
+#include "tests/problem/run_plan.hpp"
 
 namespace flashcore {
 namespace {
@@ -34,10 +35,7 @@ class Trial {
   bench::HostProblem& host() { return host_; }
   Arguments& args() { return args_; }
 
-  Status run() {
-    const Result<Plan> plan = make_plan(host_.problem);
-    return plan.ok() ? plan->run(args_) : plan.status();
-  }
+  Status run() { return run_plan(make_plan(host_.problem), args_); }
 
   void expect_refused(const std::string& argument, const std::string& value,
                       const std::string& wanted) {
@@ -146,7 +144,7 @@ TEST(Pointers, WhatTheProblemDoesNotHaveIsIgnored) {
   args.lse = args.o;  // would overlap
   args.bias = shifted(static_cast<const char*>(args.o), 1);
   args.sinks = shifted(static_cast<const float*>(args.o), 3);
-  const Status status = make_plan(problem)->run(args);
+  const Status status = run_plan(make_plan(problem), args);
   EXPECT_TRUE(status.ok()) << status.message();
 }
 
@@ -158,12 +156,13 @@ TEST(Pointers, NothingIsNeededForTensorsWithoutElements) {
   problem.o = TensorDesc::contiguous(DType::f32, {2, 4, 0, 6});
   problem.lse = TensorDesc::contiguous(DType::f32, {2, 4, 0});
   problem.bias = TensorDesc::contiguous(DType::f32, {2, 4, 0, 0});
-  EXPECT_TRUE(make_plan(problem)->run({}).ok()) << make_plan(problem)->run({}).message();
+  EXPECT_TRUE(run_plan(make_plan(problem), {}).ok()) << run_plan(make_plan(problem), {}).message();
   float dummy = 7;  // the same pointer for all of them is no overlap
   Arguments args;
   args.q = args.k = args.v = args.bias = &dummy;
   args.o = args.lse = &dummy;
-  EXPECT_TRUE(make_plan(problem)->run(args).ok()) << make_plan(problem)->run(args).message();
+  EXPECT_TRUE(run_plan(make_plan(problem), args).ok())
+      << run_plan(make_plan(problem), args).message();
   EXPECT_EQ(dummy, 7);
 }
 
@@ -213,10 +212,10 @@ TEST(Outputs, MayBeWovenIntoAFusedBuffer) {
   Arguments args;
   args.q = memory.data(), args.k = memory.data() + 4, args.v = memory.data() + 8;
   args.o = memory.data() + 12;
-  const Status status = make_plan(problem)->run(args);
+  const Status status = run_plan(make_plan(problem), args);
   EXPECT_TRUE(status.ok()) << status.message();
   args.o = memory.data() + 8;
-  EXPECT_THAT(make_plan(problem)->run(args).message(), HasSubstr("overlaps the memory of v"));
+  EXPECT_THAT(run_plan(make_plan(problem), args).message(), HasSubstr("overlaps the memory of v"));
 }
 
 TEST(Lengths, OutOfRange) {

@@ -12,7 +12,7 @@
 
 #include "bench/random.hpp"
 #include "problem/dtype.hpp"
-#include "tests/problem/problems.hpp"
+#include "tests/problem/run_plan.hpp"
 
 namespace flashcore {
 namespace {
@@ -125,7 +125,7 @@ TEST(Gates, FailAScaleThatIsALittleWrong) {
     Judged judged(problem_of(dtype));
     Problem wrong = judged.host().problem;
     wrong.softmax_scale = 1.05f / std::sqrt(32.0f) * (size_of(dtype) == 1 ? 1.3f : 1.0f);
-    ASSERT_TRUE(make_plan(wrong)->run(judged.host().arguments()).ok());
+    ASSERT_TRUE(run_plan(make_plan(wrong), judged.host().arguments()).ok());
     EXPECT_FALSE(judged.judge().passed) << to_string(dtype);
   }
 }
@@ -136,7 +136,7 @@ TEST(Gates, FailTheWrongDiagonal) {
     Problem wrong = judged.host().problem;
     wrong.alignment = Alignment::given;
     wrong.causal_offset = 64 - 48 - 1;  // one key short
-    ASSERT_TRUE(make_plan(wrong)->run(judged.host().arguments()).ok());
+    ASSERT_TRUE(run_plan(make_plan(wrong), judged.host().arguments()).ok());
     EXPECT_FALSE(judged.judge().passed) << to_string(dtype);
   }
 }

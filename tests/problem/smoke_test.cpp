@@ -2,13 +2,12 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <cstddef>
-#include <cstdint>
 #include <vector>
 
 #include "bench/gates.hpp"
 #include "bench/random_problem.hpp"
 #include "flashcore/flashcore.hpp"
+#include "tests/problem/run_plan.hpp"
 
 namespace flashcore {
 namespace {
@@ -19,14 +18,11 @@ TEST(Smoke, OneKeyGivesItsValue) {
   problem.lse = TensorDesc::contiguous(DType::f32, {1, 1, 1});
   const std::vector<float> q = {1, 2, 3, 4}, k = {1, 0, 1, 0}, v = {5, 6, 7, 8};
   std::vector<float> o(4, NAN), lse(1, NAN);
-  Result<Plan> plan = make_plan(problem);
+  const Result<Plan> plan = make_plan(problem);
   ASSERT_TRUE(plan.ok()) << plan.status().message();
   Arguments args;
   args.q = q.data(), args.k = k.data(), args.v = v.data(), args.o = o.data(), args.lse = lse.data();
-  std::vector<std::byte> memory(plan->workspace_bytes() + 256);
-  const auto at = reinterpret_cast<uintptr_t>(memory.data());
-  const Status status =
-      plan->run(args, memory.data() + (256 - at % 256) % 256, plan->workspace_bytes());
+  const Status status = run_plan(plan, args);
   ASSERT_TRUE(status.ok()) << status.message();
   EXPECT_EQ(o, v);
   EXPECT_NEAR(lse[0], 2.0, 1e-6);

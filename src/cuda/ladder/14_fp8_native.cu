@@ -4,6 +4,9 @@
 //   tile j  : | wait K, V | S = Q K^T | (mask) | softmax | T = P V | O = O * r + T |
 //   tile j+1:             | copy K, V --------------------------------------------->
 //
+// sm_90 has no such instruction: there the compiler unpacks to half and multiplies twice, so Hopper
+// runs this rung correctly but gains nothing from it.
+//
 // Two things make P V work without moving P between lanes or storing V transposed. The accumulators
 // of S, packed four to a register, are an A operand whose k-slots hold the keys in another order
 // (tile/fragment.hpp, fp8_key_of_slot). And ldmatrix.trans, which moves 16-bit pairs, gives a lane
@@ -40,7 +43,7 @@ constexpr int kStages = 2;
 template <int kHeadDim_>
 struct Config {
   static constexpr int kHeadDim = kHeadDim_;
-  static constexpr int kBlockKv = 32;  // S, O and the products in flight fill the registers
+  static constexpr int kBlockKv = kHeadDim == 64 ? 64 : 32;  // S shares the registers with O
   using QTile = tile::SmemTile<kBlockQ, kHeadDim, 1>;
   using KvTile = tile::SmemTile<kBlockKv, kHeadDim, 1>;
   using OutputTile = tile::SmemTile<kBlockQ, kHeadDim, 2>;
@@ -158,7 +161,8 @@ __device__ __forceinline__ void accumulate_output(float (&o)[C::kHeadDim / 8][4]
         o[2 * d16 + parity][e] = fmaf(o[2 * d16 + parity][e], rescale[e / 2], product[e]);
       }
     }
-    __syncwarp();  // the next fragments wait: there is no register to hold them
+    // At head_dim 128 no register is left to hold the next fragments early.
+    if constexpr (C::kHeadDim == 128) __syncwarp();
   }
 }
 
