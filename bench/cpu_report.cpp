@@ -366,5 +366,6 @@ Settings parse(int count, char** words) {
 int main(int count, char** words) {
   using namespace flashcore::bench;
   settings_of_process = parse(count, words);
+  std::setvbuf(stdout, nullptr, _IOLBF, 0);  // a line as soon as it is measured
   return report(settings_of_process);
 }
