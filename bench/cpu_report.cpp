@@ -231,18 +231,22 @@ Json report_scaling(const Settings& settings) {
     std::ofstream("/proc/self/clear_refs") << 5;  // VmHWM starts anew
     const int64_t before = status_kilobytes("VmRSS");
     bench.run();
-    const int64_t grown = status_kilobytes("VmHWM") - before;
+    const int64_t most = status_kilobytes("VmHWM");
+    const int64_t tensors = 4 * 4 * seqlen * 64 * 4 / 1024;
     const int rounds = seqlen <= 4096 ? 7 : 3;
     const double seconds = time_in_turns({[&] { bench.run(); }}, rounds, 2)[0];
     const double unit = seconds / static_cast<double>(4 * seqlen * seqlen) * 1e9;
-    fmt::print("  S {:6} {:9.2f} ms, {:.4f} ns a pair, workspace {} KiB, VmHWM grew by {} KiB\n",
-               seqlen, seconds * 1e3, unit, bench.workspace_bytes() / 1024, grown);
+    fmt::print(
+        "  S {:6} {:9.2f} ms, {:.4f} ns a pair, workspace {} KiB, tensors {} KiB, VmHWM {} KiB, {} "
+        "of it new in the call\n",
+        seqlen, seconds * 1e3, unit, bench.workspace_bytes() / 1024, tensors, most, most - before);
     rows.push_back({{"seqlen", seqlen},
                     {"seconds", seconds},
                     {"ns_a_pair", unit},
                     {"workspace_bytes", bench.workspace_bytes()},
-                    {"vmhwm_growth_bytes", grown * 1024},
-                    {"vmhwm_bytes", status_kilobytes("VmHWM") * 1024}});
+                    {"tensor_bytes", tensors * 1024},
+                    {"vmhwm_bytes", most * 1024},
+                    {"vmhwm_growth_bytes", (most - before) * 1024}});
   }
   Json heads = Json::array();
   fmt::print("linear in B*H: f32, S 1024, D 64\n");

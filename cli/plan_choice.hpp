@@ -18,8 +18,7 @@ struct PlanChoice {
   void declare(OptionSet& options);
 };
 
-// FLASHCORE_KERNEL stands for --kernel. Taken out of the environment, where it would force the
-// reference that results are judged by, too.
+// FLASHCORE_KERNEL stands for --kernel, in the commands that go through the table by name as well.
 void take_forced_kernel();
 
 struct ChosenPlan {

@@ -105,9 +105,15 @@ def check(reports: dict[str, str], launches: dict[tuple[str, str], int],
 
 def short_name(mangled: str) -> str:
     """The kernel's own name and its template's numbers, enough to find it."""
-    names = re.findall(r"(?<=\d)[a-z][a-z0-9_]*_kernel", mangled)
+    name = mangled
+    for match in re.finditer(r"\d+", mangled):
+        # A length and that many characters; digits before the length can belong to a hash.
+        for begin in range(match.start(), match.end()):
+            length = int(mangled[begin:match.end()])
+            candidate = mangled[match.end():match.end() + length]
+            if len(candidate) == length and re.fullmatch(r"[a-z]\w*_kernel", candidate):
+                name = candidate
     numbers = re.findall(r"L[ij](\d+)E", mangled)
-    name = names[-1] if names else mangled
     return f"{name}<{', '.join(numbers)}>" if numbers else name
 
 

@@ -195,8 +195,8 @@ typedef struct flashcore_plan_options {
   size_t struct_size;
   int32_t device_kind; /* default FLASHCORE_CPU */
   int32_t device_index;
-  const char* kernel;      /* null or "": the best that does not refuse; at most 255 characters.
-                              The environment variable FLASHCORE_KERNEL overrides it */
+  const char* kernel;      /* null or "": that of the environment variable FLASHCORE_KERNEL, or
+                              the best that does not refuse; at most 255 characters */
   int32_t threads;         /* CPU: default 0, all hardware threads */
   int32_t batch_invariant; /* 1: a row's bits do not depend on what else is in the batch */
 } flashcore_plan_options;

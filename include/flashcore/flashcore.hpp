@@ -211,7 +211,7 @@ FLASHCORE_API std::vector<DeviceInfo> devices();
 
 struct PlanOptions {
   Device device;
-  std::string kernel;   // empty: the best that does not refuse. FLASHCORE_KERNEL overrides it
+  std::string kernel;   // empty: that of FLASHCORE_KERNEL, or the best that does not refuse
   int32_t threads = 0;  // CPU: 0 means all hardware threads
   bool batch_invariant = false;  // a row's bits do not depend on what else is in the batch
 };

@@ -20,9 +20,8 @@ using cuda::ladder::RungInput;
 using cuda::ladder::RungParams;
 using cuda::ladder::Strides;
 
-// The rungs that a problem may get without asking, where nothing better computes it.
-constexpr std::array<std::string_view, 4> kAutomatic = {"15_wgmma_tma", "14_fp8_native",
-                                                        "13_fp8_stage_c", "12_mma_sync"};
+// The rungs that a problem may get without asking: no other kernel computes fp8.
+constexpr std::array<std::string_view, 2> kAutomatic = {"14_fp8_native", "13_fp8_stage_c"};
 constexpr uintptr_t kPointerAlignment = 16;
 
 RungTraits traits_of(const Rung& rung) {
@@ -154,8 +153,8 @@ Kernel to_kernel(const Rung& rung) {
 
 std::vector<Kernel> ladder_kernels() {
   std::vector<Kernel> table;
-  const std::span<const Rung> rungs = cuda::ladder::rungs();
-  for (auto rung = rungs.rbegin(); rung != rungs.rend(); ++rung) table.push_back(to_kernel(*rung));
+  for (const Rung& rung : cuda::ladder::rungs()) table.push_back(to_kernel(rung));
+  std::reverse(table.begin(), table.end());
   return table;
 }
 

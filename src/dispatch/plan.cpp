@@ -59,9 +59,12 @@ Result<PlanContext> resolve_context(const PlanOptions& options) {
                  gpus.size() - 1);
 }
 
+// The environment forces a kernel only where the program leaves the choice open: a program that
+// asks for one by name (the gates, for the reference) gets that one.
 std::string forced_kernel(const PlanOptions& options) {
+  if (!options.kernel.empty()) return options.kernel;
   const char* const forced = std::getenv("FLASHCORE_KERNEL");
-  return forced != nullptr && *forced != '\0' ? forced : options.kernel;
+  return forced != nullptr ? forced : "";
 }
 
 Result<Plan> plan_with(const Kernel& kernel, const ForwardProblem& problem,

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
 
 #include "bench/cases.hpp"
@@ -149,7 +150,7 @@ const Refused kRefused[] = {
     {"window_right", [](Problem& p) { p.window_right = 8; }, "window_right: is 8"},
     {"row_stride",
      [](Problem& p) {
-       p.k = TensorDesc::strided(DType::f16, {2, 4, 57, 64}, {57 * 68 * 4, 57 * 68, 68, 1});
+       p.k = TensorDesc::strided(DType::f16, {2, 4, 57, 64}, {57 * 72 * 4, 57 * 72, 68, 1});
      },
      "k: row stride is 68 elements, wanted a multiple of 8"},
     {"head_stride",
@@ -161,7 +162,7 @@ const Refused kRefused[] = {
 };
 
 INSTANTIATE_TEST_SUITE_P(LadderRefusals, EachFeature, testing::ValuesIn(kRefused),
-                         [](const auto& info) { return std::string(info.param.name); });
+                         [](const auto& one) { return std::string(one.param.name); });
 
 TEST(LadderRefusals, StridesOfSingleRowsDoNotMatter) {
   Problem problem = plain();
@@ -192,7 +193,7 @@ TEST(LadderRefusals, Fp8WantsOneScaleAHead) {
   blocks.k_scale = TensorDesc::contiguous(DType::f32, {2, 4, 2});
   EXPECT_THAT(refusal(blocks, kFp8Rung), HasSubstr("kv_scale_block: is 32, wanted one block"));
   Problem row = problem;
-  row.q = TensorDesc::strided(DType::f8e4m3, {2, 4, 33, 64}, {33 * 72 * 4, 33 * 72, 72, 1});
+  row.q = TensorDesc::strided(DType::f8e4m3, {2, 4, 33, 64}, {34 * 80 * 4, 34 * 80, 72, 1});
   EXPECT_THAT(refusal(row, kFp8Rung),
               HasSubstr("q: row stride is 72 elements, wanted a multiple of 16"));
 }
@@ -233,6 +234,7 @@ TEST(LadderKernels, AreInTheTableOfACudaBuildBestFirst) {
   }
   ASSERT_GE(names.size(), 10u);
   EXPECT_EQ(names.back(), "00_unfused");
+  for (std::string& name : names) name.resize(2);  // variants of a rung have its number
   EXPECT_TRUE(std::is_sorted(names.rbegin(), names.rend()));
 }
 

@@ -104,9 +104,10 @@ TEST_F(PlanTest, UnknownKernelListsTheKnown) {
   }
 }
 
-TEST_F(PlanTest, EnvironmentOverridesTheOption) {
+TEST_F(PlanTest, EnvironmentForcesOnlyWhereTheProgramLeavesTheChoiceOpen) {
   setenv("FLASHCORE_KERNEL", "reference", 1);
-  EXPECT_EQ(make_plan(dense_problem(DType::f16), with_kernel("naive"))->kernel(), "reference");
+  EXPECT_EQ(make_plan(dense_problem(DType::f16))->kernel(), "reference");
+  EXPECT_EQ(make_plan(dense_problem(DType::f16), with_kernel("naive"))->kernel(), "naive");
   setenv("FLASHCORE_KERNEL", "no_such", 1);
   EXPECT_THAT(make_plan(dense_problem()).status().message(), HasSubstr("'no_such'"));
   setenv("FLASHCORE_KERNEL", "", 1);  // empty is as good as not set

@@ -7,7 +7,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tools"))
 import check_resources  # noqa: E402
 import compile_cuda  # noqa: E402
 
-NAME = "_ZN9flashcore12_GLOBAL__N_15small_kernelILi64EEEvv"
+NAME = "_ZN9flashcore12_GLOBAL__N_112small_kernelILi64EEEvv"
 
 
 def report(registers=96, stores=0, loads=0, stack=0, target="sm_80", static="", extra=""):
@@ -56,6 +56,15 @@ class Check(unittest.TestCase):
     def test_a_cut_off_report_fails(self):
         cut = report().split("ptxas info    : Used")[0]
         self.assertIn("not complete", problems(cut)[0])
+
+    def test_kernels_are_named_as_in_their_source(self):
+        for mangled, name in (
+                (NAME, "small_kernel<64>"),
+                ("_ZN9flashcore4cuda51_GLOBAL__N__d9554ea7_18_05_warp_softmax_cu_b49a1ba119"
+                 "warp_softmax_kernelILi128EEEvNS1_10RungParamsE", "warp_softmax_kernel<128>"),
+                ("_ZN4cuda46_GLOBAL__N__a4ed0bf5_13_00_unfused_cu_fdb4838e14softmax_kernelEv",
+                 "softmax_kernel"), ("unknown", "unknown")):
+            self.assertEqual(check_resources.short_name(mangled), name)
 
     def test_an_empty_build_fails(self):
         self.assertIn("no ptxas reports", check_resources.check({}, {}, BUDGETS)[1][0])

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <map>
 #include <tuple>
+#include <utility>
 
 #include "bench/cases.hpp"
 #include "bench/fp8_problem.hpp"
@@ -36,6 +37,19 @@ std::vector<Problem> problems() {
           const Problem problem = bench::to_problem(one);
           all.push_back(dtype == DType::f8e4m3 ? bench::with_fp8_inputs(problem) : problem);
         }
+      }
+    }
+  }
+  // Every compiled kernel of forward_sm80: its other head dimensions, and features.
+  for (const auto& [head_dim_qk, head_dim_v] :
+       {std::pair<int64_t, int64_t>{64, 64}, {96, 96}, {128, 128}, {192, 128}, {256, 256}}) {
+    for (const DType dtype : {DType::f16, DType::bf16}) {
+      for (const float softcap : {0.0F, 20.0F}) {
+        Problem problem;
+        problem.q = problem.k = TensorDesc::contiguous(dtype, {1, 8, 512, head_dim_qk});
+        problem.v = problem.o = TensorDesc::contiguous(dtype, {1, 8, 512, head_dim_v});
+        problem.softcap = softcap;
+        all.push_back(problem);
       }
     }
   }

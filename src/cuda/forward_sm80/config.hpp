@@ -1,0 +1,125 @@
+// The resource page of forward_sm80: which tile each head dimension gets, and what it costs.
+//
+//   a block: `warps` warps, each `row_groups` groups of 16 query rows, all head dimensions of O in
+//            registers; K and V tiles of block_kv keys in a ring of two stages; Q beside them
+//
+//   shared memory   | Q | K stage 0 | V stage 0 | K stage 1 | V stage 1 |
+//
+// Every tile fits the 99 KB that a block may have on sm_86 and sm_89, so one table serves all.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+namespace flashcore::cuda::forward_sm80 {
+
+inline constexpr int kStages = 2;
+inline constexpr int kSmallSharedMemory = 99 * 1024;  // a block's limit on sm_86 and sm_89
+inline constexpr int kPanelColumns = 64;              // 128 bytes, what a tile's rows are padded to
+
+// A structural type: the one template argument that a kernel's geometry is.
+struct Config {
+  int head_dim_qk;  // the largest that it computes; smaller ones are padded with zeros
+  int head_dim_v;
+  int warps;
+  int row_groups;  // 16-row groups a warp; two share every fragment of K and V
+  int block_kv;
+  int blocks_per_sm;    // what the register limit is set for
+  bool q_in_registers;  // otherwise read again from shared memory for every tile
+
+  constexpr int threads() const { return 32 * warps; }
+  constexpr int copied_rows() const { return threads() / 8; }  // at once: see tile_copy.cuh
+  constexpr int warp_rows() const { return 16 * row_groups; }
+  constexpr int block_q() const { return warps * warp_rows(); }
+  constexpr int stored_qk() const { return padded(head_dim_qk); }
+  constexpr int stored_v() const { return padded(head_dim_v); }
+  constexpr int q_bytes() const { return 2 * block_q() * stored_qk(); }
+  constexpr int k_bytes() const { return 2 * block_kv * stored_qk(); }
+  constexpr int v_bytes() const { return 2 * block_kv * stored_v(); }
+  constexpr int smem_bytes() const { return q_bytes() + kStages * (k_bytes() + v_bytes()); }
+
+  // Keys of a slice: what is computed at once where more than scores must be held beside O.
+  constexpr int slice_keys(bool features) const {
+    return features && row_groups * head_dim_v >= 256 ? 16 : 32;
+  }
+
+  // Whether the hot loop has registers left for addresses and bounds that it would otherwise
+  // compute or look up again for every tile. Worth 5% of the speed where it has.
+  constexpr bool spares_registers() const { return accumulators() <= 128; }
+
+  // fp32 accumulators of S and O that a thread holds: what decides row_groups.
+  constexpr int accumulators() const { return row_groups * (block_kv + head_dim_v) / 2; }
+
+ private:
+  static constexpr int padded(int columns) {
+    return (columns + kPanelColumns - 1) / kPanelColumns * kPanelColumns;
+  }
+};
+
+// By growing cost: the first that holds a problem's head dimensions computes it.
+inline constexpr std::array kConfigs = {
+    Config{.head_dim_qk = 64,
+           .head_dim_v = 64,
+           .warps = 4,
+           .row_groups = 2,
+           .block_kv = 64,
+           .blocks_per_sm = 2,
+           .q_in_registers = true},
+    Config{.head_dim_qk = 96,
+           .head_dim_v = 96,
+           .warps = 4,
+           .row_groups = 2,
+           .block_kv = 64,
+           .blocks_per_sm = 2,
+           .q_in_registers = false},
+    Config{.head_dim_qk = 128,
+           .head_dim_v = 128,
+           .warps = 4,
+           .row_groups = 2,
+           .block_kv = 64,
+           .blocks_per_sm = 2,
+           .q_in_registers = false},
+    Config{.head_dim_qk = 192,
+           .head_dim_v = 128,
+           .warps = 4,
+           .row_groups = 2,
+           .block_kv = 32,
+           .blocks_per_sm = 2,
+           .q_in_registers = false},
+    Config{.head_dim_qk = 256,
+           .head_dim_v = 256,
+           .warps = 4,
+           .row_groups = 1,
+           .block_kv = 32,
+           .blocks_per_sm = 2,
+           .q_in_registers = false},
+};
+
+inline constexpr int kLargestHeadDim = 256;
+
+// Index into kConfigs, or -1 when a head dimension is too large.
+constexpr int choose_config(int64_t head_dim_qk, int64_t head_dim_v) {
+  for (std::size_t i = 0; i < kConfigs.size(); ++i) {
+    if (head_dim_qk <= kConfigs[i].head_dim_qk && head_dim_v <= kConfigs[i].head_dim_v) {
+      return static_cast<int>(i);
+    }
+  }
+  return -1;
+}
+
+// What the kernels rely on.
+constexpr bool is_sound(const Config& c) {
+  return c.head_dim_qk % 16 == 0 && c.head_dim_v % 16 == 0 && c.block_kv % 32 == 0 &&
+         c.copied_rows() % 8 == 0 && c.block_q() % c.copied_rows() == 0 &&
+         c.block_kv % c.copied_rows() == 0 &&
+         c.stored_v() <= c.stored_qk() &&  // O is staged where Q was
+         c.smem_bytes() <= kSmallSharedMemory && c.accumulators() <= 192;
+}
+static_assert([] {
+  for (const Config& config : kConfigs) {
+    if (!is_sound(config)) return false;
+  }
+  return true;
+}());
+
+}  // namespace flashcore::cuda::forward_sm80

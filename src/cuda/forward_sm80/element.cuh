@@ -1,0 +1,39 @@
+// What differs between the two input types.
+#pragma once
+
+#include <cstdint>
+
+#include "cuda/ptx/convert.cuh"
+#include "cuda/ptx/math.cuh"
+#include "cuda/ptx/mma.cuh"
+
+namespace flashcore::cuda::forward_sm80 {
+
+// How a pass over values counts NaN and infinities: every attended one adds its weight, so the sum
+// tells which kinds there were (below 2^14 of a kind; past that a sum reads as NaN).
+inline constexpr float kNegativeInfinityWeight = 0x1p-14F, kNanWeight = 0x1p15F;
+
+struct Fp16 {
+  // A later score may exceed the reference maximum by 2^(kHeadroom + 16) before P overflows.
+  static constexpr float kHeadroom = 5;
+  static constexpr uint32_t kInfinity = 0x7c00, kOneBits = 0x3c00, kNegativeWeightBits = 0x0400,
+                            kNanWeightBits = 0x7800;
+  __device__ static void multiply(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+    ptx::mma_m16n8k16_f16(d, a, b0, b1);
+  }
+  __device__ static uint32_t pack(float low, float high) { return ptx::pack_f16x2(low, high); }
+  __device__ static float to_float(uint16_t bits) { return ptx::f16_to_float(bits); }
+};
+
+struct Bf16 {
+  static constexpr float kHeadroom = 0;
+  static constexpr uint32_t kInfinity = 0x7f80, kOneBits = 0x3f80, kNegativeWeightBits = 0x3880,
+                            kNanWeightBits = 0x4700;
+  __device__ static void multiply(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+    ptx::mma_m16n8k16_bf16(d, a, b0, b1);
+  }
+  __device__ static uint32_t pack(float low, float high) { return ptx::pack_bf16x2(low, high); }
+  __device__ static float to_float(uint16_t bits) { return ptx::bf16_to_float(bits); }
+};
+
+}  // namespace flashcore::cuda::forward_sm80

@@ -1,0 +1,30 @@
+# forward_sm80's compiled kernels: one small translation unit for each row of kConfigs (config.hpp),
+# type, and with or without features. instances.cpp makes the list of them a table.
+set(sm80_configs 5)
+set(sm80_generated ${CMAKE_CURRENT_BINARY_DIR}/generated/forward_sm80)
+set(sm80_sources "")
+set(sm80_declarations "")
+set(sm80_entries "")
+math(EXPR sm80_last_config "${sm80_configs} - 1")
+foreach(INSTANCE_ELEMENT Fp16 Bf16)
+  foreach(INSTANCE_CONFIG RANGE ${sm80_last_config})
+    foreach(INSTANCE_FEATURES false true)
+      string(TOLOWER "${INSTANCE_ELEMENT}_config${INSTANCE_CONFIG}" INSTANCE_NAME)
+      if(INSTANCE_FEATURES)
+        string(APPEND INSTANCE_NAME _features)
+      endif()
+      set(source ${sm80_generated}/${INSTANCE_NAME}.cu)
+      configure_file(forward_sm80/instance.cu.in ${source} @ONLY)
+      list(APPEND sm80_sources ${source})
+      string(APPEND sm80_declarations "InstanceEntry ${INSTANCE_NAME}();\n")
+      string(APPEND sm80_entries "    ${INSTANCE_NAME}(),\n")
+    endforeach()
+  endforeach()
+endforeach()
+configure_file(forward_sm80/instance_list.hpp.in ${sm80_generated}/instance_list.hpp @ONLY)
+
+# Code for 8.0 runs on 8.6 and 8.9 as it is: they have no instruction that these kernels would use.
+flashcore_cuda_sources(TARGETS 80 90a SOURCES ${sm80_sources})
+target_sources(flashcore_objects PRIVATE forward_sm80/instances.cpp)
+set_source_files_properties(forward_sm80/instances.cpp TARGET_DIRECTORY flashcore_objects
+  PROPERTIES INCLUDE_DIRECTORIES ${sm80_generated})

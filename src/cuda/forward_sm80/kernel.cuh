@@ -1,0 +1,64 @@
+// forward_sm80: one block a tile of queries, with instructions of sm_80 only.
+//
+//   find the tile | attend to its keys | proven right? store : compute it again, exactly
+#pragma once
+
+#include "cuda/forward_sm80/epilogue.cuh"
+#include "cuda/forward_sm80/mainloop.cuh"
+#include "cuda/ptx/special.cuh"
+
+namespace flashcore::cuda::forward_sm80 {
+
+// The tile of this block, anew each time: kept over the main loop it would cost a dozen registers.
+template <Config kConfig>
+__device__ __forceinline__ Task this_task(const Params& p) {
+  return find_task(p, ptx::block_index(), kConfig.block_q());
+}
+
+// The tile again, with the online softmax and guarded values. Out of line: it almost never runs,
+// and must not cost the loop above it registers.
+template <Config kConfig, class Element, bool kFeatures>
+__device__ __noinline__ void compute_exactly(const Params& p, unsigned char* shared) {
+  const Task task = this_task<kConfig>(p);
+  bool found = false;
+#pragma unroll 1
+  for (const GuardPass pass : {GuardPass::values, GuardPass::kinds}) {
+    WarpState<kConfig> w;
+    const bool kinds = pass == GuardPass::kinds;
+    found |= attend<kConfig, Element, kFeatures, Softmax::guarded>(p, task, shared, w, pass);
+    finish_sums<kConfig>(w, false);
+    if (!kinds) finish_rows<kConfig, kFeatures>(p, task, w);
+    store_elements<kConfig>(p, task, shared, w, kinds);
+    if (!__syncthreads_or(found)) break;
+  }
+}
+
+// By index: nvcc 13.0 cannot name a __global__ template's argument of class type.
+template <int kConfigIndex, class Element, bool kFeatures>
+__global__ void __launch_bounds__(kConfigs[kConfigIndex].threads(),
+                                  kConfigs[kConfigIndex].blocks_per_sm)
+    forward_kernel(const __grid_constant__ Params p) {
+  extern __shared__ __align__(1024) unsigned char shared[];
+  constexpr Config kConfig = kConfigs[kConfigIndex];
+  constexpr Softmax kSoftmax = kFeatures ? Softmax::online : Softmax::stale;
+  WarpState<kConfig> w;
+  {
+    const Task task = this_task<kConfig>(p);
+    if (task.first_query >= task.sequence.rows_q) return;
+    attend<kConfig, Element, kFeatures, kSoftmax>(p, task, shared, w, GuardPass::values);
+  }
+  const bool right = finish_sums<kConfig>(w, kSoftmax == Softmax::stale);
+  if (__syncthreads_or(!right)) {
+    compute_exactly<kConfig, Element, kFeatures>(p, shared);
+    return;
+  }
+  const Task task = this_task<kConfig>(p);
+  finish_rows<kConfig, kFeatures>(p, task, w);
+  if (!kFeatures || p.o_vectors) {
+    store_vectors<kConfig, Element>(p, task, shared, w);
+  } else {
+    store_elements<kConfig>(p, task, shared, w, false);
+  }
+}
+
+}  // namespace flashcore::cuda::forward_sm80

@@ -1,0 +1,29 @@
+// Launching forward_sm80: the host's side, without CUDA headers' device code.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include "cuda/forward_sm80/params.hpp"
+
+namespace flashcore::cuda::forward_sm80 {
+
+enum class InputType { f16, bf16 };
+
+// Which compiled kernel: kConfigs[config], its type, and whether every tile looks for features
+// (bias, boolean mask, ALiBi, softcap, dropout, a scale that is not positive, rows that are not
+// 16-byte chunks, an O of another type).
+struct Instance {
+  InputType type;
+  int config;
+  bool features;
+};
+
+// One row of the list of compiled kernels.
+struct InstanceEntry {
+  cudaError_t (*prepare)();  // once a device, before the first launch
+  cudaError_t (*launch)(const Params& params, unsigned int blocks, cudaStream_t stream);
+};
+
+const InstanceEntry& find_instance(const Instance& instance);
+
+}  // namespace flashcore::cuda::forward_sm80

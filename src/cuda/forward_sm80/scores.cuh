@@ -1,0 +1,189 @@
+// What happens to a tile of scores between Q K^T and the softmax.
+//
+// With features, scores leave here in units of log2; without, raw: the softmax multiplies.
+// docs/semantics.md: scale, softcap, bias, ALiBi, masks, in this order.
+#pragma once
+
+#include <cstdint>
+
+#include "cuda/attention/kv_range.hpp"
+#include "cuda/forward_sm80/shape.cuh"
+#include "cuda/forward_sm80/task.cuh"
+#include "cuda/ptx/convert.cuh"
+#include "cuda/ptx/exp2.cuh"
+
+namespace flashcore::cuda::forward_sm80 {
+
+inline constexpr float kLog2E = 1.4426950408889634F;
+
+// Where a lane stands: its row of each slot is row + 16 * group + 8 * slot; its columns of product
+// n are column + 8 * n and the next.
+struct LanePlace {
+  int row;     // query, in the entry
+  int column;  // 2 * (lane % 4)
+};
+
+// Removes what the band and the length remove. By selection: what the score was does not matter.
+template <int kGroups, int kProducts>
+__device__ __forceinline__ void mask_band(Scores<kGroups, kProducts>& s,
+                                          const attention::BandLimits& limits,
+                                          const LanePlace& lane, int first_key) {
+#pragma unroll
+  for (int g = 0; g < kGroups; ++g) {
+#pragma unroll
+    for (int slot = 0; slot < 2; ++slot) {
+      const attention::ColumnRange seen = attention::visible_columns(
+          limits, lane.row + 16 * g + 8 * slot, first_key + lane.column, 8 * kProducts);
+#pragma unroll
+      for (int n = 0; n < kProducts; ++n) {
+#pragma unroll
+        for (int e = 0; e < 2; ++e) {
+          const int c = 8 * n + e;
+          if (c < seen.begin || c >= seen.end) s[g][n][2 * slot + e] = kNoKey;
+        }
+      }
+    }
+  }
+}
+
+// cap * tanh(s * scale / cap), times log2(e). 1 - 2 / (1 + e^2x) is off by 1e-7 of the cap, where
+// the tanh.approx instruction would be off by 5e-4 of the score.
+template <int kGroups, int kProducts>
+__device__ __forceinline__ void scale_scores(Scores<kGroups, kProducts>& s, float scale,
+                                             float softcap) {
+  const bool capped = softcap > 0;
+  const float factor = capped ? 2 * kLog2E * scale / softcap : kLog2E * scale;
+  const float cap = softcap * kLog2E;
+#pragma unroll
+  for (int g = 0; g < kGroups; ++g) {
+#pragma unroll
+    for (int n = 0; n < kProducts; ++n) {
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        s[g][n][e] *= factor;
+        if (capped) {
+          s[g][n][e] = cap - 2 * cap * __fdividef(1.0F, 1.0F + ptx::exp2_approx(s[g][n][e]));
+        }
+      }
+    }
+  }
+}
+
+// Visits every score with the bias or mask element of its pair, read by `read(offset)`. Rows and
+// keys past the lengths read the last ones that exist; the band removes them afterwards.
+template <int kGroups, int kProducts, class Read, class Visit>
+__device__ __forceinline__ void visit_pairs(Scores<kGroups, kProducts>& s, const PairMatrix& m,
+                                            const Task& task, const LanePlace& lane, int first_key,
+                                            Read read, Visit visit) {
+  const int last_key = static_cast<int>(task.sequence.len_kv) - 1;
+  const int last_query = static_cast<int>(task.sequence.len_q) - 1;
+  const int64_t head = task.batch * m.batch + task.head * m.head;
+#pragma unroll
+  for (int g = 0; g < kGroups; ++g) {
+#pragma unroll
+    for (int slot = 0; slot < 2; ++slot) {
+      const int64_t row = head + min(lane.row + 16 * g + 8 * slot, last_query) * m.query;
+#pragma unroll
+      for (int n = 0; n < kProducts; ++n) {
+#pragma unroll
+        for (int e = 0; e < 2; ++e) {
+          const int key = min(first_key + lane.column + 8 * n + e, last_key);
+          visit(s[g][n][2 * slot + e], read(row + key * m.key));
+        }
+      }
+    }
+  }
+}
+
+template <int kGroups, int kProducts>
+__device__ __forceinline__ void add_bias(Scores<kGroups, kProducts>& s, const Params& p,
+                                         const Task& task, const LanePlace& lane, int first_key) {
+  const auto add = [](float& score, float bias) {
+    score = bias == kNoKey ? kNoKey : fmaf(bias, kLog2E, score);  // removed even if it was NaN
+  };
+  if (p.bias_type == ElementType::f32) {
+    const auto* const data = static_cast<const float*>(p.bias.data);
+    visit_pairs(
+        s, p.bias, task, lane, first_key, [=](int64_t at) { return __ldg(data + at); }, add);
+  } else {
+    const auto* const data = static_cast<const uint16_t*>(p.bias.data);
+    const bool f16 = p.bias_type == ElementType::f16;
+    visit_pairs(
+        s, p.bias, task, lane, first_key,
+        [=](int64_t at) {
+          const uint16_t bits = __ldg(data + at);
+          return f16 ? ptx::f16_to_float(bits) : ptx::bf16_to_float(bits);
+        },
+        add);
+  }
+}
+
+template <int kGroups, int kProducts>
+__device__ __forceinline__ void add_alibi(Scores<kGroups, kProducts>& s, float slope,
+                                          int64_t offset, const LanePlace& lane, int first_key) {
+  const float step = -slope * kLog2E;
+#pragma unroll
+  for (int g = 0; g < kGroups; ++g) {
+#pragma unroll
+    for (int slot = 0; slot < 2; ++slot) {
+      const int64_t distance = lane.row + 16 * g + 8 * slot + offset - first_key - lane.column;
+#pragma unroll
+      for (int n = 0; n < kProducts; ++n) {
+#pragma unroll
+        for (int e = 0; e < 2; ++e) {
+          float& score = s[g][n][2 * slot + e];
+          score = fmaf(step, static_cast<float>(abs(distance - (8 * n + e))), score);
+        }
+      }
+    }
+  }
+}
+
+// All features that change scores, but for the band.
+template <int kGroups, int kProducts>
+__device__ __forceinline__ void apply_features(Scores<kGroups, kProducts>& s, const Params& p,
+                                               const Task& task, const LanePlace& lane,
+                                               int first_key) {
+  scale_scores(s, p.softmax_scale, p.softcap);
+  if (p.bias.data != nullptr) add_bias(s, p, task, lane, first_key);
+  if (p.alibi_slopes.data != nullptr) {
+    const HeadVector& slopes = p.alibi_slopes;
+    add_alibi(s, slopes.data[task.batch * slopes.batch + task.head * slopes.head],
+              task.sequence.offset, lane, first_key);
+  }
+  if (p.mask.data != nullptr) {
+    const auto* const data = static_cast<const uint8_t*>(p.mask.data);
+    visit_pairs(
+        s, p.mask, task, lane, first_key, [=](int64_t at) { return __ldg(data + at); },
+        [](float& score, uint8_t attend) { score = attend != 0 ? score : kNoKey; });
+  }
+}
+
+// Zeroes the probabilities of dropped pairs; the rest is rescaled with the output. One Philox block
+// holds four keys, two of this lane and two of its neighbour: the even lane draws for slot 0, the
+// odd one for slot 1, and they exchange.
+template <int kGroups, int kProducts>
+__device__ __forceinline__ void drop(Scores<kGroups, kProducts>& s, const Params& p,
+                                     const Task& task, const LanePlace& lane, int first_key) {
+  const bool odd = (lane.column & 2) != 0;
+  const uint32_t group = static_cast<uint32_t>(first_key + lane.column) / 4;
+#pragma unroll
+  for (int g = 0; g < kGroups; ++g) {
+    const auto row = static_cast<uint32_t>(lane.row + 16 * g + (odd ? 8 : 0));
+#pragma unroll
+    for (int n = 0; n < kProducts; ++n) {
+      const PhiloxBlock mine = dropout_words(p.dropout_key, static_cast<uint32_t>(task.batch),
+                                             static_cast<uint32_t>(task.head), row, group + 2U * n);
+      const uint32_t got0 = __shfl_xor_sync(0xffffffffU, odd ? mine[0] : mine[2], 1);
+      const uint32_t got1 = __shfl_xor_sync(0xffffffffU, odd ? mine[1] : mine[3], 1);
+      const uint32_t words[4] = {odd ? got0 : mine[0], odd ? got1 : mine[1], odd ? mine[2] : got0,
+                                 odd ? mine[3] : got1};
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        if (words[e] < p.dropout_threshold) s[g][n][e] = 0;
+      }
+    }
+  }
+}
+
+}  // namespace flashcore::cuda::forward_sm80

@@ -1,0 +1,92 @@
+// What one block computes: a tile of queries of one batch entry and head.
+#pragma once
+
+#include <cstdint>
+
+#include "cuda/attention/kv_range.hpp"
+#include "cuda/forward_sm80/params.hpp"
+
+namespace flashcore::cuda::forward_sm80 {
+
+struct Task {
+  int batch, head;
+  int first_query;  // of the tile, counted in the entry
+  Sequence sequence;
+};
+
+// Number `index` of the launch's query tiles. Consecutive blocks share the keys and values of a
+// head; with a causal mask the longest tiles of a section of heads go first.
+__device__ inline void find_tile(const Params& p, uint32_t index, uint32_t& batch_head,
+                                 uint32_t& tile) {
+  const auto tiles = static_cast<uint32_t>(p.q_tiles);
+  if (!p.longest_first) {
+    batch_head = index / tiles;
+    tile = index - batch_head * tiles;
+    return;
+  }
+  const auto heads = static_cast<uint32_t>(p.section_heads);
+  const uint32_t section = index / (heads * tiles);
+  const uint32_t within = index - section * heads * tiles;
+  const uint32_t all = static_cast<uint32_t>(p.batch) * static_cast<uint32_t>(p.heads_q);
+  const uint32_t here = min(heads, all - section * heads);
+  const uint32_t rank = within / here;
+  batch_head = section * heads + (within - rank * here);
+  tile = tiles - 1 - rank;
+}
+
+__device__ inline int64_t entry(const EntryVector& vector, int64_t b) {
+  return vector.data[b * vector.step];
+}
+
+// Rows [begin, end) of entry b in a packed tensor of `total` rows, at most `bound` of them,
+// whatever cu_seqlens holds.
+__device__ inline KeyRange packed_rows(const EntryVector& cu_seqlens, int b, int64_t total,
+                                       int64_t bound) {
+  const int64_t begin = min(max(entry(cu_seqlens, b), int64_t{0}), total);
+  const int64_t end = min(max(entry(cu_seqlens, b + 1), begin), total);
+  return {begin, min(end, begin + bound)};
+}
+
+__device__ inline Sequence find_sequence(const Params& p, int b) {
+  Sequence s;
+  s.len_q = s.rows_q = p.seqlen_q;
+  s.len_kv = p.seqlen_kv;
+  if (p.cu_seqlens_q.data != nullptr) {
+    const KeyRange q = packed_rows(p.cu_seqlens_q, b, p.total_q, p.seqlen_q);
+    const KeyRange kv = packed_rows(p.cu_seqlens_kv, b, p.total_kv, p.seqlen_kv);
+    s.q_begin = q.begin, s.len_q = s.rows_q = q.size();
+    s.kv_begin = kv.begin, s.len_kv = kv.size();
+  }
+  if (p.seqlens_q.data != nullptr) {
+    s.len_q = min(s.len_q, max(entry(p.seqlens_q, b), int64_t{0}));
+  }
+  if (p.seqlens_kv.data != nullptr) {
+    s.len_kv = min(s.len_kv, max(entry(p.seqlens_kv, b), int64_t{0}));
+  }
+  if (p.diagonal == Diagonal::bottom_right) {
+    s.offset = s.len_kv - s.len_q;
+  } else if (p.diagonal == Diagonal::given) {
+    s.offset = p.causal_offsets.data != nullptr ? entry(p.causal_offsets, b) : p.causal_offset;
+  }
+  return s;
+}
+
+__device__ inline Task find_task(const Params& p, uint32_t index, int block_q) {
+  uint32_t batch_head, tile;
+  find_tile(p, index, batch_head, tile);
+  Task task;
+  task.batch = static_cast<int>(batch_head / static_cast<uint32_t>(p.heads_q));
+  task.head = static_cast<int>(batch_head) - task.batch * p.heads_q;
+  task.first_query = static_cast<int>(tile) * block_q;
+  task.sequence = find_sequence(p, task.batch);
+  return task;
+}
+
+// Row `row` of a matrix's batch entry and head, in a packed tensor counted from its first row.
+__device__ inline const unsigned char* row_pointer(const Matrix& m, int batch, int head,
+                                                   int64_t row) {
+  return static_cast<const unsigned char*>(m.data) +
+         2 * (batch * m.batch + head * m.head + row * m.row);
+}
+
+}  // namespace flashcore::cuda::forward_sm80

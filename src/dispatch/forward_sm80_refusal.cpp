@@ -1,0 +1,98 @@
+#include "dispatch/forward_sm80_refusal.hpp"
+
+#include <fmt/format.h>
+
+#include <limits>
+
+#include "cuda/forward_sm80/config.hpp"
+#include "dispatch/cuda_support.hpp"
+
+namespace flashcore {
+namespace {
+
+using cuda::forward_sm80::choose_config;
+using cuda::forward_sm80::kConfigs;
+using cuda::forward_sm80::kLargestHeadDim;
+
+constexpr int64_t kLargestSeqlen = int64_t{1} << 30;  // rows are counted in 32 bits
+constexpr int kChunkElements = 8;                     // of 16 bits in a 16-byte chunk
+
+bool is_16_bit(DType dtype) { return dtype == DType::f16 || dtype == DType::bf16; }
+
+std::string refuse_device(const DeviceInfo& device, std::string_view targets) {
+  if (device.compute_capability < 80) {
+    return fmt::format("device: compute capability is {}, wanted 8.0 or later",
+                       capability_text(device.compute_capability));
+  }
+  if (!built_for(targets, device.compute_capability)) {
+    return fmt::format("device: compute capability is {}, this build has code for {}",
+                       capability_text(device.compute_capability), targets);
+  }
+  return {};
+}
+
+std::string refuse_types(const ForwardProblem& p) {
+  if (!is_16_bit(p.dtype)) {
+    return fmt::format("q: dtype is {}, wanted f16 or bf16", to_string(p.dtype));
+  }
+  if (!is_16_bit(p.o_dtype) && p.o_dtype != DType::f32) {
+    return fmt::format("o: dtype is {}, wanted f16, bf16 or f32", to_string(p.o_dtype));
+  }
+  if (p.has_lse && p.lse_dtype != DType::f32) {
+    return fmt::format("lse: dtype is {}, wanted f32", to_string(p.lse_dtype));
+  }
+  return {};
+}
+
+std::string refuse_sizes(const ForwardProblem& p) {
+  const int config = choose_config(p.head_dim_qk, p.head_dim_v);
+  if (config < 0) {
+    const bool qk = p.head_dim_qk > kLargestHeadDim;
+    return fmt::format("{}: head dimension is {}, wanted at most {}", qk ? "q" : "v",
+                       qk ? p.head_dim_qk : p.head_dim_v, kLargestHeadDim);
+  }
+  for (const auto& [name, rows] : {std::pair{"q", p.packed ? p.total_q : p.seqlen_q},
+                                   std::pair{"k", p.packed ? p.total_kv : p.seqlen_kv}}) {
+    if (rows > kLargestSeqlen) {
+      return fmt::format("{}: has {} rows, wanted at most {}", name, rows, kLargestSeqlen);
+    }
+  }
+  const int64_t block_q = kConfigs[static_cast<size_t>(config)].block_q();
+  const int64_t tiles = (p.seqlen_q + block_q - 1) / block_q;
+  constexpr int64_t kMost = std::numeric_limits<int32_t>::max();  // blocks of a launch
+  if (p.batch > 0 && p.heads_q > kMost / p.batch) {
+    return fmt::format("q: has {} batch entries of {} heads, wanted at most {} heads in all",
+                       p.batch, p.heads_q, kMost);
+  }
+  if (tiles > 0 && p.batch * p.heads_q > kMost / tiles) {
+    return fmt::format(
+        "q: has {} tiles of {} queries in each of {} heads, wanted at most {} in all", tiles,
+        block_q, p.batch * p.heads_q, kMost);
+  }
+  return {};
+}
+
+}  // namespace
+
+std::string forward_sm80_refusal(const ForwardProblem& problem, const DeviceInfo& device,
+                                 std::string_view targets) {
+  if (std::string refusal = refuse_device(device, targets); !refusal.empty()) return refusal;
+  if (std::string refusal = refuse_types(problem); !refusal.empty()) return refusal;
+  return refuse_sizes(problem);
+}
+
+bool forward_sm80_is_plain(const ForwardProblem& p) {
+  const bool features = p.bias.present || p.mask.present || p.alibi_slopes.present ||
+                        p.softcap > 0 || p.dropout_p > 0 || !(p.softmax_scale > 0);
+  if (features || p.o_dtype != p.dtype) return false;
+  if (p.head_dim_qk % kChunkElements != 0 || p.head_dim_v % kChunkElements != 0) return false;
+  const int64_t batch = p.packed ? 1 : p.batch;
+  const int64_t rows_q = p.packed ? p.total_q : p.seqlen_q;
+  const int64_t rows_kv = p.packed ? p.total_kv : p.seqlen_kv;
+  return misaligned_rows("q", p.q, p.dtype, batch, p.heads_q, rows_q).empty() &&
+         misaligned_rows("k", p.k, p.dtype, batch, p.heads_kv, rows_kv).empty() &&
+         misaligned_rows("v", p.v, p.dtype, batch, p.heads_kv, rows_kv).empty() &&
+         misaligned_rows("o", p.o, p.dtype, batch, p.heads_q, rows_q).empty();
+}
+
+}  // namespace flashcore

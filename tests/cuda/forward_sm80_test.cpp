@@ -1,0 +1,251 @@
+// What of forward_sm80 needs no GPU: its table of tiles, the key ranges, and its refusals.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <random>
+
+#include "cuda/attention/kv_range.hpp"
+#include "cuda/forward_sm80/config.hpp"
+#include "dispatch/forward_sm80_refusal.hpp"
+#include "problem/problem.hpp"
+
+namespace flashcore {
+namespace {
+
+using cuda::attention::band_limits;
+using cuda::attention::BandLimits;
+using cuda::attention::ColumnRange;
+using cuda::attention::tile_range;
+using cuda::attention::TileRange;
+using cuda::attention::visible_columns;
+using cuda::forward_sm80::choose_config;
+using cuda::forward_sm80::Config;
+using cuda::forward_sm80::kConfigs;
+using testing::HasSubstr;
+
+// ---- the resource page
+
+TEST(ForwardSm80Config, EveryHeadDimensionGetsTheCheapestTileThatHoldsIt) {
+  for (int qk = 1; qk <= 256; ++qk) {
+    for (int v = 1; v <= 256; ++v) {
+      const int chosen = choose_config(qk, v);
+      ASSERT_GE(chosen, 0) << qk << "/" << v;
+      for (int i = 0; i < static_cast<int>(kConfigs.size()); ++i) {
+        const Config& config = kConfigs[static_cast<size_t>(i)];
+        const bool holds = config.head_dim_qk >= qk && config.head_dim_v >= v;
+        ASSERT_EQ(holds && i < chosen, false) << qk << "/" << v << ": " << i << " holds it too";
+        ASSERT_TRUE(i != chosen || holds) << qk << "/" << v;
+      }
+    }
+  }
+  EXPECT_EQ(choose_config(257, 64), -1);
+  EXPECT_EQ(choose_config(64, 257), -1);
+}
+
+TEST(ForwardSm80Config, TilesFitTheSmallestSharedMemoryClass) {
+  constexpr int kReservedPerBlock = 1024, kStatic = 1024;
+  for (const Config& c : kConfigs) {
+    EXPECT_LE(c.smem_bytes() + kStatic, 99 * 1024) << c.head_dim_qk;
+    // sm_80 has 164 KB an SM: what 99 KB tiles leave there is one block, or two of small ones.
+    EXPECT_LE(c.smem_bytes() + kStatic + kReservedPerBlock, 164 * 1024) << c.head_dim_qk;
+    EXPECT_LE(c.threads() * c.blocks_per_sm * 255, 65536) << c.head_dim_qk;
+  }
+  const Config& d64 = kConfigs[0];
+  EXPECT_LE(2 * (d64.smem_bytes() + kStatic + kReservedPerBlock), 100 * 1024)
+      << "two blocks of head dimension 64 share an SM of sm_89";
+}
+
+TEST(ForwardSm80Config, WhatTheTableSays) {
+  EXPECT_EQ(kConfigs[0].block_q(), 128);
+  EXPECT_EQ(kConfigs[0].smem_bytes(), 48 * 1024);
+  EXPECT_EQ(kConfigs[2].smem_bytes(), 96 * 1024);
+  EXPECT_EQ(kConfigs[1].stored_qk(), 128) << "head dimension 96 is stored in panels of 64";
+  EXPECT_EQ(kConfigs[2].slice_keys(true), 16);
+  EXPECT_EQ(kConfigs[2].slice_keys(false), 32);
+}
+
+// ---- key ranges
+
+Sequence sequence(int64_t len_q, int64_t len_kv, int64_t offset) {
+  Sequence s;
+  s.len_q = s.rows_q = len_q;
+  s.len_kv = len_kv;
+  s.offset = offset;
+  return s;
+}
+
+bool sees(const Sequence& s, const Band& band, int64_t query, int64_t key) {
+  const KeyRange range = visible_keys(s, band, query);
+  return key >= range.begin && key < range.end;
+}
+
+// Tiles outside of the range hold no visible pair, mask-free ones nothing else, and the ends are
+// tight.
+void check_range(const Sequence& s, const Band& band, int64_t first, int64_t last, int block_kv) {
+  const TileRange range = tile_range(s, band, first, last, block_kv);
+  const int64_t tiles = (s.len_kv + block_kv - 1) / block_kv;
+  const auto visible_in = [&](int64_t tile) {
+    int64_t visible = 0, pairs = 0;
+    for (int64_t i = first; i < std::min(last, s.len_q); ++i) {
+      for (int64_t j = tile * block_kv; j < (tile + 1) * block_kv; ++j) {
+        visible += sees(s, band, i, j) ? 1 : 0;
+        ++pairs;
+      }
+    }
+    return std::pair(visible, pairs);
+  };
+  ASSERT_LE(range.begin, range.end);
+  ASSERT_LE(range.full_begin, range.full_end);
+  for (int64_t tile = 0; tile < tiles; ++tile) {
+    const auto [visible, pairs] = visible_in(tile);
+    const bool inside = tile >= range.begin && tile < range.end;
+    const bool full = tile >= range.full_begin && tile < range.full_end;
+    ASSERT_TRUE(inside || visible == 0) << "tile " << tile << " is skipped but seen";
+    ASSERT_TRUE(!full || visible == pairs) << "tile " << tile << " is not mask-free";
+    ASSERT_TRUE(!inside || full || visible < pairs) << "tile " << tile << " needs no mask";
+  }
+  if (range.begin < range.end) {
+    ASSERT_GT(visible_in(range.begin).first, 0);
+    ASSERT_GT(visible_in(range.end - 1).first, 0);
+  }
+}
+
+TEST(KvRange, AgreesWithTheDefinitionOnSmallProblems) {
+  for (const int64_t len_q : {0, 1, 7, 16, 23}) {
+    for (const int64_t len_kv : {0, 1, 8, 19, 32}) {
+      for (const int64_t offset : {-40, -9, -1, 0, 3, 12, 40}) {
+        for (const int64_t left : {-1, 0, 5, 20}) {
+          for (const int64_t right : {-1, 0, 4, 30}) {
+            for (const int64_t first : {0, 8, 16}) {
+              check_range(sequence(len_q, len_kv, offset), {left, right}, first, first + 8, 8);
+              if (HasFatalFailure()) {
+                FAIL() << "len_q " << len_q << " len_kv " << len_kv << " offset " << offset
+                       << " window " << left << "," << right << " first " << first;
+              }
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(KvRange, LimitsAgreeWithTheDefinitionUpToTheFurthestOffsets) {
+  std::mt19937_64 random(1);
+  const auto pick = [&](std::initializer_list<int64_t> from) {
+    return *(from.begin() + static_cast<std::ptrdiff_t>(random() % from.size()));
+  };
+  constexpr int64_t kFar = int64_t{1} << 32, kMost = int64_t{1} << 30;
+  for (int n = 0; n < 20000; ++n) {
+    const int64_t len = pick({64, 1000, kMost});
+    const Sequence s = sequence(len, pick({1, 64, 1000, kMost}),
+                                pick({0, 1, -1, 500, -500, kMost, -kMost, kFar, -kFar}));
+    const Band band{pick({-1, 0, 7, 999, kMost, kFar}), pick({-1, 0, 7, 999, kMost, kFar})};
+    const auto query = static_cast<int64_t>(random() % static_cast<uint64_t>(len));
+    // Keys around the ends of what is visible, and anywhere.
+    const KeyRange range = visible_keys(s, band, query);
+    const int64_t near = pick({range.begin, range.end, query, static_cast<int64_t>(random())});
+    const int64_t key = std::clamp<int64_t>(near + pick({-1, 0, 1}), 0, s.len_kv + 5);
+    const BandLimits limits = band_limits(s, band);
+    const auto q = static_cast<int>(query), k = static_cast<int>(key);
+    ASSERT_EQ(limits.sees(q, k), sees(s, band, query, key))
+        << "query " << query << " key " << key << " offset " << s.offset << " window " << band.left
+        << "," << band.right << " len_kv " << s.len_kv;
+    const int start = k / 32 * 32;
+    const ColumnRange columns = visible_columns(limits, q, start, 32);
+    ASSERT_EQ(k - start >= columns.begin && k - start < columns.end, limits.sees(q, k));
+  }
+}
+
+// ---- refusals
+
+DeviceInfo gpu(int32_t compute_capability) {
+  DeviceInfo info;
+  info.device = {DeviceKind::cuda, 0};
+  info.compute_capability = compute_capability;
+  return info;
+}
+
+Problem dense(DType dtype, int64_t head_dim_qk, int64_t head_dim_v) {
+  Problem p;
+  p.q = p.k = TensorDesc::contiguous(dtype, {2, 4, 100, head_dim_qk});
+  p.v = p.o = TensorDesc::contiguous(dtype, {2, 4, 100, head_dim_v});
+  p.lse = TensorDesc::contiguous(DType::f32, {2, 4, 100});
+  return p;
+}
+
+std::string refusal(const Problem& problem, int32_t compute_capability = 80,
+                    const char* targets = "80;89;90a") {
+  const Result<ForwardProblem> resolved = resolve(problem);
+  EXPECT_TRUE(resolved.ok()) << resolved.status().message();
+  return forward_sm80_refusal(*resolved, gpu(compute_capability), targets);
+}
+
+TEST(ForwardSm80Refusal, NamesWhatItDoesNotCompute) {
+  EXPECT_THAT(refusal(dense(DType::f32, 64, 64)), HasSubstr("q: dtype is f32"));
+  EXPECT_THAT(refusal(dense(DType::f16, 264, 64)), HasSubstr("q: head dimension is 264"));
+  EXPECT_THAT(refusal(dense(DType::f16, 64, 257)), HasSubstr("v: head dimension is 257"));
+  Problem p = dense(DType::f16, 64, 64);
+  p.o.dtype = DType::f64;
+  EXPECT_THAT(refusal(p), HasSubstr("o: dtype is f64"));
+  p = dense(DType::f16, 64, 64);
+  p.lse->dtype = DType::f64;
+  EXPECT_THAT(refusal(p), HasSubstr("lse: dtype is f64"));
+  p = dense(DType::f16, 64, 64);
+  EXPECT_THAT(refusal(p, 75), HasSubstr("compute capability is 7.5"));
+  EXPECT_THAT(refusal(p, 89, "90a"), HasSubstr("has code for 90a"));
+}
+
+TEST(ForwardSm80Refusal, ComputesTheWholeForwardOfSixteenBitInputs) {
+  for (const int32_t device : {80, 86, 89, 90}) {
+    Problem p = dense(DType::bf16, 61, 33);
+    p.o = TensorDesc::contiguous(DType::f32, {2, 4, 100, 33});
+    p.bias = TensorDesc::contiguous(DType::f32, {1, 4, 1, 100});
+    p.mask = TensorDesc::contiguous(DType::boolean, {2, 1, 100, 100});
+    p.alibi_slopes = TensorDesc::contiguous(DType::f32, {4});
+    p.sinks = TensorDesc::contiguous(DType::f32, {4});
+    p.seqlens_kv = TensorDesc::contiguous(DType::i32, {2});
+    p.softcap = 30;
+    p.dropout_p = 0.5F;
+    p.softmax_scale = -1.0F;
+    p.causal = true;
+    p.window_left = 7;
+    EXPECT_EQ(refusal(p, device), "");
+  }
+}
+
+TEST(ForwardSm80Refusal, PlainIsWhatNeedsNoLookAtEveryTile) {
+  const auto plain = [](const Problem& problem) {
+    const Result<ForwardProblem> resolved = resolve(problem);
+    EXPECT_TRUE(resolved.ok()) << resolved.status().message();
+    return forward_sm80_is_plain(*resolved);
+  };
+  Problem p = dense(DType::f16, 80, 64);
+  p.causal = true;
+  p.window_left = 9;
+  p.sinks = TensorDesc::contiguous(DType::f32, {4});
+  EXPECT_TRUE(plain(p));
+  Problem with = p;
+  with.softcap = 1;
+  EXPECT_FALSE(plain(with));
+  with = p;
+  with.dropout_p = 0.1F;
+  EXPECT_FALSE(plain(with));
+  with = p;
+  with.softmax_scale = 0.0F;
+  EXPECT_FALSE(plain(with));
+  with = p;
+  with.mask = TensorDesc::contiguous(DType::boolean, {1, 1, 1, 100});
+  EXPECT_FALSE(plain(with));
+  with = p;
+  with.o.dtype = DType::f32;
+  EXPECT_FALSE(plain(with));
+  EXPECT_FALSE(plain(dense(DType::f16, 81, 64))) << "rows that are not whole 16-byte chunks";
+  with = p;
+  with.k = TensorDesc::strided(DType::f16, {2, 4, 100, 80}, {4 * 100 * 84, 100 * 84, 84, 1});
+  EXPECT_FALSE(plain(with)) << "rows that do not begin at multiples of 16 bytes";
+}
+
+}  // namespace
+}  // namespace flashcore
