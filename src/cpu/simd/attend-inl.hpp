@@ -155,7 +155,7 @@ inline void finish_row(const TileJob& job, int64_t row, float largest, float den
   static_cast<float*>(args.lse)[p.lse.at(job.batch, head, position)] = static_cast<float>(lse);
 }
 
-void attend(const TileJob& job) {
+inline void attend(const TileJob& job) {
   const TileLayout& layout = *job.layout;
   const Buffers buffers = buffers_of(job);
   const int64_t rows = job.rows();
@@ -193,7 +193,7 @@ void attend(const TileJob& job) {
   }
 }
 
-void merge(const TileJob& job, const float* partials, int64_t count, int64_t stride) {
+inline void merge(const TileJob& job, const float* partials, int64_t count, int64_t stride) {
   const int64_t width = job.layout->width_v;
   float* const sums = buffers_of(job).o;
   for (int64_t row = 0; row < job.rows(); ++row) {
@@ -213,7 +213,7 @@ void merge(const TileJob& job, const float* partials, int64_t count, int64_t str
   }
 }
 
-TileLayout layout_for(const ForwardProblem& p, int64_t rows, int64_t block_kv) {
+inline TileLayout layout_for(const ForwardProblem& p, int64_t rows, int64_t block_kv) {
   TileLayout layout;
   layout.rows = rows;
   layout.block_kv = block_kv;
