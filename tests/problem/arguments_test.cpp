@@ -203,6 +203,22 @@ TEST(Outputs, MustNotOverlapInPart) {
   }
 }
 
+TEST(Outputs, MustNotOverlapWhenReversed) {
+  Problem problem = dense_problem();
+  problem.o = TensorDesc::strided(DType::f32, {2, 4, 3, 6}, {-72, -18, -6, 1});
+  std::vector<float> memory(4096);
+  Trial trial(problem);
+  trial.args().o = memory.data() + 1138;            // elements 1000 to 1143
+  for (const int64_t q : {809, 900, 1000, 1143}) {  // 192 elements
+    trial.args().q = memory.data() + q;
+    trial.expect_refused("o", "q", "memory of its own");
+  }
+  for (const int64_t q : {808, 1144}) {
+    trial.args().q = memory.data() + q;
+    EXPECT_TRUE(trial.run().ok()) << trial.run().message();
+  }
+}
+
 TEST(Outputs, MayBeWovenIntoAFusedBuffer) {
   // Rows of [q | k | v | o] in one buffer: ranges overlap, elements do not.
   Problem problem;
