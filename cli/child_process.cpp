@@ -12,8 +12,6 @@
 
 #include "problem/status.hpp"
 
-extern char** environ;
-
 namespace flashcore::cli {
 
 Result<ChildOutput> run_child(const std::vector<std::string>& words) {
@@ -29,6 +27,7 @@ Result<ChildOutput> run_child(const std::vector<std::string>& words) {
   posix_spawn_file_actions_addclose(&actions, ends[1]);
   std::vector<std::string> copies = words;
   std::vector<char*> arguments;
+  arguments.reserve(copies.size() + 1);
   for (std::string& word : copies) arguments.push_back(word.data());
   arguments.push_back(nullptr);
   pid_t child = 0;

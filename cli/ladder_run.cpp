@@ -245,7 +245,7 @@ Status Ladder::time_shape(bench::CudaTimer& timer, const bench::Case& shape) {
   for (size_t i = 0; i < rungs_.size(); ++i) {
     if (!passed(i)) continue;
     step(fmt::format("time: {} {}", shape.name, rungs_[i].name));
-    if (const Status status = time_rung(timer, i, shape); !status.ok()) {
+    if (Status status = time_rung(timer, i, shape); !status.ok()) {
       // The GPU may be unusable after an error, so the run ends here with what there is.
       record(i)["times"].erase(shape.name);
       record(i)["error"] = status.message();

@@ -50,7 +50,7 @@ while read -r header; do
     *-inl.hpp) checks+=("${header#src/} g++ -std=c++20 $host $ours $simd $avx2 -xc++") ;;
     *) checks+=("${header#src/} g++ -std=c++20 $host $ours -xc++") ;;
   esac
-done < <(git ls-files --cached --others --exclude-standard '*.hpp' '*.h' '*.cuh')
+done < <(project_files '*.hpp' '*.h' '*.cuh')
 
 bad=0
 # shellcheck disable=SC2016

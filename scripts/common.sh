@@ -19,6 +19,14 @@ fail() { printf '%s\n' "$*" >&2; exit 1; }
 
 installed() { dpkg-query -W -f='${Status}' "$1" 2>/dev/null | grep -q 'ok installed'; }
 
+# project_files NAME...: our files of these names (globs), without what was built. Needs no git.
+project_files() {
+  local tests=() name
+  for name in "$@"; do tests+=(-o -name "$name"); done
+  (cd "$root" && find . \( -path './build*' -o -path './.[!.]*' -o -path ./out \) -prune -o \
+    -type f \( "${tests[@]:1}" \) -printf '%P\n' | sort)
+}
+
 # need_packages NAME...: installs those that are missing. No network is used when none is.
 need_packages() {
   [[ ${FLASHCORE_SKIP_PACKAGES:-} == 1 ]] && return

@@ -9,15 +9,15 @@ cd "$root"
 directory=${1:-build}
 bad=0
 
-mapfile -t sources < <(git ls-files --cached --others --exclude-standard \
-                         '*.c' '*.cpp' '*.h' '*.hpp' '*.cu' '*.cuh')
+mapfile -t sources < <(project_files '*.c' '*.cpp' '*.h' '*.hpp' '*.cu' '*.cuh')
 if ! clang-format-14 --dry-run --Werror "${sources[@]}"; then
   say "Format them with: clang-format-14 -i FILE..."
   bad=1
 fi
 say "clang-format: ${#sources[@]} files"
 
-mapfile -t scripts < <(git ls-files --cached --others --exclude-standard '*.sh' .ci/run)
+mapfile -t scripts < <(project_files '*.sh')
+scripts+=(.ci/run)
 shellcheck --external-sources "${scripts[@]}" || bad=1
 say "shellcheck: ${#scripts[@]} files"
 
