@@ -110,7 +110,7 @@ def times_table(evidence: dict, stale: set[str]) -> str:
     for backend, times in peer_times(evidence).items():
         rows.append([f"PyTorch {backend}", *(us(times.get(shape)) for shape in shapes),
                      "", "", "", "", us_error(evidence, backend)])
-    header = ["us a call", *shapes, "over the rung before", "over unfused", "registers",
+    header = ["us a call", *shapes, "over the row above", "over unfused", "registers",
               "shared KB", "scaled error"]
     return table(header, rows)
 
@@ -202,7 +202,7 @@ def rungs_text(evidence: dict, notes: dict[str, str], stale: set[str]) -> str:
     for rung in evidence["rungs"]:
         time = rung["times"].get(mission, {})
         measured = (f"{us(p50(rung, mission))} us on {mission}, "
-                    f"{ratio(time.get('speedup_over_before'))} over the rung before"
+                    f"{ratio(time.get('speedup_over_before'))} over the row above"
                     if time else "not timed: " + (rung["gate"] or {}).get("failure", "not run"))
         text = (f"### {rung['name']}{STALE if rung['name'] in stale else ''}\n\n"
                 f"Adds: {rung['adds']}.\n\nPredicted: {rung['prediction']}.\n\n"
