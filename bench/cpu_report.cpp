@@ -270,7 +270,7 @@ Json report_dtypes(const Settings& settings) {
       benches.emplace_back(case_of(dtype, 1, 8, seqlen, head_dim), settings.threads);
     }
     std::vector<std::function<void()>> subjects;
-    for (Bench& bench : benches) subjects.push_back([&bench] { bench.run(); });
+    for (Bench& bench : benches) subjects.emplace_back([&bench] { bench.run(); });
     const std::vector<double> seconds =
         time_in_turns(subjects, seqlen <= 512 ? 21 : 5, settings.quick ? 1 : 3);
     for (size_t i = 0; i < benches.size(); ++i) {

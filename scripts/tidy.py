@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""clang-tidy over every C and C++ file of a build, on all cores.
+"""clang-tidy over the C and C++ files of a build that are not tests, on all cores.
 
 A file whose preprocessed text passed before is not checked again: what passed is remembered in
 .cache/tidy, by a hash of that text, the command and .clang-tidy.
 
-The library comes first and the tests last. After FLASHCORE_TIDY_SECONDS (default 900) no further
+The library comes first. After FLASHCORE_TIDY_SECONDS (default 900) no further
 file is begun, and those that were left out are counted.
 
 usage: tidy.py BUILD_DIRECTORY CLANG_TIDY
@@ -35,6 +35,7 @@ def key_of(entry, settings):
 
 
 NOT_REACHED = object()
+ORDER = ["src", "cli", "bench"]
 
 
 def check(entry, build, tidy, settings, deadline):
@@ -64,12 +65,12 @@ def main():
     for entry in json.loads((pathlib.Path(build) / "compile_commands.json").read_text()):
         path = pathlib.Path(entry["file"])
         # nvcc's files are not for clang-tidy; each other file once, with its first command.
-        if path.suffix in (".c", ".cpp") and path.is_relative_to(ROOT):
+        checked = path.is_relative_to(ROOT) and path.relative_to(ROOT).parts[0] in ORDER
+        if path.suffix in (".c", ".cpp") and checked:
             entries.setdefault(path, entry)
     deadline = time.monotonic() + float(os.environ.get("FLASHCORE_TIDY_SECONDS", "900"))
-    order = {"src": 0, "cli": 1, "bench": 2}
     wanted = sorted(entries.values(), key=lambda entry: (
-        order.get(pathlib.Path(entry["file"]).relative_to(ROOT).parts[0], 3), entry["file"]))
+        ORDER.index(pathlib.Path(entry["file"]).relative_to(ROOT).parts[0]), entry["file"]))
     failures = left_out = 0
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         jobs = [pool.submit(check, entry, build, tidy, settings, deadline) for entry in wanted]
