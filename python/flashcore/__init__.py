@@ -1,0 +1,39 @@
+"""FlashCore: softmax(Q K^T) V, one operator with one meaning on every backend.
+
+>>> import numpy as np, flashcore
+>>> q = np.random.default_rng(0).normal(size=(1, 8, 128, 64)).astype(np.float32)
+>>> o = flashcore.attention(q, q, q, causal=True)
+
+`flashcore.torch` has the drop-in for PyTorch, `flashcore.transformers` the one for transformers.
+"""
+
+from ._attention import attention, clear_plans, explain
+from ._errors import (
+    ArgumentTypeError,
+    DeviceError,
+    Error,
+    InternalError,
+    InvalidArgumentError,
+    OutOfMemoryError,
+    UnsupportedError,
+)
+from ._library import build_info, devices, version
+
+__version__ = version()
+
+__all__ = [
+    "ArgumentTypeError",
+    "DeviceError",
+    "Error",
+    "InternalError",
+    "InvalidArgumentError",
+    "OutOfMemoryError",
+    "UnsupportedError",
+    "__version__",
+    "attention",
+    "build_info",
+    "clear_plans",
+    "devices",
+    "explain",
+    "version",
+]

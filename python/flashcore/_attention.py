@@ -1,0 +1,184 @@
+"""The operator, for the arrays of every framework."""
+
+import inspect
+from typing import Any, Literal
+
+from ._backend import find, registered
+from ._library import OPTIONAL_TENSORS
+from ._options import Options
+from ._plan import cache, verdicts
+
+Alignment = Literal["top_left", "bottom_right", "given"]
+Window = tuple[int | None, int | None]
+
+
+def attention(
+    q: Any,
+    k: Any,
+    v: Any,
+    *,
+    causal: bool = False,
+    softmax_scale: float | None = None,
+    softcap: float = 0.0,
+    bias: Any = None,
+    mask: Any = None,
+    alibi_slopes: Any = None,
+    sinks: Any = None,
+    window: Window | None = (-1, -1),
+    alignment: Alignment = "bottom_right",
+    causal_offset: int = 0,
+    causal_offsets: Any = None,
+    seqlens_q: Any = None,
+    seqlens_kv: Any = None,
+    cu_seqlens_q: Any = None,
+    cu_seqlens_kv: Any = None,
+    max_seqlen_q: int = 0,
+    max_seqlen_kv: int = 0,
+    q_scale: Any = None,
+    k_scale: Any = None,
+    v_scale: Any = None,
+    kv_scale_block: int = 0,
+    dropout_p: float = 0.0,
+    dropout_seed: int | None = None,
+    dropout_offset: int = 0,
+    out_dtype: Any = None,
+    return_lse: bool = False,
+    out: Any = None,
+    out_lse: Any = None,
+    kernel: str | None = None,
+    threads: int = 0,
+    batch_invariant: bool = False,
+) -> Any:
+    """softmax(Q K^T) V of NumPy, PyTorch, JAX, CuPy and other DLPack arrays, without copying them.
+
+    B batch, Hq query heads, Hkv key/value heads (Hq a multiple of Hkv), Sq queries, Skv keys, Dqk
+    and Dv head dimensions. "x|1": extent x, or 1 and broadcast. docs/semantics.md says exactly what
+    is computed. On a GPU the work is queued in the framework's current stream (JAX: done on
+    return), and a call allocates nothing but its result.
+
+    Arguments
+        q: [B, Hq, Sq, Dqk], or packed [total_q, Hq, Dqk]; float32, float16, bfloat16 or fp8.
+        k: [B, Hkv, Skv, Dqk], or packed [total_kv, Hkv, Dqk]; dtype and device of q.
+        v: [B, Hkv, Skv, Dv], or packed [total_kv, Hkv, Dv]; dtype and device of q.
+            Any strides, but the last dimension of q, k and v is contiguous.
+        causal: query i sees key j when j <= i + offset, with the offset of `alignment`.
+        softmax_scale: default 1 / sqrt(Dqk).
+        softcap: above 0, scores become softcap * tanh(score / softcap).
+        bias: [B|1, Hq|1, Sq|1, Skv|1], float32, float16 or bfloat16; added to the scores.
+        mask: [B|1, Hq|1, Sq|1, Skv|1], bool; True: attend.
+        alibi_slopes: [Hq] or [B|1, Hq], float32.
+        sinks: [Hq], float32: a logit that joins the denominator.
+        window: (left, right) keys around the diagonal, each -1 or None for no limit.
+        alignment: where the diagonal is: "top_left" (offset 0), "bottom_right" (the last query sees
+            the last key), "given" (causal_offset, or causal_offsets, [B], int32).
+        seqlens_q, seqlens_kv: [B], int32: queries and keys in use, from the first on.
+        cu_seqlens_q, cu_seqlens_kv: [B + 1], int32: make the batch a packed one; max_seqlen_q and
+            max_seqlen_kv are the longest entries, 0 when not known.
+        q_scale, k_scale, v_scale: [B|1, Hq|1], [B|1, Hkv|1, blocks|1] twice, float32, with fp8;
+            kv_scale_block is the keys of a block, 0 for one block.
+        dropout_p: in [0, 1]; above 0 it needs dropout_seed, and may have dropout_offset.
+        out_dtype: of the result; default that of q.
+        return_lse: also return the log of the softmax denominator.
+        out, out_lse: where to put the results, instead of new arrays.
+        kernel: one by name, instead of the best that does not refuse.
+        threads: of the CPU; 0 for all.
+        batch_invariant: a row's bits do not depend on what else is in the batch.
+
+    Returns
+        O: [B, Hq, Sq, Dv], or packed [total_q, Hq, Dv], of the framework of q; with return_lse the
+        pair of O and LSE: [B, Hq, Sq], or packed [total_q, Hq], float32.
+
+    Raises
+        ArgumentTypeError (a TypeError): not an array, or arrays of different frameworks.
+        InvalidArgumentError (a ValueError): a shape, stride, dtype, device or option that makes no
+            sense.
+        UnsupportedError (a NotImplementedError): no kernel of the device computes it.
+        OutOfMemoryError, DeviceError, InternalError: see their classes.
+        Nothing has been written then.
+    """
+    backend = registered.get(type(q)) or find("q", q)
+    extras: tuple[Any, ...] | None = None
+    if not (
+        bias is None
+        and mask is None
+        and alibi_slopes is None
+        and sinks is None
+        and q_scale is None
+        and k_scale is None
+        and v_scale is None
+        and cu_seqlens_q is None
+        and cu_seqlens_kv is None
+        and seqlens_q is None
+        and seqlens_kv is None
+        and causal_offsets is None
+    ):
+        extras = (
+            bias,
+            mask,
+            alibi_slopes,
+            sinks,
+            q_scale,
+            k_scale,
+            v_scale,
+            cu_seqlens_q,
+            cu_seqlens_kv,
+            seqlens_q,
+            seqlens_kv,
+            causal_offsets,
+        )
+    options = (
+        causal,
+        softmax_scale,
+        softcap,
+        alignment,
+        causal_offset,
+        window,
+        dropout_p,
+        out_dtype,
+        return_lse,
+        kv_scale_block,
+        max_seqlen_q,
+        max_seqlen_kv,
+        kernel,
+        threads,
+        batch_invariant,
+    )
+    return backend.attention(
+        q,
+        k,
+        v,
+        extras,
+        options,
+        None if dropout_p == 0 else (dropout_seed, dropout_offset),
+        None if out is None and out_lse is None else (out, out_lse),
+    )
+
+
+_SIGNATURE = inspect.signature(attention)
+
+
+def explain(q: Any, k: Any, v: Any, **options: Any) -> list[dict[str, Any]]:
+    """Every kernel's verdict on a problem, best first, from the arguments of `attention`.
+
+    Each is a dict: kernel, refusal (one sentence, or "" when it would run), automatic (False for
+    kernels that run only when asked for by name). Raises what `attention` raises for a malformed
+    problem.
+    """
+    bound = _SIGNATURE.bind(q, k, v, **options)
+    bound.apply_defaults()
+    given = bound.arguments
+    backend = find("q", q)
+    extras = [given[name] for name in OPTIONAL_TENSORS]
+    outputs = (given["out"], given["out_lse"])
+    named = tuple(given[name] for name in Options._fields)
+    return verdicts(backend.request(q, k, v, extras, named, outputs))
+
+
+def clear_plans() -> None:
+    """Forgets the plans of all problems seen so far.
+
+    The environment variable FLASHCORE_KERNEL is read when a problem is first seen; after a change
+    to it, this makes the next call read it again.
+    """
+    cache.clear()
+

@@ -1,0 +1,247 @@
+"""Backends: what a framework's arrays are to this package, and the call that they all share."""
+
+import sys
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+from ._errors import InvalidArgumentError
+from ._layout import Layout, wrong_type
+from ._library import error, library
+from ._options import Options, seed, window_of
+from ._plan import (
+    ARGUMENTS_SIZE,
+    NO_EXTRAS,
+    Plan,
+    Request,
+    cache,
+    code_of_name,
+    names_of,
+    pack_arguments,
+)
+
+_run = library.flashcore_plan_run
+
+Outputs = tuple[Any, Any]
+
+
+class Backend:
+    """One framework. Subclasses say what its arrays are; `attention` is the same for all."""
+
+    wanted = "an array"  # what its arrays are called
+
+    def owns(self, array: Any) -> bool:
+        """Whether this is one of the framework's arrays."""
+        raise NotImplementedError
+
+    def key(self, array: Any) -> Hashable:
+        """What a plan depends on, as cheaply as it can be had; no checks."""
+        raise NotImplementedError
+
+    def layout(self, argument: str, array: Any) -> Layout:
+        """The same, checked, for the library."""
+        raise NotImplementedError
+
+    def pointer(self, array: Any) -> int:
+        raise NotImplementedError
+
+    def dtype(self, argument: str, dtype: Any) -> int:
+        """The code of a dtype as the framework's users write it."""
+        return code_of_name(argument, getattr(dtype, "name", dtype))
+
+    def empty(self, plan: Plan, like: Any) -> Any:
+        """O."""
+        raise NotImplementedError
+
+    def empty_lse(self, plan: Plan, like: Any) -> Any:
+        raise NotImplementedError
+
+    def workspace(self, nbytes: int, like: Any) -> tuple[Any, int]:
+        """An owner, and an address that is a multiple of 256."""
+        raise NotImplementedError
+
+    def stream(self, like: Any) -> int:
+        """The framework's current stream; 0 on the CPU."""
+        return 0
+
+    def check_writable(self, argument: str, array: Any) -> None:
+        """Raises when nothing may be written into the array."""
+
+    def finish(self, plan: Plan) -> None:
+        """After the launch."""
+
+    def attention(
+        self,
+        q: Any,
+        k: Any,
+        v: Any,
+        extras: Sequence[Any] | None,
+        options: tuple[Any, ...],
+        dropout: tuple[Any, Any] | None,
+        outputs: Outputs | None,
+    ) -> Any:
+        return self.compute(q, k, v, extras, options, dropout, outputs)
+
+    def compute(
+        self,
+        q: Any,
+        k: Any,
+        v: Any,
+        extras: Sequence[Any] | None,
+        options: tuple[Any, ...],
+        dropout: tuple[Any, Any] | None,
+        outputs: Outputs | None,
+    ) -> Any:
+        """Finds the plan and runs it. extras: the optional arrays; outputs: O and LSE, or None."""
+        get = registered.get
+        if get(type(k)) is not self or get(type(v)) is not self or extras or outputs:
+            self._check_types(q, k, v, extras, outputs)
+        key_of = self.key
+        try:
+            key: Hashable = (key_of(q), key_of(k), key_of(v), options)
+            if extras is not None:
+                key = (key, *[None if x is None else key_of(x) for x in extras])
+            if outputs is not None:
+                key = (key, "out", *[None if x is None else key_of(x) for x in outputs])
+            plan = cache.get(key)
+        except TypeError:  # an option that cannot be a key; what it is, the checks say
+            options = hashable(options)
+            return self.compute(q, k, v, extras, options, dropout, outputs)
+        if plan is None:
+            plan = cache.make(key, lambda: self.request(q, k, v, extras, options, outputs))
+
+        pointer = self.pointer
+        out, lse = (None, None) if outputs is None else outputs
+        if outputs is not None:
+            for name, array in (("out", out), ("out_lse", lse)):
+                if array is not None:
+                    self.check_writable(name, array)
+        if out is None:
+            out = self.empty(plan, q)
+        lse_pointer = 0
+        if plan.return_lse:
+            if lse is None:
+                lse = self.empty_lse(plan, q)
+            lse_pointer = pointer(lse)
+        optional = (
+            NO_EXTRAS
+            if extras is None
+            else [0 if extra is None else pointer(extra) for extra in extras]
+        )
+        arguments = pack_arguments(
+            ARGUMENTS_SIZE,
+            pointer(q),
+            pointer(k),
+            pointer(v),
+            pointer(out),
+            lse_pointer,
+            *optional,
+            *((0, 0) if dropout is None else seeds(dropout)),
+        )
+        nbytes = plan.workspace_bytes
+        owner, workspace = self.workspace(nbytes, q) if nbytes else (None, None)
+        status = _run(plan.handle, arguments, workspace, nbytes, self.stream(q))
+        if status != 0:
+            raise error(status)
+        self.finish(plan)
+        del owner
+        return (out, lse) if plan.return_lse else out
+
+    def request(
+        self,
+        q: Any,
+        k: Any,
+        v: Any,
+        extras: Sequence[Any] | None,
+        options: tuple[Any, ...],
+        outputs: Outputs | None,
+    ) -> Request:
+        """The call as the library wants it described."""
+        self._check_types(q, k, v, extras, outputs)
+        layout = self.layout
+        named = Options._make(options)
+        out, lse = (None, None) if outputs is None else outputs
+        return Request(
+            q=layout("q", q),
+            k=layout("k", k),
+            v=layout("v", v),
+            extras={name: layout(name, x) for name, x in names_of(extras)} if extras else {},
+            options=named,
+            out_dtype=None if named.out_dtype is None else self.dtype("out_dtype", named.out_dtype),
+            out=None if out is None else layout("out", out),
+            out_lse=None if lse is None else layout("out_lse", lse),
+        )
+
+    def _check_types(
+        self, q: Any, k: Any, v: Any, extras: Sequence[Any] | None, outputs: Outputs | None
+    ) -> None:
+        named = [("q", q), ("k", k), ("v", v)]
+        named += names_of(extras) if extras else []
+        named += zip(("out", "out_lse"), outputs, strict=True) if outputs else []
+        for name, array in named:
+            if array is not None and find(name, array) is not self:
+                raise wrong_type(name, array, f"{self.wanted}, as q is")
+
+
+def hashable(options: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The same options where they can be a key; otherwise the error that says why not."""
+    named = Options._make(options)
+    named = named._replace(window=window_of(named.window))
+    for name, value in zip(Options._fields, named, strict=True):
+        try:
+            hash(value)
+        except TypeError:
+            raise wrong_type(name, value, "a plain value") from None
+    return tuple(named)
+
+
+def seeds(dropout: tuple[Any, Any]) -> tuple[int, int]:
+    if dropout[0] is None:
+        raise InvalidArgumentError("dropout_seed: is None, wanted 0 to 2^64 - 1 with dropout")
+    return seed("dropout_seed", dropout[0]), seed("dropout_offset", dropout[1])
+
+
+# The backend of each array type seen so far.
+registered: dict[type, Backend] = {}
+
+
+def find(argument: str, array: Any) -> Backend:
+    """The backend of an array; raises ArgumentTypeError when it has none."""
+    backend = registered.get(type(array))
+    if backend is None:
+        for backend in _candidates():
+            if backend.owns(array):
+                registered[type(array)] = backend
+                return backend
+        raise wrong_type(
+            argument,
+            array,
+            "a numpy.ndarray, torch.Tensor, jax.Array, cupy.ndarray or an array with __dlpack__",
+        )
+    return backend
+
+
+def _candidates() -> list[Backend]:
+    """The backends of the frameworks that are imported; an array of another one cannot be here."""
+    found: list[Backend] = []
+    if "numpy" in sys.modules:
+        from ._numpy import backend as numpy_backend
+
+        found.append(numpy_backend)
+    if "torch" in sys.modules:
+        from ._torch import backend as torch_backend
+
+        found.append(torch_backend)
+    if "jax" in sys.modules:
+        from ._jax import backend as jax_backend
+
+        found.append(jax_backend)
+    if "cupy" in sys.modules:
+        from ._cupy import backend as cupy_backend
+
+        found.append(cupy_backend)
+    from ._dlpack import backend as dlpack_backend
+
+    found.append(dlpack_backend)
+    return found
+
+

@@ -1,0 +1,116 @@
+"""JAX arrays, eagerly.
+
+JAX says nothing of its streams, so inputs are waited for, and on a GPU so is the result. The output
+is a new array that nobody else has seen, filled in place before it is handed out.
+"""
+
+import ctypes
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from ._backend import Backend, Outputs
+from ._errors import ArgumentTypeError, DeviceError, InvalidArgumentError, UnsupportedError
+from ._layout import Layout, check_rank, dense_strides, dtype_code
+from ._library import CPU, CUDA
+from ._numpy import numpy_dtype
+from ._plan import Plan, aligned, host_workspace
+
+
+def _device(array: Any) -> Any:
+    (device,) = array.devices()
+    return device
+
+
+def _synchronize(index: int) -> None:
+    """Waits for the default stream of a GPU, by the driver, which is there when JAX uses a GPU."""
+    driver = ctypes.CDLL("libcuda.so.1")
+    device, context = ctypes.c_int(), ctypes.c_void_p()
+    steps = [
+        lambda: driver.cuDeviceGet(ctypes.byref(device), index),
+        lambda: driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), device),
+        lambda: driver.cuCtxPushCurrent_v2(context),
+        lambda: driver.cuStreamSynchronize(None),
+        lambda: driver.cuCtxPopCurrent_v2(ctypes.byref(ctypes.c_void_p())),
+        lambda: driver.cuDevicePrimaryCtxRelease_v2(device),
+    ]
+    for step in steps:
+        status = step()
+        if status != 0:
+            raise DeviceError(f"device: waiting for cuda:{index} failed with CUDA error {status}")
+
+
+class JaxBackend(Backend):
+    wanted = "a jax.Array"
+
+    def owns(self, array: Any) -> bool:
+        return isinstance(array, jax.Array)
+
+    def key(self, array: Any) -> Hashable:
+        return jax, array.dtype, array.shape, array.sharding
+
+    def layout(self, argument: str, array: Any) -> Layout:
+        check_rank(argument, array.shape)
+        if len(array.devices()) != 1:
+            raise InvalidArgumentError(
+                f"{argument}: lies on {len(array.devices())} devices, wanted one"
+            )
+        device = _device(array)
+        if device.platform not in ("cpu", "gpu", "cuda"):
+            raise UnsupportedError(f"{argument}: is on a {device.platform}, wanted a CPU or a GPU")
+        kind = CPU if device.platform == "cpu" else CUDA
+        index = 0 if kind == CPU else device.local_hardware_id
+        shape = tuple(array.shape)
+        return Layout(
+            dtype_code(argument, array.dtype.name), shape, dense_strides(shape), (kind, index)
+        )
+
+    def pointer(self, array: Any) -> int:
+        return array.unsafe_buffer_pointer() if array.size else 0
+
+    def empty(self, plan: Plan, like: Any) -> Any:
+        return self._fresh(plan.out_shape, numpy_dtype(plan.out_dtype), like)
+
+    def empty_lse(self, plan: Plan, like: Any) -> Any:
+        return self._fresh(plan.lse_shape, jnp.float32, like)
+
+    def _fresh(self, shape: Sequence[int], dtype: Any, like: Any) -> Any:
+        return jnp.empty(shape, dtype, device=_device(like)).block_until_ready()
+
+    def workspace(self, nbytes: int, like: Any) -> tuple[Any, int]:
+        if _device(like).platform == "cpu":
+            return host_workspace(nbytes)
+        owner = self._fresh([nbytes + 256], jnp.uint8, like)
+        return owner, aligned(owner.unsafe_buffer_pointer())
+
+    def check_writable(self, argument: str, array: Any) -> None:
+        raise ArgumentTypeError(f"{argument}: is a jax.Array, which is immutable, wanted None")
+
+    def finish(self, plan: Plan) -> None:
+        if plan.device[0] == CUDA:
+            _synchronize(plan.device[1])
+
+    def attention(
+        self,
+        q: Any,
+        k: Any,
+        v: Any,
+        extras: Sequence[Any] | None,
+        options: tuple[Any, ...],
+        dropout: tuple[Any, Any] | None,
+        outputs: Outputs | None,
+    ) -> Any:
+        arrays = [x for x in (q, k, v, *(extras or ())) if x is not None]
+        for array in arrays:
+            if isinstance(array, jax.core.Tracer):
+                raise UnsupportedError(
+                    "q, k, v: are traced by jax.jit, jax.grad or jax.vmap, wanted concrete arrays; "
+                    "call flashcore.attention outside of them"
+                )
+        jax.block_until_ready(arrays)
+        return self.compute(q, k, v, extras, options, dropout, outputs)
+
+
+backend = JaxBackend()

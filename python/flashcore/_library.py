@@ -1,0 +1,214 @@
+"""The shared library behind its C interface: loading it, its structs, its status codes.
+
+The library lies beside this file. FLASHCORE_LIBRARY names another one, for working on the library
+itself. The structs mirror flashcore.h; `struct_size` lets either side be older.
+"""
+
+import ctypes
+import os
+import pathlib
+from ctypes import (
+    POINTER,
+    Structure,
+    c_char,
+    c_char_p,
+    c_float,
+    c_int32,
+    c_int64,
+    c_size_t,
+    c_void_p,
+    sizeof,
+)
+from typing import Any
+
+from ._errors import BY_STATUS, Error, InternalError
+
+MAX_RANK = 4
+CPU, CUDA = 0, 1
+OPTIONAL_TENSORS = (
+    "bias",
+    "mask",
+    "alibi_slopes",
+    "sinks",
+    "q_scale",
+    "k_scale",
+    "v_scale",
+    "cu_seqlens_q",
+    "cu_seqlens_kv",
+    "seqlens_q",
+    "seqlens_kv",
+    "causal_offsets",
+)
+
+
+class Tensor(Structure):
+    _fields_ = [
+        ("dtype", c_int32),
+        ("rank", c_int32),
+        ("shape", c_int64 * MAX_RANK),
+        ("stride", c_int64 * MAX_RANK),
+    ]
+
+
+class Problem(Structure):
+    _fields_ = [
+        ("struct_size", c_size_t),
+        *((name, Tensor) for name in ("q", "k", "v", "o", "lse", *OPTIONAL_TENSORS)),
+        ("has_softmax_scale", c_int32),
+        ("softmax_scale", c_float),
+        ("softcap", c_float),
+        ("causal", c_int32),
+        ("alignment", c_int32),
+        ("dropout_p", c_float),
+        ("causal_offset", c_int64),
+        ("window_left", c_int64),
+        ("window_right", c_int64),
+        ("kv_scale_block", c_int64),
+        ("max_seqlen_q", c_int64),
+        ("max_seqlen_kv", c_int64),
+    ]
+
+
+class PlanOptions(Structure):
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("device_kind", c_int32),
+        ("device_index", c_int32),
+        ("kernel", c_char_p),
+        ("threads", c_int32),
+        ("batch_invariant", c_int32),
+    ]
+
+
+class DeviceInfo(Structure):
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("kind", c_int32),
+        ("index", c_int32),
+        ("compute_capability", c_int32),
+        ("multiprocessors", c_int32),
+        ("shared_memory_a_block", c_int64),
+        ("memory_bytes", c_int64),
+        ("name", c_char * 256),
+    ]
+
+
+class BuildInfo(Structure):
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("version", c_char_p),
+        ("compiler", c_char_p),
+        ("build_type", c_char_p),
+        ("cuda_targets", c_char_p),
+        ("cpu_target", c_char_p),
+        ("cuda", c_int32),
+        ("reserved", c_int32),
+    ]
+
+
+VERDICT_FUNCTION = ctypes.CFUNCTYPE(None, c_void_p, c_char_p, c_char_p, c_int32)
+
+
+def _path() -> pathlib.Path:
+    forced = os.environ.get("FLASHCORE_LIBRARY")
+    if forced:
+        return pathlib.Path(forced).resolve()
+    return pathlib.Path(__file__).resolve().parent / "libflashcore.so"
+
+
+def _load() -> ctypes.CDLL:
+    path = _path()
+    if not path.exists():
+        raise ImportError(
+            f"flashcore: there is no {path}, wanted the shared library of the wheel; set "
+            "FLASHCORE_LIBRARY to use one that was built elsewhere"
+        )
+    library = ctypes.CDLL(str(path))
+    signatures: dict[str, tuple[Any, list[Any]]] = {
+        "flashcore_last_error": (c_char_p, []),
+        "flashcore_version": (c_char_p, []),
+        "flashcore_problem_init": (c_int32, [POINTER(Problem), c_size_t]),
+        "flashcore_plan_options_init": (c_int32, [POINTER(PlanOptions), c_size_t]),
+        "flashcore_plan_create": (
+            c_int32,
+            [POINTER(Problem), POINTER(PlanOptions), POINTER(c_void_p)],
+        ),
+        "flashcore_plan_destroy": (None, [c_void_p]),
+        "flashcore_plan_kernel": (c_char_p, [c_void_p]),
+        "flashcore_plan_reason": (c_char_p, [c_void_p]),
+        "flashcore_plan_workspace_bytes": (c_size_t, [c_void_p]),
+        # The arguments are packed as bytes, see _plan.py.
+        "flashcore_plan_run": (c_int32, [c_void_p, c_char_p, c_void_p, c_size_t, c_void_p]),
+        "flashcore_explain": (
+            c_int32,
+            [POINTER(Problem), POINTER(PlanOptions), VERDICT_FUNCTION, c_void_p],
+        ),
+        "flashcore_device_count": (c_int32, [POINTER(c_size_t)]),
+        "flashcore_device_get": (c_int32, [c_size_t, POINTER(DeviceInfo)]),
+        "flashcore_build_info_get": (c_int32, [POINTER(BuildInfo)]),
+    }
+    for name, (result, arguments) in signatures.items():
+        function = getattr(library, name)
+        function.restype = result
+        function.argtypes = arguments
+    return library
+
+
+library = _load()
+
+
+def error(status: int) -> Error:
+    """The exception for the calling thread's last call, which returned `status`, not 0."""
+    sentence = (library.flashcore_last_error() or b"").decode(errors="replace")
+    return BY_STATUS.get(status, InternalError)(sentence)
+
+
+def check(status: int) -> None:
+    if status != 0:
+        raise error(status)
+
+
+def new_problem() -> Problem:
+    problem = Problem()
+    check(library.flashcore_problem_init(problem, sizeof(problem)))
+    return problem
+
+
+def new_plan_options() -> PlanOptions:
+    options = PlanOptions()
+    check(library.flashcore_plan_options_init(options, sizeof(options)))
+    return options
+
+
+def version() -> str:
+    """The version of the library, for example "0.1.0"."""
+    return library.flashcore_version().decode()
+
+
+def build_info() -> dict[str, Any]:
+    """How the library was built: version, compiler, build type, CUDA targets, the CPU's target."""
+    info = BuildInfo(struct_size=sizeof(BuildInfo))
+    check(library.flashcore_build_info_get(info))
+    texts = ("version", "compiler", "build_type", "cuda_targets", "cpu_target")
+    return {name: getattr(info, name).decode() for name in texts} | {"cuda": bool(info.cuda)}
+
+
+def devices() -> list[dict[str, Any]]:
+    """The devices that attention can run on; the CPU is always there and the first."""
+    count = c_size_t()
+    check(library.flashcore_device_count(count))
+    found = []
+    for position in range(count.value):
+        info = DeviceInfo(struct_size=sizeof(DeviceInfo))
+        check(library.flashcore_device_get(position, info))
+        found.append(
+            {
+                "kind": "cuda" if info.kind == CUDA else "cpu",
+                "index": info.index,
+                "name": info.name.decode(errors="replace"),
+                "compute_capability": info.compute_capability,
+                "multiprocessors": info.multiprocessors,
+                "memory_bytes": info.memory_bytes,
+            }
+        )
+    return found

@@ -1,0 +1,114 @@
+"""The options of a problem, checked where C would not notice: types, and numbers past C's range."""
+
+import math
+import numbers
+import operator
+from typing import Any, NamedTuple
+
+from ._errors import InvalidArgumentError
+from ._layout import wrong_type
+from ._library import PlanOptions, Problem
+
+ALIGNMENTS = {"top_left": 0, "bottom_right": 1, "given": 2}
+
+
+class Options(NamedTuple):
+    """The keywords of `attention` that are no arrays, in the order of a plan's key."""
+
+    causal: Any
+    softmax_scale: Any
+    softcap: Any
+    alignment: Any
+    causal_offset: Any
+    window: Any
+    dropout_p: Any
+    out_dtype: Any
+    return_lse: Any
+    kv_scale_block: Any
+    max_seqlen_q: Any
+    max_seqlen_kv: Any
+    kernel: Any
+    threads: Any
+    batch_invariant: Any
+
+
+def flag(argument: str, value: Any) -> bool:
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, numbers.Integral) and value in (0, 1):
+        return bool(value)
+    if type(value).__name__ in ("bool", "bool_") and getattr(value, "ndim", 1) == 0:
+        return bool(value)  # NumPy's
+    raise wrong_type(argument, value, "True or False")
+
+
+def integer(argument: str, value: Any, lowest: int, highest: int) -> int:
+    if isinstance(value, bool):
+        raise wrong_type(argument, value, "an integer")
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise wrong_type(argument, value, "an integer") from None
+    if not lowest <= number <= highest:
+        raise InvalidArgumentError(f"{argument}: is {number}, wanted {lowest} to {highest}")
+    return number
+
+
+def real(argument: str, value: Any) -> float:
+    if isinstance(value, (str, bytes, bool)) or not hasattr(value, "__float__"):
+        raise wrong_type(argument, value, "a number")
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        raise wrong_type(argument, value, "a number") from None
+    except OverflowError:
+        number = math.inf  # the library says what it wants instead
+    return number
+
+
+def window_of(value: Any) -> tuple[int, int]:
+    if value is None:
+        return -1, -1
+    try:
+        left, right = value
+    except (TypeError, ValueError):
+        raise wrong_type("window", value, "(left, right), each a number of keys or None") from None
+    largest = 2**63 - 1
+    return (
+        -1 if left is None else integer("window_left", left, -1, largest),
+        -1 if right is None else integer("window_right", right, -1, largest),
+    )
+
+
+def fill_problem(problem: Problem, options: Options) -> None:
+    """All but the tensors."""
+    largest = 2**63 - 1
+    if options.softmax_scale is not None:
+        problem.has_softmax_scale = 1
+        problem.softmax_scale = real("softmax_scale", options.softmax_scale)
+    problem.softcap = real("softcap", options.softcap)
+    problem.causal = flag("causal", options.causal)
+    if not isinstance(options.alignment, str) or options.alignment not in ALIGNMENTS:
+        raise InvalidArgumentError(
+            f"alignment: is {options.alignment!r}, wanted one of {', '.join(ALIGNMENTS)}"
+        )
+    problem.alignment = ALIGNMENTS[options.alignment]
+    problem.dropout_p = real("dropout_p", options.dropout_p)
+    problem.causal_offset = integer("causal_offset", options.causal_offset, -largest, largest)
+    problem.window_left, problem.window_right = window_of(options.window)
+    for name in ("kv_scale_block", "max_seqlen_q", "max_seqlen_kv"):
+        setattr(problem, name, integer(name, getattr(options, name), 0, largest))
+
+
+def fill_plan_options(out: PlanOptions, options: Options, device: tuple[int, int]) -> None:
+    out.device_kind, out.device_index = device
+    if options.kernel is not None:
+        if not isinstance(options.kernel, str):
+            raise wrong_type("kernel", options.kernel, "a kernel's name or None")
+        out.kernel = options.kernel.encode()
+    out.threads = integer("threads", options.threads, 0, 2**31 - 1)
+    out.batch_invariant = flag("batch_invariant", options.batch_invariant)
+
+
+def seed(argument: str, value: Any) -> int:
+    return integer(argument, value, 0, 2**64 - 1)

@@ -1,0 +1,200 @@
+"""Plans: a problem bound to a kernel, made once for each set of layouts and options, then kept.
+
+A run packs the pointers behind flashcore_arguments as bytes, so that threads share nothing, and
+costs one foreign call.
+"""
+
+import struct
+import threading
+from collections.abc import Callable, Hashable, Sequence
+from ctypes import byref, c_void_p
+from typing import Any, NamedTuple
+
+from ._errors import ArgumentTypeError, InvalidArgumentError
+from ._layout import CODES, F32, Layout, device_name, dense_strides, like
+from ._library import (
+    OPTIONAL_TENSORS,
+    VERDICT_FUNCTION,
+    Problem,
+    check,
+    library,
+    new_plan_options,
+    new_problem,
+)
+from ._options import Options, fill_plan_options, fill_problem, flag
+
+# struct_size, q, k, v, o, lse, the optional tensors in the order of OPTIONAL_TENSORS, and the
+# dropout's seed and offset: flashcore_arguments, all of it 8-byte members.
+_ARGUMENTS = struct.Struct("@20Q")
+ARGUMENTS_SIZE = _ARGUMENTS.size
+pack_arguments = _ARGUMENTS.pack
+NO_EXTRAS = (0,) * len(OPTIONAL_TENSORS)
+
+WORKSPACE_ALIGNMENT = 256
+
+
+class Request(NamedTuple):
+    """A call, described: the layouts of its arrays and its options."""
+
+    q: Layout
+    k: Layout
+    v: Layout
+    extras: dict[str, Layout]
+    options: Options
+    out_dtype: int | None
+    out: Layout | None
+    out_lse: Layout | None
+
+
+class Plan:
+    """A plan of the library, and what its outputs look like."""
+
+    __slots__ = (
+        "device",
+        "handle",
+        "kernel",
+        "lse_shape",
+        "out_dtype",
+        "out_shape",
+        "out_stride",
+        "reason",
+        "return_lse",
+        "workspace_bytes",
+    )
+
+    def __init__(self, request: Request):
+        self.handle = None
+        problem, out, lse = describe(request)
+        options = new_plan_options()
+        fill_plan_options(options, request.options, request.q.device)
+        handle = c_void_p()
+        check(library.flashcore_plan_create(problem, options, byref(handle)))
+        self.handle = handle.value
+        self.kernel = library.flashcore_plan_kernel(handle).decode()
+        self.reason = library.flashcore_plan_reason(handle).decode()
+        self.workspace_bytes = library.flashcore_plan_workspace_bytes(handle)
+        self.device = request.q.device
+        self.out_dtype = out.dtype
+        self.out_shape = out.shape
+        self.out_stride = out.stride
+        self.return_lse = lse is not None
+        self.lse_shape = lse.shape if lse is not None else ()
+
+    def __del__(self) -> None:
+        if self.handle:
+            library.flashcore_plan_destroy(self.handle)
+
+
+def describe(request: Request) -> tuple[Problem, Layout, Layout | None]:
+    """The problem in C, and the layouts of its outputs."""
+    q, k, v, options = request.q, request.k, request.v, request.options
+    named = {"k": k, "v": v, "out": request.out, "out_lse": request.out_lse, **request.extras}
+    for name, layout in named.items():
+        if layout is not None and layout.device != q.device:
+            raise InvalidArgumentError(
+                f"{name}: is on {device_name(layout.device)}, wanted {device_name(q.device)}, "
+                "where q is"
+            )
+    problem = new_problem()
+    fill_problem(problem, options)
+    problem.q, problem.k, problem.v = q.tensor(), k.tensor(), v.tensor()
+    for name, layout in request.extras.items():
+        setattr(problem, name, layout.tensor())
+
+    out = request.out
+    if out is None:
+        shape = (*q.shape[:-1], v.shape[-1])
+        dtype = q.dtype if request.out_dtype is None else request.out_dtype
+        out = Layout(dtype, shape, like(q, shape), q.device)
+    elif request.out_dtype not in (None, out.dtype):
+        raise InvalidArgumentError("out_dtype: differs from the dtype of out, wanted one of them")
+    problem.o = out.tensor()
+
+    lse = request.out_lse
+    if flag("return_lse", options.return_lse):
+        if lse is None:
+            shape = q.shape[:-1]
+            lse = Layout(F32, shape, dense_strides(shape), q.device)
+        if lse.shape:
+            problem.lse = lse.tensor()
+    elif lse is not None:
+        raise InvalidArgumentError("out_lse: is present, wanted it only with return_lse=True")
+    return problem, out, lse
+
+
+def verdicts(request: Request) -> list[dict[str, Any]]:
+    """Every kernel's verdict on a problem, best first."""
+    problem, _, _ = describe(request)
+    options = new_plan_options()
+    fill_plan_options(options, request.options, request.q.device)
+    found: list[dict[str, Any]] = []
+
+    def take(_user: Any, kernel: bytes, refusal: bytes, automatic: int) -> None:
+        found.append(
+            {
+                "kernel": kernel.decode(),
+                "refusal": refusal.decode(errors="replace"),
+                "automatic": bool(automatic),
+            }
+        )
+
+    check(library.flashcore_explain(problem, options, VERDICT_FUNCTION(take), None))
+    return found
+
+
+class Cache:
+    """The plans in use, by everything that they depend on. The oldest half goes when it is full.
+
+    A plan that is running is held by its caller, so it is not freed under it.
+    """
+
+    def __init__(self, limit: int = 4096):
+        self.limit = limit
+        self.plans: dict[Hashable, Plan] = {}
+        self.get = self.plans.get
+        self._lock = threading.Lock()
+
+    def make(self, key: Hashable, request: Callable[[], Request]) -> Plan:
+        plan = Plan(request())
+        with self._lock:
+            if len(self.plans) >= self.limit:
+                for old in list(self.plans)[: self.limit // 2]:
+                    del self.plans[old]
+            self.plans[key] = plan
+        return plan
+
+    def clear(self) -> None:
+        with self._lock:
+            self.plans.clear()
+
+
+cache = Cache()
+
+
+def aligned(address: int) -> int:
+    return -(-address // WORKSPACE_ALIGNMENT) * WORKSPACE_ALIGNMENT
+
+
+def host_workspace(nbytes: int) -> tuple[Any, int]:
+    """Memory for a run on the CPU: its owner and its aligned address."""
+    import numpy
+
+    owner = numpy.empty(nbytes + WORKSPACE_ALIGNMENT, numpy.uint8)
+    return owner, aligned(owner.__array_interface__["data"][0])
+
+
+def code_of_name(argument: str, name: Any) -> int:
+    code = CODES.get(name) if isinstance(name, str) else None
+    if code is None:
+        raise ArgumentTypeError(f"{argument}: is {name!r}, wanted one of {', '.join(CODES)}")
+    return code
+
+
+def names_of(extras: Sequence[Any]) -> list[tuple[str, Any]]:
+    """The optional arrays that are there, with their names."""
+    return [
+        (name, value)
+        for name, value in zip(OPTIONAL_TENSORS, extras, strict=True)
+        if value is not None
+    ]
+
