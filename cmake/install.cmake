@@ -35,3 +35,11 @@ string(REGEX REPLACE "/$" "" FLASHCORE_PC_UP "${FLASHCORE_PC_UP}")
 configure_file(cmake/package/flashcore.pc.in ${PROJECT_BINARY_DIR}/package/flashcore.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/package/flashcore.pc
         DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+
+# The Python wheel's share: the library beside the module that loads it, without the links that a
+# linker wants, and with the C++ runtime inside, so that it runs on older distributions too.
+if(FLASHCORE_WHEEL)
+  target_link_options(flashcore_shared PRIVATE -static-libstdc++ -static-libgcc)
+  install(FILES $<TARGET_FILE:flashcore_shared> DESTINATION flashcore RENAME libflashcore.so
+          PERMISSIONS OWNER_READ OWNER_WRITE GROUP_READ WORLD_READ COMPONENT python)
+endif()

@@ -2,6 +2,7 @@
 set(FLASHCORE_CUDA "AUTO" CACHE STRING "Build the CUDA kernels: AUTO (when nvcc is found), ON, OFF")
 option(FLASHCORE_TESTS "Build the tests" ON)
 option(FLASHCORE_FUZZ "Build the libFuzzer programs, with address and undefined sanitizers" OFF)
+option(FLASHCORE_WHEEL "Build the shared library for a Python wheel: libstdc++ inside" OFF)
 option(FLASHCORE_WERROR "Warnings are errors, and so are ptxas's: spills, dropped fast paths" ON)
 set(FLASHCORE_SANITIZE "" CACHE STRING "Sanitizers, as for -fsanitize: address,undefined or thread")
 

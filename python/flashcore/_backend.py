@@ -103,9 +103,9 @@ class Backend:
             if outputs is not None:
                 key = (key, "out", *[None if x is None else key_of(x) for x in outputs])
             plan = cache.get(key)
-        except TypeError:  # an option that cannot be a key; what it is, the checks say
-            options = hashable(options)
-            return self.compute(q, k, v, extras, options, dropout, outputs)
+        except (TypeError, RuntimeError):  # an option or an array that cannot be in a key
+            self.request(q, k, v, extras, options, outputs)  # says what is wrong with it
+            return self.compute(q, k, v, extras, hashable(options), dropout, outputs)
         if plan is None:
             plan = cache.make(key, lambda: self.request(q, k, v, extras, options, outputs))
 

@@ -1,0 +1,232 @@
+"""PyTorch: a drop-in for scaled_dot_product_attention, by call, for a while, or by registration.
+
+Importing this module also registers the operator torch.ops.flashcore.attention, so that
+torch.compile(fullgraph=True) takes `flashcore.attention` and what is here in one graph.
+"""
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+
+from . import _torch
+from ._attention import attention
+from ._backend import registered
+from ._errors import InvalidArgumentError, UnsupportedError
+
+__all__ = ["attention", "register_flash_impl", "replace_sdpa", "scaled_dot_product_attention"]
+
+for _type in _torch._PLAIN:
+    registered.setdefault(_type, _torch.backend)
+
+
+def scaled_dot_product_attention(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attn_mask: torch.Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> torch.Tensor:
+    """torch.nn.functional.scaled_dot_product_attention, computed by FlashCore.
+
+    query [..., Hq, L, E], key [..., H, S, E], value [..., H, S, Ev]: the leading dimensions
+    broadcast. attn_mask broadcasts to [..., Hq, L, S]: bool (True: attend), or floating point and
+    added to the scores. is_causal has its diagonal at the top left. A row that may attend to
+    nothing is 0. Dropout draws its seed from PyTorch's CPU generator.
+
+    float64 is refused; there is no backward pass yet, and asking for one raises UnsupportedError.
+    """
+    if attn_mask is not None and is_causal:
+        raise InvalidArgumentError("attn_mask: is given with is_causal=True, wanted one of them")
+    if query.dim() != 4 or key.dim() != 4 or value.dim() != 4:
+        return _any_rank(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
+    if query.stride(3) != 1:
+        query = _dense(query)
+    if key.stride(3) != 1:
+        key = _dense(key)
+    if value.stride(3) != 1:
+        value = _dense(value)
+    if key.shape[1] != value.shape[1] or query.shape[1] != key.shape[1]:
+        if not enable_gqa and not {1, query.shape[1]} >= {key.shape[1], value.shape[1]}:
+            raise InvalidArgumentError(
+                f"key: has {key.shape[1]} heads and value {value.shape[1]}, wanted "
+                f"query's {query.shape[1]}, or enable_gqa=True"
+            )
+        heads = max(key.shape[1], value.shape[1])
+        key, value = (_expand(x, 1, heads) for x in (key, value))
+    if key.shape[0] != query.shape[0] or value.shape[0] != query.shape[0]:
+        batch = max(x.shape[0] for x in (query, key, value))
+        query, key, value = (_expand(x, 0, batch) for x in (query, key, value))
+    bias = mask = None
+    if attn_mask is not None:
+        attn_mask = attn_mask[(None,) * (4 - attn_mask.dim())]
+        if attn_mask.dtype is torch.bool:
+            mask = attn_mask
+        else:
+            bias = attn_mask
+    seed = None
+    if dropout_p != 0.0 and not torch.compiler.is_compiling():
+        seed = _torch.draw_seed()
+    return attention(
+        query,
+        key,
+        value,
+        causal=is_causal,
+        softmax_scale=scale,
+        alignment="top_left",
+        bias=bias,
+        mask=mask,
+        dropout_p=dropout_p,
+        dropout_seed=seed,
+    )
+
+
+def _dense(x: torch.Tensor) -> torch.Tensor:
+    """A copy, when the last dimension is not contiguous already."""
+    return x.contiguous() if x.shape[-1] > 1 else x
+
+
+def _expand(x: torch.Tensor, dimension: int, extent: int) -> torch.Tensor:
+    if x.shape[dimension] != 1 or extent == 1:
+        return x
+    shape = list(x.shape)
+    shape[dimension] = extent
+    return x.expand(shape)
+
+
+def _any_rank(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attn_mask: torch.Tensor | None,
+    dropout_p: float,
+    is_causal: bool,
+    scale: float | None,
+    enable_gqa: bool,
+) -> torch.Tensor:
+    """Fewer or more than 4 dimensions: those before the last three are one batch."""
+    rank = max(query.dim(), key.dim(), value.dim())
+    if min(query.dim(), key.dim(), value.dim()) < 2:
+        raise InvalidArgumentError("query, key, value: wanted at least 2 dimensions")
+    full = max(rank, 4)
+    query, key, value = (x[(None,) * (full - x.dim())] for x in (query, key, value))
+    lead = torch.broadcast_shapes(*(x.shape[:-3] for x in (query, key, value)))
+    query, key, value = (
+        x.expand(*lead, *x.shape[-3:]).flatten(0, -4) for x in (query, key, value)
+    )
+    if attn_mask is not None and attn_mask.dim() > 3:
+        attn_mask = attn_mask.expand(*lead, *attn_mask.shape[-3:]).flatten(0, -4)
+    out = scaled_dot_product_attention(
+        query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa
+    )
+    out = out.unflatten(0, lead)
+    return out.reshape(out.shape[full - rank :])
+
+
+_lock = threading.Lock()
+_stack: list[Callable[..., torch.Tensor]] = []
+
+
+@contextlib.contextmanager
+def replace_sdpa(fallback: bool = False) -> Iterator[None]:
+    """Within it, torch.nn.functional.scaled_dot_product_attention is FlashCore's.
+
+    Whoever calls it by that name is routed: models, nn.MultiheadAttention, other libraries. It is
+    one name for the whole process, so other threads are routed as well; contexts may be nested.
+
+    fallback: calls that FlashCore refuses (UnsupportedError, float64, inputs that require a
+    gradient) go to what was there before. Without it they raise.
+    """
+    with _lock:
+        before = F.scaled_dot_product_attention
+        _stack.append(before)
+        F.scaled_dot_product_attention = (
+            _with_fallback(before) if fallback else scaled_dot_product_attention
+        )
+    try:
+        yield
+    finally:
+        with _lock:
+            F.scaled_dot_product_attention = _stack.pop()
+
+
+def _with_fallback(before: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+    def routed(
+        query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *rest: Any, **options: Any
+    ) -> torch.Tensor:
+        needs_grad = torch.is_grad_enabled() and any(x.requires_grad for x in (query, key, value))
+        if not needs_grad and query.dtype is not torch.float64:
+            try:
+                return scaled_dot_product_attention(query, key, value, *rest, **options)
+            except UnsupportedError:
+                pass
+        return before(query, key, value, *rest, **options)
+
+    return routed
+
+
+class _FlashHandle:
+    """What keeps the registration of PyTorch's attention registry alive."""
+
+    def __init__(self, library: torch.library.Library):
+        self.library: torch.library.Library | None = library
+
+    def remove(self) -> None:
+        self.library = None
+
+
+def _flash_forward(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    return_debug_mask: bool = False,
+    *,
+    scale: float | None = None,
+) -> tuple[Any, ...]:
+    """aten::_scaled_dot_product_flash_attention."""
+    if dropout_p != 0.0:
+        raise UnsupportedError(
+            f"dropout_p: is {dropout_p}, wanted 0: the backward pass of PyTorch's flash attention "
+            "draws other numbers"
+        )
+    out, lse = attention(
+        query,
+        key,
+        value,
+        causal=is_causal,
+        alignment="top_left",
+        softmax_scale=scale,
+        return_lse=True,
+    )
+    state = torch.zeros(2, dtype=torch.uint64, device=query.device)
+    offset = torch.zeros((), dtype=torch.uint64, device=query.device)
+    debug = query.new_empty(0)
+    return out, lse, None, None, query.shape[2], key.shape[2], state, offset, debug
+
+
+def _activate_flash() -> _FlashHandle:
+    library = torch.library.Library("aten", "IMPL", "CUDA")
+    library.impl("_scaled_dot_product_flash_attention", _flash_forward, "CUDA")
+    return _FlashHandle(library)
+
+
+def register_flash_impl() -> bool:
+    """Adds "flashcore" to PyTorch's registry of flash attention implementations, where it has one.
+
+    torch.nn.attention.activate_flash_attention_impl("flashcore") then makes PyTorch's own
+    scaled_dot_product_attention use FlashCore's forward pass wherever it chooses its flash backend
+    on a GPU; the backward pass stays PyTorch's. Returns False where PyTorch has no such registry.
+    """
+    register = getattr(torch.nn.attention, "register_flash_attention_impl", None)
+    if register is None:
+        return False
+    register("flashcore", register_fn=_activate_flash)
+    return True

@@ -1,0 +1,87 @@
+"""transformers: attn_implementation="flashcore".
+
+>>> import flashcore.transformers
+>>> flashcore.transformers.register()
+>>> model = AutoModelForCausalLM.from_pretrained(..., attn_implementation="flashcore")
+"""
+
+from typing import Any
+
+import torch
+from transformers import AttentionInterface
+
+from ._errors import UnsupportedError
+from .torch import attention
+
+__all__ = ["attention_forward", "register"]
+
+
+def attention_forward(
+    module: torch.nn.Module,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attention_mask: torch.Tensor | None,
+    dropout: float = 0.0,
+    scaling: float | None = None,
+    is_causal: bool | None = None,
+    softcap: float | None = None,
+    s_aux: torch.Tensor | None = None,
+    position_bias: torch.Tensor | None = None,
+    **options: Any,
+) -> tuple[torch.Tensor, None]:
+    """An attention function of transformers: [B, H, S, D] in, [B, S, H, D] out, no weights.
+
+    The mask is that of "sdpa": None, or bool [B, 1, Sq, Skv] that holds causality, padding and
+    window. Grouped key/value heads are read in place, never repeated. Beyond "sdpa" it takes a
+    softcap and sinks (s_aux).
+    """
+    if position_bias is not None:
+        raise UnsupportedError("position_bias: is given, wanted None; use attn_implementation sdpa")
+    if options.get("cache") is not None:
+        raise UnsupportedError("cache: is paged, wanted None; use attn_implementation sdpa")
+    if is_causal is None:
+        is_causal = getattr(module, "is_causal", True)
+    causal = query.shape[2] > 1 and attention_mask is None and bool(is_causal)
+    bias = mask = None
+    if attention_mask is not None:
+        if attention_mask.dtype is torch.bool:
+            mask = attention_mask
+        else:
+            bias = attention_mask
+    query, key, value = (x if x.stride(-1) == 1 else x.contiguous() for x in (query, key, value))
+    out = attention(
+        query,
+        key,
+        value,
+        causal=causal,
+        alignment="top_left",
+        softmax_scale=scaling,
+        softcap=softcap or 0.0,
+        sinks=None if s_aux is None else s_aux.float(),
+        bias=bias,
+        mask=mask,
+        dropout_p=dropout,
+        dropout_seed=_seed(dropout),
+    )
+    return out.transpose(1, 2).contiguous(), None
+
+
+def _seed(dropout: float) -> int | None:
+    if dropout == 0.0 or torch.compiler.is_compiling():
+        return None
+    from ._torch import draw_seed
+
+    return draw_seed()
+
+
+def register(name: str = "flashcore") -> None:
+    """Adds the attention function, and the mask that it takes, under this name."""
+    AttentionInterface.register(name, attention_forward)
+    try:
+        from transformers import AttentionMaskInterface
+    except ImportError:  # transformers before 4.53: masks are chosen by other means
+        return
+    from transformers.masking_utils import sdpa_mask
+
+    AttentionMaskInterface.register(name, sdpa_mask)
