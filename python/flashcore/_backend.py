@@ -174,12 +174,20 @@ class Backend:
     def _check_types(
         self, q: Any, k: Any, v: Any, extras: Sequence[Any] | None, outputs: Outputs | None
     ) -> None:
-        named = [("q", q), ("k", k), ("v", v)]
-        named += names_of(extras) if extras else []
-        named += zip(("out", "out_lse"), outputs, strict=True) if outputs else []
-        for name, array in named:
-            if array is not None and find(name, array) is not self:
+        for name, array in (("q", q), ("k", k), ("v", v)):
+            if find(name, array) is not self:
                 raise wrong_type(name, array, f"{self.wanted}, as q is")
+        optional = names_of(extras) if extras else []
+        optional += zip(("out", "out_lse"), outputs, strict=True) if outputs else []
+        for name, array in optional:
+            if array is not None and (
+                not _is_array(array) or find(name, array) is not self
+            ):
+                raise wrong_type(name, array, f"{self.wanted}, as q is")
+
+
+def _is_array(value: Any) -> bool:
+    return type(value) in registered or any(c.owns(value) for c in _candidates())
 
 
 def hashable(options: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -26,7 +26,7 @@ class CupyBackend(Backend):
         return Layout(
             dtype_code(argument, array.dtype.name),
             array.shape,
-            element_strides(argument, array.strides, array.itemsize),
+            element_strides(argument, array.shape, array.strides, array.itemsize),
             (CUDA, array.device.id),
         )
 

@@ -51,7 +51,11 @@ def check_rank(argument: str, shape: Sequence[int]) -> None:
         )
 
 
-def element_strides(argument: str, strides: Sequence[int], itemsize: int) -> tuple[int, ...]:
+def element_strides(
+    argument: str, shape: Sequence[int], strides: Sequence[int], itemsize: int
+) -> tuple[int, ...]:
+    if 0 in shape:
+        return dense_strides(shape)  # NumPy's are all 0 then
     for stride in strides:
         if stride % itemsize != 0:
             raise InvalidArgumentError(

@@ -49,7 +49,7 @@ class NumpyBackend(Backend):
         return Layout(
             dtype_code(argument, array.dtype.name),
             array.shape,
-            element_strides(argument, array.strides, array.itemsize),
+            element_strides(argument, array.shape, array.strides, array.itemsize),
             (CPU, 0),
         )
 

@@ -105,6 +105,8 @@ def fill_plan_options(out: PlanOptions, options: Options, device: tuple[int, int
     if options.kernel is not None:
         if not isinstance(options.kernel, str):
             raise wrong_type("kernel", options.kernel, "a kernel's name or None")
+        if "\0" in options.kernel:
+            raise InvalidArgumentError(f"kernel: is {options.kernel!r}, wanted a kernel's name")
         out.kernel = options.kernel.encode()
     out.threads = integer("threads", options.threads, 0, 2**31 - 1)
     out.batch_invariant = flag("batch_invariant", options.batch_invariant)

@@ -141,13 +141,12 @@ def replace_sdpa(fallback: bool = False) -> Iterator[None]:
     one name for the whole process, so other threads are routed as well; contexts may be nested.
 
     fallback: calls that FlashCore refuses (UnsupportedError, float64, inputs that require a
-    gradient) go to what was there before. Without it they raise.
+    gradient) go to what was there before the outermost context. Without it they raise.
     """
     with _lock:
-        before = F.scaled_dot_product_attention
-        _stack.append(before)
+        _stack.append(F.scaled_dot_product_attention)
         F.scaled_dot_product_attention = (
-            _with_fallback(before) if fallback else scaled_dot_product_attention
+            _with_fallback(_stack[0]) if fallback else scaled_dot_product_attention
         )
     try:
         yield

@@ -5,6 +5,8 @@
 >>> model = AutoModelForCausalLM.from_pretrained(..., attn_implementation="flashcore")
 """
 
+import functools
+import sys
 from typing import Any
 
 import torch
@@ -76,12 +78,49 @@ def _seed(dropout: float) -> int | None:
 
 
 def register(name: str = "flashcore") -> None:
-    """Adds the attention function, and the mask that it takes, under this name."""
+    """Adds the attention function, and the mask that it takes, under this name.
+
+    transformers takes every name with "flash" in it for a package of flash attention kernels, which
+    it would load, and whose calling conventions it would follow. It is told not to for this name.
+    """
     AttentionInterface.register(name, attention_forward)
+    _not_flash_attention(name)
     try:
         from transformers import AttentionMaskInterface
-    except ImportError:  # transformers before 4.53: masks are chosen by other means
+    except ImportError:  # an older transformers: masks are chosen by other means
         return
     from transformers.masking_utils import sdpa_mask
 
     AttentionMaskInterface.register(name, sdpa_mask)
+
+
+_names: set[str] = set()
+
+
+def _not_flash_attention(name: str) -> None:
+    _names.add(name)
+    if len(_names) > 1:
+        return
+    from transformers.utils import generic
+
+    original = getattr(generic, "is_flash_attention_requested", None)
+    if original is None:
+        return
+
+    @functools.wraps(original)
+    def is_flash_attention_requested(
+        config: Any = None, requested_attention_implementation: str | None = None, **options: Any
+    ) -> bool:
+        asked = requested_attention_implementation
+        if config is not None and asked is None:
+            asked = config._attn_implementation
+        if asked in _names:
+            return False
+        return bool(original(config, requested_attention_implementation, **options))
+
+    # Modules that are imported already have it under its name; later ones get it from `generic`.
+    for module_name, module in list(sys.modules.items()):
+        if module_name.partition(".")[0] == "transformers":
+            members = vars(module)
+            if members.get(original.__name__) is original:
+                members[original.__name__] = is_flash_attention_requested

@@ -1,0 +1,212 @@
+"""Hostile input: every mistake gets an exception with the sentence that says what is wanted."""
+
+import numpy as np
+import pytest
+
+import flashcore
+
+
+@pytest.fixture
+def x():
+    return np.ones((1, 2, 4, 8), np.float32)
+
+
+def message(kind, call, *args, **options):
+    with pytest.raises(kind) as caught:
+        call(*args, **options)
+    assert isinstance(caught.value, flashcore.Error)
+    text = str(caught.value)
+    assert ": " in text
+    assert "\n" not in text
+    return text
+
+
+@pytest.mark.parametrize("bad", [None, 1, "q", [[1.0]], object(), b"x", np.float32(1)])
+def test_no_array(x, bad):
+    for position in range(3):
+        arrays = [x, x, x]
+        arrays[position] = bad
+        text = message(flashcore.ArgumentTypeError, flashcore.attention, *arrays)
+        assert text.startswith(f"{'qkv'[position]}: is a ")
+        assert "wanted" in text
+
+
+@pytest.mark.parametrize("name", ["bias", "mask", "sinks", "seqlens_kv", "cu_seqlens_q", "out"])
+def test_no_optional_array(x, name):
+    text = message(flashcore.ArgumentTypeError, flashcore.attention, x, x, x, **{name: [1, 2]})
+    assert text.startswith(f"{name}: is a list, wanted a numpy.ndarray")
+
+
+@pytest.mark.parametrize("dtype", ["int64", "complex64", "uint8", "longdouble", "S4", object])
+def test_dtypes_that_there_are_not(x, dtype):
+    bad = np.zeros(x.shape, dtype)
+    text = message(flashcore.InvalidArgumentError, flashcore.attention, bad, bad, bad)
+    assert text.startswith("q: dtype is ")
+    assert "float32" in text
+
+
+def test_dtypes_that_do_not_fit(x):
+    half = x.astype(np.float16)
+    text = message(flashcore.InvalidArgumentError, flashcore.attention, x, half, half)
+    assert text == "k: dtype is f16, wanted q's f32"
+    text = message(
+        flashcore.InvalidArgumentError, flashcore.attention, x, x, x, mask=np.ones((1, 1, 4, 4))
+    )
+    assert text == "mask: dtype is f64, wanted boolean"
+    swapped = x.astype(x.dtype.newbyteorder())
+    text = message(flashcore.InvalidArgumentError, flashcore.attention, swapped, swapped, swapped)
+    assert "byte order" in text
+
+
+@pytest.mark.parametrize("rank", [0, 5])
+def test_ranks_that_c_does_not_have(x, rank):
+    bad = np.ones((1,) * rank, np.float32)
+    text = message(flashcore.InvalidArgumentError, flashcore.attention, x, bad, x)
+    assert f"rank {rank}, wanted 1 to 4" in text
+
+
+def test_shapes(x):
+    text = message(flashcore.InvalidArgumentError, flashcore.attention, x, x[:, :, :, :4], x)
+    assert text == "k: shape is [1, 2, 4, 4], wanted [B, Hkv, Skv, Dqk] = [1, 2, 4, 8]"
+    text = message(flashcore.InvalidArgumentError, flashcore.attention, x[0], x, x)
+    assert text == "q: rank is 3, wanted 4 for [B, Hq, Sq, Dqk]"
+
+
+def test_strides(x):
+    every_other = np.ones((1, 2, 4, 16), np.float32)[..., ::2]
+    text = message(flashcore.InvalidArgumentError, flashcore.attention, every_other, x, x)
+    assert text == "q: stride of the last dimension is 2, wanted 1"
+    odd = np.ndarray(x.shape, np.float32, bytearray(4096), strides=(1024, 515, 32, 4))
+    text = message(flashcore.InvalidArgumentError, flashcore.attention, odd, x, x)
+    assert "515 bytes" in text
+
+
+def test_outputs(x):
+    frozen = np.zeros_like(x)
+    frozen.flags.writeable = False
+    text = message(flashcore.InvalidArgumentError, flashcore.attention, x, x, x, out=frozen)
+    assert text == "out: is read-only, wanted memory to write into"
+    assert not frozen.any()
+    text = message(flashcore.InvalidArgumentError, flashcore.attention, x, x, x, out=x)
+    assert "overlaps" in text
+    text = message(flashcore.InvalidArgumentError, flashcore.attention, x, x, x, out=x[0])
+    assert text.startswith("o: rank is 3")
+    lse = np.zeros((1, 2, 4), np.float32)
+    text = message(flashcore.InvalidArgumentError, flashcore.attention, x, x, x, out_lse=lse)
+    assert "return_lse" in text
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "kind"),
+    [
+        ("causal", "yes", flashcore.ArgumentTypeError),
+        ("causal", 2, flashcore.ArgumentTypeError),
+        ("softmax_scale", "x", flashcore.ArgumentTypeError),
+        ("softmax_scale", float("nan"), flashcore.InvalidArgumentError),
+        ("softmax_scale", 1e300, flashcore.InvalidArgumentError),
+        ("softmax_scale", 10**400, flashcore.InvalidArgumentError),
+        ("softcap", -1.0, flashcore.InvalidArgumentError),
+        ("softcap", None, flashcore.ArgumentTypeError),
+        ("alignment", "middle", flashcore.InvalidArgumentError),
+        ("alignment", 1, flashcore.InvalidArgumentError),
+        ("causal_offset", 2**70, flashcore.InvalidArgumentError),
+        ("causal_offset", 1.5, flashcore.ArgumentTypeError),
+        ("causal_offset", 3, flashcore.InvalidArgumentError),
+        ("window", (1,), flashcore.ArgumentTypeError),
+        ("window", 7, flashcore.ArgumentTypeError),
+        ("window", (1.0, 2), flashcore.ArgumentTypeError),
+        ("window", (-2, 0), flashcore.InvalidArgumentError),
+        ("window", [{}, 1], flashcore.ArgumentTypeError),
+        ("dropout_p", 1.5, flashcore.InvalidArgumentError),
+        ("dropout_p", 0.5, flashcore.InvalidArgumentError),  # and no seed
+        ("max_seqlen_q", -1, flashcore.InvalidArgumentError),
+        ("max_seqlen_q", 4, flashcore.InvalidArgumentError),  # not packed
+        ("kernel", "fastest", flashcore.InvalidArgumentError),
+        ("kernel", "reference\0", flashcore.InvalidArgumentError),
+        ("kernel", 3, flashcore.ArgumentTypeError),
+        ("kernel", "naive", flashcore.UnsupportedError),
+        ("threads", -1, flashcore.InvalidArgumentError),
+        ("threads", 10**6, flashcore.InvalidArgumentError),
+        ("threads", [], flashcore.ArgumentTypeError),
+        ("batch_invariant", "no", flashcore.ArgumentTypeError),
+        ("out_dtype", "float128", flashcore.InvalidArgumentError),
+        ("out_dtype", "int32", flashcore.InvalidArgumentError),
+        ("out_dtype", 5, flashcore.ArgumentTypeError),
+        ("out_dtype", "no such thing", flashcore.ArgumentTypeError),
+    ],
+)
+def test_options(x, option, value, kind):
+    text = message(kind, flashcore.attention, x, x, x, **{option: value})
+    assert "wanted" in text
+
+
+def test_seeds(x):
+    for seed in (-1, 2**64):
+        text = message(
+            flashcore.InvalidArgumentError,
+            flashcore.attention,
+            x,
+            x,
+            x,
+            dropout_p=0.5,
+            dropout_seed=seed,
+        )
+        assert text.startswith(f"dropout_seed: is {seed}, wanted 0 to")
+
+
+def test_lengths_are_read_before_anything_is_written(x):
+    out = np.full_like(x, 7)
+    message(
+        flashcore.InvalidArgumentError,
+        flashcore.attention,
+        x,
+        x,
+        x,
+        seqlens_kv=np.array([5], np.int32),
+        out=out,
+    )
+    assert (out == 7).all()
+
+
+def test_unknown_keyword(x):
+    with pytest.raises(TypeError, match="is_causal"):
+        flashcore.attention(x, x, x, is_causal=True)
+
+
+def test_masked_arrays_are_not_taken_for_their_data(x):
+    masked = np.ma.masked_array(x, x > 0)
+    text = message(flashcore.ArgumentTypeError, flashcore.attention, masked, x, x)
+    assert "MaskedArray" in text
+
+
+def test_builtin_classes(x):
+    for kind, builtin in [
+        (flashcore.InvalidArgumentError, ValueError),
+        (flashcore.UnsupportedError, NotImplementedError),
+        (flashcore.ArgumentTypeError, TypeError),
+        (flashcore.OutOfMemoryError, MemoryError),
+        (flashcore.DeviceError, RuntimeError),
+        (flashcore.InternalError, RuntimeError),
+    ]:
+        assert issubclass(kind, builtin)
+    with pytest.raises(ValueError, match="softcap: is -1"):
+        flashcore.attention(x, x, x, softcap=-1)
+    with pytest.raises(NotImplementedError, match="naive"):
+        flashcore.attention(x, x, x, kernel="naive")
+
+
+def test_a_missing_library_is_named(tmp_path):
+    import os
+    import subprocess
+    import sys
+
+    missing = tmp_path / "no.so"
+    run = subprocess.run(
+        [sys.executable, "-c", "import flashcore"],
+        env=os.environ | {"FLASHCORE_LIBRARY": str(missing)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert run.returncode != 0
+    assert f"there is no {missing}" in run.stderr

@@ -1,0 +1,187 @@
+"""Models of transformers, small and randomly initialised: the same logits as with sdpa."""
+
+import gates
+import pytest
+
+import flashcore
+
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+
+import flashcore.transformers  # noqa: E402
+
+PLACES = [("cpu", torch.float32)]
+if torch.cuda.is_available() and flashcore.build_info()["cuda"]:
+    PLACES.append(("cuda", torch.bfloat16))
+place = pytest.mark.parametrize(("device", "dtype"), PLACES, ids=[d for d, _ in PLACES])
+
+COMMON = {
+    "hidden_size": 128,
+    "intermediate_size": 256,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+}
+TEXT = COMMON | {"vocab_size": 97, "max_position_embeddings": 256, "pad_token_id": 0}
+
+
+def llama(**options):
+    return transformers.LlamaForCausalLM, transformers.LlamaConfig(**TEXT, **options)
+
+
+def mistral():
+    config = transformers.MistralConfig(**TEXT, num_key_value_heads=2, sliding_window=8)
+    return transformers.MistralForCausalLM, config
+
+
+DECODERS = {
+    "llama": lambda: llama(num_key_value_heads=4),
+    "grouped": lambda: llama(num_key_value_heads=2),
+    "one-kv-head": lambda: llama(num_key_value_heads=1),
+    "sliding-window": mistral,
+}
+decoder = pytest.mark.parametrize("make", DECODERS.values(), ids=DECODERS)
+
+
+@pytest.fixture(autouse=True)
+def registered():
+    flashcore.transformers.register()
+    torch.manual_seed(0)
+    with torch.no_grad():
+        yield
+
+
+def pair(make, device, dtype):
+    """The same model twice: FlashCore's and sdpa's attention."""
+    kind, config = make()
+    config._attn_implementation = "flashcore"
+    ours = kind(config).to(device, dtype).eval()
+    kind, config = make()
+    config._attn_implementation = "sdpa"
+    theirs = kind(config).to(device, dtype).eval()
+    theirs.load_state_dict(ours.state_dict())
+    assert ours.config._attn_implementation == "flashcore"
+    return ours, theirs
+
+
+def check(actual, expected, dtype):
+    # Two layers of rounding lie between attention and the logits, which are small: the gate of the
+    # type, relative, doubled.
+    actual, expected = actual.double().cpu(), expected.double().cpu()
+    relative = gates.GATES[str(dtype).removeprefix("torch.")][1]
+    assert actual.isfinite().all()
+    assert (actual - expected).norm() <= 2 * relative * expected.norm()
+
+
+def calls_of(monkeypatch):
+    """Counts what reaches the library, so that a model that went elsewhere is noticed."""
+    seen = []
+    forward = flashcore.transformers.attention
+
+    def counted(*arrays, **options):
+        seen.append(options)
+        return forward(*arrays, **options)
+
+    monkeypatch.setattr(flashcore.transformers, "attention", counted)
+    return seen
+
+
+@place
+@decoder
+def test_logits(make, device, dtype, monkeypatch):
+    seen = calls_of(monkeypatch)
+    ours, theirs = pair(make, device, dtype)
+    tokens = torch.randint(1, 97, (2, 40), device=device)
+    check(ours(tokens).logits, theirs(tokens).logits, dtype)
+    assert len(seen) == 2
+
+
+@place
+@decoder
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_padded_batches(make, device, dtype, side):
+    ours, theirs = pair(make, device, dtype)
+    tokens = torch.randint(1, 97, (3, 40), device=device)
+    mask = torch.ones_like(tokens)
+    for row, length in enumerate((40, 25, 3)):
+        padding = slice(length, None) if side == "right" else slice(None, 40 - length)
+        mask[row, padding] = 0
+    tokens[mask == 0] = 0
+    actual = ours(tokens, attention_mask=mask).logits
+    expected = theirs(tokens, attention_mask=mask).logits
+    check(actual[mask == 1], expected[mask == 1], dtype)
+
+
+@place
+@decoder
+@pytest.mark.parametrize("cache", ["dynamic", "static"])
+def test_generation(make, device, dtype, cache):
+    ours, theirs = pair(make, device, dtype)
+    tokens = torch.randint(1, 97, (2, 12), device=device)
+    mask = torch.ones_like(tokens)
+    mask[1, :5] = 0
+    options = {
+        "attention_mask": mask,
+        "max_new_tokens": 20,
+        "do_sample": False,
+        "cache_implementation": cache,
+        "return_dict_in_generate": True,
+        "output_logits": True,
+        "disable_compile": True,
+    }
+    actual, expected = ours.generate(tokens, **options), theirs.generate(tokens, **options)
+    steps = 0
+    for step, (a, e) in enumerate(zip(actual.logits, expected.logits, strict=True)):
+        check(a, e, dtype)
+        steps += 1
+        # Past a tie that rounding decides the other way, the texts are different ones.
+        position = 12 + step
+        if not torch.equal(actual.sequences[:, position], expected.sequences[:, position]):
+            break
+    assert steps == 20 or dtype is not torch.float32
+
+
+@place
+def test_vit(device, dtype, monkeypatch):
+    seen = calls_of(monkeypatch)
+
+    def make():
+        config = transformers.ViTConfig(**COMMON, image_size=32, patch_size=8, num_labels=7)
+        return transformers.ViTForImageClassification, config
+
+    ours, theirs = pair(make, device, dtype)
+    images = torch.randn(3, 3, 32, 32, device=device, dtype=dtype)
+    check(ours(images).logits, theirs(images).logits, dtype)
+    assert len(seen) == 2
+    assert not any(options["causal"] for options in seen)
+
+
+@place
+def test_switching_an_existing_model(device, dtype):
+    kind, config = llama(num_key_value_heads=2)
+    model = kind(config).to(device, dtype).eval()
+    tokens = torch.randint(1, 97, (1, 30), device=device)
+    expected = model(tokens).logits
+    model.set_attn_implementation("flashcore")
+    check(model(tokens).logits, expected, dtype)
+
+
+@place
+def test_compiled(device, dtype):
+    ours, theirs = pair(DECODERS["grouped"], device, dtype)
+    tokens = torch.randint(1, 97, (2, 40), device=device)
+    compiled = torch.compile(ours, fullgraph=True)
+    check(compiled(tokens, use_cache=False).logits, theirs(tokens).logits, dtype)
+
+
+def test_softcap_and_sinks_reach_the_library():
+    q = torch.randn(1, 4, 8, 16)
+    sinks = torch.randn(4)
+    module = torch.nn.Module()
+    out, weights = flashcore.transformers.attention_forward(
+        module, q, q, q, None, scaling=0.3, softcap=2.0, s_aux=sinks, is_causal=True
+    )
+    expected = flashcore.attention(q, q, q, causal=True, softmax_scale=0.3, softcap=2.0, sinks=sinks)
+    assert weights is None
+    assert torch.equal(out, expected.transpose(1, 2))
+    with pytest.raises(NotImplementedError, match="position_bias"):
+        flashcore.transformers.attention_forward(module, q, q, q, None, position_bias=q)
