@@ -44,24 +44,26 @@ def scaled_dot_product_attention(
     """
     if attn_mask is not None and is_causal:
         raise InvalidArgumentError("attn_mask: is given with is_causal=True, wanted one of them")
-    if query.dim() != 4 or key.dim() != 4 or value.dim() != 4:
+    shape_q, shape_k, shape_v = query.shape, key.shape, value.shape
+    if len(shape_q) != 4 or len(shape_k) != 4 or len(shape_v) != 4:
         return _any_rank(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
-    if query.stride(3) != 1:
+    if not query.is_contiguous():
         query = _dense(query)
-    if key.stride(3) != 1:
+    if not key.is_contiguous():
         key = _dense(key)
-    if value.stride(3) != 1:
+    if not value.is_contiguous():
         value = _dense(value)
-    if key.shape[1] != value.shape[1] or query.shape[1] != key.shape[1]:
-        if not enable_gqa and not {1, query.shape[1]} >= {key.shape[1], value.shape[1]}:
+    heads_q, heads_k, heads_v = shape_q[1], shape_k[1], shape_v[1]
+    if heads_q != heads_k or heads_q != heads_v:
+        if not enable_gqa and not {1, heads_q} >= {heads_k, heads_v}:
             raise InvalidArgumentError(
-                f"key: has {key.shape[1]} heads and value {value.shape[1]}, wanted "
-                f"query's {query.shape[1]}, or enable_gqa=True"
+                f"key: has {heads_k} heads and value {heads_v}, wanted query's {heads_q}, or "
+                "enable_gqa=True"
             )
-        heads = max(key.shape[1], value.shape[1])
-        key, value = (_expand(x, 1, heads) for x in (key, value))
-    if key.shape[0] != query.shape[0] or value.shape[0] != query.shape[0]:
-        batch = max(x.shape[0] for x in (query, key, value))
+        key, value = (_expand(x, 1, max(heads_k, heads_v)) for x in (key, value))
+    batch = shape_q[0]
+    if batch != shape_k[0] or batch != shape_v[0]:
+        batch = max(batch, shape_k[0], shape_v[0])
         query, key, value = (_expand(x, 0, batch) for x in (query, key, value))
     bias = mask = None
     if attn_mask is not None:
@@ -88,8 +90,8 @@ def scaled_dot_product_attention(
 
 
 def _dense(x: torch.Tensor) -> torch.Tensor:
-    """A copy, when the last dimension is not contiguous already."""
-    return x.contiguous() if x.shape[-1] > 1 else x
+    """The tensor itself when its last dimension is contiguous, otherwise a copy that is."""
+    return x if x.stride(-1) == 1 or x.shape[-1] <= 1 else x.contiguous()
 
 
 def _expand(x: torch.Tensor, dimension: int, extent: int) -> torch.Tensor:
