@@ -11,7 +11,7 @@ set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/scripts/common.sh"
 cd "$root"
 
-stages=(release example lint headers install resources address thread fuzz)
+stages=(release example lint headers install resources python address thread fuzz)
 passed=0
 failed=0
 failures=()
@@ -105,6 +105,28 @@ stage_resources() {
   else
     say "Not checked: the CUDA kernels are not built."
   fi
+}
+
+# The wheel in an environment of its own, and the tests of python/tests in it.
+stage_python() {
+  local log status=0 good bad
+  log=$(mktemp)
+  scripts/python.sh build-python >"$log" 2>&1 || status=$?
+  if ! read -r good bad < <(sed -nE 's/^python: ([0-9]+) passed, ([0-9]+) failed.*/\1 \2/p' "$log"); then
+    tail -n 60 "$log"
+    count 1 "$stage: the tests did not run"
+    rm -f "$log"
+    return
+  fi
+  passed=$((passed + good))
+  failed=$((failed + bad))
+  if ((status == 0)); then
+    tail -n 1 "$log"
+  else
+    tail -n 300 "$log"
+    failures+=("$stage: $bad of $((good + bad)) checks")
+  fi
+  rm -f "$log"
 }
 
 # Quick to compile, and with the line numbers that a report needs.

@@ -12,7 +12,7 @@ if command -v nvcc >/dev/null || [[ -x /usr/local/cuda/bin/nvcc ]]; then
   build_packages+=(python3)
 fi
 test_packages=(pkg-config libgtest-dev libgmock-dev binutils shellcheck
-               clang-14 clang-format-14 clang-tidy-14 libclang-rt-14-dev)
+               clang-14 clang-format-14 clang-tidy-14 libclang-rt-14-dev python3-venv)
 
 say() { printf '%s\n' "$*"; }
 fail() { printf '%s\n' "$*" >&2; exit 1; }

@@ -181,4 +181,3 @@ def clear_plans() -> None:
     to it, this makes the next call read it again.
     """
     cache.clear()
-

@@ -180,9 +180,7 @@ class Backend:
         optional = names_of(extras) if extras else []
         optional += zip(("out", "out_lse"), outputs, strict=True) if outputs else []
         for name, array in optional:
-            if array is not None and (
-                not _is_array(array) or find(name, array) is not self
-            ):
+            if array is not None and (not _is_array(array) or find(name, array) is not self):
                 raise wrong_type(name, array, f"{self.wanted}, as q is")
 
 
@@ -251,5 +249,3 @@ def _candidates() -> list[Backend]:
 
     found.append(dlpack_backend)
     return found
-
-

@@ -7,8 +7,18 @@ What is read of a capsule is described at https://dmlc.github.io/dlpack: a DLTen
 import ctypes
 import sys
 from collections.abc import Hashable
-from ctypes import POINTER, Structure, c_char_p, c_int32, c_int64, c_uint8, c_uint16, c_uint64
-from ctypes import c_void_p, py_object
+from ctypes import (
+    POINTER,
+    Structure,
+    c_char_p,
+    c_int32,
+    c_int64,
+    c_uint8,
+    c_uint16,
+    c_uint64,
+    c_void_p,
+    py_object,
+)
 from typing import Any, NamedTuple
 
 import numpy as np

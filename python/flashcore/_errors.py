@@ -1,4 +1,4 @@
-"""The exceptions. Each carries the library's sentence: the argument, the value it had, what is wanted.
+"""The exceptions. Each carries the library's sentence: argument, value, what is wanted.
 
 Every class derives from `Error` and from the built-in exception that a caller would expect.
 """

@@ -23,7 +23,6 @@ def numpy_dtype(code: int) -> np.dtype:
         return np.dtype(getattr(ml_dtypes, name))
 
 
-
 def dense(module: Any, layout: Layout, dtype: Any) -> Any:
     """An uninitialised array of NumPy or CuPy with these strides; they are dense, in some order."""
     order = order_of(layout)

@@ -11,7 +11,7 @@ from ctypes import byref, c_void_p
 from typing import Any, NamedTuple
 
 from ._errors import ArgumentTypeError, InvalidArgumentError
-from ._layout import CODES, F32, Layout, device_name, dense_strides, like
+from ._layout import CODES, F32, Layout, dense_strides, device_name, like
 from ._library import (
     OPTIONAL_TENSORS,
     VERDICT_FUNCTION,
@@ -197,4 +197,3 @@ def names_of(extras: Sequence[Any]) -> list[tuple[str, Any]]:
         for name, value in zip(OPTIONAL_TENSORS, extras, strict=True)
         if value is not None
     ]
-

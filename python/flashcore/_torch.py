@@ -12,7 +12,8 @@ import torch
 
 from ._backend import Backend, Outputs
 from ._errors import InvalidArgumentError, UnsupportedError
-from ._layout import CODES, Layout, check_rank, dtype_code, like as strides_like
+from ._layout import CODES, Layout, check_rank, dtype_code
+from ._layout import like as strides_like
 from ._library import CPU, CUDA
 from ._options import Options
 from ._plan import Plan, aligned
@@ -294,4 +295,3 @@ torch.library.register_fake("flashcore::attention_backward", _backward_fake, lib
 torch.library.register_autograd(
     "flashcore::attention", _differentiate, setup_context=_save_for_backward, lib=_library
 )
-

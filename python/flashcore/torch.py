@@ -119,9 +119,7 @@ def _any_rank(
     full = max(rank, 4)
     query, key, value = (x[(None,) * (full - x.dim())] for x in (query, key, value))
     lead = torch.broadcast_shapes(*(x.shape[:-3] for x in (query, key, value)))
-    query, key, value = (
-        x.expand(*lead, *x.shape[-3:]).flatten(0, -4) for x in (query, key, value)
-    )
+    query, key, value = (x.expand(*lead, *x.shape[-3:]).flatten(0, -4) for x in (query, key, value))
     if attn_mask is not None and attn_mask.dim() > 3:
         attn_mask = attn_mask.expand(*lead, *attn_mask.shape[-3:]).flatten(0, -4)
     out = scaled_dot_product_attention(

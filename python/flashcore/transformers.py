@@ -95,6 +95,7 @@ def register(name: str = "flashcore") -> None:
 
 
 _names: set[str] = set()
+_ASKED = "is_flash_attention_requested"
 
 
 def _not_flash_attention(name: str) -> None:
@@ -103,7 +104,7 @@ def _not_flash_attention(name: str) -> None:
         return
     from transformers.utils import generic
 
-    original = getattr(generic, "is_flash_attention_requested", None)
+    original = getattr(generic, _ASKED, None)
     if original is None:
         return
 
@@ -122,5 +123,5 @@ def _not_flash_attention(name: str) -> None:
     for module_name, module in list(sys.modules.items()):
         if module_name.partition(".")[0] == "transformers":
             members = vars(module)
-            if members.get(original.__name__) is original:
-                members[original.__name__] = is_flash_attention_requested
+            if members.get(_ASKED) is original:
+                members[_ASKED] = is_flash_attention_requested

@@ -115,7 +115,9 @@ def test_layout_of_the_output_is_that_of_q(device, dtype):
     assert torch.equal(given, out)
 
 
-@pytest.mark.parametrize("shape", [(37, 53), (2, 1, 37, 53), (1, 4, 1, 53), (2, 4, 37, 53), (1, 53)])
+@pytest.mark.parametrize(
+    "shape", [(37, 53), (2, 1, 37, 53), (1, 4, 1, 53), (2, 4, 37, 53), (1, 53)]
+)
 @pytest.mark.parametrize("kind", ["bool", "float"])
 @place
 def test_sdpa_masks(device, dtype, shape, kind):
@@ -202,7 +204,9 @@ def test_replace_sdpa(device, dtype):
         out = F.scaled_dot_product_attention(q, k, v)
         with ft.replace_sdpa(fallback=True):
             assert torch.equal(F.scaled_dot_product_attention(q, k, v), out)
-            assert F.scaled_dot_product_attention(q.double(), k.double(), v.double()).isfinite().all()
+            assert (
+                F.scaled_dot_product_attention(q.double(), k.double(), v.double()).isfinite().all()
+            )
         with pytest.raises(ValueError, match="f64"):
             F.scaled_dot_product_attention(q.double(), k.double(), v.double())
     assert F.scaled_dot_product_attention is before

@@ -180,7 +180,9 @@ def test_softcap_and_sinks_reach_the_library():
     out, weights = flashcore.transformers.attention_forward(
         module, q, q, q, None, scaling=0.3, softcap=2.0, s_aux=sinks, is_causal=True
     )
-    expected = flashcore.attention(q, q, q, causal=True, softmax_scale=0.3, softcap=2.0, sinks=sinks)
+    expected = flashcore.attention(
+        q, q, q, causal=True, softmax_scale=0.3, softcap=2.0, sinks=sinks
+    )
     assert weights is None
     assert torch.equal(out, expected.transpose(1, 2))
     with pytest.raises(NotImplementedError, match="position_bias"):

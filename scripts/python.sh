@@ -1,0 +1,73 @@
+#!/usr/bin/env bash
+# The Python package: builds the wheel (CPU only; the CUDA kernels are the release build's business),
+# installs it into an environment of its own, and runs the linters and python/tests there.
+#
+# usage: python.sh [DIRECTORY]    default build-python
+#
+# The last line is "python: N passed, M failed, K skipped". With FLASHCORE_PYTHON_TORCH=1 PyTorch and
+# transformers are installed too, about 6 GB; without, their tests are skipped.
+set -euo pipefail
+# shellcheck source=scripts/common.sh
+source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+cd "$root"
+mkdir -p "${1:-build-python}"
+directory=$(cd "${1:-build-python}" && pwd)
+environment=$directory/environment
+python=$environment/bin/python
+
+requirements=(python/requirements-test.txt)
+[[ ${FLASHCORE_PYTHON_TORCH:-} == 1 ]] && requirements+=(python/requirements-torch.txt)
+
+# Nothing is fetched when these have not changed.
+wanted=$(cat "${requirements[@]}")
+if [[ ! -f $directory/installed || $(<"$directory/installed") != "$wanted" ]]; then
+  rm -rf "$environment" "$directory/installed"
+  python3 -m venv "$environment"
+  quietly "$python" -m pip install --disable-pip-version-check "${requirements[@]/#/--requirement=}" ||
+    fail "The packages of ${requirements[*]} could not be installed; pip's last lines are above."
+  printf '%s\n' "$wanted" >"$directory/installed"
+fi
+
+say "Building the wheel"
+# Its build folder lies as deep as that of the release build, so that ccache knows the files.
+rm -rf "$directory/wheel"
+PATH=$environment/bin:$PATH quietly "$python" -m pip wheel --disable-pip-version-check . --no-deps \
+  --no-build-isolation --wheel-dir "$directory/wheel" --config-settings=build-dir="$directory-cmake" \
+  --config-settings=cmake.define.FLASHCORE_CUDA=OFF
+wheel=("$directory"/wheel/flashcore-*-py3-none-*.whl)
+quietly "$python" -m pip install --disable-pip-version-check --no-deps --force-reinstall "${wheel[0]}"
+say "$(basename "${wheel[0]}"): $(du -k "${wheel[0]}" | cut -f1) KB"
+
+passed=0
+failed=0
+check() {
+  if "$@"; then
+    passed=$((passed + 1))
+  else
+    failed=$((failed + 1))
+    say "FAILED: $*"
+  fi
+}
+check "$environment/bin/ruff" check --quiet python
+check "$environment/bin/ruff" format --quiet --check python
+check "$environment/bin/mypy" --no-error-summary --cache-dir "$directory/mypy"
+
+# From another folder, and without the source on the path: what is tested is what is installed.
+junit=$directory/junit.xml
+rm -f "$junit"
+(cd "$directory" && env -u PYTHONPATH -u FLASHCORE_LIBRARY "$python" -P -m pytest --quiet \
+  --timeout=300 --override-ini=cache_dir="$directory/pytest" --junitxml="$junit" \
+  --rootdir="$root/python/tests" "$root/python/tests") || true
+read -r tests bad skipped < <("$python" - "$junit" <<'PYTHON'
+import sys
+import xml.etree.ElementTree as xml
+
+suite = xml.parse(sys.argv[1]).getroot().find("testsuite")
+count = {name: int(suite.get(name)) for name in ("tests", "failures", "errors", "skipped")}
+print(count["tests"], count["failures"] + count["errors"], count["skipped"])
+PYTHON
+)
+passed=$((passed + tests - bad - skipped))
+failed=$((failed + bad))
+say "python: $passed passed, $failed failed, $skipped skipped"
+((failed == 0))
