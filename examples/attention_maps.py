@@ -1,0 +1,114 @@
+"""Attention maps of a few options, and what the backends take: a script in cells, as a notebook.
+
+    python examples/attention_maps.py [--out DIRECTORY]
+
+Needs NumPy; draws with matplotlib where that is installed, and times PyTorch beside FlashCore where
+that is. Cells begin with `# %%`, which editors and Jupyter understand.
+"""
+
+# %% A row of V for each key, so that O is the attention map itself
+import argparse
+import pathlib
+import statistics
+import time
+
+import numpy as np
+
+import flashcore
+
+parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+parser.add_argument("--out", default=".", help="where attention_maps.png goes")
+out_directory = pathlib.Path(parser.parse_args().out)
+
+LENGTH = 48
+rng = np.random.default_rng(0)
+# Neighbouring positions resemble each other, so that there is something to see.
+steps = rng.normal(size=(1, 1, LENGTH, 32)).cumsum(axis=2).astype(np.float32)
+q = k = steps / np.sqrt(1 + np.arange(LENGTH, dtype=np.float32))[:, None]
+identity = np.eye(LENGTH, dtype=np.float32)[None, None]
+
+
+def attention_map(**options):
+    """softmax(Q K^T): attention over the unit vectors."""
+    return flashcore.attention(q, k, identity, **options)[0, 0]
+
+
+# %% The maps
+blocks = np.arange(LENGTH) // 12
+maps = {
+    "full": {},
+    "causal": {"causal": True},
+    "window (8, 0)": {"window": (8, 0)},
+    "ALiBi": {"alibi_slopes": np.array([0.3], np.float32), "causal": True},
+    "softcap 0.5": {"softcap": 0.5},
+    "sink": {"sinks": np.array([4.0], np.float32), "causal": True},
+    "mask: blocks": {"mask": (blocks[:, None] == blocks[None, :])[None, None]},
+    "24 keys in use": {"seqlens_kv": np.array([24], np.int32)},
+}
+drawn = {name: attention_map(**options) for name, options in maps.items()}
+for name, weights in drawn.items():
+    print(
+        f"{name:16} rows sum to {weights.sum(axis=1).min():.3f} ... {weights.sum(axis=1).max():.3f}"
+    )
+
+try:
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+except ImportError:
+    print("matplotlib is not installed: no picture")
+else:
+    figure, axes = plt.subplots(2, 4, figsize=(12, 6.4), layout="constrained")
+    for axis, (name, weights) in zip(axes.flat, drawn.items(), strict=True):
+        axis.imshow(np.sqrt(weights), cmap="magma")
+        axis.set(title=name, xticks=[], yticks=[], xlabel="keys", ylabel="queries")
+    path = out_directory / "attention_maps.png"
+    figure.savefig(path, dpi=120)
+    print(f"wrote {path}")
+
+
+# %% Times, each beside an answer that was checked first
+def milliseconds(call, repeats=7):
+    call()
+    times = []
+    for _ in range(repeats):
+        begin = time.perf_counter()
+        call()
+        times.append(1e3 * (time.perf_counter() - begin))
+    return statistics.median(times)
+
+
+def naive(q, k, v):
+    scores = q @ k.swapaxes(-1, -2) / np.float32(np.sqrt(q.shape[-1]))
+    weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    return weights / weights.sum(axis=-1, keepdims=True) @ v
+
+
+q, k, v = (rng.normal(size=(1, 8, 512, 64)).astype(np.float32) for _ in range(3))
+exact = flashcore.attention(q, k, v, kernel="reference")
+contestants = {
+    "NumPy, unfused": lambda: naive(q, k, v),
+    "flashcore": lambda: flashcore.attention(q, k, v),
+    "flashcore, bfloat16": None,
+}
+try:
+    import ml_dtypes
+
+    halves = [x.astype(ml_dtypes.bfloat16) for x in (q, k, v)]
+    contestants["flashcore, bfloat16"] = lambda: flashcore.attention(*halves)
+except ImportError:
+    del contestants["flashcore, bfloat16"]
+try:
+    import torch
+    import torch.nn.functional as F
+
+    tensors = [torch.from_numpy(x) for x in (q, k, v)]
+    contestants["PyTorch sdpa, CPU"] = lambda: F.scaled_dot_product_attention(*tensors).numpy()
+except ImportError:
+    pass
+
+print("\n(1, 8, 512, 64) on the CPU")
+for name, call in contestants.items():
+    error = np.abs(np.asarray(call(), np.float32) - exact).max()
+    print(f"{name:22} {milliseconds(call):8.2f} ms   largest error {error:.1e}")

@@ -1,0 +1,41 @@
+"""The examples run, each as a user would start it."""
+
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+EXAMPLES = pathlib.Path(__file__).resolve().parents[2] / "examples"
+
+
+def run(*arguments):
+    done = subprocess.run(
+        [sys.executable, *map(str, arguments)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_attention_maps(tmp_path):
+    printed = run(EXAMPLES / "attention_maps.py", "--out", tmp_path)
+    assert "causal           rows sum to 1.000 ... 1.000" in printed
+    assert "flashcore  " in printed
+    if "no picture" not in printed:
+        assert (tmp_path / "attention_maps.png").stat().st_size > 10_000
+
+
+def test_drop_in():
+    pytest.importorskip("torch")
+    differences = [line for line in run(EXAMPLES / "drop_in.py").splitlines() if "largest" in line]
+    assert len(differences) >= 2
+    assert all(float(line.split()[-1]) < 5e-3 for line in differences)
+
+
+def test_readme_example():
+    text = (EXAMPLES.parent / "docs" / "python.md").read_text()
+    blocks = text.split("```python\n")[1:]
+    numpy_only = [b.split("```")[0] for b in blocks if "import numpy" in b]
+    assert numpy_only
+    for block in numpy_only:
+        run("-c", block)
