@@ -1,4 +1,4 @@
-"""JAX arrays, eagerly.
+"""JAX arrays, eagerly; traced ones are for _jax_ffi.py.
 
 JAX says nothing of its streams, so inputs are waited for, and on a GPU so is the result. The output
 is a new array that nobody else has seen, filled in place before it is handed out.
@@ -103,12 +103,13 @@ class JaxBackend(Backend):
         outputs: Outputs | None,
     ) -> Any:
         arrays = [x for x in (q, k, v, *(extras or ())) if x is not None]
-        for array in arrays:
-            if isinstance(array, jax.core.Tracer):
-                raise UnsupportedError(
-                    "q, k, v: are traced by jax.jit, jax.grad or jax.vmap, wanted concrete arrays; "
-                    "call flashcore.attention outside of them"
-                )
+        if any(isinstance(array, jax.core.Tracer) for array in arrays):
+            self._check_types(q, k, v, extras, None)
+            if outputs is not None:
+                self.check_writable("out", outputs[0])
+            from ._jax_ffi import attention
+
+            return attention(q, k, v, extras, options, dropout)
         jax.block_until_ready(arrays)
         return self.compute(q, k, v, extras, options, dropout, outputs)
 

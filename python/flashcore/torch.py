@@ -6,6 +6,7 @@ torch.compile(fullgraph=True) takes `flashcore.attention` and what is here in on
 
 import contextlib
 import threading
+import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -213,7 +214,10 @@ def _flash_forward(
 
 def _activate_flash() -> _FlashHandle:
     library = torch.library.Library("aten", "IMPL", "CUDA")
-    library.impl("_scaled_dot_product_flash_attention", _flash_forward, "CUDA")
+    with warnings.catch_warnings():
+        # PyTorch says that its kernel is overridden, which is what was asked for.
+        warnings.filterwarnings("ignore", message="Warning only once for all operators")
+        library.impl("_scaled_dot_product_flash_attention", _flash_forward, "CUDA")
     return _FlashHandle(library)
 
 

@@ -1,4 +1,4 @@
-"""JAX arrays, eagerly, on JAX's default device."""
+"""JAX arrays, eagerly and traced, on JAX's default device."""
 
 import gates
 import numpy as np
@@ -69,12 +69,69 @@ def test_zero_sizes():
     assert flashcore.attention(empty, empty, empty).shape == empty.shape
 
 
-def test_traced():
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_under_jit(dtype):
+    q, k, v = inputs(dtype)
+    slopes = jnp.linspace(0, 1, 4)
+    lengths = jnp.array([53, 20], jnp.int32)
+
+    def model(q, k, v, slopes, lengths):
+        out, lse = flashcore.attention(
+            q * 2,
+            k,
+            v,
+            alibi_slopes=slopes,
+            seqlens_kv=lengths,
+            causal=True,
+            window=(30, None),
+            softmax_scale=np.float32(0.1),
+            return_lse=True,
+        )
+        return out + 1, lse
+
+    out, lse = jax.jit(model)(q, k, v, slopes, lengths)
+    expected, expected_lse = model(q, k, v, slopes, lengths)
+    assert out.dtype == q.dtype
+    assert np.array_equal(np.asarray(out), np.asarray(expected))
+    assert np.array_equal(np.asarray(lse), np.asarray(expected_lse))
+    again, _ = jax.jit(model)(q[:1], k[:1], v[:1], slopes, lengths[:1])
+    assert np.array_equal(np.asarray(again), np.asarray(expected[:1]))
+
+
+def test_under_vmap_and_scan():
     q, _, _ = inputs(DTYPES[0])
-    with pytest.raises(NotImplementedError, match="traced"):
-        jax.jit(lambda q: flashcore.attention(q, q, q))(q)
-    with pytest.raises(NotImplementedError, match="traced"):
-        jax.vmap(lambda q: flashcore.attention(q[None], q[None], q[None]))(q)
+    rows = jnp.stack([q, q * 2, -q])
+    expected = np.stack([flashcore.attention(r, r, r, dropout_p=0.1, dropout_seed=5) for r in rows])
+
+    def one(x):
+        return flashcore.attention(x, x, x, dropout_p=0.1, dropout_seed=5)
+
+    assert np.array_equal(np.asarray(jax.vmap(one)(rows)), expected)
+    _, scanned = jax.jit(lambda rows: jax.lax.scan(lambda c, x: (c, one(x)), 0, rows))(rows)
+    assert np.array_equal(np.asarray(scanned), expected)
+
+
+def test_traced_mistakes():
+    q, k, v = inputs(DTYPES[0])
+    with pytest.raises(ValueError, match="k: shape is"):
+        jax.jit(lambda q: flashcore.attention(q, k[:1], v))(q)
+    with pytest.raises(ValueError, match="softcap: is -1"):
+        jax.jit(lambda q: flashcore.attention(q, k, v, softcap=-1.0))(q)
+    with pytest.raises(TypeError, match="wanted a jax.Array"):
+        jax.jit(lambda q: flashcore.attention(q, np.asarray(k), v))(q)
+    with pytest.raises(ValueError, match="cannot be differentiated"):
+        jax.grad(lambda q: flashcore.attention(q, k, v).astype(jnp.float32).sum())(q)
+    # What only the device knows comes when the program runs, as JAX's own error.
+    with pytest.raises(jax.errors.JaxRuntimeError, match="kernel: is 'fastest', wanted one of"):
+        jax.jit(lambda q: flashcore.attention(q, k, v, kernel="fastest"))(q).block_until_ready()
+
+
+@pytest.mark.skipif(GPU, reason="lengths are read on the CPU only")
+def test_lengths_under_jit():
+    q, k, v = inputs(DTYPES[0])
+    lengths = jnp.array([99, 1], jnp.int32)
+    with pytest.raises(jax.errors.JaxRuntimeError, match="entry 0 is 99, wanted 0 to 53"):
+        jax.jit(lambda n: flashcore.attention(q, k, v, seqlens_kv=n))(lengths).block_until_ready()
 
 
 def test_hostile():

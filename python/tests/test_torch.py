@@ -389,6 +389,31 @@ def test_compile_with_cuda_graphs():
         torch.testing.assert_close(out, flashcore.attention(q * 2, k, v))
 
 
+def test_flash_registry_activates_silently():
+    """In a process of its own, for PyTorch warns once; a warning would be an error there."""
+    import subprocess
+    import sys
+
+    if not ft.register_flash_impl():
+        pytest.skip("this PyTorch has no registry of flash attention implementations")
+    program = """
+import warnings, torch, flashcore.torch
+from torch.nn.attention import *
+flashcore.torch.register_flash_impl()
+warnings.simplefilter("error")
+for _ in range(2):
+    activate_flash_attention_impl("flashcore")
+    assert current_flash_attention_impl() == "flashcore"
+    restore_flash_attention_impl()
+assert current_flash_attention_impl() is None
+"""
+    run = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+    assert run.returncode == 0, run.stderr
+    assert "Overriding" not in run.stderr
+
+
 @cuda
 def test_flash_registry():
     if not ft.register_flash_impl():
