@@ -24,7 +24,6 @@ import flashcore.torch
 
 MISSION = (1, 8, 512, 64)
 TINY = (1, 1, 16, 64)
-ROUNDS = 15
 
 
 def contestants(q: torch.Tensor, causal: bool) -> dict[str, Callable[[], torch.Tensor]]:
@@ -46,7 +45,7 @@ def microseconds(call: Callable[[], Any], calls: int) -> float:
     return (time.perf_counter() - begin) / calls * 1e6
 
 
-def measure(shape: tuple[int, ...], causal: bool, calls: int) -> dict[str, float]:
+def measure(shape: tuple[int, ...], causal: bool, calls: int, number: int) -> dict[str, float]:
     q = torch.randn(shape, device="cuda", dtype=torch.float16)
     calls_of = contestants(q, causal)
     with sdpa_kernel(SDPBackend.MATH):
@@ -57,7 +56,7 @@ def measure(shape: tuple[int, ...], causal: bool, calls: int) -> dict[str, float
             raise SystemExit(f"{name}: is off by {error}, so it has no time")
         microseconds(call, 20)
     rounds: dict[str, list[float]] = {name: [] for name in calls_of}
-    for _ in range(ROUNDS):
+    for _ in range(number):
         for name, call in calls_of.items():
             rounds[name].append(microseconds(call, calls))
     return {name: round(statistics.median(times), 2) for name, times in rounds.items()}
@@ -67,6 +66,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", help="where to write the figures, as JSON")
     parser.add_argument("--calls", type=int, default=500, help="calls a round")
+    parser.add_argument("--rounds", type=int, default=15)
     options = parser.parse_args()
     if not torch.cuda.is_available():
         raise SystemExit("torch: there is no GPU, wanted one")
@@ -78,14 +78,14 @@ def main() -> None:
             ("mission", MISSION, False),
             ("mission, causal", MISSION, True),
         ]:
-            figures[title] = measure(shape, causal, options.calls)
+            figures[title] = measure(shape, causal, options.calls, options.rounds)
             for name, value in figures[title].items():
                 print(f"{title:16} {name:22} {value:8.2f} us a call")
     verdicts = flashcore.explain(*[torch.empty(MISSION, device="cuda", dtype=torch.float16)] * 3)
     chosen = next(v["kernel"] for v in verdicts if v["automatic"] and not v["refusal"])
     evidence = {
         "what": "microseconds a call, eager, loop with one synchronisation; medians",
-        "protocol": {"calls": options.calls, "rounds": ROUNDS, "dtype": "float16"},
+        "protocol": {"calls": options.calls, "rounds": options.rounds, "dtype": "float16"},
         "shapes": {"host": TINY, "mission": MISSION},
         "device": torch.cuda.get_device_name(),
         "torch": torch.__version__,

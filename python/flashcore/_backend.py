@@ -19,7 +19,7 @@ from ._plan import (
     pack_arguments,
 )
 
-_run = library.flashcore_plan_run
+run_plan = library.flashcore_plan_run
 
 Outputs = tuple[Any, Any]
 
@@ -139,7 +139,7 @@ class Backend:
         )
         nbytes = plan.workspace_bytes
         owner, workspace = self.workspace(nbytes, q) if nbytes else (None, None)
-        status = _run(plan.handle, arguments, workspace, nbytes, self.stream(q))
+        status = run_plan(plan.handle, arguments, workspace, nbytes, self.stream(q))
         if status != 0:
             raise error(status)
         self.finish(plan)

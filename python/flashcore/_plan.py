@@ -156,12 +156,15 @@ class Cache:
 
     def make(self, key: Hashable, request: Callable[[], Request]) -> Plan:
         plan = Plan(request())
+        self.put(key, plan)
+        return plan
+
+    def put(self, key: Hashable, plan: Plan) -> None:
         with self._lock:
             if len(self.plans) >= self.limit:
                 for old in list(self.plans)[: self.limit // 2]:
                     del self.plans[old]
             self.plans[key] = plan
-        return plan
 
     def clear(self) -> None:
         with self._lock:
