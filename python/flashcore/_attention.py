@@ -53,8 +53,8 @@ def attention(
 
     B batch, Hq query heads, Hkv key/value heads (Hq a multiple of Hkv), Sq queries, Skv keys, Dqk
     and Dv head dimensions. "x|1": extent x, or 1 and broadcast. docs/semantics.md says exactly what
-    is computed. On a GPU the work is queued in the framework's current stream (JAX: done on
-    return), and a call allocates nothing but its result.
+    is computed. On a GPU the work is queued in the framework's current stream (JAX: done on return,
+    and under jit in XLA's stream), and a call allocates nothing but its result and its workspace.
 
     Arguments
         q: [B, Hq, Sq, Dqk], or packed [total_q, Hq, Dqk]; float32, float16, bfloat16 or fp8.

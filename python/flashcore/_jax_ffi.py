@@ -269,7 +269,25 @@ def _text(frame: Any) -> str:
     raise InternalError("XLA: has lost the attribute that says what is asked")
 
 
+def _check_version(frame: Any) -> None:
+    """The interface is of version 0: it may change. What is read here says its own size."""
+    sizes = [
+        frame.arguments.struct_size == ctypes.sizeof(_Buffers),
+        frame.results.struct_size == ctypes.sizeof(_Buffers),
+        frame.attributes.struct_size == ctypes.sizeof(_Attributes),
+        frame.api.contents.struct_size >= ctypes.sizeof(_Api),
+        frame.arguments.items[0].contents.struct_size == ctypes.sizeof(_Buffer),
+    ]
+    version = frame.api.contents.version
+    if version.major != 0 or not all(sizes):
+        raise UnsupportedError(
+            f"XLA: its foreign function interface has version {version.major}.{version.minor}, "
+            "wanted one like 0.3; call flashcore.attention outside of jit"
+        )
+
+
 def _execute(frame: Any, kind: int) -> None:
+    _check_version(frame)
     api = frame.api.contents
     device, stream = (CPU, 0), 0
     if kind == CUDA:

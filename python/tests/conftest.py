@@ -35,6 +35,7 @@ def _versions():
     return found
 
 
+@pytest.hookimpl(tryfirst=True)  # before anything that may take its time
 def pytest_sessionfinish(session):
     path = os.environ.get("FLASHCORE_EVIDENCE")
     if not path or hasattr(session.config, "workerinput"):  # one of several: the first one writes
