@@ -111,6 +111,8 @@ void describe_outputs(Problem& problem, const std::string& layout, std::optional
 
 double gibibytes(double bytes) { return bytes / (1024.0 * 1024.0 * 1024.0); }
 
+}  // namespace
+
 Status check_memory(const Problem& problem) {
   double bytes = 0;
   bench::for_each_tensor(problem, [&](std::string_view, const TensorDesc& desc) {
@@ -126,8 +128,6 @@ Status check_memory(const Problem& problem) {
           fmt::format("memory: the tensors take {:.1f} GiB, wanted at most this machine's {:.1f}",
                       gibibytes(bytes), gibibytes(available))};
 }
-
-}  // namespace
 
 std::vector<std::string> split(const std::string& text, char separator) {
   std::vector<std::string> parts;
