@@ -174,8 +174,9 @@ Status BenchRun::resume() {
     }
   }
   earlier_ = (*file)["cases"];
+  evidence_["ceilings"] = (*file)["ceilings"];  // what its percentages are of
   evidence_["notes"] = (*file)["notes"];
-  evidence_["notes"].push_back(fmt::format("resumed with {} cases measured since {}",
+  evidence_["notes"].push_back(fmt::format("resumed with the ceilings and {} cases of {}",
                                            earlier_.size(), (*file)["created"].get<std::string>()));
   return {};
 }
@@ -193,6 +194,7 @@ void BenchRun::start_peers() {
 }
 
 void BenchRun::measure_ceilings() {
+  if (!evidence_["ceilings"].empty()) return;
   std::set<DType> dtypes;
   for (const BenchSubject& subject : subjects_) dtypes.insert(subject.problem().q.dtype);
   for (const bench::Protocol& protocol : protocols_) {
@@ -394,7 +396,9 @@ bool BenchRun::done(const BenchSubject& subject) {
       return row["source"] == "peer" ||
              row["fingerprint"] == kernel_fingerprint(row["implementation"].get<std::string>());
     });
-    if (!current || rows.empty()) continue;
+    const bool has_peers = std::any_of(rows.begin(), rows.end(),
+                                       [](const Json& row) { return row["source"] == "peer"; });
+    if (!current || rows.empty() || (peers_ && !has_peers)) continue;
     evidence_["cases"].push_back(one);
     return true;
   }
@@ -462,8 +466,8 @@ Status BenchRun::open() {
   meter_ = std::move(*meter);
   FLASHCORE_RETURN_IF_ERROR(choose_protocols());
   FLASHCORE_RETURN_IF_ERROR(begin_evidence());
-  FLASHCORE_RETURN_IF_ERROR(save());  // a path that cannot be written is known before the work
-  return {};
+  // A path that cannot be written is known before the work.
+  return earlier_.empty() ? save() : Status();
 }
 
 Result<ExitCode> BenchRun::run() {
