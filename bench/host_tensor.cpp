@@ -13,6 +13,19 @@ constexpr size_t kAlignment = 256;
 
 }  // namespace
 
+TensorDesc contiguous(DType dtype, std::span<const int64_t> shape) {
+  TensorDesc desc;
+  desc.dtype = dtype;
+  desc.rank = static_cast<int32_t>(shape.size());
+  int64_t stride = 1;
+  for (size_t d = shape.size(); d-- > 0;) {
+    desc.shape[d] = shape[d];
+    desc.stride[d] = stride;
+    stride *= std::max<int64_t>(shape[d], 1);
+  }
+  return desc;
+}
+
 HostTensor::HostTensor(const TensorDesc& desc) : desc_(desc) {
   int64_t lowest = 0;
   int64_t highest = 0;

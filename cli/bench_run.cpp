@@ -81,6 +81,11 @@ std::string peers_script(const std::string& option) {
   return near;
 }
 
+bool is_listed(const std::string& name, const std::string& list) {
+  const std::vector<std::string> names = split(list, ',');
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
 class BenchRun {
  public:
   BenchRun(const BenchOptions& options, std::vector<BenchSubject> subjects, const PlanOptions& plan,
@@ -223,6 +228,10 @@ Result<std::vector<Point>> BenchRun::kernels_of(const Problem& problem) const {
   }
   std::vector<Point> points;
   for (const KernelVerdict& kernel : *kernels) {
+    // A refusal is worth a row where the kernel or the problem was asked for.
+    const bool asked = !plan_.kernel.empty() || options_.problem.given() ||
+                       is_listed(kernel.kernel, options_.also);
+    if (!kernel.refusal.empty() && !asked) continue;
     Point point;
     point.name = kernel.kernel;
     point.fingerprint = kernel_fingerprint(kernel.kernel);

@@ -98,6 +98,7 @@ def draw_sweep(bench, pyplot):
             axes.set_xscale("log", base=2)
             axes.set_xticks(ticks, [length(s) for s in ticks])
             axes.minorticks_off()
+            axes.set_ylim(bottom=0)
             axes.set_title(f"head_dim {dim}, {'causal' if causal else 'full'}", fontsize=10)
             axes.grid(alpha=0.25)
             if column == 0:

@@ -108,7 +108,7 @@ def plot(title: str, x_label: str, y_label: str, series: list[dict], x_ticks: li
 
 def bars(title: str, x_label: str, rows: list[dict], colors: list[str]) -> str:
     """Stacked horizontal bars: {"name", "parts": [values], "mark": value or None, "title"}."""
-    left, row_height, width = 190, 20, 940
+    left, row_height, width = 250, 20, 940
     top = 30
     height = top + row_height * len(rows) + 44
     most = max(max(sum(row["parts"]), row["mark"] or 0) for row in rows)
