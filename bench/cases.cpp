@@ -9,20 +9,6 @@ namespace {
 
 std::string_view suffix(bool causal) { return causal ? "/causal" : ""; }
 
-// (B, H, S, D) with as many key heads as query heads.
-Case square(std::string name, DType dtype, int64_t batch, int64_t heads, int64_t seqlen,
-            int64_t head_dim, bool causal) {
-  return {.name = std::move(name),
-          .dtype = dtype,
-          .batch = batch,
-          .heads_q = heads,
-          .heads_kv = heads,
-          .seqlen_q = seqlen,
-          .seqlen_kv = seqlen,
-          .head_dim = head_dim,
-          .causal = causal};
-}
-
 std::vector<Case> gates() {
   std::vector<Case> cases;
   for (const Case& shape : gate_shapes()) {
@@ -37,8 +23,8 @@ std::vector<Case> gates() {
 
 std::vector<Case> five() {
   const auto one = [](int64_t batch, int64_t seqlen, int64_t head_dim, bool causal) {
-    return square(fmt::format("({},8,{},{}){}", batch, seqlen, head_dim, suffix(causal)),
-                  DType::f16, batch, 8, seqlen, head_dim, causal);
+    return square_case(fmt::format("({},8,{},{}){}", batch, seqlen, head_dim, suffix(causal)),
+                       DType::f16, batch, 8, seqlen, head_dim, causal);
   };
   return {one(1, 512, 64, false), one(1, 512, 64, true), one(2, 2048, 64, false),
           one(2, 2048, 64, true), one(2, 2048, 128, false)};
@@ -51,9 +37,9 @@ std::vector<Case> sweep() {
   for (const int64_t head_dim : {64, 128, 256}) {
     for (const bool causal : {false, true}) {
       for (int64_t seqlen = 512; seqlen <= kTokens; seqlen *= 2) {
-        cases.push_back(square(fmt::format("d{}/s{}{}", head_dim, seqlen, suffix(causal)),
-                               DType::bf16, kTokens / seqlen, kHidden / head_dim, seqlen, head_dim,
-                               causal));
+        cases.push_back(square_case(fmt::format("d{}/s{}{}", head_dim, seqlen, suffix(causal)),
+                                    DType::bf16, kTokens / seqlen, kHidden / head_dim, seqlen,
+                                    head_dim, causal));
       }
     }
   }
@@ -65,8 +51,8 @@ std::vector<Case> small() {
   for (const int64_t head_dim : {64, 128}) {
     for (const int64_t heads : {8, 16, 32}) {
       for (const int64_t seqlen : {128, 256, 512, 1024}) {
-        cases.push_back(square(fmt::format("(1,{},{},{})", heads, seqlen, head_dim), DType::f16, 1,
-                               heads, seqlen, head_dim, false));
+        cases.push_back(square_case(fmt::format("(1,{},{},{})", heads, seqlen, head_dim),
+                                    DType::f16, 1, heads, seqlen, head_dim, false));
       }
     }
   }
@@ -93,6 +79,19 @@ std::vector<Case> decode() {
 
 }  // namespace
 
+Case square_case(std::string name, DType dtype, int64_t batch, int64_t heads, int64_t seqlen,
+                 int64_t head_dim, bool causal) {
+  return {.name = std::move(name),
+          .dtype = dtype,
+          .batch = batch,
+          .heads_q = heads,
+          .heads_kv = heads,
+          .seqlen_q = seqlen,
+          .seqlen_kv = seqlen,
+          .head_dim = head_dim,
+          .causal = causal};
+}
+
 Problem to_problem(const Case& one) {
   Problem problem;
   problem.q = problem.o =
@@ -107,10 +106,10 @@ Problem to_problem(const Case& one) {
 }
 
 std::vector<Case> gate_shapes() {
-  return {square("small", DType::f16, 2, 8, 128, 64, false),
-          square("mission", DType::f16, 1, 8, 512, 64, false),
-          square("long", DType::f16, 2, 8, 2048, 64, false),
-          square("wide", DType::f16, 2, 8, 2048, 128, false)};
+  return {square_case("small", DType::f16, 2, 8, 128, 64, false),
+          square_case("mission", DType::f16, 1, 8, 512, 64, false),
+          square_case("long", DType::f16, 2, 8, 2048, 64, false),
+          square_case("wide", DType::f16, 2, 8, 2048, 128, false)};
 }
 
 std::vector<Suite> suites() {

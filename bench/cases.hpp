@@ -23,6 +23,10 @@ struct Case {
   bool causal = false;
 };
 
+// (B, H, S, D) with as many key heads as query heads and as many keys as queries.
+Case square_case(std::string name, DType dtype, int64_t batch, int64_t heads, int64_t seqlen,
+                 int64_t head_dim, bool causal);
+
 // Contiguous [B, H, S, D] tensors, O of the inputs' type, with LSE.
 Problem to_problem(const Case& one);
 

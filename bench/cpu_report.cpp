@@ -25,15 +25,17 @@
 
 #include "bench/cases.hpp"
 #include "bench/cpu_peak.hpp"
+#include "bench/evidence.hpp"
 #include "bench/peers/unfused_blas.hpp"
 #include "bench/sampled_gate.hpp"
 #include "bench/timing.hpp"
 #include "bench/work.hpp"
+#include "dispatch/fingerprints.hpp"
 
 namespace flashcore::bench {
 namespace {
 
-using Json = nlohmann::json;
+using Json = nlohmann::ordered_json;
 
 struct Settings {
   int threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
@@ -61,15 +63,9 @@ double seconds_now() {
 }
 
 Case case_of(DType dtype, int64_t batch, int64_t heads, int64_t seqlen, int64_t head_dim) {
-  return {
-      .name = fmt::format("({}, {}, {}, {}) {}", batch, heads, seqlen, head_dim, to_string(dtype)),
-      .dtype = dtype,
-      .batch = batch,
-      .heads_q = heads,
-      .heads_kv = heads,
-      .seqlen_q = seqlen,
-      .seqlen_kv = seqlen,
-      .head_dim = head_dim};
+  return square_case(
+      fmt::format("({}, {}, {}, {}) {}", batch, heads, seqlen, head_dim, to_string(dtype)), dtype,
+      batch, heads, seqlen, head_dim, false);
 }
 
 // A problem, its data and plan; the gate passed.
@@ -311,30 +307,29 @@ Json report_others(const Settings& settings) {
   return rows;
 }
 
-std::string processor_name() {
-  std::ifstream info("/proc/cpuinfo");
-  for (std::string line; std::getline(info, line);) {
-    if (line.starts_with("model name")) return line.substr(line.find(':') + 2);
-  }
-  return "unknown";
-}
-
 int report(const Settings& settings) {
   const BuildInfo build = build_info();
   const char* const clock = settings.cpu_time ? "processor time a thread" : "wall time";
-  fmt::print("flashcore {} on {}, {}, {} threads, {}\n", build.version, processor_name(),
-             build.cpu_target, settings.threads, clock);
-  Json json{{"version", build.version},      {"compiler", build.compiler},
-            {"processor", processor_name()}, {"cpu_target", build.cpu_target},
-            {"threads", settings.threads},   {"clock", clock}};
-  json["peak"] = report_peak(settings);
-  json["unfused"] = report_unfused(settings);
-  json["scaling"] = report_scaling(settings);
-  json["dtypes"] = report_dtypes(settings);
-  json["others"] = report_others(settings);
+  Json evidence = new_evidence("cpu");
+  const std::string processor = evidence["host"]["processor"];
+  fmt::print("flashcore {} on {}, {}, {} threads, {}\n", build.version, processor, build.cpu_target,
+             settings.threads, clock);
+  evidence["device"] = {{"name", processor},
+                        {"kind", "cpu"},
+                        {"cpu_target", build.cpu_target},
+                        {"threads", settings.threads}};
+  evidence["clock"] = clock;
+  evidence["fingerprint"] = kernel_fingerprint("cpu_simd");
+  evidence["notes"] = Json::array();
+  evidence["peak"] = report_peak(settings);
+  evidence["unfused"] = report_unfused(settings);
+  evidence["scaling"] = report_scaling(settings);
+  evidence["dtypes"] = report_dtypes(settings);
+  evidence["others"] = report_others(settings);
+  evidence["complete"] = !settings.quick;
   if (settings.json.empty()) return 0;
   std::ofstream out(settings.json);
-  out << json.dump(2) << '\n';
+  out << evidence.dump(1) << '\n';
   if (!out) fail(fmt::format("--json: '{}' could not be written", settings.json));
   return 0;
 }

@@ -2,6 +2,8 @@
 // product, a copy, an empty kernel.
 #pragma once
 
+#include <nlohmann/json_fwd.hpp>
+#include <set>
 #include <string>
 
 #include "bench/cuda_timer.hpp"
@@ -26,5 +28,10 @@ struct Copy {
 Result<Copy> time_copy(CudaTimer& timer, const CudaProtocol& protocol);
 
 Result<Timing> time_empty_kernel(CudaTimer& timer, const CudaProtocol& protocol);
+
+// All of them as evidence: {"empty_kernel": timing, "copy_bytes_a_second", "matrix_product":
+// {"bf16": {"tflops", "n", "library"}}}. What fails is left out, and `notes` says why.
+nlohmann::ordered_json cuda_ceilings(CudaTimer& timer, const CudaProtocol& protocol,
+                                     const std::set<DType>& dtypes, nlohmann::ordered_json& notes);
 
 }  // namespace flashcore::bench

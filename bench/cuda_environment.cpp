@@ -35,8 +35,8 @@ class Nvml {
     if (device_ == nullptr || read == nullptr || read(device_, which, &mhz) != 0) return 0;
     return mhz;
   }
-  double power_limit_watts() const {
-    const auto read = find<int (*)(void*, unsigned*)>("nvmlDeviceGetEnforcedPowerLimit");
+  double watts(const char* function) const {
+    const auto read = find<int (*)(void*, unsigned*)>(function);
     unsigned milliwatts = 0;
     if (device_ == nullptr || read == nullptr || read(device_, &milliwatts) != 0) return 0;
     return milliwatts * 1e-3;
@@ -56,18 +56,29 @@ std::string version_text(int version) {
   return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
 }
 
+std::string bus_id_of(int32_t index) {
+  std::array<char, 32> text{};
+  (void)cudaDeviceGetPCIBusId(text.data(), static_cast<int>(text.size()), index);
+  return text.data();
+}
+
+constexpr int kSmClock = 1, kMemoryClock = 2;
+
 }  // namespace
 
+nlohmann::ordered_json cuda_state(int32_t index) {
+  static const Nvml nvml(bus_id_of(index).c_str());  // of the first device asked: one a process
+  return {{"sm_clock_mhz", nvml.clock_mhz("nvmlDeviceGetClockInfo", kSmClock)},
+          {"power_watts", nvml.watts("nvmlDeviceGetPowerUsage")}};
+}
+
 nlohmann::ordered_json cuda_environment(int32_t index) {
-  constexpr int kSmClock = 1, kMemoryClock = 2;
   cudaDeviceProp properties{};
   int driver = 0, runtime = 0;
-  std::array<char, 32> bus_id{};
   (void)cudaGetDeviceProperties(&properties, index);
   (void)cudaDriverGetVersion(&driver);
   (void)cudaRuntimeGetVersion(&runtime);
-  (void)cudaDeviceGetPCIBusId(bus_id.data(), static_cast<int>(bus_id.size()), index);
-  const Nvml nvml(bus_id.data());
+  const Nvml nvml(bus_id_of(index).c_str());
   return {{"name", properties.name},
           {"compute_capability", 10 * properties.major + properties.minor},
           {"multiprocessors", properties.multiProcessorCount},
@@ -80,7 +91,7 @@ nlohmann::ordered_json cuda_environment(int32_t index) {
           {"runtime", version_text(runtime)},
           {"sm_clock_max_mhz", nvml.clock_mhz("nvmlDeviceGetMaxClockInfo", kSmClock)},
           {"memory_clock_max_mhz", nvml.clock_mhz("nvmlDeviceGetMaxClockInfo", kMemoryClock)},
-          {"power_limit_watts", nvml.power_limit_watts()}};
+          {"power_limit_watts", nvml.watts("nvmlDeviceGetEnforcedPowerLimit")}};
 }
 
 }  // namespace flashcore::bench

@@ -20,6 +20,9 @@ nlohmann::ordered_json new_evidence(const std::string& kind);
 // cuda_environment.cpp defines it, in builds with CUDA only.
 nlohmann::ordered_json cuda_environment(int32_t index);
 
+// {"sm_clock_mhz", "power_watts"} of a GPU now; 0 where it is not known.
+nlohmann::ordered_json cuda_state(int32_t index);
+
 // {"p50_us", "p90_us", "samples", "calls_a_sample"}
 nlohmann::ordered_json timing_evidence(const Timing& timing);
 

@@ -11,14 +11,7 @@ namespace flashcore::bench {
 namespace {
 
 TensorDesc contiguous_f64(const TensorDesc& like) {
-  TensorDesc desc = like;
-  desc.dtype = DType::f64;
-  int64_t stride = 1;
-  for (size_t d = static_cast<size_t>(desc.rank); d-- > 0;) {
-    desc.stride[d] = stride;
-    stride *= std::max<int64_t>(desc.shape[d], 1);
-  }
-  return desc;
+  return contiguous(DType::f64, std::span(like.shape).first(static_cast<size_t>(like.rank)));
 }
 
 std::vector<double> elements_of(const HostTensor& tensor) {

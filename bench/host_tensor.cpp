@@ -13,6 +13,19 @@ constexpr size_t kAlignment = 256;
 
 }  // namespace
 
+TensorDesc contiguous(DType dtype, std::span<const int64_t> shape) {
+  TensorDesc desc;
+  desc.dtype = dtype;
+  desc.rank = static_cast<int32_t>(shape.size());
+  uint64_t stride = 1;  // unsigned: what does not fit wraps, and is refused by make_plan
+  for (size_t d = shape.size(); d-- > 0;) {
+    desc.shape[d] = shape[d];
+    desc.stride[d] = static_cast<int64_t>(stride);
+    stride *= static_cast<uint64_t>(std::max<int64_t>(shape[d], 1));
+  }
+  return desc;
+}
+
 HostTensor::HostTensor(const TensorDesc& desc) : desc_(desc) {
   int64_t lowest = 0;
   int64_t highest = 0;

@@ -17,6 +17,9 @@
 
 namespace flashcore::bench {
 
+// As TensorDesc::contiguous, for a shape that is known at run time.
+TensorDesc contiguous(DType dtype, std::span<const int64_t> shape);
+
 class HostTensor {
  public:
   static constexpr size_t kGuardBytes = 256;

@@ -1,7 +1,9 @@
 #include "bench/sampled_gate.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
+#include <thread>
 #include <utility>
 
 namespace flashcore::bench {
@@ -10,37 +12,36 @@ namespace {
 constexpr int64_t kBlockRows = 16;
 constexpr int64_t kMostBlocks = 64;
 
-// Copies rows [first, first + count) of one head into all of `to`, a [1, 1, count, width] tensor.
-void copy_rows(const HostTensor& from, int64_t batch, int64_t head, int64_t first, HostTensor& to) {
-  const auto& shape = from.desc().shape;
-  const bool has_width = from.desc().rank == 4;
-  const int64_t width = has_width ? shape[3] : 1;
-  const int64_t begin = ((batch * shape[1] + head) * shape[2] + first) * width;
-  for (int64_t i = 0; i < to.elements(); ++i) to.set(i, from.get(begin + i));
+ReadElements reader_of(const HostProblem& host) {
+  return [&host](std::string_view name, int64_t begin, HostTensor& to) {
+    const HostTensor& from = host.at(name);
+    for (int64_t i = 0; i < to.elements(); ++i) to.set(i, from.get(begin + i));
+  };
 }
 
-HostProblem block_problem(const HostProblem& host, int64_t batch, int64_t head, int64_t first,
-                          int64_t count) {
-  const Problem& whole = host.problem;
+// One block as a problem of one head, with its inputs.
+HostProblem block_problem(const Problem& whole, const ReadElements& inputs, const RowBlock& rows) {
   const int64_t heads_q = whole.q.shape[1], heads_kv = whole.k.shape[1];
   const int64_t seqlen_q = whole.q.shape[2], seqlen_kv = whole.k.shape[2];
-  const int64_t head_kv = head / (heads_q / heads_kv);
+  const int64_t head_kv = rows.head / (heads_q / heads_kv);
   Problem part = whole;
-  part.q = TensorDesc::contiguous(whole.q.dtype, {1, 1, count, whole.q.shape[3]});
+  part.q = TensorDesc::contiguous(whole.q.dtype, {1, 1, rows.count, whole.q.shape[3]});
   part.k = TensorDesc::contiguous(whole.k.dtype, {1, 1, seqlen_kv, whole.k.shape[3]});
   part.v = TensorDesc::contiguous(whole.v.dtype, {1, 1, seqlen_kv, whole.v.shape[3]});
-  part.o = TensorDesc::contiguous(whole.o.dtype, {1, 1, count, whole.o.shape[3]});
-  if (whole.lse) part.lse = TensorDesc::contiguous(whole.lse->dtype, {1, 1, count});
+  part.o = TensorDesc::contiguous(whole.o.dtype, {1, 1, rows.count, whole.o.shape[3]});
+  if (whole.lse) part.lse = TensorDesc::contiguous(whole.lse->dtype, {1, 1, rows.count});
   // The diagonal of the whole problem, seen from the block's first row.
   const int64_t offset = whole.alignment == Alignment::top_left       ? 0
                          : whole.alignment == Alignment::bottom_right ? seqlen_kv - seqlen_q
                                                                       : whole.causal_offset;
   part.alignment = Alignment::given;
-  part.causal_offset = offset + first;
+  part.causal_offset = offset + rows.first;
   HostProblem block = allocate(part);
-  copy_rows(host.at("q"), batch, head, first, block.at("q"));
-  copy_rows(host.at("k"), batch, head_kv, 0, block.at("k"));
-  copy_rows(host.at("v"), batch, head_kv, 0, block.at("v"));
+  const int64_t query = (rows.batch * heads_q + rows.head) * seqlen_q + rows.first;
+  const int64_t key = (rows.batch * heads_kv + head_kv) * seqlen_kv;
+  inputs("q", query * whole.q.shape[3], block.at("q"));
+  inputs("k", key * whole.k.shape[3], block.at("k"));
+  inputs("v", key * whole.v.shape[3], block.at("v"));
   return block;
 }
 
@@ -51,57 +52,95 @@ bool all_written(const HostTensor& o) {
   return true;
 }
 
-}  // namespace
-
-Result<SampledReference> SampledReference::compute(const HostProblem& host, double flop,
-                                                   int threads) {
-  const Problem& p = host.problem;
+// Heads are spread evenly, ends included; positions too, in an order of their own (the step is a
+// prime past kMostBlocks, so each is taken once) that begins at the first and ends at the last.
+std::vector<RowBlock> choose_blocks(const Problem& p, double flop) {
   const int64_t batch = p.q.shape[0], heads = p.q.shape[1], seqlen_q = p.q.shape[2];
   const int64_t count = std::min(seqlen_q, kBlockRows);
   const double block_flop =
       2.0 * static_cast<double>(count * p.k.shape[2] * (p.q.shape[3] + p.v.shape[3]));
   const int64_t possible = batch * heads * ((seqlen_q + count - 1) / count);
-  const auto affordable = static_cast<int64_t>(std::max(1.0, flop / block_flop));
+  const auto affordable = static_cast<int64_t>(std::clamp(flop / block_flop, 2.0, 1e9));
   const int64_t blocks = std::min({possible, affordable, kMostBlocks});
-  SampledReference sampled;
+  std::vector<RowBlock> chosen;
   for (int64_t n = 0; n < blocks; ++n) {
-    // Heads are spread evenly, ends included; positions too, in an order of their own (the step is
-    // a prime past kMostBlocks, so each is taken once) that begins at the first and ends at the
-    // last.
     const int64_t pair = blocks > 1 ? n * (batch * heads - 1) / (blocks - 1) : 0;
     const int64_t turn = n + 1 < blocks ? n * 67 % blocks : n;
     const int64_t first = blocks > 1 ? turn * (seqlen_q - count) / (blocks - 1) : seqlen_q - count;
-    Block block{.batch = pair / heads,
-                .head = pair % heads,
-                .first = first,
-                .count = count,
-                .outputs = block_problem(host, pair / heads, pair % heads, first, count),
-                .reference = {}};
-    Result<Reference> reference = compute_reference(block.outputs, threads);
-    if (!reference.ok()) return reference.status();
-    block.reference = std::move(*reference);
-    for (const char* const input : {"q", "k", "v"}) block.outputs.tensors.erase(input);
-    sampled.blocks_.push_back(std::move(block));
+    chosen.push_back({pair / heads, pair % heads, first, count});
+  }
+  return chosen;
+}
+
+}  // namespace
+
+Result<SampledReference> SampledReference::compute(const Problem& problem,
+                                                   const ReadElements& inputs, double flop,
+                                                   int threads) {
+  SampledReference sampled;
+  sampled.heads_ = problem.q.shape[1];
+  sampled.seqlen_q_ = problem.q.shape[2];
+  const std::vector<RowBlock> chosen = choose_blocks(problem, flop);
+  sampled.blocks_.resize(chosen.size());
+  // A block has one head, which the reference computes on one thread; so blocks run side by side.
+  std::vector<Status> errors(chosen.size());
+  std::atomic<size_t> next{0};
+  const auto work = [&] {
+    for (size_t n = next++; n < chosen.size(); n = next++) {
+      Block& block = sampled.blocks_[n];
+      block.rows = chosen[n];
+      block.outputs = block_problem(problem, inputs, chosen[n]);
+      Result<Reference> reference = compute_reference(block.outputs, 1);
+      errors[n] = reference.status();
+      if (reference.ok()) block.reference = std::move(*reference);
+      for (const char* const input : {"q", "k", "v"}) block.outputs.tensors.erase(input);
+    }
+  };
+  const int all = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  {
+    std::vector<std::jthread> others;
+    for (int t = 1; t < (threads > 0 ? threads : all); ++t) others.emplace_back(work);
+    work();
+  }
+  for (const Status& error : errors) {
+    if (!error.ok()) return error;
   }
   return sampled;
 }
 
+Result<SampledReference> SampledReference::compute(const HostProblem& host, double flop,
+                                                   int threads) {
+  return compute(host.problem, reader_of(host), flop, threads);
+}
+
+std::vector<RowBlock> SampledReference::blocks() const {
+  std::vector<RowBlock> blocks;
+  for (const Block& block : blocks_) blocks.push_back(block.rows);
+  return blocks;
+}
+
 int64_t SampledReference::rows() const {
   int64_t rows = 0;
-  for (const Block& block : blocks_) rows += block.count;
+  for (const Block& block : blocks_) rows += block.rows.count;
   return rows;
 }
 
-Verdict SampledReference::judge(const HostProblem& host) const {
+Verdict SampledReference::judge(const ReadElements& outputs, bool has_lse) const {
   Verdict worst;
   worst.passed = true;
   for (const Block& block : blocks_) {
     HostProblem part = block.outputs;
-    copy_rows(host.at("o"), block.batch, block.head, block.first, part.at("o"));
-    if (host.has("lse")) {
-      copy_rows(host.at("lse"), block.batch, block.head, block.first, part.at("lse"));
+    Reference reference = block.reference;
+    const RowBlock& rows = block.rows;
+    const int64_t row = (rows.batch * heads_ + rows.head) * seqlen_q_ + rows.first;
+    outputs("o", row * part.problem.o.shape[3], part.at("o"));
+    if (has_lse && part.has("lse")) {
+      outputs("lse", row, part.at("lse"));
+    } else {
+      part.tensors.erase("lse");
+      reference.lse.clear();
     }
-    const Verdict verdict = bench::judge(part, block.reference);
+    const Verdict verdict = bench::judge(part, reference);
     worst.max_error = std::max(worst.max_error, verdict.max_error);
     worst.max_scaled_error = std::max(worst.max_scaled_error, verdict.max_scaled_error);
     worst.relative_error = std::max(worst.relative_error, verdict.relative_error);
@@ -113,6 +152,11 @@ Verdict SampledReference::judge(const HostProblem& host) const {
       worst.failure = verdict.failure;
     }
   }
+  return worst;
+}
+
+Verdict SampledReference::judge(const HostProblem& host) const {
+  Verdict worst = judge(reader_of(host), host.has("lse"));
   if (worst.passed && !all_written(host.at("o"))) {
     worst.passed = false;
     worst.failure = "o has elements that are NaN or were not written";

@@ -2,30 +2,48 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <string_view>
 #include <vector>
 
 #include "bench/gates.hpp"
 
 namespace flashcore::bench {
 
-// Reference of a few blocks of query rows, spread over batch entries, heads and positions, first
-// and last rows among them. For problems of q, k, v, o, lse, causal and window only.
+// Copies elements [begin, begin + to.elements()) of a tensor, in row-major order of its indices,
+// into all of the contiguous tensor `to`.
+using ReadElements = std::function<void(std::string_view name, int64_t begin, HostTensor& to)>;
+
+// Query rows [first, first + count) of one head.
+struct RowBlock {
+  int64_t batch, head, first, count;
+};
+
+// Reference of a few blocks of query rows, spread over batch entries, heads and positions, always
+// the first and the last rows among them. For problems of q, k, v, o, lse, causal and window only.
 class SampledReference {
  public:
-  // Stays below about `flop` operations, and takes at least one block.
+  // Stays below about `flop` operations, and takes at least two blocks where there are two.
+  static Result<SampledReference> compute(const Problem& problem, const ReadElements& inputs,
+                                          double flop, int threads = 0);
   static Result<SampledReference> compute(const HostProblem& host, double flop, int threads = 0);
 
+  std::vector<RowBlock> blocks() const;
   int64_t rows() const;
+
+  // Judges those rows of what `outputs` reads: "o", and "lse" if it is there.
+  Verdict judge(const ReadElements& outputs, bool has_lse) const;
 
   // Judges those rows of the outputs, and that every element of O was written and none is NaN.
   Verdict judge(const HostProblem& host) const;
 
  private:
   struct Block {
-    int64_t batch, head, first, count;
+    RowBlock rows;
     HostProblem outputs;  // O and LSE of one head and `count` queries
     Reference reference;
   };
+  int64_t heads_ = 0, seqlen_q_ = 0;
   std::vector<Block> blocks_;
 };
 

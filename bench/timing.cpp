@@ -28,6 +28,22 @@ double quantile(std::vector<double> values, double q) {
   return values[std::min(index, values.size() - 1)];
 }
 
+void summarise(Timing& timing) {
+  timing.samples = std::ssize(timing.sample_seconds);
+  timing.p50 = quantile(timing.sample_seconds, 0.5);
+  timing.p90 = quantile(timing.sample_seconds, 0.9);
+}
+
+Timing pooled(const std::vector<Timing>& rounds) {
+  Timing all = rounds.front();
+  for (size_t i = 1; i < rounds.size(); ++i) {
+    all.sample_seconds.insert(all.sample_seconds.end(), rounds[i].sample_seconds.begin(),
+                              rounds[i].sample_seconds.end());
+  }
+  summarise(all);
+  return all;
+}
+
 std::string CpuTimer::protocol() const {
   return fmt::format("wall time, median of at least {} after a warm-up", limits_.min_samples);
 }
@@ -53,9 +69,8 @@ Result<Timing> CpuTimer::time(const TimedCall& call) {
     total += *seconds;
     samples.push_back(*seconds / static_cast<double>(timing.calls_a_sample));
   }
-  timing.samples = std::ssize(samples);
-  timing.p50 = quantile(samples, 0.5);
-  timing.p90 = quantile(std::move(samples), 0.9);
+  timing.sample_seconds = std::move(samples);
+  summarise(timing);
   return timing;
 }
 

@@ -16,10 +16,17 @@ struct Timing {
   double p90 = 0;
   int64_t samples = 0;
   int64_t calls_a_sample = 1;
+  std::vector<double> sample_seconds;  // of one call, in the order they were taken
 };
+
+// Rounds of one subject, taken in turns with others, as one: quantiles of all samples.
+Timing pooled(const std::vector<Timing>& rounds);
 
 // Nearest-rank quantile, 0 to 1, of at least one value.
 double quantile(std::vector<double> values, double q);
+
+// Sets the count and the quantiles from the samples.
+void summarise(Timing& timing);
 
 using TimedCall = std::function<Status(Stream)>;
 
@@ -28,6 +35,13 @@ class Timer {
   virtual ~Timer() = default;
   virtual std::string protocol() const = 0;  // one line for a report
   virtual Result<Timing> time(const TimedCall& call) = 0;
+};
+
+// How a point is timed. A report that takes several rounds gives each its share of the samples.
+struct Protocol {
+  std::string name;  // "sustained", "idle", "wall"
+  std::string text;  // one sentence
+  int rounds = 1;
 };
 
 // Median of at least `min_samples` after a warm-up; a sample repeats short calls until it is long

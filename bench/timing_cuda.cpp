@@ -93,9 +93,8 @@ Result<Timing> CudaTimer::time(const TimedCall& call, const CudaProtocol& protoc
     seconds.push_back(static_cast<double>(milliseconds) * 1e-3 /
                       static_cast<double>(timing.calls_a_sample));
   }
-  timing.samples = std::ssize(seconds);
-  timing.p50 = quantile(seconds, 0.5);
-  timing.p90 = quantile(std::move(seconds), 0.9);
+  timing.sample_seconds = std::move(seconds);
+  summarise(timing);
   return timing;
 }
 

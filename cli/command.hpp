@@ -27,6 +27,7 @@ std::vector<Command> all_commands();
 Command run_command();
 Command verify_command();
 Command bench_command();
+Command compare_command();
 Command explain_command();
 Command info_command();
 Command ladder_command();   // ladder.cpp or ladder_no_cuda.cpp

@@ -24,6 +24,13 @@ class HostMemory final : public DeviceMemory {
     std::copy_n(static_cast<const std::byte*>(from), to.size(), to.begin());
     return {};
   }
+  Status copy_tiled(void* to, size_t bytes, std::span<const std::byte> piece) override {
+    for (size_t at = 0; at < bytes; at += piece.size()) {
+      std::copy_n(piece.begin(), std::min(piece.size(), bytes - at),
+                  static_cast<std::byte*>(to) + at);
+    }
+    return {};
+  }
   Status synchronise() override { return {}; }
 
  private:

@@ -16,6 +16,8 @@ class DeviceMemory {
   virtual Result<void*> allocate(size_t bytes) = 0;  // aligned to 256 bytes
   virtual Status copy_in(void* to, std::span<const std::byte> from) = 0;
   virtual Status copy_out(std::span<std::byte> to, const void* from) = 0;
+  // Fills `bytes` bytes with repetitions of `piece`, the last of them cut off.
+  virtual Status copy_tiled(void* to, size_t bytes, std::span<const std::byte> piece) = 0;
   virtual Status synchronise() = 0;  // waits for all runs, and reports their error
 };
 

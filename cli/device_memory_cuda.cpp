@@ -39,6 +39,18 @@ class CudaMemory final : public DeviceMemory {
     return cuda_status(cudaMemcpy(to.data(), from, to.size(), cudaMemcpyDeviceToHost),
                        "copying from the GPU");
   }
+  // One piece from the host, then doubled on the device: a multiple of the piece stays one.
+  Status copy_tiled(void* to, size_t bytes, std::span<const std::byte> piece) override {
+    size_t filled = std::min(bytes, piece.size());
+    FLASHCORE_RETURN_IF_ERROR(copy_in(to, piece.first(filled)));
+    for (; filled < bytes; filled += std::min(filled, bytes - filled)) {
+      FLASHCORE_RETURN_IF_ERROR(
+          cuda_status(cudaMemcpy(static_cast<std::byte*>(to) + filled, to,
+                                 std::min(filled, bytes - filled), cudaMemcpyDeviceToDevice),
+                      "repeating a piece on the GPU"));
+    }
+    return {};
+  }
   Status synchronise() override {
     FLASHCORE_RETURN_IF_ERROR(choose());
     return cuda_status(cudaDeviceSynchronize(), "running on the GPU");

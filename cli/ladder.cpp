@@ -13,7 +13,7 @@
 #include "cli/plan_choice.hpp"
 #include "cli/problem_options.hpp"
 #include "cli/table.hpp"
-#include "cuda/fingerprints.hpp"
+#include "dispatch/fingerprints.hpp"
 #include "problem/status.hpp"
 
 namespace flashcore::cli {
@@ -48,7 +48,7 @@ void list_rungs(const std::vector<Rung>& rungs, Session& session) {
                     {"min_compute_capability", rung.min_compute_capability},
                     {"adds", rung.adds},
                     {"prediction", rung.prediction},
-                    {"fingerprint", cuda::rung_fingerprint(rung.name)}});
+                    {"fingerprint", kernel_fingerprint(rung.name)}});
   }
   for (const std::string& line : table.lines()) session.line(line);
   session.document({{"rungs", rows}});

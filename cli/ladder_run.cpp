@@ -23,7 +23,7 @@
 #include "cli/plan_choice.hpp"
 #include "cli/prepared_kernel.hpp"
 #include "cli/sanitizer.hpp"
-#include "cuda/fingerprints.hpp"
+#include "dispatch/fingerprints.hpp"
 #include "problem/status.hpp"
 
 namespace flashcore::cli {
@@ -77,7 +77,7 @@ class Ladder {
   std::vector<Sanitized> start_sanitizers() const;
   Status gate();
   void collect_sanitizers(std::vector<Sanitized> running);
-  Status measure_ceilings(bench::CudaTimer& timer, const bench::CudaProtocol& protocol);
+  void measure_ceilings(bench::CudaTimer& timer, const bench::CudaProtocol& protocol);
   Status time_shape(bench::CudaTimer& timer, const bench::Case& shape);
   Status time_rung(bench::CudaTimer& timer, size_t index, const bench::Case& shape);
   void add_ratios();
@@ -178,28 +178,10 @@ Status Ladder::gate() {
   return {};
 }
 
-Status Ladder::measure_ceilings(bench::CudaTimer& timer, const bench::CudaProtocol& protocol) {
-  Json& ceilings = evidence_["ceilings"][protocol.name];
+void Ladder::measure_ceilings(bench::CudaTimer& timer, const bench::CudaProtocol& protocol) {
   step(fmt::format("ceilings, {}", protocol.name));
-  const Result<bench::Timing> empty = bench::time_empty_kernel(timer, protocol);
-  if (!empty.ok()) return empty.status();
-  ceilings["empty_kernel"] = bench::timing_evidence(*empty);
-  const Result<bench::Copy> copy = bench::time_copy(timer, protocol);
-  if (!copy.ok()) return copy.status();
-  ceilings["copy_bytes_a_second"] = copy->bytes_a_second;
-  for (const DType dtype : {DType::f16, DType::bf16}) {
-    const std::string name(to_string(dtype));
-    const Result<bench::MatrixProduct> product = bench::time_matrix_product(timer, dtype, protocol);
-    if (!product.ok()) {
-      evidence_["notes"].push_back(product.status().message());
-      ceilings["matrix_product"][name] = nullptr;
-      continue;
-    }
-    ceilings["matrix_product"][name] = {{"tflops", product->flop_a_second * 1e-12},
-                                        {"n", product->n},
-                                        {"library", product->library}};
-  }
-  return {};
+  evidence_["ceilings"][protocol.name] =
+      bench::cuda_ceilings(timer, protocol, {DType::f16, DType::bf16}, evidence_["notes"]);
 }
 
 Json launches_json(const std::vector<bench::Launch>& launches) {
@@ -335,7 +317,7 @@ Result<ExitCode> Ladder::run() {
                                   {"prediction", rung.prediction},
                                   {"input", to_string(input_of(rung))},
                                   {"min_compute_capability", rung.min_compute_capability},
-                                  {"fingerprint", cuda::rung_fingerprint(rung.name)},
+                                  {"fingerprint", kernel_fingerprint(rung.name)},
                                   {"gate", nullptr},
                                   {"sanitizers", Json::object()},
                                   {"times", Json::object()},
@@ -351,8 +333,9 @@ Result<ExitCode> Ladder::run() {
     const Result<std::unique_ptr<bench::CudaTimer>> timer =
         bench::CudaTimer::create(device_.index, bench::kSustainedProtocol);
     if (!timer.ok()) return timer.status();
-    Status status = measure_ceilings(**timer, bench::kIdleProtocol);
-    if (status.ok()) status = measure_ceilings(**timer, bench::kSustainedProtocol);
+    measure_ceilings(**timer, bench::kIdleProtocol);
+    measure_ceilings(**timer, bench::kSustainedProtocol);
+    Status status;
     for (const bench::Case& shape : shapes_) {
       if (status.ok()) status = time_shape(**timer, shape);
     }

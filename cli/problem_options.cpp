@@ -12,22 +12,10 @@ namespace {
 
 using Shape = std::vector<int64_t>;
 
-TensorDesc contiguous(DType dtype, const Shape& shape) {
-  TensorDesc desc = TensorDesc::contiguous(dtype, {});
-  desc.rank = static_cast<int32_t>(shape.size());
-  uint64_t stride = 1;  // unsigned: what does not fit wraps, and is refused by make_plan
-  for (size_t d = shape.size(); d-- > 0;) {
-    desc.shape[d] = shape[d];
-    desc.stride[d] = static_cast<int64_t>(stride);
-    stride *= static_cast<uint64_t>(std::max<int64_t>(shape[d], 1));
-  }
-  return desc;
-}
-
 // [B, H, S, D] as the problem names it, of memory in the order of `layout`.
 TensorDesc in_layout(DType dtype, const Shape& bhsd, const std::string& layout) {
-  if (layout == "bhsd") return contiguous(dtype, bhsd);
-  TensorDesc desc = contiguous(dtype, {bhsd[0], bhsd[2], bhsd[1], bhsd[3]});
+  if (layout == "bhsd") return bench::contiguous(dtype, bhsd);
+  TensorDesc desc = bench::contiguous(dtype, Shape{bhsd[0], bhsd[2], bhsd[1], bhsd[3]});
   std::swap(desc.shape[1], desc.shape[2]);
   std::swap(desc.stride[1], desc.stride[2]);
   return desc;
@@ -71,7 +59,7 @@ Result<TensorDesc> describe_source(const std::string& name, const TensorSource& 
   if (is_main(name) && shape.size() == 4 && layout == "bshd") {
     return in_layout(element, {shape[0], shape[2], shape[1], shape[3]}, layout);
   }
-  return contiguous(element, shape);
+  return bench::contiguous(element, shape);
 }
 
 // "--alibi-slopes" for alibi_slopes.
@@ -82,13 +70,14 @@ std::string option_name(std::string name) {
 
 // Shapes of the inputs that --with adds to a problem of --shape.
 std::optional<TensorDesc> generated_input(std::string_view name, const Shape& q, const Shape& k) {
-  const auto f32 = [](const Shape& shape) { return contiguous(DType::f32, shape); };
+  const auto f32 = [](const Shape& shape) { return bench::contiguous(DType::f32, shape); };
   if (name == "bias") return f32({1, q[1], q[2], k[2]});
-  if (name == "mask") return contiguous(DType::boolean, {1, 1, q[2], k[2]});
+  if (name == "mask") return bench::contiguous(DType::boolean, Shape{1, 1, q[2], k[2]});
   if (name == "sinks" || name == "alibi_slopes") return f32({q[1]});
   if (name == "q_scale") return f32({1, q[1]});
   if (name == "k_scale" || name == "v_scale") return f32({1, k[1], 1});
-  if (name == "seqlens_q" || name == "seqlens_kv") return contiguous(DType::i32, {q[0]});
+  if (name == "seqlens_q" || name == "seqlens_kv")
+    return bench::contiguous(DType::i32, Shape{q[0]});
   return std::nullopt;
 }
 
@@ -105,11 +94,13 @@ void describe_outputs(Problem& problem, const std::string& layout, std::optional
     rows.pop_back();
     if (problem.v.rank > 0) shape.back() = problem.v.shape[static_cast<size_t>(problem.v.rank - 1)];
   }
-  problem.o = shape.size() == 4 ? in_layout(dtype, shape, layout) : contiguous(dtype, shape);
-  if (lse) problem.lse = contiguous(DType::f32, rows);
+  problem.o = shape.size() == 4 ? in_layout(dtype, shape, layout) : bench::contiguous(dtype, shape);
+  if (lse) problem.lse = bench::contiguous(DType::f32, rows);
 }
 
 double gibibytes(double bytes) { return bytes / (1024.0 * 1024.0 * 1024.0); }
+
+}  // namespace
 
 Status check_memory(const Problem& problem) {
   double bytes = 0;
@@ -126,8 +117,6 @@ Status check_memory(const Problem& problem) {
           fmt::format("memory: the tensors take {:.1f} GiB, wanted at most this machine's {:.1f}",
                       gibibytes(bytes), gibibytes(available))};
 }
-
-}  // namespace
 
 std::vector<std::string> split(const std::string& text, char separator) {
   std::vector<std::string> parts;

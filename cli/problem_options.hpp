@@ -28,6 +28,9 @@ struct ProblemInputs {
   Result<bench::HostProblem> load() const;
 };
 
+// Refuses a problem whose tensors this machine's memory does not hold.
+Status check_memory(const Problem& problem);
+
 class ProblemOptions {
  public:
   void declare(OptionSet& options);

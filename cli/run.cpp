@@ -59,7 +59,7 @@ Result<std::optional<bench::Timing>> compute(const Options& options, const Chose
   }
   if (options.no_time || outcome.failed()) return std::optional<bench::Timing>();
   if (first.count() > kSlowRun) {
-    return std::optional(bench::Timing{first.count(), first.count(), 1, 1});
+    return std::optional(bench::Timing{first.count(), first.count(), 1, 1, {first.count()}});
   }
   progress.step("timing");
   Result<std::unique_ptr<bench::Timer>> timer = bench::make_timer(chosen.options.device);

@@ -157,19 +157,20 @@ nlohmann::ordered_json row_json(const bench::Case& one, const std::vector<int64_
           {"lse_error", tally.lse_error}};
 }
 
-std::vector<std::string> row_cells(const Session& session, const bench::Case& one,
-                                   const std::string& kernel, const Tally& tally) {
-  const auto number = [&](double value) {
-    return tally.refused > 0 ? std::string("-") : fmt::format("{:.2e}", value);
+// The same row for people.
+std::vector<std::string> row_cells(const Session& session, const nlohmann::ordered_json& row,
+                                   const Tally& tally) {
+  const auto number = [&](const char* name) {
+    return tally.refused > 0 ? std::string("-") : fmt::format("{:.2e}", row[name].get<double>());
   };
-  return {one.name,
-          std::string(to_string(one.dtype)),
-          one.causal ? "causal" : "full",
-          kernel,
+  return {row["shape"],
+          row["dtype"],
+          row["causal"] ? "causal" : "full",
+          row["kernel"],
           fmt::format("{}/{}", tally.passed, tally.passed + tally.failed + tally.refused),
-          number(tally.max_scaled_error),
-          number(tally.relative_error),
-          number(tally.lse_error),
+          number("max_scaled_error"),
+          number("relative_error"),
+          number("lse_error"),
           mark(session, tally)};
 }
 
@@ -194,8 +195,8 @@ Status verify_table(const Options& options, const std::vector<int64_t>& seeds,
       const Result<std::map<std::string, Tally>> tallies = verify_case(one, seeds, plan, progress);
       if (!tallies.ok()) return tallies.status();
       for (const auto& [kernel, tally] : *tallies) {
-        table.row(row_cells(session, one, kernel, tally));
         findings.table.push_back(row_json(one, seeds, kernel, tally));
+        table.row(row_cells(session, findings.table.back(), tally));
         if (tally.failed > 0) failures.push_back("failed: " + tally.failure);
       }
     }

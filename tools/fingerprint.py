@@ -1,5 +1,8 @@
 #!/usr/bin/env python3
-"""Fingerprints of the kernel sources: one a .cu file, over it and all of ours that it includes.
+"""Fingerprints of the kernels' sources: one a kernel, over its files and all of ours they include.
+
+A rung of the ladder is one .cu file; a production kernel is a folder of src/cuda with what
+src/dispatch says about it; the CPU kernels are src/cpu.
 
     fingerprint.py --root .                     prints "ladder/04_wmma_pv 0123456789abcdef" lines
     fingerprint.py --root . --output FILE       writes them as rows of a C++ table, if they changed
@@ -14,10 +17,10 @@ INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.MULTILINE)
 DIGITS = 16
 
 
-def closure(source: pathlib.Path, src: pathlib.Path) -> list[pathlib.Path]:
-    """The file and everything below src/ that it includes, in the order of their paths."""
+def closure(sources: list[pathlib.Path], src: pathlib.Path) -> list[pathlib.Path]:
+    """The files and everything below src/ that they include, in the order of their paths."""
     seen: set[pathlib.Path] = set()
-    todo = [source]
+    todo = list(sources)
     while todo:
         path = todo.pop()
         if path in seen:
@@ -30,26 +33,42 @@ def closure(source: pathlib.Path, src: pathlib.Path) -> list[pathlib.Path]:
     return sorted(seen)
 
 
-def fingerprint(source: pathlib.Path, src: pathlib.Path) -> str:
+def fingerprint(sources: list[pathlib.Path], src: pathlib.Path) -> str:
     digest = hashlib.sha256()
-    for path in closure(source, src):
+    for path in closure(sources, src):
         digest.update(path.relative_to(src).as_posix().encode() + b"\0")
         digest.update(path.read_bytes() + b"\0")
     return digest.hexdigest()[:DIGITS]
 
 
-def fingerprints(root: pathlib.Path) -> dict[str, str]:
-    """By the file's path below src/cuda, without its ending."""
-    src = root / "src"
+def kernel_sources(src: pathlib.Path) -> dict[str, list[pathlib.Path]]:
+    """The files that make each kernel; a rung is named by its path below src/cuda."""
     base = src / "cuda"
-    return {source.relative_to(base).with_suffix("").as_posix(): fingerprint(source, src)
-            for source in sorted(base.rglob("*.cu"))}
+    sources = {path.relative_to(base).with_suffix("").as_posix(): [path]
+               for path in sorted((base / "ladder").glob("*.cu"))}
+    for folder in sorted(base.glob("*/")):
+        files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
+        if folder.name != "ladder" and any(".cu" in path.suffixes for path in files):
+            sources[folder.name] = files + sorted((src / "dispatch").glob(f"{folder.name}*"))
+    cpu = [path for path in sorted((src / "cpu").rglob("*")) if path.is_file()]
+    if cpu:
+        judges = [path for path in cpu if path.name.startswith("reference.")]
+        sources["cpu_simd"] = [path for path in cpu if path not in judges]
+        sources["reference"] = sources["naive"] = judges
+    return sources
 
 
-def rung_fingerprint(all_fingerprints: dict[str, str], rung: str) -> str:
-    """Of the file whose name begins the rung's name; empty when there is none."""
+def fingerprints(root: pathlib.Path) -> dict[str, str]:
+    src = root / "src"
+    return {name: fingerprint(files, src) for name, files in kernel_sources(src).items()}
+
+
+def kernel_fingerprint(all_fingerprints: dict[str, str], kernel: str) -> str:
+    """As the library says it: of the kernel, or of the rung whose file's name begins its name."""
+    if kernel in all_fingerprints:
+        return all_fingerprints[kernel]
     stems = [name for name in all_fingerprints
-             if name.startswith("ladder/") and rung.startswith(name.removeprefix("ladder/"))]
+             if name.startswith("ladder/") and kernel.startswith(name.removeprefix("ladder/"))]
     return all_fingerprints[max(stems, key=len)] if stems else ""
 
 

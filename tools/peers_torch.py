@@ -1,19 +1,29 @@
 #!/usr/bin/env python3
-"""Times PyTorch's scaled_dot_product_attention backends by the protocol of `flashcore ladder`.
+"""Other implementations of attention, for `flashcore bench` and `flashcore ladder`.
 
-    python3 tools/peers_torch.py --out peers.json
+    peers_torch.py --serve [--device cpu|cuda:N]     answers requests, a line of JSON each way
+    peers_torch.py --out peers.json                  times the ladder's five shapes by itself
 
-Runs where python3 has PyTorch and a GPU. Inputs are N(0, 1); each backend's output is compared with
-an fp64 computation on the same inputs, and one that is far off has no time. Device time of a call: a
-CUDA graph of calls back to back, events around its replays, quantiles of the replays.
+Runs where python3 has PyTorch. Peers: PyTorch's scaled_dot_product_attention backends, FlexAttention,
+and flash_attn (fa2), flash_attn_interface (fa3), flashinfer and xformers where they can be imported.
+
+Served, a case comes with pieces of N(0, 1) inputs that are repeated to the tensors' sizes, so the
+numbers are those of the other process; rows of the result go back and are judged there. Device time
+of a call: a CUDA graph of calls back to back, events around its replays. On a CPU: wall time.
 """
 import argparse
+import contextlib
+import ctypes
+import importlib
 import json
 import math
+import os
+import pathlib
+import platform
 import sys
 import time
 
-PROTOCOLS = {  # as in bench/cuda_timer.hpp
+PROTOCOLS = {  # of --out; `flashcore bench` sends its own numbers. As in bench/cuda_timer.hpp
     "sustained": {"graph_seconds": 5e-3, "warm_ups": 15, "samples": 20, "pause_seconds": 0.0},
     "idle": {"graph_seconds": 5e-3, "warm_ups": 3, "samples": 20, "pause_seconds": 0.3},
 }
@@ -26,6 +36,8 @@ FIVE = [  # name, batch, heads, seqlen, head_dim, causal; as in bench/cases.cpp
 ]
 MOST_CALLS = 4000
 LARGEST_SCALED_ERROR = 1e-2  # past this a result is wrong, not merely rounded
+LARGEST_SCORES = 2e9  # bytes of a full matrix of fp32 scores that an unfused backend may write
+PACKAGES = ["flash_attn", "flash_attn_interface", "flashinfer", "xformers"]
 
 
 def quantile(values, q):
@@ -34,7 +46,7 @@ def quantile(values, q):
     return ordered[max(math.ceil(q * len(ordered)), 1) - 1]
 
 
-class Timer:
+class CudaTimer:
     """Times a call by CUDA graphs on a stream of its own."""
 
     def __init__(self, torch):
@@ -58,7 +70,8 @@ class Timer:
         end.synchronize()
         return begin.elapsed_time(end) * 1e-3
 
-    def time(self, call, protocol):
+    def samples(self, call, protocol):
+        """Seconds of one call, a sample a replay; and the calls of a replay."""
         with self.torch.cuda.stream(self.stream):
             for _ in range(3):
                 call()
@@ -72,7 +85,10 @@ class Timer:
         with self.torch.cuda.stream(self.stream):
             for _ in range(protocol["warm_ups"]):
                 graph.replay()
-        seconds = [self._replay_seconds(graph) / calls for _ in range(protocol["samples"])]
+        return [self._replay_seconds(graph) / calls for _ in range(protocol["samples"])], calls
+
+    def time(self, call, protocol):
+        seconds, calls = self.samples(call, protocol)
         return {"p50_us": quantile(seconds, 0.5) * 1e6, "p90_us": quantile(seconds, 0.9) * 1e6,
                 "samples": len(seconds), "calls_a_sample": calls}
 
@@ -86,6 +102,252 @@ class Timer:
                 self.stream.synchronize()
                 best = min(best, (time.perf_counter() - start) / calls)
         return best
+
+
+class CpuTimer:
+    """Wall time, as bench/timing.cpp has it."""
+
+    def samples(self, call, limits):
+        def measure(calls):
+            start = time.perf_counter()
+            for _ in range(calls):
+                call()
+            return time.perf_counter() - start
+
+        shortest, warm = math.inf, 0.0
+        while warm < limits["warm_up_seconds"] or shortest == math.inf:
+            seconds = measure(1)
+            shortest, warm = min(shortest, seconds), warm + seconds
+        calls = max(1, math.ceil(limits["sample_seconds"] / max(shortest, 1e-9)))
+        seconds = []
+        while len(seconds) < limits["max_samples"] and (
+                len(seconds) < limits["min_samples"] or sum(seconds) * calls < limits["seconds"]):
+            seconds.append(measure(calls) / calls)
+        return seconds, calls
+
+    def host_seconds(self, _call):
+        return 0.0
+
+
+def sdpa(q, k, v, causal):
+    from torch.nn.functional import scaled_dot_product_attention
+    grouped = {"enable_gqa": True} if q.shape[1] != k.shape[1] else {}
+    return lambda: scaled_dot_product_attention(q, k, v, is_causal=causal, **grouped)
+
+
+def sdpa_context(name):
+    """Within it, scaled_dot_product_attention has this backend only."""
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+    backend = {"flash": SDPBackend.FLASH_ATTENTION, "cudnn": SDPBackend.CUDNN_ATTENTION,
+               "efficient": SDPBackend.EFFICIENT_ATTENTION, "math": SDPBackend.MATH}[name]
+    return lambda: sdpa_kernel(backend)
+
+
+def flex(torch):
+    from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+    compiled = torch.compile(flex_attention, dynamic=False)
+
+    def make(q, k, v, causal):
+        mask = None
+        if causal:
+            mask = create_block_mask(lambda b, h, i, j: i >= j, None, None, q.shape[2], k.shape[2],
+                                     device=q.device)
+        grouped = q.shape[1] != k.shape[1]
+
+        return lambda: compiled(q, k, v, block_mask=mask, enable_gqa=grouped)
+    return make
+
+
+def token_major(attention):
+    """For libraries that want [batch, seqlen, heads, head_dim]; laid out so before the timing."""
+    def make(q, k, v, causal):
+        q, k, v = (t.transpose(1, 2).contiguous() for t in (q, k, v))
+
+        def call():
+            out = attention(q, k, v, causal)
+            return (out[0] if isinstance(out, tuple) else out).transpose(1, 2)
+        return call
+    return make
+
+
+def flash_attn(module):
+    return token_major(lambda q, k, v, causal: module.flash_attn_func(q, k, v, causal=causal))
+
+
+def xformers(_module):
+    ops = importlib.import_module("xformers.ops")
+
+    def attention(q, k, v, causal):
+        if q.shape[2] != k.shape[2]:
+            raise RuntimeError("grouped heads are not asked of xformers here")
+        bias = ops.LowerTriangularMask() if causal else None
+        return ops.memory_efficient_attention(q, k, v, attn_bias=bias)
+    return token_major(attention)
+
+
+def flashinfer(module):
+    def make(q, k, v, causal):
+        if q.shape[0] != 1:
+            raise RuntimeError("only one batch entry is asked of flashinfer here")
+        q, k, v = (t[0].transpose(0, 1).contiguous() for t in (q, k, v))
+
+        def call():
+            if q.shape[0] == 1:
+                out = module.single_decode_with_kv_cache(q[0], k, v, kv_layout="NHD")[None]
+            else:
+                out = module.single_prefill_with_kv_cache(q, k, v, causal=causal, kv_layout="NHD")
+            return out.transpose(0, 1)[None]
+        return call
+    return make
+
+
+class Backend:
+    """`make` gives a call for tensors, which runs within `context`; `fits` says for which cases."""
+
+    def __init__(self, name, version, make, fits=lambda case: True,
+                 context=contextlib.nullcontext):
+        self.name, self.version, self.make, self.fits = name, version, make, fits
+        self.context = context
+
+
+def scores_fit(case):
+    """Backends that write the scores: not where they would be huge or take minutes."""
+    return (4 * case["batch"] * case["heads_q"] * case["seqlen_q"] * case["seqlen_kv"] <=
+            LARGEST_SCORES and case["suite"] != "sweep")
+
+
+def backends(torch, device, wanted):
+    """Those that can be asked on this device, and why others cannot."""
+    missing, found = {}, []
+    version = f"PyTorch {torch.__version__}"
+    names = ["flash", "math"] if device == "cpu" else ["flash", "cudnn", "efficient", "math"]
+    for name in names:
+        fits = scores_fit if name == "math" else lambda case: True
+        text = version
+        if name == "cudnn":
+            text += f", cuDNN {torch.backends.cudnn.version()}"
+        found.append(Backend(name, text, sdpa, fits, sdpa_context(name)))
+    if device != "cpu":
+        # Compiled anew for each shape, so only the five shapes of every report are asked.
+        found.append(Backend("flex", version, flex(torch), lambda case: case["suite"] == "five"))
+        makers = {"flash_attn": ("fa2", flash_attn), "flash_attn_interface": ("fa3", flash_attn),
+                  "flashinfer": ("flashinfer", flashinfer), "xformers": ("xformers", xformers)}
+        for package in PACKAGES:
+            try:
+                module = importlib.import_module(package)
+                name, maker = makers[package]
+                text = f"{package} {getattr(module, '__version__', 'of unknown version')}"
+                found.append(Backend(name, text, maker(module)))
+            except Exception as error:  # a package that is there but broken, too
+                missing[package] = str(error).splitlines()[0][:200] if str(error) else "failed"
+    if wanted != "auto":
+        names = wanted.split(",")
+        found = [backend for backend in found if backend.name in names]
+        # Asked for by name, a backend is tried on every case.
+        for backend in found:
+            backend.fits = lambda case: True
+    return found, missing
+
+
+def first_line(error):
+    text = str(error).strip()
+    return (text.splitlines()[0] if text else type(error).__name__)[:300]
+
+
+class Server:
+    def __init__(self, torch, device, wanted):
+        self.torch, self.device = torch, device
+        self.backends, self.missing = backends(torch, device, wanted)
+        self.timer = CpuTimer() if device == "cpu" else CudaTimer(torch)
+        self.calls = {}
+
+    def versions(self, _request):
+        torch = self.torch
+        answer = {"python": platform.python_version(), "torch": torch.__version__,
+                  "threads": torch.get_num_threads(),
+                  "backends": [backend.name for backend in self.backends],
+                  "missing": self.missing}
+        if self.device != "cpu":
+            answer |= {"cuda": torch.version.cuda, "cudnn": torch.backends.cudnn.version(),
+                       "device": torch.cuda.get_device_name(self.device)}
+        return answer
+
+    def tensor(self, request, name, heads, seqlen):
+        """A piece, repeated to the tensor's size."""
+        dtypes = {"f32": self.torch.float32, "f16": self.torch.float16, "bf16": self.torch.bfloat16}
+        data = bytearray((pathlib.Path(request["folder"]) / name).read_bytes())
+        piece = self.torch.frombuffer(data, dtype=dtypes[request["dtype"]]).to(self.device)
+        shape = (request["batch"], heads, seqlen, request["head_dim"])
+        out = self.torch.empty(math.prod(shape), dtype=piece.dtype, device=self.device)
+        whole = out.numel() // piece.numel() * piece.numel()
+        out[:whole].view(-1, piece.numel()).copy_(piece)
+        out[whole:].copy_(piece[:out.numel() - whole])
+        return out.view(shape)
+
+    def case(self, request):
+        if request["dtype"] not in ("f32", "f16", "bf16"):
+            raise ValueError(f"peers take f32, f16 and bf16, not {request['dtype']}")
+        self.calls.clear()
+        if self.device != "cpu":
+            self.torch.cuda.empty_cache()
+        q = self.tensor(request, "q", request["heads_q"], request["seqlen_q"])
+        k = self.tensor(request, "k", request["heads_kv"], request["seqlen_kv"])
+        v = self.tensor(request, "v", request["heads_kv"], request["seqlen_kv"])
+        return {"backends": [self.computed(request, backend, q, k, v)
+                             for backend in self.backends if backend.fits(request)]}
+
+    def computed(self, request, backend, q, k, v):
+        answer = {"name": backend.name, "version": backend.version}
+        try:
+            with self.torch.no_grad(), backend.context():
+                call = backend.make(q, k, v, request["causal"])
+                out = call()
+            answer["finite"] = bool(self.torch.isfinite(out).all().item())
+            answer["rows"] = f"rows.{backend.name}"
+            self.write_rows(out, request, answer["rows"])
+            self.calls[backend.name] = backend, call
+        except Exception as error:  # a refusal, or what a package makes of it
+            answer["error"] = first_line(error)
+        return answer
+
+    def write_rows(self, out, request, name):
+        with open(pathlib.Path(request["folder"]) / name, "wb") as file:
+            for batch, head, first, count in request["blocks"]:
+                rows = out[batch, head, first:first + count].contiguous().cpu()
+                file.write(ctypes.string_at(rows.data_ptr(), rows.numel() * rows.element_size()))
+
+    def time(self, request):
+        backend, call = self.calls[request["backend"]]
+        with self.torch.no_grad(), backend.context():
+            seconds, calls = self.timer.samples(call, request["protocol"])
+        return {"seconds": seconds, "calls_a_sample": calls}
+
+    def host(self, request):
+        backend, call = self.calls[request["backend"]]
+        with self.torch.no_grad(), backend.context():
+            return {"seconds": self.timer.host_seconds(call)}
+
+    def answer(self, line):
+        try:
+            request = json.loads(line)
+            handlers = {"versions": self.versions, "case": self.case, "time": self.time,
+                        "host": self.host}
+            return handlers[request["do"]](request)
+        except Exception as error:
+            return {"error": first_line(error)}
+
+
+def serve(torch, options):
+    # Libraries print to stdout; the answers keep it for themselves.
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    if options.threads > 0:
+        torch.set_num_threads(options.threads)
+    server = Server(torch, options.device, options.backends)
+    for line in sys.stdin:
+        answers.write(json.dumps(server.answer(line)) + "\n")
+        answers.flush()
+    return 0
 
 
 def reference(torch, q, k, v, causal):
@@ -104,64 +366,65 @@ def reference(torch, q, k, v, causal):
     return out
 
 
-def measure(torch, timer, shape, name, backend):
-    from torch.nn.attention import sdpa_kernel
-    from torch.nn.functional import scaled_dot_product_attention
+def measure(torch, timer, shape, name):
     _, batch, heads, seqlen, head_dim, causal = shape
     torch.manual_seed(0)
     q, k, v = (torch.randn(batch, heads, seqlen, head_dim, device="cuda", dtype=torch.float16)
                for _ in range(3))
     want = reference(torch, q, k, v, causal)
-
-    def call():
-        return scaled_dot_product_attention(q, k, v, is_causal=causal)
-
-    with torch.no_grad(), sdpa_kernel(backend):
+    call = sdpa(q, k, v, causal)
+    with torch.no_grad(), sdpa_context(name)():
         error = ((call().double() - want).abs() / want.abs().clamp(min=1)).max().item()
-        row = {"backend": name, "max_scaled_error": error,
-               "passed": error <= LARGEST_SCALED_ERROR}
-        if not row["passed"]:
-            return row
-        for protocol_name, protocol in PROTOCOLS.items():
-            row[protocol_name] = timer.time(call, protocol)
-        row["host_us"] = timer.host_seconds(call) * 1e6
+        row = {"backend": name, "max_scaled_error": error, "passed": error <= LARGEST_SCALED_ERROR}
+        if row["passed"]:
+            for protocol_name, protocol in PROTOCOLS.items():
+                row[protocol_name] = timer.time(call, protocol)
+            row["host_us"] = timer.host_seconds(call) * 1e6
     return row
+
+
+def time_five(torch, out):
+    timer = CudaTimer(torch)
+    shapes = {}
+    for shape in FIVE:
+        shapes[shape[0]] = []
+        for name in ("flash", "cudnn", "efficient", "math"):
+            print(f"peers: {shape[0]} {name}", file=sys.stderr)
+            try:
+                row = measure(torch, timer, shape, name)
+            except RuntimeError as error:  # a backend that refuses the shape
+                row = {"backend": name, "passed": False, "error": first_line(error)}
+            shapes[shape[0]].append(row)
+    result = {"torch": torch.__version__, "cuda": torch.version.cuda,
+              "cudnn": torch.backends.cudnn.version(), "device": torch.cuda.get_device_name(),
+              "shapes": shapes}
+    with open(out, "w", encoding="utf-8") as file:
+        json.dump(result, file, indent=1)
+    return 0
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", required=True)
+    mode = parser.add_mutually_exclusive_group(required=True)
+    mode.add_argument("--out")
+    mode.add_argument("--serve", action="store_true")
     parser.add_argument("--suite", choices=["five"], default="five")
+    parser.add_argument("--device", default="cuda:0")
+    parser.add_argument("--threads", type=int, default=0)
+    parser.add_argument("--backends", default="auto")
     options = parser.parse_args()
     try:
         import torch
-        from torch.nn.attention import SDPBackend
     except ImportError as error:
         print(f"peers: python3 has no PyTorch ({error})", file=sys.stderr)
         return 3
-    if not torch.cuda.is_available():
-        print("peers: PyTorch sees no GPU", file=sys.stderr)
-        return 3
-    backends = [("flash", SDPBackend.FLASH_ATTENTION), ("cudnn", SDPBackend.CUDNN_ATTENTION),
-                ("efficient", SDPBackend.EFFICIENT_ATTENTION), ("math", SDPBackend.MATH)]
-    timer = Timer(torch)
-    shapes = {}
-    for shape in FIVE:
-        shapes[shape[0]] = []
-        for name, backend in backends:
-            print(f"peers: {shape[0]} {name}", file=sys.stderr)
-            try:
-                row = measure(torch, timer, shape, name, backend)
-            except RuntimeError as error:  # a backend that refuses the shape
-                row = {"backend": name, "passed": False, "error": str(error).splitlines()[0]}
-            shapes[shape[0]].append(row)
-    result = {"torch": torch.__version__, "cuda": torch.version.cuda,
-              "cudnn": torch.backends.cudnn.version(), "device": torch.cuda.get_device_name(),
-              "shapes": shapes}
-    with open(options.out, "w", encoding="utf-8") as file:
-        json.dump(result, file, indent=1)
-    return 0
+    if options.device != "cpu":
+        if not torch.cuda.is_available():
+            print("peers: PyTorch sees no GPU", file=sys.stderr)
+            return 3
+        torch.cuda.set_device(options.device)
+    return serve(torch, options) if options.serve else time_five(torch, options.out)
 
 
 if __name__ == "__main__":

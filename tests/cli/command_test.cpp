@@ -85,7 +85,7 @@ TEST(Help, IsThereForEveryCommand) {
   const Outcome top = flashcore_command({"--help"});
   EXPECT_EQ(top.exit_code, 0);
   EXPECT_THAT(top.out, HasSubstr("Exit codes"));
-  for (const char* const command : {"run", "verify", "bench", "explain", "info"}) {
+  for (const char* const command : {"run", "verify", "bench", "compare", "explain", "info"}) {
     EXPECT_THAT(top.out, HasSubstr(std::string("\n  ") + command));
     const Outcome help = flashcore_command({command, "--help"});
     EXPECT_EQ(help.exit_code, 0);
@@ -446,18 +446,20 @@ TEST(Verify, SaysHowToRepeatAFailure) {
 TEST(Bench, TimesWhatPassedItsGate) {
   const json result =
       document({"bench", "--shape", "1,2,64,32", "--kernel", "reference", "--device", "cpu"});
-  ASSERT_EQ(result["rows"].size(), 1U);
-  EXPECT_EQ(result["rows"][0]["gate"]["passed"], true);
-  EXPECT_GE(result["rows"][0]["time"]["samples"], 5);
+  ASSERT_EQ(result["cases"].size(), 1U);
+  ASSERT_EQ(result["cases"][0]["rows"].size(), 1U);
+  const json& row = result["cases"][0]["rows"][0];
+  EXPECT_EQ(row["gate"]["passed"], true);
+  EXPECT_GE(row["times"]["wall"]["samples"], 10);
 }
 
 TEST(Bench, GivesNoTimeToWhatFailedIt) {
   const Outcome outcome = flashcore_command({"bench", "--shape", "1,2,64,128", "--scale", "4",
                                              "--kernel", "naive", "--device", "cpu", "--json"});
   EXPECT_EQ(outcome.exit_code, 1);
-  const json row = json::parse(outcome.out)["rows"][0];
+  const json row = json::parse(outcome.out)["cases"][0]["rows"][0];
   EXPECT_EQ(row["gate"]["passed"], false);
-  EXPECT_TRUE(row["time"].is_null());
+  EXPECT_TRUE(row["times"].empty());
 }
 
 }  // namespace

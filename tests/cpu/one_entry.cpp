@@ -80,19 +80,6 @@ int64_t element_in(const TensorDesc& desc, const Box& box, int64_t n) {
   return element;
 }
 
-TensorDesc contiguous(DType dtype, const std::vector<int64_t>& shape) {
-  TensorDesc desc;
-  desc.dtype = dtype;
-  desc.rank = static_cast<int32_t>(shape.size());
-  int64_t stride = 1;
-  for (size_t d = shape.size(); d-- > 0;) {
-    desc.shape[d] = shape[d];
-    desc.stride[d] = stride;
-    stride *= std::max<int64_t>(shape[d], 1);
-  }
-  return desc;
-}
-
 }  // namespace
 
 int64_t entries_of(const HostProblem& host) {
@@ -109,7 +96,7 @@ HostProblem one_entry(const HostProblem& host, int64_t b) {
     const bool cumulative = name.starts_with("cu_seqlens");
     const Box box = cumulative ? Box{} : part_of(host, name, b);
     const TensorDesc desc =
-        contiguous(tensor.desc().dtype, cumulative ? std::vector<int64_t>{2} : box.extent);
+        bench::contiguous(tensor.desc().dtype, cumulative ? std::vector<int64_t>{2} : box.extent);
     bench::set_tensor(out.problem, name, desc);
     HostTensor& copy = out.tensors.emplace(name, HostTensor(desc)).first->second;
     if (bench::is_output(name)) continue;

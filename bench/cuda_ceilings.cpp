@@ -1,14 +1,16 @@
+#include "bench/cuda_ceilings.hpp"
+
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <utility>
 #include <vector>
 
-#include "bench/ceiling.hpp"
 #include "bench/cublas.hpp"
-#include "bench/cuda_ceilings.hpp"
 #include "bench/cuda_error.hpp"
+#include "bench/evidence.hpp"
 #include "bench/host_tensor.hpp"
 #include "bench/probe_kernels.hpp"
 #include "bench/random.hpp"
@@ -111,15 +113,34 @@ Result<Timing> time_empty_kernel(CudaTimer& timer, const CudaProtocol& protocol)
       protocol);
 }
 
-std::optional<Ceiling> measure_cuda_ceiling(int32_t index, DType dtype) {
-  if (dtype != DType::f16 && dtype != DType::bf16) return std::nullopt;
-  const Result<std::unique_ptr<CudaTimer>> timer = CudaTimer::create(index);
-  if (!timer.ok()) return std::nullopt;
-  const Result<MatrixProduct> product = time_matrix_product(**timer, dtype, kStandardProtocol);
-  if (!product.ok()) return std::nullopt;
-  return Ceiling{.flop_a_second = product->flop_a_second,
-                 .what = fmt::format("{} matrix product of {}, {}", to_string(dtype), product->n,
-                                     product->library)};
+nlohmann::ordered_json cuda_ceilings(CudaTimer& timer, const CudaProtocol& protocol,
+                                     const std::set<DType>& dtypes, nlohmann::ordered_json& notes) {
+  nlohmann::ordered_json ceilings = nlohmann::ordered_json::object();
+  const auto note = [&](const Status& status) { notes.push_back("ceiling: " + status.message()); };
+  if (const Result<Timing> empty = time_empty_kernel(timer, protocol); empty.ok()) {
+    ceilings["empty_kernel"] = timing_evidence(*empty);
+  } else {
+    note(empty.status());
+  }
+  if (const Result<Copy> copy = time_copy(timer, protocol); copy.ok()) {
+    ceilings["copy_bytes_a_second"] = copy->bytes_a_second;
+  } else {
+    note(copy.status());
+  }
+  ceilings["matrix_product"] = nlohmann::ordered_json::object();
+  for (const DType dtype : dtypes) {
+    if (dtype != DType::f16 && dtype != DType::bf16) continue;
+    const Result<MatrixProduct> product = time_matrix_product(timer, dtype, protocol);
+    if (!product.ok()) {
+      note(product.status());
+      continue;
+    }
+    ceilings["matrix_product"][std::string(to_string(dtype))] = {
+        {"tflops", product->flop_a_second * 1e-12},
+        {"n", product->n},
+        {"library", product->library}};
+  }
+  return ceilings;
 }
 
 }  // namespace flashcore::bench

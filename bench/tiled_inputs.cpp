@@ -1,0 +1,40 @@
+#include "bench/tiled_inputs.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "bench/random.hpp"
+
+namespace flashcore::bench {
+
+TiledInputs::TiledInputs(DType dtype) : dtype_(dtype) {
+  uint64_t seed = 0;
+  for (const char* const name : {"q", "k", "v"}) {
+    HostTensor piece(TensorDesc::contiguous(dtype, {kPieceElements}));
+    Random random(++seed);
+    piece.fill([&] { return random.normal(); });
+    pieces_.emplace(name, std::move(piece));
+  }
+}
+
+std::span<const std::byte> TiledInputs::piece(std::string_view name) const {
+  const HostTensor& piece = pieces_.find(name)->second;
+  const size_t bytes = static_cast<size_t>(kPieceElements) * size_of(dtype_);
+  return {static_cast<const std::byte*>(piece.data()), bytes};
+}
+
+void TiledInputs::read(std::string_view name, int64_t begin, HostTensor& to) const {
+  const std::span<const std::byte> from = piece(name);
+  const size_t size = size_of(dtype_);
+  auto at = static_cast<size_t>(begin % kPieceElements) * size;
+  auto* out = static_cast<std::byte*>(to.data());
+  for (size_t left = static_cast<size_t>(to.elements()) * size; left > 0;) {
+    const size_t count = std::min(left, from.size() - at);
+    std::memcpy(out, from.data() + at, count);
+    out += count;
+    left -= count;
+    at = 0;
+  }
+}
+
+}  // namespace flashcore::bench

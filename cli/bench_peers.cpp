@@ -1,0 +1,156 @@
+#include "cli/bench_peers.hpp"
+
+#include <fmt/format.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "cli/plan_choice.hpp"
+#include "cli/session.hpp"
+#include "problem/status.hpp"
+
+namespace flashcore::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr double kStartSeconds = 120;  // a cold import of PyTorch from a slow disk
+constexpr double kCaseSeconds = 180;   // with a compilation of FlexAttention
+constexpr double kTimeSeconds = 60;
+
+// A text of an answer, which another program wrote.
+std::string text_of(const Json& value, const char* name) {
+  const auto found = value.find(name);
+  if (found == value.end() || !found->is_string()) return {};
+  return printable(found->get<std::string>().substr(0, 300));
+}
+
+}  // namespace
+
+Peers::Folder::~Folder() {
+  std::error_code ignored;
+  std::filesystem::remove_all(path, ignored);
+}
+
+Result<std::unique_ptr<Peers>> Peers::start(const std::string& script, Device device, int threads,
+                                            const std::string& backends) {
+  std::unique_ptr<Peers> peers(new Peers);
+  std::string folder = (std::filesystem::temp_directory_path() / "flashcore-peers.XXXXXX").string();
+  if (::mkdtemp(folder.data()) == nullptr) return unsupported("peers: no temporary folder");
+  peers->folder_ = std::make_unique<Folder>(folder);
+  Result<std::unique_ptr<PeerProcess>> process =
+      PeerProcess::start({"python3", script, "--serve", "--device", to_text(device), "--threads",
+                          std::to_string(threads), "--backends", backends},
+                         folder + "/log");
+  if (!process.ok()) return process.status();
+  peers->process_ = std::move(*process);
+  Result<Json> versions = peers->process_->ask({{"do", "versions"}}, kStartSeconds);
+  if (!versions.ok()) return versions.status();
+  peers->versions_ = std::move(*versions);
+  return peers;
+}
+
+Status Peers::write_pieces(const bench::TiledInputs& inputs) {
+  const std::string dtype(to_string(inputs.dtype()));
+  if (written_ == dtype) return {};
+  for (const char* const name : {"q", "k", "v"}) {
+    std::ofstream file(folder_->path + "/" + name, std::ios::binary);
+    const std::span<const std::byte> piece = inputs.piece(name);
+    file.write(reinterpret_cast<const char*>(piece.data()),
+               static_cast<std::streamsize>(piece.size()));
+    if (!file.flush()) return unsupported("peers: {}: cannot be written", folder_->path);
+  }
+  written_ = dtype;
+  return {};
+}
+
+Result<std::vector<PeerVerdict>> Peers::begin(const bench::Case& one, const std::string& suite,
+                                              const bench::TiledInputs& inputs,
+                                              const TiledWorkload& workload) {
+  FLASHCORE_RETURN_IF_ERROR(write_pieces(inputs));
+  Json blocks = Json::array();
+  for (const bench::RowBlock& rows : workload.blocks()) {
+    blocks.push_back({rows.batch, rows.head, rows.first, rows.count});
+  }
+  const Result<Json> answer = process_->ask({{"do", "case"},
+                                             {"folder", folder_->path},
+                                             {"suite", suite},
+                                             {"dtype", to_string(one.dtype)},
+                                             {"batch", one.batch},
+                                             {"heads_q", one.heads_q},
+                                             {"heads_kv", one.heads_kv},
+                                             {"seqlen_q", one.seqlen_q},
+                                             {"seqlen_kv", one.seqlen_kv},
+                                             {"head_dim", one.head_dim},
+                                             {"causal", one.causal},
+                                             {"blocks", blocks}},
+                                            kCaseSeconds);
+  if (!answer.ok()) return answer.status();
+  std::vector<PeerVerdict> verdicts;
+  const auto list = answer->find("backends");
+  if (list == answer->end() || !list->is_array()) return unsupported("peers: named no backends");
+  for (const Json& item : *list) verdicts.push_back(judge(item, workload));
+  return verdicts;
+}
+
+PeerVerdict Peers::judge(const Json& answer, const TiledWorkload& workload) const {
+  PeerVerdict peer{.name = text_of(answer, "name"),
+                   .version = text_of(answer, "version"),
+                   .error = text_of(answer, "error"),
+                   .verdict = {}};
+  if (!peer.error.empty()) return peer;
+  const std::string file = text_of(answer, "rows");
+  if (file.empty() || file.find('/') != std::string::npos) {
+    peer.error = "named no file of rows";
+    return peer;
+  }
+  std::ifstream stream(folder_->path + "/" + file, std::ios::binary);
+  const std::string rows{std::istreambuf_iterator<char>(stream), {}};
+  const Result<bench::Verdict> verdict = workload.judge_rows(std::as_bytes(std::span(rows)));
+  if (!verdict.ok()) {
+    peer.error = verdict.status().message();
+    return peer;
+  }
+  peer.verdict = *verdict;
+  const bool finite =
+      answer.contains("finite") && answer["finite"].is_boolean() && answer["finite"];
+  if (peer.verdict.passed && !finite) {
+    peer.verdict.passed = false;
+    peer.verdict.failure = "o has elements that are not finite";
+  }
+  return peer;
+}
+
+Result<bench::Timing> Peers::time(const std::string& backend, const bench::Meter& meter,
+                                  const bench::Protocol& protocol) {
+  const Result<Json> answer = process_->ask(
+      {{"do", "time"}, {"backend", backend}, {"protocol", meter.settings(protocol)}}, kTimeSeconds);
+  if (!answer.ok()) return answer.status();
+  bench::Timing timing;
+  const Json samples = answer->value("seconds", Json());
+  if (!samples.is_array() || samples.empty()) return unsupported("peers: gave no samples");
+  for (const Json& sample : samples) {
+    if (!sample.is_number() || !(sample.get<double>() > 0)) {
+      return unsupported("peers: gave a sample that is no time");
+    }
+    timing.sample_seconds.push_back(sample);
+  }
+  const Json calls = answer->value("calls_a_sample", Json());
+  if (calls.is_number_integer()) timing.calls_a_sample = calls;
+  bench::summarise(timing);
+  return timing;
+}
+
+Result<double> Peers::host_seconds(const std::string& backend) {
+  const Result<Json> answer = process_->ask({{"do", "host"}, {"backend", backend}}, kTimeSeconds);
+  if (!answer.ok()) return answer.status();
+  const Json seconds = answer->value("seconds", Json());
+  if (!seconds.is_number()) return unsupported("peers: gave no time of the host");
+  return seconds.get<double>();
+}
+
+}  // namespace flashcore::cli

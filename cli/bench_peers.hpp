@@ -1,0 +1,63 @@
+// Other implementations, in a helper process on the same device, with the same inputs: asked for
+// one round of a point at a time, and judged by the reference of the kernels.
+#pragma once
+
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+#include "bench/cases.hpp"
+#include "bench/meter.hpp"
+#include "bench/tiled_inputs.hpp"
+#include "cli/bench_workload.hpp"
+#include "cli/peer_process.hpp"
+#include "flashcore/flashcore.hpp"
+
+namespace flashcore::cli {
+
+struct PeerVerdict {
+  std::string name;     // "flash"
+  std::string version;  // "PyTorch 2.11.0"
+  std::string error;    // it refused the case, or failed
+  bench::Verdict verdict;
+};
+
+class Peers {
+ public:
+  // `script` is tools/peers_torch.py; `backends` a list with commas, or "auto".
+  static Result<std::unique_ptr<Peers>> start(const std::string& script, Device device, int threads,
+                                              const std::string& backends);
+
+  // {"python": "3.12.1", "torch": "2.11.0", ..., "missing": {"flash_attn": why}}
+  const nlohmann::ordered_json& versions() const { return versions_; }
+
+  // Hands the case over, lets every backend compute it once, and judges what they computed.
+  Result<std::vector<PeerVerdict>> begin(const bench::Case& one, const std::string& suite,
+                                         const bench::TiledInputs& inputs,
+                                         const TiledWorkload& workload);
+
+  // One round of a point of the case.
+  Result<bench::Timing> time(const std::string& backend, const bench::Meter& meter,
+                             const bench::Protocol& protocol);
+  Result<double> host_seconds(const std::string& backend);
+
+ private:
+  struct Folder {  // of the pieces and rows that pass between the processes; removed at the end
+    std::string path;
+    explicit Folder(std::string where) : path(std::move(where)) {}
+    Folder(const Folder&) = delete;
+    Folder& operator=(const Folder&) = delete;
+    ~Folder();
+  };
+
+  Status write_pieces(const bench::TiledInputs& inputs);
+  PeerVerdict judge(const nlohmann::ordered_json& answer, const TiledWorkload& workload) const;
+
+  std::unique_ptr<Folder> folder_;  // outlives the process
+  std::unique_ptr<PeerProcess> process_;
+  nlohmann::ordered_json versions_;
+  std::string written_;  // the type whose pieces are in the folder
+};
+
+}  // namespace flashcore::cli

@@ -1,0 +1,18 @@
+// What `flashcore bench` prints of its evidence.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+#include "cli/session.hpp"
+
+namespace flashcore::cli {
+
+// Device, ceilings, a row a case and implementation, failures and notes.
+void print_bench(const nlohmann::ordered_json& evidence, const std::string& protocol,
+                 Session& session);
+
+// One case: "d128/s512: forward_sm80 350.1, cudnn 600.0 TFLOP/s".
+std::string bench_line(const nlohmann::ordered_json& one, const std::string& protocol);
+
+}  // namespace flashcore::cli

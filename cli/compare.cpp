@@ -1,0 +1,152 @@
+// flashcore compare: what a change did to the times, before it lands.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "cli/command.hpp"
+#include "cli/comparison.hpp"
+#include "cli/evidence_file.hpp"
+#include "cli/report.hpp"
+#include "cli/table.hpp"
+#include "problem/status.hpp"
+
+namespace flashcore::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct Options {
+  std::string before, after;
+  std::string protocol;
+  double threshold = 3;  // percent
+  bool changed_only = false;
+  bool any_device = false;
+};
+
+// The headline of a file: the first of its protocols that has times.
+std::string headline(const Json& evidence) {
+  if (!evidence.contains("protocols") || evidence["protocols"].empty()) return "";
+  return evidence["protocols"].begin().key();
+}
+
+std::string time_text(double microseconds) {
+  return microseconds > 0 ? seconds_text(microseconds * 1e-6) : "-";
+}
+
+std::vector<std::string> cells_of(const ComparedPoint& point, const Session& session) {
+  const bool worse =
+      !point.peer && (point.change == Change::slower || point.change == Change::lost);
+  const bool better = !point.peer && point.change == Change::faster;
+  return {point.problem,
+          point.implementation + (point.peer ? " (peer)" : ""),
+          time_text(point.before_us),
+          time_text(point.after_us),
+          point.ratio > 0 ? fmt::format("{:+.1f}%", 100 * (point.ratio - 1)) : "-",
+          point.ratio > 0 ? fmt::format("{:.1f}%", 100 * point.noise) : "-",
+          session.styled(to_string(point.change), worse    ? Tone::bad
+                                                  : better ? Tone::good
+                                                           : Tone::plain)};
+}
+
+void print(const Comparison& comparison, const Options& options, Session& session) {
+  Table table({{"problem"},
+               {"implementation"},
+               {"before", Align::right},
+               {"after", Align::right},
+               {"time", Align::right},
+               {"noise", Align::right},
+               {"verdict"}});
+  for (const ComparedPoint& point : comparison.points) {
+    if (options.changed_only && point.change == Change::same) continue;
+    table.row(cells_of(point, session));
+  }
+  for (const std::string& line : table.lines()) session.line(line);
+  session.line();
+  session.line(fmt::format("all of ours together: {:+.1f}% time (geometric mean)",
+                           100 * (comparison.geometric_mean - 1)));
+  if (comparison.drift_of > 0) {
+    session.line(fmt::format("the machine's drift: {:+.1f}% time (median of {} peer points)",
+                             100 * (comparison.drift - 1), comparison.drift_of));
+  } else {
+    session.line("the machine's drift is not known: no peer is in both files");
+  }
+}
+
+Json document_of(const Comparison& comparison) {
+  Json points = Json::array();
+  for (const ComparedPoint& point : comparison.points) {
+    points.push_back({{"problem", point.problem},
+                      {"implementation", point.implementation},
+                      {"source", point.peer ? "peer" : "flashcore"},
+                      {"before_us", point.before_us > 0 ? Json(point.before_us) : Json()},
+                      {"after_us", point.after_us > 0 ? Json(point.after_us) : Json()},
+                      {"ratio", point.ratio > 0 ? Json(point.ratio) : Json()},
+                      {"noise", point.noise},
+                      {"change", to_string(point.change)}});
+  }
+  return {{"status", comparison.regressed ? "check_failed" : "ok"},
+          {"geometric_mean", comparison.geometric_mean},
+          {"drift", comparison.drift_of > 0 ? Json(comparison.drift) : Json()},
+          {"points", points}};
+}
+
+Result<ExitCode> execute(const Options& options, Session& session) {
+  if (options.after.empty()) {
+    return invalid("files: there are fewer than two, wanted BEFORE.json AFTER.json");
+  }
+  if (!(options.threshold >= 0 && std::isfinite(options.threshold))) {
+    return invalid("--threshold: is {}, wanted percent from 0 on", options.threshold);
+  }
+  const Result<Json> before = read_evidence(options.before);
+  if (!before.ok()) return before.status();
+  const Result<Json> after = read_evidence(options.after);
+  if (!after.ok()) return after.status();
+  const std::string old_device = (*before)["device"]["name"],
+                    new_device = (*after)["device"]["name"];
+  if (old_device != new_device && !options.any_device) {
+    return invalid("device: is {} and {}, wanted one (--any-device compares them anyway)",
+                   printable(old_device), printable(new_device));
+  }
+  const std::string protocol = options.protocol.empty() ? headline(*before) : options.protocol;
+  const Result<Comparison> comparison =
+      compare_evidence(*before, *after, protocol, options.threshold / 100);
+  if (!comparison.ok()) return comparison.status();
+  const bool any = std::any_of(comparison->points.begin(), comparison->points.end(),
+                               [](const ComparedPoint& point) { return point.ratio > 0; });
+  if (!any) {
+    return invalid("points: none has a time by protocol '{}' in both files, wanted one", protocol);
+  }
+  print(*comparison, options, session);
+  session.document(document_of(*comparison));
+  return comparison->regressed ? ExitCode::check_failed : ExitCode::ok;
+}
+
+}  // namespace
+
+Command compare_command() {
+  auto options = std::make_shared<Options>();
+  return {.name = "compare",
+          .summary = "Compare two evidence files point by point, with the noise",
+          .examples =
+              "  flashcore compare before.json after.json\n"
+              "  flashcore compare before.json after.json --threshold 5 --changed --json",
+          .declare =
+              [options](OptionSet& set) {
+                set.positional("BEFORE", options->before, "Evidence of before the change");
+                set.positional("AFTER", options->after, "Evidence of after it");
+                set.group("What counts");
+                set.number("--threshold", options->threshold,
+                           "Percent of time past which a point changed, if it is past its noise "
+                           "too");
+                set.text("--protocol", options->protocol, "Its times; else the files' headline",
+                         "NAME");
+                set.flag("--changed", options->changed_only, "Show only points that changed");
+                set.flag("--any-device", options->any_device, "Of two devices, too");
+              },
+          .execute = [options](Session& session) { return execute(*options, session); }};
+}
+
+}  // namespace flashcore::cli

@@ -1,0 +1,132 @@
+#include "cli/evidence_file.hpp"
+
+#include <memory>
+#include <set>
+#include <span>
+#include <utility>
+
+#include "cli/evidence_schema.hpp"
+#include "cli/io/atomic_file.hpp"
+#include "cli/io/byte_source.hpp"
+#include "cli/schema.hpp"
+#include "cli/session.hpp"
+#include "problem/status.hpp"
+
+namespace flashcore::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr uint64_t kLargestFile = uint64_t{64} << 20;
+constexpr int kMostLevels = 32;
+
+constexpr const char* kCasesSchema = R"({
+  "type": "object",
+  "required": ["schema", "version", "cases"],
+  "properties": {
+    "schema": {"const": "flashcore-cases"},
+    "version": {"const": 1},
+    "cases": {"type": "array", "maxItems": 10000, "items": {
+      "type": "object",
+      "required": ["name", "dtype", "batch", "heads_q", "seqlen_q", "head_dim"],
+      "properties": {
+        "name": {"type": "string", "maxLength": 200},
+        "dtype": {"enum": ["f32", "f16", "bf16", "f8e4m3", "f8e5m2"]},
+        "batch": {"$ref": "extent"},
+        "heads_q": {"$ref": "extent"},
+        "heads_kv": {"$ref": "extent"},
+        "seqlen_q": {"$ref": "extent"},
+        "seqlen_kv": {"$ref": "extent"},
+        "head_dim": {"$ref": "extent"},
+        "causal": {"type": "boolean"}
+      }
+    }}
+  }
+})";
+constexpr const char* kCasesDefinitions =
+    R"({"extent": {"type": "integer", "minimum": 1, "maximum": 2147483647}})";
+
+Status with_name(const std::string& path, const Status& status) {
+  if (status.ok()) return status;
+  return {status.code(), path + ": " + status.message()};
+}
+
+const Json& evidence_schema() {
+  static const Json schema = Json::parse(kEvidenceSchema);
+  return schema;
+}
+
+}  // namespace
+
+Result<Json> read_json(const std::string& path) {
+  const Result<std::unique_ptr<io::ByteSource>> file = io::open_file(path);
+  if (!file.ok()) return file.status();
+  const uint64_t size = (*file)->size();
+  if (size > kLargestFile) {
+    return invalid("{}: has {} bytes, wanted at most {}", path, size, kLargestFile);
+  }
+  std::string text(static_cast<size_t>(size), '\0');
+  FLASHCORE_RETURN_IF_ERROR((*file)->read(0, std::as_writable_bytes(std::span(text))));
+  bool too_deep = false;
+  // What lies too deep is dropped while parsing, so that nothing deep is ever built.
+  const auto shallow = [&](int depth, Json::parse_event_t, const Json&) {
+    too_deep = too_deep || depth > kMostLevels;
+    return depth <= kMostLevels;
+  };
+  Json value = Json::parse(text, shallow, false);
+  if (too_deep) return invalid("{}: has more than {} levels, wanted fewer", path, kMostLevels);
+  if (value.is_discarded()) return invalid("{}: is not JSON, or was cut off", path);
+  return value;
+}
+
+Status check_evidence(const Json& evidence) {
+  const Json& schema = evidence_schema();
+  const Json& definitions = schema["definitions"];
+  FLASHCORE_RETURN_IF_ERROR(check_schema(evidence, schema["common"], definitions));
+  return check_schema(evidence, schema["kinds"].at(evidence["kind"].get<std::string>()),
+                      definitions);
+}
+
+Result<Json> read_evidence(const std::string& path) {
+  Result<Json> evidence = read_json(path);
+  if (!evidence.ok()) return evidence.status();
+  FLASHCORE_RETURN_IF_ERROR(with_name(path, check_evidence(*evidence)));
+  return evidence;
+}
+
+Result<std::vector<bench::Case>> read_cases(const std::string& path) {
+  const Result<Json> file = read_json(path);
+  if (!file.ok()) return file.status();
+  static const Json schema = Json::parse(kCasesSchema);
+  static const Json definitions = Json::parse(kCasesDefinitions);
+  FLASHCORE_RETURN_IF_ERROR(with_name(path, check_schema(*file, schema, definitions)));
+  std::vector<bench::Case> cases;
+  std::set<std::string> names;
+  for (const Json& item : (*file)["cases"]) {
+    bench::Case one;
+    one.name = printable(item["name"].get<std::string>());
+    if (!names.insert(one.name).second) {
+      return invalid("{}: has two cases named '{}', wanted a name for each", path, one.name);
+    }
+    one.dtype = *dtype_from_string(item["dtype"].get<std::string>());
+    one.batch = item["batch"];
+    one.heads_q = item["heads_q"];
+    one.heads_kv = item.value("heads_kv", one.heads_q);
+    one.seqlen_q = item["seqlen_q"];
+    one.seqlen_kv = item.value("seqlen_kv", one.seqlen_q);
+    one.head_dim = item["head_dim"];
+    one.causal = item.value("causal", false);
+    cases.push_back(std::move(one));
+  }
+  return cases;
+}
+
+Status write_json(const std::string& path, const Json& value) {
+  Result<io::AtomicFile> file = io::AtomicFile::create(path);
+  if (!file.ok()) return file.status();
+  const std::string text = value.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+  FLASHCORE_RETURN_IF_ERROR(file->write(std::as_bytes(std::span(text))));
+  return file->commit();
+}
+
+}  // namespace flashcore::cli

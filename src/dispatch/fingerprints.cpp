@@ -1,0 +1,33 @@
+#include "dispatch/fingerprints.hpp"
+
+#include <cstddef>
+
+namespace flashcore {
+namespace {
+
+struct Entry {
+  std::string_view name, hash;
+};
+constexpr Entry kEntries[] = {
+#include "dispatch/fingerprints.inc"
+};
+constexpr std::string_view kLadder = "ladder/";
+
+}  // namespace
+
+std::string_view kernel_fingerprint(std::string_view kernel) {
+  std::string_view found;
+  size_t longest = 0;
+  for (const Entry& entry : kEntries) {
+    if (entry.name == kernel) return entry.hash;
+    if (!entry.name.starts_with(kLadder)) continue;
+    const std::string_view stem = entry.name.substr(kLadder.size());
+    if (kernel.starts_with(stem) && stem.size() > longest) {
+      longest = stem.size();
+      found = entry.hash;
+    }
+  }
+  return found;
+}
+
+}  // namespace flashcore

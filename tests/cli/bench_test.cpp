@@ -1,0 +1,297 @@
+// flashcore bench and compare from the outside: cases from files, peers, evidence, resuming.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "cli/evidence_file.hpp"
+#include "tests/cli/process.hpp"
+#include "tests/cli/scratch.hpp"
+
+namespace flashcore::tests {
+namespace {
+
+using nlohmann::ordered_json;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+using Words = std::vector<std::string>;
+
+Outcome flashcore_command(Words words, Words environment = {}) {
+  words.insert(words.begin(), FLASHCORE_COMMAND);
+  return run_process(std::move(words), std::move(environment));
+}
+
+const char* const kCases = R"({"schema": "flashcore-cases", "version": 1, "cases": [
+  {"name": "one", "dtype": "f32", "batch": 1, "heads_q": 4, "heads_kv": 2, "seqlen_q": 5,
+   "seqlen_kv": 9, "head_dim": 8, "causal": true},
+  {"name": "two", "dtype": "f32", "batch": 2, "heads_q": 1, "seqlen_q": 3, "head_dim": 8}]})";
+
+Words bench(const Scratch& scratch, Words more = {}) {
+  Words words = {"bench",    "--cases", scratch.write("cases.json", kCases),
+                 "--device", "cpu",     "--threads",
+                 "1",        "--out",   scratch.path("out.json")};
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+ordered_json evidence_of(const Scratch& scratch, const std::string& name = "out.json") {
+  const Result<ordered_json> evidence = cli::read_evidence(scratch.path(name));
+  EXPECT_TRUE(evidence.ok()) << evidence.status().message();
+  return evidence.ok() ? *evidence : ordered_json::object();
+}
+
+TEST(BenchCases, WritesEvidenceThatItsSchemaHolds) {
+  const Scratch scratch;
+  const Outcome outcome = flashcore_command(bench(scratch));
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, AllOf(HasSubstr("cpu_simd"), HasSubstr("passed")));
+  const ordered_json evidence = evidence_of(scratch);
+  EXPECT_EQ(evidence["complete"], true);
+  ASSERT_EQ(evidence["cases"].size(), 2U);
+  const ordered_json& one = evidence["cases"][0];
+  EXPECT_EQ(one["name"], "one");
+  EXPECT_EQ(one["heads_kv"], 2);
+  EXPECT_EQ(one["judged"], "all rows");
+  const ordered_json& row = one["rows"][0];
+  EXPECT_EQ(row["source"], "flashcore");
+  EXPECT_EQ(row["fingerprint"].get<std::string>().size(), 16U);
+  EXPECT_EQ(row["gate"]["passed"], true);
+  EXPECT_EQ(row["times"]["wall"]["rounds_us"].size(), 2U);
+  EXPECT_GT(evidence["ceilings"]["wall"]["matrix_product"]["f32"]["tflops"], 0);
+}
+
+TEST(BenchCases, RefusesWhatIsNoListOfCases) {
+  const Scratch scratch;
+  const auto refusal = [&](const std::string& text) {
+    const Outcome outcome =
+        flashcore_command({"bench", "--cases", scratch.write("bad.json", text)});
+    EXPECT_EQ(outcome.exit_code, 2) << text;
+    EXPECT_THAT(outcome.err, StartsWith("flashcore: error: "));
+    EXPECT_EQ(std::count(outcome.err.begin(), outcome.err.end(), '\n'), 1) << outcome.err;
+    return outcome.err;
+  };
+  const auto with = [](const std::string& item) {
+    return R"({"schema": "flashcore-cases", "version": 1, "cases": [)" + item + "]}";
+  };
+  EXPECT_THAT(refusal("{"), HasSubstr("is not JSON, or was cut off"));
+  EXPECT_THAT(refusal("[]"), HasSubstr("is a list, wanted object"));
+  EXPECT_THAT(refusal(R"({"schema": "other", "version": 1, "cases": []})"),
+              HasSubstr("schema: is \"other\", wanted \"flashcore-cases\""));
+  EXPECT_THAT(refusal(with(R"({"name": "a"})")), HasSubstr("cases[0]: has no 'dtype'"));
+  const std::string good =
+      R"({"name": "a", "dtype": "f16", "batch": 1, "heads_q": 1, "seqlen_q": 4, "head_dim": )";
+  EXPECT_THAT(refusal(with(good + "0}")), HasSubstr("cases[0].head_dim: is 0, wanted 1 or more"));
+  EXPECT_THAT(refusal(with(good + "1e300}")), HasSubstr("wanted integer"));
+  EXPECT_THAT(refusal(with(good + "18446744073709551615}")), HasSubstr("or less"));
+  EXPECT_THAT(refusal(with(good + "8}," + good + "8}")), HasSubstr("two cases named 'a'"));
+  EXPECT_THAT(refusal(std::string(100, '[') + std::string(100, ']')), HasSubstr("levels"));
+  const Outcome absent = flashcore_command({"bench", "--cases", scratch.path("absent.json")});
+  EXPECT_EQ(absent.exit_code, 2);
+}
+
+// Every row of a peer, over all cases.
+std::vector<ordered_json> peer_rows(const ordered_json& evidence) {
+  std::vector<ordered_json> rows;
+  for (const ordered_json& one : evidence["cases"]) {
+    for (const ordered_json& row : one["rows"]) {
+      if (row["source"] == "peer") rows.push_back(row);
+    }
+  }
+  return rows;
+}
+
+ordered_json with_peer(const Scratch& scratch, const std::string& fault) {
+  const Outcome outcome =
+      flashcore_command(bench(scratch, {"--peers", FLASHCORE_PEERS}), {"PEER_FAULT=" + fault});
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  return evidence_of(scratch);
+}
+
+TEST(BenchPeers, ComputeTheSameNumbersAndAreTimedInTurns) {
+  const Scratch scratch;
+  const ordered_json evidence = with_peer(scratch, "");
+  EXPECT_EQ(evidence["peers"]["plain"], "1");
+  const std::vector<ordered_json> rows = peer_rows(evidence);
+  ASSERT_EQ(rows.size(), 2U);
+  for (const ordered_json& row : rows) {
+    EXPECT_EQ(row["gate"]["passed"], true) << row;
+    EXPECT_LT(row["gate"]["max_scaled_error"], 1e-6);
+    EXPECT_EQ(row["times"]["wall"]["samples"], 6);  // three a round
+    EXPECT_DOUBLE_EQ(row["times"]["wall"]["p50_us"], 3000);
+    EXPECT_EQ(row["times"]["wall"]["calls_a_sample"], 7);
+  }
+  EXPECT_EQ(evidence["cases"][0]["rows"][0]["times"]["wall"]["fastest_peer"], "plain");
+}
+
+TEST(BenchPeers, ThatAreWrongHaveNoTime) {
+  const Scratch scratch;
+  for (const ordered_json& row : peer_rows(with_peer(scratch, "wrong"))) {
+    EXPECT_EQ(row["gate"]["passed"], false);
+    EXPECT_NEAR(row["gate"]["max_error"].get<double>(), 1, 1e-5);
+    EXPECT_TRUE(row["times"].empty());
+  }
+}
+
+TEST(BenchPeers, ThatMisbehaveCostOnlyThemselves) {
+  const Scratch scratch;
+  for (const char* const fault : {"refuses", "short", "escapes", "times"}) {
+    const std::vector<ordered_json> rows = peer_rows(with_peer(scratch, fault));
+    ASSERT_EQ(rows.size(), 2U) << fault;
+    EXPECT_FALSE(rows[0]["error"].get<std::string>().empty()) << fault;
+    EXPECT_TRUE(rows[0]["times"].empty()) << fault;
+  }
+  for (const char* const fault : {"silent", "garbage", "ends"}) {
+    const ordered_json evidence = with_peer(scratch, fault);
+    EXPECT_TRUE(peer_rows(evidence).empty()) << fault;
+    ASSERT_FALSE(evidence["notes"].empty()) << fault;
+    EXPECT_THAT(evidence["notes"][0].get<std::string>(), HasSubstr("peers")) << fault;
+    EXPECT_FALSE(evidence["cases"][1]["rows"][0]["times"].empty());
+  }
+}
+
+TEST(BenchResume, KeepsWhatIsThereAndMeasuresTheRest) {
+  const Scratch scratch;
+  ASSERT_EQ(flashcore_command(bench(scratch)).exit_code, 0);
+  ordered_json evidence = evidence_of(scratch);
+  evidence["cases"][0]["rows"][0]["times"]["wall"]["p50_us"] = 123456.0;
+  evidence["cases"].erase(1);
+  evidence["complete"] = false;
+  scratch.write("out.json", evidence.dump());
+  ASSERT_EQ(flashcore_command(bench(scratch, {"--resume"})).exit_code, 0);
+  const ordered_json after = evidence_of(scratch);
+  ASSERT_EQ(after["cases"].size(), 2U);
+  EXPECT_EQ(after["cases"][0]["rows"][0]["times"]["wall"]["p50_us"], 123456.0);
+  EXPECT_EQ(after["complete"], true);
+  EXPECT_THAT(after["notes"].dump(), HasSubstr("resumed"));
+
+  // Other sources: measured again.
+  evidence["cases"][0]["rows"][0]["fingerprint"] = "0000000000000000";
+  scratch.write("out.json", evidence.dump());
+  ASSERT_EQ(flashcore_command(bench(scratch, {"--resume"})).exit_code, 0);
+  EXPECT_NE(evidence_of(scratch)["cases"][0]["rows"][0]["times"]["wall"]["p50_us"], 123456.0);
+
+  // Another device: refused, and left as it was.
+  evidence["device"]["name"] = "another";
+  const std::string text = evidence.dump();
+  scratch.write("out.json", text);
+  const Outcome other = flashcore_command(bench(scratch, {"--resume"}));
+  EXPECT_EQ(other.exit_code, 2);
+  EXPECT_THAT(other.err, HasSubstr("was written with another device"));
+  EXPECT_EQ(scratch.read("out.json"), text);
+  EXPECT_EQ(flashcore_command({"bench", "--resume"}).exit_code, 2);
+}
+
+TEST(BenchLimits, NoCaseBeginsAfterTheTimeIsUp) {
+  const Scratch scratch;
+  ASSERT_EQ(flashcore_command(bench(scratch, {"--seconds", "0.001"})).exit_code, 0);
+  const ordered_json evidence = evidence_of(scratch);
+  EXPECT_EQ(evidence["complete"], false);
+  EXPECT_TRUE(evidence["cases"].empty());
+  EXPECT_THAT(evidence["notes"].dump(), HasSubstr("--seconds"));
+}
+
+// Evidence with one of our points and one peer's, the times given.
+std::string fixture(double ours_us, double p90_us, double peer_us, bool passed = true) {
+  const auto time = [](double p50, double p90) {
+    return ordered_json{{"p50_us", p50}, {"p90_us", p90}, {"samples", 20}};
+  };
+  const auto row = [&](const char* name, const char* source, double p50, double p90, bool timed) {
+    ordered_json times = ordered_json::object();
+    if (timed) times["sustained"] = time(p50, p90);
+    return ordered_json{{"implementation", name},
+                        {"source", source},
+                        {"fingerprint", ""},
+                        {"gate", nullptr},
+                        {"times", times}};
+  };
+  ordered_json one = {{"name", "a"},     {"suite", "five"}, {"dtype", "f16"}, {"batch", 1},
+                      {"heads_q", 1},    {"heads_kv", 1},   {"seqlen_q", 1},  {"seqlen_kv", 1},
+                      {"head_dim", 64},  {"causal", false}, {"flop", 1.0},    {"bytes", 1.0},
+                      {"judged", "rows"}};
+  one["rows"] = {row("ours", "flashcore", ours_us, p90_us, passed),
+                 row("theirs", "peer", peer_us, peer_us, true)};
+  const ordered_json evidence = {
+      {"schema", "flashcore-evidence"},
+      {"version", 1},
+      {"kind", "bench"},
+      {"complete", true},
+      {"created", "2000-01-01T00:00:00Z"},
+      {"library", {{"version", "0"}, {"commit", ""}, {"modified", false}, {"compiler", ""}}},
+      {"host", {{"processor", "fixture"}, {"threads", 1}}},
+      {"device", {{"name", "fixture"}}},
+      {"protocols", {{"sustained", "fixture"}}},
+      {"notes", ordered_json::array()},
+      {"ceilings", ordered_json::object()},
+      {"peers", nullptr},
+      {"cases", {one}}};
+  return evidence.dump();
+}
+
+Outcome compare(const std::string& before, const std::string& after, Words more = {}) {
+  const Scratch scratch;
+  Words words = {"compare", scratch.write("a.json", before), scratch.write("b.json", after),
+                 "--json"};
+  words.insert(words.end(), more.begin(), more.end());
+  return flashcore_command(words);
+}
+
+TEST(Compare, FindsWhatChangedPastThresholdAndNoise) {
+  const auto change = [](const std::string& after, int exit_code, Words more = {}) {
+    const Outcome outcome = compare(fixture(10, 10.1, 20), after, std::move(more));
+    EXPECT_EQ(outcome.exit_code, exit_code) << outcome.err;
+    return ordered_json::parse(outcome.out)["points"][0]["change"].get<std::string>();
+  };
+  EXPECT_EQ(change(fixture(10, 10.1, 20), 0), "same");
+  EXPECT_EQ(change(fixture(10.2, 10.3, 20), 0), "same");  // below 3%
+  EXPECT_EQ(change(fixture(10.5, 10.6, 20), 1), "slower");
+  EXPECT_EQ(change(fixture(10.5, 10.6, 20), 0, {"--threshold", "6"}), "same");
+  EXPECT_EQ(change(fixture(10.5, 20, 20), 0), "same");  // as far off as its noise
+  EXPECT_EQ(change(fixture(9, 9.1, 20), 0), "faster");
+  EXPECT_EQ(change(fixture(10, 10.1, 20, false), 1), "lost its time");
+}
+
+TEST(Compare, APeerIsDriftAndNoRegression) {
+  const Outcome outcome = compare(fixture(10, 10.1, 20), fixture(10, 10.1, 30));
+  EXPECT_EQ(outcome.exit_code, 0);
+  const ordered_json result = ordered_json::parse(outcome.out);
+  EXPECT_DOUBLE_EQ(result["drift"], 1.5);
+  EXPECT_DOUBLE_EQ(result["geometric_mean"], 1);
+  EXPECT_THAT(outcome.err, HasSubstr("the machine's drift: +50.0% time (median of 1 peer points)"));
+}
+
+TEST(Compare, ReadsTheEvidenceOfTheLadder) {
+  const Outcome outcome = flashcore_command({"compare", FLASHCORE_LADDER, FLASHCORE_LADDER});
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, AllOf(HasSubstr("15_wgmma_tma"), HasSubstr("cudnn (peer)")));
+}
+
+TEST(Compare, RefusesWhatItCannotCompare) {
+  const std::string good = fixture(10, 10, 20);
+  const auto refused = [&](const std::string& after, const std::string& sentence, Words more = {}) {
+    const Outcome outcome = compare(good, after, std::move(more));
+    EXPECT_EQ(outcome.exit_code, 2) << sentence;
+    EXPECT_THAT(outcome.err, HasSubstr(sentence));
+  };
+  const auto without = [&](auto&& bend) {
+    ordered_json evidence = ordered_json::parse(good);
+    bend(evidence);
+    return evidence.dump();
+  };
+  refused("{}", "b.json: has no 'schema'");
+  refused(without([](auto& e) { e["version"] = 2; }), "version: is 2, wanted 1");
+  refused(without([](auto& e) { e["kind"] = "\x1b[31m"; }), "kind: is ");
+  refused(without([](auto& e) { e["cases"][0]["rows"][0]["times"]["sustained"]["p50_us"] = -1; }),
+          "cases[0].rows[0].times.sustained.p50_us: is -1, wanted more than 0");
+  refused(without([](auto& e) { e["cases"][0].erase("rows"); }), "cases[0]: has no 'rows'");
+  refused(without([](auto& e) { e["device"]["name"] = "other"; }), "device: is fixture and other");
+  refused(good, "none has a time by protocol 'idle'", {"--protocol", "idle"});
+  refused(good, "--threshold: is -1", {"--threshold", "-1"});
+  EXPECT_EQ(flashcore_command({"compare", "only-one.json"}).exit_code, 2);
+}
+
+}  // namespace
+}  // namespace flashcore::tests

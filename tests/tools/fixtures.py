@@ -1,0 +1,114 @@
+"""Evidence that no machine wrote, for tests only: it is never published."""
+import struct
+import zlib
+
+SHAPES = [("(1,8,512,64)", 1, 512, 64, False), ("(1,8,512,64)/causal", 1, 512, 64, True),
+          ("(2,8,2048,64)", 2, 2048, 64, False), ("(2,8,2048,64)/causal", 2, 2048, 64, True),
+          ("(2,8,2048,128)", 2, 2048, 128, False)]
+NAMES = [shape[0] for shape in SHAPES]
+
+
+def timing(us, **more):
+    return {"p50_us": us, "p90_us": us * 1.02, "samples": 20, "calls_a_sample": 10, **more}
+
+
+def common(kind):
+    return {"schema": "flashcore-evidence", "version": 1, "kind": kind, "complete": True,
+            "created": "2026-01-02T03:04:05Z",
+            "library": {"version": "0.0.0", "commit": "0123456789abcdef", "modified": False,
+                        "compiler": "none"},
+            "host": {"processor": "A processor", "threads": 4},
+            "device": {"name": "A GPU", "driver": "1.2", "toolkit": "13.0"}, "notes": []}
+
+
+def rung(name, us, print_of, passed=True):
+    times = {shape: {"sustained": timing(us), "speedup_over_before": None,
+                     "speedup_over_unfused": 1.0} for shape in NAMES} if passed else {}
+    return {"name": name, "adds": "something", "prediction": "faster", "input": "f16",
+            "min_compute_capability": 80, "fingerprint": print_of,
+            "gate": {"passed": passed, "failure": "" if passed else "o[0] is nan",
+                     "max_scaled_error": 5e-4,
+                     "table": [{"passed": 3, "failed": 0 if passed else 1}],
+                     "tails": {"passed": 9, "failed": 0}, "repeats": {"equal": 8, "different": 0}},
+            "sanitizers": {"memcheck": {"passed": True}}, "times": times,
+            "launches": {"a": [{"registers": 64, "shared_bytes": 2048}]} if passed else {}}
+
+
+def ladder(rungs):
+    return common("ladder") | {
+        "protocols": {"sustained": "a fixture"},
+        "shapes": [{"name": name, "batch": batch, "heads": 8, "seqlen": seqlen,
+                    "head_dim": head_dim, "causal": causal, "flop": 1e9}
+                   for name, batch, seqlen, head_dim, causal in SHAPES],
+        "ceilings": {"idle": {"empty_kernel": timing(1.15), "copy_bytes_a_second": 4.3e12,
+                              "matrix_product": {"f16": {"tflops": 758.4}, "bf16": None}}},
+        "peers": {"shapes": {NAMES[0]: [{"backend": "flash", "max_scaled_error": 4e-4,
+                                         "sustained": timing(10.2)}]}},
+        "rungs": rungs}
+
+
+def row(name, us, flop, source="flashcore", print_of="", **more):
+    gate = {"passed": True, "failure": "", "max_scaled_error": 5e-4, "relative_error": 3e-4}
+    return {"implementation": name, "source": source, "fingerprint": print_of, "gate": gate,
+            "times": {"sustained": timing(us, tflops=flop / us * 1e-6, percent_of_bound=50.0),
+                      "idle": timing(us * 0.9)}, "host_us": us + 3, **more}
+
+
+def case(suite, name, batch, heads, seqlen, head_dim, causal, rows, dtype="bf16", keys=None):
+    keys = keys or seqlen
+    flop = 4.0 * batch * heads * seqlen * keys * head_dim / (2 if causal else 1)
+    size = 2.0 * batch * heads * head_dim * (2 * seqlen + 2 * keys)
+    return {"name": name, "suite": suite, "dtype": dtype, "batch": batch, "heads_q": heads,
+            "heads_kv": heads, "seqlen_q": seqlen, "seqlen_kv": keys, "head_dim": head_dim,
+            "causal": causal, "flop": flop, "bytes": size, "judged": "1024 of 4096 rows",
+            "state": {}, "rows": [row(*one[:1], one[1], flop, *one[2:]) for one in rows]}
+
+
+def bench(cases):
+    for one in cases:
+        peers = [r["times"]["sustained"]["p50_us"] for r in one["rows"] if r["source"] == "peer"]
+        for r in one["rows"]:
+            if r["source"] == "flashcore" and peers:
+                time = r["times"]["sustained"]
+                time["speedup_over_fastest_peer"] = min(peers) / time["p50_us"]
+    return common("bench") | {
+        "protocols": {"sustained": "a fixture", "idle": "a fixture after a pause"},
+        "ceilings": {"sustained": {"empty_kernel": timing(0.51), "copy_bytes_a_second": 4.3e12,
+                                   "matrix_product": {"f16": {"tflops": 650.0},
+                                                      "bf16": {"tflops": 680.0}}}},
+        "peers": {"torch": "0.0", "cudnn": 0}, "cases": cases}
+
+
+def standard(print_of):
+    """A case of everything that a standard report has, by a formula."""
+    def both(us):
+        return [("forward_sm80", us, "flashcore", print_of), ("flash", us * 1.2, "peer"),
+                ("cudnn", us * 0.7, "peer")]
+
+    cases = [case("five", name, batch, 8, seqlen, head_dim, causal,
+                  both(8e-7 * batch * seqlen**2 * head_dim * 0.05 + 8), "f16")
+             for name, batch, seqlen, head_dim, causal in SHAPES]
+    for head_dim in (64, 128, 256):
+        for causal in (False, True):
+            for seqlen in (512, 1024, 2048, 4096, 8192, 16384):
+                flop = 4.0 * 16384 * 2048 * seqlen / (2 if causal else 1)
+                rate = (300 + head_dim / 4) * seqlen / (seqlen + (600 if causal else 200)) * 1e6
+                name = f"d{head_dim}/s{seqlen}{'/causal' if causal else ''}"
+                cases.append(case("sweep", name, 16384 // seqlen, 2048 // head_dim, seqlen,
+                                  head_dim, causal, both(flop / rate)))
+    for heads in (8, 16, 32):
+        for seqlen in (128, 256, 512, 1024):
+            cases.append(case("small", f"(1,{heads},{seqlen},64)", 1, heads, seqlen, 64, False,
+                              both(3 + heads * seqlen**2 * 2e-6), "f16"))
+    for batch, keys in ((1, 8192), (16, 8192), (64, 4096)):
+        cases.append(case("decode", f"b{batch}/{keys // 1024}k/hkv8", batch, 32, 1, 128, False,
+                          both(5 + batch * keys * 6e-4), keys=keys))
+    return bench(cases)
+
+
+def png(text):
+    def chunk(kind, body):
+        return (struct.pack(">I", len(body)) + kind + body +
+                struct.pack(">I", zlib.crc32(kind + body)))
+    return (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", bytes(13)) +
+            chunk(b"tEXt", b"evidence\0" + text.encode()) + chunk(b"IEND", b""))

@@ -1,0 +1,230 @@
+"""tools/report.py on small evidence: what it writes, and that --check notices every change."""
+import contextlib
+import html.parser
+import io
+import json
+import pathlib
+import sys
+import tempfile
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tools"))
+import fingerprint  # noqa: E402
+import fixtures  # noqa: E402
+import report  # noqa: E402
+from reporting import pictures  # noqa: E402
+from reporting.evidence import Evidence, Failure, check_evidence  # noqa: E402
+
+
+def markers(names):
+    return "\n".join(f"<!-- generated: {name} -->\n<!-- end: {name} -->" for name in names)
+
+
+class Tree(unittest.TestCase):
+    """A tree with two rungs, one production kernel, and fixtures as evidence."""
+
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.root = pathlib.Path(self.folder.name)
+        for folder in ("src/cuda/ladder", "src/cuda/forward_sm80", "src/dispatch",
+                       "docs/evidence", "docs/images"):
+            (self.root / folder).mkdir(parents=True)
+        self.header = self.root / "src/cuda/common.cuh"
+        self.header.write_text("// shared\n")
+        (self.root / "src/cuda/ladder/00_unfused.cu").write_text('#include "cuda/common.cuh"\n')
+        (self.root / "src/cuda/ladder/01_scalar.cu").write_text("// alone\n")
+        self.kernel = self.root / "src/cuda/forward_sm80/instance.cu.in"
+        self.kernel.write_text("// a kernel\n")
+        for name, parts in report.WANTED.items():
+            (self.root / name).write_text(f"# A page\nby hand\n{markers(parts)}\n")
+        (self.root / "docs/deep.md").write_text(markers(["kernel forward_sm80"]) + "\n")
+        (self.root / "docs/ladder-notes.md").write_text("# Notes\n## 00_unfused\nIt was slow.\n")
+        prints = fingerprint.fingerprints(self.root)
+        self.ladder = fixtures.ladder([
+            fixtures.rung("00_unfused", 20.5, prints["ladder/00_unfused"]),
+            fixtures.rung("01_scalar", 2870.0, prints["ladder/01_scalar"])])
+        self.bench = fixtures.standard(prints["forward_sm80"])
+        self.write()
+
+    def tearDown(self):
+        self.folder.cleanup()
+
+    def write(self):
+        for name, evidence in (("ladder", self.ladder), ("bench", self.bench)):
+            (self.root / f"docs/evidence/{name}.json").write_text(json.dumps(evidence))
+        for name, (shown, _) in pictures.pictures(Evidence(self.root)).items():
+            (self.root / "docs/images" / name).write_bytes(fixtures.png(shown))
+
+    def run_tool(self, *arguments):
+        before, sys.argv = sys.argv, ["report.py", "--root", str(self.root), *arguments]
+        self.said = io.StringIO()
+        try:
+            with contextlib.redirect_stderr(self.said), contextlib.redirect_stdout(self.said):
+                return report.main()
+        finally:
+            sys.argv = before
+
+    def text(self, name):
+        return (self.root / name).read_text()
+
+
+class Pages(Tree):
+    def test_it_writes_what_it_then_accepts(self):
+        self.assertEqual(self.run_tool("--check"), 1)
+        self.assertEqual(self.run_tool("--no-pictures"), 0, self.said.getvalue())
+        self.assertEqual(self.run_tool("--check"), 0, self.said.getvalue())
+        for part in ("by hand", "20.50", "2870", "PyTorch flash", "10.20", "It was slow.",
+                     "758 TFLOP/s", "A GPU", "140x, goal 72x: met", "0.50x, goal 1.0x: not met",
+                     "3 of 3", "| passed |"):
+            self.assertIn(part, self.text("docs/ladder.md"))
+        self.assertNotIn("stale", self.text("docs/ladder.md"))
+        performance = self.text("docs/performance.md")
+        for part in ("`forward_sm80`", "PyTorch flash (FA2)", "128 causal", "(0.70x)", "680 TFLOP/s",
+                     "a copy 4.30 TB/s", "b16/8k/hkv8"):
+            self.assertIn(part, performance)
+        self.assertIn("0.70x the speed of the fastest peer", self.text("docs/deep.md"))
+        self.assertIn("| 512 | 2k | 8k | 16k |", self.text("README.md"))
+
+    def test_without_evidence_the_pages_say_so(self):
+        (self.root / "docs/evidence/bench.json").unlink()
+        self.assertEqual(self.run_tool("--no-pictures"), 0, self.said.getvalue())
+        self.assertIn("Not measured yet.", self.text("README.md"))
+        self.assertIn("Not measured yet.", self.text("docs/deep.md"))
+
+    def test_an_edited_number_is_noticed(self):
+        self.run_tool("--no-pictures")
+        for name, before in (("docs/ladder.md", "20.50"), ("docs/performance.md", "128 causal"),
+                             ("docs/report.html", "20.50")):
+            path = self.root / name
+            good = path.read_text()
+            path.write_text(good.replace(before, "10.50"))
+            self.assertEqual(self.run_tool("--check"), 1, name)
+            self.assertIn(name, self.said.getvalue())
+            path.write_text(good)
+        self.assertEqual(self.run_tool("--check"), 0)
+
+    def test_another_picture_is_noticed(self):
+        self.run_tool("--no-pictures")
+        for content in (fixtures.png("0000"), b"not a picture"):
+            (self.root / "docs/images/sweep.png").write_bytes(content)
+            self.assertEqual(self.run_tool("--check"), 1)
+
+    def test_a_changed_source_or_header_makes_its_rows_stale(self):
+        self.header.write_text("// shared, and changed\n")
+        self.assertEqual(self.run_tool("--check"), 1)
+        self.run_tool("--no-pictures")
+        text = self.text("docs/ladder.md")
+        self.assertIn("`00_unfused` (stale)", text)
+        self.assertNotIn("`01_scalar` (stale)", text)
+        self.assertNotIn("stale", self.text("docs/performance.md"))
+        self.kernel.write_text("// another kernel\n")
+        self.run_tool("--no-pictures")
+        self.assertIn("`forward_sm80` (stale)", self.text("docs/performance.md"))
+        self.assertIn("forward_sm80 (stale)", self.text("docs/report.html"))
+
+    def test_a_failed_rung_has_no_time(self):
+        self.ladder["rungs"][1] = fixtures.rung("01_scalar", 1.0, "x", passed=False)
+        self.write()
+        self.run_tool("--no-pictures")
+        self.assertIn("FAILED", self.text("docs/ladder.md"))
+        self.assertIn("not timed: o[0] is nan", self.text("docs/ladder.md"))
+
+    def test_markers_that_are_missing_or_unknown_are_refused(self):
+        page = self.root / "docs/ladder.md"
+        good = page.read_text()
+        for bad in (good.replace("<!-- end: times -->", ""), good + markers(["times"]),
+                    good.replace("generated: goals", "generated: aims"),
+                    good.replace(markers(["gates"]), "")):
+            page.write_text(bad)
+            self.assertEqual(self.run_tool("--no-pictures"), 1)
+
+    def test_markup_in_evidence_stays_text(self):
+        self.bench["cases"][0]["name"] = "<script>alert(1)</script>|<!-- end: bench five -->"
+        self.bench["notes"] = ["<img src=x>"]
+        self.write()
+        self.assertEqual(self.run_tool("--no-pictures"), 0)
+        self.assertEqual(self.run_tool("--check"), 0)
+        self.assertNotIn("<script>alert", self.text("docs/report.html"))
+        self.assertNotIn("<img", self.text("docs/report.html"))
+        self.assertNotIn("<script>", self.text("docs/performance.md"))
+
+
+class Balance(html.parser.HTMLParser):
+    """Counts what is open, and what comes from outside."""
+    EMPTY = {"meta"}  # the others close themselves, or are closed
+
+    def __init__(self):
+        super().__init__()
+        self.open, self.outside, self.count = [], [], {}
+
+    def handle_starttag(self, tag, attrs):
+        self.count[tag] = self.count.get(tag, 0) + 1
+        if tag not in self.EMPTY:
+            self.open.append(tag)
+        self.outside += [value for name, value in attrs if name in ("src", "href")]
+
+    def handle_startendtag(self, tag, attrs):
+        self.count[tag] = self.count.get(tag, 0) + 1
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag, tag
+
+
+class Html(Tree):
+    def test_it_is_whole_and_needs_nothing_from_outside(self):
+        self.run_tool("--no-pictures")
+        page = Balance()
+        page.feed(self.text("docs/report.html"))
+        self.assertEqual(page.open, [])
+        self.assertEqual(page.outside, [])
+        # Six panels, the roofline, the breakdown, the ladder.
+        self.assertEqual(page.count["svg"], 9)
+        self.assertEqual(page.count["table"], 2)
+
+    def test_it_is_the_same_each_time(self):
+        self.run_tool("--no-pictures")
+        first = self.text("docs/report.html")
+        self.run_tool("--no-pictures")
+        self.assertEqual(first, self.text("docs/report.html"))
+
+
+class Schema(unittest.TestCase):
+    def refused(self, evidence, sentence):
+        with self.assertRaises(Failure) as caught:
+            check_evidence(evidence)
+        self.assertIn(sentence, str(caught.exception))
+
+    def test_fixtures_hold(self):
+        check_evidence(fixtures.standard(""))
+        check_evidence(fixtures.ladder([fixtures.rung("a", 1.0, "")]))
+
+    def test_the_evidence_of_the_repository_holds(self):
+        root = pathlib.Path(__file__).resolve().parents[2]
+        self.assertGreaterEqual(len(Evidence(root).files), 3)
+
+    def test_other_things_are_refused_with_their_place(self):
+        good = fixtures.standard("")
+        self.refused([], "is a list, wanted object")
+        self.refused(good | {"schema": "other"}, 'schema: is "other"')
+        self.refused(good | {"version": 2}, "version: is 2, wanted 1")
+        self.refused(good | {"version": True}, "version: is true, wanted 1")
+        self.refused(good | {"kind": "talk"}, 'kind: is "talk", wanted one of "bench"')
+        self.refused({k: v for k, v in good.items() if k != "cases"}, "has no 'cases'")
+        for value, sentence in ((-1, "is -1, wanted more than 0"), ("1", 'is "1", wanted number'),
+                                (None, "is null, wanted number")):
+            bad = fixtures.standard("")
+            bad["cases"][2]["rows"][1]["times"]["sustained"]["p50_us"] = value
+            self.refused(bad, f"cases[2].rows[1].times.sustained.p50_us: {sentence}")
+
+    def test_files_that_are_no_evidence_are_refused(self):
+        for content in ("", "{", "[" * 100000, '{"a": NaN}', "\udcff"):
+            with tempfile.TemporaryDirectory() as folder:
+                path = pathlib.Path(folder) / "docs/evidence/bad.json"
+                path.parent.mkdir(parents=True)
+                path.write_bytes(content.encode("utf-8", "surrogateescape"))
+                with self.assertRaises(Failure):
+                    Evidence(pathlib.Path(folder))
+
+
+if __name__ == "__main__":
+    unittest.main()

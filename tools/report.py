@@ -1,0 +1,83 @@
+#!/usr/bin/env python3
+"""Tables, pictures and a page, from the evidence in docs/evidence; nothing of them is typed.
+
+    report.py              writes the parts between markers of README.md and docs/*.md, docs/report.html
+                           and docs/images/*.png (needs matplotlib; --no-pictures leaves them)
+    report.py --check      fails when one of them does not match the evidence and the kernels' sources
+
+A row whose kernel's sources have changed since it was measured is marked as stale.
+"""
+import argparse
+import pathlib
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+from reporting import bench, cpu, ladder, page, pictures, text  # noqa: E402
+from reporting.evidence import Evidence, Failure  # noqa: E402
+
+# Parts that their page must have; others are filled in wherever their markers are.
+WANTED = {"docs/ladder.md": ["times", "where", "goals", "ceilings", "gates", "rungs"],
+          "docs/performance.md": ["bench where", "bench ceilings", "bench five", "bench sweep",
+                                  "bench small", "bench decode", "cpu goals", "cpu where"],
+          "README.md": ["bench headline"]}
+
+
+def marked_pages(root: pathlib.Path) -> list[pathlib.Path]:
+    found = [path for path in [root / "README.md", *sorted((root / "docs").glob("*.md"))]
+             if path.exists()]
+    return [path for path in found if text.MARKER.search(path.read_text(encoding="utf-8"))]
+
+
+def generated(evidence: Evidence) -> dict[pathlib.Path, str]:
+    """Every generated text file, as it should be."""
+    parts = ladder.parts(evidence) | bench.parts(evidence) | cpu.parts(evidence)
+    files = {}
+    for path in marked_pages(evidence.root):
+        content = path.read_text(encoding="utf-8")
+        try:
+            files[path] = text.fill(content, parts)
+        except Failure as failure:
+            raise Failure(f"{path}: {failure}") from failure
+    for name, wanted in WANTED.items():
+        content = files.get(evidence.root / name, "")
+        for part in wanted:
+            if text.BEGIN.format(part) not in content:
+                raise Failure(f"{name}: has no part '{part}', wanted its markers")
+    files[evidence.root / "docs/report.html"] = page.render(evidence)
+    return files
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--root", type=pathlib.Path,
+                        default=pathlib.Path(__file__).resolve().parents[1])
+    parser.add_argument("--check", action="store_true")
+    parser.add_argument("--no-pictures", action="store_true")
+    options = parser.parse_args()
+    images = options.root / "docs/images"
+    try:
+        evidence = Evidence(options.root)
+        files = generated(evidence)
+        if options.check:
+            different = [path for path, content in files.items()
+                         if not path.exists() or path.read_text(encoding="utf-8") != content]
+            names = [str(path.relative_to(options.root)) for path in different]
+            names += [f"docs/images/{name}" for name in pictures.outdated(evidence, images)]
+            if names:
+                raise Failure(f"{', '.join(names)}: do not match the evidence, the notes and the "
+                              "kernels' sources: run tools/report.py")
+            print(f"{len(files)} pages match their evidence")
+            return 0
+        for path, content in files.items():
+            path.write_text(content, encoding="utf-8")
+        if not options.no_pictures:
+            pictures.draw_all(evidence, images)
+    except Failure as failure:
+        print(f"report: {failure}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""What tools/report.py is made of: evidence in, pages and pictures out."""

@@ -1,0 +1,185 @@
+"""The parts that come from the evidence that `flashcore bench` wrote on a GPU."""
+import math
+
+from reporting.evidence import STALE, Evidence, where
+from reporting.text import cell, length, ratio, table, us
+
+MAIN = "bench"  # docs/evidence/bench.json
+# What stands for the whole in the README: bf16, 16384 tokens.
+HEADLINE_LENGTHS = (512, 2048, 8192, 16384)
+
+
+def headline(evidence: dict) -> str:
+    """The protocol of the tables: the first."""
+    return next(iter(evidence["protocols"]), "sustained")
+
+
+def time_of(row: dict, protocol: str) -> dict | None:
+    return row["times"].get(protocol)
+
+
+def implementations(cases: list[dict], protocol: str) -> list[tuple[str, str]]:
+    """(source, name) of all that have a time, ours first, in the order they appear."""
+    found: dict[tuple[str, str], None] = {}
+    for one in cases:
+        for row in one["rows"]:
+            if time_of(row, protocol):
+                found[(row["source"], row["implementation"])] = None
+    return sorted(found, key=lambda item: item[0] != "flashcore")
+
+
+def row_of(one: dict, name: str) -> dict | None:
+    return next((row for row in one["rows"] if row["implementation"] == name), None)
+
+
+def label(name: str, source: str, stale: bool = False) -> str:
+    text = f"`{cell(name)}`" if source == "flashcore" else cell(peer_name(name))
+    return text + (STALE if stale else "")
+
+
+def peer_name(name: str) -> str:
+    names = {"flash": "PyTorch flash (FA2)", "cudnn": "PyTorch cuDNN",
+             "efficient": "PyTorch efficient", "math": "PyTorch math", "flex": "FlexAttention",
+             "fa2": "FlashAttention-2", "fa3": "FlashAttention-3", "flashinfer": "FlashInfer",
+             "xformers": "xFormers"}
+    return names.get(name, name)
+
+
+class Bench:
+    def __init__(self, evidence: dict, is_stale):
+        self.evidence, self.is_stale = evidence, is_stale
+        self.protocol = headline(evidence)
+
+    def suite(self, name: str) -> list[dict]:
+        return [one for one in self.evidence["cases"] if one["suite"] == name]
+
+    def stale(self, name: str, cases: list[dict]) -> bool:
+        return any(row["source"] == "flashcore" and self.is_stale(name, row["fingerprint"])
+                   for one in cases if (row := row_of(one, name)))
+
+    def value(self, one: dict, name: str, what: str) -> float | None:
+        row = row_of(one, name)
+        time = time_of(row, self.protocol) if row else None
+        return time.get(what) if time else None
+
+    def worst_error(self, name: str, cases: list[dict]) -> str:
+        errors = [row["gate"]["max_scaled_error"] for one in cases
+                  if (row := row_of(one, name)) and row["gate"]
+                  and row["gate"].get("max_scaled_error") is not None]
+        return f"{max(errors):.1e}" if errors else "-"
+
+    def where(self) -> str:
+        text = where(self.evidence)
+        versions = [f"{name} {self.evidence['peers'][name]}" for name in ("torch", "cudnn", "cuda")
+                    if (self.evidence["peers"] or {}).get(name)]
+        if versions:
+            text += " Peers: " + cell(", ".join(versions)) + "."
+        if not self.evidence["complete"]:
+            text += " This run was cut short: not every case is there."
+        return text
+
+    def ceilings(self) -> str:
+        lines = []
+        for protocol, values in self.evidence["ceilings"].items():
+            parts = []
+            if "empty_kernel" in values:
+                parts.append(f"an empty kernel {values['empty_kernel']['p50_us']:.2f} us")
+            if "copy_bytes_a_second" in values:
+                parts.append(f"a copy {values['copy_bytes_a_second'] * 1e-12:.2f} TB/s")
+            for dtype, product in values.get("matrix_product", {}).items():
+                if product:
+                    parts.append(f"a {cell(dtype)} matrix product {product['tflops']:.0f} TFLOP/s")
+            lines.append(f"- {cell(protocol)}: " + ", ".join(parts))
+        return "\n".join(lines) or "None was measured."
+
+    def five(self) -> str:
+        cases = self.suite("five")
+        if not cases:
+            return "Not in this run."
+        rows = []
+        for source, name in implementations(cases, self.protocol):
+            rows.append([label(name, source, self.stale(name, cases)),
+                         *(us(self.value(one, name, "p50_us")) for one in cases),
+                         self.worst_error(name, cases)])
+        return table(["us a call", *(cell(one["name"]) for one in cases), "scaled error"], rows)
+
+    def sweep_rows(self, cases: list[dict], lengths: list[int], names) -> list[list[str]]:
+        rows = []
+        for head_dim in sorted({one["head_dim"] for one in cases}):
+            for causal in (False, True):
+                block = {one["seqlen_q"]: one for one in cases
+                         if one["head_dim"] == head_dim and one["causal"] == causal}
+                for source, name in names:
+                    values = [self.value(block[s], name, "tflops") if s in block else None
+                              for s in lengths]
+                    if any(value is not None for value in values):
+                        rows.append([f"{head_dim} {'causal' if causal else 'full'}",
+                                     label(name, source, self.stale(name, list(block.values()))),
+                                     *("-" if v is None else f"{v:.0f}" for v in values)])
+        return rows
+
+    def sweep(self, lengths: tuple[int, ...] = (), only: str = "") -> str:
+        cases = self.suite("sweep")
+        if not cases:
+            return "Not in this run."
+        shown = [s for s in sorted({one["seqlen_q"] for one in cases}) if not lengths or s in lengths]
+        names = implementations(cases, self.protocol)
+        if only:
+            names = [item for item in names if item[0] == "peer" or item[1] == only]
+        rows = self.sweep_rows(cases, shown, names)
+        return table(["head_dim, TFLOP/s", "", *map(length, shown)], rows, left=2)
+
+    def against_peer(self, suite: str) -> str:
+        """Ours in us, and how many times faster than the fastest peer that is."""
+        cases = self.suite(suite)
+        if not cases:
+            return "Not in this run."
+        names = implementations(cases, self.protocol)
+        rows = []
+        for one in cases:
+            row = [cell(one["name"]), cell(one["dtype"])]
+            for source, name in names:
+                time = (row_of(one, name) or {"times": {}})["times"].get(self.protocol)
+                text = us(time["p50_us"]) if time else "-"
+                if time and time.get("speedup_over_fastest_peer"):
+                    text += f" ({ratio(time['speedup_over_fastest_peer'])})"
+                row.append(text)
+            rows.append(row)
+        header = [label(name, source, self.stale(name, cases)) for source, name in names]
+        return table(["case, us a call (over the fastest peer)", "type", *header], rows, left=2)
+
+    def kernel(self, name: str) -> str:
+        """One kernel's own table, for its deep dive."""
+        if not any(row_of(one, name) for one in self.evidence["cases"]):
+            return "Not in the evidence yet."
+        ratios = [time["speedup_over_fastest_peer"] for one in self.evidence["cases"]
+                  if (row := row_of(one, name)) and (time := time_of(row, self.protocol))
+                  and time.get("speedup_over_fastest_peer")]
+        text = self.where() + "\n\n" + self.sweep(only=name)
+        if ratios:
+            mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
+            text += (f"\n\nOver all {len(ratios)} cases of that run: {mean:.2f}x the speed of the "
+                     f"fastest peer of each (geometric mean; least {min(ratios):.2f}x, most "
+                     f"{max(ratios):.2f}x).")
+        return text
+
+
+def main_of(all_evidence: Evidence) -> Bench | None:
+    evidence = all_evidence.files.get(MAIN)
+    return Bench(evidence, all_evidence.is_stale) if evidence else None
+
+
+def parts(all_evidence: Evidence) -> dict:
+    bench = main_of(all_evidence)
+
+    def of(make):
+        return lambda: make(bench) if bench else "Not measured yet."
+
+    found = {"bench where": of(Bench.where), "bench ceilings": of(Bench.ceilings),
+             "bench five": of(Bench.five), "bench sweep": of(Bench.sweep),
+             "bench small": of(lambda b: b.against_peer("small")),
+             "bench decode": of(lambda b: b.against_peer("decode")),
+             "bench headline": of(lambda b: b.where() + "\n\n" + b.sweep(HEADLINE_LENGTHS))}
+    for kernel in ("forward_sm80", "forward_sm90"):
+        found[f"kernel {kernel}"] = of(lambda b, name=kernel: b.kernel(name))
+    return found

@@ -1,0 +1,93 @@
+"""The parts that come from the evidence that `flashcore_cpu_report` wrote."""
+from reporting.evidence import Evidence, where
+from reporting.text import cell, table
+
+
+def column(name: str, evidence: dict) -> str:
+    device = evidence["device"]
+    clock = "" if evidence["clock"] == "wall time" else ", processor time"
+    return cell(f"{device['name']}, {device['threads']} threads{clock}")
+
+
+def peak_row(evidence: dict, case: str) -> str:
+    row = next((row for row in evidence["peak"] if row["case"] == case), None)
+    if row is None:
+        return "-"
+    share = 100 * row["gflop_a_second"] / row["peak_gflop_a_second"]
+    return f"{row['gflop_a_second']:.0f} GFLOP/s, {share:.0f}%"
+
+
+def dtype_row(evidence: dict, case: str) -> str:
+    times = {row["case"].removeprefix(case).strip(): row["seconds"] for row in evidence["dtypes"]
+             if row["case"].startswith(case)}
+    if "f32" not in times:
+        return "-"
+    return ", ".join(f"{times[t] / times['f32']:.2f}" for t in ("bf16", "f16", "f8e4m3") if t in times)
+
+
+def unfused_row(evidence: dict, how: str) -> str:
+    rows = evidence["unfused"].get("rows", [])
+    return " and ".join(f"{row[how] / row['seconds']:.1f}" for row in rows) + " times" if rows else "-"
+
+
+def scaling_row(evidence: dict) -> str:
+    rows = evidence["scaling"]["seqlen"]
+    chosen = [rows[0], rows[2], rows[-1]] if len(rows) > 2 else rows
+    return ", ".join(f"{row['ns_a_pair']:.3f} ({row['seqlen']})" for row in chosen)
+
+
+def heads_row(evidence: dict) -> str:
+    rows = [row for row in evidence["scaling"]["heads"] if row["heads"] in (4, 16, 64)]
+    return ", ".join(f"{row['seconds'] * 1e3 / row['heads']:.3f}" for row in rows)
+
+
+def workspace_row(evidence: dict) -> str:
+    sizes = [row["workspace_bytes"] / 2**20 for row in evidence["scaling"]["seqlen"]]
+    return f"{min(sizes):.1f} to {max(sizes):.1f} MiB"
+
+
+def other_row(evidence: dict, case: str) -> str:
+    row = next((row for row in evidence["others"] if row["case"] == case), None)
+    return f"{row['seconds'] * 1e3:.2f} ms" if row else "-"
+
+
+def goals(files: dict[str, dict]) -> str:
+    def row(title: str, make) -> list[str]:
+        return [title, *(make(evidence) for evidence in files.values())]
+
+    rows = [row("fp32 (2,8,2048,128), share of the FMA peak (goal 60%)",
+                lambda e: peak_row(e, "(2, 8, 2048, 128) f32")),
+            row("the same, D 64", lambda e: peak_row(e, "(2, 8, 2048, 64) f32")),
+            row("bf16 (2,8,2048,128), share of the fp32 peak",
+                lambda e: peak_row(e, "(2, 8, 2048, 128) bf16")),
+            row("bf16, fp16, fp8 over fp32, time, (1,8,2048,128)",
+                lambda e: dtype_row(e, "(1, 8, 2048, 128)")),
+            row("unfused, operator by operator, time, D 64 and 128 (goal 3)",
+                lambda e: unfused_row(e, "unfused_by_operator_seconds")),
+            row("unfused, head by head, time, D 64 and 128",
+                lambda e: unfused_row(e, "unfused_by_head_seconds")),
+            row("ns a pair, D 64, at S (quadratic: equal)", scaling_row),
+            row("ms a head, S 1024, 4, 16, 64 heads (linear: equal)", heads_row),
+            row("workspace over those S", workspace_row)]
+    for title, case in (("(2,8,2048,128) causal, fp32", "(2, 8, 2048, 128) f32 causal"),
+                        ("(2,8,2048,128) causal, bf16", "(2, 8, 2048, 128) bf16 causal"),
+                        ("(1,8,512,64), fp32", "(1, 8, 512, 64) f32"),
+                        ("(1,8,512,64), bf16", "(1, 8, 512, 64) bf16"),
+                        ("decode, 32 over 8 heads, 8192 keys, D 128, fp32",
+                         "decode, 32 over 8 heads, 8192 keys, f32"),
+                        ("the same, bf16", "decode, 32 over 8 heads, 8192 keys, bf16")):
+        rows.append(row(title, lambda e, case=case: other_row(e, case)))
+    return table(["not causal unless said", *(column(*item) for item in files.items())], rows)
+
+
+def parts(all_evidence: Evidence) -> dict:
+    files = all_evidence.of_kind("cpu")
+
+    def made(make):
+        return lambda: make() if files else "Not measured yet."
+
+    return {"cpu goals": made(lambda: goals(files)),
+            "cpu where": made(lambda: "\n".join(
+                f"- `docs/evidence/{name}.json`: {cell(where(evidence))}" +
+                "".join(f" {cell(note)}" for note in evidence["notes"])
+                for name, evidence in files.items()))}

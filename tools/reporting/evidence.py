@@ -1,0 +1,120 @@
+"""Evidence files: read, held to docs/evidence/schema.json, and asked whether they are still true."""
+import json
+import pathlib
+
+import fingerprint
+
+LARGEST_FILE = 64 << 20
+SCHEMA_PATH = pathlib.Path(__file__).resolve().parents[2] / "docs/evidence/schema.json"
+STALE = " (stale)"
+
+
+class Failure(Exception):
+    """A sentence for the person who ran this."""
+
+
+TYPES = {"object": lambda v: isinstance(v, dict), "array": lambda v: isinstance(v, list),
+         "string": lambda v: isinstance(v, str), "boolean": lambda v: isinstance(v, bool),
+         "integer": lambda v: isinstance(v, int) and not isinstance(v, bool),
+         "number": lambda v: isinstance(v, (int, float)) and not isinstance(v, bool),
+         "null": lambda v: v is None}
+
+
+def shown(value) -> str:
+    if isinstance(value, (dict, list)):
+        return "an object" if isinstance(value, dict) else "a list"
+    text = json.dumps(value)
+    return text if len(text) <= 60 else text[:60] + "..."
+
+
+def check(value, schema: dict, definitions: dict, place: str = "") -> None:
+    """As cli/schema.cpp does it. Raises a Failure that begins with the place."""
+    def fail(text: str):
+        raise Failure(f"{place + ': ' if place else ''}{text}")
+
+    if "$ref" in schema:
+        check(value, definitions[schema["$ref"]], definitions, place)
+        return
+    if "type" in schema:
+        types = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
+        if not any(TYPES[one](value) for one in types):
+            fail(f"is {shown(value)}, wanted {' or '.join(types)}")
+    if "const" in schema and (value != schema["const"] or isinstance(value, bool)):
+        fail(f"is {shown(value)}, wanted {shown(schema['const'])}")
+    if "enum" in schema and value not in schema["enum"]:
+        fail(f"is {shown(value)}, wanted one of {', '.join(map(shown, schema['enum']))}")
+    if TYPES["number"](value):
+        if not value >= schema.get("minimum", value) or value != value:
+            fail(f"is {shown(value)}, wanted {schema.get('minimum')} or more")
+        if "exclusiveMinimum" in schema and not value > schema["exclusiveMinimum"]:
+            fail(f"is {shown(value)}, wanted more than {schema['exclusiveMinimum']}")
+    if isinstance(value, str) and len(value.encode()) > schema.get("maxLength", 1 << 30):
+        fail(f"has {len(value.encode())} bytes, wanted at most {schema['maxLength']}")
+    if isinstance(value, dict):
+        for name in schema.get("required", []):
+            if name not in value:
+                fail(f"has no '{name}', wanted one")
+        for name, member in value.items():
+            rule = schema.get("properties", {}).get(name, schema.get("additionalProperties"))
+            if rule is not None:
+                check(member, rule, definitions, f"{place}.{name}" if place else name)
+    if isinstance(value, list):
+        if len(value) > schema.get("maxItems", 1 << 30):
+            fail(f"has {len(value)} items, wanted at most {schema['maxItems']}")
+        if "items" in schema:
+            for i, item in enumerate(value):
+                check(item, schema["items"], definitions, f"{place}[{i}]")
+
+
+def check_evidence(evidence) -> None:
+    schema = json.loads(SCHEMA_PATH.read_text(encoding="utf-8"))
+    check(evidence, schema["common"], schema["definitions"])
+    check(evidence, schema["kinds"][evidence["kind"]], schema["definitions"])
+
+
+def refuse_constant(text: str):
+    raise ValueError(f"{text} is no number of JSON")
+
+
+def read(path: pathlib.Path) -> dict:
+    try:
+        if path.stat().st_size > LARGEST_FILE:
+            raise Failure(f"{path}: has {path.stat().st_size} bytes, wanted at most {LARGEST_FILE}")
+        evidence = json.loads(path.read_text(encoding="utf-8"), parse_constant=refuse_constant)
+    except (OSError, ValueError, RecursionError) as error:
+        raise Failure(f"{path}: cannot be read: {error}") from error
+    try:
+        check_evidence(evidence)
+    except Failure as failure:
+        raise Failure(f"{path}: {failure}") from failure
+    return evidence
+
+
+class Evidence:
+    """All evidence of a tree, by the file's name, and the fingerprints of its sources now."""
+
+    def __init__(self, root: pathlib.Path):
+        self.root = root
+        self.files = {path.stem: read(path) for path in sorted((root / "docs/evidence").glob("*.json"))
+                      if path.name != "schema.json"}
+        self.current = fingerprint.fingerprints(root)
+
+    def of_kind(self, kind: str) -> dict[str, dict]:
+        return {name: file for name, file in self.files.items() if file["kind"] == kind}
+
+    def is_stale(self, kernel: str, measured: str) -> bool:
+        return measured != fingerprint.kernel_fingerprint(self.current, kernel)
+
+
+def where(evidence: dict) -> str:
+    """One line: which device, which build, when."""
+    device, library = evidence["device"], evidence["library"]
+    parts = [device["name"]]
+    if device.get("driver"):
+        parts += [f"driver {device['driver']}", f"CUDA {device['toolkit']}"]
+    if device.get("cpu_target"):
+        parts += [device["cpu_target"], f"{device['threads']} threads"]
+    commit = library["commit"][:12]
+    if commit:
+        parts.append(f"commit {commit}" + (", with local changes" if library["modified"] else ""))
+    return ", ".join(parts + [evidence["created"]]) + "."

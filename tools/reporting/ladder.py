@@ -1,0 +1,168 @@
+"""The parts of docs/ladder.md, from the evidence that `flashcore ladder` wrote."""
+import pathlib
+import re
+
+from reporting.evidence import STALE, Evidence, where
+from reporting.text import ratio, table, us
+
+PROTOCOL = "sustained"
+
+
+def read_notes(docs: pathlib.Path) -> dict[str, str]:
+    """What each rung's author says, by the heading: '## 04_wmma_pv'."""
+    notes: dict[str, str] = {}
+    for path in sorted(docs.glob("ladder-notes*.md")):
+        text = path.read_text(encoding="utf-8")
+        for section in re.split(r"^## ", text, flags=re.MULTILINE)[1:]:
+            heading, _, body = section.partition("\n")
+            notes[heading.strip().strip("`")] = body.strip()
+    return notes
+
+
+def p50(rung: dict, shape: str) -> float | None:
+    time = rung["times"].get(shape)
+    return time[PROTOCOL]["p50_us"] if time else None
+
+
+def most(rung: dict, what: str) -> int | None:
+    values = [launch[what] for launches in rung["launches"].values() for launch in launches]
+    return max(values) if values else None
+
+
+def times_table(evidence: dict, stale: set[str]) -> str:
+    shapes = [shape["name"] for shape in evidence["shapes"]]
+    mission = shapes[0]
+    rows = []
+    for rung in evidence["rungs"]:
+        time = rung["times"].get(mission, {})
+        shared = most(rung, "shared_bytes")
+        rows.append([f"`{rung['name']}`" + (STALE if rung["name"] in stale else ""),
+                     *(us(p50(rung, shape)) for shape in shapes),
+                     ratio(time.get("speedup_over_before")), ratio(time.get("speedup_over_unfused")),
+                     str(most(rung, "registers") or "-"),
+                     "-" if shared is None else f"{shared / 1024:.1f}",
+                     f"{rung['gate']['max_scaled_error']:.1e}" if rung["gate"] else "-"])
+    for backend, times in peer_times(evidence).items():
+        rows.append([f"PyTorch {backend}", *(us(times.get(shape)) for shape in shapes),
+                     "", "", "", "", us_error(evidence, backend)])
+    header = ["us a call", *shapes, "over the row above", "over unfused", "registers",
+              "shared KB", "scaled error"]
+    return table(header, rows)
+
+
+def us_error(evidence: dict, backend: str) -> str:
+    errors = [row["max_scaled_error"] for rows in evidence["peers"]["shapes"].values()
+              for row in rows if row["backend"] == backend and "max_scaled_error" in row]
+    return f"{max(errors):.1e}" if errors else "-"
+
+
+def peer_times(evidence: dict) -> dict[str, dict[str, float]]:
+    peers = evidence.get("peers") or {"shapes": {}}
+    times: dict[str, dict[str, float]] = {}
+    for shape, rows in peers["shapes"].items():
+        for row in rows:
+            if PROTOCOL in row:
+                times.setdefault(row["backend"], {})[shape] = row[PROTOCOL]["p50_us"]
+    return times
+
+
+def ceilings_text(evidence: dict) -> str:
+    lines = []
+    for protocol, ceilings in evidence["ceilings"].items():
+        parts = [f"an empty kernel {ceilings['empty_kernel']['p50_us']:.2f} us",
+                 f"a copy {ceilings['copy_bytes_a_second'] * 1e-12:.2f} TB/s"]
+        for dtype, product in ceilings.get("matrix_product", {}).items():
+            if product:
+                parts.append(f"a {dtype} matrix product {product['tflops']:.0f} TFLOP/s")
+        lines.append(f"- {protocol}: " + ", ".join(parts))
+    return "\n".join(lines)
+
+
+# What the best rung of sm_80 instructions is to reach of PyTorch's flash backend, by shape.
+FLASH_GOALS = {"(1,8,512,64)": 1.0, "(2,8,2048,64)": 0.9, "(2,8,2048,128)": 0.9}
+CLIMB_GOAL = 72  # from the slowest rung to the best, on the first shape
+
+
+def goals_text(evidence: dict) -> str:
+    def met(value: float, goal: float) -> str:
+        return "met" if value >= goal else "not met"
+
+    mission = evidence["shapes"][0]["name"]
+    times = {rung["name"]: p50(rung, mission) for rung in evidence["rungs"] if p50(rung, mission)}
+    lines = []
+    if times:
+        slowest, best = max(times, key=times.get), min(times, key=times.get)
+        climb = times[slowest] / times[best]
+        lines.append(f"- From the slowest rung (`{slowest}`) to the best (`{best}`) on {mission}: "
+                     f"{climb:.0f}x, goal {CLIMB_GOAL}x: {met(climb, CLIMB_GOAL)}.")
+    flash = peer_times(evidence).get("flash", {})
+    for shape, goal in FLASH_GOALS.items():
+        plain = {rung["name"]: p50(rung, shape) for rung in evidence["rungs"]
+                 if rung["min_compute_capability"] == 80 and rung["input"] == "f16"
+                 and p50(rung, shape)}
+        if plain and shape in flash:
+            best = min(plain, key=plain.get)
+            speed = flash[shape] / plain[best]
+            lines.append(f"- Speed of the best rung of sm_80 instructions (`{best}`) over PyTorch's "
+                         f"flash backend on {shape}: {speed:.2f}x, goal {goal:.1f}x: "
+                         f"{met(speed, goal)}.")
+    return "\n".join(lines) or "Nothing was timed."
+
+
+def gates_table(evidence: dict) -> str:
+    rows = []
+    for rung in evidence["rungs"]:
+        gate = rung["gate"]
+        if gate is None:
+            rows.append([f"`{rung['name']}`", "not run", "-", "-", "-"])
+            continue
+        passed = sum(row["passed"] for row in gate["table"])
+        runs = passed + sum(row["failed"] for row in gate["table"])
+        tails, repeats = gate["tails"], gate["repeats"]
+        bad = [f"{tool} FAILED" for tool, result in rung["sanitizers"].items()
+               if not result["passed"]]
+        tools = bad or (["passed"] if rung["sanitizers"] else [])
+        rows.append([f"`{rung['name']}`", "passed" if gate["passed"] else "FAILED",
+                     f"{passed} of {runs}",
+                     f"{tails['passed']} of {tails['passed'] + tails['failed']}",
+                     f"{repeats['equal']} of {repeats['equal'] + repeats['different']}",
+                     ", ".join(tools) or "not run"])
+    return table(["rung", "gate", "table", "random tails", "equal bits twice", "compute-sanitizer"],
+                 rows, left=2)
+
+
+def rungs_text(evidence: dict, notes: dict[str, str], stale: set[str]) -> str:
+    parts = []
+    mission = evidence["shapes"][0]["name"]
+    for rung in evidence["rungs"]:
+        time = rung["times"].get(mission, {})
+        measured = (f"{us(p50(rung, mission))} us on {mission}, "
+                    f"{ratio(time.get('speedup_over_before'))} over the row above"
+                    if time else "not timed: " + (rung["gate"] or {}).get("failure", "not run"))
+        text = (f"### {rung['name']}{STALE if rung['name'] in stale else ''}\n\n"
+                f"Adds: {rung['adds']}.\n\nPredicted: {rung['prediction']}.\n\n"
+                f"Measured: {measured}.")
+        if note := notes.get(rung["name"]):
+            text += f"\n\n{note}"
+        parts.append(text)
+    return "\n\n".join(parts)
+
+
+def parts(all_evidence: Evidence) -> dict:
+    """By the name of the marker."""
+    def of(make):
+        def text() -> str:
+            evidence = all_evidence.files.get("ladder")
+            return make(evidence) if evidence else "Not measured yet."
+        return text
+
+    def stale(evidence: dict) -> set[str]:
+        return {rung["name"] for rung in evidence["rungs"]
+                if all_evidence.is_stale(rung["name"], rung["fingerprint"])}
+
+    def rungs(evidence: dict) -> str:
+        return rungs_text(evidence, read_notes(all_evidence.root / "docs"), stale(evidence))
+
+    return {"where": of(where), "times": of(lambda e: times_table(e, stale(e))),
+            "goals": of(goals_text), "ceilings": of(ceilings_text), "gates": of(gates_table),
+            "rungs": of(rungs)}

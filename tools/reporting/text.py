@@ -1,0 +1,51 @@
+"""Numbers and tables in Markdown, and the markers they are written between."""
+import re
+
+from reporting.evidence import Failure
+
+BEGIN, END = "<!-- generated: {} -->", "<!-- end: {} -->"
+MARKER = re.compile(r"<!-- generated: ([^>]*?) -->")
+
+
+def us(value: float | None) -> str:
+    if value is None:
+        return "-"
+    return f"{value:.2f}" if value < 100 else f"{value:.0f}"
+
+
+def ratio(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f}x" if value < 10 else f"{value:.0f}x"
+
+
+def length(tokens: int) -> str:
+    return f"{tokens // 1024}k" if tokens >= 1024 and tokens % 1024 == 0 else str(tokens)
+
+
+def cell(text: str) -> str:
+    """Text of a file, which must not end a cell or begin markup."""
+    return re.sub(r"[|<>\r\n]", " ", str(text))
+
+
+def table(header: list[str], rows: list[list[str]], left: int = 1) -> str:
+    lines = ["| " + " | ".join(header) + " |",
+             "|" + "|".join(" --- " if i < left else " ---: " for i in range(len(header))) + "|"]
+    lines += ["| " + " | ".join(row) + " |" for row in rows]
+    return "\n".join(lines)
+
+
+def replace_part(page: str, name: str, text: str) -> str:
+    begin, end = BEGIN.format(name), END.format(name)
+    if page.count(begin) != 1 or page.count(end) != 1:
+        raise Failure(f"the page wants the markers {begin} and {end}, once each")
+    head, rest = page.split(begin)
+    tail = rest.split(end)[1]
+    return f"{head}{begin}\n{text}\n{end}{tail}"
+
+
+def fill(page: str, parts: dict) -> str:
+    """Every marked part of the page anew; `parts` are functions by name."""
+    for name in MARKER.findall(page):
+        if name not in parts:
+            raise Failure(f"the part '{name}' is not known, wanted one of {', '.join(parts)}")
+        page = replace_part(page, name, parts[name]())
+    return page
