@@ -20,10 +20,15 @@ inline constexpr int kLargestSeqlen = 1 << 28, kNoLimit = 1 << 29;
 
 using attention::BandLimits;
 
+// Not std::clamp, which takes the address of a constant: device code has none, and would trap.
+constexpr int kept_near(int limit) {
+  return limit < -kNoLimit ? -kNoLimit : limit > kNoLimit ? kNoLimit : limit;
+}
+
 constexpr BandLimits small_limits(const Sequence& sequence, const Band& band) {
   BandLimits limits = attention::band_limits(sequence, band);
-  limits.low = std::clamp(limits.low, -kNoLimit, kNoLimit);
-  limits.high = std::clamp(limits.high, -kNoLimit, kNoLimit);
+  limits.low = kept_near(limits.low);
+  limits.high = kept_near(limits.high);
   return limits;
 }
 
