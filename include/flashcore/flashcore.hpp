@@ -214,6 +214,9 @@ struct PlanOptions {
   std::string kernel;   // empty: that of FLASHCORE_KERNEL, or the best that does not refuse
   int32_t threads = 0;  // CPU: 0 means all hardware threads
   bool batch_invariant = false;  // a row's bits do not depend on what else is in the batch
+  // CUDA: a run may be started while earlier work in its stream still ends, and then waits for it
+  // before it touches memory. Kernels that cannot do this ignore it.
+  bool early_start = false;
 };
 
 // One line of explain(): a kernel, and why it would not run (empty: it would).

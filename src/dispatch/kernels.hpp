@@ -20,6 +20,7 @@ struct PlanContext {
   DeviceInfo device;
   int threads = 0;  // CPU; at least 1
   bool batch_invariant = false;
+  bool early_start = false;  // CUDA: a launch may begin before earlier work in its stream has ended
 };
 
 // A kernel bound to a problem. `run` gets checked pointers and at least workspace_bytes bytes.

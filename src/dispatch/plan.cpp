@@ -32,6 +32,7 @@ Result<PlanContext> resolve_context(const PlanOptions& options) {
   PlanContext context;
   context.threads = options.threads;
   context.batch_invariant = options.batch_invariant;
+  context.early_start = options.early_start;
   if (options.device.kind == DeviceKind::cpu) {
     if (options.device.index != 0) {
       return invalid("device: CPU index is {}, wanted 0", options.device.index);

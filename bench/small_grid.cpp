@@ -1,0 +1,181 @@
+// flashcore_small_grid: every candidate kernel on a grid of small problems, gated and then timed:
+// what the rule that chooses between them (src/dispatch/small_choice.hpp) is fitted to and held to.
+//
+//   flashcore_small_grid OUT.json [quick|grid|eager] [seconds]
+//
+// quick: a few shapes; grid: all of them; eager: what a call costs on the host. Stops after
+// `seconds` and writes what there is.
+#include <cuda_runtime_api.h>
+#include <fmt/format.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "bench/cases.hpp"
+#include "bench/cuda_timer.hpp"
+#include "bench/evidence.hpp"
+#include "bench/sampled_gate.hpp"
+#include "cli/execution.hpp"
+#include "flashcore/flashcore.hpp"
+#include "problem/status.hpp"
+
+namespace flashcore::bench {
+namespace {
+
+using nlohmann::ordered_json;
+
+constexpr Device kGpu{DeviceKind::cuda, 0};
+constexpr double kGateWork = 1e8;
+constexpr CudaProtocol kGridProtocol{"grid", 1e-3, 3, 9, 0};
+
+struct Candidate {
+  std::string kernel;
+  bool early = false;
+  std::string name() const { return kernel + (early ? " early" : ""); }
+};
+
+std::vector<Case> quick_cases() {
+  std::vector<Case> all;
+  for (const bool causal : {false, true}) {
+    for (const auto& [heads, seqlen, head_dim] :
+         {std::tuple<int64_t, int64_t, int64_t>{8, 512, 64}, {8, 128, 64}, {8, 1024, 64},
+          {8, 512, 128}, {32, 512, 64}}) {
+      Case one{.name = "", .dtype = DType::f16};
+      one.heads_q = one.heads_kv = heads;
+      one.seqlen_q = one.seqlen_kv = seqlen;
+      one.head_dim = head_dim;
+      one.causal = causal;
+      all.push_back(one);
+    }
+  }
+  return all;
+}
+
+// By growing number of tiles, so that a run that is cut short has the smallest problems.
+std::vector<Case> grid_cases() {
+  std::vector<Case> all;
+  for (const int64_t seqlen : {64, 128, 256, 384, 512, 768, 1024, 2048}) {
+    for (const int64_t heads : {1, 2, 4, 8, 12, 16, 24, 32, 48, 64}) {
+      for (const int64_t head_dim : {64, 128}) {
+        for (const bool causal : {false, true}) {
+          Case one{.name = "", .dtype = DType::f16};
+          one.heads_q = one.heads_kv = heads;
+          one.seqlen_q = one.seqlen_kv = seqlen;
+          one.head_dim = head_dim;
+          one.causal = causal;
+          if (heads * seqlen <= 64 * 512) all.push_back(one);
+        }
+      }
+    }
+  }
+  return all;
+}
+
+std::string text_of(const Case& one) {
+  return fmt::format("({},{},{},{}){}", one.batch, one.heads_q, one.seqlen_q, one.head_dim,
+                     one.causal ? " causal" : "");
+}
+
+// One candidate on one problem; its sentence where it does not compute it.
+ordered_json measure(HostProblem& host, const SampledReference& reference,
+                     const Candidate& candidate, CudaTimer& timer, bool eager) {
+  PlanOptions options;
+  options.device = kGpu;
+  options.kernel = candidate.kernel;
+  options.early_start = candidate.early;
+  ordered_json row = {{"kernel", candidate.name()}};
+  for (auto& [name, tensor] : host.tensors) {
+    if (is_output(name)) tensor.poison();
+  }
+  const Status status = [&]() -> Status {
+    const Result<Plan> plan = make_plan(host.problem, options);
+    if (!plan.ok()) return plan.status();
+    Result<cli::Execution> execution = cli::Execution::prepare(*plan, kGpu, host);
+    if (!execution.ok()) return execution.status();
+    FLASHCORE_RETURN_IF_ERROR(execution->run());
+    FLASHCORE_RETURN_IF_ERROR(execution->fetch());
+    const Verdict verdict = reference.judge(host);
+    if (!verdict.passed) return {StatusCode::internal, "gate: " + verdict.failure};
+    const auto call = [&](Stream stream) { return execution->run(stream); };
+    const Result<Timing> timing = timer.time(call);
+    if (!timing.ok()) return timing.status();
+    row["us"] = timing->p50 * 1e6;
+    row["p90_us"] = timing->p90 * 1e6;
+    if (!eager) return {};
+    const Result<double> host_seconds = timer.host_seconds(call);
+    if (!host_seconds.ok()) return host_seconds.status();
+    row["eager_us"] = *host_seconds * 1e6;
+    return {};
+  }();
+  if (!status.ok()) row["error"] = status.message();
+  return row;
+}
+
+int run(const std::string& out, const std::string& what, double seconds) {
+  const auto start = std::chrono::steady_clock::now();
+  Result<std::unique_ptr<CudaTimer>> timer = CudaTimer::create(kGpu.index, kGridProtocol);
+  if (!timer.ok()) {
+    fmt::print(stderr, "flashcore_small_grid: {}\n", timer.status().message());
+    return 1;
+  }
+  const std::vector<Candidate> candidates = {{"forward_small_sm90"},
+                                             {"forward_small_sm90", true},
+                                             {"forward_sm90"},
+                                             {"forward_sm80"}};
+  ordered_json evidence = new_evidence("small_grid");
+  evidence["timing"] = (*timer)->protocol();
+  ordered_json& rows = evidence["rows"] = ordered_json::array();
+  bool complete = true;
+  for (const Case& one : what == "grid" ? grid_cases() : quick_cases()) {
+    if (std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() > seconds) {
+      complete = false;
+      break;
+    }
+    HostProblem host = make_host_problem(to_problem(one), 1);
+    const Result<SampledReference> reference = SampledReference::compute(host, kGateWork);
+    if (!reference.ok()) {
+      fmt::print(stderr, "flashcore_small_grid: {}\n", reference.status().message());
+      return 1;
+    }
+    ordered_json row = {{"heads", one.heads_q},
+                        {"seqlen", one.seqlen_q},
+                        {"head_dim", one.head_dim},
+                        {"causal", one.causal},
+                        {"kernels", ordered_json::array()}};
+    std::string line = fmt::format("{:24}", text_of(one));
+    for (const Candidate& candidate : candidates) {
+      const ordered_json cell = measure(host, *reference, candidate, **timer, what == "eager");
+      if (cell.contains("us")) {
+        line += fmt::format("  {} {:.2f}", candidate.name(), cell["us"].get<double>());
+        if (cell.contains("eager_us")) {
+          line += fmt::format(" ({:.2f} eager)", cell["eager_us"].get<double>());
+        }
+      } else if (cell["error"].get<std::string>().find("wanted one of") == std::string::npos) {
+        line += fmt::format("  {}: {}", candidate.name(), cell["error"].get<std::string>());
+      }
+      row["kernels"].push_back(cell);
+    }
+    fmt::print("{}\n", line);
+    std::fflush(stdout);
+    rows.push_back(row);
+  }
+  evidence["complete"] = complete;
+  std::ofstream(out) << evidence.dump(1) << '\n';
+  return 0;
+}
+
+}  // namespace
+}  // namespace flashcore::bench
+
+int main(int argc, char** argv) {
+  if (argc < 2 || argc > 4) {
+    fmt::print(stderr, "usage: flashcore_small_grid OUT.json [quick|grid|eager] [seconds]\n");
+    return 2;
+  }
+  return flashcore::bench::run(argv[1], argc > 2 ? argv[2] : "quick",
+                               argc > 3 ? std::atof(argv[3]) : 60);
+}

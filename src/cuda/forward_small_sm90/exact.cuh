@@ -1,0 +1,96 @@
+// Outputs that are not finite, computed again one by one, exactly.
+//
+// A Tensor Core product multiplies every probability of a tile by every value, and 0 * NaN is NaN: a
+// NaN or infinity in V reaches rows whose mask removes its key. Where a warp finds such an output it
+// computes the row again from global memory, visiting only the keys that the row sees. That is slow,
+// and almost never runs.
+#pragma once
+
+#include <cstdint>
+
+#include "cuda/forward_small_sm90/attend.cuh"
+#include "cuda/forward_small_sm90/task.cuh"
+#include "cuda/ptx/exp2.cuh"
+
+namespace flashcore::cuda::forward_small_sm90 {
+
+__device__ inline float warp_max(float x) {
+#pragma unroll
+  for (int distance = 16; distance > 0; distance /= 2) {
+    x = fmaxf(x, __shfl_xor_sync(0xffffffffU, x, distance));
+  }
+  return x;
+}
+
+// The score of one query and key, times what makes it an exponent of 2.
+template <class Element>
+__device__ inline float exact_score(const uint16_t* q, const uint16_t* k, int head_dim, float scale) {
+  float dot = 0;
+  for (int d = 0; d < head_dim; ++d) {
+    dot = fmaf(Element::to_float(q[d]), Element::to_float(k[d]), dot);
+  }
+  return dot * scale;
+}
+
+// Column `column` (a different one for every lane) of one query's output, by the whole warp. Lanes
+// whose column is past head_dim_v lend a hand with scores.
+template <class Element>
+__device__ inline float exact_output(const Params& p, const Task& task, int query, int column) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const uint16_t* const q = row_pointer(p.q, task.batch, task.head, task.q_row + query);
+  const Columns keys = columns_of(task.limits, query, 0);
+  const int begin = max(keys.begin, 0);
+  const bool stores = column < p.head_dim_v;
+  float largest = kNoKey, sum = 0, output = 0;
+  float nonfinite = 0;  // attended NaN and infinities: a weight is positive and changes neither
+  for (int first = begin; first < keys.end; first += 32) {
+    const int key = first + lane;
+    const float score =
+        key < keys.end
+            ? exact_score<Element>(q, row_pointer(p.k, task.batch, task.kv_head, task.kv_row + key),
+                                   p.head_dim_qk, p.scale_log2)
+            : kNoKey;
+    const float raised = fmaxf(largest, warp_max(score));
+    const float reference = raised == kNoKey ? 0.0F : raised;
+    const float rescale = ptx::exp2_approx(largest - reference);
+    const float weight = ptx::exp2_approx(score - reference);
+    largest = raised;
+    sum *= rescale;
+    output *= rescale;
+    for (int i = 0; i < min(32, keys.end - first); ++i) {
+      const float its_weight = __shfl_sync(0xffffffffU, weight, i);
+      sum += its_weight;
+      if (!stores) continue;
+      const float value = Element::to_float(
+          row_pointer(p.v, task.batch, task.kv_head, task.kv_row + first + i)[column]);
+      if (isfinite(value)) {
+        output = fmaf(its_weight, value, output);
+      } else {
+        nonfinite += value;
+      }
+    }
+  }
+  return sum == 0 ? 0.0F : output / sum + nonfinite;
+}
+
+// Rows first + 0..7 as far as a lane in `lanes` (four a row) found an output that is not finite, and
+// the 32 * pieces columns from first_column on. Out of line, and everything is found anew, so that
+// nothing has to be kept for it.
+template <class Element, bool kVaries>
+__device__ __noinline__ void store_exactly(const Params& p, uint32_t lanes, int first,
+                                           int first_column, int pieces) {
+  const Task task = find_task<kVaries>(p);
+  auto* const o = static_cast<uint16_t*>(p.o) + task.batch * p.o_batch + task.head * p.o_head;
+  for (int row = first; row < first + 8; ++row, lanes >>= 4) {
+    if ((lanes & 0xfU) == 0) continue;
+    for (int piece = 0; piece < pieces; ++piece) {
+      const int column = first_column + 32 * piece + static_cast<int>(threadIdx.x) % 32;
+      const float value = exact_output<Element>(p, task, row, column);
+      if (column < p.head_dim_v) {
+        o[(task.q_row + row) * p.o_row + column] = static_cast<uint16_t>(Element::pack(value, 0));
+      }
+    }
+  }
+}
+
+}  // namespace flashcore::cuda::forward_small_sm90

@@ -1,0 +1,78 @@
+// What one cluster computes: 64 queries of one batch entry and head.
+#pragma once
+
+#include <cstdint>
+
+#include "cuda/forward_small_sm90/params.hpp"
+
+namespace flashcore::cuda::forward_small_sm90 {
+
+struct Task {
+  int batch, head, kv_head;
+  int first_query;    // of the tile, counted in the entry
+  int len_q, rows_q;  // queries in use, and rows of O that belong to the entry
+  int q_row, kv_row;  // rows of query 0 and key 0 in packed tensors, 0 otherwise
+  BandLimits limits;
+  TileSpan tiles;
+
+  __device__ bool exists() const { return first_query < rows_q; }
+};
+
+__device__ inline int clamped_entry(const EntryVector& vector, int64_t b, int low, int high) {
+  return min(max(vector.data[b * vector.step], low), high);
+}
+
+// Lengths, rows and diagonal of an entry that is not like the others.
+__device__ inline void find_entry(const Params& p, Task& task) {
+  Sequence s;
+  s.len_q = p.seqlen_q;
+  s.len_kv = p.seqlen_kv;
+  if (p.cu_seqlens_q.data != nullptr) {
+    task.q_row = clamped_entry(p.cu_seqlens_q, task.batch, 0, p.total_q);
+    task.kv_row = clamped_entry(p.cu_seqlens_kv, task.batch, 0, p.total_kv);
+    const int q_end = clamped_entry(p.cu_seqlens_q, task.batch + 1, task.q_row, p.total_q);
+    const int kv_end = clamped_entry(p.cu_seqlens_kv, task.batch + 1, task.kv_row, p.total_kv);
+    s.len_q = task.rows_q = min(q_end - task.q_row, p.seqlen_q);
+    s.len_kv = min(kv_end - task.kv_row, p.seqlen_kv);
+  }
+  if (p.seqlens_q.data != nullptr) {
+    s.len_q = clamped_entry(p.seqlens_q, task.batch, 0, static_cast<int>(s.len_q));
+  }
+  if (p.seqlens_kv.data != nullptr) {
+    s.len_kv = clamped_entry(p.seqlens_kv, task.batch, 0, static_cast<int>(s.len_kv));
+  }
+  task.len_q = static_cast<int>(s.len_q);
+  if (p.diagonal == Diagonal::bottom_right) {
+    s.offset = s.len_kv - s.len_q;
+  } else if (p.diagonal == Diagonal::given) {
+    s.offset = p.causal_offsets.data != nullptr
+                   ? p.causal_offsets.data[task.batch * p.causal_offsets.step]
+                   : p.causal_offset;
+  }
+  task.limits = small_limits(s, p.band);
+}
+
+// Tiles of late queries come first: under a causal mask they see the most keys.
+template <bool kVaries>
+__device__ __forceinline__ Task find_task(const Params& p) {
+  const int tiles = static_cast<int>(gridDim.x) / kRanks;
+  Task task;
+  task.batch = static_cast<int>(blockIdx.z);
+  task.head = static_cast<int>(blockIdx.y);
+  task.kv_head = p.heads_per_kv_head == 1 ? task.head : task.head / p.heads_per_kv_head;
+  task.first_query = (tiles - 1 - static_cast<int>(blockIdx.x) / kRanks) * kBlockQ;
+  task.len_q = task.rows_q = p.seqlen_q;
+  task.q_row = task.kv_row = 0;
+  task.limits = p.limits;
+  if (kVaries && p.varies) find_entry(p, task);
+  task.tiles =
+      tile_span(task.limits, task.first_query, min(task.first_query + kBlockQ, task.len_q));
+  return task;
+}
+
+// Row `row` of a matrix's batch entry and head.
+__device__ inline const uint16_t* row_pointer(const Matrix& m, int batch, int head, int64_t row) {
+  return static_cast<const uint16_t*>(m.data) + (batch * m.batch + head * m.head + row * m.row);
+}
+
+}  // namespace flashcore::cuda::forward_small_sm90

@@ -1,0 +1,253 @@
+// What of forward_small_sm90 needs no GPU: its resources, how keys are split, and its refusals.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <set>
+
+#include "cuda/forward_small_sm90/config.hpp"
+#include "cuda/forward_small_sm90/split.hpp"
+#include "dispatch/forward_small_sm90_refusal.hpp"
+#include "problem/problem.hpp"
+
+namespace flashcore {
+namespace {
+
+using namespace cuda::forward_small_sm90;  // NOLINT(google-build-using-namespace)
+using testing::HasSubstr;
+
+// ---- the resource page
+
+TEST(ForwardSmallSm90Config, EveryHeadDimensionGetsTheCheapestTileThatHoldsIt) {
+  EXPECT_EQ(choose_config(8, 64), 0);
+  EXPECT_EQ(choose_config(64, 72), 1);
+  EXPECT_EQ(choose_config(72, 64), 1);
+  EXPECT_EQ(choose_config(128, 128), 1);
+  EXPECT_EQ(choose_config(136, 64), -1);
+  EXPECT_EQ(choose_config(64, 136), -1);
+}
+
+TEST(ForwardSmallSm90Config, MissionIsLoadedAtOnce) {
+  EXPECT_GE(kConfigs[0].slots * kParts * kBlockKv, 512);
+  EXPECT_GE(kConfigs[1].slots * kParts * kBlockKv, 512);
+  for (const Config& config : kConfigs) EXPECT_LE(config.smem_bytes(), kSharedMemory);
+}
+
+TEST(ForwardSmallSm90Config, AMessageIsAQuarterOfAWarpsOutputs) {
+  for (const Config& config : kConfigs) {
+    constexpr int kRows = 16, kBytes = 2, kLse = 8 * 4;
+    EXPECT_EQ(config.message_bytes(), kRows * config.head_dim / 4 * kBytes + kLse);
+  }
+}
+
+// ---- the split
+
+TEST(ForwardSmallSm90Split, EveryTileHasOnePartAndPartsAreEven) {
+  for (int tiles = 0; tiles <= 40; ++tiles) {
+    std::set<int> seen;
+    for (int rank = 0; rank < kRanks; ++rank) {
+      for (int group = 0; group < kGroups; ++group) {
+        const int part = part_of(rank, group), count = tiles_of(tiles, part);
+        EXPECT_GE(count, tiles / kParts);
+        EXPECT_LE(count, (tiles + kParts - 1) / kParts);
+        for (int i = 0; i < count; ++i) {
+          EXPECT_TRUE(seen.insert(part + i * kParts).second) << tiles;
+        }
+      }
+      // What the producer relies on: the first warpgroup has the most.
+      EXPECT_GE(tiles_of(tiles, part_of(rank, 0)), tiles_of(tiles, part_of(rank, 1)));
+    }
+    EXPECT_EQ(static_cast<int>(seen.size()), tiles);
+    EXPECT_TRUE(seen.empty() || *seen.rbegin() == tiles - 1);
+  }
+}
+
+TEST(ForwardSmallSm90Split, TwoTilesGoToTwoBlocks) {
+  EXPECT_EQ(tiles_of(2, part_of(0, 0)), 1);
+  EXPECT_EQ(tiles_of(2, part_of(1, 0)), 1);
+}
+
+struct Drawn {
+  int len_q, len_kv, offset, left, right;
+};
+
+Sequence sequence_of(const Drawn& d) {
+  Sequence s;
+  s.len_q = s.rows_q = d.len_q;
+  s.len_kv = d.len_kv;
+  s.offset = d.offset;
+  return s;
+}
+
+// Tiles outside of the span hold no visible pair, mask-free ones nothing else.
+void check_span(const Drawn& d, int first) {
+  const Sequence s = sequence_of(d);
+  const Band band{d.left, d.right};
+  const BandLimits limits = small_limits(s, band);
+  const int last = std::min(first + kBlockQ, d.len_q);
+  const TileSpan span = tile_span(limits, first, last);
+  ASSERT_LE(span.begin, span.end);
+  for (int tile = 0; tile * kBlockKv < d.len_kv + 2 * kBlockKv; ++tile) {
+    int visible = 0, pairs = 0;
+    for (int query = first; query < last; ++query) {
+      const KeyRange range = visible_keys(s, band, query);
+      const Columns columns = columns_of(limits, query, tile * kBlockKv);
+      for (int column = 0; column < kBlockKv; ++column, ++pairs) {
+        const int key = tile * kBlockKv + column;
+        const bool sees = key >= range.begin && key < range.end;
+        ASSERT_EQ(sees, column >= columns.begin && column < columns.end)
+            << "query " << query << " key " << key;
+        visible += sees ? 1 : 0;
+      }
+    }
+    const bool inside = tile >= span.begin && tile < span.end;
+    ASSERT_TRUE(inside || visible == 0) << "tile " << tile << " is skipped but seen";
+    ASSERT_TRUE(!inside || span.needs_mask(tile) || visible == pairs)
+        << "tile " << tile << " needs a mask";
+    ASSERT_TRUE(!inside || !span.needs_mask(tile) || visible < pairs)
+        << "tile " << tile << " needs no mask";
+  }
+}
+
+TEST(ForwardSmallSm90Split, SpansAgreeWithTheDefinition) {
+  for (const int len_q : {1, 64, 100, 150}) {
+    for (const int len_kv : {0, 1, 64, 150, 256}) {
+      for (const int offset : {-200, -64, -1, 0, 1, 63, 300}) {
+        for (const int left : {-1, 0, 70}) {
+          for (const int right : {-1, 0, 5, 130}) {
+            for (int first = 0; first < len_q; first += kBlockQ) {
+              check_span({len_q, len_kv, offset, left, right}, first);
+              if (HasFatalFailure()) {
+                FAIL() << "len_q " << len_q << " len_kv " << len_kv << " offset " << offset
+                       << " window " << left << "," << right << " first " << first;
+              }
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(ForwardSmallSm90Split, TheFurthestLimitsDoNotOverflow) {
+  constexpr int64_t kFar = int64_t{1} << 32;
+  for (const int64_t offset : {-kFar, int64_t{0}, kFar}) {
+    for (const int64_t window : {int64_t{-1}, int64_t{0}, kFar}) {
+      Sequence s;
+      s.len_q = s.len_kv = kLargestSeqlen;
+      s.offset = offset;
+      const Band band{window, window};
+      const int first = kLargestSeqlen - kBlockQ;
+      const TileSpan span = tile_span(small_limits(s, band), first, kLargestSeqlen);
+      const KeyRange hull = visible_keys(s, band, first, kLargestSeqlen);
+      EXPECT_EQ(span.size() == 0, hull.empty());
+      if (hull.empty()) continue;
+      EXPECT_EQ(span.begin, hull.begin / kBlockKv);
+      EXPECT_EQ(span.end, (hull.end + kBlockKv - 1) / kBlockKv);
+    }
+  }
+}
+
+// ---- refusals
+
+DeviceInfo gpu(int32_t compute_capability) {
+  DeviceInfo info;
+  info.device = {DeviceKind::cuda, 0};
+  info.compute_capability = compute_capability;
+  return info;
+}
+
+Problem dense(DType dtype, int64_t head_dim_qk, int64_t head_dim_v) {
+  Problem p;
+  p.q = p.k = TensorDesc::contiguous(dtype, {2, 4, 128, head_dim_qk});
+  p.v = p.o = TensorDesc::contiguous(dtype, {2, 4, 128, head_dim_v});
+  p.lse = TensorDesc::contiguous(DType::f32, {2, 4, 128});
+  return p;
+}
+
+std::string refusal(const Problem& problem, int32_t compute_capability = 90,
+                    const char* targets = "80;89;90a") {
+  const Result<ForwardProblem> resolved = resolve(problem);
+  EXPECT_TRUE(resolved.ok()) << resolved.status().message();
+  return forward_small_sm90_refusal(*resolved, gpu(compute_capability), targets);
+}
+
+TEST(ForwardSmallSm90Refusal, NamesWhatItDoesNotCompute) {
+  EXPECT_EQ(refusal(dense(DType::f16, 64, 64)), "");
+  EXPECT_THAT(refusal(dense(DType::f16, 64, 64), 80), HasSubstr("compute capability is 8.0"));
+  EXPECT_THAT(refusal(dense(DType::f16, 64, 64), 120), HasSubstr("compute capability is 12.0"));
+  EXPECT_THAT(refusal(dense(DType::f16, 64, 64), 90, "80;89"), HasSubstr("has code for 80;89"));
+  EXPECT_THAT(refusal(dense(DType::f32, 64, 64)), HasSubstr("q: dtype is f32"));
+  EXPECT_THAT(refusal(dense(DType::f16, 60, 64)), HasSubstr("q: head dimension is 60"));
+  EXPECT_THAT(refusal(dense(DType::f16, 64, 136)), HasSubstr("v: head dimension is 136"));
+  Problem p = dense(DType::f16, 64, 64);
+  p.o.dtype = DType::f32;
+  EXPECT_THAT(refusal(p), HasSubstr("o: dtype is f32"));
+  p = dense(DType::f16, 64, 64);
+  p.lse->dtype = DType::f64;
+  EXPECT_THAT(refusal(p), HasSubstr("lse: dtype is f64"));
+  p = dense(DType::f16, 64, 64);
+  p.bias = TensorDesc::contiguous(DType::f32, {1, 1, 1, 128});
+  EXPECT_THAT(refusal(p), HasSubstr("bias: is there"));
+  p = dense(DType::f16, 64, 64);
+  p.mask = TensorDesc::contiguous(DType::boolean, {1, 1, 1, 128});
+  EXPECT_THAT(refusal(p), HasSubstr("mask: is there"));
+  p = dense(DType::f16, 64, 64);
+  p.alibi_slopes = TensorDesc::contiguous(DType::f32, {4});
+  EXPECT_THAT(refusal(p), HasSubstr("alibi_slopes: is there"));
+  p = dense(DType::f16, 64, 64);
+  p.sinks = TensorDesc::contiguous(DType::f32, {4});
+  EXPECT_THAT(refusal(p), HasSubstr("sinks: is there"));
+  p = dense(DType::f16, 64, 64);
+  p.softmax_scale = 0.0F;
+  EXPECT_THAT(refusal(p), HasSubstr("softmax_scale: is 0"));
+  p = dense(DType::f16, 64, 64);
+  p.softcap = 5;
+  EXPECT_THAT(refusal(p), HasSubstr("softcap: is 5"));
+  p = dense(DType::f16, 64, 64);
+  p.dropout_p = 0.5F;
+  EXPECT_THAT(refusal(p), HasSubstr("dropout_p: is 0.5"));
+  p = dense(DType::f16, 64, 64);
+  p.k = TensorDesc::strided(DType::f16, {2, 4, 128, 64}, {4 * 128 * 68, 128 * 68, 68, 1});
+  EXPECT_THAT(refusal(p), HasSubstr("k: row stride is 68"));
+  p = dense(DType::f16, 64, 64);
+  p.v = TensorDesc::strided(DType::f16, {2, 4, 128, 64}, {0, 128 * 64, 64, 1});
+  EXPECT_THAT(refusal(p), HasSubstr("v: batch stride is 0"));
+}
+
+TEST(ForwardSmallSm90Refusal, ComputesMasksLengthsAndGroups) {
+  Problem p = dense(DType::bf16, 96, 128);
+  p.k = TensorDesc::contiguous(DType::bf16, {2, 2, 77, 96});
+  p.v = TensorDesc::contiguous(DType::bf16, {2, 2, 77, 128});
+  p.seqlens_q = p.seqlens_kv = TensorDesc::contiguous(DType::i32, {2});
+  p.causal = true;
+  p.alignment = Alignment::given;
+  p.causal_offsets = TensorDesc::contiguous(DType::i32, {2});
+  p.window_left = 7;
+  EXPECT_EQ(refusal(p), "");
+}
+
+TEST(ForwardSmallSm90Refusal, WholeIsWhatNeedsNoMask) {
+  const auto whole = [](const Problem& problem) {
+    const Result<ForwardProblem> resolved = resolve(problem);
+    EXPECT_TRUE(resolved.ok()) << resolved.status().message();
+    return forward_small_sm90_is_whole(*resolved);
+  };
+  Problem p = dense(DType::f16, 64, 64);
+  EXPECT_TRUE(whole(p));
+  Problem with = p;
+  with.causal = true;
+  EXPECT_FALSE(whole(with));
+  with = p;
+  with.window_left = 1000;
+  EXPECT_FALSE(whole(with));
+  with = p;
+  with.seqlens_kv = TensorDesc::contiguous(DType::i32, {2});
+  EXPECT_FALSE(whole(with));
+  with = p;
+  with.k = with.v = TensorDesc::contiguous(DType::f16, {2, 4, 127, 64});
+  EXPECT_FALSE(whole(with));
+}
+
+}  // namespace
+}  // namespace flashcore
