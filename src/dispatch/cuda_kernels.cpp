@@ -8,7 +8,7 @@
 namespace flashcore {
 
 std::vector<Kernel> cuda_kernels() {
-  std::vector<Kernel> table = {forward_sm80_kernel()};
+  std::vector<Kernel> table = forward_sm80_kernels();
   for (Kernel& kernel : ladder_kernels()) table.push_back(std::move(kernel));
   return table;
 }

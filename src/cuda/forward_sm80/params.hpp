@@ -1,6 +1,8 @@
 // Everything that one launch of forward_sm80 is told. Strides are in elements.
 #pragma once
 
+#include <vector_types.h>
+
 #include <cstdint>
 
 #include "problem/philox.hpp"
@@ -66,6 +68,10 @@ struct Params {
   bool o_vectors;  // O has the type of Q and rows of aligned 16-byte chunks
 
   // Only read by the instances with features.
+  int splits;            // of the keys, each by blocks of its own; 1: O and LSE are written at once
+  int split_tiles;       // tiles of keys a split
+  float* partial_o;      // [batch, head, query, split, head_dim_v], not yet divided by the sums
+  float2* partial_rows;  // [batch, head, query, split]: reference, sum
   bool chunks_qk,
       chunks_v;   // rows are 16-byte aligned and whole chunks; otherwise element by element
   float softcap;  // 0: off

@@ -48,11 +48,13 @@ __device__ __forceinline__ void mask_band(Scores<kGroups, kProducts>& s,
 
 // cap * tanh(s * scale / cap), times log2(e). 1 - 2 / (1 + e^2x) is off by 1e-7 of the cap, where
 // the tanh.approx instruction would be off by 5e-4 of the score.
-template <int kGroups, int kProducts>
+//
+// kExact: for fp32, where that is too far off caps above 1.
+template <bool kExact, int kGroups, int kProducts>
 __device__ __forceinline__ void scale_scores(Scores<kGroups, kProducts>& s, float scale,
                                              float softcap) {
   const bool capped = softcap > 0;
-  const float factor = capped ? 2 * kLog2E * scale / softcap : kLog2E * scale;
+  const float factor = capped ? (kExact ? scale : 2 * kLog2E * scale) / softcap : kLog2E * scale;
   const float cap = softcap * kLog2E;
 #pragma unroll
   for (int g = 0; g < kGroups; ++g) {
@@ -61,7 +63,9 @@ __device__ __forceinline__ void scale_scores(Scores<kGroups, kProducts>& s, floa
 #pragma unroll
       for (int e = 0; e < 4; ++e) {
         s[g][n][e] *= factor;
-        if (capped) {
+        if (kExact && capped) {
+          s[g][n][e] = cap * tanhf(s[g][n][e]);
+        } else if (capped) {
           s[g][n][e] = cap - 2 * cap * __fdividef(1.0F, 1.0F + ptx::exp2_approx(s[g][n][e]));
         }
       }
@@ -140,11 +144,11 @@ __device__ __forceinline__ void add_alibi(Scores<kGroups, kProducts>& s, float s
 }
 
 // All features that change scores, but for the band.
-template <int kGroups, int kProducts>
+template <bool kExact, int kGroups, int kProducts>
 __device__ __forceinline__ void apply_features(Scores<kGroups, kProducts>& s, const Params& p,
                                                const Task& task, const LanePlace& lane,
                                                int first_key) {
-  scale_scores(s, p.softmax_scale, p.softcap);
+  scale_scores<kExact>(s, p.softmax_scale, p.softcap);
   if (p.bias.data != nullptr) add_bias(s, p, task, lane, first_key);
   if (p.alibi_slopes.data != nullptr) {
     const HeadVector& slopes = p.alibi_slopes;

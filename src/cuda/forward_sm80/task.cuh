@@ -71,9 +71,27 @@ __device__ inline Sequence find_sequence(const Params& p, int b) {
   return s;
 }
 
+// Which split of the keys is the share of block `index`.
+__device__ inline int find_split(const Params& p, uint32_t index) {
+  const auto heads = static_cast<uint32_t>(p.heads_q / p.heads_kv);
+  return static_cast<int>(index / heads % static_cast<uint32_t>(p.splits));
+}
+
+// With splits, those of a tile and its heads of one group follow each other: what runs at once
+// shares keys and values.
+template <bool kSplits>
 __device__ inline Task find_task(const Params& p, uint32_t index, int block_q) {
   uint32_t batch_head, tile;
-  find_tile(p, index, batch_head, tile);
+  if (kSplits && p.splits > 1) {
+    const auto heads = static_cast<uint32_t>(p.heads_q / p.heads_kv);
+    const uint32_t within = index % heads;
+    const uint32_t section = index / heads / static_cast<uint32_t>(p.splits);
+    const auto tiles = static_cast<uint32_t>(p.q_tiles);
+    tile = section % tiles;
+    batch_head = section / tiles * heads + within;
+  } else {
+    find_tile(p, index, batch_head, tile);
+  }
   Task task;
   task.batch = static_cast<int>(batch_head / static_cast<uint32_t>(p.heads_q));
   task.head = static_cast<int>(batch_head) - task.batch * p.heads_q;
@@ -82,11 +100,17 @@ __device__ inline Task find_task(const Params& p, uint32_t index, int block_q) {
   return task;
 }
 
+// Number of a query among the rows of partial results.
+__device__ inline int64_t partial_row(const Params& p, const Task& task, int row) {
+  return (int64_t{task.batch} * p.heads_q + task.head) * p.seqlen_q + row;
+}
+
 // Row `row` of a matrix's batch entry and head, in a packed tensor counted from its first row.
+template <int kElementBytes>
 __device__ inline const unsigned char* row_pointer(const Matrix& m, int batch, int head,
                                                    int64_t row) {
   return static_cast<const unsigned char*>(m.data) +
-         2 * (batch * m.batch + head * m.head + row * m.row);
+         kElementBytes * (batch * m.batch + head * m.head + row * m.row);
 }
 
 }  // namespace flashcore::cuda::forward_sm80

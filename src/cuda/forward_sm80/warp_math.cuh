@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "cuda/attention/quad_softmax.cuh"
+#include "cuda/forward_sm80/element.cuh"
 #include "cuda/forward_sm80/shape.cuh"
 #include "cuda/ptx/exp2.cuh"
 #include "cuda/ptx/ldmatrix.cuh"
@@ -189,8 +190,9 @@ __device__ __forceinline__ void take_rest(Scores<kGroups, kProducts>& s,
 inline constexpr float kLargestSum = 1e30F;
 
 // Completes the row sums. False when some row's outputs may be wrong: not finite without its sum
-// being NaN, or its sum too large, no maximum having been taken (`stale`).
-template <Config kConfig>
+// being NaN, or its sum too large, no maximum having been taken (`stale`). fp32: a NaN sum too may
+// come from halves of an infinite or very large number.
+template <Config kConfig, class Element>
 __device__ __forceinline__ bool finish_sums(WarpState<kConfig>& w, bool stale) {
   bool right = true;
 #pragma unroll
@@ -204,7 +206,8 @@ __device__ __forceinline__ bool finish_sums(WarpState<kConfig>& w, bool stale) {
         zero = fmaf(w.o[g][n][2 * slot], 0.0F, zero);
         zero = fmaf(w.o[g][n][2 * slot + 1], 0.0F, zero);
       }
-      right = right && (!stale || sum < kLargestSum) && (sum == 0 || zero == 0 || sum != sum);
+      right = right && (!stale || sum < kLargestSum) &&
+              (sum == 0 || zero == 0 || (sum != sum && !kIsFp32<Element>));
     }
   }
   return right;
