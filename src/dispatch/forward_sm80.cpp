@@ -23,6 +23,7 @@ namespace sm80 = cuda::forward_sm80;
 // Keys and values of a section of heads that runs at once: half of an A100's or H100's L2.
 constexpr int64_t kSectionBytes = int64_t{20} << 20;
 constexpr int64_t kChunkBytes = 16;
+constexpr float kLog2E = 1.4426950408889634F;
 
 struct Planned {
   sm80::Params params;
@@ -37,7 +38,7 @@ sm80::Matrix matrix(const RowStrides& stride, const sm80::Config& config) {
 }
 
 sm80::PairMatrix pair_matrix(const PairInput& input) {
-  return {nullptr, input.batch, input.head, input.query, input.key};
+  return {nullptr, input.batch, input.head, input.query, input.key, false};
 }
 
 sm80::ElementType element_type(DType dtype) {
@@ -71,6 +72,12 @@ bool has_chunks(const RowStrides& stride, const ForwardProblem& p, int64_t heads
                 int64_t head_dim) {
   return head_dim * static_cast<int64_t>(size_of(p.dtype)) % kChunkBytes == 0 &&
          misaligned_rows("", stride, p.dtype, p.packed ? 1 : p.batch, heads, rows).empty();
+}
+
+// Whether a kernel may read the elements of neighbouring keys, the first one even, at once.
+bool in_pairs(const sm80::PairMatrix& m, size_t element_bytes) {
+  return m.data != nullptr && m.key == 1 && m.batch % 2 == 0 && m.head % 2 == 0 &&
+         m.query % 2 == 0 && reinterpret_cast<uintptr_t>(m.data) % (2 * element_bytes) == 0;
 }
 
 // Everything but the pointers.
@@ -112,7 +119,13 @@ sm80::Params make_params(const ForwardProblem& p, const sm80::Config& config) {
 
   params.splits = 1;
   params.o_type = element_type(p.o_dtype);
-  params.softcap = p.softcap;
+  const float scale_log2 = p.softmax_scale * kLog2E;
+  if (p.softcap > 0) {
+    params.score_factor = (p.dtype == DType::f32 ? p.softmax_scale : 2 * scale_log2) / p.softcap;
+    params.cap_log2 = p.softcap * kLog2E;
+  } else {
+    params.score_factor = scale_log2;
+  }
   params.bias = pair_matrix(p.bias);
   params.mask = pair_matrix(p.mask);
   params.bias_type = element_type(p.bias.dtype);
@@ -142,6 +155,8 @@ bool bind(sm80::Params& params, const ForwardProblem& p, const sm80::Config& con
   params.sinks.data = p.sinks.present ? args.sinks : nullptr;
   params.bias.data = p.bias.present ? args.bias : nullptr;
   params.mask.data = p.mask.present ? args.mask : nullptr;
+  params.bias.in_pairs = in_pairs(params.bias, size_of(p.bias.dtype));
+  params.mask.in_pairs = in_pairs(params.mask, 1);
   params.alibi_slopes.data = p.alibi_slopes.present ? args.alibi_slopes : nullptr;
   if (params.dropout) params.dropout_key = dropout_key(args.dropout_seed, args.dropout_offset);
 

@@ -14,6 +14,7 @@
 namespace flashcore::cuda::forward_sm80 {
 
 inline constexpr int kStages = 2;
+inline constexpr int kGuardedSliceKeys = 16;  // of the second computation, see slice_keys
 inline constexpr int kSmallSharedMemory = 99 * 1024;  // a block's limit on sm_86 and sm_89
 inline constexpr int kPanelBytes = 128;               // what a tile's rows are padded to
 
@@ -42,7 +43,7 @@ struct Config {
   // Keys of a slice: what is computed at once where more than scores must be held beside O.
   constexpr int slice_keys(bool features) const {
     if (element_bytes == 4) return 16;  // P is held in two halves
-    return features && row_groups * head_dim_v >= 256 ? 16 : 32;
+    return features && row_groups * head_dim_v >= 192 ? 16 : 32;
   }
 
   // Whether the hot loop has registers left for addresses and bounds that it would otherwise

@@ -148,9 +148,11 @@ template <Config kConfig, class Element, bool kFeatures, Softmax kSoftmax>
 __device__ __forceinline__ bool attend(const Params& p, const Task& task, unsigned char* shared,
                                        WarpState<kConfig>& w, GuardPass pass) {
   using S = Shape<kConfig>;
-  constexpr int kSliceKeys = kConfig.slice_keys(kFeatures || kSoftmax == Softmax::guarded);
+  constexpr int kSliceKeys =
+      kSoftmax == Softmax::guarded ? kGuardedSliceKeys : kConfig.slice_keys(kFeatures);
   constexpr int kSlices = S::kBlockKv / kSliceKeys;
   constexpr float kHeadroom = kSoftmax == Softmax::stale ? Element::kHeadroom : 0.0F;
+  constexpr float kLag = kSoftmax == Softmax::stale ? 0.0F : kSlack;
   const auto thread = static_cast<int>(threadIdx.x);
   const int warp = thread / 32, lane = thread % 32;
   const bool kinds = kSoftmax == Softmax::guarded && pass == GuardPass::kinds;
@@ -247,7 +249,7 @@ __device__ __forceinline__ bool attend(const Params& p, const Task& task, unsign
       }
       if (kinds) level_scores(s);
       if (kSoftmax != Softmax::stale || slice <= range.full_begin || !all_have_reference(w)) {
-        raise_reference<kConfig>(s, w, scale, kHeadroom);
+        raise_reference<kConfig>(s, w, scale, kHeadroom, kLag);
       }
       exponentiate<kConfig, true>(s, w, scale);
       if constexpr (kFeatures) {

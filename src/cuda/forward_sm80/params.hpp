@@ -21,6 +21,7 @@ struct Matrix {
 struct PairMatrix {
   const void* data;
   int64_t batch, head, query, key;
+  bool in_pairs;  // keys are neighbours, and every even key is aligned to two elements
 };
 
 // One element a batch entry and head; absent when data is null.
@@ -73,8 +74,9 @@ struct Params {
   float* partial_o;      // [batch, head, query, split, head_dim_v], not yet divided by the sums
   float2* partial_rows;  // [batch, head, query, split]: reference, sum
   bool chunks_qk,
-      chunks_v;   // rows are 16-byte aligned and whole chunks; otherwise element by element
-  float softcap;  // 0: off
+      chunks_v;        // rows are 16-byte aligned and whole chunks; otherwise element by element
+  float score_factor;  // of a product, before softcap; without, to units of log2
+  float cap_log2;      // softcap in units of log2; 0: off
   PairMatrix bias, mask;
   ElementType bias_type;
   HeadVector alibi_slopes;
