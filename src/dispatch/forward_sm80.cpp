@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <string_view>
 
+#include "cuda/attention/packed_tiles.hpp"
 #include "cuda/forward_sm80/config.hpp"
 #include "cuda/forward_sm80/launch.hpp"
 #include "cuda/forward_sm80/splits.hpp"
@@ -240,6 +241,11 @@ Result<PlannedKernel> plan(const ForwardProblem& p, const PlanContext& context, 
   const sm80::Config& config = sm80::kConfigs[static_cast<size_t>(planned.instance.config)];
   planned.params = make_params(p, config);
   planned.blocks = static_cast<unsigned int>(p.batch * p.heads_q * int64_t{planned.params.q_tiles});
+  if (const int64_t slots = cuda::attention::packed_slots(p.total_q, p.batch, config.block_q());
+      p.packed && kernel != Sm80Kernel::split && slots < p.batch * planned.params.q_tiles) {
+    planned.params.packed_slots = static_cast<int>(slots);
+    planned.blocks = static_cast<unsigned int>(p.heads_q * slots);
+  }
   size_t workspace_bytes = 0;
   if (kernel == Sm80Kernel::split) {
     workspace_bytes = split(planned, p, config);

@@ -3,9 +3,13 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <map>
 #include <random>
+#include <utility>
+#include <vector>
 
 #include "cuda/attention/kv_range.hpp"
+#include "cuda/attention/packed_tiles.hpp"
 #include "cuda/forward_sm80/config.hpp"
 #include "cuda/forward_sm80/splits.hpp"
 #include "dispatch/forward_sm80_refusal.hpp"
@@ -208,6 +212,51 @@ TEST(KvRange, LimitsAgreeWithTheDefinitionUpToTheFurthestOffsets) {
     const int start = k / 32 * 32;
     const ColumnRange columns = visible_columns(limits, q, start, 32);
     ASSERT_EQ(k - start >= columns.begin && k - start < columns.end, limits.sees(q, k));
+  }
+}
+
+// ---- packed batches
+
+// Every tile of every entry has exactly one slot, whatever the lengths.
+TEST(PackedTiles, EveryTileHasOneSlot) {
+  std::mt19937_64 random(2);
+  for (int n = 0; n < 500; ++n) {
+    const auto batch = static_cast<int64_t>(1 + random() % 9);
+    const int64_t block_q = 8;
+    std::vector<int64_t> begin = {0};
+    for (int64_t b = 0; b < batch; ++b) {
+      begin.push_back(begin.back() + static_cast<int64_t>(random() % 3 == 0 ? 0 : random() % 40));
+    }
+    std::map<std::pair<int64_t, int64_t>, int> seen;
+    const int64_t slots = cuda::attention::packed_slots(begin.back(), batch, block_q);
+    for (int64_t slot = 0; slot < slots; ++slot) {
+      const auto found = cuda::attention::find_packed_tile(
+          slot, batch, block_q, [&](int64_t b) { return begin[static_cast<size_t>(b)]; });
+      ASSERT_TRUE(found.entry >= 0 && found.entry < batch);
+      ASSERT_TRUE(found.tile >= 0 && found.tile < found.tiles);
+      ++seen[{found.entry, found.tile}];
+    }
+    for (int64_t b = 0; b < batch; ++b) {
+      const auto at = static_cast<size_t>(b);
+      const int64_t tiles = (begin[at + 1] - begin[at] + block_q - 1) / block_q;
+      for (int64_t tile = 0; tile < tiles; ++tile) {
+        ASSERT_EQ((seen[{b, tile}]), 1) << "tile " << tile << " of entry " << b;
+      }
+    }
+    for (const auto& [tile, times] : seen) ASSERT_EQ(times, 1);
+  }
+}
+
+// Device memory is not to be trusted: any contents give an entry of the batch.
+TEST(PackedTiles, GarbageStaysInsideOfTheBatch) {
+  std::mt19937_64 random(3);
+  for (int n = 0; n < 2000; ++n) {
+    std::vector<int64_t> begin(8);
+    for (int64_t& row : begin) row = static_cast<int64_t>(random() % 100);
+    const auto found =
+        cuda::attention::find_packed_tile(static_cast<int64_t>(random() % 30), 7, 8,
+                                          [&](int64_t b) { return begin[static_cast<size_t>(b)]; });
+    ASSERT_TRUE(found.entry >= 0 && found.entry < 7);
   }
 }
 

@@ -14,7 +14,7 @@
 namespace flashcore::cuda::forward_sm80 {
 
 inline constexpr int kStages = 2;
-inline constexpr int kGuardedSliceKeys = 16;  // of the second computation, see slice_keys
+inline constexpr int kGuardedSliceKeys = 16;          // of the second computation, see slice_keys
 inline constexpr int kSmallSharedMemory = 99 * 1024;  // a block's limit on sm_86 and sm_89
 inline constexpr int kPanelBytes = 128;               // what a tile's rows are padded to
 

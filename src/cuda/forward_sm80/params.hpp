@@ -62,6 +62,7 @@ struct Params {
   int q_tiles;
   int section_heads;
   bool longest_first;
+  int packed_slots;  // a head, see packed_tiles.hpp; 0: every entry has q_tiles tiles
 
   // Rows of 16-byte chunks with nothing to pad: K and V tiles inside a sequence need no test.
   bool whole_chunks;

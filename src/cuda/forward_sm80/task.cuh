@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "cuda/attention/kv_range.hpp"
+#include "cuda/attention/packed_tiles.hpp"
 #include "cuda/forward_sm80/params.hpp"
 
 namespace flashcore::cuda::forward_sm80 {
@@ -36,6 +37,22 @@ __device__ inline void find_tile(const Params& p, uint32_t index, uint32_t& batc
 
 __device__ inline int64_t entry(const EntryVector& vector, int64_t b) {
   return vector.data[b * vector.step];
+}
+
+// The same for a packed batch: its entry, and which tile of it.
+__device__ inline void find_packed(const Params& p, uint32_t index, int block_q,
+                                   uint32_t& batch_head, uint32_t& tile) {
+  const auto slots = static_cast<uint32_t>(p.packed_slots);
+  const uint32_t head = index / slots;
+  const attention::PackedTile found =
+      attention::find_packed_tile(index - head * slots, p.batch, block_q, [&](int64_t b) {
+        return min(max(entry(p.cu_seqlens_q, b), int64_t{0}), int64_t{p.total_q});
+      });
+  batch_head = static_cast<uint32_t>(found.entry) * static_cast<uint32_t>(p.heads_q) + head;
+  // What is in memory need not increase: no tile then, like those past an entry's end.
+  const int64_t here = p.longest_first ? found.tiles - 1 - found.tile : found.tile;
+  tile = here < 0 || here >= p.q_tiles ? static_cast<uint32_t>(p.q_tiles)
+                                       : static_cast<uint32_t>(here);
 }
 
 // Rows [begin, end) of entry b in a packed tensor of `total` rows, at most `bound` of them,
@@ -89,6 +106,8 @@ __device__ inline Task find_task(const Params& p, uint32_t index, int block_q) {
     const auto tiles = static_cast<uint32_t>(p.q_tiles);
     tile = section % tiles;
     batch_head = section / tiles * heads + within;
+  } else if (p.packed_slots > 0) {
+    find_packed(p, index, block_q, batch_head, tile);
   } else {
     find_tile(p, index, batch_head, tile);
   }
