@@ -3,11 +3,14 @@
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <string_view>
 
+#include "cuda/attention/packed_tiles.hpp"
 #include "cuda/forward_sm80/config.hpp"
 #include "cuda/forward_sm80/launch.hpp"
+#include "cuda/forward_sm80/splits.hpp"
 #include "dispatch/cuda_support.hpp"
 #include "dispatch/device_guard.hpp"
 #include "dispatch/forward_sm80_refusal.hpp"
@@ -20,7 +23,8 @@ namespace sm80 = cuda::forward_sm80;
 
 // Keys and values of a section of heads that runs at once: half of an A100's or H100's L2.
 constexpr int64_t kSectionBytes = int64_t{20} << 20;
-constexpr uintptr_t kChunkBytes = 16;
+constexpr int64_t kChunkBytes = 16;
+constexpr float kLog2E = 1.4426950408889634F;
 
 struct Planned {
   sm80::Params params;
@@ -30,16 +34,22 @@ struct Planned {
 };
 
 sm80::Matrix matrix(const RowStrides& stride, const sm80::Config& config) {
-  return {nullptr, stride.batch, stride.head, stride.row, 2 * stride.row * config.copied_rows()};
+  return {nullptr, stride.batch, stride.head, stride.row,
+          config.element_bytes * stride.row * config.copied_rows()};
 }
 
 sm80::PairMatrix pair_matrix(const PairInput& input) {
-  return {nullptr, input.batch, input.head, input.query, input.key};
+  return {nullptr, input.batch, input.head, input.query, input.key, false};
 }
 
 sm80::ElementType element_type(DType dtype) {
   if (dtype == DType::f16) return sm80::ElementType::f16;
   return dtype == DType::bf16 ? sm80::ElementType::bf16 : sm80::ElementType::f32;
+}
+
+sm80::InputType input_type(DType dtype) {
+  if (dtype == DType::f16) return sm80::InputType::f16;
+  return dtype == DType::bf16 ? sm80::InputType::bf16 : sm80::InputType::f32;
 }
 
 sm80::Diagonal diagonal(Alignment alignment) {
@@ -55,14 +65,20 @@ sm80::Diagonal diagonal(Alignment alignment) {
 }
 
 bool is_aligned(const void* pointer) {
-  return reinterpret_cast<uintptr_t>(pointer) % kChunkBytes == 0;
+  return reinterpret_cast<uintptr_t>(pointer) % uintptr_t{kChunkBytes} == 0;
 }
 
 // Whether the rows of a tensor are aligned 16-byte chunks, but for where it begins.
 bool has_chunks(const RowStrides& stride, const ForwardProblem& p, int64_t heads, int64_t rows,
                 int64_t head_dim) {
-  return head_dim % 8 == 0 &&
+  return head_dim * static_cast<int64_t>(size_of(p.dtype)) % kChunkBytes == 0 &&
          misaligned_rows("", stride, p.dtype, p.packed ? 1 : p.batch, heads, rows).empty();
+}
+
+// Whether a kernel may read the elements of neighbouring keys, the first one even, at once.
+bool in_pairs(const sm80::PairMatrix& m, size_t element_bytes) {
+  return m.data != nullptr && m.key == 1 && m.batch % 2 == 0 && m.head % 2 == 0 &&
+         m.query % 2 == 0 && reinterpret_cast<uintptr_t>(m.data) % (2 * element_bytes) == 0;
 }
 
 // Everything but the pointers.
@@ -96,13 +112,21 @@ sm80::Params make_params(const ForwardProblem& p, const sm80::Config& config) {
   params.q_tiles = static_cast<int>((p.seqlen_q + config.block_q() - 1) / config.block_q());
   const int64_t heads = std::max<int64_t>(p.batch * p.heads_q, 1);
   const int64_t group = p.heads_kv > 0 ? p.heads_q / p.heads_kv : 1;
-  const int64_t head_bytes = std::max<int64_t>(2 * p.seqlen_kv * (p.head_dim_qk + p.head_dim_v), 1);
+  const int64_t head_bytes =
+      std::max<int64_t>(config.element_bytes * p.seqlen_kv * (p.head_dim_qk + p.head_dim_v), 1);
   params.section_heads =
       static_cast<int>(std::clamp<int64_t>(kSectionBytes / head_bytes * group, 1, heads));
   params.longest_first = p.band.right >= 0 && params.q_tiles > 1;
 
+  params.splits = 1;
   params.o_type = element_type(p.o_dtype);
-  params.softcap = p.softcap;
+  const float scale_log2 = p.softmax_scale * kLog2E;
+  if (p.softcap > 0) {
+    params.score_factor = (p.dtype == DType::f32 ? p.softmax_scale : 2 * scale_log2) / p.softcap;
+    params.cap_log2 = p.softcap * kLog2E;
+  } else {
+    params.score_factor = scale_log2;
+  }
   params.bias = pair_matrix(p.bias);
   params.mask = pair_matrix(p.mask);
   params.bias_type = element_type(p.bias.dtype);
@@ -132,6 +156,8 @@ bool bind(sm80::Params& params, const ForwardProblem& p, const sm80::Config& con
   params.sinks.data = p.sinks.present ? args.sinks : nullptr;
   params.bias.data = p.bias.present ? args.bias : nullptr;
   params.mask.data = p.mask.present ? args.mask : nullptr;
+  params.bias.in_pairs = in_pairs(params.bias, size_of(p.bias.dtype));
+  params.mask.in_pairs = in_pairs(params.mask, 1);
   params.alibi_slopes.data = p.alibi_slopes.present ? args.alibi_slopes : nullptr;
   if (params.dropout) params.dropout_key = dropout_key(args.dropout_seed, args.dropout_offset);
 
@@ -139,10 +165,9 @@ bool bind(sm80::Params& params, const ForwardProblem& p, const sm80::Config& con
                      has_chunks(p.k, p, p.heads_kv, rows_kv, p.head_dim_qk) && is_aligned(args.q) &&
                      is_aligned(args.k);
   params.chunks_v = has_chunks(p.v, p, p.heads_kv, rows_kv, p.head_dim_v) && is_aligned(args.v);
-  params.whole_chunks = params.chunks_qk && params.chunks_v &&
-                        p.head_dim_qk == config.head_dim_qk && p.head_dim_v == config.head_dim_v;
-  params.o_vectors = p.o_dtype == p.dtype && has_chunks(p.o, p, p.heads_q, rows_q, p.head_dim_v) &&
-                     is_aligned(args.o);
+  params.whole_chunks = params.chunks_qk && params.chunks_v && p.head_dim_qk == config.head_dim_qk;
+  params.o_vectors = p.o_dtype == p.dtype && config.element_bytes == 2 &&
+                     has_chunks(p.o, p, p.heads_q, rows_q, p.head_dim_v) && is_aligned(args.o);
   return params.chunks_qk && params.chunks_v && params.o_vectors;
 }
 
@@ -152,30 +177,80 @@ Status cuda_failure(std::string_view what, cudaError_t error) {
                       cudaGetErrorString(error))};
 }
 
-Status run(const ForwardProblem& p, const Planned& planned, const Arguments& args, Stream stream) {
+// Cuts the keys; the bytes of workspace that this takes.
+size_t split(Planned& planned, const ForwardProblem& p, const sm80::Config& config) {
+  const int64_t splits = sm80::split_count(p.seqlen_kv);
+  planned.params.splits = static_cast<int>(splits);
+  planned.params.split_tiles = static_cast<int>(sm80::split_keys(p.seqlen_kv) / config.block_kv);
+  planned.blocks *= static_cast<unsigned int>(splits);
+  return static_cast<size_t>(
+      sm80::split_workspace_bytes(p.batch * p.heads_q * p.seqlen_q, splits,
+                                  std::min<int64_t>(p.head_dim_v, config.head_dim_v)));
+}
+
+// Where the partial results are, which is only known when there is a workspace.
+void bind_partial(sm80::Params& params, std::span<std::byte> workspace) {
+  const int64_t rows = int64_t{params.batch} * params.heads_q * params.seqlen_q * params.splits;
+  params.partial_rows = reinterpret_cast<float2*>(workspace.data());
+  params.partial_o = reinterpret_cast<float*>(params.partial_rows + rows);
+}
+
+// The launch for columns of V and O from `column` on, as many as the kernel computes.
+sm80::Params columns_from(const sm80::Params& all, int64_t column, const sm80::Config& config) {
+  sm80::Params part = all;
+  part.head_dim_v = static_cast<int>(std::min<int64_t>(all.head_dim_v - column, config.head_dim_v));
+  part.whole_chunks = all.whole_chunks && part.head_dim_v == config.head_dim_v;
+  const int64_t o_bytes = all.o_type == sm80::ElementType::f32 ? 4 : 2;
+  part.v.data = static_cast<const std::byte*>(all.v.data) + config.element_bytes * column;
+  part.o = static_cast<std::byte*>(all.o) + o_bytes * column;
+  if (column > 0) part.lse = nullptr;  // written by the first
+  return part;
+}
+
+Status run(const ForwardProblem& p, const Planned& planned, const Arguments& args,
+           std::span<std::byte> workspace, Stream stream) {
   if (planned.blocks == 0) return {};  // no output has an element
   const sm80::Config& config = sm80::kConfigs[static_cast<size_t>(planned.instance.config)];
   sm80::Params params = planned.params;
   sm80::Instance instance = planned.instance;
   if (!bind(params, p, config, args)) instance.features = true;
+  if (params.splits > 1) bind_partial(params, workspace);
 
   const DeviceGuard guard(planned.device);
   if (guard.error() != cudaSuccess) return cuda_failure("choosing its GPU", guard.error());
   (void)cudaGetLastError();  // an earlier call's error is not this launch's
-  const cudaError_t error = sm80::find_instance(instance).launch(
-      params, planned.blocks, static_cast<cudaStream_t>(stream.handle));
-  if (error != cudaSuccess) return cuda_failure("the launch", error);
+  auto* const cuda_stream = static_cast<cudaStream_t>(stream.handle);
+  for (int64_t column = 0; column < p.head_dim_v || column == 0; column += config.head_dim_v) {
+    const sm80::Params part = columns_from(params, column, config);
+    const cudaError_t error =
+        sm80::find_instance(instance).launch(part, planned.blocks, cuda_stream);
+    if (error != cudaSuccess) return cuda_failure("the launch", error);
+    if (part.splits == 1) continue;
+    const cudaError_t combine = sm80::combine_splits(part, config.block_kv, cuda_stream);
+    if (combine != cudaSuccess) return cuda_failure("the launch that joins splits", combine);
+  }
   return {};
 }
 
-Result<PlannedKernel> plan(const ForwardProblem& p, const PlanContext& context) {
+Result<PlannedKernel> plan(const ForwardProblem& p, const PlanContext& context, Sm80Kernel kernel) {
   Planned planned{};
   planned.device = context.device.device.index;
-  planned.instance = {.type = p.dtype == DType::f16 ? sm80::InputType::f16 : sm80::InputType::bf16,
-                      .config = sm80::choose_config(p.head_dim_qk, p.head_dim_v),
+  planned.instance = {.type = input_type(p.dtype),
+                      .config = forward_sm80_config(p),
                       .features = !forward_sm80_is_plain(p)};
-  planned.params = make_params(p, sm80::kConfigs[static_cast<size_t>(planned.instance.config)]);
+  const sm80::Config& config = sm80::kConfigs[static_cast<size_t>(planned.instance.config)];
+  planned.params = make_params(p, config);
   planned.blocks = static_cast<unsigned int>(p.batch * p.heads_q * int64_t{planned.params.q_tiles});
+  if (const int64_t slots = cuda::attention::packed_slots(p.total_q, p.batch, config.block_q());
+      p.packed && kernel != Sm80Kernel::split && slots < p.batch * planned.params.q_tiles) {
+    planned.params.packed_slots = static_cast<int>(slots);
+    planned.blocks = static_cast<unsigned int>(p.heads_q * slots);
+  }
+  size_t workspace_bytes = 0;
+  if (kernel == Sm80Kernel::split) {
+    workspace_bytes = split(planned, p, config);
+    planned.instance.features = true;
+  }
 
   const DeviceGuard guard(planned.device);
   if (guard.error() != cudaSuccess) return cuda_failure("choosing its GPU", guard.error());
@@ -186,24 +261,32 @@ Result<PlannedKernel> plan(const ForwardProblem& p, const PlanContext& context) 
     if (error != cudaSuccess) return cuda_failure("preparing the kernel", error);
   }
   return PlannedKernel{
-      .workspace_bytes = 0,
-      .run = [p, planned](const Arguments& args, std::span<std::byte>, Stream stream) {
-        return run(p, planned, args, stream);
+      .workspace_bytes = workspace_bytes,
+      .run = [p, planned](const Arguments& args, std::span<std::byte> workspace, Stream stream) {
+        return run(p, planned, args, workspace, stream);
       }};
 }
 
 }  // namespace
 
-Kernel forward_sm80_kernel() {
-  return {.name = "forward_sm80",
-          .device = DeviceKind::cuda,
-          .automatic = true,
-          .refuses =
-              [](const ForwardProblem& p, const PlanContext& context) {
-                static const std::string targets = build_info().cuda_targets;
-                return forward_sm80_refusal(p, context.device, targets);
-              },
-          .plan = plan};
+std::vector<Kernel> forward_sm80_kernels() {
+  const auto row = [](const char* name, bool automatic, Sm80Kernel kernel) {
+    return Kernel{
+        .name = name,
+        .device = DeviceKind::cuda,
+        .automatic = automatic,
+        .refuses =
+            [kernel](const ForwardProblem& p, const PlanContext& context) {
+              static const std::string targets = build_info().cuda_targets;
+              return forward_sm80_refusal(p, context.device, targets, kernel);
+            },
+        .plan = [kernel](const ForwardProblem& p,
+                         const PlanContext& context) { return plan(p, context, kernel); }};
+  };
+  // Those that no GPU run has shown to be right yet run when asked for by name.
+  return {row("forward_sm80", true, Sm80Kernel::half),
+          row("forward_sm80_f32", false, Sm80Kernel::f32),
+          row("forward_sm80_split", false, Sm80Kernel::split)};
 }
 
 }  // namespace flashcore

@@ -1,10 +1,12 @@
-// The row of forward_sm80 in the table of kernels.
+// The rows of forward_sm80 in the table of kernels.
 #pragma once
+
+#include <vector>
 
 #include "dispatch/kernels.hpp"
 
 namespace flashcore {
 
-Kernel forward_sm80_kernel();
+std::vector<Kernel> forward_sm80_kernels();
 
 }  // namespace flashcore

@@ -2,9 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <limits>
 
 #include "cuda/forward_sm80/config.hpp"
+#include "cuda/forward_sm80/splits.hpp"
 #include "dispatch/cuda_support.hpp"
 
 namespace flashcore {
@@ -13,6 +15,8 @@ namespace {
 using cuda::forward_sm80::choose_config;
 using cuda::forward_sm80::kConfigs;
 using cuda::forward_sm80::kLargestHeadDim;
+using cuda::forward_sm80::launch_columns;
+using cuda::forward_sm80::split_count;
 
 constexpr int64_t kLargestSeqlen = int64_t{1} << 30;  // rows are counted in 32 bits
 constexpr int kChunkElements = 8;                     // of 16 bits in a 16-byte chunk
@@ -31,9 +35,16 @@ std::string refuse_device(const DeviceInfo& device, std::string_view targets) {
   return {};
 }
 
-std::string refuse_types(const ForwardProblem& p) {
-  if (!is_16_bit(p.dtype)) {
+std::string refuse_types(const ForwardProblem& p, Sm80Kernel kernel) {
+  const bool f32 = p.dtype == DType::f32;
+  if (kernel == Sm80Kernel::half && !is_16_bit(p.dtype)) {
     return fmt::format("q: dtype is {}, wanted f16 or bf16", to_string(p.dtype));
+  }
+  if (kernel == Sm80Kernel::f32 && !f32) {
+    return fmt::format("q: dtype is {}, wanted f32", to_string(p.dtype));
+  }
+  if (!f32 && !is_16_bit(p.dtype)) {
+    return fmt::format("q: dtype is {}, wanted f16, bf16 or f32", to_string(p.dtype));
   }
   if (!is_16_bit(p.o_dtype) && p.o_dtype != DType::f32) {
     return fmt::format("o: dtype is {}, wanted f16, bf16 or f32", to_string(p.o_dtype));
@@ -44,8 +55,8 @@ std::string refuse_types(const ForwardProblem& p) {
   return {};
 }
 
-std::string refuse_sizes(const ForwardProblem& p) {
-  const int config = choose_config(p.head_dim_qk, p.head_dim_v);
+std::string refuse_sizes(const ForwardProblem& p, Sm80Kernel kernel) {
+  const int config = forward_sm80_config(p);
   if (config < 0) {
     const bool qk = p.head_dim_qk > kLargestHeadDim;
     return fmt::format("{}: head dimension is {}, wanted at most {}", qk ? "q" : "v",
@@ -69,22 +80,36 @@ std::string refuse_sizes(const ForwardProblem& p) {
         "q: has {} tiles of {} queries in each of {} heads, wanted at most {} in all", tiles,
         block_q, p.batch * p.heads_q, kMost);
   }
+  const int64_t splits = split_count(p.seqlen_kv);
+  if (kernel == Sm80Kernel::split && p.batch * p.heads_q * tiles > kMost / splits) {
+    return fmt::format(
+        "k: {} rows make {} splits of each of {} tiles of queries, wanted at most "
+        "{} in all",
+        p.seqlen_kv, splits, p.batch * p.heads_q * tiles, kMost);
+  }
   return {};
 }
 
 }  // namespace
 
+int forward_sm80_config(const ForwardProblem& p) {
+  const auto bytes = static_cast<int>(size_of(p.dtype));
+  if (p.head_dim_v > kLargestHeadDim) return -1;
+  return choose_config(p.head_dim_qk, std::min<int64_t>(p.head_dim_v, launch_columns(bytes)),
+                       bytes);
+}
+
 std::string forward_sm80_refusal(const ForwardProblem& problem, const DeviceInfo& device,
-                                 std::string_view targets) {
+                                 std::string_view targets, Sm80Kernel kernel) {
   if (std::string refusal = refuse_device(device, targets); !refusal.empty()) return refusal;
-  if (std::string refusal = refuse_types(problem); !refusal.empty()) return refusal;
-  return refuse_sizes(problem);
+  if (std::string refusal = refuse_types(problem, kernel); !refusal.empty()) return refusal;
+  return refuse_sizes(problem, kernel);
 }
 
 bool forward_sm80_is_plain(const ForwardProblem& p) {
   const bool features = p.bias.present || p.mask.present || p.alibi_slopes.present ||
                         p.softcap > 0 || p.dropout_p > 0 || !(p.softmax_scale > 0);
-  if (features || p.o_dtype != p.dtype) return false;
+  if (features || p.o_dtype != p.dtype || !is_16_bit(p.dtype)) return false;
   if (p.head_dim_qk % kChunkElements != 0 || p.head_dim_v % kChunkElements != 0) return false;
   const int64_t batch = p.packed ? 1 : p.batch;
   const int64_t rows_q = p.packed ? p.total_q : p.seqlen_q;

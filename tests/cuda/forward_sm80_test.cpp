@@ -3,10 +3,15 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <map>
 #include <random>
+#include <utility>
+#include <vector>
 
 #include "cuda/attention/kv_range.hpp"
+#include "cuda/attention/packed_tiles.hpp"
 #include "cuda/forward_sm80/config.hpp"
+#include "cuda/forward_sm80/splits.hpp"
 #include "dispatch/forward_sm80_refusal.hpp"
 #include "problem/problem.hpp"
 
@@ -22,6 +27,11 @@ using cuda::attention::visible_columns;
 using cuda::forward_sm80::choose_config;
 using cuda::forward_sm80::Config;
 using cuda::forward_sm80::kConfigs;
+using cuda::forward_sm80::kHalfConfigs;
+using cuda::forward_sm80::launch_columns;
+using cuda::forward_sm80::split_count;
+using cuda::forward_sm80::split_keys;
+using cuda::forward_sm80::split_workspace_bytes;
 using testing::HasSubstr;
 
 // ---- the resource page
@@ -56,6 +66,22 @@ TEST(ForwardSm80Config, TilesFitTheSmallestSharedMemoryClass) {
       << "two blocks of head dimension 64 share an SM of sm_89";
 }
 
+TEST(ForwardSm80Config, Fp32HasATileForEveryHeadDimensionOfALaunch) {
+  for (int qk = 1; qk <= 256; ++qk) {
+    for (int v = 1; v <= launch_columns(4); ++v) {
+      const int chosen = choose_config(qk, v, 4);
+      ASSERT_GE(chosen, kHalfConfigs) << qk << "/" << v;
+      const Config& config = kConfigs[static_cast<size_t>(chosen)];
+      ASSERT_TRUE(config.head_dim_qk >= qk && config.head_dim_v >= v) << qk << "/" << v;
+      ASSERT_EQ(config.element_bytes, 4);
+    }
+  }
+  EXPECT_EQ(choose_config(257, 64, 4), -1);
+  for (int i = 0; i < kHalfConfigs; ++i) {
+    EXPECT_EQ(kConfigs[static_cast<size_t>(i)].element_bytes, 2) << i;
+  }
+}
+
 TEST(ForwardSm80Config, WhatTheTableSays) {
   EXPECT_EQ(kConfigs[0].block_q(), 128);
   EXPECT_EQ(kConfigs[0].smem_bytes(), 48 * 1024);
@@ -63,6 +89,37 @@ TEST(ForwardSm80Config, WhatTheTableSays) {
   EXPECT_EQ(kConfigs[1].stored_qk(), 128) << "head dimension 96 is stored in panels of 64";
   EXPECT_EQ(kConfigs[2].slice_keys(true), 16);
   EXPECT_EQ(kConfigs[2].slice_keys(false), 32);
+}
+
+// ---- splits
+
+TEST(ForwardSm80Splits, CoverTheKeysInWholeTiles) {
+  for (const int64_t keys :
+       {0, 1, 63, 64, 65, 128, 512, 513, 1000, 16384, 16385, 65536, 1000000, 1 << 30}) {
+    const int64_t each = split_keys(keys), count = split_count(keys);
+    for (const Config& config : kConfigs) {
+      EXPECT_EQ(each % config.block_kv, 0) << keys << " in splits of " << each;
+    }
+    ASSERT_GE(count, 1) << keys;
+    EXPECT_LE(count, 64) << keys;
+    EXPECT_GE(count * each, keys) << "keys are left over";
+    EXPECT_TRUE(count == 1 || (count - 1) * each < keys)
+        << "the last split of " << keys << " is empty";
+  }
+}
+
+TEST(ForwardSm80Splits, ManyEnoughForAGpuAndLongEnoughForTheirRows) {
+  EXPECT_EQ(split_count(64), 1);
+  EXPECT_EQ(split_count(512), 8);
+  EXPECT_EQ(split_keys(8192), 256);
+  EXPECT_EQ(split_count(8192), 32);
+  EXPECT_EQ(split_keys(65536), 1024);
+}
+
+TEST(ForwardSm80Splits, WorkspaceHoldsEveryPartialRow) {
+  EXPECT_EQ(split_workspace_bytes(100, 1, 64), 0) << "nothing to join";
+  EXPECT_EQ(split_workspace_bytes(1, 2, 64), 2 * (2 * 4 + 64 * 4));
+  EXPECT_EQ(split_workspace_bytes(int64_t{1} << 20, 64, 128), (int64_t{1} << 26) * 130 * 4);
 }
 
 // ---- key ranges
@@ -158,6 +215,51 @@ TEST(KvRange, LimitsAgreeWithTheDefinitionUpToTheFurthestOffsets) {
   }
 }
 
+// ---- packed batches
+
+// Every tile of every entry has exactly one slot, whatever the lengths.
+TEST(PackedTiles, EveryTileHasOneSlot) {
+  std::mt19937_64 random(2);
+  for (int n = 0; n < 500; ++n) {
+    const auto batch = static_cast<int64_t>(1 + random() % 9);
+    const int64_t block_q = 8;
+    std::vector<int64_t> begin = {0};
+    for (int64_t b = 0; b < batch; ++b) {
+      begin.push_back(begin.back() + static_cast<int64_t>(random() % 3 == 0 ? 0 : random() % 40));
+    }
+    std::map<std::pair<int64_t, int64_t>, int> seen;
+    const int64_t slots = cuda::attention::packed_slots(begin.back(), batch, block_q);
+    for (int64_t slot = 0; slot < slots; ++slot) {
+      const auto found = cuda::attention::find_packed_tile(
+          slot, batch, block_q, [&](int64_t b) { return begin[static_cast<size_t>(b)]; });
+      ASSERT_TRUE(found.entry >= 0 && found.entry < batch);
+      ASSERT_TRUE(found.tile >= 0 && found.tile < found.tiles);
+      ++seen[{found.entry, found.tile}];
+    }
+    for (int64_t b = 0; b < batch; ++b) {
+      const auto at = static_cast<size_t>(b);
+      const int64_t tiles = (begin[at + 1] - begin[at] + block_q - 1) / block_q;
+      for (int64_t tile = 0; tile < tiles; ++tile) {
+        ASSERT_EQ((seen[{b, tile}]), 1) << "tile " << tile << " of entry " << b;
+      }
+    }
+    for (const auto& [tile, times] : seen) ASSERT_EQ(times, 1);
+  }
+}
+
+// Device memory is not to be trusted: any contents give an entry of the batch.
+TEST(PackedTiles, GarbageStaysInsideOfTheBatch) {
+  std::mt19937_64 random(3);
+  for (int n = 0; n < 2000; ++n) {
+    std::vector<int64_t> begin(8);
+    for (int64_t& row : begin) row = static_cast<int64_t>(random() % 100);
+    const auto found =
+        cuda::attention::find_packed_tile(static_cast<int64_t>(random() % 30), 7, 8,
+                                          [&](int64_t b) { return begin[static_cast<size_t>(b)]; });
+    ASSERT_TRUE(found.entry >= 0 && found.entry < 7);
+  }
+}
+
 // ---- refusals
 
 DeviceInfo gpu(int32_t compute_capability) {
@@ -176,10 +278,10 @@ Problem dense(DType dtype, int64_t head_dim_qk, int64_t head_dim_v) {
 }
 
 std::string refusal(const Problem& problem, int32_t compute_capability = 80,
-                    const char* targets = "80;89;90a") {
+                    const char* targets = "80;89;90a", Sm80Kernel kernel = Sm80Kernel::half) {
   const Result<ForwardProblem> resolved = resolve(problem);
   EXPECT_TRUE(resolved.ok()) << resolved.status().message();
-  return forward_sm80_refusal(*resolved, gpu(compute_capability), targets);
+  return forward_sm80_refusal(*resolved, gpu(compute_capability), targets, kernel);
 }
 
 TEST(ForwardSm80Refusal, NamesWhatItDoesNotCompute) {
@@ -195,6 +297,30 @@ TEST(ForwardSm80Refusal, NamesWhatItDoesNotCompute) {
   p = dense(DType::f16, 64, 64);
   EXPECT_THAT(refusal(p, 75), HasSubstr("compute capability is 7.5"));
   EXPECT_THAT(refusal(p, 89, "90a"), HasSubstr("has code for 90a"));
+}
+
+TEST(ForwardSm80Refusal, EachRowOfTheFamilyNamesItsTypes) {
+  const auto by = [](DType dtype, Sm80Kernel kernel) {
+    Problem p = dense(dtype, 64, 200);
+    p.o = TensorDesc::contiguous(DType::f32, {2, 4, 100, 200});
+    return refusal(p, 80, "80", kernel);
+  };
+  EXPECT_EQ(by(DType::f32, Sm80Kernel::f32), "");
+  EXPECT_THAT(by(DType::f16, Sm80Kernel::f32), HasSubstr("q: dtype is f16, wanted f32"));
+  for (const DType dtype : {DType::f32, DType::f16, DType::bf16}) {
+    EXPECT_EQ(by(dtype, Sm80Kernel::split), "");
+  }
+  for (const Sm80Kernel kernel : {Sm80Kernel::half, Sm80Kernel::f32, Sm80Kernel::split}) {
+    EXPECT_THAT(by(DType::f8e4m3, kernel), HasSubstr("q: dtype is f8e4m3"));
+  }
+  EXPECT_THAT(refusal(dense(DType::f32, 64, 257), 80, "80", Sm80Kernel::f32),
+              HasSubstr("v: head dimension is 257"));
+  Problem p = dense(DType::f16, 64, 64);  // broadcast, so that 2^30 keys need no memory
+  p.k = p.v = TensorDesc::strided(DType::f16, {2, 4, int64_t{1} << 30, 64}, {0, 0, 0, 1});
+  p.q = p.o = TensorDesc::contiguous(DType::f16, {2, 4, int64_t{1} << 30, 64});
+  p.lse.reset();
+  EXPECT_THAT(refusal(p, 80, "80", Sm80Kernel::split), HasSubstr("splits"));
+  EXPECT_EQ(refusal(p, 80, "80", Sm80Kernel::half), "");
 }
 
 TEST(ForwardSm80Refusal, ComputesTheWholeForwardOfSixteenBitInputs) {

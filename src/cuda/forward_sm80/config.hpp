@@ -14,8 +14,9 @@
 namespace flashcore::cuda::forward_sm80 {
 
 inline constexpr int kStages = 2;
+inline constexpr int kGuardedSliceKeys = 16;          // of the second computation, see slice_keys
 inline constexpr int kSmallSharedMemory = 99 * 1024;  // a block's limit on sm_86 and sm_89
-inline constexpr int kPanelColumns = 64;              // 128 bytes, what a tile's rows are padded to
+inline constexpr int kPanelBytes = 128;               // what a tile's rows are padded to
 
 // A structural type: the one template argument that a kernel's geometry is.
 struct Config {
@@ -24,8 +25,9 @@ struct Config {
   int warps;
   int row_groups;  // 16-row groups a warp; two share every fragment of K and V
   int block_kv;
-  int blocks_per_sm;    // what the register limit is set for
-  bool q_in_registers;  // otherwise read again from shared memory for every tile
+  int blocks_per_sm;      // what the register limit is set for
+  bool q_in_registers;    // otherwise read again from shared memory for every tile
+  int element_bytes = 2;  // of Q, K and V: 4 for fp32, which is split where it is multiplied
 
   constexpr int threads() const { return 32 * warps; }
   constexpr int copied_rows() const { return threads() / 8; }  // at once: see tile_copy.cuh
@@ -33,14 +35,15 @@ struct Config {
   constexpr int block_q() const { return warps * warp_rows(); }
   constexpr int stored_qk() const { return padded(head_dim_qk); }
   constexpr int stored_v() const { return padded(head_dim_v); }
-  constexpr int q_bytes() const { return 2 * block_q() * stored_qk(); }
-  constexpr int k_bytes() const { return 2 * block_kv * stored_qk(); }
-  constexpr int v_bytes() const { return 2 * block_kv * stored_v(); }
+  constexpr int q_bytes() const { return element_bytes * block_q() * stored_qk(); }
+  constexpr int k_bytes() const { return element_bytes * block_kv * stored_qk(); }
+  constexpr int v_bytes() const { return element_bytes * block_kv * stored_v(); }
   constexpr int smem_bytes() const { return q_bytes() + kStages * (k_bytes() + v_bytes()); }
 
   // Keys of a slice: what is computed at once where more than scores must be held beside O.
   constexpr int slice_keys(bool features) const {
-    return features && row_groups * head_dim_v >= 256 ? 16 : 32;
+    if (element_bytes == 4) return 16;  // P is held in two halves
+    return features && row_groups * head_dim_v >= 192 ? 16 : 32;
   }
 
   // Whether the hot loop has registers left for addresses and bounds that it would otherwise
@@ -51,12 +54,14 @@ struct Config {
   constexpr int accumulators() const { return row_groups * (block_kv + head_dim_v) / 2; }
 
  private:
-  static constexpr int padded(int columns) {
-    return (columns + kPanelColumns - 1) / kPanelColumns * kPanelColumns;
+  constexpr int padded(int columns) const {
+    const int panel = kPanelBytes / element_bytes;
+    return (columns + panel - 1) / panel * panel;
   }
 };
 
-// By growing cost: the first that holds a problem's head dimensions computes it.
+// By growing cost, for 16-bit inputs and then for fp32: the first of an input type's that holds a
+// problem's head dimensions computes it.
 inline constexpr std::array kConfigs = {
     Config{.head_dim_qk = 64,
            .head_dim_v = 64,
@@ -93,14 +98,46 @@ inline constexpr std::array kConfigs = {
            .block_kv = 32,
            .blocks_per_sm = 2,
            .q_in_registers = false},
+    Config{.head_dim_qk = 64,
+           .head_dim_v = 64,
+           .warps = 4,
+           .row_groups = 1,
+           .block_kv = 32,
+           .blocks_per_sm = 2,
+           .q_in_registers = false,
+           .element_bytes = 4},
+    Config{.head_dim_qk = 128,
+           .head_dim_v = 128,
+           .warps = 4,
+           .row_groups = 1,
+           .block_kv = 32,
+           .blocks_per_sm = 2,
+           .q_in_registers = false,
+           .element_bytes = 4},
+    Config{.head_dim_qk = 256,
+           .head_dim_v = 128,
+           .warps = 2,
+           .row_groups = 1,
+           .block_kv = 16,
+           .blocks_per_sm = 2,
+           .q_in_registers = false,
+           .element_bytes = 4},
 };
+inline constexpr int kHalfConfigs = 5;  // those for 16-bit inputs
 
 inline constexpr int kLargestHeadDim = 256;
 
-// Index into kConfigs, or -1 when a head dimension is too large.
-constexpr int choose_config(int64_t head_dim_qk, int64_t head_dim_v) {
+// Columns of V and O that one launch computes at most: fp32 has no registers for more, and takes
+// longer rows in parts.
+constexpr int launch_columns(int element_bytes) {
+  return element_bytes == 4 ? 128 : kLargestHeadDim;
+}
+
+// Index into kConfigs, or -1 when a head dimension is too large for one launch.
+constexpr int choose_config(int64_t head_dim_qk, int64_t head_dim_v, int element_bytes = 2) {
   for (std::size_t i = 0; i < kConfigs.size(); ++i) {
-    if (head_dim_qk <= kConfigs[i].head_dim_qk && head_dim_v <= kConfigs[i].head_dim_v) {
+    if (element_bytes == kConfigs[i].element_bytes && head_dim_qk <= kConfigs[i].head_dim_qk &&
+        head_dim_v <= kConfigs[i].head_dim_v) {
       return static_cast<int>(i);
     }
   }
@@ -109,7 +146,8 @@ constexpr int choose_config(int64_t head_dim_qk, int64_t head_dim_v) {
 
 // What the kernels rely on.
 constexpr bool is_sound(const Config& c) {
-  return c.head_dim_qk % 16 == 0 && c.head_dim_v % 16 == 0 && c.block_kv % 32 == 0 &&
+  return c.head_dim_qk % 16 == 0 && c.head_dim_v % 16 == 0 &&
+         c.block_kv % c.slice_keys(true) == 0 && c.block_kv % c.slice_keys(false) == 0 &&
          c.copied_rows() % 8 == 0 && c.block_q() % c.copied_rows() == 0 &&
          c.block_kv % c.copied_rows() == 0 &&
          c.stored_v() <= c.stored_qk() &&  // O is staged where Q was

@@ -1,7 +1,8 @@
-// What differs between the two input types.
+// What differs between the input types.
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include "cuda/ptx/convert.cuh"
 #include "cuda/ptx/math.cuh"
@@ -35,5 +36,15 @@ struct Bf16 {
   __device__ static uint32_t pack(float low, float high) { return ptx::pack_bf16x2(low, high); }
   __device__ static float to_float(uint16_t bits) { return ptx::bf16_to_float(bits); }
 };
+
+// Multiplied by other functions: fp32_math.cuh.
+struct Fp32 {
+  static constexpr float kHeadroom = 0;
+  static constexpr uint32_t kInfinity = 0x7f800000, kOneBits = 0x3f800000,
+                            kNegativeWeightBits = 0x38800000, kNanWeightBits = 0x47000000;
+};
+
+template <class Element>
+inline constexpr bool kIsFp32 = std::is_same_v<Element, Fp32>;
 
 }  // namespace flashcore::cuda::forward_sm80

@@ -12,6 +12,7 @@
 #include "cuda/forward_sm80/task.cuh"
 #include "cuda/forward_sm80/value_guard.cuh"
 #include "cuda/ptx/exp2.cuh"
+#include "cuda/ptx/special.cuh"
 
 namespace flashcore::cuda::forward_sm80 {
 
@@ -48,6 +49,21 @@ __device__ __forceinline__ void finish_rows(const Params& p, const Task& task,
                                             WarpState<kConfig>& w) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const int warp = static_cast<int>(threadIdx.x) / 32;
+  if (kFeatures && p.splits > 1) {
+#pragma unroll
+    for (int g = 0; g < kConfig.row_groups; ++g) {
+#pragma unroll
+      for (int slot = 0; slot < 2; ++slot) {
+        const int row =
+            task.first_query + warp * kConfig.warp_rows() + 16 * g + 8 * slot + lane / 4;
+        if (lane % 4 == 0 && row < task.sequence.rows_q) {
+          p.partial_rows[partial_row(p, task, row) * p.splits + find_split(p, ptx::block_index())] =
+              make_float2(w.reference[g][slot], w.sum[g][slot]);
+        }
+      }
+    }
+    return;
+  }
   const float sink = p.sinks.data == nullptr ? kNoKey : p.sinks.data[task.head * p.sinks.head];
   const float rescale = kFeatures && p.dropout ? p.dropout_rescale : 1.0F;
 #pragma unroll
@@ -117,6 +133,22 @@ __device__ inline void store_as(ElementType type, void* data, int64_t at, float 
   }
 }
 
+// Where rows of O go, or of one split's part of O.
+struct RowPlace {
+  void* data;
+  ElementType type;
+  int64_t first, row;  // elements
+};
+__device__ inline RowPlace place_rows(const Params& p, const Task& task) {
+  if (p.splits > 1) {
+    const int64_t first =
+        (partial_row(p, task, task.first_query) * p.splits + find_split(p, ptx::block_index())) *
+        p.head_dim_v;
+    return {p.partial_o, ElementType::f32, first, int64_t{p.splits} * p.head_dim_v};
+  }
+  return {p.o, p.o_type, o_offset(p, task, task.first_query), p.o_row};
+}
+
 // O element by element. `kinds`: the accumulators count values that are not finite; only outputs
 // with such are written.
 template <Config kConfig>
@@ -142,17 +174,18 @@ __device__ __forceinline__ void store_elements(const Params& p, const Task& task
   __syncwarp();
   const int limit =
       kinds ? static_cast<int>(task.sequence.len_q) : static_cast<int>(task.sequence.rows_q);
+  const RowPlace place = place_rows(p, task);
 #pragma unroll 1
   for (int row = first; row < first + kConfig.warp_rows(); ++row) {
     if (task.first_query + row >= limit) break;
-    const int64_t o = o_offset(p, task, task.first_query + row);
+    const int64_t o = place.first + row * place.row;
 #pragma unroll 1
     for (int column = lane; column < p.head_dim_v; column += 32) {
       const float value = staged[row * kConfig.head_dim_v + column];
       if (!kinds) {
-        store_as(p.o_type, p.o, o + column, value);
+        store_as(place.type, place.data, o + column, value);
       } else if (value != 0) {
-        store_as(p.o_type, p.o, o + column, nonfinite_of(value));
+        store_as(place.type, place.data, o + column, nonfinite_of(value));
       }
     }
   }

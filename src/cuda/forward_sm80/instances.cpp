@@ -5,13 +5,15 @@
 
 namespace flashcore::cuda::forward_sm80 {
 
-static_assert(kCompiledConfigs == kConfigs.size(), "instances.cmake: sm80_configs");
+static_assert(kCompiledConfigs == kConfigs.size() && kCompiledHalfConfigs == kHalfConfigs,
+              "instances.cmake: sm80_configs");
 
 const InstanceEntry& find_instance(const Instance& instance) {
   static const auto list = instance_list();
+  const auto config = static_cast<std::size_t>(instance.config);
+  if (instance.type == InputType::f32) return list[3 * kCompiledHalfConfigs + config];
   const std::size_t type = instance.type == InputType::f16 ? 0 : 1;
-  const std::size_t row = type * kCompiledConfigs + static_cast<std::size_t>(instance.config);
-  return list[2 * row + (instance.features ? 1 : 0)];
+  return list[2 * (type * kCompiledHalfConfigs + config) + (instance.features ? 1 : 0)];
 }
 
 }  // namespace flashcore::cuda::forward_sm80

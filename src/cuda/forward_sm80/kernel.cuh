@@ -10,23 +10,23 @@
 namespace flashcore::cuda::forward_sm80 {
 
 // The tile of this block, anew each time: kept over the main loop it would cost a dozen registers.
-template <Config kConfig>
+template <Config kConfig, bool kFeatures>
 __device__ __forceinline__ Task this_task(const Params& p) {
-  return find_task(p, ptx::block_index(), kConfig.block_q());
+  return find_task<kFeatures>(p, ptx::block_index(), kConfig.block_q());
 }
 
 // The tile again, with the online softmax and guarded values. Out of line: it almost never runs,
 // and must not cost the loop above it registers.
 template <Config kConfig, class Element, bool kFeatures>
 __device__ __noinline__ void compute_exactly(const Params& p, unsigned char* shared) {
-  const Task task = this_task<kConfig>(p);
   bool found = false;
 #pragma unroll 1
   for (const GuardPass pass : {GuardPass::values, GuardPass::kinds}) {
+    const Task task = this_task<kConfig, kFeatures>(p);
     WarpState<kConfig> w;
     const bool kinds = pass == GuardPass::kinds;
     found |= attend<kConfig, Element, kFeatures, Softmax::guarded>(p, task, shared, w, pass);
-    finish_sums<kConfig>(w, false);
+    finish_sums<kConfig, Element>(w, false);
     if (!kinds) finish_rows<kConfig, kFeatures>(p, task, w);
     store_elements<kConfig>(p, task, shared, w, kinds);
     if (!__syncthreads_or(found)) break;
@@ -43,22 +43,30 @@ __global__ void __launch_bounds__(kConfigs[kConfigIndex].threads(),
   constexpr Softmax kSoftmax = kFeatures ? Softmax::online : Softmax::stale;
   WarpState<kConfig> w;
   {
-    const Task task = this_task<kConfig>(p);
+    const Task task = this_task<kConfig, kFeatures>(p);
     if (task.first_query >= task.sequence.rows_q) return;
+    // Nobody reads what a split past the last key would leave.
+    if (kFeatures && p.splits > 1 &&
+        int64_t{find_split(p, ptx::block_index())} * p.split_tiles * kConfig.block_kv >=
+            task.sequence.len_kv) {
+      return;
+    }
     attend<kConfig, Element, kFeatures, kSoftmax>(p, task, shared, w, GuardPass::values);
   }
-  const bool right = finish_sums<kConfig>(w, kSoftmax == Softmax::stale);
+  const bool right = finish_sums<kConfig, Element>(w, kSoftmax == Softmax::stale);
   if (__syncthreads_or(!right)) {
     compute_exactly<kConfig, Element, kFeatures>(p, shared);
     return;
   }
-  const Task task = this_task<kConfig>(p);
+  const Task task = this_task<kConfig, kFeatures>(p);
   finish_rows<kConfig, kFeatures>(p, task, w);
-  if (!kFeatures || p.o_vectors) {
-    store_vectors<kConfig, Element>(p, task, shared, w);
-  } else {
-    store_elements<kConfig>(p, task, shared, w, false);
+  if constexpr (!kIsFp32<Element>) {
+    if (!kFeatures || (p.o_vectors && p.splits == 1)) {
+      store_vectors<kConfig, Element>(p, task, shared, w);
+      return;
+    }
   }
+  if constexpr (kFeatures) store_elements<kConfig>(p, task, shared, w, false);
 }
 
 }  // namespace flashcore::cuda::forward_sm80

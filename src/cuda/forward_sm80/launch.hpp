@@ -7,11 +7,11 @@
 
 namespace flashcore::cuda::forward_sm80 {
 
-enum class InputType { f16, bf16 };
+enum class InputType { f16, bf16, f32 };
 
 // Which compiled kernel: kConfigs[config], its type, and whether every tile looks for features
 // (bias, boolean mask, ALiBi, softcap, dropout, a scale that is not positive, rows that are not
-// 16-byte chunks, an O of another type).
+// 16-byte chunks, an O of another type, keys in splits). fp32 has only instances with features.
 struct Instance {
   InputType type;
   int config;
@@ -25,5 +25,8 @@ struct InstanceEntry {
 };
 
 const InstanceEntry& find_instance(const Instance& instance);
+
+// From the partial results of all splits to O and LSE. `block_kv`: keys of a tile of theirs.
+cudaError_t combine_splits(const Params& params, int block_kv, cudaStream_t stream);
 
 }  // namespace flashcore::cuda::forward_sm80

@@ -18,6 +18,7 @@
 #include <type_traits>
 
 #include "cuda/forward_sm80/element.cuh"
+#include "cuda/forward_sm80/fp32_math.cuh"
 #include "cuda/forward_sm80/scores.cuh"
 #include "cuda/forward_sm80/task.cuh"
 #include "cuda/forward_sm80/value_guard.cuh"
@@ -52,8 +53,10 @@ struct KvLoader {
     const int first = first_tile * S::kBlockKv;
     const int64_t row = task.sequence.kv_begin + first;
     const auto thread = static_cast<int>(threadIdx.x);
-    k = S::KCopy::start(row_pointer(p.k, task.batch, kv_head, row), 2 * p.k.row, thread);
-    v = S::VCopy::start(row_pointer(p.v, task.batch, kv_head, row), 2 * p.v.row, thread);
+    k = S::KCopy::start(row_pointer<S::kBytes>(p.k, task.batch, kv_head, row), S::kBytes * p.k.row,
+                        thread);
+    v = S::VCopy::start(row_pointer<S::kBytes>(p.v, task.batch, kv_head, row), S::kBytes * p.v.row,
+                        thread);
     rows_left = static_cast<int>(task.sequence.len_kv) - first;
   }
 
@@ -66,14 +69,14 @@ struct KvLoader {
       v = S::VCopy::whole(v_tile, v, p.v.pass_bytes, thread);
     } else {
       if (!kFeatures || p.chunks_qk) {
-        k = S::KCopy::part(k_tile, k, p.k.pass_bytes, rows_left, p.head_dim_qk / 8, p.k.data,
-                           thread);
+        k = S::KCopy::part(k_tile, k, p.k.pass_bytes, rows_left, p.head_dim_qk / S::kChunkElements,
+                           p.k.data, thread);
       } else {
         k = S::KCopy::elements(k_tile, k, p.k.pass_bytes, rows_left, p.head_dim_qk, thread);
       }
       if (!kFeatures || p.chunks_v) {
-        v = S::VCopy::part(v_tile, v, p.v.pass_bytes, rows_left, p.head_dim_v / 8, p.v.data,
-                           thread);
+        v = S::VCopy::part(v_tile, v, p.v.pass_bytes, rows_left, p.head_dim_v / S::kChunkElements,
+                           p.v.data, thread);
       } else {
         v = S::VCopy::elements(v_tile, v, p.v.pass_bytes, rows_left, p.head_dim_v, thread);
       }
@@ -86,14 +89,16 @@ struct KvLoader {
 template <Config kConfig, bool kFeatures>
 __device__ __forceinline__ void load_queries(const Params& p, const Task& task,
                                              unsigned char* shared) {
-  using Copy = typename Shape<kConfig>::QCopy;
+  using S = Shape<kConfig>;
+  using Copy = typename S::QCopy;
   const auto thread = static_cast<int>(threadIdx.x);
-  const unsigned char* const source =
-      Copy::start(row_pointer(p.q, task.batch, task.head, task.sequence.q_begin + task.first_query),
-                  2 * p.q.row, thread);
+  const unsigned char* const source = Copy::start(
+      row_pointer<S::kBytes>(p.q, task.batch, task.head, task.sequence.q_begin + task.first_query),
+      S::kBytes * p.q.row, thread);
   const int rows = static_cast<int>(task.sequence.len_q) - task.first_query;
   if (!kFeatures || p.chunks_qk) {
-    Copy::part(shared, source, p.q.pass_bytes, rows, p.head_dim_qk / 8, p.q.data, thread);
+    Copy::part(shared, source, p.q.pass_bytes, rows, p.head_dim_qk / S::kChunkElements, p.q.data,
+               thread);
   } else {
     Copy::elements(shared, source, p.q.pass_bytes, rows, p.head_dim_qk, thread);
   }
@@ -143,9 +148,11 @@ template <Config kConfig, class Element, bool kFeatures, Softmax kSoftmax>
 __device__ __forceinline__ bool attend(const Params& p, const Task& task, unsigned char* shared,
                                        WarpState<kConfig>& w, GuardPass pass) {
   using S = Shape<kConfig>;
-  constexpr int kSliceKeys = kConfig.slice_keys(kFeatures || kSoftmax == Softmax::guarded);
+  constexpr int kSliceKeys =
+      kSoftmax == Softmax::guarded ? kGuardedSliceKeys : kConfig.slice_keys(kFeatures);
   constexpr int kSlices = S::kBlockKv / kSliceKeys;
   constexpr float kHeadroom = kSoftmax == Softmax::stale ? Element::kHeadroom : 0.0F;
+  constexpr float kLag = kSoftmax == Softmax::stale ? 0.0F : kSlack;
   const auto thread = static_cast<int>(threadIdx.x);
   const int warp = thread / 32, lane = thread % 32;
   const bool kinds = kSoftmax == Softmax::guarded && pass == GuardPass::kinds;
@@ -153,8 +160,13 @@ __device__ __forceinline__ bool attend(const Params& p, const Task& task, unsign
 
   w.clear();
   bool found = false;
-  const attention::TileRange block = attention::tile_range(
-      task.sequence, p.band, task.first_query, task.first_query + S::kBlockQ, S::kBlockKv);
+  attention::TileRange block = attention::tile_range(task.sequence, p.band, task.first_query,
+                                                     task.first_query + S::kBlockQ, S::kBlockKv);
+  if (kFeatures && p.splits > 1) {
+    const int first = find_split(p, ptx::block_index()) * p.split_tiles;
+    block.begin = max(block.begin, first);
+    block.end = min(block.end, first + p.split_tiles);
+  }
   if (block.begin >= block.end) return found;
 
   load_queries<kConfig, kFeatures>(p, task, shared);
@@ -202,15 +214,17 @@ __device__ __forceinline__ bool attend(const Params& p, const Task& task, unsign
     const uint32_t k_tile = ptx::shared_address(shared) + S::k_offset(0) + stage * S::kStageBytes +
                             columns_first<typename S::KTile>(here % 32);
     const uint32_t v_tile = ptx::shared_address(shared) + S::v_offset(0) + stage * S::kStageBytes +
-                            rows_first<typename S::VTile>(here % 32);
-    if (kSoftmax == Softmax::stale && tile >= at.hot_begin && tile < at.hot_end) {
-      Scores<S::kGroups, S::kBlockKv / 8> s;
-      Probabilities<S::kGroups, S::kBlockKv / 16> pr;
-      multiply_qk<kConfig, Element>(s, q, k_tile);
-      exponentiate<kConfig, false>(s, w, scale);
-      pack<Element>(pr, s);
-      multiply_pv<kConfig, Element>(w, pr, v_tile);
-      continue;
+                            value_place<Element, typename S::VTile>(here % 32);
+    if constexpr (kSoftmax == Softmax::stale) {
+      if (tile >= at.hot_begin && tile < at.hot_end) {
+        Scores<S::kGroups, S::kBlockKv / 8> s;
+        Probabilities<S::kGroups, S::kBlockKv / 16> pr;
+        multiply_qk<kConfig, Element>(s, q, k_tile);
+        exponentiate<kConfig, false>(s, w, scale);
+        pack<Element>(pr, s);
+        multiply_pv<kConfig, Element>(w, pr, v_tile);
+        continue;
+      }
     }
 #pragma unroll 1
     for (int i = 0; i < kSlices; ++i) {
@@ -219,29 +233,42 @@ __device__ __forceinline__ bool attend(const Params& p, const Task& task, unsign
       if (slice < range.begin || slice >= range.end) continue;
       const LanePlace place{notes.first_row + here % 32 / 4, 2 * (here % 4)};
       Scores<S::kGroups, kSliceKeys / 8> s;
-      Probabilities<S::kGroups, kSliceKeys / 16> pr;
-      multiply_qk<kConfig, Element>(s, q, k_tile + i * kSliceKeys * S::KTile::kPanelRowBytes);
-      if constexpr (kFeatures) apply_features(s, p, task, place, first_key);
+      if constexpr (!kIsFp32<Element>) {
+        multiply_qk<kConfig, Element>(s, q, k_tile + i * kSliceKeys * S::KTile::kPanelRowBytes);
+      } else if constexpr (kSoftmax == Softmax::guarded) {
+        multiply_qk_exactly<kConfig>(s, shared, shared + S::k_offset(0) + stage * S::kStageBytes,
+                                     i * kSliceKeys, here);
+      } else {
+        multiply_qk_fp32<kConfig>(s, q, k_tile + i * kSliceKeys * S::KTile::kPanelRowBytes);
+      }
+      if constexpr (kFeatures) {
+        apply_features<kIsFp32<Element>>(s, p, task, place, first_key);
+      }
       if (slice < range.full_begin || slice >= range.full_end) {
         mask_band(s, notes.limits, place, first_key);
       }
       if (kinds) level_scores(s);
       if (kSoftmax != Softmax::stale || slice <= range.full_begin || !all_have_reference(w)) {
-        raise_reference<kConfig>(s, w, scale, kHeadroom);
+        raise_reference<kConfig>(s, w, scale, kHeadroom, kLag);
       }
       exponentiate<kConfig, true>(s, w, scale);
       if constexpr (kFeatures) {
         if (p.dropout && !kinds) drop(s, p, task, place, first_key);
       }
-      pack<Element>(pr, s);
       const uint32_t v_slice = v_tile + i * kSliceKeys * S::VTile::kPanelRowBytes;
-      multiply_pv<kConfig, Element>(w, pr, v_slice);
-      if constexpr (kFeatures) {
-        // Dropped keys leave sums that are small beside their terms: P needs a second half.
-        if (p.dropout && !kinds) {
-          take_rest<Element>(s, pr);
-          pack<Element>(pr, s);
-          multiply_pv<kConfig, Element>(w, pr, v_slice);
+      if constexpr (kIsFp32<Element>) {
+        multiply_pv_fp32<kConfig>(w, s, v_slice);
+      } else {
+        Probabilities<S::kGroups, kSliceKeys / 16> pr;
+        pack<Element>(pr, s);
+        multiply_pv<kConfig, Element>(w, pr, v_slice);
+        if constexpr (kFeatures) {
+          // Dropped keys leave sums that are small beside their terms: P needs a second half.
+          if (p.dropout && !kinds) {
+            take_rest<Element>(s, pr);
+            pack<Element>(pr, s);
+            multiply_pv<kConfig, Element>(w, pr, v_slice);
+          }
         }
       }
     }

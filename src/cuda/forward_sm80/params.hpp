@@ -1,6 +1,8 @@
 // Everything that one launch of forward_sm80 is told. Strides are in elements.
 #pragma once
 
+#include <vector_types.h>
+
 #include <cstdint>
 
 #include "problem/philox.hpp"
@@ -19,6 +21,7 @@ struct Matrix {
 struct PairMatrix {
   const void* data;
   int64_t batch, head, query, key;
+  bool in_pairs;  // keys are neighbours, and every even key is aligned to two elements
 };
 
 // One element a batch entry and head; absent when data is null.
@@ -59,6 +62,7 @@ struct Params {
   int q_tiles;
   int section_heads;
   bool longest_first;
+  int packed_slots;  // a head, see packed_tiles.hpp; 0: every entry has q_tiles tiles
 
   // Rows of 16-byte chunks with nothing to pad: K and V tiles inside a sequence need no test.
   bool whole_chunks;
@@ -66,9 +70,14 @@ struct Params {
   bool o_vectors;  // O has the type of Q and rows of aligned 16-byte chunks
 
   // Only read by the instances with features.
+  int splits;            // of the keys, each by blocks of its own; 1: O and LSE are written at once
+  int split_tiles;       // tiles of keys a split
+  float* partial_o;      // [batch, head, query, split, head_dim_v], not yet divided by the sums
+  float2* partial_rows;  // [batch, head, query, split]: reference, sum
   bool chunks_qk,
-      chunks_v;   // rows are 16-byte aligned and whole chunks; otherwise element by element
-  float softcap;  // 0: off
+      chunks_v;        // rows are 16-byte aligned and whole chunks; otherwise element by element
+  float score_factor;  // of a product, before softcap; without, to units of log2
+  float cap_log2;      // softcap in units of log2; 0: off
   PairMatrix bias, mask;
   ElementType bias_type;
   HeadVector alibi_slopes;

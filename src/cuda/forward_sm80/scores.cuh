@@ -48,12 +48,11 @@ __device__ __forceinline__ void mask_band(Scores<kGroups, kProducts>& s,
 
 // cap * tanh(s * scale / cap), times log2(e). 1 - 2 / (1 + e^2x) is off by 1e-7 of the cap, where
 // the tanh.approx instruction would be off by 5e-4 of the score.
-template <int kGroups, int kProducts>
-__device__ __forceinline__ void scale_scores(Scores<kGroups, kProducts>& s, float scale,
-                                             float softcap) {
-  const bool capped = softcap > 0;
-  const float factor = capped ? 2 * kLog2E * scale / softcap : kLog2E * scale;
-  const float cap = softcap * kLog2E;
+//
+// kExact: for fp32, where that is too far off caps above 1.
+template <bool kExact, int kGroups, int kProducts>
+__device__ __forceinline__ void scale_scores(Scores<kGroups, kProducts>& s, float factor,
+                                             float cap) {
 #pragma unroll
   for (int g = 0; g < kGroups; ++g) {
 #pragma unroll
@@ -61,7 +60,9 @@ __device__ __forceinline__ void scale_scores(Scores<kGroups, kProducts>& s, floa
 #pragma unroll
       for (int e = 0; e < 4; ++e) {
         s[g][n][e] *= factor;
-        if (capped) {
+        if (kExact && cap > 0) {
+          s[g][n][e] = cap * tanhf(s[g][n][e]);
+        } else if (cap > 0) {
           s[g][n][e] = cap - 2 * cap * __fdividef(1.0F, 1.0F + ptx::exp2_approx(s[g][n][e]));
         }
       }
@@ -69,15 +70,33 @@ __device__ __forceinline__ void scale_scores(Scores<kGroups, kProducts>& s, floa
   }
 }
 
-// Visits every score with the bias or mask element of its pair, read by `read(offset)`. Rows and
-// keys past the lengths read the last ones that exist; the band removes them afterwards.
-template <int kGroups, int kProducts, class Read, class Visit>
+// Visits every score with the bias or mask element of its pair, read two neighbours at a time by
+// `read_pair(offset)` or one by `read(offset)`. Rows and keys past the lengths read the last ones
+// that exist; the band removes them afterwards.
+template <int kGroups, int kProducts, class ReadPair, class Read, class Visit>
 __device__ __forceinline__ void visit_pairs(Scores<kGroups, kProducts>& s, const PairMatrix& m,
                                             const Task& task, const LanePlace& lane, int first_key,
-                                            Read read, Visit visit) {
-  const int last_key = static_cast<int>(task.sequence.len_kv) - 1;
+                                            ReadPair read_pair, Read read, Visit visit) {
+  const int len_kv = static_cast<int>(task.sequence.len_kv);
   const int last_query = static_cast<int>(task.sequence.len_q) - 1;
   const int64_t head = task.batch * m.batch + task.head * m.head;
+  if (m.in_pairs && first_key + 8 * kProducts <= len_kv) {
+#pragma unroll
+    for (int g = 0; g < kGroups; ++g) {
+#pragma unroll
+      for (int slot = 0; slot < 2; ++slot) {
+        const int64_t row = head + min(lane.row + 16 * g + 8 * slot, last_query) * m.query +
+                            first_key + lane.column;
+#pragma unroll
+        for (int n = 0; n < kProducts; ++n) {
+          const auto pair = read_pair(row + 8 * n);
+          visit(s[g][n][2 * slot], pair.x);
+          visit(s[g][n][2 * slot + 1], pair.y);
+        }
+      }
+    }
+    return;
+  }
 #pragma unroll
   for (int g = 0; g < kGroups; ++g) {
 #pragma unroll
@@ -87,7 +106,7 @@ __device__ __forceinline__ void visit_pairs(Scores<kGroups, kProducts>& s, const
       for (int n = 0; n < kProducts; ++n) {
 #pragma unroll
         for (int e = 0; e < 2; ++e) {
-          const int key = min(first_key + lane.column + 8 * n + e, last_key);
+          const int key = min(first_key + lane.column + 8 * n + e, len_kv - 1);
           visit(s[g][n][2 * slot + e], read(row + key * m.key));
         }
       }
@@ -104,35 +123,46 @@ __device__ __forceinline__ void add_bias(Scores<kGroups, kProducts>& s, const Pa
   if (p.bias_type == ElementType::f32) {
     const auto* const data = static_cast<const float*>(p.bias.data);
     visit_pairs(
-        s, p.bias, task, lane, first_key, [=](int64_t at) { return __ldg(data + at); }, add);
+        s, p.bias, task, lane, first_key,
+        [=](int64_t at) { return __ldg(reinterpret_cast<const float2*>(data + at)); },
+        [=](int64_t at) { return __ldg(data + at); }, add);
   } else {
     const auto* const data = static_cast<const uint16_t*>(p.bias.data);
     const bool f16 = p.bias_type == ElementType::f16;
+    const auto value = [=](uint16_t bits) {
+      return f16 ? ptx::f16_to_float(bits) : ptx::bf16_to_float(bits);
+    };
     visit_pairs(
         s, p.bias, task, lane, first_key,
         [=](int64_t at) {
-          const uint16_t bits = __ldg(data + at);
-          return f16 ? ptx::f16_to_float(bits) : ptx::bf16_to_float(bits);
+          const ushort2 pair = __ldg(reinterpret_cast<const ushort2*>(data + at));
+          return make_float2(value(pair.x), value(pair.y));
         },
-        add);
+        [=](int64_t at) { return value(__ldg(data + at)); }, add);
   }
 }
 
 template <int kGroups, int kProducts>
 __device__ __forceinline__ void add_alibi(Scores<kGroups, kProducts>& s, float slope,
                                           int64_t offset, const LanePlace& lane, int first_key) {
+  constexpr int64_t kExact = 1 << 23;  // integers are exact in fp32 up to twice that
   const float step = -slope * kLog2E;
 #pragma unroll
   for (int g = 0; g < kGroups; ++g) {
 #pragma unroll
     for (int slot = 0; slot < 2; ++slot) {
       const int64_t distance = lane.row + 16 * g + 8 * slot + offset - first_key - lane.column;
+      const bool near = distance < kExact && distance > -kExact;
+      const auto from = static_cast<float>(static_cast<int>(distance));
 #pragma unroll
       for (int n = 0; n < kProducts; ++n) {
 #pragma unroll
         for (int e = 0; e < 2; ++e) {
           float& score = s[g][n][2 * slot + e];
-          score = fmaf(step, static_cast<float>(abs(distance - (8 * n + e))), score);
+          const int column = 8 * n + e;
+          const float steps = near ? fabsf(from - static_cast<float>(column))
+                                   : static_cast<float>(abs(distance - column));
+          score = fmaf(step, steps, score);
         }
       }
     }
@@ -140,11 +170,11 @@ __device__ __forceinline__ void add_alibi(Scores<kGroups, kProducts>& s, float s
 }
 
 // All features that change scores, but for the band.
-template <int kGroups, int kProducts>
+template <bool kExact, int kGroups, int kProducts>
 __device__ __forceinline__ void apply_features(Scores<kGroups, kProducts>& s, const Params& p,
                                                const Task& task, const LanePlace& lane,
                                                int first_key) {
-  scale_scores(s, p.softmax_scale, p.softcap);
+  scale_scores<kExact>(s, p.score_factor, p.cap_log2);
   if (p.bias.data != nullptr) add_bias(s, p, task, lane, first_key);
   if (p.alibi_slopes.data != nullptr) {
     const HeadVector& slopes = p.alibi_slopes;
@@ -154,7 +184,9 @@ __device__ __forceinline__ void apply_features(Scores<kGroups, kProducts>& s, co
   if (p.mask.data != nullptr) {
     const auto* const data = static_cast<const uint8_t*>(p.mask.data);
     visit_pairs(
-        s, p.mask, task, lane, first_key, [=](int64_t at) { return __ldg(data + at); },
+        s, p.mask, task, lane, first_key,
+        [=](int64_t at) { return __ldg(reinterpret_cast<const uchar2*>(data + at)); },
+        [=](int64_t at) { return __ldg(data + at); },
         [](float& score, uint8_t attend) { score = attend != 0 ? score : kNoKey; });
   }
 }

@@ -16,14 +16,16 @@ struct Shape {
   static constexpr int kGroups = kConfig.row_groups;
   static constexpr int kBlockQ = kConfig.block_q(), kBlockKv = kConfig.block_kv;
   static constexpr int kWarpRows = kConfig.warp_rows();
-  static constexpr int kQkSteps = kConfig.head_dim_qk / 16;  // 16 columns of Q and K
-  static constexpr int kKeySteps = kBlockKv / 16;            // 16 keys
+  static constexpr int kBytes = kConfig.element_bytes;
+  static constexpr int kChunkElements = tile::kChunkBytes / kBytes;
+  static constexpr int kQkSteps =
+      kConfig.head_dim_qk * kBytes / 32;                     // 32 bytes of Q's and K's rows
   static constexpr int kOutSteps = kConfig.head_dim_v / 16;  // 16 columns of V and O
 
-  using QTile = tile::SmemTile<kBlockQ, kConfig.stored_qk(), 2>;
-  using KTile = tile::SmemTile<kBlockKv, kConfig.stored_qk(), 2>;
-  using VTile = tile::SmemTile<kBlockKv, kConfig.stored_v(), 2>;
-  using OTile = tile::SmemTile<kBlockQ, kConfig.stored_v(), 2>;
+  using QTile = tile::SmemTile<kBlockQ, kConfig.stored_qk(), kBytes>;
+  using KTile = tile::SmemTile<kBlockKv, kConfig.stored_qk(), kBytes>;
+  using VTile = tile::SmemTile<kBlockKv, kConfig.stored_v(), kBytes>;
+  using OTile = tile::SmemTile<kBlockQ, kConfig.stored_v(), kBytes>;
   using QCopy = TileCopy<QTile, kConfig.head_dim_qk, kThreads>;
   using KCopy = TileCopy<KTile, kConfig.head_dim_qk, kThreads>;
   using VCopy = TileCopy<VTile, kConfig.head_dim_v, kThreads>;

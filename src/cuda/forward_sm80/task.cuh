@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "cuda/attention/kv_range.hpp"
+#include "cuda/attention/packed_tiles.hpp"
 #include "cuda/forward_sm80/params.hpp"
 
 namespace flashcore::cuda::forward_sm80 {
@@ -36,6 +37,22 @@ __device__ inline void find_tile(const Params& p, uint32_t index, uint32_t& batc
 
 __device__ inline int64_t entry(const EntryVector& vector, int64_t b) {
   return vector.data[b * vector.step];
+}
+
+// The same for a packed batch: its entry, and which tile of it.
+__device__ inline void find_packed(const Params& p, uint32_t index, int block_q,
+                                   uint32_t& batch_head, uint32_t& tile) {
+  const auto slots = static_cast<uint32_t>(p.packed_slots);
+  const uint32_t head = index / slots;
+  const attention::PackedTile found =
+      attention::find_packed_tile(index - head * slots, p.batch, block_q, [&](int64_t b) {
+        return min(max(entry(p.cu_seqlens_q, b), int64_t{0}), int64_t{p.total_q});
+      });
+  batch_head = static_cast<uint32_t>(found.entry) * static_cast<uint32_t>(p.heads_q) + head;
+  // What is in memory need not increase: no tile then, like those past an entry's end.
+  const int64_t here = p.longest_first ? found.tiles - 1 - found.tile : found.tile;
+  tile = here < 0 || here >= p.q_tiles ? static_cast<uint32_t>(p.q_tiles)
+                                       : static_cast<uint32_t>(here);
 }
 
 // Rows [begin, end) of entry b in a packed tensor of `total` rows, at most `bound` of them,
@@ -71,9 +88,29 @@ __device__ inline Sequence find_sequence(const Params& p, int b) {
   return s;
 }
 
+// Which split of the keys is the share of block `index`.
+__device__ inline int find_split(const Params& p, uint32_t index) {
+  const auto heads = static_cast<uint32_t>(p.heads_q / p.heads_kv);
+  return static_cast<int>(index / heads % static_cast<uint32_t>(p.splits));
+}
+
+// With splits, those of a tile and its heads of one group follow each other: what runs at once
+// shares keys and values.
+template <bool kSplits>
 __device__ inline Task find_task(const Params& p, uint32_t index, int block_q) {
   uint32_t batch_head, tile;
-  find_tile(p, index, batch_head, tile);
+  if (kSplits && p.splits > 1) {
+    const auto heads = static_cast<uint32_t>(p.heads_q / p.heads_kv);
+    const uint32_t within = index % heads;
+    const uint32_t section = index / heads / static_cast<uint32_t>(p.splits);
+    const auto tiles = static_cast<uint32_t>(p.q_tiles);
+    tile = section % tiles;
+    batch_head = section / tiles * heads + within;
+  } else if (p.packed_slots > 0) {
+    find_packed(p, index, block_q, batch_head, tile);
+  } else {
+    find_tile(p, index, batch_head, tile);
+  }
   Task task;
   task.batch = static_cast<int>(batch_head / static_cast<uint32_t>(p.heads_q));
   task.head = static_cast<int>(batch_head) - task.batch * p.heads_q;
@@ -82,11 +119,17 @@ __device__ inline Task find_task(const Params& p, uint32_t index, int block_q) {
   return task;
 }
 
+// Number of a query among the rows of partial results.
+__device__ inline int64_t partial_row(const Params& p, const Task& task, int row) {
+  return (int64_t{task.batch} * p.heads_q + task.head) * p.seqlen_q + row;
+}
+
 // Row `row` of a matrix's batch entry and head, in a packed tensor counted from its first row.
+template <int kElementBytes>
 __device__ inline const unsigned char* row_pointer(const Matrix& m, int batch, int head,
                                                    int64_t row) {
   return static_cast<const unsigned char*>(m.data) +
-         2 * (batch * m.batch + head * m.head + row * m.row);
+         kElementBytes * (batch * m.batch + head * m.head + row * m.row);
 }
 
 }  // namespace flashcore::cuda::forward_sm80

@@ -20,7 +20,8 @@ struct TileCopy {
   static constexpr int kPanelChunks = Tile::kPanelChunks;
   static constexpr int kRowsPerPass = kThreads / kPanelChunks;
   static constexpr int kPasses = Tile::kRows / kRowsPerPass;
-  static constexpr int kRowChunks = kHeadDim / 8;
+  static constexpr int kElementBytes = Tile::kElementBytes;
+  static constexpr int kRowChunks = kHeadDim * kElementBytes / tile::kChunkBytes;
   static_assert(kRowsPerPass % 8 == 0 && Tile::kRows % kRowsPerPass == 0);
 
   __device__ static int row_of(int thread) { return thread / kPanelChunks; }
@@ -85,13 +86,19 @@ struct TileCopy {
 #pragma unroll 1
       for (int panel = 0; panel < Tile::kPanels; ++panel) {
         uint32_t word[4] = {0, 0, 0, 0};
-        const int column = (panel * kPanelChunks + chunk_of(thread)) * 8;
+        constexpr int kChunkElements = tile::kChunkBytes / kElementBytes;
+        const int column = (panel * kPanelChunks + chunk_of(thread)) * kChunkElements;
         const bool in_row = pass * kRowsPerPass + row_of(thread) < rows;
 #pragma unroll
-        for (int e = 0; e < 8; ++e) {
+        for (int e = 0; e < kChunkElements; ++e) {
           if (!in_row || column + e >= columns) continue;
-          const auto bits = *reinterpret_cast<const uint16_t*>(source + panel * kPanelRow + 2 * e);
-          word[e / 2] |= static_cast<uint32_t>(bits) << (e % 2 * 16);
+          const unsigned char* const at = source + panel * kPanelRow + kElementBytes * e;
+          if constexpr (kElementBytes == 4) {
+            word[e] = *reinterpret_cast<const uint32_t*>(at);
+          } else {
+            const auto bits = *reinterpret_cast<const uint16_t*>(at);
+            word[e / 2] |= static_cast<uint32_t>(bits) << (e % 2 * 16);
+          }
         }
         *reinterpret_cast<uint4*>(target(tile, thread) + panel * Tile::kPanelBytes +
                                   pass * kRowsPerPass * kPanelRow) =

@@ -21,7 +21,7 @@ enum class GuardPass { values, kinds };
 
 template <class Element>
 __device__ inline uint32_t guarded(uint32_t bits, GuardPass pass) {
-  const uint32_t magnitude = bits & 0x7fffU;
+  const uint32_t magnitude = bits & (kIsFp32<Element> ? 0x7fffffffU : 0x7fffU);
   if (pass == GuardPass::values) return magnitude < Element::kInfinity ? bits : 0;
   if (magnitude < Element::kInfinity) return 0;
   if (magnitude > Element::kInfinity) return Element::kNanWeightBits;
@@ -36,10 +36,15 @@ __device__ inline bool guard_values(unsigned char* tile, GuardPass pass, int thr
 #pragma unroll 1
   for (int i = thread; i < kTileBytes / 4; i += threads) {
     uint32_t& word = reinterpret_cast<uint32_t*>(tile)[i];
-    const uint32_t low = word & 0xffffU, high = word >> 16;
-    found =
-        found || (low & 0x7fffU) >= Element::kInfinity || (high & 0x7fffU) >= Element::kInfinity;
-    word = guarded<Element>(low, pass) | guarded<Element>(high, pass) << 16;
+    if constexpr (kIsFp32<Element>) {
+      found = found || (word & 0x7fffffffU) >= Element::kInfinity;
+      word = guarded<Element>(word, pass);
+    } else {
+      const uint32_t low = word & 0xffffU, high = word >> 16;
+      found =
+          found || (low & 0x7fffU) >= Element::kInfinity || (high & 0x7fffU) >= Element::kInfinity;
+      word = guarded<Element>(low, pass) | guarded<Element>(high, pass) << 16;
+    }
   }
   return found;
 }

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "cuda/attention/quad_softmax.cuh"
+#include "cuda/forward_sm80/element.cuh"
 #include "cuda/forward_sm80/shape.cuh"
 #include "cuda/ptx/exp2.cuh"
 #include "cuda/ptx/ldmatrix.cuh"
@@ -102,22 +103,40 @@ __device__ __forceinline__ void multiply_pv(WarpState<kConfig>& w,
   }
 }
 
-// Raises each row's reference to its largest score so far, times `scale`, and `headroom` on top.
+// How far scores may pass the online softmax's reference, log2, before it follows them: in fp16 and
+// fp32 alike P of 2^8 is as exact as P of 1, and after the first tiles nothing is rescaled any
+// more.
+inline constexpr float kSlack = 8;
+
+// Raises the reference of each row in which a score, times `scale` and with `headroom` on top, is
+// more than `slack` above it, to the largest so far.
 template <Config kConfig, int kProducts>
 __device__ __forceinline__ void raise_reference(const Scores<kConfig.row_groups, kProducts>& s,
-                                                WarpState<kConfig>& w, float scale,
-                                                float headroom) {
+                                                WarpState<kConfig>& w, float scale, float headroom,
+                                                float slack) {
+  float largest[kConfig.row_groups][2];  // of this lane
+  bool raise = false;
 #pragma unroll
   for (int g = 0; g < kConfig.row_groups; ++g) {
 #pragma unroll
     for (int slot = 0; slot < 2; ++slot) {
-      float largest = s[g][0][2 * slot];
+      float most = s[g][0][2 * slot];
 #pragma unroll
       for (int n = 0; n < kProducts; ++n) {
-        largest = fmaxf(largest, fmaxf(s[g][n][2 * slot], s[g][n][2 * slot + 1]));
+        most = fmaxf(most, fmaxf(s[g][n][2 * slot], s[g][n][2 * slot + 1]));
       }
+      largest[g][slot] = fmaf(most, scale, headroom);
+      raise = raise || largest[g][slot] > w.reference[g][slot] + slack;
+    }
+  }
+  if (!__any_sync(0xffffffffU, raise)) return;
+#pragma unroll
+  for (int g = 0; g < kConfig.row_groups; ++g) {
+#pragma unroll
+    for (int slot = 0; slot < 2; ++slot) {
+      const float most = attention::quad_max(largest[g][slot]);
       const float old = w.reference[g][slot];
-      const float raised = fmaxf(old, fmaf(attention::quad_max(largest), scale, headroom));
+      const float raised = most > old + slack ? most : old;
       const float rescale = ptx::exp2_approx(old - (raised == kNoKey ? 0.0F : raised));
       w.reference[g][slot] = raised;
       w.sum[g][slot] *= rescale;
@@ -189,8 +208,9 @@ __device__ __forceinline__ void take_rest(Scores<kGroups, kProducts>& s,
 inline constexpr float kLargestSum = 1e30F;
 
 // Completes the row sums. False when some row's outputs may be wrong: not finite without its sum
-// being NaN, or its sum too large, no maximum having been taken (`stale`).
-template <Config kConfig>
+// being NaN, or its sum too large, no maximum having been taken (`stale`). fp32: a NaN sum too may
+// come from halves of an infinite or very large number.
+template <Config kConfig, class Element>
 __device__ __forceinline__ bool finish_sums(WarpState<kConfig>& w, bool stale) {
   bool right = true;
 #pragma unroll
@@ -204,7 +224,8 @@ __device__ __forceinline__ bool finish_sums(WarpState<kConfig>& w, bool stale) {
         zero = fmaf(w.o[g][n][2 * slot], 0.0F, zero);
         zero = fmaf(w.o[g][n][2 * slot + 1], 0.0F, zero);
       }
-      right = right && (!stale || sum < kLargestSum) && (sum == 0 || zero == 0 || sum != sum);
+      right = right && (!stale || sum < kLargestSum) &&
+              (sum == 0 || zero == 0 || (sum != sum && !kIsFp32<Element>));
     }
   }
   return right;

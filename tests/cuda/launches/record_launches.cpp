@@ -8,8 +8,10 @@
 
 #include <algorithm>
 #include <map>
+#include <span>
 #include <tuple>
 #include <utility>
+#include <vector>
 
 #include "bench/cases.hpp"
 #include "bench/fp8_problem.hpp"
@@ -43,7 +45,7 @@ std::vector<Problem> problems() {
   // Every compiled kernel of forward_sm80: its other head dimensions, and features.
   for (const auto& [head_dim_qk, head_dim_v] :
        {std::pair<int64_t, int64_t>{64, 64}, {96, 96}, {128, 128}, {192, 128}, {256, 256}}) {
-    for (const DType dtype : {DType::f16, DType::bf16}) {
+    for (const DType dtype : {DType::f16, DType::bf16, DType::f32}) {
       for (const float softcap : {0.0F, 20.0F}) {
         Problem problem;
         problem.q = problem.k = TensorDesc::contiguous(dtype, {1, 8, 512, head_dim_qk});
@@ -64,6 +66,13 @@ Arguments arguments() {
   args.o = args.lse = memory;
   args.q_scale = args.k_scale = args.v_scale = reinterpret_cast<const float*>(memory);
   return args;
+}
+
+// Likewise.
+std::span<std::byte> workspace(size_t bytes) {
+  static std::vector<std::byte> memory;
+  memory.resize(std::max(memory.size(), bytes));
+  return memory;
 }
 
 struct Seen {
@@ -88,7 +97,9 @@ int record() {
         const Result<PlannedKernel> planned = kernel.plan(*p, context);
         (void)fake::take_launches();  // those of planning are not the kernel's
         const Status status =
-            !planned.ok() ? planned.status() : planned->run(arguments(), {}, Stream{});
+            !planned.ok()
+                ? planned.status()
+                : planned->run(arguments(), workspace(planned->workspace_bytes), Stream{});
         if (!status.ok()) {
           fmt::print(stderr, "record_launches: {}: {}\n", kernel.name, status.message());
           return 1;

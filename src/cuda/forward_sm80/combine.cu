@@ -1,0 +1,100 @@
+// The second kernel of a split problem: the partial results of a row's splits become O and LSE.
+//
+// One warp a row. Splits are taken in the order of their keys, and a lane's share of the sum does
+// not depend on other rows: the same row has the same bits in every batch.
+#include <cstdint>
+
+#include "cuda/forward_sm80/config.hpp"
+#include "cuda/forward_sm80/epilogue.cuh"
+#include "cuda/forward_sm80/launch.hpp"
+
+namespace flashcore::cuda::forward_sm80 {
+namespace {
+
+constexpr int kRowsPerBlock = 4;
+constexpr int kLaneColumns = kLargestHeadDim / 32;
+
+__device__ float warp_max(float x) {
+#pragma unroll
+  for (int step = 16; step > 0; step /= 2) x = fmaxf(x, __shfl_xor_sync(0xffffffffU, x, step));
+  return x;
+}
+
+__device__ float warp_sum(float x) {
+#pragma unroll
+  for (int step = 16; step > 0; step /= 2) x += __shfl_xor_sync(0xffffffffU, x, step);
+  return x;
+}
+
+// What a split whose scores are relative to `reference` weighs beside `largest`, both log2.
+__device__ float weight_of(float reference, float largest) {
+  return ptx::exp2_approx(reference - (largest == kNoKey ? 0.0F : largest));
+}
+
+__global__ void __launch_bounds__(32 * kRowsPerBlock)
+    combine_kernel(const __grid_constant__ Params p, int split_keys) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const int64_t index = int64_t{blockIdx.x} * kRowsPerBlock + threadIdx.x / 32;
+  const int64_t batch_head = index / p.seqlen_q;
+  if (batch_head >= int64_t{p.batch} * p.heads_q) return;
+  const int row = static_cast<int>(index - batch_head * p.seqlen_q);
+  Task task{};
+  task.batch = static_cast<int>(batch_head / p.heads_q);
+  task.head = static_cast<int>(batch_head - int64_t{task.batch} * p.heads_q);
+  task.sequence = find_sequence(p, task.batch);
+  if (row >= task.sequence.rows_q) return;
+
+  const bool in_use = row < task.sequence.len_q;
+  const int splits =
+      in_use ? static_cast<int>((task.sequence.len_kv + split_keys - 1) / split_keys) : 0;
+  const float2* const parts = p.partial_rows + index * p.splits;
+  const float sink = p.sinks.data == nullptr ? kNoKey : p.sinks.data[task.head * p.sinks.head];
+  const float sink_log2 = sink * kLog2E;
+  float largest = kNoKey;
+  for (int i = lane; i < splits; i += 32) largest = fmaxf(largest, parts[i].x);
+  largest = fmaxf(warp_max(largest), sink_log2);
+  float sum = 0;
+  for (int i = lane; i < splits; i += 32) sum += parts[i].y * weight_of(parts[i].x, largest);
+  sum = warp_sum(sum);
+
+  float o[kLaneColumns] = {};
+  const float* partial = p.partial_o + index * p.splits * p.head_dim_v;
+  for (int i = 0; i < splits; ++i, partial += p.head_dim_v) {
+    const float weight = weight_of(parts[i].x, largest);
+#pragma unroll
+    for (int c = 0; c < kLaneColumns; ++c) {
+      const int column = lane + 32 * c;
+      if (column >= p.head_dim_v) continue;
+      const float part = partial[column];
+      // What is not finite counts whatever its weight has been rounded to.
+      o[c] = isfinite(part) ? fmaf(weight, part, o[c]) : o[c] + part;
+    }
+  }
+
+  const bool empty = sum == 0;  // a NaN sum is not empty
+  if (sink != kNoKey && !empty) sum += ptx::exp2_approx(sink_log2 - largest);
+  const float factor = empty ? 0.0F : __fdividef(p.dropout ? p.dropout_rescale : 1.0F, sum);
+  const int64_t first = o_offset(p, task, row);
+#pragma unroll
+  for (int c = 0; c < kLaneColumns; ++c) {
+    const int column = lane + 32 * c;
+    if (column >= p.head_dim_v) continue;
+    store_as(p.o_type, p.o, first + column, empty ? 0.0F : o[c] * factor);
+  }
+  if (p.lse != nullptr && lane == 0) {
+    p.lse[task.batch * p.lse_batch + task.head * p.lse_head +
+          (task.sequence.q_begin + row) * p.lse_row] =
+        empty ? sink : (largest + __log2f(sum)) * kLn2;
+  }
+}
+
+}  // namespace
+
+cudaError_t combine_splits(const Params& params, int block_kv, cudaStream_t stream) {
+  const int64_t rows = int64_t{params.batch} * params.heads_q * params.seqlen_q;
+  const auto blocks = static_cast<unsigned int>((rows + kRowsPerBlock - 1) / kRowsPerBlock);
+  combine_kernel<<<blocks, 32 * kRowsPerBlock, 0, stream>>>(params, params.split_tiles * block_kv);
+  return cudaGetLastError();
+}
+
+}  // namespace flashcore::cuda::forward_sm80
