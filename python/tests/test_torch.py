@@ -155,6 +155,20 @@ def test_sdpa_takes_any_strides(device, dtype):
     check(ft.scaled_dot_product_attention(q, k, v), q, k, v)
 
 
+@place
+@pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
+def test_sdpa_under_autocast(device, dtype, compiled):
+    q, k, v = (x.float() for x in inputs(device, dtype, heads=(4, 4)))
+    mask = draw(37, 53, device=device)
+    call = ft.scaled_dot_product_attention
+    if compiled:
+        call = torch.compile(call, fullgraph=True)
+    with torch.autocast(device, torch.bfloat16):
+        out = call(q, k.bfloat16(), v, mask)
+        assert out.dtype is F.scaled_dot_product_attention(q, k, v, mask).dtype
+    check(out, q.bfloat16(), k.bfloat16(), v.bfloat16(), attn_mask=mask.bfloat16())
+
+
 def test_sdpa_signature_is_pytorchs():
     import inspect
     import re
