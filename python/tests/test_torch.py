@@ -322,6 +322,25 @@ def test_inference_mode():
         assert flashcore.attention(q, q, q).is_inference()
 
 
+def test_written_outputs_are_seen_by_autograd():
+    q = draw(1, 4, 8, 16)
+    with torch.enable_grad():
+        leaf = torch.ones_like(q, requires_grad=True)
+        total = (leaf * q).sum()  # the product keeps q for its backward pass
+    other = draw(1, 4, 8, 16)
+    flashcore.attention(other, other, other, out=q)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        total.backward()
+
+
+def test_negated_views_are_not_taken_for_their_memory():
+    q = draw(1, 4, 8, 16)
+    flashcore.attention(q, q, q)  # a plan for these shapes is there
+    for arrays in ((torch._neg_view(q), q, q), (q, q, torch._neg_view(q))):
+        with pytest.raises(ValueError, match="negative bit"):
+            flashcore.attention(*arrays)
+
+
 def test_hostile_tensors():
     q = draw(1, 4, 8, 16)
     with pytest.raises(TypeError, match="k: is a numpy.ndarray, wanted a torch.Tensor"):
