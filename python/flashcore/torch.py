@@ -63,10 +63,11 @@ def scaled_dot_product_attention(
                 f"key: has {heads_k} heads and value {heads_v}, wanted query's {heads_q}, or "
                 "enable_gqa=True"
             )
-        key, value = (_expand(x, 1, max(heads_k, heads_v)) for x in (key, value))
+        heads = heads_v if heads_k == 1 else heads_k
+        key, value = (_expand(x, 1, heads) for x in (key, value))
     batch = shape_q[0]
     if batch != shape_k[0] or batch != shape_v[0]:
-        batch = max(batch, shape_k[0], shape_v[0])
+        batch = next(b for b in (batch, shape_k[0], shape_v[0]) if b != 1)
         query, key, value = (_expand(x, 0, batch) for x in (query, key, value))
     bias = mask = None
     if attn_mask is not None:

@@ -139,6 +139,7 @@ def test_sdpa_masks(device, dtype, shape, kind):
         ((2, 3, 4, 37, 64), (2, 3, 4, 53, 64)),
         ((2, 4, 37, 64), (1, 4, 53, 64)),
         ((1, 4, 37, 64), (2, 1, 53, 64)),
+        ((0, 4, 37, 64), (1, 4, 53, 64)),
     ],
 )
 def test_sdpa_ranks_and_broadcasts(device, dtype, shapes):
