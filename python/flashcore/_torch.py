@@ -36,6 +36,7 @@ def _current_stream(index: int) -> int:
 # The same without making an object each call; PyTorch's own generated code uses it.
 _stream = getattr(torch._C, "_cuda_getCurrentRawStream", _current_stream)
 _modes = getattr(torch._C, "_len_torch_dispatch_stack", lambda: 0)
+_increment_version = getattr(torch.autograd.graph, "increment_version", lambda _: None)
 _is_compiling = torch.compiler.is_compiling
 _is_grad_enabled = torch.is_grad_enabled
 _empty_strided = torch.empty_strided
@@ -48,7 +49,7 @@ class TorchBackend(Backend):
         return isinstance(array, torch.Tensor)
 
     def key(self, array: Any) -> Hashable:
-        return array.dtype, array.shape, array.stride(), array.device
+        return array.dtype, array.shape, array.stride(), array.device, array.is_neg()
 
     def layout(self, argument: str, array: Any) -> Layout:
         check_rank(argument, array.shape)
@@ -98,6 +99,8 @@ class TorchBackend(Backend):
             raise InvalidArgumentError(
                 f"{argument}: requires a gradient, wanted a tensor that may be written into"
             )
+        if not array.is_inference():
+            _increment_version(array)  # so that autograd notices the write
 
     def attention(
         self,
@@ -141,6 +144,7 @@ class TorchBackend(Backend):
                 device,
                 k.device,
                 v.device,
+                q.is_neg() or k.is_neg() or v.is_neg(),
                 options,
             )
             plan = cache.get(key)

@@ -45,6 +45,8 @@ def scaled_dot_product_attention(
     """
     if attn_mask is not None and is_causal:
         raise InvalidArgumentError("attn_mask: is given with is_causal=True, wanted one of them")
+    if _any_autocast():
+        query, key, value, attn_mask = autocast(query, key, value, attn_mask)
     shape_q, shape_k, shape_v = query.shape, key.shape, value.shape
     if len(shape_q) != 4 or len(shape_k) != 4 or len(shape_v) != 4:
         return _any_rank(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
@@ -61,10 +63,11 @@ def scaled_dot_product_attention(
                 f"key: has {heads_k} heads and value {heads_v}, wanted query's {heads_q}, or "
                 "enable_gqa=True"
             )
-        key, value = (_expand(x, 1, max(heads_k, heads_v)) for x in (key, value))
+        heads = heads_v if heads_k == 1 else heads_k
+        key, value = (_expand(x, 1, heads) for x in (key, value))
     batch = shape_q[0]
     if batch != shape_k[0] or batch != shape_v[0]:
-        batch = max(batch, shape_k[0], shape_v[0])
+        batch = next(b for b in (batch, shape_k[0], shape_v[0]) if b != 1)
         query, key, value = (_expand(x, 0, batch) for x in (query, key, value))
     bias = mask = None
     if attn_mask is not None:
@@ -88,6 +91,23 @@ def scaled_dot_product_attention(
         dropout_p=dropout_p,
         dropout_seed=seed,
     )
+
+
+def autocast(query: torch.Tensor, *others: Any) -> tuple[Any, ...]:
+    """In an autocast region, the floating-point tensors in its dtype, as PyTorch's own call has."""
+    kind = query.device.type
+    tensors = (query, *others)
+    if kind not in ("cpu", "cuda") or not torch.is_autocast_enabled(kind):
+        return tensors
+    dtype = torch.get_autocast_dtype(kind)
+    return tuple(
+        x.to(dtype) if x is not None and x.dtype in (torch.float32, *_HALVES) else x
+        for x in tensors
+    )
+
+
+_HALVES = (torch.float16, torch.bfloat16)
+_any_autocast = getattr(torch._C, "_is_any_autocast_enabled", lambda: True)
 
 
 def _dense(x: torch.Tensor) -> torch.Tensor:

@@ -13,7 +13,7 @@ import torch
 from transformers import AttentionInterface
 
 from ._errors import UnsupportedError
-from .torch import attention
+from .torch import attention, autocast
 
 __all__ = ["attention_forward", "register"]
 
@@ -45,6 +45,7 @@ def attention_forward(
     if is_causal is None:
         is_causal = getattr(module, "is_causal", True)
     causal = query.shape[2] > 1 and attention_mask is None and bool(is_causal)
+    query, key, value, attention_mask = autocast(query, key, value, attention_mask)
     bias = mask = None
     if attention_mask is not None:
         if attention_mask.dtype is torch.bool:

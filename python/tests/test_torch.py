@@ -139,6 +139,7 @@ def test_sdpa_masks(device, dtype, shape, kind):
         ((2, 3, 4, 37, 64), (2, 3, 4, 53, 64)),
         ((2, 4, 37, 64), (1, 4, 53, 64)),
         ((1, 4, 37, 64), (2, 1, 53, 64)),
+        ((0, 4, 37, 64), (1, 4, 53, 64)),
     ],
 )
 def test_sdpa_ranks_and_broadcasts(device, dtype, shapes):
@@ -153,6 +154,20 @@ def test_sdpa_takes_any_strides(device, dtype):
     q, k, v = (x.mT.contiguous().mT for x in inputs(device, dtype, heads=(4, 4)))
     assert q.stride(-1) != 1
     check(ft.scaled_dot_product_attention(q, k, v), q, k, v)
+
+
+@place
+@pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
+def test_sdpa_under_autocast(device, dtype, compiled):
+    q, k, v = (x.float() for x in inputs(device, dtype, heads=(4, 4)))
+    mask = draw(37, 53, device=device)
+    call = ft.scaled_dot_product_attention
+    if compiled:
+        call = torch.compile(call, fullgraph=True)
+    with torch.autocast(device, torch.bfloat16):
+        out = call(q, k.bfloat16(), v, mask)
+        assert out.dtype is F.scaled_dot_product_attention(q, k, v, mask).dtype
+    check(out, q.bfloat16(), k.bfloat16(), v.bfloat16(), attn_mask=mask.bfloat16())
 
 
 def test_sdpa_signature_is_pytorchs():
@@ -306,6 +321,25 @@ def test_inference_mode():
     with torch.inference_mode():
         q = draw(1, 4, 8, 16)
         assert flashcore.attention(q, q, q).is_inference()
+
+
+def test_written_outputs_are_seen_by_autograd():
+    q = draw(1, 4, 8, 16)
+    with torch.enable_grad():
+        leaf = torch.ones_like(q, requires_grad=True)
+        total = (leaf * q).sum()  # the product keeps q for its backward pass
+    other = draw(1, 4, 8, 16)
+    flashcore.attention(other, other, other, out=q)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        total.backward()
+
+
+def test_negated_views_are_not_taken_for_their_memory():
+    q = draw(1, 4, 8, 16)
+    flashcore.attention(q, q, q)  # a plan for these shapes is there
+    for arrays in ((torch._neg_view(q), q, q), (q, q, torch._neg_view(q))):
+        with pytest.raises(ValueError, match="negative bit"):
+            flashcore.attention(*arrays)
 
 
 def test_hostile_tensors():
