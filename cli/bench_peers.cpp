@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "cli/child_process.hpp"
 #include "cli/plan_choice.hpp"
 #include "cli/session.hpp"
 #include "problem/status.hpp"
@@ -30,6 +31,25 @@ std::string text_of(const Json& value, const char* name) {
 }
 
 }  // namespace
+
+// The helper lies beside the sources: in the folder we are called from, or above the program.
+std::string peers_script(const std::string& option) {
+  if (option != "auto") return option;
+  const std::string near = "tools/peers_torch.py";
+  const Result<std::string> program = this_program();
+  for (const std::filesystem::path& root :
+       {std::filesystem::path("."),
+        std::filesystem::path(program.ok() ? *program : "").parent_path() / "../.."}) {
+    std::error_code ignored;
+    if (std::filesystem::exists(root / near, ignored)) return (root / near).string();
+  }
+  return near;
+}
+
+bool may_be_timed(const bench::Verdict& verdict) {
+  constexpr double kLargestError = 2e-2;
+  return verdict.passed || verdict.max_scaled_error <= kLargestError;
+}
 
 Peers::Folder::~Folder() {
   std::error_code ignored;

@@ -23,6 +23,12 @@ struct PeerVerdict {
   bench::Verdict verdict;
 };
 
+// The helper's path: tools/peers_torch.py for "auto".
+std::string peers_script(const std::string& option);
+
+// Whether a peer computes the same thing; one that only misses a gate does.
+bool may_be_timed(const bench::Verdict& verdict);
+
 class Peers {
  public:
   // `script` is tools/peers_torch.py; `backends` a list with commas, or "auto".

@@ -18,7 +18,6 @@
 #include "cli/bench_peers.hpp"
 #include "cli/bench_table.hpp"
 #include "cli/bench_workload.hpp"
-#include "cli/child_process.hpp"
 #include "cli/evidence_file.hpp"
 #include "cli/progress.hpp"
 #include "cli/report.hpp"
@@ -30,9 +29,6 @@ namespace flashcore::cli {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-// A peer that is further off than this computes something else, and has no time.
-constexpr double kLargestPeerError = 2e-2;
 
 // One implementation on one case.
 struct Point {
@@ -47,7 +43,7 @@ struct Point {
 
   bool timed() const {
     if (!refusal.empty() || !error.empty() || !verdict) return false;
-    return verdict->passed || (peer && verdict->max_scaled_error <= kLargestPeerError);
+    return peer ? may_be_timed(*verdict) : verdict->passed;
   }
 };
 
@@ -65,20 +61,6 @@ double bytes_of(const Problem& problem) {
     bytes += size;
   }
   return bytes;
-}
-
-// The helper lies beside the sources: in the folder we are called from, or above the program.
-std::string peers_script(const std::string& option) {
-  if (option != "auto") return option;
-  const std::string near = "tools/peers_torch.py";
-  const Result<std::string> program = this_program();
-  for (const std::filesystem::path& root :
-       {std::filesystem::path("."),
-        std::filesystem::path(program.ok() ? *program : "").parent_path() / "../.."}) {
-    std::error_code ignored;
-    if (std::filesystem::exists(root / near, ignored)) return (root / near).string();
-  }
-  return near;
 }
 
 bool is_listed(const std::string& name, const std::string& list) {
@@ -128,6 +110,7 @@ class BenchRun {
   std::unique_ptr<bench::TiledInputs> inputs_;  // of the type used last
   std::unique_ptr<Peers> peers_;
   Json evidence_;
+  Json state_;                    // clock and power right after the headline's points
   Json earlier_ = Json::array();  // cases of the file that is resumed
   bool failed_ = false;
 };
@@ -307,6 +290,7 @@ Status BenchRun::time_points(const BenchSubject& subject, std::vector<Point>& po
         FLASHCORE_RETURN_IF_ERROR(time_round(point, protocol));
       }
     }
+    if (&protocol == protocols_.data()) state_ = meter_->state();
   }
   for (Point& point : points) {
     if (!point.timed()) continue;
@@ -446,7 +430,7 @@ Status BenchRun::measure(const BenchSubject& subject, Progress& progress) {
 
   Json one = case_json(subject, problem);
   one["judged"] = workload->judged();
-  one["state"] = meter_->state();
+  one["state"] = state_;
   Json rows = Json::array();
   for (const Point& point : *points) {
     rows.push_back(row_json(point, one, problem));
@@ -482,7 +466,7 @@ Status BenchRun::open() {
 Result<ExitCode> BenchRun::run() {
   FLASHCORE_RETURN_IF_ERROR(open());
   Status status;
-  bool skipped = false;
+  bool skipped = false, incomplete = false;
   {
     Progress progress(session_.shows_progress(), "bench", std::ssize(subjects_));
     progress.step("peers and ceilings");
@@ -494,6 +478,12 @@ Result<ExitCode> BenchRun::run() {
       skipped = skipped || late;
       if (!late && !done(subject)) {
         status = measure(subject, progress);
+        if (status.code() == StatusCode::out_of_memory) {  // the next case may be smaller
+          evidence_["notes"].push_back(subject.name() + ": not measured: " + status.message());
+          incomplete = true;
+          status = {};
+          continue;
+        }
         if (status.ok()) status = save();
         if (!session_.shows_progress() && subjects_.size() > 1 && status.ok()) {
           fmt::print(stderr, "{:6.1f} s  {}/{} {}\n", seconds_since(start_), i + 1,
@@ -511,7 +501,7 @@ Result<ExitCode> BenchRun::run() {
     FLASHCORE_RETURN_IF_ERROR(save());
     return status;
   }
-  evidence_["complete"] = !skipped;
+  evidence_["complete"] = !skipped && !incomplete;
   FLASHCORE_RETURN_IF_ERROR(save());
   print();
   Json document = {{"status", failed_ ? "check_failed" : "ok"}};

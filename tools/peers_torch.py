@@ -2,12 +2,11 @@
 """Other implementations of attention, for `flashcore bench` and `flashcore ladder`.
 
     peers_torch.py --serve [--device cpu|cuda:N]     answers requests, a line of JSON each way
-    peers_torch.py --out peers.json                  times the ladder's five shapes by itself
 
 Runs where python3 has PyTorch. Peers: PyTorch's scaled_dot_product_attention backends, FlexAttention,
 and flash_attn (fa2), flash_attn_interface (fa3), flashinfer and xformers where they can be imported.
 
-Served, a case comes with pieces of N(0, 1) inputs that are repeated to the tensors' sizes, so the
+A case comes with pieces of N(0, 1) inputs that are repeated to the tensors' sizes, so the
 numbers are those of the other process; rows of the result go back and are judged there. Device time
 of a call: a CUDA graph of calls back to back, events around its replays. On a CPU: wall time.
 """
@@ -23,27 +22,9 @@ import platform
 import sys
 import time
 
-PROTOCOLS = {  # of --out; `flashcore bench` sends its own numbers. As in bench/cuda_timer.hpp
-    "sustained": {"graph_seconds": 5e-3, "warm_ups": 15, "samples": 20, "pause_seconds": 0.0},
-    "idle": {"graph_seconds": 5e-3, "warm_ups": 3, "samples": 20, "pause_seconds": 0.3},
-}
-FIVE = [  # name, batch, heads, seqlen, head_dim, causal; as in bench/cases.cpp
-    ("(1,8,512,64)", 1, 8, 512, 64, False),
-    ("(1,8,512,64)/causal", 1, 8, 512, 64, True),
-    ("(2,8,2048,64)", 2, 8, 2048, 64, False),
-    ("(2,8,2048,64)/causal", 2, 8, 2048, 64, True),
-    ("(2,8,2048,128)", 2, 8, 2048, 128, False),
-]
 MOST_CALLS = 4000
-LARGEST_SCALED_ERROR = 1e-2  # past this a result is wrong, not merely rounded
 LARGEST_SCORES = 2e9  # bytes of a full matrix of fp32 scores that an unfused backend may write
 PACKAGES = ["flash_attn", "flash_attn_interface", "flashinfer", "xformers"]
-
-
-def quantile(values, q):
-    """Nearest rank."""
-    ordered = sorted(values)
-    return ordered[max(math.ceil(q * len(ordered)), 1) - 1]
 
 
 class CudaTimer:
@@ -86,11 +67,6 @@ class CudaTimer:
             for _ in range(protocol["warm_ups"]):
                 graph.replay()
         return [self._replay_seconds(graph) / calls for _ in range(protocol["samples"])], calls
-
-    def time(self, call, protocol):
-        seconds, calls = self.samples(call, protocol)
-        return {"p50_us": quantile(seconds, 0.5) * 1e6, "p90_us": quantile(seconds, 0.9) * 1e6,
-                "samples": len(seconds), "calls_a_sample": calls}
 
     def host_seconds(self, call, calls=300):
         best = math.inf
@@ -350,66 +326,10 @@ def serve(torch, options):
     return 0
 
 
-def reference(torch, q, k, v, causal):
-    """In fp64, a head at a time."""
-    q, k, v = (t.double() for t in (q, k, v))
-    out = torch.empty_like(q)
-    hidden = None
-    if causal:
-        hidden = torch.ones(q.shape[2], k.shape[2], dtype=torch.bool, device=q.device).triu(1)
-    for b in range(q.shape[0]):
-        for h in range(q.shape[1]):
-            scores = q[b, h] @ k[b, h].T / math.sqrt(q.shape[3])
-            if hidden is not None:
-                scores.masked_fill_(hidden, -math.inf)
-            out[b, h] = torch.softmax(scores, -1) @ v[b, h]
-    return out
-
-
-def measure(torch, timer, shape, name):
-    _, batch, heads, seqlen, head_dim, causal = shape
-    torch.manual_seed(0)
-    q, k, v = (torch.randn(batch, heads, seqlen, head_dim, device="cuda", dtype=torch.float16)
-               for _ in range(3))
-    want = reference(torch, q, k, v, causal)
-    call = sdpa(q, k, v, causal)
-    with torch.no_grad(), sdpa_context(name)():
-        error = ((call().double() - want).abs() / want.abs().clamp(min=1)).max().item()
-        row = {"backend": name, "max_scaled_error": error, "passed": error <= LARGEST_SCALED_ERROR}
-        if row["passed"]:
-            for protocol_name, protocol in PROTOCOLS.items():
-                row[protocol_name] = timer.time(call, protocol)
-            row["host_us"] = timer.host_seconds(call) * 1e6
-    return row
-
-
-def time_five(torch, out):
-    timer = CudaTimer(torch)
-    shapes = {}
-    for shape in FIVE:
-        shapes[shape[0]] = []
-        for name in ("flash", "cudnn", "efficient", "math"):
-            print(f"peers: {shape[0]} {name}", file=sys.stderr)
-            try:
-                row = measure(torch, timer, shape, name)
-            except RuntimeError as error:  # a backend that refuses the shape
-                row = {"backend": name, "passed": False, "error": first_line(error)}
-            shapes[shape[0]].append(row)
-    result = {"torch": torch.__version__, "cuda": torch.version.cuda,
-              "cudnn": torch.backends.cudnn.version(), "device": torch.cuda.get_device_name(),
-              "shapes": shapes}
-    with open(out, "w", encoding="utf-8") as file:
-        json.dump(result, file, indent=1)
-    return 0
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    mode = parser.add_mutually_exclusive_group(required=True)
-    mode.add_argument("--out")
-    mode.add_argument("--serve", action="store_true")
-    parser.add_argument("--suite", choices=["five"], default="five")
+    parser.add_argument("--serve", action="store_true", required=True)
     parser.add_argument("--device", default="cuda:0")
     parser.add_argument("--threads", type=int, default=0)
     parser.add_argument("--backends", default="auto")
@@ -424,7 +344,7 @@ def main():
             print("peers: PyTorch sees no GPU", file=sys.stderr)
             return 3
         torch.cuda.set_device(options.device)
-    return serve(torch, options) if options.serve else time_five(torch, options.out)
+    return serve(torch, options)
 
 
 if __name__ == "__main__":
