@@ -82,10 +82,12 @@ class BenchRun {
   Status begin_evidence();
   Status resume();
   void start_peers();
+  void greet_peers();
   void measure_ceilings();
 
   bool done(const BenchSubject& subject);
   Status measure(const BenchSubject& subject, Progress& progress);
+  Result<std::unique_ptr<Workload>> workload_of(const BenchSubject& subject);
   Result<std::vector<Point>> kernels_of(const Problem& problem) const;
   Status gate(Workload& workload, const Problem& problem, Point& point) const;
   void add_peers(const BenchSubject& subject, const TiledWorkload& workload,
@@ -178,6 +180,15 @@ void BenchRun::start_peers() {
     return;
   }
   peers_ = std::move(*peers);
+}
+
+void BenchRun::greet_peers() {
+  if (!peers_) return;
+  if (const Status status = peers_->greet(); !status.ok()) {
+    evidence_["notes"].push_back("no peers: " + status.message());
+    peers_.reset();
+    return;
+  }
   evidence_["peers"] = peers_->versions();
 }
 
@@ -398,38 +409,40 @@ bool BenchRun::done(const BenchSubject& subject) {
   return false;
 }
 
+Result<std::unique_ptr<Workload>> BenchRun::workload_of(const BenchSubject& subject) {
+  if (subject.given) return given_workload(*subject.given, plan_);
+  const Problem problem = subject.problem();
+  Result<std::unique_ptr<TiledWorkload>> made =
+      TiledWorkload::make(problem, inputs_of(problem.q.dtype), plan_);
+  if (!made.ok()) return made.status();
+  return std::unique_ptr<Workload>(std::move(*made));
+}
+
 Status BenchRun::measure(const BenchSubject& subject, Progress& progress) {
   const auto start = std::chrono::steady_clock::now();
   const Problem problem = subject.problem();
   Result<std::vector<Point>> points = kernels_of(problem);
   if (!points.ok()) return points.status();
   progress.step(subject.name() + ", inputs and reference");
-  std::unique_ptr<Workload> workload;
-  TiledWorkload* tiled = nullptr;
-  if (subject.given) {
-    Result<std::unique_ptr<Workload>> made = given_workload(*subject.given, plan_);
-    if (!made.ok()) return made.status();
-    workload = std::move(*made);
-  } else {
-    Result<std::unique_ptr<TiledWorkload>> made =
-        TiledWorkload::make(problem, inputs_of(problem.q.dtype), plan_);
-    if (!made.ok()) return made.status();
-    tiled = made->get();
-    workload = std::move(*made);
-  }
+  const Result<std::unique_ptr<Workload>> workload = workload_of(subject);
+  if (!workload.ok()) return workload.status();
+  Json seconds = {{"reference", seconds_since(start)}};
   for (Point& point : *points) {
     if (!point.refusal.empty()) continue;
     progress.step(subject.name() + ", " + point.name + ", gate");
-    FLASHCORE_RETURN_IF_ERROR(gate(*workload, problem, point));
+    FLASHCORE_RETURN_IF_ERROR(gate(**workload, problem, point));
   }
-  if (peers_ && tiled != nullptr) {
+  seconds["gates"] = seconds_since(start);
+  if (const auto* const tiled = dynamic_cast<const TiledWorkload*>(workload->get());
+      peers_ && tiled != nullptr) {
     progress.step(subject.name() + ", peers");
     add_peers(subject, *tiled, *points);
   }
+  seconds["peers"] = seconds_since(start);
   FLASHCORE_RETURN_IF_ERROR(time_points(subject, *points, progress));
 
   Json one = case_json(subject, problem);
-  one["judged"] = workload->judged();
+  one["judged"] = (*workload)->judged();
   one["state"] = state_;
   Json rows = Json::array();
   for (const Point& point : *points) {
@@ -439,7 +452,8 @@ Status BenchRun::measure(const BenchSubject& subject, Progress& progress) {
   }
   for (const bench::Protocol& protocol : protocols_) add_ratios(rows, protocol.name);
   one["rows"] = rows;
-  one["seconds"] = seconds_since(start);
+  seconds["all"] = seconds_since(start);
+  one["seconds"] = seconds;  // from the case's beginning to the end of each phase
   evidence_["cases"].push_back(one);
   return {};
 }
@@ -472,6 +486,9 @@ Result<ExitCode> BenchRun::run() {
     progress.step("peers and ceilings");
     start_peers();
     measure_ceilings();
+    const double ceilings = seconds_since(start_);
+    greet_peers();
+    evidence_["seconds"] = {{"ceilings", ceilings}, {"peers", seconds_since(start_) - ceilings}};
     for (size_t i = 0; i < subjects_.size() && status.ok(); ++i) {
       const BenchSubject& subject = subjects_[i];
       const bool late = options_.seconds > 0 && seconds_since(start_) > options_.seconds;

@@ -289,6 +289,7 @@ Status Ladder::time_peers() {
   const Result<std::unique_ptr<Peers>> peers =
       Peers::start(peers_script(options_.peers), device_, 0, "flash,cudnn,efficient,math");
   if (!peers.ok()) return peers.status();
+  FLASHCORE_RETURN_IF_ERROR((*peers)->greet());
   PlanOptions plan;
   plan.device = device_;
   const bench::TiledInputs inputs(DType::f16);

@@ -24,7 +24,6 @@ import time
 
 MOST_CALLS = 4000
 LARGEST_SCORES = 2e9  # bytes of a full matrix of fp32 scores that an unfused backend may write
-PACKAGES = ["flash_attn", "flash_attn_interface", "flashinfer", "xformers"]
 
 
 class CudaTimer:
@@ -119,19 +118,17 @@ def sdpa_context(name):
     return lambda: sdpa_kernel(backend)
 
 
-def flex(torch):
+def flex(q, k, v, causal):
+    # Imported here: its compiler takes seconds to import, and only some cases ask it.
+    import torch
     from torch.nn.attention.flex_attention import create_block_mask, flex_attention
     compiled = torch.compile(flex_attention, dynamic=False)
-
-    def make(q, k, v, causal):
-        mask = None
-        if causal:
-            mask = create_block_mask(lambda b, h, i, j: i >= j, None, None, q.shape[2], k.shape[2],
-                                     device=q.device)
-        grouped = q.shape[1] != k.shape[1]
-
-        return lambda: compiled(q, k, v, block_mask=mask, enable_gqa=grouped)
-    return make
+    mask = None
+    if causal:
+        mask = create_block_mask(lambda b, h, i, j: i >= j, None, None, q.shape[2], k.shape[2],
+                                 device=q.device)
+    grouped = q.shape[1] != k.shape[1]
+    return lambda: compiled(q, k, v, block_mask=mask, enable_gqa=grouped)
 
 
 def token_major(attention):
@@ -177,10 +174,14 @@ def flashinfer(module):
     return make
 
 
+def always(_case):
+    return True
+
+
 class Backend:
     """`make` gives a call for tensors, which runs within `context`; `fits` says for which cases."""
 
-    def __init__(self, name, version, make, fits=lambda case: True,
+    def __init__(self, name, version, make, fits=always,
                  context=contextlib.nullcontext):
         self.name, self.version, self.make, self.fits = name, version, make, fits
         self.context = context
@@ -192,36 +193,42 @@ def scores_fit(case):
             LARGEST_SCORES and case["suite"] != "sweep")
 
 
-def backends(torch, device, wanted):
+def package_backends(wanted):
+    """Of the packages that can be imported; and why others cannot."""
+    makers = {"flash_attn": ("fa2", flash_attn), "flash_attn_interface": ("fa3", flash_attn),
+              "flashinfer": ("flashinfer", flashinfer), "xformers": ("xformers", xformers)}
+    found, missing = [], {}
+    for package, (name, maker) in makers.items():
+        if wanted is not None and name not in wanted:
+            continue
+        try:
+            module = importlib.import_module(package)
+            text = f"{package} {getattr(module, '__version__', 'of unknown version')}"
+            found.append(Backend(name, text, maker(module)))
+        except Exception as error:  # a package that is there but broken, too
+            missing[package] = first_line(error)
+    return found, missing
+
+
+def backends(torch, device, option):
     """Those that can be asked on this device, and why others cannot."""
-    missing, found = {}, []
+    wanted = None if option == "auto" else option.split(",")
     version = f"PyTorch {torch.__version__}"
     names = ["flash", "math"] if device == "cpu" else ["flash", "cudnn", "efficient", "math"]
+    found, missing = [], {}
     for name in names:
-        fits = scores_fit if name == "math" else lambda case: True
-        text = version
-        if name == "cudnn":
-            text += f", cuDNN {torch.backends.cudnn.version()}"
-        found.append(Backend(name, text, sdpa, fits, sdpa_context(name)))
+        text = f"{version}, cuDNN {torch.backends.cudnn.version()}" if name == "cudnn" else version
+        found.append(Backend(name, text, sdpa, scores_fit if name == "math" else always,
+                             sdpa_context(name)))
     if device != "cpu":
         # Compiled anew for each shape, so only the five shapes of every report are asked.
-        found.append(Backend("flex", version, flex(torch), lambda case: case["suite"] == "five"))
-        makers = {"flash_attn": ("fa2", flash_attn), "flash_attn_interface": ("fa3", flash_attn),
-                  "flashinfer": ("flashinfer", flashinfer), "xformers": ("xformers", xformers)}
-        for package in PACKAGES:
-            try:
-                module = importlib.import_module(package)
-                name, maker = makers[package]
-                text = f"{package} {getattr(module, '__version__', 'of unknown version')}"
-                found.append(Backend(name, text, maker(module)))
-            except Exception as error:  # a package that is there but broken, too
-                missing[package] = str(error).splitlines()[0][:200] if str(error) else "failed"
-    if wanted != "auto":
-        names = wanted.split(",")
-        found = [backend for backend in found if backend.name in names]
-        # Asked for by name, a backend is tried on every case.
-        for backend in found:
-            backend.fits = lambda case: True
+        found.append(Backend("flex", version, flex, lambda case: case["suite"] == "five"))
+        more, missing = package_backends(wanted)
+        found += more
+    if wanted is not None:
+        found = [backend for backend in found if backend.name in wanted]
+        for backend in found:  # asked for by name, it is tried on every case
+            backend.fits = always
     return found, missing
 
 
@@ -231,9 +238,16 @@ def first_line(error):
 
 
 class Server:
-    def __init__(self, torch, device, wanted):
+    def __init__(self, torch, options):
+        device = options.device
+        if options.threads > 0:
+            torch.set_num_threads(options.threads)
+        if device != "cpu":
+            if not torch.cuda.is_available():
+                sys.exit("peers: PyTorch sees no GPU")
+            torch.cuda.set_device(device)
         self.torch, self.device = torch, device
-        self.backends, self.missing = backends(torch, device, wanted)
+        self.backends, self.missing = backends(torch, device, options.backends)
         self.timer = CpuTimer() if device == "cpu" else CudaTimer(torch)
         self.calls = {}
 
@@ -317,10 +331,9 @@ def serve(torch, options):
     # Libraries print to stdout; the answers keep it for themselves.
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
-    if options.threads > 0:
-        torch.set_num_threads(options.threads)
-    server = Server(torch, options.device, options.backends)
+    server = None  # the device is left alone until the first request
     for line in sys.stdin:
+        server = server or Server(torch, options)
         answers.write(json.dumps(server.answer(line)) + "\n")
         answers.flush()
     return 0
@@ -339,11 +352,6 @@ def main():
     except ImportError as error:
         print(f"peers: python3 has no PyTorch ({error})", file=sys.stderr)
         return 3
-    if options.device != "cpu":
-        if not torch.cuda.is_available():
-            print("peers: PyTorch sees no GPU", file=sys.stderr)
-            return 3
-        torch.cuda.set_device(options.device)
     return serve(torch, options)
 
 
