@@ -42,10 +42,10 @@ Result<std::vector<BenchSubject>> subjects_of(const BenchOptions& options) {
     return subjects;
   }
   if (!options.cases.empty()) {
-    const Result<std::vector<bench::Case>> cases = read_cases(options.cases);
+    const Result<std::vector<FileCase>> cases = read_cases(options.cases);
     if (!cases.ok()) return cases.status();
-    for (const bench::Case& one : *cases) {
-      subjects.push_back({.suite = "file", .one = one, .given = std::nullopt});
+    for (const FileCase& one : *cases) {
+      subjects.push_back({.suite = one.suite, .one = one.one, .given = std::nullopt});
     }
     return subjects;
   }

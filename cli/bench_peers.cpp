@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "cli/child_process.hpp"
 #include "cli/plan_choice.hpp"
 #include "cli/session.hpp"
 #include "problem/status.hpp"
@@ -31,6 +32,25 @@ std::string text_of(const Json& value, const char* name) {
 
 }  // namespace
 
+// The helper lies beside the sources: in the folder we are called from, or above the program.
+std::string peers_script(const std::string& option) {
+  if (option != "auto") return option;
+  constexpr const char* kScript = "tools/peers_torch.py";
+  const Result<std::string> program = this_program();
+  for (const std::filesystem::path& root :
+       {std::filesystem::path("."),
+        std::filesystem::path(program.ok() ? *program : "").parent_path() / "../.."}) {
+    std::error_code ignored;
+    if (std::filesystem::exists(root / kScript, ignored)) return (root / kScript).string();
+  }
+  return kScript;
+}
+
+bool may_be_timed(const bench::Verdict& verdict) {
+  constexpr double kLargestError = 2e-2;
+  return verdict.passed || verdict.max_scaled_error <= kLargestError;
+}
+
 Peers::Folder::~Folder() {
   std::error_code ignored;
   std::filesystem::remove_all(path, ignored);
@@ -48,10 +68,14 @@ Result<std::unique_ptr<Peers>> Peers::start(const std::string& script, Device de
                          folder + "/log");
   if (!process.ok()) return process.status();
   peers->process_ = std::move(*process);
-  Result<Json> versions = peers->process_->ask({{"do", "versions"}}, kStartSeconds);
-  if (!versions.ok()) return versions.status();
-  peers->versions_ = std::move(*versions);
   return peers;
+}
+
+Status Peers::greet() {
+  Result<Json> versions = process_->ask({{"do", "versions"}}, kStartSeconds);
+  if (!versions.ok()) return versions.status();
+  versions_ = std::move(*versions);
+  return {};
 }
 
 Status Peers::write_pieces(const bench::TiledInputs& inputs) {

@@ -23,13 +23,23 @@ struct PeerVerdict {
   bench::Verdict verdict;
 };
 
+// The helper's path: tools/peers_torch.py for "auto".
+std::string peers_script(const std::string& option);
+
+// Whether a peer computes the same thing; one that only misses a gate does.
+bool may_be_timed(const bench::Verdict& verdict);
+
 class Peers {
  public:
-  // `script` is tools/peers_torch.py; `backends` a list with commas, or "auto".
+  // Starts the helper, which imports its libraries meanwhile and leaves the device alone until it
+  // is first asked. `backends` is a list with commas, or "auto".
   static Result<std::unique_ptr<Peers>> start(const std::string& script, Device device, int threads,
                                               const std::string& backends);
 
-  // {"python": "3.12.1", "torch": "2.11.0", ..., "missing": {"flash_attn": why}}
+  // Waits until the helper is ready.
+  Status greet();
+
+  // Of the greeting: {"python": "3.12.1", "torch": "2.11.0", ..., "missing": {"flash_attn": why}}
   const nlohmann::ordered_json& versions() const { return versions_; }
 
   // Hands the case over, lets every backend compute it once, and judges what they computed.

@@ -18,7 +18,6 @@
 #include "cli/bench_peers.hpp"
 #include "cli/bench_table.hpp"
 #include "cli/bench_workload.hpp"
-#include "cli/child_process.hpp"
 #include "cli/evidence_file.hpp"
 #include "cli/progress.hpp"
 #include "cli/report.hpp"
@@ -30,9 +29,6 @@ namespace flashcore::cli {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-// A peer that is further off than this computes something else, and has no time.
-constexpr double kLargestPeerError = 2e-2;
 
 // One implementation on one case.
 struct Point {
@@ -47,7 +43,7 @@ struct Point {
 
   bool timed() const {
     if (!refusal.empty() || !error.empty() || !verdict) return false;
-    return verdict->passed || (peer && verdict->max_scaled_error <= kLargestPeerError);
+    return peer ? may_be_timed(*verdict) : verdict->passed;
   }
 };
 
@@ -65,20 +61,6 @@ double bytes_of(const Problem& problem) {
     bytes += size;
   }
   return bytes;
-}
-
-// The helper lies beside the sources: in the folder we are called from, or above the program.
-std::string peers_script(const std::string& option) {
-  if (option != "auto") return option;
-  const std::string near = "tools/peers_torch.py";
-  const Result<std::string> program = this_program();
-  for (const std::filesystem::path& root :
-       {std::filesystem::path("."),
-        std::filesystem::path(program.ok() ? *program : "").parent_path() / "../.."}) {
-    std::error_code ignored;
-    if (std::filesystem::exists(root / near, ignored)) return (root / near).string();
-  }
-  return near;
 }
 
 bool is_listed(const std::string& name, const std::string& list) {
@@ -100,10 +82,12 @@ class BenchRun {
   Status begin_evidence();
   Status resume();
   void start_peers();
+  void greet_peers();
   void measure_ceilings();
 
   bool done(const BenchSubject& subject);
   Status measure(const BenchSubject& subject, Progress& progress);
+  Result<std::unique_ptr<Workload>> workload_of(const BenchSubject& subject);
   Result<std::vector<Point>> kernels_of(const Problem& problem) const;
   Status gate(Workload& workload, const Problem& problem, Point& point) const;
   void add_peers(const BenchSubject& subject, const TiledWorkload& workload,
@@ -128,6 +112,7 @@ class BenchRun {
   std::unique_ptr<bench::TiledInputs> inputs_;  // of the type used last
   std::unique_ptr<Peers> peers_;
   Json evidence_;
+  Json state_;                    // clock and power right after the headline's points
   Json earlier_ = Json::array();  // cases of the file that is resumed
   bool failed_ = false;
 };
@@ -195,6 +180,15 @@ void BenchRun::start_peers() {
     return;
   }
   peers_ = std::move(*peers);
+}
+
+void BenchRun::greet_peers() {
+  if (!peers_) return;
+  if (const Status status = peers_->greet(); !status.ok()) {
+    evidence_["notes"].push_back("no peers: " + status.message());
+    peers_.reset();
+    return;
+  }
   evidence_["peers"] = peers_->versions();
 }
 
@@ -307,6 +301,7 @@ Status BenchRun::time_points(const BenchSubject& subject, std::vector<Point>& po
         FLASHCORE_RETURN_IF_ERROR(time_round(point, protocol));
       }
     }
+    if (&protocol == protocols_.data()) state_ = meter_->state();
   }
   for (Point& point : points) {
     if (!point.timed()) continue;
@@ -414,39 +409,41 @@ bool BenchRun::done(const BenchSubject& subject) {
   return false;
 }
 
+Result<std::unique_ptr<Workload>> BenchRun::workload_of(const BenchSubject& subject) {
+  if (subject.given) return given_workload(*subject.given, plan_);
+  const Problem problem = subject.problem();
+  Result<std::unique_ptr<TiledWorkload>> made =
+      TiledWorkload::make(problem, inputs_of(problem.q.dtype), plan_);
+  if (!made.ok()) return made.status();
+  return std::unique_ptr<Workload>(std::move(*made));
+}
+
 Status BenchRun::measure(const BenchSubject& subject, Progress& progress) {
   const auto start = std::chrono::steady_clock::now();
   const Problem problem = subject.problem();
   Result<std::vector<Point>> points = kernels_of(problem);
   if (!points.ok()) return points.status();
   progress.step(subject.name() + ", inputs and reference");
-  std::unique_ptr<Workload> workload;
-  TiledWorkload* tiled = nullptr;
-  if (subject.given) {
-    Result<std::unique_ptr<Workload>> made = given_workload(*subject.given, plan_);
-    if (!made.ok()) return made.status();
-    workload = std::move(*made);
-  } else {
-    Result<std::unique_ptr<TiledWorkload>> made =
-        TiledWorkload::make(problem, inputs_of(problem.q.dtype), plan_);
-    if (!made.ok()) return made.status();
-    tiled = made->get();
-    workload = std::move(*made);
-  }
+  const Result<std::unique_ptr<Workload>> workload = workload_of(subject);
+  if (!workload.ok()) return workload.status();
+  Json seconds = {{"reference", seconds_since(start)}};
   for (Point& point : *points) {
     if (!point.refusal.empty()) continue;
     progress.step(subject.name() + ", " + point.name + ", gate");
-    FLASHCORE_RETURN_IF_ERROR(gate(*workload, problem, point));
+    FLASHCORE_RETURN_IF_ERROR(gate(**workload, problem, point));
   }
-  if (peers_ && tiled != nullptr) {
+  seconds["gates"] = seconds_since(start);
+  if (const auto* const tiled = dynamic_cast<const TiledWorkload*>(workload->get());
+      peers_ && tiled != nullptr) {
     progress.step(subject.name() + ", peers");
     add_peers(subject, *tiled, *points);
   }
+  seconds["peers"] = seconds_since(start);
   FLASHCORE_RETURN_IF_ERROR(time_points(subject, *points, progress));
 
   Json one = case_json(subject, problem);
-  one["judged"] = workload->judged();
-  one["state"] = meter_->state();
+  one["judged"] = (*workload)->judged();
+  one["state"] = state_;
   Json rows = Json::array();
   for (const Point& point : *points) {
     rows.push_back(row_json(point, one, problem));
@@ -455,7 +452,8 @@ Status BenchRun::measure(const BenchSubject& subject, Progress& progress) {
   }
   for (const bench::Protocol& protocol : protocols_) add_ratios(rows, protocol.name);
   one["rows"] = rows;
-  one["seconds"] = seconds_since(start);
+  seconds["all"] = seconds_since(start);
+  one["seconds"] = seconds;  // from the case's beginning to the end of each phase
   evidence_["cases"].push_back(one);
   return {};
 }
@@ -482,18 +480,27 @@ Status BenchRun::open() {
 Result<ExitCode> BenchRun::run() {
   FLASHCORE_RETURN_IF_ERROR(open());
   Status status;
-  bool skipped = false;
+  bool skipped = false, incomplete = false;
   {
     Progress progress(session_.shows_progress(), "bench", std::ssize(subjects_));
     progress.step("peers and ceilings");
     start_peers();
     measure_ceilings();
+    const double ceilings = seconds_since(start_);
+    greet_peers();
+    evidence_["seconds"] = {{"ceilings", ceilings}, {"peers", seconds_since(start_) - ceilings}};
     for (size_t i = 0; i < subjects_.size() && status.ok(); ++i) {
       const BenchSubject& subject = subjects_[i];
       const bool late = options_.seconds > 0 && seconds_since(start_) > options_.seconds;
       skipped = skipped || late;
       if (!late && !done(subject)) {
         status = measure(subject, progress);
+        if (status.code() == StatusCode::out_of_memory) {  // the next case may be smaller
+          evidence_["notes"].push_back(subject.name() + ": not measured: " + status.message());
+          incomplete = true;
+          status = {};
+          continue;
+        }
         if (status.ok()) status = save();
         if (!session_.shows_progress() && subjects_.size() > 1 && status.ok()) {
           fmt::print(stderr, "{:6.1f} s  {}/{} {}\n", seconds_since(start_), i + 1,
@@ -511,7 +518,7 @@ Result<ExitCode> BenchRun::run() {
     FLASHCORE_RETURN_IF_ERROR(save());
     return status;
   }
-  evidence_["complete"] = !skipped;
+  evidence_["complete"] = !skipped && !incomplete;
   FLASHCORE_RETURN_IF_ERROR(save());
   print();
   Json document = {{"status", failed_ ? "check_failed" : "ok"}};

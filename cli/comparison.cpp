@@ -38,7 +38,7 @@ double spread_of(const Json& time) {
   return off / p50;
 }
 
-Sample sample_of(std::string problem, const Json& name, bool peer, const Json* time) {
+Sample sample_of(const std::string& problem, const Json& name, bool peer, const Json* time) {
   Sample sample{.problem = printable(problem),
                 .implementation = printable(name.get<std::string>()),
                 .peer = peer};

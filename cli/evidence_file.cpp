@@ -31,6 +31,7 @@ constexpr const char* kCasesSchema = R"({
       "required": ["name", "dtype", "batch", "heads_q", "seqlen_q", "head_dim"],
       "properties": {
         "name": {"type": "string", "maxLength": 200},
+        "suite": {"type": "string", "maxLength": 200},
         "dtype": {"enum": ["f32", "f16", "bf16", "f8e4m3", "f8e5m2"]},
         "batch": {"$ref": "extent"},
         "heads_q": {"$ref": "extent"},
@@ -94,16 +95,18 @@ Result<Json> read_evidence(const std::string& path) {
   return evidence;
 }
 
-Result<std::vector<bench::Case>> read_cases(const std::string& path) {
+Result<std::vector<FileCase>> read_cases(const std::string& path) {
   const Result<Json> file = read_json(path);
   if (!file.ok()) return file.status();
   static const Json schema = Json::parse(kCasesSchema);
   static const Json definitions = Json::parse(kCasesDefinitions);
   FLASHCORE_RETURN_IF_ERROR(with_name(path, check_schema(*file, schema, definitions)));
-  std::vector<bench::Case> cases;
+  std::vector<FileCase> cases;
   std::set<std::string> names;
   for (const Json& item : (*file)["cases"]) {
-    bench::Case one;
+    FileCase& added = cases.emplace_back();
+    added.suite = printable(item.value("suite", "file"));
+    bench::Case& one = added.one;
     one.name = printable(item["name"].get<std::string>());
     if (!names.insert(one.name).second) {
       return invalid("{}: has two cases named '{}', wanted a name for each", path, one.name);
@@ -116,7 +119,6 @@ Result<std::vector<bench::Case>> read_cases(const std::string& path) {
     one.seqlen_kv = item.value("seqlen_kv", one.seqlen_q);
     one.head_dim = item["head_dim"];
     one.causal = item.value("causal", false);
-    cases.push_back(std::move(one));
   }
   return cases;
 }

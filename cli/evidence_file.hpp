@@ -17,9 +17,15 @@ Result<nlohmann::ordered_json> read_json(const std::string& path);
 Result<nlohmann::ordered_json> read_evidence(const std::string& path);
 Status check_evidence(const nlohmann::ordered_json& evidence);
 
+// A case of a file; `suite` says which table it belongs to, "file" where it does not say.
+struct FileCase {
+  std::string suite;
+  bench::Case one;
+};
+
 // {"schema": "flashcore-cases", "version": 1, "cases": [{"name", "dtype", "batch", "heads_q",
-//  "heads_kv", "seqlen_q", "seqlen_kv", "head_dim", "causal"}]}
-Result<std::vector<bench::Case>> read_cases(const std::string& path);
+//  "heads_kv", "seqlen_q", "seqlen_kv", "head_dim", "causal", "suite"}]}
+Result<std::vector<FileCase>> read_cases(const std::string& path);
 
 // Whole or not at all.
 Status write_json(const std::string& path, const nlohmann::ordered_json& value);

@@ -6,7 +6,6 @@
 #include <future>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <span>
 #include <utility>
 
 #include "bench/cases.hpp"
@@ -15,9 +14,12 @@
 #include "bench/evidence.hpp"
 #include "bench/fp8_problem.hpp"
 #include "bench/launches.hpp"
+#include "bench/meter.hpp"
+#include "bench/tiled_inputs.hpp"
 #include "bench/work.hpp"
-#include "cli/child_process.hpp"
-#include "cli/io/atomic_file.hpp"
+#include "cli/bench_peers.hpp"
+#include "cli/bench_workload.hpp"
+#include "cli/evidence_file.hpp"
 #include "cli/ladder_gate.hpp"
 #include "cli/ladder_tables.hpp"
 #include "cli/plan_choice.hpp"
@@ -81,6 +83,7 @@ class Ladder {
   Status time_shape(bench::CudaTimer& timer, const bench::Case& shape);
   Status time_rung(bench::CudaTimer& timer, size_t index, const bench::Case& shape);
   void add_ratios();
+  Status time_peers();
   void run_peers();
   void print();
   Status save();
@@ -256,31 +259,67 @@ void Ladder::add_ratios() {
   }
 }
 
-// The peers' script lies beside the program's sources; it is run where python3 has PyTorch.
+// One peer on one shape, by every protocol; an error is its own.
+Json peer_json(Peers& peers, const PeerVerdict& peer, const bench::Meter& meter) {
+  Json row = {{"backend", peer.name}, {"version", peer.version}, {"passed", peer.verdict.passed}};
+  if (!peer.error.empty()) {
+    row["error"] = peer.error;
+    return row;
+  }
+  row["max_scaled_error"] = peer.verdict.max_scaled_error;
+  if (!may_be_timed(peer.verdict)) return row;
+  for (bench::Protocol protocol : meter.protocols()) {
+    protocol.rounds = 1;
+    const Result<bench::Timing> timing = peers.time(peer.name, meter, protocol);
+    if (!timing.ok()) {
+      row["error"] = timing.status().message();
+      return row;
+    }
+    row[protocol.name] = bench::timing_evidence(*timing);
+  }
+  if (const Result<double> host = peers.host_seconds(peer.name); host.ok()) {
+    row["host_us"] = *host * 1e6;
+  }
+  return row;
+}
+
+Status Ladder::time_peers() {
+  const Result<std::unique_ptr<bench::Meter>> meter = bench::make_meter(device_, 0);
+  if (!meter.ok()) return meter.status();
+  const Result<std::unique_ptr<Peers>> peers =
+      Peers::start(peers_script(options_.peers), device_, 0, "flash,cudnn,efficient,math");
+  if (!peers.ok()) return peers.status();
+  FLASHCORE_RETURN_IF_ERROR((*peers)->greet());
+  PlanOptions plan;
+  plan.device = device_;
+  const bench::TiledInputs inputs(DType::f16);
+  Json found = (*peers)->versions();
+  found["shapes"] = Json::object();
+  for (const bench::Case& shape : shapes_) {
+    step("peers: " + shape.name);
+    const Result<std::unique_ptr<TiledWorkload>> workload =
+        TiledWorkload::make(bench::to_problem(shape), inputs, plan);
+    if (!workload.ok()) return workload.status();
+    const Result<std::vector<PeerVerdict>> verdicts =
+        (*peers)->begin(shape, "five", inputs, **workload);
+    if (!verdicts.ok()) return verdicts.status();
+    Json& rows = found["shapes"][shape.name] = Json::array();
+    for (const PeerVerdict& peer : *verdicts) rows.push_back(peer_json(**peers, peer, **meter));
+    evidence_["peers"] = found;
+  }
+  return {};
+}
+
 void Ladder::run_peers() {
   if (options_.peers == "none") return;
   step("peers: PyTorch");
-  const std::string script = options_.peers == "auto" ? "tools/peers_torch.py" : options_.peers;
-  const std::string results = options_.out + ".peers";
-  const Result<ChildOutput> output =
-      run_child({"python3", script, "--out", results, "--suite", "five"});
-  if (!output.ok() || output->exit_status != 0) {
-    const std::string why = output.ok() ? output->text : output.status().message();
-    evidence_["notes"].push_back("peers: not measured: " + printable(why.substr(0, 400)));
-    return;
+  if (const Status status = time_peers(); !status.ok()) {
+    evidence_["notes"].push_back("peers: " + status.message());
   }
-  const Result<ChildOutput> text = run_child({"cat", results});
-  if (text.ok()) evidence_["peers"] = Json::parse(text->text, nullptr, false);
-  (void)std::remove(results.c_str());
 }
 
 Status Ladder::save() {
-  if (options_.out.empty()) return {};
-  Result<io::AtomicFile> file = io::AtomicFile::create(options_.out);
-  if (!file.ok()) return file.status();
-  const std::string text = evidence_.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
-  FLASHCORE_RETURN_IF_ERROR(file->write(std::as_bytes(std::span(text))));
-  return file->commit();
+  return options_.out.empty() ? Status() : write_json(options_.out, evidence_);
 }
 
 void Ladder::print() {

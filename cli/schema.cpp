@@ -109,7 +109,8 @@ class Checker {
       if (known == properties.end() && !schema.contains("additionalProperties")) continue;
       const Json& rule = known == properties.end() ? schema["additionalProperties"] : *known;
       const std::string safe = printable(name).substr(0, 80);
-      FLASHCORE_RETURN_IF_ERROR(check(member, rule, place.empty() ? safe : place + "." + safe));
+      FLASHCORE_RETURN_IF_ERROR(
+          check(member, rule, place.empty() ? safe : fmt::format("{}.{}", place, safe)));
     }
     return {};
   }

@@ -64,12 +64,10 @@ def fingerprints(root: pathlib.Path) -> dict[str, str]:
 
 
 def kernel_fingerprint(all_fingerprints: dict[str, str], kernel: str) -> str:
-    """As the library says it: of the kernel, or of the rung whose file's name begins its name."""
-    if kernel in all_fingerprints:
-        return all_fingerprints[kernel]
-    stems = [name for name in all_fingerprints
-             if name.startswith("ladder/") and kernel.startswith(name.removeprefix("ladder/"))]
-    return all_fingerprints[max(stems, key=len)] if stems else ""
+    """As the library says it: of the rung or family whose name begins the kernel's."""
+    names = [name for name in all_fingerprints if kernel.startswith(name.removeprefix("ladder/"))]
+    longest = max(names, key=lambda name: len(name.removeprefix("ladder/")), default="")
+    return all_fingerprints.get(longest, "")
 
 
 def main() -> int:

@@ -2,12 +2,11 @@
 """Other implementations of attention, for `flashcore bench` and `flashcore ladder`.
 
     peers_torch.py --serve [--device cpu|cuda:N]     answers requests, a line of JSON each way
-    peers_torch.py --out peers.json                  times the ladder's five shapes by itself
 
 Runs where python3 has PyTorch. Peers: PyTorch's scaled_dot_product_attention backends, FlexAttention,
 and flash_attn (fa2), flash_attn_interface (fa3), flashinfer and xformers where they can be imported.
 
-Served, a case comes with pieces of N(0, 1) inputs that are repeated to the tensors' sizes, so the
+A case comes with pieces of N(0, 1) inputs that are repeated to the tensors' sizes, so the
 numbers are those of the other process; rows of the result go back and are judged there. Device time
 of a call: a CUDA graph of calls back to back, events around its replays. On a CPU: wall time.
 """
@@ -23,27 +22,8 @@ import platform
 import sys
 import time
 
-PROTOCOLS = {  # of --out; `flashcore bench` sends its own numbers. As in bench/cuda_timer.hpp
-    "sustained": {"graph_seconds": 5e-3, "warm_ups": 15, "samples": 20, "pause_seconds": 0.0},
-    "idle": {"graph_seconds": 5e-3, "warm_ups": 3, "samples": 20, "pause_seconds": 0.3},
-}
-FIVE = [  # name, batch, heads, seqlen, head_dim, causal; as in bench/cases.cpp
-    ("(1,8,512,64)", 1, 8, 512, 64, False),
-    ("(1,8,512,64)/causal", 1, 8, 512, 64, True),
-    ("(2,8,2048,64)", 2, 8, 2048, 64, False),
-    ("(2,8,2048,64)/causal", 2, 8, 2048, 64, True),
-    ("(2,8,2048,128)", 2, 8, 2048, 128, False),
-]
 MOST_CALLS = 4000
-LARGEST_SCALED_ERROR = 1e-2  # past this a result is wrong, not merely rounded
 LARGEST_SCORES = 2e9  # bytes of a full matrix of fp32 scores that an unfused backend may write
-PACKAGES = ["flash_attn", "flash_attn_interface", "flashinfer", "xformers"]
-
-
-def quantile(values, q):
-    """Nearest rank."""
-    ordered = sorted(values)
-    return ordered[max(math.ceil(q * len(ordered)), 1) - 1]
 
 
 class CudaTimer:
@@ -86,11 +66,6 @@ class CudaTimer:
             for _ in range(protocol["warm_ups"]):
                 graph.replay()
         return [self._replay_seconds(graph) / calls for _ in range(protocol["samples"])], calls
-
-    def time(self, call, protocol):
-        seconds, calls = self.samples(call, protocol)
-        return {"p50_us": quantile(seconds, 0.5) * 1e6, "p90_us": quantile(seconds, 0.9) * 1e6,
-                "samples": len(seconds), "calls_a_sample": calls}
 
     def host_seconds(self, call, calls=300):
         best = math.inf
@@ -143,19 +118,17 @@ def sdpa_context(name):
     return lambda: sdpa_kernel(backend)
 
 
-def flex(torch):
+def flex(q, k, v, causal):
+    # Imported here: its compiler takes seconds to import, and only some cases ask it.
+    import torch
     from torch.nn.attention.flex_attention import create_block_mask, flex_attention
     compiled = torch.compile(flex_attention, dynamic=False)
-
-    def make(q, k, v, causal):
-        mask = None
-        if causal:
-            mask = create_block_mask(lambda b, h, i, j: i >= j, None, None, q.shape[2], k.shape[2],
-                                     device=q.device)
-        grouped = q.shape[1] != k.shape[1]
-
-        return lambda: compiled(q, k, v, block_mask=mask, enable_gqa=grouped)
-    return make
+    mask = None
+    if causal:
+        mask = create_block_mask(lambda b, h, i, j: i >= j, None, None, q.shape[2], k.shape[2],
+                                 device=q.device)
+    grouped = q.shape[1] != k.shape[1]
+    return lambda: compiled(q, k, v, block_mask=mask, enable_gqa=grouped)
 
 
 def token_major(attention):
@@ -201,10 +174,14 @@ def flashinfer(module):
     return make
 
 
+def always(_case):
+    return True
+
+
 class Backend:
     """`make` gives a call for tensors, which runs within `context`; `fits` says for which cases."""
 
-    def __init__(self, name, version, make, fits=lambda case: True,
+    def __init__(self, name, version, make, fits=always,
                  context=contextlib.nullcontext):
         self.name, self.version, self.make, self.fits = name, version, make, fits
         self.context = context
@@ -216,36 +193,42 @@ def scores_fit(case):
             LARGEST_SCORES and case["suite"] != "sweep")
 
 
-def backends(torch, device, wanted):
+def package_backends(wanted):
+    """Of the packages that can be imported; and why others cannot."""
+    makers = {"flash_attn": ("fa2", flash_attn), "flash_attn_interface": ("fa3", flash_attn),
+              "flashinfer": ("flashinfer", flashinfer), "xformers": ("xformers", xformers)}
+    found, missing = [], {}
+    for package, (name, maker) in makers.items():
+        if wanted is not None and name not in wanted:
+            continue
+        try:
+            module = importlib.import_module(package)
+            text = f"{package} {getattr(module, '__version__', 'of unknown version')}"
+            found.append(Backend(name, text, maker(module)))
+        except Exception as error:  # a package that is there but broken, too
+            missing[package] = first_line(error)
+    return found, missing
+
+
+def backends(torch, device, option):
     """Those that can be asked on this device, and why others cannot."""
-    missing, found = {}, []
+    wanted = None if option == "auto" else option.split(",")
     version = f"PyTorch {torch.__version__}"
     names = ["flash", "math"] if device == "cpu" else ["flash", "cudnn", "efficient", "math"]
+    found, missing = [], {}
     for name in names:
-        fits = scores_fit if name == "math" else lambda case: True
-        text = version
-        if name == "cudnn":
-            text += f", cuDNN {torch.backends.cudnn.version()}"
-        found.append(Backend(name, text, sdpa, fits, sdpa_context(name)))
+        text = f"{version}, cuDNN {torch.backends.cudnn.version()}" if name == "cudnn" else version
+        found.append(Backend(name, text, sdpa, scores_fit if name == "math" else always,
+                             sdpa_context(name)))
     if device != "cpu":
         # Compiled anew for each shape, so only the five shapes of every report are asked.
-        found.append(Backend("flex", version, flex(torch), lambda case: case["suite"] == "five"))
-        makers = {"flash_attn": ("fa2", flash_attn), "flash_attn_interface": ("fa3", flash_attn),
-                  "flashinfer": ("flashinfer", flashinfer), "xformers": ("xformers", xformers)}
-        for package in PACKAGES:
-            try:
-                module = importlib.import_module(package)
-                name, maker = makers[package]
-                text = f"{package} {getattr(module, '__version__', 'of unknown version')}"
-                found.append(Backend(name, text, maker(module)))
-            except Exception as error:  # a package that is there but broken, too
-                missing[package] = str(error).splitlines()[0][:200] if str(error) else "failed"
-    if wanted != "auto":
-        names = wanted.split(",")
-        found = [backend for backend in found if backend.name in names]
-        # Asked for by name, a backend is tried on every case.
-        for backend in found:
-            backend.fits = lambda case: True
+        found.append(Backend("flex", version, flex, lambda case: case["suite"] == "five"))
+        more, missing = package_backends(wanted)
+        found += more
+    if wanted is not None:
+        found = [backend for backend in found if backend.name in wanted]
+        for backend in found:  # asked for by name, it is tried on every case
+            backend.fits = always
     return found, missing
 
 
@@ -255,9 +238,16 @@ def first_line(error):
 
 
 class Server:
-    def __init__(self, torch, device, wanted):
+    def __init__(self, torch, options):
+        device = options.device
+        if options.threads > 0:
+            torch.set_num_threads(options.threads)
+        if device != "cpu":
+            if not torch.cuda.is_available():
+                sys.exit("peers: PyTorch sees no GPU")
+            torch.cuda.set_device(device)
         self.torch, self.device = torch, device
-        self.backends, self.missing = backends(torch, device, wanted)
+        self.backends, self.missing = backends(torch, device, options.backends)
         self.timer = CpuTimer() if device == "cpu" else CudaTimer(torch)
         self.calls = {}
 
@@ -341,75 +331,18 @@ def serve(torch, options):
     # Libraries print to stdout; the answers keep it for themselves.
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
-    if options.threads > 0:
-        torch.set_num_threads(options.threads)
-    server = Server(torch, options.device, options.backends)
+    server = None  # the device is left alone until the first request
     for line in sys.stdin:
+        server = server or Server(torch, options)
         answers.write(json.dumps(server.answer(line)) + "\n")
         answers.flush()
-    return 0
-
-
-def reference(torch, q, k, v, causal):
-    """In fp64, a head at a time."""
-    q, k, v = (t.double() for t in (q, k, v))
-    out = torch.empty_like(q)
-    hidden = None
-    if causal:
-        hidden = torch.ones(q.shape[2], k.shape[2], dtype=torch.bool, device=q.device).triu(1)
-    for b in range(q.shape[0]):
-        for h in range(q.shape[1]):
-            scores = q[b, h] @ k[b, h].T / math.sqrt(q.shape[3])
-            if hidden is not None:
-                scores.masked_fill_(hidden, -math.inf)
-            out[b, h] = torch.softmax(scores, -1) @ v[b, h]
-    return out
-
-
-def measure(torch, timer, shape, name):
-    _, batch, heads, seqlen, head_dim, causal = shape
-    torch.manual_seed(0)
-    q, k, v = (torch.randn(batch, heads, seqlen, head_dim, device="cuda", dtype=torch.float16)
-               for _ in range(3))
-    want = reference(torch, q, k, v, causal)
-    call = sdpa(q, k, v, causal)
-    with torch.no_grad(), sdpa_context(name)():
-        error = ((call().double() - want).abs() / want.abs().clamp(min=1)).max().item()
-        row = {"backend": name, "max_scaled_error": error, "passed": error <= LARGEST_SCALED_ERROR}
-        if row["passed"]:
-            for protocol_name, protocol in PROTOCOLS.items():
-                row[protocol_name] = timer.time(call, protocol)
-            row["host_us"] = timer.host_seconds(call) * 1e6
-    return row
-
-
-def time_five(torch, out):
-    timer = CudaTimer(torch)
-    shapes = {}
-    for shape in FIVE:
-        shapes[shape[0]] = []
-        for name in ("flash", "cudnn", "efficient", "math"):
-            print(f"peers: {shape[0]} {name}", file=sys.stderr)
-            try:
-                row = measure(torch, timer, shape, name)
-            except RuntimeError as error:  # a backend that refuses the shape
-                row = {"backend": name, "passed": False, "error": first_line(error)}
-            shapes[shape[0]].append(row)
-    result = {"torch": torch.__version__, "cuda": torch.version.cuda,
-              "cudnn": torch.backends.cudnn.version(), "device": torch.cuda.get_device_name(),
-              "shapes": shapes}
-    with open(out, "w", encoding="utf-8") as file:
-        json.dump(result, file, indent=1)
     return 0
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    mode = parser.add_mutually_exclusive_group(required=True)
-    mode.add_argument("--out")
-    mode.add_argument("--serve", action="store_true")
-    parser.add_argument("--suite", choices=["five"], default="five")
+    parser.add_argument("--serve", action="store_true", required=True)
     parser.add_argument("--device", default="cuda:0")
     parser.add_argument("--threads", type=int, default=0)
     parser.add_argument("--backends", default="auto")
@@ -419,12 +352,7 @@ def main():
     except ImportError as error:
         print(f"peers: python3 has no PyTorch ({error})", file=sys.stderr)
         return 3
-    if options.device != "cpu":
-        if not torch.cuda.is_available():
-            print("peers: PyTorch sees no GPU", file=sys.stderr)
-            return 3
-        torch.cuda.set_device(options.device)
-    return serve(torch, options) if options.serve else time_five(torch, options.out)
+    return serve(torch, options)
 
 
 if __name__ == "__main__":

@@ -19,9 +19,8 @@ std::string_view kernel_fingerprint(std::string_view kernel) {
   std::string_view found;
   size_t longest = 0;
   for (const Entry& entry : kEntries) {
-    if (entry.name == kernel) return entry.hash;
-    if (!entry.name.starts_with(kLadder)) continue;
-    const std::string_view stem = entry.name.substr(kLadder.size());
+    std::string_view stem = entry.name;
+    if (stem.starts_with(kLadder)) stem.remove_prefix(kLadder.size());
     if (kernel.starts_with(stem) && stem.size() > longest) {
       longest = stem.size();
       found = entry.hash;

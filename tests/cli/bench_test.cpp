@@ -27,7 +27,7 @@ Outcome flashcore_command(Words words, Words environment = {}) {
 
 const char* const kCases = R"({"schema": "flashcore-cases", "version": 1, "cases": [
   {"name": "one", "dtype": "f32", "batch": 1, "heads_q": 4, "heads_kv": 2, "seqlen_q": 5,
-   "seqlen_kv": 9, "head_dim": 8, "causal": true},
+   "seqlen_kv": 9, "head_dim": 8, "causal": true, "suite": "sweep"},
   {"name": "two", "dtype": "f32", "batch": 2, "heads_q": 1, "seqlen_q": 3, "head_dim": 8}]})";
 
 Words bench(const Scratch& scratch, Words more = {}) {
@@ -54,6 +54,8 @@ TEST(BenchCases, WritesEvidenceThatItsSchemaHolds) {
   ASSERT_EQ(evidence["cases"].size(), 2U);
   const ordered_json& one = evidence["cases"][0];
   EXPECT_EQ(one["name"], "one");
+  EXPECT_EQ(one["suite"], "sweep");
+  EXPECT_EQ(evidence["cases"][1]["suite"], "file");
   EXPECT_EQ(one["heads_kv"], 2);
   EXPECT_EQ(one["judged"], "all rows");
   const ordered_json& row = one["rows"][0];

@@ -149,6 +149,21 @@ class Pages(Tree):
         self.assertNotIn("<script>", self.text("docs/performance.md"))
 
 
+class Fingerprints(Tree):
+    def test_variants_have_that_of_their_family(self):
+        prints = fingerprint.fingerprints(self.root)
+
+        def of(kernel):
+            return fingerprint.kernel_fingerprint(prints, kernel)
+        self.assertEqual(of("forward_sm80_split"), of("forward_sm80"))
+        self.assertEqual(of("01_scalar_twice"), prints["ladder/01_scalar"])
+        self.assertEqual(of("other"), "")
+        before = of("forward_sm80")
+        (self.root / "src/dispatch/forward_sm80.cpp").write_text("// its plan\n")
+        prints = fingerprint.fingerprints(self.root)
+        self.assertNotEqual(of("forward_sm80"), before)
+
+
 class Balance(html.parser.HTMLParser):
     """Counts what is open, and what comes from outside."""
     EMPTY = {"meta"}  # the others close themselves, or are closed

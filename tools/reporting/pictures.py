@@ -7,7 +7,7 @@ import zlib
 
 from reporting import bench as bench_parts
 from reporting import ladder as ladder_parts
-from reporting.evidence import Evidence
+from reporting.evidence import Evidence, Failure
 from reporting.text import length
 
 KEY = "evidence"  # of the text chunk that holds the hash
@@ -138,13 +138,19 @@ def pictures(all_evidence: Evidence) -> dict:
 
 
 def draw_all(all_evidence: Evidence, folder: pathlib.Path) -> None:
-    import matplotlib
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
+    names = outdated(all_evidence, folder)
+    if not names:
+        return
+    try:
+        import matplotlib
+        matplotlib.use("Agg")
+        from matplotlib import pyplot
+    except ImportError as error:
+        raise Failure("pictures need matplotlib, which is not here; --no-pictures leaves "
+                      f"{', '.join(names)} as they are") from error
     folder.mkdir(parents=True, exist_ok=True)
-    for name, (shown, draw) in pictures(all_evidence).items():
-        if png_text(folder / name, KEY) == shown:
-            continue
+    for name in names:
+        shown, draw = pictures(all_evidence)[name]
         figure = draw(pyplot)
         figure.savefig(folder / name, dpi=130, bbox_inches="tight", metadata={KEY: shown})
         pyplot.close(figure)
