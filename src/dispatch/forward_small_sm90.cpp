@@ -12,6 +12,7 @@
 #include "dispatch/device_guard.hpp"
 #include "dispatch/forward_sm80.hpp"
 #include "dispatch/forward_small_sm90_refusal.hpp"
+#include "dispatch/small_choice.hpp"
 #include "problem/status.hpp"
 
 namespace flashcore {
@@ -28,7 +29,7 @@ struct Planned {
   small::Instance instance;
   small::Grid grid;
   TensorLayout q, k, v;
-  bool has_lse, early;
+  bool has_lse;
   int device;
 };
 
@@ -124,8 +125,8 @@ Status cuda_failure(std::string_view what, cudaError_t error) {
 }
 
 cudaError_t encode(small::Maps& maps, const Planned& planned, DType dtype, const Arguments& args) {
-  const CUtensorMapDataType type = dtype == DType::f16 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16
-                                                       : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
+  const CUtensorMapDataType type =
+      dtype == DType::f16 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
   const auto one = [&](CUtensorMap& map, const void* base, const TensorLayout& tensor, int rows) {
     return cuda::tile::encode_tensor_map(map, type, base, tensor, rows, small::kPanelColumns);
   };
@@ -147,7 +148,7 @@ Status run(const ForwardProblem& p, const Planned& planned, const Arguments& arg
   if (error != cudaSuccess) return cuda_failure("describing the tensors", error);
   (void)cudaGetLastError();  // an earlier call's error is not this launch's
   error = small::find_instance(planned.instance)
-              .launch(maps, params, planned.grid, planned.early,
+              .launch(maps, params, planned.grid, params.early,
                       static_cast<cudaStream_t>(stream.handle));
   if (error != cudaSuccess) return cuda_failure("the launch", error);
   return {};
@@ -158,17 +159,17 @@ Result<PlannedKernel> plan(const ForwardProblem& p, const PlanContext& context) 
   const int64_t rows_kv = p.packed ? p.total_kv : p.seqlen_kv;
   Planned planned{};
   planned.params = make_params(p);
-  planned.instance = {.type = p.dtype == DType::f16 ? small::InputType::f16
-                                                    : small::InputType::bf16,
-                      .config = small::choose_config(p.head_dim_qk, p.head_dim_v),
-                      .whole = forward_small_sm90_is_whole(p)};
+  planned.instance = {
+      .type = p.dtype == DType::f16 ? small::InputType::f16 : small::InputType::bf16,
+      .config = small::choose_config(p.head_dim_qk, p.head_dim_v, p.seqlen_kv),
+      .whole = forward_small_sm90_is_whole(p)};
   planned.grid = {static_cast<unsigned int>((p.seqlen_q + small::kBlockQ - 1) / small::kBlockQ),
                   static_cast<unsigned int>(p.heads_q), static_cast<unsigned int>(p.batch)};
   planned.q = layout(p, p.q, p.heads_q, rows_q, p.head_dim_qk);
   planned.k = layout(p, p.k, p.heads_kv, rows_kv, p.head_dim_qk);
   planned.v = layout(p, p.v, p.heads_kv, rows_kv, p.head_dim_v);
   planned.has_lse = p.has_lse;
-  planned.early = context.early_start;
+  planned.params.early = context.early_start;
   planned.device = context.device.device.index;
 
   // Copies need pointers at multiples of 16 bytes; what begins elsewhere is another kernel's.
@@ -191,17 +192,31 @@ Result<PlannedKernel> plan(const ForwardProblem& p, const PlanContext& context) 
       }};
 }
 
+// What the choice goes by is known without data, and does not depend on the batch where that is
+// forbidden.
+std::string declines(const ForwardProblem& p, const PlanContext& context) {
+  if (context.batch_invariant)
+    return "batch_invariant: is set, and the choice depends on the batch";
+  if (entries_vary(p))
+    return "entries have lengths or diagonals of their own: its time is not known";
+  const SmallChoice choice = choose_small(p, context.device.multiprocessors);
+  if (choice.is_small()) return {};
+  return fmt::format("would take about {:.1f} us, the next kernel {:.1f}", choice.small_us,
+                     choice.block_us);
+}
+
 }  // namespace
 
 Kernel forward_small_sm90_kernel() {
   return {.name = "forward_small_sm90",
           .device = DeviceKind::cuda,
-          .automatic = false,
+          .automatic = true,
           .refuses =
               [](const ForwardProblem& p, const PlanContext& context) {
                 static const std::string targets = build_info().cuda_targets;
                 return forward_small_sm90_refusal(p, context.device, targets);
               },
+          .declines = declines,
           .plan = plan};
 }
 

@@ -14,7 +14,7 @@ namespace {
 
 namespace small = cuda::forward_small_sm90;
 
-constexpr int32_t kHopper = 90;       // code for 9.0a runs nowhere else
+constexpr int32_t kHopper = 90;         // code for 9.0a runs nowhere else
 constexpr int64_t kMostBlocks = 65535;  // in a grid's y and z
 constexpr int64_t kChunkElements = 8;   // of 16 bits in 16 bytes
 
@@ -75,8 +75,9 @@ std::string refuse_layout(const ForwardProblem& p) {
     const RowStrides& stride;
     int64_t heads, rows;
   };
-  for (const Input& input : {Input{"q", p.q, p.heads_q, rows_q}, Input{"k", p.k, p.heads_kv, rows_kv},
-                             Input{"v", p.v, p.heads_kv, rows_kv}}) {
+  for (const Input& input :
+       {Input{"q", p.q, p.heads_q, rows_q}, Input{"k", p.k, p.heads_kv, rows_kv},
+        Input{"v", p.v, p.heads_kv, rows_kv}}) {
     const auto& [name, stride, heads, rows] = input;
     std::string refusal = misaligned_rows(name, stride, p.dtype, batch, heads, rows);
     if (refusal.empty()) refusal = unmappable_strides(name, stride, batch, heads, rows);

@@ -19,18 +19,22 @@ using testing::HasSubstr;
 // ---- the resource page
 
 TEST(ForwardSmallSm90Config, EveryHeadDimensionGetsTheCheapestTileThatHoldsIt) {
-  EXPECT_EQ(choose_config(8, 64), 0);
-  EXPECT_EQ(choose_config(64, 72), 1);
-  EXPECT_EQ(choose_config(72, 64), 1);
-  EXPECT_EQ(choose_config(128, 128), 1);
-  EXPECT_EQ(choose_config(136, 64), -1);
-  EXPECT_EQ(choose_config(64, 136), -1);
+  EXPECT_EQ(choose_config(8, 64, 0), 0);
+  EXPECT_EQ(choose_config(64, 64, 512), 0);
+  EXPECT_EQ(choose_config(64, 64, 513), 1);
+  EXPECT_EQ(choose_config(64, 64, 100000), 1) << "the most slots where nothing fits";
+  EXPECT_EQ(choose_config(64, 72, 64), 2);
+  EXPECT_EQ(choose_config(72, 64, 64), 2);
+  EXPECT_EQ(choose_config(128, 128, 100000), 2);
+  EXPECT_EQ(choose_config(136, 64, 64), -1);
+  EXPECT_EQ(choose_config(64, 136, 64), -1);
 }
 
 TEST(ForwardSmallSm90Config, MissionIsLoadedAtOnce) {
-  EXPECT_GE(kConfigs[0].slots * kParts * kBlockKv, 512);
-  EXPECT_GE(kConfigs[1].slots * kParts * kBlockKv, 512);
-  for (const Config& config : kConfigs) EXPECT_LE(config.smem_bytes(), kSharedMemory);
+  for (const Config& config : kConfigs) {
+    EXPECT_GE(config.resident_keys(), 512);
+    EXPECT_LE(config.smem_bytes(), kSharedMemory);
+  }
 }
 
 TEST(ForwardSmallSm90Config, AMessageIsAQuarterOfAWarpsOutputs) {

@@ -162,6 +162,26 @@ double seconds_to_spend() {
   return text == nullptr ? 60 : std::atof(text);
 }
 
+// Lengths and diagonals of each entry's own: entries of 0, 31 and 88 queries, most rows without a
+// key.
+TEST_F(ForwardSmallSm90, EntriesThatDiffer) {
+  bench::HostProblem host = bench::random_problem(1024);
+  ASSERT_TRUE(host.problem.seqlens_q && host.problem.causal_offsets);
+  check(host);
+}
+
+// Not chosen by name: the table's own choice.
+TEST_F(ForwardSmallSm90, IsTheChoiceForTheMission) {
+  PlanOptions chosen = options();
+  chosen.kernel.clear();
+  const Problem problem = bench::to_problem(one(8, 512, 512, 64));
+  const Result<Plan> plan = make_plan(problem, chosen);
+  ASSERT_TRUE(plan.ok()) << plan.status().message();
+  EXPECT_EQ(plan->kernel(), kKernel) << plan->reason();
+  bench::HostProblem host = bench::make_host_problem(problem, 2);
+  check(host, chosen);
+}
+
 TEST_F(ForwardSmallSm90, RandomLengthsAndAlignments) {
   bench::RandomSpace space;
   space.any_dtype = space.any_feature = false;
