@@ -8,7 +8,6 @@
 #pragma once
 
 #include <cstdint>
-#include <limits>
 
 #include "cuda/attention/quad_softmax.cuh"
 #include "cuda/forward_small_sm90/shape.cuh"
@@ -19,8 +18,6 @@
 #include "cuda/tile/descriptor.hpp"
 
 namespace flashcore::cuda::forward_small_sm90 {
-
-inline constexpr float kNoKey = -std::numeric_limits<float>::infinity();
 
 template <class S>
 using Scores = float[S::kKeyProducts][4];

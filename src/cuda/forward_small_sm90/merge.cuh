@@ -211,7 +211,7 @@ struct Merge {
     const uint32_t lanes = __ballot_sync(0xffffffffU, places.in_use && zero != 0);
     if (lanes != 0) [[unlikely]] {
       __syncwarp();  // what was stored is stored again
-      store_exactly<typename S::Element, !S::kWhole>(
+      store_exactly<typename S::Element, !S::kWhole, 4>(
           p, lanes, task.first_query + 16 * warp + 8 * group, rank * kChunkColumns, kPieces);
     }
   }
