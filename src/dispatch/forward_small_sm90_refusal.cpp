@@ -5,6 +5,7 @@
 #include <cmath>
 #include <utility>
 
+#include "cuda/forward_small_sm80/config.hpp"
 #include "cuda/forward_small_sm90/config.hpp"
 #include "cuda/forward_small_sm90/split.hpp"
 #include "dispatch/cuda_support.hpp"
@@ -14,7 +15,7 @@ namespace {
 
 namespace small = cuda::forward_small_sm90;
 
-constexpr int32_t kHopper = 90;       // code for 9.0a runs nowhere else
+constexpr int32_t kHopper = 90;         // code for 9.0a runs nowhere else
 constexpr int64_t kMostBlocks = 65535;  // in a grid's y and z
 constexpr int64_t kChunkElements = 8;   // of 16 bits in 16 bytes
 
@@ -66,7 +67,7 @@ std::string refuse_sizes(const ForwardProblem& p) {
   return {};
 }
 
-std::string refuse_layout(const ForwardProblem& p) {
+std::string refuse_layout(const ForwardProblem& p, bool tensor_maps) {
   const int64_t batch = p.packed ? 1 : p.batch;
   const int64_t rows_q = p.packed ? p.total_q : p.seqlen_q;
   const int64_t rows_kv = p.packed ? p.total_kv : p.seqlen_kv;
@@ -75,11 +76,13 @@ std::string refuse_layout(const ForwardProblem& p) {
     const RowStrides& stride;
     int64_t heads, rows;
   };
-  for (const Input& input : {Input{"q", p.q, p.heads_q, rows_q}, Input{"k", p.k, p.heads_kv, rows_kv},
-                             Input{"v", p.v, p.heads_kv, rows_kv}}) {
+  for (const Input& input :
+       {Input{"q", p.q, p.heads_q, rows_q}, Input{"k", p.k, p.heads_kv, rows_kv},
+        Input{"v", p.v, p.heads_kv, rows_kv}}) {
     const auto& [name, stride, heads, rows] = input;
     std::string refusal = misaligned_rows(name, stride, p.dtype, batch, heads, rows);
-    if (refusal.empty()) refusal = unmappable_strides(name, stride, batch, heads, rows);
+    if (refusal.empty() && tensor_maps)
+      refusal = unmappable_strides(name, stride, batch, heads, rows);
     if (!refusal.empty()) return refusal;
   }
   return misaligned_rows("o", p.o, p.dtype, batch, p.heads_q, rows_q);
@@ -107,7 +110,31 @@ std::string forward_small_sm90_refusal(const ForwardProblem& problem, const Devi
   if (refusal.empty()) refusal = refuse_types(problem);
   if (refusal.empty()) refusal = refuse_sizes(problem);
   if (refusal.empty()) refusal = refuse_features(problem);
-  if (refusal.empty()) refusal = refuse_layout(problem);
+  if (refusal.empty()) refusal = refuse_layout(problem, true);
+  return refusal;
+}
+
+std::string forward_small_sm80_refusal(const ForwardProblem& problem, const DeviceInfo& device,
+                                       std::string_view targets) {
+  if (device.compute_capability < 80) {
+    return fmt::format("device: compute capability is {}, wanted 8.0 or later",
+                       capability_text(device.compute_capability));
+  }
+  if (!built_for(targets, device.compute_capability)) {
+    return fmt::format("device: compute capability is {}, this build has code for {}",
+                       capability_text(device.compute_capability), targets);
+  }
+  std::string refusal = refuse_types(problem);
+  if (refusal.empty()) refusal = refuse_sizes(problem);
+  if (refusal.empty()) refusal = refuse_features(problem);
+  if (refusal.empty()) refusal = refuse_layout(problem, false);
+  if (refusal.empty() &&
+      cuda::forward_small_sm80::choose_config(problem.head_dim_qk, problem.head_dim_v,
+                                              device.shared_memory_a_block) < 0) {
+    refusal =
+        fmt::format("device: has {} bytes of shared memory a block, wanted {}",
+                    device.shared_memory_a_block, cuda::forward_small_sm80::kSmallSharedMemory);
+  }
   return refusal;
 }
 

@@ -1,4 +1,4 @@
-// What forward_small_sm90 does not compute. Needs no CUDA header.
+// What forward_small_sm90 and forward_small_sm80 do not compute. Needs no CUDA header.
 #pragma once
 
 #include <string>
@@ -10,6 +10,10 @@ namespace flashcore {
 
 // One sentence, or empty. `targets` are those that the kernels were built for: "80;89;90a".
 std::string forward_small_sm90_refusal(const ForwardProblem& problem, const DeviceInfo& device,
+                                       std::string_view targets);
+
+// The same of forward_small_sm80.
+std::string forward_small_sm80_refusal(const ForwardProblem& problem, const DeviceInfo& device,
                                        std::string_view targets);
 
 // Whether every query sees every key and tiles of keys are full: no tile needs a mask.

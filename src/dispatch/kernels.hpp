@@ -35,6 +35,10 @@ struct Kernel {
   bool automatic = true;  // false: runs only when asked for by name (the ladder, the reference)
   // One sentence why the kernel cannot compute the problem; empty when it can.
   std::function<std::string(const ForwardProblem&, const PlanContext&)> refuses;
+  // One sentence why a kernel that computes the problem leaves it to those after it, where the
+  // choice is free; empty (or absent) when it does not. May depend on what is fast, never on what
+  // is right.
+  std::function<std::string(const ForwardProblem&, const PlanContext&)> declines = {};
   // Called only for problems that it does not refuse.
   std::function<Result<PlannedKernel>(const ForwardProblem&, const PlanContext&)> plan;
 };

@@ -110,11 +110,12 @@ Result<Plan> make_plan(const Problem& problem, const PlanOptions& options) {
   std::string refusals;
   for (const Kernel& kernel : kernels()) {
     if (kernel.device != context->device.device.kind || !kernel.automatic) continue;
-    const std::string refusal = kernel.refuses(*resolved, *context);
+    std::string refusal = kernel.refuses(*resolved, *context);
+    if (refusal.empty() && kernel.declines) refusal = kernel.declines(*resolved, *context);
     if (refusal.empty()) {
       return plan_with(kernel, *resolved, *context,
                        refusals.empty() ? "it is the best kernel of this device"
-                                        : "better ones refused: " + refusals);
+                                        : "others come before it: " + refusals);
     }
     refusals += fmt::format("{}{}: {}", refusals.empty() ? "" : "; ", kernel.name, refusal);
   }

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <set>
 
+#include "cuda/forward_small_sm80/config.hpp"
 #include "cuda/forward_small_sm90/config.hpp"
 #include "cuda/forward_small_sm90/split.hpp"
 #include "dispatch/forward_small_sm90_refusal.hpp"
@@ -19,18 +20,22 @@ using testing::HasSubstr;
 // ---- the resource page
 
 TEST(ForwardSmallSm90Config, EveryHeadDimensionGetsTheCheapestTileThatHoldsIt) {
-  EXPECT_EQ(choose_config(8, 64), 0);
-  EXPECT_EQ(choose_config(64, 72), 1);
-  EXPECT_EQ(choose_config(72, 64), 1);
-  EXPECT_EQ(choose_config(128, 128), 1);
-  EXPECT_EQ(choose_config(136, 64), -1);
-  EXPECT_EQ(choose_config(64, 136), -1);
+  EXPECT_EQ(choose_config(8, 64, 0), 0);
+  EXPECT_EQ(choose_config(64, 64, 512), 0);
+  EXPECT_EQ(choose_config(64, 64, 513), 1);
+  EXPECT_EQ(choose_config(64, 64, 100000), 1) << "the most slots where nothing fits";
+  EXPECT_EQ(choose_config(64, 72, 64), 2);
+  EXPECT_EQ(choose_config(72, 64, 64), 2);
+  EXPECT_EQ(choose_config(128, 128, 100000), 2);
+  EXPECT_EQ(choose_config(136, 64, 64), -1);
+  EXPECT_EQ(choose_config(64, 136, 64), -1);
 }
 
 TEST(ForwardSmallSm90Config, MissionIsLoadedAtOnce) {
-  EXPECT_GE(kConfigs[0].slots * kParts * kBlockKv, 512);
-  EXPECT_GE(kConfigs[1].slots * kParts * kBlockKv, 512);
-  for (const Config& config : kConfigs) EXPECT_LE(config.smem_bytes(), kSharedMemory);
+  for (const Config& config : kConfigs) {
+    EXPECT_GE(config.resident_keys(), 512);
+    EXPECT_LE(config.smem_bytes(), kSharedMemory);
+  }
 }
 
 TEST(ForwardSmallSm90Config, AMessageIsAQuarterOfAWarpsOutputs) {
@@ -213,6 +218,36 @@ TEST(ForwardSmallSm90Refusal, NamesWhatItDoesNotCompute) {
   p = dense(DType::f16, 64, 64);
   p.v = TensorDesc::strided(DType::f16, {2, 4, 128, 64}, {0, 128 * 64, 64, 1});
   EXPECT_THAT(refusal(p), HasSubstr("v: batch stride is 0"));
+}
+
+TEST(ForwardSmallSm80Config, TilesFitEveryFamily) {
+  namespace small80 = cuda::forward_small_sm80;
+  EXPECT_EQ(small80::choose_config(64, 64, 163 * 1024), 0);
+  EXPECT_EQ(small80::choose_config(64, 64, 99 * 1024), 1) << "two passes of 256 keys";
+  EXPECT_EQ(small80::choose_config(96, 64, 163 * 1024), 2);
+  EXPECT_EQ(small80::choose_config(64, 128, 99 * 1024), 3);
+  EXPECT_EQ(small80::choose_config(136, 64, 163 * 1024), -1);
+  EXPECT_EQ(small80::kConfigs[0].pass_keys(), 512);
+}
+
+TEST(ForwardSmallSm80Refusal, ComputesWhatTensorMapsCannotExpress) {
+  const auto refusal80 = [](const Problem& problem, int32_t compute_capability) {
+    const Result<ForwardProblem> resolved = resolve(problem);
+    EXPECT_TRUE(resolved.ok()) << resolved.status().message();
+    DeviceInfo device = gpu(compute_capability);
+    device.shared_memory_a_block = compute_capability == 89 ? 99 * 1024 : 163 * 1024;
+    return forward_small_sm80_refusal(*resolved, device, "80;90a");
+  };
+  Problem p = dense(DType::f16, 64, 128);
+  EXPECT_EQ(refusal80(p, 80), "");
+  EXPECT_EQ(refusal80(p, 89), "");
+  EXPECT_EQ(refusal80(p, 90), "");
+  EXPECT_THAT(refusal80(p, 75), HasSubstr("compute capability is 7.5"));
+  EXPECT_THAT(refusal80(p, 120), HasSubstr("has code for 80;90a"));
+  p.v = TensorDesc::strided(DType::f16, {2, 4, 128, 128}, {0, 128 * 128, 128, 1});
+  EXPECT_EQ(refusal80(p, 80), "") << "a batch stride of 0";
+  p.softcap = 1;
+  EXPECT_THAT(refusal80(p, 80), HasSubstr("softcap: is 1"));
 }
 
 TEST(ForwardSmallSm90Refusal, ComputesMasksLengthsAndGroups) {

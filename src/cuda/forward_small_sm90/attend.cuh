@@ -1,13 +1,13 @@
 // One warpgroup's keys: S = Q K^T, P = 2^(S - max), O += P V, for 64 queries and its own tiles.
 //
-//   K0 | S0 | max, half of 2^S0 | K1 | S1, rest of 2^S0 | max of both | V0 | O = P0 V0, 2^S1 | O += P1 V1 |
+//   K0 | S0 | max, half of 2^S0 | K1 | S1, rest of 2^S0 | max of both | V0 | O = P0 V0, 2^S1 | O +=
+//   P1 V1 |
 //
 // The exponentials of the first tile run before the second tile of K has come; what they are
 // relative to is made right when P is packed. Further tiles follow one at a time, online.
 #pragma once
 
 #include <cstdint>
-#include <limits>
 
 #include "cuda/attention/quad_softmax.cuh"
 #include "cuda/forward_small_sm90/shape.cuh"
@@ -19,8 +19,6 @@
 
 namespace flashcore::cuda::forward_small_sm90 {
 
-inline constexpr float kNoKey = -std::numeric_limits<float>::infinity();
-
 template <class S>
 using Scores = float[S::kKeyProducts][4];
 template <class S>
@@ -30,8 +28,8 @@ using Probabilities = uint32_t[S::kKeySteps][4];
 template <class S>
 struct Partial {
   float o[S::kOutProducts][4];
-  float max[2] = {kNoKey, kNoKey};       // of raw scores
-  float sums[2][2] = {{0, 0}, {0, 0}};   // [row][even and odd columns], relative to max
+  float max[2] = {kNoKey, kNoKey};      // of raw scores
+  float sums[2][2] = {{0, 0}, {0, 0}};  // [row][even and odd columns], relative to max
 };
 
 template <class S>
@@ -50,13 +48,17 @@ struct Attention {
   // S = Q K^T, not complete on return.
   __device__ __forceinline__ void start_scores(Scores<S>& s, int slot) {
     using ptx::Accumulate;
-    const uint32_t q = ptx::shared_address(smem.q), k = ptx::shared_address(smem.k[group][slot]);
+    // Steps are added to whole descriptors: a chain of address arithmetic a step would delay them.
+    const uint64_t q =
+        tile::k_major_descriptor<typename S::QTile>(ptx::shared_address(smem.q), 0, 0);
+    const uint64_t k = tile::k_major_descriptor<typename S::KvTile>(
+        ptx::shared_address(smem.k[group][slot]), 0, 0);
     ptx::warpgroup_pin(s);
     ptx::warpgroup_fence();
 #pragma unroll
     for (int step = 0; step < S::kQkSteps; ++step) {
-      const uint64_t a = tile::k_major_descriptor<typename S::QTile>(q, 0, step);
-      const uint64_t b = tile::k_major_descriptor<typename S::KvTile>(k, 0, step);
+      const uint64_t a = q + (tile::k_major_step<typename S::QTile>(step) >> 4);
+      const uint64_t b = k + (tile::k_major_step<typename S::KvTile>(step) >> 4);
       if (step == 0) {
         S::Element::template multiply_ss<Accumulate::overwrite>(s, a, b);
       } else {
@@ -69,12 +71,13 @@ struct Attention {
   // O = P V or O += P V, not complete on return.
   template <ptx::Accumulate kFirst>
   __device__ __forceinline__ void start_output(Partial<S>& w, const Probabilities<S>& p, int slot) {
-    const uint32_t v = ptx::shared_address(smem.v[group][slot]);
+    const uint64_t v =
+        tile::mn_major_descriptor<typename S::KvTile>(ptx::shared_address(smem.v[group][slot]), 0);
     if (kFirst == ptx::Accumulate::overwrite) ptx::warpgroup_pin(w.o);
     ptx::warpgroup_fence();
 #pragma unroll
     for (int step = 0; step < S::kKeySteps; ++step) {
-      const uint64_t b = tile::mn_major_descriptor<typename S::KvTile>(v, step);
+      const uint64_t b = v + static_cast<uint32_t>(step * 16 * S::KvTile::kPanelRowBytes / 16);
       if (step == 0) {
         S::Element::template multiply_rs<kFirst>(w.o, p[step], b);
       } else {
@@ -173,8 +176,8 @@ struct Attention {
 
   // Raises the maxima to those of `largest`; the sums follow, and factor[] is for what is relative
   // to the old ones.
-  __device__ __forceinline__ void raise(Partial<S>& w, const float (&largest)[2], float (&factor)[2],
-                                        float (&shift)[2]) const {
+  __device__ __forceinline__ void raise(Partial<S>& w, const float (&largest)[2],
+                                        float (&factor)[2], float (&shift)[2]) const {
     float old[2];
 #pragma unroll
     for (int row = 0; row < 2; ++row) {
@@ -290,7 +293,8 @@ struct Attention {
         one(w);
       } else {
         two(w);
-        if (tiles > 2) rest<2>(w, tiles);
+        if (tiles > 2) [[unlikely]]
+          rest<2>(w, tiles);
       }
     } else {
       one(w);

@@ -3,8 +3,8 @@
 //   a block   two warpgroups that compute, and one warp that copies
 //   memory    | Q | K slots of warpgroup 0, 1 | V slots of 0, 1 | messages | barriers |
 //
-// Each of the four warpgroups of a cluster has its own keys (split.hpp) and its own ring of slots. A
-// problem whose keys fit the slots is loaded at once, without a wait.
+// Each of the four warpgroups of a cluster has its own keys (split.hpp) and its own ring of slots.
+// A problem whose keys fit the slots is loaded at once, without a wait.
 #pragma once
 
 #include <array>
@@ -29,6 +29,7 @@ struct Config {
   int head_dim;  // the larger of Q's and V's is at most this; the rest is padded with zeros
   int slots;     // K tiles of a warpgroup, and as many V tiles
 
+  constexpr int resident_keys() const { return kParts * slots * kBlockKv; }
   constexpr int tile_bytes() const { return 2 * kBlockKv * head_dim; }
   constexpr int column_halves() const { return head_dim / 64; }  // 32-column pieces of a half row
 
@@ -43,19 +44,25 @@ struct Config {
   }
 };
 
-// By growing cost: the first that holds a problem's head dimensions computes it.
-inline constexpr std::array kConfigs = {Config{.head_dim = 64, .slots = 4},
+// By growing cost: the first that holds a problem's head dimensions, and its keys if any does,
+// computes it.
+inline constexpr std::array kConfigs = {Config{.head_dim = 64, .slots = 2},
+                                        Config{.head_dim = 64, .slots = 4},
                                         Config{.head_dim = 128, .slots = 2}};
 inline constexpr int kLargestHeadDim = 128;
 
 // Index into kConfigs, or -1 when a head dimension is too large.
-constexpr int choose_config(int64_t head_dim_qk, int64_t head_dim_v) {
+constexpr int choose_config(int64_t head_dim_qk, int64_t head_dim_v, int64_t seqlen_kv) {
+  int chosen = -1;
   for (std::size_t i = 0; i < kConfigs.size(); ++i) {
-    if (head_dim_qk <= kConfigs[i].head_dim && head_dim_v <= kConfigs[i].head_dim) {
-      return static_cast<int>(i);
-    }
+    const Config& config = kConfigs[i];
+    const bool wider =
+        chosen >= 0 && config.head_dim > kConfigs[static_cast<size_t>(chosen)].head_dim;
+    if (head_dim_qk > config.head_dim || head_dim_v > config.head_dim || wider) continue;
+    chosen = static_cast<int>(i);
+    if (seqlen_kv <= config.resident_keys()) break;
   }
-  return -1;
+  return chosen;
 }
 
 // What the kernels rely on.

@@ -1,14 +1,13 @@
 // Outputs that are not finite, computed again one by one, exactly.
 //
-// A Tensor Core product multiplies every probability of a tile by every value, and 0 * NaN is NaN: a
-// NaN or infinity in V reaches rows whose mask removes its key. Where a warp finds such an output it
-// computes the row again from global memory, visiting only the keys that the row sees. That is slow,
-// and almost never runs.
+// A Tensor Core product multiplies every probability of a tile by every value, and 0 * NaN is NaN:
+// a NaN or infinity in V reaches rows whose mask removes its key. Where a warp finds such an output
+// it computes the row again from global memory, visiting only the keys that the row sees. That is
+// slow, and almost never runs.
 #pragma once
 
 #include <cstdint>
 
-#include "cuda/forward_small_sm90/attend.cuh"
 #include "cuda/forward_small_sm90/task.cuh"
 #include "cuda/ptx/exp2.cuh"
 
@@ -24,7 +23,8 @@ __device__ inline float warp_max(float x) {
 
 // The score of one query and key, times what makes it an exponent of 2.
 template <class Element>
-__device__ inline float exact_score(const uint16_t* q, const uint16_t* k, int head_dim, float scale) {
+__device__ inline float exact_score(const uint16_t* q, const uint16_t* k, int head_dim,
+                                    float scale) {
   float dot = 0;
   for (int d = 0; d < head_dim; ++d) {
     dot = fmaf(Element::to_float(q[d]), Element::to_float(k[d]), dot);
@@ -73,16 +73,17 @@ __device__ inline float exact_output(const Params& p, const Task& task, int quer
   return sum == 0 ? 0.0F : output / sum + nonfinite;
 }
 
-// Rows first + 0..7 as far as a lane in `lanes` (four a row) found an output that is not finite, and
-// the 32 * pieces columns from first_column on. Out of line, and everything is found anew, so that
-// nothing has to be kept for it.
-template <class Element, bool kVaries>
+// Rows from `first` on, each found by kRowLanes lanes of the warp, as far as one of them is in
+// `lanes`: its outputs are not finite. The 32 * pieces columns from first_column on. Out of line,
+// and everything is found anew, so that nothing has to be kept for it.
+template <class Element, bool kVaries, int kRowLanes>
 __device__ __noinline__ void store_exactly(const Params& p, uint32_t lanes, int first,
                                            int first_column, int pieces) {
-  const Task task = find_task<kVaries>(p);
+  constexpr uint32_t kRowMask = (1U << kRowLanes) - 1;
+  const Task task = find_task_at<kVaries>(p, first, 1);
   auto* const o = static_cast<uint16_t*>(p.o) + task.batch * p.o_batch + task.head * p.o_head;
-  for (int row = first; row < first + 8; ++row, lanes >>= 4) {
-    if ((lanes & 0xfU) == 0) continue;
+  for (int row = first; row < first + 32 / kRowLanes; ++row, lanes >>= kRowLanes) {
+    if ((lanes & kRowMask) == 0) continue;
     for (int piece = 0; piece < pieces; ++piece) {
       const int column = first_column + 32 * piece + static_cast<int>(threadIdx.x) % 32;
       const float value = exact_output<Element>(p, task, row, column);

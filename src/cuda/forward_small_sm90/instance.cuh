@@ -8,8 +8,8 @@ namespace flashcore::cuda::forward_small_sm90 {
 
 template <int kConfigIndex, class Element, bool kWhole>
 struct CompiledInstance {
-  static constexpr int kBytes = static_cast<int>(
-      sizeof(typename Shape<kConfigIndex, Element, kWhole>::Shared));
+  static constexpr int kBytes =
+      static_cast<int>(sizeof(typename Shape<kConfigIndex, Element, kWhole>::Shared));
 
   static cudaError_t prepare() {
     const auto* const kernel =

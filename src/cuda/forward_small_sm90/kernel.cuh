@@ -1,5 +1,5 @@
-// forward_small_sm90: a cluster of two blocks computes 64 queries, for problems that do not fill the
-// machine. Everything is loaded at once and merged once; time is latency, not throughput.
+// forward_small_sm90: a cluster of two blocks computes 64 queries, for problems that do not fill
+// the machine. Everything is loaded at once and merged once; time is latency, not throughput.
 //
 //   producer    barriers | Q, K ... | V ... | (slots that come free) |
 //   consumers   wait | S, exponentials, O of the own keys | exchange quarters | store |
@@ -13,7 +13,8 @@
 
 namespace flashcore::cuda::forward_small_sm90 {
 
-// What a warp does once: barriers for messages, and fetching tensor maps, each by a lane of its own.
+// What a warp does once: barriers for messages, and fetching tensor maps, each by a lane of its
+// own.
 template <class S>
 __device__ __forceinline__ void prepare(typename S::Shared& smem, const Maps& maps, bool has_keys,
                                         int warp, int lane) {
@@ -26,7 +27,7 @@ __device__ __forceinline__ void prepare(typename S::Shared& smem, const Maps& ma
   for (int g = 0; g < kGroups; ++g) {
     ptx::mbarrier_init(ptx::shared_address(&smem.messages[g]), 1);
   }
-  ptx::mbarrier_init_fence();
+  ptx::publish_barriers();
 #pragma unroll
   for (int g = 0; g < kGroups; ++g) {
     ptx::mbarrier_arrive_expect(ptx::shared_address(&smem.messages[g]), kBytes);
@@ -41,24 +42,26 @@ __device__ __forceinline__ void compute(const Maps& maps, const Params& p) {
   const int lane = thread % 32, warp = __shfl_sync(0xffffffffU, thread / 32, 0);
   const auto rank = static_cast<int>(blockIdx.x) % kRanks;
 
-  if (!S::kWhole && p.varies) ptx::wait_for_earlier_grids();  // they may write the lengths
+  if (!S::kWhole && p.varies && p.early)
+    ptx::wait_for_earlier_grids();  // they may write the lengths
   const Task task = find_task<!S::kWhole>(p);
   if (!task.exists()) return;  // both blocks of the cluster
 
   if (warp == kConsumers / 32) {
-    Producer<S>(smem, maps, task, rank).run(lane);
+    Producer<S>(smem, maps, task, rank, p.early).run(lane);
     return;
   }
   prepare<S>(smem, maps, task.tiles.size() > 0, warp, lane);
   __syncwarp();
-  ptx::start_next_grid();
+  if (p.early) ptx::start_next_grid();
   ptx::cluster_arrive_relaxed();
   ptx::named_barrier_sync(kReady, kThreads);
 
   const int group = warp / kGroupWarps, in_group = warp % kGroupWarps;
   const int part = part_of(rank, group), tiles = tiles_of(task.tiles.size(), part);
   // Without keys nothing below waits for a copy, and so for the producer's wait.
-  if (tiles == 0) ptx::wait_for_earlier_grids();
+  if (p.early && tiles == 0) ptx::wait_for_earlier_grids();
+  const Places places = find_places(p, task, rank, group, in_group, lane, S::kHeadDim / 2);
   Partial<S> w;
   Attention<S>{smem, task, p.scale_log2, part, group, in_group, lane}.run(w, tiles);
 
@@ -72,7 +75,7 @@ __device__ __forceinline__ void compute(const Maps& maps, const Params& p) {
   ptx::cluster_wait();  // the other block runs and has made its barriers; long since true
   ptx::warpgroup_wait<0>();
   ptx::warpgroup_pin(w.o);
-  Merge<S>{smem, p, task, rank, group, in_group, lane}.run(w, inverse, lse);
+  Merge<S>{smem, p, task, places, rank, group, in_group, lane}.run(w, inverse, lse);
 }
 
 // By index: nvcc 13.0 cannot name a __global__ template's argument of class type.

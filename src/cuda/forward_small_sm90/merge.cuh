@@ -1,9 +1,9 @@
 // From the four partial results of a cluster to O and LSE, in one step.
 //
 // Each warp of each warpgroup has 16 rows x head_dim outputs over its own keys. They are cut into
-// four chunks: rows + 0..7 or + 8..15, and the left or right half of the columns. Part p = rank + 2 *
-// group finishes the chunk of row half `group` and column half `rank`: it keeps that of its own, and
-// gets the same of the three others, each already divided by its own sum, in 16 bits, with a
+// four chunks: rows + 0..7 or + 8..15, and the left or right half of the columns. Part p = rank + 2
+// * group finishes the chunk of row half `group` and column half `rank`: it keeps that of its own,
+// and gets the same of the three others, each already divided by its own sum, in 16 bits, with a
 // log-sum-exp a row.
 //
 //   to the other warpgroup   through shared memory, and a named barrier of the two warps
@@ -23,6 +23,34 @@ namespace flashcore::cuda::forward_small_sm90 {
 
 inline constexpr float kLn2 = 0.6931471805599453F;
 
+// Where a lane stores: found before the keys have come, when there is time for it.
+struct Places {
+  uint16_t* o;  // of the first of the lane's outputs
+  float* lse;   // null: the lane has none to store
+  int query;    // counted in the entry
+  int columns;  // of O from that output on; not more than 0 where nothing is stored
+  bool in_use;  // a query that is in use
+};
+
+__device__ __forceinline__ Places find_places(const Params& p, const Task& task, int rank,
+                                              int group, int warp, int lane, int chunk_columns) {
+  Places at;
+  at.query = task.first_query + 16 * warp + 8 * group + lane / 4;
+  at.in_use = at.query < task.len_q;
+  const bool exists = at.query < task.rows_q;
+  const int column = rank * chunk_columns + 8 * (lane % 4);
+  const int64_t row = task.q_row + at.query;
+  at.columns = exists ? p.head_dim_v - column : 0;
+  at.o = static_cast<uint16_t*>(p.o) +
+         (task.batch * p.o_batch + task.head * p.o_head + row * p.o_row + column);
+  at.lse = nullptr;
+  if (p.lse != nullptr && rank == 0 && lane % 4 == 0 && exists) {
+    at.lse = p.lse + (task.batch * p.lse_batch + task.head * p.lse_head + row * p.lse_row);
+  }
+  asm volatile("" : "+l"(at.o), "+l"(at.lse), "+r"(at.columns));  // here, and not later
+  return at;
+}
+
 template <class S>
 struct Merge {
   static constexpr int kPieces = S::kPieces;
@@ -32,6 +60,7 @@ struct Merge {
   typename S::Shared& smem;
   const Params& p;
   const Task& task;
+  const Places& places;
   const int rank, group, warp, lane;
 
   float own[kChunkProducts][2];
@@ -165,33 +194,25 @@ struct Merge {
   }
 
   __device__ __forceinline__ void store(float lse) {
-    const int first = task.first_query + 16 * warp + 8 * group;
-    const int query = first + lane / 4;
-    const bool in_use = query < task.len_q, exists = query < task.rows_q;
     float zero = 0;  // NaN as soon as one output is not finite
 #pragma unroll
     for (int i = 0; i < 2 * kChunkProducts; ++i) zero = fmaf(own[i / 2][i % 2], 0.0F, zero);
-    const bool wrong = in_use && zero != 0;
-    auto* const o = static_cast<uint16_t*>(p.o) + task.batch * p.o_batch + task.head * p.o_head;
-    const int64_t row = task.q_row + query;
 #pragma unroll
     for (int piece = 0; piece < kPieces; ++piece) {
       uint32_t words[4];
       packed(words, own, piece);
       uint4 eight = row_piece(words);
-      if (!in_use) eight = make_uint4(0, 0, 0, 0);
-      const int column = rank * kChunkColumns + 32 * piece + 8 * (lane % 4);
-      if (exists && column < p.head_dim_v) {
-        *reinterpret_cast<uint4*>(o + row * p.o_row + column) = eight;
+      if (!places.in_use) eight = make_uint4(0, 0, 0, 0);
+      if (places.columns > 32 * piece) {
+        *reinterpret_cast<uint4*>(places.o + 32 * piece) = eight;
       }
     }
-    if (p.lse != nullptr && rank == 0 && lane % 4 == 0 && exists) {
-      p.lse[task.batch * p.lse_batch + task.head * p.lse_head + row * p.lse_row] =
-          in_use ? lse : kNoKey;
-    }
-    if (const uint32_t lanes = __ballot_sync(0xffffffffU, wrong); lanes != 0) {
-      __syncwarp();
-      store_exactly<typename S::Element, !S::kWhole>(p, lanes, first, rank * kChunkColumns, kPieces);
+    if (places.lse != nullptr) *places.lse = places.in_use ? lse : kNoKey;
+    const uint32_t lanes = __ballot_sync(0xffffffffU, places.in_use && zero != 0);
+    if (lanes != 0) [[unlikely]] {
+      __syncwarp();  // what was stored is stored again
+      store_exactly<typename S::Element, !S::kWhole, 4>(
+          p, lanes, task.first_query + 16 * warp + 8 * group, rank * kChunkColumns, kPieces);
     }
   }
 

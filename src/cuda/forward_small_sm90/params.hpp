@@ -40,11 +40,12 @@ struct Params {
   int seqlen_q, seqlen_kv;  // bounds of every entry's lengths
   int head_dim_qk, head_dim_v;
   float scale_log2;  // softmax_scale / ln 2, more than 0
+  bool early;        // the launch may have begun before earlier grids have ended
 
   BandLimits limits;  // of every entry, unless `varies`
 
-  bool varies;              // entries differ in what follows
-  int total_q, total_kv;    // rows of packed tensors
+  bool varies;            // entries differ in what follows
+  int total_q, total_kv;  // rows of packed tensors
   EntryVector cu_seqlens_q, cu_seqlens_kv, seqlens_q, seqlens_kv, causal_offsets;
   Band band;
   Diagonal diagonal;

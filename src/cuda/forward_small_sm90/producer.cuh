@@ -22,11 +22,12 @@ struct Producer {
   const Maps& maps;
   const Task& task;
   int rank;
+  bool early;
   int tiles[kGroups];  // of each warpgroup; never fewer of the first
 
   __device__ __forceinline__ Producer(typename S::Shared& shared, const Maps& all, const Task& what,
-                                      int block)
-      : smem(shared), maps(all), task(what), rank(block) {
+                                      int block, bool is_early)
+      : smem(shared), maps(all), task(what), rank(block), early(is_early) {
     for (int g = 0; g < kGroups; ++g) tiles[g] = tiles_of(task.tiles.size(), part_of(rank, g));
   }
 
@@ -66,10 +67,11 @@ struct Producer {
         ptx::mbarrier_init(ptx::shared_address(&smem.v_full[g][slot]), 1);
       }
     }
-    ptx::mbarrier_init_fence();
-    ptx::wait_for_earlier_grids();
+    ptx::publish_barriers();
+    if (early) ptx::wait_for_earlier_grids();
     if (tiles[0] > 0) {
-      load<typename S::QTile>(smem.q, maps.q, smem.q_full, task.q_row + task.first_query, task.head);
+      load<typename S::QTile>(smem.q, maps.q, smem.q_full, task.q_row + task.first_query,
+                              task.head);
     }
 #pragma unroll
     for (int slot = 0; slot < S::kSlots; ++slot) {
@@ -115,7 +117,7 @@ struct Producer {
     ptx::named_barrier_arrive(kReady, kThreads);
     if (lane == 0) finish();
     __syncwarp();
-    ptx::start_next_grid();
+    if (early) ptx::start_next_grid();
     ptx::cluster_arrive_relaxed();
     ptx::cluster_wait();
   }

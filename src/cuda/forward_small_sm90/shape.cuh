@@ -38,8 +38,8 @@ struct Shape {
     alignas(tile::kTileAlignment) unsigned char q[QTile::kBytes];
     unsigned char k[kGroups][kSlots][KvTile::kBytes];
     unsigned char v[kGroups][kSlots][KvTile::kBytes];
-    Message local[kGroups][kGroupWarps];             // [receiver][warp], of the other warpgroup
-    Message remote[kGroups][kGroups][kGroupWarps];   // [receiver][sender][warp], of the other block
+    Message local[kGroups][kGroupWarps];            // [receiver][warp], of the other warpgroup
+    Message remote[kGroups][kGroups][kGroupWarps];  // [receiver][sender][warp], of the other block
     uint64_t q_full;
     uint64_t k_full[kGroups][kSlots], v_full[kGroups][kSlots];
     uint64_t k_empty[kGroups][kSlots], v_empty[kGroups][kSlots];

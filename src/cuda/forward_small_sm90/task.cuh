@@ -2,10 +2,13 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 
 #include "cuda/forward_small_sm90/params.hpp"
 
 namespace flashcore::cuda::forward_small_sm90 {
+
+inline constexpr float kNoKey = -std::numeric_limits<float>::infinity();
 
 struct Task {
   int batch, head, kv_head;
@@ -52,22 +55,28 @@ __device__ inline void find_entry(const Params& p, Task& task) {
   task.limits = small_limits(s, p.band);
 }
 
-// Tiles of late queries come first: under a causal mask they see the most keys.
+// Queries first_query .. + block_q of the block's head and batch entry: the grid's y and z.
 template <bool kVaries>
-__device__ __forceinline__ Task find_task(const Params& p) {
-  const int tiles = static_cast<int>(gridDim.x) / kRanks;
+__device__ __forceinline__ Task find_task_at(const Params& p, int first_query, int block_q) {
   Task task;
   task.batch = static_cast<int>(blockIdx.z);
   task.head = static_cast<int>(blockIdx.y);
   task.kv_head = p.heads_per_kv_head == 1 ? task.head : task.head / p.heads_per_kv_head;
-  task.first_query = (tiles - 1 - static_cast<int>(blockIdx.x) / kRanks) * kBlockQ;
+  task.first_query = first_query;
   task.len_q = task.rows_q = p.seqlen_q;
   task.q_row = task.kv_row = 0;
   task.limits = p.limits;
   if (kVaries && p.varies) find_entry(p, task);
-  task.tiles =
-      tile_span(task.limits, task.first_query, min(task.first_query + kBlockQ, task.len_q));
+  task.tiles = tile_span(task.limits, first_query, min(first_query + block_q, task.len_q));
   return task;
+}
+
+// Tiles of late queries come first: under a causal mask they see the most keys.
+template <bool kVaries>
+__device__ __forceinline__ Task find_task(const Params& p) {
+  const int tiles = static_cast<int>(gridDim.x) / kRanks;
+  const int tile = tiles - 1 - static_cast<int>(blockIdx.x) / kRanks;
+  return find_task_at<kVaries>(p, tile * kBlockQ, kBlockQ);
 }
 
 // Row `row` of a matrix's batch entry and head.

@@ -10,6 +10,13 @@
 
 namespace flashcore::cuda::ptx {
 
+// Makes barriers that this thread initialised visible to the cluster and to the copy engine, once a
+// barrier of threads has passed. (mbarrier_init_fence orders other shared memory as well.)
+// PTX ISA: fence.mbarrier_init.release.cluster, sm_90.
+__device__ __forceinline__ void publish_barriers() {
+  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
+
 // Counts this warp as arrived at the barrier of all threads of the cluster, and orders nothing. It
 // returns at once: between arrival and wait there is time for other work.
 // PTX ISA: barrier.cluster.arrive.relaxed.aligned, sm_90.
@@ -18,7 +25,7 @@ __device__ __forceinline__ void cluster_arrive_relaxed() {
 }
 
 // Waits until all threads of the cluster have arrived. What another thread published before its
-// arrival (mbarrier_init_fence, for barriers) is then visible.
+// arrival (publish_barriers) is then visible.
 // PTX ISA: barrier.cluster.wait.acquire.aligned, sm_90.
 __device__ __forceinline__ void cluster_wait() {
   asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");

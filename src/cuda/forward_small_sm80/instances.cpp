@@ -1,0 +1,16 @@
+// The table of compiled kernels.
+#include "cuda/forward_small_sm80/config.hpp"
+#include "cuda/forward_small_sm80/launch.hpp"
+#include "instance_list.hpp"
+
+namespace flashcore::cuda::forward_small_sm80 {
+
+static_assert(kCompiledConfigs == kConfigs.size(), "instances.cmake: small80_configs");
+
+const InstanceEntry& find_instance(const Instance& instance) {
+  static const auto list = instance_list();
+  const std::size_t type = instance.type == InputType::f16 ? 0 : 1;
+  return list[type * kCompiledConfigs + static_cast<std::size_t>(instance.config)];
+}
+
+}  // namespace flashcore::cuda::forward_small_sm80

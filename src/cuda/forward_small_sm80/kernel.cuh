@@ -1,0 +1,367 @@
+// forward_small_sm80: one block computes 32 queries, its warps split the keys; instructions of
+// sm_80 only, for problems that do not fill the machine.
+//
+//   warp w   | copy Q (all), own K, own V | wait K | S = Q K^T | max, P = 2^S | wait V | O += P V |
+//            ... again for the next pass where there are more keys than the block holds ...
+//   block    | partial O, max, sum to shared memory | barrier | each thread adds up its outputs |
+//   store
+//
+// What a problem is (lengths, limits, the exact way out) is that of forward_small_sm90.
+#pragma once
+
+#include <cstdint>
+
+#include "cuda/attention/quad_softmax.cuh"
+#include "cuda/forward_small_sm80/config.hpp"
+#include "cuda/forward_small_sm80/element.cuh"
+#include "cuda/forward_small_sm90/exact.cuh"
+#include "cuda/forward_small_sm90/task.cuh"
+#include "cuda/ptx/cp_async.cuh"
+#include "cuda/ptx/exp2.cuh"
+#include "cuda/ptx/ldmatrix.cuh"
+#include "cuda/tile/smem_tile.hpp"
+
+namespace flashcore::cuda::forward_small_sm80 {
+
+namespace small = forward_small_sm90;
+using small::kNoKey, small::Params, small::Task;
+
+inline constexpr float kLn2 = 0.6931471805599453F;
+
+template <int kConfigIndex, class Element_>
+struct Shape {
+  static constexpr Config kConfig = kConfigs[kConfigIndex];
+  using Element = Element_;
+  static constexpr int kHeadDim = kConfig.head_dim, kWarpKeys = kConfig.warp_keys;
+  static constexpr int kKeyProducts = kWarpKeys / 8, kOutProducts = kHeadDim / 8;
+  using QTile = tile::SmemTile<kBlockQ, kHeadDim, 2>;
+  using KvTile = tile::SmemTile<kWarpKeys, kHeadDim, 2>;
+
+  // Maxima (of scaled scores, log2) and sums of the warps' rows.
+  struct Rows {
+    float max[kConfig.warps][kBlockQ], sum[kConfig.warps][kBlockQ];
+  };
+  static_assert(sizeof(Rows) == static_bytes(kConfig));
+};
+
+// A warp's share: lane l owns rows l / 4 and l / 4 + 8 of each 16-row group (tile/fragment.hpp).
+template <class S>
+struct Partial {
+  float o[kRowGroups][S::kOutProducts][4];
+  float max[kRowGroups][2], sum[kRowGroups][2];
+};
+
+// Rows [0, rows) of a matrix from `source` on into a tile, zeros after them and past head_dim; by
+// kThreads threads, eight a row and panel.
+template <class Tile, int kThreads>
+__device__ __forceinline__ void copy_rows(unsigned char* tile, const uint16_t* source,
+                                          int64_t stride, int rows, int head_dim,
+                                          const void* readable, int thread) {
+  const int chunk = thread % 8;
+#pragma unroll
+  for (int pass = 0; pass < Tile::kRows * 8 / kThreads; ++pass) {
+    const int row = thread / 8 + pass * (kThreads / 8);
+#pragma unroll
+    for (int panel = 0; panel < Tile::kPanels; ++panel) {
+      const int column = 8 * (panel * Tile::kPanelChunks + chunk);
+      const bool valid = row < rows && column < head_dim;
+      ptx::cp_async_16(tile + Tile::chunk_offset(row, panel * Tile::kPanelChunks + chunk),
+                       valid ? static_cast<const void*>(source + row * stride + column) : readable,
+                       valid);
+    }
+  }
+}
+
+template <class S>
+struct Warp {
+  unsigned char *q_tile, *k_tile, *v_tile;
+  const Params& p;
+  const Task& task;
+  const int warp, lane;
+
+  // Keys from `key` on of this warp: two groups of copies.
+  __device__ __forceinline__ void load(int key) {
+    const int rows = task.limits.len_kv - key;
+    const uint16_t* k =
+        small::row_pointer(p.k, task.batch, task.kv_head, int64_t{task.kv_row} + key);
+    const uint16_t* v =
+        small::row_pointer(p.v, task.batch, task.kv_head, int64_t{task.kv_row} + key);
+    copy_rows<typename S::KvTile, 32>(k_tile, k, p.k.row, rows, p.head_dim_qk, p.k.data, lane);
+    ptx::cp_async_commit();
+    copy_rows<typename S::KvTile, 32>(v_tile, v, p.v.row, rows, p.head_dim_v, p.v.data, lane);
+    ptx::cp_async_commit();
+  }
+
+  __device__ __forceinline__ void scores(float (&s)[kRowGroups][S::kKeyProducts][4]) const {
+    const uint32_t q = ptx::shared_address(q_tile) + S::QTile::chunk_offset(lane & 15, lane >> 4);
+    const uint32_t k = ptx::shared_address(k_tile) +
+                       S::KvTile::chunk_offset((lane & 7) + ((lane >> 4) << 3), (lane >> 3) & 1);
+#pragma unroll
+    for (int i = 0; i < kRowGroups * S::kKeyProducts * 4; ++i) {
+      s[i / (4 * S::kKeyProducts)][i / 4 % S::kKeyProducts][i % 4] = 0;
+    }
+#pragma unroll
+    for (int step = 0; step < S::kHeadDim / 16; ++step) {
+      uint32_t a[kRowGroups][4];
+#pragma unroll
+      for (int g = 0; g < kRowGroups; ++g) {
+        ptx::ldmatrix_x4(
+            a[g], S::QTile::template advance<2>(q, step) + g * 16 * S::QTile::kPanelRowBytes);
+      }
+      const uint32_t column = S::KvTile::template advance<2>(k, step);
+#pragma unroll
+      for (int block = 0; block < S::kKeyProducts / 2; ++block) {
+        uint32_t b[4];
+        ptx::ldmatrix_x4(b, column + block * 16 * S::KvTile::kPanelRowBytes);
+#pragma unroll
+        for (int g = 0; g < kRowGroups; ++g) {
+          S::Element::multiply(s[g][2 * block], a[g], b[0], b[1]);
+          S::Element::multiply(s[g][2 * block + 1], a[g], b[2], b[3]);
+        }
+      }
+    }
+  }
+
+  __device__ __forceinline__ void mask(float (&s)[kRowGroups][S::kKeyProducts][4], int key) const {
+#pragma unroll
+    for (int g = 0; g < kRowGroups; ++g) {
+#pragma unroll
+      for (int slot = 0; slot < 2; ++slot) {
+        const int row = task.first_query + 16 * g + 8 * slot + lane / 4;
+        const small::Columns columns = small::columns_of(task.limits, row, key + 2 * (lane % 4));
+#pragma unroll
+        for (int n = 0; n < S::kKeyProducts; ++n) {
+#pragma unroll
+          for (int e = 0; e < 2; ++e) {
+            const int column = 8 * n + e;
+            if (column < columns.begin || column >= columns.end) s[g][n][2 * slot + e] = kNoKey;
+          }
+        }
+      }
+    }
+  }
+
+  // s = 2^(s * scale - max), the sums and O follow.
+  __device__ __forceinline__ void softmax(float (&s)[kRowGroups][S::kKeyProducts][4],
+                                          Partial<S>& w) const {
+#pragma unroll
+    for (int g = 0; g < kRowGroups; ++g) {
+#pragma unroll
+      for (int slot = 0; slot < 2; ++slot) {
+        float largest = s[g][0][2 * slot];
+#pragma unroll
+        for (int n = 0; n < S::kKeyProducts; ++n) {
+          largest = fmaxf(largest, fmaxf(s[g][n][2 * slot], s[g][n][2 * slot + 1]));
+        }
+        const float old = w.max[g][slot];
+        const float raised = fmaxf(old, attention::quad_max(largest) * p.scale_log2);
+        const float reference = attention::finite_reference(raised);
+        const float rescale = ptx::exp2_approx(old - reference);
+        w.max[g][slot] = raised;
+        w.sum[g][slot] *= rescale;
+#pragma unroll
+        for (int n = 0; n < S::kOutProducts; ++n) {
+          w.o[g][n][2 * slot] *= rescale;
+          w.o[g][n][2 * slot + 1] *= rescale;
+        }
+#pragma unroll
+        for (int n = 0; n < S::kKeyProducts; ++n) {
+#pragma unroll
+          for (int e = 2 * slot; e < 2 * slot + 2; ++e) {
+            s[g][n][e] = ptx::exp2_approx(fmaf(s[g][n][e], p.scale_log2, -reference));
+            w.sum[g][slot] += s[g][n][e];
+          }
+        }
+      }
+    }
+  }
+
+  __device__ __forceinline__ void outputs(const float (&s)[kRowGroups][S::kKeyProducts][4],
+                                          Partial<S>& w) const {
+    const uint32_t v = ptx::shared_address(v_tile) + S::KvTile::chunk_offset(lane & 15, lane >> 4);
+#pragma unroll
+    for (int block = 0; block < S::kWarpKeys / 16; ++block) {
+      uint32_t a[kRowGroups][4];
+#pragma unroll
+      for (int g = 0; g < kRowGroups; ++g) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          const auto& pair = s[g][2 * block + i / 2];
+          a[g][i] = S::Element::pack(pair[i % 2 * 2], pair[i % 2 * 2 + 1]);
+        }
+      }
+#pragma unroll
+      for (int step = 0; step < S::kHeadDim / 16; ++step) {
+        uint32_t b[4];
+        ptx::ldmatrix_x4_trans(
+            b, S::KvTile::template advance<2>(v, step) + block * 16 * S::KvTile::kPanelRowBytes);
+#pragma unroll
+        for (int g = 0; g < kRowGroups; ++g) {
+          S::Element::multiply(w.o[g][2 * step], a[g], b[0], b[1]);
+          S::Element::multiply(w.o[g][2 * step + 1], a[g], b[2], b[3]);
+        }
+      }
+    }
+  }
+
+  // All keys of this warp. The first pass's copies are on their way.
+  __device__ __forceinline__ void attend(Partial<S>& w, int first_key, int end_key) {
+    constexpr int kPassKeys = S::kConfig.pass_keys();
+#pragma unroll 1
+    for (int key = first_key; key < end_key; key += kPassKeys) {
+      if (key != first_key) {
+        __syncwarp();  // the tiles have been read
+        load(key);
+      }
+      float s[kRowGroups][S::kKeyProducts][4];
+      ptx::cp_async_wait<1>();
+      __syncwarp();
+      scores(s);
+      if (task.tiles.needs_mask(key / small::kBlockKv)) mask(s, key);
+      softmax(s, w);
+      ptx::cp_async_wait<0>();
+      __syncwarp();
+      outputs(s, w);
+    }
+  }
+};
+
+// Offset of four neighbouring fp32 outputs in a warp's partial result, free of bank conflicts.
+template <class S>
+__device__ __forceinline__ int partial_offset(int row, int column) {
+  return 4 * (row * S::kHeadDim + ((column / 4) ^ (row & 7)) * 4 + column % 4);
+}
+
+template <class S>
+__device__ __forceinline__ void leave_partial(unsigned char* memory, typename S::Rows& rows,
+                                              const Partial<S>& w, int warp, int lane) {
+#pragma unroll
+  for (int g = 0; g < kRowGroups; ++g) {
+#pragma unroll
+    for (int slot = 0; slot < 2; ++slot) {
+      const int row = 16 * g + 8 * slot + lane / 4;
+      const float sum = attention::quad_sum(w.sum[g][slot]);
+      if (lane % 4 == 0) {
+        rows.max[warp][row] = w.max[g][slot];
+        rows.sum[warp][row] = sum;
+      }
+#pragma unroll
+      for (int n = 0; n < S::kOutProducts; ++n) {
+        *reinterpret_cast<float2*>(memory + partial_offset<S>(row, 8 * n + 2 * (lane % 4))) =
+            make_float2(w.o[g][n][2 * slot], w.o[g][n][2 * slot + 1]);
+      }
+    }
+  }
+}
+
+// Each row is finished by neighbouring lanes of one warp, with neighbouring columns each.
+template <class S>
+__device__ __forceinline__ void merge(const Params& p, const Task& task,
+                                      const unsigned char* partials, const typename S::Rows& rows,
+                                      int thread) {
+  constexpr int kWarps = S::kConfig.warps, kOutputs = S::kConfig.thread_outputs();
+  constexpr int kRowLanes = S::kHeadDim / kOutputs, kPartialBytes = 2 * S::kConfig.kv_bytes();
+  static_assert(32 % kRowLanes == 0);
+  const int row = thread / kRowLanes, first_column = thread % kRowLanes * kOutputs;
+  float largest = kNoKey;
+#pragma unroll
+  for (int i = 0; i < kWarps; ++i) largest = fmaxf(largest, rows.max[i][row]);
+  const float reference = attention::finite_reference(largest);
+  float sum = 0, o[kOutputs] = {};
+#pragma unroll
+  for (int i = 0; i < kWarps; ++i) {
+    const float weight = ptx::exp2_approx(rows.max[i][row] - reference);
+    sum = fmaf(rows.sum[i][row], weight, sum);
+#pragma unroll
+    for (int c = 0; c < kOutputs; c += 4) {
+      const float4 four = *reinterpret_cast<const float4*>(
+          partials + i * kPartialBytes + partial_offset<S>(row, first_column + c));
+      o[c] = fmaf(four.x, weight, o[c]);
+      o[c + 1] = fmaf(four.y, weight, o[c + 1]);
+      o[c + 2] = fmaf(four.z, weight, o[c + 2]);
+      o[c + 3] = fmaf(four.w, weight, o[c + 3]);
+    }
+  }
+  const float inverse = sum == 0 ? 0.0F : __fdividef(1.0F, sum);
+  const int query = task.first_query + row;
+  const bool in_use = query < task.len_q, exists = query < task.rows_q;
+  const int64_t at = task.q_row + query;
+  auto* const to = static_cast<uint16_t*>(p.o) + task.batch * p.o_batch + task.head * p.o_head +
+                   at * p.o_row + first_column;
+  float zero = 0;  // NaN as soon as one output is not finite
+#pragma unroll
+  for (int c = 0; c < kOutputs; ++c) {
+    o[c] *= inverse;
+    zero = fmaf(o[c], 0.0F, zero);
+  }
+#pragma unroll
+  for (int c = 0; c < kOutputs; c += 8) {
+    uint4 eight =
+        make_uint4(S::Element::pack(o[c], o[c + 1]), S::Element::pack(o[c + 2], o[c + 3]),
+                   S::Element::pack(o[c + 4], o[c + 5]), S::Element::pack(o[c + 6], o[c + 7]));
+    if (!in_use) eight = make_uint4(0, 0, 0, 0);
+    if (exists && first_column + c < p.head_dim_v) *reinterpret_cast<uint4*>(to + c) = eight;
+  }
+  if (p.lse != nullptr && first_column == 0 && exists) {
+    p.lse[task.batch * p.lse_batch + task.head * p.lse_head + at * p.lse_row] =
+        in_use && sum != 0 ? (reference + __log2f(sum)) * kLn2 : kNoKey;
+  }
+  const uint32_t lanes = __ballot_sync(0xffffffffU, in_use && zero != 0);
+  if (lanes != 0) [[unlikely]] {
+    __syncwarp();  // what was stored is stored again
+    small::store_exactly<typename S::Element, true, kRowLanes>(
+        p, lanes, task.first_query + thread / 32 * (32 / kRowLanes), 0, S::kHeadDim / 32);
+  }
+}
+
+// By index: nvcc 13.0 cannot name a __global__ template's argument of class type.
+template <int kConfigIndex, class Element>
+__global__ void __launch_bounds__(kConfigs[kConfigIndex].threads(), 1)
+    forward_small_sm80_kernel(const __grid_constant__ Params p) {
+  using S = Shape<kConfigIndex, Element>;
+  constexpr Config kConfig = S::kConfig;
+  extern __shared__ __align__(1024) unsigned char memory[];
+  __shared__ typename S::Rows rows;
+  const auto thread = static_cast<int>(threadIdx.x);
+  const int warp = thread / 32, lane = thread % 32;
+  // Tiles of late queries come first: under a causal mask they see the most keys.
+  const int tile = static_cast<int>(gridDim.x) - 1 - static_cast<int>(blockIdx.x);
+  const Task task = small::find_task_at<true>(p, tile * kBlockQ, kBlockQ);
+  if (!task.exists()) return;
+
+  unsigned char* const own = memory + kConfig.q_bytes() + warp * 2 * kConfig.kv_bytes();
+  Warp<S> share{memory, own, own + kConfig.kv_bytes(), p, task, warp, lane};
+  const int begin_key = task.tiles.begin * small::kBlockKv;
+  const int end_key = min(task.tiles.end * small::kBlockKv, task.limits.len_kv);
+  const int first_key = begin_key + warp * S::kWarpKeys;
+  if (begin_key < end_key) {
+    const uint16_t* q =
+        small::row_pointer(p.q, task.batch, task.head, int64_t{task.q_row} + task.first_query);
+    copy_rows<typename S::QTile, kConfig.threads()>(
+        memory, q, p.q.row, task.len_q - task.first_query, p.head_dim_qk, p.q.data, thread);
+  }
+  ptx::cp_async_commit();
+  if (first_key < end_key) share.load(first_key);
+
+  Partial<S> w;
+#pragma unroll
+  for (int g = 0; g < kRowGroups; ++g) {
+    w.max[g][0] = w.max[g][1] = kNoKey;
+    w.sum[g][0] = w.sum[g][1] = 0;
+#pragma unroll
+    for (int i = 0; i < 4 * S::kOutProducts; ++i) w.o[g][i / 4][i % 4] = 0;
+  }
+  if (first_key < end_key) {
+    ptx::cp_async_wait<2>();  // this thread's part of Q
+  } else {
+    ptx::cp_async_wait<0>();
+  }
+  __syncthreads();
+  share.attend(w, first_key, end_key);
+  __syncwarp();  // the warp's keys and values have been read
+  leave_partial<S>(own, rows, w, warp, lane);
+  __syncthreads();
+  merge<S>(p, task, memory + kConfig.q_bytes(), rows, thread);
+}
+
+}  // namespace flashcore::cuda::forward_small_sm80

@@ -1,0 +1,32 @@
+// Launching forward_small_sm80: the host's side, without CUDA headers' device code.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include "cuda/forward_small_sm90/params.hpp"
+
+namespace flashcore::cuda::forward_small_sm80 {
+
+enum class InputType { f16, bf16 };
+
+// Which compiled kernel: kConfigs[config] and its type.
+struct Instance {
+  InputType type;
+  int config;
+};
+
+// Blocks: query tiles, heads, batch entries.
+struct Grid {
+  unsigned int q_tiles, heads, batch;
+};
+
+// One row of the list of compiled kernels.
+struct InstanceEntry {
+  cudaError_t (*prepare)();  // once a device, before the first launch
+  cudaError_t (*launch)(const forward_small_sm90::Params& params, const Grid& grid,
+                        cudaStream_t stream);
+};
+
+const InstanceEntry& find_instance(const Instance& instance);
+
+}  // namespace flashcore::cuda::forward_small_sm80

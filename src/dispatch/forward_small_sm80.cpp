@@ -1,0 +1,93 @@
+#include "dispatch/forward_small_sm80.hpp"
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+#include <string_view>
+#include <utility>
+
+#include "cuda/forward_small_sm80/config.hpp"
+#include "cuda/forward_small_sm80/launch.hpp"
+#include "dispatch/device_guard.hpp"
+#include "dispatch/forward_sm80.hpp"
+#include "dispatch/forward_small_params.hpp"
+#include "dispatch/forward_small_sm90_refusal.hpp"
+#include "problem/status.hpp"
+
+namespace flashcore {
+namespace {
+
+namespace small = cuda::forward_small_sm80;
+
+struct Planned {
+  cuda::forward_small_sm90::Params params;
+  small::Instance instance;
+  small::Grid grid;
+  int device;
+};
+
+Status cuda_failure(std::string_view what, cudaError_t error) {
+  return {StatusCode::device_error,
+          fmt::format("kernel forward_small_sm80: {} failed with {} ({})", what,
+                      cudaGetErrorName(error), cudaGetErrorString(error))};
+}
+
+Status run(const ForwardProblem& p, const Planned& planned, const Arguments& args, Stream stream) {
+  cuda::forward_small_sm90::Params params = planned.params;
+  bind_small(params, p, args);
+  const DeviceGuard guard(planned.device);
+  if (guard.error() != cudaSuccess) return cuda_failure("choosing its GPU", guard.error());
+  (void)cudaGetLastError();  // an earlier call's error is not this launch's
+  const cudaError_t error =
+      small::find_instance(planned.instance)
+          .launch(params, planned.grid, static_cast<cudaStream_t>(stream.handle));
+  if (error != cudaSuccess) return cuda_failure("the launch", error);
+  return {};
+}
+
+Result<PlannedKernel> plan(const ForwardProblem& p, const PlanContext& context) {
+  Planned planned{};
+  planned.params = small_params(p);
+  planned.instance = {
+      .type = p.dtype == DType::f16 ? small::InputType::f16 : small::InputType::bf16,
+      .config =
+          small::choose_config(p.head_dim_qk, p.head_dim_v, context.device.shared_memory_a_block)};
+  planned.grid = {static_cast<unsigned int>((p.seqlen_q + small::kBlockQ - 1) / small::kBlockQ),
+                  static_cast<unsigned int>(p.heads_q), static_cast<unsigned int>(p.batch)};
+  planned.device = context.device.device.index;
+
+  // Copies need pointers at multiples of 16 bytes; what begins elsewhere is another kernel's.
+  Result<PlannedKernel> unaligned = forward_sm80_kernel().plan(p, context);
+  if (!unaligned.ok()) return unaligned.status();
+  if (planned.grid.q_tiles == 0 || planned.grid.heads == 0 || planned.grid.batch == 0) {
+    return unaligned;  // no output has an element
+  }
+  const DeviceGuard guard(planned.device);
+  if (guard.error() != cudaSuccess) return cuda_failure("choosing its GPU", guard.error());
+  const cudaError_t error = small::find_instance(planned.instance).prepare();
+  if (error != cudaSuccess) return cuda_failure("preparing the kernel", error);
+  const size_t workspace_bytes = unaligned->workspace_bytes;
+  return PlannedKernel{
+      .workspace_bytes = workspace_bytes,
+      .run = [p, planned, other = std::move(unaligned->run)](
+                 const Arguments& args, std::span<std::byte> workspace, Stream stream) {
+        if (!small_is_aligned(args)) return other(args, workspace, stream);
+        return run(p, planned, args, stream);
+      }};
+}
+
+}  // namespace
+
+Kernel forward_small_sm80_kernel() {
+  return {.name = "forward_small_sm80",
+          .device = DeviceKind::cuda,
+          .automatic = false,
+          .refuses =
+              [](const ForwardProblem& p, const PlanContext& context) {
+                static const std::string targets = build_info().cuda_targets;
+                return forward_small_sm80_refusal(p, context.device, targets);
+              },
+          .plan = plan};
+}
+
+}  // namespace flashcore
