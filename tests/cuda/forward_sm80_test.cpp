@@ -26,6 +26,7 @@ using cuda::attention::TileRange;
 using cuda::attention::visible_columns;
 using cuda::forward_sm80::choose_config;
 using cuda::forward_sm80::Config;
+using cuda::forward_sm80::Features;
 using cuda::forward_sm80::kConfigs;
 using cuda::forward_sm80::kHalfConfigs;
 using cuda::forward_sm80::launch_columns;
@@ -87,8 +88,8 @@ TEST(ForwardSm80Config, WhatTheTableSays) {
   EXPECT_EQ(kConfigs[0].smem_bytes(), 48 * 1024);
   EXPECT_EQ(kConfigs[2].smem_bytes(), 96 * 1024);
   EXPECT_EQ(kConfigs[1].stored_qk(), 128) << "head dimension 96 is stored in panels of 64";
-  EXPECT_EQ(kConfigs[2].slice_keys(true), 16);
-  EXPECT_EQ(kConfigs[2].slice_keys(false), 32);
+  EXPECT_EQ(kConfigs[2].slice_keys(Features::all), 16);
+  EXPECT_EQ(kConfigs[2].slice_keys(Features::none), 32);
 }
 
 // ---- splits
@@ -341,11 +342,54 @@ TEST(ForwardSm80Refusal, ComputesTheWholeForwardOfSixteenBitInputs) {
   }
 }
 
+TEST(ForwardSm80Splits, AreForFewQueriesLongKeysAndAnIdleGpu) {
+  const auto splits = [](int64_t batch, int64_t queries, int64_t keys, bool batch_invariant) {
+    Problem p;
+    p.q = p.o = TensorDesc::contiguous(DType::f16, {batch, 32, queries, 128});
+    p.k = p.v = TensorDesc::contiguous(DType::f16, {batch, 8, keys, 128});
+    const Result<ForwardProblem> resolved = resolve(p);
+    EXPECT_TRUE(resolved.ok()) << resolved.status().message();
+    PlanContext context;
+    context.device = gpu(90);
+    context.device.multiprocessors = 132;
+    context.batch_invariant = batch_invariant;
+    return forward_sm80_splits(*resolved, context);
+  };
+  EXPECT_TRUE(splits(1, 1, 8192, false));
+  EXPECT_TRUE(splits(2, 16, 65536, false));
+  EXPECT_FALSE(splits(1, 17, 8192, false));
+  EXPECT_FALSE(splits(1, 1, 2047, false));
+  EXPECT_FALSE(splits(64, 1, 8192, false)) << "the batch fills the GPU";
+  for (const int64_t batch : {1, 3, 64, 1000}) {
+    EXPECT_TRUE(splits(batch, 1, 8192, true)) << "whatever the batch";
+    EXPECT_FALSE(splits(batch, 17, 8192, true));
+  }
+}
+
+TEST(ForwardSm80Refusal, ScoresAloneHaveKernelsOfTheirOwn) {
+  const auto features = [](const Problem& problem) {
+    const Result<ForwardProblem> resolved = resolve(problem);
+    EXPECT_TRUE(resolved.ok()) << resolved.status().message();
+    return forward_sm80_features(*resolved);
+  };
+  Problem p = dense(DType::bf16, 128, 128);
+  p.softcap = 30;
+  p.bias = TensorDesc::contiguous(DType::bf16, {1, 1, 100, 100});
+  p.alibi_slopes = TensorDesc::contiguous(DType::f32, {4});
+  EXPECT_EQ(features(p), Features::scores);
+  p.mask = TensorDesc::contiguous(DType::boolean, {1, 1, 1, 100});
+  EXPECT_EQ(features(p), Features::all);
+  p = dense(DType::bf16, 256, 256);
+  p.softcap = 30;
+  EXPECT_EQ(features(p), Features::all) << "no kernel of its own at this head dimension";
+  EXPECT_EQ(features(dense(DType::f32, 64, 64)), Features::all);
+}
+
 TEST(ForwardSm80Refusal, PlainIsWhatNeedsNoLookAtEveryTile) {
   const auto plain = [](const Problem& problem) {
     const Result<ForwardProblem> resolved = resolve(problem);
     EXPECT_TRUE(resolved.ok()) << resolved.status().message();
-    return forward_sm80_is_plain(*resolved);
+    return forward_sm80_features(*resolved) == Features::none;
   };
   Problem p = dense(DType::f16, 80, 64);
   p.causal = true;

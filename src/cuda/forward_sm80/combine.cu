@@ -59,6 +59,7 @@ __global__ void __launch_bounds__(32 * kRowsPerBlock)
 
   float o[kLaneColumns] = {};
   const float* partial = p.partial_o + index * p.splits * p.head_dim_v;
+#pragma unroll 4
   for (int i = 0; i < splits; ++i, partial += p.head_dim_v) {
     const float weight = weight_of(parts[i].x, largest);
 #pragma unroll
