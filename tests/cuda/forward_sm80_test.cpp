@@ -2,7 +2,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <random>
 #include <utility>
@@ -10,6 +13,7 @@
 
 #include "cuda/attention/kv_range.hpp"
 #include "cuda/attention/packed_tiles.hpp"
+#include "cuda/forward_sm80/combine_math.hpp"
 #include "cuda/forward_sm80/config.hpp"
 #include "cuda/forward_sm80/splits.hpp"
 #include "dispatch/forward_sm80_refusal.hpp"
@@ -32,7 +36,9 @@ using cuda::forward_sm80::kHalfConfigs;
 using cuda::forward_sm80::launch_columns;
 using cuda::forward_sm80::split_count;
 using cuda::forward_sm80::split_keys;
+using cuda::forward_sm80::split_weight;
 using cuda::forward_sm80::split_workspace_bytes;
+using cuda::forward_sm80::with_part;
 using testing::HasSubstr;
 
 // ---- the resource page
@@ -121,6 +127,69 @@ TEST(ForwardSm80Splits, WorkspaceHoldsEveryPartialRow) {
   EXPECT_EQ(split_workspace_bytes(100, 1, 64), 0) << "nothing to join";
   EXPECT_EQ(split_workspace_bytes(1, 2, 64), 2 * (2 * 4 + 64 * 4));
   EXPECT_EQ(split_workspace_bytes(int64_t{1} << 20, 64, 128), (int64_t{1} << 26) * 130 * 4);
+}
+
+// ---- joining splits
+
+struct Part {
+  float reference = -std::numeric_limits<float>::infinity(), sum = 0, output = 0;
+};
+
+// One row with one output, as a split leaves it.
+Part part_of(const std::vector<float>& scores, const std::vector<float>& values, size_t begin,
+             size_t end) {
+  Part part;
+  for (size_t i = begin; i < end; ++i) part.reference = std::max(part.reference, scores[i]);
+  for (size_t i = begin; i < end; ++i) {
+    const float p = std::exp2(scores[i] - part.reference);
+    part.sum += p;
+    part.output += p * values[i];
+  }
+  return part;
+}
+
+Part joined(const std::vector<Part>& parts) {
+  const auto exp2 = [](float x) { return std::exp2(x); };
+  Part all;
+  for (const Part& part : parts) all.reference = std::max(all.reference, part.reference);
+  for (const Part& part : parts) {
+    const float weight = split_weight(part.reference, all.reference, exp2);
+    all.sum += weight * part.sum;
+    all.output = with_part(all.output, weight, part.output);
+  }
+  return all;
+}
+
+TEST(ForwardSm80Combine, SplitsGiveWhatTheWholeRowGives) {
+  std::mt19937 random(4);
+  std::normal_distribution<float> normal;
+  for (int n = 0; n < 200; ++n) {
+    std::vector<float> scores(100), values(100);
+    for (float& x : scores) x = 20 * normal(random);
+    for (float& x : values) x = normal(random);
+    const Part whole = part_of(scores, values, 0, 100);
+    std::vector<Part> parts = {Part{}};  // a split that no key of the row's is in
+    for (size_t begin = 0; begin < 100; begin += 30) {
+      parts.push_back(part_of(scores, values, begin, std::min<size_t>(begin + 30, 100)));
+    }
+    const Part all = joined(parts);
+    EXPECT_EQ(all.reference, whole.reference);
+    EXPECT_NEAR(all.sum, whole.sum, 1e-5 * whole.sum);
+    EXPECT_NEAR(all.output / all.sum, whole.output / whole.sum, 1e-5);
+  }
+}
+
+TEST(ForwardSm80Combine, ARowWithoutAKeyIsEmptyAndNotNaN) {
+  const Part all = joined({Part{}, Part{}});
+  EXPECT_EQ(all.sum, 0);
+  EXPECT_EQ(all.output, 0);
+}
+
+TEST(ForwardSm80Combine, WhatIsNotFiniteCountsHoweverSmallItsWeight) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  EXPECT_EQ(joined({{0, 1, 1}, {-1000, 1, kInfinity}}).output, kInfinity);
+  EXPECT_EQ(joined({{0, 1, 1}, {-1000, 1, -kInfinity}}).output, -kInfinity);
+  EXPECT_TRUE(std::isnan(joined({{0, 1, 1}, {-1000, 1, std::nanf("")}}).output));
 }
 
 // ---- key ranges
