@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <string_view>
 
 #include "cuda/attention/packed_tiles.hpp"
@@ -14,6 +15,7 @@
 #include "dispatch/cuda_support.hpp"
 #include "dispatch/device_guard.hpp"
 #include "dispatch/forward_sm80_refusal.hpp"
+#include "dispatch/grouped_heads.hpp"
 #include "problem/status.hpp"
 
 namespace flashcore {
@@ -28,10 +30,19 @@ constexpr float kLog2E = 1.4426950408889634F;
 
 struct Planned {
   sm80::Params params;
-  sm80::Instance instance;  // features: whatever the pointers are
+  sm80::Instance instance;  // for aligned pointers
   unsigned int blocks;
   int device;
 };
+
+const sm80::Config& config_of(const sm80::Instance& instance) {
+  return sm80::kConfigs[static_cast<size_t>(instance.config)];
+}
+
+// What computes all that `instance` does, and everything else too.
+sm80::Instance with_all_features(sm80::Instance instance) {
+  return {instance.type, sm80::config_with_all(instance.config), sm80::Features::all};
+}
 
 sm80::Matrix matrix(const RowStrides& stride, const sm80::Config& config) {
   return {nullptr, stride.batch, stride.head, stride.row,
@@ -75,9 +86,25 @@ bool has_chunks(const RowStrides& stride, const ForwardProblem& p, int64_t heads
          misaligned_rows("", stride, p.dtype, p.packed ? 1 : p.batch, heads, rows).empty();
 }
 
-// Whether a kernel may read the elements of neighbouring keys, the first one even, at once.
-bool in_pairs(const sm80::PairMatrix& m, size_t element_bytes) {
-  return m.data != nullptr && m.key == 1 && m.batch % 2 == 0 && m.head % 2 == 0 &&
+// softcap * tanh(s * inner), to units of log2: tanh(x) = x (1 + x^2 t(x^2)) to 2.1e-6 of its value
+// for x up to 0.5, t interpolated at three Chebyshev points.
+void set_cap_polynomial(sm80::Params& params, float inner) {
+  constexpr double kNear = 0.5,
+                   kTerms[] = {1, -0.33332411016109015, 0.1326655269849604, -0.046614210608216404};
+  constexpr float kSmallest = 1e-6F, kLargest = 1e3F;  // of scales whose powers stay in fp32
+  params.cap_near = -1;
+  if (!(inner >= kSmallest && inner <= kLargest)) return;
+  double factor = double{params.cap_log2} * inner;
+  for (size_t i = 0; i < std::size(kTerms); ++i, factor *= double{inner} * inner) {
+    params.cap_terms[i] = static_cast<float>(factor * kTerms[i]);
+  }
+  params.cap_near = static_cast<float>(kNear / inner);
+}
+
+// Whether a kernel may read the elements of neighbouring keys, the first one even, at once, up to
+// the last key.
+bool in_pairs(const sm80::PairMatrix& m, int64_t keys, size_t element_bytes) {
+  return m.data != nullptr && m.key == 1 && keys % 2 == 0 && m.batch % 2 == 0 && m.head % 2 == 0 &&
          m.query % 2 == 0 && reinterpret_cast<uintptr_t>(m.data) % (2 * element_bytes) == 0;
 }
 
@@ -124,6 +151,7 @@ sm80::Params make_params(const ForwardProblem& p, const sm80::Config& config) {
   if (p.softcap > 0) {
     params.score_factor = (p.dtype == DType::f32 ? p.softmax_scale : 2 * scale_log2) / p.softcap;
     params.cap_log2 = p.softcap * kLog2E;
+    set_cap_polynomial(params, p.softmax_scale / p.softcap);
   } else {
     params.score_factor = scale_log2;
   }
@@ -138,9 +166,9 @@ sm80::Params make_params(const ForwardProblem& p, const sm80::Config& config) {
   return params;
 }
 
-// The pointers of a run, and what follows from how they are aligned. True: the plain instance.
-bool bind(sm80::Params& params, const ForwardProblem& p, const sm80::Config& config,
-          const Arguments& args) {
+// The pointers of a run, and what follows from how they are aligned. False: only the kernel with
+// all features computes this.
+bool bind(sm80::Params& params, const ForwardProblem& p, const Arguments& args) {
   const int64_t rows_q = p.packed ? p.total_q : p.seqlen_q;
   const int64_t rows_kv = p.packed ? p.total_kv : p.seqlen_kv;
   params.q.data = args.q;
@@ -156,8 +184,8 @@ bool bind(sm80::Params& params, const ForwardProblem& p, const sm80::Config& con
   params.sinks.data = p.sinks.present ? args.sinks : nullptr;
   params.bias.data = p.bias.present ? args.bias : nullptr;
   params.mask.data = p.mask.present ? args.mask : nullptr;
-  params.bias.in_pairs = in_pairs(params.bias, size_of(p.bias.dtype));
-  params.mask.in_pairs = in_pairs(params.mask, 1);
+  params.bias.in_pairs = in_pairs(params.bias, p.seqlen_kv, size_of(p.bias.dtype));
+  params.mask.in_pairs = in_pairs(params.mask, p.seqlen_kv, 1);
   params.alibi_slopes.data = p.alibi_slopes.present ? args.alibi_slopes : nullptr;
   if (params.dropout) params.dropout_key = dropout_key(args.dropout_seed, args.dropout_offset);
 
@@ -165,10 +193,10 @@ bool bind(sm80::Params& params, const ForwardProblem& p, const sm80::Config& con
                      has_chunks(p.k, p, p.heads_kv, rows_kv, p.head_dim_qk) && is_aligned(args.q) &&
                      is_aligned(args.k);
   params.chunks_v = has_chunks(p.v, p, p.heads_kv, rows_kv, p.head_dim_v) && is_aligned(args.v);
-  params.whole_chunks = params.chunks_qk && params.chunks_v && p.head_dim_qk == config.head_dim_qk;
-  params.o_vectors = p.o_dtype == p.dtype && config.element_bytes == 2 &&
+  params.o_vectors = p.o_dtype == p.dtype && p.dtype != DType::f32 &&
                      has_chunks(p.o, p, p.heads_q, rows_q, p.head_dim_v) && is_aligned(args.o);
-  return params.chunks_qk && params.chunks_v && params.o_vectors;
+  return params.chunks_qk && params.chunks_v && params.o_vectors &&
+         (params.bias.data == nullptr || params.bias.in_pairs);
 }
 
 Status cuda_failure(std::string_view what, cudaError_t error) {
@@ -199,7 +227,8 @@ void bind_partial(sm80::Params& params, std::span<std::byte> workspace) {
 sm80::Params columns_from(const sm80::Params& all, int64_t column, const sm80::Config& config) {
   sm80::Params part = all;
   part.head_dim_v = static_cast<int>(std::min<int64_t>(all.head_dim_v - column, config.head_dim_v));
-  part.whole_chunks = all.whole_chunks && part.head_dim_v == config.head_dim_v;
+  part.whole_chunks = all.chunks_qk && all.chunks_v && all.head_dim_qk == config.head_dim_qk &&
+                      part.head_dim_v == config.head_dim_v;
   const int64_t o_bytes = all.o_type == sm80::ElementType::f32 ? 4 : 2;
   part.v.data = static_cast<const std::byte*>(all.v.data) + config.element_bytes * column;
   part.o = static_cast<std::byte*>(all.o) + o_bytes * column;
@@ -210,10 +239,10 @@ sm80::Params columns_from(const sm80::Params& all, int64_t column, const sm80::C
 Status run(const ForwardProblem& p, const Planned& planned, const Arguments& args,
            std::span<std::byte> workspace, Stream stream) {
   if (planned.blocks == 0) return {};  // no output has an element
-  const sm80::Config& config = sm80::kConfigs[static_cast<size_t>(planned.instance.config)];
   sm80::Params params = planned.params;
   sm80::Instance instance = planned.instance;
-  if (!bind(params, p, config, args)) instance.features = true;
+  if (!bind(params, p, args)) instance = with_all_features(instance);
+  const sm80::Config& config = config_of(instance);
   if (params.splits > 1) bind_partial(params, workspace);
 
   const DeviceGuard guard(planned.device);
@@ -232,32 +261,33 @@ Status run(const ForwardProblem& p, const Planned& planned, const Arguments& arg
   return {};
 }
 
-Result<PlannedKernel> plan(const ForwardProblem& p, const PlanContext& context, Sm80Kernel kernel) {
+Result<PlannedKernel> plan(const ForwardProblem& asked, const PlanContext& context,
+                           Sm80Kernel kernel) {
+  const ForwardProblem p = with_grouped_heads(asked);
   Planned planned{};
+  const bool splits = kernel == Sm80Kernel::split || forward_sm80_splits(asked, context);
   planned.device = context.device.device.index;
   planned.instance = {.type = input_type(p.dtype),
                       .config = forward_sm80_config(p),
-                      .features = !forward_sm80_is_plain(p)};
-  const sm80::Config& config = sm80::kConfigs[static_cast<size_t>(planned.instance.config)];
+                      .features = forward_sm80_features(p)};
+  if (splits || planned.instance.features == sm80::Features::all) {
+    planned.instance = with_all_features(planned.instance);
+  }
+  const sm80::Config& config = config_of(planned.instance);
   planned.params = make_params(p, config);
   planned.blocks = static_cast<unsigned int>(p.batch * p.heads_q * int64_t{planned.params.q_tiles});
   if (const int64_t slots = cuda::attention::packed_slots(p.total_q, p.batch, config.block_q());
-      p.packed && kernel != Sm80Kernel::split && slots < p.batch * planned.params.q_tiles) {
+      p.packed && !splits && slots < p.batch * planned.params.q_tiles) {
     planned.params.packed_slots = static_cast<int>(slots);
     planned.blocks = static_cast<unsigned int>(p.heads_q * slots);
   }
   size_t workspace_bytes = 0;
-  if (kernel == Sm80Kernel::split) {
-    workspace_bytes = split(planned, p, config);
-    planned.instance.features = true;
-  }
+  if (splits) workspace_bytes = split(planned, p, config);
 
   const DeviceGuard guard(planned.device);
   if (guard.error() != cudaSuccess) return cuda_failure("choosing its GPU", guard.error());
-  sm80::Instance instance = planned.instance;
-  for (const bool features : {planned.instance.features, true}) {
-    instance.features = features;
-    const cudaError_t error = sm80::find_instance(instance).prepare();
+  for (const sm80::Instance& one : {planned.instance, with_all_features(planned.instance)}) {
+    const cudaError_t error = sm80::find_instance(one).prepare();
     if (error != cudaSuccess) return cuda_failure("preparing the kernel", error);
   }
   return PlannedKernel{
@@ -283,9 +313,9 @@ std::vector<Kernel> forward_sm80_kernels() {
         .plan = [kernel](const ForwardProblem& p,
                          const PlanContext& context) { return plan(p, context, kernel); }};
   };
-  // Those that no GPU run has shown to be right yet run when asked for by name.
+  // Splits of the keys are chosen by the others where they pay; by name, for any problem.
   return {row("forward_sm80", true, Sm80Kernel::half),
-          row("forward_sm80_f32", false, Sm80Kernel::f32),
+          row("forward_sm80_f32", true, Sm80Kernel::f32),
           row("forward_sm80_split", false, Sm80Kernel::split)};
 }
 

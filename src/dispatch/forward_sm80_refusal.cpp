@@ -8,6 +8,7 @@
 #include "cuda/forward_sm80/config.hpp"
 #include "cuda/forward_sm80/splits.hpp"
 #include "dispatch/cuda_support.hpp"
+#include "dispatch/grouped_heads.hpp"
 
 namespace flashcore {
 namespace {
@@ -106,18 +107,33 @@ std::string forward_sm80_refusal(const ForwardProblem& problem, const DeviceInfo
   return refuse_sizes(problem, kernel);
 }
 
-bool forward_sm80_is_plain(const ForwardProblem& p) {
-  const bool features = p.bias.present || p.mask.present || p.alibi_slopes.present ||
-                        p.softcap > 0 || p.dropout_p > 0 || !(p.softmax_scale > 0);
-  if (features || p.o_dtype != p.dtype || !is_16_bit(p.dtype)) return false;
-  if (p.head_dim_qk % kChunkElements != 0 || p.head_dim_v % kChunkElements != 0) return false;
+bool forward_sm80_splits(const ForwardProblem& p, const PlanContext& context) {
+  constexpr int64_t kMostQueries = 16, kFewestKeys = 2048;
+  if (p.seqlen_q > kMostQueries || p.seqlen_kv < kFewestKeys) return false;
+  const ForwardProblem seen = with_grouped_heads(p);
+  if (!refuse_sizes(seen, Sm80Kernel::split).empty()) return false;
+  return context.batch_invariant || 2 * seen.batch * seen.heads_q <= context.device.multiprocessors;
+}
+
+cuda::forward_sm80::Features forward_sm80_features(const ForwardProblem& p) {
+  using cuda::forward_sm80::Features;
+  if (!is_16_bit(p.dtype) || p.o_dtype != p.dtype) return Features::all;
+  if (p.mask.present || p.dropout_p > 0 || !(p.softmax_scale > 0)) return Features::all;
+  if (p.head_dim_qk % kChunkElements != 0 || p.head_dim_v % kChunkElements != 0) {
+    return Features::all;
+  }
   const int64_t batch = p.packed ? 1 : p.batch;
   const int64_t rows_q = p.packed ? p.total_q : p.seqlen_q;
   const int64_t rows_kv = p.packed ? p.total_kv : p.seqlen_kv;
-  return misaligned_rows("q", p.q, p.dtype, batch, p.heads_q, rows_q).empty() &&
-         misaligned_rows("k", p.k, p.dtype, batch, p.heads_kv, rows_kv).empty() &&
-         misaligned_rows("v", p.v, p.dtype, batch, p.heads_kv, rows_kv).empty() &&
-         misaligned_rows("o", p.o, p.dtype, batch, p.heads_q, rows_q).empty();
+  if (!misaligned_rows("q", p.q, p.dtype, batch, p.heads_q, rows_q).empty() ||
+      !misaligned_rows("k", p.k, p.dtype, batch, p.heads_kv, rows_kv).empty() ||
+      !misaligned_rows("v", p.v, p.dtype, batch, p.heads_kv, rows_kv).empty() ||
+      !misaligned_rows("o", p.o, p.dtype, batch, p.heads_q, rows_q).empty()) {
+    return Features::all;
+  }
+  if (!p.bias.present && !p.alibi_slopes.present && !(p.softcap > 0)) return Features::none;
+  return cuda::forward_sm80::has_scores_kernel(forward_sm80_config(p)) ? Features::scores
+                                                                       : Features::all;
 }
 
 }  // namespace flashcore

@@ -4,6 +4,7 @@
 #include <string>
 #include <string_view>
 
+#include "cuda/forward_sm80/config.hpp"
 #include "dispatch/kernels.hpp"
 
 namespace flashcore {
@@ -18,8 +19,12 @@ int forward_sm80_config(const ForwardProblem& problem);
 std::string forward_sm80_refusal(const ForwardProblem& problem, const DeviceInfo& device,
                                  std::string_view targets, Sm80Kernel kernel = Sm80Kernel::half);
 
-// Whether the instances without features compute the problem, given pointers at multiples of 16
-// bytes: what is left when no tile needs a look at more than the band.
-bool forward_sm80_is_plain(const ForwardProblem& problem);
+// Whether a problem's keys are shared out to several blocks without being asked to: few queries
+// against long keys that leave most of the GPU idle. With PlanContext::batch_invariant the batch
+// has no say in it.
+bool forward_sm80_splits(const ForwardProblem& problem, const PlanContext& context);
+
+// What the kernel of a problem looks for in every tile, given pointers at multiples of 16 bytes.
+cuda::forward_sm80::Features forward_sm80_features(const ForwardProblem& problem);
 
 }  // namespace flashcore

@@ -2,7 +2,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <random>
 #include <utility>
@@ -10,6 +13,7 @@
 
 #include "cuda/attention/kv_range.hpp"
 #include "cuda/attention/packed_tiles.hpp"
+#include "cuda/forward_sm80/combine_math.hpp"
 #include "cuda/forward_sm80/config.hpp"
 #include "cuda/forward_sm80/splits.hpp"
 #include "dispatch/forward_sm80_refusal.hpp"
@@ -26,12 +30,15 @@ using cuda::attention::TileRange;
 using cuda::attention::visible_columns;
 using cuda::forward_sm80::choose_config;
 using cuda::forward_sm80::Config;
+using cuda::forward_sm80::Features;
 using cuda::forward_sm80::kConfigs;
 using cuda::forward_sm80::kHalfConfigs;
 using cuda::forward_sm80::launch_columns;
 using cuda::forward_sm80::split_count;
 using cuda::forward_sm80::split_keys;
+using cuda::forward_sm80::split_weight;
 using cuda::forward_sm80::split_workspace_bytes;
+using cuda::forward_sm80::with_part;
 using testing::HasSubstr;
 
 // ---- the resource page
@@ -87,8 +94,8 @@ TEST(ForwardSm80Config, WhatTheTableSays) {
   EXPECT_EQ(kConfigs[0].smem_bytes(), 48 * 1024);
   EXPECT_EQ(kConfigs[2].smem_bytes(), 96 * 1024);
   EXPECT_EQ(kConfigs[1].stored_qk(), 128) << "head dimension 96 is stored in panels of 64";
-  EXPECT_EQ(kConfigs[2].slice_keys(true), 16);
-  EXPECT_EQ(kConfigs[2].slice_keys(false), 32);
+  EXPECT_EQ(kConfigs[2].slice_keys(Features::all), 16);
+  EXPECT_EQ(kConfigs[2].slice_keys(Features::none), 32);
 }
 
 // ---- splits
@@ -120,6 +127,69 @@ TEST(ForwardSm80Splits, WorkspaceHoldsEveryPartialRow) {
   EXPECT_EQ(split_workspace_bytes(100, 1, 64), 0) << "nothing to join";
   EXPECT_EQ(split_workspace_bytes(1, 2, 64), 2 * (2 * 4 + 64 * 4));
   EXPECT_EQ(split_workspace_bytes(int64_t{1} << 20, 64, 128), (int64_t{1} << 26) * 130 * 4);
+}
+
+// ---- joining splits
+
+struct Part {
+  float reference = -std::numeric_limits<float>::infinity(), sum = 0, output = 0;
+};
+
+// One row with one output, as a split leaves it.
+Part part_of(const std::vector<float>& scores, const std::vector<float>& values, size_t begin,
+             size_t end) {
+  Part part;
+  for (size_t i = begin; i < end; ++i) part.reference = std::max(part.reference, scores[i]);
+  for (size_t i = begin; i < end; ++i) {
+    const float p = std::exp2(scores[i] - part.reference);
+    part.sum += p;
+    part.output += p * values[i];
+  }
+  return part;
+}
+
+Part joined(const std::vector<Part>& parts) {
+  const auto exp2 = [](float x) { return std::exp2(x); };
+  Part all;
+  for (const Part& part : parts) all.reference = std::max(all.reference, part.reference);
+  for (const Part& part : parts) {
+    const float weight = split_weight(part.reference, all.reference, exp2);
+    all.sum += weight * part.sum;
+    all.output = with_part(all.output, weight, part.output);
+  }
+  return all;
+}
+
+TEST(ForwardSm80Combine, SplitsGiveWhatTheWholeRowGives) {
+  std::mt19937 random(4);
+  std::normal_distribution<float> normal;
+  for (int n = 0; n < 200; ++n) {
+    std::vector<float> scores(100), values(100);
+    for (float& x : scores) x = 20 * normal(random);
+    for (float& x : values) x = normal(random);
+    const Part whole = part_of(scores, values, 0, 100);
+    std::vector<Part> parts = {Part{}};  // a split that no key of the row's is in
+    for (size_t begin = 0; begin < 100; begin += 30) {
+      parts.push_back(part_of(scores, values, begin, std::min<size_t>(begin + 30, 100)));
+    }
+    const Part all = joined(parts);
+    EXPECT_EQ(all.reference, whole.reference);
+    EXPECT_NEAR(all.sum, whole.sum, 1e-5 * whole.sum);
+    EXPECT_NEAR(all.output / all.sum, whole.output / whole.sum, 1e-5);
+  }
+}
+
+TEST(ForwardSm80Combine, ARowWithoutAKeyIsEmptyAndNotNaN) {
+  const Part all = joined({Part{}, Part{}});
+  EXPECT_EQ(all.sum, 0);
+  EXPECT_EQ(all.output, 0);
+}
+
+TEST(ForwardSm80Combine, WhatIsNotFiniteCountsHoweverSmallItsWeight) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  EXPECT_EQ(joined({{0, 1, 1}, {-1000, 1, kInfinity}}).output, kInfinity);
+  EXPECT_EQ(joined({{0, 1, 1}, {-1000, 1, -kInfinity}}).output, -kInfinity);
+  EXPECT_TRUE(std::isnan(joined({{0, 1, 1}, {-1000, 1, std::nanf("")}}).output));
 }
 
 // ---- key ranges
@@ -341,11 +411,54 @@ TEST(ForwardSm80Refusal, ComputesTheWholeForwardOfSixteenBitInputs) {
   }
 }
 
+TEST(ForwardSm80Splits, AreForFewQueriesLongKeysAndAnIdleGpu) {
+  const auto splits = [](int64_t batch, int64_t queries, int64_t keys, bool batch_invariant) {
+    Problem p;
+    p.q = p.o = TensorDesc::contiguous(DType::f16, {batch, 32, queries, 128});
+    p.k = p.v = TensorDesc::contiguous(DType::f16, {batch, 8, keys, 128});
+    const Result<ForwardProblem> resolved = resolve(p);
+    EXPECT_TRUE(resolved.ok()) << resolved.status().message();
+    PlanContext context;
+    context.device = gpu(90);
+    context.device.multiprocessors = 132;
+    context.batch_invariant = batch_invariant;
+    return forward_sm80_splits(*resolved, context);
+  };
+  EXPECT_TRUE(splits(1, 1, 8192, false));
+  EXPECT_TRUE(splits(2, 16, 65536, false));
+  EXPECT_FALSE(splits(1, 17, 8192, false));
+  EXPECT_FALSE(splits(1, 1, 2047, false));
+  EXPECT_FALSE(splits(64, 1, 8192, false)) << "the batch fills the GPU";
+  for (const int64_t batch : {1, 3, 64, 1000}) {
+    EXPECT_TRUE(splits(batch, 1, 8192, true)) << "whatever the batch";
+    EXPECT_FALSE(splits(batch, 17, 8192, true));
+  }
+}
+
+TEST(ForwardSm80Refusal, ScoresAloneHaveKernelsOfTheirOwn) {
+  const auto features = [](const Problem& problem) {
+    const Result<ForwardProblem> resolved = resolve(problem);
+    EXPECT_TRUE(resolved.ok()) << resolved.status().message();
+    return forward_sm80_features(*resolved);
+  };
+  Problem p = dense(DType::bf16, 128, 128);
+  p.softcap = 30;
+  p.bias = TensorDesc::contiguous(DType::bf16, {1, 1, 100, 100});
+  p.alibi_slopes = TensorDesc::contiguous(DType::f32, {4});
+  EXPECT_EQ(features(p), Features::scores);
+  p.mask = TensorDesc::contiguous(DType::boolean, {1, 1, 1, 100});
+  EXPECT_EQ(features(p), Features::all);
+  p = dense(DType::bf16, 256, 256);
+  p.softcap = 30;
+  EXPECT_EQ(features(p), Features::all) << "no kernel of its own at this head dimension";
+  EXPECT_EQ(features(dense(DType::f32, 64, 64)), Features::all);
+}
+
 TEST(ForwardSm80Refusal, PlainIsWhatNeedsNoLookAtEveryTile) {
   const auto plain = [](const Problem& problem) {
     const Result<ForwardProblem> resolved = resolve(problem);
     EXPECT_TRUE(resolved.ok()) << resolved.status().message();
-    return forward_sm80_is_plain(*resolved);
+    return forward_sm80_features(*resolved) == Features::none;
   };
   Problem p = dense(DType::f16, 80, 64);
   p.causal = true;

@@ -4,6 +4,7 @@
 // not depend on other rows: the same row has the same bits in every batch.
 #include <cstdint>
 
+#include "cuda/forward_sm80/combine_math.hpp"
 #include "cuda/forward_sm80/config.hpp"
 #include "cuda/forward_sm80/epilogue.cuh"
 #include "cuda/forward_sm80/launch.hpp"
@@ -26,9 +27,8 @@ __device__ float warp_sum(float x) {
   return x;
 }
 
-// What a split whose scores are relative to `reference` weighs beside `largest`, both log2.
 __device__ float weight_of(float reference, float largest) {
-  return ptx::exp2_approx(reference - (largest == kNoKey ? 0.0F : largest));
+  return split_weight(reference, largest, [](float x) { return ptx::exp2_approx(x); });
 }
 
 __global__ void __launch_bounds__(32 * kRowsPerBlock)
@@ -59,15 +59,14 @@ __global__ void __launch_bounds__(32 * kRowsPerBlock)
 
   float o[kLaneColumns] = {};
   const float* partial = p.partial_o + index * p.splits * p.head_dim_v;
+#pragma unroll 4
   for (int i = 0; i < splits; ++i, partial += p.head_dim_v) {
     const float weight = weight_of(parts[i].x, largest);
 #pragma unroll
     for (int c = 0; c < kLaneColumns; ++c) {
       const int column = lane + 32 * c;
       if (column >= p.head_dim_v) continue;
-      const float part = partial[column];
-      // What is not finite counts whatever its weight has been rounded to.
-      o[c] = isfinite(part) ? fmaf(weight, part, o[c]) : o[c] + part;
+      o[c] = with_part(o[c], weight, partial[column]);
     }
   }
 

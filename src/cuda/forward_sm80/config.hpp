@@ -18,6 +18,14 @@ inline constexpr int kGuardedSliceKeys = 16;          // of the second computati
 inline constexpr int kSmallSharedMemory = 99 * 1024;  // a block's limit on sm_86 and sm_89
 inline constexpr int kPanelBytes = 128;               // what a tile's rows are padded to
 
+// What a compiled kernel looks for in every tile.
+enum class Features {
+  none,    // the band alone
+  scores,  // softcap, bias and ALiBi too
+  all,     // also boolean masks, dropout, a scale that is not positive, rows that are not 16-byte
+           // chunks, an O of another type, keys in splits
+};
+
 // A structural type: the one template argument that a kernel's geometry is.
 struct Config {
   int head_dim_qk;  // the largest that it computes; smaller ones are padded with zeros
@@ -41,9 +49,9 @@ struct Config {
   constexpr int smem_bytes() const { return q_bytes() + kStages * (k_bytes() + v_bytes()); }
 
   // Keys of a slice: what is computed at once where more than scores must be held beside O.
-  constexpr int slice_keys(bool features) const {
+  constexpr int slice_keys(Features features) const {
     if (element_bytes == 4) return 16;  // P is held in two halves
-    return features && row_groups * head_dim_v >= 192 ? 16 : 32;
+    return features != Features::none && row_groups * head_dim_v >= 192 ? 16 : 32;
   }
 
   // Whether the hot loop has registers left for addresses and bounds that it would otherwise
@@ -133,6 +141,16 @@ constexpr int launch_columns(int element_bytes) {
   return element_bytes == 4 ? 128 : kLargestHeadDim;
 }
 
+// Which rows of kConfigs have kernels with Features::scores: elsewhere those with all of them
+// serve.
+constexpr bool has_scores_kernel(int config) { return config == 0 || config == 2; }
+
+// The row whose kernel with all features serves a row: head dimension 96 leaves it to 128, whose
+// tile has the same rows and threads, to keep the library small.
+constexpr int config_with_all(int config) { return config == 1 ? 2 : config; }
+static_assert(kConfigs[1].block_q() == kConfigs[2].block_q() &&
+              kConfigs[1].threads() == kConfigs[2].threads());
+
 // Index into kConfigs, or -1 when a head dimension is too large for one launch.
 constexpr int choose_config(int64_t head_dim_qk, int64_t head_dim_v, int element_bytes = 2) {
   for (std::size_t i = 0; i < kConfigs.size(); ++i) {
@@ -147,9 +165,9 @@ constexpr int choose_config(int64_t head_dim_qk, int64_t head_dim_v, int element
 // What the kernels rely on.
 constexpr bool is_sound(const Config& c) {
   return c.head_dim_qk % 16 == 0 && c.head_dim_v % 16 == 0 &&
-         c.block_kv % c.slice_keys(true) == 0 && c.block_kv % c.slice_keys(false) == 0 &&
-         c.copied_rows() % 8 == 0 && c.block_q() % c.copied_rows() == 0 &&
-         c.block_kv % c.copied_rows() == 0 &&
+         c.block_kv % c.slice_keys(Features::all) == 0 &&
+         c.block_kv % c.slice_keys(Features::none) == 0 && c.copied_rows() % 8 == 0 &&
+         c.block_q() % c.copied_rows() == 0 && c.block_kv % c.copied_rows() == 0 &&
          c.stored_v() <= c.stored_qk() &&  // O is staged where Q was
          c.smem_bytes() <= kSmallSharedMemory && c.accumulators() <= 192;
 }

@@ -44,12 +44,12 @@ __device__ __forceinline__ float finish_row(WarpState<kConfig>& w, int g, int sl
   return lse;
 }
 
-template <Config kConfig, bool kFeatures>
+template <Config kConfig, Features kFeatures>
 __device__ __forceinline__ void finish_rows(const Params& p, const Task& task,
                                             WarpState<kConfig>& w) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const int warp = static_cast<int>(threadIdx.x) / 32;
-  if (kFeatures && p.splits > 1) {
+  if (kFeatures == Features::all && p.splits > 1) {
 #pragma unroll
     for (int g = 0; g < kConfig.row_groups; ++g) {
 #pragma unroll
@@ -65,7 +65,7 @@ __device__ __forceinline__ void finish_rows(const Params& p, const Task& task,
     return;
   }
   const float sink = p.sinks.data == nullptr ? kNoKey : p.sinks.data[task.head * p.sinks.head];
-  const float rescale = kFeatures && p.dropout ? p.dropout_rescale : 1.0F;
+  const float rescale = kFeatures == Features::all && p.dropout ? p.dropout_rescale : 1.0F;
 #pragma unroll
   for (int g = 0; g < kConfig.row_groups; ++g) {
 #pragma unroll

@@ -6,7 +6,7 @@
 
 namespace flashcore::cuda::forward_sm80 {
 
-template <int kConfigIndex, class Element, bool kFeatures>
+template <int kConfigIndex, class Element, Features kFeatures>
 struct CompiledInstance {
   static constexpr Config kConfig = kConfigs[kConfigIndex];
 

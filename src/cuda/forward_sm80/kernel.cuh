@@ -10,14 +10,14 @@
 namespace flashcore::cuda::forward_sm80 {
 
 // The tile of this block, anew each time: kept over the main loop it would cost a dozen registers.
-template <Config kConfig, bool kFeatures>
+template <Config kConfig, Features kFeatures>
 __device__ __forceinline__ Task this_task(const Params& p) {
-  return find_task<kFeatures>(p, ptx::block_index(), kConfig.block_q());
+  return find_task<kFeatures == Features::all>(p, ptx::block_index(), kConfig.block_q());
 }
 
 // The tile again, with the online softmax and guarded values. Out of line: it almost never runs,
 // and must not cost the loop above it registers.
-template <Config kConfig, class Element, bool kFeatures>
+template <Config kConfig, class Element, Features kFeatures>
 __device__ __noinline__ void compute_exactly(const Params& p, unsigned char* shared) {
   bool found = false;
 #pragma unroll 1
@@ -34,19 +34,19 @@ __device__ __noinline__ void compute_exactly(const Params& p, unsigned char* sha
 }
 
 // By index: nvcc 13.0 cannot name a __global__ template's argument of class type.
-template <int kConfigIndex, class Element, bool kFeatures>
+template <int kConfigIndex, class Element, Features kFeatures>
 __global__ void __launch_bounds__(kConfigs[kConfigIndex].threads(),
                                   kConfigs[kConfigIndex].blocks_per_sm)
     forward_kernel(const __grid_constant__ Params p) {
   extern __shared__ __align__(1024) unsigned char shared[];
   constexpr Config kConfig = kConfigs[kConfigIndex];
-  constexpr Softmax kSoftmax = kFeatures ? Softmax::online : Softmax::stale;
+  constexpr Softmax kSoftmax = kFeatures == Features::none ? Softmax::stale : Softmax::online;
   WarpState<kConfig> w;
   {
     const Task task = this_task<kConfig, kFeatures>(p);
     if (task.first_query >= task.sequence.rows_q) return;
     // Nobody reads what a split past the last key would leave.
-    if (kFeatures && p.splits > 1 &&
+    if (kFeatures == Features::all && p.splits > 1 &&
         int64_t{find_split(p, ptx::block_index())} * p.split_tiles * kConfig.block_kv >=
             task.sequence.len_kv) {
       return;
@@ -61,12 +61,12 @@ __global__ void __launch_bounds__(kConfigs[kConfigIndex].threads(),
   const Task task = this_task<kConfig, kFeatures>(p);
   finish_rows<kConfig, kFeatures>(p, task, w);
   if constexpr (!kIsFp32<Element>) {
-    if (!kFeatures || (p.o_vectors && p.splits == 1)) {
+    if (kFeatures != Features::all || (p.o_vectors && p.splits == 1)) {
       store_vectors<kConfig, Element>(p, task, shared, w);
       return;
     }
   }
-  if constexpr (kFeatures) store_elements<kConfig>(p, task, shared, w, false);
+  if constexpr (kFeatures == Features::all) store_elements<kConfig>(p, task, shared, w, false);
 }
 
 }  // namespace flashcore::cuda::forward_sm80

@@ -3,19 +3,21 @@
 
 #include <cuda_runtime_api.h>
 
+#include "cuda/forward_sm80/config.hpp"
 #include "cuda/forward_sm80/params.hpp"
 
 namespace flashcore::cuda::forward_sm80 {
 
 enum class InputType { f16, bf16, f32 };
 
-// Which compiled kernel: kConfigs[config], its type, and whether every tile looks for features
-// (bias, boolean mask, ALiBi, softcap, dropout, a scale that is not positive, rows that are not
-// 16-byte chunks, an O of another type, keys in splits). fp32 has only instances with features.
+// Which compiled kernel: kConfigs[config], its type, and what every tile looks for. fp32 has only
+// instances with all features, and not every row has one with Features::scores.
 struct Instance {
   InputType type;
   int config;
-  bool features;
+  Features features;
+
+  bool operator==(const Instance&) const = default;
 };
 
 // One row of the list of compiled kernels.
@@ -24,6 +26,7 @@ struct InstanceEntry {
   cudaError_t (*launch)(const Params& params, unsigned int blocks, cudaStream_t stream);
 };
 
+// Of an instance that there is.
 const InstanceEntry& find_instance(const Instance& instance);
 
 // From the partial results of all splits to O and LSE. `block_kv`: keys of a tile of theirs.

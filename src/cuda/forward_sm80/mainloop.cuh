@@ -18,6 +18,7 @@
 #include <type_traits>
 
 #include "cuda/forward_sm80/element.cuh"
+#include "cuda/forward_sm80/fetched_bias.cuh"
 #include "cuda/forward_sm80/fp32_math.cuh"
 #include "cuda/forward_sm80/scores.cuh"
 #include "cuda/forward_sm80/task.cuh"
@@ -42,7 +43,7 @@ __device__ __forceinline__ int lane_source() {
 }
 
 // Copies tiles of K and V of one head, one after the other.
-template <Config kConfig, bool kFeatures>
+template <Config kConfig, Features kFeatures>
 struct KvLoader {
   using S = Shape<kConfig>;
   const unsigned char *k, *v;
@@ -68,13 +69,13 @@ struct KvLoader {
       k = S::KCopy::whole(k_tile, k, p.k.pass_bytes, thread);
       v = S::VCopy::whole(v_tile, v, p.v.pass_bytes, thread);
     } else {
-      if (!kFeatures || p.chunks_qk) {
+      if (kFeatures != Features::all || p.chunks_qk) {
         k = S::KCopy::part(k_tile, k, p.k.pass_bytes, rows_left, p.head_dim_qk / S::kChunkElements,
                            p.k.data, thread);
       } else {
         k = S::KCopy::elements(k_tile, k, p.k.pass_bytes, rows_left, p.head_dim_qk, thread);
       }
-      if (!kFeatures || p.chunks_v) {
+      if (kFeatures != Features::all || p.chunks_v) {
         v = S::VCopy::part(v_tile, v, p.v.pass_bytes, rows_left, p.head_dim_v / S::kChunkElements,
                            p.v.data, thread);
       } else {
@@ -86,7 +87,7 @@ struct KvLoader {
   }
 };
 
-template <Config kConfig, bool kFeatures>
+template <Config kConfig, Features kFeatures>
 __device__ __forceinline__ void load_queries(const Params& p, const Task& task,
                                              unsigned char* shared) {
   using S = Shape<kConfig>;
@@ -96,7 +97,7 @@ __device__ __forceinline__ void load_queries(const Params& p, const Task& task,
       row_pointer<S::kBytes>(p.q, task.batch, task.head, task.sequence.q_begin + task.first_query),
       S::kBytes * p.q.row, thread);
   const int rows = static_cast<int>(task.sequence.len_q) - task.first_query;
-  if (!kFeatures || p.chunks_qk) {
+  if (kFeatures != Features::all || p.chunks_qk) {
     Copy::part(shared, source, p.q.pass_bytes, rows, p.head_dim_qk / S::kChunkElements, p.q.data,
                thread);
   } else {
@@ -117,6 +118,7 @@ struct WarpNotes {
   attention::TileRange slices;
   attention::BandLimits limits;
   int first_row;
+  Task task;  // for features
 };
 
 // In the pass that counts kinds every pair that is not removed weighs 1.
@@ -144,7 +146,7 @@ __device__ __forceinline__ bool all_have_reference(const WarpState<kConfig>& w) 
 }
 
 // Fills `w`. Guarded: whether V held anything that is not finite.
-template <Config kConfig, class Element, bool kFeatures, Softmax kSoftmax>
+template <Config kConfig, class Element, Features kFeatures, Softmax kSoftmax>
 __device__ __forceinline__ bool attend(const Params& p, const Task& task, unsigned char* shared,
                                        WarpState<kConfig>& w, GuardPass pass) {
   using S = Shape<kConfig>;
@@ -152,17 +154,17 @@ __device__ __forceinline__ bool attend(const Params& p, const Task& task, unsign
       kSoftmax == Softmax::guarded ? kGuardedSliceKeys : kConfig.slice_keys(kFeatures);
   constexpr int kSlices = S::kBlockKv / kSliceKeys;
   constexpr float kHeadroom = kSoftmax == Softmax::stale ? Element::kHeadroom : 0.0F;
-  constexpr float kLag = kSoftmax == Softmax::stale ? 0.0F : kSlack;
+  constexpr float kLag = kIsFp32<Element> ? kSlack : 0.0F;
   const auto thread = static_cast<int>(threadIdx.x);
   const int warp = thread / 32, lane = thread % 32;
   const bool kinds = kSoftmax == Softmax::guarded && pass == GuardPass::kinds;
-  const float scale = kFeatures ? 1.0F : p.softmax_scale * kLog2E;
+  const float scale = kFeatures != Features::none ? 1.0F : p.softmax_scale * kLog2E;
 
   w.clear();
   bool found = false;
   attention::TileRange block = attention::tile_range(task.sequence, p.band, task.first_query,
                                                      task.first_query + S::kBlockQ, S::kBlockKv);
-  if (kFeatures && p.splits > 1) {
+  if (kFeatures == Features::all && p.splits > 1) {
     const int first = find_split(p, ptx::block_index()) * p.split_tiles;
     block.begin = max(block.begin, first);
     block.end = min(block.end, first + p.split_tiles);
@@ -186,6 +188,7 @@ __device__ __forceinline__ bool attend(const Params& p, const Task& task, unsign
     notes.slices = slices;
     notes.limits = attention::band_limits(task.sequence, p.band);
     notes.first_row = first_row;
+    if (kFeatures != Features::none) notes.task = task;
   }
   __syncwarp();
 
@@ -233,6 +236,10 @@ __device__ __forceinline__ bool attend(const Params& p, const Task& task, unsign
       if (slice < range.begin || slice >= range.end) continue;
       const LanePlace place{notes.first_row + here % 32 / 4, 2 * (here % 4)};
       Scores<S::kGroups, kSliceKeys / 8> s;
+      [[maybe_unused]] FetchedBias<S::kGroups, kSliceKeys / 8> bias;
+      if constexpr (kFeatures == Features::scores) {
+        if (p.bias.data != nullptr) bias.fetch(p, notes.task, place, first_key);
+      }
       if constexpr (!kIsFp32<Element>) {
         multiply_qk<kConfig, Element>(s, q, k_tile + i * kSliceKeys * S::KTile::kPanelRowBytes);
       } else if constexpr (kSoftmax == Softmax::guarded) {
@@ -241,8 +248,15 @@ __device__ __forceinline__ bool attend(const Params& p, const Task& task, unsign
       } else {
         multiply_qk_fp32<kConfig>(s, q, k_tile + i * kSliceKeys * S::KTile::kPanelRowBytes);
       }
-      if constexpr (kFeatures) {
-        apply_features<kIsFp32<Element>>(s, p, task, place, first_key);
+      if constexpr (kFeatures == Features::scores) {
+        cap_scores(s, p);
+        if (p.bias.data != nullptr) {
+          bias.add_to(s, p.bias_type);
+        }
+        if (p.alibi_slopes.data != nullptr) add_alibi(s, p, notes.task, place, first_key);
+      } else if constexpr (kFeatures == Features::all) {
+        apply_features<kIsFp32<Element>, kSoftmax != Softmax::guarded>(s, p, notes.task, place,
+                                                                       first_key);
       }
       if (slice < range.full_begin || slice >= range.full_end) {
         mask_band(s, notes.limits, place, first_key);
@@ -252,8 +266,8 @@ __device__ __forceinline__ bool attend(const Params& p, const Task& task, unsign
         raise_reference<kConfig>(s, w, scale, kHeadroom, kLag);
       }
       exponentiate<kConfig, true>(s, w, scale);
-      if constexpr (kFeatures) {
-        if (p.dropout && !kinds) drop(s, p, task, place, first_key);
+      if constexpr (kFeatures == Features::all) {
+        if (p.dropout && !kinds) drop(s, p, notes.task, place, first_key);
       }
       const uint32_t v_slice = v_tile + i * kSliceKeys * S::VTile::kPanelRowBytes;
       if constexpr (kIsFp32<Element>) {
@@ -262,7 +276,7 @@ __device__ __forceinline__ bool attend(const Params& p, const Task& task, unsign
         Probabilities<S::kGroups, kSliceKeys / 16> pr;
         pack<Element>(pr, s);
         multiply_pv<kConfig, Element>(w, pr, v_slice);
-        if constexpr (kFeatures) {
+        if constexpr (kFeatures == Features::all) {
           // Dropped keys leave sums that are small beside their terms: P needs a second half.
           if (p.dropout && !kinds) {
             take_rest<Element>(s, pr);

@@ -70,6 +70,8 @@ struct Params {
   bool o_vectors;  // O has the type of Q and rows of aligned 16-byte chunks
 
   // Only read by the instances with features.
+  float cap_near;        // softcap of a product up to this is ...
+  float cap_terms[4];    // ... itself times a polynomial in its square
   int splits;            // of the keys, each by blocks of its own; 1: O and LSE are written at once
   int split_tiles;       // tiles of keys a split
   float* partial_o;      // [batch, head, query, split, head_dim_v], not yet divided by the sums

@@ -70,17 +70,52 @@ __device__ __forceinline__ void scale_scores(Scores<kGroups, kProducts>& s, floa
   }
 }
 
+// scale_scores, by a polynomial where no score of the warp comes near the cap: five multiplications
+// instead of an exponential and a division.
+template <int kGroups, int kProducts>
+__device__ __forceinline__ void cap_scores(Scores<kGroups, kProducts>& s, const Params& p) {
+  if (p.cap_log2 > 0) {
+    float largest = 0;
+#pragma unroll
+    for (int g = 0; g < kGroups; ++g) {
+#pragma unroll
+      for (int n = 0; n < kProducts; ++n) {
+#pragma unroll
+        for (int e = 0; e < 4; ++e) largest = fmaxf(largest, fabsf(s[g][n][e]));
+      }
+    }
+    if (!__all_sync(0xffffffffU, largest <= p.cap_near)) {
+      scale_scores<false>(s, p.score_factor, p.cap_log2);
+      return;
+    }
+    const float c0 = p.cap_terms[0], c1 = p.cap_terms[1], c2 = p.cap_terms[2], c3 = p.cap_terms[3];
+#pragma unroll
+    for (int g = 0; g < kGroups; ++g) {
+#pragma unroll
+      for (int n = 0; n < kProducts; ++n) {
+#pragma unroll
+        for (int e = 0; e < 4; ++e) {
+          const float square = s[g][n][e] * s[g][n][e];
+          s[g][n][e] *= fmaf(square, fmaf(square, fmaf(square, c3, c2), c1), c0);
+        }
+      }
+    }
+    return;
+  }
+  scale_scores<false>(s, p.score_factor, 0.0F);
+}
+
 // Visits every score with the bias or mask element of its pair, read two neighbours at a time by
 // `read_pair(offset)` or one by `read(offset)`. Rows and keys past the lengths read the last ones
 // that exist; the band removes them afterwards.
-template <int kGroups, int kProducts, class ReadPair, class Read, class Visit>
+template <bool kInPairs, int kGroups, int kProducts, class ReadPair, class Read, class Visit>
 __device__ __forceinline__ void visit_pairs(Scores<kGroups, kProducts>& s, const PairMatrix& m,
                                             const Task& task, const LanePlace& lane, int first_key,
                                             ReadPair read_pair, Read read, Visit visit) {
   const int len_kv = static_cast<int>(task.sequence.len_kv);
   const int last_query = static_cast<int>(task.sequence.len_q) - 1;
   const int64_t head = task.batch * m.batch + task.head * m.head;
-  if (m.in_pairs && first_key + 8 * kProducts <= len_kv) {
+  if (kInPairs && m.in_pairs && first_key + 8 * kProducts <= len_kv) {
 #pragma unroll
     for (int g = 0; g < kGroups; ++g) {
 #pragma unroll
@@ -114,15 +149,18 @@ __device__ __forceinline__ void visit_pairs(Scores<kGroups, kProducts>& s, const
   }
 }
 
-template <int kGroups, int kProducts>
+// A pair with a bias of -inf is removed, even if its score was NaN.
+__device__ __forceinline__ void add_one_bias(float& score, float bias) {
+  score = bias == kNoKey ? kNoKey : fmaf(bias, kLog2E, score);
+}
+
+template <bool kInPairs, int kGroups, int kProducts>
 __device__ __forceinline__ void add_bias(Scores<kGroups, kProducts>& s, const Params& p,
                                          const Task& task, const LanePlace& lane, int first_key) {
-  const auto add = [](float& score, float bias) {
-    score = bias == kNoKey ? kNoKey : fmaf(bias, kLog2E, score);  // removed even if it was NaN
-  };
+  const auto add = [](float& score, float bias) { add_one_bias(score, bias); };
   if (p.bias_type == ElementType::f32) {
     const auto* const data = static_cast<const float*>(p.bias.data);
-    visit_pairs(
+    visit_pairs<kInPairs>(
         s, p.bias, task, lane, first_key,
         [=](int64_t at) { return __ldg(reinterpret_cast<const float2*>(data + at)); },
         [=](int64_t at) { return __ldg(data + at); }, add);
@@ -132,7 +170,7 @@ __device__ __forceinline__ void add_bias(Scores<kGroups, kProducts>& s, const Pa
     const auto value = [=](uint16_t bits) {
       return f16 ? ptx::f16_to_float(bits) : ptx::bf16_to_float(bits);
     };
-    visit_pairs(
+    visit_pairs<kInPairs>(
         s, p.bias, task, lane, first_key,
         [=](int64_t at) {
           const ushort2 pair = __ldg(reinterpret_cast<const ushort2*>(data + at));
@@ -143,47 +181,52 @@ __device__ __forceinline__ void add_bias(Scores<kGroups, kProducts>& s, const Pa
 }
 
 template <int kGroups, int kProducts>
-__device__ __forceinline__ void add_alibi(Scores<kGroups, kProducts>& s, float slope,
-                                          int64_t offset, const LanePlace& lane, int first_key) {
+__device__ __forceinline__ void add_alibi(Scores<kGroups, kProducts>& s, const Params& p,
+                                          const Task& task, const LanePlace& lane, int first_key) {
   constexpr int64_t kExact = 1 << 23;  // integers are exact in fp32 up to twice that
-  const float step = -slope * kLog2E;
+  const HeadVector& slopes = p.alibi_slopes;
+  const float step =
+      -kLog2E * __ldg(slopes.data + task.batch * slopes.batch + task.head * slopes.head);
+  const int64_t distance = lane.row + task.sequence.offset - first_key - lane.column;
+  if (distance < kExact && distance > -kExact) {
+    const auto from = static_cast<float>(static_cast<int>(distance));
 #pragma unroll
-  for (int g = 0; g < kGroups; ++g) {
-#pragma unroll
-    for (int slot = 0; slot < 2; ++slot) {
-      const int64_t distance = lane.row + 16 * g + 8 * slot + offset - first_key - lane.column;
-      const bool near = distance < kExact && distance > -kExact;
-      const auto from = static_cast<float>(static_cast<int>(distance));
+    for (int g = 0; g < kGroups; ++g) {
 #pragma unroll
       for (int n = 0; n < kProducts; ++n) {
 #pragma unroll
-        for (int e = 0; e < 2; ++e) {
-          float& score = s[g][n][2 * slot + e];
-          const int column = 8 * n + e;
-          const float steps = near ? fabsf(from - static_cast<float>(column))
-                                   : static_cast<float>(abs(distance - column));
-          score = fmaf(step, steps, score);
+        for (int e = 0; e < 4; ++e) {
+          const auto further = static_cast<float>(16 * g + 8 * (e / 2) - 8 * n - e % 2);
+          s[g][n][e] = fmaf(step, fabsf(from + further), s[g][n][e]);
         }
+      }
+    }
+    return;
+  }
+#pragma unroll
+  for (int g = 0; g < kGroups; ++g) {
+#pragma unroll
+    for (int n = 0; n < kProducts; ++n) {
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        const int further = 16 * g + 8 * (e / 2) - 8 * n - e % 2;
+        s[g][n][e] = fmaf(step, static_cast<float>(abs(distance + further)), s[g][n][e]);
       }
     }
   }
 }
 
 // All features that change scores, but for the band.
-template <bool kExact, int kGroups, int kProducts>
+template <bool kExact, bool kInPairs, int kGroups, int kProducts>
 __device__ __forceinline__ void apply_features(Scores<kGroups, kProducts>& s, const Params& p,
                                                const Task& task, const LanePlace& lane,
                                                int first_key) {
   scale_scores<kExact>(s, p.score_factor, p.cap_log2);
-  if (p.bias.data != nullptr) add_bias(s, p, task, lane, first_key);
-  if (p.alibi_slopes.data != nullptr) {
-    const HeadVector& slopes = p.alibi_slopes;
-    add_alibi(s, slopes.data[task.batch * slopes.batch + task.head * slopes.head],
-              task.sequence.offset, lane, first_key);
-  }
+  if (p.bias.data != nullptr) add_bias<kInPairs>(s, p, task, lane, first_key);
+  if (p.alibi_slopes.data != nullptr) add_alibi(s, p, task, lane, first_key);
   if (p.mask.data != nullptr) {
     const auto* const data = static_cast<const uint8_t*>(p.mask.data);
-    visit_pairs(
+    visit_pairs<kInPairs>(
         s, p.mask, task, lane, first_key,
         [=](int64_t at) { return __ldg(reinterpret_cast<const uchar2*>(data + at)); },
         [=](int64_t at) { return __ldg(data + at); },

@@ -103,9 +103,10 @@ __device__ __forceinline__ void multiply_pv(WarpState<kConfig>& w,
   }
 }
 
-// How far scores may pass the online softmax's reference, log2, before it follows them: in fp16 and
-// fp32 alike P of 2^8 is as exact as P of 1, and after the first tiles nothing is rescaled any
-// more.
+// How far scores may pass the online softmax's reference, log2, before it follows them. In fp32 P
+// of 2^8 is as exact as any, and after the first tiles nothing is rescaled any more. Among 16-bit
+// numbers 1, the P of the largest score, is exact and its neighbours are not: there references
+// follow at once, and only slices without a new maximum are spared the rescaling.
 inline constexpr float kSlack = 8;
 
 // Raises the reference of each row in which a score, times `scale` and with `headroom` on top, is
