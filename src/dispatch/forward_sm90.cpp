@@ -89,8 +89,12 @@ sm90::Params make_params(const ForwardProblem& p, const sm90::Config& config) {
   params.right = p.band.right;
   params.diagonal = diagonal(p.alignment);
   params.causal_offset = p.causal_offset;
-  params.softmax_scale = p.softmax_scale;
-  params.softcap = p.softcap;
+  const double scale = p.softmax_scale, softcap = p.softcap;
+  params.scale_log2 = static_cast<float>(scale * kLog2E);
+  if (softcap > 0) {
+    params.softcap_log2 = static_cast<float>(softcap * kLog2E);
+    params.softcap_rate = static_cast<float>(2 * kLog2E * scale / softcap);
+  }
   params.sinks_step = p.sinks.head;
 
   const int64_t heads = std::max<int64_t>(p.batch * p.heads_q, 1);
@@ -112,11 +116,9 @@ Result<Planned> make_planned(const ForwardProblem& p, const PlanContext& context
   planned.device = context.device.device.index;
   const bool features = p.softcap > 0 || !(p.softmax_scale > 0);
   planned.instance = {.type = p.dtype == DType::f16 ? sm90::InputType::f16 : sm90::InputType::bf16,
-                      .config = sm90::choose_config(p.head_dim_qk, p.head_dim_v),
+                      .config = sm90::choose_config(p.head_dim_qk, p.head_dim_v, features),
                       .features = features};
   planned.params = make_params(p, sm90::kConfigs[static_cast<size_t>(planned.instance.config)]);
-  planned.params.exponent_scale =
-      features ? 1.0F : static_cast<float>(static_cast<double>(p.softmax_scale) * kLog2E);
   planned.params.launch_name = draw_name();
   planned.blocks =
       std::min(planned.params.order.size(), static_cast<uint32_t>(context.device.multiprocessors));

@@ -79,7 +79,7 @@ std::string refuse_sizes(const ForwardProblem& p) {
                        p.batch, p.heads_q, kMost);
   }
   const int64_t block_q =
-      kConfigs[static_cast<size_t>(choose_config(p.head_dim_qk, p.head_dim_v))].block_q();
+      kConfigs[static_cast<size_t>(choose_config(p.head_dim_qk, p.head_dim_v, true))].block_q();
   const int64_t tiles = (p.seqlen_q + block_q - 1) / block_q;
   if (tiles > 0 && p.batch * p.heads_q > kMost / tiles) {
     return fmt::format(

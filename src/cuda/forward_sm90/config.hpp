@@ -19,7 +19,7 @@ inline constexpr int kWarpgroupRows = 64;  // what one wgmma computes
 inline constexpr int kStages = 2;          // of the K ring, and of the V ring
 inline constexpr int kPanelColumns = 64;   // 128 bytes, the widest swizzle
 inline constexpr int kSharedMemory = 227 * 1024;
-inline constexpr int kBarrierBytes = 1024;  // at most, for barriers and tasks
+inline constexpr int kBarrierBytes = 5 * 1024;  // at most, for barriers, tasks and saved sums
 
 // A structural type: the one template argument that a kernel's geometry is.
 struct Config {
@@ -30,6 +30,7 @@ struct Config {
   int q_slots;
   bool split_softmax;  // half of the exponentials beside the second product, half after it
   bool ping_pong;      // consumers take turns at starting products
+  bool features;       // whether it is also compiled with features: they need registers
 
   constexpr int threads() const { return kWarpgroupThreads * (consumers + 1); }
   constexpr int block_q() const { return kWarpgroupRows * consumers; }
@@ -56,36 +57,49 @@ inline constexpr std::array kConfigs = {
            .block_kv = 128,
            .q_slots = 2,
            .split_softmax = false,
-           .ping_pong = true},
+           .ping_pong = false,
+           .features = false},
+    Config{.head_dim_qk = 64,
+           .head_dim_v = 64,
+           .consumers = 2,
+           .block_kv = 128,
+           .q_slots = 2,
+           .split_softmax = true,
+           .ping_pong = true,
+           .features = true},
     Config{.head_dim_qk = 128,
            .head_dim_v = 128,
            .consumers = 2,
            .block_kv = 128,
            .q_slots = 2,
            .split_softmax = true,
-           .ping_pong = true},
+           .ping_pong = true,
+           .features = true},
     Config{.head_dim_qk = 192,
            .head_dim_v = 128,
            .consumers = 2,
            .block_kv = 128,
            .q_slots = 1,
            .split_softmax = true,
-           .ping_pong = true},
+           .ping_pong = true,
+           .features = true},
     Config{.head_dim_qk = 256,
            .head_dim_v = 256,
            .consumers = 2,
            .block_kv = 64,
            .q_slots = 1,
            .split_softmax = true,
-           .ping_pong = true},
+           .ping_pong = true,
+           .features = true},
 };
 
 inline constexpr int kLargestHeadDim = 256;
 
 // Index into kConfigs, or -1 when a head dimension is too large.
-constexpr int choose_config(int64_t head_dim_qk, int64_t head_dim_v) {
+constexpr int choose_config(int64_t head_dim_qk, int64_t head_dim_v, bool features) {
   for (std::size_t i = 0; i < kConfigs.size(); ++i) {
-    if (head_dim_qk <= kConfigs[i].head_dim_qk && head_dim_v <= kConfigs[i].head_dim_v) {
+    const Config& c = kConfigs[i];
+    if (head_dim_qk <= c.head_dim_qk && head_dim_v <= c.head_dim_v && (!features || c.features)) {
       return static_cast<int>(i);
     }
   }

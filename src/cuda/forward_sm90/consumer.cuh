@@ -18,7 +18,8 @@
 #include "cuda/forward_sm90/scores.cuh"
 #include "cuda/forward_sm90/shape.cuh"
 #include "cuda/ptx/mbarrier.cuh"
-#include "cuda/ptx/special.cuh"
+#include "cuda/ptx/mbarrier_wait.cuh"
+#include "cuda/ptx/registers.cuh"
 #include "cuda/ptx/sync.cuh"
 
 namespace flashcore::cuda::forward_sm90 {
@@ -32,11 +33,16 @@ struct Consumer {
   static constexpr int kPackedRegisters = S::kKeyProducts * 2;
 
   typename S::Shared& smem;
-  uint32_t shared;  // its address
-  uint32_t thread;  // in the block
   const Params& params;
-  RingPosition<S::kQSlots> q_at;
-  RingPosition<kStages> k_at;  // V's ring is one block behind it, as its products are
+  uint32_t shared;  // address of smem
+  uint32_t thread;  // in the block
+  int group;        // which consumer: 0 ..; like the rings' places the same for a whole warp, and
+                    // known to be: addresses made of them cost no registers of threads
+  RingPosition<S::kQSlots> held_q_at;
+  BlockRange held_range;
+  uint32_t held_q;               // address of Q
+  RingPosition<kStages> k_ring;  // V's ring is one block behind it, as its products are
+  RingPosition<kStages> k_at;    // the same for the block at hand, known to be uniform
 
   Scores<S> s;
   Outputs<S> o;
@@ -49,74 +55,79 @@ struct Consumer {
   __device__ __forceinline__ uint32_t thread_anew() const { return ptx::opaque(thread); }
   __device__ __forceinline__ int lane() const { return static_cast<int>(thread_anew() % 32); }
   __device__ __forceinline__ int warp() const { return static_cast<int>(thread_anew() / 32 % 4); }
-  __device__ __forceinline__ int group() const {
-    return static_cast<int>(thread_anew() / kWarpgroupThreads) - 1;
-  }
-  __device__ __forceinline__ RingRange& shared_range() const {
-    return smem.range[thread_anew() / 32 - 4];
-  }
-  // The warpgroup's blocks are `range`, the first of them being the next in K's ring. Bounds are
-  // held in shared memory: looked up once a block, they are not worth registers.
-  __device__ __forceinline__ void set_range(const BlockRange& range) {
-    __syncwarp();
-    if (lane() == 0) {
-      const uint32_t origin = k_at.passed + static_cast<uint32_t>(range.end - 1);
-      const auto round = [&](int block) { return origin - static_cast<uint32_t>(block); };
-      shared_range() = {origin, round(range.full_end - 1), round(range.full_begin - 1),
-                        round(range.begin - 1)};
-    }
-    __syncwarp();
-  }
-  __device__ __forceinline__ bool has_block() const { return k_at.passed != shared_range().end; }
-  __device__ __forceinline__ int last_block() const {
-    return static_cast<int>(shared_range().origin - shared_range().end) + 1;
-  }
-  __device__ __forceinline__ bool is_masked() const {
-    const RingRange& range = shared_range();
-    return static_cast<int>(k_now().passed - range.free_begin) < 0 ||
-           static_cast<int>(k_now().passed - range.free_end) >= 0;
-  }
   // The lane's row of slot 0, in the tile.
   __device__ __forceinline__ int row() const {
     const uint32_t t = thread_anew();
     return static_cast<int>(t / 32 * 16 + t % 32 / 4) - kWarpgroupRows;
   }
 
-  __device__ __forceinline__ uint32_t q_index() const {
-    const RingPosition<S::kQSlots> at{ptx::opaque(q_at.passed)};
-    return at.slot() * S::kConsumers + static_cast<uint32_t>(group());
+  __device__ __forceinline__ uint32_t warp_of_consumers() const { return thread_anew() / 32 - 4; }
+  __device__ __forceinline__ RingPosition<S::kQSlots> q_at() const {
+    if constexpr (S::kHoldsBounds) return held_q_at;
+    return {smem.q_passed[warp_of_consumers()]};
   }
+  __device__ __forceinline__ void next_q() {
+    held_q_at.next();
+    if constexpr (!S::kHoldsBounds) {
+      __syncwarp();
+      if (lane() == 0) ++smem.q_passed[warp_of_consumers()];
+      __syncwarp();
+    }
+  }
+  // The blocks that this warpgroup visits.
+  __device__ __forceinline__ BlockRange range() const {
+    if constexpr (S::kHoldsBounds) return held_range;
+    return smem.range[warp_of_consumers()];
+  }
+  // The same by an address that shares nothing with that of range().
+  __device__ __forceinline__ BlockRange range_anew() const {
+    if constexpr (S::kHoldsBounds) return held_range;
+    return smem.range[ptx::uniform(warp_of_consumers())];
+  }
+  __device__ __forceinline__ void set_range(const BlockRange& range) {
+    held_range = range;
+    if constexpr (!S::kHoldsBounds) {
+      __syncwarp();
+      if (lane() == 0) smem.range[warp_of_consumers()] = range;
+      __syncwarp();
+    }
+  }
+
+  __device__ __forceinline__ uint32_t q_index() const {
+    return RingPosition<S::kQSlots>{ptx::uniform(q_at().passed)}.slot() * S::kConsumers +
+           static_cast<uint32_t>(group);
+  }
+  // Known to be uniform.
   __device__ __forceinline__ uint32_t q_tile() const {
     return shared + S::kQ + q_index() * S::QTile::kBytes;
   }
+  __device__ __forceinline__ void begin_block() { k_at.passed = ptx::uniform(k_ring.passed); }
+  __device__ __forceinline__ RingPosition<kStages> v_at() const { return {k_at.passed - 1}; }
   __device__ __forceinline__ uint32_t k_tile() const {
-    return shared + S::kK + k_now().slot() * S::KTile::kBytes;
-  }
-  __device__ __forceinline__ RingPosition<kStages> k_now() const {
-    return {ptx::opaque(k_at.passed)};
-  }
-  __device__ __forceinline__ RingPosition<kStages> v_now() const {
-    return {ptx::opaque(k_at.passed) - 1};
+    return shared + S::kK + k_at.slot() * S::KTile::kBytes;
   }
   __device__ __forceinline__ uint32_t v_tile() const {
-    return shared + S::kV + v_now().slot() * S::VTile::kBytes;
+    return shared + S::kV + v_at().slot() * S::VTile::kBytes;
   }
-  __device__ __forceinline__ const TaskInfo& task() const { return smem.task[q_at.slot()]; }
+  __device__ __forceinline__ const TaskInfo& task() const { return smem.task[q_at().slot()]; }
+
+  // Scores with features are in units of log2 already.
+  __device__ __forceinline__ float exponent_scale() const {
+    return S::kFeatures ? 1.0F : params.scale_log2;
+  }
 
   __device__ __forceinline__ void pin_outputs() {
 #pragma unroll
     for (int part = 0; part < S::kOutParts; ++part) ptx::warpgroup_pin(o[part]);
   }
   __device__ __forceinline__ void wait_for_q() const {
-    ptx::mbarrier_wait(shared + S::kQFull + 8 * q_index(), q_at.parity());
+    ptx::mbarrier_wait_together(shared + S::kQFull + 8 * q_index(), q_at().parity());
   }
   __device__ __forceinline__ void wait_for_k() const {
-    const RingPosition<kStages> at = k_now();
-    ptx::mbarrier_wait(shared + S::kKFull + 8 * at.slot(), at.parity());
+    ptx::mbarrier_wait_together(shared + S::kKFull + 8 * k_at.slot(), k_at.parity());
   }
   __device__ __forceinline__ void wait_for_v() const {
-    const RingPosition<kStages> at = v_now();
-    ptx::mbarrier_wait(shared + S::kVFull + 8 * at.slot(), at.parity());
+    ptx::mbarrier_wait_together(shared + S::kVFull + 8 * v_at().slot(), v_at().parity());
   }
   // By one thread of the warpgroup; all of it has passed a barrier since it last used Q's slot.
   __device__ __forceinline__ void release_q() const {
@@ -126,33 +137,35 @@ struct Consumer {
   }
   // By each warp. K's ring moves on with the last use of k_at.
   __device__ __forceinline__ void release_k() const {
-    if (lane() == 0) ptx::mbarrier_arrive(shared + S::kKEmpty + 8 * k_now().slot());
+    if (lane() == 0) ptx::mbarrier_arrive(shared + S::kKEmpty + 8 * k_at.slot());
   }
   __device__ __forceinline__ void release_v() const {
-    if (lane() == 0) ptx::mbarrier_arrive(shared + S::kVEmpty + 8 * v_now().slot());
+    if (lane() == 0) ptx::mbarrier_arrive(shared + S::kVEmpty + 8 * v_at().slot());
   }
   __device__ __forceinline__ void wait_for_turn() {
     if constexpr (S::kConfig.ping_pong) {
-      ptx::named_barrier_sync(kTurnBarrier + group(), 2 * kWarpgroupThreads);
+      ptx::named_barrier_sync(kTurnBarrier + group, 2 * kWarpgroupThreads);
     }
   }
   __device__ __forceinline__ void give_turn() {
     if constexpr (S::kConfig.ping_pong) {
-      const int next = group() + 1;
+      const int next = group + 1;
       ptx::named_barrier_arrive(kTurnBarrier + (next == S::kConsumers ? 0 : next),
                                 2 * kWarpgroupThreads);
     }
   }
   // The first turn is the first consumer's.
   __device__ __forceinline__ void begin_turns() {
-    if (group() == S::kConsumers - 1) give_turn();
+    if (group == S::kConsumers - 1) give_turn();
   }
 
   // A block that none of this warpgroup's rows sees. All consumers of a tile take the same number
   // of turns, one less than it has blocks.
   __device__ __forceinline__ void pass_block(bool takes_turn) {
+    begin_block();
     wait_for_k();
     release_k();
+    k_ring.next();
     k_at.next();
     if (takes_turn) {
       wait_for_turn();
@@ -162,11 +175,11 @@ struct Consumer {
     release_v();
   }
 
-  // Scores as the softmax takes them.
-  __device__ __forceinline__ void finish_scores() {
-    if constexpr (S::kFeatures) scale_scores<S>(s, params.softmax_scale, params.softcap);
-    if (is_masked()) {
-      const auto block = static_cast<int>(shared_range().origin - k_now().passed);
+  // Scores as the softmax takes them; `left`: how many of the warpgroup's blocks come after.
+  __device__ __forceinline__ void finish_scores(const BlockRange& range, int left) {
+    if constexpr (S::kFeatures) scale_scores<S>(s, params);
+    const int block = range.begin + left;
+    if (range.needs_mask(block)) {
       mask_scores<S>(s, task().limits, task().first_query + row(), block * S::kBlockKv, lane());
     }
   }
@@ -174,6 +187,21 @@ struct Consumer {
   __device__ __forceinline__ bool unproven(const float (&total)[2]) const {
     constexpr float kProven = S::Element::kProvenSum;  // a NaN is not below it
     return __any_sync(0xffffffffU, !(total[0] < kProven && total[1] < kProven));
+  }
+
+  // The sums while scores are computed again: elsewhere when registers are short.
+  __device__ __forceinline__ float2& saved_sum() const {
+    return smem.saved_sum[thread_anew() - kWarpgroupThreads];
+  }
+  __device__ __forceinline__ void save_sum() const {
+    if constexpr (!S::kHoldsBounds) saved_sum() = make_float2(sum[0], sum[1]);
+  }
+  __device__ __forceinline__ void restore_sum() {
+    if constexpr (!S::kHoldsBounds) sum[0] = saved_sum().x, sum[1] = saved_sum().y;
+  }
+  __device__ __forceinline__ void add_online(const float (&rescale)[2], const float (&added)[2]) {
+#pragma unroll
+    for (int slot = 0; slot < 2; ++slot) sum[slot] = sum[slot] * rescale[slot] + added[slot];
   }
 
   // No key has been seen.
@@ -190,8 +218,10 @@ struct Consumer {
   }
 
   // The first block: sets the reference.
-  __device__ __forceinline__ void first_block() {
+  __device__ __forceinline__ void first_block(int left) {
     clear();
+    held_q = q_tile();
+    begin_block();
     wait_for_k();
     ptx::warpgroup_pin(s);
     ptx::warpgroup_fence();
@@ -199,54 +229,59 @@ struct Consumer {
     ptx::warpgroup_wait<0>();
     ptx::warpgroup_pin(s);
     release_k();
-    finish_scores();
-    k_at.next();
+    finish_scores(range(), left);
+    k_ring.next();
     float rescale[2];
-    online_softmax<S>(s, sum, reference, rescale, params.exponent_scale);
+    online_softmax<S>(s, reference, rescale, sum, exponent_scale());
     pack<S, 0, kPackedRegisters>(p, s);
   }
 
   // A later block; P is that of the block before.
-  __device__ __forceinline__ void next_block() {
+  __device__ __forceinline__ void next_block(int left) {
+    begin_block();
     wait_for_k();
     wait_for_turn();
     ptx::warpgroup_pin(s);
     pin_outputs();
     ptx::warpgroup_fence();
-    start_qk<S>(s, q_tile(), k_tile());
+    start_qk<S>(s, S::kHoldsBounds ? held_q : q_tile(), k_tile());
     wait_for_v();
     start_pv<S>(o, p, v_tile());
     give_turn();
     ptx::warpgroup_wait<1>();
     ptx::warpgroup_pin(s);
-    finish_scores();
+    finish_scores(range(), left);
 
     float total[2], rescale[2] = {1, 1};
     bool again;
     if constexpr (S::kConfig.split_softmax) {
       // The vote between the halves is also what keeps ptxas from moving the first half below the
       // wait, where nothing runs beside it.
-      exponentiate<S, 0, kHalfProducts>(s, reference, params.exponent_scale, total);
+      exponentiate<S, 0, kHalfProducts>(s, reference, exponent_scale(), total);
       again = unproven(total);
       if (!again) {
         ptx::warpgroup_wait<0>();
         pin_outputs();
         pack<S, 0, kPackedRegisters / 2>(p, s);
         float rest[2];
-        exponentiate<S, kHalfProducts, S::kKeyProducts>(s, reference, params.exponent_scale, rest);
+        exponentiate<S, kHalfProducts, S::kKeyProducts>(s, reference, exponent_scale(), rest);
         total[0] += rest[0];
         total[1] += rest[1];
         again = unproven(total);
       }
     } else {
-      exponentiate<S, 0, S::kKeyProducts>(s, reference, params.exponent_scale, total);
+      exponentiate<S, 0, S::kKeyProducts>(s, reference, exponent_scale(), total);
       again = unproven(total);
     }
     if (again) {
       ptx::warpgroup_wait<0>();  // frees the registers of P
+      save_sum();
       recompute_scores<S>(s, q_tile(), k_tile(), warp(), lane());
-      finish_scores();
-      online_softmax<S>(s, sum, reference, rescale, params.exponent_scale);
+      finish_scores(range_anew(), left);
+      float block_sum[2];
+      online_softmax<S>(s, reference, rescale, block_sum, exponent_scale());
+      restore_sum();
+      add_online(rescale, block_sum);
       if constexpr (S::kConfig.split_softmax) pack<S, 0, kPackedRegisters / 2>(p, s);
     } else {
       sum[0] += total[0];
@@ -256,7 +291,7 @@ struct Consumer {
     ptx::warpgroup_wait<0>();
     pin_outputs();
     release_v();
-    k_at.next();
+    k_ring.next();
     pack<S, S::kConfig.split_softmax ? kPackedRegisters / 2 : 0, kPackedRegisters>(p, s);
     if (again) {
 #pragma unroll
@@ -267,6 +302,7 @@ struct Consumer {
   // O += P V of the last block; `meanwhile` runs beside it.
   template <class Meanwhile>
   __device__ __forceinline__ void last_product(Meanwhile meanwhile) {
+    begin_block();
     wait_for_v();
     pin_outputs();
     ptx::warpgroup_fence();

@@ -129,8 +129,8 @@ __device__ __forceinline__ void store_outputs(const Maps& maps, const Params& p,
                                               const RowEnd (&ends)[2]) {
   const TaskInfo& task = c.task();
   const uint32_t tile = c.q_tile();
-  const int barrier = kEpilogueBarrier + c.group();
-  const int first = c.group() * kWarpgroupRows;
+  const int barrier = kEpilogueBarrier + c.group;
+  const int first = c.group * kWarpgroupRows;
   const int rows = task.rows_q - task.first_query;  // of the whole tile
   const bool right = normalise<S>(c, ends);
   // Also: all four warps are done with Q.

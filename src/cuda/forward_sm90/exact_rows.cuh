@@ -54,12 +54,11 @@ __device__ inline uint16_t* output_row(const Params& p, const TaskInfo& task, in
 
 // Rows first_row .. + 15 of the tile.
 template <class S>
-__device__ __forceinline__ void compute_rows_exactly(const Params& p, const TaskInfo& task,
-                                                     int first_row, int lane) {
+__device__ __noinline__ void compute_rows_exactly(const Params& p, const TaskInfo& task,
+                                                  int first_row, int lane) {
   using Element = typename S::Element;
   constexpr int kColumns = S::kConfig.head_dim_v / 32;  // of a lane, 32 apart
   const int kv_head = task.head / (p.heads_q / p.heads_kv);
-  const float softcap = S::kFeatures ? p.softcap : 0.0F;
 #pragma unroll 1
   for (int row = first_row; row < first_row + 16; ++row) {
     const int query = task.first_query + row;
@@ -76,7 +75,8 @@ __device__ __forceinline__ void compute_rows_exactly(const Params& p, const Task
       float score = kNoKey;
       if (key < end) {
         const uint16_t* const k = row_pointer(p.k, task.batch, kv_head, task.kv_row + key);
-        score = scaled_score(dot<Element>(q, k, p.head_dim_qk), p.softmax_scale, softcap);
+        score = dot<Element>(q, k, p.head_dim_qk);
+        score = S::kFeatures && p.softcap_log2 > 0 ? capped_score(score, p) : score * p.scale_log2;
       }
       const float raised = fmaxf(largest, warp_max(score));
       const float reference = attention::finite_reference(raised);
@@ -110,7 +110,7 @@ __device__ __forceinline__ void compute_rows_exactly(const Params& p, const Task
 #pragma unroll
     for (int i = 0; i < kColumns; ++i) {
       if (lane + 32 * i >= p.head_dim_v) continue;
-      const float value = sum == 0 ? 0.0F : o[i] * factor / all + not_finite[i];
+      const float value = sum == 0 ? 0.0F : __fdividef(o[i] * factor, all) + not_finite[i];
       out[lane + 32 * i] = static_cast<uint16_t>(Element::pack(value, 0));
     }
   }

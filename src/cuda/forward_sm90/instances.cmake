@@ -1,6 +1,7 @@
 # forward_sm90's compiled kernels: one small translation unit for each row of kConfigs (config.hpp),
-# type, and with or without features. instances.cpp makes the list of them a table.
-set(sm90_configs 4)
+# type, and with or without features, where it has any. instances.cpp makes the list of them a table.
+set(sm90_configs 5)
+set(sm90_plain_only 0)  # those without Config::features
 set(sm90_generated ${CMAKE_CURRENT_BINARY_DIR}/generated/forward_sm90)
 set(sm90_sources "")
 set(sm90_declarations "")
@@ -9,6 +10,10 @@ math(EXPR sm90_last_config "${sm90_configs} - 1")
 foreach(INSTANCE_ELEMENT Fp16 Bf16)
   foreach(INSTANCE_CONFIG RANGE ${sm90_last_config})
     foreach(INSTANCE_FEATURES false true)
+      if(INSTANCE_FEATURES AND INSTANCE_CONFIG IN_LIST sm90_plain_only)
+        string(APPEND sm90_entries "    InstanceEntry{nullptr, nullptr},\n")
+        continue()
+      endif()
       string(TOLOWER "${INSTANCE_ELEMENT}_config${INSTANCE_CONFIG}" INSTANCE_NAME)
       if(INSTANCE_FEATURES)
         string(APPEND INSTANCE_NAME _features)

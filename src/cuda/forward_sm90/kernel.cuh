@@ -12,31 +12,44 @@
 #include "cuda/forward_sm90/epilogue.cuh"
 #include "cuda/forward_sm90/producer.cuh"
 #include "cuda/forward_sm90/shape.cuh"
+#include "cuda/ptx/registers.cuh"
 #include "cuda/ptx/special.cuh"
 #include "cuda/ptx/sync.cuh"
 #include "cuda/ptx/wgmma.cuh"
 
 namespace flashcore::cuda::forward_sm90 {
 
+__device__ __forceinline__ int uniform(int x) {
+  return static_cast<int>(ptx::uniform(static_cast<uint32_t>(x)));
+}
+
 // A consumer's share of one tile.
 template <class S>
 __device__ __forceinline__ void attend(const Maps& maps, const Params& p, Consumer<S>& c) {
   RowEnd ends[2];
   const TaskInfo& task = c.task();
-  const int first = task.first_query + c.group() * kWarpgroupRows;
+  const int first = task.first_query + c.group * kWarpgroupRows;
   const BlockRange range =
       block_range(task.limits, task.len_q, first, first + kWarpgroupRows, S::kBlockKv);
-  if (range.empty()) {
-    for (int i = task.begin; i < task.end; ++i) c.pass_block(i != task.begin);
+  if (uniform(range.end - range.begin) == 0) {
+#pragma unroll 1
+    for (int i = uniform(task.end - task.begin); i > 0; --i) {
+      c.pass_block(i != task.end - task.begin);
+    }
     c.clear();
     end_rows<S>(p, c, ends);
   } else {
-    for (int i = range.end; i < task.end; ++i) c.pass_block(true);
-    c.set_range(range);
-    c.first_block();
-    while (c.has_block()) c.next_block();
+#pragma unroll 1
+    for (int i = uniform(task.end - range.end); i > 0; --i) c.pass_block(true);
+    c.set_range({uniform(range.begin), uniform(range.full_begin), uniform(range.full_end),
+                 uniform(range.end)});
+    int left = uniform(range.end - range.begin) - 1;
+    c.first_block(left);
+#pragma unroll 1
+    while (left > 0) c.next_block(--left);
     c.last_product([&] { end_rows<S>(p, c, ends); });
-    for (int i = c.last_block(); i > c.task().begin; --i) c.pass_block(true);
+#pragma unroll 1
+    for (int i = uniform(c.range_anew().begin - c.task().begin); i > 0; --i) c.pass_block(true);
   }
   store_outputs<S>(maps, p, c, ends);
 }
@@ -44,18 +57,19 @@ __device__ __forceinline__ void attend(const Maps& maps, const Params& p, Consum
 template <class S>
 __device__ __forceinline__ void consume(typename S::Shared& smem, const Maps& maps,
                                         const Params& p) {
-  // Read once, by instructions that the compiler does not repeat for every use.
+  const auto thread = static_cast<uint32_t>(ptx::thread_index());
   Consumer<S> c{.smem = smem,
-                .shared = ptx::opaque(ptx::shared_address(&smem)),
-                .thread = static_cast<uint32_t>(ptx::thread_index()),
-                .params = p};
+                .params = p,
+                .shared = ptx::shared_address(&smem),
+                .thread = thread,
+                .group = static_cast<int>(ptx::uniform(thread / kWarpgroupThreads)) - 1};
   c.begin_turns();
   while (true) {
     c.wait_for_q();
-    if (c.task().rows_q == TaskInfo::kNoMore) break;
+    if (ptx::uniform(static_cast<uint32_t>(c.task().rows_q == TaskInfo::kNoMore)) != 0) break;
     attend<S>(maps, p, c);
     c.release_q();
-    c.q_at.next();
+    c.next_q();
   }
 }
 
@@ -74,6 +88,7 @@ __device__ __forceinline__ void initialise_barriers(typename S::Shared& smem) {
     ptx::mbarrier_init(ptx::shared_address(&smem.k_empty[slot]), kConsumerWarps);
     ptx::mbarrier_init(ptx::shared_address(&smem.v_empty[slot]), kConsumerWarps);
   }
+  for (uint32_t& passed : smem.q_passed) passed = 0;
   ptx::mbarrier_init_fence();
 }
 

@@ -46,10 +46,12 @@ struct Params {
   Diagonal diagonal;
   int64_t causal_offset;
 
-  float softmax_scale;
-  float exponent_scale;  // of scores as the softmax gets them, to units of log2
-  float softcap;         // 0: off; only read by the instances with features
-  const float* sinks;    // one a head; null when there are none
+  // Scores to units of log2. The instances with features take the softcap first: cap * tanh(x) is
+  // softcap_log2 * (1 - 2 / (1 + 2^(score * softcap_rate))).
+  float scale_log2;
+  float softcap_log2;  // 0: off
+  float softcap_rate;
+  const float* sinks;  // one a head; null when there are none
   int64_t sinks_step;
 
   TileOrder order;

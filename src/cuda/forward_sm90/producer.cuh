@@ -79,41 +79,37 @@ struct Producer {
     }
   }
 
-  __device__ __forceinline__ uint32_t next_tile(uint32_t tile) {
-    if (p.counter == nullptr) return tile + gridDim.x;
-    return take_tile(p.counter, p.launch_name, p.order.size(), gridDim.x);
-  }
-
-  // Copies what tile `tile` needs; the number of the next one.
-  __device__ __forceinline__ uint32_t produce(uint32_t tile) {
+  // Copies what tile `tile` needs.
+  __device__ __forceinline__ void produce(uint32_t tile) {
     TaskInfo task = find_task(p, tile, S::kConfig.block_q());
-    if (task.first_query >= task.rows_q) return next_tile(tile);  // a packed entry is shorter
+    if (task.first_query >= task.rows_q) return;  // a packed entry is shorter
     const BlockRange range = block_range(task.limits, task.len_q, task.first_query,
                                          task.first_query + S::kConfig.block_q(), S::kBlockKv);
     task.begin = range.begin, task.end = range.end;
-    const int kv_head = task.head / (p.heads_q / p.heads_kv);
-    const int kv_batch = task.batch, first_row = task.kv_row;
-    if (range.empty()) {
-      load_q(task);
-      return next_tile(tile);
-    }
+    const int head = task.head / (p.heads_q / p.heads_kv), batch = task.batch;
+    const auto row = [first = task.kv_row](int block) { return first + block * S::kBlockKv; };
     int block = range.end - 1;
-    load_k(first_row + block * S::kBlockKv, kv_head, kv_batch);
+    if (!range.empty()) load_k(row(block), head, batch);
     load_q(task);
-    uint32_t next = 0;
-    // The next tile's number takes a round trip to memory: asked for once there is work to do.
-    for (bool asked = false; block >= range.begin; --block) {
-      if (block > range.begin) load_k(first_row + (block - 1) * S::kBlockKv, kv_head, kv_batch);
-      load_v(first_row + block * S::kBlockKv, kv_head, kv_batch);
-      if (!asked) next = next_tile(tile);
-      asked = true;
+    for (; block >= range.begin && !range.empty(); --block) {
+      if (block > range.begin) load_k(row(block - 1), head, batch);
+      load_v(row(block), head, batch);
     }
-    return next;
   }
 
   __device__ __forceinline__ void run() {
     const uint32_t tiles = p.order.size();
-    for (uint32_t tile = blockIdx.x; tile < tiles;) tile = produce(tile);
+    const TileCounter counter{p.launch_name, tiles};
+    if (p.counter == nullptr) {
+      for (uint32_t tile = blockIdx.x; tile < tiles; tile += gridDim.x) produce(tile);
+    } else {
+      claim(p.counter, counter);
+      for (uint32_t tile = blockIdx.x; tile < tiles;) {
+        const unsigned long long found = ask(p.counter);  // of the next tile, ahead of its use
+        produce(tile);
+        tile = answer(p.counter, counter, gridDim.x, found);
+      }
+    }
     finish();
   }
 };

@@ -9,6 +9,7 @@
 #include "cuda/forward_sm90/shape.cuh"
 #include "cuda/ptx/exp2.cuh"
 #include "cuda/ptx/ldmatrix.cuh"
+#include "cuda/ptx/registers.cuh"
 #include "cuda/ptx/wgmma.cuh"
 #include "cuda/tile/descriptor.hpp"
 
@@ -26,8 +27,8 @@ using Outputs = float[S::kOutParts][S::kOutProducts][4];
 
 // `descriptor` of a start `bytes` further on: the lower half changes, the upper one is a constant.
 __device__ __forceinline__ uint64_t advance_descriptor(uint64_t descriptor, uint32_t bytes) {
-  return ptx::join_descriptor(static_cast<uint32_t>(descriptor) + (bytes >> 4),
-                              static_cast<uint32_t>(descriptor >> 32));
+  return ptx::join_words(static_cast<uint32_t>(descriptor) + (bytes >> 4),
+                         static_cast<uint32_t>(descriptor >> 32));
 }
 
 // Starts S = Q K^T, a group of its own.
@@ -78,39 +79,41 @@ __device__ __forceinline__ void recompute_scores(Scores<S>& s, uint32_t q, uint3
 #pragma unroll
   for (int n = 0; n < S::kKeyProducts; ++n) s[n][0] = s[n][1] = s[n][2] = s[n][3] = 0;
 #pragma unroll 1
-  for (int step = 0; step < S::kQkSteps; step += 2) {
-    uint32_t a[2][4];
+  for (int step = 0; step < S::kQkSteps; ++step) {
+    uint32_t a[4];
+    ptx::ldmatrix_x4(a, q + QTile::chunk_offset(16 * warp + lane % 16, 2 * step + lane / 16));
+    const uint32_t row = k + KTile::chunk_offset(lane % 8 + lane / 16 * 8, 2 * step + lane / 8 % 2);
 #pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      ptx::ldmatrix_x4(
-          a[half], q + QTile::chunk_offset(16 * warp + lane % 16, 2 * (step + half) + lane / 16));
-    }
-    const uint32_t row = k + KTile::chunk_offset(lane % 8, 2 * step + lane / 8);
-#pragma unroll
-    for (int n = 0; n < S::kKeyProducts; ++n) {
+    for (int n = 0; n < S::kKeyProducts; n += 2) {
       uint32_t b[4];
       ptx::ldmatrix_x4(b, row + n * 8 * KTile::kPanelRowBytes);
-      S::Element::multiply(s[n], a[0], b[0], b[1]);
-      S::Element::multiply(s[n], a[1], b[2], b[3]);
+      S::Element::multiply(s[n], a, b[0], b[1]);
+      S::Element::multiply(s[n + 1], a, b[2], b[3]);
     }
   }
 }
 
-// cap * tanh(s * scale / cap) or s * scale, times log2(e). 1 - 2 / (1 + e^2x) is off by 1e-7 of the
-// cap, where the tanh.approx instruction would be off by 5e-4 of the score.
-__device__ __forceinline__ float scaled_score(float score, float scale, float softcap) {
-  if (!(softcap > 0)) return score * (kLog2E * scale);
-  const float cap = softcap * kLog2E;
-  const float power = ptx::exp2_approx(score * (2 * kLog2E * scale / softcap));
-  return cap - 2 * cap * __fdividef(1.0F, 1.0F + power);
+// A score in units of log2, softcap included. 1 - 2 / (1 + e^2x) is off by 1e-7 of the cap, where
+// the tanh.approx instruction would be off by 5e-4 of the score.
+__device__ __forceinline__ float capped_score(float score, const Params& p) {
+  const float power = ptx::exp2_approx(score * p.softcap_rate);
+  return fmaf(-2 * p.softcap_log2, __fdividef(1.0F, 1.0F + power), p.softcap_log2);
 }
 
 template <class S>
-__device__ __forceinline__ void scale_scores(Scores<S>& s, float scale, float softcap) {
+__device__ __forceinline__ void scale_scores(Scores<S>& s, const Params& p) {
+  if (p.softcap_log2 > 0) {
 #pragma unroll
-  for (int n = 0; n < S::kKeyProducts; ++n) {
+    for (int n = 0; n < S::kKeyProducts; ++n) {
 #pragma unroll
-    for (int e = 0; e < 4; ++e) s[n][e] = scaled_score(s[n][e], scale, softcap);
+      for (int e = 0; e < 4; ++e) s[n][e] = capped_score(s[n][e], p);
+    }
+  } else {
+#pragma unroll
+    for (int n = 0; n < S::kKeyProducts; ++n) {
+#pragma unroll
+      for (int e = 0; e < 4; ++e) s[n][e] *= p.scale_log2;
+    }
   }
 }
 
@@ -180,12 +183,14 @@ __device__ __forceinline__ void pack(Probabilities<S>& p, const Scores<S>& s) {
 }
 
 // A step of the online softmax: raises the reference to the rows' maxima, exponentiates, and gives
-// the factors for what was accumulated before. A row that has seen no key keeps kNoReference.
+// the factors for what was accumulated before, and this lane's sums of the exponentials. A row that
+// has seen no key keeps kNoReference.
 inline constexpr float kNoReference = -3e38F;
 
 template <class S>
-__device__ __forceinline__ void online_softmax(Scores<S>& s, float (&sum)[2], float (&reference)[2],
-                                               float (&rescale)[2], float scale) {
+__device__ __forceinline__ void online_softmax(Scores<S>& s, float (&reference)[2],
+                                               float (&rescale)[2], float (&total)[2],
+                                               float scale) {
 #pragma unroll
   for (int slot = 0; slot < 2; ++slot) {
     float largest = s[0][2 * slot];
@@ -197,10 +202,7 @@ __device__ __forceinline__ void online_softmax(Scores<S>& s, float (&sum)[2], fl
     rescale[slot] = ptx::exp2_approx(reference[slot] - raised);
     reference[slot] = raised;
   }
-  float total[2];
   exponentiate<S, 0, S::kKeyProducts>(s, reference, scale, total);
-#pragma unroll
-  for (int slot = 0; slot < 2; ++slot) sum[slot] = sum[slot] * rescale[slot] + total[slot];
 }
 
 }  // namespace flashcore::cuda::forward_sm90

@@ -1,6 +1,8 @@
 // The compile-time geometry of one instance, what its block shares, and how slots go round.
 #pragma once
 
+#include <cuda_runtime_api.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -15,17 +17,12 @@ namespace flashcore::cuda::forward_sm90 {
 inline constexpr float kNoKey = -std::numeric_limits<float>::infinity();
 inline constexpr float kLog2E = 1.4426950408889634F, kLn2 = 0.6931471805599453F;
 
-// A warpgroup's blocks by when they come, in rounds of the K ring: block = origin - round. Masked
-// blocks come before free_begin and from free_end on.
-struct RingRange {
-  uint32_t origin;
-  uint32_t free_begin, free_end, end;
-};
-
 template <int kConfigIndex, class Element_, bool kFeatures_>
 struct Shape {
   static constexpr Config kConfig = kConfigs[kConfigIndex];
   using Element = Element_;
+  // Whether a consumer holds its loop bounds in registers; otherwise they are in shared memory.
+  static constexpr bool kHoldsBounds = kConfig.consumers == 2 && !kFeatures_;
   static constexpr bool kFeatures = kFeatures_;  // softcap, or a scale that is not positive
   static constexpr int kConsumers = kConfig.consumers;
   static constexpr int kBlockKv = kConfig.block_kv;
@@ -51,7 +48,9 @@ struct Shape {
     uint64_t q_full[kQSlots][kConsumers], q_empty[kQSlots][kConsumers];
     uint64_t k_full[kStages], k_empty[kStages], v_full[kStages], v_empty[kStages];
     TaskInfo task[kQSlots];
-    RingRange range[4 * kConsumers];  // of each warp
+    BlockRange range[4 * kConsumers];  // of each warp that does not hold it
+    float2 saved_sum[kHoldsBounds ? 1 : kWarpgroupThreads * kConsumers];  // of each thread
+    uint32_t q_passed[4 * kConsumers];  // likewise, its place in Q's ring
   };
   // Byte offsets of its arrays: addresses in shared memory are 32-bit sums.
   static constexpr uint32_t kQ = offsetof(Shared, q), kK = offsetof(Shared, k),

@@ -1,41 +1,51 @@
 // Hands out tiles in order to whichever block is free: a counter that needs no reset between
-// launches.
+// launches, and one addition in memory for each tile.
 //
-// The word holds {name of the launch's plan, tiles handed out}. A word with another name, whatever
-// it is, counts as zero, so memory that nobody cleared will do. Every block asks until it is told
-// that there is nothing left; as many times are asked as there are tiles (each block's first tile
-// is its own number), so the last asker knows itself and leaves zero for the plan's next launch.
-// Launches that run at the same time must not share the word: it lies in the run's workspace.
+//   the word    | name of the launch's plan | tiles handed out |     32 bits each
+//
+// Before a block asks for the first time it sees to it that the word carries the name: a word with
+// another one, whatever it is, becomes {name, 0}. So memory that nobody cleared will do. Every
+// block asks until it is told that there is nothing left; as many times are asked as there are
+// tiles (each block's first tile is its own number), so the last asker knows itself and leaves
+// {name, 0} for the plan's next launch. Launches that run at the same time must not share the word:
+// it lies in the run's workspace.
 #pragma once
 
 #include <cstdint>
 
 namespace flashcore::cuda::forward_sm90 {
 
-struct CounterStep {
-  unsigned long long stored;
-  uint32_t handed_out;  // before this step
+struct TileCounter {
+  uint32_t name;
+  uint32_t tiles;
+
+  constexpr uint64_t zero() const { return uint64_t{name} << 32; }
+  constexpr bool is_ours(uint64_t word) const { return static_cast<uint32_t>(word >> 32) == name; }
+  // What an asker that found `word` and added 1 was handed, and whether it must leave zero().
+  static constexpr uint32_t handed_out(uint64_t word) { return static_cast<uint32_t>(word); }
+  constexpr bool is_last(uint64_t word) const { return handed_out(word) + 1 == tiles; }
 };
 
-// `asked`: how often a launch asks in all.
-constexpr CounterStep step_counter(unsigned long long word, uint32_t name, uint32_t asked) {
-  const uint32_t before =
-      static_cast<uint32_t>(word >> 32) == name ? static_cast<uint32_t>(word) : 0;
-  const uint32_t after = before + 1 == asked ? 0 : before + 1;
-  return {static_cast<unsigned long long>(name) << 32 | after, before};
+#ifdef __CUDACC__
+// Before the first ask of a block.
+__device__ inline void claim(unsigned long long* word, const TileCounter& counter) {
+  unsigned long long found = *static_cast<volatile unsigned long long*>(word);
+  while (!counter.is_ours(found)) {
+    const unsigned long long before = atomicCAS(word, found, counter.zero());
+    if (before == found) return;
+    found = before;
+  }
 }
 
-#ifdef __CUDACC__
-// The number of the next tile; at or past `tiles`: none is left.
-__device__ inline uint32_t take_tile(unsigned long long* counter, uint32_t name, uint32_t tiles,
-                                     uint32_t blocks) {
-  unsigned long long word = *static_cast<volatile unsigned long long*>(counter);
-  while (true) {
-    const CounterStep step = step_counter(word, name, tiles);
-    const unsigned long long found = atomicCAS(counter, word, step.stored);
-    if (found == word) return blocks + step.handed_out;
-    word = found;
-  }
+// Asks. What comes back is for answer(), later: the addition takes a round trip to memory.
+__device__ inline unsigned long long ask(unsigned long long* word) { return atomicAdd(word, 1ULL); }
+
+// The number of the next tile, `blocks` being handed out by themselves. At or past counter.tiles:
+// none is left.
+__device__ inline uint32_t answer(unsigned long long* word, const TileCounter& counter,
+                                  uint32_t blocks, unsigned long long found) {
+  if (counter.is_last(found)) atomicExch(word, counter.zero());
+  return blocks + TileCounter::handed_out(found);
 }
 #endif
 

@@ -22,10 +22,4 @@ __device__ __forceinline__ uint32_t block_index() {
   return index;
 }
 
-// `x`, which the compiler must hold or store: it cannot compute it anew.
-__device__ __forceinline__ uint32_t opaque(uint32_t x) {
-  asm volatile("" : "+r"(x));
-  return x;
-}
-
 }  // namespace flashcore::cuda::ptx

@@ -23,15 +23,6 @@ inline constexpr bool kHasWgmma = true;
 inline constexpr bool kHasWgmma = false;
 #endif
 
-// A shared-memory descriptor from its halves. As one move, so that the compiler does not make a
-// 64-bit addition, with two registers held, of every step from one descriptor to the next.
-// PTX ISA: mov.b64.
-__device__ __forceinline__ uint64_t join_descriptor(uint32_t low, uint32_t high) {
-  uint64_t descriptor;
-  asm("mov.b64 %0, {%1, %2};" : "=l"(descriptor) : "r"(low), "r"(high));
-  return descriptor;
-}
-
 enum class Accumulate : int { overwrite = 0, add = 1 };
 enum class Major : int { k = 0, mn = 1 };  // which index of a 16-bit operand is contiguous
 
