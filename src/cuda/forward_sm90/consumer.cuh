@@ -1,0 +1,317 @@
+// A consumer: one warpgroup, 64 query rows, over the blocks of keys from right to left.
+//
+//   block n + 1: ... P |        O += P V         | ...
+//   block n    :       | S = Q K^T | exp (half) |  | exp (half), P | ...
+//
+// The product S of a block and the product O += P V of the block before are started together, and
+// the exponentials run beside the second one. With ping-pong the warpgroups take turns at starting
+// products, so that one's softmax runs beside another's products.
+//
+// Softmax without a maximum: the first block sets each row's reference, later blocks neither
+// compare nor rescale. The exponentials' sums, needed anyway, prove that nothing overflowed. Where
+// they do not, the warp computes the block's scores again (mma.sync, K still being there) and takes
+// an ordinary online step, which raises the reference. Exact for all data; slower for some.
+#pragma once
+
+#include <cstdint>
+
+#include "cuda/forward_sm90/scores.cuh"
+#include "cuda/forward_sm90/shape.cuh"
+#include "cuda/ptx/mbarrier.cuh"
+#include "cuda/ptx/mbarrier_wait.cuh"
+#include "cuda/ptx/registers.cuh"
+#include "cuda/ptx/sync.cuh"
+
+namespace flashcore::cuda::forward_sm90 {
+
+// Named barriers: a turn and an epilogue for each consumer.
+inline constexpr int kTurnBarrier = 1, kEpilogueBarrier = 8;
+
+template <class S>
+struct Consumer {
+  static constexpr int kHalfProducts = S::kKeyProducts / 2;
+  static constexpr int kPackedRegisters = S::kKeyProducts * 2;
+
+  typename S::Shared& smem;
+  const Params& params;
+  uint32_t shared;  // address of smem
+  uint32_t thread;  // in the block
+  int group;        // which consumer: 0 ..; like the rings' places the same for a whole warp, and
+                    // known to be: addresses made of them cost no registers of threads
+  RingPosition<S::kQSlots> held_q_at;
+  BlockRange held_range;
+  uint32_t held_q;               // address of Q
+  RingPosition<kStages> k_ring;  // V's ring is one block behind it, as its products are
+  RingPosition<kStages> k_at;    // the same for the block at hand, known to be uniform
+
+  Scores<S> s;
+  Outputs<S> o;
+  Probabilities<S> p;
+  float sum[2];        // of this lane's exponentials
+  float reference[2];  // what they are relative to
+
+  // What follows from `thread` is computed anew for each use: registers are short, and the compiler
+  // would hold it.
+  __device__ __forceinline__ uint32_t thread_anew() const { return ptx::opaque(thread); }
+  __device__ __forceinline__ int lane() const { return static_cast<int>(thread_anew() % 32); }
+  __device__ __forceinline__ int warp() const { return static_cast<int>(thread_anew() / 32 % 4); }
+  // The lane's row of slot 0, in the tile.
+  __device__ __forceinline__ int row() const {
+    const uint32_t t = thread_anew();
+    return static_cast<int>(t / 32 * 16 + t % 32 / 4) - kWarpgroupRows;
+  }
+
+  __device__ __forceinline__ uint32_t warp_of_consumers() const { return thread_anew() / 32 - 4; }
+  __device__ __forceinline__ RingPosition<S::kQSlots> q_at() const {
+    if constexpr (S::kHoldsBounds) return held_q_at;
+    return {smem.q_passed[warp_of_consumers()]};
+  }
+  __device__ __forceinline__ void next_q() {
+    held_q_at.next();
+    if constexpr (!S::kHoldsBounds) {
+      __syncwarp();
+      if (lane() == 0) ++smem.q_passed[warp_of_consumers()];
+      __syncwarp();
+    }
+  }
+  // The blocks that this warpgroup visits.
+  __device__ __forceinline__ BlockRange range() const {
+    if constexpr (S::kHoldsBounds) return held_range;
+    return smem.range[warp_of_consumers()];
+  }
+  // The same by an address that shares nothing with that of range().
+  __device__ __forceinline__ BlockRange range_anew() const {
+    if constexpr (S::kHoldsBounds) return held_range;
+    return smem.range[ptx::uniform(warp_of_consumers())];
+  }
+  __device__ __forceinline__ void set_range(const BlockRange& range) {
+    held_range = range;
+    if constexpr (!S::kHoldsBounds) {
+      __syncwarp();
+      if (lane() == 0) smem.range[warp_of_consumers()] = range;
+      __syncwarp();
+    }
+  }
+
+  __device__ __forceinline__ uint32_t q_index() const {
+    return RingPosition<S::kQSlots>{ptx::uniform(q_at().passed)}.slot() * S::kConsumers +
+           static_cast<uint32_t>(group);
+  }
+  // Known to be uniform.
+  __device__ __forceinline__ uint32_t q_tile() const {
+    return shared + S::kQ + q_index() * S::QTile::kBytes;
+  }
+  __device__ __forceinline__ void begin_block() { k_at.passed = ptx::uniform(k_ring.passed); }
+  __device__ __forceinline__ RingPosition<kStages> v_at() const { return {k_at.passed - 1}; }
+  __device__ __forceinline__ uint32_t k_tile() const {
+    return shared + S::kK + k_at.slot() * S::KTile::kBytes;
+  }
+  __device__ __forceinline__ uint32_t v_tile() const {
+    return shared + S::kV + v_at().slot() * S::VTile::kBytes;
+  }
+  __device__ __forceinline__ const TaskInfo& task() const { return smem.task[q_at().slot()]; }
+
+  // Scores with features are in units of log2 already.
+  __device__ __forceinline__ float exponent_scale() const {
+    return S::kFeatures ? 1.0F : params.scale_log2;
+  }
+
+  __device__ __forceinline__ void pin_outputs() {
+#pragma unroll
+    for (int part = 0; part < S::kOutParts; ++part) ptx::warpgroup_pin(o[part]);
+  }
+  __device__ __forceinline__ void wait_for_q() const {
+    ptx::mbarrier_wait_together(shared + S::kQFull + 8 * q_index(), q_at().parity());
+  }
+  __device__ __forceinline__ void wait_for_k() const {
+    ptx::mbarrier_wait_together(shared + S::kKFull + 8 * k_at.slot(), k_at.parity());
+  }
+  __device__ __forceinline__ void wait_for_v() const {
+    ptx::mbarrier_wait_together(shared + S::kVFull + 8 * v_at().slot(), v_at().parity());
+  }
+  // By one thread of the warpgroup; all of it has passed a barrier since it last used Q's slot.
+  __device__ __forceinline__ void release_q() const {
+    if (thread_anew() % kWarpgroupThreads == 0) {
+      ptx::mbarrier_arrive(shared + S::kQEmpty + 8 * q_index());
+    }
+  }
+  // By each warp. K's ring moves on with the last use of k_at.
+  __device__ __forceinline__ void release_k() const {
+    if (lane() == 0) ptx::mbarrier_arrive(shared + S::kKEmpty + 8 * k_at.slot());
+  }
+  __device__ __forceinline__ void release_v() const {
+    if (lane() == 0) ptx::mbarrier_arrive(shared + S::kVEmpty + 8 * v_at().slot());
+  }
+  __device__ __forceinline__ void wait_for_turn() {
+    if constexpr (S::kConfig.ping_pong) {
+      ptx::named_barrier_sync(kTurnBarrier + group, 2 * kWarpgroupThreads);
+    }
+  }
+  __device__ __forceinline__ void give_turn() {
+    if constexpr (S::kConfig.ping_pong) {
+      const int next = group + 1;
+      ptx::named_barrier_arrive(kTurnBarrier + (next == S::kConsumers ? 0 : next),
+                                2 * kWarpgroupThreads);
+    }
+  }
+  // The first turn is the first consumer's.
+  __device__ __forceinline__ void begin_turns() {
+    if (group == S::kConsumers - 1) give_turn();
+  }
+
+  // A block that none of this warpgroup's rows sees. All consumers of a tile take the same number
+  // of turns, one less than it has blocks.
+  __device__ __forceinline__ void pass_block(bool takes_turn) {
+    begin_block();
+    wait_for_k();
+    release_k();
+    k_ring.next();
+    k_at.next();
+    if (takes_turn) {
+      wait_for_turn();
+      give_turn();
+    }
+    wait_for_v();
+    release_v();
+  }
+
+  // Scores as the softmax takes them; `left`: how many of the warpgroup's blocks come after.
+  __device__ __forceinline__ void finish_scores(const BlockRange& range, int left) {
+    if constexpr (S::kFeatures) scale_scores<S>(s, params);
+    const int block = range.begin + left;
+    if (range.needs_mask(block)) {
+      mask_scores<S>(s, task().limits, task().first_query + row(), block * S::kBlockKv, lane());
+    }
+  }
+
+  __device__ __forceinline__ bool unproven(const float (&total)[2]) const {
+    constexpr float kProven = S::Element::kProvenSum;  // a NaN is not below it
+    return __any_sync(0xffffffffU, !(total[0] < kProven && total[1] < kProven));
+  }
+
+  // The sums while scores are computed again: elsewhere when registers are short.
+  __device__ __forceinline__ float2& saved_sum() const {
+    return smem.saved_sum[thread_anew() - kWarpgroupThreads];
+  }
+  __device__ __forceinline__ void save_sum() const {
+    if constexpr (!S::kHoldsBounds) saved_sum() = make_float2(sum[0], sum[1]);
+  }
+  __device__ __forceinline__ void restore_sum() {
+    if constexpr (!S::kHoldsBounds) sum[0] = saved_sum().x, sum[1] = saved_sum().y;
+  }
+  __device__ __forceinline__ void add_online(const float (&rescale)[2], const float (&added)[2]) {
+#pragma unroll
+    for (int slot = 0; slot < 2; ++slot) sum[slot] = sum[slot] * rescale[slot] + added[slot];
+  }
+
+  // No key has been seen.
+  __device__ __forceinline__ void clear() {
+    sum[0] = sum[1] = 0;
+    reference[0] = reference[1] = kNoReference;
+#pragma unroll
+    for (int part = 0; part < S::kOutParts; ++part) {
+#pragma unroll
+      for (int n = 0; n < S::kOutProducts; ++n) {
+        o[part][n][0] = o[part][n][1] = o[part][n][2] = o[part][n][3] = 0;
+      }
+    }
+  }
+
+  // The first block: sets the reference.
+  __device__ __forceinline__ void first_block(int left) {
+    clear();
+    held_q = q_tile();
+    begin_block();
+    wait_for_k();
+    ptx::warpgroup_pin(s);
+    ptx::warpgroup_fence();
+    start_qk<S>(s, q_tile(), k_tile());
+    ptx::warpgroup_wait<0>();
+    ptx::warpgroup_pin(s);
+    release_k();
+    finish_scores(range(), left);
+    k_ring.next();
+    float rescale[2];
+    online_softmax<S>(s, reference, rescale, sum, exponent_scale());
+    pack<S, 0, kPackedRegisters>(p, s);
+  }
+
+  // A later block; P is that of the block before.
+  __device__ __forceinline__ void next_block(int left) {
+    begin_block();
+    wait_for_k();
+    wait_for_turn();
+    ptx::warpgroup_pin(s);
+    pin_outputs();
+    ptx::warpgroup_fence();
+    start_qk<S>(s, S::kHoldsBounds ? held_q : q_tile(), k_tile());
+    wait_for_v();
+    start_pv<S>(o, p, v_tile());
+    give_turn();
+    ptx::warpgroup_wait<1>();
+    ptx::warpgroup_pin(s);
+    finish_scores(range(), left);
+
+    float total[2], rescale[2] = {1, 1};
+    bool again;
+    if constexpr (S::kConfig.split_softmax) {
+      // The vote between the halves is also what keeps ptxas from moving the first half below the
+      // wait, where nothing runs beside it.
+      exponentiate<S, 0, kHalfProducts>(s, reference, exponent_scale(), total);
+      again = unproven(total);
+      if (!again) {
+        ptx::warpgroup_wait<0>();
+        pin_outputs();
+        pack<S, 0, kPackedRegisters / 2>(p, s);
+        float rest[2];
+        exponentiate<S, kHalfProducts, S::kKeyProducts>(s, reference, exponent_scale(), rest);
+        total[0] += rest[0];
+        total[1] += rest[1];
+        again = unproven(total);
+      }
+    } else {
+      exponentiate<S, 0, S::kKeyProducts>(s, reference, exponent_scale(), total);
+      again = unproven(total);
+    }
+    if (again) {
+      ptx::warpgroup_wait<0>();  // frees the registers of P
+      save_sum();
+      recompute_scores<S>(s, q_tile(), k_tile(), warp(), lane());
+      finish_scores(range_anew(), left);
+      float block_sum[2];
+      online_softmax<S>(s, reference, rescale, block_sum, exponent_scale());
+      restore_sum();
+      add_online(rescale, block_sum);
+      if constexpr (S::kConfig.split_softmax) pack<S, 0, kPackedRegisters / 2>(p, s);
+    } else {
+      sum[0] += total[0];
+      sum[1] += total[1];
+    }
+    release_k();
+    ptx::warpgroup_wait<0>();
+    pin_outputs();
+    release_v();
+    k_ring.next();
+    pack<S, S::kConfig.split_softmax ? kPackedRegisters / 2 : 0, kPackedRegisters>(p, s);
+    if (again) {
+#pragma unroll
+      for (int part = 0; part < S::kOutParts; ++part) attention::rescale_rows(o[part], rescale);
+    }
+  }
+
+  // O += P V of the last block; `meanwhile` runs beside it.
+  template <class Meanwhile>
+  __device__ __forceinline__ void last_product(Meanwhile meanwhile) {
+    begin_block();
+    wait_for_v();
+    pin_outputs();
+    ptx::warpgroup_fence();
+    start_pv<S>(o, p, v_tile());
+    meanwhile();
+    ptx::warpgroup_wait<0>();
+    pin_outputs();
+    release_v();
+  }
+};
+
+}  // namespace flashcore::cuda::forward_sm90

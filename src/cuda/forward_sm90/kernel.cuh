@@ -1,0 +1,118 @@
+// forward_sm90: persistent blocks, a producer and consumers, on TMA, mbarriers and wgmma (sm_90a).
+//
+//   producer   tile t: | K, Q, K, V, ... |  tile t': | K, Q, ...      a ring or two ahead
+//   consumer 0          | S | O, S | O, S | ... | O | store |  next tile ...
+//   consumer 1             | S | O, S | ...
+#pragma once
+
+#include <algorithm>
+
+#include "cuda/forward_sm90/consumer.cuh"
+#include "cuda/forward_sm90/element.cuh"
+#include "cuda/forward_sm90/epilogue.cuh"
+#include "cuda/forward_sm90/producer.cuh"
+#include "cuda/forward_sm90/shape.cuh"
+#include "cuda/ptx/registers.cuh"
+#include "cuda/ptx/special.cuh"
+#include "cuda/ptx/sync.cuh"
+#include "cuda/ptx/wgmma.cuh"
+
+namespace flashcore::cuda::forward_sm90 {
+
+__device__ __forceinline__ int uniform(int x) {
+  return static_cast<int>(ptx::uniform(static_cast<uint32_t>(x)));
+}
+
+// A consumer's share of one tile.
+template <class S>
+__device__ __forceinline__ void attend(const Maps& maps, const Params& p, Consumer<S>& c) {
+  RowEnd ends[2];
+  const TaskInfo& task = c.task();
+  const int first = task.first_query + c.group * kWarpgroupRows;
+  const BlockRange range =
+      block_range(task.limits, task.len_q, first, first + kWarpgroupRows, S::kBlockKv);
+  if (uniform(range.end - range.begin) == 0) {
+#pragma unroll 1
+    for (int i = uniform(task.end - task.begin); i > 0; --i) {
+      c.pass_block(i != task.end - task.begin);
+    }
+    c.clear();
+    end_rows<S>(p, c, ends);
+  } else {
+#pragma unroll 1
+    for (int i = uniform(task.end - range.end); i > 0; --i) c.pass_block(true);
+    c.set_range({uniform(range.begin), uniform(range.full_begin), uniform(range.full_end),
+                 uniform(range.end)});
+    int left = uniform(range.end - range.begin) - 1;
+    c.first_block(left);
+#pragma unroll 1
+    while (left > 0) c.next_block(--left);
+    c.last_product([&] { end_rows<S>(p, c, ends); });
+#pragma unroll 1
+    for (int i = uniform(c.range_anew().begin - c.task().begin); i > 0; --i) c.pass_block(true);
+  }
+  store_outputs<S>(maps, p, c, ends);
+}
+
+template <class S>
+__device__ __forceinline__ void consume(typename S::Shared& smem, const Maps& maps,
+                                        const Params& p) {
+  const auto thread = static_cast<uint32_t>(ptx::thread_index());
+  Consumer<S> c{.smem = smem,
+                .params = p,
+                .shared = ptx::shared_address(&smem),
+                .thread = thread,
+                .group = static_cast<int>(ptx::uniform(thread / kWarpgroupThreads)) - 1};
+  c.begin_turns();
+  while (true) {
+    c.wait_for_q();
+    if (ptx::uniform(static_cast<uint32_t>(c.task().rows_q == TaskInfo::kNoMore)) != 0) break;
+    attend<S>(maps, p, c);
+    c.release_q();
+    c.next_q();
+  }
+}
+
+template <class S>
+__device__ __forceinline__ void initialise_barriers(typename S::Shared& smem) {
+  for (int slot = 0; slot < S::kQSlots; ++slot) {
+    for (int w = 0; w < S::kConsumers; ++w) {
+      ptx::mbarrier_init(ptx::shared_address(&smem.q_full[slot][w]), 1);
+      ptx::mbarrier_init(ptx::shared_address(&smem.q_empty[slot][w]), 1);
+    }
+  }
+  constexpr int kConsumerWarps = 4 * S::kConsumers;
+  for (int slot = 0; slot < kStages; ++slot) {
+    ptx::mbarrier_init(ptx::shared_address(&smem.k_full[slot]), 1);
+    ptx::mbarrier_init(ptx::shared_address(&smem.v_full[slot]), 1);
+    ptx::mbarrier_init(ptx::shared_address(&smem.k_empty[slot]), kConsumerWarps);
+    ptx::mbarrier_init(ptx::shared_address(&smem.v_empty[slot]), kConsumerWarps);
+  }
+  for (uint32_t& passed : smem.q_passed) passed = 0;
+  ptx::mbarrier_init_fence();
+}
+
+template <class S>
+__device__ __forceinline__ void run_block(const Maps& maps, const Params& p) {
+  extern __shared__ __align__(1024) unsigned char storage[];
+  auto& smem = *reinterpret_cast<typename S::Shared*>(storage);
+  if (threadIdx.x == 0) initialise_barriers<S>(smem);
+  __syncthreads();
+  const int warpgroup = static_cast<int>(threadIdx.x / kWarpgroupThreads);
+  if (warpgroup == 0) {
+    ptx::release_registers<S::kConfig.producer_registers()>();
+    if (threadIdx.x == 0) Producer<S>{.smem = smem, .maps = maps, .p = p}.run();
+  } else {
+    ptx::acquire_registers<S::kConfig.consumer_registers()>();
+    consume<S>(smem, maps, p);
+  }
+}
+
+// By index: nvcc 13.0 cannot name a __global__ template's argument of class type.
+template <int kConfigIndex, class Element, bool kFeatures>
+__global__ void __launch_bounds__(kConfigs[kConfigIndex].threads(), 1)
+    forward_kernel(const __grid_constant__ Maps maps, const __grid_constant__ Params p) {
+  if constexpr (ptx::kHasWgmma) run_block<Shape<kConfigIndex, Element, kFeatures>>(maps, p);
+}
+
+}  // namespace flashcore::cuda::forward_sm90

@@ -1,0 +1,75 @@
+// The compile-time geometry of one instance, what its block shares, and how slots go round.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+
+#include "cuda/forward_sm90/config.hpp"
+#include "cuda/forward_sm90/params.hpp"
+#include "cuda/forward_sm90/schedule.hpp"
+#include "cuda/tile/smem_tile.hpp"
+
+namespace flashcore::cuda::forward_sm90 {
+
+inline constexpr float kNoKey = -std::numeric_limits<float>::infinity();
+inline constexpr float kLog2E = 1.4426950408889634F, kLn2 = 0.6931471805599453F;
+
+template <int kConfigIndex, class Element_, bool kFeatures_>
+struct Shape {
+  static constexpr Config kConfig = kConfigs[kConfigIndex];
+  using Element = Element_;
+  // Whether a consumer holds its loop bounds in registers; otherwise they are in shared memory.
+  static constexpr bool kHoldsBounds = kConfig.consumers == 2 && !kFeatures_;
+  static constexpr bool kFeatures = kFeatures_;  // softcap, or a scale that is not positive
+  static constexpr int kConsumers = kConfig.consumers;
+  static constexpr int kBlockKv = kConfig.block_kv;
+  static constexpr int kQSlots = kConfig.q_slots;
+
+  using QTile = tile::SmemTile<kWarpgroupRows, kConfig.head_dim_qk, 2>;  // of one consumer
+  using OTile = tile::SmemTile<kWarpgroupRows, kConfig.head_dim_v, 2>;
+  using KTile = tile::SmemTile<kBlockKv, kConfig.head_dim_qk, 2>;
+  using VTile = tile::SmemTile<kBlockKv, kConfig.head_dim_v, 2>;
+
+  static constexpr int kQkSteps = kConfig.head_dim_qk / 16;
+  static constexpr int kKeyProducts = kBlockKv / 8;  // m16n8 accumulators of S
+  static constexpr int kKeySteps = kBlockKv / 16;
+  // O is computed in parts of at most 128 columns.
+  static constexpr int kOutParts = kConfig.head_dim_v > 128 ? 2 : 1;
+  static constexpr int kOutProducts = kConfig.head_dim_v / 8 / kOutParts;
+  static constexpr int kPartPanels = VTile::kPanels / kOutParts;
+
+  struct Shared {
+    alignas(tile::kTileAlignment) unsigned char q[kQSlots][kConsumers][QTile::kBytes];
+    unsigned char k[kStages][KTile::kBytes];
+    unsigned char v[kStages][VTile::kBytes];
+    uint64_t q_full[kQSlots][kConsumers], q_empty[kQSlots][kConsumers];
+    uint64_t k_full[kStages], k_empty[kStages], v_full[kStages], v_empty[kStages];
+    TaskInfo task[kQSlots];
+    BlockRange range[4 * kConsumers];  // of each warp that does not hold it
+    float2 saved_sum[kHoldsBounds ? 1 : kWarpgroupThreads * kConsumers];  // of each thread
+    uint32_t q_passed[4 * kConsumers];  // likewise, its place in Q's ring
+  };
+  // Byte offsets of its arrays: addresses in shared memory are 32-bit sums.
+  static constexpr uint32_t kQ = offsetof(Shared, q), kK = offsetof(Shared, k),
+                            kV = offsetof(Shared, v), kTask = offsetof(Shared, task);
+  static constexpr uint32_t kQFull = offsetof(Shared, q_full), kQEmpty = offsetof(Shared, q_empty),
+                            kKFull = offsetof(Shared, k_full), kKEmpty = offsetof(Shared, k_empty),
+                            kVFull = offsetof(Shared, v_full), kVEmpty = offsetof(Shared, v_empty);
+  static_assert(sizeof(Shared) <= static_cast<std::size_t>(kConfig.tile_bytes() + kBarrierBytes));
+};
+
+// A place in a ring: how many slots were passed, which is one register.
+template <int kSlots>
+struct RingPosition {
+  static_assert((kSlots & (kSlots - 1)) == 0);
+  uint32_t passed = 0;
+
+  constexpr uint32_t slot() const { return passed % kSlots; }
+  constexpr uint32_t parity() const { return passed / kSlots % 2; }  // of the slot's current round
+  constexpr void next() { ++passed; }
+};
+
+}  // namespace flashcore::cuda::forward_sm90

@@ -1,0 +1,32 @@
+// What the compiler may know about a value in a register.
+#pragma once
+
+#include <cstdint>
+
+namespace flashcore::cuda::ptx {
+
+// `x`, which the compiler must hold or store: it cannot compute it anew.
+__device__ __forceinline__ uint32_t opaque(uint32_t x) {
+  asm volatile("" : "+r"(x));
+  return x;
+}
+
+// `x`, the same in all lanes of the warp, as a value that the compiler knows to be: what is made of
+// it is computed once a warp, in uniform registers, and costs the threads none.
+// PTX ISA: redux.sync.or.b32, sm_80.
+__device__ __forceinline__ uint32_t uniform(uint32_t x) {
+  uint32_t y;
+  asm("redux.sync.or.b32 %0, %1, 0xffffffff;" : "=r"(y) : "r"(x));
+  return y;
+}
+
+// A shared-memory descriptor from its halves. As one move, so that the compiler does not make a
+// 64-bit addition, with two registers held, of every step from one descriptor to the next.
+// PTX ISA: mov.b64.
+__device__ __forceinline__ uint64_t join_words(uint32_t low, uint32_t high) {
+  uint64_t words;
+  asm("mov.b64 %0, {%1, %2};" : "=l"(words) : "r"(low), "r"(high));
+  return words;
+}
+
+}  // namespace flashcore::cuda::ptx

@@ -1,0 +1,238 @@
+#include "dispatch/forward_sm90.hpp"
+
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <random>
+#include <string_view>
+#include <utility>
+
+#include "cuda/forward_sm90/config.hpp"
+#include "cuda/forward_sm90/launch.hpp"
+#include "cuda/tile/tensor_map.hpp"
+#include "dispatch/cuda_support.hpp"
+#include "dispatch/device_guard.hpp"
+#include "dispatch/forward_sm80.hpp"
+#include "dispatch/forward_sm90_refusal.hpp"
+#include "problem/status.hpp"
+
+namespace flashcore {
+namespace {
+
+namespace sm90 = cuda::forward_sm90;
+
+// Keys and values of a section of heads that runs at once: half of an H100's L2 and some.
+constexpr int64_t kSectionBytes = int64_t{32} << 20;
+constexpr uintptr_t kMapAlignment = 16;
+constexpr size_t kCounterBytes = 256;  // one word, alone in its cache lines
+constexpr double kLog2E = 1.4426950408889634;
+
+struct Planned {
+  sm90::Params params;
+  sm90::Instance instance;
+  unsigned int blocks;
+  int device;
+  bool has_keys;
+};
+
+sm90::Diagonal diagonal(Alignment alignment) {
+  switch (alignment) {
+    case Alignment::top_left:
+      return sm90::Diagonal::top_left;
+    case Alignment::bottom_right:
+      return sm90::Diagonal::bottom_right;
+    case Alignment::given:
+      return sm90::Diagonal::given;
+  }
+  return sm90::Diagonal::top_left;
+}
+
+sm90::Matrix matrix(const RowStrides& stride) {
+  return {nullptr, stride.batch, stride.head, stride.row};
+}
+
+// What tells the words of this plan's counter from anything else in memory.
+uint32_t draw_name() {
+  std::random_device device;
+  return static_cast<uint32_t>(device());
+}
+
+// Whether tiles differ in how many keys they see: then they are handed out one by one.
+bool is_uneven(const ForwardProblem& p) {
+  return p.band.right >= 0 || p.band.left >= 0 || p.packed || p.seqlens_q.present ||
+         p.seqlens_kv.present;
+}
+
+// Everything but the pointers.
+sm90::Params make_params(const ForwardProblem& p, const sm90::Config& config) {
+  sm90::Params params{};
+  params.q = matrix(p.q);
+  params.k = matrix(p.k);
+  params.v = matrix(p.v);
+  params.o_batch = p.o.batch, params.o_head = p.o.head, params.o_row = p.o.row;
+  params.lse_batch = p.lse.batch, params.lse_head = p.lse.head, params.lse_row = p.lse.row;
+  params.heads_q = static_cast<int>(p.heads_q);
+  params.heads_kv = static_cast<int>(p.heads_kv);
+  params.seqlen_q = static_cast<int>(p.seqlen_q);
+  params.seqlen_kv = static_cast<int>(p.seqlen_kv);
+  params.total_q = static_cast<int>(p.total_q);
+  params.total_kv = static_cast<int>(p.total_kv);
+  params.head_dim_qk = static_cast<int>(p.head_dim_qk);
+  params.head_dim_v = static_cast<int>(p.head_dim_v);
+  params.cu_seqlens_q.step = p.cu_seqlens_q.batch;
+  params.cu_seqlens_kv.step = p.cu_seqlens_kv.batch;
+  params.seqlens_q.step = p.seqlens_q.batch;
+  params.seqlens_kv.step = p.seqlens_kv.batch;
+  params.causal_offsets.step = p.causal_offsets.batch;
+  params.left = p.band.left;
+  params.right = p.band.right;
+  params.diagonal = diagonal(p.alignment);
+  params.causal_offset = p.causal_offset;
+  const double scale = p.softmax_scale, softcap = p.softcap;
+  params.scale_log2 = static_cast<float>(scale * kLog2E);
+  if (softcap > 0) {
+    params.softcap_log2 = static_cast<float>(softcap * kLog2E);
+    params.softcap_rate = static_cast<float>(2 * kLog2E * scale / softcap);
+  }
+  params.sinks_step = p.sinks.head;
+
+  const int64_t heads = std::max<int64_t>(p.batch * p.heads_q, 1);
+  const int64_t group = p.heads_kv > 0 ? p.heads_q / p.heads_kv : 1;
+  const int64_t head_bytes = std::max<int64_t>(2 * p.seqlen_kv * (p.head_dim_qk + p.head_dim_v), 1);
+  const int64_t q_tiles = (p.seqlen_q + config.block_q() - 1) / config.block_q();
+  params.order = {
+      .batch_heads = static_cast<uint32_t>(p.batch * p.heads_q),
+      .q_tiles = static_cast<uint32_t>(q_tiles),
+      .section_heads =
+          static_cast<uint32_t>(std::clamp<int64_t>(kSectionBytes / head_bytes * group, 1, heads)),
+      .longest_first = p.band.right >= 0 && q_tiles > 1,
+  };
+  return params;
+}
+
+Result<Planned> make_planned(const ForwardProblem& p, const PlanContext& context) {
+  Planned planned{};
+  planned.device = context.device.device.index;
+  const bool features = p.softcap > 0 || !(p.softmax_scale > 0);
+  planned.instance = {.type = p.dtype == DType::f16 ? sm90::InputType::f16 : sm90::InputType::bf16,
+                      .config = sm90::choose_config(p.head_dim_qk, p.head_dim_v, features),
+                      .features = features};
+  planned.params = make_params(p, sm90::kConfigs[static_cast<size_t>(planned.instance.config)]);
+  planned.params.launch_name = draw_name();
+  planned.blocks =
+      std::min(planned.params.order.size(), static_cast<uint32_t>(context.device.multiprocessors));
+  planned.has_keys = (p.packed ? p.total_kv : p.seqlen_kv) > 0;
+  return planned;
+}
+
+Status cuda_failure(std::string_view what, cudaError_t error) {
+  return {StatusCode::device_error,
+          fmt::format("kernel forward_sm90: {} failed with {} ({})", what, cudaGetErrorName(error),
+                      cudaGetErrorString(error))};
+}
+
+bool is_aligned(const void* pointer) {
+  return reinterpret_cast<uintptr_t>(pointer) % kMapAlignment == 0;
+}
+
+// The pointers of a run.
+void bind(sm90::Params& params, const ForwardProblem& p, const Arguments& args,
+          std::span<std::byte> workspace) {
+  params.q.data = args.q;
+  params.k.data = args.k;
+  params.v.data = args.v;
+  params.o = args.o;
+  params.lse = p.has_lse ? static_cast<float*>(args.lse) : nullptr;
+  params.cu_seqlens_q.data = p.cu_seqlens_q.present ? args.cu_seqlens_q : nullptr;
+  params.cu_seqlens_kv.data = p.cu_seqlens_kv.present ? args.cu_seqlens_kv : nullptr;
+  params.seqlens_q.data = p.seqlens_q.present ? args.seqlens_q : nullptr;
+  params.seqlens_kv.data = p.seqlens_kv.present ? args.seqlens_kv : nullptr;
+  params.causal_offsets.data = p.causal_offsets.present ? args.causal_offsets : nullptr;
+  params.sinks = p.sinks.present ? args.sinks : nullptr;
+  params.counter =
+      workspace.empty() ? nullptr : reinterpret_cast<unsigned long long*>(workspace.data());
+}
+
+// The tensor maps of a run. Without keys no block looks at those of K and V.
+cudaError_t encode(sm90::Maps& maps, const ForwardProblem& p, const Arguments& args,
+                   const sm90::Config& config, bool has_keys) {
+  const CUtensorMapDataType type =
+      p.dtype == DType::f16 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
+  const auto one = [&](CUtensorMap& map, const void* base, const RowStrides& stride, int64_t heads,
+                       int64_t rows, int64_t columns, int box_rows) {
+    const cuda::tile::TensorLayout layout{p.packed ? 1 : p.batch, heads,       rows,      columns,
+                                          stride.batch,           stride.head, stride.row};
+    return cuda::tile::encode_tensor_map(map, type, base, layout, box_rows, sm90::kPanelColumns);
+  };
+  const int64_t rows_q = p.packed ? p.total_q : p.seqlen_q;
+  const int64_t rows_kv = p.packed ? p.total_kv : p.seqlen_kv;
+  cudaError_t error =
+      one(maps.q, args.q, p.q, p.heads_q, rows_q, p.head_dim_qk, sm90::kWarpgroupRows);
+  if (error == cudaSuccess) {
+    error = one(maps.o, args.o, p.o, p.heads_q, rows_q, p.head_dim_v, sm90::kWarpgroupRows);
+  }
+  if (error == cudaSuccess && has_keys) {
+    error = one(maps.k, args.k, p.k, p.heads_kv, rows_kv, p.head_dim_qk, config.block_kv);
+  }
+  if (error == cudaSuccess && has_keys) {
+    error = one(maps.v, args.v, p.v, p.heads_kv, rows_kv, p.head_dim_v, config.block_kv);
+  }
+  return error;
+}
+
+Status run(const ForwardProblem& p, const Planned& planned, const Arguments& args,
+           std::span<std::byte> workspace, Stream stream) {
+  const sm90::Config& config = sm90::kConfigs[static_cast<size_t>(planned.instance.config)];
+  sm90::Params params = planned.params;
+  bind(params, p, args, workspace);
+  sm90::Maps maps{};
+  const DeviceGuard guard(planned.device);
+  if (guard.error() != cudaSuccess) return cuda_failure("choosing its GPU", guard.error());
+  cudaError_t error = encode(maps, p, args, config, planned.has_keys);
+  if (error != cudaSuccess) return cuda_failure("encoding a tensor map", error);
+  (void)cudaGetLastError();  // an earlier call's error is not this launch's
+  error = sm90::find_instance(planned.instance)
+              .launch(maps, params, planned.blocks, static_cast<cudaStream_t>(stream.handle));
+  if (error != cudaSuccess) return cuda_failure("the launch", error);
+  return {};
+}
+
+Result<PlannedKernel> plan(const ForwardProblem& p, const PlanContext& context) {
+  const Result<Planned> made = make_planned(p, context);
+  if (!made.ok()) return made.status();
+  const Planned planned = *made;
+  const DeviceGuard guard(planned.device);
+  if (guard.error() != cudaSuccess) return cuda_failure("choosing its GPU", guard.error());
+  const cudaError_t error = sm90::find_instance(planned.instance).prepare();
+  if (error != cudaSuccess) return cuda_failure("preparing the kernel", error);
+  // Pointers are known at the run: those that no tensor map takes go to the kernel that can.
+  const Result<PlannedKernel> other = forward_sm80_kernel().plan(p, context);
+  if (!other.ok()) return other.status();
+  return PlannedKernel{
+      .workspace_bytes = is_uneven(p) ? kCounterBytes : 0,
+      .run = [p, planned, other = other->run](const Arguments& args, std::span<std::byte> workspace,
+                                              Stream stream) -> Status {
+        if (planned.blocks == 0) return {};  // no output has an element
+        const bool aligned =
+            is_aligned(args.q) && is_aligned(args.k) && is_aligned(args.v) && is_aligned(args.o);
+        if (!aligned) return other(args, {}, stream);
+        return run(p, planned, args, workspace, stream);
+      }};
+}
+
+}  // namespace
+
+Kernel forward_sm90_kernel() {
+  return {.name = "forward_sm90",
+          .device = DeviceKind::cuda,
+          .automatic = false,
+          .refuses =
+              [](const ForwardProblem& p, const PlanContext& context) {
+                static const std::string targets = build_info().cuda_targets;
+                return forward_sm90_refusal(p, context.device, targets);
+              },
+          .plan = plan};
+}
+
+}  // namespace flashcore

@@ -1,0 +1,121 @@
+#include "dispatch/forward_sm90_refusal.hpp"
+
+#include <fmt/format.h>
+
+#include <limits>
+#include <utility>
+
+#include "cuda/forward_sm90/config.hpp"
+#include "cuda/forward_sm90/schedule.hpp"
+#include "dispatch/cuda_support.hpp"
+
+namespace flashcore {
+namespace {
+
+using cuda::forward_sm90::choose_config;
+using cuda::forward_sm90::kConfigs;
+using cuda::forward_sm90::kFar;
+using cuda::forward_sm90::kLargestHeadDim;
+
+constexpr int kCapability = 90;
+constexpr int64_t kChunkElements = 8;  // of 16 bits in 16 bytes
+
+bool is_16_bit(DType dtype) { return dtype == DType::f16 || dtype == DType::bf16; }
+
+std::string refuse_device(const DeviceInfo& device, std::string_view targets) {
+  if (device.compute_capability != kCapability) {
+    return fmt::format("device: compute capability is {}, wanted {}",
+                       capability_text(device.compute_capability), capability_text(kCapability));
+  }
+  if (!built_for(targets, kCapability) || targets.find("90a") == std::string_view::npos) {
+    return fmt::format("device: compute capability is 9.0, this build has code for {}, wanted 90a",
+                       targets);
+  }
+  return {};
+}
+
+std::string refuse_types(const ForwardProblem& p) {
+  if (!is_16_bit(p.dtype)) {
+    return fmt::format("q: dtype is {}, wanted f16 or bf16", to_string(p.dtype));
+  }
+  if (p.o_dtype != p.dtype) {
+    return fmt::format("o: dtype is {}, wanted that of q, {}", to_string(p.o_dtype),
+                       to_string(p.dtype));
+  }
+  if (p.has_lse && p.lse_dtype != DType::f32) {
+    return fmt::format("lse: dtype is {}, wanted f32", to_string(p.lse_dtype));
+  }
+  return {};
+}
+
+std::string refuse_features(const ForwardProblem& p) {
+  if (p.bias.present) return "bias: is given, wanted none";
+  if (p.mask.present) return "mask: is given, wanted none";
+  if (p.alibi_slopes.present) return "alibi_slopes: is given, wanted none";
+  if (p.dropout_p > 0) return fmt::format("dropout_p: is {}, wanted 0", p.dropout_p);
+  return {};
+}
+
+std::string refuse_head_dims(const ForwardProblem& p) {
+  for (const auto& [name, head_dim] : {std::pair{"q", p.head_dim_qk}, {"v", p.head_dim_v}}) {
+    if (head_dim > kLargestHeadDim || head_dim % kChunkElements != 0) {
+      return fmt::format("{}: head dimension is {}, wanted a multiple of {} up to {}", name,
+                         head_dim, kChunkElements, kLargestHeadDim);
+    }
+  }
+  return {};
+}
+
+std::string refuse_sizes(const ForwardProblem& p) {
+  for (const auto& [name, rows] : {std::pair{"q", p.packed ? p.total_q : p.seqlen_q},
+                                   std::pair{"k", p.packed ? p.total_kv : p.seqlen_kv}}) {
+    if (rows >= kFar) {
+      return fmt::format("{}: has {} rows, wanted less than {}", name, rows, kFar);
+    }
+  }
+  constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
+  if (p.batch > 0 && p.heads_q > kMost / p.batch) {
+    return fmt::format("q: has {} batch entries of {} heads, wanted at most {} heads in all",
+                       p.batch, p.heads_q, kMost);
+  }
+  const int64_t block_q =
+      kConfigs[static_cast<size_t>(choose_config(p.head_dim_qk, p.head_dim_v, true))].block_q();
+  const int64_t tiles = (p.seqlen_q + block_q - 1) / block_q;
+  if (tiles > 0 && p.batch * p.heads_q > kMost / tiles) {
+    return fmt::format(
+        "q: has {} tiles of {} queries in each of {} heads, wanted at most {} in all", tiles,
+        block_q, p.batch * p.heads_q, kMost);
+  }
+  return {};
+}
+
+std::string refuse_strides(std::string_view name, const RowStrides& stride, DType dtype,
+                           int64_t batch, int64_t heads, int64_t rows) {
+  const std::string unmappable = unmappable_strides(name, stride, batch, heads, rows);
+  return unmappable.empty() ? misaligned_rows(name, stride, dtype, batch, heads, rows) : unmappable;
+}
+
+std::string refuse_layouts(const ForwardProblem& p) {
+  const int64_t batch = p.packed ? 1 : p.batch;
+  const int64_t rows_q = p.packed ? p.total_q : p.seqlen_q;
+  const int64_t rows_kv = p.packed ? p.total_kv : p.seqlen_kv;
+  std::string refusal = refuse_strides("q", p.q, p.dtype, batch, p.heads_q, rows_q);
+  if (refusal.empty()) refusal = refuse_strides("k", p.k, p.dtype, batch, p.heads_kv, rows_kv);
+  if (refusal.empty()) refusal = refuse_strides("v", p.v, p.dtype, batch, p.heads_kv, rows_kv);
+  if (refusal.empty()) refusal = refuse_strides("o", p.o, p.dtype, batch, p.heads_q, rows_q);
+  return refusal;
+}
+
+}  // namespace
+
+std::string forward_sm90_refusal(const ForwardProblem& problem, const DeviceInfo& device,
+                                 std::string_view targets) {
+  std::string refusal = refuse_device(device, targets);
+  for (const auto refuse :
+       {refuse_types, refuse_features, refuse_head_dims, refuse_sizes, refuse_layouts}) {
+    if (refusal.empty()) refusal = refuse(problem);
+  }
+  return refusal;
+}
+
+}  // namespace flashcore
