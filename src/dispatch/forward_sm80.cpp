@@ -297,25 +297,26 @@ Result<PlannedKernel> plan(const ForwardProblem& asked, const PlanContext& conte
       }};
 }
 
+Kernel row(const char* name, bool automatic, Sm80Kernel kernel) {
+  return Kernel{.name = name,
+                .device = DeviceKind::cuda,
+                .automatic = automatic,
+                .refuses =
+                    [kernel](const ForwardProblem& p, const PlanContext& context) {
+                      static const std::string targets = build_info().cuda_targets;
+                      return forward_sm80_refusal(p, context.device, targets, kernel);
+                    },
+                .plan = [kernel](const ForwardProblem& p,
+                                 const PlanContext& context) { return plan(p, context, kernel); }};
+}
+
 }  // namespace
 
+Kernel forward_sm80_kernel() { return row("forward_sm80", true, Sm80Kernel::half); }
+
 std::vector<Kernel> forward_sm80_kernels() {
-  const auto row = [](const char* name, bool automatic, Sm80Kernel kernel) {
-    return Kernel{
-        .name = name,
-        .device = DeviceKind::cuda,
-        .automatic = automatic,
-        .refuses =
-            [kernel](const ForwardProblem& p, const PlanContext& context) {
-              static const std::string targets = build_info().cuda_targets;
-              return forward_sm80_refusal(p, context.device, targets, kernel);
-            },
-        .plan = [kernel](const ForwardProblem& p,
-                         const PlanContext& context) { return plan(p, context, kernel); }};
-  };
   // Splits of the keys are chosen by the others where they pay; by name, for any problem.
-  return {row("forward_sm80", true, Sm80Kernel::half),
-          row("forward_sm80_f32", true, Sm80Kernel::f32),
+  return {forward_sm80_kernel(), row("forward_sm80_f32", true, Sm80Kernel::f32),
           row("forward_sm80_split", false, Sm80Kernel::split)};
 }
 

@@ -9,4 +9,7 @@ namespace flashcore {
 
 std::vector<Kernel> forward_sm80_kernels();
 
+// The one for fp16 and bf16, which computes what others of these types leave: unaligned pointers.
+Kernel forward_sm80_kernel();
+
 }  // namespace flashcore
