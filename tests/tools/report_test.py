@@ -84,6 +84,7 @@ class Pages(Tree):
             self.assertIn(part, performance)
         self.assertIn("0.70x the speed of the fastest peer", self.text("docs/deep.md"))
         self.assertIn("| 512 | 2k | 8k | 16k |", self.text("README.md"))
+        self.assertIn(f"{len(self.bench['cases'])} cases, sustained.", self.text("README.md"))
 
     def test_without_evidence_the_pages_say_so(self):
         (self.root / "docs/evidence/bench.json").unlink()
