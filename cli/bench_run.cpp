@@ -218,7 +218,9 @@ Result<std::vector<Point>> BenchRun::kernels_of(const Problem& problem) const {
     if (found == all->end()) {
       return invalid("--also: is '{}', wanted kernels that `flashcore explain` lists", name);
     }
-    kernels->push_back(*found);
+    const bool there = std::any_of(kernels->begin(), kernels->end(),
+                                   [&](const KernelVerdict& one) { return one.kernel == name; });
+    if (!there) kernels->push_back(*found);
   }
   std::vector<Point> points;
   for (const KernelVerdict& kernel : *kernels) {

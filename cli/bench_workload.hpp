@@ -1,7 +1,9 @@
 // A problem with its data on a device, ready for several kernels, and the judge of what they write.
 #pragma once
 
+#include <cstddef>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 

@@ -1,8 +1,10 @@
 // Two evidence files, point by point: what became slower or faster, and what is noise.
 #pragma once
 
+#include <cstdint>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "flashcore/flashcore.hpp"

@@ -84,6 +84,7 @@ class Pages(Tree):
             self.assertIn(part, performance)
         self.assertIn("0.70x the speed of the fastest peer", self.text("docs/deep.md"))
         self.assertIn("| 512 | 2k | 8k | 16k |", self.text("README.md"))
+        self.assertIn(f"{len(self.bench['cases'])} cases, sustained.", self.text("README.md"))
 
     def test_without_evidence_the_pages_say_so(self):
         (self.root / "docs/evidence/bench.json").unlink()
@@ -159,7 +160,7 @@ class Fingerprints(Tree):
         self.assertEqual(of("01_scalar_twice"), prints["ladder/01_scalar"])
         self.assertEqual(of("other"), "")
         before = of("forward_sm80")
-        (self.root / "src/dispatch/forward_sm80.cpp").write_text("// its plan\n")
+        (self.root / "src/cuda/forward_sm80/config.hpp").write_text("// tiles\n")
         prints = fingerprint.fingerprints(self.root)
         self.assertNotEqual(of("forward_sm80"), before)
 

@@ -74,6 +74,7 @@ class Bench:
                     if (self.evidence["peers"] or {}).get(name)]
         if versions:
             text += " Peers: " + cell(", ".join(versions)) + "."
+        text += f" {len(self.evidence['cases'])} cases, {cell(self.protocol)}."
         if not self.evidence["complete"]:
             text += " This run was cut short: not every case is there."
         return text
