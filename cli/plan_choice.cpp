@@ -47,6 +47,8 @@ void PlanChoice::declare(OptionSet& options) {
   options.number("--threads", threads, "CPU threads; 0 means all");
   options.flag("--batch-invariant", batch_invariant,
                "A row's bits do not depend on what else is in the batch");
+  options.flag("--early-start", early_start,
+               "GPU: a call may start while the one before it still ends");
 }
 
 void take_forced_kernel() {
@@ -80,6 +82,7 @@ Result<std::vector<PlanOptions>> allowed_devices(const PlanChoice& choice) {
     options.kernel = forced_kernel().empty() ? choice.kernel : forced_kernel();
     options.threads = static_cast<int32_t>(choice.threads);
     options.batch_invariant = choice.batch_invariant;
+    options.early_start = choice.early_start;
     out.push_back(std::move(options));
   }
   return out;

@@ -14,6 +14,7 @@ struct PlanChoice {
   std::string kernel;           // empty: the best that does not refuse
   int64_t threads = 0;
   bool batch_invariant = false;
+  bool early_start = false;
 
   void declare(OptionSet& options);
 };

@@ -199,6 +199,8 @@ typedef struct flashcore_plan_options {
                               the best that does not refuse; at most 255 characters */
   int32_t threads;         /* CPU: default 0, all hardware threads */
   int32_t batch_invariant; /* 1: a row's bits do not depend on what else is in the batch */
+  int32_t early_start; /* 1: on CUDA, a run may be started while earlier work in its stream still
+                          ends, and then waits for it before it touches memory */
 } flashcore_plan_options;
 
 FLASHCORE_API flashcore_status flashcore_plan_options_init(flashcore_plan_options* options,

@@ -145,6 +145,7 @@ flashcore_plan_options default_options() {
   options.device_index = defaults.device.index;
   options.threads = defaults.threads;
   options.batch_invariant = defaults.batch_invariant ? 1 : 0;
+  options.early_start = defaults.early_start ? 1 : 0;
   return options;
 }
 
@@ -249,6 +250,7 @@ Result<PlanOptions> read_options(const flashcore_plan_options* options) {
   out.device = {static_cast<DeviceKind>(c.device_kind), c.device_index};
   out.threads = c.threads;
   FLASHCORE_RETURN_IF_ERROR(read_flag("batch_invariant", c.batch_invariant, out.batch_invariant));
+  FLASHCORE_RETURN_IF_ERROR(read_flag("early_start", c.early_start, out.early_start));
   if (c.kernel != nullptr) {
     constexpr size_t kLongestName = 255;
     const size_t length = strnlen(c.kernel, kLongestName + 1);

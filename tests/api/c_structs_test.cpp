@@ -33,6 +33,7 @@ TEST(CStructs, LayoutIsThatOfVersion01) {
   EXPECT_GE(sizeof(flashcore_problem), 1304u);
   EXPECT_EQ(offsetof(flashcore_plan_options, kernel), 16u);
   EXPECT_EQ(offsetof(flashcore_plan_options, batch_invariant), 28u);
+  EXPECT_EQ(offsetof(flashcore_plan_options, early_start), 32u);
   EXPECT_EQ(offsetof(flashcore_arguments, lse), 40u);
   EXPECT_EQ(offsetof(flashcore_arguments, dropout_seed), 144u);
   EXPECT_EQ(offsetof(flashcore_device_info, name), 40u);
@@ -91,6 +92,7 @@ TEST(CStructs, InitGivesTheDefaultsOfTheCppInterface) {
   EXPECT_EQ(options.kernel, nullptr);
   EXPECT_EQ(options.threads, 0);
   EXPECT_EQ(options.batch_invariant, 0);
+  EXPECT_EQ(options.early_start, 0);
 
   flashcore_arguments arguments;
   std::memset(&arguments, 0xff, sizeof arguments);
@@ -236,6 +238,15 @@ TEST(CStructs, OptionsAreValidated) {
   EXPECT_THAT(outcome.message, StartsWith("threads: is -4"));
   outcome = outcome_with([](auto& o) { o.batch_invariant = 9; });
   EXPECT_THAT(outcome.message, StartsWith("batch_invariant: is 9"));
+  outcome = outcome_with([](auto& o) { o.early_start = -1; });
+  EXPECT_THAT(outcome.message, StartsWith("early_start: is -1"));
+  EXPECT_EQ(outcome_with([](auto& o) { o.early_start = 1; }).status, FLASHCORE_OK);
+  constexpr size_t kVersion01Bytes = 32;  // without early_start, which is then off
+  outcome = outcome_with([](auto& o) {
+    o.struct_size = kVersion01Bytes;
+    o.early_start = 9;
+  });
+  EXPECT_EQ(outcome.status, FLASHCORE_OK) << outcome.message;
   outcome = outcome_with([](auto& o) { o.kernel = "no such kernel"; });
   EXPECT_EQ(outcome.status, FLASHCORE_INVALID_ARGUMENT);
   EXPECT_THAT(outcome.message, HasSubstr("no such kernel"));

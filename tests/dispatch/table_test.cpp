@@ -120,6 +120,31 @@ TEST_F(Table, TheFirstThatDoesNotRefuseRuns) {
   EXPECT_THAT(std::string(make_plan(dense_problem())->reason()), HasSubstr("best"));
 }
 
+Kernel declining(std::string name, std::string sentence) {
+  Kernel kernel = fake(std::move(name), true, "");
+  kernel.declines = [sentence](const ForwardProblem&, const PlanContext&) { return sentence; };
+  return kernel;
+}
+
+TEST_F(Table, AKernelThatDeclinesLeavesTheChoiceToThoseAfterIt) {
+  table() = {declining("slow_here", "would take 9 us"), fake("next", true, "")};
+  const Result<Plan> plan = make_plan(dense_problem());
+  EXPECT_EQ(plan->kernel(), "next");
+  EXPECT_THAT(std::string(plan->reason()), HasSubstr("slow_here: would take 9 us"));
+  EXPECT_EQ(make_plan(dense_problem(), named("slow_here"))->kernel(), "slow_here");
+  EXPECT_EQ((*explain(dense_problem()))[0].refusal, "") << "it computes the problem";
+  table()[0] = declining("fast_here", "");
+  EXPECT_EQ(make_plan(dense_problem())->kernel(), "fast_here");
+}
+
+TEST_F(Table, AKernelThatDeclinesRunsWhereNoOtherDoes) {
+  table() = {fake("picky", true, "head_dim is 8"), declining("slow_here", "would take 9 us"),
+             fake("pickier", true, "dtype is f32")};
+  const Result<Plan> plan = make_plan(dense_problem());
+  ASSERT_TRUE(plan.ok()) << plan.status().message();
+  EXPECT_EQ(plan->kernel(), "slow_here");
+}
+
 TEST_F(Table, KernelsOfAnotherDeviceAndThoseForExpertsAreNotChosen) {
   table().resize(2);
   const Status status = make_plan(dense_problem()).status();
