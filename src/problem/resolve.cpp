@@ -1,127 +1,30 @@
 // From what a caller described to what backends read, refusing whatever is malformed.
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstdint>
 #include <optional>
-#include <span>
-#include <string>
 #include <string_view>
 #include <tuple>
 #include <utility>
 
+#include "problem/layout.hpp"
 #include "problem/problem.hpp"
 #include "problem/status.hpp"
 
 namespace flashcore {
 namespace {
 
-// Sizes and offsets past this are refused, so that sums of a few never overflow 64 bits.
-__extension__ using int128 = __int128;  // sums of products of 64-bit strides
-
-constexpr int64_t kLargestExtent = (int64_t{1} << 31) - 1;
+// Offsets past this are refused, so that sums of a few of them never overflow 64 bits.
 constexpr int64_t kLargestOffset = int64_t{1} << 32;
-
-constexpr int128 magnitude(int64_t value) { return value < 0 ? -int128{value} : int128{value}; }
-
-std::span<const int64_t> shape_of(const TensorDesc& tensor) {
-  return {tensor.shape.data(),
-          static_cast<size_t>(std::clamp(tensor.rank, 0, TensorDesc::kMaxRank))};
-}
-
-std::string text(std::span<const int64_t> values) {
-  return fmt::format("[{}]", fmt::join(values, ", "));
-}
 
 bool is_float_input(DType dtype) {
   return dtype == DType::f32 || dtype == DType::f16 || dtype == DType::bf16 ||
          dtype == DType::f8e4m3 || dtype == DType::f8e5m2;
 }
 
-// Rank, extents, and that the byte offset of every element fits 64 bits.
-Status check_layout(std::string_view name, const TensorDesc& tensor, int32_t rank,
-                    std::string_view wanted_shape) {
-  if (tensor.rank != rank) {
-    return invalid("{}: rank is {}, wanted {} for {}", name, tensor.rank, rank, wanted_shape);
-  }
-  int128 span = 0;
-  for (int32_t d = 0; d < rank; ++d) {
-    const auto i = static_cast<size_t>(d);
-    const int64_t extent = tensor.shape[i];
-    const int64_t stride = tensor.stride[i];
-    if (extent < 0 || extent > kLargestExtent) {
-      return invalid("{}: shape {} has extent {} in dimension {}, wanted 0 to {}", name,
-                     text(shape_of(tensor)), extent, d, kLargestExtent);
-    }
-    // One step more than there are elements: an empty last entry of a packed batch begins there.
-    span += std::max<int64_t>(extent, 1) * magnitude(stride);
-  }
-  if (span * static_cast<int128>(size_of(tensor.dtype)) > (int128{1} << 62)) {
-    return invalid("{}: strides [{}] of shape {} span more than 2^62 bytes, wanted less", name,
-                   fmt::join(std::span(tensor.stride.data(), static_cast<size_t>(rank)), ", "),
-                   text(shape_of(tensor)));
-  }
-  return {};
-}
-
-Status check_contiguous_rows(std::string_view name, const TensorDesc& tensor) {
-  const auto last = static_cast<size_t>(tensor.rank - 1);
-  if (tensor.shape[last] > 1 && tensor.stride[last] != 1) {
-    return invalid("{}: stride of the last dimension is {}, wanted 1", name, tensor.stride[last]);
-  }
-  return {};
-}
-
-// Sufficient for no two elements to share an address: sorted by stride, each dimension steps past
-// all that the smaller ones span.
-Status check_no_overlap(std::string_view name, const TensorDesc& tensor) {
-  std::array<std::pair<int128, int64_t>, TensorDesc::kMaxRank> dimensions{};  // |stride|, extent
-  for (size_t i = 0; i < static_cast<size_t>(tensor.rank); ++i) {
-    if (tensor.shape[i] == 0) return {};
-    dimensions[i] = {magnitude(tensor.stride[i]), tensor.shape[i]};
-  }
-  std::sort(dimensions.begin(), dimensions.end());
-  int128 reach = 0;
-  for (const auto& [stride, extent] : dimensions) {
-    if (extent <= 1) continue;
-    if (stride <= reach) {
-      return invalid(
-          "{}: strides [{}] of shape {} make elements overlap, wanted an output whose "
-          "elements are apart",
-          name, fmt::join(std::span(tensor.stride.data(), static_cast<size_t>(tensor.rank)), ", "),
-          text(shape_of(tensor)));
-    }
-    reach += stride * (extent - 1);
-  }
-  return {};
-}
-
-// True when the descriptor has the wanted extents; a wanted extent may be met by 1 if `broadcast`.
-Status check_shape(std::string_view name, const TensorDesc& tensor,
-                   std::initializer_list<int64_t> wanted, bool broadcast,
-                   std::string_view wanted_shape) {
-  FLASHCORE_RETURN_IF_ERROR(
-      check_layout(name, tensor, static_cast<int32_t>(wanted.size()), wanted_shape));
-  size_t i = 0;
-  for (const int64_t extent : wanted) {
-    const int64_t actual = tensor.shape[i++];
-    if (actual != extent && !(broadcast && actual == 1)) {
-      return invalid("{}: shape is {}, wanted {} = {}{}", name, text(shape_of(tensor)),
-                     wanted_shape, text({wanted.begin(), wanted.size()}),
-                     broadcast ? ", where 1 may stand for any" : "");
-    }
-  }
-  return {};
-}
-
 // The stride to use for dimension d: 0 where it is broadcast.
 int64_t broadcast_stride(const TensorDesc& tensor, size_t d) {
   return tensor.shape[d] == 1 ? 0 : tensor.stride[d];
-}
-
-Status check_dtype(std::string_view name, const TensorDesc& tensor, DType wanted) {
-  if (tensor.dtype == wanted) return {};
-  return invalid("{}: dtype is {}, wanted {}", name, to_string(tensor.dtype), to_string(wanted));
 }
 
 RowStrides row_strides(const TensorDesc& tensor, bool packed) {
@@ -176,7 +79,7 @@ Status resolve_tensors(const Problem& problem, ForwardProblem& p) {
   if (p.head_dim_qk < 1) return invalid("q: head dimension is 0, wanted at least 1");
   if (p.head_dim_v < 1) return invalid("v: head dimension is 0, wanted at least 1");
   if (p.heads_q > 0 && (p.heads_kv == 0 || p.heads_q % p.heads_kv != 0)) {
-    return invalid("k: shape {} has {} heads, wanted a divisor of q's {}", text(shape_of(k)),
+    return invalid("k: shape {} has {} heads, wanted a divisor of q's {}", shape_text(k),
                    p.heads_kv, p.heads_q);
   }
   if (p.packed) {

@@ -191,7 +191,9 @@ void change_members(flashcore_problem& problem, Source& source) {
         tensor.stride[dimension] = source.draw_extent();
         break;
       case 4:
-        tensor.stride[dimension] = -tensor.stride[dimension];
+        // As unsigned: the least int64_t has no negation.
+        tensor.stride[dimension] =
+            static_cast<int64_t>(-static_cast<uint64_t>(tensor.stride[dimension]));
         break;
       case 5:
         tensor.stride[dimension] = 0;

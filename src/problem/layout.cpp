@@ -1,0 +1,105 @@
+// Checks of one tensor descriptor.
+#include "problem/layout.hpp"
+
+#include <algorithm>
+#include <array>
+#include <span>
+#include <utility>
+
+namespace flashcore {
+namespace {
+
+__extension__ using int128 = __int128;  // sums of products of 64-bit strides
+
+constexpr int128 magnitude(int64_t value) { return value < 0 ? -int128{value} : int128{value}; }
+
+std::string text(std::span<const int64_t> values) {
+  return fmt::format("[{}]", fmt::join(values, ", "));
+}
+
+}  // namespace
+
+std::string shape_text(const TensorDesc& tensor) {
+  return text(
+      {tensor.shape.data(), static_cast<size_t>(std::clamp(tensor.rank, 0, TensorDesc::kMaxRank))});
+}
+
+Status check_layout(std::string_view name, const TensorDesc& tensor, int32_t rank,
+                    std::string_view wanted_shape) {
+  if (tensor.rank != rank) {
+    return invalid("{}: rank is {}, wanted {} for {}", name, tensor.rank, rank, wanted_shape);
+  }
+  int128 span = 0;
+  for (int32_t d = 0; d < rank; ++d) {
+    const auto i = static_cast<size_t>(d);
+    const int64_t extent = tensor.shape[i];
+    const int64_t stride = tensor.stride[i];
+    if (extent < 0 || extent > kLargestExtent) {
+      return invalid("{}: shape {} has extent {} in dimension {}, wanted 0 to {}", name,
+                     shape_text(tensor), extent, d, kLargestExtent);
+    }
+    // One step more than there are elements: an empty last entry of a packed batch begins there.
+    span += std::max<int64_t>(extent, 1) * magnitude(stride);
+  }
+  if (span * static_cast<int128>(size_of(tensor.dtype)) > (int128{1} << 62)) {
+    return invalid("{}: strides [{}] of shape {} span more than 2^62 bytes, wanted less", name,
+                   fmt::join(std::span(tensor.stride.data(), static_cast<size_t>(rank)), ", "),
+                   shape_text(tensor));
+  }
+  return {};
+}
+
+Status check_contiguous_rows(std::string_view name, const TensorDesc& tensor) {
+  const auto last = static_cast<size_t>(tensor.rank - 1);
+  if (tensor.shape[last] > 1 && tensor.stride[last] != 1) {
+    return invalid("{}: stride of the last dimension is {}, wanted 1", name, tensor.stride[last]);
+  }
+  return {};
+}
+
+// Sorted by stride, each dimension steps past all that the smaller ones span.
+Status check_no_overlap(std::string_view name, const TensorDesc& tensor) {
+  std::array<std::pair<int128, int64_t>, TensorDesc::kMaxRank> dimensions{};  // |stride|, extent
+  for (size_t i = 0; i < static_cast<size_t>(tensor.rank); ++i) {
+    if (tensor.shape[i] == 0) return {};
+    dimensions[i] = {magnitude(tensor.stride[i]), tensor.shape[i]};
+  }
+  std::sort(dimensions.begin(), dimensions.end());
+  int128 reach = 0;
+  for (const auto& [stride, extent] : dimensions) {
+    if (extent <= 1) continue;
+    if (stride <= reach) {
+      return invalid(
+          "{}: strides [{}] of shape {} make elements overlap, wanted an output whose "
+          "elements are apart",
+          name, fmt::join(std::span(tensor.stride.data(), static_cast<size_t>(tensor.rank)), ", "),
+          shape_text(tensor));
+    }
+    reach += stride * (extent - 1);
+  }
+  return {};
+}
+
+Status check_shape(std::string_view name, const TensorDesc& tensor,
+                   std::initializer_list<int64_t> wanted, bool broadcast,
+                   std::string_view wanted_shape) {
+  FLASHCORE_RETURN_IF_ERROR(
+      check_layout(name, tensor, static_cast<int32_t>(wanted.size()), wanted_shape));
+  size_t i = 0;
+  for (const int64_t extent : wanted) {
+    const int64_t actual = tensor.shape[i++];
+    if (actual != extent && !(broadcast && actual == 1)) {
+      return invalid("{}: shape is {}, wanted {} = {}{}", name, shape_text(tensor), wanted_shape,
+                     text({wanted.begin(), wanted.size()}),
+                     broadcast ? ", where 1 may stand for any" : "");
+    }
+  }
+  return {};
+}
+
+Status check_dtype(std::string_view name, const TensorDesc& tensor, DType wanted) {
+  if (tensor.dtype == wanted) return {};
+  return invalid("{}: dtype is {}, wanted {}", name, to_string(tensor.dtype), to_string(wanted));
+}
+
+}  // namespace flashcore
