@@ -277,6 +277,13 @@ TEST(ForwardSm90Refusal, NamesWhatItDoesNotCompute) {
   EXPECT_THAT(refusal(p), HasSubstr("v: head stride is 0"));
 }
 
+TEST(ForwardSm90Refusal, RunsOnlyWhereSomebodyAsksForWhatIsNotVerified) {
+  EXPECT_EQ(unfinished_refusal("1"), "");
+  for (const char* const value : {static_cast<const char*>(nullptr), "", "0", "yes"}) {
+    EXPECT_THAT(unfinished_refusal(value), HasSubstr("FLASHCORE_UNFINISHED=1"));
+  }
+}
+
 TEST(ForwardSm90Refusal, ComputesTheRest) {
   for (const DType dtype : {DType::f16, DType::bf16}) {
     Problem p = dense(dtype, 192, 128);
