@@ -3,7 +3,8 @@ import dataclasses
 import re
 
 # Warnings of ptxas that a fast path was dropped: wgmma serialised, setmaxnreg ignored, and the like.
-ALARMS = ("C7507", "C7508", "C7511", "C7512", "C7513", "C7514", "C7515", "C7517", "C7519")
+ALARMS = ("C7507", "C7508", "C7510", "C7511", "C7512", "C7513", "C7514", "C7515", "C7516", "C7517",
+          "C7518", "C7519")
 
 _ENTRY = re.compile(r"Compiling entry function '(\S+)' for '(\S+)'")
 _PROPERTIES = re.compile(r"Function properties for (\S+)")

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstdlib>
 #include <random>
 #include <string_view>
 #include <utility>
@@ -230,7 +231,9 @@ Kernel forward_sm90_kernel() {
           .refuses =
               [](const ForwardProblem& p, const PlanContext& context) {
                 static const std::string targets = build_info().cuda_targets;
-                return forward_sm90_refusal(p, context.device, targets);
+                const std::string refusal = forward_sm90_refusal(p, context.device, targets);
+                return refusal.empty() ? unfinished_refusal(std::getenv("FLASHCORE_UNFINISHED"))
+                                       : refusal;
               },
           .plan = plan};
 }

@@ -118,4 +118,9 @@ std::string forward_sm90_refusal(const ForwardProblem& problem, const DeviceInfo
   return refusal;
 }
 
+std::string unfinished_refusal(const char* allowed) {
+  if (allowed != nullptr && std::string_view(allowed) == "1") return {};
+  return "it is not verified on a GPU since its last change; FLASHCORE_UNFINISHED=1 runs it";
+}
+
 }  // namespace flashcore

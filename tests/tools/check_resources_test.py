@@ -71,10 +71,10 @@ class Check(unittest.TestCase):
         self.assertIn("names no kernel", problems("ptxas info    : 0 bytes gmem\n")[0])
 
     def test_a_dropped_fast_path_fails(self):
-        alarm = "ptxas info    : (C7510) Potential Performance Loss\n"
+        alarm = "ptxas info    : (C7599) Potential Performance Loss\n"
         self.assertEqual(problems(report(extra=alarm)), [])
-        for code in ("C7507", "C7508", "C7511", "C7514", "C7519"):
-            found = problems(report(extra=alarm.replace("C7510", code)))
+        for code in ("C7507", "C7508", "C7510", "C7511", "C7514", "C7518", "C7519"):
+            found = problems(report(extra=alarm.replace("C7599", code)))
             self.assertIn(code, found[0])
 
 

@@ -30,7 +30,8 @@ struct Config {
   int q_slots;
   bool split_softmax;  // half of the exponentials beside the second product, half after it
   bool ping_pong;      // consumers take turns at starting products
-  bool features;       // whether it is also compiled with features: they need registers
+  bool plain;          // whether it is compiled without features,
+  bool features;       // and with: they need registers
 
   constexpr int threads() const { return kWarpgroupThreads * (consumers + 1); }
   constexpr int block_q() const { return kWarpgroupRows * consumers; }
@@ -58,6 +59,7 @@ inline constexpr std::array kConfigs = {
            .q_slots = 2,
            .split_softmax = false,
            .ping_pong = false,
+           .plain = true,
            .features = false},
     Config{.head_dim_qk = 64,
            .head_dim_v = 64,
@@ -66,6 +68,7 @@ inline constexpr std::array kConfigs = {
            .q_slots = 2,
            .split_softmax = true,
            .ping_pong = true,
+           .plain = false,
            .features = true},
     Config{.head_dim_qk = 128,
            .head_dim_v = 128,
@@ -74,6 +77,7 @@ inline constexpr std::array kConfigs = {
            .q_slots = 2,
            .split_softmax = true,
            .ping_pong = true,
+           .plain = true,
            .features = true},
     Config{.head_dim_qk = 192,
            .head_dim_v = 128,
@@ -82,6 +86,7 @@ inline constexpr std::array kConfigs = {
            .q_slots = 1,
            .split_softmax = true,
            .ping_pong = true,
+           .plain = true,
            .features = true},
     Config{.head_dim_qk = 256,
            .head_dim_v = 256,
@@ -90,6 +95,7 @@ inline constexpr std::array kConfigs = {
            .q_slots = 1,
            .split_softmax = true,
            .ping_pong = true,
+           .plain = true,
            .features = true},
 };
 
@@ -99,7 +105,8 @@ inline constexpr int kLargestHeadDim = 256;
 constexpr int choose_config(int64_t head_dim_qk, int64_t head_dim_v, bool features) {
   for (std::size_t i = 0; i < kConfigs.size(); ++i) {
     const Config& c = kConfigs[i];
-    if (head_dim_qk <= c.head_dim_qk && head_dim_v <= c.head_dim_v && (!features || c.features)) {
+    if (head_dim_qk <= c.head_dim_qk && head_dim_v <= c.head_dim_v &&
+        (features ? c.features : c.plain)) {
       return static_cast<int>(i);
     }
   }

@@ -131,9 +131,8 @@ struct Consumer {
   }
   // By one thread of the warpgroup; all of it has passed a barrier since it last used Q's slot.
   __device__ __forceinline__ void release_q() const {
-    if (thread_anew() % kWarpgroupThreads == 0) {
-      ptx::mbarrier_arrive(shared + S::kQEmpty + 8 * q_index());
-    }
+    const uint32_t barrier = shared + S::kQEmpty + 8 * q_index();  // by all lanes: see ptx::uniform
+    if (thread_anew() % kWarpgroupThreads == 0) ptx::mbarrier_arrive(barrier);
   }
   // By each warp. K's ring moves on with the last use of k_at.
   __device__ __forceinline__ void release_k() const {

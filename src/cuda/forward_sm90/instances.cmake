@@ -1,7 +1,9 @@
 # forward_sm90's compiled kernels: one small translation unit for each row of kConfigs (config.hpp),
 # type, and with or without features, where it has any. instances.cpp makes the list of them a table.
 set(sm90_configs 5)
-set(sm90_plain_only 0)  # those without Config::features
+# Rows without Config::features, and without Config::plain.
+set(sm90_plain_only 0)
+set(sm90_features_only 1)
 set(sm90_generated ${CMAKE_CURRENT_BINARY_DIR}/generated/forward_sm90)
 set(sm90_sources "")
 set(sm90_declarations "")
@@ -10,7 +12,8 @@ math(EXPR sm90_last_config "${sm90_configs} - 1")
 foreach(INSTANCE_ELEMENT Fp16 Bf16)
   foreach(INSTANCE_CONFIG RANGE ${sm90_last_config})
     foreach(INSTANCE_FEATURES false true)
-      if(INSTANCE_FEATURES AND INSTANCE_CONFIG IN_LIST sm90_plain_only)
+      if((INSTANCE_FEATURES AND INSTANCE_CONFIG IN_LIST sm90_plain_only) OR
+         (NOT INSTANCE_FEATURES AND INSTANCE_CONFIG IN_LIST sm90_features_only))
         string(APPEND sm90_entries "    InstanceEntry{nullptr, nullptr},\n")
         continue()
       endif()

@@ -1,0 +1,301 @@
+// What of forward_sm90 needs no GPU: its table of tiles, the order of tiles, the counter that hands
+// them out, the ranges of blocks, and its refusals.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <random>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "cuda/attention/kv_range.hpp"
+#include "cuda/forward_sm90/config.hpp"
+#include "cuda/forward_sm90/schedule.hpp"
+#include "cuda/forward_sm90/tile_counter.hpp"
+#include "dispatch/forward_sm90_refusal.hpp"
+#include "problem/problem.hpp"
+
+namespace flashcore {
+namespace {
+
+namespace sm90 = cuda::forward_sm90;
+using testing::HasSubstr;
+
+// ---- the resource page
+
+TEST(ForwardSm90Config, EveryHeadDimensionGetsTheFirstTileThatHoldsIt) {
+  for (const bool features : {false, true}) {
+    for (int qk = 8; qk <= 256; qk += 8) {
+      for (int v = 8; v <= 256; v += 8) {
+        const int chosen = sm90::choose_config(qk, v, features);
+        ASSERT_GE(chosen, 0) << qk << "/" << v;
+        for (int i = 0; i <= chosen; ++i) {
+          const sm90::Config& c = sm90::kConfigs[static_cast<size_t>(i)];
+          const bool fits =
+              c.head_dim_qk >= qk && c.head_dim_v >= v && (features ? c.features : c.plain);
+          ASSERT_EQ(fits, i == chosen) << qk << "/" << v << ", row " << i;
+        }
+      }
+    }
+    EXPECT_EQ(sm90::choose_config(257, 64, features), -1);
+    EXPECT_EQ(sm90::choose_config(64, 257, features), -1);
+  }
+}
+
+TEST(ForwardSm90Config, RegistersAndSharedMemoryAreThereForAllWarps) {
+  for (const sm90::Config& c : sm90::kConfigs) {
+    const int threads = c.threads();
+    EXPECT_LE(c.tile_bytes() + sm90::kBarrierBytes, 227 * 1024) << c.head_dim_qk;
+    EXPECT_LE(128 * (c.producer_registers() + c.consumers * c.consumer_registers()),
+              65536 / threads / 8 * 8 * threads)
+        << "the pool is what the launch allocated";
+    EXPECT_EQ(c.consumer_registers() % 8, 0);
+    EXPECT_EQ(c.producer_registers() % 8, 0);
+  }
+}
+
+// ---- the order of tiles
+
+TEST(ForwardSm90Order, TakesEveryTileOnceLongestFirstWithinASection) {
+  for (const uint32_t heads : {1U, 2U, 5U, 16U}) {
+    for (const uint32_t tiles : {1U, 3U, 8U}) {
+      for (uint32_t section = 1; section <= heads; ++section) {
+        const sm90::TileOrder order{heads, tiles, section, true};
+        std::set<std::pair<uint32_t, uint32_t>> seen;
+        uint32_t before = 0;
+        for (uint32_t i = 0; i < order.size(); ++i) {
+          const sm90::TileOrder::Place place = order.at(i);
+          ASSERT_LT(place.batch_head, heads);
+          ASSERT_LT(place.q_tile, tiles);
+          ASSERT_TRUE(seen.emplace(place.batch_head, place.q_tile).second);
+          const bool section_begins = i % (section * tiles) == 0;
+          ASSERT_EQ(place.batch_head / section, i / (section * tiles));
+          ASSERT_TRUE(section_begins || place.q_tile <= before);
+          before = place.q_tile;
+        }
+        ASSERT_EQ(seen.size(), order.size());
+      }
+    }
+  }
+}
+
+TEST(ForwardSm90Order, PlainlyTakesTheTilesOfAHeadTogether) {
+  const sm90::TileOrder order{7, 5, 1, false};
+  for (uint32_t i = 0; i < order.size(); ++i) {
+    EXPECT_EQ(order.at(i).batch_head, i / 5);
+    EXPECT_EQ(order.at(i).q_tile, i % 5);
+  }
+}
+
+// ---- the counter
+
+// Blocks that run in any order, on a word that holds anything: what the device functions do, one
+// memory operation at a time.
+class Launch {
+ public:
+  Launch(uint64_t& word, uint32_t name, uint32_t tiles, uint32_t blocks)
+      : word_(word), counter_{name, tiles}, blocks_(blocks, Block{}) {
+    for (uint32_t b = 0; b < blocks; ++b) blocks_[b].tile = b;
+  }
+
+  bool done() const {
+    return std::all_of(blocks_.begin(), blocks_.end(), [](const Block& b) { return b.done; });
+  }
+  const std::vector<uint32_t>& taken() const { return taken_; }
+
+  void step(size_t which) {
+    Block& b = blocks_[which];
+    if (b.done) return;
+    if (!b.read) {
+      b.found = word_;
+      b.read = true;
+    } else if (!counter_.is_ours(b.found)) {  // atomicCAS
+      const uint64_t before = word_;
+      if (before == b.found) word_ = counter_.zero();
+      b.found = before == b.found ? counter_.zero() : before;
+    } else if (!b.asked) {  // atomicAdd
+      b.answer = word_++;
+      b.asked = true;
+      taken_.push_back(b.tile);
+    } else {
+      if (counter_.is_last(b.answer)) word_ = counter_.zero();  // atomicExch
+      b.tile = static_cast<uint32_t>(blocks_.size()) + sm90::TileCounter::handed_out(b.answer);
+      b.asked = false;
+      b.done = b.tile >= counter_.tiles;
+    }
+  }
+
+ private:
+  struct Block {
+    uint32_t tile = 0;
+    uint64_t found = 0, answer = 0;
+    bool read = false, asked = false, done = false;
+  };
+  uint64_t& word_;
+  sm90::TileCounter counter_;
+  std::vector<Block> blocks_;
+  std::vector<uint32_t> taken_;
+};
+
+TEST(ForwardSm90Counter, HandsOutEveryTileOnceAndIsReadyForTheNextLaunch) {
+  std::mt19937_64 random(7);
+  for (int round = 0; round < 300; ++round) {
+    uint64_t word = random();  // memory that nobody cleared
+    for (int launch = 0; launch < 4; ++launch) {
+      const uint32_t name = launch < 2 ? 77U : static_cast<uint32_t>(random());  // another plan's
+      const auto blocks = static_cast<uint32_t>(1 + random() % 6);
+      const auto tiles = static_cast<uint32_t>(blocks + random() % 30);
+      Launch one(word, name, tiles, blocks);
+      while (!one.done()) one.step(random() % blocks);
+      std::vector<uint32_t> taken = one.taken();
+      std::sort(taken.begin(), taken.end());
+      ASSERT_EQ(taken.size(), tiles);
+      for (uint32_t i = 0; i < tiles; ++i) ASSERT_EQ(taken[i], i);
+      ASSERT_EQ(word, (sm90::TileCounter{name, tiles}.zero()));
+    }
+  }
+}
+
+// ---- ranges of blocks
+
+TEST(ForwardSm90Range, AgreesWithTheSharedDefinition) {
+  std::mt19937_64 random(3);
+  const auto pick = [&](std::initializer_list<int64_t> from) {
+    return *(from.begin() + static_cast<std::ptrdiff_t>(random() % from.size()));
+  };
+  constexpr int64_t kMost = sm90::kFar - 1, kBeyond = int64_t{1} << 32;
+  for (int n = 0; n < 200000; ++n) {
+    Sequence s;
+    s.len_q = s.rows_q = pick({0, 1, 7, 63, 64, 65, 300, kMost});
+    s.len_kv = pick({0, 1, 8, 127, 128, 129, 500, kMost});
+    s.offset = pick({0, 1, -1, 5, -64, 200, -200, kMost, -kMost, kBeyond, -kBeyond});
+    const Band band{pick({-1, 0, 1, 100, kMost, kBeyond}), pick({-1, 0, 1, 100, kMost, kBeyond})};
+    const int64_t first = pick({0, 64, 128, std::max<int64_t>(0, s.len_q - 70)});
+    const int block_kv = static_cast<int>(pick({64, 128}));
+    const cuda::attention::TileRange want =
+        cuda::attention::tile_range(s, band, first, first + 64, block_kv);
+    const sm90::BandLimits limits =
+        sm90::band_limits(band.left, band.right, s.offset, static_cast<int>(s.len_kv));
+    const sm90::BlockRange got =
+        sm90::block_range(limits, static_cast<int>(s.len_q), static_cast<int>(first),
+                          static_cast<int>(first) + 64, block_kv);
+    const auto where = [&] {
+      return testing::Message() << "len " << s.len_q << "x" << s.len_kv << " offset " << s.offset
+                                << " window " << band.left << "," << band.right << " first "
+                                << first;
+    };
+    ASSERT_EQ(got.begin, want.begin) << where();
+    ASSERT_EQ(got.end, want.end) << where();
+    if (got.empty()) continue;
+    for (const int block : {got.begin, got.begin + 1, want.full_begin - 1, want.full_begin,
+                            want.full_end - 1, want.full_end, got.end - 1}) {
+      if (block < got.begin || block >= got.end) continue;
+      ASSERT_EQ(got.needs_mask(block), block < want.full_begin || block >= want.full_end)
+          << where() << " block " << block;
+    }
+  }
+}
+
+TEST(ForwardSm90Range, ColumnsAgreeWithTheDefinition) {
+  for (const int64_t offset : {-70, -3, 0, 4, 90}) {
+    for (const int64_t left : {-1, 0, 20}) {
+      for (const int64_t right : {-1, 0, 9}) {
+        Sequence s;
+        s.len_q = s.rows_q = 100, s.len_kv = 150, s.offset = offset;
+        const sm90::BandLimits limits = sm90::band_limits(left, right, offset, 150);
+        for (int query = 0; query < 100; ++query) {
+          const KeyRange want = visible_keys(s, {left, right}, query);
+          for (int key = 0; key < 192; key += 64) {
+            const sm90::ColumnRange got = sm90::visible_columns(limits, query, key);
+            for (int c = 0; c < 64; ++c) {
+              ASSERT_EQ(c >= got.begin && c < got.end, key + c >= want.begin && key + c < want.end)
+                  << query << ", " << key + c;
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+// ---- refusals
+
+DeviceInfo gpu(int32_t compute_capability) {
+  DeviceInfo info;
+  info.device = {DeviceKind::cuda, 0};
+  info.compute_capability = compute_capability;
+  return info;
+}
+
+Problem dense(DType dtype, int64_t head_dim_qk, int64_t head_dim_v) {
+  Problem p;
+  p.q = p.k = TensorDesc::contiguous(dtype, {2, 4, 100, head_dim_qk});
+  p.v = p.o = TensorDesc::contiguous(dtype, {2, 4, 100, head_dim_v});
+  p.lse = TensorDesc::contiguous(DType::f32, {2, 4, 100});
+  return p;
+}
+
+std::string refusal(const Problem& problem, int32_t compute_capability = 90,
+                    const char* targets = "80;89;90a") {
+  const Result<ForwardProblem> resolved = resolve(problem);
+  EXPECT_TRUE(resolved.ok()) << resolved.status().message();
+  return forward_sm90_refusal(*resolved, gpu(compute_capability), targets);
+}
+
+TEST(ForwardSm90Refusal, NamesWhatItDoesNotCompute) {
+  EXPECT_THAT(refusal(dense(DType::f32, 64, 64)), HasSubstr("q: dtype is f32"));
+  EXPECT_THAT(refusal(dense(DType::f16, 264, 64)), HasSubstr("q: head dimension is 264"));
+  EXPECT_THAT(refusal(dense(DType::f16, 64, 61)), HasSubstr("v: head dimension is 61"));
+  EXPECT_THAT(refusal(dense(DType::f16, 64, 64), 80), HasSubstr("compute capability is 8.0"));
+  EXPECT_THAT(refusal(dense(DType::f16, 64, 64), 100), HasSubstr("compute capability is 10.0"));
+  EXPECT_THAT(refusal(dense(DType::f16, 64, 64), 90, "80;89"), HasSubstr("code for 80;89"));
+  Problem p = dense(DType::f16, 64, 64);
+  p.o.dtype = DType::f32;
+  EXPECT_THAT(refusal(p), HasSubstr("o: dtype is f32, wanted that of q, f16"));
+  p = dense(DType::f16, 64, 64);
+  p.lse->dtype = DType::f64;
+  EXPECT_THAT(refusal(p), HasSubstr("lse: dtype is f64"));
+  p = dense(DType::f16, 64, 64);
+  p.bias = TensorDesc::contiguous(DType::f32, {1, 4, 1, 100});
+  EXPECT_THAT(refusal(p), HasSubstr("bias: is given"));
+  p = dense(DType::f16, 64, 64);
+  p.mask = TensorDesc::contiguous(DType::boolean, {2, 1, 100, 100});
+  EXPECT_THAT(refusal(p), HasSubstr("mask: is given"));
+  p = dense(DType::f16, 64, 64);
+  p.alibi_slopes = TensorDesc::contiguous(DType::f32, {4});
+  EXPECT_THAT(refusal(p), HasSubstr("alibi_slopes: is given"));
+  p = dense(DType::f16, 64, 64);
+  p.dropout_p = 0.5F;
+  EXPECT_THAT(refusal(p), HasSubstr("dropout_p: is 0.5"));
+  p = dense(DType::f16, 64, 64);
+  p.k = TensorDesc::strided(DType::f16, {2, 4, 100, 64}, {4 * 100 * 68, 100 * 68, 68, 1});
+  EXPECT_THAT(refusal(p), HasSubstr("k: row stride is 68 elements"));
+  p = dense(DType::f16, 64, 64);
+  p.v = TensorDesc::strided(DType::f16, {2, 4, 100, 64}, {100 * 64, 0, 64, 1});
+  EXPECT_THAT(refusal(p), HasSubstr("v: head stride is 0"));
+}
+
+TEST(ForwardSm90Refusal, RunsOnlyWhereSomebodyAsksForWhatIsNotVerified) {
+  EXPECT_EQ(unfinished_refusal("1"), "");
+  for (const char* const value : {static_cast<const char*>(nullptr), "", "0", "yes"}) {
+    EXPECT_THAT(unfinished_refusal(value), HasSubstr("FLASHCORE_UNFINISHED=1"));
+  }
+}
+
+TEST(ForwardSm90Refusal, ComputesTheRest) {
+  for (const DType dtype : {DType::f16, DType::bf16}) {
+    Problem p = dense(dtype, 192, 128);
+    p.sinks = TensorDesc::contiguous(DType::f32, {4});
+    p.seqlens_kv = TensorDesc::contiguous(DType::i32, {2});
+    p.softcap = 30;
+    p.softmax_scale = -1.0F;
+    p.causal = true;
+    p.window_left = 7;
+    EXPECT_EQ(refusal(p), "");
+  }
+}
+
+}  // namespace
+}  // namespace flashcore
