@@ -119,6 +119,7 @@ std::string declines(const ForwardProblem& p, const PlanContext& context) {
     return "entries have lengths or diagonals of their own: its time is not known";
   const SmallChoice choice = choose_small(p, context.device.multiprocessors);
   if (choice.is_small()) return {};
+  if (!choice.is_measured) return "the problem is larger than those it was measured on";
   return fmt::format("would take about {:.1f} us, the next kernel {:.1f}", choice.small_us,
                      choice.block_us);
 }

@@ -74,14 +74,18 @@ constexpr double predicted_us(const Work& work, const KernelTimes& times, int64_
 }
 
 inline constexpr KernelTimes kSmallTimes{
-    .launch = 0.42, .unit = 1.45, .step_64 = 1.13, .step_128 = 1.82};
+    .launch = 0.53, .unit = 1.90, .step_64 = 0.79, .step_128 = 1.40};
 inline constexpr KernelTimes kBlockTimes{
-    .launch = 3.07, .unit = 1.77, .step_64 = 0.87, .step_128 = 1.73};
+    .launch = 5.05, .unit = 0.05, .step_64 = 0.79, .step_128 = 1.71};
 inline constexpr int64_t kBlockQueries = 128, kBlockKeys = 64;  // of forward_sm80
+
+// What was measured, and so what is predicted: waves of clusters, and steps of 256 keys.
+inline constexpr double kMostWaves = 4, kMostSteps = 8;
 
 struct SmallChoice {
   double small_us, block_us;
-  constexpr bool is_small() const { return small_us < block_us; }
+  bool is_measured;
+  constexpr bool is_small() const { return is_measured && small_us < block_us; }
 };
 
 constexpr SmallChoice choose_small(const ForwardProblem& p, int64_t multiprocessors) {
@@ -90,8 +94,10 @@ constexpr SmallChoice choose_small(const ForwardProblem& p, int64_t multiprocess
   const Work clusters =
       work_of(p, small::kBlockQ, small::kParts * small::kBlockKv, multiprocessors / small::kRanks);
   const Work blocks = work_of(p, kBlockQueries, kBlockKeys, multiprocessors);
-  return {predicted_us(clusters, kSmallTimes, head_dim),
-          predicted_us(blocks, kBlockTimes, head_dim)};
+  return {
+      predicted_us(clusters, kSmallTimes, head_dim), predicted_us(blocks, kBlockTimes, head_dim),
+      static_cast<double>(clusters.units) <= kMostWaves * static_cast<double>(clusters.at_once) &&
+          clusters.longest <= kMostSteps};
 }
 
 }  // namespace flashcore
