@@ -92,6 +92,15 @@ class Pages(Tree):
         self.assertIn("Not measured yet.", self.text("README.md"))
         self.assertIn("Not measured yet.", self.text("docs/deep.md"))
 
+    def test_a_shorter_run_shows_what_it_has(self):
+        self.bench["cases"] = [one for one in self.bench["cases"] if one["suite"] == "five"]
+        self.bench["complete"] = False
+        self.write()
+        self.assertEqual(self.run_tool("--no-pictures"), 0, self.said.getvalue())
+        self.assertIn("cut short", self.text("README.md"))
+        self.assertIn("| us a call | (1,8,512,64) |", self.text("README.md"))
+        self.assertIn("Not in this run.", self.text("docs/performance.md"))
+
     def test_an_edited_number_is_noticed(self):
         self.run_tool("--no-pictures")
         for name, before in (("docs/ladder.md", "20.50"), ("docs/performance.md", "128 causal"),
