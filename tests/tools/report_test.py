@@ -169,7 +169,7 @@ class Fingerprints(Tree):
         self.assertEqual(of("01_scalar_twice"), prints["ladder/01_scalar"])
         self.assertEqual(of("other"), "")
         before = of("forward_sm80")
-        (self.root / "src/cuda/forward_sm80/config.hpp").write_text("// tiles\n")
+        (self.root / "src/dispatch/forward_sm80.cpp").write_text("// its plan\n")
         prints = fingerprint.fingerprints(self.root)
         self.assertNotEqual(of("forward_sm80"), before)
 
