@@ -223,6 +223,13 @@ class Schema(unittest.TestCase):
         check_evidence(fixtures.standard(""))
         check_evidence(fixtures.ladder([fixtures.rung("a", 1.0, "")]))
 
+    def test_records_of_the_python_tests_are_left_alone(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "docs/evidence/python-a.json"
+            path.parent.mkdir(parents=True)
+            path.write_text("{}")
+            self.assertEqual(Evidence(pathlib.Path(folder)).files, {})
+
     def test_the_evidence_of_the_repository_holds(self):
         root = pathlib.Path(__file__).resolve().parents[2]
         self.assertGreaterEqual(len(Evidence(root).files), 3)
