@@ -90,6 +90,7 @@ void declare(BenchOptions& options, OptionSet& set) {
   set.number("--seconds", options.seconds, "Begin no case after these; 0: no limit");
   set.text("--out", options.out, "Evidence, written after every case", "FILE");
   set.flag("--resume", options.resume, "Keep what --out has of this build and device already");
+  set.flag("--verbose", options.verbose, "Say on stderr what is begun, and when");
   options.problem.declare(set);
   options.choice.declare(set);
 }

@@ -81,6 +81,7 @@ class BenchRun {
   Status choose_protocols();
   Status begin_evidence();
   Status resume();
+  void step(Progress& progress, const std::string& what) const;
   void start_peers();
   void greet_peers();
   void measure_ceilings();
@@ -116,6 +117,12 @@ class BenchRun {
   Json earlier_ = Json::array();  // cases of the file that is resumed
   bool failed_ = false;
 };
+
+// Said before it is done, so that a hang has a name.
+void BenchRun::step(Progress& progress, const std::string& what) const {
+  progress.step(what);
+  if (options_.verbose) fmt::print(stderr, "{:6.1f} s  begins {}\n", seconds_since(start_), what);
+}
 
 Status BenchRun::choose_protocols() {
   const std::vector<bench::Protocol> all = meter_->protocols();
@@ -299,7 +306,7 @@ Status BenchRun::time_points(const BenchSubject& subject, std::vector<Point>& po
     for (int round = 0; round < protocol.rounds; ++round) {
       for (Point& point : points) {
         if (!point.timed()) continue;
-        progress.step(fmt::format("{}, {}, {}", subject.name(), point.name, protocol.name));
+        step(progress, fmt::format("{}, {}, {}", subject.name(), point.name, protocol.name));
         FLASHCORE_RETURN_IF_ERROR(time_round(point, protocol));
       }
     }
@@ -425,19 +432,19 @@ Status BenchRun::measure(const BenchSubject& subject, Progress& progress) {
   const Problem problem = subject.problem();
   Result<std::vector<Point>> points = kernels_of(problem);
   if (!points.ok()) return points.status();
-  progress.step(subject.name() + ", inputs and reference");
+  step(progress, subject.name() + ", inputs and reference");
   const Result<std::unique_ptr<Workload>> workload = workload_of(subject);
   if (!workload.ok()) return workload.status();
   Json seconds = {{"reference", seconds_since(start)}};
   for (Point& point : *points) {
     if (!point.refusal.empty()) continue;
-    progress.step(subject.name() + ", " + point.name + ", gate");
+    step(progress, subject.name() + ", " + point.name + ", gate");
     FLASHCORE_RETURN_IF_ERROR(gate(**workload, problem, point));
   }
   seconds["gates"] = seconds_since(start);
   if (const auto* const tiled = dynamic_cast<const TiledWorkload*>(workload->get());
       peers_ && tiled != nullptr) {
-    progress.step(subject.name() + ", peers");
+    step(progress, subject.name() + ", peers");
     add_peers(subject, *tiled, *points);
   }
   seconds["peers"] = seconds_since(start);
@@ -485,7 +492,7 @@ Result<ExitCode> BenchRun::run() {
   bool skipped = false, incomplete = false;
   {
     Progress progress(session_.shows_progress(), "bench", std::ssize(subjects_));
-    progress.step("peers and ceilings");
+    step(progress, "peers and ceilings");
     start_peers();
     measure_ceilings();
     const double ceilings = seconds_since(start_);

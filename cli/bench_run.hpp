@@ -29,6 +29,7 @@ struct BenchOptions {
   double seconds = 0;  // no case begins after these; 0: no limit
   std::string out;
   bool resume = false;
+  bool verbose = false;
 };
 
 // One case of a suite or a file, or the problem that was given.

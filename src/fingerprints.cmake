@@ -2,7 +2,7 @@
 # says which code it measured.
 find_package(Python3 REQUIRED COMPONENTS Interpreter)
 file(GLOB_RECURSE fingerprinted CONFIGURE_DEPENDS
-  cuda/*.cu cuda/*.cuh cuda/*.hpp cuda/*.cpp cuda/*.in cuda/*.cmake cpu/*)
+  cuda/*.cu cuda/*.cuh cuda/*.hpp cuda/*.cpp cuda/*.in cuda/*.cmake cpu/* dispatch/*.cpp)
 set(fingerprints ${CMAKE_CURRENT_BINARY_DIR}/generated/dispatch/fingerprints.inc)
 add_custom_command(OUTPUT ${fingerprints}
   COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tools/fingerprint.py

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Fingerprints of the kernels' sources: one a kernel, over its files and all of ours they include.
 
-A rung of the ladder is one .cu file; a production kernel is a folder of src/cuda; the CPU kernels are
-src/cpu. What src/dispatch decides about a launch is not in it.
+A rung of the ladder is one .cu file; a production kernel is a folder of src/cuda with what
+src/dispatch says about it; the CPU kernels are src/cpu.
 
     fingerprint.py --root .                     prints "ladder/04_wmma_pv 0123456789abcdef" lines
     fingerprint.py --root . --output FILE       writes them as rows of a C++ table, if they changed
@@ -49,7 +49,7 @@ def kernel_sources(src: pathlib.Path) -> dict[str, list[pathlib.Path]]:
     for folder in sorted(base.glob("*/")):
         files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
         if folder.name != "ladder" and any(".cu" in path.suffixes for path in files):
-            sources[folder.name] = files
+            sources[folder.name] = files + sorted((src / "dispatch").glob(f"{folder.name}*"))
     cpu = [path for path in sorted((src / "cpu").rglob("*")) if path.is_file()]
     if cpu:
         judges = [path for path in cpu if path.name.startswith("reference.")]

@@ -46,9 +46,10 @@ ordered_json evidence_of(const Scratch& scratch, const std::string& name = "out.
 
 TEST(BenchCases, WritesEvidenceThatItsSchemaHolds) {
   const Scratch scratch;
-  const Outcome outcome = flashcore_command(bench(scratch));
+  const Outcome outcome = flashcore_command(bench(scratch, {"--verbose"}));
   EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
   EXPECT_THAT(outcome.out, AllOf(HasSubstr("cpu_simd"), HasSubstr("passed")));
+  EXPECT_THAT(outcome.err, HasSubstr("begins one, cpu_simd, gate"));
   const ordered_json evidence = evidence_of(scratch);
   EXPECT_EQ(evidence["complete"], true);
   ASSERT_EQ(evidence["cases"].size(), 2U);

@@ -92,6 +92,15 @@ class Pages(Tree):
         self.assertIn("Not measured yet.", self.text("README.md"))
         self.assertIn("Not measured yet.", self.text("docs/deep.md"))
 
+    def test_a_shorter_run_shows_what_it_has(self):
+        self.bench["cases"] = [one for one in self.bench["cases"] if one["suite"] == "five"]
+        self.bench["complete"] = False
+        self.write()
+        self.assertEqual(self.run_tool("--no-pictures"), 0, self.said.getvalue())
+        self.assertIn("cut short", self.text("README.md"))
+        self.assertIn("| us a call | (1,8,512,64) |", self.text("README.md"))
+        self.assertIn("Not in this run.", self.text("docs/performance.md"))
+
     def test_an_edited_number_is_noticed(self):
         self.run_tool("--no-pictures")
         for name, before in (("docs/ladder.md", "20.50"), ("docs/performance.md", "128 causal"),
@@ -160,7 +169,7 @@ class Fingerprints(Tree):
         self.assertEqual(of("01_scalar_twice"), prints["ladder/01_scalar"])
         self.assertEqual(of("other"), "")
         before = of("forward_sm80")
-        (self.root / "src/cuda/forward_sm80/config.hpp").write_text("// tiles\n")
+        (self.root / "src/dispatch/forward_sm80.cpp").write_text("// its plan\n")
         prints = fingerprint.fingerprints(self.root)
         self.assertNotEqual(of("forward_sm80"), before)
 
@@ -213,6 +222,13 @@ class Schema(unittest.TestCase):
     def test_fixtures_hold(self):
         check_evidence(fixtures.standard(""))
         check_evidence(fixtures.ladder([fixtures.rung("a", 1.0, "")]))
+
+    def test_records_of_the_python_tests_are_left_alone(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "docs/evidence/python-a.json"
+            path.parent.mkdir(parents=True)
+            path.write_text("{}")
+            self.assertEqual(Evidence(pathlib.Path(folder)).files, {})
 
     def test_the_evidence_of_the_repository_holds(self):
         root = pathlib.Path(__file__).resolve().parents[2]
