@@ -129,7 +129,7 @@ std::string declines(const ForwardProblem& p, const PlanContext& context) {
 Kernel forward_small_sm90_kernel() {
   return {.name = "forward_small_sm90",
           .device = DeviceKind::cuda,
-          .automatic = true,
+          .automatic = false,  // until its tails and thousands of random problems have passed
           .refuses =
               [](const ForwardProblem& p, const PlanContext& context) {
                 static const std::string targets = build_info().cuda_targets;
