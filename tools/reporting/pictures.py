@@ -11,7 +11,8 @@ from reporting.evidence import Evidence, Failure
 from reporting.text import length
 
 KEY = "evidence"  # of the text chunk that holds the hash
-COLORS = ["#1f6fb2", "#c4581c", "#3a8a4d", "#8a5fb0", "#b03a5b", "#6b6b6b", "#2a9d9d"]
+COLORS = ["#1f6fb2", "#c4581c", "#3a8a4d", "#8a5fb0", "#b03a5b", "#6b6b6b", "#2a9d9d",
+          "#b98a00", "#7a4a2b"]
 
 
 def hash_of(shown) -> str:
@@ -113,14 +114,15 @@ def draw_sweep(bench, pyplot):
     return figure
 
 
-FIXED = ["forward_sm90", "forward_sm80", "cudnn", "flash", "efficient", "fa3", "flex"]
+FIXED = ["forward_sm90", "forward_sm80", "cudnn", "flash", "efficient", "fa3", "flex",
+         "forward_small_sm90"]
 
 
 def color_of(name: str) -> str:
     """The same in every picture."""
     if name in FIXED:
         return COLORS[FIXED.index(name)]
-    return COLORS[int(hash_of(name), 16) % len(COLORS)]
+    return COLORS[-1]
 
 
 def pictures(all_evidence: Evidence) -> dict:
