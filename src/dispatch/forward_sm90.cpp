@@ -35,6 +35,7 @@ struct Planned {
   unsigned int blocks;
   int device;
   bool has_keys;
+  bool counts;  // tiles are handed out by a counter, which lies in the workspace
 };
 
 sm90::Diagonal diagonal(Alignment alignment) {
@@ -112,7 +113,7 @@ sm90::Params make_params(const ForwardProblem& p, const sm90::Config& config) {
   return params;
 }
 
-Result<Planned> make_planned(const ForwardProblem& p, const PlanContext& context) {
+Planned make_planned(const ForwardProblem& p, const PlanContext& context) {
   Planned planned{};
   planned.device = context.device.device.index;
   const bool features = p.softcap > 0 || !(p.softmax_scale > 0);
@@ -124,6 +125,7 @@ Result<Planned> make_planned(const ForwardProblem& p, const PlanContext& context
   planned.blocks =
       std::min(planned.params.order.size(), static_cast<uint32_t>(context.device.multiprocessors));
   planned.has_keys = (p.packed ? p.total_kv : p.seqlen_kv) > 0;
+  planned.counts = is_uneven(p);
   return planned;
 }
 
@@ -138,8 +140,7 @@ bool is_aligned(const void* pointer) {
 }
 
 // The pointers of a run.
-void bind(sm90::Params& params, const ForwardProblem& p, const Arguments& args,
-          std::span<std::byte> workspace) {
+void bind(sm90::Params& params, const ForwardProblem& p, const Arguments& args) {
   params.q.data = args.q;
   params.k.data = args.k;
   params.v.data = args.v;
@@ -151,8 +152,6 @@ void bind(sm90::Params& params, const ForwardProblem& p, const Arguments& args,
   params.seqlens_kv.data = p.seqlens_kv.present ? args.seqlens_kv : nullptr;
   params.causal_offsets.data = p.causal_offsets.present ? args.causal_offsets : nullptr;
   params.sinks = p.sinks.present ? args.sinks : nullptr;
-  params.counter =
-      workspace.empty() ? nullptr : reinterpret_cast<unsigned long long*>(workspace.data());
 }
 
 // The tensor maps of a run. Without keys no block looks at those of K and V.
@@ -186,7 +185,8 @@ Status run(const ForwardProblem& p, const Planned& planned, const Arguments& arg
            std::span<std::byte> workspace, Stream stream) {
   const sm90::Config& config = sm90::kConfigs[static_cast<size_t>(planned.instance.config)];
   sm90::Params params = planned.params;
-  bind(params, p, args, workspace);
+  bind(params, p, args);
+  if (planned.counts) params.counter = reinterpret_cast<unsigned long long*>(workspace.data());
   sm90::Maps maps{};
   const DeviceGuard guard(planned.device);
   if (guard.error() != cudaSuccess) return cuda_failure("choosing its GPU", guard.error());
@@ -200,9 +200,7 @@ Status run(const ForwardProblem& p, const Planned& planned, const Arguments& arg
 }
 
 Result<PlannedKernel> plan(const ForwardProblem& p, const PlanContext& context) {
-  const Result<Planned> made = make_planned(p, context);
-  if (!made.ok()) return made.status();
-  const Planned planned = *made;
+  const Planned planned = make_planned(p, context);
   const DeviceGuard guard(planned.device);
   if (guard.error() != cudaSuccess) return cuda_failure("choosing its GPU", guard.error());
   const cudaError_t error = sm90::find_instance(planned.instance).prepare();
@@ -211,13 +209,13 @@ Result<PlannedKernel> plan(const ForwardProblem& p, const PlanContext& context) 
   const Result<PlannedKernel> other = forward_sm80_kernel().plan(p, context);
   if (!other.ok()) return other.status();
   return PlannedKernel{
-      .workspace_bytes = is_uneven(p) ? kCounterBytes : 0,
+      .workspace_bytes = std::max(planned.counts ? kCounterBytes : 0, other->workspace_bytes),
       .run = [p, planned, other = other->run](const Arguments& args, std::span<std::byte> workspace,
                                               Stream stream) -> Status {
         if (planned.blocks == 0) return {};  // no output has an element
         const bool aligned =
             is_aligned(args.q) && is_aligned(args.k) && is_aligned(args.v) && is_aligned(args.o);
-        if (!aligned) return other(args, {}, stream);
+        if (!aligned) return other(args, workspace, stream);
         return run(p, planned, args, workspace, stream);
       }};
 }

@@ -27,7 +27,6 @@ struct Planned {
   small::Instance instance;
   small::Grid grid;
   TensorLayout q, k, v;
-  bool has_lse;
   int device;
 };
 
@@ -86,7 +85,6 @@ Result<PlannedKernel> plan(const ForwardProblem& p, const PlanContext& context) 
   planned.q = layout(p, p.q, p.heads_q, rows_q, p.head_dim_qk);
   planned.k = layout(p, p.k, p.heads_kv, rows_kv, p.head_dim_qk);
   planned.v = layout(p, p.v, p.heads_kv, rows_kv, p.head_dim_v);
-  planned.has_lse = p.has_lse;
   planned.params.early = context.early_start;
   planned.device = context.device.device.index;
 
