@@ -109,7 +109,7 @@ std::vector<ordered_json> peer_rows(const ordered_json& evidence) {
 
 ordered_json with_peer(const Scratch& scratch, const std::string& fault) {
   const Outcome outcome =
-      flashcore_command(bench(scratch, {"--peers", FLASHCORE_PEERS}), {"PEER_FAULT=" + fault});
+      flashcore_command(bench(scratch, {"--peers", FLASHCORE_PEERS, "--backends", "plain"}), {"PEER_FAULT=" + fault});
   EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
   return evidence_of(scratch);
 }
