@@ -131,6 +131,7 @@ void declare(BenchOptions& options, OptionSet& set) {
   set.flag("--resume", options.resume, "Keep what --out has of this build and device already");
   set.flag("--verbose", options.verbose, "Say on stderr what is begun, and when");
   set.hidden("--worker", options.worker);
+  set.hidden("--worker-program", options.worker_program);
   options.problem.declare(set);
   options.choice.declare(set);
 }

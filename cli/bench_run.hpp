@@ -29,8 +29,9 @@ struct BenchOptions {
   std::string out;
   bool resume = false;
   bool verbose = false;
-  double deadline = 30;  // seconds of a step before it is given up; 0: no limit
-  std::string worker;    // the file of a BenchOrder, in the process that works for another
+  double deadline = 30;        // seconds of a step before it is given up; 0: no limit
+  std::string worker_program;  // in place of this one, for tests
+  std::string worker;          // the file of a BenchOrder, in the process that works for another
 };
 
 // One case of a suite or a file, or the problem that was given.

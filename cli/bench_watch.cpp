@@ -146,7 +146,7 @@ Result<std::unique_ptr<WatchedChild>> Watch::start_child() {
   if (!program.ok()) return program.status();
   std::vector<std::string> words = own_words();
   if (words.size() < 2) return Status(StatusCode::internal, "its own words cannot be read");
-  words.front() = *program;
+  words.front() = options_.worker_program.empty() ? *program : options_.worker_program;
   words.insert(words.end(), {"--worker", file});
   what_ = "starting";
   implementation_.clear();

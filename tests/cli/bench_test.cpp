@@ -3,7 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <csignal>
+#include <fstream>
 #include <nlohmann/json.hpp>
+#include <sstream>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -108,8 +112,8 @@ std::vector<ordered_json> peer_rows(const ordered_json& evidence) {
 }
 
 ordered_json with_peer(const Scratch& scratch, const std::string& fault) {
-  const Outcome outcome =
-      flashcore_command(bench(scratch, {"--peers", FLASHCORE_PEERS, "--backends", "plain"}), {"PEER_FAULT=" + fault});
+  const Outcome outcome = flashcore_command(
+      bench(scratch, {"--peers", FLASHCORE_PEERS, "--backends", "plain"}), {"PEER_FAULT=" + fault});
   EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
   return evidence_of(scratch);
 }
@@ -195,6 +199,107 @@ TEST(BenchLimits, NoCaseBeginsAfterTheTimeIsUp) {
   EXPECT_EQ(evidence["complete"], false);
   EXPECT_TRUE(evidence["cases"].empty());
   EXPECT_THAT(evidence["notes"].dump(), HasSubstr("--seconds"));
+}
+
+// What stands in for the working process when it hangs at a step, or falls there.
+Words hanging_at(const Scratch& scratch, const std::string& step, const std::string& how = "hang") {
+  return {"FLASHCORE_COMMAND=" FLASHCORE_COMMAND, "HANG_AT=" + step, "HANG_HOW=" + how,
+          "HANG_PIDS=" + scratch.path("pids")};
+}
+
+Words watched(const Scratch& scratch, Words more = {}) {
+  more.insert(more.end(), {"--worker-program", FLASHCORE_HANGING_WORKER});
+  return bench(scratch, std::move(more));
+}
+
+const ordered_json& row_of(const ordered_json& one, const std::string& name) {
+  for (const ordered_json& row : one["rows"]) {
+    if (row["implementation"] == name) return row;
+  }
+  throw std::runtime_error("no row of " + name);
+}
+
+TEST(BenchWatch, AKernelThatHangsCostsOnlyItsOwnRow) {
+  const Scratch scratch;
+  const Outcome outcome = flashcore_command(
+      watched(scratch, {"--deadline", "0.5", "--peers", FLASHCORE_PEERS, "--backends", "plain"}),
+      hanging_at(scratch, "two, cpu_simd, wall"));
+  EXPECT_EQ(outcome.exit_code, 1) << outcome.err;
+  EXPECT_THAT(outcome.err, HasSubstr("lost two, cpu_simd, wall: was given up after 5 s"));
+  const ordered_json evidence = evidence_of(scratch);
+  EXPECT_EQ(evidence["complete"], true);
+  ASSERT_EQ(evidence["cases"].size(), 2U);
+  EXPECT_FALSE(row_of(evidence["cases"][0], "cpu_simd")["times"].empty());
+  const ordered_json& lost = row_of(evidence["cases"][1], "cpu_simd");
+  EXPECT_EQ(lost["error"], "two, cpu_simd, wall: was given up after 5 s");
+  EXPECT_TRUE(lost["times"].empty());
+  EXPECT_FALSE(row_of(evidence["cases"][1], "plain")["times"].empty());
+  // Nothing of it is left, what it had started included.
+  std::istringstream pids(scratch.read("pids"));
+  int count = 0;
+  for (pid_t pid = 0; pids >> pid; ++count) {
+    for (int i = 0; i < 100 && ::kill(pid, 0) == 0; ++i) ::usleep(20000);
+    std::ifstream stat("/proc/" + std::to_string(pid) + "/stat");
+    std::string words;
+    std::getline(stat, words);
+    EXPECT_THAT(words, ::testing::AnyOf("", HasSubstr(") Z "))) << "still there: " << pid;
+  }
+  EXPECT_EQ(count, 2);
+}
+
+TEST(BenchWatch, AProcessThatFallsIsGoneOnFrom) {
+  const Scratch scratch;
+  const Outcome outcome =
+      flashcore_command(watched(scratch), hanging_at(scratch, "one, cpu_simd, gate", "fall"));
+  EXPECT_EQ(outcome.exit_code, 1) << outcome.err;
+  const ordered_json evidence = evidence_of(scratch);
+  ASSERT_EQ(evidence["cases"].size(), 2U);
+  EXPECT_EQ(row_of(evidence["cases"][0], "cpu_simd")["error"],
+            "one, cpu_simd, gate: its process was ended by signal 11");
+  EXPECT_FALSE(row_of(evidence["cases"][1], "cpu_simd")["times"].empty());
+  EXPECT_TRUE(evidence["notes"].empty()) << evidence["notes"];
+}
+
+TEST(BenchWatch, WhatNoImplementationDidEndsTheRun) {
+  const Scratch scratch;
+  const Outcome outcome =
+      flashcore_command(watched(scratch), hanging_at(scratch, "two, inputs and reference", "fall"));
+  EXPECT_EQ(outcome.exit_code, 4) << outcome.err;
+  const ordered_json evidence = evidence_of(scratch);
+  EXPECT_EQ(evidence["complete"], false);
+  EXPECT_EQ(evidence["cases"].size(), 1U);
+  EXPECT_THAT(evidence["notes"].dump(), HasSubstr("ended early: two, inputs and reference"));
+}
+
+TEST(BenchWatch, AnInterruptionKeepsWhatIsMeasuredAndResumeGoesOn) {
+  const Scratch scratch;
+  Words words = watched(scratch);
+  words.insert(words.begin(), FLASHCORE_COMMAND);
+  Process process(words, hanging_at(scratch, "two, cpu_simd, wall"));
+  for (int i = 0; i < 500 && scratch.read("pids").empty(); ++i) ::usleep(20000);
+  ASSERT_FALSE(scratch.read("pids").empty());
+  process.send(SIGINT);
+  const Outcome outcome = process.wait();
+  EXPECT_EQ(outcome.exit_code, 130) << outcome.err;
+  ordered_json evidence = evidence_of(scratch);
+  EXPECT_EQ(evidence["complete"], false);
+  ASSERT_EQ(evidence["cases"].size(), 1U);
+  EXPECT_THAT(evidence["notes"].dump(), HasSubstr("interrupted"));
+  const ordered_json kept = evidence["cases"][0];
+  ASSERT_EQ(flashcore_command(bench(scratch, {"--resume"})).exit_code, 0);
+  evidence = evidence_of(scratch);
+  EXPECT_EQ(evidence["complete"], true);
+  ASSERT_EQ(evidence["cases"].size(), 2U);
+  EXPECT_EQ(evidence["cases"][0], kept);
+}
+
+TEST(BenchWatch, WithoutADeadlineTheWorkIsDoneInOneProcess) {
+  const Scratch scratch;
+  const Outcome outcome =
+      flashcore_command(watched(scratch, {"--deadline", "0"}), hanging_at(scratch, "anything"));
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_EQ(evidence_of(scratch)["cases"].size(), 2U);
+  EXPECT_TRUE(scratch.read("pids").empty());
 }
 
 // Evidence with one of our points and one peer's, the times given.
