@@ -32,7 +32,7 @@ def marked_pages(root: pathlib.Path) -> list[pathlib.Path]:
 def generated(evidence: Evidence) -> dict[pathlib.Path, str]:
     """Every generated text file, as it should be."""
     parts = (ladder.parts(evidence) | bench.parts(evidence) | cpu.parts(evidence) |
-             verify.parts(evidence))
+             verify.parts(evidence) | pictures.parts(evidence))
     files = {}
     for path in marked_pages(evidence.root):
         content = path.read_text(encoding="utf-8")

@@ -54,7 +54,7 @@ class Tree(unittest.TestCase):
         for name, evidence in (("ladder", self.ladder), ("bench", self.bench),
                                ("verify-forward_sm80", self.verify)):
             (self.root / f"docs/evidence/{name}.json").write_text(json.dumps(evidence))
-        for name, (shown, _) in pictures.pictures(Evidence(self.root)).items():
+        for name, (shown, *_) in pictures.pictures(Evidence(self.root)).items():
             (self.root / "docs/images" / name).write_bytes(fixtures.png(shown))
 
     def run_tool(self, *arguments):

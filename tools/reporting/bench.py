@@ -39,7 +39,9 @@ def label(name: str, source: str, stale: bool = False) -> str:
 
 def peer_name(name: str) -> str:
     names = {"flash": "PyTorch flash (FA2)", "cudnn": "PyTorch cuDNN",
-             "efficient": "PyTorch efficient", "math": "PyTorch math", "flex": "FlexAttention",
+             "cudnn_direct": "cuDNN from C++", "efficient": "PyTorch efficient",
+             "math": "PyTorch math", "flex": "FlexAttention", "openblas": "OpenBLAS, unfused",
+             "onednn": "oneDNN, unfused",
              "fa2": "FlashAttention-2", "fa3": "FlashAttention-3", "flashinfer": "FlashInfer",
              "xformers": "xFormers"}
     return names.get(name, name)
@@ -49,6 +51,10 @@ class Bench:
     def __init__(self, evidence: dict, is_stale):
         self.evidence, self.is_stale = evidence, is_stale
         self.protocol = headline(evidence)
+
+    def ceiling(self, name: str):
+        """By the protocol of the tables; empty when it was not measured."""
+        return self.evidence["ceilings"].get(self.protocol, {}).get(name) or {}
 
     def suite(self, name: str) -> list[dict]:
         return [one for one in self.evidence["cases"] if one["suite"] == name]
