@@ -12,7 +12,7 @@ import pathlib
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-from reporting import bench, cpu, ladder, page, pictures, text, verify  # noqa: E402
+from reporting import bench, cpu, ladder, page, pictures, small, text, verify  # noqa: E402
 from reporting.evidence import Evidence, Failure  # noqa: E402
 
 # Parts that their page must have; others are filled in wherever their markers are.
@@ -32,7 +32,7 @@ def marked_pages(root: pathlib.Path) -> list[pathlib.Path]:
 def generated(evidence: Evidence) -> dict[pathlib.Path, str]:
     """Every generated text file, as it should be."""
     parts = (ladder.parts(evidence) | bench.parts(evidence) | cpu.parts(evidence) |
-             verify.parts(evidence) | pictures.parts(evidence))
+             verify.parts(evidence) | small.parts(evidence) | pictures.parts(evidence))
     files = {}
     for path in marked_pages(evidence.root):
         content = path.read_text(encoding="utf-8")

@@ -100,6 +100,13 @@ TEST(BenchCases, RefusesWhatIsNoListOfCases) {
   EXPECT_EQ(absent.exit_code, 2);
 }
 
+const ordered_json& row_of(const ordered_json& one, const std::string& name) {
+  for (const ordered_json& row : one["rows"]) {
+    if (row["implementation"] == name) return row;
+  }
+  throw std::runtime_error("no row of " + name);
+}
+
 // Every row of a peer, over all cases.
 std::vector<ordered_json> peer_rows(const ordered_json& evidence) {
   std::vector<ordered_json> rows;
@@ -132,6 +139,34 @@ TEST(BenchPeers, ComputeTheSameNumbersAndAreTimedInTurns) {
     EXPECT_EQ(row["times"]["wall"]["calls_a_sample"], 7);
   }
   EXPECT_EQ(evidence["cases"][0]["rows"][0]["times"]["wall"]["fastest_peer"], "plain");
+}
+
+// Libraries that this machine may lack: then the evidence says so.
+TEST(BenchPeers, OfThisProcessPassTheSameGate) {
+  const Scratch scratch;
+  const std::string cases = scratch.write("square.json", R"({"schema": "flashcore-cases",
+    "version": 1, "cases": [
+      {"name": "full", "dtype": "f32", "batch": 2, "heads_q": 3, "seqlen_q": 40, "head_dim": 16},
+      {"name": "causal", "dtype": "f32", "batch": 1, "heads_q": 2, "seqlen_q": 24, "seqlen_kv": 40,
+       "head_dim": 16, "causal": true},
+      {"name": "grouped", "dtype": "f32", "batch": 2, "heads_q": 6, "heads_kv": 2, "seqlen_q": 1,
+       "seqlen_kv": 50, "head_dim": 16}]})");
+  const Outcome outcome = flashcore_command(
+      {"bench", "--cases", cases, "--device", "cpu", "--threads", "2", "--out",
+       scratch.path("out.json"), "--peers", FLASHCORE_PEERS, "--backends", "openblas,onednn"});
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  const ordered_json evidence = evidence_of(scratch);
+  for (const char* const name : {"openblas", "onednn"}) {
+    if (evidence["peers"].contains(name)) {
+      for (const ordered_json& one : evidence["cases"]) {
+        const ordered_json& row = row_of(one, name);
+        EXPECT_EQ(row["gate"]["passed"], true) << one["name"] << row;
+        EXPECT_FALSE(row["times"].empty()) << one["name"] << row;
+      }
+    } else {
+      EXPECT_FALSE(evidence["peers"]["missing"][name].get<std::string>().empty()) << name;
+    }
+  }
 }
 
 TEST(BenchPeers, ThatAreWrongHaveNoTime) {
@@ -210,13 +245,6 @@ Words hanging_at(const Scratch& scratch, const std::string& step, const std::str
 Words watched(const Scratch& scratch, Words more = {}) {
   more.insert(more.end(), {"--worker-program", FLASHCORE_HANGING_WORKER});
   return bench(scratch, std::move(more));
-}
-
-const ordered_json& row_of(const ordered_json& one, const std::string& name) {
-  for (const ordered_json& row : one["rows"]) {
-    if (row["implementation"] == name) return row;
-  }
-  throw std::runtime_error("no row of " + name);
 }
 
 TEST(BenchWatch, AKernelThatHangsCostsOnlyItsOwnRow) {

@@ -7,7 +7,7 @@ import fingerprint
 LARGEST_FILE = 64 << 20
 SCHEMA_PATH = pathlib.Path(__file__).resolve().parents[2] / "docs/evidence/schema.json"
 STALE = " (stale)"
-OTHERS = ("python-", "small-")  # by no schema yet: no table is made of them
+OTHERS = ("python-",)  # by no schema yet: no table is made of them
 
 
 class Failure(Exception):
@@ -109,8 +109,8 @@ class Evidence:
 
 def where(evidence: dict) -> str:
     """One line: which device, which build, when."""
-    device, library = evidence["device"], evidence["library"]
-    parts = [device["name"]]
+    device, library = evidence.get("device") or {}, evidence["library"]
+    parts = [device.get("name", "a device without a name in the file")]
     if device.get("driver"):
         parts += [f"driver {device['driver']}", f"CUDA {device['toolkit']}"]
     if device.get("cpu_target"):
