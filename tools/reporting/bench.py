@@ -218,7 +218,8 @@ class Bench:
         times = (row_of(one, name) or {"times": {}})["times"]
         if self.protocol not in times or other not in times:
             return "-"
-        return f"{times[self.protocol]['tflops']:.0f} / {times[other]['tflops']:.0f}"
+        return " / ".join(f"{one['flop'] / times[protocol]['p50_us'] * 1e-6:.0f}"
+                          for protocol in (self.protocol, other))
 
 
 def main_of(all_evidence: Evidence) -> Bench | None:
