@@ -19,7 +19,8 @@
 namespace flashcore::bench {
 namespace {
 
-enum Id : int64_t { kQ = 1, kK, kV, kO, kScale, kHidden };  // hidden: the score of a masked pair
+// Of the tensors in memory and of the numbers; hidden: the score of a masked pair.
+constexpr int64_t kQ = 1, kK = 2, kV = 3, kO = 4, kScale = 5, kHidden = 6;
 
 using Dims = CudnnGraph::Dims;
 using Tensor = CudnnGraph::Tensor;
