@@ -20,6 +20,14 @@ ReadElements reader_of(const HostProblem& host) {
   };
 }
 
+// Where a block's rows begin in a tensor of pairs, [B|1, H|1, Sq|1, Skv]; an extent of 1 is the
+// same for all.
+int64_t first_pair(const TensorDesc& pairs, const RowBlock& rows) {
+  const auto at = [&](size_t d, int64_t index) { return pairs.shape[d] == 1 ? int64_t{0} : index; };
+  const int64_t head = at(0, rows.batch) * pairs.shape[1] + at(1, rows.head);
+  return (head * pairs.shape[2] + at(2, rows.first)) * pairs.shape[3];
+}
+
 // One block as a problem of one head, with its inputs.
 HostProblem block_problem(const Problem& whole, const ReadElements& inputs, const RowBlock& rows) {
   const int64_t heads_q = whole.q.shape[1], heads_kv = whole.k.shape[1];
@@ -50,18 +58,8 @@ HostProblem block_problem(const Problem& whole, const ReadElements& inputs, cons
   inputs("q", query * whole.q.shape[3], block.at("q"));
   inputs("k", key * whole.k.shape[3], block.at("k"));
   inputs("v", key * whole.v.shape[3], block.at("v"));
-  for (const auto& [name, pairs] :
-       {std::pair<const char*, const std::optional<TensorDesc>&>{"bias", whole.bias},
-        {"mask", whole.mask}}) {
-    if (!pairs) continue;
-    // An extent of 1 is the same for all.
-    const auto at = [&](size_t d, int64_t index) {
-      return pairs->shape[d] == 1 ? int64_t{0} : index;
-    };
-    const int64_t row = (at(0, rows.batch) * pairs->shape[1] + at(1, rows.head)) * pairs->shape[2] +
-                        at(2, rows.first);
-    inputs(name, row * pairs->shape[3], block.at(name));
-  }
+  if (whole.bias) inputs("bias", first_pair(*whole.bias, rows), block.at("bias"));
+  if (whole.mask) inputs("mask", first_pair(*whole.mask, rows), block.at("mask"));
   if (whole.alibi_slopes) inputs("alibi_slopes", rows.head, block.at("alibi_slopes"));
   return block;
 }
