@@ -20,6 +20,16 @@ def rng():
     return np.random.default_rng(0)
 
 
+def pytest_configure(config):
+    config.addinivalue_line("markers", "gpu: runs on a GPU; skipped, or not there, without one")
+    config.addinivalue_line("markers", "compiles: calls torch.compile, which takes seconds")
+
+
+def pytest_collection_modifyitems(items):
+    """What takes longest begins first, so that several workers end together."""
+    items.sort(key=lambda item: item.get_closest_marker("compiles") is None)
+
+
 def pytest_runtest_logreport(report):
     if report.when == "call" or report.outcome != "passed":
         _outcomes[report.nodeid] = report.outcome

@@ -12,13 +12,37 @@ import torch.nn.functional as F  # noqa: E402
 
 import flashcore.torch as ft  # noqa: E402
 
-PLACES = [("cpu", torch.float32), ("cpu", torch.bfloat16)]
-if torch.cuda.is_available() and flashcore.build_info()["cuda"]:
-    PLACES += [("cuda", torch.float16), ("cuda", torch.bfloat16)]
-place = pytest.mark.parametrize(
-    ("device", "dtype"), PLACES, ids=[f"{d}-{str(t).removeprefix('torch.')}" for d, t in PLACES]
-)
-cuda = pytest.mark.skipif(PLACES[-1][0] != "cuda", reason="needs a GPU")
+HAS_GPU = torch.cuda.is_available() and flashcore.build_info()["cuda"]
+
+
+def places(on_cpu, on_gpu):
+    """The parameters device and dtype: these dtypes on the CPU, those on a GPU if there is one."""
+    found = [("cpu", dtype) for dtype in on_cpu]
+    found += [("cuda", dtype) for dtype in on_gpu if HAS_GPU]
+    return pytest.mark.parametrize(
+        ("device", "dtype"),
+        [
+            pytest.param(
+                device,
+                dtype,
+                id=f"{device}-{str(dtype).removeprefix('torch.')}",
+                marks=pytest.mark.gpu if device == "cuda" else (),
+            )
+            for device, dtype in found
+        ],
+    )
+
+
+place = places([torch.float32, torch.bfloat16], [torch.float16, torch.bfloat16, torch.float32])
+place_compiled = places([torch.float32], [torch.float16])  # compiling takes seconds
+
+
+compiles = pytest.mark.compiles
+
+
+def cuda(test):
+    return pytest.mark.gpu(pytest.mark.skipif(not HAS_GPU, reason="needs a GPU")(test))
+
 
 
 @pytest.fixture(autouse=True)
@@ -156,18 +180,24 @@ def test_sdpa_takes_any_strides(device, dtype):
     check(ft.scaled_dot_product_attention(q, k, v), q, k, v)
 
 
-@place
-@pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
-def test_sdpa_under_autocast(device, dtype, compiled):
+def check_autocast(call, device, dtype):
     q, k, v = (x.float() for x in inputs(device, dtype, heads=(4, 4)))
     mask = draw(37, 53, device=device)
-    call = ft.scaled_dot_product_attention
-    if compiled:
-        call = torch.compile(call, fullgraph=True)
     with torch.autocast(device, torch.bfloat16):
         out = call(q, k.bfloat16(), v, mask)
         assert out.dtype is F.scaled_dot_product_attention(q, k, v, mask).dtype
     check(out, q.bfloat16(), k.bfloat16(), v.bfloat16(), attn_mask=mask.bfloat16())
+
+
+@place
+def test_sdpa_under_autocast(device, dtype):
+    check_autocast(ft.scaled_dot_product_attention, device, dtype)
+
+
+@compiles
+@place_compiled
+def test_compiled_sdpa_under_autocast(device, dtype):
+    check_autocast(torch.compile(ft.scaled_dot_product_attention, fullgraph=True), device, dtype)
 
 
 def test_sdpa_signature_is_pytorchs():
@@ -238,7 +268,8 @@ def test_replace_sdpa_reaches_modules():
     assert torch.allclose(out, expected, atol=1e-5)
 
 
-@place
+@compiles
+@place_compiled
 @pytest.mark.parametrize("dynamic", [False, True])
 def test_compile_in_one_graph(device, dtype, dynamic):
     q, k, v = inputs(device, dtype)
@@ -301,6 +332,14 @@ def test_backward_says_that_it_is_missing(device, dtype):
             out.sum().backward()
         with pytest.raises(flashcore.UnsupportedError, match="out"):
             flashcore.attention(q, k, v, out=torch.empty_like(expected))
+
+
+@compiles
+@place_compiled
+def test_compiled_backward_says_that_it_is_missing(device, dtype):
+    q, k, v = inputs(device, dtype)
+    with torch.enable_grad():
+        q.requires_grad_()
         compiled = torch.compile(lambda q: flashcore.attention(q, k, v) * 2, fullgraph=True)
         with pytest.raises(flashcore.UnsupportedError, match="no backward pass"):
             compiled(q).sum().backward()
@@ -372,7 +411,7 @@ def test_mixed_devices():
 
 @cuda
 def test_unsupported_on_the_gpu():
-    q = draw(1, 4, 8, 64, device="cuda")
+    q = draw(1, 4, 8, 320, device="cuda", dtype=torch.float16)
     with pytest.raises(NotImplementedError, match="no kernel of this device computes it"):
         flashcore.attention(q, q, q)
     with ft.replace_sdpa(fallback=True):
@@ -411,6 +450,7 @@ def test_cuda_graph():
         assert torch.equal(out, flashcore.attention(q, k, v, causal=True))
 
 
+@compiles
 @cuda
 def test_compile_with_cuda_graphs():
     q, k, v = inputs("cuda", torch.float16)

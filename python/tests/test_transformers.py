@@ -10,10 +10,10 @@ transformers = pytest.importorskip("transformers")
 
 import flashcore.transformers  # noqa: E402
 
-PLACES = [("cpu", torch.float32)]
+PLACES = [pytest.param("cpu", torch.float32, id="cpu")]
 if torch.cuda.is_available() and flashcore.build_info()["cuda"]:
-    PLACES.append(("cuda", torch.bfloat16))
-place = pytest.mark.parametrize(("device", "dtype"), PLACES, ids=[d for d, _ in PLACES])
+    PLACES.append(pytest.param("cuda", torch.bfloat16, id="cuda", marks=pytest.mark.gpu))
+place = pytest.mark.parametrize(("device", "dtype"), PLACES)
 
 COMMON = {
     "hidden_size": 128,
@@ -165,6 +165,7 @@ def test_switching_an_existing_model(device, dtype):
     check(model(tokens).logits, expected, dtype)
 
 
+@pytest.mark.compiles
 @place
 def test_compiled(device, dtype):
     ours, theirs = pair(DECODERS["grouped"], device, dtype)
