@@ -32,6 +32,12 @@ class Options(NamedTuple):
     batch_invariant: Any
 
 
+def refuse_array(argument: str, value: Any, wanted: str) -> None:
+    """A plan is found by its options, and the value of a tensor may change behind its back."""
+    if hasattr(value, "__dlpack__"):
+        raise wrong_type(argument, value, wanted)
+
+
 def flag(argument: str, value: Any) -> bool:
     if isinstance(value, bool):
         return value
@@ -45,6 +51,7 @@ def flag(argument: str, value: Any) -> bool:
 def integer(argument: str, value: Any, lowest: int, highest: int) -> int:
     if isinstance(value, bool):
         raise wrong_type(argument, value, "an integer")
+    refuse_array(argument, value, "an integer")
     try:
         number = operator.index(value)
     except TypeError:
@@ -57,6 +64,7 @@ def integer(argument: str, value: Any, lowest: int, highest: int) -> int:
 def real(argument: str, value: Any) -> float:
     if isinstance(value, (str, bytes, bool)) or not hasattr(value, "__float__"):
         raise wrong_type(argument, value, "a number")
+    refuse_array(argument, value, "a number; float(tensor) is one")
     try:
         number = float(value)
     except (TypeError, ValueError):

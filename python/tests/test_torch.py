@@ -44,7 +44,6 @@ def cuda(test):
     return pytest.mark.gpu(pytest.mark.skipif(not HAS_GPU, reason="needs a GPU")(test))
 
 
-
 @pytest.fixture(autouse=True)
 def seeded():
     torch.manual_seed(0)
@@ -221,6 +220,37 @@ def test_sdpa_refusals():
         ft.scaled_dot_product_attention(*[q.double()] * 3)
 
 
+def test_sdpa_refuses_what_is_no_dense_tensor():
+    q = draw(1, 4, 8, 16)
+    nested = torch.nested.nested_tensor([draw(4, 5, 16), draw(4, 7, 16)])
+    jagged = torch.nested.nested_tensor([draw(5, 4, 16), draw(7, 4, 16)], layout=torch.jagged)
+    for bad in (nested, jagged.transpose(1, 2)):
+        with pytest.raises(NotImplementedError, match="nested tensor"):
+            ft.scaled_dot_product_attention(bad, bad, bad)
+    with pytest.raises(NotImplementedError, match="nested tensor"):
+        flashcore.attention(nested, nested, nested)
+    with pytest.raises(TypeError, match="key: is a list, wanted a torch.Tensor"):
+        ft.scaled_dot_product_attention(q, [1.0], q)
+    with pytest.raises(TypeError, match="query: is a numpy.ndarray"):
+        ft.scaled_dot_product_attention(*[q.numpy()] * 3)
+    with pytest.raises(ValueError, match="complex64"):
+        ft.scaled_dot_product_attention(*[q.to(torch.complex64)] * 3)
+
+
+def test_numbers_that_are_tensors():
+    """A plan is kept by its options: one that can change in place must not be in its key."""
+    q = draw(1, 4, 8, 16)
+    for option in ("softmax_scale", "softcap", "causal", "causal_offset", "threads"):
+        with pytest.raises(TypeError, match=f"{option}: is a torch.Tensor"):
+            flashcore.attention(q, q, q, **{option: torch.tensor(1)})
+    scale = torch.tensor(0.5)
+    for _ in range(2):
+        check(ft.scaled_dot_product_attention(q, q, q, scale=scale), q, q, q, scale=scale.item())
+        scale += 0.5
+    with pytest.raises(TypeError, match="no gradient"):
+        ft.scaled_dot_product_attention(q, q, q, scale=torch.nn.Parameter(scale))
+
+
 def test_sdpa_row_that_sees_nothing_is_zero():
     q = draw(1, 4, 8, 16)
     mask = torch.ones(8, 8, dtype=bool)
@@ -256,6 +286,15 @@ def test_replace_sdpa(device, dtype):
             F.scaled_dot_product_attention(q.double(), k.double(), v.double())
     assert F.scaled_dot_product_attention is before
     check(out, q, k, v)
+
+
+def test_fallback_keeps_gradients():
+    q = draw(1, 4, 8, 16)
+    with torch.enable_grad(), ft.replace_sdpa(fallback=True):
+        mask = torch.zeros(8, 8, requires_grad=True)
+        F.scaled_dot_product_attention(q, q, q, mask).sum().backward()
+        assert mask.grad is not None
+        F.scaled_dot_product_attention(q, q, q, attn_mask=mask).sum().backward()
 
 
 def test_replace_sdpa_reaches_modules():
@@ -298,7 +337,6 @@ def test_operator_is_well_behaved(device, dtype):
         torch.library.opcheck(
             torch.ops.flashcore.attention.default,
             (x, k, v, *[None] * 12, *scalars, None, 0),
-            test_utils=("test_schema", "test_autograd_registration", "test_faketensor"),
         )
 
 
@@ -316,6 +354,79 @@ def test_meta_and_fake_tensors(device, dtype):
         out = flashcore.attention(*fakes)
     assert out.device == expected.device
     assert out.stride() == expected.stride()
+
+
+@place
+def test_vmap_is_one_call(device, dtype, monkeypatch):
+    options = {"device": device, "dtype": dtype}
+    q, k, v = draw(3, 2, 4, 9, 16, **options), draw(2, 11, 2, 16, **options), draw(3, 2, 2, 11, 16)
+    k, v = k.transpose(1, 2), v.to(**options)
+    mask = torch.rand(2, 1, 9, 11, device=device) < 0.7
+    slopes = torch.rand(4, 3, device=device)
+    bias = draw(3, 1, 4, 1, 11, device=device)
+    lengths = torch.tensor([11, 5], dtype=torch.int32, device=device)
+
+    def call(q, k, v, mask, slopes, bias, lengths):
+        return flashcore.attention(
+            q,
+            k,
+            v,
+            mask=mask,
+            alibi_slopes=slopes,
+            bias=bias,
+            seqlens_kv=lengths,
+            causal=True,
+            return_lse=True,
+        )
+
+    expected = [call(q[i], k, v[i], mask, slopes[:, i], bias[i], lengths) for i in range(3)]
+    seen = []
+    run = flashcore._backend.run_plan
+    monkeypatch.setattr(flashcore._backend, "run_plan", lambda *a: (seen.append(1), run(*a))[1])
+    out, lse = torch.vmap(call, in_dims=(0, None, 0, None, 1, 0, None))(
+        q, k, v, mask, slopes, bias, lengths
+    )
+    assert len(seen) == 1
+    for actual, wanted in ((out, 0), (lse, 1)):
+        for i in range(3):
+            assert torch.equal(actual[i], expected[i][wanted])
+    plain = torch.vmap(torch.vmap(lambda q: flashcore.attention(q, q, q)))(q[None])[0]
+    check(plain, q, q, q)
+
+
+def test_vmap_refusals():
+    q = draw(3, 2, 4, 8, 16)
+    starts = torch.tensor([0, 8], dtype=torch.int32)
+    with pytest.raises(NotImplementedError, match="q is packed"):
+        torch.vmap(
+            lambda x: flashcore.attention(x, x, x, cu_seqlens_q=starts, cu_seqlens_kv=starts)
+        )(q[0])
+    with pytest.raises(NotImplementedError, match="sinks: is mapped"):
+        torch.vmap(lambda x, s: flashcore.attention(x, x, x, sinks=s))(q, draw(3, 4))
+    with pytest.raises(NotImplementedError, match="wanted 0 under vmap"):
+        torch.vmap(lambda x: flashcore.attention(x, x, x, dropout_p=0.5, dropout_seed=1))(q)
+
+
+def test_derivatives_are_never_left_out():
+    q = draw(2, 4, 8, 16)
+
+    def call(x):
+        return flashcore.attention(x, q, q)
+
+    with torch.enable_grad():
+        with pytest.raises(NotImplementedError, match="no derivative under torch.func"):
+            torch.func.grad(lambda x: call(x).sum())(q)
+        with pytest.raises(NotImplementedError, match="no forward-mode derivative"):
+            torch.func.jvp(call, (q,), (q,))
+        with torch.autograd.forward_ad.dual_level():
+            dual = torch.autograd.forward_ad.make_dual(q, q)
+            with pytest.raises(NotImplementedError, match="no forward-mode derivative"):
+                call(dual)
+            assert torch.equal(call(q), flashcore.attention(q, q, q))
+        mapped = draw(3, 2, 4, 8, 16).requires_grad_()
+        with pytest.raises(flashcore.UnsupportedError, match="no backward pass"):
+            torch.vmap(call)(mapped).sum().backward()
+    assert torch.equal(torch.func.functionalize(call)(q), call(q))
 
 
 @place
