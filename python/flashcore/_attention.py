@@ -154,7 +154,7 @@ def attention(
     )
 
 
-_SIGNATURE = inspect.signature(attention)
+SIGNATURE = inspect.signature(attention)
 
 
 def explain(q: Any, k: Any, v: Any, **options: Any) -> list[dict[str, Any]]:
@@ -164,7 +164,7 @@ def explain(q: Any, k: Any, v: Any, **options: Any) -> list[dict[str, Any]]:
     kernels that run only when asked for by name). Raises what `attention` raises for a malformed
     problem.
     """
-    bound = _SIGNATURE.bind(q, k, v, **options)
+    bound = SIGNATURE.bind(q, k, v, **options)
     bound.apply_defaults()
     given = bound.arguments
     backend = find("q", q)

@@ -109,7 +109,7 @@ class BuildInfo(Structure):
 VERDICT_FUNCTION = ctypes.CFUNCTYPE(None, c_void_p, c_char_p, c_char_p, c_int32)
 
 
-def _path() -> pathlib.Path:
+def library_path() -> pathlib.Path:
     forced = os.environ.get("FLASHCORE_LIBRARY")
     if forced:
         return pathlib.Path(forced).resolve()
@@ -117,7 +117,7 @@ def _path() -> pathlib.Path:
 
 
 def _load() -> ctypes.CDLL:
-    path = _path()
+    path = library_path()
     if not path.exists():
         raise ImportError(
             f"flashcore: there is no {path}, wanted the shared library of the wheel; set "

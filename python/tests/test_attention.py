@@ -1,5 +1,7 @@
 """flashcore.attention of NumPy arrays against the definition."""
 
+import subprocess
+import sys
 import threading
 import tracemalloc
 
@@ -276,3 +278,15 @@ def test_more_problems_than_plans_are_kept(rng):
 def test_version_and_devices():
     assert flashcore.__version__ == flashcore.version() == flashcore.build_info()["version"]
     assert flashcore.devices()[0]["kind"] == "cpu"
+
+
+def test_show_config(capsys):
+    flashcore.show_config()
+    printed = capsys.readouterr().out
+    assert f"flashcore {flashcore.__version__}" in printed
+    assert "float32: cpu_simd" in printed
+    assert f"numpy {np.__version__}" in printed
+    run = subprocess.run(
+        [sys.executable, "-m", "flashcore"], capture_output=True, text=True, check=True
+    )
+    assert run.stdout == printed
