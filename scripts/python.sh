@@ -48,8 +48,9 @@ check() {
     say "FAILED: $*"
   fi
 }
-check "$environment/bin/ruff" check --quiet python
-check "$environment/bin/ruff" format --quiet --check python
+sources=(python examples/attention_maps.py examples/drop_in.py)
+check "$environment/bin/ruff" check --quiet "${sources[@]}"
+check "$environment/bin/ruff" format --quiet --check "${sources[@]}"
 check "$environment/bin/mypy" --no-error-summary --cache-dir "$directory/mypy"
 
 # Whether the source distribution is complete: its build can be planned to the end.
