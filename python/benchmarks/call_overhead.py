@@ -52,7 +52,7 @@ def microseconds(call: Callable[[], Any], calls: int) -> float:
 
 def chosen_kernel(q: torch.Tensor, causal: bool) -> str:
     verdicts = flashcore.explain(q, q, q, causal=causal)
-    return next(v["kernel"] for v in verdicts if v["automatic"] and not v["refusal"])
+    return next(verdict["kernel"] for verdict in verdicts if verdict["chosen"])
 
 
 def measure(shape: tuple[int, ...], causal: bool, calls: int, number: int) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from typing import Any, Literal
 from ._backend import find, registered
 from ._library import OPTIONAL_TENSORS
 from ._options import Options
-from ._plan import cache, verdicts
+from ._plan import cache, explained
 
 Alignment = Literal["top_left", "bottom_right", "given"]
 Window = tuple[int | None, int | None]
@@ -160,9 +160,9 @@ SIGNATURE = inspect.signature(attention)
 def explain(q: Any, k: Any, v: Any, **options: Any) -> list[dict[str, Any]]:
     """Every kernel's verdict on a problem, best first, from the arguments of `attention`.
 
-    Each is a dict: kernel, refusal (one sentence, or "" when it would run), automatic (False for
-    kernels that run only when asked for by name). Raises what `attention` raises for a malformed
-    problem.
+    Each is a dict: kernel; refusal (one sentence, or "" when it can); automatic (False for kernels
+    that run only when asked for by name); chosen (whether `attention` would run this one: one at
+    most). Raises what `attention` raises for a malformed problem.
     """
     bound = SIGNATURE.bind(q, k, v, **options)
     bound.apply_defaults()
@@ -171,7 +171,7 @@ def explain(q: Any, k: Any, v: Any, **options: Any) -> list[dict[str, Any]]:
     extras = [given[name] for name in OPTIONAL_TENSORS]
     outputs = (given["out"], given["out_lse"])
     named = tuple(given[name] for name in Options._fields)
-    return verdicts(backend.request(q, k, v, extras, named, outputs))
+    return explained(backend.request(q, k, v, extras, named, outputs))
 
 
 def clear_plans() -> None:

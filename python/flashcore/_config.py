@@ -1,10 +1,11 @@
 """What is installed here, in a few lines: for a bug report, or to see that a GPU is found."""
 
 from ._attention import SIGNATURE
+from ._errors import UnsupportedError
 from ._layout import CODES, Layout, dense_strides, device_name
 from ._library import CUDA, build_info, devices, library_path
 from ._options import Options
-from ._plan import Request, verdicts
+from ._plan import Plan, Request
 
 _FRAMEWORKS = ("numpy", "ml_dtypes", "torch", "transformers", "jax", "cupy")
 _SHAPE = (1, 8, 512, 64)
@@ -49,10 +50,10 @@ def _kernel(dtype: str, device: tuple[int, int]) -> str:
     """The kernel that computes a small problem there."""
     layout = Layout(CODES[dtype], _SHAPE, dense_strides(_SHAPE), device)
     request = Request(layout, layout, layout, {}, _DEFAULTS, None, None, None)
-    for verdict in verdicts(request):
-        if verdict["automatic"] and not verdict["refusal"]:
-            return str(verdict["kernel"])
-    return "no kernel"
+    try:
+        return Plan(request).kernel
+    except UnsupportedError as error:
+        return f"no kernel: {error}"
 
 
 def _versions() -> list[str]:

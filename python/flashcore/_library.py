@@ -123,7 +123,13 @@ def _load() -> ctypes.CDLL:
             f"flashcore: there is no {path}, wanted the shared library of the wheel; set "
             "FLASHCORE_LIBRARY to use one that was built elsewhere"
         )
-    library = ctypes.CDLL(str(path))
+    try:
+        library = ctypes.CDLL(str(path))
+    except OSError as problem:  # names the file
+        raise ImportError(
+            f"flashcore: {problem}; wanted Linux on the processor that the wheel was built for, "
+            "with a glibc no older than its builder's"
+        ) from problem
     signatures: dict[str, tuple[Any, list[Any]]] = {
         "flashcore_last_error": (c_char_p, []),
         "flashcore_version": (c_char_p, []),

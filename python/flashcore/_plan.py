@@ -10,7 +10,7 @@ from collections.abc import Callable, Hashable, Sequence
 from ctypes import byref, c_void_p
 from typing import Any, NamedTuple
 
-from ._errors import ArgumentTypeError, InvalidArgumentError
+from ._errors import ArgumentTypeError, InvalidArgumentError, UnsupportedError
 from ._layout import CODES, F32, Layout, dense_strides, device_name, like
 from ._library import (
     OPTIONAL_TENSORS,
@@ -147,6 +147,16 @@ def verdicts(request: Request) -> list[dict[str, Any]]:
 
     check(library.flashcore_explain(problem, options, VERDICT_FUNCTION(take), None))
     return found
+
+
+def explained(request: Request) -> list[dict[str, Any]]:
+    """The verdicts, and which kernel a call would run."""
+    found = verdicts(request)
+    try:
+        chosen = Plan(request).kernel
+    except UnsupportedError:
+        chosen = ""
+    return [verdict | {"chosen": verdict["kernel"] == chosen} for verdict in found]
 
 
 class Cache:

@@ -232,6 +232,9 @@ def test_offered_kernels(rng):
     assert {"cpu_simd", "reference"} <= set(names)
     assert verdicts[0]["refusal"] == ""
     assert verdicts[0]["automatic"]
+    assert [verdict["kernel"] for verdict in verdicts if verdict["chosen"]] == ["cpu_simd"]
+    named = flashcore.explain(q, k, v, kernel="reference")
+    assert [verdict["kernel"] for verdict in named if verdict["chosen"]] == ["reference"]
     naive = next(verdict for verdict in verdicts if verdict["kernel"] == "naive")
     assert "f32" in naive["refusal"]
 
