@@ -7,6 +7,7 @@ itself. The structs mirror flashcore.h; `struct_size` lets either side be older.
 import ctypes
 import os
 import pathlib
+import sys
 from ctypes import (
     POINTER,
     Structure,
@@ -113,7 +114,10 @@ def library_path() -> pathlib.Path:
     forced = os.environ.get("FLASHCORE_LIBRARY")
     if forced:
         return pathlib.Path(forced).resolve()
-    return pathlib.Path(__file__).resolve().parent / "libflashcore.so"
+    # An editable install has the library in another folder of the package than this file.
+    folders = [pathlib.Path(folder) for folder in sys.modules["flashcore"].__path__]
+    found = [folder / "libflashcore.so" for folder in folders]
+    return next((path for path in found if path.exists()), found[0])
 
 
 def _load() -> ctypes.CDLL:
