@@ -7,7 +7,15 @@ from ._library import CUDA, build_info, devices, library_path
 from ._options import Options
 from ._plan import Plan, Request
 
-_FRAMEWORKS = ("numpy", "ml_dtypes", "torch", "transformers", "jax", "cupy")
+_FRAMEWORKS = (
+    "numpy",
+    "ml_dtypes",
+    "torch",
+    "transformers",
+    "jax",
+    "cupy-cuda13x",
+    "cupy-cuda12x",
+)
 _SHAPE = (1, 8, 512, 64)
 _DEFAULTS = Options._make(SIGNATURE.parameters[name].default for name in Options._fields)
 
@@ -60,8 +68,9 @@ def _versions() -> list[str]:
     import importlib.metadata
 
     found = []
-    distributions = importlib.metadata.packages_distributions()
     for name in _FRAMEWORKS:
-        for package in distributions.get(name, [])[:1]:
-            found.append(f"{name} {importlib.metadata.version(package)}")
+        try:
+            found.append(f"{name} {importlib.metadata.version(name)}")
+        except importlib.metadata.PackageNotFoundError:
+            continue
     return found
