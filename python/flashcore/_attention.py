@@ -48,6 +48,7 @@ def attention(
     kernel: str | None = None,
     threads: int = 0,
     batch_invariant: bool = False,
+    early_start: bool = False,
 ) -> Any:
     """softmax(Q K^T) V of NumPy, PyTorch, JAX, CuPy and other DLPack arrays, without copying them.
 
@@ -83,6 +84,8 @@ def attention(
         kernel: one by name, instead of the best that does not refuse.
         threads: of the CPU; 0 for all.
         batch_invariant: a row's bits do not depend on what else is in the batch.
+        early_start: on a GPU, a call may be started while earlier work in its stream still ends; it
+            waits for that before it touches memory. Kernels that cannot do this ignore it.
 
     Returns
         O: [B, Hq, Sq, Dv], or packed [total_q, Hq, Dv], of the framework of q; with return_lse the
@@ -142,6 +145,7 @@ def attention(
         kernel,
         threads,
         batch_invariant,
+        early_start,
     )
     return backend.attention(
         q,

@@ -78,6 +78,7 @@ class PlanOptions(Structure):
         ("kernel", c_char_p),
         ("threads", c_int32),
         ("batch_invariant", c_int32),
+        ("early_start", c_int32),
     ]
 
 

@@ -30,6 +30,7 @@ class Options(NamedTuple):
     kernel: Any
     threads: Any
     batch_invariant: Any
+    early_start: Any
 
 
 def refuse_array(argument: str, value: Any, wanted: str) -> None:
@@ -118,6 +119,7 @@ def fill_plan_options(out: PlanOptions, options: Options, device: tuple[int, int
         out.kernel = options.kernel.encode()
     out.threads = integer("threads", options.threads, 0, 2**31 - 1)
     out.batch_invariant = flag("batch_invariant", options.batch_invariant)
+    out.early_start = flag("early_start", options.early_start)
 
 
 def seed(argument: str, value: Any) -> int:

@@ -274,6 +274,7 @@ class TorchBackend(Backend):
             named.kernel,
             named.threads,
             named.batch_invariant,
+            named.early_start,
             seed if seed is None or seed < 2**63 else seed - 2**64,
             offset if offset < 2**63 else offset - 2**64,
         )
@@ -304,7 +305,8 @@ _SCALARS = (
     "bool causal, float? softmax_scale, float softcap, str alignment, SymInt causal_offset, "
     "SymInt window_left, SymInt window_right, float dropout_p, ScalarType? out_dtype, "
     "bool return_lse, SymInt kv_scale_block, SymInt max_seqlen_q, SymInt max_seqlen_kv, "
-    "str? kernel, int threads, bool batch_invariant, int? dropout_seed, int dropout_offset"
+    "str? kernel, int threads, bool batch_invariant, bool early_start, int? dropout_seed, "
+    "int dropout_offset"
 )
 
 # Returns O, LSE (empty without return_lse), and the dropout's seed and offset (empty without
@@ -336,12 +338,12 @@ def _attention(q: Any, k: Any, v: Any, *rest: Any) -> tuple[Any, Any, Any]:
     if extras == _NO_EXTRAS or all(x is None for x in rest[:12]):
         extras = None
     scalars = rest[12:]
-    options = (*scalars[:5], (scalars[5], scalars[6]), *scalars[7:16])
+    options = (*scalars[:5], (scalars[5], scalars[6]), *scalars[7:17])
     return_lse, dropout_p = scalars[9], scalars[7]
     dropout = None
     if dropout_p != 0:
-        seed = draw_seed() if scalars[16] is None else scalars[16]
-        dropout = (seed % 2**64, scalars[17] % 2**64)
+        seed = draw_seed() if scalars[17] is None else scalars[17]
+        dropout = (seed % 2**64, scalars[18] % 2**64)
     result = backend.compute(q, k, v, extras, options, dropout, None)
     out, lse = result if return_lse else (result, q.new_empty(0, dtype=torch.float32))
     state = q.new_empty(0 if dropout is None else 2, dtype=torch.int64)

@@ -133,6 +133,7 @@ def test_outputs(x):
         ("threads", 10**6, flashcore.InvalidArgumentError),
         ("threads", [], flashcore.ArgumentTypeError),
         ("batch_invariant", "no", flashcore.ArgumentTypeError),
+        ("early_start", 2, flashcore.ArgumentTypeError),
         ("out_dtype", "float128", flashcore.InvalidArgumentError),
         ("out_dtype", "int32", flashcore.InvalidArgumentError),
         ("out_dtype", 5, flashcore.ArgumentTypeError),

@@ -336,7 +336,25 @@ def test_compile_in_one_graph(device, dtype, dynamic):
 @place
 def test_operator_is_well_behaved(device, dtype):
     q, k, v = inputs(device, dtype)
-    scalars = [True, None, 0.0, "top_left", 0, -1, -1, 0.0, None, True, 0, 0, 0, None, 0, False]
+    scalars = [
+        True,
+        None,
+        0.0,
+        "top_left",
+        0,
+        -1,
+        -1,
+        0.0,
+        None,
+        True,
+        0,
+        0,
+        0,
+        None,
+        0,
+        False,
+        False,
+    ]
     for x in (q, q.transpose(1, 2).contiguous().transpose(1, 2)):
         torch.library.opcheck(
             torch.ops.flashcore.attention.default,
@@ -570,6 +588,25 @@ def test_cuda_graph():
         out.fill_(torch.nan)
         graph.replay()
         assert torch.equal(out, flashcore.attention(q, k, v, causal=True))
+
+
+@cuda
+def test_early_start_is_the_same_result():
+    """Calls that each read what the one before wrote: an early start must wait for it."""
+    q, k, v = inputs("cuda", torch.float16, heads=(8, 8), lengths=(512, 512))
+    expected, out = q, q
+    for _ in range(20):
+        expected = flashcore.attention(expected, k, v)
+    for _ in range(20):
+        out = flashcore.attention(out, k, v, early_start=True)
+    assert torch.equal(out, expected)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        captured = q
+        for _ in range(20):
+            captured = flashcore.attention(captured, k, v, early_start=True)
+    graph.replay()
+    assert torch.equal(captured, expected)
 
 
 @compiles
