@@ -21,6 +21,10 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 import flashcore
 import flashcore.torch
+from flashcore._backend import run_plan
+from flashcore._config import DEFAULTS
+from flashcore._plan import FOUR_POINTERS_SIZE, Plan, pack_four_pointers
+from flashcore._torch import backend
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "tests"))
 import evidence
@@ -83,6 +87,30 @@ def measure(shape: tuple[int, ...], causal: bool, calls: int, number: int) -> di
     return {"case": title, "kernel": chosen_kernel(q, causal), "rows": rows}
 
 
+def parts_of(q: torch.Tensor, calls: int, number: int) -> list[dict[str, Any]]:
+    """What a call of the smallest case is made of; the rest is the package's own Python."""
+    plan = Plan(backend.request(q, q, q, None, tuple(DEFAULTS), None))
+    out = torch.empty_like(q)
+    arguments = pack_four_pointers(FOUR_POINTERS_SIZE, *[q.data_ptr()] * 3, out.data_ptr())
+    stream = torch.cuda.current_stream().cuda_stream
+    device = torch.device("cuda")
+    parts: dict[str, Callable[[], Any]] = {
+        "whole call": lambda: flashcore.attention(q, q, q),
+        "library's run, with the launch": lambda: run_plan(plan.handle, arguments, None, 0, stream),
+        "output's allocation": lambda: torch.empty_like(q),
+        "an empty loop": lambda: device,
+    }
+    if plan.workspace_bytes:
+        del parts["library's run, with the launch"]
+    return [
+        {
+            "part": name,
+            "us": round(statistics.median(microseconds(f, calls) for _ in range(number)), 3),
+        }
+        for name, f in parts.items()
+    ]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", help="where to write the evidence")
@@ -100,9 +128,17 @@ def main() -> None:
                 name, value = row["implementation"], row["p50_us"]
                 print(f"{cases[-1]['case']:20} {name:22} {value:8.2f} us a call")
             print(f"{cases[-1]['case']:20} {cases[-1]['kernel']}")
+        q = torch.randn(CASES[0][0], device="cuda", dtype=torch.float16)
+        parts = parts_of(q, options.calls, options.rounds)
+    for part in parts:
+        print(f"{CASES[0][0]!s:20} {part['part']:32} {part['us']:8.2f} us")
     if options.out:
         protocol = PROTOCOL.format(rounds=options.rounds, calls=options.calls)
-        found = evidence.frame("python_call", True) | {"protocol": protocol, "cases": cases}
+        found = evidence.frame("python_call", True) | {
+            "protocol": protocol,
+            "cases": cases,
+            "parts": parts,
+        }
         evidence.write(options.out, found)
 
 

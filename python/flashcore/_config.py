@@ -17,7 +17,7 @@ _FRAMEWORKS = (
     "cupy-cuda12x",
 )
 _SHAPE = (1, 8, 512, 64)
-_DEFAULTS = Options._make(SIGNATURE.parameters[name].default for name in Options._fields)
+DEFAULTS = Options._make(SIGNATURE.parameters[name].default for name in Options._fields)
 
 
 def show_config() -> None:
@@ -57,7 +57,7 @@ def _config() -> str:
 def _kernel(dtype: str, device: tuple[int, int]) -> str:
     """The kernel that computes a small problem there."""
     layout = Layout(CODES[dtype], _SHAPE, dense_strides(_SHAPE), device)
-    request = Request(layout, layout, layout, {}, _DEFAULTS, None, None, None)
+    request = Request(layout, layout, layout, {}, DEFAULTS, None, None, None)
     try:
         return Plan(request).kernel
     except UnsupportedError as error:

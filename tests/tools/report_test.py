@@ -116,6 +116,7 @@ class Pages(Tree):
         page = self.text("docs/python.md")
         for part in ("| us a call, fp16 | (1,8,512,64) | (1,8,512,64)/causal |",
                      "| `flashcore.attention` | 12.50 | 13.25 |", "| `torch sdpa` | 16.50 | 17.25 |",
+                     "Parts of the smallest case, us: output 1.50, launch 4.25.",
                      "[python-torch](evidence/python-torch.json) | 7 passed, 1 failed, 2 skipped, "
                      "not run to the end |"):
             self.assertIn(part, page)
