@@ -77,6 +77,32 @@ std::vector<Case> decode() {
   return cases;
 }
 
+// In the types that a CPU's peers have.
+std::vector<Case> cpu() {
+  std::vector<Case> cases;
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    const auto add = [&](int64_t batch, int64_t seqlen, int64_t head_dim, bool causal) {
+      cases.push_back(square_case(fmt::format("({},8,{},{})/{}{}", batch, seqlen, head_dim,
+                                              to_string(dtype), suffix(causal)),
+                                  dtype, batch, 8, seqlen, head_dim, causal));
+    };
+    add(1, 512, 64, false);
+    for (const int64_t head_dim : {64, 128}) {
+      add(2, 2048, head_dim, false);
+      add(2, 2048, head_dim, true);
+    }
+    cases.push_back({.name = fmt::format("b4/8k/hkv8/{}", to_string(dtype)),
+                     .dtype = dtype,
+                     .batch = 4,
+                     .heads_q = 32,
+                     .heads_kv = 8,
+                     .seqlen_q = 1,
+                     .seqlen_kv = 8192,
+                     .head_dim = 128});
+  }
+  return cases;
+}
+
 }  // namespace
 
 Case square_case(std::string name, DType dtype, int64_t batch, int64_t heads, int64_t seqlen,
@@ -117,7 +143,8 @@ std::vector<Suite> suites() {
           {"five", "the five fp16 shapes that every rung of the ladder is timed on"},
           {"sweep", "16384 tokens, hidden size 2048, D 64 to 256, S 512 to 16384, bf16"},
           {"small", "one batch entry, 8 to 32 heads, S 128 to 1024, fp16"},
-          {"decode", "one query, 32 heads over 8 or 32, long caches, bf16"}};
+          {"decode", "one query, 32 heads over 8 or 32, long caches, bf16"},
+          {"cpu", "the five shapes' sizes and a decode, fp32 and bf16, for a CPU and its peers"}};
 }
 
 std::optional<std::vector<Case>> suite_cases(std::string_view name) {
@@ -126,6 +153,7 @@ std::optional<std::vector<Case>> suite_cases(std::string_view name) {
   if (name == "sweep") return sweep();
   if (name == "small") return small();
   if (name == "decode") return decode();
+  if (name == "cpu") return cpu();
   return std::nullopt;
 }
 

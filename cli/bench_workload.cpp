@@ -153,10 +153,7 @@ class DeviceTiles final : public TiledWorkload {
   }
 
   Result<bench::TimedCall> prepare(const Plan& plan) override {
-    for (auto& [name, copy] : outputs_) {
-      std::fill(copy.begin(), copy.end(), kPoison);
-      FLASHCORE_RETURN_IF_ERROR(memory_->copy_in(data_[name] - kGuardBytes, copy));
-    }
+    FLASHCORE_RETURN_IF_ERROR(poison());
     const size_t bytes = plan.workspace_bytes();
     void* workspace = nullptr;
     if (bytes > 0) {
@@ -165,41 +162,19 @@ class DeviceTiles final : public TiledWorkload {
       workspace = *allocated;
     }
     FLASHCORE_RETURN_IF_ERROR(memory_->synchronise());
-    const Arguments arguments = bench::bind(
-        problem_, [this](std::string_view name) -> void* { return data_.find(name)->second; });
-    return bench::TimedCall([plan, arguments, workspace, bytes](Stream stream) {
+    return bench::TimedCall([plan, arguments = arguments(), workspace, bytes](Stream stream) {
       return plan.run(arguments, workspace, bytes, stream);
     });
   }
 
-  Result<Verdict> judge() override {
+  Result<bench::TimedCall> prepare(bench::NativePeer& peer) override {
+    FLASHCORE_RETURN_IF_ERROR(poison());
     FLASHCORE_RETURN_IF_ERROR(memory_->synchronise());
-    for (auto& [name, copy] : outputs_) {
-      FLASHCORE_RETURN_IF_ERROR(memory_->copy_out(copy, data_[name] - kGuardBytes));
-    }
-    const auto read = [this](std::string_view name, int64_t begin, HostTensor& to) {
-      const size_t size = size_of(to.desc().dtype);
-      const std::span<const std::byte> from = elements_of(name);
-      std::memcpy(to.data(), from.data() + static_cast<size_t>(begin) * size,
-                  static_cast<size_t>(to.elements()) * size);
-    };
-    Verdict verdict = reference_.judge(read, problem_.lse.has_value());
-    if (verdict.passed && has_nan(problem_.o.dtype, elements_of("o"))) {
-      verdict.failure = "o has elements that are NaN or were not written";
-    }
-    for (const auto& [name, copy] : outputs_) {
-      const auto intact = [](std::span<const std::byte> guard) {
-        return std::all_of(guard.begin(), guard.end(), [](std::byte b) { return b == kPoison; });
-      };
-      const std::span<const std::byte> all = copy;
-      if (verdict.passed && verdict.failure.empty() &&
-          !(intact(all.first(kGuardBytes)) && intact(all.last(kGuardBytes)))) {
-        verdict.failure = name + ": bytes outside of its elements were written";
-      }
-    }
-    verdict.passed = verdict.failure.empty();
-    return verdict;
+    return peer.prepare(problem_, arguments());
   }
+
+  Result<Verdict> judge() override { return judge(problem_.lse.has_value()); }
+  Result<Verdict> judge_output() override { return judge(false); }
 
   std::string judged() const override { return sampled_text(reference_, problem_); }
   std::vector<bench::RowBlock> blocks() const override { return reference_.blocks(); }
@@ -221,6 +196,48 @@ class DeviceTiles final : public TiledWorkload {
   }
 
  private:
+  Status poison() {
+    for (auto& [name, copy] : outputs_) {
+      std::fill(copy.begin(), copy.end(), kPoison);
+      FLASHCORE_RETURN_IF_ERROR(memory_->copy_in(data_[name] - kGuardBytes, copy));
+    }
+    return {};
+  }
+
+  Arguments arguments() {
+    return bench::bind(problem_,
+                       [this](std::string_view name) -> void* { return data_.find(name)->second; });
+  }
+
+  Result<Verdict> judge(bool with_lse) {
+    FLASHCORE_RETURN_IF_ERROR(memory_->synchronise());
+    for (auto& [name, copy] : outputs_) {
+      FLASHCORE_RETURN_IF_ERROR(memory_->copy_out(copy, data_[name] - kGuardBytes));
+    }
+    const auto read = [this](std::string_view name, int64_t begin, HostTensor& to) {
+      const size_t size = size_of(to.desc().dtype);
+      const std::span<const std::byte> from = elements_of(name);
+      std::memcpy(to.data(), from.data() + static_cast<size_t>(begin) * size,
+                  static_cast<size_t>(to.elements()) * size);
+    };
+    Verdict verdict = reference_.judge(read, with_lse);
+    if (verdict.passed && has_nan(problem_.o.dtype, elements_of("o"))) {
+      verdict.failure = "o has elements that are NaN or were not written";
+    }
+    for (const auto& [name, copy] : outputs_) {
+      const auto intact = [](std::span<const std::byte> guard) {
+        return std::all_of(guard.begin(), guard.end(), [](std::byte b) { return b == kPoison; });
+      };
+      const std::span<const std::byte> all = copy;
+      if (verdict.passed && verdict.failure.empty() &&
+          !(intact(all.first(kGuardBytes)) && intact(all.last(kGuardBytes)))) {
+        verdict.failure = name + ": bytes outside of its elements were written";
+      }
+    }
+    verdict.passed = verdict.failure.empty();
+    return verdict;
+  }
+
   static size_t bytes_of(const TensorDesc& desc) {
     size_t bytes = size_of(desc.dtype);
     for (size_t d = 0; d < static_cast<size_t>(desc.rank); ++d) {

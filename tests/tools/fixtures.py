@@ -61,6 +61,15 @@ def verify(kernel, print_of, failed=0):
                                 "racecheck": {"passed": failed == 0, "ran": failed == 0}}}}
 
 
+def small_grid(kernel, print_of):
+    cells = [{"kernel": kernel, "fingerprint": print_of, "us": 4.0, "p90_us": 4.1, "eager_us": 5.0},
+             {"kernel": f"{kernel} early", "fingerprint": print_of, "us": 3.0, "p90_us": 3.1}]
+    return common("small_grid") | {"timing": "a fixture's timing", "rows": [
+        {"heads": 8, "seqlen": 512, "head_dim": 64, "causal": False, "kernels": cells},
+        {"heads": 8, "seqlen": 512, "head_dim": 64, "causal": True,
+         "kernels": [cells[0], {"kernel": f"{kernel} early", "error": "no"}]}]}
+
+
 def python_tests(print_of, complete=True):
     return common("python_tests") | {
         "complete": complete, "versions": {"python": "3.12.0", "torch": "2.11.0"},

@@ -54,7 +54,7 @@ class Tree(unittest.TestCase):
         for name, evidence in (("ladder", self.ladder), ("bench", self.bench),
                                ("verify-forward_sm80", self.verify)):
             (self.root / f"docs/evidence/{name}.json").write_text(json.dumps(evidence))
-        for name, (shown, _) in pictures.pictures(Evidence(self.root)).items():
+        for name, (shown, *_) in pictures.pictures(Evidence(self.root)).items():
             (self.root / "docs/images" / name).write_bytes(fixtures.png(shown))
 
     def run_tool(self, *arguments):
@@ -87,6 +87,43 @@ class Pages(Tree):
         self.assertIn("0.70x the speed of the fastest peer", self.text("docs/deep.md"))
         self.assertIn("| 512 | 2k | 8k | 16k |", self.text("README.md"))
         self.assertIn(f"{len(self.bench['cases'])} cases, sustained.", self.text("README.md"))
+
+    def test_it_shows_the_pictures_that_there_are(self):
+        self.run_tool("--no-pictures")
+        self.assertIn('srcset="docs/images/sweep-dark.png"', self.text("README.md"))
+        self.assertIn('src="images/latency.png"', self.text("docs/performance.md"))
+        self.bench["cases"] = [one for one in self.bench["cases"] if one["suite"] == "decode"]
+        self.write()
+        self.run_tool("--no-pictures")
+        self.assertNotIn("images/sweep", self.text("README.md"))
+        # A picture that nothing is to be seen on any more is noticed too.
+        self.assertEqual(self.run_tool("--check"), 1)
+        self.assertIn("docs/images/sweep.png", self.said.getvalue())
+
+    def test_idle_times_stand_beside_the_sustained_ones(self):
+        self.run_tool("--no-pictures")
+        self.assertIn("TFLOP/s, sustained / idle", self.text("docs/performance.md"))
+
+    def test_small_grids_are_tables_with_stale_marks(self):
+        prints = fingerprint.fingerprints(self.root)
+        (self.root / "docs/small.md").write_text(markers(["small eager", "small eager where"]))
+        grid = fixtures.small_grid("forward_sm80", prints["forward_sm80"])
+        (self.root / "docs/evidence/small-eager-h200.json").write_text(json.dumps(grid))
+        self.assertEqual(self.run_tool("--no-pictures"), 0, self.said.getvalue())
+        for part in ("| `forward_sm80` | `forward_sm80`, early |", "| 8, 512, 64, causal | 4.00 / 5.00 | - |",
+                     "a fixture's timing"):
+            self.assertIn(part, self.text("docs/small.md"))
+        self.kernel.write_text("// another kernel\n")
+        self.run_tool("--no-pictures")
+        self.assertIn("`forward_sm80` (stale)", self.text("docs/small.md"))
+
+    def test_a_cpu_has_a_table_of_its_own(self):
+        cases = [fixtures.case("cpu", "(1,8,512,64)/f32", 1, 8, 512, 64, False,
+                               [("cpu_simd", 1500.0), ("openblas", 3000.0, "peer")], "f32")]
+        evidence = fixtures.bench(cases)
+        (self.root / "docs/evidence/bench-cpu.json").write_text(json.dumps(evidence))
+        self.run_tool("--no-pictures")
+        self.assertIn("| (1,8,512,64)/f32 | 1.50 (358) | 3.00 (179) |", self.text("docs/performance.md"))
 
     def test_it_says_what_was_verified(self):
         self.run_tool("--no-pictures")
@@ -264,13 +301,6 @@ class Schema(unittest.TestCase):
         check_evidence(fixtures.ladder([fixtures.rung("a", 1.0, "")]))
         check_evidence(fixtures.python_tests(""))
         check_evidence(fixtures.python_call(""))
-
-    def test_records_of_older_forms_are_left_alone(self):
-        with tempfile.TemporaryDirectory() as folder:
-            path = pathlib.Path(folder) / "docs/evidence/small-a.json"
-            path.parent.mkdir(parents=True)
-            path.write_text("{}")
-            self.assertEqual(Evidence(pathlib.Path(folder)).files, {})
 
     def test_the_evidence_of_the_repository_holds(self):
         root = pathlib.Path(__file__).resolve().parents[2]
