@@ -18,6 +18,7 @@ from ._attention import attention
 from ._backend import registered
 from ._errors import InvalidArgumentError, UnsupportedError
 from ._layout import wrong_type
+from ._torch_nested import jagged_attention
 
 __all__ = ["attention", "register_flash_impl", "replace_sdpa", "scaled_dot_product_attention"]
 
@@ -40,7 +41,8 @@ def scaled_dot_product_attention(
     query [..., Hq, L, E], key [..., H, S, E], value [..., H, S, Ev]: the leading dimensions
     broadcast. attn_mask broadcasts to [..., Hq, L, S]: bool (True: attend), or floating point and
     added to the scores. is_causal has its diagonal at the top left. A row that may attend to
-    nothing is 0. Dropout draws its seed from PyTorch's CPU generator.
+    nothing is 0. Dropout draws its seed from PyTorch's CPU generator. Jagged nested tensors are
+    packed batches.
 
     float64 is refused; there is no backward pass yet, and asking for one raises UnsupportedError.
     """
@@ -49,11 +51,15 @@ def scaled_dot_product_attention(
     if _any_autocast():
         query, key, value, attn_mask = autocast(query, key, value, attn_mask)
     try:
-        shape_q, shape_k, shape_v = query.shape, key.shape, value.shape
-        contiguous = query.is_contiguous(), key.is_contiguous(), value.is_contiguous()
+        is_nested = query.is_nested
+        if not is_nested:
+            shape_q, shape_k, shape_v = query.shape, key.shape, value.shape
+            contiguous = query.is_contiguous(), key.is_contiguous(), value.is_contiguous()
     except (AttributeError, RuntimeError):
         _check_dense(query, key, value)
         raise
+    if is_nested:
+        return jagged_attention(query, key, value, attn_mask, dropout_p, is_causal, scale)
     if len(shape_q) != 4 or len(shape_k) != 4 or len(shape_v) != 4:
         return _any_rank(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
     if contiguous != _ALL:

@@ -224,15 +224,40 @@ def test_sdpa_refusals():
         ft.scaled_dot_product_attention(*[q.double()] * 3)
 
 
+@place
+def test_sdpa_of_jagged_tensors(device, dtype):
+    options = {"device": device, "dtype": dtype}
+
+    def jagged(heads, lengths):
+        parts = [draw(length, heads, 32, **options) for length in lengths]
+        return torch.nested.nested_tensor(parts, layout=torch.jagged).transpose(1, 2)
+
+    q, k, v = jagged(4, (5, 17, 1)), jagged(2, (9, 17, 30)), jagged(2, (9, 17, 30))
+    for causal in (False, True):
+        out = ft.scaled_dot_product_attention(q, k, v, is_causal=causal, enable_gqa=True, scale=0.3)
+        assert out.is_nested
+        assert out.shape[:2] == (3, 4)
+        for part, *inputs_of in zip(*(x.unbind() for x in (out, q, k, v)), strict=True):
+            part, *inputs_of = (x[None] for x in (part, *inputs_of))
+            check(part, *inputs_of, is_causal=causal, enable_gqa=True, scale=0.3)
+    (q + out).unbind()  # is jagged in the same way
+    with pytest.raises(NotImplementedError, match="attn_mask: is given with nested"):
+        ft.scaled_dot_product_attention(q, k, v, torch.ones(1, dtype=bool, device=device))
+    with pytest.raises(NotImplementedError, match="key: wanted all three tensors nested"):
+        ft.scaled_dot_product_attention(q, draw(3, 4, 9, 32, **options), v)
+
+
 def test_sdpa_refuses_what_is_no_dense_tensor():
     q = draw(1, 4, 8, 16)
     nested = torch.nested.nested_tensor([draw(4, 5, 16), draw(4, 7, 16)])
     jagged = torch.nested.nested_tensor([draw(5, 4, 16), draw(7, 4, 16)], layout=torch.jagged)
-    for bad in (nested, jagged.transpose(1, 2)):
-        with pytest.raises(NotImplementedError, match="nested tensor"):
+    for bad in (nested, jagged):
+        with pytest.raises(NotImplementedError, match="query: wanted all three tensors nested"):
             ft.scaled_dot_product_attention(bad, bad, bad)
-    with pytest.raises(NotImplementedError, match="nested tensor"):
-        flashcore.attention(nested, nested, nested)
+        with pytest.raises(NotImplementedError, match="q: is a nested tensor"):
+            flashcore.attention(bad, bad, bad)
+    with pytest.raises(NotImplementedError, match="key: is a nested tensor"):
+        ft.scaled_dot_product_attention(q, nested, q)
     with pytest.raises(TypeError, match="key: is a list, wanted a torch.Tensor"):
         ft.scaled_dot_product_attention(q, [1.0], q)
     with pytest.raises(TypeError, match="query: is a numpy.ndarray"):
@@ -588,6 +613,17 @@ def test_cuda_graph():
         out.fill_(torch.nan)
         graph.replay()
         assert torch.equal(out, flashcore.attention(q, k, v, causal=True))
+
+
+@cuda
+def test_cuda_graph_of_a_problem_never_seen():
+    q, k, v = inputs("cuda", torch.float16, lengths=(39, 59))
+    flashcore.clear_plans()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        out = flashcore.attention(q, k, v, causal=True)
+    graph.replay()
+    assert torch.equal(out, flashcore.attention(q, k, v, causal=True))
 
 
 @cuda
