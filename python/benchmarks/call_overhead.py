@@ -21,8 +21,8 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 import flashcore
 import flashcore.torch
+from flashcore._attention import DEFAULTS
 from flashcore._backend import run_plan
-from flashcore._config import DEFAULTS
 from flashcore._plan import FOUR_POINTERS_SIZE, Plan, pack_four_pointers
 from flashcore._torch import backend
 

@@ -158,7 +158,8 @@ def attention(
     )
 
 
-SIGNATURE = inspect.signature(attention)
+_SIGNATURE = inspect.signature(attention)
+DEFAULTS = Options._make(_SIGNATURE.parameters[name].default for name in Options._fields)
 
 
 def explain(q: Any, k: Any, v: Any, **options: Any) -> list[dict[str, Any]]:
@@ -168,7 +169,7 @@ def explain(q: Any, k: Any, v: Any, **options: Any) -> list[dict[str, Any]]:
     that run only when asked for by name); chosen (whether `attention` would run this one: one at
     most). Raises what `attention` raises for a malformed problem.
     """
-    bound = SIGNATURE.bind(q, k, v, **options)
+    bound = _SIGNATURE.bind(q, k, v, **options)
     bound.apply_defaults()
     given = bound.arguments
     backend = find("q", q)

@@ -1,10 +1,9 @@
 """What is installed here, in a few lines: for a bug report, or to see that a GPU is found."""
 
-from ._attention import SIGNATURE
+from ._attention import DEFAULTS
 from ._errors import UnsupportedError
 from ._layout import CODES, Layout, dense_strides, device_name
 from ._library import CUDA, build_info, devices, library_path
-from ._options import Options
 from ._plan import Plan, Request
 
 _FRAMEWORKS = (
@@ -17,7 +16,6 @@ _FRAMEWORKS = (
     "cupy-cuda12x",
 )
 _SHAPE = (1, 8, 512, 64)
-DEFAULTS = Options._make(SIGNATURE.parameters[name].default for name in Options._fields)
 
 
 def show_config() -> None:

@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 
 from . import _torch
-from ._attention import attention
+from ._attention import DEFAULTS, attention
 from ._backend import registered
 from ._errors import InvalidArgumentError, UnsupportedError
 from ._layout import wrong_type
@@ -77,6 +77,13 @@ def scaled_dot_product_attention(
     if batch != shape_k[0] or batch != shape_v[0]:
         batch = next(b for b in (batch, shape_k[0], shape_v[0]) if b != 1)
         query, key, value = (_expand(x, 0, batch) for x in (query, key, value))
+    if isinstance(scale, torch.Tensor):
+        if scale.requires_grad:
+            raise wrong_type("scale", scale, "a number: it has no gradient")
+        scale = float(scale)
+    if attn_mask is None and dropout_p == 0.0:
+        options = (is_causal, scale, *_OTHER_OPTIONS)
+        return _torch.backend.attention(query, key, value, None, options, None, None)
     bias = mask = None
     if attn_mask is not None:
         attn_mask = attn_mask[(None,) * (4 - attn_mask.dim())]
@@ -84,10 +91,6 @@ def scaled_dot_product_attention(
             mask = attn_mask
         else:
             bias = attn_mask
-    if isinstance(scale, torch.Tensor):
-        if scale.requires_grad:
-            raise wrong_type("scale", scale, "a number: it has no gradient")
-        scale = float(scale)
     seed = None
     if dropout_p != 0.0 and not torch.compiler.is_compiling():
         seed = _torch.draw_seed()
@@ -118,6 +121,8 @@ def autocast(query: torch.Tensor, *others: Any) -> tuple[Any, ...]:
     )
 
 
+# What `attention` makes of its defaults, so that the commonest call needs not go through it.
+_OTHER_OPTIONS = DEFAULTS._replace(alignment="top_left")[2:]
 _ALL = (True, True, True)
 _HALVES = (torch.float16, torch.bfloat16)
 _any_autocast = getattr(torch._C, "_is_any_autocast_enabled", lambda: True)
