@@ -70,6 +70,25 @@ def small_grid(kernel, print_of):
          "kernels": [cells[0], {"kernel": f"{kernel} early", "error": "no"}]}]}
 
 
+def python_tests(print_of, complete=True):
+    return common("python_tests") | {
+        "complete": complete, "versions": {"python": "3.12.0", "torch": "2.11.0"},
+        "fingerprint": print_of, "counts": {"passed": 7, "failed": 1, "skipped": 2},
+        "outcomes": {"test_torch.py::test_one": "passed"}}
+
+
+def python_call(print_of):
+    def rows(ours, theirs):
+        return [{"implementation": name, "p50_us": us, "p90_us": us, "samples": 9}
+                for name, us in (("torch sdpa", theirs), ("flashcore.attention", ours))]
+
+    return common("python_call") | {
+        "versions": {"torch": "2.11.0"}, "fingerprint": print_of, "protocol": "a fixture",
+        "parts": [{"part": "output", "us": 1.5}, {"part": "launch", "us": 4.25}],
+        "cases": [{"case": name, "kernel": "forward_sm80", "rows": rows(us, us + 4)}
+                  for name, us in (("(1,8,512,64)", 12.5), ("(1,8,512,64)/causal", 13.25))]}
+
+
 def row(name, us, flop, source="flashcore", print_of="", **more):
     gate = {"passed": True, "failure": "", "max_scaled_error": 5e-4, "relative_error": 3e-4}
     return {"implementation": name, "source": source, "fingerprint": print_of, "gate": gate,

@@ -12,7 +12,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tools"))
 import fingerprint  # noqa: E402
 import fixtures  # noqa: E402
 import report  # noqa: E402
-from reporting import pictures  # noqa: E402
+from reporting import pictures, python  # noqa: E402
 from reporting.evidence import Evidence, Failure, check_evidence  # noqa: E402
 
 
@@ -151,6 +151,29 @@ class Pages(Tree):
         for part in ("`forward_sm80` (stale)", "37 of 40", "not clean: racecheck (did not end)"):
             self.assertIn(part, page)
 
+    def test_the_python_package_has_its_tables(self):
+        package = self.root / "python/flashcore"
+        package.mkdir(parents=True)
+        (package / "a.py").write_text("A = 1\n")
+        now = python.fingerprint(package)
+        self.assertRegex(now, "^[0-9a-f]{16}$")
+        for name, evidence in (("call", fixtures.python_call(now)),
+                               ("torch", fixtures.python_tests(now, complete=False))):
+            (self.root / f"docs/evidence/python-{name}.json").write_text(json.dumps(evidence))
+        self.assertEqual(self.run_tool("--no-pictures"), 0, self.said.getvalue())
+        page = self.text("docs/python.md")
+        for part in ("| us a call, fp16 | (1,8,512,64) | (1,8,512,64)/causal |",
+                     "| `flashcore.attention` | 12.50 | 13.25 |", "| `torch sdpa` | 16.50 | 17.25 |",
+                     "Parts of the smallest case, us: output 1.50, launch 4.25.",
+                     "[python-torch](evidence/python-torch.json) | 7 passed, 1 failed, 2 skipped, "
+                     "not run to the end |"):
+            self.assertIn(part, page)
+        (package / "a.py").write_text("A = 2\n")
+        self.run_tool("--no-pictures")
+        for part in ("| `flashcore.attention` (stale) |", "| `torch sdpa` |",
+                     "evidence/python-torch.json) (stale) |"):
+            self.assertIn(part, self.text("docs/python.md"))
+
     def test_without_evidence_the_pages_say_so(self):
         (self.root / "docs/evidence/bench.json").unlink()
         self.assertEqual(self.run_tool("--no-pictures"), 0, self.said.getvalue())
@@ -287,13 +310,8 @@ class Schema(unittest.TestCase):
     def test_fixtures_hold(self):
         check_evidence(fixtures.standard(""))
         check_evidence(fixtures.ladder([fixtures.rung("a", 1.0, "")]))
-
-    def test_records_of_the_python_tests_are_left_alone(self):
-        with tempfile.TemporaryDirectory() as folder:
-            path = pathlib.Path(folder) / "docs/evidence/python-a.json"
-            path.parent.mkdir(parents=True)
-            path.write_text("{}")
-            self.assertEqual(Evidence(pathlib.Path(folder)).files, {})
+        check_evidence(fixtures.python_tests(""))
+        check_evidence(fixtures.python_call(""))
 
     def test_the_evidence_of_the_repository_holds(self):
         root = pathlib.Path(__file__).resolve().parents[2]
