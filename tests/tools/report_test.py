@@ -106,9 +106,10 @@ class Pages(Tree):
 
     def test_small_grids_are_tables_with_stale_marks(self):
         prints = fingerprint.fingerprints(self.root)
-        (self.root / "docs/small.md").write_text(markers(["small eager", "small eager where"]))
+        (self.root / "docs/small.md").write_text(markers(["small grid", "small eager where"]))
         grid = fixtures.small_grid("forward_sm80", prints["forward_sm80"])
-        (self.root / "docs/evidence/small-eager-h200.json").write_text(json.dumps(grid))
+        for name in ("eager", "grid"):
+            (self.root / f"docs/evidence/small-{name}-h200.json").write_text(json.dumps(grid))
         self.assertEqual(self.run_tool("--no-pictures"), 0, self.said.getvalue())
         for part in ("| `forward_sm80` | `forward_sm80`, early |", "| 8, 512, 64, causal | 4.00 / 5.00 | - |",
                      "a fixture's timing"):
