@@ -103,6 +103,30 @@ std::vector<Case> cpu() {
   return cases;
 }
 
+// What a feature costs, beside the plain problem.
+std::vector<Case> features() {
+  constexpr int64_t kBatch = 4, kSeqlen = 4096, kHidden = 2048;
+  std::vector<Case> cases;
+  for (const int64_t head_dim : {64, 128, 256}) {
+    const auto add = [&](const char* name) -> Case& {
+      return cases.emplace_back(square_case(fmt::format("d{}/{}", head_dim, name), DType::bf16,
+                                            kBatch, kHidden / head_dim, kSeqlen, head_dim, false));
+    };
+    (void)add("plain");
+    add("causal").causal = true;
+    Case& window = add("causal, window 512");
+    window.causal = true;
+    window.window_left = 512;
+    add("softcap").softcap = 30;
+    add("ALiBi").alibi = true;
+    add("bias f32").bias = DType::f32;
+    add("bias bf16").bias = DType::bf16;
+    add("mask").mask = true;
+    add("dropout").dropout_p = 0.1f;
+  }
+  return cases;
+}
+
 }  // namespace
 
 Case square_case(std::string name, DType dtype, int64_t batch, int64_t heads, int64_t seqlen,
@@ -128,7 +152,34 @@ Problem to_problem(const Case& one) {
   // fp8 has too few bits for O to be judged in it.
   if (size_of(one.dtype) == 1) problem.o.dtype = DType::f16;
   problem.causal = one.causal;
+  problem.softcap = one.softcap;
+  problem.window_left = one.window_left;
+  problem.window_right = one.window_right;
+  problem.dropout_p = one.dropout_p;
+  if (one.bias) {
+    problem.bias = TensorDesc::contiguous(*one.bias, {1, one.heads_q, one.seqlen_q, one.seqlen_kv});
+  }
+  if (one.mask) {
+    problem.mask = TensorDesc::contiguous(DType::boolean, {1, 1, one.seqlen_q, one.seqlen_kv});
+  }
+  if (one.alibi) problem.alibi_slopes = TensorDesc::contiguous(DType::f32, {one.heads_q});
   return problem;
+}
+
+std::string features_text(const Case& one) {
+  std::string text;
+  const auto add = [&](const std::string& feature) {
+    text += (text.empty() ? "" : ", ") + feature;
+  };
+  if (one.softcap > 0) add(fmt::format("softcap {:g}", one.softcap));
+  if (one.window_left >= 0 || one.window_right >= 0) {
+    add(fmt::format("window ({}, {})", one.window_left, one.window_right));
+  }
+  if (one.bias) add(fmt::format("bias {}", to_string(*one.bias)));
+  if (one.mask) add("mask");
+  if (one.alibi) add("ALiBi");
+  if (one.dropout_p > 0) add(fmt::format("dropout {:g}", one.dropout_p));
+  return text;
 }
 
 std::vector<Case> gate_shapes() {
@@ -144,6 +195,7 @@ std::vector<Suite> suites() {
           {"sweep", "16384 tokens, hidden size 2048, D 64 to 256, S 512 to 16384, bf16"},
           {"small", "one batch entry, 8 to 32 heads, S 128 to 1024, fp16"},
           {"decode", "one query, 32 heads over 8 or 32, long caches, bf16"},
+          {"features", "softcap, window, ALiBi, bias, mask, dropout; 4 x 4096 tokens, bf16"},
           {"cpu", "the five shapes' sizes and a decode, fp32 and bf16, for a CPU and its peers"}};
 }
 
@@ -153,6 +205,7 @@ std::optional<std::vector<Case>> suite_cases(std::string_view name) {
   if (name == "sweep") return sweep();
   if (name == "small") return small();
   if (name == "decode") return decode();
+  if (name == "features") return features();
   if (name == "cpu") return cpu();
   return std::nullopt;
 }

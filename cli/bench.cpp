@@ -17,7 +17,7 @@
 namespace flashcore::cli {
 namespace {
 
-constexpr const char* kStandard = "five,sweep,small,decode";
+constexpr const char* kStandard = "five,sweep,small,decode,features";
 
 Status add_suite(const std::string& name, std::vector<BenchSubject>& subjects) {
   const std::optional<std::vector<bench::Case>> cases = bench::suite_cases(name);

@@ -239,7 +239,8 @@ Result<Json> CaseRun::run() {
     FLASHCORE_RETURN_IF_ERROR(gate_kernel(point));
   }
   phase_ended("gates");
-  if (auto* const tiled = dynamic_cast<TiledWorkload*>(workload_.get()); tiled != nullptr) {
+  auto* const tiled = dynamic_cast<TiledWorkload*>(workload_.get());
+  if (tiled != nullptr && bench::features_text(subject_.one).empty()) {
     add_native_peers(*tiled);
     if (setting_.peers != nullptr) add_process_peers(*tiled);
   }

@@ -15,7 +15,10 @@ using Json = nlohmann::ordered_json;
 
 double bytes_of(const Problem& problem) {
   double bytes = 0;
-  for (const TensorDesc* desc : {&problem.q, &problem.k, &problem.v, &problem.o}) {
+  std::vector<const TensorDesc*> all = {&problem.q, &problem.k, &problem.v, &problem.o};
+  if (problem.bias) all.push_back(&*problem.bias);
+  if (problem.mask) all.push_back(&*problem.mask);
+  for (const TensorDesc* const desc : all) {
     auto size = static_cast<double>(size_of(desc->dtype));
     for (size_t d = 0; d < static_cast<size_t>(desc->rank); ++d) {
       size *= static_cast<double>(desc->shape[d]);
@@ -99,6 +102,9 @@ Json case_json(const BenchSubject& subject) {
       {"seqlen_q", p.seqlen_q},  {"seqlen_kv", p.seqlen_kv}, {"head_dim", p.head_dim_qk},
       {"causal", problem.causal}};
   if (subject.given) one["problem"] = problem_json(problem);
+  if (const std::string features = bench::features_text(subject.one); !features.empty()) {
+    one["features"] = features;
+  }
   one["flop"] = bench::forward_flop(problem);
   one["bytes"] = bytes_of(problem);
   return one;

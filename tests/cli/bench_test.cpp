@@ -71,6 +71,34 @@ TEST(BenchCases, WritesEvidenceThatItsSchemaHolds) {
   EXPECT_GT(evidence["ceilings"]["wall"]["matrix_product"]["f32"]["tflops"], 0);
 }
 
+TEST(BenchCases, FeaturesPassTheirGatesOnSampledRowsAndPeersAreNotAsked) {
+  const Scratch scratch;
+  const auto one = [](const std::string& name, const std::string& feature) {
+    return R"({"name": ")" + name + R"(", "dtype": "f32", "batch": 2, "heads_q": 4, "heads_kv": 2,
+               "seqlen_q": 400, "head_dim": 16, )" +
+           feature + "}";
+  };
+  const std::string cases = scratch.write(
+      "features.json", R"({"schema": "flashcore-cases", "version": 1, "cases": [)" +
+                           one("softcap", R"("softcap": 2)") + "," +
+                           one("window", R"("window": [30, 5])") + "," +
+                           one("bias", R"("bias": "f16", "causal": true)") + "," +
+                           one("mask", R"("mask": true)") + "," + one("ALiBi", R"("alibi": true)") +
+                           "," + one("dropout", R"("dropout": 0.4)") + "]}");
+  const Outcome outcome =
+      flashcore_command({"bench", "--cases", cases, "--device", "cpu", "--threads", "2", "--out",
+                         scratch.path("out.json"), "--peers", FLASHCORE_PEERS});
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  const ordered_json evidence = evidence_of(scratch);
+  ASSERT_EQ(evidence["cases"].size(), 6U);
+  for (const ordered_json& item : evidence["cases"]) {
+    ASSERT_EQ(item["rows"].size(), 1U) << item["name"];
+    EXPECT_EQ(item["rows"][0]["gate"]["passed"], true) << item;
+    EXPECT_EQ(item["judged"], item["name"] == "dropout" ? "64 of 3200 rows" : "1024 of 3200 rows");
+    EXPECT_FALSE(item["features"].get<std::string>().empty());
+  }
+}
+
 TEST(BenchCases, RefusesWhatIsNoListOfCases) {
   const Scratch scratch;
   const auto refusal = [&](const std::string& text) {
@@ -95,6 +123,8 @@ TEST(BenchCases, RefusesWhatIsNoListOfCases) {
   EXPECT_THAT(refusal(with(good + "1e300}")), HasSubstr("wanted integer"));
   EXPECT_THAT(refusal(with(good + "18446744073709551615}")), HasSubstr("or less"));
   EXPECT_THAT(refusal(with(good + "8}," + good + "8}")), HasSubstr("two cases named 'a'"));
+  EXPECT_THAT(refusal(with(good + R"(8, "window": [3]})")), HasSubstr("has a window of 1 numbers"));
+  EXPECT_THAT(refusal(with(good + R"(8, "dropout": 2})")), HasSubstr("dropout: is 2"));
   EXPECT_THAT(refusal(std::string(100, '[') + std::string(100, ']')), HasSubstr("levels"));
   const Outcome absent = flashcore_command({"bench", "--cases", scratch.path("absent.json")});
   EXPECT_EQ(absent.exit_code, 2);

@@ -117,6 +117,18 @@ class Pages(Tree):
         self.run_tool("--no-pictures")
         self.assertIn("`forward_sm80` (stale)", self.text("docs/small.md"))
 
+    def test_features_have_a_table_a_kernel(self):
+        (self.root / "docs/features.md").write_text(markers(["features forward_sm80"]))
+        prints = fingerprint.fingerprints(self.root)
+        self.bench["cases"] += [
+            fixtures.case("features", f"d64/{name}", 4, 32, 4096, 64, False,
+                          [("forward_sm80", us, "flashcore", prints["forward_sm80"])])
+            for name, us in (("plain", 1000.0), ("softcap", 2000.0))]
+        self.write()
+        self.run_tool("--no-pictures")
+        self.assertIn("| head_dim, TFLOP/s | plain | softcap |", self.text("docs/features.md"))
+        self.assertIn("| 64 | 550 | 275 |", self.text("docs/features.md"))
+
     def test_a_cpu_has_a_table_of_its_own(self):
         cases = [fixtures.case("cpu", "(1,8,512,64)/f32", 1, 8, 512, 64, False,
                                [("cpu_simd", 1500.0), ("openblas", 3000.0, "peer")], "f32")]

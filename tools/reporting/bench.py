@@ -186,6 +186,23 @@ class Bench:
                      f"{max(ratios):.2f}x).")
         return text
 
+    def features(self, name: str) -> str:
+        """What a feature costs: TFLOP/s of one kernel, a row a head_dim."""
+        cases = [one for one in self.suite("features")
+                 if (row := row_of(one, name)) and time_of(row, self.protocol)]
+        if not cases:
+            return "Not in the evidence yet."
+        split = {one["name"]: one["name"].split("/", 1) for one in cases}
+        names = list(dict.fromkeys(part[1] for part in split.values()))
+        rows = []
+        for head_dim in dict.fromkeys(part[0] for part in split.values()):
+            values = {part[1]: self.value(one, name, "tflops") for one in cases
+                      if (part := split[one["name"]])[0] == head_dim}
+            rows.append([cell(head_dim.removeprefix("d")),
+                         *(f"{values[key]:.0f}" if key in values else "-" for key in names)])
+        stale = STALE if self.stale(name, cases) else ""
+        return table([f"head_dim, TFLOP/s{stale}", *map(cell, names)], rows)
+
     def on_cpu(self) -> str:
         """A CPU's cases: ms of a call, and the rate."""
         cases = self.evidence["cases"]
@@ -240,6 +257,7 @@ def parts(all_evidence: Evidence) -> dict:
              "bench idle": of(Bench.idle), "bench headline": of(Bench.headline)}
     for kernel in ("forward_sm80", "forward_sm90", "forward_small_sm90", "forward_small_sm80"):
         found[f"kernel {kernel}"] = of(lambda b, name=kernel: b.kernel(name))
+        found[f"features {kernel}"] = of(lambda b, name=kernel: b.features(name))
     on_cpu = all_evidence.files.get(ON_CPU)
 
     def of_cpu(make):
