@@ -146,6 +146,7 @@ def breakdown(bench) -> str:
 
 def bench_rows(bench) -> str:
     rows = []
+    on_cpu = bench.evidence["device"].get("kind") == "cpu"
     for one in bench.evidence["cases"]:
         for row in one["rows"]:
             time = row["times"].get(bench.protocol)
@@ -155,6 +156,7 @@ def bench_rows(bench) -> str:
                        "passed" if gate and gate["passed"] else "FAILED")
             source = row["source"]
             name = display(source, row["implementation"])
+            name = name.removesuffix(" (FA2)") if on_cpu else name
             if source == "flashcore" and bench.is_stale(row["implementation"], row["fingerprint"]):
                 name += " (stale)"
             error = gate.get("max_scaled_error") if gate else None
@@ -165,13 +167,14 @@ def bench_rows(bench) -> str:
                      "failed" if verdict == "FAILED" else ""),
                 cell("-" if error is None else f"{error:.1e}", value=error),
                 *(cell(us(time[k]) if time else "-") for k in ("p50_us", "p90_us")),
-                cell(us(other["p50_us"]) if other else "-"),
-                cell(us(row["host_us"]) if row.get("host_us") else "-"),
-                cell(f"{time['tflops']:.1f}" if time else "-"),
+                *([] if on_cpu else [cell(us(other["p50_us"]) if other else "-"),
+                                     cell(us(row["host_us"]) if row.get("host_us") else "-")]),
+                cell(bench_parts.rate(time["tflops"]) if time else "-"),
                 cell(f"{time['percent_of_bound']:.0f}%" if time and time.get("percent_of_bound")
                      else "-")])
     return table(["suite", "case", "type", "implementation", "gate", "scaled error", "p50 us",
-                  "p90 us", "idle p50", "eager us", "TFLOP/s", "of bound"], 5, rows)
+                  "p90 us", *([] if on_cpu else ["idle p50", "eager us"]), "TFLOP/s", "of bound"],
+                 5, rows)
 
 
 def bench_section(name: str, evidence: dict, is_stale) -> str:
@@ -235,7 +238,9 @@ def cpu_section(name: str, evidence: dict) -> str:
 
 def render(all_evidence: Evidence) -> str:
     body = []
-    for name, evidence in all_evidence.of_kind("bench").items():
+    # The one that the documentation shows comes first.
+    for name, evidence in sorted(all_evidence.of_kind("bench").items(),
+                                 key=lambda item: item[0] != bench_parts.MAIN):
         body.append(bench_section(name, evidence, all_evidence.is_stale))
     for evidence in all_evidence.of_kind("ladder").values():
         body.append(ladder_section(evidence, all_evidence.is_stale))
