@@ -81,8 +81,10 @@ class Bench:
 
     def where(self) -> str:
         text = where(self.evidence)
-        versions = [f"{name} {self.evidence['peers'][name]}" for name in ("torch", "cudnn", "cuda")
-                    if (self.evidence["peers"] or {}).get(name)]
+        peers = self.evidence["peers"] or {}
+        versions = [f"{name} {peers[name]}" for name in ("torch", "cudnn", "cuda") if peers.get(name)]
+        versions += [f"{peers[name]} from C++" for name in ("cudnn_direct", "openblas", "onednn")
+                     if peers.get(name)]
         if versions:
             text += " Peers: " + cell(", ".join(versions)) + "."
         text += f" {len(self.evidence['cases'])} cases, {cell(self.protocol)}."
