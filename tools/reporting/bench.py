@@ -8,6 +8,7 @@ MAIN = "bench"  # docs/evidence/bench.json
 ON_CPU = "bench-cpu"
 # What stands for the whole in the README: bf16, 16384 tokens.
 HEADLINE_LENGTHS = (512, 2048, 8192, 16384)
+HEADLINE_PEERS = ("cudnn", "flash", "fa3")
 
 
 def headline(evidence: dict) -> str:
@@ -81,8 +82,10 @@ class Bench:
 
     def where(self) -> str:
         text = where(self.evidence)
-        versions = [f"{name} {self.evidence['peers'][name]}" for name in ("torch", "cudnn", "cuda")
-                    if (self.evidence["peers"] or {}).get(name)]
+        peers = self.evidence["peers"] or {}
+        versions = [f"{name} {peers[name]}" for name in ("torch", "cudnn", "cuda") if peers.get(name)]
+        versions += [f"{peers[name]} from C++" for name in ("cudnn_direct", "openblas", "onednn")
+                     if peers.get(name)]
         if versions:
             text += " Peers: " + cell(", ".join(versions)) + "."
         text += f" {len(self.evidence['cases'])} cases, {cell(self.protocol)}."
@@ -135,19 +138,22 @@ class Bench:
                                      *("-" if v is None else f"{v:.0f}" for v in values)])
         return rows
 
-    def sweep(self, lengths: tuple[int, ...] = (), only: str = "") -> str:
+    def sweep(self, lengths: tuple[int, ...] = (), only: str = "",
+              peers: tuple[str, ...] = ()) -> str:
         cases = self.suite("sweep")
         if not cases:
             return "Not in this run."
         shown = [s for s in sorted({one["seqlen_q"] for one in cases}) if not lengths or s in lengths]
-        rows = self.sweep_rows(cases, shown, self.names(cases, only))
+        names = [item for item in self.names(cases, only)
+                 if item[0] == "flashcore" or not peers or item[1] in peers]
+        rows = self.sweep_rows(cases, shown, names)
         return table(["head_dim, TFLOP/s", "", *map(length, shown)], rows, left=2)
 
     def headline(self) -> str:
         """The sweep, or what a shorter run has."""
         if self.suite("sweep"):
             return ("bf16, 16384 tokens, hidden size 2048. " + self.where() + "\n\n" +
-                    self.sweep(HEADLINE_LENGTHS))
+                    self.sweep(HEADLINE_LENGTHS, peers=HEADLINE_PEERS))
         return "(B, H, S, D), fp16. " + self.where() + "\n\n" + self.five()
 
     def against_peer(self, suite: str, only: str = "") -> str:
