@@ -167,7 +167,7 @@ class Pages(Tree):
                      "| `flashcore.attention` | 12.50 | 13.25 |", "| `torch sdpa` | 16.50 | 17.25 |",
                      "Parts of the smallest case, us: output 1.50, launch 4.25.",
                      "[python-torch](evidence/python-torch.json) | 7 passed, 1 failed, 2 skipped, "
-                     "not run to the end |"):
+                     "not run to the end | torch |"):
             self.assertIn(part, page)
         (package / "a.py").write_text("A = 2\n")
         self.run_tool("--no-pictures")

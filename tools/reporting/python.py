@@ -46,9 +46,11 @@ def tests(all_evidence: Evidence, files: dict[str, dict]) -> str:
         result = f"{counts['passed']} passed, {counts['failed']} failed, {counts['skipped']} skipped"
         if not evidence["complete"]:
             result += ", not run to the end"
+        names = sorted({test.split("::")[0].removeprefix("test_").removesuffix(".py")
+                        for test in evidence["outcomes"]})
         rows.append([f"[{name}](evidence/{name}.json){stale(all_evidence, evidence)}", result,
-                     f"{cell(where(evidence))} {cell(versions(evidence))}"])
-    return table(["evidence", "tests", "where"], rows, left=3)
+                     cell(", ".join(names)), f"{cell(where(evidence))} {cell(versions(evidence))}"])
+    return table(["evidence", "tests", "of", "where"], rows, left=4)
 
 
 def parts(all_evidence: Evidence) -> dict:
