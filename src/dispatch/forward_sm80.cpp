@@ -30,20 +30,35 @@ constexpr int64_t kChunkBytes = 16;
 constexpr std::string_view kName = "forward_sm80";
 constexpr float kLog2E = 1.4426950408889634F;
 
-struct Planned {
+// One of the compiled kernels, and what it is launched with.
+struct Launch {
   sm80::Params params;
-  sm80::Instance instance;  // for aligned pointers
+  sm80::Instance instance;
   unsigned int blocks;
+};
+
+struct Planned {
+  Launch own;
+  Launch any;  // with all features: where pointers or strides turn out to be unaligned
   int device;
 };
 
 const sm80::Config& config_of(const sm80::Instance& instance) {
-  return sm80::kConfigs[static_cast<size_t>(instance.config)];
+  const bool paired = instance.config == sm80::kPairedRow;
+  return sm80::kConfigs[static_cast<size_t>(paired ? sm80::kPairedConfig.fallback
+                                                   : instance.config)];
+}
+
+int block_q_of(const sm80::Instance& instance) {
+  return instance.config == sm80::kPairedRow ? sm80::kPairedConfig.block_q()
+                                             : config_of(instance).block_q();
 }
 
 // What computes all that `instance` does, and everything else too.
 sm80::Instance with_all_features(sm80::Instance instance) {
-  return {instance.type, sm80::config_with_all(instance.config), sm80::Features::all};
+  const int config =
+      instance.config == sm80::kPairedRow ? sm80::kPairedConfig.fallback : instance.config;
+  return {instance.type, sm80::config_with_all(config), sm80::Features::all};
 }
 
 int64_t pass_bytes(const RowStrides& stride, const sm80::Config& config) {
@@ -71,30 +86,50 @@ bool has_chunks(const RowStrides& stride, const ForwardProblem& p, int64_t heads
          misaligned_rows("", stride, p.dtype, p.packed ? 1 : p.batch, heads, rows).empty();
 }
 
-// softcap * tanh(s * inner), to units of log2: tanh(x) = x (1 + x^2 t(x^2)) to 2.1e-6 of its value
-// for x up to 0.5, t interpolated at three Chebyshev points.
-void set_cap_polynomial(sm80::Params& params, float inner) {
-  constexpr double kNear = 0.5,
-                   kTerms[] = {1, -0.33332411016109015, 0.1326655269849604, -0.046614210608216404};
-  constexpr float kSmallest = 1e-6F, kLargest = 1e3F;  // of scales whose powers stay in fp32
-  params.cap_near = -1;
-  if (!(inner >= kSmallest && inner <= kLargest)) return;
-  double factor = double{params.cap_log2} * inner;
-  for (size_t i = 0; i < std::size(kTerms); ++i, factor *= double{inner} * inner) {
-    params.cap_terms[i] = static_cast<float>(factor * kTerms[i]);
+// What Features::scores is told: which hot line, and how far references may be off.
+//
+// softcap * tanh(s * inner) in units of log2: tanh(x) = x t(x^2) to 7e-6 of its value for x up to
+// 0.7, t interpolated at four Chebyshev points.
+void set_score_line(sm80::Params& params, const ForwardProblem& p) {
+  constexpr double kNear = 0.7, kFirst = 0.4 * kNear,
+                   kTerms[] = {0.999993199929687, -0.33288649120204267, 0.12862074673686597,
+                               -0.037261644470749984};
+  constexpr double kSmallest = 1e-6, kLargest = 1e3;  // of scales whose powers stay in fp32
+  const bool f16 = p.dtype == DType::f16, capped = p.softcap > 0;
+  params.score_line = sm80::ScoreLine::none;
+  params.score_headroom = f16 ? 5 : 0;
+  params.smallest_sum = 0;
+  if (p.bias.present || p.alibi_slopes.present) {
+    // References leave out what only lowers scores. fp16 P: 2^16 is the largest, 2^-14 the smallest
+    // with all of its bits; ALiBi never raises a score.
+    params.score_headroom = f16 && !p.bias.present ? -6 : 0;
+    params.smallest_sum = f16 ? 0x1p-12F : 0x1p-60F;
+    const bool far = p.seqlen_q > sm80::kFarthest || p.seqlen_kv > sm80::kFarthest;
+    if (capped || (p.bias.present && p.alibi_slopes.present) || far) return;
+    params.score_line = p.bias.present ? sm80::ScoreLine::bias : sm80::ScoreLine::alibi;
+  } else if (const double inner = double{p.softmax_scale} / p.softcap;
+             inner >= kSmallest && inner <= kLargest) {
+    params.score_line = sm80::ScoreLine::softcap;
+    double factor = double{params.cap_log2} * inner;
+    for (size_t i = 0; i < std::size(kTerms); ++i, factor *= inner * inner) {
+      params.cap_terms[i] = static_cast<float>(factor * kTerms[i]);
+    }
+    const double near = kNear / inner;
+    params.cap_fourth = static_cast<float>(near * near * near * near);
+    params.cap_first = static_cast<float>(kFirst / inner);
   }
-  params.cap_near = static_cast<float>(kNear / inner);
 }
 
-// Whether a kernel may read the elements of neighbouring keys, the first one even, at once, up to
-// the last key.
-bool in_pairs(const sm80::PairMatrix& m, int64_t keys, size_t element_bytes) {
-  return m.data != nullptr && m.key == 1 && keys % 2 == 0 && m.batch % 2 == 0 && m.head % 2 == 0 &&
-         m.query % 2 == 0 && reinterpret_cast<uintptr_t>(m.data) % (2 * element_bytes) == 0;
+// Whether a kernel may read the elements of `count` neighbouring keys at once, the first one a
+// multiple of it, up to the last key.
+bool has_groups(const sm80::PairMatrix& m, int64_t keys, size_t element_bytes, int count) {
+  return m.data != nullptr && m.key == 1 && keys % count == 0 && m.batch % count == 0 &&
+         m.head % count == 0 && m.query % count == 0 &&
+         reinterpret_cast<uintptr_t>(m.data) % (static_cast<size_t>(count) * element_bytes) == 0;
 }
 
 // Everything but the pointers.
-sm80::Params make_params(const ForwardProblem& p, const sm80::Config& config) {
+sm80::Params make_params(const ForwardProblem& p, const sm80::Config& config, int block_q) {
   sm80::Params params{};
   set_forward_params(params, p);
   params.q_pass_bytes = pass_bytes(p.q, config);
@@ -104,7 +139,7 @@ sm80::Params make_params(const ForwardProblem& p, const sm80::Config& config) {
   params.softmax_scale = p.softmax_scale;
   params.sinks = {nullptr, 0, p.sinks.head};
 
-  params.q_tiles = static_cast<int>((p.seqlen_q + config.block_q() - 1) / config.block_q());
+  params.q_tiles = static_cast<int>((p.seqlen_q + block_q - 1) / block_q);
   const int64_t heads = std::max<int64_t>(p.batch * p.heads_q, 1);
   const int64_t group = p.heads_kv > 0 ? p.heads_q / p.heads_kv : 1;
   const int64_t head_bytes =
@@ -112,6 +147,15 @@ sm80::Params make_params(const ForwardProblem& p, const sm80::Config& config) {
   params.section_heads =
       static_cast<int>(std::clamp<int64_t>(kSectionBytes / head_bytes * group, 1, heads));
   params.longest_first = p.band.right >= 0 && params.q_tiles > 1;
+  // Of launches that have blocks; others divide by nothing.
+  const auto by = [](int64_t d) {
+    return cuda::forward_sm80::divisor(static_cast<uint32_t>(std::clamp<int64_t>(d, 1, INT32_MAX)));
+  };
+  params.by_q_tiles = by(params.q_tiles);
+  params.by_section = by(int64_t{params.section_heads} * params.q_tiles);
+  params.by_section_heads = by(params.section_heads);
+  params.by_heads_q = by(p.heads_q);
+  params.by_group = by(group);
 
   params.splits = 1;
   params.o_type = element_type(p.o_dtype);
@@ -119,10 +163,10 @@ sm80::Params make_params(const ForwardProblem& p, const sm80::Config& config) {
   if (p.softcap > 0) {
     params.score_factor = (p.dtype == DType::f32 ? p.softmax_scale : 2 * scale_log2) / p.softcap;
     params.cap_log2 = p.softcap * kLog2E;
-    set_cap_polynomial(params, p.softmax_scale / p.softcap);
   } else {
     params.score_factor = scale_log2;
   }
+  set_score_line(params, p);
   params.bias = pair_matrix(p.bias);
   params.mask = pair_matrix(p.mask);
   params.bias_type = element_type(p.bias.dtype);
@@ -143,8 +187,8 @@ bool bind(sm80::Params& params, const ForwardProblem& p, const Arguments& args) 
   params.sinks.data = p.sinks.present ? args.sinks : nullptr;
   params.bias.data = p.bias.present ? args.bias : nullptr;
   params.mask.data = p.mask.present ? args.mask : nullptr;
-  params.bias.in_pairs = in_pairs(params.bias, p.seqlen_kv, size_of(p.bias.dtype));
-  params.mask.in_pairs = in_pairs(params.mask, p.seqlen_kv, 1);
+  params.bias.in_pairs = has_groups(params.bias, p.seqlen_kv, size_of(p.bias.dtype), 2);
+  params.mask.in_pairs = has_groups(params.mask, p.seqlen_kv, 1, 2);
   params.alibi_slopes.data = p.alibi_slopes.present ? args.alibi_slopes : nullptr;
   if (params.dropout) params.dropout_key = dropout_key(args.dropout_seed, args.dropout_offset);
 
@@ -155,15 +199,17 @@ bool bind(sm80::Params& params, const ForwardProblem& p, const Arguments& args) 
   params.o_vectors = p.o_dtype == p.dtype && p.dtype != DType::f32 &&
                      has_chunks(p.o, p, p.heads_q, rows_q, p.head_dim_v) && is_aligned(args.o);
   return params.chunks_qk && params.chunks_v && params.o_vectors &&
-         (params.bias.data == nullptr || params.bias.in_pairs);
+         (params.bias.data == nullptr ||
+          has_groups(params.bias, p.seqlen_kv, size_of(p.bias.dtype), 4));
 }
 
 // Cuts the keys; the bytes of workspace that this takes.
-size_t split(Planned& planned, const ForwardProblem& p, const sm80::Config& config) {
+size_t split(Launch& launch, const ForwardProblem& p) {
+  const sm80::Config& config = config_of(launch.instance);
   const int64_t splits = sm80::split_count(p.seqlen_kv);
-  planned.params.splits = static_cast<int>(splits);
-  planned.params.split_tiles = static_cast<int>(sm80::split_keys(p.seqlen_kv) / config.block_kv);
-  planned.blocks *= static_cast<unsigned int>(splits);
+  launch.params.splits = static_cast<int>(splits);
+  launch.params.split_tiles = static_cast<int>(sm80::split_keys(p.seqlen_kv) / config.block_kv);
+  launch.blocks *= static_cast<unsigned int>(splits);
   return static_cast<size_t>(
       sm80::split_workspace_bytes(p.batch * p.heads_q * p.seqlen_q, splits,
                                   std::min<int64_t>(p.head_dim_v, config.head_dim_v)));
@@ -191,10 +237,14 @@ sm80::Params columns_from(const sm80::Params& all, int64_t column, const sm80::C
 
 Status run(const ForwardProblem& p, const Planned& planned, const Arguments& args,
            std::span<std::byte> workspace, Stream stream) {
-  if (planned.blocks == 0) return {};  // no output has an element
-  sm80::Params params = planned.params;
-  sm80::Instance instance = planned.instance;
-  if (!bind(params, p, args)) instance = with_all_features(instance);
+  if (planned.own.blocks == 0) return {};  // no output has an element
+  sm80::Params params = planned.own.params;
+  const bool own = bind(params, p, args) || planned.own.instance == planned.any.instance;
+  const auto& [all_params, instance, blocks] = own ? planned.own : planned.any;
+  if (!own) {
+    params = all_params;
+    bind(params, p, args);
+  }
   const sm80::Config& config = config_of(instance);
   if (params.splits > 1) bind_partial(params, workspace);
 
@@ -204,8 +254,7 @@ Status run(const ForwardProblem& p, const Planned& planned, const Arguments& arg
   auto* const cuda_stream = static_cast<cudaStream_t>(stream.handle);
   for (int64_t column = 0; column < p.head_dim_v || column == 0; column += config.head_dim_v) {
     const sm80::Params part = columns_from(params, column, config);
-    const cudaError_t error =
-        sm80::find_instance(instance).launch(part, planned.blocks, cuda_stream);
+    const cudaError_t error = sm80::find_instance(instance).launch(part, blocks, cuda_stream);
     if (error != cudaSuccess) return cuda_failure(kName, "the launch", error);
     if (part.splits == 1) continue;
     const cudaError_t combine = sm80::combine_splits(part, config.block_kv, cuda_stream);
@@ -214,32 +263,42 @@ Status run(const ForwardProblem& p, const Planned& planned, const Arguments& arg
   return {};
 }
 
+Launch make_launch(const ForwardProblem& p, const sm80::Instance& instance, bool splits) {
+  const int block_q = block_q_of(instance);
+  Launch launch{
+      .params = make_params(p, config_of(instance), block_q), .instance = instance, .blocks = 0};
+  const int64_t tiles = p.batch * int64_t{launch.params.q_tiles};
+  const int64_t slots = cuda::attention::packed_slots(p.total_q, p.batch, block_q);
+  const bool packed = p.packed && !splits && slots < tiles;
+  if (packed) launch.params.packed_slots = static_cast<int>(slots);
+  launch.blocks = static_cast<unsigned int>(p.heads_q * (packed ? slots : tiles));
+  return launch;
+}
+
 Result<PlannedKernel> plan(const ForwardProblem& asked, const PlanContext& context,
                            Sm80Kernel kernel) {
   const ForwardProblem p = with_grouped_heads(asked);
   Planned planned{};
   const bool splits = kernel == Sm80Kernel::split || forward_sm80_splits(asked, context);
   planned.device = context.device.device.index;
-  planned.instance = {.type = input_type(p.dtype),
-                      .config = forward_sm80_config(p),
-                      .features = forward_sm80_features(p)};
-  if (splits || planned.instance.features == sm80::Features::all) {
-    planned.instance = with_all_features(planned.instance);
-  }
-  const sm80::Config& config = config_of(planned.instance);
-  planned.params = make_params(p, config);
-  planned.blocks = static_cast<unsigned int>(p.batch * p.heads_q * int64_t{planned.params.q_tiles});
-  if (const int64_t slots = cuda::attention::packed_slots(p.total_q, p.batch, config.block_q());
-      p.packed && !splits && slots < p.batch * planned.params.q_tiles) {
-    planned.params.packed_slots = static_cast<int>(slots);
-    planned.blocks = static_cast<unsigned int>(p.heads_q * slots);
-  }
+  sm80::Instance instance = {.type = input_type(p.dtype),
+                             .config = forward_sm80_config(p),
+                             .features = forward_sm80_features(p)};
+  planned.any = make_launch(p, with_all_features(instance), splits);
   size_t workspace_bytes = 0;
-  if (splits) workspace_bytes = split(planned, p, config);
+  if (splits) workspace_bytes = split(planned.any, p);
+  planned.own = planned.any;
+  if (!splits && instance.features != sm80::Features::all) {
+    if (instance.features == sm80::Features::none &&
+        sm80::pairs_serve(instance.config, context.device.shared_memory_a_block)) {
+      instance.config = sm80::kPairedRow;
+    }
+    planned.own = make_launch(p, instance, splits);
+  }
 
   const DeviceGuard guard(planned.device);
   if (guard.error() != cudaSuccess) return cuda_failure(kName, "choosing its GPU", guard.error());
-  for (const sm80::Instance& one : {planned.instance, with_all_features(planned.instance)}) {
+  for (const sm80::Instance& one : {planned.own.instance, planned.any.instance}) {
     const cudaError_t error = sm80::find_instance(one).prepare();
     if (error != cudaSuccess) return cuda_failure(kName, "preparing the kernel", error);
   }

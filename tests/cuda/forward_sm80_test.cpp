@@ -15,6 +15,9 @@
 #include "cuda/attention/packed_tiles.hpp"
 #include "cuda/forward_sm80/combine_math.hpp"
 #include "cuda/forward_sm80/config.hpp"
+#include "cuda/forward_sm80/divisor.hpp"
+#include "cuda/forward_sm80/key_order.hpp"
+#include "cuda/forward_sm80/key_tiles.hpp"
 #include "cuda/forward_sm80/splits.hpp"
 #include "dispatch/forward_sm80_refusal.hpp"
 #include "problem/problem.hpp"
@@ -96,6 +99,19 @@ TEST(ForwardSm80Config, WhatTheTableSays) {
   EXPECT_EQ(kConfigs[1].stored_qk(), 128) << "head dimension 96 is stored in panels of 64";
   EXPECT_EQ(kConfigs[2].slice_keys(Features::all), 16);
   EXPECT_EQ(kConfigs[2].slice_keys(Features::none), 32);
+}
+
+TEST(ForwardSm80Config, PairsOfWarpsServeLongRowsWhereTheSharedMemoryIs) {
+  using namespace cuda::forward_sm80;
+  constexpr int64_t kSm80 = 163 * 1024, kSm89 = 99 * 1024, kSm90 = 227 * 1024;
+  const int long_rows = choose_config(256, 256);
+  EXPECT_EQ(long_rows, kPairedConfig.fallback);
+  EXPECT_TRUE(pairs_serve(long_rows, kSm80));
+  EXPECT_TRUE(pairs_serve(long_rows, kSm90));
+  EXPECT_FALSE(pairs_serve(long_rows, kSm89));
+  EXPECT_FALSE(pairs_serve(choose_config(128, 128), kSm80));
+  EXPECT_LE(kPairedConfig.smem_bytes() + 3 * 1024, kSm80);
+  EXPECT_LE(kPairedConfig.threads() * 255, 65536);
 }
 
 // ---- splits
@@ -283,6 +299,103 @@ TEST(KvRange, LimitsAgreeWithTheDefinitionUpToTheFurthestOffsets) {
     const ColumnRange columns = visible_columns(limits, q, start, 32);
     ASSERT_EQ(k - start >= columns.begin && k - start < columns.end, limits.sees(q, k));
   }
+}
+
+// The same in 32 bits, which is what the kernels use.
+TEST(ForwardSm80KeyTiles, AgreeWithTheRangesOfSixtyFourBits) {
+  std::mt19937_64 random(5);
+  const auto pick = [&](std::initializer_list<int64_t> from) {
+    return *(from.begin() + static_cast<std::ptrdiff_t>(random() % from.size()));
+  };
+  constexpr int64_t kFar = int64_t{1} << 32, kMost = cuda::forward_sm80::kMostRows;
+  for (int n = 0; n < 100000; ++n) {
+    const int64_t len_q = pick({0, 1, 64, 100, 1000, kMost - 1, kMost});
+    const int64_t offset =
+        pick({0, 1, -1, 63, 500, -500, 1000, kMost, -kMost, kFar, -kFar}) + pick({0, 0, 1, -1, 7});
+    const Sequence s = sequence(len_q, pick({0, 1, 64, 1000, kMost - 1, kMost}), offset);
+    const Band band{pick({-1, 0, 7, 999, kMost - 1, kMost, kFar}),
+                    pick({-1, 0, 7, 999, kMost - 1, kMost, kFar})};
+    const auto rows = static_cast<int>(pick({16, 32, 64, 128}));
+    const auto block = static_cast<int>(pick({16, 32, 64}));
+    const int64_t last_tile = std::max<int64_t>(len_q - 1, 0) / rows;
+    const auto first = static_cast<int>(
+        rows *
+        std::clamp<int64_t>(pick({0, 1, last_tile, last_tile - 1, last_tile / 2}), 0, last_tile));
+    const auto limits = cuda::forward_sm80::key_limits(s, band);
+    const TileRange wanted = tile_range(s, band, first, int64_t{first} + rows, block);
+    const TileRange found =
+        cuda::forward_sm80::key_tiles(limits, static_cast<int>(len_q), first, first + rows, block);
+    const auto what = [&] {
+      return testing::Message() << "len_q " << len_q << " len_kv " << s.len_kv << " offset "
+                                << offset << " window " << band.left << "," << band.right
+                                << " rows " << first << "+" << rows << " block " << block;
+    };
+    ASSERT_EQ(found.begin, wanted.begin) << what();
+    ASSERT_EQ(found.full_begin, wanted.full_begin) << what();
+    ASSERT_EQ(found.full_end, wanted.full_end) << what();
+    ASSERT_EQ(found.end, wanted.end) << what();
+    if (len_q == 0) continue;
+    const int query = first + static_cast<int>(random() % static_cast<uint64_t>(rows));
+    const int64_t tile = std::clamp<int64_t>(
+        pick({wanted.begin, wanted.end, wanted.full_begin, wanted.full_end, 0}) + pick({0, -1, 1}),
+        0, kMost / block);
+    const auto key = static_cast<int>(tile * block);
+    const ColumnRange a = visible_columns(band_limits(s, band), query, key, block);
+    const ColumnRange b = cuda::forward_sm80::visible_columns(limits, query, key, block);
+    for (int c = 0; c < block; ++c) {
+      ASSERT_EQ(c >= b.begin && c < b.end, c >= a.begin && c < a.end)
+          << what() << " query " << query << " key " << key + c;
+    }
+  }
+}
+
+// ---- orders and divisions
+
+TEST(ForwardSm80Divisor, DividesExactly) {
+  using cuda::forward_sm80::divisor;
+  constexpr uint32_t kLast = (uint32_t{1} << 31) - 1;
+  std::mt19937_64 random(6);
+  for (uint32_t d = 1; d <= 3000; ++d) {
+    for (const uint32_t q : {0U, 1U, 2U, 1000U, kLast / d - 1, kLast / d}) {
+      for (const uint32_t r : {0U, 1U, d / 2, d - 1}) {
+        const uint64_t n = uint64_t{q} * d + r;
+        if (r < d && n <= kLast) {
+          ASSERT_EQ(divisor(d).divide(static_cast<uint32_t>(n)), q) << n << " / " << d;
+        }
+      }
+    }
+  }
+  for (int i = 0; i < 1000000; ++i) {
+    const auto bits = static_cast<uint32_t>(random() % 31 + 1);
+    const auto d = static_cast<uint32_t>(std::max<uint64_t>(random() % (uint64_t{1} << bits), 1));
+    const auto any = static_cast<uint32_t>(random() % (uint64_t{kLast} + 1));
+    for (const uint32_t n : {any, any / d * d, any / d * d + d - 1, kLast}) {
+      if (n > kLast) continue;
+      ASSERT_EQ(divisor(d).divide(n), n / d) << n << " / " << d;
+    }
+  }
+}
+
+// A lane's columns of products 2 m and 2 m + 1 are four neighbouring keys, and every key has a row.
+TEST(ForwardSm80KeyOrder, AgreesWithTheColumnsOfProducts) {
+  using namespace cuda::forward_sm80;
+  for (const KeyOrder order : {KeyOrder::plain, KeyOrder::quads}) {
+    for (int lane = 0; lane < 32; ++lane) {
+      for (int n = 0; n < 8; ++n) {
+        for (int e = 0; e < 2; ++e) {
+          const int row = 8 * n + 2 * (lane % 4) + e;  // of K's tile: the column of S
+          EXPECT_EQ(key_of_row(order, row),
+                    first_key_of_lane(order, lane) + key_distance(order, n, e))
+              << "lane " << lane << " product " << n << " column " << e;
+        }
+      }
+    }
+    std::vector<int> keys;
+    for (int row = 0; row < 64; ++row) keys.push_back(key_of_row(order, row));
+    std::sort(keys.begin(), keys.end());
+    for (int key = 0; key < 64; ++key) EXPECT_EQ(keys[static_cast<size_t>(key)], key);
+  }
+  EXPECT_EQ(key_distance(KeyOrder::quads, 1, 1), 3) << "four neighbours";
 }
 
 // ---- packed batches

@@ -11,6 +11,8 @@
 #include <array>
 #include <cstdint>
 
+#include "cuda/forward_sm80/key_order.hpp"
+
 namespace flashcore::cuda::forward_sm80 {
 
 inline constexpr int kStages = 2;
@@ -25,6 +27,11 @@ enum class Features {
   all,     // also boolean masks, dropout, a scale that is not positive, rows that are not 16-byte
            // chunks, an O of another type, keys in splits
 };
+
+// Biases are read in pieces of four keys where a kernel is made for them.
+constexpr KeyOrder key_order(Features features) {
+  return features == Features::scores ? KeyOrder::quads : KeyOrder::plain;
+}
 
 // A structural type: the one template argument that a kernel's geometry is.
 struct Config {
@@ -56,7 +63,15 @@ struct Config {
 
   // Whether the hot loop has registers left for addresses and bounds that it would otherwise
   // compute or look up again for every tile. Worth 5% of the speed where it has.
-  constexpr bool spares_registers() const { return accumulators() <= 128; }
+  constexpr bool spares_registers(Features features) const {
+    if (features == Features::scores) return false;
+    return accumulators() <= (features == Features::none && head_dim_qk <= 128 ? 160 : 128);
+  }
+
+  // Rows of a lane (of 2 * row_groups) whose bias waits in registers while scores are computed.
+  constexpr int early_bias_slots(int bias_bytes) const {
+    return accumulators() <= 128 ? 4 / bias_bytes : 0;
+  }
 
   // fp32 accumulators of S and O that a thread holds: what decides row_groups.
   constexpr int accumulators() const { return row_groups * (block_kv + head_dim_v) / 2; }
@@ -161,6 +176,44 @@ constexpr int choose_config(int64_t head_dim_qk, int64_t head_dim_v, int element
   }
   return -1;
 }
+
+// Long rows where a block may have 163 KB (8.0 and 9.0): pairs of warps share 32 rows, see
+// paired.cuh. One stage of K and V, and a tile of P.
+struct PairedConfig {
+  int head_dim;  // of Q, K and V
+  int warps;
+  int block_kv;
+  int held_q_steps;  // 16-column steps of Q that stay in registers
+  int fallback;      // row of kConfigs that computes a block again, in parts
+
+  // A Config for what one warp holds: its rows, and half of the columns of O.
+  constexpr Config warp() const {
+    return {.head_dim_qk = head_dim,
+            .head_dim_v = head_dim / 2,
+            .warps = warps,
+            .row_groups = 2,
+            .block_kv = block_kv,
+            .blocks_per_sm = 1,
+            .q_in_registers = false};
+  }
+  constexpr int threads() const { return 32 * warps; }
+  constexpr int block_q() const { return 32 * warps / 2; }
+  constexpr int smem_bytes() const {
+    return 2 * (block_q() * head_dim + 2 * block_kv * head_dim + block_q() * block_kv);
+  }
+};
+inline constexpr PairedConfig kPairedConfig = {
+    .head_dim = 256, .warps = 8, .block_kv = 64, .held_q_steps = 0, .fallback = 4};
+inline constexpr int kLargeSharedMemory = 163 * 1024;  // a block's limit on sm_80; sm_90 has more
+inline constexpr int kPairedRow = static_cast<int>(kConfigs.size());  // of an Instance
+
+// Whether pairs of warps serve what row `config` of kConfigs would without features.
+constexpr bool pairs_serve(int config, int64_t shared_memory_a_block) {
+  return config == kPairedConfig.fallback && shared_memory_a_block >= kLargeSharedMemory;
+}
+static_assert(kPairedConfig.smem_bytes() + 2048 <= kLargeSharedMemory);
+static_assert(kPairedConfig.block_q() % kConfigs[kPairedConfig.fallback].block_q() == 0 &&
+              kPairedConfig.threads() % kConfigs[kPairedConfig.fallback].threads() == 0);
 
 // What the kernels rely on.
 constexpr bool is_sound(const Config& c) {

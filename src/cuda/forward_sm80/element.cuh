@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "cuda/forward_sm80/params.hpp"
 #include "cuda/ptx/convert.cuh"
 #include "cuda/ptx/math.cuh"
 #include "cuda/ptx/mma.cuh"
@@ -15,6 +16,7 @@ namespace flashcore::cuda::forward_sm80 {
 inline constexpr float kNegativeInfinityWeight = 0x1p-14F, kNanWeight = 0x1p15F;
 
 struct Fp16 {
+  static constexpr ElementType kType = ElementType::f16;
   // A later score may exceed the reference maximum by 2^(kHeadroom + 16) before P overflows.
   static constexpr float kHeadroom = 5;
   static constexpr uint32_t kInfinity = 0x7c00, kOneBits = 0x3c00, kNegativeWeightBits = 0x0400,
@@ -27,6 +29,7 @@ struct Fp16 {
 };
 
 struct Bf16 {
+  static constexpr ElementType kType = ElementType::bf16;
   static constexpr float kHeadroom = 0;
   static constexpr uint32_t kInfinity = 0x7f80, kOneBits = 0x3f80, kNegativeWeightBits = 0x3880,
                             kNanWeightBits = 0x4700;
@@ -39,6 +42,7 @@ struct Bf16 {
 
 // Multiplied by other functions: fp32_math.cuh.
 struct Fp32 {
+  static constexpr ElementType kType = ElementType::f32;
   static constexpr float kHeadroom = 0;
   static constexpr uint32_t kInfinity = 0x7f800000, kOneBits = 0x3f800000,
                             kNegativeWeightBits = 0x38800000, kNanWeightBits = 0x47000000;

@@ -1,4 +1,4 @@
-// Bias of a slice of keys, on its way from memory while the scores that it belongs to are computed.
+// Bias of some keys, on its way from memory while the scores that it belongs to are computed.
 #pragma once
 
 #include <cstdint>
@@ -7,76 +7,93 @@
 
 namespace flashcore::cuda::forward_sm80 {
 
-template <int kGroups, int kProducts>
-struct FetchedBias {
-  float2 pair[kGroups][2][kProducts];  // 16-bit: both in the bits of x
+// Which part of a bias is added: references are raised over what is positive, so that a bias that
+// is very negative for the first keys does not leave a reference that later ones overflow.
+enum class BiasPart { whole, positive, negative };
 
-  // Keys past the last read the last pair; the band removes them afterwards.
+// Pieces of four neighbouring keys (KeyOrder::quads): one of 16 keys each.
+template <int kSlots, int kPieces>
+struct FetchedBias {
+  float4 quad[kSlots][kPieces];  // 16-bit: all four in the bits of x and y
+
+  // For all rows of the lane, 8 apart, and keys from first_key on. Past the last query or key the
+  // last ones are read; the band removes them afterwards.
   __device__ __forceinline__ void fetch(const Params& p, const Task& task, const LanePlace& lane,
                                         int first_key) {
     const PairMatrix& m = p.bias;
-    const int last_query = static_cast<int>(task.sequence.len_q) - 1;
     const int64_t head = task.batch * m.batch + task.head * m.head;
-    const int column = first_key + lane.column, last_pair = p.seqlen_kv - 2;
-    if (p.bias_type == ElementType::f32) {
-      read(static_cast<const float*>(m.data) + head, m.query, lane, last_query, column, last_pair);
-    } else {
-      read(static_cast<const uint16_t*>(m.data) + head, m.query, lane, last_query, column,
-           last_pair);
-    }
-  }
-
-  __device__ __forceinline__ void add_to(Scores<kGroups, kProducts>& s, ElementType type) const {
-    switch (type) {
-      case ElementType::f32:
-        return add(s, [](const float2& both) { return both; });
-      case ElementType::f16:
-        return add(s, [](const float2& both) {
-          const uint32_t bits = __float_as_uint(both.x);
-          return make_float2(ptx::f16_to_float(static_cast<uint16_t>(bits)),
-                             ptx::f16_to_float(static_cast<uint16_t>(bits >> 16)));
-        });
-      case ElementType::bf16:
-        return add(s, [](const float2& both) {
-          const uint32_t bits = __float_as_uint(both.x);
-          return make_float2(__uint_as_float(bits << 16), __uint_as_float(bits & 0xffff0000U));
-        });
-    }
-  }
-
- private:
-  template <class Type>
-  __device__ __forceinline__ void read(const Type* head, int64_t stride, const LanePlace& lane,
-                                       int last_query, int column, int last_pair) {
+    const int last_query = static_cast<int>(task.sequence.len_q) - 1;
+    const int column = first_key + lane.column, last = p.seqlen_kv - 4;
 #pragma unroll
-    for (int g = 0; g < kGroups; ++g) {
+    for (int slot = 0; slot < kSlots; ++slot) {
+      const int64_t row = head + min(lane.row + 8 * slot, last_query) * m.query;
 #pragma unroll
-      for (int slot = 0; slot < 2; ++slot) {
-        const Type* const row = head + min(lane.row + 16 * g + 8 * slot, last_query) * stride;
-#pragma unroll
-        for (int n = 0; n < kProducts; ++n) {
-          const Type* const at = row + min(column + 8 * n, last_pair);
-          if constexpr (sizeof(Type) == 4) {
-            pair[g][slot][n] = __ldg(reinterpret_cast<const float2*>(at));
-          } else {
-            pair[g][slot][n].x = __uint_as_float(__ldg(reinterpret_cast<const uint32_t*>(at)));
-          }
+      for (int piece = 0; piece < kPieces; ++piece) {
+        const int64_t at = row + min(column + 16 * piece, last);
+        if (p.bias_type == ElementType::f32) {
+          read(slot, piece, static_cast<const float*>(m.data) + at);
+        } else {
+          read(slot, piece, static_cast<const uint16_t*>(m.data) + at);
         }
       }
     }
   }
 
-  template <class Values>
-  __device__ __forceinline__ void add(Scores<kGroups, kProducts>& s, Values values) const {
+  __device__ __forceinline__ void read(int slot, int piece, const float* at) {
+    quad[slot][piece] = __ldg(reinterpret_cast<const float4*>(at));
+  }
+  __device__ __forceinline__ void read(int slot, int piece, const uint16_t* at) {
+    const uint2 bits = __ldg(reinterpret_cast<const uint2*>(at));
+    quad[slot][piece].x = __uint_as_float(bits.x);
+    quad[slot][piece].y = __uint_as_float(bits.y);
+  }
+
+  // The bias of key `i` of a piece.
+  template <ElementType kType>
+  __device__ __forceinline__ float value(int slot, int piece, int i) const {
+    const float4& q = quad[slot][piece];
+    if constexpr (kType == ElementType::f32) {
+      return i < 2 ? (i == 0 ? q.x : q.y) : (i == 2 ? q.z : q.w);
+    }
+    const uint32_t bits = __float_as_uint(i < 2 ? q.x : q.y);
+    if constexpr (kType == ElementType::bf16) {
+      return __uint_as_float(i % 2 == 0 ? bits << 16 : bits & 0xffff0000U);
+    }
+    return ptx::f16_to_float(static_cast<uint16_t>(i % 2 == 0 ? bits : bits >> 16));
+  }
+
+  // To scores in units of log2, all slots of them. A pair with a bias of -inf is removed, even if
+  // its score was NaN.
+  template <BiasPart kPart, int kGroups, int kProducts>
+  __device__ __forceinline__ void add_to(Scores<kGroups, kProducts>& s, ElementType type) const {
+    switch (type) {
+      case ElementType::f32:
+        return add<kPart, ElementType::f32>(s);
+      case ElementType::f16:
+        return add<kPart, ElementType::f16>(s);
+      case ElementType::bf16:
+        return add<kPart, ElementType::bf16>(s);
+    }
+  }
+
+ private:
+  template <BiasPart kPart, ElementType kType, int kGroups, int kProducts>
+  __device__ __forceinline__ void add(Scores<kGroups, kProducts>& s) const {
+    static_assert(kSlots == 2 * kGroups && kPieces == kProducts / 2);
 #pragma unroll
-    for (int g = 0; g < kGroups; ++g) {
+    for (int slot = 0; slot < kSlots; ++slot) {
 #pragma unroll
-      for (int slot = 0; slot < 2; ++slot) {
+      for (int n = 0; n < kProducts; ++n) {
 #pragma unroll
-        for (int n = 0; n < kProducts; ++n) {
-          const float2 both = values(pair[g][slot][n]);
-          add_one_bias(s[g][n][2 * slot], both.x);
-          add_one_bias(s[g][n][2 * slot + 1], both.y);
+        for (int e = 0; e < 2; ++e) {
+          const float bias = value<kType>(slot, n / 2, n % 2 * 2 + e);
+          float& score = s[slot / 2][n][slot % 2 * 2 + e];
+          if (kPart == BiasPart::negative) {
+            score = fmaf(bias > 0 ? 0.0F : bias, kLog2E, score);
+          } else {
+            const float part = kPart == BiasPart::whole || bias > 0 ? bias : 0.0F;
+            score = bias == kNoKey ? kNoKey : fmaf(part, kLog2E, score);
+          }
         }
       }
     }

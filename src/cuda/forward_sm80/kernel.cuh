@@ -9,20 +9,18 @@
 
 namespace flashcore::cuda::forward_sm80 {
 
-// The tile of this block, anew each time: kept over the main loop it would cost a dozen registers.
-template <Config kConfig, Features kFeatures>
-__device__ __forceinline__ Task this_task(const Params& p) {
-  return find_task<kFeatures == Features::all>(p, ptx::block_index(), kConfig.block_q());
-}
-
 // The tile again, with the online softmax and guarded values. Out of line: it almost never runs,
 // and must not cost the loop above it registers.
+//
+// block_q: queries of a block, of which this call computes kConfig's tile from query `skip` on.
 template <Config kConfig, class Element, Features kFeatures>
-__device__ __noinline__ void compute_exactly(const Params& p, unsigned char* shared) {
+__device__ __noinline__ void compute_exactly(const Params& p, unsigned char* shared, int block_q,
+                                             int skip) {
   bool found = false;
 #pragma unroll 1
   for (const GuardPass pass : {GuardPass::values, GuardPass::kinds}) {
-    const Task task = this_task<kConfig, kFeatures>(p);
+    Task task = find_task<kFeatures == Features::all>(p, ptx::block_index(), block_q);
+    task.first_query += skip;
     WarpState<kConfig> w;
     const bool kinds = pass == GuardPass::kinds;
     found |= attend<kConfig, Element, kFeatures, Softmax::guarded>(p, task, shared, w, pass);
@@ -40,10 +38,12 @@ __global__ void __launch_bounds__(kConfigs[kConfigIndex].threads(),
     forward_kernel(const __grid_constant__ Params p) {
   extern __shared__ __align__(1024) unsigned char shared[];
   constexpr Config kConfig = kConfigs[kConfigIndex];
-  constexpr Softmax kSoftmax = kFeatures == Features::none ? Softmax::stale : Softmax::online;
+  constexpr Softmax kSoftmax = kFeatures == Features::all ? Softmax::online : Softmax::stale;
   WarpState<kConfig> w;
+  bool wrong;
   {
-    const Task task = this_task<kConfig, kFeatures>(p);
+    const Task task =
+        find_task<kFeatures == Features::all>(p, ptx::block_index(), kConfig.block_q());
     if (task.first_query >= task.sequence.rows_q) return;
     // Nobody reads what a split past the last key would leave.
     if (kFeatures == Features::all && p.splits > 1 &&
@@ -51,14 +51,16 @@ __global__ void __launch_bounds__(kConfigs[kConfigIndex].threads(),
             task.sequence.len_kv) {
       return;
     }
-    attend<kConfig, Element, kFeatures, kSoftmax>(p, task, shared, w, GuardPass::values);
+    wrong = attend<kConfig, Element, kFeatures, kSoftmax>(p, task, shared, w, GuardPass::values);
   }
-  const bool right = finish_sums<kConfig, Element>(w, kSoftmax == Softmax::stale);
-  if (__syncthreads_or(!right)) {
-    compute_exactly<kConfig, Element, kFeatures>(p, shared);
+  wrong = !finish_sums<kConfig, Element>(w, kSoftmax == Softmax::stale) || wrong;
+  if constexpr (kFeatures == Features::scores)
+    wrong = wrong || lost_bits<kConfig>(w, p.smallest_sum);
+  if (__syncthreads_or(wrong)) {
+    compute_exactly<kConfig, Element, kFeatures>(p, shared, kConfig.block_q(), 0);
     return;
   }
-  const Task task = this_task<kConfig, kFeatures>(p);
+  const Task& task = noted_task<kConfig>();
   finish_rows<kConfig, kFeatures>(p, task, w);
   if constexpr (!kIsFp32<Element>) {
     if (kFeatures != Features::all || (p.o_vectors && p.splits == 1)) {

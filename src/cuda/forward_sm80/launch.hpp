@@ -10,8 +10,8 @@ namespace flashcore::cuda::forward_sm80 {
 
 enum class InputType { f16, bf16, f32 };
 
-// Which compiled kernel: kConfigs[config], its type, and what every tile looks for. fp32 has only
-// instances with all features, and not every row has one with Features::scores.
+// Which compiled kernel: kConfigs[config] or kPairedRow, its type, and what every tile looks for.
+// fp32 has only instances with all features, and not every row has one with Features::scores.
 struct Instance {
   InputType type;
   int config;

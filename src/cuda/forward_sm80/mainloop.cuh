@@ -20,6 +20,7 @@
 #include "cuda/forward_sm80/element.cuh"
 #include "cuda/forward_sm80/fetched_bias.cuh"
 #include "cuda/forward_sm80/fp32_math.cuh"
+#include "cuda/forward_sm80/score_lines.cuh"
 #include "cuda/forward_sm80/scores.cuh"
 #include "cuda/forward_sm80/task.cuh"
 #include "cuda/forward_sm80/value_guard.cuh"
@@ -37,49 +38,60 @@ enum class Softmax {
 };
 
 // threadIdx.x, from a register if there is one for it.
-template <Config kConfig>
+template <Config kConfig, Features kFeatures>
 __device__ __forceinline__ int lane_source() {
-  return kConfig.spares_registers() ? static_cast<int>(threadIdx.x) : ptx::thread_index();
+  return kConfig.spares_registers(kFeatures) ? static_cast<int>(threadIdx.x) : ptx::thread_index();
+}
+
+// Where the keys and values of a block's head begin, for those who compute addresses anew.
+struct KvOrigin {
+  const unsigned char *k, *v;
+};
+
+template <int kElementBytes>
+__device__ __forceinline__ KvOrigin kv_origin(const Params& p, const Task& task) {
+  const int kv_head = kv_head_of(p, task.head);
+  return {row_pointer<kElementBytes>(p.k, task.batch, kv_head, task.sequence.kv_begin),
+          row_pointer<kElementBytes>(p.v, task.batch, kv_head, task.sequence.kv_begin)};
 }
 
 // Copies tiles of K and V of one head, one after the other.
 template <Config kConfig, Features kFeatures>
 struct KvLoader {
   using S = Shape<kConfig>;
+  using KCopy = typename S::template KCopy<key_order(kFeatures)>;
+  using VCopy = typename S::template VCopy<key_order(kFeatures)>;
   const unsigned char *k, *v;
   int rows_left;
 
-  __device__ __forceinline__ KvLoader(const Params& p, const Task& task, int first_tile) {
-    const int kv_head = task.head / (p.heads_q / p.heads_kv);
-    const int first = first_tile * S::kBlockKv;
-    const int64_t row = task.sequence.kv_begin + first;
-    const auto thread = static_cast<int>(threadIdx.x);
-    k = S::KCopy::start(row_pointer<S::kBytes>(p.k, task.batch, kv_head, row), S::kBytes * p.k.row,
-                        thread);
-    v = S::VCopy::start(row_pointer<S::kBytes>(p.v, task.batch, kv_head, row), S::kBytes * p.v.row,
-                        thread);
-    rows_left = static_cast<int>(task.sequence.len_kv) - first;
+  __device__ __forceinline__ KvLoader(const Params& p, const KvOrigin& origin, int len_kv, int tile,
+                                      int thread) {
+    const int first = tile * S::kBlockKv;
+    const int64_t k_row = S::kBytes * p.k.row, v_row = S::kBytes * p.v.row;
+    k = KCopy::start(origin.k + first * k_row, k_row, thread);
+    v = VCopy::start(origin.v + first * v_row, v_row, thread);
+    rows_left = len_kv - first;
   }
 
   __device__ __forceinline__ void load(const Params& p, unsigned char* shared, int stage) {
-    const int thread = lane_source<kConfig>();
+    const int thread = lane_source<kConfig, kFeatures>();
     unsigned char* const k_tile = shared + S::k_offset(0) + stage * S::kStageBytes;
     unsigned char* const v_tile = k_tile + S::KTile::kBytes;
     if (p.whole_chunks && rows_left >= S::kBlockKv) {
-      k = S::KCopy::whole(k_tile, k, p.k_pass_bytes, thread);
-      v = S::VCopy::whole(v_tile, v, p.v_pass_bytes, thread);
+      k = KCopy::whole(k_tile, k, p.k_pass_bytes, thread);
+      v = VCopy::whole(v_tile, v, p.v_pass_bytes, thread);
     } else {
       if (kFeatures != Features::all || p.chunks_qk) {
-        k = S::KCopy::part(k_tile, k, p.k_pass_bytes, rows_left, p.head_dim_qk / S::kChunkElements,
-                           p.k.data, thread);
+        k = KCopy::part(k_tile, k, p.k_pass_bytes, rows_left, p.head_dim_qk / S::kChunkElements,
+                        p.k.data, thread);
       } else {
-        k = S::KCopy::elements(k_tile, k, p.k_pass_bytes, rows_left, p.head_dim_qk, thread);
+        k = KCopy::elements(k_tile, k, p.k_pass_bytes, rows_left, p.head_dim_qk, thread);
       }
       if (kFeatures != Features::all || p.chunks_v) {
-        v = S::VCopy::part(v_tile, v, p.v_pass_bytes, rows_left, p.head_dim_v / S::kChunkElements,
-                           p.v.data, thread);
+        v = VCopy::part(v_tile, v, p.v_pass_bytes, rows_left, p.head_dim_v / S::kChunkElements,
+                        p.v.data, thread);
       } else {
-        v = S::VCopy::elements(v_tile, v, p.v_pass_bytes, rows_left, p.head_dim_v, thread);
+        v = VCopy::elements(v_tile, v, p.v_pass_bytes, rows_left, p.head_dim_v, thread);
       }
     }
     ptx::cp_async_commit();
@@ -97,7 +109,10 @@ __device__ __forceinline__ void load_queries(const Params& p, const Task& task,
       row_pointer<S::kBytes>(p.q, task.batch, task.head, task.sequence.q_begin + task.first_query),
       S::kBytes * p.q.row, thread);
   const int rows = static_cast<int>(task.sequence.len_q) - task.first_query;
-  if (kFeatures != Features::all || p.chunks_qk) {
+  // Only where there are registers for its addresses beside O.
+  if (kConfig.spares_registers(kFeatures) && p.whole_chunks && rows >= S::kBlockQ) {
+    Copy::whole(shared, source, p.q_pass_bytes, thread);
+  } else if (kFeatures != Features::all || p.chunks_qk) {
     Copy::part(shared, source, p.q_pass_bytes, rows, p.head_dim_qk / S::kChunkElements, p.q.data,
                thread);
   } else {
@@ -116,10 +131,45 @@ struct LoopBounds {
 struct WarpNotes {
   LoopBounds bounds;
   attention::TileRange slices;
-  attention::BandLimits limits;
-  int first_row;
-  Task task;  // for features
+  LineContext context;   // of Features::scores
+  float references[32];  // of the warp's rows, while the registers of a hot tile are full
+  bool far;              // some score of the first tiles is too near to the cap for score_lines
+  bool wrong;            // one of a later tile was
 };
+
+// The same for all of a block. One in a kernel, for all of its passes.
+template <int kWarps>
+struct BlockNotes {
+  Task task;
+  KeyLimits limits;
+  KvOrigin origin;
+  WarpNotes warps[kWarps];
+};
+template <int kWarps>
+__device__ __forceinline__ BlockNotes<kWarps>& block_notes() {
+  // 1 KB with what a block is charged for: two of head dimension 64 share the 100 KB of sm_89.
+  static_assert(sizeof(BlockNotes<kWarps>) <= 1024);
+  __shared__ BlockNotes<kWarps> notes;
+  return notes;
+}
+
+// References of this lane's rows to where score_lines look for them, and back.
+template <Config kConfig>
+__device__ __forceinline__ void put_references(WarpNotes& notes, const WarpState<kConfig>& w,
+                                               int lane) {
+#pragma unroll
+  for (int slot = 0; slot < 2 * kConfig.row_groups; ++slot) {
+    notes.references[8 * slot + lane / 4] = w.reference[slot / 2][slot % 2];
+  }
+}
+template <Config kConfig>
+__device__ __forceinline__ void get_references(const WarpNotes& notes, WarpState<kConfig>& w,
+                                               int lane) {
+#pragma unroll
+  for (int slot = 0; slot < 2 * kConfig.row_groups; ++slot) {
+    w.reference[slot / 2][slot % 2] = notes.references[8 * slot + lane / 4];
+  }
+}
 
 // In the pass that counts kinds every pair that is not removed weighs 1.
 template <int kGroups, int kProducts>
@@ -134,6 +184,21 @@ __device__ __forceinline__ void level_scores(Scores<kGroups, kProducts>& s) {
   }
 }
 
+// The largest magnitude among this lane's scores; NaN is ignored.
+template <int kGroups, int kProducts>
+__device__ __forceinline__ float largest_of(const Scores<kGroups, kProducts>& s) {
+  float largest = 0;
+#pragma unroll
+  for (int g = 0; g < kGroups; ++g) {
+#pragma unroll
+    for (int n = 0; n < kProducts; ++n) {
+#pragma unroll
+      for (int e = 0; e < 4; ++e) largest = fmaxf(largest, fabsf(s[g][n][e]));
+    }
+  }
+  return largest;
+}
+
 // Whether every row of the warp has seen a key.
 template <Config kConfig>
 __device__ __forceinline__ bool all_have_reference(const WarpState<kConfig>& w) {
@@ -145,7 +210,8 @@ __device__ __forceinline__ bool all_have_reference(const WarpState<kConfig>& w) 
   return __all_sync(0xffffffffU, all);
 }
 
-// Fills `w`. Guarded: whether V held anything that is not finite.
+// Fills `w`. Guarded: whether V held anything that is not finite. Otherwise: whether the block has
+// to be computed again, for all that this thread knows before finish_sums.
 template <Config kConfig, class Element, Features kFeatures, Softmax kSoftmax>
 __device__ __forceinline__ bool attend(const Params& p, const Task& task, unsigned char* shared,
                                        WarpState<kConfig>& w, GuardPass pass) {
@@ -153,8 +219,13 @@ __device__ __forceinline__ bool attend(const Params& p, const Task& task, unsign
   constexpr int kSliceKeys =
       kSoftmax == Softmax::guarded ? kGuardedSliceKeys : kConfig.slice_keys(kFeatures);
   constexpr int kSlices = S::kBlockKv / kSliceKeys;
-  constexpr float kHeadroom = kSoftmax == Softmax::stale ? Element::kHeadroom : 0.0F;
+  constexpr KeyOrder kOrder = key_order(kFeatures);
+  constexpr bool kScores = kFeatures == Features::scores;
+  constexpr bool kGuarded = kSoftmax == Softmax::guarded;
   constexpr float kLag = kIsFp32<Element> ? kSlack : 0.0F;
+  const float headroom = kSoftmax != Softmax::stale ? 0.0F
+                         : kScores                  ? p.score_headroom
+                                                    : Element::kHeadroom;
   const auto thread = static_cast<int>(threadIdx.x);
   const int warp = thread / 32, lane = thread % 32;
   const bool kinds = kSoftmax == Softmax::guarded && pass == GuardPass::kinds;
@@ -162,34 +233,54 @@ __device__ __forceinline__ bool attend(const Params& p, const Task& task, unsign
 
   w.clear();
   bool found = false;
-  attention::TileRange block = attention::tile_range(task.sequence, p.band, task.first_query,
-                                                     task.first_query + S::kBlockQ, S::kBlockKv);
+  const KeyLimits limits = key_limits(task.sequence, p.band);
+  const auto len_q = static_cast<int>(task.sequence.len_q);
+  attention::TileRange block =
+      key_tiles(limits, len_q, task.first_query, task.first_query + S::kBlockQ, S::kBlockKv);
   if (kFeatures == Features::all && p.splits > 1) {
     const int first = find_split(p, ptx::block_index()) * p.split_tiles;
     block.begin = max(block.begin, first);
     block.end = min(block.end, first + p.split_tiles);
   }
+
+  auto& noted = block_notes<kConfig.warps>();
+  // Where registers are short, found anew for each tile.
+  const auto own_notes = [&]() -> WarpNotes& {
+    return noted.warps[lane_source<kConfig, kFeatures>() / 32];
+  };
+  const auto first_row_of = [&](int here) {
+    return noted.task.first_query + here / 32 * S::kWarpRows;
+  };
+  if (thread == 0) {
+    noted.task = task;
+    noted.limits = limits;
+  }
   if (block.begin >= block.end) return found;
 
   load_queries<kConfig, kFeatures>(p, task, shared);
-  KvLoader<kConfig, kFeatures> loader(p, task, block.begin);
+  const KvOrigin origin = kv_origin<S::kBytes>(p, task);
+  KvLoader<kConfig, kFeatures> loader(p, origin, static_cast<int>(task.sequence.len_kv),
+                                      block.begin, thread);
   loader.load(p, shared, block.begin & 1);
 
-  __shared__ WarpNotes notes_of_warp[S::kThreads / 32];
-  WarpNotes& notes = notes_of_warp[warp];
+  if (kScores && thread == 0) noted.origin = origin;
   const int first_row = task.first_query + warp * S::kWarpRows;
   const attention::TileRange slices =
-      attention::tile_range(task.sequence, p.band, first_row, first_row + S::kWarpRows, kSliceKeys);
+      key_tiles(limits, len_q, first_row, first_row + S::kWarpRows, kSliceKeys);
   // The tile of the first mask-free slice gives every row its reference; those after it are hot.
-  const LoopBounds bounds{block.end, slices.full_begin / kSlices + 1, slices.full_end / kSlices};
-  const LoopBounds& at = kConfig.spares_registers() ? bounds : notes.bounds;
+  LoopBounds bounds{block.end, slices.full_begin / kSlices + 1, slices.full_end / kSlices};
+  if (kScores && (p.score_line == ScoreLine::none || abs(task.sequence.offset) > kFarthest)) {
+    bounds.hot_end = 0;
+  }
   if (lane == 0) {
+    WarpNotes& notes = noted.warps[warp];
     notes.bounds = bounds;
     notes.slices = slices;
-    notes.limits = attention::band_limits(task.sequence, p.band);
-    notes.first_row = first_row;
-    if (kFeatures != Features::none) notes.task = task;
+    if (kScores) notes.context = line_context<kConfig>(p, task, first_row);
+    notes.far = notes.wrong = false;
   }
+  constexpr bool kPut = kSoftmax == Softmax::stale && !kConfig.spares_registers(kFeatures);
+  if constexpr (kPut) put_references<kConfig>(noted.warps[warp], w, lane);
   __syncwarp();
 
   QueryFragments<kConfig> q;
@@ -202,72 +293,101 @@ __device__ __forceinline__ bool attend(const Params& p, const Task& task, unsign
   }
 
 #pragma unroll 1
-  for (int tile = block.begin; tile < at.end; ++tile) {
+  for (int tile = block.begin;; ++tile) {
+    WarpNotes& notes = own_notes();
+    const LoopBounds& at = kConfig.spares_registers(kFeatures) ? bounds : notes.bounds;
+    if (tile >= at.end) break;
     const int stage = tile & 1;
     ptx::cp_async_wait<0>();
     __syncthreads();  // the tile has landed, and nobody reads the one before any more
-    if (tile + 1 < at.end) loader.load(p, shared, stage ^ 1);
+    if (tile + 1 < at.end) {
+      if (kScores && !kConfig.spares_registers(kFeatures)) {  // for pointers
+        loader = KvLoader<kConfig, kFeatures>(p, noted.origin, noted.limits.len_kv, tile + 1,
+                                              lane_source<kConfig, kFeatures>());
+      }
+      loader.load(p, shared, stage ^ 1);
+    }
     if constexpr (kSoftmax == Softmax::guarded) {
       found |= guard_values<Element, S::VTile::kBytes>(
           shared + S::v_offset(0) + stage * S::kStageBytes, pass, thread, S::kThreads);
       __syncthreads();
     }
-    const int here = lane_source<kConfig>();
+    const int here = lane_source<kConfig, kFeatures>();
     q.place(shared, here);
     const uint32_t k_tile = ptx::shared_address(shared) + S::k_offset(0) + stage * S::kStageBytes +
                             columns_first<typename S::KTile>(here % 32);
     const uint32_t v_tile = ptx::shared_address(shared) + S::v_offset(0) + stage * S::kStageBytes +
                             value_place<Element, typename S::VTile>(here % 32);
-    if constexpr (kSoftmax == Softmax::stale) {
+    if constexpr (kSoftmax == Softmax::stale && kScores) {
+      if (tile >= at.hot_begin && tile < at.hot_end) {
+        if (scored_line<kConfig, Element>(w, q, p, notes.context, here % 32, tile * S::kBlockKv,
+                                          k_tile, v_tile, notes.references + here % 32 / 4,
+                                          notes.wrong)) {
+          continue;
+        }
+      }
+    }
+    if constexpr (kSoftmax == Softmax::stale && !kScores) {
       if (tile >= at.hot_begin && tile < at.hot_end) {
         Scores<S::kGroups, S::kBlockKv / 8> s;
         Probabilities<S::kGroups, S::kBlockKv / 16> pr;
         multiply_qk<kConfig, Element>(s, q, k_tile);
+        if constexpr (kPut) get_references<kConfig>(notes, w, here % 32);
         exponentiate<kConfig, false>(s, w, scale);
         pack<Element>(pr, s);
         multiply_pv<kConfig, Element>(w, pr, v_tile);
         continue;
       }
     }
+    if constexpr (kPut) get_references<kConfig>(notes, w, here % 32);
 #pragma unroll 1
     for (int i = 0; i < kSlices; ++i) {
       const int slice = tile * kSlices + i, first_key = slice * kSliceKeys;
       const attention::TileRange range = notes.slices;
       if (slice < range.begin || slice >= range.end) continue;
-      const LanePlace place{notes.first_row + here % 32 / 4, 2 * (here % 4)};
+      const LanePlace place{first_row_of(here) + here % 32 / 4, first_key_of_lane(kOrder, here)};
       Scores<S::kGroups, kSliceKeys / 8> s;
-      [[maybe_unused]] FetchedBias<S::kGroups, kSliceKeys / 8> bias;
-      if constexpr (kFeatures == Features::scores) {
-        if (p.bias.data != nullptr) bias.fetch(p, notes.task, place, first_key);
+      [[maybe_unused]] FetchedBias<2 * S::kGroups, kSliceKeys / 16> bias;
+      if constexpr (kScores) {
+        if (p.bias.data != nullptr) bias.fetch(p, noted.task, place, first_key);
       }
       if constexpr (!kIsFp32<Element>) {
         multiply_qk<kConfig, Element>(s, q, k_tile + i * kSliceKeys * S::KTile::kPanelRowBytes);
-      } else if constexpr (kSoftmax == Softmax::guarded) {
+      } else if constexpr (kGuarded) {
         multiply_qk_exactly<kConfig>(s, shared, shared + S::k_offset(0) + stage * S::kStageBytes,
                                      i * kSliceKeys, here);
       } else {
         multiply_qk_fp32<kConfig>(s, q, k_tile + i * kSliceKeys * S::KTile::kPanelRowBytes);
       }
-      if constexpr (kFeatures == Features::scores) {
-        cap_scores(s, p);
-        if (p.bias.data != nullptr) {
-          bias.add_to(s, p.bias_type);
+      if constexpr (kScores) {
+        if (!kGuarded && p.score_line == ScoreLine::softcap) {
+          if (largest_of(s) > p.cap_first) notes.far = true;
         }
-        if (p.alibi_slopes.data != nullptr) add_alibi(s, p, notes.task, place, first_key);
+        scale_scores<false>(s, p.score_factor, p.cap_log2);
+        if (p.bias.data != nullptr) {
+          bias.template add_to<kGuarded ? BiasPart::whole : BiasPart::positive>(s, p.bias_type);
+        }
+        if (kGuarded && p.alibi_slopes.data != nullptr) {
+          add_alibi<kOrder>(s, p, noted.task, place, first_key);
+        }
       } else if constexpr (kFeatures == Features::all) {
-        apply_features<kIsFp32<Element>, kSoftmax != Softmax::guarded>(s, p, notes.task, place,
-                                                                       first_key);
+        apply_features<kIsFp32<Element>, !kGuarded>(s, p, noted.task, place, first_key);
       }
       if (slice < range.full_begin || slice >= range.full_end) {
-        mask_band(s, notes.limits, place, first_key);
+        mask_band<kOrder>(s, noted.limits, place, first_key);
       }
       if (kinds) level_scores(s);
       if (kSoftmax != Softmax::stale || slice <= range.full_begin || !all_have_reference(w)) {
-        raise_reference<kConfig>(s, w, scale, kHeadroom, kLag);
+        raise_reference<kConfig>(s, w, scale, headroom, kLag);
+      }
+      // What only lowers scores comes after: references that are too high do no harm.
+      if constexpr (kScores && !kGuarded) {
+        if (p.bias.data != nullptr) bias.template add_to<BiasPart::negative>(s, p.bias_type);
+        if (p.alibi_slopes.data != nullptr) add_alibi<kOrder>(s, p, noted.task, place, first_key);
       }
       exponentiate<kConfig, true>(s, w, scale);
       if constexpr (kFeatures == Features::all) {
-        if (p.dropout && !kinds) drop(s, p, notes.task, place, first_key);
+        if (p.dropout && !kinds) drop(s, p, noted.task, place, first_key);
       }
       const uint32_t v_slice = v_tile + i * kSliceKeys * S::VTile::kPanelRowBytes;
       if constexpr (kIsFp32<Element>) {
@@ -286,8 +406,29 @@ __device__ __forceinline__ bool attend(const Params& p, const Task& task, unsign
         }
       }
     }
+    if constexpr (kPut) put_references<kConfig>(notes, w, here % 32);
+    if constexpr (kScores && !kGuarded) {
+      // A bias may have removed a whole tile of some row.
+      __syncwarp();
+      if (notes.far || !all_have_reference(w)) {
+        bounds.hot_begin = tile + 2;
+        if (here % 32 == 0) notes.bounds.hot_begin = tile + 2;
+        __syncwarp();
+      }
+    }
   }
+  __syncwarp();
+  if constexpr (kPut)
+    get_references<kConfig>(own_notes(), w, lane_source<kConfig, kFeatures>() % 32);
+  if constexpr (kScores && !kGuarded) return own_notes().wrong;
   return found;
+}
+
+// The task that attend was given, which registers do not keep over the main loop. A barrier has
+// passed since.
+template <Config kConfig>
+__device__ __forceinline__ const Task& noted_task() {
+  return block_notes<kConfig.warps>().task;
 }
 
 }  // namespace flashcore::cuda::forward_sm80

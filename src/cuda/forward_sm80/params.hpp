@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "cuda/attention/forward_params.hpp"
+#include "cuda/forward_sm80/divisor.hpp"
 #include "problem/philox.hpp"
 #include "problem/visibility.hpp"
 
@@ -26,6 +27,12 @@ struct HeadVector {
 
 enum class ElementType : int32_t { f32, f16, bf16 };
 
+// Rows, keys and offsets up to this leave distances that fp32 holds exactly.
+inline constexpr int kFarthest = 1 << 22;
+
+// What Features::scores has a hot line for; anything else goes through slices.
+enum class ScoreLine : int32_t { none, softcap, bias, alibi };
+
 struct Params : attention::ForwardParams {
   int64_t q_pass_bytes, k_pass_bytes, v_pass_bytes;  // of the rows that a block copies at once
 
@@ -37,6 +44,8 @@ struct Params : attention::ForwardParams {
   int q_tiles;
   int section_heads;
   bool longest_first;
+  Divisor by_q_tiles, by_section, by_section_heads;  // section_heads * q_tiles, section_heads
+  Divisor by_heads_q, by_group;                      // heads_q, heads_q / heads_kv
   int packed_slots;  // a head, see packed_tiles.hpp; 0: every entry has q_tiles tiles
 
   // Rows of 16-byte chunks with nothing to pad: K and V tiles inside a sequence need no test.
@@ -45,8 +54,12 @@ struct Params : attention::ForwardParams {
   bool o_vectors;  // O has the type of Q and rows of aligned 16-byte chunks
 
   // Only read by the instances with features.
-  float cap_near;        // softcap of a product up to this is ...
-  float cap_terms[4];    // ... itself times a polynomial in its square
+  ScoreLine score_line;
+  float cap_terms[4];    // softcap of a product is itself times a polynomial in its square, ...
+  float cap_fourth;      // ... good while the fourth powers of a lane's tile add up to this
+  float cap_first;       // a tile of references up to this lets later ones rely on it
+  float score_headroom;  // of references, log2: see Element::kHeadroom
+  float smallest_sum;    // of a row with references that are too high, which may have lost bits
   int splits;            // of the keys, each by blocks of its own; 1: O and LSE are written at once
   int split_tiles;       // tiles of keys a split
   float* partial_o;      // [batch, head, query, split, head_dim_v], not yet divided by the sums

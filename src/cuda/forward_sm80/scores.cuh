@@ -6,7 +6,8 @@
 
 #include <cstdint>
 
-#include "cuda/attention/kv_range.hpp"
+#include "cuda/forward_sm80/key_order.hpp"
+#include "cuda/forward_sm80/key_tiles.hpp"
 #include "cuda/forward_sm80/shape.cuh"
 #include "cuda/forward_sm80/task.cuh"
 #include "cuda/ptx/convert.cuh"
@@ -16,29 +17,28 @@ namespace flashcore::cuda::forward_sm80 {
 
 inline constexpr float kLog2E = 1.4426950408889634F;
 
-// Where a lane stands: its row of each slot is row + 16 * group + 8 * slot; its columns of product
-// n are column + 8 * n and the next.
+// Where a lane stands: its row of each slot is row + 16 * group + 8 * slot; its keys of product n
+// are column + key_distance(order, n, 0) and the next.
 struct LanePlace {
   int row;     // query, in the entry
-  int column;  // 2 * (lane % 4)
+  int column;  // first_key_of_lane
 };
 
 // Removes what the band and the length remove. By selection: what the score was does not matter.
-template <int kGroups, int kProducts>
-__device__ __forceinline__ void mask_band(Scores<kGroups, kProducts>& s,
-                                          const attention::BandLimits& limits,
+template <KeyOrder kOrder, int kGroups, int kProducts>
+__device__ __forceinline__ void mask_band(Scores<kGroups, kProducts>& s, const KeyLimits& limits,
                                           const LanePlace& lane, int first_key) {
 #pragma unroll
   for (int g = 0; g < kGroups; ++g) {
 #pragma unroll
     for (int slot = 0; slot < 2; ++slot) {
-      const attention::ColumnRange seen = attention::visible_columns(
-          limits, lane.row + 16 * g + 8 * slot, first_key + lane.column, 8 * kProducts);
+      const attention::ColumnRange seen = visible_columns(limits, lane.row + 16 * g + 8 * slot,
+                                                          first_key + lane.column, 8 * kProducts);
 #pragma unroll
       for (int n = 0; n < kProducts; ++n) {
 #pragma unroll
         for (int e = 0; e < 2; ++e) {
-          const int c = 8 * n + e;
+          const int c = key_distance(kOrder, n, e);
           if (c < seen.begin || c >= seen.end) s[g][n][2 * slot + e] = kNoKey;
         }
       }
@@ -68,41 +68,6 @@ __device__ __forceinline__ void scale_scores(Scores<kGroups, kProducts>& s, floa
       }
     }
   }
-}
-
-// scale_scores, by a polynomial where no score of the warp comes near the cap: five multiplications
-// instead of an exponential and a division.
-template <int kGroups, int kProducts>
-__device__ __forceinline__ void cap_scores(Scores<kGroups, kProducts>& s, const Params& p) {
-  if (p.cap_log2 > 0) {
-    float largest = 0;
-#pragma unroll
-    for (int g = 0; g < kGroups; ++g) {
-#pragma unroll
-      for (int n = 0; n < kProducts; ++n) {
-#pragma unroll
-        for (int e = 0; e < 4; ++e) largest = fmaxf(largest, fabsf(s[g][n][e]));
-      }
-    }
-    if (!__all_sync(0xffffffffU, largest <= p.cap_near)) {
-      scale_scores<false>(s, p.score_factor, p.cap_log2);
-      return;
-    }
-    const float c0 = p.cap_terms[0], c1 = p.cap_terms[1], c2 = p.cap_terms[2], c3 = p.cap_terms[3];
-#pragma unroll
-    for (int g = 0; g < kGroups; ++g) {
-#pragma unroll
-      for (int n = 0; n < kProducts; ++n) {
-#pragma unroll
-        for (int e = 0; e < 4; ++e) {
-          const float square = s[g][n][e] * s[g][n][e];
-          s[g][n][e] *= fmaf(square, fmaf(square, fmaf(square, c3, c2), c1), c0);
-        }
-      }
-    }
-    return;
-  }
-  scale_scores<false>(s, p.score_factor, 0.0F);
 }
 
 // Visits every score with the bias or mask element of its pair, read two neighbours at a time by
@@ -180,13 +145,17 @@ __device__ __forceinline__ void add_bias(Scores<kGroups, kProducts>& s, const Pa
   }
 }
 
-template <int kGroups, int kProducts>
+// What a key further from the diagonal adds, in units of log2.
+__device__ __forceinline__ float alibi_step(const Params& p, const Task& task) {
+  const HeadVector& slopes = p.alibi_slopes;
+  return -kLog2E * __ldg(slopes.data + task.batch * slopes.batch + task.head * slopes.head);
+}
+
+template <KeyOrder kOrder, int kGroups, int kProducts>
 __device__ __forceinline__ void add_alibi(Scores<kGroups, kProducts>& s, const Params& p,
                                           const Task& task, const LanePlace& lane, int first_key) {
   constexpr int64_t kExact = 1 << 23;  // integers are exact in fp32 up to twice that
-  const HeadVector& slopes = p.alibi_slopes;
-  const float step =
-      -kLog2E * __ldg(slopes.data + task.batch * slopes.batch + task.head * slopes.head);
+  const float step = alibi_step(p, task);
   const int64_t distance = lane.row + task.sequence.offset - first_key - lane.column;
   if (distance < kExact && distance > -kExact) {
     const auto from = static_cast<float>(static_cast<int>(distance));
@@ -196,7 +165,8 @@ __device__ __forceinline__ void add_alibi(Scores<kGroups, kProducts>& s, const P
       for (int n = 0; n < kProducts; ++n) {
 #pragma unroll
         for (int e = 0; e < 4; ++e) {
-          const auto further = static_cast<float>(16 * g + 8 * (e / 2) - 8 * n - e % 2);
+          const auto further =
+              static_cast<float>(16 * g + 8 * (e / 2) - key_distance(kOrder, n, e % 2));
           s[g][n][e] = fmaf(step, fabsf(from + further), s[g][n][e]);
         }
       }
@@ -209,7 +179,7 @@ __device__ __forceinline__ void add_alibi(Scores<kGroups, kProducts>& s, const P
     for (int n = 0; n < kProducts; ++n) {
 #pragma unroll
       for (int e = 0; e < 4; ++e) {
-        const int further = 16 * g + 8 * (e / 2) - 8 * n - e % 2;
+        const int further = 16 * g + 8 * (e / 2) - key_distance(kOrder, n, e % 2);
         s[g][n][e] = fmaf(step, static_cast<float>(abs(distance + further)), s[g][n][e]);
       }
     }
@@ -223,7 +193,7 @@ __device__ __forceinline__ void apply_features(Scores<kGroups, kProducts>& s, co
                                                int first_key) {
   scale_scores<kExact>(s, p.score_factor, p.cap_log2);
   if (p.bias.data != nullptr) add_bias<kInPairs>(s, p, task, lane, first_key);
-  if (p.alibi_slopes.data != nullptr) add_alibi(s, p, task, lane, first_key);
+  if (p.alibi_slopes.data != nullptr) add_alibi<KeyOrder::plain>(s, p, task, lane, first_key);
   if (p.mask.data != nullptr) {
     const auto* const data = static_cast<const uint8_t*>(p.mask.data);
     visit_pairs<kInPairs>(

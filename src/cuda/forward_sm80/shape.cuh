@@ -27,8 +27,10 @@ struct Shape {
   using VTile = tile::SmemTile<kBlockKv, kConfig.stored_v(), kBytes>;
   using OTile = tile::SmemTile<kBlockQ, kConfig.stored_v(), kBytes>;
   using QCopy = TileCopy<QTile, kConfig.head_dim_qk, kThreads>;
-  using KCopy = TileCopy<KTile, kConfig.head_dim_qk, kThreads>;
-  using VCopy = TileCopy<VTile, kConfig.head_dim_v, kThreads>;
+  template <KeyOrder kOrder>
+  using KCopy = TileCopy<KTile, kConfig.head_dim_qk, kThreads, kOrder>;
+  template <KeyOrder kOrder>
+  using VCopy = TileCopy<VTile, kConfig.head_dim_v, kThreads, kOrder>;
 
   static constexpr int kStageBytes = KTile::kBytes + VTile::kBytes;
   static constexpr int k_offset(int stage) { return QTile::kBytes + stage * kStageBytes; }

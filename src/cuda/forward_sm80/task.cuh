@@ -22,16 +22,16 @@ __device__ inline void find_tile(const Params& p, uint32_t index, uint32_t& batc
                                  uint32_t& tile) {
   const auto tiles = static_cast<uint32_t>(p.q_tiles);
   if (!p.longest_first) {
-    batch_head = index / tiles;
+    batch_head = p.by_q_tiles.divide(index);
     tile = index - batch_head * tiles;
     return;
   }
   const auto heads = static_cast<uint32_t>(p.section_heads);
-  const uint32_t section = index / (heads * tiles);
+  const uint32_t section = p.by_section.divide(index);
   const uint32_t within = index - section * heads * tiles;
   const uint32_t all = static_cast<uint32_t>(p.batch) * static_cast<uint32_t>(p.heads_q);
   const uint32_t here = min(heads, all - section * heads);
-  const uint32_t rank = within / here;
+  const uint32_t rank = here == heads ? p.by_section_heads.divide(within) : within / here;
   batch_head = section * heads + (within - rank * here);
   tile = tiles - 1 - rank;
 }
@@ -84,11 +84,16 @@ __device__ inline Task find_task(const Params& p, uint32_t index, int block_q) {
     find_tile(p, index, batch_head, tile);
   }
   Task task;
-  task.batch = static_cast<int>(batch_head / static_cast<uint32_t>(p.heads_q));
+  task.batch = static_cast<int>(p.by_heads_q.divide(batch_head));
   task.head = static_cast<int>(batch_head) - task.batch * p.heads_q;
   task.first_query = static_cast<int>(tile) * block_q;
   task.sequence = find_sequence(p, task.batch);
   return task;
+}
+
+// The KV head of a query head.
+__device__ inline int kv_head_of(const Params& p, int head) {
+  return static_cast<int>(p.by_group.divide(static_cast<uint32_t>(head)));
 }
 
 // Number of a query among the rows of partial results.

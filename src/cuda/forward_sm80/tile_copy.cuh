@@ -10,26 +10,30 @@
 
 #include <cstdint>
 
+#include "cuda/forward_sm80/key_order.hpp"
 #include "cuda/ptx/cp_async.cuh"
 #include "cuda/tile/smem_tile.hpp"
 
 namespace flashcore::cuda::forward_sm80 {
 
-template <class Tile, int kHeadDim, int kThreads>
+template <class Tile, int kHeadDim, int kThreads, KeyOrder kOrder = KeyOrder::plain>
 struct TileCopy {
   static constexpr int kPanelChunks = Tile::kPanelChunks;
   static constexpr int kRowsPerPass = kThreads / kPanelChunks;
   static constexpr int kPasses = Tile::kRows / kRowsPerPass;
   static constexpr int kElementBytes = Tile::kElementBytes;
   static constexpr int kRowChunks = kHeadDim * kElementBytes / tile::kChunkBytes;
-  static_assert(kRowsPerPass % 8 == 0 && Tile::kRows % kRowsPerPass == 0);
+  static_assert(kRowsPerPass % order_rows(kOrder) == 0 && Tile::kRows % kRowsPerPass == 0);
 
   __device__ static int row_of(int thread) { return thread / kPanelChunks; }
   __device__ static int chunk_of(int thread) { return thread % kPanelChunks; }
 
+  // The matrix's row that goes there, counted from the tile's first.
+  __device__ static int source_row(int thread) { return key_of_row(kOrder, row_of(thread)); }
+
   // Where this thread starts in a matrix whose first row is at `data`.
   __device__ static const unsigned char* start(const void* data, int64_t row_bytes, int thread) {
-    return static_cast<const unsigned char*>(data) + row_of(thread) * row_bytes +
+    return static_cast<const unsigned char*>(data) + source_row(thread) * row_bytes +
            chunk_of(thread) * tile::kChunkBytes;
   }
   __device__ static unsigned char* target(unsigned char* tile, int thread) {
@@ -62,11 +66,11 @@ struct TileCopy {
                                               int64_t pass_bytes, int rows, int chunks,
                                               const void* readable, int thread) {
     unsigned char* const to = target(tile, thread);
-#pragma unroll
+#pragma unroll 1  // rarely run, and in many places
     for (int pass = 0; pass < kPasses; ++pass) {
 #pragma unroll
       for (int panel = 0; panel < Tile::kPanels; ++panel) {
-        const bool valid = pass * kRowsPerPass + row_of(thread) < rows &&
+        const bool valid = pass * kRowsPerPass + source_row(thread) < rows &&
                            panel * kPanelChunks + chunk_of(thread) < chunks;
         ptx::cp_async_16(to + panel * Tile::kPanelBytes + pass * kRowsPerPass * kPanelRow,
                          valid ? source + panel * kPanelRow : readable, valid);
@@ -88,7 +92,7 @@ struct TileCopy {
         uint32_t word[4] = {0, 0, 0, 0};
         constexpr int kChunkElements = tile::kChunkBytes / kElementBytes;
         const int column = (panel * kPanelChunks + chunk_of(thread)) * kChunkElements;
-        const bool in_row = pass * kRowsPerPass + row_of(thread) < rows;
+        const bool in_row = pass * kRowsPerPass + source_row(thread) < rows;
 #pragma unroll
         for (int e = 0; e < kChunkElements; ++e) {
           if (!in_row || column + e >= columns) continue;

@@ -208,9 +208,22 @@ __device__ __forceinline__ void take_rest(Scores<kGroups, kProducts>& s,
 // Past this the division of finish_row is not defined.
 inline constexpr float kLargestSum = 1e30F;
 
-// Completes the row sums. False when some row's outputs may be wrong: not finite without its sum
-// being NaN, or its sum too large, no maximum having been taken (`stale`). fp32: a NaN sum too may
-// come from halves of an infinite or very large number.
+// False when a row's outputs may be wrong: not finite without its sum being NaN, or its sum too
+// large, no maximum having been taken (`stale`). fp32: a NaN sum too may come from halves of an
+// infinite or very large number.
+template <Config kConfig, class Element>
+__device__ __forceinline__ bool row_is_right(const WarpState<kConfig>& w, int g, int slot,
+                                             float sum, bool stale) {
+  float zero = 0;  // NaN as soon as one output is not finite
+#pragma unroll
+  for (int n = 0; n < kConfig.head_dim_v / 8; ++n) {
+    zero = fmaf(w.o[g][n][2 * slot], 0.0F, zero);
+    zero = fmaf(w.o[g][n][2 * slot + 1], 0.0F, zero);
+  }
+  return (!stale || sum < kLargestSum) && (zero == 0 || (sum != sum && !kIsFp32<Element>));
+}
+
+// Completes the row sums. False when some row's outputs may be wrong.
 template <Config kConfig, class Element>
 __device__ __forceinline__ bool finish_sums(WarpState<kConfig>& w, bool stale) {
   bool right = true;
@@ -219,17 +232,25 @@ __device__ __forceinline__ bool finish_sums(WarpState<kConfig>& w, bool stale) {
 #pragma unroll
     for (int slot = 0; slot < 2; ++slot) {
       const float sum = w.sum[g][slot] = attention::quad_sum(w.sum[g][slot]);
-      float zero = 0;  // NaN as soon as one output is not finite
-#pragma unroll
-      for (int n = 0; n < kConfig.head_dim_v / 8; ++n) {
-        zero = fmaf(w.o[g][n][2 * slot], 0.0F, zero);
-        zero = fmaf(w.o[g][n][2 * slot + 1], 0.0F, zero);
-      }
-      right = right && (!stale || sum < kLargestSum) &&
-              (sum == 0 || zero == 0 || (sum != sum && !kIsFp32<Element>));
+      right = right && row_is_right<kConfig, Element>(w, g, slot, sum, stale);
     }
   }
   return right;
+}
+
+// Whether some row's sum is so far below its reference that P may have lost bits, or is NaN: a pair
+// that a bias of -inf removes may have made it so.
+template <Config kConfig>
+__device__ __forceinline__ bool lost_bits(const WarpState<kConfig>& w, float smallest_sum) {
+  bool lost = false;
+#pragma unroll
+  for (int g = 0; g < kConfig.row_groups; ++g) {
+#pragma unroll
+    for (int slot = 0; slot < 2; ++slot) {
+      lost = lost || (w.reference[g][slot] > kNoKey && !(w.sum[g][slot] >= smallest_sum));
+    }
+  }
+  return lost;
 }
 
 }  // namespace flashcore::cuda::forward_sm80
