@@ -144,7 +144,7 @@ def draw_roofline(bench, pyplot):
 
 def draw_latency(bench, pyplot):
     rows = plots.breakdown(bench)
-    figure, axes = pyplot.subplots(figsize=(9, 1.5 + 0.23 * len(rows)))
+    figure, axes = pyplot.subplots(figsize=(9, 1.5 + 0.23 * len(rows)), layout="constrained")
     at = [-i for i in range(len(rows))]
     left = [0.0] * len(rows)
     for part, (label, color) in enumerate(plots.BREAKDOWN):
@@ -164,8 +164,8 @@ def draw_latency(bench, pyplot):
     axes.set_title(f"(B, H, S, D), fp16, {bench.evidence['device']['name']}, {bench.protocol}")
     axes.grid(axis="x", alpha=0.7)
     axes.set_axisbelow(True)
-    figure.legend(*axes.get_legend_handles_labels(), fontsize=8.5, loc="upper center", ncol=5,
-                  frameon=False, bbox_to_anchor=(0.5, 0.09 - 0.002 * len(rows)))
+    figure.legend(*axes.get_legend_handles_labels(), fontsize=8.5, loc="outside lower center",
+                  ncol=5, frameon=False)
     return figure
 
 
