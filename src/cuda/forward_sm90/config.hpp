@@ -15,6 +15,7 @@
 namespace flashcore::cuda::forward_sm90 {
 
 inline constexpr int kWarpgroupThreads = 128;
+inline constexpr int kWarpgroupWarps = 4;
 inline constexpr int kWarpgroupRows = 64;  // what one wgmma computes
 inline constexpr int kStages = 2;          // of the K ring, and of the V ring
 inline constexpr int kPanelColumns = 64;   // 128 bytes, the widest swizzle
@@ -119,7 +120,6 @@ constexpr bool is_sound(const Config& c) {
   const int wanted =
       kWarpgroupThreads * (c.producer_registers() + c.consumers * c.consumer_registers());
   return c.head_dim_qk % kPanelColumns == 0 && c.head_dim_v % kPanelColumns == 0 &&
-         c.head_dim_v <= c.head_dim_qk &&  // O is staged where Q was
          (c.block_kv == 64 || c.block_kv == 128) && c.q_slots >= 1 &&
          c.tile_bytes() + kBarrierBytes <= kSharedMemory && wanted <= allocated &&
          c.held_registers() + 24 <= c.consumer_registers();

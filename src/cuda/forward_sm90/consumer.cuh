@@ -20,12 +20,12 @@
 #include "cuda/ptx/mbarrier.cuh"
 #include "cuda/ptx/mbarrier_wait.cuh"
 #include "cuda/ptx/registers.cuh"
+#include "cuda/ptx/special.cuh"
 #include "cuda/ptx/sync.cuh"
 
 namespace flashcore::cuda::forward_sm90 {
 
-// Named barriers: a turn and an epilogue for each consumer.
-inline constexpr int kTurnBarrier = 1, kEpilogueBarrier = 8;
+inline constexpr int kTurnBarrier = 1;  // a named barrier for each consumer
 
 template <class S>
 struct Consumer {
@@ -35,11 +35,11 @@ struct Consumer {
   typename S::Shared& smem;
   const Params& params;
   uint32_t shared;  // address of smem
-  uint32_t thread;  // in the block
   int group;        // which consumer: 0 ..; like the rings' places the same for a whole warp, and
                     // known to be: addresses made of them cost no registers of threads
   RingPosition<S::kQSlots> held_q_at;
   BlockRange held_range;
+  int is_more, started;
   uint32_t held_q;               // address of Q
   RingPosition<kStages> k_ring;  // V's ring is one block behind it, as its products are
   RingPosition<kStages> k_at;    // the same for the block at hand, known to be uniform
@@ -50,9 +50,11 @@ struct Consumer {
   float sum[2];        // of this lane's exponentials
   float reference[2];  // what they are relative to
 
-  // What follows from `thread` is computed anew for each use: registers are short, and the compiler
-  // would hold it.
-  __device__ __forceinline__ uint32_t thread_anew() const { return ptx::opaque(thread); }
+  // The thread's number is read anew for each use: registers are short, and the compiler would hold
+  // what follows from it.
+  __device__ __forceinline__ static uint32_t thread_anew() {
+    return static_cast<uint32_t>(ptx::thread_index());
+  }
   __device__ __forceinline__ int lane() const { return static_cast<int>(thread_anew() % 32); }
   __device__ __forceinline__ int warp() const { return static_cast<int>(thread_anew() / 32 % 4); }
   // The lane's row of slot 0, in the tile.
@@ -60,6 +62,9 @@ struct Consumer {
     const uint32_t t = thread_anew();
     return static_cast<int>(t / 32 * 16 + t % 32 / 4) - kWarpgroupRows;
   }
+
+  // The warpgroup's first row in the tile.
+  __device__ __forceinline__ int first_row() const { return group * kWarpgroupRows; }
 
   __device__ __forceinline__ uint32_t warp_of_consumers() const { return thread_anew() / 32 - 4; }
   __device__ __forceinline__ RingPosition<S::kQSlots> q_at() const {
@@ -109,7 +114,9 @@ struct Consumer {
   __device__ __forceinline__ uint32_t v_tile() const {
     return shared + S::kV + v_at().slot() * S::VTile::kBytes;
   }
-  __device__ __forceinline__ const TaskInfo& task() const { return smem.task[q_at().slot()]; }
+  __device__ __forceinline__ const TaskInfo& task() const {
+    return smem.task[q_at().passed % S::kTaskSlots];
+  }
 
   // Scores with features are in units of log2 already.
   __device__ __forceinline__ float exponent_scale() const {
@@ -129,10 +136,11 @@ struct Consumer {
   __device__ __forceinline__ void wait_for_v() const {
     ptx::mbarrier_wait_together(shared + S::kVFull + 8 * v_at().slot(), v_at().parity());
   }
-  // By one thread of the warpgroup; all of it has passed a barrier since it last used Q's slot.
+  // By each warp, after its last look at Q, and at the tasks of all tiles before this one.
   __device__ __forceinline__ void release_q() const {
     const uint32_t barrier = shared + S::kQEmpty + 8 * q_index();  // by all lanes: see ptx::uniform
-    if (thread_anew() % kWarpgroupThreads == 0) ptx::mbarrier_arrive(barrier);
+    __syncwarp();
+    if (lane() == 0) ptx::mbarrier_arrive(barrier);
   }
   // By each warp. K's ring moves on with the last use of k_at.
   __device__ __forceinline__ void release_k() const {
@@ -176,11 +184,27 @@ struct Consumer {
 
   // Scores as the softmax takes them; `left`: how many of the warpgroup's blocks come after.
   __device__ __forceinline__ void finish_scores(const BlockRange& range, int left) {
-    if constexpr (S::kFeatures) scale_scores<S>(s, params);
+    if constexpr (S::kFeatures) scale_scores<S, S::kKeyProducts>(s, params);
     const int block = range.begin + left;
     if (range.needs_mask(block)) {
-      mask_scores<S>(s, task().limits, task().first_query + row(), block * S::kBlockKv, lane());
+      const int query = task().first_query + row(), key = block * S::kBlockKv;
+      mask_scores<S, 0, S::kKeyProducts>(s, task().limits, query, key, lane());
     }
+  }
+  // The same of the first kProducts products of the first block. A causal mask leaves its left half
+  // alone for all rows of half the warpgroups.
+  template <int kProducts>
+  __device__ __forceinline__ void finish_first_scores(int left) {
+    if constexpr (S::kFeatures) scale_scores<S, kProducts>(s, params);
+    const int block = range().begin + left;
+    if (!range().needs_mask(block)) return;
+    const BandLimits& limits = task().limits;
+    const int query = task().first_query + row(), key = block * S::kBlockKv;
+    const int all_see = visible_columns(limits, task().first_query + first_row(), key).end;
+    if (ptx::uniform(static_cast<uint32_t>(!limits.open_left() || all_see < S::kBlockKv / 2)) != 0) {
+      mask_scores<S, 0, kHalfProducts>(s, limits, query, key, lane());
+    }
+    mask_scores<S, kHalfProducts, kProducts>(s, limits, query, key, lane());
   }
 
   __device__ __forceinline__ bool unproven(const float (&total)[2]) const {
@@ -193,10 +217,10 @@ struct Consumer {
     return smem.saved_sum[thread_anew() - kWarpgroupThreads];
   }
   __device__ __forceinline__ void save_sum() const {
-    if constexpr (!S::kHoldsBounds) saved_sum() = make_float2(sum[0], sum[1]);
+    if constexpr (!S::kHoldsSums) saved_sum() = make_float2(sum[0], sum[1]);
   }
   __device__ __forceinline__ void restore_sum() {
-    if constexpr (!S::kHoldsBounds) sum[0] = saved_sum().x, sum[1] = saved_sum().y;
+    if constexpr (!S::kHoldsSums) sum[0] = saved_sum().x, sum[1] = saved_sum().y;
   }
   __device__ __forceinline__ void add_online(const float (&rescale)[2], const float (&added)[2]) {
 #pragma unroll
@@ -216,23 +240,62 @@ struct Consumer {
     }
   }
 
-  // The first block: sets the reference.
-  __device__ __forceinline__ void first_block(int left) {
-    clear();
+  // Waits for the task at hand and works out what of it this warpgroup sees.
+  __device__ __forceinline__ void open_task() {
+    wait_for_q();
+    is_more = static_cast<int>(ptx::uniform(static_cast<uint32_t>(task().rows_q != TaskInfo::kNoMore)));
+    const int first = task().first_query + first_row();
+    const BlockRange r =
+        block_range(task().limits, task().len_q, first, first + kWarpgroupRows, S::kBlockKv);
+    set_range({static_cast<int>(ptx::uniform(r.begin)), static_cast<int>(ptx::uniform(r.full_begin)), static_cast<int>(ptx::uniform(r.full_end)), static_cast<int>(ptx::uniform(r.end))});
     held_q = q_tile();
-    begin_block();
-    wait_for_k();
+  }
+  // Whether the next block in the ring is this warpgroup's first.
+  __device__ __forceinline__ bool can_start() const {
+    return ptx::uniform(static_cast<uint32_t>(is_more && !range().empty() && range().end == task().end)) != 0;
+  }
+  // Starts the first scores.
+  __device__ __forceinline__ void start_first() {
     ptx::warpgroup_pin(s);
     ptx::warpgroup_fence();
     start_qk<S>(s, q_tile(), k_tile());
-    ptx::warpgroup_wait<0>();
+  }
+
+  // The first block: sets the reference.
+  __device__ __forceinline__ void first_block(int left) {
     ptx::warpgroup_pin(s);
+    clear();
+    begin_block();
     release_k();
-    finish_scores(range(), left);
+    bool half = false;
+    if constexpr (S::kHalves) {
+      half = sees_left_half_only(left);
+      if (half) {
+        first_scores<kHalfProducts>(left);
+#pragma unroll
+        for (int n = kHalfProducts; n < S::kKeyProducts; ++n) {
+          s[n][0] = s[n][1] = s[n][2] = s[n][3] = 0;
+        }
+      }
+    }
+    if (!half) first_scores<S::kKeyProducts>(left);
     k_ring.next();
-    float rescale[2];
-    online_softmax<S>(s, reference, rescale, sum, exponent_scale());
     pack<S, 0, kPackedRegisters>(p, s);
+  }
+
+  // Whether none of the warpgroup's rows sees the right half of its first block.
+  __device__ __forceinline__ bool sees_left_half_only(int left) const {
+    const int last = task().first_query + first_row() + kWarpgroupRows - 1;
+    const int key = (range().begin + left) * S::kBlockKv;
+    const int seen = visible_columns(task().limits, last, key).end;
+    return ptx::uniform(static_cast<uint32_t>(seen <= S::kBlockKv / 2)) != 0;
+  }
+
+  template <int kProducts>
+  __device__ __forceinline__ void first_scores(int left) {
+    finish_first_scores<kProducts>(left);
+    float rescale[2];
+    online_softmax<S, kProducts>(s, reference, rescale, sum, exponent_scale());
   }
 
   // A later block; P is that of the block before.
@@ -282,6 +345,7 @@ struct Consumer {
       restore_sum();
       add_online(rescale, block_sum);
       if constexpr (S::kConfig.split_softmax) pack<S, 0, kPackedRegisters / 2>(p, s);
+      __syncwarp();  // all lanes have read Q and K
     } else {
       sum[0] += total[0];
       sum[1] += total[1];
@@ -298,18 +362,13 @@ struct Consumer {
     }
   }
 
-  // O += P V of the last block; `meanwhile` runs beside it.
-  template <class Meanwhile>
-  __device__ __forceinline__ void last_product(Meanwhile meanwhile) {
+  // O += P V of the last block.
+  __device__ __forceinline__ void start_last_product() {
     begin_block();
     wait_for_v();
     pin_outputs();
     ptx::warpgroup_fence();
     start_pv<S>(o, p, v_tile());
-    meanwhile();
-    ptx::warpgroup_wait<0>();
-    pin_outputs();
-    release_v();
   }
 };
 

@@ -1,7 +1,8 @@
 // From a consumer's accumulators to O and LSE.
 //
-// O goes through shared memory, where the consumer's Q was, and out by TMA. Rows past the end of a
-// packed entry are the next entry's: such a tile is stored by its threads, row by row.
+// Each warp stores its own 16 rows from its registers: nobody waits for anybody, Q's place is free
+// as soon as the last scores are there, and rows past the end of a packed entry, which are the next
+// entry's, need no care.
 #pragma once
 
 #include <cstdint>
@@ -10,10 +11,6 @@
 #include "cuda/forward_sm90/exact_rows.cuh"
 #include "cuda/forward_sm90/shape.cuh"
 #include "cuda/ptx/exp2.cuh"
-#include "cuda/ptx/ldmatrix.cuh"
-#include "cuda/ptx/special.cuh"
-#include "cuda/ptx/sync.cuh"
-#include "cuda/ptx/tma.cuh"
 
 namespace flashcore::cuda::forward_sm90 {
 
@@ -37,8 +34,7 @@ __device__ __forceinline__ RowEnd end_row(float sum, float reference, float sink
 
 // The two rows of each lane: their sums completed, LSE written.
 template <class S>
-__device__ __forceinline__ void end_rows(const Params& p, const Consumer<S>& c, RowEnd (&ends)[2]) {
-  const TaskInfo& task = c.task();
+__device__ __forceinline__ void end_rows(const Params& p, const Consumer<S>& c, const TaskInfo& task, RowEnd (&ends)[2]) {
   const float sink = sink_log2(p, task.head);
 #pragma unroll
   for (int slot = 0; slot < 2; ++slot) {
@@ -53,7 +49,8 @@ __device__ __forceinline__ void end_rows(const Params& p, const Consumer<S>& c, 
   }
 }
 
-// Normalises O. False when an output is not finite though its row's sum is no NaN.
+// Normalises O, two columns a register. False when an output is not finite though its row's sum is
+// no NaN.
 template <class S>
 __device__ __forceinline__ bool normalise(Consumer<S>& c, const RowEnd (&ends)[2]) {
   bool right = true;
@@ -78,85 +75,52 @@ __device__ __forceinline__ bool normalise(Consumer<S>& c, const RowEnd (&ends)[2
   return right;
 }
 
-// O -> shared memory, in the layout of the Q tile that it replaces.
+// O of the lane's rows, of which `rows` of the tile exist. A quad has 16 neighbouring columns of a
+// row in two products, each lane two and two of them: lanes 2 i and 2 i + 1 exchange, so that each
+// stores four at once, and the quad whole sectors of 32 bytes.
+//
+//   lane      0         1         2         3
+//   has       0,1 8,9   2,3 a,b   4,5 c,d   6,7 e,f
+//   stores    0 .. 3    8 .. b    4 .. 7    c .. f
 template <class S>
-__device__ __forceinline__ void stage_outputs(const Consumer<S>& c, uint32_t tile) {
-  using Tile = typename S::OTile;
+__device__ __forceinline__ void store_rows(const Params& p, const TaskInfo& task,
+                                           const Consumer<S>& c, int rows) {
   using Element = typename S::Element;
-  // Read anew: addresses made from c.lane would be held over the main loop.
-  const int thread = ptx::thread_index() % kWarpgroupThreads;
-  const int row = thread / 32 * 16 + thread % 16;
-#pragma unroll
-  for (int part = 0; part < S::kOutParts; ++part) {
-#pragma unroll
-    for (int n = 0; n < S::kOutProducts; n += 2) {
-      const int chunk = part * S::kOutProducts + n + thread % 32 / 16;
-      const auto& a = c.o[part][n];
-      const auto& b = c.o[part][n + 1];
-      ptx::stmatrix_x4(tile + Tile::chunk_offset(row, chunk), Element::pack(a[0], a[1]),
-                       Element::pack(a[2], a[3]), Element::pack(b[0], b[1]),
-                       Element::pack(b[2], b[3]));
-    }
-  }
-}
-
-// The rows of this thread, two columns at a time; `rows` of the tile exist.
-template <class S>
-__device__ __forceinline__ void store_directly(const Params& p, const TaskInfo& task,
-                                               const Consumer<S>& c, int rows) {
-  using Element = typename S::Element;
+  const bool odd = c.lane() % 2 != 0;
+  const int column = odd ? 8 + 2 * (c.lane() % 4 - 1) : 2 * (c.lane() % 4);
 #pragma unroll
   for (int slot = 0; slot < 2; ++slot) {
     const int row = c.row() + 8 * slot;
-    if (row >= rows) continue;
-    uint16_t* const out = output_row(p, task, row);
+    uint16_t* const out = output_row(p, task, row) + column;
 #pragma unroll
     for (int part = 0; part < S::kOutParts; ++part) {
 #pragma unroll
-      for (int n = 0; n < S::kOutProducts; ++n) {
-        const int column = 8 * (part * S::kOutProducts + n) + 2 * (c.lane() % 4);
-        if (column >= p.head_dim_v) continue;  // head_dim_v is a multiple of 8
-        *reinterpret_cast<uint32_t*>(out + column) =
-            Element::pack(c.o[part][n][2 * slot], c.o[part][n][2 * slot + 1]);
+      for (int n = 0; n < S::kOutProducts; n += 2) {
+        const auto& a = c.o[part][n];
+        const auto& b = c.o[part][n + 1];
+        const uint32_t first = Element::pack(a[2 * slot], a[2 * slot + 1]);
+        const uint32_t second = Element::pack(b[2 * slot], b[2 * slot + 1]);
+        const uint32_t got = __shfl_xor_sync(0xffffffffU, odd ? first : second, 1);
+        const int begin = 8 * (part * S::kOutProducts + n);
+        // head_dim_v is a multiple of 8.
+        if (row < rows && begin + column < p.head_dim_v) {
+          *reinterpret_cast<uint2*>(out + begin) =
+              odd ? make_uint2(got, second) : make_uint2(first, got);
+        }
       }
     }
   }
 }
 
-// Writes O of this consumer's rows. On return its warps are done with the task and with Q's place.
+// Writes O of this warp's rows.
 template <class S>
-__device__ __forceinline__ void store_outputs(const Maps& maps, const Params& p, Consumer<S>& c,
+__device__ __forceinline__ void store_outputs(const Params& p, Consumer<S>& c, const TaskInfo& task,
                                               const RowEnd (&ends)[2]) {
-  const TaskInfo& task = c.task();
-  const uint32_t tile = c.q_tile();
-  const int barrier = kEpilogueBarrier + c.group;
-  const int first = c.group * kWarpgroupRows;
-  const int rows = task.rows_q - task.first_query;  // of the whole tile
   const bool right = normalise<S>(c, ends);
-  // Also: all four warps are done with Q.
-  if (ptx::named_barrier_or(barrier, kWarpgroupThreads, !right)) {
-    compute_rows_exactly<S>(p, task, first + 16 * c.warp(), c.lane());
-    ptx::named_barrier_sync(barrier, kWarpgroupThreads);
-    return;
-  }
-  const bool mine_alone = p.cu_seqlens_q.data == nullptr || rows >= first + kWarpgroupRows;
-  if (!mine_alone) {
-    store_directly<S>(p, task, c, rows);
-    ptx::named_barrier_sync(barrier, kWarpgroupThreads);
-    return;
-  }
-  stage_outputs<S>(c, tile);
-  ptx::fence_proxy_async();
-  const int batch = task.batch, head = task.head, row = task.q_row + first;
-  ptx::named_barrier_sync(barrier, kWarpgroupThreads);
-  if (c.thread_anew() % kWarpgroupThreads == 0 && rows > first) {
-#pragma unroll
-    for (int panel = 0; panel < S::OTile::kPanels; ++panel) {
-      ptx::tma_store_4d(&maps.o, tile + panel * S::OTile::kPanelBytes,
-                        panel * S::OTile::kPanelColumns, row, head, batch);
-    }
-    ptx::tma_store_commit();
-    ptx::tma_store_wait_read<0>();
+  if (__any_sync(0xffffffffU, !right)) {
+    compute_rows_exactly<S>(p, task, c.group * kWarpgroupRows + 16 * c.warp(), c.lane());
+  } else {
+    store_rows<S>(p, task, c, task.rows_q - task.first_query);
   }
 }
 

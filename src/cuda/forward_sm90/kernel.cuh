@@ -23,54 +23,83 @@ __device__ __forceinline__ int uniform(int x) {
   return static_cast<int>(ptx::uniform(static_cast<uint32_t>(x)));
 }
 
-// A consumer's share of one tile.
+// A consumer's share of one tile, of which the first scores may be there already. Starts those of
+// the next tile beside the last product: of whatever lies in the slots where it sees another block
+// first, or where there is no next tile. Nobody looks at these.
 template <class S>
-__device__ __forceinline__ void attend(const Maps& maps, const Params& p, Consumer<S>& c) {
-  RowEnd ends[2];
+__device__ __forceinline__ void attend(const Params& p, Consumer<S>& c) {
   const TaskInfo& task = c.task();
-  const int first = task.first_query + c.group * kWarpgroupRows;
-  const BlockRange range =
-      block_range(task.limits, task.len_q, first, first + kWarpgroupRows, S::kBlockKv);
-  if (uniform(range.end - range.begin) == 0) {
+  RowEnd ends[2];
+  if (uniform(c.range().end - c.range().begin) == 0) {
 #pragma unroll 1
     for (int i = uniform(task.end - task.begin); i > 0; --i) {
       c.pass_block(i != task.end - task.begin);
     }
+    c.release_q();
     c.clear();
-    end_rows<S>(p, c, ends);
-  } else {
-#pragma unroll 1
-    for (int i = uniform(task.end - range.end); i > 0; --i) c.pass_block(true);
-    c.set_range({uniform(range.begin), uniform(range.full_begin), uniform(range.full_end),
-                 uniform(range.end)});
-    int left = uniform(range.end - range.begin) - 1;
-    c.first_block(left);
-#pragma unroll 1
-    while (left > 0) c.next_block(--left);
-    c.last_product([&] { end_rows<S>(p, c, ends); });
-#pragma unroll 1
-    for (int i = uniform(c.range_anew().begin - c.task().begin); i > 0; --i) c.pass_block(true);
+    end_rows<S>(p, c, task, ends);
+    store_outputs<S>(p, c, task, ends);
+    c.next_q();
+    c.open_task();
+    c.started = 0;
+    return;
   }
-  store_outputs<S>(maps, p, c, ends);
+  if (uniform(c.started) == 0) {
+#pragma unroll 1
+    for (int i = uniform(task.end - c.range().end); i > 0; --i) c.pass_block(true);
+    c.begin_block();
+    c.wait_for_k();
+    c.start_first();
+    ptx::warpgroup_wait<0>();
+  }
+  int left = uniform(c.range().end - c.range().begin) - 1;
+  c.first_block(left);
+#pragma unroll 1
+  while (left > 0) c.next_block(--left);
+  c.release_q();
+  const int passes = uniform(c.range_anew().begin - task.begin);
+  c.start_last_product();
+  if (passes > 0) {  // before the wait for the next tile, which comes behind them
+    ptx::warpgroup_wait<0>();
+    c.pin_outputs();
+    c.release_v();
+#pragma unroll 1
+    for (int i = passes; i > 0; --i) c.pass_block(true);
+  }
+  if constexpr (S::kStartsNext) {
+    c.next_q();
+    c.open_task();
+    c.started = static_cast<int>(passes == 0 && c.can_start());
+    if (uniform(c.started) != 0) c.wait_for_k();
+    c.start_first();
+  }
+  end_rows<S>(p, c, task, ends);
+  ptx::warpgroup_wait<S::kStartsNext ? 1 : 0>();
+  c.pin_outputs();
+  if (passes == 0) c.release_v();
+  const bool exact = __any_sync(0xffffffffU, !normalise<S>(c, ends));
+  if (!exact) store_rows<S>(p, task, c, task.rows_q - task.first_query);
+  if constexpr (S::kStartsNext) {
+    ptx::warpgroup_wait<0>();
+    ptx::warpgroup_pin(c.s);
+  }
+  if (exact) compute_rows_exactly<S>(p, task, c.group * kWarpgroupRows + 16 * c.warp(), c.lane());
+  if constexpr (!S::kStartsNext) {
+    c.next_q();
+    c.open_task();
+  }
 }
 
 template <class S>
-__device__ __forceinline__ void consume(typename S::Shared& smem, const Maps& maps,
-                                        const Params& p) {
+__device__ __forceinline__ void consume(typename S::Shared& smem, const Params& p) {
   const auto thread = static_cast<uint32_t>(ptx::thread_index());
   Consumer<S> c{.smem = smem,
                 .params = p,
                 .shared = ptx::shared_address(&smem),
-                .thread = thread,
                 .group = static_cast<int>(ptx::uniform(thread / kWarpgroupThreads)) - 1};
   c.begin_turns();
-  while (true) {
-    c.wait_for_q();
-    if (ptx::uniform(static_cast<uint32_t>(c.task().rows_q == TaskInfo::kNoMore)) != 0) break;
-    attend<S>(maps, p, c);
-    c.release_q();
-    c.next_q();
-  }
+  c.open_task();
+  while (uniform(c.is_more) != 0) attend<S>(p, c);
 }
 
 template <class S>
@@ -78,10 +107,10 @@ __device__ __forceinline__ void initialise_barriers(typename S::Shared& smem) {
   for (int slot = 0; slot < S::kQSlots; ++slot) {
     for (int w = 0; w < S::kConsumers; ++w) {
       ptx::mbarrier_init(ptx::shared_address(&smem.q_full[slot][w]), 1);
-      ptx::mbarrier_init(ptx::shared_address(&smem.q_empty[slot][w]), 1);
+      ptx::mbarrier_init(ptx::shared_address(&smem.q_empty[slot][w]), kWarpgroupWarps);
     }
   }
-  constexpr int kConsumerWarps = 4 * S::kConsumers;
+  constexpr int kConsumerWarps = kWarpgroupWarps * S::kConsumers;
   for (int slot = 0; slot < kStages; ++slot) {
     ptx::mbarrier_init(ptx::shared_address(&smem.k_full[slot]), 1);
     ptx::mbarrier_init(ptx::shared_address(&smem.v_full[slot]), 1);
@@ -104,7 +133,7 @@ __device__ __forceinline__ void run_block(const Maps& maps, const Params& p) {
     if (threadIdx.x == 0) Producer<S>{.smem = smem, .maps = maps, .p = p}.run();
   } else {
     ptx::acquire_registers<S::kConfig.consumer_registers()>();
-    consume<S>(smem, maps, p);
+    consume<S>(smem, p);
   }
 }
 

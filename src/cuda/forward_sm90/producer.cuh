@@ -34,7 +34,7 @@ struct Producer {
   typename S::Shared& smem;
   const Maps& maps;
   const Params& p;
-  RingPosition<S::kQSlots> q_at;
+  RingPosition<S::kQSlots> q_at;  // tasks go round with it, in slots of their own
   RingPosition<kStages> k_at, v_at;
 
   __device__ __forceinline__ void load_k(int row, int head, int batch) {
@@ -60,7 +60,7 @@ struct Producer {
 
   __device__ __forceinline__ void load_q(const TaskInfo& task) {
     wait_for_q_slot();
-    smem.task[q_at.slot()] = task;  // made visible by the arrivals at q_full
+    smem.task[q_at.passed % S::kTaskSlots] = task;  // made visible by the arrivals at q_full
 #pragma unroll
     for (int w = 0; w < S::kConsumers; ++w) {
       load_tile<typename S::QTile>(smem.q[q_at.slot()][w], maps.q, smem.q_full[q_at.slot()][w],
@@ -72,7 +72,7 @@ struct Producer {
   // No more tiles.
   __device__ __forceinline__ void finish() {
     wait_for_q_slot();
-    smem.task[q_at.slot()].rows_q = TaskInfo::kNoMore;
+    smem.task[q_at.passed % S::kTaskSlots].rows_q = TaskInfo::kNoMore;
 #pragma unroll
     for (int w = 0; w < S::kConsumers; ++w) {
       ptx::mbarrier_arrive(ptx::shared_address(&smem.q_full[q_at.slot()][w]));

@@ -49,6 +49,8 @@ struct TileOrder {
 // A visible pair has key - query in [low, high] and key < len_kv.
 struct BandLimits {
   int low, high, len_kv;
+
+  constexpr bool open_left() const { return low <= -kFar; }
 };
 
 // `left` and `right` as in Band, negative without limit.
