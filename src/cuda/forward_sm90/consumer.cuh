@@ -201,7 +201,8 @@ struct Consumer {
     const BandLimits& limits = task().limits;
     const int query = task().first_query + row(), key = block * S::kBlockKv;
     const int all_see = visible_columns(limits, task().first_query + first_row(), key).end;
-    if (ptx::uniform(static_cast<uint32_t>(!limits.open_left() || all_see < S::kBlockKv / 2)) != 0) {
+    if (ptx::uniform(static_cast<uint32_t>(!limits.open_left() || all_see < S::kBlockKv / 2)) !=
+        0) {
       mask_scores<S, 0, kHalfProducts>(s, limits, query, key, lane());
     }
     mask_scores<S, kHalfProducts, kProducts>(s, limits, query, key, lane());
@@ -243,16 +244,20 @@ struct Consumer {
   // Waits for the task at hand and works out what of it this warpgroup sees.
   __device__ __forceinline__ void open_task() {
     wait_for_q();
-    is_more = static_cast<int>(ptx::uniform(static_cast<uint32_t>(task().rows_q != TaskInfo::kNoMore)));
+    is_more =
+        static_cast<int>(ptx::uniform(static_cast<uint32_t>(task().rows_q != TaskInfo::kNoMore)));
     const int first = task().first_query + first_row();
     const BlockRange r =
         block_range(task().limits, task().len_q, first, first + kWarpgroupRows, S::kBlockKv);
-    set_range({static_cast<int>(ptx::uniform(r.begin)), static_cast<int>(ptx::uniform(r.full_begin)), static_cast<int>(ptx::uniform(r.full_end)), static_cast<int>(ptx::uniform(r.end))});
+    set_range({static_cast<int>(ptx::uniform(r.begin)),
+               static_cast<int>(ptx::uniform(r.full_begin)),
+               static_cast<int>(ptx::uniform(r.full_end)), static_cast<int>(ptx::uniform(r.end))});
     held_q = q_tile();
   }
   // Whether the next block in the ring is this warpgroup's first.
   __device__ __forceinline__ bool can_start() const {
-    return ptx::uniform(static_cast<uint32_t>(is_more && !range().empty() && range().end == task().end)) != 0;
+    return ptx::uniform(static_cast<uint32_t>(is_more && !range().empty() &&
+                                              range().end == task().end)) != 0;
   }
   // Starts the first scores.
   __device__ __forceinline__ void start_first() {

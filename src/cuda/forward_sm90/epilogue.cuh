@@ -34,7 +34,8 @@ __device__ __forceinline__ RowEnd end_row(float sum, float reference, float sink
 
 // The two rows of each lane: their sums completed, LSE written.
 template <class S>
-__device__ __forceinline__ void end_rows(const Params& p, const Consumer<S>& c, const TaskInfo& task, RowEnd (&ends)[2]) {
+__device__ __forceinline__ void end_rows(const Params& p, const Consumer<S>& c,
+                                         const TaskInfo& task, RowEnd (&ends)[2]) {
   const float sink = sink_log2(p, task.head);
 #pragma unroll
   for (int slot = 0; slot < 2; ++slot) {

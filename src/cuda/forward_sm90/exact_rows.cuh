@@ -54,11 +54,12 @@ __device__ inline uint16_t* output_row(const Params& p, const TaskInfo& task, in
          (task.q_row + row) * p.o_row;
 }
 
-// Rows first_row .. + 15 of the tile. Inline, and with loops whose bounds are known to be uniform: a
-// call, or a loop that lanes may leave one by one, would cost the main loop its uniform registers.
+// Rows first_row .. + 15 of the tile. Inline, and with loops whose bounds are known to be uniform:
+// a call, or a loop that lanes may leave one by one, would cost the main loop its uniform
+// registers.
 template <class S>
 __device__ __forceinline__ void compute_rows_exactly(const Params& p, const TaskInfo& task,
-                                                  int first_row, int lane) {
+                                                     int first_row, int lane) {
   using Element = typename S::Element;
   constexpr int kColumns = S::kConfig.head_dim_v / 32;  // of a lane, 32 apart
   const int kv_head = task.head / (p.heads_q / p.heads_kv);
