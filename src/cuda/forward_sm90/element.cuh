@@ -7,6 +7,7 @@
 #include "cuda/ptx/math.cuh"
 #include "cuda/ptx/mma.cuh"
 #include "cuda/ptx/wgmma.cuh"
+#include "cuda/ptx/wgmma_n96.cuh"
 
 namespace flashcore::cuda::forward_sm90 {
 

@@ -36,9 +36,9 @@ struct Shape {
   // be storing the outputs of the kQSlots tiles before, and of no earlier one.
   static constexpr int kTaskSlots = 2 * kQSlots;
 
-  using QTile = tile::SmemTile<kWarpgroupRows, kConfig.head_dim_qk, 2>;  // of one consumer
-  using KTile = tile::SmemTile<kBlockKv, kConfig.head_dim_qk, 2>;
-  using VTile = tile::SmemTile<kBlockKv, kConfig.head_dim_v, 2>;
+  using QTile = tile::SmemTile<kWarpgroupRows, kConfig.columns_qk(), 2>;  // of one consumer
+  using KTile = tile::SmemTile<kBlockKv, kConfig.columns_qk(), 2>;
+  using VTile = tile::SmemTile<kBlockKv, kConfig.columns_v(), 2>;
 
   static constexpr bool kHalves = kBlockKv == 128;  // half a block is a product of its own, too
 
