@@ -123,7 +123,8 @@ class Launch {
       b.asked = true;
       taken_.push_back(b.tile);
     } else {
-      if (counter_.is_last(b.answer)) word_ = counter_.zero();  // atomicExch
+      if (counter_.is_last(sm90::TileCounter::handed_out(b.answer)))
+        word_ = counter_.zero();  // atomicExch
       b.tile = static_cast<uint32_t>(blocks_.size()) + sm90::TileCounter::handed_out(b.answer);
       b.asked = false;
       b.done = b.tile >= counter_.tiles;

@@ -27,6 +27,10 @@ namespace flashcore::cuda::forward_sm90 {
 
 inline constexpr int kTurnBarrier = 1;  // a named barrier for each consumer
 
+__device__ __forceinline__ int uniform(int x) {
+  return static_cast<int>(ptx::uniform(static_cast<uint32_t>(x)));
+}
+
 template <class S>
 struct Consumer {
   static constexpr int kHalfProducts = S::kKeyProducts / 2;
@@ -35,11 +39,15 @@ struct Consumer {
   typename S::Shared& smem;
   const Params& params;
   uint32_t shared;  // address of smem
+  uint32_t thread;  // in the block
   int group;        // which consumer: 0 ..; like the rings' places the same for a whole warp, and
                     // known to be: addresses made of them cost no registers of threads
-  RingPosition<S::kQSlots> held_q_at;
-  BlockRange held_range;
-  int is_more, started;
+  RingPosition<S::kQSlots> q_at;
+  bool is_tile;                  // whether there is a task at hand,
+  BlockRange range;              // and what of it this warpgroup sees
+  int passes_before;             // blocks to its right, which other warpgroups see
+  int passes_after;              // to its left
+  bool started;                  // whether the scores of its first block are there
   uint32_t held_q;               // address of Q
   RingPosition<kStages> k_ring;  // V's ring is one block behind it, as its products are
   RingPosition<kStages> k_at;    // the same for the block at hand, known to be uniform
@@ -50,10 +58,10 @@ struct Consumer {
   float sum[2];        // of this lane's exponentials
   float reference[2];  // what they are relative to
 
-  // The thread's number is read anew for each use: registers are short, and the compiler would hold
-  // what follows from it.
-  __device__ __forceinline__ static uint32_t thread_anew() {
-    return static_cast<uint32_t>(ptx::thread_index());
+  // What follows from the thread's number is computed anew for each use, as the compiler would hold
+  // it; where registers are shortest, the number is read anew, too.
+  __device__ __forceinline__ uint32_t thread_anew() const {
+    return S::kHoldsThread ? ptx::opaque(thread) : static_cast<uint32_t>(ptx::thread_index());
   }
   __device__ __forceinline__ int lane() const { return static_cast<int>(thread_anew() % 32); }
   __device__ __forceinline__ int warp() const { return static_cast<int>(thread_anew() / 32 % 4); }
@@ -66,47 +74,14 @@ struct Consumer {
   // The warpgroup's first row in the tile.
   __device__ __forceinline__ int first_row() const { return group * kWarpgroupRows; }
 
-  __device__ __forceinline__ uint32_t warp_of_consumers() const { return thread_anew() / 32 - 4; }
-  __device__ __forceinline__ RingPosition<S::kQSlots> q_at() const {
-    if constexpr (S::kHoldsBounds) return held_q_at;
-    return {smem.q_passed[warp_of_consumers()]};
-  }
-  __device__ __forceinline__ void next_q() {
-    held_q_at.next();
-    if constexpr (!S::kHoldsBounds) {
-      __syncwarp();
-      if (lane() == 0) ++smem.q_passed[warp_of_consumers()];
-      __syncwarp();
-    }
-  }
-  // The blocks that this warpgroup visits.
-  __device__ __forceinline__ BlockRange range() const {
-    if constexpr (S::kHoldsBounds) return held_range;
-    return smem.range[warp_of_consumers()];
-  }
-  // The same by an address that shares nothing with that of range().
-  __device__ __forceinline__ BlockRange range_anew() const {
-    if constexpr (S::kHoldsBounds) return held_range;
-    return smem.range[ptx::uniform(warp_of_consumers())];
-  }
-  __device__ __forceinline__ void set_range(const BlockRange& range) {
-    held_range = range;
-    if constexpr (!S::kHoldsBounds) {
-      __syncwarp();
-      if (lane() == 0) smem.range[warp_of_consumers()] = range;
-      __syncwarp();
-    }
-  }
-
   __device__ __forceinline__ uint32_t q_index() const {
-    return RingPosition<S::kQSlots>{ptx::uniform(q_at().passed)}.slot() * S::kConsumers +
-           static_cast<uint32_t>(group);
+    return q_at.slot() * S::kConsumers + static_cast<uint32_t>(group);
   }
   // Known to be uniform.
   __device__ __forceinline__ uint32_t q_tile() const {
     return shared + S::kQ + q_index() * S::QTile::kBytes;
   }
-  __device__ __forceinline__ void begin_block() { k_at.passed = ptx::uniform(k_ring.passed); }
+  __device__ __forceinline__ void begin_block() { k_at = k_ring; }
   __device__ __forceinline__ RingPosition<kStages> v_at() const { return {k_at.passed - 1}; }
   __device__ __forceinline__ uint32_t k_tile() const {
     return shared + S::kK + k_at.slot() * S::KTile::kBytes;
@@ -115,7 +90,7 @@ struct Consumer {
     return shared + S::kV + v_at().slot() * S::VTile::kBytes;
   }
   __device__ __forceinline__ const TaskInfo& task() const {
-    return smem.task[q_at().passed % S::kTaskSlots];
+    return smem.task[q_at.passed % S::kTaskSlots];
   }
 
   // Scores with features are in units of log2 already.
@@ -128,7 +103,7 @@ struct Consumer {
     for (int part = 0; part < S::kOutParts; ++part) ptx::warpgroup_pin(o[part]);
   }
   __device__ __forceinline__ void wait_for_q() const {
-    ptx::mbarrier_wait_together(shared + S::kQFull + 8 * q_index(), q_at().parity());
+    ptx::mbarrier_wait_together(shared + S::kQFull + 8 * q_index(), q_at.parity());
   }
   __device__ __forceinline__ void wait_for_k() const {
     ptx::mbarrier_wait_together(shared + S::kKFull + 8 * k_at.slot(), k_at.parity());
@@ -183,7 +158,7 @@ struct Consumer {
   }
 
   // Scores as the softmax takes them; `left`: how many of the warpgroup's blocks come after.
-  __device__ __forceinline__ void finish_scores(const BlockRange& range, int left) {
+  __device__ __forceinline__ void finish_scores(int left) {
     if constexpr (S::kFeatures) scale_scores<S, S::kKeyProducts>(s, params);
     const int block = range.begin + left;
     if (range.needs_mask(block)) {
@@ -196,8 +171,8 @@ struct Consumer {
   template <int kProducts>
   __device__ __forceinline__ void finish_first_scores(int left) {
     if constexpr (S::kFeatures) scale_scores<S, kProducts>(s, params);
-    const int block = range().begin + left;
-    if (!range().needs_mask(block)) return;
+    const int block = range.begin + left;
+    if (!range.needs_mask(block)) return;
     const BandLimits& limits = task().limits;
     const int query = task().first_query + row(), key = block * S::kBlockKv;
     const int all_see = visible_columns(limits, task().first_query + first_row(), key).end;
@@ -244,20 +219,18 @@ struct Consumer {
   // Waits for the task at hand and works out what of it this warpgroup sees.
   __device__ __forceinline__ void open_task() {
     wait_for_q();
-    is_more =
-        static_cast<int>(ptx::uniform(static_cast<uint32_t>(task().rows_q != TaskInfo::kNoMore)));
-    const int first = task().first_query + first_row();
-    const BlockRange r =
-        block_range(task().limits, task().len_q, first, first + kWarpgroupRows, S::kBlockKv);
-    set_range({static_cast<int>(ptx::uniform(r.begin)),
-               static_cast<int>(ptx::uniform(r.full_begin)),
-               static_cast<int>(ptx::uniform(r.full_end)), static_cast<int>(ptx::uniform(r.end))});
+    const TaskInfo& t = task();
+    const int first = t.first_query + first_row();
+    const BlockRange r = block_range(t.limits, t.len_q, first, first + kWarpgroupRows, S::kBlockKv);
+    is_tile = ptx::uniform(static_cast<uint32_t>(t.is_tile())) != 0;
+    range = {uniform(r.begin), uniform(r.full_begin), uniform(r.full_end), uniform(r.end)};
+    passes_before = uniform(t.end - r.end);
+    passes_after = uniform(r.begin - t.begin);
     held_q = q_tile();
   }
   // Whether the next block in the ring is this warpgroup's first.
   __device__ __forceinline__ bool can_start() const {
-    return ptx::uniform(static_cast<uint32_t>(is_more && !range().empty() &&
-                                              range().end == task().end)) != 0;
+    return is_tile && !range.empty() && passes_before == 0;
   }
   // Starts the first scores.
   __device__ __forceinline__ void start_first() {
@@ -291,7 +264,7 @@ struct Consumer {
   // Whether none of the warpgroup's rows sees the right half of its first block.
   __device__ __forceinline__ bool sees_left_half_only(int left) const {
     const int last = task().first_query + first_row() + kWarpgroupRows - 1;
-    const int key = (range().begin + left) * S::kBlockKv;
+    const int key = (range.begin + left) * S::kBlockKv;
     const int seen = visible_columns(task().limits, last, key).end;
     return ptx::uniform(static_cast<uint32_t>(seen <= S::kBlockKv / 2)) != 0;
   }
@@ -311,13 +284,13 @@ struct Consumer {
     ptx::warpgroup_pin(s);
     pin_outputs();
     ptx::warpgroup_fence();
-    start_qk<S>(s, S::kHoldsBounds ? held_q : q_tile(), k_tile());
+    start_qk<S>(s, held_q, k_tile());
     wait_for_v();
     start_pv<S>(o, p, v_tile());
     give_turn();
     ptx::warpgroup_wait<1>();
     ptx::warpgroup_pin(s);
-    finish_scores(range(), left);
+    finish_scores(left);
 
     float total[2], rescale[2] = {1, 1};
     bool again;
@@ -344,7 +317,7 @@ struct Consumer {
       ptx::warpgroup_wait<0>();  // frees the registers of P
       save_sum();
       recompute_scores<S>(s, q_tile(), k_tile(), warp(), lane());
-      finish_scores(range_anew(), left);
+      finish_scores(left);
       float block_sum[2];
       online_softmax<S>(s, reference, rescale, block_sum, exponent_scale());
       restore_sum();

@@ -14,16 +14,15 @@
 
 namespace flashcore::cuda::forward_sm90 {
 
-// What one of a lane's two rows needs: O *= factor, or O = 0 where it is empty.
+// What one of a lane's two rows needs: O *= factor.
 struct RowEnd {
   float factor, lse;
-  bool empty;
 };
 
 // `sum` over the whole row; in_use: the row is a query.
 __device__ __forceinline__ RowEnd end_row(float sum, float reference, float sink, bool in_use) {
-  RowEnd end{0, sink * kLn2, !in_use || sum == 0};  // a NaN sum is not empty
-  if (end.empty) return end;
+  RowEnd end{0, sink * kLn2};
+  if (!in_use || sum == 0) return end;  // empty, which a NaN sum is not
   const float top = fmaxf(reference, sink);
   const float factor = ptx::exp2_approx(reference - top);
   const float all = sum * factor + (sink == kNoKey ? 0.0F : ptx::exp2_approx(sink - top));
@@ -50,79 +49,53 @@ __device__ __forceinline__ void end_rows(const Params& p, const Consumer<S>& c,
   }
 }
 
-// Normalises O, two columns a register. False when an output is not finite though its row's sum is
-// no NaN.
-template <class S>
-__device__ __forceinline__ bool normalise(Consumer<S>& c, const RowEnd (&ends)[2]) {
-  bool right = true;
-#pragma unroll
-  for (int slot = 0; slot < 2; ++slot) {
-    float zero = 0;  // NaN as soon as one output is not finite
-#pragma unroll
-    for (int part = 0; part < S::kOutParts; ++part) {
-#pragma unroll
-      for (int n = 0; n < S::kOutProducts; ++n) {
-#pragma unroll
-        for (int e = 2 * slot; e < 2 * slot + 2; ++e) {
-          float& x = c.o[part][n][e];
-          zero = fmaf(x, 0.0F, zero);
-          x = ends[slot].empty ? 0.0F : x * ends[slot].factor;
-        }
-      }
-    }
-    const bool sum_is_number = ends[slot].factor == ends[slot].factor;
-    right = right && (zero == 0 || ends[slot].empty || !sum_is_number);
-  }
-  return right;
-}
-
-// O of the lane's rows, of which `rows` of the tile exist. A quad has 16 neighbouring columns of a
-// row in two products, each lane two and two of them: lanes 2 i and 2 i + 1 exchange, so that each
-// stores four at once, and the quad whole sectors of 32 bytes.
+// Normalises and stores O of the lane's rows, of which `rows` of the tile exist. A quad has 16
+// neighbouring columns of a row in two products, each lane two and two of them: lanes 2 i and
+// 2 i + 1 exchange, so that each stores four at once, and the quad whole sectors of 32 bytes.
 //
 //   lane      0         1         2         3
 //   has       0,1 8,9   2,3 a,b   4,5 c,d   6,7 e,f
 //   stores    0 .. 3    8 .. b    4 .. 7    c .. f
+//
+// False when an output is not finite though its row's sum is no NaN.
 template <class S>
-__device__ __forceinline__ void store_rows(const Params& p, const TaskInfo& task,
-                                           const Consumer<S>& c, int rows) {
+__device__ __forceinline__ bool store_rows(const Params& p, const TaskInfo& task,
+                                           const Consumer<S>& c, const RowEnd (&ends)[2]) {
   using Element = typename S::Element;
   const bool odd = c.lane() % 2 != 0;
-  const int column = odd ? 8 + 2 * (c.lane() % 4 - 1) : 2 * (c.lane() % 4);
+  const int column = 2 * (c.lane() % 4) + (odd ? 6 : 0);
+  const int rows = task.rows_q - task.first_query;
+  bool right = true;
 #pragma unroll
   for (int slot = 0; slot < 2; ++slot) {
+    const float factor = ends[slot].factor;  // 0 in an empty row
+    uint32_t zero = 0;
     const int row = c.row() + 8 * slot;
     uint16_t* const out = output_row(p, task, row) + column;
 #pragma unroll
     for (int part = 0; part < S::kOutParts; ++part) {
 #pragma unroll
       for (int n = 0; n < S::kOutProducts; n += 2) {
-        const auto& a = c.o[part][n];
-        const auto& b = c.o[part][n + 1];
-        const uint32_t first = Element::pack(a[2 * slot], a[2 * slot + 1]);
-        const uint32_t second = Element::pack(b[2 * slot], b[2 * slot + 1]);
-        const uint32_t got = __shfl_xor_sync(0xffffffffU, odd ? first : second, 1);
+        uint32_t word[2];
+#pragma unroll
+        for (int i = 0; i < 2; ++i) {
+          const auto& o = c.o[part][n + i];
+          word[i] =
+              Element::pack(fmaf(o[2 * slot], factor, 0.0F), fmaf(o[2 * slot + 1], factor, 0.0F));
+          zero = Element::add_zero_times(word[i], zero);
+        }
+        const uint32_t got = __shfl_xor_sync(0xffffffffU, odd ? word[0] : word[1], 1);
         const int begin = 8 * (part * S::kOutProducts + n);
         // head_dim_v is a multiple of 8.
         if (row < rows && begin + column < p.head_dim_v) {
           *reinterpret_cast<uint2*>(out + begin) =
-              odd ? make_uint2(got, second) : make_uint2(first, got);
+              odd ? make_uint2(got, word[1]) : make_uint2(word[0], got);
         }
       }
     }
+    right = right && (zero == 0 || factor != factor);
   }
-}
-
-// Writes O of this warp's rows.
-template <class S>
-__device__ __forceinline__ void store_outputs(const Params& p, Consumer<S>& c, const TaskInfo& task,
-                                              const RowEnd (&ends)[2]) {
-  const bool right = normalise<S>(c, ends);
-  if (__any_sync(0xffffffffU, !right)) {
-    compute_rows_exactly<S>(p, task, c.group * kWarpgroupRows + 16 * c.warp(), c.lane());
-  } else {
-    store_rows<S>(p, task, c, task.rows_q - task.first_query);
-  }
+  return right;
 }
 
 }  // namespace flashcore::cuda::forward_sm90

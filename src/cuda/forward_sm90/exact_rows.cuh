@@ -60,9 +60,10 @@ __device__ inline uint16_t* output_row(const Params& p, const TaskInfo& task, in
 template <class S>
 __device__ __forceinline__ void compute_rows_exactly(const Params& p, const TaskInfo& task,
                                                      int first_row, int lane) {
+  __syncwarp();  // other lanes have stored what they had
   using Element = typename S::Element;
   constexpr int kColumns = S::kConfig.head_dim_v / 32;  // of a lane, 32 apart
-  const int kv_head = task.head / (p.heads_q / p.heads_kv);
+  const int kv_head = task.kv_head;
 #pragma unroll 1
   for (int i = 0; i < 16; ++i) {
     const int row = first_row + i;

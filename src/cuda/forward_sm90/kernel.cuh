@@ -19,10 +19,6 @@
 
 namespace flashcore::cuda::forward_sm90 {
 
-__device__ __forceinline__ int uniform(int x) {
-  return static_cast<int>(ptx::uniform(static_cast<uint32_t>(x)));
-}
-
 // A consumer's share of one tile, of which the first scores may be there already. Starts those of
 // the next tile beside the last product: of whatever lies in the slots where it sees another block
 // first, or where there is no next tile. Nobody looks at these.
@@ -30,7 +26,7 @@ template <class S>
 __device__ __forceinline__ void attend(const Params& p, Consumer<S>& c) {
   const TaskInfo& task = c.task();
   RowEnd ends[2];
-  if (uniform(c.range().end - c.range().begin) == 0) {
+  if (c.range.empty()) {
 #pragma unroll 1
     for (int i = uniform(task.end - task.begin); i > 0; --i) {
       c.pass_block(i != task.end - task.begin);
@@ -38,26 +34,28 @@ __device__ __forceinline__ void attend(const Params& p, Consumer<S>& c) {
     c.release_q();
     c.clear();
     end_rows<S>(p, c, task, ends);
-    store_outputs<S>(p, c, task, ends);
-    c.next_q();
+    if (__any_sync(0xffffffffU, !store_rows<S>(p, task, c, ends))) {
+      compute_rows_exactly<S>(p, task, c.group * kWarpgroupRows + 16 * c.warp(), c.lane());
+    }
+    c.q_at.next();
     c.open_task();
-    c.started = 0;
+    c.started = false;
     return;
   }
-  if (uniform(c.started) == 0) {
+  if (!c.started) {
 #pragma unroll 1
-    for (int i = uniform(task.end - c.range().end); i > 0; --i) c.pass_block(true);
+    for (int i = c.passes_before; i > 0; --i) c.pass_block(true);
     c.begin_block();
     c.wait_for_k();
     c.start_first();
     ptx::warpgroup_wait<0>();
   }
-  int left = uniform(c.range().end - c.range().begin) - 1;
+  int left = c.range.end - c.range.begin - 1;
   c.first_block(left);
 #pragma unroll 1
   while (left > 0) c.next_block(--left);
   c.release_q();
-  const int passes = uniform(c.range_anew().begin - task.begin);
+  const int passes = c.passes_after;
   c.start_last_product();
   if (passes > 0) {  // before the wait for the next tile, which comes behind them
     ptx::warpgroup_wait<0>();
@@ -67,25 +65,24 @@ __device__ __forceinline__ void attend(const Params& p, Consumer<S>& c) {
     for (int i = passes; i > 0; --i) c.pass_block(true);
   }
   if constexpr (S::kStartsNext) {
-    c.next_q();
+    c.q_at.next();
     c.open_task();
-    c.started = static_cast<int>(passes == 0 && c.can_start());
-    if (uniform(c.started) != 0) c.wait_for_k();
+    c.started = passes == 0 && c.can_start();
+    if (c.started) c.wait_for_k();
     c.start_first();
   }
   end_rows<S>(p, c, task, ends);
   ptx::warpgroup_wait<S::kStartsNext ? 1 : 0>();
   c.pin_outputs();
   if (passes == 0) c.release_v();
-  const bool exact = __any_sync(0xffffffffU, !normalise<S>(c, ends));
-  if (!exact) store_rows<S>(p, task, c, task.rows_q - task.first_query);
+  const bool exact = __any_sync(0xffffffffU, !store_rows<S>(p, task, c, ends));
   if constexpr (S::kStartsNext) {
     ptx::warpgroup_wait<0>();
     ptx::warpgroup_pin(c.s);
   }
   if (exact) compute_rows_exactly<S>(p, task, c.group * kWarpgroupRows + 16 * c.warp(), c.lane());
   if constexpr (!S::kStartsNext) {
-    c.next_q();
+    c.q_at.next();
     c.open_task();
   }
 }
@@ -96,10 +93,11 @@ __device__ __forceinline__ void consume(typename S::Shared& smem, const Params& 
   Consumer<S> c{.smem = smem,
                 .params = p,
                 .shared = ptx::shared_address(&smem),
+                .thread = thread,
                 .group = static_cast<int>(ptx::uniform(thread / kWarpgroupThreads)) - 1};
   c.begin_turns();
   c.open_task();
-  while (uniform(c.is_more) != 0) attend<S>(p, c);
+  while (c.is_tile) attend<S>(p, c);
 }
 
 template <class S>
@@ -117,7 +115,6 @@ __device__ __forceinline__ void initialise_barriers(typename S::Shared& smem) {
     ptx::mbarrier_init(ptx::shared_address(&smem.k_empty[slot]), kConsumerWarps);
     ptx::mbarrier_init(ptx::shared_address(&smem.v_empty[slot]), kConsumerWarps);
   }
-  for (uint32_t& passed : smem.q_passed) passed = 0;
   ptx::mbarrier_init_fence();
 }
 

@@ -104,6 +104,7 @@ constexpr ColumnRange visible_columns(const BandLimits& limits, int query, int k
 // What the producer tells the consumers of a tile.
 struct TaskInfo {
   int batch, head;  // batch: 0 in packed tensors
+  int kv_head;      // whose keys and values the head reads
   int first_query;  // of the tile, in its entry
   int q_row;        // of the tile's first row in the tensors: first_query, or that of a packed one
   int kv_row;       // of key 0, likewise
@@ -113,6 +114,7 @@ struct TaskInfo {
   BandLimits limits;
 
   static constexpr int kNoMore = -1;  // as rows_q: there are no more tiles
+  constexpr bool is_tile() const { return rows_q != kNoMore; }
 };
 
 }  // namespace flashcore::cuda::forward_sm90

@@ -21,9 +21,9 @@ template <int kConfigIndex, class Element_, bool kFeatures_>
 struct Shape {
   static constexpr Config kConfig = kConfigs[kConfigIndex];
   using Element = Element_;
-  // Whether a consumer holds its loop bounds in registers, and a thread its sums while scores are
-  // computed again; otherwise they are in shared memory.
-  static constexpr bool kHoldsBounds = !kFeatures_;
+  // Whether a thread holds its number, and its sums while scores are computed again. Otherwise it
+  // reads the number anew, and the sums are in shared memory.
+  static constexpr bool kHoldsThread = kConfig.consumers == 2;
   static constexpr bool kHoldsSums = !kFeatures_ && kConfig.consumers == 2;
   static constexpr bool kFeatures = kFeatures_;  // softcap, or a scale that is not positive
   static constexpr int kConsumers = kConfig.consumers;
@@ -32,9 +32,9 @@ struct Shape {
   // Whether a tile's first scores are started beside the last product of the tile before: the next
   // tile's Q is there by then.
   static constexpr bool kStartsNext = kQSlots > 1;
-  // A slot of Q is free again before the tile's task is: when the producer fills one, consumers may
-  // be storing the outputs of the kQSlots tiles before, and of no earlier one.
-  static constexpr int kTaskSlots = 2 * kQSlots;
+  // A task is written while consumers may still be at the one before, or storing the outputs of the
+  // one before that.
+  static constexpr int kTaskSlots = 4;
 
   using QTile = tile::SmemTile<kWarpgroupRows, kConfig.columns_qk(), 2>;  // of one consumer
   using KTile = tile::SmemTile<kBlockKv, kConfig.columns_qk(), 2>;
@@ -57,9 +57,7 @@ struct Shape {
     uint64_t q_full[kQSlots][kConsumers], q_empty[kQSlots][kConsumers];
     uint64_t k_full[kStages], k_empty[kStages], v_full[kStages], v_empty[kStages];
     TaskInfo task[kTaskSlots];
-    BlockRange range[4 * kConsumers];  // of each warp that does not hold it
     float2 saved_sum[kHoldsSums ? 1 : kWarpgroupThreads * kConsumers];  // of each thread
-    uint32_t q_passed[4 * kConsumers];  // likewise, its place in Q's ring
   };
   // Byte offsets of its arrays: addresses in shared memory are 32-bit sums.
   static constexpr uint32_t kQ = offsetof(Shared, q), kK = offsetof(Shared, k),
