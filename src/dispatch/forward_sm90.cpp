@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstdlib>
 #include <memory>
 #include <random>
 #include <string_view>
@@ -172,14 +171,14 @@ Result<PlannedKernel> plan(const ForwardProblem& p, const PlanContext& context) 
 Kernel forward_sm90_kernel() {
   return {.name = "forward_sm90",
           .device = DeviceKind::cuda,
-          .automatic = false,
+          .automatic = true,
           .refuses =
               [](const ForwardProblem& p, const PlanContext& context) {
                 static const std::string targets = build_info().cuda_targets;
-                const std::string refusal = forward_sm90_refusal(p, context.device, targets);
-                return refusal.empty() ? unfinished_refusal(std::getenv("FLASHCORE_UNFINISHED"))
-                                       : refusal;
+                return forward_sm90_refusal(p, context.device, targets);
               },
+          .declines = [](const ForwardProblem& p,
+                         const PlanContext& context) { return forward_sm90_decline(p, context); },
           .plan = plan};
 }
 

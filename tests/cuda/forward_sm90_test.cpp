@@ -322,11 +322,22 @@ TEST(ForwardSm90Refusal, NamesWhatItDoesNotCompute) {
   EXPECT_THAT(refusal(p), HasSubstr("v: head stride is 0"));
 }
 
-TEST(ForwardSm90Refusal, RunsOnlyWhereSomebodyAsksForWhatIsNotVerified) {
-  EXPECT_EQ(unfinished_refusal("1"), "");
-  for (const char* const value : {static_cast<const char*>(nullptr), "", "0", "yes"}) {
-    EXPECT_THAT(unfinished_refusal(value), HasSubstr("FLASHCORE_UNFINISHED=1"));
-  }
+TEST(ForwardSm90Refusal, LeavesFewQueriesAgainstManyKeysToTheKernelThatSplitsThem) {
+  const auto decline = [](int64_t queries, int64_t keys, int64_t batch) {
+    Problem p;
+    p.q = p.o = TensorDesc::contiguous(DType::bf16, {batch, 8, queries, 128});
+    p.k = p.v = TensorDesc::contiguous(DType::bf16, {batch, 8, keys, 128});
+    const Result<ForwardProblem> resolved = resolve(p);
+    EXPECT_TRUE(resolved.ok()) << resolved.status().message();
+    PlanContext context;
+    context.device = gpu(90);
+    context.device.multiprocessors = 132;
+    return forward_sm90_decline(*resolved, context);
+  };
+  EXPECT_THAT(decline(1, 8192, 1), HasSubstr("q: has 1 rows and k 8192"));
+  EXPECT_EQ(decline(512, 8192, 1), "");
+  EXPECT_EQ(decline(1, 512, 1), "");
+  EXPECT_EQ(decline(1, 8192, 100), "");
 }
 
 TEST(ForwardSm90Refusal, ComputesTheRest) {

@@ -25,7 +25,8 @@
 
 namespace flashcore::cuda::forward_sm90 {
 
-inline constexpr int kTurnBarrier = 1;  // a named barrier for each consumer
+// Named barriers: a turn and an end for each consumer.
+inline constexpr int kTurnBarrier = 1, kEndBarrier = 8;
 
 __device__ __forceinline__ int uniform(int x) {
   return static_cast<int>(ptx::uniform(static_cast<uint32_t>(x)));
@@ -43,14 +44,11 @@ struct Consumer {
   int group;        // which consumer: 0 ..; like the rings' places the same for a whole warp, and
                     // known to be: addresses made of them cost no registers of threads
   RingPosition<S::kQSlots> q_at;
-  bool is_tile;                  // whether there is a task at hand,
-  BlockRange range;              // and what of it this warpgroup sees
-  int passes_before;             // blocks to its right, which other warpgroups see
-  int passes_after;              // to its left
-  bool started;                  // whether the scores of its first block are there
-  uint32_t held_q;               // address of Q
-  RingPosition<kStages> k_ring;  // V's ring is one block behind it, as its products are
-  RingPosition<kStages> k_at;    // the same for the block at hand, known to be uniform
+  BlockRange range;                    // of the task at hand: the blocks that this warpgroup sees,
+  int tile_begin, tile_end;            // and those that are copied
+  uint32_t q_begin, k_begin, v_begin;  // descriptors of the first slots, their lower halves
+  RingPosition<kStages> k_ring;        // V's ring is one block behind it, as its products are
+  RingPosition<kStages> k_at;          // the same for the block at hand, known to be uniform
 
   Scores<S> s;
   Outputs<S> o;
@@ -86,8 +84,24 @@ struct Consumer {
   __device__ __forceinline__ uint32_t k_tile() const {
     return shared + S::kK + k_at.slot() * S::KTile::kBytes;
   }
-  __device__ __forceinline__ uint32_t v_tile() const {
-    return shared + S::kV + v_at().slot() * S::VTile::kBytes;
+  __device__ __forceinline__ void begin_descriptors() {
+    // By uniform(), so that they are held: the compiler would make them anew in every block,
+    // between the turn and the first product.
+    q_begin = ptx::uniform(lower_half(tile::k_major_descriptor<typename S::QTile>(
+        shared + S::kQ + static_cast<uint32_t>(group) * S::QTile::kBytes, 0, 0)));
+    k_begin =
+        ptx::uniform(lower_half(tile::k_major_descriptor<typename S::KTile>(shared + S::kK, 0, 0)));
+    v_begin =
+        ptx::uniform(lower_half(tile::mn_major_descriptor<typename S::VTile>(shared + S::kV, 0)));
+  }
+  __device__ __forceinline__ uint32_t q_descriptor() const {
+    return q_begin + q_at.slot() * (S::kConsumers * S::QTile::kBytes / 16);
+  }
+  __device__ __forceinline__ uint32_t k_descriptor() const {
+    return k_begin + k_at.slot() * (S::KTile::kBytes / 16);
+  }
+  __device__ __forceinline__ uint32_t v_descriptor() const {
+    return v_begin + v_at().slot() * (S::VTile::kBytes / 16);
   }
   __device__ __forceinline__ const TaskInfo& task() const {
     return smem.task[q_at.passed % S::kTaskSlots];
@@ -113,6 +127,7 @@ struct Consumer {
   }
   // By each warp, after its last look at Q, and at the tasks of all tiles before this one.
   __device__ __forceinline__ void release_q() const {
+    if constexpr (S::kStagesOutputs) ptx::fence_proxy_async();     // outputs were written there
     const uint32_t barrier = shared + S::kQEmpty + 8 * q_index();  // by all lanes: see ptx::uniform
     __syncwarp();
     if (lane() == 0) ptx::mbarrier_arrive(barrier);
@@ -136,10 +151,18 @@ struct Consumer {
                                 2 * kWarpgroupThreads);
     }
   }
+  // Until the other three warps are here.
+  __device__ __forceinline__ void wait_for_warps() const {
+    ptx::named_barrier_sync(kEndBarrier + group, kWarpgroupThreads);
+  }
   // The first turn is the first consumer's.
   __device__ __forceinline__ void begin_turns() {
     if (group == S::kConsumers - 1) give_turn();
   }
+
+  // Blocks that this warpgroup does not see, to the right and to the left of those that it sees.
+  __device__ __forceinline__ int passes_before() const { return tile_end - range.end; }
+  __device__ __forceinline__ int passes_after() const { return range.begin - tile_begin; }
 
   // A block that none of this warpgroup's rows sees. All consumers of a tile take the same number
   // of turns, one less than it has blocks.
@@ -216,47 +239,35 @@ struct Consumer {
     }
   }
 
-  // Waits for the task at hand and works out what of it this warpgroup sees.
-  __device__ __forceinline__ void open_task() {
+  // Waits for the task at hand; false when there is none.
+  __device__ __forceinline__ bool open_task() {
     wait_for_q();
     const TaskInfo& t = task();
-    const int first = t.first_query + first_row();
-    const BlockRange r = block_range(t.limits, t.len_q, first, first + kWarpgroupRows, S::kBlockKv);
-    is_tile = ptx::uniform(static_cast<uint32_t>(t.is_tile())) != 0;
-    range = {uniform(r.begin), uniform(r.full_begin), uniform(r.full_end), uniform(r.end)};
-    passes_before = uniform(t.end - r.end);
-    passes_after = uniform(r.begin - t.begin);
-    held_q = q_tile();
-  }
-  // Whether the next block in the ring is this warpgroup's first.
-  __device__ __forceinline__ bool can_start() const {
-    return is_tile && !range.empty() && passes_before == 0;
-  }
-  // Starts the first scores.
-  __device__ __forceinline__ void start_first() {
-    ptx::warpgroup_pin(s);
-    ptx::warpgroup_fence();
-    start_qk<S>(s, q_tile(), k_tile());
+    const BlockRange& seen = t.seen[group];
+    range = {uniform(seen.begin), uniform(seen.full_begin), uniform(seen.full_end),
+             uniform(seen.end)};
+    tile_begin = uniform(t.begin);
+    tile_end = uniform(t.end);
+    return uniform(t.rows_q) != TaskInfo::kNoMore;
   }
 
   // The first block: sets the reference.
   __device__ __forceinline__ void first_block(int left) {
-    ptx::warpgroup_pin(s);
     clear();
     begin_block();
-    release_k();
+    wait_for_k();
     bool half = false;
     if constexpr (S::kHalves) {
       half = sees_left_half_only(left);
       if (half) {
-        first_scores<kHalfProducts>(left);
+        first_scores<kHalfProducts>(left_half<S>(s), left);
 #pragma unroll
         for (int n = kHalfProducts; n < S::kKeyProducts; ++n) {
           s[n][0] = s[n][1] = s[n][2] = s[n][3] = 0;
         }
       }
     }
-    if (!half) first_scores<S::kKeyProducts>(left);
+    if (!half) first_scores<S::kKeyProducts>(s, left);
     k_ring.next();
     pack<S, 0, kPackedRegisters>(p, s);
   }
@@ -269,8 +280,15 @@ struct Consumer {
     return ptx::uniform(static_cast<uint32_t>(seen <= S::kBlockKv / 2)) != 0;
   }
 
+  // `scores` is the part of s that is computed.
   template <int kProducts>
-  __device__ __forceinline__ void first_scores(int left) {
+  __device__ __forceinline__ void first_scores(float (&scores)[kProducts][4], int left) {
+    ptx::warpgroup_pin(scores);
+    ptx::warpgroup_fence();
+    start_qk<S>(scores, q_descriptor(), k_descriptor());
+    ptx::warpgroup_wait<0>();
+    ptx::warpgroup_pin(scores);
+    release_k();
     finish_first_scores<kProducts>(left);
     float rescale[2];
     online_softmax<S, kProducts>(s, reference, rescale, sum, exponent_scale());
@@ -284,9 +302,9 @@ struct Consumer {
     ptx::warpgroup_pin(s);
     pin_outputs();
     ptx::warpgroup_fence();
-    start_qk<S>(s, held_q, k_tile());
+    start_qk<S>(s, q_descriptor(), k_descriptor());
     wait_for_v();
-    start_pv<S>(o, p, v_tile());
+    start_pv<S>(o, p, v_descriptor());
     give_turn();
     ptx::warpgroup_wait<1>();
     ptx::warpgroup_pin(s);
@@ -340,13 +358,18 @@ struct Consumer {
     }
   }
 
-  // O += P V of the last block.
-  __device__ __forceinline__ void start_last_product() {
+  // O += P V of the last block; `meanwhile` runs beside it.
+  template <class Meanwhile>
+  __device__ __forceinline__ void last_product(Meanwhile meanwhile) {
     begin_block();
     wait_for_v();
     pin_outputs();
     ptx::warpgroup_fence();
-    start_pv<S>(o, p, v_tile());
+    start_pv<S>(o, p, v_descriptor());
+    meanwhile();
+    ptx::warpgroup_wait<0>();
+    pin_outputs();
+    release_v();
   }
 };
 

@@ -1,8 +1,8 @@
 // From a consumer's accumulators to O and LSE.
 //
-// Each warp stores its own 16 rows from its registers: nobody waits for anybody, Q's place is free
-// as soon as the last scores are there, and rows past the end of a packed entry, which are the next
-// entry's, need no care.
+// Each warp stores its own 16 rows, by plain stores: rows past the end of a packed entry, which are
+// the next entry's, need no care. They go by way of Q's place, which makes whole rows of them;
+// where Q has one place, the next tile's Q is on its way there, and they go from registers.
 #pragma once
 
 #include <cstdint>
@@ -11,6 +11,8 @@
 #include "cuda/forward_sm90/exact_rows.cuh"
 #include "cuda/forward_sm90/shape.cuh"
 #include "cuda/ptx/exp2.cuh"
+#include "cuda/ptx/ldmatrix.cuh"
+#include "cuda/ptx/load_shared.cuh"
 
 namespace flashcore::cuda::forward_sm90 {
 
@@ -49,53 +51,111 @@ __device__ __forceinline__ void end_rows(const Params& p, const Consumer<S>& c,
   }
 }
 
-// Normalises and stores O of the lane's rows, of which `rows` of the tile exist. A quad has 16
-// neighbouring columns of a row in two products, each lane two and two of them: lanes 2 i and
-// 2 i + 1 exchange, so that each stores four at once, and the quad whole sectors of 32 bytes.
+// A lane's outputs of row `slot`, two columns a word, and whether they are right: finite, or of a
+// row whose sum is NaN.
+template <class S>
+struct PackedRow {
+  uint32_t word[S::kOutParts][S::kOutProducts];
+  bool right;
+};
+
+template <class S>
+__device__ __forceinline__ PackedRow<S> pack_row(const Consumer<S>& c, int slot, float factor) {
+  using Element = typename S::Element;
+  PackedRow<S> row;
+  uint32_t zero = 0;
+#pragma unroll
+  for (int part = 0; part < S::kOutParts; ++part) {
+#pragma unroll
+    for (int n = 0; n < S::kOutProducts; ++n) {
+      const auto& o = c.o[part][n];
+      row.word[part][n] =
+          Element::pack(fmaf(o[2 * slot], factor, 0.0F), fmaf(o[2 * slot + 1], factor, 0.0F));
+      zero = Element::add_zero_times(row.word[part][n], zero);
+    }
+  }
+  row.right = zero == 0 || factor != factor;
+  return row;
+}
+
+// From registers. A quad has 16 neighbouring columns of a row in two products, each lane two and
+// two of them: lanes 2 i and 2 i + 1 exchange, so that each stores four at once, and the quad whole
+// sectors of 32 bytes.
 //
 //   lane      0         1         2         3
 //   has       0,1 8,9   2,3 a,b   4,5 c,d   6,7 e,f
 //   stores    0 .. 3    8 .. b    4 .. 7    c .. f
-//
-// False when an output is not finite though its row's sum is no NaN.
+template <class S>
+__device__ __forceinline__ void store_directly(const Params& p, const TaskInfo& task,
+                                               const Consumer<S>& c, int slot,
+                                               const PackedRow<S>& packed) {
+  const bool odd = c.lane() % 2 != 0;
+  const int column = 2 * (c.lane() % 4) + (odd ? 6 : 0);
+  const int row = c.row() + 8 * slot;
+  const bool exists = row < task.rows_q - task.first_query;
+  uint16_t* const out = output_row(p, task, row) + column;
+#pragma unroll
+  for (int part = 0; part < S::kOutParts; ++part) {
+#pragma unroll
+    for (int n = 0; n < S::kOutProducts; n += 2) {
+      const uint32_t first = packed.word[part][n], second = packed.word[part][n + 1];
+      const uint32_t got = __shfl_xor_sync(0xffffffffU, odd ? first : second, 1);
+      const int begin = 8 * (part * S::kOutProducts + n);
+      if (exists && begin + column < p.head_dim_v) {  // head_dim_v is a multiple of 8
+        *reinterpret_cast<uint2*>(out + begin) =
+            odd ? make_uint2(got, second) : make_uint2(first, got);
+      }
+    }
+  }
+}
+
+// By way of the warp's rows of Q, which nobody reads any more: then the warp stores whole rows.
+template <class S>
+__device__ __forceinline__ void store_staged(const Params& p, const TaskInfo& task,
+                                             const Consumer<S>& c,
+                                             const PackedRow<S> (&packed)[2]) {
+  using Tile = typename S::QTile;
+  constexpr int kRowChunks = S::kConfig.head_dim_v / 8;
+  const int lane = c.lane(), first = 16 * c.warp();
+  const uint32_t tile = c.q_tile();
+#pragma unroll
+  for (int n = 0; n < S::kOutProducts; n += 2) {
+    ptx::stmatrix_x4(tile + Tile::chunk_offset(first + lane % 16, n + lane / 16),
+                     packed[0].word[0][n], packed[1].word[0][n], packed[0].word[0][n + 1],
+                     packed[1].word[0][n + 1]);
+  }
+  __syncwarp();
+  const int rows = task.rows_q - task.first_query - c.first_row();
+#pragma unroll
+  for (int i = 0; i < 16 * kRowChunks / 32; ++i) {
+    const int row = first + (lane + 32 * i) / kRowChunks, chunk = (lane + 32 * i) % kRowChunks;
+    const uint4 values = ptx::load_shared_x4(tile + Tile::chunk_offset(row, chunk));
+    if (row < rows && 8 * chunk < p.head_dim_v) {  // head_dim_v is a multiple of 8
+      *reinterpret_cast<uint4*>(output_row(p, task, c.first_row() + row) + 8 * chunk) = values;
+    }
+  }
+}
+
+// Normalises and stores O of this warp's rows. False when that is not right: when an output is not
+// finite though its row's sum is no NaN.
 template <class S>
 __device__ __forceinline__ bool store_rows(const Params& p, const TaskInfo& task,
                                            const Consumer<S>& c, const RowEnd (&ends)[2]) {
-  using Element = typename S::Element;
-  const bool odd = c.lane() % 2 != 0;
-  const int column = 2 * (c.lane() % 4) + (odd ? 6 : 0);
-  const int rows = task.rows_q - task.first_query;
-  bool right = true;
+  if constexpr (S::kStagesOutputs) {
+    const PackedRow<S> packed[2] = {pack_row<S>(c, 0, ends[0].factor),
+                                    pack_row<S>(c, 1, ends[1].factor)};
+    store_staged<S>(p, task, c, packed);
+    return packed[0].right && packed[1].right;
+  } else {
+    bool right = true;
 #pragma unroll
-  for (int slot = 0; slot < 2; ++slot) {
-    const float factor = ends[slot].factor;  // 0 in an empty row
-    uint32_t zero = 0;
-    const int row = c.row() + 8 * slot;
-    uint16_t* const out = output_row(p, task, row) + column;
-#pragma unroll
-    for (int part = 0; part < S::kOutParts; ++part) {
-#pragma unroll
-      for (int n = 0; n < S::kOutProducts; n += 2) {
-        uint32_t word[2];
-#pragma unroll
-        for (int i = 0; i < 2; ++i) {
-          const auto& o = c.o[part][n + i];
-          word[i] =
-              Element::pack(fmaf(o[2 * slot], factor, 0.0F), fmaf(o[2 * slot + 1], factor, 0.0F));
-          zero = Element::add_zero_times(word[i], zero);
-        }
-        const uint32_t got = __shfl_xor_sync(0xffffffffU, odd ? word[0] : word[1], 1);
-        const int begin = 8 * (part * S::kOutProducts + n);
-        // head_dim_v is a multiple of 8.
-        if (row < rows && begin + column < p.head_dim_v) {
-          *reinterpret_cast<uint2*>(out + begin) =
-              odd ? make_uint2(got, word[1]) : make_uint2(word[0], got);
-        }
-      }
+    for (int slot = 0; slot < 2; ++slot) {
+      const PackedRow<S> packed = pack_row<S>(c, slot, ends[slot].factor);
+      store_directly<S>(p, task, c, slot, packed);
+      right = right && packed.right;
     }
-    right = right && (zero == 0 || factor != factor);
+    return right;
   }
-  return right;
 }
 
 }  // namespace flashcore::cuda::forward_sm90

@@ -19,72 +19,34 @@
 
 namespace flashcore::cuda::forward_sm90 {
 
-// A consumer's share of one tile, of which the first scores may be there already. Starts those of
-// the next tile beside the last product: of whatever lies in the slots where it sees another block
-// first, or where there is no next tile. Nobody looks at these.
+// A consumer's share of one tile.
 template <class S>
 __device__ __forceinline__ void attend(const Params& p, Consumer<S>& c) {
   const TaskInfo& task = c.task();
   RowEnd ends[2];
   if (c.range.empty()) {
 #pragma unroll 1
-    for (int i = uniform(task.end - task.begin); i > 0; --i) {
-      c.pass_block(i != task.end - task.begin);
-    }
-    c.release_q();
+    for (int i = c.tile_begin; i < c.tile_end; ++i) c.pass_block(i != c.tile_begin);
     c.clear();
     end_rows<S>(p, c, task, ends);
-    if (__any_sync(0xffffffffU, !store_rows<S>(p, task, c, ends))) {
-      compute_rows_exactly<S>(p, task, c.group * kWarpgroupRows + 16 * c.warp(), c.lane());
-    }
-    c.q_at.next();
-    c.open_task();
-    c.started = false;
-    return;
-  }
-  if (!c.started) {
+  } else {
 #pragma unroll 1
-    for (int i = c.passes_before; i > 0; --i) c.pass_block(true);
-    c.begin_block();
-    c.wait_for_k();
-    c.start_first();
-    ptx::warpgroup_wait<0>();
-  }
-  int left = c.range.end - c.range.begin - 1;
-  c.first_block(left);
+    for (int i = c.passes_before(); i > 0; --i) c.pass_block(true);
+    int left = c.range.end - c.range.begin - 1;
+    c.first_block(left);
 #pragma unroll 1
-  while (left > 0) c.next_block(--left);
-  c.release_q();
-  const int passes = c.passes_after;
-  c.start_last_product();
-  if (passes > 0) {  // before the wait for the next tile, which comes behind them
-    ptx::warpgroup_wait<0>();
-    c.pin_outputs();
-    c.release_v();
+    while (left > 0) c.next_block(--left);
+    if constexpr (!S::kStagesOutputs) c.release_q();
+    c.last_product([&] { end_rows<S>(p, c, task, ends); });
 #pragma unroll 1
-    for (int i = passes; i > 0; --i) c.pass_block(true);
+    for (int i = c.passes_after(); i > 0; --i) c.pass_block(true);
+    // All four warps are done with Q.
+    if constexpr (S::kStagesOutputs) c.wait_for_warps();
   }
-  if constexpr (S::kStartsNext) {
-    c.q_at.next();
-    c.open_task();
-    c.started = passes == 0 && c.can_start();
-    if (c.started) c.wait_for_k();
-    c.start_first();
+  if (__any_sync(0xffffffffU, !store_rows<S>(p, task, c, ends))) {
+    compute_rows_exactly<S>(p, task, c.first_row() + 16 * c.warp(), c.lane());
   }
-  end_rows<S>(p, c, task, ends);
-  ptx::warpgroup_wait<S::kStartsNext ? 1 : 0>();
-  c.pin_outputs();
-  if (passes == 0) c.release_v();
-  const bool exact = __any_sync(0xffffffffU, !store_rows<S>(p, task, c, ends));
-  if constexpr (S::kStartsNext) {
-    ptx::warpgroup_wait<0>();
-    ptx::warpgroup_pin(c.s);
-  }
-  if (exact) compute_rows_exactly<S>(p, task, c.group * kWarpgroupRows + 16 * c.warp(), c.lane());
-  if constexpr (!S::kStartsNext) {
-    c.q_at.next();
-    c.open_task();
-  }
+  if (S::kStagesOutputs || c.range.empty()) c.release_q();
 }
 
 template <class S>
@@ -95,9 +57,12 @@ __device__ __forceinline__ void consume(typename S::Shared& smem, const Params& 
                 .shared = ptx::shared_address(&smem),
                 .thread = thread,
                 .group = static_cast<int>(ptx::uniform(thread / kWarpgroupThreads)) - 1};
+  c.begin_descriptors();
   c.begin_turns();
-  c.open_task();
-  while (c.is_tile) attend<S>(p, c);
+  while (c.open_task()) {
+    attend<S>(p, c);
+    c.q_at.next();
+  }
 }
 
 template <class S>

@@ -63,6 +63,12 @@ struct Producer {
                                              task.first_query + S::kConfig.block_q(), S::kBlockKv);
         task.begin = range.begin, task.end = range.end;
         slot = task;
+#pragma unroll 1
+        for (int w = 0; w < S::kConsumers; ++w) {
+          const int first = task.first_query + w * kWarpgroupRows;
+          slot.seen[w] =
+              block_range(task.limits, task.len_q, first, first + kWarpgroupRows, S::kBlockKv);
+        }
         return &slot;
       }
       ask_ahead();  // a packed entry is shorter

@@ -13,6 +13,7 @@
 
 namespace flashcore::cuda::forward_sm90 {
 
+inline constexpr int kMostConsumers = 3;
 inline constexpr int kFar = 1 << 29;  // further than any key is from any query
 
 // Number `index` of a launch's tiles. Plainly, the tiles of a head follow each other, so that
@@ -112,6 +113,7 @@ struct TaskInfo {
   int rows_q;       // rows of O and LSE that belong to the entry, at least len_q
   int begin, end;   // blocks of keys that are copied
   BandLimits limits;
+  BlockRange seen[kMostConsumers];  // blocks that each consumer's rows see
 
   static constexpr int kNoMore = -1;  // as rows_q: there are no more tiles
   constexpr bool is_tile() const { return rows_q != kNoMore; }

@@ -25,10 +25,19 @@ using Probabilities = uint32_t[S::kKeySteps][4];
 template <class S>
 using Outputs = float[S::kOutParts][S::kOutProducts][4];
 
-// `descriptor` of a start `bytes` further on: the lower half changes, the upper one is a constant.
-__device__ __forceinline__ uint64_t advance_descriptor(uint64_t descriptor, uint32_t bytes) {
-  return ptx::join_words(static_cast<uint32_t>(descriptor) + (bytes >> 4),
-                         static_cast<uint32_t>(descriptor >> 32));
+// A descriptor's lower half is where it starts, in units of 16 bytes, and its leading offset; the
+// upper half is a constant. So one half is held, and a start `bytes` further on is one addition.
+__device__ __forceinline__ constexpr uint32_t lower_half(uint64_t descriptor) {
+  return static_cast<uint32_t>(descriptor);
+}
+template <class Tile>
+inline constexpr uint32_t kUpperHalf =
+    static_cast<uint32_t>(tile::k_major_descriptor<Tile>(0, 0, 0) >> 32);
+
+template <class Tile>
+__device__ __forceinline__ uint64_t descriptor_at(uint32_t lower, uint32_t bytes) {
+  static_assert(tile::mn_major_descriptor<Tile>(0, 0) >> 32 == kUpperHalf<Tile>);
+  return ptx::join_words(lower + (bytes >> 4), kUpperHalf<Tile>);
 }
 
 // The left half of a tile of scores.
@@ -37,20 +46,21 @@ __device__ __forceinline__ auto& left_half(Scores<S>& s) {
   return reinterpret_cast<float(&)[S::kKeyProducts / 2][4]>(s);
 }
 
-// Starts S = Q K^T, a group of its own, of the first 8 kProducts keys.
+// Starts S = Q K^T, a group of its own, of the first 8 kProducts keys. `q` and `k`: the lower
+// halves of their descriptors.
 template <class S, int kProducts>
 __device__ __forceinline__ void start_qk(float (&s)[kProducts][4], uint32_t q, uint32_t k) {
   using ptx::Accumulate;
-  const uint64_t a = tile::k_major_descriptor<typename S::QTile>(q, 0, 0);
-  const uint64_t b = tile::k_major_descriptor<typename S::KTile>(k, 0, 0);
 #pragma unroll
   for (int step = 0; step < S::kQkSteps; ++step) {
-    const uint64_t a_step = advance_descriptor(a, tile::k_major_step<typename S::QTile>(step));
-    const uint64_t b_step = advance_descriptor(b, tile::k_major_step<typename S::KTile>(step));
+    using QTile = typename S::QTile;
+    using KTile = typename S::KTile;
+    const uint64_t a = descriptor_at<QTile>(q, tile::k_major_step<QTile>(step));
+    const uint64_t b = descriptor_at<KTile>(k, tile::k_major_step<KTile>(step));
     if (step == 0) {
-      S::Element::template multiply_ss<Accumulate::overwrite>(s, a_step, b_step);
+      S::Element::template multiply_ss<Accumulate::overwrite>(s, a, b);
     } else {
-      S::Element::template multiply_ss<Accumulate::add>(s, a_step, b_step);
+      S::Element::template multiply_ss<Accumulate::add>(s, a, b);
     }
   }
   ptx::warpgroup_commit();
@@ -59,16 +69,15 @@ __device__ __forceinline__ void start_qk(float (&s)[kProducts][4], uint32_t q, u
 // Starts O += P V, a group of its own.
 template <class S>
 __device__ __forceinline__ void start_pv(Outputs<S>& o, const Probabilities<S>& p, uint32_t v) {
+  using VTile = typename S::VTile;
   ptx::warpgroup_fence();
 #pragma unroll
   for (int step = 0; step < S::kKeySteps; ++step) {
 #pragma unroll
     for (int part = 0; part < S::kOutParts; ++part) {
-      const uint32_t columns = v + part * S::kPartPanels * S::VTile::kPanelBytes;
-      S::Element::multiply_rs(
-          o[part], p[step],
-          advance_descriptor(tile::mn_major_descriptor<typename S::VTile>(columns, 0),
-                             static_cast<uint32_t>(step) * 16 * S::VTile::kPanelRowBytes));
+      const uint32_t bytes = static_cast<uint32_t>(part) * S::kPartPanels * VTile::kPanelBytes +
+                             static_cast<uint32_t>(step) * 16 * VTile::kPanelRowBytes;
+      S::Element::multiply_rs(o[part], p[step], descriptor_at<VTile>(v, bytes));
     }
   }
   ptx::warpgroup_commit();

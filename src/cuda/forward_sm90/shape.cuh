@@ -29,9 +29,8 @@ struct Shape {
   static constexpr int kConsumers = kConfig.consumers;
   static constexpr int kBlockKv = kConfig.block_kv;
   static constexpr int kQSlots = kConfig.q_slots;
-  // Whether a tile's first scores are started beside the last product of the tile before: the next
-  // tile's Q is there by then.
-  static constexpr bool kStartsNext = kQSlots > 1;
+  // Whether outputs go by way of Q's place.
+  static constexpr bool kStagesOutputs = kQSlots > 1;
   // A task is written while consumers may still be at the one before, or storing the outputs of the
   // one before that.
   static constexpr int kTaskSlots = 4;
