@@ -19,34 +19,47 @@
 
 namespace flashcore::cuda::forward_sm90 {
 
-// A consumer's share of one tile.
+// O of this warp's rows.
 template <class S>
-__device__ __forceinline__ void attend(const Params& p, Consumer<S>& c) {
-  const TaskInfo& task = c.task();
-  RowEnd ends[2];
-  if (c.range.empty()) {
-#pragma unroll 1
-    for (int i = c.tile_begin; i < c.tile_end; ++i) c.pass_block(i != c.tile_begin);
-    c.clear();
-    end_rows<S>(p, c, task, ends);
-  } else {
-#pragma unroll 1
-    for (int i = c.passes_before(); i > 0; --i) c.pass_block(true);
-    int left = c.range.end - c.range.begin - 1;
-    c.first_block(left);
-#pragma unroll 1
-    while (left > 0) c.next_block(--left);
-    if constexpr (!S::kStagesOutputs) c.release_q();
-    c.last_product([&] { end_rows<S>(p, c, task, ends); });
-#pragma unroll 1
-    for (int i = c.passes_after(); i > 0; --i) c.pass_block(true);
-    // All four warps are done with Q.
-    if constexpr (S::kStagesOutputs) c.wait_for_warps();
-  }
+__device__ __forceinline__ void end_tile(const Params& p, const TaskInfo& task, Consumer<S>& c,
+                                         const RowEnd (&ends)[2]) {
   if (__any_sync(0xffffffffU, !store_rows<S>(p, task, c, ends))) {
     compute_rows_exactly<S>(p, task, c.first_row() + 16 * c.warp(), c.lane());
   }
-  if (S::kStagesOutputs || c.range.empty()) c.release_q();
+}
+
+// A consumer's share of one tile, of which its rows see some block.
+template <class S>
+__device__ __forceinline__ void attend(const Params& p, Consumer<S>& c) {
+  const TaskInfo& task = c.task();
+#pragma unroll 1
+  for (int i = c.passes_before(); i > 0; --i) c.pass_block(true);
+  int left = c.range.end - c.range.begin - 1;
+  c.first_block(left);
+#pragma unroll 1
+  while (left > 0) c.next_block(--left);
+  if constexpr (!S::kStagesOutputs) c.release_q();
+  RowEnd ends[2];
+  c.last_product([&] { end_rows<S>(p, c, task, ends); });
+#pragma unroll 1
+  for (int i = c.passes_after(); i > 0; --i) c.pass_block(true);
+  if constexpr (S::kStagesOutputs) c.wait_for_warps();  // all four are done with Q
+  end_tile<S>(p, task, c, ends);
+  if constexpr (S::kStagesOutputs) c.release_q();
+}
+
+// A tile of which they see none. A path of its own to the end: where accumulators of products and
+// cleared ones meet, ptxas is short of registers.
+template <class S>
+__device__ __forceinline__ void pass_tile(const Params& p, Consumer<S>& c) {
+  const TaskInfo& task = c.task();
+#pragma unroll 1
+  for (int i = c.tile_begin; i < c.tile_end; ++i) c.pass_block(i != c.tile_begin);
+  RowEnd ends[2];
+  c.clear();
+  end_rows<S>(p, c, task, ends);
+  end_tile<S>(p, task, c, ends);
+  c.release_q();
 }
 
 template <class S>
@@ -60,7 +73,11 @@ __device__ __forceinline__ void consume(typename S::Shared& smem, const Params& 
   c.begin_descriptors();
   c.begin_turns();
   while (c.open_task()) {
-    attend<S>(p, c);
+    if (c.range.empty()) {
+      pass_tile<S>(p, c);
+    } else {
+      attend<S>(p, c);
+    }
     c.q_at.next();
   }
 }
