@@ -4,7 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstdlib>
+#include <memory>
 #include <random>
 #include <string_view>
 #include <utility>
@@ -17,6 +17,7 @@
 #include "dispatch/device_guard.hpp"
 #include "dispatch/forward_sm80.hpp"
 #include "dispatch/forward_sm90_refusal.hpp"
+#include "dispatch/tensor_map_cache.hpp"
 #include "problem/status.hpp"
 
 namespace flashcore {
@@ -29,6 +30,8 @@ constexpr int64_t kSectionBytes = int64_t{32} << 20;
 constexpr std::string_view kName = "forward_sm90";
 constexpr size_t kCounterBytes = 256;  // one word, alone in its cache lines
 constexpr double kLog2E = 1.4426950408889634;
+
+using MapCache = TensorMapCache<sm90::Maps, 3>;
 
 struct Planned {
   sm90::Params params;
@@ -101,7 +104,7 @@ void bind(sm90::Params& params, const ForwardProblem& p, const Arguments& args) 
   params.sinks = p.sinks.present ? args.sinks : nullptr;
 }
 
-// The tensor maps of a run. Without keys no block looks at those of K and V.
+// The tensor maps for these pointers. Without keys no block looks at those of K and V.
 cudaError_t encode(sm90::Maps& maps, const ForwardProblem& p, const Arguments& args,
                    const sm90::Config& config, bool has_keys) {
   const CUtensorMapDataType type =
@@ -116,9 +119,6 @@ cudaError_t encode(sm90::Maps& maps, const ForwardProblem& p, const Arguments& a
   const int64_t rows_kv = p.packed ? p.total_kv : p.seqlen_kv;
   cudaError_t error =
       one(maps.q, args.q, p.q, p.heads_q, rows_q, p.head_dim_qk, sm90::kWarpgroupRows);
-  if (error == cudaSuccess) {
-    error = one(maps.o, args.o, p.o, p.heads_q, rows_q, p.head_dim_v, sm90::kWarpgroupRows);
-  }
   if (error == cudaSuccess && has_keys) {
     error = one(maps.k, args.k, p.k, p.heads_kv, rows_kv, p.head_dim_qk, config.block_kv);
   }
@@ -128,7 +128,7 @@ cudaError_t encode(sm90::Maps& maps, const ForwardProblem& p, const Arguments& a
   return error;
 }
 
-Status run(const ForwardProblem& p, const Planned& planned, const Arguments& args,
+Status run(const ForwardProblem& p, const Planned& planned, MapCache& cache, const Arguments& args,
            std::span<std::byte> workspace, Stream stream) {
   const sm90::Config& config = sm90::kConfigs[static_cast<size_t>(planned.instance.config)];
   sm90::Params params = planned.params;
@@ -137,7 +137,9 @@ Status run(const ForwardProblem& p, const Planned& planned, const Arguments& arg
   sm90::Maps maps{};
   const DeviceGuard guard(planned.device);
   if (guard.error() != cudaSuccess) return cuda_failure(kName, "choosing its GPU", guard.error());
-  cudaError_t error = encode(maps, p, args, config, planned.has_keys);
+  cudaError_t error = cache.find({args.q, args.k, args.v}, maps, [&](sm90::Maps& made) {
+    return encode(made, p, args, config, planned.has_keys);
+  });
   if (error != cudaSuccess) return cuda_failure(kName, "encoding a tensor map", error);
   (void)cudaGetLastError();  // an earlier call's error is not this launch's
   error = sm90::find_instance(planned.instance)
@@ -157,8 +159,9 @@ Result<PlannedKernel> plan(const ForwardProblem& p, const PlanContext& context) 
   if (!other.ok()) return other.status();
   PlannedKernel own{
       .workspace_bytes = planned.counts ? kCounterBytes : 0,
-      .run = [p, planned](const Arguments& args, std::span<std::byte> workspace, Stream stream) {
-        return planned.blocks == 0 ? Status{} : run(p, planned, args, workspace, stream);
+      .run = [p, planned, cache = std::make_shared<MapCache>()](
+                 const Arguments& args, std::span<std::byte> workspace, Stream stream) {
+        return planned.blocks == 0 ? Status{} : run(p, planned, *cache, args, workspace, stream);
       }};
   return where_aligned(std::move(own), std::move(*other));
 }
@@ -168,14 +171,14 @@ Result<PlannedKernel> plan(const ForwardProblem& p, const PlanContext& context) 
 Kernel forward_sm90_kernel() {
   return {.name = "forward_sm90",
           .device = DeviceKind::cuda,
-          .automatic = false,
+          .automatic = true,
           .refuses =
               [](const ForwardProblem& p, const PlanContext& context) {
                 static const std::string targets = build_info().cuda_targets;
-                const std::string refusal = forward_sm90_refusal(p, context.device, targets);
-                return refusal.empty() ? unfinished_refusal(std::getenv("FLASHCORE_UNFINISHED"))
-                                       : refusal;
+                return forward_sm90_refusal(p, context.device, targets);
               },
+          .declines = [](const ForwardProblem& p,
+                         const PlanContext& context) { return forward_sm90_decline(p, context); },
           .plan = plan};
 }
 

@@ -8,6 +8,7 @@
 #include "cuda/forward_sm90/config.hpp"
 #include "cuda/forward_sm90/schedule.hpp"
 #include "dispatch/cuda_support.hpp"
+#include "dispatch/forward_sm80_refusal.hpp"
 
 namespace flashcore {
 namespace {
@@ -118,9 +119,11 @@ std::string forward_sm90_refusal(const ForwardProblem& problem, const DeviceInfo
   return refusal;
 }
 
-std::string unfinished_refusal(const char* allowed) {
-  if (allowed != nullptr && std::string_view(allowed) == "1") return {};
-  return "it is not verified on a GPU since its last change; FLASHCORE_UNFINISHED=1 runs it";
+std::string forward_sm90_decline(const ForwardProblem& problem, const PlanContext& context) {
+  if (!forward_sm80_splits(problem, context)) return {};
+  return fmt::format(
+      "q: has {} rows and k {}, which keep few multiprocessors busy; forward_sm80 splits the keys",
+      problem.seqlen_q, problem.seqlen_kv);
 }
 
 }  // namespace flashcore

@@ -12,8 +12,7 @@ namespace flashcore {
 std::string forward_sm90_refusal(const ForwardProblem& problem, const DeviceInfo& device,
                                  std::string_view targets);
 
-// What keeps a kernel that is not verified from running by accident: a sentence unless `allowed`,
-// the value of FLASHCORE_UNFINISHED or null, is "1".
-std::string unfinished_refusal(const char* allowed);
+// Why it leaves a problem that it computes to forward_sm80: one sentence, or empty.
+std::string forward_sm90_decline(const ForwardProblem& problem, const PlanContext& context);
 
 }  // namespace flashcore

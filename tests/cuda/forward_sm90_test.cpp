@@ -4,9 +4,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <random>
 #include <set>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -15,6 +17,7 @@
 #include "cuda/forward_sm90/schedule.hpp"
 #include "cuda/forward_sm90/tile_counter.hpp"
 #include "dispatch/forward_sm90_refusal.hpp"
+#include "dispatch/tensor_map_cache.hpp"
 #include "problem/problem.hpp"
 
 namespace flashcore {
@@ -120,7 +123,8 @@ class Launch {
       b.asked = true;
       taken_.push_back(b.tile);
     } else {
-      if (counter_.is_last(b.answer)) word_ = counter_.zero();  // atomicExch
+      if (counter_.is_last(sm90::TileCounter::handed_out(b.answer)))
+        word_ = counter_.zero();  // atomicExch
       b.tile = static_cast<uint32_t>(blocks_.size()) + sm90::TileCounter::handed_out(b.answer);
       b.asked = false;
       b.done = b.tile >= counter_.tiles;
@@ -156,6 +160,47 @@ TEST(ForwardSm90Counter, HandsOutEveryTileOnceAndIsReadyForTheNextLaunch) {
       ASSERT_EQ(word, (sm90::TileCounter{name, tiles}.zero()));
     }
   }
+}
+
+// ---- tensor maps
+
+TEST(ForwardSm90Maps, AreMadeOnceForEachSetOfPointersByAnyNumberOfThreads) {
+  using Cache = TensorMapCache<int, 2>;
+  const auto key = [](int n) {
+    return Cache::Key{reinterpret_cast<const void*>(16L * n), nullptr};
+  };
+  Cache cache;
+  std::atomic<int> made = 0;
+  const auto ask = [&](int n) {
+    int maps = -1;
+    const int error = cache.find(key(n), maps, [&](int& out) {
+      ++made;
+      out = n;
+      return 0;
+    });
+    return error == 0 && maps == n;
+  };
+  std::vector<std::thread> threads;
+  std::atomic<int> wrong = 0;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&] {
+      for (int i = 0; i < 1000; ++i) wrong += ask(i % static_cast<int>(Cache::kEntries)) ? 0 : 1;
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(wrong, 0);
+  EXPECT_EQ(made, static_cast<int>(Cache::kEntries));
+  for (int i = 0; i < 100; ++i) EXPECT_TRUE(ask(i));  // more than it holds
+  EXPECT_TRUE(ask(99));
+  EXPECT_EQ(made, 100);
+}
+
+TEST(ForwardSm90Maps, AreNotKeptWhenTheyCouldNotBeMade) {
+  TensorMapCache<int, 1> cache;
+  int maps = 0;
+  EXPECT_EQ(cache.find({nullptr}, maps, [](int&) { return 7; }), 7);
+  EXPECT_EQ(cache.find({nullptr}, maps, [](int& out) { return out = 5, 0; }), 0);
+  EXPECT_EQ(maps, 5);
 }
 
 // ---- ranges of blocks
@@ -277,11 +322,22 @@ TEST(ForwardSm90Refusal, NamesWhatItDoesNotCompute) {
   EXPECT_THAT(refusal(p), HasSubstr("v: head stride is 0"));
 }
 
-TEST(ForwardSm90Refusal, RunsOnlyWhereSomebodyAsksForWhatIsNotVerified) {
-  EXPECT_EQ(unfinished_refusal("1"), "");
-  for (const char* const value : {static_cast<const char*>(nullptr), "", "0", "yes"}) {
-    EXPECT_THAT(unfinished_refusal(value), HasSubstr("FLASHCORE_UNFINISHED=1"));
-  }
+TEST(ForwardSm90Refusal, LeavesFewQueriesAgainstManyKeysToTheKernelThatSplitsThem) {
+  const auto decline = [](int64_t queries, int64_t keys, int64_t batch) {
+    Problem p;
+    p.q = p.o = TensorDesc::contiguous(DType::bf16, {batch, 8, queries, 128});
+    p.k = p.v = TensorDesc::contiguous(DType::bf16, {batch, 8, keys, 128});
+    const Result<ForwardProblem> resolved = resolve(p);
+    EXPECT_TRUE(resolved.ok()) << resolved.status().message();
+    PlanContext context;
+    context.device = gpu(90);
+    context.device.multiprocessors = 132;
+    return forward_sm90_decline(*resolved, context);
+  };
+  EXPECT_THAT(decline(1, 8192, 1), HasSubstr("q: has 1 rows and k 8192"));
+  EXPECT_EQ(decline(512, 8192, 1), "");
+  EXPECT_EQ(decline(1, 512, 1), "");
+  EXPECT_EQ(decline(1, 8192, 100), "");
 }
 
 TEST(ForwardSm90Refusal, ComputesTheRest) {

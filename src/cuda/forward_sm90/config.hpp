@@ -15,11 +15,16 @@
 namespace flashcore::cuda::forward_sm90 {
 
 inline constexpr int kWarpgroupThreads = 128;
+inline constexpr int kWarpgroupWarps = 4;
 inline constexpr int kWarpgroupRows = 64;  // what one wgmma computes
 inline constexpr int kStages = 2;          // of the K ring, and of the V ring
 inline constexpr int kPanelColumns = 64;   // 128 bytes, the widest swizzle
 inline constexpr int kSharedMemory = 227 * 1024;
 inline constexpr int kBarrierBytes = 5 * 1024;  // at most, for barriers, tasks and saved sums
+
+constexpr int whole_panels(int columns) {
+  return (columns + kPanelColumns - 1) / kPanelColumns * kPanelColumns;
+}
 
 // A structural type: the one template argument that a kernel's geometry is.
 struct Config {
@@ -35,9 +40,12 @@ struct Config {
 
   constexpr int threads() const { return kWarpgroupThreads * (consumers + 1); }
   constexpr int block_q() const { return kWarpgroupRows * consumers; }
-  constexpr int q_bytes() const { return 2 * kWarpgroupRows * head_dim_qk; }  // of one consumer
-  constexpr int k_bytes() const { return 2 * block_kv * head_dim_qk; }
-  constexpr int v_bytes() const { return 2 * block_kv * head_dim_v; }
+  // Tiles are whole panels wide; products read only the head dimension's columns.
+  constexpr int columns_qk() const { return whole_panels(head_dim_qk); }
+  constexpr int columns_v() const { return whole_panels(head_dim_v); }
+  constexpr int q_bytes() const { return 2 * kWarpgroupRows * columns_qk(); }  // of one consumer
+  constexpr int k_bytes() const { return 2 * block_kv * columns_qk(); }
+  constexpr int v_bytes() const { return 2 * block_kv * columns_v(); }
   constexpr int tile_bytes() const {
     return q_slots * consumers * q_bytes() + kStages * (k_bytes() + v_bytes());
   }
@@ -69,6 +77,15 @@ inline constexpr std::array kConfigs = {
            .split_softmax = true,
            .ping_pong = true,
            .plain = false,
+           .features = true},
+    Config{.head_dim_qk = 96,
+           .head_dim_v = 96,
+           .consumers = 2,
+           .block_kv = 128,
+           .q_slots = 2,
+           .split_softmax = true,
+           .ping_pong = true,
+           .plain = true,
            .features = true},
     Config{.head_dim_qk = 128,
            .head_dim_v = 128,
@@ -118,8 +135,7 @@ constexpr bool is_sound(const Config& c) {
   const int allocated = 65536 / c.threads() / 8 * 8 * c.threads();
   const int wanted =
       kWarpgroupThreads * (c.producer_registers() + c.consumers * c.consumer_registers());
-  return c.head_dim_qk % kPanelColumns == 0 && c.head_dim_v % kPanelColumns == 0 &&
-         c.head_dim_v <= c.head_dim_qk &&  // O is staged where Q was
+  return c.head_dim_qk % 32 == 0 && c.head_dim_v % 32 == 0 &&
          (c.block_kv == 64 || c.block_kv == 128) && c.q_slots >= 1 &&
          c.tile_bytes() + kBarrierBytes <= kSharedMemory && wanted <= allocated &&
          c.held_registers() + 24 <= c.consumer_registers();

@@ -20,12 +20,17 @@
 #include "cuda/ptx/mbarrier.cuh"
 #include "cuda/ptx/mbarrier_wait.cuh"
 #include "cuda/ptx/registers.cuh"
+#include "cuda/ptx/special.cuh"
 #include "cuda/ptx/sync.cuh"
 
 namespace flashcore::cuda::forward_sm90 {
 
-// Named barriers: a turn and an epilogue for each consumer.
-inline constexpr int kTurnBarrier = 1, kEpilogueBarrier = 8;
+// Named barriers: a turn and an end for each consumer.
+inline constexpr int kTurnBarrier = 1, kEndBarrier = 8;
+
+__device__ __forceinline__ int uniform(int x) {
+  return static_cast<int>(ptx::uniform(static_cast<uint32_t>(x)));
+}
 
 template <class S>
 struct Consumer {
@@ -38,11 +43,12 @@ struct Consumer {
   uint32_t thread;  // in the block
   int group;        // which consumer: 0 ..; like the rings' places the same for a whole warp, and
                     // known to be: addresses made of them cost no registers of threads
-  RingPosition<S::kQSlots> held_q_at;
-  BlockRange held_range;
-  uint32_t held_q;               // address of Q
-  RingPosition<kStages> k_ring;  // V's ring is one block behind it, as its products are
-  RingPosition<kStages> k_at;    // the same for the block at hand, known to be uniform
+  RingPosition<S::kQSlots> q_at;
+  BlockRange range;                    // of the task at hand: the blocks that this warpgroup sees,
+  int tile_begin, tile_end;            // and those that are copied
+  uint32_t q_begin, k_begin, v_begin;  // descriptors of the first slots, their lower halves
+  RingPosition<kStages> k_ring;        // V's ring is one block behind it, as its products are
+  RingPosition<kStages> k_at;          // the same for the block at hand, known to be uniform
 
   Scores<S> s;
   Outputs<S> o;
@@ -50,9 +56,11 @@ struct Consumer {
   float sum[2];        // of this lane's exponentials
   float reference[2];  // what they are relative to
 
-  // What follows from `thread` is computed anew for each use: registers are short, and the compiler
-  // would hold it.
-  __device__ __forceinline__ uint32_t thread_anew() const { return ptx::opaque(thread); }
+  // What follows from the thread's number is computed anew for each use, as the compiler would hold
+  // it; where registers are shortest, the number is read anew, too.
+  __device__ __forceinline__ uint32_t thread_anew() const {
+    return S::kHoldsThread ? ptx::opaque(thread) : static_cast<uint32_t>(ptx::thread_index());
+  }
   __device__ __forceinline__ int lane() const { return static_cast<int>(thread_anew() % 32); }
   __device__ __forceinline__ int warp() const { return static_cast<int>(thread_anew() / 32 % 4); }
   // The lane's row of slot 0, in the tile.
@@ -61,55 +69,43 @@ struct Consumer {
     return static_cast<int>(t / 32 * 16 + t % 32 / 4) - kWarpgroupRows;
   }
 
-  __device__ __forceinline__ uint32_t warp_of_consumers() const { return thread_anew() / 32 - 4; }
-  __device__ __forceinline__ RingPosition<S::kQSlots> q_at() const {
-    if constexpr (S::kHoldsBounds) return held_q_at;
-    return {smem.q_passed[warp_of_consumers()]};
-  }
-  __device__ __forceinline__ void next_q() {
-    held_q_at.next();
-    if constexpr (!S::kHoldsBounds) {
-      __syncwarp();
-      if (lane() == 0) ++smem.q_passed[warp_of_consumers()];
-      __syncwarp();
-    }
-  }
-  // The blocks that this warpgroup visits.
-  __device__ __forceinline__ BlockRange range() const {
-    if constexpr (S::kHoldsBounds) return held_range;
-    return smem.range[warp_of_consumers()];
-  }
-  // The same by an address that shares nothing with that of range().
-  __device__ __forceinline__ BlockRange range_anew() const {
-    if constexpr (S::kHoldsBounds) return held_range;
-    return smem.range[ptx::uniform(warp_of_consumers())];
-  }
-  __device__ __forceinline__ void set_range(const BlockRange& range) {
-    held_range = range;
-    if constexpr (!S::kHoldsBounds) {
-      __syncwarp();
-      if (lane() == 0) smem.range[warp_of_consumers()] = range;
-      __syncwarp();
-    }
-  }
+  // The warpgroup's first row in the tile.
+  __device__ __forceinline__ int first_row() const { return group * kWarpgroupRows; }
 
   __device__ __forceinline__ uint32_t q_index() const {
-    return RingPosition<S::kQSlots>{ptx::uniform(q_at().passed)}.slot() * S::kConsumers +
-           static_cast<uint32_t>(group);
+    return q_at.slot() * S::kConsumers + static_cast<uint32_t>(group);
   }
   // Known to be uniform.
   __device__ __forceinline__ uint32_t q_tile() const {
     return shared + S::kQ + q_index() * S::QTile::kBytes;
   }
-  __device__ __forceinline__ void begin_block() { k_at.passed = ptx::uniform(k_ring.passed); }
+  __device__ __forceinline__ void begin_block() { k_at = k_ring; }
   __device__ __forceinline__ RingPosition<kStages> v_at() const { return {k_at.passed - 1}; }
   __device__ __forceinline__ uint32_t k_tile() const {
     return shared + S::kK + k_at.slot() * S::KTile::kBytes;
   }
-  __device__ __forceinline__ uint32_t v_tile() const {
-    return shared + S::kV + v_at().slot() * S::VTile::kBytes;
+  __device__ __forceinline__ void begin_descriptors() {
+    // By uniform(), so that they are held: the compiler would make them anew in every block,
+    // between the turn and the first product.
+    q_begin = ptx::uniform(lower_half(tile::k_major_descriptor<typename S::QTile>(
+        shared + S::kQ + static_cast<uint32_t>(group) * S::QTile::kBytes, 0, 0)));
+    k_begin =
+        ptx::uniform(lower_half(tile::k_major_descriptor<typename S::KTile>(shared + S::kK, 0, 0)));
+    v_begin = lower_half(tile::mn_major_descriptor<typename S::VTile>(shared + S::kV, 0));
+    if constexpr (S::kHoldsV) v_begin = ptx::uniform(v_begin);
   }
-  __device__ __forceinline__ const TaskInfo& task() const { return smem.task[q_at().slot()]; }
+  __device__ __forceinline__ uint32_t q_descriptor() const {
+    return q_begin + q_at.slot() * (S::kConsumers * S::QTile::kBytes / 16);
+  }
+  __device__ __forceinline__ uint32_t k_descriptor() const {
+    return k_begin + k_at.slot() * (S::KTile::kBytes / 16);
+  }
+  __device__ __forceinline__ uint32_t v_descriptor() const {
+    return v_begin + v_at().slot() * (S::VTile::kBytes / 16);
+  }
+  __device__ __forceinline__ const TaskInfo& task() const {
+    return smem.task[q_at.passed % S::kTaskSlots];
+  }
 
   // Scores with features are in units of log2 already.
   __device__ __forceinline__ float exponent_scale() const {
@@ -121,7 +117,7 @@ struct Consumer {
     for (int part = 0; part < S::kOutParts; ++part) ptx::warpgroup_pin(o[part]);
   }
   __device__ __forceinline__ void wait_for_q() const {
-    ptx::mbarrier_wait_together(shared + S::kQFull + 8 * q_index(), q_at().parity());
+    ptx::mbarrier_wait_together(shared + S::kQFull + 8 * q_index(), q_at.parity());
   }
   __device__ __forceinline__ void wait_for_k() const {
     ptx::mbarrier_wait_together(shared + S::kKFull + 8 * k_at.slot(), k_at.parity());
@@ -129,10 +125,12 @@ struct Consumer {
   __device__ __forceinline__ void wait_for_v() const {
     ptx::mbarrier_wait_together(shared + S::kVFull + 8 * v_at().slot(), v_at().parity());
   }
-  // By one thread of the warpgroup; all of it has passed a barrier since it last used Q's slot.
+  // By each warp, after its last look at Q, and at the tasks of all tiles before this one.
   __device__ __forceinline__ void release_q() const {
+    if constexpr (S::kStagesOutputs) ptx::fence_proxy_async();     // outputs were written there
     const uint32_t barrier = shared + S::kQEmpty + 8 * q_index();  // by all lanes: see ptx::uniform
-    if (thread_anew() % kWarpgroupThreads == 0) ptx::mbarrier_arrive(barrier);
+    __syncwarp();
+    if (lane() == 0) ptx::mbarrier_arrive(barrier);
   }
   // By each warp. K's ring moves on with the last use of k_at.
   __device__ __forceinline__ void release_k() const {
@@ -153,10 +151,18 @@ struct Consumer {
                                 2 * kWarpgroupThreads);
     }
   }
+  // Until the other three warps are here.
+  __device__ __forceinline__ void wait_for_warps() const {
+    ptx::named_barrier_sync(kEndBarrier + group, kWarpgroupThreads);
+  }
   // The first turn is the first consumer's.
   __device__ __forceinline__ void begin_turns() {
     if (group == S::kConsumers - 1) give_turn();
   }
+
+  // Blocks that this warpgroup does not see, to the right and to the left of those that it sees.
+  __device__ __forceinline__ int passes_before() const { return tile_end - range.end; }
+  __device__ __forceinline__ int passes_after() const { return range.begin - tile_begin; }
 
   // A block that none of this warpgroup's rows sees. All consumers of a tile take the same number
   // of turns, one less than it has blocks.
@@ -175,12 +181,29 @@ struct Consumer {
   }
 
   // Scores as the softmax takes them; `left`: how many of the warpgroup's blocks come after.
-  __device__ __forceinline__ void finish_scores(const BlockRange& range, int left) {
-    if constexpr (S::kFeatures) scale_scores<S>(s, params);
+  __device__ __forceinline__ void finish_scores(int left) {
+    if constexpr (S::kFeatures) scale_scores<S, S::kKeyProducts>(s, params);
     const int block = range.begin + left;
     if (range.needs_mask(block)) {
-      mask_scores<S>(s, task().limits, task().first_query + row(), block * S::kBlockKv, lane());
+      const int query = task().first_query + row(), key = block * S::kBlockKv;
+      mask_scores<S, 0, S::kKeyProducts>(s, task().limits, query, key, lane());
     }
+  }
+  // The same of the first kProducts products of the first block. A causal mask leaves its left half
+  // alone for all rows of half the warpgroups.
+  template <int kProducts>
+  __device__ __forceinline__ void finish_first_scores(int left) {
+    if constexpr (S::kFeatures) scale_scores<S, kProducts>(s, params);
+    const int block = range.begin + left;
+    if (!range.needs_mask(block)) return;
+    const BandLimits& limits = task().limits;
+    const int query = task().first_query + row(), key = block * S::kBlockKv;
+    const int all_see = visible_columns(limits, task().first_query + first_row(), key).end;
+    if (ptx::uniform(static_cast<uint32_t>(!limits.open_left() || all_see < S::kBlockKv / 2)) !=
+        0) {
+      mask_scores<S, 0, kHalfProducts>(s, limits, query, key, lane());
+    }
+    mask_scores<S, kHalfProducts, kProducts>(s, limits, query, key, lane());
   }
 
   __device__ __forceinline__ bool unproven(const float (&total)[2]) const {
@@ -193,10 +216,10 @@ struct Consumer {
     return smem.saved_sum[thread_anew() - kWarpgroupThreads];
   }
   __device__ __forceinline__ void save_sum() const {
-    if constexpr (!S::kHoldsBounds) saved_sum() = make_float2(sum[0], sum[1]);
+    if constexpr (!S::kHoldsSums) saved_sum() = make_float2(sum[0], sum[1]);
   }
   __device__ __forceinline__ void restore_sum() {
-    if constexpr (!S::kHoldsBounds) sum[0] = saved_sum().x, sum[1] = saved_sum().y;
+    if constexpr (!S::kHoldsSums) sum[0] = saved_sum().x, sum[1] = saved_sum().y;
   }
   __device__ __forceinline__ void add_online(const float (&rescale)[2], const float (&added)[2]) {
 #pragma unroll
@@ -216,23 +239,59 @@ struct Consumer {
     }
   }
 
+  // Waits for the task at hand; false when there is none.
+  __device__ __forceinline__ bool open_task() {
+    wait_for_q();
+    const TaskInfo& t = task();
+    const BlockRange& seen = t.seen[group];
+    range = {uniform(seen.begin), uniform(seen.full_begin), uniform(seen.full_end),
+             uniform(seen.end)};
+    tile_begin = uniform(t.begin);
+    tile_end = uniform(t.end);
+    return uniform(t.rows_q) != TaskInfo::kNoMore;
+  }
+
   // The first block: sets the reference.
   __device__ __forceinline__ void first_block(int left) {
     clear();
-    held_q = q_tile();
     begin_block();
     wait_for_k();
-    ptx::warpgroup_pin(s);
-    ptx::warpgroup_fence();
-    start_qk<S>(s, q_tile(), k_tile());
-    ptx::warpgroup_wait<0>();
-    ptx::warpgroup_pin(s);
-    release_k();
-    finish_scores(range(), left);
+    bool half = false;
+    if constexpr (S::kHalves) {
+      half = sees_left_half_only(left);
+      if (half) {
+        first_scores<kHalfProducts>(left_half<S>(s), left);
+#pragma unroll
+        for (int n = kHalfProducts; n < S::kKeyProducts; ++n) {
+          s[n][0] = s[n][1] = s[n][2] = s[n][3] = 0;
+        }
+      }
+    }
+    if (!half) first_scores<S::kKeyProducts>(s, left);
     k_ring.next();
-    float rescale[2];
-    online_softmax<S>(s, reference, rescale, sum, exponent_scale());
     pack<S, 0, kPackedRegisters>(p, s);
+  }
+
+  // Whether none of the warpgroup's rows sees the right half of its first block.
+  __device__ __forceinline__ bool sees_left_half_only(int left) const {
+    const int last = task().first_query + first_row() + kWarpgroupRows - 1;
+    const int key = (range.begin + left) * S::kBlockKv;
+    const int seen = visible_columns(task().limits, last, key).end;
+    return ptx::uniform(static_cast<uint32_t>(seen <= S::kBlockKv / 2)) != 0;
+  }
+
+  // `scores` is the part of s that is computed.
+  template <int kProducts>
+  __device__ __forceinline__ void first_scores(float (&scores)[kProducts][4], int left) {
+    ptx::warpgroup_pin(scores);
+    ptx::warpgroup_fence();
+    start_qk<S>(scores, q_descriptor(), k_descriptor());
+    ptx::warpgroup_wait<0>();
+    ptx::warpgroup_pin(scores);
+    release_k();
+    finish_first_scores<kProducts>(left);
+    float rescale[2];
+    online_softmax<S, kProducts>(s, reference, rescale, sum, exponent_scale());
   }
 
   // A later block; P is that of the block before.
@@ -243,13 +302,13 @@ struct Consumer {
     ptx::warpgroup_pin(s);
     pin_outputs();
     ptx::warpgroup_fence();
-    start_qk<S>(s, S::kHoldsBounds ? held_q : q_tile(), k_tile());
+    start_qk<S>(s, q_descriptor(), k_descriptor());
     wait_for_v();
-    start_pv<S>(o, p, v_tile());
+    start_pv<S>(o, p, v_descriptor());
     give_turn();
     ptx::warpgroup_wait<1>();
     ptx::warpgroup_pin(s);
-    finish_scores(range(), left);
+    finish_scores(left);
 
     float total[2], rescale[2] = {1, 1};
     bool again;
@@ -276,12 +335,13 @@ struct Consumer {
       ptx::warpgroup_wait<0>();  // frees the registers of P
       save_sum();
       recompute_scores<S>(s, q_tile(), k_tile(), warp(), lane());
-      finish_scores(range_anew(), left);
+      finish_scores(left);
       float block_sum[2];
       online_softmax<S>(s, reference, rescale, block_sum, exponent_scale());
       restore_sum();
       add_online(rescale, block_sum);
       if constexpr (S::kConfig.split_softmax) pack<S, 0, kPackedRegisters / 2>(p, s);
+      __syncwarp();  // all lanes have read Q and K
     } else {
       sum[0] += total[0];
       sum[1] += total[1];
@@ -305,7 +365,7 @@ struct Consumer {
     wait_for_v();
     pin_outputs();
     ptx::warpgroup_fence();
-    start_pv<S>(o, p, v_tile());
+    start_pv<S>(o, p, v_descriptor());
     meanwhile();
     ptx::warpgroup_wait<0>();
     pin_outputs();

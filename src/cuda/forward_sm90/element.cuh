@@ -6,7 +6,9 @@
 #include "cuda/ptx/convert.cuh"
 #include "cuda/ptx/math.cuh"
 #include "cuda/ptx/mma.cuh"
+#include "cuda/ptx/packed_fma.cuh"
 #include "cuda/ptx/wgmma.cuh"
+#include "cuda/ptx/wgmma_n96.cuh"
 
 namespace flashcore::cuda::forward_sm90 {
 
@@ -26,6 +28,10 @@ struct Fp16 {
     ptx::mma_m16n8k16_f16(d, a, b0, b1);
   }
   __device__ static uint32_t pack(float low, float high) { return ptx::pack_f16x2(low, high); }
+  // Adds 0 * x: what begins as 0 stays 0 while all x are finite.
+  __device__ static uint32_t add_zero_times(uint32_t x, uint32_t sum) {
+    return ptx::fma_f16x2(x, 0, sum);
+  }
   __device__ static float to_float(uint16_t bits) { return ptx::f16_to_float(bits); }
 };
 
@@ -45,6 +51,10 @@ struct Bf16 {
     ptx::mma_m16n8k16_bf16(d, a, b0, b1);
   }
   __device__ static uint32_t pack(float low, float high) { return ptx::pack_bf16x2(low, high); }
+  // Adds 0 * x: what begins as 0 stays 0 while all x are finite.
+  __device__ static uint32_t add_zero_times(uint32_t x, uint32_t sum) {
+    return ptx::fma_bf16x2(x, 0, sum);
+  }
   __device__ static float to_float(uint16_t bits) { return ptx::bf16_to_float(bits); }
 };
 

@@ -1,7 +1,8 @@
 // From a consumer's accumulators to O and LSE.
 //
-// O goes through shared memory, where the consumer's Q was, and out by TMA. Rows past the end of a
-// packed entry are the next entry's: such a tile is stored by its threads, row by row.
+// Each warp stores its own 16 rows, by plain stores: rows past the end of a packed entry, which are
+// the next entry's, need no care. They go by way of Q's place, which makes whole rows of them;
+// where Q has one place, the next tile's Q is on its way there, and they go from registers.
 #pragma once
 
 #include <cstdint>
@@ -11,22 +12,19 @@
 #include "cuda/forward_sm90/shape.cuh"
 #include "cuda/ptx/exp2.cuh"
 #include "cuda/ptx/ldmatrix.cuh"
-#include "cuda/ptx/special.cuh"
-#include "cuda/ptx/sync.cuh"
-#include "cuda/ptx/tma.cuh"
+#include "cuda/ptx/load_shared.cuh"
 
 namespace flashcore::cuda::forward_sm90 {
 
-// What one of a lane's two rows needs: O *= factor, or O = 0 where it is empty.
+// What one of a lane's two rows needs: O *= factor.
 struct RowEnd {
   float factor, lse;
-  bool empty;
 };
 
 // `sum` over the whole row; in_use: the row is a query.
 __device__ __forceinline__ RowEnd end_row(float sum, float reference, float sink, bool in_use) {
-  RowEnd end{0, sink * kLn2, !in_use || sum == 0};  // a NaN sum is not empty
-  if (end.empty) return end;
+  RowEnd end{0, sink * kLn2};
+  if (!in_use || sum == 0) return end;  // empty, which a NaN sum is not
   const float top = fmaxf(reference, sink);
   const float factor = ptx::exp2_approx(reference - top);
   const float all = sum * factor + (sink == kNoKey ? 0.0F : ptx::exp2_approx(sink - top));
@@ -37,8 +35,8 @@ __device__ __forceinline__ RowEnd end_row(float sum, float reference, float sink
 
 // The two rows of each lane: their sums completed, LSE written.
 template <class S>
-__device__ __forceinline__ void end_rows(const Params& p, const Consumer<S>& c, RowEnd (&ends)[2]) {
-  const TaskInfo& task = c.task();
+__device__ __forceinline__ void end_rows(const Params& p, const Consumer<S>& c,
+                                         const TaskInfo& task, RowEnd (&ends)[2]) {
   const float sink = sink_log2(p, task.head);
 #pragma unroll
   for (int slot = 0; slot < 2; ++slot) {
@@ -53,110 +51,110 @@ __device__ __forceinline__ void end_rows(const Params& p, const Consumer<S>& c, 
   }
 }
 
-// Normalises O. False when an output is not finite though its row's sum is no NaN.
+// A lane's outputs of row `slot`, two columns a word, and whether they are right: finite, or of a
+// row whose sum is NaN.
 template <class S>
-__device__ __forceinline__ bool normalise(Consumer<S>& c, const RowEnd (&ends)[2]) {
-  bool right = true;
+struct PackedRow {
+  uint32_t word[S::kOutParts][S::kOutProducts];
+  bool right;
+};
+
+template <class S>
+__device__ __forceinline__ PackedRow<S> pack_row(const Consumer<S>& c, int slot, float factor) {
+  using Element = typename S::Element;
+  PackedRow<S> row;
+  uint32_t zero = 0;
 #pragma unroll
-  for (int slot = 0; slot < 2; ++slot) {
-    float zero = 0;  // NaN as soon as one output is not finite
+  for (int part = 0; part < S::kOutParts; ++part) {
 #pragma unroll
-    for (int part = 0; part < S::kOutParts; ++part) {
-#pragma unroll
-      for (int n = 0; n < S::kOutProducts; ++n) {
-#pragma unroll
-        for (int e = 2 * slot; e < 2 * slot + 2; ++e) {
-          float& x = c.o[part][n][e];
-          zero = fmaf(x, 0.0F, zero);
-          x = ends[slot].empty ? 0.0F : x * ends[slot].factor;
-        }
-      }
+    for (int n = 0; n < S::kOutProducts; ++n) {
+      const auto& o = c.o[part][n];
+      row.word[part][n] =
+          Element::pack(fmaf(o[2 * slot], factor, 0.0F), fmaf(o[2 * slot + 1], factor, 0.0F));
+      zero = Element::add_zero_times(row.word[part][n], zero);
     }
-    const bool sum_is_number = ends[slot].factor == ends[slot].factor;
-    right = right && (zero == 0 || ends[slot].empty || !sum_is_number);
   }
-  return right;
+  row.right = zero == 0 || factor != factor;
+  return row;
 }
 
-// O -> shared memory, in the layout of the Q tile that it replaces.
+// From registers. A quad has 16 neighbouring columns of a row in two products, each lane two and
+// two of them: lanes 2 i and 2 i + 1 exchange, so that each stores four at once, and the quad whole
+// sectors of 32 bytes.
+//
+//   lane      0         1         2         3
+//   has       0,1 8,9   2,3 a,b   4,5 c,d   6,7 e,f
+//   stores    0 .. 3    8 .. b    4 .. 7    c .. f
 template <class S>
-__device__ __forceinline__ void stage_outputs(const Consumer<S>& c, uint32_t tile) {
-  using Tile = typename S::OTile;
-  using Element = typename S::Element;
-  // Read anew: addresses made from c.lane would be held over the main loop.
-  const int thread = ptx::thread_index() % kWarpgroupThreads;
-  const int row = thread / 32 * 16 + thread % 16;
+__device__ __forceinline__ void store_directly(const Params& p, const TaskInfo& task,
+                                               const Consumer<S>& c, int slot,
+                                               const PackedRow<S>& packed) {
+  const bool odd = c.lane() % 2 != 0;
+  const int column = 2 * (c.lane() % 4) + (odd ? 6 : 0);
+  const int row = c.row() + 8 * slot;
+  const bool exists = row < task.rows_q - task.first_query;
+  uint16_t* const out = output_row(p, task, row) + column;
 #pragma unroll
   for (int part = 0; part < S::kOutParts; ++part) {
 #pragma unroll
     for (int n = 0; n < S::kOutProducts; n += 2) {
-      const int chunk = part * S::kOutProducts + n + thread % 32 / 16;
-      const auto& a = c.o[part][n];
-      const auto& b = c.o[part][n + 1];
-      ptx::stmatrix_x4(tile + Tile::chunk_offset(row, chunk), Element::pack(a[0], a[1]),
-                       Element::pack(a[2], a[3]), Element::pack(b[0], b[1]),
-                       Element::pack(b[2], b[3]));
-    }
-  }
-}
-
-// The rows of this thread, two columns at a time; `rows` of the tile exist.
-template <class S>
-__device__ __forceinline__ void store_directly(const Params& p, const TaskInfo& task,
-                                               const Consumer<S>& c, int rows) {
-  using Element = typename S::Element;
-#pragma unroll
-  for (int slot = 0; slot < 2; ++slot) {
-    const int row = c.row() + 8 * slot;
-    if (row >= rows) continue;
-    uint16_t* const out = output_row(p, task, row);
-#pragma unroll
-    for (int part = 0; part < S::kOutParts; ++part) {
-#pragma unroll
-      for (int n = 0; n < S::kOutProducts; ++n) {
-        const int column = 8 * (part * S::kOutProducts + n) + 2 * (c.lane() % 4);
-        if (column >= p.head_dim_v) continue;  // head_dim_v is a multiple of 8
-        *reinterpret_cast<uint32_t*>(out + column) =
-            Element::pack(c.o[part][n][2 * slot], c.o[part][n][2 * slot + 1]);
+      const uint32_t first = packed.word[part][n], second = packed.word[part][n + 1];
+      const uint32_t got = __shfl_xor_sync(0xffffffffU, odd ? first : second, 1);
+      const int begin = 8 * (part * S::kOutProducts + n);
+      if (exists && begin + column < p.head_dim_v) {  // head_dim_v is a multiple of 8
+        *reinterpret_cast<uint2*>(out + begin) =
+            odd ? make_uint2(got, second) : make_uint2(first, got);
       }
     }
   }
 }
 
-// Writes O of this consumer's rows. On return its warps are done with the task and with Q's place.
+// By way of the warp's rows of Q, which nobody reads any more: then the warp stores whole rows.
 template <class S>
-__device__ __forceinline__ void store_outputs(const Maps& maps, const Params& p, Consumer<S>& c,
-                                              const RowEnd (&ends)[2]) {
-  const TaskInfo& task = c.task();
+__device__ __forceinline__ void store_staged(const Params& p, const TaskInfo& task,
+                                             const Consumer<S>& c,
+                                             const PackedRow<S> (&packed)[2]) {
+  using Tile = typename S::QTile;
+  constexpr int kRowChunks = S::kConfig.head_dim_v / 8;
+  const int lane = c.lane(), first = 16 * c.warp();
   const uint32_t tile = c.q_tile();
-  const int barrier = kEpilogueBarrier + c.group;
-  const int first = c.group * kWarpgroupRows;
-  const int rows = task.rows_q - task.first_query;  // of the whole tile
-  const bool right = normalise<S>(c, ends);
-  // Also: all four warps are done with Q.
-  if (ptx::named_barrier_or(barrier, kWarpgroupThreads, !right)) {
-    compute_rows_exactly<S>(p, task, first + 16 * c.warp(), c.lane());
-    ptx::named_barrier_sync(barrier, kWarpgroupThreads);
-    return;
-  }
-  const bool mine_alone = p.cu_seqlens_q.data == nullptr || rows >= first + kWarpgroupRows;
-  if (!mine_alone) {
-    store_directly<S>(p, task, c, rows);
-    ptx::named_barrier_sync(barrier, kWarpgroupThreads);
-    return;
-  }
-  stage_outputs<S>(c, tile);
-  ptx::fence_proxy_async();
-  const int batch = task.batch, head = task.head, row = task.q_row + first;
-  ptx::named_barrier_sync(barrier, kWarpgroupThreads);
-  if (c.thread_anew() % kWarpgroupThreads == 0 && rows > first) {
 #pragma unroll
-    for (int panel = 0; panel < S::OTile::kPanels; ++panel) {
-      ptx::tma_store_4d(&maps.o, tile + panel * S::OTile::kPanelBytes,
-                        panel * S::OTile::kPanelColumns, row, head, batch);
+  for (int n = 0; n < S::kOutProducts; n += 2) {
+    ptx::stmatrix_x4(tile + Tile::chunk_offset(first + lane % 16, n + lane / 16),
+                     packed[0].word[0][n], packed[1].word[0][n], packed[0].word[0][n + 1],
+                     packed[1].word[0][n + 1]);
+  }
+  __syncwarp();
+  const int rows = task.rows_q - task.first_query - c.first_row();
+#pragma unroll
+  for (int i = 0; i < 16 * kRowChunks / 32; ++i) {
+    const int row = first + (lane + 32 * i) / kRowChunks, chunk = (lane + 32 * i) % kRowChunks;
+    const uint4 values = ptx::load_shared_x4(tile + Tile::chunk_offset(row, chunk));
+    if (row < rows && 8 * chunk < p.head_dim_v) {  // head_dim_v is a multiple of 8
+      *reinterpret_cast<uint4*>(output_row(p, task, c.first_row() + row) + 8 * chunk) = values;
     }
-    ptx::tma_store_commit();
-    ptx::tma_store_wait_read<0>();
+  }
+}
+
+// Normalises and stores O of this warp's rows. False when that is not right: when an output is not
+// finite though its row's sum is no NaN.
+template <class S>
+__device__ __forceinline__ bool store_rows(const Params& p, const TaskInfo& task,
+                                           const Consumer<S>& c, const RowEnd (&ends)[2]) {
+  if constexpr (S::kStagesOutputs) {
+    const PackedRow<S> packed[2] = {pack_row<S>(c, 0, ends[0].factor),
+                                    pack_row<S>(c, 1, ends[1].factor)};
+    store_staged<S>(p, task, c, packed);
+    return packed[0].right && packed[1].right;
+  } else {
+    bool right = true;
+#pragma unroll
+    for (int slot = 0; slot < 2; ++slot) {
+      const PackedRow<S> packed = pack_row<S>(c, slot, ends[slot].factor);
+      store_directly<S>(p, task, c, slot, packed);
+      right = right && packed.right;
+    }
+    return right;
   }
 }
 

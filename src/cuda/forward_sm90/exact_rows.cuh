@@ -12,6 +12,7 @@
 #include "cuda/attention/quad_softmax.cuh"
 #include "cuda/forward_sm90/scores.cuh"
 #include "cuda/forward_sm90/shape.cuh"
+#include "cuda/ptx/registers.cuh"
 
 namespace flashcore::cuda::forward_sm90 {
 
@@ -53,20 +54,24 @@ __device__ inline uint16_t* output_row(const Params& p, const TaskInfo& task, in
          (task.q_row + row) * p.o_row;
 }
 
-// Rows first_row .. + 15 of the tile.
+// Rows first_row .. + 15 of the tile. Inline, and with loops whose bounds are known to be uniform:
+// a call, or a loop that lanes may leave one by one, would cost the main loop its uniform
+// registers.
 template <class S>
-__device__ __noinline__ void compute_rows_exactly(const Params& p, const TaskInfo& task,
-                                                  int first_row, int lane) {
+__device__ __forceinline__ void compute_rows_exactly(const Params& p, const TaskInfo& task,
+                                                     int first_row, int lane) {
+  __syncwarp();  // other lanes have stored what they had
   using Element = typename S::Element;
   constexpr int kColumns = S::kConfig.head_dim_v / 32;  // of a lane, 32 apart
-  const int kv_head = task.head / (p.heads_q / p.heads_kv);
+  const int kv_head = task.kv_head;
 #pragma unroll 1
-  for (int row = first_row; row < first_row + 16; ++row) {
+  for (int i = 0; i < 16; ++i) {
+    const int row = first_row + i;
     const int query = task.first_query + row;
-    if (query >= task.rows_q) break;
-    const int begin = max(0, query + task.limits.low);
-    const int end =
-        query < task.len_q ? min(task.limits.len_kv, query + task.limits.high + 1) : begin;
+    if (ptx::uniform(query < task.rows_q) == 0) break;
+    const int begin = static_cast<int>(ptx::uniform(max(0, query + task.limits.low)));
+    const int end = static_cast<int>(ptx::uniform(
+        query < task.len_q ? min(task.limits.len_kv, query + task.limits.high + 1) : begin));
     const uint16_t* const q = row_pointer(p.q, task.batch, task.head, task.q_row + row);
     float largest = kNoKey, sum = 0;
     float o[kColumns] = {}, not_finite[kColumns] = {};

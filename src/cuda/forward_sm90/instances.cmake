@@ -1,6 +1,6 @@
 # forward_sm90's compiled kernels: one small translation unit for each row of kConfigs (config.hpp),
 # type, and with or without features, where it has any. instances.cpp makes the list of them a table.
-set(sm90_configs 5)
+set(sm90_configs 6)
 # Rows without Config::features, and without Config::plain.
 set(sm90_plain_only 0)
 set(sm90_features_only 1)

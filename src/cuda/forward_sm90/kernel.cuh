@@ -19,57 +19,66 @@
 
 namespace flashcore::cuda::forward_sm90 {
 
-__device__ __forceinline__ int uniform(int x) {
-  return static_cast<int>(ptx::uniform(static_cast<uint32_t>(x)));
-}
-
-// A consumer's share of one tile.
+// O of this warp's rows.
 template <class S>
-__device__ __forceinline__ void attend(const Maps& maps, const Params& p, Consumer<S>& c) {
-  RowEnd ends[2];
-  const TaskInfo& task = c.task();
-  const int first = task.first_query + c.group * kWarpgroupRows;
-  const BlockRange range =
-      block_range(task.limits, task.len_q, first, first + kWarpgroupRows, S::kBlockKv);
-  if (uniform(range.end - range.begin) == 0) {
-#pragma unroll 1
-    for (int i = uniform(task.end - task.begin); i > 0; --i) {
-      c.pass_block(i != task.end - task.begin);
-    }
-    c.clear();
-    end_rows<S>(p, c, ends);
-  } else {
-#pragma unroll 1
-    for (int i = uniform(task.end - range.end); i > 0; --i) c.pass_block(true);
-    c.set_range({uniform(range.begin), uniform(range.full_begin), uniform(range.full_end),
-                 uniform(range.end)});
-    int left = uniform(range.end - range.begin) - 1;
-    c.first_block(left);
-#pragma unroll 1
-    while (left > 0) c.next_block(--left);
-    c.last_product([&] { end_rows<S>(p, c, ends); });
-#pragma unroll 1
-    for (int i = uniform(c.range_anew().begin - c.task().begin); i > 0; --i) c.pass_block(true);
+__device__ __forceinline__ void end_tile(const Params& p, const TaskInfo& task, Consumer<S>& c,
+                                         const RowEnd (&ends)[2]) {
+  if (__any_sync(0xffffffffU, !store_rows<S>(p, task, c, ends))) {
+    compute_rows_exactly<S>(p, task, c.first_row() + 16 * c.warp(), c.lane());
   }
-  store_outputs<S>(maps, p, c, ends);
+}
+
+// A consumer's share of one tile, of which its rows see some block.
+template <class S>
+__device__ __forceinline__ void attend(const Params& p, Consumer<S>& c) {
+  const TaskInfo& task = c.task();
+#pragma unroll 1
+  for (int i = c.passes_before(); i > 0; --i) c.pass_block(true);
+  int left = c.range.end - c.range.begin - 1;
+  c.first_block(left);
+#pragma unroll 1
+  while (left > 0) c.next_block(--left);
+  if constexpr (!S::kStagesOutputs) c.release_q();
+  RowEnd ends[2];
+  c.last_product([&] { end_rows<S>(p, c, task, ends); });
+#pragma unroll 1
+  for (int i = c.passes_after(); i > 0; --i) c.pass_block(true);
+  if constexpr (S::kStagesOutputs) c.wait_for_warps();  // all four are done with Q
+  end_tile<S>(p, task, c, ends);
+  if constexpr (S::kStagesOutputs) c.release_q();
+}
+
+// A tile of which they see none. A path of its own to the end: where accumulators of products and
+// cleared ones meet, ptxas is short of registers.
+template <class S>
+__device__ __forceinline__ void pass_tile(const Params& p, Consumer<S>& c) {
+  const TaskInfo& task = c.task();
+#pragma unroll 1
+  for (int i = c.tile_begin; i < c.tile_end; ++i) c.pass_block(i != c.tile_begin);
+  RowEnd ends[2];
+  c.clear();
+  end_rows<S>(p, c, task, ends);
+  end_tile<S>(p, task, c, ends);
+  c.release_q();
 }
 
 template <class S>
-__device__ __forceinline__ void consume(typename S::Shared& smem, const Maps& maps,
-                                        const Params& p) {
+__device__ __forceinline__ void consume(typename S::Shared& smem, const Params& p) {
   const auto thread = static_cast<uint32_t>(ptx::thread_index());
   Consumer<S> c{.smem = smem,
                 .params = p,
                 .shared = ptx::shared_address(&smem),
                 .thread = thread,
                 .group = static_cast<int>(ptx::uniform(thread / kWarpgroupThreads)) - 1};
+  c.begin_descriptors();
   c.begin_turns();
-  while (true) {
-    c.wait_for_q();
-    if (ptx::uniform(static_cast<uint32_t>(c.task().rows_q == TaskInfo::kNoMore)) != 0) break;
-    attend<S>(maps, p, c);
-    c.release_q();
-    c.next_q();
+  while (c.open_task()) {
+    if (c.range.empty()) {
+      pass_tile<S>(p, c);
+    } else {
+      attend<S>(p, c);
+    }
+    c.q_at.next();
   }
 }
 
@@ -78,17 +87,16 @@ __device__ __forceinline__ void initialise_barriers(typename S::Shared& smem) {
   for (int slot = 0; slot < S::kQSlots; ++slot) {
     for (int w = 0; w < S::kConsumers; ++w) {
       ptx::mbarrier_init(ptx::shared_address(&smem.q_full[slot][w]), 1);
-      ptx::mbarrier_init(ptx::shared_address(&smem.q_empty[slot][w]), 1);
+      ptx::mbarrier_init(ptx::shared_address(&smem.q_empty[slot][w]), kWarpgroupWarps);
     }
   }
-  constexpr int kConsumerWarps = 4 * S::kConsumers;
+  constexpr int kConsumerWarps = kWarpgroupWarps * S::kConsumers;
   for (int slot = 0; slot < kStages; ++slot) {
     ptx::mbarrier_init(ptx::shared_address(&smem.k_full[slot]), 1);
     ptx::mbarrier_init(ptx::shared_address(&smem.v_full[slot]), 1);
     ptx::mbarrier_init(ptx::shared_address(&smem.k_empty[slot]), kConsumerWarps);
     ptx::mbarrier_init(ptx::shared_address(&smem.v_empty[slot]), kConsumerWarps);
   }
-  for (uint32_t& passed : smem.q_passed) passed = 0;
   ptx::mbarrier_init_fence();
 }
 
@@ -104,7 +112,7 @@ __device__ __forceinline__ void run_block(const Maps& maps, const Params& p) {
     if (threadIdx.x == 0) Producer<S>{.smem = smem, .maps = maps, .p = p}.run();
   } else {
     ptx::acquire_registers<S::kConfig.consumer_registers()>();
-    consume<S>(smem, maps, p);
+    consume<S>(smem, p);
   }
 }
 

@@ -11,7 +11,7 @@
 namespace flashcore::cuda::forward_sm90 {
 
 struct Maps {
-  CUtensorMap q, k, v, o;
+  CUtensorMap q, k, v;
 };
 
 // TMA goes by the maps; the matrices are for what it cannot do.

@@ -1,8 +1,10 @@
 // The producer: one thread, which finds tiles and copies what the consumers need, ahead of them.
 //
-//   a tile   K[last]  task, Q  K[last-1] V[last]  K[last-2] V[last-1]  ...  V[first]
+//   a tile   ... K[1] V[2] | K'[last] V[1] ... : the next tile's first K comes before the last V
 //
-// in the order in which consumers ask; each copy waits until its slot is free.
+// Copies go out in the order in which consumers ask; each waits until its slot is free. Q and the
+// task of the next tile follow the tile's third K, where the consumers must be done with the tile
+// before, so that its place is free; with one place for Q, Q follows the tile's last V.
 #pragma once
 
 #include <cstdint>
@@ -34,83 +36,110 @@ struct Producer {
   typename S::Shared& smem;
   const Maps& maps;
   const Params& p;
-  RingPosition<S::kQSlots> q_at;
+  RingPosition<S::kQSlots> q_at;  // tasks go round with it, in slots of their own
   RingPosition<kStages> k_at, v_at;
 
-  __device__ __forceinline__ void load_k(int row, int head, int batch) {
-    ptx::mbarrier_wait(ptx::shared_address(&smem.k_empty[k_at.slot()]), k_at.parity() ^ 1);
-    load_tile<typename S::KTile>(smem.k[k_at.slot()], maps.k, smem.k_full[k_at.slot()], row, head,
-                                 batch);
-    k_at.next();
+  // ---- which tile is next
+
+  // Without a counter: the tile at hand. With one: what it said when it was asked, ahead of use.
+  uint32_t ticket;
+
+  __device__ __forceinline__ void ask_ahead() {
+    if (p.counter != nullptr) ticket = TileCounter::handed_out(ask(p.counter));
+  }
+  __device__ __forceinline__ uint32_t next_tile() {
+    if (p.counter == nullptr) return ticket += gridDim.x;
+    return answer(p.counter, {p.launch_name, p.order.size()}, gridDim.x, ticket);
   }
 
-  __device__ __forceinline__ void load_v(int row, int head, int batch) {
-    ptx::mbarrier_wait(ptx::shared_address(&smem.v_empty[v_at.slot()]), v_at.parity() ^ 1);
-    load_tile<typename S::VTile>(smem.v[v_at.slot()], maps.v, smem.v_full[v_at.slot()], row, head,
-                                 batch);
-    v_at.next();
+  // Finds the next tile, from number `taken` on, and writes its task, or that there is none, for
+  // the consumers: they see it after the arrival at q_full.
+  __device__ __forceinline__ const TaskInfo* find(uint32_t taken) {
+    TaskInfo& slot = smem.task[q_at.passed % S::kTaskSlots];
+    while (taken < p.order.size()) {
+      TaskInfo task = find_task(p, taken, S::kConfig.block_q());
+      if (task.first_query < task.rows_q) {
+        const BlockRange range = block_range(task.limits, task.len_q, task.first_query,
+                                             task.first_query + S::kConfig.block_q(), S::kBlockKv);
+        task.begin = range.begin, task.end = range.end;
+        slot = task;
+#pragma unroll 1
+        for (int w = 0; w < S::kConsumers; ++w) {
+          const int first = task.first_query + w * kWarpgroupRows;
+          slot.seen[w] =
+              block_range(task.limits, task.len_q, first, first + kWarpgroupRows, S::kBlockKv);
+        }
+        return &slot;
+      }
+      ask_ahead();  // a packed entry is shorter
+      taken = next_tile();
+    }
+    slot.rows_q = TaskInfo::kNoMore;
+    slot.begin = slot.end = 0;
+    return &slot;
   }
 
-  __device__ __forceinline__ void wait_for_q_slot() {
-#pragma unroll
+  // ---- copies
+
+  // Q of a task, or word that there is none.
+  __device__ __forceinline__ void load_q(const TaskInfo& task) {
+#pragma unroll 1
     for (int w = 0; w < S::kConsumers; ++w) {
       ptx::mbarrier_wait(ptx::shared_address(&smem.q_empty[q_at.slot()][w]), q_at.parity() ^ 1);
-    }
-  }
-
-  __device__ __forceinline__ void load_q(const TaskInfo& task) {
-    wait_for_q_slot();
-    smem.task[q_at.slot()] = task;  // made visible by the arrivals at q_full
-#pragma unroll
-    for (int w = 0; w < S::kConsumers; ++w) {
-      load_tile<typename S::QTile>(smem.q[q_at.slot()][w], maps.q, smem.q_full[q_at.slot()][w],
-                                   task.q_row + w * kWarpgroupRows, task.head, task.batch);
+      if (task.is_tile()) {
+        load_tile<typename S::QTile>(smem.q[q_at.slot()][w], maps.q, smem.q_full[q_at.slot()][w],
+                                     task.q_row + w * kWarpgroupRows, task.head, task.batch);
+      } else {
+        ptx::mbarrier_arrive(ptx::shared_address(&smem.q_full[q_at.slot()][w]));
+      }
     }
     q_at.next();
   }
-
-  // No more tiles.
-  __device__ __forceinline__ void finish() {
-    wait_for_q_slot();
-    smem.task[q_at.slot()].rows_q = TaskInfo::kNoMore;
-#pragma unroll
-    for (int w = 0; w < S::kConsumers; ++w) {
-      ptx::mbarrier_arrive(ptx::shared_address(&smem.q_full[q_at.slot()][w]));
-    }
+  __device__ __forceinline__ void load_k(const TaskInfo& task, int block) {
+    ptx::mbarrier_wait(ptx::shared_address(&smem.k_empty[k_at.slot()]), k_at.parity() ^ 1);
+    load_tile<typename S::KTile>(smem.k[k_at.slot()], maps.k, smem.k_full[k_at.slot()],
+                                 task.kv_row + block * S::kBlockKv, task.kv_head, task.batch);
+    k_at.next();
   }
-
-  // Copies what tile `tile` needs.
-  __device__ __forceinline__ void produce(uint32_t tile) {
-    TaskInfo task = find_task(p, tile, S::kConfig.block_q());
-    if (task.first_query >= task.rows_q) return;  // a packed entry is shorter
-    const BlockRange range = block_range(task.limits, task.len_q, task.first_query,
-                                         task.first_query + S::kConfig.block_q(), S::kBlockKv);
-    task.begin = range.begin, task.end = range.end;
-    const int head = task.head / (p.heads_q / p.heads_kv), batch = task.batch;
-    const auto row = [first = task.kv_row](int block) { return first + block * S::kBlockKv; };
-    int block = range.end - 1;
-    if (!range.empty()) load_k(row(block), head, batch);
-    load_q(task);
-    for (; block >= range.begin && !range.empty(); --block) {
-      if (block > range.begin) load_k(row(block - 1), head, batch);
-      load_v(row(block), head, batch);
-    }
+  __device__ __forceinline__ void load_v(const TaskInfo& task, int block) {
+    ptx::mbarrier_wait(ptx::shared_address(&smem.v_empty[v_at.slot()]), v_at.parity() ^ 1);
+    load_tile<typename S::VTile>(smem.v[v_at.slot()], maps.v, smem.v_full[v_at.slot()],
+                                 task.kv_row + block * S::kBlockKv, task.kv_head, task.batch);
+    v_at.next();
+  }
+  __device__ __forceinline__ void load_first_k(const TaskInfo& task) {
+    if (task.begin < task.end) load_k(task, task.end - 1);
   }
 
   __device__ __forceinline__ void run() {
-    const uint32_t tiles = p.order.size();
-    const TileCounter counter{p.launch_name, tiles};
-    if (p.counter == nullptr) {
-      for (uint32_t tile = blockIdx.x; tile < tiles; tile += gridDim.x) produce(tile);
-    } else {
-      claim(p.counter, counter);
-      for (uint32_t tile = blockIdx.x; tile < tiles;) {
-        const unsigned long long found = ask(p.counter);  // of the next tile, ahead of its use
-        produce(tile);
-        tile = answer(p.counter, counter, gridDim.x, found);
+    ticket = blockIdx.x;
+    if (p.counter != nullptr) claim(p.counter, {p.launch_name, p.order.size()});
+    const TaskInfo* next = find(blockIdx.x);
+    load_first_k(*next);
+    load_q(*next);
+    while (next->is_tile()) {
+      const TaskInfo& task = *next;
+      ask_ahead();
+      next = nullptr;
+      for (int left = task.end - task.begin - 1; left >= 0; --left) {
+        if (left > 0) {
+          load_k(task, task.begin + left - 1);
+        } else if (next != nullptr) {
+          load_first_k(*next);
+        }
+        load_v(task, task.begin + left);
+        if (left > 0 && left == task.end - task.begin - 2) {  // behind the third K
+          next = find(next_tile());
+          if constexpr (S::kQSlots > 1) load_q(*next);
+        }
       }
+      const bool short_tile = next == nullptr;
+      if (short_tile) {
+        next = find(next_tile());
+        load_first_k(*next);
+      }
+      if (short_tile || S::kQSlots == 1) load_q(*next);
     }
-    finish();
   }
 };
 

@@ -13,6 +13,7 @@
 
 namespace flashcore::cuda::forward_sm90 {
 
+inline constexpr int kMostConsumers = 3;
 inline constexpr int kFar = 1 << 29;  // further than any key is from any query
 
 // Number `index` of a launch's tiles. Plainly, the tiles of a head follow each other, so that
@@ -49,6 +50,8 @@ struct TileOrder {
 // A visible pair has key - query in [low, high] and key < len_kv.
 struct BandLimits {
   int low, high, len_kv;
+
+  constexpr bool open_left() const { return low <= -kFar; }
 };
 
 // `left` and `right` as in Band, negative without limit.
@@ -102,6 +105,7 @@ constexpr ColumnRange visible_columns(const BandLimits& limits, int query, int k
 // What the producer tells the consumers of a tile.
 struct TaskInfo {
   int batch, head;  // batch: 0 in packed tensors
+  int kv_head;      // whose keys and values the head reads
   int first_query;  // of the tile, in its entry
   int q_row;        // of the tile's first row in the tensors: first_query, or that of a packed one
   int kv_row;       // of key 0, likewise
@@ -109,8 +113,10 @@ struct TaskInfo {
   int rows_q;       // rows of O and LSE that belong to the entry, at least len_q
   int begin, end;   // blocks of keys that are copied
   BandLimits limits;
+  BlockRange seen[kMostConsumers];  // blocks that each consumer's rows see
 
   static constexpr int kNoMore = -1;  // as rows_q: there are no more tiles
+  constexpr bool is_tile() const { return rows_q != kNoMore; }
 };
 
 }  // namespace flashcore::cuda::forward_sm90

@@ -25,26 +25,42 @@ using Probabilities = uint32_t[S::kKeySteps][4];
 template <class S>
 using Outputs = float[S::kOutParts][S::kOutProducts][4];
 
-// `descriptor` of a start `bytes` further on: the lower half changes, the upper one is a constant.
-__device__ __forceinline__ uint64_t advance_descriptor(uint64_t descriptor, uint32_t bytes) {
-  return ptx::join_words(static_cast<uint32_t>(descriptor) + (bytes >> 4),
-                         static_cast<uint32_t>(descriptor >> 32));
+// A descriptor's lower half is where it starts, in units of 16 bytes, and its leading offset; the
+// upper half is a constant. So one half is held, and a start `bytes` further on is one addition.
+__device__ __forceinline__ constexpr uint32_t lower_half(uint64_t descriptor) {
+  return static_cast<uint32_t>(descriptor);
+}
+template <class Tile>
+inline constexpr uint32_t kUpperHalf =
+    static_cast<uint32_t>(tile::k_major_descriptor<Tile>(0, 0, 0) >> 32);
+
+template <class Tile>
+__device__ __forceinline__ uint64_t descriptor_at(uint32_t lower, uint32_t bytes) {
+  static_assert(tile::mn_major_descriptor<Tile>(0, 0) >> 32 == kUpperHalf<Tile>);
+  return ptx::join_words(lower + (bytes >> 4), kUpperHalf<Tile>);
 }
 
-// Starts S = Q K^T, a group of its own.
+// The left half of a tile of scores.
 template <class S>
-__device__ __forceinline__ void start_qk(Scores<S>& s, uint32_t q, uint32_t k) {
+__device__ __forceinline__ auto& left_half(Scores<S>& s) {
+  return reinterpret_cast<float(&)[S::kKeyProducts / 2][4]>(s);
+}
+
+// Starts S = Q K^T, a group of its own, of the first 8 kProducts keys. `q` and `k`: the lower
+// halves of their descriptors.
+template <class S, int kProducts>
+__device__ __forceinline__ void start_qk(float (&s)[kProducts][4], uint32_t q, uint32_t k) {
   using ptx::Accumulate;
-  const uint64_t a = tile::k_major_descriptor<typename S::QTile>(q, 0, 0);
-  const uint64_t b = tile::k_major_descriptor<typename S::KTile>(k, 0, 0);
 #pragma unroll
   for (int step = 0; step < S::kQkSteps; ++step) {
-    const uint64_t a_step = advance_descriptor(a, tile::k_major_step<typename S::QTile>(step));
-    const uint64_t b_step = advance_descriptor(b, tile::k_major_step<typename S::KTile>(step));
+    using QTile = typename S::QTile;
+    using KTile = typename S::KTile;
+    const uint64_t a = descriptor_at<QTile>(q, tile::k_major_step<QTile>(step));
+    const uint64_t b = descriptor_at<KTile>(k, tile::k_major_step<KTile>(step));
     if (step == 0) {
-      S::Element::template multiply_ss<Accumulate::overwrite>(s, a_step, b_step);
+      S::Element::template multiply_ss<Accumulate::overwrite>(s, a, b);
     } else {
-      S::Element::template multiply_ss<Accumulate::add>(s, a_step, b_step);
+      S::Element::template multiply_ss<Accumulate::add>(s, a, b);
     }
   }
   ptx::warpgroup_commit();
@@ -53,16 +69,15 @@ __device__ __forceinline__ void start_qk(Scores<S>& s, uint32_t q, uint32_t k) {
 // Starts O += P V, a group of its own.
 template <class S>
 __device__ __forceinline__ void start_pv(Outputs<S>& o, const Probabilities<S>& p, uint32_t v) {
+  using VTile = typename S::VTile;
   ptx::warpgroup_fence();
 #pragma unroll
   for (int step = 0; step < S::kKeySteps; ++step) {
 #pragma unroll
     for (int part = 0; part < S::kOutParts; ++part) {
-      const uint32_t columns = v + part * S::kPartPanels * S::VTile::kPanelBytes;
-      S::Element::multiply_rs(
-          o[part], p[step],
-          advance_descriptor(tile::mn_major_descriptor<typename S::VTile>(columns, 0),
-                             static_cast<uint32_t>(step) * 16 * S::VTile::kPanelRowBytes));
+      const uint32_t bytes = static_cast<uint32_t>(part) * S::kPartPanels * VTile::kPanelBytes +
+                             static_cast<uint32_t>(step) * 16 * VTile::kPanelRowBytes;
+      S::Element::multiply_rs(o[part], p[step], descriptor_at<VTile>(v, bytes));
     }
   }
   ptx::warpgroup_commit();
@@ -100,17 +115,18 @@ __device__ __forceinline__ float capped_score(float score, const Params& p) {
   return fmaf(-2 * p.softcap_log2, __fdividef(1.0F, 1.0F + power), p.softcap_log2);
 }
 
-template <class S>
+// Of the first kProducts products.
+template <class S, int kProducts>
 __device__ __forceinline__ void scale_scores(Scores<S>& s, const Params& p) {
   if (p.softcap_log2 > 0) {
 #pragma unroll
-    for (int n = 0; n < S::kKeyProducts; ++n) {
+    for (int n = 0; n < kProducts; ++n) {
 #pragma unroll
       for (int e = 0; e < 4; ++e) s[n][e] = capped_score(s[n][e], p);
     }
   } else {
 #pragma unroll
-    for (int n = 0; n < S::kKeyProducts; ++n) {
+    for (int n = 0; n < kProducts; ++n) {
 #pragma unroll
       for (int e = 0; e < 4; ++e) s[n][e] *= p.scale_log2;
     }
@@ -118,16 +134,16 @@ __device__ __forceinline__ void scale_scores(Scores<S>& s, const Params& p) {
 }
 
 // Removes what the band and the length remove from a block whose first key is `key`, by selection:
-// what the score was does not matter. `query` is the lane's row of slot 0.
-template <class S>
+// what the score was does not matter. `query` is the lane's row of slot 0. Products kBegin to kEnd.
+template <class S, int kBegin, int kEnd>
 __device__ __forceinline__ void mask_scores(Scores<S>& s, const BandLimits& limits, int query,
                                             int key, int lane) {
-  const bool open_left = limits.low <= -kFar;
+  const bool open_left = limits.open_left();
 #pragma unroll
   for (int slot = 0; slot < 2; ++slot) {
     const ColumnRange seen = visible_columns(limits, query + 8 * slot, key + 2 * (lane % 4));
 #pragma unroll
-    for (int n = 0; n < S::kKeyProducts; ++n) {
+    for (int n = kBegin; n < kEnd; ++n) {
 #pragma unroll
       for (int e = 0; e < 2; ++e) {
         if (8 * n + e >= seen.end) s[n][2 * slot + e] = kNoKey;
@@ -135,7 +151,7 @@ __device__ __forceinline__ void mask_scores(Scores<S>& s, const BandLimits& limi
     }
     if (open_left) continue;
 #pragma unroll
-    for (int n = 0; n < S::kKeyProducts; ++n) {
+    for (int n = kBegin; n < kEnd; ++n) {
 #pragma unroll
       for (int e = 0; e < 2; ++e) {
         if (8 * n + e < seen.begin) s[n][2 * slot + e] = kNoKey;
@@ -184,10 +200,10 @@ __device__ __forceinline__ void pack(Probabilities<S>& p, const Scores<S>& s) {
 
 // A step of the online softmax: raises the reference to the rows' maxima, exponentiates, and gives
 // the factors for what was accumulated before, and this lane's sums of the exponentials. A row that
-// has seen no key keeps kNoReference.
+// has seen no key keeps kNoReference. Of the first kProducts products.
 inline constexpr float kNoReference = -3e38F;
 
-template <class S>
+template <class S, int kProducts = S::kKeyProducts>
 __device__ __forceinline__ void online_softmax(Scores<S>& s, float (&reference)[2],
                                                float (&rescale)[2], float (&total)[2],
                                                float scale) {
@@ -195,14 +211,14 @@ __device__ __forceinline__ void online_softmax(Scores<S>& s, float (&reference)[
   for (int slot = 0; slot < 2; ++slot) {
     float largest = s[0][2 * slot];
 #pragma unroll
-    for (int n = 0; n < S::kKeyProducts; ++n) {
+    for (int n = 0; n < kProducts; ++n) {
       largest = fmaxf(largest, fmaxf(s[n][2 * slot], s[n][2 * slot + 1]));
     }
     const float raised = fmaxf(reference[slot], attention::quad_max(largest) * scale);
     rescale[slot] = ptx::exp2_approx(reference[slot] - raised);
     reference[slot] = raised;
   }
-  exponentiate<S, 0, S::kKeyProducts>(s, reference, scale, total);
+  exponentiate<S, 0, kProducts>(s, reference, scale, total);
 }
 
 }  // namespace flashcore::cuda::forward_sm90

@@ -21,17 +21,27 @@ template <int kConfigIndex, class Element_, bool kFeatures_>
 struct Shape {
   static constexpr Config kConfig = kConfigs[kConfigIndex];
   using Element = Element_;
-  // Whether a consumer holds its loop bounds in registers; otherwise they are in shared memory.
-  static constexpr bool kHoldsBounds = kConfig.consumers == 2 && !kFeatures_;
+  // Whether a thread holds its number, and its sums while scores are computed again. Otherwise it
+  // reads the number anew, and the sums are in shared memory.
+  static constexpr bool kHoldsThread = kConfig.consumers == 2;
+  // Whether a warp holds V's descriptor: with features and the widest tiles there is no room.
+  static constexpr bool kHoldsV = !kFeatures_ || kConfig.q_slots > 1;
+  static constexpr bool kHoldsSums = !kFeatures_ && kConfig.consumers == 2;
   static constexpr bool kFeatures = kFeatures_;  // softcap, or a scale that is not positive
   static constexpr int kConsumers = kConfig.consumers;
   static constexpr int kBlockKv = kConfig.block_kv;
   static constexpr int kQSlots = kConfig.q_slots;
+  // Whether outputs go by way of Q's place.
+  static constexpr bool kStagesOutputs = kQSlots > 1;
+  // A task is written while consumers may still be at the one before, or storing the outputs of the
+  // one before that.
+  static constexpr int kTaskSlots = 4;
 
-  using QTile = tile::SmemTile<kWarpgroupRows, kConfig.head_dim_qk, 2>;  // of one consumer
-  using OTile = tile::SmemTile<kWarpgroupRows, kConfig.head_dim_v, 2>;
-  using KTile = tile::SmemTile<kBlockKv, kConfig.head_dim_qk, 2>;
-  using VTile = tile::SmemTile<kBlockKv, kConfig.head_dim_v, 2>;
+  using QTile = tile::SmemTile<kWarpgroupRows, kConfig.columns_qk(), 2>;  // of one consumer
+  using KTile = tile::SmemTile<kBlockKv, kConfig.columns_qk(), 2>;
+  using VTile = tile::SmemTile<kBlockKv, kConfig.columns_v(), 2>;
+
+  static constexpr bool kHalves = kBlockKv == 128;  // half a block is a product of its own, too
 
   static constexpr int kQkSteps = kConfig.head_dim_qk / 16;
   static constexpr int kKeyProducts = kBlockKv / 8;  // m16n8 accumulators of S
@@ -47,14 +57,12 @@ struct Shape {
     unsigned char v[kStages][VTile::kBytes];
     uint64_t q_full[kQSlots][kConsumers], q_empty[kQSlots][kConsumers];
     uint64_t k_full[kStages], k_empty[kStages], v_full[kStages], v_empty[kStages];
-    TaskInfo task[kQSlots];
-    BlockRange range[4 * kConsumers];  // of each warp that does not hold it
-    float2 saved_sum[kHoldsBounds ? 1 : kWarpgroupThreads * kConsumers];  // of each thread
-    uint32_t q_passed[4 * kConsumers];  // likewise, its place in Q's ring
+    TaskInfo task[kTaskSlots];
+    float2 saved_sum[kHoldsSums ? 1 : kWarpgroupThreads * kConsumers];  // of each thread
   };
   // Byte offsets of its arrays: addresses in shared memory are 32-bit sums.
   static constexpr uint32_t kQ = offsetof(Shared, q), kK = offsetof(Shared, k),
-                            kV = offsetof(Shared, v), kTask = offsetof(Shared, task);
+                            kV = offsetof(Shared, v);
   static constexpr uint32_t kQFull = offsetof(Shared, q_full), kQEmpty = offsetof(Shared, q_empty),
                             kKFull = offsetof(Shared, k_full), kKEmpty = offsetof(Shared, k_empty),
                             kVFull = offsetof(Shared, v_full), kVEmpty = offsetof(Shared, v_empty);

@@ -15,6 +15,7 @@ __device__ __forceinline__ TaskInfo find_task(const Params& p, uint32_t index, i
   TaskInfo task;
   task.batch = static_cast<int>(place.batch_head / static_cast<uint32_t>(p.heads_q));
   task.head = static_cast<int>(place.batch_head) - task.batch * p.heads_q;
+  task.kv_head = task.head / (p.heads_q / p.heads_kv);
   task.first_query = static_cast<int>(place.q_tile) * block_q;
   const attention::Entry entry = attention::find_entry(p, task.batch);
   task.q_row = task.first_query + entry.q_row;

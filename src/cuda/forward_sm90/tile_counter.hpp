@@ -23,7 +23,7 @@ struct TileCounter {
   constexpr bool is_ours(uint64_t word) const { return static_cast<uint32_t>(word >> 32) == name; }
   // What an asker that found `word` and added 1 was handed, and whether it must leave zero().
   static constexpr uint32_t handed_out(uint64_t word) { return static_cast<uint32_t>(word); }
-  constexpr bool is_last(uint64_t word) const { return handed_out(word) + 1 == tiles; }
+  constexpr bool is_last(uint32_t handed_out) const { return handed_out + 1 == tiles; }
 };
 
 #ifdef __CUDACC__
@@ -43,9 +43,9 @@ __device__ inline unsigned long long ask(unsigned long long* word) { return atom
 // The number of the next tile, `blocks` being handed out by themselves. At or past counter.tiles:
 // none is left.
 __device__ inline uint32_t answer(unsigned long long* word, const TileCounter& counter,
-                                  uint32_t blocks, unsigned long long found) {
-  if (counter.is_last(found)) atomicExch(word, counter.zero());
-  return blocks + TileCounter::handed_out(found);
+                                  uint32_t blocks, uint32_t handed_out) {
+  if (counter.is_last(handed_out)) atomicExch(word, counter.zero());
+  return blocks + handed_out;
 }
 #endif
 

@@ -17,6 +17,7 @@
 #include "cuda/ptx/sync.cuh"
 #include "cuda/ptx/tma.cuh"
 #include "cuda/ptx/wgmma.cuh"
+#include "cuda/ptx/wgmma_n96.cuh"
 #include "cuda/tile/descriptor.hpp"
 #include "cuda/tile/fragment.hpp"
 #include "cuda/tile/smem_tile.hpp"
@@ -192,7 +193,10 @@ TEST(TensorCore, LdmatrixFollowsTheMaps) {
 }
 
 // S = Q K^T by "ss" with K-major operands, or O = P V by "rs" with V MN-major; Q, K and V by TMA.
-// Q is 64 x kHeadDim; K and V are kv_rows of 128 x kHeadDim, the rest being outside the tensor.
+// Q is 64 x kHeadDim; K and V are kv_rows of 128 x kHeadDim, the rest being outside the tensor. Tiles
+// are whole panels wide.
+constexpr int whole_panels(int columns) { return (columns + 63) / 64 * 64; }
+
 struct Maps {
   CUtensorMap q, kv;
 };
@@ -200,8 +204,8 @@ struct Maps {
 template <int kHeadDim, bool kRegisters>
 __global__ void warpgroup_product(const __grid_constant__ Maps maps, const __half* p, float* d) {
   if constexpr (ptx::kHasWgmma) {
-    using QTile = tile::SmemTile<64, kHeadDim, 2>;
-    using KvTile = tile::SmemTile<128, kHeadDim, 2>;
+    using QTile = tile::SmemTile<64, whole_panels(kHeadDim), 2>;
+    using KvTile = tile::SmemTile<128, whole_panels(kHeadDim), 2>;
     extern __shared__ __align__(1024) unsigned char shared[];
     __shared__ uint64_t full;
     const int thread = static_cast<int>(threadIdx.x);
@@ -273,7 +277,7 @@ void check_warpgroup_product(int kv_rows) {
                                     layout(kv_rows), 128, 64),
             cudaSuccess);
   const auto kernel = warpgroup_product<kHeadDim, kRegisters>;
-  constexpr int kShared = (64 + 128) * kHeadDim * 2;
+  constexpr int kShared = (64 + 128) * whole_panels(kHeadDim) * 2;
   ASSERT_EQ(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kShared),
             cudaSuccess);
   kernel<<<1, 128, kShared>>>(maps, dp.get(), dd.get());
@@ -293,12 +297,14 @@ TEST(TensorCore, WarpgroupScores) {
   check_warpgroup_product<64, false>(128);
   check_warpgroup_product<128, false>(128);
   check_warpgroup_product<128, false>(77);
+  check_warpgroup_product<96, false>(128);
 }
 
 TEST(TensorCore, WarpgroupOutput) {
   check_warpgroup_product<64, true>(128);
   check_warpgroup_product<128, true>(128);
   check_warpgroup_product<64, true>(77);
+  check_warpgroup_product<96, true>(128);
 }
 
 TEST(TensorMap, RefusesWhatTheHardwareCannotDo) {
