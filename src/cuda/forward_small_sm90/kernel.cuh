@@ -1,38 +1,18 @@
 // forward_small_sm90: a cluster of two blocks computes 64 queries, for problems that do not fill
 // the machine. Everything is loaded at once and merged once; time is latency, not throughput.
 //
-//   producer    barriers | Q, K ... | V ... | (slots that come free) |
-//   consumers   wait | S, exponentials, O of the own keys | exchange quarters | store |
+//   a warp   own barriers | its share of the copies of Q, K | all barriers | of V |
+//            wait | S, exponentials, O of the own keys | exchange quarters | store |
 #pragma once
 
 #include "cuda/forward_small_sm90/attend.cuh"
+#include "cuda/forward_small_sm90/copies.cuh"
 #include "cuda/forward_small_sm90/element.cuh"
 #include "cuda/forward_small_sm90/merge.cuh"
-#include "cuda/forward_small_sm90/producer.cuh"
+#include "cuda/ptx/dependent_launch.cuh"
 #include "cuda/ptx/special.cuh"
 
 namespace flashcore::cuda::forward_small_sm90 {
-
-// What a warp does once: barriers for messages, and fetching tensor maps, each by a lane of its
-// own.
-template <class S>
-__device__ __forceinline__ void prepare(typename S::Shared& smem, const Maps& maps, bool has_keys,
-                                        int warp, int lane) {
-  if (lane != 0) return;
-  if (warp == 1 && has_keys) ptx::prefetch_tensor_map(&maps.k);
-  if (warp == 2 && has_keys) ptx::prefetch_tensor_map(&maps.v);
-  if (warp != kGroupWarps) return;
-  constexpr uint32_t kBytes = kGroups * kGroupWarps * S::kConfig.message_bytes();
-#pragma unroll
-  for (int g = 0; g < kGroups; ++g) {
-    ptx::mbarrier_init(ptx::shared_address(&smem.messages[g]), 1);
-  }
-  ptx::publish_barriers();
-#pragma unroll
-  for (int g = 0; g < kGroups; ++g) {
-    ptx::mbarrier_arrive_expect(ptx::shared_address(&smem.messages[g]), kBytes);
-  }
-}
 
 template <class S>
 __device__ __forceinline__ void compute(const Maps& maps, const Params& p) {
@@ -41,29 +21,34 @@ __device__ __forceinline__ void compute(const Maps& maps, const Params& p) {
   const auto thread = static_cast<int>(threadIdx.x);
   const int lane = thread % 32, warp = __shfl_sync(0xffffffffU, thread / 32, 0);
   const auto rank = static_cast<int>(blockIdx.x) % kRanks;
-
-  if (!S::kWhole && p.varies && p.early)
-    ptx::wait_for_earlier_grids();  // they may write the lengths
-  const Task task = find_task<!S::kWhole>(p);
-  if (!task.exists()) return;  // both blocks of the cluster
-
-  if (warp == kConsumers / 32) {
-    Producer<S>(smem, maps, task, rank, p.early).run(lane);
-    return;
-  }
-  prepare<S>(smem, maps, task.tiles.size() > 0, warp, lane);
-  __syncwarp();
-  if (p.early) ptx::start_next_grid();
-  ptx::cluster_arrive_relaxed();
-  ptx::named_barrier_sync(kReady, kThreads);
-
   const int group = warp / kGroupWarps, in_group = warp % kGroupWarps;
+  FCT(0);
+  ptx::start_next_grid();
+  if (lane == 0) Copies<S>::make_barriers(smem, warp);
+  __syncwarp();
+  FCT(1);
+  ptx::cluster_arrive_relaxed();
+
+  if (!S::kWhole && p.varies) ptx::wait_for_earlier_grids();  // they may write the lengths
+  const Task task = find_task<S::kWhole>(p);
+  if (!S::kWhole && !task.exists()) return;  // both blocks of the cluster
+  const Copies<S> copies{smem, maps, task, rank};
+  FCT(2);
+  if (lane == 0) {
+    ptx::wait_for_earlier_grids();
+    copies.template start_first<false>(warp);
+  }
+  FCT(3);
+  __syncthreads();
+  FCT(4);
+  if (lane == 0) copies.template start_first<true>(warp);
+  __syncwarp();
+
+  FCT(5);
   const int part = part_of(rank, group), tiles = tiles_of(task.tiles.size(), part);
-  // Without keys nothing below waits for a copy, and so for the producer's wait.
-  if (p.early && tiles == 0) ptx::wait_for_earlier_grids();
   const Places places = find_places(p, task, rank, group, in_group, lane, S::kHeadDim / 2);
   Partial<S> w;
-  Attention<S>{smem, task, p.scale_log2, part, group, in_group, lane}.run(w, tiles);
+  Attention<S>{smem, copies, task, p.scale_log2, part, group, in_group, lane}.run(w, tiles);
 
   float inverse[2], lse[2];
 #pragma unroll
@@ -75,13 +60,16 @@ __device__ __forceinline__ void compute(const Maps& maps, const Params& p) {
   ptx::cluster_wait();  // the other block runs and has made its barriers; long since true
   ptx::warpgroup_wait<0>();
   ptx::warpgroup_pin(w.o);
+  FCT(15);
   Merge<S>{smem, p, task, places, rank, group, in_group, lane}.run(w, inverse, lse);
+  FCT(18);
+  FCT_DUMP();
 }
 
 // By index: nvcc 13.0 cannot name a __global__ template's argument of class type.
 template <int kConfigIndex, class Element, bool kWhole>
-__global__ void __launch_bounds__(kThreads, 1)
-    forward_small_kernel(const __grid_constant__ Maps maps, const __grid_constant__ Params p) {
+__global__ void __launch_bounds__(kThreads, kConfigs[kConfigIndex].blocks)
+    forward_small_kernel(const __grid_constant__ Params p, const __grid_constant__ Maps maps) {
   if constexpr (ptx::kHasWgmma) compute<Shape<kConfigIndex, Element, kWhole>>(maps, p);
 }
 

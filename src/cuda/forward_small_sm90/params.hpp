@@ -29,27 +29,29 @@ struct Maps {
   CUtensorMap q, k, v;
 };
 
+// What every block reads first is in one line of the constant cache: a launch finds it cold.
 struct Params {
-  Matrix q, k, v;
-  void* o;
-  int64_t o_batch, o_head, o_row;
-  float* lse;  // null when not wanted
-  int64_t lse_batch, lse_head, lse_row;
-
+  int seqlen_q;  // bound of every entry's lengths
   int heads_per_kv_head;
-  int seqlen_q, seqlen_kv;  // bounds of every entry's lengths
-  int head_dim_qk, head_dim_v;
-  float scale_log2;  // softmax_scale / ln 2, more than 0
-  bool early;        // the launch may have begun before earlier grids have ended
-
   BandLimits limits;  // of every entry, unless `varies`
+  bool varies;        // entries differ in lengths or diagonal
+  float scale_log2;   // softmax_scale / ln 2, more than 0
+  int head_dim_v;
+  void* o;
+  int64_t o_row;
 
-  bool varies;            // entries differ in what follows
+  int64_t o_head, o_batch;
+  float* lse;  // null when not wanted
+  int64_t lse_row, lse_head, lse_batch;
+
+  int seqlen_kv;
   int total_q, total_kv;  // rows of packed tensors
+  int head_dim_qk;
   EntryVector cu_seqlens_q, cu_seqlens_kv, seqlens_q, seqlens_kv, causal_offsets;
   Band band;
   Diagonal diagonal;
   int64_t causal_offset;
+  Matrix q, k, v;
 };
 
 }  // namespace flashcore::cuda::forward_small_sm90

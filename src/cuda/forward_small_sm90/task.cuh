@@ -6,12 +6,17 @@
 
 #include "cuda/forward_small_sm90/params.hpp"
 
+#ifndef FCT
+#define FCT(i)
+#define FCT_DUMP()
+#endif
 namespace flashcore::cuda::forward_small_sm90 {
 
 inline constexpr float kNoKey = -std::numeric_limits<float>::infinity();
 
 struct Task {
   int batch, head, kv_head;
+  int map_batch;      // the entry as tensor maps count: packed tensors have only one
   int first_query;    // of the tile, counted in the entry
   int len_q, rows_q;  // queries in use, and rows of O that belong to the entry
   int q_row, kv_row;  // rows of query 0 and key 0 in packed tensors, 0 otherwise
@@ -31,6 +36,7 @@ __device__ inline void find_entry(const Params& p, Task& task) {
   s.len_q = p.seqlen_q;
   s.len_kv = p.seqlen_kv;
   if (p.cu_seqlens_q.data != nullptr) {
+    task.map_batch = 0;
     task.q_row = clamped_entry(p.cu_seqlens_q, task.batch, 0, p.total_q);
     task.kv_row = clamped_entry(p.cu_seqlens_kv, task.batch, 0, p.total_kv);
     const int q_end = clamped_entry(p.cu_seqlens_q, task.batch + 1, task.q_row, p.total_q);
@@ -59,7 +65,7 @@ __device__ inline void find_entry(const Params& p, Task& task) {
 template <bool kVaries>
 __device__ __forceinline__ Task find_task_at(const Params& p, int first_query, int block_q) {
   Task task;
-  task.batch = static_cast<int>(blockIdx.z);
+  task.batch = task.map_batch = static_cast<int>(blockIdx.z);
   task.head = static_cast<int>(blockIdx.y);
   task.kv_head = p.heads_per_kv_head == 1 ? task.head : task.head / p.heads_per_kv_head;
   task.first_query = first_query;
@@ -71,12 +77,26 @@ __device__ __forceinline__ Task find_task_at(const Params& p, int first_query, i
   return task;
 }
 
-// Tiles of late queries come first: under a causal mask they see the most keys.
-template <bool kVaries>
+// Tiles of late queries come first: under a causal mask they see the most keys. Where all see all,
+// there is nothing to work out.
+template <bool kWhole>
 __device__ __forceinline__ Task find_task(const Params& p) {
   const int tiles = static_cast<int>(gridDim.x) / kRanks;
   const int tile = tiles - 1 - static_cast<int>(blockIdx.x) / kRanks;
-  return find_task_at<kVaries>(p, tile * kBlockQ, kBlockQ);
+  if constexpr (kWhole) {
+    Task task;
+    task.batch = task.map_batch = static_cast<int>(blockIdx.z);
+    task.head = static_cast<int>(blockIdx.y);
+    task.kv_head = p.heads_per_kv_head == 1 ? task.head : task.head / p.heads_per_kv_head;
+    task.first_query = tile * kBlockQ;
+    task.len_q = task.rows_q = p.seqlen_q;
+    task.q_row = task.kv_row = 0;
+    task.limits = p.limits;
+    task.tiles = {0, p.limits.len_kv / kBlockKv, 0, p.limits.len_kv / kBlockKv};
+    return task;
+  } else {
+    return find_task_at<true>(p, tile * kBlockQ, kBlockQ);
+  }
 }
 
 // Row `row` of a matrix's batch entry and head.
