@@ -12,6 +12,7 @@
 #include "cuda/forward_sm80/config.hpp"
 #include "cuda/forward_sm80/launch.hpp"
 #include "cuda/forward_sm80/splits.hpp"
+#include "dispatch/cuda_launch.hpp"
 #include "dispatch/cuda_support.hpp"
 #include "dispatch/device_guard.hpp"
 #include "dispatch/forward_sm80_refusal.hpp"
@@ -26,6 +27,7 @@ namespace sm80 = cuda::forward_sm80;
 // Keys and values of a section of heads that runs at once: half of an A100's or H100's L2.
 constexpr int64_t kSectionBytes = int64_t{20} << 20;
 constexpr int64_t kChunkBytes = 16;
+constexpr std::string_view kName = "forward_sm80";
 constexpr float kLog2E = 1.4426950408889634F;
 
 struct Planned {
@@ -44,9 +46,8 @@ sm80::Instance with_all_features(sm80::Instance instance) {
   return {instance.type, sm80::config_with_all(instance.config), sm80::Features::all};
 }
 
-sm80::Matrix matrix(const RowStrides& stride, const sm80::Config& config) {
-  return {nullptr, stride.batch, stride.head, stride.row,
-          config.element_bytes * stride.row * config.copied_rows()};
+int64_t pass_bytes(const RowStrides& stride, const sm80::Config& config) {
+  return config.element_bytes * stride.row * config.copied_rows();
 }
 
 sm80::PairMatrix pair_matrix(const PairInput& input) {
@@ -61,22 +62,6 @@ sm80::ElementType element_type(DType dtype) {
 sm80::InputType input_type(DType dtype) {
   if (dtype == DType::f16) return sm80::InputType::f16;
   return dtype == DType::bf16 ? sm80::InputType::bf16 : sm80::InputType::f32;
-}
-
-sm80::Diagonal diagonal(Alignment alignment) {
-  switch (alignment) {
-    case Alignment::top_left:
-      return sm80::Diagonal::top_left;
-    case Alignment::bottom_right:
-      return sm80::Diagonal::bottom_right;
-    case Alignment::given:
-      return sm80::Diagonal::given;
-  }
-  return sm80::Diagonal::top_left;
-}
-
-bool is_aligned(const void* pointer) {
-  return reinterpret_cast<uintptr_t>(pointer) % uintptr_t{kChunkBytes} == 0;
 }
 
 // Whether the rows of a tensor are aligned 16-byte chunks, but for where it begins.
@@ -111,28 +96,11 @@ bool in_pairs(const sm80::PairMatrix& m, int64_t keys, size_t element_bytes) {
 // Everything but the pointers.
 sm80::Params make_params(const ForwardProblem& p, const sm80::Config& config) {
   sm80::Params params{};
-  params.q = matrix(p.q, config);
-  params.k = matrix(p.k, config);
-  params.v = matrix(p.v, config);
-  params.o_batch = p.o.batch, params.o_head = p.o.head, params.o_row = p.o.row;
-  params.lse_batch = p.lse.batch, params.lse_head = p.lse.head, params.lse_row = p.lse.row;
-  params.batch = static_cast<int>(p.batch);
-  params.heads_q = static_cast<int>(p.heads_q);
-  params.heads_kv = static_cast<int>(p.heads_kv);
-  params.seqlen_q = static_cast<int>(p.seqlen_q);
-  params.seqlen_kv = static_cast<int>(p.seqlen_kv);
-  params.total_q = static_cast<int>(p.total_q);
-  params.total_kv = static_cast<int>(p.total_kv);
-  params.head_dim_qk = static_cast<int>(p.head_dim_qk);
-  params.head_dim_v = static_cast<int>(p.head_dim_v);
-  params.cu_seqlens_q.step = p.cu_seqlens_q.batch;
-  params.cu_seqlens_kv.step = p.cu_seqlens_kv.batch;
-  params.seqlens_q.step = p.seqlens_q.batch;
-  params.seqlens_kv.step = p.seqlens_kv.batch;
-  params.causal_offsets.step = p.causal_offsets.batch;
+  set_forward_params(params, p);
+  params.q_pass_bytes = pass_bytes(p.q, config);
+  params.k_pass_bytes = pass_bytes(p.k, config);
+  params.v_pass_bytes = pass_bytes(p.v, config);
   params.band = p.band;
-  params.diagonal = diagonal(p.alignment);
-  params.causal_offset = p.causal_offset;
   params.softmax_scale = p.softmax_scale;
   params.sinks = {nullptr, 0, p.sinks.head};
 
@@ -171,16 +139,7 @@ sm80::Params make_params(const ForwardProblem& p, const sm80::Config& config) {
 bool bind(sm80::Params& params, const ForwardProblem& p, const Arguments& args) {
   const int64_t rows_q = p.packed ? p.total_q : p.seqlen_q;
   const int64_t rows_kv = p.packed ? p.total_kv : p.seqlen_kv;
-  params.q.data = args.q;
-  params.k.data = args.k;
-  params.v.data = args.v;
-  params.o = args.o;
-  params.lse = p.has_lse ? static_cast<float*>(args.lse) : nullptr;
-  params.cu_seqlens_q.data = p.cu_seqlens_q.present ? args.cu_seqlens_q : nullptr;
-  params.cu_seqlens_kv.data = p.cu_seqlens_kv.present ? args.cu_seqlens_kv : nullptr;
-  params.seqlens_q.data = p.seqlens_q.present ? args.seqlens_q : nullptr;
-  params.seqlens_kv.data = p.seqlens_kv.present ? args.seqlens_kv : nullptr;
-  params.causal_offsets.data = p.causal_offsets.present ? args.causal_offsets : nullptr;
+  bind_forward_params(params, p, args);
   params.sinks.data = p.sinks.present ? args.sinks : nullptr;
   params.bias.data = p.bias.present ? args.bias : nullptr;
   params.mask.data = p.mask.present ? args.mask : nullptr;
@@ -197,12 +156,6 @@ bool bind(sm80::Params& params, const ForwardProblem& p, const Arguments& args) 
                      has_chunks(p.o, p, p.heads_q, rows_q, p.head_dim_v) && is_aligned(args.o);
   return params.chunks_qk && params.chunks_v && params.o_vectors &&
          (params.bias.data == nullptr || params.bias.in_pairs);
-}
-
-Status cuda_failure(std::string_view what, cudaError_t error) {
-  return {StatusCode::device_error,
-          fmt::format("kernel forward_sm80: {} failed with {} ({})", what, cudaGetErrorName(error),
-                      cudaGetErrorString(error))};
 }
 
 // Cuts the keys; the bytes of workspace that this takes.
@@ -246,17 +199,17 @@ Status run(const ForwardProblem& p, const Planned& planned, const Arguments& arg
   if (params.splits > 1) bind_partial(params, workspace);
 
   const DeviceGuard guard(planned.device);
-  if (guard.error() != cudaSuccess) return cuda_failure("choosing its GPU", guard.error());
+  if (guard.error() != cudaSuccess) return cuda_failure(kName, "choosing its GPU", guard.error());
   (void)cudaGetLastError();  // an earlier call's error is not this launch's
   auto* const cuda_stream = static_cast<cudaStream_t>(stream.handle);
   for (int64_t column = 0; column < p.head_dim_v || column == 0; column += config.head_dim_v) {
     const sm80::Params part = columns_from(params, column, config);
     const cudaError_t error =
         sm80::find_instance(instance).launch(part, planned.blocks, cuda_stream);
-    if (error != cudaSuccess) return cuda_failure("the launch", error);
+    if (error != cudaSuccess) return cuda_failure(kName, "the launch", error);
     if (part.splits == 1) continue;
     const cudaError_t combine = sm80::combine_splits(part, config.block_kv, cuda_stream);
-    if (combine != cudaSuccess) return cuda_failure("the launch that joins splits", combine);
+    if (combine != cudaSuccess) return cuda_failure(kName, "the launch that joins splits", combine);
   }
   return {};
 }
@@ -285,10 +238,10 @@ Result<PlannedKernel> plan(const ForwardProblem& asked, const PlanContext& conte
   if (splits) workspace_bytes = split(planned, p, config);
 
   const DeviceGuard guard(planned.device);
-  if (guard.error() != cudaSuccess) return cuda_failure("choosing its GPU", guard.error());
+  if (guard.error() != cudaSuccess) return cuda_failure(kName, "choosing its GPU", guard.error());
   for (const sm80::Instance& one : {planned.instance, with_all_features(planned.instance)}) {
     const cudaError_t error = sm80::find_instance(one).prepare();
-    if (error != cudaSuccess) return cuda_failure("preparing the kernel", error);
+    if (error != cudaSuccess) return cuda_failure(kName, "preparing the kernel", error);
   }
   return PlannedKernel{
       .workspace_bytes = workspace_bytes,

@@ -12,6 +12,7 @@
 #include "cuda/forward_sm90/config.hpp"
 #include "cuda/forward_sm90/launch.hpp"
 #include "cuda/tile/tensor_map.hpp"
+#include "dispatch/cuda_launch.hpp"
 #include "dispatch/cuda_support.hpp"
 #include "dispatch/device_guard.hpp"
 #include "dispatch/forward_sm80.hpp"
@@ -25,7 +26,7 @@ namespace sm90 = cuda::forward_sm90;
 
 // Keys and values of a section of heads that runs at once: half of an H100's L2 and some.
 constexpr int64_t kSectionBytes = int64_t{32} << 20;
-constexpr uintptr_t kMapAlignment = 16;
+constexpr std::string_view kName = "forward_sm90";
 constexpr size_t kCounterBytes = 256;  // one word, alone in its cache lines
 constexpr double kLog2E = 1.4426950408889634;
 
@@ -37,22 +38,6 @@ struct Planned {
   bool has_keys;
   bool counts;  // tiles are handed out by a counter, which lies in the workspace
 };
-
-sm90::Diagonal diagonal(Alignment alignment) {
-  switch (alignment) {
-    case Alignment::top_left:
-      return sm90::Diagonal::top_left;
-    case Alignment::bottom_right:
-      return sm90::Diagonal::bottom_right;
-    case Alignment::given:
-      return sm90::Diagonal::given;
-  }
-  return sm90::Diagonal::top_left;
-}
-
-sm90::Matrix matrix(const RowStrides& stride) {
-  return {nullptr, stride.batch, stride.head, stride.row};
-}
 
 // What tells the words of this plan's counter from anything else in memory.
 uint32_t draw_name() {
@@ -69,28 +54,9 @@ bool is_uneven(const ForwardProblem& p) {
 // Everything but the pointers.
 sm90::Params make_params(const ForwardProblem& p, const sm90::Config& config) {
   sm90::Params params{};
-  params.q = matrix(p.q);
-  params.k = matrix(p.k);
-  params.v = matrix(p.v);
-  params.o_batch = p.o.batch, params.o_head = p.o.head, params.o_row = p.o.row;
-  params.lse_batch = p.lse.batch, params.lse_head = p.lse.head, params.lse_row = p.lse.row;
-  params.heads_q = static_cast<int>(p.heads_q);
-  params.heads_kv = static_cast<int>(p.heads_kv);
-  params.seqlen_q = static_cast<int>(p.seqlen_q);
-  params.seqlen_kv = static_cast<int>(p.seqlen_kv);
-  params.total_q = static_cast<int>(p.total_q);
-  params.total_kv = static_cast<int>(p.total_kv);
-  params.head_dim_qk = static_cast<int>(p.head_dim_qk);
-  params.head_dim_v = static_cast<int>(p.head_dim_v);
-  params.cu_seqlens_q.step = p.cu_seqlens_q.batch;
-  params.cu_seqlens_kv.step = p.cu_seqlens_kv.batch;
-  params.seqlens_q.step = p.seqlens_q.batch;
-  params.seqlens_kv.step = p.seqlens_kv.batch;
-  params.causal_offsets.step = p.causal_offsets.batch;
+  set_forward_params(params, p);
   params.left = p.band.left;
   params.right = p.band.right;
-  params.diagonal = diagonal(p.alignment);
-  params.causal_offset = p.causal_offset;
   const double scale = p.softmax_scale, softcap = p.softcap;
   params.scale_log2 = static_cast<float>(scale * kLog2E);
   if (softcap > 0) {
@@ -129,28 +95,9 @@ Planned make_planned(const ForwardProblem& p, const PlanContext& context) {
   return planned;
 }
 
-Status cuda_failure(std::string_view what, cudaError_t error) {
-  return {StatusCode::device_error,
-          fmt::format("kernel forward_sm90: {} failed with {} ({})", what, cudaGetErrorName(error),
-                      cudaGetErrorString(error))};
-}
-
-bool is_aligned(const void* pointer) {
-  return reinterpret_cast<uintptr_t>(pointer) % kMapAlignment == 0;
-}
-
 // The pointers of a run.
 void bind(sm90::Params& params, const ForwardProblem& p, const Arguments& args) {
-  params.q.data = args.q;
-  params.k.data = args.k;
-  params.v.data = args.v;
-  params.o = args.o;
-  params.lse = p.has_lse ? static_cast<float*>(args.lse) : nullptr;
-  params.cu_seqlens_q.data = p.cu_seqlens_q.present ? args.cu_seqlens_q : nullptr;
-  params.cu_seqlens_kv.data = p.cu_seqlens_kv.present ? args.cu_seqlens_kv : nullptr;
-  params.seqlens_q.data = p.seqlens_q.present ? args.seqlens_q : nullptr;
-  params.seqlens_kv.data = p.seqlens_kv.present ? args.seqlens_kv : nullptr;
-  params.causal_offsets.data = p.causal_offsets.present ? args.causal_offsets : nullptr;
+  bind_forward_params(params, p, args);
   params.sinks = p.sinks.present ? args.sinks : nullptr;
 }
 
@@ -189,35 +136,31 @@ Status run(const ForwardProblem& p, const Planned& planned, const Arguments& arg
   if (planned.counts) params.counter = reinterpret_cast<unsigned long long*>(workspace.data());
   sm90::Maps maps{};
   const DeviceGuard guard(planned.device);
-  if (guard.error() != cudaSuccess) return cuda_failure("choosing its GPU", guard.error());
+  if (guard.error() != cudaSuccess) return cuda_failure(kName, "choosing its GPU", guard.error());
   cudaError_t error = encode(maps, p, args, config, planned.has_keys);
-  if (error != cudaSuccess) return cuda_failure("encoding a tensor map", error);
+  if (error != cudaSuccess) return cuda_failure(kName, "encoding a tensor map", error);
   (void)cudaGetLastError();  // an earlier call's error is not this launch's
   error = sm90::find_instance(planned.instance)
               .launch(maps, params, planned.blocks, static_cast<cudaStream_t>(stream.handle));
-  if (error != cudaSuccess) return cuda_failure("the launch", error);
+  if (error != cudaSuccess) return cuda_failure(kName, "the launch", error);
   return {};
 }
 
 Result<PlannedKernel> plan(const ForwardProblem& p, const PlanContext& context) {
   const Planned planned = make_planned(p, context);
   const DeviceGuard guard(planned.device);
-  if (guard.error() != cudaSuccess) return cuda_failure("choosing its GPU", guard.error());
+  if (guard.error() != cudaSuccess) return cuda_failure(kName, "choosing its GPU", guard.error());
   const cudaError_t error = sm90::find_instance(planned.instance).prepare();
-  if (error != cudaSuccess) return cuda_failure("preparing the kernel", error);
+  if (error != cudaSuccess) return cuda_failure(kName, "preparing the kernel", error);
   // Pointers are known at the run: those that no tensor map takes go to the kernel that can.
-  const Result<PlannedKernel> other = forward_sm80_kernel().plan(p, context);
+  Result<PlannedKernel> other = forward_sm80_kernel().plan(p, context);
   if (!other.ok()) return other.status();
-  return PlannedKernel{
-      .workspace_bytes = std::max(planned.counts ? kCounterBytes : 0, other->workspace_bytes),
-      .run = [p, planned, other = other->run](const Arguments& args, std::span<std::byte> workspace,
-                                              Stream stream) -> Status {
-        if (planned.blocks == 0) return {};  // no output has an element
-        const bool aligned =
-            is_aligned(args.q) && is_aligned(args.k) && is_aligned(args.v) && is_aligned(args.o);
-        if (!aligned) return other(args, workspace, stream);
-        return run(p, planned, args, workspace, stream);
+  PlannedKernel own{
+      .workspace_bytes = planned.counts ? kCounterBytes : 0,
+      .run = [p, planned](const Arguments& args, std::span<std::byte> workspace, Stream stream) {
+        return planned.blocks == 0 ? Status{} : run(p, planned, args, workspace, stream);
       }};
+  return where_aligned(std::move(own), std::move(*other));
 }
 
 }  // namespace

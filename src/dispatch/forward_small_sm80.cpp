@@ -8,6 +8,7 @@
 
 #include "cuda/forward_small_sm80/config.hpp"
 #include "cuda/forward_small_sm80/launch.hpp"
+#include "dispatch/cuda_launch.hpp"
 #include "dispatch/device_guard.hpp"
 #include "dispatch/forward_sm80.hpp"
 #include "dispatch/forward_small_params.hpp"
@@ -19,6 +20,8 @@ namespace {
 
 namespace small = cuda::forward_small_sm80;
 
+constexpr std::string_view kName = "forward_small_sm80";
+
 struct Planned {
   cuda::forward_small_sm90::Params params;
   small::Instance instance;
@@ -26,22 +29,16 @@ struct Planned {
   int device;
 };
 
-Status cuda_failure(std::string_view what, cudaError_t error) {
-  return {StatusCode::device_error,
-          fmt::format("kernel forward_small_sm80: {} failed with {} ({})", what,
-                      cudaGetErrorName(error), cudaGetErrorString(error))};
-}
-
 Status run(const ForwardProblem& p, const Planned& planned, const Arguments& args, Stream stream) {
   cuda::forward_small_sm90::Params params = planned.params;
-  bind_small(params, p, args);
+  bind_forward_params(params, p, args);
   const DeviceGuard guard(planned.device);
-  if (guard.error() != cudaSuccess) return cuda_failure("choosing its GPU", guard.error());
+  if (guard.error() != cudaSuccess) return cuda_failure(kName, "choosing its GPU", guard.error());
   (void)cudaGetLastError();  // an earlier call's error is not this launch's
   const cudaError_t error =
       small::find_instance(planned.instance)
           .launch(params, planned.grid, static_cast<cudaStream_t>(stream.handle));
-  if (error != cudaSuccess) return cuda_failure("the launch", error);
+  if (error != cudaSuccess) return cuda_failure(kName, "the launch", error);
   return {};
 }
 
@@ -63,17 +60,12 @@ Result<PlannedKernel> plan(const ForwardProblem& p, const PlanContext& context) 
     return unaligned;  // no output has an element
   }
   const DeviceGuard guard(planned.device);
-  if (guard.error() != cudaSuccess) return cuda_failure("choosing its GPU", guard.error());
+  if (guard.error() != cudaSuccess) return cuda_failure(kName, "choosing its GPU", guard.error());
   const cudaError_t error = small::find_instance(planned.instance).prepare();
-  if (error != cudaSuccess) return cuda_failure("preparing the kernel", error);
-  const size_t workspace_bytes = unaligned->workspace_bytes;
-  return PlannedKernel{
-      .workspace_bytes = workspace_bytes,
-      .run = [p, planned, other = std::move(unaligned->run)](
-                 const Arguments& args, std::span<std::byte> workspace, Stream stream) {
-        if (!small_is_aligned(args)) return other(args, workspace, stream);
-        return run(p, planned, args, stream);
-      }};
+  if (error != cudaSuccess) return cuda_failure(kName, "preparing the kernel", error);
+  PlannedKernel own{.run = [p, planned](const Arguments& args, std::span<std::byte>,
+                                        Stream stream) { return run(p, planned, args, stream); }};
+  return where_aligned(std::move(own), std::move(*unaligned));
 }
 
 }  // namespace

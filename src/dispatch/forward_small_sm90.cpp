@@ -9,6 +9,7 @@
 #include "cuda/forward_small_sm90/config.hpp"
 #include "cuda/forward_small_sm90/launch.hpp"
 #include "cuda/tile/tensor_map.hpp"
+#include "dispatch/cuda_launch.hpp"
 #include "dispatch/device_guard.hpp"
 #include "dispatch/forward_sm80.hpp"
 #include "dispatch/forward_small_params.hpp"
@@ -22,23 +23,20 @@ namespace {
 namespace small = cuda::forward_small_sm90;
 using cuda::tile::TensorLayout;
 
+constexpr std::string_view kName = "forward_small_sm90";
+
 struct Planned {
   small::Params params;
   small::Instance instance;
   small::Grid grid;
   TensorLayout q, k, v;
   int device;
+  bool early;
 };
 
 TensorLayout layout(const ForwardProblem& p, const RowStrides& stride, int64_t heads, int64_t rows,
                     int64_t head_dim) {
   return {p.packed ? 1 : p.batch, heads, rows, head_dim, stride.batch, stride.head, stride.row};
-}
-
-Status cuda_failure(std::string_view what, cudaError_t error) {
-  return {StatusCode::device_error,
-          fmt::format("kernel forward_small_sm90: {} failed with {} ({})", what,
-                      cudaGetErrorName(error), cudaGetErrorString(error))};
 }
 
 cudaError_t encode(small::Maps& maps, const Planned& planned, DType dtype, const Arguments& args) {
@@ -57,17 +55,17 @@ cudaError_t encode(small::Maps& maps, const Planned& planned, DType dtype, const
 
 Status run(const ForwardProblem& p, const Planned& planned, const Arguments& args, Stream stream) {
   small::Params params = planned.params;
-  bind_small(params, p, args);
+  bind_forward_params(params, p, args);
   const DeviceGuard guard(planned.device);
-  if (guard.error() != cudaSuccess) return cuda_failure("choosing its GPU", guard.error());
+  if (guard.error() != cudaSuccess) return cuda_failure(kName, "choosing its GPU", guard.error());
   small::Maps maps{};
   cudaError_t error = encode(maps, planned, p.dtype, args);
-  if (error != cudaSuccess) return cuda_failure("describing the tensors", error);
+  if (error != cudaSuccess) return cuda_failure(kName, "describing the tensors", error);
   (void)cudaGetLastError();  // an earlier call's error is not this launch's
   error = small::find_instance(planned.instance)
-              .launch(maps, params, planned.grid, params.early,
+              .launch(maps, params, planned.grid, planned.early,
                       static_cast<cudaStream_t>(stream.handle));
-  if (error != cudaSuccess) return cuda_failure("the launch", error);
+  if (error != cudaSuccess) return cuda_failure(kName, "the launch", error);
   return {};
 }
 
@@ -78,14 +76,14 @@ Result<PlannedKernel> plan(const ForwardProblem& p, const PlanContext& context) 
   planned.params = small_params(p);
   planned.instance = {
       .type = p.dtype == DType::f16 ? small::InputType::f16 : small::InputType::bf16,
-      .config = small::choose_config(p.head_dim_qk, p.head_dim_v, p.seqlen_kv),
+      .config = small::choose_config(p.head_dim_qk, p.head_dim_v),
       .whole = forward_small_sm90_is_whole(p)};
   planned.grid = {static_cast<unsigned int>((p.seqlen_q + small::kBlockQ - 1) / small::kBlockQ),
                   static_cast<unsigned int>(p.heads_q), static_cast<unsigned int>(p.batch)};
   planned.q = layout(p, p.q, p.heads_q, rows_q, p.head_dim_qk);
   planned.k = layout(p, p.k, p.heads_kv, rows_kv, p.head_dim_qk);
   planned.v = layout(p, p.v, p.heads_kv, rows_kv, p.head_dim_v);
-  planned.params.early = context.early_start;
+  planned.early = context.early_start;
   planned.device = context.device.device.index;
 
   // Copies need pointers at multiples of 16 bytes; what begins elsewhere is another kernel's.
@@ -95,17 +93,12 @@ Result<PlannedKernel> plan(const ForwardProblem& p, const PlanContext& context) 
     return unaligned;  // no output has an element
   }
   const DeviceGuard guard(planned.device);
-  if (guard.error() != cudaSuccess) return cuda_failure("choosing its GPU", guard.error());
+  if (guard.error() != cudaSuccess) return cuda_failure(kName, "choosing its GPU", guard.error());
   const cudaError_t error = small::find_instance(planned.instance).prepare();
-  if (error != cudaSuccess) return cuda_failure("preparing the kernel", error);
-  const size_t workspace_bytes = unaligned->workspace_bytes;
-  return PlannedKernel{
-      .workspace_bytes = workspace_bytes,
-      .run = [p, planned, other = std::move(unaligned->run)](
-                 const Arguments& args, std::span<std::byte> workspace, Stream stream) {
-        if (!small_is_aligned(args)) return other(args, workspace, stream);
-        return run(p, planned, args, stream);
-      }};
+  if (error != cudaSuccess) return cuda_failure(kName, "preparing the kernel", error);
+  PlannedKernel own{.run = [p, planned](const Arguments& args, std::span<std::byte>,
+                                        Stream stream) { return run(p, planned, args, stream); }};
+  return where_aligned(std::move(own), std::move(*unaligned));
 }
 
 // What the choice goes by is known without data, and does not depend on the batch where that is

@@ -8,6 +8,7 @@
 
 #include "cuda/ladder/rung.hpp"
 #include "cuda/ladder/wmma_probe.hpp"
+#include "dispatch/cuda_launch.hpp"
 #include "dispatch/device_guard.hpp"
 #include "dispatch/ladder_refusals.hpp"
 #include "problem/status.hpp"
@@ -80,12 +81,6 @@ Status check_alignment(const Arguments& args) {
   return {};
 }
 
-Status cuda_failure(const Rung& rung, std::string_view what, cudaError_t error) {
-  return {StatusCode::device_error,
-          fmt::format("kernel {}: {} failed with {} ({})", rung.name, what, cudaGetErrorName(error),
-                      cudaGetErrorString(error))};
-}
-
 Status run_rung(const Rung& rung, RungParams params, bool has_lse, int device,
                 const Arguments& args, std::span<std::byte> workspace, Stream stream) {
   FLASHCORE_RETURN_IF_ERROR(check_alignment(args));
@@ -100,10 +95,11 @@ Status run_rung(const Rung& rung, RungParams params, bool has_lse, int device,
   params.workspace = workspace.data();
 
   const DeviceGuard guard(device);
-  if (guard.error() != cudaSuccess) return cuda_failure(rung, "choosing its GPU", guard.error());
+  if (guard.error() != cudaSuccess)
+    return cuda_failure(rung.name, "choosing its GPU", guard.error());
   (void)cudaGetLastError();  // an earlier call's error is not this launch's
   const cudaError_t error = rung.launch(params, static_cast<cudaStream_t>(stream.handle));
-  if (error != cudaSuccess) return cuda_failure(rung, "the launch", error);
+  if (error != cudaSuccess) return cuda_failure(rung.name, "the launch", error);
   return {};
 }
 
@@ -113,7 +109,8 @@ Status check_wmma_layout(const Rung& rung, int device) {
   bool matches = false;
   const cudaError_t error =
       guard.error() != cudaSuccess ? guard.error() : cuda::ladder::probe_wmma_layout(&matches);
-  if (error != cudaSuccess) return cuda_failure(rung, "probing the layout of fragments", error);
+  if (error != cudaSuccess)
+    return cuda_failure(rung.name, "probing the layout of fragments", error);
   if (!matches) {
     return unsupported("kernel {}: this GPU lays WMMA fragments out in another way than wanted",
                        rung.name);

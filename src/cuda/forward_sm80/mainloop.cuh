@@ -66,20 +66,20 @@ struct KvLoader {
     unsigned char* const k_tile = shared + S::k_offset(0) + stage * S::kStageBytes;
     unsigned char* const v_tile = k_tile + S::KTile::kBytes;
     if (p.whole_chunks && rows_left >= S::kBlockKv) {
-      k = S::KCopy::whole(k_tile, k, p.k.pass_bytes, thread);
-      v = S::VCopy::whole(v_tile, v, p.v.pass_bytes, thread);
+      k = S::KCopy::whole(k_tile, k, p.k_pass_bytes, thread);
+      v = S::VCopy::whole(v_tile, v, p.v_pass_bytes, thread);
     } else {
       if (kFeatures != Features::all || p.chunks_qk) {
-        k = S::KCopy::part(k_tile, k, p.k.pass_bytes, rows_left, p.head_dim_qk / S::kChunkElements,
+        k = S::KCopy::part(k_tile, k, p.k_pass_bytes, rows_left, p.head_dim_qk / S::kChunkElements,
                            p.k.data, thread);
       } else {
-        k = S::KCopy::elements(k_tile, k, p.k.pass_bytes, rows_left, p.head_dim_qk, thread);
+        k = S::KCopy::elements(k_tile, k, p.k_pass_bytes, rows_left, p.head_dim_qk, thread);
       }
       if (kFeatures != Features::all || p.chunks_v) {
-        v = S::VCopy::part(v_tile, v, p.v.pass_bytes, rows_left, p.head_dim_v / S::kChunkElements,
+        v = S::VCopy::part(v_tile, v, p.v_pass_bytes, rows_left, p.head_dim_v / S::kChunkElements,
                            p.v.data, thread);
       } else {
-        v = S::VCopy::elements(v_tile, v, p.v.pass_bytes, rows_left, p.head_dim_v, thread);
+        v = S::VCopy::elements(v_tile, v, p.v_pass_bytes, rows_left, p.head_dim_v, thread);
       }
     }
     ptx::cp_async_commit();
@@ -98,10 +98,10 @@ __device__ __forceinline__ void load_queries(const Params& p, const Task& task,
       S::kBytes * p.q.row, thread);
   const int rows = static_cast<int>(task.sequence.len_q) - task.first_query;
   if (kFeatures != Features::all || p.chunks_qk) {
-    Copy::part(shared, source, p.q.pass_bytes, rows, p.head_dim_qk / S::kChunkElements, p.q.data,
+    Copy::part(shared, source, p.q_pass_bytes, rows, p.head_dim_qk / S::kChunkElements, p.q.data,
                thread);
   } else {
-    Copy::elements(shared, source, p.q.pass_bytes, rows, p.head_dim_qk, thread);
+    Copy::elements(shared, source, p.q_pass_bytes, rows, p.head_dim_qk, thread);
   }
   ptx::cp_async_commit();
 }

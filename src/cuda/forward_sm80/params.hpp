@@ -5,17 +5,11 @@
 
 #include <cstdint>
 
+#include "cuda/attention/forward_params.hpp"
 #include "problem/philox.hpp"
 #include "problem/visibility.hpp"
 
 namespace flashcore::cuda::forward_sm80 {
-
-// [batch, head, row, column] with contiguous columns; a packed tensor has batch stride 0.
-struct Matrix {
-  const void* data;
-  int64_t batch, head, row;
-  int64_t pass_bytes;  // of the rows that a block copies at once
-};
 
 // [batch, head, query, key], broadcast where a stride is 0; absent when data is null.
 struct PairMatrix {
@@ -30,31 +24,12 @@ struct HeadVector {
   int64_t batch, head;
 };
 
-// One int32 a batch entry; absent when data is null. Device memory: never trusted, always clamped.
-struct EntryVector {
-  const int32_t* data;
-  int64_t step;
-};
-
 enum class ElementType : int32_t { f32, f16, bf16 };
-enum class Diagonal : int32_t { top_left, bottom_right, given };
 
-struct Params {
-  Matrix q, k, v;
-  void* o;
-  int64_t o_batch, o_head, o_row;
-  float* lse;  // null when not wanted
-  int64_t lse_batch, lse_head, lse_row;
-
-  int batch, heads_q, heads_kv;
-  int seqlen_q, seqlen_kv;  // bounds of every entry's lengths
-  int total_q, total_kv;    // rows of packed tensors
-  int head_dim_qk, head_dim_v;
-  EntryVector cu_seqlens_q, cu_seqlens_kv, seqlens_q, seqlens_kv, causal_offsets;
+struct Params : attention::ForwardParams {
+  int64_t q_pass_bytes, k_pass_bytes, v_pass_bytes;  // of the rows that a block copies at once
 
   Band band;
-  Diagonal diagonal;
-  int64_t causal_offset;
   float softmax_scale;
   HeadVector sinks;
 

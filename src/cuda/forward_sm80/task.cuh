@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "cuda/attention/entry.hpp"
 #include "cuda/attention/kv_range.hpp"
 #include "cuda/attention/packed_tiles.hpp"
 #include "cuda/forward_sm80/params.hpp"
@@ -35,19 +36,14 @@ __device__ inline void find_tile(const Params& p, uint32_t index, uint32_t& batc
   tile = tiles - 1 - rank;
 }
 
-__device__ inline int64_t entry(const EntryVector& vector, int64_t b) {
-  return vector.data[b * vector.step];
-}
-
 // The same for a packed batch: its entry, and which tile of it.
 __device__ inline void find_packed(const Params& p, uint32_t index, int block_q,
                                    uint32_t& batch_head, uint32_t& tile) {
   const auto slots = static_cast<uint32_t>(p.packed_slots);
   const uint32_t head = index / slots;
-  const attention::PackedTile found =
-      attention::find_packed_tile(index - head * slots, p.batch, block_q, [&](int64_t b) {
-        return min(max(entry(p.cu_seqlens_q, b), int64_t{0}), int64_t{p.total_q});
-      });
+  const attention::PackedTile found = attention::find_packed_tile(
+      index - head * slots, p.batch, block_q,
+      [&](int64_t b) { return int64_t{attention::clamped(p.cu_seqlens_q.at(b), 0, p.total_q)}; });
   batch_head = static_cast<uint32_t>(found.entry) * static_cast<uint32_t>(p.heads_q) + head;
   // What is in memory need not increase: no tile then, like those past an entry's end.
   const int64_t here = p.longest_first ? found.tiles - 1 - found.tile : found.tile;
@@ -55,36 +51,12 @@ __device__ inline void find_packed(const Params& p, uint32_t index, int block_q,
                                        : static_cast<uint32_t>(here);
 }
 
-// Rows [begin, end) of entry b in a packed tensor of `total` rows, at most `bound` of them,
-// whatever cu_seqlens holds.
-__device__ inline KeyRange packed_rows(const EntryVector& cu_seqlens, int b, int64_t total,
-                                       int64_t bound) {
-  const int64_t begin = min(max(entry(cu_seqlens, b), int64_t{0}), total);
-  const int64_t end = min(max(entry(cu_seqlens, b + 1), begin), total);
-  return {begin, min(end, begin + bound)};
-}
-
 __device__ inline Sequence find_sequence(const Params& p, int b) {
+  const attention::Entry entry = attention::find_entry(p, b);
   Sequence s;
-  s.len_q = s.rows_q = p.seqlen_q;
-  s.len_kv = p.seqlen_kv;
-  if (p.cu_seqlens_q.data != nullptr) {
-    const KeyRange q = packed_rows(p.cu_seqlens_q, b, p.total_q, p.seqlen_q);
-    const KeyRange kv = packed_rows(p.cu_seqlens_kv, b, p.total_kv, p.seqlen_kv);
-    s.q_begin = q.begin, s.len_q = s.rows_q = q.size();
-    s.kv_begin = kv.begin, s.len_kv = kv.size();
-  }
-  if (p.seqlens_q.data != nullptr) {
-    s.len_q = min(s.len_q, max(entry(p.seqlens_q, b), int64_t{0}));
-  }
-  if (p.seqlens_kv.data != nullptr) {
-    s.len_kv = min(s.len_kv, max(entry(p.seqlens_kv, b), int64_t{0}));
-  }
-  if (p.diagonal == Diagonal::bottom_right) {
-    s.offset = s.len_kv - s.len_q;
-  } else if (p.diagonal == Diagonal::given) {
-    s.offset = p.causal_offsets.data != nullptr ? entry(p.causal_offsets, b) : p.causal_offset;
-  }
+  s.q_begin = entry.q_row, s.len_q = entry.len_q, s.rows_q = entry.rows_q;
+  s.kv_begin = entry.kv_row, s.len_kv = entry.len_kv;
+  s.offset = entry.offset;
   return s;
 }
 
@@ -126,8 +98,8 @@ __device__ inline int64_t partial_row(const Params& p, const Task& task, int row
 
 // Row `row` of a matrix's batch entry and head, in a packed tensor counted from its first row.
 template <int kElementBytes>
-__device__ inline const unsigned char* row_pointer(const Matrix& m, int batch, int head,
-                                                   int64_t row) {
+__device__ inline const unsigned char* row_pointer(const attention::RowMatrix& m, int batch,
+                                                   int head, int64_t row) {
   return static_cast<const unsigned char*>(m.data) +
          kElementBytes * (batch * m.batch + head * m.head + row * m.row);
 }

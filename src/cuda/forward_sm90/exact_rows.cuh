@@ -15,7 +15,8 @@
 
 namespace flashcore::cuda::forward_sm90 {
 
-__device__ inline const uint16_t* row_pointer(const Matrix& m, int batch, int head, int row) {
+__device__ inline const uint16_t* row_pointer(const attention::RowMatrix& m, int batch, int head,
+                                              int row) {
   return static_cast<const uint16_t*>(m.data) + batch * m.batch + head * m.head + row * m.row;
 }
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <limits>
 
+#include "cuda/attention/entry.hpp"
 #include "cuda/forward_small_sm90/params.hpp"
 
 #ifndef FCT
@@ -26,38 +27,17 @@ struct Task {
   __device__ bool exists() const { return first_query < rows_q; }
 };
 
-__device__ inline int clamped_entry(const EntryVector& vector, int64_t b, int low, int high) {
-  return min(max(vector.data[b * vector.step], low), high);
-}
-
 // Lengths, rows and diagonal of an entry that is not like the others.
-__device__ inline void find_entry(const Params& p, Task& task) {
+__device__ inline void find_own_entry(const Params& p, Task& task) {
+  const attention::Entry entry = attention::find_entry(p, task.batch);
+  if (p.cu_seqlens_q.data != nullptr) task.map_batch = 0;
+  task.q_row = entry.q_row;
+  task.kv_row = entry.kv_row;
+  task.len_q = entry.len_q;
+  task.rows_q = entry.rows_q;
   Sequence s;
-  s.len_q = p.seqlen_q;
-  s.len_kv = p.seqlen_kv;
-  if (p.cu_seqlens_q.data != nullptr) {
-    task.map_batch = 0;
-    task.q_row = clamped_entry(p.cu_seqlens_q, task.batch, 0, p.total_q);
-    task.kv_row = clamped_entry(p.cu_seqlens_kv, task.batch, 0, p.total_kv);
-    const int q_end = clamped_entry(p.cu_seqlens_q, task.batch + 1, task.q_row, p.total_q);
-    const int kv_end = clamped_entry(p.cu_seqlens_kv, task.batch + 1, task.kv_row, p.total_kv);
-    s.len_q = task.rows_q = min(q_end - task.q_row, p.seqlen_q);
-    s.len_kv = min(kv_end - task.kv_row, p.seqlen_kv);
-  }
-  if (p.seqlens_q.data != nullptr) {
-    s.len_q = clamped_entry(p.seqlens_q, task.batch, 0, static_cast<int>(s.len_q));
-  }
-  if (p.seqlens_kv.data != nullptr) {
-    s.len_kv = clamped_entry(p.seqlens_kv, task.batch, 0, static_cast<int>(s.len_kv));
-  }
-  task.len_q = static_cast<int>(s.len_q);
-  if (p.diagonal == Diagonal::bottom_right) {
-    s.offset = s.len_kv - s.len_q;
-  } else if (p.diagonal == Diagonal::given) {
-    s.offset = p.causal_offsets.data != nullptr
-                   ? p.causal_offsets.data[task.batch * p.causal_offsets.step]
-                   : p.causal_offset;
-  }
+  s.len_kv = entry.len_kv;
+  s.offset = entry.offset;
   task.limits = small_limits(s, p.band);
 }
 
@@ -69,10 +49,10 @@ __device__ __forceinline__ Task find_task_at(const Params& p, int first_query, i
   task.head = static_cast<int>(blockIdx.y);
   task.kv_head = p.heads_per_kv_head == 1 ? task.head : task.head / p.heads_per_kv_head;
   task.first_query = first_query;
-  task.len_q = task.rows_q = p.seqlen_q;
+  task.len_q = task.rows_q = p.queries;
   task.q_row = task.kv_row = 0;
   task.limits = p.limits;
-  if (kVaries && p.varies) find_entry(p, task);
+  if (kVaries && p.varies) find_own_entry(p, task);
   task.tiles = tile_span(task.limits, first_query, min(first_query + block_q, task.len_q));
   return task;
 }
@@ -89,7 +69,7 @@ __device__ __forceinline__ Task find_task(const Params& p) {
     task.head = static_cast<int>(blockIdx.y);
     task.kv_head = p.heads_per_kv_head == 1 ? task.head : task.head / p.heads_per_kv_head;
     task.first_query = tile * kBlockQ;
-    task.len_q = task.rows_q = p.seqlen_q;
+    task.len_q = task.rows_q = p.queries;
     task.q_row = task.kv_row = 0;
     task.limits = p.limits;
     task.tiles = {0, p.limits.len_kv / kBlockKv, 0, p.limits.len_kv / kBlockKv};
@@ -100,7 +80,8 @@ __device__ __forceinline__ Task find_task(const Params& p) {
 }
 
 // Row `row` of a matrix's batch entry and head.
-__device__ inline const uint16_t* row_pointer(const Matrix& m, int batch, int head, int64_t row) {
+__device__ inline const uint16_t* row_pointer(const attention::RowMatrix& m, int batch, int head,
+                                              int64_t row) {
   return static_cast<const uint16_t*>(m.data) + (batch * m.batch + head * m.head + row * m.row);
 }
 
