@@ -3,6 +3,7 @@
 #include <cuda_runtime_api.h>
 
 #include <cstdint>
+#include <memory>
 #include <string_view>
 #include <utility>
 
@@ -14,6 +15,7 @@
 #include "dispatch/forward_sm80.hpp"
 #include "dispatch/forward_small_params.hpp"
 #include "dispatch/forward_small_sm90_refusal.hpp"
+#include "dispatch/pointer_cache.hpp"
 #include "dispatch/small_choice.hpp"
 #include "problem/status.hpp"
 
@@ -53,13 +55,18 @@ cudaError_t encode(small::Maps& maps, const Planned& planned, DType dtype, const
   return error;
 }
 
-Status run(const ForwardProblem& p, const Planned& planned, const Arguments& args, Stream stream) {
+using MapCache = PointerCache<small::Maps, 3>;
+
+Status run(const ForwardProblem& p, const Planned& planned, MapCache& cache, const Arguments& args,
+           Stream stream) {
   small::Params params = planned.params;
   bind_forward_params(params, p, args);
   const DeviceGuard guard(planned.device);
   if (guard.error() != cudaSuccess) return cuda_failure(kName, "choosing its GPU", guard.error());
-  small::Maps maps{};
-  cudaError_t error = encode(maps, planned, p.dtype, args);
+  small::Maps maps;
+  cudaError_t error = cache.get(
+      {args.q, args.k, args.v}, maps,
+      [&](small::Maps& made) { return encode(made, planned, p.dtype, args); }, cudaSuccess);
   if (error != cudaSuccess) return cuda_failure(kName, "describing the tensors", error);
   (void)cudaGetLastError();  // an earlier call's error is not this launch's
   error = small::find_instance(planned.instance)
@@ -96,8 +103,10 @@ Result<PlannedKernel> plan(const ForwardProblem& p, const PlanContext& context) 
   if (guard.error() != cudaSuccess) return cuda_failure(kName, "choosing its GPU", guard.error());
   const cudaError_t error = small::find_instance(planned.instance).prepare();
   if (error != cudaSuccess) return cuda_failure(kName, "preparing the kernel", error);
-  PlannedKernel own{.run = [p, planned](const Arguments& args, std::span<std::byte>,
-                                        Stream stream) { return run(p, planned, args, stream); }};
+  PlannedKernel own{.run = [p, planned, cache = std::make_shared<MapCache>()](
+                               const Arguments& args, std::span<std::byte>, Stream stream) {
+    return run(p, planned, *cache, args, stream);
+  }};
   return where_aligned(std::move(own), std::move(*unaligned));
 }
 
@@ -120,7 +129,7 @@ std::string declines(const ForwardProblem& p, const PlanContext& context) {
 Kernel forward_small_sm90_kernel() {
   return {.name = "forward_small_sm90",
           .device = DeviceKind::cuda,
-          .automatic = false,  // until its tails and thousands of random problems have passed
+          .automatic = true,
           .refuses =
               [](const ForwardProblem& p, const PlanContext& context) {
                 static const std::string targets = build_info().cuda_targets;
