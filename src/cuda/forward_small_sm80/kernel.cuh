@@ -34,6 +34,8 @@ struct Shape {
   using Element = Element_;
   static constexpr int kHeadDim = kConfig.head_dim, kWarpKeys = kConfig.warp_keys;
   static constexpr int kKeyProducts = kWarpKeys / 8, kOutProducts = kHeadDim / 8;
+  // Steps of Q that stay in registers: all where there is room.
+  static constexpr int kQSteps = kHeadDim == 64 ? kHeadDim / 16 : 1;
   using QTile = tile::SmemTile<kBlockQ, kHeadDim, 2>;
   using KvTile = tile::SmemTile<kWarpKeys, kHeadDim, 2>;
 
@@ -52,22 +54,35 @@ struct Partial {
 };
 
 // Rows [0, rows) of a matrix from `source` on into a tile, zeros after them and past head_dim; by
-// kThreads threads, eight a row and panel.
+// kThreads threads, eight a row and panel. Whole tiles, as nearly all are, cost an addition and a
+// copy a piece.
 template <class Tile, int kThreads>
 __device__ __forceinline__ void copy_rows(unsigned char* tile, const uint16_t* source,
                                           int64_t stride, int rows, int head_dim,
                                           const void* readable, int thread) {
-  const int chunk = thread % 8;
+  constexpr int kPassRows = kThreads / 8, kPasses = Tile::kRows / kPassRows;
+  const int chunk = thread % 8, first_row = thread / 8;
+  const uint16_t* from = source + (first_row * stride + 8 * chunk);
+  if (rows >= Tile::kRows && head_dim == Tile::kColumns) {
 #pragma unroll
-  for (int pass = 0; pass < Tile::kRows * 8 / kThreads; ++pass) {
-    const int row = thread / 8 + pass * (kThreads / 8);
+    for (int pass = 0; pass < kPasses; ++pass, from += kPassRows * stride) {
+#pragma unroll
+      for (int panel = 0; panel < Tile::kPanels; ++panel) {
+        ptx::cp_async_16(tile + Tile::chunk_offset(first_row + pass * kPassRows,
+                                                   panel * Tile::kPanelChunks + chunk),
+                         from + panel * Tile::kPanelColumns, true);
+      }
+    }
+    return;
+  }
+#pragma unroll 1
+  for (int row = first_row; row < Tile::kRows; row += kPassRows, from += kPassRows * stride) {
 #pragma unroll
     for (int panel = 0; panel < Tile::kPanels; ++panel) {
-      const int column = 8 * (panel * Tile::kPanelChunks + chunk);
-      const bool valid = row < rows && column < head_dim;
-      ptx::cp_async_16(tile + Tile::chunk_offset(row, panel * Tile::kPanelChunks + chunk),
-                       valid ? static_cast<const void*>(source + row * stride + column) : readable,
-                       valid);
+      const int its_chunk = panel * Tile::kPanelChunks + chunk;
+      const bool valid = row < rows && 8 * its_chunk < head_dim;
+      ptx::cp_async_16(tile + Tile::chunk_offset(row, its_chunk),
+                       valid ? from + panel * Tile::kPanelColumns : readable, valid);
     }
   }
 }
@@ -92,8 +107,19 @@ struct Warp {
     ptx::cp_async_commit();
   }
 
-  __device__ __forceinline__ void scores(float (&s)[kRowGroups][S::kKeyProducts][4]) const {
+  // Fragments of Q, of all steps or of one.
+  using QFragments = uint32_t[S::kQSteps][kRowGroups][4];
+  __device__ __forceinline__ void load_q(uint32_t (&a)[kRowGroups][4], int step) const {
     const uint32_t q = ptx::shared_address(q_tile) + S::QTile::chunk_offset(lane & 15, lane >> 4);
+#pragma unroll
+    for (int g = 0; g < kRowGroups; ++g) {
+      ptx::ldmatrix_x4(a[g],
+                       S::QTile::template advance<2>(q, step) + g * 16 * S::QTile::kPanelRowBytes);
+    }
+  }
+
+  __device__ __forceinline__ void scores(float (&s)[kRowGroups][S::kKeyProducts][4],
+                                         QFragments& q) const {
     const uint32_t k = ptx::shared_address(k_tile) +
                        S::KvTile::chunk_offset((lane & 7) + ((lane >> 4) << 3), (lane >> 3) & 1);
 #pragma unroll
@@ -102,12 +128,8 @@ struct Warp {
     }
 #pragma unroll
     for (int step = 0; step < S::kHeadDim / 16; ++step) {
-      uint32_t a[kRowGroups][4];
-#pragma unroll
-      for (int g = 0; g < kRowGroups; ++g) {
-        ptx::ldmatrix_x4(
-            a[g], S::QTile::template advance<2>(q, step) + g * 16 * S::QTile::kPanelRowBytes);
-      }
+      if (S::kQSteps == 1) load_q(q[0], step);
+      const auto& a = q[S::kQSteps == 1 ? 0 : step];
       const uint32_t column = S::KvTile::template advance<2>(k, step);
 #pragma unroll
       for (int block = 0; block < S::kKeyProducts / 2; ++block) {
@@ -141,37 +163,45 @@ struct Warp {
     }
   }
 
-  // s = 2^(s * scale - max), the sums and O follow.
+  // s = 2^(s * scale - max); the sums follow, and O where there is one.
+  template <bool kFirst>
   __device__ __forceinline__ void softmax(float (&s)[kRowGroups][S::kKeyProducts][4],
                                           Partial<S>& w) const {
 #pragma unroll
     for (int g = 0; g < kRowGroups; ++g) {
 #pragma unroll
       for (int slot = 0; slot < 2; ++slot) {
-        float largest = s[g][0][2 * slot];
+        float even = s[g][0][2 * slot], odd = s[g][0][2 * slot + 1];
 #pragma unroll
-        for (int n = 0; n < S::kKeyProducts; ++n) {
-          largest = fmaxf(largest, fmaxf(s[g][n][2 * slot], s[g][n][2 * slot + 1]));
+        for (int n = 1; n < S::kKeyProducts; ++n) {
+          even = fmaxf(even, s[g][n][2 * slot]);
+          odd = fmaxf(odd, s[g][n][2 * slot + 1]);
         }
-        const float old = w.max[g][slot];
-        const float raised = fmaxf(old, attention::quad_max(largest) * p.scale_log2);
+        float raised = attention::quad_max(fmaxf(even, odd)) * p.scale_log2;
+        if (!kFirst) raised = fmaxf(raised, w.max[g][slot]);
         const float reference = attention::finite_reference(raised);
-        const float rescale = ptx::exp2_approx(old - reference);
-        w.max[g][slot] = raised;
-        w.sum[g][slot] *= rescale;
-#pragma unroll
-        for (int n = 0; n < S::kOutProducts; ++n) {
-          w.o[g][n][2 * slot] *= rescale;
-          w.o[g][n][2 * slot + 1] *= rescale;
-        }
+        float sums[2] = {0, 0};
 #pragma unroll
         for (int n = 0; n < S::kKeyProducts; ++n) {
 #pragma unroll
-          for (int e = 2 * slot; e < 2 * slot + 2; ++e) {
-            s[g][n][e] = ptx::exp2_approx(fmaf(s[g][n][e], p.scale_log2, -reference));
-            w.sum[g][slot] += s[g][n][e];
+          for (int e = 0; e < 2; ++e) {
+            float& x = s[g][n][2 * slot + e];
+            x = ptx::exp2_approx(fmaf(x, p.scale_log2, -reference));
+            sums[e] += x;
           }
         }
+        if (kFirst) {
+          w.sum[g][slot] = sums[0] + sums[1];
+        } else {
+          const float rescale = ptx::exp2_approx(w.max[g][slot] - reference);
+          w.sum[g][slot] = fmaf(w.sum[g][slot], rescale, sums[0] + sums[1]);
+#pragma unroll
+          for (int n = 0; n < S::kOutProducts; ++n) {
+            w.o[g][n][2 * slot] *= rescale;
+            w.o[g][n][2 * slot + 1] *= rescale;
+          }
+        }
+        w.max[g][slot] = raised;
       }
     }
   }
@@ -204,24 +234,40 @@ struct Warp {
     }
   }
 
-  // All keys of this warp. The first pass's copies are on their way.
+  // Keys from `key` on, whose copies are on their way.
+  template <bool kFirst>
+  __device__ __forceinline__ void pass(Partial<S>& w, int key) {
+    float s[kRowGroups][S::kKeyProducts][4];
+    QFragments q;
+    if (S::kQSteps > 1) {
+#pragma unroll
+      for (int step = 0; step < S::kQSteps; ++step) load_q(q[step], step);
+    }
+    ptx::cp_async_wait<1>();
+    __syncwarp();
+    scores(s, q);
+    if (task.tiles.needs_mask(key / small::kBlockKv)) mask(s, key);
+    softmax<kFirst>(s, w);
+    if (kFirst) {
+#pragma unroll
+      for (int i = 0; i < kRowGroups * S::kOutProducts * 4; ++i) {
+        w.o[i / (4 * S::kOutProducts)][i / 4 % S::kOutProducts][i % 4] = 0;
+      }
+    }
+    ptx::cp_async_wait<0>();
+    __syncwarp();
+    outputs(s, w);
+    __syncwarp();  // keys and values have been read
+  }
+
+  // All keys of this warp, at least one. The first copies are on their way.
   __device__ __forceinline__ void attend(Partial<S>& w, int first_key, int end_key) {
     constexpr int kPassKeys = S::kConfig.pass_keys();
+    pass<true>(w, first_key);
 #pragma unroll 1
-    for (int key = first_key; key < end_key; key += kPassKeys) {
-      if (key != first_key) {
-        __syncwarp();  // the tiles have been read
-        load(key);
-      }
-      float s[kRowGroups][S::kKeyProducts][4];
-      ptx::cp_async_wait<1>();
-      __syncwarp();
-      scores(s);
-      if (task.tiles.needs_mask(key / small::kBlockKv)) mask(s, key);
-      softmax(s, w);
-      ptx::cp_async_wait<0>();
-      __syncwarp();
-      outputs(s, w);
+    for (int key = first_key + kPassKeys; key < end_key; key += kPassKeys) {
+      load(key);
+      pass<false>(w, key);
     }
   }
 };
@@ -254,22 +300,26 @@ __device__ __forceinline__ void leave_partial(unsigned char* memory, typename S:
   }
 }
 
-// Each row is finished by neighbouring lanes of one warp, with neighbouring columns each.
+// What the first `active` warps have left. Each row is finished by neighbouring lanes of one warp,
+// with neighbouring columns each.
 template <class S>
 __device__ __forceinline__ void merge(const Params& p, const Task& task,
                                       const unsigned char* partials, const typename S::Rows& rows,
-                                      int thread) {
+                                      int active, int thread) {
   constexpr int kWarps = S::kConfig.warps, kOutputs = S::kConfig.thread_outputs();
   constexpr int kRowLanes = S::kHeadDim / kOutputs, kPartialBytes = 2 * S::kConfig.kv_bytes();
   static_assert(32 % kRowLanes == 0);
   const int row = thread / kRowLanes, first_column = thread % kRowLanes * kOutputs;
   float largest = kNoKey;
 #pragma unroll
-  for (int i = 0; i < kWarps; ++i) largest = fmaxf(largest, rows.max[i][row]);
+  for (int i = 0; i < kWarps; ++i) {
+    if (i < active) largest = fmaxf(largest, rows.max[i][row]);
+  }
   const float reference = attention::finite_reference(largest);
   float sum = 0, o[kOutputs] = {};
 #pragma unroll
   for (int i = 0; i < kWarps; ++i) {
+    if (i >= active) break;
     const float weight = ptx::exp2_approx(rows.max[i][row] - reference);
     sum = fmaf(rows.sum[i][row], weight, sum);
 #pragma unroll
@@ -343,25 +393,20 @@ __global__ void __launch_bounds__(kConfigs[kConfigIndex].threads(), 1)
   ptx::cp_async_commit();
   if (first_key < end_key) share.load(first_key);
 
-  Partial<S> w;
-#pragma unroll
-  for (int g = 0; g < kRowGroups; ++g) {
-    w.max[g][0] = w.max[g][1] = kNoKey;
-    w.sum[g][0] = w.sum[g][1] = 0;
-#pragma unroll
-    for (int i = 0; i < 4 * S::kOutProducts; ++i) w.o[g][i / 4][i % 4] = 0;
-  }
   if (first_key < end_key) {
     ptx::cp_async_wait<2>();  // this thread's part of Q
   } else {
     ptx::cp_async_wait<0>();
   }
   __syncthreads();
-  share.attend(w, first_key, end_key);
-  __syncwarp();  // the warp's keys and values have been read
-  leave_partial<S>(own, rows, w, warp, lane);
+  if (first_key < end_key) {
+    Partial<S> w;
+    share.attend(w, first_key, end_key);
+    leave_partial<S>(own, rows, w, warp, lane);
+  }
   __syncthreads();
-  merge<S>(p, task, memory + kConfig.q_bytes(), rows, thread);
+  const int active = (end_key - begin_key + S::kWarpKeys - 1) / S::kWarpKeys;
+  merge<S>(p, task, memory + kConfig.q_bytes(), rows, active, thread);
 }
 
 }  // namespace flashcore::cuda::forward_small_sm80

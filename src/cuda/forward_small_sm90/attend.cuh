@@ -1,8 +1,8 @@
 // One warpgroup's keys: S = Q K^T, P = 2^(S - reference), O += P V, for 64 queries and its own
 // tiles.
 //
-//   K0 | S0 | max, half of P0 | K1 | S1, rest of P0 | half of P1 | V0 | O = P0 V0, rest of P1 | V1 |
-//   O += P1 V1 |
+//   K0 | S0 | max, half of P0 | K1 | S1, rest of P0 | half of P1 | V0 | O = P0 V0, rest of P1 | V1
+//   | O += P1 V1 |
 //
 // The maximum of the first tile is the reference of the second as well. Whether that was near
 // enough is seen in the sums, which are there anyway; where it was not, a warp takes the second
@@ -88,7 +88,7 @@ struct Attention {
                                                int slot) const {
     const uint64_t v =
         tile::mn_major_descriptor<typename S::Tile>(address_of(v_tile(group, slot)), 0);
-    ptx::warpgroup_pin(w.o);
+    if (kFirst == ptx::Accumulate::overwrite) ptx::warpgroup_pin(w.o);
     ptx::warpgroup_fence();
 #pragma unroll
     for (int step = 0; step < S::kKeySteps; ++step) {
@@ -226,7 +226,7 @@ struct Attention {
     mask(s1, tile_at(1));
     Sums sums = {{0, 0}, {0, 0}};
 #ifndef ORDER
-#define ORDER 1
+#define ORDER 2
 #endif
 #if ORDER == 0
     exponentials<0, kHalf>(p1, sums, s1, shift);
@@ -278,8 +278,10 @@ struct Attention {
       raise(w, s1, shift);
     }
     exponentials<0, S::kKeyProducts>(p1, sums, s1, shift);
-    ptx::warpgroup_wait<0>();
-    ptx::warpgroup_pin(w.o);
+    if constexpr (!S::kWhole) {  // with masks there are no registers for both probabilities
+      ptx::warpgroup_wait<0>();
+      ptx::warpgroup_pin(w.o);
+    }
 #else
     // exact: as before, but probabilities are scaled when they are packed
 #endif

@@ -26,8 +26,8 @@ inline constexpr int kGroupThreads = 128, kGroupWarps = 4;
 inline constexpr int kThreads = kGroups * kGroupThreads;
 inline constexpr int kSlots = 2;  // K tiles of a warpgroup that are in memory, and as many V tiles
 inline constexpr int kTiles = 1 + 2 * kGroups * kSlots;  // Q, K, V
-inline constexpr int kPanelColumns = 64;  // 128 bytes, the swizzle
-inline constexpr int kSharedMemory = 227 * 1024;  // of an SM, a kilobyte a block less
+inline constexpr int kPanelColumns = 64;                 // 128 bytes, the swizzle
+inline constexpr int kSharedMemory = 227 * 1024;         // of an SM, a kilobyte a block less
 
 // A structural type: the one template argument that a kernel's geometry is.
 struct Config {

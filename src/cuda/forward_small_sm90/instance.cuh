@@ -31,8 +31,8 @@ struct CompiledInstance {
     config.stream = stream;
     config.attrs = attributes;
     config.numAttrs = early ? 2 : 1;
-    return cudaLaunchKernelEx(&config, &forward_small_kernel<kConfigIndex, Element, kWhole>,
-                              params, maps);
+    return cudaLaunchKernelEx(&config, &forward_small_kernel<kConfigIndex, Element, kWhole>, params,
+                              maps);
   }
 
   static InstanceEntry entry() { return {&prepare, &launch}; }

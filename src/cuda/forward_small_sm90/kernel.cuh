@@ -10,6 +10,7 @@
 #include "cuda/forward_small_sm90/element.cuh"
 #include "cuda/forward_small_sm90/merge.cuh"
 #include "cuda/ptx/dependent_launch.cuh"
+#include "cuda/ptx/log2.cuh"
 #include "cuda/ptx/special.cuh"
 
 namespace flashcore::cuda::forward_small_sm90 {
@@ -18,10 +19,11 @@ template <class S>
 __device__ __forceinline__ void compute(const Maps& maps, const Params& p) {
   extern __shared__ __align__(1024) unsigned char memory[];
   auto& smem = *reinterpret_cast<typename S::Shared*>(memory);
-  const auto thread = static_cast<int>(threadIdx.x);
-  const int lane = thread % 32, warp = __shfl_sync(0xffffffffU, thread / 32, 0);
-  const auto rank = static_cast<int>(blockIdx.x) % kRanks;
-  const int group = warp / kGroupWarps, in_group = warp % kGroupWarps;
+  const unsigned thread = threadIdx.x, its_warp = __shfl_sync(0xffffffffU, thread / 32, 0);
+  const auto lane = static_cast<int>(thread % 32), warp = static_cast<int>(its_warp);
+  const auto rank = static_cast<int>(blockIdx.x % kRanks);
+  const auto group = static_cast<int>(its_warp / kGroupWarps);
+  const auto in_group = static_cast<int>(its_warp % kGroupWarps);
   FCT(0);
   ptx::start_next_grid();
   if (lane == 0) Copies<S>::make_barriers(smem, warp);
@@ -36,28 +38,44 @@ __device__ __forceinline__ void compute(const Maps& maps, const Params& p) {
   FCT(2);
   if (lane == 0) {
     ptx::wait_for_earlier_grids();
-    copies.template start_first<false>(warp);
+    copies.start_keys(warp);
   }
   FCT(3);
   __syncthreads();
   FCT(4);
-  if (lane == 0) copies.template start_first<true>(warp);
+  if (lane == 0) copies.start_values(warp);
   __syncwarp();
+  ptx::cluster_wait();  // the other block runs and has made its barriers
 
   FCT(5);
   const int part = part_of(rank, group), tiles = tiles_of(task.tiles.size(), part);
-  const Places places = find_places(p, task, rank, group, in_group, lane, S::kHeadDim / 2);
+  const Places places = find_places<S>(smem, p, task, rank, group, in_group, lane);
   Partial<S> w;
   Attention<S>{smem, copies, task, p.scale_log2, part, group, in_group, lane}.run(w, tiles);
 
-  float inverse[2], lse[2];
+  float sums[2], inverse[2], lse[2];
 #pragma unroll
   for (int row = 0; row < 2; ++row) {
-    const float sum = attention::quad_sum(w.sums[row][0] + w.sums[row][1]);
-    inverse[row] = sum == 0 ? 0.0F : __fdividef(1.0F, sum);
-    lse[row] = fmaf(w.max[row], p.scale_log2, __log2f(sum));  // -inf for a row without a key
+    sums[row] = attention::quad_sum(w.sums[row][0] + w.sums[row][1]);
+    inverse[row] = ptx::reciprocal_approx(sums[row]);
+    lse[row] = fmaf(w.max[row], p.scale_log2, ptx::log2_approx(sums[row]));
   }
-  ptx::cluster_wait();  // the other block runs and has made its barriers; long since true
+  // Rows without a key: O is 0, LSE is -inf by itself.
+#ifndef NOBRANCH
+  if (__any_sync(0xffffffffU, fminf(sums[0], sums[1]) == 0)) [[unlikely]] {
+#pragma unroll 1
+    for (int row = 0; row < 2; ++row) {
+      asm volatile("" ::: "memory");
+      inverse[0] = sums[0] == 0 ? 0.0F : inverse[0];
+      inverse[1] = sums[1] == 0 ? 0.0F : inverse[1];
+    }
+  }
+#else
+#pragma unroll
+  for (int row = 0; row < 2; ++row) {
+    if (sums[row] == 0) inverse[row] = 0;
+  }
+#endif
   ptx::warpgroup_wait<0>();
   ptx::warpgroup_pin(w.o);
   FCT(15);

@@ -7,15 +7,17 @@
 // log-sum-exp a row. They come by st.async, counted at a barrier of the receiving warp alone, so
 // that a warp waits for four others and no more.
 //
-// Which chunk goes where is an address; what is in it is fixed. A block leaves only when all that is
-// sent to it has come, so no barrier is needed at the end.
+// Which chunk goes where is an address; what is in it is fixed. A block leaves only when all that
+// is sent to it has come, so no barrier is needed at the end.
 #pragma once
 
 #include <cstdint>
 
 #include "cuda/forward_small_sm90/attend.cuh"
 #include "cuda/forward_small_sm90/exact.cuh"
+#include "cuda/forward_small_sm90/shape.cuh"
 #include "cuda/ptx/cluster.cuh"
+#include "cuda/ptx/log2.cuh"
 #include "cuda/ptx/mbarrier.cuh"
 
 namespace flashcore::cuda::forward_small_sm90 {
@@ -29,15 +31,20 @@ struct Places {
   int query;    // counted in the entry
   int columns;  // of O from that output on; not more than 0 where nothing is stored
   bool in_use;  // a query that is in use
+  uint32_t message[2],
+      counted[2];     // in each block: where this lane's outputs go, and their barrier
+  uint32_t received;  // the own barrier
 };
 
-__device__ __forceinline__ Places find_places(const Params& p, const Task& task, int rank,
-                                              int group, int warp, int lane, int chunk_columns) {
+template <class S>
+__device__ __forceinline__ Places find_places(const typename S::Shared& smem, const Params& p,
+                                              const Task& task, int rank, int group, int warp,
+                                              int lane) {
   Places at;
   at.query = task.first_query + 16 * warp + 8 * group + lane / 4;
   at.in_use = at.query < task.len_q;
   const bool exists = at.query < task.rows_q;
-  const int column = rank * chunk_columns + 8 * (lane % 4);
+  const int column = rank * (S::kHeadDim / 2) + 8 * (lane % 4);
   const int64_t row = task.q_row + at.query;
   at.columns = exists ? p.head_dim_v - column : 0;
   at.o = static_cast<uint16_t*>(p.o) +
@@ -46,6 +53,18 @@ __device__ __forceinline__ Places find_places(const Params& p, const Task& task,
   if (p.lse != nullptr && rank == 0 && lane % 4 == 0 && exists) {
     at.lse = p.lse + (task.batch * p.lse_batch + task.head * p.lse_head + row * p.lse_row);
   }
+  // 16 bytes of lane 4 * r + q go where a reader of one word of each such piece finds eight rows in
+  // eight different groups of banks.
+  const uint32_t message = ptx::shared_address(&smem.messages[0][warp][part_of(rank, group)]) +
+                           (lane / 4 + 8 * (lane % 4)) * 16;
+  const uint32_t counted = ptx::shared_address(&smem.received[0][warp]);
+#pragma unroll
+  for (uint32_t block = 0; block < kRanks; ++block) {
+    at.message[block] = ptx::cluster_address(message, block);
+    at.counted[block] = ptx::cluster_address(counted, block);
+    asm volatile("" : "+r"(at.message[block]), "+r"(at.counted[block]));
+  }
+  at.received = counted + group * kGroupWarps * 8;
   asm volatile("" : "+l"(at.o), "+l"(at.lse), "+r"(at.columns));  // here, and not later
   return at;
 }
@@ -65,43 +84,40 @@ struct Merge {
   // A lane finishes eight neighbouring columns of a row in each piece of 32.
   float outputs[kPieces][8];
 
-  // Four chunks to four warps. 16 bytes of lane 4 * r + q go where a reader of one word of each
-  // such piece finds eight rows in eight different groups of banks.
+  // Four chunks to four warps.
   __device__ __forceinline__ void send(const Partial<S>& w, const float (&inverse)[2],
                                        const float (&lse)[2]) const {
-    const int part = part_of(rank, group), row = lane / 4, quarter = lane % 4;
-    const uint32_t to = ptx::shared_address(&smem.messages[0][warp][part]);
-    const uint32_t counted = ptx::shared_address(&smem.received[0][warp]);
+    constexpr uint32_t kRowHalf = kGroupWarps * kParts * sizeof(Message),
+                       kItsBarrier = kGroupWarps * 8;
 #pragma unroll
-    for (int columns = 0; columns < 2; ++columns) {
-      const uint32_t there = ptx::cluster_address(to, columns);
-      const uint32_t barrier = ptx::cluster_address(counted, columns);
+    for (int to = 0; to < 4; ++to) {
+      const int columns = to / 2, rows = to % 2;
 #pragma unroll
-      for (int rows = 0; rows < 2; ++rows) {
-        const uint32_t message = there + rows * kGroupWarps * kParts * sizeof(Message);
+      for (int piece = 0; piece < kPieces; ++piece) {
+        uint32_t words[4];
 #pragma unroll
-        for (int piece = 0; piece < kPieces; ++piece) {
-          uint32_t words[4];
-#pragma unroll
-          for (int n = 0; n < 4; ++n) {
-            const float* const two = &w.o[columns * kChunkProducts + 4 * piece + n][2 * rows];
-            words[n] = S::Element::pack(two[0] * inverse[rows], two[1] * inverse[rows]);
-          }
-          ptx::store_async(message + (32 * piece + row + 8 * quarter) * 16, words,
-                           barrier + rows * kGroupWarps * 8);
+        for (int n = 0; n < 4; ++n) {
+          const float* const two = &w.o[columns * kChunkProducts + 4 * piece + n][2 * rows];
+          words[n] = S::Element::pack(two[0] * inverse[rows], two[1] * inverse[rows]);
         }
-        if (quarter == 0) {
-          ptx::store_async(message + 512 * kPieces + 4 * row, __float_as_uint(lse[rows]),
-                           barrier + rows * kGroupWarps * 8);
-        }
+        ptx::store_async(places.message[columns] + rows * kRowHalf + 512 * piece, words,
+                         places.counted[columns] + rows * kItsBarrier);
       }
+    }
+    if (lane % 4 != 0) return;
+    const int row = lane / 4;  // its outputs are 16 bytes a row into the message, its sum 4
+#pragma unroll
+    for (int to = 0; to < 4; ++to) {
+      const int columns = to / 2, rows = to % 2;
+      ptx::store_async(places.message[columns] + rows * kRowHalf + 512 * kPieces - 12 * row,
+                       __float_as_uint(lse[rows]), places.counted[columns] + rows * kItsBarrier);
     }
   }
 
   // Waits for the four parts' shares, and adds them; LSE.
   __device__ __forceinline__ float receive() {
     const int row = lane / 4, quarter = lane % 4;
-    ptx::mbarrier_wait_cluster(ptx::shared_address(&smem.received[group][warp]), 0);
+    ptx::mbarrier_wait(places.received, 0);
     FCT(17);
     const Message(&messages)[kParts] = smem.messages[group][warp];
     float weights[kParts];
@@ -119,7 +135,7 @@ struct Merge {
 #pragma unroll
     for (int i = 0; i < kParts; ++i) weights[i] = ptx::exp2_approx(weights[i] - reference);
     const float sum = (weights[0] + weights[1]) + (weights[2] + weights[3]);
-    const float inverse = sum == 0 ? 0.0F : __fdividef(1.0F, sum);
+    const float inverse = sum == 0 ? 0.0F : ptx::reciprocal_approx(sum);
 #pragma unroll
     for (int i = 0; i < kParts; ++i) weights[i] *= inverse;
 #pragma unroll
@@ -133,26 +149,24 @@ struct Merge {
         two[1] = fmaf(S::Element::to_float(word >> 16), weights[i], two[1]);
       }
     }
-    return sum == 0 ? kNoKey : (reference + __log2f(sum)) * kLn2;
+    return sum == 0 ? kNoKey : (reference + ptx::log2_approx(sum)) * kLn2;
   }
 
   __device__ __forceinline__ void store(float lse) {
-    float zero = 0;  // NaN as soon as one output is not finite
+    float total = 0;  // not finite as soon as one output is not
 #pragma unroll
     for (int piece = 0; piece < kPieces; ++piece) {
       const float(&x)[8] = outputs[piece];
-#pragma unroll
-      for (int i = 0; i < 8; ++i) zero = fmaf(x[i], 0.0F, zero);
-      uint4 eight =
-          make_uint4(S::Element::pack(x[0], x[1]), S::Element::pack(x[2], x[3]),
-                     S::Element::pack(x[4], x[5]), S::Element::pack(x[6], x[7]));
+      total += ((x[0] + x[1]) + (x[2] + x[3])) + ((x[4] + x[5]) + (x[6] + x[7]));
+      uint4 eight = make_uint4(S::Element::pack(x[0], x[1]), S::Element::pack(x[2], x[3]),
+                               S::Element::pack(x[4], x[5]), S::Element::pack(x[6], x[7]));
       if (!places.in_use) eight = make_uint4(0, 0, 0, 0);
       if (places.columns > 32 * piece) {
         *reinterpret_cast<uint4*>(places.o + 32 * piece) = eight;
       }
     }
     if (places.lse != nullptr) *places.lse = places.in_use ? lse : kNoKey;
-    const uint32_t lanes = __ballot_sync(0xffffffffU, places.in_use && zero != 0);
+    const uint32_t lanes = __ballot_sync(0xffffffffU, places.in_use && !isfinite(total));
     if (lanes != 0) [[unlikely]] {
       __syncwarp();  // what was stored is stored again
       store_exactly<typename S::Element, !S::kWhole, 4>(

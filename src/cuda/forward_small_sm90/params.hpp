@@ -18,11 +18,11 @@ struct Maps {
 // What every block reads before its first copies: one line of the constant cache, which a launch
 // finds cold.
 struct FirstParams {
-  int queries;            // seqlen_q
+  int queries;  // seqlen_q
   int heads_per_kv_head;
-  BandLimits limits;      // of every entry, unless `varies`
-  bool varies;            // entries differ in their lengths or diagonals
-  float scale_log2;       // softmax_scale / ln 2, more than 0
+  BandLimits limits;  // of every entry, unless `varies`
+  bool varies;        // entries differ in their lengths or diagonals
+  float scale_log2;   // softmax_scale / ln 2, more than 0
 };
 
 // Copies go by the maps; the matrices are for what is read one by one.

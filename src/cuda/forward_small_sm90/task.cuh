@@ -61,8 +61,7 @@ __device__ __forceinline__ Task find_task_at(const Params& p, int first_query, i
 // there is nothing to work out.
 template <bool kWhole>
 __device__ __forceinline__ Task find_task(const Params& p) {
-  const int tiles = static_cast<int>(gridDim.x) / kRanks;
-  const int tile = tiles - 1 - static_cast<int>(blockIdx.x) / kRanks;
+  const auto tile = static_cast<int>((gridDim.x - 1 - blockIdx.x) / kRanks);
   if constexpr (kWhole) {
     Task task;
     task.batch = task.map_batch = static_cast<int>(blockIdx.z);
@@ -72,7 +71,8 @@ __device__ __forceinline__ Task find_task(const Params& p) {
     task.len_q = task.rows_q = p.queries;
     task.q_row = task.kv_row = 0;
     task.limits = p.limits;
-    task.tiles = {0, p.limits.len_kv / kBlockKv, 0, p.limits.len_kv / kBlockKv};
+    const auto tiles = static_cast<int>(static_cast<unsigned>(p.limits.len_kv) / kBlockKv);
+    task.tiles = {0, tiles, 0, tiles};
     return task;
   } else {
     return find_task_at<true>(p, tile * kBlockQ, kBlockQ);
