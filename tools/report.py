@@ -12,13 +12,14 @@ import pathlib
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-from reporting import bench, cpu, ladder, page, pictures, text  # noqa: E402
+from reporting import bench, cpu, ladder, page, pictures, text, verify  # noqa: E402
 from reporting.evidence import Evidence, Failure  # noqa: E402
 
 # Parts that their page must have; others are filled in wherever their markers are.
 WANTED = {"docs/ladder.md": ["times", "where", "goals", "ceilings", "gates", "rungs"],
           "docs/performance.md": ["bench where", "bench ceilings", "bench five", "bench sweep",
                                   "bench small", "bench decode", "cpu goals", "cpu where"],
+          "docs/verification.md": ["verify", "verify where"],
           "README.md": ["bench headline"]}
 
 
@@ -30,7 +31,8 @@ def marked_pages(root: pathlib.Path) -> list[pathlib.Path]:
 
 def generated(evidence: Evidence) -> dict[pathlib.Path, str]:
     """Every generated text file, as it should be."""
-    parts = ladder.parts(evidence) | bench.parts(evidence) | cpu.parts(evidence)
+    parts = (ladder.parts(evidence) | bench.parts(evidence) | cpu.parts(evidence) |
+             verify.parts(evidence))
     files = {}
     for path in marked_pages(evidence.root):
         content = path.read_text(encoding="utf-8")

@@ -114,6 +114,9 @@ TEST(Usage, MistakesAreOneSentenceAndExitCode2) {
   expect_refused({"run", "--shape", "1,4,-8,8"}, 2, "q: shape [1, 4, -8, 8] has extent -8");
   expect_refused({"verify", "--shapes", "huge"}, 2, "--shapes: is 'huge'");
   expect_refused({"verify", "--random", "-1"}, 2, "--random: is -1");
+  expect_refused({"verify", "--largest-seqlen", "0"}, 2, "--largest-seqlen: is 0");
+  expect_refused({"verify", "--largest-head-dim", "-8"}, 2, "--largest-head-dim: is -8");
+  expect_refused({"verify", "--device", "cpu", "--sanitizers"}, 3, "--sanitizers: is given");
   expect_refused({"bench", "--suite", "other"}, 2, "--suite: is 'other', wanted one of gates");
 }
 
@@ -421,6 +424,31 @@ TEST(Verify, HoldsKernelsToTheGates) {
   for (const json& row : result["table"]) EXPECT_EQ(row["passed"], true) << row;
   EXPECT_EQ(result["random"]["problems"], 10);
   EXPECT_EQ(result["random"]["first_seed"], 5);
+}
+
+TEST(Verify, WritesEvidence) {
+  const Scratch folder;
+  const std::string path = folder.path("gates.json");
+  document({"verify", "--shapes", "small", "--seeds", "0", "--random", "6", "--largest-seqlen",
+            "40", "--largest-head-dim", "24", "--kernel", "cpu_simd", "--device", "cpu", "--out",
+            path});
+  const json evidence = json::parse(folder.read("gates.json"));
+  EXPECT_EQ(evidence["kind"], "verify");
+  EXPECT_EQ(evidence["table"].size(), 2U);
+  EXPECT_EQ(evidence["random"]["largest_seqlen"], 40);
+  EXPECT_EQ(evidence["random"]["kernels"][0]["passed"], 6);
+  EXPECT_FALSE(evidence["fingerprints"]["cpu_simd"].get<std::string>().empty());
+  EXPECT_TRUE(evidence["sanitizers"].empty());
+}
+
+TEST(Verify, RunsUnjudgedForTheSanitizers) {
+  const Outcome outcome =
+      flashcore_command({"verify", "--only-run", "--random", "2", "--largest-seqlen", "16",
+                         "--kernel", "cpu_simd", "--device", "cpu"});
+  EXPECT_EQ(outcome.exit_code, 0);
+  EXPECT_EQ(outcome.out,
+            "flashcore: begins cpu_simd\nflashcore: ends cpu_simd\n"
+            "flashcore: begins cpu_simd\nflashcore: ends cpu_simd\n");
 }
 
 TEST(Verify, SaysHowToRepeatAFailure) {

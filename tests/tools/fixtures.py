@@ -47,6 +47,20 @@ def ladder(rungs):
         "rungs": rungs}
 
 
+def verify(kernel, print_of, failed=0):
+    judged = {"max_scaled_error": 5e-4, "relative_error": 3e-4, "lse_error": 1e-6}
+    return common("verify") | {
+        "fingerprints": {kernel: print_of},
+        "table": [{"shape": "small", "dtype": "f16", "causal": False, "kernel": kernel,
+                   "passed": True, "refusal": "", "failure": "", **judged}],
+        "random": {"problems": 50, "first_seed": 7, "largest_seqlen": 160,
+                   "largest_head_dim": 136, "failures": [],
+                   "kernels": [{"kernel": kernel, "passed": 40 - failed, "failed": failed,
+                                "refused": 10, **judged}]},
+        "sanitizers": {kernel: {"memcheck": {"passed": True, "ran": True},
+                                "racecheck": {"passed": failed == 0, "ran": failed == 0}}}}
+
+
 def row(name, us, flop, source="flashcore", print_of="", **more):
     gate = {"passed": True, "failure": "", "max_scaled_error": 5e-4, "relative_error": 3e-4}
     return {"implementation": name, "source": source, "fingerprint": print_of, "gate": gate,

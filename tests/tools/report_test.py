@@ -44,13 +44,15 @@ class Tree(unittest.TestCase):
             fixtures.rung("00_unfused", 20.5, prints["ladder/00_unfused"]),
             fixtures.rung("01_scalar", 2870.0, prints["ladder/01_scalar"])])
         self.bench = fixtures.standard(prints["forward_sm80"])
+        self.verify = fixtures.verify("forward_sm80", prints["forward_sm80"])
         self.write()
 
     def tearDown(self):
         self.folder.cleanup()
 
     def write(self):
-        for name, evidence in (("ladder", self.ladder), ("bench", self.bench)):
+        for name, evidence in (("ladder", self.ladder), ("bench", self.bench),
+                               ("verify-forward_sm80", self.verify)):
             (self.root / f"docs/evidence/{name}.json").write_text(json.dumps(evidence))
         for name, (shown, _) in pictures.pictures(Evidence(self.root)).items():
             (self.root / "docs/images" / name).write_bytes(fixtures.png(shown))
@@ -85,6 +87,21 @@ class Pages(Tree):
         self.assertIn("0.70x the speed of the fastest peer", self.text("docs/deep.md"))
         self.assertIn("| 512 | 2k | 8k | 16k |", self.text("README.md"))
         self.assertIn(f"{len(self.bench['cases'])} cases, sustained.", self.text("README.md"))
+
+    def test_it_says_what_was_verified(self):
+        self.run_tool("--no-pictures")
+        page = self.text("docs/verification.md")
+        for part in ("| `forward_sm80` | 1 of 1 (5.0e-04, 3.0e-04, 1.0e-06) | 40 of 40, seeds from 7",
+                     "2 of 2 clean", "docs/evidence/verify-forward_sm80.json"):
+            self.assertIn(part, page)
+
+    def test_what_failed_is_not_hidden(self):
+        self.verify = fixtures.verify("forward_sm80", "other sources", failed=3)
+        self.write()
+        self.run_tool("--no-pictures")
+        page = self.text("docs/verification.md")
+        for part in ("`forward_sm80` (stale)", "37 of 40", "not clean: racecheck (did not end)"):
+            self.assertIn(part, page)
 
     def test_without_evidence_the_pages_say_so(self):
         (self.root / "docs/evidence/bench.json").unlink()

@@ -1,0 +1,185 @@
+#include "cli/verify_random.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "bench/gates.hpp"
+#include "cli/plan_choice.hpp"
+#include "cli/progress.hpp"
+#include "cli/sanitizer.hpp"
+#include "cli/table.hpp"
+#include "cli/verify_kernel.hpp"
+#include "cpu/parallel.hpp"
+#include "problem/status.hpp"
+
+namespace flashcore::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct Failure {
+  uint64_t seed;
+  std::string kernel, what, problem;
+};
+
+// What all problems came to; several threads add to it.
+struct Found {
+  std::mutex mutex;
+  std::map<std::string, Tally> tallies;
+  std::vector<Failure> failures;
+  Status error;  // the first of the program's own, which ends it
+};
+
+bool any_computes(const std::vector<KernelVerdict>& kernels) {
+  return std::any_of(kernels.begin(), kernels.end(),
+                     [](const KernelVerdict& one) { return one.refusal.empty(); });
+}
+
+// All kernels on one random problem. Without a kernel that computes it there is no reference.
+Status verify_seed(uint64_t seed, const bench::RandomSpace& space, const PlanOptions& plan,
+                   Found& found) {
+  bench::HostProblem host = bench::random_problem(seed, space);
+  const Result<std::vector<KernelVerdict>> kernels = kernels_under_test(host.problem, plan, true);
+  if (!kernels.ok()) return kernels.status();
+  bench::Reference reference;
+  if (any_computes(*kernels)) {
+    Result<bench::Reference> computed = bench::compute_reference(host, plan.threads);
+    if (!computed.ok()) return computed.status();
+    reference = std::move(*computed);
+  }
+  for (const KernelVerdict& kernel : *kernels) {
+    if (!kernel.refusal.empty()) {
+      const std::scoped_lock lock(found.mutex);
+      found.tallies[kernel.kernel].refuse(kernel.refusal);
+      continue;
+    }
+    const bench::Verdict verdict = judge_kernel(host, reference, plan, kernel.kernel);
+    const std::scoped_lock lock(found.mutex);
+    found.tallies[kernel.kernel].add(verdict, fmt::format("seed {}", seed));
+    if (!verdict.passed) {
+      found.failures.push_back(
+          {seed, kernel.kernel, verdict.failure, bench::describe(host.problem)});
+    }
+  }
+  return {};
+}
+
+void verify_all(const VerifyRandom& asked, const PlanOptions& plan, bool shows_progress,
+                Found& found) {
+  Progress progress(shows_progress, "random", asked.problems);
+  // A GPU waits for references: each thread computes its own. On the CPU the kernels have them.
+  const bool shared_out = plan.device.kind == DeviceKind::cuda;
+  PlanOptions one = plan;
+  if (shared_out) one.threads = 1;
+  cpu::parallel_for(asked.problems, shared_out ? plan.threads : 1, [&](int64_t n) {
+    const uint64_t seed = asked.first_seed + static_cast<uint64_t>(n);
+    {
+      const std::scoped_lock lock(found.mutex);
+      if (!found.error.ok()) return;
+      progress.step(fmt::format("seed {}", seed));
+    }
+    const Status status = verify_seed(seed, asked.space, one, found);
+    const std::scoped_lock lock(found.mutex);
+    if (!status.ok() && found.error.ok()) found.error = status;
+    progress.advance();
+  });
+}
+
+std::string repeat(const Failure& failure, const VerifyRandom& asked, const PlanOptions& plan) {
+  constexpr bench::RandomSpace kUsual;
+  std::string line =
+      fmt::format("flashcore verify --shapes none --random 1 --random-seed {} --kernel {}",
+                  failure.seed, failure.kernel);
+  if (asked.space.largest_seqlen != kUsual.largest_seqlen) {
+    line += fmt::format(" --largest-seqlen {}", asked.space.largest_seqlen);
+  }
+  if (asked.space.largest_head_dim != kUsual.largest_head_dim) {
+    line += fmt::format(" --largest-head-dim {}", asked.space.largest_head_dim);
+  }
+  if (plan.device.kind == DeviceKind::cuda) line += " --device " + to_text(plan.device);
+  return line;
+}
+
+}  // namespace
+
+Result<Json> verify_random(const VerifyRandom& asked, const PlanOptions& plan, Session& session) {
+  Found found;
+  verify_all(asked, plan, session.shows_progress(), found);
+  if (!found.error.ok()) return found.error;
+  std::sort(found.failures.begin(), found.failures.end(),
+            [](const Failure& a, const Failure& b) { return a.seed < b.seed; });
+
+  Table table({{"random problems"},
+               {"passed", Align::right},
+               {"failed", Align::right},
+               {"refused", Align::right},
+               {"gate"}});
+  Json kernels = Json::array();
+  for (const auto& [kernel, tally] : found.tallies) {
+    table.row({kernel, std::to_string(tally.passed), std::to_string(tally.failed),
+               std::to_string(tally.refused), tally.mark(session)});
+    kernels.push_back({{"kernel", kernel},
+                       {"passed", tally.passed},
+                       {"failed", tally.failed},
+                       {"refused", tally.refused},
+                       {"max_scaled_error", tally.max_scaled_error},
+                       {"relative_error", tally.relative_error},
+                       {"lse_error", tally.lse_error}});
+  }
+  session.line();
+  for (const std::string& line : table.lines()) session.line(line);
+  session.line(fmt::format("seeds {} to {}", asked.first_seed,
+                           asked.first_seed + static_cast<uint64_t>(asked.problems) - 1));
+  Json failures = Json::array();
+  for (const Failure& failure : found.failures) {
+    const std::string again = repeat(failure, asked, plan);
+    session.line(fmt::format("failed: {}: {}", failure.kernel, failure.what));
+    session.line("  " + failure.problem);
+    session.line("  repeat: " + again);
+    failures.push_back({{"seed", failure.seed},
+                        {"kernel", failure.kernel},
+                        {"failure", failure.what},
+                        {"problem", failure.problem},
+                        {"repeat", again}});
+  }
+  return Json{{"problems", asked.problems},
+              {"first_seed", asked.first_seed},
+              {"largest_seqlen", asked.space.largest_seqlen},
+              {"largest_head_dim", asked.space.largest_head_dim},
+              {"kernels", kernels},
+              {"failures", failures}};
+}
+
+Status run_unjudged(const VerifyRandom& asked, const PlanOptions& plan) {
+  constexpr int64_t kDrawnForOne = 400;
+  std::map<std::string, int64_t> ran;
+  uint64_t seed = asked.first_seed;
+  const auto enough = [&] {
+    return !ran.empty() && std::all_of(ran.begin(), ran.end(), [&](const auto& one) {
+      return one.second >= asked.problems;
+    });
+  };
+  for (int64_t n = 0; n < kDrawnForOne * asked.problems && !enough(); ++n, ++seed) {
+    bench::HostProblem host = bench::random_problem(seed, asked.space);
+    const Result<std::vector<KernelVerdict>> kernels = kernels_under_test(host.problem, plan, true);
+    if (!kernels.ok()) return kernels.status();
+    for (const KernelVerdict& kernel : *kernels) {
+      int64_t& count = ran[kernel.kernel];
+      if (!kernel.refusal.empty() || count >= asked.problems) continue;
+      fmt::print("{}\n", sanitizer_mark(kernel.kernel, true));
+      std::fflush(stdout);
+      FLASHCORE_RETURN_IF_ERROR(run_kernel(host, plan, kernel.kernel));
+      fmt::print("{}\n", sanitizer_mark(kernel.kernel, false));
+      std::fflush(stdout);
+      ++count;
+    }
+  }
+  return {};
+}
+
+}  // namespace flashcore::cli

@@ -1,0 +1,57 @@
+"""The parts that come from the evidence of `flashcore verify --out`."""
+from reporting.evidence import STALE, Evidence, where
+from reporting.text import cell, table
+
+
+def errors(rows: list[dict]) -> str:
+    worst = [max((row.get(name) or 0 for row in rows), default=0)
+             for name in ("max_scaled_error", "relative_error", "lse_error")]
+    return ", ".join(f"{value:.1e}" for value in worst)
+
+
+def gates(evidence: dict, kernel: str) -> str:
+    rows = [row for row in evidence["table"] if row["kernel"] == kernel and not row["refusal"]]
+    if not rows:
+        return "-"
+    passed = sum(row["passed"] for row in rows)
+    return f"{passed} of {len(rows)} ({errors(rows)})"
+
+
+def random(evidence: dict, kernel: str) -> str:
+    asked = evidence["random"] or {"kernels": []}
+    row = next((row for row in asked["kernels"] if row["kernel"] == kernel), None)
+    if row is None or row["passed"] + row["failed"] == 0:
+        return "-"
+    return (f"{row['passed']} of {row['passed'] + row['failed']}, seeds from {asked['first_seed']},"
+            f" S to {asked['largest_seqlen']}, D to {asked['largest_head_dim']} ({errors([row])})")
+
+
+def sanitizers(evidence: dict, kernel: str) -> str:
+    tools = evidence["sanitizers"].get(kernel)
+    if not tools:
+        return "-"
+    failed = [tool if result.get("ran", True) else f"{tool} (did not end)"
+              for tool, result in tools.items() if not result["passed"]]
+    return f"not clean: {', '.join(failed)}" if failed else f"{len(tools)} of {len(tools)} clean"
+
+
+def gate_table(all_evidence: Evidence, files: dict[str, dict]) -> str:
+    rows = []
+    for evidence in files.values():
+        for kernel, measured in evidence["fingerprints"].items():
+            stale = STALE if all_evidence.is_stale(kernel, measured) else ""
+            rows.append([f"`{cell(kernel)}`{stale}", gates(evidence, kernel),
+                         random(evidence, kernel), sanitizers(evidence, kernel)])
+    return table(["kernel", "gate table", "random problems", "sanitizers"], sorted(rows), left=4)
+
+
+def parts(all_evidence: Evidence) -> dict:
+    files = all_evidence.of_kind("verify")
+
+    def made(make):
+        return lambda: make() if files else "Not measured yet."
+
+    return {"verify": made(lambda: gate_table(all_evidence, files)),
+            "verify where": made(lambda: "\n".join(
+                f"- `docs/evidence/{name}.json`: {cell(where(evidence))}"
+                for name, evidence in files.items()))}
