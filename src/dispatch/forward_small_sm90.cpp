@@ -87,7 +87,12 @@ Result<PlannedKernel> plan(const ForwardProblem& p, const PlanContext& context) 
       .config = small::choose_config(p.head_dim_qk, p.head_dim_v),
       .whole = forward_small_sm90_is_whole(p)};
   planned.grid = {static_cast<unsigned int>((p.seqlen_q + small::kBlockQ - 1) / small::kBlockQ),
-                  static_cast<unsigned int>(p.heads_q), static_cast<unsigned int>(p.batch)};
+                  static_cast<unsigned int>(p.heads_q), static_cast<unsigned int>(p.batch), false};
+  // Blocks of a launch that starts early would share SMs with those before it where there is room,
+  // two of them on some, and these would end last.
+  const int64_t blocks =
+      int64_t{small::kRanks} * planned.grid.q_tiles * planned.grid.heads * planned.grid.batch;
+  planned.grid.alone = context.early_start && blocks <= context.device.multiprocessors;
   planned.q = layout(p, p.q, p.heads_q, rows_q, p.head_dim_qk);
   planned.k = layout(p, p.k, p.heads_kv, rows_kv, p.head_dim_qk);
   planned.v = layout(p, p.v, p.heads_kv, rows_kv, p.head_dim_v);

@@ -19,6 +19,7 @@
 #include "cuda/ptx/cp_async.cuh"
 #include "cuda/ptx/exp2.cuh"
 #include "cuda/ptx/ldmatrix.cuh"
+#include "cuda/ptx/log2.cuh"
 #include "cuda/tile/smem_tile.hpp"
 
 namespace flashcore::cuda::forward_small_sm80 {
@@ -58,12 +59,12 @@ struct Partial {
 // copy a piece.
 template <class Tile, int kThreads>
 __device__ __forceinline__ void copy_rows(unsigned char* tile, const uint16_t* source,
-                                          int64_t stride, int rows, int head_dim,
+                                          int64_t stride, int rows, bool fills, int head_dim,
                                           const void* readable, int thread) {
   constexpr int kPassRows = kThreads / 8, kPasses = Tile::kRows / kPassRows;
   const int chunk = thread % 8, first_row = thread / 8;
   const uint16_t* from = source + (first_row * stride + 8 * chunk);
-  if (rows >= Tile::kRows && head_dim == Tile::kColumns) {
+  if (rows >= Tile::kRows && fills) {
 #pragma unroll
     for (int pass = 0; pass < kPasses; ++pass, from += kPassRows * stride) {
 #pragma unroll
@@ -101,9 +102,11 @@ struct Warp {
         small::row_pointer(p.k, task.batch, task.kv_head, int64_t{task.kv_row} + key);
     const uint16_t* v =
         small::row_pointer(p.v, task.batch, task.kv_head, int64_t{task.kv_row} + key);
-    copy_rows<typename S::KvTile, 32>(k_tile, k, p.k.row, rows, p.head_dim_qk, p.k.data, lane);
+    copy_rows<typename S::KvTile, 32>(k_tile, k, p.k.row, rows, p.fills, p.head_dim_qk, p.k.data,
+                                      lane);
     ptx::cp_async_commit();
-    copy_rows<typename S::KvTile, 32>(v_tile, v, p.v.row, rows, p.head_dim_v, p.v.data, lane);
+    copy_rows<typename S::KvTile, 32>(v_tile, v, p.v.row, rows, p.fills, p.head_dim_v, p.v.data,
+                                      lane);
     ptx::cp_async_commit();
   }
 
@@ -300,16 +303,44 @@ __device__ __forceinline__ void leave_partial(unsigned char* memory, typename S:
   }
 }
 
-// What the first `active` warps have left. Each row is finished by neighbouring lanes of one warp,
-// with neighbouring columns each.
+// Each row is finished by neighbouring lanes of one warp, with neighbouring columns each. Where a
+// thread stores is found before the keys have come: there is time for it, and what it takes to find
+// it is not yet in the constant cache.
 template <class S>
-__device__ __forceinline__ void merge(const Params& p, const Task& task,
+struct Place {
+  static constexpr int kOutputs = S::kConfig.thread_outputs();
+  static constexpr int kRowLanes = S::kHeadDim / kOutputs;
+  static_assert(32 % kRowLanes == 0);
+
+  uint16_t* o;
+  float* lse;       // null: the thread has none to store
+  int columns;      // from the first of its own on; not more than 0 where nothing is stored
+  int row, column;  // in the tile
+
+  __device__ __forceinline__ Place(const Params& p, const Task& task, int thread)
+      : row(thread / kRowLanes), column(thread % kRowLanes * kOutputs) {
+    const int query = task.first_query + row;
+    const int64_t at = task.q_row + query;
+    const bool exists = query < task.rows_q;
+    columns = exists ? p.head_dim_v - column : 0;
+    o = static_cast<uint16_t*>(p.o) + task.batch * p.o_batch + task.head * p.o_head + at * p.o_row +
+        column;
+    lse = nullptr;
+    if (p.lse != nullptr && column == 0 && exists) {
+      lse = p.lse + task.batch * p.lse_batch + task.head * p.lse_head + at * p.lse_row;
+    }
+    asm volatile("" : "+l"(o), "+l"(lse), "+r"(columns));  // here, and not later
+  }
+};
+
+// Adds up what the first `active` warps have left.
+template <class S>
+__device__ __forceinline__ void merge(const Params& p, const Task& task, const Place<S>& place,
                                       const unsigned char* partials, const typename S::Rows& rows,
                                       int active, int thread) {
-  constexpr int kWarps = S::kConfig.warps, kOutputs = S::kConfig.thread_outputs();
-  constexpr int kRowLanes = S::kHeadDim / kOutputs, kPartialBytes = 2 * S::kConfig.kv_bytes();
-  static_assert(32 % kRowLanes == 0);
-  const int row = thread / kRowLanes, first_column = thread % kRowLanes * kOutputs;
+  constexpr int kWarps = S::kConfig.warps, kOutputs = Place<S>::kOutputs;
+  constexpr int kPartialBytes = 2 * S::kConfig.kv_bytes();
+  const int row = place.row;
   float largest = kNoKey;
 #pragma unroll
   for (int i = 0; i < kWarps; ++i) {
@@ -325,40 +356,35 @@ __device__ __forceinline__ void merge(const Params& p, const Task& task,
 #pragma unroll
     for (int c = 0; c < kOutputs; c += 4) {
       const float4 four = *reinterpret_cast<const float4*>(
-          partials + i * kPartialBytes + partial_offset<S>(row, first_column + c));
+          partials + i * kPartialBytes + partial_offset<S>(row, place.column + c));
       o[c] = fmaf(four.x, weight, o[c]);
       o[c + 1] = fmaf(four.y, weight, o[c + 1]);
       o[c + 2] = fmaf(four.z, weight, o[c + 2]);
       o[c + 3] = fmaf(four.w, weight, o[c + 3]);
     }
   }
-  const float inverse = sum == 0 ? 0.0F : __fdividef(1.0F, sum);
-  const int query = task.first_query + row;
-  const bool in_use = query < task.len_q, exists = query < task.rows_q;
-  const int64_t at = task.q_row + query;
-  auto* const to = static_cast<uint16_t*>(p.o) + task.batch * p.o_batch + task.head * p.o_head +
-                   at * p.o_row + first_column;
-  float zero = 0;  // NaN as soon as one output is not finite
+  const float inverse = sum == 0 ? 0.0F : ptx::reciprocal_approx(sum);
+  const bool in_use = task.first_query + row < task.len_q;
+  float total = 0;  // not finite as soon as one output is not
 #pragma unroll
-  for (int c = 0; c < kOutputs; ++c) {
-    o[c] *= inverse;
-    zero = fmaf(o[c], 0.0F, zero);
-  }
+  for (int c = 0; c < kOutputs; ++c) o[c] *= inverse;
+#pragma unroll
+  for (int c = 0; c < kOutputs; c += 4) total += (o[c] + o[c + 1]) + (o[c + 2] + o[c + 3]);
 #pragma unroll
   for (int c = 0; c < kOutputs; c += 8) {
     uint4 eight =
         make_uint4(S::Element::pack(o[c], o[c + 1]), S::Element::pack(o[c + 2], o[c + 3]),
                    S::Element::pack(o[c + 4], o[c + 5]), S::Element::pack(o[c + 6], o[c + 7]));
     if (!in_use) eight = make_uint4(0, 0, 0, 0);
-    if (exists && first_column + c < p.head_dim_v) *reinterpret_cast<uint4*>(to + c) = eight;
+    if (place.columns > c) *reinterpret_cast<uint4*>(place.o + c) = eight;
   }
-  if (p.lse != nullptr && first_column == 0 && exists) {
-    p.lse[task.batch * p.lse_batch + task.head * p.lse_head + at * p.lse_row] =
-        in_use && sum != 0 ? (reference + __log2f(sum)) * kLn2 : kNoKey;
+  if (place.lse != nullptr) {
+    *place.lse = in_use && sum != 0 ? (reference + ptx::log2_approx(sum)) * kLn2 : kNoKey;
   }
-  const uint32_t lanes = __ballot_sync(0xffffffffU, in_use && zero != 0);
+  const uint32_t lanes = __ballot_sync(0xffffffffU, in_use && !isfinite(total));
   if (lanes != 0) [[unlikely]] {
     __syncwarp();  // what was stored is stored again
+    constexpr int kRowLanes = Place<S>::kRowLanes;
     small::store_exactly<typename S::Element, true, kRowLanes>(
         p, lanes, task.first_query + thread / 32 * (32 / kRowLanes), 0, S::kHeadDim / 32);
   }
@@ -372,8 +398,9 @@ __global__ void __launch_bounds__(kConfigs[kConfigIndex].threads(), 1)
   constexpr Config kConfig = S::kConfig;
   extern __shared__ __align__(1024) unsigned char memory[];
   __shared__ typename S::Rows rows;
-  const auto thread = static_cast<int>(threadIdx.x);
-  const int warp = thread / 32, lane = thread % 32;
+  const unsigned its_thread = threadIdx.x;
+  const auto thread = static_cast<int>(its_thread);
+  const auto warp = static_cast<int>(its_thread / 32), lane = static_cast<int>(its_thread % 32);
   // Tiles of late queries come first: under a causal mask they see the most keys.
   const int tile = static_cast<int>(gridDim.x) - 1 - static_cast<int>(blockIdx.x);
   const Task task = small::find_task_at<true>(p, tile * kBlockQ, kBlockQ);
@@ -387,12 +414,14 @@ __global__ void __launch_bounds__(kConfigs[kConfigIndex].threads(), 1)
   if (begin_key < end_key) {
     const uint16_t* q =
         small::row_pointer(p.q, task.batch, task.head, int64_t{task.q_row} + task.first_query);
-    copy_rows<typename S::QTile, kConfig.threads()>(
-        memory, q, p.q.row, task.len_q - task.first_query, p.head_dim_qk, p.q.data, thread);
+    copy_rows<typename S::QTile, kConfig.threads()>(memory, q, p.q.row,
+                                                    task.len_q - task.first_query, p.fills,
+                                                    p.head_dim_qk, p.q.data, thread);
   }
   ptx::cp_async_commit();
   if (first_key < end_key) share.load(first_key);
 
+  const Place<S> place(p, task, thread);
   if (first_key < end_key) {
     ptx::cp_async_wait<2>();  // this thread's part of Q
   } else {
@@ -406,7 +435,7 @@ __global__ void __launch_bounds__(kConfigs[kConfigIndex].threads(), 1)
   }
   __syncthreads();
   const int active = (end_key - begin_key + S::kWarpKeys - 1) / S::kWarpKeys;
-  merge<S>(p, task, memory + kConfig.q_bytes(), rows, active, thread);
+  merge<S>(p, task, place, memory + kConfig.q_bytes(), rows, active, thread);
 }
 
 }  // namespace flashcore::cuda::forward_small_sm80

@@ -143,6 +143,15 @@ struct Attention {
     }
   }
 
+  __device__ __forceinline__ static float polynomial(float x) {
+    constexpr float kRound = 12582912.0F;
+    x = fmaxf(x, -126.0F);
+    const float whole = x + kRound;
+    const float f = x - (whole - kRound);
+    const float y = fmaf(fmaf(fmaf(0.05517167F, f, 0.24261113F), f, 0.69326099F), f, 0.99992807F);
+    return __uint_as_float(__float_as_uint(y) + (__float_as_uint(whole) << 23));
+  }
+
   // Products kBegin to kEnd of P = 2^(S * scale + shift), packed, and their sums. Accumulators of
   // two products are the left operand of a step of the next product.
   template <int kBegin, int kEnd>
@@ -152,8 +161,18 @@ struct Attention {
     for (int n = kBegin; n < kEnd; ++n) {
 #pragma unroll
       for (int row = 0; row < 2; ++row) {
-        const float even = ptx::exp2_approx(fmaf(s[n][2 * row], scale, shift[row]));
-        const float odd = ptx::exp2_approx(fmaf(s[n][2 * row + 1], scale, shift[row]));
+#ifndef POLY
+#define POLY 0
+#endif
+        float even = fmaf(s[n][2 * row], scale, shift[row]);
+        float odd = fmaf(s[n][2 * row + 1], scale, shift[row]);
+        if (S::kWhole && POLY && n % 4 >= 4 - POLY) {
+          even = polynomial(even);
+          odd = polynomial(odd);
+        } else {
+          even = ptx::exp2_approx(even);
+          odd = ptx::exp2_approx(odd);
+        }
         sums[row][0] += even;
         sums[row][1] += odd;
         p[n / 2][n % 2 * 2 + row] = S::Element::pack(even, odd);
@@ -335,6 +354,8 @@ struct Attention {
       return;
     }
     wait(kQTile, 0);
+    if (lane == 0) copies.start_values(group);
+    __syncwarp();
     if (tiles == 1) {
       one(w);
     } else {

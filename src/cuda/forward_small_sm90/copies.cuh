@@ -1,7 +1,12 @@
-// How Q, K and V come to shared memory: every warp makes some of the barriers and starts the copies
-// that they count, so that neither waits for a long row of the other.
+// How Q, K and V come to shared memory. Every warp makes some of the barriers and starts some of
+// the copies, so that neither waits for a long row of the other: a thread that starts a copy is
+// held until the copy engine takes it.
 //
-// A thread that starts a copy is held until the copy engine takes it; eight warps share that.
+//   at once              warp 0: Q      1, 2: the first K of each warpgroup     5, 6, 7: fetch maps
+//   all have met         3, 4: the second K of each warpgroup
+//   Q is here            2, 3: V of the first warpgroup       6, 7: V of the second
+//
+// All SMs load at once, and what is needed last would be in the way of what is needed first.
 #pragma once
 
 #include <cstdint>
@@ -17,23 +22,26 @@ namespace flashcore::cuda::forward_small_sm90 {
 
 template <class S>
 struct Copies {
-  static constexpr int kWarps = kThreads / 32, kLastTileWarp = 0;
-  static_assert(kTiles == kWarps + 1 && !is_v(kLastTileWarp));
+  static constexpr int kWarps = kThreads / 32;
+  static_assert(kTiles == kWarps + 1);
 
   typename S::Shared& smem;
   const Maps& maps;
   const Task& task;
-  const int rank;
+  const int rank, warp;  // of the block
 
-  // The barriers of tile `warp` and, after the last of the warps, tile 8, and that of what the warp
-  // receives. One lane.
+  // Those of tile `warp`, for one warp also the last tile's, and of what the warp receives. One
+  // lane.
   __device__ __forceinline__ static void make_barriers(typename S::Shared& smem, int warp) {
     const uint32_t received = ptx::shared_address(&smem.received[0][0]) + 8 * warp;
     ptx::mbarrier_init(received, 1);
     ptx::mbarrier_init(ptx::shared_address(&smem.full[0]) + 8 * warp, 1);
-    if (warp == kLastTileWarp) ptx::mbarrier_init(ptx::shared_address(&smem.full[kWarps]), 1);
+    if (warp == kWarps - 1) ptx::mbarrier_init(ptx::shared_address(&smem.full[kWarps]), 1);
     ptx::publish_barriers();
-    ptx::mbarrier_arrive_expect(received, kParts * S::kConfig.message_bytes());
+    ptx::mbarrier_arrive_expect(received, kParts / kRanks * S::kConfig.message_bytes());
+  }
+  __device__ __forceinline__ static void prefetch_maps(const Maps& maps, int warp) {
+    if (warp >= 5) ptx::prefetch_tensor_map(warp == 5 ? &maps.k : warp == 6 ? &maps.v : &maps.q);
   }
 
   // Starts the copy of a tile, if the task has it. One lane.
@@ -47,40 +55,40 @@ struct Copies {
                        panel * S::Tile::kPanelColumns, row, head, task.map_batch);
     }
   }
-  __device__ __forceinline__ int key_row(int group, int i) const {
-    return task.kv_row + (task.tiles.begin + part_of(rank, group) + i * kParts) * kBlockKv;
-  }
-
-  // The first copies of Q and K: tile `warp` is this warp's. One lane.
-  __device__ __forceinline__ void start_keys(int warp) const {
-    if (warp == kQTile) {
-      // Only where somebody waits for it: a block may not leave before its copies have come.
-      if (count(0) > 0) start(kQTile, maps.q, task.q_row + task.first_query, task.head);
-    } else if (!is_v(warp)) {
-      start_tile(warp, warp - k_tile(0, 0), maps.k);
-    }
-  }
-  // Those of V. One lane.
-  __device__ __forceinline__ void start_values(int warp) const {
-    if (is_v(warp)) start_tile(warp, warp - v_tile(0, 0), maps.v);
-    if (warp == kLastTileWarp) start_tile(kWarps, kWarps - v_tile(0, 0), maps.v);
-  }
-  // Number `number` of the block's first tiles of K or V, if the task has it.
-  __device__ __forceinline__ void start_tile(int tile, int number, const CUtensorMap& map) const {
-    const int group = static_cast<int>(static_cast<unsigned>(number) % kGroups);
-    const int i = static_cast<int>(static_cast<unsigned>(number) / kGroups);
-    if (i < count(group)) start(tile, map, key_row(group, i), task.kv_head);
-  }
   __device__ __forceinline__ int count(int group) const {
     return tiles_of(task.tiles.size(), part_of(rank, group));
+  }
+  // Tile number i of a warpgroup, if there is one.
+  __device__ __forceinline__ void start_kv(int tile, const CUtensorMap& map, int group,
+                                           int i) const {
+    if (i >= count(group)) return;
+    start(tile, map,
+          task.kv_row + (task.tiles.begin + part_of(rank, group) + i * kParts) * kBlockKv,
+          task.kv_head);
+  }
+
+  // The first round's, by when they start. One lane of each warp.
+  __device__ __forceinline__ void start_first() const {
+    // Only where somebody waits: a block may not leave before its copies have come.
+    if (warp == 0 && count(0) > 0) start(kQTile, maps.q, task.q_row + task.first_query, task.head);
+    if (warp == 1 || warp == 2) start_kv(warp, maps.k, warp - 1, 0);
+  }
+  __device__ __forceinline__ void start_second() const {
+    if (warp == 3 || warp == 4) start_kv(warp, maps.k, warp - 3, 1);
+  }
+  // Where the warpgroup has keys.
+  __device__ __forceinline__ void start_values(int group) const {
+    const int slot = 3 - warp % kGroupWarps;
+    if (slot < kSlots) start_kv(v_tile(group, slot), maps.v, group, slot);
   }
 
   // Tile number `i` of a warpgroup, once that has read what was in the slot. One lane.
   __device__ __forceinline__ void start_next(int group, int i) const {
-    const int slot = i % kSlots;
-    start(k_tile(group, slot), maps.k, key_row(group, i), task.kv_head);
-    start(v_tile(group, slot), maps.v, key_row(group, i), task.kv_head);
+    start_kv(k_tile(group, i % kSlots), maps.k, group, i);
+    start_kv(v_tile(group, i % kSlots), maps.v, group, i);
   }
 };
+
+static_assert(k_tile(0, 0) == 1 && k_tile(1, 0) == 2 && k_tile(0, 1) == 3 && k_tile(1, 1) == 4);
 
 }  // namespace flashcore::cuda::forward_small_sm90

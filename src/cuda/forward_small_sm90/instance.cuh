@@ -11,26 +11,27 @@ struct CompiledInstance {
   static constexpr int kBytes =
       static_cast<int>(sizeof(typename Shape<kConfigIndex, Element, kWhole>::Shared));
 
+  // Too much for a second block on an SM.
+  static constexpr int kBytesAlone = kBytes > kSharedMemory / 2 ? kBytes : kSharedMemory / 2 + 1024;
+
   static cudaError_t prepare() {
     const auto* const kernel =
         reinterpret_cast<const void*>(&forward_small_kernel<kConfigIndex, Element, kWhole>);
-    return cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes);
+    return cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytesAlone);
   }
 
   static cudaError_t launch(const Maps& maps, const Params& params, const Grid& grid, bool early,
                             cudaStream_t stream) {
-    cudaLaunchAttribute attributes[2];
-    attributes[0].id = cudaLaunchAttributeClusterDimension;
-    attributes[0].val.clusterDim = {kRanks, 1, 1};
-    attributes[1].id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    attributes[1].val.programmaticStreamSerializationAllowed = 1;
+    cudaLaunchAttribute attribute;
+    attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attribute.val.programmaticStreamSerializationAllowed = 1;
     cudaLaunchConfig_t config{};
     config.gridDim = dim3(kRanks * grid.q_tiles, grid.heads, grid.batch);
     config.blockDim = dim3(kThreads);
-    config.dynamicSmemBytes = kBytes;
+    config.dynamicSmemBytes = grid.alone ? kBytesAlone : kBytes;
     config.stream = stream;
-    config.attrs = attributes;
-    config.numAttrs = early ? 2 : 1;
+    config.attrs = &attribute;
+    config.numAttrs = early ? 1 : 0;
     return cudaLaunchKernelEx(&config, &forward_small_kernel<kConfigIndex, Element, kWhole>, params,
                               maps);
   }

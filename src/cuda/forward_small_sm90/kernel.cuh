@@ -25,28 +25,30 @@ __device__ __forceinline__ void compute(const Maps& maps, const Params& p) {
   const auto group = static_cast<int>(its_warp / kGroupWarps);
   const auto in_group = static_cast<int>(its_warp % kGroupWarps);
   FCT(0);
-  ptx::start_next_grid();
-  if (lane == 0) Copies<S>::make_barriers(smem, warp);
+  if (lane == 0) {
+    Copies<S>::prefetch_maps(maps, warp);
+    Copies<S>::make_barriers(smem, warp);
+  }
   __syncwarp();
   FCT(1);
   ptx::cluster_arrive_relaxed();
-
+  ptx::start_next_grid();
   if (!S::kWhole && p.varies) ptx::wait_for_earlier_grids();  // they may write the lengths
   const Task task = find_task<S::kWhole>(p);
   if (!S::kWhole && !task.exists()) return;  // both blocks of the cluster
-  const Copies<S> copies{smem, maps, task, rank};
   FCT(2);
+  const Copies<S> copies{smem, maps, task, rank, warp};
   if (lane == 0) {
     ptx::wait_for_earlier_grids();
-    copies.start_keys(warp);
+    copies.start_first();
   }
+  __syncwarp();
   FCT(3);
   __syncthreads();
   FCT(4);
-  if (lane == 0) copies.start_values(warp);
+  if (lane == 0) copies.start_second();
   __syncwarp();
   ptx::cluster_wait();  // the other block runs and has made its barriers
-
   FCT(5);
   const int part = part_of(rank, group), tiles = tiles_of(task.tiles.size(), part);
   const Places places = find_places<S>(smem, p, task, rank, group, in_group, lane);
@@ -86,8 +88,9 @@ __device__ __forceinline__ void compute(const Maps& maps, const Params& p) {
 
 // By index: nvcc 13.0 cannot name a __global__ template's argument of class type.
 template <int kConfigIndex, class Element, bool kWhole>
-__global__ void __launch_bounds__(kThreads, kConfigs[kConfigIndex].blocks)
-    forward_small_kernel(const __grid_constant__ Params p, const __grid_constant__ Maps maps) {
+__global__ void __cluster_dims__(kRanks, 1, 1)
+    __launch_bounds__(kThreads, kConfigs[kConfigIndex].blocks)
+        forward_small_kernel(const __grid_constant__ Params p, const __grid_constant__ Maps maps) {
   if constexpr (ptx::kHasWgmma) compute<Shape<kConfigIndex, Element, kWhole>>(maps, p);
 }
 

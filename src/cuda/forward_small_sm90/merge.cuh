@@ -4,8 +4,10 @@
 // four chunks: rows + 0..7 or + 8..15, and the left or right half of the columns. Part p = rank + 2
 // * group finishes the chunk of row half `group` and column half `rank`: from every part, its own
 // included, it gets that chunk, already divided by the part's own sum, in 16 bits, with a
-// log-sum-exp a row. They come by st.async, counted at a barrier of the receiving warp alone, so
-// that a warp waits for four others and no more.
+// log-sum-exp a row.
+//
+//   within the block     through shared memory, and a named barrier of the two warps
+//   to the other block   by st.async, counted at a barrier of the receiving warp alone
 //
 // Which chunk goes where is an address; what is in it is fixed. A block leaves only when all that
 // is sent to it has come, so no barrier is needed at the end.
@@ -19,6 +21,7 @@
 #include "cuda/ptx/cluster.cuh"
 #include "cuda/ptx/log2.cuh"
 #include "cuda/ptx/mbarrier.cuh"
+#include "cuda/ptx/sync.cuh"
 
 namespace flashcore::cuda::forward_small_sm90 {
 
@@ -26,15 +29,17 @@ inline constexpr float kLn2 = 0.6931471805599453F;
 
 // Where a lane stores: found before the keys have come, when there is time for it.
 struct Places {
-  uint16_t* o;  // of the first of the lane's outputs
-  float* lse;   // null: the lane has none to store
-  int query;    // counted in the entry
-  int columns;  // of O from that output on; not more than 0 where nothing is stored
-  bool in_use;  // a query that is in use
-  uint32_t message[2],
-      counted[2];     // in each block: where this lane's outputs go, and their barrier
-  uint32_t received;  // the own barrier
+  uint16_t* o;               // of the first of the lane's outputs
+  float* lse;                // null: the lane has none to store
+  int query;                 // counted in the entry
+  int columns;               // of O from that output on; not more than 0 where nothing is stored
+  bool in_use;               // a query that is in use
+  uint32_t remote, counted;  // where this lane's outputs go in the other block, and their barrier
 };
+
+// Where 16 bytes of lane 4 * r + q lie in a message: a reader of one word of each such piece finds
+// eight rows in eight different groups of banks.
+__device__ __forceinline__ int slot_of(int lane) { return lane / 4 + 8 * (lane % 4); }
 
 template <class S>
 __device__ __forceinline__ Places find_places(const typename S::Shared& smem, const Params& p,
@@ -53,18 +58,12 @@ __device__ __forceinline__ Places find_places(const typename S::Shared& smem, co
   if (p.lse != nullptr && rank == 0 && lane % 4 == 0 && exists) {
     at.lse = p.lse + (task.batch * p.lse_batch + task.head * p.lse_head + row * p.lse_row);
   }
-  // 16 bytes of lane 4 * r + q go where a reader of one word of each such piece finds eight rows in
-  // eight different groups of banks.
-  const uint32_t message = ptx::shared_address(&smem.messages[0][warp][part_of(rank, group)]) +
-                           (lane / 4 + 8 * (lane % 4)) * 16;
-  const uint32_t counted = ptx::shared_address(&smem.received[0][warp]);
-#pragma unroll
-  for (uint32_t block = 0; block < kRanks; ++block) {
-    at.message[block] = ptx::cluster_address(message, block);
-    at.counted[block] = ptx::cluster_address(counted, block);
-    asm volatile("" : "+r"(at.message[block]), "+r"(at.counted[block]));
-  }
-  at.received = counted + group * kGroupWarps * 8;
+  const auto other = static_cast<uint32_t>(rank ^ 1);
+  at.remote = ptx::cluster_address(
+      ptx::shared_address(&smem.messages[0][warp][part_of(rank, group)].outputs[0][slot_of(lane)]),
+      other);
+  at.counted = ptx::cluster_address(ptx::shared_address(&smem.received[0][warp]), other);
+  asm volatile("" : "+r"(at.remote), "+r"(at.counted));
   asm volatile("" : "+l"(at.o), "+l"(at.lse), "+r"(at.columns));  // here, and not later
   return at;
 }
@@ -87,11 +86,12 @@ struct Merge {
   // Four chunks to four warps.
   __device__ __forceinline__ void send(const Partial<S>& w, const float (&inverse)[2],
                                        const float (&lse)[2]) const {
-    constexpr uint32_t kRowHalf = kGroupWarps * kParts * sizeof(Message),
-                       kItsBarrier = kGroupWarps * 8;
+    constexpr uint32_t kRowHalf = kGroupWarps * kParts * sizeof(Message);
+    const int part = part_of(rank, group);
 #pragma unroll
     for (int to = 0; to < 4; ++to) {
       const int columns = to / 2, rows = to % 2;
+      const bool stays = columns == rank;
 #pragma unroll
       for (int piece = 0; piece < kPieces; ++piece) {
         uint32_t words[4];
@@ -100,24 +100,32 @@ struct Merge {
           const float* const two = &w.o[columns * kChunkProducts + 4 * piece + n][2 * rows];
           words[n] = S::Element::pack(two[0] * inverse[rows], two[1] * inverse[rows]);
         }
-        ptx::store_async(places.message[columns] + rows * kRowHalf + 512 * piece, words,
-                         places.counted[columns] + rows * kItsBarrier);
+        if (stays) {
+          *reinterpret_cast<uint4*>(smem.messages[rows][warp][part].outputs[piece][slot_of(lane)]) =
+              make_uint4(words[0], words[1], words[2], words[3]);
+        } else {
+          ptx::store_async(places.remote + rows * kRowHalf + 512 * piece, words,
+                           places.counted + rows * kGroupWarps * 8);
+        }
       }
     }
-    if (lane % 4 != 0) return;
-    const int row = lane / 4;  // its outputs are 16 bytes a row into the message, its sum 4
+    if (lane % 4 == 0) {
+      const int row = lane / 4;  // its outputs are 16 bytes a row into the message, its sum 4
 #pragma unroll
-    for (int to = 0; to < 4; ++to) {
-      const int columns = to / 2, rows = to % 2;
-      ptx::store_async(places.message[columns] + rows * kRowHalf + 512 * kPieces - 12 * row,
-                       __float_as_uint(lse[rows]), places.counted[columns] + rows * kItsBarrier);
+      for (int rows = 0; rows < 2; ++rows) {
+        smem.messages[rows][warp][part].lse[row] = lse[rows];
+        ptx::store_async(places.remote + rows * kRowHalf + 512 * kPieces - 12 * row,
+                         __float_as_uint(lse[rows]), places.counted + rows * kGroupWarps * 8);
+      }
     }
+    __syncwarp();
   }
 
   // Waits for the four parts' shares, and adds them; LSE.
   __device__ __forceinline__ float receive() {
     const int row = lane / 4, quarter = lane % 4;
-    ptx::mbarrier_wait(places.received, 0);
+    ptx::named_barrier_sync(kPair + warp, 2 * 32);
+    ptx::mbarrier_wait(ptx::shared_address(&smem.received[group][warp]), 0);
     FCT(17);
     const Message(&messages)[kParts] = smem.messages[group][warp];
     float weights[kParts];

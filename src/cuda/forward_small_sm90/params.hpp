@@ -22,6 +22,7 @@ struct FirstParams {
   int heads_per_kv_head;
   BandLimits limits;  // of every entry, unless `varies`
   bool varies;        // entries differ in their lengths or diagonals
+  bool fills;         // both head dimensions are those of the tiles
   float scale_log2;   // softmax_scale / ln 2, more than 0
 };
 
