@@ -54,28 +54,46 @@ struct Partial {
   float max[kRowGroups][2], sum[kRowGroups][2];
 };
 
+// A whole tile, whose rows are kStride elements apart, or `stride` where that is 0: no test a
+// piece, and no address where the distance is known.
+template <class Tile, int kThreads, int kStride>
+__device__ __forceinline__ void copy_whole(unsigned char* to, const uint16_t* from,
+                                           int64_t stride) {
+  constexpr int kPassRows = kThreads / 8;
+  static_assert(kPassRows == 4 || kPassRows % 8 == 0);
+#pragma unroll
+  for (int pass = 0; pass < Tile::kRows / kPassRows; ++pass) {
+    const int64_t row = int64_t{pass} * kPassRows;
+    // The same chunk of a row further down: four rows are one bit of the swizzle, eight are none.
+    unsigned char* const at =
+        reinterpret_cast<unsigned char*>(reinterpret_cast<uintptr_t>(to) ^ (row % 8 * 16)) +
+        row * Tile::kPanelRowBytes;
+#pragma unroll
+    for (int panel = 0; panel < Tile::kPanels; ++panel) {
+      ptx::cp_async_16(at + panel * Tile::kPanelBytes,
+                       from + row * (kStride > 0 ? kStride : stride) + panel * Tile::kPanelColumns);
+    }
+  }
+}
+
 // Rows [0, rows) of a matrix from `source` on into a tile, zeros after them and past head_dim; by
-// kThreads threads, eight a row and panel. Whole tiles, as nearly all are, cost an addition and a
-// copy a piece.
+// kThreads threads, eight a row and panel. `fills`: head_dim is the tile's.
 template <class Tile, int kThreads>
 __device__ __forceinline__ void copy_rows(unsigned char* tile, const uint16_t* source,
                                           int64_t stride, int rows, bool fills, int head_dim,
                                           const void* readable, int thread) {
-  constexpr int kPassRows = kThreads / 8, kPasses = Tile::kRows / kPassRows;
   const int chunk = thread % 8, first_row = thread / 8;
   const uint16_t* from = source + (first_row * stride + 8 * chunk);
   if (rows >= Tile::kRows && fills) {
-#pragma unroll
-    for (int pass = 0; pass < kPasses; ++pass, from += kPassRows * stride) {
-#pragma unroll
-      for (int panel = 0; panel < Tile::kPanels; ++panel) {
-        ptx::cp_async_16(tile + Tile::chunk_offset(first_row + pass * kPassRows,
-                                                   panel * Tile::kPanelChunks + chunk),
-                         from + panel * Tile::kPanelColumns, true);
-      }
+    unsigned char* const to = tile + Tile::chunk_offset(first_row, chunk);
+    if (stride == Tile::kColumns) {
+      copy_whole<Tile, kThreads, Tile::kColumns>(to, from, stride);
+    } else {
+      copy_whole<Tile, kThreads, 0>(to, from, stride);
     }
     return;
   }
+  constexpr int kPassRows = kThreads / 8;
 #pragma unroll 1
   for (int row = first_row; row < Tile::kRows; row += kPassRows, from += kPassRows * stride) {
 #pragma unroll

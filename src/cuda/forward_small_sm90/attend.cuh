@@ -200,6 +200,12 @@ struct Attention {
     attention::rescale_rows(w.o, factor);
   }
 
+  // While the first scores are computed: before that, every warp of the group is waited for.
+  __device__ __forceinline__ void start_values() const {
+    if (lane == 0) copies.start_values(group);
+    __syncwarp();
+  }
+
   // ---- the three lengths of work; O is not complete on return
 
   __device__ __forceinline__ void one(Partial<S>& w) const {
@@ -208,6 +214,7 @@ struct Attention {
     float shift[2];
     wait(k_tile(group, 0), 0);
     start_scores(s, 0);
+    start_values();
     ptx::warpgroup_wait<0>();
     ptx::warpgroup_pin(s);
     mask(s, tile_at(0));
@@ -227,6 +234,7 @@ struct Attention {
     wait(k_tile(group, 0), 0);
     FCT(7);
     start_scores(s0, 0);
+    start_values();
     ptx::warpgroup_wait<0>();
     ptx::warpgroup_pin(s0);
     FCT(8);
@@ -354,8 +362,6 @@ struct Attention {
       return;
     }
     wait(kQTile, 0);
-    if (lane == 0) copies.start_values(group);
-    __syncwarp();
     if (tiles == 1) {
       one(w);
     } else {

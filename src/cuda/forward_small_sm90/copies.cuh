@@ -2,8 +2,8 @@
 // the copies, so that neither waits for a long row of the other: a thread that starts a copy is
 // held until the copy engine takes it.
 //
-//   at once              warp 0: Q      1, 2: the first K of each warpgroup     5, 6, 7: fetch maps
-//   all have met         3, 4: the second K of each warpgroup
+//   at once              warp 0: Q      1, 2: the first K of each warpgroup
+//   all have met         3, 4: the second K of each warpgroup   5: fetches the map of V
 //   Q is here            2, 3: V of the first warpgroup       6, 7: V of the second
 //
 // All SMs load at once, and what is needed last would be in the way of what is needed first.
@@ -30,18 +30,29 @@ struct Copies {
   const Task& task;
   const int rank, warp;  // of the block
 
+  __device__ __forceinline__ static void prefetch_maps(const Maps& maps, int warp) {
+#ifndef PF
+#define PF 1
+#endif
+#if PF == 1
+    if (warp == 5) ptx::prefetch_tensor_map(&maps.k);
+    if (warp == 6) ptx::prefetch_tensor_map(&maps.v);
+#endif
+#if PF == 2
+    if (warp == 5) ptx::prefetch_tensor_map(&maps.q);
+    if (warp == 6) ptx::prefetch_tensor_map(&maps.k);
+    if (warp == 7) ptx::prefetch_tensor_map(&maps.v);
+#endif
+  }
   // Those of tile `warp`, for one warp also the last tile's, and of what the warp receives. One
   // lane.
   __device__ __forceinline__ static void make_barriers(typename S::Shared& smem, int warp) {
     const uint32_t received = ptx::shared_address(&smem.received[0][0]) + 8 * warp;
-    ptx::mbarrier_init(received, 1);
+    ptx::mbarrier_init(received, 2);
     ptx::mbarrier_init(ptx::shared_address(&smem.full[0]) + 8 * warp, 1);
     if (warp == kWarps - 1) ptx::mbarrier_init(ptx::shared_address(&smem.full[kWarps]), 1);
     ptx::publish_barriers();
     ptx::mbarrier_arrive_expect(received, kParts / kRanks * S::kConfig.message_bytes());
-  }
-  __device__ __forceinline__ static void prefetch_maps(const Maps& maps, int warp) {
-    if (warp >= 5) ptx::prefetch_tensor_map(warp == 5 ? &maps.k : warp == 6 ? &maps.v : &maps.q);
   }
 
   // Starts the copy of a tile, if the task has it. One lane.
@@ -58,13 +69,19 @@ struct Copies {
   __device__ __forceinline__ int count(int group) const {
     return tiles_of(task.tiles.size(), part_of(rank, group));
   }
+  // Two tiles of a part in the order 0, 1 or 1, 0: blocks of a head that run side by side ask for
+  // different ones.
+  __device__ __forceinline__ int flip() const {
+    return S::kWhole && task.tiles.size() == kSlots * kParts ? task.first_query / kBlockQ % 2 : 0;
+  }
   // Tile number i of a warpgroup, if there is one.
   __device__ __forceinline__ void start_kv(int tile, const CUtensorMap& map, int group,
                                            int i) const {
     if (i >= count(group)) return;
-    start(tile, map,
-          task.kv_row + (task.tiles.begin + part_of(rank, group) + i * kParts) * kBlockKv,
-          task.kv_head);
+    start(
+        tile, map,
+        task.kv_row + (task.tiles.begin + part_of(rank, group) + (i ^ flip()) * kParts) * kBlockKv,
+        task.kv_head);
   }
 
   // The first round's, by when they start. One lane of each warp.
@@ -74,6 +91,9 @@ struct Copies {
     if (warp == 1 || warp == 2) start_kv(warp, maps.k, warp - 1, 0);
   }
   __device__ __forceinline__ void start_second() const {
+#if PF == 0
+    if (warp == 5) ptx::prefetch_tensor_map(&maps.v);
+#endif
     if (warp == 3 || warp == 4) start_kv(warp, maps.k, warp - 3, 1);
   }
   // Where the warpgroup has keys.

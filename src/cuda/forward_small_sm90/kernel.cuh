@@ -25,16 +25,15 @@ __device__ __forceinline__ void compute(const Maps& maps, const Params& p) {
   const auto group = static_cast<int>(its_warp / kGroupWarps);
   const auto in_group = static_cast<int>(its_warp % kGroupWarps);
   FCT(0);
+  const Early early = read_early(p);
   if (lane == 0) {
     Copies<S>::prefetch_maps(maps, warp);
     Copies<S>::make_barriers(smem, warp);
   }
   __syncwarp();
   FCT(1);
-  ptx::cluster_arrive_relaxed();
-  ptx::start_next_grid();
   if (!S::kWhole && p.varies) ptx::wait_for_earlier_grids();  // they may write the lengths
-  const Task task = find_task<S::kWhole>(p);
+  const Task task = find_task<S::kWhole>(p, early);
   if (!S::kWhole && !task.exists()) return;  // both blocks of the cluster
   FCT(2);
   const Copies<S> copies{smem, maps, task, rank, warp};
@@ -44,6 +43,8 @@ __device__ __forceinline__ void compute(const Maps& maps, const Params& p) {
   }
   __syncwarp();
   FCT(3);
+  ptx::cluster_arrive_relaxed();
+  ptx::start_next_grid();
   __syncthreads();
   FCT(4);
   if (lane == 0) copies.start_second();

@@ -6,8 +6,8 @@
 // included, it gets that chunk, already divided by the part's own sum, in 16 bits, with a
 // log-sum-exp a row.
 //
-//   within the block     through shared memory, and a named barrier of the two warps
-//   to the other block   by st.async, counted at a barrier of the receiving warp alone
+//   within the block     through shared memory, and one arrival at the receiving warp's barrier
+//   to the other block   by st.async, counted at the same barrier
 //
 // Which chunk goes where is an address; what is in it is fixed. A block leaves only when all that
 // is sent to it has come, so no barrier is needed at the end.
@@ -19,9 +19,9 @@
 #include "cuda/forward_small_sm90/exact.cuh"
 #include "cuda/forward_small_sm90/shape.cuh"
 #include "cuda/ptx/cluster.cuh"
+#include "cuda/ptx/cluster_store.cuh"
 #include "cuda/ptx/log2.cuh"
 #include "cuda/ptx/mbarrier.cuh"
-#include "cuda/ptx/sync.cuh"
 
 namespace flashcore::cuda::forward_small_sm90 {
 
@@ -34,7 +34,8 @@ struct Places {
   int query;                 // counted in the entry
   int columns;               // of O from that output on; not more than 0 where nothing is stored
   bool in_use;               // a query that is in use
-  uint32_t remote, counted;  // where this lane's outputs go in the other block, and their barrier
+  uint32_t local;            // where this lane's outputs go in the own block
+  uint32_t remote, counted;  // and in the other, and their barrier
 };
 
 // Where 16 bytes of lane 4 * r + q lie in a message: a reader of one word of each such piece finds
@@ -59,11 +60,11 @@ __device__ __forceinline__ Places find_places(const typename S::Shared& smem, co
     at.lse = p.lse + (task.batch * p.lse_batch + task.head * p.lse_head + row * p.lse_row);
   }
   const auto other = static_cast<uint32_t>(rank ^ 1);
-  at.remote = ptx::cluster_address(
-      ptx::shared_address(&smem.messages[0][warp][part_of(rank, group)].outputs[0][slot_of(lane)]),
-      other);
+  at.local =
+      ptx::shared_address(&smem.messages[0][warp][part_of(rank, group)].outputs[0][slot_of(lane)]);
+  at.remote = ptx::cluster_address(at.local, other);
   at.counted = ptx::cluster_address(ptx::shared_address(&smem.received[0][warp]), other);
-  asm volatile("" : "+r"(at.remote), "+r"(at.counted));
+  asm volatile("" : "+r"(at.local), "+r"(at.remote), "+r"(at.counted));
   asm volatile("" : "+l"(at.o), "+l"(at.lse), "+r"(at.columns));  // here, and not later
   return at;
 }
@@ -100,13 +101,9 @@ struct Merge {
           const float* const two = &w.o[columns * kChunkProducts + 4 * piece + n][2 * rows];
           words[n] = S::Element::pack(two[0] * inverse[rows], two[1] * inverse[rows]);
         }
-        if (stays) {
-          *reinterpret_cast<uint4*>(smem.messages[rows][warp][part].outputs[piece][slot_of(lane)]) =
-              make_uint4(words[0], words[1], words[2], words[3]);
-        } else {
-          ptx::store_async(places.remote + rows * kRowHalf + 512 * piece, words,
-                           places.counted + rows * kGroupWarps * 8);
-        }
+        ptx::store_here_or_async(stays, places.local + rows * kRowHalf + 512 * piece, words,
+                                 places.remote + rows * kRowHalf + 512 * piece,
+                                 places.counted + rows * kGroupWarps * 8);
       }
     }
     if (lane % 4 == 0) {
@@ -119,12 +116,12 @@ struct Merge {
       }
     }
     __syncwarp();
+    if (lane == 0) ptx::mbarrier_arrive(ptx::shared_address(&smem.received[group ^ 1][warp]));
   }
 
   // Waits for the four parts' shares, and adds them; LSE.
   __device__ __forceinline__ float receive() {
     const int row = lane / 4, quarter = lane % 4;
-    ptx::named_barrier_sync(kPair + warp, 2 * 32);
     ptx::mbarrier_wait(ptx::shared_address(&smem.received[group][warp]), 0);
     FCT(17);
     const Message(&messages)[kParts] = smem.messages[group][warp];

@@ -49,6 +49,6 @@ struct Shape {
 };
 
 // Named barriers; 0 is that of __syncthreads.
-enum Barrier : int { kPair = 1, kGroupIsDone = 5 };  // + warp of a warpgroup, + warpgroup
+enum Barrier : int { kGroupIsDone = 1 };  // + warpgroup
 
 }  // namespace flashcore::cuda::forward_small_sm90

@@ -57,21 +57,37 @@ __device__ __forceinline__ Task find_task_at(const Params& p, int first_query, i
   return task;
 }
 
+// What a block is and what it has to read before its first copies. A launch finds neither at hand:
+// they are asked for first of all, and come while barriers are made.
+struct Early {
+  int head, batch;
+  int heads_per_kv_head, len_kv;
+};
+
+__device__ __forceinline__ Early read_early(const Params& p) {
+  Early early;
+  asm volatile("mov.u32 %0, %%ctaid.y;" : "=r"(early.head));
+  asm volatile("mov.u32 %0, %%ctaid.z;" : "=r"(early.batch));
+  asm volatile("mov.b32 %0, %1;" : "=r"(early.heads_per_kv_head) : "r"(p.heads_per_kv_head));
+  asm volatile("mov.b32 %0, %1;" : "=r"(early.len_kv) : "r"(p.limits.len_kv));
+  return early;
+}
+
 // Tiles of late queries come first: under a causal mask they see the most keys. Where all see all,
 // there is nothing to work out.
 template <bool kWhole>
-__device__ __forceinline__ Task find_task(const Params& p) {
+__device__ __forceinline__ Task find_task(const Params& p, const Early& early) {
   const auto tile = static_cast<int>((gridDim.x - 1 - blockIdx.x) / kRanks);
   if constexpr (kWhole) {
     Task task;
-    task.batch = task.map_batch = static_cast<int>(blockIdx.z);
-    task.head = static_cast<int>(blockIdx.y);
-    task.kv_head = p.heads_per_kv_head == 1 ? task.head : task.head / p.heads_per_kv_head;
+    task.batch = task.map_batch = early.batch;
+    task.head = task.kv_head = early.head;
+    if (early.heads_per_kv_head != 1) task.kv_head /= early.heads_per_kv_head;
     task.first_query = tile * kBlockQ;
     task.len_q = task.rows_q = p.queries;
     task.q_row = task.kv_row = 0;
     task.limits = p.limits;
-    const auto tiles = static_cast<int>(static_cast<unsigned>(p.limits.len_kv) / kBlockKv);
+    const auto tiles = static_cast<int>(static_cast<unsigned>(early.len_kv) / kBlockKv);
     task.tiles = {0, tiles, 0, tiles};
     return task;
   } else {
