@@ -48,9 +48,21 @@ check() {
     say "FAILED: $*"
   fi
 }
-check "$environment/bin/ruff" check --quiet python
-check "$environment/bin/ruff" format --quiet --check python
+sources=(python examples/attention_maps.py examples/drop_in.py)
+check "$environment/bin/ruff" check --quiet "${sources[@]}"
+check "$environment/bin/ruff" format --quiet --check "${sources[@]}"
 check "$environment/bin/mypy" --no-error-summary --cache-dir "$directory/mypy"
+
+# Whether the source distribution is complete: its build can be planned to the end.
+sdist_is_complete() {
+  rm -rf "$directory/sdist"
+  quietly "$python" -m build --sdist --no-isolation --outdir "$directory/sdist" . &&
+    tar -C "$directory/sdist" -xzf "$directory"/sdist/flashcore-*.tar.gz --strip-components=1 &&
+    quietly cmake -G Ninja -S "$directory/sdist" -B "$directory/sdist/build" -DFLASHCORE_WHEEL=ON \
+      -DFLASHCORE_TESTS=OFF -DFLASHCORE_CUDA=OFF -DCMAKE_MAKE_PROGRAM="$environment/bin/ninja" &&
+    quietly "$environment/bin/ninja" -C "$directory/sdist/build" -n flashcore_shared
+}
+check sdist_is_complete
 
 # From another folder, and without the source on the path: what is tested is what is installed.
 junit=$directory/junit.xml

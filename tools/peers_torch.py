@@ -188,9 +188,10 @@ class Backend:
 
 
 def scores_fit(case):
-    """Backends that write the scores: not where they would be huge or take minutes."""
+    """Backends that write the scores: not where they would be huge, nor where a report would spend
+    its minutes on them."""
     return (4 * case["batch"] * case["heads_q"] * case["seqlen_q"] * case["seqlen_kv"] <=
-            LARGEST_SCORES and case["suite"] != "sweep")
+            LARGEST_SCORES and case["suite"] not in ("sweep", "decode"))
 
 
 def package_backends(wanted):

@@ -10,7 +10,7 @@ jax = pytest.importorskip("jax")
 jnp = jax.numpy
 
 GPU = jax.default_backend() == "gpu"
-DTYPES = ["float16", "bfloat16"] if GPU else ["float32", "float16", "bfloat16"]
+DTYPES = ["float32", "float16", "bfloat16"]
 
 
 def inputs(dtype, lengths=(37, 53)):
