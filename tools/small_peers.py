@@ -3,12 +3,13 @@
 
     small_peers.py GRID.json OUT.json [--backends flash,cudnn] [--seconds S]
 
-Reads the shapes from a recorded grid; runs where python3 has PyTorch, best right after the grid on
-the same machine. Writes rows of the same form, with a "kernel" for each peer. tools/peers_torch.py
-has the peers and their timer.
+Reads a recorded grid and writes it again with a cell for each peer in each row; runs where python3
+has PyTorch, right after the grid on the same machine. tools/peers_torch.py has the peers and their
+timer. Prints how far ahead of the best peer the best kernel is.
 """
 import argparse
 import json
+import math
 import pathlib
 import statistics
 import sys
@@ -24,7 +25,7 @@ def measure(torch, timer, backend, row):
     shape = (1, row["heads"], row["seqlen"], row["head_dim"])
     dtype = getattr(torch, DTYPES[row["dtype"]])
     q, k, v = (torch.randn(shape, dtype=dtype, device="cuda") for _ in range(3))
-    cell = {"kernel": backend.name}
+    cell = {"kernel": f"PyTorch {backend.name}"}
     try:
         with torch.no_grad(), backend.context():
             call = backend.make(q, k, v, row["causal"])
@@ -50,18 +51,21 @@ def main() -> int:
     grid = json.loads(options.grid.read_text(encoding="utf-8"))
     found, _ = peers_torch.backends(torch, "cuda:0", options.backends)
     timer = peers_torch.CudaTimer(torch)
-    rows = []
+    measured, ratios = 0, []
     for row in grid["rows"]:
         if time.monotonic() - start > options.seconds:
             break
-        shape = {key: row[key] for key in ("dtype", "heads", "seqlen", "head_dim", "causal")}
-        cells = [measure(torch, timer, backend, row) for backend in found]
-        rows.append(shape | {"kernels": cells})
-    evidence = {"kind": "small_peers", "device": torch.cuda.get_device_name(),
-                "versions": {backend.name: backend.version for backend in found},
-                "complete": len(rows) == len(grid["rows"]), "rows": rows}
-    options.out.write_text(json.dumps(evidence, indent=1) + "\n", encoding="utf-8")
-    print(f"{len(rows)} of {len(grid['rows'])} shapes, {time.monotonic() - start:.1f} s")
+        peers = [measure(torch, timer, backend, row) for backend in found]
+        best = min((cell["us"] for cell in row["kernels"] if "us" in cell), default=math.nan)
+        ratios += [min(cell["us"] for cell in peers if "us" in cell) / best]
+        row["kernels"] += peers
+        measured += 1
+    grid["peers"] = {f"PyTorch {backend.name}": backend.version for backend in found}
+    grid["complete"] = grid["complete"] and measured == len(grid["rows"])
+    options.out.write_text(json.dumps(grid, indent=1) + "\n", encoding="utf-8")
+    mean = math.exp(statistics.fmean(map(math.log, ratios)))
+    print(f"{measured} of {len(grid['rows'])} shapes, {time.monotonic() - start:.1f} s; best kernel "
+          f"{mean:.2f} times as fast as the best peer in the geometric mean, {min(ratios):.2f} at worst")
     return 0
 
 

@@ -1,13 +1,12 @@
 // One warpgroup's keys: S = Q K^T, P = 2^(S - reference), O += P V, for 64 queries and its own
 // tiles.
 //
-//   K0 | S0 | max, half of P0 | K1 | S1, rest of P0 | half of P1 | V0 | O = P0 V0, rest of P1 | V1
-//   | O += P1 V1 |
+//   K0 | S0, V is asked for | max, half of P0 | K1 | S1, rest of P0 | V0 | O = P0 V0, P1 | V1 |
+//   O += P1 V1 |
 //
-// The maximum of the first tile is the reference of the second as well. Whether that was near
-// enough is seen in the sums, which are there anyway; where it was not, a warp takes the second
-// tile's scores, which it still has, and does an ordinary online step. Further tiles follow one at
-// a time, online.
+// The maximum of the first tile is the reference of the second as well, where that is near enough:
+// no exchange between lanes, no rescaling, and P0 is packed before S1 is there. Otherwise a warp
+// does an ordinary online step. Further tiles follow one at a time, online.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +29,7 @@ using Probabilities = uint32_t[S::kKeySteps][4];
 
 // Sums of a lane's exponentials, [row][even and odd columns].
 using Sums = float[2][2];
-inline constexpr float kLargestSum = 32768;  // then no exponential passes what fp16 holds
+inline constexpr float kMostExponent = 14;  // of 2, of a probability: fp16 holds twice that much
 
 // What a lane has of its two rows, l / 4 and l / 4 + 8 of the warp's 16: see quad_softmax.cuh.
 template <class S>
@@ -143,15 +142,6 @@ struct Attention {
     }
   }
 
-  __device__ __forceinline__ static float polynomial(float x) {
-    constexpr float kRound = 12582912.0F;
-    x = fmaxf(x, -126.0F);
-    const float whole = x + kRound;
-    const float f = x - (whole - kRound);
-    const float y = fmaf(fmaf(fmaf(0.05517167F, f, 0.24261113F), f, 0.69326099F), f, 0.99992807F);
-    return __uint_as_float(__float_as_uint(y) + (__float_as_uint(whole) << 23));
-  }
-
   // Products kBegin to kEnd of P = 2^(S * scale + shift), packed, and their sums. Accumulators of
   // two products are the left operand of a step of the next product.
   template <int kBegin, int kEnd>
@@ -161,23 +151,33 @@ struct Attention {
     for (int n = kBegin; n < kEnd; ++n) {
 #pragma unroll
       for (int row = 0; row < 2; ++row) {
-#ifndef POLY
-#define POLY 0
-#endif
-        float even = fmaf(s[n][2 * row], scale, shift[row]);
-        float odd = fmaf(s[n][2 * row + 1], scale, shift[row]);
-        if (S::kWhole && POLY && n % 4 >= 4 - POLY) {
-          even = polynomial(even);
-          odd = polynomial(odd);
-        } else {
-          even = ptx::exp2_approx(even);
-          odd = ptx::exp2_approx(odd);
-        }
+        const float even = ptx::exp2_approx(fmaf(s[n][2 * row], scale, shift[row]));
+        const float odd = ptx::exp2_approx(fmaf(s[n][2 * row + 1], scale, shift[row]));
         sums[row][0] += even;
         sums[row][1] += odd;
         p[n / 2][n % 2 * 2 + row] = S::Element::pack(even, odd);
       }
     }
+  }
+
+  // Whether the maxima of another tile will do for these scores: for every row of the warp there is
+  // one, and no exponential passes what fp16 holds. A lane looks at its own scores only, which
+  // costs no exchange; all lanes agree.
+  __device__ __forceinline__ bool is_near(const Scores<S>& s, const float (&reference)[2],
+                                          const float (&shift)[2]) const {
+    float largest = kNoKey;
+#pragma unroll
+    for (int row = 0; row < 2; ++row) {
+      float even = s[0][2 * row], odd = s[0][2 * row + 1];
+#pragma unroll
+      for (int n = 1; n < S::kKeyProducts; ++n) {
+        even = fmaxf(even, s[n][2 * row]);
+        odd = fmaxf(odd, s[n][2 * row + 1]);
+      }
+      largest = fmaxf(largest, fmaf(fmaxf(even, odd), scale, shift[row]));
+    }
+    const bool near = largest < kMostExponent && fminf(reference[0], reference[1]) > kNoKey;
+    return __all_sync(0xffffffffU, near) != 0;
   }
 
   // Raises the reference to the maxima of scores; sums and O, which is complete, follow.
@@ -230,93 +230,35 @@ struct Attention {
     Scores<S> s0, s1;
     Probabilities<S> p0, p1;
     float shift[2];
-    FCT(6);
     wait(k_tile(group, 0), 0);
-    FCT(7);
     start_scores(s0, 0);
     start_values();
     ptx::warpgroup_wait<0>();
     ptx::warpgroup_pin(s0);
-    FCT(8);
     mask(s0, tile_at(0));
     row_max(s0, w.max);
     shifts_of(w.max, shift);
     exponentials<0, kHalf>(p0, w.sums, s0, shift);
-    FCT(9);
     wait(k_tile(group, 1), 0);
-    FCT(10);
     start_scores(s1, 1);
     exponentials<kHalf, S::kKeyProducts>(p0, w.sums, s0, shift);
     ptx::warpgroup_wait<0>();
     ptx::warpgroup_pin(s1);
-    FCT(11);
     mask(s1, tile_at(1));
-    Sums sums = {{0, 0}, {0, 0}};
-#ifndef ORDER
-#define ORDER 2
-#endif
-#if ORDER == 0
-    exponentials<0, kHalf>(p1, sums, s1, shift);
+    const bool near = is_near(s1, w.max, shift);
     wait(v_tile(group, 0), 0);
-    FCT(12);
     start_output<ptx::Accumulate::overwrite>(w, p0, 0);
-    exponentials<kHalf, S::kKeyProducts>(p1, sums, s1, shift);
-    ptx::warpgroup_wait<0>();
-    ptx::warpgroup_pin(w.o);
-#elif ORDER == 1
-    wait(v_tile(group, 0), 0);
-    FCT(12);
-    start_output<ptx::Accumulate::overwrite>(w, p0, 0);
-    exponentials<0, kHalf>(p1, sums, s1, shift);
-    ptx::warpgroup_wait<0>();
-    ptx::warpgroup_pin(w.o);
-    exponentials<kHalf, S::kKeyProducts>(p1, sums, s1, shift);
-#endif
-#if ORDER < 2
-    const float largest = fmaxf(fmaxf(sums[0][0], sums[0][1]), fmaxf(sums[1][0], sums[1][1]));
-    const bool near = largest < kLargestSum && fminf(w.max[0], w.max[1]) > kNoKey;
-    if (!__all_sync(0xffffffffU, near)) [[unlikely]] {
-      raise(w, s1, shift);
-#pragma unroll
-      for (int i = 0; i < 4; ++i) sums[i / 2][i % 2] = 0;
-      exponentials<0, S::kKeyProducts>(p1, sums, s1, shift);
-    }
-#elif ORDER == 2
-    // lane's own maxima before; O is rescaled where they are far
-    float lane_max[2];
-#pragma unroll
-    for (int row = 0; row < 2; ++row) {
-      float even = s1[0][2 * row], odd = s1[0][2 * row + 1];
-#pragma unroll
-      for (int n = 1; n < S::kKeyProducts; ++n) {
-        even = fmaxf(even, s1[n][2 * row]);
-        odd = fmaxf(odd, s1[n][2 * row + 1]);
-      }
-      lane_max[row] = fmaf(fmaxf(even, odd), scale, shift[row]);
-    }
-    const bool near = fmaxf(lane_max[0], lane_max[1]) < 14 && fminf(w.max[0], w.max[1]) > kNoKey;
-    const bool all_near = __all_sync(0xffffffffU, near);
-    wait(v_tile(group, 0), 0);
-    FCT(12);
-    start_output<ptx::Accumulate::overwrite>(w, p0, 0);
-    if (!all_near) [[unlikely]] {
+    if (!near) [[unlikely]] {
       ptx::warpgroup_wait<0>();
       ptx::warpgroup_pin(w.o);
       raise(w, s1, shift);
     }
-    exponentials<0, S::kKeyProducts>(p1, sums, s1, shift);
+    exponentials<0, S::kKeyProducts>(p1, w.sums, s1, shift);
     if constexpr (!S::kWhole) {  // with masks there are no registers for both probabilities
       ptx::warpgroup_wait<0>();
       ptx::warpgroup_pin(w.o);
     }
-#else
-    // exact: as before, but probabilities are scaled when they are packed
-#endif
-#pragma unroll
-    for (int i = 0; i < 4; ++i) w.sums[i / 2][i % 2] += sums[i / 2][i % 2];
-    FCT(13);
     wait(v_tile(group, 1), 0);
-    FCT(14);
     start_output<ptx::Accumulate::add>(w, p1, 1);
   }
 

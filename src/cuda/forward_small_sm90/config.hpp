@@ -12,9 +12,6 @@
 #include <cstddef>
 #include <cstdint>
 
-#ifndef BLOCKS
-#define BLOCKS 2
-#endif
 namespace flashcore::cuda::forward_small_sm90 {
 
 inline constexpr int kBlockQ = 64;   // queries of a cluster
@@ -49,7 +46,7 @@ struct Config {
 };
 
 // By growing cost: the first that holds a problem's head dimensions computes it.
-inline constexpr std::array kConfigs = {Config{.head_dim = 64, .blocks = BLOCKS},
+inline constexpr std::array kConfigs = {Config{.head_dim = 64, .blocks = 2},
                                         Config{.head_dim = 128, .blocks = 1}};
 inline constexpr int kLargestHeadDim = 128;
 

@@ -2,9 +2,9 @@
 // the copies, so that neither waits for a long row of the other: a thread that starts a copy is
 // held until the copy engine takes it.
 //
-//   at once              warp 0: Q      1, 2: the first K of each warpgroup
-//   all have met         3, 4: the second K of each warpgroup   5: fetches the map of V
-//   Q is here            2, 3: V of the first warpgroup       6, 7: V of the second
+//   at once              warp 0: Q    1, 2: the first K of each warpgroup    5, 6: maps of K, V
+//   all have met         3, 4: the second K of each warpgroup
+//   S of the first K     2, 3: V of the first warpgroup    6, 7: V of the second
 //
 // All SMs load at once, and what is needed last would be in the way of what is needed first.
 #pragma once
@@ -31,19 +31,10 @@ struct Copies {
   const int rank, warp;  // of the block
 
   __device__ __forceinline__ static void prefetch_maps(const Maps& maps, int warp) {
-#ifndef PF
-#define PF 1
-#endif
-#if PF == 1
     if (warp == 5) ptx::prefetch_tensor_map(&maps.k);
     if (warp == 6) ptx::prefetch_tensor_map(&maps.v);
-#endif
-#if PF == 2
-    if (warp == 5) ptx::prefetch_tensor_map(&maps.q);
-    if (warp == 6) ptx::prefetch_tensor_map(&maps.k);
-    if (warp == 7) ptx::prefetch_tensor_map(&maps.v);
-#endif
   }
+
   // Those of tile `warp`, for one warp also the last tile's, and of what the warp receives. One
   // lane.
   __device__ __forceinline__ static void make_barriers(typename S::Shared& smem, int warp) {
@@ -91,9 +82,6 @@ struct Copies {
     if (warp == 1 || warp == 2) start_kv(warp, maps.k, warp - 1, 0);
   }
   __device__ __forceinline__ void start_second() const {
-#if PF == 0
-    if (warp == 5) ptx::prefetch_tensor_map(&maps.v);
-#endif
     if (warp == 3 || warp == 4) start_kv(warp, maps.k, warp - 3, 1);
   }
   // Where the warpgroup has keys.

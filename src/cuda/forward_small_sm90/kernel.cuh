@@ -24,33 +24,27 @@ __device__ __forceinline__ void compute(const Maps& maps, const Params& p) {
   const auto rank = static_cast<int>(blockIdx.x % kRanks);
   const auto group = static_cast<int>(its_warp / kGroupWarps);
   const auto in_group = static_cast<int>(its_warp % kGroupWarps);
-  FCT(0);
   const Early early = read_early(p);
   if (lane == 0) {
     Copies<S>::prefetch_maps(maps, warp);
     Copies<S>::make_barriers(smem, warp);
   }
   __syncwarp();
-  FCT(1);
   if (!S::kWhole && p.varies) ptx::wait_for_earlier_grids();  // they may write the lengths
   const Task task = find_task<S::kWhole>(p, early);
   if (!S::kWhole && !task.exists()) return;  // both blocks of the cluster
-  FCT(2);
   const Copies<S> copies{smem, maps, task, rank, warp};
   if (lane == 0) {
     ptx::wait_for_earlier_grids();
     copies.start_first();
   }
   __syncwarp();
-  FCT(3);
   ptx::cluster_arrive_relaxed();
   ptx::start_next_grid();
   __syncthreads();
-  FCT(4);
   if (lane == 0) copies.start_second();
   __syncwarp();
   ptx::cluster_wait();  // the other block runs and has made its barriers
-  FCT(5);
   const int part = part_of(rank, group), tiles = tiles_of(task.tiles.size(), part);
   const Places places = find_places<S>(smem, p, task, rank, group, in_group, lane);
   Partial<S> w;
@@ -63,8 +57,9 @@ __device__ __forceinline__ void compute(const Maps& maps, const Params& p) {
     inverse[row] = ptx::reciprocal_approx(sums[row]);
     lse[row] = fmaf(w.max[row], p.scale_log2, ptx::log2_approx(sums[row]));
   }
-  // Rows without a key: O is 0, LSE is -inf by itself.
-#ifndef NOBRANCH
+  // Rows without a key: O is 0, LSE is -inf by itself. A branch and not a selection, and not made
+  // one by the compiler: it keeps the sums, which it depends on, before the wait for the last
+  // product.
   if (__any_sync(0xffffffffU, fminf(sums[0], sums[1]) == 0)) [[unlikely]] {
 #pragma unroll 1
     for (int row = 0; row < 2; ++row) {
@@ -73,18 +68,9 @@ __device__ __forceinline__ void compute(const Maps& maps, const Params& p) {
       inverse[1] = sums[1] == 0 ? 0.0F : inverse[1];
     }
   }
-#else
-#pragma unroll
-  for (int row = 0; row < 2; ++row) {
-    if (sums[row] == 0) inverse[row] = 0;
-  }
-#endif
   ptx::warpgroup_wait<0>();
   ptx::warpgroup_pin(w.o);
-  FCT(15);
   Merge<S>{smem, p, task, places, rank, group, in_group, lane}.run(w, inverse, lse);
-  FCT(18);
-  FCT_DUMP();
 }
 
 // By index: nvcc 13.0 cannot name a __global__ template's argument of class type.

@@ -123,7 +123,6 @@ struct Merge {
   __device__ __forceinline__ float receive() {
     const int row = lane / 4, quarter = lane % 4;
     ptx::mbarrier_wait(ptx::shared_address(&smem.received[group][warp]), 0);
-    FCT(17);
     const Message(&messages)[kParts] = smem.messages[group][warp];
     float weights[kParts];
     uint32_t words[kParts][kPieces][4];
@@ -182,7 +181,6 @@ struct Merge {
   __device__ __forceinline__ void run(const Partial<S>& w, const float (&inverse)[2],
                                       const float (&lse)[2]) {
     send(w, inverse, lse);
-    FCT(16);
     store(receive());
   }
 };

@@ -7,10 +7,6 @@
 #include "cuda/attention/entry.hpp"
 #include "cuda/forward_small_sm90/params.hpp"
 
-#ifndef FCT
-#define FCT(i)
-#define FCT_DUMP()
-#endif
 namespace flashcore::cuda::forward_small_sm90 {
 
 inline constexpr float kNoKey = -std::numeric_limits<float>::infinity();
