@@ -150,11 +150,9 @@ int run(const std::string& out, const std::string& what, DType dtype, double sec
     fmt::print(stderr, "flashcore_small_grid: {}\n", timer.status().message());
     return 1;
   }
-  const std::vector<Candidate> candidates = {{"forward_small_sm90"},
-                                             {"forward_small_sm90", true},
-                                             {"forward_small_sm80"},
-                                             {"forward_sm90"},
-                                             {"forward_sm80"}};
+  std::vector<Candidate> candidates = {
+      {"forward_small_sm90"}, {"forward_small_sm80"}, {"forward_sm90"}, {"forward_sm80"}};
+  if (what == "eager") candidates.push_back({"forward_small_sm90", true});
   const TiledInputs inputs(dtype);
   ordered_json evidence = new_evidence("small_grid");
   evidence["device"] = cuda_environment(kGpu.index);

@@ -38,14 +38,9 @@ def predicted(features: tuple[float, float, float], wide: float, constants: list
     return launch + max(alone, waves * full)
 
 
-def fit(points: list[tuple[tuple[float, float, float], float, float]]) -> list[float]:
-    """Constants that make the mean squared log error small: a pattern search, from plain values."""
-    constants = [1.5, 1.0, 1.0, 1.5, 1.0, 1.0, 1.5]
-
-    def loss(candidate: list[float]) -> float:
-        return sum(math.log(predicted(f, wide, candidate) / us) ** 2 for f, wide, us in points)
-
-    best, stride = loss(constants), 0.5
+def search(constants: list[float], loss) -> list[float]:
+    """A pattern search for what makes the loss small."""
+    constants, best, stride = list(constants), loss(constants), 0.5
     while stride > 1e-3:
         improved = False
         for i in range(len(constants)):
@@ -58,6 +53,36 @@ def fit(points: list[tuple[tuple[float, float, float], float, float]]) -> list[f
         if not improved:
             stride /= 2
     return constants
+
+
+def fit(points: list[tuple[tuple[float, float, float], float, float]]) -> list[float]:
+    """Constants that make the mean squared log error small, from plain values."""
+    return search([1.5, 1.0, 1.0, 1.5, 1.0, 1.0, 1.5],
+                  lambda c: sum(math.log(predicted(f, wide, c) / us) ** 2
+                                for f, wide, us in points))
+
+
+def fit_choice(measured: list[tuple[dict, dict]], fitted: dict) -> dict:
+    """From each kernel's own fit: what loses least by wrong choices, and still predicts well."""
+    kernels = list(fitted)
+    rows = [({kernel: (work(row, *SHAPES[kernel]), wide_of(row), times[kernel])
+              for kernel in kernels if kernel in times}) for row, times in measured]
+
+    def loss(flat: list[float]) -> float:
+        total = 0.0
+        for row in rows:
+            guess = {kernel: predicted(f, wide, flat[7 * kernels.index(kernel):][:7])
+                     for kernel, (f, wide, _) in row.items()}
+            total += sum(math.log(guess[kernel] / row[kernel][2]) ** 2 for kernel in row)
+            for other in row:
+                if other == SMALL or SMALL not in row:
+                    continue
+                chosen = SMALL if guess[SMALL] < guess[other] else other
+                total += 5 * (row[chosen][2] / min(row[SMALL][2], row[other][2]) - 1)
+        return total
+
+    flat = search([value for kernel in kernels for value in fitted[kernel]], loss)
+    return {kernel: flat[7 * n:7 * n + 7] for n, kernel in enumerate(kernels)}
 
 
 def wide_of(row: dict) -> float:
@@ -100,8 +125,14 @@ def main() -> int:
         if not points:
             continue
         fitted[kernel] = fit(points)
+    fitted = fit_choice(measured, fitted)
+    for kernel, shape in SHAPES.items():
+        points = [(work(row, *shape), wide_of(row), times[kernel])
+                  for row, times in measured if kernel in times]
+        if not points:
+            continue
         off = max(abs(math.log(predicted(f, wide, fitted[kernel]) / us)) for f, wide, us in points)
-        print(f"{kernel}: " + ", ".join(f"{field} {value:.2f}"
+        print(f"{kernel}: " + ", ".join(f"{field} {value:.3f}"
                                         for field, value in zip(FIELDS, fitted[kernel])) +
               f"  (off by at most {math.expm1(off):.0%})")
     for other in ("forward_sm90", "forward_sm80"):

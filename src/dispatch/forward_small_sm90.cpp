@@ -82,17 +82,16 @@ Result<PlannedKernel> plan(const ForwardProblem& p, const PlanContext& context) 
   const int64_t rows_kv = p.packed ? p.total_kv : p.seqlen_kv;
   Planned planned{};
   planned.params = small_params(p);
-  planned.instance = {
-      .type = p.dtype == DType::f16 ? small::InputType::f16 : small::InputType::bf16,
-      .config = small::choose_config(p.head_dim_qk, p.head_dim_v),
-      .whole = forward_small_sm90_is_whole(p)};
   planned.grid = {static_cast<unsigned int>((p.seqlen_q + small::kBlockQ - 1) / small::kBlockQ),
-                  static_cast<unsigned int>(p.heads_q), static_cast<unsigned int>(p.batch), false};
-  // Blocks of a launch that starts early would share SMs with those before it where there is room,
-  // two of them on some, and these would end last.
+                  static_cast<unsigned int>(p.heads_q), static_cast<unsigned int>(p.batch)};
   const int64_t blocks =
       int64_t{small::kRanks} * planned.grid.q_tiles * planned.grid.heads * planned.grid.batch;
-  planned.grid.alone = context.early_start && blocks <= context.device.multiprocessors;
+  // Which of the two computes an entry may not depend on the others where that is promised.
+  const bool one_wave = !context.batch_invariant && blocks <= context.device.multiprocessors;
+  planned.instance = {
+      .type = p.dtype == DType::f16 ? small::InputType::f16 : small::InputType::bf16,
+      .config = small::choose_config(p.head_dim_qk, p.head_dim_v, one_wave),
+      .whole = forward_small_sm90_is_whole(p)};
   planned.q = layout(p, p.q, p.heads_q, rows_q, p.head_dim_qk);
   planned.k = layout(p, p.k, p.heads_kv, rows_kv, p.head_dim_qk);
   planned.v = layout(p, p.v, p.heads_kv, rows_kv, p.head_dim_v);

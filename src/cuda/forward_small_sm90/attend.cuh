@@ -29,7 +29,8 @@ using Probabilities = uint32_t[S::kKeySteps][4];
 
 // Sums of a lane's exponentials, [row][even and odd columns].
 using Sums = float[2][2];
-inline constexpr float kMostExponent = 14;  // of 2, of a probability: fp16 holds twice that much
+inline constexpr float kLargestSum = 32768;  // then no exponential passes what fp16 holds
+inline constexpr float kMostExponent = 14;   // of 2, of a probability: fp16 holds twice that much
 
 // What a lane has of its two rows, l / 4 and l / 4 + 8 of the warp's 16: see quad_softmax.cuh.
 template <class S>
@@ -225,6 +226,49 @@ struct Attention {
     start_output<ptx::Accumulate::overwrite>(w, p, 0);
   }
 
+  // O = P0 V0 and P1. With registers to keep the scores, whether the reference was near enough is
+  // seen in the sums, afterwards.
+  __device__ __forceinline__ void second_kept(Partial<S>& w, const Probabilities<S>& p0,
+                                              Probabilities<S>& p1, const Scores<S>& s1,
+                                              float (&shift)[2]) const {
+    constexpr int kHalf = S::kKeyProducts / 2;
+    Sums sums = {{0, 0}, {0, 0}};
+    exponentials<0, kHalf>(p1, sums, s1, shift);
+    wait(v_tile(group, 0), 0);
+    start_output<ptx::Accumulate::overwrite>(w, p0, 0);
+    exponentials<kHalf, S::kKeyProducts>(p1, sums, s1, shift);
+    ptx::warpgroup_wait<0>();
+    ptx::warpgroup_pin(w.o);
+    const float largest = fmaxf(fmaxf(sums[0][0], sums[0][1]), fmaxf(sums[1][0], sums[1][1]));
+    const bool near = largest < kLargestSum && fminf(w.max[0], w.max[1]) > kNoKey;
+    if (!__all_sync(0xffffffffU, near)) [[unlikely]] {
+      raise(w, s1, shift);
+#pragma unroll
+      for (int i = 0; i < 4; ++i) sums[i / 2][i % 2] = 0;
+      exponentials<0, S::kKeyProducts>(p1, sums, s1, shift);
+    }
+#pragma unroll
+    for (int i = 0; i < 4; ++i) w.sums[i / 2][i % 2] += sums[i / 2][i % 2];
+  }
+  // Otherwise it is seen before.
+  __device__ __forceinline__ void second(Partial<S>& w, const Probabilities<S>& p0,
+                                         Probabilities<S>& p1, const Scores<S>& s1,
+                                         float (&shift)[2]) const {
+    const bool near = is_near(s1, w.max, shift);
+    wait(v_tile(group, 0), 0);
+    start_output<ptx::Accumulate::overwrite>(w, p0, 0);
+    if (!near) [[unlikely]] {
+      ptx::warpgroup_wait<0>();
+      ptx::warpgroup_pin(w.o);
+      raise(w, s1, shift);
+    }
+    exponentials<0, S::kKeyProducts>(p1, w.sums, s1, shift);
+    if constexpr (!S::kWhole) {  // with masks there are no registers for both probabilities
+      ptx::warpgroup_wait<0>();
+      ptx::warpgroup_pin(w.o);
+    }
+  }
+
   __device__ __forceinline__ void two(Partial<S>& w) const {
     constexpr int kHalf = S::kKeyProducts / 2;
     Scores<S> s0, s1;
@@ -245,18 +289,10 @@ struct Attention {
     ptx::warpgroup_wait<0>();
     ptx::warpgroup_pin(s1);
     mask(s1, tile_at(1));
-    const bool near = is_near(s1, w.max, shift);
-    wait(v_tile(group, 0), 0);
-    start_output<ptx::Accumulate::overwrite>(w, p0, 0);
-    if (!near) [[unlikely]] {
-      ptx::warpgroup_wait<0>();
-      ptx::warpgroup_pin(w.o);
-      raise(w, s1, shift);
-    }
-    exponentials<0, S::kKeyProducts>(p1, w.sums, s1, shift);
-    if constexpr (!S::kWhole) {  // with masks there are no registers for both probabilities
-      ptx::warpgroup_wait<0>();
-      ptx::warpgroup_pin(w.o);
+    if constexpr (S::kConfig.blocks == 1) {
+      second_kept(w, p0, p1, s1, shift);
+    } else {
+      second(w, p0, p1, s1, shift);
     }
     wait(v_tile(group, 1), 0);
     start_output<ptx::Accumulate::add>(w, p1, 1);

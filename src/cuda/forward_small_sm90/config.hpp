@@ -34,9 +34,9 @@ struct Config {
   constexpr int tile_bytes() const { return 2 * kBlockKv * head_dim; }
   constexpr int column_halves() const { return head_dim / 64; }  // 32-column pieces of a half row
 
-  // What a warp sends to another for a quarter of its outputs: 16 bytes a lane and piece, and eight
-  // log-sum-exps.
-  constexpr int message_bytes() const { return 512 * column_halves() + 32; }
+  // What a warp sends to another for a quarter of its outputs: 16 bytes a lane and piece, and a
+  // log-sum-exp a lane.
+  constexpr int message_bytes() const { return 512 * column_halves() + 128; }
   constexpr int messages() const { return kGroups * kGroupWarps * kParts; }
 
   constexpr int barriers() const { return kTiles + kGroups * kGroupWarps; }
@@ -45,15 +45,19 @@ struct Config {
   }
 };
 
-// By growing cost: the first that holds a problem's head dimensions computes it.
-inline constexpr std::array kConfigs = {Config{.head_dim = 64, .blocks = 2},
+// By what they are for; the first two differ in how many registers a thread may have.
+inline constexpr std::array kConfigs = {Config{.head_dim = 64, .blocks = 1},
+                                        Config{.head_dim = 64, .blocks = 2},
                                         Config{.head_dim = 128, .blocks = 1}};
 inline constexpr int kLargestHeadDim = 128;
 
-// Index into kConfigs, or -1 when a head dimension is too large.
-constexpr int choose_config(int64_t head_dim_qk, int64_t head_dim_v) {
+// Index into kConfigs, or -1 when a head dimension is too large. `one_wave`: every block of the
+// launch has an SM of its own.
+constexpr int choose_config(int64_t head_dim_qk, int64_t head_dim_v, bool one_wave) {
   for (std::size_t i = 0; i < kConfigs.size(); ++i) {
-    if (head_dim_qk <= kConfigs[i].head_dim && head_dim_v <= kConfigs[i].head_dim) {
+    const Config& config = kConfigs[i];
+    if (head_dim_qk > config.head_dim || head_dim_v > config.head_dim) continue;
+    if (config.blocks > 1 || one_wave || config.head_dim == kLargestHeadDim) {
       return static_cast<int>(i);
     }
   }

@@ -31,6 +31,7 @@ struct Copies {
   const int rank, warp;  // of the block
 
   __device__ __forceinline__ static void prefetch_maps(const Maps& maps, int warp) {
+    if (S::kConfig.blocks > 1) return;
     if (warp == 5) ptx::prefetch_tensor_map(&maps.k);
     if (warp == 6) ptx::prefetch_tensor_map(&maps.v);
   }
@@ -39,7 +40,7 @@ struct Copies {
   // lane.
   __device__ __forceinline__ static void make_barriers(typename S::Shared& smem, int warp) {
     const uint32_t received = ptx::shared_address(&smem.received[0][0]) + 8 * warp;
-    ptx::mbarrier_init(received, 2);
+    ptx::mbarrier_init(received, 1);
     ptx::mbarrier_init(ptx::shared_address(&smem.full[0]) + 8 * warp, 1);
     if (warp == kWarps - 1) ptx::mbarrier_init(ptx::shared_address(&smem.full[kWarps]), 1);
     ptx::publish_barriers();
@@ -82,6 +83,7 @@ struct Copies {
     if (warp == 1 || warp == 2) start_kv(warp, maps.k, warp - 1, 0);
   }
   __device__ __forceinline__ void start_second() const {
+    if (S::kConfig.blocks > 1 && warp == 5) ptx::prefetch_tensor_map(&maps.v);
     if (warp == 3 || warp == 4) start_kv(warp, maps.k, warp - 3, 1);
   }
   // Where the warpgroup has keys.

@@ -11,13 +11,10 @@ struct CompiledInstance {
   static constexpr int kBytes =
       static_cast<int>(sizeof(typename Shape<kConfigIndex, Element, kWhole>::Shared));
 
-  // Too much for a second block on an SM.
-  static constexpr int kBytesAlone = kBytes > kSharedMemory / 2 ? kBytes : kSharedMemory / 2 + 1024;
-
   static cudaError_t prepare() {
     const auto* const kernel =
         reinterpret_cast<const void*>(&forward_small_kernel<kConfigIndex, Element, kWhole>);
-    return cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytesAlone);
+    return cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes);
   }
 
   static cudaError_t launch(const Maps& maps, const Params& params, const Grid& grid, bool early,
@@ -28,7 +25,7 @@ struct CompiledInstance {
     cudaLaunchConfig_t config{};
     config.gridDim = dim3(kRanks * grid.q_tiles, grid.heads, grid.batch);
     config.blockDim = dim3(kThreads);
-    config.dynamicSmemBytes = grid.alone ? kBytesAlone : kBytes;
+    config.dynamicSmemBytes = kBytes;
     config.stream = stream;
     config.attrs = &attribute;
     config.numAttrs = early ? 1 : 0;

@@ -19,7 +19,6 @@ struct Instance {
 // Clusters of two blocks: x query tiles, heads, batch entries.
 struct Grid {
   unsigned int q_tiles, heads, batch;
-  bool alone;  // an SM takes one block at a time
 };
 
 // One row of the list of compiled kernels.

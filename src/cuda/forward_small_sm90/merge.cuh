@@ -6,8 +6,8 @@
 // included, it gets that chunk, already divided by the part's own sum, in 16 bits, with a
 // log-sum-exp a row.
 //
-//   within the block     through shared memory, and one arrival at the receiving warp's barrier
-//   to the other block   by st.async, counted at the same barrier
+//   within the block     through shared memory, and a named barrier of the two warps
+//   to the other block   by st.async, counted at a barrier of the receiving warp alone
 //
 // Which chunk goes where is an address; what is in it is fixed. A block leaves only when all that
 // is sent to it has come, so no barrier is needed at the end.
@@ -22,6 +22,7 @@
 #include "cuda/ptx/cluster_store.cuh"
 #include "cuda/ptx/log2.cuh"
 #include "cuda/ptx/mbarrier.cuh"
+#include "cuda/ptx/sync.cuh"
 
 namespace flashcore::cuda::forward_small_sm90 {
 
@@ -29,13 +30,13 @@ inline constexpr float kLn2 = 0.6931471805599453F;
 
 // Where a lane stores: found before the keys have come, when there is time for it.
 struct Places {
-  uint16_t* o;               // of the first of the lane's outputs
-  float* lse;                // null: the lane has none to store
-  int query;                 // counted in the entry
-  int columns;               // of O from that output on; not more than 0 where nothing is stored
-  bool in_use;               // a query that is in use
-  uint32_t local;            // where this lane's outputs go in the own block
-  uint32_t remote, counted;  // and in the other, and their barrier
+  uint16_t* o;     // of the first of the lane's outputs
+  float* lse;      // null: the lane has none to store
+  int query;       // counted in the entry
+  int columns;     // of O from that output on; not more than 0 where nothing is stored
+  bool in_use;     // a query that is in use
+  uint32_t local;  // where this lane's outputs go in the own block
+  uint32_t remote, remote_lse, counted;  // and in the other, and their barrier
 };
 
 // Where 16 bytes of lane 4 * r + q lie in a message: a reader of one word of each such piece finds
@@ -64,7 +65,9 @@ __device__ __forceinline__ Places find_places(const typename S::Shared& smem, co
       ptx::shared_address(&smem.messages[0][warp][part_of(rank, group)].outputs[0][slot_of(lane)]);
   at.remote = ptx::cluster_address(at.local, other);
   at.counted = ptx::cluster_address(ptx::shared_address(&smem.received[0][warp]), other);
-  asm volatile("" : "+r"(at.local), "+r"(at.remote), "+r"(at.counted));
+  at.remote_lse =
+      at.remote + static_cast<uint32_t>(512 * S::kPieces + 4 * lane - 16 * slot_of(lane));
+  asm volatile("" : "+r"(at.local), "+r"(at.remote), "+r"(at.remote_lse), "+r"(at.counted));
   asm volatile("" : "+l"(at.o), "+l"(at.lse), "+r"(at.columns));  // here, and not later
   return at;
 }
@@ -106,29 +109,25 @@ struct Merge {
                                  places.counted + rows * kGroupWarps * 8);
       }
     }
-    if (lane % 4 == 0) {
-      const int row = lane / 4;  // its outputs are 16 bytes a row into the message, its sum 4
 #pragma unroll
-      for (int rows = 0; rows < 2; ++rows) {
-        smem.messages[rows][warp][part].lse[row] = lse[rows];
-        ptx::store_async(places.remote + rows * kRowHalf + 512 * kPieces - 12 * row,
-                         __float_as_uint(lse[rows]), places.counted + rows * kGroupWarps * 8);
-      }
+    for (int rows = 0; rows < 2; ++rows) {
+      smem.messages[rows][warp][part].lse[lane] = lse[rows];
+      ptx::store_async(places.remote_lse + rows * kRowHalf, __float_as_uint(lse[rows]),
+                       places.counted + rows * kGroupWarps * 8);
     }
-    __syncwarp();
-    if (lane == 0) ptx::mbarrier_arrive(ptx::shared_address(&smem.received[group ^ 1][warp]));
   }
 
   // Waits for the four parts' shares, and adds them; LSE.
   __device__ __forceinline__ float receive() {
     const int row = lane / 4, quarter = lane % 4;
+    ptx::named_barrier_sync(kPair + warp, 2 * 32);
     ptx::mbarrier_wait(ptx::shared_address(&smem.received[group][warp]), 0);
     const Message(&messages)[kParts] = smem.messages[group][warp];
     float weights[kParts];
     uint32_t words[kParts][kPieces][4];
 #pragma unroll
     for (int i = 0; i < kParts; ++i) {
-      weights[i] = messages[i].lse[row];
+      weights[i] = messages[i].lse[lane];
 #pragma unroll
       for (int n = 0; n < 4 * kPieces; ++n) {
         words[i][n / 4][n % 4] = messages[i].outputs[n / 4][row + 8 * (n % 4)][quarter];

@@ -34,7 +34,7 @@ struct Shape {
   // A quarter of a warp's outputs, as one warp sends it to another: see merge.cuh.
   struct Message {
     uint32_t outputs[kPieces][32][4];
-    float lse[8];
+    float lse[32];  // by lane: four have a row
   };
   static_assert(sizeof(Message) == kConfig.message_bytes());
 
@@ -49,6 +49,6 @@ struct Shape {
 };
 
 // Named barriers; 0 is that of __syncthreads.
-enum Barrier : int { kGroupIsDone = 1 };  // + warpgroup
+enum Barrier : int { kPair = 1, kGroupIsDone = 5 };  // + warp of a warpgroup, + warpgroup
 
 }  // namespace flashcore::cuda::forward_small_sm90
