@@ -99,8 +99,9 @@ void draw_masking(Random& random, Problem& problem, const Sizes& s, bool any_fea
   problem.window_right = random.chance(0.3) ? -1 : random.integer(0, 96);
 }
 
-void draw_features(Random& random, Problem& problem, const Sizes& s, int64_t seqlen_q,
-                   int64_t seqlen_kv) {
+// What changes scores or weights, but for the scale.
+void draw_score_features(Random& random, Problem& problem, const Sizes& s, int64_t seqlen_q,
+                         int64_t seqlen_kv) {
   if (random.chance(0.25)) {
     problem.bias = random_broadcast(random, random.pick({DType::f32, DType::f16, DType::bf16}), s,
                                     seqlen_q, seqlen_kv);
@@ -116,6 +117,9 @@ void draw_features(Random& random, Problem& problem, const Sizes& s, int64_t seq
   if (random.chance(0.2)) problem.sinks = TensorDesc::contiguous(DType::f32, {s.heads_q});
   if (random.chance(0.2)) problem.softcap = static_cast<float>(random.pick({5.0, 20.0, 50.0}));
   if (random.chance(0.2)) problem.dropout_p = static_cast<float>(random.pick({0.1, 0.5}));
+}
+
+void draw_scale_and_offsets(Random& random, Problem& problem, const Sizes& s) {
   if (random.chance(0.2)) {
     // Up to twice the default: the gates are for scores of moderate size, and the error that fp32
     // makes in a score grows with it.
@@ -240,7 +244,10 @@ HostProblem random_problem(uint64_t seed, const RandomSpace& space) {
     bound_kv = problem.max_seqlen_kv == 0 ? rows_kv : problem.max_seqlen_kv;
   }
   draw_masking(random, problem, s, space.any_feature);
-  if (space.any_feature) draw_features(random, problem, s, bound_q, bound_kv);
+  if (space.any_feature && space.any_score) {
+    draw_score_features(random, problem, s, bound_q, bound_kv);
+  }
+  if (space.any_feature) draw_scale_and_offsets(random, problem, s);
   if (fp8) draw_scales(random, problem, s, bound_kv);
   const bool used_q = space.any_feature && random.chance(0.15);
   const bool used_kv = space.any_feature && random.chance(0.25);

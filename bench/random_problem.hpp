@@ -14,6 +14,7 @@ struct RandomSpace {
   int64_t largest_head_dim = 136;
   bool any_dtype = true;      // otherwise f16 only, with an f16 O
   bool any_feature = true;    // otherwise only causal and alignment
+  bool any_score = true;      // otherwise scores are products alone: no bias, mask, ALiBi ...
   bool any_head_dim = true;   // otherwise 64 and 128, Dqk == Dv
   bool grouped_heads = true;  // Hq > Hkv
   bool hostile_values =

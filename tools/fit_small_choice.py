@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Fits the constants of src/dispatch/small_choice.hpp to a grid that flashcore_small_grid measured.
+"""Fits the models of src/dispatch/small_choice.hpp to grids that flashcore_small_grid measured.
 
-    fit_small_choice.py GRID.json [--block KERNEL]     prints the two tables of constants, how often
-                                                       the choice is right, and its worst loss
+    fit_small_choice.py GRID.json...     prints the constants of each kernel's model, and for each
+                                         kernel that may be the other choice how often the choice is
+                                         right, and its worst loss
 """
 import argparse
 import json
@@ -11,9 +12,13 @@ import pathlib
 import sys
 
 MULTIPROCESSORS = 132
+SMALL = "forward_small_sm90"
+# Queries of a unit, keys of a step, SMs of a unit.
+SHAPES = {SMALL: (64, 256, 2), "forward_sm90": (128, 128, 1), "forward_sm80": (128, 64, 1)}
+FIELDS = ("launch", "unit", "step_64", "step_128", "full_unit", "full_step_64", "full_step_128")
 
 
-def work(row: dict, block_q: int, step_keys: int, at_once: int) -> tuple[float, float, float]:
+def work(row: dict, block_q: int, step_keys: int, unit_sms: int) -> tuple[float, float, float]:
     """(waves, average steps, longest): as work_of() in small_choice.hpp."""
     seqlen, tiles = row["seqlen"], -(-row["seqlen"] // block_q)
     stride = max(1, tiles // 32)
@@ -21,30 +26,27 @@ def work(row: dict, block_q: int, step_keys: int, at_once: int) -> tuple[float, 
     for tile in range(0, tiles, stride):
         last = min((tiles - tile) * block_q, seqlen)
         steps.append(-(-(last if row["causal"] else seqlen) // step_keys))
-    return tiles * row["heads"] / at_once, sum(steps) / len(steps), max(steps)
+    waves = tiles * row["heads"] * unit_sms / MULTIPROCESSORS
+    return waves, sum(steps) / len(steps), max(steps)
 
 
 def predicted(features: tuple[float, float, float], wide: float, constants: list[float]) -> float:
-    launch, unit, step_64, step_128 = constants
+    launch, unit, step_64, step_128, full_unit, full_64, full_128 = constants
     waves, average, longest = features
-    step = step_64 + wide * (step_128 - step_64)
-    return launch + max(waves * (unit + average * step), unit + longest * step)
+    alone = unit + longest * (step_64 + wide * (step_128 - step_64))
+    full = full_unit + average * (full_64 + wide * (full_128 - full_64))
+    return launch + max(alone, waves * full)
 
 
-def fit(points: list[tuple[tuple[float, float, float], float, float]]) -> list[float]:
-    """Constants that make the mean squared log error small: a pattern search, from plain values."""
-    constants = [1.5, 1.0, 1.0, 1.5]
-
-    def loss(candidate: list[float]) -> float:
-        return sum(math.log(predicted(f, wide, candidate) / us) ** 2 for f, wide, us in points)
-
-    best, stride = loss(constants), 0.5
+def search(constants: list[float], loss) -> list[float]:
+    """A pattern search for what makes the loss small."""
+    constants, best, stride = list(constants), loss(constants), 0.5
     while stride > 1e-3:
         improved = False
         for i in range(len(constants)):
             for sign in (1, -1):
                 candidate = list(constants)
-                candidate[i] = max(candidate[i] + sign * stride, 0.05)
+                candidate[i] = max(candidate[i] + sign * stride, 0.01)
                 value = loss(candidate)
                 if value < best - 1e-12:
                     best, constants, improved = value, candidate, True
@@ -53,38 +55,89 @@ def fit(points: list[tuple[tuple[float, float, float], float, float]]) -> list[f
     return constants
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("grid", type=pathlib.Path)
-    parser.add_argument("--block", default="forward_sm80")
-    options = parser.parse_args()
-    shapes = {"forward_small_sm90": (64, 256, MULTIPROCESSORS // 2),
-              options.block: (128, 64, MULTIPROCESSORS)}
-    rows = json.loads(options.grid.read_text(encoding="utf-8"))["rows"]
-    measured = []
-    for row in rows:
-        times = {cell["kernel"]: cell["us"] for cell in row["kernels"] if "us" in cell}
-        if all(kernel in times for kernel in shapes):
-            measured.append((row, times))
-    fitted = {}
-    for kernel, shape in shapes.items():
-        fitted[kernel] = fit([(work(row, *shape), (row["head_dim"] - 64) / 64, times[kernel])
-                              for row, times in measured])
-        launch, unit, step_64, step_128 = fitted[kernel]
-        print(f"{kernel}: .launch = {launch:.2f}, .unit = {unit:.2f}, .step_64 = {step_64:.2f}, "
-              f".step_128 = {step_128:.2f}")
-    right, worst, where = 0, 1.0, ""
+def fit(points: list[tuple[tuple[float, float, float], float, float]]) -> list[float]:
+    """Constants that make the mean squared log error small, from plain values."""
+    return search([1.5, 1.0, 1.0, 1.5, 1.0, 1.0, 1.5],
+                  lambda c: sum(math.log(predicted(f, wide, c) / us) ** 2
+                                for f, wide, us in points))
+
+
+def fit_choice(measured: list[tuple[dict, dict]], fitted: dict) -> dict:
+    """From each kernel's own fit: what loses least by wrong choices, and still predicts well."""
+    kernels = list(fitted)
+    rows = [({kernel: (work(row, *SHAPES[kernel]), wide_of(row), times[kernel])
+              for kernel in kernels if kernel in times}) for row, times in measured]
+
+    def loss(flat: list[float]) -> float:
+        total = 0.0
+        for row in rows:
+            guess = {kernel: predicted(f, wide, flat[7 * kernels.index(kernel):][:7])
+                     for kernel, (f, wide, _) in row.items()}
+            total += sum(math.log(guess[kernel] / row[kernel][2]) ** 2 for kernel in row)
+            for other in row:
+                if other == SMALL or SMALL not in row:
+                    continue
+                chosen = SMALL if guess[SMALL] < guess[other] else other
+                total += 5 * (row[chosen][2] / min(row[SMALL][2], row[other][2]) - 1)
+        return total
+
+    flat = search([value for kernel in kernels for value in fitted[kernel]], loss)
+    return {kernel: flat[7 * n:7 * n + 7] for n, kernel in enumerate(kernels)}
+
+
+def wide_of(row: dict) -> float:
+    return (row["head_dim"] - 64) / 64
+
+
+def report(measured: list[tuple[dict, dict]], fitted: dict, other: str) -> None:
+    """How the choice between the small kernel and `other` does on what was measured."""
+    right, count, worst, where = 0, 0, 1.0, ""
     for row, times in measured:
-        guess = {kernel: predicted(work(row, *shape), (row["head_dim"] - 64) / 64, fitted[kernel])
-                 for kernel, shape in shapes.items()}
+        if SMALL not in times or other not in times:
+            continue
+        guess = {kernel: predicted(work(row, *SHAPES[kernel]), wide_of(row), fitted[kernel])
+                 for kernel in (SMALL, other)}
         chosen = min(guess, key=guess.get)
-        best = min(times[kernel] for kernel in shapes)
+        best = min(times[SMALL], times[other])
+        count += 1
         right += times[chosen] == best
         if times[chosen] / best > worst:
             worst = times[chosen] / best
-            where = f" at heads {row['heads']} seqlen {row['seqlen']} D {row['head_dim']}"
-    print(f"{right} of {len(measured)} right, at worst {worst:.3f} of the best{where}")
+            where = " at " + ", ".join(f"{key} {row[key]}"
+                                       for key in ("heads", "seqlen", "head_dim", "causal"))
+    print(f"against {other}: {right} of {count} right, at worst {worst:.3f} of the best{where}")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("grids", type=pathlib.Path, nargs="+")
+    options = parser.parse_args()
+    measured = []
+    for grid in options.grids:
+        for row in json.loads(grid.read_text(encoding="utf-8"))["rows"]:
+            times = {cell["kernel"]: cell["us"] for cell in row["kernels"] if "us" in cell}
+            measured.append((row, times))
+    fitted = {}
+    for kernel, shape in SHAPES.items():
+        points = [(work(row, *shape), wide_of(row), times[kernel])
+                  for row, times in measured if kernel in times]
+        if not points:
+            continue
+        fitted[kernel] = fit(points)
+    fitted = fit_choice(measured, fitted)
+    for kernel, shape in SHAPES.items():
+        points = [(work(row, *shape), wide_of(row), times[kernel])
+                  for row, times in measured if kernel in times]
+        if not points:
+            continue
+        off = max(abs(math.log(predicted(f, wide, fitted[kernel]) / us)) for f, wide, us in points)
+        print(f"{kernel}: " + ", ".join(f"{field} {value:.3f}"
+                                        for field, value in zip(FIELDS, fitted[kernel])) +
+              f"  (off by at most {math.expm1(off):.0%})")
+    for other in ("forward_sm90", "forward_sm80"):
+        if other in fitted:
+            report(measured, fitted, other)
     return 0
 
 

@@ -29,6 +29,7 @@ bool small_entries_vary(const ForwardProblem& p) {
 small::Params small_params(const ForwardProblem& p) {
   small::Params params{};
   set_forward_params(params, p);
+  params.queries = static_cast<int>(p.seqlen_q);
   params.heads_per_kv_head = p.heads_kv > 0 ? static_cast<int>(p.heads_q / p.heads_kv) : 1;
   params.scale_log2 = static_cast<float>(static_cast<double>(p.softmax_scale) * kLog2E);
   params.varies = small_entries_vary(p);

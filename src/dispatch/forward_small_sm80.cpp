@@ -52,6 +52,8 @@ Result<PlannedKernel> plan(const ForwardProblem& p, const PlanContext& context) 
   planned.grid = {static_cast<unsigned int>((p.seqlen_q + small::kBlockQ - 1) / small::kBlockQ),
                   static_cast<unsigned int>(p.heads_q), static_cast<unsigned int>(p.batch)};
   planned.device = context.device.device.index;
+  const small::Config& config = small::kConfigs[static_cast<size_t>(planned.instance.config)];
+  planned.params.fills = p.head_dim_qk == config.head_dim && p.head_dim_v == config.head_dim;
 
   // Copies need pointers at multiples of 16 bytes; what begins elsewhere is another kernel's.
   Result<PlannedKernel> unaligned = forward_sm80_kernel().plan(p, context);

@@ -3,6 +3,7 @@
 #include <cuda_runtime_api.h>
 
 #include <cstdint>
+#include <memory>
 #include <string_view>
 #include <utility>
 
@@ -12,8 +13,10 @@
 #include "dispatch/cuda_launch.hpp"
 #include "dispatch/device_guard.hpp"
 #include "dispatch/forward_sm80.hpp"
+#include "dispatch/forward_sm90.hpp"
 #include "dispatch/forward_small_params.hpp"
 #include "dispatch/forward_small_sm90_refusal.hpp"
+#include "dispatch/pointer_cache.hpp"
 #include "dispatch/small_choice.hpp"
 #include "problem/status.hpp"
 
@@ -31,6 +34,7 @@ struct Planned {
   small::Grid grid;
   TensorLayout q, k, v;
   int device;
+  bool early;
 };
 
 TensorLayout layout(const ForwardProblem& p, const RowStrides& stride, int64_t heads, int64_t rows,
@@ -52,17 +56,22 @@ cudaError_t encode(small::Maps& maps, const Planned& planned, DType dtype, const
   return error;
 }
 
-Status run(const ForwardProblem& p, const Planned& planned, const Arguments& args, Stream stream) {
+using MapCache = PointerCache<small::Maps, 3>;
+
+Status run(const ForwardProblem& p, const Planned& planned, MapCache& cache, const Arguments& args,
+           Stream stream) {
   small::Params params = planned.params;
   bind_forward_params(params, p, args);
   const DeviceGuard guard(planned.device);
   if (guard.error() != cudaSuccess) return cuda_failure(kName, "choosing its GPU", guard.error());
-  small::Maps maps{};
-  cudaError_t error = encode(maps, planned, p.dtype, args);
+  small::Maps maps;
+  cudaError_t error = cache.get(
+      {args.q, args.k, args.v}, maps,
+      [&](small::Maps& made) { return encode(made, planned, p.dtype, args); }, cudaSuccess);
   if (error != cudaSuccess) return cuda_failure(kName, "describing the tensors", error);
   (void)cudaGetLastError();  // an earlier call's error is not this launch's
   error = small::find_instance(planned.instance)
-              .launch(maps, params, planned.grid, params.early,
+              .launch(maps, params, planned.grid, planned.early,
                       static_cast<cudaStream_t>(stream.handle));
   if (error != cudaSuccess) return cuda_failure(kName, "the launch", error);
   return {};
@@ -73,16 +82,20 @@ Result<PlannedKernel> plan(const ForwardProblem& p, const PlanContext& context) 
   const int64_t rows_kv = p.packed ? p.total_kv : p.seqlen_kv;
   Planned planned{};
   planned.params = small_params(p);
-  planned.instance = {
-      .type = p.dtype == DType::f16 ? small::InputType::f16 : small::InputType::bf16,
-      .config = small::choose_config(p.head_dim_qk, p.head_dim_v, p.seqlen_kv),
-      .whole = forward_small_sm90_is_whole(p)};
   planned.grid = {static_cast<unsigned int>((p.seqlen_q + small::kBlockQ - 1) / small::kBlockQ),
                   static_cast<unsigned int>(p.heads_q), static_cast<unsigned int>(p.batch)};
+  const int64_t blocks =
+      int64_t{small::kRanks} * planned.grid.q_tiles * planned.grid.heads * planned.grid.batch;
+  // Which of the two computes an entry may not depend on the others where that is promised.
+  const bool one_wave = !context.batch_invariant && blocks <= context.device.multiprocessors;
+  planned.instance = {
+      .type = p.dtype == DType::f16 ? small::InputType::f16 : small::InputType::bf16,
+      .config = small::choose_config(p.head_dim_qk, p.head_dim_v, one_wave),
+      .whole = forward_small_sm90_is_whole(p)};
   planned.q = layout(p, p.q, p.heads_q, rows_q, p.head_dim_qk);
   planned.k = layout(p, p.k, p.heads_kv, rows_kv, p.head_dim_qk);
   planned.v = layout(p, p.v, p.heads_kv, rows_kv, p.head_dim_v);
-  planned.params.early = context.early_start;
+  planned.early = context.early_start;
   planned.device = context.device.device.index;
 
   // Copies need pointers at multiples of 16 bytes; what begins elsewhere is another kernel's.
@@ -95,9 +108,19 @@ Result<PlannedKernel> plan(const ForwardProblem& p, const PlanContext& context) 
   if (guard.error() != cudaSuccess) return cuda_failure(kName, "choosing its GPU", guard.error());
   const cudaError_t error = small::find_instance(planned.instance).prepare();
   if (error != cudaSuccess) return cuda_failure(kName, "preparing the kernel", error);
-  PlannedKernel own{.run = [p, planned](const Arguments& args, std::span<std::byte>,
-                                        Stream stream) { return run(p, planned, args, stream); }};
+  PlannedKernel own{.run = [p, planned, cache = std::make_shared<MapCache>()](
+                               const Arguments& args, std::span<std::byte>, Stream stream) {
+    return run(p, planned, *cache, args, stream);
+  }};
   return where_aligned(std::move(own), std::move(*unaligned));
+}
+
+// Of the kernel that runs where this one does not.
+const KernelModel& model_of_next(const ForwardProblem& p, const PlanContext& context) {
+  static const Kernel sm90 = forward_sm90_kernel();
+  const bool takes = sm90.automatic && sm90.refuses(p, context).empty() &&
+                     (!sm90.declines || sm90.declines(p, context).empty());
+  return takes ? kSm90Model : kSm80Model;
 }
 
 // What the choice goes by is known without data, and does not depend on the batch where that is
@@ -107,11 +130,12 @@ std::string declines(const ForwardProblem& p, const PlanContext& context) {
     return "batch_invariant: is set, and the choice depends on the batch";
   if (small_entries_vary(p))
     return "entries have lengths or diagonals of their own: its time is not known";
-  const SmallChoice choice = choose_small(p, context.device.multiprocessors);
+  const SmallChoice choice =
+      choose_small(p, context.device.multiprocessors, model_of_next(p, context));
   if (choice.is_small()) return {};
   if (!choice.is_measured) return "the problem is larger than those it was measured on";
   return fmt::format("would take about {:.1f} us, the next kernel {:.1f}", choice.small_us,
-                     choice.block_us);
+                     choice.next_us);
 }
 
 }  // namespace
@@ -119,7 +143,7 @@ std::string declines(const ForwardProblem& p, const PlanContext& context) {
 Kernel forward_small_sm90_kernel() {
   return {.name = "forward_small_sm90",
           .device = DeviceKind::cuda,
-          .automatic = false,  // until its tails and thousands of random problems have passed
+          .automatic = true,
           .refuses =
               [](const ForwardProblem& p, const PlanContext& context) {
                 static const std::string targets = build_info().cuda_targets;

@@ -1,13 +1,13 @@
 // Small problem or not: the predicted times of forward_small_sm90 and of the kernel that would run
 // otherwise.
 //
-// Both are modelled alike. Units of work (clusters, blocks) go over the machine in waves; a unit
-// costs something once, and something for each step over its keys:
+// All kernels are modelled alike. Units of work (clusters, blocks) go over the machine. A machine
+// that is not full takes as long as its longest unit, a full one takes its share of all units:
 //
-//   time = launch + waves * (unit + steps * step(head_dim))
+//   time = launch + max(unit + longest * step, waves * (full_unit + average * full_step))
 //
-// A machine that is not full takes one wave as long as its longest unit; a full one takes its share
-// of all units. All constants are in kSmallTimes and kBlockTimes, fitted by
+// where `step` is what a unit costs for each step over its keys, by head dimension, and a wave is
+// as many units as the machine has places. All constants are in the models below, fitted by
 // tools/fit_small_choice.py to what flashcore_small_grid measured; tests replay the recording.
 #pragma once
 
@@ -20,35 +20,66 @@
 
 namespace flashcore {
 
-// Microseconds on an H200.
-struct KernelTimes {
-  double launch;
-  double unit;
-  double step_64, step_128;  // by head dimension; between them linear
+// Microseconds at head dimension 64 and 128; between them linear.
+struct ByHeadDim {
+  double at_64, at_128;
 
-  constexpr double step(int64_t head_dim) const {
+  constexpr double at(int64_t head_dim) const {
     const double wide = static_cast<double>(std::max<int64_t>(head_dim, 64) - 64) / 64;
-    return step_64 + wide * (step_128 - step_64);
+    return at_64 + wide * (at_128 - at_64);
   }
 };
 
-// What one kernel makes of a problem.
-struct Work {
-  int64_t units = 0;    // blocks, or clusters of blocks
-  int64_t at_once = 1;  // units that the machine holds
-  double longest = 0;   // steps of the longest unit
-  double average = 0;   // of all
+struct KernelModel {
+  int64_t block_q, step_keys;  // queries of a unit, keys of a step
+  int64_t unit_sms;            // SMs that a unit takes: 2 for a cluster
+  double launch, unit;
+  ByHeadDim step;
+  double full_unit;
+  ByHeadDim full_step;
 };
 
-// Units of block_q queries that step over block_kv * parts keys at a time.
-constexpr Work work_of(const ForwardProblem& p, int64_t block_q, int64_t step_keys,
-                       int64_t at_once) {
+// On an H200.
+inline constexpr KernelModel kSmallModel{
+    .block_q = cuda::forward_small_sm90::kBlockQ,
+    .step_keys = cuda::forward_small_sm90::kParts * cuda::forward_small_sm90::kBlockKv,
+    .unit_sms = cuda::forward_small_sm90::kRanks,
+    .launch = 1.412,
+    .unit = 0.875,
+    .step = {0.793, 1.326},
+    .full_unit = 1.209,
+    .full_step = {0.576, 1.564}};
+inline constexpr KernelModel kSm90Model{.block_q = 128,
+                                        .step_keys = 128,
+                                        .unit_sms = 1,
+                                        .launch = 0.010,
+                                        .unit = 5.420,
+                                        .step = {1.406, 1.371},
+                                        .full_unit = 8.344,
+                                        .full_step = {0.926, 0.848}};
+inline constexpr KernelModel kSm80Model{.block_q = 128,
+                                        .step_keys = 64,
+                                        .unit_sms = 1,
+                                        .launch = 2.311,
+                                        .unit = 3.066,
+                                        .step = {0.799, 1.713},
+                                        .full_unit = 0.010,
+                                        .full_step = {1.125, 1.455}};
+
+// What one kernel makes of a problem.
+struct Work {
+  int64_t units = 0;   // blocks, or clusters of blocks
+  double longest = 0;  // steps of the longest unit
+  double average = 0;  // of all
+};
+
+constexpr Work work_of(const ForwardProblem& p, int64_t block_q, int64_t step_keys) {
   Sequence s;
   s.len_q = p.seqlen_q;
   s.len_kv = p.seqlen_kv;
   if (p.alignment == Alignment::bottom_right) s.offset = p.seqlen_kv - p.seqlen_q;
   if (p.alignment == Alignment::given) s.offset = p.causal_offset;
-  Work work{.at_once = std::max<int64_t>(at_once, 1)};
+  Work work;
   const int64_t tiles = (p.seqlen_q + block_q - 1) / block_q;
   work.units = tiles * p.heads_q * p.batch;
   constexpr int64_t kSampled = 32;  // tiles that are looked at
@@ -66,38 +97,35 @@ constexpr Work work_of(const ForwardProblem& p, int64_t block_q, int64_t step_ke
   return work;
 }
 
-constexpr double predicted_us(const Work& work, const KernelTimes& times, int64_t head_dim) {
-  const double waves = static_cast<double>(work.units) / static_cast<double>(work.at_once);
-  const double shared = waves * (times.unit + work.average * times.step(head_dim));
-  const double alone = times.unit + work.longest * times.step(head_dim);
-  return times.launch + std::max(shared, alone);
+constexpr double waves_of(const Work& work, const KernelModel& model, int64_t multiprocessors) {
+  return static_cast<double>(work.units * model.unit_sms) /
+         static_cast<double>(std::max<int64_t>(multiprocessors, 1));
 }
 
-inline constexpr KernelTimes kSmallTimes{
-    .launch = 0.53, .unit = 1.90, .step_64 = 0.79, .step_128 = 1.40};
-inline constexpr KernelTimes kBlockTimes{
-    .launch = 5.05, .unit = 0.05, .step_64 = 0.79, .step_128 = 1.71};
-inline constexpr int64_t kBlockQueries = 128, kBlockKeys = 64;  // of forward_sm80
+constexpr double predicted_us(const ForwardProblem& p, const KernelModel& model,
+                              int64_t multiprocessors) {
+  const Work work = work_of(p, model.block_q, model.step_keys);
+  const int64_t head_dim = std::max(p.head_dim_qk, p.head_dim_v);
+  const double alone = model.unit + work.longest * model.step.at(head_dim);
+  const double full = model.full_unit + work.average * model.full_step.at(head_dim);
+  return model.launch + std::max(alone, waves_of(work, model, multiprocessors) * full);
+}
 
 // What was measured, and so what is predicted: waves of clusters, and steps of 256 keys.
-inline constexpr double kMostWaves = 4, kMostSteps = 8;
+inline constexpr double kMostWaves = 8, kMostSteps = 8;
 
 struct SmallChoice {
-  double small_us, block_us;
+  double small_us, next_us;
   bool is_measured;
-  constexpr bool is_small() const { return is_measured && small_us < block_us; }
+  constexpr bool is_small() const { return is_measured && small_us < next_us; }
 };
 
-constexpr SmallChoice choose_small(const ForwardProblem& p, int64_t multiprocessors) {
-  namespace small = cuda::forward_small_sm90;
-  const int64_t head_dim = std::max(p.head_dim_qk, p.head_dim_v);
-  const Work clusters =
-      work_of(p, small::kBlockQ, small::kParts * small::kBlockKv, multiprocessors / small::kRanks);
-  const Work blocks = work_of(p, kBlockQueries, kBlockKeys, multiprocessors);
-  return {
-      predicted_us(clusters, kSmallTimes, head_dim), predicted_us(blocks, kBlockTimes, head_dim),
-      static_cast<double>(clusters.units) <= kMostWaves * static_cast<double>(clusters.at_once) &&
-          clusters.longest <= kMostSteps};
+// Against the kernel that `next` models.
+constexpr SmallChoice choose_small(const ForwardProblem& p, int64_t multiprocessors,
+                                   const KernelModel& next) {
+  const Work work = work_of(p, kSmallModel.block_q, kSmallModel.step_keys);
+  return {predicted_us(p, kSmallModel, multiprocessors), predicted_us(p, next, multiprocessors),
+          waves_of(work, kSmallModel, multiprocessors) <= kMostWaves && work.longest <= kMostSteps};
 }
 
 }  // namespace flashcore

@@ -1,15 +1,18 @@
-// One warpgroup's keys: S = Q K^T, P = 2^(S - max), O += P V, for 64 queries and its own tiles.
+// One warpgroup's keys: S = Q K^T, P = 2^(S - reference), O += P V, for 64 queries and its own
+// tiles.
 //
-//   K0 | S0 | max, half of 2^S0 | K1 | S1, rest of 2^S0 | max of both | V0 | O = P0 V0, 2^S1 | O +=
-//   P1 V1 |
+//   K0 | S0, V is asked for | max, half of P0 | K1 | S1, rest of P0 | V0 | O = P0 V0, P1 | V1 |
+//   O += P1 V1 |
 //
-// The exponentials of the first tile run before the second tile of K has come; what they are
-// relative to is made right when P is packed. Further tiles follow one at a time, online.
+// The maximum of the first tile is the reference of the second as well, where that is near enough:
+// no exchange between lanes, no rescaling, and P0 is packed before S1 is there. Otherwise a warp
+// does an ordinary online step. Further tiles follow one at a time, online.
 #pragma once
 
 #include <cstdint>
 
 #include "cuda/attention/quad_softmax.cuh"
+#include "cuda/forward_small_sm90/copies.cuh"
 #include "cuda/forward_small_sm90/shape.cuh"
 #include "cuda/forward_small_sm90/task.cuh"
 #include "cuda/ptx/exp2.cuh"
@@ -24,17 +27,23 @@ using Scores = float[S::kKeyProducts][4];
 template <class S>
 using Probabilities = uint32_t[S::kKeySteps][4];
 
+// Sums of a lane's exponentials, [row][even and odd columns].
+using Sums = float[2][2];
+inline constexpr float kLargestSum = 32768;  // then no exponential passes what fp16 holds
+inline constexpr float kMostExponent = 14;   // of 2, of a probability: fp16 holds twice that much
+
 // What a lane has of its two rows, l / 4 and l / 4 + 8 of the warp's 16: see quad_softmax.cuh.
 template <class S>
 struct Partial {
   float o[S::kOutProducts][4];
-  float max[2] = {kNoKey, kNoKey};      // of raw scores
-  float sums[2][2] = {{0, 0}, {0, 0}};  // [row][even and odd columns], relative to max
+  float max[2] = {kNoKey, kNoKey};  // what exponents are relative to, of raw scores
+  Sums sums = {{0, 0}, {0, 0}};
 };
 
 template <class S>
 struct Attention {
   typename S::Shared& smem;
+  const Copies<S>& copies;
   const Task& task;
   const float scale;
   const int part, group, warp, lane;
@@ -42,23 +51,28 @@ struct Attention {
   __device__ __forceinline__ int tile_at(int i) const {
     return task.tiles.begin + part + i * kParts;
   }
+  __device__ __forceinline__ uint32_t address_of(int tile) const {
+    return ptx::shared_address(&smem.tiles[0][0]) + tile * S::Tile::kBytes;
+  }
+  __device__ __forceinline__ void wait(int tile, uint32_t parity) const {
+    ptx::mbarrier_wait(ptx::shared_address(&smem.full[0]) + 8 * tile, parity);
+  }
 
   // ---- products
 
   // S = Q K^T, not complete on return.
-  __device__ __forceinline__ void start_scores(Scores<S>& s, int slot) {
+  __device__ __forceinline__ void start_scores(Scores<S>& s, int slot) const {
     using ptx::Accumulate;
     // Steps are added to whole descriptors: a chain of address arithmetic a step would delay them.
-    const uint64_t q =
-        tile::k_major_descriptor<typename S::QTile>(ptx::shared_address(smem.q), 0, 0);
-    const uint64_t k = tile::k_major_descriptor<typename S::KvTile>(
-        ptx::shared_address(smem.k[group][slot]), 0, 0);
+    const uint64_t q = tile::k_major_descriptor<typename S::Tile>(address_of(kQTile), 0, 0);
+    const uint64_t k =
+        tile::k_major_descriptor<typename S::Tile>(address_of(k_tile(group, slot)), 0, 0);
     ptx::warpgroup_pin(s);
     ptx::warpgroup_fence();
 #pragma unroll
     for (int step = 0; step < S::kQkSteps; ++step) {
-      const uint64_t a = q + (tile::k_major_step<typename S::QTile>(step) >> 4);
-      const uint64_t b = k + (tile::k_major_step<typename S::KvTile>(step) >> 4);
+      const uint64_t a = q + (tile::k_major_step<typename S::Tile>(step) >> 4);
+      const uint64_t b = k + (tile::k_major_step<typename S::Tile>(step) >> 4);
       if (step == 0) {
         S::Element::template multiply_ss<Accumulate::overwrite>(s, a, b);
       } else {
@@ -70,14 +84,15 @@ struct Attention {
 
   // O = P V or O += P V, not complete on return.
   template <ptx::Accumulate kFirst>
-  __device__ __forceinline__ void start_output(Partial<S>& w, const Probabilities<S>& p, int slot) {
+  __device__ __forceinline__ void start_output(Partial<S>& w, const Probabilities<S>& p,
+                                               int slot) const {
     const uint64_t v =
-        tile::mn_major_descriptor<typename S::KvTile>(ptx::shared_address(smem.v[group][slot]), 0);
+        tile::mn_major_descriptor<typename S::Tile>(address_of(v_tile(group, slot)), 0);
     if (kFirst == ptx::Accumulate::overwrite) ptx::warpgroup_pin(w.o);
     ptx::warpgroup_fence();
 #pragma unroll
     for (int step = 0; step < S::kKeySteps; ++step) {
-      const uint64_t b = v + static_cast<uint32_t>(step * 16 * S::KvTile::kPanelRowBytes / 16);
+      const uint64_t b = v + static_cast<uint32_t>(step * 16 * S::Tile::kPanelRowBytes / 16);
       if (step == 0) {
         S::Element::template multiply_rs<kFirst>(w.o, p[step], b);
       } else {
@@ -85,16 +100,6 @@ struct Attention {
       }
     }
     ptx::warpgroup_commit();
-  }
-
-  __device__ __forceinline__ void wait_k(int slot, uint32_t parity) {
-    ptx::mbarrier_wait(ptx::shared_address(&smem.k_full[group][slot]), parity);
-  }
-  __device__ __forceinline__ void wait_v(int slot, uint32_t parity) {
-    ptx::mbarrier_wait(ptx::shared_address(&smem.v_full[group][slot]), parity);
-  }
-  __device__ __forceinline__ void release(uint64_t& empty) {
-    if (lane == 0) ptx::mbarrier_arrive(ptx::shared_address(&empty));
   }
 
   // ---- softmax
@@ -138,51 +143,53 @@ struct Attention {
     }
   }
 
-  // s = 2^(s * scale + shift) for products [kBegin, kEnd), added to the sums.
+  // Products kBegin to kEnd of P = 2^(S * scale + shift), packed, and their sums. Accumulators of
+  // two products are the left operand of a step of the next product.
   template <int kBegin, int kEnd>
-  __device__ __forceinline__ void exponentials(Scores<S>& s, Partial<S>& w,
+  __device__ __forceinline__ void exponentials(Probabilities<S>& p, Sums& sums, const Scores<S>& s,
                                                const float (&shift)[2]) const {
 #pragma unroll
     for (int n = kBegin; n < kEnd; ++n) {
 #pragma unroll
-      for (int e = 0; e < 4; ++e) {
-        s[n][e] = ptx::exp2_approx(fmaf(s[n][e], scale, shift[e / 2]));
-        w.sums[e / 2][e % 2] += s[n][e];
+      for (int row = 0; row < 2; ++row) {
+        const float even = ptx::exp2_approx(fmaf(s[n][2 * row], scale, shift[row]));
+        const float odd = ptx::exp2_approx(fmaf(s[n][2 * row + 1], scale, shift[row]));
+        sums[row][0] += even;
+        sums[row][1] += odd;
+        p[n / 2][n % 2 * 2 + row] = S::Element::pack(even, odd);
       }
     }
   }
 
-  // Accumulators of two products are the left operand of the next product.
-  __device__ __forceinline__ static void pack(Probabilities<S>& p, const Scores<S>& s) {
+  // Whether the maxima of another tile will do for these scores: for every row of the warp there is
+  // one, and no exponential passes what fp16 holds. A lane looks at its own scores only, which
+  // costs no exchange; all lanes agree.
+  __device__ __forceinline__ bool is_near(const Scores<S>& s, const float (&reference)[2],
+                                          const float (&shift)[2]) const {
+    float largest = kNoKey;
 #pragma unroll
-    for (int n = 0; n < S::kKeyProducts; ++n) {
+    for (int row = 0; row < 2; ++row) {
+      float even = s[0][2 * row], odd = s[0][2 * row + 1];
 #pragma unroll
-      for (int row = 0; row < 2; ++row) {
-        p[n / 2][n % 2 * 2 + row] = S::Element::pack(s[n][2 * row], s[n][2 * row + 1]);
+      for (int n = 1; n < S::kKeyProducts; ++n) {
+        even = fmaxf(even, s[n][2 * row]);
+        odd = fmaxf(odd, s[n][2 * row + 1]);
       }
+      largest = fmaxf(largest, fmaf(fmaxf(even, odd), scale, shift[row]));
     }
-  }
-  __device__ __forceinline__ static void pack_scaled(Probabilities<S>& p, const Scores<S>& s,
-                                                     const float (&factor)[2]) {
-#pragma unroll
-    for (int n = 0; n < S::kKeyProducts; ++n) {
-#pragma unroll
-      for (int row = 0; row < 2; ++row) {
-        p[n / 2][n % 2 * 2 + row] =
-            S::Element::pack(s[n][2 * row] * factor[row], s[n][2 * row + 1] * factor[row]);
-      }
-    }
+    const bool near = largest < kMostExponent && fminf(reference[0], reference[1]) > kNoKey;
+    return __all_sync(0xffffffffU, near) != 0;
   }
 
-  // Raises the maxima to those of `largest`; the sums follow, and factor[] is for what is relative
-  // to the old ones.
-  __device__ __forceinline__ void raise(Partial<S>& w, const float (&largest)[2],
-                                        float (&factor)[2], float (&shift)[2]) const {
-    float old[2];
+  // Raises the reference to the maxima of scores; sums and O, which is complete, follow.
+  __device__ __forceinline__ void raise(Partial<S>& w, const Scores<S>& s,
+                                        float (&shift)[2]) const {
+    float largest[2], old[2], factor[2];
+    row_max(s, largest);
 #pragma unroll
     for (int row = 0; row < 2; ++row) {
       old[row] = w.max[row];
-      w.max[row] = fmaxf(w.max[row], largest[row]);
+      w.max[row] = fmaxf(old[row], largest[row]);
     }
     shifts_of(w.max, shift);
 #pragma unroll
@@ -191,114 +198,154 @@ struct Attention {
       w.sums[row][0] *= factor[row];
       w.sums[row][1] *= factor[row];
     }
+    attention::rescale_rows(w.o, factor);
+  }
+
+  // While the first scores are computed: before that, every warp of the group is waited for.
+  __device__ __forceinline__ void start_values() const {
+    if (lane == 0) copies.start_values(group);
+    __syncwarp();
   }
 
   // ---- the three lengths of work; O is not complete on return
 
-  __device__ __forceinline__ void one(Partial<S>& w) {
+  __device__ __forceinline__ void one(Partial<S>& w) const {
     Scores<S> s;
     Probabilities<S> p;
     float shift[2];
-    wait_k(0, 0);
+    wait(k_tile(group, 0), 0);
     start_scores(s, 0);
+    start_values();
     ptx::warpgroup_wait<0>();
     ptx::warpgroup_pin(s);
     mask(s, tile_at(0));
     row_max(s, w.max);
     shifts_of(w.max, shift);
-    exponentials<0, S::kKeyProducts>(s, w, shift);
-    pack(p, s);
-    wait_v(0, 0);
+    exponentials<0, S::kKeyProducts>(p, w.sums, s, shift);
+    wait(v_tile(group, 0), 0);
     start_output<ptx::Accumulate::overwrite>(w, p, 0);
   }
 
-  __device__ __forceinline__ void two(Partial<S>& w) {
+  // O = P0 V0 and P1. With registers to keep the scores, whether the reference was near enough is
+  // seen in the sums, afterwards.
+  __device__ __forceinline__ void second_kept(Partial<S>& w, const Probabilities<S>& p0,
+                                              Probabilities<S>& p1, const Scores<S>& s1,
+                                              float (&shift)[2]) const {
+    constexpr int kHalf = S::kKeyProducts / 2;
+    Sums sums = {{0, 0}, {0, 0}};
+    exponentials<0, kHalf>(p1, sums, s1, shift);
+    wait(v_tile(group, 0), 0);
+    start_output<ptx::Accumulate::overwrite>(w, p0, 0);
+    exponentials<kHalf, S::kKeyProducts>(p1, sums, s1, shift);
+    ptx::warpgroup_wait<0>();
+    ptx::warpgroup_pin(w.o);
+    const float largest = fmaxf(fmaxf(sums[0][0], sums[0][1]), fmaxf(sums[1][0], sums[1][1]));
+    const bool near = largest < kLargestSum && fminf(w.max[0], w.max[1]) > kNoKey;
+    if (!__all_sync(0xffffffffU, near)) [[unlikely]] {
+      raise(w, s1, shift);
+#pragma unroll
+      for (int i = 0; i < 4; ++i) sums[i / 2][i % 2] = 0;
+      exponentials<0, S::kKeyProducts>(p1, sums, s1, shift);
+    }
+#pragma unroll
+    for (int i = 0; i < 4; ++i) w.sums[i / 2][i % 2] += sums[i / 2][i % 2];
+  }
+  // Otherwise it is seen before.
+  __device__ __forceinline__ void second(Partial<S>& w, const Probabilities<S>& p0,
+                                         Probabilities<S>& p1, const Scores<S>& s1,
+                                         float (&shift)[2]) const {
+    const bool near = is_near(s1, w.max, shift);
+    wait(v_tile(group, 0), 0);
+    start_output<ptx::Accumulate::overwrite>(w, p0, 0);
+    if (!near) [[unlikely]] {
+      ptx::warpgroup_wait<0>();
+      ptx::warpgroup_pin(w.o);
+      raise(w, s1, shift);
+    }
+    exponentials<0, S::kKeyProducts>(p1, w.sums, s1, shift);
+    if constexpr (!S::kWhole) {  // with masks there are no registers for both probabilities
+      ptx::warpgroup_wait<0>();
+      ptx::warpgroup_pin(w.o);
+    }
+  }
+
+  __device__ __forceinline__ void two(Partial<S>& w) const {
+    constexpr int kHalf = S::kKeyProducts / 2;
     Scores<S> s0, s1;
     Probabilities<S> p0, p1;
-    float largest[2], factor[2], shift[2];
-    wait_k(0, 0);
+    float shift[2];
+    wait(k_tile(group, 0), 0);
     start_scores(s0, 0);
+    start_values();
     ptx::warpgroup_wait<0>();
     ptx::warpgroup_pin(s0);
     mask(s0, tile_at(0));
     row_max(s0, w.max);
     shifts_of(w.max, shift);
-    exponentials<0, S::kKeyProducts / 2>(s0, w, shift);
-    wait_k(1, 0);
+    exponentials<0, kHalf>(p0, w.sums, s0, shift);
+    wait(k_tile(group, 1), 0);
     start_scores(s1, 1);
-    exponentials<S::kKeyProducts / 2, S::kKeyProducts>(s0, w, shift);
+    exponentials<kHalf, S::kKeyProducts>(p0, w.sums, s0, shift);
     ptx::warpgroup_wait<0>();
     ptx::warpgroup_pin(s1);
     mask(s1, tile_at(1));
-    row_max(s1, largest);
-    raise(w, largest, factor, shift);
-    pack_scaled(p0, s0, factor);
-    wait_v(0, 0);
-    start_output<ptx::Accumulate::overwrite>(w, p0, 0);
-    exponentials<0, S::kKeyProducts>(s1, w, shift);
-    pack(p1, s1);
-    wait_v(1, 0);
+    if constexpr (S::kConfig.blocks == 1) {
+      second_kept(w, p0, p1, s1, shift);
+    } else {
+      second(w, p0, p1, s1, shift);
+    }
+    wait(v_tile(group, 1), 0);
     start_output<ptx::Accumulate::add>(w, p1, 1);
   }
 
-  // Tiles from number kDone on.
-  template <int kDone>
-  __device__ __forceinline__ void rest(Partial<S>& w, int tiles) {
-    const bool reused = tiles > S::kSlots;  // slots are given back only where somebody waits
+  // The warpgroup has read slot `slot`, where tile `i` was: if there is a tile for it, it comes.
+  __device__ __forceinline__ void refill(int i, int tiles) const {
+    if (i + kSlots >= tiles) return;
+    ptx::named_barrier_sync(kGroupIsDone + group, kGroupThreads);
+    if (warp == 0 && lane == 0) copies.start_next(group, i + kSlots);
+    __syncwarp();
+  }
+
+  // Tiles after the first two.
+  __device__ __forceinline__ void rest(Partial<S>& w, int tiles) const {
     ptx::warpgroup_wait<0>();
     ptx::warpgroup_pin(w.o);
-    if (reused) {
-      for (int slot = 0; slot < kDone; ++slot) {
-        release(smem.k_empty[group][slot]);
-        release(smem.v_empty[group][slot]);
-      }
-    }
-    RingPosition<S::kSlots> at;
-    for (int i = 0; i < kDone; ++i) at.next();
+    for (int i = 0; i < kSlots; ++i) refill(i, tiles);
 #pragma unroll 1
-    for (int i = kDone; i < tiles; ++i) {
+    for (int i = kSlots; i < tiles; ++i) {
+      const int slot = i % kSlots;
+      const uint32_t parity = i / kSlots % 2;
       Scores<S> s;
       Probabilities<S> p;
-      float largest[2], factor[2], shift[2];
-      wait_k(at.slot, at.parity);
-      start_scores(s, at.slot);
+      float shift[2];
+      wait(k_tile(group, slot), parity);
+      start_scores(s, slot);
       ptx::warpgroup_wait<0>();
       ptx::warpgroup_pin(s);
-      if (reused) release(smem.k_empty[group][at.slot]);
       mask(s, tile_at(i));
-      row_max(s, largest);
-      raise(w, largest, factor, shift);
-      attention::rescale_rows(w.o, factor);
-      exponentials<0, S::kKeyProducts>(s, w, shift);
-      pack(p, s);
-      wait_v(at.slot, at.parity);
-      ptx::warpgroup_pin(w.o);
-      start_output<ptx::Accumulate::add>(w, p, at.slot);
+      raise(w, s, shift);
+      exponentials<0, S::kKeyProducts>(p, w.sums, s, shift);
+      wait(v_tile(group, slot), parity);
+      start_output<ptx::Accumulate::add>(w, p, slot);
       ptx::warpgroup_wait<0>();
       ptx::warpgroup_pin(w.o);
-      if (reused) release(smem.v_empty[group][at.slot]);
-      at.next();
+      refill(i, tiles);
     }
   }
 
-  __device__ __forceinline__ void run(Partial<S>& w, int tiles) {
+  __device__ __forceinline__ void run(Partial<S>& w, int tiles) const {
     if (tiles == 0) {
 #pragma unroll
       for (int i = 0; i < 4 * S::kOutProducts; ++i) w.o[i / 4][i % 4] = 0;
       return;
     }
-    ptx::mbarrier_wait(ptx::shared_address(&smem.q_full), 0);
-    if constexpr (S::kPairs) {
-      if (tiles == 1) {
-        one(w);
-      } else {
-        two(w);
-        if (tiles > 2) [[unlikely]]
-          rest<2>(w, tiles);
-      }
-    } else {
+    wait(kQTile, 0);
+    if (tiles == 1) {
       one(w);
-      if (tiles > 1) rest<1>(w, tiles);
+    } else {
+      two(w);
+      if (tiles > 2) [[unlikely]]
+        rest(w, tiles);
     }
   }
 };

@@ -1,10 +1,11 @@
 // The resource page of forward_small_sm90: one cluster of two blocks computes 64 queries.
 //
-//   a block   two warpgroups that compute, and one warp that copies
-//   memory    | Q | K slots of warpgroup 0, 1 | V slots of 0, 1 | messages | barriers |
+//   a block   two warpgroups; each warp also makes barriers and starts copies
+//   memory    | Q | K and V tiles in their order of use | messages | barriers |
 //
-// Each of the four warpgroups of a cluster has its own keys (split.hpp) and its own ring of slots.
-// A problem whose keys fit the slots is loaded at once, without a wait.
+// Each of the four warpgroups of a cluster has its own keys (split.hpp) and its own slots for them.
+// A problem whose keys fit the slots is loaded at once, without a wait. At head dimension 64 an SM
+// holds two blocks, so that one computes while the other waits.
 #pragma once
 
 #include <array>
@@ -19,57 +20,56 @@ inline constexpr int kRanks = 2;     // blocks of a cluster
 inline constexpr int kGroups = 2;    // warpgroups of a block that compute
 inline constexpr int kParts = kRanks * kGroups;
 inline constexpr int kGroupThreads = 128, kGroupWarps = 4;
-inline constexpr int kConsumers = kGroups * kGroupThreads;
-inline constexpr int kThreads = kConsumers + 32;
-inline constexpr int kPanelColumns = 64;  // 128 bytes, the swizzle
-inline constexpr int kSharedMemory = 227 * 1024;
+inline constexpr int kThreads = kGroups * kGroupThreads;
+inline constexpr int kSlots = 2;  // K tiles of a warpgroup that are in memory, and as many V tiles
+inline constexpr int kTiles = 1 + 2 * kGroups * kSlots;  // Q, K, V
+inline constexpr int kPanelColumns = 64;                 // 128 bytes, the swizzle
+inline constexpr int kSharedMemory = 227 * 1024;         // of an SM, a kilobyte a block less
 
 // A structural type: the one template argument that a kernel's geometry is.
 struct Config {
   int head_dim;  // the larger of Q's and V's is at most this; the rest is padded with zeros
-  int slots;     // K tiles of a warpgroup, and as many V tiles
+  int blocks;    // that an SM holds at once
 
-  constexpr int resident_keys() const { return kParts * slots * kBlockKv; }
   constexpr int tile_bytes() const { return 2 * kBlockKv * head_dim; }
   constexpr int column_halves() const { return head_dim / 64; }  // 32-column pieces of a half row
 
-  // What a warp sends to another for a quarter of its outputs: 16 bytes a lane and piece, and eight
-  // log-sum-exps; then padding to 16 bytes.
-  constexpr int message_bytes() const { return 512 * column_halves() + 32; }
-  constexpr int messages() const { return kGroups * kGroupWarps * (1 + kGroups); }
+  // What a warp sends to another for a quarter of its outputs: 16 bytes a lane and piece, and a
+  // log-sum-exp a lane.
+  constexpr int message_bytes() const { return 512 * column_halves() + 128; }
+  constexpr int messages() const { return kGroups * kGroupWarps * kParts; }
 
-  constexpr int barriers() const { return 1 + 4 * kGroups * slots + kGroups; }
+  constexpr int barriers() const { return kTiles + kGroups * kGroupWarps; }
   constexpr int smem_bytes() const {
-    return tile_bytes() * (1 + 2 * kGroups * slots) + messages() * message_bytes() + 8 * barriers();
+    return tile_bytes() * kTiles + messages() * message_bytes() + 8 * barriers();
   }
 };
 
-// By growing cost: the first that holds a problem's head dimensions, and its keys if any does,
-// computes it.
-inline constexpr std::array kConfigs = {Config{.head_dim = 64, .slots = 2},
-                                        Config{.head_dim = 64, .slots = 4},
-                                        Config{.head_dim = 128, .slots = 2}};
+// By what they are for; the first two differ in how many registers a thread may have.
+inline constexpr std::array kConfigs = {Config{.head_dim = 64, .blocks = 1},
+                                        Config{.head_dim = 64, .blocks = 2},
+                                        Config{.head_dim = 128, .blocks = 1}};
 inline constexpr int kLargestHeadDim = 128;
 
-// Index into kConfigs, or -1 when a head dimension is too large.
-constexpr int choose_config(int64_t head_dim_qk, int64_t head_dim_v, int64_t seqlen_kv) {
-  int chosen = -1;
+// Index into kConfigs, or -1 when a head dimension is too large. `one_wave`: every block of the
+// launch has an SM of its own.
+constexpr int choose_config(int64_t head_dim_qk, int64_t head_dim_v, bool one_wave) {
   for (std::size_t i = 0; i < kConfigs.size(); ++i) {
     const Config& config = kConfigs[i];
-    const bool wider =
-        chosen >= 0 && config.head_dim > kConfigs[static_cast<size_t>(chosen)].head_dim;
-    if (head_dim_qk > config.head_dim || head_dim_v > config.head_dim || wider) continue;
-    chosen = static_cast<int>(i);
-    if (seqlen_kv <= config.resident_keys()) break;
+    if (head_dim_qk > config.head_dim || head_dim_v > config.head_dim) continue;
+    if (config.blocks > 1 || one_wave || config.head_dim == kLargestHeadDim) {
+      return static_cast<int>(i);
+    }
   }
-  return chosen;
+  return -1;
 }
 
 // What the kernels rely on.
 constexpr bool is_sound(const Config& c) {
-  constexpr int kTileAlignment = 1024;
-  return c.head_dim % kPanelColumns == 0 && c.slots >= 2 && c.tile_bytes() % kTileAlignment == 0 &&
-         c.message_bytes() % 16 == 0 && c.smem_bytes() <= kSharedMemory;
+  constexpr int kTileAlignment = 1024, kReserved = 1024;  // what the system takes of each block
+  return c.head_dim % kPanelColumns == 0 && c.tile_bytes() % kTileAlignment == 0 &&
+         c.message_bytes() % 16 == 0 &&
+         c.blocks * (c.smem_bytes() + kReserved) <= kSharedMemory + kReserved;
 }
 static_assert([] {
   for (const Config& config : kConfigs) {

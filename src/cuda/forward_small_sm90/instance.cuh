@@ -19,20 +19,18 @@ struct CompiledInstance {
 
   static cudaError_t launch(const Maps& maps, const Params& params, const Grid& grid, bool early,
                             cudaStream_t stream) {
-    cudaLaunchAttribute attributes[2];
-    attributes[0].id = cudaLaunchAttributeClusterDimension;
-    attributes[0].val.clusterDim = {kRanks, 1, 1};
-    attributes[1].id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    attributes[1].val.programmaticStreamSerializationAllowed = 1;
+    cudaLaunchAttribute attribute;
+    attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attribute.val.programmaticStreamSerializationAllowed = 1;
     cudaLaunchConfig_t config{};
     config.gridDim = dim3(kRanks * grid.q_tiles, grid.heads, grid.batch);
     config.blockDim = dim3(kThreads);
     config.dynamicSmemBytes = kBytes;
     config.stream = stream;
-    config.attrs = attributes;
-    config.numAttrs = early ? 2 : 1;
-    return cudaLaunchKernelEx(&config, &forward_small_kernel<kConfigIndex, Element, kWhole>, maps,
-                              params);
+    config.attrs = &attribute;
+    config.numAttrs = early ? 1 : 0;
+    return cudaLaunchKernelEx(&config, &forward_small_kernel<kConfigIndex, Element, kWhole>, params,
+                              maps);
   }
 
   static InstanceEntry entry() { return {&prepare, &launch}; }

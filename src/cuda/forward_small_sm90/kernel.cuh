@@ -1,78 +1,73 @@
 // forward_small_sm90: a cluster of two blocks computes 64 queries, for problems that do not fill
 // the machine. Everything is loaded at once and merged once; time is latency, not throughput.
 //
-//   producer    barriers | Q, K ... | V ... | (slots that come free) |
-//   consumers   wait | S, exponentials, O of the own keys | exchange quarters | store |
+//   a warp   own barriers | its share of the copies of Q, K | all barriers | of V |
+//            wait | S, exponentials, O of the own keys | exchange quarters | store |
 #pragma once
 
 #include "cuda/forward_small_sm90/attend.cuh"
+#include "cuda/forward_small_sm90/copies.cuh"
 #include "cuda/forward_small_sm90/element.cuh"
 #include "cuda/forward_small_sm90/merge.cuh"
-#include "cuda/forward_small_sm90/producer.cuh"
+#include "cuda/ptx/dependent_launch.cuh"
+#include "cuda/ptx/log2.cuh"
 #include "cuda/ptx/special.cuh"
 
 namespace flashcore::cuda::forward_small_sm90 {
-
-// What a warp does once: barriers for messages, and fetching tensor maps, each by a lane of its
-// own.
-template <class S>
-__device__ __forceinline__ void prepare(typename S::Shared& smem, const Maps& maps, bool has_keys,
-                                        int warp, int lane) {
-  if (lane != 0) return;
-  if (warp == 1 && has_keys) ptx::prefetch_tensor_map(&maps.k);
-  if (warp == 2 && has_keys) ptx::prefetch_tensor_map(&maps.v);
-  if (warp != kGroupWarps) return;
-  constexpr uint32_t kBytes = kGroups * kGroupWarps * S::kConfig.message_bytes();
-#pragma unroll
-  for (int g = 0; g < kGroups; ++g) {
-    ptx::mbarrier_init(ptx::shared_address(&smem.messages[g]), 1);
-  }
-  ptx::publish_barriers();
-#pragma unroll
-  for (int g = 0; g < kGroups; ++g) {
-    ptx::mbarrier_arrive_expect(ptx::shared_address(&smem.messages[g]), kBytes);
-  }
-}
 
 template <class S>
 __device__ __forceinline__ void compute(const Maps& maps, const Params& p) {
   extern __shared__ __align__(1024) unsigned char memory[];
   auto& smem = *reinterpret_cast<typename S::Shared*>(memory);
-  const auto thread = static_cast<int>(threadIdx.x);
-  const int lane = thread % 32, warp = __shfl_sync(0xffffffffU, thread / 32, 0);
-  const auto rank = static_cast<int>(blockIdx.x) % kRanks;
-
-  if (!S::kWhole && p.varies && p.early)
-    ptx::wait_for_earlier_grids();  // they may write the lengths
-  const Task task = find_task<!S::kWhole>(p);
-  if (!task.exists()) return;  // both blocks of the cluster
-
-  if (warp == kConsumers / 32) {
-    Producer<S>(smem, maps, task, rank, p.early).run(lane);
-    return;
+  const unsigned thread = threadIdx.x, its_warp = __shfl_sync(0xffffffffU, thread / 32, 0);
+  const auto lane = static_cast<int>(thread % 32), warp = static_cast<int>(its_warp);
+  const auto rank = static_cast<int>(blockIdx.x % kRanks);
+  const auto group = static_cast<int>(its_warp / kGroupWarps);
+  const auto in_group = static_cast<int>(its_warp % kGroupWarps);
+  const Early early = read_early(p);
+  if (lane == 0) {
+    Copies<S>::prefetch_maps(maps, warp);
+    Copies<S>::make_barriers(smem, warp);
   }
-  prepare<S>(smem, maps, task.tiles.size() > 0, warp, lane);
   __syncwarp();
-  if (p.early) ptx::start_next_grid();
+  if (!S::kWhole && p.varies) ptx::wait_for_earlier_grids();  // they may write the lengths
+  const Task task = find_task<S::kWhole>(p, early);
+  if (!S::kWhole && !task.exists()) return;  // both blocks of the cluster
+  const Copies<S> copies{smem, maps, task, rank, warp};
+  if (lane == 0) {
+    ptx::wait_for_earlier_grids();
+    copies.start_first();
+  }
+  __syncwarp();
   ptx::cluster_arrive_relaxed();
-  ptx::named_barrier_sync(kReady, kThreads);
-
-  const int group = warp / kGroupWarps, in_group = warp % kGroupWarps;
+  ptx::start_next_grid();
+  __syncthreads();
+  if (lane == 0) copies.start_second();
+  __syncwarp();
+  ptx::cluster_wait();  // the other block runs and has made its barriers
   const int part = part_of(rank, group), tiles = tiles_of(task.tiles.size(), part);
-  // Without keys nothing below waits for a copy, and so for the producer's wait.
-  if (p.early && tiles == 0) ptx::wait_for_earlier_grids();
-  const Places places = find_places(p, task, rank, group, in_group, lane, S::kHeadDim / 2);
+  const Places places = find_places<S>(smem, p, task, rank, group, in_group, lane);
   Partial<S> w;
-  Attention<S>{smem, task, p.scale_log2, part, group, in_group, lane}.run(w, tiles);
+  Attention<S>{smem, copies, task, p.scale_log2, part, group, in_group, lane}.run(w, tiles);
 
-  float inverse[2], lse[2];
+  float sums[2], inverse[2], lse[2];
 #pragma unroll
   for (int row = 0; row < 2; ++row) {
-    const float sum = attention::quad_sum(w.sums[row][0] + w.sums[row][1]);
-    inverse[row] = sum == 0 ? 0.0F : __fdividef(1.0F, sum);
-    lse[row] = fmaf(w.max[row], p.scale_log2, __log2f(sum));  // -inf for a row without a key
+    sums[row] = attention::quad_sum(w.sums[row][0] + w.sums[row][1]);
+    inverse[row] = ptx::reciprocal_approx(sums[row]);
+    lse[row] = fmaf(w.max[row], p.scale_log2, ptx::log2_approx(sums[row]));
   }
-  ptx::cluster_wait();  // the other block runs and has made its barriers; long since true
+  // Rows without a key: O is 0, LSE is -inf by itself. A branch and not a selection, and not made
+  // one by the compiler: it keeps the sums, which it depends on, before the wait for the last
+  // product.
+  if (__any_sync(0xffffffffU, fminf(sums[0], sums[1]) == 0)) [[unlikely]] {
+#pragma unroll 1
+    for (int row = 0; row < 2; ++row) {
+      asm volatile("" ::: "memory");
+      inverse[0] = sums[0] == 0 ? 0.0F : inverse[0];
+      inverse[1] = sums[1] == 0 ? 0.0F : inverse[1];
+    }
+  }
   ptx::warpgroup_wait<0>();
   ptx::warpgroup_pin(w.o);
   Merge<S>{smem, p, task, places, rank, group, in_group, lane}.run(w, inverse, lse);
@@ -80,8 +75,9 @@ __device__ __forceinline__ void compute(const Maps& maps, const Params& p) {
 
 // By index: nvcc 13.0 cannot name a __global__ template's argument of class type.
 template <int kConfigIndex, class Element, bool kWhole>
-__global__ void __launch_bounds__(kThreads, 1)
-    forward_small_kernel(const __grid_constant__ Maps maps, const __grid_constant__ Params p) {
+__global__ void __cluster_dims__(kRanks, 1, 1)
+    __launch_bounds__(kThreads, kConfigs[kConfigIndex].blocks)
+        forward_small_kernel(const __grid_constant__ Params p, const __grid_constant__ Maps maps) {
   if constexpr (ptx::kHasWgmma) compute<Shape<kConfigIndex, Element, kWhole>>(maps, p);
 }
 

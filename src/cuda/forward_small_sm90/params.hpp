@@ -15,13 +15,19 @@ struct Maps {
   CUtensorMap q, k, v;
 };
 
-// Copies go by the maps; the matrices are for what is read one by one.
-struct Params : attention::ForwardParams {
+// What every block reads before its first copies: one line of the constant cache, which a launch
+// finds cold.
+struct FirstParams {
+  int queries;  // seqlen_q
   int heads_per_kv_head;
-  float scale_log2;   // softmax_scale / ln 2, more than 0
-  bool early;         // the launch may have begun before earlier grids have ended
-  bool varies;        // entries differ in their lengths or diagonals
   BandLimits limits;  // of every entry, unless `varies`
+  bool varies;        // entries differ in their lengths or diagonals
+  bool fills;         // both head dimensions are those of the tiles
+  float scale_log2;   // softmax_scale / ln 2, more than 0
+};
+
+// Copies go by the maps; the matrices are for what is read one by one.
+struct Params : FirstParams, attention::ForwardParams {
   Band band;
 };
 

@@ -55,7 +55,9 @@ constexpr TileSpan tile_span(const BandLimits& limits, int first, int last) {
 constexpr int part_of(int rank, int group) { return rank + kRanks * group; }
 
 // How many of `tiles` tiles part `part` takes; its i-th is number part + i * kParts.
-constexpr int tiles_of(int tiles, int part) { return (tiles + kParts - 1 - part) / kParts; }
+constexpr int tiles_of(int tiles, int part) {
+  return static_cast<int>(static_cast<unsigned>(tiles + kParts - 1 - part) / kParts);
+}
 
 // Columns [begin, end) of the tile at `key` that `query` sees; either may lie outside of the tile.
 struct Columns {

@@ -13,6 +13,7 @@ inline constexpr float kNoKey = -std::numeric_limits<float>::infinity();
 
 struct Task {
   int batch, head, kv_head;
+  int map_batch;      // the entry as tensor maps count: packed tensors have only one
   int first_query;    // of the tile, counted in the entry
   int len_q, rows_q;  // queries in use, and rows of O that belong to the entry
   int q_row, kv_row;  // rows of query 0 and key 0 in packed tensors, 0 otherwise
@@ -25,6 +26,7 @@ struct Task {
 // Lengths, rows and diagonal of an entry that is not like the others.
 __device__ inline void find_own_entry(const Params& p, Task& task) {
   const attention::Entry entry = attention::find_entry(p, task.batch);
+  if (p.cu_seqlens_q.data != nullptr) task.map_batch = 0;
   task.q_row = entry.q_row;
   task.kv_row = entry.kv_row;
   task.len_q = entry.len_q;
@@ -39,11 +41,11 @@ __device__ inline void find_own_entry(const Params& p, Task& task) {
 template <bool kVaries>
 __device__ __forceinline__ Task find_task_at(const Params& p, int first_query, int block_q) {
   Task task;
-  task.batch = static_cast<int>(blockIdx.z);
+  task.batch = task.map_batch = static_cast<int>(blockIdx.z);
   task.head = static_cast<int>(blockIdx.y);
   task.kv_head = p.heads_per_kv_head == 1 ? task.head : task.head / p.heads_per_kv_head;
   task.first_query = first_query;
-  task.len_q = task.rows_q = p.seqlen_q;
+  task.len_q = task.rows_q = p.queries;
   task.q_row = task.kv_row = 0;
   task.limits = p.limits;
   if (kVaries && p.varies) find_own_entry(p, task);
@@ -51,12 +53,42 @@ __device__ __forceinline__ Task find_task_at(const Params& p, int first_query, i
   return task;
 }
 
-// Tiles of late queries come first: under a causal mask they see the most keys.
-template <bool kVaries>
-__device__ __forceinline__ Task find_task(const Params& p) {
-  const int tiles = static_cast<int>(gridDim.x) / kRanks;
-  const int tile = tiles - 1 - static_cast<int>(blockIdx.x) / kRanks;
-  return find_task_at<kVaries>(p, tile * kBlockQ, kBlockQ);
+// What a block is and what it has to read before its first copies. A launch finds neither at hand:
+// they are asked for first of all, and come while barriers are made.
+struct Early {
+  int head, batch;
+  int heads_per_kv_head, len_kv;
+};
+
+__device__ __forceinline__ Early read_early(const Params& p) {
+  Early early;
+  asm volatile("mov.u32 %0, %%ctaid.y;" : "=r"(early.head));
+  asm volatile("mov.u32 %0, %%ctaid.z;" : "=r"(early.batch));
+  asm volatile("mov.b32 %0, %1;" : "=r"(early.heads_per_kv_head) : "r"(p.heads_per_kv_head));
+  asm volatile("mov.b32 %0, %1;" : "=r"(early.len_kv) : "r"(p.limits.len_kv));
+  return early;
+}
+
+// Tiles of late queries come first: under a causal mask they see the most keys. Where all see all,
+// there is nothing to work out.
+template <bool kWhole>
+__device__ __forceinline__ Task find_task(const Params& p, const Early& early) {
+  const auto tile = static_cast<int>((gridDim.x - 1 - blockIdx.x) / kRanks);
+  if constexpr (kWhole) {
+    Task task;
+    task.batch = task.map_batch = early.batch;
+    task.head = task.kv_head = early.head;
+    if (early.heads_per_kv_head != 1) task.kv_head /= early.heads_per_kv_head;
+    task.first_query = tile * kBlockQ;
+    task.len_q = task.rows_q = p.queries;
+    task.q_row = task.kv_row = 0;
+    task.limits = p.limits;
+    const auto tiles = static_cast<int>(static_cast<unsigned>(early.len_kv) / kBlockKv);
+    task.tiles = {0, tiles, 0, tiles};
+    return task;
+  } else {
+    return find_task_at<true>(p, tile * kBlockQ, kBlockQ);
+  }
 }
 
 // Row `row` of a matrix's batch entry and head.

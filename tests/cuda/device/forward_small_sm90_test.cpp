@@ -197,15 +197,59 @@ TEST_P(ForwardSmallSm90, IsTheChoiceForTheMission) {
   check(host, chosen);
 }
 
-TEST_P(ForwardSmall, RandomLengthsAndAlignments) {
+// All that a kernel for small problems takes: types, windows, packed batches, lengths, layouts.
+bench::RandomSpace plain_scores(int64_t largest_seqlen) {
   bench::RandomSpace space;
-  space.any_dtype = space.any_feature = false;
-  space.largest_seqlen = 400;
-  check_random(GetParam(), space, 0, 150, seconds_to_spend());
+  space.any_score = false;
+  space.largest_seqlen = largest_seqlen;
+  return space;
 }
 
-TEST_P(ForwardSmall, RandomTypesWindowsAndBatches) {
-  check_random(GetParam(), {}, 1000, 100, seconds_to_spend());
+TEST_P(ForwardSmall, RandomShort) {
+  check_random(GetParam(), plain_scores(160), 0, 2000, seconds_to_spend());
+}
+
+// More keys than are in shared memory at once.
+TEST_P(ForwardSmall, RandomLong) {
+  check_random(GetParam(), plain_scores(1400), 100000, 1000, seconds_to_spend());
+}
+
+// A second and third entry, which a tensor map of packed rows does not count.
+TEST_P(ForwardSmall, PackedBatch) {
+  Problem problem;
+  const auto rows = [](int64_t count, int64_t heads) {
+    return TensorDesc::contiguous(DType::f16, {count, heads, 64});
+  };
+  problem.q = problem.o = rows(300, 2);
+  problem.k = problem.v = rows(800, 2);
+  problem.cu_seqlens_q = problem.cu_seqlens_kv = TensorDesc::contiguous(DType::i32, {4});
+  bench::HostProblem host = bench::make_host_problem(problem, 7);
+  const int64_t q[] = {0, 70, 70, 300}, kv[] = {0, 130, 200, 800};
+  for (int64_t i = 0; i < 4; ++i) {
+    host.at("cu_seqlens_q").set(i, static_cast<double>(q[i]));
+    host.at("cu_seqlens_kv").set(i, static_cast<double>(kv[i]));
+  }
+  check(host, options(GetParam()));
+}
+
+// Scores that grow from tile to tile, by more than fp16 holds relative to the first: every warp
+// takes its way out.
+TEST_P(ForwardSmall, ScoresThatGrow) {
+  for (const DType dtype : {DType::f16, DType::bf16}) {
+    for (const int64_t head_dim : {64, 128}) {
+      for (const int64_t seqlen_kv : {512, 900}) {
+        bench::HostProblem host =
+            bench::make_host_problem(bench::to_problem(one(2, 100, seqlen_kv, head_dim, dtype)), 9);
+        for (int64_t row = 0; row < 2 * 100; ++row) host.at("q").set(row * head_dim, 8);
+        for (int64_t row = 0; row < 2 * seqlen_kv; ++row) {
+          const auto tile = static_cast<double>(row % seqlen_kv / 64);
+          host.at("k").set(row * head_dim, 4 * tile);
+        }
+        check(host, options(GetParam()));
+        if (HasFatalFailure()) return;
+      }
+    }
+  }
 }
 
 // As failure_of, with a kernel of the table for a device that a block has less shared memory on.

@@ -1,0 +1,23 @@
+// The special function unit's logarithm and reciprocal, without the steps that denormal arguments
+// would need.
+#pragma once
+
+namespace flashcore::cuda::ptx {
+
+// log2(x) to about 1e-7 absolutely near 1; of 0 (and denormals) -inf.
+// PTX ISA: lg2.approx.ftz.f32.
+__device__ __forceinline__ float log2_approx(float x) {
+  float y;
+  asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+// 1 / x to about 1 ulp; of 0 (and denormals) inf.
+// PTX ISA: rcp.approx.ftz.f32.
+__device__ __forceinline__ float reciprocal_approx(float x) {
+  float y;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+}  // namespace flashcore::cuda::ptx
