@@ -5,7 +5,8 @@
 //
 //   shared memory   | Q | K stage 0 | V stage 0 | K stage 1 | V stage 1 |
 //
-// Every tile fits the 99 KB that a block may have on sm_86 and sm_89, so one table serves all.
+// Every tile of kConfigs fits the 99 KB that a block may have on sm_86 and sm_89. Where it may have
+// 163 KB, kPairedConfig computes head dimensions above 192 without features.
 #pragma once
 
 #include <array>

@@ -4,9 +4,9 @@
 //   tile n + 1:                 | load K, V ---------------------------------->
 //
 // A hot tile is one straight line that the compiler overlaps; a second warp of the scheduler fills
-// the rest. Other tiles (the first, those that a mask cuts, all with features) are done in slices
-// of fewer keys, which leaves registers for what happens to their scores; slices that no row of the
-// warp sees are skipped.
+// the rest. Other tiles (the first, those that a mask cuts, those with features that
+// score_lines.cuh has no line for) are done in slices of fewer keys, which leaves registers for
+// what happens to their scores; slices that no row of the warp sees are skipped.
 //
 // Softmax without a maximum (stale): the slices up to the first mask-free one set each row's
 // reference, later ones neither compare nor rescale. bf16 P and fp32 sums share the range of
@@ -20,9 +20,11 @@
 #include "cuda/forward_sm80/element.cuh"
 #include "cuda/forward_sm80/fetched_bias.cuh"
 #include "cuda/forward_sm80/fp32_math.cuh"
+#include "cuda/forward_sm80/notes.cuh"
 #include "cuda/forward_sm80/score_lines.cuh"
 #include "cuda/forward_sm80/scores.cuh"
 #include "cuda/forward_sm80/task.cuh"
+#include "cuda/forward_sm80/tile_loader.cuh"
 #include "cuda/forward_sm80/value_guard.cuh"
 #include "cuda/forward_sm80/warp_math.cuh"
 #include "cuda/ptx/cp_async.cuh"
@@ -36,168 +38,6 @@ enum class Softmax {
   online,   // a maximum and a rescale every tile
   guarded,  // online, with the values rewritten by guard_values
 };
-
-// threadIdx.x, from a register if there is one for it.
-template <Config kConfig, Features kFeatures>
-__device__ __forceinline__ int lane_source() {
-  return kConfig.spares_registers(kFeatures) ? static_cast<int>(threadIdx.x) : ptx::thread_index();
-}
-
-// Where the keys and values of a block's head begin, for those who compute addresses anew.
-struct KvOrigin {
-  const unsigned char *k, *v;
-};
-
-template <int kElementBytes>
-__device__ __forceinline__ KvOrigin kv_origin(const Params& p, const Task& task) {
-  const int kv_head = kv_head_of(p, task.head);
-  return {row_pointer<kElementBytes>(p.k, task.batch, kv_head, task.sequence.kv_begin),
-          row_pointer<kElementBytes>(p.v, task.batch, kv_head, task.sequence.kv_begin)};
-}
-
-// Copies tiles of K and V of one head, one after the other.
-template <Config kConfig, Features kFeatures>
-struct KvLoader {
-  using S = Shape<kConfig>;
-  using KCopy = typename S::template KCopy<key_order(kFeatures)>;
-  using VCopy = typename S::template VCopy<key_order(kFeatures)>;
-  const unsigned char *k, *v;
-  int rows_left;
-
-  __device__ __forceinline__ KvLoader(const Params& p, const KvOrigin& origin, int len_kv, int tile,
-                                      int thread) {
-    const int first = tile * S::kBlockKv;
-    const int64_t k_row = S::kBytes * p.k.row, v_row = S::kBytes * p.v.row;
-    k = KCopy::start(origin.k + first * k_row, k_row, thread);
-    v = VCopy::start(origin.v + first * v_row, v_row, thread);
-    rows_left = len_kv - first;
-  }
-
-  __device__ __forceinline__ void load(const Params& p, unsigned char* shared, int stage) {
-    const int thread = lane_source<kConfig, kFeatures>();
-    unsigned char* const k_tile = shared + S::k_offset(0) + stage * S::kStageBytes;
-    unsigned char* const v_tile = k_tile + S::KTile::kBytes;
-    if (p.whole_chunks && rows_left >= S::kBlockKv) {
-      k = KCopy::whole(k_tile, k, p.k_pass_bytes, thread);
-      v = VCopy::whole(v_tile, v, p.v_pass_bytes, thread);
-    } else {
-      if (kFeatures != Features::all || p.chunks_qk) {
-        k = KCopy::part(k_tile, k, p.k_pass_bytes, rows_left, p.head_dim_qk / S::kChunkElements,
-                        p.k.data, thread);
-      } else {
-        k = KCopy::elements(k_tile, k, p.k_pass_bytes, rows_left, p.head_dim_qk, thread);
-      }
-      if (kFeatures != Features::all || p.chunks_v) {
-        v = VCopy::part(v_tile, v, p.v_pass_bytes, rows_left, p.head_dim_v / S::kChunkElements,
-                        p.v.data, thread);
-      } else {
-        v = VCopy::elements(v_tile, v, p.v_pass_bytes, rows_left, p.head_dim_v, thread);
-      }
-    }
-    ptx::cp_async_commit();
-    rows_left -= S::kBlockKv;
-  }
-};
-
-template <Config kConfig, Features kFeatures>
-__device__ __forceinline__ void load_queries(const Params& p, const Task& task,
-                                             unsigned char* shared) {
-  using S = Shape<kConfig>;
-  using Copy = typename S::QCopy;
-  const auto thread = static_cast<int>(threadIdx.x);
-  const unsigned char* const source = Copy::start(
-      row_pointer<S::kBytes>(p.q, task.batch, task.head, task.sequence.q_begin + task.first_query),
-      S::kBytes * p.q.row, thread);
-  const int rows = static_cast<int>(task.sequence.len_q) - task.first_query;
-  // Only where there are registers for its addresses beside O.
-  if (kConfig.spares_registers(kFeatures) && p.whole_chunks && rows >= S::kBlockQ) {
-    Copy::whole(shared, source, p.q_pass_bytes, thread);
-  } else if (kFeatures != Features::all || p.chunks_qk) {
-    Copy::part(shared, source, p.q_pass_bytes, rows, p.head_dim_qk / S::kChunkElements, p.q.data,
-               thread);
-  } else {
-    Copy::elements(shared, source, p.q_pass_bytes, rows, p.head_dim_qk, thread);
-  }
-  ptx::cp_async_commit();
-}
-
-// The tiles of a loop: up to `end` for the block, of them [hot_begin, hot_end) hot for the warp.
-struct LoopBounds {
-  int end;
-  int hot_begin, hot_end;
-};
-
-// What a warp asks for only outside of hot tiles; and, where registers are short, its loop bounds.
-struct WarpNotes {
-  LoopBounds bounds;
-  attention::TileRange slices;
-  LineContext context;   // of Features::scores
-  float references[32];  // of the warp's rows, while the registers of a hot tile are full
-  bool far;              // some score of the first tiles is too near to the cap for score_lines
-  bool wrong;            // one of a later tile was
-};
-
-// The same for all of a block. One in a kernel, for all of its passes.
-template <int kWarps>
-struct BlockNotes {
-  Task task;
-  KeyLimits limits;
-  KvOrigin origin;
-  WarpNotes warps[kWarps];
-};
-template <int kWarps>
-__device__ __forceinline__ BlockNotes<kWarps>& block_notes() {
-  // 1 KB with what a block is charged for: two of head dimension 64 share the 100 KB of sm_89.
-  static_assert(sizeof(BlockNotes<kWarps>) <= 1024);
-  __shared__ BlockNotes<kWarps> notes;
-  return notes;
-}
-
-// References of this lane's rows to where score_lines look for them, and back.
-template <Config kConfig>
-__device__ __forceinline__ void put_references(WarpNotes& notes, const WarpState<kConfig>& w,
-                                               int lane) {
-#pragma unroll
-  for (int slot = 0; slot < 2 * kConfig.row_groups; ++slot) {
-    notes.references[8 * slot + lane / 4] = w.reference[slot / 2][slot % 2];
-  }
-}
-template <Config kConfig>
-__device__ __forceinline__ void get_references(const WarpNotes& notes, WarpState<kConfig>& w,
-                                               int lane) {
-#pragma unroll
-  for (int slot = 0; slot < 2 * kConfig.row_groups; ++slot) {
-    w.reference[slot / 2][slot % 2] = notes.references[8 * slot + lane / 4];
-  }
-}
-
-// In the pass that counts kinds every pair that is not removed weighs 1.
-template <int kGroups, int kProducts>
-__device__ __forceinline__ void level_scores(Scores<kGroups, kProducts>& s) {
-#pragma unroll
-  for (int g = 0; g < kGroups; ++g) {
-#pragma unroll
-    for (int n = 0; n < kProducts; ++n) {
-#pragma unroll
-      for (int e = 0; e < 4; ++e) s[g][n][e] = s[g][n][e] == kNoKey ? kNoKey : 0.0F;
-    }
-  }
-}
-
-// The largest magnitude among this lane's scores; NaN is ignored.
-template <int kGroups, int kProducts>
-__device__ __forceinline__ float largest_of(const Scores<kGroups, kProducts>& s) {
-  float largest = 0;
-#pragma unroll
-  for (int g = 0; g < kGroups; ++g) {
-#pragma unroll
-    for (int n = 0; n < kProducts; ++n) {
-#pragma unroll
-      for (int e = 0; e < 4; ++e) largest = fmaxf(largest, fabsf(s[g][n][e]));
-    }
-  }
-  return largest;
-}
 
 // Whether every row of the warp has seen a key.
 template <Config kConfig>
@@ -422,13 +262,6 @@ __device__ __forceinline__ bool attend(const Params& p, const Task& task, unsign
     get_references<kConfig>(own_notes(), w, lane_source<kConfig, kFeatures>() % 32);
   if constexpr (kScores && !kGuarded) return own_notes().wrong;
   return found;
-}
-
-// The task that attend was given, which registers do not keep over the main loop. A barrier has
-// passed since.
-template <Config kConfig>
-__device__ __forceinline__ const Task& noted_task() {
-  return block_notes<kConfig.warps>().task;
 }
 
 }  // namespace flashcore::cuda::forward_sm80

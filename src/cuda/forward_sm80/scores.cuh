@@ -204,6 +204,34 @@ __device__ __forceinline__ void apply_features(Scores<kGroups, kProducts>& s, co
   }
 }
 
+// In the pass that counts kinds every pair that is not removed weighs 1.
+template <int kGroups, int kProducts>
+__device__ __forceinline__ void level_scores(Scores<kGroups, kProducts>& s) {
+#pragma unroll
+  for (int g = 0; g < kGroups; ++g) {
+#pragma unroll
+    for (int n = 0; n < kProducts; ++n) {
+#pragma unroll
+      for (int e = 0; e < 4; ++e) s[g][n][e] = s[g][n][e] == kNoKey ? kNoKey : 0.0F;
+    }
+  }
+}
+
+// The largest magnitude among this lane's scores; NaN is ignored.
+template <int kGroups, int kProducts>
+__device__ __forceinline__ float largest_of(const Scores<kGroups, kProducts>& s) {
+  float largest = 0;
+#pragma unroll
+  for (int g = 0; g < kGroups; ++g) {
+#pragma unroll
+    for (int n = 0; n < kProducts; ++n) {
+#pragma unroll
+      for (int e = 0; e < 4; ++e) largest = fmaxf(largest, fabsf(s[g][n][e]));
+    }
+  }
+  return largest;
+}
+
 // Zeroes the probabilities of dropped pairs; the rest is rescaled with the output. One Philox block
 // holds four keys, two of this lane and two of its neighbour: the even lane draws for slot 0, the
 // odd one for slot 1, and they exchange.
