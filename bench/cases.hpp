@@ -21,7 +21,18 @@ struct Case {
   int64_t seqlen_kv = 1;
   int64_t head_dim = 64;
   bool causal = false;
+  // Features beyond it, docs/semantics.md: a peer is not asked for them.
+  float softcap = 0;
+  int64_t window_left = -1;
+  int64_t window_right = -1;
+  std::optional<DType> bias = std::nullopt;  // [1, heads_q, seqlen_q, seqlen_kv], N(0, 1)
+  bool mask = false;                         // [1, 1, seqlen_q, seqlen_kv], three of four attend
+  bool alibi = false;
+  float dropout_p = 0;
 };
+
+// The features in words: "softcap 30, bias f32"; empty for a plain case.
+std::string features_text(const Case& one);
 
 // (B, H, S, D) with as many key heads as query heads and as many keys as queries.
 Case square_case(std::string name, DType dtype, int64_t batch, int64_t heads, int64_t seqlen,

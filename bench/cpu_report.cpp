@@ -181,7 +181,8 @@ Json report_unfused(const Settings& settings) {
                                  .v = static_cast<const float*>(args.v),
                                  .o = out.data(),
                                  .heads = 16,
-                                 .seqlen = 2048,
+                                 .seqlen_q = 2048,
+                                 .seqlen_kv = 2048,
                                  .head_dim = head_dim,
                                  .scale = 1.0f / std::sqrt(static_cast<float>(head_dim))};
     const std::vector<double> seconds = time_in_turns(

@@ -6,7 +6,9 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 
+#include "bench/shared_library.hpp"
 #include "flashcore/flashcore.hpp"
 
 namespace flashcore::bench {
@@ -19,19 +21,18 @@ class Cublas {
   Cublas& operator=(Cublas&&) = delete;
   ~Cublas();
 
-  const std::string& library() const { return library_; }  // where it was found
+  const std::string& library() const { return library_.path(); }  // where it was found
   int version() const { return version_; }
 
   // c = a * b, all n x n; asynchronous on the stream, and legal in a capture.
   Status multiply(DType dtype, int n, const void* a, const void* b, void* c) const;
 
  private:
-  Cublas() = default;
+  explicit Cublas(SharedLibrary library) : library_(std::move(library)) {}
   Status bind(cudaStream_t stream);
 
-  std::string library_;
+  SharedLibrary library_;
   int version_ = 0;
-  void* shared_object_ = nullptr;
   void* handle_ = nullptr;
   void* workspace_ = nullptr;
   void* multiply_ = nullptr;

@@ -51,7 +51,7 @@ class CpuMeter final : public Meter {
 
  private:
   int threads_;
-  CpuTimer::Limits limits_{.seconds = 0.5};
+  CpuTimer::Limits limits_{.seconds = 0.3};
   CpuTimer timer_{limits_};
 };
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <optional>
 #include <thread>
 #include <utility>
 
@@ -17,6 +18,14 @@ ReadElements reader_of(const HostProblem& host) {
     const HostTensor& from = host.at(name);
     for (int64_t i = 0; i < to.elements(); ++i) to.set(i, from.get(begin + i));
   };
+}
+
+// Where a block's rows begin in a tensor of pairs, [B|1, H|1, Sq|1, Skv]; an extent of 1 is the
+// same for all.
+int64_t first_pair(const TensorDesc& pairs, const RowBlock& rows) {
+  const auto at = [&](size_t d, int64_t index) { return pairs.shape[d] == 1 ? int64_t{0} : index; };
+  const int64_t head = at(0, rows.batch) * pairs.shape[1] + at(1, rows.head);
+  return (head * pairs.shape[2] + at(2, rows.first)) * pairs.shape[3];
 }
 
 // One block as a problem of one head, with its inputs.
@@ -36,12 +45,22 @@ HostProblem block_problem(const Problem& whole, const ReadElements& inputs, cons
                                                                       : whole.causal_offset;
   part.alignment = Alignment::given;
   part.causal_offset = offset + rows.first;
+  for (std::optional<TensorDesc>* const pairs : {&part.bias, &part.mask}) {
+    if (!*pairs) continue;
+    const TensorDesc& all = **pairs;
+    *pairs =
+        TensorDesc::contiguous(all.dtype, {1, 1, std::min(rows.count, all.shape[2]), all.shape[3]});
+  }
+  if (part.alibi_slopes) part.alibi_slopes = TensorDesc::contiguous(DType::f32, {1});
   HostProblem block = allocate(part);
   const int64_t query = (rows.batch * heads_q + rows.head) * seqlen_q + rows.first;
   const int64_t key = (rows.batch * heads_kv + head_kv) * seqlen_kv;
   inputs("q", query * whole.q.shape[3], block.at("q"));
   inputs("k", key * whole.k.shape[3], block.at("k"));
   inputs("v", key * whole.v.shape[3], block.at("v"));
+  if (whole.bias) inputs("bias", first_pair(*whole.bias, rows), block.at("bias"));
+  if (whole.mask) inputs("mask", first_pair(*whole.mask, rows), block.at("mask"));
+  if (whole.alibi_slopes) inputs("alibi_slopes", rows.head, block.at("alibi_slopes"));
   return block;
 }
 
@@ -56,6 +75,7 @@ bool all_written(const HostTensor& o) {
 // prime past kMostBlocks, so each is taken once) that begins at the first and ends at the last.
 std::vector<RowBlock> choose_blocks(const Problem& p, double flop) {
   const int64_t batch = p.q.shape[0], heads = p.q.shape[1], seqlen_q = p.q.shape[2];
+  if (p.dropout_p > 0) return {{0, 0, 0, std::min(seqlen_q, 4 * kBlockRows)}};
   const int64_t count = std::min(seqlen_q, kBlockRows);
   const double block_flop =
       2.0 * static_cast<double>(count * p.k.shape[2] * (p.q.shape[3] + p.v.shape[3]));

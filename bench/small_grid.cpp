@@ -21,6 +21,7 @@
 #include "bench/evidence.hpp"
 #include "bench/sampled_gate.hpp"
 #include "cli/execution.hpp"
+#include "dispatch/fingerprints.hpp"
 #include "flashcore/flashcore.hpp"
 #include "problem/status.hpp"
 
@@ -121,7 +122,8 @@ ordered_json measure(HostProblem& host, const SampledReference& reference,
   options.device = kGpu;
   options.kernel = candidate.kernel;
   options.early_start = candidate.early;
-  ordered_json row = {{"kernel", candidate.name()}};
+  ordered_json row = {{"kernel", candidate.name()},
+                      {"fingerprint", kernel_fingerprint(candidate.kernel)}};
   for (auto& [name, tensor] : host.tensors) {
     if (is_output(name)) tensor.poison();
   }

@@ -24,13 +24,16 @@ std::span<const std::byte> TiledInputs::piece(std::string_view name) const {
 }
 
 void TiledInputs::read(std::string_view name, int64_t begin, HostTensor& to) const {
-  const std::span<const std::byte> from = piece(name);
-  const size_t size = size_of(dtype_);
-  auto at = static_cast<size_t>(begin % kPieceElements) * size;
+  read_tiled(piece(name), begin, to);
+}
+
+void read_tiled(std::span<const std::byte> piece, int64_t begin, HostTensor& to) {
+  const size_t size = size_of(to.desc().dtype);
+  auto at = static_cast<size_t>(begin) * size % piece.size();
   auto* out = static_cast<std::byte*>(to.data());
   for (size_t left = static_cast<size_t>(to.elements()) * size; left > 0;) {
-    const size_t count = std::min(left, from.size() - at);
-    std::memcpy(out, from.data() + at, count);
+    const size_t count = std::min(left, piece.size() - at);
+    std::memcpy(out, piece.data() + at, count);
     out += count;
     left -= count;
     at = 0;

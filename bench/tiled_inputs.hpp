@@ -16,6 +16,10 @@
 
 namespace flashcore::bench {
 
+// Elements [begin, begin + to.elements()) of a tensor that repeats `piece`, in row-major order;
+// `to` is contiguous and of the piece's type.
+void read_tiled(std::span<const std::byte> piece, int64_t begin, HostTensor& to);
+
 class TiledInputs {
  public:
   static constexpr int64_t kPieceElements = (1 << 20) + 8;

@@ -1,11 +1,14 @@
-// flashcore bench: which cases, and how; bench_run.cpp does the rest.
+// flashcore bench: which cases, and how; bench_watch.cpp and bench_run.cpp do the rest.
 #include <fmt/format.h>
 
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <vector>
 
 #include "bench/cases.hpp"
 #include "cli/bench_run.hpp"
+#include "cli/bench_table.hpp"
+#include "cli/bench_watch.hpp"
 #include "cli/command.hpp"
 #include "cli/evidence_file.hpp"
 #include "cli/report.hpp"
@@ -14,7 +17,7 @@
 namespace flashcore::cli {
 namespace {
 
-constexpr const char* kStandard = "five,sweep,small,decode";
+constexpr const char* kStandard = "five,sweep,small,decode,features";
 
 Status add_suite(const std::string& name, std::vector<BenchSubject>& subjects) {
   const std::optional<std::vector<bench::Case>> cases = bench::suite_cases(name);
@@ -56,6 +59,30 @@ Result<std::vector<BenchSubject>> subjects_of(const BenchOptions& options) {
   return subjects;
 }
 
+// Without a watcher: a debugger or a profiler wants the work in the process it started.
+class Quiet final : public BenchListener {
+ public:
+  explicit Quiet(bool verbose) : verbose_(verbose) {}
+  void begins(const BenchStep& step) override {
+    if (verbose_) fmt::print(stderr, "begins {}\n", step.what);
+  }
+  void finished(const nlohmann::ordered_json*) override {}
+
+ private:
+  bool verbose_;
+};
+
+Result<ExitCode> run_here(const BenchOptions& options, std::vector<BenchSubject>& subjects,
+                          const PlanOptions& plan, Session& session) {
+  Quiet listener(options.verbose);
+  BenchOrder order;
+  order.out = options.out;
+  const Result<nlohmann::ordered_json> evidence =
+      run_bench(options, subjects, plan, order, listener);
+  if (!evidence.ok()) return evidence.status();
+  return print_bench_result(*evidence, options.out, session);
+}
+
 Result<ExitCode> execute(const BenchOptions& options, Session& session) {
   Result<std::vector<BenchSubject>> subjects = subjects_of(options);
   if (!subjects.ok()) return subjects.status();
@@ -64,7 +91,10 @@ Result<ExitCode> execute(const BenchOptions& options, Session& session) {
   }
   const Result<std::vector<PlanOptions>> allowed = allowed_devices(options.choice);
   if (!allowed.ok()) return allowed.status();
-  return run_bench(options, std::move(*subjects), allowed->front(), session);
+  const PlanOptions& plan = allowed->front();
+  if (!options.worker.empty()) return work_for_watcher(options, *subjects, plan);
+  if (options.deadline > 0) return watch_bench(options, *subjects, plan, session);
+  return run_here(options, *subjects, plan, session);
 }
 
 void declare(BenchOptions& options, OptionSet& set) {
@@ -84,13 +114,24 @@ void declare(BenchOptions& options, OptionSet& set) {
            "Other implementations in the same run: none, auto (tools/peers_torch.py, where python3 "
            "has PyTorch), or the path of such a helper",
            "PATH");
-  set.text("--backends", options.backends,
-           "Of the peers: auto, or names such as flash,cudnn,efficient,math,flex,fa2,fa3", "NAMES");
-  set.text("--protocol", options.protocols, "all, or names such as sustained", "NAMES");
+  set.text(
+      "--backends", options.backends,
+      "Of the peers: auto, or names such as flash,cudnn,efficient,math,flex,fa2,fa3,cudnn_direct,"
+      "openblas,onednn",
+      "NAMES");
+  set.text("--protocol", options.protocols,
+           "auto (all on some suites, docs/measurement.md), all, or names such as sustained",
+           "NAMES");
   set.number("--seconds", options.seconds, "Begin no case after these; 0: no limit");
+  set.number(
+      "--deadline", options.deadline,
+      "Give up a point that takes these seconds on a GPU, ten times them elsewhere; 0: never, "
+      "and all in this process");
   set.text("--out", options.out, "Evidence, written after every case", "FILE");
   set.flag("--resume", options.resume, "Keep what --out has of this build and device already");
   set.flag("--verbose", options.verbose, "Say on stderr what is begun, and when");
+  set.hidden("--worker", options.worker);
+  set.hidden("--worker-program", options.worker_program);
   options.problem.declare(set);
   options.choice.declare(set);
 }

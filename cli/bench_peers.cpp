@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -51,21 +50,15 @@ bool may_be_timed(const bench::Verdict& verdict) {
   return verdict.passed || verdict.max_scaled_error <= kLargestError;
 }
 
-Peers::Folder::~Folder() {
-  std::error_code ignored;
-  std::filesystem::remove_all(path, ignored);
-}
-
 Result<std::unique_ptr<Peers>> Peers::start(const std::string& script, Device device, int threads,
                                             const std::string& backends) {
-  std::unique_ptr<Peers> peers(new Peers);
-  std::string folder = (std::filesystem::temp_directory_path() / "flashcore-peers.XXXXXX").string();
-  if (::mkdtemp(folder.data()) == nullptr) return unsupported("peers: no temporary folder");
-  peers->folder_ = std::make_unique<Folder>(folder);
+  Result<TemporaryFolder> folder = TemporaryFolder::make();
+  if (!folder.ok()) return folder.status();
+  std::unique_ptr<Peers> peers(new Peers(std::move(*folder)));
   Result<std::unique_ptr<PeerProcess>> process =
       PeerProcess::start({"python3", script, "--serve", "--device", to_text(device), "--threads",
                           std::to_string(threads), "--backends", backends},
-                         folder + "/log");
+                         peers->folder_.path() + "/log");
   if (!process.ok()) return process.status();
   peers->process_ = std::move(*process);
   return peers;
@@ -82,11 +75,11 @@ Status Peers::write_pieces(const bench::TiledInputs& inputs) {
   const std::string dtype(to_string(inputs.dtype()));
   if (written_ == dtype) return {};
   for (const char* const name : {"q", "k", "v"}) {
-    std::ofstream file(folder_->path + "/" + name, std::ios::binary);
+    std::ofstream file(folder_.path() + "/" + name, std::ios::binary);
     const std::span<const std::byte> piece = inputs.piece(name);
     file.write(reinterpret_cast<const char*>(piece.data()),
                static_cast<std::streamsize>(piece.size()));
-    if (!file.flush()) return unsupported("peers: {}: cannot be written", folder_->path);
+    if (!file.flush()) return unsupported("peers: {}: cannot be written", folder_.path());
   }
   written_ = dtype;
   return {};
@@ -101,7 +94,7 @@ Result<std::vector<PeerVerdict>> Peers::begin(const bench::Case& one, const std:
     blocks.push_back({rows.batch, rows.head, rows.first, rows.count});
   }
   const Result<Json> answer = process_->ask({{"do", "case"},
-                                             {"folder", folder_->path},
+                                             {"folder", folder_.path()},
                                              {"suite", suite},
                                              {"dtype", to_string(one.dtype)},
                                              {"batch", one.batch},
@@ -132,7 +125,7 @@ PeerVerdict Peers::judge(const Json& answer, const TiledWorkload& workload) cons
     peer.error = "named no file of rows";
     return peer;
   }
-  std::ifstream stream(folder_->path + "/" + file, std::ios::binary);
+  std::ifstream stream(folder_.path() + "/" + file, std::ios::binary);
   const std::string rows{std::istreambuf_iterator<char>(stream), {}};
   const Result<bench::Verdict> verdict = workload.judge_rows(std::as_bytes(std::span(rows)));
   if (!verdict.ok()) {

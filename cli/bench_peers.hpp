@@ -13,6 +13,7 @@
 #include "bench/tiled_inputs.hpp"
 #include "cli/bench_workload.hpp"
 #include "cli/peer_process.hpp"
+#include "cli/temporary_folder.hpp"
 #include "flashcore/flashcore.hpp"
 
 namespace flashcore::cli {
@@ -43,6 +44,8 @@ class Peers {
   // Of the greeting: {"python": "3.12.1", "torch": "2.11.0", ..., "missing": {"flash_attn": why}}
   const nlohmann::ordered_json& versions() const { return versions_; }
 
+  bool alive() const { return process_->alive(); }
+
   // Hands the case over, lets every backend compute it once, and judges what they computed.
   Result<std::vector<PeerVerdict>> begin(const bench::Case& one, const std::string& suite,
                                          const bench::TiledInputs& inputs,
@@ -54,18 +57,12 @@ class Peers {
   Result<double> host_seconds(const std::string& backend);
 
  private:
-  struct Folder {  // of the pieces and rows that pass between the processes; removed at the end
-    std::string path;
-    explicit Folder(std::string where) : path(std::move(where)) {}
-    Folder(const Folder&) = delete;
-    Folder& operator=(const Folder&) = delete;
-    ~Folder();
-  };
-
   Status write_pieces(const bench::TiledInputs& inputs);
   PeerVerdict judge(const nlohmann::ordered_json& answer, const TiledWorkload& workload) const;
 
-  std::unique_ptr<Folder> folder_;  // outlives the process
+  explicit Peers(TemporaryFolder folder) : folder_(std::move(folder)) {}
+
+  TemporaryFolder folder_;  // of what passes between the processes; outlives the helper
   std::unique_ptr<PeerProcess> process_;
   nlohmann::ordered_json versions_;
   std::string written_;  // the type whose pieces are in the folder

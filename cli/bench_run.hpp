@@ -1,17 +1,16 @@
-// The run behind `flashcore bench`: gates, then kernels and peers in turns, then evidence, case by
-// case.
+// The run behind `flashcore bench`, in this process: ceilings, then case by case gates, kernels and
+// peers in turns, evidence. bench_watch.hpp runs it in a process that can be ended.
 #pragma once
 
-#include <cstdint>
+#include <functional>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "bench/cases.hpp"
-#include "cli/exit_code.hpp"
 #include "cli/plan_choice.hpp"
 #include "cli/problem_options.hpp"
-#include "cli/session.hpp"
 #include "flashcore/flashcore.hpp"
 
 namespace flashcore::cli {
@@ -25,11 +24,14 @@ struct BenchOptions {
   bool all_kernels = false;
   std::string peers = "none";  // none, auto, or the helper's path
   std::string backends = "auto";
-  std::string protocols = "all";
+  std::string protocols = "auto";
   double seconds = 0;  // no case begins after these; 0: no limit
   std::string out;
   bool resume = false;
   bool verbose = false;
+  double deadline = 30;        // seconds of a step before it is given up; 0: no limit
+  std::string worker_program;  // in place of this one, for tests
+  std::string worker;          // the file of a BenchOrder, in the process that works for another
 };
 
 // One case of a suite or a file, or the problem that was given.
@@ -42,7 +44,37 @@ struct BenchSubject {
   Problem problem() const;
 };
 
-Result<ExitCode> run_bench(const BenchOptions& options, std::vector<BenchSubject> subjects,
-                           const PlanOptions& plan, Session& session);
+// What a process that works for another is told beyond the options.
+struct BenchOrder {
+  std::string out;       // in place of --out
+  bool goes_on = false;  // with what an earlier process of this run left in `out`
+  double elapsed = 0;    // seconds of the run so far
+  std::string kernel;    // forced by the environment
+  struct Lost {
+    std::string suite, name, implementation, why;
+  };
+  std::vector<Lost> lost;  // points that ended such a process: not asked again
+};
+
+// What is begun, said before it is: a hang has a name, and whoever watches knows how long to wait.
+struct BenchStep {
+  std::string what;
+  std::string suite, name;     // of the case
+  std::string implementation;  // whose calls run; empty for everything else
+};
+
+// Who hears of a run's progress.
+class BenchListener {
+ public:
+  virtual ~BenchListener() = default;
+  virtual void begins(const BenchStep& step) = 0;
+  virtual void finished(const nlohmann::ordered_json* one) = 0;  // a case; null: nothing was done
+};
+
+// The whole run; its evidence, which is in `order.out` as well unless that is empty.
+Result<nlohmann::ordered_json> run_bench(const BenchOptions& options,
+                                         std::vector<BenchSubject>& subjects,
+                                         const PlanOptions& plan, const BenchOrder& order,
+                                         BenchListener& listener);
 
 }  // namespace flashcore::cli

@@ -2,10 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <utility>
 #include <vector>
 
+#include "cli/bench_evidence.hpp"
 #include "cli/report.hpp"
 #include "cli/table.hpp"
 
@@ -74,8 +76,9 @@ std::string bench_line(const Json& one, const std::string& protocol) {
   for (const Json& row : one["rows"]) {
     const Json* const time = time_of(row, protocol);
     if (time == nullptr) continue;
-    text += fmt::format(" {} {:.2f} us ({:.1f} TFLOP/s)", row["implementation"].get<std::string>(),
-                        (*time)["p50_us"].get<double>(), (*time)["tflops"].get<double>());
+    text += fmt::format(" {} {:.2f} us ({})", row["implementation"].get<std::string>(),
+                        (*time)["p50_us"].get<double>(),
+                        rate_text((*time)["tflops"].get<double>() * 1e12));
   }
   return text;
 }
@@ -109,6 +112,17 @@ void print_bench(const Json& evidence, const std::string& protocol, Session& ses
   for (const Json& note : evidence["notes"]) {
     session.line("note: " + printable(note.get<std::string>()));
   }
+}
+
+ExitCode print_bench_result(const Json& evidence, const std::string& out, Session& session) {
+  const Json& protocols = evidence["protocols"];
+  print_bench(evidence, protocols.empty() ? "" : protocols.begin().key(), session);
+  if (!out.empty()) session.line("evidence " + out);
+  const bool failed = std::any_of(evidence["cases"].begin(), evidence["cases"].end(), has_failure);
+  Json document = {{"status", failed ? "check_failed" : "ok"}};
+  document.update(evidence);
+  session.document(document);
+  return failed ? ExitCode::check_failed : ExitCode::ok;
 }
 
 }  // namespace flashcore::cli

@@ -10,6 +10,7 @@
 #include <utility>
 #include <variant>
 
+#include "bench/random.hpp"
 #include "bench/tensor_set.hpp"
 #include "bench/work.hpp"
 #include "cli/device_memory.hpp"
@@ -137,13 +138,16 @@ class DeviceTiles final : public TiledWorkload {
       data_[name] = static_cast<std::byte*>(*data);
       FLASHCORE_RETURN_IF_ERROR(memory_->copy_tiled(*data, bytes, inputs.piece(name)));
     }
+    FLASHCORE_RETURN_IF_ERROR(fill_features());
     FLASHCORE_RETURN_IF_ERROR(add_output("o", problem_.o));
     return problem_.lse ? add_output("lse", *problem_.lse) : Status();
   }
 
   Status make_reference(const bench::TiledInputs& inputs, int threads) {
-    const auto read = [&inputs](std::string_view name, int64_t begin, HostTensor& to) {
-      inputs.read(name, begin, to);
+    const auto read = [&](std::string_view name, int64_t begin, HostTensor& to) {
+      const auto feature = features_.find(name);
+      const bool own = feature != features_.end();
+      bench::read_tiled(own ? elements(feature->second) : inputs.piece(name), begin, to);
     };
     Result<bench::SampledReference> reference =
         bench::SampledReference::compute(problem_, read, kSampledWork, threads);
@@ -153,10 +157,7 @@ class DeviceTiles final : public TiledWorkload {
   }
 
   Result<bench::TimedCall> prepare(const Plan& plan) override {
-    for (auto& [name, copy] : outputs_) {
-      std::fill(copy.begin(), copy.end(), kPoison);
-      FLASHCORE_RETURN_IF_ERROR(memory_->copy_in(data_[name] - kGuardBytes, copy));
-    }
+    FLASHCORE_RETURN_IF_ERROR(poison());
     const size_t bytes = plan.workspace_bytes();
     void* workspace = nullptr;
     if (bytes > 0) {
@@ -165,41 +166,19 @@ class DeviceTiles final : public TiledWorkload {
       workspace = *allocated;
     }
     FLASHCORE_RETURN_IF_ERROR(memory_->synchronise());
-    const Arguments arguments = bench::bind(
-        problem_, [this](std::string_view name) -> void* { return data_.find(name)->second; });
-    return bench::TimedCall([plan, arguments, workspace, bytes](Stream stream) {
+    return bench::TimedCall([plan, arguments = arguments(), workspace, bytes](Stream stream) {
       return plan.run(arguments, workspace, bytes, stream);
     });
   }
 
-  Result<Verdict> judge() override {
+  Result<bench::TimedCall> prepare(bench::NativePeer& peer) override {
+    FLASHCORE_RETURN_IF_ERROR(poison());
     FLASHCORE_RETURN_IF_ERROR(memory_->synchronise());
-    for (auto& [name, copy] : outputs_) {
-      FLASHCORE_RETURN_IF_ERROR(memory_->copy_out(copy, data_[name] - kGuardBytes));
-    }
-    const auto read = [this](std::string_view name, int64_t begin, HostTensor& to) {
-      const size_t size = size_of(to.desc().dtype);
-      const std::span<const std::byte> from = elements_of(name);
-      std::memcpy(to.data(), from.data() + static_cast<size_t>(begin) * size,
-                  static_cast<size_t>(to.elements()) * size);
-    };
-    Verdict verdict = reference_.judge(read, problem_.lse.has_value());
-    if (verdict.passed && has_nan(problem_.o.dtype, elements_of("o"))) {
-      verdict.failure = "o has elements that are NaN or were not written";
-    }
-    for (const auto& [name, copy] : outputs_) {
-      const auto intact = [](std::span<const std::byte> guard) {
-        return std::all_of(guard.begin(), guard.end(), [](std::byte b) { return b == kPoison; });
-      };
-      const std::span<const std::byte> all = copy;
-      if (verdict.passed && verdict.failure.empty() &&
-          !(intact(all.first(kGuardBytes)) && intact(all.last(kGuardBytes)))) {
-        verdict.failure = name + ": bytes outside of its elements were written";
-      }
-    }
-    verdict.passed = verdict.failure.empty();
-    return verdict;
+    return peer.prepare(problem_, arguments());
   }
+
+  Result<Verdict> judge() override { return judge(problem_.lse.has_value()); }
+  Result<Verdict> judge_output() override { return judge(false); }
 
   std::string judged() const override { return sampled_text(reference_, problem_); }
   std::vector<bench::RowBlock> blocks() const override { return reference_.blocks(); }
@@ -221,6 +200,77 @@ class DeviceTiles final : public TiledWorkload {
   }
 
  private:
+  static std::span<const std::byte> elements(const HostTensor& tensor) {
+    return {static_cast<const std::byte*>(tensor.data()), bytes_of(tensor.desc())};
+  }
+
+  // Bias and mask repeat a piece as q, k and v do.
+  Status fill_features() {
+    bench::Random random(4);
+    const auto add = [&](const char* name, const std::optional<TensorDesc>& desc, auto&& draw) {
+      if (!desc) return Status();
+      const int64_t whole = static_cast<int64_t>(bytes_of(*desc) / size_of(desc->dtype));
+      HostTensor piece(TensorDesc::contiguous(
+          desc->dtype, {std::min(whole, bench::TiledInputs::kPieceElements)}));
+      piece.fill(draw);
+      const size_t bytes = bytes_of(*desc);
+      const Result<void*> data = memory_->allocate(bytes);
+      if (!data.ok()) return data.status();
+      data_[name] = static_cast<std::byte*>(*data);
+      FLASHCORE_RETURN_IF_ERROR(memory_->copy_tiled(*data, bytes, elements(piece)));
+      features_.emplace(name, std::move(piece));
+      return Status();
+    };
+    FLASHCORE_RETURN_IF_ERROR(add("bias", problem_.bias, [&] { return random.normal(); }));
+    FLASHCORE_RETURN_IF_ERROR(
+        add("mask", problem_.mask, [&] { return random.bits() % 4 != 0 ? 1.0 : 0.0; }));
+    const auto heads = static_cast<double>(problem_.q.shape[1]);
+    return add("alibi_slopes", problem_.alibi_slopes,
+               [&, head = 0]() mutable { return std::exp2(-8.0 * ++head / heads); });
+  }
+
+  Status poison() {
+    for (auto& [name, copy] : outputs_) {
+      std::fill(copy.begin(), copy.end(), kPoison);
+      FLASHCORE_RETURN_IF_ERROR(memory_->copy_in(data_[name] - kGuardBytes, copy));
+    }
+    return {};
+  }
+
+  Arguments arguments() {
+    return bench::bind(problem_,
+                       [this](std::string_view name) -> void* { return data_.find(name)->second; });
+  }
+
+  Result<Verdict> judge(bool with_lse) {
+    FLASHCORE_RETURN_IF_ERROR(memory_->synchronise());
+    for (auto& [name, copy] : outputs_) {
+      FLASHCORE_RETURN_IF_ERROR(memory_->copy_out(copy, data_[name] - kGuardBytes));
+    }
+    const auto read = [this](std::string_view name, int64_t begin, HostTensor& to) {
+      const size_t size = size_of(to.desc().dtype);
+      const std::span<const std::byte> from = elements_of(name);
+      std::memcpy(to.data(), from.data() + static_cast<size_t>(begin) * size,
+                  static_cast<size_t>(to.elements()) * size);
+    };
+    Verdict verdict = reference_.judge(read, with_lse);
+    if (verdict.passed && has_nan(problem_.o.dtype, elements_of("o"))) {
+      verdict.failure = "o has elements that are NaN or were not written";
+    }
+    for (const auto& [name, copy] : outputs_) {
+      const auto intact = [](std::span<const std::byte> guard) {
+        return std::all_of(guard.begin(), guard.end(), [](std::byte b) { return b == kPoison; });
+      };
+      const std::span<const std::byte> all = copy;
+      if (verdict.passed && verdict.failure.empty() &&
+          !(intact(all.first(kGuardBytes)) && intact(all.last(kGuardBytes)))) {
+        verdict.failure = name + ": bytes outside of its elements were written";
+      }
+    }
+    verdict.passed = verdict.failure.empty();
+    return verdict;
+  }
+
   static size_t bytes_of(const TensorDesc& desc) {
     size_t bytes = size_of(desc.dtype);
     for (size_t d = 0; d < static_cast<size_t>(desc.rank); ++d) {
@@ -245,7 +295,8 @@ class DeviceTiles final : public TiledWorkload {
 
   Problem problem_;
   std::unique_ptr<DeviceMemory> memory_;
-  std::map<std::string, std::byte*, std::less<>> data_;  // where elements begin, on the device
+  std::map<std::string, std::byte*, std::less<>> data_;      // where elements begin, on the device
+  std::map<std::string, HostTensor, std::less<>> features_;  // pieces of bias and mask, the slopes
   std::map<std::string, std::vector<std::byte>, std::less<>> outputs_;  // on the host, with guards
   bench::SampledReference reference_;
 };

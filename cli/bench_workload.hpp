@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "bench/gates.hpp"
+#include "bench/peers/native_peer.hpp"
 #include "bench/sampled_gate.hpp"
 #include "bench/tiled_inputs.hpp"
 #include "bench/timing.hpp"
@@ -37,6 +38,7 @@ Result<std::unique_ptr<Workload>> given_workload(const ProblemInputs& inputs,
 // can have the same ones, and rows are sampled by the same reference.
 class TiledWorkload : public Workload {
  public:
+  using Workload::prepare;
   static Result<std::unique_ptr<TiledWorkload>> make(const Problem& problem,
                                                      const bench::TiledInputs& inputs,
                                                      const PlanOptions& options);
@@ -45,6 +47,10 @@ class TiledWorkload : public Workload {
   // the type of O.
   virtual std::vector<bench::RowBlock> blocks() const = 0;
   virtual Result<bench::Verdict> judge_rows(std::span<const std::byte> rows) const = 0;
+
+  // The same for one that runs here, on the tensors of the kernels; it writes O only.
+  virtual Result<bench::TimedCall> prepare(bench::NativePeer& peer) = 0;
+  virtual Result<bench::Verdict> judge_output() = 0;
 };
 
 }  // namespace flashcore::cli

@@ -39,13 +39,20 @@ constexpr const char* kCasesSchema = R"({
         "seqlen_q": {"$ref": "extent"},
         "seqlen_kv": {"$ref": "extent"},
         "head_dim": {"$ref": "extent"},
-        "causal": {"type": "boolean"}
+        "causal": {"type": "boolean"},
+        "softcap": {"type": "number", "minimum": 0},
+        "window": {"type": "array", "maxItems": 2, "items": {"$ref": "reach"}},
+        "bias": {"enum": ["f32", "f16", "bf16"]},
+        "mask": {"type": "boolean"},
+        "alibi": {"type": "boolean"},
+        "dropout": {"type": "number", "minimum": 0, "maximum": 1}
       }
     }}
   }
 })";
 constexpr const char* kCasesDefinitions =
-    R"({"extent": {"type": "integer", "minimum": 1, "maximum": 2147483647}})";
+    R"({"extent": {"type": "integer", "minimum": 1, "maximum": 2147483647},
+        "reach": {"type": "integer", "minimum": -1, "maximum": 2147483647}})";
 
 Status with_name(const std::string& path, const Status& status) {
   if (status.ok()) return status;
@@ -119,6 +126,18 @@ Result<std::vector<FileCase>> read_cases(const std::string& path) {
     one.seqlen_kv = item.value("seqlen_kv", one.seqlen_q);
     one.head_dim = item["head_dim"];
     one.causal = item.value("causal", false);
+    one.softcap = item.value("softcap", 0.0f);
+    if (const Json window = item.value("window", Json::array({-1, -1})); window.size() == 2) {
+      one.window_left = window[0];
+      one.window_right = window[1];
+    } else {
+      return invalid("{}: '{}' has a window of {} numbers, wanted [left, right]", path, one.name,
+                     window.size());
+    }
+    if (item.contains("bias")) one.bias = dtype_from_string(item["bias"].get<std::string>());
+    one.mask = item.value("mask", false);
+    one.alibi = item.value("alibi", false);
+    one.dropout_p = item.value("dropout", 0.0f);
   }
   return cases;
 }

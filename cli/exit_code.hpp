@@ -7,11 +7,12 @@ namespace flashcore::cli {
 
 enum class ExitCode : int {
   ok = 0,
-  check_failed = 1,  // it ran, and a check or gate did not hold
-  bad_input = 2,     // usage, options, files, or a malformed problem
-  unsupported = 3,   // well-formed, but no kernel here computes it
-  device_error = 4,  // the device failed, or memory ran out
-  internal = 5,      // a fault of this program
+  check_failed = 1,   // it ran, and a check or gate did not hold
+  bad_input = 2,      // usage, options, files, or a malformed problem
+  unsupported = 3,    // well-formed, but no kernel here computes it
+  device_error = 4,   // the device failed, or memory ran out
+  internal = 5,       // a fault of this program
+  interrupted = 130,  // by a signal, as shells have it
 };
 
 ExitCode exit_code(StatusCode code);

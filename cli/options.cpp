@@ -81,6 +81,10 @@ void OptionSet::choice(const std::string& names, std::string& value,
   app_.add_option(names, value, help)->group(group_)->type_name(what)->check(one_of);
 }
 
+void OptionSet::hidden(const std::string& names, std::string& value) {
+  app_.add_option(names, value)->group("");
+}
+
 void OptionSet::positional(const std::string& name, std::string& value, const std::string& help) {
   app_.add_option(name, value, help)->type_name("");
 }

@@ -29,6 +29,8 @@ class OptionSet {
   void number(const std::string& names, std::optional<double>& value, const std::string& help);
   void choice(const std::string& names, std::string& value, const std::vector<std::string>& allowed,
               const std::string& help);
+  // Not in --help: for a process that this program starts.
+  void hidden(const std::string& names, std::string& value);
   void positional(const std::string& name, std::string& value, const std::string& help);
 
  private:

@@ -26,6 +26,8 @@ class PeerProcess {
   // After the latter two, every request fails.
   Result<nlohmann::ordered_json> ask(const nlohmann::ordered_json& request, double seconds);
 
+  bool alive() const { return socket_ >= 0; }
+
  private:
   PeerProcess(pid_t child, int socket, std::string log)
       : child_(child), socket_(socket), log_(std::move(log)) {}

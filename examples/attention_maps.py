@@ -2,8 +2,9 @@
 
     python examples/attention_maps.py [--out DIRECTORY]
 
-Needs NumPy; draws with matplotlib where that is installed, and times PyTorch beside FlashCore where
-that is. Cells begin with `# %%`, which editors and Jupyter understand.
+Needs NumPy; draws with matplotlib where that is installed, and times PyTorch's backends beside
+FlashCore where PyTorch is, on the CPU and on a GPU. Cells begin with `# %%`, which editors and
+Jupyter understand.
 """
 
 # %% A row of V for each key, so that O is the attention map itself
@@ -40,7 +41,7 @@ maps = {
     "causal": {"causal": True},
     "window (8, 0)": {"window": (8, 0)},
     "ALiBi": {"alibi_slopes": np.array([0.3], np.float32), "causal": True},
-    "softcap 0.5": {"softcap": 0.5},
+    "softcap 2": {"softcap": 2.0},
     "sink": {"sinks": np.array([4.0], np.float32), "causal": True},
     "mask: blocks": {"mask": (blocks[:, None] == blocks[None, :])[None, None]},
     "24 keys in use": {"seqlens_kv": np.array([24], np.int32)},
@@ -61,8 +62,10 @@ except ImportError:
 else:
     figure, axes = plt.subplots(2, 4, figsize=(12, 6.4), layout="constrained")
     for axis, (name, weights) in zip(axes.flat, drawn.items(), strict=True):
-        axis.imshow(np.sqrt(weights), cmap="magma")
+        image = axis.imshow(weights, cmap="magma", norm="log", vmin=1e-3, vmax=1)
         axis.set(title=name, xticks=[], yticks=[], xlabel="keys", ylabel="queries")
+        axis.set_facecolor("black")  # keys that a query does not see
+    figure.colorbar(image, ax=axes, label="weight", shrink=0.6)
     path = out_directory / "attention_maps.png"
     figure.savefig(path, dpi=120)
     print(f"wrote {path}")
@@ -102,13 +105,56 @@ except ImportError:
 try:
     import torch
     import torch.nn.functional as F
-
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+except ImportError:
+    torch = None
+else:
     tensors = [torch.from_numpy(x) for x in (q, k, v)]
     contestants["PyTorch sdpa, CPU"] = lambda: F.scaled_dot_product_attention(*tensors).numpy()
-except ImportError:
-    pass
 
 print("\n(1, 8, 512, 64) on the CPU")
 for name, call in contestants.items():
     error = np.abs(np.asarray(call(), np.float32) - exact).max()
     print(f"{name:22} {milliseconds(call):8.2f} ms   largest error {error:.1e}")
+
+
+# %% The same on a GPU: a captured graph of 20 calls, so that only the device's time counts
+def microseconds(call, calls=20, repeats=9):
+    call()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        for _ in range(calls):
+            call()
+    times = []
+    for _ in range(repeats):
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        begin.record()
+        graph.replay()
+        end.record()
+        end.synchronize()
+        times.append(1e3 * begin.elapsed_time(end) / calls)
+    return statistics.median(times)
+
+
+def by_backend(backend, *tensors):
+    with sdpa_kernel(backend):
+        return F.scaled_dot_product_attention(*tensors)
+
+
+if torch is None or not torch.cuda.is_available() or not flashcore.build_info()["cuda"]:
+    print("\nno PyTorch with a GPU here: no times of it")
+else:
+    for shape in ((1, 8, 512, 64), (2, 8, 2048, 64)):
+        tensors = [torch.randn(shape, device="cuda", dtype=torch.float16) for _ in range(3)]
+        exact = by_backend(SDPBackend.MATH, *(x.double() for x in tensors))
+        calls = {"flashcore": lambda x=tensors: flashcore.attention(*x)}
+        for name in ("FLASH_ATTENTION", "CUDNN_ATTENTION", "EFFICIENT_ATTENTION"):
+            backend = getattr(SDPBackend, name)
+            calls[f"PyTorch {name.lower()}"] = lambda b=backend, x=tensors: by_backend(b, *x)
+        print(f"\n{shape} on {torch.cuda.get_device_name()}, float16")
+        for name, call in calls.items():
+            try:
+                error = (call().double() - exact).abs().max().item()
+                print(f"{name:28} {microseconds(call):8.2f} us   largest error {error:.1e}")
+            except RuntimeError as reason:
+                print(f"{name:28}        -      {str(reason).splitlines()[0]}")

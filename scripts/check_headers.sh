@@ -48,6 +48,9 @@ while read -r header; do
     # Parts of the SIMD kernels: compiled for an instruction set, as src/cpu/simd/forward_*.cpp do.
     *amx-inl.hpp) checks+=("${header#src/} g++ -std=c++20 $host $ours $simd $amx -xc++") ;;
     *-inl.hpp) checks+=("${header#src/} g++ -std=c++20 $host $ours $simd $avx2 -xc++") ;;
+    bench/peers/cudnn_graph.hpp)  # where the compiler finds cuDNN's headers
+      ! g++ -E -xc++ - <<<'#include <cudnn_graph.h>' >/dev/null 2>&1 ||
+        checks+=("$header g++ -std=c++20 $host $ours -xc++") ;;
     *) checks+=("${header#src/} g++ -std=c++20 $host $ours -xc++") ;;
   esac
 done < <(project_files '*.hpp' '*.h' '*.cuh')

@@ -5,7 +5,7 @@
     check_resources.py BUILD --quiet      only those
 
 Registers, spills, stack and static shared memory come from the ptxas reports that the build keeps
-beside its objects; dynamic shared memory from BUILD/bin/record_launches, which runs the launch code
+beside the objects in its cuda_objects.txt; dynamic shared memory from BUILD/bin/record_launches, which runs the launch code
 of every kernel against a runtime that only writes launches down. Budgets are data:
 tools/resource_budgets.json, first match first.
 """
@@ -21,6 +21,7 @@ import sys
 import ptxas_report
 
 REPORT_SUFFIX = ".cu.o.ptxas.txt"
+OBJECTS = "cuda_objects.txt"  # written when the build is configured
 KB = 1024
 
 
@@ -36,11 +37,19 @@ class Row:
 
 
 def read_reports(build: pathlib.Path) -> dict[str, str]:
-    """Reports by kernel file."""
+    """Reports by kernel file, of the objects that the build is made of; a kept folder has others too."""
     base = build / "src/cuda/CMakeFiles/flashcore_cuda.dir"
-    return {path.relative_to(base).as_posix().removesuffix(REPORT_SUFFIX):
-            path.read_text(encoding="utf-8") for path in sorted(base.rglob("*" + REPORT_SUFFIX))
-            if path.with_name(path.name.removesuffix(".ptxas.txt")).exists()}
+    reports = {}
+    for line in (build / OBJECTS).read_text(encoding="utf-8").splitlines():
+        if not line.endswith(".cu.o"):
+            continue
+        report = pathlib.Path(line + ".ptxas.txt")
+        if not pathlib.Path(line).exists() or not report.exists():
+            raise SystemExit(f"{line}: is of this build but was not built, or has no report beside "
+                             "it: build the CUDA kernels first")
+        name = report.relative_to(base.resolve()).as_posix().removesuffix(REPORT_SUFFIX)
+        reports[name] = report.read_text(encoding="utf-8")
+    return dict(sorted(reports.items()))
 
 
 def record_launches(build: pathlib.Path) -> dict[tuple[str, str], int]:

@@ -188,9 +188,10 @@ class Backend:
 
 
 def scores_fit(case):
-    """Backends that write the scores: not where they would be huge or take minutes."""
+    """Backends that write the scores: not where they would be huge, nor where a report would spend
+    its minutes on them."""
     return (4 * case["batch"] * case["heads_q"] * case["seqlen_q"] * case["seqlen_kv"] <=
-            LARGEST_SCORES and case["suite"] != "sweep")
+            LARGEST_SCORES and case["suite"] not in ("sweep", "decode"))
 
 
 def package_backends(wanted):
@@ -214,7 +215,9 @@ def backends(torch, device, option):
     """Those that can be asked on this device, and why others cannot."""
     wanted = None if option == "auto" else option.split(",")
     version = f"PyTorch {torch.__version__}"
-    names = ["flash", "math"] if device == "cpu" else ["flash", "cudnn", "efficient", "math"]
+    names = ["flash", "cudnn", "efficient", "math"]
+    if device == "cpu":  # the unfused path is OpenBLAS's and oneDNN's there; by name it is asked too
+        names = ["flash", "math"] if wanted and "math" in wanted else ["flash"]
     found, missing = [], {}
     for name in names:
         text = f"{version}, cuDNN {torch.backends.cudnn.version()}" if name == "cudnn" else version

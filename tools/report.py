@@ -12,15 +12,21 @@ import pathlib
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-from reporting import bench, cpu, ladder, page, pictures, text, verify  # noqa: E402
+from reporting import bench, cpu, ladder, page, pictures, python, small, text, verify  # noqa: E402
 from reporting.evidence import Evidence, Failure  # noqa: E402
 
 # Parts that their page must have; others are filled in wherever their markers are.
-WANTED = {"docs/ladder.md": ["times", "where", "goals", "ceilings", "gates", "rungs"],
+WANTED = {"docs/ladder.md": ["picture ladder", "times", "where", "goals", "ceilings", "gates", "rungs"],
           "docs/performance.md": ["bench where", "bench ceilings", "bench five", "bench sweep",
-                                  "bench small", "bench decode", "cpu goals", "cpu where"],
+                                  "bench small", "bench decode", "bench idle", "bench cpu",
+                                  "picture sweep", "picture roofline", "picture latency",
+                                  "cpu goals", "cpu where"],
+          "docs/forward-sm80.md": ["kernel forward_sm80", "features forward_sm80"],
+          "docs/forward-sm90.md": ["kernel forward_sm90", "features forward_sm90"],
+          "docs/forward-small.md": ["kernel forward_small_sm90", "small eager"],
           "docs/verification.md": ["verify", "verify where"],
-          "README.md": ["bench headline"]}
+          "docs/python.md": ["python calls", "python tests"],
+          "README.md": ["bench headline", "front picture ladder", "front picture sweep"]}
 
 
 def marked_pages(root: pathlib.Path) -> list[pathlib.Path]:
@@ -32,7 +38,8 @@ def marked_pages(root: pathlib.Path) -> list[pathlib.Path]:
 def generated(evidence: Evidence) -> dict[pathlib.Path, str]:
     """Every generated text file, as it should be."""
     parts = (ladder.parts(evidence) | bench.parts(evidence) | cpu.parts(evidence) |
-             verify.parts(evidence))
+             verify.parts(evidence) | small.parts(evidence) | python.parts(evidence) |
+             pictures.parts(evidence))
     files = {}
     for path in marked_pages(evidence.root):
         content = path.read_text(encoding="utf-8")

@@ -119,39 +119,52 @@ Result<UnfusedBlas> UnfusedBlas::load(int threads) {
 }
 
 void UnfusedBlas::multiply_qk(const Inputs& in, int64_t head, float* scores) const {
-  const int s = static_cast<int>(in.seqlen);
+  const int queries = static_cast<int>(in.seqlen_q), keys = static_cast<int>(in.seqlen_kv);
   const int d = static_cast<int>(in.head_dim);
-  const int64_t at = head * in.seqlen * in.head_dim;
-  sgemm_(kRowMajor, kNoTrans, kTrans, s, s, d, 1.0f, in.q + at, d, in.k + at, d, 0.0f, scores, s);
+  const float* const q = in.q + head * in.seqlen_q * in.head_dim;
+  const float* const k = in.k + head / in.group * in.seqlen_kv * in.head_dim;
+  sgemm_(kRowMajor, kNoTrans, kTrans, queries, keys, d, 1.0f, q, d, k, d, 0.0f, scores, keys);
+}
+
+void UnfusedBlas::softmax(const Inputs& in, float* scores) const {
+  if (!in.causal) {
+    softmax_rows_(scores, in.seqlen_q, in.seqlen_kv, in.scale);
+    return;
+  }
+  for (int64_t i = 0; i < in.seqlen_q; ++i) {
+    const int64_t seen = std::clamp(in.seqlen_kv - in.seqlen_q + i + 1, int64_t{0}, in.seqlen_kv);
+    float* const row = scores + i * in.seqlen_kv;
+    if (seen > 0) softmax_rows_(row, 1, seen, in.scale);
+    std::fill(row + seen, row + in.seqlen_kv, 0.0f);
+  }
 }
 
 void UnfusedBlas::multiply_pv(const Inputs& in, int64_t head, const float* scores) const {
-  const int s = static_cast<int>(in.seqlen);
+  const int queries = static_cast<int>(in.seqlen_q), keys = static_cast<int>(in.seqlen_kv);
   const int d = static_cast<int>(in.head_dim);
-  const int64_t at = head * in.seqlen * in.head_dim;
-  sgemm_(kRowMajor, kNoTrans, kNoTrans, s, d, s, 1.0f, scores, s, in.v + at, d, 0.0f, in.o + at, d);
+  const float* const v = in.v + head / in.group * in.seqlen_kv * in.head_dim;
+  float* const o = in.o + head * in.seqlen_q * in.head_dim;
+  sgemm_(kRowMajor, kNoTrans, kNoTrans, queries, d, keys, 1.0f, scores, keys, v, d, 0.0f, o, d);
 }
 
 void UnfusedBlas::run_by_operator(const Inputs& in) {
-  const int64_t size = in.seqlen * in.seqlen;
+  const int64_t size = in.seqlen_q * in.seqlen_kv;
   scores_.resize(static_cast<size_t>(in.heads * size));
   float* const scores = scores_.data();
   over_heads(threads_, in.heads,
              [&](int64_t h, int64_t) { multiply_qk(in, h, scores + h * size); });
-  over_heads(threads_, in.heads, [&](int64_t h, int64_t) {
-    softmax_rows_(scores + h * size, in.seqlen, in.seqlen, in.scale);
-  });
+  over_heads(threads_, in.heads, [&](int64_t h, int64_t) { softmax(in, scores + h * size); });
   over_heads(threads_, in.heads,
              [&](int64_t h, int64_t) { multiply_pv(in, h, scores + h * size); });
 }
 
 void UnfusedBlas::run_by_head(const Inputs& in) {
-  const int64_t size = in.seqlen * in.seqlen;
+  const int64_t size = in.seqlen_q * in.seqlen_kv;
   scores_.resize(static_cast<size_t>(threads_ * size));
   over_heads(threads_, in.heads, [&](int64_t h, int64_t thread) {
     float* const scores = scores_.data() + thread * size;
     multiply_qk(in, h, scores);
-    softmax_rows_(scores, in.seqlen, in.seqlen, in.scale);
+    softmax(in, scores);
     multiply_pv(in, h, scores);
   });
 }

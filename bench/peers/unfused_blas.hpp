@@ -17,19 +17,22 @@ class UnfusedBlas {
 
   const std::string& version() const { return version_; }
 
-  // [heads, seqlen, head_dim] contiguous fp32, not causal. Threads take whole heads: with as many
-  // heads as threads that is faster than threads inside of the products.
+  // Contiguous fp32: q and o [heads, seqlen_q, head_dim], k and v [heads / group, seqlen_kv,
+  // head_dim]. Threads take whole heads: with as many heads as threads that is faster than threads
+  // inside of the products.
   struct Inputs {
     const float *q, *k, *v;
     float* o;
-    int64_t heads, seqlen, head_dim;
+    int64_t heads, seqlen_q, seqlen_kv, head_dim;
     float scale;
+    int64_t group = 1;    // query heads that share a head of k and v
+    bool causal = false;  // the last query sees the last key
   };
 
   // Operator by operator: a product over all heads, the softmax of all scores, a product: scores of
-  // [heads, seqlen, seqlen], as a framework without fusion has them.
+  // [heads, seqlen_q, seqlen_kv], as a framework without fusion has them.
   void run_by_operator(const Inputs& in);
-  // All three for one head, then the next: scores of [seqlen, seqlen] a thread.
+  // All three for one head, then the next: scores of [seqlen_q, seqlen_kv] a thread.
   void run_by_head(const Inputs& in);
 
  private:
@@ -38,6 +41,7 @@ class UnfusedBlas {
                          int ldc);
 
   void multiply_qk(const Inputs& in, int64_t head, float* scores) const;
+  void softmax(const Inputs& in, float* scores) const;  // of one head
   void multiply_pv(const Inputs& in, int64_t head, const float* scores) const;
 
   Sgemm sgemm_ = nullptr;

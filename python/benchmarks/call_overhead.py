@@ -2,15 +2,15 @@
 
     python python/benchmarks/call_overhead.py [--out FILE]
 
-A loop of calls with one synchronisation at its end, alternating between the contestants; the
-median of the rounds. "host" is the same for a problem so small that the GPU is never behind. The
-results are compared with PyTorch's first: what is wrong has no time.
+A loop of calls with one synchronisation at its end, in turns between the contestants; the median
+of the rounds. The first case is so small that the GPU is never behind: it costs the host alone. The
+results are compared with PyTorch's in float64 first: what is wrong has no time.
 """
 
 import argparse
-import json
 import pathlib
 import statistics
+import sys
 import time
 from collections.abc import Callable
 from typing import Any
@@ -21,9 +21,18 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 import flashcore
 import flashcore.torch
+from flashcore._attention import DEFAULTS
+from flashcore._backend import run_plan
+from flashcore._plan import FOUR_POINTERS_SIZE, Plan, pack_four_pointers
+from flashcore._torch import backend
 
-MISSION = (1, 8, 512, 64)
-TINY = (1, 1, 16, 64)
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "tests"))
+import evidence
+
+CASES = [((1, 1, 16, 64), False), ((1, 8, 512, 64), False), ((1, 8, 512, 64), True)]
+PROTOCOL = (
+    "{rounds} rounds in turns of {calls} eager calls with one synchronisation, a call's share"
+)
 
 
 def contestants(q: torch.Tensor, causal: bool) -> dict[str, Callable[[], torch.Tensor]]:
@@ -45,7 +54,12 @@ def microseconds(call: Callable[[], Any], calls: int) -> float:
     return (time.perf_counter() - begin) / calls * 1e6
 
 
-def measure(shape: tuple[int, ...], causal: bool, calls: int, number: int) -> dict[str, float]:
+def chosen_kernel(q: torch.Tensor, causal: bool) -> str:
+    verdicts = flashcore.explain(q, q, q, causal=causal)
+    return next(verdict["kernel"] for verdict in verdicts if verdict["chosen"])
+
+
+def measure(shape: tuple[int, ...], causal: bool, calls: int, number: int) -> dict[str, Any]:
     q = torch.randn(shape, device="cuda", dtype=torch.float16)
     calls_of = contestants(q, causal)
     with sdpa_kernel(SDPBackend.MATH):
@@ -54,47 +68,78 @@ def measure(shape: tuple[int, ...], causal: bool, calls: int, number: int) -> di
         error = ((call().double() - exact).abs() / exact.abs().clamp(min=1)).max().item()
         if not error <= 1e-3:
             raise SystemExit(f"{name}: is off by {error}, so it has no time")
-        microseconds(call, 20)
+        microseconds(call, calls)
     rounds: dict[str, list[float]] = {name: [] for name in calls_of}
     for _ in range(number):
         for name, call in calls_of.items():
             rounds[name].append(microseconds(call, calls))
-    return {name: round(statistics.median(times), 2) for name, times in rounds.items()}
+    rows = [
+        {
+            "implementation": name,
+            "p50_us": round(statistics.median(times), 3),
+            "p90_us": round(sorted(times)[int(0.9 * (len(times) - 1))], 3),
+            "samples": len(times),
+            "calls_a_sample": calls,
+        }
+        for name, times in rounds.items()
+    ]
+    title = f"({','.join(map(str, shape))})" + ("/causal" if causal else "")
+    return {"case": title, "kernel": chosen_kernel(q, causal), "rows": rows}
+
+
+def parts_of(q: torch.Tensor, calls: int, number: int) -> list[dict[str, Any]]:
+    """What a call of the smallest case is made of; the rest is the package's own Python."""
+    plan = Plan(backend.request(q, q, q, None, tuple(DEFAULTS), None))
+    out = torch.empty_like(q)
+    arguments = pack_four_pointers(FOUR_POINTERS_SIZE, *[q.data_ptr()] * 3, out.data_ptr())
+    stream = torch.cuda.current_stream().cuda_stream
+    device = torch.device("cuda")
+    parts: dict[str, Callable[[], Any]] = {
+        "whole call": lambda: flashcore.attention(q, q, q),
+        "library's run, with the launch": lambda: run_plan(plan.handle, arguments, None, 0, stream),
+        "output's allocation": lambda: torch.empty_like(q),
+        "an empty loop": lambda: device,
+    }
+    if plan.workspace_bytes:
+        del parts["library's run, with the launch"]
+    return [
+        {
+            "part": name,
+            "us": round(statistics.median(microseconds(f, calls) for _ in range(number)), 3),
+        }
+        for name, f in parts.items()
+    ]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", help="where to write the figures, as JSON")
+    parser.add_argument("--out", help="where to write the evidence")
     parser.add_argument("--calls", type=int, default=500, help="calls a round")
     parser.add_argument("--rounds", type=int, default=15)
     options = parser.parse_args()
     if not torch.cuda.is_available():
         raise SystemExit("torch: there is no GPU, wanted one")
     torch.manual_seed(0)
-    figures = {}
+    cases = []
     with torch.no_grad():
-        for title, shape, causal in [
-            ("host", TINY, False),
-            ("mission", MISSION, False),
-            ("mission, causal", MISSION, True),
-        ]:
-            figures[title] = measure(shape, causal, options.calls, options.rounds)
-            for name, value in figures[title].items():
-                print(f"{title:16} {name:22} {value:8.2f} us a call")
-    verdicts = flashcore.explain(*[torch.empty(MISSION, device="cuda", dtype=torch.float16)] * 3)
-    chosen = next(v["kernel"] for v in verdicts if v["automatic"] and not v["refusal"])
-    evidence = {
-        "what": "microseconds a call, eager, loop with one synchronisation; medians",
-        "protocol": {"calls": options.calls, "rounds": options.rounds, "dtype": "float16"},
-        "shapes": {"host": TINY, "mission": MISSION},
-        "device": torch.cuda.get_device_name(),
-        "torch": torch.__version__,
-        "kernel": chosen,
-        "library": flashcore.build_info(),
-        "figures": figures,
-    }
+        for shape, causal in CASES:
+            cases.append(measure(shape, causal, options.calls, options.rounds))
+            for row in cases[-1]["rows"]:
+                name, value = row["implementation"], row["p50_us"]
+                print(f"{cases[-1]['case']:20} {name:22} {value:8.2f} us a call")
+            print(f"{cases[-1]['case']:20} {cases[-1]['kernel']}")
+        q = torch.randn(CASES[0][0], device="cuda", dtype=torch.float16)
+        parts = parts_of(q, options.calls, options.rounds)
+    for part in parts:
+        print(f"{CASES[0][0]!s:20} {part['part']:32} {part['us']:8.2f} us")
     if options.out:
-        pathlib.Path(options.out).write_text(json.dumps(evidence, indent=1) + "\n")
+        protocol = PROTOCOL.format(rounds=options.rounds, calls=options.calls)
+        found = evidence.frame("python_call", True) | {
+            "protocol": protocol,
+            "cases": cases,
+            "parts": parts,
+        }
+        evidence.write(options.out, found)
 
 
 if __name__ == "__main__":

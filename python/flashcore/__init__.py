@@ -4,10 +4,12 @@
 >>> q = np.random.default_rng(0).normal(size=(1, 8, 128, 64)).astype(np.float32)
 >>> o = flashcore.attention(q, q, q, causal=True)
 
+`python -m flashcore` says what is installed, `flashcore.explain` which kernel a problem gets.
 `flashcore.torch` has the drop-in for PyTorch, `flashcore.transformers` the one for transformers.
 """
 
 from ._attention import attention, clear_plans, explain
+from ._config import show_config
 from ._errors import (
     ArgumentTypeError,
     DeviceError,
@@ -35,5 +37,6 @@ __all__ = [
     "clear_plans",
     "devices",
     "explain",
+    "show_config",
     "version",
 ]

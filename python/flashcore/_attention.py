@@ -6,7 +6,7 @@ from typing import Any, Literal
 from ._backend import find, registered
 from ._library import OPTIONAL_TENSORS
 from ._options import Options
-from ._plan import cache, verdicts
+from ._plan import cache, explained
 
 Alignment = Literal["top_left", "bottom_right", "given"]
 Window = tuple[int | None, int | None]
@@ -48,6 +48,7 @@ def attention(
     kernel: str | None = None,
     threads: int = 0,
     batch_invariant: bool = False,
+    early_start: bool = False,
 ) -> Any:
     """softmax(Q K^T) V of NumPy, PyTorch, JAX, CuPy and other DLPack arrays, without copying them.
 
@@ -83,6 +84,8 @@ def attention(
         kernel: one by name, instead of the best that does not refuse.
         threads: of the CPU; 0 for all.
         batch_invariant: a row's bits do not depend on what else is in the batch.
+        early_start: on a GPU, a call may be started while earlier work in its stream still ends; it
+            waits for that before it touches memory. Kernels that cannot do this ignore it.
 
     Returns
         O: [B, Hq, Sq, Dv], or packed [total_q, Hq, Dv], of the framework of q; with return_lse the
@@ -142,6 +145,7 @@ def attention(
         kernel,
         threads,
         batch_invariant,
+        early_start,
     )
     return backend.attention(
         q,
@@ -155,14 +159,15 @@ def attention(
 
 
 _SIGNATURE = inspect.signature(attention)
+DEFAULTS = Options._make(_SIGNATURE.parameters[name].default for name in Options._fields)
 
 
 def explain(q: Any, k: Any, v: Any, **options: Any) -> list[dict[str, Any]]:
     """Every kernel's verdict on a problem, best first, from the arguments of `attention`.
 
-    Each is a dict: kernel, refusal (one sentence, or "" when it would run), automatic (False for
-    kernels that run only when asked for by name). Raises what `attention` raises for a malformed
-    problem.
+    Each is a dict: kernel; refusal (one sentence, or "" when it can); automatic (False for kernels
+    that run only when asked for by name); chosen (whether `attention` would run this one: one at
+    most). Raises what `attention` raises for a malformed problem.
     """
     bound = _SIGNATURE.bind(q, k, v, **options)
     bound.apply_defaults()
@@ -171,7 +176,7 @@ def explain(q: Any, k: Any, v: Any, **options: Any) -> list[dict[str, Any]]:
     extras = [given[name] for name in OPTIONAL_TENSORS]
     outputs = (given["out"], given["out_lse"])
     named = tuple(given[name] for name in Options._fields)
-    return verdicts(backend.request(q, k, v, extras, named, outputs))
+    return explained(backend.request(q, k, v, extras, named, outputs))
 
 
 def clear_plans() -> None:

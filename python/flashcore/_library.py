@@ -7,6 +7,7 @@ itself. The structs mirror flashcore.h; `struct_size` lets either side be older.
 import ctypes
 import os
 import pathlib
+import sys
 from ctypes import (
     POINTER,
     Structure,
@@ -77,6 +78,7 @@ class PlanOptions(Structure):
         ("kernel", c_char_p),
         ("threads", c_int32),
         ("batch_invariant", c_int32),
+        ("early_start", c_int32),
     ]
 
 
@@ -109,21 +111,30 @@ class BuildInfo(Structure):
 VERDICT_FUNCTION = ctypes.CFUNCTYPE(None, c_void_p, c_char_p, c_char_p, c_int32)
 
 
-def _path() -> pathlib.Path:
+def library_path() -> pathlib.Path:
     forced = os.environ.get("FLASHCORE_LIBRARY")
     if forced:
         return pathlib.Path(forced).resolve()
-    return pathlib.Path(__file__).resolve().parent / "libflashcore.so"
+    # An editable install has the library in another folder of the package than this file.
+    folders = [pathlib.Path(folder) for folder in sys.modules["flashcore"].__path__]
+    found = [folder / "libflashcore.so" for folder in folders]
+    return next((path for path in found if path.exists()), found[0])
 
 
 def _load() -> ctypes.CDLL:
-    path = _path()
+    path = library_path()
     if not path.exists():
         raise ImportError(
             f"flashcore: there is no {path}, wanted the shared library of the wheel; set "
             "FLASHCORE_LIBRARY to use one that was built elsewhere"
         )
-    library = ctypes.CDLL(str(path))
+    try:
+        library = ctypes.CDLL(str(path))
+    except OSError as problem:  # names the file
+        raise ImportError(
+            f"flashcore: {problem}; wanted Linux on the processor that the wheel was built for, "
+            "with a glibc no older than its builder's"
+        ) from problem
     signatures: dict[str, tuple[Any, list[Any]]] = {
         "flashcore_last_error": (c_char_p, []),
         "flashcore_version": (c_char_p, []),

@@ -30,6 +30,13 @@ class Options(NamedTuple):
     kernel: Any
     threads: Any
     batch_invariant: Any
+    early_start: Any
+
+
+def refuse_array(argument: str, value: Any, wanted: str) -> None:
+    """A plan is found by its options, and the value of a tensor may change behind its back."""
+    if hasattr(value, "__dlpack__"):
+        raise wrong_type(argument, value, wanted)
 
 
 def flag(argument: str, value: Any) -> bool:
@@ -45,6 +52,7 @@ def flag(argument: str, value: Any) -> bool:
 def integer(argument: str, value: Any, lowest: int, highest: int) -> int:
     if isinstance(value, bool):
         raise wrong_type(argument, value, "an integer")
+    refuse_array(argument, value, "an integer")
     try:
         number = operator.index(value)
     except TypeError:
@@ -57,6 +65,7 @@ def integer(argument: str, value: Any, lowest: int, highest: int) -> int:
 def real(argument: str, value: Any) -> float:
     if isinstance(value, (str, bytes, bool)) or not hasattr(value, "__float__"):
         raise wrong_type(argument, value, "a number")
+    refuse_array(argument, value, "a number; float(tensor) is one")
     try:
         number = float(value)
     except (TypeError, ValueError):
@@ -110,6 +119,7 @@ def fill_plan_options(out: PlanOptions, options: Options, device: tuple[int, int
         out.kernel = options.kernel.encode()
     out.threads = integer("threads", options.threads, 0, 2**31 - 1)
     out.batch_invariant = flag("batch_invariant", options.batch_invariant)
+    out.early_start = flag("early_start", options.early_start)
 
 
 def seed(argument: str, value: Any) -> int:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Hashable, Sequence
 from ctypes import byref, c_void_p
 from typing import Any, NamedTuple
 
-from ._errors import ArgumentTypeError, InvalidArgumentError
+from ._errors import ArgumentTypeError, InvalidArgumentError, UnsupportedError
 from ._layout import CODES, F32, Layout, dense_strides, device_name, like
 from ._library import (
     OPTIONAL_TENSORS,
@@ -28,6 +28,10 @@ from ._options import Options, fill_plan_options, fill_problem, flag
 _ARGUMENTS = struct.Struct("@20Q")
 ARGUMENTS_SIZE = _ARGUMENTS.size
 pack_arguments = _ARGUMENTS.pack
+# The same up to o; what lies past struct_size is absent.
+_FOUR_POINTERS = struct.Struct("@5Q")
+FOUR_POINTERS_SIZE = _FOUR_POINTERS.size
+pack_four_pointers = _FOUR_POINTERS.pack
 NO_EXTRAS = (0,) * len(OPTIONAL_TENSORS)
 
 WORKSPACE_ALIGNMENT = 256
@@ -53,6 +57,7 @@ class Plan:
         "device",
         "handle",
         "kernel",
+        "like_q",
         "lse_shape",
         "out_dtype",
         "out_shape",
@@ -77,6 +82,8 @@ class Plan:
         self.out_dtype = out.dtype
         self.out_shape = out.shape
         self.out_stride = out.stride
+        # Whether a new O is one more array of exactly q's layout.
+        self.like_q = out == request.q
         self.return_lse = lse is not None
         self.lse_shape = lse.shape if lse is not None else ()
 
@@ -140,6 +147,16 @@ def verdicts(request: Request) -> list[dict[str, Any]]:
 
     check(library.flashcore_explain(problem, options, VERDICT_FUNCTION(take), None))
     return found
+
+
+def explained(request: Request) -> list[dict[str, Any]]:
+    """The verdicts, and which kernel a call would run."""
+    found = verdicts(request)
+    try:
+        chosen = Plan(request).kernel
+    except UnsupportedError:
+        chosen = ""
+    return [verdict | {"chosen": verdict["kernel"] == chosen} for verdict in found]
 
 
 class Cache:

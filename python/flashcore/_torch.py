@@ -9,14 +9,16 @@ from collections.abc import Hashable, Sequence
 from typing import Any
 
 import torch
+from torch.autograd import forward_ad
 
 from ._backend import Backend, Outputs, run_plan
-from ._errors import InvalidArgumentError, UnsupportedError
+from ._errors import Error, InvalidArgumentError, UnsupportedError
 from ._layout import CODES, Layout, check_rank, dtype_code
 from ._layout import like as strides_like
 from ._library import CPU, CUDA, error
 from ._options import Options
-from ._plan import ARGUMENTS_SIZE, NO_EXTRAS, Plan, aligned, cache, pack_arguments
+from ._plan import FOUR_POINTERS_SIZE, Plan, aligned, cache, pack_four_pointers
+from ._torch_vmap import batching_rule
 
 CODE_OF = {getattr(torch, name): code for name, code in CODES.items() if hasattr(torch, name)}
 DTYPE_OF = {code: dtype for dtype, code in CODE_OF.items()}
@@ -40,6 +42,21 @@ _increment_version = getattr(torch.autograd.graph, "increment_version", lambda _
 _is_compiling = torch.compiler.is_compiling
 _is_grad_enabled = torch.is_grad_enabled
 _empty_strided = torch.empty_strided
+_empty_like = torch.empty_like
+
+
+def _in_transform() -> bool:
+    """Whether a transform of torch.func (vmap, functionalize) is at work in this thread."""
+    peek = getattr(torch._C._functorch, "peek_interpreter_stack", lambda: None)
+    return peek() is not None
+
+
+def refuse_nested(argument: str, array: torch.Tensor) -> None:
+    if array.is_nested:
+        raise UnsupportedError(
+            f"{argument}: is a nested tensor, wanted a dense one, or its values packed, with "
+            "cu_seqlens_q and cu_seqlens_kv"
+        )
 
 
 class TorchBackend(Backend):
@@ -52,6 +69,7 @@ class TorchBackend(Backend):
         return array.dtype, array.shape, array.stride(), array.device, array.is_neg()
 
     def layout(self, argument: str, array: Any) -> Layout:
+        refuse_nested(argument, array)
         check_rank(argument, array.shape)
         if array.layout is not torch.strided:
             raise InvalidArgumentError(
@@ -114,17 +132,32 @@ class TorchBackend(Backend):
     ) -> Any:
         if (
             _is_compiling()
-            or (_is_grad_enabled() and self._needs_grad(q, k, v, extras))
             or type(q) not in _PLAIN
             or type(k) not in _PLAIN
             or type(v) not in _PLAIN
+            or (
+                _is_grad_enabled()
+                and (
+                    q.requires_grad
+                    or k.requires_grad
+                    or v.requires_grad
+                    or (extras is not None and self._needs_grad(extras))
+                )
+            )
             or q.is_meta
             or _modes()
+            or forward_ad._current_level >= 0
         ):
             return self._by_operator(q, k, v, extras, options, dropout, outputs)
-        if extras is None and dropout is None and outputs is None:
-            return self._compute_plain(q, k, v, options)
-        return self.compute(q, k, v, extras, options, dropout, outputs)
+        try:
+            if extras is None and dropout is None and outputs is None:
+                return self._compute_plain(q, k, v, options)
+            return self.compute(q, k, v, extras, options, dropout, outputs)
+        except (Error, RuntimeError):
+            # The tensors of a transform look like others but have no memory.
+            if outputs is not None or not _in_transform():
+                raise
+        return self._by_operator(q, k, v, extras, options, dropout, outputs)
 
     def _compute_plain(self, q: Any, k: Any, v: Any, options: tuple[Any, ...]) -> Any:
         """`compute` without what most calls do not have, for what a call costs."""
@@ -156,16 +189,15 @@ class TorchBackend(Backend):
             if plan is not None and not plan.return_lse and plan.workspace_bytes == 0:
                 cache.put(key, plan)
             return result
-        out = _empty_strided(
-            plan.out_shape, plan.out_stride, dtype=DTYPE_OF[plan.out_dtype], device=device
+        out = (
+            _empty_like(q)
+            if plan.like_q
+            else _empty_strided(
+                plan.out_shape, plan.out_stride, dtype=DTYPE_OF[plan.out_dtype], device=device
+            )
         )
-        arguments = pack_arguments(
-            ARGUMENTS_SIZE,
-            q.data_ptr(),
-            k.data_ptr(),
-            v.data_ptr(),
-            out.data_ptr(),
-            *_REST_OF_ARGUMENTS,
+        arguments = pack_four_pointers(
+            FOUR_POINTERS_SIZE, q.data_ptr(), k.data_ptr(), v.data_ptr(), out.data_ptr()
         )
         status = run_plan(
             plan.handle, arguments, None, 0, _stream(device.index) if q.is_cuda else 0
@@ -174,11 +206,24 @@ class TorchBackend(Backend):
             raise error(status)
         return out
 
-    def _needs_grad(self, q: Any, k: Any, v: Any, extras: Sequence[Any] | None) -> bool:
-        for array in (q, k, v, *(extras or ())):
-            if isinstance(array, torch.Tensor) and array.requires_grad:
-                return True
-        return False
+    def _check_derivatives(self, arrays: Sequence[Any]) -> None:
+        """Refuses what PyTorch would take and then leave the derivative out of."""
+        if forward_ad._current_level >= 0 and any(
+            x is not None and forward_ad.unpack_dual(x).tangent is not None for x in arrays
+        ):
+            raise UnsupportedError(
+                "attention: has no forward-mode derivative, wanted inputs without tangents"
+            )
+        if _is_compiling() or not torch.is_grad_enabled():
+            return
+        if _in_transform() and self._needs_grad(arrays):
+            raise UnsupportedError(
+                "attention: has no derivative under torch.func yet, wanted torch.no_grad() around "
+                "the call, or inputs that require no gradient"
+            )
+
+    def _needs_grad(self, arrays: Sequence[Any]) -> bool:
+        return any(isinstance(x, torch.Tensor) and x.requires_grad for x in arrays)
 
     def _by_operator(
         self,
@@ -197,12 +242,16 @@ class TorchBackend(Backend):
             )
         arrays = (q, k, v, *(extras if extras is not None else _NO_EXTRAS))
         for name, array in zip(_TENSORS, arrays, strict=True):
-            if array is not None and not isinstance(array, torch.Tensor):
+            if array is None:
+                continue
+            if not isinstance(array, torch.Tensor):
                 self._check_types(q, k, v, extras, None)
                 raise InvalidArgumentError(f"{name}: wanted a torch.Tensor")
+            refuse_nested(name, array)
+        self._check_derivatives(arrays)
         named = Options(*options)
         left, right = (-1, -1) if named.window is None else named.window
-        needs_grad = torch.is_grad_enabled() and self._needs_grad(q, k, v, extras)
+        needs_grad = torch.is_grad_enabled() and self._needs_grad(arrays)
         out_dtype = named.out_dtype
         if isinstance(out_dtype, str):
             out_dtype = DTYPE_OF[self.dtype("out_dtype", out_dtype)]
@@ -225,6 +274,7 @@ class TorchBackend(Backend):
             named.kernel,
             named.threads,
             named.batch_invariant,
+            named.early_start,
             seed if seed is None or seed < 2**63 else seed - 2**64,
             offset if offset < 2**63 else offset - 2**64,
         )
@@ -234,7 +284,6 @@ class TorchBackend(Backend):
 backend = TorchBackend()
 
 _NO_EXTRAS = (None,) * 12
-_REST_OF_ARGUMENTS = (0, *NO_EXTRAS, 0, 0)  # no LSE, nothing optional, no dropout
 _TENSORS = (
     "q",
     "k",
@@ -256,7 +305,8 @@ _SCALARS = (
     "bool causal, float? softmax_scale, float softcap, str alignment, SymInt causal_offset, "
     "SymInt window_left, SymInt window_right, float dropout_p, ScalarType? out_dtype, "
     "bool return_lse, SymInt kv_scale_block, SymInt max_seqlen_q, SymInt max_seqlen_kv, "
-    "str? kernel, int threads, bool batch_invariant, int? dropout_seed, int dropout_offset"
+    "str? kernel, int threads, bool batch_invariant, bool early_start, int? dropout_seed, "
+    "int dropout_offset"
 )
 
 # Returns O, LSE (empty without return_lse), and the dropout's seed and offset (empty without
@@ -288,12 +338,12 @@ def _attention(q: Any, k: Any, v: Any, *rest: Any) -> tuple[Any, Any, Any]:
     if extras == _NO_EXTRAS or all(x is None for x in rest[:12]):
         extras = None
     scalars = rest[12:]
-    options = (*scalars[:5], (scalars[5], scalars[6]), *scalars[7:16])
+    options = (*scalars[:5], (scalars[5], scalars[6]), *scalars[7:17])
     return_lse, dropout_p = scalars[9], scalars[7]
     dropout = None
     if dropout_p != 0:
-        seed = draw_seed() if scalars[16] is None else scalars[16]
-        dropout = (seed % 2**64, scalars[17] % 2**64)
+        seed = draw_seed() if scalars[17] is None else scalars[17]
+        dropout = (seed % 2**64, scalars[18] % 2**64)
     result = backend.compute(q, k, v, extras, options, dropout, None)
     out, lse = result if return_lse else (result, q.new_empty(0, dtype=torch.float32))
     state = q.new_empty(0 if dropout is None else 2, dtype=torch.int64)
@@ -346,6 +396,8 @@ for _key in ("CPU", "CUDA"):
     _library.impl("attention_backward", _backward, _key)
 torch.library.register_fake("flashcore::attention", _attention_fake, lib=_library)
 torch.library.register_fake("flashcore::attention_backward", _backward_fake, lib=_library)
+if hasattr(torch.library, "register_vmap"):  # before, PyTorch maps it in a loop
+    torch.library.register_vmap("flashcore::attention", batching_rule, lib=_library)
 torch.library.register_autograd(
     "flashcore::attention", _differentiate, setup_context=_save_for_backward, lib=_library
 )

@@ -14,9 +14,11 @@ import torch
 import torch.nn.functional as F
 
 from . import _torch
-from ._attention import attention
+from ._attention import DEFAULTS, attention
 from ._backend import registered
 from ._errors import InvalidArgumentError, UnsupportedError
+from ._layout import wrong_type
+from ._torch_nested import jagged_attention
 
 __all__ = ["attention", "register_flash_impl", "replace_sdpa", "scaled_dot_product_attention"]
 
@@ -39,7 +41,8 @@ def scaled_dot_product_attention(
     query [..., Hq, L, E], key [..., H, S, E], value [..., H, S, Ev]: the leading dimensions
     broadcast. attn_mask broadcasts to [..., Hq, L, S]: bool (True: attend), or floating point and
     added to the scores. is_causal has its diagonal at the top left. A row that may attend to
-    nothing is 0. Dropout draws its seed from PyTorch's CPU generator.
+    nothing is 0. Dropout draws its seed from PyTorch's CPU generator. Jagged nested tensors are
+    packed batches.
 
     float64 is refused; there is no backward pass yet, and asking for one raises UnsupportedError.
     """
@@ -47,15 +50,20 @@ def scaled_dot_product_attention(
         raise InvalidArgumentError("attn_mask: is given with is_causal=True, wanted one of them")
     if _any_autocast():
         query, key, value, attn_mask = autocast(query, key, value, attn_mask)
-    shape_q, shape_k, shape_v = query.shape, key.shape, value.shape
+    try:
+        is_nested = query.is_nested
+        if not is_nested:
+            shape_q, shape_k, shape_v = query.shape, key.shape, value.shape
+            contiguous = query.is_contiguous(), key.is_contiguous(), value.is_contiguous()
+    except (AttributeError, RuntimeError):
+        _check_dense(query, key, value)
+        raise
+    if is_nested:
+        return jagged_attention(query, key, value, attn_mask, dropout_p, is_causal, scale)
     if len(shape_q) != 4 or len(shape_k) != 4 or len(shape_v) != 4:
         return _any_rank(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
-    if not query.is_contiguous():
-        query = _dense(query)
-    if not key.is_contiguous():
-        key = _dense(key)
-    if not value.is_contiguous():
-        value = _dense(value)
+    if contiguous != _ALL:
+        query, key, value = _dense(query), _dense(key), _dense(value)
     heads_q, heads_k, heads_v = shape_q[1], shape_k[1], shape_v[1]
     if heads_q != heads_k or heads_q != heads_v:
         if not enable_gqa and not {1, heads_q} >= {heads_k, heads_v}:
@@ -69,6 +77,13 @@ def scaled_dot_product_attention(
     if batch != shape_k[0] or batch != shape_v[0]:
         batch = next(b for b in (batch, shape_k[0], shape_v[0]) if b != 1)
         query, key, value = (_expand(x, 0, batch) for x in (query, key, value))
+    if isinstance(scale, torch.Tensor):
+        if scale.requires_grad:
+            raise wrong_type("scale", scale, "a number: it has no gradient")
+        scale = float(scale)
+    if attn_mask is None and dropout_p == 0.0:
+        options = (is_causal, scale, *_OTHER_OPTIONS)
+        return _torch.backend.attention(query, key, value, None, options, None, None)
     bias = mask = None
     if attn_mask is not None:
         attn_mask = attn_mask[(None,) * (4 - attn_mask.dim())]
@@ -106,8 +121,18 @@ def autocast(query: torch.Tensor, *others: Any) -> tuple[Any, ...]:
     )
 
 
+# What `attention` makes of its defaults, so that the commonest call needs not go through it.
+_OTHER_OPTIONS = DEFAULTS._replace(alignment="top_left")[2:]
+_ALL = (True, True, True)
 _HALVES = (torch.float16, torch.bfloat16)
 _any_autocast = getattr(torch._C, "_is_any_autocast_enabled", lambda: True)
+
+
+def _check_dense(*tensors: Any) -> None:
+    for name, x in zip(("query", "key", "value"), tensors, strict=True):
+        if not isinstance(x, torch.Tensor):
+            raise wrong_type(name, x, "a torch.Tensor")
+        _torch.refuse_nested(name, x)
 
 
 def _dense(x: torch.Tensor) -> torch.Tensor:
@@ -180,7 +205,10 @@ def _with_fallback(before: Callable[..., torch.Tensor]) -> Callable[..., torch.T
     def routed(
         query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *rest: Any, **options: Any
     ) -> torch.Tensor:
-        needs_grad = torch.is_grad_enabled() and any(x.requires_grad for x in (query, key, value))
+        mask = rest[0] if rest else options.get("attn_mask")
+        needs_grad = torch.is_grad_enabled() and any(
+            x is not None and x.requires_grad for x in (query, key, value, mask)
+        )
         if not needs_grad and query.dtype is not torch.float64:
             try:
                 return scaled_dot_product_attention(query, key, value, *rest, **options)

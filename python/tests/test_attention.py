@@ -1,5 +1,7 @@
 """flashcore.attention of NumPy arrays against the definition."""
 
+import subprocess
+import sys
 import threading
 import tracemalloc
 
@@ -230,6 +232,9 @@ def test_offered_kernels(rng):
     assert {"cpu_simd", "reference"} <= set(names)
     assert verdicts[0]["refusal"] == ""
     assert verdicts[0]["automatic"]
+    assert [verdict["kernel"] for verdict in verdicts if verdict["chosen"]] == ["cpu_simd"]
+    named = flashcore.explain(q, k, v, kernel="reference")
+    assert [verdict["kernel"] for verdict in named if verdict["chosen"]] == ["reference"]
     naive = next(verdict for verdict in verdicts if verdict["kernel"] == "naive")
     assert "f32" in naive["refusal"]
 
@@ -276,3 +281,15 @@ def test_more_problems_than_plans_are_kept(rng):
 def test_version_and_devices():
     assert flashcore.__version__ == flashcore.version() == flashcore.build_info()["version"]
     assert flashcore.devices()[0]["kind"] == "cpu"
+
+
+def test_show_config(capsys):
+    flashcore.show_config()
+    printed = capsys.readouterr().out
+    assert f"flashcore {flashcore.__version__}" in printed
+    assert "float32: cpu_simd" in printed
+    assert f"numpy {np.__version__}" in printed
+    run = subprocess.run(
+        [sys.executable, "-m", "flashcore"], capture_output=True, text=True, check=True
+    )
+    assert run.stdout == printed

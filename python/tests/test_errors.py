@@ -1,5 +1,9 @@
 """Hostile input: every mistake gets an exception with the sentence that says what is wanted."""
 
+import os
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -129,6 +133,7 @@ def test_outputs(x):
         ("threads", 10**6, flashcore.InvalidArgumentError),
         ("threads", [], flashcore.ArgumentTypeError),
         ("batch_invariant", "no", flashcore.ArgumentTypeError),
+        ("early_start", 2, flashcore.ArgumentTypeError),
         ("out_dtype", "float128", flashcore.InvalidArgumentError),
         ("out_dtype", "int32", flashcore.InvalidArgumentError),
         ("out_dtype", 5, flashcore.ArgumentTypeError),
@@ -195,18 +200,28 @@ def test_builtin_classes(x):
         flashcore.attention(x, x, x, kernel="naive")
 
 
-def test_a_missing_library_is_named(tmp_path):
-    import os
-    import subprocess
-    import sys
-
-    missing = tmp_path / "no.so"
+def importing(library):
+    """What `import flashcore` says with this library."""
     run = subprocess.run(
         [sys.executable, "-c", "import flashcore"],
-        env=os.environ | {"FLASHCORE_LIBRARY": str(missing)},
+        env=os.environ | {"FLASHCORE_LIBRARY": str(library)},
         capture_output=True,
         text=True,
         check=False,
     )
     assert run.returncode != 0
-    assert f"there is no {missing}" in run.stderr
+    return run.stderr.splitlines()[-1]
+
+
+def test_a_missing_library_is_named(tmp_path):
+    missing = tmp_path / "no.so"
+    assert importing(missing).startswith(f"ImportError: flashcore: there is no {missing}")
+
+
+def test_a_library_that_does_not_load_is_named(tmp_path):
+    broken = tmp_path / "broken.so"
+    broken.write_bytes(b"no library")
+    said = importing(broken)
+    assert said.startswith("ImportError: flashcore: ")
+    assert str(broken) in said
+    assert "wanted Linux" in said

@@ -32,10 +32,11 @@ def test_drop_in():
     assert all(float(line.split()[-1]) < 5e-3 for line in differences)
 
 
-def test_readme_example():
-    text = (EXAMPLES.parent / "docs" / "python.md").read_text()
-    blocks = text.split("```python\n")[1:]
-    numpy_only = [b.split("```")[0] for b in blocks if "import numpy" in b]
+@pytest.mark.parametrize("page", ["README.md", "docs/python.md"])
+def test_examples_of_the_pages(page):
+    text = (EXAMPLES.parent / page).read_text()
+    blocks = [part.split("```")[0] for part in text.split("```python\n")[1:]]
+    numpy_only = [block for block in blocks if "import numpy" in block]
     assert numpy_only
     for block in numpy_only:
         run("-c", block)

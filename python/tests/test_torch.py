@@ -12,13 +12,36 @@ import torch.nn.functional as F  # noqa: E402
 
 import flashcore.torch as ft  # noqa: E402
 
-PLACES = [("cpu", torch.float32), ("cpu", torch.bfloat16)]
-if torch.cuda.is_available() and flashcore.build_info()["cuda"]:
-    PLACES += [("cuda", torch.float16), ("cuda", torch.bfloat16)]
-place = pytest.mark.parametrize(
-    ("device", "dtype"), PLACES, ids=[f"{d}-{str(t).removeprefix('torch.')}" for d, t in PLACES]
-)
-cuda = pytest.mark.skipif(PLACES[-1][0] != "cuda", reason="needs a GPU")
+HAS_GPU = torch.cuda.is_available() and flashcore.build_info()["cuda"]
+
+
+def places(on_cpu, on_gpu):
+    """The parameters device and dtype: these dtypes on the CPU, those on a GPU if there is one."""
+    found = [("cpu", dtype) for dtype in on_cpu]
+    found += [("cuda", dtype) for dtype in on_gpu if HAS_GPU]
+    return pytest.mark.parametrize(
+        ("device", "dtype"),
+        [
+            pytest.param(
+                device,
+                dtype,
+                id=f"{device}-{str(dtype).removeprefix('torch.')}",
+                marks=pytest.mark.gpu if device == "cuda" else (),
+            )
+            for device, dtype in found
+        ],
+    )
+
+
+place = places([torch.float32, torch.bfloat16], [torch.float16, torch.bfloat16, torch.float32])
+place_compiled = places([torch.float32], [torch.float16])  # compiling takes seconds
+
+
+compiles = pytest.mark.compiles
+
+
+def cuda(test):
+    return pytest.mark.gpu(pytest.mark.skipif(not HAS_GPU, reason="needs a GPU")(test))
 
 
 @pytest.fixture(autouse=True)
@@ -45,6 +68,8 @@ def check(out, q, k, v, **options):
     """Against PyTorch's own, in float64 from the same rounded inputs."""
     if options.get("attn_mask") is not None and options["attn_mask"].dtype is not torch.bool:
         options["attn_mask"] = options["attn_mask"].double()
+    if options.pop("enable_gqa", False):  # which PyTorch 2.4 does not know
+        k, v = (x.repeat_interleave(q.shape[1] // x.shape[1], 1) for x in (k, v))
     expected = F.scaled_dot_product_attention(q.double(), k.double(), v.double(), **options)
     assert out.dtype is q.dtype
     assert out.device == q.device
@@ -156,18 +181,24 @@ def test_sdpa_takes_any_strides(device, dtype):
     check(ft.scaled_dot_product_attention(q, k, v), q, k, v)
 
 
-@place
-@pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
-def test_sdpa_under_autocast(device, dtype, compiled):
+def check_autocast(call, device, dtype):
     q, k, v = (x.float() for x in inputs(device, dtype, heads=(4, 4)))
     mask = draw(37, 53, device=device)
-    call = ft.scaled_dot_product_attention
-    if compiled:
-        call = torch.compile(call, fullgraph=True)
     with torch.autocast(device, torch.bfloat16):
         out = call(q, k.bfloat16(), v, mask)
         assert out.dtype is F.scaled_dot_product_attention(q, k, v, mask).dtype
     check(out, q.bfloat16(), k.bfloat16(), v.bfloat16(), attn_mask=mask.bfloat16())
+
+
+@place
+def test_sdpa_under_autocast(device, dtype):
+    check_autocast(ft.scaled_dot_product_attention, device, dtype)
+
+
+@compiles
+@place_compiled
+def test_compiled_sdpa_under_autocast(device, dtype):
+    check_autocast(torch.compile(ft.scaled_dot_product_attention, fullgraph=True), device, dtype)
 
 
 def test_sdpa_signature_is_pytorchs():
@@ -177,8 +208,10 @@ def test_sdpa_signature_is_pytorchs():
     text = F.scaled_dot_product_attention.__doc__
     theirs = re.search(r"scaled_dot_product_attention\(([^)]*)\)", text).group(1)
     names = [part.partition("=")[0].strip() for part in theirs.split(",")]
-    ours = inspect.signature(ft.scaled_dot_product_attention).parameters
-    assert list(ours) == names
+    ours = list(inspect.signature(ft.scaled_dot_product_attention).parameters)
+    if "enable_gqa" not in names:  # PyTorch 2.4
+        ours.remove("enable_gqa")
+    assert ours == names
 
 
 def test_sdpa_refusals():
@@ -189,6 +222,62 @@ def test_sdpa_refusals():
         ft.scaled_dot_product_attention(q, q[:, :2], q[:, :2])
     with pytest.raises(ValueError, match="dtype is f64"):
         ft.scaled_dot_product_attention(*[q.double()] * 3)
+
+
+@place
+def test_sdpa_of_jagged_tensors(device, dtype):
+    options = {"device": device, "dtype": dtype}
+
+    def jagged(heads, lengths):
+        parts = [draw(length, heads, 32, **options) for length in lengths]
+        return torch.nested.nested_tensor(parts, layout=torch.jagged).transpose(1, 2)
+
+    q, k, v = jagged(4, (5, 17, 1)), jagged(2, (9, 17, 30)), jagged(2, (9, 17, 30))
+    for causal in (False, True):
+        out = ft.scaled_dot_product_attention(q, k, v, is_causal=causal, enable_gqa=True, scale=0.3)
+        assert out.is_nested
+        assert out.shape[:2] == (3, 4)
+        for part, *inputs_of in zip(*(x.unbind() for x in (out, q, k, v)), strict=True):
+            part, *inputs_of = (x[None] for x in (part, *inputs_of))
+            check(part, *inputs_of, is_causal=causal, enable_gqa=True, scale=0.3)
+    (q + out).unbind()  # is jagged in the same way
+    with pytest.raises(NotImplementedError, match="attn_mask: is given with nested"):
+        ft.scaled_dot_product_attention(q, k, v, torch.ones(1, dtype=bool, device=device))
+    with pytest.raises(NotImplementedError, match="key: wanted all three tensors nested"):
+        ft.scaled_dot_product_attention(q, draw(3, 4, 9, 32, **options), v)
+
+
+def test_sdpa_refuses_what_is_no_dense_tensor():
+    q = draw(1, 4, 8, 16)
+    nested = torch.nested.nested_tensor([draw(4, 5, 16), draw(4, 7, 16)])
+    jagged = torch.nested.nested_tensor([draw(5, 4, 16), draw(7, 4, 16)], layout=torch.jagged)
+    for bad in (nested, jagged):
+        with pytest.raises(NotImplementedError, match="query: wanted all three tensors nested"):
+            ft.scaled_dot_product_attention(bad, bad, bad)
+        with pytest.raises(NotImplementedError, match="q: is a nested tensor"):
+            flashcore.attention(bad, bad, bad)
+    with pytest.raises(NotImplementedError, match="key: is a nested tensor"):
+        ft.scaled_dot_product_attention(q, nested, q)
+    with pytest.raises(TypeError, match="key: is a list, wanted a torch.Tensor"):
+        ft.scaled_dot_product_attention(q, [1.0], q)
+    with pytest.raises(TypeError, match="query: is a numpy.ndarray"):
+        ft.scaled_dot_product_attention(*[q.numpy()] * 3)
+    with pytest.raises(ValueError, match="complex64"):
+        ft.scaled_dot_product_attention(*[q.to(torch.complex64)] * 3)
+
+
+def test_numbers_that_are_tensors():
+    """A plan is kept by its options: one that can change in place must not be in its key."""
+    q = draw(1, 4, 8, 16)
+    for option in ("softmax_scale", "softcap", "causal", "causal_offset", "threads"):
+        with pytest.raises(TypeError, match=f"{option}: is a torch.Tensor"):
+            flashcore.attention(q, q, q, **{option: torch.tensor(1)})
+    scale = torch.tensor(0.5)
+    for _ in range(2):
+        check(ft.scaled_dot_product_attention(q, q, q, scale=scale), q, q, q, scale=scale.item())
+        scale += 0.5
+    with pytest.raises(TypeError, match="no gradient"):
+        ft.scaled_dot_product_attention(q, q, q, scale=torch.nn.Parameter(scale))
 
 
 def test_sdpa_row_that_sees_nothing_is_zero():
@@ -228,6 +317,15 @@ def test_replace_sdpa(device, dtype):
     check(out, q, k, v)
 
 
+def test_fallback_keeps_gradients():
+    q = draw(1, 4, 8, 16)
+    with torch.enable_grad(), ft.replace_sdpa(fallback=True):
+        mask = torch.zeros(8, 8, requires_grad=True)
+        F.scaled_dot_product_attention(q, q, q, mask).sum().backward()
+        assert mask.grad is not None
+        F.scaled_dot_product_attention(q, q, q, attn_mask=mask).sum().backward()
+
+
 def test_replace_sdpa_reaches_modules():
     layer = torch.nn.MultiheadAttention(32, 4, batch_first=True)
     layer.train()  # the fused inference path does not call it
@@ -238,7 +336,8 @@ def test_replace_sdpa_reaches_modules():
     assert torch.allclose(out, expected, atol=1e-5)
 
 
-@place
+@compiles
+@place_compiled
 @pytest.mark.parametrize("dynamic", [False, True])
 def test_compile_in_one_graph(device, dtype, dynamic):
     q, k, v = inputs(device, dtype)
@@ -262,12 +361,29 @@ def test_compile_in_one_graph(device, dtype, dynamic):
 @place
 def test_operator_is_well_behaved(device, dtype):
     q, k, v = inputs(device, dtype)
-    scalars = [True, None, 0.0, "top_left", 0, -1, -1, 0.0, None, True, 0, 0, 0, None, 0, False]
+    scalars = [
+        True,
+        None,
+        0.0,
+        "top_left",
+        0,
+        -1,
+        -1,
+        0.0,
+        None,
+        True,
+        0,
+        0,
+        0,
+        None,
+        0,
+        False,
+        False,
+    ]
     for x in (q, q.transpose(1, 2).contiguous().transpose(1, 2)):
         torch.library.opcheck(
             torch.ops.flashcore.attention.default,
             (x, k, v, *[None] * 12, *scalars, None, 0),
-            test_utils=("test_schema", "test_autograd_registration", "test_faketensor"),
         )
 
 
@@ -287,6 +403,86 @@ def test_meta_and_fake_tensors(device, dtype):
     assert out.stride() == expected.stride()
 
 
+own_vmap = pytest.mark.skipif(
+    not hasattr(torch.library, "register_vmap"), reason="PyTorch maps it in a loop"
+)
+
+
+@own_vmap
+@place
+def test_vmap_is_one_call(device, dtype, monkeypatch):
+    options = {"device": device, "dtype": dtype}
+    q, k, v = draw(3, 2, 4, 9, 16, **options), draw(2, 11, 2, 16, **options), draw(3, 2, 2, 11, 16)
+    k, v = k.transpose(1, 2), v.to(**options)
+    mask = torch.rand(2, 1, 9, 11, device=device) < 0.7
+    slopes = torch.rand(4, 3, device=device)
+    bias = draw(3, 1, 4, 1, 11, device=device)
+    lengths = torch.tensor([11, 5], dtype=torch.int32, device=device)
+
+    def call(q, k, v, mask, slopes, bias, lengths):
+        return flashcore.attention(
+            q,
+            k,
+            v,
+            mask=mask,
+            alibi_slopes=slopes,
+            bias=bias,
+            seqlens_kv=lengths,
+            causal=True,
+            return_lse=True,
+        )
+
+    expected = [call(q[i], k, v[i], mask, slopes[:, i], bias[i], lengths) for i in range(3)]
+    seen = []
+    run = flashcore._backend.run_plan
+    monkeypatch.setattr(flashcore._backend, "run_plan", lambda *a: (seen.append(1), run(*a))[1])
+    out, lse = torch.vmap(call, in_dims=(0, None, 0, None, 1, 0, None))(
+        q, k, v, mask, slopes, bias, lengths
+    )
+    assert len(seen) == 1
+    for actual, wanted in ((out, 0), (lse, 1)):
+        for i in range(3):
+            assert torch.equal(actual[i], expected[i][wanted])
+    plain = torch.vmap(torch.vmap(lambda q: flashcore.attention(q, q, q)))(q[None])[0]
+    check(plain, q, q, q)
+
+
+@own_vmap
+def test_vmap_refusals():
+    q = draw(3, 2, 4, 8, 16)
+    starts = torch.tensor([0, 8], dtype=torch.int32)
+    with pytest.raises(NotImplementedError, match="q is packed"):
+        torch.vmap(
+            lambda x: flashcore.attention(x, x, x, cu_seqlens_q=starts, cu_seqlens_kv=starts)
+        )(q[0])
+    with pytest.raises(NotImplementedError, match="sinks: is mapped"):
+        torch.vmap(lambda x, s: flashcore.attention(x, x, x, sinks=s))(q, draw(3, 4))
+    with pytest.raises(NotImplementedError, match="wanted 0 under vmap"):
+        torch.vmap(lambda x: flashcore.attention(x, x, x, dropout_p=0.5, dropout_seed=1))(q)
+
+
+def test_derivatives_are_never_left_out():
+    q = draw(2, 4, 8, 16)
+
+    def call(x):
+        return flashcore.attention(x, q, q)
+
+    with torch.enable_grad():
+        with pytest.raises(NotImplementedError, match="no derivative under torch.func"):
+            torch.func.grad(lambda x: call(x).sum())(q)
+        with pytest.raises(NotImplementedError, match="no forward-mode derivative"):
+            torch.func.jvp(call, (q,), (q,))
+        with torch.autograd.forward_ad.dual_level():
+            dual = torch.autograd.forward_ad.make_dual(q, q)
+            with pytest.raises(NotImplementedError, match="no forward-mode derivative"):
+                call(dual)
+            assert torch.equal(call(q), flashcore.attention(q, q, q))
+        mapped = draw(3, 2, 4, 8, 16).requires_grad_()
+        with pytest.raises(flashcore.UnsupportedError, match="no backward pass"):
+            torch.vmap(call)(mapped).sum().backward()
+    assert torch.equal(torch.func.functionalize(call)(q), call(q))
+
+
 @place
 def test_backward_says_that_it_is_missing(device, dtype):
     q, k, v = inputs(device, dtype)
@@ -301,6 +497,14 @@ def test_backward_says_that_it_is_missing(device, dtype):
             out.sum().backward()
         with pytest.raises(flashcore.UnsupportedError, match="out"):
             flashcore.attention(q, k, v, out=torch.empty_like(expected))
+
+
+@compiles
+@place_compiled
+def test_compiled_backward_says_that_it_is_missing(device, dtype):
+    q, k, v = inputs(device, dtype)
+    with torch.enable_grad():
+        q.requires_grad_()
         compiled = torch.compile(lambda q: flashcore.attention(q, k, v) * 2, fullgraph=True)
         with pytest.raises(flashcore.UnsupportedError, match="no backward pass"):
             compiled(q).sum().backward()
@@ -372,7 +576,7 @@ def test_mixed_devices():
 
 @cuda
 def test_unsupported_on_the_gpu():
-    q = draw(1, 4, 8, 64, device="cuda")
+    q = draw(1, 4, 8, 320, device="cuda", dtype=torch.float16)
     with pytest.raises(NotImplementedError, match="no kernel of this device computes it"):
         flashcore.attention(q, q, q)
     with ft.replace_sdpa(fallback=True):
@@ -411,6 +615,37 @@ def test_cuda_graph():
         assert torch.equal(out, flashcore.attention(q, k, v, causal=True))
 
 
+@cuda
+def test_cuda_graph_of_a_problem_never_seen():
+    q, k, v = inputs("cuda", torch.float16, lengths=(39, 59))
+    flashcore.clear_plans()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        out = flashcore.attention(q, k, v, causal=True)
+    graph.replay()
+    assert torch.equal(out, flashcore.attention(q, k, v, causal=True))
+
+
+@cuda
+def test_early_start_is_the_same_result():
+    """Calls that each read what the one before wrote: an early start must wait for it."""
+    q, k, v = inputs("cuda", torch.float16, heads=(8, 8), lengths=(512, 512))
+    expected, out = q, q
+    for _ in range(20):
+        expected = flashcore.attention(expected, k, v)
+    for _ in range(20):
+        out = flashcore.attention(out, k, v, early_start=True)
+    assert torch.equal(out, expected)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        captured = q
+        for _ in range(20):
+            captured = flashcore.attention(captured, k, v, early_start=True)
+    graph.replay()
+    assert torch.equal(captured, expected)
+
+
+@compiles
 @cuda
 def test_compile_with_cuda_graphs():
     q, k, v = inputs("cuda", torch.float16)

@@ -10,10 +10,10 @@ transformers = pytest.importorskip("transformers")
 
 import flashcore.transformers  # noqa: E402
 
-PLACES = [("cpu", torch.float32)]
+PLACES = [pytest.param("cpu", torch.float32, id="cpu")]
 if torch.cuda.is_available() and flashcore.build_info()["cuda"]:
-    PLACES.append(("cuda", torch.bfloat16))
-place = pytest.mark.parametrize(("device", "dtype"), PLACES, ids=[d for d, _ in PLACES])
+    PLACES.append(pytest.param("cuda", torch.bfloat16, id="cuda", marks=pytest.mark.gpu))
+place = pytest.mark.parametrize(("device", "dtype"), PLACES)
 
 COMMON = {
     "hidden_size": 128,
@@ -50,13 +50,13 @@ def registered():
         yield
 
 
-def pair(make, device, dtype):
-    """The same model twice: FlashCore's and sdpa's attention."""
+def pair(make, device, dtype, other="sdpa"):
+    """The same model twice: FlashCore's attention, and sdpa's or another."""
     kind, config = make()
     config._attn_implementation = "flashcore"
     ours = kind(config).to(device, dtype).eval()
     kind, config = make()
-    config._attn_implementation = "sdpa"
+    config._attn_implementation = other
     theirs = kind(config).to(device, dtype).eval()
     theirs.load_state_dict(ours.state_dict())
     assert ours.config._attn_implementation == "flashcore"
@@ -155,6 +155,39 @@ def test_vit(device, dtype, monkeypatch):
     assert not any(options["causal"] for options in seen)
 
 
+def gemma():
+    options = {"num_key_value_heads": 2, "head_dim": 32, "attn_logit_softcapping": 2.0}
+    config = transformers.Gemma2Config(**TEXT, **options, sliding_window=8)
+    return transformers.Gemma2ForCausalLM, config
+
+
+def gpt_oss():
+    options = {"num_key_value_heads": 2, "head_dim": 32, "sliding_window": 8}
+    config = transformers.GptOssConfig(
+        **TEXT, **options, num_local_experts=2, num_experts_per_tok=2
+    )
+    return transformers.GptOssForCausalLM, config
+
+
+@place
+@pytest.mark.parametrize("make", [gemma, gpt_oss], ids=["softcap", "sinks"])
+def test_models_beyond_sdpa(make, device, dtype, monkeypatch):
+    """Those that sdpa leaves the softcap or the sinks out of: as eager, which has them."""
+    seen = calls_of(monkeypatch)
+    ours, theirs = pair(make, device, dtype, other="eager")
+    if make is gpt_oss:
+        for model in (ours, theirs):
+            for layer in model.model.layers:
+                layer.self_attn.sinks.fill_(2.0)
+    tokens = torch.randint(1, 97, (2, 40), device=device)
+    mask = torch.ones_like(tokens)
+    mask[1, :7] = 0
+    actual, expected = (m(tokens, attention_mask=mask).logits for m in (ours, theirs))
+    check(actual[mask == 1], expected[mask == 1], dtype)
+    assert len(seen) == 2
+    assert all(options["softcap"] or options["sinks"] is not None for options in seen)
+
+
 @place
 def test_switching_an_existing_model(device, dtype):
     kind, config = llama(num_key_value_heads=2)
@@ -165,6 +198,7 @@ def test_switching_an_existing_model(device, dtype):
     check(model(tokens).logits, expected, dtype)
 
 
+@pytest.mark.compiles
 @place
 def test_compiled(device, dtype):
     ours, theirs = pair(DECODERS["grouped"], device, dtype)

@@ -3,7 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <csignal>
+#include <fstream>
 #include <nlohmann/json.hpp>
+#include <sstream>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -67,6 +71,34 @@ TEST(BenchCases, WritesEvidenceThatItsSchemaHolds) {
   EXPECT_GT(evidence["ceilings"]["wall"]["matrix_product"]["f32"]["tflops"], 0);
 }
 
+TEST(BenchCases, FeaturesPassTheirGatesOnSampledRowsAndPeersAreNotAsked) {
+  const Scratch scratch;
+  const auto one = [](const std::string& name, const std::string& feature) {
+    return R"({"name": ")" + name + R"(", "dtype": "f32", "batch": 2, "heads_q": 4, "heads_kv": 2,
+               "seqlen_q": 400, "head_dim": 16, )" +
+           feature + "}";
+  };
+  const std::string cases = scratch.write(
+      "features.json", R"({"schema": "flashcore-cases", "version": 1, "cases": [)" +
+                           one("softcap", R"("softcap": 2)") + "," +
+                           one("window", R"("window": [30, 5])") + "," +
+                           one("bias", R"("bias": "f16", "causal": true)") + "," +
+                           one("mask", R"("mask": true)") + "," + one("ALiBi", R"("alibi": true)") +
+                           "," + one("dropout", R"("dropout": 0.4)") + "]}");
+  const Outcome outcome =
+      flashcore_command({"bench", "--cases", cases, "--device", "cpu", "--threads", "2", "--out",
+                         scratch.path("out.json"), "--peers", FLASHCORE_PEERS});
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  const ordered_json evidence = evidence_of(scratch);
+  ASSERT_EQ(evidence["cases"].size(), 6U);
+  for (const ordered_json& item : evidence["cases"]) {
+    ASSERT_EQ(item["rows"].size(), 1U) << item["name"];
+    EXPECT_EQ(item["rows"][0]["gate"]["passed"], true) << item;
+    EXPECT_EQ(item["judged"], item["name"] == "dropout" ? "64 of 3200 rows" : "1024 of 3200 rows");
+    EXPECT_FALSE(item["features"].get<std::string>().empty());
+  }
+}
+
 TEST(BenchCases, RefusesWhatIsNoListOfCases) {
   const Scratch scratch;
   const auto refusal = [&](const std::string& text) {
@@ -91,9 +123,18 @@ TEST(BenchCases, RefusesWhatIsNoListOfCases) {
   EXPECT_THAT(refusal(with(good + "1e300}")), HasSubstr("wanted integer"));
   EXPECT_THAT(refusal(with(good + "18446744073709551615}")), HasSubstr("or less"));
   EXPECT_THAT(refusal(with(good + "8}," + good + "8}")), HasSubstr("two cases named 'a'"));
+  EXPECT_THAT(refusal(with(good + R"(8, "window": [3]})")), HasSubstr("has a window of 1 numbers"));
+  EXPECT_THAT(refusal(with(good + R"(8, "dropout": 2})")), HasSubstr("dropout: is 2"));
   EXPECT_THAT(refusal(std::string(100, '[') + std::string(100, ']')), HasSubstr("levels"));
   const Outcome absent = flashcore_command({"bench", "--cases", scratch.path("absent.json")});
   EXPECT_EQ(absent.exit_code, 2);
+}
+
+const ordered_json& row_of(const ordered_json& one, const std::string& name) {
+  for (const ordered_json& row : one["rows"]) {
+    if (row["implementation"] == name) return row;
+  }
+  throw std::runtime_error("no row of " + name);
 }
 
 // Every row of a peer, over all cases.
@@ -108,8 +149,8 @@ std::vector<ordered_json> peer_rows(const ordered_json& evidence) {
 }
 
 ordered_json with_peer(const Scratch& scratch, const std::string& fault) {
-  const Outcome outcome =
-      flashcore_command(bench(scratch, {"--peers", FLASHCORE_PEERS}), {"PEER_FAULT=" + fault});
+  const Outcome outcome = flashcore_command(
+      bench(scratch, {"--peers", FLASHCORE_PEERS, "--backends", "plain"}), {"PEER_FAULT=" + fault});
   EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
   return evidence_of(scratch);
 }
@@ -128,6 +169,40 @@ TEST(BenchPeers, ComputeTheSameNumbersAndAreTimedInTurns) {
     EXPECT_EQ(row["times"]["wall"]["calls_a_sample"], 7);
   }
   EXPECT_EQ(evidence["cases"][0]["rows"][0]["times"]["wall"]["fastest_peer"], "plain");
+}
+
+// Libraries that this machine may lack: then the evidence says so.
+TEST(BenchPeers, OfThisProcessPassTheSameGate) {
+  const Scratch scratch;
+  const std::string cases = scratch.write("square.json", R"({"schema": "flashcore-cases",
+    "version": 1, "cases": [
+      {"name": "full", "dtype": "f32", "batch": 2, "heads_q": 3, "seqlen_q": 40, "head_dim": 16},
+      {"name": "causal", "dtype": "f32", "batch": 1, "heads_q": 2, "seqlen_q": 24, "seqlen_kv": 40,
+       "head_dim": 16, "causal": true},
+      {"name": "half", "dtype": "f16", "batch": 1, "heads_q": 2, "seqlen_q": 24, "head_dim": 16},
+      {"name": "grouped", "dtype": "f32", "batch": 2, "heads_q": 6, "heads_kv": 2, "seqlen_q": 1,
+       "seqlen_kv": 50, "head_dim": 16}]})");
+  const Outcome outcome = flashcore_command(
+      {"bench", "--cases", cases, "--device", "cpu", "--threads", "2", "--out",
+       scratch.path("out.json"), "--peers", FLASHCORE_PEERS, "--backends", "openblas,onednn"});
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  const ordered_json evidence = evidence_of(scratch);
+  for (const char* const name : {"openblas", "onednn"}) {
+    if (evidence["peers"].contains(name)) {
+      for (const ordered_json& one : evidence["cases"]) {
+        const ordered_json& row = row_of(one, name);
+        if (one["name"] == "half") {
+          EXPECT_THAT(row["refusal"].get<std::string>(), HasSubstr("f32")) << row;
+          EXPECT_TRUE(row["times"].empty());
+          continue;
+        }
+        EXPECT_EQ(row["gate"]["passed"], true) << one["name"] << row;
+        EXPECT_FALSE(row["times"].empty()) << one["name"] << row;
+      }
+    } else {
+      EXPECT_FALSE(evidence["peers"]["missing"][name].get<std::string>().empty()) << name;
+    }
+  }
 }
 
 TEST(BenchPeers, ThatAreWrongHaveNoTime) {
@@ -195,6 +270,100 @@ TEST(BenchLimits, NoCaseBeginsAfterTheTimeIsUp) {
   EXPECT_EQ(evidence["complete"], false);
   EXPECT_TRUE(evidence["cases"].empty());
   EXPECT_THAT(evidence["notes"].dump(), HasSubstr("--seconds"));
+}
+
+// What stands in for the working process when it hangs at a step, or falls there.
+Words hanging_at(const Scratch& scratch, const std::string& step, const std::string& how = "hang") {
+  return {"FLASHCORE_COMMAND=" FLASHCORE_COMMAND, "HANG_AT=" + step, "HANG_HOW=" + how,
+          "HANG_PIDS=" + scratch.path("pids")};
+}
+
+Words watched(const Scratch& scratch, Words more = {}) {
+  more.insert(more.end(), {"--worker-program", FLASHCORE_HANGING_WORKER});
+  return bench(scratch, std::move(more));
+}
+
+TEST(BenchWatch, AKernelThatHangsCostsOnlyItsOwnRow) {
+  const Scratch scratch;
+  const Outcome outcome = flashcore_command(
+      watched(scratch, {"--deadline", "0.5", "--peers", FLASHCORE_PEERS, "--backends", "plain"}),
+      hanging_at(scratch, "two, cpu_simd, wall"));
+  EXPECT_EQ(outcome.exit_code, 1) << outcome.err;
+  EXPECT_THAT(outcome.err, HasSubstr("lost two, cpu_simd, wall: was given up after 5 s"));
+  const ordered_json evidence = evidence_of(scratch);
+  EXPECT_EQ(evidence["complete"], true);
+  ASSERT_EQ(evidence["cases"].size(), 2U);
+  EXPECT_FALSE(row_of(evidence["cases"][0], "cpu_simd")["times"].empty());
+  const ordered_json& lost = row_of(evidence["cases"][1], "cpu_simd");
+  EXPECT_EQ(lost["error"], "two, cpu_simd, wall: was given up after 5 s");
+  EXPECT_TRUE(lost["times"].empty());
+  EXPECT_FALSE(row_of(evidence["cases"][1], "plain")["times"].empty());
+  // Nothing of it is left, what it had started included.
+  std::istringstream pids(scratch.read("pids"));
+  int count = 0;
+  for (pid_t pid = 0; pids >> pid; ++count) {
+    for (int i = 0; i < 100 && ::kill(pid, 0) == 0; ++i) ::usleep(20000);
+    std::ifstream stat("/proc/" + std::to_string(pid) + "/stat");
+    std::string words;
+    std::getline(stat, words);
+    EXPECT_THAT(words, ::testing::AnyOf("", HasSubstr(") Z "))) << "still there: " << pid;
+  }
+  EXPECT_EQ(count, 2);
+}
+
+TEST(BenchWatch, AProcessThatFallsIsGoneOnFrom) {
+  const Scratch scratch;
+  const Outcome outcome =
+      flashcore_command(watched(scratch), hanging_at(scratch, "one, cpu_simd, gate", "fall"));
+  EXPECT_EQ(outcome.exit_code, 1) << outcome.err;
+  const ordered_json evidence = evidence_of(scratch);
+  ASSERT_EQ(evidence["cases"].size(), 2U);
+  EXPECT_EQ(row_of(evidence["cases"][0], "cpu_simd")["error"],
+            "one, cpu_simd, gate: its process was ended by signal 11");
+  EXPECT_FALSE(row_of(evidence["cases"][1], "cpu_simd")["times"].empty());
+  EXPECT_TRUE(evidence["notes"].empty()) << evidence["notes"];
+}
+
+TEST(BenchWatch, WhatNoImplementationDidEndsTheRun) {
+  const Scratch scratch;
+  const Outcome outcome =
+      flashcore_command(watched(scratch), hanging_at(scratch, "two, inputs and reference", "fall"));
+  EXPECT_EQ(outcome.exit_code, 4) << outcome.err;
+  const ordered_json evidence = evidence_of(scratch);
+  EXPECT_EQ(evidence["complete"], false);
+  EXPECT_EQ(evidence["cases"].size(), 1U);
+  EXPECT_THAT(evidence["notes"].dump(), HasSubstr("ended early: two, inputs and reference"));
+}
+
+TEST(BenchWatch, AnInterruptionKeepsWhatIsMeasuredAndResumeGoesOn) {
+  const Scratch scratch;
+  Words words = watched(scratch);
+  words.insert(words.begin(), FLASHCORE_COMMAND);
+  Process process(words, hanging_at(scratch, "two, cpu_simd, wall"));
+  for (int i = 0; i < 500 && scratch.read("pids").empty(); ++i) ::usleep(20000);
+  ASSERT_FALSE(scratch.read("pids").empty());
+  process.send(SIGINT);
+  const Outcome outcome = process.wait();
+  EXPECT_EQ(outcome.exit_code, 130) << outcome.err;
+  ordered_json evidence = evidence_of(scratch);
+  EXPECT_EQ(evidence["complete"], false);
+  ASSERT_EQ(evidence["cases"].size(), 1U);
+  EXPECT_THAT(evidence["notes"].dump(), HasSubstr("interrupted"));
+  const ordered_json kept = evidence["cases"][0];
+  ASSERT_EQ(flashcore_command(bench(scratch, {"--resume"})).exit_code, 0);
+  evidence = evidence_of(scratch);
+  EXPECT_EQ(evidence["complete"], true);
+  ASSERT_EQ(evidence["cases"].size(), 2U);
+  EXPECT_EQ(evidence["cases"][0], kept);
+}
+
+TEST(BenchWatch, WithoutADeadlineTheWorkIsDoneInOneProcess) {
+  const Scratch scratch;
+  const Outcome outcome =
+      flashcore_command(watched(scratch, {"--deadline", "0"}), hanging_at(scratch, "anything"));
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_EQ(evidence_of(scratch)["cases"].size(), 2U);
+  EXPECT_TRUE(scratch.read("pids").empty());
 }
 
 // Evidence with one of our points and one peer's, the times given.

@@ -6,8 +6,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/cli/scratch.hpp"
@@ -20,30 +22,52 @@ struct Outcome {
   std::string err;
 };
 
-// `environment` is added to this process's, as "NAME=value".
+// A process that runs beside the test. `environment` is added to the test's, as "NAME=value".
+class Process {
+ public:
+  explicit Process(std::vector<std::string> words, std::vector<std::string> environment = {}) {
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+    for (const auto& [name, number] : {std::pair{"out", STDOUT_FILENO}, {"err", STDERR_FILENO}}) {
+      posix_spawn_file_actions_addopen(&actions, number, scratch_.path(name).c_str(),
+                                       O_WRONLY | O_CREAT, 0600);
+    }
+    std::vector<char*> argv, envp;
+    for (std::string& word : words) argv.push_back(word.data());
+    argv.push_back(nullptr);
+    for (std::string& variable : environment) envp.push_back(variable.data());
+    for (char** variable = environ; *variable != nullptr; ++variable) envp.push_back(*variable);
+    envp.push_back(nullptr);
+    const int failed =
+        posix_spawn(&child_, words[0].c_str(), &actions, nullptr, argv.data(), envp.data());
+    posix_spawn_file_actions_destroy(&actions);
+    if (failed != 0) throw std::runtime_error("cannot start " + words[0]);
+  }
+  Process(const Process&) = delete;
+  Process& operator=(const Process&) = delete;
+  ~Process() {
+    if (child_ > 0) ::kill(child_, SIGKILL);
+  }
+
+  void send(int signal) const { ::kill(child_, signal); }
+
+  Outcome wait() {
+    int status = 0;
+    ::waitpid(child_, &status, 0);
+    child_ = 0;
+    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, scratch_.read("out"),
+            scratch_.read("err")};
+  }
+
+ private:
+  Scratch scratch_;
+  pid_t child_ = 0;
+};
+
 inline Outcome run_process(std::vector<std::string> words,
                            std::vector<std::string> environment = {}) {
-  const Scratch scratch;
-  const std::string out = scratch.path("out"), err = scratch.path("err");
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-  posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, out.c_str(), O_WRONLY | O_CREAT, 0600);
-  posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, err.c_str(), O_WRONLY | O_CREAT, 0600);
-  std::vector<char*> argv, envp;
-  for (std::string& word : words) argv.push_back(word.data());
-  argv.push_back(nullptr);
-  for (std::string& variable : environment) envp.push_back(variable.data());
-  for (char** variable = environ; *variable != nullptr; ++variable) envp.push_back(*variable);
-  envp.push_back(nullptr);
-  pid_t child = 0;
-  const int failed =
-      posix_spawn(&child, words[0].c_str(), &actions, nullptr, argv.data(), envp.data());
-  posix_spawn_file_actions_destroy(&actions);
-  if (failed != 0) throw std::runtime_error("cannot start " + words[0]);
-  int status = 0;
-  ::waitpid(child, &status, 0);
-  return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, scratch.read("out"), scratch.read("err")};
+  return Process(std::move(words), std::move(environment)).wait();
 }
 
 }  // namespace flashcore::tests

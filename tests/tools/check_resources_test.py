@@ -1,6 +1,7 @@
 """tools/check_resources.py and tools/compile_cuda.py on reports that must and must not pass."""
 import pathlib
 import sys
+import tempfile
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tools"))
@@ -69,6 +70,23 @@ class Check(unittest.TestCase):
     def test_an_empty_build_fails(self):
         self.assertIn("no ptxas reports", check_resources.check({}, {}, BUDGETS)[1][0])
         self.assertIn("names no kernel", problems("ptxas info    : 0 bytes gmem\n")[0])
+
+    def test_reports_are_those_of_the_builds_objects(self):
+        with tempfile.TemporaryDirectory() as folder:
+            build = pathlib.Path(folder)
+            base = build / "src/cuda/CMakeFiles/flashcore_cuda.dir"
+            for name in ("ladder/04", "ladder/gone"):
+                made = base / f"{name}.cu.o"
+                made.parent.mkdir(parents=True, exist_ok=True)
+                made.touch()
+                made.with_name(made.name + ".ptxas.txt").write_text(report(), encoding="utf-8")
+            objects = [f"{base}/./ladder/04.cu.o", f"{base}/tile/tensor_map.cpp.o"]
+            (build / "cuda_objects.txt").write_text("\n".join(objects) + "\n", encoding="utf-8")
+            self.assertEqual(list(check_resources.read_reports(build)), ["ladder/04"])
+            objects.append(f"{base}/./ladder/05.cu.o")
+            (build / "cuda_objects.txt").write_text("\n".join(objects) + "\n", encoding="utf-8")
+            with self.assertRaisesRegex(SystemExit, "05.cu.o: is of this build but was not built"):
+                check_resources.read_reports(build)
 
     def test_a_dropped_fast_path_fails(self):
         alarm = "ptxas info    : (C7599) Potential Performance Loss\n"

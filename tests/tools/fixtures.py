@@ -61,6 +61,34 @@ def verify(kernel, print_of, failed=0):
                                 "racecheck": {"passed": failed == 0, "ran": failed == 0}}}}
 
 
+def small_grid(kernel, print_of):
+    cells = [{"kernel": kernel, "fingerprint": print_of, "us": 4.0, "p90_us": 4.1, "eager_us": 5.0},
+             {"kernel": f"{kernel} early", "fingerprint": print_of, "us": 3.0, "p90_us": 3.1}]
+    return common("small_grid") | {"timing": "a fixture's timing", "rows": [
+        {"heads": 8, "seqlen": 512, "head_dim": 64, "causal": False, "kernels": cells},
+        {"heads": 8, "seqlen": 512, "head_dim": 64, "causal": True,
+         "kernels": [cells[0], {"kernel": f"{kernel} early", "error": "no"}]}]}
+
+
+def python_tests(print_of, complete=True):
+    return common("python_tests") | {
+        "complete": complete, "versions": {"python": "3.12.0", "torch": "2.11.0"},
+        "fingerprint": print_of, "counts": {"passed": 7, "failed": 1, "skipped": 2},
+        "outcomes": {"test_torch.py::test_one": "passed"}}
+
+
+def python_call(print_of):
+    def rows(ours, theirs):
+        return [{"implementation": name, "p50_us": us, "p90_us": us, "samples": 9}
+                for name, us in (("torch sdpa", theirs), ("flashcore.attention", ours))]
+
+    return common("python_call") | {
+        "versions": {"torch": "2.11.0"}, "fingerprint": print_of, "protocol": "a fixture",
+        "parts": [{"part": "output", "us": 1.5}, {"part": "launch", "us": 4.25}],
+        "cases": [{"case": name, "kernel": "forward_sm80", "rows": rows(us, us + 4)}
+                  for name, us in (("(1,8,512,64)", 12.5), ("(1,8,512,64)/causal", 13.25))]}
+
+
 def row(name, us, flop, source="flashcore", print_of="", **more):
     gate = {"passed": True, "failure": "", "max_scaled_error": 5e-4, "relative_error": 3e-4}
     return {"implementation": name, "source": source, "fingerprint": print_of, "gate": gate,

@@ -12,7 +12,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tools"))
 import fingerprint  # noqa: E402
 import fixtures  # noqa: E402
 import report  # noqa: E402
-from reporting import pictures  # noqa: E402
+from reporting import pictures, python  # noqa: E402
 from reporting.evidence import Evidence, Failure, check_evidence  # noqa: E402
 
 
@@ -37,7 +37,6 @@ class Tree(unittest.TestCase):
         self.kernel.write_text("// a kernel\n")
         for name, parts in report.WANTED.items():
             (self.root / name).write_text(f"# A page\nby hand\n{markers(parts)}\n")
-        (self.root / "docs/deep.md").write_text(markers(["kernel forward_sm80"]) + "\n")
         (self.root / "docs/ladder-notes.md").write_text("# Notes\n## 00_unfused\nIt was slow.\n")
         prints = fingerprint.fingerprints(self.root)
         self.ladder = fixtures.ladder([
@@ -54,7 +53,7 @@ class Tree(unittest.TestCase):
         for name, evidence in (("ladder", self.ladder), ("bench", self.bench),
                                ("verify-forward_sm80", self.verify)):
             (self.root / f"docs/evidence/{name}.json").write_text(json.dumps(evidence))
-        for name, (shown, _) in pictures.pictures(Evidence(self.root)).items():
+        for name, (shown, *_) in pictures.pictures(Evidence(self.root)).items():
             (self.root / "docs/images" / name).write_bytes(fixtures.png(shown))
 
     def run_tool(self, *arguments):
@@ -84,9 +83,59 @@ class Pages(Tree):
         for part in ("`forward_sm80`", "PyTorch flash (FA2)", "128 causal", "(0.70x)", "680 TFLOP/s",
                      "a copy 4.30 TB/s", "b16/8k/hkv8"):
             self.assertIn(part, performance)
-        self.assertIn("0.70x the speed of the fastest peer", self.text("docs/deep.md"))
+        self.assertIn("- 1.20x the speed of PyTorch flash (FA2) over 56 cases (geometric mean; least 1.20x",
+                      self.text("docs/forward-sm80.md"))
         self.assertIn("| 512 | 2k | 8k | 16k |", self.text("README.md"))
         self.assertIn(f"{len(self.bench['cases'])} cases, sustained.", self.text("README.md"))
+
+    def test_it_shows_the_pictures_that_there_are(self):
+        self.run_tool("--no-pictures")
+        self.assertIn('srcset="docs/images/sweep-dark.png"', self.text("README.md"))
+        self.assertIn('src="images/latency.png"', self.text("docs/performance.md"))
+        self.bench["cases"] = [one for one in self.bench["cases"] if one["suite"] == "decode"]
+        self.write()
+        self.run_tool("--no-pictures")
+        self.assertNotIn("images/sweep", self.text("README.md"))
+        # A picture that nothing is to be seen on any more is noticed too.
+        self.assertEqual(self.run_tool("--check"), 1)
+        self.assertIn("docs/images/sweep.png", self.said.getvalue())
+
+    def test_idle_times_stand_beside_the_sustained_ones(self):
+        self.run_tool("--no-pictures")
+        self.assertIn("TFLOP/s, sustained / idle", self.text("docs/performance.md"))
+
+    def test_small_grids_are_tables_with_stale_marks(self):
+        prints = fingerprint.fingerprints(self.root)
+        (self.root / "docs/small.md").write_text(markers(["small grid", "small eager where"]))
+        grid = fixtures.small_grid("forward_sm80", prints["forward_sm80"])
+        for name in ("eager", "grid"):
+            (self.root / f"docs/evidence/small-{name}-h200.json").write_text(json.dumps(grid))
+        self.assertEqual(self.run_tool("--no-pictures"), 0, self.said.getvalue())
+        for part in ("| `forward_sm80` | `forward_sm80`, early |", "| 8, 512, 64, causal | 4.00 / 5.00 | - |",
+                     "a fixture's timing"):
+            self.assertIn(part, self.text("docs/small.md"))
+        self.kernel.write_text("// another kernel\n")
+        self.run_tool("--no-pictures")
+        self.assertIn("`forward_sm80` (stale)", self.text("docs/small.md"))
+
+    def test_features_have_a_table_a_kernel(self):
+        prints = fingerprint.fingerprints(self.root)
+        self.bench["cases"] += [
+            fixtures.case("features", f"d64/{name}", 4, 32, 4096, 64, False,
+                          [("forward_sm80", us, "flashcore", prints["forward_sm80"])])
+            for name, us in (("plain", 1000.0), ("softcap", 2000.0))]
+        self.write()
+        self.run_tool("--no-pictures")
+        self.assertIn("| head_dim, TFLOP/s | plain | softcap |", self.text("docs/forward-sm80.md"))
+        self.assertIn("| 64 | 550 | 275 |", self.text("docs/forward-sm80.md"))
+
+    def test_a_cpu_has_a_table_of_its_own(self):
+        cases = [fixtures.case("cpu", "(1,8,512,64)/f32", 1, 8, 512, 64, False,
+                               [("cpu_simd", 1500.0), ("openblas", 3000.0, "peer")], "f32")]
+        evidence = fixtures.bench(cases)
+        (self.root / "docs/evidence/bench-cpu.json").write_text(json.dumps(evidence))
+        self.run_tool("--no-pictures")
+        self.assertIn("| (1,8,512,64)/f32 | 1.50 (358) | 3.00 (179) |", self.text("docs/performance.md"))
 
     def test_it_says_what_was_verified(self):
         self.run_tool("--no-pictures")
@@ -103,11 +152,34 @@ class Pages(Tree):
         for part in ("`forward_sm80` (stale)", "37 of 40", "not clean: racecheck (did not end)"):
             self.assertIn(part, page)
 
+    def test_the_python_package_has_its_tables(self):
+        package = self.root / "python/flashcore"
+        package.mkdir(parents=True)
+        (package / "a.py").write_text("A = 1\n")
+        now = python.fingerprint(package)
+        self.assertRegex(now, "^[0-9a-f]{16}$")
+        for name, evidence in (("call", fixtures.python_call(now)),
+                               ("torch", fixtures.python_tests(now, complete=False))):
+            (self.root / f"docs/evidence/python-{name}.json").write_text(json.dumps(evidence))
+        self.assertEqual(self.run_tool("--no-pictures"), 0, self.said.getvalue())
+        page = self.text("docs/python.md")
+        for part in ("| us a call, fp16 | (1,8,512,64) | (1,8,512,64)/causal |",
+                     "| `flashcore.attention` | 12.50 | 13.25 |", "| `torch sdpa` | 16.50 | 17.25 |",
+                     "Parts of the smallest case, us: output 1.50, launch 4.25.",
+                     "[python-torch](evidence/python-torch.json) | 7 passed, 1 failed, 2 skipped, "
+                     "not run to the end |"):
+            self.assertIn(part, page)
+        (package / "a.py").write_text("A = 2\n")
+        self.run_tool("--no-pictures")
+        for part in ("| `flashcore.attention` (stale) |", "| `torch sdpa` |",
+                     "evidence/python-torch.json) (stale) |"):
+            self.assertIn(part, self.text("docs/python.md"))
+
     def test_without_evidence_the_pages_say_so(self):
         (self.root / "docs/evidence/bench.json").unlink()
         self.assertEqual(self.run_tool("--no-pictures"), 0, self.said.getvalue())
         self.assertIn("Not measured yet.", self.text("README.md"))
-        self.assertIn("Not measured yet.", self.text("docs/deep.md"))
+        self.assertIn("Not measured yet.", self.text("docs/forward-sm80.md"))
 
     def test_a_shorter_run_shows_what_it_has(self):
         self.bench["cases"] = [one for one in self.bench["cases"] if one["suite"] == "five"]
@@ -239,13 +311,8 @@ class Schema(unittest.TestCase):
     def test_fixtures_hold(self):
         check_evidence(fixtures.standard(""))
         check_evidence(fixtures.ladder([fixtures.rung("a", 1.0, "")]))
-
-    def test_records_of_the_python_tests_are_left_alone(self):
-        with tempfile.TemporaryDirectory() as folder:
-            path = pathlib.Path(folder) / "docs/evidence/python-a.json"
-            path.parent.mkdir(parents=True)
-            path.write_text("{}")
-            self.assertEqual(Evidence(pathlib.Path(folder)).files, {})
+        check_evidence(fixtures.python_tests(""))
+        check_evidence(fixtures.python_call(""))
 
     def test_the_evidence_of_the_repository_holds(self):
         root = pathlib.Path(__file__).resolve().parents[2]

@@ -5,6 +5,7 @@ from reporting.evidence import STALE, Evidence, where
 from reporting.text import cell, length, ratio, table, us
 
 MAIN = "bench"  # docs/evidence/bench.json
+ON_CPU = "bench-cpu"
 # What stands for the whole in the README: bf16, 16384 tokens.
 HEADLINE_LENGTHS = (512, 2048, 8192, 16384)
 
@@ -39,7 +40,9 @@ def label(name: str, source: str, stale: bool = False) -> str:
 
 def peer_name(name: str) -> str:
     names = {"flash": "PyTorch flash (FA2)", "cudnn": "PyTorch cuDNN",
-             "efficient": "PyTorch efficient", "math": "PyTorch math", "flex": "FlexAttention",
+             "cudnn_direct": "cuDNN from C++", "efficient": "PyTorch efficient",
+             "math": "PyTorch math", "flex": "FlexAttention", "openblas": "OpenBLAS, unfused",
+             "onednn": "oneDNN, unfused",
              "fa2": "FlashAttention-2", "fa3": "FlashAttention-3", "flashinfer": "FlashInfer",
              "xformers": "xFormers"}
     return names.get(name, name)
@@ -49,6 +52,10 @@ class Bench:
     def __init__(self, evidence: dict, is_stale):
         self.evidence, self.is_stale = evidence, is_stale
         self.protocol = headline(evidence)
+
+    def ceiling(self, name: str):
+        """By the protocol of the tables; empty when it was not measured."""
+        return self.evidence["ceilings"].get(self.protocol, {}).get(name) or {}
 
     def suite(self, name: str) -> list[dict]:
         return [one for one in self.evidence["cases"] if one["suite"] == name]
@@ -93,12 +100,17 @@ class Bench:
             lines.append(f"- {cell(protocol)}: " + ", ".join(parts))
         return "\n".join(lines) or "None was measured."
 
-    def five(self) -> str:
+    def names(self, cases: list[dict], only: str) -> list[tuple[str, str]]:
+        """All implementations; with `only`, of ours just that one."""
+        return [item for item in implementations(cases, self.protocol)
+                if not only or item[0] == "peer" or item[1] == only]
+
+    def five(self, only: str = "") -> str:
         cases = self.suite("five")
         if not cases:
             return "Not in this run."
         rows = []
-        for source, name in implementations(cases, self.protocol):
+        for source, name in self.names(cases, only):
             rows.append([label(name, source, self.stale(name, cases)),
                          *(us(self.value(one, name, "p50_us")) for one in cases),
                          self.worst_error(name, cases)])
@@ -124,10 +136,7 @@ class Bench:
         if not cases:
             return "Not in this run."
         shown = [s for s in sorted({one["seqlen_q"] for one in cases}) if not lengths or s in lengths]
-        names = implementations(cases, self.protocol)
-        if only:
-            names = [item for item in names if item[0] == "peer" or item[1] == only]
-        rows = self.sweep_rows(cases, shown, names)
+        rows = self.sweep_rows(cases, shown, self.names(cases, only))
         return table(["head_dim, TFLOP/s", "", *map(length, shown)], rows, left=2)
 
     def headline(self) -> str:
@@ -137,12 +146,12 @@ class Bench:
                     self.sweep(HEADLINE_LENGTHS))
         return "(B, H, S, D), fp16. " + self.where() + "\n\n" + self.five()
 
-    def against_peer(self, suite: str) -> str:
+    def against_peer(self, suite: str, only: str = "") -> str:
         """Ours in us, and how many times faster than the fastest peer that is."""
-        cases = self.suite(suite)
+        cases = [one for one in self.suite(suite) if not only or row_of(one, only)]
         if not cases:
             return "Not in this run."
-        names = implementations(cases, self.protocol)
+        names = self.names(cases, only)
         rows = []
         for one in cases:
             row = [cell(one["name"]), cell(one["dtype"])]
@@ -157,19 +166,78 @@ class Bench:
         return table(["case, us a call (over the fastest peer)", "type", *header], rows, left=2)
 
     def kernel(self, name: str) -> str:
-        """One kernel's own table, for its deep dive."""
-        if not any(row_of(one, name) for one in self.evidence["cases"]):
+        """One kernel's own tables, for its deep dive."""
+        suites = [suite for suite in ("sweep", "five", "small", "decode")
+                  if any(row and row["times"] for one in self.suite(suite)
+                         if (row := row_of(one, name)))]
+        if not suites:
             return "Not in the evidence yet."
-        ratios = [time["speedup_over_fastest_peer"] for one in self.evidence["cases"]
-                  if (row := row_of(one, name)) and (time := time_of(row, self.protocol))
-                  and time.get("speedup_over_fastest_peer")]
-        text = self.where() + "\n\n" + self.sweep(only=name)
-        if ratios:
-            mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
-            text += (f"\n\nOver all {len(ratios)} cases of that run: {mean:.2f}x the speed of the "
-                     f"fastest peer of each (geometric mean; least {min(ratios):.2f}x, most "
-                     f"{max(ratios):.2f}x).")
+        tables = {"sweep": lambda: self.sweep(only=name), "five": lambda: self.five(only=name),
+                  "small": lambda: self.against_peer("small", only=name),
+                  "decode": lambda: self.against_peer("decode", only=name)}
+        text = "\n\n".join([self.where(), *(tables[suite]() for suite in suites)]) + "\n"
+        for _, peer in [item for item in implementations(self.evidence["cases"], self.protocol)
+                        if item[0] == "peer"]:
+            both = [(self.value(one, peer, "p50_us"), self.value(one, name, "p50_us"))
+                    for one in self.evidence["cases"]]
+            ratios = [theirs / ours for theirs, ours in both if theirs and ours]
+            if ratios:
+                mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
+                text += (f"\n- {mean:.2f}x the speed of {cell(peer_name(peer))} over {len(ratios)} "
+                         f"cases (geometric mean; least {min(ratios):.2f}x, most {max(ratios):.2f}x)")
         return text
+
+    def features(self, name: str) -> str:
+        """What a feature costs: TFLOP/s of one kernel, a row a head_dim."""
+        cases = [one for one in self.suite("features")
+                 if (row := row_of(one, name)) and time_of(row, self.protocol)]
+        if not cases:
+            return "Not in the evidence yet."
+        split = {one["name"]: one["name"].split("/", 1) for one in cases}
+        names = list(dict.fromkeys(part[1] for part in split.values()))
+        rows = []
+        for head_dim in dict.fromkeys(part[0] for part in split.values()):
+            values = {part[1]: self.value(one, name, "tflops") for one in cases
+                      if (part := split[one["name"]])[0] == head_dim}
+            rows.append([cell(head_dim.removeprefix("d")),
+                         *(f"{values[key]:.0f}" if key in values else "-" for key in names)])
+        stale = STALE if self.stale(name, cases) else ""
+        return table([f"head_dim, TFLOP/s{stale}", *map(cell, names)], rows)
+
+    def on_cpu(self) -> str:
+        """A CPU's cases: ms of a call, and the rate."""
+        cases = self.evidence["cases"]
+        rows = []
+        for source, name in implementations(cases, self.protocol):
+            times = [(self.value(one, name, "p50_us"), self.value(one, name, "tflops"))
+                     for one in cases]
+            rows.append([label(name, source, self.stale(name, cases)),
+                         *("-" if time is None else f"{time * 1e-3:.2f} ({rate * 1e3:.0f})"
+                           for time, rate in times)])
+        header = ["ms a call (GFLOP/s)", *(cell(one["name"]) for one in cases)]
+        # One row a case: there are more cases than implementations.
+        return table([header[0], *(row[0] for row in rows)],
+                     [[header[i], *(row[i] for row in rows)] for i in range(1, len(header))])
+
+    def idle(self) -> str:
+        """Both protocols side by side, where both were measured."""
+        others = [name for name in self.evidence["protocols"] if name != self.protocol]
+        cases = [one for one in self.evidence["cases"]
+                 if any(others and row["times"].get(others[0]) for row in one["rows"])]
+        if not cases:
+            return "Not in this run."
+        names = implementations(cases, others[0])
+        rows = [[cell(one["name"]), cell(one["dtype"]), *(self.both(one, name, others[0])
+                                                          for _, name in names)] for one in cases]
+        header = [label(name, source, self.stale(name, cases)) for source, name in names]
+        return table([f"TFLOP/s, {self.protocol} / {others[0]}", "type", *header], rows, left=2)
+
+    def both(self, one: dict, name: str, other: str) -> str:
+        times = (row_of(one, name) or {"times": {}})["times"]
+        if self.protocol not in times or other not in times:
+            return "-"
+        return " / ".join(f"{one['flop'] / times[protocol]['p50_us'] * 1e-6:.0f}"
+                          for protocol in (self.protocol, other))
 
 
 def main_of(all_evidence: Evidence) -> Bench | None:
@@ -187,7 +255,14 @@ def parts(all_evidence: Evidence) -> dict:
              "bench five": of(Bench.five), "bench sweep": of(Bench.sweep),
              "bench small": of(lambda b: b.against_peer("small")),
              "bench decode": of(lambda b: b.against_peer("decode")),
-             "bench headline": of(Bench.headline)}
-    for kernel in ("forward_sm80", "forward_sm90"):
+             "bench idle": of(Bench.idle), "bench headline": of(Bench.headline)}
+    for kernel in ("forward_sm80", "forward_sm90", "forward_small_sm90", "forward_small_sm80"):
         found[f"kernel {kernel}"] = of(lambda b, name=kernel: b.kernel(name))
+        found[f"features {kernel}"] = of(lambda b, name=kernel: b.features(name))
+    on_cpu = all_evidence.files.get(ON_CPU)
+
+    def of_cpu(make):
+        return lambda: make(Bench(on_cpu, all_evidence.is_stale)) if on_cpu else "Not measured yet."
+
+    found |= {"bench cpu": of_cpu(Bench.on_cpu), "bench cpu where": of_cpu(Bench.where)}
     return found

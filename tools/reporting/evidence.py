@@ -7,7 +7,6 @@ import fingerprint
 LARGEST_FILE = 64 << 20
 SCHEMA_PATH = pathlib.Path(__file__).resolve().parents[2] / "docs/evidence/schema.json"
 STALE = " (stale)"
-OTHERS = ("python-", "small-")  # by no schema yet: no table is made of them
 
 
 class Failure(Exception):
@@ -97,7 +96,7 @@ class Evidence:
     def __init__(self, root: pathlib.Path):
         self.root = root
         self.files = {path.stem: read(path) for path in sorted((root / "docs/evidence").glob("*.json"))
-                      if path.name != "schema.json" and not path.name.startswith(OTHERS)}
+                      if path.name != "schema.json"}
         self.current = fingerprint.fingerprints(root)
 
     def of_kind(self, kind: str) -> dict[str, dict]:
@@ -109,8 +108,8 @@ class Evidence:
 
 def where(evidence: dict) -> str:
     """One line: which device, which build, when."""
-    device, library = evidence["device"], evidence["library"]
-    parts = [device["name"]]
+    device, library = evidence.get("device") or {}, evidence["library"]
+    parts = [device.get("name", "a device without a name in the file")]
     if device.get("driver"):
         parts += [f"driver {device['driver']}", f"CUDA {device['toolkit']}"]
     if device.get("cpu_target"):

@@ -3,9 +3,10 @@ import html
 
 from reporting import bench as bench_parts
 from reporting import ladder as ladder_parts
-from reporting import svg
+from reporting import plots, svg
 from reporting.evidence import Evidence, where
-from reporting.pictures import color_of, sweep_ceiling, sweep_lines
+from reporting.plots import (BREAKDOWN, OURS, PEERS, bound_line, color_of, display, sweep_ceiling,
+                             sweep_lines)
 from reporting.text import length, us
 
 STYLE = """
@@ -25,6 +26,8 @@ svg text.title { fill: var(--ink); font-size: 12.5px; font-weight: 600; }
 svg .grid { stroke: var(--line); stroke-width: 1; }
 svg .guide { stroke: var(--faint); stroke-width: 1.2; fill: none; stroke-dasharray: 2 3; }
 svg .mark { stroke: var(--ink); stroke-width: 2; }
+svg .ring { stroke: var(--ink); stroke-width: 1.5; fill: var(--shade); }
+svg .hollow { stroke-width: 1.5; fill: var(--shade); }
 .legend { display: flex; flex-wrap: wrap; gap: .2rem 1.2rem; margin: .4rem 0; padding: 0;
           list-style: none; }
 .legend span { display: inline-block; width: 1.4em; height: .35em; margin-right: .4em;
@@ -85,10 +88,6 @@ def legend(items: list[tuple[str, str]]) -> str:
     return f'<ul class="legend">{entries}</ul>'
 
 
-def display(source: str, name: str) -> str:
-    return name if source == "flashcore" else bench_parts.peer_name(name)
-
-
 def sweep_plots(bench) -> str:
     lines, ceiling = sweep_lines(bench), sweep_ceiling(bench)
     if not lines:
@@ -111,68 +110,37 @@ def sweep_plots(bench) -> str:
 
 def roofline(bench) -> str:
     """Work a byte against rate: how far each case is below what the run's ceilings allow."""
-    ceilings = bench.evidence["ceilings"].get(bench.protocol, {})
-    copy = ceilings.get("copy_bytes_a_second")
-    products = [p["tflops"] for p in ceilings.get("matrix_product", {}).values() if p]
-    if not copy or not products:
+    roof = plots.roofline(bench)
+    if not roof:
         return ""
-    peak, copy = max(products), copy * 1e-12
-    points: dict = {}
-    for one in bench.evidence["cases"]:
-        if not one["flop"] or not one["bytes"]:
-            continue
-        for row in one["rows"]:
-            if time := row["times"].get(bench.protocol):
-                points.setdefault((row["source"], row["implementation"]), []).append(
-                    (one["flop"] / one["bytes"], time["tflops"], one["name"]))
-    if not points:
-        return ""
-    series = [{"points": [(x, y) for x, y, _ in found], "color": color_of(name), "joined": False,
-               "strong": source == "flashcore",
-               "titles": [f"{display(source, name)}, {case}: {y:.1f} TFLOP/s at {x:.1f} FLOP a byte"
-                          for x, y, case in found]} for (source, name), found in points.items()]
-    intensities = [x for found in points.values() for x, _, _ in found]
-    low, high = min(intensities) / 1.5, max(intensities) * 1.5
-    knee = peak / copy
-    bound = [(low, low * copy)] if low < knee else []
-    bound += [(knee, peak)] if low < knee < high else []
-    bound.append((high, min(peak, high * copy)))
+    names = [("FlashCore's fastest kernel", OURS), ("fastest peer", PEERS)]
+    # A little apart, so that neither hides the other.
+    series = [{"points": [(x * apart, y) for x, y, _ in roof[key]], "color": color, "joined": False,
+               "strong": key == "ours", "titles": [words for _, _, words in roof[key]]}
+              for key, apart, (_, color) in zip(("ours", "peers"), (0.96, 1.04), names) if roof[key]]
+    line = bound_line(roof)
+    low, high = line[0][0], line[-1][0]
     ticks = [(10.0**p, number) for p, number in enumerate(("1", "10", "100", "1000", "10k", "100k"))
              if low <= 10.0**p <= high]
-    plot = svg.plot("Roofline: copy and matrix product of the same run", "FLOP a byte of q, k, v, o",
-                    "TFLOP/s", series, [(low, ""), *ticks, (high, "")], True, True,
-                    [(bound, "bound")], width=940)
-    return ("<h2>Roofline</h2>" + legend([(display(*key), color_of(key[1])) for key in points]) + plot)
-
-
-BREAKDOWN = [("launch: an empty kernel", "#8a9aa9"), ("the bound: products or bytes", "#3a8a4d"),
-             ("the rest", "#c4581c")]
+    plot = svg.plot("Every case under the copy and the matrix product of the same run",
+                    "FLOP a byte of q, k, v, o", "TFLOP/s", series,
+                    [(low, ""), *ticks, (high, "")], True, True, [(line, "bound")], width=940)
+    return "<h2>Roofline</h2>" + legend(names) + plot
 
 
 def breakdown(bench) -> str:
     """Of short calls: what a launch costs, what the ceilings ask, what is left to win."""
-    ceilings = bench.evidence["ceilings"].get(bench.protocol, {})
-    empty = ceilings.get("empty_kernel", {}).get("p50_us")
-    cases = bench.suite("five") + bench.suite("small")
-    rows = []
-    for one in cases if empty else []:
-        for row in one["rows"]:
-            time = row["times"].get(bench.protocol)
-            if row["source"] != "flashcore" or not time or not time.get("percent_of_bound"):
-                continue
-            total = time["p50_us"]
-            launch = min(empty, total)
-            bound = min(total * time["percent_of_bound"] / 100, total - launch)
-            parts = [launch, bound, max(0.0, total - launch - bound)]
-            host = row.get("host_us")
-            rows.append({"name": f"{one['name']} {row['implementation']}", "parts": parts,
-                         "mark": host, "title": f"{total:.2f} us: launch {parts[0]:.2f}, bound "
-                         f"{parts[1]:.2f}, rest {parts[2]:.2f}" +
-                         (f"; eager call {host:.2f} us" if host else "")})
-    if not rows:
+    found = plots.breakdown(bench)
+    if not found:
         return ""
-    plot = svg.bars("Device time of a call; the black mark is a call of an eager loop", "us", rows,
-                    [color for _, color in BREAKDOWN])
+    rows = [{"name": f"{row['case']} {row['kernel']}", "parts": row["parts"], "mark": row["host"],
+             "ring": row["peer"],
+             "title": "{:.2f} us: launch {:.2f}, bound {:.2f}, rest {:.2f}".format(
+                 row["total"], *row["parts"]) +
+             (f"; {row['peer_name']} {row['peer']:.2f} us" if row["peer"] else "") +
+             (f"; eager call {row['host']:.2f} us" if row["host"] else "")} for row in found]
+    plot = svg.bars("Device time of a call; ring: the fastest peer; line: a call of an eager loop",
+                    "us", rows, [color for _, color in BREAKDOWN])
     return "<h2>Where the time of short calls goes</h2>" + legend(BREAKDOWN) + plot
 
 

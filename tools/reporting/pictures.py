@@ -1,22 +1,29 @@
-"""PNGs for the pages. Each carries the hash of what it shows, so that --check knows without drawing."""
+"""PNGs for the pages, light and dark. Each carries the hash of what it shows, so that --check knows
+without drawing."""
 import hashlib
 import json
+import math
 import pathlib
 import struct
 import zlib
 
 from reporting import bench as bench_parts
 from reporting import ladder as ladder_parts
+from reporting import plots
 from reporting.evidence import Evidence, Failure
 from reporting.text import length
 
 KEY = "evidence"  # of the text chunk that holds the hash
-COLORS = ["#1f6fb2", "#c4581c", "#3a8a4d", "#8a5fb0", "#b03a5b", "#6b6b6b", "#2a9d9d",
-          "#b98a00", "#7a4a2b"]
+STYLE = 2  # of the drawing itself: part of the hash
+THEMES = {"": {"ground": "#ffffff", "ink": "#1a1d21", "grid": "#d9dee4"},
+          "-dark": {"ground": "#0d1117", "ink": "#dde3ea", "grid": "#30363d"}}
+SHAPE_COLORS = ("#2f7fd6", "#e0681f", "#3f9d4f")
+TEXTS = {"ladder": "Time of one call, rung by rung", "sweep": "Throughput by sequence length",
+         "roofline": "Roofline", "latency": "Where the time of short calls goes"}
 
 
 def hash_of(shown) -> str:
-    return hashlib.sha256(json.dumps(shown, sort_keys=True).encode()).hexdigest()[:16]
+    return hashlib.sha256(json.dumps([STYLE, shown], sort_keys=True).encode()).hexdigest()[:16]
 
 
 def png_text(path: pathlib.Path, key: str) -> str | None:
@@ -41,106 +48,187 @@ def ladder_shown(evidence: dict):
 def draw_ladder(evidence: dict, pyplot):
     shapes = [evidence["shapes"][i]["name"] for i in (0, 2, 4) if i < len(evidence["shapes"])]
     names = [rung["name"] for rung in evidence["rungs"]]
-    figure, axes = pyplot.subplots(figsize=(10, 6))
+    figure, axes = pyplot.subplots(figsize=(9, 5.6))
     peers = ladder_parts.peer_times(evidence)
-    for shape, color in zip(shapes, COLORS):
+    for shape, color in zip(shapes, SHAPE_COLORS):
         points = [(i, ladder_parts.p50(rung, shape)) for i, rung in enumerate(evidence["rungs"])]
         points = [point for point in points if point[1] is not None]
-        axes.plot([x for x, _ in points], [y for _, y in points], "o-", color=color, label=shape)
+        axes.plot([x for x, _ in points], [y for _, y in points], "o-", color=color, label=shape,
+                  markersize=5)
         for backend, style in (("flash", "--"), ("cudnn", ":")):
             if shape in peers.get(backend, {}):
-                axes.axhline(peers[backend][shape], color=color, linestyle=style, linewidth=1,
-                             label=f"{shape}, PyTorch {backend}")
+                axes.axhline(peers[backend][shape], color=color, linestyle=style, linewidth=1.2,
+                             label=f"PyTorch {backend}")
     axes.set_yscale("log")
-    axes.set_ylabel("us a call, log scale")
-    axes.set_xticks(range(len(names)), names, rotation=60, ha="right", fontsize=8)
-    axes.set_title(f"The ladder on {evidence['device']['name']}, fp16 and e4m3")
-    axes.grid(axis="y", which="both", alpha=0.25)
-    axes.legend(fontsize=7, ncol=3)
+    axes.yaxis.set_major_formatter("{x:g}")
+    axes.set_ylabel("microseconds a call")
+    axes.set_xticks(range(len(names)), names, rotation=50, ha="right", fontsize=8,
+                    rotation_mode="anchor")
+    axes.set_title(f"The ladder on {evidence['device']['name']}, (B, H, S, D), fp16 and e4m3")
+    axes.grid(axis="y", alpha=0.7)
+    axes.legend(fontsize=8, ncol=len(shapes), loc="upper right")
     return figure
 
 
-def sweep_lines(bench) -> dict:
-    """{(head_dim, causal): {name: [(S, TFLOP/s)]}}"""
-    lines: dict = {}
-    cases = bench.suite("sweep")
-    for one in sorted(cases, key=lambda one: (one["head_dim"], one["causal"], one["seqlen_q"])):
-        for source, name in bench_parts.implementations(cases, bench.protocol):
-            value = bench.value(one, name, "tflops")
-            if value is not None:
-                panel = lines.setdefault((one["head_dim"], one["causal"]), {})
-                panel.setdefault((source, name), []).append((one["seqlen_q"], value))
-    return lines
-
-
-def sweep_ceiling(bench) -> float | None:
-    product = bench.evidence["ceilings"].get(bench.protocol, {}).get("matrix_product", {}).get("bf16")
-    return product["tflops"] if product else None
-
-
 def draw_sweep(bench, pyplot):
-    lines, ceiling = sweep_lines(bench), sweep_ceiling(bench)
+    lines, ceiling = plots.sweep_lines(bench), plots.sweep_ceiling(bench)
     dims = sorted({panel[0] for panel in lines})
-    figure, grid = pyplot.subplots(2, len(dims), figsize=(4 * len(dims), 6.4), sharey=True,
+    figure, grid = pyplot.subplots(2, len(dims), figsize=(3 * len(dims) + 1, 6), sharey=True,
                                    squeeze=False)
+    most = max([ceiling or 0] + [t for panel in lines.values() for points in panel.values()
+                                 for _, t in points])
+    handles: dict = {}
     for column, dim in enumerate(dims):
         for row, causal in enumerate((False, True)):
             axes = grid[row][column]
             panel = lines.get((dim, causal), {})
             for (source, name), points in panel.items():
                 ours = source == "flashcore"
-                axes.plot([s for s, _ in points], [t for _, t in points],
-                          "o-" if ours else "s--", linewidth=2.2 if ours else 1.2, markersize=4,
-                          color=color_of(name), label=name if ours else bench_parts.peer_name(name))
+                (handles[plots.display(source, name)],) = axes.plot(
+                    [s for s, _ in points], [t for _, t in points], "o-" if ours else "s--",
+                    linewidth=2.2 if ours else 1.3, markersize=4.5 if ours else 3.5,
+                    color=plots.color_of(name), zorder=3 if ours else 2)
             if ceiling:
-                axes.axhline(ceiling, color="black", linestyle=":", linewidth=1,
-                             label="matrix product")
+                handles["matrix product"] = axes.axhline(ceiling, color="gray", linestyle=":",
+                                                         linewidth=1.4)
             ticks = sorted({s for points in panel.values() for s, _ in points})
             axes.set_xscale("log", base=2)
             axes.set_xticks(ticks, [length(s) for s in ticks])
             axes.minorticks_off()
-            axes.set_ylim(bottom=0)
+            axes.set_ylim(0, most * 1.06)
             axes.set_title(f"head_dim {dim}, {'causal' if causal else 'full'}", fontsize=10)
-            axes.grid(alpha=0.25)
+            axes.grid(alpha=0.7)
             if column == 0:
                 axes.set_ylabel("TFLOP/s")
             if row == 1:
                 axes.set_xlabel("sequence length")
-    handles, labels = grid[0][0].get_legend_handles_labels()
     figure.suptitle(f"bf16, 16384 tokens, hidden size 2048, {bench.evidence['device']['name']}, "
                     f"{bench.protocol}", fontsize=11)
-    figure.legend(handles, labels, loc="lower center", ncol=6, fontsize=8, frameon=False)
-    figure.subplots_adjust(bottom=0.14, top=0.9, wspace=0.08, hspace=0.3)
+    columns = min(4, len(handles))
+    figure.legend(handles.values(), handles.keys(), loc="lower center", ncol=columns, fontsize=9,
+                  frameon=False)
+    rows = -(-len(handles) // columns)
+    figure.subplots_adjust(bottom=0.11 + 0.035 * rows, top=0.9, wspace=0.08, hspace=0.32)
     return figure
 
 
-FIXED = ["forward_sm90", "forward_sm80", "cudnn", "flash", "efficient", "fa3", "flex",
-         "forward_small_sm90"]
+def draw_roofline(bench, pyplot):
+    roof = plots.roofline(bench)
+    figure, axes = pyplot.subplots(figsize=(9, 4.6))
+    line = plots.bound_line(roof)
+    axes.plot([x for x, _ in line], [y for _, y in line], color="gray", linewidth=1.4)
+    knee = roof["peak"] / roof["copy"]
+    axes.annotate(f"matrix product, {roof['peak']:.0f} TFLOP/s", (knee, roof["peak"]),
+                  xytext=(-12, -3), textcoords="offset points", ha="right", fontsize=9)
+    middle = math.sqrt(line[0][0] * knee)
+    axes.annotate(f"copy, {roof['copy']:.2f} TB/s", (middle, middle * roof["copy"]),
+                  xytext=(10, -10), textcoords="offset points", fontsize=9)
+    # A little apart, so that neither hides the other.
+    for key, label, color, fill, apart in (
+            ("peers", "the fastest peer", plots.PEERS, "none", 1.05),
+            ("ours", "FlashCore's fastest kernel", plots.OURS, plots.OURS, 0.95)):
+        axes.scatter([x * apart for x, _, _ in roof[key]], [y for _, y, _ in roof[key]], s=30,
+                     label=label, facecolors=fill, edgecolors=color, linewidths=1.4, zorder=3)
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.xaxis.set_major_formatter("{x:g}")
+    axes.yaxis.set_major_formatter("{x:g}")
+    axes.set_xlabel("FLOP a byte of q, k, v, o")
+    axes.set_ylabel("TFLOP/s")
+    axes.set_title(f"Every case under the ceilings of the same run, "
+                   f"{bench.evidence['device']['name']}, {bench.protocol}")
+    axes.grid(alpha=0.7)
+    axes.legend(fontsize=9, loc="lower right")
+    return figure
 
 
-def color_of(name: str) -> str:
-    """The same in every picture."""
-    if name in FIXED:
-        return COLORS[FIXED.index(name)]
-    return COLORS[-1]
+def draw_latency(bench, pyplot):
+    rows = plots.breakdown(bench)
+    figure, axes = pyplot.subplots(figsize=(9, 1.5 + 0.23 * len(rows)))
+    at = [-i for i in range(len(rows))]
+    left = [0.0] * len(rows)
+    for part, (label, color) in enumerate(plots.BREAKDOWN):
+        widths = [row["parts"][part] for row in rows]
+        axes.barh(at, widths, left=left, height=0.68, color=color, label=label)
+        left = [a + b for a, b in zip(left, widths)]
+    for key, label, style in (("peer", "the fastest peer", {"marker": "D", "s": 22,
+                                                            "facecolors": "none"}),
+                              ("host", "a call of an eager loop", {"marker": "|", "s": 90})):
+        points = [(row[key], y) for row, y in zip(rows, at) if row[key]]
+        axes.scatter([x for x, _ in points], [y for _, y in points], label=label, zorder=3,
+                     edgecolors=None if key == "host" else pyplot.rcParams["text.color"],
+                     color=pyplot.rcParams["text.color"] if key == "host" else None, **style)
+    axes.set_yticks(at, [f"{row['case']}  {row['kernel']}" for row in rows], fontsize=8)
+    axes.set_ylim(-len(rows) + 0.3, 0.7)
+    axes.set_xlabel("microseconds")
+    axes.set_title(f"(B, H, S, D), fp16, {bench.evidence['device']['name']}, {bench.protocol}")
+    axes.grid(axis="x", alpha=0.7)
+    axes.set_axisbelow(True)
+    figure.legend(*axes.get_legend_handles_labels(), fontsize=8.5, loc="upper center", ncol=5,
+                  frameon=False, bbox_to_anchor=(0.5, 0.09 - 0.002 * len(rows)))
+    return figure
 
 
-def pictures(all_evidence: Evidence) -> dict:
-    """By file name: the hash of what is to be seen, and the function that draws it."""
-    found = {}
+def drawings(all_evidence: Evidence) -> dict:
+    """By name: what is to be seen, and the function that draws it."""
+    found: dict = {}
     if ladder := all_evidence.files.get("ladder"):
-        found["ladder.png"] = (hash_of(ladder_shown(ladder)), lambda plt: draw_ladder(ladder, plt))
+        found["ladder"] = (ladder_shown(ladder), lambda plt: draw_ladder(ladder, plt))
     bench = bench_parts.main_of(all_evidence)
-    if bench and (lines := sweep_lines(bench)):
+    if bench is None:
+        return found
+    where = [bench.evidence["device"]["name"], bench.protocol]
+    if lines := plots.sweep_lines(bench):
         shown = [[str(panel), {str(key): points for key, points in names.items()}]
                  for panel, names in lines.items()]
-        found["sweep.png"] = (hash_of([shown, sweep_ceiling(bench), bench.protocol]),
-                              lambda plt: draw_sweep(bench, plt))
+        found["sweep"] = ([shown, plots.sweep_ceiling(bench), where],
+                          lambda plt: draw_sweep(bench, plt))
+        if roof := plots.roofline(bench):
+            found["roofline"] = ([roof, where], lambda plt: draw_roofline(bench, plt))
+    if rows := plots.breakdown(bench):
+        found["latency"] = ([rows, where], lambda plt: draw_latency(bench, plt))
     return found
 
 
+def pictures(all_evidence: Evidence) -> dict:
+    """By file name: the hash of what is to be seen, the function that draws it, and its theme."""
+    return {f"{name}{suffix}.png": (hash_of([shown, theme]), draw, theme)
+            for name, (shown, draw) in drawings(all_evidence).items()
+            for suffix, theme in THEMES.items()}
+
+
+def part(all_evidence: Evidence, name: str, folder: str) -> str:
+    """A picture in a page; GitHub shows the one that suits its reader's theme."""
+    if name not in drawings(all_evidence):
+        return "Not in this run."
+    return (f'<picture><source media="(prefers-color-scheme: dark)" srcset="{folder}/{name}-dark.png">'
+            f'<img alt="{TEXTS[name]}" src="{folder}/{name}.png"></picture>')
+
+
+def parts(all_evidence: Evidence) -> dict:
+    found = {}
+    for name in TEXTS:
+        found[f"picture {name}"] = lambda name=name: part(all_evidence, name, "images")
+        found[f"front picture {name}"] = lambda name=name: part(all_evidence, name, "docs/images")
+    return found
+
+
+def settings(theme: dict) -> dict:
+    ink = theme["ink"]
+    return {"figure.facecolor": theme["ground"], "axes.facecolor": theme["ground"],
+            "savefig.facecolor": theme["ground"], "legend.facecolor": theme["ground"],
+            "legend.edgecolor": theme["grid"], "grid.color": theme["grid"], "text.color": ink,
+            "axes.labelcolor": ink, "axes.edgecolor": theme["grid"], "xtick.color": ink,
+            "ytick.color": ink, "axes.titlesize": 11, "font.size": 9.5}
+
+
 def draw_all(all_evidence: Evidence, folder: pathlib.Path) -> None:
-    names = outdated(all_evidence, folder)
+    """Those that are out of date; and pictures that nothing is to be seen on any more go."""
+    wanted = pictures(all_evidence)
+    for name in outdated(all_evidence, folder):
+        if name not in wanted:
+            (folder / name).unlink()
+    names = [name for name in outdated(all_evidence, folder)]
     if not names:
         return
     try:
@@ -152,12 +240,17 @@ def draw_all(all_evidence: Evidence, folder: pathlib.Path) -> None:
                       f"{', '.join(names)} as they are") from error
     folder.mkdir(parents=True, exist_ok=True)
     for name in names:
-        shown, draw = pictures(all_evidence)[name]
-        figure = draw(pyplot)
-        figure.savefig(folder / name, dpi=130, bbox_inches="tight", metadata={KEY: shown})
-        pyplot.close(figure)
+        shown, draw, theme = wanted[name]
+        with pyplot.rc_context(settings(theme)):
+            figure = draw(pyplot)
+            figure.savefig(folder / name, dpi=150, bbox_inches="tight", metadata={KEY: shown})
+            pyplot.close(figure)
 
 
 def outdated(all_evidence: Evidence, folder: pathlib.Path) -> list[str]:
-    return [name for name, (shown, _) in pictures(all_evidence).items()
-            if png_text(folder / name, KEY) != shown]
+    """Files that are missing, show something else, or have nothing to show."""
+    wanted = pictures(all_evidence)
+    names = [f"{name}{suffix}.png" for name in TEXTS for suffix in THEMES]
+    return [name for name in names
+            if (png_text(folder / name, KEY) != wanted[name][0] if name in wanted
+                else (folder / name).exists())]

@@ -76,8 +76,9 @@ def line(points: list[tuple[float, float]], x: Axis, y: Axis, color: str, strong
     parts = [f'<polyline points="{path}" fill="none" stroke="{color}" '
              f'stroke-width="{2.4 if strong else 1.5}"{dash}/>']
     for (px, py), words in zip(points, titles):
+        fill = f'fill="{color}"' if strong else f'class="hollow" stroke="{color}"'
         parts.append(f'<circle cx="{x.at(px):.1f}" cy="{y.at(py):.1f}" r="{4 if strong else 3}" '
-                     f'fill="{color}"><title>{html.escape(words)}</title></circle>')
+                     f'{fill}><title>{html.escape(words)}</title></circle>')
     return parts
 
 
@@ -98,8 +99,8 @@ def plot(title: str, x_label: str, y_label: str, series: list[dict], x_ticks: li
     for points, name in guides:
         path = " ".join(f"{x.at(px):.1f},{y.at(py):.1f}" for px, py in points)
         body.append(f'<polyline class="guide" points="{path}"/>')
-        px, py = points[-1]
-        body.append(text(x.at(px) - 4, y.at(py) - 5, name, "end", ' class="guide-name"'))
+        px, py = points[0]
+        body.append(text(x.at(px) + 5, y.at(py) - 6, name, "start", ' class="guide-name"'))
     for one in sorted(series, key=lambda one: one["strong"]):
         drawn = line(one["points"], x, y, one["color"], one["strong"], one["titles"])
         body += drawn if one.get("joined", True) else drawn[1:]
@@ -107,11 +108,11 @@ def plot(title: str, x_label: str, y_label: str, series: list[dict], x_ticks: li
 
 
 def bars(title: str, x_label: str, rows: list[dict], colors: list[str]) -> str:
-    """Stacked horizontal bars: {"name", "parts": [values], "mark": value or None, "title"}."""
+    """Stacked horizontal bars: {"name", "parts": [values], "mark" and "ring": value or None, "title"}."""
     left, row_height, width = 250, 20, 940
     top = 30
     height = top + row_height * len(rows) + 44
-    most = max(max(sum(row["parts"]), row["mark"] or 0) for row in rows)
+    most = max(max(sum(row["parts"]), row["mark"] or 0, row.get("ring") or 0) for row in rows)
     x = Axis(0, most * 1.03, left, width - RIGHT, False)
     y_end = top + row_height * len(rows)
     body = []
@@ -131,6 +132,9 @@ def bars(title: str, x_label: str, rows: list[dict], colors: list[str]) -> str:
             at = x.at(row["mark"])
             body.append(f'<line class="mark" x1="{at:.1f}" x2="{at:.1f}" y1="{y + 1}" '
                         f'y2="{y + row_height - 1}"/>')
+        if row.get("ring"):
+            body.append(f'<circle class="ring" cx="{x.at(row["ring"]):.1f}" '
+                        f'cy="{y + row_height / 2}" r="4"/>')
         body.append("</g>")
     middle = (left + width) / 2
     return "\n".join([f'<svg viewBox="0 0 {width} {height}" role="img" '

@@ -1,0 +1,11 @@
+// Builds that found no headers of cuDNN.
+#include "bench/peers/native_peer.hpp"
+#include "problem/status.hpp"
+
+namespace flashcore::bench {
+
+PeerResult make_cudnn_peer(int32_t) {
+  return unsupported("cudnn: its headers were not there when this was built");
+}
+
+}  // namespace flashcore::bench

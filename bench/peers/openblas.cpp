@@ -1,0 +1,51 @@
+// The unfused path with OpenBLAS as a peer of the benchmark: head by head, which is its faster way.
+#include <cmath>
+#include <memory>
+#include <utility>
+
+#include "bench/peers/native_peer.hpp"
+#include "bench/peers/unfused_blas.hpp"
+#include "problem/status.hpp"
+
+namespace flashcore::bench {
+namespace {
+
+class OpenBlasPeer final : public NativePeer {
+ public:
+  explicit OpenBlasPeer(UnfusedBlas blas) : blas_(std::move(blas)) {}
+
+  std::string name() const override { return "openblas"; }
+  std::string version() const override { return blas_.version(); }
+
+  Result<TimedCall> prepare(const Problem& problem, const Arguments& arguments) override {
+    if (problem.q.dtype != DType::f32) return unsupported("openblas: multiplies f32 only");
+    const UnfusedBlas::Inputs in{.q = static_cast<const float*>(arguments.q),
+                                 .k = static_cast<const float*>(arguments.k),
+                                 .v = static_cast<const float*>(arguments.v),
+                                 .o = static_cast<float*>(arguments.o),
+                                 .heads = problem.q.shape[0] * problem.q.shape[1],
+                                 .seqlen_q = problem.q.shape[2],
+                                 .seqlen_kv = problem.k.shape[2],
+                                 .head_dim = problem.q.shape[3],
+                                 .scale = 1 / std::sqrt(static_cast<float>(problem.q.shape[3])),
+                                 .group = problem.q.shape[1] / problem.k.shape[1],
+                                 .causal = problem.causal};
+    return TimedCall([this, in](Stream) {
+      blas_.run_by_head(in);
+      return Status();
+    });
+  }
+
+ private:
+  UnfusedBlas blas_;
+};
+
+}  // namespace
+
+PeerResult make_openblas_peer(int threads) {
+  Result<UnfusedBlas> blas = UnfusedBlas::load(threads);
+  if (!blas.ok()) return blas.status();
+  return std::unique_ptr<NativePeer>(std::make_unique<OpenBlasPeer>(std::move(*blas)));
+}
+
+}  // namespace flashcore::bench

@@ -1,0 +1,30 @@
+// Cases and points of `flashcore bench` as evidence, and evidence that is gone on with.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "cli/bench_point.hpp"
+#include "cli/bench_run.hpp"
+#include "flashcore/flashcore.hpp"
+
+namespace flashcore::cli {
+
+// What names a case; its rows are added later.
+nlohmann::ordered_json case_json(const BenchSubject& subject);
+
+// The rows of a case, with rates, shares of what `ceilings` allow, and ratios to the fastest peer.
+nlohmann::ordered_json rows_json(const std::vector<BenchPoint>& points,
+                                 const nlohmann::ordered_json& one, const Problem& problem,
+                                 const nlohmann::ordered_json& ceilings);
+
+// The subject's case among `earlier` ones, if its kernels' sources are still these and it has peers
+// where they are wanted; null when there is none.
+const nlohmann::ordered_json* finished_case(const nlohmann::ordered_json& earlier,
+                                            const BenchSubject& subject, bool wants_peers);
+
+// Whether one of ours failed in a case.
+bool has_failure(const nlohmann::ordered_json& one);
+
+}  // namespace flashcore::cli

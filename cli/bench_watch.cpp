@@ -1,0 +1,323 @@
+#include "cli/bench_watch.hpp"
+
+#include <fmt/format.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <fstream>
+#include <iterator>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "cli/bench_case.hpp"
+#include "cli/bench_evidence.hpp"
+#include "cli/bench_table.hpp"
+#include "cli/child_process.hpp"
+#include "cli/evidence_file.hpp"
+#include "cli/progress.hpp"
+#include "cli/temporary_folder.hpp"
+#include "cli/watched_child.hpp"
+#include "problem/status.hpp"
+
+namespace flashcore::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr double kPatience = 10;  // times the deadline, for what no implementation of ours does
+constexpr size_t kMostLost = 50;
+
+volatile std::sig_atomic_t signal_seen = 0;
+
+// Notes SIGINT and SIGTERM while it lives, so that the child can be ended and the evidence closed.
+class SignalNote {
+ public:
+  SignalNote() {
+    struct sigaction action = {};
+    action.sa_handler = [](int signal) { signal_seen = signal; };
+    for (size_t i = 0; i < kSignals.size(); ++i) ::sigaction(kSignals[i], &action, &before_[i]);
+  }
+  SignalNote(const SignalNote&) = delete;
+  SignalNote& operator=(const SignalNote&) = delete;
+  ~SignalNote() {
+    for (size_t i = 0; i < kSignals.size(); ++i) ::sigaction(kSignals[i], &before_[i], nullptr);
+  }
+
+ private:
+  static constexpr std::array kSignals = {SIGINT, SIGTERM};
+  std::array<struct sigaction, kSignals.size()> before_{};
+};
+
+// The words that this program was started with.
+std::vector<std::string> own_words() {
+  std::ifstream file("/proc/self/cmdline", std::ios::binary);
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  std::vector<std::string> words;
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = std::min(text.find('\0', at), text.size());
+    words.push_back(text.substr(at, end - at));
+    at = end + 1;
+  }
+  return words;
+}
+
+Json order_json(const BenchOrder& order) {
+  Json lost = Json::array();
+  for (const BenchOrder::Lost& one : order.lost) {
+    lost.push_back({{"suite", one.suite},
+                    {"name", one.name},
+                    {"implementation", one.implementation},
+                    {"why", one.why}});
+  }
+  return {{"out", order.out},
+          {"goes_on", order.goes_on},
+          {"elapsed", order.elapsed},
+          {"kernel", order.kernel},
+          {"lost", lost}};
+}
+
+BenchOrder order_of(const Json& json) {
+  BenchOrder order{.out = json.at("out"),
+                   .goes_on = json.at("goes_on"),
+                   .elapsed = json.at("elapsed"),
+                   .kernel = json.at("kernel"),
+                   .lost = {}};
+  for (const Json& one : json.at("lost")) {
+    order.lost.push_back(
+        {one.at("suite"), one.at("name"), one.at("implementation"), one.at("why")});
+  }
+  return order;
+}
+
+class Watch {
+ public:
+  Watch(const BenchOptions& options, std::vector<BenchSubject>& subjects, const PlanOptions& plan,
+        Session& session, std::string folder)
+      : options_(options),
+        subjects_(subjects),
+        plan_(plan),
+        session_(session),
+        folder_(std::move(folder)),
+        progress_(session.shows_progress(), "bench", std::ssize(subjects)) {
+    order_.out = options.out.empty() ? folder_ + "/evidence.json" : options.out;
+    order_.kernel = plan.kernel;
+  }
+
+  // Until a child comes to its end by itself.
+  Status run();
+
+ private:
+  enum class Ending { done, failed, lost, interrupted };
+
+  Result<std::unique_ptr<WatchedChild>> start_child();
+  Ending follow(WatchedChild& child);
+  Status lose_point();
+  void hear(const Json& message);
+  double patience() const;
+  double elapsed() const {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+  }
+
+  const BenchOptions& options_;
+  std::vector<BenchSubject>& subjects_;
+  const PlanOptions& plan_;
+  Session& session_;
+  std::string folder_;
+  BenchOrder order_;
+  Progress progress_;
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+  int64_t finished_ = 0;
+  // Of the child that runs: the step it is in, and what became of it.
+  std::string what_ = "starting", suite_, name_, implementation_, why_;
+  Status status_;
+};
+
+Result<std::unique_ptr<WatchedChild>> Watch::start_child() {
+  order_.elapsed = elapsed();
+  const std::string file = folder_ + "/order.json";
+  FLASHCORE_RETURN_IF_ERROR(write_json(file, order_json(order_)));
+  const Result<std::string> program = this_program();
+  if (!program.ok()) return program.status();
+  std::vector<std::string> words = own_words();
+  if (words.size() < 2) return Status(StatusCode::internal, "its own words cannot be read");
+  words.front() = options_.worker_program.empty() ? *program : options_.worker_program;
+  words.insert(words.end(), {"--worker", file});
+  what_ = "starting";
+  implementation_.clear();
+  return WatchedChild::start(words);
+}
+
+double Watch::patience() const {
+  const bool ours = !implementation_.empty() && plan_.device.kind == DeviceKind::cuda;
+  return ours ? options_.deadline : kPatience * options_.deadline;
+}
+
+void Watch::hear(const Json& message) {
+  if (message.contains("begins")) {
+    what_ = message["begins"];
+    suite_ = message["suite"];
+    name_ = message["name"];
+    implementation_ = message["implementation"];
+    progress_.step(what_);
+    if (options_.verbose) fmt::print(stderr, "{:6.1f} s  begins {}\n", elapsed(), what_);
+  } else if (message.contains("finished")) {
+    ++finished_;
+    progress_.advance();
+    const std::string line = message["finished"];
+    if (!line.empty() && !session_.shows_progress() && subjects_.size() > 1) {
+      fmt::print(stderr, "{:6.1f} s  {}/{} {}\n", elapsed(), finished_, subjects_.size(), line);
+    }
+  } else if (message.contains("failed")) {
+    status_ = Status(static_cast<StatusCode>(message["failed"].get<int>()), message["message"]);
+  }
+}
+
+Watch::Ending Watch::follow(WatchedChild& child) {
+  bool ended = false;
+  for (;;) {
+    std::string line;
+    const WatchedChild::Event event = child.next(patience(), line);
+    if (signal_seen != 0) return Ending::interrupted;
+    if (event == WatchedChild::Event::interrupt) continue;
+    if (event == WatchedChild::Event::line) {
+      const Json message = Json::parse(line, nullptr, false);
+      if (!message.is_object()) continue;
+      ended = ended || message.contains("ended");
+      hear(message);
+      continue;
+    }
+    if (event == WatchedChild::Event::silence) {
+      why_ = fmt::format("was given up after {:g} s", patience());
+      return Ending::lost;
+    }
+    if (ended && status_.ok()) return Ending::done;
+    if (ended && status_.code() != StatusCode::device_error) return Ending::failed;
+    why_ = status_.ok() ? "its process " + child.finish() : status_.message();
+    return Ending::lost;
+  }
+}
+
+// The child left its evidence; the next one goes on without the point that this one was at.
+Status Watch::lose_point() {
+  if (implementation_.empty() || order_.lost.size() >= kMostLost) {
+    return {StatusCode::device_error, fmt::format("{}: {}", what_, why_)};
+  }
+  order_.lost.push_back({suite_, name_, implementation_, fmt::format("{}: {}", what_, why_)});
+  order_.goes_on = true;
+  finished_ = 0;
+  status_ = {};
+  progress_.interrupt();
+  fmt::print(stderr, "{:6.1f} s  lost {}: {}\n", elapsed(), what_, why_);
+  return {};
+}
+
+Status Watch::run() {
+  const SignalNote signals;
+  for (;;) {
+    Result<std::unique_ptr<WatchedChild>> child = start_child();
+    if (!child.ok()) return child.status();
+    switch (follow(**child)) {
+      case Ending::done:
+        return {};
+      case Ending::failed:
+        return status_;
+      case Ending::interrupted:
+        return {StatusCode::internal, "interrupted"};
+      case Ending::lost:
+        (void)(*child)->finish();
+        FLASHCORE_RETURN_IF_ERROR(lose_point());
+        break;
+    }
+  }
+}
+
+// Says lines to the watcher, on what was this process's stdout.
+class Reporter final : public BenchListener {
+ public:
+  explicit Reporter(std::FILE* stream) : stream_(stream) {}
+
+  void begins(const BenchStep& step) override {
+    say({{"begins", step.what},
+         {"suite", step.suite},
+         {"name", step.name},
+         {"implementation", step.implementation}});
+  }
+  void finished(const Json* one) override {
+    std::string line;
+    if (one != nullptr) {
+      const Json& rows = (*one)["rows"];
+      const auto timed = std::find_if(rows.begin(), rows.end(),
+                                      [](const Json& row) { return !row["times"].empty(); });
+      if (timed != rows.end()) line = bench_line(*one, (*timed)["times"].begin().key());
+    }
+    say({{"finished", line}});
+  }
+  void say(const Json& message) {
+    fmt::print(stream_, "{}\n", message.dump(-1, ' ', true, Json::error_handler_t::replace));
+    std::fflush(stream_);
+  }
+
+ private:
+  std::FILE* stream_;
+};
+
+// Closes the evidence of a run that came to no end of its own.
+Status note_ending(const std::string& path, const Status& status) {
+  Result<Json> evidence = read_evidence(path);
+  if (!evidence.ok()) return status;
+  (*evidence)["notes"].push_back("ended early: " + status.message());
+  const Status written = write_json(path, *evidence);
+  return written.ok() ? status : written;
+}
+
+}  // namespace
+
+Result<ExitCode> watch_bench(const BenchOptions& options, std::vector<BenchSubject>& subjects,
+                             const PlanOptions& plan, Session& session) {
+  Result<TemporaryFolder> folder = TemporaryFolder::make();
+  if (!folder.ok()) return folder.status();
+  const std::string out = options.out.empty() ? folder->path() + "/evidence.json" : options.out;
+  signal_seen = 0;
+  const Status status = Watch(options, subjects, plan, session, folder->path()).run();
+  if (!status.ok()) {
+    // A refusal of the options left the file as it was.
+    const bool began = signal_seen != 0 || (status.code() != StatusCode::invalid_argument);
+    const Status said = began ? note_ending(out, status) : status;
+    if (signal_seen == 0) return said;
+    session.line("interrupted" +
+                 (options.out.empty() ? "" : "; what was measured is in " + options.out));
+    return ExitCode::interrupted;
+  }
+  const Result<Json> evidence = read_evidence(out);
+  if (!evidence.ok()) return evidence.status();
+  return print_bench_result(*evidence, options.out, session);
+}
+
+Result<ExitCode> work_for_watcher(const BenchOptions& options, std::vector<BenchSubject>& subjects,
+                                  PlanOptions plan) {
+  // The watcher's end is this one's, however it comes.
+  (void)::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  std::FILE* const stream = ::fdopen(::dup(STDOUT_FILENO), "w");
+  if (stream == nullptr) return Status(StatusCode::internal, "stdout: cannot be used");
+  (void)::dup2(STDERR_FILENO, STDOUT_FILENO);  // libraries print; the lines keep it for themselves
+  const Result<Json> file = read_json(options.worker);
+  if (!file.ok()) return file.status();
+  const BenchOrder order = order_of(*file);
+  plan.kernel = order.kernel;
+  Reporter reporter(stream);
+  const Result<Json> evidence = run_bench(options, subjects, plan, order, reporter);
+  if (!evidence.ok()) {
+    reporter.say({{"failed", static_cast<int>(evidence.status().code())},
+                  {"message", evidence.status().message()}});
+  }
+  reporter.say({{"ended", true}});
+  return ExitCode::ok;
+}
+
+}  // namespace flashcore::cli

@@ -1,0 +1,53 @@
+"""PyTorch's jagged nested tensors: packed batches, for scaled_dot_product_attention."""
+
+from typing import Any
+
+import torch
+
+from ._attention import attention
+from ._errors import UnsupportedError
+from ._torch import draw_seed
+
+
+def _packed(argument: str, x: Any) -> tuple[torch.Tensor, torch.Tensor]:
+    """The values [total, H, D], and where each entry begins [B + 1], without a copy of the values.
+
+    A jagged [B, S, H, D] seen as [B, H, S, D], which is what PyTorch wants as well.
+    """
+    is_jagged = x.is_nested and x.layout is torch.jagged and x.dim() == 4
+    if not is_jagged or x._ragged_idx != 2 or x.lengths() is not None:
+        raise UnsupportedError(
+            f"{argument}: wanted all three tensors nested, layout=torch.jagged, "
+            "[B, H, lengths, D] without holes, or none of them nested"
+        )
+    return x.values().transpose(0, 1), x.offsets().to(torch.int32)
+
+
+def jagged_attention(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attn_mask: torch.Tensor | None,
+    dropout_p: float,
+    is_causal: bool,
+    scale: float | None,
+) -> torch.Tensor:
+    """The result is jagged as query is."""
+    if attn_mask is not None:
+        raise UnsupportedError("attn_mask: is given with nested tensors, wanted None")
+    q, starts_q = _packed("query", query)
+    k, starts_kv = _packed("key", key)
+    v, _ = _packed("value", value)
+    out: Any = attention(
+        q,
+        k,
+        v,
+        causal=is_causal,
+        alignment="top_left",
+        softmax_scale=scale,
+        cu_seqlens_q=starts_q,
+        cu_seqlens_kv=starts_kv,
+        dropout_p=dropout_p,
+        dropout_seed=draw_seed() if dropout_p != 0.0 else None,
+    )
+    return torch.nested.nested_tensor_from_jagged(out, query.offsets()).transpose(1, 2)

@@ -1,0 +1,55 @@
+"""torch.vmap of the operator: the mapped dimension joins the batch, so that it stays one call."""
+
+from typing import Any
+
+import torch
+
+from ._errors import UnsupportedError
+from ._library import OPTIONAL_TENSORS
+
+_WITHOUT_BATCH = ("sinks", "cu_seqlens_q", "cu_seqlens_kv")
+_LENGTHS = ("seqlens_q", "seqlens_kv", "causal_offsets")  # their batch is never 1 for all
+_DROPOUT_P = len(OPTIONAL_TENSORS) + 7  # its place behind q, k and v
+
+
+def batching_rule(info: Any, dims: tuple[int | None, ...], *arguments: Any) -> tuple[Any, Any]:
+    """For torch.library.register_vmap: the outputs, and where the mapped dimension is in them.
+
+    Nothing is computed twice, but a tensor that is not mapped is repeated where its batch is not 1.
+    """
+    size = info.batch_size
+    tensors = [
+        x if dim is None else x.movedim(dim, 0) for x, dim in zip(arguments, dims, strict=True)
+    ]
+    is_mapped = [dim is not None for dim in dims]
+    if tensors[0].dim() != 4 + is_mapped[0]:
+        raise UnsupportedError("vmap: q is packed, wanted [B, H, S, D]")
+    if tensors[3 + _DROPOUT_P] != 0:
+        raise UnsupportedError(f"dropout_p: is {tensors[3 + _DROPOUT_P]}, wanted 0 under vmap")
+    batch = tensors[0].shape[is_mapped[0]]
+
+    def joined(x: torch.Tensor, mapped: bool) -> torch.Tensor:
+        """[size, B, ...], or [B, ...] for all, as [size * B, ...]."""
+        return (x if mapped else x.expand(size, *x.shape)).flatten(0, 1)
+
+    for i in range(3):
+        tensors[i] = joined(tensors[i], is_mapped[i])
+    for i, name in enumerate(OPTIONAL_TENSORS, start=3):
+        x, mapped = tensors[i], is_mapped[i]
+        if x is None or (name in _WITHOUT_BATCH and not mapped):
+            continue
+        if name in _WITHOUT_BATCH:
+            raise UnsupportedError(f"{name}: is mapped by vmap, wanted it the same for all")
+        if name == "alibi_slopes" and x.dim() == 1 + mapped:
+            x = x.unsqueeze(-2)
+        if x.shape[mapped] == 1 and name not in _LENGTHS:
+            if not mapped:
+                tensors[i] = x
+                continue
+            x = x.expand(size, batch, *x.shape[2:])
+        tensors[i] = joined(x, mapped)
+    out, lse, state = torch.ops.flashcore.attention(*tensors)
+    out = out.unflatten(0, (size, batch))
+    if lse.dim() == 1:  # not asked for
+        return (out, lse, state), (0, None, None)
+    return (out, lse.unflatten(0, (size, batch)), state), (0, 0, None)

@@ -1,0 +1,81 @@
+"""The frame of an evidence file (docs/evidence/schema.json): what was run, on what, from what."""
+
+import datetime
+import hashlib
+import importlib.metadata
+import json
+import os
+import pathlib
+import platform
+import subprocess
+
+import flashcore
+
+_PACKAGES = ("numpy", "ml_dtypes", "torch", "jax", "cupy-cuda13x", "transformers")
+
+
+def fingerprint(package: pathlib.Path) -> str:
+    """Of the package's Python files, as tools/reporting/python.py computes it."""
+    digest = hashlib.sha256()
+    for path in sorted(package.glob("*.py")):
+        digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
+    return digest.hexdigest()[:16]
+
+
+def _git(*arguments: str) -> str | None:
+    run = subprocess.run(
+        ["git", "-C", str(pathlib.Path(__file__).parent), *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return run.stdout.strip() if run.returncode == 0 else None
+
+
+def _commit() -> tuple[str, bool]:
+    """FLASHCORE_COMMIT says it where there is no checkout."""
+    named = os.environ.get("FLASHCORE_COMMIT")
+    if named:
+        return named.removesuffix("+"), named.endswith("+")
+    try:
+        return _git("rev-parse", "HEAD") or "", bool(_git("status", "--porcelain", "-uno"))
+    except OSError:
+        return "", False
+
+
+def _versions() -> dict[str, str]:
+    found = {"python": platform.python_version()}
+    for name in _PACKAGES:
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def frame(kind: str, complete: bool) -> dict[str, object]:
+    devices = flashcore.devices()
+    commit, modified = _commit()
+    build = flashcore.build_info()
+    return {
+        "schema": "flashcore-evidence",
+        "version": 1,
+        "kind": kind,
+        "complete": complete,
+        "created": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "library": {
+            "version": build["version"],
+            "commit": commit,
+            "modified": modified,
+            "compiler": build["compiler"],
+            "cuda_targets": build["cuda_targets"],
+        },
+        "host": {"processor": devices[0]["name"], "threads": devices[0]["multiprocessors"]},
+        "device": {"name": devices[-1]["name"]},
+        "versions": _versions(),
+        "fingerprint": fingerprint(pathlib.Path(flashcore.__file__).parent),
+    }
+
+
+def write(path: str, evidence: dict[str, object]) -> None:
+    pathlib.Path(path).write_text(json.dumps(evidence, indent=1) + "\n")

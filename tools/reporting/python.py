@@ -1,0 +1,59 @@
+"""The parts that come from the Python package's tests and its benchmark of a call."""
+import hashlib
+import pathlib
+
+from reporting.evidence import STALE, Evidence, where
+from reporting.text import cell, table, us
+
+
+def fingerprint(package: pathlib.Path) -> str:
+    """Of the package's Python files, as python/tests/evidence.py computes it."""
+    digest = hashlib.sha256()
+    for path in sorted(package.glob("*.py")):
+        digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
+    return digest.hexdigest()[:16]
+
+
+def stale(all_evidence: Evidence, evidence: dict) -> str:
+    now = fingerprint(all_evidence.root / "python/flashcore")
+    return "" if evidence["fingerprint"] == now else STALE
+
+
+def versions(evidence: dict) -> str:
+    return ", ".join(f"{name} {version}" for name, version in evidence["versions"].items())
+
+
+def calls(all_evidence: Evidence, evidence: dict) -> str:
+    cases = evidence["cases"]
+    names = [row["implementation"] for row in cases[0]["rows"]]
+    rows = []
+    for name in names:
+        found = [next((row for row in case["rows"] if row["implementation"] == name), None)
+                 for case in cases]
+        mark = stale(all_evidence, evidence) if name.startswith("flashcore") else ""
+        rows.append([f"`{cell(name)}`{mark}", *(us(row and row["p50_us"]) for row in found)])
+    rows.append(["kernel of `flashcore`", *(f"`{cell(case['kernel'])}`" for case in cases)])
+    parts = ", ".join(f"{cell(part['part'])} {us(part['us'])}" for part in evidence.get("parts", []))
+    return (f"{cell(where(evidence))} {cell(versions(evidence))}; {cell(evidence['protocol'])}.\n\n" +
+            table(["us a call, fp16", *(cell(case["case"]) for case in cases)], rows) +
+            (f"\n\nParts of the smallest case, us: {parts}." if parts else ""))
+
+
+def tests(all_evidence: Evidence, files: dict[str, dict]) -> str:
+    rows = []
+    for name, evidence in files.items():
+        counts = evidence["counts"]
+        result = f"{counts['passed']} passed, {counts['failed']} failed, {counts['skipped']} skipped"
+        if not evidence["complete"]:
+            result += ", not run to the end"
+        rows.append([f"[{name}](evidence/{name}.json){stale(all_evidence, evidence)}", result,
+                     f"{cell(where(evidence))} {cell(versions(evidence))}"])
+    return table(["evidence", "tests", "where"], rows, left=3)
+
+
+def parts(all_evidence: Evidence) -> dict:
+    called = all_evidence.of_kind("python_call")
+    tested = all_evidence.of_kind("python_tests")
+    return {"python calls": lambda: "\n\n".join(calls(all_evidence, file)
+                                                for file in called.values()) or "Not measured yet.",
+            "python tests": lambda: tests(all_evidence, tested) if tested else "Not run yet."}

@@ -1,0 +1,58 @@
+"""The parts that come from the evidence of flashcore_small_grid: problems of one batch entry."""
+from reporting.evidence import STALE, Evidence, where
+from reporting.text import cell, table, us
+
+GRID, EAGER = "small-grid-h200", "small-eager-h200"  # docs/evidence
+
+
+class Grid:
+    def __init__(self, evidence: dict, is_stale):
+        self.evidence, self.is_stale = evidence, is_stale
+        self.rows = evidence["rows"]
+
+    def kernels(self) -> list[str]:
+        """Those with a time, in the order they appear."""
+        names = {one["kernel"]: None for row in self.rows for one in row["kernels"] if "us" in one}
+        return list(names)
+
+    def header(self, kernel: str) -> str:
+        """A recording from before the sources were noted cannot be known to be of these."""
+        name, _, how = kernel.partition(" ")
+        cells = [one for row in self.rows for one in row["kernels"]
+                 if one["kernel"] == kernel and "us" in one]
+        stale = any(self.is_stale(name, one.get("fingerprint", "")) for one in cells)
+        return f"`{cell(name)}`" + (f", {cell(how)}" if how else "") + (STALE if stale else "")
+
+    def where(self) -> str:
+        text = cell(f"{where(self.evidence)} {self.evidence['timing']}.")
+        return text + ("" if self.evidence["complete"] else " The run was cut short.")
+
+    def table(self, causal: bool | None = None) -> str:
+        """Device time of a call; where it was measured, that of a call of an eager loop after it."""
+        rows = []
+        for row in self.rows:
+            if causal is not None and row["causal"] != causal:
+                continue
+            times = {one["kernel"]: one for one in row["kernels"] if "us" in one}
+            shape = f"{row['heads']}, {row['seqlen']}, {row['head_dim']}"
+            shape += ", causal" if row["causal"] else ""
+            shape += f", {cell(row['dtype'])}" if "dtype" in row else ""
+            rows.append([shape, *(self.time(times.get(kernel)) for kernel in self.kernels())])
+        return table(["heads, length, head_dim", *map(self.header, self.kernels())], rows)
+
+    @staticmethod
+    def time(one: dict | None) -> str:
+        if one is None:
+            return "-"
+        return us(one["us"]) + (f" / {us(one['eager_us'])}" if "eager_us" in one else "")
+
+
+def parts(all_evidence: Evidence) -> dict:
+    def of(name, make):
+        def text() -> str:
+            evidence = all_evidence.files.get(name)
+            return make(Grid(evidence, all_evidence.is_stale)) if evidence else "Not measured yet."
+        return text
+
+    return {"small eager": of(EAGER, Grid.table), "small eager where": of(EAGER, Grid.where),
+            "small grid": of(GRID, Grid.table), "small grid where": of(GRID, Grid.where)}
