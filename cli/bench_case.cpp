@@ -136,10 +136,14 @@ void CaseRun::add_native_peers(TiledWorkload& workload) {
     point.error = setting_.lost(subject_, point.name);
     if (!point.error.empty()) continue;
     step(point.name, "gate");
+    Result<bench::TimedCall> call = workload.prepare(*peer);
+    if (!call.ok()) {
+      const bool refused = call.status().code() == StatusCode::unsupported;
+      (refused ? point.refusal : point.error) = call.status().message();
+      continue;
+    }
+    point.call = std::move(*call);
     const Status status = [&]() -> Status {
-      Result<bench::TimedCall> call = workload.prepare(*peer);
-      if (!call.ok()) return call.status();
-      point.call = std::move(*call);
       FLASHCORE_RETURN_IF_ERROR(point.call(Stream{}));
       const Result<bench::Verdict> verdict = workload.judge_output();
       if (!verdict.ok()) return verdict.status();

@@ -76,8 +76,9 @@ std::string bench_line(const Json& one, const std::string& protocol) {
   for (const Json& row : one["rows"]) {
     const Json* const time = time_of(row, protocol);
     if (time == nullptr) continue;
-    text += fmt::format(" {} {:.2f} us ({:.1f} TFLOP/s)", row["implementation"].get<std::string>(),
-                        (*time)["p50_us"].get<double>(), (*time)["tflops"].get<double>());
+    text += fmt::format(" {} {:.2f} us ({})", row["implementation"].get<std::string>(),
+                        (*time)["p50_us"].get<double>(),
+                        rate_text((*time)["tflops"].get<double>() * 1e12));
   }
   return text;
 }

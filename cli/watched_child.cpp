@@ -12,6 +12,7 @@
 #include <chrono>
 #include <csignal>
 #include <cstring>
+#include <thread>
 
 #include "problem/status.hpp"
 
@@ -20,6 +21,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+constexpr std::chrono::milliseconds kFarewell{1000};
+constexpr std::chrono::milliseconds kLastWait{60000};
 constexpr size_t kLongestLine = size_t{1} << 20;
 
 }  // namespace
@@ -82,24 +85,28 @@ WatchedChild::Event WatchedChild::next(double seconds, std::string& line) {
   }
 }
 
+bool WatchedChild::wait(std::chrono::milliseconds longest, int& status) const {
+  const auto end = Clock::now() + longest;
+  for (;;) {
+    const pid_t waited = ::waitpid(child_, &status, WNOHANG);
+    if (waited == child_) return true;
+    if ((waited < 0 && errno != EINTR) || Clock::now() >= end) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+}
+
 std::string WatchedChild::finish() {
   if (!ending_.empty()) return ending_;
   // One that closed its stdout is about to exit by itself; its status says more than our signal.
+  pollfd closed{.fd = pipe_, .events = 0, .revents = 0};
   int status = 0;
-  pid_t waited = 0;
-  for (int i = 0; i < 50 && waited == 0; ++i) {
-    pollfd closed{.fd = pipe_, .events = 0, .revents = 0};
-    if (::poll(&closed, 1, 0) == 0) break;  // it still has its stdout
-    waited = ::waitpid(child_, &status, WNOHANG);
-    if (waited == 0) ::usleep(20000);
-  }
+  bool ended = ::poll(&closed, 1, 0) != 0 && wait(kFarewell, status);
   ::kill(-child_, SIGKILL);
-  while (waited == 0) {
-    waited = ::waitpid(child_, &status, 0);
-    if (waited < 0 && errno == EINTR) waited = 0;
-  }
-  ending_ = WIFEXITED(status) ? fmt::format("exited with {}", WEXITSTATUS(status))
-                              : fmt::format("was ended by signal {}", WTERMSIG(status));
+  // A driver may hold on to a process for a while, and for ever when the device is lost.
+  ended = ended || wait(kLastWait, status);
+  ending_ = !ended              ? "could not be ended"
+            : WIFEXITED(status) ? fmt::format("exited with {}", WEXITSTATUS(status))
+                                : fmt::format("was ended by signal {}", WTERMSIG(status));
   return ending_;
 }
 

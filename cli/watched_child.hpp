@@ -4,6 +4,7 @@
 
 #include <sys/types.h>
 
+#include <chrono>
 #include <memory>
 #include <string>
 #include <vector>
@@ -30,6 +31,7 @@ class WatchedChild {
 
  private:
   WatchedChild(pid_t child, int pipe) : child_(child), pipe_(pipe) {}
+  bool wait(std::chrono::milliseconds longest, int& status) const;
 
   pid_t child_;
   int pipe_;

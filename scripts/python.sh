@@ -53,6 +53,28 @@ check "$environment/bin/ruff" check --quiet "${sources[@]}"
 check "$environment/bin/ruff" format --quiet --check "${sources[@]}"
 check "$environment/bin/mypy" --no-error-summary --cache-dir "$directory/mypy"
 
+# The wheel holds the package, its licence and the library, which needs the C library alone.
+wheel_is_sound() {
+  local names needed
+  names=$(unzip_names "${wheel[0]}") || return
+  grep -qx 'flashcore/py.typed' <<<"$names" && grep -q '/licenses/LICENSE$' <<<"$names" || return
+  if grep -vE '^flashcore/([a-z_]+\.py|py\.typed|libflashcore\.so)$|^flashcore-[0-9.]+\.dist-info/' \
+      <<<"$names"; then
+    say "These do not belong into a wheel."
+    return 1
+  fi
+  needed=$(objdump -p "$environment"/lib/python3*/site-packages/flashcore/libflashcore.so |
+    awk '$1 == "NEEDED" {print $2}')
+  if grep -vE '^(lib(c|m|dl|rt|pthread)|ld-linux.*)\.so' <<<"$needed"; then
+    say "The wheel's library needs these, wanted the C library alone."
+    return 1
+  fi
+}
+unzip_names() {
+  "$python" -c 'import sys, zipfile; print(*zipfile.ZipFile(sys.argv[1]).namelist(), sep="\n")' "$1"
+}
+check wheel_is_sound
+
 # Whether the source distribution is complete: its build can be planned to the end.
 sdist_is_complete() {
   rm -rf "$directory/sdist"

@@ -215,7 +215,9 @@ def backends(torch, device, option):
     """Those that can be asked on this device, and why others cannot."""
     wanted = None if option == "auto" else option.split(",")
     version = f"PyTorch {torch.__version__}"
-    names = ["flash", "math"] if device == "cpu" else ["flash", "cudnn", "efficient", "math"]
+    names = ["flash", "cudnn", "efficient", "math"]
+    if device == "cpu":  # the unfused path is OpenBLAS's and oneDNN's there; by name it is asked too
+        names = ["flash", "math"] if wanted and "math" in wanted else ["flash"]
     found, missing = [], {}
     for name in names:
         text = f"{version}, cuDNN {torch.backends.cudnn.version()}" if name == "cudnn" else version

@@ -21,6 +21,9 @@ WANTED = {"docs/ladder.md": ["picture ladder", "times", "where", "goals", "ceili
                                   "bench small", "bench decode", "bench idle", "bench cpu",
                                   "picture sweep", "picture roofline", "picture latency",
                                   "cpu goals", "cpu where"],
+          "docs/forward-sm80.md": ["kernel forward_sm80", "features forward_sm80"],
+          "docs/forward-sm90.md": ["kernel forward_sm90", "features forward_sm90"],
+          "docs/forward-small.md": ["kernel forward_small_sm90", "small eager"],
           "docs/verification.md": ["verify", "verify where"],
           "docs/python.md": ["python calls", "python tests"],
           "README.md": ["bench headline", "front picture ladder", "front picture sweep"]}

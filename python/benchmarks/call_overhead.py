@@ -68,7 +68,7 @@ def measure(shape: tuple[int, ...], causal: bool, calls: int, number: int) -> di
         error = ((call().double() - exact).abs() / exact.abs().clamp(min=1)).max().item()
         if not error <= 1e-3:
             raise SystemExit(f"{name}: is off by {error}, so it has no time")
-        microseconds(call, 20)
+        microseconds(call, calls)
     rounds: dict[str, list[float]] = {name: [] for name in calls_of}
     for _ in range(number):
         for name, call in calls_of.items():

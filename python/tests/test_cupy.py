@@ -36,5 +36,6 @@ def test_hostile(rng):
     x = cupy.ones((1, 4, 8, 64), np.float16)
     with pytest.raises(TypeError, match=r"wanted a cupy\.ndarray, as q is"):
         flashcore.attention(x, x.get(), x)
+    wide = cupy.ones((1, 4, 8, 320), np.float16)
     with pytest.raises(NotImplementedError, match="no kernel of this device"):
-        flashcore.attention(*[x.astype(np.float32)] * 3)
+        flashcore.attention(wide, wide, wide)

@@ -37,7 +37,6 @@ class Tree(unittest.TestCase):
         self.kernel.write_text("// a kernel\n")
         for name, parts in report.WANTED.items():
             (self.root / name).write_text(f"# A page\nby hand\n{markers(parts)}\n")
-        (self.root / "docs/deep.md").write_text(markers(["kernel forward_sm80"]) + "\n")
         (self.root / "docs/ladder-notes.md").write_text("# Notes\n## 00_unfused\nIt was slow.\n")
         prints = fingerprint.fingerprints(self.root)
         self.ladder = fixtures.ladder([
@@ -84,7 +83,8 @@ class Pages(Tree):
         for part in ("`forward_sm80`", "PyTorch flash (FA2)", "128 causal", "(0.70x)", "680 TFLOP/s",
                      "a copy 4.30 TB/s", "b16/8k/hkv8"):
             self.assertIn(part, performance)
-        self.assertIn("0.70x the speed of the fastest peer", self.text("docs/deep.md"))
+        self.assertIn("- 1.20x the speed of PyTorch flash (FA2) over 56 cases (geometric mean; least 1.20x",
+                      self.text("docs/forward-sm80.md"))
         self.assertIn("| 512 | 2k | 8k | 16k |", self.text("README.md"))
         self.assertIn(f"{len(self.bench['cases'])} cases, sustained.", self.text("README.md"))
 
@@ -106,9 +106,10 @@ class Pages(Tree):
 
     def test_small_grids_are_tables_with_stale_marks(self):
         prints = fingerprint.fingerprints(self.root)
-        (self.root / "docs/small.md").write_text(markers(["small eager", "small eager where"]))
+        (self.root / "docs/small.md").write_text(markers(["small grid", "small eager where"]))
         grid = fixtures.small_grid("forward_sm80", prints["forward_sm80"])
-        (self.root / "docs/evidence/small-eager-h200.json").write_text(json.dumps(grid))
+        for name in ("eager", "grid"):
+            (self.root / f"docs/evidence/small-{name}-h200.json").write_text(json.dumps(grid))
         self.assertEqual(self.run_tool("--no-pictures"), 0, self.said.getvalue())
         for part in ("| `forward_sm80` | `forward_sm80`, early |", "| 8, 512, 64, causal | 4.00 / 5.00 | - |",
                      "a fixture's timing"):
@@ -118,7 +119,6 @@ class Pages(Tree):
         self.assertIn("`forward_sm80` (stale)", self.text("docs/small.md"))
 
     def test_features_have_a_table_a_kernel(self):
-        (self.root / "docs/features.md").write_text(markers(["features forward_sm80"]))
         prints = fingerprint.fingerprints(self.root)
         self.bench["cases"] += [
             fixtures.case("features", f"d64/{name}", 4, 32, 4096, 64, False,
@@ -126,8 +126,8 @@ class Pages(Tree):
             for name, us in (("plain", 1000.0), ("softcap", 2000.0))]
         self.write()
         self.run_tool("--no-pictures")
-        self.assertIn("| head_dim, TFLOP/s | plain | softcap |", self.text("docs/features.md"))
-        self.assertIn("| 64 | 550 | 275 |", self.text("docs/features.md"))
+        self.assertIn("| head_dim, TFLOP/s | plain | softcap |", self.text("docs/forward-sm80.md"))
+        self.assertIn("| 64 | 550 | 275 |", self.text("docs/forward-sm80.md"))
 
     def test_a_cpu_has_a_table_of_its_own(self):
         cases = [fixtures.case("cpu", "(1,8,512,64)/f32", 1, 8, 512, 64, False,
@@ -179,7 +179,7 @@ class Pages(Tree):
         (self.root / "docs/evidence/bench.json").unlink()
         self.assertEqual(self.run_tool("--no-pictures"), 0, self.said.getvalue())
         self.assertIn("Not measured yet.", self.text("README.md"))
-        self.assertIn("Not measured yet.", self.text("docs/deep.md"))
+        self.assertIn("Not measured yet.", self.text("docs/forward-sm80.md"))
 
     def test_a_shorter_run_shows_what_it_has(self):
         self.bench["cases"] = [one for one in self.bench["cases"] if one["suite"] == "five"]

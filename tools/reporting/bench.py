@@ -175,15 +175,16 @@ class Bench:
         tables = {"sweep": lambda: self.sweep(only=name), "five": lambda: self.five(only=name),
                   "small": lambda: self.against_peer("small", only=name),
                   "decode": lambda: self.against_peer("decode", only=name)}
-        text = "\n\n".join([self.where(), *(tables[suite]() for suite in suites)])
-        ratios = [time["speedup_over_fastest_peer"] for one in self.evidence["cases"]
-                  if (row := row_of(one, name)) and (time := time_of(row, self.protocol))
-                  and time.get("speedup_over_fastest_peer")]
-        if ratios:
-            mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
-            text += (f"\n\nOver all {len(ratios)} cases of that run: {mean:.2f}x the speed of the "
-                     f"fastest peer of each (geometric mean; least {min(ratios):.2f}x, most "
-                     f"{max(ratios):.2f}x).")
+        text = "\n\n".join([self.where(), *(tables[suite]() for suite in suites)]) + "\n"
+        for _, peer in [item for item in implementations(self.evidence["cases"], self.protocol)
+                        if item[0] == "peer"]:
+            both = [(self.value(one, peer, "p50_us"), self.value(one, name, "p50_us"))
+                    for one in self.evidence["cases"]]
+            ratios = [theirs / ours for theirs, ours in both if theirs and ours]
+            if ratios:
+                mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
+                text += (f"\n- {mean:.2f}x the speed of {cell(peer_name(peer))} over {len(ratios)} "
+                         f"cases (geometric mean; least {min(ratios):.2f}x, most {max(ratios):.2f}x)")
         return text
 
     def features(self, name: str) -> str:
