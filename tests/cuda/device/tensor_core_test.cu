@@ -193,8 +193,8 @@ TEST(TensorCore, LdmatrixFollowsTheMaps) {
 }
 
 // S = Q K^T by "ss" with K-major operands, or O = P V by "rs" with V MN-major; Q, K and V by TMA.
-// Q is 64 x kHeadDim; K and V are kv_rows of 128 x kHeadDim, the rest being outside the tensor. Tiles
-// are whole panels wide.
+// Q is 64 x kHeadDim; K and V are kv_rows of 128 x kHeadDim, the rest being outside the tensor.
+// Tiles are whole panels wide.
 constexpr int whole_panels(int columns) { return (columns + 63) / 64 * 64; }
 
 struct Maps {
