@@ -132,6 +132,10 @@ cuda::forward_sm80::Features forward_sm80_features(const ForwardProblem& p) {
     return Features::all;
   }
   if (!p.bias.present && !p.alibi_slopes.present && !(p.softcap > 0)) return Features::none;
+  // With few keys a row may be one key's value, which must come out exactly: only references that
+  // follow every score make its P a power of two.
+  constexpr int64_t kFewKeys = 64;
+  if ((p.bias.present || p.alibi_slopes.present) && p.seqlen_kv < kFewKeys) return Features::all;
   return cuda::forward_sm80::has_scores_kernel(forward_sm80_config(p)) ? Features::scores
                                                                        : Features::all;
 }
