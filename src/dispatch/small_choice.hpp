@@ -44,27 +44,27 @@ inline constexpr KernelModel kSmallModel{
     .block_q = cuda::forward_small_sm90::kBlockQ,
     .step_keys = cuda::forward_small_sm90::kParts * cuda::forward_small_sm90::kBlockKv,
     .unit_sms = cuda::forward_small_sm90::kRanks,
-    .launch = 1.412,
-    .unit = 0.875,
-    .step = {0.793, 1.326},
-    .full_unit = 1.209,
-    .full_step = {0.576, 1.564}};
+    .launch = 1.715,
+    .unit = 0.529,
+    .step = {0.961, 1.438},
+    .full_unit = 1.051,
+    .full_step = {0.578, 1.508}};
 inline constexpr KernelModel kSm90Model{.block_q = 128,
                                         .step_keys = 128,
                                         .unit_sms = 1,
-                                        .launch = 0.010,
-                                        .unit = 5.420,
-                                        .step = {1.406, 1.371},
-                                        .full_unit = 8.344,
-                                        .full_step = {0.926, 0.848}};
+                                        .launch = 1.889,
+                                        .unit = 3.455,
+                                        .step = {1.348, 1.363},
+                                        .full_unit = 4.219,
+                                        .full_step = {1.484, 1.340}};
 inline constexpr KernelModel kSm80Model{.block_q = 128,
                                         .step_keys = 64,
                                         .unit_sms = 1,
-                                        .launch = 2.311,
-                                        .unit = 3.066,
-                                        .step = {0.799, 1.713},
+                                        .launch = 3.061,
+                                        .unit = 1.949,
+                                        .step = {0.809, 1.721},
                                         .full_unit = 0.010,
-                                        .full_step = {1.125, 1.455}};
+                                        .full_step = {1.031, 1.455}};
 
 // What one kernel makes of a problem.
 struct Work {
