@@ -1,5 +1,6 @@
 #include "cli/execution.hpp"
 
+#include <array>
 #include <utility>
 
 #include "problem/status.hpp"
@@ -25,7 +26,9 @@ Status Execution::allocate_workspace() {
   const Result<void*> workspace = memory_->allocate(plan_.workspace_bytes());
   if (!workspace.ok()) return workspace.status();
   workspace_ = *workspace;
-  return {};
+  // Whatever it holds must not matter.
+  constexpr std::array<std::byte, 16> kGarbage = {std::byte{0xff}, std::byte{0x5a}};
+  return memory_->copy_tiled(workspace_, plan_.workspace_bytes(), kGarbage);
 }
 
 Status Execution::copy_tensors() {

@@ -13,6 +13,8 @@ import pathlib
 import re
 import sys
 
+# What chooses between kernels changes nothing that any of them computes or costs.
+CHOICES = {"dispatch/small_choice.hpp"}
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.MULTILINE)
 DIGITS = 16
 
@@ -28,7 +30,7 @@ def closure(sources: list[pathlib.Path], src: pathlib.Path) -> list[pathlib.Path
         seen.add(path)
         for name in INCLUDE.findall(path.read_text(encoding="utf-8")):
             included = src / name
-            if included.is_file():
+            if name not in CHOICES and included.is_file():
                 todo.append(included)
     return sorted(seen)
 

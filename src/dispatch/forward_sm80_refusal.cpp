@@ -132,10 +132,13 @@ cuda::forward_sm80::Features forward_sm80_features(const ForwardProblem& p) {
     return Features::all;
   }
   if (!p.bias.present && !p.alibi_slopes.present && !(p.softcap > 0)) return Features::none;
-  // With few keys a row may be one key's value, which must come out exactly: only references that
-  // follow every score make its P a power of two.
+  // Where rows see few keys one may be a key's value, which must come out exactly: only references
+  // that follow every score make its P a power of two.
   constexpr int64_t kFewKeys = 64;
-  if ((p.bias.present || p.alibi_slopes.present) && p.seqlen_kv < kFewKeys) return Features::all;
+  const bool two_sided = p.band.left >= 0 && p.band.right >= 0;
+  const int64_t most_keys =
+      two_sided ? std::min(p.seqlen_kv, p.band.left + p.band.right + 1) : p.seqlen_kv;
+  if ((p.bias.present || p.alibi_slopes.present) && most_keys < kFewKeys) return Features::all;
   return cuda::forward_sm80::has_scores_kernel(forward_sm80_config(p)) ? Features::scores
                                                                        : Features::all;
 }

@@ -565,6 +565,10 @@ TEST(ForwardSm80Refusal, ScoresAloneHaveKernelsOfTheirOwn) {
   p.k = p.v = TensorDesc::contiguous(DType::bf16, {2, 4, 2, 128});
   p.alibi_slopes = TensorDesc::contiguous(DType::f32, {4});
   EXPECT_EQ(features(p), Features::all) << "rows of one key have to be exact";
+  p = dense(DType::bf16, 128, 128);
+  p.alibi_slopes = TensorDesc::contiguous(DType::f32, {4});
+  p.window_left = p.window_right = 1;
+  EXPECT_EQ(features(p), Features::all) << "so have those of a narrow window";
   p = dense(DType::bf16, 256, 256);
   p.softcap = 30;
   EXPECT_EQ(features(p), Features::all) << "no kernel of its own at this head dimension";
