@@ -92,7 +92,7 @@ def sweep_plots(bench) -> str:
     lines, ceiling = sweep_lines(bench), sweep_ceiling(bench)
     if not lines:
         return ""
-    names = sorted({key for panel in lines.values() for key in panel}, key=lambda k: k[0] == "peer")
+    names = sorted({key for panel in lines.values() for key in panel}, key=lambda k: (k[0] == "peer", k[1]))
     plots = []
     for (head_dim, causal), panel in sorted(lines.items()):
         series = [{"points": points, "color": color_of(name), "strong": source == "flashcore",
