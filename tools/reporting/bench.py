@@ -9,6 +9,7 @@ ON_CPU = "bench-cpu"
 # What stands for the whole in the README: bf16, 16384 tokens.
 HEADLINE_LENGTHS = (512, 2048, 8192, 16384)
 HEADLINE_PEERS = ("cudnn", "flash", "fa3")
+FOR_SMALL = "forward_small"  # how kernels begin that nothing of the sweep is for
 
 
 def headline(evidence: dict) -> str:
@@ -145,7 +146,8 @@ class Bench:
             return "Not in this run."
         shown = [s for s in sorted({one["seqlen_q"] for one in cases}) if not lengths or s in lengths]
         names = [item for item in self.names(cases, only)
-                 if item[0] == "flashcore" or not peers or item[1] in peers]
+                 if (item[0] == "flashcore" or not peers or item[1] in peers) and
+                 (only or not item[1].startswith(FOR_SMALL))]
         rows = self.sweep_rows(cases, shown, names)
         return table(["head_dim, TFLOP/s", "", *map(length, shown)], rows, left=2)
 

@@ -22,7 +22,8 @@ def display(source: str, name: str) -> str:
 
 
 def drawn(names: list[tuple[str, str]]) -> list[tuple[str, str]]:
-    """cuDNN is one line, whoever calls it."""
+    """cuDNN is one line, whoever calls it; kernels for small problems have none."""
+    names = [item for item in names if not item[1].startswith(bench_parts.FOR_SMALL)]
     if ("peer", "cudnn") in names:
         names = [item for item in names if item != ("peer", "cudnn_direct")]
     return names
