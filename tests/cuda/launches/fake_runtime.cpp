@@ -4,6 +4,7 @@
 
 #include <cstring>
 #include <map>
+#include <set>
 #include <utility>
 
 namespace flashcore::fake {
@@ -20,6 +21,8 @@ struct State {
   std::map<const void*, std::string> names;  // of kernels, by their host function
   Configuration next;
   std::vector<Launch> launches;
+  int device = 0;
+  std::set<std::pair<const void*, int>> prepared;  // kernels that may have more than 48 KB, where
 };
 
 State& state() {
@@ -32,8 +35,12 @@ int64_t volume(const dim3& d) { return int64_t{d.x} * d.y * d.z; }
 cudaError_t record(const void* function, const dim3& grid, const dim3& block, size_t shared) {
   const auto name = state().names.find(function);
   if (name == state().names.end()) return cudaErrorInvalidDeviceFunction;
+  constexpr size_t kWithoutAsking = 48 * 1024;
+  if (shared > kWithoutAsking && !state().prepared.contains({function, state().device})) {
+    return cudaErrorInvalidValue;
+  }
   state().launches.push_back(
-      {name->second, volume(grid), volume(block), static_cast<int64_t>(shared)});
+      {name->second, volume(grid), volume(block), static_cast<int64_t>(shared), state().device});
   return cudaSuccess;
 }
 
@@ -44,6 +51,8 @@ int encode_nothing() { return 0; }  // stands for the driver's tensor map encode
 void use(const Gpu& gpu) { state().gpu = gpu; }
 
 std::vector<Launch> take_launches() { return std::exchange(state().launches, {}); }
+
+int current_device() { return state().device; }
 
 }  // namespace flashcore::fake
 
@@ -92,10 +101,13 @@ cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* config, const void* fu
 }
 
 cudaError_t cudaGetDevice(int* device) {
-  *device = 0;
+  *device = state().device;
   return cudaSuccess;
 }
-cudaError_t cudaSetDevice(int) { return cudaSuccess; }
+cudaError_t cudaSetDevice(int device) {
+  state().device = device;
+  return cudaSuccess;
+}
 cudaError_t cudaGetDeviceCount(int* count) {
   *count = 0;
   return cudaSuccess;
@@ -119,7 +131,10 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
       return cudaErrorInvalidValue;
   }
 }
-cudaError_t cudaFuncSetAttribute(const void*, cudaFuncAttribute, int) { return cudaSuccess; }
+cudaError_t cudaFuncSetAttribute(const void* function, cudaFuncAttribute, int) {
+  state().prepared.insert({function, state().device});
+  return cudaSuccess;
+}
 cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, const void*, int, size_t) {
   *blocks = 1;
   return cudaSuccess;

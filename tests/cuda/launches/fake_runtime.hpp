@@ -13,6 +13,7 @@ struct Launch {
   int64_t blocks = 0;
   int64_t threads = 0;         // a block
   int64_t dynamic_shared = 0;  // bytes a block
+  int device = 0;              // the current one at the launch
 };
 
 struct Gpu {
@@ -23,5 +24,6 @@ struct Gpu {
 
 void use(const Gpu& gpu);
 std::vector<Launch> take_launches();  // since the last call
+int current_device();                 // there are two, alike; at first 0 is current
 
 }  // namespace flashcore::fake

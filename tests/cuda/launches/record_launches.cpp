@@ -1,5 +1,5 @@
-// Plans and runs every CUDA kernel of the table for each GPU family, against the recording runtime,
-// and prints what was launched: one line a kernel and family,
+// Plans and runs every CUDA kernel of the table for each GPU family and on each of two GPUs,
+// against the recording runtime, and prints what was launched: one line a kernel and family,
 //
 //   sm_90 12_mma_sync 256 98304 _ZN9flashcore...      (threads, most dynamic shared bytes, kernel)
 //
@@ -18,11 +18,20 @@
 #include "bench/fp8_problem.hpp"
 #include "dispatch/kernels.hpp"
 #include "fake_runtime.hpp"
+#include "problem/status.hpp"
 
 namespace flashcore {
 namespace {
 
 constexpr fake::Gpu kGpus[] = {{80, 108, 163 * 1024}, {89, 58, 99 * 1024}, {90, 132, 227 * 1024}};
+
+std::vector<std::pair<fake::Gpu, int>> gpus_and_devices() {
+  std::vector<std::pair<fake::Gpu, int>> all;
+  for (const fake::Gpu& gpu : kGpus) {
+    for (const int device : {0, 1}) all.emplace_back(gpu, device);
+  }
+  return all;
+}
 
 std::vector<Problem> problems() {
   std::vector<Problem> all;
@@ -69,11 +78,10 @@ Arguments arguments(size_t offset = 0) {
   return args;
 }
 
-// Likewise.
+// Likewise: as long as it is asked to be, and gigabytes of it are never touched.
 std::span<std::byte> workspace(size_t bytes) {
-  static std::vector<std::byte> memory;
-  memory.resize(std::max(memory.size(), bytes));
-  return memory;
+  alignas(256) static std::byte memory[256];
+  return {memory, bytes};
 }
 
 // Tensors that no wide copy reaches: they are refused, or another kernel is launched for them.
@@ -89,13 +97,43 @@ struct Seen {
   int64_t threads = 0;
   int64_t dynamic_shared = 0;
 };
+using AllSeen = std::map<std::tuple<int, std::string, std::string>, Seen>;
+
+// Whatever GPU is current, a plan launches on its own, and leaves the other current.
+Status expect_device(int device, const std::vector<fake::Launch>& launches) {
+  for (const fake::Launch& launch : launches) {
+    if (launch.device == device) continue;
+    return {StatusCode::device_error,
+            fmt::format("a plan for GPU {} launched on GPU {}", device, launch.device)};
+  }
+  if (fake::current_device() == 0) return {};
+  return {StatusCode::device_error,
+          fmt::format("GPU {} is current after a run, wanted 0", fake::current_device())};
+}
+
+Status record_run(const Kernel& kernel, const ForwardProblem& p, const PlanContext& context,
+                  AllSeen& seen) {
+  const Result<PlannedKernel> planned = kernel.plan(p, context);
+  if (!planned.ok()) return planned.status();
+  (void)fake::take_launches();  // those of planning are not the kernel's
+  FLASHCORE_RETURN_IF_ERROR(
+      planned->run(arguments(), workspace(planned->workspace_bytes), Stream{}));
+  const std::vector<fake::Launch> launches = fake::take_launches();
+  FLASHCORE_RETURN_IF_ERROR(expect_device(context.device.device.index, launches));
+  for (const fake::Launch& launch : launches) {
+    Seen& most = seen[{context.device.compute_capability, kernel.name, launch.kernel}];
+    most.threads = std::max(most.threads, launch.threads);
+    most.dynamic_shared = std::max(most.dynamic_shared, launch.dynamic_shared);
+  }
+  return run_unaligned(*planned);
+}
 
 int record() {
-  std::map<std::tuple<int, std::string, std::string>, Seen> seen;
-  for (const fake::Gpu& gpu : kGpus) {
+  AllSeen seen;
+  for (const auto& [gpu, device] : gpus_and_devices()) {
     fake::use(gpu);
     PlanContext context;
-    context.device.device = {DeviceKind::cuda, 0};
+    context.device.device = {DeviceKind::cuda, device};
     context.device.compute_capability = gpu.compute_capability;
     context.device.multiprocessors = gpu.multiprocessors;
     context.device.shared_memory_a_block = gpu.shared_memory_a_block;
@@ -104,23 +142,8 @@ int record() {
       for (const Problem& problem : problems()) {
         const Result<ForwardProblem> p = resolve(problem);
         if (!p.ok() || !kernel.refuses(*p, context).empty()) continue;
-        const Result<PlannedKernel> planned = kernel.plan(*p, context);
-        (void)fake::take_launches();  // those of planning are not the kernel's
-        const Status status =
-            !planned.ok()
-                ? planned.status()
-                : planned->run(arguments(), workspace(planned->workspace_bytes), Stream{});
-        if (!status.ok()) {
+        if (const Status status = record_run(kernel, *p, context, seen); !status.ok()) {
           fmt::print(stderr, "record_launches: {}: {}\n", kernel.name, status.message());
-          return 1;
-        }
-        for (const fake::Launch& launch : fake::take_launches()) {
-          Seen& most = seen[{gpu.compute_capability, kernel.name, launch.kernel}];
-          most.threads = std::max(most.threads, launch.threads);
-          most.dynamic_shared = std::max(most.dynamic_shared, launch.dynamic_shared);
-        }
-        if (const Status unaligned = run_unaligned(*planned); !unaligned.ok()) {
-          fmt::print(stderr, "record_launches: {}: {}\n", kernel.name, unaligned.message());
           return 1;
         }
       }
