@@ -75,11 +75,9 @@ class Ladder {
   Result<ExitCode> run();
 
  private:
-  using Sanitized = std::future<Result<std::string>>;
-
-  std::vector<Sanitized> start_sanitizers() const;
+  RunningSanitizers start_sanitizers() const;
   Status gate();
-  void collect_sanitizers(std::vector<Sanitized> running);
+  void collect_sanitizers(RunningSanitizers running);
   void measure_ceilings(bench::CudaTimer& timer, const bench::CudaProtocol& protocol);
   Status time_shape(bench::CudaTimer& timer, const bench::Case& shape);
   Status time_rung(bench::CudaTimer& timer, size_t index, const bench::Case& shape);
@@ -107,21 +105,15 @@ class Ladder {
   Json evidence_;
 };
 
-std::vector<std::future<Result<std::string>>> Ladder::start_sanitizers() const {
-  std::vector<Sanitized> running;
-  if (options_.no_sanitizers) return running;
+RunningSanitizers Ladder::start_sanitizers() const {
+  if (options_.no_sanitizers) return {};
   std::string names;
   for (const Rung& rung : rungs_) names += fmt::format("{}{}", names.empty() ? "" : ",", rung.name);
-  for (const std::string_view tool : kSanitizerTools) {
-    running.push_back(std::async(std::launch::async, [this, tool, names] {
-      return run_sanitizer(
-          tool, {"ladder", "--only-run", "--rungs", names, "--device", to_text(device_)});
-    }));
-  }
-  return running;
+  return cli::start_sanitizers(
+      {"ladder", "--only-run", "--rungs", names, "--device", to_text(device_)});
 }
 
-void Ladder::collect_sanitizers(std::vector<Sanitized> running) {
+void Ladder::collect_sanitizers(RunningSanitizers running) {
   std::vector<std::string> names;
   for (const Rung& rung : rungs_) names.emplace_back(rung.name);
   for (size_t t = 0; t < running.size(); ++t) {
@@ -134,11 +126,7 @@ void Ladder::collect_sanitizers(std::vector<Sanitized> running) {
     }
     const SanitizerResults results = parse_sanitizer(*output, names);
     for (size_t i = 0; i < rungs_.size(); ++i) {
-      const SanitizerResult& result = results.at(rungs_[i].name);
-      record(i)["sanitizers"][tool] = {{"passed", result.passed()},
-                                       {"ran", result.ran},
-                                       {"findings", result.findings},
-                                       {"first", result.first}};
+      record(i)["sanitizers"][tool] = sanitizer_evidence(results.at(rungs_[i].name));
     }
   }
 }
@@ -368,7 +356,7 @@ Result<ExitCode> Ladder::run() {
   }
   evidence_["peers"] = nullptr;
 
-  std::vector<Sanitized> sanitizers = start_sanitizers();
+  RunningSanitizers sanitizers = start_sanitizers();
   FLASHCORE_RETURN_IF_ERROR(gate());
   collect_sanitizers(std::move(sanitizers));
   FLASHCORE_RETURN_IF_ERROR(save());

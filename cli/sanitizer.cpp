@@ -1,5 +1,7 @@
 #include "cli/sanitizer.hpp"
 
+#include <nlohmann/json.hpp>
+
 #include "cli/child_process.hpp"
 #include "problem/status.hpp"
 
@@ -24,6 +26,21 @@ void complain(SanitizerResult& result, std::string_view line) {
   if (result.first.size() < kKept) {
     result.first.emplace_back(line.substr(line.find_first_not_of("= ")));
   }
+}
+
+Result<std::string> run_sanitizer(std::string_view tool,
+                                  const std::vector<std::string>& arguments) {
+  if (!on_path("compute-sanitizer")) {
+    return unsupported("compute-sanitizer: is not on PATH; it comes with the CUDA toolkit");
+  }
+  const Result<std::string> program = this_program();
+  if (!program.ok()) return program.status();
+  std::vector<std::string> words = {"compute-sanitizer", "--tool", std::string(tool),
+                                    "--print-limit",     "10",     *program};
+  words.insert(words.end(), arguments.begin(), arguments.end());
+  Result<ChildOutput> output = run_child(words);
+  if (!output.ok()) return output.status();
+  return std::move(output->text);
 }
 
 }  // namespace
@@ -56,19 +73,20 @@ SanitizerResults parse_sanitizer(std::string_view output, const std::vector<std:
   return results;
 }
 
-Result<std::string> run_sanitizer(std::string_view tool,
-                                  const std::vector<std::string>& arguments) {
-  if (!on_path("compute-sanitizer")) {
-    return unsupported("compute-sanitizer: is not on PATH; it comes with the CUDA toolkit");
+nlohmann::ordered_json sanitizer_evidence(const SanitizerResult& result) {
+  return {{"passed", result.passed()},
+          {"ran", result.ran},
+          {"findings", result.findings},
+          {"first", result.first}};
+}
+
+RunningSanitizers start_sanitizers(const std::vector<std::string>& arguments) {
+  RunningSanitizers running;
+  for (const std::string_view tool : kSanitizerTools) {
+    running.push_back(std::async(std::launch::async,
+                                 [tool, arguments] { return run_sanitizer(tool, arguments); }));
   }
-  const Result<std::string> program = this_program();
-  if (!program.ok()) return program.status();
-  std::vector<std::string> words = {"compute-sanitizer", "--tool", std::string(tool),
-                                    "--print-limit",     "10",     *program};
-  words.insert(words.end(), arguments.begin(), arguments.end());
-  Result<ChildOutput> output = run_child(words);
-  if (!output.ok()) return output.status();
-  return std::move(output->text);
+  return running;
 }
 
 }  // namespace flashcore::cli

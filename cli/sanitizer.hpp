@@ -1,7 +1,9 @@
 // compute-sanitizer over this program: which rungs it found nothing wrong with.
 #pragma once
 
+#include <future>
 #include <map>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -28,7 +30,14 @@ std::string sanitizer_mark(std::string_view rung, bool begins);
 // and complaints outside of any rung are held against all of them.
 SanitizerResults parse_sanitizer(std::string_view output, const std::vector<std::string>& rungs);
 
-// Runs `arguments` of this program under a tool. Unsupported when compute-sanitizer is not on PATH.
-Result<std::string> run_sanitizer(std::string_view tool, const std::vector<std::string>& arguments);
+// {"passed", "ran", "findings", "first"}
+nlohmann::ordered_json sanitizer_evidence(const SanitizerResult& result);
+
+// The outputs of the tools, in the order of kSanitizerTools.
+using RunningSanitizers = std::vector<std::future<Result<std::string>>>;
+
+// Runs `arguments` of this program under each tool, all at once. Unsupported when compute-sanitizer
+// is not on PATH.
+RunningSanitizers start_sanitizers(const std::vector<std::string>& arguments);
 
 }  // namespace flashcore::cli

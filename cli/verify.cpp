@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <future>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -74,11 +73,7 @@ Result<Json> run_sanitizers(const Options& options, const std::string& kernel,
     arguments.insert(arguments.end(), {name, std::to_string(value)});
   }
   arguments.insert(arguments.end(), {"--kernel", kernel, "--device", to_text(plan.device)});
-  std::vector<std::future<Result<std::string>>> running;
-  for (const std::string_view tool : kSanitizerTools) {
-    running.push_back(std::async(std::launch::async,
-                                 [tool, &arguments] { return run_sanitizer(tool, arguments); }));
-  }
+  RunningSanitizers running = start_sanitizers(arguments);
   Json results = Json::object();
   Status failure;
   for (size_t t = 0; t < running.size(); ++t) {
@@ -87,11 +82,8 @@ Result<Json> run_sanitizers(const Options& options, const std::string& kernel,
       failure = output.status();
       continue;
     }
-    const SanitizerResult result = parse_sanitizer(*output, {kernel}).at(kernel);
-    results[std::string(kSanitizerTools[t])] = {{"passed", result.passed()},
-                                                {"ran", result.ran},
-                                                {"findings", result.findings},
-                                                {"first", result.first}};
+    results[std::string(kSanitizerTools[t])] =
+        sanitizer_evidence(parse_sanitizer(*output, {kernel}).at(kernel));
   }
   if (!failure.ok()) return failure;
   return results;

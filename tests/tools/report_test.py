@@ -83,8 +83,10 @@ class Pages(Tree):
         for part in ("`forward_sm80`", "PyTorch flash (FA2)", "128 causal", "(0.70x)", "680 TFLOP/s",
                      "a copy 4.30 TB/s", "b16/8k/hkv8"):
             self.assertIn(part, performance)
-        self.assertIn("- 1.20x the speed of PyTorch flash (FA2) over 56 cases (geometric mean; least 1.20x",
-                      self.text("docs/forward-sm80.md"))
+        deep_dive = self.text("docs/forward-sm80.md")
+        for part in ("(least, most; cases) | sweep | five |", "| PyTorch flash (FA2) | 1.20 (1.20, 1.20; ",
+                     "| the fastest of PyTorch's | 0.70 (0.70, 0.70; "):
+            self.assertIn(part, deep_dive)
         self.assertIn("| 512 | 2k | 8k | 16k |", self.text("README.md"))
         self.assertIn(f"{len(self.bench['cases'])} cases, sustained.", self.text("README.md"))
 

@@ -9,6 +9,7 @@ ON_CPU = "bench-cpu"
 # What stands for the whole in the README: bf16, 16384 tokens.
 HEADLINE_LENGTHS = (512, 2048, 8192, 16384)
 HEADLINE_PEERS = ("cudnn", "flash", "fa3")
+PYTORCH = ("cudnn", "flash", "efficient", "math")  # backends of its scaled_dot_product_attention
 FOR_SMALL = "forward_small"  # how kernels begin that nothing of the sweep is for
 
 
@@ -187,17 +188,30 @@ class Bench:
         tables = {"sweep": lambda: self.sweep(only=name), "five": lambda: self.five(only=name),
                   "small": lambda: self.against_peer("small", only=name),
                   "decode": lambda: self.against_peer("decode", only=name)}
-        text = "\n\n".join([self.where(), *(tables[suite]() for suite in suites)]) + "\n"
-        for _, peer in [item for item in implementations(self.evidence["cases"], self.protocol)
-                        if item[0] == "peer"]:
-            both = [(self.value(one, peer, "p50_us"), self.value(one, name, "p50_us"))
-                    for one in self.evidence["cases"]]
-            ratios = [theirs / ours for theirs, ours in both if theirs and ours]
-            if ratios:
-                mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
-                text += (f"\n- {mean:.2f}x the speed of {cell(peer_name(peer))} over {len(ratios)} "
-                         f"cases (geometric mean; least {min(ratios):.2f}x, most {max(ratios):.2f}x)")
-        return text
+        return "\n\n".join([self.where(), *(tables[suite]() for suite in suites),
+                            self.speeds(name, suites)])
+
+    def speeds(self, name: str, suites: list[str]) -> str:
+        """How many times faster one kernel is than each peer, a column a suite."""
+        peers = {peer_name(peer): [peer] for source, peer
+                 in implementations(self.evidence["cases"], self.protocol) if source == "peer"}
+        within = [peer for (peer,) in peers.values() if peer in PYTORCH]
+        groups = ({"the fastest of PyTorch's": within} if len(within) > 1 else {}) | peers
+        rows = [[cell(label), *(self.ratios(name, group, suite) for suite in suites)]
+                for label, group in groups.items()]
+        return table(["times as fast: geometric mean (least, most; cases)", *suites], rows)
+
+    def ratios(self, name: str, peers: list[str], suite: str) -> str:
+        ratios = []
+        for one in self.suite(suite):
+            ours = self.value(one, name, "p50_us")
+            theirs = [time for peer in peers if (time := self.value(one, peer, "p50_us"))]
+            if ours and theirs:
+                ratios.append(min(theirs) / ours)
+        if not ratios:
+            return "-"
+        mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
+        return f"{mean:.2f} ({min(ratios):.2f}, {max(ratios):.2f}; {len(ratios)})"
 
     def features(self, name: str) -> str:
         """What a feature costs: TFLOP/s of one kernel, a row a head_dim."""

@@ -11,6 +11,7 @@
 
 #include "bench/gates.hpp"
 #include "bench/tensor_set.hpp"
+#include "tests/cuda/device/own_stream.hpp"
 
 namespace flashcore {
 namespace {
@@ -214,20 +215,6 @@ TEST_P(ForwardSm80Device, ARowAloneHasTheBitsThatItHasInABatch) {
     }
   }
 }
-
-class OwnStream {
- public:
-  OwnStream() {
-    EXPECT_EQ(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), cudaSuccess);
-  }
-  OwnStream(const OwnStream&) = delete;
-  OwnStream& operator=(const OwnStream&) = delete;
-  ~OwnStream() { cudaStreamDestroy(stream_); }
-  cudaStream_t get() const { return stream_; }
-
- private:
-  cudaStream_t stream_ = nullptr;
-};
 
 // Capture in the global mode fails on any allocation or synchronisation.
 TEST_P(ForwardSm80Device, AGraphOfItReplaysOnNewInputs) {

@@ -17,6 +17,7 @@
 #include "bench/gates.hpp"
 #include "bench/tensor_set.hpp"
 #include "cli/execution.hpp"
+#include "tests/cuda/device/own_stream.hpp"
 
 namespace flashcore {
 namespace {
@@ -218,20 +219,6 @@ Problem many_tiles(int64_t head_dim, bool causal) {
   p.causal = causal;
   return p;
 }
-
-class OwnStream {
- public:
-  OwnStream() {
-    EXPECT_EQ(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), cudaSuccess);
-  }
-  OwnStream(const OwnStream&) = delete;
-  OwnStream& operator=(const OwnStream&) = delete;
-  ~OwnStream() { cudaStreamDestroy(stream_); }
-  cudaStream_t get() const { return stream_; }
-
- private:
-  cudaStream_t stream_ = nullptr;
-};
 
 // One plan's runs on inputs of two seeds, and what they give when they run alone.
 class TwoRuns {
