@@ -31,7 +31,7 @@ __device__ __forceinline__ void compute(const Maps& maps, const Params& p) {
   }
   __syncwarp();
   if (!S::kWhole && p.varies) ptx::wait_for_earlier_grids();  // they may write the lengths
-  const Task task = find_task<S::kWhole>(p, early);
+  const Task task = find_task<S::kWhole, kBlockQ, kRanks>(p, early);
   if (!S::kWhole && !task.exists()) return;  // both blocks of the cluster
   const Copies<S> copies{smem, maps, task, rank, warp};
   if (lane == 0) {
@@ -48,7 +48,7 @@ __device__ __forceinline__ void compute(const Maps& maps, const Params& p) {
   const int part = part_of(rank, group), tiles = tiles_of(task.tiles.size(), part);
   const Places places = find_places<S>(smem, p, task, rank, group, in_group, lane);
   Partial<S> w;
-  Attention<S>{smem, copies, task, p.scale_log2, part, group, in_group, lane}.run(w, tiles);
+  Attention<S>{{task, p.scale_log2, in_group, lane}, smem, copies, part, group}.run(w, tiles);
 
   float sums[2], inverse[2], lse[2];
 #pragma unroll

@@ -59,6 +59,12 @@ constexpr int tiles_of(int tiles, int part) {
   return static_cast<int>(static_cast<unsigned>(tiles + kParts - 1 - part) / kParts);
 }
 
+// How many of `tiles` tiles block `rank` of `ranks` takes, which take turns.
+constexpr int tiles_of(int tiles, int rank, int ranks) {
+  return static_cast<int>(static_cast<unsigned>(tiles + ranks - 1 - rank) /
+                          static_cast<unsigned>(ranks));
+}
+
 // Columns [begin, end) of the tile at `key` that `query` sees; either may lie outside of the tile.
 struct Columns {
   int begin, end;
