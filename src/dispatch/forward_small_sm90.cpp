@@ -85,12 +85,12 @@ Result<PlannedKernel> plan(const ForwardProblem& p, const PlanContext& context) 
   planned.grid = {static_cast<unsigned int>((p.seqlen_q + small::kBlockQ - 1) / small::kBlockQ),
                   static_cast<unsigned int>(p.heads_q), static_cast<unsigned int>(p.batch)};
   const int64_t blocks =
-      int64_t{small::kRanks} * planned.grid.q_tiles * planned.grid.heads * planned.grid.batch;
+      int64_t{2} * planned.grid.q_tiles * planned.grid.heads * planned.grid.batch;
   // Which of the two computes an entry may not depend on the others where that is promised.
   const bool one_wave = !context.batch_invariant && blocks <= context.device.multiprocessors;
   planned.instance = {
       .type = p.dtype == DType::f16 ? small::InputType::f16 : small::InputType::bf16,
-      .config = small::choose_config(p.head_dim_qk, p.head_dim_v, one_wave),
+      .config = small::choose_config(p.head_dim_qk, p.head_dim_v, p.seqlen_kv, one_wave),
       .whole = forward_small_sm90_is_whole(p)};
   planned.q = layout(p, p.q, p.heads_q, rows_q, p.head_dim_qk);
   planned.k = layout(p, p.k, p.heads_kv, rows_kv, p.head_dim_qk);

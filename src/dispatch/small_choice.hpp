@@ -40,15 +40,14 @@ struct KernelModel {
 };
 
 // On an H200.
-inline constexpr KernelModel kSmallModel{
-    .block_q = cuda::forward_small_sm90::kBlockQ,
-    .step_keys = cuda::forward_small_sm90::kParts * cuda::forward_small_sm90::kBlockKv,
-    .unit_sms = cuda::forward_small_sm90::kRanks,
-    .launch = 1.715,
-    .unit = 0.529,
-    .step = {0.961, 1.438},
-    .full_unit = 1.051,
-    .full_step = {0.578, 1.508}};
+inline constexpr KernelModel kSmallModel{.block_q = cuda::forward_small_sm90::kBlockQ,
+                                         .step_keys = 4 * cuda::forward_small_sm90::kBlockKv,
+                                         .unit_sms = 2,
+                                         .launch = 1.715,
+                                         .unit = 0.529,
+                                         .step = {0.961, 1.438},
+                                         .full_unit = 1.051,
+                                         .full_step = {0.578, 1.508}};
 inline constexpr KernelModel kSm90Model{.block_q = 128,
                                         .step_keys = 128,
                                         .unit_sms = 1,

@@ -9,6 +9,7 @@
 #include "cuda/forward_small_sm90/exact.cuh"
 #include "cuda/forward_small_sm90/params.hpp"
 #include "cuda/forward_small_sm90/softmax.cuh"
+#include "cuda/forward_small_sm90/transpose.cuh"
 #include "cuda/ptx/cluster.cuh"
 #include "cuda/ptx/exp2.cuh"
 #include "cuda/ptx/log2.cuh"
@@ -20,25 +21,6 @@ using forward_small_sm90::kNoKey;
 using forward_small_sm90::Params, forward_small_sm90::Partial, forward_small_sm90::Task;
 
 inline constexpr float kLn2 = 0.6931471805599453F;
-
-// Word i of lane q of a quad becomes word q of lane i.
-__device__ __forceinline__ void transpose_quad(uint32_t (&w)[4], int lane) {
-  const bool odd = (lane & 1) != 0, high = (lane & 2) != 0;
-  uint32_t a = __shfl_xor_sync(0xffffffffU, odd ? w[0] : w[1], 1);
-  uint32_t b = __shfl_xor_sync(0xffffffffU, odd ? w[2] : w[3], 1);
-  if (odd) {
-    w[0] = a, w[2] = b;
-  } else {
-    w[1] = a, w[3] = b;
-  }
-  a = __shfl_xor_sync(0xffffffffU, high ? w[0] : w[2], 2);
-  b = __shfl_xor_sync(0xffffffffU, high ? w[1] : w[3], 2);
-  if (high) {
-    w[0] = a, w[1] = b;
-  } else {
-    w[2] = a, w[3] = b;
-  }
-}
 
 template <class S>
 struct Store {
@@ -137,7 +119,7 @@ struct Store {
         uint32_t four[4];
 #pragma unroll
         for (int j = 0; j < 4; ++j) four[j] = words[row][n + j];
-        transpose_quad(four, lane);
+        forward_small_sm90::transpose_quads(four, lane);
 #pragma unroll
         for (int j = 0; j < 4; ++j) finite = finite && Element::is_finite(four[j]);
         if (!in_use) four[0] = four[1] = four[2] = four[3] = 0;

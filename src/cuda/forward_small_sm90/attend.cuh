@@ -29,7 +29,7 @@ struct Attention : Softmax<S> {
   const int part, group;
 
   __device__ __forceinline__ int tile_at(int i) const {
-    return task.tiles.begin + part + i * kParts;
+    return task.tiles.begin + part + i * S::kParts;
   }
   __device__ __forceinline__ uint32_t address_of(int tile) const {
     return ptx::shared_address(&smem.tiles[0][0]) + tile * S::Tile::kBytes;

@@ -26,21 +26,33 @@ struct Shape {
   static constexpr int kKeySteps = kBlockKv / 16;
   static constexpr int kQkSteps = kHeadDim / 16;
   static constexpr int kOutProducts = kHeadDim / 8;
-  static constexpr int kPieces = kConfig.column_halves();
+  static constexpr int kRanks = kConfig.ranks;
+  static constexpr int kParts = kRanks * kGroups;
+  static constexpr int part_of(int rank, int group) { return rank + kRanks * group; }
+  static constexpr int kStoredColumns = kHeadDim / kRanks;  // of a row, by one block
+  static constexpr int kPieces = kStoredColumns / 32;       // a lane stores 8 columns of each
 
   using Tile = tile::SmemTile<kBlockKv, kHeadDim, 2>;
   static_assert(kBlockQ == kBlockKv);
 
-  // A quarter of a warp's outputs, as one warp sends it to another: see merge.cuh.
+  // From a warp to that of the same rows in the other warpgroup: eight rows, and a log-sum-exp for
+  // each row of all 16. See merge.cuh.
+  struct Pair {
+    uint32_t outputs[kOutProducts / 4][32][4];
+    float lse[2][32];  // by lane: four have a row
+  };
+  static_assert(sizeof(Pair) == kConfig.pair_bytes());
+  // To that of the same rows in the other block: half of the columns of eight rows.
   struct Message {
-    uint32_t outputs[kPieces][32][4];
-    float lse[32];  // by lane: four have a row
+    uint32_t outputs[kOutProducts / 8][32][4];
+    float lse[32];
   };
   static_assert(sizeof(Message) == kConfig.message_bytes());
 
   struct Shared {
     alignas(tile::kTileAlignment) unsigned char tiles[kTiles][Tile::kBytes];
-    Message messages[kGroups][kGroupWarps][kParts];  // [receiver][its warp][sender]
+    Pair pairs[kGroups][kGroupWarps];        // of outputs the receiver, of log-sum-exps the sender
+    Message messages[kGroups][kGroupWarps];  // of the receiver
     uint64_t full[kTiles];
     uint64_t received[kGroups][kGroupWarps];
   };
