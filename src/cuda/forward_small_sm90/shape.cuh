@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "cuda/forward_small_sm90/config.hpp"
+#include "cuda/forward_small_sm90/split.hpp"
 #include "cuda/ptx/ldmatrix.cuh"
 #include "cuda/tile/smem_tile.hpp"
 
@@ -28,7 +29,9 @@ struct Shape {
   static constexpr int kOutProducts = kHeadDim / 8;
   static constexpr int kRanks = kConfig.ranks;
   static constexpr int kParts = kRanks * kGroups;
-  static constexpr int part_of(int rank, int group) { return rank + kRanks * group; }
+  static constexpr int part_of(int rank, int group) {
+    return forward_small_sm90::part_of(rank, group, kRanks);
+  }
   static constexpr int kStoredColumns = kHeadDim / kRanks;  // of a row, by one block
   static constexpr int kPieces = kStoredColumns / 32;       // a lane stores 8 columns of each
 

@@ -52,6 +52,9 @@ constexpr TileSpan tile_span(const BandLimits& limits, int first, int last) {
           (common_begin + kBlockKv - 1) / kBlockKv, common_end / kBlockKv};
 }
 
+// The part of a warpgroup of a cluster of `ranks` blocks.
+constexpr int part_of(int rank, int group, int ranks) { return rank + ranks * group; }
+
 // How many of `tiles` tiles part `part` of `parts` takes; its i-th is number part + i * parts.
 constexpr int tiles_of(int tiles, int part, int parts) {
   return static_cast<int>(static_cast<unsigned>(tiles + parts - 1 - part) /
