@@ -76,7 +76,7 @@ struct Attention : forward_small_sm90::Softmax<S> {
         w, p, address_of(tile));
   }
 
-  // O is complete on return, and every tile of the block is released.
+  // The last product is not complete on return.
   __device__ __forceinline__ void run(Partial<S>& w) const {
     for (int i = 0; i < first; ++i) copies.release(i, lane);
     if (first == last) {
@@ -105,9 +105,13 @@ struct Attention : forward_small_sm90::Softmax<S> {
           step<false, false>(w, s0, s1, p0, shift, i + 1);
         }
       }
-      ptx::warpgroup_wait<0>();
-      ptx::warpgroup_pin(w.o);
     }
+  }
+
+  // Waits for the last product; every tile of the block is released.
+  __device__ __forceinline__ void finish(Partial<S>& w) const {
+    ptx::warpgroup_wait<0>();
+    ptx::warpgroup_pin(w.o);
     for (int i = max(first, last - 2); i < copies.count; ++i) copies.release(i, lane);
   }
 };

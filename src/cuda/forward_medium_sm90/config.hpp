@@ -34,7 +34,7 @@ struct Config {
   constexpr int message_bytes() const { return 2 * 16 * head_dim / 2 + 2 * 4 * 32; }
   constexpr int messages() const { return ranks > 1 ? kWarps : 0; }
   constexpr int smem_bytes() const {
-    const int barriers = 8 * (tiles() + kWarps) + 4 * slots;
+    const int barriers = 8 * (tiles() + kWarps + kGroups) + 4 * slots;
     return tile_bytes() * tiles() + (barriers + 15) / 16 * 16 + messages() * message_bytes();
   }
 };
@@ -60,7 +60,8 @@ constexpr int choose_config(int64_t head_dim_qk, int64_t head_dim_v, bool split)
 constexpr bool is_sound(const Config& c) {
   constexpr int kTileAlignment = 1024;
   return c.head_dim % kPanelColumns == 0 && c.tile_bytes() % kTileAlignment == 0 &&
-         c.message_bytes() % 16 == 0 && c.slots <= kWarps && c.smem_bytes() <= kSharedMemory;
+         c.message_bytes() % 16 == 0 && c.slots >= kWarps / 2 && c.slots <= kWarps &&
+         c.smem_bytes() <= kSharedMemory;
 }
 static_assert([] {
   for (const Config& config : kConfigs) {

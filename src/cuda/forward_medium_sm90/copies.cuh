@@ -31,18 +31,36 @@ struct Copies {
     return task.tiles.begin + rank + i * S::kRanks;
   }
 
-  // One lane of each warp.
+  // Warps that start the first copies make the barriers of those and no other. One lane of each.
   __device__ __forceinline__ static void make_barriers(typename S::Shared& smem, int warp) {
-#pragma unroll
-    for (int i = 0; i < (S::kTiles + kWarps - 1) / kWarps; ++i) {
-      const int tile = warp + i * kWarps;
-      if (tile < S::kTiles) ptx::mbarrier_init(ptx::shared_address(&smem.full[0]) + 8 * tile, 1);
+    constexpr int kFirst = 4, kOthers = kWarps - kFirst;
+    const uint32_t full = ptx::shared_address(&smem.full[0]);
+    if (warp < kFirst) {
+      ptx::mbarrier_init(full + 8 * warp, 1);
+      ptx::publish_barriers();
+      return;
     }
+#pragma unroll
+    for (int i = kFirst; i < S::kTiles; i += kOthers) {
+      const int tile = i + warp - kFirst;
+      if (tile < S::kTiles) ptx::mbarrier_init(full + 8 * tile, 1);
+    }
+    smem.readers[warp - kFirst] = 0;
     if (warp < S::kSlots) smem.readers[warp] = 0;
-    const uint32_t received = ptx::shared_address(&smem.received[0]) + 8 * warp;
-    if (S::kRanks > 1) ptx::mbarrier_init(received, 1);
+    const uint32_t received = ptx::shared_address(&smem.received[0]) + 8 * (warp - kFirst);
+    const uint32_t lse = ptx::shared_address(&smem.lse_received[0]) + 8 * (warp - kFirst);
+    const bool has_lse = warp - kFirst < kGroups;
+    if (S::kRanks > 1) {
+      ptx::mbarrier_init(received, 1);
+      ptx::mbarrier_init(received + 8 * kOthers, 1);
+      if (has_lse) ptx::mbarrier_init(lse, 1);
+    }
     ptx::publish_barriers();
-    if (S::kRanks > 1) ptx::mbarrier_arrive_expect(received, sizeof(typename S::Message));
+    if (S::kRanks > 1) {
+      ptx::mbarrier_arrive_expect(received, sizeof(S::Message::outputs));
+      ptx::mbarrier_arrive_expect(received + 8 * kOthers, sizeof(S::Message::outputs));
+      if (has_lse) ptx::mbarrier_arrive_expect(lse, kGroupWarps * sizeof(S::Message::lse));
+    }
   }
 
   __device__ __forceinline__ void start(int tile, const CUtensorMap& map, int row, int head) const {

@@ -69,18 +69,16 @@ __device__ __forceinline__ void compute(const Maps& maps, const Params& p) {
   own_task.first_query += group * kGroupQ;
   const OwnTiles own = group == 0 ? own0 : own1;
   own_task.tiles = own.span;
+  const Places places = find_places<S>(smem, p, own_task, rank, group, in_group, lane);
+  const Attention<S> attention{
+      {own_task, p.scale_log2, in_group, lane}, smem, copies, group, own.first, own.last};
+  const Store<S> store{smem, p, own_task, places, rank, group, in_group, lane};
   Partial<S> w;
-  Attention<S>{{own_task, p.scale_log2, in_group, lane}, smem, copies, group, own.first, own.last}
-      .run(w);
-
-  float inverse[2], lse[2];
-#pragma unroll
-  for (int row = 0; row < 2; ++row) {
-    const float sum = attention::quad_sum(w.sums[row][0] + w.sums[row][1]);
-    inverse[row] = sum == 0 ? 0.0F : ptx::reciprocal_approx(sum);
-    lse[row] = fmaf(w.max[row], p.scale_log2, ptx::log2_approx(sum));
-  }
-  Store<S>{smem, p, own_task, group, in_group, lane}.run(w, inverse, lse, rank);
+  float weight[2], lse[2];
+  attention.run(w);
+  store.weigh(w, weight, lse);
+  attention.finish(w);
+  store.run(w, weight, lse);
 }
 
 // By index: nvcc 13.0 cannot name a __global__ template's argument of class type.

@@ -23,6 +23,7 @@ struct Shape {
   static constexpr int kKeySteps = kBlockKv / 16;
   static constexpr int kQkSteps = kHeadDim / 16;
   static constexpr int kOutProducts = kHeadDim / 8;
+  static constexpr int kStoredColumns = kHeadDim / kRanks;
   static constexpr int kStoredProducts = kOutProducts / kRanks;  // what a block stores of a row
 
   using Tile = tile::SmemTile<kBlockKv, kHeadDim, 2>;
@@ -44,6 +45,7 @@ struct Shape {
     alignas(tile::kTileAlignment) unsigned char tiles[kTiles][Tile::kBytes];
     uint64_t full[kTiles];
     uint64_t received[kWarps];
+    uint64_t lse_received[kGroups];
     uint32_t readers[kSlots];              // warps that have read a slot, counted since the start
     alignas(16) Message messages[kWarps];  // not there where a cluster is one block
   };

@@ -11,24 +11,20 @@
 #pragma once
 
 #include <cstdint>
-#include <limits>
 
 #include "cuda/attention/quad_softmax.cuh"
 #include "cuda/forward_small_sm90/exact.cuh"
 #include "cuda/forward_small_sm90/shape.cuh"
+#include "cuda/forward_small_sm90/shares.cuh"
 #include "cuda/forward_small_sm90/softmax.cuh"
 #include "cuda/forward_small_sm90/transpose.cuh"
 #include "cuda/ptx/cluster.cuh"
-#include "cuda/ptx/exp2.cuh"
 #include "cuda/ptx/log2.cuh"
 #include "cuda/ptx/mbarrier.cuh"
 #include "cuda/ptx/sync.cuh"
 #include "cuda/ptx/wgmma.cuh"
 
 namespace flashcore::cuda::forward_small_sm90 {
-
-inline constexpr float kInfinity = std::numeric_limits<float>::infinity();
-inline constexpr float kLn2 = 0.6931471805599453F;
 
 // Where a lane stores: found before the keys have come, when there is time for it.
 struct Places {
@@ -67,17 +63,6 @@ __device__ __forceinline__ Places find_places(const typename S::Shared& smem, co
   }
   asm volatile("" : "+l"(at.o), "+l"(at.lse), "+r"(at.columns));  // here, and not later
   return at;
-}
-
-// How much each of two parts counts, given the log-sum-exps (of 2) of both; the log-sum-exp of all.
-struct Shares {
-  float own, other, lse;
-};
-__device__ __forceinline__ Shares shares_of(float own, float other) {
-  const float reference = attention::finite_reference(fmaxf(own, other));
-  const float a = ptx::exp2_approx(own - reference), b = ptx::exp2_approx(other - reference);
-  const float sum = a + b, inverse = sum == 0 ? 0.0F : ptx::reciprocal_approx(sum);
-  return {a * inverse, b * inverse, reference + ptx::log2_approx(sum)};
 }
 
 template <class S>
