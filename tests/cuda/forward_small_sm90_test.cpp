@@ -30,10 +30,12 @@ TEST(ForwardSmallSm90Config, EveryHeadDimensionGetsTheCheapestTileThatHoldsIt) {
   EXPECT_TRUE(is(config(8, 64, 512, true), 64, 1, 2));
   EXPECT_TRUE(is(config(64, 64, 129, true), 64, 1, 2));
   EXPECT_TRUE(is(config(64, 64, 512, false), 64, 2, 2)) << "two blocks share an SM";
+  EXPECT_TRUE(is(config(64, 64, 256, true), 64, 1, 2));
+  EXPECT_TRUE(is(config(64, 64, 256, false), 64, 1, 1)) << "a block holds all keys";
+  EXPECT_TRUE(is(config(64, 64, 257, false), 64, 2, 2));
+  EXPECT_TRUE(is(config(128, 64, 256, false), 128, 1, 1));
+  EXPECT_TRUE(is(config(128, 64, 256, true), 128, 1, 2));
   for (const bool one_wave : {false, true}) {
-    EXPECT_TRUE(is(config(64, 64, 128, one_wave), 64, 1, 1)) << "a tile for each warpgroup";
-    EXPECT_TRUE(is(config(64, 64, 0, one_wave), 64, 1, 1));
-    EXPECT_TRUE(is(config(128, 64, 128, one_wave), 128, 1, 1));
     EXPECT_TRUE(is(config(64, 72, 512, one_wave), 128, 1, 2));
     EXPECT_TRUE(is(config(72, 64, 512, one_wave), 128, 1, 2));
     EXPECT_TRUE(is(config(128, 128, 512, one_wave), 128, 1, 2));
@@ -47,11 +49,11 @@ TEST(ForwardSmallSm90Config, MissionIsLoadedAtOnce) {
   for (const Config& config : kConfigs) EXPECT_TRUE(is_sound(config));
 }
 
-TEST(ForwardSmallSm90Config, MessagesAreHalfOfWhatThereIsToGive) {
+TEST(ForwardSmallSm90Config, AMessageIsAPartsShareOfAWarpsOutputs) {
   for (const Config& config : kConfigs) {
     constexpr int kRows = 16, kBytes = 2, kLse = 32 * 4;
-    EXPECT_EQ(config.pair_bytes(), kRows / 2 * config.head_dim * kBytes + 2 * kLse);
-    EXPECT_EQ(config.message_bytes(), kRows / 2 * config.head_dim / 2 * kBytes + kLse);
+    EXPECT_EQ(config.message_bytes(),
+              kRows * config.head_dim / (kGroups * config.ranks) * kBytes + kLse);
   }
 }
 

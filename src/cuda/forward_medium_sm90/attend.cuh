@@ -35,6 +35,13 @@ struct Attention : forward_small_sm90::Softmax<S> {
     ptx::mbarrier_wait(ptx::shared_address(&smem.full[0]) + 8 * tile, i / S::kSlots % 2);
   }
 
+  // A tile that this warpgroup does not see. It must have come before its slot counts as read:
+  // otherwise the slot's next tile would count twice.
+  __device__ __forceinline__ void skip(int i) const {
+    if (i + S::kSlots < copies.count) wait(S::k_tile(i % S::kSlots), i);
+    copies.release(i, lane);
+  }
+
   __device__ __forceinline__ void scores(Scores<S>& s, int i) const {
     const int tile = S::k_tile(i % S::kSlots);
     wait(tile, i);
@@ -76,9 +83,13 @@ struct Attention : forward_small_sm90::Softmax<S> {
         w, p, address_of(tile));
   }
 
+  __device__ __forceinline__ void wait_for_queries() const {
+    if (first < last) wait(S::q_tile(group), 0);
+  }
+
   // The last product is not complete on return.
   __device__ __forceinline__ void run(Partial<S>& w) const {
-    for (int i = 0; i < first; ++i) copies.release(i, lane);
+    for (int i = 0; i < first; ++i) skip(i);
     if (first == last) {
 #pragma unroll
       for (int i = 0; i < 4 * S::kOutProducts; ++i) w.o[i / 4][i % 4] = 0;
@@ -86,7 +97,6 @@ struct Attention : forward_small_sm90::Softmax<S> {
       Scores<S> s0, s1;
       Probabilities<S> p0, p1;
       float shift[2];
-      ptx::mbarrier_wait(ptx::shared_address(&smem.full[0]) + 8 * S::q_tile(group), 0);
       scores(s0, first);
       if (first + 1 == last) {
         step<true, false>(w, s0, s1, p0, shift, first);
@@ -112,7 +122,7 @@ struct Attention : forward_small_sm90::Softmax<S> {
   __device__ __forceinline__ void finish(Partial<S>& w) const {
     ptx::warpgroup_wait<0>();
     ptx::warpgroup_pin(w.o);
-    for (int i = max(first, last - 2); i < copies.count; ++i) copies.release(i, lane);
+    for (int i = max(first, last - 2); i < copies.count; ++i) skip(i);
   }
 };
 

@@ -29,9 +29,9 @@ struct Config {
 
   constexpr int tile_bytes() const { return 2 * kBlockKv * head_dim; }
   constexpr int tiles() const { return kGroups + 2 * slots; }
-  // What a warp sends to the other block: 16 bits an output of half of the columns, and two
-  // log-sum-exps a lane.
-  constexpr int message_bytes() const { return 2 * 16 * head_dim / 2 + 2 * 4 * 32; }
+  // What a warp sends to the other block: half of the columns of 16 rows, and two log-sum-exps a
+  // lane.
+  constexpr int message_bytes() const { return 4 * 16 * head_dim / 2 + 2 * 4 * 32; }
   constexpr int messages() const { return ranks > 1 ? kWarps : 0; }
   constexpr int smem_bytes() const {
     const int barriers = 8 * (tiles() + kWarps + kGroups) + 4 * slots;
@@ -39,9 +39,7 @@ struct Config {
   }
 };
 
-inline constexpr std::array kConfigs = {Config{.head_dim = 64, .ranks = 1, .slots = 8},
-                                        Config{.head_dim = 64, .ranks = 2, .slots = 8},
-                                        Config{.head_dim = 128, .ranks = 1, .slots = 5},
+inline constexpr std::array kConfigs = {Config{.head_dim = 128, .ranks = 1, .slots = 5},
                                         Config{.head_dim = 128, .ranks = 2, .slots = 5}};
 inline constexpr int kLargestHeadDim = 128;
 

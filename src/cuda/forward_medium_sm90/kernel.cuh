@@ -4,6 +4,7 @@
 
 #include "cuda/forward_medium_sm90/attend.cuh"
 #include "cuda/forward_medium_sm90/copies.cuh"
+#include "cuda/forward_medium_sm90/split.hpp"
 #include "cuda/forward_medium_sm90/store.cuh"
 #include "cuda/forward_small_sm90/element.cuh"
 #include "cuda/ptx/dependent_launch.cuh"
@@ -12,24 +13,6 @@
 namespace flashcore::cuda::forward_medium_sm90 {
 
 using forward_small_sm90::Early;
-using forward_small_sm90::TileSpan, forward_small_sm90::tile_span, forward_small_sm90::tiles_of;
-
-// What one warpgroup sees of its block's tiles: numbers [first, last), and the tiles that need a
-// mask.
-struct OwnTiles {
-  int first, last;
-  TileSpan span;
-};
-
-template <class S>
-__device__ __forceinline__ OwnTiles own_tiles(const Task& task, int group, int rank, int count) {
-  if (S::kWhole) return {0, count, task.tiles};
-  const int first_query = task.first_query + group * kGroupQ;
-  const TileSpan span = tile_span(task.limits, first_query, min(first_query + kGroupQ, task.len_q));
-  if (span.size() == 0) return {0, 0, span};
-  return {tiles_of(span.begin - task.tiles.begin, rank, S::kRanks),
-          tiles_of(span.end - task.tiles.begin, rank, S::kRanks), span};
-}
 
 template <class S>
 __device__ __forceinline__ void compute(const Maps& maps, const Params& p) {
@@ -52,22 +35,27 @@ __device__ __forceinline__ void compute(const Maps& maps, const Params& p) {
   if (!S::kWhole && !task.exists()) return;  // all blocks of the cluster
   const int count = tiles_of(task.tiles.size(), rank, S::kRanks);
   const Copies<S> copies{smem, maps, task, rank, warp, count};
-  const OwnTiles own0 = own_tiles<S>(task, 0, rank, count),
-                 own1 = own_tiles<S>(task, 1, rank, count);
+  OwnTiles owns[kGroups];
+#pragma unroll
+  for (int g = 0; g < kGroups; ++g) {
+    owns[g] = S::kWhole ? OwnTiles{0, count, task.tiles}
+                        : own_tiles(task.limits, task.tiles, task.first_query + g * kGroupQ,
+                                    task.len_q, rank, S::kRanks);
+  }
   if (lane == 0) {
     ptx::wait_for_earlier_grids();
-    copies.start_first(own0.first < own0.last, own1.first < own1.last);
+    copies.start_first(owns[0].first < owns[0].last, owns[1].first < owns[1].last);
   }
   __syncwarp();
   if (S::kRanks > 1) ptx::cluster_arrive_relaxed();
   ptx::start_next_grid();
   __syncthreads();
-  if (lane == 0) copies.start_rest();
+  if (lane == 0) copies.start_second();
   __syncwarp();
   if (S::kRanks > 1) ptx::cluster_wait();  // the other block runs and has made its barriers
   Task own_task = task;
   own_task.first_query += group * kGroupQ;
-  const OwnTiles own = group == 0 ? own0 : own1;
+  const OwnTiles own = group == 0 ? owns[0] : owns[1];
   own_task.tiles = own.span;
   const Places places = find_places<S>(smem, p, own_task, rank, group, in_group, lane);
   const Attention<S> attention{
@@ -75,6 +63,9 @@ __device__ __forceinline__ void compute(const Maps& maps, const Params& p) {
   const Store<S> store{smem, p, own_task, places, rank, group, in_group, lane};
   Partial<S> w;
   float weight[2], lse[2];
+  attention.wait_for_queries();
+  if (lane == 0) copies.start_late();
+  __syncwarp();
   attention.run(w);
   store.weigh(w, weight, lse);
   attention.finish(w);

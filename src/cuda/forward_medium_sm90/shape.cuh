@@ -34,10 +34,10 @@ struct Shape {
   static constexpr int k_tile(int slot) { return kGroups + slot; }
   static constexpr int v_tile(int slot) { return kGroups + kSlots + slot; }
 
-  // What a warp sends to that of the same rows in the other block: 16 bits for each output that is
-  // stored there, lane by lane, and each lane's two log-sum-exps.
+  // What a warp sends to that of the same rows in the other block: the outputs that are stored
+  // there, lane by lane as accumulators are, and each lane's two log-sum-exps.
   struct Message {
-    uint32_t outputs[kStoredProducts / 2][32][4];
+    alignas(16) float outputs[kStoredProducts][32][4];
     float lse[2][32];
   };
 

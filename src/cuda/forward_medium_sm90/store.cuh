@@ -108,14 +108,11 @@ struct Store {
     constexpr int kSent = S::kStoredProducts - kKept;
     const auto& message = smem.messages[group * kGroupWarps + warp];
 #pragma unroll
-    for (int n = 0; n < S::kStoredProducts; n += 2) {
+    for (int n = 0; n < S::kStoredProducts; ++n) {
       uint32_t four[4];
 #pragma unroll
-      for (int j = 0; j < 4; ++j) {
-        const float* const two = &w.o[kSent + n + j / 2][j % 2 * 2];
-        four[j] = Element::pack(two[0] * weight[j % 2], two[1] * weight[j % 2]);
-      }
-      ptx::store_async(places.remote + 512 * (n / 2), four, places.counted);
+      for (int e = 0; e < 4; ++e) four[e] = __float_as_uint(w.o[kSent + n][e] * weight[e / 2]);
+      ptx::store_async(places.remote + 512 * n, four, places.counted);
     }
     ptx::mbarrier_wait(ptx::shared_address(&smem.lse_received[group]), 0);
     float share[2];
@@ -128,17 +125,13 @@ struct Store {
     }
     ptx::mbarrier_wait(ptx::shared_address(&smem.received[group * kGroupWarps + warp]), 0);
 #pragma unroll
-    for (int n = 0; n < S::kStoredProducts; n += 2) {
-      const uint4 four = *reinterpret_cast<const uint4*>(message.outputs[n / 2][lane]);
-      const uint32_t its[4] = {four.x, four.y, four.z, four.w};
-#pragma unroll
-      for (int j = 0; j < 4; ++j) {
-        const int row = j % 2;
-        const float* const two = &w.o[kKept + n + j / 2][row * 2];
-        words[row][n + j / 2] = Element::pack(
-            fmaf(Element::to_float(its[j] & 0xffffU), share[row], two[0] * weight[row]),
-            fmaf(Element::to_float(its[j] >> 16), share[row], two[1] * weight[row]));
-      }
+    for (int n = 0; n < S::kStoredProducts; ++n) {
+      const float4 its = *reinterpret_cast<const float4*>(message.outputs[n][lane]);
+      const float(&own)[4] = w.o[kKept + n];
+      words[0][n] = Element::pack(fmaf(its.x, share[0], own[0] * weight[0]),
+                                  fmaf(its.y, share[0], own[1] * weight[0]));
+      words[1][n] = Element::pack(fmaf(its.z, share[1], own[2] * weight[1]),
+                                  fmaf(its.w, share[1], own[3] * weight[1]));
     }
   }
 

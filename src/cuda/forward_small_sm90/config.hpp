@@ -32,15 +32,14 @@ struct Config {
 
   constexpr int tile_bytes() const { return 2 * kBlockKv * head_dim; }
 
-  // What a warp gives to the other warpgroup, and to the other block: 16 bits an output, and
-  // log-sum-exps.
-  constexpr int pair_bytes() const { return 16 * head_dim + 256; }
-  constexpr int message_bytes() const { return 8 * head_dim + 128; }
+  // What a warp sends to another: of eight rows the columns that a block finishes, in pieces of 32
+  // and 16 bits an output, and a log-sum-exp a lane.
+  constexpr int message_bytes() const { return 512 * (head_dim / (32 * ranks)) + 128; }
+  constexpr int messages() const { return kGroups * kGroupWarps * kGroups * ranks; }
 
   constexpr int barriers() const { return kTiles + kGroups * kGroupWarps; }
   constexpr int smem_bytes() const {
-    return tile_bytes() * kTiles + kGroups * kGroupWarps * (pair_bytes() + message_bytes()) +
-           8 * barriers();
+    return tile_bytes() * kTiles + messages() * message_bytes() + 8 * barriers();
   }
 };
 
@@ -51,13 +50,14 @@ inline constexpr std::array kConfigs = {Config{.head_dim = 64, .blocks = 1, .ran
                                         Config{.head_dim = 128, .blocks = 1, .ranks = 2},
                                         Config{.head_dim = 128, .blocks = 1, .ranks = 1}};
 inline constexpr int kLargestHeadDim = 128;
-inline constexpr int kMostKeysAlone = kGroups * kBlockKv;  // a tile for each warpgroup of a block
+inline constexpr int kMostKeysAlone = kGroups * kSlots * kBlockKv;  // all in a block's memory
 
 // Index into kConfigs, or -1 when a head dimension is too large. `one_wave`: every block of the
-// launch has an SM of its own.
+// launch has an SM of its own, with two blocks a tile of queries. Where not, and one block holds
+// all keys, it computes the tile alone.
 constexpr int choose_config(int64_t head_dim_qk, int64_t head_dim_v, int64_t seqlen_kv,
                             bool one_wave) {
-  const int ranks = seqlen_kv <= kMostKeysAlone ? 1 : 2;
+  const int ranks = !one_wave && seqlen_kv <= kMostKeysAlone ? 1 : 2;
   for (std::size_t i = 0; i < kConfigs.size(); ++i) {
     const Config& config = kConfigs[i];
     if (head_dim_qk > config.head_dim || head_dim_v > config.head_dim) continue;

@@ -36,28 +36,27 @@ struct Copies {
     if (warp == 6) ptx::prefetch_tensor_map(&maps.v);
   }
 
-  // Those of tile `warp`. Warps that start the first copies make no other; one makes the last
-  // tile's, and the rest those of what warps receive. One lane.
+  // Those of tile `warp`, for one warp also the last tile's, and of what warps receive. Where
+  // blocks start at once, warps that start the first copies make no other. One lane.
   __device__ __forceinline__ static void make_barriers(typename S::Shared& smem, int warp) {
-    constexpr int kFirst = 3;
+    constexpr int kFirst = S::kWhole ? 3 : 0;
+    constexpr int kBytes = S::kParts / 2 * S::kConfig.message_bytes();
+    const uint32_t received = ptx::shared_address(&smem.received[0][0]) + 8 * warp;
     ptx::mbarrier_init(ptx::shared_address(&smem.full[0]) + 8 * warp, 1);
     if (warp < kFirst) {
       ptx::publish_barriers();
       return;
     }
-    if (warp == kWarps - 1) ptx::mbarrier_init(ptx::shared_address(&smem.full[kWarps]), 1);
-    const uint32_t received = ptx::shared_address(&smem.received[0][0]);
-    const bool two = warp < 2 * kFirst;  // and of a warp that makes none
+    const bool two = warp >= kWarps - kFirst;  // and of a warp that makes none
     if (S::kRanks > 1) {
-      ptx::mbarrier_init(received + 8 * warp, 1);
-      if (two) ptx::mbarrier_init(received + 8 * (warp - kFirst), 1);
+      ptx::mbarrier_init(received, 1);
+      if (two) ptx::mbarrier_init(received - 8 * (kWarps - kFirst), 1);
     }
+    if (warp == kWarps - 1) ptx::mbarrier_init(ptx::shared_address(&smem.full[kWarps]), 1);
     ptx::publish_barriers();
     if (S::kRanks > 1) {
-      ptx::mbarrier_arrive_expect(received + 8 * warp, S::kConfig.message_bytes());
-      if (two) {
-        ptx::mbarrier_arrive_expect(received + 8 * (warp - kFirst), S::kConfig.message_bytes());
-      }
+      ptx::mbarrier_arrive_expect(received, kBytes);
+      if (two) ptx::mbarrier_arrive_expect(received - 8 * (kWarps - kFirst), kBytes);
     }
   }
 

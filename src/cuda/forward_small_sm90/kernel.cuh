@@ -10,6 +10,7 @@
 #include "cuda/forward_small_sm90/element.cuh"
 #include "cuda/forward_small_sm90/merge.cuh"
 #include "cuda/ptx/dependent_launch.cuh"
+#include "cuda/ptx/log2.cuh"
 
 namespace flashcore::cuda::forward_small_sm90 {
 
@@ -49,7 +50,27 @@ __device__ __forceinline__ void compute(const Maps& maps, const Params& p) {
   Partial<S> w;
   Attention<S>{{task, p.scale_log2, in_group, lane}, smem, copies, part, group}.run(w, tiles);
 
-  Merge<S>{smem, p, task, places, rank, group, in_group, lane}.run(w);
+  float sums[2], inverse[2], lse[2];
+#pragma unroll
+  for (int row = 0; row < 2; ++row) {
+    sums[row] = attention::quad_sum(w.sums[row][0] + w.sums[row][1]);
+    inverse[row] = ptx::reciprocal_approx(sums[row]);
+    lse[row] = fmaf(w.max[row], p.scale_log2, ptx::log2_approx(sums[row]));
+  }
+  // Rows without a key: O is 0, LSE is -inf by itself. A branch and not a selection, and not made
+  // one by the compiler: it keeps the sums, which it depends on, before the wait for the last
+  // product.
+  if (__any_sync(0xffffffffU, fminf(sums[0], sums[1]) == 0)) [[unlikely]] {
+#pragma unroll 1
+    for (int row = 0; row < 2; ++row) {
+      asm volatile("" ::: "memory");
+      inverse[0] = sums[0] == 0 ? 0.0F : inverse[0];
+      inverse[1] = sums[1] == 0 ? 0.0F : inverse[1];
+    }
+  }
+  ptx::warpgroup_wait<0>();
+  ptx::warpgroup_pin(w.o);
+  Merge<S>{smem, p, task, places, rank, group, in_group, lane}.run(w, inverse, lse);
 }
 
 // By index: nvcc 13.0 cannot name a __global__ template's argument of class type.

@@ -38,24 +38,16 @@ struct Shape {
   using Tile = tile::SmemTile<kBlockKv, kHeadDim, 2>;
   static_assert(kBlockQ == kBlockKv);
 
-  // From a warp to that of the same rows in the other warpgroup: eight rows, and a log-sum-exp for
-  // each row of all 16. See merge.cuh.
-  struct Pair {
-    uint32_t outputs[kOutProducts / 4][32][4];
-    float lse[2][32];  // by lane: four have a row
-  };
-  static_assert(sizeof(Pair) == kConfig.pair_bytes());
-  // To that of the same rows in the other block: half of the columns of eight rows.
+  // A part's share of a warp's outputs, as one warp sends it to another: see merge.cuh.
   struct Message {
-    uint32_t outputs[kOutProducts / 8][32][4];
-    float lse[32];
+    uint32_t outputs[kPieces][32][4];
+    float lse[32];  // by lane: four have a row
   };
   static_assert(sizeof(Message) == kConfig.message_bytes());
 
   struct Shared {
     alignas(tile::kTileAlignment) unsigned char tiles[kTiles][Tile::kBytes];
-    Pair pairs[kGroups][kGroupWarps];        // of outputs the receiver, of log-sum-exps the sender
-    Message messages[kGroups][kGroupWarps];  // of the receiver
+    Message messages[kGroups][kGroupWarps][kParts];  // [receiver][its warp][sender]
     uint64_t full[kTiles];
     uint64_t received[kGroups][kGroupWarps];
   };

@@ -1,0 +1,111 @@
+// What of forward_medium_sm90 needs no GPU: its resources, and which tiles of keys its warpgroups
+// visit.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <set>
+
+#include "cuda/forward_medium_sm90/config.hpp"
+#include "cuda/forward_medium_sm90/split.hpp"
+
+namespace flashcore {
+namespace {
+
+using namespace cuda::forward_medium_sm90;  // NOLINT(google-build-using-namespace)
+using cuda::forward_small_sm90::small_limits;
+
+TEST(ForwardMediumSm90Config, EveryHeadDimensionGetsTheCheapestTileThatHoldsIt) {
+  for (const bool split : {false, true}) {
+    const auto config = [split](int64_t qk, int64_t v) {
+      return kConfigs[static_cast<std::size_t>(choose_config(qk, v, split))];
+    };
+    EXPECT_EQ(config(8, 64).head_dim, 128);
+    EXPECT_EQ(config(128, 128).ranks, split ? 2 : 1);
+    EXPECT_EQ(choose_config(136, 64, split), -1);
+    EXPECT_EQ(choose_config(64, 136, split), -1);
+  }
+}
+
+TEST(ForwardMediumSm90Config, MessagesAreHalfOfAWarpsOutputs) {
+  for (const Config& config : kConfigs) {
+    constexpr int kRows = 16, kBytes = 4, kLse = 32 * 4;
+    EXPECT_TRUE(is_sound(config));
+    EXPECT_EQ(config.message_bytes(), kRows * config.head_dim / 2 * kBytes + 2 * kLse);
+  }
+}
+
+struct Drawn {
+  int len_q, len_kv, offset, left, right;
+};
+
+void check(const Drawn& d, int first) {
+  Sequence s;
+  s.len_q = s.rows_q = d.len_q;
+  s.len_kv = d.len_kv;
+  s.offset = d.offset;
+  const BandLimits limits = small_limits(s, Band{d.left, d.right});
+  const TileSpan block = tile_span(limits, first, std::min(first + kBlockQ, d.len_q));
+  for (int group = 0; group < kGroups; ++group) {
+    const int query = first + group * kGroupQ;
+    const TileSpan wanted = tile_span(limits, query, std::min(query + kGroupQ, d.len_q));
+    std::set<int> visited;
+    for (int ranks = 1; ranks <= 2; ++ranks) {
+      visited.clear();
+      for (int rank = 0; rank < ranks; ++rank) {
+        const OwnTiles own = own_tiles(limits, block, query, d.len_q, rank, ranks);
+        ASSERT_GE(own.first, 0);
+        ASSERT_LE(own.first, own.last);
+        ASSERT_LE(own.last, tiles_of(block.size(), rank, ranks)) << "tiles that nobody copies";
+        for (int i = own.first; i < own.last; ++i) {
+          const int tile = block.begin + rank + i * ranks;
+          ASSERT_TRUE(visited.insert(tile).second);
+          ASSERT_TRUE(tile >= wanted.begin && tile < wanted.end) << "tile " << tile;
+        }
+      }
+      ASSERT_EQ(static_cast<int>(visited.size()), wanted.size());
+    }
+  }
+}
+
+TEST(ForwardMediumSm90Split, WarpgroupsVisitWhatTheirQueriesSee) {
+  for (const int len_q : {1, 64, 100, 129, 300}) {
+    for (const int len_kv : {0, 1, 64, 150, 500}) {
+      for (const int offset : {-200, -64, -1, 0, 1, 63, 300}) {
+        for (const int left : {-1, 0, 70}) {
+          for (const int right : {-1, 0, 70}) {
+            for (int first = 0; first < len_q; first += kBlockQ) {
+              check({len_q, len_kv, offset, left, right}, first);
+              if (HasFatalFailure()) return;
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+// Every tile that a block copies is waited for by one of its warpgroups: a block may not leave
+// before its copies have come.
+TEST(ForwardMediumSm90Split, NoTileIsCopiedForNobody) {
+  for (const int offset : {-100, 0, 37}) {
+    for (const int left : {-1, 0, 5}) {
+      for (const int right : {-1, 0, 5}) {
+        Sequence s;
+        s.len_q = s.rows_q = 128;
+        s.len_kv = 400;
+        s.offset = offset;
+        const BandLimits limits = small_limits(s, Band{left, right});
+        const TileSpan block = tile_span(limits, 0, 128);
+        const OwnTiles a = own_tiles(limits, block, 0, 128, 0, 1);
+        const OwnTiles b = own_tiles(limits, block, kGroupQ, 128, 0, 1);
+        for (int i = 0; i < block.size(); ++i) {
+          EXPECT_TRUE((i >= a.first && i < a.last) || (i >= b.first && i < b.last)) << i;
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace flashcore
