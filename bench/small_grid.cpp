@@ -151,7 +151,8 @@ int run(const std::string& out, const std::string& what, DType dtype, double sec
     return 1;
   }
   std::vector<Candidate> candidates = {
-      {"forward_small_sm90"}, {"forward_small_sm80"}, {"forward_sm90"}, {"forward_sm80"}};
+      {"forward_small_sm90"}, {"forward_medium_sm90"}, {"forward_small_sm80"},
+      {"forward_sm90"},       {"forward_sm80"}};
   if (what == "eager") candidates.push_back({"forward_small_sm90", true});
   const TiledInputs inputs(dtype);
   ordered_json evidence = new_evidence("small_grid");

@@ -12,14 +12,34 @@ import pathlib
 import sys
 
 MULTIPROCESSORS = 132
-SMALL = "forward_small_sm90"
-# Queries of a unit, keys of a step, SMs of a unit.
-SHAPES = {SMALL: (64, 256, 2), "forward_sm90": (128, 128, 1), "forward_sm80": (128, 64, 1)}
+SMALL, MEDIUM = "forward_small_sm90", "forward_medium_sm90"
+NEXT = ("forward_sm90", "forward_sm80")
+
+
+def shape_of(kernel: str, row: dict) -> tuple[int, int, int]:
+    """Queries of a unit, keys of a step, SMs of a unit: as in small_choice.hpp."""
+    def fits_twice(block_q: int) -> bool:
+        return 2 * -(-row["seqlen"] // block_q) * row["heads"] <= MULTIPROCESSORS
+    if kernel == SMALL:
+        ranks = 1 if not fits_twice(64) and row["seqlen"] <= 256 else 2
+        return 64, ranks * 128, ranks
+    if kernel == MEDIUM:
+        ranks = 2 if fits_twice(128) else 1
+        return 128, ranks * 64, ranks
+    return (128, 128, 1) if kernel == "forward_sm90" else (128, 64, 1)
+
+
+def is_candidate(kernel: str, row: dict) -> bool:
+    return kernel != MEDIUM or row["head_dim"] > 64
+
+
+KERNELS = (SMALL, MEDIUM, *NEXT)
 FIELDS = ("launch", "unit", "step_64", "step_128", "full_unit", "full_step_64", "full_step_128")
 
 
-def work(row: dict, block_q: int, step_keys: int, unit_sms: int) -> tuple[float, float, float]:
+def work(kernel: str, row: dict) -> tuple[float, float, float]:
     """(waves, average steps, longest): as work_of() in small_choice.hpp."""
+    block_q, step_keys, unit_sms = shape_of(kernel, row)
     seqlen, tiles = row["seqlen"], -(-row["seqlen"] // block_q)
     stride = max(1, tiles // 32)
     steps = []
@@ -62,23 +82,28 @@ def fit(points: list[tuple[tuple[float, float, float], float, float]]) -> list[f
                                 for f, wide, us in points))
 
 
+def choices(times: dict, row: dict, other: str) -> list[str]:
+    """The kernels between which the choice is, where `other` would run otherwise."""
+    return [kernel for kernel in (SMALL, MEDIUM, other)
+            if kernel in times and is_candidate(kernel, row)]
+
+
 def fit_choice(measured: list[tuple[dict, dict]], fitted: dict) -> dict:
     """From each kernel's own fit: what loses least by wrong choices, and still predicts well."""
     kernels = list(fitted)
-    rows = [({kernel: (work(row, *SHAPES[kernel]), wide_of(row), times[kernel])
-              for kernel in kernels if kernel in times}) for row, times in measured]
+    rows = [({kernel: (work(kernel, row), wide_of(row)) for kernel in kernels if kernel in times},
+             times, [choices(times, row, other) for other in NEXT if other in times])
+            for row, times in measured]
 
     def loss(flat: list[float]) -> float:
         total = 0.0
-        for row in rows:
+        for features, times, candidates in rows:
             guess = {kernel: predicted(f, wide, flat[7 * kernels.index(kernel):][:7])
-                     for kernel, (f, wide, _) in row.items()}
-            total += sum(math.log(guess[kernel] / row[kernel][2]) ** 2 for kernel in row)
-            for other in row:
-                if other == SMALL or SMALL not in row:
-                    continue
-                chosen = SMALL if guess[SMALL] < guess[other] else other
-                total += 5 * (row[chosen][2] / min(row[SMALL][2], row[other][2]) - 1)
+                     for kernel, (f, wide) in features.items()}
+            total += sum(math.log(guess[kernel] / times[kernel]) ** 2 for kernel in guess)
+            for among in candidates:
+                chosen = min(among, key=guess.get)
+                total += 5 * (times[chosen] / min(times[kernel] for kernel in among) - 1)
         return total
 
     flat = search([value for kernel in kernels for value in fitted[kernel]], loss)
@@ -90,22 +115,23 @@ def wide_of(row: dict) -> float:
 
 
 def report(measured: list[tuple[dict, dict]], fitted: dict, other: str) -> None:
-    """How the choice between the small kernel and `other` does on what was measured."""
+    """How the choice where `other` would run otherwise does on what was measured."""
     right, count, worst, where = 0, 0, 1.0, ""
     for row, times in measured:
-        if SMALL not in times or other not in times:
+        among = choices(times, row, other)
+        if SMALL not in among or other not in among:
             continue
-        guess = {kernel: predicted(work(row, *SHAPES[kernel]), wide_of(row), fitted[kernel])
-                 for kernel in (SMALL, other)}
+        guess = {kernel: predicted(work(kernel, row), wide_of(row), fitted[kernel])
+                 for kernel in among}
         chosen = min(guess, key=guess.get)
-        best = min(times[SMALL], times[other])
+        best = min(times[kernel] for kernel in among)
         count += 1
         right += times[chosen] == best
         if times[chosen] / best > worst:
             worst = times[chosen] / best
             where = " at " + ", ".join(f"{key} {row[key]}"
                                        for key in ("heads", "seqlen", "head_dim", "causal"))
-    print(f"against {other}: {right} of {count} right, at worst {worst:.3f} of the best{where}")
+    print(f"before {other}: {right} of {count} right, at worst {worst:.3f} of the best{where}")
 
 
 def main() -> int:
@@ -119,23 +145,23 @@ def main() -> int:
             times = {cell["kernel"]: cell["us"] for cell in row["kernels"] if "us" in cell}
             measured.append((row, times))
     fitted = {}
-    for kernel, shape in SHAPES.items():
-        points = [(work(row, *shape), wide_of(row), times[kernel])
-                  for row, times in measured if kernel in times]
+    for kernel in KERNELS:
+        points = [(work(kernel, row), wide_of(row), times[kernel])
+                  for row, times in measured if kernel in times and is_candidate(kernel, row)]
         if not points:
             continue
         fitted[kernel] = fit(points)
     fitted = fit_choice(measured, fitted)
-    for kernel, shape in SHAPES.items():
-        points = [(work(row, *shape), wide_of(row), times[kernel])
-                  for row, times in measured if kernel in times]
+    for kernel in KERNELS:
+        points = [(work(kernel, row), wide_of(row), times[kernel])
+                  for row, times in measured if kernel in times and is_candidate(kernel, row)]
         if not points:
             continue
         off = max(abs(math.log(predicted(f, wide, fitted[kernel]) / us)) for f, wide, us in points)
         print(f"{kernel}: " + ", ".join(f"{field} {value:.3f}"
                                         for field, value in zip(FIELDS, fitted[kernel])) +
               f"  (off by at most {math.expm1(off):.0%})")
-    for other in ("forward_sm90", "forward_sm80"):
+    for other in NEXT:
         if other in fitted:
             report(measured, fitted, other)
     return 0

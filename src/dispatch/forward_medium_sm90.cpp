@@ -9,7 +9,9 @@
 #include "cuda/forward_medium_sm90/launch.hpp"
 #include "dispatch/cuda_launch.hpp"
 #include "dispatch/forward_small_sm90_refusal.hpp"
+#include "dispatch/small_decision.hpp"
 #include "dispatch/small_mapped.hpp"
+#include "dispatch/small_tiles.hpp"
 
 namespace flashcore {
 namespace {
@@ -23,8 +25,8 @@ Result<PlannedKernel> plan(const ForwardProblem& p, const PlanContext& context) 
       static_cast<unsigned int>((p.seqlen_q + medium::kBlockQ - 1) / medium::kBlockQ),
       static_cast<unsigned int>(p.heads_q), static_cast<unsigned int>(p.batch)};
   // Which of the two computes an entry may not depend on the others where that is promised.
-  const int64_t tiles = int64_t{grid.q_tiles} * grid.heads * grid.batch;
-  const bool split = !context.batch_invariant && 2 * tiles <= context.device.multiprocessors;
+  const bool split =
+      !context.batch_invariant && fits_twice(p, medium::kBlockQ, context.device.multiprocessors);
   const medium::InstanceEntry& instance = medium::find_instance(
       {.type = p.dtype == DType::f16 ? medium::InputType::f16 : medium::InputType::bf16,
        .config = medium::choose_config(p.head_dim_qk, p.head_dim_v, split),
@@ -48,6 +50,10 @@ Kernel forward_medium_sm90_kernel() {
               [](const ForwardProblem& p, const PlanContext& context) {
                 static const std::string targets = build_info().cuda_targets;
                 return forward_small_sm90_refusal(p, context.device, targets);
+              },
+          .declines =
+              [](const ForwardProblem& p, const PlanContext& context) {
+                return small_declines(p, context, &SmallChoice::is_medium);
               },
           .plan = plan};
 }

@@ -52,12 +52,16 @@ inline constexpr std::array kConfigs = {Config{.head_dim = 64, .blocks = 1, .ran
 inline constexpr int kLargestHeadDim = 128;
 inline constexpr int kMostKeysAlone = kGroups * kSlots * kBlockKv;  // all in a block's memory
 
-// Index into kConfigs, or -1 when a head dimension is too large. `one_wave`: every block of the
-// launch has an SM of its own, with two blocks a tile of queries. Where not, and one block holds
-// all keys, it computes the tile alone.
+// Blocks a tile of queries. `one_wave`: every block of the launch has an SM of its own, with two
+// blocks a tile. Where not, and one block holds all keys, it computes the tile alone.
+constexpr int ranks_of(int64_t seqlen_kv, bool one_wave) {
+  return !one_wave && seqlen_kv <= kMostKeysAlone ? 1 : 2;
+}
+
+// Index into kConfigs, or -1 when a head dimension is too large.
 constexpr int choose_config(int64_t head_dim_qk, int64_t head_dim_v, int64_t seqlen_kv,
                             bool one_wave) {
-  const int ranks = !one_wave && seqlen_kv <= kMostKeysAlone ? 1 : 2;
+  const int ranks = ranks_of(seqlen_kv, one_wave);
   for (std::size_t i = 0; i < kConfigs.size(); ++i) {
     const Config& config = kConfigs[i];
     if (head_dim_qk > config.head_dim || head_dim_v > config.head_dim) continue;
