@@ -83,10 +83,6 @@ struct Attention : forward_small_sm90::Softmax<S> {
         w, p, address_of(tile));
   }
 
-  __device__ __forceinline__ void wait_for_queries() const {
-    if (first < last) wait(S::q_tile(group), 0);
-  }
-
   // The last product is not complete on return.
   __device__ __forceinline__ void run(Partial<S>& w) const {
     for (int i = 0; i < first; ++i) skip(i);
@@ -97,6 +93,7 @@ struct Attention : forward_small_sm90::Softmax<S> {
       Scores<S> s0, s1;
       Probabilities<S> p0, p1;
       float shift[2];
+      wait(S::q_tile(group), 0);
       scores(s0, first);
       if (first + 1 == last) {
         step<true, false>(w, s0, s1, p0, shift, first);

@@ -1,10 +1,8 @@
 // How Q, K and V come to the shared memory of a block that shares keys.
 //
-//   at once          warp 0, 1: Q of each warpgroup    2, 3: the first and second K
-//   all have met     4: the first V
-//   Q is here        0, 2: further even and odd V    1, 3: further even and odd K
+//   at once        warp 0, 1: Q of each warpgroup    2, 3: the first and second K
+//   all have met   4, 6: even and odd V              5, 7: further even and odd K
 //
-// All SMs load at once, and what is needed last would be in the way of what is needed first.
 // The last warp to have read a slot starts the copy of its next tile.
 #pragma once
 
@@ -93,14 +91,10 @@ struct Copies {
     if (warp == 2 || warp == 3) start_k(warp - 2);
   }
   __device__ __forceinline__ void start_second() const {
-    if (warp == kGroupWarps) start_v(0);
-  }
-  // By the first warpgroup, which sees the block's first tile if it sees any.
-  __device__ __forceinline__ void start_late() const {
-    if (warp >= kGroupWarps) return;
-    const int odd = warp / 2;
+    if (warp < kGroupWarps) return;
+    const int odd = warp / 2 % 2;
     if (warp % 2 == 0) {
-      for (int i = 2 - odd; i < S::kSlots; i += 2) start_v(i);
+      for (int i = odd; i < S::kSlots; i += 2) start_v(i);
     } else {
       for (int i = 2 + odd; i < S::kSlots; i += 2) start_k(i);
     }

@@ -63,9 +63,6 @@ __device__ __forceinline__ void compute(const Maps& maps, const Params& p) {
   const Store<S> store{smem, p, own_task, places, rank, group, in_group, lane};
   Partial<S> w;
   float weight[2], lse[2];
-  attention.wait_for_queries();
-  if (lane == 0) copies.start_late();
-  __syncwarp();
   attention.run(w);
   store.weigh(w, weight, lse);
   attention.finish(w);

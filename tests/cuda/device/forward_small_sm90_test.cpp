@@ -60,6 +60,7 @@ class ForwardSmall : public testing::TestWithParam<Variant> {
   }
 };
 class ForwardSmallSm90 : public ForwardSmall {};
+class ForwardEarly : public ForwardSmall {};
 class ForwardSmallSm80 : public ForwardSmall {};
 
 INSTANTIATE_TEST_SUITE_P(Hopper, ForwardSmall, testing::Values(kHopper));
@@ -67,6 +68,7 @@ INSTANTIATE_TEST_SUITE_P(Medium, ForwardSmall, testing::Values(kMedium, kMediumA
 INSTANTIATE_TEST_SUITE_P(Ampere, ForwardSmall, testing::Values(kAmpere));
 INSTANTIATE_TEST_SUITE_P(Ampere, ForwardSmallSm80, testing::Values(kAmpere));
 INSTANTIATE_TEST_SUITE_P(Hopper, ForwardSmallSm90, testing::Values(kHopper));
+INSTANTIATE_TEST_SUITE_P(Hopper, ForwardEarly, testing::Values(kHopper, kMedium, kMediumAlone));
 
 // Runs on poisoned outputs; the sentence of the first gate that failed, or nothing.
 std::string failure_of(bench::HostProblem& host, const bench::Reference& reference,
@@ -124,6 +126,20 @@ TEST_P(ForwardSmall, HeadDim128OneTile) { check_case(GetParam(), one(1, 64, 64, 
 TEST_P(ForwardSmall, HeadDim128) { check_case(GetParam(), one(4, 256, 512, 128)); }
 TEST_P(ForwardSmall, HeadDim128SlotsReused) { check_case(GetParam(), one(2, 128, 2048, 128)); }
 TEST_P(ForwardSmall, HeadDim96) { check_case(GetParam(), one(2, 128, 256, 96)); }
+
+// More tiles of queries than SMs: blocks share SMs, or compute a tile alone.
+TEST_P(ForwardSmall, ManyHeads) {
+  for (const int64_t head_dim : {64, 128}) {
+    for (const int64_t seqlen_kv : {65, 256, 300}) {
+      for (const bool causal : {false, true}) {
+        bench::Case made = one(75, 130, seqlen_kv, head_dim, DType::bf16);
+        made.causal = causal;
+        check_case(GetParam(), made);
+        if (HasFatalFailure()) return;
+      }
+    }
+  }
+}
 
 TEST_P(ForwardSmall, Tails) {
   for (const DType dtype : {DType::f16, DType::bf16}) {
@@ -322,14 +338,14 @@ TEST_P(ForwardSmallSm80, SmallBlocks) {
 }
 
 // A chain of runs in which each reads what the one before wrote, started early or not: equal bits.
-TEST_P(ForwardSmallSm90, EarlyStartsChangeNothing) {
+TEST_P(ForwardEarly, EarlyStartsChangeNothing) {
   constexpr int kRuns = 40;
   const Problem problem = bench::to_problem(one(8, 512, 512, 64));
   bench::HostProblem host = bench::make_host_problem(problem, 3);
   const size_t bytes = 8 * 512 * 64 * 2, lse_bytes = 8 * 512 * 4;
   std::vector<uint16_t> results[2];
   for (const bool early : {false, true}) {
-    PlanOptions chosen = options();
+    PlanOptions chosen = options(GetParam());
     chosen.early_start = early;
     const Result<Plan> plan = make_plan(problem, chosen);
     ASSERT_TRUE(plan.ok()) << plan.status().message();
