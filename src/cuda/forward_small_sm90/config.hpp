@@ -37,7 +37,7 @@ struct Config {
   constexpr int message_bytes() const { return 512 * (head_dim / (32 * ranks)) + 128; }
   constexpr int messages() const { return kGroups * kGroupWarps * kGroups * ranks; }
 
-  constexpr int barriers() const { return kTiles + kGroups * kGroupWarps; }
+  constexpr int barriers() const { return kTiles + kGroups * kGroupWarps + kGroups; }
   constexpr int smem_bytes() const {
     return tile_bytes() * kTiles + messages() * message_bytes() + 8 * barriers();
   }

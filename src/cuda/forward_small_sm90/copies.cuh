@@ -40,7 +40,9 @@ struct Copies {
   // blocks start at once, warps that start the first copies make no other. One lane.
   __device__ __forceinline__ static void make_barriers(typename S::Shared& smem, int warp) {
     constexpr int kFirst = S::kWhole ? 3 : 0;
-    constexpr int kBytes = S::kParts / 2 * S::kConfig.message_bytes();
+    using Message = typename S::Message;
+    constexpr int kBytes = S::kParts / 2 * sizeof(Message::outputs);
+    constexpr int kLseBytes = S::kParts / 2 * kGroupWarps * sizeof(Message::lse);
     const uint32_t received = ptx::shared_address(&smem.received[0][0]) + 8 * warp;
     ptx::mbarrier_init(ptx::shared_address(&smem.full[0]) + 8 * warp, 1);
     if (warp < kFirst) {
@@ -52,10 +54,14 @@ struct Copies {
       ptx::mbarrier_init(received, 1);
       if (two) ptx::mbarrier_init(received - 8 * (kWarps - kFirst), 1);
     }
+    const bool lse = S::kRanks > 1 && (warp == 3 || warp == 4);
+    const uint32_t lse_received = ptx::shared_address(&smem.lse_received[0]) + 8 * (warp - 3);
+    if (lse) ptx::mbarrier_init(lse_received, 1);
     if (warp == kWarps - 1) ptx::mbarrier_init(ptx::shared_address(&smem.full[kWarps]), 1);
     ptx::publish_barriers();
     if (S::kRanks > 1) {
       ptx::mbarrier_arrive_expect(received, kBytes);
+      if (lse) ptx::mbarrier_arrive_expect(lse_received, kLseBytes);
       if (two) ptx::mbarrier_arrive_expect(received - 8 * (kWarps - kFirst), kBytes);
     }
   }

@@ -57,6 +57,8 @@ __device__ __forceinline__ void compute(const Maps& maps, const Params& p) {
     inverse[row] = ptx::reciprocal_approx(sums[row]);
     lse[row] = fmaf(w.max[row], p.scale_log2, ptx::log2_approx(sums[row]));
   }
+  Merge<S> merge{smem, p, task, places, rank, group, in_group, lane};
+  merge.announce(lse);
   // Rows without a key: O is 0, LSE is -inf by itself. A branch and not a selection, and not made
   // one by the compiler: it keeps the sums, which it depends on, before the wait for the last
   // product.
@@ -70,7 +72,7 @@ __device__ __forceinline__ void compute(const Maps& maps, const Params& p) {
   }
   ptx::warpgroup_wait<0>();
   ptx::warpgroup_pin(w.o);
-  Merge<S>{smem, p, task, places, rank, group, in_group, lane}.run(w, inverse, lse);
+  merge.run(w, inverse);
 }
 
 // By index: nvcc 13.0 cannot name a __global__ template's argument of class type.

@@ -30,13 +30,14 @@ namespace flashcore::cuda::forward_small_sm90 {
 
 // Where a lane stores: found before the keys have come, when there is time for it.
 struct Places {
-  uint16_t* o;     // of the first of the lane's outputs
-  float* lse;      // null: the lane has none to store
-  int query;       // counted in the entry
-  int columns;     // of O from that output on; not more than 0 where nothing is stored
-  bool in_use;     // a query that is in use
-  uint32_t local;  // where this lane's outputs go in the own block
-  uint32_t remote, remote_lse, counted;  // and in the other, and their barrier
+  uint16_t* o;               // of the first of the lane's outputs
+  float* lse;                // null: the lane has none to store
+  int query;                 // counted in the entry
+  int columns;               // of O from that output on; not more than 0 where nothing is stored
+  bool in_use;               // a query that is in use
+  uint32_t local;            // where this lane's outputs go in the own block
+  uint32_t remote, counted;  // and in the other, and their barrier
+  uint32_t remote_lse, lse_counted;  // the same of log-sum-exps
 };
 
 // Where 16 bytes of lane 4 * r + q lie in a message: a reader of one word of each such piece finds
@@ -69,7 +70,8 @@ __device__ __forceinline__ Places find_places(const typename S::Shared& smem, co
     at.counted = ptx::cluster_address(ptx::shared_address(&smem.received[0][warp]), other);
     at.remote_lse =
         at.remote + static_cast<uint32_t>(512 * S::kPieces + 4 * lane - 16 * slot_of(lane));
-    asm volatile("" : "+r"(at.remote), "+r"(at.remote_lse), "+r"(at.counted));
+    at.lse_counted = ptx::cluster_address(ptx::shared_address(&smem.lse_received[0]), other);
+    asm volatile("" : "+r"(at.remote), "+r"(at.remote_lse), "+r"(at.counted), "+r"(at.lse_counted));
   }
   asm volatile("" : "+l"(at.o), "+l"(at.lse), "+r"(at.columns));  // here, and not later
   return at;
@@ -90,11 +92,24 @@ struct Merge {
   // A lane finishes eight neighbouring columns of a row in each piece of 32.
   float outputs[kPieces][8];
 
-  // Each chunk to the warp that finishes it.
-  __device__ __forceinline__ void send(const Partial<S>& w, const float (&inverse)[2],
-                                       const float (&lse)[2]) const {
+  // The log-sum-exps of each chunk to the warp that finishes it: before the last product is
+  // complete, so that what they are needed for is done while the outputs are on their way.
+  __device__ __forceinline__ void announce(const float (&lse)[2]) const {
     constexpr uint32_t kRowHalf = kGroupWarps * kParts * sizeof(Message);
     const int part = S::part_of(rank, group);
+#pragma unroll
+    for (int rows = 0; rows < 2; ++rows) {
+      smem.messages[rows][warp][part].lse[lane] = lse[rows];
+      if (S::kRanks > 1) {
+        ptx::store_async(places.remote_lse + rows * kRowHalf, __float_as_uint(lse[rows]),
+                         places.lse_counted + rows * 8);
+      }
+    }
+  }
+
+  // Each chunk to the warp that finishes it.
+  __device__ __forceinline__ void send(const Partial<S>& w, const float (&inverse)[2]) const {
+    constexpr uint32_t kRowHalf = kGroupWarps * kParts * sizeof(Message);
 #pragma unroll
     for (int to = 0; to < kParts; ++to) {
       const int columns = to / 2, rows = to % 2;
@@ -117,32 +132,17 @@ struct Merge {
         }
       }
     }
-#pragma unroll
-    for (int rows = 0; rows < 2; ++rows) {
-      smem.messages[rows][warp][part].lse[lane] = lse[rows];
-      if (S::kRanks > 1) {
-        ptx::store_async(places.remote_lse + rows * kRowHalf, __float_as_uint(lse[rows]),
-                         places.counted + rows * kGroupWarps * 8);
-      }
-    }
   }
 
   // Waits for all parts' shares, and adds them; LSE.
   __device__ __forceinline__ float receive() {
     const int row = lane / 4, quarter = lane % 4;
     ptx::named_barrier_sync(kPair + warp, 2 * 32);
-    if (S::kRanks > 1) ptx::mbarrier_wait(ptx::shared_address(&smem.received[group][warp]), 0);
+    if (S::kRanks > 1) ptx::mbarrier_wait(ptx::shared_address(&smem.lse_received[group]), 0);
     const Message(&messages)[kParts] = smem.messages[group][warp];
     float weights[kParts];
-    uint32_t words[kParts][kPieces][4];
 #pragma unroll
-    for (int i = 0; i < kParts; ++i) {
-      weights[i] = messages[i].lse[lane];
-#pragma unroll
-      for (int n = 0; n < 4 * kPieces; ++n) {
-        words[i][n / 4][n % 4] = messages[i].outputs[n / 4][row + 8 * (n % 4)][quarter];
-      }
-    }
+    for (int i = 0; i < kParts; ++i) weights[i] = messages[i].lse[lane];
     float largest = fmaxf(weights[0], weights[1]);
     if (kParts > 2) largest = fmaxf(largest, fmaxf(weights[kParts - 2], weights[kParts - 1]));
     const float reference = attention::finite_reference(largest);
@@ -153,6 +153,15 @@ struct Merge {
     const float inverse = sum == 0 ? 0.0F : ptx::reciprocal_approx(sum);
 #pragma unroll
     for (int i = 0; i < kParts; ++i) weights[i] *= inverse;
+    if (S::kRanks > 1) ptx::mbarrier_wait(ptx::shared_address(&smem.received[group][warp]), 0);
+    uint32_t words[kParts][kPieces][4];
+#pragma unroll
+    for (int i = 0; i < kParts; ++i) {
+#pragma unroll
+      for (int n = 0; n < 4 * kPieces; ++n) {
+        words[i][n / 4][n % 4] = messages[i].outputs[n / 4][row + 8 * (n % 4)][quarter];
+      }
+    }
 #pragma unroll
     for (int n = 0; n < 4 * kPieces; ++n) {
       float* const two = &outputs[n / 4][n % 4 * 2];
@@ -189,9 +198,8 @@ struct Merge {
     }
   }
 
-  __device__ __forceinline__ void run(const Partial<S>& w, const float (&inverse)[2],
-                                      const float (&lse)[2]) {
-    send(w, inverse, lse);
+  __device__ __forceinline__ void run(const Partial<S>& w, const float (&inverse)[2]) {
+    send(w, inverse);
     store(receive());
   }
 };

@@ -50,9 +50,11 @@ struct Shape {
     Message messages[kGroups][kGroupWarps][kParts];  // [receiver][its warp][sender]
     uint64_t full[kTiles];
     uint64_t received[kGroups][kGroupWarps];
+    uint64_t lse_received[kGroups];
   };
   // The tail that alignment adds is not used.
-  static_assert(offsetof(Shared, received) + sizeof(Shared::received) == kConfig.smem_bytes());
+  static_assert(offsetof(Shared, lse_received) + sizeof(Shared::lse_received) ==
+                kConfig.smem_bytes());
 };
 
 // Named barriers; 0 is that of __syncthreads.
