@@ -24,8 +24,7 @@ def shape_of(kernel: str, row: dict) -> tuple[int, int, int]:
         ranks = 1 if not fits_twice(64) and row["seqlen"] <= 256 else 2
         return 64, ranks * 128, ranks
     if kernel == MEDIUM:
-        ranks = 2 if fits_twice(128) else 1
-        return 128, ranks * 64, ranks
+        return 128, 128, 2
     return (128, 128, 1) if kernel == "forward_sm90" else (128, 64, 1)
 
 

@@ -11,7 +11,6 @@
 #include "dispatch/forward_small_sm90_refusal.hpp"
 #include "dispatch/small_decision.hpp"
 #include "dispatch/small_mapped.hpp"
-#include "dispatch/small_tiles.hpp"
 
 namespace flashcore {
 namespace {
@@ -24,19 +23,15 @@ Result<PlannedKernel> plan(const ForwardProblem& p, const PlanContext& context) 
   const medium::Grid grid = {
       static_cast<unsigned int>((p.seqlen_q + medium::kBlockQ - 1) / medium::kBlockQ),
       static_cast<unsigned int>(p.heads_q), static_cast<unsigned int>(p.batch)};
-  // Which of the two computes an entry may not depend on the others where that is promised.
-  const bool split =
-      !context.batch_invariant && fits_twice(p, medium::kBlockQ, context.device.multiprocessors);
-  const medium::InstanceEntry& instance = medium::find_instance(
-      {.type = p.dtype == DType::f16 ? medium::InputType::f16 : medium::InputType::bf16,
-       .config = medium::choose_config(p.head_dim_qk, p.head_dim_v, split),
-       .whole = forward_small_sm90_is_whole(p)});
+  const medium::InstanceEntry instance = medium::find_instance(
+      p.dtype == DType::f16 ? medium::InputType::f16 : medium::InputType::bf16,
+      forward_small_sm90_is_whole(p));
   return plan_mapped(
       p, context,
       {kName, instance.prepare,
-       [&instance, grid, early = context.early_start](
+       [launch = instance.launch, grid, early = context.early_start](
            const medium::Maps& maps, const medium::Params& params, cudaStream_t stream) {
-         return instance.launch(maps, params, grid, early, stream);
+         return launch(maps, params, grid, early, stream);
        }});
 }
 

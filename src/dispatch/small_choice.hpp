@@ -123,11 +123,10 @@ constexpr UnitShape small_shape(const ForwardProblem& p, int64_t multiprocessors
   const int64_t ranks = small::ranks_of(p.seqlen_kv, one_wave);
   return {small::kBlockQ, ranks * small::kGroups * small::kBlockKv, ranks};
 }
-constexpr UnitShape medium_shape(const ForwardProblem& p, int64_t multiprocessors) {
-  namespace medium = cuda::forward_medium_sm90;
-  const int64_t ranks = fits_twice(p, medium::kBlockQ, multiprocessors) ? 2 : 1;
-  return {medium::kBlockQ, ranks * medium::kBlockKv, ranks};
-}
+inline constexpr UnitShape kMediumShape{
+    cuda::forward_medium_sm90::kBlockQ,
+    cuda::forward_medium_sm90::kRanks* cuda::forward_medium_sm90::kBlockKv,
+    cuda::forward_medium_sm90::kRanks};
 
 // What was measured, and so what is predicted: waves of clusters, and steps of 256 keys.
 inline constexpr double kMostWaves = 8, kMostSteps = 8;
@@ -149,9 +148,8 @@ constexpr SmallChoice choose_small(const ForwardProblem& p, int64_t multiprocess
   const bool is_wide = std::max(p.head_dim_qk, p.head_dim_v) > kSmallHeadDim;
   return {
       .small_us = predicted_us(p, kSmallModel, small_shape(p, multiprocessors), multiprocessors),
-      .medium_us =
-          is_wide ? predicted_us(p, kMediumModel, medium_shape(p, multiprocessors), multiprocessors)
-                  : std::numeric_limits<double>::infinity(),
+      .medium_us = is_wide ? predicted_us(p, kMediumModel, kMediumShape, multiprocessors)
+                           : std::numeric_limits<double>::infinity(),
       .next_us = predicted_us(p, next.model, next.shape, multiprocessors),
       .is_measured = waves_of(work, kMeasuredShape, multiprocessors) <= kMostWaves &&
                      work.longest <= kMostSteps};

@@ -32,18 +32,18 @@ struct Attention : forward_small_sm90::Softmax<S> {
     return ptx::shared_address(&smem.tiles[0][0]) + tile * S::Tile::kBytes;
   }
   __device__ __forceinline__ void wait(int tile, int i) const {
-    ptx::mbarrier_wait(ptx::shared_address(&smem.full[0]) + 8 * tile, i / S::kSlots % 2);
+    ptx::mbarrier_wait(ptx::shared_address(&smem.full[0]) + 8 * tile, i / kSlots % 2);
   }
 
   // A tile that this warpgroup does not see. It must have come before its slot counts as read:
   // otherwise the slot's next tile would count twice.
   __device__ __forceinline__ void skip(int i) const {
-    if (i + S::kSlots < copies.count) wait(S::k_tile(i % S::kSlots), i);
+    if (i + kSlots < copies.count) wait(S::k_tile(i % kSlots), i);
     copies.release(i, lane);
   }
 
   __device__ __forceinline__ void scores(Scores<S>& s, int i) const {
-    const int tile = S::k_tile(i % S::kSlots);
+    const int tile = S::k_tile(i % kSlots);
     wait(tile, i);
     forward_small_sm90::start_scores<S>(s, address_of(S::q_tile(group)), address_of(tile));
   }
@@ -77,7 +77,7 @@ struct Attention : forward_small_sm90::Softmax<S> {
     }
 #pragma unroll
     for (int j = 0; j < 4; ++j) w.sums[j / 2][j % 2] += sums[j / 2][j % 2];
-    const int tile = S::v_tile(i % S::kSlots);
+    const int tile = S::v_tile(i % kSlots);
     wait(tile, i);
     forward_small_sm90::start_output<S, kFirst ? ptx::Accumulate::overwrite : ptx::Accumulate::add>(
         w, p, address_of(tile));

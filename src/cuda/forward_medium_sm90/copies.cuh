@@ -28,7 +28,7 @@ struct Copies {
   const int count;       // tiles of the block
 
   __device__ __forceinline__ int tile_at(int i) const {
-    return task.tiles.begin + rank + i * S::kRanks;
+    return task.tiles.begin + rank + i * kRanks;
   }
 
   // Warps that start the first copies make the barriers of those and no other. One lane of each.
@@ -41,26 +41,22 @@ struct Copies {
       return;
     }
 #pragma unroll
-    for (int i = kFirst; i < S::kTiles; i += kOthers) {
+    for (int i = kFirst; i < kTiles; i += kOthers) {
       const int tile = i + warp - kFirst;
-      if (tile < S::kTiles) ptx::mbarrier_init(full + 8 * tile, 1);
+      if (tile < kTiles) ptx::mbarrier_init(full + 8 * tile, 1);
     }
     smem.readers[warp - kFirst] = 0;
-    if (warp < S::kSlots) smem.readers[warp] = 0;
+    if (warp < kSlots) smem.readers[warp] = 0;
     const uint32_t received = ptx::shared_address(&smem.received[0]) + 8 * (warp - kFirst);
     const uint32_t lse = ptx::shared_address(&smem.lse_received[0]) + 8 * (warp - kFirst);
     const bool has_lse = warp - kFirst < kGroups;
-    if (S::kRanks > 1) {
-      ptx::mbarrier_init(received, 1);
-      ptx::mbarrier_init(received + 8 * kOthers, 1);
-      if (has_lse) ptx::mbarrier_init(lse, 1);
-    }
+    ptx::mbarrier_init(received, 1);
+    ptx::mbarrier_init(received + 8 * kOthers, 1);
+    if (has_lse) ptx::mbarrier_init(lse, 1);
     ptx::publish_barriers();
-    if (S::kRanks > 1) {
-      ptx::mbarrier_arrive_expect(received, sizeof(S::Message::outputs));
-      ptx::mbarrier_arrive_expect(received + 8 * kOthers, sizeof(S::Message::outputs));
-      if (has_lse) ptx::mbarrier_arrive_expect(lse, kGroupWarps * sizeof(S::Message::lse));
-    }
+    ptx::mbarrier_arrive_expect(received, sizeof(S::Message::outputs));
+    ptx::mbarrier_arrive_expect(received + 8 * kOthers, sizeof(S::Message::outputs));
+    if (has_lse) ptx::mbarrier_arrive_expect(lse, kGroupWarps * sizeof(S::Message::lse));
   }
 
   __device__ __forceinline__ void start(int tile, const CUtensorMap& map, int row, int head) const {
@@ -75,11 +71,11 @@ struct Copies {
   }
   __device__ __forceinline__ void start_k(int i) const {
     if (i >= count) return;
-    start(S::k_tile(i % S::kSlots), maps.k, task.kv_row + tile_at(i) * kBlockKv, task.kv_head);
+    start(S::k_tile(i % kSlots), maps.k, task.kv_row + tile_at(i) * kBlockKv, task.kv_head);
   }
   __device__ __forceinline__ void start_v(int i) const {
     if (i >= count) return;
-    start(S::v_tile(i % S::kSlots), maps.v, task.kv_row + tile_at(i) * kBlockKv, task.kv_head);
+    start(S::v_tile(i % kSlots), maps.v, task.kv_row + tile_at(i) * kBlockKv, task.kv_head);
   }
 
   // waited: whether each warpgroup has keys; a block may not leave before its copies have come.
@@ -94,25 +90,25 @@ struct Copies {
     if (warp < kGroupWarps) return;
     const int odd = warp / 2 % 2;
     if (warp % 2 == 0) {
-      for (int i = odd; i < S::kSlots; i += 2) start_v(i);
+      for (int i = odd; i < kSlots; i += 2) start_v(i);
     } else {
-      for (int i = 2 + odd; i < S::kSlots; i += 2) start_k(i);
+      for (int i = 2 + odd; i < kSlots; i += 2) start_k(i);
     }
   }
 
   // This warp has read tile i for the last time.
   __device__ __forceinline__ void release(int i, int lane) const {
-    if (i + S::kSlots >= count) return;
+    if (i + kSlots >= count) return;
     if (lane == 0) {
-      const int slot = i % S::kSlots;
+      const int slot = i % kSlots;
       uint32_t before;
       asm volatile("atom.acq_rel.cta.shared::cta.add.u32 %0, [%1], 1;"
                    : "=r"(before)
                    : "r"(ptx::shared_address(&smem.readers[0]) + 4 * slot)
                    : "memory");
       if (before % kWarps == kWarps - 1) {
-        start_k(i + S::kSlots);
-        start_v(i + S::kSlots);
+        start_k(i + kSlots);
+        start_v(i + kSlots);
       }
     }
     __syncwarp();

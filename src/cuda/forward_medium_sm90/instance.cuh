@@ -1,4 +1,4 @@
-// What one translation unit of compiled kernels defines; instances.cpp lists them.
+// What one translation unit of compiled kernels defines; instances.cpp chooses among them.
 #pragma once
 
 #include "cuda/forward_medium_sm90/kernel.cuh"
@@ -6,16 +6,12 @@
 
 namespace flashcore::cuda::forward_medium_sm90 {
 
-using forward_small_sm90::Bf16, forward_small_sm90::Fp16;
-
-template <int kConfigIndex, class Element, bool kWhole>
+template <class Element, bool kWhole>
 struct CompiledInstance {
-  static constexpr int kBytes = kConfigs[kConfigIndex].smem_bytes();
-
   static cudaError_t prepare() {
     const auto* const kernel =
-        reinterpret_cast<const void*>(&forward_medium_kernel<kConfigIndex, Element, kWhole>);
-    return cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes);
+        reinterpret_cast<const void*>(&forward_medium_kernel<Element, kWhole>);
+    return cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSmemBytes);
   }
 
   static cudaError_t launch(const Maps& maps, const Params& params, const Grid& grid, bool early,
@@ -24,17 +20,22 @@ struct CompiledInstance {
     attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
     attribute.val.programmaticStreamSerializationAllowed = 1;
     cudaLaunchConfig_t config{};
-    config.gridDim = dim3(kConfigs[kConfigIndex].ranks * grid.q_tiles, grid.heads, grid.batch);
+    config.gridDim = dim3(kRanks * grid.q_tiles, grid.heads, grid.batch);
     config.blockDim = dim3(kThreads);
-    config.dynamicSmemBytes = kBytes;
+    config.dynamicSmemBytes = kSmemBytes;
     config.stream = stream;
     config.attrs = &attribute;
     config.numAttrs = early ? 1 : 0;
-    return cudaLaunchKernelEx(&config, &forward_medium_kernel<kConfigIndex, Element, kWhole>,
-                              params, maps);
+    return cudaLaunchKernelEx(&config, &forward_medium_kernel<Element, kWhole>, params, maps);
   }
 
   static InstanceEntry entry() { return {&prepare, &launch}; }
 };
+
+template <class Element>
+InstanceEntry compiled(bool whole) {
+  return whole ? CompiledInstance<Element, true>::entry()
+               : CompiledInstance<Element, false>::entry();
+}
 
 }  // namespace flashcore::cuda::forward_medium_sm90

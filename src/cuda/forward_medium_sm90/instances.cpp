@@ -1,17 +1,10 @@
-// The table of compiled kernels.
-#include "cuda/forward_medium_sm90/config.hpp"
+// Which compiled kernel.
 #include "cuda/forward_medium_sm90/launch.hpp"
-#include "instance_list.hpp"
 
 namespace flashcore::cuda::forward_medium_sm90 {
 
-static_assert(kCompiledConfigs == kConfigs.size(), "instances.cmake: medium_configs");
-
-const InstanceEntry& find_instance(const Instance& instance) {
-  static const auto list = instance_list();
-  const std::size_t type = instance.type == InputType::f16 ? 0 : 1;
-  const std::size_t row = type * kCompiledConfigs + static_cast<std::size_t>(instance.config);
-  return list[2 * row + (instance.whole ? 1 : 0)];
+InstanceEntry find_instance(InputType type, bool whole) {
+  return type == InputType::f16 ? f16_instance(whole) : bf16_instance(whole);
 }
 
 }  // namespace flashcore::cuda::forward_medium_sm90

@@ -1,5 +1,6 @@
-// forward_small_sm90 where blocks would not all run at once: a block of 128 queries, two
-// warpgroups of 64, reads every tile of keys once for both.
+// forward_medium_sm90: a cluster of two blocks computes 128 queries. For wide heads of problems
+// that would take forward_small_sm90 more than one wave: every tile of keys is read once for 128
+// queries and not for 64, as what blocks wait for is the way from L2.
 #pragma once
 
 #include "cuda/forward_medium_sm90/attend.cuh"
@@ -20,7 +21,7 @@ __device__ __forceinline__ void compute(const Maps& maps, const Params& p) {
   auto& smem = *reinterpret_cast<typename S::Shared*>(memory);
   const unsigned thread = threadIdx.x, its_warp = __shfl_sync(0xffffffffU, thread / 32, 0);
   const auto lane = static_cast<int>(thread % 32), warp = static_cast<int>(its_warp);
-  const auto rank = static_cast<int>(blockIdx.x % S::kRanks);
+  const auto rank = static_cast<int>(blockIdx.x % kRanks);
   const auto group = static_cast<int>(its_warp / kGroupWarps);
   const auto in_group = static_cast<int>(its_warp % kGroupWarps);
   const Early early = read_early(p);
@@ -31,28 +32,28 @@ __device__ __forceinline__ void compute(const Maps& maps, const Params& p) {
   }
   __syncwarp();
   if (!S::kWhole && p.varies) ptx::wait_for_earlier_grids();  // they may write the lengths
-  const Task task = forward_small_sm90::find_task<S::kWhole, kBlockQ, S::kRanks>(p, early);
-  if (!S::kWhole && !task.exists()) return;  // all blocks of the cluster
-  const int count = tiles_of(task.tiles.size(), rank, S::kRanks);
+  const Task task = forward_small_sm90::find_task<S::kWhole, kBlockQ, kRanks>(p, early);
+  if (!S::kWhole && !task.exists()) return;  // both blocks of the cluster
+  const int count = tiles_of(task.tiles.size(), rank, kRanks);
   const Copies<S> copies{smem, maps, task, rank, warp, count};
   OwnTiles owns[kGroups];
 #pragma unroll
   for (int g = 0; g < kGroups; ++g) {
     owns[g] = S::kWhole ? OwnTiles{0, count, task.tiles}
                         : own_tiles(task.limits, task.tiles, task.first_query + g * kGroupQ,
-                                    task.len_q, rank, S::kRanks);
+                                    task.len_q, rank);
   }
   if (lane == 0) {
     ptx::wait_for_earlier_grids();
     copies.start_first(owns[0].first < owns[0].last, owns[1].first < owns[1].last);
   }
   __syncwarp();
-  if (S::kRanks > 1) ptx::cluster_arrive_relaxed();
+  ptx::cluster_arrive_relaxed();
   ptx::start_next_grid();
   __syncthreads();
   if (lane == 0) copies.start_second();
   __syncwarp();
-  if (S::kRanks > 1) ptx::cluster_wait();  // the other block runs and has made its barriers
+  ptx::cluster_wait();  // the other block runs and has made its barriers
   Task own_task = task;
   own_task.first_query += group * kGroupQ;
   const OwnTiles own = group == 0 ? owns[0] : owns[1];
@@ -69,12 +70,10 @@ __device__ __forceinline__ void compute(const Maps& maps, const Params& p) {
   store.run(w, weight, lse);
 }
 
-// By index: nvcc 13.0 cannot name a __global__ template's argument of class type.
-template <int kConfigIndex, class Element, bool kWhole>
-__global__ void __cluster_dims__(kConfigs[kConfigIndex].ranks, 1, 1) __launch_bounds__(kThreads, 1)
+template <class Element, bool kWhole>
+__global__ void __cluster_dims__(kRanks, 1, 1) __launch_bounds__(kThreads, 1)
     forward_medium_kernel(const __grid_constant__ Params p, const __grid_constant__ Maps maps) {
-  if constexpr (ptx::kHasWgmma)
-    forward_medium_sm90::compute<Shape<kConfigIndex, Element, kWhole>>(maps, p);
+  if constexpr (ptx::kHasWgmma) forward_medium_sm90::compute<Shape<Element, kWhole>>(maps, p);
 }
 
 }  // namespace flashcore::cuda::forward_medium_sm90

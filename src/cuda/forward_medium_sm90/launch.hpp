@@ -11,19 +11,12 @@ using forward_small_sm90::Maps, forward_small_sm90::Params;
 
 enum class InputType { f16, bf16 };
 
-// Which compiled kernel: kConfigs[config], its type, and whether no tile of keys needs a mask.
-struct Instance {
-  InputType type;
-  int config;
-  bool whole;
-};
-
 // Clusters: query tiles, heads, batch entries.
 struct Grid {
   unsigned int q_tiles, heads, batch;
 };
 
-// One row of the list of compiled kernels.
+// One compiled kernel.
 struct InstanceEntry {
   cudaError_t (*prepare)();  // once a device, before the first launch
   // early: the kernel may start before earlier ones in the stream have ended; it waits for them
@@ -32,6 +25,9 @@ struct InstanceEntry {
                         cudaStream_t stream);
 };
 
-const InstanceEntry& find_instance(const Instance& instance);
+// whole: no tile of keys needs a mask.
+InstanceEntry f16_instance(bool whole);
+InstanceEntry bf16_instance(bool whole);
+InstanceEntry find_instance(InputType type, bool whole);
 
 }  // namespace flashcore::cuda::forward_medium_sm90

@@ -1,5 +1,4 @@
-// The geometry of blocks that share keys: 128 queries, two warpgroups of 64 each, every tile of
-// keys read by both. A cluster is one block, or two that have every other tile of keys each.
+// What a block of forward_medium_sm90 shares, and the compile-time geometry of one instance.
 #pragma once
 
 #include <cstddef>
@@ -11,14 +10,10 @@
 
 namespace flashcore::cuda::forward_medium_sm90 {
 
-template <int kConfigIndex, class Element_, bool kWhole_>
+template <class Element_, bool kWhole_>
 struct Shape {
-  static constexpr Config kConfig = kConfigs[kConfigIndex];
   using Element = Element_;
   static constexpr bool kWhole = kWhole_;  // every block sees all keys, and tiles are full
-  static constexpr int kHeadDim = kConfig.head_dim;
-  static constexpr int kRanks = kConfig.ranks;  // blocks of a cluster
-  static constexpr int kSlots = kConfig.slots;  // tiles of keys, and of values, in memory at once
   static constexpr int kKeyProducts = kBlockKv / 8;  // m16n8 accumulators of S
   static constexpr int kKeySteps = kBlockKv / 16;
   static constexpr int kQkSteps = kHeadDim / 16;
@@ -29,7 +24,6 @@ struct Shape {
   using Tile = tile::SmemTile<kBlockKv, kHeadDim, 2>;
 
   // Tiles and their barriers.
-  static constexpr int kTiles = kConfig.tiles();
   static constexpr int q_tile(int group) { return group; }
   static constexpr int k_tile(int slot) { return kGroups + slot; }
   static constexpr int v_tile(int slot) { return kGroups + kSlots + slot; }
@@ -46,12 +40,11 @@ struct Shape {
     uint64_t full[kTiles];
     uint64_t received[kWarps];
     uint64_t lse_received[kGroups];
-    uint32_t readers[kSlots];              // warps that have read a slot, counted since the start
-    alignas(16) Message messages[kWarps];  // not there where a cluster is one block
+    uint32_t readers[kSlots];  // warps that have read a slot, counted since the start
+    Message messages[kWarps];
   };
-  static_assert(kRanks == 1 || sizeof(Message) == kConfig.message_bytes());
-  static_assert(offsetof(Shared, messages) + kConfig.messages() * sizeof(Message) ==
-                kConfig.smem_bytes());
+  static_assert(sizeof(Message) == kMessageBytes);
+  static_assert(offsetof(Shared, messages) + sizeof(Shared::messages) == kSmemBytes);
 };
 
 }  // namespace flashcore::cuda::forward_medium_sm90

@@ -2,7 +2,7 @@
 // same function.
 //
 //   tiles of the block's 128 queries    begin ............................ end
-//   block `rank` of the cluster         every ranks-th of them, from begin + rank on: 0 .. count
+//   block `rank` of the cluster         every other of them, from begin + rank on: 0 .. count
 //   a warpgroup's 64 queries            first .. last of those, neighbours
 #pragma once
 
@@ -23,11 +23,11 @@ struct OwnTiles {
 
 // Of the warpgroup whose queries begin at first_query.
 constexpr OwnTiles own_tiles(const BandLimits& limits, const TileSpan& block, int first_query,
-                             int len_q, int rank, int ranks) {
+                             int len_q, int rank) {
   const TileSpan span = tile_span(limits, first_query, std::min(first_query + kGroupQ, len_q));
   if (span.size() == 0) return {};
-  return {tiles_of(span.begin - block.begin, rank, ranks),
-          tiles_of(span.end - block.begin, rank, ranks), span};
+  return {tiles_of(span.begin - block.begin, rank, kRanks),
+          tiles_of(span.end - block.begin, rank, kRanks), span};
 }
 
 }  // namespace flashcore::cuda::forward_medium_sm90

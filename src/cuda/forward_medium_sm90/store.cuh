@@ -1,5 +1,5 @@
-// From a warp's outputs to O and LSE, by way of the other block of the cluster if there is one:
-// that gets half of the columns, divided by the own sums, and gives the other half.
+// From a warp's outputs to O and LSE, by way of the other block of the cluster: that gets half of
+// the columns, divided by the own sums, and gives the other half.
 #pragma once
 
 #include <cstdint>
@@ -50,16 +50,14 @@ __device__ __forceinline__ Places find_places(const typename S::Shared& smem, co
     at.lse = p.lse + (task.batch * p.lse_batch + task.head * p.lse_head + row * p.lse_row);
   }
   at.lse_step = 8 * p.lse_row;
-  if constexpr (S::kRanks > 1) {
-    const auto other = static_cast<uint32_t>(rank ^ 1);
-    const int its_warp = group * kGroupWarps + warp;
-    const auto& message = smem.messages[its_warp];
-    at.remote = ptx::cluster_address(ptx::shared_address(&message.outputs[0][lane][0]), other);
-    at.remote_lse = ptx::cluster_address(ptx::shared_address(&message.lse[0][lane]), other);
-    at.counted = ptx::cluster_address(ptx::shared_address(&smem.received[its_warp]), other);
-    at.lse_counted = ptx::cluster_address(ptx::shared_address(&smem.lse_received[group]), other);
-    asm volatile("" : "+r"(at.remote), "+r"(at.remote_lse), "+r"(at.counted), "+r"(at.lse_counted));
-  }
+  const auto other = static_cast<uint32_t>(rank ^ 1);
+  const int its_warp = group * kGroupWarps + warp;
+  const auto& message = smem.messages[its_warp];
+  at.remote = ptx::cluster_address(ptx::shared_address(&message.outputs[0][lane][0]), other);
+  at.remote_lse = ptx::cluster_address(ptx::shared_address(&message.lse[0][lane]), other);
+  at.counted = ptx::cluster_address(ptx::shared_address(&smem.received[its_warp]), other);
+  at.lse_counted = ptx::cluster_address(ptx::shared_address(&smem.lse_received[group]), other);
+  asm volatile("" : "+r"(at.remote), "+r"(at.remote_lse), "+r"(at.counted), "+r"(at.lse_counted));
   asm volatile("" : "+l"(at.o), "+l"(at.o_step), "+l"(at.lse), "+l"(at.lse_step), "+r"(at.columns));
   return at;  // here, and not later
 }
@@ -83,10 +81,8 @@ struct Store {
       sums[row] = attention::quad_sum(w.sums[row][0] + w.sums[row][1]);
       weight[row] = ptx::reciprocal_approx(sums[row]);
       lse[row] = fmaf(w.max[row], p.scale_log2, ptx::log2_approx(sums[row]));
-      if (S::kRanks > 1) {
-        ptx::store_async(places.remote_lse + 128 * row, __float_as_uint(lse[row]),
-                         places.lse_counted);
-      }
+      ptx::store_async(places.remote_lse + 128 * row, __float_as_uint(lse[row]),
+                       places.lse_counted);
     }
     // Rows without a key. A branch and not a selection, and not made one by the compiler: it keeps
     // what it depends on before the wait for the last product.
@@ -172,16 +168,7 @@ struct Store {
   __device__ __forceinline__ void run(const Partial<S>& w, float (&weight)[2],
                                       float (&lse)[2]) const {
     uint32_t words[2][S::kStoredProducts];
-    if constexpr (S::kRanks == 1) {
-#pragma unroll
-      for (int n = 0; n < S::kStoredProducts; ++n) {
-#pragma unroll
-        for (int row = 0; row < 2; ++row) {
-          const float* const two = &w.o[n][2 * row];
-          words[row][n] = Element::pack(two[0] * weight[row], two[1] * weight[row]);
-        }
-      }
-    } else if (rank == 0) {
+    if (rank == 0) {
       exchange<0>(w, weight, lse, words);
     } else {
       exchange<1>(w, weight, lse, words);
