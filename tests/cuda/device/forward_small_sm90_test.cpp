@@ -158,8 +158,9 @@ void check_random(const char* kernel, const bench::RandomSpace& space, uint64_t 
   };
   int checked = 0;
   for (; checked < wanted && elapsed() < seconds; ++seed) {
-    bench::HostProblem host = bench::random_problem(seed, space);
-    if (!make_plan(host.problem, options(kernel)).ok()) continue;
+    const bench::RandomDraw draw(seed, space);
+    if (!make_plan(draw.problem(), options(kernel)).ok()) continue;
+    bench::HostProblem host = draw.fill();
     check(host, options(kernel));
     if (testing::Test::HasFatalFailure()) {
       fmt::print("seed {}\n", seed);
