@@ -3,19 +3,16 @@
 #include <cuda_runtime_api.h>
 
 #include <cstdint>
-#include <limits>
-#include <optional>
 #include <string_view>
-#include <tuple>
 #include <utility>
 
 #include "cuda/forward_small_sm80/config.hpp"
-#include "cuda/forward_small_sm80/keys.hpp"
 #include "cuda/forward_small_sm80/launch.hpp"
 #include "dispatch/cuda_launch.hpp"
 #include "dispatch/device_guard.hpp"
 #include "dispatch/forward_sm80.hpp"
 #include "dispatch/forward_small_params.hpp"
+#include "dispatch/forward_small_sm80_whole.hpp"
 #include "dispatch/forward_small_sm90_refusal.hpp"
 #include "problem/status.hpp"
 
@@ -49,37 +46,6 @@ Status run(const ForwardProblem& p, const Planned& planned, const Arguments& arg
   return {};
 }
 
-// Distances in pieces, where 32 bits hold every place in the tensor.
-std::optional<small::Pieces> pieces_of(const RowStrides& stride, int64_t batch, int64_t heads,
-                                       int64_t rows, int64_t head_dim) {
-  constexpr int64_t kMost = std::numeric_limits<uint32_t>::max();
-  small::Pieces pieces{};
-  int64_t last = head_dim / small::kPieceElements;
-  for (const auto& [distance, extent, to] :
-       {std::tuple{stride.batch, batch, &pieces.batch},
-        std::tuple{stride.head, heads, &pieces.head}, std::tuple{stride.row, rows, &pieces.row}}) {
-    if (extent < 2) continue;  // then it may be anything, and is not used
-    const int64_t apart = distance / small::kPieceElements;
-    if (apart < 0 || apart > (kMost - last) / (extent - 1)) return std::nullopt;
-    *to = static_cast<uint32_t>(apart);
-    last += apart * (extent - 1);
-  }
-  return pieces;
-}
-
-// Sets what copies of whole tiles go by; whether they can.
-bool set_whole(small::WholeParams& whole, const ForwardProblem& p, const small::Config& config,
-               const cuda::forward_small_sm90::Params& params) {
-  if (params.varies || !params.fills || !small::tiles_are_whole(config, params.limits, p.seqlen_q))
-    return false;
-  const auto q = pieces_of(p.q, p.batch, p.heads_q, p.seqlen_q, p.head_dim_qk);
-  const auto k = pieces_of(p.k, p.batch, p.heads_kv, p.seqlen_kv, p.head_dim_qk);
-  const auto v = pieces_of(p.v, p.batch, p.heads_kv, p.seqlen_kv, p.head_dim_v);
-  if (!q || !k || !v) return false;
-  whole = {*q, *k, *v};
-  return true;
-}
-
 Result<PlannedKernel> plan(const ForwardProblem& p, const PlanContext& context) {
   Planned planned{};
   planned.params.problem = small_params(p);
@@ -94,7 +60,7 @@ Result<PlannedKernel> plan(const ForwardProblem& p, const PlanContext& context) 
   const small::Config& config = small::kConfigs[static_cast<size_t>(planned.instance.config)];
   planned.params.problem.fills =
       p.head_dim_qk == config.head_dim && p.head_dim_v == config.head_dim;
-  planned.instance.whole = set_whole(planned.params.whole, p, config, planned.params.problem);
+  planned.instance.whole = set_whole_params(planned.params, p, config);
 
   // Copies need pointers at multiples of 16 bytes; what begins elsewhere is another kernel's.
   Result<PlannedKernel> unaligned = forward_sm80_kernel().plan(p, context);

@@ -1,9 +1,7 @@
 // A warp's part of the keys: its copies, scores, softmax and outputs.
 //
-//   first half of the keys    | S | max |    P = 2^S    |         | O += P V |
-//   second half               |         | S             | largest |  P = 2^S | O += P V |
-//
-// The maximum of the first half serves the second, too, unless it is passed by far.
+//   first half of the keys    | S |   | max | P = 2^S | O += P V |
+//   second half               |   | S | max |         | P = 2^S  | O += P V |
 #pragma once
 
 #include <cstdint>
@@ -53,25 +51,37 @@ __device__ __forceinline__ void load_whole(const WholeParams& p, uint32_t tile, 
   ptx::cp_async_commit();
 }
 
-// The same where a tile may end early.
+// The same of any rows, `from` on, of which `rows` are there.
 template <class S>
-__device__ __forceinline__ void load_rows(const small::Params& p, const Task& task,
-                                          unsigned char* tile, int key, int lane) {
+__device__ __forceinline__ void load_matrix(const attention::RowMatrix& m, const Task& task,
+                                            unsigned char* tile, int key, int head_dim, bool fills,
+                                            int lane) {
   using Tile = typename S::KvTile;
   constexpr int kHalf = Tile::kRows / kGroups;
   const int rows = task.limits.len_kv - key;
-  const int64_t row = int64_t{task.kv_row} + key;
-  const uint16_t* const k = small::row_pointer(p.k, task.batch, task.kv_head, row);
-  const uint16_t* const v = small::row_pointer(p.v, task.batch, task.kv_head, row);
-  copy_rows<Tile, 32, 0, kHalf>(tile, k, p.k.row, rows, p.head_dim_qk, p.k.data, lane);
+  const uint16_t* const from =
+      small::row_pointer(m, task.batch, task.kv_head, int64_t{task.kv_row} + key);
+  if (fills && rows >= Tile::kRows) {
+    const auto* const piece =
+        reinterpret_cast<const uint4*>(from + (lane / 8 * m.row + lane % 8 * kPieceElements));
+    const uint32_t to = ptx::shared_address(tile) + Tile::chunk_offset(lane / 8, lane % 8);
+    const int64_t stride = m.row / kPieceElements;
+    copy_whole<Tile, 32, 0, kHalf>(to, piece, stride);
+    ptx::cp_async_commit();
+    copy_whole<Tile, 32, kHalf, Tile::kRows>(to, piece, stride);
+  } else {
+    copy_rows<Tile, 32, 0, kHalf>(tile, from, m.row, rows, head_dim, m.data, lane);
+    ptx::cp_async_commit();
+    copy_rows<Tile, 32, kHalf, Tile::kRows>(tile, from, m.row, rows, head_dim, m.data, lane);
+  }
   ptx::cp_async_commit();
-  copy_rows<Tile, 32, kHalf, Tile::kRows>(tile, k, p.k.row, rows, p.head_dim_qk, p.k.data, lane);
-  ptx::cp_async_commit();
-  tile += S::kConfig.kv_bytes();
-  copy_rows<Tile, 32, 0, kHalf>(tile, v, p.v.row, rows, p.head_dim_v, p.v.data, lane);
-  ptx::cp_async_commit();
-  copy_rows<Tile, 32, kHalf, Tile::kRows>(tile, v, p.v.row, rows, p.head_dim_v, p.v.data, lane);
-  ptx::cp_async_commit();
+}
+
+template <class S>
+__device__ __forceinline__ void load_rows(const small::Params& p, const Task& task,
+                                          unsigned char* tile, int key, int lane) {
+  load_matrix<S>(p.k, task, tile, key, p.head_dim_qk, p.fills, lane);
+  load_matrix<S>(p.v, task, tile + S::kConfig.kv_bytes(), key, p.head_dim_v, p.fills, lane);
 }
 
 template <class S>
@@ -152,62 +162,31 @@ struct Warp {
     }
   }
 
-  // The largest of this lane's scores of a row, as an exponent of 2.
-  __device__ __forceinline__ float largest(const Half& s, int g, int slot) const {
-    float even = s[g][0][2 * slot], odd = s[g][0][2 * slot + 1];
-#pragma unroll
-    for (int n = 1; n < kHalfProducts; ++n) {
-      even = fmaxf(even, s[g][n][2 * slot]);
-      odd = fmaxf(odd, s[g][n][2 * slot + 1]);
-    }
-    return fmaxf(even, odd) * params.problem.scale_log2;
-  }
-
-  // References of rows that have none yet.
-  __device__ __forceinline__ void begin(const Half& s, Partial<S>& w) const {
+  // What exponents of both halves are taken against: the largest score so far of each row. What is
+  // there follows.
+  template <bool kFirst>
+  __device__ __forceinline__ void raise(const Half& first, const Half& second,
+                                        Partial<S>& w) const {
 #pragma unroll
     for (int g = 0; g < kRowGroups; ++g) {
 #pragma unroll
       for (int slot = 0; slot < 2; ++slot) {
-        w.max[g][slot] = attention::quad_max(largest(s, g, slot));
-        w.sum[g][slot] = 0;
-      }
-    }
-  }
-
-  // Raises the references, and rescales what is there, when a score passes one by more than
-  // 2^kSlack: exponentials then stay inside fp16. `pending` is of the same rows and not yet in O;
-  // null when there is nothing.
-  template <bool kHasOutputs>
-  __device__ __forceinline__ void raise(const Half& s, Half* pending, Partial<S>& w) const {
-    float lane_max[kRowGroups][2];
-    bool passes = false;
+        float even = kNoKey, odd = kNoKey;
 #pragma unroll
-    for (int g = 0; g < kRowGroups; ++g) {
-#pragma unroll
-      for (int slot = 0; slot < 2; ++slot) {
-        lane_max[g][slot] = largest(s, g, slot);
-        passes |= lane_max[g][slot] > w.max[g][slot] + attention::kSlack;
-      }
-    }
-    if (!__any_sync(0xffffffffU, passes)) return;
-#pragma unroll
-    for (int g = 0; g < kRowGroups; ++g) {
-#pragma unroll
-      for (int slot = 0; slot < 2; ++slot) {
-        const float raised = fmaxf(w.max[g][slot], attention::quad_max(lane_max[g][slot]));
-        const float rescale =
-            ptx::exp2_approx(w.max[g][slot] - attention::finite_reference(raised));
-        w.max[g][slot] = raised;
-        w.sum[g][slot] *= rescale;
-        if (pending != nullptr) {
-#pragma unroll
-          for (int n = 0; n < kHalfProducts; ++n) {
-            (*pending)[g][n][2 * slot] *= rescale;
-            (*pending)[g][n][2 * slot + 1] *= rescale;
-          }
+        for (int n = 0; n < kHalfProducts; ++n) {
+          even = fmaxf(even, fmaxf(first[g][n][2 * slot], second[g][n][2 * slot]));
+          odd = fmaxf(odd, fmaxf(first[g][n][2 * slot + 1], second[g][n][2 * slot + 1]));
         }
-        if constexpr (kHasOutputs) {
+        const float largest = attention::quad_max(fmaxf(even, odd)) * params.problem.scale_log2;
+        if constexpr (kFirst) {
+          w.max[g][slot] = largest;
+          w.sum[g][slot] = 0;
+        } else {
+          const float raised = fmaxf(w.max[g][slot], largest);
+          const float rescale =
+              ptx::exp2_approx(w.max[g][slot] - attention::finite_reference(raised));
+          w.max[g][slot] = raised;
+          w.sum[g][slot] *= rescale;
 #pragma unroll
           for (int n = 0; n < S::kOutProducts; ++n) {
             w.o[g][n][2 * slot] *= rescale;
@@ -269,8 +248,8 @@ struct Warp {
     }
   }
 
-  // Keys from `key` on, whose copies are on their way. Exponentials of one half stand beside
-  // products of the other: they use different units.
+  // Keys from `key` on, whose copies are on their way. Exponentials of the second half stand beside
+  // products of the first: they use different units.
   template <bool kFirst>
   __device__ __forceinline__ void pass(Partial<S>& w, int key) const {
     Half first, second;
@@ -279,20 +258,16 @@ struct Warp {
 #pragma unroll
       for (int step = 0; step < S::kQSteps; ++step) load_q(q[step], step);
     }
-    const bool masked = task.tiles.needs_mask(key / small::kBlockKv);
     wait_for_copies<3>();
     scores(first, q, 0);
-    if (masked) mask(first, key);
-    if constexpr (kFirst) {
-      begin(first, w);
-    } else {
-      raise<true>(first, nullptr, w);
-    }
     wait_for_copies<2>();
     scores(second, q, 1);
+    if (task.tiles.needs_mask(key / small::kBlockKv)) {
+      mask(first, key);
+      mask(second, key + S::kWarpKeys / 2);
+    }
+    raise<kFirst>(first, second, w);
     exponentials(first, w);
-    if (masked) mask(second, key + S::kWarpKeys / 2);
-    raise<!kFirst>(second, &first, w);
     if constexpr (kFirst) {
 #pragma unroll
       for (int i = 0; i < kRowGroups * S::kOutProducts * 4; ++i) {

@@ -3,7 +3,7 @@
 //   a block   `warps` warps, each with its own keys: tile t of `warp_keys` keys is warp t % warps's
 //   memory    | Q | K, V of warp 0 | K, V of warp 1 | ...
 //
-// Where a warp had keys and values, its partial outputs go in the end: 32 rows, 16 bits each.
+// Where a warp had keys and values, its partial outputs go in the end: 32 rows, fp32.
 #pragma once
 
 #include <array>
@@ -40,8 +40,8 @@ inline constexpr std::array kConfigs = {
 };
 inline constexpr int kLargestHeadDim = 128;
 
-// What a block has besides, for log-sum-exps.
-constexpr int static_bytes(const Config& c) { return c.warps * kBlockQ * 4; }
+// What a block has besides, for maxima and sums.
+constexpr int static_bytes(const Config& c) { return 2 * c.warps * kBlockQ * 4; }
 
 // Index into kConfigs, or -1 when a head dimension is too large or no tile fits.
 constexpr int choose_config(int64_t head_dim_qk, int64_t head_dim_v, int64_t shared_memory) {
@@ -58,7 +58,7 @@ constexpr int choose_config(int64_t head_dim_qk, int64_t head_dim_v, int64_t sha
 // What the kernels rely on.
 constexpr bool is_sound(const Config& c) {
   return c.head_dim % 64 == 0 && c.warp_keys % 32 == 0 && kBlockQ % c.warps == 0 &&
-         2 * kBlockQ * c.head_dim <= 2 * c.kv_bytes() && c.thread_outputs() % 8 == 0;
+         4 * kBlockQ * c.head_dim <= 2 * c.kv_bytes() && c.thread_outputs() % 8 == 0;
 }
 static_assert([] {
   for (const Config& config : kConfigs) {

@@ -17,7 +17,7 @@ __device__ __forceinline__ void copy_piece(uint32_t to, const uint4* from) {
 // Rows [kBegin, kEnd) of a tile by kThreads threads, eight a row and panel. `to` and `from` are the
 // thread's piece of the first rows of all, which are `stride` pieces apart in memory.
 template <class Tile, int kThreads, int kBegin, int kEnd>
-__device__ __forceinline__ void copy_whole(uint32_t to, const uint4* from, uint32_t stride) {
+__device__ __forceinline__ void copy_whole(uint32_t to, const uint4* from, int64_t stride) {
   constexpr int kPassRows = kThreads / 8;
   static_assert(kPassRows == 4 || kPassRows % 8 == 0);
   static_assert(kBegin % kPassRows == 0 && kEnd % kPassRows == 0);
@@ -28,8 +28,7 @@ __device__ __forceinline__ void copy_whole(uint32_t to, const uint4* from, uint3
 #pragma unroll
     for (int panel = 0; panel < Tile::kPanels; ++panel) {
       copy_piece(at + panel * Tile::kPanelBytes,
-                 from + (uint64_t{stride} * static_cast<uint32_t>(row) +
-                         static_cast<uint32_t>(panel * Tile::kPanelChunks)));
+                 from + (stride * row + panel * Tile::kPanelChunks));
     }
   }
 }

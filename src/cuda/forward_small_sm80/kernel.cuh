@@ -87,7 +87,8 @@ __global__ void __launch_bounds__(kConfigs[kConfigIndex].threads(), 1)
   if constexpr (!kWhole) {
     start_rows<S>(p.problem, task, memory, memory + own, keys, first_key, thread);
   }
-  const Place<S> place(p.problem, task, thread);
+  Place<S> place;
+  if constexpr (kWhole) place.find(p.problem, task, thread);
   const bool active = first_key < keys.end;
   if (active) {
     ptx::cp_async_wait<2 * kGroups>();  // this thread's part of Q
@@ -99,10 +100,11 @@ __global__ void __launch_bounds__(kConfigs[kConfigIndex].threads(), 1)
     Partial<S> w;
     const Warp<S> share{p, task, memory + own, shared, shared + static_cast<uint32_t>(own), lane};
     share.attend(w, first_key, keys.end);
-    leave_partial<S>(memory + own, rows, w, warp, lane);
+    leave_partial<S>(share.k_tile, rows, w, warp, lane);
   }
   __syncthreads();
-  merge<S>(p.problem, task, place, memory + kConfig.q_bytes(), rows,
+  if constexpr (!kWhole) place.find(p.problem, task, thread);
+  merge<S>(p.problem, task, place, shared + kConfig.q_bytes(), rows,
            (keys.end - keys.begin + S::kWarpKeys - 1) / S::kWarpKeys, thread);
 }
 

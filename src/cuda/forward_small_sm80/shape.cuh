@@ -20,8 +20,10 @@ struct Shape {
   using QTile = tile::SmemTile<kBlockQ, kHeadDim, 2>;
   using KvTile = tile::SmemTile<kWarpKeys, kHeadDim, 2>;
 
-  // Log-sum-exps (log2) of the warps' rows.
-  using Rows = float[kConfig.warps][kBlockQ];
+  // Maxima (of scaled scores, log2) and sums of the warps' rows.
+  struct Rows {
+    float max[kConfig.warps][kBlockQ], sum[kConfig.warps][kBlockQ];
+  };
   static_assert(sizeof(Rows) == static_bytes(kConfig));
 };
 
