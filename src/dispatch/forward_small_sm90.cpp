@@ -115,12 +115,12 @@ Result<PlannedKernel> plan(const ForwardProblem& p, const PlanContext& context) 
   return where_aligned(std::move(own), std::move(*unaligned));
 }
 
-// Of the kernel that runs where this one does not.
-const KernelModel& model_of_next(const ForwardProblem& p, const PlanContext& context) {
+// The kernel that runs where this one does not.
+NextKernel next_kernel(const ForwardProblem& p, const PlanContext& context) {
   static const Kernel sm90 = forward_sm90_kernel();
   const bool takes = sm90.automatic && sm90.refuses(p, context).empty() &&
                      (!sm90.declines || sm90.declines(p, context).empty());
-  return takes ? kSm90Model : kSm80Model;
+  return takes ? NextKernel::forward_sm90 : NextKernel::forward_sm80;
 }
 
 // What the choice goes by is known without data, and does not depend on the batch where that is
@@ -131,7 +131,7 @@ std::string declines(const ForwardProblem& p, const PlanContext& context) {
   if (small_entries_vary(p))
     return "entries have lengths or diagonals of their own: its time is not known";
   const SmallChoice choice =
-      choose_small(p, context.device.multiprocessors, model_of_next(p, context));
+      choose_small(p, context.device.multiprocessors, next_kernel(p, context));
   if (choice.is_small()) return {};
   if (!choice.is_measured) return "the problem is larger than those it was measured on";
   return fmt::format("would take about {:.1f} us, the next kernel {:.1f}", choice.small_us,

@@ -32,7 +32,7 @@ struct ByHeadDim {
 
 struct KernelModel {
   int64_t block_q, step_keys;  // queries of a unit, keys of a step
-  int64_t unit_sms;            // SMs that a unit takes: 2 for a cluster
+  double unit_sms;             // SMs that a unit takes: 2 for a cluster, a half for one of two
   double launch, unit;
   ByHeadDim step;
   double full_unit;
@@ -44,27 +44,44 @@ inline constexpr KernelModel kSmallModel{
     .block_q = cuda::forward_small_sm90::kBlockQ,
     .step_keys = cuda::forward_small_sm90::kParts * cuda::forward_small_sm90::kBlockKv,
     .unit_sms = cuda::forward_small_sm90::kRanks,
-    .launch = 1.715,
-    .unit = 0.529,
-    .step = {0.961, 1.438},
-    .full_unit = 1.051,
-    .full_step = {0.578, 1.508}};
+    .launch = 1.764,
+    .unit = 0.498,
+    .step = {0.953, 1.418},
+    .full_unit = 1.084,
+    .full_step = {0.570, 1.424}};
+// forward_sm90's tile of 64 rows, two on an SM, is what small problems up to head dimension 64 get.
+inline constexpr KernelModel kSm90NarrowModel{.block_q = 64,
+                                              .step_keys = 128,
+                                              .unit_sms = 0.5,
+                                              .launch = 4.746,
+                                              .unit = 0.010,
+                                              .step = {1.482, 1.500},
+                                              .full_unit = 0.842,
+                                              .full_step = {1.652, 1.500}};
 inline constexpr KernelModel kSm90Model{.block_q = 128,
                                         .step_keys = 128,
                                         .unit_sms = 1,
-                                        .launch = 1.889,
-                                        .unit = 3.455,
-                                        .step = {1.348, 1.363},
-                                        .full_unit = 4.219,
-                                        .full_step = {1.484, 1.340}};
+                                        .launch = 0.010,
+                                        .unit = 5.721,
+                                        .step = {1.000, 1.266},
+                                        .full_unit = 7.971,
+                                        .full_step = {1.000, 0.893}};
 inline constexpr KernelModel kSm80Model{.block_q = 128,
                                         .step_keys = 64,
                                         .unit_sms = 1,
-                                        .launch = 3.061,
-                                        .unit = 1.949,
-                                        .step = {0.809, 1.721},
+                                        .launch = 3.010,
+                                        .unit = 1.947,
+                                        .step = {0.811, 1.725},
                                         .full_unit = 0.010,
-                                        .full_step = {1.031, 1.455}};
+                                        .full_step = {1.043, 1.447}};
+
+// The kernel that runs where forward_small_sm90 does not.
+enum class NextKernel { forward_sm80, forward_sm90 };
+
+constexpr const KernelModel& model_of(NextKernel kernel, const ForwardProblem& p) {
+  if (kernel == NextKernel::forward_sm80) return kSm80Model;
+  return std::max(p.head_dim_qk, p.head_dim_v) <= 64 ? kSm90NarrowModel : kSm90Model;
+}
 
 // What one kernel makes of a problem.
 struct Work {
@@ -98,7 +115,7 @@ constexpr Work work_of(const ForwardProblem& p, int64_t block_q, int64_t step_ke
 }
 
 constexpr double waves_of(const Work& work, const KernelModel& model, int64_t multiprocessors) {
-  return static_cast<double>(work.units * model.unit_sms) /
+  return static_cast<double>(work.units) * model.unit_sms /
          static_cast<double>(std::max<int64_t>(multiprocessors, 1));
 }
 
@@ -120,11 +137,11 @@ struct SmallChoice {
   constexpr bool is_small() const { return is_measured && small_us < next_us; }
 };
 
-// Against the kernel that `next` models.
 constexpr SmallChoice choose_small(const ForwardProblem& p, int64_t multiprocessors,
-                                   const KernelModel& next) {
+                                   NextKernel next) {
   const Work work = work_of(p, kSmallModel.block_q, kSmallModel.step_keys);
-  return {predicted_us(p, kSmallModel, multiprocessors), predicted_us(p, next, multiprocessors),
+  return {predicted_us(p, kSmallModel, multiprocessors),
+          predicted_us(p, model_of(next, p), multiprocessors),
           waves_of(work, kSmallModel, multiprocessors) <= kMostWaves && work.longest <= kMostSteps};
 }
 

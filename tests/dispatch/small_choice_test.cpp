@@ -25,14 +25,14 @@ ForwardProblem problem(int64_t heads, int64_t seqlen, int64_t head_dim, bool cau
 
 struct Next {
   const char* kernel;
-  const KernelModel& model;
+  NextKernel next;
 };
 
 class SmallGrid : public testing::TestWithParam<Next> {};
 
 INSTANTIATE_TEST_SUITE_P(Recorded, SmallGrid,
-                         testing::Values(Next{"forward_sm80", kSm80Model},
-                                         Next{"forward_sm90", kSm90Model}));
+                         testing::Values(Next{"forward_sm80", NextKernel::forward_sm80},
+                                         Next{"forward_sm90", NextKernel::forward_sm90}));
 
 TEST_P(SmallGrid, TheChoiceIsRight) {
   const std::string path = std::string(FLASHCORE_RESULTS) + "/small-grid-h200.json";
@@ -50,7 +50,7 @@ TEST_P(SmallGrid, TheChoiceIsRight) {
     if (small == 0 || next == 0) continue;
     const SmallChoice choice =
         choose_small(problem(row["heads"], row["seqlen"], row["head_dim"], row["causal"]),
-                     kMultiprocessors, GetParam().model);
+                     kMultiprocessors, GetParam().next);
     const double best = std::min(small, next);
     const double chosen = choice.is_small() ? small : next;
     EXPECT_LE(chosen, 1.1 * best) << row.dump();
@@ -77,7 +77,7 @@ TEST(SmallChoice, WorkCountsUnitsAndSteps) {
 
 TEST_P(SmallGrid, AFullMachineIsTheOtherKernels) {
   const auto is_small = [](const ForwardProblem& p) {
-    return choose_small(p, kMultiprocessors, GetParam().model).is_small();
+    return choose_small(p, kMultiprocessors, GetParam().next).is_small();
   };
   EXPECT_TRUE(is_small(problem(8, 512, 64, false)));
   EXPECT_TRUE(is_small(problem(8, 512, 128, true)));
@@ -90,7 +90,7 @@ TEST_P(SmallGrid, TimesGrowWithTheProblem) {
     double small = 0, next = 0;
     for (int64_t heads = 1; heads <= 256; heads *= 2) {
       const SmallChoice choice =
-          choose_small(problem(heads, 1024, head_dim, false), kMultiprocessors, GetParam().model);
+          choose_small(problem(heads, 1024, head_dim, false), kMultiprocessors, GetParam().next);
       EXPECT_GE(choice.small_us, small);
       EXPECT_GE(choice.next_us, next);
       small = choice.small_us, next = choice.next_us;
