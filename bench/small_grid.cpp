@@ -146,6 +146,14 @@ ordered_json measure(HostProblem& host, const SampledReference& reference,
   return row;
 }
 
+// What runs when nobody names a kernel.
+std::string chosen_kernel(const Problem& problem) {
+  PlanOptions options;
+  options.device = kGpu;
+  const Result<Plan> plan = make_plan(problem, options);
+  return plan.ok() ? std::string(plan->kernel()) : plan.status().message();
+}
+
 int run(const std::string& out, const std::string& what, const std::vector<DType>& dtypes,
         double seconds) {
   const auto start = std::chrono::steady_clock::now();
@@ -183,9 +191,13 @@ int run(const std::string& out, const std::string& what, const std::vector<DType
       fmt::print(stderr, "flashcore_small_grid: {}\n", reference.status().message());
       return 1;
     }
-    ordered_json row = {{"dtype", to_string(one.dtype)}, {"heads", one.heads_q},
-                        {"seqlen", one.seqlen_q},        {"head_dim", one.head_dim},
-                        {"causal", one.causal},          {"kernels", ordered_json::array()}};
+    ordered_json row = {{"dtype", to_string(one.dtype)},
+                        {"heads", one.heads_q},
+                        {"seqlen", one.seqlen_q},
+                        {"head_dim", one.head_dim},
+                        {"causal", one.causal},
+                        {"chosen", chosen_kernel(host.problem)},
+                        {"kernels", ordered_json::array()}};
     std::string line = fmt::format("{:29}", text_of(one));
     for (const Candidate& candidate : candidates) {
       const ordered_json cell = measure(host, *reference, candidate, **timer, what == "eager");
