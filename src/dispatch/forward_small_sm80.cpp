@@ -51,8 +51,8 @@ Result<PlannedKernel> plan(const ForwardProblem& p, const PlanContext& context) 
   planned.params.problem = small_params(p);
   planned.instance = {
       .type = p.dtype == DType::f16 ? small::InputType::f16 : small::InputType::bf16,
-      .config =
-          small::choose_config(p.head_dim_qk, p.head_dim_v, context.device.shared_memory_a_block),
+      .config = small::choose_config(p.head_dim_qk, p.head_dim_v, p.seqlen_kv,
+                                     context.device.shared_memory_a_block),
       .whole = false};
   planned.grid = {static_cast<unsigned int>((p.seqlen_q + small::kBlockQ - 1) / small::kBlockQ),
                   static_cast<unsigned int>(p.heads_q), static_cast<unsigned int>(p.batch)};

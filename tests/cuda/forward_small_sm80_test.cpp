@@ -32,6 +32,26 @@ bool is_whole(const ForwardProblem& p, const small80::Config& config = small80::
   return set_whole_params(params, p, config);
 }
 
+TEST(ForwardSmallSm80Config, TilesFitEveryFamily) {
+  constexpr int64_t kAmpere = 163 * 1024, kAda = 99 * 1024;
+  EXPECT_EQ(small80::choose_config(64, 64, 512, kAmpere), 0);
+  EXPECT_EQ(small80::choose_config(64, 64, 512, kAda), 1) << "two passes of 256 keys";
+  EXPECT_EQ(small80::choose_config(96, 64, 512, kAmpere), 2);
+  EXPECT_EQ(small80::choose_config(64, 128, 512, kAda), 3);
+  EXPECT_EQ(small80::choose_config(136, 64, 512, kAmpere), -1);
+  EXPECT_EQ(small80::choose_config(64, 64, 512, 32 * 1024), -1);
+  EXPECT_EQ(small80::kConfigs[0].pass_keys(), 512);
+}
+
+TEST(ForwardSmallSm80Config, FewKeysAreSpreadOverMoreWarps) {
+  constexpr int64_t kAmpere = 163 * 1024;
+  EXPECT_EQ(small80::choose_config(64, 64, 128, kAmpere), 1);
+  EXPECT_EQ(small80::choose_config(64, 64, 0, kAmpere), 1);
+  EXPECT_EQ(small80::choose_config(64, 64, 129, kAmpere), 0);
+  EXPECT_EQ(small80::choose_config(128, 128, 128, kAmpere), 3);
+  EXPECT_EQ(small80::choose_config(128, 128, 129, kAmpere), 2);
+}
+
 TEST(ForwardSmallSm80Keys, WholeTilesEndWhereTheirSpanDoes) {
   for (const small80::Config& config : small80::kConfigs) {
     for (int len_kv = 0; len_kv <= 6 * config.warp_keys; len_kv += config.warp_keys) {
