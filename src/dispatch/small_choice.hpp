@@ -32,9 +32,11 @@ struct ByHeadDim {
   }
 };
 
-// Queries of a unit, keys of a step, and SMs that a unit takes: 2 for a cluster.
+// Queries of a unit, keys of a step, and SMs that a unit takes: 2 for a cluster, a half where an SM
+// holds two.
 struct UnitShape {
-  int64_t block_q, step_keys, unit_sms;
+  int64_t block_q, step_keys;
+  double unit_sms;
 };
 
 struct KernelModel {
@@ -45,31 +47,35 @@ struct KernelModel {
 };
 
 // On an H200.
-inline constexpr KernelModel kSmallModel{.launch = 1.715,
-                                         .unit = 0.529,
-                                         .step = {0.961, 1.438},
-                                         .full_unit = 1.051,
-                                         .full_step = {0.578, 1.508}};
-inline constexpr KernelModel kMediumModel{
-    .launch = 2.4, .unit = 1.9, .step = {0.78, 0.78}, .full_unit = 1.9, .full_step = {0.78, 0.78}};
-inline constexpr KernelModel kSm90Model{.launch = 1.889,
-                                        .unit = 3.455,
-                                        .step = {1.348, 1.363},
-                                        .full_unit = 4.219,
-                                        .full_step = {1.484, 1.340}};
-inline constexpr KernelModel kSm80Model{.launch = 3.061,
-                                        .unit = 1.949,
-                                        .step = {0.809, 1.721},
+inline constexpr KernelModel kSmallModel{.launch = 1.832,
+                                         .unit = 0.412,
+                                         .step = {0.939, 1.400},
+                                         .full_unit = 1.389,
+                                         .full_step = {0.461, 1.410}};
+inline constexpr KernelModel kMediumModel{.launch = 2.600,
+                                          .unit = 1.230,
+                                          .step = {0.812, 0.812},
+                                          .full_unit = 1.947,
+                                          .full_step = {0.840, 0.840}};
+// forward_sm90's tile of 64 rows, two on an SM, is what small problems up to head dimension 64 get.
+inline constexpr KernelModel kSm90NarrowModel{.launch = 3.367,
+                                              .unit = 1.369,
+                                              .step = {1.475, 1.475},
+                                              .full_unit = 2.379,
+                                              .full_step = {1.609, 1.609}};
+inline constexpr KernelModel kSm90Model{.launch = 0.010,
+                                        .unit = 5.670,
+                                        .step = {1.258, 1.258},
+                                        .full_unit = 7.047,
+                                        .full_step = {1.057, 1.057}};
+inline constexpr KernelModel kSm80Model{.launch = 1.889,
+                                        .unit = 3.102,
+                                        .step = {0.805, 1.713},
                                         .full_unit = 0.010,
-                                        .full_step = {1.031, 1.455}};
+                                        .full_step = {1.125, 1.488}};
 
-// Of the kernel that would run otherwise.
-struct NextModel {
-  const KernelModel& model;
-  UnitShape shape;
-};
-inline constexpr NextModel kNextSm90{kSm90Model, {128, 128, 1}},
-    kNextSm80{kSm80Model, {128, 64, 1}};
+// The kernel that would run otherwise.
+enum class NextKernel { forward_sm80, forward_sm90 };
 
 // What one kernel makes of a problem.
 struct Work {
@@ -103,7 +109,7 @@ constexpr Work work_of(const ForwardProblem& p, int64_t block_q, int64_t step_ke
 }
 
 constexpr double waves_of(const Work& work, const UnitShape& shape, int64_t multiprocessors) {
-  return static_cast<double>(work.units * shape.unit_sms) /
+  return static_cast<double>(work.units) * shape.unit_sms /
          static_cast<double>(std::max<int64_t>(multiprocessors, 1));
 }
 
@@ -121,19 +127,28 @@ constexpr UnitShape small_shape(const ForwardProblem& p, int64_t multiprocessors
   namespace small = cuda::forward_small_sm90;
   const bool one_wave = fits_twice(p, small::kBlockQ, multiprocessors);
   const int64_t ranks = small::ranks_of(p.seqlen_kv, one_wave);
-  return {small::kBlockQ, ranks * small::kGroups * small::kBlockKv, ranks};
+  return {small::kBlockQ, ranks * small::kGroups * small::kBlockKv, static_cast<double>(ranks)};
 }
 inline constexpr UnitShape kMediumShape{
     cuda::forward_medium_sm90::kBlockQ,
     cuda::forward_medium_sm90::kRanks* cuda::forward_medium_sm90::kBlockKv,
     cuda::forward_medium_sm90::kRanks};
 
+constexpr bool is_wide(const ForwardProblem& p) {
+  return std::max(p.head_dim_qk, p.head_dim_v) > 64;
+}
+
+constexpr double next_us(const ForwardProblem& p, NextKernel next, int64_t multiprocessors) {
+  if (next == NextKernel::forward_sm80) {
+    return predicted_us(p, kSm80Model, {128, 64, 1}, multiprocessors);
+  }
+  if (is_wide(p)) return predicted_us(p, kSm90Model, {128, 128, 1}, multiprocessors);
+  return predicted_us(p, kSm90NarrowModel, {64, 128, 0.5}, multiprocessors);
+}
+
 // What was measured, and so what is predicted: waves of clusters, and steps of 256 keys.
 inline constexpr double kMostWaves = 8, kMostSteps = 8;
 inline constexpr UnitShape kMeasuredShape{cuda::forward_small_sm90::kBlockQ, 256, 2};
-
-// forward_medium_sm90 pads head dimensions to 128: not its business where others need not.
-inline constexpr int64_t kSmallHeadDim = 64;
 
 struct SmallChoice {
   double small_us, medium_us, next_us;
@@ -142,15 +157,15 @@ struct SmallChoice {
   constexpr bool is_medium() const { return is_measured && !is_small() && medium_us < next_us; }
 };
 
+// forward_medium_sm90 pads head dimensions to 128, and is not for those that need not be.
 constexpr SmallChoice choose_small(const ForwardProblem& p, int64_t multiprocessors,
-                                   const NextModel& next) {
+                                   NextKernel next) {
   const Work work = work_of(p, kMeasuredShape.block_q, kMeasuredShape.step_keys);
-  const bool is_wide = std::max(p.head_dim_qk, p.head_dim_v) > kSmallHeadDim;
   return {
       .small_us = predicted_us(p, kSmallModel, small_shape(p, multiprocessors), multiprocessors),
-      .medium_us = is_wide ? predicted_us(p, kMediumModel, kMediumShape, multiprocessors)
-                           : std::numeric_limits<double>::infinity(),
-      .next_us = predicted_us(p, next.model, next.shape, multiprocessors),
+      .medium_us = is_wide(p) ? predicted_us(p, kMediumModel, kMediumShape, multiprocessors)
+                              : std::numeric_limits<double>::infinity(),
+      .next_us = next_us(p, next, multiprocessors),
       .is_measured = waves_of(work, kMeasuredShape, multiprocessors) <= kMostWaves &&
                      work.longest <= kMostSteps};
 }

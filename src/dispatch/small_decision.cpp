@@ -8,12 +8,12 @@
 namespace flashcore {
 namespace {
 
-// Of the kernel that runs where none of these does.
-const NextModel& model_of_next(const ForwardProblem& p, const PlanContext& context) {
+// The kernel that runs where none of these does.
+NextKernel next_kernel(const ForwardProblem& p, const PlanContext& context) {
   static const Kernel sm90 = forward_sm90_kernel();
   const bool takes = sm90.automatic && sm90.refuses(p, context).empty() &&
                      (!sm90.declines || sm90.declines(p, context).empty());
-  return takes ? kNextSm90 : kNextSm80;
+  return takes ? NextKernel::forward_sm90 : NextKernel::forward_sm80;
 }
 
 }  // namespace
@@ -25,7 +25,7 @@ std::string small_declines(const ForwardProblem& p, const PlanContext& context,
   if (small_entries_vary(p))
     return "entries have lengths or diagonals of their own: its time is not known";
   const SmallChoice choice =
-      choose_small(p, context.device.multiprocessors, model_of_next(p, context));
+      choose_small(p, context.device.multiprocessors, next_kernel(p, context));
   if ((choice.*is_chosen)()) return {};
   if (!choice.is_measured) return "the problem is larger than those it was measured on";
   return fmt::format(

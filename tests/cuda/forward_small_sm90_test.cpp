@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <set>
 
-#include "cuda/forward_small_sm80/config.hpp"
 #include "cuda/forward_small_sm90/config.hpp"
 #include "cuda/forward_small_sm90/split.hpp"
 #include "dispatch/forward_small_sm90_refusal.hpp"
@@ -232,16 +231,6 @@ TEST(ForwardSmallSm90Refusal, NamesWhatItDoesNotCompute) {
   p = dense(DType::f16, 64, 64);
   p.v = TensorDesc::strided(DType::f16, {2, 4, 128, 64}, {0, 128 * 64, 64, 1});
   EXPECT_THAT(refusal(p), HasSubstr("v: batch stride is 0"));
-}
-
-TEST(ForwardSmallSm80Config, TilesFitEveryFamily) {
-  namespace small80 = cuda::forward_small_sm80;
-  EXPECT_EQ(small80::choose_config(64, 64, 163 * 1024), 0);
-  EXPECT_EQ(small80::choose_config(64, 64, 99 * 1024), 1) << "two passes of 256 keys";
-  EXPECT_EQ(small80::choose_config(96, 64, 163 * 1024), 2);
-  EXPECT_EQ(small80::choose_config(64, 128, 99 * 1024), 3);
-  EXPECT_EQ(small80::choose_config(136, 64, 163 * 1024), -1);
-  EXPECT_EQ(small80::kConfigs[0].pass_keys(), 512);
 }
 
 TEST(ForwardSmallSm80Refusal, ComputesWhatTensorMapsCannotExpress) {

@@ -28,14 +28,14 @@ ForwardProblem problem(int64_t heads, int64_t seqlen, int64_t head_dim, bool cau
 
 struct Next {
   const char* kernel;
-  const NextModel& model;
+  NextKernel next;
 };
 
 class SmallGrid : public testing::TestWithParam<Next> {};
 
 INSTANTIATE_TEST_SUITE_P(Recorded, SmallGrid,
-                         testing::Values(Next{"forward_sm80", kNextSm80},
-                                         Next{"forward_sm90", kNextSm90}));
+                         testing::Values(Next{"forward_sm80", NextKernel::forward_sm80},
+                                         Next{"forward_sm90", NextKernel::forward_sm90}));
 
 TEST_P(SmallGrid, TheChoiceIsRight) {
   const std::string path = std::string(FLASHCORE_RESULTS) + "/small-grid-h200.json";
@@ -54,10 +54,10 @@ TEST_P(SmallGrid, TheChoiceIsRight) {
       if (cell["kernel"] == GetParam().kernel) next = cell["us"];
     }
     if (small == kNever || next == kNever) continue;
-    if (row["head_dim"] <= kSmallHeadDim) medium = kNever;
+    if (row["head_dim"] <= 64) medium = kNever;
     const SmallChoice choice =
         choose_small(problem(row["heads"], row["seqlen"], row["head_dim"], row["causal"]),
-                     kMultiprocessors, GetParam().model);
+                     kMultiprocessors, GetParam().next);
     const double best = std::min({small, medium, next});
     const double chosen = choice.is_small() ? small : choice.is_medium() ? medium : next;
     EXPECT_LE(chosen, 1.1 * best) << row.dump();
@@ -83,7 +83,7 @@ TEST(SmallChoice, WorkCountsUnitsAndSteps) {
 
 TEST_P(SmallGrid, AFullMachineIsTheOtherKernels) {
   const auto is_small = [](const ForwardProblem& p) {
-    return choose_small(p, kMultiprocessors, GetParam().model).is_small();
+    return choose_small(p, kMultiprocessors, GetParam().next).is_small();
   };
   EXPECT_TRUE(is_small(problem(8, 512, 64, false)));
   EXPECT_TRUE(is_small(problem(8, 512, 128, true)));
@@ -93,7 +93,7 @@ TEST_P(SmallGrid, AFullMachineIsTheOtherKernels) {
 
 TEST_P(SmallGrid, MoreQueriesABlockAreForWideHeads) {
   const auto choice = [](const ForwardProblem& p) {
-    return choose_small(p, kMultiprocessors, GetParam().model);
+    return choose_small(p, kMultiprocessors, GetParam().next);
   };
   EXPECT_TRUE(choice(problem(8, 1024, 128, false)).is_medium());
   EXPECT_FALSE(choice(problem(8, 512, 128, false)).is_medium());
@@ -117,7 +117,7 @@ TEST_P(SmallGrid, TimesGrowWithTheProblem) {
     double small = 0, next = 0;
     for (int64_t heads = 1; heads <= 256; heads *= 2) {
       const SmallChoice choice =
-          choose_small(problem(heads, 1024, head_dim, false), kMultiprocessors, GetParam().model);
+          choose_small(problem(heads, 1024, head_dim, false), kMultiprocessors, GetParam().next);
       EXPECT_GE(choice.small_us, small);
       EXPECT_GE(choice.next_us, next);
       small = choice.small_us, next = choice.next_us;

@@ -184,8 +184,9 @@ void check_random(const Variant& variant, const bench::RandomSpace& space, uint6
   };
   int checked = 0;
   for (; checked < wanted && elapsed() < seconds; ++seed) {
-    bench::HostProblem host = bench::random_problem(seed, space);
-    if (!make_plan(host.problem, options(variant)).ok()) continue;
+    const bench::RandomDraw draw(seed, space);
+    if (!make_plan(draw.problem(), options(variant)).ok()) continue;
+    bench::HostProblem host = draw.fill();
     check(host, options(variant));
     if (testing::Test::HasFatalFailure()) {
       fmt::print("seed {}\n", seed);
