@@ -50,9 +50,11 @@ TEST(ForwardSmallSm90Config, MissionIsLoadedAtOnce) {
 
 TEST(ForwardSmallSm90Config, AMessageIsAPartsShareOfAWarpsOutputs) {
   for (const Config& config : kConfigs) {
-    constexpr int kRows = 16, kBytes = 2, kLse = 32 * 4;
-    EXPECT_EQ(config.message_bytes(),
-              kRows * config.head_dim / (kGroups * config.ranks) * kBytes + kLse);
+    for (const bool whole : {false, true}) {
+      constexpr int kRows = 16, kLse = 32 * 4;
+      EXPECT_EQ(config.message_bytes(whole),
+                kRows * config.head_dim / (kGroups * config.ranks) * (whole ? 2 : 4) + kLse);
+    }
   }
 }
 

@@ -4,7 +4,7 @@
 // chunks, one for each part: rows + 0..7 or + 8..15, and in a cluster of two blocks the left or
 // right half of the columns. Warpgroup `group` of block `rank` finishes the chunk of row half
 // `group` and column half `rank`: from every part, its own included, it gets that chunk, already
-// divided by the part's own sum, in 16 bits, with a log-sum-exp a row.
+// divided by the part's own sum, in 16 or 32 bits, with a log-sum-exp a row.
 //
 //   within the block     through shared memory, and a named barrier of the two warps
 //   to the other block   by st.async, counted at a barrier of the receiving warp alone
@@ -68,8 +68,8 @@ __device__ __forceinline__ Places find_places(const typename S::Shared& smem, co
     const auto other = static_cast<uint32_t>(rank ^ 1);
     at.remote = ptx::cluster_address(at.local, other);
     at.counted = ptx::cluster_address(ptx::shared_address(&smem.received[0][warp]), other);
-    at.remote_lse =
-        at.remote + static_cast<uint32_t>(512 * S::kPieces + 4 * lane - 16 * slot_of(lane));
+    at.remote_lse = at.remote + static_cast<uint32_t>(512 * S::kPieces * S::kVectors + 4 * lane -
+                                                      16 * slot_of(lane));
     at.lse_counted = ptx::cluster_address(ptx::shared_address(&smem.lse_received[0]), other);
     asm volatile("" : "+r"(at.remote), "+r"(at.remote_lse), "+r"(at.counted), "+r"(at.lse_counted));
   }
@@ -107,6 +107,21 @@ struct Merge {
     }
   }
 
+  // One vector: a row's outputs of four products from `product` on, or of two.
+  __device__ __forceinline__ static void fill(uint32_t (&words)[4], const Partial<S>& w,
+                                              int product, int row, float inverse) {
+#pragma unroll
+    for (int n = 0; n < 4 / S::kVectors; ++n) {
+      const float* const two = &w.o[product + n][2 * row];
+      if constexpr (S::kVectors == 1) {
+        words[n] = S::Element::pack(two[0] * inverse, two[1] * inverse);
+      } else {
+        words[2 * n] = __float_as_uint(two[0] * inverse);
+        words[2 * n + 1] = __float_as_uint(two[1] * inverse);
+      }
+    }
+  }
+
   // Each chunk to the warp that finishes it.
   __device__ __forceinline__ void send(const Partial<S>& w, const float (&inverse)[2]) const {
     constexpr uint32_t kRowHalf = kGroupWarps * kParts * sizeof(Message);
@@ -115,22 +130,30 @@ struct Merge {
       const int columns = to / 2, rows = to % 2;
       const bool stays = columns == rank;
 #pragma unroll
-      for (int piece = 0; piece < kPieces; ++piece) {
+      for (int vector = 0; vector < kPieces * S::kVectors; ++vector) {
         uint32_t words[4];
-#pragma unroll
-        for (int n = 0; n < 4; ++n) {
-          const float* const two = &w.o[columns * kChunkProducts + 4 * piece + n][2 * rows];
-          words[n] = S::Element::pack(two[0] * inverse[rows], two[1] * inverse[rows]);
-        }
-        const uint32_t here = places.local + rows * kRowHalf + 512 * piece;
+        fill(words, w, columns * kChunkProducts + 4 / S::kVectors * vector, rows, inverse[rows]);
+        const uint32_t here = places.local + rows * kRowHalf + 512 * vector;
         if constexpr (S::kRanks == 1) {
           ptx::store_shared_x4(here, words);
         } else {
           ptx::store_here_or_async(stays, here, words,
-                                   places.remote + rows * kRowHalf + 512 * piece,
+                                   places.remote + rows * kRowHalf + 512 * vector,
                                    places.counted + rows * kGroupWarps * 8);
         }
       }
+    }
+  }
+
+  // Two columns of product `quarter` of a piece, from the lane at slot `slot`.
+  __device__ __forceinline__ static float2 share(const Message& message, int piece, int slot,
+                                                 int quarter) {
+    if constexpr (S::kVectors == 1) {
+      const uint32_t word = message.outputs[piece][slot][quarter];
+      return {S::Element::to_float(word & 0xffffU), S::Element::to_float(word >> 16)};
+    } else {
+      return *reinterpret_cast<const float2*>(
+          &message.outputs[2 * piece + quarter / 2][slot][quarter % 2 * 2]);
     }
   }
 
@@ -154,12 +177,12 @@ struct Merge {
 #pragma unroll
     for (int i = 0; i < kParts; ++i) weights[i] *= inverse;
     if (S::kRanks > 1) ptx::mbarrier_wait(ptx::shared_address(&smem.received[group][warp]), 0);
-    uint32_t words[kParts][kPieces][4];
+    float2 shares[kParts][4 * kPieces];
 #pragma unroll
     for (int i = 0; i < kParts; ++i) {
 #pragma unroll
       for (int n = 0; n < 4 * kPieces; ++n) {
-        words[i][n / 4][n % 4] = messages[i].outputs[n / 4][row + 8 * (n % 4)][quarter];
+        shares[i][n] = share(messages[i], n / 4, row + 8 * (n % 4), quarter);
       }
     }
 #pragma unroll
@@ -168,9 +191,8 @@ struct Merge {
       two[0] = two[1] = 0;
 #pragma unroll
       for (int i = 0; i < kParts; ++i) {
-        const uint32_t word = words[i][n / 4][n % 4];
-        two[0] = fmaf(S::Element::to_float(word & 0xffffU), weights[i], two[0]);
-        two[1] = fmaf(S::Element::to_float(word >> 16), weights[i], two[1]);
+        two[0] = fmaf(shares[i][n].x, weights[i], two[0]);
+        two[1] = fmaf(shares[i][n].y, weights[i], two[1]);
       }
     }
     return sum == 0 ? kNoKey : (reference + ptx::log2_approx(sum)) * kLn2;

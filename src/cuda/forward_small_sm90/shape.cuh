@@ -35,15 +35,19 @@ struct Shape {
   static constexpr int kStoredColumns = kHeadDim / kRanks;  // of a row, by one block
   static constexpr int kPieces = kStoredColumns / 32;       // a lane stores 8 columns of each
 
+  // 16-byte vectors that a lane sends for a piece: 16 bits an output, or 32 where rows may see few
+  // keys and nothing averages the error of another rounding.
+  static constexpr int kVectors = kConfig.vectors(kWhole);
+
   using Tile = tile::SmemTile<kBlockKv, kHeadDim, 2>;
   static_assert(kBlockQ == kBlockKv);
 
   // A part's share of a warp's outputs, as one warp sends it to another: see merge.cuh.
   struct Message {
-    uint32_t outputs[kPieces][32][4];
+    uint32_t outputs[kPieces * kVectors][32][4];
     float lse[32];  // by lane: four have a row
   };
-  static_assert(sizeof(Message) == kConfig.message_bytes());
+  static_assert(sizeof(Message) == kConfig.message_bytes(kWhole));
 
   struct Shared {
     alignas(tile::kTileAlignment) unsigned char tiles[kTiles][Tile::kBytes];
@@ -54,7 +58,7 @@ struct Shape {
   };
   // The tail that alignment adds is not used.
   static_assert(offsetof(Shared, lse_received) + sizeof(Shared::lse_received) ==
-                kConfig.smem_bytes());
+                kConfig.smem_bytes(kWhole));
 };
 
 // Named barriers; 0 is that of __syncthreads.
