@@ -17,6 +17,7 @@ namespace flashcore::cuda::forward_sm90 {
 inline constexpr int kWarpgroupThreads = 128;
 inline constexpr int kWarpgroupWarps = 4;
 inline constexpr int kWarpgroupRows = 64;  // what one wgmma computes
+inline constexpr int kWarpRows = 16;       // of them, a warp's, which it stores by itself
 inline constexpr int kStages = 2;          // of the K ring, and of the V ring
 inline constexpr int kPanelColumns = 64;   // 128 bytes, the widest swizzle
 inline constexpr int kSharedMemory = 227 * 1024;

@@ -22,6 +22,7 @@
 #include "cuda/ptx/registers.cuh"
 #include "cuda/ptx/special.cuh"
 #include "cuda/ptx/sync.cuh"
+#include "cuda/ptx/tma.cuh"
 
 namespace flashcore::cuda::forward_sm90 {
 
@@ -125,12 +126,18 @@ struct Consumer {
   __device__ __forceinline__ void wait_for_v() const {
     ptx::mbarrier_wait_together(shared + S::kVFull + 8 * v_at().slot(), v_at().parity());
   }
-  // By each warp, after its last look at Q, and at the tasks of all tiles before this one.
+  // By each warp: the place of the next tile's Q is free. With one place, after the warp's last look
+  // at Q; with two, when the copy engine has read the outputs of the tile before from the other one,
+  // which it has by the time that this tile has its first scores.
   __device__ __forceinline__ void release_q() const {
-    if constexpr (S::kStagesOutputs) ptx::fence_proxy_async();     // outputs were written there
-    const uint32_t barrier = shared + S::kQEmpty + 8 * q_index();  // by all lanes: see ptx::uniform
+    const RingPosition<S::kQSlots> next{q_at.passed + S::kQSlots - 1};
+    const uint32_t barrier =  // by all lanes: see ptx::uniform
+        shared + S::kQEmpty + 8 * (next.slot() * S::kConsumers + static_cast<uint32_t>(group));
     __syncwarp();
-    if (lane() == 0) ptx::mbarrier_arrive(barrier);
+    if (lane() == 0) {
+      if constexpr (S::kStagesOutputs) ptx::tma_store_wait_read<0>();
+      ptx::mbarrier_arrive(barrier);
+    }
   }
   // By each warp. K's ring moves on with the last use of k_at.
   __device__ __forceinline__ void release_k() const {
@@ -289,6 +296,7 @@ struct Consumer {
     ptx::warpgroup_wait<0>();
     ptx::warpgroup_pin(scores);
     release_k();
+    if constexpr (S::kStagesOutputs) release_q();
     finish_first_scores<kProducts>(left);
     float rescale[2];
     online_softmax<S, kProducts>(s, reference, rescale, sum, exponent_scale());

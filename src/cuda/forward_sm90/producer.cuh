@@ -85,7 +85,10 @@ struct Producer {
   __device__ __forceinline__ void load_q(const TaskInfo& task) {
 #pragma unroll 1
     for (int w = 0; w < S::kConsumers; ++w) {
-      ptx::mbarrier_wait(ptx::shared_address(&smem.q_empty[q_at.slot()][w]), q_at.parity() ^ 1);
+      if (q_at.passed > 0) {  // released by the tile before
+        ptx::mbarrier_wait(ptx::shared_address(&smem.q_empty[q_at.slot()][w]),
+                           RingPosition<S::kQSlots>{q_at.passed - 1}.parity());
+      }
       if (task.is_tile()) {
         load_tile<typename S::QTile>(smem.q[q_at.slot()][w], maps.q, smem.q_full[q_at.slot()][w],
                                      task.q_row + w * kWarpgroupRows, task.head, task.batch);
