@@ -24,8 +24,8 @@ struct Shape {
   // Whether a thread holds its number, and its sums while scores are computed again. Otherwise it
   // reads the number anew, and the sums are in shared memory.
   static constexpr bool kHoldsThread = kConfig.consumers == 2;
-  // Whether a warp holds V's descriptor: with features and the widest tiles there is no room.
-  static constexpr bool kHoldsV = !kFeatures_ || kConfig.q_slots > 1;
+  // Whether a warp holds V's descriptor: with features there is no room.
+  static constexpr bool kHoldsV = !kFeatures_;
   static constexpr bool kHoldsSums = !kFeatures_ && kConfig.consumers == 2;
   static constexpr bool kFeatures = kFeatures_;  // softcap, or a scale that is not positive
   static constexpr int kConsumers = kConfig.consumers;
