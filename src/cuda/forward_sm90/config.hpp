@@ -14,6 +14,7 @@
 
 namespace flashcore::cuda::forward_sm90 {
 
+inline constexpr int kWarpThreads = 32;
 inline constexpr int kWarpgroupThreads = 128;
 inline constexpr int kWarpgroupWarps = 4;
 inline constexpr int kWarpgroupRows = 64;  // what one wgmma computes

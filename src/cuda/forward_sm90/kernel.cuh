@@ -10,6 +10,7 @@
 #include "cuda/forward_sm90/consumer.cuh"
 #include "cuda/forward_sm90/element.cuh"
 #include "cuda/forward_sm90/epilogue.cuh"
+#include "cuda/forward_sm90/finder.cuh"
 #include "cuda/forward_sm90/producer.cuh"
 #include "cuda/forward_sm90/shape.cuh"
 #include "cuda/ptx/registers.cuh"
@@ -99,6 +100,8 @@ __device__ __forceinline__ void initialise_barriers(typename S::Shared& smem) {
     ptx::mbarrier_init(ptx::shared_address(&smem.k_empty[slot]), kConsumerWarps);
     ptx::mbarrier_init(ptx::shared_address(&smem.v_empty[slot]), kConsumerWarps);
   }
+  ptx::mbarrier_init(ptx::shared_address(&smem.task_wanted), 1);
+  ptx::mbarrier_init(ptx::shared_address(&smem.task_found), 1);
   ptx::mbarrier_init_fence();
 }
 
@@ -111,7 +114,8 @@ __device__ __forceinline__ void run_block(const Maps& maps, const Params& p) {
   const int warpgroup = static_cast<int>(threadIdx.x / kWarpgroupThreads);
   if (warpgroup == 0) {
     ptx::release_registers<S::kConfig.producer_registers()>();
-    if (threadIdx.x == 0) Producer<S>{.smem = smem, .maps = maps, .p = p}.run();
+    if (threadIdx.x == 0) Producer<S>{.smem = smem, .maps = maps}.run();
+    if (threadIdx.x == kWarpThreads) Finder<S>{.smem = smem, .p = p}.run();
   } else {
     ptx::acquire_registers<S::kConfig.consumer_registers()>();
     consume<S>(smem, maps.o, p);

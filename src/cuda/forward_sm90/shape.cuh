@@ -24,8 +24,8 @@ struct Shape {
   // Whether a thread holds its number, and its sums while scores are computed again. Otherwise it
   // reads the number anew, and the sums are in shared memory.
   static constexpr bool kHoldsThread = kConfig.consumers == 2;
-  // Whether a warp holds V's descriptor: with features there is no room.
-  static constexpr bool kHoldsV = !kFeatures_;
+  // Whether a warp holds V's descriptor: with features, or three consumers, there is no room.
+  static constexpr bool kHoldsV = !kFeatures_ && kConfig.consumers == 2;
   static constexpr bool kHoldsSums = !kFeatures_ && kConfig.consumers == 2;
   static constexpr bool kFeatures = kFeatures_;  // softcap, or a scale that is not positive
   static constexpr int kConsumers = kConfig.consumers;
@@ -57,6 +57,7 @@ struct Shape {
     unsigned char v[kStages][VTile::kBytes];
     uint64_t q_full[kQSlots][kConsumers], q_empty[kQSlots][kConsumers];
     uint64_t k_full[kStages], k_empty[kStages], v_full[kStages], v_empty[kStages];
+    uint64_t task_wanted, task_found;
     TaskInfo task[kTaskSlots];
     float2 saved_sum[kHoldsSums ? 1 : kWarpgroupThreads * kConsumers];  // of each thread
   };
