@@ -318,29 +318,27 @@ struct Consumer {
     ptx::warpgroup_pin(s);
     finish_scores(left);
 
+    // A wait for products is one instruction for all four warps, never one branch's. The vote before
+    // it keeps ptxas from moving the exponentials below it, where nothing runs beside them.
+    constexpr int kBeside = S::kConfig.split_softmax ? kHalfProducts : S::kKeyProducts;
+    constexpr int kPackedAfter = S::kConfig.split_softmax ? kPackedRegisters / 2 : 0;
     float total[2], rescale[2] = {1, 1};
-    bool again;
+    exponentiate<S, 0, kBeside>(s, reference, exponent_scale(), total);
+    bool again = unproven(total);
+    ptx::hold_back(again);
+    ptx::warpgroup_wait<0>();
+    pin_outputs();
     if constexpr (S::kConfig.split_softmax) {
-      // The vote between the halves is also what keeps ptxas from moving the first half below the
-      // wait, where nothing runs beside it.
-      exponentiate<S, 0, kHalfProducts>(s, reference, exponent_scale(), total);
-      again = unproven(total);
       if (!again) {
-        ptx::warpgroup_wait<0>();
-        pin_outputs();
-        pack<S, 0, kPackedRegisters / 2>(p, s);
+        pack<S, 0, kPackedAfter>(p, s);
         float rest[2];
         exponentiate<S, kHalfProducts, S::kKeyProducts>(s, reference, exponent_scale(), rest);
         total[0] += rest[0];
         total[1] += rest[1];
         again = unproven(total);
       }
-    } else {
-      exponentiate<S, 0, S::kKeyProducts>(s, reference, exponent_scale(), total);
-      again = unproven(total);
     }
     if (again) {
-      ptx::warpgroup_wait<0>();  // frees the registers of P
       save_sum();
       recompute_scores<S>(s, q_tile(), k_tile(), warp(), lane());
       finish_scores(left);
@@ -348,18 +346,16 @@ struct Consumer {
       online_softmax<S>(s, reference, rescale, block_sum, exponent_scale());
       restore_sum();
       add_online(rescale, block_sum);
-      if constexpr (S::kConfig.split_softmax) pack<S, 0, kPackedRegisters / 2>(p, s);
+      pack<S, 0, kPackedAfter>(p, s);
       __syncwarp();  // all lanes have read Q and K
     } else {
       sum[0] += total[0];
       sum[1] += total[1];
     }
     release_k();
-    ptx::warpgroup_wait<0>();
-    pin_outputs();
     release_v();
     k_ring.next();
-    pack<S, S::kConfig.split_softmax ? kPackedRegisters / 2 : 0, kPackedRegisters>(p, s);
+    pack<S, kPackedAfter, kPackedRegisters>(p, s);
     if (again) {
 #pragma unroll
       for (int part = 0; part < S::kOutParts; ++part) attention::rescale_rows(o[part], rescale);
