@@ -23,15 +23,15 @@ __device__ __forceinline__ uint32_t uniform(uint32_t x) {
 }
 
 // What follows waits until `condition` is known, and so does not overtake what it was made of: an
-// instruction that runs when it holds, and does nothing. ptxas moves ordinary arithmetic across
-// waits for wgmma.
-// PTX ISA: nanosleep.u32, sm_70.
+// instruction that does nothing but count for a profiler, and runs when it holds. ptxas moves
+// ordinary arithmetic across waits for wgmma, but not across this.
+// PTX ISA: pmevent.
 __device__ __forceinline__ void hold_back(bool condition) {
   asm volatile(
       "{\n"
       ".reg .pred p;\n"
       "setp.ne.u32 p, %0, 0;\n"
-      "@p nanosleep.u32 0;\n"
+      "@p pmevent 1;\n"
       "}" ::"r"(static_cast<uint32_t>(condition))
       : "memory");
 }
