@@ -47,8 +47,8 @@ struct Consumer {
   BlockRange range;                    // of the task at hand: the blocks that this warpgroup sees,
   int tile_begin, tile_end;            // and those that are copied
   uint32_t q_begin, k_begin, v_begin;  // descriptors of the first slots, their lower halves
-  RingPosition<kStages> k_ring;        // V's ring is one block behind it, as its products are
-  RingPosition<kStages> k_at;          // the same for the block at hand, known to be uniform
+  RingPosition<S::kStages> k_ring;     // V's ring is one block behind it, as its products are
+  RingPosition<S::kStages> k_at;       // the same for the block at hand, known to be uniform
 
   Scores<S> s;
   Outputs<S> o;
@@ -80,7 +80,7 @@ struct Consumer {
     return shared + S::kQ + q_index() * S::QTile::kBytes;
   }
   __device__ __forceinline__ void begin_block() { k_at = k_ring; }
-  __device__ __forceinline__ RingPosition<kStages> v_at() const { return {k_at.passed - 1}; }
+  __device__ __forceinline__ RingPosition<S::kStages> v_at() const { return {k_at.passed - 1}; }
   __device__ __forceinline__ uint32_t k_tile() const {
     return shared + S::kK + k_at.slot() * S::KTile::kBytes;
   }

@@ -91,7 +91,7 @@ __device__ __forceinline__ void initialise_barriers(typename S::Shared& smem) {
     }
   }
   constexpr int kConsumerWarps = kWarpgroupWarps * S::kConsumers;
-  for (int slot = 0; slot < kStages; ++slot) {
+  for (int slot = 0; slot < S::kStages; ++slot) {
     ptx::mbarrier_init(ptx::shared_address(&smem.k_full[slot]), 1);
     ptx::mbarrier_init(ptx::shared_address(&smem.v_full[slot]), 1);
     ptx::mbarrier_init(ptx::shared_address(&smem.k_empty[slot]), kConsumerWarps);
@@ -118,7 +118,8 @@ __device__ __forceinline__ void run_block(const Maps& maps, const Params& p) {
 
 // By index: nvcc 13.0 cannot name a __global__ template's argument of class type.
 template <int kConfigIndex, class Element, bool kFeatures>
-__global__ void __launch_bounds__(kConfigs[kConfigIndex].threads(), 1)
+__global__ void __launch_bounds__(kConfigs[kConfigIndex].threads(),
+                                  kConfigs[kConfigIndex].blocks_an_sm)
     forward_kernel(const __grid_constant__ Maps maps, const __grid_constant__ Params p) {
   if constexpr (ptx::kHasWgmma) run_block<Shape<kConfigIndex, Element, kFeatures>>(maps, p);
 }

@@ -37,7 +37,7 @@ struct Producer {
   const Maps& maps;
   const Params& p;
   RingPosition<S::kQSlots> q_at;  // tasks go round with it, in slots of their own
-  RingPosition<kStages> k_at, v_at;
+  RingPosition<S::kStages> k_at, v_at;
 
   // ---- which tile is next
 

@@ -23,12 +23,14 @@ struct Shape {
   using Element = Element_;
   // Whether a thread holds its number, and its sums while scores are computed again. Otherwise it
   // reads the number anew, and the sums are in shared memory.
-  static constexpr bool kHoldsThread = kConfig.consumers == 2;
-  // Whether a warp holds V's descriptor: with features and the widest tiles there is no room.
-  static constexpr bool kHoldsV = !kFeatures_ || kConfig.q_slots > 1;
-  static constexpr bool kHoldsSums = !kFeatures_ && kConfig.consumers == 2;
+  static constexpr bool kHoldsThread = kConfig.consumers != 3;
+  // Whether a warp holds V's descriptor: with features and the widest tiles, and where two blocks
+  // share an SM, there is no room.
+  static constexpr bool kHoldsV = (!kFeatures_ || kConfig.q_slots > 1) && kConfig.blocks_an_sm == 1;
+  static constexpr bool kHoldsSums = !kFeatures_ && kConfig.consumers != 3;
   static constexpr bool kFeatures = kFeatures_;  // softcap, or a scale that is not positive
   static constexpr int kConsumers = kConfig.consumers;
+  static constexpr int kStages = kConfig.stages;  // of the K ring, and of the V ring
   static constexpr int kBlockKv = kConfig.block_kv;
   static constexpr int kQSlots = kConfig.q_slots;
   // Whether outputs go by way of Q's place.
