@@ -45,7 +45,7 @@ struct Consumer {
                     // known to be: addresses made of them cost no registers of threads
   RingPosition<S::kQSlots> q_at;
   BlockRange range;                    // of the task at hand: the blocks that this warpgroup sees,
-  int tile_begin, tile_end;            // and those that are copied
+                                       // counted from the first of them
   uint32_t q_begin, k_begin, v_begin;  // descriptors of the first slots, their lower halves
   RingPosition<S::kStages> k_ring;     // V's ring is one block behind it, as its products are
   RingPosition<S::kStages> k_at;       // the same for the block at hand, known to be uniform
@@ -55,6 +55,7 @@ struct Consumer {
   Probabilities<S> p;
   float sum[2];        // of this lane's exponentials
   float reference[2];  // what they are relative to
+  bool is_exact;       // with features: a score came near the cap, or there is none
 
   // What follows from the thread's number is computed anew for each use, as the compiler would hold
   // it; where registers are shortest, the number is read anew, too.
@@ -161,8 +162,16 @@ struct Consumer {
   }
 
   // Blocks that this warpgroup does not see, to the right and to the left of those that it sees.
-  __device__ __forceinline__ int passes_before() const { return tile_end - range.end; }
-  __device__ __forceinline__ int passes_after() const { return range.begin - tile_begin; }
+  __device__ __forceinline__ int passes_before() const {
+    return uniform(task().end - task().seen[group].end);
+  }
+  __device__ __forceinline__ int passes_after() const {
+    return uniform(task().seen[group].begin - task().begin);
+  }
+  // The first key of block `left`.
+  __device__ __forceinline__ int first_key(int left) const {
+    return (uniform(task().seen[group].begin) + left) * S::kBlockKv;
+  }
 
   // A block that none of this warpgroup's rows sees. All consumers of a tile take the same number
   // of turns, one less than it has blocks.
@@ -183,9 +192,24 @@ struct Consumer {
   // Scores as the softmax takes them; `left`: how many of the warpgroup's blocks come after.
   __device__ __forceinline__ void finish_scores(int left) {
     if constexpr (S::kFeatures) scale_scores<S, S::kKeyProducts>(s, params);
-    const int block = range.begin + left;
-    if (range.needs_mask(block)) {
-      const int query = task().first_query + row(), key = block * S::kBlockKv;
+    mask_block(left);
+  }
+  // The same, faster; false: they are to be computed again.
+  __device__ __forceinline__ bool try_scores(int left) {
+    bool right = true;
+    if constexpr (S::kFeatures) {
+      if (__any_sync(0xffffffffU, is_exact)) {
+        scale_scores<S, S::kKeyProducts>(s, params);
+      } else {
+        right = cap_scores<S>(s, params);
+      }
+    }
+    mask_block(left);
+    return right;
+  }
+  __device__ __forceinline__ void mask_block(int left) {
+    if (range.needs_mask(left)) {
+      const int query = task().first_query + row(), key = first_key(left);
       mask_scores<S, 0, S::kKeyProducts>(s, task().limits, query, key, lane());
     }
   }
@@ -194,10 +218,9 @@ struct Consumer {
   template <int kProducts>
   __device__ __forceinline__ void finish_first_scores(int left) {
     if constexpr (S::kFeatures) scale_scores<S, kProducts>(s, params);
-    const int block = range.begin + left;
-    if (!range.needs_mask(block)) return;
+    if (!range.needs_mask(left)) return;
     const BandLimits& limits = task().limits;
-    const int query = task().first_query + row(), key = block * S::kBlockKv;
+    const int query = task().first_query + row(), key = first_key(left);
     const int all_see = visible_columns(limits, task().first_query + first_row(), key).end;
     if (ptx::uniform(static_cast<uint32_t>(!limits.open_left() || all_see < S::kBlockKv / 2)) !=
         0) {
@@ -206,9 +229,9 @@ struct Consumer {
     mask_scores<S, kHalfProducts, kProducts>(s, limits, query, key, lane());
   }
 
-  __device__ __forceinline__ bool unproven(const float (&total)[2]) const {
+  __device__ __forceinline__ bool unproven(const float (&total)[2], bool right) const {
     constexpr float kProven = S::Element::kProvenSum;  // a NaN is not below it
-    return __any_sync(0xffffffffU, !(total[0] < kProven && total[1] < kProven));
+    return __any_sync(0xffffffffU, !(right && total[0] < kProven && total[1] < kProven));
   }
 
   // The sums while scores are computed again: elsewhere when registers are short.
@@ -229,6 +252,7 @@ struct Consumer {
   // No key has been seen.
   __device__ __forceinline__ void clear() {
     sum[0] = sum[1] = 0;
+    is_exact = params.cap_fourth == 0;
     reference[0] = reference[1] = kNoReference;
 #pragma unroll
     for (int part = 0; part < S::kOutParts; ++part) {
@@ -244,10 +268,9 @@ struct Consumer {
     wait_for_q();
     const TaskInfo& t = task();
     const BlockRange& seen = t.seen[group];
-    range = {uniform(seen.begin), uniform(seen.full_begin), uniform(seen.full_end),
-             uniform(seen.end)};
-    tile_begin = uniform(t.begin);
-    tile_end = uniform(t.end);
+    const int begin = uniform(seen.begin);
+    range = {0, uniform(seen.full_begin) - begin, uniform(seen.full_end) - begin,
+             uniform(seen.end) - begin};
     return uniform(t.rows_q) != TaskInfo::kNoMore;
   }
 
@@ -275,8 +298,7 @@ struct Consumer {
   // Whether none of the warpgroup's rows sees the right half of its first block.
   __device__ __forceinline__ bool sees_left_half_only(int left) const {
     const int last = task().first_query + first_row() + kWarpgroupRows - 1;
-    const int key = (range.begin + left) * S::kBlockKv;
-    const int seen = visible_columns(task().limits, last, key).end;
+    const int seen = visible_columns(task().limits, last, first_key(left)).end;
     return ptx::uniform(static_cast<uint32_t>(seen <= S::kBlockKv / 2)) != 0;
   }
 
@@ -308,7 +330,7 @@ struct Consumer {
     give_turn();
     ptx::warpgroup_wait<1>();
     ptx::warpgroup_pin(s);
-    finish_scores(left);
+    const bool right = try_scores(left);
 
     float total[2], rescale[2] = {1, 1};
     bool again;
@@ -316,7 +338,7 @@ struct Consumer {
       // The vote between the halves is also what keeps ptxas from moving the first half below the
       // wait, where nothing runs beside it.
       exponentiate<S, 0, kHalfProducts>(s, reference, exponent_scale(), total);
-      again = unproven(total);
+      again = unproven(total, right);
       if (!again) {
         ptx::warpgroup_wait<0>();
         pin_outputs();
@@ -325,11 +347,11 @@ struct Consumer {
         exponentiate<S, kHalfProducts, S::kKeyProducts>(s, reference, exponent_scale(), rest);
         total[0] += rest[0];
         total[1] += rest[1];
-        again = unproven(total);
+        again = unproven(total, right);
       }
     } else {
       exponentiate<S, 0, S::kKeyProducts>(s, reference, exponent_scale(), total);
-      again = unproven(total);
+      again = unproven(total, right);
     }
     if (again) {
       ptx::warpgroup_wait<0>();  // frees the registers of P
@@ -339,6 +361,7 @@ struct Consumer {
       float block_sum[2];
       online_softmax<S>(s, reference, rescale, block_sum, exponent_scale());
       restore_sum();
+      is_exact = true;
       add_online(rescale, block_sum);
       if constexpr (S::kConfig.split_softmax) pack<S, 0, kPackedRegisters / 2>(p, s);
       __syncwarp();  // all lanes have read Q and K

@@ -34,7 +34,7 @@ __device__ __forceinline__ void attend(const Params& p, Consumer<S>& c) {
   const TaskInfo& task = c.task();
 #pragma unroll 1
   for (int i = c.passes_before(); i > 0; --i) c.pass_block(true);
-  int left = c.range.end - c.range.begin - 1;
+  int left = c.range.end - 1;
   c.first_block(left);
 #pragma unroll 1
   while (left > 0) c.next_block(--left);
@@ -54,7 +54,9 @@ template <class S>
 __device__ __forceinline__ void pass_tile(const Params& p, Consumer<S>& c) {
   const TaskInfo& task = c.task();
 #pragma unroll 1
-  for (int i = c.tile_begin; i < c.tile_end; ++i) c.pass_block(i != c.tile_begin);
+  for (int i = uniform(task.end - task.begin), taken = 0; taken < i; ++taken) {
+    c.pass_block(taken != 0);
+  }
   RowEnd ends[2];
   c.clear();
   end_rows<S>(p, c, task, ends);

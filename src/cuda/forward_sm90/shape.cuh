@@ -24,9 +24,9 @@ struct Shape {
   // Whether a thread holds its number, and its sums while scores are computed again. Otherwise it
   // reads the number anew, and the sums are in shared memory.
   static constexpr bool kHoldsThread = kConfig.consumers != 3;
-  // Whether a warp holds V's descriptor: with features and the widest tiles, and where two blocks
-  // share an SM, there is no room.
-  static constexpr bool kHoldsV = (!kFeatures_ || kConfig.q_slots > 1) && kConfig.blocks_an_sm == 1;
+  // Whether a warp holds V's descriptor: with three consumers, or features and the widest tiles,
+  // there is no room.
+  static constexpr bool kHoldsV = kConfig.consumers != 3 && (!kFeatures_ || kConfig.q_slots > 1);
   static constexpr bool kHoldsSums = !kFeatures_ && kConfig.consumers != 3;
   static constexpr bool kFeatures = kFeatures_;  // softcap, or a scale that is not positive
   static constexpr int kConsumers = kConfig.consumers;
