@@ -46,10 +46,11 @@ TEST(ForwardSm90Config, EveryHeadDimensionGetsTheFirstTileThatHoldsIt) {
 
 TEST(ForwardSm90Config, RegistersAndSharedMemoryAreThereForAllWarps) {
   for (const sm90::Config& c : sm90::kConfigs) {
-    const int threads = c.threads();
+    const int threads = c.threads(), blocks = c.blocks_an_sm;
     EXPECT_LE(c.tile_bytes() + sm90::kBarrierBytes, 227 * 1024) << c.head_dim_qk;
+    EXPECT_LE(blocks * (c.tile_bytes() + sm90::kBarrierBytes + 1024), 228 * 1024);
     EXPECT_LE(128 * (c.producer_registers() + c.consumers * c.consumer_registers()),
-              65536 / threads / 8 * 8 * threads)
+              65536 / (blocks * threads) / 8 * 8 * threads)
         << "the pool is what the launch allocated";
     EXPECT_EQ(c.consumer_registers() % 8, 0);
     EXPECT_EQ(c.producer_registers() % 8, 0);
@@ -239,10 +240,10 @@ Problem dense(DType dtype, int64_t head_dim_qk, int64_t head_dim_v) {
 }
 
 std::string refusal(const Problem& problem, int32_t compute_capability = 90,
-                    const char* targets = "80;89;90a") {
+                    const char* targets = "80;89;90a", Sm90Tile tile = Sm90Tile::best) {
   const Result<ForwardProblem> resolved = resolve(problem);
   EXPECT_TRUE(resolved.ok()) << resolved.status().message();
-  return forward_sm90_refusal(*resolved, gpu(compute_capability), targets);
+  return forward_sm90_refusal(*resolved, gpu(compute_capability), targets, tile);
 }
 
 TEST(ForwardSm90Refusal, NamesWhatItDoesNotCompute) {
@@ -276,6 +277,19 @@ TEST(ForwardSm90Refusal, NamesWhatItDoesNotCompute) {
   p = dense(DType::f16, 64, 64);
   p.v = TensorDesc::strided(DType::f16, {2, 4, 100, 64}, {100 * 64, 0, 64, 1});
   EXPECT_THAT(refusal(p), HasSubstr("v: head stride is 0"));
+}
+
+TEST(ForwardSm90Refusal, TheTallestTileIsForProblemsWithAChoice) {
+  const auto tallest = [](const Problem& p) {
+    return refusal(p, 90, "80;89;90a", Sm90Tile::tallest);
+  };
+  EXPECT_EQ(tallest(dense(DType::f16, 64, 64)), "");
+  EXPECT_EQ(tallest(dense(DType::bf16, 40, 8)), "");
+  EXPECT_THAT(tallest(dense(DType::f16, 72, 64)), HasSubstr("q: head dimension is 72"));
+  EXPECT_THAT(tallest(dense(DType::f32, 64, 64)), HasSubstr("q: dtype is f32"));
+  Problem p = dense(DType::f16, 64, 64);
+  p.softcap = 30;
+  EXPECT_THAT(tallest(p), HasSubstr("softcap: is 30"));
 }
 
 TEST(ForwardSm90Refusal, LeavesFewQueriesAgainstManyKeysToTheKernelThatSplitsThem) {

@@ -109,9 +109,9 @@ __device__ __forceinline__ void store_directly(const Params& p, const TaskInfo& 
   }
 }
 
-// By way of the warp's rows of Q, which nobody reads any more: the copy engine stores them while the
-// warp goes on. Where the tile reaches past its entry, whose next rows may be another's, the warp
-// stores the rows that exist.
+// By way of the warp's rows of Q, which nobody reads any more: the copy engine stores them while
+// the warp goes on. Where the tile reaches past its entry, whose next rows may be another's, the
+// warp stores the rows that exist.
 template <class S>
 __device__ __forceinline__ void store_staged(const CUtensorMap& map, const Params& p,
                                              const TaskInfo& task, const Consumer<S>& c,

@@ -1,5 +1,5 @@
-// The finder: one thread, which works out which tile the block takes next, and what the producer and
-// the consumers must know of it, while the producer copies the tile before.
+// The finder: one thread, which works out which tile the block takes next, and what the producer
+// and the consumers must know of it, while the producer copies the tile before.
 //
 //   producer   copies of tile t: wants t + 1 |  K V K V ...  | has t + 1 | Q of it ...
 //   finder                                   | counter, find |

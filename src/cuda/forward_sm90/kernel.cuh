@@ -36,7 +36,7 @@ __device__ __forceinline__ void attend(const CUtensorMap& map, const Params& p, 
   const TaskInfo& task = c.task();
 #pragma unroll 1
   for (int i = c.passes_before(); i > 0; --i) c.pass_block(true);
-  int left = c.range.end - c.range.begin - 1;
+  int left = c.range.end - 1;
   c.first_block(left);
 #pragma unroll 1
   while (left > 0) c.next_block(--left);
@@ -56,7 +56,9 @@ __device__ __forceinline__ void pass_tile(const CUtensorMap& map, const Params& 
   const TaskInfo& task = c.task();
   c.release_q();
 #pragma unroll 1
-  for (int i = c.tile_begin; i < c.tile_end; ++i) c.pass_block(i != c.tile_begin);
+  for (int i = uniform(task.end - task.begin), taken = 0; taken < i; ++taken) {
+    c.pass_block(taken != 0);
+  }
   RowEnd ends[2];
   c.clear();
   end_rows<S>(p, c, task, ends);
@@ -94,7 +96,7 @@ __device__ __forceinline__ void initialise_barriers(typename S::Shared& smem) {
     }
   }
   constexpr int kConsumerWarps = kWarpgroupWarps * S::kConsumers;
-  for (int slot = 0; slot < kStages; ++slot) {
+  for (int slot = 0; slot < S::kStages; ++slot) {
     ptx::mbarrier_init(ptx::shared_address(&smem.k_full[slot]), 1);
     ptx::mbarrier_init(ptx::shared_address(&smem.v_full[slot]), 1);
     ptx::mbarrier_init(ptx::shared_address(&smem.k_empty[slot]), kConsumerWarps);
@@ -124,7 +126,8 @@ __device__ __forceinline__ void run_block(const Maps& maps, const Params& p) {
 
 // By index: nvcc 13.0 cannot name a __global__ template's argument of class type.
 template <int kConfigIndex, class Element, bool kFeatures>
-__global__ void __launch_bounds__(kConfigs[kConfigIndex].threads(), 1)
+__global__ void __launch_bounds__(kConfigs[kConfigIndex].threads(),
+                                  kConfigs[kConfigIndex].blocks_an_sm)
     forward_kernel(const __grid_constant__ Maps maps, const __grid_constant__ Params p) {
   if constexpr (ptx::kHasWgmma) run_block<Shape<kConfigIndex, Element, kFeatures>>(maps, p);
 }

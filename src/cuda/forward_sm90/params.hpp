@@ -25,6 +25,10 @@ struct Params : attention::ForwardParams {
   float scale_log2;
   float softcap_log2;  // 0: off
   float softcap_rate;
+  // The same for scores that stay away from the cap: a score times a polynomial in its square, good
+  // while the fourth powers of a lane's scores in a block add up to cap_fourth. 0: never.
+  float cap_terms[4];
+  float cap_fourth;
   const float* sinks;  // one a head; null when there are none
   int64_t sinks_step;
 

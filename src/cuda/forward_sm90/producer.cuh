@@ -35,7 +35,7 @@ struct Producer {
   typename S::Shared& smem;
   const Maps& maps;
   RingPosition<S::kQSlots> q_at;  // tasks go round with it, in slots of their own
-  RingPosition<kStages> k_at, v_at;
+  RingPosition<S::kStages> k_at, v_at;
 
   // The finder shall find the next task.
   __device__ __forceinline__ void want_task() const {
