@@ -93,6 +93,7 @@ struct Consumer {
     k_begin =
         ptx::uniform(lower_half(tile::k_major_descriptor<typename S::KTile>(shared + S::kK, 0, 0)));
     v_begin = lower_half(tile::mn_major_descriptor<typename S::VTile>(shared + S::kV, 0));
+    if constexpr (S::kHoldsV) v_begin = ptx::uniform(v_begin);
   }
   __device__ __forceinline__ uint32_t q_descriptor() const {
     return q_begin + q_at.slot() * (S::kConsumers * S::QTile::kBytes / 16);
