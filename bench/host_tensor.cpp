@@ -11,6 +11,16 @@ namespace {
 constexpr std::byte kCanary{0xFF};
 constexpr size_t kAlignment = 256;
 
+// Whether elements lie in row-major order, one after the other.
+bool is_dense(const TensorDesc& desc) {
+  int64_t stride = 1;
+  for (size_t d = static_cast<size_t>(desc.rank); d-- > 0;) {
+    if (desc.shape[d] != 1 && desc.stride[d] != stride) return false;
+    stride *= desc.shape[d];
+  }
+  return true;
+}
+
 }  // namespace
 
 TensorDesc contiguous(DType dtype, std::span<const int64_t> shape) {
@@ -26,7 +36,7 @@ TensorDesc contiguous(DType dtype, std::span<const int64_t> shape) {
   return desc;
 }
 
-HostTensor::HostTensor(const TensorDesc& desc) : desc_(desc) {
+HostTensor::HostTensor(const TensorDesc& desc) : desc_(desc), dense_(is_dense(desc)) {
   int64_t lowest = 0;
   int64_t highest = 0;
   for (size_t d = 0; d < static_cast<size_t>(desc.rank); ++d) {
@@ -49,6 +59,7 @@ int64_t HostTensor::elements() const {
 }
 
 int64_t HostTensor::offset_of(int64_t element) const {
+  if (dense_) return element;
   int64_t offset = 0;
   for (size_t d = static_cast<size_t>(desc_.rank); d-- > 0;) {
     offset += element % desc_.shape[d] * desc_.stride[d];
@@ -73,6 +84,12 @@ void HostTensor::fill(const std::function<double()>& next) {
 void HostTensor::poison() { std::fill(buffer_.begin(), buffer_.end(), kCanary); }
 
 bool HostTensor::canaries_intact() const {
+  if (dense_) {
+    const std::byte *const end = storage() + bytes_, *const first = storage() + origin_;
+    const std::byte* const last = first + static_cast<size_t>(elements()) * size_of(desc_.dtype);
+    const auto intact = [](std::byte b) { return b == kCanary; };
+    return std::all_of(storage(), first, intact) && std::all_of(last, end, intact);
+  }
   std::vector<bool> owned(bytes_, false);
   const auto size = static_cast<int64_t>(size_of(desc_.dtype));
   const int64_t count = elements();

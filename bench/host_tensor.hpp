@@ -52,6 +52,7 @@ class HostTensor {
   int64_t offset_of(int64_t element) const;  // in elements from the origin
 
   TensorDesc desc_;
+  bool dense_;  // element i lies at offset i
   std::vector<std::byte> buffer_;
   size_t shift_ = 0;  // to a multiple of 256 bytes
   size_t bytes_ = 0;

@@ -13,9 +13,7 @@
 namespace flashcore::bench {
 namespace {
 
-struct Sizes {
-  int64_t batch, heads_q, heads_kv, seqlen_q, seqlen_kv, head_dim_qk, head_dim_v;
-};
+using Sizes = RandomSizes;
 
 int64_t random_length(Random& random, int64_t largest) {
   if (random.chance(0.03)) return 0;
@@ -197,81 +195,90 @@ void draw_hostile_values(Random& random, HostProblem& host) {
 
 }  // namespace
 
-HostProblem random_problem(uint64_t seed, const RandomSpace& space) {
-  Random random(seed);
-  random.bits();  // seeds 0, 1, 2 ... are used as they are: step away from them
-  Sizes s = random_sizes(random, space);
+RandomDraw::RandomDraw(uint64_t seed, const RandomSpace& space) : random_(seed), space_(space) {
+  random_.bits();  // seeds 0, 1, 2 ... are used as they are: step away from them
+  const Sizes s = random_sizes(random_, space);
+  sizes_ = s;
   const DType dtype =
       space.any_dtype
-          ? random.pick({DType::f32, DType::f16, DType::bf16, DType::f8e4m3, DType::f8e5m2})
+          ? random_.pick({DType::f32, DType::f16, DType::bf16, DType::f8e4m3, DType::f8e5m2})
           : DType::f16;
   const bool fp8 = dtype == DType::f8e4m3 || dtype == DType::f8e5m2;
-  const DType o_dtype = fp8 ? random.pick({DType::f32, DType::f16, DType::bf16}) : dtype;
-  const bool packed = space.any_feature && random.chance(0.25);
-  const bool aligned = !space.any_head_dim || random.chance(0.7);
+  const DType o_dtype = fp8 ? random_.pick({DType::f32, DType::f16, DType::bf16}) : dtype;
+  const bool packed = space.any_feature && random_.chance(0.25);
+  const bool aligned = !space.any_head_dim || random_.chance(0.7);
 
-  std::vector<int64_t> packed_q, packed_kv;
   int64_t rows_q = s.seqlen_q, rows_kv = s.seqlen_kv, tensor_batch = s.batch;
   if (packed) {
-    packed_q = {0}, packed_kv = {0};
-    for (const int64_t n : random_lengths(random, s.batch, s.seqlen_q))
-      packed_q.push_back(packed_q.back() + n);
-    for (const int64_t n : random_lengths(random, s.batch, s.seqlen_kv))
-      packed_kv.push_back(packed_kv.back() + n);
-    rows_q = packed_q.back(), rows_kv = packed_kv.back(), tensor_batch = 1;
+    packed_q_ = {0}, packed_kv_ = {0};
+    for (const int64_t n : random_lengths(random_, s.batch, s.seqlen_q))
+      packed_q_.push_back(packed_q_.back() + n);
+    for (const int64_t n : random_lengths(random_, s.batch, s.seqlen_kv))
+      packed_kv_.push_back(packed_kv_.back() + n);
+    rows_q = packed_q_.back(), rows_kv = packed_kv_.back(), tensor_batch = 1;
   }
-  Problem problem;
+  Problem& problem = problem_;
   const auto layout = [&](DType type, int64_t heads, int64_t rows, int64_t width) {
-    const TensorDesc full = random_layout(random, type, tensor_batch, heads, rows, width, aligned);
+    const TensorDesc full = random_layout(random_, type, tensor_batch, heads, rows, width, aligned);
     return packed ? packed_of(full) : full;
   };
   problem.q = layout(dtype, s.heads_q, rows_q, s.head_dim_qk);
   problem.k = layout(dtype, s.heads_kv, rows_kv, s.head_dim_qk);
   problem.v = layout(dtype, s.heads_kv, rows_kv, s.head_dim_v);
   problem.o = layout(o_dtype, s.heads_q, rows_q, s.head_dim_v);
-  if (random.chance(0.8)) {
+  if (random_.chance(0.8)) {
     problem.lse = packed ? TensorDesc::contiguous(DType::f32, {rows_q, s.heads_q})
                          : TensorDesc::contiguous(DType::f32, {s.batch, s.heads_q, s.seqlen_q});
   }
-  int64_t bound_q = s.seqlen_q, bound_kv = s.seqlen_kv;
+  bound_q_ = s.seqlen_q, bound_kv_ = s.seqlen_kv;
   if (packed) {
     problem.cu_seqlens_q = problem.cu_seqlens_kv =
         TensorDesc::contiguous(DType::i32, {s.batch + 1});
-    const bool bounded = random.chance(0.5);
+    const bool bounded = random_.chance(0.5);
     problem.max_seqlen_q = bounded ? std::min(s.seqlen_q, rows_q) : 0;
     problem.max_seqlen_kv = bounded ? std::min(s.seqlen_kv, rows_kv) : 0;
-    bound_q = problem.max_seqlen_q == 0 ? rows_q : problem.max_seqlen_q;
-    bound_kv = problem.max_seqlen_kv == 0 ? rows_kv : problem.max_seqlen_kv;
+    bound_q_ = problem.max_seqlen_q == 0 ? rows_q : problem.max_seqlen_q;
+    bound_kv_ = problem.max_seqlen_kv == 0 ? rows_kv : problem.max_seqlen_kv;
   }
-  draw_masking(random, problem, s, space.any_feature);
+  draw_masking(random_, problem, s, space.any_feature);
   if (space.any_feature && space.any_score) {
-    draw_score_features(random, problem, s, bound_q, bound_kv);
+    draw_score_features(random_, problem, s, bound_q_, bound_kv_);
   }
-  if (space.any_feature) draw_scale_and_offsets(random, problem, s);
-  if (fp8) draw_scales(random, problem, s, bound_kv);
-  const bool used_q = space.any_feature && random.chance(0.15);
-  const bool used_kv = space.any_feature && random.chance(0.25);
+  if (space.any_feature) draw_scale_and_offsets(random_, problem, s);
+  if (fp8) draw_scales(random_, problem, s, bound_kv_);
+  const bool used_q = space.any_feature && random_.chance(0.15);
+  const bool used_kv = space.any_feature && random_.chance(0.25);
   if (used_q) problem.seqlens_q = TensorDesc::contiguous(DType::i32, {s.batch});
   if (used_kv) problem.seqlens_kv = TensorDesc::contiguous(DType::i32, {s.batch});
+}
 
-  HostProblem host = make_host_problem(problem, random.bits());
+HostProblem RandomDraw::fill() const {
+  Random random = random_;
+  HostProblem host = make_host_problem(problem_, random.bits());
+  const bool packed = !packed_q_.empty();
   if (packed) {
-    set_all(host.at("cu_seqlens_q"), packed_q);
-    set_all(host.at("cu_seqlens_kv"), packed_kv);
+    set_all(host.at("cu_seqlens_q"), packed_q_);
+    set_all(host.at("cu_seqlens_kv"), packed_kv_);
   }
-  if (problem.causal_offsets) {
+  if (problem_.causal_offsets) {
     host.at("causal_offsets").fill([&] {
-      return static_cast<double>(random.integer(-s.seqlen_q, s.seqlen_kv));
+      return static_cast<double>(random.integer(-sizes_.seqlen_q, sizes_.seqlen_kv));
     });
   }
-  if (used_q) set_all(host.at("seqlens_q"), random_lengths(random, s.batch, bound_q));
-  if (used_kv) {
-    const std::vector<int64_t> lengths = random_lengths(random, s.batch, bound_kv);
-    set_all(host.at("seqlens_kv"), lengths);
-    if (!packed) dirty_padding(host, s, lengths);
+  if (problem_.seqlens_q) {
+    set_all(host.at("seqlens_q"), random_lengths(random, sizes_.batch, bound_q_));
   }
-  if (space.hostile_values) draw_hostile_values(random, host);
+  if (problem_.seqlens_kv) {
+    const std::vector<int64_t> lengths = random_lengths(random, sizes_.batch, bound_kv_);
+    set_all(host.at("seqlens_kv"), lengths);
+    if (!packed) dirty_padding(host, sizes_, lengths);
+  }
+  if (space_.hostile_values) draw_hostile_values(random, host);
   return host;
+}
+
+HostProblem random_problem(uint64_t seed, const RandomSpace& space) {
+  return RandomDraw(seed, space).fill();
 }
 
 std::string describe(const Problem& problem) {

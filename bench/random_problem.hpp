@@ -3,7 +3,9 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
+#include "bench/random.hpp"
 #include "bench/tensor_set.hpp"
 
 namespace flashcore::bench {
@@ -21,7 +23,29 @@ struct RandomSpace {
       true;  // NaN and Inf in attended and in hidden keys and values, large scores
 };
 
-// Inputs filled, outputs poisoned. The same seed and space give the same problem everywhere.
+struct RandomSizes {
+  int64_t batch, heads_q, heads_kv, seqlen_q, seqlen_kv, head_dim_qk, head_dim_v;
+};
+
+// A problem without data, which takes most of the time: what nobody computes need not be filled.
+// The same seed and space give the same problem and data everywhere.
+class RandomDraw {
+ public:
+  explicit RandomDraw(uint64_t seed, const RandomSpace& space = {});
+
+  const Problem& problem() const { return problem_; }
+  HostProblem fill() const;  // inputs filled, outputs poisoned
+
+ private:
+  Random random_;  // as it is when the problem has been drawn
+  RandomSpace space_;
+  RandomSizes sizes_{};
+  Problem problem_;
+  std::vector<int64_t> packed_q_, packed_kv_;  // empty unless packed
+  int64_t bound_q_ = 0, bound_kv_ = 0;         // of an entry's lengths
+};
+
+// Drawn and filled.
 HostProblem random_problem(uint64_t seed, const RandomSpace& space = {});
 
 // One line: shapes, dtypes and features, for a failure's message.

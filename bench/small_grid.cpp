@@ -1,10 +1,10 @@
 // flashcore_small_grid: every candidate kernel on a grid of small problems, gated and then timed:
 // what the rule that chooses between them (src/dispatch/small_choice.hpp) is fitted to and held to.
 //
-//   flashcore_small_grid OUT.json [grid|eager] [f16|bf16] [seconds]
+//   flashcore_small_grid OUT.json [grid|eager] [f16|bf16|both] [seconds]
 //
-// grid: 68 shapes; eager: a few, and what a call costs on the host. Stops after `seconds` and
-// writes what there is.
+// grid: 68 shapes; eager: a few, and what a call costs on the host. Both types of a shape are
+// measured one after the other. Stops after `seconds` and writes what there is.
 #include <cuda_runtime_api.h>
 #include <fmt/format.h>
 
@@ -41,28 +41,33 @@ struct Candidate {
   std::string name() const { return kernel + (early ? " early" : ""); }
 };
 
-Case square(DType dtype, int64_t heads, int64_t seqlen, int64_t head_dim, bool causal) {
+struct Shape {
+  int64_t heads, seqlen, head_dim;
+  bool causal;
+};
+
+Case square(DType dtype, const Shape& shape) {
   Case one{.name = "", .dtype = dtype};
-  one.heads_q = one.heads_kv = heads;
-  one.seqlen_q = one.seqlen_kv = seqlen;
-  one.head_dim = head_dim;
-  one.causal = causal;
+  one.heads_q = one.heads_kv = shape.heads;
+  one.seqlen_q = one.seqlen_kv = shape.seqlen;
+  one.head_dim = shape.head_dim;
+  one.causal = shape.causal;
   return one;
 }
 
-std::vector<Case> eager_cases(DType dtype) {
-  std::vector<Case> all;
+std::vector<Shape> eager_shapes() {
+  std::vector<Shape> all;
   for (const bool causal : {false, true}) {
-    all.push_back(square(dtype, 8, 512, 64, causal));
-    all.push_back(square(dtype, 8, 128, 64, causal));
-    all.push_back(square(dtype, 8, 512, 128, causal));
+    all.push_back({8, 512, 64, causal});
+    all.push_back({8, 128, 64, causal});
+    all.push_back({8, 512, 128, causal});
   }
   return all;
 }
 
 // Every report's small problems, and a few around them. The mission shape comes first; masks and
 // head dimensions change fastest, so that a run that is cut short has all of them.
-std::vector<Case> grid_cases(DType dtype) {
+std::vector<Shape> grid_shapes() {
   std::vector<std::pair<int64_t, int64_t>> sizes;
   for (const int64_t seqlen : {512, 256, 1024, 128}) {
     for (const int64_t heads : {8, 16, 32}) sizes.emplace_back(heads, seqlen);
@@ -71,20 +76,18 @@ std::vector<Case> grid_cases(DType dtype) {
        {std::pair<int64_t, int64_t>{1, 512}, {2, 1024}, {4, 2048}, {64, 128}, {64, 256}}) {
     sizes.push_back(more);
   }
-  std::vector<Case> all;
+  std::vector<Shape> all;
   for (const auto& [heads, seqlen] : sizes) {
     for (const int64_t head_dim : {64, 128}) {
-      for (const bool causal : {false, true}) {
-        all.push_back(square(dtype, heads, seqlen, head_dim, causal));
-      }
+      for (const bool causal : {false, true}) all.push_back({heads, seqlen, head_dim, causal});
     }
   }
   return all;
 }
 
 std::string text_of(const Case& one) {
-  return fmt::format("({},{},{},{}){}", one.batch, one.heads_q, one.seqlen_q, one.head_dim,
-                     one.causal ? " causal" : "");
+  return fmt::format("({},{},{},{}) {}{}", one.batch, one.heads_q, one.seqlen_q, one.head_dim,
+                     to_string(one.dtype), one.causal ? " causal" : "");
 }
 
 // Host time of one call alone: a few calls, fewer than the stream holds, before anything is waited
@@ -143,38 +146,62 @@ ordered_json measure(HostProblem& host, const SampledReference& reference,
   return row;
 }
 
-int run(const std::string& out, const std::string& what, DType dtype, double seconds) {
+// What runs when nobody names a kernel.
+std::string chosen_kernel(const Problem& problem) {
+  PlanOptions options;
+  options.device = kGpu;
+  const Result<Plan> plan = make_plan(problem, options);
+  return plan.ok() ? std::string(plan->kernel()) : plan.status().message();
+}
+
+int run(const std::string& out, const std::string& what, const std::vector<DType>& dtypes,
+        double seconds) {
   const auto start = std::chrono::steady_clock::now();
   Result<std::unique_ptr<CudaTimer>> timer = CudaTimer::create(kGpu.index, kGridProtocol);
   if (!timer.ok()) {
     fmt::print(stderr, "flashcore_small_grid: {}\n", timer.status().message());
     return 1;
   }
-  std::vector<Candidate> candidates = {
-      {"forward_small_sm90"}, {"forward_small_sm80"}, {"forward_sm90"}, {"forward_sm80"}};
+  std::vector<Candidate> candidates = {{"forward_small_sm90"},
+                                       {"forward_medium_sm90"},
+                                       {"forward_small_sm80"},
+                                       {"forward_sm90"},
+                                       {"forward_sm80"}};
   if (what == "eager") candidates.push_back({"forward_small_sm90", true});
-  const TiledInputs inputs(dtype);
+  std::vector<TiledInputs> inputs;
+  for (const DType dtype : dtypes) inputs.emplace_back(dtype);
+  std::vector<std::pair<Case, const TiledInputs*>> cases;
+  const auto shapes = what == "grid" ? grid_shapes() : eager_shapes();
+  for (const Shape& shape : shapes) {
+    for (size_t t = 0; t < dtypes.size(); ++t) {
+      cases.emplace_back(square(dtypes[t], shape), &inputs[t]);
+    }
+  }
   ordered_json evidence = new_evidence("small_grid");
   evidence["device"] = cuda_environment(kGpu.index);
   evidence["timing"] = (*timer)->protocol();
   ordered_json& rows = evidence["rows"] = ordered_json::array();
   bool complete = true;
-  for (const Case& one : what == "grid" ? grid_cases(dtype) : eager_cases(dtype)) {
+  for (const auto& [one, values] : cases) {
     if (std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() > seconds) {
       complete = false;
       break;
     }
     HostProblem host = allocate(to_problem(one));
-    for (const char* const name : {"q", "k", "v"}) inputs.read(name, 0, host.at(name));
+    for (const char* const name : {"q", "k", "v"}) values->read(name, 0, host.at(name));
     const Result<SampledReference> reference = SampledReference::compute(host, kGateWork);
     if (!reference.ok()) {
       fmt::print(stderr, "flashcore_small_grid: {}\n", reference.status().message());
       return 1;
     }
-    ordered_json row = {{"dtype", to_string(dtype)}, {"heads", one.heads_q},
-                        {"seqlen", one.seqlen_q},    {"head_dim", one.head_dim},
-                        {"causal", one.causal},      {"kernels", ordered_json::array()}};
-    std::string line = fmt::format("{:24}", text_of(one));
+    ordered_json row = {{"dtype", to_string(one.dtype)},
+                        {"heads", one.heads_q},
+                        {"seqlen", one.seqlen_q},
+                        {"head_dim", one.head_dim},
+                        {"causal", one.causal},
+                        {"chosen", chosen_kernel(host.problem)},
+                        {"kernels", ordered_json::array()}};
+    std::string line = fmt::format("{:29}", text_of(one));
     for (const Candidate& candidate : candidates) {
       const ordered_json cell = measure(host, *reference, candidate, **timer, what == "eager");
       if (cell.contains("us")) {
@@ -201,13 +228,16 @@ int run(const std::string& out, const std::string& what, DType dtype, double sec
 }  // namespace flashcore::bench
 
 int main(int argc, char** argv) {
+  using flashcore::DType;
   const std::string what = argc > 2 ? argv[2] : "grid", dtype = argc > 3 ? argv[3] : "f16";
-  const bool known = (what == "grid" || what == "eager") && (dtype == "f16" || dtype == "bf16");
+  std::vector<DType> dtypes;
+  if (dtype == "f16" || dtype == "both") dtypes.push_back(DType::f16);
+  if (dtype == "bf16" || dtype == "both") dtypes.push_back(DType::bf16);
+  const bool known = (what == "grid" || what == "eager") && !dtypes.empty();
   if (argc < 2 || argc > 5 || !known) {
-    fmt::print(stderr, "usage: flashcore_small_grid OUT.json [grid|eager] [f16|bf16] [seconds]\n");
+    fmt::print(stderr,
+               "usage: flashcore_small_grid OUT.json [grid|eager] [f16|bf16|both] [seconds]\n");
     return 2;
   }
-  using flashcore::DType;
-  return flashcore::bench::run(argv[1], what, dtype == "f16" ? DType::f16 : DType::bf16,
-                               argc > 4 ? std::atof(argv[4]) : 60);
+  return flashcore::bench::run(argv[1], what, dtypes, argc > 4 ? std::atof(argv[4]) : 60);
 }

@@ -40,14 +40,16 @@ bool any_computes(const std::vector<KernelVerdict>& kernels) {
                      [](const KernelVerdict& one) { return one.refusal.empty(); });
 }
 
-// All kernels on one random problem. Without a kernel that computes it there is no reference.
+// All kernels on one random problem. Without a kernel that computes it there is no data.
 Status verify_seed(uint64_t seed, const bench::RandomSpace& space, const PlanOptions& plan,
                    Found& found) {
-  bench::HostProblem host = bench::random_problem(seed, space);
-  const Result<std::vector<KernelVerdict>> kernels = kernels_under_test(host.problem, plan, true);
+  const bench::RandomDraw draw(seed, space);
+  const Result<std::vector<KernelVerdict>> kernels = kernels_under_test(draw.problem(), plan, true);
   if (!kernels.ok()) return kernels.status();
+  bench::HostProblem host;
   bench::Reference reference;
   if (any_computes(*kernels)) {
+    host = draw.fill();
     Result<bench::Reference> computed = bench::compute_reference(host, plan.threads);
     if (!computed.ok()) return computed.status();
     reference = std::move(*computed);
@@ -165,9 +167,12 @@ Status run_unjudged(const VerifyRandom& asked, const PlanOptions& plan) {
     });
   };
   for (int64_t n = 0; n < kDrawnForOne * asked.problems && !enough(); ++n, ++seed) {
-    bench::HostProblem host = bench::random_problem(seed, asked.space);
-    const Result<std::vector<KernelVerdict>> kernels = kernels_under_test(host.problem, plan, true);
+    const bench::RandomDraw draw(seed, asked.space);
+    const Result<std::vector<KernelVerdict>> kernels =
+        kernels_under_test(draw.problem(), plan, true);
     if (!kernels.ok()) return kernels.status();
+    bench::HostProblem host;
+    if (any_computes(*kernels)) host = draw.fill();
     for (const KernelVerdict& kernel : *kernels) {
       int64_t& count = ran[kernel.kernel];
       if (!kernel.refusal.empty() || count >= asked.problems) continue;

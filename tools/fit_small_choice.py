@@ -12,14 +12,30 @@ import pathlib
 import sys
 
 MULTIPROCESSORS = 132
-SMALL = "forward_small_sm90"
-# Queries of a unit, keys of a step, SMs of a unit.
-SHAPES = {SMALL: (64, 256, 2), "forward_sm90": (128, 128, 1), "forward_sm80": (128, 64, 1)}
+SMALL, MEDIUM = "forward_small_sm90", "forward_medium_sm90"
+NEXT = ("forward_sm90", "forward_sm80")
+
+
+def small_shape(row: dict) -> tuple[int, int, float]:
+    """Of forward_small_sm90, as its plan decides."""
+    one_wave = 2 * -(-row["seqlen"] // 64) * row["heads"] <= MULTIPROCESSORS
+    ranks = 1 if not one_wave and row["seqlen"] <= 256 else 2
+    return 64, ranks * 128, ranks
+
+
+# Each model's kernel, the head dimensions that it is for, and by the row queries of a unit, keys of
+# a step, SMs of a unit.
+MODELS = {SMALL: (SMALL, (64, 128), small_shape),
+          MEDIUM: (MEDIUM, (128,), lambda row: (128, 128, 2)),
+          "forward_sm90, 64": ("forward_sm90", (64,), lambda row: (64, 128, 0.5)),
+          "forward_sm90, 128": ("forward_sm90", (128,), lambda row: (128, 128, 1)),
+          "forward_sm80": ("forward_sm80", (64, 128), lambda row: (128, 64, 1))}
 FIELDS = ("launch", "unit", "step_64", "step_128", "full_unit", "full_step_64", "full_step_128")
 
 
-def work(row: dict, block_q: int, step_keys: int, unit_sms: int) -> tuple[float, float, float]:
+def work(row: dict, model: str) -> tuple[float, float, float]:
     """(waves, average steps, longest): as work_of() in small_choice.hpp."""
+    block_q, step_keys, unit_sms = MODELS[model][2](row)
     seqlen, tiles = row["seqlen"], -(-row["seqlen"] // block_q)
     stride = max(1, tiles // 32)
     steps = []
@@ -62,50 +78,60 @@ def fit(points: list[tuple[tuple[float, float, float], float, float]]) -> list[f
                                 for f, wide, us in points))
 
 
-def fit_choice(measured: list[tuple[dict, dict]], fitted: dict) -> dict:
-    """From each kernel's own fit: what loses least by wrong choices, and still predicts well."""
-    kernels = list(fitted)
-    rows = [({kernel: (work(row, *SHAPES[kernel]), wide_of(row), times[kernel])
-              for kernel in kernels if kernel in times}) for row, times in measured]
-
-    def loss(flat: list[float]) -> float:
-        total = 0.0
-        for row in rows:
-            guess = {kernel: predicted(f, wide, flat[7 * kernels.index(kernel):][:7])
-                     for kernel, (f, wide, _) in row.items()}
-            total += sum(math.log(guess[kernel] / row[kernel][2]) ** 2 for kernel in row)
-            for other in row:
-                if other == SMALL or SMALL not in row:
-                    continue
-                chosen = SMALL if guess[SMALL] < guess[other] else other
-                total += 5 * (row[chosen][2] / min(row[SMALL][2], row[other][2]) - 1)
-        return total
-
-    flat = search([value for kernel in kernels for value in fitted[kernel]], loss)
-    return {kernel: flat[7 * n:7 * n + 7] for n, kernel in enumerate(kernels)}
-
-
 def wide_of(row: dict) -> float:
     return (row["head_dim"] - 64) / 64
 
 
+def points_of(row: dict, times: dict) -> dict:
+    """For each model of the row: what it goes by, the head dimension, and what was measured."""
+    return {model: (work(row, model), wide_of(row), times[kernel])
+            for model, (kernel, head_dims, _) in MODELS.items()
+            if kernel in times and row["head_dim"] in head_dims}
+
+
+def choices(points: dict, other: str) -> list[str]:
+    """The models between which the choice is, where `other` would run otherwise; or none."""
+    among = [model for model in points if MODELS[model][0] in (SMALL, MEDIUM, other)]
+    return among if {SMALL, other} <= {MODELS[model][0] for model in among} else []
+
+
+def fit_choice(rows: list[dict], fitted: dict) -> dict:
+    """From each model's own fit: what loses least by wrong choices, and still predicts well."""
+    models = list(fitted)
+    candidates = [[among for other in NEXT if (among := choices(row, other))] for row in rows]
+
+    def loss(flat: list[float]) -> float:
+        total = 0.0
+        for row, each in zip(rows, candidates):
+            guess = {model: predicted(f, wide, flat[7 * models.index(model):][:7])
+                     for model, (f, wide, _) in row.items()}
+            total += sum(math.log(guess[model] / row[model][2]) ** 2 for model in row)
+            for among in each:
+                chosen = min(among, key=guess.get)
+                total += 5 * (row[chosen][2] / min(row[model][2] for model in among) - 1)
+        return total
+
+    flat = search([value for model in models for value in fitted[model]], loss)
+    return {model: flat[7 * n:7 * n + 7] for n, model in enumerate(models)}
+
+
 def report(measured: list[tuple[dict, dict]], fitted: dict, other: str) -> None:
-    """How the choice between the small kernel and `other` does on what was measured."""
+    """How the choice where `other` would run otherwise does on what was measured."""
     right, count, worst, where = 0, 0, 1.0, ""
-    for row, times in measured:
-        if SMALL not in times or other not in times:
+    for row, points in measured:
+        among = choices(points, other)
+        if not among:
             continue
-        guess = {kernel: predicted(work(row, *SHAPES[kernel]), wide_of(row), fitted[kernel])
-                 for kernel in (SMALL, other)}
-        chosen = min(guess, key=guess.get)
-        best = min(times[SMALL], times[other])
+        guess = {model: predicted(*points[model][:2], fitted[model]) for model in among}
+        chosen = points[min(guess, key=guess.get)][2]
+        best = min(points[model][2] for model in among)
         count += 1
-        right += times[chosen] == best
-        if times[chosen] / best > worst:
-            worst = times[chosen] / best
-            where = " at " + ", ".join(f"{key} {row[key]}"
-                                       for key in ("heads", "seqlen", "head_dim", "causal"))
-    print(f"against {other}: {right} of {count} right, at worst {worst:.3f} of the best{where}")
+        right += chosen == best
+        if chosen / best > worst:
+            worst = chosen / best
+            where = " at " + ", ".join(f"{key} {row[key]}" for key in
+                                       ("heads", "seqlen", "head_dim", "causal", "dtype"))
+    print(f"before {other}: {right} of {count} right, at worst {worst:.3f} of the best{where}")
 
 
 def main() -> int:
@@ -117,27 +143,18 @@ def main() -> int:
     for grid in options.grids:
         for row in json.loads(grid.read_text(encoding="utf-8"))["rows"]:
             times = {cell["kernel"]: cell["us"] for cell in row["kernels"] if "us" in cell}
-            measured.append((row, times))
-    fitted = {}
-    for kernel, shape in SHAPES.items():
-        points = [(work(row, *shape), wide_of(row), times[kernel])
-                  for row, times in measured if kernel in times]
-        if not points:
-            continue
-        fitted[kernel] = fit(points)
-    fitted = fit_choice(measured, fitted)
-    for kernel, shape in SHAPES.items():
-        points = [(work(row, *shape), wide_of(row), times[kernel])
-                  for row, times in measured if kernel in times]
-        if not points:
-            continue
-        off = max(abs(math.log(predicted(f, wide, fitted[kernel]) / us)) for f, wide, us in points)
-        print(f"{kernel}: " + ", ".join(f"{field} {value:.3f}"
-                                        for field, value in zip(FIELDS, fitted[kernel])) +
+            measured.append((row, points_of(row, times)))
+    rows = [points for _, points in measured]
+    points = {model: [row[model] for row in rows if model in row] for model in MODELS}
+    points = {model: its for model, its in points.items() if its}
+    fitted = fit_choice(rows, {model: fit(its) for model, its in points.items()})
+    for model, its in points.items():
+        off = max(abs(math.log(predicted(f, wide, fitted[model]) / us)) for f, wide, us in its)
+        print(f"{model}: " + ", ".join(f"{field} {value:.3f}"
+                                       for field, value in zip(FIELDS, fitted[model])) +
               f"  (off by at most {math.expm1(off):.0%})")
-    for other in ("forward_sm90", "forward_sm80"):
-        if other in fitted:
-            report(measured, fitted, other)
+    for other in NEXT:
+        report(measured, fitted, other)
     return 0
 
 

@@ -19,7 +19,7 @@
 #include "dispatch/forward_sm80.hpp"
 #include "dispatch/forward_sm90_refusal.hpp"
 #include "dispatch/forward_sm90_tile.hpp"
-#include "dispatch/tensor_map_cache.hpp"
+#include "dispatch/pointer_cache.hpp"
 #include "problem/status.hpp"
 
 namespace flashcore {
@@ -33,7 +33,7 @@ constexpr std::string_view kName = "forward_sm90";
 constexpr size_t kCounterBytes = 256;  // one word, alone in its cache lines
 constexpr double kLog2E = 1.4426950408889634;
 
-using MapCache = TensorMapCache<sm90::Maps, 3>;
+using MapCache = PointerCache<sm90::Maps, 4>;
 
 struct Planned {
   sm90::Params params;
@@ -139,6 +139,9 @@ cudaError_t encode(sm90::Maps& maps, const ForwardProblem& p, const Arguments& a
   const int64_t rows_kv = p.packed ? p.total_kv : p.seqlen_kv;
   cudaError_t error =
       one(maps.q, args.q, p.q, p.heads_q, rows_q, p.head_dim_qk, sm90::kWarpgroupRows);
+  if (error == cudaSuccess) {
+    error = one(maps.o, args.o, p.o, p.heads_q, rows_q, p.head_dim_v, sm90::kWarpRows);
+  }
   if (error == cudaSuccess && has_keys) {
     error = one(maps.k, args.k, p.k, p.heads_kv, rows_kv, p.head_dim_qk, config.block_kv);
   }
@@ -157,9 +160,10 @@ Status run(const ForwardProblem& p, const Planned& planned, MapCache& cache, con
   sm90::Maps maps{};
   const DeviceGuard guard(planned.device);
   if (guard.error() != cudaSuccess) return cuda_failure(kName, "choosing its GPU", guard.error());
-  cudaError_t error = cache.find({args.q, args.k, args.v}, maps, [&](sm90::Maps& made) {
-    return encode(made, p, args, config, planned.has_keys);
-  });
+  cudaError_t error = cache.get(
+      {args.q, args.k, args.v, args.o}, maps,
+      [&](sm90::Maps& made) { return encode(made, p, args, config, planned.has_keys); },
+      cudaSuccess);
   if (error != cudaSuccess) return cuda_failure(kName, "encoding a tensor map", error);
   (void)cudaGetLastError();  // an earlier call's error is not this launch's
   error = sm90::find_instance(planned.instance)

@@ -12,6 +12,7 @@
 #include "dispatch/device_guard.hpp"
 #include "dispatch/forward_sm80.hpp"
 #include "dispatch/forward_small_params.hpp"
+#include "dispatch/forward_small_sm80_whole.hpp"
 #include "dispatch/forward_small_sm90_refusal.hpp"
 #include "problem/status.hpp"
 
@@ -23,15 +24,18 @@ namespace small = cuda::forward_small_sm80;
 constexpr std::string_view kName = "forward_small_sm80";
 
 struct Planned {
-  cuda::forward_small_sm90::Params params;
+  small::Params params;
   small::Instance instance;
   small::Grid grid;
   int device;
 };
 
 Status run(const ForwardProblem& p, const Planned& planned, const Arguments& args, Stream stream) {
-  cuda::forward_small_sm90::Params params = planned.params;
-  bind_forward_params(params, p, args);
+  small::Params params = planned.params;
+  bind_forward_params(params.problem, p, args);
+  params.whole.q.data = args.q;
+  params.whole.k.data = args.k;
+  params.whole.v.data = args.v;
   const DeviceGuard guard(planned.device);
   if (guard.error() != cudaSuccess) return cuda_failure(kName, "choosing its GPU", guard.error());
   (void)cudaGetLastError();  // an earlier call's error is not this launch's
@@ -44,16 +48,19 @@ Status run(const ForwardProblem& p, const Planned& planned, const Arguments& arg
 
 Result<PlannedKernel> plan(const ForwardProblem& p, const PlanContext& context) {
   Planned planned{};
-  planned.params = small_params(p);
+  planned.params.problem = small_params(p);
   planned.instance = {
       .type = p.dtype == DType::f16 ? small::InputType::f16 : small::InputType::bf16,
-      .config =
-          small::choose_config(p.head_dim_qk, p.head_dim_v, context.device.shared_memory_a_block)};
+      .config = small::choose_config(p.head_dim_qk, p.head_dim_v, p.seqlen_kv,
+                                     context.device.shared_memory_a_block),
+      .whole = false};
   planned.grid = {static_cast<unsigned int>((p.seqlen_q + small::kBlockQ - 1) / small::kBlockQ),
                   static_cast<unsigned int>(p.heads_q), static_cast<unsigned int>(p.batch)};
   planned.device = context.device.device.index;
   const small::Config& config = small::kConfigs[static_cast<size_t>(planned.instance.config)];
-  planned.params.fills = p.head_dim_qk == config.head_dim && p.head_dim_v == config.head_dim;
+  planned.params.problem.fills =
+      p.head_dim_qk == config.head_dim && p.head_dim_v == config.head_dim;
+  planned.instance.whole = set_whole_params(planned.params, p, config);
 
   // Copies need pointers at multiples of 16 bytes; what begins elsewhere is another kernel's.
   Result<PlannedKernel> unaligned = forward_sm80_kernel().plan(p, context);

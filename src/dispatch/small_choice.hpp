@@ -1,5 +1,5 @@
-// Small problem or not: the predicted times of forward_small_sm90 and of the kernel that would run
-// otherwise.
+// Which kernel for a small problem: the predicted times of forward_small_sm90, of
+// forward_medium_sm90 and of the kernel that would run otherwise.
 //
 // All kernels are modelled alike. Units of work (clusters, blocks) go over the machine. A machine
 // that is not full takes as long as its longest unit, a full one takes its share of all units:
@@ -13,9 +13,11 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 
+#include "cuda/forward_medium_sm90/config.hpp"
 #include "cuda/forward_small_sm90/config.hpp"
-#include "cuda/forward_small_sm90/split.hpp"
+#include "dispatch/small_tiles.hpp"
 #include "problem/problem.hpp"
 
 namespace flashcore {
@@ -30,9 +32,14 @@ struct ByHeadDim {
   }
 };
 
+// Queries of a unit, keys of a step, and SMs that a unit takes: 2 for a cluster, a half where an SM
+// holds two.
+struct UnitShape {
+  int64_t block_q, step_keys;
+  double unit_sms;
+};
+
 struct KernelModel {
-  int64_t block_q, step_keys;  // queries of a unit, keys of a step
-  int64_t unit_sms;            // SMs that a unit takes: 2 for a cluster
   double launch, unit;
   ByHeadDim step;
   double full_unit;
@@ -40,31 +47,35 @@ struct KernelModel {
 };
 
 // On an H200.
-inline constexpr KernelModel kSmallModel{
-    .block_q = cuda::forward_small_sm90::kBlockQ,
-    .step_keys = cuda::forward_small_sm90::kParts * cuda::forward_small_sm90::kBlockKv,
-    .unit_sms = cuda::forward_small_sm90::kRanks,
-    .launch = 1.715,
-    .unit = 0.529,
-    .step = {0.961, 1.438},
-    .full_unit = 1.051,
-    .full_step = {0.578, 1.508}};
-inline constexpr KernelModel kSm90Model{.block_q = 128,
-                                        .step_keys = 128,
-                                        .unit_sms = 1,
-                                        .launch = 1.889,
-                                        .unit = 3.455,
-                                        .step = {1.348, 1.363},
-                                        .full_unit = 4.219,
-                                        .full_step = {1.484, 1.340}};
-inline constexpr KernelModel kSm80Model{.block_q = 128,
-                                        .step_keys = 64,
-                                        .unit_sms = 1,
-                                        .launch = 3.061,
-                                        .unit = 1.949,
-                                        .step = {0.809, 1.721},
+inline constexpr KernelModel kSmallModel{.launch = 1.832,
+                                         .unit = 0.412,
+                                         .step = {0.939, 1.400},
+                                         .full_unit = 1.389,
+                                         .full_step = {0.461, 1.410}};
+inline constexpr KernelModel kMediumModel{.launch = 2.600,
+                                          .unit = 1.230,
+                                          .step = {0.812, 0.812},
+                                          .full_unit = 1.947,
+                                          .full_step = {0.840, 0.840}};
+// forward_sm90's tile of 64 rows, two on an SM, is what small problems up to head dimension 64 get.
+inline constexpr KernelModel kSm90NarrowModel{.launch = 3.367,
+                                              .unit = 1.369,
+                                              .step = {1.475, 1.475},
+                                              .full_unit = 2.379,
+                                              .full_step = {1.609, 1.609}};
+inline constexpr KernelModel kSm90Model{.launch = 0.010,
+                                        .unit = 5.670,
+                                        .step = {1.258, 1.258},
+                                        .full_unit = 7.047,
+                                        .full_step = {1.057, 1.057}};
+inline constexpr KernelModel kSm80Model{.launch = 1.889,
+                                        .unit = 3.102,
+                                        .step = {0.805, 1.713},
                                         .full_unit = 0.010,
-                                        .full_step = {1.031, 1.455}};
+                                        .full_step = {1.125, 1.488}};
+
+// The kernel that would run otherwise.
+enum class NextKernel { forward_sm80, forward_sm90 };
 
 // What one kernel makes of a problem.
 struct Work {
@@ -97,35 +108,66 @@ constexpr Work work_of(const ForwardProblem& p, int64_t block_q, int64_t step_ke
   return work;
 }
 
-constexpr double waves_of(const Work& work, const KernelModel& model, int64_t multiprocessors) {
-  return static_cast<double>(work.units * model.unit_sms) /
+constexpr double waves_of(const Work& work, const UnitShape& shape, int64_t multiprocessors) {
+  return static_cast<double>(work.units) * shape.unit_sms /
          static_cast<double>(std::max<int64_t>(multiprocessors, 1));
 }
 
 constexpr double predicted_us(const ForwardProblem& p, const KernelModel& model,
-                              int64_t multiprocessors) {
-  const Work work = work_of(p, model.block_q, model.step_keys);
+                              const UnitShape& shape, int64_t multiprocessors) {
+  const Work work = work_of(p, shape.block_q, shape.step_keys);
   const int64_t head_dim = std::max(p.head_dim_qk, p.head_dim_v);
   const double alone = model.unit + work.longest * model.step.at(head_dim);
   const double full = model.full_unit + work.average * model.full_step.at(head_dim);
-  return model.launch + std::max(alone, waves_of(work, model, multiprocessors) * full);
+  return model.launch + std::max(alone, waves_of(work, shape, multiprocessors) * full);
+}
+
+// As the kernels' plans decide.
+constexpr UnitShape small_shape(const ForwardProblem& p, int64_t multiprocessors) {
+  namespace small = cuda::forward_small_sm90;
+  const bool one_wave = fits_twice(p, small::kBlockQ, multiprocessors);
+  const int64_t ranks = small::ranks_of(p.seqlen_kv, one_wave);
+  return {small::kBlockQ, ranks * small::kGroups * small::kBlockKv, static_cast<double>(ranks)};
+}
+inline constexpr UnitShape kMediumShape{
+    cuda::forward_medium_sm90::kBlockQ,
+    cuda::forward_medium_sm90::kRanks* cuda::forward_medium_sm90::kBlockKv,
+    cuda::forward_medium_sm90::kRanks};
+
+constexpr bool is_wide(const ForwardProblem& p) {
+  return std::max(p.head_dim_qk, p.head_dim_v) > 64;
+}
+
+constexpr double next_us(const ForwardProblem& p, NextKernel next, int64_t multiprocessors) {
+  if (next == NextKernel::forward_sm80) {
+    return predicted_us(p, kSm80Model, {128, 64, 1}, multiprocessors);
+  }
+  if (is_wide(p)) return predicted_us(p, kSm90Model, {128, 128, 1}, multiprocessors);
+  return predicted_us(p, kSm90NarrowModel, {64, 128, 0.5}, multiprocessors);
 }
 
 // What was measured, and so what is predicted: waves of clusters, and steps of 256 keys.
 inline constexpr double kMostWaves = 8, kMostSteps = 8;
+inline constexpr UnitShape kMeasuredShape{cuda::forward_small_sm90::kBlockQ, 256, 2};
 
 struct SmallChoice {
-  double small_us, next_us;
+  double small_us, medium_us, next_us;
   bool is_measured;
-  constexpr bool is_small() const { return is_measured && small_us < next_us; }
+  constexpr bool is_small() const { return is_measured && small_us < std::min(medium_us, next_us); }
+  constexpr bool is_medium() const { return is_measured && !is_small() && medium_us < next_us; }
 };
 
-// Against the kernel that `next` models.
+// forward_medium_sm90 pads head dimensions to 128, and is not for those that need not be.
 constexpr SmallChoice choose_small(const ForwardProblem& p, int64_t multiprocessors,
-                                   const KernelModel& next) {
-  const Work work = work_of(p, kSmallModel.block_q, kSmallModel.step_keys);
-  return {predicted_us(p, kSmallModel, multiprocessors), predicted_us(p, next, multiprocessors),
-          waves_of(work, kSmallModel, multiprocessors) <= kMostWaves && work.longest <= kMostSteps};
+                                   NextKernel next) {
+  const Work work = work_of(p, kMeasuredShape.block_q, kMeasuredShape.step_keys);
+  return {
+      .small_us = predicted_us(p, kSmallModel, small_shape(p, multiprocessors), multiprocessors),
+      .medium_us = is_wide(p) ? predicted_us(p, kMediumModel, kMediumShape, multiprocessors)
+                              : std::numeric_limits<double>::infinity(),
+      .next_us = next_us(p, next, multiprocessors),
+      .is_measured = waves_of(work, kMeasuredShape, multiprocessors) <= kMostWaves &&
+                     work.longest <= kMostSteps};
 }
 
 }  // namespace flashcore

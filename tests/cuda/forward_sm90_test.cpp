@@ -4,11 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cstdint>
 #include <random>
 #include <set>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -17,7 +15,6 @@
 #include "cuda/forward_sm90/schedule.hpp"
 #include "cuda/forward_sm90/tile_counter.hpp"
 #include "dispatch/forward_sm90_refusal.hpp"
-#include "dispatch/tensor_map_cache.hpp"
 #include "problem/problem.hpp"
 
 namespace flashcore {
@@ -161,47 +158,6 @@ TEST(ForwardSm90Counter, HandsOutEveryTileOnceAndIsReadyForTheNextLaunch) {
       ASSERT_EQ(word, (sm90::TileCounter{name, tiles}.zero()));
     }
   }
-}
-
-// ---- tensor maps
-
-TEST(ForwardSm90Maps, AreMadeOnceForEachSetOfPointersByAnyNumberOfThreads) {
-  using Cache = TensorMapCache<int, 2>;
-  const auto key = [](int n) {
-    return Cache::Key{reinterpret_cast<const void*>(16L * n), nullptr};
-  };
-  Cache cache;
-  std::atomic<int> made = 0;
-  const auto ask = [&](int n) {
-    int maps = -1;
-    const int error = cache.find(key(n), maps, [&](int& out) {
-      ++made;
-      out = n;
-      return 0;
-    });
-    return error == 0 && maps == n;
-  };
-  std::vector<std::thread> threads;
-  std::atomic<int> wrong = 0;
-  for (int t = 0; t < 4; ++t) {
-    threads.emplace_back([&] {
-      for (int i = 0; i < 1000; ++i) wrong += ask(i % static_cast<int>(Cache::kEntries)) ? 0 : 1;
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-  EXPECT_EQ(wrong, 0);
-  EXPECT_EQ(made, static_cast<int>(Cache::kEntries));
-  for (int i = 0; i < 100; ++i) EXPECT_TRUE(ask(i));  // more than it holds
-  EXPECT_TRUE(ask(99));
-  EXPECT_EQ(made, 100);
-}
-
-TEST(ForwardSm90Maps, AreNotKeptWhenTheyCouldNotBeMade) {
-  TensorMapCache<int, 1> cache;
-  int maps = 0;
-  EXPECT_EQ(cache.find({nullptr}, maps, [](int&) { return 7; }), 7);
-  EXPECT_EQ(cache.find({nullptr}, maps, [](int& out) { return out = 5, 0; }), 0);
-  EXPECT_EQ(maps, 5);
 }
 
 // ---- ranges of blocks

@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <set>
 
-#include "cuda/forward_small_sm80/config.hpp"
 #include "cuda/forward_small_sm90/config.hpp"
 #include "cuda/forward_small_sm90/split.hpp"
 #include "dispatch/forward_small_sm90_refusal.hpp"
@@ -20,46 +19,61 @@ using testing::HasSubstr;
 // ---- the resource page
 
 TEST(ForwardSmallSm90Config, EveryHeadDimensionGetsTheCheapestTileThatHoldsIt) {
-  EXPECT_EQ(choose_config(8, 64, true), 0);
-  EXPECT_EQ(choose_config(64, 64, true), 0);
-  EXPECT_EQ(choose_config(64, 64, false), 1) << "two blocks share an SM";
+  const auto config = [](int64_t qk, int64_t v, int64_t keys, bool one_wave) {
+    const int index = choose_config(qk, v, keys, one_wave);
+    return index < 0 ? Config{} : kConfigs[static_cast<std::size_t>(index)];
+  };
+  const auto is = [](const Config& c, int head_dim, int blocks, int ranks) {
+    return c.head_dim == head_dim && c.blocks == blocks && c.ranks == ranks;
+  };
+  EXPECT_TRUE(is(config(8, 64, 512, true), 64, 1, 2));
+  EXPECT_TRUE(is(config(64, 64, 129, true), 64, 1, 2));
+  EXPECT_TRUE(is(config(64, 64, 512, false), 64, 2, 2)) << "two blocks share an SM";
+  EXPECT_TRUE(is(config(64, 64, 256, true), 64, 1, 2));
+  EXPECT_TRUE(is(config(64, 64, 256, false), 64, 1, 1)) << "a block holds all keys";
+  EXPECT_TRUE(is(config(64, 64, 257, false), 64, 2, 2));
+  EXPECT_TRUE(is(config(128, 64, 256, false), 128, 1, 1));
+  EXPECT_TRUE(is(config(128, 64, 256, true), 128, 1, 2));
   for (const bool one_wave : {false, true}) {
-    EXPECT_EQ(choose_config(64, 72, one_wave), 2);
-    EXPECT_EQ(choose_config(72, 64, one_wave), 2);
-    EXPECT_EQ(choose_config(128, 128, one_wave), 2);
-    EXPECT_EQ(choose_config(136, 64, one_wave), -1);
-    EXPECT_EQ(choose_config(64, 136, one_wave), -1);
+    EXPECT_TRUE(is(config(64, 72, 512, one_wave), 128, 1, 2));
+    EXPECT_TRUE(is(config(72, 64, 512, one_wave), 128, 1, 2));
+    EXPECT_TRUE(is(config(128, 128, 512, one_wave), 128, 1, 2));
+    EXPECT_EQ(choose_config(136, 64, 512, one_wave), -1);
+    EXPECT_EQ(choose_config(64, 136, 128, one_wave), -1);
   }
 }
 
 TEST(ForwardSmallSm90Config, MissionIsLoadedAtOnce) {
-  static_assert(kParts * kSlots * kBlockKv >= 512);
+  static_assert(2 * kGroups * kSlots * kBlockKv >= 512);
   for (const Config& config : kConfigs) EXPECT_TRUE(is_sound(config));
 }
 
-TEST(ForwardSmallSm90Config, AMessageIsAQuarterOfAWarpsOutputs) {
+TEST(ForwardSmallSm90Config, AMessageIsAPartsShareOfAWarpsOutputs) {
   for (const Config& config : kConfigs) {
     constexpr int kRows = 16, kBytes = 2, kLse = 32 * 4;
-    EXPECT_EQ(config.message_bytes(), kRows * config.head_dim / 4 * kBytes + kLse);
+    EXPECT_EQ(config.message_bytes(),
+              kRows * config.head_dim / (kGroups * config.ranks) * kBytes + kLse);
   }
 }
 
 // ---- the split
 
 TEST(ForwardSmallSm90Split, EveryTileHasOnePartAndPartsAreEven) {
-  for (int tiles = 0; tiles <= 40; ++tiles) {
+  for (int tiles = 0; tiles <= 80; ++tiles) {
+    const int ranks = 1 + tiles % 2, parts = kGroups * ranks;
     std::set<int> seen;
-    for (int rank = 0; rank < kRanks; ++rank) {
+    for (int rank = 0; rank < ranks; ++rank) {
       for (int group = 0; group < kGroups; ++group) {
-        const int part = part_of(rank, group), count = tiles_of(tiles, part);
-        EXPECT_GE(count, tiles / kParts);
-        EXPECT_LE(count, (tiles + kParts - 1) / kParts);
+        const int part = part_of(rank, group, ranks), count = tiles_of(tiles, part, parts);
+        EXPECT_GE(count, tiles / parts);
+        EXPECT_LE(count, (tiles + parts - 1) / parts);
         for (int i = 0; i < count; ++i) {
-          EXPECT_TRUE(seen.insert(part + i * kParts).second) << tiles;
+          EXPECT_TRUE(seen.insert(part + i * parts).second) << tiles;
         }
       }
       // What the copies rely on: the first warpgroup has the most.
-      EXPECT_GE(tiles_of(tiles, part_of(rank, 0)), tiles_of(tiles, part_of(rank, 1)));
+      EXPECT_GE(tiles_of(tiles, part_of(rank, 0, ranks), parts),
+                tiles_of(tiles, part_of(rank, 1, ranks), parts));
     }
     EXPECT_EQ(static_cast<int>(seen.size()), tiles);
     EXPECT_TRUE(seen.empty() || *seen.rbegin() == tiles - 1);
@@ -67,8 +81,8 @@ TEST(ForwardSmallSm90Split, EveryTileHasOnePartAndPartsAreEven) {
 }
 
 TEST(ForwardSmallSm90Split, TwoTilesGoToTwoBlocks) {
-  EXPECT_EQ(tiles_of(2, part_of(0, 0)), 1);
-  EXPECT_EQ(tiles_of(2, part_of(1, 0)), 1);
+  EXPECT_EQ(tiles_of(2, part_of(0, 0, 2), 4), 1);
+  EXPECT_EQ(tiles_of(2, part_of(1, 0, 2), 4), 1);
 }
 
 struct Drawn {
@@ -217,16 +231,6 @@ TEST(ForwardSmallSm90Refusal, NamesWhatItDoesNotCompute) {
   p = dense(DType::f16, 64, 64);
   p.v = TensorDesc::strided(DType::f16, {2, 4, 128, 64}, {0, 128 * 64, 64, 1});
   EXPECT_THAT(refusal(p), HasSubstr("v: batch stride is 0"));
-}
-
-TEST(ForwardSmallSm80Config, TilesFitEveryFamily) {
-  namespace small80 = cuda::forward_small_sm80;
-  EXPECT_EQ(small80::choose_config(64, 64, 163 * 1024), 0);
-  EXPECT_EQ(small80::choose_config(64, 64, 99 * 1024), 1) << "two passes of 256 keys";
-  EXPECT_EQ(small80::choose_config(96, 64, 163 * 1024), 2);
-  EXPECT_EQ(small80::choose_config(64, 128, 99 * 1024), 3);
-  EXPECT_EQ(small80::choose_config(136, 64, 163 * 1024), -1);
-  EXPECT_EQ(small80::kConfigs[0].pass_keys(), 512);
 }
 
 TEST(ForwardSmallSm80Refusal, ComputesWhatTensorMapsCannotExpress) {

@@ -64,8 +64,13 @@ def verify(kernel, print_of, failed=0):
 def small_grid(kernel, print_of):
     cells = [{"kernel": kernel, "fingerprint": print_of, "us": 4.0, "p90_us": 4.1, "eager_us": 5.0},
              {"kernel": f"{kernel} early", "fingerprint": print_of, "us": 3.0, "p90_us": 3.1}]
+    peers = [{"kernel": "PyTorch flash", "us": 6.0}, {"kernel": "PyTorch cudnn", "us": 5.0}]
     return common("small_grid") | {"timing": "a fixture's timing", "rows": [
         {"heads": 8, "seqlen": 512, "head_dim": 64, "causal": False, "kernels": cells},
+        {"dtype": "f16", "heads": 8, "seqlen": 512, "head_dim": 128, "causal": False,
+         "chosen": kernel, "kernels": cells + peers},
+        {"dtype": "f16", "heads": 8, "seqlen": 256, "head_dim": 128, "causal": False,
+         "chosen": f"{kernel} early", "kernels": cells + peers[:1]},
         {"heads": 8, "seqlen": 512, "head_dim": 64, "causal": True,
          "kernels": [cells[0], {"kernel": f"{kernel} early", "error": "no"}]}]}
 

@@ -108,12 +108,14 @@ class Pages(Tree):
 
     def test_small_grids_are_tables_with_stale_marks(self):
         prints = fingerprint.fingerprints(self.root)
-        (self.root / "docs/small.md").write_text(markers(["small grid", "small eager where"]))
+        (self.root / "docs/small.md").write_text(
+            markers(["small grid", "small eager where", "small grid ahead"]))
         grid = fixtures.small_grid("forward_sm80", prints["forward_sm80"])
         for name in ("eager", "grid"):
             (self.root / f"docs/evidence/small-{name}-h200.json").write_text(json.dumps(grid))
         self.assertEqual(self.run_tool("--no-pictures"), 0, self.said.getvalue())
-        for part in ("| `forward_sm80` | `forward_sm80`, early |", "| 8, 512, 64, causal | 4.00 / 5.00 | - |",
+        for part in ("| `forward_sm80` | `forward_sm80`, early |",
+                     "| 8, 512, 64, causal | 4.00 / 5.00 | - |", "| f16 | 2 | 1.58 | 1.25 | 2.00 | 0 |",
                      "a fixture's timing"):
             self.assertIn(part, self.text("docs/small.md"))
         self.kernel.write_text("// another kernel\n")

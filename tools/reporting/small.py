@@ -1,4 +1,7 @@
 """The parts that come from the evidence of flashcore_small_grid: problems of one batch entry."""
+import math
+import statistics
+
 from reporting.evidence import STALE, Evidence, where
 from reporting.text import cell, table, us
 
@@ -40,6 +43,21 @@ class Grid:
             rows.append([shape, *(self.time(times.get(kernel)) for kernel in self.kernels())])
         return table(["heads, length, head_dim", *map(self.header, self.kernels())], rows)
 
+    def ahead(self) -> str:
+        """How many times as fast as the fastest peer the kernel is that the choice takes."""
+        found: dict[tuple, list[float]] = {}
+        for row in self.rows:
+            times = {one["kernel"]: one["us"] for one in row["kernels"] if "us" in one}
+            peers = [us for kernel, us in times.items() if kernel.startswith("PyTorch ")]
+            if row.get("chosen") in times and peers:
+                key = (row.get("dtype", ""), row["causal"])
+                found.setdefault(key, []).append(min(peers) / times[row["chosen"]])
+        rows = [[cell(dtype) + (", causal" if causal else ""), str(len(ratios)),
+                 f"{math.exp(statistics.fmean(map(math.log, ratios))):.2f}",
+                 f"{min(ratios):.2f}", f"{max(ratios):.2f}", str(sum(r < 1 for r in ratios))]
+                for (dtype, causal), ratios in sorted(found.items())]
+        return table(["type", "shapes", "geometric mean", "least", "most", "behind"], rows)
+
     @staticmethod
     def time(one: dict | None) -> str:
         if one is None:
@@ -55,4 +73,5 @@ def parts(all_evidence: Evidence) -> dict:
         return text
 
     return {"small eager": of(EAGER, Grid.table), "small eager where": of(EAGER, Grid.where),
-            "small grid": of(GRID, Grid.table), "small grid where": of(GRID, Grid.where)}
+            "small grid": of(GRID, Grid.table), "small grid where": of(GRID, Grid.where),
+            "small grid ahead": of(GRID, Grid.ahead)}

@@ -14,9 +14,11 @@
 
 namespace flashcore::cuda::forward_sm90 {
 
+inline constexpr int kWarpThreads = 32;
 inline constexpr int kWarpgroupThreads = 128;
 inline constexpr int kWarpgroupWarps = 4;
 inline constexpr int kWarpgroupRows = 64;           // what one wgmma computes
+inline constexpr int kWarpRows = 16;                // of them, a warp's, which it stores by itself
 inline constexpr int kPanelColumns = 64;            // 128 bytes, the widest swizzle
 inline constexpr int kSharedMemory = 227 * 1024;    // that a block may have
 inline constexpr int kSharedMemorySm = 228 * 1024;  // of an SM, of which each block takes

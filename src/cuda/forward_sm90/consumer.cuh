@@ -22,6 +22,7 @@
 #include "cuda/ptx/registers.cuh"
 #include "cuda/ptx/special.cuh"
 #include "cuda/ptx/sync.cuh"
+#include "cuda/ptx/tma.cuh"
 
 namespace flashcore::cuda::forward_sm90 {
 
@@ -55,7 +56,6 @@ struct Consumer {
   Probabilities<S> p;
   float sum[2];        // of this lane's exponentials
   float reference[2];  // what they are relative to
-  bool is_exact;       // with features: a score came near the cap, or there is none
 
   // What follows from the thread's number is computed anew for each use, as the compiler would hold
   // it; where registers are shortest, the number is read anew, too.
@@ -126,12 +126,18 @@ struct Consumer {
   __device__ __forceinline__ void wait_for_v() const {
     ptx::mbarrier_wait_together(shared + S::kVFull + 8 * v_at().slot(), v_at().parity());
   }
-  // By each warp, after its last look at Q, and at the tasks of all tiles before this one.
+  // By each warp: the place of the next tile's Q is free. With one place, after the warp's last
+  // look at Q; with two, when the copy engine has read the outputs of the tile before from the
+  // other one, which it has by the time that this tile has its first scores.
   __device__ __forceinline__ void release_q() const {
-    if constexpr (S::kStagesOutputs) ptx::fence_proxy_async();     // outputs were written there
-    const uint32_t barrier = shared + S::kQEmpty + 8 * q_index();  // by all lanes: see ptx::uniform
+    const RingPosition<S::kQSlots> next{q_at.passed + S::kQSlots - 1};
+    const uint32_t barrier =  // by all lanes: see ptx::uniform
+        shared + S::kQEmpty + 8 * (next.slot() * S::kConsumers + static_cast<uint32_t>(group));
     __syncwarp();
-    if (lane() == 0) ptx::mbarrier_arrive(barrier);
+    if (lane() == 0) {
+      if constexpr (S::kStagesOutputs) ptx::tma_store_wait_read<0>();
+      ptx::mbarrier_arrive(barrier);
+    }
   }
   // By each warp. K's ring moves on with the last use of k_at.
   __device__ __forceinline__ void release_k() const {
@@ -194,11 +200,21 @@ struct Consumer {
     if constexpr (S::kFeatures) scale_scores<S, S::kKeyProducts>(s, params);
     mask_block(left);
   }
+  // Whether this warp's scores came near the cap in this tile, or there is none. In shared memory:
+  // registers are short.
+  __device__ __forceinline__ bool& caps_exactly() const {
+    return smem.caps_exactly[thread_anew() / kWarpThreads - kWarpgroupWarps];
+  }
+  __device__ __forceinline__ void cap_exactly(bool exactly) const {
+    __syncwarp();
+    if (lane() == 0) caps_exactly() = exactly;
+    __syncwarp();
+  }
   // The same, faster; false: they are to be computed again.
   __device__ __forceinline__ bool try_scores(int left) {
     bool right = true;
     if constexpr (S::kFeatures) {
-      if (__any_sync(0xffffffffU, is_exact)) {
+      if (ptx::uniform(static_cast<uint32_t>(caps_exactly())) != 0) {
         scale_scores<S, S::kKeyProducts>(s, params);
       } else {
         right = cap_scores<S>(s, params);
@@ -252,7 +268,7 @@ struct Consumer {
   // No key has been seen.
   __device__ __forceinline__ void clear() {
     sum[0] = sum[1] = 0;
-    is_exact = params.cap_fourth == 0;
+    if constexpr (S::kFeatures) cap_exactly(params.cap_fourth == 0);
     reference[0] = reference[1] = kNoReference;
 #pragma unroll
     for (int part = 0; part < S::kOutParts; ++part) {
@@ -311,6 +327,7 @@ struct Consumer {
     ptx::warpgroup_wait<0>();
     ptx::warpgroup_pin(scores);
     release_k();
+    if constexpr (S::kStagesOutputs) release_q();
     finish_first_scores<kProducts>(left);
     float rescale[2];
     online_softmax<S, kProducts>(s, reference, rescale, sum, exponent_scale());
@@ -332,49 +349,45 @@ struct Consumer {
     ptx::warpgroup_pin(s);
     const bool right = try_scores(left);
 
+    // A wait for products is one instruction for all four warps, never one branch's. The vote
+    // before it keeps ptxas from moving the exponentials below it, where nothing runs beside them.
+    constexpr int kBeside = S::kConfig.split_softmax ? kHalfProducts : S::kKeyProducts;
+    constexpr int kPackedAfter = S::kConfig.split_softmax ? kPackedRegisters / 2 : 0;
     float total[2], rescale[2] = {1, 1};
-    bool again;
+    exponentiate<S, 0, kBeside>(s, reference, exponent_scale(), total);
+    bool again = unproven(total, right);
+    ptx::hold_back(again);
+    ptx::warpgroup_wait<0>();
+    pin_outputs();
     if constexpr (S::kConfig.split_softmax) {
-      // The vote between the halves is also what keeps ptxas from moving the first half below the
-      // wait, where nothing runs beside it.
-      exponentiate<S, 0, kHalfProducts>(s, reference, exponent_scale(), total);
-      again = unproven(total, right);
       if (!again) {
-        ptx::warpgroup_wait<0>();
-        pin_outputs();
-        pack<S, 0, kPackedRegisters / 2>(p, s);
+        pack<S, 0, kPackedAfter>(p, s);
         float rest[2];
         exponentiate<S, kHalfProducts, S::kKeyProducts>(s, reference, exponent_scale(), rest);
         total[0] += rest[0];
         total[1] += rest[1];
         again = unproven(total, right);
       }
-    } else {
-      exponentiate<S, 0, S::kKeyProducts>(s, reference, exponent_scale(), total);
-      again = unproven(total, right);
     }
     if (again) {
-      ptx::warpgroup_wait<0>();  // frees the registers of P
       save_sum();
       recompute_scores<S>(s, q_tile(), k_tile(), warp(), lane());
       finish_scores(left);
       float block_sum[2];
       online_softmax<S>(s, reference, rescale, block_sum, exponent_scale());
       restore_sum();
-      is_exact = true;
+      if constexpr (S::kFeatures) cap_exactly(true);
       add_online(rescale, block_sum);
-      if constexpr (S::kConfig.split_softmax) pack<S, 0, kPackedRegisters / 2>(p, s);
+      pack<S, 0, kPackedAfter>(p, s);
       __syncwarp();  // all lanes have read Q and K
     } else {
       sum[0] += total[0];
       sum[1] += total[1];
     }
     release_k();
-    ptx::warpgroup_wait<0>();
-    pin_outputs();
     release_v();
     k_ring.next();
-    pack<S, S::kConfig.split_softmax ? kPackedRegisters / 2 : 0, kPackedRegisters>(p, s);
+    pack<S, kPackedAfter, kPackedRegisters>(p, s);
     if (again) {
 #pragma unroll
       for (int part = 0; part < S::kOutParts; ++part) attention::rescale_rows(o[part], rescale);

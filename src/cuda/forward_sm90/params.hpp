@@ -11,10 +11,11 @@
 namespace flashcore::cuda::forward_sm90 {
 
 struct Maps {
-  CUtensorMap q, k, v;
+  CUtensorMap q, k, v, o;
 };
 
-// TMA goes by the maps; the matrices are for what it cannot do.
+// TMA goes by the maps (that of O is used by tiles whose outputs are staged); the matrices are for
+// what it cannot do.
 struct Params : attention::ForwardParams {
   // The band: unlimited sides are negative, others at most 2^32.
   int64_t left, right;

@@ -3,7 +3,7 @@
 //   a block   `warps` warps, each with its own keys: tile t of `warp_keys` keys is warp t % warps's
 //   memory    | Q | K, V of warp 0 | K, V of warp 1 | ...
 //
-// Where a warp had keys and values, its partial outputs go in the end: fp32, 32 rows.
+// Where a warp had keys and values, its partial outputs go in the end: 32 rows, fp32.
 #pragma once
 
 #include <array>
@@ -31,7 +31,8 @@ struct Config {
   constexpr int thread_outputs() const { return kBlockQ * head_dim / threads(); }
 };
 
-// By falling speed: the first that holds the head dimensions and fits a block computes it.
+// For each head dimension first the one that holds most keys, then the one that spreads few keys
+// over more warps, or takes the least memory.
 inline constexpr std::array kConfigs = {
     Config{.head_dim = 64, .warps = 8, .warp_keys = 64},
     Config{.head_dim = 64, .warps = 8, .warp_keys = 32},
@@ -43,16 +44,24 @@ inline constexpr int kLargestHeadDim = 128;
 // What a block has besides, for maxima and sums.
 constexpr int static_bytes(const Config& c) { return 2 * c.warps * kBlockQ * 4; }
 
+// With at most so many keys the second is faster.
+inline constexpr int64_t kFewKeys = 128;
+
 // Index into kConfigs, or -1 when a head dimension is too large or no tile fits.
-constexpr int choose_config(int64_t head_dim_qk, int64_t head_dim_v, int64_t shared_memory) {
+constexpr int choose_config(int64_t head_dim_qk, int64_t head_dim_v, int64_t seqlen_kv,
+                            int64_t shared_memory) {
+  int chosen = -1;
   for (std::size_t i = 0; i < kConfigs.size(); ++i) {
     const Config& c = kConfigs[i];
-    if (head_dim_qk <= c.head_dim && head_dim_v <= c.head_dim &&
-        c.smem_bytes() + static_bytes(c) <= shared_memory) {
-      return static_cast<int>(i);
+    if (head_dim_qk > c.head_dim || head_dim_v > c.head_dim ||
+        c.smem_bytes() + static_bytes(c) > shared_memory) {
+      continue;
     }
+    if (chosen >= 0 && kConfigs[static_cast<std::size_t>(chosen)].head_dim != c.head_dim) break;
+    chosen = static_cast<int>(i);
+    if (seqlen_kv > kFewKeys) break;
   }
-  return -1;
+  return chosen;
 }
 
 // What the kernels rely on.
@@ -64,8 +73,8 @@ static_assert([] {
   for (const Config& config : kConfigs) {
     if (!is_sound(config)) return false;
   }
-  return choose_config(64, 64, kSmallSharedMemory) >= 0 &&
-         choose_config(128, 128, kSmallSharedMemory) >= 0;
+  return choose_config(64, 64, 4096, kSmallSharedMemory) >= 0 &&
+         choose_config(128, 128, 4096, kSmallSharedMemory) >= 0;
 }());
 
 }  // namespace flashcore::cuda::forward_small_sm80

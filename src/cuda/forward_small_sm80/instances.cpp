@@ -10,7 +10,8 @@ static_assert(kCompiledConfigs == kConfigs.size(), "instances.cmake: small80_con
 const InstanceEntry& find_instance(const Instance& instance) {
   static const auto list = instance_list();
   const std::size_t type = instance.type == InputType::f16 ? 0 : 1;
-  return list[type * kCompiledConfigs + static_cast<std::size_t>(instance.config)];
+  const std::size_t row = type * kCompiledConfigs + static_cast<std::size_t>(instance.config);
+  return list[2 * row + (instance.whole ? 1 : 0)];
 }
 
 }  // namespace flashcore::cuda::forward_small_sm80

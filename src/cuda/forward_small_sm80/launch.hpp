@@ -3,16 +3,17 @@
 
 #include <cuda_runtime_api.h>
 
-#include "cuda/forward_small_sm90/params.hpp"
+#include "cuda/forward_small_sm80/params.hpp"
 
 namespace flashcore::cuda::forward_small_sm80 {
 
 enum class InputType { f16, bf16 };
 
-// Which compiled kernel: kConfigs[config] and its type.
+// Which compiled kernel: kConfigs[config], its type, and whether all tiles are whole.
 struct Instance {
   InputType type;
   int config;
+  bool whole;
 };
 
 // Blocks: query tiles, heads, batch entries.
@@ -23,8 +24,7 @@ struct Grid {
 // One row of the list of compiled kernels.
 struct InstanceEntry {
   cudaError_t (*prepare)();  // once a device, before the first launch
-  cudaError_t (*launch)(const forward_small_sm90::Params& params, const Grid& grid,
-                        cudaStream_t stream);
+  cudaError_t (*launch)(const Params& params, const Grid& grid, cudaStream_t stream);
 };
 
 const InstanceEntry& find_instance(const Instance& instance);

@@ -16,9 +16,7 @@ namespace flashcore::cuda::forward_small_sm90 {
 
 inline constexpr int kBlockQ = 64;   // queries of a cluster
 inline constexpr int kBlockKv = 64;  // keys of a tile
-inline constexpr int kRanks = 2;     // blocks of a cluster
 inline constexpr int kGroups = 2;    // warpgroups of a block that compute
-inline constexpr int kParts = kRanks * kGroups;
 inline constexpr int kGroupThreads = 128, kGroupWarps = 4;
 inline constexpr int kThreads = kGroups * kGroupThreads;
 inline constexpr int kSlots = 2;  // K tiles of a warpgroup that are in memory, and as many V tiles
@@ -30,34 +28,45 @@ inline constexpr int kSharedMemory = 227 * 1024;         // of an SM, a kilobyte
 struct Config {
   int head_dim;  // the larger of Q's and V's is at most this; the rest is padded with zeros
   int blocks;    // that an SM holds at once
+  int ranks;     // blocks of a cluster, 1 or 2
 
   constexpr int tile_bytes() const { return 2 * kBlockKv * head_dim; }
-  constexpr int column_halves() const { return head_dim / 64; }  // 32-column pieces of a half row
 
-  // What a warp sends to another for a quarter of its outputs: 16 bytes a lane and piece, and a
-  // log-sum-exp a lane.
-  constexpr int message_bytes() const { return 512 * column_halves() + 128; }
-  constexpr int messages() const { return kGroups * kGroupWarps * kParts; }
+  // What a warp sends to another: of eight rows the columns that a block finishes, in pieces of 32
+  // and 16 bits an output, and a log-sum-exp a lane.
+  constexpr int message_bytes() const { return 512 * (head_dim / (32 * ranks)) + 128; }
+  constexpr int messages() const { return kGroups * kGroupWarps * kGroups * ranks; }
 
-  constexpr int barriers() const { return kTiles + kGroups * kGroupWarps; }
+  constexpr int barriers() const { return kTiles + kGroups * kGroupWarps + kGroups; }
   constexpr int smem_bytes() const {
     return tile_bytes() * kTiles + messages() * message_bytes() + 8 * barriers();
   }
 };
 
 // By what they are for; the first two differ in how many registers a thread may have.
-inline constexpr std::array kConfigs = {Config{.head_dim = 64, .blocks = 1},
-                                        Config{.head_dim = 64, .blocks = 2},
-                                        Config{.head_dim = 128, .blocks = 1}};
+inline constexpr std::array kConfigs = {Config{.head_dim = 64, .blocks = 1, .ranks = 2},
+                                        Config{.head_dim = 64, .blocks = 2, .ranks = 2},
+                                        Config{.head_dim = 64, .blocks = 1, .ranks = 1},
+                                        Config{.head_dim = 128, .blocks = 1, .ranks = 2},
+                                        Config{.head_dim = 128, .blocks = 1, .ranks = 1}};
 inline constexpr int kLargestHeadDim = 128;
+inline constexpr int kMostKeysAlone = kGroups * kSlots * kBlockKv;  // all in a block's memory
 
-// Index into kConfigs, or -1 when a head dimension is too large. `one_wave`: every block of the
-// launch has an SM of its own.
-constexpr int choose_config(int64_t head_dim_qk, int64_t head_dim_v, bool one_wave) {
+// Blocks a tile of queries. `one_wave`: every block of the launch has an SM of its own, with two
+// blocks a tile. Where not, and one block holds all keys, it computes the tile alone.
+constexpr int ranks_of(int64_t seqlen_kv, bool one_wave) {
+  return !one_wave && seqlen_kv <= kMostKeysAlone ? 1 : 2;
+}
+
+// Index into kConfigs, or -1 when a head dimension is too large.
+constexpr int choose_config(int64_t head_dim_qk, int64_t head_dim_v, int64_t seqlen_kv,
+                            bool one_wave) {
+  const int ranks = ranks_of(seqlen_kv, one_wave);
   for (std::size_t i = 0; i < kConfigs.size(); ++i) {
     const Config& config = kConfigs[i];
     if (head_dim_qk > config.head_dim || head_dim_v > config.head_dim) continue;
-    if (config.blocks > 1 || one_wave || config.head_dim == kLargestHeadDim) {
+    if (ranks != config.ranks) continue;
+    if (ranks == 1 || config.blocks > 1 || one_wave || config.head_dim == kLargestHeadDim) {
       return static_cast<int>(i);
     }
   }

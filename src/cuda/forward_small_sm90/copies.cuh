@@ -36,15 +36,34 @@ struct Copies {
     if (warp == 6) ptx::prefetch_tensor_map(&maps.v);
   }
 
-  // Those of tile `warp`, for one warp also the last tile's, and of what the warp receives. One
-  // lane.
+  // Those of tile `warp`, for one warp also the last tile's, and of what warps receive. Where
+  // blocks start at once, warps that start the first copies make no other. One lane.
   __device__ __forceinline__ static void make_barriers(typename S::Shared& smem, int warp) {
+    constexpr int kFirst = S::kWhole ? 3 : 0;
+    using Message = typename S::Message;
+    constexpr int kBytes = S::kParts / 2 * sizeof(Message::outputs);
+    constexpr int kLseBytes = S::kParts / 2 * kGroupWarps * sizeof(Message::lse);
     const uint32_t received = ptx::shared_address(&smem.received[0][0]) + 8 * warp;
-    ptx::mbarrier_init(received, 1);
     ptx::mbarrier_init(ptx::shared_address(&smem.full[0]) + 8 * warp, 1);
+    if (warp < kFirst) {
+      ptx::publish_barriers();
+      return;
+    }
+    const bool two = warp >= kWarps - kFirst;  // and of a warp that makes none
+    if (S::kRanks > 1) {
+      ptx::mbarrier_init(received, 1);
+      if (two) ptx::mbarrier_init(received - 8 * (kWarps - kFirst), 1);
+    }
+    const bool lse = S::kRanks > 1 && (warp == 3 || warp == 4);
+    const uint32_t lse_received = ptx::shared_address(&smem.lse_received[0]) + 8 * (warp - 3);
+    if (lse) ptx::mbarrier_init(lse_received, 1);
     if (warp == kWarps - 1) ptx::mbarrier_init(ptx::shared_address(&smem.full[kWarps]), 1);
     ptx::publish_barriers();
-    ptx::mbarrier_arrive_expect(received, kParts / kRanks * S::kConfig.message_bytes());
+    if (S::kRanks > 1) {
+      ptx::mbarrier_arrive_expect(received, kBytes);
+      if (lse) ptx::mbarrier_arrive_expect(lse_received, kLseBytes);
+      if (two) ptx::mbarrier_arrive_expect(received - 8 * (kWarps - kFirst), kBytes);
+    }
   }
 
   // Starts the copy of a tile, if the task has it. One lane.
@@ -59,21 +78,22 @@ struct Copies {
     }
   }
   __device__ __forceinline__ int count(int group) const {
-    return tiles_of(task.tiles.size(), part_of(rank, group));
+    return tiles_of(task.tiles.size(), S::part_of(rank, group), S::kParts);
   }
   // Two tiles of a part in the order 0, 1 or 1, 0: blocks of a head that run side by side ask for
   // different ones.
   __device__ __forceinline__ int flip() const {
-    return S::kWhole && task.tiles.size() == kSlots * kParts ? task.first_query / kBlockQ % 2 : 0;
+    return S::kWhole && task.tiles.size() == kSlots * S::kParts ? task.first_query / kBlockQ % 2
+                                                                : 0;
   }
   // Tile number i of a warpgroup, if there is one.
   __device__ __forceinline__ void start_kv(int tile, const CUtensorMap& map, int group,
                                            int i) const {
     if (i >= count(group)) return;
-    start(
-        tile, map,
-        task.kv_row + (task.tiles.begin + part_of(rank, group) + (i ^ flip()) * kParts) * kBlockKv,
-        task.kv_head);
+    start(tile, map,
+          task.kv_row +
+              (task.tiles.begin + S::part_of(rank, group) + (i ^ flip()) * S::kParts) * kBlockKv,
+          task.kv_head);
   }
 
   // The first round's, by when they start. One lane of each warp.

@@ -9,6 +9,12 @@
 
 namespace flashcore::cuda::forward_small_sm90 {
 
+// Whether the exponents of two 16-bit numbers are not all ones.
+template <uint32_t kExponent>
+__device__ inline bool are_finite(uint32_t two) {
+  return (two & kExponent) != kExponent && (two >> 16 & kExponent) != kExponent;
+}
+
 struct Fp16 {
   template <ptx::Accumulate kAccumulate, int kProducts>
   __device__ static void multiply_ss(float (&d)[kProducts][4], uint64_t a, uint64_t b) {
@@ -22,6 +28,8 @@ struct Fp16 {
   __device__ static float to_float(uint32_t bits) {
     return ptx::f16_to_float(static_cast<uint16_t>(bits));
   }
+  // Both halves of a word.
+  __device__ static bool is_finite(uint32_t two) { return are_finite<0x7c00U>(two); }
 };
 
 struct Bf16 {
@@ -37,6 +45,7 @@ struct Bf16 {
   __device__ static float to_float(uint32_t bits) {
     return ptx::bf16_to_float(static_cast<uint16_t>(bits));
   }
+  __device__ static bool is_finite(uint32_t two) { return are_finite<0x7f80U>(two); }
 };
 
 }  // namespace flashcore::cuda::forward_small_sm90

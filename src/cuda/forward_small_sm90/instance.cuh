@@ -23,7 +23,7 @@ struct CompiledInstance {
     attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
     attribute.val.programmaticStreamSerializationAllowed = 1;
     cudaLaunchConfig_t config{};
-    config.gridDim = dim3(kRanks * grid.q_tiles, grid.heads, grid.batch);
+    config.gridDim = dim3(kConfigs[kConfigIndex].ranks * grid.q_tiles, grid.heads, grid.batch);
     config.blockDim = dim3(kThreads);
     config.dynamicSmemBytes = kBytes;
     config.stream = stream;

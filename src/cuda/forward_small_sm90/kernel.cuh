@@ -11,7 +11,6 @@
 #include "cuda/forward_small_sm90/merge.cuh"
 #include "cuda/ptx/dependent_launch.cuh"
 #include "cuda/ptx/log2.cuh"
-#include "cuda/ptx/special.cuh"
 
 namespace flashcore::cuda::forward_small_sm90 {
 
@@ -21,7 +20,7 @@ __device__ __forceinline__ void compute(const Maps& maps, const Params& p) {
   auto& smem = *reinterpret_cast<typename S::Shared*>(memory);
   const unsigned thread = threadIdx.x, its_warp = __shfl_sync(0xffffffffU, thread / 32, 0);
   const auto lane = static_cast<int>(thread % 32), warp = static_cast<int>(its_warp);
-  const auto rank = static_cast<int>(blockIdx.x % kRanks);
+  const auto rank = static_cast<int>(blockIdx.x % S::kRanks);
   const auto group = static_cast<int>(its_warp / kGroupWarps);
   const auto in_group = static_cast<int>(its_warp % kGroupWarps);
   const Early early = read_early(p);
@@ -31,7 +30,7 @@ __device__ __forceinline__ void compute(const Maps& maps, const Params& p) {
   }
   __syncwarp();
   if (!S::kWhole && p.varies) ptx::wait_for_earlier_grids();  // they may write the lengths
-  const Task task = find_task<S::kWhole>(p, early);
+  const Task task = find_task<S::kWhole, kBlockQ, S::kRanks>(p, early);
   if (!S::kWhole && !task.exists()) return;  // both blocks of the cluster
   const Copies<S> copies{smem, maps, task, rank, warp};
   if (lane == 0) {
@@ -39,16 +38,17 @@ __device__ __forceinline__ void compute(const Maps& maps, const Params& p) {
     copies.start_first();
   }
   __syncwarp();
-  ptx::cluster_arrive_relaxed();
+  if (S::kRanks > 1) ptx::cluster_arrive_relaxed();
   ptx::start_next_grid();
   __syncthreads();
   if (lane == 0) copies.start_second();
   __syncwarp();
-  ptx::cluster_wait();  // the other block runs and has made its barriers
-  const int part = part_of(rank, group), tiles = tiles_of(task.tiles.size(), part);
+  if (S::kRanks > 1) ptx::cluster_wait();  // the other block runs and has made its barriers
+  const int part = S::part_of(rank, group);
+  const int tiles = tiles_of(task.tiles.size(), part, S::kParts);
   const Places places = find_places<S>(smem, p, task, rank, group, in_group, lane);
   Partial<S> w;
-  Attention<S>{smem, copies, task, p.scale_log2, part, group, in_group, lane}.run(w, tiles);
+  Attention<S>{{task, p.scale_log2, in_group, lane}, smem, copies, part, group}.run(w, tiles);
 
   float sums[2], inverse[2], lse[2];
 #pragma unroll
@@ -57,6 +57,8 @@ __device__ __forceinline__ void compute(const Maps& maps, const Params& p) {
     inverse[row] = ptx::reciprocal_approx(sums[row]);
     lse[row] = fmaf(w.max[row], p.scale_log2, ptx::log2_approx(sums[row]));
   }
+  Merge<S> merge{smem, p, task, places, rank, group, in_group, lane};
+  merge.announce(lse);
   // Rows without a key: O is 0, LSE is -inf by itself. A branch and not a selection, and not made
   // one by the compiler: it keeps the sums, which it depends on, before the wait for the last
   // product.
@@ -70,15 +72,16 @@ __device__ __forceinline__ void compute(const Maps& maps, const Params& p) {
   }
   ptx::warpgroup_wait<0>();
   ptx::warpgroup_pin(w.o);
-  Merge<S>{smem, p, task, places, rank, group, in_group, lane}.run(w, inverse, lse);
+  merge.run(w, inverse);
 }
 
 // By index: nvcc 13.0 cannot name a __global__ template's argument of class type.
 template <int kConfigIndex, class Element, bool kWhole>
-__global__ void __cluster_dims__(kRanks, 1, 1)
+__global__ void __cluster_dims__(kConfigs[kConfigIndex].ranks, 1, 1)
     __launch_bounds__(kThreads, kConfigs[kConfigIndex].blocks)
         forward_small_kernel(const __grid_constant__ Params p, const __grid_constant__ Maps maps) {
-  if constexpr (ptx::kHasWgmma) compute<Shape<kConfigIndex, Element, kWhole>>(maps, p);
+  if constexpr (ptx::kHasWgmma)
+    forward_small_sm90::compute<Shape<kConfigIndex, Element, kWhole>>(maps, p);
 }
 
 }  // namespace flashcore::cuda::forward_small_sm90

@@ -1,10 +1,10 @@
-// From the four partial results of a cluster to O and LSE, in one step.
+// From the partial results of a cluster to O and LSE, in one step.
 //
 // Each warp of each warpgroup has 16 rows x head_dim outputs over its own keys. They are cut into
-// four chunks: rows + 0..7 or + 8..15, and the left or right half of the columns. Part p = rank + 2
-// * group finishes the chunk of row half `group` and column half `rank`: from every part, its own
-// included, it gets that chunk, already divided by the part's own sum, in 16 bits, with a
-// log-sum-exp a row.
+// chunks, one for each part: rows + 0..7 or + 8..15, and in a cluster of two blocks the left or
+// right half of the columns. Warpgroup `group` of block `rank` finishes the chunk of row half
+// `group` and column half `rank`: from every part, its own included, it gets that chunk, already
+// divided by the part's own sum, in 16 bits, with a log-sum-exp a row.
 //
 //   within the block     through shared memory, and a named barrier of the two warps
 //   to the other block   by st.async, counted at a barrier of the receiving warp alone
@@ -18,25 +18,26 @@
 #include "cuda/forward_small_sm90/attend.cuh"
 #include "cuda/forward_small_sm90/exact.cuh"
 #include "cuda/forward_small_sm90/shape.cuh"
+#include "cuda/forward_small_sm90/shares.cuh"
 #include "cuda/ptx/cluster.cuh"
 #include "cuda/ptx/cluster_store.cuh"
 #include "cuda/ptx/log2.cuh"
 #include "cuda/ptx/mbarrier.cuh"
+#include "cuda/ptx/store_shared.cuh"
 #include "cuda/ptx/sync.cuh"
 
 namespace flashcore::cuda::forward_small_sm90 {
 
-inline constexpr float kLn2 = 0.6931471805599453F;
-
 // Where a lane stores: found before the keys have come, when there is time for it.
 struct Places {
-  uint16_t* o;     // of the first of the lane's outputs
-  float* lse;      // null: the lane has none to store
-  int query;       // counted in the entry
-  int columns;     // of O from that output on; not more than 0 where nothing is stored
-  bool in_use;     // a query that is in use
-  uint32_t local;  // where this lane's outputs go in the own block
-  uint32_t remote, remote_lse, counted;  // and in the other, and their barrier
+  uint16_t* o;               // of the first of the lane's outputs
+  float* lse;                // null: the lane has none to store
+  int query;                 // counted in the entry
+  int columns;               // of O from that output on; not more than 0 where nothing is stored
+  bool in_use;               // a query that is in use
+  uint32_t local;            // where this lane's outputs go in the own block
+  uint32_t remote, counted;  // and in the other, and their barrier
+  uint32_t remote_lse, lse_counted;  // the same of log-sum-exps
 };
 
 // Where 16 bytes of lane 4 * r + q lie in a message: a reader of one word of each such piece finds
@@ -51,7 +52,7 @@ __device__ __forceinline__ Places find_places(const typename S::Shared& smem, co
   at.query = task.first_query + 16 * warp + 8 * group + lane / 4;
   at.in_use = at.query < task.len_q;
   const bool exists = at.query < task.rows_q;
-  const int column = rank * (S::kHeadDim / 2) + 8 * (lane % 4);
+  const int column = rank * S::kStoredColumns + 8 * (lane % 4);
   const int64_t row = task.q_row + at.query;
   at.columns = exists ? p.head_dim_v - column : 0;
   at.o = static_cast<uint16_t*>(p.o) +
@@ -60,14 +61,18 @@ __device__ __forceinline__ Places find_places(const typename S::Shared& smem, co
   if (p.lse != nullptr && rank == 0 && lane % 4 == 0 && exists) {
     at.lse = p.lse + (task.batch * p.lse_batch + task.head * p.lse_head + row * p.lse_row);
   }
-  const auto other = static_cast<uint32_t>(rank ^ 1);
-  at.local =
-      ptx::shared_address(&smem.messages[0][warp][part_of(rank, group)].outputs[0][slot_of(lane)]);
-  at.remote = ptx::cluster_address(at.local, other);
-  at.counted = ptx::cluster_address(ptx::shared_address(&smem.received[0][warp]), other);
-  at.remote_lse =
-      at.remote + static_cast<uint32_t>(512 * S::kPieces + 4 * lane - 16 * slot_of(lane));
-  asm volatile("" : "+r"(at.local), "+r"(at.remote), "+r"(at.remote_lse), "+r"(at.counted));
+  at.local = ptx::shared_address(
+      &smem.messages[0][warp][S::part_of(rank, group)].outputs[0][slot_of(lane)]);
+  asm volatile("" : "+r"(at.local));
+  if constexpr (S::kRanks > 1) {
+    const auto other = static_cast<uint32_t>(rank ^ 1);
+    at.remote = ptx::cluster_address(at.local, other);
+    at.counted = ptx::cluster_address(ptx::shared_address(&smem.received[0][warp]), other);
+    at.remote_lse =
+        at.remote + static_cast<uint32_t>(512 * S::kPieces + 4 * lane - 16 * slot_of(lane));
+    at.lse_counted = ptx::cluster_address(ptx::shared_address(&smem.lse_received[0]), other);
+    asm volatile("" : "+r"(at.remote), "+r"(at.remote_lse), "+r"(at.counted), "+r"(at.lse_counted));
+  }
   asm volatile("" : "+l"(at.o), "+l"(at.lse), "+r"(at.columns));  // here, and not later
   return at;
 }
@@ -75,7 +80,7 @@ __device__ __forceinline__ Places find_places(const typename S::Shared& smem, co
 template <class S>
 struct Merge {
   static constexpr int kPieces = S::kPieces;
-  static constexpr int kChunkColumns = S::kHeadDim / 2, kChunkProducts = S::kOutProducts / 2;
+  static constexpr int kParts = S::kParts, kChunkProducts = S::kOutProducts / S::kRanks;
   using Message = typename S::Message;
 
   typename S::Shared& smem;
@@ -87,13 +92,26 @@ struct Merge {
   // A lane finishes eight neighbouring columns of a row in each piece of 32.
   float outputs[kPieces][8];
 
-  // Four chunks to four warps.
-  __device__ __forceinline__ void send(const Partial<S>& w, const float (&inverse)[2],
-                                       const float (&lse)[2]) const {
+  // The log-sum-exps of each chunk to the warp that finishes it: before the last product is
+  // complete, so that what they are needed for is done while the outputs are on their way.
+  __device__ __forceinline__ void announce(const float (&lse)[2]) const {
     constexpr uint32_t kRowHalf = kGroupWarps * kParts * sizeof(Message);
-    const int part = part_of(rank, group);
+    const int part = S::part_of(rank, group);
 #pragma unroll
-    for (int to = 0; to < 4; ++to) {
+    for (int rows = 0; rows < 2; ++rows) {
+      smem.messages[rows][warp][part].lse[lane] = lse[rows];
+      if (S::kRanks > 1) {
+        ptx::store_async(places.remote_lse + rows * kRowHalf, __float_as_uint(lse[rows]),
+                         places.lse_counted + rows * 8);
+      }
+    }
+  }
+
+  // Each chunk to the warp that finishes it.
+  __device__ __forceinline__ void send(const Partial<S>& w, const float (&inverse)[2]) const {
+    constexpr uint32_t kRowHalf = kGroupWarps * kParts * sizeof(Message);
+#pragma unroll
+    for (int to = 0; to < kParts; ++to) {
       const int columns = to / 2, rows = to % 2;
       const bool stays = columns == rank;
 #pragma unroll
@@ -104,43 +122,46 @@ struct Merge {
           const float* const two = &w.o[columns * kChunkProducts + 4 * piece + n][2 * rows];
           words[n] = S::Element::pack(two[0] * inverse[rows], two[1] * inverse[rows]);
         }
-        ptx::store_here_or_async(stays, places.local + rows * kRowHalf + 512 * piece, words,
-                                 places.remote + rows * kRowHalf + 512 * piece,
-                                 places.counted + rows * kGroupWarps * 8);
+        const uint32_t here = places.local + rows * kRowHalf + 512 * piece;
+        if constexpr (S::kRanks == 1) {
+          ptx::store_shared_x4(here, words);
+        } else {
+          ptx::store_here_or_async(stays, here, words,
+                                   places.remote + rows * kRowHalf + 512 * piece,
+                                   places.counted + rows * kGroupWarps * 8);
+        }
       }
-    }
-#pragma unroll
-    for (int rows = 0; rows < 2; ++rows) {
-      smem.messages[rows][warp][part].lse[lane] = lse[rows];
-      ptx::store_async(places.remote_lse + rows * kRowHalf, __float_as_uint(lse[rows]),
-                       places.counted + rows * kGroupWarps * 8);
     }
   }
 
-  // Waits for the four parts' shares, and adds them; LSE.
+  // Waits for all parts' shares, and adds them; LSE.
   __device__ __forceinline__ float receive() {
     const int row = lane / 4, quarter = lane % 4;
     ptx::named_barrier_sync(kPair + warp, 2 * 32);
-    ptx::mbarrier_wait(ptx::shared_address(&smem.received[group][warp]), 0);
+    if (S::kRanks > 1) ptx::mbarrier_wait(ptx::shared_address(&smem.lse_received[group]), 0);
     const Message(&messages)[kParts] = smem.messages[group][warp];
     float weights[kParts];
+#pragma unroll
+    for (int i = 0; i < kParts; ++i) weights[i] = messages[i].lse[lane];
+    float largest = fmaxf(weights[0], weights[1]);
+    if (kParts > 2) largest = fmaxf(largest, fmaxf(weights[kParts - 2], weights[kParts - 1]));
+    const float reference = attention::finite_reference(largest);
+#pragma unroll
+    for (int i = 0; i < kParts; ++i) weights[i] = ptx::exp2_approx(weights[i] - reference);
+    float sum = weights[0] + weights[1];
+    if (kParts > 2) sum += weights[kParts - 2] + weights[kParts - 1];
+    const float inverse = sum == 0 ? 0.0F : ptx::reciprocal_approx(sum);
+#pragma unroll
+    for (int i = 0; i < kParts; ++i) weights[i] *= inverse;
+    if (S::kRanks > 1) ptx::mbarrier_wait(ptx::shared_address(&smem.received[group][warp]), 0);
     uint32_t words[kParts][kPieces][4];
 #pragma unroll
     for (int i = 0; i < kParts; ++i) {
-      weights[i] = messages[i].lse[lane];
 #pragma unroll
       for (int n = 0; n < 4 * kPieces; ++n) {
         words[i][n / 4][n % 4] = messages[i].outputs[n / 4][row + 8 * (n % 4)][quarter];
       }
     }
-    const float largest = fmaxf(fmaxf(weights[0], weights[1]), fmaxf(weights[2], weights[3]));
-    const float reference = attention::finite_reference(largest);
-#pragma unroll
-    for (int i = 0; i < kParts; ++i) weights[i] = ptx::exp2_approx(weights[i] - reference);
-    const float sum = (weights[0] + weights[1]) + (weights[2] + weights[3]);
-    const float inverse = sum == 0 ? 0.0F : ptx::reciprocal_approx(sum);
-#pragma unroll
-    for (int i = 0; i < kParts; ++i) weights[i] *= inverse;
 #pragma unroll
     for (int n = 0; n < 4 * kPieces; ++n) {
       float* const two = &outputs[n / 4][n % 4 * 2];
@@ -173,13 +194,12 @@ struct Merge {
     if (lanes != 0) [[unlikely]] {
       __syncwarp();  // what was stored is stored again
       store_exactly<typename S::Element, !S::kWhole, 4>(
-          p, lanes, task.first_query + 16 * warp + 8 * group, rank * kChunkColumns, kPieces);
+          p, lanes, task.first_query + 16 * warp + 8 * group, rank * S::kStoredColumns, kPieces);
     }
   }
 
-  __device__ __forceinline__ void run(const Partial<S>& w, const float (&inverse)[2],
-                                      const float (&lse)[2]) {
-    send(w, inverse, lse);
+  __device__ __forceinline__ void run(const Partial<S>& w, const float (&inverse)[2]) {
+    send(w, inverse);
     store(receive());
   }
 };

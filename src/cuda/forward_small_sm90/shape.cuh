@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "cuda/forward_small_sm90/config.hpp"
+#include "cuda/forward_small_sm90/split.hpp"
 #include "cuda/ptx/ldmatrix.cuh"
 #include "cuda/tile/smem_tile.hpp"
 
@@ -26,12 +27,18 @@ struct Shape {
   static constexpr int kKeySteps = kBlockKv / 16;
   static constexpr int kQkSteps = kHeadDim / 16;
   static constexpr int kOutProducts = kHeadDim / 8;
-  static constexpr int kPieces = kConfig.column_halves();
+  static constexpr int kRanks = kConfig.ranks;
+  static constexpr int kParts = kRanks * kGroups;
+  static constexpr int part_of(int rank, int group) {
+    return forward_small_sm90::part_of(rank, group, kRanks);
+  }
+  static constexpr int kStoredColumns = kHeadDim / kRanks;  // of a row, by one block
+  static constexpr int kPieces = kStoredColumns / 32;       // a lane stores 8 columns of each
 
   using Tile = tile::SmemTile<kBlockKv, kHeadDim, 2>;
   static_assert(kBlockQ == kBlockKv);
 
-  // A quarter of a warp's outputs, as one warp sends it to another: see merge.cuh.
+  // A part's share of a warp's outputs, as one warp sends it to another: see merge.cuh.
   struct Message {
     uint32_t outputs[kPieces][32][4];
     float lse[32];  // by lane: four have a row
@@ -43,9 +50,11 @@ struct Shape {
     Message messages[kGroups][kGroupWarps][kParts];  // [receiver][its warp][sender]
     uint64_t full[kTiles];
     uint64_t received[kGroups][kGroupWarps];
+    uint64_t lse_received[kGroups];
   };
   // The tail that alignment adds is not used.
-  static_assert(offsetof(Shared, received) + sizeof(Shared::received) == kConfig.smem_bytes());
+  static_assert(offsetof(Shared, lse_received) + sizeof(Shared::lse_received) ==
+                kConfig.smem_bytes());
 };
 
 // Named barriers; 0 is that of __syncthreads.

@@ -52,11 +52,13 @@ constexpr TileSpan tile_span(const BandLimits& limits, int first, int last) {
           (common_begin + kBlockKv - 1) / kBlockKv, common_end / kBlockKv};
 }
 
-constexpr int part_of(int rank, int group) { return rank + kRanks * group; }
+// The part of a warpgroup of a cluster of `ranks` blocks.
+constexpr int part_of(int rank, int group, int ranks) { return rank + ranks * group; }
 
-// How many of `tiles` tiles part `part` takes; its i-th is number part + i * kParts.
-constexpr int tiles_of(int tiles, int part) {
-  return static_cast<int>(static_cast<unsigned>(tiles + kParts - 1 - part) / kParts);
+// How many of `tiles` tiles part `part` of `parts` takes; its i-th is number part + i * parts.
+constexpr int tiles_of(int tiles, int part, int parts) {
+  return static_cast<int>(static_cast<unsigned>(tiles + parts - 1 - part) /
+                          static_cast<unsigned>(parts));
 }
 
 // Columns [begin, end) of the tile at `key` that `query` sees; either may lie outside of the tile.

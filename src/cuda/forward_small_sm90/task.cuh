@@ -71,15 +71,15 @@ __device__ __forceinline__ Early read_early(const Params& p) {
 
 // Tiles of late queries come first: under a causal mask they see the most keys. Where all see all,
 // there is nothing to work out.
-template <bool kWhole>
+template <bool kWhole, int kQueries, int kClusterBlocks>
 __device__ __forceinline__ Task find_task(const Params& p, const Early& early) {
-  const auto tile = static_cast<int>((gridDim.x - 1 - blockIdx.x) / kRanks);
+  const auto tile = static_cast<int>((gridDim.x - 1 - blockIdx.x) / kClusterBlocks);
   if constexpr (kWhole) {
     Task task;
     task.batch = task.map_batch = early.batch;
     task.head = task.kv_head = early.head;
     if (early.heads_per_kv_head != 1) task.kv_head /= early.heads_per_kv_head;
-    task.first_query = tile * kBlockQ;
+    task.first_query = tile * kQueries;
     task.len_q = task.rows_q = p.queries;
     task.q_row = task.kv_row = 0;
     task.limits = p.limits;
@@ -87,7 +87,7 @@ __device__ __forceinline__ Task find_task(const Params& p, const Early& early) {
     task.tiles = {0, tiles, 0, tiles};
     return task;
   } else {
-    return find_task_at<true>(p, tile * kBlockQ, kBlockQ);
+    return find_task_at<true>(p, tile * kQueries, kQueries);
   }
 }
 

@@ -1,6 +1,6 @@
-// forward_small_sm90 and forward_small_sm80 on a GPU, against the fp64 reference: from one tile of
-// keys up to rings that go round, tails, masks, lengths, values that are not finite, repeatability,
-// early starts.
+// forward_small_sm90, forward_medium_sm90 and forward_small_sm80 on a GPU, against the fp64
+// reference: from one tile of keys up to rings that go round, tails, masks, lengths, values that
+// are not finite, repeatability, early starts.
 #include <cuda_runtime_api.h>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -28,35 +28,47 @@
 namespace flashcore {
 namespace {
 
-constexpr const char* kHopper = "forward_small_sm90";
-constexpr const char* kAmpere = "forward_small_sm80";
+// A kernel, and whether its plans may not look at the batch: forward_small_sm90 then takes one
+// block for a short tile, where it would take two.
+struct Variant {
+  std::string kernel;
+  bool batch_invariant = false;
+};
+
+const Variant kHopper{"forward_small_sm90"};
+const Variant kHopperInvariant{"forward_small_sm90", true}, kMedium{"forward_medium_sm90"};
+const Variant kAmpere{"forward_small_sm80"};
 constexpr Device kGpu{DeviceKind::cuda, 0};
 
-PlanOptions options(const std::string& kernel = kHopper) {
+PlanOptions options(const Variant& variant = kHopper) {
   PlanOptions chosen;
   chosen.device = kGpu;
-  chosen.kernel = kernel;
+  chosen.kernel = variant.kernel;
+  chosen.batch_invariant = variant.batch_invariant;
   return chosen;
 }
 
-class ForwardSmall : public testing::TestWithParam<const char*> {
+class ForwardSmall : public testing::TestWithParam<Variant> {
  protected:
   void SetUp() override {
-    const bool hopper = std::string(GetParam()) == kHopper;
+    const bool hopper = GetParam().kernel != kAmpere.kernel;
     for (const DeviceInfo& device : devices()) {
       if (device.device.kind != DeviceKind::cuda || device.device.index != kGpu.index) continue;
       if (hopper ? device.compute_capability == 90 : device.compute_capability >= 80) return;
     }
-    GTEST_SKIP() << "there is no GPU that runs " << GetParam();
+    GTEST_SKIP() << "there is no GPU that runs " << GetParam().kernel;
   }
 };
 class ForwardSmallSm90 : public ForwardSmall {};
+class ForwardEarly : public ForwardSmall {};
 class ForwardSmallSm80 : public ForwardSmall {};
 
-INSTANTIATE_TEST_SUITE_P(Hopper, ForwardSmall, testing::Values(kHopper));
+INSTANTIATE_TEST_SUITE_P(Hopper, ForwardSmall, testing::Values(kHopper, kHopperInvariant));
+INSTANTIATE_TEST_SUITE_P(Medium, ForwardSmall, testing::Values(kMedium));
 INSTANTIATE_TEST_SUITE_P(Ampere, ForwardSmall, testing::Values(kAmpere));
 INSTANTIATE_TEST_SUITE_P(Ampere, ForwardSmallSm80, testing::Values(kAmpere));
 INSTANTIATE_TEST_SUITE_P(Hopper, ForwardSmallSm90, testing::Values(kHopper));
+INSTANTIATE_TEST_SUITE_P(Hopper, ForwardEarly, testing::Values(kHopper, kMedium));
 
 // Runs on poisoned outputs; the sentence of the first gate that failed, or nothing.
 std::string failure_of(bench::HostProblem& host, const bench::Reference& reference,
@@ -93,9 +105,9 @@ bench::Case one(int64_t heads, int64_t seqlen_q, int64_t seqlen_kv, int64_t head
   return made;
 }
 
-void check_case(const char* kernel, const bench::Case& made) {
+void check_case(const Variant& variant, const bench::Case& made) {
   bench::HostProblem host = bench::make_host_problem(bench::to_problem(made), 1);
-  check(host, options(kernel));
+  check(host, options(variant));
 }
 
 TEST_P(ForwardSmall, OneTile) { check_case(GetParam(), one(1, 64, 64, 64)); }
@@ -114,6 +126,20 @@ TEST_P(ForwardSmall, HeadDim128OneTile) { check_case(GetParam(), one(1, 64, 64, 
 TEST_P(ForwardSmall, HeadDim128) { check_case(GetParam(), one(4, 256, 512, 128)); }
 TEST_P(ForwardSmall, HeadDim128SlotsReused) { check_case(GetParam(), one(2, 128, 2048, 128)); }
 TEST_P(ForwardSmall, HeadDim96) { check_case(GetParam(), one(2, 128, 256, 96)); }
+
+// More tiles of queries than SMs: blocks share SMs, or compute a tile alone.
+TEST_P(ForwardSmall, ManyHeads) {
+  for (const int64_t head_dim : {64, 128}) {
+    for (const int64_t seqlen_kv : {65, 256, 300}) {
+      for (const bool causal : {false, true}) {
+        bench::Case made = one(25, 130, seqlen_kv, head_dim, DType::bf16);
+        made.causal = causal;
+        check_case(GetParam(), made);
+        if (HasFatalFailure()) return;
+      }
+    }
+  }
+}
 
 TEST_P(ForwardSmall, Tails) {
   for (const DType dtype : {DType::f16, DType::bf16}) {
@@ -150,17 +176,18 @@ TEST_P(ForwardSmall, ValuesThatAreNotFinite) {
 }
 
 // Draws until `wanted` problems were accepted, or time is up.
-void check_random(const char* kernel, const bench::RandomSpace& space, uint64_t seed, int wanted,
-                  double seconds) {
+void check_random(const Variant& variant, const bench::RandomSpace& space, uint64_t seed,
+                  int wanted, double seconds) {
   const auto start = std::chrono::steady_clock::now();
   const auto elapsed = [&] {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   };
   int checked = 0;
   for (; checked < wanted && elapsed() < seconds; ++seed) {
-    bench::HostProblem host = bench::random_problem(seed, space);
-    if (!make_plan(host.problem, options(kernel)).ok()) continue;
-    check(host, options(kernel));
+    const bench::RandomDraw draw(seed, space);
+    if (!make_plan(draw.problem(), options(variant)).ok()) continue;
+    bench::HostProblem host = draw.fill();
+    check(host, options(variant));
     if (testing::Test::HasFatalFailure()) {
       fmt::print("seed {}\n", seed);
       return;
@@ -192,7 +219,7 @@ TEST_P(ForwardSmallSm90, IsTheChoiceForTheMission) {
   const Problem problem = bench::to_problem(one(8, 512, 512, 64));
   const Result<Plan> plan = make_plan(problem, chosen);
   ASSERT_TRUE(plan.ok()) << plan.status().message();
-  EXPECT_EQ(plan->kernel(), kHopper) << plan->reason();
+  EXPECT_EQ(plan->kernel(), kHopper.kernel) << plan->reason();
   bench::HostProblem host = bench::make_host_problem(problem, 2);
   check(host, chosen);
 }
@@ -304,7 +331,7 @@ TEST_P(ForwardSmallSm80, SmallBlocks) {
         bench::HostProblem host = bench::make_host_problem(bench::to_problem(made), 4);
         const Result<bench::Reference> reference = bench::compute_reference(host);
         ASSERT_TRUE(reference.ok()) << reference.status().message();
-        EXPECT_EQ(failure_with(host, *reference, kAmpere, 99 * 1024), "")
+        EXPECT_EQ(failure_with(host, *reference, kAmpere.kernel, 99 * 1024), "")
             << bench::describe(host.problem);
       }
     }
@@ -312,14 +339,14 @@ TEST_P(ForwardSmallSm80, SmallBlocks) {
 }
 
 // A chain of runs in which each reads what the one before wrote, started early or not: equal bits.
-TEST_P(ForwardSmallSm90, EarlyStartsChangeNothing) {
+TEST_P(ForwardEarly, EarlyStartsChangeNothing) {
   constexpr int kRuns = 40;
   const Problem problem = bench::to_problem(one(8, 512, 512, 64));
   bench::HostProblem host = bench::make_host_problem(problem, 3);
   const size_t bytes = 8 * 512 * 64 * 2, lse_bytes = 8 * 512 * 4;
   std::vector<uint16_t> results[2];
   for (const bool early : {false, true}) {
-    PlanOptions chosen = options();
+    PlanOptions chosen = options(GetParam());
     chosen.early_start = early;
     const Result<Plan> plan = make_plan(problem, chosen);
     ASSERT_TRUE(plan.ok()) << plan.status().message();

@@ -1,0 +1,8 @@
+// Compiled kernels of forward_medium_sm90 for f16.
+#include "cuda/forward_medium_sm90/instance.cuh"
+
+namespace flashcore::cuda::forward_medium_sm90 {
+
+InstanceEntry f16_instance(bool whole) { return compiled<forward_small_sm90::Fp16>(whole); }
+
+}  // namespace flashcore::cuda::forward_medium_sm90

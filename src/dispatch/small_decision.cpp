@@ -1,0 +1,37 @@
+#include "dispatch/small_decision.hpp"
+
+#include <fmt/format.h>
+
+#include "dispatch/forward_sm90.hpp"
+#include "dispatch/forward_small_params.hpp"
+
+namespace flashcore {
+namespace {
+
+// The kernel that runs where none of these does.
+NextKernel next_kernel(const ForwardProblem& p, const PlanContext& context) {
+  static const Kernel sm90 = forward_sm90_kernel();
+  const bool takes = sm90.automatic && sm90.refuses(p, context).empty() &&
+                     (!sm90.declines || sm90.declines(p, context).empty());
+  return takes ? NextKernel::forward_sm90 : NextKernel::forward_sm80;
+}
+
+}  // namespace
+
+std::string small_declines(const ForwardProblem& p, const PlanContext& context,
+                           bool (SmallChoice::*is_chosen)() const) {
+  if (context.batch_invariant)
+    return "batch_invariant: is set, and the choice depends on the batch";
+  if (small_entries_vary(p))
+    return "entries have lengths or diagonals of their own: its time is not known";
+  const SmallChoice choice =
+      choose_small(p, context.device.multiprocessors, next_kernel(p, context));
+  if ((choice.*is_chosen)()) return {};
+  if (!choice.is_measured) return "the problem is larger than those it was measured on";
+  return fmt::format(
+      "forward_small_sm90 would take about {:.1f} us, forward_medium_sm90 {:.1f}, the next kernel "
+      "{:.1f}",
+      choice.small_us, choice.medium_us, choice.next_us);
+}
+
+}  // namespace flashcore

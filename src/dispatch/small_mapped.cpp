@@ -1,0 +1,104 @@
+#include "dispatch/small_mapped.hpp"
+
+#include <cstdint>
+#include <memory>
+#include <utility>
+
+#include "cuda/forward_small_sm90/config.hpp"
+#include "cuda/tile/tensor_map.hpp"
+#include "dispatch/cuda_launch.hpp"
+#include "dispatch/device_guard.hpp"
+#include "dispatch/forward_sm80.hpp"
+#include "dispatch/forward_small_params.hpp"
+#include "dispatch/pointer_cache.hpp"
+#include "problem/status.hpp"
+
+namespace flashcore {
+namespace {
+
+namespace small = cuda::forward_small_sm90;
+using cuda::tile::TensorLayout;
+
+constexpr int kBoxRows = small::kBlockQ;
+static_assert(kBoxRows == small::kBlockKv);
+
+struct Planned {
+  MappedKernel kernel;
+  small::Params params;
+  TensorLayout q, k, v;
+  int device;
+};
+
+TensorLayout layout(const ForwardProblem& p, const RowStrides& stride, int64_t heads, int64_t rows,
+                    int64_t head_dim) {
+  return {p.packed ? 1 : p.batch, heads, rows, head_dim, stride.batch, stride.head, stride.row};
+}
+
+cudaError_t encode(small::Maps& maps, const Planned& planned, DType dtype, const Arguments& args) {
+  const CUtensorMapDataType type =
+      dtype == DType::f16 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
+  const auto one = [&](CUtensorMap& map, const void* base, const TensorLayout& tensor) {
+    return cuda::tile::encode_tensor_map(map, type, base, tensor, kBoxRows, small::kPanelColumns);
+  };
+  // Without keys nothing is copied, and extents of 0 cannot be encoded.
+  if (planned.k.rows == 0 || planned.q.rows == 0) return cudaSuccess;
+  cudaError_t error = one(maps.q, args.q, planned.q);
+  if (error == cudaSuccess) error = one(maps.k, args.k, planned.k);
+  if (error == cudaSuccess) error = one(maps.v, args.v, planned.v);
+  return error;
+}
+
+using MapCache = PointerCache<small::Maps, 3>;
+
+Status run(const ForwardProblem& p, const Planned& planned, MapCache& cache, const Arguments& args,
+           Stream stream) {
+  small::Params params = planned.params;
+  bind_forward_params(params, p, args);
+  const DeviceGuard guard(planned.device);
+  if (guard.error() != cudaSuccess)
+    return cuda_failure(planned.kernel.name, "choosing its GPU", guard.error());
+  small::Maps maps;
+  cudaError_t error = cache.get(
+      {args.q, args.k, args.v}, maps,
+      [&](small::Maps& made) { return encode(made, planned, p.dtype, args); }, cudaSuccess);
+  if (error != cudaSuccess)
+    return cuda_failure(planned.kernel.name, "describing the tensors", error);
+  (void)cudaGetLastError();  // an earlier call's error is not this launch's
+  error = planned.kernel.launch(maps, params, static_cast<cudaStream_t>(stream.handle));
+  if (error != cudaSuccess) return cuda_failure(planned.kernel.name, "the launch", error);
+  return {};
+}
+
+}  // namespace
+
+Result<PlannedKernel> plan_mapped(const ForwardProblem& p, const PlanContext& context,
+                                  MappedKernel kernel) {
+  Result<PlannedKernel> unaligned = forward_sm80_kernel().plan(p, context);
+  if (!unaligned.ok()) return unaligned.status();
+  if (p.seqlen_q == 0 || p.heads_q == 0 || p.batch == 0) {
+    return unaligned;  // no output has an element
+  }
+  const int64_t rows_q = p.packed ? p.total_q : p.seqlen_q;
+  const int64_t rows_kv = p.packed ? p.total_kv : p.seqlen_kv;
+  Planned planned{.kernel = std::move(kernel),
+                  .params = small_params(p),
+                  .q = layout(p, p.q, p.heads_q, rows_q, p.head_dim_qk),
+                  .k = layout(p, p.k, p.heads_kv, rows_kv, p.head_dim_qk),
+                  .v = layout(p, p.v, p.heads_kv, rows_kv, p.head_dim_v),
+                  .device = context.device.device.index};
+  const DeviceGuard guard(planned.device);
+  if (guard.error() != cudaSuccess) {
+    return cuda_failure(planned.kernel.name, "choosing its GPU", guard.error());
+  }
+  const cudaError_t error = planned.kernel.prepare();
+  if (error != cudaSuccess) {
+    return cuda_failure(planned.kernel.name, "preparing the kernel", error);
+  }
+  PlannedKernel own{.run = [p, planned = std::move(planned), cache = std::make_shared<MapCache>()](
+                               const Arguments& args, std::span<std::byte>, Stream stream) {
+    return run(p, planned, *cache, args, stream);
+  }};
+  return where_aligned(std::move(own), std::move(*unaligned));
+}
+
+}  // namespace flashcore

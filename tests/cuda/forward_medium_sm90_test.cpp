@@ -1,0 +1,90 @@
+// What of forward_medium_sm90 needs no GPU: which tiles of keys its warpgroups
+// visit.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <set>
+
+#include "cuda/forward_medium_sm90/config.hpp"
+#include "cuda/forward_medium_sm90/split.hpp"
+
+namespace flashcore {
+namespace {
+
+using namespace cuda::forward_medium_sm90;  // NOLINT(google-build-using-namespace)
+using cuda::forward_small_sm90::small_limits;
+
+struct Drawn {
+  int len_q, len_kv, offset, left, right;
+};
+
+void check(const Drawn& d, int first) {
+  Sequence s;
+  s.len_q = s.rows_q = d.len_q;
+  s.len_kv = d.len_kv;
+  s.offset = d.offset;
+  const BandLimits limits = small_limits(s, Band{d.left, d.right});
+  const TileSpan block = tile_span(limits, first, std::min(first + kBlockQ, d.len_q));
+  for (int group = 0; group < kGroups; ++group) {
+    const int query = first + group * kGroupQ;
+    const TileSpan wanted = tile_span(limits, query, std::min(query + kGroupQ, d.len_q));
+    std::set<int> visited;
+    for (int rank = 0; rank < kRanks; ++rank) {
+      const OwnTiles own = own_tiles(limits, block, query, d.len_q, rank);
+      ASSERT_GE(own.first, 0);
+      ASSERT_LE(own.first, own.last);
+      ASSERT_LE(own.last, tiles_of(block.size(), rank, kRanks)) << "tiles that nobody copies";
+      for (int i = own.first; i < own.last; ++i) {
+        const int tile = block.begin + rank + i * kRanks;
+        ASSERT_TRUE(visited.insert(tile).second);
+        ASSERT_TRUE(tile >= wanted.begin && tile < wanted.end) << "tile " << tile;
+      }
+    }
+    ASSERT_EQ(static_cast<int>(visited.size()), wanted.size());
+  }
+}
+
+TEST(ForwardMediumSm90Split, WarpgroupsVisitWhatTheirQueriesSee) {
+  for (const int len_q : {1, 64, 100, 129, 300}) {
+    for (const int len_kv : {0, 1, 64, 150, 500}) {
+      for (const int offset : {-200, -64, -1, 0, 1, 63, 300}) {
+        for (const int left : {-1, 0, 70}) {
+          for (const int right : {-1, 0, 70}) {
+            for (int first = 0; first < len_q; first += kBlockQ) {
+              check({len_q, len_kv, offset, left, right}, first);
+              if (HasFatalFailure()) return;
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+// Every tile that a block copies is waited for by one of its warpgroups: a block may not leave
+// before its copies have come.
+TEST(ForwardMediumSm90Split, NoTileIsCopiedForNobody) {
+  for (const int offset : {-100, 0, 37}) {
+    for (const int left : {-1, 0, 5}) {
+      for (const int right : {-1, 0, 5}) {
+        Sequence s;
+        s.len_q = s.rows_q = 128;
+        s.len_kv = 400;
+        s.offset = offset;
+        const BandLimits limits = small_limits(s, Band{left, right});
+        const TileSpan block = tile_span(limits, 0, 128);
+        for (int rank = 0; rank < kRanks; ++rank) {
+          const OwnTiles a = own_tiles(limits, block, 0, 128, rank);
+          const OwnTiles b = own_tiles(limits, block, kGroupQ, 128, rank);
+          for (int i = 0; i < tiles_of(block.size(), rank, kRanks); ++i) {
+            EXPECT_TRUE((i >= a.first && i < a.last) || (i >= b.first && i < b.last)) << i;
+          }
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace flashcore
