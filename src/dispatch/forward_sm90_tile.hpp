@@ -1,7 +1,7 @@
 // Which of forward_sm90's tiles computes a problem, and how its tiles are handed out. Where several
 // rows of kConfigs hold the head dimensions, the one with the least predicted time:
 //
-//   a tile    begin_and_end + steps * step, and once more where there is a mask
+//   a tile    begin_and_end + steps * step, and `mask` where there is one
 //   even      waves of as many as the GPU holds at once, full or not, of the average tile's length:
 //             a head's last one may have fewer rows
 //   uneven    all tiles shared out, but none is done before the longest one
