@@ -1,11 +1,12 @@
 // Which of forward_sm90's tiles computes a problem, and how its tiles are handed out. Where several
 // rows of kConfigs hold the head dimensions, the one with the least predicted time:
 //
-//   a tile takes      begin_and_end + steps * step, and where there is a mask, that
-//   even tiles go     in waves of as many as the GPU holds at once, the last one whether full or
-//   not uneven tiles      fill up what is left, but none is done before the longest one
+//   a tile    begin_and_end + steps * step, and `mask` where there is one
+//   even      waves of as many as the GPU holds at once, full or not, of the average tile's length:
+//             a head's last one may have fewer rows
+//   uneven    all tiles shared out, but none is done before the longest one
 //
-// A step is one block of keys. Constants are microseconds on an H200, fitted to 60 problems of both
+// A step is one block of keys. Constants are microseconds on an H200, fitted to 67 problems of both
 // tiles (docs/forward-sm90.md); only their ratios matter here.
 #pragma once
 
@@ -55,7 +56,8 @@ inline double predicted_us(const ForwardProblem& p, const cuda::forward_sm90::Co
   const double all =
       static_cast<double>(work.units) * once + full_tiles * work.average * model.step;
   if (sees_unevenly(p)) return std::max(longest, all / places);
-  return std::ceil(all / (longest * places)) * longest;
+  const double units = static_cast<double>(std::max<int64_t>(work.units, 1));
+  return std::max(longest, std::ceil(units / places) * all / units);
 }
 
 // Whether scores are transformed: those instances are compiled apart.
