@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <iterator>
 #include <memory>
 #include <random>
 #include <string_view>
@@ -17,7 +18,8 @@
 #include "dispatch/device_guard.hpp"
 #include "dispatch/forward_sm80.hpp"
 #include "dispatch/forward_sm90_refusal.hpp"
-#include "dispatch/tensor_map_cache.hpp"
+#include "dispatch/forward_sm90_tile.hpp"
+#include "dispatch/pointer_cache.hpp"
 #include "problem/status.hpp"
 
 namespace flashcore {
@@ -31,7 +33,7 @@ constexpr std::string_view kName = "forward_sm90";
 constexpr size_t kCounterBytes = 256;  // one word, alone in its cache lines
 constexpr double kLog2E = 1.4426950408889634;
 
-using MapCache = TensorMapCache<sm90::Maps, 3>;
+using MapCache = PointerCache<sm90::Maps, 4>;
 
 struct Planned {
   sm90::Params params;
@@ -48,10 +50,20 @@ uint32_t draw_name() {
   return static_cast<uint32_t>(device());
 }
 
-// Whether tiles differ in how many keys they see: then they are handed out one by one.
-bool is_uneven(const ForwardProblem& p) {
-  return p.band.right >= 0 || p.band.left >= 0 || p.packed || p.seqlens_q.present ||
-         p.seqlens_kv.present;
+// softcap * tanh(s * inner) in units of log2 for scores s well below the cap: tanh(x) = x t(x^2) to
+// 7e-6 of its value for x up to 0.7, t interpolated at four Chebyshev points.
+void set_cap_terms(sm90::Params& params, const ForwardProblem& p) {
+  constexpr double kNear = 0.7, kTerms[] = {0.999993199929687, -0.33288649120204267,
+                                            0.12862074673686597, -0.037261644470749984};
+  constexpr double kSmallest = 1e-6, kLargest = 1e3;  // of scales whose powers stay in fp32
+  const double inner = double{p.softmax_scale} / p.softcap;
+  if (!(p.softcap > 0 && inner >= kSmallest && inner <= kLargest)) return;
+  double factor = p.softcap * kLog2E * inner;
+  for (size_t i = 0; i < std::size(kTerms); ++i, factor *= inner * inner) {
+    params.cap_terms[i] = static_cast<float>(factor * kTerms[i]);
+  }
+  const double near = kNear / inner;
+  params.cap_fourth = static_cast<float>(near * near * near * near);
 }
 
 // Everything but the pointers.
@@ -66,6 +78,7 @@ sm90::Params make_params(const ForwardProblem& p, const sm90::Config& config) {
     params.softcap_log2 = static_cast<float>(softcap * kLog2E);
     params.softcap_rate = static_cast<float>(2 * kLog2E * scale / softcap);
   }
+  set_cap_terms(params, p);
   params.sinks_step = p.sinks.head;
 
   const int64_t heads = std::max<int64_t>(p.batch * p.heads_q, 1);
@@ -82,19 +95,26 @@ sm90::Params make_params(const ForwardProblem& p, const sm90::Config& config) {
   return params;
 }
 
-Planned make_planned(const ForwardProblem& p, const PlanContext& context) {
+Planned make_planned(const ForwardProblem& p, const PlanContext& context, Sm90Tile tile) {
   Planned planned{};
   planned.device = context.device.device.index;
-  const bool features = p.softcap > 0 || !(p.softmax_scale > 0);
+  const bool features = sm90_features(p);
+  // Which tile computes an entry may not depend on the others where that is promised.
+  ForwardProblem entry = p;
+  if (context.batch_invariant) entry.batch = 1;
+  const int64_t multiprocessors = context.device.multiprocessors;
   planned.instance = {.type = p.dtype == DType::f16 ? sm90::InputType::f16 : sm90::InputType::bf16,
-                      .config = sm90::choose_config(p.head_dim_qk, p.head_dim_v, features),
+                      .config = tile == Sm90Tile::tallest
+                                    ? sm90::choose_config(p.head_dim_qk, p.head_dim_v, features)
+                                    : choose_sm90_tile(entry, multiprocessors),
                       .features = features};
-  planned.params = make_params(p, sm90::kConfigs[static_cast<size_t>(planned.instance.config)]);
+  const sm90::Config& config = sm90::kConfigs[static_cast<size_t>(planned.instance.config)];
+  planned.params = make_params(p, config);
   planned.params.launch_name = draw_name();
-  planned.blocks =
-      std::min(planned.params.order.size(), static_cast<uint32_t>(context.device.multiprocessors));
+  const uint32_t tiles = planned.params.order.size();
+  planned.blocks = std::min(tiles, static_cast<uint32_t>(multiprocessors * config.blocks_an_sm));
   planned.has_keys = (p.packed ? p.total_kv : p.seqlen_kv) > 0;
-  planned.counts = is_uneven(p);
+  planned.counts = is_uneven(p, config) && tiles > planned.blocks;
   return planned;
 }
 
@@ -119,6 +139,9 @@ cudaError_t encode(sm90::Maps& maps, const ForwardProblem& p, const Arguments& a
   const int64_t rows_kv = p.packed ? p.total_kv : p.seqlen_kv;
   cudaError_t error =
       one(maps.q, args.q, p.q, p.heads_q, rows_q, p.head_dim_qk, sm90::kWarpgroupRows);
+  if (error == cudaSuccess) {
+    error = one(maps.o, args.o, p.o, p.heads_q, rows_q, p.head_dim_v, sm90::kWarpRows);
+  }
   if (error == cudaSuccess && has_keys) {
     error = one(maps.k, args.k, p.k, p.heads_kv, rows_kv, p.head_dim_qk, config.block_kv);
   }
@@ -137,9 +160,10 @@ Status run(const ForwardProblem& p, const Planned& planned, MapCache& cache, con
   sm90::Maps maps{};
   const DeviceGuard guard(planned.device);
   if (guard.error() != cudaSuccess) return cuda_failure(kName, "choosing its GPU", guard.error());
-  cudaError_t error = cache.find({args.q, args.k, args.v}, maps, [&](sm90::Maps& made) {
-    return encode(made, p, args, config, planned.has_keys);
-  });
+  cudaError_t error = cache.get(
+      {args.q, args.k, args.v, args.o}, maps,
+      [&](sm90::Maps& made) { return encode(made, p, args, config, planned.has_keys); },
+      cudaSuccess);
   if (error != cudaSuccess) return cuda_failure(kName, "encoding a tensor map", error);
   (void)cudaGetLastError();  // an earlier call's error is not this launch's
   error = sm90::find_instance(planned.instance)
@@ -148,8 +172,8 @@ Status run(const ForwardProblem& p, const Planned& planned, MapCache& cache, con
   return {};
 }
 
-Result<PlannedKernel> plan(const ForwardProblem& p, const PlanContext& context) {
-  const Planned planned = make_planned(p, context);
+Result<PlannedKernel> plan(const ForwardProblem& p, const PlanContext& context, Sm90Tile tile) {
+  const Planned planned = make_planned(p, context, tile);
   const DeviceGuard guard(planned.device);
   if (guard.error() != cudaSuccess) return cuda_failure(kName, "choosing its GPU", guard.error());
   const cudaError_t error = sm90::find_instance(planned.instance).prepare();
@@ -166,20 +190,28 @@ Result<PlannedKernel> plan(const ForwardProblem& p, const PlanContext& context) 
   return where_aligned(std::move(own), std::move(*other));
 }
 
-}  // namespace
-
-Kernel forward_sm90_kernel() {
-  return {.name = "forward_sm90",
+Kernel row(const char* name, bool automatic, Sm90Tile tile) {
+  return {.name = name,
           .device = DeviceKind::cuda,
-          .automatic = true,
+          .automatic = automatic,
           .refuses =
-              [](const ForwardProblem& p, const PlanContext& context) {
+              [tile](const ForwardProblem& p, const PlanContext& context) {
                 static const std::string targets = build_info().cuda_targets;
-                return forward_sm90_refusal(p, context.device, targets);
+                return forward_sm90_refusal(p, context.device, targets, tile);
               },
           .declines = [](const ForwardProblem& p,
                          const PlanContext& context) { return forward_sm90_decline(p, context); },
-          .plan = plan};
+          .plan = [tile](const ForwardProblem& p,
+                         const PlanContext& context) { return plan(p, context, tile); }};
+}
+
+}  // namespace
+
+Kernel forward_sm90_kernel() { return row("forward_sm90", true, Sm90Tile::best); }
+
+std::vector<Kernel> forward_sm90_kernels() {
+  // The tallest tile is chosen by the first where it pays; by name, for any problem that it holds.
+  return {forward_sm90_kernel(), row("forward_sm90_tall", false, Sm90Tile::tallest)};
 }
 
 }  // namespace flashcore

@@ -9,14 +9,14 @@
 #include "cuda/forward_sm90/schedule.hpp"
 #include "dispatch/cuda_support.hpp"
 #include "dispatch/forward_sm80_refusal.hpp"
+#include "dispatch/forward_sm90_tile.hpp"
 
 namespace flashcore {
 namespace {
 
-using cuda::forward_sm90::choose_config;
-using cuda::forward_sm90::kConfigs;
 using cuda::forward_sm90::kFar;
 using cuda::forward_sm90::kLargestHeadDim;
+using cuda::forward_sm90::kWarpgroupRows;
 
 constexpr int kCapability = 90;
 constexpr int64_t kChunkElements = 8;  // of 16 bits in 16 bytes
@@ -67,6 +67,17 @@ std::string refuse_head_dims(const ForwardProblem& p) {
   return {};
 }
 
+// Of the tallest tile: where there is no other.
+std::string refuse_single_tile(const ForwardProblem& p) {
+  if (sm90_tile_candidates(p).size() > 1) return {};
+  if (sm90_features(p)) {
+    return fmt::format("softcap: is {} and the scale {}, wanted 0 and a positive one", p.softcap,
+                       p.softmax_scale);
+  }
+  return fmt::format("q: head dimension is {} and that of v {}, which have one tile only",
+                     p.head_dim_qk, p.head_dim_v);
+}
+
 std::string refuse_sizes(const ForwardProblem& p) {
   for (const auto& [name, rows] : {std::pair{"q", p.packed ? p.total_q : p.seqlen_q},
                                    std::pair{"k", p.packed ? p.total_kv : p.seqlen_kv}}) {
@@ -79,13 +90,11 @@ std::string refuse_sizes(const ForwardProblem& p) {
     return fmt::format("q: has {} batch entries of {} heads, wanted at most {} heads in all",
                        p.batch, p.heads_q, kMost);
   }
-  const int64_t block_q =
-      kConfigs[static_cast<size_t>(choose_config(p.head_dim_qk, p.head_dim_v, true))].block_q();
-  const int64_t tiles = (p.seqlen_q + block_q - 1) / block_q;
+  const int64_t tiles = (p.seqlen_q + kWarpgroupRows - 1) / kWarpgroupRows;  // at most
   if (tiles > 0 && p.batch * p.heads_q > kMost / tiles) {
     return fmt::format(
         "q: has {} tiles of {} queries in each of {} heads, wanted at most {} in all", tiles,
-        block_q, p.batch * p.heads_q, kMost);
+        kWarpgroupRows, p.batch * p.heads_q, kMost);
   }
   return {};
 }
@@ -110,12 +119,13 @@ std::string refuse_layouts(const ForwardProblem& p) {
 }  // namespace
 
 std::string forward_sm90_refusal(const ForwardProblem& problem, const DeviceInfo& device,
-                                 std::string_view targets) {
+                                 std::string_view targets, Sm90Tile tile) {
   std::string refusal = refuse_device(device, targets);
   for (const auto refuse :
        {refuse_types, refuse_features, refuse_head_dims, refuse_sizes, refuse_layouts}) {
     if (refusal.empty()) refusal = refuse(problem);
   }
+  if (refusal.empty() && tile == Sm90Tile::tallest) refusal = refuse_single_tile(problem);
   return refusal;
 }
 

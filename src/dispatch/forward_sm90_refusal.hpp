@@ -8,9 +8,13 @@
 
 namespace flashcore {
 
+// Which tile a kernel takes: the best of those that hold the head dimensions, or the tallest, which
+// is a kernel for problems with a choice only.
+enum class Sm90Tile { best, tallest };
+
 // One sentence, or empty. `targets` are those that the kernels were built for: "80;89;90a".
 std::string forward_sm90_refusal(const ForwardProblem& problem, const DeviceInfo& device,
-                                 std::string_view targets);
+                                 std::string_view targets, Sm90Tile tile = Sm90Tile::best);
 
 // Why it leaves a problem that it computes to forward_sm80: one sentence, or empty.
 std::string forward_sm90_decline(const ForwardProblem& problem, const PlanContext& context);

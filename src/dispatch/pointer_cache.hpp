@@ -15,8 +15,7 @@ template <class Made, std::size_t kPointers>
 class PointerCache {
  public:
   using Key = std::array<const void*, kPointers>;
-  static constexpr std::size_t kEntries =
-      4;  // layers that take turns with one plan, buffers in pairs
+  static constexpr std::size_t kEntries = 8;  // layers that take turns with one plan
 
   // Sets `made` to what belongs to `key`: remembered, or else by make(made), whose error (anything
   // that differs from `none`) is returned and not remembered.

@@ -4,11 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cstdint>
 #include <random>
 #include <set>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -17,7 +15,6 @@
 #include "cuda/forward_sm90/schedule.hpp"
 #include "cuda/forward_sm90/tile_counter.hpp"
 #include "dispatch/forward_sm90_refusal.hpp"
-#include "dispatch/tensor_map_cache.hpp"
 #include "problem/problem.hpp"
 
 namespace flashcore {
@@ -49,10 +46,11 @@ TEST(ForwardSm90Config, EveryHeadDimensionGetsTheFirstTileThatHoldsIt) {
 
 TEST(ForwardSm90Config, RegistersAndSharedMemoryAreThereForAllWarps) {
   for (const sm90::Config& c : sm90::kConfigs) {
-    const int threads = c.threads();
+    const int threads = c.threads(), blocks = c.blocks_an_sm;
     EXPECT_LE(c.tile_bytes() + sm90::kBarrierBytes, 227 * 1024) << c.head_dim_qk;
+    EXPECT_LE(blocks * (c.tile_bytes() + sm90::kBarrierBytes + 1024), 228 * 1024);
     EXPECT_LE(128 * (c.producer_registers() + c.consumers * c.consumer_registers()),
-              65536 / threads / 8 * 8 * threads)
+              65536 / (blocks * threads) / 8 * 8 * threads)
         << "the pool is what the launch allocated";
     EXPECT_EQ(c.consumer_registers() % 8, 0);
     EXPECT_EQ(c.producer_registers() % 8, 0);
@@ -162,47 +160,6 @@ TEST(ForwardSm90Counter, HandsOutEveryTileOnceAndIsReadyForTheNextLaunch) {
   }
 }
 
-// ---- tensor maps
-
-TEST(ForwardSm90Maps, AreMadeOnceForEachSetOfPointersByAnyNumberOfThreads) {
-  using Cache = TensorMapCache<int, 2>;
-  const auto key = [](int n) {
-    return Cache::Key{reinterpret_cast<const void*>(16L * n), nullptr};
-  };
-  Cache cache;
-  std::atomic<int> made = 0;
-  const auto ask = [&](int n) {
-    int maps = -1;
-    const int error = cache.find(key(n), maps, [&](int& out) {
-      ++made;
-      out = n;
-      return 0;
-    });
-    return error == 0 && maps == n;
-  };
-  std::vector<std::thread> threads;
-  std::atomic<int> wrong = 0;
-  for (int t = 0; t < 4; ++t) {
-    threads.emplace_back([&] {
-      for (int i = 0; i < 1000; ++i) wrong += ask(i % static_cast<int>(Cache::kEntries)) ? 0 : 1;
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-  EXPECT_EQ(wrong, 0);
-  EXPECT_EQ(made, static_cast<int>(Cache::kEntries));
-  for (int i = 0; i < 100; ++i) EXPECT_TRUE(ask(i));  // more than it holds
-  EXPECT_TRUE(ask(99));
-  EXPECT_EQ(made, 100);
-}
-
-TEST(ForwardSm90Maps, AreNotKeptWhenTheyCouldNotBeMade) {
-  TensorMapCache<int, 1> cache;
-  int maps = 0;
-  EXPECT_EQ(cache.find({nullptr}, maps, [](int&) { return 7; }), 7);
-  EXPECT_EQ(cache.find({nullptr}, maps, [](int& out) { return out = 5, 0; }), 0);
-  EXPECT_EQ(maps, 5);
-}
-
 // ---- ranges of blocks
 
 TEST(ForwardSm90Range, AgreesWithTheSharedDefinition) {
@@ -283,10 +240,10 @@ Problem dense(DType dtype, int64_t head_dim_qk, int64_t head_dim_v) {
 }
 
 std::string refusal(const Problem& problem, int32_t compute_capability = 90,
-                    const char* targets = "80;89;90a") {
+                    const char* targets = "80;89;90a", Sm90Tile tile = Sm90Tile::best) {
   const Result<ForwardProblem> resolved = resolve(problem);
   EXPECT_TRUE(resolved.ok()) << resolved.status().message();
-  return forward_sm90_refusal(*resolved, gpu(compute_capability), targets);
+  return forward_sm90_refusal(*resolved, gpu(compute_capability), targets, tile);
 }
 
 TEST(ForwardSm90Refusal, NamesWhatItDoesNotCompute) {
@@ -320,6 +277,19 @@ TEST(ForwardSm90Refusal, NamesWhatItDoesNotCompute) {
   p = dense(DType::f16, 64, 64);
   p.v = TensorDesc::strided(DType::f16, {2, 4, 100, 64}, {100 * 64, 0, 64, 1});
   EXPECT_THAT(refusal(p), HasSubstr("v: head stride is 0"));
+}
+
+TEST(ForwardSm90Refusal, TheTallestTileIsForProblemsWithAChoice) {
+  const auto tallest = [](const Problem& p) {
+    return refusal(p, 90, "80;89;90a", Sm90Tile::tallest);
+  };
+  EXPECT_EQ(tallest(dense(DType::f16, 64, 64)), "");
+  EXPECT_EQ(tallest(dense(DType::bf16, 40, 8)), "");
+  EXPECT_THAT(tallest(dense(DType::f16, 72, 64)), HasSubstr("q: head dimension is 72"));
+  EXPECT_THAT(tallest(dense(DType::f32, 64, 64)), HasSubstr("q: dtype is f32"));
+  Problem p = dense(DType::f16, 64, 64);
+  p.softcap = 30;
+  EXPECT_THAT(tallest(p), HasSubstr("softcap: is 30"));
 }
 
 TEST(ForwardSm90Refusal, LeavesFewQueriesAgainstManyKeysToTheKernelThatSplitsThem) {

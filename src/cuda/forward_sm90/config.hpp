@@ -1,7 +1,7 @@
 // The resource page of forward_sm90: which tile each head dimension gets, and what it costs.
 //
 //   a block: one producer warpgroup (one thread of it copies) and `consumers` warpgroups, each with
-//            64 query rows; one block an SM, which takes tile after tile
+//            64 query rows; one or two blocks an SM, which take tile after tile
 //
 //   shared memory   | Q slots, one tile a consumer each | K ring | V ring | barriers, tasks |
 //
@@ -14,13 +14,16 @@
 
 namespace flashcore::cuda::forward_sm90 {
 
+inline constexpr int kWarpThreads = 32;
 inline constexpr int kWarpgroupThreads = 128;
 inline constexpr int kWarpgroupWarps = 4;
-inline constexpr int kWarpgroupRows = 64;  // what one wgmma computes
-inline constexpr int kStages = 2;          // of the K ring, and of the V ring
-inline constexpr int kPanelColumns = 64;   // 128 bytes, the widest swizzle
-inline constexpr int kSharedMemory = 227 * 1024;
-inline constexpr int kBarrierBytes = 5 * 1024;  // at most, for barriers, tasks and saved sums
+inline constexpr int kWarpgroupRows = 64;           // what one wgmma computes
+inline constexpr int kWarpRows = 16;                // of them, a warp's, which it stores by itself
+inline constexpr int kPanelColumns = 64;            // 128 bytes, the widest swizzle
+inline constexpr int kSharedMemory = 227 * 1024;    // that a block may have
+inline constexpr int kSharedMemorySm = 228 * 1024;  // of an SM, of which each block takes
+inline constexpr int kSharedMemoryOwn = 1024;       // so much more
+inline constexpr int kBarrierBytes = 5 * 1024;      // at most, for barriers, tasks and saved sums
 
 constexpr int whole_panels(int columns) {
   return (columns + kPanelColumns - 1) / kPanelColumns * kPanelColumns;
@@ -33,6 +36,8 @@ struct Config {
   int consumers;
   int block_kv;
   int q_slots;
+  int stages;  // of the K ring, and of the V ring
+  int blocks_an_sm;
   bool split_softmax;  // half of the exponentials beside the second product, half after it
   bool ping_pong;      // consumers take turns at starting products
   bool plain;          // whether it is compiled without features,
@@ -47,12 +52,15 @@ struct Config {
   constexpr int k_bytes() const { return 2 * block_kv * columns_qk(); }
   constexpr int v_bytes() const { return 2 * block_kv * columns_v(); }
   constexpr int tile_bytes() const {
-    return q_slots * consumers * q_bytes() + kStages * (k_bytes() + v_bytes());
+    return q_slots * consumers * q_bytes() + stages * (k_bytes() + v_bytes());
   }
 
   // Of what the launch allocates: see ptx::release_registers.
-  constexpr int producer_registers() const { return consumers == 2 ? 40 : 32; }
-  constexpr int consumer_registers() const { return consumers == 2 ? 232 : 160; }
+  constexpr int producer_registers() const { return consumers == 3 ? 32 : 40; }
+  constexpr int consumer_registers() const {
+    if (blocks_an_sm == 2) return 216;
+    return consumers == 3 ? 160 : 232;
+  }
 
   // What a consumer thread holds all the time: S, O (fp32) and P (16 bits).
   constexpr int held_registers() const { return block_kv / 2 + head_dim_v / 2 + block_kv / 4; }
@@ -65,6 +73,19 @@ inline constexpr std::array kConfigs = {
            .consumers = 3,
            .block_kv = 128,
            .q_slots = 2,
+           .stages = 4,
+           .blocks_an_sm = 1,
+           .split_softmax = false,
+           .ping_pong = true,
+           .plain = true,
+           .features = false},
+    Config{.head_dim_qk = 64,
+           .head_dim_v = 64,
+           .consumers = 1,
+           .block_kv = 128,
+           .q_slots = 2,
+           .stages = 2,
+           .blocks_an_sm = 2,
            .split_softmax = false,
            .ping_pong = false,
            .plain = true,
@@ -74,6 +95,8 @@ inline constexpr std::array kConfigs = {
            .consumers = 2,
            .block_kv = 128,
            .q_slots = 2,
+           .stages = 4,
+           .blocks_an_sm = 1,
            .split_softmax = true,
            .ping_pong = true,
            .plain = false,
@@ -83,6 +106,8 @@ inline constexpr std::array kConfigs = {
            .consumers = 2,
            .block_kv = 128,
            .q_slots = 2,
+           .stages = 2,
+           .blocks_an_sm = 1,
            .split_softmax = true,
            .ping_pong = true,
            .plain = true,
@@ -92,6 +117,8 @@ inline constexpr std::array kConfigs = {
            .consumers = 2,
            .block_kv = 128,
            .q_slots = 2,
+           .stages = 2,
+           .blocks_an_sm = 1,
            .split_softmax = true,
            .ping_pong = true,
            .plain = true,
@@ -101,6 +128,8 @@ inline constexpr std::array kConfigs = {
            .consumers = 2,
            .block_kv = 128,
            .q_slots = 1,
+           .stages = 2,
+           .blocks_an_sm = 1,
            .split_softmax = true,
            .ping_pong = true,
            .plain = true,
@@ -110,6 +139,8 @@ inline constexpr std::array kConfigs = {
            .consumers = 2,
            .block_kv = 64,
            .q_slots = 1,
+           .stages = 2,
+           .blocks_an_sm = 1,
            .split_softmax = true,
            .ping_pong = true,
            .plain = true,
@@ -132,13 +163,15 @@ constexpr int choose_config(int64_t head_dim_qk, int64_t head_dim_v, bool featur
 
 // What the kernels rely on.
 constexpr bool is_sound(const Config& c) {
-  const int allocated = 65536 / c.threads() / 8 * 8 * c.threads();
+  const int threads = c.threads() * c.blocks_an_sm;
+  const int allocated = 65536 / threads / 8 * 8 * c.threads();
   const int wanted =
       kWarpgroupThreads * (c.producer_registers() + c.consumers * c.consumer_registers());
   return c.head_dim_qk % 32 == 0 && c.head_dim_v % 32 == 0 &&
          (c.block_kv == 64 || c.block_kv == 128) && c.q_slots >= 1 &&
-         c.tile_bytes() + kBarrierBytes <= kSharedMemory && wanted <= allocated &&
-         c.held_registers() + 24 <= c.consumer_registers();
+         (c.stages & (c.stages - 1)) == 0 && c.tile_bytes() + kBarrierBytes <= kSharedMemory &&
+         c.blocks_an_sm * (c.tile_bytes() + kBarrierBytes + kSharedMemoryOwn) <= kSharedMemorySm &&
+         wanted <= allocated && c.held_registers() + 24 <= c.consumer_registers();
 }
 static_assert([] {
   for (const Config& config : kConfigs) {

@@ -22,6 +22,7 @@
 #include "cuda/ptx/registers.cuh"
 #include "cuda/ptx/special.cuh"
 #include "cuda/ptx/sync.cuh"
+#include "cuda/ptx/tma.cuh"
 
 namespace flashcore::cuda::forward_sm90 {
 
@@ -45,10 +46,10 @@ struct Consumer {
                     // known to be: addresses made of them cost no registers of threads
   RingPosition<S::kQSlots> q_at;
   BlockRange range;                    // of the task at hand: the blocks that this warpgroup sees,
-  int tile_begin, tile_end;            // and those that are copied
+                                       // counted from the first of them
   uint32_t q_begin, k_begin, v_begin;  // descriptors of the first slots, their lower halves
-  RingPosition<kStages> k_ring;        // V's ring is one block behind it, as its products are
-  RingPosition<kStages> k_at;          // the same for the block at hand, known to be uniform
+  RingPosition<S::kStages> k_ring;     // V's ring is one block behind it, as its products are
+  RingPosition<S::kStages> k_at;       // the same for the block at hand, known to be uniform
 
   Scores<S> s;
   Outputs<S> o;
@@ -80,7 +81,7 @@ struct Consumer {
     return shared + S::kQ + q_index() * S::QTile::kBytes;
   }
   __device__ __forceinline__ void begin_block() { k_at = k_ring; }
-  __device__ __forceinline__ RingPosition<kStages> v_at() const { return {k_at.passed - 1}; }
+  __device__ __forceinline__ RingPosition<S::kStages> v_at() const { return {k_at.passed - 1}; }
   __device__ __forceinline__ uint32_t k_tile() const {
     return shared + S::kK + k_at.slot() * S::KTile::kBytes;
   }
@@ -125,12 +126,18 @@ struct Consumer {
   __device__ __forceinline__ void wait_for_v() const {
     ptx::mbarrier_wait_together(shared + S::kVFull + 8 * v_at().slot(), v_at().parity());
   }
-  // By each warp, after its last look at Q, and at the tasks of all tiles before this one.
+  // By each warp: the place of the next tile's Q is free. With one place, after the warp's last
+  // look at Q; with two, when the copy engine has read the outputs of the tile before from the
+  // other one, which it has by the time that this tile has its first scores.
   __device__ __forceinline__ void release_q() const {
-    if constexpr (S::kStagesOutputs) ptx::fence_proxy_async();     // outputs were written there
-    const uint32_t barrier = shared + S::kQEmpty + 8 * q_index();  // by all lanes: see ptx::uniform
+    const RingPosition<S::kQSlots> next{q_at.passed + S::kQSlots - 1};
+    const uint32_t barrier =  // by all lanes: see ptx::uniform
+        shared + S::kQEmpty + 8 * (next.slot() * S::kConsumers + static_cast<uint32_t>(group));
     __syncwarp();
-    if (lane() == 0) ptx::mbarrier_arrive(barrier);
+    if (lane() == 0) {
+      if constexpr (S::kStagesOutputs) ptx::tma_store_wait_read<0>();
+      ptx::mbarrier_arrive(barrier);
+    }
   }
   // By each warp. K's ring moves on with the last use of k_at.
   __device__ __forceinline__ void release_k() const {
@@ -161,8 +168,16 @@ struct Consumer {
   }
 
   // Blocks that this warpgroup does not see, to the right and to the left of those that it sees.
-  __device__ __forceinline__ int passes_before() const { return tile_end - range.end; }
-  __device__ __forceinline__ int passes_after() const { return range.begin - tile_begin; }
+  __device__ __forceinline__ int passes_before() const {
+    return uniform(task().end - task().seen[group].end);
+  }
+  __device__ __forceinline__ int passes_after() const {
+    return uniform(task().seen[group].begin - task().begin);
+  }
+  // The first key of block `left`.
+  __device__ __forceinline__ int first_key(int left) const {
+    return (uniform(task().seen[group].begin) + left) * S::kBlockKv;
+  }
 
   // A block that none of this warpgroup's rows sees. All consumers of a tile take the same number
   // of turns, one less than it has blocks.
@@ -183,9 +198,34 @@ struct Consumer {
   // Scores as the softmax takes them; `left`: how many of the warpgroup's blocks come after.
   __device__ __forceinline__ void finish_scores(int left) {
     if constexpr (S::kFeatures) scale_scores<S, S::kKeyProducts>(s, params);
-    const int block = range.begin + left;
-    if (range.needs_mask(block)) {
-      const int query = task().first_query + row(), key = block * S::kBlockKv;
+    mask_block(left);
+  }
+  // Whether this warp's scores came near the cap in this tile, or there is none. In shared memory:
+  // registers are short.
+  __device__ __forceinline__ bool& caps_exactly() const {
+    return smem.caps_exactly[thread_anew() / kWarpThreads - kWarpgroupWarps];
+  }
+  __device__ __forceinline__ void cap_exactly(bool exactly) const {
+    __syncwarp();
+    if (lane() == 0) caps_exactly() = exactly;
+    __syncwarp();
+  }
+  // The same, faster; false: they are to be computed again.
+  __device__ __forceinline__ bool try_scores(int left) {
+    bool right = true;
+    if constexpr (S::kFeatures) {
+      if (ptx::uniform(static_cast<uint32_t>(caps_exactly())) != 0) {
+        scale_scores<S, S::kKeyProducts>(s, params);
+      } else {
+        right = cap_scores<S>(s, params);
+      }
+    }
+    mask_block(left);
+    return right;
+  }
+  __device__ __forceinline__ void mask_block(int left) {
+    if (range.needs_mask(left)) {
+      const int query = task().first_query + row(), key = first_key(left);
       mask_scores<S, 0, S::kKeyProducts>(s, task().limits, query, key, lane());
     }
   }
@@ -194,10 +234,9 @@ struct Consumer {
   template <int kProducts>
   __device__ __forceinline__ void finish_first_scores(int left) {
     if constexpr (S::kFeatures) scale_scores<S, kProducts>(s, params);
-    const int block = range.begin + left;
-    if (!range.needs_mask(block)) return;
+    if (!range.needs_mask(left)) return;
     const BandLimits& limits = task().limits;
-    const int query = task().first_query + row(), key = block * S::kBlockKv;
+    const int query = task().first_query + row(), key = first_key(left);
     const int all_see = visible_columns(limits, task().first_query + first_row(), key).end;
     if (ptx::uniform(static_cast<uint32_t>(!limits.open_left() || all_see < S::kBlockKv / 2)) !=
         0) {
@@ -206,9 +245,9 @@ struct Consumer {
     mask_scores<S, kHalfProducts, kProducts>(s, limits, query, key, lane());
   }
 
-  __device__ __forceinline__ bool unproven(const float (&total)[2]) const {
+  __device__ __forceinline__ bool unproven(const float (&total)[2], bool right) const {
     constexpr float kProven = S::Element::kProvenSum;  // a NaN is not below it
-    return __any_sync(0xffffffffU, !(total[0] < kProven && total[1] < kProven));
+    return __any_sync(0xffffffffU, !(right && total[0] < kProven && total[1] < kProven));
   }
 
   // The sums while scores are computed again: elsewhere when registers are short.
@@ -229,6 +268,7 @@ struct Consumer {
   // No key has been seen.
   __device__ __forceinline__ void clear() {
     sum[0] = sum[1] = 0;
+    if constexpr (S::kFeatures) cap_exactly(params.cap_fourth == 0);
     reference[0] = reference[1] = kNoReference;
 #pragma unroll
     for (int part = 0; part < S::kOutParts; ++part) {
@@ -244,10 +284,9 @@ struct Consumer {
     wait_for_q();
     const TaskInfo& t = task();
     const BlockRange& seen = t.seen[group];
-    range = {uniform(seen.begin), uniform(seen.full_begin), uniform(seen.full_end),
-             uniform(seen.end)};
-    tile_begin = uniform(t.begin);
-    tile_end = uniform(t.end);
+    const int begin = uniform(seen.begin);
+    range = {0, uniform(seen.full_begin) - begin, uniform(seen.full_end) - begin,
+             uniform(seen.end) - begin};
     return uniform(t.rows_q) != TaskInfo::kNoMore;
   }
 
@@ -275,8 +314,7 @@ struct Consumer {
   // Whether none of the warpgroup's rows sees the right half of its first block.
   __device__ __forceinline__ bool sees_left_half_only(int left) const {
     const int last = task().first_query + first_row() + kWarpgroupRows - 1;
-    const int key = (range.begin + left) * S::kBlockKv;
-    const int seen = visible_columns(task().limits, last, key).end;
+    const int seen = visible_columns(task().limits, last, first_key(left)).end;
     return ptx::uniform(static_cast<uint32_t>(seen <= S::kBlockKv / 2)) != 0;
   }
 
@@ -289,6 +327,7 @@ struct Consumer {
     ptx::warpgroup_wait<0>();
     ptx::warpgroup_pin(scores);
     release_k();
+    if constexpr (S::kStagesOutputs) release_q();
     finish_first_scores<kProducts>(left);
     float rescale[2];
     online_softmax<S, kProducts>(s, reference, rescale, sum, exponent_scale());
@@ -308,50 +347,47 @@ struct Consumer {
     give_turn();
     ptx::warpgroup_wait<1>();
     ptx::warpgroup_pin(s);
-    finish_scores(left);
+    const bool right = try_scores(left);
 
+    // A wait for products is one instruction for all four warps, never one branch's. The vote
+    // before it keeps ptxas from moving the exponentials below it, where nothing runs beside them.
+    constexpr int kBeside = S::kConfig.split_softmax ? kHalfProducts : S::kKeyProducts;
+    constexpr int kPackedAfter = S::kConfig.split_softmax ? kPackedRegisters / 2 : 0;
     float total[2], rescale[2] = {1, 1};
-    bool again;
+    exponentiate<S, 0, kBeside>(s, reference, exponent_scale(), total);
+    bool again = unproven(total, right);
+    ptx::hold_back(again);
+    ptx::warpgroup_wait<0>();
+    pin_outputs();
     if constexpr (S::kConfig.split_softmax) {
-      // The vote between the halves is also what keeps ptxas from moving the first half below the
-      // wait, where nothing runs beside it.
-      exponentiate<S, 0, kHalfProducts>(s, reference, exponent_scale(), total);
-      again = unproven(total);
       if (!again) {
-        ptx::warpgroup_wait<0>();
-        pin_outputs();
-        pack<S, 0, kPackedRegisters / 2>(p, s);
+        pack<S, 0, kPackedAfter>(p, s);
         float rest[2];
         exponentiate<S, kHalfProducts, S::kKeyProducts>(s, reference, exponent_scale(), rest);
         total[0] += rest[0];
         total[1] += rest[1];
-        again = unproven(total);
+        again = unproven(total, right);
       }
-    } else {
-      exponentiate<S, 0, S::kKeyProducts>(s, reference, exponent_scale(), total);
-      again = unproven(total);
     }
     if (again) {
-      ptx::warpgroup_wait<0>();  // frees the registers of P
       save_sum();
       recompute_scores<S>(s, q_tile(), k_tile(), warp(), lane());
       finish_scores(left);
       float block_sum[2];
       online_softmax<S>(s, reference, rescale, block_sum, exponent_scale());
       restore_sum();
+      if constexpr (S::kFeatures) cap_exactly(true);
       add_online(rescale, block_sum);
-      if constexpr (S::kConfig.split_softmax) pack<S, 0, kPackedRegisters / 2>(p, s);
+      pack<S, 0, kPackedAfter>(p, s);
       __syncwarp();  // all lanes have read Q and K
     } else {
       sum[0] += total[0];
       sum[1] += total[1];
     }
     release_k();
-    ptx::warpgroup_wait<0>();
-    pin_outputs();
     release_v();
     k_ring.next();
-    pack<S, S::kConfig.split_softmax ? kPackedRegisters / 2 : 0, kPackedRegisters>(p, s);
+    pack<S, kPackedAfter, kPackedRegisters>(p, s);
     if (again) {
 #pragma unroll
       for (int part = 0; part < S::kOutParts; ++part) attention::rescale_rows(o[part], rescale);

@@ -1,8 +1,7 @@
 // From a consumer's accumulators to O and LSE.
 //
-// Each warp stores its own 16 rows, by plain stores: rows past the end of a packed entry, which are
-// the next entry's, need no care. They go by way of Q's place, which makes whole rows of them;
-// where Q has one place, the next tile's Q is on its way there, and they go from registers.
+// Each warp stores its own 16 rows. They go by way of Q's place, from which the copy engine takes
+// them; where Q has one place, the next tile's Q is on its way there, and they go from registers.
 #pragma once
 
 #include <cstdint>
@@ -13,6 +12,7 @@
 #include "cuda/ptx/exp2.cuh"
 #include "cuda/ptx/ldmatrix.cuh"
 #include "cuda/ptx/load_shared.cuh"
+#include "cuda/ptx/tma.cuh"
 
 namespace flashcore::cuda::forward_sm90 {
 
@@ -109,13 +109,14 @@ __device__ __forceinline__ void store_directly(const Params& p, const TaskInfo& 
   }
 }
 
-// By way of the warp's rows of Q, which nobody reads any more: then the warp stores whole rows.
+// By way of the warp's rows of Q, which nobody reads any more: the copy engine stores them while
+// the warp goes on. Where the tile reaches past its entry, whose next rows may be another's, the
+// warp stores the rows that exist.
 template <class S>
-__device__ __forceinline__ void store_staged(const Params& p, const TaskInfo& task,
-                                             const Consumer<S>& c,
+__device__ __forceinline__ void store_staged(const CUtensorMap& map, const Params& p,
+                                             const TaskInfo& task, const Consumer<S>& c,
                                              const PackedRow<S> (&packed)[2]) {
   using Tile = typename S::QTile;
-  constexpr int kRowChunks = S::kConfig.head_dim_v / 8;
   const int lane = c.lane(), first = 16 * c.warp();
   const uint32_t tile = c.q_tile();
 #pragma unroll
@@ -124,14 +125,28 @@ __device__ __forceinline__ void store_staged(const Params& p, const TaskInfo& ta
                      packed[0].word[0][n], packed[1].word[0][n], packed[0].word[0][n + 1],
                      packed[1].word[0][n + 1]);
   }
+  ptx::fence_proxy_async();
   __syncwarp();
   const int rows = task.rows_q - task.first_query - c.first_row();
+  if (ptx::uniform(rows >= kWarpgroupRows) != 0) {
+    if (lane == 0) {
 #pragma unroll
-  for (int i = 0; i < 16 * kRowChunks / 32; ++i) {
-    const int row = first + (lane + 32 * i) / kRowChunks, chunk = (lane + 32 * i) % kRowChunks;
-    const uint4 values = ptx::load_shared_x4(tile + Tile::chunk_offset(row, chunk));
-    if (row < rows && 8 * chunk < p.head_dim_v) {  // head_dim_v is a multiple of 8
-      *reinterpret_cast<uint4*>(output_row(p, task, c.first_row() + row) + 8 * chunk) = values;
+      for (int panel = 0; panel < S::VTile::kPanels; ++panel) {
+        ptx::tma_store_4d(&map, tile + panel * Tile::kPanelBytes + first * Tile::kPanelRowBytes,
+                          panel * Tile::kPanelColumns, task.q_row + c.first_row() + first,
+                          task.head, task.batch);
+      }
+      ptx::tma_store_commit();
+    }
+  } else {
+    constexpr int kRowChunks = S::kConfig.head_dim_v / 8;
+#pragma unroll
+    for (int i = 0; i < 16 * kRowChunks / 32; ++i) {
+      const int row = first + (lane + 32 * i) / kRowChunks, chunk = (lane + 32 * i) % kRowChunks;
+      const uint4 values = ptx::load_shared_x4(tile + Tile::chunk_offset(row, chunk));
+      if (row < rows && 8 * chunk < p.head_dim_v) {  // head_dim_v is a multiple of 8
+        *reinterpret_cast<uint4*>(output_row(p, task, c.first_row() + row) + 8 * chunk) = values;
+      }
     }
   }
 }
@@ -139,13 +154,15 @@ __device__ __forceinline__ void store_staged(const Params& p, const TaskInfo& ta
 // Normalises and stores O of this warp's rows. False when that is not right: when an output is not
 // finite though its row's sum is no NaN.
 template <class S>
-__device__ __forceinline__ bool store_rows(const Params& p, const TaskInfo& task,
-                                           const Consumer<S>& c, const RowEnd (&ends)[2]) {
+__device__ __forceinline__ bool store_rows(const CUtensorMap& map, const Params& p,
+                                           const TaskInfo& task, const Consumer<S>& c,
+                                           const RowEnd (&ends)[2]) {
   if constexpr (S::kStagesOutputs) {
     const PackedRow<S> packed[2] = {pack_row<S>(c, 0, ends[0].factor),
                                     pack_row<S>(c, 1, ends[1].factor)};
-    store_staged<S>(p, task, c, packed);
-    return packed[0].right && packed[1].right;
+    const bool right = __all_sync(0xffffffffU, packed[0].right && packed[1].right);
+    if (right) store_staged<S>(map, p, task, c, packed);
+    return right;
   } else {
     bool right = true;
 #pragma unroll
@@ -154,7 +171,7 @@ __device__ __forceinline__ bool store_rows(const Params& p, const TaskInfo& task
       store_directly<S>(p, task, c, slot, packed);
       right = right && packed.right;
     }
-    return right;
+    return __all_sync(0xffffffffU, right);
   }
 }
 

@@ -10,6 +10,7 @@
 #include "cuda/forward_sm90/consumer.cuh"
 #include "cuda/forward_sm90/element.cuh"
 #include "cuda/forward_sm90/epilogue.cuh"
+#include "cuda/forward_sm90/finder.cuh"
 #include "cuda/forward_sm90/producer.cuh"
 #include "cuda/forward_sm90/shape.cuh"
 #include "cuda/ptx/registers.cuh"
@@ -21,20 +22,21 @@ namespace flashcore::cuda::forward_sm90 {
 
 // O of this warp's rows.
 template <class S>
-__device__ __forceinline__ void end_tile(const Params& p, const TaskInfo& task, Consumer<S>& c,
+__device__ __forceinline__ void end_tile(const CUtensorMap& map, const Params& p,
+                                         const TaskInfo& task, Consumer<S>& c,
                                          const RowEnd (&ends)[2]) {
-  if (__any_sync(0xffffffffU, !store_rows<S>(p, task, c, ends))) {
+  if (!store_rows<S>(map, p, task, c, ends)) {
     compute_rows_exactly<S>(p, task, c.first_row() + 16 * c.warp(), c.lane());
   }
 }
 
 // A consumer's share of one tile, of which its rows see some block.
 template <class S>
-__device__ __forceinline__ void attend(const Params& p, Consumer<S>& c) {
+__device__ __forceinline__ void attend(const CUtensorMap& map, const Params& p, Consumer<S>& c) {
   const TaskInfo& task = c.task();
 #pragma unroll 1
   for (int i = c.passes_before(); i > 0; --i) c.pass_block(true);
-  int left = c.range.end - c.range.begin - 1;
+  int left = c.range.end - 1;
   c.first_block(left);
 #pragma unroll 1
   while (left > 0) c.next_block(--left);
@@ -44,26 +46,28 @@ __device__ __forceinline__ void attend(const Params& p, Consumer<S>& c) {
 #pragma unroll 1
   for (int i = c.passes_after(); i > 0; --i) c.pass_block(true);
   if constexpr (S::kStagesOutputs) c.wait_for_warps();  // all four are done with Q
-  end_tile<S>(p, task, c, ends);
-  if constexpr (S::kStagesOutputs) c.release_q();
+  end_tile<S>(map, p, task, c, ends);
 }
 
 // A tile of which they see none. A path of its own to the end: where accumulators of products and
 // cleared ones meet, ptxas is short of registers.
 template <class S>
-__device__ __forceinline__ void pass_tile(const Params& p, Consumer<S>& c) {
+__device__ __forceinline__ void pass_tile(const CUtensorMap& map, const Params& p, Consumer<S>& c) {
   const TaskInfo& task = c.task();
+  c.release_q();
 #pragma unroll 1
-  for (int i = c.tile_begin; i < c.tile_end; ++i) c.pass_block(i != c.tile_begin);
+  for (int i = uniform(task.end - task.begin), taken = 0; taken < i; ++taken) {
+    c.pass_block(taken != 0);
+  }
   RowEnd ends[2];
   c.clear();
   end_rows<S>(p, c, task, ends);
-  end_tile<S>(p, task, c, ends);
-  c.release_q();
+  end_tile<S>(map, p, task, c, ends);
 }
 
 template <class S>
-__device__ __forceinline__ void consume(typename S::Shared& smem, const Params& p) {
+__device__ __forceinline__ void consume(typename S::Shared& smem, const CUtensorMap& map,
+                                        const Params& p) {
   const auto thread = static_cast<uint32_t>(ptx::thread_index());
   Consumer<S> c{.smem = smem,
                 .params = p,
@@ -74,12 +78,13 @@ __device__ __forceinline__ void consume(typename S::Shared& smem, const Params& 
   c.begin_turns();
   while (c.open_task()) {
     if (c.range.empty()) {
-      pass_tile<S>(p, c);
+      pass_tile<S>(map, p, c);
     } else {
-      attend<S>(p, c);
+      attend<S>(map, p, c);
     }
     c.q_at.next();
   }
+  if constexpr (S::kStagesOutputs) ptx::tma_store_wait_read<0>();
 }
 
 template <class S>
@@ -91,12 +96,14 @@ __device__ __forceinline__ void initialise_barriers(typename S::Shared& smem) {
     }
   }
   constexpr int kConsumerWarps = kWarpgroupWarps * S::kConsumers;
-  for (int slot = 0; slot < kStages; ++slot) {
+  for (int slot = 0; slot < S::kStages; ++slot) {
     ptx::mbarrier_init(ptx::shared_address(&smem.k_full[slot]), 1);
     ptx::mbarrier_init(ptx::shared_address(&smem.v_full[slot]), 1);
     ptx::mbarrier_init(ptx::shared_address(&smem.k_empty[slot]), kConsumerWarps);
     ptx::mbarrier_init(ptx::shared_address(&smem.v_empty[slot]), kConsumerWarps);
   }
+  ptx::mbarrier_init(ptx::shared_address(&smem.task_wanted), 1);
+  ptx::mbarrier_init(ptx::shared_address(&smem.task_found), 1);
   ptx::mbarrier_init_fence();
 }
 
@@ -109,16 +116,18 @@ __device__ __forceinline__ void run_block(const Maps& maps, const Params& p) {
   const int warpgroup = static_cast<int>(threadIdx.x / kWarpgroupThreads);
   if (warpgroup == 0) {
     ptx::release_registers<S::kConfig.producer_registers()>();
-    if (threadIdx.x == 0) Producer<S>{.smem = smem, .maps = maps, .p = p}.run();
+    if (threadIdx.x == 0) Producer<S>{.smem = smem, .maps = maps}.run();
+    if (threadIdx.x == kWarpThreads) Finder<S>{.smem = smem, .p = p}.run();
   } else {
     ptx::acquire_registers<S::kConfig.consumer_registers()>();
-    consume<S>(smem, p);
+    consume<S>(smem, maps.o, p);
   }
 }
 
 // By index: nvcc 13.0 cannot name a __global__ template's argument of class type.
 template <int kConfigIndex, class Element, bool kFeatures>
-__global__ void __launch_bounds__(kConfigs[kConfigIndex].threads(), 1)
+__global__ void __launch_bounds__(kConfigs[kConfigIndex].threads(),
+                                  kConfigs[kConfigIndex].blocks_an_sm)
     forward_kernel(const __grid_constant__ Maps maps, const __grid_constant__ Params p) {
   if constexpr (ptx::kHasWgmma) run_block<Shape<kConfigIndex, Element, kFeatures>>(maps, p);
 }

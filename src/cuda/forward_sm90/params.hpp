@@ -11,10 +11,11 @@
 namespace flashcore::cuda::forward_sm90 {
 
 struct Maps {
-  CUtensorMap q, k, v;
+  CUtensorMap q, k, v, o;
 };
 
-// TMA goes by the maps; the matrices are for what it cannot do.
+// TMA goes by the maps (that of O is used by tiles whose outputs are staged); the matrices are for
+// what it cannot do.
 struct Params : attention::ForwardParams {
   // The band: unlimited sides are negative, others at most 2^32.
   int64_t left, right;
@@ -24,6 +25,10 @@ struct Params : attention::ForwardParams {
   float scale_log2;
   float softcap_log2;  // 0: off
   float softcap_rate;
+  // The same for scores that stay away from the cap: a score times a polynomial in its square, good
+  // while the fourth powers of a lane's scores in a block add up to cap_fourth. 0: never.
+  float cap_terms[4];
+  float cap_fourth;
   const float* sinks;  // one a head; null when there are none
   int64_t sinks_step;
 

@@ -115,6 +115,26 @@ __device__ __forceinline__ float capped_score(float score, const Params& p) {
   return fmaf(-2 * p.softcap_log2, __fdividef(1.0F, 1.0F + power), p.softcap_log2);
 }
 
+// Capped scores in units of log2, without a special function. False where one comes too near to
+// the cap for that.
+template <class S>
+__device__ __forceinline__ bool cap_scores(Scores<S>& s, const Params& p) {
+  float fourth[4] = {0, 0, 0, 0};
+#pragma unroll
+  for (int n = 0; n < S::kKeyProducts; ++n) {
+#pragma unroll
+    for (int e = 0; e < 4; ++e) {
+      const float square = s[n][e] * s[n][e];
+      fourth[e] = fmaf(square, square, fourth[e]);
+      float t = fmaf(square, p.cap_terms[3], p.cap_terms[2]);
+      t = fmaf(square, t, p.cap_terms[1]);
+      t = fmaf(square, t, p.cap_terms[0]);
+      s[n][e] *= t;
+    }
+  }
+  return (fourth[0] + fourth[1]) + (fourth[2] + fourth[3]) <= p.cap_fourth;  // not with a NaN
+}
+
 // Of the first kProducts products.
 template <class S, int kProducts>
 __device__ __forceinline__ void scale_scores(Scores<S>& s, const Params& p) {

@@ -23,12 +23,14 @@ struct Shape {
   using Element = Element_;
   // Whether a thread holds its number, and its sums while scores are computed again. Otherwise it
   // reads the number anew, and the sums are in shared memory.
-  static constexpr bool kHoldsThread = kConfig.consumers == 2;
-  // Whether a warp holds V's descriptor: with features and the widest tiles there is no room.
-  static constexpr bool kHoldsV = !kFeatures_ || kConfig.q_slots > 1;
-  static constexpr bool kHoldsSums = !kFeatures_ && kConfig.consumers == 2;
+  static constexpr bool kHoldsThread = kConfig.consumers != 3;
+  // Whether a warp holds V's descriptor. By trial: elsewhere ptxas serialises products when it does,
+  // and here when it does not.
+  static constexpr bool kHoldsV = kConfig.consumers == 1;
+  static constexpr bool kHoldsSums = !kFeatures_ && kConfig.consumers != 3;
   static constexpr bool kFeatures = kFeatures_;  // softcap, or a scale that is not positive
   static constexpr int kConsumers = kConfig.consumers;
+  static constexpr int kStages = kConfig.stages;  // of the K ring, and of the V ring
   static constexpr int kBlockKv = kConfig.block_kv;
   static constexpr int kQSlots = kConfig.q_slots;
   // Whether outputs go by way of Q's place.
@@ -57,7 +59,9 @@ struct Shape {
     unsigned char v[kStages][VTile::kBytes];
     uint64_t q_full[kQSlots][kConsumers], q_empty[kQSlots][kConsumers];
     uint64_t k_full[kStages], k_empty[kStages], v_full[kStages], v_empty[kStages];
+    uint64_t task_wanted, task_found;
     TaskInfo task[kTaskSlots];
+    bool caps_exactly[kFeatures ? kWarpgroupWarps * kConsumers : 1];    // of each warp
     float2 saved_sum[kHoldsSums ? 1 : kWarpgroupThreads * kConsumers];  // of each thread
   };
   // Byte offsets of its arrays: addresses in shared memory are 32-bit sums.

@@ -22,6 +22,20 @@ __device__ __forceinline__ uint32_t uniform(uint32_t x) {
   return y;
 }
 
+// What follows waits until `condition` is known, and so does not overtake what it was made of: an
+// instruction that does nothing but count for a profiler, and runs when it holds. ptxas moves
+// ordinary arithmetic across waits for wgmma, but not across this.
+// PTX ISA: pmevent.
+__device__ __forceinline__ void hold_back(bool condition) {
+  asm volatile(
+      "{\n"
+      ".reg .pred p;\n"
+      "setp.ne.u32 p, %0, 0;\n"
+      "@p pmevent 1;\n"
+      "}" ::"r"(static_cast<uint32_t>(condition))
+      : "memory");
+}
+
 // A shared-memory descriptor from its halves. As one move, so that the compiler does not make a
 // 64-bit addition, with two registers held, of every step from one descriptor to the next.
 // PTX ISA: mov.b64.

@@ -49,11 +49,19 @@ void for_each_element(int64_t rows, int64_t head_dim,
   }
 }
 
-Result<Plan> plan_of(const Problem& problem) {
+constexpr const char *kKernel = "forward_sm90", *kTall = "forward_sm90_tall";
+
+Result<Plan> plan_of(const Problem& problem, const char* kernel = kKernel) {
   PlanOptions options;
   options.device = {DeviceKind::cuda, 0};
-  options.kernel = "forward_sm90";
+  options.kernel = kernel;
   return make_plan(problem, options);
+}
+
+// At head dimension 64 there is a choice of tiles, which small problems would leave untested.
+std::vector<const char*> kernels_for(const Problem& problem) {
+  if (plan_of(problem, kTall).ok()) return {kKernel, kTall};
+  return {kKernel};
 }
 
 void poison_outputs(bench::HostProblem& host) {
@@ -63,8 +71,8 @@ void poison_outputs(bench::HostProblem& host) {
 }
 
 // Runs three times, with the same bits each time; the outputs are in `host` afterwards.
-void run_thrice(bench::HostProblem& host) {
-  const Result<Plan> plan = plan_of(host.problem);
+void run_thrice(bench::HostProblem& host, const char* kernel) {
+  const Result<Plan> plan = plan_of(host.problem, kernel);
   ASSERT_TRUE(plan.ok()) << plan.status().message();
   poison_outputs(host);
   Result<cli::Execution> execution = cli::Execution::prepare(*plan, {DeviceKind::cuda, 0}, host);
@@ -84,8 +92,10 @@ void run_thrice(bench::HostProblem& host) {
 void expect_right(bench::HostProblem& host) {
   const Result<bench::Reference> reference = bench::compute_reference(host);
   ASSERT_TRUE(reference.ok()) << reference.status().message();
-  run_thrice(host);
-  EXPECT_EQ(bench::judge(host, *reference).failure, "");
+  for (const char* kernel : kernels_for(host.problem)) {
+    run_thrice(host, kernel);
+    EXPECT_EQ(bench::judge(host, *reference).failure, "") << kernel;
+  }
 }
 
 // sum of p |v|, by the reference.
@@ -108,28 +118,35 @@ std::vector<double> mean_magnitudes(bench::HostProblem& host) {
 // within what that rounding can do: a probability is off by u of itself at most, u = 2^-8 in bf16
 // and 2^-11 in fp16, so an output by u times the mean of |v|, and by u of itself once more when it
 // is rounded. Scores in fp32 and 2^x are good for 2.5e-4 of each weight.
-void expect_rounding_alone(bench::HostProblem& host) {
-  const Result<bench::Reference> reference = bench::compute_reference(host);
-  ASSERT_TRUE(reference.ok()) << reference.status().message();
-  const std::vector<double> magnitudes = mean_magnitudes(host);
-  run_thrice(host);
-  const bench::Verdict verdict = bench::judge(host, *reference);
+void expect_rounding_of(bench::HostProblem& host, const char* kernel,
+                        const bench::Reference& reference, const std::vector<double>& magnitudes) {
+  SCOPED_TRACE(kernel);
+  run_thrice(host, kernel);
+  const bench::Verdict verdict = bench::judge(host, reference);
   const DType dtype = host.problem.q.dtype;
   const bench::GateLimits limits = bench::gate_limits(dtype);
   EXPECT_LE(verdict.relative_error, limits.relative_error);
   EXPECT_LE(verdict.lse_error, limits.lse_error);
-  EXPECT_LE(verdict.max_error, 2 * reference->naive_max_error + *limits.naive_allowance);
+  EXPECT_LE(verdict.max_error, 2 * reference.naive_max_error + *limits.naive_allowance);
   const bench::HostTensor& o = host.at("o");
   EXPECT_TRUE(o.canaries_intact() && host.at("lse").canaries_intact());
   const double u = dtype == DType::bf16 ? 0x1p-8 : 0x1p-11;
   double worst = 0;
-  for (size_t i = 0; i < reference->o.size(); ++i) {
-    const double got = o.get(static_cast<int64_t>(i)), want = reference->o[i];
+  for (size_t i = 0; i < reference.o.size(); ++i) {
+    const double got = o.get(static_cast<int64_t>(i)), want = reference.o[i];
     ASSERT_TRUE(std::isfinite(got)) << "element " << i;
     const double bound = (u + 2.5e-4) * magnitudes[i] + u * std::abs(want) + 1e-6;
     worst = std::max(worst, std::abs(got - want) / bound);
   }
   EXPECT_LE(worst, 1.0) << "of what rounding can do";
+}
+void expect_rounding_alone(bench::HostProblem& host) {
+  const Result<bench::Reference> reference = bench::compute_reference(host);
+  ASSERT_TRUE(reference.ok()) << reference.status().message();
+  const std::vector<double> magnitudes = mean_magnitudes(host);
+  for (const char* kernel : kernels_for(host.problem)) {
+    expect_rounding_of(host, kernel, *reference, magnitudes);
+  }
 }
 
 void for_each_case(const std::function<void(bench::HostProblem&, int64_t head_dim)>& change,
@@ -209,6 +226,52 @@ TEST(ForwardSm90, ValuesThatAreNotFinite) {
       expect_right);
 }
 
+// Scores of N(0, 1) beside caps that they stay far below, that they reach now and then, and that
+// they are far beyond; with a scale that is not positive, too.
+TEST(ForwardSm90, SoftcapNearAndFarFromTheCap) {
+  for (const auto& [cap, scale] : {std::pair{30.0F, 0.125F},
+                                   {4.0F, 0.125F},
+                                   {0.5F, 0.125F},
+                                   {30.0F, -0.125F},
+                                   {0.0F, -0.125F},
+                                   {1e-4F, 0.125F}}) {
+    for_each_case(
+        [&, cap = cap, scale = scale](bench::HostProblem& host, int64_t) {
+          host.problem.softcap = cap;
+          host.problem.softmax_scale = scale;
+        },
+        expect_right);
+  }
+}
+
+TEST(ForwardSm90, OutliersBeyondTheCap) {
+  for_each_case(
+      [](bench::HostProblem& host, int64_t head_dim) {
+        host.problem.softcap = 8;
+        bench::HostTensor& k = host.at("k");
+        for_each_element(kKeys, head_dim, [&](int64_t element, int64_t key, int64_t) {
+          if (key % 97 == 5) k.set(element, k.get(element) * 10);
+        });
+      },
+      expect_rounding_alone);
+}
+
+// Which tile computes a row does not show in its bits.
+TEST(ForwardSm90, BothTilesGiveTheSameBits) {
+  if (!has_hopper()) GTEST_SKIP() << "needs a GPU of compute capability 9.0";
+  for (const DType dtype : {DType::bf16, DType::f16}) {
+    for (const bool causal : {false, true}) {
+      bench::HostProblem host = bench::make_host_problem(problem_of(dtype, 64, causal), 4711);
+      ASSERT_EQ(kernels_for(host.problem).size(), 2U);
+      run_thrice(host, kKernel);
+      const auto memory = host.at("o").memory();
+      const std::vector<std::byte> first(memory.begin(), memory.end());
+      run_thrice(host, kTall);
+      EXPECT_EQ(std::memcmp(first.data(), memory.data(), first.size()), 0);
+    }
+  }
+}
+
 // ---- several runs of one plan, each with more tiles than an H200 has multiprocessors
 
 Problem many_tiles(int64_t head_dim, bool causal) {
@@ -223,7 +286,7 @@ Problem many_tiles(int64_t head_dim, bool causal) {
 // One plan's runs on inputs of two seeds, and what they give when they run alone.
 class TwoRuns {
  public:
-  explicit TwoRuns(const Problem& problem) : plan_(plan_of(problem)) {
+  TwoRuns(const Problem& problem, const char* kernel) : plan_(plan_of(problem, kernel)) {
     EXPECT_TRUE(plan_.ok()) << plan_.status().message();
     for (const uint64_t seed : {21, 22}) hosts_.push_back(bench::make_host_problem(problem, seed));
     for (bench::HostProblem& host : hosts_) {
@@ -260,12 +323,14 @@ TEST(ForwardSm90, RunsOfOnePlanOnTwoStreamsDoNotDisturbEachOther) {
   if (!has_hopper()) GTEST_SKIP() << "needs a GPU of compute capability 9.0";
   for (const int64_t head_dim : {64, 128, 256}) {
     for (const bool causal : {false, true}) {
-      TwoRuns runs(many_tiles(head_dim, causal));
-      const OwnStream streams[2];
-      for (int i = 0; i < 20; ++i) {
-        for (size_t r = 0; r < 2; ++r) EXPECT_TRUE(runs[r].run({streams[r].get()}).ok());
+      for (const char* kernel : kernels_for(many_tiles(head_dim, causal))) {
+        TwoRuns runs(many_tiles(head_dim, causal), kernel);
+        const OwnStream streams[2];
+        for (int i = 0; i < 20; ++i) {
+          for (size_t r = 0; r < 2; ++r) EXPECT_TRUE(runs[r].run({streams[r].get()}).ok());
+        }
+        for (size_t r = 0; r < 2; ++r) runs.expect_same(r);
       }
-      for (size_t r = 0; r < 2; ++r) runs.expect_same(r);
     }
   }
 }
@@ -274,7 +339,7 @@ TEST(ForwardSm90, RunsOfOnePlanOnTwoStreamsDoNotDisturbEachOther) {
 TEST(ForwardSm90, AGraphOfItReplays) {
   if (!has_hopper()) GTEST_SKIP() << "needs a GPU of compute capability 9.0";
   for (const int64_t head_dim : {64, 128, 256}) {
-    TwoRuns runs(many_tiles(head_dim, true));
+    TwoRuns runs(many_tiles(head_dim, true), kKernel);
     const OwnStream stream;
     cudaGraph_t graph = nullptr;
     cudaGraphExec_t executable = nullptr;
