@@ -47,32 +47,32 @@ struct KernelModel {
 };
 
 // On an H200.
-inline constexpr KernelModel kSmallModel{.launch = 1.549,
-                                         .unit = 0.516,
-                                         .step = {0.982, 1.531},
-                                         .full_unit = 1.348,
-                                         .full_step = {0.535, 1.412}};
+inline constexpr KernelModel kSmallModel{.launch = 1.963,
+                                         .unit = 0.111,
+                                         .step = {1.000, 1.492},
+                                         .full_unit = 1.381,
+                                         .full_step = {0.410, 1.416}};
 inline constexpr KernelModel kMediumModel{.launch = 0.012,
-                                          .unit = 3.598,
-                                          .step = {0.805, 0.805},
-                                          .full_unit = 4.600,
+                                          .unit = 4.080,
+                                          .step = {0.807, 0.807},
+                                          .full_unit = 4.680,
                                           .full_step = {0.830, 0.830}};
 // forward_sm90's tile of 64 rows, two on an SM, is what small problems up to head dimension 64 get.
-inline constexpr KernelModel kSm90NarrowModel{.launch = 2.027,
-                                              .unit = 2.332,
-                                              .step = {0.785, 0.785},
-                                              .full_unit = 4.043,
-                                              .full_step = {0.859, 0.859}};
-inline constexpr KernelModel kSm90Model{.launch = 0.203,
-                                        .unit = 5.545,
-                                        .step = {1.240, 1.240},
-                                        .full_unit = 6.615,
-                                        .full_step = {1.176, 1.176}};
-inline constexpr KernelModel kSm80Model{.launch = 2.727,
-                                        .unit = 2.266,
-                                        .step = {0.811, 1.730},
+inline constexpr KernelModel kSm90NarrowModel{.launch = 2.287,
+                                              .unit = 1.947,
+                                              .step = {0.777, 0.777},
+                                              .full_unit = 3.678,
+                                              .full_step = {0.852, 0.852}};
+inline constexpr KernelModel kSm90Model{.launch = 1.434,
+                                        .unit = 4.129,
+                                        .step = {1.227, 1.227},
+                                        .full_unit = 5.588,
+                                        .full_step = {1.127, 1.127}};
+inline constexpr KernelModel kSm80Model{.launch = 3.156,
+                                        .unit = 1.879,
+                                        .step = {0.807, 1.730},
                                         .full_unit = 0.010,
-                                        .full_step = {1.125, 1.469}};
+                                        .full_step = {1.000, 1.451}};
 
 // The kernel that would run otherwise.
 enum class NextKernel { forward_sm80, forward_sm90 };
