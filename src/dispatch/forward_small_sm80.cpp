@@ -28,6 +28,7 @@ struct Planned {
   small::Instance instance;
   small::Grid grid;
   int device;
+  cudaFunction_t function;
 };
 
 Status run(const ForwardProblem& p, const Planned& planned, const Arguments& args, Stream stream) {
@@ -38,10 +39,9 @@ Status run(const ForwardProblem& p, const Planned& planned, const Arguments& arg
   params.whole.v.data = args.v;
   const DeviceGuard guard(planned.device);
   if (guard.error() != cudaSuccess) return cuda_failure(kName, "choosing its GPU", guard.error());
-  (void)cudaGetLastError();  // an earlier call's error is not this launch's
   const cudaError_t error =
       small::find_instance(planned.instance)
-          .launch(params, planned.grid, static_cast<cudaStream_t>(stream.handle));
+          .launch(planned.function, params, planned.grid, static_cast<cudaStream_t>(stream.handle));
   if (error != cudaSuccess) return cuda_failure(kName, "the launch", error);
   return {};
 }
@@ -70,7 +70,7 @@ Result<PlannedKernel> plan(const ForwardProblem& p, const PlanContext& context) 
   }
   const DeviceGuard guard(planned.device);
   if (guard.error() != cudaSuccess) return cuda_failure(kName, "choosing its GPU", guard.error());
-  const cudaError_t error = small::find_instance(planned.instance).prepare();
+  const cudaError_t error = small::find_instance(planned.instance).prepare(planned.function);
   if (error != cudaSuccess) return cuda_failure(kName, "preparing the kernel", error);
   PlannedKernel own{.run = [p, planned](const Arguments& args, std::span<std::byte>,
                                         Stream stream) { return run(p, planned, args, stream); }};

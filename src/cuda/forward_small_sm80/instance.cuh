@@ -3,6 +3,7 @@
 
 #include "cuda/forward_small_sm80/kernel.cuh"
 #include "cuda/forward_small_sm80/launch.hpp"
+#include "cuda/tile/driver_launch.hpp"
 
 namespace flashcore::cuda::forward_small_sm80 {
 
@@ -10,18 +11,24 @@ template <int kConfigIndex, class Element, bool kWhole>
 struct CompiledInstance {
   static constexpr Config kConfig = kConfigs[kConfigIndex];
 
-  static cudaError_t prepare() {
-    const auto* const kernel =
-        reinterpret_cast<const void*>(&forward_small_sm80_kernel<kConfigIndex, Element, kWhole>);
-    return cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                kConfig.smem_bytes());
+  static const void* kernel() {
+    return reinterpret_cast<const void*>(&forward_small_sm80_kernel<kConfigIndex, Element, kWhole>);
   }
 
-  static cudaError_t launch(const Params& params, const Grid& grid, cudaStream_t stream) {
-    forward_small_sm80_kernel<kConfigIndex, Element, kWhole>
-        <<<dim3(grid.q_tiles, grid.heads, grid.batch), kConfig.threads(), kConfig.smem_bytes(),
-           stream>>>(params);
-    return cudaGetLastError();
+  static cudaError_t prepare(cudaFunction_t& function) {
+    const cudaError_t error = cudaFuncSetAttribute(
+        kernel(), cudaFuncAttributeMaxDynamicSharedMemorySize, kConfig.smem_bytes());
+    return error != cudaSuccess ? error : tile::find_function(function, kernel());
+  }
+
+  static cudaError_t launch(cudaFunction_t function, const Params& params, const Grid& grid,
+                            cudaStream_t stream) {
+    void* arguments[] = {const_cast<Params*>(&params)};
+    return tile::launch_function(function, kernel(),
+                                 {.grid = dim3(grid.q_tiles, grid.heads, grid.batch),
+                                  .threads = kConfig.threads(),
+                                  .shared_bytes = kConfig.smem_bytes()},
+                                 arguments, stream);
   }
 
   static InstanceEntry entry() { return {&prepare, &launch}; }

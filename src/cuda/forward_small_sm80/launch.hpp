@@ -23,8 +23,10 @@ struct Grid {
 
 // One row of the list of compiled kernels.
 struct InstanceEntry {
-  cudaError_t (*prepare)();  // once a device, before the first launch
-  cudaError_t (*launch)(const Params& params, const Grid& grid, cudaStream_t stream);
+  // Once a device, before the first launch.
+  cudaError_t (*prepare)(cudaFunction_t& function);
+  cudaError_t (*launch)(cudaFunction_t function, const Params& params, const Grid& grid,
+                        cudaStream_t stream);
 };
 
 const InstanceEntry& find_instance(const Instance& instance);

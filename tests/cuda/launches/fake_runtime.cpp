@@ -1,10 +1,12 @@
 #include "fake_runtime.hpp"
 
+#include <cuda.h>
 #include <cuda_runtime_api.h>
 
 #include <cstring>
 #include <map>
 #include <set>
+#include <string_view>
 #include <utility>
 
 namespace flashcore::fake {
@@ -45,6 +47,13 @@ cudaError_t record(const void* function, const dim3& grid, const dim3& block, si
 }
 
 int encode_nothing() { return 0; }  // stands for the driver's tensor map encoder
+
+CUresult launch_by_driver(const CUlaunchConfig* config, CUfunction function, void**, void**) {
+  const cudaError_t error =
+      record(function, {config->gridDimX, config->gridDimY, config->gridDimZ},
+             {config->blockDimX, config->blockDimY, config->blockDimZ}, config->sharedMemBytes);
+  return error == cudaSuccess ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
 
 }  // namespace
 
@@ -154,10 +163,16 @@ cudaError_t cudaMemcpyFromSymbol(void* to, const void*, size_t bytes, size_t, cu
   std::memset(to, 0, bytes);
   return cudaSuccess;
 }
-cudaError_t cudaGetDriverEntryPointByVersion(const char*, void** entry, unsigned,
+cudaError_t cudaGetFuncBySymbol(cudaFunction_t* function, const void* symbol) {
+  *function = static_cast<cudaFunction_t>(const_cast<void*>(symbol));
+  return cudaSuccess;
+}
+cudaError_t cudaGetDriverEntryPointByVersion(const char* name, void** entry, unsigned,
                                              unsigned long long,
                                              cudaDriverEntryPointQueryResult* result) {
-  *entry = reinterpret_cast<void*>(&flashcore::fake::encode_nothing);
+  *entry = std::string_view(name) == "cuLaunchKernelEx"
+               ? reinterpret_cast<void*>(&flashcore::fake::launch_by_driver)
+               : reinterpret_cast<void*>(&flashcore::fake::encode_nothing);
   *result = cudaDriverEntryPointSuccess;
   return cudaSuccess;
 }
