@@ -47,32 +47,32 @@ struct KernelModel {
 };
 
 // On an H200.
-inline constexpr KernelModel kSmallModel{.launch = 1.832,
-                                         .unit = 0.412,
-                                         .step = {0.939, 1.400},
-                                         .full_unit = 1.389,
-                                         .full_step = {0.461, 1.410}};
-inline constexpr KernelModel kMediumModel{.launch = 2.600,
-                                          .unit = 1.230,
-                                          .step = {0.812, 0.812},
-                                          .full_unit = 1.947,
-                                          .full_step = {0.840, 0.840}};
+inline constexpr KernelModel kSmallModel{.launch = 1.549,
+                                         .unit = 0.516,
+                                         .step = {0.982, 1.531},
+                                         .full_unit = 1.348,
+                                         .full_step = {0.535, 1.412}};
+inline constexpr KernelModel kMediumModel{.launch = 0.012,
+                                          .unit = 3.598,
+                                          .step = {0.805, 0.805},
+                                          .full_unit = 4.600,
+                                          .full_step = {0.830, 0.830}};
 // forward_sm90's tile of 64 rows, two on an SM, is what small problems up to head dimension 64 get.
-inline constexpr KernelModel kSm90NarrowModel{.launch = 3.367,
-                                              .unit = 1.369,
-                                              .step = {1.475, 1.475},
-                                              .full_unit = 2.379,
-                                              .full_step = {1.609, 1.609}};
-inline constexpr KernelModel kSm90Model{.launch = 0.010,
-                                        .unit = 5.670,
-                                        .step = {1.258, 1.258},
-                                        .full_unit = 7.047,
-                                        .full_step = {1.057, 1.057}};
-inline constexpr KernelModel kSm80Model{.launch = 1.889,
-                                        .unit = 3.102,
-                                        .step = {0.805, 1.713},
+inline constexpr KernelModel kSm90NarrowModel{.launch = 2.027,
+                                              .unit = 2.332,
+                                              .step = {0.785, 0.785},
+                                              .full_unit = 4.043,
+                                              .full_step = {0.859, 0.859}};
+inline constexpr KernelModel kSm90Model{.launch = 0.203,
+                                        .unit = 5.545,
+                                        .step = {1.240, 1.240},
+                                        .full_unit = 6.615,
+                                        .full_step = {1.176, 1.176}};
+inline constexpr KernelModel kSm80Model{.launch = 2.727,
+                                        .unit = 2.266,
+                                        .step = {0.811, 1.730},
                                         .full_unit = 0.010,
-                                        .full_step = {1.125, 1.488}};
+                                        .full_step = {1.125, 1.469}};
 
 // The kernel that would run otherwise.
 enum class NextKernel { forward_sm80, forward_sm90 };
