@@ -49,13 +49,16 @@ Status run(const ForwardProblem& p, const Planned& planned, const Arguments& arg
 Result<PlannedKernel> plan(const ForwardProblem& p, const PlanContext& context) {
   Planned planned{};
   planned.params.problem = small_params(p);
-  planned.instance = {
-      .type = p.dtype == DType::f16 ? small::InputType::f16 : small::InputType::bf16,
-      .config = small::choose_config(p.head_dim_qk, p.head_dim_v, p.seqlen_kv,
-                                     context.device.shared_memory_a_block),
-      .whole = false};
   planned.grid = {static_cast<unsigned int>((p.seqlen_q + small::kBlockQ - 1) / small::kBlockQ),
                   static_cast<unsigned int>(p.heads_q), static_cast<unsigned int>(p.batch)};
+  const int64_t blocks = int64_t{planned.grid.q_tiles} * planned.grid.heads * planned.grid.batch;
+  // Which of the two computes an entry may not depend on the others where that is promised.
+  const bool one_wave = !context.batch_invariant && blocks <= context.device.multiprocessors;
+  planned.instance = {
+      .type = p.dtype == DType::f16 ? small::InputType::f16 : small::InputType::bf16,
+      .config = small::choose_config(p.head_dim_qk, p.head_dim_v, p.seqlen_kv, one_wave,
+                                     context.device.shared_memory_a_block),
+      .whole = false};
   planned.device = context.device.device.index;
   const small::Config& config = small::kConfigs[static_cast<size_t>(planned.instance.config)];
   planned.params.problem.fills =

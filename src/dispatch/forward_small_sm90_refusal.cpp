@@ -129,7 +129,7 @@ std::string forward_small_sm80_refusal(const ForwardProblem& problem, const Devi
   if (refusal.empty()) refusal = refuse_features(problem);
   if (refusal.empty()) refusal = refuse_layout(problem, false);
   if (refusal.empty() && cuda::forward_small_sm80::choose_config(
-                             problem.head_dim_qk, problem.head_dim_v, problem.seqlen_kv,
+                             problem.head_dim_qk, problem.head_dim_v, problem.seqlen_kv, false,
                              device.shared_memory_a_block) < 0) {
     refusal =
         fmt::format("device: has {} bytes of shared memory a block, wanted {}",

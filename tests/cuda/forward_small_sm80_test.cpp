@@ -2,6 +2,8 @@
 // tiles only.
 #include <gtest/gtest.h>
 
+#include <utility>
+
 #include "cuda/forward_small_sm80/config.hpp"
 #include "cuda/forward_small_sm80/keys.hpp"
 #include "dispatch/forward_small_params.hpp"
@@ -32,24 +34,26 @@ bool is_whole(const ForwardProblem& p, const small80::Config& config = small80::
   return set_whole_params(params, p, config);
 }
 
+constexpr int64_t kAmpere = 163 * 1024, kAda = 99 * 1024;
+
 TEST(ForwardSmallSm80Config, TilesFitEveryFamily) {
-  constexpr int64_t kAmpere = 163 * 1024, kAda = 99 * 1024;
-  EXPECT_EQ(small80::choose_config(64, 64, 512, kAmpere), 0);
-  EXPECT_EQ(small80::choose_config(64, 64, 512, kAda), 1) << "two passes of 256 keys";
-  EXPECT_EQ(small80::choose_config(96, 64, 512, kAmpere), 2);
-  EXPECT_EQ(small80::choose_config(64, 128, 512, kAda), 3);
-  EXPECT_EQ(small80::choose_config(136, 64, 512, kAmpere), -1);
-  EXPECT_EQ(small80::choose_config(64, 64, 512, 32 * 1024), -1);
+  EXPECT_EQ(small80::choose_config(64, 64, 512, true, kAmpere), 0);
+  EXPECT_EQ(small80::choose_config(64, 64, 512, true, kAda), 1) << "two passes of 256 keys";
+  EXPECT_EQ(small80::choose_config(96, 64, 512, true, kAmpere), 2);
+  EXPECT_EQ(small80::choose_config(64, 128, 512, true, kAda), 3);
+  EXPECT_EQ(small80::choose_config(136, 64, 512, true, kAmpere), -1);
+  EXPECT_EQ(small80::choose_config(64, 64, 512, true, 32 * 1024), -1);
   EXPECT_EQ(small80::kConfigs[0].pass_keys(), 512);
 }
 
-TEST(ForwardSmallSm80Config, FewKeysAreSpreadOverMoreWarps) {
-  constexpr int64_t kAmpere = 163 * 1024;
-  EXPECT_EQ(small80::choose_config(64, 64, 128, kAmpere), 1);
-  EXPECT_EQ(small80::choose_config(64, 64, 0, kAmpere), 1);
-  EXPECT_EQ(small80::choose_config(64, 64, 129, kAmpere), 0);
-  EXPECT_EQ(small80::choose_config(128, 128, 128, kAmpere), 3);
-  EXPECT_EQ(small80::choose_config(128, 128, 129, kAmpere), 2);
+TEST(ForwardSmallSm80Config, BlocksShareAnSmWhereThereAreMoreOrKeysAreFew) {
+  for (const auto& [head_dim, alone] : {std::pair{64, 0}, {128, 2}}) {
+    EXPECT_EQ(small80::choose_config(head_dim, head_dim, 257, true, kAmpere), alone);
+    EXPECT_EQ(small80::choose_config(head_dim, head_dim, 256, true, kAmpere), alone + 1);
+    EXPECT_EQ(small80::choose_config(head_dim, head_dim, 0, true, kAmpere), alone + 1);
+    EXPECT_EQ(small80::choose_config(head_dim, head_dim, 4096, false, kAmpere), alone + 1);
+    EXPECT_LE(2 * (small80::kConfigs[static_cast<size_t>(alone) + 1].smem_bytes() + 2048), kAmpere);
+  }
 }
 
 TEST(ForwardSmallSm80Keys, WholeTilesEndWhereTheirSpanDoes) {
@@ -96,7 +100,8 @@ TEST(ForwardSmallSm80Whole, WhatEndsEarlyIsNot) {
   p = mission();
   p.seqlen_kv = 480;
   EXPECT_FALSE(is_whole(p)) << "half a tile of keys";
-  EXPECT_TRUE(is_whole(p, small80::kConfigs[1])) << "a tile of 32 keys";
+  p.head_dim_qk = p.head_dim_v = 128;
+  EXPECT_TRUE(is_whole(p, small80::kConfigs[2])) << "a tile of 32 keys";
   p = mission();
   p.head_dim_v = 56;
   EXPECT_FALSE(is_whole(p)) << "columns";

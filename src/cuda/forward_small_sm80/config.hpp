@@ -31,11 +31,10 @@ struct Config {
   constexpr int thread_outputs() const { return kBlockQ * head_dim / threads(); }
 };
 
-// For each head dimension first the one that holds most keys, then the one that spreads few keys
-// over more warps, or takes the least memory.
+// For each head dimension first the one that takes an SM for itself, then the one that shares it.
 inline constexpr std::array kConfigs = {
     Config{.head_dim = 64, .warps = 8, .warp_keys = 64},
-    Config{.head_dim = 64, .warps = 8, .warp_keys = 32},
+    Config{.head_dim = 64, .warps = 4, .warp_keys = 64},
     Config{.head_dim = 128, .warps = 8, .warp_keys = 32},
     Config{.head_dim = 128, .warps = 4, .warp_keys = 32},
 };
@@ -44,12 +43,13 @@ inline constexpr int kLargestHeadDim = 128;
 // What a block has besides, for maxima and sums.
 constexpr int static_bytes(const Config& c) { return 2 * c.warps * kBlockQ * 4; }
 
-// With at most so many keys the second is faster.
-inline constexpr int64_t kFewKeys = 128;
+// With at most so many keys the second is faster in any case.
+inline constexpr int64_t kFewKeys = 256;
 
-// Index into kConfigs, or -1 when a head dimension is too large or no tile fits.
+// Index into kConfigs, or -1 when a head dimension is too large or no tile fits. one_wave: no two
+// blocks would have to share an SM.
 constexpr int choose_config(int64_t head_dim_qk, int64_t head_dim_v, int64_t seqlen_kv,
-                            int64_t shared_memory) {
+                            bool one_wave, int64_t shared_memory) {
   int chosen = -1;
   for (std::size_t i = 0; i < kConfigs.size(); ++i) {
     const Config& c = kConfigs[i];
@@ -59,7 +59,7 @@ constexpr int choose_config(int64_t head_dim_qk, int64_t head_dim_v, int64_t seq
     }
     if (chosen >= 0 && kConfigs[static_cast<std::size_t>(chosen)].head_dim != c.head_dim) break;
     chosen = static_cast<int>(i);
-    if (seqlen_kv > kFewKeys) break;
+    if (one_wave && seqlen_kv > kFewKeys) break;
   }
   return chosen;
 }
@@ -73,8 +73,8 @@ static_assert([] {
   for (const Config& config : kConfigs) {
     if (!is_sound(config)) return false;
   }
-  return choose_config(64, 64, 4096, kSmallSharedMemory) >= 0 &&
-         choose_config(128, 128, 4096, kSmallSharedMemory) >= 0;
+  return choose_config(64, 64, 4096, true, kSmallSharedMemory) >= 0 &&
+         choose_config(128, 128, 4096, true, kSmallSharedMemory) >= 0;
 }());
 
 }  // namespace flashcore::cuda::forward_small_sm80
