@@ -30,9 +30,8 @@ Result<PlannedKernel> plan(const ForwardProblem& p, const PlanContext& context) 
       p, context,
       {kName, instance.prepare,
        [launch = instance.launch, grid, early = context.early_start](
-           const medium::Maps& maps, const medium::Params& params, cudaStream_t stream) {
-         return launch(maps, params, grid, early, stream);
-       }});
+           cudaFunction_t function, const medium::Maps& maps, const medium::Params& params,
+           cudaStream_t stream) { return launch(function, maps, params, grid, early, stream); }});
 }
 
 }  // namespace

@@ -35,13 +35,13 @@ Result<PlannedKernel> plan(const ForwardProblem& p, const PlanContext& context) 
       {.type = input_type(p),
        .config = small::choose_config(p.head_dim_qk, p.head_dim_v, p.seqlen_kv, one_wave),
        .whole = forward_small_sm90_is_whole(p)});
-  return plan_mapped(
-      p, context,
-      {kName, instance.prepare,
-       [&instance, grid, early = context.early_start](
-           const small::Maps& maps, const small::Params& params, cudaStream_t stream) {
-         return instance.launch(maps, params, grid, early, stream);
-       }});
+  return plan_mapped(p, context,
+                     {kName, instance.prepare,
+                      [&instance, grid, early = context.early_start](
+                          cudaFunction_t function, const small::Maps& maps,
+                          const small::Params& params, cudaStream_t stream) {
+                        return instance.launch(function, maps, params, grid, early, stream);
+                      }});
 }
 
 }  // namespace

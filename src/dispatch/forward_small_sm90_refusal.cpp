@@ -139,8 +139,11 @@ std::string forward_small_sm80_refusal(const ForwardProblem& problem, const Devi
 }
 
 bool forward_small_sm90_is_whole(const ForwardProblem& p) {
-  return p.band.unlimited() && !p.packed && !p.seqlens_q.present && !p.seqlens_kv.present &&
-         p.seqlen_kv > 0 && p.seqlen_kv % small::kBlockKv == 0;
+  // A steep softmax puts a row's weight on a few keys, as a mask does.
+  constexpr double kSteep = 1.5;
+  const bool steep = p.softmax_scale * std::sqrt(static_cast<double>(p.head_dim_qk)) > kSteep;
+  return !steep && p.band.unlimited() && !p.packed && !p.seqlens_q.present &&
+         !p.seqlens_kv.present && p.seqlen_kv > 0 && p.seqlen_kv % small::kBlockKv == 0;
 }
 
 }  // namespace flashcore

@@ -27,6 +27,7 @@ struct Planned {
   small::Params params;
   TensorLayout q, k, v;
   int device;
+  cudaFunction_t function;
 };
 
 TensorLayout layout(const ForwardProblem& p, const RowStrides& stride, int64_t heads, int64_t rows,
@@ -63,8 +64,8 @@ Status run(const ForwardProblem& p, const Planned& planned, MapCache& cache, con
       [&](small::Maps& made) { return encode(made, planned, p.dtype, args); }, cudaSuccess);
   if (error != cudaSuccess)
     return cuda_failure(planned.kernel.name, "describing the tensors", error);
-  (void)cudaGetLastError();  // an earlier call's error is not this launch's
-  error = planned.kernel.launch(maps, params, static_cast<cudaStream_t>(stream.handle));
+  error = planned.kernel.launch(planned.function, maps, params,
+                                static_cast<cudaStream_t>(stream.handle));
   if (error != cudaSuccess) return cuda_failure(planned.kernel.name, "the launch", error);
   return {};
 }
@@ -85,12 +86,13 @@ Result<PlannedKernel> plan_mapped(const ForwardProblem& p, const PlanContext& co
                   .q = layout(p, p.q, p.heads_q, rows_q, p.head_dim_qk),
                   .k = layout(p, p.k, p.heads_kv, rows_kv, p.head_dim_qk),
                   .v = layout(p, p.v, p.heads_kv, rows_kv, p.head_dim_v),
-                  .device = context.device.device.index};
+                  .device = context.device.device.index,
+                  .function = nullptr};
   const DeviceGuard guard(planned.device);
   if (guard.error() != cudaSuccess) {
     return cuda_failure(planned.kernel.name, "choosing its GPU", guard.error());
   }
-  const cudaError_t error = planned.kernel.prepare();
+  const cudaError_t error = planned.kernel.prepare(planned.function);
   if (error != cudaSuccess) {
     return cuda_failure(planned.kernel.name, "preparing the kernel", error);
   }

@@ -14,8 +14,9 @@ namespace flashcore {
 
 struct MappedKernel {
   std::string_view name;
-  cudaError_t (*prepare)();  // once a device, before the first launch
-  std::function<cudaError_t(const cuda::forward_small_sm90::Maps&,
+  // Once a device, before the first launch: what to launch there.
+  cudaError_t (*prepare)(cudaFunction_t& function);
+  std::function<cudaError_t(cudaFunction_t function, const cuda::forward_small_sm90::Maps&,
                             const cuda::forward_small_sm90::Params&, cudaStream_t)>
       launch;
 };

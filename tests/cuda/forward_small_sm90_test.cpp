@@ -50,10 +50,10 @@ TEST(ForwardSmallSm90Config, MissionIsLoadedAtOnce) {
 
 TEST(ForwardSmallSm90Config, AMessageIsAPartsShareOfAWarpsOutputs) {
   for (const Config& config : kConfigs) {
-    for (const bool whole : {false, true}) {
+    for (const bool wide : {false, true}) {
       constexpr int kRows = 16, kLse = 32 * 4;
-      EXPECT_EQ(config.message_bytes(whole),
-                kRows * config.head_dim / (kGroups * config.ranks) * (whole ? 2 : 4) + kLse);
+      EXPECT_EQ(config.message_bytes(wide),
+                kRows * config.head_dim / (kGroups * config.ranks) * (wide ? 4 : 2) + kLse);
     }
   }
 }

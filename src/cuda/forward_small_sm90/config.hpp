@@ -33,16 +33,16 @@ struct Config {
   constexpr int tile_bytes() const { return 2 * kBlockKv * head_dim; }
 
   // What a warp sends to another: of eight rows the columns that a block finishes, in pieces of 32,
-  // and a log-sum-exp a lane. 16 bits an output where all rows see all keys, else 32.
-  constexpr int vectors(bool whole) const { return whole ? 1 : 2; }
-  constexpr int message_bytes(bool whole) const {
-    return 512 * vectors(whole) * (head_dim / (32 * ranks)) + 128;
+  // and a log-sum-exp a lane. 16 bits an output, or, `wide`, 32.
+  static constexpr int vectors(bool wide) { return wide ? 2 : 1; }
+  constexpr int message_bytes(bool wide) const {
+    return 512 * vectors(wide) * (head_dim / (32 * ranks)) + 128;
   }
   constexpr int messages() const { return kGroups * kGroupWarps * kGroups * ranks; }
 
   constexpr int barriers() const { return kTiles + kGroups * kGroupWarps + kGroups; }
-  constexpr int smem_bytes(bool whole) const {
-    return tile_bytes() * kTiles + messages() * message_bytes(whole) + 8 * barriers();
+  constexpr int smem_bytes(bool wide) const {
+    return tile_bytes() * kTiles + messages() * message_bytes(wide) + 8 * barriers();
   }
 };
 
@@ -80,8 +80,8 @@ constexpr int choose_config(int64_t head_dim_qk, int64_t head_dim_v, int64_t seq
 constexpr bool is_sound(const Config& c) {
   constexpr int kTileAlignment = 1024, kReserved = 1024;  // what the system takes of each block
   return c.head_dim % kPanelColumns == 0 && c.tile_bytes() % kTileAlignment == 0 &&
-         c.message_bytes(false) % 16 == 0 &&
-         c.blocks * (c.smem_bytes(false) + kReserved) <= kSharedMemory + kReserved;
+         c.message_bytes(true) % 16 == 0 &&
+         c.blocks * (c.smem_bytes(true) + kReserved) <= kSharedMemory + kReserved;
 }
 static_assert([] {
   for (const Config& config : kConfigs) {

@@ -16,6 +16,8 @@ __device__ inline bool are_finite(uint32_t two) {
 }
 
 struct Fp16 {
+  static constexpr bool kIsFp16 = true;
+
   template <ptx::Accumulate kAccumulate, int kProducts>
   __device__ static void multiply_ss(float (&d)[kProducts][4], uint64_t a, uint64_t b) {
     ptx::wgmma_ss_f16<kAccumulate, ptx::Major::k>(d, a, b);
@@ -33,6 +35,8 @@ struct Fp16 {
 };
 
 struct Bf16 {
+  static constexpr bool kIsFp16 = false;
+
   template <ptx::Accumulate kAccumulate, int kProducts>
   __device__ static void multiply_ss(float (&d)[kProducts][4], uint64_t a, uint64_t b) {
     ptx::wgmma_ss_bf16<kAccumulate, ptx::Major::k>(d, a, b);

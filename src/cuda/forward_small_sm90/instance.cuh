@@ -3,6 +3,7 @@
 
 #include "cuda/forward_small_sm90/kernel.cuh"
 #include "cuda/forward_small_sm90/launch.hpp"
+#include "cuda/tile/driver_launch.hpp"
 
 namespace flashcore::cuda::forward_small_sm90 {
 
@@ -11,26 +12,26 @@ struct CompiledInstance {
   static constexpr int kBytes =
       static_cast<int>(sizeof(typename Shape<kConfigIndex, Element, kWhole>::Shared));
 
-  static cudaError_t prepare() {
-    const auto* const kernel =
-        reinterpret_cast<const void*>(&forward_small_kernel<kConfigIndex, Element, kWhole>);
-    return cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes);
+  static const void* kernel() {
+    return reinterpret_cast<const void*>(&forward_small_kernel<kConfigIndex, Element, kWhole>);
   }
 
-  static cudaError_t launch(const Maps& maps, const Params& params, const Grid& grid, bool early,
-                            cudaStream_t stream) {
-    cudaLaunchAttribute attribute;
-    attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    attribute.val.programmaticStreamSerializationAllowed = 1;
-    cudaLaunchConfig_t config{};
-    config.gridDim = dim3(kConfigs[kConfigIndex].ranks * grid.q_tiles, grid.heads, grid.batch);
-    config.blockDim = dim3(kThreads);
-    config.dynamicSmemBytes = kBytes;
-    config.stream = stream;
-    config.attrs = &attribute;
-    config.numAttrs = early ? 1 : 0;
-    return cudaLaunchKernelEx(&config, &forward_small_kernel<kConfigIndex, Element, kWhole>, params,
-                              maps);
+  static cudaError_t prepare(cudaFunction_t& function) {
+    const cudaError_t error =
+        cudaFuncSetAttribute(kernel(), cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes);
+    return error != cudaSuccess ? error : tile::find_function(function, kernel());
+  }
+
+  static cudaError_t launch(cudaFunction_t function, const Maps& maps, const Params& params,
+                            const Grid& grid, bool early, cudaStream_t stream) {
+    void* arguments[] = {const_cast<Params*>(&params), const_cast<Maps*>(&maps)};
+    return tile::launch_function(
+        function, kernel(),
+        {.grid = dim3(kConfigs[kConfigIndex].ranks * grid.q_tiles, grid.heads, grid.batch),
+         .threads = kThreads,
+         .shared_bytes = kBytes,
+         .early = early},
+        arguments, stream);
   }
 
   static InstanceEntry entry() { return {&prepare, &launch}; }

@@ -23,11 +23,12 @@ struct Grid {
 
 // One row of the list of compiled kernels.
 struct InstanceEntry {
-  cudaError_t (*prepare)();  // once a device, before the first launch
+  // Once a device, before the first launch: what to launch there.
+  cudaError_t (*prepare)(cudaFunction_t& function);
   // early: the kernel may start before earlier ones in the stream have ended; it waits for them
   // before it touches memory.
-  cudaError_t (*launch)(const Maps& maps, const Params& params, const Grid& grid, bool early,
-                        cudaStream_t stream);
+  cudaError_t (*launch)(cudaFunction_t function, const Maps& maps, const Params& params,
+                        const Grid& grid, bool early, cudaStream_t stream);
 };
 
 const InstanceEntry& find_instance(const Instance& instance);

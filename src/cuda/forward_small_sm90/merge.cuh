@@ -4,7 +4,8 @@
 // chunks, one for each part: rows + 0..7 or + 8..15, and in a cluster of two blocks the left or
 // right half of the columns. Warpgroup `group` of block `rank` finishes the chunk of row half
 // `group` and column half `rank`: from every part, its own included, it gets that chunk, already
-// divided by the part's own sum, in 16 or 32 bits, with a log-sum-exp a row.
+// divided by the part's own sum, in 16 or 32 bits, with a log-sum-exp a row. What fp16 cannot hold
+// becomes infinite, and the rows are computed exactly.
 //
 //   within the block     through shared memory, and a named barrier of the two warps
 //   to the other block   by st.async, counted at a barrier of the receiving warp alone
@@ -21,6 +22,7 @@
 #include "cuda/forward_small_sm90/shares.cuh"
 #include "cuda/ptx/cluster.cuh"
 #include "cuda/ptx/cluster_store.cuh"
+#include "cuda/ptx/convert.cuh"
 #include "cuda/ptx/log2.cuh"
 #include "cuda/ptx/mbarrier.cuh"
 #include "cuda/ptx/store_shared.cuh"
@@ -114,7 +116,7 @@ struct Merge {
     for (int n = 0; n < 4 / S::kVectors; ++n) {
       const float* const two = &w.o[product + n][2 * row];
       if constexpr (S::kVectors == 1) {
-        words[n] = S::Element::pack(two[0] * inverse, two[1] * inverse);
+        words[n] = ptx::pack_f16x2(two[0] * inverse, two[1] * inverse);
       } else {
         words[2 * n] = __float_as_uint(two[0] * inverse);
         words[2 * n + 1] = __float_as_uint(two[1] * inverse);
@@ -150,7 +152,8 @@ struct Merge {
                                                  int quarter) {
     if constexpr (S::kVectors == 1) {
       const uint32_t word = message.outputs[piece][slot][quarter];
-      return {S::Element::to_float(word & 0xffffU), S::Element::to_float(word >> 16)};
+      return {ptx::f16_to_float(static_cast<uint16_t>(word)),
+              ptx::f16_to_float(static_cast<uint16_t>(word >> 16))};
     } else {
       return *reinterpret_cast<const float2*>(
           &message.outputs[2 * piece + quarter / 2][slot][quarter % 2 * 2]);

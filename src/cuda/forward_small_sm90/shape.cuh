@@ -35,9 +35,11 @@ struct Shape {
   static constexpr int kStoredColumns = kHeadDim / kRanks;  // of a row, by one block
   static constexpr int kPieces = kStoredColumns / 32;       // a lane stores 8 columns of each
 
-  // 16-byte vectors that a lane sends for a piece: 16 bits an output, or 32 where rows may see few
-  // keys and nothing averages the error of another rounding.
-  static constexpr int kVectors = kConfig.vectors(kWhole);
+  // Whether partial results go over in 32 bits, and not in fp16. That is another rounding, which
+  // where a row's weight lies on a few keys of two parts, so that nothing averages its error, may
+  // take a result of fp16 past its limit. It has three bits more than bf16.
+  static constexpr bool kWide = Element::kIsFp16 && !kWhole;
+  static constexpr int kVectors = Config::vectors(kWide);  // of 16 bytes, that a lane sends
 
   using Tile = tile::SmemTile<kBlockKv, kHeadDim, 2>;
   static_assert(kBlockQ == kBlockKv);
@@ -47,7 +49,7 @@ struct Shape {
     uint32_t outputs[kPieces * kVectors][32][4];
     float lse[32];  // by lane: four have a row
   };
-  static_assert(sizeof(Message) == kConfig.message_bytes(kWhole));
+  static_assert(sizeof(Message) == kConfig.message_bytes(kWide));
 
   struct Shared {
     alignas(tile::kTileAlignment) unsigned char tiles[kTiles][Tile::kBytes];
@@ -58,7 +60,7 @@ struct Shape {
   };
   // The tail that alignment adds is not used.
   static_assert(offsetof(Shared, lse_received) + sizeof(Shared::lse_received) ==
-                kConfig.smem_bytes(kWhole));
+                kConfig.smem_bytes(kWide));
 };
 
 // Named barriers; 0 is that of __syncthreads.
