@@ -41,10 +41,11 @@ __device__ __forceinline__ void attend(const CUtensorMap& map, const Params& p, 
 #pragma unroll 1
   while (left > 0) c.next_block(--left);
   if constexpr (!S::kStagesOutputs) c.release_q();
+  const int after = c.passes_after();
   RowEnd ends[2];
   c.last_product([&] { end_rows<S>(p, c, task, ends); });
 #pragma unroll 1
-  for (int i = c.passes_after(); i > 0; --i) c.pass_block(true);
+  for (int i = after; i > 0; --i) c.pass_block(true);
   if constexpr (S::kStagesOutputs) c.wait_for_warps();  // all four are done with Q
   end_tile<S>(map, p, task, c, ends);
 }

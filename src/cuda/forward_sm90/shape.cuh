@@ -24,8 +24,8 @@ struct Shape {
   // Whether a thread holds its number, and its sums while scores are computed again. Otherwise it
   // reads the number anew, and the sums are in shared memory.
   static constexpr bool kHoldsThread = kConfig.consumers != 3;
-  // Whether a warp holds V's descriptor. By trial: elsewhere ptxas serialises products when it does,
-  // and here when it does not.
+  // Whether a warp holds V's descriptor. By trial: elsewhere ptxas serialises products when it
+  // does, and here when it does not.
   static constexpr bool kHoldsV = kConfig.consumers == 1;
   static constexpr bool kHoldsSums = !kFeatures_ && kConfig.consumers != 3;
   static constexpr bool kFeatures = kFeatures_;  // softcap, or a scale that is not positive
