@@ -16,8 +16,10 @@ namespace {
 
 constexpr int64_t kMultiprocessors = 132;  // of the GPU that was measured
 
-ForwardProblem problem(int64_t heads, int64_t seqlen, int64_t head_dim, bool causal) {
+ForwardProblem problem(int64_t heads, int64_t seqlen, int64_t head_dim, bool causal,
+                       DType dtype = DType::bf16) {
   ForwardProblem p;
+  p.dtype = dtype;
   p.batch = 1;
   p.heads_q = p.heads_kv = heads;
   p.seqlen_q = p.seqlen_kv = seqlen;
@@ -56,7 +58,8 @@ TEST_P(SmallGrid, TheChoiceIsRight) {
     if (small == kNever || next == kNever) continue;
     if (row["head_dim"] <= 64) medium = kNever;
     const SmallChoice choice =
-        choose_small(problem(row["heads"], row["seqlen"], row["head_dim"], row["causal"]),
+        choose_small(problem(row["heads"], row["seqlen"], row["head_dim"], row["causal"],
+                             row["dtype"] == "f16" ? DType::f16 : DType::bf16),
                      kMultiprocessors, GetParam().next);
     const double best = std::min({small, medium, next});
     const double chosen = choice.is_small() ? small : choice.is_medium() ? medium : next;
