@@ -10,7 +10,7 @@ ON_CPU = "bench-cpu"
 HEADLINE_LENGTHS = (512, 2048, 8192, 16384)
 HEADLINE_PEERS = ("cudnn", "flash", "fa3")
 PYTORCH = ("cudnn", "flash", "efficient", "math")  # backends of its scaled_dot_product_attention
-FOR_SMALL = "forward_small"  # how kernels begin that nothing of the sweep is for
+FOR_SMALL = ("forward_small", "forward_medium")  # how kernels begin that nothing of the sweep is for
 
 
 def headline(evidence: dict) -> str:
@@ -283,7 +283,8 @@ def parts(all_evidence: Evidence) -> dict:
              "bench small": of(lambda b: b.against_peer("small")),
              "bench decode": of(lambda b: b.against_peer("decode")),
              "bench idle": of(Bench.idle), "bench headline": of(Bench.headline)}
-    for kernel in ("forward_sm80", "forward_sm90", "forward_small_sm90", "forward_small_sm80"):
+    for kernel in ("forward_sm80", "forward_sm90", "forward_small_sm90", "forward_medium_sm90",
+                   "forward_small_sm80"):
         found[f"kernel {kernel}"] = of(lambda b, name=kernel: b.kernel(name))
         found[f"features {kernel}"] = of(lambda b, name=kernel: b.features(name))
     on_cpu = all_evidence.files.get(ON_CPU)
