@@ -24,6 +24,7 @@
 #include "cuda/ptx/cluster_store.cuh"
 #include "cuda/ptx/convert.cuh"
 #include "cuda/ptx/log2.cuh"
+#include "cuda/ptx/math.cuh"
 #include "cuda/ptx/mbarrier.cuh"
 #include "cuda/ptx/store_shared.cuh"
 #include "cuda/ptx/sync.cuh"
