@@ -17,6 +17,7 @@
 
 #include "cuda/forward_medium_sm90/config.hpp"
 #include "cuda/forward_small_sm90/config.hpp"
+#include "dispatch/forward_small_sm90_refusal.hpp"
 #include "dispatch/small_tiles.hpp"
 #include "problem/problem.hpp"
 
@@ -74,10 +75,11 @@ inline constexpr KernelModel kSm80Model{.launch = 3.312,
                                         .full_unit = 0.258,
                                         .full_step = {0.750, 1.443}};
 
-// forward_small_sm90 sends partial results of fp16 in 32 bits where there is a mask.
+// forward_small_sm90 sends partial results of fp16 in 32 bits where its instance is not that of
+// whole tiles.
 inline constexpr double kWideMessages = 1.16;  // times as long
-constexpr double messages_of(const ForwardProblem& p) {
-  return p.dtype == DType::f16 && !p.band.unlimited() ? kWideMessages : 1;
+inline double messages_of(const ForwardProblem& p) {
+  return p.dtype == DType::f16 && !forward_small_sm90_is_whole(p) ? kWideMessages : 1;
 }
 
 // The kernel that would run otherwise.
@@ -164,8 +166,7 @@ struct SmallChoice {
 };
 
 // forward_medium_sm90 pads head dimensions to 128, and is not for those that need not be.
-constexpr SmallChoice choose_small(const ForwardProblem& p, int64_t multiprocessors,
-                                   NextKernel next) {
+inline SmallChoice choose_small(const ForwardProblem& p, int64_t multiprocessors, NextKernel next) {
   const Work work = work_of(p, kMeasuredShape.block_q, kMeasuredShape.step_keys);
   return {.small_us = messages_of(p) * predicted_us(p, kSmallModel, small_shape(p, multiprocessors),
                                                     multiprocessors),

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <fstream>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -24,6 +25,7 @@ ForwardProblem problem(int64_t heads, int64_t seqlen, int64_t head_dim, bool cau
   p.heads_q = p.heads_kv = heads;
   p.seqlen_q = p.seqlen_kv = seqlen;
   p.head_dim_qk = p.head_dim_v = head_dim;
+  p.softmax_scale = 1 / std::sqrt(static_cast<float>(head_dim));
   if (causal) p.band.right = 0;
   return p;
 }
