@@ -12,7 +12,7 @@ constexpr std::byte kCanary{0xFF};
 constexpr size_t kAlignment = 256;
 
 // Whether elements lie in row-major order, one after the other.
-bool is_dense(const TensorDesc& desc) {
+bool lies_densely(const TensorDesc& desc) {
   int64_t stride = 1;
   for (size_t d = static_cast<size_t>(desc.rank); d-- > 0;) {
     if (desc.shape[d] != 1 && desc.stride[d] != stride) return false;
@@ -36,7 +36,7 @@ TensorDesc contiguous(DType dtype, std::span<const int64_t> shape) {
   return desc;
 }
 
-HostTensor::HostTensor(const TensorDesc& desc) : desc_(desc), dense_(is_dense(desc)) {
+HostTensor::HostTensor(const TensorDesc& desc) : desc_(desc), dense_(lies_densely(desc)) {
   int64_t lowest = 0;
   int64_t highest = 0;
   for (size_t d = 0; d < static_cast<size_t>(desc.rank); ++d) {

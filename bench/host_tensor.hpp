@@ -28,6 +28,7 @@ class HostTensor {
 
   const TensorDesc& desc() const { return desc_; }
   int64_t elements() const;
+  bool is_dense() const { return dense_; }  // whether element i lies i elements from the first
 
   // All of the memory, guards included, and where element [0, 0, ...] lies in it: what a copy on
   // another device needs. The memory starts at a multiple of 256 bytes.

@@ -64,15 +64,9 @@ HostProblem block_problem(const Problem& whole, const ReadElements& inputs, cons
   return block;
 }
 
-bool lies_densely(const TensorDesc& desc) {
-  const auto rank = static_cast<size_t>(desc.rank);
-  return std::equal(desc.stride.begin(), desc.stride.begin() + desc.rank,
-                    contiguous(desc.dtype, {desc.shape.data(), rank}).stride.begin());
-}
-
 bool all_written(const HostTensor& o) {
   const DType dtype = o.desc().dtype;
-  if ((dtype == DType::f16 || dtype == DType::bf16) && lies_densely(o.desc())) {
+  if ((dtype == DType::f16 || dtype == DType::bf16) && o.is_dense()) {
     const uint16_t infinity = dtype == DType::f16 ? 0x7C00 : 0x7F80;
     const auto* const bits = static_cast<const uint16_t*>(o.data());
     return std::none_of(bits, bits + o.elements(),
