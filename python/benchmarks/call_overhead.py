@@ -24,7 +24,7 @@ import flashcore.torch
 from flashcore._attention import DEFAULTS
 from flashcore._backend import run_plan
 from flashcore._plan import FOUR_POINTERS_SIZE, Plan, pack_four_pointers
-from flashcore._torch import backend
+from flashcore._torch_operator import backend
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "tests"))
 import evidence

@@ -6,7 +6,7 @@ costs one foreign call.
 
 import struct
 import threading
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from ctypes import byref, c_void_p
 from typing import Any, NamedTuple
 
@@ -171,17 +171,14 @@ class Cache:
         self.get = self.plans.get
         self._lock = threading.Lock()
 
-    def make(self, key: Hashable, request: Callable[[], Request]) -> Plan:
-        plan = Plan(request())
-        self.put(key, plan)
-        return plan
-
-    def put(self, key: Hashable, plan: Plan) -> None:
+    def make(self, key: Hashable, request: Request) -> Plan:
+        plan = Plan(request)
         with self._lock:
             if len(self.plans) >= self.limit:
                 for old in list(self.plans)[: self.limit // 2]:
                     del self.plans[old]
             self.plans[key] = plan
+        return plan
 
     def clear(self) -> None:
         with self._lock:
