@@ -142,6 +142,10 @@ TEST(Unsupported, IsExitCode3) {
                                              "--kernel", "naive", "--device", "cpu", "--json"});
   EXPECT_EQ(outcome.exit_code, 3);
   EXPECT_EQ(json::parse(outcome.out)["status"], "unsupported");
+  if (!build_info().cuda) {
+    expect_refused({"ladder", "--list"}, 3, "ladder: needs the CUDA kernels");
+    expect_refused({"profile", "forward_sm80", "--causal"}, 3, "profile: needs the CUDA kernels");
+  }
 }
 
 TEST(Run, ChecksAndTimes) {
