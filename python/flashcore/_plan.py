@@ -11,7 +11,7 @@ from ctypes import byref, c_void_p
 from typing import Any, NamedTuple
 
 from ._errors import ArgumentTypeError, InvalidArgumentError, UnsupportedError
-from ._layout import CODES, F32, Layout, dense_strides, device_name, like
+from ._layout import CODES, F32, Layout, dense_strides, device_name, like, wanted_dtype
 from ._library import (
     OPTIONAL_TENSORS,
     VERDICT_FUNCTION,
@@ -203,7 +203,7 @@ def host_workspace(nbytes: int) -> tuple[Any, int]:
 def code_of_name(argument: str, name: Any) -> int:
     code = CODES.get(name) if isinstance(name, str) else None
     if code is None:
-        raise ArgumentTypeError(f"{argument}: is {name!r}, wanted one of {', '.join(CODES)}")
+        raise ArgumentTypeError(f"{argument}: is {name!r}, wanted {wanted_dtype(argument)}")
     return code
 
 
