@@ -91,6 +91,7 @@ TEST(Help, IsThereForEveryCommand) {
     EXPECT_EQ(help.exit_code, 0);
     EXPECT_THAT(help.out, AllOf(HasSubstr("Examples:\n  flashcore "), HasSubstr("--json")));
   }
+  EXPECT_THAT(flashcore_command({"verify", "--help"}).out, HasSubstr("shapes (default 100)"));
   EXPECT_THAT(flashcore_command({"--version"}).out, StartsWith("flashcore "));
 }
 
