@@ -3,6 +3,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <cstdint>
 #include <string_view>
 
 #include "cuda/attention/forward_params.hpp"
@@ -19,6 +20,12 @@ void set_forward_params(cuda::attention::ForwardParams& params, const ForwardPro
 // The pointers of a run; those of absent inputs are null.
 void bind_forward_params(cuda::attention::ForwardParams& params, const ForwardProblem& p,
                          const Arguments& args);
+
+// Whether batch entries differ in their lengths or diagonals.
+bool entries_vary(const ForwardProblem& p);
+
+// key - query on the diagonal of every entry, where they do not differ.
+int64_t common_offset(const ForwardProblem& p);
 
 // The widest copies want pointers at multiples of 16 bytes.
 bool is_aligned(const void* pointer);

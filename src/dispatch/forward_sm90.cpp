@@ -85,6 +85,12 @@ sm90::Params make_params(const ForwardProblem& p, const sm90::Config& config) {
   const int64_t group = p.heads_kv > 0 ? p.heads_q / p.heads_kv : 1;
   const int64_t head_bytes = std::max<int64_t>(2 * p.seqlen_kv * (p.head_dim_qk + p.head_dim_v), 1);
   const int64_t q_tiles = (p.seqlen_q + config.block_q() - 1) / config.block_q();
+  params.heads = static_cast<uint32_t>(p.heads_q);
+  params.heads_per_kv_head = static_cast<uint32_t>(group);
+  params.queries = static_cast<int>(p.seqlen_q);
+  params.limits =
+      sm90::band_limits(p.band.left, p.band.right, common_offset(p), static_cast<int>(p.seqlen_kv));
+  params.varies = entries_vary(p);
   params.order = {
       .batch_heads = static_cast<uint32_t>(p.batch * p.heads_q),
       .q_tiles = static_cast<uint32_t>(q_tiles),
@@ -124,7 +130,8 @@ void bind(sm90::Params& params, const ForwardProblem& p, const Arguments& args) 
   params.sinks = p.sinks.present ? args.sinks : nullptr;
 }
 
-// The tensor maps for these pointers. Without keys no block looks at those of K and V.
+// The tensor maps for these pointers. Without keys no block uses those of K and V, but all are
+// fetched ahead: any map does.
 cudaError_t encode(sm90::Maps& maps, const ForwardProblem& p, const Arguments& args,
                    const sm90::Config& config, bool has_keys) {
   const CUtensorMapDataType type =
@@ -142,6 +149,7 @@ cudaError_t encode(sm90::Maps& maps, const ForwardProblem& p, const Arguments& a
   if (error == cudaSuccess) {
     error = one(maps.o, args.o, p.o, p.heads_q, rows_q, p.head_dim_v, sm90::kWarpRows);
   }
+  maps.k = maps.v = maps.q;
   if (error == cudaSuccess && has_keys) {
     error = one(maps.k, args.k, p.k, p.heads_kv, rows_kv, p.head_dim_qk, config.block_kv);
   }

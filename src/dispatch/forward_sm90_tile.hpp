@@ -4,10 +4,11 @@
 //   a tile    begin_and_end + steps * step, and `mask` where there is one
 //   even      waves of as many as the GPU holds at once, full or not, of the average tile's length:
 //             a head's last one may have fewer rows
-//   uneven    all tiles shared out, but none is done before the longest one
+//   uneven    all tiles shared out, but none is done before the longest one; a tile of one step
+//             waits for the next to be found
 //
-// A step is one block of keys. Constants are microseconds on an H200, fitted to 67 problems of both
-// tiles (docs/forward-sm90.md); only their ratios matter here.
+// A step is one block of keys. Constants are microseconds on an H200, fitted to 178 problems of
+// both tiles (docs/forward-sm90.md); only their ratios matter here.
 #pragma once
 
 #include <algorithm>
@@ -23,12 +24,13 @@
 namespace flashcore {
 
 struct Sm90TileModel {
-  double begin_and_end, step, mask;
+  double begin_and_end, step, mask, find;
 };
 
 // Of a tile with others on its SM, where it shares that.
 constexpr Sm90TileModel sm90_tile_model(const cuda::forward_sm90::Config& config) {
-  return config.blocks_an_sm > 1 ? Sm90TileModel{1.65, 1.04, 0.7} : Sm90TileModel{2.3, 1.45, 0};
+  return config.blocks_an_sm > 1 ? Sm90TileModel{1.85, 1.05, 0.7, 0}
+                                 : Sm90TileModel{2.3, 1.45, 0, 1};
 }
 
 // Whether tiles differ in how many keys they see, or in how many rows they have: then they are
@@ -48,7 +50,8 @@ inline double predicted_us(const ForwardProblem& p, const cuda::forward_sm90::Co
   const auto places =
       static_cast<double>(std::max<int64_t>(multiprocessors, 1)) * config.blocks_an_sm;
   const bool masked = p.band.right >= 0 || p.band.left >= 0;
-  const double once = model.begin_and_end + (masked ? model.mask : 0);
+  const bool waits = sees_unevenly(p) && work.longest <= 1;
+  const double once = model.begin_and_end + (masked ? model.mask : 0) + (waits ? model.find : 0);
   const double longest = once + work.longest * model.step;
   // Warpgroups without a row leave the SM to the others.
   const double full_tiles =

@@ -14,16 +14,11 @@ small::BandLimits common_limits(const ForwardProblem& p) {
   Sequence sequence;
   sequence.len_q = p.seqlen_q;
   sequence.len_kv = p.seqlen_kv;
-  if (p.alignment == Alignment::bottom_right) sequence.offset = p.seqlen_kv - p.seqlen_q;
-  if (p.alignment == Alignment::given) sequence.offset = p.causal_offset;
+  sequence.offset = common_offset(p);
   return small::small_limits(sequence, p.band);
 }
 
 }  // namespace
-
-bool small_entries_vary(const ForwardProblem& p) {
-  return p.packed || p.seqlens_q.present || p.seqlens_kv.present || p.causal_offsets.present;
-}
 
 // Everything but the pointers.
 small::Params small_params(const ForwardProblem& p) {
@@ -32,7 +27,7 @@ small::Params small_params(const ForwardProblem& p) {
   params.queries = static_cast<int>(p.seqlen_q);
   params.heads_per_kv_head = p.heads_kv > 0 ? static_cast<int>(p.heads_q / p.heads_kv) : 1;
   params.scale_log2 = static_cast<float>(static_cast<double>(p.softmax_scale) * kLog2E);
-  params.varies = small_entries_vary(p);
+  params.varies = entries_vary(p);
   params.limits = common_limits(p);
   params.band = p.band;
   return params;

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "dispatch/cuda_launch.hpp"
 #include "dispatch/forward_sm90.hpp"
 #include "dispatch/forward_small_params.hpp"
 
@@ -22,7 +23,7 @@ std::string small_declines(const ForwardProblem& p, const PlanContext& context,
                            bool (SmallChoice::*is_chosen)() const) {
   if (context.batch_invariant)
     return "batch_invariant: is set, and the choice depends on the batch";
-  if (small_entries_vary(p))
+  if (entries_vary(p))
     return "entries have lengths or diagonals of their own: its time is not known";
   const SmallChoice choice =
       choose_small(p, context.device.multiprocessors, next_kernel(p, context));

@@ -1,11 +1,12 @@
-// The finder: one thread, which works out which tile the block takes next, and what the producer
-// and the consumers must know of it, while the producer copies the tile before.
+// The finder: one warp, which works out which tile the block takes next, and what the producer and
+// the consumers must know of it, while the producer copies the tile before. The first tile is found
+// while barriers are made.
 //
 //   producer   copies of tile t: wants t + 1 |  K V K V ...  | has t + 1 | Q of it ...
 //   finder                                   | counter, find |
 //
-// A thread of its own, since one tile costs some 1,000 clk of dependent arithmetic, and copies that
-// come late by that much make all consumers wait.
+// A warp of its own, since one tile costs some 1,000 clk of dependent arithmetic, and copies that
+// come late by that much make all consumers wait. Its lanes look at the rows of one consumer each.
 #pragma once
 
 #include <cstdint>
@@ -22,49 +23,62 @@ template <class S>
 struct Finder {
   typename S::Shared& smem;
   const Params& p;
+  const int lane;
+  uint32_t taken = 0;  // the number of the tile at hand
+  RingPosition<1> at{};
+  bool claimed = false;  // the counter
 
-  // The tile after number `taken`: without a counter every block takes each gridDim.x-th.
-  __device__ __forceinline__ uint32_t next_tile(uint32_t taken) const {
+  // The tile after: without a counter every block takes each gridDim.x-th.
+  __device__ __forceinline__ uint32_t next_tile() {
     if (p.counter == nullptr) return taken + gridDim.x;
-    return answer(p.counter, {p.launch_name, p.order.size()}, gridDim.x,
-                  TileCounter::handed_out(ask(p.counter)));
+    const TileCounter counter{p.launch_name, p.order.size()};
+    uint32_t tile = 0;
+    if (lane == 0 && !claimed) claim(p.counter, counter);
+    if (lane == 0) tile = ask(p.counter, counter, gridDim.x);
+    claimed = true;
+    return __shfl_sync(0xffffffffU, tile, 0);
   }
 
   // Writes the task of tile `taken`, or of the next after it that exists, or that there is none.
-  // Returns the number of the tile.
-  __device__ __forceinline__ uint32_t find(TaskInfo& slot, uint32_t taken) const {
-    for (; taken < p.order.size(); taken = next_tile(taken)) {
+  __device__ __forceinline__ void find() {
+    TaskInfo& slot = smem.task[at.passed % S::kTaskSlots];
+    for (; taken < p.order.size(); taken = next_tile()) {
       TaskInfo task = find_task(p, taken, S::kConfig.block_q());
       if (task.first_query >= task.rows_q) continue;  // a packed entry is shorter
-      const BlockRange range = block_range(task.limits, task.len_q, task.first_query,
-                                           task.first_query + S::kConfig.block_q(), S::kBlockKv);
-      task.begin = range.begin, task.end = range.end;
-      slot = task;
-#pragma unroll 1
-      for (int w = 0; w < S::kConsumers; ++w) {
-        const int first = task.first_query + w * kWarpgroupRows;
-        slot.seen[w] =
-            block_range(task.limits, task.len_q, first, first + kWarpgroupRows, S::kBlockKv);
+      const bool is_consumer = lane < S::kConsumers;
+      const int first = task.first_query + (is_consumer ? lane * kWarpgroupRows : 0);
+      const int rows = is_consumer ? kWarpgroupRows : S::kConfig.block_q();
+      const BlockRange range =
+          block_range(task.limits, task.len_q, first, first + rows, S::kBlockKv);
+      if (lane == S::kConsumers) {
+        task.begin = range.begin, task.end = range.end;
+        slot = task;
       }
-      return taken;
+      __syncwarp();
+      if (is_consumer) slot.seen[lane] = range;
+      return;
     }
-    slot.rows_q = TaskInfo::kNoMore;
-    slot.begin = slot.end = 0;
-    return taken;
+    if (lane == 0) {
+      slot.rows_q = TaskInfo::kNoMore;
+      slot.begin = slot.end = 0;
+    }
   }
 
-  __device__ __forceinline__ void run() const {
-    if (p.counter != nullptr) claim(p.counter, {p.launch_name, p.order.size()});
-    uint32_t taken = blockIdx.x;
-    for (RingPosition<1> at;; at.next()) {
-      TaskInfo& slot = smem.task[at.passed % S::kTaskSlots];
-      if (at.passed > 0) {
-        ptx::mbarrier_wait(ptx::shared_address(&smem.task_wanted), at.parity() ^ 1);
-        taken = next_tile(taken);
-      }
-      taken = find(slot, taken);
-      ptx::mbarrier_arrive(ptx::shared_address(&smem.task_found));
-      if (taken >= p.order.size()) return;
+  // Before the block meets, where its threads have nothing else to do.
+  __device__ __forceinline__ void find_first() {
+    taken = blockIdx.x;
+    find();
+  }
+
+  __device__ __forceinline__ void find_others() {
+    while (taken < p.order.size()) {
+      if (lane == 0) ptx::mbarrier_wait(ptx::shared_address(&smem.task_wanted), at.parity());
+      __syncwarp();
+      at.next();
+      taken = next_tile();
+      find();
+      __syncwarp();
+      if (lane == 0) ptx::mbarrier_arrive(ptx::shared_address(&smem.task_found));
     }
   }
 };

@@ -89,16 +89,41 @@ __device__ __forceinline__ void consume(typename S::Shared& smem, const CUtensor
 }
 
 template <class S>
-__device__ __forceinline__ void initialise_barriers(typename S::Shared& smem) {
+__device__ __forceinline__ typename S::Shared& shared_memory() {
+  extern __shared__ __align__(1024) unsigned char storage[];
+  return *reinterpret_cast<typename S::Shared*>(storage);
+}
+
+// A launch finds none of them at hand.
+__device__ __forceinline__ void prefetch_maps(const Maps& maps) {
+  ptx::prefetch_tensor_map(&maps.k);
+  ptx::prefetch_tensor_map(&maps.q);
+  ptx::prefetch_tensor_map(&maps.v);
+  ptx::prefetch_tensor_map(&maps.o);
+}
+
+// What the first copies count at.
+template <class S>
+__device__ __forceinline__ void make_first_barriers(typename S::Shared& smem) {
   for (int slot = 0; slot < S::kQSlots; ++slot) {
     for (int w = 0; w < S::kConsumers; ++w) {
       ptx::mbarrier_init(ptx::shared_address(&smem.q_full[slot][w]), 1);
+    }
+  }
+  for (int slot = 0; slot < S::kStages; ++slot) {
+    ptx::mbarrier_init(ptx::shared_address(&smem.k_full[slot]), 1);
+  }
+  ptx::mbarrier_init_fence();
+}
+template <class S>
+__device__ __forceinline__ void make_other_barriers(typename S::Shared& smem) {
+  constexpr int kConsumerWarps = kWarpgroupWarps * S::kConsumers;
+  for (int slot = 0; slot < S::kQSlots; ++slot) {
+    for (int w = 0; w < S::kConsumers; ++w) {
       ptx::mbarrier_init(ptx::shared_address(&smem.q_empty[slot][w]), kWarpgroupWarps);
     }
   }
-  constexpr int kConsumerWarps = kWarpgroupWarps * S::kConsumers;
   for (int slot = 0; slot < S::kStages; ++slot) {
-    ptx::mbarrier_init(ptx::shared_address(&smem.k_full[slot]), 1);
     ptx::mbarrier_init(ptx::shared_address(&smem.v_full[slot]), 1);
     ptx::mbarrier_init(ptx::shared_address(&smem.k_empty[slot]), kConsumerWarps);
     ptx::mbarrier_init(ptx::shared_address(&smem.v_empty[slot]), kConsumerWarps);
@@ -108,20 +133,49 @@ __device__ __forceinline__ void initialise_barriers(typename S::Shared& smem) {
   ptx::mbarrier_init_fence();
 }
 
+// The producer's warpgroup. Until the block meets each of its warps does a part of what the first
+// product waits for:
+//
+//   warp 0   other barriers            | producer
+//   warp 1   the first tile | first K  | finder
+//   warp 2   first barriers | first Q  |
+//   warp 3   tensor maps               |
+template <class S>
+__device__ __forceinline__ void produce(const Maps& maps, const Params& p) {
+  typename S::Shared& smem = shared_memory<S>();
+  const int warp = static_cast<int>(threadIdx.x / kWarpThreads);
+  const int lane = static_cast<int>(threadIdx.x % kWarpThreads);
+  Producer<S> producer{.smem = smem, .maps = maps};
+  Finder<S> finder{.smem = smem, .p = p, .lane = lane};
+  if (warp == 0) {
+    if (lane == 0) make_other_barriers<S>(smem);
+  } else if (warp == 1) {
+    finder.find_first();
+    __syncwarp();
+    ptx::named_barrier_sync(kFirstBarrier, 2 * kWarpThreads);
+    if (lane == 0) producer.start_k();
+  } else if (warp == 2) {
+    if (lane == 0) make_first_barriers<S>(smem);
+    __syncwarp();
+    ptx::named_barrier_sync(kFirstBarrier, 2 * kWarpThreads);
+    if (lane == 0) producer.start_q();
+  } else if (lane == 0) {
+    prefetch_maps(maps);
+  }
+  __syncthreads();
+  ptx::release_registers<S::kConfig.producer_registers()>();
+  if (warp == 0 && lane == 0) producer.run(p.counter != nullptr);
+  if (warp == 1) finder.find_others();
+}
+
 template <class S>
 __device__ __forceinline__ void run_block(const Maps& maps, const Params& p) {
-  extern __shared__ __align__(1024) unsigned char storage[];
-  auto& smem = *reinterpret_cast<typename S::Shared*>(storage);
-  if (threadIdx.x == 0) initialise_barriers<S>(smem);
-  __syncthreads();
-  const int warpgroup = static_cast<int>(threadIdx.x / kWarpgroupThreads);
-  if (warpgroup == 0) {
-    ptx::release_registers<S::kConfig.producer_registers()>();
-    if (threadIdx.x == 0) Producer<S>{.smem = smem, .maps = maps}.run();
-    if (threadIdx.x == kWarpThreads) Finder<S>{.smem = smem, .p = p}.run();
+  if (ptx::thread_index() < kWarpgroupThreads) {  // not held: consumers need their registers
+    produce<S>(maps, p);
   } else {
+    __syncthreads();
     ptx::acquire_registers<S::kConfig.consumer_registers()>();
-    consume<S>(smem, maps.o, p);
+    consume<S>(shared_memory<S>(), maps.o, p);
   }
 }
 

@@ -14,9 +14,18 @@ struct Maps {
   CUtensorMap q, k, v, o;
 };
 
+// What a block's first tile is found by: one line of the constant cache, which a launch finds cold.
+struct FirstParams {
+  TileOrder order;
+  uint32_t heads, heads_per_kv_head;  // of queries
+  int queries;                        // seqlen_q
+  BandLimits limits;                  // of every entry, unless `varies`
+  bool varies;                        // entries differ in their lengths or diagonals
+};
+
 // TMA goes by the maps (that of O is used by tiles whose outputs are staged); the matrices are for
 // what it cannot do.
-struct Params : attention::ForwardParams {
+struct Params : FirstParams, attention::ForwardParams {
   // The band: unlimited sides are negative, others at most 2^32.
   int64_t left, right;
 
@@ -32,7 +41,6 @@ struct Params : attention::ForwardParams {
   const float* sinks;  // one a head; null when there are none
   int64_t sinks_step;
 
-  TileOrder order;
   unsigned long long* counter;  // of tiles handed out; null: block b takes b, b + blocks, ...
   uint32_t launch_name;         // what says that the counter is this plan's
 };

@@ -1,11 +1,9 @@
 // The producer: one thread, which copies what the consumers need, ahead of them.
 //
-//   a tile   K[last] Q  K[last-1] V[last]  Q'  K[last-2] V[last-1] ... K'[last] V[first]
+//   a tile   K[last] Q  K[last-1] V[last]  K[last-2] V[last-1] ... Q' ... K'[last] V[first]
 //
-// Copies go out in the order in which consumers ask; each waits until its slot is free. The next
-// tile's Q follows the second K: by then consumers are done with the tile before, so that its place
-// is free. With one place for Q, Q follows the tile's last V. The next tile's first K comes before
-// the last V.
+// Copies go out in the order in which consumers need them; each waits until its slot is free. With
+// one place for Q, Q' follows the tile's last V.
 #pragma once
 
 #include <cstdint>
@@ -37,12 +35,17 @@ struct Producer {
   RingPosition<S::kQSlots> q_at;  // tasks go round with it, in slots of their own
   RingPosition<S::kStages> k_at, v_at;
 
-  // The finder shall find the next task.
+  // Where tiles are handed out one by one, a block asks for its next when so many blocks of keys
+  // are left: a block that is done early then gets more. Otherwise at once, so that the next Q is
+  // copied long before it is needed.
+  static constexpr int kAsksAt = 2;
+
+  // The finder shall find the next task. The first is there when the block has met.
   __device__ __forceinline__ void want_task() const {
     ptx::mbarrier_arrive(ptx::shared_address(&smem.task_wanted));
   }
   __device__ __forceinline__ const TaskInfo* take_task() const {
-    ptx::mbarrier_wait(ptx::shared_address(&smem.task_found), q_at.passed % 2);
+    ptx::mbarrier_wait(ptx::shared_address(&smem.task_found), (q_at.passed - 1) % 2);
     return &smem.task[q_at.passed % S::kTaskSlots];
   }
 
@@ -65,6 +68,9 @@ struct Producer {
   }
   __device__ __forceinline__ void load_k(const TaskInfo& task, int block) {
     ptx::mbarrier_wait(ptx::shared_address(&smem.k_empty[k_at.slot()]), k_at.parity() ^ 1);
+    copy_k(task, block);
+  }
+  __device__ __forceinline__ void copy_k(const TaskInfo& task, int block) {
     load_tile<typename S::KTile>(smem.k[k_at.slot()], maps.k, smem.k_full[k_at.slot()],
                                  task.kv_row + block * S::kBlockKv, task.kv_head, task.batch);
     k_at.next();
@@ -79,23 +85,32 @@ struct Producer {
     if (task.begin < task.end) load_k(task, task.end - 1);
   }
 
-  __device__ __forceinline__ void run() {
-    const TaskInfo* next = take_task();
-    load_first_k(*next);
-    load_q(*next);
+  // The first copies are started by other threads, before this one runs.
+  __device__ __forceinline__ void start_k() {
+    const TaskInfo& task = smem.task[0];
+    if (task.begin < task.end) copy_k(task, task.end - 1);
+  }
+  __device__ __forceinline__ void start_q() { load_q(smem.task[0]); }
+
+  __device__ __forceinline__ void run(bool hands_out) {
+    const TaskInfo* next = &smem.task[0];
+    if (next->begin < next->end) k_at.next();
+    q_at.next();
     while (next->is_tile()) {
       const TaskInfo& task = *next;
-      want_task();
       next = nullptr;
       const int last = task.end - task.begin - 1;
+      const int asks_at = hands_out ? min(last, kAsksAt) : last;
+      if (last < 0) want_task();
       for (int left = last; left >= 0; --left) {
+        if (left == asks_at) want_task();
         if (left > 0) {
           load_k(task, task.begin + left - 1);
         } else if (next != nullptr) {
           load_first_k(*next);
         }
         load_v(task, task.begin + left);
-        if (left > 0 && left == last) {
+        if (left > 0 && left == asks_at) {
           next = take_task();
           if constexpr (S::kQSlots > 1) load_q(*next);
         }

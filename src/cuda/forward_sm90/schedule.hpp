@@ -16,6 +16,9 @@ namespace flashcore::cuda::forward_sm90 {
 inline constexpr int kMostConsumers = 3;
 inline constexpr int kFar = 1 << 29;  // further than any key is from any query
 
+// n / d, at once where that is 0, as it is for most of what a launch asks: a division takes long.
+constexpr uint32_t quotient(uint32_t n, uint32_t d) { return n < d ? 0 : n / d; }
+
 // Number `index` of a launch's tiles. Plainly, the tiles of a head follow each other, so that
 // blocks which run together share its keys. Longest first: sections of heads whose keys and values
 // stay in L2 together, and within a section the last query tiles of all its heads, which a causal
@@ -34,15 +37,15 @@ struct TileOrder {
 
   constexpr Place at(uint32_t index) const {
     if (!longest_first) {
-      const uint32_t head = index / q_tiles;
+      const uint32_t head = quotient(index, q_tiles);
       return {head, index - head * q_tiles};
     }
     const uint32_t section_tiles = section_heads * q_tiles;
-    const uint32_t section = index / section_tiles;
+    const uint32_t section = quotient(index, section_tiles);
     const uint32_t within = index - section * section_tiles;
     const uint32_t left = batch_heads - section * section_heads;
     const uint32_t heads = section_heads < left ? section_heads : left;
-    const uint32_t rank = within / heads;
+    const uint32_t rank = quotient(within, heads);
     return {section * section_heads + (within - rank * heads), q_tiles - 1 - rank};
   }
 };
@@ -102,7 +105,7 @@ constexpr ColumnRange visible_columns(const BandLimits& limits, int query, int k
   return {query + limits.low - key, std::min(query + limits.high + 1, limits.len_kv) - key};
 }
 
-// What the producer tells the consumers of a tile.
+// What a block knows of a tile.
 struct TaskInfo {
   int batch, head;  // batch: 0 in packed tensors
   int kv_head;      // whose keys and values the head reads

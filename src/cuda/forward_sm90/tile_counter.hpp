@@ -37,13 +37,11 @@ __device__ inline void claim(unsigned long long* word, const TileCounter& counte
   }
 }
 
-// Asks. What comes back is for answer(), later: the addition takes a round trip to memory.
-__device__ inline unsigned long long ask(unsigned long long* word) { return atomicAdd(word, 1ULL); }
-
-// The number of the next tile, `blocks` being handed out by themselves. At or past counter.tiles:
-// none is left.
-__device__ inline uint32_t answer(unsigned long long* word, const TileCounter& counter,
-                                  uint32_t blocks, uint32_t handed_out) {
+// What one asker is handed, `blocks` tiles being handed out by themselves. At or past
+// counter.tiles: none is left.
+__device__ inline uint32_t ask(unsigned long long* word, const TileCounter& counter,
+                               uint32_t blocks) {
+  const uint32_t handed_out = TileCounter::handed_out(atomicAdd(word, 1ULL));
   if (counter.is_last(handed_out)) atomicExch(word, counter.zero());
   return blocks + handed_out;
 }
