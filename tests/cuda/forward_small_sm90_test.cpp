@@ -48,13 +48,11 @@ TEST(ForwardSmallSm90Config, MissionIsLoadedAtOnce) {
   for (const Config& config : kConfigs) EXPECT_TRUE(is_sound(config));
 }
 
-TEST(ForwardSmallSm90Config, AMessageIsAPartsShareOfAWarpsOutputs) {
+TEST(ForwardSmallSm90Config, AWarpGetsHalfOfItsRowsAndOfThoseItsBlocksColumns) {
+  constexpr int kRows = 16, kFp32 = 4;
   for (const Config& config : kConfigs) {
-    for (const bool wide : {false, true}) {
-      constexpr int kRows = 16, kLse = 32 * 4;
-      EXPECT_EQ(config.message_bytes(wide),
-                kRows * config.head_dim / (kGroups * config.ranks) * (wide ? 4 : 2) + kLse);
-    }
+    EXPECT_EQ(config.swap_bytes(), kRows / kGroups * config.head_dim * kFp32);
+    EXPECT_EQ(config.chunk_bytes(), kRows / kGroups * config.head_dim / config.ranks * kFp32);
   }
 }
 

@@ -22,14 +22,14 @@ namespace flashcore::cuda::forward_small_sm90 {
 template <class S>
 struct Attention : Softmax<S> {
   using Base = Softmax<S>;
-  using Base::exponentials, Base::is_near, Base::lane, Base::mask, Base::raise, Base::row_max;
+  using Base::exponentials, Base::is_near, Base::lane, Base::raise, Base::row_max;
   using Base::shifts_of, Base::task, Base::warp;
   typename S::Shared& smem;
   const Copies<S>& copies;
   const int part, group;
 
   __device__ __forceinline__ int tile_at(int i) const {
-    return task.tiles.begin + part + i * S::kParts;
+    return task.tiles.begin + part + (i ^ copies.flip(group)) * S::kParts;
   }
   __device__ __forceinline__ uint32_t address_of(int tile) const {
     return ptx::shared_address(&smem.tiles[0][0]) + tile * S::Tile::kBytes;
@@ -47,6 +47,24 @@ struct Attention : Softmax<S> {
   __device__ __forceinline__ void start_output(Partial<S>& w, const Probabilities<S>& p,
                                                int slot) const {
     forward_small_sm90::start_output<S, kFirst>(w, p, address_of(v_tile(group, slot)));
+  }
+
+  // Removes what the rows of this lane do not see of a tile.
+  __device__ __forceinline__ void mask(Scores<S>& s, int tile) const {
+    if constexpr (S::kCover != Cover::band) {
+      Base::mask(s, tile);
+    } else {
+      if (tile < task.tiles.full_end) return;
+      const int row = task.first_query + 16 * warp + lane / 4;
+      const int seen = row + task.limits.high - tile * kBlockKv - 2 * (lane % 4);
+#pragma unroll
+      for (int n = 0; n < S::kKeyProducts; ++n) {
+#pragma unroll
+        for (int e = 0; e < 4; ++e) {
+          if (8 * (n - e / 2) + e % 2 > seen) s[n][e] = kNoKey;
+        }
+      }
+    }
   }
 
   // While the first scores are computed: before that, every warp of the group is waited for.
@@ -85,15 +103,21 @@ struct Attention : Softmax<S> {
     wait(v_tile(group, 0), 0);
     start_output<ptx::Accumulate::overwrite>(w, p0, 0);
     exponentials<kHalf, S::kKeyProducts>(p1, sums, s1, shift);
-    ptx::warpgroup_wait<0>();
-    ptx::warpgroup_pin(w.o);
+    wait(v_tile(group, 1), 0);
+    start_output<ptx::Accumulate::add>(w, p1, 1);
     const float largest = fmaxf(fmaxf(sums[0][0], sums[0][1]), fmaxf(sums[1][0], sums[1][1]));
     const bool near = largest < kLargestSum && fminf(w.max[0], w.max[1]) > kNoKey;
     if (!__all_sync(0xffffffffU, near)) [[unlikely]] {
+      ptx::warpgroup_wait<0>();
+      ptx::warpgroup_pin(w.o);
+      start_output<ptx::Accumulate::overwrite>(w, p0, 0);
+      ptx::warpgroup_wait<0>();
+      ptx::warpgroup_pin(w.o);
       raise(w, s1, shift);
 #pragma unroll
       for (int i = 0; i < 4; ++i) sums[i / 2][i % 2] = 0;
       exponentials<0, S::kKeyProducts>(p1, sums, s1, shift);
+      start_output<ptx::Accumulate::add>(w, p1, 1);
     }
 #pragma unroll
     for (int i = 0; i < 4; ++i) w.sums[i / 2][i % 2] += sums[i / 2][i % 2];
@@ -141,9 +165,9 @@ struct Attention : Softmax<S> {
       second_kept(w, p0, p1, s1, shift);
     } else {
       second(w, p0, p1, s1, shift);
+      wait(v_tile(group, 1), 0);
+      start_output<ptx::Accumulate::add>(w, p1, 1);
     }
-    wait(v_tile(group, 1), 0);
-    start_output<ptx::Accumulate::add>(w, p1, 1);
   }
 
   // The warpgroup has read slot `slot`, where tile `i` was: if there is a tile for it, it comes.
