@@ -34,7 +34,7 @@ Result<PlannedKernel> plan(const ForwardProblem& p, const PlanContext& context) 
   const small::InstanceEntry& instance = small::find_instance(
       {.type = input_type(p),
        .config = small::choose_config(p.head_dim_qk, p.head_dim_v, p.seqlen_kv, one_wave),
-       .whole = forward_small_sm90_is_whole(p)});
+       .cover = forward_small_sm90_cover(p)});
   return plan_mapped(p, context,
                      {kName, instance.prepare,
                       [&instance, grid, early = context.early_start](

@@ -139,11 +139,21 @@ std::string forward_small_sm80_refusal(const ForwardProblem& problem, const Devi
 }
 
 bool forward_small_sm90_is_whole(const ForwardProblem& p) {
+  const bool vary =
+      p.packed || p.seqlens_q.present || p.seqlens_kv.present || p.causal_offsets.present;
+  return !vary && p.band.unlimited() && p.seqlen_kv > 0 && p.seqlen_kv % small::kBlockKv == 0;
+}
+
+small::Cover forward_small_sm90_cover(const ForwardProblem& p) {
   // A steep softmax puts a row's weight on a few keys, as a mask does.
   constexpr double kSteep = 1.5;
   const bool steep = p.softmax_scale * std::sqrt(static_cast<double>(p.head_dim_qk)) > kSteep;
-  return !steep && p.band.unlimited() && !p.packed && !p.seqlens_q.present &&
-         !p.seqlens_kv.present && p.seqlen_kv > 0 && p.seqlen_kv % small::kBlockKv == 0;
+  if (forward_small_sm90_is_whole(p) && !(steep && p.dtype == DType::f16)) {
+    return small::Cover::whole;
+  }
+  ForwardProblem open = p;
+  open.band.right = Band::kUnlimited;
+  return forward_small_sm90_is_whole(open) ? small::Cover::band : small::Cover::any;
 }
 
 }  // namespace flashcore

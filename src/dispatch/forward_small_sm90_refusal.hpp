@@ -4,6 +4,7 @@
 #include <string>
 #include <string_view>
 
+#include "cuda/forward_small_sm90/config.hpp"
 #include "dispatch/kernels.hpp"
 
 namespace flashcore {
@@ -15,6 +16,9 @@ std::string forward_small_sm90_refusal(const ForwardProblem& problem, const Devi
 // The same of forward_small_sm80.
 std::string forward_small_sm80_refusal(const ForwardProblem& problem, const DeviceInfo& device,
                                        std::string_view targets);
+
+// What its instance for a problem may take for granted.
+cuda::forward_small_sm90::Cover forward_small_sm90_cover(const ForwardProblem& problem);
 
 // Whether every query sees every key and tiles of keys are full: no tile needs a mask.
 bool forward_small_sm90_is_whole(const ForwardProblem& problem);

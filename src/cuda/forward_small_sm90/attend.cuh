@@ -22,14 +22,14 @@ namespace flashcore::cuda::forward_small_sm90 {
 template <class S>
 struct Attention : Softmax<S> {
   using Base = Softmax<S>;
-  using Base::exponentials, Base::is_near, Base::lane, Base::mask, Base::raise, Base::row_max;
+  using Base::exponentials, Base::is_near, Base::lane, Base::raise, Base::row_max;
   using Base::shifts_of, Base::task, Base::warp;
   typename S::Shared& smem;
   const Copies<S>& copies;
   const int part, group;
 
   __device__ __forceinline__ int tile_at(int i) const {
-    return task.tiles.begin + part + i * S::kParts;
+    return task.tiles.begin + part + (i ^ copies.flip(group)) * S::kParts;
   }
   __device__ __forceinline__ uint32_t address_of(int tile) const {
     return ptx::shared_address(&smem.tiles[0][0]) + tile * S::Tile::kBytes;
@@ -47,6 +47,24 @@ struct Attention : Softmax<S> {
   __device__ __forceinline__ void start_output(Partial<S>& w, const Probabilities<S>& p,
                                                int slot) const {
     forward_small_sm90::start_output<S, kFirst>(w, p, address_of(v_tile(group, slot)));
+  }
+
+  // Removes what the rows of this lane do not see of a tile.
+  __device__ __forceinline__ void mask(Scores<S>& s, int tile) const {
+    if constexpr (S::kCover != Cover::band) {
+      Base::mask(s, tile);
+    } else {
+      if (tile < task.tiles.full_end) return;
+      const int row = task.first_query + 16 * warp + lane / 4;
+      const int seen = row + task.limits.high - tile * kBlockKv - 2 * (lane % 4);
+#pragma unroll
+      for (int n = 0; n < S::kKeyProducts; ++n) {
+#pragma unroll
+        for (int e = 0; e < 4; ++e) {
+          if (8 * (n - e / 2) + e % 2 > seen) s[n][e] = kNoKey;
+        }
+      }
+    }
   }
 
   // While the first scores are computed: before that, every warp of the group is waited for.
@@ -74,29 +92,50 @@ struct Attention : Softmax<S> {
     start_output<ptx::Accumulate::overwrite>(w, p, 0);
   }
 
-  // O = P0 V0 and P1. With registers to keep the scores, whether the reference was near enough is
-  // seen in the sums, afterwards.
+  // O = P0 V0 + P1 V1. With registers to keep the scores, whether the reference was near enough is
+  // seen in the sums, afterwards: at head dimension 64 while the last product is under way, which
+  // the warpgroup then repeats from the start.
   __device__ __forceinline__ void second_kept(Partial<S>& w, const Probabilities<S>& p0,
                                               Probabilities<S>& p1, const Scores<S>& s1,
                                               float (&shift)[2]) const {
     constexpr int kHalf = S::kKeyProducts / 2;
+    constexpr bool kRepeats = S::kHeadDim == 64;
     Sums sums = {{0, 0}, {0, 0}};
     exponentials<0, kHalf>(p1, sums, s1, shift);
     wait(v_tile(group, 0), 0);
     start_output<ptx::Accumulate::overwrite>(w, p0, 0);
     exponentials<kHalf, S::kKeyProducts>(p1, sums, s1, shift);
-    ptx::warpgroup_wait<0>();
-    ptx::warpgroup_pin(w.o);
+    if constexpr (kRepeats) {
+      wait(v_tile(group, 1), 0);
+      start_output<ptx::Accumulate::add>(w, p1, 1);
+    } else {
+      ptx::warpgroup_wait<0>();
+      ptx::warpgroup_pin(w.o);
+    }
     const float largest = fmaxf(fmaxf(sums[0][0], sums[0][1]), fmaxf(sums[1][0], sums[1][1]));
     const bool near = largest < kLargestSum && fminf(w.max[0], w.max[1]) > kNoKey;
-    if (!__all_sync(0xffffffffU, near)) [[unlikely]] {
+    const bool far = kRepeats ? ptx::named_barrier_or(kGroupIsDone + group, kGroupThreads, !near)
+                              : __any_sync(0xffffffffU, !near) != 0;
+    if (far) [[unlikely]] {
+      if constexpr (kRepeats) {
+        ptx::warpgroup_wait<0>();
+        ptx::warpgroup_pin(w.o);
+        start_output<ptx::Accumulate::overwrite>(w, p0, 0);
+        ptx::warpgroup_wait<0>();
+        ptx::warpgroup_pin(w.o);
+      }
       raise(w, s1, shift);
 #pragma unroll
       for (int i = 0; i < 4; ++i) sums[i / 2][i % 2] = 0;
       exponentials<0, S::kKeyProducts>(p1, sums, s1, shift);
+      if constexpr (kRepeats) start_output<ptx::Accumulate::add>(w, p1, 1);
     }
 #pragma unroll
     for (int i = 0; i < 4; ++i) w.sums[i / 2][i % 2] += sums[i / 2][i % 2];
+    if constexpr (!kRepeats) {
+      wait(v_tile(group, 1), 0);
+      start_output<ptx::Accumulate::add>(w, p1, 1);
+    }
   }
   // Otherwise it is seen before.
   __device__ __forceinline__ void second(Partial<S>& w, const Probabilities<S>& p0,
@@ -141,9 +180,9 @@ struct Attention : Softmax<S> {
       second_kept(w, p0, p1, s1, shift);
     } else {
       second(w, p0, p1, s1, shift);
+      wait(v_tile(group, 1), 0);
+      start_output<ptx::Accumulate::add>(w, p1, 1);
     }
-    wait(v_tile(group, 1), 0);
-    start_output<ptx::Accumulate::add>(w, p1, 1);
   }
 
   // The warpgroup has read slot `slot`, where tile `i` was: if there is a tile for it, it comes.

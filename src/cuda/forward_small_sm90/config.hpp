@@ -24,6 +24,13 @@ inline constexpr int kTiles = 1 + 2 * kGroups * kSlots;  // Q, K, V
 inline constexpr int kPanelColumns = 64;                 // 128 bytes, the swizzle
 inline constexpr int kSharedMemory = 227 * 1024;         // of an SM, a kilobyte a block less
 
+// What an instance takes for granted.
+enum class Cover {
+  any,    // nothing
+  band,   // entries are alike, tiles of keys are full, and no row's keys begin late
+  whole,  // and every row sees every key: no tile needs a mask
+};
+
 // A structural type: the one template argument that a kernel's geometry is.
 struct Config {
   int head_dim;  // the larger of Q's and V's is at most this; the rest is padded with zeros
@@ -32,17 +39,19 @@ struct Config {
 
   constexpr int tile_bytes() const { return 2 * kBlockKv * head_dim; }
 
-  // What a warp sends to another: of eight rows the columns that a block finishes, in pieces of 32,
-  // and a log-sum-exp a lane. 16 bits an output, or, `wide`, 32.
-  static constexpr int vectors(bool wide) { return wide ? 2 : 1; }
-  constexpr int message_bytes(bool wide) const {
-    return 512 * vectors(wide) * (head_dim / (32 * ranks)) + 128;
+  // What a warp gets from others: of eight rows the columns that a block finishes, and eight bytes
+  // a row. In 16 bits from every part; or where a block adds up first in 32, from its other
+  // warpgroup of all columns, and from the other block.
+  constexpr int merge_bytes(bool adds_up_first) const {
+    const int columns = head_dim / ranks, parts = kGroups * ranks;
+    const int shares = parts * 8 * (2 * columns + 8);
+    const int sums = 8 * (4 * head_dim + 8 * kGroups) + (ranks - 1) * 8 * (4 * columns + 8);
+    return kGroups * kGroupWarps * (adds_up_first ? sums : shares);
   }
-  constexpr int messages() const { return kGroups * kGroupWarps * kGroups * ranks; }
 
   constexpr int barriers() const { return kTiles + kGroups * kGroupWarps + kGroups; }
-  constexpr int smem_bytes(bool wide) const {
-    return tile_bytes() * kTiles + messages() * message_bytes(wide) + 8 * barriers();
+  constexpr int smem_bytes(bool adds_up_first) const {
+    return tile_bytes() * kTiles + merge_bytes(adds_up_first) + 8 * barriers();
   }
 };
 
@@ -80,7 +89,7 @@ constexpr int choose_config(int64_t head_dim_qk, int64_t head_dim_v, int64_t seq
 constexpr bool is_sound(const Config& c) {
   constexpr int kTileAlignment = 1024, kReserved = 1024;  // what the system takes of each block
   return c.head_dim % kPanelColumns == 0 && c.tile_bytes() % kTileAlignment == 0 &&
-         c.message_bytes(true) % 16 == 0 &&
+         c.merge_bytes(true) >= c.merge_bytes(false) &&
          c.blocks * (c.smem_bytes(true) + kReserved) <= kSharedMemory + kReserved;
 }
 static_assert([] {

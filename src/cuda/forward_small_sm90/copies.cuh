@@ -39,10 +39,9 @@ struct Copies {
   // Those of tile `warp`, for one warp also the last tile's, and of what warps receive. Where
   // blocks start at once, warps that start the first copies make no other. One lane.
   __device__ __forceinline__ static void make_barriers(typename S::Shared& smem, int warp) {
-    constexpr int kFirst = S::kWhole ? 3 : 0;
-    using Message = typename S::Message;
-    constexpr int kBytes = S::kParts / 2 * sizeof(Message::outputs);
-    constexpr int kLseBytes = S::kParts / 2 * kGroupWarps * sizeof(Message::lse);
+    constexpr int kFirst = S::kCover != Cover::any ? 3 : 0;
+    constexpr int kBytes = S::MergeMemory::kOutputBytes;
+    constexpr int kRowBytes = S::MergeMemory::kRowBytes;
     const uint32_t received = ptx::shared_address(&smem.received[0][0]) + 8 * warp;
     ptx::mbarrier_init(ptx::shared_address(&smem.full[0]) + 8 * warp, 1);
     if (warp < kFirst) {
@@ -54,14 +53,14 @@ struct Copies {
       ptx::mbarrier_init(received, 1);
       if (two) ptx::mbarrier_init(received - 8 * (kWarps - kFirst), 1);
     }
-    const bool lse = S::kRanks > 1 && (warp == 3 || warp == 4);
-    const uint32_t lse_received = ptx::shared_address(&smem.lse_received[0]) + 8 * (warp - 3);
-    if (lse) ptx::mbarrier_init(lse_received, 1);
+    const bool rows = S::kRanks > 1 && (warp == 3 || warp == 4);
+    const uint32_t rows_received = ptx::shared_address(&smem.rows_received[0]) + 8 * (warp - 3);
+    if (rows) ptx::mbarrier_init(rows_received, 1);
     if (warp == kWarps - 1) ptx::mbarrier_init(ptx::shared_address(&smem.full[kWarps]), 1);
     ptx::publish_barriers();
     if (S::kRanks > 1) {
       ptx::mbarrier_arrive_expect(received, kBytes);
-      if (lse) ptx::mbarrier_arrive_expect(lse_received, kLseBytes);
+      if (rows) ptx::mbarrier_arrive_expect(rows_received, kRowBytes);
       if (two) ptx::mbarrier_arrive_expect(received - 8 * (kWarps - kFirst), kBytes);
     }
   }
@@ -82,18 +81,18 @@ struct Copies {
   }
   // Two tiles of a part in the order 0, 1 or 1, 0: blocks of a head that run side by side ask for
   // different ones.
-  __device__ __forceinline__ int flip() const {
-    return S::kWhole && task.tiles.size() == kSlots * S::kParts ? task.first_query / kBlockQ % 2
-                                                                : 0;
+  __device__ __forceinline__ int flip(int group) const {
+    return S::kCover != Cover::any && count(group) == kSlots ? task.first_query / kBlockQ % 2 : 0;
   }
   // Tile number i of a warpgroup, if there is one.
   __device__ __forceinline__ void start_kv(int tile, const CUtensorMap& map, int group,
                                            int i) const {
     if (i >= count(group)) return;
-    start(tile, map,
-          task.kv_row +
-              (task.tiles.begin + S::part_of(rank, group) + (i ^ flip()) * S::kParts) * kBlockKv,
-          task.kv_head);
+    start(
+        tile, map,
+        task.kv_row +
+            (task.tiles.begin + S::part_of(rank, group) + (i ^ flip(group)) * S::kParts) * kBlockKv,
+        task.kv_head);
   }
 
   // The first round's, by when they start. One lane of each warp.

@@ -7,13 +7,13 @@
 
 namespace flashcore::cuda::forward_small_sm90 {
 
-template <int kConfigIndex, class Element, bool kWhole>
+template <int kConfigIndex, class Element, Cover kCover>
 struct CompiledInstance {
   static constexpr int kBytes =
-      static_cast<int>(sizeof(typename Shape<kConfigIndex, Element, kWhole>::Shared));
+      static_cast<int>(sizeof(typename Shape<kConfigIndex, Element, kCover>::Shared));
 
   static const void* kernel() {
-    return reinterpret_cast<const void*>(&forward_small_kernel<kConfigIndex, Element, kWhole>);
+    return reinterpret_cast<const void*>(&forward_small_kernel<kConfigIndex, Element, kCover>);
   }
 
   static cudaError_t prepare(cudaFunction_t& function) {

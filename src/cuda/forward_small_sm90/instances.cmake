@@ -1,5 +1,5 @@
-# forward_small_sm90's compiled kernels: one small translation unit for each row of kConfigs
-# (config.hpp) and type. instances.cpp makes the list of them a table.
+# forward_small_sm90's compiled kernels: one small translation unit for each row of kConfigs,
+# type and Cover (config.hpp). instances.cpp makes the list of them a table.
 set(small_configs 5)
 set(small_generated ${CMAKE_CURRENT_BINARY_DIR}/generated/forward_small_sm90)
 set(small_sources "")
@@ -8,12 +8,15 @@ set(small_entries "")
 math(EXPR small_last_config "${small_configs} - 1")
 foreach(INSTANCE_ELEMENT Fp16 Bf16)
   foreach(INSTANCE_CONFIG RANGE ${small_last_config})
-    string(TOLOWER "small_${INSTANCE_ELEMENT}_config${INSTANCE_CONFIG}" INSTANCE_NAME)
-    set(source ${small_generated}/${INSTANCE_NAME}.cu)
-    configure_file(forward_small_sm90/instance.cu.in ${source} @ONLY)
-    list(APPEND small_sources ${source})
-    string(APPEND small_declarations "InstanceEntry ${INSTANCE_NAME}(bool whole);\n")
-    string(APPEND small_entries "    ${INSTANCE_NAME}(false), ${INSTANCE_NAME}(true),\n")
+    foreach(INSTANCE_COVER any band whole)
+      string(TOLOWER "small_${INSTANCE_ELEMENT}_config${INSTANCE_CONFIG}_${INSTANCE_COVER}"
+        INSTANCE_NAME)
+      set(source ${small_generated}/${INSTANCE_NAME}.cu)
+      configure_file(forward_small_sm90/instance.cu.in ${source} @ONLY)
+      list(APPEND small_sources ${source})
+      string(APPEND small_declarations "InstanceEntry ${INSTANCE_NAME}();\n")
+      string(APPEND small_entries "    ${INSTANCE_NAME}(),\n")
+    endforeach()
   endforeach()
 endforeach()
 configure_file(forward_small_sm90/instance_list.hpp.in ${small_generated}/instance_list.hpp @ONLY)

@@ -11,7 +11,7 @@ const InstanceEntry& find_instance(const Instance& instance) {
   static const auto list = instance_list();
   const std::size_t type = instance.type == InputType::f16 ? 0 : 1;
   const std::size_t row = type * kCompiledConfigs + static_cast<std::size_t>(instance.config);
-  return list[2 * row + (instance.whole ? 1 : 0)];
+  return list[3 * row + static_cast<std::size_t>(instance.cover)];
 }
 
 }  // namespace flashcore::cuda::forward_small_sm90

@@ -2,7 +2,7 @@
 // the machine. Everything is loaded at once and merged once; time is latency, not throughput.
 //
 //   a warp   own barriers | its share of the copies of Q, K | all barriers | of V |
-//            wait | S, exponentials, O of the own keys | exchange quarters | store |
+//            wait | S, exponentials, O of the own keys | add up, exchange halves | store |
 #pragma once
 
 #include "cuda/forward_small_sm90/attend.cuh"
@@ -10,7 +10,6 @@
 #include "cuda/forward_small_sm90/element.cuh"
 #include "cuda/forward_small_sm90/merge.cuh"
 #include "cuda/ptx/dependent_launch.cuh"
-#include "cuda/ptx/log2.cuh"
 
 namespace flashcore::cuda::forward_small_sm90 {
 
@@ -29,9 +28,10 @@ __device__ __forceinline__ void compute(const Maps& maps, const Params& p) {
     Copies<S>::make_barriers(smem, warp);
   }
   __syncwarp();
-  if (!S::kWhole && p.varies) ptx::wait_for_earlier_grids();  // they may write the lengths
-  const Task task = find_task<S::kWhole, kBlockQ, S::kRanks>(p, early);
-  if (!S::kWhole && !task.exists()) return;  // both blocks of the cluster
+  if (S::kCover == Cover::any && p.varies)
+    ptx::wait_for_earlier_grids();  // they may write the lengths
+  const Task task = find_task<S::kCover, kBlockQ, S::kRanks>(p, early);
+  if (S::kCover == Cover::any && !task.exists()) return;  // both blocks of the cluster
   const Copies<S> copies{smem, maps, task, rank, warp};
   if (lane == 0) {
     ptx::wait_for_earlier_grids();
@@ -46,42 +46,25 @@ __device__ __forceinline__ void compute(const Maps& maps, const Params& p) {
   if (S::kRanks > 1) ptx::cluster_wait();  // the other block runs and has made its barriers
   const int part = S::part_of(rank, group);
   const int tiles = tiles_of(task.tiles.size(), part, S::kParts);
-  const Places places = find_places<S>(smem, p, task, rank, group, in_group, lane);
+  const Places places = find_places<S>(p, task, rank, group, in_group, lane);
+  const auto ways = Merge<S>::find_ways(smem, rank, group, in_group, lane);
   Partial<S> w;
-  Attention<S>{{task, p.scale_log2, in_group, lane}, smem, copies, part, group}.run(w, tiles);
-
-  float sums[2], inverse[2], lse[2];
-#pragma unroll
-  for (int row = 0; row < 2; ++row) {
-    sums[row] = attention::quad_sum(w.sums[row][0] + w.sums[row][1]);
-    inverse[row] = ptx::reciprocal_approx(sums[row]);
-    lse[row] = fmaf(w.max[row], p.scale_log2, ptx::log2_approx(sums[row]));
-  }
-  Merge<S> merge{smem, p, task, places, rank, group, in_group, lane};
-  merge.announce(lse);
-  // Rows without a key: O is 0, LSE is -inf by itself. A branch and not a selection, and not made
-  // one by the compiler: it keeps the sums, which it depends on, before the wait for the last
-  // product.
-  if (__any_sync(0xffffffffU, fminf(sums[0], sums[1]) == 0)) [[unlikely]] {
-#pragma unroll 1
-    for (int row = 0; row < 2; ++row) {
-      asm volatile("" ::: "memory");
-      inverse[0] = sums[0] == 0 ? 0.0F : inverse[0];
-      inverse[1] = sums[1] == 0 ? 0.0F : inverse[1];
-    }
-  }
+  const Attention<S> attention{{task, p.scale_log2, in_group, lane}, smem, copies, part, group};
+  attention.run(w, tiles);
+  Merge<S> merge{{smem, p, task, places, rank, group, in_group, lane}, ways};
+  merge.announce(w, p.scale_log2, attention.address_of(v_tile(group, 0)));
   ptx::warpgroup_wait<0>();
   ptx::warpgroup_pin(w.o);
-  merge.run(w, inverse);
+  merge.run(w);
 }
 
 // By index: nvcc 13.0 cannot name a __global__ template's argument of class type.
-template <int kConfigIndex, class Element, bool kWhole>
+template <int kConfigIndex, class Element, Cover kCover>
 __global__ void __cluster_dims__(kConfigs[kConfigIndex].ranks, 1, 1)
     __launch_bounds__(kThreads, kConfigs[kConfigIndex].blocks)
         forward_small_kernel(const __grid_constant__ Params p, const __grid_constant__ Maps maps) {
   if constexpr (ptx::kHasWgmma)
-    forward_small_sm90::compute<Shape<kConfigIndex, Element, kWhole>>(maps, p);
+    forward_small_sm90::compute<Shape<kConfigIndex, Element, kCover>>(maps, p);
 }
 
 }  // namespace flashcore::cuda::forward_small_sm90

@@ -9,11 +9,11 @@ namespace flashcore::cuda::forward_small_sm90 {
 
 enum class InputType { f16, bf16 };
 
-// Which compiled kernel: kConfigs[config], its type, and whether no tile of keys needs a mask.
+// Which compiled kernel: kConfigs[config], its type, and what it may take for granted.
 struct Instance {
   InputType type;
   int config;
-  bool whole;
+  Cover cover;
 };
 
 // Clusters of two blocks: x query tiles, heads, batch entries.

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 #include "cuda/forward_small_sm90/config.hpp"
 #include "cuda/forward_small_sm90/split.hpp"
@@ -17,11 +18,12 @@ constexpr int k_tile(int group, int slot) { return 1 + slot * kGroups + group; }
 constexpr int v_tile(int group, int slot) { return k_tile(group, slot) + kGroups * kSlots; }
 constexpr bool is_v(int tile) { return tile >= v_tile(0, 0); }
 
-template <int kConfigIndex, class Element_, bool kWhole_>
+template <int kConfigIndex, class Element_, Cover kCover_>
 struct Shape {
   static constexpr Config kConfig = kConfigs[kConfigIndex];
   using Element = Element_;
-  static constexpr bool kWhole = kWhole_;  // every block sees all keys, and tiles are full
+  static constexpr Cover kCover = kCover_;
+  static constexpr bool kWhole = kCover == Cover::whole;
   static constexpr int kHeadDim = kConfig.head_dim;
   static constexpr int kKeyProducts = kBlockKv / 8;  // m16n8 accumulators of S
   static constexpr int kKeySteps = kBlockKv / 16;
@@ -35,32 +37,51 @@ struct Shape {
   static constexpr int kStoredColumns = kHeadDim / kRanks;  // of a row, by one block
   static constexpr int kPieces = kStoredColumns / 32;       // a lane stores 8 columns of each
 
-  // Whether partial results go over in 32 bits, and not in fp16. That is another rounding, which
-  // where a row's weight lies on a few keys of two parts, so that nothing averages its error, may
-  // take a result of fp16 past its limit. It has three bits more than bf16.
-  static constexpr bool kWide = Element::kIsFp16 && !kWhole;
-  static constexpr int kVectors = Config::vectors(kWide);  // of 16 bytes, that a lane sends
-
   using Tile = tile::SmemTile<kBlockKv, kHeadDim, 2>;
   static_assert(kBlockQ == kBlockKv);
 
-  // A part's share of a warp's outputs, as one warp sends it to another: see merge.cuh.
-  struct Message {
-    uint32_t outputs[kPieces * kVectors][32][4];
-    float lse[32];  // by lane: four have a row
+  // How partial results are merged: shares in 16 bits at once, which is faster, or sums in fp32.
+  // 16 bits are another rounding, which where a row's weight lies on a few keys of two parts, so
+  // that nothing averages its error, may take a result of fp16 past its limit. A block that is
+  // alone has nothing to send.
+  static constexpr bool kAddsUpFirst = kRanks == 1 || (Element::kIsFp16 && kCover != Cover::whole);
+
+  // [receiver][its warp][sender]: by sending lane, four products of a piece; by row, its
+  // log-sum-exp and what makes its outputs their true size.
+  struct SharesMemory {
+    uint32_t outputs[kGroups][kGroupWarps][kParts][kPieces][32][4];
+    float2 rows[kGroups][kGroupWarps][kParts][8];
+    static constexpr int kOutputBytes = sizeof(outputs[0][0]) / 2;  // from the other block, a warp
+    static constexpr int kRowBytes = sizeof(rows[0]) / 2;           // a warpgroup
   };
-  static_assert(sizeof(Message) == kConfig.message_bytes(kWide));
+  // [receiver][its warp]: from the block's other warpgroup, and by row maximum and sum of both.
+  struct SwapMemory {
+    float2 swaps[kRanks][kGroups][kGroupWarps][kStoredColumns / 8][32];
+    float2 rows[kGroups][kGroupWarps][kGroups][8];
+    static constexpr int kOutputBytes = 0, kRowBytes = 0;
+  };
+  // And from the other block.
+  struct SumsMemory {
+    float2 swaps[kRanks][kGroups][kGroupWarps][kStoredColumns / 8][32];
+    float2 rows[kGroups][kGroupWarps][kGroups][8];
+    float chunks[kGroups][kGroupWarps][kStoredColumns / 16][32][4];
+    float2 block_rows[kGroups][kGroupWarps][8];
+    static constexpr int kOutputBytes = sizeof(chunks[0][0]), kRowBytes = sizeof(block_rows[0]);
+  };
+  using MergeMemory = std::conditional_t<!kAddsUpFirst, SharesMemory,
+                                         std::conditional_t<kRanks == 1, SwapMemory, SumsMemory>>;
+  static_assert(sizeof(MergeMemory) == kConfig.merge_bytes(kAddsUpFirst));
 
   struct Shared {
     alignas(tile::kTileAlignment) unsigned char tiles[kTiles][Tile::kBytes];
-    Message messages[kGroups][kGroupWarps][kParts];  // [receiver][its warp][sender]
+    MergeMemory merge;
     uint64_t full[kTiles];
     uint64_t received[kGroups][kGroupWarps];
-    uint64_t lse_received[kGroups];
+    uint64_t rows_received[kGroups];
   };
   // The tail that alignment adds is not used.
-  static_assert(offsetof(Shared, lse_received) + sizeof(Shared::lse_received) ==
-                kConfig.smem_bytes(kWide));
+  static_assert(offsetof(Shared, rows_received) + sizeof(Shared::rows_received) ==
+                kConfig.smem_bytes(kAddsUpFirst));
 };
 
 // Named barriers; 0 is that of __syncthreads.

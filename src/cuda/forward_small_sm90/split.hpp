@@ -52,6 +52,14 @@ constexpr TileSpan tile_span(const BandLimits& limits, int first, int last) {
           (common_begin + kBlockKv - 1) / kBlockKv, common_end / kBlockKv};
 }
 
+// The same where all of `tiles` tiles are full, and no row's keys begin late.
+constexpr TileSpan band_span(int tiles, int high, int first, int last) {
+  const int end = std::max(0, last + high), common_end = std::max(0, first + high + 1);
+  const int seen = static_cast<int>((static_cast<unsigned>(end) + kBlockKv - 1) / kBlockKv);
+  const int full = static_cast<int>(static_cast<unsigned>(common_end) / kBlockKv);
+  return {0, std::min(tiles, seen), 0, std::min(tiles, full)};
+}
+
 // The part of a warpgroup of a cluster of `ranks` blocks.
 constexpr int part_of(int rank, int group, int ranks) { return rank + ranks * group; }
 

@@ -57,7 +57,7 @@ __device__ __forceinline__ Task find_task_at(const Params& p, int first_query, i
 // they are asked for first of all, and come while barriers are made.
 struct Early {
   int head, batch;
-  int heads_per_kv_head, len_kv;
+  int heads_per_kv_head, len_kv, high;
 };
 
 __device__ __forceinline__ Early read_early(const Params& p) {
@@ -66,15 +66,16 @@ __device__ __forceinline__ Early read_early(const Params& p) {
   asm volatile("mov.u32 %0, %%ctaid.z;" : "=r"(early.batch));
   asm volatile("mov.b32 %0, %1;" : "=r"(early.heads_per_kv_head) : "r"(p.heads_per_kv_head));
   asm volatile("mov.b32 %0, %1;" : "=r"(early.len_kv) : "r"(p.limits.len_kv));
+  asm volatile("mov.b32 %0, %1;" : "=r"(early.high) : "r"(p.limits.high));
   return early;
 }
 
-// Tiles of late queries come first: under a causal mask they see the most keys. Where all see all,
-// there is nothing to work out.
-template <bool kWhole, int kQueries, int kClusterBlocks>
+// Tiles of late queries come first: under a causal mask they see the most keys. Where entries are
+// alike, little has to be worked out.
+template <Cover kCover, int kQueries, int kClusterBlocks>
 __device__ __forceinline__ Task find_task(const Params& p, const Early& early) {
   const auto tile = static_cast<int>((gridDim.x - 1 - blockIdx.x) / kClusterBlocks);
-  if constexpr (kWhole) {
+  if constexpr (kCover != Cover::any) {
     Task task;
     task.batch = task.map_batch = early.batch;
     task.head = task.kv_head = early.head;
@@ -85,10 +86,19 @@ __device__ __forceinline__ Task find_task(const Params& p, const Early& early) {
     task.limits = p.limits;
     const auto tiles = static_cast<int>(static_cast<unsigned>(early.len_kv) / kBlockKv);
     task.tiles = {0, tiles, 0, tiles};
+    if constexpr (kCover == Cover::band) {
+      task.tiles = band_span(tiles, early.high, task.first_query,
+                             min(task.first_query + kQueries, task.len_q));
+    }
     return task;
   } else {
     return find_task_at<true>(p, tile * kQueries, kQueries);
   }
+}
+
+template <bool kWhole, int kQueries, int kClusterBlocks>
+__device__ __forceinline__ Task find_task(const Params& p, const Early& early) {
+  return find_task < kWhole ? Cover::whole : Cover::any, kQueries, kClusterBlocks > (p, early);
 }
 
 // Row `row` of a matrix's batch entry and head.

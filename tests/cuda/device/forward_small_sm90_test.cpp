@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstdint>
@@ -14,6 +15,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "bench/cases.hpp"
@@ -70,18 +72,23 @@ INSTANTIATE_TEST_SUITE_P(Ampere, ForwardSmallSm80, testing::Values(kAmpere));
 INSTANTIATE_TEST_SUITE_P(Hopper, ForwardSmallSm90, testing::Values(kHopper));
 INSTANTIATE_TEST_SUITE_P(Hopper, ForwardEarly, testing::Values(kHopper, kMedium));
 
-// Runs on poisoned outputs; the sentence of the first gate that failed, or nothing.
-std::string failure_of(bench::HostProblem& host, const bench::Reference& reference,
-                       const PlanOptions& chosen) {
+// Runs on poisoned outputs.
+Status run_on_gpu(bench::HostProblem& host, const PlanOptions& chosen) {
   for (auto& [name, tensor] : host.tensors) {
     if (bench::is_output(name)) tensor.poison();
   }
   const Result<Plan> plan = make_plan(host.problem, chosen);
-  if (!plan.ok()) return plan.status().message();
+  if (!plan.ok()) return plan.status();
   Result<cli::Execution> execution = cli::Execution::prepare(*plan, kGpu, host);
-  if (!execution.ok()) return execution.status().message();
-  if (const Status status = execution->run(); !status.ok()) return status.message();
-  if (const Status status = execution->fetch(); !status.ok()) return status.message();
+  if (!execution.ok()) return execution.status();
+  if (Status status = execution->run(); !status.ok()) return status;
+  return execution->fetch();
+}
+
+// The sentence of the first gate that failed, or nothing.
+std::string failure_of(bench::HostProblem& host, const bench::Reference& reference,
+                       const PlanOptions& chosen) {
+  if (const Status status = run_on_gpu(host, chosen); !status.ok()) return status.message();
   return bench::judge(host, reference).failure;
 }
 
@@ -168,6 +175,60 @@ TEST_P(ForwardSmall, ValuesThatAreNotFinite) {
         made.causal = true;
         bench::HostProblem host = bench::make_host_problem(bench::to_problem(made), 5);
         host.at(name).set(key * 64 + 7, value);
+        check(host, options(GetParam()));
+        if (HasFatalFailure()) return;
+      }
+    }
+  }
+}
+
+// Outputs of 1e-6 and less are as precise as their type: what parts of a row's keys add to them
+// does not go over in a format that is coarser there. The largest error is at most half of fp16's
+// least step, below which it has no numbers, and the types' relative limit of the largest output.
+TEST_P(ForwardSmall, SmallOutputs) {
+  struct Kind {
+    DType dtype;
+    double scale, half_step;
+  };
+  for (const Kind& kind : {Kind{DType::f16, 0x1p-16, 0x1p-25}, Kind{DType::bf16, 0x1p-18, 0}}) {
+    for (const auto& [heads, seqlen_kv, head_dim] :
+         {std::tuple{8, 512, 64}, {8, 500, 64}, {2, 1000, 64}, {8, 512, 128}, {25, 256, 64}}) {
+      bench::HostProblem host = bench::make_host_problem(
+          bench::to_problem(one(heads, 400, seqlen_kv, head_dim, kind.dtype)), 11);
+      for (int64_t i = 0; i < int64_t{heads} * seqlen_kv * head_dim; ++i) {
+        host.at("v").set(i, kind.scale * host.at("v").get(i));
+      }
+      const Result<bench::Reference> reference = bench::compute_reference(host);
+      ASSERT_TRUE(reference.ok()) << reference.status().message();
+      const Status status = run_on_gpu(host, options(GetParam()));
+      ASSERT_TRUE(status.ok()) << status.message();
+      double largest = 0, error = 0;
+      for (std::size_t i = 0; i < reference->o.size(); ++i) {
+        const double right = reference->o[i];
+        largest = std::max(largest, std::abs(right));
+        error = std::max(error, std::abs(host.at("o").get(static_cast<int64_t>(i)) - right));
+      }
+      EXPECT_LE(error, kind.half_step + bench::gate_limits(kind.dtype).relative_error * largest)
+          << bench::describe(host.problem) << ", largest output " << largest;
+    }
+  }
+}
+
+// What a sample of V says of its size is wrong: rows that differ much, most of them nothing, or the
+// first ones much smaller than the others. Values are not above 1: a probability's own rounding
+// times more than that would not pass for any kernel.
+TEST_P(ForwardSmall, ValuesOfManySizes) {
+  for (const DType dtype : {DType::f16, DType::bf16}) {
+    for (const int64_t head_dim : {64, 128}) {
+      for (const int kind : {0, 1, 2}) {
+        bench::HostProblem host =
+            bench::make_host_problem(bench::to_problem(one(2, 128, 512, head_dim, dtype)), 13);
+        for (int64_t i = 0; i < 2 * 512 * head_dim; ++i) {
+          const int64_t row = i / head_dim % 512;
+          const double sizes[] = {row % 3 == 0 ? 1.0 : 0x1p-16, row % 64 == 63 ? 1.0 : 0.0,
+                                  row < 400 ? 0x1p-20 : 1.0};
+          host.at("v").set(i, sizes[kind] * host.at("v").get(i));
+        }
         check(host, options(GetParam()));
         if (HasFatalFailure()) return;
       }
