@@ -12,7 +12,7 @@ need_packages "${build_packages[@]}"
 options=(-DCMAKE_BUILD_TYPE=Release)
 [[ -f $root/build/CMakeCache.txt ]] || options+=(-DFLASHCORE_TESTS=OFF)
 configure "$root/build" "${options[@]}"
-build "$root/build" flashcore_command
+build "$root/build" flashcore_command flashcore_shared
 report_cuda "$root/build"
 flashcore=$root/build/bin/flashcore
 

@@ -98,7 +98,8 @@ Result<ExitCode> execute(const BenchOptions& options, Session& session) {
 }
 
 void declare(BenchOptions& options, OptionSet& set) {
-  std::string help = "What is timed when no problem is given, with commas:";
+  std::string help = fmt::format(
+      "What is timed when no problem is given, with commas (default {}):", options.suites);
   for (const bench::Suite& suite : bench::suites()) {
     help += fmt::format("\n{}: {}", suite.name, suite.summary);
   }

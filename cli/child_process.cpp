@@ -1,6 +1,5 @@
 #include "cli/child_process.hpp"
 
-#include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -14,6 +13,20 @@
 
 namespace flashcore::cli {
 
+Result<pid_t> start_program(const std::vector<std::string>& words,
+                            const posix_spawn_file_actions_t& actions,
+                            const posix_spawnattr_t* attributes) {
+  std::vector<std::string> copies = words;
+  std::vector<char*> arguments;
+  for (std::string& word : copies) arguments.push_back(word.data());
+  arguments.push_back(nullptr);
+  pid_t child = 0;
+  const int error =
+      ::posix_spawnp(&child, arguments[0], &actions, attributes, arguments.data(), environ);
+  if (error == 0) return child;
+  return unsupported("{}: could not be started: {}", words.front(), std::strerror(error));
+}
+
 Result<ChildOutput> run_child(const std::vector<std::string>& words) {
   int ends[2];
   if (::pipe(ends) != 0) {
@@ -25,19 +38,12 @@ Result<ChildOutput> run_child(const std::vector<std::string>& words) {
   posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
   posix_spawn_file_actions_adddup2(&actions, ends[1], STDERR_FILENO);
   posix_spawn_file_actions_addclose(&actions, ends[1]);
-  std::vector<std::string> copies = words;
-  std::vector<char*> arguments;
-  arguments.reserve(copies.size() + 1);
-  for (std::string& word : copies) arguments.push_back(word.data());
-  arguments.push_back(nullptr);
-  pid_t child = 0;
-  const int error =
-      ::posix_spawnp(&child, arguments[0], &actions, nullptr, arguments.data(), environ);
+  const Result<pid_t> child = start_program(words, actions);
   posix_spawn_file_actions_destroy(&actions);
   ::close(ends[1]);
-  if (error != 0) {
+  if (!child.ok()) {
     ::close(ends[0]);
-    return unsupported("{}: could not be started: {}", words.front(), std::strerror(error));
+    return child.status();
   }
   ChildOutput output;
   std::array<char, 4096> piece;
@@ -49,7 +55,7 @@ Result<ChildOutput> run_child(const std::vector<std::string>& words) {
   }
   ::close(ends[0]);
   int status = 0;
-  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  while (::waitpid(*child, &status, 0) < 0 && errno == EINTR) {
   }
   output.exit_status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   return output;

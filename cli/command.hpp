@@ -16,10 +16,11 @@ namespace flashcore::cli {
 struct Command {
   std::string name;
   std::string summary;   // one line of `flashcore --help`
-  std::string examples;  // ends the command's own --help
+  std::string examples;  // ends the command's own --help; may be empty
   std::function<void(OptionSet&)> declare;
   // A status is printed as one sentence and becomes the exit code.
   std::function<Result<ExitCode>(Session&)> execute;
+  bool takes_any_words = false;  // one that only says why it is not here
 };
 
 std::vector<Command> all_commands();

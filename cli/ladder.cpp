@@ -10,6 +10,7 @@
 
 #include "cli/command.hpp"
 #include "cli/ladder_run.hpp"
+#include "cli/ladder_rung.hpp"
 #include "cli/plan_choice.hpp"
 #include "cli/problem_options.hpp"
 #include "cli/table.hpp"

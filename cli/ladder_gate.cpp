@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <set>
 
 #include "bench/cases.hpp"
@@ -211,6 +212,30 @@ double RungGate::relative_error() const {
   double worst = 0;
   for (const GateRow& row : rows) worst = std::max(worst, row.relative_error);
   return worst;
+}
+
+nlohmann::ordered_json gate_evidence(const RungGate& gate) {
+  using Json = nlohmann::ordered_json;
+  Json rows = Json::array();
+  for (const GateRow& row : gate.rows) {
+    rows.push_back({{"shape", row.shape},
+                    {"causal", row.causal},
+                    {"passed", row.passed},
+                    {"failed", row.failed},
+                    {"max_scaled_error", row.max_scaled_error},
+                    {"relative_error", row.relative_error},
+                    {"lse_error", row.lse_error}});
+  }
+  return {{"passed", gate.passed()},
+          {"failure", gate.failure},
+          {"max_scaled_error", gate.max_scaled_error()},
+          {"relative_error", gate.relative_error()},
+          {"table", rows},
+          {"tails",
+           {{"passed", gate.tails_passed},
+            {"failed", gate.tails_failed},
+            {"refused", gate.tails_refused}}},
+          {"repeats", {{"equal", gate.repeats_equal}, {"different", gate.repeats_different}}}};
 }
 
 Result<RungGates> gate_rungs(const std::vector<LadderRung>& rungs, Device device,

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
@@ -42,6 +43,8 @@ struct GateOptions {
   int64_t tails = 60;       // random problems a type of input
   bool small_only = false;  // of the gate table, only the small shape
 };
+
+nlohmann::ordered_json gate_evidence(const RungGate& gate);
 
 using RungGates = std::map<std::string, RungGate>;
 

@@ -15,7 +15,8 @@ Command without_cuda(std::string name, std::string summary) {
           .declare = [](OptionSet&) {},
           .execute = [sentence](Session&) -> Result<ExitCode> {
             return Status(StatusCode::unsupported, sentence);
-          }};
+          },
+          .takes_any_words = true};
 }
 
 }  // namespace

@@ -12,18 +12,14 @@
 #include "bench/cuda_ceilings.hpp"
 #include "bench/cuda_timer.hpp"
 #include "bench/evidence.hpp"
-#include "bench/fp8_problem.hpp"
-#include "bench/launches.hpp"
-#include "bench/meter.hpp"
-#include "bench/tiled_inputs.hpp"
 #include "bench/work.hpp"
-#include "cli/bench_peers.hpp"
-#include "cli/bench_workload.hpp"
 #include "cli/evidence_file.hpp"
 #include "cli/ladder_gate.hpp"
+#include "cli/ladder_peers.hpp"
+#include "cli/ladder_rung.hpp"
 #include "cli/ladder_tables.hpp"
+#include "cli/ladder_times.hpp"
 #include "cli/plan_choice.hpp"
-#include "cli/prepared_kernel.hpp"
 #include "cli/sanitizer.hpp"
 #include "dispatch/fingerprints.hpp"
 #include "problem/status.hpp"
@@ -32,35 +28,7 @@ namespace flashcore::cli {
 namespace {
 
 using cuda::ladder::Rung;
-using cuda::ladder::RungInput;
 using Json = nlohmann::ordered_json;
-
-constexpr double kShortCall = 1e-4;
-constexpr std::string_view kUnfused = "00_unfused";
-
-Problem rung_problem(const Rung& rung, const bench::Case& shape) {
-  const Problem problem = bench::to_problem(shape);
-  return rung.input == RungInput::fp8_e4m3 ? bench::with_fp8_inputs(problem) : problem;
-}
-
-Status run_small(const Rung& rung, Device device) {
-  for (const int64_t head_dim : {64, 128}) {
-    for (const bool causal : {false, true}) {
-      bench::Case shape{.name = "small", .batch = 1};
-      shape.heads_q = shape.heads_kv = 2;
-      shape.seqlen_q = 80;
-      shape.seqlen_kv = 112;
-      shape.head_dim = head_dim;
-      shape.causal = causal;
-      const Result<std::unique_ptr<PreparedKernel>> prepared =
-          PreparedKernel::make(rung.name, rung_problem(rung, shape), device);
-      if (!prepared.ok()) return prepared.status();
-      FLASHCORE_RETURN_IF_ERROR((*prepared)->call()(Stream{}));
-      FLASHCORE_RETURN_IF_ERROR((*prepared)->finish());
-    }
-  }
-  return {};
-}
 
 class Ladder {
  public:
@@ -80,9 +48,6 @@ class Ladder {
   void collect_sanitizers(RunningSanitizers running);
   void measure_ceilings(bench::CudaTimer& timer, const bench::CudaProtocol& protocol);
   Status time_shape(bench::CudaTimer& timer, const bench::Case& shape);
-  Status time_rung(bench::CudaTimer& timer, size_t index, const bench::Case& shape);
-  void add_ratios();
-  Status time_peers();
   void run_peers();
   void print();
   Status save();
@@ -131,29 +96,6 @@ void Ladder::collect_sanitizers(RunningSanitizers running) {
   }
 }
 
-Json gate_json(const RungGate& gate) {
-  Json rows = Json::array();
-  for (const GateRow& row : gate.rows) {
-    rows.push_back({{"shape", row.shape},
-                    {"causal", row.causal},
-                    {"passed", row.passed},
-                    {"failed", row.failed},
-                    {"max_scaled_error", row.max_scaled_error},
-                    {"relative_error", row.relative_error},
-                    {"lse_error", row.lse_error}});
-  }
-  return {{"passed", gate.passed()},
-          {"failure", gate.failure},
-          {"max_scaled_error", gate.max_scaled_error()},
-          {"relative_error", gate.relative_error()},
-          {"table", rows},
-          {"tails",
-           {{"passed", gate.tails_passed},
-            {"failed", gate.tails_failed},
-            {"refused", gate.tails_refused}}},
-          {"repeats", {{"equal", gate.repeats_equal}, {"different", gate.repeats_different}}}};
-}
-
 Status Ladder::gate() {
   std::vector<LadderRung> subjects;
   for (const Rung& rung : rungs_) subjects.push_back({rung.name, input_of(rung)});
@@ -165,7 +107,7 @@ Status Ladder::gate() {
       gate_rungs(subjects, device_, gate_options, [this](const std::string& what) { step(what); });
   if (!gates.ok()) return gates.status();
   for (size_t i = 0; i < rungs_.size(); ++i) {
-    record(i)["gate"] = gate_json(gates->at(rungs_[i].name));
+    record(i)["gate"] = gate_evidence(gates->at(rungs_[i].name));
   }
   return {};
 }
@@ -176,50 +118,13 @@ void Ladder::measure_ceilings(bench::CudaTimer& timer, const bench::CudaProtocol
       bench::cuda_ceilings(timer, protocol, {DType::f16, DType::bf16}, evidence_["notes"]);
 }
 
-Json launches_json(const std::vector<bench::Launch>& launches) {
-  Json list = Json::array();
-  for (const bench::Launch& launch : launches) {
-    list.push_back({{"kernel", launch.kernel},
-                    {"blocks", launch.blocks},
-                    {"threads", launch.threads},
-                    {"registers", launch.registers},
-                    {"local_bytes", launch.local_bytes},
-                    {"shared_bytes", launch.shared()},
-                    {"blocks_a_multiprocessor", launch.blocks_a_multiprocessor}});
-  }
-  return list;
-}
-
-Status Ladder::time_rung(bench::CudaTimer& timer, size_t index, const bench::Case& shape) {
-  const Result<std::unique_ptr<PreparedKernel>> prepared =
-      PreparedKernel::make(rungs_[index].name, rung_problem(rungs_[index], shape), device_);
-  if (!prepared.ok()) return prepared.status();
-  const bench::TimedCall call = (*prepared)->call();
-  const Result<std::vector<bench::Launch>> launches = bench::launches_of(timer.stream(), call);
-  if (!launches.ok()) return launches.status();
-  const double flop = bench::forward_flop(bench::to_problem(shape));
-  Json& time = record(index)["times"][shape.name];
-  for (const bench::CudaProtocol& protocol : {bench::kSustainedProtocol, bench::kIdleProtocol}) {
-    const Result<bench::Timing> timing = timer.time(call, protocol);
-    if (!timing.ok()) return timing.status();
-    Json item = bench::timing_evidence(*timing);
-    item["tflops"] = flop / timing->p50 * 1e-12;
-    time[protocol.name] = item;
-  }
-  if (shape.name == shapes_.front().name) {
-    const Result<double> host = timer.host_seconds(call);
-    if (!host.ok()) return host.status();
-    record(index)["host_us"] = *host * 1e6;
-  }
-  record(index)["launches"][shape.name] = launches_json(*launches);
-  return {};
-}
-
 Status Ladder::time_shape(bench::CudaTimer& timer, const bench::Case& shape) {
   for (size_t i = 0; i < rungs_.size(); ++i) {
     if (!passed(i)) continue;
     step(fmt::format("time: {} {}", shape.name, rungs_[i].name));
-    if (Status status = time_rung(timer, i, shape); !status.ok()) {
+    const bool first = &shape == &shapes_.front();
+    if (Status status = time_rung(timer, rungs_[i], shape, device_, first, record(i));
+        !status.ok()) {
       // The GPU may be unusable after an error, so the run ends here with what there is.
       record(i)["times"].erase(shape.name);
       record(i)["error"] = status.message();
@@ -227,85 +132,17 @@ Status Ladder::time_shape(bench::CudaTimer& timer, const bench::Case& shape) {
       return status;
     }
   }
-  add_ratios();
+  add_ratios(shapes_, evidence_["rungs"]);
   return save();
-}
-
-// To the timed rung before it, and to the unfused one; above 1 is faster.
-void Ladder::add_ratios() {
-  for (const bench::Case& shape : shapes_) {
-    double before = 0, unfused = 0;
-    for (size_t i = 0; i < rungs_.size(); ++i) {
-      Json& times = record(i)["times"];
-      if (!times.contains(shape.name)) continue;
-      Json& time = times[shape.name];
-      const double p50 = time[bench::kSustainedProtocol.name]["p50_us"];
-      if (rungs_[i].name == kUnfused) unfused = p50;
-      time["speedup_over_before"] = before > 0 ? Json(before / p50) : Json();
-      time["speedup_over_unfused"] = unfused > 0 ? Json(unfused / p50) : Json();
-      before = p50;
-    }
-  }
-}
-
-// One peer on one shape, by every protocol; an error is its own.
-Json peer_json(Peers& peers, const PeerVerdict& peer, const bench::Meter& meter) {
-  Json row = {{"backend", peer.name}, {"version", peer.version}, {"passed", peer.verdict.passed}};
-  if (!peer.error.empty()) {
-    row["error"] = peer.error;
-    return row;
-  }
-  row["max_scaled_error"] = peer.verdict.max_scaled_error;
-  if (!may_be_timed(peer.verdict)) return row;
-  bool is_short = true;  // only then does a call's cost on the host matter
-  for (bench::Protocol protocol : meter.protocols()) {
-    protocol.rounds = 1;
-    const Result<bench::Timing> timing = peers.time(peer.name, meter, protocol);
-    if (!timing.ok()) {
-      row["error"] = timing.status().message();
-      return row;
-    }
-    row[protocol.name] = bench::timing_evidence(*timing);
-    is_short = is_short && timing->p50 < kShortCall;
-  }
-  if (!is_short) return row;
-  if (const Result<double> host = peers.host_seconds(peer.name); host.ok()) {
-    row["host_us"] = *host * 1e6;
-  }
-  return row;
-}
-
-Status Ladder::time_peers() {
-  const Result<std::unique_ptr<bench::Meter>> meter = bench::make_meter(device_, 0);
-  if (!meter.ok()) return meter.status();
-  const Result<std::unique_ptr<Peers>> peers =
-      Peers::start(peers_script(options_.peers), device_, 0, "flash,cudnn,efficient,math");
-  if (!peers.ok()) return peers.status();
-  FLASHCORE_RETURN_IF_ERROR((*peers)->greet());
-  PlanOptions plan;
-  plan.device = device_;
-  const bench::TiledInputs inputs(DType::f16);
-  Json found = (*peers)->versions();
-  found["shapes"] = Json::object();
-  for (const bench::Case& shape : shapes_) {
-    step("peers: " + shape.name);
-    const Result<std::unique_ptr<TiledWorkload>> workload =
-        TiledWorkload::make(bench::to_problem(shape), inputs, plan);
-    if (!workload.ok()) return workload.status();
-    const Result<std::vector<PeerVerdict>> verdicts =
-        (*peers)->begin(shape, "five", inputs, **workload);
-    if (!verdicts.ok()) return verdicts.status();
-    Json& rows = found["shapes"][shape.name] = Json::array();
-    for (const PeerVerdict& peer : *verdicts) rows.push_back(peer_json(**peers, peer, **meter));
-    evidence_["peers"] = found;
-  }
-  return {};
 }
 
 void Ladder::run_peers() {
   if (options_.peers == "none") return;
   step("peers: PyTorch");
-  if (const Status status = time_peers(); !status.ok()) {
+  const Status status = time_ladder_peers(
+      options_.peers, shapes_, device_, [this](const std::string& what) { step(what); },
+      evidence_["peers"]);
+  if (!status.ok()) {
     evidence_["notes"].push_back("peers: " + status.message());
   }
 }
@@ -387,24 +224,6 @@ Result<ExitCode> Ladder::run() {
 }
 
 }  // namespace
-
-DType input_of(const Rung& rung) {
-  return rung.input == RungInput::fp16 ? DType::f16 : DType::f8e4m3;
-}
-
-Result<ExitCode> run_rungs_once(const std::vector<Rung>& rungs, Device device) {
-  bool failed = false;
-  for (const Rung& rung : rungs) {
-    fmt::print(stdout, "{}\n", sanitizer_mark(rung.name, true));
-    std::fflush(stdout);
-    const Status status = run_small(rung, device);
-    if (!status.ok()) fmt::print(stdout, "========= flashcore: {}\n", status.message());
-    if (status.ok()) fmt::print(stdout, "{}\n", sanitizer_mark(rung.name, false));
-    std::fflush(stdout);
-    failed = failed || !status.ok();
-  }
-  return failed ? ExitCode::check_failed : ExitCode::ok;
-}
 
 Result<ExitCode> run_ladder(const LadderOptions& options, std::vector<Rung> rungs,
                             std::vector<int64_t> seeds, Device device, Session& session) {

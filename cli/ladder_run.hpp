@@ -25,13 +25,8 @@ struct LadderOptions {
   bool only_run = false;
 };
 
-DType input_of(const cuda::ladder::Rung& rung);
-
 // Gates, then times, in that order; what there is when something fails is kept in the evidence.
 Result<ExitCode> run_ladder(const LadderOptions& options, std::vector<cuda::ladder::Rung> rungs,
                             std::vector<int64_t> seeds, Device device, Session& session);
-
-// Every rung on small problems, unjudged, between marks: what the sanitizers watch.
-Result<ExitCode> run_rungs_once(const std::vector<cuda::ladder::Rung>& rungs, Device device);
 
 }  // namespace flashcore::cli

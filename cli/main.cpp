@@ -63,7 +63,8 @@ int run(int argc, char** argv, Session& session) {
     command.declare(options);
     options.group("Output");
     options.flag("--json", session.json, "One JSON document on stdout; text goes to stderr");
-    sub->footer("Examples:\n" + command.examples);
+    if (!command.examples.empty()) sub->footer("Examples:\n" + command.examples);
+    sub->allow_extras(command.takes_any_words);
     commands.emplace_back(sub, std::move(command));
   }
   const std::string first = argc > 1 ? argv[1] : "-";

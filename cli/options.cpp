@@ -1,5 +1,7 @@
 #include "cli/options.hpp"
 
+#include <fmt/format.h>
+
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <charconv>
@@ -17,6 +19,17 @@ bool parses(const std::string& text) {
   return error == std::errc() && end == text.data() + text.size();
 }
 
+// The help with the default, where there is one that it does not name.
+template <class Value>
+std::string with_default(const std::string& help, const Value& value) {
+  if (value == Value{} || help.find("default") != std::string::npos) return help;
+  return fmt::format("{} (default {})", help, value);
+}
+template <class T>
+std::string with_default(const std::string& help, const std::optional<T>&) {
+  return help;
+}
+
 // Value is T or an optional one.
 template <class T, class Value>
 void add_number(CLI::App& app, const std::string& group, const std::string& names, Value& value,
@@ -30,7 +43,10 @@ void add_number(CLI::App& app, const std::string& group, const std::string& name
         return parses<T>(text) ? std::string() : "is '" + text + "', wanted " + wanted;
       },
       "");
-  app.add_option(names, value, help)->group(group)->type_name(whole ? "N" : "X")->check(number);
+  app.add_option(names, value, with_default(help, value))
+      ->group(group)
+      ->type_name(whole ? "N" : "X")
+      ->check(number);
 }
 
 }  // namespace
@@ -43,7 +59,7 @@ void OptionSet::flag(const std::string& names, bool& value, const std::string& h
 
 void OptionSet::text(const std::string& names, std::string& value, const std::string& help,
                      const std::string& what) {
-  app_.add_option(names, value, help)->group(group_)->type_name(what);
+  app_.add_option(names, value, with_default(help, value))->group(group_)->type_name(what);
 }
 
 void OptionSet::number(const std::string& names, int64_t& value, const std::string& help) {
@@ -78,7 +94,10 @@ void OptionSet::choice(const std::string& names, std::string& value,
         return known ? std::string() : "is '" + given + "', wanted " + what;
       },
       "");
-  app_.add_option(names, value, help)->group(group_)->type_name(what)->check(one_of);
+  app_.add_option(names, value, with_default(help, value))
+      ->group(group_)
+      ->type_name(what)
+      ->check(one_of);
 }
 
 void OptionSet::hidden(const std::string& names, std::string& value) {

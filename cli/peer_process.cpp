@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <poll.h>
-#include <spawn.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -18,6 +17,7 @@
 #include <thread>
 #include <utility>
 
+#include "cli/child_process.hpp"
 #include "cli/session.hpp"
 #include "problem/status.hpp"
 
@@ -54,20 +54,14 @@ Result<std::unique_ptr<PeerProcess>> PeerProcess::start(const std::vector<std::s
   posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
   posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, log.c_str(),
                                    O_WRONLY | O_CREAT | O_TRUNC, 0600);
-  std::vector<std::string> copies = words;
-  std::vector<char*> arguments;
-  for (std::string& word : copies) arguments.push_back(word.data());
-  arguments.push_back(nullptr);
-  pid_t child = 0;
-  const int error =
-      ::posix_spawnp(&child, arguments[0], &actions, nullptr, arguments.data(), environ);
+  const Result<pid_t> child = start_program(words, actions);
   posix_spawn_file_actions_destroy(&actions);
   ::close(ends[1]);
-  if (error != 0) {
+  if (!child.ok()) {
     ::close(ends[0]);
-    return unsupported("{}: could not be started: {}", words.front(), std::strerror(error));
+    return child.status();
   }
-  return std::unique_ptr<PeerProcess>(new PeerProcess(child, ends[0], log));
+  return std::unique_ptr<PeerProcess>(new PeerProcess(*child, ends[0], log));
 }
 
 PeerProcess::~PeerProcess() {

@@ -166,7 +166,7 @@ void ProblemOptions::declare(OptionSet& options) {
   }
   options.text("--without", without_, "Inputs of the file to leave out: bias,mask", "NAMES");
   options.choice("--layout", layout_, {"bhsd", "bshd"},
-                 "Order of dimensions of q, k, v and O in memory (default bhsd)");
+                 "Order of dimensions of q, k, v and O in memory");
 
   options.group("Tensors of a given shape, drawn from N(0, 1)");
   options.text("--shape", shape_, "Batch, heads, rows and head dimension of q", "B,H,S,D");

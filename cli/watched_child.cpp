@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <poll.h>
-#include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -14,6 +13,7 @@
 #include <cstring>
 #include <thread>
 
+#include "cli/child_process.hpp"
 #include "problem/status.hpp"
 
 namespace flashcore::cli {
@@ -39,21 +39,15 @@ Result<std::unique_ptr<WatchedChild>> WatchedChild::start(const std::vector<std:
   posix_spawnattr_init(&attributes);
   posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);
   posix_spawnattr_setpgroup(&attributes, 0);
-  std::vector<std::string> copies = words;
-  std::vector<char*> arguments;
-  for (std::string& word : copies) arguments.push_back(word.data());
-  arguments.push_back(nullptr);
-  pid_t child = 0;
-  const int error =
-      ::posix_spawnp(&child, arguments[0], &actions, &attributes, arguments.data(), environ);
+  const Result<pid_t> child = start_program(words, actions, &attributes);
   posix_spawnattr_destroy(&attributes);
   posix_spawn_file_actions_destroy(&actions);
   ::close(ends[1]);
-  if (error != 0) {
+  if (!child.ok()) {
     ::close(ends[0]);
-    return unsupported("{}: could not be started: {}", words.front(), std::strerror(error));
+    return child.status();
   }
-  return std::unique_ptr<WatchedChild>(new WatchedChild(child, ends[0]));
+  return std::unique_ptr<WatchedChild>(new WatchedChild(*child, ends[0]));
 }
 
 WatchedChild::~WatchedChild() {

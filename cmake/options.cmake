@@ -3,7 +3,13 @@ set(FLASHCORE_CUDA "AUTO" CACHE STRING "Build the CUDA kernels: AUTO (when nvcc 
 option(FLASHCORE_TESTS "Build the tests" ON)
 option(FLASHCORE_FUZZ "Build the libFuzzer programs, with address and undefined sanitizers" OFF)
 option(FLASHCORE_WHEEL "Build the shared library for a Python wheel: libstdc++ inside" OFF)
-option(FLASHCORE_WERROR "Warnings are errors, and so are ptxas's: spills, dropped fast paths" ON)
+# With the compilers of the checks; others may warn of more, which must keep nobody from building.
+set(werror OFF)
+if("${CMAKE_CXX_COMPILER_ID} ${CMAKE_CXX_COMPILER_VERSION}" MATCHES "^(GNU 12|Clang 14)[.]")
+  set(werror ON)
+endif()
+option(FLASHCORE_WERROR "Warnings are errors, and so are ptxas's: spills, dropped fast paths"
+  ${werror})
 set(FLASHCORE_SANITIZE "" CACHE STRING "Sanitizers, as for -fsanitize: address,undefined or thread")
 
 if(NOT CMAKE_BUILD_TYPE)

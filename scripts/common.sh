@@ -91,6 +91,12 @@ build() {
   cmake --build "$directory" -j "$(job_count)" "${targets[@]}"
 }
 
+# Whether Clang 14 is there and cannot read this system's C++ library, as that of GCC 13 (<chrono>).
+clang_is_too_old() {
+  command -v clang++-14 >/dev/null &&
+    ! clang++-14 -std=c++20 -fsyntax-only -xc++ - <<<'#include <chrono>' 2>/dev/null
+}
+
 # cuda_is_built DIRECTORY: whether a configured build has the CUDA kernels.
 cuda_is_built() { grep -q '^FLASHCORE_HAS_CUDA_CACHED:INTERNAL=ON' "$1/CMakeCache.txt"; }
 

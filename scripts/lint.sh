@@ -21,5 +21,9 @@ scripts+=(.ci/run)
 shellcheck --external-sources "${scripts[@]}" || bad=1
 say "shellcheck: ${#scripts[@]} files"
 
-scripts/tidy.py "$directory" clang-tidy-14 || bad=1
+if clang_is_too_old; then
+  say "clang-tidy: not run, Clang 14 cannot read this system's C++ library."
+else
+  scripts/tidy.py "$directory" clang-tidy-14 || bad=1
+fi
 exit "$bad"

@@ -1,6 +1,6 @@
 """What one eager call costs through PyTorch, beside PyTorch's own: host cost and time of a loop.
 
-    python python/benchmarks/call_overhead.py [--out FILE]
+    python python/benchmarks/call_overhead.py [--device cpu] [--out FILE]
 
 A loop of calls with one synchronisation at its end, in turns between the contestants; the median
 of the rounds. The first case is so small that the GPU is never behind: it costs the host alone. The
@@ -24,7 +24,7 @@ import flashcore.torch
 from flashcore._attention import DEFAULTS
 from flashcore._backend import run_plan
 from flashcore._plan import FOUR_POINTERS_SIZE, Plan, pack_four_pointers
-from flashcore._torch import backend
+from flashcore._torch_operator import backend
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "tests"))
 import evidence
@@ -47,12 +47,17 @@ def contestants(
     }
 
 
+def synchronize() -> None:
+    if torch.cuda.is_initialized():
+        torch.cuda.synchronize()
+
+
 def microseconds(call: Callable[[], Any], calls: int) -> float:
-    torch.cuda.synchronize()
+    synchronize()
     begin = time.perf_counter()
     for _ in range(calls):
         call()
-    torch.cuda.synchronize()
+    synchronize()
     return (time.perf_counter() - begin) / calls * 1e6
 
 
@@ -61,9 +66,11 @@ def chosen_kernel(q: torch.Tensor, causal: bool) -> str:
     return next(verdict["kernel"] for verdict in verdicts if verdict["chosen"])
 
 
-def measure(shape: tuple[int, ...], causal: bool, calls: int, number: int) -> dict[str, Any]:
+def measure(
+    shape: tuple[int, ...], causal: bool, device: str, calls: int, number: int
+) -> dict[str, Any]:
     # Apart from each other, as the gates want: a query that is its own key sees little else.
-    q, k, v = (torch.randn(shape, device="cuda", dtype=torch.float16) for _ in range(3))
+    q, k, v = (torch.randn(shape, device=device, dtype=torch.float16) for _ in range(3))
     calls_of = contestants(q, k, v, causal)
     with sdpa_kernel(SDPBackend.MATH):
         exact = F.scaled_dot_product_attention(*(x.double() for x in (q, k, v)), is_causal=causal)
@@ -95,13 +102,12 @@ def parts_of(q: torch.Tensor, calls: int, number: int) -> list[dict[str, Any]]:
     plan = Plan(backend.request(q, q, q, None, tuple(DEFAULTS), None))
     out = torch.empty_like(q)
     arguments = pack_four_pointers(FOUR_POINTERS_SIZE, *[q.data_ptr()] * 3, out.data_ptr())
-    stream = torch.cuda.current_stream().cuda_stream
-    device = torch.device("cuda")
+    stream = torch.cuda.current_stream().cuda_stream if q.is_cuda else 0
     parts: dict[str, Callable[[], Any]] = {
         "whole call": lambda: flashcore.attention(q, q, q),
         "library's run, with the launch": lambda: run_plan(plan.handle, arguments, None, 0, stream),
         "output's allocation": lambda: torch.empty_like(q),
-        "an empty loop": lambda: device,
+        "an empty loop": lambda: q,
     }
     if plan.workspace_bytes:
         del parts["library's run, with the launch"]
@@ -117,21 +123,22 @@ def parts_of(q: torch.Tensor, calls: int, number: int) -> list[dict[str, Any]]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", help="where to write the evidence")
+    parser.add_argument("--device", default="cuda", choices=("cuda", "cpu"))
     parser.add_argument("--calls", type=int, default=500, help="calls a round")
     parser.add_argument("--rounds", type=int, default=15)
     options = parser.parse_args()
-    if not torch.cuda.is_available():
-        raise SystemExit("torch: there is no GPU, wanted one")
+    if options.device == "cuda" and not torch.cuda.is_available():
+        raise SystemExit("--device: is cuda, but PyTorch sees no GPU, wanted --device cpu")
     torch.manual_seed(0)
     cases = []
     with torch.no_grad():
         for shape, causal in CASES:
-            cases.append(measure(shape, causal, options.calls, options.rounds))
+            cases.append(measure(shape, causal, options.device, options.calls, options.rounds))
             for row in cases[-1]["rows"]:
                 name, value = row["implementation"], row["p50_us"]
                 print(f"{cases[-1]['case']:20} {name:22} {value:8.2f} us a call")
             print(f"{cases[-1]['case']:20} {cases[-1]['kernel']}")
-        q = torch.randn(CASES[0][0], device="cuda", dtype=torch.float16)
+        q = torch.randn(CASES[0][0], device=options.device, dtype=torch.float16)
         parts = parts_of(q, options.calls, options.rounds)
     for part in parts:
         print(f"{CASES[0][0]!s:20} {part['part']:32} {part['us']:8.2f} us")

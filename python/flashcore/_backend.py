@@ -6,10 +6,11 @@ from typing import Any
 
 from ._errors import InvalidArgumentError
 from ._layout import Layout, wrong_type
-from ._library import error, library
+from ._library import CPU, error, library
 from ._options import Options, seed, window_of
 from ._plan import (
     ARGUMENTS_SIZE,
+    FOUR_POINTERS_SIZE,
     NO_EXTRAS,
     Plan,
     Request,
@@ -17,11 +18,14 @@ from ._plan import (
     code_of_name,
     names_of,
     pack_arguments,
+    pack_four_pointers,
 )
 
 run_plan = library.flashcore_plan_run
 
-Outputs = tuple[Any, Any]
+Extras = Sequence[Any] | None  # the optional arrays, in the order of OPTIONAL_TENSORS
+Values = tuple[Any, ...]  # of the fields of Options
+Pair = tuple[Any, Any] | None  # the dropout's seed and offset; O and LSE to write into
 
 
 class Backend:
@@ -60,38 +64,25 @@ class Backend:
         raise NotImplementedError
 
     def stream(self, like: Any) -> int:
-        """The framework's current stream; 0 on the CPU."""
-        return 0
+        """The framework's current stream on a GPU."""
+        raise NotImplementedError
 
     def check_writable(self, argument: str, array: Any) -> None:
         """Raises when nothing may be written into the array."""
 
-    def finish(self, plan: Plan) -> None:
-        """After the launch."""
-
     def attention(
-        self,
-        q: Any,
-        k: Any,
-        v: Any,
-        extras: Sequence[Any] | None,
-        options: tuple[Any, ...],
-        dropout: tuple[Any, Any] | None,
-        outputs: Outputs | None,
+        self, q: Any, k: Any, v: Any, extras: Extras, options: Values, dropout: Pair, outputs: Pair
     ) -> Any:
         return self.compute(q, k, v, extras, options, dropout, outputs)
 
     def compute(
-        self,
-        q: Any,
-        k: Any,
-        v: Any,
-        extras: Sequence[Any] | None,
-        options: tuple[Any, ...],
-        dropout: tuple[Any, Any] | None,
-        outputs: Outputs | None,
+        self, q: Any, k: Any, v: Any, extras: Extras, options: Values, dropout: Pair, outputs: Pair
     ) -> Any:
-        """Finds the plan and runs it. extras: the optional arrays; outputs: O and LSE, or None."""
+        plan = self.plan(q, k, v, extras, options, outputs)
+        return self.run(plan, q, k, v, extras, dropout, outputs)
+
+    def plan(self, q: Any, k: Any, v: Any, extras: Extras, options: Values, outputs: Pair) -> Plan:
+        """The plan of a call: one of those that are kept, or a new one."""
         get = registered.get
         if get(type(k)) is not self or get(type(v)) is not self or extras or outputs:
             self._check_types(q, k, v, extras, outputs)
@@ -105,55 +96,56 @@ class Backend:
             plan = cache.get(key)
         except (TypeError, RuntimeError):  # an option or an array that cannot be in a key
             self.request(q, k, v, extras, options, outputs)  # says what is wrong with it
-            return self.compute(q, k, v, extras, hashable(options), dropout, outputs)
+            return self.plan(q, k, v, extras, hashable(options), outputs)
         if plan is None:
-            plan = cache.make(key, lambda: self.request(q, k, v, extras, options, outputs))
+            plan = cache.make(key, self.request(q, k, v, extras, options, outputs))
+        return plan
 
+    def run(
+        self, plan: Plan, q: Any, k: Any, v: Any, extras: Extras, dropout: Pair, outputs: Pair
+    ) -> Any:
         pointer = self.pointer
-        out, lse = (None, None) if outputs is None else outputs
-        if outputs is not None:
+        if outputs is None:
+            out, lse = self.empty(plan, q), None
+        else:
+            out, lse = outputs
             for name, array in (("out", out), ("out_lse", lse)):
                 if array is not None:
                     self.check_writable(name, array)
-        if out is None:
-            out = self.empty(plan, q)
-        lse_pointer = 0
-        if plan.return_lse:
-            if lse is None:
+            if out is None:
+                out = self.empty(plan, q)
+        if extras is None and dropout is None and not plan.return_lse:
+            arguments = pack_four_pointers(
+                FOUR_POINTERS_SIZE, pointer(q), pointer(k), pointer(v), pointer(out)
+            )
+        else:
+            if plan.return_lse and lse is None:
                 lse = self.empty_lse(plan, q)
-            lse_pointer = pointer(lse)
-        optional = (
-            NO_EXTRAS
-            if extras is None
-            else [0 if extra is None else pointer(extra) for extra in extras]
-        )
-        arguments = pack_arguments(
-            ARGUMENTS_SIZE,
-            pointer(q),
-            pointer(k),
-            pointer(v),
-            pointer(out),
-            lse_pointer,
-            *optional,
-            *((0, 0) if dropout is None else seeds(dropout)),
-        )
+            if extras is None:
+                optional: Sequence[int] = NO_EXTRAS
+            else:
+                optional = [0 if x is None else pointer(x) for x in extras]
+            arguments = pack_arguments(
+                ARGUMENTS_SIZE,
+                pointer(q),
+                pointer(k),
+                pointer(v),
+                pointer(out),
+                pointer(lse) if plan.return_lse else 0,
+                *optional,
+                *((0, 0) if dropout is None else seeds(dropout)),
+            )
         nbytes = plan.workspace_bytes
         owner, workspace = self.workspace(nbytes, q) if nbytes else (None, None)
-        status = run_plan(plan.handle, arguments, workspace, nbytes, self.stream(q))
+        stream = 0 if plan.device[0] == CPU else self.stream(q)
+        status = run_plan(plan.handle, arguments, workspace, nbytes, stream)
         if status != 0:
             raise error(status)
-        self.finish(plan)
         del owner
         return (out, lse) if plan.return_lse else out
 
     def request(
-        self,
-        q: Any,
-        k: Any,
-        v: Any,
-        extras: Sequence[Any] | None,
-        options: tuple[Any, ...],
-        outputs: Outputs | None,
+        self, q: Any, k: Any, v: Any, extras: Extras, options: Values, outputs: Pair
     ) -> Request:
         """The call as the library wants it described."""
         self._check_types(q, k, v, extras, outputs)
@@ -171,9 +163,7 @@ class Backend:
             out_lse=None if lse is None else layout("out_lse", lse),
         )
 
-    def _check_types(
-        self, q: Any, k: Any, v: Any, extras: Sequence[Any] | None, outputs: Outputs | None
-    ) -> None:
+    def _check_types(self, q: Any, k: Any, v: Any, extras: Extras, outputs: Pair) -> None:
         for name, array in (("q", q), ("k", k), ("v", v)):
             if find(name, array) is not self:
                 raise wrong_type(name, array, f"{self.wanted}, as q is")
@@ -188,7 +178,7 @@ def _is_array(value: Any) -> bool:
     return type(value) in registered or any(c.owns(value) for c in _candidates())
 
 
-def hashable(options: tuple[Any, ...]) -> tuple[Any, ...]:
+def hashable(options: Values) -> Values:
     """The same options where they can be a key; otherwise the error that says why not."""
     named = Options._make(options)
     named = named._replace(window=window_of(named.window))
@@ -234,7 +224,7 @@ def _candidates() -> list[Backend]:
 
         found.append(numpy_backend)
     if "torch" in sys.modules:
-        from ._torch import backend as torch_backend
+        from ._torch_operator import backend as torch_backend
 
         found.append(torch_backend)
     if "jax" in sys.modules:

@@ -11,7 +11,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ._backend import Backend, Outputs
+from ._backend import Backend, Pair
 from ._errors import ArgumentTypeError, DeviceError, InvalidArgumentError, UnsupportedError
 from ._layout import Layout, check_rank, dense_strides, dtype_code
 from ._library import CPU, CUDA
@@ -88,9 +88,11 @@ class JaxBackend(Backend):
     def check_writable(self, argument: str, array: Any) -> None:
         raise ArgumentTypeError(f"{argument}: is a jax.Array, which is immutable, wanted None")
 
-    def finish(self, plan: Plan) -> None:
+    def run(self, plan: Plan, *rest: Any) -> Any:
+        result = super().run(plan, *rest)
         if plan.device[0] == CUDA:
             _synchronize(plan.device[1])
+        return result
 
     def attention(
         self,
@@ -100,7 +102,7 @@ class JaxBackend(Backend):
         extras: Sequence[Any] | None,
         options: tuple[Any, ...],
         dropout: tuple[Any, Any] | None,
-        outputs: Outputs | None,
+        outputs: Pair,
     ) -> Any:
         arrays = [x for x in (q, k, v, *(extras or ())) if x is not None]
         if any(isinstance(array, jax.core.Tracer) for array in arrays):

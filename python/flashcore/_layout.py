@@ -20,6 +20,11 @@ CODES = {
 NAMES = {code: name for name, code in CODES.items()}
 F32 = CODES["float32"]
 
+# What an argument may be; others, outputs among them, are any of the floating-point types.
+_LENGTHS = ("cu_seqlens_q", "cu_seqlens_kv", "seqlens_q", "seqlens_kv", "causal_offsets")
+_WANTED = {"mask": "bool"} | dict.fromkeys(_LENGTHS, "int32")
+_FLOATS = ", ".join(name for name in CODES if "float" in name)
+
 
 class Layout(NamedTuple):
     dtype: int
@@ -37,10 +42,14 @@ def device_name(device: tuple[int, int]) -> str:
     return f"cuda:{device[1]}" if device[0] == CUDA else "cpu"
 
 
+def wanted_dtype(argument: str) -> str:
+    return _WANTED.get(argument, f"one of {_FLOATS}")
+
+
 def dtype_code(argument: str, name: str) -> int:
     code = CODES.get(name)
     if code is None:
-        raise InvalidArgumentError(f"{argument}: dtype is {name}, wanted one of {', '.join(CODES)}")
+        raise InvalidArgumentError(f"{argument}: dtype is {name}, wanted {wanted_dtype(argument)}")
     return code
 
 

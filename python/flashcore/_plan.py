@@ -6,12 +6,12 @@ costs one foreign call.
 
 import struct
 import threading
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from ctypes import byref, c_void_p
 from typing import Any, NamedTuple
 
 from ._errors import ArgumentTypeError, InvalidArgumentError, UnsupportedError
-from ._layout import CODES, F32, Layout, dense_strides, device_name, like
+from ._layout import CODES, F32, Layout, dense_strides, device_name, like, wanted_dtype
 from ._library import (
     OPTIONAL_TENSORS,
     VERDICT_FUNCTION,
@@ -171,17 +171,14 @@ class Cache:
         self.get = self.plans.get
         self._lock = threading.Lock()
 
-    def make(self, key: Hashable, request: Callable[[], Request]) -> Plan:
-        plan = Plan(request())
-        self.put(key, plan)
-        return plan
-
-    def put(self, key: Hashable, plan: Plan) -> None:
+    def make(self, key: Hashable, request: Request) -> Plan:
+        plan = Plan(request)
         with self._lock:
             if len(self.plans) >= self.limit:
                 for old in list(self.plans)[: self.limit // 2]:
                     del self.plans[old]
             self.plans[key] = plan
+        return plan
 
     def clear(self) -> None:
         with self._lock:
@@ -206,7 +203,7 @@ def host_workspace(nbytes: int) -> tuple[Any, int]:
 def code_of_name(argument: str, name: Any) -> int:
     code = CODES.get(name) if isinstance(name, str) else None
     if code is None:
-        raise ArgumentTypeError(f"{argument}: is {name!r}, wanted one of {', '.join(CODES)}")
+        raise ArgumentTypeError(f"{argument}: is {name!r}, wanted {wanted_dtype(argument)}")
     return code
 
 

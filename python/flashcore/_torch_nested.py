@@ -24,7 +24,7 @@ def _packed(argument: str, x: Any) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def jagged_attention(
-    query: torch.Tensor,
+    query: Any,  # a tensor with offsets()
     key: torch.Tensor,
     value: torch.Tensor,
     attn_mask: torch.Tensor | None,

@@ -13,17 +13,18 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from . import _torch
 from ._attention import DEFAULTS, attention
 from ._backend import registered
 from ._errors import InvalidArgumentError, UnsupportedError
 from ._layout import wrong_type
+from ._torch import draw_seed, refuse_nested
 from ._torch_nested import jagged_attention
+from ._torch_operator import PLAIN, backend
 
 __all__ = ["attention", "register_flash_impl", "replace_sdpa", "scaled_dot_product_attention"]
 
-for _type in _torch._PLAIN:
-    registered.setdefault(_type, _torch.backend)
+for _type in PLAIN:
+    registered.setdefault(_type, backend)
 
 
 def scaled_dot_product_attention(
@@ -83,7 +84,7 @@ def scaled_dot_product_attention(
         scale = float(scale)
     if attn_mask is None and dropout_p == 0.0:
         options = (is_causal, scale, *_OTHER_OPTIONS)
-        return _torch.backend.attention(query, key, value, None, options, None, None)
+        return backend.attention(query, key, value, None, options, None, None)
     bias = mask = None
     if attn_mask is not None:
         attn_mask = attn_mask[(None,) * (4 - attn_mask.dim())]
@@ -93,7 +94,7 @@ def scaled_dot_product_attention(
             bias = attn_mask
     seed = None
     if dropout_p != 0.0 and not torch.compiler.is_compiling():
-        seed = _torch.draw_seed()
+        seed = draw_seed()
     return attention(
         query,
         key,
@@ -132,7 +133,7 @@ def _check_dense(*tensors: Any) -> None:
     for name, x in zip(("query", "key", "value"), tensors, strict=True):
         if not isinstance(x, torch.Tensor):
             raise wrong_type(name, x, "a torch.Tensor")
-        _torch.refuse_nested(name, x)
+        refuse_nested(name, x)
 
 
 def _dense(x: torch.Tensor) -> torch.Tensor:

@@ -14,6 +14,16 @@ def rng():
     return np.random.default_rng(0)
 
 
+@pytest.fixture
+def torch_seeded():
+    """PyTorch's generator as it is after a start, and no gradients unless a test enables them."""
+    import torch
+
+    torch.manual_seed(0)
+    with torch.no_grad():
+        yield
+
+
 def pytest_configure(config):
     config.addinivalue_line("markers", "gpu: runs on a GPU; skipped, or not there, without one")
     config.addinivalue_line("markers", "compiles: calls torch.compile, which takes seconds")

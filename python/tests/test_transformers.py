@@ -43,11 +43,8 @@ decoder = pytest.mark.parametrize("make", DECODERS.values(), ids=DECODERS)
 
 
 @pytest.fixture(autouse=True)
-def registered():
+def registered(torch_seeded):
     flashcore.transformers.register()
-    torch.manual_seed(0)
-    with torch.no_grad():
-        yield
 
 
 def pair(make, device, dtype, other="sdpa"):

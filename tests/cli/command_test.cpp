@@ -91,6 +91,7 @@ TEST(Help, IsThereForEveryCommand) {
     EXPECT_EQ(help.exit_code, 0);
     EXPECT_THAT(help.out, AllOf(HasSubstr("Examples:\n  flashcore "), HasSubstr("--json")));
   }
+  EXPECT_THAT(flashcore_command({"verify", "--help"}).out, HasSubstr("shapes (default 100)"));
   EXPECT_THAT(flashcore_command({"--version"}).out, StartsWith("flashcore "));
 }
 
@@ -142,6 +143,10 @@ TEST(Unsupported, IsExitCode3) {
                                              "--kernel", "naive", "--device", "cpu", "--json"});
   EXPECT_EQ(outcome.exit_code, 3);
   EXPECT_EQ(json::parse(outcome.out)["status"], "unsupported");
+  if (!build_info().cuda) {
+    expect_refused({"ladder", "--list"}, 3, "ladder: needs the CUDA kernels");
+    expect_refused({"profile", "forward_sm80", "--causal"}, 3, "profile: needs the CUDA kernels");
+  }
 }
 
 TEST(Run, ChecksAndTimes) {

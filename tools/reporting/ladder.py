@@ -11,11 +11,10 @@ PROTOCOL = "sustained"
 def read_notes(docs: pathlib.Path) -> dict[str, str]:
     """What each rung's author says, by the heading: '## 04_wmma_pv'."""
     notes: dict[str, str] = {}
-    for path in sorted(docs.glob("ladder-notes*.md")):
-        text = path.read_text(encoding="utf-8")
-        for section in re.split(r"^## ", text, flags=re.MULTILINE)[1:]:
-            heading, _, body = section.partition("\n")
-            notes[heading.strip().strip("`")] = body.strip()
+    text = (docs / "ladder-notes.md").read_text(encoding="utf-8")
+    for section in re.split(r"^## ", text, flags=re.MULTILINE)[1:]:
+        heading, _, body = section.partition("\n")
+        notes[heading.strip().strip("`")] = body.strip()
     return notes
 
 

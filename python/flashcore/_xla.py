@@ -1,0 +1,211 @@
+"""XLA's foreign function interface, as much of it as a handler in Python needs, with ctypes.
+
+The structs are those of xla/ffi/api/c_api.h; each says its size in front.
+"""
+
+import ctypes
+from collections.abc import Callable
+from ctypes import POINTER, Structure, c_char_p, c_int32, c_int64, c_size_t, c_uint32, c_void_p
+from typing import Any
+
+from ._errors import InternalError, UnsupportedError
+
+# XLA_FFI_DataType, to the dtype's name.
+DTYPES = {
+    1: "bool",
+    4: "int32",
+    10: "float16",
+    11: "float32",
+    12: "float64",
+    16: "bfloat16",
+    19: "float8_e5m2",
+    20: "float8_e4m3fn",
+}
+_METADATA_EXTENSION = 1
+_HEAD = (("struct_size", c_size_t), ("extension", c_void_p))
+_FUNCTIONS = """
+error_create error_get_message error_destroy handler_register stream_get
+type_register context_get state_set state_get memory_allocate memory_free
+pool_schedule pool_size future_create future_set_available future_set_error
+run_id_get device_ordinal_get
+"""
+
+
+class _Version(Structure):
+    _fields_ = [
+        *_HEAD,
+        ("major", c_int32),
+        ("minor", c_int32),
+    ]
+
+
+class _Api(Structure):
+    _fields_ = [
+        *_HEAD,
+        ("version", _Version),
+        ("internal", c_void_p),
+        *((name, c_void_p) for name in _FUNCTIONS.split()),
+    ]
+
+
+class _Extension(Structure):
+    _fields_ = [("struct_size", c_size_t), ("type", c_int32), ("next", c_void_p)]
+
+
+class _Metadata(Structure):
+    _fields_ = [("struct_size", c_size_t), ("version", _Version), ("traits", c_uint32)]
+
+
+class _MetadataExtension(Structure):
+    _fields_ = [("base", _Extension), ("metadata", POINTER(_Metadata))]
+
+
+class _Span(Structure):
+    _fields_ = [("text", c_void_p), ("length", c_size_t)]
+
+    def decode(self) -> str:
+        return ctypes.string_at(self.text, self.length).decode()
+
+
+class _Buffer(Structure):
+    _fields_ = [
+        *_HEAD,
+        ("dtype", c_int32),
+        ("data", c_void_p),
+        ("rank", c_int64),
+        ("dims", POINTER(c_int64)),
+    ]
+
+
+class _Buffers(Structure):
+    _fields_ = [
+        *_HEAD,
+        ("size", c_int64),
+        ("types", POINTER(c_int32)),
+        ("items", POINTER(POINTER(_Buffer))),
+    ]
+
+
+class _Attributes(Structure):
+    _fields_ = [
+        *_HEAD,
+        ("size", c_int64),
+        ("types", POINTER(c_int32)),
+        ("names", POINTER(POINTER(_Span))),
+        ("items", POINTER(c_void_p)),
+    ]
+
+
+class _Frame(Structure):
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("extension", POINTER(_MetadataExtension)),
+        ("api", POINTER(_Api)),
+        ("context", c_void_p),
+        ("stage", c_int32),
+        ("arguments", _Buffers),
+        ("results", _Buffers),
+        ("attributes", _Attributes),
+    ]
+
+
+class _ErrorCreate(Structure):
+    _fields_ = [
+        *_HEAD,
+        ("message", c_char_p),
+        ("code", c_int32),
+    ]
+
+
+class PointerGet(Structure):
+    """XLA_FFI_Stream_Get_Args."""
+
+    _fields_ = [
+        *_HEAD,
+        ("context", c_void_p),
+        ("value", c_void_p),
+    ]
+
+
+class OrdinalGet(Structure):
+    _fields_ = [
+        *_HEAD,
+        ("context", c_void_p),
+        ("value", c_int32),
+    ]
+
+
+class Allocate(Structure):
+    _fields_ = [
+        *_HEAD,
+        ("context", c_void_p),
+        ("size", c_size_t),
+        ("alignment", c_size_t),
+        ("data", c_void_p),
+    ]
+
+
+_call = ctypes.CFUNCTYPE(c_void_p, c_void_p)
+_HANDLER = ctypes.CFUNCTYPE(c_void_p, POINTER(_Frame))
+_ERRORS = {"InvalidArgumentError": 3, "UnsupportedError": 12, "OutOfMemoryError": 8}
+
+
+def ask(function: int, arguments: Structure, what: str) -> None:
+    # Where the last member ends; the structs of XLA are counted without the padding after it.
+    name, kind = arguments._fields_[-1][:2]
+    arguments.struct_size = getattr(type(arguments), name).offset + ctypes.sizeof(kind)
+    if _call(function)(ctypes.addressof(arguments)):
+        raise InternalError(f"XLA: gives no {what} for this call")
+
+
+def asked(frame: Any) -> str:
+    """The call's one attribute."""
+    attributes = frame.attributes
+    for i in range(attributes.size):
+        if attributes.names[i].contents.decode() == "asked":
+            return ctypes.cast(attributes.items[i], POINTER(_Span)).contents.decode()
+    raise InternalError("XLA: has lost the attribute that says what is asked")
+
+
+def _check_version(frame: Any) -> None:
+    """The interface is of version 0: it may change. What is read here says its own size."""
+    sizes = [
+        frame.arguments.struct_size == ctypes.sizeof(_Buffers),
+        frame.results.struct_size == ctypes.sizeof(_Buffers),
+        frame.attributes.struct_size == ctypes.sizeof(_Attributes),
+        frame.api.contents.struct_size >= ctypes.sizeof(_Api),
+        frame.arguments.items[0].contents.struct_size == ctypes.sizeof(_Buffer),
+    ]
+    version = frame.api.contents.version
+    if version.major != 0 or not all(sizes):
+        raise UnsupportedError(
+            f"XLA: its foreign function interface has version {version.major}.{version.minor}, "
+            "wanted one like 0.3; call flashcore.attention outside of jit"
+        )
+
+
+def handler(execute: Callable[[Any], None]) -> Any:
+    """A handler for XLA; it must outlive every compiled program. `execute` gets the call frame."""
+
+    def handle(pointer: Any) -> int | None:
+        frame = pointer.contents
+        extension = frame.extension
+        if extension and extension.contents.base.type == _METADATA_EXTENSION:
+            version = extension.contents.metadata.contents.version
+            known = frame.api.contents.version if frame.api else _Version(major=0, minor=1)
+            version.major, version.minor = known.major, known.minor
+            extension.contents.metadata.contents.traits = 0
+            return None
+        try:
+            _check_version(frame)
+            execute(frame)
+        except BaseException as error:  # nothing may pass through XLA
+            create = _ErrorCreate(
+                struct_size=_ErrorCreate.code.offset + 4,
+                message=str(error).encode() or type(error).__name__.encode(),
+                code=_ERRORS.get(type(error).__name__, 13),
+            )
+            return _call(frame.api.contents.error_create)(ctypes.addressof(create))
+        return None
+
+    return _HANDLER(handle)
