@@ -1,7 +1,8 @@
 // How Q, K and V come to the shared memory of a cluster's two blocks.
 //
-//   a warp for each ring   K and V of each warpgroup. The first K each block gets for itself, as
-//                          the other need not run yet; of all others it asks for half, for both
+//   a warp for each ring   K and V of each warpgroup. What is needed first, the first K of the
+//                          first, each block gets for itself, as the other need not run yet; of
+//                          all others it asks for half, for both
 //   warp 0                 Q
 //
 // All SMs load at once: in the first round a ring's next tile is asked for when the one before it

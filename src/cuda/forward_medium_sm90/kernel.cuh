@@ -54,7 +54,7 @@ __device__ __forceinline__ void compute(const Maps& maps, const Params& p) {
   if (copies_ring) {
     ptx::release_registers<kCopyRegisters>();
     const int ring = in_group, count = tiles_of(task.tiles.size(), ring / 2, kGroups);
-    const int first = ring % 2 == 0 ? 1 : 0;
+    const int first = ring == 0 ? 1 : 0;
     if (lane == 0) {
       ptx::wait_for_earlier_grids();
       if (first != 0 && count > 0) copies.start_first_k(ring);
@@ -69,9 +69,6 @@ __device__ __forceinline__ void compute(const Maps& maps, const Params& p) {
   Task own_task = task;
   own_task.first_query += rank * kRankQ;
   own_task.tiles = span_of<S>(task, early, own_task.first_query);
-  OwnTiles owns[kGroups];
-#pragma unroll
-  for (int g = 0; g < kGroups; ++g) owns[g] = own_tiles(own_task.tiles, task.tiles, g);
   if (warp == 0 && lane == 0) {
     ptx::wait_for_earlier_grids();
     // Only where somebody waits for it: a block may not leave before its copies have come.
@@ -82,6 +79,9 @@ __device__ __forceinline__ void compute(const Maps& maps, const Params& p) {
   ptx::start_next_grid();
   ptx::acquire_registers<kComputeRegisters>();
   ptx::cluster_wait();
+  OwnTiles owns[kGroups];
+#pragma unroll
+  for (int g = 0; g < kGroups; ++g) owns[g] = own_tiles(own_task.tiles, task.tiles, g);
   // Who sees fewer tiles ends first; where both see as many, who has the first turn.
   const int sender = owns[0].size() > owns[1].size() ? 1 : 0;
   const Places places = find_places<S>(p, own_task, in_group, lane);

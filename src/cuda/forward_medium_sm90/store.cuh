@@ -1,5 +1,5 @@
-// From a warp's outputs to O and LSE: the warp of the other warpgroup that has the same rows gets
-// half of the columns, weighed, and gives the other half.
+// From outputs to O and LSE. The warpgroup that ends first leaves its outputs where its K was, in
+// fp32; the other reads them beside its last product, adds its own, and stores.
 #pragma once
 
 #include <cstdint>
@@ -10,19 +10,16 @@
 #include "cuda/forward_small_sm90/params.hpp"
 #include "cuda/forward_small_sm90/shares.cuh"
 #include "cuda/forward_small_sm90/softmax.cuh"
-#include "cuda/forward_small_sm90/transpose.cuh"
-#include "cuda/ptx/cluster.cuh"
 #include "cuda/ptx/exp2.cuh"
 #include "cuda/ptx/ldmatrix.cuh"
 #include "cuda/ptx/load_shared.cuh"
 #include "cuda/ptx/log2.cuh"
-#include "cuda/ptx/mbarrier.cuh"
 #include "cuda/ptx/packed_fma.cuh"
 #include "cuda/ptx/sync.cuh"
 
 namespace flashcore::cuda::forward_medium_sm90 {
 
-using forward_small_sm90::kInfinity, forward_small_sm90::kLn2, forward_small_sm90::kNoKey;
+using forward_small_sm90::kLn2, forward_small_sm90::kNoKey;
 using forward_small_sm90::Params, forward_small_sm90::Partial, forward_small_sm90::Task;
 
 // Where a lane stores: found before the keys have come, when there is time for it.
