@@ -138,16 +138,22 @@ std::string forward_small_sm80_refusal(const ForwardProblem& problem, const Devi
   return refusal;
 }
 
-small::Cover forward_small_sm90_cover(const ForwardProblem& p) {
+bool forward_small_sm90_is_whole(const ForwardProblem& p) {
   const bool vary =
       p.packed || p.seqlens_q.present || p.seqlens_kv.present || p.causal_offsets.present;
-  const bool full = p.seqlen_kv > 0 && p.seqlen_kv % small::kBlockKv == 0;
-  if (vary || !full || p.band.left >= 0) return small::Cover::any;
-  return p.band.unlimited() ? small::Cover::whole : small::Cover::band;
+  return !vary && p.band.unlimited() && p.seqlen_kv > 0 && p.seqlen_kv % small::kBlockKv == 0;
 }
 
-bool forward_small_sm90_is_whole(const ForwardProblem& p) {
-  return forward_small_sm90_cover(p) == small::Cover::whole;
+small::Cover forward_small_sm90_cover(const ForwardProblem& p) {
+  // A steep softmax puts a row's weight on a few keys, as a mask does.
+  constexpr double kSteep = 1.5;
+  const bool steep = p.softmax_scale * std::sqrt(static_cast<double>(p.head_dim_qk)) > kSteep;
+  if (forward_small_sm90_is_whole(p) && !(steep && p.dtype == DType::f16)) {
+    return small::Cover::whole;
+  }
+  ForwardProblem open = p;
+  open.band.right = Band::kUnlimited;
+  return forward_small_sm90_is_whole(open) ? small::Cover::band : small::Cover::any;
 }
 
 }  // namespace flashcore

@@ -48,11 +48,17 @@ TEST(ForwardSmallSm90Config, MissionIsLoadedAtOnce) {
   for (const Config& config : kConfigs) EXPECT_TRUE(is_sound(config));
 }
 
-TEST(ForwardSmallSm90Config, AWarpGetsHalfOfItsRowsAndOfThoseItsBlocksColumns) {
-  constexpr int kRows = 16, kFp32 = 4;
+// In fp32 a block that has added up sends as much as all parts would send in 16 bits.
+TEST(ForwardSmallSm90Config, BothMergesSendAsMuch) {
+  constexpr int kRows = 16, kRowBytes = 8, kWarps = kGroups * kGroupWarps;
   for (const Config& config : kConfigs) {
-    EXPECT_EQ(config.swap_bytes(), kRows / kGroups * config.head_dim * kFp32);
-    EXPECT_EQ(config.chunk_bytes(), kRows / kGroups * config.head_dim / config.ranks * kFp32);
+    const int outputs = kRows / kGroups * config.head_dim, rows = kRows / kGroups * kRowBytes;
+    const int swapped = 4 * outputs + kGroups * rows;
+    const int sent = config.ranks == 1 ? 0 : 4 * outputs / 2 + rows;
+    EXPECT_EQ(config.merge_bytes(true), kWarps * (swapped + sent));
+    if (config.ranks == 1) continue;
+    constexpr int kParts = 4;
+    EXPECT_EQ(config.merge_bytes(false), kWarps * kParts * (2 * outputs / 2 + rows));
   }
 }
 
@@ -140,6 +146,25 @@ TEST(ForwardSmallSm90Split, SpansAgreeWithTheDefinition) {
                        << " window " << left << "," << right << " first " << first;
               }
             }
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(ForwardSmallSm90Split, ABandOfFullTilesIsTheSame) {
+  for (const int len_kv : {64, 256, 512}) {
+    for (const int high : {-700, -65, -64, -1, 0, 1, 63, 64, 200, 600, kNoLimit}) {
+      for (const int last_row : {1, 64, 100, 512}) {
+        for (int first = 0; first < last_row; first += kBlockQ) {
+          const BandLimits limits{-kNoLimit, high, len_kv};
+          const int last = std::min(first + kBlockQ, last_row);
+          const TileSpan span = tile_span(limits, first, last);
+          const TileSpan band = band_span(len_kv / kBlockKv, high, first, last);
+          ASSERT_EQ(band.size(), span.size()) << "high " << high << " first " << first;
+          for (int tile = span.begin; tile < span.end; ++tile) {
+            ASSERT_EQ(band.needs_mask(tile), span.needs_mask(tile)) << "tile " << tile;
           }
         }
       }
@@ -263,6 +288,38 @@ TEST(ForwardSmallSm90Refusal, ComputesMasksLengthsAndGroups) {
   p.causal_offsets = TensorDesc::contiguous(DType::i32, {2});
   p.window_left = 7;
   EXPECT_EQ(refusal(p), "");
+}
+
+TEST(ForwardSmallSm90Refusal, CoverIsTheLeastThatWillDo) {
+  using cuda::forward_small_sm90::Cover;
+  const auto cover = [](const Problem& problem) {
+    const Result<ForwardProblem> resolved = resolve(problem);
+    EXPECT_TRUE(resolved.ok()) << resolved.status().message();
+    return forward_small_sm90_cover(*resolved);
+  };
+  const Problem p = dense(DType::f16, 64, 64);
+  EXPECT_EQ(cover(p), Cover::whole);
+  Problem with = p;
+  with.softmax_scale = 0.25F;
+  EXPECT_EQ(cover(with), Cover::band) << "steep: in 32 bits";
+  with = dense(DType::bf16, 64, 64);
+  with.softmax_scale = 0.25F;
+  EXPECT_EQ(cover(with), Cover::whole);
+  with = p;
+  with.causal = true;
+  EXPECT_EQ(cover(with), Cover::band);
+  with.window_left = 1000;
+  EXPECT_EQ(cover(with), Cover::any);
+  with = p;
+  with.window_right = 3;
+  EXPECT_EQ(cover(with), Cover::band);
+  with.causal = true;
+  with.alignment = Alignment::given;
+  with.causal_offsets = TensorDesc::contiguous(DType::i32, {2});
+  EXPECT_EQ(cover(with), Cover::any);
+  with = p;
+  with.k = with.v = TensorDesc::contiguous(DType::f16, {2, 4, 127, 64});
+  EXPECT_EQ(cover(with), Cover::any);
 }
 
 TEST(ForwardSmallSm90Refusal, WholeIsWhatNeedsNoMask) {

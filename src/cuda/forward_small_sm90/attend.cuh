@@ -92,35 +92,50 @@ struct Attention : Softmax<S> {
     start_output<ptx::Accumulate::overwrite>(w, p, 0);
   }
 
-  // O = P0 V0 and P1. With registers to keep the scores, whether the reference was near enough is
-  // seen in the sums, afterwards.
+  // O = P0 V0 + P1 V1. With registers to keep the scores, whether the reference was near enough is
+  // seen in the sums, afterwards: at head dimension 64 while the last product is under way, which
+  // the warpgroup then repeats from the start.
   __device__ __forceinline__ void second_kept(Partial<S>& w, const Probabilities<S>& p0,
                                               Probabilities<S>& p1, const Scores<S>& s1,
                                               float (&shift)[2]) const {
     constexpr int kHalf = S::kKeyProducts / 2;
+    constexpr bool kRepeats = S::kHeadDim == 64;
     Sums sums = {{0, 0}, {0, 0}};
     exponentials<0, kHalf>(p1, sums, s1, shift);
     wait(v_tile(group, 0), 0);
     start_output<ptx::Accumulate::overwrite>(w, p0, 0);
     exponentials<kHalf, S::kKeyProducts>(p1, sums, s1, shift);
-    wait(v_tile(group, 1), 0);
-    start_output<ptx::Accumulate::add>(w, p1, 1);
+    if constexpr (kRepeats) {
+      wait(v_tile(group, 1), 0);
+      start_output<ptx::Accumulate::add>(w, p1, 1);
+    } else {
+      ptx::warpgroup_wait<0>();
+      ptx::warpgroup_pin(w.o);
+    }
     const float largest = fmaxf(fmaxf(sums[0][0], sums[0][1]), fmaxf(sums[1][0], sums[1][1]));
     const bool near = largest < kLargestSum && fminf(w.max[0], w.max[1]) > kNoKey;
-    if (!__all_sync(0xffffffffU, near)) [[unlikely]] {
-      ptx::warpgroup_wait<0>();
-      ptx::warpgroup_pin(w.o);
-      start_output<ptx::Accumulate::overwrite>(w, p0, 0);
-      ptx::warpgroup_wait<0>();
-      ptx::warpgroup_pin(w.o);
+    const bool far = kRepeats ? ptx::named_barrier_or(kGroupIsDone + group, kGroupThreads, !near)
+                              : __any_sync(0xffffffffU, !near) != 0;
+    if (far) [[unlikely]] {
+      if constexpr (kRepeats) {
+        ptx::warpgroup_wait<0>();
+        ptx::warpgroup_pin(w.o);
+        start_output<ptx::Accumulate::overwrite>(w, p0, 0);
+        ptx::warpgroup_wait<0>();
+        ptx::warpgroup_pin(w.o);
+      }
       raise(w, s1, shift);
 #pragma unroll
       for (int i = 0; i < 4; ++i) sums[i / 2][i % 2] = 0;
       exponentials<0, S::kKeyProducts>(p1, sums, s1, shift);
-      start_output<ptx::Accumulate::add>(w, p1, 1);
+      if constexpr (kRepeats) start_output<ptx::Accumulate::add>(w, p1, 1);
     }
 #pragma unroll
     for (int i = 0; i < 4; ++i) w.sums[i / 2][i % 2] += sums[i / 2][i % 2];
+    if constexpr (!kRepeats) {
+      wait(v_tile(group, 1), 0);
+      start_output<ptx::Accumulate::add>(w, p1, 1);
+    }
   }
   // Otherwise it is seen before.
   __device__ __forceinline__ void second(Partial<S>& w, const Probabilities<S>& p0,

@@ -39,18 +39,19 @@ struct Config {
 
   constexpr int tile_bytes() const { return 2 * kBlockKv * head_dim; }
 
-  // What a warp gets from the block's other warpgroup and from the other block: outputs of eight
-  // rows, in fp32; and of each of them a maximum and a sum from every part.
-  constexpr int swap_bytes() const { return 8 * 4 * head_dim; }
-  constexpr int chunk_bytes() const { return 8 * 3 * head_dim / ranks; }
-  static constexpr int row_bytes() { return 8 * 8; }
-  constexpr int merge_bytes() const {
-    return kGroups * kGroupWarps * (swap_bytes() + chunk_bytes() + (kGroups + 1) * row_bytes());
+  // What a warp gets from others: of eight rows the columns that a block finishes, and eight bytes
+  // a row. In 16 bits from every part; or where a block adds up first in 32, from its other
+  // warpgroup of all columns, and from the other block.
+  constexpr int merge_bytes(bool adds_up_first) const {
+    const int columns = head_dim / ranks, parts = kGroups * ranks;
+    const int shares = parts * 8 * (2 * columns + 8);
+    const int sums = 8 * (4 * head_dim + 8 * kGroups) + (ranks - 1) * 8 * (4 * columns + 8);
+    return kGroups * kGroupWarps * (adds_up_first ? sums : shares);
   }
 
   constexpr int barriers() const { return kTiles + kGroups * kGroupWarps + kGroups; }
-  constexpr int smem_bytes() const {
-    return tile_bytes() * kTiles + merge_bytes() + 8 * barriers();
+  constexpr int smem_bytes(bool adds_up_first) const {
+    return tile_bytes() * kTiles + merge_bytes(adds_up_first) + 8 * barriers();
   }
 };
 
@@ -88,7 +89,8 @@ constexpr int choose_config(int64_t head_dim_qk, int64_t head_dim_v, int64_t seq
 constexpr bool is_sound(const Config& c) {
   constexpr int kTileAlignment = 1024, kReserved = 1024;  // what the system takes of each block
   return c.head_dim % kPanelColumns == 0 && c.tile_bytes() % kTileAlignment == 0 &&
-         c.blocks * (c.smem_bytes() + kReserved) <= kSharedMemory + kReserved;
+         c.merge_bytes(true) >= c.merge_bytes(false) &&
+         c.blocks * (c.smem_bytes(true) + kReserved) <= kSharedMemory + kReserved;
 }
 static_assert([] {
   for (const Config& config : kConfigs) {

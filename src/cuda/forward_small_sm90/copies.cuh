@@ -40,8 +40,8 @@ struct Copies {
   // blocks start at once, warps that start the first copies make no other. One lane.
   __device__ __forceinline__ static void make_barriers(typename S::Shared& smem, int warp) {
     constexpr int kFirst = S::kCover != Cover::any ? 3 : 0;
-    constexpr int kBytes = S::kConfig.chunk_bytes();
-    constexpr int kRowBytes = kGroupWarps * S::kConfig.row_bytes();
+    constexpr int kBytes = S::MergeMemory::kOutputBytes;
+    constexpr int kRowBytes = S::MergeMemory::kRowBytes;
     const uint32_t received = ptx::shared_address(&smem.received[0][0]) + 8 * warp;
     ptx::mbarrier_init(ptx::shared_address(&smem.full[0]) + 8 * warp, 1);
     if (warp < kFirst) {
@@ -88,10 +88,11 @@ struct Copies {
   __device__ __forceinline__ void start_kv(int tile, const CUtensorMap& map, int group,
                                            int i) const {
     if (i >= count(group)) return;
-    start(tile, map,
-          task.kv_row +
-              (task.tiles.begin + S::part_of(rank, group) + (i ^ flip(group)) * S::kParts) * kBlockKv,
-          task.kv_head);
+    start(
+        tile, map,
+        task.kv_row +
+            (task.tiles.begin + S::part_of(rank, group) + (i ^ flip(group)) * S::kParts) * kBlockKv,
+        task.kv_head);
   }
 
   // The first round's, by when they start. One lane of each warp.

@@ -28,7 +28,8 @@ __device__ __forceinline__ void compute(const Maps& maps, const Params& p) {
     Copies<S>::make_barriers(smem, warp);
   }
   __syncwarp();
-  if (S::kCover == Cover::any && p.varies) ptx::wait_for_earlier_grids();  // they may write the lengths
+  if (S::kCover == Cover::any && p.varies)
+    ptx::wait_for_earlier_grids();  // they may write the lengths
   const Task task = find_task<S::kCover, kBlockQ, S::kRanks>(p, early);
   if (S::kCover == Cover::any && !task.exists()) return;  // both blocks of the cluster
   const Copies<S> copies{smem, maps, task, rank, warp};
@@ -45,18 +46,13 @@ __device__ __forceinline__ void compute(const Maps& maps, const Params& p) {
   if (S::kRanks > 1) ptx::cluster_wait();  // the other block runs and has made its barriers
   const int part = S::part_of(rank, group);
   const int tiles = tiles_of(task.tiles.size(), part, S::kParts);
-  const Places places = find_places<S>(smem, p, task, rank, group, in_group, lane);
+  const Places places = find_places<S>(p, task, rank, group, in_group, lane);
+  const auto ways = Merge<S>::find_ways(smem, rank, group, in_group, lane);
   Partial<S> w;
-  Attention<S>{{task, p.scale_log2, in_group, lane}, smem, copies, part, group}.run(w, tiles);
-
-  float max[2], sums[2];
-#pragma unroll
-  for (int row = 0; row < 2; ++row) {
-    max[row] = w.max[row] * p.scale_log2;
-    sums[row] = attention::quad_sum(w.sums[row][0] + w.sums[row][1]);
-  }
-  Merge<S> merge{smem, p, task, places, rank, group, in_group, lane};
-  merge.announce(max, sums);
+  const Attention<S> attention{{task, p.scale_log2, in_group, lane}, smem, copies, part, group};
+  attention.run(w, tiles);
+  Merge<S> merge{{smem, p, task, places, rank, group, in_group, lane}, ways};
+  merge.announce(w, p.scale_log2, attention.address_of(v_tile(group, 0)));
   ptx::warpgroup_wait<0>();
   ptx::warpgroup_pin(w.o);
   merge.run(w);

@@ -98,7 +98,7 @@ __device__ __forceinline__ Task find_task(const Params& p, const Early& early) {
 
 template <bool kWhole, int kQueries, int kClusterBlocks>
 __device__ __forceinline__ Task find_task(const Params& p, const Early& early) {
-  return find_task<kWhole ? Cover::whole : Cover::any, kQueries, kClusterBlocks>(p, early);
+  return find_task < kWhole ? Cover::whole : Cover::any, kQueries, kClusterBlocks > (p, early);
 }
 
 // Row `row` of a matrix's batch entry and head.

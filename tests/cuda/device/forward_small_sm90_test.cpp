@@ -214,6 +214,28 @@ TEST_P(ForwardSmall, SmallOutputs) {
   }
 }
 
+// What a sample of V says of its size is wrong: rows that differ much, most of them nothing, or the
+// first ones much smaller than the others. Values are not above 1: a probability's own rounding
+// times more than that would not pass for any kernel.
+TEST_P(ForwardSmall, ValuesOfManySizes) {
+  for (const DType dtype : {DType::f16, DType::bf16}) {
+    for (const int64_t head_dim : {64, 128}) {
+      for (const int kind : {0, 1, 2}) {
+        bench::HostProblem host =
+            bench::make_host_problem(bench::to_problem(one(2, 128, 512, head_dim, dtype)), 13);
+        for (int64_t i = 0; i < 2 * 512 * head_dim; ++i) {
+          const int64_t row = i / head_dim % 512;
+          const double sizes[] = {row % 3 == 0 ? 1.0 : 0x1p-16, row % 64 == 63 ? 1.0 : 0.0,
+                                  row < 400 ? 0x1p-20 : 1.0};
+          host.at("v").set(i, sizes[kind] * host.at("v").get(i));
+        }
+        check(host, options(GetParam()));
+        if (HasFatalFailure()) return;
+      }
+    }
+  }
+}
+
 // Draws until `wanted` problems were accepted, or time is up.
 void check_random(const Variant& variant, const bench::RandomSpace& space, uint64_t seed,
                   int wanted, double seconds) {

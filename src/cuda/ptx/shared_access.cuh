@@ -1,0 +1,36 @@
+// Loads and stores of shared memory by address, in the order in which they are written. Pairs lie
+// at multiples of 8 bytes, fours at multiples of 16.
+#pragma once
+
+#include <cstdint>
+
+namespace flashcore::cuda::ptx {
+
+// PTX ISA: ld.shared.b32.
+__device__ __forceinline__ uint32_t load_shared(uint32_t address) {
+  uint32_t x;
+  asm volatile("ld.shared.b32 %0, [%1];" : "=r"(x) : "r"(address) : "memory");
+  return x;
+}
+
+// PTX ISA: ld.shared.v2.f32.
+__device__ __forceinline__ float2 load_shared_x2(uint32_t address) {
+  float2 x;
+  asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(x.x), "=f"(x.y) : "r"(address) : "memory");
+  return x;
+}
+
+// PTX ISA: ld.shared.v4.b32.
+__device__ __forceinline__ void load_shared_x4(uint32_t (&x)[4], uint32_t address) {
+  asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3])
+               : "r"(address)
+               : "memory");
+}
+
+// PTX ISA: st.shared.v2.b32.
+__device__ __forceinline__ void store_shared_x2(uint32_t address, const uint32_t (&x)[2]) {
+  asm volatile("st.shared.v2.b32 [%0], {%1, %2};" ::"r"(address), "r"(x[0]), "r"(x[1]) : "memory");
+}
+
+}  // namespace flashcore::cuda::ptx
