@@ -10,7 +10,9 @@
 #include "dispatch/device_guard.hpp"
 #include "dispatch/forward_sm80.hpp"
 #include "dispatch/forward_small_params.hpp"
+#include "dispatch/forward_small_sm90_refusal.hpp"
 #include "dispatch/pointer_cache.hpp"
+#include "dispatch/small_decision.hpp"
 #include "problem/status.hpp"
 
 namespace flashcore {
@@ -24,6 +26,8 @@ static_assert(kBoxRows == small::kBlockKv);
 
 struct Planned {
   MappedKernel kernel;
+  small::Grid grid;
+  bool early;
   small::Params params;
   TensorLayout q, k, v;
   int device;
@@ -64,13 +68,17 @@ Status run(const ForwardProblem& p, const Planned& planned, MapCache& cache, con
       [&](small::Maps& made) { return encode(made, planned, p.dtype, args); }, cudaSuccess);
   if (error != cudaSuccess)
     return cuda_failure(planned.kernel.name, "describing the tensors", error);
-  error = planned.kernel.launch(planned.function, maps, params,
-                                static_cast<cudaStream_t>(stream.handle));
+  error = planned.kernel.instance.launch(planned.function, maps, params, planned.grid,
+                                         planned.early, static_cast<cudaStream_t>(stream.handle));
   if (error != cudaSuccess) return cuda_failure(planned.kernel.name, "the launch", error);
   return {};
 }
 
 }  // namespace
+
+small::InputType mapped_input_type(const ForwardProblem& p) {
+  return p.dtype == DType::f16 ? small::InputType::f16 : small::InputType::bf16;
+}
 
 Result<PlannedKernel> plan_mapped(const ForwardProblem& p, const PlanContext& context,
                                   MappedKernel kernel) {
@@ -81,7 +89,11 @@ Result<PlannedKernel> plan_mapped(const ForwardProblem& p, const PlanContext& co
   }
   const int64_t rows_q = p.packed ? p.total_q : p.seqlen_q;
   const int64_t rows_kv = p.packed ? p.total_kv : p.seqlen_kv;
-  Planned planned{.kernel = std::move(kernel),
+  const int64_t q_tiles = (p.seqlen_q + kernel.block_q - 1) / kernel.block_q;
+  Planned planned{.kernel = kernel,
+                  .grid = {static_cast<unsigned int>(q_tiles), static_cast<unsigned int>(p.heads_q),
+                           static_cast<unsigned int>(p.batch)},
+                  .early = context.early_start,
                   .params = small_params(p),
                   .q = layout(p, p.q, p.heads_q, rows_q, p.head_dim_qk),
                   .k = layout(p, p.k, p.heads_kv, rows_kv, p.head_dim_qk),
@@ -92,7 +104,7 @@ Result<PlannedKernel> plan_mapped(const ForwardProblem& p, const PlanContext& co
   if (guard.error() != cudaSuccess) {
     return cuda_failure(planned.kernel.name, "choosing its GPU", guard.error());
   }
-  const cudaError_t error = planned.kernel.prepare(planned.function);
+  const cudaError_t error = planned.kernel.instance.prepare(planned.function);
   if (error != cudaSuccess) {
     return cuda_failure(planned.kernel.name, "preparing the kernel", error);
   }
@@ -101,6 +113,23 @@ Result<PlannedKernel> plan_mapped(const ForwardProblem& p, const PlanContext& co
     return run(p, planned, *cache, args, stream);
   }};
   return where_aligned(std::move(own), std::move(*unaligned));
+}
+
+Kernel mapped_kernel(std::string_view name, bool automatic, bool (SmallChoice::*is_chosen)() const,
+                     Result<PlannedKernel> (*plan)(const ForwardProblem&, const PlanContext&)) {
+  return {.name = std::string(name),
+          .device = DeviceKind::cuda,
+          .automatic = automatic,
+          .refuses =
+              [](const ForwardProblem& p, const PlanContext& context) {
+                static const std::string targets = build_info().cuda_targets;
+                return forward_small_sm90_refusal(p, context.device, targets);
+              },
+          .declines =
+              [is_chosen](const ForwardProblem& p, const PlanContext& context) {
+                return small_declines(p, context, is_chosen);
+              },
+          .plan = plan};
 }
 
 }  // namespace flashcore

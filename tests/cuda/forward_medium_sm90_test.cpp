@@ -1,13 +1,16 @@
-// What of forward_medium_sm90 needs no GPU: which tiles of keys its warpgroups
-// visit.
+// What of forward_medium_sm90 needs no GPU: which tiles of keys its warpgroups visit, and that it
+// can be the choice.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cstddef>
 #include <set>
+#include <string>
 
 #include "cuda/forward_medium_sm90/config.hpp"
 #include "cuda/forward_medium_sm90/split.hpp"
+#include "dispatch/kernels.hpp"
+#include "problem/problem.hpp"
 
 namespace flashcore {
 namespace {
@@ -25,18 +28,18 @@ void check(const Drawn& d, int first) {
   s.len_kv = d.len_kv;
   s.offset = d.offset;
   const BandLimits limits = small_limits(s, Band{d.left, d.right});
-  const TileSpan block = tile_span(limits, first, std::min(first + kBlockQ, d.len_q));
-  for (int group = 0; group < kGroups; ++group) {
-    const int query = first + group * kGroupQ;
-    const TileSpan wanted = tile_span(limits, query, std::min(query + kGroupQ, d.len_q));
+  const TileSpan cluster = tile_span(limits, first, std::min(first + kBlockQ, d.len_q));
+  for (int rank = 0; rank < kRanks; ++rank) {
+    const int query = first + rank * kRankQ;
+    const TileSpan wanted = tile_span(limits, query, std::min(query + kRankQ, d.len_q));
     std::set<int> visited;
-    for (int rank = 0; rank < kRanks; ++rank) {
-      const OwnTiles own = own_tiles(limits, block, query, d.len_q, rank);
+    for (int group = 0; group < kGroups; ++group) {
+      const OwnTiles own = own_tiles(wanted, cluster, group);
       ASSERT_GE(own.first, 0);
       ASSERT_LE(own.first, own.last);
-      ASSERT_LE(own.last, tiles_of(block.size(), rank, kRanks)) << "tiles that nobody copies";
+      ASSERT_LE(own.last, tiles_of(cluster.size(), group, kGroups)) << "tiles that nobody copies";
       for (int i = own.first; i < own.last; ++i) {
-        const int tile = block.begin + rank + i * kRanks;
+        const int tile = cluster.begin + group + i * kGroups;
         ASSERT_TRUE(visited.insert(tile).second);
         ASSERT_TRUE(tile >= wanted.begin && tile < wanted.end) << "tile " << tile;
       }
@@ -62,28 +65,34 @@ TEST(ForwardMediumSm90Split, WarpgroupsVisitWhatTheirQueriesSee) {
   }
 }
 
-// Every tile that a block copies is waited for by one of its warpgroups: a block may not leave
-// before its copies have come.
-TEST(ForwardMediumSm90Split, NoTileIsCopiedForNobody) {
-  for (const int offset : {-100, 0, 37}) {
-    for (const int left : {-1, 0, 5}) {
-      for (const int right : {-1, 0, 5}) {
-        Sequence s;
-        s.len_q = s.rows_q = 128;
-        s.len_kv = 400;
-        s.offset = offset;
-        const BandLimits limits = small_limits(s, Band{left, right});
-        const TileSpan block = tile_span(limits, 0, 128);
-        for (int rank = 0; rank < kRanks; ++rank) {
-          const OwnTiles a = own_tiles(limits, block, 0, 128, rank);
-          const OwnTiles b = own_tiles(limits, block, kGroupQ, 128, rank);
-          for (int i = 0; i < tiles_of(block.size(), rank, kRanks); ++i) {
-            EXPECT_TRUE((i >= a.first && i < a.last) || (i >= b.first && i < b.last)) << i;
-          }
-        }
-      }
-    }
+// Of the table's kernels that are chosen by themselves, the first that takes the problem.
+std::string choice(int64_t heads, int64_t seqlen, int64_t head_dim) {
+  Problem p;
+  p.q = p.k = p.v = p.o = TensorDesc::contiguous(DType::f16, {1, heads, seqlen, head_dim});
+  const Result<ForwardProblem> resolved = resolve(p);
+  EXPECT_TRUE(resolved.ok()) << resolved.status().message();
+  PlanContext context;
+  context.device.device = {DeviceKind::cuda, 0};
+  context.device.compute_capability = 90;
+  context.device.multiprocessors = 132;
+  context.device.shared_memory_a_block = 232448;
+  for (const Kernel& kernel : kernels()) {
+    if (kernel.device != DeviceKind::cuda || !kernel.automatic) continue;
+    if (!kernel.refuses(*resolved, context).empty()) continue;
+    if (kernel.declines && !kernel.declines(*resolved, context).empty()) continue;
+    return kernel.name;
   }
+  return {};
+}
+
+TEST(ForwardMediumSm90Choice, TakesWideHeadsOfAboutOneWave) {
+  if (build_info().cuda_targets.find("90a") == std::string::npos) {
+    GTEST_SKIP() << "this build has no code for 90a";
+  }
+  EXPECT_EQ(choice(8, 1024, 128), "forward_medium_sm90");
+  EXPECT_EQ(choice(16, 512, 128), "forward_medium_sm90");
+  EXPECT_EQ(choice(8, 512, 64), "forward_small_sm90");
+  EXPECT_EQ(choice(32, 4096, 128), "forward_sm90");
 }
 
 }  // namespace

@@ -1,9 +1,12 @@
-// How Q, K and V come to the shared memory of a block that shares keys.
+// How Q, K and V come to the shared memory of a cluster's two blocks.
 //
-//   at once        warp 0, 1: Q of each warpgroup    2, 3: the first and second K
-//   all have met   4, 6: even and odd V              5, 7: further even and odd K
+//   a warp for each ring   K and V of each warpgroup. What is needed first, the first K of the
+//                          first, each block gets for itself, as the other need not run yet; of
+//                          all others it asks for half, for both
+//   warp 0                 Q
 //
-// The last warp to have read a slot starts the copy of its next tile.
+// All SMs load at once: in the first round a ring's next tile is asked for when the one before it
+// has come.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +15,8 @@
 #include "cuda/forward_small_sm90/task.cuh"
 #include "cuda/ptx/cluster.cuh"
 #include "cuda/ptx/mbarrier.cuh"
-#include "cuda/ptx/sync.cuh"
 #include "cuda/ptx/tma.cuh"
+#include "cuda/ptx/tma_multicast.cuh"
 
 namespace flashcore::cuda::forward_medium_sm90 {
 
@@ -23,93 +26,86 @@ template <class S>
 struct Copies {
   typename S::Shared& smem;
   const Maps& maps;
-  const Task& task;
-  const int rank, warp;  // of the block
-  const int count;       // tiles of the block
+  const Task& task;  // of the cluster
+  const int rank;
 
-  __device__ __forceinline__ int tile_at(int i) const {
-    return task.tiles.begin + rank + i * kRanks;
+  __device__ __forceinline__ int tile_at(int group, int i) const {
+    return task.tiles.begin + group + i * kGroups;
+  }
+  __device__ __forceinline__ uint32_t full(int tile) const {
+    return ptx::shared_address(&smem.full[0]) + 8 * tile;
+  }
+  __device__ __forceinline__ uint32_t empty(int ring, int slot) const {
+    return ptx::shared_address(&smem.empty[0]) + 8 * (ring * kSlots + slot);
+  }
+  __device__ __forceinline__ uint32_t address_of(int tile) const {
+    return ptx::shared_address(&smem.tiles[0][0]) + tile * S::Tile::kBytes;
   }
 
-  // Warps that start the first copies make the barriers of those and no other. One lane of each.
-  __device__ __forceinline__ static void make_barriers(typename S::Shared& smem, int warp) {
-    constexpr int kFirst = 4, kOthers = kWarps - kFirst;
-    const uint32_t full = ptx::shared_address(&smem.full[0]);
-    if (warp < kFirst) {
-      ptx::mbarrier_init(full + 8 * warp, 1);
-      ptx::publish_barriers();
-      return;
-    }
+  // One lane of the warp that copies a ring.
+  __device__ __forceinline__ static void make_ring(typename S::Shared& smem, int ring) {
+    const uint32_t full = ptx::shared_address(&smem.full[0]) + 8 * S::ring_tile(ring, 0);
+    const uint32_t empty = ptx::shared_address(&smem.empty[0]) + 8 * ring * kSlots;
 #pragma unroll
-    for (int i = kFirst; i < kTiles; i += kOthers) {
-      const int tile = i + warp - kFirst;
-      if (tile < kTiles) ptx::mbarrier_init(full + 8 * tile, 1);
+    for (int slot = 0; slot < kSlots; ++slot) {
+      ptx::mbarrier_init(full + 8 * slot, 1);
+      ptx::mbarrier_init(empty + 8 * slot, kRanks * kGroupWarps);
     }
-    smem.readers[warp - kFirst] = 0;
-    if (warp < kSlots) smem.readers[warp] = 0;
-    const uint32_t received = ptx::shared_address(&smem.received[0]) + 8 * (warp - kFirst);
-    const uint32_t lse = ptx::shared_address(&smem.lse_received[0]) + 8 * (warp - kFirst);
-    const bool has_lse = warp - kFirst < kGroups;
-    ptx::mbarrier_init(received, 1);
-    ptx::mbarrier_init(received + 8 * kOthers, 1);
-    if (has_lse) ptx::mbarrier_init(lse, 1);
     ptx::publish_barriers();
-    ptx::mbarrier_arrive_expect(received, sizeof(S::Message::outputs));
-    ptx::mbarrier_arrive_expect(received + 8 * kOthers, sizeof(S::Message::outputs));
-    if (has_lse) ptx::mbarrier_arrive_expect(lse, kGroupWarps * sizeof(S::Message::lse));
+  }
+  // One lane.
+  __device__ __forceinline__ static void make_q(typename S::Shared& smem) {
+    ptx::mbarrier_init(ptx::shared_address(&smem.full[0]) + 8 * S::kQTile, 1);
+    ptx::publish_barriers();
   }
 
+  // All of a tile, for this block. One lane.
   __device__ __forceinline__ void start(int tile, const CUtensorMap& map, int row, int head) const {
-    const uint32_t barrier = ptx::shared_address(&smem.full[0]) + 8 * tile;
-    const uint32_t to = ptx::shared_address(&smem.tiles[0][0]) + tile * S::Tile::kBytes;
-    ptx::mbarrier_arrive_expect(barrier, S::Tile::kBytes);
+    ptx::mbarrier_arrive_expect(full(tile), S::Tile::kBytes);
 #pragma unroll
     for (int panel = 0; panel < S::Tile::kPanels; ++panel) {
-      ptx::tma_load_4d(to + panel * S::Tile::kPanelBytes, &map, barrier,
+      ptx::tma_load_4d(address_of(tile) + panel * S::Tile::kPanelBytes, &map, full(tile),
                        panel * S::Tile::kPanelColumns, row, head, task.map_batch);
     }
   }
-  __device__ __forceinline__ void start_k(int i) const {
-    if (i >= count) return;
-    start(S::k_tile(i % kSlots), maps.k, task.kv_row + tile_at(i) * kBlockKv, task.kv_head);
+  __device__ __forceinline__ void start_q(int first_query) const {
+    start(S::kQTile, maps.q, task.q_row + first_query, task.head);
   }
-  __device__ __forceinline__ void start_v(int i) const {
-    if (i >= count) return;
-    start(S::v_tile(i % kSlots), maps.v, task.kv_row + tile_at(i) * kBlockKv, task.kv_head);
+  __device__ __forceinline__ int row_of(int ring, int i) const {
+    return task.kv_row + tile_at(ring / 2, i) * kBlockKv;
   }
-
-  // waited: whether each warpgroup has keys; a block may not leave before its copies have come.
-  __device__ __forceinline__ void start_first(bool waited0, bool waited1) const {
-    if (warp == 0 && waited0) start(S::q_tile(0), maps.q, task.q_row + task.first_query, task.head);
-    if (warp == 1 && waited1) {
-      start(S::q_tile(1), maps.q, task.q_row + task.first_query + kGroupQ, task.head);
-    }
-    if (warp == 2 || warp == 3) start_k(warp - 2);
+  __device__ __forceinline__ void start_first_k(int ring) const {
+    start(S::ring_tile(ring, 0), maps.k, row_of(ring, 0), task.kv_head);
   }
-  __device__ __forceinline__ void start_second() const {
-    if (warp < kGroupWarps) return;
-    const int odd = warp / 2 % 2;
-    if (warp % 2 == 0) {
-      for (int i = odd; i < kSlots; i += 2) start_v(i);
-    } else {
-      for (int i = 2 + odd; i < kSlots; i += 2) start_k(i);
-    }
+  // This block's half of tile i of a ring, for both.
+  __device__ __forceinline__ void start_half(int ring, int i) const {
+    static_assert(S::Tile::kPanels == kRanks);
+    const int tile = S::ring_tile(ring, i % kSlots);
+    ptx::mbarrier_arrive_expect(full(tile), S::Tile::kBytes);
+    ptx::tma_load_4d_multicast(address_of(tile) + rank * S::Tile::kPanelBytes,
+                               ring % 2 == 0 ? &maps.k : &maps.v, full(tile), (1 << kRanks) - 1,
+                               rank * S::Tile::kPanelColumns, row_of(ring, i), task.kv_head,
+                               task.map_batch);
   }
-
-  // This warp has read tile i for the last time.
-  __device__ __forceinline__ void release(int i, int lane) const {
-    if (i + kSlots >= count) return;
-    if (lane == 0) {
-      const int slot = i % kSlots;
-      uint32_t before;
-      asm volatile("atom.acq_rel.cta.shared::cta.add.u32 %0, [%1], 1;"
-                   : "=r"(before)
-                   : "r"(ptx::shared_address(&smem.readers[0]) + 4 * slot)
-                   : "memory");
-      if (before % kWarps == kWarps - 1) {
-        start_k(i + kSlots);
-        start_v(i + kSlots);
+  // Tiles from `begin` on, when both blocks run. One lane.
+  __device__ __forceinline__ void run(int ring, int begin, int count) const {
+#pragma unroll 1
+    for (int i = begin; i < count; ++i) {
+      if (i >= kSlots) {
+        ptx::mbarrier_wait(empty(ring, i % kSlots), (i / kSlots + 1) % 2);
+      } else if (i > 0) {
+        ptx::mbarrier_wait(full(S::ring_tile(ring, i - 1)), 0);
       }
+      start_half(ring, i);
+    }
+  }
+
+  // This warp has read tile i of a ring: where another follows, both blocks are told.
+  __device__ __forceinline__ void release(int ring, int i, int count, int lane) const {
+    if (i + kSlots >= count) return;
+    if (lane < kRanks) {
+      ptx::mbarrier_arrive_cluster(
+          ptx::cluster_address(empty(ring, i % kSlots), static_cast<uint32_t>(lane)));
     }
     __syncwarp();
   }

@@ -3,6 +3,6 @@
 
 namespace flashcore::cuda::forward_medium_sm90 {
 
-InstanceEntry f16_instance(bool whole) { return compiled<forward_small_sm90::Fp16>(whole); }
+InstanceEntry f16_instance(Cover cover) { return compiled<forward_small_sm90::Fp16>(cover); }
 
 }  // namespace flashcore::cuda::forward_medium_sm90

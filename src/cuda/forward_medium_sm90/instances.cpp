@@ -3,8 +3,8 @@
 
 namespace flashcore::cuda::forward_medium_sm90 {
 
-InstanceEntry find_instance(InputType type, bool whole) {
-  return type == InputType::f16 ? f16_instance(whole) : bf16_instance(whole);
+InstanceEntry find_instance(InputType type, Cover cover) {
+  return type == InputType::f16 ? f16_instance(cover) : bf16_instance(cover);
 }
 
 }  // namespace flashcore::cuda::forward_medium_sm90

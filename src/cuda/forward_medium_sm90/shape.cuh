@@ -1,50 +1,53 @@
 // What a block of forward_medium_sm90 shares, and the compile-time geometry of one instance.
 #pragma once
 
+#include <cuda_runtime.h>
+
 #include <cstddef>
 #include <cstdint>
 
 #include "cuda/forward_medium_sm90/config.hpp"
+#include "cuda/forward_small_sm90/config.hpp"
 #include "cuda/ptx/ldmatrix.cuh"
 #include "cuda/tile/smem_tile.hpp"
 
 namespace flashcore::cuda::forward_medium_sm90 {
 
-template <class Element_, bool kWhole_>
+using forward_small_sm90::Cover;
+
+template <class Element_, Cover kCover_>
 struct Shape {
   using Element = Element_;
-  static constexpr bool kWhole = kWhole_;  // every block sees all keys, and tiles are full
+  static constexpr Cover kCover = kCover_;
+  static constexpr bool kWhole = kCover == Cover::whole;
   static constexpr int kKeyProducts = kBlockKv / 8;  // m16n8 accumulators of S
   static constexpr int kKeySteps = kBlockKv / 16;
   static constexpr int kQkSteps = kHeadDim / 16;
   static constexpr int kOutProducts = kHeadDim / 8;
-  static constexpr int kStoredColumns = kHeadDim / kRanks;
-  static constexpr int kStoredProducts = kOutProducts / kRanks;  // what a block stores of a row
 
   using Tile = tile::SmemTile<kBlockKv, kHeadDim, 2>;
 
-  // Tiles and their barriers.
-  static constexpr int q_tile(int group) { return group; }
-  static constexpr int k_tile(int slot) { return kGroups + slot; }
-  static constexpr int v_tile(int slot) { return kGroups + kSlots + slot; }
+  // Tiles and their barriers. A ring: 2 * group for K, + 1 for V.
+  static constexpr int kQTile = 0;
+  static constexpr int ring_tile(int ring, int slot) { return 1 + ring * kSlots + slot; }
 
-  // What a warp sends to that of the same rows in the other block: the outputs that are stored
-  // there, lane by lane as accumulators are, and each lane's two log-sum-exps.
+  // What a warp of the warpgroup that ends first leaves to that of the same rows in the other: its
+  // outputs, lane by lane as accumulators are. Where its K was.
   struct Message {
-    alignas(16) float outputs[kStoredProducts][32][4];
-    float lse[2][32];
+    float outputs[kOutProducts][32][4];
   };
+  static_assert(kGroupWarps * sizeof(Message) <= kSlots * Tile::kBytes);
 
   struct Shared {
     alignas(tile::kTileAlignment) unsigned char tiles[kTiles][Tile::kBytes];
     uint64_t full[kTiles];
-    uint64_t received[kWarps];
-    uint64_t lse_received[kGroups];
-    uint32_t readers[kSlots];  // warps that have read a slot, counted since the start
-    Message messages[kWarps];
+    uint64_t empty[kRings * kSlots];              // both blocks have read the slot
+    alignas(16) float2 sums[kGroupWarps][2][32];  // of its lane's rows: reference and sum
   };
-  static_assert(sizeof(Message) == kMessageBytes);
-  static_assert(offsetof(Shared, messages) + sizeof(Shared::messages) == kSmemBytes);
+  static_assert(offsetof(Shared, sums) + sizeof(Shared::sums) == kSmemBytes);
 };
+
+// Named barriers; 0 is that of __syncthreads.
+enum Barrier : int { kTurn = 1, kScored = 3, kPair = 5 };  // + warpgroup; + warp of a warpgroup
 
 }  // namespace flashcore::cuda::forward_medium_sm90

@@ -1,9 +1,9 @@
 // Which of its block's tiles of keys a warpgroup visits. constexpr: kernels and host tests use the
 // same function.
 //
-//   tiles of the block's 128 queries    begin ............................ end
-//   block `rank` of the cluster         every other of them, from begin + rank on: 0 .. count
-//   a warpgroup's 64 queries            first .. last of those, neighbours
+//   tiles of the cluster's 128 queries   begin ............................ end
+//   warpgroup `group` of both blocks     every other of them, from begin + group on: 0 .. count
+//   those that a block's 64 queries see  first .. last of those, neighbours
 #pragma once
 
 #include <algorithm>
@@ -18,16 +18,15 @@ using forward_small_sm90::tile_span, forward_small_sm90::tiles_of;
 
 struct OwnTiles {
   int first = 0, last = 0;
-  TileSpan span;  // what the warpgroup's queries visit
+
+  constexpr int size() const { return last - first; }
 };
 
-// Of the warpgroup whose queries begin at first_query.
-constexpr OwnTiles own_tiles(const BandLimits& limits, const TileSpan& block, int first_query,
-                             int len_q, int rank) {
-  const TileSpan span = tile_span(limits, first_query, std::min(first_query + kGroupQ, len_q));
+// span: of the block's queries.
+constexpr OwnTiles own_tiles(const TileSpan& span, const TileSpan& cluster, int group) {
   if (span.size() == 0) return {};
-  return {tiles_of(span.begin - block.begin, rank, kRanks),
-          tiles_of(span.end - block.begin, rank, kRanks), span};
+  return {tiles_of(span.begin - cluster.begin, group, kGroups),
+          tiles_of(span.end - cluster.begin, group, kGroups)};
 }
 
 }  // namespace flashcore::cuda::forward_medium_sm90
