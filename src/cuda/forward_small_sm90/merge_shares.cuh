@@ -67,25 +67,17 @@ struct MergeShares : MergeBase<S> {
   const Ways& ways;
   float inverse[2];  // what the two rows' outputs are multiplied by
 
-  // The exponent of the scale, from values of one in two rows of a tile of V.
-  __device__ __forceinline__ int scale_exponent(uint32_t v_address) const {
+  // The exponent of the scale.
+  __device__ __forceinline__ static int scale_exponent(uint32_t sample) {
     constexpr int kLeast = -100, kMost = 100, kSample = 2;  // below 2^kSample
-    const auto at = static_cast<uint32_t>(2 * lane + warp % 2) * S::Tile::kPanelRowBytes +
-                    16 * ((lane + warp) % 8);
-    uint32_t four[4];
-    ptx::load_shared_x4(four, v_address + at);
-    uint32_t largest = 0;
-#pragma unroll
-    for (const uint32_t two : four) largest = __vmaxu2(largest, two & 0x7fff7fffU);
-    largest = __reduce_max_sync(0xffffffffU, max(largest & 0xffffU, largest >> 16));
-    const int exponent = kSample - S::Element::exponent_of(largest);
-    return largest == 0 ? 0 : min(max(exponent, kLeast), kMost);
+    const int exponent = kSample - S::Element::exponent_of(sample);
+    return sample == 0 ? 0 : min(max(exponent, kLeast), kMost);
   }
 
   // What is known of the rows before the last product is complete: log-sum-exps, and what makes
   // outputs their true size.
-  __device__ __forceinline__ void announce(const Partial<S>& w, float scale, uint32_t v_address) {
-    const int exponent = scale_exponent(v_address);
+  __device__ __forceinline__ void announce(const Partial<S>& w, float scale, uint32_t sample) {
+    const int exponent = scale_exponent(sample);
     const float up = __int_as_float((127 + exponent) << 23);
     const float down = __int_as_float((127 - exponent) << 23);
     float sums[2], lse[2];

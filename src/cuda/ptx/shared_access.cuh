@@ -20,14 +20,6 @@ __device__ __forceinline__ float2 load_shared_x2(uint32_t address) {
   return x;
 }
 
-// PTX ISA: ld.shared.v4.b32.
-__device__ __forceinline__ void load_shared_x4(uint32_t (&x)[4], uint32_t address) {
-  asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];"
-               : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3])
-               : "r"(address)
-               : "memory");
-}
-
 // PTX ISA: st.shared.v2.b32.
 __device__ __forceinline__ void store_shared_x2(uint32_t address, const uint32_t (&x)[2]) {
   asm volatile("st.shared.v2.b32 [%0], {%1, %2};" ::"r"(address), "r"(x[0]), "r"(x[1]) : "memory");

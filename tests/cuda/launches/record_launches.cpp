@@ -35,9 +35,9 @@ std::vector<std::pair<fake::Gpu, int>> gpus_and_devices() {
 
 std::vector<Problem> problems() {
   std::vector<Problem> all;
-  const std::tuple<int64_t, int64_t, int64_t> shapes[] = {{1, 8, 100}, {1, 8, 128},  {1, 8, 200},
-                                                          {1, 4, 300}, {1, 4, 512},  {1, 8, 512},
-                                                          {8, 8, 256}, {2, 8, 2048}, {4, 32, 4096}};
+  const std::tuple<int64_t, int64_t, int64_t> shapes[] = {
+      {1, 8, 100}, {1, 8, 128}, {1, 8, 200}, {1, 4, 300},  {1, 4, 512},  {1, 8, 512},
+      {8, 8, 200}, {8, 8, 256}, {8, 8, 300}, {2, 8, 2048}, {4, 32, 4096}};
   for (const auto& [batch, heads, seqlen] : shapes) {
     for (const int64_t head_dim : {64, 128, 256}) {
       for (const bool causal : {false, true}) {
