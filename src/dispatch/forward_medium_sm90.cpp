@@ -15,9 +15,11 @@ namespace medium = cuda::forward_medium_sm90;
 constexpr std::string_view kName = "forward_medium_sm90";
 
 Result<PlannedKernel> plan(const ForwardProblem& p, const PlanContext& context) {
+  // What is steep is whole here: nothing is sent in fewer bits.
+  const medium::Cover cover =
+      forward_small_sm90_is_whole(p) ? medium::Cover::whole : forward_small_sm90_cover(p);
   return plan_mapped(p, context,
-                     {kName, medium::kBlockQ,
-                      medium::find_instance(mapped_input_type(p), forward_small_sm90_cover(p))});
+                     {kName, medium::kBlockQ, medium::find_instance(mapped_input_type(p), cover)});
 }
 
 }  // namespace

@@ -8,7 +8,6 @@
 #include "cuda/forward_medium_sm90/shape.cuh"
 #include "cuda/forward_small_sm90/exact.cuh"
 #include "cuda/forward_small_sm90/params.hpp"
-#include "cuda/forward_small_sm90/shares.cuh"
 #include "cuda/forward_small_sm90/softmax.cuh"
 #include "cuda/ptx/exp2.cuh"
 #include "cuda/ptx/ldmatrix.cuh"

@@ -5,7 +5,6 @@
 
 #include "cuda/forward_small_sm90/exact.cuh"
 #include "cuda/forward_small_sm90/shape.cuh"
-#include "cuda/forward_small_sm90/shares.cuh"
 #include "cuda/forward_small_sm90/softmax.cuh"
 #include "cuda/ptx/mbarrier.cuh"
 #include "cuda/ptx/sync.cuh"
