@@ -68,6 +68,10 @@ int run(int argc, char** argv, Session& session) {
     commands.emplace_back(sub, std::move(command));
   }
   const std::string first = argc > 1 ? argv[1] : "-";
+  if (first == "help") {
+    fmt::print("{}\n", tidy(app.help()));
+    return static_cast<int>(ExitCode::ok);
+  }
   std::string names;
   bool known = first.starts_with('-');
   for (const auto& [sub, command] : commands) {

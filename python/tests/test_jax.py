@@ -19,6 +19,12 @@ def inputs(dtype, lengths=(37, 53)):
     return [jax.random.normal(k, s, dtype) for k, s in zip(keys, shapes, strict=True)]
 
 
+def test_an_eager_call_is_in_the_default_stream():
+    from flashcore._jax import backend
+
+    assert backend.stream(jnp.zeros(1)) == 0  # JAX says nothing of its own
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("causal", [False, True])
 def test_the_same_as_with_numpy(dtype, causal):

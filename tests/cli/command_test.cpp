@@ -85,6 +85,7 @@ TEST(Help, IsThereForEveryCommand) {
   const Outcome top = flashcore_command({"--help"});
   EXPECT_EQ(top.exit_code, 0);
   EXPECT_THAT(top.out, HasSubstr("Exit codes"));
+  EXPECT_EQ(flashcore_command({"help"}).out, top.out);
   for (const char* const command : {"run", "verify", "bench", "compare", "explain", "info"}) {
     EXPECT_THAT(top.out, HasSubstr(std::string("\n  ") + command));
     const Outcome help = flashcore_command({command, "--help"});
