@@ -145,12 +145,7 @@ bool forward_small_sm90_is_whole(const ForwardProblem& p) {
 }
 
 small::Cover forward_small_sm90_cover(const ForwardProblem& p) {
-  // A steep softmax puts a row's weight on a few keys, as a mask does.
-  constexpr double kSteep = 1.5;
-  const bool steep = p.softmax_scale * std::sqrt(static_cast<double>(p.head_dim_qk)) > kSteep;
-  if (forward_small_sm90_is_whole(p) && !(steep && p.dtype == DType::f16)) {
-    return small::Cover::whole;
-  }
+  if (forward_small_sm90_is_whole(p)) return small::Cover::whole;
   ForwardProblem open = p;
   open.band.right = Band::kUnlimited;
   return forward_small_sm90_is_whole(open) ? small::Cover::band : small::Cover::any;

@@ -73,23 +73,9 @@ struct Attention : Softmax<S> {
     __syncwarp();
   }
 
-  // The largest absolute value, as bits without the sign, of a few of one in two rows of the first
-  // tile of V, the same for all lanes.
-  __device__ __forceinline__ void look_at_values(uint32_t& sample) const {
-    if constexpr (!S::kAddsUpFirst) {
-      const int row = 2 * lane + warp % 2, chunk = (lane + warp) % 8;
-      const uint4 four = *reinterpret_cast<const uint4*>(
-          smem.tiles[v_tile(group, 0)] + row * S::Tile::kPanelRowBytes + 16 * chunk);
-      constexpr uint32_t kAbsolute = 0x7fff7fffU;
-      const uint32_t two = __vmaxu2(__vmaxu2(four.x & kAbsolute, four.y & kAbsolute),
-                                    __vmaxu2(four.z & kAbsolute, four.w & kAbsolute));
-      sample = __reduce_max_sync(0xffffffffU, max(two & 0xffffU, two >> 16));
-    }
-  }
-
   // ---- the three lengths of work; O is not complete on return
 
-  __device__ __forceinline__ void one(Partial<S>& w, uint32_t& sample) const {
+  __device__ __forceinline__ void one(Partial<S>& w) const {
     Scores<S> s;
     Probabilities<S> p;
     float shift[2];
@@ -104,7 +90,6 @@ struct Attention : Softmax<S> {
     exponentials<0, S::kKeyProducts>(p, w.sums, s, shift);
     wait(v_tile(group, 0), 0);
     start_output<ptx::Accumulate::overwrite>(w, p, 0);
-    look_at_values(sample);
   }
 
   // O = P0 V0 + P1 V1. With registers to keep the scores, whether the reference was near enough is
@@ -112,14 +97,13 @@ struct Attention : Softmax<S> {
   // the warpgroup then repeats from the start.
   __device__ __forceinline__ void second_kept(Partial<S>& w, const Probabilities<S>& p0,
                                               Probabilities<S>& p1, const Scores<S>& s1,
-                                              float (&shift)[2], uint32_t& sample) const {
+                                              float (&shift)[2]) const {
     constexpr int kHalf = S::kKeyProducts / 2;
     constexpr bool kRepeats = S::kHeadDim == 64;
     Sums sums = {{0, 0}, {0, 0}};
     exponentials<0, kHalf>(p1, sums, s1, shift);
     wait(v_tile(group, 0), 0);
     start_output<ptx::Accumulate::overwrite>(w, p0, 0);
-    look_at_values(sample);
     exponentials<kHalf, S::kKeyProducts>(p1, sums, s1, shift);
     if constexpr (kRepeats) {
       wait(v_tile(group, 1), 0);
@@ -130,6 +114,7 @@ struct Attention : Softmax<S> {
     }
     const float largest = fmaxf(fmaxf(sums[0][0], sums[0][1]), fmaxf(sums[1][0], sums[1][1]));
     const bool near = largest < kLargestSum && fminf(w.max[0], w.max[1]) > kNoKey;
+    if constexpr (kRepeats) __syncwarp();
     const bool far = kRepeats ? ptx::named_barrier_or(kGroupIsDone + group, kGroupThreads, !near)
                               : __any_sync(0xffffffffU, !near) != 0;
     if (far) [[unlikely]] {
@@ -156,11 +141,10 @@ struct Attention : Softmax<S> {
   // Otherwise it is seen before.
   __device__ __forceinline__ void second(Partial<S>& w, const Probabilities<S>& p0,
                                          Probabilities<S>& p1, const Scores<S>& s1,
-                                         float (&shift)[2], uint32_t& sample) const {
+                                         float (&shift)[2]) const {
     const bool near = is_near(s1, w.max, shift);
     wait(v_tile(group, 0), 0);
     start_output<ptx::Accumulate::overwrite>(w, p0, 0);
-    look_at_values(sample);
     if (!near) [[unlikely]] {
       ptx::warpgroup_wait<0>();
       ptx::warpgroup_pin(w.o);
@@ -173,7 +157,7 @@ struct Attention : Softmax<S> {
     }
   }
 
-  __device__ __forceinline__ void two(Partial<S>& w, uint32_t& sample) const {
+  __device__ __forceinline__ void two(Partial<S>& w) const {
     constexpr int kHalf = S::kKeyProducts / 2;
     Scores<S> s0, s1;
     Probabilities<S> p0, p1;
@@ -194,9 +178,9 @@ struct Attention : Softmax<S> {
     ptx::warpgroup_pin(s1);
     mask(s1, tile_at(1));
     if constexpr (S::kConfig.blocks == 1) {
-      second_kept(w, p0, p1, s1, shift, sample);
+      second_kept(w, p0, p1, s1, shift);
     } else {
-      second(w, p0, p1, s1, shift, sample);
+      second(w, p0, p1, s1, shift);
       wait(v_tile(group, 1), 0);
       start_output<ptx::Accumulate::add>(w, p1, 1);
     }
@@ -237,7 +221,7 @@ struct Attention : Softmax<S> {
     }
   }
 
-  __device__ __forceinline__ void run(Partial<S>& w, int tiles, uint32_t& sample) const {
+  __device__ __forceinline__ void run(Partial<S>& w, int tiles) const {
     if (tiles == 0) {
 #pragma unroll
       for (int i = 0; i < 4 * S::kOutProducts; ++i) w.o[i / 4][i % 4] = 0;
@@ -245,9 +229,9 @@ struct Attention : Softmax<S> {
     }
     wait(kQTile, 0);
     if (tiles == 1) {
-      one(w, sample);
+      one(w);
     } else {
-      two(w, sample);
+      two(w);
       if (tiles > 2) [[unlikely]]
         rest(w, tiles);
     }

@@ -39,19 +39,17 @@ struct Config {
 
   constexpr int tile_bytes() const { return 2 * kBlockKv * head_dim; }
 
-  // What a warp gets from others: of eight rows the columns that a block finishes, and eight bytes
-  // a row. In 16 bits from every part; or where a block adds up first in 32, from its other
-  // warpgroup of all columns, and from the other block.
-  constexpr int merge_bytes(bool adds_up_first) const {
-    const int columns = head_dim / ranks, parts = kGroups * ranks;
-    const int shares = parts * 8 * (2 * columns + 8);
-    const int sums = 8 * (4 * head_dim + 8 * kGroups) + (ranks - 1) * 8 * (4 * columns + 8);
-    return kGroups * kGroupWarps * (adds_up_first ? sums : shares);
+  // What a warp gets from others, in fp32: of eight rows all columns from the block's other
+  // warpgroup, and those that its block finishes from the other block; and eight bytes a row.
+  constexpr int merge_bytes() const {
+    const int swapped = 8 * (4 * head_dim + 8 * kGroups);
+    const int sent = 8 * (4 * (head_dim / ranks) + 8);
+    return kGroups * kGroupWarps * (swapped + (ranks - 1) * sent);
   }
 
   constexpr int barriers() const { return kTiles + kGroups * kGroupWarps + kGroups; }
-  constexpr int smem_bytes(bool adds_up_first) const {
-    return tile_bytes() * kTiles + merge_bytes(adds_up_first) + 8 * barriers();
+  constexpr int smem_bytes() const {
+    return tile_bytes() * kTiles + merge_bytes() + 8 * barriers();
   }
 };
 
@@ -89,8 +87,7 @@ constexpr int choose_config(int64_t head_dim_qk, int64_t head_dim_v, int64_t seq
 constexpr bool is_sound(const Config& c) {
   constexpr int kTileAlignment = 1024, kReserved = 1024;  // what the system takes of each block
   return c.head_dim % kPanelColumns == 0 && c.tile_bytes() % kTileAlignment == 0 &&
-         c.merge_bytes(true) >= c.merge_bytes(false) &&
-         c.blocks * (c.smem_bytes(true) + kReserved) <= kSharedMemory + kReserved;
+         c.blocks * (c.smem_bytes() + kReserved) <= kSharedMemory + kReserved;
 }
 static_assert([] {
   for (const Config& config : kConfigs) {

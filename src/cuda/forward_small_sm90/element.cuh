@@ -30,8 +30,6 @@ struct Fp16 {
   __device__ static float to_float(uint32_t bits) {
     return ptx::f16_to_float(static_cast<uint16_t>(bits));
   }
-  // Of 2, of a number without its sign: less than 2^(that + 1).
-  __device__ static int exponent_of(uint32_t bits) { return static_cast<int>(bits >> 10) - 15; }
   // Both halves of a word.
   __device__ static bool is_finite(uint32_t two) { return are_finite<0x7c00U>(two); }
 };
@@ -51,7 +49,6 @@ struct Bf16 {
   __device__ static float to_float(uint32_t bits) {
     return ptx::bf16_to_float(static_cast<uint16_t>(bits));
   }
-  __device__ static int exponent_of(uint32_t bits) { return static_cast<int>(bits >> 7) - 127; }
   __device__ static bool is_finite(uint32_t two) { return are_finite<0x7f80U>(two); }
 };
 

@@ -50,10 +50,9 @@ __device__ __forceinline__ void compute(const Maps& maps, const Params& p) {
   const auto ways = Merge<S>::find_ways(smem, rank, group, in_group, lane);
   Partial<S> w;
   const Attention<S> attention{{task, p.scale_log2, in_group, lane}, smem, copies, part, group};
-  uint32_t sample = 0;  // of V
-  attention.run(w, tiles, sample);
+  attention.run(w, tiles);
   Merge<S> merge{{smem, p, task, places, rank, group, in_group, lane}, ways};
-  merge.announce(w, p.scale_log2, sample);
+  merge.announce(w, p.scale_log2);
   ptx::warpgroup_wait<0>();
   ptx::warpgroup_pin(w.o);
   merge.run(w);

@@ -47,7 +47,7 @@ constexpr int slot_of(int row, int quarter) {
   return 4 * (row & 6) + ((2 * quarter + row % 2) ^ (row & 6));
 }
 
-// What both merges (merge_shares.cuh, merge_sums.cuh) have.
+// What a merge (merge.cuh) ends with, and whom it waits for.
 template <class S>
 struct MergeBase {
   static constexpr int kPieces = S::kPieces;
@@ -61,7 +61,10 @@ struct MergeBase {
   bool finite;                 // all that this lane finishes
 
   // Meets the warp of the block's other warpgroup that has the same rows.
-  __device__ __forceinline__ void meet() const { ptx::named_barrier_sync(kPair + warp, 2 * 32); }
+  __device__ __forceinline__ void meet() const {
+    __syncwarp();
+    ptx::named_barrier_sync(kPair + warp, 2 * 32);
+  }
   __device__ __forceinline__ void wait_for_rows() const {
     ptx::mbarrier_wait(ptx::shared_address(&smem.rows_received[group]), 0);
   }

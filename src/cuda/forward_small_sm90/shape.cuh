@@ -40,27 +40,13 @@ struct Shape {
   using Tile = tile::SmemTile<kBlockKv, kHeadDim, 2>;
   static_assert(kBlockQ == kBlockKv);
 
-  // How partial results are merged: shares in 16 bits at once, which is faster, or sums in fp32.
-  // 16 bits are another rounding, which where a row's weight lies on a few keys of two parts, so
-  // that nothing averages its error, may take a result of fp16 past its limit. A block that is
-  // alone has nothing to send.
-  static constexpr bool kAddsUpFirst = kRanks == 1 || (Element::kIsFp16 && kCover != Cover::whole);
-
-  // [receiver][its warp][sender]: by sending lane, four products of a piece; by row, its
-  // log-sum-exp and what makes its outputs their true size.
-  struct SharesMemory {
-    uint32_t outputs[kGroups][kGroupWarps][kParts][kPieces][32][4];
-    float2 rows[kGroups][kGroupWarps][kParts][8];
-    static constexpr int kOutputBytes = sizeof(outputs[0][0]) / 2;  // from the other block, a warp
-    static constexpr int kRowBytes = sizeof(rows[0]) / 2;           // a warpgroup
-  };
   // [receiver][its warp]: from the block's other warpgroup, and by row maximum and sum of both.
   struct SwapMemory {
     float2 swaps[kRanks][kGroups][kGroupWarps][kStoredColumns / 8][32];
     float2 rows[kGroups][kGroupWarps][kGroups][8];
-    static constexpr int kOutputBytes = 0, kRowBytes = 0;
+    static constexpr int kOutputBytes = 0, kRowBytes = 0;  // from another block
   };
-  // And from the other block.
+  // And from the other block of a cluster.
   struct SumsMemory {
     float2 swaps[kRanks][kGroups][kGroupWarps][kStoredColumns / 8][32];
     float2 rows[kGroups][kGroupWarps][kGroups][8];
@@ -68,9 +54,8 @@ struct Shape {
     float2 block_rows[kGroups][kGroupWarps][8];
     static constexpr int kOutputBytes = sizeof(chunks[0][0]), kRowBytes = sizeof(block_rows[0]);
   };
-  using MergeMemory = std::conditional_t<!kAddsUpFirst, SharesMemory,
-                                         std::conditional_t<kRanks == 1, SwapMemory, SumsMemory>>;
-  static_assert(sizeof(MergeMemory) == kConfig.merge_bytes(kAddsUpFirst));
+  using MergeMemory = std::conditional_t<kRanks == 1, SwapMemory, SumsMemory>;
+  static_assert(sizeof(MergeMemory) == kConfig.merge_bytes());
 
   struct Shared {
     alignas(tile::kTileAlignment) unsigned char tiles[kTiles][Tile::kBytes];
@@ -81,7 +66,7 @@ struct Shape {
   };
   // The tail that alignment adds is not used.
   static_assert(offsetof(Shared, rows_received) + sizeof(Shared::rows_received) ==
-                kConfig.smem_bytes(kAddsUpFirst));
+                kConfig.smem_bytes());
 };
 
 // Named barriers; 0 is that of __syncthreads.

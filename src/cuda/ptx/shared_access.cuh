@@ -6,13 +6,6 @@
 
 namespace flashcore::cuda::ptx {
 
-// PTX ISA: ld.shared.b32.
-__device__ __forceinline__ uint32_t load_shared(uint32_t address) {
-  uint32_t x;
-  asm volatile("ld.shared.b32 %0, [%1];" : "=r"(x) : "r"(address) : "memory");
-  return x;
-}
-
 // PTX ISA: ld.shared.v2.f32.
 __device__ __forceinline__ float2 load_shared_x2(uint32_t address) {
   float2 x;
