@@ -7,6 +7,7 @@
 
 #include "cuda/forward_sm80/config.hpp"
 #include "cuda/forward_sm80/splits.hpp"
+#include "dispatch/cuda_launch.hpp"
 #include "dispatch/cuda_support.hpp"
 #include "dispatch/grouped_heads.hpp"
 
@@ -91,6 +92,18 @@ std::string refuse_sizes(const ForwardProblem& p, Sm80Kernel kernel) {
   return {};
 }
 
+// At most so many keys are seen by any row.
+int64_t most_keys(const ForwardProblem& p) {
+  int64_t most = p.seqlen_kv;
+  if (p.band.right < 0) return most;
+  if (p.band.left >= 0) most = std::min(most, p.band.left + p.band.right + 1);
+  const bool is_known = p.alignment == Alignment::top_left ||
+                        (p.alignment == Alignment::given && !p.causal_offsets.present);
+  // The last row sees the furthest.
+  if (is_known) most = std::min(most, p.seqlen_q + common_offset(p) + p.band.right);
+  return std::max<int64_t>(most, 0);
+}
+
 }  // namespace
 
 int forward_sm80_config(const ForwardProblem& p) {
@@ -135,10 +148,7 @@ cuda::forward_sm80::Features forward_sm80_features(const ForwardProblem& p) {
   // Where rows see few keys one may be a key's value, which must come out exactly: only references
   // that follow every score make its P a power of two.
   constexpr int64_t kFewKeys = 64;
-  const bool two_sided = p.band.left >= 0 && p.band.right >= 0;
-  const int64_t most_keys =
-      two_sided ? std::min(p.seqlen_kv, p.band.left + p.band.right + 1) : p.seqlen_kv;
-  if ((p.bias.present || p.alibi_slopes.present) && most_keys < kFewKeys) return Features::all;
+  if ((p.bias.present || p.alibi_slopes.present) && most_keys(p) < kFewKeys) return Features::all;
   return cuda::forward_sm80::has_scores_kernel(forward_sm80_config(p)) ? Features::scores
                                                                        : Features::all;
 }

@@ -569,6 +569,14 @@ TEST(ForwardSm80Refusal, ScoresAloneHaveKernelsOfTheirOwn) {
   p.alibi_slopes = TensorDesc::contiguous(DType::f32, {4});
   p.window_left = p.window_right = 1;
   EXPECT_EQ(features(p), Features::all) << "so have those of a narrow window";
+  p = dense(DType::bf16, 128, 128);
+  p.q = p.o = TensorDesc::contiguous(DType::bf16, {2, 4, 1, 128});
+  p.alibi_slopes = TensorDesc::contiguous(DType::f32, {4});
+  EXPECT_EQ(features(p), Features::scores);
+  p.causal = true;
+  EXPECT_EQ(features(p), Features::all) << "and of the first queries of a causal mask";
+  p.alignment = Alignment::bottom_right;
+  EXPECT_EQ(features(p), Features::scores) << "the last query sees all";
   p = dense(DType::bf16, 256, 256);
   p.softcap = 30;
   EXPECT_EQ(features(p), Features::all) << "no kernel of its own at this head dimension";

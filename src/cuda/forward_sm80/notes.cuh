@@ -46,6 +46,7 @@ __device__ __forceinline__ BlockNotes<kWarps>& block_notes() {
 template <Config kConfig>
 __device__ __forceinline__ void put_references(WarpNotes& notes, const WarpState<kConfig>& w,
                                                int lane) {
+  __syncwarp();  // the four lanes of a row have read it
 #pragma unroll
   for (int slot = 0; slot < 2 * kConfig.row_groups; ++slot) {
     notes.references[8 * slot + lane / 4] = w.reference[slot / 2][slot % 2];

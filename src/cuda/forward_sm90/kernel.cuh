@@ -162,6 +162,7 @@ __device__ __forceinline__ void produce(const Maps& maps, const Params& p) {
   } else if (lane == 0) {
     prefetch_maps(maps);
   }
+  __syncwarp();
   __syncthreads();
   ptx::release_registers<S::kConfig.producer_registers()>();
   if (warp == 0 && lane == 0) producer.run(p.counter != nullptr);
