@@ -571,6 +571,7 @@ TEST(ForwardSm80Refusal, ScoresAloneHaveKernelsOfTheirOwn) {
   EXPECT_EQ(features(p), Features::all) << "so have those of a narrow window";
   p = dense(DType::bf16, 128, 128);
   p.q = p.o = TensorDesc::contiguous(DType::bf16, {2, 4, 1, 128});
+  p.lse = TensorDesc::contiguous(DType::f32, {2, 4, 1});
   p.alibi_slopes = TensorDesc::contiguous(DType::f32, {4});
   EXPECT_EQ(features(p), Features::scores);
   p.causal = true;
