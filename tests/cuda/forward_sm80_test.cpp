@@ -575,6 +575,7 @@ TEST(ForwardSm80Refusal, ScoresAloneHaveKernelsOfTheirOwn) {
   p.alibi_slopes = TensorDesc::contiguous(DType::f32, {4});
   EXPECT_EQ(features(p), Features::scores);
   p.causal = true;
+  p.alignment = Alignment::top_left;
   EXPECT_EQ(features(p), Features::all) << "and of the first queries of a causal mask";
   p.alignment = Alignment::bottom_right;
   EXPECT_EQ(features(p), Features::scores) << "the last query sees all";

@@ -56,6 +56,9 @@ struct Copies {
   // One lane.
   __device__ __forceinline__ static void make_q(typename S::Shared& smem) {
     ptx::mbarrier_init(ptx::shared_address(&smem.full[0]) + 8 * S::kQTile, 1);
+    for (int warp = 0; warp < kGroupWarps; ++warp) {
+      ptx::mbarrier_init(ptx::shared_address(&smem.left[warp]), 32);
+    }
     ptx::publish_barriers();
   }
 

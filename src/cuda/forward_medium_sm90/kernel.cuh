@@ -13,6 +13,7 @@
 #include "cuda/forward_small_sm90/element.cuh"
 #include "cuda/ptx/dependent_launch.cuh"
 #include "cuda/ptx/log2.cuh"
+#include "cuda/ptx/sync.cuh"
 
 namespace flashcore::cuda::forward_medium_sm90 {
 

@@ -42,12 +42,13 @@ struct Shape {
     alignas(tile::kTileAlignment) unsigned char tiles[kTiles][Tile::kBytes];
     uint64_t full[kTiles];
     uint64_t empty[kRings * kSlots];              // both blocks have read the slot
+    uint64_t left[kGroupWarps];                   // the warp of these rows has left its outputs
     alignas(16) float2 sums[kGroupWarps][2][32];  // of its lane's rows: reference and sum
   };
   static_assert(offsetof(Shared, sums) + sizeof(Shared::sums) == kSmemBytes);
 };
 
 // Named barriers; 0 is that of __syncthreads.
-enum Barrier : int { kTurn = 1, kScored = 3, kPair = 5 };  // + warpgroup; + warp of a warpgroup
+enum Barrier : int { kTurn = 1, kScored = 3 };  // + warpgroup
 
 }  // namespace flashcore::cuda::forward_medium_sm90

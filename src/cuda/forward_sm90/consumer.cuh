@@ -27,7 +27,7 @@
 namespace flashcore::cuda::forward_sm90 {
 
 // Named barriers: a turn and an end for each consumer.
-inline constexpr int kTurnBarrier = 1, kFirstBarrier = 4, kEndBarrier = 8;
+inline constexpr int kTurnBarrier = 1, kFirstBarrier = 4, kMeetBarrier = 5, kEndBarrier = 8;
 
 __device__ __forceinline__ int uniform(int x) {
   return static_cast<int>(ptx::uniform(static_cast<uint32_t>(x)));

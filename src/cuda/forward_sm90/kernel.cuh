@@ -140,6 +140,8 @@ __device__ __forceinline__ void make_other_barriers(typename S::Shared& smem) {
 //   warp 1   the first tile | first K  | finder
 //   warp 2   first barriers | first Q  |
 //   warp 3   tensor maps               |
+//
+// Warps meet at one instruction, or arrive at it: synccheck takes two for divergence.
 template <class S>
 __device__ __forceinline__ void produce(const Maps& maps, const Params& p) {
   typename S::Shared& smem = shared_memory<S>();
@@ -151,19 +153,17 @@ __device__ __forceinline__ void produce(const Maps& maps, const Params& p) {
     if (lane == 0) make_other_barriers<S>(smem);
   } else if (warp == 1) {
     finder.find_first();
-    __syncwarp();
-    ptx::named_barrier_sync(kFirstBarrier, 2 * kWarpThreads);
-    if (lane == 0) producer.start_k();
   } else if (warp == 2) {
     if (lane == 0) make_first_barriers<S>(smem);
-    __syncwarp();
-    ptx::named_barrier_sync(kFirstBarrier, 2 * kWarpThreads);
-    if (lane == 0) producer.start_q();
   } else if (lane == 0) {
     prefetch_maps(maps);
   }
   __syncwarp();
-  __syncthreads();
+  ptx::named_barrier_sync(kFirstBarrier, kWarpgroupThreads);
+  ptx::named_barrier_arrive(kMeetBarrier, S::kConfig.threads());
+  if (lane == 0 && warp == 1) producer.start_k();
+  if (lane == 0 && warp == 2) producer.start_q();
+  __syncwarp();
   ptx::release_registers<S::kConfig.producer_registers()>();
   if (warp == 0 && lane == 0) producer.run(p.counter != nullptr);
   if (warp == 1) finder.find_others();
@@ -174,7 +174,7 @@ __device__ __forceinline__ void run_block(const Maps& maps, const Params& p) {
   if (ptx::thread_index() < kWarpgroupThreads) {  // not held: consumers need their registers
     produce<S>(maps, p);
   } else {
-    __syncthreads();
+    ptx::named_barrier_sync(kMeetBarrier, S::kConfig.threads());
     ptx::acquire_registers<S::kConfig.consumer_registers()>();
     consume<S>(shared_memory<S>(), maps.o, p);
   }
