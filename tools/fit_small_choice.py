@@ -12,7 +12,6 @@ import pathlib
 import sys
 
 MULTIPROCESSORS = 132
-WIDE_MESSAGES = 1.16  # forward_small_sm90 sends fp16 in 32 bits where there is a mask
 SMALL, MEDIUM = "forward_small_sm90", "forward_medium_sm90"
 NEXT = ("forward_sm90", "forward_sm80")
 
@@ -34,8 +33,8 @@ MODELS = {SMALL: (SMALL, (64, 128), small_shape),
 FIELDS = ("launch", "unit", "step_64", "step_128", "full_unit", "full_step_64", "full_step_128")
 
 
-def work(row: dict, model: str) -> tuple[float, float, float, float]:
-    """(waves, average steps, longest, times as long): as in small_choice.hpp."""
+def work(row: dict, model: str) -> tuple[float, float, float]:
+    """(waves, average steps, longest): as in small_choice.hpp."""
     block_q, step_keys, unit_sms = MODELS[model][2](row)
     seqlen, tiles = row["seqlen"], -(-row["seqlen"] // block_q)
     stride = max(1, tiles // 32)
@@ -44,16 +43,15 @@ def work(row: dict, model: str) -> tuple[float, float, float, float]:
         last = min((tiles - tile) * block_q, seqlen)
         steps.append(-(-(last if row["causal"] else seqlen) // step_keys))
     waves = tiles * row["heads"] * unit_sms / MULTIPROCESSORS
-    wide = model == SMALL and row["causal"] and row["dtype"] == "f16"
-    return waves, sum(steps) / len(steps), max(steps), WIDE_MESSAGES if wide else 1.0
+    return waves, sum(steps) / len(steps), max(steps)
 
 
-def predicted(features: tuple[float, float, float, float], wide: float, constants: list[float]) -> float:
+def predicted(features: tuple[float, float, float], wide: float, constants: list[float]) -> float:
     launch, unit, step_64, step_128, full_unit, full_64, full_128 = constants
-    waves, average, longest, factor = features
+    waves, average, longest = features
     alone = unit + longest * (step_64 + wide * (step_128 - step_64))
     full = full_unit + average * (full_64 + wide * (full_128 - full_64))
-    return factor * (launch + max(alone, waves * full))
+    return launch + max(alone, waves * full)
 
 
 def search(constants: list[float], loss) -> list[float]:
@@ -73,7 +71,7 @@ def search(constants: list[float], loss) -> list[float]:
     return constants
 
 
-def fit(points: list[tuple[tuple[float, float, float, float], float, float]]) -> list[float]:
+def fit(points: list[tuple[tuple[float, float, float], float, float]]) -> list[float]:
     """Constants that make the mean squared log error small, from plain values."""
     return search([1.5, 1.0, 1.0, 1.5, 1.0, 1.0, 1.5],
                   lambda c: sum(math.log(predicted(f, wide, c) / us) ** 2
@@ -152,7 +150,7 @@ def main() -> int:
     fitted = fit_choice(rows, {model: fit(its) for model, its in points.items()})
     for model, its in points.items():
         off = max(abs(math.log(predicted(f, wide, fitted[model]) / us)) for f, wide, us in its)
-        print(f"{model}: " + ", ".join(f"{field} {value:.3f}"
+        print(f"{model}: " + ", ".join(f"{field} {value:.5f}"
                                        for field, value in zip(FIELDS, fitted[model])) +
               f"  (off by at most {math.expm1(off):.0%})")
     for other in NEXT:

@@ -17,7 +17,6 @@
 
 #include "cuda/forward_medium_sm90/config.hpp"
 #include "cuda/forward_small_sm90/config.hpp"
-#include "dispatch/forward_small_sm90_refusal.hpp"
 #include "dispatch/small_tiles.hpp"
 #include "problem/problem.hpp"
 
@@ -48,39 +47,32 @@ struct KernelModel {
 };
 
 // On an H200.
-inline constexpr KernelModel kSmallModel{.launch = 1.637,
-                                         .unit = 0.756,
-                                         .step = {0.732, 1.307},
-                                         .full_unit = 1.229,
-                                         .full_step = {0.592, 1.531}};
-inline constexpr KernelModel kMediumModel{.launch = 0.010,
-                                          .unit = 4.281,
-                                          .step = {0.787, 0.787},
-                                          .full_unit = 4.615,
-                                          .full_step = {0.844, 0.844}};
+inline constexpr KernelModel kSmallModel{.launch = 1.62891,
+                                         .unit = 0.83008,
+                                         .step = {0.73633, 1.28125},
+                                         .full_unit = 1.11914,
+                                         .full_step = {0.64453, 1.48828}};
+inline constexpr KernelModel kMediumModel{.launch = 0.04906,
+                                          .unit = 3.07227,
+                                          .step = {0.76172, 0.76172},
+                                          .full_unit = 3.38672,
+                                          .full_step = {0.76172, 0.76172}};
 // forward_sm90's tile of 64 rows, two on an SM, is what small problems up to head dimension 64 get.
-inline constexpr KernelModel kSm90NarrowModel{.launch = 1.826,
-                                              .unit = 2.453,
-                                              .step = {0.773, 0.773},
-                                              .full_unit = 3.727,
-                                              .full_step = {0.838, 0.838}};
-inline constexpr KernelModel kSm90Model{.launch = 0.988,
-                                        .unit = 4.553,
-                                        .step = {1.232, 1.232},
-                                        .full_unit = 6.033,
-                                        .full_step = {1.123, 1.123}};
-inline constexpr KernelModel kSm80Model{.launch = 3.312,
-                                        .unit = 1.676,
-                                        .step = {0.834, 1.740},
-                                        .full_unit = 0.258,
-                                        .full_step = {0.750, 1.443}};
-
-// forward_small_sm90 sends partial results of fp16 in 32 bits where its instance is not that of
-// whole tiles.
-inline constexpr double kWideMessages = 1.16;  // times as long
-inline double messages_of(const ForwardProblem& p) {
-  return p.dtype == DType::f16 && !forward_small_sm90_is_whole(p) ? kWideMessages : 1;
-}
+inline constexpr KernelModel kSm90NarrowModel{.launch = 0.91602,
+                                              .unit = 2.97461,
+                                              .step = {0.75391, 0.75391},
+                                              .full_unit = 3.58398,
+                                              .full_step = {0.88086, 0.88086}};
+inline constexpr KernelModel kSm90Model{.launch = 1.44727,
+                                        .unit = 3.94141,
+                                        .step = {0.98438, 0.98438},
+                                        .full_unit = 4.97266,
+                                        .full_step = {1.12891, 1.12891}};
+inline constexpr KernelModel kSm80Model{.launch = 3.15625,
+                                        .unit = 1.87891,
+                                        .step = {0.80273, 1.72461},
+                                        .full_unit = 0.01000,
+                                        .full_step = {1.12500, 1.44727}};
 
 // The kernel that would run otherwise.
 enum class NextKernel { forward_sm80, forward_sm90 };
@@ -139,7 +131,7 @@ constexpr UnitShape small_shape(const ForwardProblem& p, int64_t multiprocessors
 }
 inline constexpr UnitShape kMediumShape{
     cuda::forward_medium_sm90::kBlockQ,
-    cuda::forward_medium_sm90::kRanks* cuda::forward_medium_sm90::kBlockKv,
+    cuda::forward_medium_sm90::kGroups* cuda::forward_medium_sm90::kBlockKv,
     cuda::forward_medium_sm90::kRanks};
 
 constexpr bool is_wide(const ForwardProblem& p) {
@@ -168,13 +160,13 @@ struct SmallChoice {
 // forward_medium_sm90 pads head dimensions to 128, and is not for those that need not be.
 inline SmallChoice choose_small(const ForwardProblem& p, int64_t multiprocessors, NextKernel next) {
   const Work work = work_of(p, kMeasuredShape.block_q, kMeasuredShape.step_keys);
-  return {.small_us = messages_of(p) * predicted_us(p, kSmallModel, small_shape(p, multiprocessors),
-                                                    multiprocessors),
-          .medium_us = is_wide(p) ? predicted_us(p, kMediumModel, kMediumShape, multiprocessors)
-                                  : std::numeric_limits<double>::infinity(),
-          .next_us = next_us(p, next, multiprocessors),
-          .is_measured = waves_of(work, kMeasuredShape, multiprocessors) <= kMostWaves &&
-                         work.longest <= kMostSteps};
+  return {
+      .small_us = predicted_us(p, kSmallModel, small_shape(p, multiprocessors), multiprocessors),
+      .medium_us = is_wide(p) ? predicted_us(p, kMediumModel, kMediumShape, multiprocessors)
+                              : std::numeric_limits<double>::infinity(),
+      .next_us = next_us(p, next, multiprocessors),
+      .is_measured = waves_of(work, kMeasuredShape, multiprocessors) <= kMostWaves &&
+                     work.longest <= kMostSteps};
 }
 
 }  // namespace flashcore

@@ -65,9 +65,11 @@ TEST_P(SmallGrid, TheChoiceIsRight) {
                      kMultiprocessors, GetParam().next);
     const double best = std::min({small, medium, next});
     const double chosen = choice.is_small() ? small : choice.is_medium() ? medium : next;
-    EXPECT_LE(chosen, 1.1 * best) << row.dump();
+    EXPECT_LE(chosen, 1.05 * best) << row.dump();
     ++rows;
-    right += chosen == best ? 1 : 0;
+    // Two runs of one kernel differ by as much.
+    constexpr double kLevel = 1.015;
+    right += chosen <= kLevel * best ? 1 : 0;
     best_ones.insert(small == best ? "small" : medium == best ? "medium" : "next");
   }
   ASSERT_GE(rows, 48) << "what every report has";
