@@ -77,15 +77,6 @@ void bind_forward_params(attention::ForwardParams& params, const ForwardProblem&
   params.causal_offsets.data = p.causal_offsets.present ? args.causal_offsets : nullptr;
 }
 
-bool entries_vary(const ForwardProblem& p) {
-  return p.packed || p.seqlens_q.present || p.seqlens_kv.present || p.causal_offsets.present;
-}
-
-int64_t common_offset(const ForwardProblem& p) {
-  if (p.alignment == Alignment::bottom_right) return p.seqlen_kv - p.seqlen_q;
-  return p.alignment == Alignment::given ? p.causal_offset : 0;
-}
-
 bool is_aligned(const void* pointer) {
   return reinterpret_cast<uintptr_t>(pointer) % kPointerAlignment == 0;
 }

@@ -7,8 +7,8 @@
 
 #include "cuda/forward_sm80/config.hpp"
 #include "cuda/forward_sm80/splits.hpp"
-#include "dispatch/cuda_launch.hpp"
 #include "dispatch/cuda_support.hpp"
+#include "dispatch/entries.hpp"
 #include "dispatch/grouped_heads.hpp"
 
 namespace flashcore {

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "dispatch/cuda_launch.hpp"
+#include "dispatch/entries.hpp"
 #include "dispatch/forward_sm90.hpp"
 #include "dispatch/forward_small_params.hpp"
 

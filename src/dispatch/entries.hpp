@@ -1,0 +1,16 @@
+// What the batch entries of a problem have in common; without CUDA's headers.
+#pragma once
+
+#include <cstdint>
+
+#include "problem/problem.hpp"
+
+namespace flashcore {
+
+// Whether batch entries differ in their lengths or diagonals.
+bool entries_vary(const ForwardProblem& p);
+
+// key - query on the diagonal of every entry, where they do not differ.
+int64_t common_offset(const ForwardProblem& p);
+
+}  // namespace flashcore
