@@ -92,7 +92,14 @@ def points_of(row: dict, times: dict) -> dict:
 def choices(points: dict, other: str) -> list[str]:
     """The models between which the choice is, where `other` would run otherwise; or none."""
     among = [model for model in points if MODELS[model][0] in (SMALL, MEDIUM, other)]
+    if MEDIUM in among and points[MEDIUM][0][2] == 1 and one_wave(points):
+        among.remove(MEDIUM)
     return among if {SMALL, other} <= {MODELS[model][0] for model in among} else []
+
+
+def one_wave(points: dict) -> bool:
+    """Whether all clusters of forward_small_sm90 would run at once: twice medium's, of one step."""
+    return 2 * points[MEDIUM][0][0] <= 1
 
 
 def fit_choice(rows: list[dict], fitted: dict) -> dict:
@@ -124,7 +131,8 @@ def report(measured: list[tuple[dict, dict]], fitted: dict, other: str) -> None:
             continue
         guess = {model: predicted(*points[model][:2], fitted[model]) for model in among}
         chosen = points[min(guess, key=guess.get)][2]
-        best = min(points[model][2] for model in among)
+        best = min(its[2] for model, its in points.items()
+                   if MODELS[model][0] in (SMALL, MEDIUM, other))
         count += 1
         right += chosen == best
         if chosen / best > worst:

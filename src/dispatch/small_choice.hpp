@@ -157,13 +157,21 @@ struct SmallChoice {
   constexpr bool is_medium() const { return is_measured && !is_small() && medium_us < next_us; }
 };
 
-// forward_medium_sm90 pads head dimensions to 128, and is not for those that need not be.
-inline SmallChoice choose_small(const ForwardProblem& p, int64_t multiprocessors, NextKernel next) {
+// forward_medium_sm90 pads head dimensions to 128, and is not for those that need not be; nor for
+// one step of keys in one wave of forward_small_sm90, where both are little but a launch.
+constexpr bool medium_may_pay(const ForwardProblem& p, int64_t multiprocessors) {
+  return is_wide(p) && (p.seqlen_kv > kMediumShape.step_keys ||
+                        !fits_twice(p, cuda::forward_small_sm90::kBlockQ, multiprocessors));
+}
+
+constexpr SmallChoice choose_small(const ForwardProblem& p, int64_t multiprocessors,
+                                   NextKernel next) {
   const Work work = work_of(p, kMeasuredShape.block_q, kMeasuredShape.step_keys);
   return {
       .small_us = predicted_us(p, kSmallModel, small_shape(p, multiprocessors), multiprocessors),
-      .medium_us = is_wide(p) ? predicted_us(p, kMediumModel, kMediumShape, multiprocessors)
-                              : std::numeric_limits<double>::infinity(),
+      .medium_us = medium_may_pay(p, multiprocessors)
+                       ? predicted_us(p, kMediumModel, kMediumShape, multiprocessors)
+                       : std::numeric_limits<double>::infinity(),
       .next_us = next_us(p, next, multiprocessors),
       .is_measured = waves_of(work, kMeasuredShape, multiprocessors) <= kMostWaves &&
                      work.longest <= kMostSteps};
