@@ -1,5 +1,8 @@
 #include "cli/child_process.hpp"
 
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -29,15 +32,13 @@ Result<pid_t> start_program(const std::vector<std::string>& words,
 
 Result<ChildOutput> run_child(const std::vector<std::string>& words) {
   int ends[2];
-  if (::pipe(ends) != 0) {
+  if (::pipe2(ends, O_CLOEXEC) != 0) {  // other threads start children, too
     return Status(StatusCode::internal, fmt::format("pipe: {}", std::strerror(errno)));
   }
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_addclose(&actions, ends[0]);
   posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
   posix_spawn_file_actions_adddup2(&actions, ends[1], STDERR_FILENO);
-  posix_spawn_file_actions_addclose(&actions, ends[1]);
   const Result<pid_t> child = start_program(words, actions);
   posix_spawn_file_actions_destroy(&actions);
   ::close(ends[1]);

@@ -38,13 +38,14 @@ struct RungGate {
   double relative_error() const;
 };
 
+// A rung's part of the evidence.
+nlohmann::ordered_json gate_evidence(const RungGate& gate);
+
 struct GateOptions {
   std::vector<int64_t> seeds = {0, 1, 2};
   int64_t tails = 60;       // random problems a type of input
   bool small_only = false;  // of the gate table, only the small shape
 };
-
-nlohmann::ordered_json gate_evidence(const RungGate& gate);
 
 using RungGates = std::map<std::string, RungGate>;
 

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <cstdint>
+#include <cstdio>
 #include <memory>
 
 #include "bench/fp8_problem.hpp"

@@ -6,6 +6,7 @@
 #include <new>
 #include <sstream>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -67,11 +68,12 @@ int run(int argc, char** argv, Session& session) {
     sub->allow_extras(command.takes_any_words);
     commands.emplace_back(sub, std::move(command));
   }
-  const std::string first = argc > 1 ? argv[1] : "-";
-  if (first == "help") {
-    fmt::print("{}\n", tidy(app.help()));
-    return static_cast<int>(ExitCode::ok);
+  std::vector<const char*> words(argv, argv + argc);
+  if (words.size() > 1 && std::string_view(words[1]) == "help") {  // help COMMAND: COMMAND --help
+    words.erase(words.begin() + 1);
+    words.push_back("--help");
   }
+  const std::string first = words.size() > 1 ? words[1] : "-";
   std::string names;
   bool known = first.starts_with('-');
   for (const auto& [sub, command] : commands) {
@@ -84,9 +86,9 @@ int run(int argc, char** argv, Session& session) {
                       fmt::format("command: is '{}', wanted one of {}", first, names)}));
   }
   try {
-    app.parse(argc, argv);
+    app.parse(static_cast<int>(words.size()), words.data());
   } catch (const CLI::ParseError& error) {
-    return parse_failed(app, session, {argv, argv + argc}, error);
+    return parse_failed(app, session, {words.begin(), words.end()}, error);
   }
   for (const auto& [sub, command] : commands) {
     if (!sub->parsed()) continue;

@@ -16,10 +16,14 @@ SMALL, MEDIUM = "forward_small_sm90", "forward_medium_sm90"
 NEXT = ("forward_sm90", "forward_sm80")
 
 
+def one_wave(row: dict) -> bool:
+    """Whether all clusters of forward_small_sm90 run at once."""
+    return 2 * -(-row["seqlen"] // 64) * row["heads"] <= MULTIPROCESSORS
+
+
 def small_shape(row: dict) -> tuple[int, int, float]:
     """Of forward_small_sm90, as its plan decides."""
-    one_wave = 2 * -(-row["seqlen"] // 64) * row["heads"] <= MULTIPROCESSORS
-    ranks = 1 if not one_wave and row["seqlen"] <= 256 else 2
+    ranks = 1 if not one_wave(row) and row["seqlen"] <= 256 else 2
     return 64, ranks * 128, ranks
 
 
@@ -89,23 +93,20 @@ def points_of(row: dict, times: dict) -> dict:
             if kernel in times and row["head_dim"] in head_dims}
 
 
-def choices(points: dict, other: str) -> list[str]:
+def choices(row: dict, points: dict, other: str) -> list[str]:
     """The models between which the choice is, where `other` would run otherwise; or none."""
     among = [model for model in points if MODELS[model][0] in (SMALL, MEDIUM, other)]
-    if MEDIUM in among and points[MEDIUM][0][2] == 1 and one_wave(points):
-        among.remove(MEDIUM)
+    if MEDIUM in among and points[MEDIUM][0][2] == 1 and one_wave(row):
+        among.remove(MEDIUM)  # one step of keys: as medium_may_pay() has it
     return among if {SMALL, other} <= {MODELS[model][0] for model in among} else []
 
 
-def one_wave(points: dict) -> bool:
-    """Whether all clusters of forward_small_sm90 would run at once: twice medium's, of one step."""
-    return 2 * points[MEDIUM][0][0] <= 1
-
-
-def fit_choice(rows: list[dict], fitted: dict) -> dict:
+def fit_choice(measured: list[tuple[dict, dict]], fitted: dict) -> dict:
     """From each model's own fit: what loses least by wrong choices, and still predicts well."""
     models = list(fitted)
-    candidates = [[among for other in NEXT if (among := choices(row, other))] for row in rows]
+    rows = [points for _, points in measured]
+    candidates = [[among for other in NEXT if (among := choices(row, points, other))]
+                  for row, points in measured]
 
     def loss(flat: list[float]) -> float:
         total = 0.0
@@ -126,7 +127,7 @@ def report(measured: list[tuple[dict, dict]], fitted: dict, other: str) -> None:
     """How the choice where `other` would run otherwise does on what was measured."""
     right, count, worst, where = 0, 0, 1.0, ""
     for row, points in measured:
-        among = choices(points, other)
+        among = choices(row, points, other)
         if not among:
             continue
         guess = {model: predicted(*points[model][:2], fitted[model]) for model in among}
@@ -152,10 +153,9 @@ def main() -> int:
         for row in json.loads(grid.read_text(encoding="utf-8"))["rows"]:
             times = {cell["kernel"]: cell["us"] for cell in row["kernels"] if "us" in cell}
             measured.append((row, points_of(row, times)))
-    rows = [points for _, points in measured]
-    points = {model: [row[model] for row in rows if model in row] for model in MODELS}
+    points = {model: [its[model] for _, its in measured if model in its] for model in MODELS}
     points = {model: its for model, its in points.items() if its}
-    fitted = fit_choice(rows, {model: fit(its) for model, its in points.items()})
+    fitted = fit_choice(measured, {model: fit(its) for model, its in points.items()})
     for model, its in points.items():
         off = max(abs(math.log(predicted(f, wide, fitted[model]) / us)) for f, wide, us in its)
         print(f"{model}: " + ", ".join(f"{field} {value:.5f}"

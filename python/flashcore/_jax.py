@@ -11,7 +11,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ._backend import Backend, Pair
+from ._backend import Backend, Extras, Pair, Values
 from ._errors import ArgumentTypeError, DeviceError, InvalidArgumentError, UnsupportedError
 from ._layout import Layout, check_rank, dense_strides, dtype_code
 from ._library import CPU, CUDA
@@ -99,9 +99,9 @@ class JaxBackend(Backend):
         q: Any,
         k: Any,
         v: Any,
-        extras: Sequence[Any] | None,
-        options: tuple[Any, ...],
-        dropout: tuple[Any, Any] | None,
+        extras: Extras,
+        options: Values,
+        dropout: Pair,
         outputs: Pair,
     ) -> Any:
         arrays = [x for x in (q, k, v, *(extras or ())) if x is not None]

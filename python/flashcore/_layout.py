@@ -20,10 +20,17 @@ CODES = {
 NAMES = {code: name for name, code in CODES.items()}
 F32 = CODES["float32"]
 
-# What an argument may be; others, outputs among them, are any of the floating-point types.
+# What an argument may be, as the library has it; an output may be any of the floating-point types.
 _LENGTHS = ("cu_seqlens_q", "cu_seqlens_kv", "seqlens_q", "seqlens_kv", "causal_offsets")
-_WANTED = {"mask": "bool"} | dict.fromkeys(_LENGTHS, "int32")
-_FLOATS = ", ".join(name for name in CODES if "float" in name)
+_FACTORS = ("alibi_slopes", "sinks", "q_scale", "k_scale", "v_scale")
+_FLOATS = [name for name in CODES if "float" in name]
+_INPUTS = "one of " + ", ".join(name for name in _FLOATS if name != "float64")
+_WANTED = (
+    {"mask": "bool", "bias": "one of float32, float16, bfloat16"}
+    | dict.fromkeys("qkv", _INPUTS)
+    | dict.fromkeys(_LENGTHS, "int32")
+    | dict.fromkeys(_FACTORS, "float32")
+)
 
 
 class Layout(NamedTuple):
@@ -43,7 +50,7 @@ def device_name(device: tuple[int, int]) -> str:
 
 
 def wanted_dtype(argument: str) -> str:
-    return _WANTED.get(argument, f"one of {_FLOATS}")
+    return _WANTED.get(argument, "one of " + ", ".join(_FLOATS))
 
 
 def dtype_code(argument: str, name: str) -> int:

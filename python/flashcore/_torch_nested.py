@@ -5,7 +5,7 @@ from typing import Any
 import torch
 
 from ._attention import attention
-from ._errors import UnsupportedError
+from ._errors import InvalidArgumentError, UnsupportedError
 from ._torch import draw_seed
 
 
@@ -24,9 +24,9 @@ def _packed(argument: str, x: Any) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def jagged_attention(
-    query: Any,  # a tensor with offsets()
-    key: torch.Tensor,
-    value: torch.Tensor,
+    query: Any,  # tensors with offsets()
+    key: Any,
+    value: Any,
     attn_mask: torch.Tensor | None,
     dropout_p: float,
     is_causal: bool,
@@ -37,7 +37,10 @@ def jagged_attention(
         raise UnsupportedError("attn_mask: is given with nested tensors, wanted None")
     q, starts_q = _packed("query", query)
     k, starts_kv = _packed("key", key)
-    v, _ = _packed("value", value)
+    v, starts_v = _packed("value", value)
+    # Tensors that were made with the same offsets need no look at them, for which a GPU would wait.
+    if value.offsets() is not key.offsets() and not torch.equal(starts_kv, starts_v):
+        raise InvalidArgumentError("value: has other lengths than key, wanted the same")
     out: Any = attention(
         q,
         k,

@@ -47,6 +47,7 @@ def test_dtypes_that_there_are_not(x, dtype):
     text = message(flashcore.InvalidArgumentError, flashcore.attention, bad, bad, bad)
     assert text.startswith("q: dtype is ")
     assert "float32" in text
+    assert "float64" not in text, "the library takes none"
 
 
 def test_dtypes_that_do_not_fit(x):

@@ -25,6 +25,9 @@ def test_sdpa_of_jagged_tensors(device, dtype):
             part, *inputs_of = (x[None] for x in (part, *inputs_of))
             check(part, *inputs_of, is_causal=causal, enable_gqa=True, scale=0.3)
     (q + out).unbind()  # is jagged in the same way
+    for lengths in ((9, 30, 17), (9, 17, 29)):
+        with pytest.raises(ValueError, match="value: has other lengths than key"):
+            ft.scaled_dot_product_attention(q, k, jagged(2, lengths), enable_gqa=True)
     with pytest.raises(NotImplementedError, match="attn_mask: is given with nested"):
         ft.scaled_dot_product_attention(q, k, v, torch.ones(1, dtype=bool, device=device))
     with pytest.raises(NotImplementedError, match="key: wanted all three tensors nested"):

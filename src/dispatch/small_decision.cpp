@@ -2,9 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
+
 #include "dispatch/entries.hpp"
 #include "dispatch/forward_sm90.hpp"
-#include "dispatch/forward_small_params.hpp"
 
 namespace flashcore {
 namespace {
@@ -29,10 +30,11 @@ std::string small_declines(const ForwardProblem& p, const PlanContext& context,
       choose_small(p, context.device.multiprocessors, next_kernel(p, context));
   if ((choice.*is_chosen)()) return {};
   if (!choice.is_measured) return "the problem is larger than those it was measured on";
-  return fmt::format(
-      "forward_small_sm90 would take about {:.1f} us, forward_medium_sm90 {:.1f}, the next kernel "
-      "{:.1f}",
-      choice.small_us, choice.medium_us, choice.next_us);
+  const std::string medium = std::isfinite(choice.medium_us)
+                                 ? fmt::format(", forward_medium_sm90 {:.1f}", choice.medium_us)
+                                 : "";
+  return fmt::format("forward_small_sm90 would take about {:.1f} us{}, the next kernel {:.1f}",
+                     choice.small_us, medium, choice.next_us);
 }
 
 }  // namespace flashcore

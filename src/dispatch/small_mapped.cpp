@@ -2,6 +2,8 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
+#include <string>
 #include <utility>
 
 #include "cuda/forward_small_sm90/config.hpp"
@@ -39,15 +41,17 @@ TensorLayout layout(const ForwardProblem& p, const RowStrides& stride, int64_t h
   return {p.packed ? 1 : p.batch, heads, rows, head_dim, stride.batch, stride.head, stride.row};
 }
 
+// Without keys no block uses the maps of K and V, but they are fetched ahead: any map does.
+// Problems without queries do not get here.
 cudaError_t encode(small::Maps& maps, const Planned& planned, DType dtype, const Arguments& args) {
   const CUtensorMapDataType type =
       dtype == DType::f16 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
   const auto one = [&](CUtensorMap& map, const void* base, const TensorLayout& tensor) {
     return cuda::tile::encode_tensor_map(map, type, base, tensor, kBoxRows, small::kPanelColumns);
   };
-  // Without keys nothing is copied, and extents of 0 cannot be encoded.
-  if (planned.k.rows == 0 || planned.q.rows == 0) return cudaSuccess;
   cudaError_t error = one(maps.q, args.q, planned.q);
+  maps.k = maps.v = maps.q;
+  if (planned.k.rows == 0) return error;  // extents of 0 cannot be encoded
   if (error == cudaSuccess) error = one(maps.k, args.k, planned.k);
   if (error == cudaSuccess) error = one(maps.v, args.v, planned.v);
   return error;
@@ -108,7 +112,7 @@ Result<PlannedKernel> plan_mapped(const ForwardProblem& p, const PlanContext& co
   if (error != cudaSuccess) {
     return cuda_failure(planned.kernel.name, "preparing the kernel", error);
   }
-  PlannedKernel own{.run = [p, planned = std::move(planned), cache = std::make_shared<MapCache>()](
+  PlannedKernel own{.run = [p, planned, cache = std::make_shared<MapCache>()](
                                const Arguments& args, std::span<std::byte>, Stream stream) {
     return run(p, planned, *cache, args, stream);
   }};

@@ -91,6 +91,7 @@ TEST(Help, IsThereForEveryCommand) {
     const Outcome help = flashcore_command({command, "--help"});
     EXPECT_EQ(help.exit_code, 0);
     EXPECT_THAT(help.out, AllOf(HasSubstr("Examples:\n  flashcore "), HasSubstr("--json")));
+    EXPECT_EQ(flashcore_command({"help", command}).out, help.out);
   }
   EXPECT_THAT(flashcore_command({"verify", "--help"}).out, HasSubstr("shapes (default 100)"));
   EXPECT_THAT(flashcore_command({"--version"}).out, StartsWith("flashcore "));
@@ -99,6 +100,7 @@ TEST(Help, IsThereForEveryCommand) {
 TEST(Usage, MistakesAreOneSentenceAndExitCode2) {
   EXPECT_EQ(flashcore_command({}).exit_code, 2);
   expect_refused({"other"}, 2, "command: is 'other', wanted one of run, verify");
+  expect_refused({"help", "other"}, 2, "command: is 'other', wanted one of run, verify");
   expect_refused({"run", "--nonsense"}, 2, "--nonsense");
   expect_refused({"run"}, 2, "tensors: there are none");
   expect_refused({"run", "--shape", "1,2,3"}, 2, "--shape: is '1,2,3', wanted B,H,S,D");

@@ -105,6 +105,9 @@ TEST_P(SmallGrid, MoreQueriesABlockAreForWideHeads) {
   for (const int64_t heads : {8, 16, 32, 64}) {
     EXPECT_FALSE(choice(problem(heads, 1024, 64, false)).is_medium()) << heads;
   }
+  // One step of keys: only where not all clusters of forward_small_sm90 run at once.
+  EXPECT_TRUE(std::isinf(choice(problem(8, 128, 128, false)).medium_us));
+  EXPECT_TRUE(std::isfinite(choice(problem(64, 128, 128, false)).medium_us));
   const SmallChoice larger = choice(problem(256, 4096, 128, false));
   EXPECT_FALSE(larger.is_small() || larger.is_medium());
 }
