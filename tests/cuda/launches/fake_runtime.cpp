@@ -25,6 +25,7 @@ struct State {
   std::vector<Launch> launches;
   int device = 0;
   std::set<std::pair<const void*, int>> prepared;  // kernels that may have more than 48 KB, where
+  uint64_t encoding = 1;                           // what is written into a map now
 };
 
 State& state() {
@@ -34,24 +35,55 @@ State& state() {
 
 int64_t volume(const dim3& d) { return int64_t{d.x} * d.y * d.z; }
 
-cudaError_t record(const void* function, const dim3& grid, const dim3& block, size_t shared) {
+// The kernels that are given tensor maps: in which argument, and how many.
+struct MapArgument {
+  std::string_view kernel;  // part of its mangled name
+  int argument;
+  int count;
+};
+constexpr MapArgument kMapArguments[] = {
+    {"forward_small_kernel", 1, 3}, {"forward_medium_kernel", 1, 3}, {"12forward_sm90", 0, 4}};
+
+int64_t unwritten_maps(std::string_view kernel, void** arguments) {
+  int64_t unwritten = 0;
+  for (const MapArgument& maps : kMapArguments) {
+    if (kernel.find(maps.kernel) == std::string_view::npos) continue;
+    const auto* const first = static_cast<const CUtensorMap*>(arguments[maps.argument]);
+    for (int i = 0; i < maps.count; ++i) {
+      unwritten += first[i].opaque[0] == state().encoding ? 0 : 1;
+    }
+  }
+  return unwritten;
+}
+
+cudaError_t record(const void* function, const dim3& grid, const dim3& block, size_t shared,
+                   void** arguments) {
   const auto name = state().names.find(function);
   if (name == state().names.end()) return cudaErrorInvalidDeviceFunction;
   constexpr size_t kWithoutAsking = 48 * 1024;
   if (shared > kWithoutAsking && !state().prepared.contains({function, state().device})) {
     return cudaErrorInvalidValue;
   }
-  state().launches.push_back(
-      {name->second, volume(grid), volume(block), static_cast<int64_t>(shared), state().device});
+  state().launches.push_back({name->second, volume(grid), volume(block),
+                              static_cast<int64_t>(shared), state().device,
+                              unwritten_maps(name->second, arguments)});
   return cudaSuccess;
 }
 
-int encode_nothing() { return 0; }  // stands for the driver's tensor map encoder
+// Stands for the driver's tensor map encoder.
+CUresult encode(CUtensorMap* map, CUtensorMapDataType, cuuint32_t, void*, const cuuint64_t*,
+                const cuuint64_t*, const cuuint32_t*, const cuuint32_t*, CUtensorMapInterleave,
+                CUtensorMapSwizzle, CUtensorMapL2promotion, CUtensorMapFloatOOBfill) {
+  *map = {};
+  map->opaque[0] = state().encoding;
+  return CUDA_SUCCESS;
+}
 
-CUresult launch_by_driver(const CUlaunchConfig* config, CUfunction function, void**, void**) {
-  const cudaError_t error =
-      record(function, {config->gridDimX, config->gridDimY, config->gridDimZ},
-             {config->blockDimX, config->blockDimY, config->blockDimZ}, config->sharedMemBytes);
+CUresult launch_by_driver(const CUlaunchConfig* config, CUfunction function, void** arguments,
+                          void**) {
+  const cudaError_t error = record(function, {config->gridDimX, config->gridDimY, config->gridDimZ},
+                                   {config->blockDimX, config->blockDimY, config->blockDimZ},
+                                   config->sharedMemBytes, arguments);
   return error == cudaSuccess ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
@@ -59,7 +91,10 @@ CUresult launch_by_driver(const CUlaunchConfig* config, CUfunction function, voi
 
 void use(const Gpu& gpu) { state().gpu = gpu; }
 
-std::vector<Launch> take_launches() { return std::exchange(state().launches, {}); }
+std::vector<Launch> take_launches() {
+  ++state().encoding;
+  return std::exchange(state().launches, {});
+}
 
 int current_device() { return state().device; }
 
@@ -96,17 +131,18 @@ cudaError_t __cudaGetKernel(cudaKernel_t* kernel, const void* function) {
   *kernel = reinterpret_cast<cudaKernel_t>(const_cast<void*>(function));
   return cudaSuccess;
 }
-cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 grid, dim3 block, void**, size_t shared,
-                               cudaStream_t) {
-  return flashcore::fake::record(kernel, grid, block, shared);
+cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 grid, dim3 block, void** arguments,
+                               size_t shared, cudaStream_t) {
+  return flashcore::fake::record(kernel, grid, block, shared, arguments);
 }
-cudaError_t cudaLaunchKernel(const void* function, dim3 grid, dim3 block, void**, size_t shared,
-                             cudaStream_t) {
-  return flashcore::fake::record(function, grid, block, shared);
+cudaError_t cudaLaunchKernel(const void* function, dim3 grid, dim3 block, void** arguments,
+                             size_t shared, cudaStream_t) {
+  return flashcore::fake::record(function, grid, block, shared, arguments);
 }
-cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* config, const void* function, void**) {
+cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* config, const void* function,
+                                void** arguments) {
   return flashcore::fake::record(function, config->gridDim, config->blockDim,
-                                 config->dynamicSmemBytes);
+                                 config->dynamicSmemBytes, arguments);
 }
 
 cudaError_t cudaGetDevice(int* device) {
@@ -172,7 +208,7 @@ cudaError_t cudaGetDriverEntryPointByVersion(const char* name, void** entry, uns
                                              cudaDriverEntryPointQueryResult* result) {
   *entry = std::string_view(name) == "cuLaunchKernelEx"
                ? reinterpret_cast<void*>(&flashcore::fake::launch_by_driver)
-               : reinterpret_cast<void*>(&flashcore::fake::encode_nothing);
+               : reinterpret_cast<void*>(&flashcore::fake::encode);
   *result = cudaDriverEntryPointSuccess;
   return cudaSuccess;
 }

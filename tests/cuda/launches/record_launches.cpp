@@ -66,6 +66,14 @@ std::vector<Problem> problems() {
       }
     }
   }
+  for (const DType dtype : {DType::f16, DType::bf16, DType::f32}) {  // without keys
+    for (const int64_t head_dim : {64, 128, 256}) {
+      Problem problem;
+      problem.q = problem.o = TensorDesc::contiguous(dtype, {1, 8, 512, head_dim});
+      problem.k = problem.v = TensorDesc::contiguous(dtype, {1, 8, 0, head_dim});
+      all.push_back(problem);
+    }
+  }
   return all;
 }
 
@@ -100,12 +108,19 @@ struct Seen {
 };
 using AllSeen = std::map<std::tuple<int, std::string, std::string>, Seen>;
 
-// Whatever GPU is current, a plan launches on its own, and leaves the other current.
-Status expect_device(int device, const std::vector<fake::Launch>& launches) {
+// Whatever GPU is current, a plan launches on its own, and leaves the other current; kernels get no
+// tensor map that nothing wrote.
+Status expect_sound(int device, const std::vector<fake::Launch>& launches) {
   for (const fake::Launch& launch : launches) {
-    if (launch.device == device) continue;
-    return {StatusCode::device_error,
-            fmt::format("a plan for GPU {} launched on GPU {}", device, launch.device)};
+    if (launch.device != device) {
+      return {StatusCode::device_error,
+              fmt::format("a plan for GPU {} launched on GPU {}", device, launch.device)};
+    }
+    if (launch.unwritten_maps > 0) {
+      return {StatusCode::device_error,
+              fmt::format("{} was given {} tensor maps that nothing wrote", launch.kernel,
+                          launch.unwritten_maps)};
+    }
   }
   if (fake::current_device() == 0) return {};
   return {StatusCode::device_error,
@@ -120,7 +135,7 @@ Status record_run(const Kernel& kernel, const ForwardProblem& p, const PlanConte
   FLASHCORE_RETURN_IF_ERROR(
       planned->run(arguments(), workspace(planned->workspace_bytes), Stream{}));
   const std::vector<fake::Launch> launches = fake::take_launches();
-  FLASHCORE_RETURN_IF_ERROR(expect_device(context.device.device.index, launches));
+  FLASHCORE_RETURN_IF_ERROR(expect_sound(context.device.device.index, launches));
   for (const fake::Launch& launch : launches) {
     Seen& most = seen[{context.device.compute_capability, kernel.name, launch.kernel}];
     most.threads = std::max(most.threads, launch.threads);
