@@ -2,7 +2,7 @@
 """Fits the models of src/dispatch/small_choice.hpp to grids that flashcore_small_grid measured.
 
     fit_small_choice.py GRID.json...     prints the constants of each kernel's model, and for each
-                                         kernel that may be the other choice how often the choice is
+                                         set of kernels that a choice is between how often it is
                                          right, and its worst loss
 """
 import argparse
@@ -13,7 +13,10 @@ import sys
 
 MULTIPROCESSORS = 132
 SMALL, MEDIUM = "forward_small_sm90", "forward_medium_sm90"
-NEXT = ("forward_sm90", "forward_sm80")
+SMALL_SM80 = "forward_small_sm80"
+# The kernels that a choice is between, the last one what runs otherwise.
+ON_HOPPER = ((SMALL, MEDIUM, "forward_sm90"), (SMALL, MEDIUM, "forward_sm80"))
+BEFORE_HOPPER = ((SMALL_SM80, "forward_sm80"),)
 
 
 def one_wave(row: dict) -> bool:
@@ -27,13 +30,21 @@ def small_shape(row: dict) -> tuple[int, int, float]:
     return 64, ranks * 128, ranks
 
 
+def small_sm80_shape(row: dict) -> tuple[int, int, float]:
+    """Of forward_small_sm80, as its plan decides where a block may have 134 KB."""
+    one_wave = -(-row["seqlen"] // 32) * row["heads"] <= MULTIPROCESSORS
+    alone = one_wave and row["seqlen"] > 256
+    return 32, (8 if alone else 4) * (64 if row["head_dim"] <= 64 else 32), 1 if alone else 0.5
+
+
 # Each model's kernel, the head dimensions that it is for, and by the row queries of a unit, keys of
 # a step, SMs of a unit.
 MODELS = {SMALL: (SMALL, (64, 128), small_shape),
           MEDIUM: (MEDIUM, (128,), lambda row: (128, 128, 2)),
           "forward_sm90, 64": ("forward_sm90", (64,), lambda row: (64, 128, 0.5)),
           "forward_sm90, 128": ("forward_sm90", (128,), lambda row: (128, 128, 1)),
-          "forward_sm80": ("forward_sm80", (64, 128), lambda row: (128, 64, 1))}
+          "forward_sm80": ("forward_sm80", (64, 128), lambda row: (128, 64, 1)),
+          SMALL_SM80: (SMALL_SM80, (64, 128), small_sm80_shape)}
 FIELDS = ("launch", "unit", "step_64", "step_128", "full_unit", "full_step_64", "full_step_128")
 
 
@@ -93,25 +104,29 @@ def points_of(row: dict, times: dict) -> dict:
             if kernel in times and row["head_dim"] in head_dims}
 
 
-def choices(row: dict, points: dict, other: str) -> list[str]:
-    """The models between which the choice is, where `other` would run otherwise; or none."""
-    among = [model for model in points if MODELS[model][0] in (SMALL, MEDIUM, other)]
+def choices(row: dict, points: dict, kernels: tuple) -> list[str]:
+    """The models of these kernels between which the choice is; none where the first or last is not
+    there."""
+    among = [model for model in points if MODELS[model][0] in kernels]
     if MEDIUM in among and points[MEDIUM][0][2] == 1 and one_wave(row):
         among.remove(MEDIUM)  # one step of keys: as medium_may_pay() has it
-    return among if {SMALL, other} <= {MODELS[model][0] for model in among} else []
+    found = {MODELS[model][0] for model in among}
+    return among if {kernels[0], kernels[-1]} <= found else []
 
 
-def fit_choice(measured: list[tuple[dict, dict]], fitted: dict) -> dict:
-    """From each model's own fit: what loses least by wrong choices, and still predicts well."""
-    models = list(fitted)
-    rows = [points for _, points in measured]
-    candidates = [[among for other in NEXT if (among := choices(row, points, other))]
+def fit_choice(measured: list[tuple[dict, dict]], free: dict, fixed: dict, between: tuple) -> dict:
+    """From each free model's own fit: what loses least by wrong choices, and still predicts well."""
+    models = list(free)
+    rows = [{model: points[model] for model in points if model in free or model in fixed}
+            for _, points in measured]
+    candidates = [[among for kernels in between if (among := choices(row, points, kernels))]
                   for row, points in measured]
 
     def loss(flat: list[float]) -> float:
+        constants = fixed | {model: flat[7 * n:7 * n + 7] for n, model in enumerate(models)}
         total = 0.0
         for row, each in zip(rows, candidates):
-            guess = {model: predicted(f, wide, flat[7 * models.index(model):][:7])
+            guess = {model: predicted(f, wide, constants[model])
                      for model, (f, wide, _) in row.items()}
             total += sum(math.log(guess[model] / row[model][2]) ** 2 for model in row)
             for among in each:
@@ -119,28 +134,27 @@ def fit_choice(measured: list[tuple[dict, dict]], fitted: dict) -> dict:
                 total += 5 * (row[chosen][2] / min(row[model][2] for model in among) - 1)
         return total
 
-    flat = search([value for model in models for value in fitted[model]], loss)
+    flat = search([value for model in models for value in free[model]], loss)
     return {model: flat[7 * n:7 * n + 7] for n, model in enumerate(models)}
 
 
-def report(measured: list[tuple[dict, dict]], fitted: dict, other: str) -> None:
-    """How the choice where `other` would run otherwise does on what was measured."""
+def report(measured: list[tuple[dict, dict]], fitted: dict, kernels: tuple) -> None:
+    """How the choice between these kernels does on what was measured."""
     right, count, worst, where = 0, 0, 1.0, ""
     for row, points in measured:
-        among = choices(row, points, other)
+        among = choices(row, points, kernels)
         if not among:
             continue
         guess = {model: predicted(*points[model][:2], fitted[model]) for model in among}
         chosen = points[min(guess, key=guess.get)][2]
-        best = min(its[2] for model, its in points.items()
-                   if MODELS[model][0] in (SMALL, MEDIUM, other))
+        best = min(its[2] for model, its in points.items() if MODELS[model][0] in kernels)
         count += 1
         right += chosen == best
         if chosen / best > worst:
             worst = chosen / best
             where = " at " + ", ".join(f"{key} {row[key]}" for key in
                                        ("heads", "seqlen", "head_dim", "causal", "dtype"))
-    print(f"before {other}: {right} of {count} right, at worst {worst:.3f} of the best{where}")
+    print(f"{', '.join(kernels)}: {right} of {count} right, at worst {worst:.3f} of the best{where}")
 
 
 def main() -> int:
@@ -155,14 +169,17 @@ def main() -> int:
             measured.append((row, points_of(row, times)))
     points = {model: [its[model] for _, its in measured if model in its] for model in MODELS}
     points = {model: its for model, its in points.items() if its}
-    fitted = fit_choice(measured, {model: fit(its) for model, its in points.items()})
+    own = {model: fit(its) for model, its in points.items()}
+    fitted = fit_choice(measured, {m: own[m] for m in own if m != SMALL_SM80}, {}, ON_HOPPER)
+    fitted |= fit_choice(measured, {m: own[m] for m in own if m == SMALL_SM80}, fitted,
+                         BEFORE_HOPPER)
     for model, its in points.items():
         off = max(abs(math.log(predicted(f, wide, fitted[model]) / us)) for f, wide, us in its)
         print(f"{model}: " + ", ".join(f"{field} {value:.5f}"
                                        for field, value in zip(FIELDS, fitted[model])) +
               f"  (off by at most {math.expm1(off):.0%})")
-    for other in NEXT:
-        report(measured, fitted, other)
+    for kernels in ON_HOPPER + BEFORE_HOPPER:
+        report(measured, fitted, kernels)
     return 0
 
 

@@ -1,5 +1,6 @@
-// Which kernel for a small problem: the predicted times of forward_small_sm90, of
-// forward_medium_sm90 and of the kernel that would run otherwise.
+// Which kernel for a small problem: on Hopper the predicted times of forward_small_sm90, of
+// forward_medium_sm90 and of the kernel that would run otherwise, before Hopper those of
+// forward_small_sm80 and forward_sm80.
 //
 // All kernels are modelled alike. Units of work (clusters, blocks) go over the machine. A machine
 // that is not full takes as long as its longest unit, a full one takes its share of all units:
@@ -16,6 +17,7 @@
 #include <limits>
 
 #include "cuda/forward_medium_sm90/config.hpp"
+#include "cuda/forward_small_sm80/config.hpp"
 #include "cuda/forward_small_sm90/config.hpp"
 #include "dispatch/small_tiles.hpp"
 #include "problem/problem.hpp"
@@ -74,6 +76,12 @@ inline constexpr KernelModel kSm80Model{.launch = 3.15625,
                                         .full_unit = 0.01000,
                                         .full_step = {1.12500, 1.44727}};
 
+inline constexpr KernelModel kSmallSm80Model{.launch = 0.56250,
+                                             .unit = 0.69336,
+                                             .step = {2.19922, 2.43359},
+                                             .full_unit = 1.83203,
+                                             .full_step = {2.12891, 2.48633}};
+
 // The kernel that would run otherwise.
 enum class NextKernel { forward_sm80, forward_sm90 };
 
@@ -129,6 +137,19 @@ constexpr UnitShape small_shape(const ForwardProblem& p, int64_t multiprocessors
   const int64_t ranks = small::ranks_of(p.seqlen_kv, one_wave);
   return {small::kBlockQ, ranks * small::kGroups * small::kBlockKv, static_cast<double>(ranks)};
 }
+// shared_memory: bytes that a block may have. Two blocks of the smaller kind share an SM where that
+// is enough for them.
+constexpr UnitShape small_sm80_shape(const ForwardProblem& p, int64_t multiprocessors,
+                                     int64_t shared_memory) {
+  namespace small = cuda::forward_small_sm80;
+  const int64_t tiles = (p.seqlen_q + small::kBlockQ - 1) / small::kBlockQ;
+  const bool one_wave = tiles * p.heads_q * p.batch <= multiprocessors;
+  const int index =
+      small::choose_config(p.head_dim_qk, p.head_dim_v, p.seqlen_kv, one_wave, shared_memory);
+  const small::Config& config = small::kConfigs[static_cast<std::size_t>(std::max(index, 0))];
+  const bool two = 2 * (config.smem_bytes() + small::static_bytes(config)) <= shared_memory;
+  return {small::kBlockQ, config.pass_keys(), two ? 0.5 : 1.0};
+}
 inline constexpr UnitShape kMediumShape{
     cuda::forward_medium_sm90::kBlockQ,
     cuda::forward_medium_sm90::kGroups* cuda::forward_medium_sm90::kBlockKv,
@@ -164,17 +185,32 @@ constexpr bool medium_may_pay(const ForwardProblem& p, int64_t multiprocessors) 
                         !fits_twice(p, cuda::forward_small_sm90::kBlockQ, multiprocessors));
 }
 
+constexpr bool is_measured(const ForwardProblem& p, int64_t multiprocessors) {
+  const Work work = work_of(p, kMeasuredShape.block_q, kMeasuredShape.step_keys);
+  return waves_of(work, kMeasuredShape, multiprocessors) <= kMostWaves &&
+         work.longest <= kMostSteps;
+}
+
 constexpr SmallChoice choose_small(const ForwardProblem& p, int64_t multiprocessors,
                                    NextKernel next) {
-  const Work work = work_of(p, kMeasuredShape.block_q, kMeasuredShape.step_keys);
   return {
       .small_us = predicted_us(p, kSmallModel, small_shape(p, multiprocessors), multiprocessors),
       .medium_us = medium_may_pay(p, multiprocessors)
                        ? predicted_us(p, kMediumModel, kMediumShape, multiprocessors)
                        : std::numeric_limits<double>::infinity(),
       .next_us = next_us(p, next, multiprocessors),
-      .is_measured = waves_of(work, kMeasuredShape, multiprocessors) <= kMostWaves &&
-                     work.longest <= kMostSteps};
+      .is_measured = is_measured(p, multiprocessors)};
+}
+
+// Before Hopper, where forward_small_sm80 is `small`. What was measured is its code for sm_80 on an
+// H200, in waves; not GPUs before Hopper.
+constexpr SmallChoice choose_small_sm80(const ForwardProblem& p, int64_t multiprocessors,
+                                        int64_t shared_memory) {
+  const UnitShape shape = small_sm80_shape(p, multiprocessors, shared_memory);
+  return {.small_us = predicted_us(p, kSmallSm80Model, shape, multiprocessors),
+          .medium_us = std::numeric_limits<double>::infinity(),
+          .next_us = next_us(p, NextKernel::forward_sm80, multiprocessors),
+          .is_measured = is_measured(p, multiprocessors)};
 }
 
 }  // namespace flashcore

@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <string_view>
 
 #include "dispatch/entries.hpp"
+#include "dispatch/forward_sm80_refusal.hpp"
 #include "dispatch/forward_sm90.hpp"
 
 namespace flashcore {
@@ -18,23 +20,46 @@ NextKernel next_kernel(const ForwardProblem& p, const PlanContext& context) {
   return takes ? NextKernel::forward_sm90 : NextKernel::forward_sm80;
 }
 
-}  // namespace
-
-std::string small_declines(const ForwardProblem& p, const PlanContext& context,
-                           bool (SmallChoice::*is_chosen)() const) {
+// Why a time is not known, or empty.
+std::string unpredicted(const ForwardProblem& p, const PlanContext& context) {
   if (context.batch_invariant)
     return "batch_invariant: is set, and the choice depends on the batch";
   if (entries_vary(p))
     return "entries have lengths or diagonals of their own: its time is not known";
+  return {};
+}
+
+constexpr std::string_view kUnmeasured = "the problem is larger than those it was measured on";
+
+}  // namespace
+
+std::string small_declines(const ForwardProblem& p, const PlanContext& context,
+                           bool (SmallChoice::*is_chosen)() const) {
+  if (std::string why = unpredicted(p, context); !why.empty()) return why;
   const SmallChoice choice =
       choose_small(p, context.device.multiprocessors, next_kernel(p, context));
   if ((choice.*is_chosen)()) return {};
-  if (!choice.is_measured) return "the problem is larger than those it was measured on";
+  if (!choice.is_measured) return std::string(kUnmeasured);
   const std::string medium = std::isfinite(choice.medium_us)
                                  ? fmt::format(", forward_medium_sm90 {:.1f}", choice.medium_us)
                                  : "";
   return fmt::format("forward_small_sm90 would take about {:.1f} us{}, the next kernel {:.1f}",
                      choice.small_us, medium, choice.next_us);
+}
+
+std::string small_sm80_declines(const ForwardProblem& p, const PlanContext& context) {
+  constexpr int32_t kHopper = 90;
+  if (context.device.compute_capability == kHopper)
+    return "device: compute capability 9.0 has kernels of its own for small problems";
+  if (std::string why = unpredicted(p, context); !why.empty()) return why;
+  if (forward_sm80_splits(p, context))
+    return "few queries against many keys: forward_sm80 shares the keys out to several blocks";
+  const SmallChoice choice =
+      choose_small_sm80(p, context.device.multiprocessors, context.device.shared_memory_a_block);
+  if (choice.is_small()) return {};
+  if (!choice.is_measured) return std::string(kUnmeasured);
+  return fmt::format("would take about {:.1f} us as an H200 is, forward_sm80 {:.1f}",
+                     choice.small_us, choice.next_us);
 }
 
 }  // namespace flashcore

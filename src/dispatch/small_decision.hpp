@@ -1,4 +1,5 @@
-// Which of the kernels for small problems on Hopper is the choice.
+// Which of the kernels for small problems is the choice. By what is known without data, and not by
+// the batch where that is forbidden.
 #pragma once
 
 #include <string>
@@ -8,9 +9,11 @@
 
 namespace flashcore {
 
-// One sentence why the choice is another kernel, or empty where `is_chosen`. By what is known
-// without data, and does not depend on the batch where that is forbidden.
+// Of those for Hopper: one sentence why the choice is another kernel, or empty where `is_chosen`.
 std::string small_declines(const ForwardProblem& p, const PlanContext& context,
                            bool (SmallChoice::*is_chosen)() const);
+
+// The same of forward_small_sm80, which is never the choice on Hopper.
+std::string small_sm80_declines(const ForwardProblem& p, const PlanContext& context);
 
 }  // namespace flashcore

@@ -1,15 +1,12 @@
-// What of forward_medium_sm90 needs no GPU: which tiles of keys its warpgroups visit, and that it
-// can be the choice.
+// What of forward_medium_sm90 needs no GPU: which tiles of keys its warpgroups visit.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cstddef>
 #include <set>
-#include <string>
 
 #include "cuda/forward_medium_sm90/config.hpp"
 #include "cuda/forward_medium_sm90/split.hpp"
-#include "dispatch/kernels.hpp"
 #include "problem/problem.hpp"
 
 namespace flashcore {
@@ -63,36 +60,6 @@ TEST(ForwardMediumSm90Split, WarpgroupsVisitWhatTheirQueriesSee) {
       }
     }
   }
-}
-
-// Of the table's kernels that are chosen by themselves, the first that takes the problem.
-std::string choice(int64_t heads, int64_t seqlen, int64_t head_dim) {
-  Problem p;
-  p.q = p.k = p.v = p.o = TensorDesc::contiguous(DType::f16, {1, heads, seqlen, head_dim});
-  const Result<ForwardProblem> resolved = resolve(p);
-  EXPECT_TRUE(resolved.ok()) << resolved.status().message();
-  PlanContext context;
-  context.device.device = {DeviceKind::cuda, 0};
-  context.device.compute_capability = 90;
-  context.device.multiprocessors = 132;
-  context.device.shared_memory_a_block = 232448;
-  for (const Kernel& kernel : kernels()) {
-    if (kernel.device != DeviceKind::cuda || !kernel.automatic) continue;
-    if (!kernel.refuses(*resolved, context).empty()) continue;
-    if (kernel.declines && !kernel.declines(*resolved, context).empty()) continue;
-    return kernel.name;
-  }
-  return {};
-}
-
-TEST(ForwardMediumSm90Choice, TakesWideHeadsOfAboutOneWave) {
-  if (build_info().cuda_targets.find("90a") == std::string::npos) {
-    GTEST_SKIP() << "this build has no code for 90a";
-  }
-  EXPECT_EQ(choice(8, 1024, 128), "forward_medium_sm90");
-  EXPECT_EQ(choice(16, 512, 128), "forward_medium_sm90");
-  EXPECT_EQ(choice(8, 512, 64), "forward_small_sm90");
-  EXPECT_EQ(choice(32, 4096, 128), "forward_sm90");
 }
 
 }  // namespace

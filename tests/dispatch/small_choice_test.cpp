@@ -1,5 +1,6 @@
-// The rule that chooses between forward_small_sm90, forward_medium_sm90 and the kernel after them,
-// against what was measured: flashcore_small_grid's recording is replayed.
+// The rules that choose between forward_small_sm90, forward_medium_sm90 and the kernel after them,
+// and between forward_small_sm80 and forward_sm80, against what was measured:
+// flashcore_small_grid's recording is replayed.
 #include "dispatch/small_choice.hpp"
 
 #include <gtest/gtest.h>
@@ -11,11 +12,13 @@
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string>
+#include <utility>
 
 namespace flashcore {
 namespace {
 
-constexpr int64_t kMultiprocessors = 132;  // of the GPU that was measured
+// Of the GPU that was measured.
+constexpr int64_t kMultiprocessors = 132, kSharedMemory = 227 * 1024;
 
 ForwardProblem problem(int64_t heads, int64_t seqlen, int64_t head_dim, bool causal,
                        DType dtype = DType::bf16) {
@@ -41,7 +44,11 @@ INSTANTIATE_TEST_SUITE_P(Recorded, SmallGrid,
                          testing::Values(Next{"forward_sm80", NextKernel::forward_sm80},
                                          Next{"forward_sm90", NextKernel::forward_sm90}));
 
-TEST_P(SmallGrid, TheChoiceIsRight) {
+// Replays the recording: `choose` between the kernels `small`, `medium` (which may be none) and
+// `next`.
+template <class Choose>
+void expect_right(const std::string& small_name, const std::string& medium_name,
+                  const std::string& next_name, const Choose& choose) {
   const std::string path = std::string(FLASHCORE_RESULTS) + "/small-grid-h200.json";
   std::ifstream file(path);
   ASSERT_TRUE(file.good()) << path;
@@ -53,16 +60,15 @@ TEST_P(SmallGrid, TheChoiceIsRight) {
     double small = kNever, medium = kNever, next = kNever;
     for (const nlohmann::json& cell : row["kernels"]) {
       if (!cell.contains("us")) continue;
-      if (cell["kernel"] == "forward_small_sm90") small = cell["us"];
-      if (cell["kernel"] == "forward_medium_sm90") medium = cell["us"];
-      if (cell["kernel"] == GetParam().kernel) next = cell["us"];
+      if (cell["kernel"] == small_name) small = cell["us"];
+      if (cell["kernel"] == medium_name) medium = cell["us"];
+      if (cell["kernel"] == next_name) next = cell["us"];
     }
     if (small == kNever || next == kNever) continue;
     if (row["head_dim"] <= 64) medium = kNever;
     const SmallChoice choice =
-        choose_small(problem(row["heads"], row["seqlen"], row["head_dim"], row["causal"],
-                             row["dtype"] == "f16" ? DType::f16 : DType::bf16),
-                     kMultiprocessors, GetParam().next);
+        choose(problem(row["heads"], row["seqlen"], row["head_dim"], row["causal"],
+                       row["dtype"] == "f16" ? DType::f16 : DType::bf16));
     const double best = std::min({small, medium, next});
     const double chosen = choice.is_small() ? small : choice.is_medium() ? medium : next;
     EXPECT_LE(chosen, 1.05 * best) << row.dump();
@@ -72,7 +78,46 @@ TEST_P(SmallGrid, TheChoiceIsRight) {
   }
   ASSERT_GE(rows, 48) << "what every report has";
   EXPECT_GE(right, 0.95 * rows);
-  EXPECT_EQ(best_ones.size(), 3U) << "a recording in which a kernel is never best tests nothing";
+  EXPECT_EQ(best_ones.size(), medium_name.empty() ? 2U : 3U)
+      << "a recording in which a kernel is never best tests nothing";
+}
+
+TEST_P(SmallGrid, TheChoiceIsRight) {
+  expect_right(
+      "forward_small_sm90", "forward_medium_sm90", GetParam().kernel,
+      [](const ForwardProblem& p) { return choose_small(p, kMultiprocessors, GetParam().next); });
+}
+
+TEST(SmallSm80Choice, IsRight) {
+  expect_right("forward_small_sm80", "", "forward_sm80", [](const ForwardProblem& p) {
+    return choose_small_sm80(p, kMultiprocessors, kSharedMemory);
+  });
+}
+
+// As its plan decides; two blocks of four warps on an SM where a block may have twice their memory.
+TEST(SmallSm80Choice, ShapesFollowThePlan) {
+  const auto shape = [](const ForwardProblem& p, int64_t multiprocessors, int64_t kilobytes) {
+    const UnitShape one = small_sm80_shape(p, multiprocessors, kilobytes * 1024);
+    EXPECT_EQ(one.block_q, 32);
+    return std::pair(one.step_keys, one.unit_sms);
+  };
+  EXPECT_EQ(shape(problem(8, 512, 64, false), 132, 227), std::pair(int64_t{512}, 1.0));
+  EXPECT_EQ(shape(problem(16, 512, 64, false), 132, 227), std::pair(int64_t{256}, 0.5));
+  EXPECT_EQ(shape(problem(8, 512, 64, false), 108, 163), std::pair(int64_t{256}, 0.5));
+  EXPECT_EQ(shape(problem(8, 512, 64, false), 142, 99), std::pair(int64_t{256}, 1.0));
+  EXPECT_EQ(shape(problem(8, 512, 128, false), 132, 227), std::pair(int64_t{256}, 1.0));
+}
+
+TEST(SmallSm80Choice, IsForFewBlocks) {
+  const auto is_small = [](const ForwardProblem& p, int64_t multiprocessors, int64_t kilobytes) {
+    return choose_small_sm80(p, multiprocessors, kilobytes * 1024).is_small();
+  };
+  for (const auto& [multiprocessors, kilobytes] : {std::pair{108, 163}, {142, 99}, {132, 227}}) {
+    EXPECT_TRUE(is_small(problem(8, 512, 64, false), multiprocessors, kilobytes));
+    EXPECT_FALSE(is_small(problem(32, 1024, 128, false), multiprocessors, kilobytes));
+    EXPECT_FALSE(is_small(problem(256, 4096, 64, false), multiprocessors, kilobytes));
+  }
+  EXPECT_FALSE(is_small(problem(8, 512, 64, false), 20, 99)) << "more waves than of forward_sm80";
 }
 
 TEST(SmallChoice, WorkCountsUnitsAndSteps) {
