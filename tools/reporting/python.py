@@ -46,7 +46,7 @@ def tests(all_evidence: Evidence, files: dict[str, dict]) -> str:
         result = f"{counts['passed']} passed, {counts['failed']} failed, {counts['skipped']} skipped"
         if not evidence["complete"]:
             result += ", not run to the end"
-        names = sorted({test.split("::")[0].removeprefix("test_").removesuffix(".py")
+        names = sorted({pathlib.PurePath(test.split("::")[0]).stem.removeprefix("test_")
                         for test in evidence["outcomes"]})
         rows.append([f"[{name}](evidence/{name}.json){stale(all_evidence, evidence)}", result,
                      cell(", ".join(names)), f"{cell(where(evidence))} {cell(versions(evidence))}"])
