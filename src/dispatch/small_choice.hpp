@@ -1,6 +1,6 @@
-// Which kernel for a small problem: on Hopper the predicted times of forward_small_sm90, of
-// forward_medium_sm90 and of the kernel that would run otherwise, before Hopper those of
-// forward_small_sm80 and forward_sm80.
+// Which kernel for a small problem: the predicted times of forward_small_sm90, of
+// forward_medium_sm90 and of the kernel that would run otherwise; where no kernel with Hopper's
+// instructions can run, those of forward_small_sm80 and forward_sm80.
 //
 // All kernels are modelled alike. Units of work (clusters, blocks) go over the machine. A machine
 // that is not full takes as long as its longest unit, a full one takes its share of all units:
@@ -202,8 +202,8 @@ constexpr SmallChoice choose_small(const ForwardProblem& p, int64_t multiprocess
       .is_measured = is_measured(p, multiprocessors)};
 }
 
-// Before Hopper, where forward_small_sm80 is `small`. What was measured is its code for sm_80 on an
-// H200, in waves; not GPUs before Hopper.
+// forward_small_sm80 as `small`, beside forward_sm80. Both were measured on an H200; for other GPUs
+// the model goes by their SMs and shared memory.
 constexpr SmallChoice choose_small_sm80(const ForwardProblem& p, int64_t multiprocessors,
                                         int64_t shared_memory) {
   const UnitShape shape = small_sm80_shape(p, multiprocessors, shared_memory);

@@ -8,6 +8,7 @@
 #include "dispatch/entries.hpp"
 #include "dispatch/forward_sm80_refusal.hpp"
 #include "dispatch/forward_sm90.hpp"
+#include "dispatch/forward_small_sm90_refusal.hpp"
 
 namespace flashcore {
 namespace {
@@ -48,9 +49,10 @@ std::string small_declines(const ForwardProblem& p, const PlanContext& context,
 }
 
 std::string small_sm80_declines(const ForwardProblem& p, const PlanContext& context) {
-  constexpr int32_t kHopper = 90;
-  if (context.device.compute_capability == kHopper)
-    return "device: compute capability 9.0 has kernels of its own for small problems";
+  static const std::string targets = build_info().cuda_targets;
+  if (forward_small_sm90_refusal(p, context.device, targets).empty() ||
+      next_kernel(p, context) == NextKernel::forward_sm90)
+    return "device: kernels with Hopper's instructions compute it";
   if (std::string why = unpredicted(p, context); !why.empty()) return why;
   if (forward_sm80_splits(p, context))
     return "few queries against many keys: forward_sm80 shares the keys out to several blocks";

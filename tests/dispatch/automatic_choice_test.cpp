@@ -58,7 +58,11 @@ TEST(AutomaticChoice, OnHopper) {
   EXPECT_EQ(choice(dense(16, 512, 512, 128), kH200), "forward_medium_sm90");
   EXPECT_EQ(choice(dense(32, 4096, 4096, 128), kH200), "forward_sm90");
   EXPECT_EQ(declined("forward_small_sm80", dense(8, 512, 512, 64), kH200),
-            "device: compute capability 9.0 has kernels of its own for small problems");
+            "device: kernels with Hopper's instructions compute it");
+  Problem shared = dense(8, 512, 512, 64);
+  shared.q = shared.o = TensorDesc::contiguous(DType::f16, {2, 8, 512, 64});
+  shared.k = shared.v = TensorDesc::strided(DType::f16, {2, 8, 512, 64}, {0, 512 * 64, 64, 1});
+  EXPECT_EQ(choice(shared, kH200), "forward_small_sm80") << "tensor maps have no stride of 0";
   EXPECT_EQ(declined("forward_medium_sm90", dense(32, 512, 512, 64), kH200).find("inf"),
             std::string::npos);
 }
