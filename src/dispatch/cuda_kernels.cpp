@@ -25,9 +25,9 @@ Kernel small_sm80() {
 }  // namespace
 
 std::vector<Kernel> cuda_kernels() {
-  std::vector<Kernel> table = {forward_small_sm90_kernel(), forward_medium_sm90_kernel(),
-                               small_sm80()};
+  std::vector<Kernel> table = {forward_small_sm90_kernel(), forward_medium_sm90_kernel()};
   for (Kernel& kernel : forward_sm90_kernels()) table.push_back(std::move(kernel));
+  table.push_back(small_sm80());
   for (Kernel& kernel : forward_sm80_kernels()) table.push_back(std::move(kernel));
   for (Kernel& kernel : ladder_kernels()) table.push_back(std::move(kernel));
   return table;

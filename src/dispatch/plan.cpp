@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "dispatch/device.hpp"
+#include "dispatch/kernel_choice.hpp"
 #include "dispatch/kernels.hpp"
 #include "problem/philox.hpp"
 #include "problem/status.hpp"
@@ -107,27 +108,9 @@ Result<Plan> make_plan(const Problem& problem, const PlanOptions& options) {
   const std::string forced = forced_kernel(options);
   if (!forced.empty()) return plan_forced(forced, *resolved, *context);
 
-  std::string refusals;
-  const Kernel* declined = nullptr;
-  for (const Kernel& kernel : kernels()) {
-    if (kernel.device != context->device.device.kind || !kernel.automatic) continue;
-    std::string refusal = kernel.refuses(*resolved, *context);
-    if (refusal.empty() && kernel.declines) {
-      refusal = kernel.declines(*resolved, *context);
-      if (!refusal.empty() && declined == nullptr) declined = &kernel;
-    }
-    if (refusal.empty()) {
-      return plan_with(kernel, *resolved, *context,
-                       refusals.empty() ? "it is the best kernel of this device"
-                                        : "others come before it: " + refusals);
-    }
-    refusals += fmt::format("{}{}: {}", refusals.empty() ? "" : "; ", kernel.name, refusal);
-  }
-  if (declined != nullptr) {
-    return plan_with(*declined, *resolved, *context, "no other computes it: " + refusals);
-  }
-  return unsupported("problem: no kernel of this device computes it ({})",
-                     refusals.empty() ? "it has none that is chosen by itself" : refusals);
+  Result<KernelChoice> choice = choose_kernel(*resolved, *context);
+  if (!choice.ok()) return choice.status();
+  return plan_with(*choice->kernel, *resolved, *context, std::move(choice->reason));
 }
 
 Result<std::vector<KernelVerdict>> explain(const Problem& problem, const PlanOptions& options) {

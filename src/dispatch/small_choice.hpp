@@ -1,6 +1,6 @@
 // Which kernel for a small problem: the predicted times of forward_small_sm90, of
 // forward_medium_sm90 and of the kernel that would run otherwise; where no kernel with Hopper's
-// instructions can run, those of forward_small_sm80 and forward_sm80.
+// instructions is the choice, those of forward_small_sm80 and forward_sm80.
 //
 // All kernels are modelled alike. Units of work (clusters, blocks) go over the machine. A machine
 // that is not full takes as long as its longest unit, a full one takes its share of all units:
@@ -92,6 +92,14 @@ struct Work {
   double average = 0;  // of all
 };
 
+constexpr int64_t tiles_of(const ForwardProblem& p, int64_t block_q) {
+  return (p.seqlen_q + block_q - 1) / block_q;
+}
+
+constexpr int64_t units_of(const ForwardProblem& p, int64_t block_q) {
+  return tiles_of(p, block_q) * p.heads_q * p.batch;
+}
+
 constexpr Work work_of(const ForwardProblem& p, int64_t block_q, int64_t step_keys) {
   Sequence s;
   s.len_q = p.seqlen_q;
@@ -99,8 +107,8 @@ constexpr Work work_of(const ForwardProblem& p, int64_t block_q, int64_t step_ke
   if (p.alignment == Alignment::bottom_right) s.offset = p.seqlen_kv - p.seqlen_q;
   if (p.alignment == Alignment::given) s.offset = p.causal_offset;
   Work work;
-  const int64_t tiles = (p.seqlen_q + block_q - 1) / block_q;
-  work.units = tiles * p.heads_q * p.batch;
+  const int64_t tiles = tiles_of(p, block_q);
+  work.units = units_of(p, block_q);
   constexpr int64_t kSampled = 32;  // tiles that are looked at
   const int64_t stride = std::max<int64_t>(1, tiles / kSampled);
   int64_t seen = 0, sum = 0;
@@ -142,8 +150,7 @@ constexpr UnitShape small_shape(const ForwardProblem& p, int64_t multiprocessors
 constexpr UnitShape small_sm80_shape(const ForwardProblem& p, int64_t multiprocessors,
                                      int64_t shared_memory) {
   namespace small = cuda::forward_small_sm80;
-  const int64_t tiles = (p.seqlen_q + small::kBlockQ - 1) / small::kBlockQ;
-  const bool one_wave = tiles * p.heads_q * p.batch <= multiprocessors;
+  const bool one_wave = units_of(p, small::kBlockQ) <= multiprocessors;
   const int index =
       small::choose_config(p.head_dim_qk, p.head_dim_v, p.seqlen_kv, one_wave, shared_memory);
   const small::Config& config = small::kConfigs[static_cast<std::size_t>(std::max(index, 0))];
@@ -172,7 +179,8 @@ inline constexpr double kMostWaves = 8, kMostSteps = 8;
 inline constexpr UnitShape kMeasuredShape{cuda::forward_small_sm90::kBlockQ, 256, 2};
 
 struct SmallChoice {
-  double small_us, medium_us, next_us;
+  double small_us, next_us;
+  double medium_us = std::numeric_limits<double>::infinity();  // no candidate
   bool is_measured;
   constexpr bool is_small() const { return is_measured && small_us < std::min(medium_us, next_us); }
   constexpr bool is_medium() const { return is_measured && !is_small() && medium_us < next_us; }
@@ -193,13 +201,14 @@ constexpr bool is_measured(const ForwardProblem& p, int64_t multiprocessors) {
 
 constexpr SmallChoice choose_small(const ForwardProblem& p, int64_t multiprocessors,
                                    NextKernel next) {
-  return {
+  SmallChoice choice{
       .small_us = predicted_us(p, kSmallModel, small_shape(p, multiprocessors), multiprocessors),
-      .medium_us = medium_may_pay(p, multiprocessors)
-                       ? predicted_us(p, kMediumModel, kMediumShape, multiprocessors)
-                       : std::numeric_limits<double>::infinity(),
       .next_us = next_us(p, next, multiprocessors),
       .is_measured = is_measured(p, multiprocessors)};
+  if (medium_may_pay(p, multiprocessors)) {
+    choice.medium_us = predicted_us(p, kMediumModel, kMediumShape, multiprocessors);
+  }
+  return choice;
 }
 
 // forward_small_sm80 as `small`, beside forward_sm80. Both were measured on an H200; for other GPUs
@@ -208,7 +217,6 @@ constexpr SmallChoice choose_small_sm80(const ForwardProblem& p, int64_t multipr
                                         int64_t shared_memory) {
   const UnitShape shape = small_sm80_shape(p, multiprocessors, shared_memory);
   return {.small_us = predicted_us(p, kSmallSm80Model, shape, multiprocessors),
-          .medium_us = std::numeric_limits<double>::infinity(),
           .next_us = next_us(p, NextKernel::forward_sm80, multiprocessors),
           .is_measured = is_measured(p, multiprocessors)};
 }

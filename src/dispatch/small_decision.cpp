@@ -8,7 +8,6 @@
 #include "dispatch/entries.hpp"
 #include "dispatch/forward_sm80_refusal.hpp"
 #include "dispatch/forward_sm90.hpp"
-#include "dispatch/forward_small_sm90_refusal.hpp"
 
 namespace flashcore {
 namespace {
@@ -49,10 +48,6 @@ std::string small_declines(const ForwardProblem& p, const PlanContext& context,
 }
 
 std::string small_sm80_declines(const ForwardProblem& p, const PlanContext& context) {
-  static const std::string targets = build_info().cuda_targets;
-  if (forward_small_sm90_refusal(p, context.device, targets).empty() ||
-      next_kernel(p, context) == NextKernel::forward_sm90)
-    return "device: kernels with Hopper's instructions compute it";
   if (std::string why = unpredicted(p, context); !why.empty()) return why;
   if (forward_sm80_splits(p, context))
     return "few queries against many keys: forward_sm80 shares the keys out to several blocks";
@@ -60,8 +55,8 @@ std::string small_sm80_declines(const ForwardProblem& p, const PlanContext& cont
       choose_small_sm80(p, context.device.multiprocessors, context.device.shared_memory_a_block);
   if (choice.is_small()) return {};
   if (!choice.is_measured) return std::string(kUnmeasured);
-  return fmt::format("would take about {:.1f} us as an H200 is, forward_sm80 {:.1f}",
-                     choice.small_us, choice.next_us);
+  return fmt::format("would take about {:.1f} us, forward_sm80 {:.1f}", choice.small_us,
+                     choice.next_us);
 }
 
 }  // namespace flashcore

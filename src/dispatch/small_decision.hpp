@@ -13,7 +13,7 @@ namespace flashcore {
 std::string small_declines(const ForwardProblem& p, const PlanContext& context,
                            bool (SmallChoice::*is_chosen)() const);
 
-// The same of forward_small_sm80, which is no choice where those or forward_sm90 can run.
+// The same of forward_small_sm80, beside forward_sm80: the kernels for Hopper come before it.
 std::string small_sm80_declines(const ForwardProblem& p, const PlanContext& context);
 
 }  // namespace flashcore

@@ -576,7 +576,8 @@ TEST(ForwardSm80Refusal, ScoresAloneHaveKernelsOfTheirOwn) {
   EXPECT_EQ(features(p), Features::scores);
   p.causal = true;
   p.alignment = Alignment::top_left;
-  EXPECT_EQ(features(p), Features::all) << "and of the first queries of a causal mask";
+  EXPECT_EQ(features(p), Features::all)
+      << "and those of a causal mask so short that no query sees 64";
   p.alignment = Alignment::bottom_right;
   EXPECT_EQ(features(p), Features::scores) << "the last query sees all";
   p = dense(DType::bf16, 256, 256);

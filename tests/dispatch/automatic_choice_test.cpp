@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 
+#include "dispatch/kernel_choice.hpp"
 #include "dispatch/kernels.hpp"
 #include "problem/problem.hpp"
 
@@ -19,7 +20,8 @@ PlanContext gpu(int32_t compute_capability, int32_t multiprocessors, int64_t kil
   return context;
 }
 
-const PlanContext kH200 = gpu(90, 132, 227), kA100 = gpu(80, 108, 163), kL40 = gpu(89, 142, 99);
+const PlanContext kH200 = gpu(90, 132, 227), kA100 = gpu(80, 108, 163), kL40 = gpu(89, 142, 99),
+                  kL4 = gpu(89, 58, 99);
 
 Problem dense(int64_t heads, int64_t seqlen_q, int64_t seqlen_kv, int64_t head_dim) {
   Problem p;
@@ -31,13 +33,8 @@ Problem dense(int64_t heads, int64_t seqlen_q, int64_t seqlen_kv, int64_t head_d
 std::string choice(const Problem& problem, const PlanContext& context) {
   const Result<ForwardProblem> resolved = resolve(problem);
   EXPECT_TRUE(resolved.ok()) << resolved.status().message();
-  for (const Kernel& kernel : kernels()) {
-    if (kernel.device != DeviceKind::cuda || !kernel.automatic) continue;
-    if (!kernel.refuses(*resolved, context).empty()) continue;
-    if (kernel.declines && !kernel.declines(*resolved, context).empty()) continue;
-    return kernel.name;
-  }
-  return {};
+  const Result<KernelChoice> chosen = choose_kernel(*resolved, context);
+  return chosen.ok() ? chosen->kernel->name : chosen.status().message();
 }
 
 std::string declined(const std::string& name, const Problem& problem, const PlanContext& context) {
@@ -57,8 +54,6 @@ TEST(AutomaticChoice, OnHopper) {
   EXPECT_EQ(choice(dense(8, 1024, 1024, 128), kH200), "forward_medium_sm90");
   EXPECT_EQ(choice(dense(16, 512, 512, 128), kH200), "forward_medium_sm90");
   EXPECT_EQ(choice(dense(32, 4096, 4096, 128), kH200), "forward_sm90");
-  EXPECT_EQ(declined("forward_small_sm80", dense(8, 512, 512, 64), kH200),
-            "device: kernels with Hopper's instructions compute it");
   Problem shared = dense(8, 512, 512, 64);
   shared.q = shared.o = TensorDesc::contiguous(DType::f16, {2, 8, 512, 64});
   shared.k = shared.v = TensorDesc::strided(DType::f16, {2, 8, 512, 64}, {0, 512 * 64, 64, 1});
@@ -76,6 +71,7 @@ TEST(AutomaticChoice, BeforeHopper) {
     EXPECT_EQ(choice(dense(32, 1024, 1024, 64), context), "forward_sm80");
     EXPECT_EQ(choice(dense(8, 512, 512, 256), context), "forward_sm80") << "a wide head";
   }
+  EXPECT_EQ(choice(dense(8, 512, 512, 64), kL4), "forward_sm80") << "128 blocks for 58 SMs";
 }
 
 // What forward_small_sm80 leaves to forward_sm80 although it computes it.

@@ -137,12 +137,12 @@ TEST(ForwardSm90Tile, TheChoiceIsRight) {
     const int rows = rows_of(problem(m.batch, m.heads, m.seqlen, m.causal));
     ASSERT_TRUE(rows == kTall || rows == kShort);
     const double best = std::min(m.tall, m.small), chosen = rows == kTall ? m.tall : m.small;
-    EXPECT_LE(chosen, 1.05 * best)
+    EXPECT_LE(chosen, 1.045 * best)
         << m.batch << " x " << m.heads << " x " << m.seqlen << (m.causal ? " causal" : "");
     right += chosen == best ? 1 : 0;
     short_is_best += m.small < m.tall ? 1 : 0;
   }
-  EXPECT_GE(static_cast<double>(right), 0.95 * static_cast<double>(kMeasured.size()));
+  EXPECT_GE(right, 172U) << "docs/forward-sm90.md says so, of " << kMeasured.size();
   EXPECT_GT(short_is_best, kMeasured.size() / 4) << "a table in which one is always best";
   EXPECT_LT(short_is_best, kMeasured.size() * 3 / 4) << "tests nothing";
 }

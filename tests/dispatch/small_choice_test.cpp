@@ -36,19 +36,20 @@ ForwardProblem problem(int64_t heads, int64_t seqlen, int64_t head_dim, bool cau
 struct Next {
   const char* kernel;
   NextKernel next;
+  int right;  // rows of the recording
 };
 
 class SmallGrid : public testing::TestWithParam<Next> {};
 
 INSTANTIATE_TEST_SUITE_P(Recorded, SmallGrid,
-                         testing::Values(Next{"forward_sm80", NextKernel::forward_sm80},
-                                         Next{"forward_sm90", NextKernel::forward_sm90}));
+                         testing::Values(Next{"forward_sm80", NextKernel::forward_sm80, 131},
+                                         Next{"forward_sm90", NextKernel::forward_sm90, 133}));
 
 // Replays the recording: `choose` between the kernels `small`, `medium` (which may be none) and
 // `next`.
 template <class Choose>
 void expect_right(const std::string& small_name, const std::string& medium_name,
-                  const std::string& next_name, const Choose& choose) {
+                  const std::string& next_name, int published, const Choose& choose) {
   const std::string path = std::string(FLASHCORE_RESULTS) + "/small-grid-h200.json";
   std::ifstream file(path);
   ASSERT_TRUE(file.good()) << path;
@@ -78,18 +79,19 @@ void expect_right(const std::string& small_name, const std::string& medium_name,
   }
   ASSERT_GE(rows, 48) << "what every report has";
   EXPECT_GE(right, 0.95 * rows);
+  EXPECT_GE(right, published) << "docs/forward-small.md says so of this recording";
   EXPECT_EQ(best_ones.size(), medium_name.empty() ? 2U : 3U)
       << "a recording in which a kernel is never best tests nothing";
 }
 
 TEST_P(SmallGrid, TheChoiceIsRight) {
   expect_right(
-      "forward_small_sm90", "forward_medium_sm90", GetParam().kernel,
+      "forward_small_sm90", "forward_medium_sm90", GetParam().kernel, GetParam().right,
       [](const ForwardProblem& p) { return choose_small(p, kMultiprocessors, GetParam().next); });
 }
 
 TEST(SmallSm80Choice, IsRight) {
-  expect_right("forward_small_sm80", "", "forward_sm80", [](const ForwardProblem& p) {
+  expect_right("forward_small_sm80", "", "forward_sm80", 135, [](const ForwardProblem& p) {
     return choose_small_sm80(p, kMultiprocessors, kSharedMemory);
   });
 }

@@ -3,6 +3,7 @@
 #include <cuda.h>
 #include <cuda_runtime_api.h>
 
+#include <algorithm>
 #include <cstring>
 #include <map>
 #include <set>
@@ -35,25 +36,27 @@ State& state() {
 
 int64_t volume(const dim3& d) { return int64_t{d.x} * d.y * d.z; }
 
-// The kernels that are given tensor maps: in which argument, and how many.
+// The kernels that are given tensor maps: in which argument, and how many they look at whatever the
+// problem is. The ladder's are zeros without keys, and no block fetches them.
 struct MapArgument {
   std::string_view kernel;  // part of its mangled name
   int argument;
   int count;
 };
-constexpr MapArgument kMapArguments[] = {
-    {"forward_small_kernel", 1, 3}, {"forward_medium_kernel", 1, 3}, {"12forward_sm90", 0, 4}};
+constexpr MapArgument kMapArguments[] = {{"forward_small_kernel", 1, 3},
+                                         {"forward_medium_kernel", 1, 3},
+                                         {"12forward_sm90", 0, 4},
+                                         {"wgmma_tma_kernel", 0, 0}};
 
 int64_t unwritten_maps(std::string_view kernel, void** arguments) {
-  int64_t unwritten = 0;
+  if (kernel.find("4Maps") == std::string_view::npos) return 0;  // the type of such an argument
   for (const MapArgument& maps : kMapArguments) {
     if (kernel.find(maps.kernel) == std::string_view::npos) continue;
     const auto* const first = static_cast<const CUtensorMap*>(arguments[maps.argument]);
-    for (int i = 0; i < maps.count; ++i) {
-      unwritten += first[i].opaque[0] == state().encoding ? 0 : 1;
-    }
+    return std::count_if(first, first + maps.count,
+                         [](const CUtensorMap& map) { return map.opaque[0] != state().encoding; });
   }
-  return unwritten;
+  return 1;  // a kernel that is not known above: at least one nobody looked at
 }
 
 cudaError_t record(const void* function, const dim3& grid, const dim3& block, size_t shared,

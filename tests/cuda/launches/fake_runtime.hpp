@@ -14,8 +14,7 @@ struct Launch {
   int64_t threads = 0;         // a block
   int64_t dynamic_shared = 0;  // bytes a block
   int device = 0;              // the current one at the launch
-  int64_t unwritten_maps =
-      0;  // tensor maps that were passed, and not encoded since take_launches()
+  int64_t unwritten_maps = 0;  // tensor maps passed that nothing encoded since take_launches()
 };
 
 struct Gpu {
