@@ -51,6 +51,7 @@ TEST(HardScores, OnTheNaiveKernel) {
     }
     if (one.name.find("/normal/") != std::string::npos) continue;
     if (one.name.find("/scale/") != std::string::npos) continue;
+    if (one.name.find("/falling/largest") != std::string::npos) continue;
     one.problem.lse.reset();
     HostProblem host = bench::fill(one);
     const Result<bench::Reference> reference = bench::score_reference(one, host);

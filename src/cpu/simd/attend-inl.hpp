@@ -126,29 +126,33 @@ inline void finish_row(const TileJob& job, int64_t row, float largest, float den
   const int64_t position = job.sequence.q_begin + query;
   const double shift = alibi_of(job, head, query).shift;
   const RowScale scale = row_scale(job, head);
-  // The sums as they are when measured from `top`, the largest score itself.
-  double top = static_cast<double>(largest) * scale.score;
+  double top = reference_of(largest, scale.power);  // in powers of two
+  double sum = denominator;
   double weight = 1;
-  if (denominator != 0) {
-    weight =
-        std::exp2(reference_of(largest, scale.power) - static_cast<double>(largest) * scale.power);
-  }
-  double sum = denominator * weight;
   if (p.sinks.present) {
+    constexpr double kLog2EExact = 1.4426950408889634;
     const double sink = static_cast<double>(args.sinks[p.sinks.at(0, head)]) - shift;
-    const double before = top;
-    top = denominator == 0 ? sink : std::max(top, sink);
-    const double factor = denominator == 0 ? 0 : std::exp(before - top);
-    weight *= factor;
-    sum = sum * factor + std::exp(sink - top);
+    if (denominator == 0) {
+      top = sink * kLog2EExact;
+      sum = 1;
+    } else {
+      // Scores are compared, then scaled: the sink may be the largest of them to the last bit.
+      const double score = static_cast<double>(largest) * scale.score;
+      const double power = static_cast<double>(largest) * scale.power;
+      const double above = (sink - score) * kLog2EExact + (power - top);
+      weight = std::exp2(-std::max(above, 0.0));
+      sum = sum * weight + std::exp2(std::min(above, 0.0));
+      if (above > 0) top = sink * kLog2EExact;
+    }
   }
   double factor = denominator == 0 ? 0 : weight / sum;
   if (p.dropout_p > 0) factor *= static_cast<double>(dropout_rescale(p.dropout_p));
   store_row(p.o_dtype, o, p.head_dim_v, static_cast<float>(factor), args.o,
             p.o.at(job.batch, head, position));
   if (!p.has_lse) return;
+  constexpr double kLn2 = 0.69314718055994531;
   const double lse =
-      sum == 0 ? -std::numeric_limits<double>::infinity() : top + std::log(sum) + shift;
+      sum == 0 ? -std::numeric_limits<double>::infinity() : (top + std::log2(sum)) * kLn2 + shift;
   static_cast<float*>(args.lse)[p.lse.at(job.batch, head, position)] = static_cast<float>(lse);
 }
 

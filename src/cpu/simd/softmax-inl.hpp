@@ -114,8 +114,9 @@ inline void drop(const TileJob& job, int64_t head, int64_t query, const Columns&
 // What the exponents of a row are measured from: c times its largest score, rounded to fp32 if that
 // is by a small fraction of 1. For larger scores it is not: half a unit in their last place can be
 // more than all exponents that fp32 has.
+inline constexpr float kLargestRounded = 0x1p20f;
+
 inline double reference_of(float largest, float c) {
-  constexpr float kLargestRounded = 0x1p20f;
   const float rounded = largest * c;
   return std::abs(rounded) <= kLargestRounded ? rounded : static_cast<double>(largest) * c;
 }
@@ -134,10 +135,11 @@ HWY_INLINE float softmax_row(const TileJob& job, int64_t row, float c, const Col
   const double before = reference_of(largest, c);
   largest = std::max(largest, largest_of(s, columns));
   // With nothing seen yet, any finite number will do.
-  const double reference = largest == kRemoved ? 0.0 : reference_of(largest, c);
-  auto rounded = static_cast<float>(reference);
-  if (rounded != reference) {
+  float rounded = largest == kRemoved ? 0.0f : largest * c;
+  double reference = rounded;
+  if (!(std::abs(rounded) <= kLargestRounded)) {  // then it is the largest score that is subtracted
     subtract(largest, columns, s);
+    reference = reference_of(largest, c);
     rounded = 0;
   }
   if (job.problem->dropout_p > 0) {
