@@ -227,7 +227,7 @@ Status BenchRun::measure(size_t index) {
 Status BenchRun::measure_all() {
   // All that is there is taken over first, so that a new interruption costs none of it.
   for (size_t i = 0; i < subjects_.size(); ++i) {
-    if (const Json* const one = finished_case(earlier_, subjects_[i], peers_ != nullptr)) {
+    if (const Json* const one = finished_case(earlier_, subjects_[i], plan_.device, peers_ != nullptr)) {
       cases_[i] = *one;
       listener_.finished(nullptr);
     }

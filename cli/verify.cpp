@@ -150,7 +150,7 @@ Result<ExitCode> execute(const Options& options, Session& session) {
   }
   Json fingerprints = Json::object(), sanitizers = Json::object();
   for (const std::string& kernel : kernels_that_ran(*table, random)) {
-    fingerprints[kernel] = kernel_fingerprint(kernel);
+    fingerprints[kernel] = kernel_fingerprint(kernel, plan.device);
     if (!options.sanitizers) continue;
     const Result<Json> results = run_sanitizers(options, kernel, plan);
     if (!results.ok()) return results.status();

@@ -42,7 +42,8 @@ def gate_table(all_evidence: Evidence, files: dict[str, dict]) -> str:
             stale = STALE if all_evidence.is_stale(kernel, measured) else ""
             rows.append([f"`{cell(kernel)}`{stale}", gates(evidence, kernel),
                          random(evidence, kernel), sanitizers(evidence, kernel)])
-    return table(["kernel", "gate table", "random problems", "sanitizers"], sorted(rows), left=4)
+    rows.sort(key=lambda row: [text.replace(STALE, "") for text in row])
+    return table(["kernel", "gate table", "random problems", "sanitizers"], rows, left=4)
 
 
 def parts(all_evidence: Evidence) -> dict:
