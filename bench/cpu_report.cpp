@@ -330,7 +330,7 @@ int report(const Settings& settings) {
   evidence["complete"] = !settings.quick;
   if (settings.json.empty()) return 0;
   std::ofstream out(settings.json);
-  out << evidence.dump(1) << '\n';
+  out << evidence_text(evidence);
   if (!out) fail(fmt::format("--json: '{}' could not be written", settings.json));
   return 0;
 }

@@ -220,7 +220,7 @@ int run(const std::string& out, const std::string& what, const std::vector<DType
     rows.push_back(row);
   }
   evidence["complete"] = complete;
-  std::ofstream(out) << evidence.dump(1) << '\n';
+  std::ofstream(out) << evidence_text(evidence);
   return 0;
 }
 

@@ -120,7 +120,7 @@ Json rows_json(const std::vector<BenchPoint>& points, const Json& one, const Pro
 
 const Json* finished_case(const Json& earlier, const BenchSubject& subject, Device device,
                           bool wants_peers) {
-  const Json wanted = case_json(subject);
+  const Json wanted = bench::rounded(case_json(subject));
   for (const Json& one : earlier) {
     const bool same = std::all_of(
         wanted.items().begin(), wanted.items().end(),

@@ -148,7 +148,7 @@ void Ladder::run_peers() {
 }
 
 Status Ladder::save() {
-  return options_.out.empty() ? Status() : write_json(options_.out, evidence_);
+  return options_.out.empty() ? Status() : write_evidence(options_.out, evidence_);
 }
 
 void Ladder::print() {

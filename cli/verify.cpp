@@ -169,7 +169,7 @@ Result<ExitCode> execute(const Options& options, Session& session) {
     evidence["random"] = random;
     evidence["sanitizers"] = sanitizers;
     FLASHCORE_RETURN_IF_ERROR(check_evidence(evidence));
-    FLASHCORE_RETURN_IF_ERROR(write_json(options.out, evidence));
+    FLASHCORE_RETURN_IF_ERROR(write_evidence(options.out, evidence));
   }
   session.document({{"status", failed ? "check_failed" : "ok"},
                     {"device", to_text(plan.device)},

@@ -69,6 +69,9 @@ TEST(BenchCases, WritesEvidenceThatItsSchemaHolds) {
   EXPECT_EQ(row["gate"]["passed"], true);
   EXPECT_EQ(row["times"]["wall"]["rounds_us"].size(), 2U);
   EXPECT_GT(evidence["ceilings"]["wall"]["matrix_product"]["f32"]["tflops"], 0);
+  // A row is a line, and its numbers are short.
+  EXPECT_THAT(scratch.read("out.json"), HasSubstr("\n    {\"implementation\":\"cpu_simd\","));
+  EXPECT_LE(row["times"]["wall"]["p50_us"].dump().size(), 9U);
 }
 
 TEST(BenchCases, FeaturesPassTheirGatesOnSampledRowsAndPeersAreNotAsked) {

@@ -7,6 +7,7 @@ import fingerprint
 
 LARGEST_FILE = 64 << 20
 SCHEMA_PATH = pathlib.Path(__file__).resolve().parents[2] / "docs/evidence/schema.json"
+ROW_DEPTH, LONGEST_LINE = 4, 100
 STALE = " (stale)"
 MACHINE_CODE = "machine_code.json"  # of a build folder
 MACHINE_CODE_SCHEMA = {
@@ -96,6 +97,35 @@ def read(path: pathlib.Path) -> dict:
     except Failure as failure:
         raise Failure(f"{path}: {failure}") from failure
     return evidence
+
+
+def rounded(value):
+    """Numbers that are not whole to six digits."""
+    if isinstance(value, dict):
+        return {name: rounded(member) for name, member in value.items()}
+    if isinstance(value, list):
+        return [rounded(member) for member in value]
+    return float(f"{value:.6g}") if isinstance(value, float) and value % 1 else value
+
+
+def text_of(evidence, depth: int = 0) -> str:
+    """As bench/evidence.cpp writes it, of what is rounded: a row a line."""
+    line = json.dumps(evidence, ensure_ascii=False, separators=(",", ":"))
+    if (not isinstance(evidence, (dict, list)) or depth >= ROW_DEPTH or
+            len(line.encode()) <= LONGEST_LINE):
+        return line
+    if isinstance(evidence, dict):
+        members = [f"{json.dumps(name, ensure_ascii=False)}:{text_of(member, depth + 1)}"
+                   for name, member in evidence.items()]
+    else:
+        members = [text_of(member, depth + 1) for member in evidence]
+    begin, end = "{}" if isinstance(evidence, dict) else "[]"
+    indent = "\n" + " " * (depth + 1)
+    return f"{begin}{','.join(indent + member for member in members)}\n{' ' * depth}{end}"
+
+
+def write(path: pathlib.Path, evidence: dict) -> None:
+    path.write_text(text_of(rounded(evidence)) + "\n", encoding="utf-8")
 
 
 def read_machine_code(build: pathlib.Path | None) -> dict:
