@@ -102,7 +102,7 @@ TEST(Gates, FailOneElementThatIsOff) {
       Judged judged(problem_of(dtype));
       const double limit = bench::gate_limits(dtype).max_scaled_error;
       const double right = judged.reference().o[static_cast<size_t>(element)];
-      judged.o().set(kElement, right + 1.5 * limit * std::max(1.0, std::abs(right)));
+      judged.o().set(element, right + 1.5 * limit * std::max(1.0, std::abs(right)));
       judged.expect_failure("max scaled error");
     }
   }
@@ -269,7 +269,7 @@ TEST(Gates, ScoresPastFp32MayBeInfiniteOrNaN) {
     EXPECT_TRUE(bench::judge(judged.host(), past).passed);
     EXPECT_FALSE(judged.judge().passed);
   }
-  judged.o().set(kElement, 0.0);
+  judged.o().set(kElement, 7.0);
   EXPECT_FALSE(bench::judge(judged.host(), past).passed);
 }
 
