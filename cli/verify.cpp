@@ -181,7 +181,7 @@ Result<ExitCode> execute(const Options& options, Session& session) {
   }
   Json fingerprints = Json::object(), sanitizers = Json::object();
   for (const std::string& kernel : kernels_that_ran(*table, scores, random)) {
-    fingerprints[kernel] = kernel_fingerprint(kernel);
+    fingerprints[kernel] = kernel_fingerprint(kernel, plan.device);
     if (!options.sanitizers) continue;
     const Result<Json> results = run_sanitizers(options, kernel, plan);
     if (!results.ok()) return results.status();
@@ -201,7 +201,7 @@ Result<ExitCode> execute(const Options& options, Session& session) {
     evidence["random"] = random;
     evidence["sanitizers"] = sanitizers;
     FLASHCORE_RETURN_IF_ERROR(check_evidence(evidence));
-    FLASHCORE_RETURN_IF_ERROR(write_json(options.out, evidence));
+    FLASHCORE_RETURN_IF_ERROR(write_evidence(options.out, evidence));
   }
   session.document({{"status", failed ? "check_failed" : "ok"},
                     {"device", to_text(plan.device)},

@@ -51,8 +51,9 @@ def gate_table(all_evidence: Evidence, files: dict[str, dict]) -> str:
             rows.append([f"`{cell(kernel)}`{stale}", gates(evidence, kernel),
                          scores(evidence, kernel), random(evidence, kernel),
                          sanitizers(evidence, kernel)])
-    return table(["kernel", "gate table", "hard scores", "random problems", "sanitizers"],
-                 sorted(rows), left=5)
+    rows.sort(key=lambda row: [text.replace(STALE, "") for text in row])
+    return table(["kernel", "gate table", "hard scores", "random problems", "sanitizers"], rows,
+                 left=5)
 
 
 def parts(all_evidence: Evidence) -> dict:
