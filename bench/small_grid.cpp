@@ -116,7 +116,7 @@ ordered_json measure(HostProblem& host, const SampledReference& reference,
   options.kernel = candidate.kernel;
   options.early_start = candidate.early;
   ordered_json row = {{"kernel", candidate.name()},
-                      {"fingerprint", kernel_fingerprint(candidate.kernel)}};
+                      {"fingerprint", kernel_fingerprint(candidate.kernel, kGpu)}};
   for (auto& [name, tensor] : host.tensors) {
     if (is_output(name)) tensor.poison();
   }
@@ -222,7 +222,7 @@ int run(const std::string& out, const std::string& what, const std::vector<DType
   }
   evidence["complete"] = complete;
   std::ofstream file(out);
-  file << evidence.dump(1) << '\n' << std::flush;
+  file << evidence_text(evidence) << std::flush;
   if (file) return 0;
   fmt::print(stderr, "flashcore_small_grid: '{}' could not be written\n", out);
   return 1;

@@ -4,12 +4,17 @@
 //   sm_90 12_mma_sync 256 98304 _ZN9flashcore...      (threads, most dynamic shared bytes, kernel)
 //
 // tools/check_resources.py adds the static shared memory and judges the sum.
+//
+//   record_launches --arguments FILE
+//
+// also prints the launches of the standard cases (standard_cases.hpp).
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cstdlib>
 #include <map>
 #include <span>
+#include <string_view>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -19,15 +24,14 @@
 #include "dispatch/kernels.hpp"
 #include "fake_runtime.hpp"
 #include "problem/status.hpp"
+#include "standard_cases.hpp"
 
 namespace flashcore {
 namespace {
 
-constexpr fake::Gpu kGpus[] = {{80, 108, 163 * 1024}, {89, 58, 99 * 1024}, {90, 132, 227 * 1024}};
-
 std::vector<std::pair<fake::Gpu, int>> gpus_and_devices() {
   std::vector<std::pair<fake::Gpu, int>> all;
-  for (const fake::Gpu& gpu : kGpus) {
+  for (const fake::Gpu& gpu : fake::kGpus) {
     for (const int device : {0, 1}) all.emplace_back(gpu, device);
   }
   return all;
@@ -176,4 +180,9 @@ int record() {
 }  // namespace
 }  // namespace flashcore
 
-int main() { return flashcore::record(); }
+int main(int count, char** words) {
+  const std::span<char*> all(words, static_cast<size_t>(count));
+  const int failed = flashcore::record();
+  if (failed != 0 || count != 3 || std::string_view(all[1]) != "--arguments") return failed;
+  return flashcore::record_standard_cases(all[2]);
+}
