@@ -14,7 +14,7 @@ from ._errors import ArgumentTypeError, InvalidArgumentError, UnsupportedError
 from ._layout import CODES, F32, Layout, dense_strides, device_name, like, wanted_dtype
 from ._library import (
     OPTIONAL_TENSORS,
-    VERDICT_FUNCTION,
+    VERDICT_VISITOR,
     Problem,
     check,
     library,
@@ -136,16 +136,15 @@ def verdicts(request: Request) -> list[dict[str, Any]]:
     fill_plan_options(options, request.options, request.q.device)
     found: list[dict[str, Any]] = []
 
-    def take(_user: Any, kernel: bytes, refusal: bytes, automatic: int) -> None:
+    def take(_user: Any, pointer: Any) -> None:
+        verdict = pointer.contents
+        texts = ("kernel", "refusal", "declines", "note")
         found.append(
-            {
-                "kernel": kernel.decode(),
-                "refusal": refusal.decode(errors="replace"),
-                "automatic": bool(automatic),
-            }
+            {name: getattr(verdict, name).decode(errors="replace") for name in texts}
+            | {"automatic": bool(verdict.automatic)}
         )
 
-    check(library.flashcore_explain(problem, options, VERDICT_FUNCTION(take), None))
+    check(library.flashcore_visit_verdicts(problem, options, VERDICT_VISITOR(take), None))
     return found
 
 
@@ -162,7 +161,7 @@ def explained(request: Request) -> list[dict[str, Any]]:
 class Cache:
     """The plans in use, by everything that they depend on. The oldest half goes when it is full.
 
-    A plan that is running is held by its caller, so it is not freed under it.
+    Freeing a plan is safe at any time: nothing that a run has queued on a GPU reads it.
     """
 
     def __init__(self, limit: int = 4096):
