@@ -11,7 +11,9 @@ set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/scripts/common.sh"
 cd "$root"
 
-stages=(release example lint headers install resources python address thread fuzz)
+stages=(release example lint headers install resources bare python address thread fuzz)
+# These need no CUDA: where there is a toolkit they run with it hidden, as on a machine without.
+bare_stages=(bare python address thread fuzz)
 passed=0
 failed=0
 failures=()
@@ -92,7 +94,7 @@ stage_example() { check ./run.sh; }
 
 stage_lint() { check scripts/lint.sh build; }
 
-stage_headers() { check scripts/check_headers.sh; }
+stage_headers() { check scripts/check_headers.py build; }
 
 stage_install() { check scripts/check_install.sh build; }
 
@@ -105,6 +107,39 @@ stage_resources() {
   else
     say "Not checked: the CUDA kernels are not built."
   fi
+}
+
+# What the release build and its checks are without a CUDA toolkit. The other stages without one have
+# the tests.
+stage_bare() {
+  if [[ -f build/CMakeCache.txt ]] && ! cuda_is_built build; then
+    say "Nothing more to do: the release build is without CUDA."
+    return
+  fi
+  configured build-bare -DCMAKE_BUILD_TYPE=Release -DFLASHCORE_TESTS=OFF || return 0
+  if cuda_is_built build-bare; then
+    say "The CUDA toolkit is not hidden, so this build is told to leave it out."
+    configured build-bare -DFLASHCORE_CUDA=OFF || return 0
+  fi
+  check scripts/check_headers.py build-bare
+  built build-bare flashcore flashcore_shared flashcore_command || return 0
+  check scripts/check_install.sh build-bare
+}
+
+# without_cuda STAGE: runs a stage in a process for which there is no CUDA toolkit, and counts what
+# it counts.
+without_cuda() {
+  local log good bad
+  log=$(mktemp)
+  scripts/without_cuda.sh ./test.sh "$1" | tee "$log" | grep -vE '^(===|---) |^[0-9]+ passed, ' || true
+  if read -r good bad < <(sed -nE 's/^([0-9]+) passed, ([0-9]+) failed$/\1 \2/p' "$log"); then
+    passed=$((passed + good))
+    failed=$((failed + bad))
+    ((bad == 0)) || failures+=("$1, without CUDA")
+  else
+    count 1 "$1: did not run without CUDA"
+  fi
+  rm -f "$log"
 }
 
 # The wheel in an environment of its own, and the tests of python/tests in it.
@@ -175,10 +210,16 @@ if (($# > 0)); then
 fi
 
 need_packages "${build_packages[@]}" "${test_packages[@]}"
+can_hide_cuda=""
+if [[ -n $(find_nvcc) ]] && scripts/without_cuda.sh true; then can_hide_cuda=yes; fi
 for stage in "${chosen[@]}"; do
   started=$SECONDS
   say "=== $stage"
-  "stage_$stage" || count 1 "$stage"
+  if [[ -n $can_hide_cuda && " ${bare_stages[*]} " == *" $stage "* ]]; then
+    without_cuda "$stage"
+  else
+    "stage_$stage" || count 1 "$stage"
+  fi
   say "--- $stage: $((SECONDS - started)) s"
 done
 

@@ -320,7 +320,7 @@ int report(const Settings& settings) {
                         {"cpu_target", build.cpu_target},
                         {"threads", settings.threads}};
   evidence["clock"] = clock;
-  evidence["fingerprint"] = kernel_fingerprint("cpu_simd");
+  evidence["fingerprint"] = kernel_fingerprint("cpu_simd", Device{});
   evidence["notes"] = Json::array();
   evidence["peak"] = report_peak(settings);
   evidence["unfused"] = report_unfused(settings);
@@ -330,7 +330,7 @@ int report(const Settings& settings) {
   evidence["complete"] = !settings.quick;
   if (settings.json.empty()) return 0;
   std::ofstream out(settings.json);
-  out << evidence.dump(1) << '\n';
+  out << evidence_text(evidence);
   if (!out) fail(fmt::format("--json: '{}' could not be written", settings.json));
   return 0;
 }

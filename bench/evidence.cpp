@@ -1,8 +1,12 @@
 #include "bench/evidence.hpp"
 
+#include <fmt/format.h>
+
 #include <chrono>
+#include <cmath>
 #include <ctime>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "bench/commit.hpp"
 
@@ -16,6 +20,29 @@ std::string utc_now() {
   char text[32];
   const size_t length = std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &utc);
   return {text, length};
+}
+
+using Json = nlohmann::ordered_json;
+
+constexpr size_t kLongestLine = 100;
+constexpr size_t kRowDepth = 4;  // {"cases": [{"rows": [row]}]}
+
+void append(std::string& text, const Json& value, size_t depth) {
+  const std::string line = value.dump(-1, ' ', false, Json::error_handler_t::replace);
+  if (!value.is_structured() || depth >= kRowDepth || line.size() <= kLongestLine) {
+    text += line;
+    return;
+  }
+  bool first = true;
+  text += value.is_object() ? "{\n" : "[\n";
+  for (const auto& [key, member] : value.items()) {
+    if (!first) text += ",\n";
+    text.append(depth + 1, ' ');
+    if (value.is_object()) text.append(Json(key).dump()).append(":");
+    append(text, member, depth + 1);
+    first = false;
+  }
+  text.append("\n").append(depth, ' ').append(value.is_object() ? "}" : "]");
 }
 
 }  // namespace
@@ -43,6 +70,22 @@ nlohmann::ordered_json timing_evidence(const Timing& timing) {
           {"p90_us", timing.p90 * 1e6},
           {"samples", timing.samples},
           {"calls_a_sample", timing.calls_a_sample}};
+}
+
+Json rounded(Json value) {
+  if (value.is_structured()) {
+    for (Json& member : value) member = rounded(std::move(member));
+  } else if (value.is_number_float()) {
+    const double number = value;
+    if (number != std::floor(number)) value = std::stod(fmt::format("{:.6g}", number));
+  }
+  return value;
+}
+
+std::string evidence_text(const Json& evidence) {
+  std::string text;
+  append(text, rounded(evidence), 0);
+  return text + "\n";
 }
 
 }  // namespace flashcore::bench

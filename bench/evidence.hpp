@@ -26,4 +26,11 @@ nlohmann::ordered_json cuda_state(int32_t index);
 // {"p50_us", "p90_us", "samples", "calls_a_sample"}
 nlohmann::ordered_json timing_evidence(const Timing& timing);
 
+// Numbers that are not whole to six digits, which is more than any measurement holds.
+nlohmann::ordered_json rounded(nlohmann::ordered_json value);
+
+// The text of an evidence file: rounded, a row a line, so that files are small and their changes
+// readable. tools/reporting/evidence.py writes the same.
+std::string evidence_text(const nlohmann::ordered_json& evidence);
+
 }  // namespace flashcore::bench

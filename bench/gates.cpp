@@ -51,25 +51,36 @@ DType loosest(const Problem& problem) {
   return gate_limits(out).max_scaled_error > gate_limits(in).max_scaled_error ? out : in;
 }
 
-// Errors of O; a failure if an element is finite where it must not be, or the other way round.
+// Of two numbers that are not both finite: NaN for NaN, each infinity for itself.
+bool same_kind(double got, double want) {
+  return got == want || (std::isnan(got) && std::isnan(want));
+}
+
+// Errors of O, and its worst element in words; a failure if an element that is not finite is of
+// another kind than the reference's.
 std::string compare_o(const HostTensor& o, const Reference& reference, const GateLimits& limits,
-                      Verdict& verdict) {
+                      Verdict& verdict, std::string& worst_element) {
+  size_t worst = 0;
   double error_square = 0;
   double norm_square = 0;
   int64_t outliers = 0;
   for (size_t i = 0; i < reference.o.size(); ++i) {
     const double got = o.get(static_cast<int64_t>(i));
     const double want = reference.o[i];
+    if (reference.past_fp32 && !std::isfinite(got)) continue;
     if (!std::isfinite(want) || !std::isfinite(got)) {
-      if (std::isfinite(want) != std::isfinite(got)) {
+      if (!same_kind(got, want)) {
         return fmt::format("o{} is {}, wanted {}", where(o.desc(), i), got, want);
       }
       continue;
     }
     const double error = std::abs(got - want);
+    const double scaled_error = error / std::max(1.0, std::abs(want));
     verdict.max_error = std::max(verdict.max_error, error);
-    verdict.max_scaled_error =
-        std::max(verdict.max_scaled_error, error / std::max(1.0, std::abs(want)));
+    if (scaled_error > verdict.max_scaled_error) {
+      verdict.max_scaled_error = scaled_error;
+      worst = i;
+    }
     error_square += error * error;
     norm_square += want * want;
     if (limits.outlier_error && error > *limits.outlier_error) ++outliers;
@@ -83,6 +94,10 @@ std::string compare_o(const HostTensor& o, const Reference& reference, const Gat
     verdict.outlier_fraction =
         static_cast<double>(outliers) / static_cast<double>(reference.o.size());
   }
+  if (verdict.max_scaled_error > 0) {
+    worst_element = fmt::format("o{} is {}, wanted {}", where(o.desc(), worst),
+                                o.get(static_cast<int64_t>(worst)), reference.o[worst]);
+  }
   return {};
 }
 
@@ -90,9 +105,11 @@ std::string compare_lse(const HostTensor& lse, const Reference& reference, Verdi
   for (size_t i = 0; i < reference.lse.size(); ++i) {
     const double got = lse.get(static_cast<int64_t>(i));
     const double want = reference.lse[i];
+    if (reference.past_fp32 && !std::isfinite(got)) continue;
     if (std::isfinite(want) && std::isfinite(got)) {
-      verdict.lse_error = std::max(verdict.lse_error, std::abs(got - want));
-    } else if (!(got == want || (std::isnan(got) && std::isnan(want)))) {
+      verdict.lse_error = std::max(verdict.lse_error,
+                                   std::abs(got - want) - std::abs(want) * reference.lse_rounding);
+    } else if (!same_kind(got, want)) {
       return fmt::format("lse{} is {}, wanted {}", where(lse.desc(), i), got, want);
     }
   }
@@ -106,7 +123,9 @@ std::string first_failure(const HostProblem& host, const Reference& reference,
       return fmt::format("{}: bytes outside of its elements were written", name);
     }
   }
-  if (std::string failure = compare_o(host.at("o"), reference, limits, verdict); !failure.empty()) {
+  std::string worst;
+  if (std::string failure = compare_o(host.at("o"), reference, limits, verdict, worst);
+      !failure.empty()) {
     return failure;
   }
   if (host.has("lse")) {
@@ -119,8 +138,8 @@ std::string first_failure(const HostProblem& host, const Reference& reference,
                           : fmt::format("{} is {:.3g}, limit {:.3g}", what, value, limit);
   };
   std::string failure = past("max scaled error", verdict.max_scaled_error, limits.max_scaled_error);
-  if (failure.empty())
-    failure = past("relative error", verdict.relative_error, limits.relative_error);
+  if (!failure.empty()) return failure + ": " + worst;
+  failure = past("relative error", verdict.relative_error, limits.relative_error);
   if (failure.empty()) failure = past("LSE error", verdict.lse_error, limits.lse_error);
   if (failure.empty() && limits.naive_allowance) {
     failure = past("max error", verdict.max_error,
@@ -165,7 +184,7 @@ GateLimits gate_limits(DType dtype) {
   }
 }
 
-Result<Reference> compute_reference(HostProblem& host, int threads) {
+Result<Reference> compute_reference(HostProblem& host, int threads, bool with_naive) {
   Problem problem = host.problem;
   problem.o = contiguous_f64(problem.o);
   if (problem.lse) problem.lse = contiguous_f64(*problem.lse);
@@ -179,7 +198,10 @@ Result<Reference> compute_reference(HostProblem& host, int threads) {
   reference.o = elements_of(o);
   if (lse) reference.lse = elements_of(*lse);
   if (!gate_limits(loosest(host.problem)).naive_allowance) return reference;
-
+  if (!with_naive) {
+    reference.naive_max_error = std::numeric_limits<double>::infinity();
+    return reference;
+  }
   HostTensor naive(host.problem.o);
   Problem naive_problem = host.problem;
   naive_problem.lse.reset();

@@ -29,10 +29,13 @@ struct Reference {
   std::vector<double> o;
   std::vector<double> lse;     // empty when the problem has none
   double naive_max_error = 0;  // of the unfused computation with 16-bit intermediates
+  double lse_rounding = 0;     // of an LSE, how large a part fp32 may lose: for large scores
+  bool past_fp32 = false;      // scores past the largest fp32 number: a row may be infinite or NaN
 };
 
-// Runs the kernels "reference" and, for 16-bit inputs, "naive". Outputs of `host` stay as they are.
-Result<Reference> compute_reference(HostProblem& host, int threads = 0);
+// Runs the kernels "reference" and, for 16-bit inputs, "naive"; without it there is no limit by its
+// error. Outputs of `host` stay as they are.
+Result<Reference> compute_reference(HostProblem& host, int threads = 0, bool naive = true);
 
 struct Verdict {
   bool passed = false;
@@ -45,8 +48,8 @@ struct Verdict {
   double outlier_fraction = 0;
 };
 
-// Judges the outputs in `host`: the limits of its type, NaN and infinity exactly where the
-// reference is not finite, and canaries around every tensor.
+// Judges the outputs in `host`: the limits of its type, NaN and each infinity exactly where the
+// reference has it, and canaries around every tensor.
 Verdict judge(const HostProblem& host, const Reference& reference);
 
 }  // namespace flashcore::bench

@@ -115,7 +115,7 @@ ordered_json measure(HostProblem& host, const SampledReference& reference,
   options.kernel = candidate.kernel;
   options.early_start = candidate.early;
   ordered_json row = {{"kernel", candidate.name()},
-                      {"fingerprint", kernel_fingerprint(candidate.kernel)}};
+                      {"fingerprint", kernel_fingerprint(candidate.kernel, kGpu)}};
   for (auto& [name, tensor] : host.tensors) {
     if (is_output(name)) tensor.poison();
   }
@@ -220,7 +220,7 @@ int run(const std::string& out, const std::string& what, const std::vector<DType
     rows.push_back(row);
   }
   evidence["complete"] = complete;
-  std::ofstream(out) << evidence.dump(1) << '\n';
+  std::ofstream(out) << evidence_text(evidence);
   return 0;
 }
 

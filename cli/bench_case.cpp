@@ -86,7 +86,7 @@ Status CaseRun::add_kernels() {
     if (!kernel.refusal.empty() && !asked) continue;
     BenchPoint& point = points_.emplace_back();
     point.name = kernel.kernel;
-    point.fingerprint = kernel_fingerprint(kernel.kernel);
+    point.fingerprint = kernel_fingerprint(kernel.kernel, setting_.plan.device);
     point.refusal = kernel.refusal;
     point.error = setting_.lost(subject_, kernel.kernel);
   }

@@ -118,17 +118,19 @@ Json rows_json(const std::vector<BenchPoint>& points, const Json& one, const Pro
   return rows;
 }
 
-const Json* finished_case(const Json& earlier, const BenchSubject& subject, bool wants_peers) {
-  const Json wanted = case_json(subject);
+const Json* finished_case(const Json& earlier, const BenchSubject& subject, Device device,
+                          bool wants_peers) {
+  const Json wanted = bench::rounded(case_json(subject));
   for (const Json& one : earlier) {
     const bool same = std::all_of(
         wanted.items().begin(), wanted.items().end(),
         [&](const auto& item) { return one.value(item.key(), Json()) == item.value(); });
     if (!same) continue;
     const Json& rows = one["rows"];
-    const bool current = std::all_of(rows.begin(), rows.end(), [](const Json& row) {
+    const bool current = std::all_of(rows.begin(), rows.end(), [&](const Json& row) {
       return row["source"] == "peer" ||
-             row["fingerprint"] == kernel_fingerprint(row["implementation"].get<std::string>());
+             row["fingerprint"] ==
+                 kernel_fingerprint(row["implementation"].get<std::string>(), device);
     });
     const bool has_peers = std::any_of(rows.begin(), rows.end(),
                                        [](const Json& row) { return row["source"] == "peer"; });

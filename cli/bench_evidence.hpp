@@ -19,10 +19,11 @@ nlohmann::ordered_json rows_json(const std::vector<BenchPoint>& points,
                                  const nlohmann::ordered_json& one, const Problem& problem,
                                  const nlohmann::ordered_json& ceilings);
 
-// The subject's case among `earlier` ones, if its kernels' sources are still these and it has peers
-// where they are wanted; null when there is none.
+// The subject's case among `earlier` ones, if its kernels are still what they were on this device
+// and it has peers where they are wanted; null when there is none.
 const nlohmann::ordered_json* finished_case(const nlohmann::ordered_json& earlier,
-                                            const BenchSubject& subject, bool wants_peers);
+                                            const BenchSubject& subject, Device device,
+                                            bool wants_peers);
 
 // Whether one of ours failed in a case.
 bool has_failure(const nlohmann::ordered_json& one);

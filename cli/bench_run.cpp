@@ -227,7 +227,8 @@ Status BenchRun::measure(size_t index) {
 Status BenchRun::measure_all() {
   // All that is there is taken over first, so that a new interruption costs none of it.
   for (size_t i = 0; i < subjects_.size(); ++i) {
-    if (const Json* const one = finished_case(earlier_, subjects_[i], peers_ != nullptr)) {
+    if (const Json* const one =
+            finished_case(earlier_, subjects_[i], plan_.device, peers_ != nullptr)) {
       cases_[i] = *one;
       listener_.finished(nullptr);
     }
@@ -248,7 +249,7 @@ Status BenchRun::save() {
   for (const Json& one : cases_) {
     if (!one.is_null()) evidence_["cases"].push_back(one);
   }
-  return order_.out.empty() ? Status() : write_json(order_.out, evidence_);
+  return order_.out.empty() ? Status() : write_evidence(order_.out, evidence_);
 }
 
 Result<Json> BenchRun::run() {

@@ -272,7 +272,7 @@ Status note_ending(const std::string& path, const Status& status) {
   Result<Json> evidence = read_evidence(path);
   if (!evidence.ok()) return status;
   (*evidence)["notes"].push_back("ended early: " + status.message());
-  const Status written = write_json(path, *evidence);
+  const Status written = write_evidence(path, *evidence);
   return written.ok() ? status : written;
 }
 

@@ -5,6 +5,7 @@
 #include <span>
 #include <utility>
 
+#include "bench/evidence.hpp"
 #include "cli/evidence_schema.hpp"
 #include "cli/io/atomic_file.hpp"
 #include "cli/io/byte_source.hpp"
@@ -57,6 +58,13 @@ constexpr const char* kCasesDefinitions =
 Status with_name(const std::string& path, const Status& status) {
   if (status.ok()) return status;
   return {status.code(), path + ": " + status.message()};
+}
+
+Status write_text(const std::string& path, const std::string& text) {
+  Result<io::AtomicFile> file = io::AtomicFile::create(path);
+  if (!file.ok()) return file.status();
+  FLASHCORE_RETURN_IF_ERROR(file->write(std::as_bytes(std::span(text))));
+  return file->commit();
 }
 
 const Json& evidence_schema() {
@@ -143,11 +151,11 @@ Result<std::vector<FileCase>> read_cases(const std::string& path) {
 }
 
 Status write_json(const std::string& path, const Json& value) {
-  Result<io::AtomicFile> file = io::AtomicFile::create(path);
-  if (!file.ok()) return file.status();
-  const std::string text = value.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
-  FLASHCORE_RETURN_IF_ERROR(file->write(std::as_bytes(std::span(text))));
-  return file->commit();
+  return write_text(path, value.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
+}
+
+Status write_evidence(const std::string& path, const Json& evidence) {
+  return write_text(path, bench::evidence_text(evidence));
 }
 
 }  // namespace flashcore::cli

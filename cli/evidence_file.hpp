@@ -27,7 +27,8 @@ struct FileCase {
 //  "heads_kv", "seqlen_q", "seqlen_kv", "head_dim", "causal", "suite"}]}
 Result<std::vector<FileCase>> read_cases(const std::string& path);
 
-// Whole or not at all.
+// Whole or not at all. Evidence is written as bench::evidence_text has it.
 Status write_json(const std::string& path, const nlohmann::ordered_json& value);
+Status write_evidence(const std::string& path, const nlohmann::ordered_json& evidence);
 
 }  // namespace flashcore::cli

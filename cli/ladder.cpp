@@ -14,7 +14,6 @@
 #include "cli/plan_choice.hpp"
 #include "cli/problem_options.hpp"
 #include "cli/table.hpp"
-#include "dispatch/fingerprints.hpp"
 #include "problem/status.hpp"
 
 namespace flashcore::cli {
@@ -48,8 +47,7 @@ void list_rungs(const std::vector<Rung>& rungs, Session& session) {
                     {"input", to_string(input_of(rung))},
                     {"min_compute_capability", rung.min_compute_capability},
                     {"adds", rung.adds},
-                    {"prediction", rung.prediction},
-                    {"fingerprint", kernel_fingerprint(rung.name)}});
+                    {"prediction", rung.prediction}});
   }
   for (const std::string& line : table.lines()) session.line(line);
   session.document({{"rungs", rows}});

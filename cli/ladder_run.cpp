@@ -148,7 +148,7 @@ void Ladder::run_peers() {
 }
 
 Status Ladder::save() {
-  return options_.out.empty() ? Status() : write_json(options_.out, evidence_);
+  return options_.out.empty() ? Status() : write_evidence(options_.out, evidence_);
 }
 
 void Ladder::print() {
@@ -185,7 +185,7 @@ Result<ExitCode> Ladder::run() {
                                   {"prediction", rung.prediction},
                                   {"input", to_string(input_of(rung))},
                                   {"min_compute_capability", rung.min_compute_capability},
-                                  {"fingerprint", kernel_fingerprint(rung.name)},
+                                  {"fingerprint", kernel_fingerprint(rung.name, device_)},
                                   {"gate", nullptr},
                                   {"sanitizers", Json::object()},
                                   {"times", Json::object()},

@@ -1,4 +1,4 @@
-// flashcore verify: the gate table, then random problems, then the sanitizers.
+// flashcore verify: the gate table, hard scores, random problems, then the sanitizers.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -17,6 +17,7 @@
 #include "cli/report.hpp"
 #include "cli/sanitizer.hpp"
 #include "cli/verify_random.hpp"
+#include "cli/verify_scores.hpp"
 #include "cli/verify_table.hpp"
 #include "dispatch/fingerprints.hpp"
 #include "problem/status.hpp"
@@ -30,7 +31,7 @@ constexpr int64_t kSanitized = 12;  // random problems of a kernel under each to
 
 struct Options {
   PlanChoice choice;
-  std::string shapes = "small,mission,long,wide";
+  std::string shapes = "small,mission,long,wide,scores";
   std::string dtypes = "f16";
   std::string seeds = "0,1,2";
   int64_t random = 100;
@@ -104,14 +105,37 @@ bool report_sanitizers(const std::string& kernel, const Json& results, Session& 
   return passed;
 }
 
-// Kernels that the table or the random problems ran.
-std::set<std::string> kernels_that_ran(const Json& table, const Json& random) {
+// --shapes without "scores" and "scores/PREFIX", and those prefixes.
+struct Shapes {
+  std::string of_table;
+  std::vector<std::string> score_prefixes;
+};
+
+Shapes parse_shapes(const std::string& names) {
+  constexpr std::string_view kScores = "scores";
+  Shapes shapes;
+  for (const std::string& name : split(names, ',')) {
+    if (name == kScores) {
+      shapes.score_prefixes.emplace_back();
+    } else if (name.starts_with("scores/")) {
+      shapes.score_prefixes.push_back(name.substr(kScores.size() + 1));
+    } else {
+      shapes.of_table += (shapes.of_table.empty() ? "" : ",") + name;
+    }
+  }
+  if (shapes.of_table.empty() && !shapes.score_prefixes.empty()) shapes.of_table = "none";
+  return shapes;
+}
+
+// Kernels that the table, the hard scores or the random problems ran.
+std::set<std::string> kernels_that_ran(const Json& table, const Json& scores, const Json& random) {
   std::set<std::string> kernels;
   for (const auto& row : table) {
     if (row["refusal"].get<std::string>().empty()) kernels.insert(row["kernel"]);
   }
-  if (random.is_object()) {
-    for (const auto& one : random["kernels"]) {
+  for (const Json& part : {scores, random}) {
+    if (!part.is_object()) continue;
+    for (const auto& one : part["kernels"]) {
       if (one["passed"].get<int64_t>() + one["failed"].get<int64_t>() > 0) {
         kernels.insert(one["kernel"]);
       }
@@ -138,10 +162,17 @@ Result<ExitCode> execute(const Options& options, Session& session) {
   }
 
   bool failed = false;
-  const Result<Json> table = verify_table({options.shapes, options.dtypes, *seeds}, plan, session);
+  const Shapes shapes = parse_shapes(options.shapes);
+  const Result<Json> table = verify_table({shapes.of_table, options.dtypes, *seeds}, plan, session);
   if (!table.ok()) return table.status();
   for (const auto& row : *table) failed = failed || !row["failure"].get<std::string>().empty();
-  Json random = nullptr;
+  Json scores = nullptr, random = nullptr;
+  if (!shapes.score_prefixes.empty()) {
+    Result<Json> found = verify_scores(shapes.score_prefixes, plan, session);
+    if (!found.ok()) return found.status();
+    scores = std::move(*found);
+    failed = failed || !scores["failures"].empty();
+  }
   if (options.random > 0) {
     Result<Json> found = verify_random(random_part(options), plan, session);
     if (!found.ok()) return found.status();
@@ -149,8 +180,8 @@ Result<ExitCode> execute(const Options& options, Session& session) {
     failed = failed || !random["failures"].empty();
   }
   Json fingerprints = Json::object(), sanitizers = Json::object();
-  for (const std::string& kernel : kernels_that_ran(*table, random)) {
-    fingerprints[kernel] = kernel_fingerprint(kernel);
+  for (const std::string& kernel : kernels_that_ran(*table, scores, random)) {
+    fingerprints[kernel] = kernel_fingerprint(kernel, plan.device);
     if (!options.sanitizers) continue;
     const Result<Json> results = run_sanitizers(options, kernel, plan);
     if (!results.ok()) return results.status();
@@ -166,14 +197,16 @@ Result<ExitCode> execute(const Options& options, Session& session) {
     evidence["device"] = (*meter)->environment();
     evidence["fingerprints"] = fingerprints;
     evidence["table"] = *table;
+    evidence["scores"] = scores;
     evidence["random"] = random;
     evidence["sanitizers"] = sanitizers;
     FLASHCORE_RETURN_IF_ERROR(check_evidence(evidence));
-    FLASHCORE_RETURN_IF_ERROR(write_json(options.out, evidence));
+    FLASHCORE_RETURN_IF_ERROR(write_evidence(options.out, evidence));
   }
   session.document({{"status", failed ? "check_failed" : "ok"},
                     {"device", to_text(plan.device)},
                     {"table", *table},
+                    {"scores", scores},
                     {"random", random},
                     {"sanitizers", sanitizers}});
   return failed ? ExitCode::check_failed : ExitCode::ok;
@@ -185,7 +218,7 @@ Command verify_command() {
   auto options = std::make_shared<Options>();
   return {
       .name = "verify",
-      .summary = "Hold kernels to the correctness gates, then to random problems",
+      .summary = "Hold kernels to the correctness gates, on hard scores and random problems too",
       .examples =
           "  flashcore verify\n"
           "  flashcore verify --shapes small,mission --dtypes f32,f16,bf16\n"
@@ -194,7 +227,9 @@ Command verify_command() {
       .declare =
           [options](OptionSet& set) {
             set.group("What is verified");
-            set.text("--shapes", options->shapes, "Of small, mission, long, wide; or none",
+            set.text("--shapes", options->shapes,
+                     "Of small, mission, long, wide, scores (scores/NAME: those that begin so); or "
+                     "none",
                      "NAMES");
             set.text("--dtypes", options->dtypes, "Types of the shapes, such as f32,f16,bf16",
                      "NAMES");

@@ -26,7 +26,7 @@ Result<std::vector<bench::Case>> table_cases(const VerifyTable& asked) {
     const auto shape = std::find_if(shapes.begin(), shapes.end(),
                                     [&](const bench::Case& one) { return one.name == name; });
     if (shape == shapes.end()) {
-      return invalid("--shapes: is '{}', wanted small, mission, long, wide or none", name);
+      return invalid("--shapes: is '{}', wanted small, mission, long, wide, scores or none", name);
     }
     for (const std::string& dtype_name : split(asked.dtypes, ',')) {
       const std::optional<DType> dtype = dtype_from_string(dtype_name);

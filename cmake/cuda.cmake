@@ -36,7 +36,18 @@ function(flashcore_gencode out)
   endforeach()
   set(${out} "${options}" PARENT_SCOPE)
 endfunction()
+if(FLASHCORE_WHEEL AND FLASHCORE_HAS_CUDA)
+  set(text "flashcore: the CUDA kernels are being built, which takes minutes (pip's -v shows how far it is). "
+    "pip install . --config-settings=cmake.define.FLASHCORE_CUDA=OFF leaves them out.")
+  string(CONCAT text ${text})
+  # pip shows a build's output with -v only, so this goes to the terminal itself, if there is one.
+  execute_process(COMMAND sh -c "printf '\\n%s\\n' \"$0\" >/dev/tty" "${text}"
+    RESULT_VARIABLE ignored ERROR_QUIET)
+endif()
 if(NOT FLASHCORE_HAS_CUDA)
   message(STATUS "CUDA kernels: not built (no nvcc found, or FLASHCORE_CUDA=OFF); the CPU is used")
 endif()
-set(FLASHCORE_HAS_CUDA_CACHED ${FLASHCORE_HAS_CUDA} CACHE INTERNAL "read by the scripts")
+# Read by the scripts.
+set(FLASHCORE_HAS_CUDA_CACHED ${FLASHCORE_HAS_CUDA} CACHE INTERNAL "")
+set(FLASHCORE_CUDA_COMPILER_CACHED "${CMAKE_CUDA_COMPILER}" CACHE INTERNAL "")
+set(FLASHCORE_CUDA_INCLUDES_CACHED "${CUDAToolkit_INCLUDE_DIRS}" CACHE INTERNAL "")

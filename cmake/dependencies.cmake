@@ -1,9 +1,21 @@
 # Dependencies, all from the distribution's packages and all header-only or static, so that what is
 # built runs where only the C and C++ runtimes are.
-find_package(fmt REQUIRED)            # fmt::fmt-header-only
+find_package(fmt REQUIRED)
 find_package(Threads REQUIRED)
 if(NOT FLASHCORE_WHEEL)
   find_package(nlohmann_json REQUIRED)  # nlohmann_json::nlohmann_json
   find_package(CLI11 REQUIRED)          # CLI11::CLI11
 endif()
 find_path(FLASHCORE_HIGHWAY_INCLUDE hwy/highway.h REQUIRED)
+
+# fmt for our own files: compiled once, by src/fmt.cpp, where that file knows the version (9, that of
+# Debian 12 and Ubuntu 24.04), and otherwise header-only. What links it links flashcore too.
+add_library(flashcore_fmt INTERFACE)
+if(fmt_VERSION VERSION_GREATER_EQUAL 9 AND fmt_VERSION VERSION_LESS 10)
+  set(FLASHCORE_FMT_SOURCES fmt.cpp)
+  target_include_directories(flashcore_fmt SYSTEM INTERFACE
+    $<TARGET_PROPERTY:fmt::fmt-header-only,INTERFACE_INCLUDE_DIRECTORIES>)
+else()
+  set(FLASHCORE_FMT_SOURCES "")
+  target_link_libraries(flashcore_fmt INTERFACE fmt::fmt-header-only)
+endif()

@@ -7,10 +7,6 @@ export DEBIAN_FRONTEND=noninteractive
 
 # What each part needs, by its name in Debian 12 and Ubuntu 24.04.
 build_packages=(g++ cmake ninja-build libfmt-dev libcli11-dev nlohmann-json3-dev libhwy-dev python3)
-# The CUDA build keeps the compiler's resource reports, by a script.
-if command -v nvcc >/dev/null || [[ -x /usr/local/cuda/bin/nvcc ]]; then
-  build_packages+=(python3)
-fi
 test_packages=(pkg-config libgtest-dev libgmock-dev binutils shellcheck
                clang-14 clang-format-14 clang-tidy-14 libclang-rt-14-dev python3-venv)
 
@@ -89,6 +85,18 @@ build() {
   local targets=()
   (($# == 0)) || targets=(--target "$@")
   cmake --build "$directory" -j "$(job_count)" "${targets[@]}"
+}
+
+# The path of nvcc, or nothing.
+find_nvcc() {
+  local one
+  for one in "$(command -v nvcc)" /usr/local/cuda/bin/nvcc; do
+    # bash names a file that cannot be run where there is no other.
+    if [[ -x $one ]]; then
+      echo "$one"
+      return
+    fi
+  done
 }
 
 # Whether Clang 14 is there and cannot read this system's C++ library, as that of GCC 13 (<chrono>).

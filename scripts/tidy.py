@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """clang-tidy over the C and C++ files of a build that are not tests, on all cores.
 
-A file whose preprocessed text passed before is not checked again: what passed is remembered in
-.cache/tidy, by a hash of that text, the command and .clang-tidy.
+A file that passed before is not checked again: what passed is remembered in .cache/tidy, by a hash
+of all files that ninja knows its object to be made of, the command and .clang-tidy.
 
 The library comes first. After FLASHCORE_TIDY_SECONDS (default 900) no further
 file is begun, and those that were left out are counted.
@@ -10,6 +10,7 @@ file is begun, and those that were left out are counted.
 usage: tidy.py BUILD_DIRECTORY CLANG_TIDY
 """
 import concurrent.futures
+import functools
 import hashlib
 import json
 import os
@@ -23,26 +24,44 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 PASSED = ROOT / ".cache" / "tidy"
 
 
-def key_of(entry, settings):
-    """A hash of all that the verdict on a file depends on."""
-    command = shlex.split(entry["command"])
-    if os.path.basename(command[0]) == "ccache":
-        command = command[1:]
-    output = command.index("-o")
-    preprocess = command[:output] + command[output + 2:] + ["-E", "-P"]
-    text = subprocess.run(preprocess, cwd=entry["directory"], capture_output=True, check=True).stdout
-    return hashlib.sha256(b"\0".join([text, entry["command"].encode(), settings])).hexdigest()
+def dependencies(build):
+    """What ninja noted of each object of a build: {path of the object: paths that it was made of}."""
+    text = subprocess.run(["ninja", "-C", build, "-t", "deps"], capture_output=True, text=True,
+                          check=True).stdout
+    found, current = {}, None
+    for line in text.splitlines():
+        if not line.startswith(" "):
+            current = found.setdefault(line.split(": #deps")[0], []) if "(VALID)" in line else []
+        elif current is not None:
+            current.append(line.strip())
+    return found
+
+
+@functools.cache
+def digest_of(path):
+    return hashlib.sha256(path.read_bytes()).digest()
+
+
+def key_of(entry, made_of, settings):
+    """A hash of all that the verdict on a file depends on, or None when it is not built."""
+    folder = pathlib.Path(entry["directory"])
+    words = shlex.split(entry["command"])
+    files = made_of.get(words[words.index("-o") + 1])
+    if files is None or not all((folder / name).is_file() for name in files):
+        return None
+    parts = [digest_of(folder / name) for name in files]
+    return hashlib.sha256(b"\0".join([*parts, entry["command"].encode(), settings])).hexdigest()
 
 
 NOT_REACHED = object()
 ORDER = ["src", "cli", "bench"]
 
 
-def check(entry, build, tidy, settings, deadline):
+def check(entry, made_of, build, tidy, settings, deadline):
     """Returns (file, None when it passes, otherwise what clang-tidy printed, or NOT_REACHED)."""
     path = pathlib.Path(entry["file"])
-    mark = PASSED / key_of(entry, settings)
-    if mark.exists():
+    key = key_of(entry, made_of, settings)
+    if key is not None and (PASSED / key).exists():
         return path, None
     if time.monotonic() > deadline:
         return path, NOT_REACHED
@@ -52,7 +71,8 @@ def check(entry, build, tidy, settings, deadline):
         capture_output=True, text=True, check=False)
     if result.returncode != 0:
         return path, result.stdout + result.stderr
-    mark.touch()
+    if key is not None:
+        (PASSED / key).touch()
     return path, None
 
 
@@ -71,9 +91,10 @@ def main():
     deadline = time.monotonic() + float(os.environ.get("FLASHCORE_TIDY_SECONDS", "900"))
     wanted = sorted(entries.values(), key=lambda entry: (
         ORDER.index(pathlib.Path(entry["file"]).relative_to(ROOT).parts[0]), entry["file"]))
+    made_of = dependencies(build)
     failures = left_out = 0
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-        jobs = [pool.submit(check, entry, build, tidy, settings, deadline) for entry in wanted]
+        jobs = [pool.submit(check, entry, made_of, build, tidy, settings, deadline) for entry in wanted]
         for job in concurrent.futures.as_completed(jobs):
             path, complaint = job.result()
             if complaint is NOT_REACHED:

@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""Fingerprints of the kernels' sources: one a kernel, over its files and all of ours they include.
+"""Fingerprints of the CPU kernels' sources, without what changes no behaviour.
 
-A rung of the ladder is one .cu file; a production kernel is a folder of src/cuda with what
-src/dispatch says about it; the CPU kernels are src/cpu.
+Of each kernel one, over its files and all of ours that they include. Comments, white space,
+includes of our own files and the files' names are no part of it; of build files only their quoted
+strings are, which hold the compiler's options. CUDA kernels are known by their machine code:
+machine_code.py.
 
-    fingerprint.py --root .                     prints "ladder/04_wmma_pv 0123456789abcdef" lines
+    fingerprint.py --root .                     prints "cpu_simd source 0123456789abcdef" lines
     fingerprint.py --root . --output FILE       writes them as rows of a C++ table, if they changed
 """
 import argparse
@@ -13,14 +15,19 @@ import pathlib
 import re
 import sys
 
-# What chooses between kernels changes nothing that any of them computes or costs.
-CHOICES = {"dispatch/small_choice.hpp"}
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.MULTILINE)
 DIGITS = 16
+PREFIX = "source "
+TOKEN = re.compile(r"""
+    (?P<comment> //(?:\\\n|[^\n])* | /\*.*?\*/ )
+  | (?P<raw> R"(?P<end>[^()\s\\]{0,16})\(.*?\)(?P=end)" )
+  | (?P<quoted> "(?:\\.|[^"\\\n])*" | (?<![0-9A-Fa-f])'(?:\\.|[^'\\\n])*' )
+  | (?P<space> \s+ )
+  | (?P<word> \w+ | . )""", re.VERBOSE | re.DOTALL)
 
 
 def closure(sources: list[pathlib.Path], src: pathlib.Path) -> list[pathlib.Path]:
-    """The files and everything below src/ that they include, in the order of their paths."""
+    """The files and everything below src/ that they include."""
     seen: set[pathlib.Path] = set()
     todo = list(sources)
     while todo:
@@ -28,48 +35,43 @@ def closure(sources: list[pathlib.Path], src: pathlib.Path) -> list[pathlib.Path
         if path in seen:
             continue
         seen.add(path)
-        for name in INCLUDE.findall(path.read_text(encoding="utf-8")):
-            included = src / name
-            if name not in CHOICES and included.is_file():
-                todo.append(included)
+        todo += [src / name for name in INCLUDE.findall(path.read_text(encoding="utf-8"))
+                 if (src / name).is_file()]
     return sorted(seen)
 
 
+def meaning(path: pathlib.Path, src: pathlib.Path) -> str:
+    """C++ without comments, includes of ours, and the space between its tokens."""
+    text = path.read_text(encoding="utf-8")
+    if path.suffix == ".cmake":
+        return "".join(re.findall(r'"[^"]*"', text))
+    ours = re.compile(INCLUDE.pattern + r".*", re.MULTILINE)
+    text = ours.sub(lambda found: "" if (src / found[1]).is_file() else found[0], text)
+    parts: list[str] = []
+    between = False  # a word ended, and then came a space
+    for token in TOKEN.finditer(text):
+        if token.lastgroup in ("comment", "space"):
+            between = True
+            continue
+        if between and parts and (parts[-1][-1:] + token[0][:1]).replace("_", "a").isalnum():
+            parts.append(" ")
+        parts.append(token[0])
+        between = False
+    return "".join(parts)
+
+
 def fingerprint(sources: list[pathlib.Path], src: pathlib.Path) -> str:
-    digest = hashlib.sha256()
-    for path in closure(sources, src):
-        digest.update(path.relative_to(src).as_posix().encode() + b"\0")
-        digest.update(path.read_bytes() + b"\0")
-    return digest.hexdigest()[:DIGITS]
-
-
-def kernel_sources(src: pathlib.Path) -> dict[str, list[pathlib.Path]]:
-    """The files that make each kernel; a rung is named by its path below src/cuda."""
-    base = src / "cuda"
-    sources = {path.relative_to(base).with_suffix("").as_posix(): [path]
-               for path in sorted((base / "ladder").glob("*.cu"))}
-    for folder in sorted(base.glob("*/")):
-        files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
-        if folder.name != "ladder" and any(".cu" in path.suffixes for path in files):
-            sources[folder.name] = files + sorted((src / "dispatch").glob(f"{folder.name}*"))
-    cpu = [path for path in sorted((src / "cpu").rglob("*")) if path.is_file()]
-    if cpu:
-        judges = [path for path in cpu if path.name.startswith("reference.")]
-        sources["cpu_simd"] = [path for path in cpu if path not in judges]
-        sources["reference"] = sources["naive"] = judges
-    return sources
+    contents = sorted(meaning(path, src) for path in closure(sources, src))
+    return PREFIX + hashlib.sha256("\0".join(contents).encode()).hexdigest()[:DIGITS]
 
 
 def fingerprints(root: pathlib.Path) -> dict[str, str]:
     src = root / "src"
-    return {name: fingerprint(files, src) for name, files in kernel_sources(src).items()}
-
-
-def kernel_fingerprint(all_fingerprints: dict[str, str], kernel: str) -> str:
-    """As the library says it: of the rung or family whose name begins the kernel's."""
-    names = [name for name in all_fingerprints if kernel.startswith(name.removeprefix("ladder/"))]
-    longest = max(names, key=lambda name: len(name.removeprefix("ladder/")), default="")
-    return all_fingerprints.get(longest, "")
+    cpu = [path for path in sorted((src / "cpu").rglob("*")) if path.is_file()]
+    judges = [path for path in cpu if path.name.startswith("reference.")]
+    kernels = {"cpu_simd": [path for path in cpu if path not in judges],
+               "reference": judges, "naive": judges}
+    return {name: fingerprint(files, src) for name, files in kernels.items() if files}
 
 
 def main() -> int:
@@ -83,7 +85,7 @@ def main() -> int:
         for name, value in found.items():
             print(name, value)
         return 0
-    text = "".join(f'{{"{name}", "{value}"}},\n' for name, value in found.items())
+    text = "".join(f'{{"{name}", 0, "{value}"}},\n' for name, value in found.items())
     options.output.parent.mkdir(parents=True, exist_ok=True)
     options.output.write_text(text, encoding="utf-8")
     return 0

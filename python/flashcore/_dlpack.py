@@ -19,16 +19,17 @@ from ctypes import (
     c_void_p,
     py_object,
 )
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from ._backend import Backend
+from ._backend import Backend, Extras, Pair, Values, registered
 from ._errors import InvalidArgumentError, UnsupportedError
 from ._layout import Layout, check_rank, dense_strides, dtype_code
-from ._library import CPU
+from ._library import CPU, OPTIONAL_TENSORS
 from ._numpy import backend as numpy_backend
-from ._plan import Plan, host_workspace
+from ._plan import Plan, Request, host_workspace
 
 _CPU_DEVICE = 1  # kDLCPU
 
@@ -78,7 +79,12 @@ _is_valid = ctypes.pythonapi.PyCapsule_IsValid
 _is_valid.argtypes = [py_object, c_char_p]
 
 
-class View(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """An array and its capsule, which keeps the memory alive; and what that capsule says."""
+
+    array: Any
+    capsule: Any
     pointer: int
     dtype: str
     shape: tuple[int, ...]
@@ -86,8 +92,8 @@ class View(NamedTuple):
     read_only: bool
 
 
-def view(argument: str, array: Any) -> View:
-    """What an array's capsule says. The capsule is not consumed: its destructor gives it back."""
+def export(argument: str, array: Any) -> Exported:
+    """The capsule is not consumed: its destructor gives the memory back."""
     device = array.__dlpack_device__()
     if device[0] != _CPU_DEVICE:
         raise UnsupportedError(
@@ -115,10 +121,13 @@ def view(argument: str, array: Any) -> View:
         )
     shape = tuple(tensor.shape[: tensor.ndim])
     stride = tuple(tensor.strides[: tensor.ndim]) if tensor.strides else dense_strides(shape)
-    return View((tensor.data or 0) + tensor.byte_offset, dtype, shape, stride, read_only)
+    pointer = (tensor.data or 0) + tensor.byte_offset
+    return Exported(array, capsule, pointer, dtype, shape, stride, read_only)
 
 
 class DlpackBackend(Backend):
+    """Each array is exported once a call, as Exported, and held until the call returns."""
+
     wanted = "an array with __dlpack__"
 
     def owns(self, array: Any) -> bool:
@@ -126,30 +135,53 @@ class DlpackBackend(Backend):
             return False  # a subclass whose data mean something else
         return hasattr(array, "__dlpack__") and hasattr(array, "__dlpack_device__")
 
-    def key(self, array: Any) -> Hashable:
-        seen = view("array", array)
-        return type(array), seen.dtype, seen.shape, seen.stride
+    def key(self, array: Exported) -> Hashable:
+        return type(array.array), array.dtype, array.shape, array.stride
 
-    def layout(self, argument: str, array: Any) -> Layout:
-        seen = view(argument, array)
-        check_rank(argument, seen.shape)
-        return Layout(dtype_code(argument, seen.dtype), seen.shape, seen.stride, (CPU, 0))
+    def layout(self, argument: str, array: Exported) -> Layout:
+        check_rank(argument, array.shape)
+        return Layout(dtype_code(argument, array.dtype), array.shape, array.stride, (CPU, 0))
 
     def pointer(self, array: Any) -> int:
-        return view("array", array).pointer
+        if isinstance(array, np.ndarray):
+            return numpy_backend.pointer(array)  # a new output
+        return array.pointer
 
-    def check_writable(self, argument: str, array: Any) -> None:
-        if view(argument, array).read_only:
+    def check_writable(self, argument: str, array: Exported) -> None:
+        if array.read_only:
             raise InvalidArgumentError(f"{argument}: is read-only, wanted memory to write into")
 
     def workspace(self, nbytes: int, like: Any) -> tuple[Any, int]:
         return host_workspace(nbytes)
 
-    def attention(self, q: Any, *rest: Any) -> Any:
-        result = self.compute(q, *rest)
+    def request(
+        self, q: Any, k: Any, v: Any, extras: Extras, options: Values, outputs: Pair
+    ) -> Request:
+        q, k, v, extras, outputs = self._exported(q, k, v, extras, outputs)
+        return super().request(q, k, v, extras, options, outputs)
+
+    def attention(
+        self, q: Any, k: Any, v: Any, extras: Extras, options: Values, dropout: Pair, outputs: Pair
+    ) -> Any:
+        held = self._exported(q, k, v, extras, outputs)
+        result = self.compute(*held[:4], options, dropout, held[4])
         if isinstance(result, tuple):
             return tuple(_home(part, q) for part in result)
         return _home(result, q)
+
+    def _exported(
+        self, q: Any, k: Any, v: Any, extras: Extras, outputs: Pair
+    ) -> tuple[Any, Any, Any, Extras, Pair]:
+        self._check_types(q, k, v, extras, outputs)
+
+        def one(argument: str, array: Any) -> Any:
+            return array if array is None or type(array) is Exported else export(argument, array)
+
+        if extras is not None:
+            extras = [one(*item) for item in zip(OPTIONAL_TENSORS, extras, strict=True)]
+        if outputs is not None:
+            outputs = (one("out", outputs[0]), one("out_lse", outputs[1]))
+        return one("q", q), one("k", k), one("v", v), extras, outputs
 
     def empty(self, plan: Plan, like: Any) -> Any:
         return numpy_backend.empty(plan, like)
@@ -160,8 +192,8 @@ class DlpackBackend(Backend):
 
 def _home(array: Any, like: Any) -> Any:
     """A NumPy result as an array of the framework of `like`, on the same memory."""
-    if not isinstance(array, np.ndarray):
-        return array  # the caller's own output
+    if isinstance(array, Exported):
+        return array.array  # the caller's own output
     package = sys.modules[type(like).__module__.partition(".")[0]]
     from_dlpack = getattr(package, "from_dlpack", None)
     if from_dlpack is None:
@@ -173,3 +205,4 @@ def _home(array: Any, like: Any) -> Any:
 
 
 backend = DlpackBackend()
+registered[Exported] = backend

@@ -107,8 +107,9 @@ class JaxBackend(Backend):
         arrays = [x for x in (q, k, v, *(extras or ())) if x is not None]
         if any(isinstance(array, jax.core.Tracer) for array in arrays):
             self._check_types(q, k, v, extras, None)
-            if outputs is not None:
-                self.check_writable("out", outputs[0])
+            for name, array in zip(("out", "out_lse"), outputs or (None, None), strict=True):
+                if array is not None:
+                    self.check_writable(name, array)
             from ._jax_ffi import attention
 
             return attention(q, k, v, extras, options, dropout)

@@ -20,16 +20,17 @@ CODES = {
 NAMES = {code: name for name, code in CODES.items()}
 F32 = CODES["float32"]
 
-# What an argument may be, as the library has it; an output may be any of the floating-point types.
+# What an argument may be, as the library has it.
 _LENGTHS = ("cu_seqlens_q", "cu_seqlens_kv", "seqlens_q", "seqlens_kv", "causal_offsets")
 _FACTORS = ("alibi_slopes", "sinks", "q_scale", "k_scale", "v_scale")
-_FLOATS = [name for name in CODES if "float" in name]
-_INPUTS = "one of " + ", ".join(name for name in _FLOATS if name != "float64")
-_WANTED = (
-    {"mask": "bool", "bias": "one of float32, float16, bfloat16"}
-    | dict.fromkeys("qkv", _INPUTS)
-    | dict.fromkeys(_LENGTHS, "int32")
-    | dict.fromkeys(_FACTORS, "float32")
+_FLOATS = tuple(name for name in CODES if "float" in name)
+_ALLOWED: dict[str, tuple[str, ...]] = (
+    {"mask": ("bool",), "bias": ("float32", "float16", "bfloat16")}
+    | dict.fromkeys("qkv", tuple(name for name in _FLOATS if name != "float64"))
+    | dict.fromkeys(("out", "out_dtype"), _FLOATS)
+    | {"out_lse": ("float32", "float64")}
+    | dict.fromkeys(_LENGTHS, ("int32",))
+    | dict.fromkeys(_FACTORS, ("float32",))
 )
 
 
@@ -50,14 +51,18 @@ def device_name(device: tuple[int, int]) -> str:
 
 
 def wanted_dtype(argument: str) -> str:
-    return _WANTED.get(argument, "one of " + ", ".join(_FLOATS))
+    allowed = _ALLOWED[argument]
+    wanted = allowed[0] if len(allowed) == 1 else "one of " + ", ".join(allowed)
+    return (
+        f"{wanted}; what is to be added to the scores is a bias" if argument == "mask" else wanted
+    )
 
 
 def dtype_code(argument: str, name: str) -> int:
-    code = CODES.get(name)
-    if code is None:
-        raise InvalidArgumentError(f"{argument}: dtype is {name}, wanted {wanted_dtype(argument)}")
-    return code
+    if name not in _ALLOWED[argument]:
+        verb = "is" if argument == "out_dtype" else "dtype is"
+        raise InvalidArgumentError(f"{argument}: {verb} {name}, wanted {wanted_dtype(argument)}")
+    return CODES[name]
 
 
 def check_rank(argument: str, shape: Sequence[int]) -> None:

@@ -7,6 +7,7 @@ itself. The structs mirror flashcore.h; `struct_size` lets either side be older.
 import ctypes
 import os
 import pathlib
+import re
 import sys
 from ctypes import (
     POINTER,
@@ -171,7 +172,12 @@ def _load() -> ctypes.CDLL:
         "flashcore_build_info_get": (c_int32, [POINTER(BuildInfo)]),
     }
     for name, (result, arguments) in signatures.items():
-        function = getattr(library, name)
+        function = getattr(library, name, None)
+        if function is None:
+            raise ImportError(
+                f"flashcore: {path} has no function {name}, wanted the shared library of this "
+                "package's version"
+            )
         function.restype = result
         function.argtypes = arguments
     return library
@@ -180,10 +186,31 @@ def _load() -> ctypes.CDLL:
 library = _load()
 
 
+# The library's words for what has another name in Python, outside of quotes.
+_PYTHON_WORDS = {
+    "f64": "float64",
+    "f32": "float32",
+    "f16": "float16",
+    "bf16": "bfloat16",
+    "f8e4m3": "float8_e4m3fn",
+    "f8e5m2": "float8_e5m2",
+    "i32": "int32",
+    "boolean": "bool",
+    "o": "out",
+    "lse": "out_lse",
+}
+_WORD = re.compile(rf"'[^']*'|(?<![./\w])({'|'.join(_PYTHON_WORDS)})(?!\w)")
+
+
+def in_python(sentence: bytes | None) -> str:
+    """A sentence of the library with the arguments and dtypes as Python has them."""
+    text = (sentence or b"").decode(errors="replace")
+    return _WORD.sub(lambda found: _PYTHON_WORDS.get(found[0], found[0]), text)
+
+
 def error(status: int) -> Error:
     """The exception for the calling thread's last call, which returned `status`, not 0."""
-    sentence = (library.flashcore_last_error() or b"").decode(errors="replace")
-    return BY_STATUS.get(status, InternalError)(sentence)
+    return BY_STATUS.get(status, InternalError)(in_python(library.flashcore_last_error()))
 
 
 def check(status: int) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from ._backend import Backend
-from ._errors import InvalidArgumentError
+from ._errors import InvalidArgumentError, UnsupportedError
 from ._layout import NAMES, Layout, check_rank, dtype_code, element_strides, order_of
 from ._library import CPU
 from ._plan import Plan, host_workspace
@@ -18,9 +18,15 @@ def numpy_dtype(code: int) -> np.dtype:
     try:
         return np.dtype(name)
     except TypeError:
+        pass
+    try:
         import ml_dtypes
-
-        return np.dtype(getattr(ml_dtypes, name))
+    except ImportError:
+        raise UnsupportedError(
+            f"out_dtype: is {name}, which NumPy has from the package ml_dtypes, wanted that "
+            "installed or another out_dtype"
+        ) from None
+    return np.dtype(getattr(ml_dtypes, name))
 
 
 def dense(module: Any, layout: Layout, dtype: Any) -> Any:

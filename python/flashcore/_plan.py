@@ -11,12 +11,22 @@ from ctypes import byref, c_void_p
 from typing import Any, NamedTuple
 
 from ._errors import ArgumentTypeError, InvalidArgumentError, UnsupportedError
-from ._layout import CODES, F32, Layout, dense_strides, device_name, like, wanted_dtype
+from ._layout import (
+    CODES,
+    F32,
+    Layout,
+    dense_strides,
+    device_name,
+    dtype_code,
+    like,
+    wanted_dtype,
+)
 from ._library import (
     OPTIONAL_TENSORS,
     VERDICT_VISITOR,
     Problem,
     check,
+    in_python,
     library,
     new_plan_options,
     new_problem,
@@ -76,7 +86,7 @@ class Plan:
         check(library.flashcore_plan_create(problem, options, byref(handle)))
         self.handle = handle.value
         self.kernel = library.flashcore_plan_kernel(handle).decode()
-        self.reason = library.flashcore_plan_reason(handle).decode()
+        self.reason = in_python(library.flashcore_plan_reason(handle))
         self.workspace_bytes = library.flashcore_plan_workspace_bytes(handle)
         self.device = request.q.device
         self.out_dtype = out.dtype
@@ -140,7 +150,7 @@ def verdicts(request: Request) -> list[dict[str, Any]]:
         verdict = pointer.contents
         texts = ("kernel", "refusal", "declines", "note")
         found.append(
-            {name: getattr(verdict, name).decode(errors="replace") for name in texts}
+            {name: in_python(getattr(verdict, name)) for name in texts}
             | {"automatic": bool(verdict.automatic)}
         )
 
@@ -200,10 +210,9 @@ def host_workspace(nbytes: int) -> tuple[Any, int]:
 
 
 def code_of_name(argument: str, name: Any) -> int:
-    code = CODES.get(name) if isinstance(name, str) else None
-    if code is None:
+    if not isinstance(name, str) or name not in CODES:
         raise ArgumentTypeError(f"{argument}: is {name!r}, wanted {wanted_dtype(argument)}")
-    return code
+    return dtype_code(argument, name)
 
 
 def names_of(extras: Sequence[Any]) -> list[tuple[str, Any]]:

@@ -8,18 +8,30 @@ import os
 import pathlib
 import platform
 import subprocess
+import tokenize
 
 import flashcore
 
 _PACKAGES = ("numpy", "ml_dtypes", "torch", "jax", "cupy-cuda13x", "transformers")
 
 
+def code_of(path: pathlib.Path) -> bytes:
+    """A Python file without comments, empty lines and space at the ends of lines."""
+    with path.open("rb") as file:
+        tokens = list(tokenize.tokenize(file.readline))
+    comments = [token.start for token in tokens if token.type == tokenize.COMMENT]
+    lines = path.read_text(encoding="utf-8").splitlines()
+    for line, column in comments:
+        lines[line - 1] = lines[line - 1][:column]
+    return "".join(f"{line.rstrip()}\n" for line in lines if line.strip()).encode()
+
+
 def fingerprint(package: pathlib.Path) -> str:
     """Of the package's Python files, as tools/reporting/python.py computes it."""
     digest = hashlib.sha256()
     for path in sorted(package.glob("*.py")):
-        digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
-    return digest.hexdigest()[:16]
+        digest.update(code_of(path) + b"\0")
+    return "source " + digest.hexdigest()[:16]
 
 
 def _git(*arguments: str) -> str | None:

@@ -237,7 +237,7 @@ def test_offered_kernels(rng):
     named = flashcore.explain(q, k, v, kernel="reference")
     assert [verdict["kernel"] for verdict in named if verdict["chosen"]] == ["reference"]
     naive = next(verdict for verdict in verdicts if verdict["kernel"] == "naive")
-    assert "f32" in naive["refusal"]
+    assert "float32" in naive["refusal"]
 
 
 def test_batch_invariance(rng):

@@ -1,6 +1,8 @@
 """Hostile input: every mistake gets an exception with the sentence that says what is wanted."""
 
+import importlib.util
 import os
+import re
 import subprocess
 import sys
 
@@ -53,14 +55,73 @@ def test_dtypes_that_there_are_not(x, dtype):
 def test_dtypes_that_do_not_fit(x):
     half = x.astype(np.float16)
     text = message(flashcore.InvalidArgumentError, flashcore.attention, x, half, half)
-    assert text == "k: dtype is f16, wanted q's f32"
+    assert text == "k: dtype is float16, wanted q's float32"
     text = message(
         flashcore.InvalidArgumentError, flashcore.attention, x, x, x, mask=np.ones((1, 1, 4, 4))
     )
-    assert text == "mask: dtype is f64, wanted boolean"
+    assert text == (
+        "mask: dtype is float64, wanted bool; what is to be added to the scores is a bias"
+    )
     swapped = x.astype(x.dtype.newbyteorder())
     text = message(flashcore.InvalidArgumentError, flashcore.attention, swapped, swapped, swapped)
     assert "byte order" in text
+
+
+# Arrays by the argument's name, right but for what a test changes.
+ARGUMENTS = {
+    "q": (1, 2, 4, 8),
+    "k": (1, 2, 4, 8),
+    "v": (1, 2, 4, 8),
+    "bias": (1, 2, 4, 4),
+    "mask": (1, 1, 4, 4),
+    "alibi_slopes": (2,),
+    "sinks": (2,),
+    "seqlens_q": (1,),
+    "seqlens_kv": (1,),
+    "causal_offsets": (1,),
+    "out": (1, 2, 4, 8),
+    "out_lse": (1, 2, 4),
+}
+# What only the library calls so.
+FOREIGN = re.compile(r"(?<![./\w'])(f64|f32|f16|bf16|f8e\w+|i32|boolean|o|lse)(?![\w'])")
+
+
+@pytest.mark.parametrize("name", ARGUMENTS)
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "int64", "int32", "bool"])
+def test_messages_name_arguments_and_dtypes_as_python_does(x, name, dtype):
+    given = {"q": x, "k": x, "v": x, "return_lse": True, name: np.ones(ARGUMENTS[name], dtype)}
+    if name == "causal_offsets":
+        given |= {"causal": True, "alignment": "given"}
+    try:
+        flashcore.attention(**given)
+    except flashcore.Error as error:
+        text = str(error)
+    else:
+        return  # it is one of the argument's dtypes
+    assert not FOREIGN.search(text)
+    # Of three inputs of which two are alike, k or v is the odd one.
+    culprit = "k" if name == "q" and dtype == "float16" else name
+    assert text.startswith((f"{culprit}: dtype is ", "problem: no kernel", "causal_offset"))
+    assert dtype in text or not text.startswith(f"{culprit}: dtype is ")
+
+
+def test_the_first_of_several_wrong_arrays_is_blamed(x):
+    wide = x.astype(np.float64)
+    text = message(flashcore.InvalidArgumentError, flashcore.attention, wide, wide, wide)
+    assert text.startswith("q: dtype is float64, wanted one of float32, float16,")
+
+
+def test_refusals_and_reasons_speak_python(x):
+    half = x.astype(np.float16)
+    seen = 0
+    for options in ({}, {"out_dtype": "float64"}, {"softcap": 2.0}, {"out_dtype": np.float16}):
+        for tensor in (x, half):
+            for verdict in flashcore.explain(tensor, tensor, tensor, return_lse=True, **options):
+                assert not FOREIGN.search(verdict["refusal"])
+                seen += "float" in verdict["refusal"]
+    assert seen > 0
+    text = message(flashcore.InvalidArgumentError, flashcore.attention, x, x, x, kernel="f16 o lse")
+    assert "'f16 o lse'" in text, "what the caller wrote stays as it is"
 
 
 @pytest.mark.parametrize("rank", [0, 5])
@@ -95,7 +156,18 @@ def test_outputs(x):
     text = message(flashcore.InvalidArgumentError, flashcore.attention, x, x, x, out=x)
     assert "overlaps" in text
     text = message(flashcore.InvalidArgumentError, flashcore.attention, x, x, x, out=x[0])
-    assert text.startswith("o: rank is 3")
+    assert text.startswith("out: rank is 3")
+    lse = np.zeros((1, 2, 5), np.float32)
+    text = message(
+        flashcore.InvalidArgumentError,
+        flashcore.attention,
+        x,
+        x,
+        x,
+        return_lse=True,
+        out_lse=lse,
+    )
+    assert text == "out_lse: shape is [1, 2, 5], wanted [B, Hq, Sq] = [1, 2, 4]"
     lse = np.zeros((1, 2, 4), np.float32)
     text = message(flashcore.InvalidArgumentError, flashcore.attention, x, x, x, out_lse=lse)
     assert "return_lse" in text
@@ -144,6 +216,7 @@ def test_outputs(x):
 def test_options(x, option, value, kind):
     text = message(kind, flashcore.attention, x, x, x, **{option: value})
     assert "wanted" in text
+    assert text.startswith(option.partition("_")[0]) or kind is flashcore.UnsupportedError
 
 
 def test_seeds(x):
@@ -217,6 +290,34 @@ def importing(library):
 def test_a_missing_library_is_named(tmp_path):
     missing = tmp_path / "no.so"
     assert importing(missing).startswith(f"ImportError: flashcore: there is no {missing}")
+
+
+def test_another_library_is_named():
+    other = importlib.util.find_spec("numpy.linalg._umath_linalg").origin
+    said = importing(other)
+    assert said.startswith(f"ImportError: flashcore: {other} has no function flashcore_")
+    assert "wanted the shared library of this package" in said
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float8_e4m3fn"])
+def test_dtypes_that_numpy_lacks_name_the_package(dtype):
+    program = f"""
+import sys
+sys.modules["ml_dtypes"] = None  # not installed
+import numpy, flashcore
+x = numpy.ones((1, 1, 2, 8), numpy.float16)
+try:
+    flashcore.attention(x, x, x, out_dtype="{dtype}")
+except flashcore.Error as error:
+    print(error)
+"""
+    run = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert run.stdout.startswith(
+        f"out_dtype: is {dtype}, which NumPy has from the package ml_dtypes"
+    )
+    assert "wanted" in run.stdout
 
 
 def test_a_library_that_does_not_load_is_named(tmp_path):

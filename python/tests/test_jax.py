@@ -146,7 +146,7 @@ def test_hostile():
         flashcore.attention(q, k, v, out=q)
     with pytest.raises(TypeError, match="wanted a jax.Array, as q is"):
         flashcore.attention(q, np.asarray(k), v)
-    with pytest.raises(ValueError, match="dtype is i32"):
+    with pytest.raises(ValueError, match="dtype is int32"):
         flashcore.attention(*[q.astype(jnp.int32)] * 3)
 
 

@@ -88,7 +88,7 @@ def test_sdpa_refusals():
         ft.scaled_dot_product_attention(q, q, q, torch.ones(8, 8, dtype=bool), is_causal=True)
     with pytest.raises(ValueError, match="enable_gqa"):
         ft.scaled_dot_product_attention(q, q[:, :2], q[:, :2])
-    with pytest.raises(ValueError, match="dtype is f64"):
+    with pytest.raises(ValueError, match="dtype is float64"):
         ft.scaled_dot_product_attention(*[q.double()] * 3)
 
 
@@ -123,7 +123,7 @@ def test_replace_sdpa(device, dtype):
             assert (
                 F.scaled_dot_product_attention(q.double(), k.double(), v.double()).isfinite().all()
             )
-        with pytest.raises(ValueError, match="f64"):
+        with pytest.raises(ValueError, match="float64"):
             F.scaled_dot_product_attention(q.double(), k.double(), v.double())
     assert F.scaled_dot_product_attention is before
     check(out, q, k, v)

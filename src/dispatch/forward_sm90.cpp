@@ -4,11 +4,11 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <iterator>
 #include <memory>
 #include <string_view>
 #include <utility>
 
+#include "cuda/attention/softcap.hpp"
 #include "cuda/forward_sm90/config.hpp"
 #include "cuda/forward_sm90/launch.hpp"
 #include "cuda/tile/tensor_map.hpp"
@@ -45,35 +45,18 @@ struct Planned {
   bool counts;  // tiles are handed out by a counter, which lies in the workspace
 };
 
-// softcap * tanh(s * inner) in units of log2 for scores s well below the cap: tanh(x) = x t(x^2) to
-// 7e-6 of its value for x up to 0.7, t interpolated at four Chebyshev points.
-void set_cap_terms(sm90::Params& params, const ForwardProblem& p) {
-  constexpr double kNear = 0.7, kTerms[] = {0.999993199929687, -0.33288649120204267,
-                                            0.12862074673686597, -0.037261644470749984};
-  constexpr double kSmallest = 1e-6, kLargest = 1e3;  // of scales whose powers stay in fp32
-  const double inner = double{p.softmax_scale} / p.softcap;
-  if (!(p.softcap > 0 && inner >= kSmallest && inner <= kLargest)) return;
-  double factor = p.softcap * kLog2E * inner;
-  for (size_t i = 0; i < std::size(kTerms); ++i, factor *= inner * inner) {
-    params.cap_terms[i] = static_cast<float>(factor * kTerms[i]);
-  }
-  const double near = kNear / inner;
-  params.cap_fourth = static_cast<float>(near * near * near * near);
-}
-
 // Everything but the pointers.
 sm90::Params make_params(const ForwardProblem& p, const sm90::Config& config) {
   sm90::Params params{};
   set_forward_params(params, p);
   params.left = p.band.left;
   params.right = p.band.right;
-  const double scale = p.softmax_scale, softcap = p.softcap;
-  params.scale_log2 = static_cast<float>(scale * kLog2E);
-  if (softcap > 0) {
-    params.softcap_log2 = static_cast<float>(softcap * kLog2E);
-    params.softcap_rate = static_cast<float>(2 * kLog2E * scale / softcap);
+  params.scale_log2 = static_cast<float>(p.softmax_scale * kLog2E);
+  params.scale = p.softmax_scale;
+  if (p.softcap > 0) {
+    params.softcap = cuda::attention::softcap_params(p.softmax_scale, p.softcap);
+    params.near_cap = cuda::attention::near_cap(p.softmax_scale, p.softcap);
   }
-  set_cap_terms(params, p);
   params.sinks_step = p.sinks.head;
 
   const int64_t heads = std::max<int64_t>(p.batch * p.heads_q, 1);

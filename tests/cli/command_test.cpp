@@ -437,12 +437,15 @@ TEST(Verify, HoldsKernelsToTheGates) {
 TEST(Verify, WritesEvidence) {
   const Scratch folder;
   const std::string path = folder.path("gates.json");
-  document({"verify", "--shapes", "small", "--seeds", "0", "--random", "6", "--largest-seqlen",
-            "40", "--largest-head-dim", "24", "--kernel", "cpu_simd", "--device", "cpu", "--out",
-            path});
+  document({"verify", "--shapes", "small,scores/sink/f32,scores/softcap/f32/1/", "--seeds", "0",
+            "--random", "6", "--largest-seqlen", "40", "--largest-head-dim", "24", "--kernel",
+            "cpu_simd", "--device", "cpu", "--out", path});
   const json evidence = json::parse(folder.read("gates.json"));
   EXPECT_EQ(evidence["kind"], "verify");
   EXPECT_EQ(evidence["table"].size(), 2U);
+  EXPECT_EQ(evidence["scores"]["problems"], 10);
+  EXPECT_EQ(evidence["scores"]["kernels"][0]["passed"], 10);
+  EXPECT_TRUE(evidence["scores"]["failures"].empty());
   EXPECT_EQ(evidence["random"]["largest_seqlen"], 40);
   EXPECT_EQ(evidence["random"]["kernels"][0]["passed"], 6);
   EXPECT_FALSE(evidence["fingerprints"]["cpu_simd"].get<std::string>().empty());
@@ -477,6 +480,27 @@ TEST(Verify, SaysHowToRepeatAFailure) {
                                            "--random-seed", seed, "--kernel", "naive", "--json"});
   EXPECT_EQ(again.exit_code, 1);
   EXPECT_EQ(json::parse(again.out)["random"]["failures"][0]["failure"], failure["failure"]);
+}
+
+TEST(Verify, JudgesHardScores) {
+  // In bf16 the naive kernel has these scores, all of which are the sink's.
+  EXPECT_EQ(document({"verify", "--shapes", "scores/sink/bf16/3.4e+38", "--random", "0", "--kernel",
+                      "naive"})["scores"]["kernels"][0]["passed"],
+            1);
+  // In f16 it does not: a bias of -1e9 becomes -inf, which removes the row.
+  const std::string name = "scores/bias/f16/f32/-1e9/whole";
+  const Outcome outcome =
+      flashcore_command({"verify", "--shapes", name + "/one-query", "--random", "0", "--kernel",
+                         "naive", "--device", "cpu", "--json"});
+  EXPECT_EQ(outcome.exit_code, 1);
+  const json result = json::parse(outcome.out);
+  ASSERT_EQ(result["scores"]["failures"].size(), 1U);
+  const json& failure = result["scores"]["failures"][0];
+  EXPECT_THAT(failure["failure"].get<std::string>(), HasSubstr("is 0, wanted"));
+  EXPECT_EQ(failure["repeat"],
+            "flashcore verify --shapes " + name + "/one-query --random 0 --kernel naive");
+  EXPECT_TRUE(result["table"].empty());
+  expect_refused({"verify", "--shapes", "scores/none"}, 2, "--shapes: is 'scores/none'");
 }
 
 TEST(Bench, TimesWhatPassedItsGate) {

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <functional>
@@ -209,6 +210,35 @@ TEST_P(EveryTarget, PassesTheGatesWithFewQueriesAndManyKeys) {
       problem.causal = true;
       problem.sinks = TensorDesc::contiguous(DType::f32, {12});
       HostProblem host = bench::make_host_problem(problem, 6);
+      expect_passes(host);
+    }
+  }
+}
+
+// A packed batch's plan knows the total of its keys, not its entries: each entry that is a key past
+// a split has one partial result more than its share of the total. The workspace ends in canaries.
+TEST_P(EveryTarget, PackedEntriesJustPastASplitHaveTheirWorkspace) {
+  for (const std::vector<int64_t>& lengths :
+       {std::vector<int64_t>{4097, 4097, 4097}, {4095, 4096, 4097, 4098}, {4098}, {1, 4097, 0}}) {
+    std::vector<int64_t> ends_q = {0}, ends_kv = {0};
+    for (const int64_t length : lengths) {
+      ends_q.push_back(ends_q.back() + 2);
+      ends_kv.push_back(ends_kv.back() + length);
+    }
+    Problem problem;
+    problem.q = problem.o = TensorDesc::contiguous(DType::f32, {ends_q.back(), 4, 16});
+    problem.k = problem.v = TensorDesc::contiguous(DType::f32, {ends_kv.back(), 2, 16});
+    problem.lse = TensorDesc::contiguous(DType::f32, {ends_q.back(), 4});
+    problem.cu_seqlens_q = problem.cu_seqlens_kv =
+        TensorDesc::contiguous(DType::i32, {std::ssize(lengths) + 1});
+    for (const int64_t longest : {int64_t{0}, *std::max_element(lengths.begin(), lengths.end())}) {
+      problem.max_seqlen_kv = longest;
+      HostProblem host = bench::make_host_problem(problem, 9);
+      for (size_t b = 0; b < ends_q.size(); ++b) {
+        const auto entry = static_cast<int64_t>(b);
+        host.at("cu_seqlens_q").set(entry, static_cast<double>(ends_q[b]));
+        host.at("cu_seqlens_kv").set(entry, static_cast<double>(ends_kv[b]));
+      }
       expect_passes(host);
     }
   }

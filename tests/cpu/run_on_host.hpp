@@ -1,4 +1,5 @@
-// Plans and runs a host problem, with its workspace surrounded by canaries.
+// Plans and runs a host problem, with its workspace surrounded by canaries: enough of them behind
+// it that a partial result too many is among them, not in somebody else's memory.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -16,8 +17,9 @@ inline Status run_on_host(bench::HostProblem& host, const PlanOptions& options) 
   const Result<Plan> plan = make_plan(host.problem, options);
   if (!plan.ok()) return plan.status();
   constexpr size_t kAlignment = 256;
+  constexpr size_t kBehind = size_t{1} << 16;
   const size_t bytes = plan->workspace_bytes();
-  std::vector<std::byte> memory(bytes + 3 * kAlignment, std::byte{0xFF});
+  std::vector<std::byte> memory(bytes + 2 * kAlignment + kBehind, std::byte{0xFF});
   const size_t shift =
       kAlignment - reinterpret_cast<uintptr_t>(memory.data()) % kAlignment + kAlignment;
   const Status status = plan->run(host.arguments(), memory.data() + shift, bytes);

@@ -23,10 +23,10 @@
 #include "dispatch/kernel_choice.hpp"
 #include "dispatch/kernels.hpp"
 #include "dispatch/unique_name.hpp"
-#include "tests/cuda/launches/fake_runtime.hpp"
 #include "tests/cuda/stand_in/made_up_kernels.hpp"
 #include "tests/fuzz/all_plans.hpp"
 #include "tests/fuzz/hostile_problem.hpp"
+#include "tools/launches/fake_runtime.hpp"
 
 // ---- memory on the heap, where a test asks for its places
 

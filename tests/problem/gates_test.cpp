@@ -23,6 +23,7 @@ using testing::HasSubstr;
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+constexpr int64_t kElement = 5 * 32 + 7;  // of O: head 0, query 5, column 7
 constexpr DType kTypes[] = {DType::f32, DType::f16, DType::bf16, DType::f8e4m3, DType::f8e5m2};
 
 Problem problem_of(DType dtype) {
@@ -229,6 +230,59 @@ TEST(Gates, NaNBelongsInItsRowAndNowhereElse) {
   Judged other(problem_of(DType::bf16), 1, nan_in_query_9);
   other.lse().set(9, 0.0);
   other.expect_failure("lse[0, 0, 9] is 0, wanted nan");
+}
+
+TEST(Gates, NoNonFiniteValueStandsForAnother) {
+  constexpr double kKinds[] = {kNaN, kInf, -kInf};
+  for (const DType dtype : {DType::f32, DType::f16, DType::bf16}) {
+    for (const double kind : kKinds) {
+      // All 48 queries see value 0, column 7, of KV head 0: that of query heads 0 and 1.
+      Judged judged(problem_of(dtype), 1, [=](HostProblem& host) { host.at("v").set(7, kind); });
+      EXPECT_TRUE(judged.judge().passed) << judged.judge().failure;
+      for (const double other : kKinds) {
+        judged.o().set(kElement, other);
+        EXPECT_EQ(judged.judge().passed, kind == other || (std::isnan(kind) && std::isnan(other)))
+            << to_string(dtype) << ": " << other << " for " << kind;
+      }
+      judged.o().set(kElement, 0.0);
+      judged.expect_failure("o[0, 0, 5, 7] is 0, wanted");
+    }
+    Judged nan(problem_of(dtype), 1, [](HostProblem& host) { host.at("k").set(0, kNaN); });
+    nan.lse().set(5, kInf);
+    nan.expect_failure("lse[0, 0, 5] is inf, wanted nan");
+    Judged finite(problem_of(dtype));
+    for (const double kind : kKinds) {
+      finite.o().set(kElement, kind);
+      finite.expect_failure("o[0, 0, 5, 7] is");
+    }
+  }
+}
+
+// Only what has scores past the largest fp32 number, and says so, may be infinite or NaN instead.
+TEST(Gates, ScoresPastFp32MayBeInfiniteOrNaN) {
+  Judged judged(problem_of(DType::bf16));
+  bench::Reference past = judged.reference();
+  past.past_fp32 = true;
+  for (const double kind : {kNaN, kInf, -kInf}) {
+    judged.o().set(kElement, kind);
+    judged.lse().set(5, kind);
+    EXPECT_TRUE(bench::judge(judged.host(), past).passed);
+    EXPECT_FALSE(judged.judge().passed);
+  }
+  judged.o().set(kElement, 7.0);
+  EXPECT_FALSE(bench::judge(judged.host(), past).passed);
+}
+
+// The part of an LSE that fp32 may lose is beside the limit, and no more than that.
+TEST(Gates, AnLseMayLoseItsRounding) {
+  Judged judged(problem_of(DType::f32));
+  bench::Reference rounded = judged.reference();
+  rounded.lse[3] = 1e6;
+  rounded.lse_rounding = 1e-6;
+  judged.lse().set(3, 1e6 + 0.9);
+  EXPECT_TRUE(bench::judge(judged.host(), rounded).passed);
+  judged.lse().set(3, 1e6 + 1.2);
+  EXPECT_FALSE(bench::judge(judged.host(), rounded).passed);
 }
 
 TEST(Gates, FailAWriteOutsideOfTheElements) {

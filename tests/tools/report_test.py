@@ -9,7 +9,6 @@ import tempfile
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tools"))
-import fingerprint  # noqa: E402
 import fixtures  # noqa: E402
 import report  # noqa: E402
 from reporting import pictures, python  # noqa: E402
@@ -21,33 +20,40 @@ def markers(names):
 
 
 class Tree(unittest.TestCase):
-    """A tree with two rungs, one production kernel, and fixtures as evidence."""
+    """A tree with a build of two rungs and a production kernel, and fixtures as evidence."""
 
     def setUp(self):
         self.folder = tempfile.TemporaryDirectory()
         self.root = pathlib.Path(self.folder.name)
-        for folder in ("src/cuda/ladder", "src/cuda/forward_sm80", "src/dispatch",
-                       "docs/evidence", "docs/images"):
+        for folder in ("docs/evidence", "docs/images", "build"):
             (self.root / folder).mkdir(parents=True)
-        self.header = self.root / "src/cuda/common.cuh"
-        self.header.write_text("// shared\n")
-        (self.root / "src/cuda/ladder/00_unfused.cu").write_text('#include "cuda/common.cuh"\n')
-        (self.root / "src/cuda/ladder/01_scalar.cu").write_text("// alone\n")
-        self.kernel = self.root / "src/cuda/forward_sm80/instance.cu.in"
-        self.kernel.write_text("// a kernel\n")
+        self.code = {"nvcc": "13.0.88", "kernels": {
+            name: {"sm_80": "0" * 16, "sm_90": f"{number:016x}"} for number, name
+            in enumerate(("00_unfused", "01_scalar", "forward_sm80"))}}
+        self.write_code()
         for name, parts in report.WANTED.items():
             (self.root / name).write_text(f"# A page\nby hand\n{markers(parts)}\n")
         (self.root / "docs/ladder-notes.md").write_text("# Notes\n## 00_unfused\nIt was slow.\n")
-        prints = fingerprint.fingerprints(self.root)
         self.ladder = fixtures.ladder([
-            fixtures.rung("00_unfused", 20.5, prints["ladder/00_unfused"]),
-            fixtures.rung("01_scalar", 2870.0, prints["ladder/01_scalar"])])
-        self.bench = fixtures.standard(prints["forward_sm80"])
-        self.verify = fixtures.verify("forward_sm80", prints["forward_sm80"])
+            fixtures.rung("00_unfused", 20.5, self.print_of("00_unfused")),
+            fixtures.rung("01_scalar", 2870.0, self.print_of("01_scalar"))])
+        self.bench = fixtures.standard(self.print_of("forward_sm80"))
+        self.verify = fixtures.verify("forward_sm80", self.print_of("forward_sm80"))
         self.write()
 
     def tearDown(self):
         self.folder.cleanup()
+
+    def print_of(self, kernel):
+        """As a build with this machine code says it on a GPU of compute capability 9.0."""
+        return f"nvcc {self.code['nvcc']} sm_90 {self.code['kernels'][kernel]['sm_90']}"
+
+    def write_code(self):
+        (self.root / "build/machine_code.json").write_text(json.dumps(self.code))
+
+    def change(self, kernel, family="sm_90"):
+        self.code["kernels"][kernel][family] = "f" * 16
+        self.write_code()
 
     def write(self):
         for name, evidence in (("ladder", self.ladder), ("bench", self.bench),
@@ -107,10 +113,9 @@ class Pages(Tree):
         self.assertIn("TFLOP/s, sustained / idle", self.text("docs/performance.md"))
 
     def test_small_grids_are_tables_with_stale_marks(self):
-        prints = fingerprint.fingerprints(self.root)
         (self.root / "docs/small.md").write_text(
             markers(["small grid", "small eager where", "small grid ahead"]))
-        grid = fixtures.small_grid("forward_sm80", prints["forward_sm80"])
+        grid = fixtures.small_grid("forward_sm80", self.print_of("forward_sm80"))
         for name in ("eager", "grid"):
             (self.root / f"docs/evidence/small-{name}-h200.json").write_text(json.dumps(grid))
         self.assertEqual(self.run_tool("--no-pictures"), 0, self.said.getvalue())
@@ -118,15 +123,14 @@ class Pages(Tree):
                      "| 8, 512, 64, causal | 4.00 / 5.00 | - |", "| f16 | 2 | 1.58 | 1.25 | 2.00 | 0 |",
                      "a fixture's timing"):
             self.assertIn(part, self.text("docs/small.md"))
-        self.kernel.write_text("// another kernel\n")
+        self.change("forward_sm80")
         self.run_tool("--no-pictures")
         self.assertIn("`forward_sm80` (stale)", self.text("docs/small.md"))
 
     def test_features_have_a_table_a_kernel(self):
-        prints = fingerprint.fingerprints(self.root)
         self.bench["cases"] += [
             fixtures.case("features", f"d64/{name}", 4, 32, 4096, 64, False,
-                          [("forward_sm80", us, "flashcore", prints["forward_sm80"])])
+                          [("forward_sm80", us, "flashcore", self.print_of("forward_sm80"))])
             for name, us in (("plain", 1000.0), ("softcap", 2000.0))]
         self.write()
         self.run_tool("--no-pictures")
@@ -161,7 +165,7 @@ class Pages(Tree):
         package.mkdir(parents=True)
         (package / "a.py").write_text("A = 1\n")
         now = python.fingerprint(package)
-        self.assertRegex(now, "^[0-9a-f]{16}$")
+        self.assertRegex(now, "^source [0-9a-f]{16}$")
         for name, evidence in (("call", fixtures.python_call(now)),
                                ("torch", fixtures.python_tests(now, complete=False))):
             (self.root / f"docs/evidence/python-{name}.json").write_text(json.dumps(evidence))
@@ -173,6 +177,8 @@ class Pages(Tree):
                      "[python-torch](evidence/python-torch.json) | 7 passed, 1 failed, 2 skipped, "
                      "not run to the end | torch |"):
             self.assertIn(part, page)
+        (package / "a.py").write_text("# A comment\n\nA = 1  # and one more\n")
+        self.assertEqual(python.fingerprint(package), now)
         (package / "a.py").write_text("A = 2\n")
         self.run_tool("--no-pictures")
         for part in ("| `flashcore.attention` (stale) |", "| `torch sdpa` |",
@@ -212,18 +218,68 @@ class Pages(Tree):
             (self.root / "docs/images/sweep.png").write_bytes(content)
             self.assertEqual(self.run_tool("--check"), 1)
 
-    def test_a_changed_source_or_header_makes_its_rows_stale(self):
-        self.header.write_text("// shared, and changed\n")
+    def test_changed_machine_code_makes_its_kernels_rows_stale(self):
+        self.run_tool("--no-pictures")
+        self.change("00_unfused", "sm_80")  # not what was measured
+        self.assertEqual(self.run_tool("--check"), 0)
+        self.change("00_unfused")
         self.assertEqual(self.run_tool("--check"), 1)
         self.run_tool("--no-pictures")
+        self.assertEqual(self.run_tool("--check"), 0)
         text = self.text("docs/ladder.md")
         self.assertIn("`00_unfused` (stale)", text)
         self.assertNotIn("`01_scalar` (stale)", text)
         self.assertNotIn("stale", self.text("docs/performance.md"))
-        self.kernel.write_text("// another kernel\n")
+        self.change("forward_sm80")
         self.run_tool("--no-pictures")
         self.assertIn("`forward_sm80` (stale)", self.text("docs/performance.md"))
         self.assertIn("forward_sm80 (stale)", self.text("docs/report.html"))
+        del self.code["kernels"]["01_scalar"]  # a kernel that is gone, or has another name
+        self.write_code()
+        self.run_tool("--no-pictures")
+        self.assertIn("`01_scalar` (stale)", self.text("docs/ladder.md"))
+
+    def test_what_a_build_says_nothing_about_is_not_checked(self):
+        self.change("00_unfused")
+        self.run_tool("--no-pictures")
+        pages = self.text("docs/ladder.md")
+        self.assertIn("`00_unfused` (stale)", pages)
+        built = self.root / "build/machine_code.json"
+        sixty_four = {"nvcc": "13.0.88", "kernels": {"00_unfused": {"sm_80": "0" * 16}}}
+        for other in (self.code | {"nvcc": "13.1.50"}, sixty_four, None):
+            built.unlink() if other is None else built.write_text(json.dumps(other))
+            # A page with marks that another build gave it still matches.
+            self.assertEqual(self.run_tool("--check"), 0, self.said.getvalue())
+            self.assertIn("not checked: the machine code of 00_unfused, 01_scalar, forward_sm80:",
+                          self.said.getvalue())
+        self.run_tool("--no-pictures")
+        self.assertEqual(self.text("docs/ladder.md"), pages.replace(" (stale)", ""))
+        # Other mistakes are seen all the same.
+        (self.root / "docs/ladder.md").write_text(pages.replace("20.50", "10.50"))
+        self.assertEqual(self.run_tool("--check"), 1)
+
+    def test_a_build_elsewhere_can_be_named(self):
+        self.run_tool("--no-pictures")
+        self.change("00_unfused")
+        (self.root / "build").rename(self.root / "elsewhere")
+        self.assertEqual(self.run_tool("--check"), 0)
+        self.assertEqual(self.run_tool("--check", "--build", str(self.root / "elsewhere")), 1)
+        for content in ("{", "[]", '{"nvcc": 13, "kernels": {}}'):
+            (self.root / "elsewhere/machine_code.json").write_text(content)
+            self.assertEqual(self.run_tool("--build", str(self.root / "elsewhere")), 1)
+            self.assertIn("elsewhere/machine_code.json: ", self.said.getvalue())
+
+    def test_sources_of_a_cpu_kernel_make_its_rows_stale(self):
+        (self.root / "src/cpu").mkdir(parents=True)
+        (self.root / "src/cpu/forward.cpp").write_text("int one;  // a comment\n")
+        prints = Evidence(self.root).sources
+        cases = [fixtures.case("cpu", "one", 1, 8, 512, 64, False,
+                               [("cpu_simd", 1500.0, "flashcore", prints["cpu_simd"])], "f32")]
+        (self.root / "docs/evidence/bench-cpu.json").write_text(json.dumps(fixtures.bench(cases)))
+        for text, stale in (("int one;\n", False), ("int two;\n", True)):
+            (self.root / "src/cpu/forward.cpp").write_text(text)
+            self.run_tool("--no-pictures")
+            self.assertEqual("`cpu_simd` (stale)" in self.text("docs/performance.md"), stale)
 
     def test_a_failed_rung_has_no_time(self):
         self.ladder["rungs"][1] = fixtures.rung("01_scalar", 1.0, "x", passed=False)
@@ -250,21 +306,6 @@ class Pages(Tree):
         self.assertNotIn("<script>alert", self.text("docs/report.html"))
         self.assertNotIn("<img", self.text("docs/report.html"))
         self.assertNotIn("<script>", self.text("docs/performance.md"))
-
-
-class Fingerprints(Tree):
-    def test_variants_have_that_of_their_family(self):
-        prints = fingerprint.fingerprints(self.root)
-
-        def of(kernel):
-            return fingerprint.kernel_fingerprint(prints, kernel)
-        self.assertEqual(of("forward_sm80_split"), of("forward_sm80"))
-        self.assertEqual(of("01_scalar_twice"), prints["ladder/01_scalar"])
-        self.assertEqual(of("other"), "")
-        before = of("forward_sm80")
-        (self.root / "src/dispatch/forward_sm80.cpp").write_text("// its plan\n")
-        prints = fingerprint.fingerprints(self.root)
-        self.assertNotEqual(of("forward_sm80"), before)
 
 
 class Balance(html.parser.HTMLParser):

@@ -1,12 +1,21 @@
 """Evidence files: read, held to docs/evidence/schema.json, and asked whether they are still true."""
 import json
 import pathlib
+import re
 
 import fingerprint
 
 LARGEST_FILE = 64 << 20
 SCHEMA_PATH = pathlib.Path(__file__).resolve().parents[2] / "docs/evidence/schema.json"
+ROW_DEPTH, LONGEST_LINE = 4, 100
 STALE = " (stale)"
+MACHINE_CODE = "machine_code.json"  # of a build folder
+MACHINE_CODE_SCHEMA = {
+    "type": "object", "required": ["nvcc", "kernels"],
+    "properties": {"nvcc": {"type": "string"},
+                   "kernels": {"type": "object", "additionalProperties": {
+                       "type": "object", "additionalProperties": {"type": "string"}}}}}
+CODE_FINGERPRINT = re.compile(r"nvcc (\S+) (sm_\d+) ([0-9a-f]{16})")
 
 
 class Failure(Exception):
@@ -90,20 +99,75 @@ def read(path: pathlib.Path) -> dict:
     return evidence
 
 
-class Evidence:
-    """All evidence of a tree, by the file's name, and the fingerprints of its sources now."""
+def rounded(value):
+    """Numbers that are not whole to six digits."""
+    if isinstance(value, dict):
+        return {name: rounded(member) for name, member in value.items()}
+    if isinstance(value, list):
+        return [rounded(member) for member in value]
+    return float(f"{value:.6g}") if isinstance(value, float) and value % 1 else value
 
-    def __init__(self, root: pathlib.Path):
+
+def text_of(evidence, depth: int = 0) -> str:
+    """As bench/evidence.cpp writes it, of what is rounded: a row a line."""
+    line = json.dumps(evidence, ensure_ascii=False, separators=(",", ":"))
+    if (not isinstance(evidence, (dict, list)) or depth >= ROW_DEPTH or
+            len(line.encode()) <= LONGEST_LINE):
+        return line
+    if isinstance(evidence, dict):
+        members = [f"{json.dumps(name, ensure_ascii=False)}:{text_of(member, depth + 1)}"
+                   for name, member in evidence.items()]
+    else:
+        members = [text_of(member, depth + 1) for member in evidence]
+    begin, end = "{}" if isinstance(evidence, dict) else "[]"
+    indent = "\n" + " " * (depth + 1)
+    return f"{begin}{','.join(indent + member for member in members)}\n{' ' * depth}{end}"
+
+
+def write(path: pathlib.Path, evidence: dict) -> None:
+    path.write_text(text_of(rounded(evidence)) + "\n", encoding="utf-8")
+
+
+def read_machine_code(build: pathlib.Path | None) -> dict:
+    """What tools/machine_code.py wrote about a build's kernels; nothing where there is none."""
+    path = build / MACHINE_CODE if build else None
+    if path is None or not path.exists():
+        return {"nvcc": "", "kernels": {}}
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        check(found, MACHINE_CODE_SCHEMA, {})
+    except (OSError, ValueError, RecursionError) as error:
+        raise Failure(f"{path}: cannot be read: {error}") from error
+    except Failure as failure:
+        raise Failure(f"{path}: {failure}") from failure
+    return found
+
+
+class Evidence:
+    """All evidence of a tree, by the file's name, and what its kernels are known by now."""
+
+    def __init__(self, root: pathlib.Path, build: pathlib.Path | None = None):
         self.root = root
         self.files = {path.stem: read(path) for path in sorted((root / "docs/evidence").glob("*.json"))
                       if path.name != "schema.json"}
-        self.current = fingerprint.fingerprints(root)
+        self.sources = fingerprint.fingerprints(root)
+        self.code = read_machine_code(build)
+        self.unchecked: set[str] = set()  # kernels that this build says nothing about
 
     def of_kind(self, kind: str) -> dict[str, dict]:
         return {name: file for name, file in self.files.items() if file["kind"] == kind}
 
     def is_stale(self, kernel: str, measured: str) -> bool:
-        return measured != fingerprint.kernel_fingerprint(self.current, kernel)
+        """Whether a row is not of the code of now. What cannot be known is not checked, not stale."""
+        code = CODE_FINGERPRINT.fullmatch(measured)
+        if code is None:
+            return measured != self.sources.get(kernel)
+        nvcc, family, digest = code.groups()
+        has_family = any(family in families for families in self.code["kernels"].values())
+        if nvcc != self.code["nvcc"] or not has_family:
+            self.unchecked.add(kernel)
+            return False
+        return digest != self.code["kernels"].get(kernel, {}).get(family)
 
 
 def where(evidence: dict) -> str:

@@ -17,6 +17,14 @@ def gates(evidence: dict, kernel: str) -> str:
     return f"{passed} of {len(rows)} ({errors(rows)})"
 
 
+def scores(evidence: dict, kernel: str) -> str:
+    asked = evidence.get("scores") or {"kernels": []}
+    row = next((row for row in asked["kernels"] if row["kernel"] == kernel), None)
+    if row is None or row["passed"] + row["failed"] == 0:
+        return "-"
+    return f"{row['passed']} of {row['passed'] + row['failed']} ({errors([row])})"
+
+
 def random(evidence: dict, kernel: str) -> str:
     asked = evidence["random"] or {"kernels": []}
     row = next((row for row in asked["kernels"] if row["kernel"] == kernel), None)
@@ -41,8 +49,11 @@ def gate_table(all_evidence: Evidence, files: dict[str, dict]) -> str:
         for kernel, measured in evidence["fingerprints"].items():
             stale = STALE if all_evidence.is_stale(kernel, measured) else ""
             rows.append([f"`{cell(kernel)}`{stale}", gates(evidence, kernel),
-                         random(evidence, kernel), sanitizers(evidence, kernel)])
-    return table(["kernel", "gate table", "random problems", "sanitizers"], sorted(rows), left=4)
+                         scores(evidence, kernel), random(evidence, kernel),
+                         sanitizers(evidence, kernel)])
+    rows.sort(key=lambda row: [text.replace(STALE, "") for text in row])
+    return table(["kernel", "gate table", "hard scores", "random problems", "sanitizers"], rows,
+                 left=5)
 
 
 def parts(all_evidence: Evidence) -> dict:

@@ -94,17 +94,14 @@ inline void attend_tile(const TileJob& job, const Buffers& buffers, const Specia
     float* const s = buffers.s + r * kScoreStride;
     const int64_t head = job.head_of(row + r);
     const int64_t query = job.query_of(row + r);
-    const float scale = row_scale(job, head);
-    float c = scale * kLog2E;
-    if (needs_transform(p, scale)) {
-      transform_row(job, head, query, scale, columns, s);
-      c = kLog2E;
-    }
+    const RowScale scale = row_scale(job, head);
+    if (scale.transforms) transform_row(job, head, query, scale.product, columns, s);
     if (banded) remove_outside(visible_keys(job.sequence, p.band, query), columns, s);
     for (int32_t n = 0; n < special.count; ++n) {
       attends[r * kLargestBlockKv + n] = s[special.index[n]] != kRemoved;
     }
-    alpha[r] = softmax_row(job, row + r, c, columns, s, buffers.largest[row + r], sums[r]);
+    alpha[r] =
+        softmax_row(job, row + r, scale.power, columns, s, buffers.largest[row + r], sums[r]);
   }
   for (int64_t r = 0; r < rows; r += kLanes) {
     hn::Store(exp2_of(hn::Load(kF, alpha + r)), kF, alpha + r);
@@ -128,20 +125,24 @@ inline void finish_row(const TileJob& job, int64_t row, float largest, float den
   const int64_t query = job.query_of(row);
   const int64_t position = job.sequence.q_begin + query;
   const double shift = alibi_of(job, head, query).shift;
-  double top = largest;  // in powers of two
+  const RowScale scale = row_scale(job, head);
+  double top = reference_of(largest, scale.power);  // in powers of two
   double sum = denominator;
   double weight = 1;
   if (p.sinks.present) {
     constexpr double kLog2EExact = 1.4426950408889634;
-    const double sink =
-        (static_cast<double>(args.sinks[p.sinks.at(0, head)]) - shift) * kLog2EExact;
+    const double sink = static_cast<double>(args.sinks[p.sinks.at(0, head)]) - shift;
     if (denominator == 0) {
-      top = sink;
+      top = sink * kLog2EExact;
       sum = 1;
     } else {
-      top = std::max<double>(largest, sink);
-      weight = std::exp2(largest - top);
-      sum = sum * weight + std::exp2(sink - top);
+      // Scores are compared, then scaled: the sink may be the largest of them to the last bit.
+      const double score = static_cast<double>(largest) * scale.score;
+      const double power = static_cast<double>(largest) * scale.power;
+      const double above = (sink - score) * kLog2EExact + (power - top);
+      weight = std::exp2(-std::max(above, 0.0));
+      sum = sum * weight + std::exp2(std::min(above, 0.0));
+      if (above > 0) top = sink * kLog2EExact;
     }
   }
   double factor = denominator == 0 ? 0 : weight / sum;
@@ -200,12 +201,14 @@ inline void merge(const TileJob& job, const float* partials, int64_t count, int6
     const float* const first = partials + row * (2 + width);
     float largest = kRemoved;
     for (int64_t n = 0; n < count; ++n) largest = std::max(largest, first[n * stride]);
-    const float reference = largest == kRemoved ? 0.0f : largest;
+    const float power = row_scale(job, job.head_of(row)).power;
+    const double reference = largest == kRemoved ? 0.0 : reference_of(largest, power);
     float denominator = 0;
     std::fill_n(sums, width, 0.0f);
     for (int64_t n = 0; n < count; ++n) {
       const float* const part = first + n * stride;
-      const float weight = exp2_of_scalar(part[0] - reference);
+      const float weight =
+          exp2_of_scalar(static_cast<float>(reference_of(part[0], power) - reference));
       denominator += part[1] * weight;
       for (int64_t c = 0; c < width; ++c) sums[c] += part[2 + c] * weight;
     }

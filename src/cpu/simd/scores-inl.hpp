@@ -22,18 +22,27 @@ struct Columns {
   int64_t keys = 0;   // columns at and past it have no key
 };
 
-// softmax_scale, with the scale of an fp8 Q.
-inline float row_scale(const TileJob& job, int64_t head) {
+// From what a tile holds of a row to scores, and to powers of two.
+struct RowScale {
+  float product = 1;        // q.k to scores: softmax_scale, with the scale of an fp8 Q
+  bool transforms = false;  // scores are not simply q.k times a positive number: transform_row
+  float score = 1;          // what the softmax then gets, to scores
+  float power = 1;          // likewise, to powers of two
+};
+
+inline RowScale row_scale(const TileJob& job, int64_t head) {
+  constexpr float kLog2E = 1.44269504f;
   const ForwardProblem& p = *job.problem;
   const float q_scale =
       p.q_scale.present ? job.arguments->q_scale[p.q_scale.at(job.batch, head)] : 1.0f;
-  return p.softmax_scale * q_scale;
-}
-
-// True when the scores of a row are not simply q.k times a positive number.
-inline bool needs_transform(const ForwardProblem& p, float scale) {
-  return p.softcap > 0 || p.bias.present || p.mask.present || p.alibi_slopes.present ||
-         !(scale > 0 && scale < std::numeric_limits<float>::infinity());
+  RowScale scale;
+  scale.product = p.softmax_scale * q_scale;
+  scale.power = scale.product * kLog2E;
+  scale.transforms = p.softcap > 0 || p.bias.present || p.mask.present || p.alibi_slopes.present ||
+                     !(scale.power > 0 && scale.power < std::numeric_limits<float>::infinity());
+  scale.score = scale.transforms ? 1.0f : scale.product;
+  if (scale.transforms) scale.power = kLog2E;
+  return scale;
 }
 
 // ALiBi is measured from the visible key that is nearest to the diagonal, not from the diagonal:

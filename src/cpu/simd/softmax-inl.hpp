@@ -3,14 +3,13 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 
 #include "cpu/simd/pack-inl.hpp"
 #include "cpu/simd/scores-inl.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace flashcore::cpu::FLASHCORE_SIMD_NAMESPACE {
-
-inline constexpr float kLog2E = 1.44269504f;
 
 inline float exp2_of_scalar(float x) { return hn::GetLane(exp2_of(hn::Set(kF, x))); }
 
@@ -112,22 +111,39 @@ inline void drop(const TileJob& job, int64_t head, int64_t query, const Columns&
   }
 }
 
-// A tile's rows of the running state.
-struct TileState {
-  float* largest;  // in powers of two; -inf before the first key
-  float* denominator;
-};
+// What the exponents of a row are measured from: c times its largest score, rounded to fp32 if that
+// is by a small fraction of 1. For larger scores it is not: half a unit in their last place can be
+// more than all exponents that fp32 has.
+inline constexpr float kLargestRounded = 0x1p20f;
+
+inline double reference_of(float largest, float c) {
+  const float rounded = largest * c;
+  return std::abs(rounded) <= kLargestRounded ? rounded : static_cast<double>(largest) * c;
+}
+
+HWY_INLINE void subtract(float largest, const Columns& columns, float* s) {
+  const VecF minus = hn::Set(kF, largest);
+  for (int64_t i = columns.first; i < columns.last; i += kLanes) {
+    hn::Store(hn::Sub(hn::Load(kF, s + i), minus), kF, s + i);
+  }
+}
 
 // One row: scores (masked; times c they are powers of two) to probabilities. Gives what the row's
 // older sums are to be multiplied by, as a power of two.
 HWY_INLINE float softmax_row(const TileJob& job, int64_t row, float c, const Columns& columns,
                              float* s, float& largest, float& sum) {
-  const float before = largest;
-  largest = std::max(before, largest_of(s, columns) * c);
+  const double before = reference_of(largest, c);
+  largest = std::max(largest, largest_of(s, columns));
   // With nothing seen yet, any finite number will do.
-  const float reference = largest == kRemoved ? 0.0f : largest;
+  float rounded = largest == kRemoved ? 0.0f : largest * c;
+  double reference = rounded;
+  if (!(std::abs(rounded) <= kLargestRounded)) {  // then it is the largest score that is subtracted
+    subtract(largest, columns, s);
+    reference = reference_of(largest, c);
+    rounded = 0;
+  }
   if (job.problem->dropout_p > 0) {
-    sum = exponentiate<false>(s, columns, c, reference);
+    sum = exponentiate<false>(s, columns, c, rounded);
     drop(job, job.head_of(row), job.query_of(row), columns, s);
     if constexpr (kPairs) {
       for (int64_t i = columns.first; i < columns.last; i += kLanes) {
@@ -135,9 +151,9 @@ HWY_INLINE float softmax_row(const TileJob& job, int64_t row, float c, const Col
       }
     }
   } else {
-    sum = exponentiate<true>(s, columns, c, reference);
+    sum = exponentiate<true>(s, columns, c, rounded);
   }
-  return before - reference;
+  return static_cast<float>(before - reference);
 }
 
 }  // namespace flashcore::cpu::FLASHCORE_SIMD_NAMESPACE

@@ -26,7 +26,7 @@ struct TileLayout {
   size_t v = 0;          // [panels][block_kv or pairs][kPanel]
   size_t o = 0;          // [rows][width_v], not yet divided by the denominator
   size_t s = 0;          // [kLargestRowTile][kScoreStride]
-  size_t state = 0;      // [2][rows]: largest score (times log2 e), denominator
+  size_t state = 0;      // [2][rows]: largest score (before RowScale's factors), denominator
   size_t staging = 0;    // rows on their way into panels
   size_t bytes = 0;      // of all
 };

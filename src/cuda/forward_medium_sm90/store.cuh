@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "cuda/attention/large_reference.hpp"
 #include "cuda/attention/quad_softmax.cuh"
 #include "cuda/forward_medium_sm90/shape.cuh"
 #include "cuda/forward_small_sm90/exact.cuh"
@@ -83,7 +84,8 @@ struct Store {
     ptx::mbarrier_arrive(ptx::shared_address(&smem.left[warp]));
   }
 
-  // What outputs of both warpgroups are multiplied by, and the log-sum-exp of a row.
+  // What outputs of both warpgroups are multiplied by, and the log-sum-exp of a row. Where the
+  // reference is too large outputs become infinite, and so are computed again.
   struct Weights {
     float own, other, lse;
   };
@@ -93,7 +95,8 @@ struct Store {
     const float a = ptx::exp2_approx(fmaf(own_max, p.scale_log2, shift));
     const float b = ptx::exp2_approx(fmaf(other.x, p.scale_log2, shift));
     const float sum = fmaf(a, own_sum, b * other.y);
-    const float inverse = sum == 0 ? 0.0F : ptx::reciprocal_approx(sum);
+    float inverse = sum == 0 ? 0.0F : ptx::reciprocal_approx(sum);
+    if (fabsf(shift) > attention::kLargestReference) inverse = -kNoKey;
     return {a * inverse, b * inverse, (ptx::log2_approx(sum) - shift) * kLn2};
   }
 

@@ -268,7 +268,7 @@ struct Consumer {
   // No key has been seen.
   __device__ __forceinline__ void clear() {
     sum[0] = sum[1] = 0;
-    if constexpr (S::kFeatures) cap_exactly(params.cap_fourth == 0);
+    if constexpr (S::kFeatures) cap_exactly(params.near_cap.fourth == 0);
     reference[0] = reference[1] = kNoReference;
 #pragma unroll
     for (int part = 0; part < S::kOutParts; ++part) {

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 
+#include "cuda/attention/large_reference.hpp"
 #include "cuda/forward_sm90/consumer.cuh"
 #include "cuda/forward_sm90/exact_rows.cuh"
 #include "cuda/forward_sm90/shape.cuh"
@@ -52,7 +53,7 @@ __device__ __forceinline__ void end_rows(const Params& p, const Consumer<S>& c,
 }
 
 // A lane's outputs of row `slot`, two columns a word, and whether they are right: finite, or of a
-// row whose sum is NaN.
+// row whose sum is NaN; and of a row whose reference is small enough.
 template <class S>
 struct PackedRow {
   uint32_t word[S::kOutParts][S::kOutProducts];
@@ -74,7 +75,8 @@ __device__ __forceinline__ PackedRow<S> pack_row(const Consumer<S>& c, int slot,
       zero = Element::add_zero_times(row.word[part][n], zero);
     }
   }
-  row.right = zero == 0 || factor != factor;
+  row.right =
+      (zero == 0 || factor != factor) && fabsf(c.reference[slot]) < attention::kLargestReference;
   return row;
 }
 

@@ -1,5 +1,8 @@
-// O of a warp's 16 rows once more, key by key from global memory: what runs when an output is not
-// finite though its row's sum is.
+// O and LSE of a warp's 16 rows once more, key by key from global memory: what runs when an output
+// is not finite though its row's sum is, or a row's reference is too large.
+//
+// The largest score is subtracted before anything is scaled: that is exact for all scores that
+// count, so a row is right however large they are.
 //
 // A product multiplies every probability of a block by every value, and 0 * NaN is NaN: a NaN in V
 // would reach rows whose mask removes its key. Here only keys that a row sees are read at all, and
@@ -10,6 +13,7 @@
 #include <cstdint>
 
 #include "cuda/attention/quad_softmax.cuh"
+#include "cuda/attention/softcap.cuh"
 #include "cuda/forward_sm90/scores.cuh"
 #include "cuda/forward_sm90/shape.cuh"
 #include "cuda/ptx/registers.cuh"
@@ -44,10 +48,11 @@ __device__ inline float warp_sum(float x) {
   return x;
 }
 
-// The row's sink in units of log2, or kNoKey.
-__device__ inline float sink_log2(const Params& p, int head) {
-  return p.sinks == nullptr ? kNoKey : p.sinks[head * p.sinks_step] * kLog2E;
+// The row's sink, or kNoKey; in units of log2.
+__device__ inline float sink_of(const Params& p, int head) {
+  return p.sinks == nullptr ? kNoKey : p.sinks[head * p.sinks_step];
 }
+__device__ inline float sink_log2(const Params& p, int head) { return sink_of(p, head) * kLog2E; }
 
 __device__ inline uint16_t* output_row(const Params& p, const TaskInfo& task, int row) {
   return static_cast<uint16_t*>(p.o) + task.batch * p.o_batch + task.head * p.o_head +
@@ -64,6 +69,9 @@ __device__ __forceinline__ void compute_rows_exactly(const Params& p, const Task
   using Element = typename S::Element;
   constexpr int kColumns = S::kConfig.head_dim_v / 32;  // of a lane, 32 apart
   const int kv_head = task.kv_head;
+  // From scores to units of log2, and to what the caller means.
+  const float to_log2 = S::kFeatures ? 1.0F : p.scale_log2;
+  const float to_natural = S::kFeatures ? kLn2 : p.scale;
 #pragma unroll 1
   for (int i = 0; i < 16; ++i) {
     const int row = first_row + i;
@@ -82,12 +90,15 @@ __device__ __forceinline__ void compute_rows_exactly(const Params& p, const Task
       if (key < end) {
         const uint16_t* const k = row_pointer(p.k, task.batch, kv_head, task.kv_row + key);
         score = dot<Element>(q, k, p.head_dim_qk);
-        score = S::kFeatures && p.softcap_log2 > 0 ? capped_score(score, p) : score * p.scale_log2;
+        if constexpr (S::kFeatures) {
+          score = p.softcap.cap_log2 > 0 ? attention::capped_log2(score, p.softcap)
+                                         : score * p.scale_log2;
+        }
       }
       const float raised = fmaxf(largest, warp_max(score));
       const float reference = attention::finite_reference(raised);
-      const float rescale = ptx::exp2_approx(largest - reference);
-      const float weight = key < end ? ptx::exp2_approx(score - reference) : 0.0F;
+      const float rescale = ptx::exp2_approx((largest - reference) * to_log2);
+      const float weight = key < end ? ptx::exp2_approx((score - reference) * to_log2) : 0.0F;
       largest = raised;
       sum = sum * rescale + weight;
 #pragma unroll
@@ -109,9 +120,15 @@ __device__ __forceinline__ void compute_rows_exactly(const Params& p, const Task
       }
     }
     sum = warp_sum(sum);
-    const float sink = sink_log2(p, task.head), top = fmaxf(largest, sink);
-    const float factor = ptx::exp2_approx(largest - attention::finite_reference(top));
-    const float all = sum * factor + (sink == kNoKey ? 0.0F : ptx::exp2_approx(sink - top));
+    const float sink = sink_of(p, task.head), natural = largest * to_natural;
+    const float top = fmaxf(natural, sink), reference = attention::finite_reference(top);
+    const float factor = ptx::exp2_approx((natural - reference) * kLog2E);
+    const float all =
+        sum * factor + (sink == kNoKey ? 0.0F : ptx::exp2_approx((sink - top) * kLog2E));
+    if (p.lse != nullptr) {
+      p.lse[task.batch * p.lse_batch + task.head * p.lse_head + (task.q_row + row) * p.lse_row] =
+          top + __log2f(all) * kLn2;
+    }
     uint16_t* const out = output_row(p, task, row);
 #pragma unroll
     for (int i = 0; i < kColumns; ++i) {

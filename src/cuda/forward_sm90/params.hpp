@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "cuda/attention/forward_params.hpp"
+#include "cuda/attention/softcap.hpp"
 #include "cuda/forward_sm90/schedule.hpp"
 
 namespace flashcore::cuda::forward_sm90 {
@@ -29,15 +30,13 @@ struct Params : FirstParams, attention::ForwardParams {
   // The band: unlimited sides are negative, others at most 2^32.
   int64_t left, right;
 
-  // Scores to units of log2. The instances with features take the softcap first: cap * tanh(x) is
-  // softcap_log2 * (1 - 2 / (1 + 2^(score * softcap_rate))).
+  // Scores to units of log2, and as the caller gave it. The instances with features take the
+  // softcap instead where there is one: by the polynomial while a lane's scores of a block allow
+  // it.
   float scale_log2;
-  float softcap_log2;  // 0: off
-  float softcap_rate;
-  // The same for scores that stay away from the cap: a score times a polynomial in its square, good
-  // while the fourth powers of a lane's scores in a block add up to cap_fourth. 0: never.
-  float cap_terms[4];
-  float cap_fourth;
+  float scale;
+  attention::SoftcapParams softcap;
+  attention::NearCap near_cap;
   const float* sinks;  // one a head; null when there are none
   int64_t sinks_step;
 

@@ -5,7 +5,9 @@
 
 #include <cstdint>
 
+#include "cuda/attention/large_reference.hpp"
 #include "cuda/attention/quad_softmax.cuh"
+#include "cuda/attention/softcap.cuh"
 #include "cuda/forward_sm90/shape.cuh"
 #include "cuda/ptx/exp2.cuh"
 #include "cuda/ptx/ldmatrix.cuh"
@@ -108,13 +110,6 @@ __device__ __forceinline__ void recompute_scores(Scores<S>& s, uint32_t q, uint3
   }
 }
 
-// A score in units of log2, softcap included. 1 - 2 / (1 + e^2x) is off by 1e-7 of the cap, where
-// the tanh.approx instruction would be off by 5e-4 of the score.
-__device__ __forceinline__ float capped_score(float score, const Params& p) {
-  const float power = ptx::exp2_approx(score * p.softcap_rate);
-  return fmaf(-2 * p.softcap_log2, __fdividef(1.0F, 1.0F + power), p.softcap_log2);
-}
-
 // Capped scores in units of log2, without a special function. False where one comes too near to
 // the cap for that.
 template <class S>
@@ -126,23 +121,23 @@ __device__ __forceinline__ bool cap_scores(Scores<S>& s, const Params& p) {
     for (int e = 0; e < 4; ++e) {
       const float square = s[n][e] * s[n][e];
       fourth[e] = fmaf(square, square, fourth[e]);
-      float t = fmaf(square, p.cap_terms[3], p.cap_terms[2]);
-      t = fmaf(square, t, p.cap_terms[1]);
-      t = fmaf(square, t, p.cap_terms[0]);
+      float t = fmaf(square, p.near_cap.terms[3], p.near_cap.terms[2]);
+      t = fmaf(square, t, p.near_cap.terms[1]);
+      t = fmaf(square, t, p.near_cap.terms[0]);
       s[n][e] *= t;
     }
   }
-  return (fourth[0] + fourth[1]) + (fourth[2] + fourth[3]) <= p.cap_fourth;  // not with a NaN
+  return (fourth[0] + fourth[1]) + (fourth[2] + fourth[3]) <= p.near_cap.fourth;  // not with NaN
 }
 
 // Of the first kProducts products.
 template <class S, int kProducts>
 __device__ __forceinline__ void scale_scores(Scores<S>& s, const Params& p) {
-  if (p.softcap_log2 > 0) {
+  if (p.softcap.cap_log2 > 0) {
 #pragma unroll
     for (int n = 0; n < kProducts; ++n) {
 #pragma unroll
-      for (int e = 0; e < 4; ++e) s[n][e] = capped_score(s[n][e], p);
+      for (int e = 0; e < 4; ++e) s[n][e] = attention::capped_log2(s[n][e], p.softcap);
     }
   } else {
 #pragma unroll
@@ -219,9 +214,12 @@ __device__ __forceinline__ void pack(Probabilities<S>& p, const Scores<S>& s) {
 }
 
 // A step of the online softmax: raises the reference to the rows' maxima, exponentiates, and gives
-// the factors for what was accumulated before, and this lane's sums of the exponentials. A row that
-// has seen no key keeps kNoReference. Of the first kProducts products.
-inline constexpr float kNoReference = -3e38F;
+// the factors for what was accumulated before, and this lane's sums of the exponentials. Of the
+// first kProducts products.
+//
+// A row that has seen no key keeps kNoReference, and so does one with nothing but scores below it.
+// Rows that end there, or past its opposite, are computed again (exact_rows.cuh).
+inline constexpr float kNoReference = -attention::kLargestReference;
 
 template <class S, int kProducts = S::kKeyProducts>
 __device__ __forceinline__ void online_softmax(Scores<S>& s, float (&reference)[2],

@@ -1,4 +1,6 @@
-// Outputs that are not finite, computed again one by one, exactly.
+// Outputs that are not finite, computed again one by one, exactly, and the LSE of their rows. So
+// are those of rows whose reference is too large (attention/large_reference.hpp): they were made
+// infinite.
 //
 // A Tensor Core product multiplies every probability of a tile by every value, and 0 * NaN is NaN:
 // a NaN or infinity in V reaches rows whose mask removes its key. Where a warp finds such an output
@@ -21,21 +23,26 @@ __device__ inline float warp_max(float x) {
   return x;
 }
 
-// The score of one query and key, times what makes it an exponent of 2.
+// The raw score of one query and key.
 template <class Element>
-__device__ inline float exact_score(const uint16_t* q, const uint16_t* k, int head_dim,
-                                    float scale) {
+__device__ inline float exact_score(const uint16_t* q, const uint16_t* k, int head_dim) {
   float dot = 0;
   for (int d = 0; d < head_dim; ++d) {
     dot = fmaf(Element::to_float(q[d]), Element::to_float(k[d]), dot);
   }
-  return dot * scale;
+  return dot;
 }
 
+struct ExactOutput {
+  float value, lse;
+};
+
 // Column `column` (a different one for every lane) of one query's output, by the whole warp. Lanes
-// whose column is past head_dim_v lend a hand with scores.
+// whose column is past head_dim_v lend a hand with scores. The largest score is subtracted before
+// anything is scaled, which is exact for all scores that count.
 template <class Element>
-__device__ inline float exact_output(const Params& p, const Task& task, int query, int column) {
+__device__ inline ExactOutput exact_output(const Params& p, const Task& task, int query,
+                                           int column) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const uint16_t* const q = row_pointer(p.q, task.batch, task.head, task.q_row + query);
   const Columns keys = columns_of(task.limits, query, 0);
@@ -48,12 +55,12 @@ __device__ inline float exact_output(const Params& p, const Task& task, int quer
     const float score =
         key < keys.end
             ? exact_score<Element>(q, row_pointer(p.k, task.batch, task.kv_head, task.kv_row + key),
-                                   p.head_dim_qk, p.scale_log2)
+                                   p.head_dim_qk)
             : kNoKey;
     const float raised = fmaxf(largest, warp_max(score));
     const float reference = raised == kNoKey ? 0.0F : raised;
-    const float rescale = ptx::exp2_approx(largest - reference);
-    const float weight = ptx::exp2_approx(score - reference);
+    const float rescale = ptx::exp2_approx((largest - reference) * p.scale_log2);
+    const float weight = ptx::exp2_approx((score - reference) * p.scale_log2);
     largest = raised;
     sum *= rescale;
     output *= rescale;
@@ -70,7 +77,8 @@ __device__ inline float exact_output(const Params& p, const Task& task, int quer
       }
     }
   }
-  return sum == 0 ? 0.0F : output / sum + nonfinite;
+  return {.value = sum == 0 ? 0.0F : output / sum + nonfinite,
+          .lse = fmaf(largest, p.scale_log2 * kLn2, __logf(sum))};
 }
 
 // Rows from `first` on, each found by kRowLanes lanes of the warp, as far as one of them is in
@@ -86,9 +94,13 @@ __device__ __noinline__ void store_exactly(const Params& p, uint32_t lanes, int 
     if ((lanes & kRowMask) == 0) continue;
     for (int piece = 0; piece < pieces; ++piece) {
       const int column = first_column + 32 * piece + static_cast<int>(threadIdx.x) % 32;
-      const float value = exact_output<Element>(p, task, row, column);
+      const ExactOutput exact = exact_output<Element>(p, task, row, column);
+      const int64_t place = task.q_row + row;
       if (column < p.head_dim_v) {
-        o[(task.q_row + row) * p.o_row + column] = static_cast<uint16_t>(Element::pack(value, 0));
+        o[place * p.o_row + column] = static_cast<uint16_t>(Element::pack(exact.value, 0));
+      }
+      if (column == 0 && p.lse != nullptr) {
+        p.lse[task.batch * p.lse_batch + task.head * p.lse_head + place * p.lse_row] = exact.lse;
       }
     }
   }

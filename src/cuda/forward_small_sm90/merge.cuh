@@ -15,8 +15,10 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <type_traits>
 
+#include "cuda/attention/large_reference.hpp"
 #include "cuda/forward_small_sm90/merge_store.cuh"
 #include "cuda/forward_small_sm90/transpose.cuh"
 #include "cuda/ptx/cluster.cuh"
@@ -33,6 +35,7 @@ struct Merge : MergeBase<S> {
   using Base::smem, Base::warp, Base::words;
   static constexpr int kChunkProducts = S::kOutProducts / S::kRanks;
   using Chunk = float[kChunkProducts][2];  // what a lane has of a row
+  static constexpr float kLowest = std::numeric_limits<float>::lowest();
   static constexpr uint32_t kSwapHalf = sizeof(S::MergeMemory::swaps[0]);
 
   // Addresses, found early.
@@ -91,13 +94,15 @@ struct Merge : MergeBase<S> {
   float own, other;  // what the two warpgroups' outputs are multiplied by
   float2 block;      // maximum and sum of this lane's row in the block
 
-  // Stores a row's LSE; what its outputs are to be multiplied by.
+  // Stores a row's LSE; what its outputs are to be multiplied by: infinity where the reference is
+  // too large, so that they are not finite and computed again.
   __device__ __forceinline__ float finish_row(float2 row) const {
+    const float reference = attention::finite_reference(row.x);
     if (places.lse != nullptr) {
-      const float reference = attention::finite_reference(row.x);
       this->store_lse(row.y == 0 ? kNoKey : (reference + ptx::log2_approx(row.y)) * kLn2);
     }
-    return row.y == 0 ? 0.0F : ptx::reciprocal_approx(row.y);
+    const float inverse = row.y == 0 ? 0.0F : ptx::reciprocal_approx(row.y);
+    return fabsf(reference) > attention::kLargestReference ? -kNoKey : inverse;
   }
 
   // What is known of the rows before the last product is complete.
@@ -105,7 +110,8 @@ struct Merge : MergeBase<S> {
     float max[2], sums[2];
 #pragma unroll
     for (int row = 0; row < 2; ++row) {
-      max[row] = w.max[row] * scale;
+      // Not below the lowest number: that would be a row without a key.
+      max[row] = w.max[row] > kNoKey ? fmaxf(w.max[row] * scale, kLowest) : kNoKey;
       sums[row] = attention::quad_sum(w.sums[row][0] + w.sums[row][1]);
     }
     const bool lower = lane % 2 == 0;

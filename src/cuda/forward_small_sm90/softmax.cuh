@@ -16,7 +16,6 @@ using Probabilities = uint32_t[S::kKeySteps][4];
 
 // Sums of a lane's exponentials, [row][even and odd columns].
 using Sums = float[2][2];
-inline constexpr float kLn2 = 0.6931471805599453F;
 inline constexpr float kLargestSum = 32768;  // then no exponential passes what fp16 holds
 inline constexpr float kMostExponent = 14;   // of 2, of a probability: fp16 holds twice that much
 

@@ -10,6 +10,7 @@
 namespace flashcore::cuda::forward_small_sm90 {
 
 inline constexpr float kNoKey = -std::numeric_limits<float>::infinity();
+inline constexpr float kLn2 = 0.6931471805599453F;
 
 struct Task {
   int batch, head, kv_head;

@@ -1,13 +1,19 @@
 // A CUDA runtime that launches nothing and writes down what it was asked to launch. Linked instead
-// of the real one, so that launch geometry is known without a GPU.
+// of the real one, so that launches are known without a GPU.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
 
 namespace flashcore::fake {
+
+// The top 16 bits of every address that a run is given, and of nothing else: what has them in a
+// recorded argument is a pointer.
+inline constexpr uint64_t kAddressMark = 0x0F1C;
 
 struct Launch {
   std::string kernel;  // mangled
@@ -17,7 +23,8 @@ struct Launch {
   int device = 0;              // the current one at the launch
   int64_t unwritten_maps = 0;  // tensor maps passed that nothing encoded since take_launches()
   bool ahead = false;          // its kernel was loaded before the last take_launches()
-  bool by_driver = false;
+  std::string geometry;  // grid, block, shared bytes, launch attributes, the kernel's settings
+  std::vector<std::byte> arguments;  // one after the other; a tensor map: what it was encoded from
 };
 
 struct Gpu {
@@ -25,8 +32,12 @@ struct Gpu {
   int multiprocessors = 108;
   int64_t shared_memory_a_block = 163 * 1024;
 };
+inline constexpr Gpu kGpus[] = {
+    {80, 108, 163 * 1024}, {89, 58, 99 * 1024}, {90, 132, 227 * 1024}};  // one a family
 
 void use(const Gpu& gpu);
+// The sizes of each kernel's arguments, by its mangled name. Arguments of others are not recorded.
+void use(std::map<std::string, std::vector<size_t>> argument_sizes);
 std::vector<Launch> take_launches();  // since the last call
 int current_device();                 // there are two, alike; at first 0 is current
 

@@ -2,6 +2,7 @@
 
 #include <cuda.h>
 #include <cuda_runtime_api.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <cstddef>
@@ -27,6 +28,7 @@ struct Configuration {
   dim3 grid, block;
   size_t shared = 0;
   cudaStream_t stream = nullptr;
+  std::string attributes;
 };
 
 struct State {
@@ -35,7 +37,8 @@ struct State {
   Configuration next;
   std::vector<Launch> launches;
   int device = 0;
-  std::set<std::pair<const void*, int>> prepared;    // kernels that may have more than 48 KB, where
+  // Kernels whose settings were changed, where, and to what: they may have more than 48 KB.
+  std::map<std::pair<const void*, int>, std::map<int, int>> prepared;
   std::set<std::pair<const void*, int>> loaded;      // kernels, where
   std::set<std::pair<const void*, int>> ahead;       // those loaded before the last take_launches()
   std::set<int> contexts;                            // GPUs that have one
@@ -45,6 +48,7 @@ struct State {
   cudaError_t last_error = cudaSuccess;
   int devices = 0;
   uint64_t encoding = 1;  // what is written into a map now
+  std::map<std::string, std::vector<size_t>> argument_sizes;
 };
 
 State& state() {
@@ -105,6 +109,53 @@ std::vector<DeviceCode> programs(const std::byte* binary) {
 
 int64_t volume(const dim3& d) { return int64_t{d.x} * d.y * d.z; }
 
+// An address's mark on top, so that it is not taken for a part of what a map describes.
+uint64_t marked_encoding() { return fake::kAddressMark << 48 | state().encoding; }
+
+std::string geometry_of(const void* function, const Configuration& launch) {
+  const auto& [grid, block, shared, stream, attributes] = launch;
+  std::string text = fmt::format("{},{},{}/{},{},{}/{}{}", grid.x, grid.y, grid.z, block.x, block.y,
+                                 block.z, shared, attributes);
+  const auto settings = state().prepared.find({function, state().device});
+  if (settings == state().prepared.end()) return text;
+  for (const auto& [setting, value] : settings->second) {
+    // Room for shared memory is asked for once, for the largest launch so far: no launch's own.
+    if (setting != cudaFuncAttributeMaxDynamicSharedMemorySize) {
+      text += fmt::format("/setting{}={}", setting, value);
+    }
+  }
+  return text;
+}
+
+std::vector<std::byte> bytes_of(const std::string& kernel, void** arguments) {
+  std::vector<std::byte> bytes;
+  const auto sizes = state().argument_sizes.find(kernel);
+  if (sizes == state().argument_sizes.end()) return bytes;
+  for (size_t i = 0; i < sizes->second.size(); ++i) {
+    const auto* const first = static_cast<const std::byte*>(arguments[i]);
+    bytes.insert(bytes.end(), first, first + sizes->second[i]);
+    bytes.resize((bytes.size() + 7) / 8 * 8);  // each begins at a whole word
+  }
+  return bytes;
+}
+
+// The driver's attributes and the runtime's are alike: a number, and a union 8 bytes from it. What
+// an attribute leaves of the union says nothing.
+template <class Attribute>
+std::string attributes_of(const Attribute* attributes, unsigned count) {
+  static_assert(sizeof(Attribute) == 72);
+  std::string text;
+  for (unsigned i = 0; i < count; ++i) {
+    int words[3];
+    std::memcpy(words, reinterpret_cast<const std::byte*>(attributes + i) + 8, sizeof words);
+    const int id = static_cast<int>(attributes[i].id);
+    const bool is_cluster = id == cudaLaunchAttributeClusterDimension;
+    text += fmt::format("/attribute{}={},{},{}", id, words[0], is_cluster ? words[1] : 0,
+                        is_cluster ? words[2] : 0);
+  }
+  return text;
+}
+
 // The kernels that are given tensor maps: in which argument, and how many they look at whatever the
 // problem is. The ladder's are zeros without keys, and no block fetches them.
 struct MapArgument {
@@ -123,7 +174,7 @@ int64_t unwritten_maps(std::string_view kernel, void** arguments) {
     if (kernel.find(maps.kernel) == std::string_view::npos) continue;
     const auto* const first = static_cast<const CUtensorMap*>(arguments[maps.argument]);
     return std::count_if(first, first + maps.count,
-                         [](const CUtensorMap& map) { return map.opaque[0] != state().encoding; });
+                         [](const CUtensorMap& map) { return map.opaque[0] != marked_encoding(); });
   }
   return 1;  // a kernel that is not known above: at least one nobody looked at
 }
@@ -135,38 +186,60 @@ cudaError_t load(const void* function) {
   return cudaSuccess;
 }
 
-cudaError_t record(const void* function, const dim3& grid, const dim3& block, size_t shared,
-                   void** arguments) {
+cudaError_t record(const void* function, const Configuration& launch, void** arguments) {
   const auto name = state().names.find(function);
   if (name == state().names.end()) return cudaErrorInvalidDeviceFunction;
   if (fails("launch")) return cudaErrorLaunchOutOfResources;
   const bool ahead = state().ahead.contains({function, state().device});
   if (const cudaError_t error = load(function); error != cudaSuccess) return error;
   constexpr size_t kWithoutAsking = 48 * 1024;
-  if (shared > kWithoutAsking && !state().prepared.contains({function, state().device})) {
+  if (launch.shared > kWithoutAsking && !state().prepared.contains({function, state().device})) {
     return cudaErrorInvalidValue;
   }
-  state().launches.push_back({name->second, volume(grid), volume(block),
-                              static_cast<int64_t>(shared), state().device,
-                              unwritten_maps(name->second, arguments), ahead});
+  state().launches.push_back({name->second, volume(launch.grid), volume(launch.block),
+                              static_cast<int64_t>(launch.shared), state().device,
+                              unwritten_maps(name->second, arguments), ahead,
+                              geometry_of(function, launch), bytes_of(name->second, arguments)});
   return cudaSuccess;
 }
 
-// Stands for the driver's tensor map encoder.
-CUresult encode(CUtensorMap* map, CUtensorMapDataType, cuuint32_t, void*, const cuuint64_t*,
-                const cuuint64_t*, const cuuint32_t*, const cuuint32_t*, CUtensorMapInterleave,
-                CUtensorMapSwizzle, CUtensorMapL2promotion, CUtensorMapFloatOOBfill) {
+// Stands for the driver's tensor map encoder: a map is when it was made and a checksum (FNV-1a) of
+// all that it was made from but the address.
+CUresult encode(CUtensorMap* map, CUtensorMapDataType type, cuuint32_t rank, void*,
+                const cuuint64_t* extents, const cuuint64_t* strides, const cuuint32_t* box,
+                const cuuint32_t* element_strides, CUtensorMapInterleave interleave,
+                CUtensorMapSwizzle swizzle, CUtensorMapL2promotion promotion,
+                CUtensorMapFloatOOBfill fill) {
+  uint64_t sum = 0xcbf29ce484222325;
+  const auto add = [&](uint64_t value) {
+    for (int shift = 0; shift < 64; shift += 8) {
+      sum = (sum ^ (value >> shift & 0xff)) * 0x100000001b3;
+    }
+  };
+  for (const uint64_t value : {uint64_t{type}, uint64_t{rank}, uint64_t{interleave},
+                               uint64_t{swizzle}, uint64_t{promotion}, uint64_t{fill}}) {
+    add(value);
+  }
+  for (cuuint32_t i = 0; i < rank; ++i) {
+    add(extents[i]);
+    add(i + 1 < rank ? strides[i] : 0);
+    add(box[i]);
+    add(element_strides[i]);
+  }
   *map = {};
-  map->opaque[0] = state().encoding;
+  map->opaque[0] = marked_encoding();
+  map->opaque[1] = sum & 0xffffffffffff;  // no mark of an address
   return CUDA_SUCCESS;
 }
 
 CUresult launch_by_driver(const CUlaunchConfig* config, CUfunction function, void** arguments,
                           void**) {
-  const cudaError_t error = record(function, {config->gridDimX, config->gridDimY, config->gridDimZ},
-                                   {config->blockDimX, config->blockDimY, config->blockDimZ},
-                                   config->sharedMemBytes, arguments);
-  if (error == cudaSuccess) state().launches.back().by_driver = true;
+  const Configuration launch{{config->gridDimX, config->gridDimY, config->gridDimZ},
+                             {config->blockDimX, config->blockDimY, config->blockDimZ},
+                             config->sharedMemBytes,
+                             nullptr,
+                             attributes_of(config->attrs, config->numAttrs)};
+  const cudaError_t error = record(function, launch, arguments);
   return error == cudaSuccess ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
@@ -178,12 +251,6 @@ CUresult primary_context_state(CUdevice device, unsigned* flags, int* active) {
   *flags = 0;
   *active = state().contexts.contains(device - 1000) ? 1 : 0;
   return CUDA_SUCCESS;
-}
-
-cudaError_t prepare(const void* function) {
-  if (const cudaError_t error = load(function); error != cudaSuccess) return error;
-  state().prepared.insert({function, state().device});
-  return cudaSuccess;
 }
 
 }  // namespace
@@ -205,6 +272,10 @@ void forget() {
   state().failures.clear();
   state().launches.clear();
   state().last_error = cudaSuccess;
+}
+
+void use(std::map<std::string, std::vector<size_t>> argument_sizes) {
+  state().argument_sizes = std::move(argument_sizes);
 }
 
 std::vector<Launch> take_launches() {
@@ -242,7 +313,7 @@ void __cudaRegisterFunction(void** module, const char* function, char*, const ch
   }
 }
 unsigned __cudaPushCallConfiguration(dim3 grid, dim3 block, size_t shared, CUstream_st* stream) {
-  state().next = {grid, block, shared, stream};
+  state().next = {grid, block, shared, stream, {}};
   return 0;
 }
 cudaError_t __cudaPopCallConfiguration(dim3* grid, dim3* block, size_t* shared, void* stream) {
@@ -258,16 +329,19 @@ cudaError_t __cudaGetKernel(cudaKernel_t* kernel, const void* function) {
 }
 cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 grid, dim3 block, void** arguments,
                                size_t shared, cudaStream_t) {
-  return answer(flashcore::fake::record(kernel, grid, block, shared, arguments));
+  return answer(flashcore::fake::record(kernel, {grid, block, shared, nullptr, {}}, arguments));
 }
 cudaError_t cudaLaunchKernel(const void* function, dim3 grid, dim3 block, void** arguments,
                              size_t shared, cudaStream_t) {
-  return answer(flashcore::fake::record(function, grid, block, shared, arguments));
+  return answer(flashcore::fake::record(function, {grid, block, shared, nullptr, {}}, arguments));
 }
 cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* config, const void* function,
                                 void** arguments) {
-  return answer(flashcore::fake::record(function, config->gridDim, config->blockDim,
-                                        config->dynamicSmemBytes, arguments));
+  return answer(
+      flashcore::fake::record(function,
+                              {config->gridDim, config->blockDim, config->dynamicSmemBytes, nullptr,
+                               flashcore::fake::attributes_of(config->attrs, config->numAttrs)},
+                              arguments));
 }
 
 cudaError_t cudaGetDevice(int* device) {
@@ -315,8 +389,10 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
       return cudaErrorInvalidValue;
   }
 }
-cudaError_t cudaFuncSetAttribute(const void* function, cudaFuncAttribute, int) {
-  return answer(flashcore::fake::prepare(function));
+cudaError_t cudaFuncSetAttribute(const void* function, cudaFuncAttribute setting, int value) {
+  const cudaError_t error = flashcore::fake::load(function);
+  if (error == cudaSuccess) state().prepared[{function, state().device}][setting] = value;
+  return answer(error);
 }
 cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void* function) {
   *attributes = {};

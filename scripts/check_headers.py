@@ -1,0 +1,155 @@
+#!/usr/bin/env python3
+"""Every header compiles alone; the public ones with GCC and Clang, the C one also as C.
+
+A header that includes one of a toolkit or package that is not here (CUDA, cuDNN), itself or through
+our headers, is left out, and counted.
+
+usage: check_headers.py [BUILD_DIRECTORY]    a configured directory; default build
+"""
+import concurrent.futures
+import functools
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+# Headers that only some machines have, as they are written in an #include.
+OPTIONAL = re.compile(r"(cuda|cublas|cudnn|mma\.h|nvml|vector_types\.h|oneapi/)")
+INCLUDE = re.compile(r'^\s*#\s*include\s+([<"])([^>"]+)[>"]', re.M)
+
+HOST = "-fsyntax-only -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Werror".split()
+SIMD = "-Wno-unknown-pragmas -O1".split()
+AVX2 = ["-DFLASHCORE_SIMD_TARGET=HWY_AVX2", "-DFLASHCORE_SIMD_NAMESPACE=avx2"]
+AMX = ["-include", "immintrin.h", "-DFLASHCORE_SIMD_TARGET=HWY_AVX3",
+       "-DFLASHCORE_SIMD_NAMESPACE=amx", "-DFLASHCORE_SIMD_BF16", "-DFLASHCORE_SIMD_AMX",
+       '-DFLASHCORE_SIMD_EXTRA=",avx512bf16,amx-tile,amx-bf16"']
+
+
+class Tree:
+    """Our files and what they include."""
+
+    def __init__(self, build):
+        self.roots = [ROOT, ROOT / "include", ROOT / "src", build / "src" / "generated"]
+
+    def headers(self):
+        """Paths of our headers, relative to the root, without what was built."""
+        found = []
+        for folder, folders, files in os.walk(ROOT):
+            here = pathlib.Path(folder)
+            if here == ROOT:
+                folders[:] = [name for name in folders
+                              if not name.startswith((".", "build")) and name != "out"]
+            found += [str((here / name).relative_to(ROOT)) for name in files
+                      if name.endswith((".h", ".hpp", ".cuh"))]
+        return sorted(found)
+
+    def find(self, name, includer):
+        """Our file that `#include "name"` means, or None."""
+        for folder in [includer.parent, *self.roots]:
+            if (folder / name).is_file():
+                return (folder / name).resolve()
+        return None
+
+    @functools.cache
+    def outside(self, path):
+        """The names in <> that a file of ours includes, itself or through our files."""
+        names, seen, waiting = set(), {path}, [path]
+        while waiting:
+            one = waiting.pop()
+            for mark, name in INCLUDE.findall(one.read_text()):
+                ours = self.find(name, one)
+                if ours is None:
+                    names.add(name)
+                elif ours not in seen:
+                    seen.add(ours)
+                    waiting.append(ours)
+        return frozenset(names)
+
+
+def toolkit(build):
+    """(nvcc, its folders of headers) of a configured build, or (None, [])."""
+    cache = dict(re.findall(r"^(\w+)_CACHED:INTERNAL=(.*)$", (build / "CMakeCache.txt").read_text(),
+                            re.M))
+    if cache["FLASHCORE_HAS_CUDA"] != "ON":
+        return None, []
+    return cache["FLASHCORE_CUDA_COMPILER"], cache["FLASHCORE_CUDA_INCLUDES"].split(";")
+
+
+def missing_names(names, flags):
+    """Those of the names that the compiler does not find."""
+    text = "".join(f"#if !__has_include(<{name}>)\nmissing {name}\n#endif\n" for name in names)
+    run = subprocess.run(["g++", "-E", "-P", "-xc++", *flags, "-"], input=text, text=True,
+                         capture_output=True, check=True)
+    return {line.split()[1] for line in run.stdout.splitlines() if line.startswith("missing ")}
+
+
+def compile_alone(header, command):
+    """Compiles a file that includes only that header, twice; what the compiler said, or None."""
+    with tempfile.NamedTemporaryFile("w", suffix=".cu") as source:
+        source.write(f'#include "{header}"\n#include "{header}"\n')
+        source.flush()
+        run = subprocess.run([*command, source.name], text=True, capture_output=True, cwd=ROOT,
+                             check=False)
+    return None if run.returncode == 0 else run.stdout + run.stderr
+
+
+def commands(header, ours, cuda, nvcc):
+    """The compilers that a header has to please: commands that want the name of a file."""
+    path = pathlib.Path(header)
+    gxx = ["g++", "-std=c++20", *HOST, *ours, *cuda]
+    if path.suffix == ".cuh":
+        # Device code is all in templates and inline functions: the front end alone sees it.
+        return [[nvcc, "-std=c++20", "--expt-relaxed-constexpr",
+                 "-gencode=arch=compute_90a,code=sm_90a", *ours, "--cuda", "-o", "/dev/null"]]
+    if path.name.endswith("amx-inl.hpp"):  # as src/cpu/simd/forward_amx.cpp does
+        return [[*gxx, *SIMD, *AMX, "-xc++"]]
+    if path.name.endswith("-inl.hpp"):
+        return [[*gxx, *SIMD, *AVX2, "-xc++"]]
+    if path.parts[0] != "include":
+        return [[*gxx, "-xc++"]]
+    found = []
+    for cxx, c in (("g++", "gcc"), ("clang++-14", "clang-14")):
+        if shutil.which(cxx) is None:
+            continue
+        if path.suffix == ".hpp":
+            found.append([cxx, "-std=c++20", *HOST, "-Iinclude", "-xc++"])
+        else:
+            found.append([cxx, "-std=c++11", *HOST, "-Iinclude", "-xc++"])
+            found.append([c, "-std=c11", *HOST, "-Wc++-compat", "-Iinclude", "-xc"])
+    return found
+
+
+def main():
+    build = (ROOT / (sys.argv[1] if len(sys.argv) > 1 else "build")).resolve()
+    nvcc, includes = toolkit(build)
+    tree = Tree(build)
+    ours = [f"-I{folder}" for folder in tree.roots]
+    cuda = [f"-isystem{folder}" for folder in includes]
+    headers = {header: tree.outside(ROOT / header) for header in tree.headers()}
+    missing = {name for name in missing_names(sorted(set().union(*headers.values())), cuda)
+               if OPTIONAL.match(name)}
+    checks, left_out = [], []
+    for header, outside in headers.items():
+        if outside & missing or (header.endswith(".cuh") and nvcc is None):
+            left_out.append(header)
+            continue
+        name = header.removeprefix("src/").removeprefix("include/")
+        checks += [(name, command) for command in commands(header, ours, cuda, nvcc)]
+    bad = 0
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        for (name, command), complaint in zip(checks, pool.map(lambda one: compile_alone(*one),
+                                                               checks)):
+            if complaint is not None:
+                bad += 1
+                print(f"{complaint}{name} does not compile alone with: {' '.join(command)}")
+    print(f"{len(checks)} headers and compilers; {len(left_out)} left out"
+          + (f", for want of {', '.join(sorted(missing)) or 'nvcc'}" if left_out else ""))
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

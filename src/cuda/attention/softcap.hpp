@@ -1,0 +1,101 @@
+// softcap * tanh(scale * score / softcap), in units of log2, for every cap and scale of fp32.
+//
+// tanh as 1 - 2 / (1 + e^2x) is off by 1e-7 of the cap, which is more than a score far below the
+// cap. There tanh(x) is x t(x^2), t a polynomial: off by 1e-7 of the score whatever the cap is, and
+// the identity where the cap is far away. Polynomials are interpolated at Chebyshev points.
+// constexpr: kernels (softcap.cuh) and host tests share it.
+#pragma once
+
+#include <cstddef>
+#include <limits>
+
+namespace flashcore::cuda::attention {
+
+// What a kernel is told. All are finite.
+struct SoftcapParams {
+  float rate;        // of a score: what tanh is taken of; negative where the scale is
+  float scale_log2;  // what scores far below the cap are multiplied by
+  float cap_log2;    // 0: there is no cap
+};
+
+// t for x up to kCapNear, to 1.4e-8 of its value.
+inline constexpr float kCapNear = 0.5F;
+constexpr float tanh_ratio(float square) {
+  constexpr float kTerms[] = {0.9999999867573895F, -0.33333067944422295F, 0.13324750504787197F,
+                              -0.05298423882829622F, 0.017131344430831006F};
+  float t = kTerms[4];
+  for (int i = 3; i >= 0; --i) t = t * square + kTerms[i];
+  return t;
+}
+
+namespace softcap {
+
+inline constexpr double kLog2E = 1.4426950408889634;
+inline constexpr double kLargest = std::numeric_limits<float>::max();
+
+// The nearest number of fp32 that is finite.
+constexpr float finite(double x) {
+  return static_cast<float>(x > kLargest ? kLargest : x < -kLargest ? -kLargest : x);
+}
+
+}  // namespace softcap
+
+// softcap > 0. A cap past what fp32 holds in units of log2, 2.3e38, counts as that.
+constexpr SoftcapParams softcap_params(double scale, double softcap) {
+  const double cap =
+      softcap * softcap::kLog2E > softcap::kLargest ? softcap::kLargest / softcap::kLog2E : softcap;
+  return {softcap::finite(scale / cap), softcap::finite(scale * softcap::kLog2E),
+          softcap::finite(cap * softcap::kLog2E)};
+}
+
+// p.cap_log2 * tanh(score * p.rate), off by 4e-7 of itself at most, for p.cap_log2 > 0. exp2 and
+// reciprocal: 2^x and 1 / x to 2e-7, infinity or 0 where that is past fp32.
+template <class Exp2, class Reciprocal>
+constexpr float capped_log2(float score, const SoftcapParams& p, Exp2 exp2, Reciprocal reciprocal) {
+  constexpr float kTwiceLog2E = 2.8853900817779268F;
+  const float x = score * p.rate;
+  const float near = score * p.scale_log2 * tanh_ratio(x * x);
+  const float far = p.cap_log2 * (1 - 2 * reciprocal(1 + exp2(x * kTwiceLog2E)));
+  return x <= kCapNear && x >= -kCapNear ? near : far;  // a NaN stays one
+}
+
+// The same without a special function, for main loops: a score times a polynomial in its square,
+// terms[0] + terms[1] * square + ..., good while the fourth powers of a lane's scores add up to at
+// most `fourth`.
+struct NearCap {
+  float terms[4];
+  float score;   // the largest
+  float fourth;  // its fourth power; 0: the polynomial is not to be used
+};
+
+// A cap of up to 100 is met by ordinary scores: x up to 0.7, off by 7e-6 of the score. Above it, x
+// up to 0.35, off by 4e-8: scores may be so large that an error of 7e-6 is a weight. Where powers
+// of the rate leave fp32, the identity, up to 3e-4.
+constexpr NearCap near_cap(double scale, double softcap) {
+  struct Range {
+    double near, terms[4];
+  };
+  constexpr Range kWide{
+      0.7, {0.999993199929687, -0.33288649120204267, 0.12862074673686597, -0.037261644470749984}};
+  constexpr Range kNarrow{
+      0.35, {0.9999999650994779, -0.33332420231784343, 0.13295751554663188, -0.04895563714162782}};
+  constexpr Range kIdentity{3e-4, {1, 0, 0, 0}};
+  constexpr double kWideCap = 100, kSmallest = std::numeric_limits<float>::min();
+  const double rate = scale / softcap, square = rate * rate, factor = scale * softcap::kLog2E;
+  const double last = (factor < 0 ? -factor : factor) * square * square * square / 32;
+  const Range& range = last < kSmallest ? kIdentity : softcap <= kWideCap ? kWide : kNarrow;
+  NearCap line{};
+  double power = factor;
+  for (std::size_t i = 0; i < 4; ++i, power *= square) {
+    const double term = power * range.terms[i];
+    if (!(term <= softcap::kLargest && term >= -softcap::kLargest)) return {};
+    line.terms[i] = static_cast<float>(term);
+  }
+  const double near = range.near / (rate < 0 ? -rate : rate);
+  // A score whose fourth power overflows is not near: infinity is more than the largest number.
+  line.score = softcap::finite(near);
+  line.fourth = softcap::finite(near * near * near * near);
+  return line;
+}
+
+}  // namespace flashcore::cuda::attention

@@ -1,0 +1,66 @@
+// Hard scores (bench/score_cases.hpp) on the CPU's kernels.
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "bench/score_cases.hpp"
+#include "tests/cpu/each_target.hpp"
+#include "tests/cpu/run_on_host.hpp"
+
+namespace flashcore {
+namespace {
+
+using bench::HostProblem;
+using bench::ScoreCase;
+
+void expect_passes(const ScoreCase& one, HostProblem& host, const bench::Reference& reference,
+                   const char* kernel, const std::string& how) {
+  PlanOptions options;
+  options.kernel = kernel;
+  options.threads = 2;
+  for (auto& [name, tensor] : host.tensors) {
+    if (bench::is_output(name)) tensor.poison();
+  }
+  const Status status = testing::run_on_host(host, options);
+  ASSERT_TRUE(status.ok()) << one.name << ": " << status.message();
+  const bench::Verdict verdict = bench::judge(host, reference);
+  EXPECT_TRUE(verdict.passed) << one.name << ", " << kernel << how << ": " << verdict.failure;
+}
+
+// On the best instruction set, and on one of the others in turn.
+TEST(HardScores, OnTheSimdKernel) {
+  EachTarget targets;
+  uint64_t n = 0;
+  for (const ScoreCase& one : bench::score_cases()) {
+    HostProblem host = bench::fill(one);
+    const Result<bench::Reference> reference = bench::score_reference(one, host);
+    ASSERT_TRUE(reference.ok()) << reference.status().message();
+    for (const uint64_t target : {uint64_t{0}, ++n}) {
+      expect_passes(one, host, *reference, "cpu_simd", ", " + targets.use(target));
+    }
+  }
+}
+
+// Its scores and probabilities are bf16: wide enough, but for scores that take more than 8 bits,
+// and so for the LSE.
+TEST(HardScores, OnTheNaiveKernel) {
+  int64_t passed = 0;
+  for (ScoreCase& one : bench::score_cases()) {
+    if (!one.name.starts_with("large/bf16/") && !one.name.starts_with("bias/bf16/bf16/")) {
+      continue;
+    }
+    if (one.name.find("/normal/") != std::string::npos) continue;
+    if (one.name.find("/scale/") != std::string::npos) continue;
+    if (one.name.find("/falling/largest") != std::string::npos) continue;
+    one.problem.lse.reset();
+    HostProblem host = bench::fill(one);
+    const Result<bench::Reference> reference = bench::score_reference(one, host);
+    ASSERT_TRUE(reference.ok()) << reference.status().message();
+    expect_passes(one, host, *reference, "naive", "");
+    ++passed;
+  }
+  EXPECT_GT(passed, 50);
+}
+
+}  // namespace
+}  // namespace flashcore

@@ -1,0 +1,248 @@
+// Hopper's kernels on scores of every size that fp32 has, against the fp64 reference.
+//
+// One column of Q and K is not 0, so a score is a single product: exact, and what a row's weights
+// are is decided however large the scores are. Rows go from uniform weights to one key alone, with
+// scores of either sign from 1e-3 to past 1e38; every one of them is to be right.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdint>
+#include <functional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "bench/gates.hpp"
+#include "bench/tensor_set.hpp"
+#include "cli/execution.hpp"
+#include "flashcore/flashcore.hpp"
+
+namespace flashcore {
+namespace {
+
+constexpr Device kGpu{DeviceKind::cuda, 0};
+
+class LargeScores : public testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override {
+    for (const DeviceInfo& device : devices()) {
+      if (device.device.kind == DeviceKind::cuda && device.compute_capability == 90) return;
+    }
+    GTEST_SKIP() << "needs a GPU of compute capability 9.0";
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Hopper, LargeScores,
+                         testing::Values("forward_sm90", "forward_sm90_tall", "forward_small_sm90",
+                                         "forward_medium_sm90"));
+class LargeSoftcaps : public LargeScores {};
+INSTANTIATE_TEST_SUITE_P(Hopper, LargeSoftcaps, testing::Values("forward_sm90"));
+
+struct Shape {
+  int64_t queries, keys, head_dim;
+  bool causal;
+};
+constexpr Shape kShapes[] = {{64, 1, 64, false},    {70, 77, 64, false},   {130, 300, 128, true},
+                             {200, 200, 64, true},  {64, 700, 96, false},  {300, 650, 128, false},
+                             {200, 650, 256, true}, {450, 300, 128, true}, {33, 1100, 64, true}};
+constexpr int64_t kHeads = 2;
+
+Problem problem_of(const Shape& shape, DType dtype, double scale) {
+  Problem p;
+  p.q = TensorDesc::contiguous(dtype, {1, kHeads, shape.queries, shape.head_dim});
+  p.k = p.v = TensorDesc::contiguous(dtype, {1, kHeads, shape.keys, shape.head_dim});
+  p.o = p.q;
+  p.lse = TensorDesc::contiguous(DType::f32, {1, kHeads, shape.queries});
+  p.causal = shape.causal;
+  p.softmax_scale = static_cast<float>(scale);
+  return p;
+}
+
+// Fills Q or K: column 0 of each row by `value`, the rest with 0.
+void set_rows(bench::HostTensor& tensor, int64_t head_dim, const std::function<double()>& value) {
+  for (int64_t i = 0; i < tensor.elements(); ++i) tensor.set(i, i % head_dim == 0 ? value() : 0);
+}
+
+// Each output by itself, within the gates' largest scaled error; an infinite LSE exactly.
+void expect_close(const bench::HostTensor& got, const std::vector<double>& want, double limit,
+                  const char* name, int64_t row_elements) {
+  int shown = 0;
+  for (size_t i = 0; i < want.size() && shown < 3; ++i) {
+    const double value = got.get(static_cast<int64_t>(i)), right = want[i];
+    const bool same = std::isinf(right)
+                          ? value == right
+                          : std::abs(value - right) <= limit * std::max(1.0, std::abs(right));
+    if (same) continue;
+    ++shown;
+    ADD_FAILURE() << fmt::format("{}: row {}, element {}: {}, wanted {}", name,
+                                 static_cast<int64_t>(i) / row_elements,
+                                 static_cast<int64_t>(i) % row_elements, value, right);
+  }
+}
+
+// Whether the kernel takes the problem; if so, it has been run and compared.
+bool check(bench::HostProblem& host, const char* kernel) {
+  PlanOptions options;
+  options.device = kGpu;
+  options.kernel = kernel;
+  const Result<Plan> plan = make_plan(host.problem, options);
+  if (!plan.ok()) return false;
+  for (const char* name : {"o", "lse"}) host.at(name).poison();
+  const Result<bench::Reference> reference = bench::compute_reference(host);
+  EXPECT_TRUE(reference.ok()) << reference.status().message();
+  Result<cli::Execution> execution = cli::Execution::prepare(*plan, kGpu, host);
+  EXPECT_TRUE(execution.ok()) << execution.status().message();
+  const Status ran = execution->run();
+  EXPECT_TRUE(ran.ok()) << ran.message();
+  const Status fetched = execution->fetch();
+  EXPECT_TRUE(fetched.ok()) << fetched.message();
+  const bench::GateLimits limits = bench::gate_limits(host.problem.q.dtype);
+  expect_close(host.at("o"), reference->o, limits.max_scaled_error, "o", host.problem.o.shape[3]);
+  expect_close(host.at("lse"), reference->lse, limits.lse_error, "lse", 1);
+  return true;
+}
+
+// One problem for each shape, type and scale; at least one in three is to be the kernel's.
+void for_each_problem(const char* kernel, const std::vector<double>& scales,
+                      const std::function<void(bench::HostProblem&, std::mt19937_64&)>& fill) {
+  int problems = 0, taken = 0;
+  std::mt19937_64 random(20);
+  for (const Shape& shape : kShapes) {
+    for (const DType dtype : {DType::f16, DType::bf16}) {
+      for (const double scale : scales) {
+        SCOPED_TRACE(fmt::format("{} queries, {} keys, head_dim {}, causal {}, {}, scale {}",
+                                 shape.queries, shape.keys, shape.head_dim, shape.causal,
+                                 dtype == DType::f16 ? "f16" : "bf16", scale));
+        bench::HostProblem host =
+            bench::make_host_problem(problem_of(shape, dtype, scale), 40 + problems++);
+        fill(host, random);
+        taken += static_cast<int>(check(host, kernel));
+        if (testing::Test::HasFailure()) return;
+      }
+    }
+  }
+  EXPECT_GT(3 * taken, problems);
+}
+
+// 2^-powers .. 2^powers, of either sign, with the bits that the type has.
+std::function<double()> powers_of(std::mt19937_64& random, double powers) {
+  return [&random, powers] {
+    std::uniform_real_distribution<double> power(-powers, powers);
+    return std::exp2(power(random)) * (random() % 2 == 0 ? 1 : -1);
+  };
+}
+
+// Every row has another size of scores; keys differ by a factor of 16 and in sign.
+TEST_P(LargeScores, RowsOfEverySize) {
+  for_each_problem(GetParam(), {0.125, 1, 37, 1e-4}, [](auto& host, auto& random) {
+    const bool wide = host.problem.q.dtype == DType::bf16;
+    const int64_t head_dim = host.problem.q.shape[3];
+    set_rows(host.at("q"), head_dim, powers_of(random, wide ? 112 : 14));
+    set_rows(host.at("k"), head_dim, powers_of(random, 2));
+  });
+}
+
+// The sizes that fp16 has, and fp32's largest: every key of a row has the same score.
+TEST_P(LargeScores, EqualKeys) {
+  for (const double key : {1.0, -1.0, 30000.0, -30000.0}) {
+    for_each_problem(GetParam(), {0.125, 1, 1000}, [key](auto& host, auto& random) {
+      const bool wide = host.problem.q.dtype == DType::bf16;
+      const int64_t head_dim = host.problem.q.shape[3];
+      set_rows(host.at("q"), head_dim, powers_of(random, wide ? 100 : 15));
+      set_rows(host.at("k"), head_dim, [key] { return key; });
+    });
+  }
+  for_each_problem(GetParam(), {1}, [](auto& host, auto&) {
+    const bool wide = host.problem.q.dtype == DType::bf16;
+    const int64_t head_dim = host.problem.q.shape[3];
+    bool positive = false;
+    set_rows(host.at("q"), head_dim, [&] { return (positive = !positive) ? 49152.0 : -49152.0; });
+    set_rows(host.at("k"), head_dim, [&] { return wide ? std::ldexp(1.25, 112) : 49152.0; });
+  });
+}
+
+// All columns count: the sums of fp32 are off by less than keys differ.
+TEST_P(LargeScores, WholeRows) {
+  for_each_problem(GetParam(), {0.125, 8}, [](auto& host, auto& random) {
+    const int64_t head_dim = host.problem.q.shape[3];
+    for (int64_t i = 0; i < host.at("q").elements(); ++i) {
+      host.at("q").set(i, 30000 * (i / head_dim % 3 - 1));
+    }
+    double size = 0;
+    for (int64_t i = 0; i < host.at("k").elements(); ++i) {
+      if (i % head_dim == 0) size = std::exp2(static_cast<double>(random() % 9) + 6);
+      host.at("k").set(i, size);
+    }
+  });
+}
+
+// Some rows of a block are large, others are not; so are blocks of a row's keys.
+TEST_P(LargeScores, BlocksOfEverySize) {
+  for_each_problem(GetParam(), {0.125, 1}, [](auto& host, auto& random) {
+    const int64_t head_dim = host.problem.q.shape[3];
+    set_rows(host.at("q"), head_dim, [&] {
+      return random() % 3 == 0 ? 2048.0 : random() % 2 == 0 ? 1.0 : -64.0;
+    });
+    int64_t key = 0;
+    set_rows(host.at("k"), head_dim, [&] {
+      const int64_t block = key++ / 64;
+      const double size = block % 4 == 0 ? -60000 : block % 4 == 1 ? 1 : block % 4 == 2 ? -1e4 : 0;
+      return size * (1 + static_cast<double>(random() % 8) / 8);
+    });
+  });
+}
+
+// A sink beside scores of its size: only forward_sm90 takes any.
+TEST_P(LargeScores, Sinks) {
+  for (const double sink : {0x1p30, 0x1p29, -0x1p30, -1e30, 1e30, 3.0}) {
+    for (const Shape& shape : kShapes) {
+      if (std::string(GetParam()).find("forward_sm90") != 0) return;
+      SCOPED_TRACE(fmt::format("{} queries, {} keys, sink {}", shape.queries, shape.keys, sink));
+      Problem p = problem_of(shape, DType::f16, 1);
+      p.sinks = TensorDesc::contiguous(DType::f32, {kHeads});
+      bench::HostProblem host = bench::make_host_problem(p, 77);
+      int64_t row = 0;
+      set_rows(host.at("q"), shape.head_dim, [&] {
+        const int64_t at = row++ % 4;
+        return at == 0 ? 0x1p15 : at == 1 ? -0x1p15 : at == 2 ? 0x1p14 : 0;
+      });
+      set_rows(host.at("k"), shape.head_dim, [] { return 0x1p15; });
+      for (int64_t i = 0; i < kHeads; ++i) host.at("sinks").set(i, sink);
+      check(host, GetParam());
+      if (HasFailure()) return;
+    }
+  }
+}
+
+// N(0, 1) scores, and scores near the cap, for caps from far below to far above them.
+TEST_P(LargeSoftcaps, OfEverySize) {
+  for (const double cap :
+       {1e-30, 1e-3, 1.0, 90.0, 110.0, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e10, 1e15, 1e20, 1e30}) {
+    for_each_problem(GetParam(), {0.125, -0.125},
+                     [cap](auto& host, auto&) { host.problem.softcap = static_cast<float>(cap); });
+    if (HasFailure()) FAIL() << "cap " << cap;
+  }
+}
+
+// Scores as large as the cap in some blocks of keys, and far below it in others, decided by one
+// product: capped by the polynomial and by the exponential in the same row.
+TEST_P(LargeSoftcaps, BesideScoresOfTheirSize) {
+  for (const double cap : {20.0, 1e3, 1e5, 1e6, 1e8}) {
+    for_each_problem(GetParam(), {1.0, -1.0}, [cap](auto& host, auto& random) {
+      host.problem.softcap = static_cast<float>(cap);
+      const int64_t head_dim = host.problem.q.shape[3];
+      std::uniform_real_distribution<double> size(0.01, 3);
+      set_rows(host.at("q"), head_dim, [&] { return std::sqrt(cap) * size(random); });
+      int64_t key = 0;
+      // Far enough apart for fp32, which has 1e-7 of the score.
+      set_rows(host.at("k"), head_dim, [&] {
+        const bool near = key++ / 128 % 2 == 0;
+        return std::sqrt(cap) * (near ? 1.0 : 0.01) * (random() % 2 == 0 ? 1 : -1);
+      });
+    });
+    if (HasFailure()) FAIL() << "cap " << cap;
+  }
+}
+
+}  // namespace
+}  // namespace flashcore

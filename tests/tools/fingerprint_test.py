@@ -1,0 +1,72 @@
+#!/usr/bin/env python3
+"""fingerprint.py: what changes the fingerprint of a CPU kernel's sources and what does not."""
+import pathlib
+import sys
+import tempfile
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tools"))
+import fingerprint as tool  # noqa: E402
+
+SOURCE = """#include "cpu/sum.hpp"
+#include <cmath>
+// Adds.
+int add(int a, int b) { return a + b; }  /* both */
+const char* text = "// no  comment";
+"""
+
+
+class Fingerprints(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.src = pathlib.Path(self.folder.name) / "src"
+        self.write("cpu/sum.hpp", '#include "problem/size.hpp"\nint sum();\n')
+        self.write("cpu/sum.cpp", SOURCE)
+        self.write("cpu/reference.cpp", "double judge();\n")
+        self.write("cpu/simd.cmake", '# flags\nset_source_files_properties(a.cpp "-O3")\n')
+        self.write("problem/size.hpp", "using Size = long;\n")
+        self.before = self.prints()
+
+    def tearDown(self):
+        self.folder.cleanup()
+
+    def write(self, name, text):
+        path = self.src / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+    def prints(self):
+        return tool.fingerprints(self.src.parent)
+
+    def test_kernels_have_their_own(self):
+        self.assertEqual(list(self.before), ["cpu_simd", "reference", "naive"])
+        self.assertRegex(self.before["cpu_simd"], "^source [0-9a-f]{16}$")
+        self.assertNotEqual(self.before["cpu_simd"], self.before["reference"])
+
+    def test_comments_space_and_places_are_no_matter(self):
+        self.write("cpu/sum.cpp", SOURCE.replace("// Adds.", "// Adds\n// two.").replace(
+            " { return a + b; }", "\n{\n  return a+b;\n}").replace("both", "all *"))
+        self.write("cpu/simd.cmake", 'set_source_files_properties(\n  b.cpp "-O3")\n')
+        self.assertEqual(self.before, self.prints())
+        (self.src / "problem/size.hpp").rename(self.src / "cpu/extent.hpp")
+        self.write("cpu/sum.hpp", 'int sum();\n#include "cpu/extent.hpp"\n')
+        self.assertEqual(self.before, self.prints())
+
+    def test_anything_else_changes_that_of_its_kernel_alone(self):
+        for name, text in (("cpu/sum.cpp", SOURCE.replace("a + b", "a - b")),
+                           ("cpu/sum.cpp", SOURCE.replace("//  no", "// no").replace("no  c", "no c")),
+                           ("cpu/sum.cpp", SOURCE.replace("int a", "inta")),
+                           ("cpu/sum.cpp", SOURCE.replace("<cmath>", "<cstdlib>")),
+                           ("problem/size.hpp", "using Size = int;\n"),
+                           ("cpu/simd.cmake", 'set_source_files_properties(a.cpp "-O2")\n')):
+            good = (self.src / name).read_text()
+            self.write(name, text)
+            after = self.prints()
+            self.assertNotEqual(self.before["cpu_simd"], after["cpu_simd"], text)
+            self.assertEqual(self.before["reference"], after["reference"], text)
+            self.write(name, good)
+        self.assertEqual(self.before, self.prints())
+
+
+if __name__ == "__main__":
+    unittest.main()
