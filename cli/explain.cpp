@@ -3,6 +3,8 @@
 
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
 
 #include "cli/command.hpp"
 #include "cli/plan_choice.hpp"
@@ -18,14 +20,23 @@ struct Options {
   PlanChoice choice;
 };
 
-std::string verdict_text(const Session& session, const KernelVerdict& verdict, bool chosen) {
+// `runs`: the kernel that computes the problem on this device; empty when none does.
+std::string verdict_text(const Session& session, const KernelVerdict& verdict,
+                         std::string_view runs, bool chosen) {
   if (!verdict.refusal.empty()) {
     return session.styled("no", Tone::bad) + ": " + verdict.refusal;
   }
-  if (chosen) return session.styled("yes", Tone::good) + ": runs";
-  return session.styled("yes", Tone::good) + (verdict.automatic
-                                                  ? ": would run, but a better one does"
-                                                  : ": only when asked for by name");
+  std::string text = session.styled("yes", Tone::good);
+  if (chosen) {
+    text += ": runs";
+  } else if (!verdict.automatic) {
+    text += ": only when asked for by name";
+  } else if (!verdict.declines.empty()) {
+    text += fmt::format(": would run, but leaves it to {}: {}", runs, verdict.declines);
+  } else {
+    text += ": would run, but a better one does";
+  }
+  return verdict.note.empty() ? text : text + "; " + verdict.note;
 }
 
 Result<ExitCode> execute(const Options& options, Session& session) {
@@ -46,13 +57,16 @@ Result<ExitCode> execute(const Options& options, Session& session) {
     const bool runs_here = plan.ok() && chosen_device.empty();
     if (runs_here) chosen_device = to_text(device.device);
     if (!plan.ok()) refusal = plan.status();
+    const std::string_view runs = plan.ok() ? plan->kernel() : "";
     Table table({{"kernel"}, {to_text(device.device)}});
     for (const KernelVerdict& verdict : *verdicts) {
-      const bool chosen = runs_here && verdict.kernel == plan->kernel();
-      table.row({verdict.kernel, verdict_text(session, verdict, chosen)});
+      const bool chosen = runs_here && verdict.kernel == runs;
+      table.row({verdict.kernel, verdict_text(session, verdict, runs, chosen)});
       list.push_back({{"device", to_text(device.device)},
                       {"kernel", verdict.kernel},
                       {"refusal", verdict.refusal},
+                      {"declines", verdict.declines},
+                      {"note", verdict.note},
                       {"automatic", verdict.automatic},
                       {"chosen", chosen}});
     }

@@ -3,6 +3,8 @@
 
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
 
 #include "cli/command.hpp"
 #include "cli/report.hpp"
@@ -11,6 +13,24 @@ namespace flashcore::cli {
 namespace {
 
 constexpr double kGiB = 1024.0 * 1024.0 * 1024.0;
+
+// What a caller should know of the kernels that a plain problem may get on a GPU.
+std::vector<std::string> notes_on(const DeviceInfo& device) {
+  std::vector<std::string> notes;
+  Problem problem;
+  problem.q = problem.k = problem.v = problem.o =
+      TensorDesc::contiguous(DType::f16, {1, 8, 512, 64});
+  PlanOptions options;
+  options.device = device.device;
+  const Result<std::vector<KernelVerdict>> verdicts = explain(problem, options);
+  if (!verdicts.ok()) return notes;
+  for (const KernelVerdict& verdict : *verdicts) {
+    if (verdict.automatic && !verdict.note.empty()) {
+      notes.push_back(verdict.kernel + ": " + verdict.note);
+    }
+  }
+  return notes;
+}
 
 Result<ExitCode> execute(Session& session) {
   const BuildInfo build = build_info();
@@ -31,6 +51,9 @@ Result<ExitCode> execute(Session& session) {
     text += fmt::format(", {:.0f} GiB", static_cast<double>(device.memory_bytes) / kGiB);
     session.line("device     " + text);
     list.push_back(device_json(device));
+    const std::vector<std::string> notes = notes_on(device);
+    for (const std::string& note : notes) session.line("           " + note);
+    list.back()["notes"] = notes;
   }
   if (build.cuda && found.size() == 1) session.line("device     (no usable GPU)");
   session.document({{"status", "ok"},

@@ -1,5 +1,6 @@
 # CUDA is built when nvcc is found; the summary says so when it is not.
-set(FLASHCORE_CUDA_ARCHITECTURES "80;89;90a" CACHE STRING "Compute capabilities to build for")
+set(FLASHCORE_CUDA_ARCHITECTURES "80+ptx;89;90a" CACHE STRING
+    "Compute capabilities to build for; +ptx: with PTX that drivers compile for later ones")
 set(FLASHCORE_HAS_CUDA OFF)
 set(FLASHCORE_CUDA_TARGETS "")
 if(NOT FLASHCORE_CUDA STREQUAL "OFF")
@@ -22,6 +23,19 @@ if(NOT FLASHCORE_CUDA STREQUAL "OFF")
     message(FATAL_ERROR "FLASHCORE_CUDA is ON, but no CUDA compiler (nvcc) was found")
   endif()
 endif()
+
+# flashcore_gencode(OUT 80+ptx 90a): nvcc's options for these.
+function(flashcore_gencode out)
+  set(options "")
+  foreach(target ${ARGN})
+    string(REPLACE "+ptx" "" code ${target})
+    list(APPEND options -gencode=arch=compute_${code},code=sm_${code})
+    if(NOT code STREQUAL target)
+      list(APPEND options -gencode=arch=compute_${code},code=compute_${code})
+    endif()
+  endforeach()
+  set(${out} "${options}" PARENT_SCOPE)
+endfunction()
 if(FLASHCORE_WHEEL AND FLASHCORE_HAS_CUDA)
   set(text "flashcore: the CUDA kernels are being built, which takes minutes (pip's -v shows how far it is). "
     "pip install . --config-settings=cmake.define.FLASHCORE_CUDA=OFF leaves them out.")

@@ -27,8 +27,8 @@
  * or 1.
  *
  * Threads. Every function may be called from any thread. One plan may run on several threads at
- * once, each with its own outputs and workspace. The caller sees to it that a plan is not destroyed
- * while it is in use. */
+ * once, each with its own outputs and workspace. A plan may be destroyed while runs of it are
+ * executing, queued on a GPU or captured in a graph: they do not need it any more. */
 #ifndef FLASHCORE_FLASHCORE_H
 #define FLASHCORE_FLASHCORE_H
 
@@ -216,7 +216,9 @@ FLASHCORE_API flashcore_status flashcore_plan_create(const flashcore_problem* pr
                                                      const flashcore_plan_options* options,
                                                      flashcore_plan** plan);
 
-/* Frees a plan; null is allowed. The plan must not be in use, on a GPU neither by queued work. */
+/* Frees a plan; null is allowed, and a plan that was freed before is left alone. Work that a run of
+ * it has queued on a GPU goes on, and so does a run on another thread; only the strings of
+ * flashcore_plan_kernel and flashcore_plan_reason go with the plan. */
 FLASHCORE_API void flashcore_plan_destroy(flashcore_plan* plan);
 
 /* The kernel's name in the table of kernels, and one sentence why it was chosen. They live as long
@@ -258,7 +260,8 @@ FLASHCORE_API flashcore_status flashcore_arguments_init(flashcore_arguments* arg
 /* Computes O (and LSE). workspace: at least flashcore_plan_workspace_bytes() bytes, 256-byte
  * aligned, on the plan's device; may be null when that is 0. Its contents need no initialisation.
  * stream: a cudaStream_t, or null for the default stream; ignored on the CPU. On a GPU the call is
- * asynchronous in the stream, without allocation or synchronisation.
+ * asynchronous in the stream, without allocation or synchronisation; the GPU that was current stays
+ * so, unless it has no context yet: it is given none, and the plan's becomes the current one.
  * FLASHCORE_INVALID_ARGUMENT: a missing or misaligned pointer, lengths that make no sense, a
  * workspace that is too small; then nothing is launched and nothing is written. */
 FLASHCORE_API flashcore_status flashcore_plan_run(const flashcore_plan* plan,
@@ -266,14 +269,34 @@ FLASHCORE_API flashcore_status flashcore_plan_run(const flashcore_plan* plan,
                                                   void* workspace, size_t workspace_bytes,
                                                   void* stream);
 
-/* One kernel's verdict on a problem: `refusal` is one sentence, or "" when the kernel would run;
- * `automatic` is 0 for kernels that run only when asked for by name. The strings live only during
- * the call. The function must not leave by longjmp. */
+/* What one kernel says to a problem. The sentences are "" where there is none. Written by the
+ * library, which sets struct_size to what it knows: members past it are not there. */
+typedef struct flashcore_verdict {
+  size_t struct_size;
+  const char* kernel;
+  const char* refusal;  /* why it cannot compute the problem; "": it can */
+  const char* declines; /* why it leaves a problem that it computes to another, where the choice is
+                           free; "": it does not */
+  const char* note;     /* what a caller should know of a kernel that computes the problem */
+  int32_t automatic;    /* 0: runs only when asked for by name */
+  int32_t reserved;     /* zero */
+} flashcore_verdict;
+
+/* The struct and its strings live only during the call. The function must not leave by longjmp. */
+typedef void (*flashcore_verdict_visitor)(void* user, const flashcore_verdict* verdict);
+
+/* Calls `visit` for every kernel of the device, best first. A plan gets the first automatic one
+ * that neither refuses nor declines, or else the first that only declines. options may be null.
+ * Fails only for a bad problem, option or pointer, and then `visit` has not been called. */
+FLASHCORE_API flashcore_status flashcore_visit_verdicts(const flashcore_problem* problem,
+                                                        const flashcore_plan_options* options,
+                                                        flashcore_verdict_visitor visit,
+                                                        void* user);
+
+/* The same with less: kernel, refusal and automatic. */
 typedef void (*flashcore_verdict_function)(void* user, const char* kernel, const char* refusal,
                                            int32_t automatic);
 
-/* Calls `function` for every kernel of the device, best first. options may be null. Fails only for
- * a bad problem, option or pointer, and then `function` has not been called. */
 FLASHCORE_API flashcore_status flashcore_explain(const flashcore_problem* problem,
                                                  const flashcore_plan_options* options,
                                                  flashcore_verdict_function function, void* user);
@@ -300,7 +323,7 @@ typedef struct flashcore_build_info {
   const char* version;
   const char* compiler;     /* "GNU 12.2.0" */
   const char* build_type;   /* "Release" */
-  const char* cuda_targets; /* "80;89;90a", or "" */
+  const char* cuda_targets; /* "80+ptx;89;90a", or "" */
   const char* cpu_target;   /* the SIMD target that runs here */
   int32_t cuda;             /* 1: CUDA kernels are compiled in */
   int32_t reserved;         /* zero */

@@ -219,11 +219,15 @@ struct PlanOptions {
   bool early_start = false;
 };
 
-// One line of explain(): a kernel, and why it would not run (empty: it would).
+// One line of explain(): a kernel, and what it says to the problem.
 struct KernelVerdict {
   std::string kernel;
-  std::string refusal;
+  std::string refusal;    // why it cannot compute the problem, in a sentence; empty: it can
   bool automatic = true;  // false: runs only when asked for by name
+  // Why an automatic kernel that computes the problem leaves it to another, in a sentence, where
+  // the choice is free; empty: it does not.
+  std::string declines = {};
+  std::string note = {};  // what a caller should know of a kernel that computes it; mostly empty
 };
 
 // A stream of the plan's device: a cudaStream_t, or null for the default stream. Ignored on CPU.
@@ -232,7 +236,9 @@ struct Stream {
 };
 
 // A problem bound to a kernel and its launch geometry. Cheap to copy; any number of threads may
-// run one plan at once, each with its own outputs and workspace.
+// run one plan at once, each with its own outputs and workspace. Nothing that a run has queued on a
+// GPU, or that a graph has captured, reads the plan: it may go as soon as run() has returned. (The
+// tensors and the workspace may not.)
 class FLASHCORE_API Plan {
  public:
   struct Impl;
@@ -242,7 +248,9 @@ class FLASHCORE_API Plan {
   std::string_view reason() const;  // one sentence: why this kernel
   size_t workspace_bytes() const;   // needed by run(), 256-byte aligned, on the plan's device
 
-  // Computes O (and LSE). On a GPU: asynchronous in `stream`, no allocation, no synchronisation.
+  // Computes O (and LSE). On a GPU: asynchronous in `stream`, no allocation, no synchronisation,
+  // and the GPU that was current stays so, unless it has no context yet: it is given none, and the
+  // plan's GPU becomes the current one of this thread.
   // On an error nothing is launched and nothing is written. A workspace that is too small is an
   // error; its contents need no initialisation and mean nothing afterwards.
   Status run(const Arguments& arguments, void* workspace = nullptr, size_t workspace_bytes = 0,
@@ -255,15 +263,18 @@ class FLASHCORE_API Plan {
 // Checks the problem and chooses the kernel.
 FLASHCORE_API Result<Plan> make_plan(const Problem& problem, const PlanOptions& options = {});
 
-// Every kernel for the device, best first, each with its refusal. Fails only for a bad problem.
+// Every kernel for the device, best first, each with what it says. make_plan chooses the first
+// automatic one that neither refuses nor declines, or else the first that only declines. Fails only
+// for a bad problem.
 FLASHCORE_API Result<std::vector<KernelVerdict>> explain(const Problem& problem,
                                                          const PlanOptions& options = {});
 
 // ---------------------------------------------------------------------------------------------
 // Dropout
 
-// True when dropout keeps pair (query, key) of a batch entry and query head. The mask is a pure
-// function of these, the same on every backend: Philox4x32-10 (Salmon et al., SC 2011).
+// True when dropout keeps pair (query, key) of a batch entry and query head; false for an index
+// outside [0, 2^31), which no problem has. The mask is a pure function of these, the same on every
+// backend: Philox4x32-10 (Salmon et al., SC 2011).
 FLASHCORE_API bool dropout_keeps(uint64_t seed, uint64_t offset, float dropout_p, int64_t batch,
                                  int64_t head, int64_t query, int64_t key);
 
@@ -275,7 +286,7 @@ struct BuildInfo {
   std::string compiler;      // "GCC 12.2.0"
   std::string build_type;    // "Release"
   bool cuda = false;         // CUDA kernels are compiled in
-  std::string cuda_targets;  // "80;89;90a"
+  std::string cuda_targets;  // "80+ptx;89;90a"; +ptx: later GPUs run some of the kernels, too
   std::string cpu_target;    // the SIMD target that runs here: "AVX3_ZEN4", "AVX2", ...
 };
 

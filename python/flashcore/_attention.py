@@ -165,9 +165,10 @@ DEFAULTS = Options._make(_SIGNATURE.parameters[name].default for name in Options
 def explain(q: Any, k: Any, v: Any, **options: Any) -> list[dict[str, Any]]:
     """Every kernel's verdict on a problem, best first, from the arguments of `attention`.
 
-    Each is a dict: kernel; refusal (one sentence, or "" when it can); automatic (False for kernels
-    that run only when asked for by name); chosen (whether `attention` would run this one: one at
-    most). Raises what `attention` raises for a malformed problem.
+    Each is a dict: kernel; refusal (why it cannot compute the problem, or ""); declines (why it
+    computes it but leaves it to another, or ""); note (what to know of it, mostly ""); automatic
+    (False for kernels that run only when asked for by name); chosen (whether `attention` would run
+    this one: one at most). Raises what `attention` raises for a malformed problem.
     """
     bound = _SIGNATURE.bind(q, k, v, **options)
     bound.apply_defaults()

@@ -4,7 +4,7 @@ from ._attention import DEFAULTS
 from ._errors import UnsupportedError
 from ._layout import CODES, Layout, dense_strides, device_name
 from ._library import CUDA, build_info, devices, library_path
-from ._plan import Plan, Request
+from ._plan import Plan, Request, verdicts
 
 _FRAMEWORKS = (
     "numpy",
@@ -57,9 +57,11 @@ def _kernel(dtype: str, device: tuple[int, int]) -> str:
     layout = Layout(CODES[dtype], _SHAPE, dense_strides(_SHAPE), device)
     request = Request(layout, layout, layout, {}, DEFAULTS, None, None, None)
     try:
-        return Plan(request).kernel
+        kernel = Plan(request).kernel
     except UnsupportedError as error:
         return f"no kernel: {error}"
+    note = next(one["note"] for one in verdicts(request) if one["kernel"] == kernel)
+    return f"{kernel}, {note}" if note else kernel
 
 
 def _versions() -> list[str]:

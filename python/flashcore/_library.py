@@ -109,7 +109,19 @@ class BuildInfo(Structure):
     ]
 
 
-VERDICT_FUNCTION = ctypes.CFUNCTYPE(None, c_void_p, c_char_p, c_char_p, c_int32)
+class Verdict(Structure):
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("kernel", c_char_p),
+        ("refusal", c_char_p),
+        ("declines", c_char_p),
+        ("note", c_char_p),
+        ("automatic", c_int32),
+        ("reserved", c_int32),
+    ]
+
+
+VERDICT_VISITOR = ctypes.CFUNCTYPE(None, c_void_p, POINTER(Verdict))
 
 
 def library_path() -> pathlib.Path:
@@ -151,9 +163,9 @@ def _load() -> ctypes.CDLL:
         "flashcore_plan_workspace_bytes": (c_size_t, [c_void_p]),
         # The arguments are packed as bytes, see _plan.py.
         "flashcore_plan_run": (c_int32, [c_void_p, c_char_p, c_void_p, c_size_t, c_void_p]),
-        "flashcore_explain": (
+        "flashcore_visit_verdicts": (
             c_int32,
-            [POINTER(Problem), POINTER(PlanOptions), VERDICT_FUNCTION, c_void_p],
+            [POINTER(Problem), POINTER(PlanOptions), VERDICT_VISITOR, c_void_p],
         ),
         "flashcore_device_count": (c_int32, [POINTER(c_size_t)]),
         "flashcore_device_get": (c_int32, [c_size_t, POINTER(DeviceInfo)]),

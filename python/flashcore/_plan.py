@@ -23,7 +23,7 @@ from ._layout import (
 )
 from ._library import (
     OPTIONAL_TENSORS,
-    VERDICT_FUNCTION,
+    VERDICT_VISITOR,
     Problem,
     check,
     in_python,
@@ -146,16 +146,15 @@ def verdicts(request: Request) -> list[dict[str, Any]]:
     fill_plan_options(options, request.options, request.q.device)
     found: list[dict[str, Any]] = []
 
-    def take(_user: Any, kernel: bytes, refusal: bytes, automatic: int) -> None:
+    def take(_user: Any, pointer: Any) -> None:
+        verdict = pointer.contents
+        texts = ("kernel", "refusal", "declines", "note")
         found.append(
-            {
-                "kernel": kernel.decode(),
-                "refusal": in_python(refusal),
-                "automatic": bool(automatic),
-            }
+            {name: in_python(getattr(verdict, name)) for name in texts}
+            | {"automatic": bool(verdict.automatic)}
         )
 
-    check(library.flashcore_explain(problem, options, VERDICT_FUNCTION(take), None))
+    check(library.flashcore_visit_verdicts(problem, options, VERDICT_VISITOR(take), None))
     return found
 
 
@@ -172,7 +171,7 @@ def explained(request: Request) -> list[dict[str, Any]]:
 class Cache:
     """The plans in use, by everything that they depend on. The oldest half goes when it is full.
 
-    A plan that is running is held by its caller, so it is not freed under it.
+    Freeing a plan is safe at any time: nothing that a run has queued on a GPU reads it.
     """
 
     def __init__(self, limit: int = 4096):

@@ -231,6 +231,7 @@ def test_offered_kernels(rng):
     names = [verdict["kernel"] for verdict in verdicts]
     assert {"cpu_simd", "reference"} <= set(names)
     assert verdicts[0]["refusal"] == ""
+    assert verdicts[0]["declines"] == verdicts[0]["note"] == ""
     assert verdicts[0]["automatic"]
     assert [verdict["kernel"] for verdict in verdicts if verdict["chosen"]] == ["cpu_simd"]
     named = flashcore.explain(q, k, v, kernel="reference")

@@ -7,10 +7,14 @@
 #include <exception>
 #include <limits>
 #include <memory>
+#include <mutex>
 #include <new>
+#include <optional>
+#include <shared_mutex>
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -27,10 +31,6 @@ using flashcore::Status;
 using flashcore::StatusCode;
 
 namespace {
-
-// A handle begins with a mark, so that most pointers that are not plans are noticed.
-constexpr uint64_t kLivePlan = 0x466c617368506c6e;
-constexpr uint64_t kDeadPlan = 0x64656164506c616e;
 
 // A buffer rather than a string: an error can be told when there is no memory left.
 std::array<char, 1024>& last_error() {
@@ -70,7 +70,6 @@ Status check_output(std::string_view name, const void* pointer) {
 }  // namespace
 
 struct flashcore_plan {
-  volatile uint64_t mark = kLivePlan;  // volatile: the last store, before delete, is kept
   Plan plan;
   std::string kernel;
   std::string reason;
@@ -81,16 +80,45 @@ struct flashcore_plan {
 
 namespace {
 
-bool is_live(const flashcore_plan* plan) {
-  return plan != nullptr && reinterpret_cast<uintptr_t>(plan) % alignof(flashcore_plan) == 0 &&
-         plan->mark == kLivePlan;
-}
+// The plans that there are: what a caller passes is looked for here, and never followed.
+class LivePlans {
+ public:
+  // Never destroyed, since threads may use plans until the process ends; and in memory of its own,
+  // since the first call may be one that cannot fail.
+  static LivePlans& of_process() noexcept {
+    alignas(LivePlans) static std::byte memory[sizeof(LivePlans)];
+    static auto* const plans = new (memory) LivePlans;
+    return *plans;
+  }
 
-Status check_plan(const flashcore_plan* plan) {
-  if (is_live(plan)) return {};
-  return invalid("plan: pointer {} is not a plan, wanted one of flashcore_plan_create",
-                 static_cast<const void*>(plan));
-}
+  flashcore_plan* add(std::unique_ptr<flashcore_plan> plan) {
+    const std::lock_guard lock(mutex_);
+    flashcore_plan* const handle = plan.get();
+    plans_.emplace(handle, std::move(plan));
+    return handle;
+  }
+
+  void remove(const flashcore_plan* handle) {
+    std::unique_ptr<flashcore_plan> last;  // destroyed outside of the lock
+    const std::lock_guard lock(mutex_);
+    const auto found = plans_.find(handle);
+    if (found == plans_.end()) return;
+    last = std::move(found->second);
+    plans_.erase(found);
+  }
+
+  // What `read` makes of a plan, or `otherwise`.
+  template <class Value, class Read>
+  Value get(const flashcore_plan* handle, Value otherwise, const Read& read) {
+    const std::shared_lock lock(mutex_);
+    const auto found = plans_.find(handle);
+    return found == plans_.end() ? std::move(otherwise) : Value(read(*found->second));
+  }
+
+ private:
+  std::shared_mutex mutex_;
+  std::unordered_map<const flashcore_plan*, std::unique_ptr<flashcore_plan>> plans_;
+};
 
 Status make_tensor(flashcore_tensor* tensor, int32_t dtype, int32_t rank, const int64_t* shape,
                    const int64_t* stride, bool strided) {
@@ -117,6 +145,25 @@ Status make_tensor(flashcore_tensor* tensor, int32_t dtype, int32_t rank, const 
   }
   *tensor = flashcore::api::to_c(made);
   return {};
+}
+
+Status no_function(std::string_view name) {
+  return invalid("{}: pointer is null, wanted a callback", name);
+}
+
+template <class Visit>
+flashcore_status each_verdict(const flashcore_problem* problem,
+                              const flashcore_plan_options* options, const Visit& visit) {
+  return guarded([&]() -> Status {
+    const Result<flashcore::Problem> what = flashcore::api::read_problem(problem);
+    if (!what.ok()) return what.status();
+    const Result<flashcore::PlanOptions> how = flashcore::api::read_options(options);
+    if (!how.ok()) return how.status();
+    const Result<std::vector<flashcore::KernelVerdict>> verdicts = flashcore::explain(*what, *how);
+    if (!verdicts.ok()) return verdicts.status();
+    for (const flashcore::KernelVerdict& verdict : *verdicts) visit(verdict);
+    return {};
+  });
 }
 
 }  // namespace
@@ -192,55 +239,65 @@ flashcore_status flashcore_plan_create(const flashcore_problem* problem,
     if (!how.ok()) return how.status();
     Result<Plan> made = flashcore::make_plan(*what, *how);
     if (!made.ok()) return made.status();
-    *plan = std::make_unique<flashcore_plan>(std::move(*made)).release();
+    *plan = LivePlans::of_process().add(std::make_unique<flashcore_plan>(std::move(*made)));
     return {};
   });
 }
 
-void flashcore_plan_destroy(flashcore_plan* plan) {
-  if (!is_live(plan)) return;
-  plan->mark = kDeadPlan;
-  delete plan;
-}
+void flashcore_plan_destroy(flashcore_plan* plan) { LivePlans::of_process().remove(plan); }
 
 const char* flashcore_plan_kernel(const flashcore_plan* plan) {
-  return is_live(plan) ? plan->kernel.c_str() : "";
+  return LivePlans::of_process().get(plan, "", [](const auto& one) { return one.kernel.c_str(); });
 }
 
 const char* flashcore_plan_reason(const flashcore_plan* plan) {
-  return is_live(plan) ? plan->reason.c_str() : "";
+  return LivePlans::of_process().get(plan, "", [](const auto& one) { return one.reason.c_str(); });
 }
 
 size_t flashcore_plan_workspace_bytes(const flashcore_plan* plan) {
-  return is_live(plan) ? plan->plan.workspace_bytes() : 0;
+  return LivePlans::of_process().get(plan, size_t{0},
+                                     [](const auto& one) { return one.plan.workspace_bytes(); });
 }
 
 flashcore_status flashcore_plan_run(const flashcore_plan* plan,
                                     const flashcore_arguments* arguments, void* workspace,
                                     size_t workspace_bytes, void* stream) {
   return guarded([&]() -> Status {
-    FLASHCORE_RETURN_IF_ERROR(check_plan(plan));
+    // A copy, so that the plan may be destroyed meanwhile.
+    const auto live = LivePlans::of_process().get(plan, std::optional<Plan>(),
+                                                  [](const auto& one) { return one.plan; });
+    if (!live) {
+      return invalid("plan: pointer {} is not a plan, wanted one of flashcore_plan_create",
+                     static_cast<const void*>(plan));
+    }
     const Result<flashcore::Arguments> data = flashcore::api::read_arguments(arguments);
     if (!data.ok()) return data.status();
-    return plan->plan.run(*data, workspace, workspace_bytes, {stream});
+    return live->run(*data, workspace, workspace_bytes, {stream});
+  });
+}
+
+flashcore_status flashcore_visit_verdicts(const flashcore_problem* problem,
+                                          const flashcore_plan_options* options,
+                                          flashcore_verdict_visitor visit, void* user) {
+  if (visit == nullptr) return guarded([&] { return no_function("visit"); });
+  return each_verdict(problem, options, [&](const flashcore::KernelVerdict& one) {
+    flashcore_verdict verdict = {};
+    verdict.struct_size = sizeof verdict;
+    verdict.kernel = one.kernel.c_str();
+    verdict.refusal = one.refusal.c_str();
+    verdict.declines = one.declines.c_str();
+    verdict.note = one.note.c_str();
+    verdict.automatic = one.automatic ? 1 : 0;
+    visit(user, &verdict);
   });
 }
 
 flashcore_status flashcore_explain(const flashcore_problem* problem,
                                    const flashcore_plan_options* options,
                                    flashcore_verdict_function function, void* user) {
-  return guarded([&]() -> Status {
-    if (function == nullptr) return invalid("function: pointer is null, wanted a callback");
-    const Result<flashcore::Problem> what = flashcore::api::read_problem(problem);
-    if (!what.ok()) return what.status();
-    const Result<flashcore::PlanOptions> how = flashcore::api::read_options(options);
-    if (!how.ok()) return how.status();
-    const Result<std::vector<flashcore::KernelVerdict>> verdicts = flashcore::explain(*what, *how);
-    if (!verdicts.ok()) return verdicts.status();
-    for (const flashcore::KernelVerdict& verdict : *verdicts) {
-      function(user, verdict.kernel.c_str(), verdict.refusal.c_str(), verdict.automatic ? 1 : 0);
-    }
-    return {};
+  if (function == nullptr) return guarded([&] { return no_function("function"); });
+  return each_verdict(problem, options, [&](const flashcore::KernelVerdict& one) {
+    function(user, one.kernel.c_str(), one.refusal.c_str(), one.automatic ? 1 : 0);
   });
 }
 

@@ -15,6 +15,7 @@
 #include "cpu/parallel.hpp"
 #include "cpu/simd/tile_job.hpp"
 #include "cpu/target.hpp"
+#include "problem/sizes.hpp"
 
 namespace flashcore::cpu {
 namespace {
@@ -86,28 +87,33 @@ int64_t splits_of(const ForwardPlan& plan, const Sequence& sequence) {
 // Most partial results that a run can need.
 int64_t most_partials(const ForwardPlan& plan) {
   const ForwardProblem& p = plan.problem;
-  const int64_t heads = p.heads_kv * plan.chunks();
+  const int64_t heads = product_of({p.heads_kv, plan.chunks()});
   if (!p.packed) {
     const int64_t splits = divide_up(p.seqlen_kv, kKeysASplit);
-    return splits > 1 && has_few_rows(p, plan.group, p.seqlen_q) ? p.batch * heads * splits : 0;
+    return splits > 1 && has_few_rows(p, plan.group, p.seqlen_q)
+               ? product_of({p.batch, heads, splits})
+               : 0;
   }
   if (plan.group > kFewRows || p.seqlen_kv <= kKeysASplit) return 0;
-  return heads * (p.total_kv / kKeysASplit + p.batch);
+  return product_of({heads, p.total_kv / kKeysASplit + p.batch});
+}
+
+// Rows of O, of all heads.
+int64_t all_rows(const ForwardProblem& p) {
+  return product_of({p.packed ? p.total_q : product_of({p.batch, p.seqlen_q}), p.heads_q});
 }
 
 // An upper bound of the jobs of a run: no thread beyond it gets scratch memory.
 int64_t most_jobs(const ForwardProblem& p) {
-  const int64_t rows = (p.packed ? p.total_q : p.batch * p.seqlen_q) * p.heads_q;
   const int64_t splits = divide_up(std::max<int64_t>(1, p.seqlen_kv), kKeysASplit);
-  return std::max<int64_t>(1, rows * splits);
+  return std::max<int64_t>(1, product_of({all_rows(p), splits}));
 }
 
 // Rows a job: enough to pay for packing K and V, few enough for every thread to find jobs.
 void choose_rows(ForwardPlan& plan) {
   const ForwardProblem& p = plan.problem;
   int64_t rows = 384;
-  const int64_t all_rows = (p.packed ? p.total_q : p.batch * p.seqlen_q) * p.heads_q;
-  while (rows > 48 && all_rows / rows < 8 * plan.threads) rows /= 2;
+  while (rows > 48 && all_rows(p) / rows < 8 * plan.threads) rows /= 2;
   plan.heads_a_job = std::clamp<int64_t>(plan.group, 1, kFewRows);
   plan.queries_a_job = std::max<int64_t>(1, rows / plan.heads_a_job);
   plan.queries_a_job = std::clamp<int64_t>(plan.queries_a_job, 1, std::max<int64_t>(1, p.seqlen_q));
@@ -246,24 +252,14 @@ class Run {
 
 }  // namespace
 
-std::string forward_refuses(const ForwardProblem& p) {
-  if (p.o_dtype == DType::f64) return "o: dtype is f64, wanted a type of at most 32 bits";
-  if (p.has_lse && p.lse_dtype == DType::f64) return "lse: dtype is f64, wanted f32";
-  if (kernels_of(target_for(p.dtype == DType::bf16)) == nullptr) {
-    return "the processor lacks SSE4.2, wanted at least that";
-  }
-  return {};
-}
+namespace {
 
-PlannedKernel plan_forward(const ForwardProblem& problem, const PlanContext& context) {
+ForwardPlan make_forward_plan(const ForwardProblem& problem, const PlanContext& context) {
   ForwardPlan plan;
   plan.problem = problem;
   plan.kernels = kernels_of(target_for(problem.dtype == DType::bf16));
   plan.threads = static_cast<int>(std::min<int64_t>(context.threads, most_jobs(problem)));
-  if (problem.heads_q == 0) {
-    return {.workspace_bytes = 0,
-            .run = [](const Arguments&, std::span<std::byte>, Stream) { return Status(); }};
-  }
+  if (all_rows(problem) == 0) return plan;  // nothing to write
   plan.group = problem.heads_q / problem.heads_kv;
   choose_rows(plan);
   const int64_t rows = plan.heads_a_job * plan.queries_a_job;
@@ -271,8 +267,39 @@ PlannedKernel plan_forward(const ForwardProblem& problem, const PlanContext& con
   plan.partial_floats = divide_up(rows * (2 + plan.layout.width_v), 16) * 16;
   plan.scratch_offset = align(2 * (problem.batch + 1) * static_cast<int64_t>(sizeof(int64_t)));
   plan.scratch_stride = align(static_cast<int64_t>(plan.layout.bytes));
-  plan.partial_offset = plan.scratch_offset + plan.threads * plan.scratch_stride;
-  plan.bytes = plan.partial_offset + most_partials(plan) * plan.partial_floats * 4;
+  plan.partial_offset =
+      sum_of({plan.scratch_offset, product_of({plan.threads, plan.scratch_stride})});
+  plan.bytes = sum_of(
+      {plan.partial_offset, product_of({most_partials(plan), plan.partial_floats, sizeof(float)})});
+  // Jobs are counted in 64 bits, too.
+  if (most_jobs(problem) == kTooLarge) plan.bytes = kTooLarge;
+  return plan;
+}
+
+}  // namespace
+
+std::string forward_refuses(const ForwardProblem& p, const PlanContext& context) {
+  if (p.o_dtype == DType::f64) return "o: dtype is f64, wanted a type of at most 32 bits";
+  if (p.has_lse && p.lse_dtype == DType::f64) return "lse: dtype is f64, wanted f32";
+  if (kernels_of(target_for(p.dtype == DType::bf16)) == nullptr) {
+    return "the processor lacks SSE4.2, wanted at least that";
+  }
+  if (make_forward_plan(p, context).bytes == kTooLarge) {
+    return fmt::format(
+        "q: has {} batch entries of {} heads, and k {} rows in each, wanted a workspace of less "
+        "than "
+        "2^63 bytes",
+        p.batch, p.heads_q, p.seqlen_kv);
+  }
+  return {};
+}
+
+PlannedKernel plan_forward(const ForwardProblem& problem, const PlanContext& context) {
+  const ForwardPlan plan = make_forward_plan(problem, context);
+  if (all_rows(problem) == 0) {
+    return {.workspace_bytes = 0,
+            .run = [](const Arguments&, std::span<std::byte>, Stream) { return Status(); }};
+  }
   return {.workspace_bytes = static_cast<size_t>(plan.bytes),
           .run = [plan](const Arguments& args, std::span<std::byte> workspace, Stream) {
             Run(plan, args, workspace).all();

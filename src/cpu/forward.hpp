@@ -8,7 +8,7 @@
 
 namespace flashcore::cpu {
 
-std::string forward_refuses(const ForwardProblem& problem);
+std::string forward_refuses(const ForwardProblem& problem, const PlanContext& context);
 PlannedKernel plan_forward(const ForwardProblem& problem, const PlanContext& context);
 
 }  // namespace flashcore::cpu

@@ -1,7 +1,11 @@
-// Makes a GPU the current one while it lives, and the one before it current again afterwards.
+// Makes a GPU the current one while it lives, and the one before it current again afterwards,
+// unless this thread had a GPU current only by default: one without a context, which making it
+// current would give it.
 #pragma once
 
 #include <cuda_runtime_api.h>
+
+#include "cuda/tile/primary_context.hpp"
 
 namespace flashcore {
 
@@ -11,7 +15,7 @@ class DeviceGuard {
     error_ = cudaGetDevice(&before_);
     if (error_ != cudaSuccess || before_ == device) return;
     error_ = cudaSetDevice(device);
-    restore_ = error_ == cudaSuccess;
+    restore_ = error_ == cudaSuccess && cuda::tile::has_primary_context(before_);
   }
   DeviceGuard(const DeviceGuard&) = delete;
   DeviceGuard& operator=(const DeviceGuard&) = delete;

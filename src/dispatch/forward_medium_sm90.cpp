@@ -5,6 +5,7 @@
 #include "cuda/forward_medium_sm90/config.hpp"
 #include "cuda/forward_medium_sm90/launch.hpp"
 #include "dispatch/forward_small_sm90_refusal.hpp"
+#include "dispatch/kernel_targets.hpp"
 #include "dispatch/small_mapped.hpp"
 
 namespace flashcore {
@@ -25,7 +26,7 @@ Result<PlannedKernel> plan(const ForwardProblem& p, const PlanContext& context) 
 }  // namespace
 
 Kernel forward_medium_sm90_kernel() {
-  return mapped_kernel(kName, true, &SmallChoice::is_medium, plan);
+  return mapped_kernel(kName, build::kForwardMediumSm90Targets, &SmallChoice::is_medium, plan);
 }
 
 }  // namespace flashcore

@@ -17,6 +17,7 @@
 #include "dispatch/device_guard.hpp"
 #include "dispatch/forward_sm80_refusal.hpp"
 #include "dispatch/grouped_heads.hpp"
+#include "dispatch/kernel_targets.hpp"
 #include "problem/status.hpp"
 
 namespace flashcore {
@@ -250,7 +251,6 @@ Status run(const ForwardProblem& p, const Planned& planned, const Arguments& arg
 
   const DeviceGuard guard(planned.device);
   if (guard.error() != cudaSuccess) return cuda_failure(kName, "choosing its GPU", guard.error());
-  (void)cudaGetLastError();  // an earlier call's error is not this launch's
   auto* const cuda_stream = static_cast<cudaStream_t>(stream.handle);
   for (int64_t column = 0; column < p.head_dim_v || column == 0; column += config.head_dim_v) {
     const sm80::Params part = columns_from(params, column, config);
@@ -302,6 +302,10 @@ Result<PlannedKernel> plan(const ForwardProblem& asked, const PlanContext& conte
     const cudaError_t error = sm80::find_instance(one).prepare();
     if (error != cudaSuccess) return cuda_failure(kName, "preparing the kernel", error);
   }
+  if (splits) {
+    const cudaError_t error = sm80::prepare_combine();
+    if (error != cudaSuccess) return cuda_failure(kName, "preparing to join splits", error);
+  }
   return PlannedKernel{
       .workspace_bytes = workspace_bytes,
       .run = [p, planned](const Arguments& args, std::span<std::byte> workspace, Stream stream) {
@@ -313,10 +317,11 @@ Kernel row(const char* name, bool automatic, Sm80Kernel kernel) {
   return Kernel{.name = name,
                 .device = DeviceKind::cuda,
                 .automatic = automatic,
+                .targets = build::kForwardSm80Targets,
                 .refuses =
                     [kernel](const ForwardProblem& p, const PlanContext& context) {
-                      static const std::string targets = build_info().cuda_targets;
-                      return forward_sm80_refusal(p, context.device, targets, kernel);
+                      return forward_sm80_refusal(p, context.device, build::kForwardSm80Targets,
+                                                  kernel);
                     },
                 .plan = [kernel](const ForwardProblem& p,
                                  const PlanContext& context) { return plan(p, context, kernel); }};

@@ -30,11 +30,7 @@ std::string refuse_device(const DeviceInfo& device, std::string_view targets) {
     return fmt::format("device: compute capability is {}, wanted 8.0 or later",
                        capability_text(device.compute_capability));
   }
-  if (!built_for(targets, device.compute_capability)) {
-    return fmt::format("device: compute capability is {}, this build has code for {}",
-                       capability_text(device.compute_capability), targets);
-  }
-  return {};
+  return refuse_code(targets, device.compute_capability);
 }
 
 std::string refuse_types(const ForwardProblem& p, Sm80Kernel kernel) {

@@ -15,7 +15,7 @@ enum class Sm80Kernel { half, f32, split };
 // The row of kConfigs that computes a problem, or -1.
 int forward_sm80_config(const ForwardProblem& problem);
 
-// One sentence, or empty. `targets` are those that the kernels were built for: "80;89;90a".
+// One sentence, or empty. `targets`: what the kernels were compiled for, as in cuda_support.hpp.
 std::string forward_sm80_refusal(const ForwardProblem& problem, const DeviceInfo& device,
                                  std::string_view targets, Sm80Kernel kernel = Sm80Kernel::half);
 

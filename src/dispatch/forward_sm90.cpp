@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <memory>
-#include <random>
 #include <string_view>
 #include <utility>
 
@@ -19,7 +18,9 @@
 #include "dispatch/forward_sm80.hpp"
 #include "dispatch/forward_sm90_refusal.hpp"
 #include "dispatch/forward_sm90_tile.hpp"
+#include "dispatch/kernel_targets.hpp"
 #include "dispatch/pointer_cache.hpp"
+#include "dispatch/unique_name.hpp"
 #include "problem/status.hpp"
 
 namespace flashcore {
@@ -30,7 +31,7 @@ namespace sm90 = cuda::forward_sm90;
 // Keys and values of a section of heads that runs at once: half of an H100's L2 and some.
 constexpr int64_t kSectionBytes = int64_t{32} << 20;
 constexpr std::string_view kName = "forward_sm90";
-constexpr size_t kCounterBytes = 256;  // one word, alone in its cache lines
+constexpr size_t kCounterBytes = 256;  // a counter, alone in its cache lines
 constexpr double kLog2E = 1.4426950408889634;
 
 using MapCache = PointerCache<sm90::Maps, 4>;
@@ -43,12 +44,6 @@ struct Planned {
   bool has_keys;
   bool counts;  // tiles are handed out by a counter, which lies in the workspace
 };
-
-// What tells the words of this plan's counter from anything else in memory.
-uint32_t draw_name() {
-  std::random_device device;
-  return static_cast<uint32_t>(device());
-}
 
 // Everything but the pointers.
 sm90::Params make_params(const ForwardProblem& p, const sm90::Config& config) {
@@ -99,7 +94,7 @@ Planned make_planned(const ForwardProblem& p, const PlanContext& context, Sm90Ti
                       .features = features};
   const sm90::Config& config = sm90::kConfigs[static_cast<size_t>(planned.instance.config)];
   planned.params = make_params(p, config);
-  planned.params.launch_name = draw_name();
+  planned.params.launch_name = unique_name();
   const uint32_t tiles = planned.params.order.size();
   planned.blocks = std::min(tiles, static_cast<uint32_t>(multiprocessors * config.blocks_an_sm));
   planned.has_keys = (p.packed ? p.total_kv : p.seqlen_kv) > 0;
@@ -156,7 +151,6 @@ Status run(const ForwardProblem& p, const Planned& planned, MapCache& cache, con
       [&](sm90::Maps& made) { return encode(made, p, args, config, planned.has_keys); },
       cudaSuccess);
   if (error != cudaSuccess) return cuda_failure(kName, "encoding a tensor map", error);
-  (void)cudaGetLastError();  // an earlier call's error is not this launch's
   error = sm90::find_instance(planned.instance)
               .launch(maps, params, planned.blocks, static_cast<cudaStream_t>(stream.handle));
   if (error != cudaSuccess) return cuda_failure(kName, "the launch", error);
@@ -185,10 +179,10 @@ Kernel row(const char* name, bool automatic, Sm90Tile tile) {
   return {.name = name,
           .device = DeviceKind::cuda,
           .automatic = automatic,
+          .targets = build::kForwardSm90Targets,
           .refuses =
               [tile](const ForwardProblem& p, const PlanContext& context) {
-                static const std::string targets = build_info().cuda_targets;
-                return forward_sm90_refusal(p, context.device, targets, tile);
+                return forward_sm90_refusal(p, context.device, build::kForwardSm90Targets, tile);
               },
           .declines = [](const ForwardProblem& p,
                          const PlanContext& context) { return forward_sm90_decline(p, context); },

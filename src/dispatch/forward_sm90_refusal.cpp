@@ -28,11 +28,7 @@ std::string refuse_device(const DeviceInfo& device, std::string_view targets) {
     return fmt::format("device: compute capability is {}, wanted {}",
                        capability_text(device.compute_capability), capability_text(kCapability));
   }
-  if (!built_for(targets, kCapability) || targets.find("90a") == std::string_view::npos) {
-    return fmt::format("device: compute capability is 9.0, this build has code for {}, wanted 90a",
-                       targets);
-  }
-  return {};
+  return refuse_code(targets, kCapability);
 }
 
 std::string refuse_types(const ForwardProblem& p) {

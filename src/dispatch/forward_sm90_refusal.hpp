@@ -12,7 +12,7 @@ namespace flashcore {
 // is a kernel for problems with a choice only.
 enum class Sm90Tile { best, tallest };
 
-// One sentence, or empty. `targets` are those that the kernels were built for: "80;89;90a".
+// One sentence, or empty. `targets`: what the kernels were compiled for, as in cuda_support.hpp.
 std::string forward_sm90_refusal(const ForwardProblem& problem, const DeviceInfo& device,
                                  std::string_view targets, Sm90Tile tile = Sm90Tile::best);
 

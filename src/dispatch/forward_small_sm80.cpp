@@ -14,6 +14,7 @@
 #include "dispatch/forward_small_params.hpp"
 #include "dispatch/forward_small_sm80_whole.hpp"
 #include "dispatch/forward_small_sm90_refusal.hpp"
+#include "dispatch/kernel_targets.hpp"
 #include "problem/status.hpp"
 
 namespace flashcore {
@@ -86,10 +87,11 @@ Kernel forward_small_sm80_kernel() {
   return {.name = "forward_small_sm80",
           .device = DeviceKind::cuda,
           .automatic = false,
+          .targets = build::kForwardSmallSm80Targets,
           .refuses =
               [](const ForwardProblem& p, const PlanContext& context) {
-                static const std::string targets = build_info().cuda_targets;
-                return forward_small_sm80_refusal(p, context.device, targets);
+                return forward_small_sm80_refusal(p, context.device,
+                                                  build::kForwardSmallSm80Targets);
               },
           .plan = plan};
 }

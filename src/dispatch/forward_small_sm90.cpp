@@ -5,6 +5,7 @@
 #include "cuda/forward_small_sm90/config.hpp"
 #include "cuda/forward_small_sm90/launch.hpp"
 #include "dispatch/forward_small_sm90_refusal.hpp"
+#include "dispatch/kernel_targets.hpp"
 #include "dispatch/small_mapped.hpp"
 #include "dispatch/small_tiles.hpp"
 
@@ -29,7 +30,7 @@ Result<PlannedKernel> plan(const ForwardProblem& p, const PlanContext& context) 
 }  // namespace
 
 Kernel forward_small_sm90_kernel() {
-  return mapped_kernel(kName, true, &SmallChoice::is_small, plan);
+  return mapped_kernel(kName, build::kForwardSmallSm90Targets, &SmallChoice::is_small, plan);
 }
 
 }  // namespace flashcore

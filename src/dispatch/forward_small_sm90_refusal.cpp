@@ -24,10 +24,7 @@ std::string refuse_device(const DeviceInfo& device, std::string_view targets) {
     return fmt::format("device: compute capability is {}, wanted 9.0",
                        capability_text(device.compute_capability));
   }
-  if (!built_for(targets, kHopper) || targets.find("90a") == std::string_view::npos) {
-    return fmt::format("device: this build has code for {}, wanted 90a", targets);
-  }
-  return {};
+  return refuse_code(targets, kHopper);
 }
 
 std::string refuse_types(const ForwardProblem& p) {
@@ -120,11 +117,8 @@ std::string forward_small_sm80_refusal(const ForwardProblem& problem, const Devi
     return fmt::format("device: compute capability is {}, wanted 8.0 or later",
                        capability_text(device.compute_capability));
   }
-  if (!built_for(targets, device.compute_capability)) {
-    return fmt::format("device: compute capability is {}, this build has code for {}",
-                       capability_text(device.compute_capability), targets);
-  }
-  std::string refusal = refuse_types(problem);
+  std::string refusal = refuse_code(targets, device.compute_capability);
+  if (refusal.empty()) refusal = refuse_types(problem);
   if (refusal.empty()) refusal = refuse_sizes(problem);
   if (refusal.empty()) refusal = refuse_features(problem);
   if (refusal.empty()) refusal = refuse_layout(problem, false);

@@ -9,7 +9,7 @@
 
 namespace flashcore {
 
-// One sentence, or empty. `targets` are those that the kernels were built for: "80;89;90a".
+// One sentence, or empty. `targets`: what the kernels were compiled for, as in cuda_support.hpp.
 std::string forward_small_sm90_refusal(const ForwardProblem& problem, const DeviceInfo& device,
                                        std::string_view targets);
 

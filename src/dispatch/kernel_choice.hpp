@@ -1,7 +1,9 @@
-// The automatic choice: which kernel of the table a problem gets where none is asked for.
+// The automatic choice: what every kernel of the table says to a problem, and which one it gets
+// where none is asked for.
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "dispatch/kernels.hpp"
 #include "problem/problem.hpp"
@@ -9,12 +11,17 @@
 namespace flashcore {
 
 struct KernelChoice {
-  const Kernel* kernel;
-  std::string reason;  // why it, in a sentence: what those before it said
+  std::vector<KernelVerdict> verdicts;  // of every kernel of the device, best first
+  // The first automatic kernel that neither refuses nor declines; where there is none, the first
+  // that only declines; where all refuse, null.
+  const Kernel* kernel = nullptr;
+  std::string reason;  // why it, or why none, in a sentence: what the others said
 };
 
-// The first automatic kernel of the context's device that neither refuses nor declines; where there
-// is none, the first that only declines; where all refuse, unsupported.
-Result<KernelChoice> choose_kernel(const ForwardProblem& problem, const PlanContext& context);
+KernelChoice choose_kernel(const ForwardProblem& problem, const PlanContext& context);
+
+// What one kernel of the context's device says.
+KernelVerdict verdict_of(const Kernel& kernel, const ForwardProblem& problem,
+                         const PlanContext& context);
 
 }  // namespace flashcore

@@ -24,7 +24,7 @@ Kernel cpu_simd() {
           .device = DeviceKind::cpu,
           .automatic = true,
           .refuses = [](const ForwardProblem& p,
-                        const PlanContext&) { return cpu::forward_refuses(p); },
+                        const PlanContext& context) { return cpu::forward_refuses(p, context); },
           .plan = [](const ForwardProblem& p, const PlanContext& context) -> Result<PlannedKernel> {
             return cpu::plan_forward(p, context);
           }};

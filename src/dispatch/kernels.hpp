@@ -8,6 +8,7 @@
 #include <functional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "flashcore/flashcore.hpp"
@@ -33,6 +34,7 @@ struct Kernel {
   std::string name;
   DeviceKind device = DeviceKind::cpu;
   bool automatic = true;  // false: runs only when asked for by name (the ladder, the reference)
+  std::string_view targets = {};  // CUDA: what it was compiled for, as in cuda_support.hpp
   // One sentence why the kernel cannot compute the problem; empty when it can.
   std::function<std::string(const ForwardProblem&, const PlanContext&)> refuses;
   // One sentence why a kernel that computes the problem leaves it to those after it, where the

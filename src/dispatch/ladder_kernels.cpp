@@ -10,6 +10,7 @@
 #include "cuda/ladder/wmma_probe.hpp"
 #include "dispatch/cuda_launch.hpp"
 #include "dispatch/device_guard.hpp"
+#include "dispatch/kernel_targets.hpp"
 #include "dispatch/ladder_refusals.hpp"
 #include "problem/status.hpp"
 
@@ -30,6 +31,12 @@ RungTraits traits_of(const Rung& rung) {
           .min_compute_capability = rung.min_compute_capability,
           .max_compute_capability = rung.max_compute_capability,
           .tensor_maps = rung.max_compute_capability == 90};  // the wgmma rung reads through TMA
+}
+
+// What its file was compiled for.
+std::string_view targets_of(const Rung& rung) {
+  if (rung.min_compute_capability == 80) return build::kLadderTargets;
+  return rung.min_compute_capability == 89 ? build::kLadderFp8Targets : build::kLadderWgmmaTargets;
 }
 
 Strides to_strides(const RowStrides& stride) { return {stride.batch, stride.head, stride.row}; }
@@ -97,7 +104,6 @@ Status run_rung(const Rung& rung, RungParams params, bool has_lse, int device,
   const DeviceGuard guard(device);
   if (guard.error() != cudaSuccess)
     return cuda_failure(rung.name, "choosing its GPU", guard.error());
-  (void)cudaGetLastError();  // an earlier call's error is not this launch's
   const cudaError_t error = rung.launch(params, static_cast<cudaStream_t>(stream.handle));
   if (error != cudaSuccess) return cuda_failure(rung.name, "the launch", error);
   return {};
@@ -137,9 +143,10 @@ Kernel to_kernel(const Rung& rung) {
   return {.name = rung.name,
           .device = DeviceKind::cuda,
           .automatic = automatic,
+          .targets = targets_of(rung),
           .refuses =
-              [traits = traits_of(rung)](const ForwardProblem& p, const PlanContext& context) {
-                static const std::string targets = build_info().cuda_targets;
+              [traits = traits_of(rung), targets = targets_of(rung)](const ForwardProblem& p,
+                                                                     const PlanContext& context) {
                 return rung_refusal(p, context.device, traits, targets);
               },
           .plan = [rung](const ForwardProblem& p,

@@ -2,14 +2,17 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "dispatch/cuda_support.hpp"
+#include "problem/sizes.hpp"
 
 namespace flashcore {
 namespace {
 
 constexpr int64_t kLargestExtent = int64_t{1} << 30;  // tiles and rows are counted in an int
+constexpr int64_t kMostPairs = int64_t{1} << 48;      // of query and key: S, in whole tiles
 
 std::string refuses_device(const DeviceInfo& device, const RungTraits& rung,
                            std::string_view targets) {
@@ -22,11 +25,7 @@ std::string refuses_device(const DeviceInfo& device, const RungTraits& rung,
     return fmt::format("device: compute capability is {}, wanted {} at most (wgmma)",
                        capability_text(capability), capability_text(rung.max_compute_capability));
   }
-  if (!built_for(targets, capability)) {
-    return fmt::format("device: compute capability is {}, wanted one that this build is for ({})",
-                       capability_text(capability), targets);
-  }
-  return {};
+  return refuse_code(targets, capability);
 }
 
 std::string refuses_types(const ForwardProblem& p, const RungTraits& rung) {
@@ -63,6 +62,15 @@ std::string refuses_shape(const ForwardProblem& p) {
     if (extent > kLargestExtent) {
       return fmt::format("{}: is {}, wanted at most 2^30", name, extent);
     }
+  }
+  int64_t pairs = 1;
+  for (const auto& [name, extent] : extents)
+    pairs = product_of({pairs, std::max<int64_t>(extent, 1)});
+  if (pairs > kMostPairs) {
+    return fmt::format(
+        "q: {} heads of {} batch entries have {} queries and {} keys, wanted at most "
+        "2^48 pairs",
+        p.heads_q, p.batch, p.seqlen_q, p.seqlen_kv);
   }
   return {};
 }

@@ -17,7 +17,7 @@ struct RungTraits {
   bool tensor_maps = false;            // reads through TMA
 };
 
-// One sentence, or empty. `targets` are those that the kernels were built for: "80;89;90a".
+// One sentence, or empty. `targets`: what the kernels were compiled for, as in cuda_support.hpp.
 std::string rung_refusal(const ForwardProblem& problem, const DeviceInfo& device,
                          const RungTraits& rung, std::string_view targets);
 

@@ -1,7 +1,9 @@
 // make_plan, explain and Plan: the public face of the table of kernels.
 #include <cstdint>
 #include <cstdlib>
+#include <limits>
 #include <new>
+#include <stdexcept>
 #include <string>
 #include <utility>
 
@@ -108,9 +110,11 @@ Result<Plan> make_plan(const Problem& problem, const PlanOptions& options) {
   const std::string forced = forced_kernel(options);
   if (!forced.empty()) return plan_forced(forced, *resolved, *context);
 
-  Result<KernelChoice> choice = choose_kernel(*resolved, *context);
-  if (!choice.ok()) return choice.status();
-  return plan_with(*choice->kernel, *resolved, *context, std::move(choice->reason));
+  KernelChoice choice = choose_kernel(*resolved, *context);
+  if (choice.kernel == nullptr) {
+    return unsupported("problem: no kernel of this device computes it ({})", choice.reason);
+  }
+  return plan_with(*choice.kernel, *resolved, *context, std::move(choice.reason));
 }
 
 Result<std::vector<KernelVerdict>> explain(const Problem& problem, const PlanOptions& options) {
@@ -118,12 +122,7 @@ Result<std::vector<KernelVerdict>> explain(const Problem& problem, const PlanOpt
   if (!resolved.ok()) return resolved.status();
   const Result<PlanContext> context = resolve_context(options);
   if (!context.ok()) return context.status();
-  std::vector<KernelVerdict> verdicts;
-  for (const Kernel& kernel : kernels()) {
-    if (kernel.device != context->device.device.kind) continue;
-    verdicts.push_back({kernel.name, kernel.refuses(*resolved, *context), kernel.automatic});
-  }
-  return verdicts;
+  return choose_kernel(*resolved, *context).verdicts;
 }
 
 Plan::Plan(std::shared_ptr<const Impl> impl) : impl_(std::move(impl)) {}
@@ -154,11 +153,16 @@ Status Plan::run(const Arguments& arguments, void* workspace, size_t workspace_b
         arguments, {static_cast<std::byte*>(workspace), wanted > 0 ? workspace_bytes : 0}, stream);
   } catch (const std::bad_alloc&) {
     return {StatusCode::out_of_memory, "memory: the host has none left for this run"};
+  } catch (const std::length_error&) {
+    return {StatusCode::out_of_memory, "memory: the run needs more than an object can hold"};
   }
 }
 
 bool dropout_keeps(uint64_t seed, uint64_t offset, float dropout_p, int64_t batch, int64_t head,
                    int64_t query, int64_t key) {
+  for (const int64_t index : {batch, head, query, key}) {
+    if (index < 0 || index > std::numeric_limits<int32_t>::max()) return false;
+  }
   const PhiloxBlock words = dropout_words(dropout_key(seed, offset), static_cast<uint32_t>(batch),
                                           static_cast<uint32_t>(head), static_cast<uint32_t>(query),
                                           static_cast<uint32_t>(key / 4));

@@ -119,14 +119,15 @@ Result<PlannedKernel> plan_mapped(const ForwardProblem& p, const PlanContext& co
   return where_aligned(std::move(own), std::move(*unaligned));
 }
 
-Kernel mapped_kernel(std::string_view name, bool automatic, bool (SmallChoice::*is_chosen)() const,
+Kernel mapped_kernel(std::string_view name, std::string_view targets,
+                     bool (SmallChoice::*is_chosen)() const,
                      Result<PlannedKernel> (*plan)(const ForwardProblem&, const PlanContext&)) {
   return {.name = std::string(name),
           .device = DeviceKind::cuda,
-          .automatic = automatic,
+          .automatic = true,
+          .targets = targets,
           .refuses =
-              [](const ForwardProblem& p, const PlanContext& context) {
-                static const std::string targets = build_info().cuda_targets;
+              [targets](const ForwardProblem& p, const PlanContext& context) {
                 return forward_small_sm90_refusal(p, context.device, targets);
               },
           .declines =

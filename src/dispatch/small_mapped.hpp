@@ -23,8 +23,9 @@ cuda::forward_small_sm90::InputType mapped_input_type(const ForwardProblem& p);
 Result<PlannedKernel> plan_mapped(const ForwardProblem& p, const PlanContext& context,
                                   MappedKernel kernel);
 
-// A row of the table of kernels; `is_chosen` says when it is the choice.
-Kernel mapped_kernel(std::string_view name, bool automatic, bool (SmallChoice::*is_chosen)() const,
+// A row of the table of kernels, compiled for `targets`; `is_chosen` says when it is the choice.
+Kernel mapped_kernel(std::string_view name, std::string_view targets,
+                     bool (SmallChoice::*is_chosen)() const,
                      Result<PlannedKernel> (*plan)(const ForwardProblem&, const PlanContext&));
 
 }  // namespace flashcore

@@ -39,10 +39,11 @@ Status check_layout(std::string_view name, const TensorDesc& tensor, int32_t ran
                      shape_text(tensor), extent, d, kLargestExtent);
     }
     // One step more than there are elements: an empty last entry of a packed batch begins there.
-    span += std::max<int64_t>(extent, 1) * magnitude(stride);
+    if (extent > 1) span += extent * magnitude(stride);
   }
-  if (span * static_cast<int128>(size_of(tensor.dtype)) > (int128{1} << 62)) {
-    return invalid("{}: strides [{}] of shape {} span more than 2^62 bytes, wanted less", name,
+  // No address space is as large, and a few times as much is still counted in 64 bits.
+  if (span * static_cast<int128>(size_of(tensor.dtype)) > (int128{1} << 56)) {
+    return invalid("{}: strides [{}] of shape {} span more than 2^56 bytes, wanted less", name,
                    fmt::join(std::span(tensor.stride.data(), static_cast<size_t>(rank)), ", "),
                    shape_text(tensor));
   }

@@ -22,14 +22,15 @@ bool is_float_input(DType dtype) {
          dtype == DType::f8e4m3 || dtype == DType::f8e5m2;
 }
 
-// The stride to use for dimension d: 0 where it is broadcast.
-int64_t broadcast_stride(const TensorDesc& tensor, size_t d) {
-  return tensor.shape[d] == 1 ? 0 : tensor.stride[d];
+// The stride to use for dimension d: 0 where there is at most one element, broadcast or not: that
+// stride may be anything.
+int64_t used_stride(const TensorDesc& tensor, size_t d) {
+  return tensor.shape[d] <= 1 ? 0 : tensor.stride[d];
 }
 
 RowStrides row_strides(const TensorDesc& tensor, bool packed) {
-  if (packed) return {0, tensor.stride[1], tensor.stride[0]};
-  return {tensor.stride[0], tensor.stride[1], tensor.stride[2]};
+  if (packed) return {0, used_stride(tensor, 1), used_stride(tensor, 0)};
+  return {used_stride(tensor, 0), used_stride(tensor, 1), used_stride(tensor, 2)};
 }
 
 Status resolve_tensors(const Problem& problem, ForwardProblem& p) {
@@ -131,7 +132,7 @@ Status resolve_length_vector(std::string_view name, const std::optional<TensorDe
   if (!tensor) return {};
   FLASHCORE_RETURN_IF_ERROR(check_dtype(name, *tensor, DType::i32));
   FLASHCORE_RETURN_IF_ERROR(check_shape(name, *tensor, {wanted}, false, shape));
-  out = {.present = true, .batch = tensor->stride[0], .head = 0};
+  out = {.present = true, .batch = used_stride(*tensor, 0), .head = 0};
   return {};
 }
 
@@ -172,10 +173,10 @@ Status resolve_pair_input(std::string_view name, const std::optional<TensorDesc>
       name, *tensor, {p.batch, p.heads_q, p.seqlen_q, p.seqlen_kv}, true, "[B, Hq, Sq, Skv]"));
   out = {.present = true,
          .dtype = tensor->dtype,
-         .batch = broadcast_stride(*tensor, 0),
-         .head = broadcast_stride(*tensor, 1),
-         .query = broadcast_stride(*tensor, 2),
-         .key = broadcast_stride(*tensor, 3)};
+         .batch = used_stride(*tensor, 0),
+         .head = used_stride(*tensor, 1),
+         .query = used_stride(*tensor, 2),
+         .key = used_stride(*tensor, 3)};
   return {};
 }
 
@@ -187,9 +188,9 @@ Status resolve_scale(std::string_view name, const std::optional<TensorDesc>& ten
   FLASHCORE_RETURN_IF_ERROR(
       check_shape(name, *tensor, {p.batch, p.heads_kv, blocks}, true, "[B, Hkv, blocks]"));
   out = {.present = true,
-         .batch = broadcast_stride(*tensor, 0),
-         .head = broadcast_stride(*tensor, 1),
-         .block = broadcast_stride(*tensor, 2)};
+         .batch = used_stride(*tensor, 0),
+         .head = used_stride(*tensor, 1),
+         .block = used_stride(*tensor, 2)};
   return {};
 }
 
@@ -209,7 +210,7 @@ Status resolve_optional_inputs(const Problem& problem, ForwardProblem& p) {
     FLASHCORE_RETURN_IF_ERROR(check_dtype("alibi_slopes", slopes, DType::f32));
     if (slopes.rank == 1) {
       FLASHCORE_RETURN_IF_ERROR(check_shape("alibi_slopes", slopes, {p.heads_q}, false, "[Hq]"));
-      p.alibi_slopes = {.present = true, .batch = 0, .head = slopes.stride[0]};
+      p.alibi_slopes = {.present = true, .batch = 0, .head = used_stride(slopes, 0)};
     } else {
       FLASHCORE_RETURN_IF_ERROR(
           check_layout("alibi_slopes", slopes, 2, "[B, Hq] (or rank 1 for [Hq])"));
@@ -217,13 +218,13 @@ Status resolve_optional_inputs(const Problem& problem, ForwardProblem& p) {
       FLASHCORE_RETURN_IF_ERROR(
           check_shape("alibi_slopes", slopes, {batch, p.heads_q}, false, "[B, Hq]"));
       p.alibi_slopes = {
-          .present = true, .batch = broadcast_stride(slopes, 0), .head = slopes.stride[1]};
+          .present = true, .batch = used_stride(slopes, 0), .head = used_stride(slopes, 1)};
     }
   }
   if (problem.sinks) {
     FLASHCORE_RETURN_IF_ERROR(check_dtype("sinks", *problem.sinks, DType::f32));
     FLASHCORE_RETURN_IF_ERROR(check_shape("sinks", *problem.sinks, {p.heads_q}, false, "[Hq]"));
-    p.sinks = {.present = true, .batch = 0, .head = problem.sinks->stride[0]};
+    p.sinks = {.present = true, .batch = 0, .head = used_stride(*problem.sinks, 0)};
   }
 
   const bool fp8 = p.dtype == DType::f8e4m3 || p.dtype == DType::f8e5m2;
@@ -245,8 +246,8 @@ Status resolve_optional_inputs(const Problem& problem, ForwardProblem& p) {
     FLASHCORE_RETURN_IF_ERROR(
         check_shape("q_scale", *problem.q_scale, {p.batch, p.heads_q}, true, "[B, Hq]"));
     p.q_scale = {.present = true,
-                 .batch = broadcast_stride(*problem.q_scale, 0),
-                 .head = broadcast_stride(*problem.q_scale, 1)};
+                 .batch = used_stride(*problem.q_scale, 0),
+                 .head = used_stride(*problem.q_scale, 1)};
   }
   FLASHCORE_RETURN_IF_ERROR(resolve_scale("k_scale", problem.k_scale, p, p.k_scale));
   FLASHCORE_RETURN_IF_ERROR(resolve_scale("v_scale", problem.v_scale, p, p.v_scale));

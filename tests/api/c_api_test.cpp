@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -126,6 +127,49 @@ TEST_F(CPlan, RunRefusesWhatIsNoPlan) {
   EXPECT_TRUE(data_.untouched());
 }
 
+// A plan that is gone is looked for, not followed: the address sanitizer sees to that.
+TEST(CApi, APlanThatWasDestroyedIsNoPlan) {
+  const flashcore_problem problem = small_problem();
+  flashcore_plan* gone = nullptr;
+  ASSERT_EQ(flashcore_plan_create(&problem, nullptr, &gone), FLASHCORE_OK);
+  EXPECT_STRNE(flashcore_plan_kernel(gone), "");
+  flashcore_plan_destroy(gone);
+  EXPECT_STREQ(flashcore_plan_kernel(gone), "");
+  EXPECT_STREQ(flashcore_plan_reason(gone), "");
+  EXPECT_EQ(flashcore_plan_workspace_bytes(gone), 0u);
+  flashcore_arguments arguments;
+  ASSERT_EQ(flashcore_arguments_init(&arguments, sizeof arguments), FLASHCORE_OK);
+  EXPECT_EQ(flashcore_plan_run(gone, &arguments, nullptr, 0, nullptr), FLASHCORE_INVALID_ARGUMENT);
+  EXPECT_THAT(flashcore_last_error(), StartsWith("plan: pointer"));
+  flashcore_plan_destroy(gone);  // once more: nothing happens
+}
+
+// Destroyed by one thread while others run it: every run has computed, or found no plan.
+TEST_F(CPlan, MayBeDestroyedWhileItRuns) {
+  const flashcore_arguments arguments = data_.arguments();
+  std::atomic<int> started{0}, other{0};
+  {
+    std::vector<std::jthread> threads;
+    for (int t = 0; t < 4; ++t) {
+      threads.emplace_back([&, output = std::vector<float>(4096)]() mutable {
+        flashcore_arguments mine = arguments;
+        mine.o = output.data();
+        mine.lse = output.data() + 2048;
+        for (int n = 0; n < 200; ++n) {
+          const flashcore_status status = flashcore_plan_run(plan_, &mine, nullptr, 0, nullptr);
+          if (status != FLASHCORE_OK && status != FLASHCORE_INVALID_ARGUMENT) ++other;
+          ++started;
+        }
+      });
+    }
+    while (started < 100) std::this_thread::yield();
+    flashcore_plan_destroy(plan_);
+  }
+  EXPECT_EQ(other, 0);
+  EXPECT_EQ(flashcore_plan_run(plan_, &arguments, nullptr, 0, nullptr), FLASHCORE_INVALID_ARGUMENT);
+  plan_ = nullptr;
+}
+
 TEST(CApi, NullPlanIsHarmless) {
   flashcore_plan_destroy(nullptr);
   EXPECT_STREQ(flashcore_plan_kernel(nullptr), "");
@@ -185,6 +229,40 @@ void remember(void* user, const char* kernel, const char* refusal, int32_t autom
   EXPECT_TRUE(automatic == 0 || automatic == 1);
   static_cast<Seen*>(user)->kernels.emplace_back(kernel);
   static_cast<Seen*>(user)->refusals.emplace_back(refusal);
+}
+
+TEST(CApi, VerdictsAreThoseOfExplain) {
+  const flashcore_problem problem = small_problem();
+  struct One {
+    std::string kernel, refusal, declines, note;
+    bool automatic;
+  };
+  std::vector<One> seen;
+  const auto visit = [](void* user, const flashcore_verdict* verdict) {
+    EXPECT_EQ(verdict->struct_size, sizeof *verdict);
+    EXPECT_EQ(verdict->reserved, 0);
+    static_cast<std::vector<One>*>(user)->push_back({verdict->kernel, verdict->refusal,
+                                                     verdict->declines, verdict->note,
+                                                     verdict->automatic == 1});
+  };
+  ASSERT_EQ(flashcore_visit_verdicts(&problem, nullptr, visit, &seen), FLASHCORE_OK);
+  Problem same;
+  same.q = same.o = TensorDesc::contiguous(DType::f32, {2, 4, 3, 8});
+  same.k = same.v = TensorDesc::contiguous(DType::f32, {2, 2, 5, 8});
+  same.lse = TensorDesc::contiguous(DType::f32, {2, 4, 3});
+  const Result<std::vector<KernelVerdict>> verdicts = explain(same);
+  ASSERT_TRUE(verdicts.ok());
+  ASSERT_EQ(seen.size(), verdicts->size());
+  for (size_t i = 0; i < seen.size(); ++i) {
+    EXPECT_EQ(seen[i].kernel, (*verdicts)[i].kernel);
+    EXPECT_EQ(seen[i].refusal, (*verdicts)[i].refusal);
+    EXPECT_EQ(seen[i].declines, (*verdicts)[i].declines);
+    EXPECT_EQ(seen[i].note, (*verdicts)[i].note);
+    EXPECT_EQ(seen[i].automatic, (*verdicts)[i].automatic);
+  }
+  EXPECT_EQ(flashcore_visit_verdicts(&problem, nullptr, nullptr, nullptr),
+            FLASHCORE_INVALID_ARGUMENT);
+  EXPECT_THAT(flashcore_last_error(), StartsWith("visit: pointer is null"));
 }
 
 TEST(CApi, ExplainGivesEveryVerdict) {

@@ -92,50 +92,71 @@ TEST(ForwardSm90Order, PlainlyTakesTheTilesOfAHeadTogether) {
 
 // ---- the counter
 
-// Blocks that run in any order, on a word that holds anything: what the device functions do, one
+// What lies in memory.
+struct CounterMemory {
+  uint64_t name;
+  uint32_t count;
+};
+
+// Blocks that run in any order, on memory that holds anything: what the device functions do, one
 // memory operation at a time.
 class Launch {
  public:
-  Launch(uint64_t& word, uint32_t name, uint32_t tiles, uint32_t blocks)
-      : word_(word), counter_{name, tiles}, blocks_(blocks, Block{}) {
+  Launch(CounterMemory& memory, uint64_t name, uint32_t tiles, uint32_t blocks)
+      : memory_(memory), counter_{name, tiles}, blocks_(blocks, Block{}) {
     for (uint32_t b = 0; b < blocks; ++b) blocks_[b].tile = b;
   }
 
   bool done() const {
-    return std::all_of(blocks_.begin(), blocks_.end(), [](const Block& b) { return b.done; });
+    return std::all_of(blocks_.begin(), blocks_.end(),
+                       [](const Block& b) { return b.at == kDone; });
   }
   const std::vector<uint32_t>& taken() const { return taken_; }
 
   void step(size_t which) {
     Block& b = blocks_[which];
-    if (b.done) return;
-    if (!b.read) {
-      b.found = word_;
-      b.read = true;
-    } else if (!counter_.is_ours(b.found)) {  // atomicCAS
-      const uint64_t before = word_;
-      if (before == b.found) word_ = counter_.zero();
-      b.found = before == b.found ? counter_.zero() : before;
-    } else if (!b.asked) {  // atomicAdd
-      b.answer = word_++;
-      b.asked = true;
-      taken_.push_back(b.tile);
-    } else {
-      if (counter_.is_last(sm90::TileCounter::handed_out(b.answer)))
-        word_ = counter_.zero();  // atomicExch
-      b.tile = static_cast<uint32_t>(blocks_.size()) + sm90::TileCounter::handed_out(b.answer);
-      b.asked = false;
-      b.done = b.tile >= counter_.tiles;
+    switch (b.at) {
+      case kRead:
+        b.found = memory_.name;
+        b.at = b.found == counter_.name              ? kAsk
+               : b.found == counter_.being_claimed() ? kRead
+                                                     : kSwap;
+        break;
+      case kSwap:
+        b.at = memory_.name == b.found ? kClear : kRead;
+        if (b.at == kClear) memory_.name = counter_.being_claimed();
+        break;
+      case kClear:
+        memory_.count = 0;
+        b.at = kName;
+        break;
+      case kName:
+        memory_.name = counter_.name;
+        b.at = kAsk;
+        break;
+      case kAsk:
+        b.answer = memory_.count++;
+        taken_.push_back(b.tile);
+        b.at = kReset;
+        break;
+      case kReset:
+        if (counter_.is_last(b.answer)) memory_.count = 0;
+        b.tile = static_cast<uint32_t>(blocks_.size()) + b.answer;
+        b.at = b.tile >= counter_.tiles ? kDone : kAsk;
+        break;
+      case kDone:
+        break;
     }
   }
 
  private:
+  enum Step { kRead, kSwap, kClear, kName, kAsk, kReset, kDone };
   struct Block {
-    uint32_t tile = 0;
-    uint64_t found = 0, answer = 0;
-    bool read = false, asked = false, done = false;
+    uint32_t tile = 0, answer = 0;
+    uint64_t found = 0;
+    Step at = kRead;
   };
-  uint64_t& word_;
+  CounterMemory& memory_;
   sm90::TileCounter counter_;
   std::vector<Block> blocks_;
   std::vector<uint32_t> taken_;
@@ -144,18 +165,22 @@ class Launch {
 TEST(ForwardSm90Counter, HandsOutEveryTileOnceAndIsReadyForTheNextLaunch) {
   std::mt19937_64 random(7);
   for (int round = 0; round < 300; ++round) {
-    uint64_t word = random();  // memory that nobody cleared
+    const uint64_t mine = random() & ~uint64_t{1};
+    // Memory that nobody cleared; often all of the name but one bit.
+    CounterMemory memory{round % 2 == 0 ? random() : mine ^ uint64_t{2} << random() % 63,
+                         static_cast<uint32_t>(random())};
     for (int launch = 0; launch < 4; ++launch) {
-      const uint32_t name = launch < 2 ? 77U : static_cast<uint32_t>(random());  // another plan's
+      const uint64_t name = launch < 2 ? mine : random() & ~uint64_t{1};  // another plan's
       const auto blocks = static_cast<uint32_t>(1 + random() % 6);
       const auto tiles = static_cast<uint32_t>(blocks + random() % 30);
-      Launch one(word, name, tiles, blocks);
+      Launch one(memory, name, tiles, blocks);
       while (!one.done()) one.step(random() % blocks);
       std::vector<uint32_t> taken = one.taken();
       std::sort(taken.begin(), taken.end());
       ASSERT_EQ(taken.size(), tiles);
       for (uint32_t i = 0; i < tiles; ++i) ASSERT_EQ(taken[i], i);
-      ASSERT_EQ(word, (sm90::TileCounter{name, tiles}.zero()));
+      ASSERT_EQ(memory.name, name);
+      ASSERT_EQ(memory.count, 0U);
     }
   }
 }

@@ -139,6 +139,51 @@ TEST_F(PlanTest, ExplainListsTheTableInItsOrder) {
   EXPECT_TRUE(chosen);
 }
 
+// Extents that fit one by one, and whose products do not: keys that are all one.
+TEST_F(PlanTest, SizesThatDoNotFitAreRefused) {
+  constexpr int64_t kMany = int64_t{1} << 20, kKeys = 2147483647;
+  Problem problem;
+  problem.q = problem.o = TensorDesc::contiguous(DType::f32, {kMany, kMany, 1, 8});
+  problem.k = problem.v = TensorDesc::strided(DType::f32, {kMany, kMany, kKeys, 8}, {0, 0, 0, 1});
+  const Status status = make_plan(problem, with_kernel("cpu_simd")).status();
+  EXPECT_EQ(status.code(), StatusCode::unsupported);
+  EXPECT_THAT(status.message(), HasSubstr("1048576 batch entries of 1048576 heads"));
+  const Result<Plan> plan = make_plan(problem);
+  ASSERT_TRUE(plan.ok()) << plan.status().message();
+  EXPECT_EQ(plan->kernel(), "reference") << "which needs no workspace";
+
+  problem.q = problem.o = TensorDesc::contiguous(DType::f32, {kMany, kMany, 0, 8});
+  const Result<Plan> nothing = make_plan(problem, with_kernel("cpu_simd"));
+  ASSERT_TRUE(nothing.ok()) << nothing.status().message();
+  EXPECT_EQ(nothing->workspace_bytes(), 0U) << "O has no element";
+}
+
+// The reference keeps K and V of a head as fp64.
+TEST_F(PlanTest, ARunThatNeedsMoreThanAnObjectCanHoldIsAStatus) {
+  constexpr int64_t kMost = 2147483647;
+  Problem problem;
+  problem.q = TensorDesc::contiguous(DType::f32, {1, 1, 1, kMost});
+  problem.k = TensorDesc::strided(DType::f32, {1, 1, kMost, kMost}, {0, 0, 0, 1});
+  problem.v = TensorDesc::strided(DType::f32, {1, 1, kMost, 1}, {0, 0, 0, 1});
+  problem.o = TensorDesc::contiguous(DType::f32, {1, 1, 1, 1});
+  const Result<Plan> plan = make_plan(problem, with_kernel("reference"));
+  ASSERT_TRUE(plan.ok()) << plan.status().message();
+  float one = 0, out = 0;
+  const Status status = plan->run({.q = &one, .k = &one, .v = &one, .o = &out});
+  EXPECT_EQ(status.code(), StatusCode::out_of_memory) << status.message();
+}
+
+TEST(Dropout, KeepsNoPairThatThereIsNot) {
+  constexpr int64_t kFirst = int64_t{1} << 31;
+  for (const int64_t index : {int64_t{-1}, int64_t{-4}, INT64_MIN, kFirst, INT64_MAX}) {
+    EXPECT_FALSE(dropout_keeps(1, 2, 0, index, 0, 0, 0)) << index;
+    EXPECT_FALSE(dropout_keeps(1, 2, 0, 0, index, 0, 0)) << index;
+    EXPECT_FALSE(dropout_keeps(1, 2, 0, 0, 0, index, 0)) << index;
+    EXPECT_FALSE(dropout_keeps(1, 2, 0, 0, 0, 0, index)) << index;
+  }
+  EXPECT_TRUE(dropout_keeps(1, 2, 0, 0, kFirst - 1, kFirst - 1, kFirst - 1));
+}
+
 TEST_F(PlanTest, ThreadsAreBounded) {
   for (const int threads : {-1, -2147483647 - 1, 4097, 2147483647}) {
     PlanOptions options;

@@ -132,9 +132,44 @@ TEST_F(Table, AKernelThatDeclinesLeavesTheChoiceToThoseAfterIt) {
   EXPECT_EQ(plan->kernel(), "next");
   EXPECT_THAT(std::string(plan->reason()), HasSubstr("slow_here: would take 9 us"));
   EXPECT_EQ(make_plan(dense_problem(), named("slow_here"))->kernel(), "slow_here");
-  EXPECT_EQ((*explain(dense_problem()))[0].refusal, "") << "it computes the problem";
+  const KernelVerdict verdict = (*explain(dense_problem()))[0];
+  EXPECT_EQ(verdict.refusal, "") << "it computes the problem";
+  EXPECT_EQ(verdict.declines, "would take 9 us");
   table()[0] = declining("fast_here", "");
   EXPECT_EQ(make_plan(dense_problem())->kernel(), "fast_here");
+}
+
+// Whatever kernels say, the choice follows from what explain prints.
+TEST_F(Table, ExplainAndTheChoiceAgree) {
+  const char* const refusals[] = {"", "head_dim is 8"};
+  const char* const sentences[] = {"", "would take 9 us"};
+  for (int code = 0; code < 512; ++code) {  // three kernels: automatic, refuses, declines
+    table().clear();
+    for (int k = 0; k < 3; ++k) {
+      const int bits = code >> (3 * k);
+      Kernel kernel = declining("kernel" + std::to_string(k), sentences[bits >> 1 & 1]);
+      kernel.automatic = (bits & 1) != 0;
+      kernel.refuses = [refusal = std::string(refusals[bits >> 2 & 1])](
+                           const ForwardProblem&, const PlanContext&) { return refusal; };
+      table().push_back(kernel);
+    }
+    std::string first, first_that_declines;
+    const Result<std::vector<KernelVerdict>> verdicts = explain(dense_problem());
+    for (const KernelVerdict& verdict : *verdicts) {
+      if (!verdict.automatic || !verdict.refusal.empty()) {
+        EXPECT_EQ(verdict.declines, "") << "only what may be chosen declines";
+        continue;
+      }
+      std::string& seen = verdict.declines.empty() ? first : first_that_declines;
+      if (seen.empty()) seen = verdict.kernel;
+    }
+    const Result<Plan> plan = make_plan(dense_problem());
+    const std::string expected = first.empty() ? first_that_declines : first;
+    ASSERT_EQ(plan.ok(), !expected.empty()) << code;
+    if (plan.ok()) {
+      EXPECT_EQ(plan->kernel(), expected) << code;
+    }
+  }
 }
 
 TEST_F(Table, AKernelThatDeclinesRunsWhereNoOtherDoes) {

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace flashcore::fake {
@@ -21,6 +22,7 @@ struct Launch {
   int64_t dynamic_shared = 0;  // bytes a block
   int device = 0;              // the current one at the launch
   int64_t unwritten_maps = 0;  // tensor maps passed that nothing encoded since take_launches()
+  bool ahead = false;          // its kernel was loaded before the last take_launches()
   std::string geometry;  // grid, block, shared bytes, launch attributes, the kernel's settings
   std::vector<std::byte> arguments;  // one after the other; a tensor map: what it was encoded from
 };
@@ -38,5 +40,14 @@ void use(const Gpu& gpu);
 void use(std::map<std::string, std::vector<size_t>> argument_sizes);
 std::vector<Launch> take_launches();  // since the last call
 int current_device();                 // there are two, alike; at first 0 is current
+
+void have_devices(int count);  // how many cudaGetDeviceCount finds; at first none
+// The next calls of a function of the runtime, of a look-up of one of the driver, or "launch" fail.
+void fail(std::string_view function, int times);
+void set_last_error(int error);  // an earlier call's, of whoever called the library
+int last_error();
+void give_context(int device);  // which since CUDA 12 cudaSetDevice does, too
+bool has_context(int device);
+void forget();  // everything but the kernels, the GPU and how many there are
 
 }  // namespace flashcore::fake

@@ -8,6 +8,7 @@
 //   record_launches --arguments FILE
 //
 // also prints the launches of the standard cases (standard_cases.hpp).
+#include <cxxabi.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -21,6 +22,12 @@
 
 #include "bench/cases.hpp"
 #include "bench/fp8_problem.hpp"
+#include "cuda/forward_sm90/config.hpp"
+#include "cuda/forward_sm90/launch.hpp"
+#include "cuda/forward_small_sm80/config.hpp"
+#include "cuda/forward_small_sm80/launch.hpp"
+#include "cuda/forward_small_sm90/config.hpp"
+#include "cuda/forward_small_sm90/launch.hpp"
 #include "dispatch/kernels.hpp"
 #include "fake_runtime.hpp"
 #include "problem/status.hpp"
@@ -29,10 +36,16 @@
 namespace flashcore {
 namespace {
 
+// Besides one of each family: a GPU that runs another's code, and two that run PTX.
+constexpr fake::Gpu kOthers[] = {
+    {86, 84, 99 * 1024}, {100, 148, 227 * 1024}, {120, 188, 99 * 1024}};
+
 std::vector<std::pair<fake::Gpu, int>> gpus_and_devices() {
   std::vector<std::pair<fake::Gpu, int>> all;
-  for (const fake::Gpu& gpu : fake::kGpus) {
-    for (const int device : {0, 1}) all.emplace_back(gpu, device);
+  for (const std::span<const fake::Gpu> some : {std::span(fake::kGpus), std::span(kOthers)}) {
+    for (const fake::Gpu& gpu : some) {
+      for (const int device : {0, 1}) all.emplace_back(gpu, device);
+    }
   }
   return all;
 }
@@ -112,13 +125,24 @@ struct Seen {
 };
 using AllSeen = std::map<std::tuple<int, std::string, std::string>, Seen>;
 
+// An error that the caller made and has not looked at yet.
+constexpr int kCallersError = 719;
+
 // Whatever GPU is current, a plan launches on its own, and leaves the other current; kernels get no
-// tensor map that nothing wrote.
-Status expect_sound(int device, const std::vector<fake::Launch>& launches) {
+// tensor map that nothing wrote, and those of production are loaded when planning, since a run may
+// be captured in a graph. The caller finds its own errors.
+Status expect_sound(const Kernel& kernel, int device, const std::vector<fake::Launch>& launches) {
+  if (fake::last_error() != kCallersError) {
+    return {StatusCode::device_error, fmt::format("the caller's error is {} after a run, wanted {}",
+                                                  fake::last_error(), kCallersError)};
+  }
   for (const fake::Launch& launch : launches) {
     if (launch.device != device) {
       return {StatusCode::device_error,
               fmt::format("a plan for GPU {} launched on GPU {}", device, launch.device)};
+    }
+    if (kernel.name.starts_with("forward_") && !launch.ahead) {
+      return {StatusCode::device_error, fmt::format("{} is loaded by the run", launch.kernel)};
     }
     if (launch.unwritten_maps > 0) {
       return {StatusCode::device_error,
@@ -136,10 +160,11 @@ Status record_run(const Kernel& kernel, const ForwardProblem& p, const PlanConte
   const Result<PlannedKernel> planned = kernel.plan(p, context);
   if (!planned.ok()) return planned.status();
   (void)fake::take_launches();  // those of planning are not the kernel's
+  fake::set_last_error(kCallersError);
   FLASHCORE_RETURN_IF_ERROR(
       planned->run(arguments(), workspace(planned->workspace_bytes), Stream{}));
   const std::vector<fake::Launch> launches = fake::take_launches();
-  FLASHCORE_RETURN_IF_ERROR(expect_sound(context.device.device.index, launches));
+  FLASHCORE_RETURN_IF_ERROR(expect_sound(kernel, context.device.device.index, launches));
   for (const fake::Launch& launch : launches) {
     Seen& most = seen[{context.device.compute_capability, kernel.name, launch.kernel}];
     most.threads = std::max(most.threads, launch.threads);
@@ -148,8 +173,93 @@ Status record_run(const Kernel& kernel, const ForwardProblem& p, const PlanConte
   return run_unaligned(*planned);
 }
 
+// Launches one compiled kernel; an error when it is another than the one that was asked for.
+template <class Launcher>
+Status expect_instance(const std::string& wanted, const Launcher& launch) {
+  (void)fake::take_launches();
+  const cudaError_t error = launch();
+  const std::vector<fake::Launch> launches = fake::take_launches();
+  if (error != cudaSuccess || launches.size() != 1) {
+    return {StatusCode::internal, fmt::format("{}: is not launched", wanted)};
+  }
+  int status = 0;
+  char* const plain = abi::__cxa_demangle(launches[0].kernel.c_str(), nullptr, nullptr, &status);
+  const std::string name = plain != nullptr ? plain : launches[0].kernel;
+  std::free(plain);
+  if (name.find(wanted) != std::string::npos) return {};
+  return {StatusCode::internal, fmt::format("{}: {} is launched", wanted, name)};
+}
+
+// Every compiled kernel is the one that its place in the list of its family says.
+Status check_instances() {
+  using namespace cuda;
+  fake::use({90, 132, 227 * 1024});
+  const char* const elements[] = {"Fp16", "Bf16"};
+  for (int type = 0; type < 2; ++type) {
+    const std::string element = elements[type];
+    for (int config = 0; config < static_cast<int>(forward_sm90::kConfigs.size()); ++config) {
+      const forward_sm90::Config& c = forward_sm90::kConfigs[static_cast<size_t>(config)];
+      for (const bool features : {false, true}) {
+        if (!(features ? c.features : c.plain)) continue;
+        const auto& entry = forward_sm90::find_instance(
+            {static_cast<forward_sm90::InputType>(type), config, features});
+        FLASHCORE_RETURN_IF_ERROR(expect_instance(
+            fmt::format("::forward_kernel<{}, flashcore::cuda::forward_sm90::{}, {}>", config,
+                        element, features),
+            [&] {
+              const cudaError_t error = entry.prepare();
+              return error != cudaSuccess ? error : entry.launch({}, {}, 1, nullptr);
+            }));
+      }
+    }
+    for (int config = 0; config < static_cast<int>(forward_small_sm90::kConfigs.size()); ++config) {
+      for (const int cover : {0, 1, 2}) {
+        const auto& entry = forward_small_sm90::find_instance(
+            {static_cast<forward_small_sm90::InputType>(type), config,
+             static_cast<forward_small_sm90::Cover>(cover)});
+        FLASHCORE_RETURN_IF_ERROR(expect_instance(
+            fmt::format("::forward_small_kernel<{}, flashcore::cuda::forward_small_sm90::{}, "
+                        "(flashcore::cuda::forward_small_sm90::Cover){}>",
+                        config, element, cover),
+            [&] {
+              cudaFunction_t function = nullptr;
+              const cudaError_t error = entry.prepare(function);
+              return error != cudaSuccess
+                         ? error
+                         : entry.launch(function, {}, {}, {1, 1, 1}, false, nullptr);
+            }));
+      }
+    }
+    for (int config = 0; config < static_cast<int>(forward_small_sm80::kConfigs.size()); ++config) {
+      for (const bool whole : {false, true}) {
+        const auto& entry = forward_small_sm80::find_instance(
+            {static_cast<forward_small_sm80::InputType>(type), config, whole});
+        FLASHCORE_RETURN_IF_ERROR(expect_instance(
+            fmt::format(
+                "::forward_small_sm80_kernel<{}, flashcore::cuda::forward_small_sm80::{}, {}>",
+                config, element, whole),
+            [&] {
+              cudaFunction_t function = nullptr;
+              const cudaError_t error = entry.prepare(function);
+              return error != cudaSuccess ? error : entry.launch(function, {}, {1, 1, 1}, nullptr);
+            }));
+      }
+    }
+  }
+  if (forward_sm90::find_instance({forward_sm90::InputType::f16, 99, false}).prepare() ==
+      cudaSuccess) {
+    return {StatusCode::internal, "forward_sm90: row 99 of its table can be prepared"};
+  }
+  return {};
+}
+
 int record() {
+  if (const Status status = check_instances(); !status.ok()) {
+    fmt::print(stderr, "record_launches: {}\n", status.message());
+    return 1;
+  }
   AllSeen seen;
+  fake::give_context(0);
   for (const auto& [gpu, device] : gpus_and_devices()) {
     fake::use(gpu);
     PlanContext context;
@@ -171,6 +281,10 @@ int record() {
   }
   for (const auto& [key, most] : seen) {
     const auto& [capability, variant, kernel] = key;
+    const bool is_other = std::any_of(std::begin(kOthers), std::end(kOthers), [&](const auto& gpu) {
+      return gpu.compute_capability == std::get<0>(key);
+    });
+    if (is_other) continue;  // no compiler's report is about them
     fmt::print("sm_{} {} {} {} {}\n", capability, variant, most.threads, most.dynamic_shared,
                kernel);
   }

@@ -8,6 +8,7 @@
 #include "cuda/forward_sm80/config.hpp"
 #include "cuda/forward_sm80/epilogue.cuh"
 #include "cuda/forward_sm80/launch.hpp"
+#include "cuda/tile/launch_kernel.hpp"
 
 namespace flashcore::cuda::forward_sm80 {
 namespace {
@@ -89,11 +90,16 @@ __global__ void __launch_bounds__(32 * kRowsPerBlock)
 
 }  // namespace
 
+cudaError_t prepare_combine() {
+  cudaFuncAttributes attributes{};
+  return cudaFuncGetAttributes(&attributes, reinterpret_cast<const void*>(&combine_kernel));
+}
+
 cudaError_t combine_splits(const Params& params, int block_kv, cudaStream_t stream) {
   const int64_t rows = int64_t{params.batch} * params.heads_q * params.seqlen_q;
   const auto blocks = static_cast<unsigned int>((rows + kRowsPerBlock - 1) / kRowsPerBlock);
-  combine_kernel<<<blocks, 32 * kRowsPerBlock, 0, stream>>>(params, params.split_tiles * block_kv);
-  return cudaGetLastError();
+  return tile::launch_kernel(&combine_kernel, blocks, 32 * kRowsPerBlock, 0, stream, params,
+                             params.split_tiles * block_kv);
 }
 
 }  // namespace flashcore::cuda::forward_sm80

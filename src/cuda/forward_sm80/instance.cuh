@@ -3,6 +3,7 @@
 
 #include "cuda/forward_sm80/kernel.cuh"
 #include "cuda/forward_sm80/launch.hpp"
+#include "cuda/tile/launch_kernel.hpp"
 
 namespace flashcore::cuda::forward_sm80 {
 
@@ -21,9 +22,8 @@ struct CompiledInstance {
   }
 
   static cudaError_t launch(const Params& params, unsigned int blocks, cudaStream_t stream) {
-    forward_kernel<kConfigIndex, Element, kFeatures>
-        <<<blocks, kConfig.threads(), kConfig.smem_bytes(), stream>>>(params);
-    return cudaGetLastError();
+    return tile::launch_kernel(&forward_kernel<kConfigIndex, Element, kFeatures>, blocks,
+                               kConfig.threads(), kConfig.smem_bytes(), stream, params);
   }
 };
 

@@ -27,7 +27,7 @@ function(sm80_instance INSTANCE_ELEMENT INSTANCE_CONFIG INSTANCE_FEATURES)
   configure_file(forward_sm80/${template} ${source} @ONLY)
   if(INSTANCE_CONFIG EQUAL sm80_paired_fallback AND INSTANCE_FEATURES STREQUAL none)
     # On 9.0 pairs of warps always take its place.
-    flashcore_cuda_sources(TARGETS 80 SOURCES ${source})
+    flashcore_cuda_sources(forward_sm80 EXCEPT 90a SOURCES ${source})
   else()
     set(sm80_sources ${sm80_sources} ${source} PARENT_SCOPE)
   endif()
@@ -58,8 +58,7 @@ foreach(config RANGE ${sm80_half_configs} ${last})
 endforeach()
 configure_file(forward_sm80/instance_list.hpp.in ${sm80_generated}/instance_list.hpp @ONLY)
 
-# Code for 8.0 runs on 8.6 and 8.9 as it is: they have no instruction that these kernels would use.
-flashcore_cuda_sources(TARGETS 80 90a SOURCES ${sm80_sources} forward_sm80/combine.cu)
+flashcore_cuda_sources(forward_sm80 SOURCES ${sm80_sources} forward_sm80/combine.cu)
 target_sources(flashcore_objects PRIVATE forward_sm80/instances.cpp)
 set_source_files_properties(forward_sm80/instances.cpp TARGET_DIRECTORY flashcore_objects
   PROPERTIES INCLUDE_DIRECTORIES ${sm80_generated})

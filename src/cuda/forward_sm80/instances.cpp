@@ -1,8 +1,7 @@
 // The table of compiled kernels.
-#include <algorithm>
-
 #include "cuda/forward_sm80/config.hpp"
 #include "cuda/forward_sm80/launch.hpp"
+#include "cuda/tile/instance_list.hpp"
 #include "instance_list.hpp"
 
 namespace flashcore::cuda::forward_sm80 {
@@ -12,9 +11,7 @@ static_assert(kCompiledConfigs == kConfigs.size() && kCompiledHalfConfigs == kHa
 
 const InstanceEntry& find_instance(const Instance& instance) {
   static const auto list = instance_list();
-  return std::find_if(list.begin(), list.end() - 1,
-                      [&](const ListedInstance& one) { return one.instance == instance; })
-      ->entry;
+  return tile::find_listed(list, instance);
 }
 
 }  // namespace flashcore::cuda::forward_sm80

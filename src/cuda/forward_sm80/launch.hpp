@@ -26,8 +26,12 @@ struct InstanceEntry {
   cudaError_t (*launch)(const Params& params, unsigned int blocks, cudaStream_t stream);
 };
 
-// Of an instance that there is.
+// Of an instance that was not compiled: one whose functions fail.
 const InstanceEntry& find_instance(const Instance& instance);
+
+// Loads the kernel of combine_splits: once a device, before the first launch, which may not load
+// anything while a graph is captured.
+cudaError_t prepare_combine();
 
 // From the partial results of all splits to O and LSE. `block_kv`: keys of a tile of theirs.
 cudaError_t combine_splits(const Params& params, int block_kv, cudaStream_t stream);

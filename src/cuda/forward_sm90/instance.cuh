@@ -3,6 +3,7 @@
 
 #include "cuda/forward_sm90/kernel.cuh"
 #include "cuda/forward_sm90/launch.hpp"
+#include "cuda/tile/launch_kernel.hpp"
 
 namespace flashcore::cuda::forward_sm90 {
 
@@ -19,9 +20,8 @@ struct CompiledInstance {
 
   static cudaError_t launch(const Maps& maps, const Params& params, unsigned int blocks,
                             cudaStream_t stream) {
-    forward_kernel<kConfigIndex, Element, kFeatures>
-        <<<blocks, kConfig.threads(), kSharedBytes, stream>>>(maps, params);
-    return cudaGetLastError();
+    return tile::launch_kernel(&forward_kernel<kConfigIndex, Element, kFeatures>, blocks,
+                               kConfig.threads(), kSharedBytes, stream, maps, params);
   }
 };
 

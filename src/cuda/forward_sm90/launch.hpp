@@ -15,6 +15,8 @@ struct Instance {
   InputType type;
   int config;
   bool features;
+
+  bool operator==(const Instance&) const = default;
 };
 
 // One row of the list of compiled kernels.
@@ -24,6 +26,7 @@ struct InstanceEntry {
                         cudaStream_t stream);
 };
 
+// Of an instance that was not compiled: one whose functions fail.
 const InstanceEntry& find_instance(const Instance& instance);
 
 }  // namespace flashcore::cuda::forward_sm90

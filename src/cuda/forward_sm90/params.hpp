@@ -41,7 +41,7 @@ struct Params : FirstParams, attention::ForwardParams {
   int64_t sinks_step;
 
   unsigned long long* counter;  // of tiles handed out; null: block b takes b, b + blocks, ...
-  uint32_t launch_name;         // what says that the counter is this plan's
+  uint64_t launch_name;         // what says that the counter is this plan's
 };
 
 }  // namespace flashcore::cuda::forward_sm90

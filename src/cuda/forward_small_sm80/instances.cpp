@@ -1,6 +1,7 @@
 // The table of compiled kernels.
 #include "cuda/forward_small_sm80/config.hpp"
 #include "cuda/forward_small_sm80/launch.hpp"
+#include "cuda/tile/instance_list.hpp"
 #include "instance_list.hpp"
 
 namespace flashcore::cuda::forward_small_sm80 {
@@ -9,9 +10,7 @@ static_assert(kCompiledConfigs == kConfigs.size(), "instances.cmake: small80_con
 
 const InstanceEntry& find_instance(const Instance& instance) {
   static const auto list = instance_list();
-  const std::size_t type = instance.type == InputType::f16 ? 0 : 1;
-  const std::size_t row = type * kCompiledConfigs + static_cast<std::size_t>(instance.config);
-  return list[2 * row + (instance.whole ? 1 : 0)];
+  return tile::find_listed(list, instance);
 }
 
 }  // namespace flashcore::cuda::forward_small_sm80

@@ -14,6 +14,8 @@ struct Instance {
   InputType type;
   int config;
   bool whole;
+
+  bool operator==(const Instance&) const = default;
 };
 
 // Blocks: query tiles, heads, batch entries.
@@ -29,6 +31,7 @@ struct InstanceEntry {
                         cudaStream_t stream);
 };
 
+// Of an instance that was not compiled: one whose functions fail.
 const InstanceEntry& find_instance(const Instance& instance);
 
 }  // namespace flashcore::cuda::forward_small_sm80

@@ -14,6 +14,8 @@ struct Instance {
   InputType type;
   int config;
   Cover cover;
+
+  bool operator==(const Instance&) const = default;
 };
 
 // Clusters of two blocks: x query tiles, heads, batch entries.
@@ -31,6 +33,7 @@ struct InstanceEntry {
                         const Grid& grid, bool early, cudaStream_t stream);
 };
 
+// Of an instance that was not compiled: one whose functions fail.
 const InstanceEntry& find_instance(const Instance& instance);
 
 }  // namespace flashcore::cuda::forward_small_sm90

@@ -12,6 +12,7 @@
 
 #include "cuda/ladder/rung_common.cuh"
 #include "cuda/ladder/rung_table.hpp"
+#include "cuda/ladder/unfused_matrices.hpp"
 #include "cuda/ptx/exp2.cuh"
 
 namespace flashcore::cuda::ladder {
@@ -20,7 +21,7 @@ namespace {
 namespace wmma = nvcuda::wmma;
 
 constexpr int kWmma = 16;  // a WMMA tile is 16 x 16 x 16
-constexpr int kBlock = 64, kWarps = 4, kThreads = kWarps * kWarpSize;
+constexpr int kBlock = kUnfusedBlock, kWarps = 4, kThreads = kWarps * kWarpSize;
 constexpr int kFragments = kBlock / kWmma;  // along one side of a block's tile
 
 using Accumulator = wmma::fragment<wmma::accumulator, kWmma, kWmma, kWmma, float>;
@@ -35,12 +36,11 @@ struct Matrices {
   __half* probabilities;
 };
 
-__host__ __device__ Matrices matrices_of(const RungParams& params) {
-  const int64_t rows = int64_t{ceil_div(params.seqlen_q, kBlock)} * kBlock;
-  const int64_t keys = int64_t{ceil_div(params.seqlen_kv, kBlock)} * kBlock;
-  const int64_t elements = int64_t{params.batch} * params.heads * rows * keys;
+__device__ Matrices matrices_of(const RungParams& params) {
+  const UnfusedSizes sizes = unfused_sizes(params);
   auto* scores = static_cast<float*>(params.workspace);
-  return {rows, keys, elements, scores, reinterpret_cast<__half*>(scores + elements)};
+  return {sizes.rows, sizes.keys, sizes.elements, scores,
+          reinterpret_cast<__half*>(scores + sizes.elements)};
 }
 
 template <int kHeadDim>
@@ -204,10 +204,6 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-size_t workspace_bytes(const RungParams& params) {
-  return static_cast<size_t>(matrices_of(params).elements) * (sizeof(float) + sizeof(__half));
-}
-
 template <int kHeadDim>
 cudaError_t launch_three(const RungParams& params, cudaStream_t stream) {
   const int64_t q_tiles = query_tiles(params, kBlock);
@@ -241,7 +237,7 @@ const Rung kRung00Unfused = {
     .input = RungInput::fp16,
     .min_compute_capability = 80,
     .max_compute_capability = 0,
-    .workspace_bytes = workspace_bytes,
+    .workspace_bytes = unfused_workspace_bytes,
     .launch = launch,
 };
 

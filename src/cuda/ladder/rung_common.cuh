@@ -14,6 +14,7 @@
 #include <type_traits>
 
 #include "cuda/ladder/rung.hpp"
+#include "cuda/tile/launch_kernel.hpp"
 
 namespace flashcore::cuda::ladder {
 
@@ -182,9 +183,8 @@ cudaError_t launch_blocks(void (*kernel)(Args...), int64_t blocks, int threads, 
   if (blocks > std::numeric_limits<int>::max()) return cudaErrorInvalidConfiguration;
   const cudaError_t error = allow_shared_bytes(kernel, shared_bytes);
   if (error != cudaSuccess) return error;
-  kernel<<<static_cast<unsigned>(blocks), static_cast<unsigned>(threads), shared_bytes, stream>>>(
-      args...);
-  return cudaGetLastError();
+  return tile::launch_kernel(kernel, static_cast<unsigned>(blocks), static_cast<unsigned>(threads),
+                             shared_bytes, stream, args...);
 }
 
 // The parameters with the causal offset clamped to where it still makes a difference, so that the

@@ -84,8 +84,7 @@ cudaError_t probe_wmma_layout(bool* matches) {
     return cudaSuccess;
   }
   int wrong = 0;
-  probe_kernel<<<1, 32>>>();
-  error = cudaGetLastError();
+  error = tile::launch_kernel(&probe_kernel, 1, 32, 0, nullptr);
   if (error != cudaSuccess) return error;
   error = cudaMemcpyFromSymbol(&wrong, mismatches, sizeof wrong);
   if (error != cudaSuccess) return error;

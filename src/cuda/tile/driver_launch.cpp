@@ -1,22 +1,12 @@
-// The driver's launch, found through the runtime.
+// The driver's launch.
 #include "cuda/tile/driver_launch.hpp"
 
 #include <cudaTypedefs.h>
 
+#include "cuda/tile/driver_entry.hpp"
+
 namespace flashcore::cuda::tile {
 namespace {
-
-using LaunchEx = PFN_cuLaunchKernelEx_v11060;
-constexpr unsigned kLaunchVersion = 11060;  // the driver interface that introduced it
-
-LaunchEx find_launch() {
-  void* entry = nullptr;
-  cudaDriverEntryPointQueryResult result{};
-  const cudaError_t error = cudaGetDriverEntryPointByVersion(
-      "cuLaunchKernelEx", &entry, kLaunchVersion, cudaEnableDefault, &result);
-  if (error != cudaSuccess || result != cudaDriverEntryPointSuccess) return nullptr;
-  return reinterpret_cast<LaunchEx>(entry);
-}
 
 cudaError_t launch_by_runtime(const void* kernel, const LaunchShape& shape, void** arguments,
                               cudaStream_t stream) {
@@ -30,7 +20,6 @@ cudaError_t launch_by_runtime(const void* kernel, const LaunchShape& shape, void
   config.stream = stream;
   config.attrs = &early;
   config.numAttrs = shape.early ? 1 : 0;
-  (void)cudaGetLastError();  // an earlier call's error is not this launch's
   return cudaLaunchKernelExC(&config, kernel, arguments);
 }
 
@@ -42,8 +31,9 @@ cudaError_t find_function(cudaFunction_t& function, const void* kernel) {
 
 cudaError_t launch_function(cudaFunction_t function, const void* kernel, const LaunchShape& shape,
                             void** arguments, cudaStream_t stream) {
-  static const LaunchEx launch = find_launch();
-  if (launch != nullptr) {
+  static DriverEntry<PFN_cuLaunchKernelEx_v11060> entry("cuLaunchKernelEx", 11060);
+  PFN_cuLaunchKernelEx_v11060 launch = nullptr;
+  if (entry.get(launch) == cudaSuccess) {
     CUlaunchAttribute early{};
     early.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
     early.value.programmaticStreamSerializationAllowed = 1;

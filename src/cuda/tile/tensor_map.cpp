@@ -1,34 +1,14 @@
-// The driver's tensor map encoder, found through the runtime.
+// The driver's tensor map encoder.
 #include "cuda/tile/tensor_map.hpp"
 
 #include <cudaTypedefs.h>
 
 #include <cstdint>
 
+#include "cuda/tile/driver_entry.hpp"
+
 namespace flashcore::cuda::tile {
 namespace {
-
-constexpr unsigned kEncoderVersion = 12000;  // the driver interface that introduced the encoder
-
-struct Encoder {
-  PFN_cuTensorMapEncodeTiled_v12000 encode = nullptr;
-  cudaError_t error = cudaSuccess;
-};
-
-Encoder find_encoder() {
-  Encoder found;
-  void* entry = nullptr;
-  cudaDriverEntryPointQueryResult result{};
-  found.error = cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &entry, kEncoderVersion,
-                                                 cudaEnableDefault, &result);
-  if (found.error != cudaSuccess) return found;
-  if (result != cudaDriverEntryPointSuccess || entry == nullptr) {
-    found.error = cudaErrorNotSupported;
-    return found;
-  }
-  found.encode = reinterpret_cast<PFN_cuTensorMapEncodeTiled_v12000>(entry);
-  return found;
-}
 
 int64_t element_bytes(CUtensorMapDataType type) {
   switch (type) {
@@ -48,11 +28,9 @@ int64_t element_bytes(CUtensorMapDataType type) {
 
 cudaError_t encode_tensor_map(CUtensorMap& map, CUtensorMapDataType type, const void* base,
                               const TensorLayout& layout, int box_rows, int box_columns) {
-  // A failed look-up is asked again, so that a call before the device is ready does no lasting
-  // harm.
-  static Encoder encoder = find_encoder();
-  const Encoder found = encoder.encode != nullptr ? encoder : find_encoder();
-  if (found.encode == nullptr) return found.error;
+  static DriverEntry<PFN_cuTensorMapEncodeTiled_v12000> encoder("cuTensorMapEncodeTiled", 12000);
+  PFN_cuTensorMapEncodeTiled_v12000 encode = nullptr;
+  if (const cudaError_t error = encoder.get(encode); error != cudaSuccess) return error;
 
   const int64_t bytes = element_bytes(type);
   const int64_t span = box_columns * bytes;
@@ -75,10 +53,10 @@ cudaError_t encode_tensor_map(CUtensorMap& map, CUtensorMapDataType type, const 
                              static_cast<cuuint32_t>(box_rows), 1, 1};
   const cuuint32_t element_stride[4] = {1, 1, 1, 1};
   const CUresult result =
-      found.encode(&map, type, 4, const_cast<void*>(base), extent, stride, box, element_stride,
-                   CU_TENSOR_MAP_INTERLEAVE_NONE,
-                   span == 128 ? CU_TENSOR_MAP_SWIZZLE_128B : CU_TENSOR_MAP_SWIZZLE_64B,
-                   CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+      encode(&map, type, 4, const_cast<void*>(base), extent, stride, box, element_stride,
+             CU_TENSOR_MAP_INTERLEAVE_NONE,
+             span == 128 ? CU_TENSOR_MAP_SWIZZLE_128B : CU_TENSOR_MAP_SWIZZLE_64B,
+             CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   return result == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue;
 }
 

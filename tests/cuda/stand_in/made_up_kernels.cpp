@@ -1,0 +1,191 @@
+// Kernels without device code, in the place of the compiled ones: so that the host's side of every
+// CUDA kernel, its plans above all, is tested and fuzzed where there is no nvcc.
+#include "tests/cuda/stand_in/made_up_kernels.hpp"
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+#include <cstring>
+#include <map>
+#include <utility>
+
+#include "cuda/forward_medium_sm90/launch.hpp"
+#include "cuda/forward_sm80/launch.hpp"
+#include "cuda/forward_sm90/launch.hpp"
+#include "cuda/forward_small_sm80/launch.hpp"
+#include "cuda/forward_small_sm90/launch.hpp"
+#include "cuda/ladder/rung.hpp"
+#include "cuda/ladder/unfused_matrices.hpp"
+#include "cuda/ladder/wmma_probe.hpp"
+#include "cuda/tile/driver_launch.hpp"
+
+extern "C" void __cudaRegisterFunction(void**, const char*, char*, const char*, int, uint3*, uint3*,
+                                       dim3*, dim3*, int*);
+
+namespace flashcore::fake {
+namespace {
+
+std::vector<std::byte>& arguments() {
+  static std::vector<std::byte> bytes;
+  return bytes;
+}
+
+template <class T>
+void keep(const T& argument) {
+  const size_t before = arguments().size();
+  arguments().resize(before + sizeof argument);
+  std::memcpy(arguments().data() + before, &argument, sizeof argument);
+}
+
+// One for each name, known to the runtime.
+template <int kNumber>
+const void* kernel(const char* name) {
+  static const char host_function = 0;
+  static const bool is_registered = [&] {
+    __cudaRegisterFunction(nullptr, &host_function, nullptr, name, 0, nullptr, nullptr, nullptr,
+                           nullptr, nullptr);
+    return true;
+  }();
+  (void)is_registered;
+  return &host_function;
+}
+
+cudaError_t load(const void* function) {
+  return cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize, 1);
+}
+
+template <class... Arguments>
+cudaError_t launch(const void* function, unsigned int blocks, cudaStream_t stream,
+                   const Arguments&... given) {
+  (keep(given), ...);
+  void* none[] = {nullptr};
+  return cudaLaunchKernel(function, dim3(blocks), dim3(32), none, 0, stream);
+}
+
+template <class... Arguments>
+cudaError_t launch_by_driver(cudaFunction_t function, const void* host_function,
+                             cudaStream_t stream, const Arguments&... given) {
+  (keep(given), ...);
+  void* none[] = {nullptr};
+  return cuda::tile::launch_function(function, host_function, {.grid = dim3(1), .threads = 32},
+                                     none, stream);
+}
+
+}  // namespace
+
+std::vector<std::byte> take_arguments() { return std::exchange(arguments(), {}); }
+
+}  // namespace flashcore::fake
+
+namespace flashcore::cuda {
+
+namespace forward_sm80 {
+
+const InstanceEntry& find_instance(const Instance& /*instance*/) {
+  static const InstanceEntry entry = {
+      [] { return fake::load(fake::kernel<0>("forward_sm80")); },
+      [](const Params& params, unsigned int blocks, cudaStream_t stream) {
+        return fake::launch(fake::kernel<0>("forward_sm80"), blocks, stream, params);
+      }};
+  return entry;
+}
+
+cudaError_t prepare_combine() { return fake::load(fake::kernel<1>("combine_splits")); }
+
+cudaError_t combine_splits(const Params& params, int /*block_kv*/, cudaStream_t stream) {
+  return fake::launch(fake::kernel<1>("combine_splits"), 1, stream, params);
+}
+
+}  // namespace forward_sm80
+
+namespace forward_small_sm80 {
+
+const InstanceEntry& find_instance(const Instance& /*instance*/) {
+  static const InstanceEntry entry = {
+      [](cudaFunction_t& function) {
+        const cudaError_t error = fake::load(fake::kernel<2>("forward_small_sm80"));
+        return error != cudaSuccess
+                   ? error
+                   : tile::find_function(function, fake::kernel<2>("forward_small_sm80"));
+      },
+      [](cudaFunction_t function, const Params& params, const Grid& /*grid*/, cudaStream_t stream) {
+        return fake::launch_by_driver(function, fake::kernel<2>("forward_small_sm80"), stream,
+                                      params);
+      }};
+  return entry;
+}
+
+}  // namespace forward_small_sm80
+
+namespace forward_small_sm90 {
+namespace {
+
+template <int kNumber>
+InstanceEntry mapped_entry() {
+  return {[](cudaFunction_t& function) {
+            const cudaError_t error = fake::load(fake::kernel<kNumber>("by tensor maps"));
+            return error != cudaSuccess
+                       ? error
+                       : tile::find_function(function, fake::kernel<kNumber>("by tensor maps"));
+          },
+          [](cudaFunction_t function, const Maps& maps, const Params& params, const Grid& /*grid*/,
+             bool /*early*/, cudaStream_t stream) {
+            return fake::launch_by_driver(function, fake::kernel<kNumber>("by tensor maps"), stream,
+                                          maps, params);
+          }};
+}
+
+}  // namespace
+
+const InstanceEntry& find_instance(const Instance& /*instance*/) {
+  static const InstanceEntry entry = mapped_entry<3>();
+  return entry;
+}
+
+}  // namespace forward_small_sm90
+
+namespace forward_medium_sm90 {
+
+InstanceEntry find_instance(InputType /*type*/, Cover /*cover*/) {
+  return forward_small_sm90::find_instance({});
+}
+
+}  // namespace forward_medium_sm90
+
+namespace forward_sm90 {
+
+const InstanceEntry& find_instance(const Instance& /*instance*/) {
+  static const InstanceEntry entry = {
+      [] { return fake::load(fake::kernel<5>("forward_sm90")); },
+      [](const Maps& maps, const Params& params, unsigned int blocks, cudaStream_t stream) {
+        return fake::launch(fake::kernel<5>("forward_sm90"), blocks, stream, maps, params);
+      }};
+  return entry;
+}
+
+}  // namespace forward_sm90
+
+namespace ladder {
+
+// As the ladder's: one without workspace for each kind of target, and the one with.
+std::span<const Rung> rungs() {
+  constexpr auto kLaunch = [](const RungParams& params, cudaStream_t stream) {
+    return fake::launch(fake::kernel<6>("rung"), 1, stream, params);
+  };
+  constexpr auto kNone = [](const RungParams&) { return size_t{0}; };
+  static const Rung table[] = {
+      {"00_unfused", "", "", RungInput::fp16, 80, 0, unfused_workspace_bytes, kLaunch},
+      {"12_mma_sync", "", "", RungInput::fp16, 80, 0, kNone, kLaunch},
+      {"13_fp8_stage_c", "", "", RungInput::fp8_e4m3, 80, 0, kNone, kLaunch},
+      {"14_fp8_native", "", "", RungInput::fp8_e4m3, 89, 0, kNone, kLaunch},
+      {"15_wgmma_tma", "", "", RungInput::fp16, 90, 90, kNone, kLaunch}};
+  return table;
+}
+
+cudaError_t probe_wmma_layout(bool* matches) {
+  *matches = true;
+  return cudaSuccess;
+}
+
+}  // namespace ladder
+}  // namespace flashcore::cuda

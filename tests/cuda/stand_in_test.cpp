@@ -1,0 +1,386 @@
+// The host's side of the CUDA kernels, over a runtime that only writes launches down.
+#include <cuda_runtime_api.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <new>
+#include <random>
+#include <set>
+#include <span>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "cuda/tile/driver_entry.hpp"
+#include "dispatch/cuda_support.hpp"
+#include "dispatch/device.hpp"
+#include "dispatch/device_guard.hpp"
+#include "dispatch/kernel_choice.hpp"
+#include "dispatch/kernels.hpp"
+#include "dispatch/unique_name.hpp"
+#include "tests/cuda/stand_in/made_up_kernels.hpp"
+#include "tests/fuzz/all_plans.hpp"
+#include "tests/fuzz/hostile_problem.hpp"
+#include "tools/launches/fake_runtime.hpp"
+
+// ---- memory on the heap, where a test asks for its places
+
+namespace {
+
+struct Heap {
+  std::array<std::pair<std::byte*, size_t>, 4096> blocks{};
+  size_t count = 0;
+  bool watched = false;
+};
+Heap heap;
+
+}  // namespace
+
+void* operator new(size_t size) {
+  void* const block = std::malloc(size == 0 ? 1 : size);
+  if (block == nullptr) throw std::bad_alloc();
+  if (heap.watched && heap.count < heap.blocks.size()) {
+    heap.blocks[heap.count++] = {static_cast<std::byte*>(block), size};
+  }
+  return block;
+}
+void operator delete(void* block) noexcept { std::free(block); }
+void operator delete(void* block, size_t) noexcept { std::free(block); }
+
+namespace flashcore {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr fake::Gpu kAmpere{80, 108, 163 * 1024}, kHopper{90, 132, 227 * 1024},
+    kBlackwell{100, 148, 227 * 1024}, kGeForce{120, 188, 99 * 1024};
+
+PlanContext context_of(const fake::Gpu& gpu, int device = 1) {
+  PlanContext context;
+  context.device.device = {DeviceKind::cuda, device};
+  context.device.compute_capability = gpu.compute_capability;
+  context.device.multiprocessors = gpu.multiprocessors;
+  context.device.shared_memory_a_block = gpu.shared_memory_a_block;
+  return context;
+}
+
+Problem dense(DType dtype, int64_t seqlen_q, int64_t seqlen_kv, int64_t head_dim = 128) {
+  Problem problem;
+  problem.q = TensorDesc::contiguous(dtype, {2, 8, seqlen_q, head_dim});
+  problem.k = problem.v = TensorDesc::contiguous(dtype, {2, 8, seqlen_kv, head_dim});
+  problem.o = dtype == DType::f8e4m3
+                  ? TensorDesc::contiguous(DType::f16, {2, 8, seqlen_q, head_dim})
+                  : problem.q;
+  if (dtype == DType::f8e4m3) {
+    problem.q_scale = TensorDesc::contiguous(DType::f32, {1, 1});
+    problem.k_scale = problem.v_scale = TensorDesc::contiguous(DType::f32, {1, 1, 1});
+  }
+  return problem;
+}
+
+std::vector<Problem> problems() {
+  std::vector<Problem> all;
+  for (const DType dtype : {DType::f16, DType::bf16, DType::f32, DType::f8e4m3}) {
+    for (const auto& [q, kv] : {std::pair<int64_t, int64_t>{300, 300}, {1, 8192}, {2048, 2048}}) {
+      all.push_back(dense(dtype, q, kv));
+      all.push_back(dense(dtype, q, kv));
+      all.back().causal = true;
+    }
+  }
+  return all;
+}
+
+alignas(256) std::byte memory[256];
+
+Arguments arguments() {
+  Arguments args;
+  args.q = args.k = args.v = memory;
+  args.o = memory;
+  args.q_scale = args.k_scale = args.v_scale = reinterpret_cast<const float*>(memory);
+  return args;
+}
+
+class StandIn : public testing::Test {
+ protected:
+  StandIn() {
+    unsetenv("FLASHCORE_KERNEL");
+    fake::forget();
+    fake::use(kHopper);
+    fake::have_devices(2);
+  }
+  ~StandIn() override { fake::forget(); }
+
+  // body(kernel, plan) for every kernel of the table on every problem that it computes.
+  template <class Body>
+  void for_all_plans(const fake::Gpu& gpu, const Body& body) {
+    fake::use(gpu);
+    int plans = 0;
+    for (const Kernel& kernel : kernels()) {
+      if (kernel.device != DeviceKind::cuda) continue;
+      for (const Problem& problem : problems()) {
+        const Result<ForwardProblem> p = resolve(problem);
+        ASSERT_TRUE(p.ok()) << p.status().message();
+        const PlanContext context = context_of(gpu);
+        if (!kernel.refuses(*p, context).empty()) continue;
+        const Result<PlannedKernel> planned = kernel.plan(*p, context);
+        ASSERT_TRUE(planned.ok()) << planned.status().message();
+        (void)fake::take_launches();
+        (void)fake::take_arguments();
+        body(kernel, *planned);
+        ++plans;
+      }
+    }
+    EXPECT_GT(plans, 5);
+  }
+
+  static Status run(const PlannedKernel& planned) {
+    return planned.run(arguments(), {memory, planned.workspace_bytes}, Stream{});
+  }
+};
+
+// ---- which GPU is current
+
+TEST_F(StandIn, ARunOnOneGpuGivesNoOtherAContext) {
+  for_all_plans(kHopper, [](const Kernel& kernel, const PlannedKernel& planned) {
+    ASSERT_TRUE(run(planned).ok()) << kernel.name;
+    EXPECT_TRUE(fake::has_context(1)) << kernel.name;
+    EXPECT_FALSE(fake::has_context(0)) << kernel.name << ", on GPU 1";
+    for (const fake::Launch& launch : fake::take_launches()) EXPECT_EQ(launch.device, 1);
+  });
+}
+
+TEST_F(StandIn, AGpuInUseIsCurrentAgainAfterwards) {
+  fake::give_context(0);
+  for_all_plans(kHopper, [](const Kernel& kernel, const PlannedKernel& planned) {
+    EXPECT_EQ(fake::current_device(), 0) << kernel.name << ", after planning";
+    ASSERT_TRUE(run(planned).ok()) << kernel.name;
+    EXPECT_EQ(fake::current_device(), 0) << kernel.name;
+    for (const fake::Launch& launch : fake::take_launches()) EXPECT_EQ(launch.device, 1);
+  });
+}
+
+TEST_F(StandIn, WhereTheDriverCannotBeAskedTheGpuBeforeIsCurrentAgain) {
+  fake::fail("cuDevicePrimaryCtxGetState", 1);  // the first test of this program that asks finds it
+  { const DeviceGuard guard(1); }
+  fake::forget();
+  { const DeviceGuard guard(1); }
+  EXPECT_FALSE(fake::has_context(0)) << "and it is asked again";
+}
+
+// ---- errors
+
+TEST_F(StandIn, TheCallerFindsItsOwnErrorAndALaunchItsOwn) {
+  fake::give_context(0);
+  static constexpr int kCallers = cudaErrorMisalignedAddress;
+  for_all_plans(kHopper, [](const Kernel& kernel, const PlannedKernel& planned) {
+    fake::set_last_error(kCallers);
+    EXPECT_TRUE(run(planned).ok()) << kernel.name;
+    EXPECT_EQ(fake::last_error(), kCallers) << kernel.name;
+    fake::set_last_error(cudaSuccess);
+    fake::fail("launch", 100);
+    const Status status = run(planned);
+    fake::fail("launch", 0);
+    EXPECT_EQ(status.code(), StatusCode::device_error) << kernel.name;
+    EXPECT_THAT(status.message(), HasSubstr("failed with")) << kernel.name;
+    fake::set_last_error(cudaSuccess);
+  });
+}
+
+TEST_F(StandIn, DevicesThatCannotBeAskedAreAskedAgain) {
+  // The first test of this process that looks for GPUs: CTest runs each in its own.
+  fake::fail("cudaGetDeviceCount", 1);
+  EXPECT_EQ(cuda_devices().size(), 0U);
+  EXPECT_EQ(fake::last_error(), cudaSuccess) << "the caller did not make it";
+  fake::fail("cudaGetDeviceProperties", 1);
+  EXPECT_EQ(cuda_devices().size(), 1U);
+  EXPECT_EQ(cuda_devices().size(), 2U);
+  fake::fail("cudaGetDeviceCount", 1);
+  EXPECT_EQ(cuda_devices().size(), 2U) << "what was found is kept";
+}
+
+TEST_F(StandIn, ALookUpInTheDriverThatFailedIsMadeAgain) {
+  using Function = void (*)();
+  cuda::tile::DriverEntry<Function> entry("cuLaunchKernelEx", 11060);
+  Function function = nullptr;
+  fake::fail("cuLaunchKernelEx", 1);
+  EXPECT_NE(entry.get(function), cudaSuccess);
+  EXPECT_EQ(function, nullptr);
+  EXPECT_EQ(entry.get(function), cudaSuccess);
+  EXPECT_NE(function, nullptr);
+  fake::fail("cuLaunchKernelEx", 1);
+  EXPECT_EQ(entry.get(function), cudaSuccess) << "what was found is kept";
+  cuda::tile::DriverEntry<Function> none("cuNoSuchFunction", 11060);
+  EXPECT_EQ(none.get(function), cudaErrorNotSupported);
+  EXPECT_EQ(function, nullptr);
+}
+
+// ---- plans and what is queued
+
+TEST_F(StandIn, KernelsAreLoadedWhenPlanning) {
+  for (const fake::Gpu& gpu : {kAmpere, kHopper}) {
+    for_all_plans(gpu, [](const Kernel& kernel, const PlannedKernel& planned) {
+      if (!kernel.name.starts_with("forward_")) return;  // rungs load in their launches
+      ASSERT_TRUE(run(planned).ok()) << kernel.name;
+      const std::vector<fake::Launch> launches = fake::take_launches();
+      EXPECT_FALSE(launches.empty()) << kernel.name;
+      for (const fake::Launch& launch : launches) EXPECT_TRUE(launch.ahead) << launch.kernel;
+    });
+    fake::forget();
+  }
+}
+
+// A queued launch has copied its arguments; nothing in them may point to what goes with the plan.
+TEST_F(StandIn, NothingThatIsQueuedReadsThePlan) {
+  fake::use(kHopper);
+  int looked_at = 0;
+  for (const Kernel& kernel : kernels()) {
+    if (kernel.device != DeviceKind::cuda) continue;
+    for (const Problem& problem : problems()) {
+      const Result<ForwardProblem> p = resolve(problem);
+      const PlanContext context = context_of(kHopper);
+      if (!kernel.refuses(*p, context).empty()) continue;
+      (void)fake::take_arguments();
+      heap.count = 0;
+      heap.watched = true;
+      {
+        const Result<PlannedKernel> planned = kernel.plan(*p, context);
+        const Status status = run(*planned);
+        heap.watched = false;
+        ASSERT_TRUE(status.ok()) << kernel.name;
+      }
+      const std::vector<std::byte> queued = fake::take_arguments();
+      ASSERT_FALSE(queued.empty());
+      ASSERT_LT(heap.count, heap.blocks.size());
+      for (size_t at = 0; at + sizeof(uintptr_t) <= queued.size(); at += 4) {
+        uintptr_t word = 0;
+        std::memcpy(&word, queued.data() + at, sizeof word);
+        for (size_t i = 0; i < heap.count; ++i) {
+          const auto begin = reinterpret_cast<uintptr_t>(heap.blocks[i].first);
+          EXPECT_FALSE(word >= begin && word < begin + heap.blocks[i].second)
+              << kernel.name << ": byte " << at << " of its launch's arguments points to the heap";
+        }
+      }
+      ++looked_at;
+    }
+  }
+  EXPECT_GT(looked_at, 5);
+}
+
+// ---- names of counters
+
+TEST(UniqueName, NoTwoAreAlike) {
+  static_assert(noexcept(unique_name()));
+  constexpr int kThreads = 4, kEach = 50000;
+  std::vector<std::vector<uint64_t>> drawn(kThreads);
+  {
+    std::vector<std::jthread> threads;
+    for (std::vector<uint64_t>& mine : drawn) {
+      threads.emplace_back([&mine] {
+        for (int i = 0; i < kEach; ++i) mine.push_back(unique_name());
+      });
+    }
+  }
+  std::set<uint64_t> all;
+  std::array<int, 64> ones{};
+  for (const std::vector<uint64_t>& some : drawn) {
+    for (const uint64_t name : some) {
+      all.insert(name);
+      for (size_t bit = 0; bit < ones.size(); ++bit) ones[bit] += (name >> bit & 1) != 0 ? 1 : 0;
+    }
+  }
+  constexpr int kAll = kThreads * kEach;
+  EXPECT_EQ(all.size(), static_cast<size_t>(kAll));
+  EXPECT_EQ(ones[0], 0) << "odd numbers mark a claim";
+  for (size_t bit = 1; bit < ones.size(); ++bit) {
+    EXPECT_NEAR(ones[bit], kAll / 2, kAll / 50) << "bit " << bit;
+  }
+}
+
+// ---- the choice, and what explain says of it
+
+std::vector<KernelVerdict> verdicts(const Problem& problem, const PlanOptions& options) {
+  const Result<std::vector<KernelVerdict>> all = explain(problem, options);
+  EXPECT_TRUE(all.ok()) << all.status().message();
+  return all.ok() ? *all : std::vector<KernelVerdict>();
+}
+
+TEST_F(StandIn, ExplainAndTheChoiceAgree) {
+  fake::use(kHopper);
+  PlanOptions options;
+  options.device = {DeviceKind::cuda, 0};
+  std::mt19937 random(11);
+  int declined = 0;
+  for (int n = 0; n < 300; ++n) {
+    Problem problem = dense(random() % 2 == 0 ? DType::f16 : DType::bf16, 1 + random() % 3000,
+                            1 + random() % 3000, random() % 2 == 0 ? 64 : 128);
+    problem.causal = random() % 2 == 0;
+    const Result<Plan> plan = make_plan(problem, options);
+    ASSERT_TRUE(plan.ok()) << plan.status().message();
+    std::string first, first_that_declines;
+    for (const KernelVerdict& verdict : verdicts(problem, options)) {
+      if (!verdict.automatic || !verdict.refusal.empty()) {
+        EXPECT_EQ(verdict.declines, "") << verdict.kernel;
+        continue;
+      }
+      if (!verdict.declines.empty()) {
+        ++declined;
+        if (first_that_declines.empty()) first_that_declines = verdict.kernel;
+        if (first.empty()) {
+          EXPECT_THAT(std::string(plan->reason()), HasSubstr(verdict.declines));
+        }
+      } else if (first.empty()) {
+        first = verdict.kernel;
+      }
+    }
+    EXPECT_EQ(plan->kernel(), first.empty() ? first_that_declines : first);
+  }
+  EXPECT_GT(declined, 100);
+}
+
+// ---- GPUs that no kernel has code of its own for
+
+TEST(LaterGpus, RunTheKernelsForAmpereFromPtxAndSaySo) {
+  const Result<ForwardProblem> p = resolve(dense(DType::f16, 2048, 2048));
+  for (const fake::Gpu& gpu : {kBlackwell, kGeForce}) {
+    const KernelChoice choice = choose_kernel(*p, context_of(gpu));
+    ASSERT_NE(choice.kernel, nullptr) << choice.reason;
+    EXPECT_EQ(choice.kernel->name, "forward_sm80");
+    for (const KernelVerdict& verdict : choice.verdicts) {
+      if (!verdict.refusal.empty()) {
+        EXPECT_EQ(verdict.note, "") << verdict.kernel;
+        continue;
+      }
+      EXPECT_THAT(verdict.kernel, HasSubstr("sm80"));
+      EXPECT_THAT(verdict.note, HasSubstr("never measured on compute capability " +
+                                          capability_text(gpu.compute_capability)));
+    }
+  }
+  for (const fake::Gpu& gpu : {kAmpere, kHopper}) {
+    for (const KernelVerdict& verdict : choose_kernel(*p, context_of(gpu)).verdicts) {
+      EXPECT_EQ(verdict.note, "") << verdict.kernel << " on " << gpu.compute_capability;
+    }
+  }
+}
+
+// ---- sizes
+
+// Under the sanitizer this is the fuzzer plan_fuzz with a seed of its own.
+TEST_F(StandIn, SizesOfPlansFit) {
+  std::mt19937 random(23);
+  const auto draw = [&]() -> uint32_t { return static_cast<uint32_t>(random()); };
+  int resolved = 0;
+  for (int n = 0; n < 20000; ++n) {
+    const Problem problem = tests::hostile_problem(draw);
+    if (resolve(problem).ok()) ++resolved;
+    ASSERT_EQ(tests::plan_everywhere(problem, n % 2 == 1), "") << "problem " << n;
+  }
+  EXPECT_GT(resolved, 2000);
+}
+
+}  // namespace
+}  // namespace flashcore

@@ -1,0 +1,52 @@
+// Plans one problem with every kernel of the table, on a CPU and on GPUs of every generation.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <string>
+
+#include "dispatch/kernel_choice.hpp"
+#include "dispatch/kernels.hpp"
+#include "problem/problem.hpp"
+#include "problem/sizes.hpp"
+
+namespace flashcore::tests {
+
+// What went wrong, or empty. That no size overflows is for the undefined-behaviour sanitizer to
+// see.
+inline std::string plan_everywhere(const Problem& problem, bool batch_invariant) {
+  const Result<ForwardProblem> p = resolve(problem);
+  if (!p.ok()) return p.status().message().empty() ? "resolve: no sentence" : "";
+  struct Machine {
+    DeviceKind kind;
+    int32_t compute_capability, multiprocessors;
+    int64_t shared_memory_a_block;
+  };
+  constexpr Machine kMachines[] = {{DeviceKind::cpu, 0, 4096, 0},
+                                   {DeviceKind::cuda, 80, 108, 163 * 1024},
+                                   {DeviceKind::cuda, 89, 58, 99 * 1024},
+                                   {DeviceKind::cuda, 90, 132, 227 * 1024},
+                                   {DeviceKind::cuda, 120, 188, 99 * 1024}};
+  for (const Machine& machine : kMachines) {
+    PlanContext context;
+    context.device.device.kind = machine.kind;
+    context.device.compute_capability = machine.compute_capability;
+    context.device.multiprocessors = machine.multiprocessors;
+    context.device.shared_memory_a_block = machine.shared_memory_a_block;
+    context.threads = 4096;
+    context.batch_invariant = batch_invariant;
+    for (const Kernel& kernel : kernels()) {
+      if (kernel.device != machine.kind || !kernel.refuses(*p, context).empty()) continue;
+      const Result<PlannedKernel> planned = kernel.plan(*p, context);
+      if (!planned.ok()) return fmt::format("{}: {}", kernel.name, planned.status().message());
+      if (planned->workspace_bytes >= static_cast<size_t>(kTooLarge)) {
+        return fmt::format("{}: {} bytes of workspace", kernel.name, planned->workspace_bytes);
+      }
+    }
+    const KernelChoice choice = choose_kernel(*p, context);
+    if (choice.reason.empty()) return "choose_kernel: no reason";
+  }
+  return {};
+}
+
+}  // namespace flashcore::tests

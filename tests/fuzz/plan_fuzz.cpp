@@ -1,0 +1,32 @@
+// Plans of every kernel, those for CUDA too where its headers are, under arbitrary problems:
+// whatever a problem's sizes, it is refused with a sentence, or its plan's sizes fit. The sanitizer
+// sees to it that none of them overflows.
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include "tests/fuzz/all_plans.hpp"
+#include "tests/fuzz/hostile_problem.hpp"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const auto draw = [&]() -> uint32_t {
+    uint32_t value = 0;
+    const size_t count = size < sizeof value ? size : sizeof value;
+    if (count > 0) std::memcpy(&value, data, count);
+    data += count;
+    size -= count;
+    return value;
+  };
+  const bool batch_invariant = draw() % 2 == 1;
+  const std::string wrong =
+      flashcore::tests::plan_everywhere(flashcore::tests::hostile_problem(draw), batch_invariant);
+  if (!wrong.empty()) {
+    std::fprintf(stderr, "%s\n", wrong.c_str());
+    std::abort();
+  }
+  (void)flashcore::dropout_keeps(draw(), draw(), 0.5F, static_cast<int32_t>(draw()),
+                                 static_cast<int32_t>(draw()), static_cast<int32_t>(draw()),
+                                 static_cast<int64_t>(draw()) - INT32_MAX);
+  return 0;
+}
