@@ -29,8 +29,12 @@ struct Reference {
   std::vector<double> o;
   std::vector<double> lse;     // empty when the problem has none
   double naive_max_error = 0;  // of the unfused computation with 16-bit intermediates
-  double lse_rounding = 0;     // of an LSE, how large a part fp32 may lose: for large scores
-  bool past_fp32 = false;      // scores past the largest fp32 number: a row may be infinite or NaN
+  // Infinite elements of O, rising, that may be NaN: a weight rounds to 0 in 16 bits.
+  std::vector<size_t> may_be_nan;
+  double lse_rounding = 0;  // of an LSE, how large a part fp32 may lose: for large scores
+  bool past_fp32 = false;   // scores past the largest fp32 number: a row may be infinite or NaN
+
+  bool allows_nan(size_t element) const;
 };
 
 // Runs the kernels "reference" and, for 16-bit inputs, "naive"; without it there is no limit by its
@@ -49,7 +53,7 @@ struct Verdict {
 };
 
 // Judges the outputs in `host`: the limits of its type, NaN and each infinity exactly where the
-// reference has it, and canaries around every tensor.
+// reference has it (but for `may_be_nan` and `past_fp32`), and canaries around every tensor.
 Verdict judge(const HostProblem& host, const Reference& reference);
 
 }  // namespace flashcore::bench

@@ -8,10 +8,10 @@
     mutants.py --write              docs/evidence/mutants.json from what is done
 
 A mutant is a text that occurs once in a file, what stands in its place, and the tests that are to
-notice: programs with a GoogleTest filter. It is noticed when a program fails or takes too long, or
-when it does not compile; the compiler notices little, so that is told apart. docs.report and other
-tests of sources are not asked: they fail with any change. The trees, their build folders (-O1, no
-CUDA) and the results are in build-mutants.
+notice: programs with a GoogleTest filter. It is noticed when a program fails or takes too long. One
+that does not compile says nothing about the tests, and is none. docs.report and other tests of
+sources are not asked: they fail with any change. The trees, their build folders (-O1, no CUDA) and
+the results are in build-mutants.
 """
 import argparse
 import concurrent.futures
@@ -28,6 +28,9 @@ import subprocess
 import sys
 import threading
 import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+from reporting.evidence import write  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 LIST = ROOT / "tools/mutants.json"
@@ -202,7 +205,8 @@ def evidence() -> dict:
         return subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True,
                               check=False).stdout.strip()
 
-    version = re.search(r"VERSION (\d+\.\d+\.\d+)", (ROOT / "CMakeLists.txt").read_text())
+    project = ROOT / "CMakeLists.txt"
+    version = re.search(r"VERSION (\d+\.\d+\.\d+)", project.read_text() if project.exists() else "")
     return {"schema": "flashcore-evidence", "version": 1, "kind": "mutants",
             "complete": all(row["outcome"] != "not run" for row in rows),
             "created": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
@@ -222,7 +226,7 @@ def main() -> int:
     options = parser.parse_args()
     try:
         if options.write:
-            EVIDENCE.write_text(json.dumps(evidence(), indent=1) + "\n", encoding="utf-8")
+            write(EVIDENCE, evidence())
             return 0
         wanted = [one for one in mutants() if options.only in one["name"] + " " + one["file"]]
         if not wanted:

@@ -25,7 +25,7 @@ WANTED = {"docs/ladder.md": ["picture ladder", "times", "where", "goals", "ceili
           "docs/forward-sm80.md": ["kernel forward_sm80", "features forward_sm80"],
           "docs/forward-sm90.md": ["kernel forward_sm90", "features forward_sm90"],
           "docs/forward-small.md": ["kernel forward_small_sm90", "small eager"],
-          "docs/verification.md": ["verify", "verify where"],
+          "docs/verification.md": ["verify", "verify where", "mutants"],
           "docs/python.md": ["python calls", "python tests"],
           "README.md": ["bench headline", "front picture ladder", "front picture sweep"]}
 

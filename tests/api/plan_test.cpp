@@ -183,9 +183,11 @@ TEST_P(PlanOfKernel, WrongWorkspaceIsRefusedAndNothingIsWritten) {
   EXPECT_THAT(status.message(), HasSubstr(std::to_string(wanted)));
   status = plan.run(data.arguments(), nullptr, wanted);
   EXPECT_EQ(status.code(), StatusCode::invalid_argument);
-  status = plan.run(data.arguments(), static_cast<char*>(data.workspace.get()) + 8, wanted);
-  EXPECT_EQ(status.code(), StatusCode::invalid_argument);
-  EXPECT_THAT(status.message(), HasSubstr("not aligned"));
+  for (const int bytes : {8, 16, 128}) {
+    status = plan.run(data.arguments(), static_cast<char*>(data.workspace.get()) + bytes, wanted);
+    EXPECT_EQ(status.code(), StatusCode::invalid_argument) << bytes;
+    EXPECT_THAT(status.message(), HasSubstr("not aligned")) << bytes;
+  }
   for (const float value : data.o) ASSERT_TRUE(std::isnan(value));
   for (const float value : data.lse) ASSERT_TRUE(std::isnan(value));
 }

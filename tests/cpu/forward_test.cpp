@@ -244,6 +244,36 @@ TEST_P(EveryTarget, PackedEntriesJustPastASplitHaveTheirWorkspace) {
   }
 }
 
+// The jobs of each entry and its partial results are counted in front of the scratch memory.
+TEST_P(EveryTarget, SplitsTheKeysOfManyEntries) {
+  for (const int64_t batch : {15, 16, 17}) {
+    HostProblem host = bench::make_host_problem(problem_of({.batch = batch,
+                                                            .heads_q = 2,
+                                                            .heads_kv = 1,
+                                                            .seqlen_q = 1,
+                                                            .seqlen_kv = 4100,
+                                                            .head_dim = 8},
+                                                           DType::f32),
+                                                10);
+    expect_passes(host);
+  }
+}
+
+// More heads share a KV head than a job takes.
+TEST_P(EveryTarget, PassesTheGatesOnLargeGroups) {
+  for (const int64_t group : {48, 49, 100}) {
+    HostProblem host = bench::make_host_problem(problem_of({.batch = 1,
+                                                            .heads_q = 2 * group,
+                                                            .heads_kv = 2,
+                                                            .seqlen_q = 3,
+                                                            .seqlen_kv = 20,
+                                                            .head_dim = 16},
+                                                           DType::f32),
+                                                11);
+    expect_passes(host);
+  }
+}
+
 TEST_P(EveryTarget, PassesTheGatesOnLargeHeads) {
   for (const int64_t head_dim : {256, 576, 1300}) {
     HostProblem host = bench::make_host_problem(problem_of({.batch = 1,

@@ -258,6 +258,27 @@ TEST(Gates, NoNonFiniteValueStandsForAnother) {
   }
 }
 
+// An infinity times a weight that is 0 in 16 bits is NaN, where that is so, and nowhere else.
+TEST(Gates, AnInfinityWithoutWeightMayBeNaN) {
+  for (const DType dtype : {DType::f16, DType::f32}) {
+    Problem problem = problem_of(dtype);
+    problem.alibi_slopes = TensorDesc::contiguous(DType::f32, {4});
+    Judged judged(problem, 1, [](HostProblem& host) {
+      host.at("alibi_slopes").fill([] { return 2.0; });
+      host.at("v").set(7, kInf);             // of key 0: query 0 is 16 keys from it, query 5 is 21
+      host.at("v").set(63 * 32 + 9, -kInf);  // of the last key: only the last query sees it
+    });
+    EXPECT_TRUE(judged.judge().passed) << judged.judge().failure;
+    judged.o().set(kElement, kNaN);
+    EXPECT_EQ(judged.judge().passed, dtype == DType::f16);
+    judged.o().set(kElement, -kInf);
+    judged.expect_failure("o[0, 0, 5, 7] is -inf, wanted inf");
+    judged.o().set(kElement, kInf);
+    judged.o().set(47 * 32 + 9, kNaN);  // it weighs more than all the others
+    judged.expect_failure("o[0, 0, 47, 9] is nan, wanted -inf");
+  }
+}
+
 // Only what has scores past the largest fp32 number, and says so, may be infinite or NaN instead.
 TEST(Gates, ScoresPastFp32MayBeInfiniteOrNaN) {
   Judged judged(problem_of(DType::bf16));

@@ -317,6 +317,9 @@ const std::vector<Refusal>& refusals() {
       {"bias_stride_lowest", Base::dense,
        set(&Problem::bias, TensorDesc::strided(DType::f32, {1, 1, 3, 5}, {0, 0, kMin, 1})),
        "bias:", "-9223372036854775808", "less"},
+      {"sinks_span_past_2_62_bytes", Base::dense,
+       set(&Problem::sinks, TensorDesc::strided(DType::f32, {4}, {(int64_t{1} << 58) + 1})),
+       "sinks:", "288230376151711745", "2^62"},
       {"sinks_stride_highest", Base::dense,
        set(&Problem::sinks, TensorDesc::strided(DType::f32, {4}, {kMax})),
        "sinks:", "9223372036854775807", "less"},
@@ -518,6 +521,20 @@ TEST(Resolve, CausalAndWindowMakeOneBand) {
   }
 }
 
+TEST(Resolve, KeepsTheStridesOfVectors) {
+  Problem problem = base_problem(Base::dense);
+  problem.sinks = TensorDesc::strided(DType::f32, {4}, {5});
+  problem.alibi_slopes = TensorDesc::strided(DType::f32, {4}, {-3});
+  EXPECT_EQ(resolved(problem).sinks.at(1, 2), 10);
+  EXPECT_EQ(resolved(problem).alibi_slopes.at(1, 2), -6);
+  problem.alibi_slopes = TensorDesc::strided(DType::f32, {2, 4}, {50, 7});
+  EXPECT_EQ(resolved(problem).alibi_slopes.at(1, 2), 64);
+  problem.alibi_slopes = TensorDesc::strided(DType::f32, {1, 4}, {50, 7});
+  EXPECT_EQ(resolved(problem).alibi_slopes.at(1, 2), 14);
+  problem.seqlens_kv = TensorDesc::strided(DType::i32, {2}, {9});
+  EXPECT_EQ(resolved(problem).seqlens_kv.at(1, 0), 9);
+}
+
 TEST(Resolve, ExtremesThatAreLegal) {
   const auto legal = [](const std::function<void(Problem&)>& bend, Base base = Base::dense) {
     Problem problem = base_problem(base);
@@ -531,6 +548,7 @@ TEST(Resolve, ExtremesThatAreLegal) {
   legal(set(&Problem::o, contiguous(DType::f64, {2, 4, 3, 6})));
   legal(set(&Problem::lse, contiguous(DType::f64, {2, 4, 3})));
   legal(set(&Problem::alibi_slopes, contiguous(DType::f32, {1, 4})));
+  legal(set(&Problem::sinks, TensorDesc::strided(DType::f32, {4}, {int64_t{1} << 58})));
   legal(set(&Problem::k_scale, contiguous(DType::f32, {1, 1, 1})), Base::full);
   legal(set(&Problem::kv_scale_block, kLongest), Base::dense);
   legal(stride(&Problem::q, 2, -8));

@@ -148,16 +148,23 @@ class Pages(Tree):
     def test_it_says_what_was_verified(self):
         self.run_tool("--no-pictures")
         page = self.text("docs/verification.md")
-        for part in ("| `forward_sm80` | 1 of 1 (5.0e-04, 3.0e-04, 1.0e-06) | 40 of 40, seeds from 7",
+        errors = "(5.0e-04, 3.0e-04, 1.0e-06)"
+        for part in (f"| `forward_sm80` | 1 of 1 {errors} | 20 of 20 {errors} | 40 of 40, seeds from 7",
                      "2 of 2 clean", "docs/evidence/verify-forward_sm80.json"):
             self.assertIn(part, page)
+
+    def test_evidence_from_before_hard_scores_has_none(self):
+        del self.verify["scores"]
+        self.write()
+        self.run_tool("--no-pictures")
+        self.assertIn("1.0e-06) | - | 40 of 40", self.text("docs/verification.md"))
 
     def test_what_failed_is_not_hidden(self):
         self.verify = fixtures.verify("forward_sm80", "other sources", failed=3)
         self.write()
         self.run_tool("--no-pictures")
         page = self.text("docs/verification.md")
-        for part in ("`forward_sm80` (stale)", "37 of 40", "not clean: racecheck (did not end)"):
+        for part in ("`forward_sm80` (stale)", "17 of 20", "37 of 40", "not clean: racecheck (did not end)"):
             self.assertIn(part, page)
 
     def test_the_python_package_has_its_tables(self):

@@ -56,13 +56,34 @@ def gate_table(all_evidence: Evidence, files: dict[str, dict]) -> str:
                  left=5)
 
 
+def mutants(files: dict[str, dict]) -> str:
+    """How many planted faults the tests noticed, by file; what they did not, and why."""
+    rows = [row for file in files.values() for row in file["mutants"]]
+    ran = [row for row in rows if row["outcome"] in ("noticed", "survived")]
+    if not ran:
+        return "Not run yet."
+    lines, seen = [], sorted({row["file"] for row in ran})
+    for name in [*seen, ""]:
+        those = [row for row in ran if name in ("", row["file"])]
+        noticed = sum(row["outcome"] == "noticed" for row in those)
+        lines.append([f"`{cell(name)}`" if name else "all", str(len(those)), str(noticed),
+                      f"{100 * noticed / len(those):.0f}%"])
+    text = table(["file", "faults", "noticed", ""], lines, left=1)
+    left = [row for row in rows if row["outcome"] != "noticed"]
+    for row in left:
+        text += f"\n- {row['outcome']}: {cell(row['name'])}. {cell(row['why'] or row['by'])}"
+    return text
+
+
 def parts(all_evidence: Evidence) -> dict:
+    planted = all_evidence.of_kind("mutants")
     files = all_evidence.of_kind("verify")
 
     def made(make):
         return lambda: make() if files else "Not measured yet."
 
-    return {"verify": made(lambda: gate_table(all_evidence, files)),
+    return {"mutants": lambda: mutants(planted),
+            "verify": made(lambda: gate_table(all_evidence, files)),
             "verify where": made(lambda: "\n".join(
                 f"- `docs/evidence/{name}.json`: {cell(where(evidence))}"
                 for name, evidence in files.items()))}
