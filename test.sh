@@ -175,14 +175,12 @@ stage_address() {
   run_ctest build-address
 }
 
-# The programs in which threads meet: those with the label `threads` in tests/.
-thread_tests=(api_test cpu_forward_test)
-
+# The programs in which threads meet.
 stage_thread() {
   configured build-thread "${sanitized[@]}" -DFLASHCORE_TESTS=ON -DFLASHCORE_SANITIZE=thread ||
     return 0
   # The build starts the test programs too, to list their tests.
-  built build-thread "${thread_tests[@]}" || return 0
+  built build-thread threads || return 0
   run_ctest build-thread -L threads
 }
 
