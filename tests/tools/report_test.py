@@ -148,7 +148,7 @@ class Pages(Tree):
     def test_it_says_what_was_verified(self):
         self.run_tool("--no-pictures")
         page = self.text("docs/verification.md")
-        for part in ("| `forward_sm80` | 1 of 1 (5.0e-04, 3.0e-04, 1.0e-06) | 40 of 40, seeds from 7",
+        for part in ("| `forward_sm80` | 1 of 1 (5.0e-04, 3.0e-04, 1.0e-06) | - | 40 of 40, seeds from 7",
                      "2 of 2 clean", "docs/evidence/verify-forward_sm80.json"):
             self.assertIn(part, page)
 
