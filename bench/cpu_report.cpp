@@ -18,6 +18,7 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <ostream>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -330,7 +331,7 @@ int report(const Settings& settings) {
   evidence["complete"] = !settings.quick;
   if (settings.json.empty()) return 0;
   std::ofstream out(settings.json);
-  out << evidence_text(evidence);
+  out << evidence_text(evidence) << std::flush;
   if (!out) fail(fmt::format("--json: '{}' could not be written", settings.json));
   return 0;
 }
@@ -345,7 +346,7 @@ Settings parse(int count, char** words) {
       settings.cpu_time = true;
     } else if (word == "--threads" && i + 1 < count && std::atoi(words[i + 1]) > 0) {
       settings.threads = std::atoi(words[++i]);
-    } else if (word == "--json" && i + 1 < count) {
+    } else if (word == "--json" && i + 1 < count && *words[i + 1] != '\0') {
       settings.json = words[++i];
     } else {
       fail(fmt::format(

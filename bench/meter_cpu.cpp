@@ -4,6 +4,7 @@
 
 #include "bench/cpu_peak.hpp"
 #include "bench/meter.hpp"
+#include "cpu/target.hpp"
 
 namespace flashcore::bench {
 namespace {
@@ -32,12 +33,21 @@ class CpuMeter final : public Meter {
             {"warm_up_seconds", limits_.warm_up_seconds}};
   }
 
-  // Every input type is multiplied in fp32, but for bf16 on processors with instructions for it.
-  nlohmann::ordered_json ceilings(const Protocol&, const std::set<DType>&,
-                                  nlohmann::ordered_json&) override {
+  // Every input type is multiplied in fp32, but for bf16 where kernels use instructions for it:
+  // their peak is not measured, and that of fp32 is no bound.
+  nlohmann::ordered_json ceilings(const Protocol&, const std::set<DType>& dtypes,
+                                  nlohmann::ordered_json& notes) override {
     const CpuPeak peak = measure_cpu_peak(threads_);
-    return {{"matrix_product",
-             {{"f32", {{"tflops", peak.flop_a_second * 1e-12}, {"library", peak.what}}}}}};
+    auto products = nlohmann::ordered_json::object();
+    for (const DType dtype : dtypes) {
+      if (cpu::target_for(dtype == DType::bf16) > cpu::Target::avx3) {
+        notes.push_back("bf16 has no bound: the peak of its instructions is not measured");
+        continue;
+      }
+      products[std::string(to_string(dtype))] = {{"tflops", peak.flop_a_second * 1e-12},
+                                                 {"library", peak.what}};
+    }
+    return {{"matrix_product", products}};
   }
 
   nlohmann::ordered_json environment() const override {

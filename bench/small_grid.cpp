@@ -13,6 +13,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <ostream>
 #include <string>
 #include <vector>
 
@@ -220,8 +221,11 @@ int run(const std::string& out, const std::string& what, const std::vector<DType
     rows.push_back(row);
   }
   evidence["complete"] = complete;
-  std::ofstream(out) << evidence_text(evidence);
-  return 0;
+  std::ofstream file(out);
+  file << evidence_text(evidence) << std::flush;
+  if (file) return 0;
+  fmt::print(stderr, "flashcore_small_grid: '{}' could not be written\n", out);
+  return 1;
 }
 
 }  // namespace

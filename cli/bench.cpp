@@ -12,6 +12,7 @@
 #include "cli/command.hpp"
 #include "cli/evidence_file.hpp"
 #include "cli/report.hpp"
+#include "cli/session.hpp"
 #include "problem/status.hpp"
 
 namespace flashcore::cli {
@@ -64,7 +65,7 @@ class Quiet final : public BenchListener {
  public:
   explicit Quiet(bool verbose) : verbose_(verbose) {}
   void begins(const BenchStep& step) override {
-    if (verbose_) fmt::print(stderr, "begins {}\n", step.what);
+    if (verbose_) write_text(stderr, "begins " + step.what + "\n");
   }
   void finished(const nlohmann::ordered_json*) override {}
 

@@ -28,15 +28,14 @@ double bytes_of(const Problem& problem) {
   return bytes;
 }
 
-// The least time that the ceilings of the run allow; 0 when none was measured.
+// The least time that the ceilings of the run allow; 0 when none was measured for this type.
 double bound_seconds(const Json& one, const Json& all_ceilings, const std::string& protocol) {
   const Json ceilings = all_ceilings.value(protocol, Json::object());
   double bound = 0;
   const Json products = ceilings.value("matrix_product", Json::object());
   const std::string dtype = one["dtype"];
-  const std::string key = products.contains(dtype) ? dtype : "f32";
-  if (products.contains(key) && !products[key].is_null()) {
-    bound = one["flop"].get<double>() / (products[key]["tflops"].get<double>() * 1e12);
+  if (products.contains(dtype) && !products[dtype].is_null()) {
+    bound = one["flop"].get<double>() / (products[dtype]["tflops"].get<double>() * 1e12);
   }
   if (const double rate = ceilings.value("copy_bytes_a_second", 0.0); rate > 0) {
     bound = std::max(bound, one["bytes"].get<double>() / rate);

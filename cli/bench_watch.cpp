@@ -104,7 +104,8 @@ class Watch {
         plan_(plan),
         session_(session),
         folder_(std::move(folder)),
-        progress_(session.shows_progress(), "bench", std::ssize(subjects)) {
+        progress_(is_terminal(stderr) ? Progress::Style::redrawn : Progress::Style::silent, "bench",
+                  std::ssize(subjects)) {
     order_.out = options.out.empty() ? folder_ + "/evidence.json" : options.out;
     order_.kernel = plan.kernel;
   }
@@ -165,13 +166,15 @@ void Watch::hear(const Json& message) {
     name_ = message["name"];
     implementation_ = message["implementation"];
     progress_.step(what_);
-    if (options_.verbose) fmt::print(stderr, "{:6.1f} s  begins {}\n", elapsed(), what_);
+    if (options_.verbose)
+      write_text(stderr, fmt::format("{:6.1f} s  begins {}\n", elapsed(), what_));
   } else if (message.contains("finished")) {
     ++finished_;
     progress_.advance();
     const std::string line = message["finished"];
-    if (!line.empty() && !session_.shows_progress() && subjects_.size() > 1) {
-      fmt::print(stderr, "{:6.1f} s  {}/{} {}\n", elapsed(), finished_, subjects_.size(), line);
+    if (!line.empty() && !is_terminal(stderr) && subjects_.size() > 1) {
+      write_text(stderr, fmt::format("{:6.1f} s  {}/{} {}\n", elapsed(), finished_,
+                                     subjects_.size(), line));
     }
   } else if (message.contains("failed")) {
     status_ = Status(static_cast<StatusCode>(message["failed"].get<int>()), message["message"]);
@@ -213,7 +216,7 @@ Status Watch::lose_point() {
   finished_ = 0;
   status_ = {};
   progress_.interrupt();
-  fmt::print(stderr, "{:6.1f} s  lost {}: {}\n", elapsed(), what_, why_);
+  write_text(stderr, fmt::format("{:6.1f} s  lost {}: {}\n", elapsed(), what_, why_));
   return {};
 }
 
@@ -259,7 +262,7 @@ class Reporter final : public BenchListener {
     say({{"finished", line}});
   }
   void say(const Json& message) {
-    fmt::print(stream_, "{}\n", message.dump(-1, ' ', true, Json::error_handler_t::replace));
+    write_text(stream_, message.dump(-1, ' ', true, Json::error_handler_t::replace) + "\n");
     std::fflush(stream_);
   }
 

@@ -13,6 +13,7 @@
 #include "cli/ladder_rung.hpp"
 #include "cli/plan_choice.hpp"
 #include "cli/problem_options.hpp"
+#include "cli/session.hpp"
 #include "cli/table.hpp"
 #include "problem/status.hpp"
 
@@ -84,7 +85,9 @@ Result<ExitCode> execute(const LadderOptions& options, Session& session) {
     const bool runs =
         capability >= rung.min_compute_capability &&
         (rung.max_compute_capability == 0 || capability <= rung.max_compute_capability);
-    if (!runs) fmt::print(stderr, "left out: {}: this GPU lacks its instructions\n", rung.name);
+    if (!runs)
+      write_text(stderr,
+                 std::string("left out: ") + rung.name + ": this GPU lacks its instructions\n");
     return !runs;
   });
   if (options.only_run) return run_rungs_once(*rungs, device);
@@ -100,7 +103,7 @@ Command ladder_command() {
           .examples =
               "  flashcore ladder --list\n"
               "  flashcore ladder --out docs/evidence/ladder.json\n"
-              "  flashcore ladder --rungs 04_wmma_pv,05_warp_softmax --quick --out ''",
+              "  flashcore ladder --rungs 04_wmma_pv,05_warp_softmax --quick --out none",
           .declare =
               [options](OptionSet& set) {
                 set.group("What is climbed");
@@ -116,7 +119,7 @@ Command ladder_command() {
                 set.text("--peers", options->peers, "auto, none, or the path of peers_torch.py",
                          "PATH");
                 set.text("--device", options->device, "cuda or cuda:N", "DEVICE");
-                set.text("--out", options->out, "Where the evidence is written; '' for nowhere",
+                set.text("--out", options->out, "Where the evidence is written; none for nowhere",
                          "FILE");
               },
           .execute = [options](Session& session) { return execute(*options, session); }};

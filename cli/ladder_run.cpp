@@ -57,7 +57,7 @@ class Ladder {
   void step(const std::string& what) const {
     const double seconds =
         std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
-    fmt::print(stderr, "{:6.1f} s  {}\n", seconds, what);
+    write_text(stderr, fmt::format("{:6.1f} s  {}\n", seconds, what));
   }
 
   const LadderOptions& options_;
@@ -148,14 +148,14 @@ void Ladder::run_peers() {
 }
 
 Status Ladder::save() {
-  return options_.out.empty() ? Status() : write_evidence(options_.out, evidence_);
+  return !options_.writes() ? Status() : write_evidence(options_.out, evidence_);
 }
 
 void Ladder::print() {
   print_ladder_gates(evidence_, session_);
   if (!options_.quick) print_ladder_times(evidence_, session_);
   for (const Json& note : evidence_["notes"]) session_.line("note: " + note.get<std::string>());
-  if (!options_.out.empty()) session_.line("evidence: " + options_.out);
+  if (options_.writes()) session_.line("evidence: " + options_.out);
 }
 
 Result<ExitCode> Ladder::run() {

@@ -15,7 +15,7 @@ namespace flashcore::cli {
 struct LadderOptions {
   std::string rungs = "all";
   std::string device = "cuda:0";
-  std::string out = "ladder.json";
+  std::string out = "ladder.json";  // or "none"
   std::string peers = "auto";
   std::string seeds = "0,1,2";
   int64_t tails = 60;
@@ -23,6 +23,8 @@ struct LadderOptions {
   bool quick = false;
   bool no_sanitizers = false;
   bool only_run = false;
+
+  bool writes() const { return out != "none"; }
 };
 
 // Gates, then times, in that order; what there is when something fails is kept in the evidence.

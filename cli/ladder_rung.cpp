@@ -1,7 +1,5 @@
 #include "cli/ladder_rung.hpp"
 
-#include <fmt/format.h>
-
 #include <cstdint>
 #include <cstdio>
 #include <memory>
@@ -9,6 +7,7 @@
 #include "bench/fp8_problem.hpp"
 #include "cli/prepared_kernel.hpp"
 #include "cli/sanitizer.hpp"
+#include "cli/session.hpp"
 #include "problem/status.hpp"
 
 namespace flashcore::cli {
@@ -50,11 +49,11 @@ Problem rung_problem(const Rung& rung, const bench::Case& shape) {
 Result<ExitCode> run_rungs_once(const std::vector<Rung>& rungs, Device device) {
   bool failed = false;
   for (const Rung& rung : rungs) {
-    fmt::print(stdout, "{}\n", sanitizer_mark(rung.name, true));
+    write_text(stdout, sanitizer_mark(rung.name, true) + "\n");
     std::fflush(stdout);
     const Status status = run_small(rung, device);
-    if (!status.ok()) fmt::print(stdout, "========= flashcore: {}\n", status.message());
-    if (status.ok()) fmt::print(stdout, "{}\n", sanitizer_mark(rung.name, false));
+    if (!status.ok()) write_text(stdout, "========= flashcore: " + status.message() + "\n");
+    if (status.ok()) write_text(stdout, sanitizer_mark(rung.name, false) + "\n");
     std::fflush(stdout);
     failed = failed || !status.ok();
   }

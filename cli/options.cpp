@@ -49,6 +49,14 @@ void add_number(CLI::App& app, const std::string& group, const std::string& name
       ->check(number);
 }
 
+// Text that is there: an empty value is that of an unset variable in somebody's script.
+CLI::Validator not_empty(const std::string& what) {
+  return {[what](const std::string& text) {
+            return text.empty() ? "is '', wanted " + what : std::string();
+          },
+          ""};
+}
+
 }  // namespace
 
 void OptionSet::group(std::string heading) { group_ = std::move(heading); }
@@ -59,7 +67,10 @@ void OptionSet::flag(const std::string& names, bool& value, const std::string& h
 
 void OptionSet::text(const std::string& names, std::string& value, const std::string& help,
                      const std::string& what) {
-  app_.add_option(names, value, with_default(help, value))->group(group_)->type_name(what);
+  app_.add_option(names, value, with_default(help, value))
+      ->group(group_)
+      ->type_name(what)
+      ->check(not_empty(what));
 }
 
 void OptionSet::number(const std::string& names, int64_t& value, const std::string& help) {
@@ -101,11 +112,11 @@ void OptionSet::choice(const std::string& names, std::string& value,
 }
 
 void OptionSet::hidden(const std::string& names, std::string& value) {
-  app_.add_option(names, value)->group("");
+  app_.add_option(names, value)->group("")->check(not_empty("a value"));
 }
 
 void OptionSet::positional(const std::string& name, std::string& value, const std::string& help) {
-  app_.add_option(name, value, help)->type_name("");
+  app_.add_option(name, value, help)->type_name("")->check(not_empty("a value"));
 }
 
 }  // namespace flashcore::cli

@@ -5,13 +5,16 @@
 #include <algorithm>
 #include <utility>
 
+#include "cli/session.hpp"
+
 namespace flashcore::cli {
 namespace {
 
 constexpr std::chrono::milliseconds kPeriod{200};
+constexpr std::chrono::seconds kLongestLogPeriod{60};
 constexpr size_t kWidth = 78;  // never wraps on a terminal of 80 columns
 
-void erase_line(std::FILE* stream) { fmt::print(stream, "\r\x1b[K"); }
+void erase_line(std::FILE* stream) { write_text(stream, "\r\x1b[K"); }
 
 }  // namespace
 
@@ -30,9 +33,14 @@ std::string progress_line(const std::string& task, int64_t done, int64_t total, 
   return line;
 }
 
-Progress::Progress(bool shown, std::string task, int64_t total, std::FILE* stream)
+Progress::Style Progress::usual() { return is_terminal(stderr) ? Style::redrawn : Style::log; }
+
+Progress::Progress(Style style, std::string task, int64_t total, std::FILE* stream)
     : task_(std::move(task)), total_(total), stream_(stream) {
-  if (shown) ticker_ = std::jthread([this](const std::stop_token& stop) { tick(stop); });
+  if (style == Style::silent) return;
+  ticker_ = std::jthread([this, style](const std::stop_token& stop) {
+    style == Style::redrawn ? redraw(stop) : log(stop);
+  });
 }
 
 Progress::~Progress() {
@@ -59,17 +67,38 @@ void Progress::interrupt() {
   std::fflush(stream_);
 }
 
-void Progress::tick(const std::stop_token& stop) {
+double Progress::elapsed() const {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+}
+
+std::string Progress::line(double seconds) const {
+  return progress_line(task_, done_, total_, seconds, step_);
+}
+
+void Progress::redraw(const std::stop_token& stop) {
   std::unique_lock lock(mutex_);
   auto wait = kDelay;
   while (!wake_.wait_for(lock, stop, wait, [] { return false; })) {
     if (stop.stop_requested()) return;
-    const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start_;
     erase_line(stream_);
-    fmt::print(stream_, "{}", progress_line(task_, done_, total_, elapsed.count(), step_));
+    write_text(stream_, line(elapsed()));
     std::fflush(stream_);
     visible_ = true;
     wait = kPeriod;
+  }
+}
+
+void Progress::log(const std::stop_token& stop) {
+  std::unique_lock lock(mutex_);
+  std::chrono::duration<double> wait = kLogDelay;
+  while (!wake_.wait_for(lock, stop, wait, [] { return false; })) {
+    if (stop.stop_requested()) return;
+    const double seconds = elapsed();
+    write_text(stream_, line(seconds) + "\n");
+    std::fflush(stream_);
+    // A line each time that the time has doubled: a long run has few.
+    wait = std::min<std::chrono::duration<double>>(std::chrono::duration<double>(seconds),
+                                                   kLongestLogPeriod);
   }
 }
 

@@ -1,5 +1,6 @@
-// A line on stderr that says what is being done, how far it is and for how long; shown after two
-// seconds, only on a terminal, and erased at the end.
+// A line on stderr that says what is being done, how far it is and for how long. On a terminal it
+// is shown after two seconds, redrawn, and erased at the end. Elsewhere it is a line of a log,
+// after five seconds and then less and less often.
 #pragma once
 
 #include <chrono>
@@ -18,10 +19,14 @@ std::string progress_line(const std::string& task, int64_t done, int64_t total, 
 
 class Progress {
  public:
-  static constexpr std::chrono::milliseconds kDelay{2000};
+  enum class Style { silent, redrawn, log };
+  static constexpr std::chrono::milliseconds kDelay{2000};     // before the first line, redrawn
+  static constexpr std::chrono::milliseconds kLogDelay{5000};  // before the first line of a log
 
-  // Silent unless `shown`. `total` 0: not known.
-  Progress(bool shown, std::string task, int64_t total = 0, std::FILE* stream = stderr);
+  static Style usual();  // redrawn where stderr is a terminal, a log elsewhere
+
+  // `total` 0: not known.
+  Progress(Style style, std::string task, int64_t total = 0, std::FILE* stream = stderr);
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
   ~Progress();
@@ -31,7 +36,10 @@ class Progress {
   void interrupt();             // erases the line before other text; it comes back by itself
 
  private:
-  void tick(const std::stop_token& stop);
+  void redraw(const std::stop_token& stop);
+  void log(const std::stop_token& stop);
+  std::string line(double seconds) const;
+  double elapsed() const;
 
   std::string task_;
   int64_t total_;

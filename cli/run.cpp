@@ -134,7 +134,7 @@ Result<ExitCode> execute(const Options& options, Session& session) {
   Outcome outcome;
   double flop = 0;
   {
-    Progress progress(session.shows_progress(), "run");
+    Progress progress(Progress::usual(), "run");
     progress.step("reading");
     Result<bench::HostProblem> host = inputs->load();
     if (!host.ok()) return host.status();

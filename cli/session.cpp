@@ -1,13 +1,20 @@
 #include "cli/session.hpp"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdlib>
+#include <cstring>
 #include <nlohmann/json.hpp>
+
+#include "problem/status.hpp"
 
 namespace flashcore::cli {
 namespace {
+
+int stdout_error = 0;  // errno of the first text that stdout did not take
 
 bool wants_color(std::FILE* stream) {
   const char* const no_color = std::getenv("NO_COLOR");
@@ -63,7 +70,19 @@ std::string printable(std::string_view text) {
   return out;
 }
 
-void Session::line(std::string_view text) { fmt::print(human(), "{}\n", text); }
+void write_text(std::FILE* stream, std::string_view text) {
+  const bool written = std::fwrite(text.data(), 1, text.size(), stream) == text.size();
+  if (!written && stream == stdout && stdout_error == 0) stdout_error = errno;
+}
+
+void hold_standard_streams() {
+  for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (::fcntl(stream, F_GETFD) != -1) continue;
+    (void)::open("/dev/null", stream == STDIN_FILENO ? O_WRONLY : O_RDONLY);  // the lowest free one
+  }
+}
+
+void Session::line(std::string_view text) { write_text(human(), std::string(text) + "\n"); }
 
 std::string Session::styled(std::string_view text, Tone tone) const {
   return wants_color(human()) ? color(text, tone) : std::string(text);
@@ -71,16 +90,27 @@ std::string Session::styled(std::string_view text, Tone tone) const {
 
 void Session::document(const nlohmann::ordered_json& value) {
   if (!json) return;
-  fmt::print(stdout, "{}\n",
-             value.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
+  write_text(stdout,
+             value.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
 }
 
 ExitCode Session::fail(const Status& status) {
   const std::string message = printable(status.message());
   const std::string mark = wants_color(stderr) ? color("error:", Tone::bad) : "error:";
-  fmt::print(stderr, "flashcore: {} {}\n", mark, message);
+  write_text(stderr, fmt::format("flashcore: {} {}\n", mark, message));
   document({{"status", "error"}, {"code", to_string(status.code())}, {"message", message}});
   return exit_code(status.code());
+}
+
+ExitCode Session::finish(ExitCode code) {
+  if (std::fflush(stdout) != 0 && stdout_error == 0) stdout_error = errno;
+  if (std::ferror(stdout) != 0 && stdout_error == 0)
+    stdout_error = EIO;  // noticed by another flush
+  if (stdout_error == 0) return code;
+  json = false;  // a document cannot be written either
+  const ExitCode failed =
+      fail(invalid("stdout: cannot be written ({})", std::strerror(stdout_error)));
+  return code == ExitCode::ok ? failed : code;
 }
 
 }  // namespace flashcore::cli

@@ -21,16 +21,25 @@ std::string printable(std::string_view text);
 
 bool is_terminal(std::FILE* stream);
 
+// All text goes out by this function. What a stream cannot take is no exception: Session::finish
+// notices it for stdout, and nobody for stderr, where it would be said.
+void write_text(std::FILE* stream, std::string_view text);
+
+// To be called first. A standard stream that is closed must not become the next file that is
+// opened: in its place comes one that refuses every read and write.
+void hold_standard_streams();
+
 class Session {
  public:
   bool json = false;
 
   void line(std::string_view text = {});  // a line for people
-  bool shows_progress() const { return is_terminal(stderr); }
   std::string styled(std::string_view text, Tone tone) const;
 
   void document(const nlohmann::ordered_json& value);  // to stdout with --json, else nothing
   ExitCode fail(const Status& status);                 // prints it and says what to exit with
+  // To be called last. Output that could not be written makes a success a failure.
+  ExitCode finish(ExitCode code);
 
  private:
   std::FILE* human() const { return json ? stderr : stdout; }

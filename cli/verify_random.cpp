@@ -71,9 +71,8 @@ Status verify_seed(uint64_t seed, const bench::RandomSpace& space, const PlanOpt
   return {};
 }
 
-void verify_all(const VerifyRandom& asked, const PlanOptions& plan, bool shows_progress,
-                Found& found) {
-  Progress progress(shows_progress, "random", asked.problems);
+void verify_all(const VerifyRandom& asked, const PlanOptions& plan, Found& found) {
+  Progress progress(Progress::usual(), "random", asked.problems);
   // A GPU waits for references: each thread computes its own. On the CPU the kernels have them.
   const bool shared_out = plan.device.kind == DeviceKind::cuda;
   PlanOptions one = plan;
@@ -111,7 +110,7 @@ std::string repeat(const Failure& failure, const VerifyRandom& asked, const Plan
 
 Result<Json> verify_random(const VerifyRandom& asked, const PlanOptions& plan, Session& session) {
   Found found;
-  verify_all(asked, plan, session.shows_progress(), found);
+  verify_all(asked, plan, found);
   if (!found.error.ok()) return found.error;
   std::sort(found.failures.begin(), found.failures.end(),
             [](const Failure& a, const Failure& b) { return a.seed < b.seed; });
@@ -176,10 +175,10 @@ Status run_unjudged(const VerifyRandom& asked, const PlanOptions& plan) {
     for (const KernelVerdict& kernel : *kernels) {
       int64_t& count = ran[kernel.kernel];
       if (!kernel.refusal.empty() || count >= asked.problems) continue;
-      fmt::print("{}\n", sanitizer_mark(kernel.kernel, true));
+      write_text(stdout, sanitizer_mark(kernel.kernel, true) + "\n");
       std::fflush(stdout);
       FLASHCORE_RETURN_IF_ERROR(run_kernel(host, plan, kernel.kernel));
-      fmt::print("{}\n", sanitizer_mark(kernel.kernel, false));
+      write_text(stdout, sanitizer_mark(kernel.kernel, false) + "\n");
       std::fflush(stdout);
       ++count;
     }

@@ -92,7 +92,7 @@ Result<Json> verify_scores(const std::vector<std::string>& prefixes, const PlanO
   const std::vector<bench::ScoreCase>& cases = *asked;
   Found found;
   {
-    Progress progress(session.shows_progress(), "scores", std::ssize(cases));
+    Progress progress(Progress::usual(), "scores", std::ssize(cases));
     PlanOptions alone = plan;  // each thread computes a problem of its own
     alone.threads = 1;
     cpu::parallel_for(std::ssize(cases), plan.threads, [&](int64_t n) {

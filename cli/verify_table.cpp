@@ -124,7 +124,7 @@ Result<nlohmann::ordered_json> verify_table(const VerifyTable& asked, const Plan
                {"gate"}});
   std::vector<std::string> failures;
   {
-    Progress progress(session.shows_progress(), "verify", std::ssize(*cases) * std::ssize(seeds));
+    Progress progress(Progress::usual(), "verify", std::ssize(*cases) * std::ssize(seeds));
     for (const bench::Case& one : *cases) {
       const Result<std::map<std::string, Tally>> tallies = verify_case(one, seeds, plan, progress);
       if (!tallies.ok()) return tallies.status();

@@ -18,6 +18,7 @@ namespace {
 using nlohmann::json;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
@@ -133,6 +134,91 @@ TEST(Usage, ErrorsAreJsonToo) {
   EXPECT_THAT(parsed["message"].get<std::string>(), HasSubstr("--shape"));
   const json usage = json::parse(flashcore_command({"run", "--json", "--nonsense"}).out);
   EXPECT_EQ(usage["status"], "error");
+}
+
+// The command under a shell that prepares its streams or limits, as "exec \"$@\" >/dev/full".
+Outcome under_shell(const std::string& script, const Words& words) {
+  Words all = {"/bin/sh", "-c", script, "sh", FLASHCORE_COMMAND};
+  all.insert(all.end(), words.begin(), words.end());
+  return run_process(std::move(all));
+}
+
+// A command line of every subcommand that ends well and prints something, with and without --json.
+std::vector<Words> talkative(const Scratch& scratch) {
+  const std::string evidence = scratch.path("verified.json");
+  EXPECT_EQ(flashcore_command({"bench", "--shape", "1,1,8,8", "--device", "cpu", "--out", evidence})
+                .exit_code,
+            0);
+  std::vector<Words> all = {
+      kSmall,
+      {"info"},
+      {"explain", "--shape", "1,1,8,8"},
+      {"verify", "--shapes", "none", "--random", "1", "--device", "cpu"},
+      {"bench", "--shape", "1,1,8,8", "--device", "cpu"},
+      {"compare", evidence, evidence},
+      {"ladder", "--list"},
+  };
+  const size_t plain = all.size();
+  for (size_t i = 0; i < plain; ++i) {
+    all.push_back(all[i]);
+    all.back().emplace_back("--json");
+  }
+  for (const char* const command :
+       {"run", "verify", "bench", "compare", "explain", "info", "ladder", "profile"}) {
+    all.push_back({command, "--help"});
+  }
+  all.push_back({"--help"});
+  all.push_back({"--version"});
+  return all;
+}
+
+TEST(Output, ThatCannotBeWrittenIsExitCode2) {
+  const Scratch scratch;
+  for (const Words& words : talkative(scratch)) {
+    // A build without CUDA has no ladder, and says so by itself.
+    if (words[0] == "ladder" && flashcore_command(words).exit_code != 0) continue;
+    for (const auto& [script, why] :
+         {std::pair{"exec \"$@\" >/dev/full", "No space left on device"},
+          {"exec \"$@\" >&-", "Bad file descriptor"}}) {
+      const Outcome outcome = under_shell(script, words);
+      EXPECT_EQ(outcome.exit_code, 2) << testing::PrintToString(words) << script << outcome.err;
+      EXPECT_THAT(outcome.err,
+                  HasSubstr("flashcore: error: stdout: cannot be written (" + std::string(why)))
+          << testing::PrintToString(words) << script;
+    }
+  }
+}
+
+TEST(Output, AStreamThatIsClosedIsNotTheNextFile) {
+  const Scratch scratch;
+  const std::string out = scratch.path("o.npy");
+  EXPECT_EQ(under_shell("exec \"$@\" <&- >&- 2>&-", small_with({"--out", out})).exit_code, 2);
+  EXPECT_EQ(flashcore_command(small_with({"--out", scratch.path("again.npy")})).exit_code, 0);
+  EXPECT_EQ(scratch.read("o.npy"), scratch.read("again.npy"));
+  EXPECT_EQ(under_shell("exec \"$@\" 2>&-", {"run", "--nonsense"}).exit_code, 2);
+  EXPECT_EQ(under_shell("exec \"$@\" 2>&-", {"info", "--json"}).exit_code, 0);
+}
+
+// A limit on the size of files stands for a full disk: the write fails in the same way.
+TEST(Output, ToAFileThatDoesNotFitIsExitCode2AndLeavesNothing) {
+  const Scratch scratch;
+  const std::string status = "trap '' XFSZ; ulimit -f 1; { \"$@\"; echo $? >&2; } | cat";
+  for (const Words& words : std::vector<Words>{
+           small_with({"--out", scratch.path("o.safetensors")}),
+           small_with({"--out", scratch.path("o.npy")}),
+           small_with({"--lse-out", scratch.path("lse.npy")}),
+           small_with({"--save-inputs", scratch.path("inputs.safetensors")}),
+           {"verify", "--shapes", "none", "--random", "1", "--device", "cpu", "--out",
+            scratch.path("verified.json")},
+           {"bench", "--shape", "1,1,8,8", "--device", "cpu", "--out", scratch.path("times.json")},
+           {"bench", "--shape", "1,1,8,8", "--device", "cpu", "--deadline", "0", "--out",
+            scratch.path("times.json")}}) {
+    const Outcome outcome = under_shell(status, words);
+    EXPECT_THAT(outcome.err,
+                AllOf(HasSubstr("cannot be written (File too large)"), EndsWith("\n2\n")))
+        << testing::PrintToString(words);
+    EXPECT_THAT(scratch.names(), IsEmpty()) << testing::PrintToString(words);
+  }
 }
 
 TEST(Memory, ProblemsTooLargeForThisMachineAreRefused) {

@@ -4,18 +4,22 @@
 
 #include <cstdio>
 #include <limits>
+#include <nlohmann/json.hpp>
 #include <thread>
 
 #include "bench/cases.hpp"
+#include "bench/meter.hpp"
 #include "bench/sampled_gate.hpp"
 #include "bench/timing.hpp"
 #include "bench/work.hpp"
+#include "cli/bench_evidence.hpp"
 #include "cli/plan_choice.hpp"
 #include "cli/problem_options.hpp"
 #include "cli/progress.hpp"
 #include "cli/report.hpp"
 #include "cli/session.hpp"
 #include "cli/table.hpp"
+#include "cpu/target.hpp"
 
 namespace flashcore::tests {
 namespace {
@@ -57,10 +61,12 @@ TEST(ProgressLine, SaysWhatHowFarAndHowLong) {
   EXPECT_EQ(cli::progress_line("run", 0, 0, 3, std::string(200, 'x')).size(), 78U);
 }
 
-std::string written_by(bool shown, std::chrono::milliseconds time) {
+using Style = cli::Progress::Style;
+
+std::string written_by(Style style, std::chrono::milliseconds time) {
   std::FILE* const file = std::tmpfile();
   {
-    cli::Progress progress(shown, "task", 4, file);
+    cli::Progress progress(style, "task", 4, file);
     progress.step("first");
     std::this_thread::sleep_for(time);
     progress.advance();
@@ -73,14 +79,22 @@ std::string written_by(bool shown, std::chrono::milliseconds time) {
 }
 
 TEST(Progress, IsSilentWhenShortOrNotShown) {
-  EXPECT_EQ(written_by(true, std::chrono::milliseconds(10)), "");
-  EXPECT_EQ(written_by(false, cli::Progress::kDelay + std::chrono::milliseconds(300)), "");
+  EXPECT_EQ(written_by(Style::redrawn, std::chrono::milliseconds(10)), "");
+  EXPECT_EQ(written_by(Style::log, cli::Progress::kDelay + std::chrono::milliseconds(300)), "");
+  EXPECT_EQ(written_by(Style::silent, cli::Progress::kDelay + std::chrono::milliseconds(300)), "");
 }
 
 TEST(Progress, ShowsAfterTwoSecondsAndErasesItself) {
-  const std::string text = written_by(true, cli::Progress::kDelay + std::chrono::milliseconds(500));
+  const std::string text =
+      written_by(Style::redrawn, cli::Progress::kDelay + std::chrono::milliseconds(500));
   EXPECT_THAT(text, HasSubstr("task 0/4 [--------------------] 2 s: first"));
   EXPECT_THAT(text, ::testing::EndsWith("\r\x1b[K"));
+}
+
+TEST(Progress, IsWholeLinesInALog) {
+  const std::string text =
+      written_by(Style::log, cli::Progress::kLogDelay + std::chrono::milliseconds(500));
+  EXPECT_EQ(text, "task 0/4 [--------------------] 5 s: first\n");
 }
 
 TEST(Printable, HidesControlCharacters) {
@@ -146,6 +160,38 @@ TEST(CpuTimer, StopsAtTheFirstError) {
   });
   EXPECT_EQ(timing.status().message(), "gone");
   EXPECT_EQ(calls, 3);
+}
+
+// A share of a bound that the work is not under says nothing: bf16 instructions are past fp32's
+// peak.
+TEST(Ceilings, OfACpuAreOfTheTypesThatItMultipliesInFp32) {
+  const auto meter = bench::make_meter({}, 1);
+  ASSERT_TRUE(meter.ok()) << meter.status().message();
+  nlohmann::ordered_json notes = nlohmann::ordered_json::array();
+  const nlohmann::ordered_json ceilings =
+      (*meter)->ceilings((*meter)->protocols()[0], {DType::f32, DType::f16, DType::bf16}, notes);
+  const nlohmann::ordered_json& products = ceilings["matrix_product"];
+  EXPECT_TRUE(products.contains("f32") && products.contains("f16"));
+  const bool in_fp32 = cpu::target_for(true) <= cpu::Target::avx3;
+  EXPECT_EQ(products.contains("bf16"), in_fp32);
+  EXPECT_EQ(notes.empty(), in_fp32);
+}
+
+TEST(Ceilings, AreOfNoOtherType) {
+  const Problem problem = bench::to_problem(
+      {.name = "one", .dtype = DType::bf16, .seqlen_q = 8, .seqlen_kv = 8, .head_dim = 8});
+  cli::BenchPoint point;
+  point.times["wall"].p50 = 1e-3;
+  point.p50["wall"] = {1e-3};
+  const nlohmann::ordered_json one = {{"dtype", "bf16"}, {"flop", 1e9}, {"bytes", 1e3}};
+  for (const char* const dtype : {"f32", "bf16"}) {
+    const nlohmann::ordered_json ceilings = {
+        {"wall", {{"matrix_product", {{dtype, {{"tflops", 2.0}, {"library", "a test"}}}}}}}};
+    const nlohmann::ordered_json rows = cli::rows_json({point}, one, problem, ceilings);
+    const nlohmann::ordered_json& time = rows[0]["times"]["wall"];
+    EXPECT_EQ(time.contains("percent_of_bound"), dtype == std::string("bf16")) << time;
+    EXPECT_NEAR(time.value("percent_of_bound", 50.0), 50, 1e-9);
+  }
 }
 
 TEST(Cases, AreValidProblemsWithNamesOfTheirOwn) {

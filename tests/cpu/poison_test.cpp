@@ -207,5 +207,38 @@ TEST(Poison, StaysWhereItIsAttended) {
   EXPECT_GE(done, kProblems);
 }
 
+// Dropout multiplies by 0, it removes no pair: a NaN in a value shows, in its column alone, in
+// every row that sees its key, even where nothing is kept.
+TEST(Poison, OfAValueShowsThroughDropout) {
+  constexpr int64_t kKeys = 70, kQueries = 40, kColumn = 3, kKey = 37;
+  EachTarget targets;
+  for (uint64_t seed = 0; seed < 12; ++seed) {
+    Problem problem;
+    problem.q = problem.o = TensorDesc::contiguous(DType::bf16, {1, 1, kQueries, 24});
+    problem.k = problem.v = TensorDesc::contiguous(DType::bf16, {1, 1, kKeys, 24});
+    problem.causal = true;
+    problem.dropout_p = seed % 2 == 0 ? 1.0f : 0.5f;
+    const HostProblem original = bench::make_host_problem(problem, seed);
+    const std::string target = targets.use(seed);
+    for (const Kernel& kernel : kernels()) {
+      if (kernel.device != DeviceKind::cpu || kernel.name == "naive") continue;
+      SCOPED_TRACE(fmt::format("kernel {} {} seed {}", kernel.name, target, seed));
+      HostProblem dirty = original;
+      dirty.at("v").set(kKey * 24 + kColumn, std::nan(""));
+      ASSERT_TRUE(run(dirty, kernel.name));
+      for (int64_t i = 0; i < kQueries; ++i) {
+        const bool sees = kKey <= i + kKeys - kQueries;
+        for (int64_t d = 0; d < 24; ++d) {
+          const double got = dirty.at("o").get(i * 24 + d);
+          ASSERT_EQ(std::isnan(got), sees && d == kColumn) << "row " << i << " column " << d;
+          if (problem.dropout_p == 1 && !std::isnan(got)) {
+            ASSERT_EQ(got, 0.0);
+          }
+        }
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace flashcore

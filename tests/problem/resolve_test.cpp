@@ -546,6 +546,35 @@ TEST(Resolve, ExtremesThatAreLegal) {
     p.alignment = Alignment::given;
     p.causal_offset = -kFar;
   });
+  legal([](Problem& p) {
+    p.alignment = Alignment::given;
+    p.causal_offset = kFar;
+    p.window_left = p.window_right = kFar;
+  });
+}
+
+// What Sq and Skv are in the shapes of a packed problem's bias, mask and scales: the longest
+// entries if they are given, otherwise the totals.
+TEST(Resolve, PairsOfAPackedBatchAreCountedToTheLongestEntry) {
+  struct Row {
+    int64_t max_q, max_kv, seqlen_q, seqlen_kv;
+  };
+  for (const Row& row : {Row{0, 0, 7, 9}, Row{4, 6, 4, 6}, Row{4, 0, 4, 9}, Row{0, 6, 7, 6}}) {
+    for (const int64_t queries : {4, 7}) {
+      for (const int64_t keys : {6, 9}) {
+        Problem problem = packed_problem(DType::f8e4m3);
+        problem.max_seqlen_q = row.max_q;
+        problem.max_seqlen_kv = row.max_kv;
+        problem.bias = contiguous(DType::f32, {2, 1, queries, keys});
+        problem.mask = contiguous(DType::boolean, {1, 4, queries, keys});
+        problem.kv_scale_block = 1;
+        problem.v_scale = contiguous(DType::f32, {2, 2, keys});
+        EXPECT_EQ(resolve(problem).ok(), queries == row.seqlen_q && keys == row.seqlen_kv)
+            << row.max_q << ' ' << row.max_kv << ' ' << queries << ' ' << keys << ": "
+            << resolve(problem).status().message();
+      }
+    }
+  }
 }
 
 TEST(Resolve, ZeroSizesAreLegal) {

@@ -70,7 +70,8 @@ struct NearCap {
 
 // A cap of up to 100 is met by ordinary scores: x up to 0.7, off by 7e-6 of the score. Above it, x
 // up to 0.35, off by 4e-8: scores may be so large that an error of 7e-6 is a weight. Where powers
-// of the rate leave fp32, the identity, up to 3e-4.
+// of the rate leave fp32, the identity, up to 3e-4. Past 512 the rounding of fp32 alone is a
+// weight: equal keys must take one formula, so the polynomial ends there.
 constexpr NearCap near_cap(double scale, double softcap) {
   struct Range {
     double near, terms[4];
@@ -80,7 +81,8 @@ constexpr NearCap near_cap(double scale, double softcap) {
   constexpr Range kNarrow{
       0.35, {0.9999999650994779, -0.33332420231784343, 0.13295751554663188, -0.04895563714162782}};
   constexpr Range kIdentity{3e-4, {1, 0, 0, 0}};
-  constexpr double kWideCap = 100, kSmallest = std::numeric_limits<float>::min();
+  constexpr double kWideCap = 100, kLargestScore = 512,
+                   kSmallest = std::numeric_limits<float>::min();
   const double rate = scale / softcap, square = rate * rate, factor = scale * softcap::kLog2E;
   const double last = (factor < 0 ? -factor : factor) * square * square * square / 32;
   const Range& range = last < kSmallest ? kIdentity : softcap <= kWideCap ? kWide : kNarrow;
@@ -91,7 +93,9 @@ constexpr NearCap near_cap(double scale, double softcap) {
     if (!(term <= softcap::kLargest && term >= -softcap::kLargest)) return {};
     line.terms[i] = static_cast<float>(term);
   }
-  const double near = range.near / (rate < 0 ? -rate : rate);
+  const double by_cap = range.near / (rate < 0 ? -rate : rate);
+  const double by_size = kLargestScore / (scale < 0 ? -scale : scale);
+  const double near = by_size < by_cap ? by_size : by_cap;
   // A score whose fourth power overflows is not near: infinity is more than the largest number.
   line.score = softcap::finite(near);
   line.fourth = softcap::finite(near * near * near * near);

@@ -62,8 +62,8 @@ __device__ __forceinline__ void pass_tile(const CUtensorMap& map, const Params& 
   }
   RowEnd ends[2];
   c.clear();
-  c.reference[0] = c.reference[1] = 0;  // nothing is to be computed again
   end_rows<S>(p, c, task, ends);
+  c.reference[0] = c.reference[1] = 0;  // nothing is to be computed again
   end_tile<S>(map, p, task, c, ends);
 }
 
