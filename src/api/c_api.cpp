@@ -9,7 +9,6 @@
 #include <memory>
 #include <mutex>
 #include <new>
-#include <optional>
 #include <shared_mutex>
 #include <stdexcept>
 #include <string>
@@ -91,7 +90,7 @@ class LivePlans {
     return *plans;
   }
 
-  flashcore_plan* add(std::unique_ptr<flashcore_plan> plan) {
+  flashcore_plan* add(std::shared_ptr<flashcore_plan> plan) {
     const std::lock_guard lock(mutex_);
     flashcore_plan* const handle = plan.get();
     plans_.emplace(handle, std::move(plan));
@@ -99,7 +98,7 @@ class LivePlans {
   }
 
   void remove(const flashcore_plan* handle) {
-    std::unique_ptr<flashcore_plan> last;  // destroyed outside of the lock
+    std::shared_ptr<flashcore_plan> last;  // destroyed outside of the lock
     const std::lock_guard lock(mutex_);
     const auto found = plans_.find(handle);
     if (found == plans_.end()) return;
@@ -107,17 +106,16 @@ class LivePlans {
     plans_.erase(found);
   }
 
-  // What `read` makes of a plan, or `otherwise`.
-  template <class Value, class Read>
-  Value get(const flashcore_plan* handle, Value otherwise, const Read& read) {
+  // Null when there is no such plan. What is returned lives on when the plan is destroyed meanwhile.
+  std::shared_ptr<const flashcore_plan> find(const flashcore_plan* handle) {
     const std::shared_lock lock(mutex_);
     const auto found = plans_.find(handle);
-    return found == plans_.end() ? std::move(otherwise) : Value(read(*found->second));
+    return found == plans_.end() ? nullptr : found->second;
   }
 
  private:
   std::shared_mutex mutex_;
-  std::unordered_map<const flashcore_plan*, std::unique_ptr<flashcore_plan>> plans_;
+  std::unordered_map<const flashcore_plan*, std::shared_ptr<flashcore_plan>> plans_;
 };
 
 Status make_tensor(flashcore_tensor* tensor, int32_t dtype, int32_t rank, const int64_t* shape,
@@ -239,7 +237,7 @@ flashcore_status flashcore_plan_create(const flashcore_problem* problem,
     if (!how.ok()) return how.status();
     Result<Plan> made = flashcore::make_plan(*what, *how);
     if (!made.ok()) return made.status();
-    *plan = LivePlans::of_process().add(std::make_unique<flashcore_plan>(std::move(*made)));
+    *plan = LivePlans::of_process().add(std::make_shared<flashcore_plan>(std::move(*made)));
     return {};
   });
 }
@@ -247,32 +245,32 @@ flashcore_status flashcore_plan_create(const flashcore_problem* problem,
 void flashcore_plan_destroy(flashcore_plan* plan) { LivePlans::of_process().remove(plan); }
 
 const char* flashcore_plan_kernel(const flashcore_plan* plan) {
-  return LivePlans::of_process().get(plan, "", [](const auto& one) { return one.kernel.c_str(); });
+  const auto live = LivePlans::of_process().find(plan);
+  return live ? live->kernel.c_str() : "";
 }
 
 const char* flashcore_plan_reason(const flashcore_plan* plan) {
-  return LivePlans::of_process().get(plan, "", [](const auto& one) { return one.reason.c_str(); });
+  const auto live = LivePlans::of_process().find(plan);
+  return live ? live->reason.c_str() : "";
 }
 
 size_t flashcore_plan_workspace_bytes(const flashcore_plan* plan) {
-  return LivePlans::of_process().get(plan, size_t{0},
-                                     [](const auto& one) { return one.plan.workspace_bytes(); });
+  const auto live = LivePlans::of_process().find(plan);
+  return live ? live->plan.workspace_bytes() : 0;
 }
 
 flashcore_status flashcore_plan_run(const flashcore_plan* plan,
                                     const flashcore_arguments* arguments, void* workspace,
                                     size_t workspace_bytes, void* stream) {
   return guarded([&]() -> Status {
-    // A copy, so that the plan may be destroyed meanwhile.
-    const auto live = LivePlans::of_process().get(plan, std::optional<Plan>(),
-                                                  [](const auto& one) { return one.plan; });
+    const auto live = LivePlans::of_process().find(plan);
     if (!live) {
       return invalid("plan: pointer {} is not a plan, wanted one of flashcore_plan_create",
                      static_cast<const void*>(plan));
     }
     const Result<flashcore::Arguments> data = flashcore::api::read_arguments(arguments);
     if (!data.ok()) return data.status();
-    return live->run(*data, workspace, workspace_bytes, {stream});
+    return live->plan.run(*data, workspace, workspace_bytes, {stream});
   });
 }
 

@@ -7,6 +7,7 @@
 #include <unordered_map>
 
 #include "cuda/ladder/wmma_probe.hpp"
+#include "cuda/tile/launch_kernel.hpp"
 #include "cuda/tile/wmma_fragment.hpp"
 
 namespace flashcore::cuda::ladder {
