@@ -106,7 +106,8 @@ class LivePlans {
     plans_.erase(found);
   }
 
-  // Null when there is no such plan. What is returned lives on when the plan is destroyed meanwhile.
+  // Null when there is no such plan. What is returned lives on when the plan is destroyed
+  // meanwhile.
   std::shared_ptr<const flashcore_plan> find(const flashcore_plan* handle) {
     const std::shared_lock lock(mutex_);
     const auto found = plans_.find(handle);
