@@ -8,7 +8,6 @@
 #include <cstring>
 #include <map>
 #include <mutex>
-#include <new>
 #include <random>
 #include <set>
 #include <span>
@@ -24,33 +23,10 @@
 #include "dispatch/kernels.hpp"
 #include "dispatch/unique_name.hpp"
 #include "tests/cuda/stand_in/made_up_kernels.hpp"
+#include "tests/cuda/stand_in/watched_heap.hpp"
 #include "tests/fuzz/all_plans.hpp"
 #include "tests/fuzz/hostile_problem.hpp"
 #include "tools/launches/fake_runtime.hpp"
-
-// ---- memory on the heap, where a test asks for its places
-
-namespace {
-
-struct Heap {
-  std::array<std::pair<std::byte*, size_t>, 4096> blocks{};
-  size_t count = 0;
-  bool watched = false;
-};
-Heap heap;
-
-}  // namespace
-
-void* operator new(size_t size) {
-  void* const block = std::malloc(size == 0 ? 1 : size);
-  if (block == nullptr) throw std::bad_alloc();
-  if (heap.watched && heap.count < heap.blocks.size()) {
-    heap.blocks[heap.count++] = {static_cast<std::byte*>(block), size};
-  }
-  return block;
-}
-void operator delete(void* block) noexcept { std::free(block); }
-void operator delete(void* block, size_t) noexcept { std::free(block); }
 
 namespace flashcore {
 namespace {
@@ -245,23 +221,23 @@ TEST_F(StandIn, NothingThatIsQueuedReadsThePlan) {
       const PlanContext context = context_of(kHopper);
       if (!kernel.refuses(*p, context).empty()) continue;
       (void)fake::take_arguments();
-      heap.count = 0;
-      heap.watched = true;
+      watched_heap.count = 0;
+      watched_heap.watched = true;
       {
         const Result<PlannedKernel> planned = kernel.plan(*p, context);
         const Status status = run(*planned);
-        heap.watched = false;
+        watched_heap.watched = false;
         ASSERT_TRUE(status.ok()) << kernel.name;
       }
       const std::vector<std::byte> queued = fake::take_arguments();
       ASSERT_FALSE(queued.empty());
-      ASSERT_LT(heap.count, heap.blocks.size());
+      ASSERT_LT(watched_heap.count, watched_heap.blocks.size());
       for (size_t at = 0; at + sizeof(uintptr_t) <= queued.size(); at += 4) {
         uintptr_t word = 0;
         std::memcpy(&word, queued.data() + at, sizeof word);
-        for (size_t i = 0; i < heap.count; ++i) {
-          const auto begin = reinterpret_cast<uintptr_t>(heap.blocks[i].first);
-          EXPECT_FALSE(word >= begin && word < begin + heap.blocks[i].second)
+        for (size_t i = 0; i < watched_heap.count; ++i) {
+          const auto begin = reinterpret_cast<uintptr_t>(watched_heap.blocks[i].first);
+          EXPECT_FALSE(word >= begin && word < begin + watched_heap.blocks[i].second)
               << kernel.name << ": byte " << at << " of its launch's arguments points to the heap";
         }
       }
