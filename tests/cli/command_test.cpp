@@ -582,7 +582,8 @@ TEST(Verify, JudgesHardScores) {
   const json result = json::parse(outcome.out);
   ASSERT_EQ(result["scores"]["failures"].size(), 1U);
   const json& failure = result["scores"]["failures"][0];
-  EXPECT_THAT(failure["failure"].get<std::string>(), HasSubstr("is 0, wanted"));
+  EXPECT_THAT(failure["failure"].get<std::string>(),
+              HasSubstr("lse[0, 0, 0] is -inf, wanted -99999"));
   EXPECT_EQ(failure["repeat"],
             "flashcore verify --shapes " + name + "/one-query --random 0 --kernel naive");
   EXPECT_TRUE(result["table"].empty());

@@ -204,7 +204,7 @@ TEST(LadderRefusals, ByComputeCapability) {
   EXPECT_THAT(refusal(plain(), kFp16Rung, 86), IsEmpty());
   EXPECT_THAT(refusal(plain(), kWgmmaRung, 89), HasSubstr("is 8.9, wanted 9.0 or later"));
   EXPECT_THAT(refusal(plain(), kWgmmaRung, 100), HasSubstr("is 10.0, wanted 9.0 at most"));
-  EXPECT_THAT(refusal(plain(), kFp16Rung, 120), HasSubstr("wanted one that this build is for"));
+  EXPECT_THAT(refusal(plain(), kFp16Rung, 120), HasSubstr("is 12.0, this build has code for"));
 }
 
 TEST(BuiltFor, FollowsTheRulesOfMachineCode) {

@@ -168,8 +168,9 @@ TEST_F(PlanTest, ARunThatNeedsMoreThanAnObjectCanHoldIsAStatus) {
   problem.o = TensorDesc::contiguous(DType::f32, {1, 1, 1, 1});
   const Result<Plan> plan = make_plan(problem, with_kernel("reference"));
   ASSERT_TRUE(plan.ok()) << plan.status().message();
-  float one = 0, out = 0;
-  const Status status = plan->run({.q = &one, .k = &one, .v = &one, .o = &out});
+  float memory[2] = {};  // O in front, for Q claims the 8 GB behind it
+  const Status status =
+      plan->run({.q = &memory[1], .k = &memory[1], .v = &memory[1], .o = &memory[0]});
   EXPECT_EQ(status.code(), StatusCode::out_of_memory) << status.message();
 }
 

@@ -299,27 +299,12 @@ const std::vector<Refusal>& refusals() {
        "9223372036854775807", "less"},
       {"k_head_stride_2_61", Base::dense, stride(&Problem::k, 1, int64_t{1} << 61), "k:",
        "2305843009213693952", "less"},
-      {"k_stride_lowest_of_one",  // never stepped, but nobody should have to multiply with it
-       Base::dense,
-       [](Problem& p) {
-         p = Problem{};
-         p.q = p.k = p.v = p.o = contiguous(DType::f32, {1, 1, 1, 4});
-         p.k.stride[0] = kMin;
-       },
-       "k:", "-9223372036854775808", "less"},
-      {"v_stride_highest_of_one_row", Base::packed,
-       [](Problem& p) {
-         p.k = contiguous(DType::f32, {1, 2, 8});
-         p.v = contiguous(DType::f32, {1, 2, 6});
-         p.v.stride[0] = kMax;
-       },
-       "v:", "9223372036854775807", "less"},
       {"bias_stride_lowest", Base::dense,
        set(&Problem::bias, TensorDesc::strided(DType::f32, {1, 1, 3, 5}, {0, 0, kMin, 1})),
        "bias:", "-9223372036854775808", "less"},
-      {"sinks_span_past_2_62_bytes", Base::dense,
-       set(&Problem::sinks, TensorDesc::strided(DType::f32, {4}, {(int64_t{1} << 58) + 1})),
-       "sinks:", "288230376151711745", "2^62"},
+      {"sinks_span_past_2_56_bytes", Base::dense,
+       set(&Problem::sinks, TensorDesc::strided(DType::f32, {4}, {(int64_t{1} << 52) + 1})),
+       "sinks: strides [4503599627370497]", "2^56 bytes", "less"},
       {"sinks_stride_highest", Base::dense,
        set(&Problem::sinks, TensorDesc::strided(DType::f32, {4}, {kMax})),
        "sinks:", "9223372036854775807", "less"},
@@ -535,6 +520,22 @@ TEST(Resolve, KeepsTheStridesOfVectors) {
   EXPECT_EQ(resolved(problem).seqlens_kv.at(1, 0), 9);
 }
 
+// Nothing is stepped over in a dimension of one element, and nobody multiplies with its stride.
+TEST(Resolve, AStrideOfOneElementMayBeAnything) {
+  Problem problem;
+  problem.q = problem.k = problem.v = problem.o = contiguous(DType::f32, {1, 1, 1, 4});
+  problem.q.stride[2] = problem.o.stride[1] = kMax;
+  problem.k.stride[0] = problem.v.stride[1] = kMin;
+  const ForwardProblem p = resolved(problem);
+  for (const int64_t stride : {p.q.row, p.o.head, p.k.batch, p.v.head}) EXPECT_EQ(stride, 0);
+
+  problem = base_problem(Base::packed);
+  problem.k = contiguous(DType::f32, {1, 2, 8});
+  problem.v = contiguous(DType::f32, {1, 2, 6});
+  problem.v.stride[0] = kMax;
+  EXPECT_EQ(resolved(problem).v.row, 0);
+}
+
 TEST(Resolve, ExtremesThatAreLegal) {
   const auto legal = [](const std::function<void(Problem&)>& bend, Base base = Base::dense) {
     Problem problem = base_problem(base);
@@ -548,7 +549,7 @@ TEST(Resolve, ExtremesThatAreLegal) {
   legal(set(&Problem::o, contiguous(DType::f64, {2, 4, 3, 6})));
   legal(set(&Problem::lse, contiguous(DType::f64, {2, 4, 3})));
   legal(set(&Problem::alibi_slopes, contiguous(DType::f32, {1, 4})));
-  legal(set(&Problem::sinks, TensorDesc::strided(DType::f32, {4}, {int64_t{1} << 58})));
+  legal(set(&Problem::sinks, TensorDesc::strided(DType::f32, {4}, {int64_t{1} << 52})));
   legal(set(&Problem::k_scale, contiguous(DType::f32, {1, 1, 1})), Base::full);
   legal(set(&Problem::kv_scale_block, kLongest), Base::dense);
   legal(stride(&Problem::q, 2, -8));
