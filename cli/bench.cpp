@@ -118,8 +118,8 @@ void declare(BenchOptions& options, OptionSet& set) {
            "PATH");
   set.text(
       "--backends", options.backends,
-      "Of the peers: auto, or names such as flash,cudnn,efficient,math,flex,fa2,fa3,cudnn_direct,"
-      "openblas,onednn",
+      "Of the peers: auto, or names such as flash,cudnn,efficient,math,flex,fa2,fa3,fa4,flashinfer,"
+      "xformers,cudnn_direct,openblas,onednn",
       "NAMES");
   set.text("--protocol", options.protocols,
            "auto (all on some suites, docs/measurement.md), all, or names such as sustained",

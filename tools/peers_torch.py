@@ -3,17 +3,16 @@
 
     peers_torch.py --serve [--device cpu|cuda:N]     answers requests, a line of JSON each way
 
-Runs where python3 has PyTorch. Peers: PyTorch's scaled_dot_product_attention backends, FlexAttention,
-and flash_attn (fa2), flash_attn_interface (fa3), flashinfer and xformers where they can be imported.
+Runs where python3 has PyTorch. Peers (tools/peers_backends.py): PyTorch's scaled_dot_product_attention
+backends, FlexAttention, and FlashAttention 2, 3 and 4, FlashInfer and xFormers where they can be
+imported.
 
 A case comes with pieces of N(0, 1) inputs that are repeated to the tensors' sizes, so the
 numbers are those of the other process; rows of the result go back and are judged there. Device time
 of a call: a CUDA graph of calls back to back, events around its replays. On a CPU: wall time.
 """
 import argparse
-import contextlib
 import ctypes
-import importlib
 import json
 import math
 import os
@@ -22,8 +21,9 @@ import platform
 import sys
 import time
 
+from peers_backends import backends, first_line
+
 MOST_CALLS = 4000
-LARGEST_SCORES = 2e9  # bytes of a full matrix of fp32 scores that an unfused backend may write
 
 
 class CudaTimer:
@@ -102,142 +102,6 @@ class CpuTimer:
 
     def host_seconds(self, _call):
         return 0.0
-
-
-def sdpa(q, k, v, causal):
-    from torch.nn.functional import scaled_dot_product_attention
-    grouped = {"enable_gqa": True} if q.shape[1] != k.shape[1] else {}
-    return lambda: scaled_dot_product_attention(q, k, v, is_causal=causal, **grouped)
-
-
-def sdpa_context(name):
-    """Within it, scaled_dot_product_attention has this backend only."""
-    from torch.nn.attention import SDPBackend, sdpa_kernel
-    backend = {"flash": SDPBackend.FLASH_ATTENTION, "cudnn": SDPBackend.CUDNN_ATTENTION,
-               "efficient": SDPBackend.EFFICIENT_ATTENTION, "math": SDPBackend.MATH}[name]
-    return lambda: sdpa_kernel(backend)
-
-
-def flex(q, k, v, causal):
-    # Imported here: its compiler takes seconds to import, and only some cases ask it.
-    import torch
-    from torch.nn.attention.flex_attention import create_block_mask, flex_attention
-    compiled = torch.compile(flex_attention, dynamic=False)
-    mask = None
-    if causal:
-        mask = create_block_mask(lambda b, h, i, j: i >= j, None, None, q.shape[2], k.shape[2],
-                                 device=q.device)
-    grouped = q.shape[1] != k.shape[1]
-    return lambda: compiled(q, k, v, block_mask=mask, enable_gqa=grouped)
-
-
-def token_major(attention):
-    """For libraries that want [batch, seqlen, heads, head_dim]; laid out so before the timing."""
-    def make(q, k, v, causal):
-        q, k, v = (t.transpose(1, 2).contiguous() for t in (q, k, v))
-
-        def call():
-            out = attention(q, k, v, causal)
-            return (out[0] if isinstance(out, tuple) else out).transpose(1, 2)
-        return call
-    return make
-
-
-def flash_attn(module):
-    return token_major(lambda q, k, v, causal: module.flash_attn_func(q, k, v, causal=causal))
-
-
-def xformers(_module):
-    ops = importlib.import_module("xformers.ops")
-
-    def attention(q, k, v, causal):
-        if q.shape[2] != k.shape[2]:
-            raise RuntimeError("grouped heads are not asked of xformers here")
-        bias = ops.LowerTriangularMask() if causal else None
-        return ops.memory_efficient_attention(q, k, v, attn_bias=bias)
-    return token_major(attention)
-
-
-def flashinfer(module):
-    def make(q, k, v, causal):
-        if q.shape[0] != 1:
-            raise RuntimeError("only one batch entry is asked of flashinfer here")
-        q, k, v = (t[0].transpose(0, 1).contiguous() for t in (q, k, v))
-
-        def call():
-            if q.shape[0] == 1:
-                out = module.single_decode_with_kv_cache(q[0], k, v, kv_layout="NHD")[None]
-            else:
-                out = module.single_prefill_with_kv_cache(q, k, v, causal=causal, kv_layout="NHD")
-            return out.transpose(0, 1)[None]
-        return call
-    return make
-
-
-def always(_case):
-    return True
-
-
-class Backend:
-    """`make` gives a call for tensors, which runs within `context`; `fits` says for which cases."""
-
-    def __init__(self, name, version, make, fits=always,
-                 context=contextlib.nullcontext):
-        self.name, self.version, self.make, self.fits = name, version, make, fits
-        self.context = context
-
-
-def scores_fit(case):
-    """Backends that write the scores: not where they would be huge, nor where a report would spend
-    its minutes on them."""
-    return (4 * case["batch"] * case["heads_q"] * case["seqlen_q"] * case["seqlen_kv"] <=
-            LARGEST_SCORES and case["suite"] not in ("sweep", "decode"))
-
-
-def package_backends(wanted):
-    """Of the packages that can be imported; and why others cannot."""
-    makers = {"flash_attn": ("fa2", flash_attn), "flash_attn_interface": ("fa3", flash_attn),
-              "flashinfer": ("flashinfer", flashinfer), "xformers": ("xformers", xformers)}
-    found, missing = [], {}
-    for package, (name, maker) in makers.items():
-        if wanted is not None and name not in wanted:
-            continue
-        try:
-            module = importlib.import_module(package)
-            text = f"{package} {getattr(module, '__version__', 'of unknown version')}"
-            found.append(Backend(name, text, maker(module)))
-        except Exception as error:  # a package that is there but broken, too
-            missing[package] = first_line(error)
-    return found, missing
-
-
-def backends(torch, device, option):
-    """Those that can be asked on this device, and why others cannot."""
-    wanted = None if option == "auto" else option.split(",")
-    version = f"PyTorch {torch.__version__}"
-    names = ["flash", "cudnn", "efficient", "math"]
-    if device == "cpu":  # the unfused path is OpenBLAS's and oneDNN's there; by name it is asked too
-        names = ["flash", "math"] if wanted and "math" in wanted else ["flash"]
-    found, missing = [], {}
-    for name in names:
-        text = f"{version}, cuDNN {torch.backends.cudnn.version()}" if name == "cudnn" else version
-        found.append(Backend(name, text, sdpa, scores_fit if name == "math" else always,
-                             sdpa_context(name)))
-    if device != "cpu":
-        # Compiled anew for each shape, so only the five shapes of every report are asked.
-        found.append(Backend("flex", version, flex, lambda case: case["suite"] == "five"))
-        more, missing = package_backends(wanted)
-        found += more
-    if wanted is not None:
-        found = [backend for backend in found if backend.name in wanted]
-        for backend in found:  # asked for by name, it is tried on every case
-            backend.fits = always
-    return found, missing
-
-
-def first_line(error):
-    text = str(error).strip()
-    return (text.splitlines()[0] if text else type(error).__name__)[:300]
 
 
 class Server:

@@ -4,8 +4,8 @@
     small_peers.py GRID.json OUT.json [--backends flash,cudnn] [--seconds S]
 
 Reads a recorded grid and writes it again with a cell for each peer in each row; runs where python3
-has PyTorch, right after the grid on the same machine. tools/peers_torch.py has the peers and their
-timer. Prints how far ahead of the best peer the best kernel is.
+has PyTorch, right after the grid on the same machine. tools/peers_backends.py has the peers,
+tools/peers_torch.py their timer. Prints how far ahead of the best peer the best kernel is.
 """
 import argparse
 import json
@@ -15,6 +15,7 @@ import statistics
 import sys
 import time
 
+import peers_backends
 import peers_torch
 
 PROTOCOL = {"graph_seconds": 1e-3, "warm_ups": 2, "samples": 9, "pause_seconds": 0.0}
@@ -34,7 +35,7 @@ def measure(torch, timer, backend, row):
             seconds, _ = timer.samples(call, PROTOCOL)
         cell["us"] = statistics.median(seconds) * 1e6
     except Exception as error:  # a refusal, or what a package makes of it
-        cell["error"] = peers_torch.first_line(error)
+        cell["error"] = peers_backends.first_line(error)
     return cell
 
 
@@ -49,7 +50,7 @@ def main() -> int:
     start = time.monotonic()
     import torch
     grid = json.loads(options.grid.read_text(encoding="utf-8"))
-    found, _ = peers_torch.backends(torch, "cuda:0", options.backends)
+    found, _ = peers_backends.backends(torch, "cuda:0", options.backends)
     timer = peers_torch.CudaTimer(torch)
     measured, ratios = 0, []
     for row in grid["rows"]:

@@ -1,6 +1,6 @@
 // cuDNN's fused attention, asked from C++: the graph of operations that its engines recognise.
 //
-//   scores = Q K^T * scale -> (keep row >= column) -> max, sub, exp, sum, div -> P V = O
+//   scores = Q K^T * scale -> (keep row + Skv - Sq >= column) -> max, sub, exp, sum, div -> P V = O
 //
 // Nothing between the products is in memory. The plan is the first that cuDNN's heuristics offer.
 #include <cuda_runtime_api.h>
@@ -20,7 +20,8 @@ namespace flashcore::bench {
 namespace {
 
 // Of the tensors in memory and of the numbers; hidden: the score of a masked pair.
-constexpr int64_t kQ = 1, kK = 2, kV = 3, kO = 4, kScale = 5, kHidden = 6;
+constexpr int64_t kQ = 1, kK = 2, kV = 3, kO = 4, kScale = 5, kHidden = 6, kSeqlenQ = 7,
+                  kSeqlenKv = 8;
 
 using Dims = CudnnGraph::Dims;
 using Tensor = CudnnGraph::Tensor;
@@ -31,6 +32,14 @@ Dims dims_of(const TensorDesc& desc) {
 
 Dims strides_of(const TensorDesc& desc) {
   return {desc.stride[0], desc.stride[1], desc.stride[2], desc.stride[3]};
+}
+
+// A single query is the last one, which sees every key.
+bool is_masked(const Problem& problem) { return problem.causal && problem.q.shape[2] > 1; }
+
+// Whether the diagonal is not that of a square: the last query sees the last key.
+bool is_shifted(const Problem& problem) {
+  return is_masked(problem) && problem.q.shape[2] != problem.k.shape[2];
 }
 
 void add_attention(CudnnGraph& graph, const Problem& problem, cudnnDataType_t type) {
@@ -48,8 +57,15 @@ void add_attention(CudnnGraph& graph, const Problem& problem, cudnnDataType_t ty
   Tensor scores = graph.product(q, k, pairs);
   scores =
       graph.pointwise(CUDNN_POINTWISE_MUL, scores, graph.scalar(kScale, CUDNN_DATA_FLOAT), pairs);
-  if (problem.causal) {
-    const Tensor row = graph.index(scores, 2, pairs), column = graph.index(scores, 3, pairs);
+  if (is_masked(problem)) {
+    Tensor row = graph.index(scores, 2, pairs);
+    const Tensor column = graph.index(scores, 3, pairs);
+    if (is_shifted(problem)) {  // the engines know the bottom right diagonal by these two steps
+      const Tensor seqlen_kv = graph.scalar(kSeqlenKv, CUDNN_DATA_INT32);
+      const Tensor seqlen_q = graph.scalar(kSeqlenQ, CUDNN_DATA_INT32);
+      row = graph.pointwise(CUDNN_POINTWISE_ADD, row, seqlen_kv, pairs, CUDNN_DATA_INT32);
+      row = graph.pointwise(CUDNN_POINTWISE_SUB, row, seqlen_q, pairs, CUDNN_DATA_INT32);
+    }
     const Tensor seen =
         graph.pointwise(CUDNN_POINTWISE_CMP_GE, row, column, pairs, CUDNN_DATA_BOOLEAN);
     scores = graph.select(seen, scores, graph.scalar(kHidden, CUDNN_DATA_FLOAT), pairs);
@@ -72,6 +88,7 @@ struct Prepared {
   void* workspace = nullptr;
   float scale = 0;
   float hidden = std::numeric_limits<float>::lowest();
+  int32_t seqlen_q = 0, seqlen_kv = 0;
 
   Prepared(CudnnDescriptor made, const CudnnLibrary& cudnn)
       : plan(std::move(made)),
@@ -98,9 +115,6 @@ class CudnnPeer final : public NativePeer {
   Result<TimedCall> prepare(const Problem& problem, const Arguments& arguments) override {
     if (problem.q.dtype != DType::f16 && problem.q.dtype != DType::bf16) {
       return unsupported("cudnn: is asked f16 and bf16 only here");
-    }
-    if (problem.causal && problem.q.shape[2] != problem.k.shape[2]) {
-      return unsupported("cudnn: is asked square causal problems only here");
     }
     CudnnGraph graph(cudnn_);
     add_attention(graph, problem,
@@ -134,9 +148,15 @@ class CudnnPeer final : public NativePeer {
     std::vector<int64_t> ids = {kQ, kK, kV, kO, kScale};
     std::vector<const void*> pointers = {arguments.q, arguments.k, arguments.v, arguments.o,
                                          &prepared.scale};
-    if (problem.causal) {
+    if (is_masked(problem)) {
       ids.push_back(kHidden);
       pointers.push_back(&prepared.hidden);
+    }
+    if (is_shifted(problem)) {
+      prepared.seqlen_q = static_cast<int32_t>(problem.q.shape[2]);
+      prepared.seqlen_kv = static_cast<int32_t>(problem.k.shape[2]);
+      ids.insert(ids.end(), {kSeqlenQ, kSeqlenKv});
+      pointers.insert(pointers.end(), {&prepared.seqlen_q, &prepared.seqlen_kv});
     }
     prepared.pack
         .set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, std::span<const int64_t>(ids))

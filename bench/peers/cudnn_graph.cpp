@@ -151,7 +151,7 @@ CudnnGraph::Tensor CudnnGraph::pointwise_descriptor(cudnnPointwiseMode_t mode,
 CudnnGraph::Tensor CudnnGraph::pointwise(cudnnPointwiseMode_t mode, Tensor x, Tensor b,
                                          const Dims& dims, cudnnDataType_t type) {
   const cudnnDataType_t precision =
-      type == CUDNN_DATA_BOOLEAN ? CUDNN_DATA_BOOLEAN : CUDNN_DATA_FLOAT;
+      type == CUDNN_DATA_BOOLEAN || type == CUDNN_DATA_INT32 ? type : CUDNN_DATA_FLOAT;
   const Tensor y = unnamed(type, dims);
   const Tensor how = pointwise_descriptor(mode, precision, nullptr);
   CudnnDescriptor one(*cudnn_, CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR,

@@ -8,7 +8,7 @@ MAIN = "bench"  # docs/evidence/bench.json
 ON_CPU = "bench-cpu"
 # What stands for the whole in the README: bf16, 16384 tokens.
 HEADLINE_LENGTHS = (512, 2048, 8192, 16384)
-HEADLINE_PEERS = ("cudnn", "flash", "fa3")
+HEADLINE_PEERS = ("cudnn", "flash", "fa3", "fa4")
 PYTORCH = ("cudnn", "flash", "efficient", "math")  # backends of its scaled_dot_product_attention
 FOR_SMALL = ("forward_small", "forward_medium")  # how kernels begin that nothing of the sweep is for
 
@@ -46,8 +46,8 @@ def peer_name(name: str) -> str:
              "cudnn_direct": "cuDNN from C++", "efficient": "PyTorch efficient",
              "math": "PyTorch math", "flex": "FlexAttention", "openblas": "OpenBLAS, unfused",
              "onednn": "oneDNN, unfused",
-             "fa2": "FlashAttention-2", "fa3": "FlashAttention-3", "flashinfer": "FlashInfer",
-             "xformers": "xFormers"}
+             "fa2": "FlashAttention-2", "fa3": "FlashAttention-3", "fa4": "FlashAttention-4",
+             "flashinfer": "FlashInfer", "xformers": "xFormers"}
     return names.get(name, name)
 
 

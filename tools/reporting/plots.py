@@ -4,8 +4,8 @@ from reporting import bench as bench_parts
 COLORS = {"forward_sm90": "#2f7fd6", "forward_sm80": "#e0681f", "forward_small_sm90": "#12a08f",
           "forward_small_sm80": "#b98a00", "forward_medium_sm90": "#0d7c86",
           "cpu_simd": "#2f7fd6", "cudnn": "#3f9d4f", "cudnn_direct": "#86bf5a", "flash": "#9567cc", "efficient": "#cf4a74", "math": "#8a939d",
-          "flex": "#b57f5c", "fa2": "#6f63dd", "fa3": "#d45fbd", "flashinfer": "#45aec6",
-          "xformers": "#a5803c", "openblas": "#3f9d4f", "onednn": "#cf4a74"}
+          "flex": "#b57f5c", "fa2": "#6f63dd", "fa3": "#d45fbd", "fa4": "#8c2f7b",
+          "flashinfer": "#45aec6", "xformers": "#a5803c", "openblas": "#3f9d4f", "onednn": "#cf4a74"}
 OTHER = "#8a939d"
 OURS, PEERS = COLORS["forward_sm90"], COLORS["cudnn"]
 BREAKDOWN = [("launch: an empty kernel", "#8a939d"), ("the bound: products or bytes", "#3f9d4f"),

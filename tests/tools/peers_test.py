@@ -1,0 +1,249 @@
+"""tools/peers_backends.py without PyTorch: which function each peer calls, with which mask. What the
+functions compute is judged on a GPU, by the gate that stands before every time."""
+import importlib.metadata
+import pathlib
+import sys
+import types
+import unittest
+from unittest import mock
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tools"))
+import peers_backends  # noqa: E402
+
+LENGTHS = ((4, 4), (1, 4), (3, 5), (5, 3))
+
+
+class Tensor:
+    """A shape and where it lies."""
+
+    def __init__(self, *shape, device="cuda", dtype="bf16"):
+        self.shape, self.device, self.dtype = shape, types.SimpleNamespace(type=device), dtype
+
+    def transpose(self, a, b):
+        shape = list(self.shape)
+        shape[a], shape[b] = shape[b], shape[a]
+        return Tensor(*shape, device=self.device.type)
+
+    def contiguous(self):
+        return self
+
+    def view(self, *shape):
+        return Tensor(*shape, device=self.device.type)
+
+    def __getitem__(self, index):
+        """Of the indices that the helper uses: a number, a full slice, None."""
+        shape, left = [], list(self.shape)
+        for one in index if isinstance(index, tuple) else (index,):
+            if one is None:
+                shape.append(1)
+            elif isinstance(one, int):
+                left.pop(0)
+            else:
+                shape.append(left.pop(0))
+        return Tensor(*shape, *left, device=self.device.type)
+
+
+class Mask:
+    """A matrix of booleans, as torch.ones(...).tril(diagonal)."""
+
+    def __init__(self, lengths, diagonal=None):
+        self.lengths, self.diagonal = lengths, diagonal
+
+    def tril(self, diagonal):
+        return Mask(self.lengths, diagonal)
+
+    def pairs(self):
+        return {(i, j) for i in range(self.lengths[0]) for j in range(self.lengths[1])
+                if j - i <= self.diagonal}
+
+
+def seen(seqlen_q, seqlen_kv):
+    """docs/semantics.md: a causal pair remains when j <= i + offset."""
+    return {(i, j) for i in range(seqlen_q) for j in range(seqlen_kv)
+            if j <= i + seqlen_kv - seqlen_q}
+
+
+def problem(seqlen_q, seqlen_kv, heads_q=2, heads_kv=2, batch=1, device="cuda"):
+    return (Tensor(batch, heads_q, seqlen_q, 8, device=device),
+            Tensor(batch, heads_kv, seqlen_kv, 8, device=device),
+            Tensor(batch, heads_kv, seqlen_kv, 8, device=device))
+
+
+class Peers(unittest.TestCase):
+    def setUp(self):
+        self.calls = []
+        torch = types.ModuleType("torch")
+        torch.bool, torch.uint8, torch.int32 = "bool", "uint8", "int32"
+        torch.ones = lambda lengths, dtype, device: Mask(lengths)
+        torch.zeros = lambda size, dtype, device: Tensor(size)
+        torch.arange = lambda *span, dtype, device: list(range(*span))
+        torch.full = lambda size, value, dtype, device: [value] * size[0]
+        torch.compile = lambda function, dynamic: function
+        torch.backends = types.SimpleNamespace(cudnn=types.SimpleNamespace(version=lambda: 91900))
+        torch.__version__ = "2.11.0"
+        functional = types.ModuleType("torch.nn.functional")
+        functional.scaled_dot_product_attention = self.record("sdpa")
+        attention = types.ModuleType("torch.nn.attention")
+        attention.SDPBackend = types.SimpleNamespace(FLASH_ATTENTION=0, CUDNN_ATTENTION=1,
+                                                     EFFICIENT_ATTENTION=2, MATH=3)
+        attention.sdpa_kernel = None
+        bias = types.ModuleType("torch.nn.attention.bias")
+        bias.causal_lower_right = lambda *lengths: ("causal_lower_right", *lengths)
+        flex = types.ModuleType("torch.nn.attention.flex_attention")
+        flex.flex_attention = self.record("flex")
+        flex.create_block_mask = lambda function, b, h, rows, columns, device: {
+            (i, j) for i in range(rows) for j in range(columns) if function(0, 0, i, j)}
+        self.torch = torch
+        self.install(torch, functional, attention, bias, flex, types.ModuleType("torch.nn"))
+        # Whatever is installed here is not to be found.
+        absent = mock.patch.dict(sys.modules, dict.fromkeys(
+            name for package in peers_backends.PACKAGES
+            for name in (package.module, package.module.split(".")[0])))
+        absent.start()
+        self.addCleanup(absent.stop)
+
+    def install(self, *modules):
+        patch = mock.patch.dict(sys.modules, {module.__name__: module for module in modules})
+        patch.start()
+        self.addCleanup(patch.stop)
+
+    def record(self, name, out=None):
+        def call(*tensors, **words):
+            self.calls.append((name, tensors, words))
+            return out or tensors[0]
+        return call
+
+    def one_call(self, make, *arguments):
+        self.calls.clear()
+        out = make(*arguments)()
+        self.assertEqual(len(self.calls), 1)
+        return *self.calls[0], out
+
+    def test_pytorch_masks(self):
+        for name in ("flash", "efficient", "cudnn", "math"):
+            for lengths in LENGTHS:
+                with self.subTest(name=name, lengths=lengths):
+                    make = peers_backends.sdpa(name)
+                    _, tensors, words, _ = self.one_call(make, *problem(*lengths), True)
+                    self.assertEqual(tensors[0].shape[2], lengths[0])
+                    if lengths[0] == 1:
+                        self.assertEqual(words, {})
+                    elif lengths[0] == lengths[1]:
+                        self.assertEqual(words, {"is_causal": True})
+                    elif name in ("flash", "efficient"):
+                        self.assertEqual(words, {"attn_mask": ("causal_lower_right", *lengths)})
+                    else:
+                        self.assertEqual(words["attn_mask"].pairs(), seen(*lengths))
+                    self.assertEqual(self.one_call(make, *problem(*lengths), False)[2], {})
+
+    def test_pytorch_on_a_cpu_gets_a_tensor(self):
+        words = self.one_call(peers_backends.sdpa("flash"), *problem(3, 5, device="cpu"), True)[2]
+        self.assertEqual(words["attn_mask"].pairs(), seen(3, 5))
+
+    def test_pytorch_grouped_heads(self):
+        words = self.one_call(peers_backends.sdpa("flash"), *problem(4, 4, 8, 2), False)[2]
+        self.assertEqual(words, {"enable_gqa": True})
+
+    def test_flex_mask(self):
+        for lengths in LENGTHS:
+            words = self.one_call(peers_backends.flex, *problem(*lengths), True)[2]
+            pairs = words["block_mask"]
+            if lengths[0] == 1:
+                self.assertIsNone(pairs)
+            else:
+                self.assertEqual(pairs, seen(*lengths), lengths)
+        self.assertIsNone(self.one_call(peers_backends.flex, *problem(4, 4), False)[2]["block_mask"])
+
+    def test_flash_attention_is_bottom_right_by_itself(self):
+        # FlashAttention 4 gives (out, lse) in some versions.
+        pair = (Tensor(1, 3, 2, 8), None)
+        for out in (None, pair):
+            make = peers_backends.flash_attn(
+                types.SimpleNamespace(flash_attn_func=self.record("fa", out)))
+            for lengths in LENGTHS:
+                for causal in (False, True):
+                    _, tensors, words, result = self.one_call(make, *problem(*lengths), causal)
+                    self.assertEqual(words, {"causal": causal and lengths[0] > 1})
+                    self.assertEqual(tensors[1].shape, (1, lengths[1], 2, 8))
+            self.assertEqual(result.shape, (1, 2, 3 if out else 5, 8))
+
+    def test_xformers_masks(self):
+        fmha = types.SimpleNamespace(attn_bias=types.SimpleNamespace(
+            LowerTriangularFromBottomRightMask=lambda: "bottom right"))
+        ops = types.ModuleType("xformers.ops")
+        ops.fmha, ops.LowerTriangularMask = fmha, lambda: "top left"
+        ops.memory_efficient_attention = self.record("xformers")
+        self.install(ops, types.ModuleType("xformers"))
+        make = peers_backends.xformers(ops)
+        expected = {(4, 4): "top left", (1, 4): None, (3, 5): "bottom right",
+                    (5, 3): "bottom right"}
+        for lengths, bias in expected.items():
+            self.assertEqual(self.one_call(make, *problem(*lengths), True)[2]["attn_bias"], bias)
+            self.assertIsNone(self.one_call(make, *problem(*lengths), False)[2]["attn_bias"])
+
+    def test_flashinfer_decodes_over_pages(self):
+        plans = []
+
+        class Wrapper:
+            def __init__(_self, workspace, layout, use_tensor_cores):
+                plans.append([layout, use_tensor_cores])
+
+            def plan(_self, *arguments, **types_of):
+                plans[-1] += [arguments, types_of]
+
+            run = staticmethod(self.record("decode"))
+
+        module = types.SimpleNamespace(BatchDecodeWithPagedKVCacheWrapper=Wrapper)
+        make = peers_backends.flashinfer(module)
+        for heads_q, heads_kv, matrix_units in ((8, 2, True), (4, 4, False)):
+            _, (queries, caches), _, out = self.one_call(
+                make, *problem(1, 48, heads_q, heads_kv, batch=2), True)
+            self.assertEqual(plans[-1], ["NHD", matrix_units,
+                                         ([0, 3, 6], [0, 1, 2, 3, 4, 5], [16, 16], heads_q,
+                                          heads_kv, 8, 16),
+                                         {"q_data_type": "bf16", "kv_data_type": "bf16"}])
+            self.assertEqual(queries.shape, (2, heads_q, 8))
+            self.assertEqual([cache.shape for cache in caches], [(6, 16, heads_kv, 8)] * 2)
+            self.assertEqual(out.shape, (2, heads_q, 1, 8))
+        with self.assertRaisesRegex(RuntimeError, "whole pages"):
+            make(*problem(1, 40), True)
+
+    def test_flashinfer_prefill(self):
+        module = types.SimpleNamespace(single_prefill_with_kv_cache=self.record("prefill"))
+        make = peers_backends.flashinfer(module)
+        for causal in (False, True):
+            _, tensors, words, out = self.one_call(make, *problem(3, 5), causal)
+            self.assertEqual(words, {"causal": causal, "kv_layout": "NHD"})
+            self.assertEqual(tensors[1].shape, (5, 2, 8))
+            self.assertEqual(out.shape, (1, 2, 3, 8))
+        with self.assertRaisesRegex(RuntimeError, "several batch entries"):
+            make(*problem(3, 5, batch=2), True)
+
+    def test_packages(self):
+        """Where only FlashAttention 4 is installed, flash_attn can be imported and is empty."""
+        cute = types.ModuleType("flash_attn.cute")
+        cute.flash_attn_func, cute.__version__ = self.record("fa4"), "0.0.0"
+        self.install(types.ModuleType("flash_attn"), cute)
+        with mock.patch.object(importlib.metadata, "version", return_value="4.0.0b36"):
+            found, missing = peers_backends.package_backends(None)
+        self.assertEqual([(one.name, one.version) for one in found],
+                         [("fa4", "flash-attn-4 4.0.0b36")])
+        self.assertIn("flash_attn_func", missing["flash_attn"])
+        self.assertEqual(set(missing), {"flash_attn", "flash_attn_interface", "flashinfer",
+                                        "xformers.ops"})
+        with mock.patch.object(importlib.metadata, "version",
+                               side_effect=importlib.metadata.PackageNotFoundError):
+            self.assertEqual(peers_backends.package_backends(["fa4"])[0][0].version,
+                             "flash-attn-4 0.0.0")
+
+    def test_which_are_asked(self):
+        names = lambda device, option: [  # noqa: E731
+            one.name for one in peers_backends.backends(self.torch, device, option)[0]]
+        self.assertEqual(names("cuda:0", "auto"), ["flash", "cudnn", "efficient", "math", "flex"])
+        self.assertEqual(names("cuda:0", "flex,flash"), ["flash", "flex"])
+        self.assertEqual(names("cpu", "auto"), ["flash"])
+        self.assertEqual(names("cpu", "flash,math"), ["flash", "math"])
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,225 @@
+"""The implementations of attention that tools/peers_torch.py asks, and how each is called.
+
+Tensors are [batch, heads, seqlen, head_dim]. A causal mask is aligned bottom right, as
+docs/semantics.md has it: the last query sees the last key. PyTorch's own is_causal and xFormers'
+LowerTriangularMask are aligned top left, which is the same for square problems only.
+"""
+import contextlib
+import importlib
+import importlib.metadata
+from collections.abc import Callable
+from typing import NamedTuple
+
+LARGEST_SCORES = 2e9  # bytes of a full matrix of fp32 scores that an unfused backend may write
+PAGE = 16  # keys of a page of FlashInfer's cache
+FLASHINFER_WORKSPACE = 128 << 20  # bytes, as its pages advise
+
+
+def first_line(error):
+    text = str(error).strip()
+    return (text.splitlines()[0] if text else type(error).__name__)[:300]
+
+
+def mask_of(q, k, causal):
+    """None where every query sees every key, "square", or "lower_right" with another offset."""
+    if not causal or q.shape[2] == 1:
+        return None
+    return "square" if q.shape[2] == k.shape[2] else "lower_right"
+
+
+def sdpa(name):
+    """PyTorch's scaled_dot_product_attention with this backend."""
+    def make(q, k, v, causal):
+        import torch
+        from torch.nn.functional import scaled_dot_product_attention
+        mask = mask_of(q, k, causal)
+        words = {"is_causal": True} if mask == "square" else {}
+        if mask == "lower_right":
+            lengths = q.shape[2], k.shape[2]
+            if name in ("flash", "efficient") and q.device.type == "cuda":
+                from torch.nn.attention.bias import causal_lower_right
+                words["attn_mask"] = causal_lower_right(*lengths)
+            else:  # these have no such mask and would make the tensor anew in each call
+                words["attn_mask"] = torch.ones(lengths, dtype=torch.bool, device=q.device).tril(
+                    diagonal=lengths[1] - lengths[0])
+        if q.shape[1] != k.shape[1]:
+            words["enable_gqa"] = True
+        return lambda: scaled_dot_product_attention(q, k, v, **words)
+    return make
+
+
+def sdpa_context(name):
+    """Within it, scaled_dot_product_attention has this backend only."""
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+    backend = {"flash": SDPBackend.FLASH_ATTENTION, "cudnn": SDPBackend.CUDNN_ATTENTION,
+               "efficient": SDPBackend.EFFICIENT_ATTENTION, "math": SDPBackend.MATH}[name]
+    return lambda: sdpa_kernel(backend)
+
+
+def flex(q, k, v, causal):
+    # Imported here: its compiler takes seconds to import, and only some cases ask it.
+    import torch
+    from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+    compiled = torch.compile(flex_attention, dynamic=False)
+    mask = None
+    if mask_of(q, k, causal):
+        offset = k.shape[2] - q.shape[2]
+        mask = create_block_mask(lambda b, h, i, j: i + offset >= j, None, None, q.shape[2],
+                                 k.shape[2], device=q.device)
+    grouped = q.shape[1] != k.shape[1]
+    return lambda: compiled(q, k, v, block_mask=mask, enable_gqa=grouped)
+
+
+def token_major(attention):
+    """For libraries that want [batch, seqlen, heads, head_dim]; laid out so before the timing.
+    `attention` gets the tensors so, and the mask of the problem."""
+    def make(q, k, v, causal):
+        mask = mask_of(q, k, causal)
+        q, k, v = (t.transpose(1, 2).contiguous() for t in (q, k, v))
+
+        def call():
+            out = attention(q, k, v, mask)
+            return (out[0] if isinstance(out, tuple) else out).transpose(1, 2)
+        return call
+    return make
+
+
+def flash_attn(module):
+    """FlashAttention 2, 3 and 4, whose causal masks are aligned bottom right."""
+    return token_major(lambda q, k, v, mask: module.flash_attn_func(q, k, v,
+                                                                    causal=mask is not None))
+
+
+def xformers(module):
+    from xformers.ops import fmha
+    masks = {None: lambda: None, "square": module.LowerTriangularMask,
+             "lower_right": fmha.attn_bias.LowerTriangularFromBottomRightMask}
+
+    def attention(q, k, v, mask):
+        if q.shape[2] != k.shape[2]:
+            raise RuntimeError("grouped heads are not asked of xformers here")
+        return module.memory_efficient_attention(q, k, v, attn_bias=masks[mask]())
+    return token_major(attention)
+
+
+def flashinfer(module):
+    def make(q, k, v, causal):
+        if q.shape[2] == 1:
+            return flashinfer_decode(module, q, k, v)
+        if q.shape[0] != 1:
+            raise RuntimeError("several queries of several batch entries are not asked of "
+                               "flashinfer here")
+        masked = mask_of(q, k, causal) is not None  # aligned bottom right
+        q, k, v = (t[0].transpose(0, 1).contiguous() for t in (q, k, v))
+        return lambda: module.single_prefill_with_kv_cache(
+            q, k, v, causal=masked, kv_layout="NHD").transpose(0, 1)[None]
+    return make
+
+
+def flashinfer_decode(module, q, k, v):
+    """One query a batch entry, over a cache of pages that lie one behind the other."""
+    import torch
+    batch, heads_q, _, head_dim = q.shape
+    heads_kv, seqlen_kv = k.shape[1], k.shape[2]
+    if seqlen_kv % PAGE != 0:
+        raise RuntimeError(f"flashinfer is asked whole pages of {PAGE} keys only here")
+    pages = seqlen_kv // PAGE
+    keys, values = (t.transpose(1, 2).contiguous().view(batch * pages, PAGE, heads_kv, head_dim)
+                    for t in (k, v))
+    queries = q[:, :, 0].contiguous()
+    workspace = torch.zeros(FLASHINFER_WORKSPACE, dtype=torch.uint8, device=q.device)
+    # Its pages advise matrix units for large groups.
+    wrapper = module.BatchDecodeWithPagedKVCacheWrapper(workspace, "NHD",
+                                                        use_tensor_cores=heads_q // heads_kv >= 4)
+    first_page = torch.arange(0, (batch + 1) * pages, pages, dtype=torch.int32, device=q.device)
+    page_table = torch.arange(batch * pages, dtype=torch.int32, device=q.device)
+    last_page = torch.full((batch,), PAGE, dtype=torch.int32, device=q.device)
+    wrapper.plan(first_page, page_table, last_page, heads_q, heads_kv, head_dim, PAGE,
+                 q_data_type=q.dtype, kv_data_type=q.dtype)
+    return lambda: wrapper.run(queries, (keys, values))[:, :, None]
+
+
+def always(_case):
+    return True
+
+
+def scores_fit(case):
+    """Backends that write the scores: not where they would be huge, nor where a report would spend
+    its minutes on them."""
+    return (4 * case["batch"] * case["heads_q"] * case["seqlen_q"] * case["seqlen_kv"] <=
+            LARGEST_SCORES and case["suite"] not in ("sweep", "decode"))
+
+
+class Backend:
+    """`make` gives a call for tensors, which runs within `context`; `fits` says for which cases."""
+
+    def __init__(self, name, version, make, fits=always,
+                 context=contextlib.nullcontext):
+        self.name, self.version, self.make, self.fits = name, version, make, fits
+        self.context = context
+
+
+class Package(NamedTuple):
+    """Found where `module` can be imported and has `function`: flash_attn is importable, and
+    empty, where only FlashAttention 4 is installed."""
+    name: str
+    module: str
+    function: str
+    maker: Callable
+    distribution: str
+
+
+PACKAGES = (
+    Package("fa2", "flash_attn", "flash_attn_func", flash_attn, "flash-attn"),
+    Package("fa3", "flash_attn_interface", "flash_attn_func", flash_attn, "flash-attn-3"),
+    Package("fa4", "flash_attn.cute", "flash_attn_func", flash_attn, "flash-attn-4"),
+    Package("flashinfer", "flashinfer", "single_prefill_with_kv_cache", flashinfer,
+            "flashinfer-python"),
+    Package("xformers", "xformers.ops", "memory_efficient_attention", xformers, "xformers"))
+
+
+def version_of(package, module):
+    try:
+        return importlib.metadata.version(package.distribution)
+    except importlib.metadata.PackageNotFoundError:  # put on the path without pip
+        return getattr(module, "__version__", "of unknown version")
+
+
+def package_backends(wanted):
+    """Of the packages that can be imported; and why others cannot."""
+    found, missing = [], {}
+    for package in PACKAGES:
+        if wanted is not None and package.name not in wanted:
+            continue
+        try:
+            module = importlib.import_module(package.module)
+            getattr(module, package.function)
+            text = f"{package.distribution} {version_of(package, module)}"
+            found.append(Backend(package.name, text, package.maker(module)))
+        except Exception as error:  # a package that is there but broken, too
+            missing[package.module] = first_line(error)
+    return found, missing
+
+
+def backends(torch, device, option):
+    """Those that can be asked on this device, and why others cannot."""
+    wanted = None if option == "auto" else option.split(",")
+    version = f"PyTorch {torch.__version__}"
+    names = ["flash", "cudnn", "efficient", "math"]
+    if device == "cpu":  # the unfused path is OpenBLAS's and oneDNN's there; by name it is asked too
+        names = ["flash", "math"] if wanted and "math" in wanted else ["flash"]
+    found, missing = [], {}
+    for name in names:
+        text = f"{version}, cuDNN {torch.backends.cudnn.version()}" if name == "cudnn" else version
+        found.append(Backend(name, text, sdpa(name), scores_fit if name == "math" else always,
+                             sdpa_context(name)))
+    if device != "cpu":
+        # Compiled anew for each shape, so only the five shapes of every report are asked.
+        found.append(Backend("flex", version, flex, lambda case: case["suite"] == "five"))
+        more, missing = package_backends(wanted)
+        found += more
+    if wanted is not None:
+        found = [backend for backend in found if backend.name in wanted]
+        for backend in found:  # asked for by name, it is tried on every case
+            backend.fits = always
+    return found, missing
