@@ -91,13 +91,15 @@ struct Store {
   };
   __device__ __forceinline__ Weights weights(float own_max, float own_sum, int row) const {
     const float2 other = smem.sums[warp][row][lane];
-    const float shift = -attention::finite_reference(fmaxf(own_max, other.x)) * p.scale_log2;
-    const float a = ptx::exp2_approx(fmaf(own_max, p.scale_log2, shift));
-    const float b = ptx::exp2_approx(fmaf(other.x, p.scale_log2, shift));
+    const float own_scaled = forward_small_sm90::scaled_max(own_max, p.scale_log2);
+    const float other_scaled = forward_small_sm90::scaled_max(other.x, p.scale_log2);
+    const float reference = attention::finite_reference(fmaxf(own_scaled, other_scaled));
+    const float a = ptx::exp2_approx(own_scaled - reference);
+    const float b = ptx::exp2_approx(other_scaled - reference);
     const float sum = fmaf(a, own_sum, b * other.y);
     float inverse = sum == 0 ? 0.0F : ptx::reciprocal_approx(sum);
-    if (fabsf(shift) > attention::kLargestReference) inverse = -kNoKey;
-    return {a * inverse, b * inverse, (ptx::log2_approx(sum) - shift) * kLn2};
+    if (fabsf(reference) > attention::kLargestReference) inverse = -kNoKey;
+    return {a * inverse, b * inverse, (ptx::log2_approx(sum) + reference) * kLn2};
   }
 
   using Outputs = float[S::kOutProducts][4];

@@ -15,11 +15,11 @@
 #pragma once
 
 #include <cstdint>
-#include <limits>
 #include <type_traits>
 
 #include "cuda/attention/large_reference.hpp"
 #include "cuda/forward_small_sm90/merge_store.cuh"
+#include "cuda/forward_small_sm90/softmax.cuh"
 #include "cuda/forward_small_sm90/transpose.cuh"
 #include "cuda/ptx/cluster.cuh"
 #include "cuda/ptx/cluster_store.cuh"
@@ -35,7 +35,6 @@ struct Merge : MergeBase<S> {
   using Base::smem, Base::warp, Base::words;
   static constexpr int kChunkProducts = S::kOutProducts / S::kRanks;
   using Chunk = float[kChunkProducts][2];  // what a lane has of a row
-  static constexpr float kLowest = std::numeric_limits<float>::lowest();
   static constexpr uint32_t kSwapHalf = sizeof(S::MergeMemory::swaps[0]);
 
   // Addresses, found early.
@@ -110,8 +109,7 @@ struct Merge : MergeBase<S> {
     float max[2], sums[2];
 #pragma unroll
     for (int row = 0; row < 2; ++row) {
-      // Not below the lowest number: that would be a row without a key.
-      max[row] = w.max[row] > kNoKey ? fmaxf(w.max[row] * scale, kLowest) : kNoKey;
+      max[row] = scaled_max(w.max[row], scale);
       sums[row] = attention::quad_sum(w.sums[row][0] + w.sums[row][1]);
     }
     const bool lower = lane % 2 == 0;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 
 #include "cuda/attention/quad_softmax.cuh"
 #include "cuda/forward_small_sm90/task.cuh"
@@ -26,6 +27,13 @@ struct Partial {
   float max[2] = {kNoKey, kNoKey};  // what exponents are relative to, of raw scores
   Sums sums = {{0, 0}, {0, 0}};
 };
+
+// A row's maximum as exponents are relative to it: rounded by itself. Not below the lowest number:
+// that would be a row without a key.
+__device__ __forceinline__ float scaled_max(float max, float scale) {
+  constexpr float kLowest = std::numeric_limits<float>::lowest();
+  return max > kNoKey ? fmaxf(__fmul_rn(max, scale), kLowest) : kNoKey;
+}
 
 // Of 16 rows of a task, from 16 * warp on.
 template <class S>
@@ -65,11 +73,12 @@ struct Softmax {
     }
   }
 
-  // What is added to scaled scores: 0 for a row without a key, as inf - inf would be NaN.
+  // What is added to scaled scores: 0 for a row without a key, as inf - inf would be NaN. Rounded
+  // by itself, so that differences of shifts are those of what was added.
   __device__ __forceinline__ void shifts_of(const float (&largest)[2], float (&shift)[2]) const {
 #pragma unroll
     for (int row = 0; row < 2; ++row) {
-      shift[row] = -attention::finite_reference(largest[row]) * scale;
+      shift[row] = __fmul_rn(-attention::finite_reference(largest[row]), scale);
     }
   }
 
@@ -111,20 +120,20 @@ struct Softmax {
     return __all_sync(0xffffffffU, near) != 0;
   }
 
-  // Raises the reference to the maxima of scores; sums and O, which is complete, follow.
+  // Raises the reference to the maxima of scores; sums and O, which is complete, follow by the
+  // difference of what was subtracted: rounded shifts, not scores.
   __device__ __forceinline__ void raise(Partial<S>& w, const Scores<S>& s,
                                         float (&shift)[2]) const {
-    float largest[2], old[2], factor[2];
+    float largest[2], before[2], factor[2];
     row_max(s, largest);
+    shifts_of(w.max, before);
+    const bool none[2] = {w.max[0] == kNoKey, w.max[1] == kNoKey};
 #pragma unroll
-    for (int row = 0; row < 2; ++row) {
-      old[row] = w.max[row];
-      w.max[row] = fmaxf(old[row], largest[row]);
-    }
+    for (int row = 0; row < 2; ++row) w.max[row] = fmaxf(w.max[row], largest[row]);
     shifts_of(w.max, shift);
 #pragma unroll
     for (int row = 0; row < 2; ++row) {
-      factor[row] = ptx::exp2_approx(fmaf(old[row], scale, shift[row]));
+      factor[row] = none[row] ? 0.0F : ptx::exp2_approx(shift[row] - before[row]);
       w.sums[row][0] *= factor[row];
       w.sums[row][1] *= factor[row];
     }
