@@ -16,8 +16,9 @@ struct UnfusedSizes {
 };
 
 constexpr UnfusedSizes unfused_sizes(const RungParams& params) {
-  const auto padded = [](int64_t extent) {
-    return (extent + kUnfusedBlock - 1) / kUnfusedBlock * kUnfusedBlock;
+  const auto padded = [](int extent) {  // in 32 bits: the kernels' registers are short
+    return int64_t{(static_cast<uint32_t>(extent) + kUnfusedBlock - 1) / kUnfusedBlock} *
+           kUnfusedBlock;
   };
   const int64_t rows = padded(params.seqlen_q), keys = padded(params.seqlen_kv);
   return {rows, keys, int64_t{params.batch} * params.heads * rows * keys};
