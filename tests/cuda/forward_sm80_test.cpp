@@ -37,6 +37,7 @@ using cuda::forward_sm80::Features;
 using cuda::forward_sm80::kConfigs;
 using cuda::forward_sm80::kHalfConfigs;
 using cuda::forward_sm80::launch_columns;
+using cuda::forward_sm80::most_splits;
 using cuda::forward_sm80::split_count;
 using cuda::forward_sm80::split_keys;
 using cuda::forward_sm80::split_weight;
@@ -139,8 +140,16 @@ TEST(ForwardSm80Splits, ManyEnoughForAGpuAndLongEnoughForTheirRows) {
   EXPECT_EQ(split_keys(65536), 1024);
 }
 
+TEST(ForwardSm80Splits, ALaunchHasAsManyAsAnyEntryWants) {
+  int64_t most = 2;
+  for (int64_t keys = 0; keys < 70000; ++keys) {
+    most = std::max(most, split_count(keys));
+    ASSERT_EQ(most_splits(keys), most) << keys;
+  }
+  EXPECT_EQ(most_splits(int64_t{1} << 30), 64);
+}
+
 TEST(ForwardSm80Splits, WorkspaceHoldsEveryPartialRow) {
-  EXPECT_EQ(split_workspace_bytes(100, 1, 64), 0) << "nothing to join";
   EXPECT_EQ(split_workspace_bytes(1, 2, 64), 2 * (2 * 4 + 64 * 4));
   EXPECT_EQ(split_workspace_bytes(int64_t{1} << 20, 64, 128), (int64_t{1} << 26) * 130 * 4);
 }
@@ -543,7 +552,7 @@ TEST(ForwardSm80Splits, AreForFewQueriesLongKeysAndAnIdleGpu) {
   EXPECT_FALSE(splits(1, 1, 2047, false));
   EXPECT_FALSE(splits(64, 1, 8192, false)) << "the batch fills the GPU";
   for (const int64_t batch : {1, 3, 64, 1000}) {
-    EXPECT_TRUE(splits(batch, 1, 8192, true)) << "whatever the batch";
+    EXPECT_FALSE(splits(batch, 1, 8192, true)) << "another entry may have more queries";
     EXPECT_FALSE(splits(batch, 17, 8192, true));
   }
 }
@@ -552,7 +561,7 @@ TEST(ForwardSm80Refusal, ScoresAloneHaveKernelsOfTheirOwn) {
   const auto features = [](const Problem& problem) {
     const Result<ForwardProblem> resolved = resolve(problem);
     EXPECT_TRUE(resolved.ok()) << resolved.status().message();
-    return forward_sm80_features(*resolved);
+    return forward_sm80_features(*resolved, false);
   };
   Problem p = dense(DType::bf16, 128, 128);
   p.softcap = 30;
@@ -590,7 +599,7 @@ TEST(ForwardSm80Refusal, PlainIsWhatNeedsNoLookAtEveryTile) {
   const auto plain = [](const Problem& problem) {
     const Result<ForwardProblem> resolved = resolve(problem);
     EXPECT_TRUE(resolved.ok()) << resolved.status().message();
-    return forward_sm80_features(*resolved) == Features::none;
+    return forward_sm80_features(*resolved, false) == Features::none;
   };
   Problem p = dense(DType::f16, 80, 64);
   p.causal = true;

@@ -45,4 +45,15 @@ constexpr PackedTile find_packed_tile(int64_t slot, int64_t batch, int64_t block
   return {low, slot - first, first_slot(first_row(low + 1), low + 1, block_q) - first};
 }
 
+// The entry that has a row: the last that begins at it or before it. batch is at least 1.
+template <class FirstRow>
+constexpr int find_packed_row(int64_t row, int64_t batch, FirstRow first_row) {
+  int64_t low = 0, high = batch;
+  while (high - low > 1) {
+    const int64_t middle = (low + high) / 2;
+    (first_row(middle) <= row ? low : high) = middle;
+  }
+  return static_cast<int>(low);
+}
+
 }  // namespace flashcore::cuda::attention

@@ -32,22 +32,41 @@ __device__ float weight_of(float reference, float largest) {
   return split_weight(reference, largest, [](float x) { return ptx::exp2_approx(x); });
 }
 
+__host__ __device__ int64_t partial_row_count(const Params& p) {
+  const int64_t rows = p.cu_seqlens_q.data != nullptr ? p.total_q : int64_t{p.batch} * p.seqlen_q;
+  return rows * p.heads_q;
+}
+
+// The task and the query that have a row of the partial results: what partial_row() undoes.
+__device__ int find_row(const Params& p, int64_t index, Task& task) {
+  const bool packed = p.cu_seqlens_q.data != nullptr;
+  const int64_t rows = packed ? p.total_q : p.seqlen_q;
+  const int64_t batch_head = index / rows;
+  auto row = static_cast<int>(index - batch_head * rows);
+  if (packed) {
+    task.head = static_cast<int>(batch_head);
+    task.batch = attention::find_packed_row(row, p.batch, [&](int64_t b) {
+      return int64_t{attention::clamped(p.cu_seqlens_q.at(b), 0, p.total_q)};
+    });
+  } else {
+    task.batch = static_cast<int>(batch_head / p.heads_q);
+    task.head = static_cast<int>(batch_head - int64_t{task.batch} * p.heads_q);
+  }
+  task.sequence = find_sequence(p, task.batch);
+  return packed ? row - static_cast<int>(task.sequence.q_begin) : row;
+}
+
 __global__ void __launch_bounds__(32 * kRowsPerBlock)
-    combine_kernel(const __grid_constant__ Params p, int split_keys) {
+    combine_kernel(const __grid_constant__ Params p) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const int64_t index = int64_t{blockIdx.x} * kRowsPerBlock + threadIdx.x / 32;
-  const int64_t batch_head = index / p.seqlen_q;
-  if (batch_head >= int64_t{p.batch} * p.heads_q) return;
-  const int row = static_cast<int>(index - batch_head * p.seqlen_q);
+  if (index >= partial_row_count(p)) return;
   Task task{};
-  task.batch = static_cast<int>(batch_head / p.heads_q);
-  task.head = static_cast<int>(batch_head - int64_t{task.batch} * p.heads_q);
-  task.sequence = find_sequence(p, task.batch);
-  if (row >= task.sequence.rows_q) return;
+  const int row = find_row(p, index, task);
+  if (row < 0 || row >= task.sequence.rows_q) return;
 
-  const bool in_use = row < task.sequence.len_q;
-  const int splits =
-      in_use ? static_cast<int>((task.sequence.len_kv + split_keys - 1) / split_keys) : 0;
+  const bool in_use = row < task.sequence.len_q && task.sequence.len_kv > 0;
+  const int splits = in_use ? static_cast<int>(split_count(task.sequence.len_kv)) : 0;
   const float2* const parts = p.partial_rows + index * p.splits;
   const float sink = p.sinks.data == nullptr ? kNoKey : p.sinks.data[task.head * p.sinks.head];
   const float sink_log2 = sink * kLog2E;
@@ -95,11 +114,10 @@ cudaError_t prepare_combine() {
   return cudaFuncGetAttributes(&attributes, reinterpret_cast<const void*>(&combine_kernel));
 }
 
-cudaError_t combine_splits(const Params& params, int block_kv, cudaStream_t stream) {
-  const int64_t rows = int64_t{params.batch} * params.heads_q * params.seqlen_q;
+cudaError_t combine_splits(const Params& params, cudaStream_t stream) {
+  const int64_t rows = partial_row_count(params);
   const auto blocks = static_cast<unsigned int>((rows + kRowsPerBlock - 1) / kRowsPerBlock);
-  return tile::launch_kernel(&combine_kernel, blocks, 32 * kRowsPerBlock, 0, stream, params,
-                             params.split_tiles * block_kv);
+  return tile::launch_kernel(&combine_kernel, blocks, 32 * kRowsPerBlock, 0, stream, params);
 }
 
 }  // namespace flashcore::cuda::forward_sm80

@@ -47,7 +47,7 @@ __global__ void __launch_bounds__(kConfigs[kConfigIndex].threads(),
     if (task.first_query >= task.sequence.rows_q) return;
     // Nobody reads what a split past the last key would leave.
     if (kFeatures == Features::all && p.splits > 1 &&
-        int64_t{find_split(p, ptx::block_index())} * p.split_tiles * kConfig.block_kv >=
+        find_split(p, ptx::block_index()) * split_keys(task.sequence.len_kv) >=
             task.sequence.len_kv) {
       return;
     }

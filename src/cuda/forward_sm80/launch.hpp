@@ -34,6 +34,6 @@ const InstanceEntry& find_instance(const Instance& instance);
 cudaError_t prepare_combine();
 
 // From the partial results of all splits to O and LSE. `block_kv`: keys of a tile of theirs.
-cudaError_t combine_splits(const Params& params, int block_kv, cudaStream_t stream);
+cudaError_t combine_splits(const Params& params, cudaStream_t stream);
 
 }  // namespace flashcore::cuda::forward_sm80

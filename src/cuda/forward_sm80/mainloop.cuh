@@ -78,9 +78,10 @@ __device__ __forceinline__ bool attend(const Params& p, const Task& task, unsign
   attention::TileRange block =
       key_tiles(limits, len_q, task.first_query, task.first_query + S::kBlockQ, S::kBlockKv);
   if (kFeatures == Features::all && p.splits > 1) {
-    const int first = find_split(p, ptx::block_index()) * p.split_tiles;
+    const int tiles = split_tiles(task, S::kBlockKv);
+    const int first = find_split(p, ptx::block_index()) * tiles;
     block.begin = max(block.begin, first);
-    block.end = min(block.end, first + p.split_tiles);
+    block.end = min(block.end, first + tiles);
   }
 
   auto& noted = block_notes<kConfig.warps>();

@@ -60,10 +60,10 @@ struct Params : attention::ForwardParams {
   float cap_first;       // a tile of references up to this lets later ones rely on it
   float score_headroom;  // of references, log2: see Element::kHeadroom
   float smallest_sum;    // of a row with references that are too high, which may have lost bits
-  int splits;            // of the keys, each by blocks of its own; 1: O and LSE are written at once
-  int split_tiles;       // tiles of keys a split
-  float* partial_o;      // [batch, head, query, split, head_dim_v], not yet divided by the sums
-  float2* partial_rows;  // [batch, head, query, split]: reference, sum
+  int splits;  // of an entry's keys at most, each by blocks of its own; 1: O and LSE are written at
+               // once
+  float* partial_o;      // [row, split, head_dim_v], not yet divided by the sums: see partial_row()
+  float2* partial_rows;  // [row, split]: reference, sum
   bool chunks_qk,
       chunks_v;        // rows are 16-byte aligned and whole chunks; otherwise element by element
   float score_factor;  // of a product, before softcap; without, to units of log2

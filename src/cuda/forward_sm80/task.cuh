@@ -7,6 +7,7 @@
 #include "cuda/attention/kv_range.hpp"
 #include "cuda/attention/packed_tiles.hpp"
 #include "cuda/forward_sm80/params.hpp"
+#include "cuda/forward_sm80/splits.hpp"
 
 namespace flashcore::cuda::forward_sm80 {
 
@@ -37,12 +38,10 @@ __device__ inline void find_tile(const Params& p, uint32_t index, uint32_t& batc
 }
 
 // The same for a packed batch: its entry, and which tile of it.
-__device__ inline void find_packed(const Params& p, uint32_t index, int block_q,
+__device__ inline void find_packed(const Params& p, uint32_t head, uint32_t slot, int block_q,
                                    uint32_t& batch_head, uint32_t& tile) {
-  const auto slots = static_cast<uint32_t>(p.packed_slots);
-  const uint32_t head = index / slots;
   const attention::PackedTile found = attention::find_packed_tile(
-      index - head * slots, p.batch, block_q,
+      slot, p.batch, block_q,
       [&](int64_t b) { return int64_t{attention::clamped(p.cu_seqlens_q.at(b), 0, p.total_q)}; });
   batch_head = static_cast<uint32_t>(found.entry) * static_cast<uint32_t>(p.heads_q) + head;
   // What is in memory need not increase: no tile then, like those past an entry's end.
@@ -66,6 +65,11 @@ __device__ inline int find_split(const Params& p, uint32_t index) {
   return static_cast<int>(index / heads % static_cast<uint32_t>(p.splits));
 }
 
+// Tiles of keys of each of the entry's splits.
+__device__ inline int split_tiles(const Task& task, int block_kv) {
+  return static_cast<int>(split_keys(task.sequence.len_kv)) / block_kv;
+}
+
 // With splits, those of a tile and its heads of one group follow each other: what runs at once
 // shares keys and values.
 template <bool kSplits>
@@ -75,11 +79,13 @@ __device__ inline Task find_task(const Params& p, uint32_t index, int block_q) {
     const auto heads = static_cast<uint32_t>(p.heads_q / p.heads_kv);
     const uint32_t within = index % heads;
     const uint32_t section = index / heads / static_cast<uint32_t>(p.splits);
-    const auto tiles = static_cast<uint32_t>(p.q_tiles);
+    const auto tiles = static_cast<uint32_t>(p.packed_slots > 0 ? p.packed_slots : p.q_tiles);
     tile = section % tiles;
     batch_head = section / tiles * heads + within;
+    if (p.packed_slots > 0) find_packed(p, batch_head, tile, block_q, batch_head, tile);
   } else if (p.packed_slots > 0) {
-    find_packed(p, index, block_q, batch_head, tile);
+    const auto slots = static_cast<uint32_t>(p.packed_slots);
+    find_packed(p, index / slots, index % slots, block_q, batch_head, tile);
   } else {
     find_tile(p, index, batch_head, tile);
   }
@@ -96,8 +102,12 @@ __device__ inline int kv_head_of(const Params& p, int head) {
   return static_cast<int>(p.by_group.divide(static_cast<uint32_t>(head)));
 }
 
-// Number of a query among the rows of partial results.
+// Number of a query among the rows of partial results: [batch, head, query], in a packed batch
+// [head, row of the tensor].
 __device__ inline int64_t partial_row(const Params& p, const Task& task, int row) {
+  if (p.cu_seqlens_q.data != nullptr) {
+    return int64_t{task.head} * p.total_q + task.sequence.q_begin + row;
+  }
   return (int64_t{task.batch} * p.heads_q + task.head) * p.seqlen_q + row;
 }
 

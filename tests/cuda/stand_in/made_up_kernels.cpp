@@ -92,7 +92,7 @@ const InstanceEntry& find_instance(const Instance& /*instance*/) {
 
 cudaError_t prepare_combine() { return fake::load(fake::kernel<1>("combine_splits")); }
 
-cudaError_t combine_splits(const Params& params, int /*block_kv*/, cudaStream_t stream) {
+cudaError_t combine_splits(const Params& params, cudaStream_t stream) {
   return fake::launch(fake::kernel<1>("combine_splits"), 1, stream, params);
 }
 
