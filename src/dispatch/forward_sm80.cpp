@@ -204,23 +204,26 @@ bool bind(sm80::Params& params, const ForwardProblem& p, const Arguments& args) 
           has_groups(params.bias, p.seqlen_kv, size_of(p.bias.dtype), 4));
 }
 
+// Rows of partial results.
+int64_t partial_rows(const ForwardProblem& p) {
+  return p.heads_q * (p.packed ? p.total_q : p.batch * p.seqlen_q);
+}
+
 // Cuts the keys; the bytes of workspace that this takes.
 size_t split(Launch& launch, const ForwardProblem& p) {
   const sm80::Config& config = config_of(launch.instance);
-  const int64_t splits = sm80::split_count(p.seqlen_kv);
+  const int64_t splits = sm80::most_splits(p.seqlen_kv);
   launch.params.splits = static_cast<int>(splits);
-  launch.params.split_tiles = static_cast<int>(sm80::split_keys(p.seqlen_kv) / config.block_kv);
   launch.blocks *= static_cast<unsigned int>(splits);
-  return static_cast<size_t>(
-      sm80::split_workspace_bytes(p.batch * p.heads_q * p.seqlen_q, splits,
-                                  std::min<int64_t>(p.head_dim_v, config.head_dim_v)));
+  return static_cast<size_t>(sm80::split_workspace_bytes(
+      partial_rows(p), splits, std::min<int64_t>(p.head_dim_v, config.head_dim_v)));
 }
 
 // Where the partial results are, which is only known when there is a workspace.
-void bind_partial(sm80::Params& params, std::span<std::byte> workspace) {
-  const int64_t rows = int64_t{params.batch} * params.heads_q * params.seqlen_q * params.splits;
+void bind_partial(sm80::Params& params, const ForwardProblem& p, std::span<std::byte> workspace) {
   params.partial_rows = reinterpret_cast<float2*>(workspace.data());
-  params.partial_o = reinterpret_cast<float*>(params.partial_rows + rows);
+  params.partial_o =
+      reinterpret_cast<float*>(params.partial_rows + partial_rows(p) * params.splits);
 }
 
 // The launch for columns of V and O from `column` on, as many as the kernel computes.
@@ -247,7 +250,7 @@ Status run(const ForwardProblem& p, const Planned& planned, const Arguments& arg
     bind(params, p, args);
   }
   const sm80::Config& config = config_of(instance);
-  if (params.splits > 1) bind_partial(params, workspace);
+  if (params.splits > 1) bind_partial(params, p, workspace);
 
   const DeviceGuard guard(planned.device);
   if (guard.error() != cudaSuccess) return cuda_failure(kName, "choosing its GPU", guard.error());
@@ -257,19 +260,19 @@ Status run(const ForwardProblem& p, const Planned& planned, const Arguments& arg
     const cudaError_t error = sm80::find_instance(instance).launch(part, blocks, cuda_stream);
     if (error != cudaSuccess) return cuda_failure(kName, "the launch", error);
     if (part.splits == 1) continue;
-    const cudaError_t combine = sm80::combine_splits(part, config.block_kv, cuda_stream);
+    const cudaError_t combine = sm80::combine_splits(part, cuda_stream);
     if (combine != cudaSuccess) return cuda_failure(kName, "the launch that joins splits", combine);
   }
   return {};
 }
 
-Launch make_launch(const ForwardProblem& p, const sm80::Instance& instance, bool splits) {
+Launch make_launch(const ForwardProblem& p, const sm80::Instance& instance) {
   const int block_q = block_q_of(instance);
   Launch launch{
       .params = make_params(p, config_of(instance), block_q), .instance = instance, .blocks = 0};
   const int64_t tiles = p.batch * int64_t{launch.params.q_tiles};
   const int64_t slots = cuda::attention::packed_slots(p.total_q, p.batch, block_q);
-  const bool packed = p.packed && !splits && slots < tiles;
+  const bool packed = p.packed && slots < tiles;
   if (packed) launch.params.packed_slots = static_cast<int>(slots);
   launch.blocks = static_cast<unsigned int>(p.heads_q * (packed ? slots : tiles));
   return launch;
@@ -277,14 +280,15 @@ Launch make_launch(const ForwardProblem& p, const sm80::Instance& instance, bool
 
 Result<PlannedKernel> plan(const ForwardProblem& asked, const PlanContext& context,
                            Sm80Kernel kernel) {
-  const ForwardProblem p = with_grouped_heads(asked);
+  // Whether heads are grouped depends on the longest entry.
+  const ForwardProblem p = context.batch_invariant ? asked : with_grouped_heads(asked);
   Planned planned{};
   const bool splits = kernel == Sm80Kernel::split || forward_sm80_splits(asked, context);
   planned.device = context.device.device.index;
   sm80::Instance instance = {.type = input_type(p.dtype),
                              .config = forward_sm80_config(p),
-                             .features = forward_sm80_features(p)};
-  planned.any = make_launch(p, with_all_features(instance), splits);
+                             .features = forward_sm80_features(p, context.batch_invariant)};
+  planned.any = make_launch(p, with_all_features(instance));
   size_t workspace_bytes = 0;
   if (splits) workspace_bytes = split(planned.any, p);
   planned.own = planned.any;
@@ -293,7 +297,7 @@ Result<PlannedKernel> plan(const ForwardProblem& asked, const PlanContext& conte
         sm80::pairs_serve(instance.config, context.device.shared_memory_a_block)) {
       instance.config = sm80::kPairedRow;
     }
-    planned.own = make_launch(p, instance, splits);
+    planned.own = make_launch(p, instance);
   }
 
   const DeviceGuard guard(planned.device);

@@ -10,6 +10,7 @@
 #include "dispatch/cuda_support.hpp"
 #include "dispatch/entries.hpp"
 #include "dispatch/grouped_heads.hpp"
+#include "dispatch/seen_by_choice.hpp"
 
 namespace flashcore {
 namespace {
@@ -18,7 +19,7 @@ using cuda::forward_sm80::choose_config;
 using cuda::forward_sm80::kConfigs;
 using cuda::forward_sm80::kLargestHeadDim;
 using cuda::forward_sm80::launch_columns;
-using cuda::forward_sm80::split_count;
+using cuda::forward_sm80::most_splits;
 
 constexpr int64_t kLargestSeqlen = int64_t{1} << 30;  // rows are counted in 32 bits
 constexpr int kChunkElements = 8;                     // of 16 bits in a 16-byte chunk
@@ -78,7 +79,7 @@ std::string refuse_sizes(const ForwardProblem& p, Sm80Kernel kernel) {
         "q: has {} tiles of {} queries in each of {} heads, wanted at most {} in all", tiles,
         block_q, p.batch * p.heads_q, kMost);
   }
-  const int64_t splits = split_count(p.seqlen_kv);
+  const int64_t splits = most_splits(p.seqlen_kv);
   if (kernel == Sm80Kernel::split && p.batch * p.heads_q * tiles > kMost / splits) {
     return fmt::format(
         "k: {} rows make {} splits of each of {} tiles of queries, wanted at most "
@@ -118,13 +119,14 @@ std::string forward_sm80_refusal(const ForwardProblem& problem, const DeviceInfo
 
 bool forward_sm80_splits(const ForwardProblem& p, const PlanContext& context) {
   constexpr int64_t kMostQueries = 16, kFewestKeys = 2048;
-  if (p.seqlen_q > kMostQueries || p.seqlen_kv < kFewestKeys) return false;
-  const ForwardProblem seen = with_grouped_heads(p);
-  if (!refuse_sizes(seen, Sm80Kernel::split).empty()) return false;
-  return context.batch_invariant || 2 * seen.batch * seen.heads_q <= context.device.multiprocessors;
+  const ForwardProblem seen = seen_by_choice(p, context);
+  if (seen.seqlen_q > kMostQueries || seen.seqlen_kv < kFewestKeys) return false;
+  const ForwardProblem grouped = with_grouped_heads(p);
+  return refuse_sizes(grouped, Sm80Kernel::split).empty() &&
+         2 * grouped.batch * grouped.heads_q <= context.device.multiprocessors;
 }
 
-cuda::forward_sm80::Features forward_sm80_features(const ForwardProblem& p) {
+cuda::forward_sm80::Features forward_sm80_features(const ForwardProblem& p, bool batch_invariant) {
   using cuda::forward_sm80::Features;
   if (!is_16_bit(p.dtype) || p.o_dtype != p.dtype) return Features::all;
   if (p.mask.present || p.dropout_p > 0 || !(p.softmax_scale > 0)) return Features::all;
@@ -144,7 +146,9 @@ cuda::forward_sm80::Features forward_sm80_features(const ForwardProblem& p) {
   // Where rows see few keys one may be a key's value, which must come out exactly: only references
   // that follow every score make its P a power of two.
   constexpr int64_t kFewKeys = 64;
-  if ((p.bias.present || p.alibi_slopes.present) && most_keys(p) < kFewKeys) return Features::all;
+  if ((p.bias.present || p.alibi_slopes.present) && (batch_invariant || most_keys(p) < kFewKeys)) {
+    return Features::all;
+  }
   return cuda::forward_sm80::has_scores_kernel(forward_sm80_config(p)) ? Features::scores
                                                                        : Features::all;
 }

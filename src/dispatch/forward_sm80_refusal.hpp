@@ -20,11 +20,12 @@ std::string forward_sm80_refusal(const ForwardProblem& problem, const DeviceInfo
                                  std::string_view targets, Sm80Kernel kernel = Sm80Kernel::half);
 
 // Whether a problem's keys are shared out to several blocks without being asked to: few queries
-// against long keys that leave most of the GPU idle. With PlanContext::batch_invariant the batch
-// has no say in it.
+// against long keys that leave most of the GPU idle. Never with PlanContext::batch_invariant, as
+// the choice cannot know how few there are.
 bool forward_sm80_splits(const ForwardProblem& problem, const PlanContext& context);
 
 // What the kernel of a problem looks for in every tile, given pointers at multiples of 16 bytes.
-cuda::forward_sm80::Features forward_sm80_features(const ForwardProblem& problem);
+cuda::forward_sm80::Features forward_sm80_features(const ForwardProblem& problem,
+                                                   bool batch_invariant);
 
 }  // namespace flashcore

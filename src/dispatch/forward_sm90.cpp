@@ -8,6 +8,7 @@
 #include <string_view>
 #include <utility>
 
+#include "cuda/attention/packed_tiles.hpp"
 #include "cuda/attention/softcap.hpp"
 #include "cuda/forward_sm90/config.hpp"
 #include "cuda/forward_sm90/launch.hpp"
@@ -20,6 +21,7 @@
 #include "dispatch/forward_sm90_tile.hpp"
 #include "dispatch/kernel_targets.hpp"
 #include "dispatch/pointer_cache.hpp"
+#include "dispatch/seen_by_choice.hpp"
 #include "dispatch/unique_name.hpp"
 #include "problem/status.hpp"
 
@@ -59,44 +61,50 @@ sm90::Params make_params(const ForwardProblem& p, const sm90::Config& config) {
   }
   params.sinks_step = p.sinks.head;
 
-  const int64_t heads = std::max<int64_t>(p.batch * p.heads_q, 1);
-  const int64_t group = p.heads_kv > 0 ? p.heads_q / p.heads_kv : 1;
-  const int64_t head_bytes = std::max<int64_t>(2 * p.seqlen_kv * (p.head_dim_qk + p.head_dim_v), 1);
+  const auto heads = static_cast<uint32_t>(p.batch * p.heads_q);
+  const int64_t row_bytes = std::max<int64_t>(2 * (p.head_dim_qk + p.head_dim_v), 1);
   const int64_t q_tiles = (p.seqlen_q + config.block_q() - 1) / config.block_q();
   params.heads = static_cast<uint32_t>(p.heads_q);
-  params.heads_per_kv_head = static_cast<uint32_t>(group);
+  params.heads_per_kv_head = static_cast<uint32_t>(p.heads_kv > 0 ? p.heads_q / p.heads_kv : 1);
+  params.section_rows = static_cast<uint32_t>(kSectionBytes / row_bytes);
   params.queries = static_cast<int>(p.seqlen_q);
   params.limits =
       sm90::band_limits(p.band.left, p.band.right, common_offset(p), static_cast<int>(p.seqlen_kv));
   params.varies = entries_vary(p);
+  params.packed = p.packed;
   params.order = {
-      .batch_heads = static_cast<uint32_t>(p.batch * p.heads_q),
+      .batch_heads = heads,
       .q_tiles = static_cast<uint32_t>(q_tiles),
-      .section_heads =
-          static_cast<uint32_t>(std::clamp<int64_t>(kSectionBytes / head_bytes * group, 1, heads)),
+      .section_heads = sm90::section_heads(params.section_rows, static_cast<uint32_t>(p.seqlen_kv),
+                                           params.heads_per_kv_head, heads),
       .longest_first = p.band.right >= 0 && q_tiles > 1,
   };
   return params;
 }
 
+// Tiles of a launch; of a packed batch, whose lengths only the device knows, at most so many.
+int64_t most_tiles(const ForwardProblem& p, const sm90::Params& params, int block_q) {
+  if (!p.packed) return params.order.size();
+  const int64_t entry_tiles = params.order.q_tiles;
+  return p.heads_q * std::min(p.batch * entry_tiles,
+                              cuda::attention::packed_slots(p.total_q, p.batch, block_q));
+}
+
 Planned make_planned(const ForwardProblem& p, const PlanContext& context, Sm90Tile tile) {
   Planned planned{};
   planned.device = context.device.device.index;
-  const bool features = sm90_features(p);
-  // Which tile computes an entry may not depend on the others where that is promised.
-  ForwardProblem entry = p;
-  if (context.batch_invariant) entry.batch = 1;
   const int64_t multiprocessors = context.device.multiprocessors;
   planned.instance = {.type = p.dtype == DType::f16 ? sm90::InputType::f16 : sm90::InputType::bf16,
-                      .config = tile == Sm90Tile::tallest
-                                    ? sm90::choose_config(p.head_dim_qk, p.head_dim_v, features)
-                                    : choose_sm90_tile(entry, multiprocessors),
-                      .features = features};
+                      .config = tile == Sm90Tile::best
+                                    ? choose_sm90_tile(seen_by_choice(p, context), multiprocessors)
+                                    : sm90_tile_candidates(p)[static_cast<size_t>(tile)],
+                      .features = sm90_features(p)};
   const sm90::Config& config = sm90::kConfigs[static_cast<size_t>(planned.instance.config)];
   planned.params = make_params(p, config);
   planned.params.launch_name = unique_name();
-  const uint32_t tiles = planned.params.order.size();
-  planned.blocks = std::min(tiles, static_cast<uint32_t>(multiprocessors * config.blocks_an_sm));
+  const int64_t tiles = most_tiles(p, planned.params, config.block_q());
+  planned.blocks =
+      static_cast<unsigned int>(std::min(tiles, multiprocessors * config.blocks_an_sm));
   planned.has_keys = (p.packed ? p.total_kv : p.seqlen_kv) > 0;
   planned.counts = is_uneven(p, config) && tiles > planned.blocks;
   return planned;
@@ -195,8 +203,10 @@ Kernel row(const char* name, bool automatic, Sm90Tile tile) {
 Kernel forward_sm90_kernel() { return row("forward_sm90", true, Sm90Tile::best); }
 
 std::vector<Kernel> forward_sm90_kernels() {
-  // The tallest tile is chosen by the first where it pays; by name, for any problem that it holds.
-  return {forward_sm90_kernel(), row("forward_sm90_tall", false, Sm90Tile::tallest)};
+  // The first chooses between its tiles; by name, each for any problem that it holds.
+  return {forward_sm90_kernel(), row("forward_sm90_tall", false, Sm90Tile::tall),
+          row("forward_sm90_low", false, Sm90Tile::low),
+          row("forward_sm90_narrow", false, Sm90Tile::narrow)};
 }
 
 }  // namespace flashcore

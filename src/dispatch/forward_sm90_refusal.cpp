@@ -63,7 +63,7 @@ std::string refuse_head_dims(const ForwardProblem& p) {
   return {};
 }
 
-// Of the tallest tile: where there is no other.
+// Of a tile by name: where there is no other.
 std::string refuse_single_tile(const ForwardProblem& p) {
   if (sm90_tile_candidates(p).size() > 1) return {};
   if (sm90_features(p)) {
@@ -121,7 +121,7 @@ std::string forward_sm90_refusal(const ForwardProblem& problem, const DeviceInfo
        {refuse_types, refuse_features, refuse_head_dims, refuse_sizes, refuse_layouts}) {
     if (refusal.empty()) refusal = refuse(problem);
   }
-  if (refusal.empty() && tile == Sm90Tile::tallest) refusal = refuse_single_tile(problem);
+  if (refusal.empty() && tile != Sm90Tile::best) refusal = refuse_single_tile(problem);
   return refusal;
 }
 

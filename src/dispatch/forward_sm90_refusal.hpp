@@ -8,9 +8,9 @@
 
 namespace flashcore {
 
-// Which tile a kernel takes: the best of those that hold the head dimensions, or the tallest, which
-// is a kernel for problems with a choice only.
-enum class Sm90Tile { best, tallest };
+// Which tile a kernel takes: the best of those that hold the head dimensions; or one of those up to
+// head dimension 64, which are kernels for problems with a choice only.
+enum class Sm90Tile { best = -1, tall = 0, low = 1, narrow = 2 };
 
 // One sentence, or empty. `targets`: what the kernels were compiled for, as in cuda_support.hpp.
 std::string forward_sm90_refusal(const ForwardProblem& problem, const DeviceInfo& device,

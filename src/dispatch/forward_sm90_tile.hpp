@@ -4,11 +4,12 @@
 //   a tile    begin_and_end + steps * step, and `mask` where there is one
 //   even      waves of as many as the GPU holds at once, full or not, of the average tile's length:
 //             a head's last one may have fewer rows
-//   uneven    all tiles shared out, but none is done before the longest one; a tile of one step
-//             waits for the next to be found
+//   uneven    all tiles shared out
+//   either    none is done before the longest one, which takes `alone` of its time where others on
+//             its SM have ended
 //
-// A step is one block of keys. Constants are microseconds on an H200, fitted to 178 problems of
-// both tiles (docs/forward-sm90.md); only their ratios matter here.
+// A step is one block of keys. Constants are microseconds on an H200, fitted to 236 problems by
+// tools/fit_sm90_tiles.py (docs/forward-sm90.md); only their ratios matter here.
 #pragma once
 
 #include <algorithm>
@@ -24,13 +25,14 @@
 namespace flashcore {
 
 struct Sm90TileModel {
-  double begin_and_end, step, mask, find;
+  double begin_and_end, step, mask, alone;
 };
 
 // Of a tile with others on its SM, where it shares that.
 constexpr Sm90TileModel sm90_tile_model(const cuda::forward_sm90::Config& config) {
-  return config.blocks_an_sm > 1 ? Sm90TileModel{1.85, 1.05, 0.7, 0}
-                                 : Sm90TileModel{2.3, 1.45, 0, 1};
+  if (config.blocks_an_sm == 1) return {3.276, 1.150, 0.402, 1.200};
+  if (config.blocks_an_sm == 2) return {3.425, 0.828, 0.582, 0.950};
+  return {2.247, 0.851, 0.948, 0.744};
 }
 
 // Whether tiles differ in how many keys they see, or in how many rows they have: then they are
@@ -50,9 +52,8 @@ inline double predicted_us(const ForwardProblem& p, const cuda::forward_sm90::Co
   const auto places =
       static_cast<double>(std::max<int64_t>(multiprocessors, 1)) * config.blocks_an_sm;
   const bool masked = p.band.right >= 0 || p.band.left >= 0;
-  const bool waits = sees_unevenly(p) && work.longest <= 1;
-  const double once = model.begin_and_end + (masked ? model.mask : 0) + (waits ? model.find : 0);
-  const double longest = once + work.longest * model.step;
+  const double once = model.begin_and_end + (masked ? model.mask : 0);
+  const double longest = model.alone * (once + work.longest * model.step);
   // Warpgroups without a row leave the SM to the others.
   const double full_tiles =
       static_cast<double>(p.batch * p.heads_q) * static_cast<double>(p.seqlen_q) / config.block_q();

@@ -15,6 +15,8 @@
 #include "dispatch/forward_small_sm80_whole.hpp"
 #include "dispatch/forward_small_sm90_refusal.hpp"
 #include "dispatch/kernel_targets.hpp"
+#include "dispatch/seen_by_choice.hpp"
+#include "dispatch/small_choice.hpp"
 #include "problem/status.hpp"
 
 namespace flashcore {
@@ -52,12 +54,11 @@ Result<PlannedKernel> plan(const ForwardProblem& p, const PlanContext& context) 
   planned.params.problem = small_params(p);
   planned.grid = {static_cast<unsigned int>((p.seqlen_q + small::kBlockQ - 1) / small::kBlockQ),
                   static_cast<unsigned int>(p.heads_q), static_cast<unsigned int>(p.batch)};
-  const int64_t blocks = int64_t{planned.grid.q_tiles} * planned.grid.heads * planned.grid.batch;
-  // Which of the two computes an entry may not depend on the others where that is promised.
-  const bool one_wave = !context.batch_invariant && blocks <= context.device.multiprocessors;
+  const ForwardProblem seen = seen_by_choice(p, context);
+  const bool one_wave = units_of(seen, small::kBlockQ) <= context.device.multiprocessors;
   planned.instance = {
       .type = p.dtype == DType::f16 ? small::InputType::f16 : small::InputType::bf16,
-      .config = small::choose_config(p.head_dim_qk, p.head_dim_v, p.seqlen_kv, one_wave,
+      .config = small::choose_config(p.head_dim_qk, p.head_dim_v, seen.seqlen_kv, one_wave,
                                      context.device.shared_memory_a_block),
       .whole = false};
   planned.device = context.device.device.index;

@@ -6,6 +6,7 @@
 #include "cuda/forward_small_sm90/launch.hpp"
 #include "dispatch/forward_small_sm90_refusal.hpp"
 #include "dispatch/kernel_targets.hpp"
+#include "dispatch/seen_by_choice.hpp"
 #include "dispatch/small_mapped.hpp"
 #include "dispatch/small_tiles.hpp"
 
@@ -17,12 +18,11 @@ namespace small = cuda::forward_small_sm90;
 constexpr std::string_view kName = "forward_small_sm90";
 
 Result<PlannedKernel> plan(const ForwardProblem& p, const PlanContext& context) {
-  // Which of the two computes an entry may not depend on the others where that is promised.
-  const bool one_wave =
-      !context.batch_invariant && fits_twice(p, small::kBlockQ, context.device.multiprocessors);
+  const ForwardProblem seen = seen_by_choice(p, context);
+  const bool one_wave = fits_twice(seen, small::kBlockQ, context.device.multiprocessors);
   const small::InstanceEntry& instance = small::find_instance(
       {.type = mapped_input_type(p),
-       .config = small::choose_config(p.head_dim_qk, p.head_dim_v, p.seqlen_kv, one_wave),
+       .config = small::choose_config(p.head_dim_qk, p.head_dim_v, seen.seqlen_kv, one_wave),
        .cover = forward_small_sm90_cover(p)});
   return plan_mapped(p, context, {kName, small::kBlockQ, instance});
 }

@@ -94,8 +94,7 @@ TEST(ForwardSm90Order, PlainlyTakesTheTilesOfAHeadTogether) {
 
 // What lies in memory.
 struct CounterMemory {
-  uint64_t name;
-  uint32_t count;
+  uint64_t name, counts;
 };
 
 // Blocks that run in any order, on memory that holds anything: what the device functions do, one
@@ -103,7 +102,7 @@ struct CounterMemory {
 class Launch {
  public:
   Launch(CounterMemory& memory, uint64_t name, uint32_t tiles, uint32_t blocks)
-      : memory_(memory), counter_{name, tiles}, blocks_(blocks, Block{}) {
+      : memory_(memory), counter_{name, blocks}, tiles_(tiles), blocks_(blocks, Block{}) {
     for (uint32_t b = 0; b < blocks; ++b) blocks_[b].tile = b;
   }
 
@@ -127,7 +126,7 @@ class Launch {
         if (b.at == kClear) memory_.name = counter_.being_claimed();
         break;
       case kClear:
-        memory_.count = 0;
+        memory_.counts = 0;
         b.at = kName;
         break;
       case kName:
@@ -135,14 +134,19 @@ class Launch {
         b.at = kAsk;
         break;
       case kAsk:
-        b.answer = memory_.count++;
-        taken_.push_back(b.tile);
-        b.at = kReset;
+        if (b.tile < tiles_) {
+          taken_.push_back(b.tile);
+          b.tile = counter_.tile_after(memory_.counts);
+          memory_.counts += sm90::TileCounter::kOneTile;
+        } else {
+          b.found = memory_.counts;
+          memory_.counts += sm90::TileCounter::kOneLeft;
+          b.at = kReset;
+        }
         break;
       case kReset:
-        if (counter_.is_last(b.answer)) memory_.count = 0;
-        b.tile = static_cast<uint32_t>(blocks_.size()) + b.answer;
-        b.at = b.tile >= counter_.tiles ? kDone : kAsk;
+        if (counter_.is_last(b.found)) memory_.counts = 0;
+        b.at = kDone;
         break;
       case kDone:
         break;
@@ -152,12 +156,13 @@ class Launch {
  private:
   enum Step { kRead, kSwap, kClear, kName, kAsk, kReset, kDone };
   struct Block {
-    uint32_t tile = 0, answer = 0;
+    uint32_t tile = 0;
     uint64_t found = 0;
     Step at = kRead;
   };
   CounterMemory& memory_;
   sm90::TileCounter counter_;
+  uint32_t tiles_;
   std::vector<Block> blocks_;
   std::vector<uint32_t> taken_;
 };
@@ -167,12 +172,12 @@ TEST(ForwardSm90Counter, HandsOutEveryTileOnceAndIsReadyForTheNextLaunch) {
   for (int round = 0; round < 300; ++round) {
     const uint64_t mine = random() & ~uint64_t{1};
     // Memory that nobody cleared; often all of the name but one bit.
-    CounterMemory memory{round % 2 == 0 ? random() : mine ^ uint64_t{2} << random() % 63,
-                         static_cast<uint32_t>(random())};
+    CounterMemory memory{round % 2 == 0 ? random() : mine ^ uint64_t{2} << random() % 63, random()};
     for (int launch = 0; launch < 4; ++launch) {
       const uint64_t name = launch < 2 ? mine : random() & ~uint64_t{1};  // another plan's
       const auto blocks = static_cast<uint32_t>(1 + random() % 6);
-      const auto tiles = static_cast<uint32_t>(blocks + random() % 30);
+      // A packed batch may have fewer tiles than blocks.
+      const auto tiles = static_cast<uint32_t>(random() % 30);
       Launch one(memory, name, tiles, blocks);
       while (!one.done()) one.step(random() % blocks);
       std::vector<uint32_t> taken = one.taken();
@@ -180,7 +185,7 @@ TEST(ForwardSm90Counter, HandsOutEveryTileOnceAndIsReadyForTheNextLaunch) {
       ASSERT_EQ(taken.size(), tiles);
       for (uint32_t i = 0; i < tiles; ++i) ASSERT_EQ(taken[i], i);
       ASSERT_EQ(memory.name, name);
-      ASSERT_EQ(memory.count, 0U);
+      ASSERT_EQ(memory.counts, 0U);
     }
   }
 }
@@ -304,10 +309,8 @@ TEST(ForwardSm90Refusal, NamesWhatItDoesNotCompute) {
   EXPECT_THAT(refusal(p), HasSubstr("v: head stride is 0"));
 }
 
-TEST(ForwardSm90Refusal, TheTallestTileIsForProblemsWithAChoice) {
-  const auto tallest = [](const Problem& p) {
-    return refusal(p, 90, "80;89;90a", Sm90Tile::tallest);
-  };
+TEST(ForwardSm90Refusal, TilesByNameAreForProblemsWithAChoice) {
+  const auto tallest = [](const Problem& p) { return refusal(p, 90, "80;89;90a", Sm90Tile::tall); };
   EXPECT_EQ(tallest(dense(DType::f16, 64, 64)), "");
   EXPECT_EQ(tallest(dense(DType::bf16, 40, 8)), "");
   EXPECT_THAT(tallest(dense(DType::f16, 72, 64)), HasSubstr("q: head dimension is 72"));

@@ -1,7 +1,7 @@
 // The resource page of forward_sm90: which tile each head dimension gets, and what it costs.
 //
 //   a block: one producer warpgroup (one thread of it copies) and `consumers` warpgroups, each with
-//            64 query rows; one or two blocks an SM, which take tile after tile
+//            64 query rows; one to three blocks an SM, which take tile after tile
 //
 //   shared memory   | Q slots, one tile a consumer each | K ring | V ring | barriers, tasks |
 //
@@ -56,8 +56,9 @@ struct Config {
   }
 
   // Of what the launch allocates: see ptx::release_registers.
-  constexpr int producer_registers() const { return consumers == 3 ? 32 : 40; }
+  constexpr int producer_registers() const { return consumers == 3 || blocks_an_sm == 3 ? 32 : 40; }
   constexpr int consumer_registers() const {
+    if (blocks_an_sm == 3) return 128;
     if (blocks_an_sm == 2) return 216;
     return consumers == 3 ? 160 : 232;
   }
@@ -86,6 +87,17 @@ inline constexpr std::array kConfigs = {
            .q_slots = 2,
            .stages = 2,
            .blocks_an_sm = 2,
+           .split_softmax = false,
+           .ping_pong = false,
+           .plain = true,
+           .features = false},
+    Config{.head_dim_qk = 64,
+           .head_dim_v = 64,
+           .consumers = 1,
+           .block_kv = 64,
+           .q_slots = 2,
+           .stages = 2,
+           .blocks_an_sm = 3,
            .split_softmax = false,
            .ping_pong = false,
            .plain = true,

@@ -180,10 +180,12 @@ struct Consumer {
   }
 
   // A block that none of this warpgroup's rows sees. All consumers of a tile take the same number
-  // of turns, one less than it has blocks.
+  // of turns, one less than it has blocks. Lanes leave a wait one by one, as far as PTX promises:
+  // one that is late must not find the next phase in its slot.
   __device__ __forceinline__ void pass_block(bool takes_turn) {
     begin_block();
     wait_for_k();
+    __syncwarp();
     release_k();
     k_ring.next();
     k_at.next();
@@ -192,6 +194,7 @@ struct Consumer {
       give_turn();
     }
     wait_for_v();
+    __syncwarp();
     release_v();
   }
 

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 
 #include "cuda/attention/large_reference.hpp"
 #include "cuda/forward_sm90/consumer.cuh"
@@ -22,15 +23,17 @@ struct RowEnd {
   float factor, lse;
 };
 
-// `sum` over the whole row; in_use: the row is a query.
+// `sum` over the whole row; in_use: the row is a query. Where the sink is all that counts, the LSE
+// is the sink: in units of log2 the largest are past fp32.
 __device__ __forceinline__ RowEnd end_row(float sum, float reference, float sink, bool in_use) {
-  RowEnd end{0, sink * kLn2};
+  RowEnd end{0, sink};
   if (!in_use || sum == 0) return end;  // empty, which a NaN sum is not
-  const float top = fmaxf(reference, sink);
+  const float sink_log2 = fminf(sink * kLog2E, std::numeric_limits<float>::max());
+  const float top = fmaxf(reference, sink_log2);
   const float factor = ptx::exp2_approx(reference - top);
-  const float all = sum * factor + (sink == kNoKey ? 0.0F : ptx::exp2_approx(sink - top));
+  const float all = sum * factor + (sink == kNoKey ? 0.0F : ptx::exp2_approx(sink_log2 - top));
   end.factor = __fdividef(factor, all);
-  end.lse = (top + __log2f(all)) * kLn2;
+  if (factor != 0) end.lse = (top + __log2f(all)) * kLn2;
   return end;
 }
 
@@ -38,7 +41,7 @@ __device__ __forceinline__ RowEnd end_row(float sum, float reference, float sink
 template <class S>
 __device__ __forceinline__ void end_rows(const Params& p, const Consumer<S>& c,
                                          const TaskInfo& task, RowEnd (&ends)[2]) {
-  const float sink = sink_log2(p, task.head);
+  const float sink = sink_of(p, task.head);
 #pragma unroll
   for (int slot = 0; slot < 2; ++slot) {
     const int row = c.row() + 8 * slot;

@@ -48,11 +48,10 @@ __device__ inline float warp_sum(float x) {
   return x;
 }
 
-// The row's sink, or kNoKey; in units of log2.
+// The row's sink, or kNoKey.
 __device__ inline float sink_of(const Params& p, int head) {
   return p.sinks == nullptr ? kNoKey : p.sinks[head * p.sinks_step];
 }
-__device__ inline float sink_log2(const Params& p, int head) { return sink_of(p, head) * kLog2E; }
 
 __device__ inline uint16_t* output_row(const Params& p, const TaskInfo& task, int row) {
   return static_cast<uint16_t*>(p.o) + task.batch * p.o_batch + task.head * p.o_head +

@@ -1,9 +1,9 @@
 # forward_sm90's compiled kernels: one small translation unit for each row of kConfigs (config.hpp),
 # type, and with or without features, where it has any. instances.cpp makes the list of them a table.
-set(sm90_configs 7)
+set(sm90_configs 8)
 # Rows without Config::features, and without Config::plain.
-set(sm90_plain_only 0 1)
-set(sm90_features_only 2)
+set(sm90_plain_only 0 1 2)
+set(sm90_features_only 3)
 set(sm90_generated ${CMAKE_CURRENT_BINARY_DIR}/generated/forward_sm90)
 set(sm90_sources "")
 set(sm90_declarations "")

@@ -17,11 +17,13 @@ struct Maps {
 
 // What a block's first tile is found by: one line of the constant cache, which a launch finds cold.
 struct FirstParams {
-  TileOrder order;
+  TileOrder order;  // of a packed batch without the number of tiles, which only the device knows
+  uint32_t section_rows;              // what makes a section: see section_heads()
   uint32_t heads, heads_per_kv_head;  // of queries
   int queries;                        // seqlen_q
   BandLimits limits;                  // of every entry, unless `varies`
   bool varies;                        // entries differ in their lengths or diagonals
+  bool packed;
 };
 
 // TMA goes by the maps (that of O is used by tiles whose outputs are staged); the matrices are for

@@ -50,6 +50,21 @@ struct TileOrder {
   }
 };
 
+// Tiles of an entry with so many rows.
+constexpr uint32_t tiles_of(int rows, int block_q) {
+  return (static_cast<uint32_t>(rows) + static_cast<uint32_t>(block_q) - 1) /
+         static_cast<uint32_t>(block_q);
+}
+
+// How many heads make a section, at an entry's own number of keys: those whose keys and values
+// together are `section_rows` rows, with all query heads that read them.
+constexpr uint32_t section_heads(uint32_t section_rows, uint32_t keys, uint32_t group,
+                                 uint32_t heads) {
+  const uint64_t fit = uint64_t{section_rows / (keys > 0 ? keys : 1)} * group;
+  const uint64_t most = fit < heads ? fit : heads;
+  return most > 0 ? static_cast<uint32_t>(most) : 1;
+}
+
 // A visible pair has key - query in [low, high] and key < len_kv.
 struct BandLimits {
   int low, high, len_kv;

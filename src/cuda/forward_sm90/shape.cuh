@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "cuda/forward_sm90/config.hpp"
+#include "cuda/forward_sm90/packed_walk.cuh"
 #include "cuda/forward_sm90/params.hpp"
 #include "cuda/forward_sm90/schedule.hpp"
 #include "cuda/tile/smem_tile.hpp"
@@ -24,9 +25,9 @@ struct Shape {
   // Whether a thread holds its number, and its sums while scores are computed again. Otherwise it
   // reads the number anew, and the sums are in shared memory.
   static constexpr bool kHoldsThread = kConfig.consumers != 3;
-  // Whether a warp holds V's descriptor. By trial: elsewhere ptxas serialises products when it
-  // does, and here when it does not.
-  static constexpr bool kHoldsV = kConfig.consumers == 1;
+  // Whether a warp holds V's descriptor. By trial: where it does not, or elsewhere does, ptxas
+  // serialises products.
+  static constexpr bool kHoldsV = !kFeatures_ && kConfig.head_dim_qk <= 128;
   static constexpr bool kHoldsSums = !kFeatures_ && kConfig.consumers != 3;
   static constexpr bool kFeatures = kFeatures_;  // softcap, or a scale that is not positive
   static constexpr int kConsumers = kConfig.consumers;
@@ -61,6 +62,7 @@ struct Shape {
     uint64_t k_full[kStages], k_empty[kStages], v_full[kStages], v_empty[kStages];
     uint64_t task_wanted, task_found;
     TaskInfo task[kTaskSlots];
+    PackedWalk walk;
     bool caps_exactly[kFeatures ? kWarpgroupWarps * kConsumers : 1];    // of each warp
     float2 saved_sum[kHoldsSums ? 1 : kWarpgroupThreads * kConsumers];  // of each thread
   };

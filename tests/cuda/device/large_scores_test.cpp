@@ -33,7 +33,8 @@ class LargeScores : public testing::TestWithParam<const char*> {
   }
 };
 INSTANTIATE_TEST_SUITE_P(Hopper, LargeScores,
-                         testing::Values("forward_sm90", "forward_sm90_tall", "forward_small_sm90",
+                         testing::Values("forward_sm90", "forward_sm90_tall", "forward_sm90_low",
+                                         "forward_sm90_narrow", "forward_small_sm90",
                                          "forward_medium_sm90"));
 class LargeSoftcaps : public LargeScores {};
 INSTANTIATE_TEST_SUITE_P(Hopper, LargeSoftcaps, testing::Values("forward_sm90"));
@@ -166,7 +167,7 @@ TEST_P(LargeScores, WholeRows) {
   for_each_problem(GetParam(), {0.125, 8}, [](auto& host, auto& random) {
     const int64_t head_dim = host.problem.q.shape[3];
     for (int64_t i = 0; i < host.at("q").elements(); ++i) {
-      host.at("q").set(i, 30000 * (i / head_dim % 3 - 1));
+      host.at("q").set(i, 30000.0 * static_cast<double>(i / head_dim % 3 - 1));
     }
     double size = 0;
     for (int64_t i = 0; i < host.at("k").elements(); ++i) {
