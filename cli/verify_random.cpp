@@ -3,11 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
 #include <map>
 #include <mutex>
 #include <string>
 #include <vector>
 
+#include "bench/batch_company.hpp"
 #include "bench/gates.hpp"
 #include "cli/plan_choice.hpp"
 #include "cli/progress.hpp"
@@ -71,6 +73,46 @@ Status verify_seed(uint64_t seed, const bench::RandomSpace& space, const PlanOpt
   return {};
 }
 
+// The chosen kernel on one entry in several batches: one kernel, and the same bits.
+Status verify_company(uint64_t seed, const bench::RandomSpace& space, const PlanOptions& plan,
+                      Found& found) {
+  const bench::BatchCompany company(seed, space.largest_seqlen, space.largest_head_dim);
+  std::string kernel, failure, where;
+  std::vector<double> first;
+  for (size_t batch = 0; batch < company.batches() && failure.empty(); ++batch) {
+    const Problem problem = company.problem(batch);
+    const Result<Plan> chosen = make_plan(problem, plan);
+    if (!chosen.ok()) {
+      if (chosen.status().code() != StatusCode::unsupported) return chosen.status();
+      const std::scoped_lock lock(found.mutex);
+      found.tallies[plan.kernel].refuse(chosen.status().message());
+      return {};
+    }
+    where = company.describe(batch);
+    if (batch == 0) kernel = chosen->kernel();
+    if (chosen->kernel() != kernel) {
+      failure = fmt::format("{}: runs {} alone, {} here", where, kernel, chosen->kernel());
+      break;
+    }
+    bench::HostProblem host = company.fill(batch);
+    FLASHCORE_RETURN_IF_ERROR(run_kernel(host, plan, kernel));
+    const std::vector<double> results = company.results(host, batch);
+    if (batch == 0) first = results;
+    if (std::memcmp(results.data(), first.data(), first.size() * sizeof(double)) != 0) {
+      failure = fmt::format("{}: other bits than alone", where);
+    }
+  }
+  bench::Verdict verdict;
+  verdict.passed = failure.empty();
+  verdict.failure = failure;
+  const std::scoped_lock lock(found.mutex);
+  found.tallies[kernel].add(verdict, fmt::format("seed {}", seed));
+  if (!verdict.passed) {
+    found.failures.push_back({seed, kernel, failure, bench::describe(company.problem(0))});
+  }
+  return {};
+}
+
 void verify_all(const VerifyRandom& asked, const PlanOptions& plan, Found& found) {
   Progress progress(Progress::usual(), "random", asked.problems);
   // A GPU waits for references: each thread computes its own. On the CPU the kernels have them.
@@ -84,7 +126,8 @@ void verify_all(const VerifyRandom& asked, const PlanOptions& plan, Found& found
       if (!found.error.ok()) return;
       progress.step(fmt::format("seed {}", seed));
     }
-    const Status status = verify_seed(seed, asked.space, one, found);
+    const Status status = one.batch_invariant ? verify_company(seed, asked.space, one, found)
+                                              : verify_seed(seed, asked.space, one, found);
     const std::scoped_lock lock(found.mutex);
     if (!status.ok() && found.error.ok()) found.error = status;
     progress.advance();
@@ -102,6 +145,7 @@ std::string repeat(const Failure& failure, const VerifyRandom& asked, const Plan
   if (asked.space.largest_head_dim != kUsual.largest_head_dim) {
     line += fmt::format(" --largest-head-dim {}", asked.space.largest_head_dim);
   }
+  if (plan.batch_invariant) line += " --batch-invariant";
   if (plan.device.kind == DeviceKind::cuda) line += " --device " + to_text(plan.device);
   return line;
 }

@@ -20,6 +20,8 @@ struct VerifyRandom {
 // {"problems", "first_seed", "largest_seqlen", "largest_head_dim",
 //  "kernels": [{"kernel", "passed", "failed", "refused"}],
 //  "failures": [{"seed", "kernel", "failure", "problem", "repeat"}]}.
+// With PlanOptions::batch_invariant each problem is one entry in several batches instead, and the
+// chosen kernel must give it the same bits in all of them.
 // On a GPU the problems are shared out among the CPU's threads, which compute the references.
 Result<nlohmann::ordered_json> verify_random(const VerifyRandom& asked, const PlanOptions& plan,
                                              Session& session);
