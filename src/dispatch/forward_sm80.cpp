@@ -6,9 +6,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
+#include <limits>
 #include <string_view>
 
 #include "cuda/attention/packed_tiles.hpp"
+#include "cuda/attention/softcap.hpp"
 #include "cuda/forward_sm80/config.hpp"
 #include "cuda/forward_sm80/launch.hpp"
 #include "cuda/forward_sm80/splits.hpp"
@@ -29,7 +31,8 @@ namespace sm80 = cuda::forward_sm80;
 constexpr int64_t kSectionBytes = int64_t{20} << 20;
 constexpr int64_t kChunkBytes = 16;
 constexpr std::string_view kName = "forward_sm80";
-constexpr float kLog2E = 1.4426950408889634F;
+constexpr double kLog2E = cuda::attention::softcap::kLog2E;
+constexpr float kFp32Largest = std::numeric_limits<float>::max();
 
 // One of the compiled kernels, and what it is launched with.
 struct Launch {
@@ -89,36 +92,48 @@ bool has_chunks(const RowStrides& stride, const ForwardProblem& p, int64_t heads
 
 // What Features::scores is told: which hot line, and how far references may be off.
 //
-// softcap * tanh(s * inner) in units of log2: tanh(x) = x t(x^2) to 7e-6 of its value for x up to
-// 0.7, t interpolated at four Chebyshev points.
+// `largest_first`: products that leave no room for later ones to pass the cap's polynomial
+// unnoticed; or, without a softcap, that fp32 may not hold in units of log2.
 void set_score_line(sm80::Params& params, const ForwardProblem& p) {
-  constexpr double kNear = 0.7, kFirst = 0.4 * kNear,
-                   kTerms[] = {0.999993199929687, -0.33288649120204267, 0.12862074673686597,
-                               -0.037261644470749984};
-  constexpr double kSmallest = 1e-6, kLargest = 1e3;  // of scales whose powers stay in fp32
+  constexpr double kFirst = 0.4, kLargest = 0x1p126;
   const bool f16 = p.dtype == DType::f16, capped = p.softcap > 0;
   params.score_line = sm80::ScoreLine::none;
   params.score_headroom = f16 ? 5 : 0;
   params.smallest_sum = 0;
+  params.largest_first = cuda::attention::softcap::finite(
+      capped ? kFp32Largest : kLargest / (p.softmax_scale * kLog2E));
   if (p.bias.present || p.alibi_slopes.present) {
-    // References leave out what only lowers scores. fp16 P: 2^16 is the largest, 2^-14 the smallest
-    // with all of its bits; ALiBi never raises a score.
-    params.score_headroom = f16 && !p.bias.present ? -6 : 0;
-    params.smallest_sum = f16 ? 0x1p-12F : 0x1p-60F;
+    // References leave out where a bias lowers scores. fp16 P: 2^16 is the largest, 2^-14 the
+    // smallest with all of its bits.
+    if (p.bias.present) {
+      params.score_headroom = 0;
+      params.smallest_sum = f16 ? 0x1p-12F : 0x1p-60F;
+    }
     const bool far = p.seqlen_q > sm80::kFarthest || p.seqlen_kv > sm80::kFarthest;
     if (capped || (p.bias.present && p.alibi_slopes.present) || far) return;
     params.score_line = p.bias.present ? sm80::ScoreLine::bias : sm80::ScoreLine::alibi;
-  } else if (const double inner = double{p.softmax_scale} / p.softcap;
-             inner >= kSmallest && inner <= kLargest) {
+  } else if (capped) {
+    const auto near = cuda::attention::near_cap(p.softmax_scale, p.softcap);
+    if (near.fourth == 0) return;
     params.score_line = sm80::ScoreLine::softcap;
-    double factor = double{params.cap_log2} * inner;
-    for (size_t i = 0; i < std::size(kTerms); ++i, factor *= inner * inner) {
-      params.cap_terms[i] = static_cast<float>(factor * kTerms[i]);
-    }
-    const double near = kNear / inner;
-    params.cap_fourth = static_cast<float>(near * near * near * near);
-    params.cap_first = static_cast<float>(kFirst / inner);
+    std::copy(std::begin(near.terms), std::end(near.terms), params.cap_terms);
+    params.cap_fourth = near.fourth;
+    params.largest_first = static_cast<float>(kFirst * near.score);
   }
+}
+
+// From products to scores, and what the exact softmax takes for a score.
+void set_scores(sm80::Params& params, const ForwardProblem& p) {
+  using cuda::attention::softcap::finite;
+  params.cap = p.softcap;
+  params.softcap = {0, finite(p.softmax_scale * kLog2E), 0};
+  if (p.softcap > 0) {
+    params.softcap = cuda::attention::softcap_params(p.softmax_scale, p.softcap);
+  }
+  params.scores_natural =
+      p.softcap > 0 || p.bias.present || p.alibi_slopes.present || !(p.softmax_scale > 0);
+  params.score_unit = params.scores_natural ? 1 : p.softmax_scale;
+  params.score_unit_log2 = finite(params.score_unit * kLog2E);
 }
 
 // Whether a kernel may read the elements of `count` neighbouring keys at once, the first one a
@@ -160,13 +175,7 @@ sm80::Params make_params(const ForwardProblem& p, const sm80::Config& config, in
 
   params.splits = 1;
   params.o_type = element_type(p.o_dtype);
-  const float scale_log2 = p.softmax_scale * kLog2E;
-  if (p.softcap > 0) {
-    params.score_factor = (p.dtype == DType::f32 ? p.softmax_scale : 2 * scale_log2) / p.softcap;
-    params.cap_log2 = p.softcap * kLog2E;
-  } else {
-    params.score_factor = scale_log2;
-  }
+  set_scores(params, p);
   set_score_line(params, p);
   params.bias = pair_matrix(p.bias);
   params.mask = pair_matrix(p.mask);

@@ -19,6 +19,7 @@
 #include "cuda/forward_sm80/key_order.hpp"
 #include "cuda/forward_sm80/key_tiles.hpp"
 #include "cuda/forward_sm80/splits.hpp"
+#include "cuda/forward_sm80/tile_order.hpp"
 #include "dispatch/forward_sm80_refusal.hpp"
 #include "problem/problem.hpp"
 
@@ -38,10 +39,12 @@ using cuda::forward_sm80::kConfigs;
 using cuda::forward_sm80::kHalfConfigs;
 using cuda::forward_sm80::launch_columns;
 using cuda::forward_sm80::most_splits;
+using cuda::forward_sm80::nearest_tile;
 using cuda::forward_sm80::split_count;
 using cuda::forward_sm80::split_keys;
 using cuda::forward_sm80::split_weight;
 using cuda::forward_sm80::split_workspace_bytes;
+using cuda::forward_sm80::TileOrder;
 using cuda::forward_sm80::with_part;
 using testing::HasSubstr;
 
@@ -160,25 +163,25 @@ struct Part {
   float reference = -std::numeric_limits<float>::infinity(), sum = 0, output = 0;
 };
 
-// One row with one output, as a split leaves it.
+// One row with one output, as a split leaves it; a score times `unit` is in units of log2.
 Part part_of(const std::vector<float>& scores, const std::vector<float>& values, size_t begin,
-             size_t end) {
+             size_t end, float unit) {
   Part part;
   for (size_t i = begin; i < end; ++i) part.reference = std::max(part.reference, scores[i]);
   for (size_t i = begin; i < end; ++i) {
-    const float p = std::exp2(scores[i] - part.reference);
+    const float p = std::exp2((scores[i] - part.reference) * unit);
     part.sum += p;
     part.output += p * values[i];
   }
   return part;
 }
 
-Part joined(const std::vector<Part>& parts) {
+Part joined(const std::vector<Part>& parts, float unit) {
   const auto exp2 = [](float x) { return std::exp2(x); };
   Part all;
   for (const Part& part : parts) all.reference = std::max(all.reference, part.reference);
   for (const Part& part : parts) {
-    const float weight = split_weight(part.reference, all.reference, exp2);
+    const float weight = split_weight(part.reference, all.reference, unit, exp2);
     all.sum += weight * part.sum;
     all.output = with_part(all.output, weight, part.output);
   }
@@ -190,14 +193,17 @@ TEST(ForwardSm80Combine, SplitsGiveWhatTheWholeRowGives) {
   std::normal_distribution<float> normal;
   for (int n = 0; n < 200; ++n) {
     std::vector<float> scores(100), values(100);
-    for (float& x : scores) x = 20 * normal(random);
+    // Of every size that fp32 has: what is scaled is a difference.
+    const float unit = n % 2 == 0 ? 1 : 0.18F;
+    const float size = n % 4 < 2 ? 20 : n % 8 < 4 ? 1e30F : 3e37F;
+    for (float& x : scores) x = size * normal(random);
     for (float& x : values) x = normal(random);
-    const Part whole = part_of(scores, values, 0, 100);
+    const Part whole = part_of(scores, values, 0, 100, unit);
     std::vector<Part> parts = {Part{}};  // a split that no key of the row's is in
     for (size_t begin = 0; begin < 100; begin += 30) {
-      parts.push_back(part_of(scores, values, begin, std::min<size_t>(begin + 30, 100)));
+      parts.push_back(part_of(scores, values, begin, std::min<size_t>(begin + 30, 100), unit));
     }
-    const Part all = joined(parts);
+    const Part all = joined(parts, unit);
     EXPECT_EQ(all.reference, whole.reference);
     EXPECT_NEAR(all.sum, whole.sum, 1e-5 * whole.sum);
     EXPECT_NEAR(all.output / all.sum, whole.output / whole.sum, 1e-5);
@@ -205,16 +211,44 @@ TEST(ForwardSm80Combine, SplitsGiveWhatTheWholeRowGives) {
 }
 
 TEST(ForwardSm80Combine, ARowWithoutAKeyIsEmptyAndNotNaN) {
-  const Part all = joined({Part{}, Part{}});
+  const Part all = joined({Part{}, Part{}}, 1);
   EXPECT_EQ(all.sum, 0);
   EXPECT_EQ(all.output, 0);
 }
 
 TEST(ForwardSm80Combine, WhatIsNotFiniteCountsHoweverSmallItsWeight) {
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
-  EXPECT_EQ(joined({{0, 1, 1}, {-1000, 1, kInfinity}}).output, kInfinity);
-  EXPECT_EQ(joined({{0, 1, 1}, {-1000, 1, -kInfinity}}).output, -kInfinity);
-  EXPECT_TRUE(std::isnan(joined({{0, 1, 1}, {-1000, 1, std::nanf("")}}).output));
+  EXPECT_EQ(joined({{0, 1, 1}, {-1000, 1, kInfinity}}, 1).output, kInfinity);
+  EXPECT_EQ(joined({{0, 1, 1}, {-1000, 1, -kInfinity}}, 1).output, -kInfinity);
+  EXPECT_TRUE(std::isnan(joined({{0, 1, 1}, {-1000, 1, std::nanf("")}}, 1).output));
+}
+
+// ---- the order of tiles
+
+TEST(ForwardSm80Order, TakesEveryTileOnceAndTheFirstOneFirst) {
+  for (int begin = 0; begin < 4; ++begin) {
+    for (int end = begin + 1; end < 9; ++end) {
+      for (int first = begin; first < end; ++first) {
+        const TileOrder order{.begin = begin, .end = end, .first = first};
+        std::vector<int> taken;
+        for (int turn = begin; turn < end; ++turn) taken.push_back(order.tile(turn));
+        EXPECT_EQ(taken.front(), first);
+        EXPECT_EQ(taken.back(), first == begin ? end - 1 : first - 1);
+        std::sort(taken.begin(), taken.end());
+        for (int i = begin; i < end; ++i) ASSERT_EQ(taken[static_cast<size_t>(i - begin)], i);
+      }
+    }
+  }
+}
+
+TEST(ForwardSm80Order, BeginsNextToTheDiagonalWhereverItIs) {
+  EXPECT_EQ(nearest_tile(130, 0, 10, 64), 2);
+  EXPECT_EQ(nearest_tile(63, 0, 10, 64), 0);
+  EXPECT_EQ(nearest_tile(640, 0, 10, 64), 9);
+  EXPECT_EQ(nearest_tile(130, 3, 10, 64), 3);
+  EXPECT_EQ(nearest_tile(-1, 0, 10, 64), 0);
+  EXPECT_EQ(nearest_tile(-(int64_t{1} << 33), 2, 10, 64), 2);
+  EXPECT_EQ(nearest_tile(int64_t{1} << 33, 2, 10, 64), 9);
 }
 
 // ---- key ranges

@@ -28,8 +28,8 @@ __device__ float warp_sum(float x) {
   return x;
 }
 
-__device__ float weight_of(float reference, float largest) {
-  return split_weight(reference, largest, [](float x) { return ptx::exp2_approx(x); });
+__device__ float weight_of(float reference, float largest, float unit) {
+  return split_weight(reference, largest, unit, [](float x) { return ptx::exp2_approx(x); });
 }
 
 __host__ __device__ int64_t partial_row_count(const Params& p) {
@@ -68,20 +68,20 @@ __global__ void __launch_bounds__(32 * kRowsPerBlock)
   const bool in_use = row < task.sequence.len_q && task.sequence.len_kv > 0;
   const int splits = in_use ? static_cast<int>(split_count(task.sequence.len_kv)) : 0;
   const float2* const parts = p.partial_rows + index * p.splits;
-  const float sink = p.sinks.data == nullptr ? kNoKey : p.sinks.data[task.head * p.sinks.head];
-  const float sink_log2 = sink * kLog2E;
   float largest = kNoKey;
   for (int i = lane; i < splits; i += 32) largest = fmaxf(largest, parts[i].x);
-  largest = fmaxf(warp_max(largest), sink_log2);
+  largest = warp_max(largest);
   float sum = 0;
-  for (int i = lane; i < splits; i += 32) sum += parts[i].y * weight_of(parts[i].x, largest);
+  for (int i = lane; i < splits; i += 32) {
+    sum += parts[i].y * weight_of(parts[i].x, largest, p.score_unit_log2);
+  }
   sum = warp_sum(sum);
 
   float o[kLaneColumns] = {};
   const float* partial = p.partial_o + index * p.splits * p.head_dim_v;
 #pragma unroll 4
   for (int i = 0; i < splits; ++i, partial += p.head_dim_v) {
-    const float weight = weight_of(parts[i].x, largest);
+    const float weight = weight_of(parts[i].x, largest, p.score_unit_log2);
 #pragma unroll
     for (int c = 0; c < kLaneColumns; ++c) {
       const int column = lane + 32 * c;
@@ -91,8 +91,12 @@ __global__ void __launch_bounds__(32 * kRowsPerBlock)
   }
 
   const bool empty = sum == 0;  // a NaN sum is not empty
-  if (sink != kNoKey && !empty) sum += ptx::exp2_approx(sink_log2 - largest);
-  const float factor = empty ? 0.0F : __fdividef(p.dropout ? p.dropout_rescale : 1.0F, sum);
+  // With the sink, in natural units.
+  const float sink = p.sinks.data == nullptr ? kNoKey : p.sinks.data[task.head * p.sinks.head];
+  const float reference = largest * p.score_unit, top = fmaxf(reference, sink);
+  const float share = ptx::exp2_approx((reference - top) * kLog2E);
+  sum = sum * share + (sink == kNoKey ? 0.0F : ptx::exp2_approx((sink - top) * kLog2E));
+  const float factor = __fdividef(share, sum) * (p.dropout ? p.dropout_rescale : 1.0F);
   const int64_t first = o_offset(p, task, row);
 #pragma unroll
   for (int c = 0; c < kLaneColumns; ++c) {
@@ -102,8 +106,7 @@ __global__ void __launch_bounds__(32 * kRowsPerBlock)
   }
   if (p.lse != nullptr && lane == 0) {
     p.lse[task.batch * p.lse_batch + task.head * p.lse_head +
-          (task.sequence.q_begin + row) * p.lse_row] =
-        empty ? sink : (largest + __log2f(sum)) * kLn2;
+          (task.sequence.q_begin + row) * p.lse_row] = empty ? sink : top + __log2f(sum) * kLn2;
   }
 }
 

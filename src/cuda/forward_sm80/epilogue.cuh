@@ -19,21 +19,20 @@ namespace flashcore::cuda::forward_sm80 {
 inline constexpr float kLn2 = 0.6931471805599453F;
 
 // Normalises a row's outputs, which are finite, with its sink, and gives its LSE. A row without a
-// key has O = 0.
+// key has O = 0. `unit`: of references, in natural units.
 template <Config kConfig>
 __device__ __forceinline__ float finish_row(WarpState<kConfig>& w, int g, int slot, float sink,
-                                            float rescale) {
+                                            float rescale, float unit) {
   float sum = w.sum[g][slot];
-  const float reference = w.reference[g][slot];
+  const float reference = w.reference[g][slot] * unit;
   const bool empty = sum == 0;  // a NaN sum is not
   float lse = sink, factor = 0;
   if (!empty) {
-    const float sink_log2 = sink * kLog2E;
-    const float largest = fmaxf(reference, sink_log2);
-    factor = ptx::exp2_approx(reference - largest);
-    sum = sum * factor + (sink == kNoKey ? 0.0F : ptx::exp2_approx(sink_log2 - largest));
+    const float largest = fmaxf(reference, sink);
+    factor = ptx::exp2_approx((reference - largest) * kLog2E);
+    sum = sum * factor + (sink == kNoKey ? 0.0F : ptx::exp2_approx((sink - largest) * kLog2E));
     factor = __fdividef(factor, sum) * rescale;
-    lse = (largest + __log2f(sum)) * kLn2;
+    lse = largest + __log2f(sum) * kLn2;
   }
 #pragma unroll
   for (int n = 0; n < kConfig.head_dim_v / 8; ++n) {
@@ -65,7 +64,7 @@ __device__ __forceinline__ void clear_rows(WarpState<kConfig>& w, int first_row,
 
 template <Config kConfig, Features kFeatures>
 __device__ __forceinline__ void finish_rows(const Params& p, const Task& task,
-                                            WarpState<kConfig>& w) {
+                                            WarpState<kConfig>& w, float unit) {
   const int lane = ptx::thread_index() % 32;
   const int warp = ptx::thread_index() / 32;
   if (const auto len_q = static_cast<int>(task.sequence.len_q);
@@ -94,7 +93,7 @@ __device__ __forceinline__ void finish_rows(const Params& p, const Task& task,
 #pragma unroll
     for (int slot = 0; slot < 2; ++slot) {
       const int row = task.first_query + warp * kConfig.warp_rows() + 16 * g + 8 * slot + lane / 4;
-      const float lse = finish_row<kConfig>(w, g, slot, sink, rescale);
+      const float lse = finish_row<kConfig>(w, g, slot, sink, rescale, unit);
       if (p.lse != nullptr && lane % 4 == 0 && row < task.sequence.rows_q) {
         p.lse[task.batch * p.lse_batch + task.head * p.lse_head +
               (task.sequence.q_begin + row) * p.lse_row] = lse;

@@ -62,24 +62,24 @@ struct FetchedBias {
     return ptx::f16_to_float(static_cast<uint16_t>(i % 2 == 0 ? bits : bits >> 16));
   }
 
-  // To scores in units of log2, all slots of them. A pair with a bias of -inf is removed, even if
-  // its score was NaN.
-  template <BiasPart kPart, int kGroups, int kProducts>
+  // To scores, all slots of them. A pair with a bias of -inf is removed, even if its score was NaN.
+  template <BiasPart kPart, Units kUnits, int kGroups, int kProducts>
   __device__ __forceinline__ void add_to(Scores<kGroups, kProducts>& s, ElementType type) const {
     switch (type) {
       case ElementType::f32:
-        return add<kPart, ElementType::f32>(s);
+        return add<kPart, kUnits, ElementType::f32>(s);
       case ElementType::f16:
-        return add<kPart, ElementType::f16>(s);
+        return add<kPart, kUnits, ElementType::f16>(s);
       case ElementType::bf16:
-        return add<kPart, ElementType::bf16>(s);
+        return add<kPart, kUnits, ElementType::bf16>(s);
     }
   }
 
  private:
-  template <BiasPart kPart, ElementType kType, int kGroups, int kProducts>
+  template <BiasPart kPart, Units kUnits, ElementType kType, int kGroups, int kProducts>
   __device__ __forceinline__ void add(Scores<kGroups, kProducts>& s) const {
     static_assert(kSlots == 2 * kGroups && kPieces == kProducts / 2);
+    constexpr float kUnit = kPerNatural<kUnits>;
 #pragma unroll
     for (int slot = 0; slot < kSlots; ++slot) {
 #pragma unroll
@@ -89,10 +89,10 @@ struct FetchedBias {
           const float bias = value<kType>(slot, n / 2, n % 2 * 2 + e);
           float& score = s[slot / 2][n][slot % 2 * 2 + e];
           if (kPart == BiasPart::negative) {
-            score = fmaf(bias > 0 ? 0.0F : bias, kLog2E, score);
+            score = fmaf(bias > 0 ? 0.0F : bias, kUnit, score);
           } else {
             const float part = kPart == BiasPart::whole || bias > 0 ? bias : 0.0F;
-            score = bias == kNoKey ? kNoKey : fmaf(part, kLog2E, score);
+            score = bias == kNoKey ? kNoKey : fmaf(part, kUnit, score);
           }
         }
       }

@@ -25,7 +25,7 @@ __device__ __noinline__ void compute_exactly(const Params& p, unsigned char* sha
     const bool kinds = pass == GuardPass::kinds;
     found |= attend<kConfig, Element, kFeatures, Softmax::guarded>(p, task, shared, w, pass);
     finish_sums<kConfig, Element>(w, false);
-    if (!kinds) finish_rows<kConfig, kFeatures>(p, task, w);
+    if (!kinds) finish_rows<kConfig, kFeatures>(p, task, w, p.score_unit);
     store_elements<kConfig>(p, task, shared, w, kinds);
     if (!__syncthreads_or(found)) break;
   }
@@ -61,7 +61,7 @@ __global__ void __launch_bounds__(kConfigs[kConfigIndex].threads(),
     return;
   }
   const Task& task = noted_task<kConfig>();
-  finish_rows<kConfig, kFeatures>(p, task, w);
+  finish_rows<kConfig, kFeatures>(p, task, w, kSoftmax == Softmax::stale ? kLn2 : p.score_unit);
   if constexpr (!kIsFp32<Element>) {
     if (kFeatures != Features::all || (p.o_vectors && p.splits == 1)) {
       store_vectors<kConfig, Element>(p, task, shared, w);

@@ -1,4 +1,4 @@
-// One block's pass over its keys, left to right.
+// One block's pass over its keys, left to right but with ALiBi (tile_order.hpp).
 //
 //   tile n    : | wait, barrier | S = Q K^T | P = 2^(S - reference) | O += P V |
 //   tile n + 1:                 | load K, V ---------------------------------->
@@ -11,7 +11,9 @@
 // Softmax without a maximum (stale): the slices up to the first mask-free one set each row's
 // reference, later ones neither compare nor rescale. bf16 P and fp32 sums share the range of
 // exponents, fp16 P gets a headroom below its largest number; finish_sums proves afterwards that
-// nothing overflowed, and a block without the proof is computed again, online.
+// nothing overflowed and that no reference was too large to be subtracted once it is rounded, and a
+// block without the proof is computed again, online. The online softmax scales what it has
+// subtracted, and so is right for scores of every size.
 #pragma once
 
 #include <cstdint>
@@ -62,6 +64,7 @@ __device__ __forceinline__ bool attend(const Params& p, const Task& task, unsign
   constexpr KeyOrder kOrder = key_order(kFeatures);
   constexpr bool kScores = kFeatures == Features::scores;
   constexpr bool kGuarded = kSoftmax == Softmax::guarded;
+  constexpr Units kUnits = kSoftmax == Softmax::stale ? Units::log2 : Units::natural;
   constexpr float kLag = kIsFp32<Element> ? kSlack : 0.0F;
   const float headroom = kSoftmax != Softmax::stale ? 0.0F
                          : kScores                  ? p.score_headroom
@@ -69,7 +72,10 @@ __device__ __forceinline__ bool attend(const Params& p, const Task& task, unsign
   const auto thread = static_cast<int>(threadIdx.x);
   const int warp = thread / 32, lane = thread % 32;
   const bool kinds = kSoftmax == Softmax::guarded && pass == GuardPass::kinds;
-  const float scale = kFeatures != Features::none ? 1.0F : p.softmax_scale * kLog2E;
+  // Of a score in a slice, to units of log2.
+  const float unit = kSoftmax != Softmax::stale    ? p.score_unit_log2
+                     : kFeatures != Features::none ? 1.0F
+                                                   : p.softmax_scale * kLog2E;
 
   w.clear();
   bool found = false;
@@ -92,32 +98,53 @@ __device__ __forceinline__ bool attend(const Params& p, const Task& task, unsign
   const auto first_row_of = [&](int here) {
     return noted.task.first_query + here / 32 * S::kWarpRows;
   };
+  const auto tile_of = [&](int turn) { return kScores ? noted.order.tile(turn) : turn; };
   if (thread == 0) {
     noted.task = task;
     noted.limits = limits;
   }
   if (block.begin >= block.end) return found;
 
+  const bool alibi = kScores && p.alibi_slopes.data != nullptr;
+  TileOrder order{block.begin, block.end, block.begin};
+  if (alibi) {
+    order.first =
+        nearest_tile(task.first_query + task.sequence.offset, block.begin, block.end, S::kBlockKv);
+  }
   load_queries<kConfig, kFeatures>(p, task, shared);
   const KvOrigin origin = kv_origin<S::kBytes>(p, task);
   KvLoader<kConfig, kFeatures> loader(p, origin, static_cast<int>(task.sequence.len_kv),
-                                      block.begin, thread);
+                                      order.first, thread);
   loader.load(p, shared, block.begin & 1);
 
-  if (kScores && thread == 0) noted.origin = origin;
+  if (kScores && thread == 0) {
+    noted.origin = origin;
+    noted.order = order;
+  }
   const int first_row = task.first_query + warp * S::kWarpRows;
   const attention::TileRange slices =
       key_tiles(limits, len_q, first_row, first_row + S::kWarpRows, kSliceKeys);
   // The tile of the first mask-free slice gives every row its reference; those after it are hot.
   LoopBounds bounds{block.end, slices.full_begin / kSlices + 1, slices.full_end / kSlices};
-  if (kScores && (p.score_line == ScoreLine::none || abs(task.sequence.offset) > kFarthest)) {
+  int hot_turn = 0;
+  if (alibi) {  // Those up to the warp's last diagonal give it, and any mask-free tile may be hot.
+    const int64_t diagonal = first_row + S::kWarpRows - 1 + task.sequence.offset;
+    bounds.hot_begin = (slices.full_begin + kSlices - 1) / kSlices;
+    hot_turn =
+        block.begin + 1 - order.first + nearest_tile(diagonal, order.first, block.end, S::kBlockKv);
+  }
+  if (kScores && (p.score_line == ScoreLine::none || abs(task.sequence.offset) > kFarthest ||
+                  (alibi && fabsf(alibi_step<Units::log2>(p, task)) > kSteepest))) {
     bounds.hot_end = 0;
   }
   if (lane == 0) {
     WarpNotes& notes = noted.warps[warp];
     notes.bounds = bounds;
     notes.slices = slices;
-    if (kScores) notes.context = line_context<kConfig>(p, task, first_row);
+    if (kScores) {
+      notes.context = line_context<kConfig>(p, task, first_row);
+      notes.hot_turn = hot_turn;
+    }
     notes.far = notes.wrong = false;
   }
   constexpr bool kPut = kSoftmax == Softmax::stale && !kConfig.spares_registers(kFeatures);
@@ -134,17 +161,18 @@ __device__ __forceinline__ bool attend(const Params& p, const Task& task, unsign
   }
 
 #pragma unroll 1
-  for (int tile = block.begin;; ++tile) {
+  for (int turn = block.begin;; ++turn) {
     WarpNotes& notes = own_notes();
     const LoopBounds& at = kConfig.spares_registers(kFeatures) ? bounds : notes.bounds;
-    if (tile >= at.end) break;
-    const int stage = tile & 1;
+    if (turn >= at.end) break;
+    const int stage = turn & 1;
     ptx::cp_async_wait<0>();
     __syncthreads();  // the tile has landed, and nobody reads the one before any more
-    if (tile + 1 < at.end) {
-      if (kScores && !kConfig.spares_registers(kFeatures)) {  // for pointers
-        loader = KvLoader<kConfig, kFeatures>(p, noted.origin, noted.limits.len_kv, tile + 1,
-                                              lane_source<kConfig, kFeatures>());
+    const int tile = tile_of(turn);
+    if (turn + 1 < at.end) {
+      if constexpr (kScores) {  // no registers for pointers, and any order
+        loader = KvLoader<kConfig, kFeatures>(p, noted.origin, noted.limits.len_kv,
+                                              tile_of(turn + 1), lane_source<kConfig, kFeatures>());
       }
       loader.load(p, shared, stage ^ 1);
     }
@@ -160,7 +188,7 @@ __device__ __forceinline__ bool attend(const Params& p, const Task& task, unsign
     const uint32_t v_tile = ptx::shared_address(shared) + S::v_offset(0) + stage * S::kStageBytes +
                             value_place<Element, typename S::VTile>(here % 32);
     if constexpr (kSoftmax == Softmax::stale && kScores) {
-      if (tile >= at.hot_begin && tile < at.hot_end) {
+      if (turn >= notes.hot_turn && tile >= at.hot_begin && tile < at.hot_end) {
         if (scored_line<kConfig, Element>(w, q, p, notes.context, here % 32, tile * S::kBlockKv,
                                           k_tile, v_tile, notes.references + here % 32 / 4,
                                           notes.wrong)) {
@@ -174,7 +202,7 @@ __device__ __forceinline__ bool attend(const Params& p, const Task& task, unsign
         Probabilities<S::kGroups, S::kBlockKv / 16> pr;
         multiply_qk<kConfig, Element>(s, q, k_tile);
         if constexpr (kPut) get_references<kConfig>(notes, w, here % 32);
-        exponentiate<kConfig, false>(s, w, scale);
+        exponentiate<kConfig, false>(s, w, unit);
         pack<Element>(pr, s);
         multiply_pv<kConfig, Element>(w, pr, v_tile);
         continue;
@@ -183,7 +211,8 @@ __device__ __forceinline__ bool attend(const Params& p, const Task& task, unsign
     if constexpr (kPut) get_references<kConfig>(notes, w, here % 32);
 #pragma unroll 1
     for (int i = 0; i < kSlices; ++i) {
-      const int slice = tile * kSlices + i, first_key = slice * kSliceKeys;
+      const int slice = (kScores ? tile_of(opaque(turn)) : tile) * kSlices + i,
+                first_key = slice * kSliceKeys;
       const attention::TileRange range = notes.slices;
       if (slice < range.begin || slice >= range.end) continue;
       const LanePlace place{first_row_of(here) + here % 32 / 4, first_key_of_lane(kOrder, here)};
@@ -201,15 +230,16 @@ __device__ __forceinline__ bool attend(const Params& p, const Task& task, unsign
         multiply_qk_fp32<kConfig>(s, q, k_tile + i * kSliceKeys * S::KTile::kPanelRowBytes);
       }
       if constexpr (kScores) {
-        if (!kGuarded && p.score_line == ScoreLine::softcap) {
-          if (largest_of(s) > p.cap_first) notes.far = true;
+        if (!kGuarded && largest_of(s) > p.largest_first) {
+          (p.score_line == ScoreLine::softcap ? notes.far : notes.wrong) = true;
         }
-        scale_scores<false>(s, p.score_factor, p.cap_log2);
+        scale_scores<kUnits, false>(s, p);
         if (p.bias.data != nullptr) {
-          bias.template add_to<kGuarded ? BiasPart::whole : BiasPart::positive>(s, p.bias_type);
+          constexpr BiasPart kPart = kGuarded ? BiasPart::whole : BiasPart::positive;
+          bias.template add_to<kPart, kUnits>(s, p.bias_type);
         }
-        if (kGuarded && p.alibi_slopes.data != nullptr) {
-          add_alibi<kOrder>(s, p, noted.task, place, first_key);
+        if (p.alibi_slopes.data != nullptr) {
+          add_alibi<kOrder, kUnits>(s, p, noted.task, place, first_key);
         }
       } else if constexpr (kFeatures == Features::all) {
         apply_features<kIsFp32<Element>, !kGuarded>(s, p, noted.task, place, first_key);
@@ -218,15 +248,23 @@ __device__ __forceinline__ bool attend(const Params& p, const Task& task, unsign
         mask_band<kOrder>(s, noted.limits, place, first_key);
       }
       if (kinds) level_scores(s);
-      if (kSoftmax != Softmax::stale || slice <= range.full_begin || !all_have_reference(w)) {
-        raise_reference<kConfig>(s, w, scale, headroom, kLag);
+      if constexpr (kSoftmax != Softmax::stale) {
+        raise_exactly<kConfig>(s, w, unit, kLag);
+      } else if (slice <= range.full_begin || p.alibi_slopes.data != nullptr ||
+                 !all_have_reference(w)) {
+        raise_reference<kConfig>(s, w, unit, headroom);
       }
-      // What only lowers scores comes after: references that are too high do no harm.
+      // What of a bias only lowers scores comes after: references that are too high do no harm.
       if constexpr (kScores && !kGuarded) {
-        if (p.bias.data != nullptr) bias.template add_to<BiasPart::negative>(s, p.bias_type);
-        if (p.alibi_slopes.data != nullptr) add_alibi<kOrder>(s, p, noted.task, place, first_key);
+        if (p.bias.data != nullptr) {
+          bias.template add_to<BiasPart::negative, kUnits>(s, p.bias_type);
+        }
       }
-      exponentiate<kConfig, true>(s, w, scale);
+      if constexpr (kSoftmax != Softmax::stale) {
+        exponentiate_exactly<kConfig>(s, w, unit);
+      } else {
+        exponentiate<kConfig, true>(s, w, unit);
+      }
       if constexpr (kFeatures == Features::all) {
         if (p.dropout && !kinds) drop(s, p, noted.task, place, first_key);
       }
@@ -252,8 +290,7 @@ __device__ __forceinline__ bool attend(const Params& p, const Task& task, unsign
       // A bias may have removed a whole tile of some row.
       __syncwarp();
       if (notes.far || !all_have_reference(w)) {
-        bounds.hot_begin = tile + 2;
-        if (here % 32 == 0) notes.bounds.hot_begin = tile + 2;
+        if (here % 32 == 0) notes.hot_turn = max(notes.hot_turn, turn + 2);
         __syncwarp();
       }
     }

@@ -7,6 +7,7 @@
 #include "cuda/forward_sm80/shape.cuh"
 #include "cuda/forward_sm80/task.cuh"
 #include "cuda/forward_sm80/tile_loader.cuh"
+#include "cuda/forward_sm80/tile_order.hpp"
 
 namespace flashcore::cuda::forward_sm80 {
 
@@ -22,6 +23,7 @@ struct WarpNotes {
   attention::TileRange slices;
   LineContext context;   // of Features::scores
   float references[32];  // of the warp's rows, while the registers of a hot tile are full
+  int hot_turn;          // no tile before it is hot; with Features::scores, see tile_order.hpp
   bool far;              // some score of the first tiles is too near to the cap for score_lines
   bool wrong;            // one of a later tile was
 };
@@ -31,7 +33,8 @@ template <int kWarps>
 struct BlockNotes {
   Task task;
   KeyLimits limits;
-  KvOrigin origin;
+  KvOrigin origin;  // with Features::scores, as is the order
+  TileOrder order;
   WarpNotes warps[kWarps];
 };
 template <int kWarps>

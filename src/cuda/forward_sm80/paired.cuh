@@ -220,12 +220,7 @@ __device__ __forceinline__ void raise_paired(const typename PairedShape<kPaired>
   for (int g = 0; g < S::kGroups; ++g) {
 #pragma unroll
     for (int slot = 0; slot < 2; ++slot) {
-      float here = s[g][0][2 * slot];
-#pragma unroll
-      for (int n = 0; n < S::kWarpKeys / 8; ++n) {
-        here = fmaxf(here, fmaxf(s[g][n][2 * slot], s[g][n][2 * slot + 1]));
-      }
-      most[g][slot] = attention::quad_max(fmaf(here, scale, headroom));
+      most[g][slot] = attention::quad_max(scaled_max(lane_max(s, g, slot), scale, headroom));
     }
   }
   exchange<kPaired>(numbers, most, others, first, side, lane);
@@ -235,14 +230,8 @@ __device__ __forceinline__ void raise_paired(const typename PairedShape<kPaired>
     for (int slot = 0; slot < 2; ++slot) {
       const float old = w.reference[g][slot];
       const float raised = fmaxf(old, fmaxf(most[g][slot], others[g][slot]));
-      const float rescale = ptx::exp2_approx(old - (raised == kNoKey ? 0.0F : raised));
-      w.reference[g][slot] = raised;
-      w.sum[g][slot] *= rescale;
-#pragma unroll
-      for (int n = 0; n < S::kColumns / 8; ++n) {
-        w.o[g][n][2 * slot] *= rescale;
-        w.o[g][n][2 * slot + 1] *= rescale;
-      }
+      const float rescale = ptx::exp2_approx(old - attention::finite_reference(raised));
+      set_reference<S::kWarp>(w, g, slot, raised, rescale);
     }
   }
 }

@@ -161,7 +161,7 @@ __device__ __forceinline__ void store_paired(const Params& p, const Task& task,
     for (int slot = 0; slot < 2; ++slot) {
       const int in_block = first + 16 * g + 8 * slot + lane / 4;
       const int row = task.first_query + in_block;
-      const float lse = finish_row<S::kWarp>(w, g, slot, sink, 1.0F);
+      const float lse = finish_row<S::kWarp>(w, g, slot, sink, 1.0F, kLn2);
       if (p.lse != nullptr && warp % 2 == 0 && lane % 4 == 0 && row < task.sequence.rows_q) {
         p.lse[task.batch * p.lse_batch + task.head * p.lse_head +
               (task.sequence.q_begin + row) * p.lse_row] = lse;

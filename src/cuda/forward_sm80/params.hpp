@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "cuda/attention/forward_params.hpp"
+#include "cuda/attention/softcap.hpp"
 #include "cuda/forward_sm80/divisor.hpp"
 #include "problem/philox.hpp"
 #include "problem/visibility.hpp"
@@ -38,6 +39,10 @@ struct Params : attention::ForwardParams {
 
   Band band;
   float softmax_scale;
+  // Of a score as the exact softmax takes it, in natural units and in those of log2: the scale
+  // where scores are products alone, 1 where features have made them natural.
+  float score_unit, score_unit_log2;
+  bool scores_natural;
   HeadVector sinks;
 
   // The order of query tiles: see scheduler.hpp. 32 bits: refused beyond.
@@ -57,17 +62,17 @@ struct Params : attention::ForwardParams {
   ScoreLine score_line;
   float cap_terms[4];    // softcap of a product is itself times a polynomial in its square, ...
   float cap_fourth;      // ... good while the fourth powers of a lane's tile add up to this
-  float cap_first;       // a tile of references up to this lets later ones rely on it
+  float largest_first;   // of a tile that references come from, see mainloop.cuh
   float score_headroom;  // of references, log2: see Element::kHeadroom
   float smallest_sum;    // of a row with references that are too high, which may have lost bits
   int splits;  // of an entry's keys at most, each by blocks of its own; 1: O and LSE are written at
                // once
   float* partial_o;      // [row, split, head_dim_v], not yet divided by the sums: see partial_row()
-  float2* partial_rows;  // [row, split]: reference, sum
+  float2* partial_rows;  // [row, split]: reference in score units, sum
   bool chunks_qk,
-      chunks_v;        // rows are 16-byte aligned and whole chunks; otherwise element by element
-  float score_factor;  // of a product, before softcap; without, to units of log2
-  float cap_log2;      // softcap in units of log2; 0: off
+      chunks_v;  // rows are 16-byte aligned and whole chunks; otherwise element by element
+  attention::SoftcapParams softcap;  // scores in units of log2
+  float cap;                         // in natural units; 0: off
   PairMatrix bias, mask;
   ElementType bias_type;
   HeadVector alibi_slopes;

@@ -61,6 +61,10 @@ __device__ __forceinline__ void exponentiate_capped(Scores<kConfig.row_groups, k
   if ((fourth[0] + fourth[1]) + (fourth[2] + fourth[3]) > p.cap_fourth) wrong = true;
 }
 
+// Steps of ALiBi, log2 a key, up to which its line is right: it takes exponents against the far end
+// of a tile, which costs them the last bits of 64 steps.
+inline constexpr float kSteepest = 16;
+
 // What a line needs besides the tile, of the warp; kept in registers where there are enough.
 struct LineContext {
   const unsigned char* bias;  // of the warp's first row and key 0
@@ -79,7 +83,7 @@ __device__ __forceinline__ LineContext line_context(const Params& p, const Task&
         static_cast<const unsigned char*>(p.bias.data) +
         bytes * (task.batch * p.bias.batch + task.head * p.bias.head + first_row * p.bias.query);
   }
-  if (p.score_line == ScoreLine::alibi) context.alibi_step = alibi_step(p, task);
+  if (p.score_line == ScoreLine::alibi) context.alibi_step = alibi_step<Units::log2>(p, task);
   context.diagonal = first_row + static_cast<int>(task.sequence.offset);
   context.rows_left = first_row + kConfig.warp_rows() <= task.sequence.len_q;
   return context;
@@ -139,11 +143,15 @@ __device__ __forceinline__ void exponentiate_biased(Scores<kConfig.row_groups, k
   }
 }
 
-// The same pointer, computed here and not earlier: the registers of a line are full.
+// The same, so that what follows from it is computed here and not earlier: registers are full.
 template <class Type>
 __device__ __forceinline__ const Type* opaque(const Type* pointer) {
   asm volatile("" : "+l"(pointer));
   return pointer;
+}
+__device__ __forceinline__ int opaque(int number) {
+  asm volatile("" : "+r"(number));
+  return number;
 }
 
 // A bias of one type. `lane_row`: of the warp.
@@ -187,8 +195,8 @@ __device__ __forceinline__ void biased_line(WarpState<kConfig>& w, QueryFragment
 #pragma unroll
   for (int slot = 0; slot < kSlots; ++slot) {
     if (slot >= kEarly) read(slot);
-    exponentiate_biased<kConfig, kType>(s, w, p.score_factor, reference_of(w, references, slot),
-                                        slot, bias[slot]);
+    exponentiate_biased<kConfig, kType>(s, w, p.softcap.scale_log2,
+                                        reference_of(w, references, slot), slot, bias[slot]);
   }
   Probabilities<kGroups, kProducts / 2> pr;
   pack<Element>(pr, s);
@@ -219,7 +227,7 @@ __device__ __forceinline__ bool scored_line(WarpState<kConfig>& w, QueryFragment
     Probabilities<kGroups, kProducts / 2> pr;
     multiply_qk<kConfig, Element>(s, q, k_tile);
     exponentiate_alibi<kConfig>(
-        s, w, p.score_factor, references, side > 0 ? context.alibi_step : -context.alibi_step,
+        s, w, p.softcap.scale_log2, references, side > 0 ? context.alibi_step : -context.alibi_step,
         static_cast<float>(context.diagonal + lane / 4 - first_key - column));
     pack<Element>(pr, s);
     multiply_pv<kConfig, Element>(w, pr, v_tile);

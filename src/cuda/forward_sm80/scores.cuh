@@ -1,11 +1,13 @@
 // What happens to a tile of scores between Q K^T and the softmax.
 //
-// With features, scores leave here in units of log2; without, raw: the softmax multiplies.
-// docs/semantics.md: scale, softcap, bias, ALiBi, masks, in this order.
+// With features, scores leave here in units of log2, or natural ones where the softmax is exact;
+// without, raw: the softmax multiplies. docs/semantics.md: scale, softcap, bias, ALiBi, masks, in
+// this order.
 #pragma once
 
 #include <cstdint>
 
+#include "cuda/attention/softcap.cuh"
 #include "cuda/forward_sm80/key_order.hpp"
 #include "cuda/forward_sm80/key_tiles.hpp"
 #include "cuda/forward_sm80/shape.cuh"
@@ -16,6 +18,11 @@
 namespace flashcore::cuda::forward_sm80 {
 
 inline constexpr float kLog2E = 1.4426950408889634F;
+
+// Finite natural scores may be infinite in units of log2, a bias of finfo.min is.
+enum class Units { natural, log2 };
+template <Units kUnits>
+inline constexpr float kPerNatural = kUnits == Units::log2 ? kLog2E : 1.0F;
 
 // Where a lane stands: its row of each slot is row + 16 * group + 8 * slot; its keys of product n
 // are column + key_distance(order, n, 0) and the next.
@@ -46,24 +53,31 @@ __device__ __forceinline__ void mask_band(Scores<kGroups, kProducts>& s, const K
   }
 }
 
-// cap * tanh(s * scale / cap), times log2(e). 1 - 2 / (1 + e^2x) is off by 1e-7 of the cap, where
-// the tanh.approx instruction would be off by 5e-4 of the score.
-//
-// kExact: for fp32, where that is too far off caps above 1.
-template <bool kExact, int kGroups, int kProducts>
-__device__ __forceinline__ void scale_scores(Scores<kGroups, kProducts>& s, float factor,
-                                             float cap) {
+// cap * tanh(s * scale / cap). kExact: for fp32, by a tanh to the last bit or two.
+template <Units kUnits, bool kExact, int kGroups, int kProducts>
+__device__ __forceinline__ void scale_scores(Scores<kGroups, kProducts>& s, const Params& p) {
+  // attention/softcap.hpp holds in any units that scale and cap share.
+  const attention::SoftcapParams cap =
+      kUnits == Units::log2 ? p.softcap
+                            : attention::SoftcapParams{p.softcap.rate, p.softmax_scale, p.cap};
 #pragma unroll
   for (int g = 0; g < kGroups; ++g) {
 #pragma unroll
     for (int n = 0; n < kProducts; ++n) {
 #pragma unroll
       for (int e = 0; e < 4; ++e) {
-        s[g][n][e] *= factor;
-        if (kExact && cap > 0) {
-          s[g][n][e] = cap * tanhf(s[g][n][e]);
-        } else if (cap > 0) {
-          s[g][n][e] = cap - 2 * cap * __fdividef(1.0F, 1.0F + ptx::exp2_approx(s[g][n][e]));
+        float& score = s[g][n][e];
+        if (p.cap > 0) {
+          const float x = score * cap.rate;
+          if (!kExact) {
+            score = attention::capped_log2(score, cap);
+          } else if (fabsf(x) > attention::kCapNear) {
+            score = cap.cap_log2 * tanhf(x);
+          } else {
+            score *= cap.scale_log2 * attention::tanh_ratio(x * x);
+          }
+        } else {
+          score *= cap.scale_log2;
         }
       }
     }
@@ -116,9 +130,10 @@ __device__ __forceinline__ void visit_pairs(Scores<kGroups, kProducts>& s, const
 
 // A pair with a bias of -inf is removed, even if its score was NaN.
 __device__ __forceinline__ void add_one_bias(float& score, float bias) {
-  score = bias == kNoKey ? kNoKey : fmaf(bias, kLog2E, score);
+  score = bias == kNoKey ? kNoKey : score + bias;
 }
 
+// To natural scores.
 template <bool kInPairs, int kGroups, int kProducts>
 __device__ __forceinline__ void add_bias(Scores<kGroups, kProducts>& s, const Params& p,
                                          const Task& task, const LanePlace& lane, int first_key) {
@@ -145,17 +160,19 @@ __device__ __forceinline__ void add_bias(Scores<kGroups, kProducts>& s, const Pa
   }
 }
 
-// What a key further from the diagonal adds, in units of log2.
+// What a key further from the diagonal adds.
+template <Units kUnits>
 __device__ __forceinline__ float alibi_step(const Params& p, const Task& task) {
   const HeadVector& slopes = p.alibi_slopes;
-  return -kLog2E * __ldg(slopes.data + task.batch * slopes.batch + task.head * slopes.head);
+  return -kPerNatural<kUnits> *
+         __ldg(slopes.data + task.batch * slopes.batch + task.head * slopes.head);
 }
 
-template <KeyOrder kOrder, int kGroups, int kProducts>
+template <KeyOrder kOrder, Units kUnits, int kGroups, int kProducts>
 __device__ __forceinline__ void add_alibi(Scores<kGroups, kProducts>& s, const Params& p,
                                           const Task& task, const LanePlace& lane, int first_key) {
   constexpr int64_t kExact = 1 << 23;  // integers are exact in fp32 up to twice that
-  const float step = alibi_step(p, task);
+  const float step = alibi_step<kUnits>(p, task);
   const int64_t distance = lane.row + task.sequence.offset - first_key - lane.column;
   if (distance < kExact && distance > -kExact) {
     const auto from = static_cast<float>(static_cast<int>(distance));
@@ -186,14 +203,16 @@ __device__ __forceinline__ void add_alibi(Scores<kGroups, kProducts>& s, const P
   }
 }
 
-// All features that change scores, but for the band.
+// All features that change scores, but for the band. Scores are natural afterwards, or raw where
+// nothing but masks is asked for.
 template <bool kExact, bool kInPairs, int kGroups, int kProducts>
 __device__ __forceinline__ void apply_features(Scores<kGroups, kProducts>& s, const Params& p,
                                                const Task& task, const LanePlace& lane,
                                                int first_key) {
-  scale_scores<kExact>(s, p.score_factor, p.cap_log2);
+  if (p.scores_natural) scale_scores<Units::natural, kExact>(s, p);
   if (p.bias.data != nullptr) add_bias<kInPairs>(s, p, task, lane, first_key);
-  if (p.alibi_slopes.data != nullptr) add_alibi<KeyOrder::plain>(s, p, task, lane, first_key);
+  if (p.alibi_slopes.data != nullptr)
+    add_alibi<KeyOrder::plain, Units::natural>(s, p, task, lane, first_key);
   if (p.mask.data != nullptr) {
     const auto* const data = static_cast<const uint8_t*>(p.mask.data);
     visit_pairs<kInPairs>(

@@ -4,7 +4,9 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 
+#include "cuda/attention/large_reference.hpp"
 #include "cuda/attention/quad_softmax.cuh"
 #include "cuda/forward_sm80/element.cuh"
 #include "cuda/forward_sm80/shape.cuh"
@@ -109,25 +111,80 @@ __device__ __forceinline__ void multiply_pv(WarpState<kConfig>& w,
 // follow at once, and only slices without a new maximum are spared the rescaling.
 inline constexpr float kSlack = 8;
 
-// Raises the reference of each row in which a score, times `scale` and with `headroom` on top, is
-// more than `slack` above it, to the largest so far.
+// A lane's largest score of a row.
+template <int kGroups, int kProducts>
+__device__ __forceinline__ float lane_max(const Scores<kGroups, kProducts>& s, int g, int slot) {
+  float most = s[g][0][2 * slot];
+#pragma unroll
+  for (int n = 0; n < kProducts; ++n) {
+    most = fmaxf(most, fmaxf(s[g][n][2 * slot], s[g][n][2 * slot + 1]));
+  }
+  return most;
+}
+
+// A new reference of a row: what is there of it weighs `rescale` of what it did.
+template <Config kConfig>
+__device__ __forceinline__ void set_reference(WarpState<kConfig>& w, int g, int slot,
+                                              float reference, float rescale) {
+  w.reference[g][slot] = reference;
+  w.sum[g][slot] *= rescale;
+#pragma unroll
+  for (int n = 0; n < kConfig.head_dim_v / 8; ++n) {
+    w.o[g][n][2 * slot] *= rescale;
+    w.o[g][n][2 * slot + 1] *= rescale;
+  }
+}
+
+// A row's largest score in units of log2, with `headroom` on top. A finite score is never -inf,
+// which says that there is no key: it is at least fp32's lowest number, a large reference.
+__device__ __forceinline__ float scaled_max(float most, float scale, float headroom) {
+  const float scaled = fmaf(most, scale, headroom);
+  return scaled == kNoKey && most > kNoKey ? -std::numeric_limits<float>::max() : scaled;
+}
+
+// Softmax::stale: raises the reference of each row, in units of log2, to the largest score so far,
+// times `scale` and with `headroom` on top.
 template <Config kConfig, int kProducts>
 __device__ __forceinline__ void raise_reference(const Scores<kConfig.row_groups, kProducts>& s,
-                                                WarpState<kConfig>& w, float scale, float headroom,
-                                                float slack) {
+                                                WarpState<kConfig>& w, float scale,
+                                                float headroom) {
   float largest[kConfig.row_groups][2];  // of this lane
   bool raise = false;
 #pragma unroll
   for (int g = 0; g < kConfig.row_groups; ++g) {
 #pragma unroll
     for (int slot = 0; slot < 2; ++slot) {
-      float most = s[g][0][2 * slot];
+      largest[g][slot] = scaled_max(lane_max(s, g, slot), scale, headroom);
+      raise = raise || largest[g][slot] > w.reference[g][slot];
+    }
+  }
+  if (!__any_sync(0xffffffffU, raise)) return;
 #pragma unroll
-      for (int n = 0; n < kProducts; ++n) {
-        most = fmaxf(most, fmaxf(s[g][n][2 * slot], s[g][n][2 * slot + 1]));
-      }
-      largest[g][slot] = fmaf(most, scale, headroom);
-      raise = raise || largest[g][slot] > w.reference[g][slot] + slack;
+  for (int g = 0; g < kConfig.row_groups; ++g) {
+#pragma unroll
+    for (int slot = 0; slot < 2; ++slot) {
+      const float old = w.reference[g][slot];
+      const float raised = fmaxf(attention::quad_max(largest[g][slot]), old);
+      const float rescale = ptx::exp2_approx(old - attention::finite_reference(raised));
+      set_reference<kConfig>(w, g, slot, raised, rescale);
+    }
+  }
+}
+
+// The other softmaxes: references are scores, and differences are scaled by `unit`, which is exact
+// for every score that counts, however large. Raises the reference of each row in which a score is
+// more than `slack` (log2) above it to the largest so far.
+template <Config kConfig, int kProducts>
+__device__ __forceinline__ void raise_exactly(const Scores<kConfig.row_groups, kProducts>& s,
+                                              WarpState<kConfig>& w, float unit, float slack) {
+  float largest[kConfig.row_groups][2];  // of this lane
+  bool raise = false;
+#pragma unroll
+  for (int g = 0; g < kConfig.row_groups; ++g) {
+#pragma unroll
+    for (int slot = 0; slot < 2; ++slot) {
+      largest[g][slot] = lane_max(s, g, slot);
+      raise = raise || (largest[g][slot] - w.reference[g][slot]) * unit > slack;
     }
   }
   if (!__any_sync(0xffffffffU, raise)) return;
@@ -137,15 +194,27 @@ __device__ __forceinline__ void raise_reference(const Scores<kConfig.row_groups,
     for (int slot = 0; slot < 2; ++slot) {
       const float most = attention::quad_max(largest[g][slot]);
       const float old = w.reference[g][slot];
-      const float raised = most > old + slack ? most : old;
-      const float rescale = ptx::exp2_approx(old - (raised == kNoKey ? 0.0F : raised));
-      w.reference[g][slot] = raised;
-      w.sum[g][slot] *= rescale;
+      const float raised = (most - old) * unit > slack ? most : old;
+      const float rescale = ptx::exp2_approx((old - attention::finite_reference(raised)) * unit);
+      set_reference<kConfig>(w, g, slot, raised, rescale);
+    }
+  }
+}
+
+// s = 2^((s - reference) * unit), and the sums; see raise_exactly.
+template <Config kConfig, int kProducts>
+__device__ __forceinline__ void exponentiate_exactly(Scores<kConfig.row_groups, kProducts>& s,
+                                                     WarpState<kConfig>& w, float unit) {
 #pragma unroll
-      for (int n = 0; n < kConfig.head_dim_v / 8; ++n) {
-        w.o[g][n][2 * slot] *= rescale;
-        w.o[g][n][2 * slot + 1] *= rescale;
-      }
+  for (int g = 0; g < kConfig.row_groups; ++g) {
+    const float base[2] = {attention::finite_reference(w.reference[g][0]),
+                           attention::finite_reference(w.reference[g][1])};
+#pragma unroll
+    for (int n = 0; n < kProducts; ++n) {
+#pragma unroll
+      for (int e = 0; e < 4; ++e) s[g][n][e] = ptx::exp2_approx((s[g][n][e] - base[e / 2]) * unit);
+      w.sum[g][0] += s[g][n][0] + s[g][n][1];
+      w.sum[g][1] += s[g][n][2] + s[g][n][3];
     }
   }
 }
@@ -208,9 +277,14 @@ __device__ __forceinline__ void take_rest(Scores<kGroups, kProducts>& s,
 // Past this the division of finish_row is not defined.
 inline constexpr float kLargestSum = 1e30F;
 
-// False when a row's outputs may be wrong: not finite without its sum being NaN, or its sum too
-// large, no maximum having been taken (`stale`). fp32: a NaN sum too may come from halves of an
-// infinite or very large number.
+// attention/large_reference.hpp, of what row_is_right is told in units of log2.
+__device__ __forceinline__ bool is_large(float reference) {
+  return fabsf(reference) > attention::kLargestReference && reference != kNoKey;
+}
+
+// False when a row's outputs may be wrong: not finite without its sum being NaN; or where
+// references are stale, its sum or its reference too large. fp32: a NaN sum too may come from
+// halves of an infinite or very large number.
 template <Config kConfig, class Element>
 __device__ __forceinline__ bool row_is_right(const WarpState<kConfig>& w, int g, int slot,
                                              float sum, bool stale) {
@@ -220,7 +294,8 @@ __device__ __forceinline__ bool row_is_right(const WarpState<kConfig>& w, int g,
     zero = fmaf(w.o[g][n][2 * slot], 0.0F, zero);
     zero = fmaf(w.o[g][n][2 * slot + 1], 0.0F, zero);
   }
-  return (!stale || sum < kLargestSum) && (zero == 0 || (sum != sum && !kIsFp32<Element>));
+  const bool small = sum < kLargestSum && !is_large(w.reference[g][slot]);
+  return (!stale || small) && (zero == 0 || (sum != sum && !kIsFp32<Element>));
 }
 
 // Completes the row sums. False when some row's outputs may be wrong.

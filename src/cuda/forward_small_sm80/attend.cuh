@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 
 #include "cuda/attention/quad_softmax.cuh"
 #include "cuda/forward_small_sm80/copies.cuh"
@@ -162,6 +163,13 @@ struct Warp {
     }
   }
 
+  // A score in units of log2. A finite one is never -inf, which says that there is no key: it is at
+  // least fp32's lowest number, a large reference.
+  __device__ __forceinline__ float scaled(float score) const {
+    const float x = score * params.problem.scale_log2;
+    return x == kNoKey && score > kNoKey ? -std::numeric_limits<float>::max() : x;
+  }
+
   // What exponents of both halves are taken against: the largest score so far of each row. What is
   // there follows.
   template <bool kFirst>
@@ -177,7 +185,7 @@ struct Warp {
           even = fmaxf(even, fmaxf(first[g][n][2 * slot], second[g][n][2 * slot]));
           odd = fmaxf(odd, fmaxf(first[g][n][2 * slot + 1], second[g][n][2 * slot + 1]));
         }
-        const float largest = attention::quad_max(fmaxf(even, odd)) * params.problem.scale_log2;
+        const float largest = scaled(attention::quad_max(fmaxf(even, odd)));
         if constexpr (kFirst) {
           w.max[g][slot] = largest;
           w.sum[g][slot] = 0;

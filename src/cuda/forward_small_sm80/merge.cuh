@@ -1,11 +1,15 @@
 // What the warps have found, added up: each leaves its outputs, with a maximum and a sum a row,
 // where it had its keys.
 //
+// Rows with outputs that are not finite are computed again, and so are those whose reference is too
+// large to be subtracted once it is rounded (attention/large_reference.hpp).
+//
 // In fp32: rounded to 16 bits they take 0.1 us less, and the second rounding fails the gates.
 #pragma once
 
 #include <cstdint>
 
+#include "cuda/attention/large_reference.hpp"
 #include "cuda/attention/quad_softmax.cuh"
 #include "cuda/forward_small_sm80/shape.cuh"
 #include "cuda/forward_small_sm90/exact.cuh"
@@ -143,9 +147,10 @@ __device__ __forceinline__ void merge(const small::Params& p, const Task& task,
     }
   }
   const float inverse = sum == 0 ? 0.0F : ptx::reciprocal_approx(sum);
+  const bool large = fabsf(reference) > attention::kLargestReference;
   // Where no key is seen, nothing was left that could be added up.
-  const bool counts = sum != 0 && (S::kWhole || task.first_query + row < task.len_q);
-  float total = 0;  // not finite as soon as one output is not
+  const bool counts = (sum != 0 || large) && (S::kWhole || task.first_query + row < task.len_q);
+  float total = large ? -kNoKey : 0;  // not finite as soon as one output is not
 #pragma unroll
   for (int n = 0; n < kPieces; ++n) {
     uint32_t pairs[4];

@@ -1,4 +1,4 @@
-// Hopper's kernels on scores of every size that fp32 has, against the fp64 reference.
+// CUDA kernels on scores of every size that fp32 has, against the fp64 reference.
 //
 // One column of Q and K is not 0, so a score is a single product: exact, and what a row's weights
 // are is decided however large the scores are. Rows go from uniform weights to one key alone, with
@@ -14,6 +14,8 @@
 #include <vector>
 
 #include "bench/gates.hpp"
+#include "bench/random_problem.hpp"
+#include "bench/score_cases.hpp"
 #include "bench/tensor_set.hpp"
 #include "cli/execution.hpp"
 #include "flashcore/flashcore.hpp"
@@ -26,18 +28,36 @@ constexpr Device kGpu{DeviceKind::cuda, 0};
 class LargeScores : public testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {
+    const bool ampere = kernel().find("sm80") != std::string::npos;
     for (const DeviceInfo& device : devices()) {
-      if (device.device.kind == DeviceKind::cuda && device.compute_capability == 90) return;
+      if (device.device.kind != kGpu.kind || device.device.index != kGpu.index) continue;
+      if (device.compute_capability == 90 || (ampere && device.compute_capability >= 80)) return;
     }
-    GTEST_SKIP() << "needs a GPU of compute capability 9.0";
+    GTEST_SKIP() << "needs a GPU of compute capability " << (ampere ? "8.0 or later" : "9.0");
+  }
+
+  static std::string kernel() { return GetParam(); }
+  static std::vector<DType> types() {
+    if (kernel() == "forward_sm80_f32") return {DType::f32};
+    if (kernel() == "forward_sm80_split") return {DType::f16, DType::bf16, DType::f32};
+    return {DType::f16, DType::bf16};
   }
 };
 INSTANTIATE_TEST_SUITE_P(Hopper, LargeScores,
                          testing::Values("forward_sm90", "forward_sm90_tall", "forward_sm90_low",
                                          "forward_sm90_narrow", "forward_small_sm90",
                                          "forward_medium_sm90"));
+constexpr const char* kAmpere[] = {"forward_sm80", "forward_sm80_split", "forward_sm80_f32"};
+INSTANTIATE_TEST_SUITE_P(Ampere, LargeScores, testing::ValuesIn(kAmpere));
+INSTANTIATE_TEST_SUITE_P(AmpereSmall, LargeScores, testing::Values("forward_small_sm80"));
 class LargeSoftcaps : public LargeScores {};
 INSTANTIATE_TEST_SUITE_P(Hopper, LargeSoftcaps, testing::Values("forward_sm90"));
+INSTANTIATE_TEST_SUITE_P(Ampere, LargeSoftcaps, testing::ValuesIn(kAmpere));
+class ScoreCases : public LargeScores {};
+INSTANTIATE_TEST_SUITE_P(Ampere, ScoreCases, testing::ValuesIn(kAmpere));
+INSTANTIATE_TEST_SUITE_P(AmpereSmall, ScoreCases, testing::Values("forward_small_sm80"));
+class SteepSlopes : public LargeScores {};
+INSTANTIATE_TEST_SUITE_P(Ampere, SteepSlopes, testing::Values("forward_sm80"));
 
 struct Shape {
   int64_t queries, keys, head_dim;
@@ -81,6 +101,19 @@ void expect_close(const bench::HostTensor& got, const std::vector<double>& want,
   }
 }
 
+// The outputs are in `host` afterwards.
+void run_on_gpu(const Plan& plan, bench::HostProblem& host) {
+  for (const char* name : {"o", "lse"}) {
+    if (host.has(name)) host.at(name).poison();
+  }
+  Result<cli::Execution> execution = cli::Execution::prepare(plan, kGpu, host);
+  ASSERT_TRUE(execution.ok()) << execution.status().message();
+  const Status ran = execution->run();
+  ASSERT_TRUE(ran.ok()) << ran.message();
+  const Status fetched = execution->fetch();
+  ASSERT_TRUE(fetched.ok()) << fetched.message();
+}
+
 // Whether the kernel takes the problem; if so, it has been run and compared.
 bool check(bench::HostProblem& host, const char* kernel) {
   PlanOptions options;
@@ -88,15 +121,9 @@ bool check(bench::HostProblem& host, const char* kernel) {
   options.kernel = kernel;
   const Result<Plan> plan = make_plan(host.problem, options);
   if (!plan.ok()) return false;
-  for (const char* name : {"o", "lse"}) host.at(name).poison();
   const Result<bench::Reference> reference = bench::compute_reference(host);
   EXPECT_TRUE(reference.ok()) << reference.status().message();
-  Result<cli::Execution> execution = cli::Execution::prepare(*plan, kGpu, host);
-  EXPECT_TRUE(execution.ok()) << execution.status().message();
-  const Status ran = execution->run();
-  EXPECT_TRUE(ran.ok()) << ran.message();
-  const Status fetched = execution->fetch();
-  EXPECT_TRUE(fetched.ok()) << fetched.message();
+  run_on_gpu(*plan, host);
   const bench::GateLimits limits = bench::gate_limits(host.problem.q.dtype);
   expect_close(host.at("o"), reference->o, limits.max_scaled_error, "o", host.problem.o.shape[3]);
   expect_close(host.at("lse"), reference->lse, limits.lse_error, "lse", 1);
@@ -104,16 +131,17 @@ bool check(bench::HostProblem& host, const char* kernel) {
 }
 
 // One problem for each shape, type and scale; at least one in three is to be the kernel's.
-void for_each_problem(const char* kernel, const std::vector<double>& scales,
+void for_each_problem(const char* kernel, const std::vector<DType>& types,
+                      const std::vector<double>& scales,
                       const std::function<void(bench::HostProblem&, std::mt19937_64&)>& fill) {
   int problems = 0, taken = 0;
   std::mt19937_64 random(20);
   for (const Shape& shape : kShapes) {
-    for (const DType dtype : {DType::f16, DType::bf16}) {
+    for (const DType dtype : types) {
       for (const double scale : scales) {
         SCOPED_TRACE(fmt::format("{} queries, {} keys, head_dim {}, causal {}, {}, scale {}",
                                  shape.queries, shape.keys, shape.head_dim, shape.causal,
-                                 dtype == DType::f16 ? "f16" : "bf16", scale));
+                                 to_string(dtype), scale));
         bench::HostProblem host =
             bench::make_host_problem(problem_of(shape, dtype, scale), 40 + problems++);
         fill(host, random);
@@ -125,18 +153,20 @@ void for_each_problem(const char* kernel, const std::vector<double>& scales,
   EXPECT_GT(3 * taken, problems);
 }
 
-// 2^-powers .. 2^powers, of either sign, with the bits that the type has.
+// 2^-powers .. 2^powers, of either sign, with bits so few that products are exact in every type.
 std::function<double()> powers_of(std::mt19937_64& random, double powers) {
   return [&random, powers] {
     std::uniform_real_distribution<double> power(-powers, powers);
-    return std::exp2(power(random)) * (random() % 2 == 0 ? 1 : -1);
+    const double size = std::exp2(power(random));
+    const double unit = std::exp2(std::floor(std::log2(size)) - 7);
+    return std::round(size / unit) * unit * (random() % 2 == 0 ? 1 : -1);
   };
 }
 
 // Every row has another size of scores; keys differ by a factor of 16 and in sign.
 TEST_P(LargeScores, RowsOfEverySize) {
-  for_each_problem(GetParam(), {0.125, 1, 37, 1e-4}, [](auto& host, auto& random) {
-    const bool wide = host.problem.q.dtype == DType::bf16;
+  for_each_problem(GetParam(), types(), {0.125, 1, 37, 1e-4}, [](auto& host, auto& random) {
+    const bool wide = host.problem.q.dtype != DType::f16;
     const int64_t head_dim = host.problem.q.shape[3];
     set_rows(host.at("q"), head_dim, powers_of(random, wide ? 112 : 14));
     set_rows(host.at("k"), head_dim, powers_of(random, 2));
@@ -146,15 +176,15 @@ TEST_P(LargeScores, RowsOfEverySize) {
 // The sizes that fp16 has, and fp32's largest: every key of a row has the same score.
 TEST_P(LargeScores, EqualKeys) {
   for (const double key : {1.0, -1.0, 30000.0, -30000.0}) {
-    for_each_problem(GetParam(), {0.125, 1, 1000}, [key](auto& host, auto& random) {
-      const bool wide = host.problem.q.dtype == DType::bf16;
+    for_each_problem(GetParam(), types(), {0.125, 1, 1000}, [key](auto& host, auto& random) {
+      const bool wide = host.problem.q.dtype != DType::f16;
       const int64_t head_dim = host.problem.q.shape[3];
       set_rows(host.at("q"), head_dim, powers_of(random, wide ? 100 : 15));
       set_rows(host.at("k"), head_dim, [key] { return key; });
     });
   }
-  for_each_problem(GetParam(), {1}, [](auto& host, auto&) {
-    const bool wide = host.problem.q.dtype == DType::bf16;
+  for_each_problem(GetParam(), types(), {1}, [](auto& host, auto&) {
+    const bool wide = host.problem.q.dtype != DType::f16;
     const int64_t head_dim = host.problem.q.shape[3];
     bool positive = false;
     set_rows(host.at("q"), head_dim, [&] { return (positive = !positive) ? 49152.0 : -49152.0; });
@@ -164,7 +194,7 @@ TEST_P(LargeScores, EqualKeys) {
 
 // All columns count: the sums of fp32 are off by less than keys differ.
 TEST_P(LargeScores, WholeRows) {
-  for_each_problem(GetParam(), {0.125, 8}, [](auto& host, auto& random) {
+  for_each_problem(GetParam(), types(), {0.125, 8}, [](auto& host, auto& random) {
     const int64_t head_dim = host.problem.q.shape[3];
     for (int64_t i = 0; i < host.at("q").elements(); ++i) {
       host.at("q").set(i, 30000.0 * static_cast<double>(i / head_dim % 3 - 1));
@@ -179,7 +209,7 @@ TEST_P(LargeScores, WholeRows) {
 
 // Some rows of a block are large, others are not; so are blocks of a row's keys.
 TEST_P(LargeScores, BlocksOfEverySize) {
-  for_each_problem(GetParam(), {0.125, 1}, [](auto& host, auto& random) {
+  for_each_problem(GetParam(), types(), {0.125, 1}, [](auto& host, auto& random) {
     const int64_t head_dim = host.problem.q.shape[3];
     set_rows(host.at("q"), head_dim, [&] {
       return random() % 3 == 0 ? 2048.0 : random() % 2 == 0 ? 1.0 : -64.0;
@@ -193,13 +223,16 @@ TEST_P(LargeScores, BlocksOfEverySize) {
   });
 }
 
-// A sink beside scores of its size: only forward_sm90 takes any.
+// A sink beside scores of its size: the kernels for few keys take none.
 TEST_P(LargeScores, Sinks) {
   for (const double sink : {0x1p30, 0x1p29, -0x1p30, -1e30, 1e30, 3.0}) {
     for (const Shape& shape : kShapes) {
-      if (std::string(GetParam()).find("forward_sm90") != 0) return;
+      if (kernel().find("small") != std::string::npos ||
+          kernel().find("medium") != std::string::npos) {
+        return;
+      }
       SCOPED_TRACE(fmt::format("{} queries, {} keys, sink {}", shape.queries, shape.keys, sink));
-      Problem p = problem_of(shape, DType::f16, 1);
+      Problem p = problem_of(shape, types().front(), 1);
       p.sinks = TensorDesc::contiguous(DType::f32, {kHeads});
       bench::HostProblem host = bench::make_host_problem(p, 77);
       int64_t row = 0;
@@ -219,7 +252,7 @@ TEST_P(LargeScores, Sinks) {
 TEST_P(LargeSoftcaps, OfEverySize) {
   for (const double cap :
        {1e-30, 1e-3, 1.0, 90.0, 110.0, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e10, 1e15, 1e20, 1e30}) {
-    for_each_problem(GetParam(), {0.125, -0.125},
+    for_each_problem(GetParam(), types(), {0.125, -0.125},
                      [cap](auto& host, auto&) { host.problem.softcap = static_cast<float>(cap); });
     if (HasFailure()) FAIL() << "cap " << cap;
   }
@@ -229,7 +262,7 @@ TEST_P(LargeSoftcaps, OfEverySize) {
 // product: capped by the polynomial and by the exponential in the same row.
 TEST_P(LargeSoftcaps, BesideScoresOfTheirSize) {
   for (const double cap : {20.0, 1e3, 1e5, 1e6, 1e8}) {
-    for_each_problem(GetParam(), {1.0, -1.0}, [cap](auto& host, auto& random) {
+    for_each_problem(GetParam(), types(), {1.0, -1.0}, [cap](auto& host, auto& random) {
       host.problem.softcap = static_cast<float>(cap);
       const int64_t head_dim = host.problem.q.shape[3];
       std::uniform_real_distribution<double> size(0.01, 3);
@@ -243,6 +276,58 @@ TEST_P(LargeSoftcaps, BesideScoresOfTheirSize) {
     });
     if (HasFailure()) FAIL() << "cap " << cap;
   }
+}
+
+// Large negative biases, steep slopes, sinks and softcaps beside products of every size.
+TEST_P(ScoreCases, PassTheirGates) {
+  PlanOptions options;
+  options.device = kGpu;
+  options.kernel = GetParam();
+  int taken = 0;
+  for (const bench::ScoreCase& one : bench::score_cases()) {
+    const Result<Plan> plan = make_plan(one.problem, options);
+    if (!plan.ok()) continue;
+    ++taken;
+    SCOPED_TRACE(one.name);
+    bench::HostProblem host = bench::fill(one);
+    const Result<bench::Reference> reference = bench::score_reference(one, host);
+    ASSERT_TRUE(reference.ok()) << reference.status().message();
+    run_on_gpu(*plan, host);
+    const bench::Verdict verdict = bench::judge(host, *reference);
+    EXPECT_TRUE(verdict.passed) << verdict.failure;
+  }
+  EXPECT_GT(taken, 50);
+}
+
+// ALiBi leaves a row to a few keys. Two of similar weight and opposite values cancel, and what is
+// left has the rounding of both probabilities. The first three missed the gate of 1e-3 (1.24e-3).
+TEST_P(SteepSlopes, LeaveNoMoreRoundingThanTheLargestWeightIsWorth) {
+  PlanOptions options;
+  options.device = kGpu;
+  options.kernel = GetParam();
+  const bench::RandomSpace long_rows{.largest_seqlen = 400, .largest_head_dim = 256};
+  const bench::RandomSpace ordinary{
+      .largest_seqlen = 400, .largest_head_dim = 128, .hostile_values = false};
+  const auto check_seed = [&](uint64_t seed, const bench::RandomSpace& space) {
+    const bench::RandomDraw draw(seed, space);
+    const Problem& p = draw.problem();
+    if (!p.alibi_slopes || p.q.dtype != DType::f16 || p.o.dtype != p.q.dtype) return false;
+    const Result<Plan> plan = make_plan(p, options);
+    if (!plan.ok()) return false;
+    SCOPED_TRACE(fmt::format("seed {}: {}", seed, bench::describe(p)));
+    bench::HostProblem host = draw.fill();
+    const Result<bench::Reference> reference = bench::compute_reference(host);
+    EXPECT_TRUE(reference.ok()) << reference.status().message();
+    run_on_gpu(*plan, host);
+    const bench::Verdict verdict = bench::judge(host, *reference);
+    EXPECT_TRUE(verdict.passed) << verdict.failure;
+    return true;
+  };
+  for (const uint64_t seed : {777003444, 61007501, 61012780}) {
+    EXPECT_TRUE(check_seed(seed, long_rows)) << seed;
+  }
+  int taken = 0;
+  for (uint64_t seed = 1000000; taken < 100; ++seed) taken += check_seed(seed, ordinary) ? 1 : 0;
 }
 
 }  // namespace
