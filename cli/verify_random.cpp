@@ -137,8 +137,9 @@ void verify_all(const VerifyRandom& asked, const PlanOptions& plan, Found& found
 std::string repeat(const Failure& failure, const VerifyRandom& asked, const PlanOptions& plan) {
   constexpr bench::RandomSpace kUsual;
   std::string line =
-      fmt::format("flashcore verify --shapes none --random 1 --random-seed {} --kernel {}",
-                  failure.seed, failure.kernel);
+      fmt::format("flashcore verify --shapes none --random 1 --random-seed {}", failure.seed);
+  // In company the choice is part of what is verified.
+  if (!plan.batch_invariant || !plan.kernel.empty()) line += " --kernel " + failure.kernel;
   if (asked.space.largest_seqlen != kUsual.largest_seqlen) {
     line += fmt::format(" --largest-seqlen {}", asked.space.largest_seqlen);
   }
