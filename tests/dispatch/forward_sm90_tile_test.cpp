@@ -45,7 +45,7 @@ struct Losses {
 };
 
 Losses losses(bool held_out) {
-  std::ifstream file(std::string(FLASHCORE_RESULTS) + "/sm90-tiles-h200.json");
+  std::ifstream file(std::string(FLASHCORE_RESULTS) + "/sm90_tiles_h200.json");
   const nlohmann::json times = nlohmann::json::parse(file);
   Losses all;
   for (const nlohmann::json& row : times["rows"]) {
