@@ -81,6 +81,12 @@ Bend levels(double q, double k, const std::function<double(int64_t)>& level) {
   };
 }
 
+// Steps of 1/256, 32 keys long.
+double step_of(int64_t key) {
+  const int64_t step = key / 32;
+  return static_cast<double>(step) / 256;
+}
+
 // Keys in every order that an online softmax may meet them in.
 struct Order {
   const char* name;
@@ -89,8 +95,8 @@ struct Order {
 constexpr Order kOrders[] = {
     {"equal", [](int64_t) { return 1.0; }},
     {"four-levels", [](int64_t key) { return std::exp2(-static_cast<double>(key % 4)); }},
-    {"rising", [](int64_t key) { return static_cast<double>(key / 32 + 1) / 256; }},
-    {"falling", [](int64_t key) { return 1 - static_cast<double>(key / 32) / 256; }},
+    {"rising", [](int64_t key) { return step_of(key + 32); }},
+    {"falling", [](int64_t key) { return 1 - step_of(key); }},
     {"both-signs", [](int64_t key) { return key % 2 == 0 ? 1.0 : -1.0; }}};
 
 void add_large(Cases& cases, DType dtype) {
@@ -201,23 +207,23 @@ void set_bias(HostProblem& host, const Place& place, double value) {
 }
 
 void add_bias(Cases& cases, DType dtype, DType bias_dtype) {
-  for (const auto& [value_name, value] : bias_values(bias_dtype)) {
+  for (const auto& one : bias_values(bias_dtype)) {
+    const std::string prefix =
+        fmt::format("bias/{}/{}/{}/", to_string(dtype), to_string(bias_dtype), one.name);
+    const double value = one.value;
     // Past this, no score of moderate size changes the sum in fp64 either.
     const bool absorbs = value < -1e25;
-    const auto add = [&, value = value](
-                         const std::string& what, const Shape& shape, const Place& place,
+    const auto add = [&](const std::string& what, const Shape& shape, const Place& place,
                          const std::function<void(Problem&)>& change, const Bend& bend) {
       Problem problem = problem_of(shape, dtype);
       problem.bias =
           TensorDesc::contiguous(bias_dtype, {1, shape.heads_q, shape.seqlen_q, shape.seqlen_kv});
       if (change) change(problem);
-      cases.add(fmt::format("bias/{}/{}/{}/{}", to_string(dtype), to_string(bias_dtype), value_name,
-                            what),
-                problem, [=](HostProblem& host) {
-                  if (!absorbs) make_keys_equal(host);
-                  set_bias(host, place, value);
-                  if (bend) bend(host);
-                });
+      cases.add(prefix + what, problem, [=](HostProblem& host) {
+        if (!absorbs) make_keys_equal(host);
+        set_bias(host, place, value);
+        if (bend) bend(host);
+      });
     };
     for (const Place& place : kPlaces) add(place.name, kTall, place, {}, {});
     add("whole/d128", kWide, kPlaces[0], {}, {});

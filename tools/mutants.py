@@ -4,14 +4,18 @@
     mutants.py                      all of tools/mutants.json; what is done is kept, so that it can be
                                     stopped and started again
     mutants.py --only forward       those whose name or file has it
-    mutants.py --jobs 2             so many trees side by side
+    mutants.py --jobs 2             so many compilers and test programs at once; default all cores
     mutants.py --write              docs/evidence/mutants.json from what is done
 
 A mutant is a text that occurs once in a file, what stands in its place, and the tests that are to
 notice: programs with a GoogleTest filter. It is noticed when a program fails or takes too long. One
 that does not compile says nothing about the tests, and is none. docs.report and other tests of
-sources are not asked: they fail with any change. The trees, their build folders (-O1, no CUDA) and
-the results are in build-mutants.
+sources are not asked: they fail with any change.
+
+The tests are built once, without a fault (-O1, no CUDA). For a mutant, the changed file lies in a
+folder that the compiler searches first; the objects that ninja knows to be made of that file are
+compiled into the folder, and the test programs are linked with them in front of the libraries. The
+sources themselves are never touched. All of it is in build-mutants.
 """
 import argparse
 import concurrent.futures
@@ -21,8 +25,8 @@ import json
 import os
 import pathlib
 import platform
-import queue
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -54,55 +58,116 @@ def run(command: list[str], folder: pathlib.Path, seconds: float) -> tuple[bool,
         return False, f"took more than {seconds} s"
 
 
-def tracked_files() -> list[str]:
-    done = subprocess.run(["git", "ls-files", "--cached", "--others", "--exclude-standard"],
-                          cwd=ROOT, check=True, capture_output=True, text=True)
-    return [name for name in done.stdout.splitlines() if (ROOT / name).is_file()]
+def option_value(words: list[str], name: str) -> str:
+    return words[words.index(name) + 1]
 
 
-class Tree:
-    """A copy of the sources with a build folder of its own."""
+class Build:
+    """The tests without a fault, and how to link them with one changed file."""
 
-    def __init__(self, number: int):
-        self.sources = FOLDER / f"tree-{number}"
-        self.build = FOLDER / f"build-{number}"
+    def __init__(self, slots: threading.BoundedSemaphore):
+        self.folder = FOLDER / "build"
+        self.slots = slots
+        self.compilations: dict[str, list[str]] = {}  # of each object
+        self.made_of: dict[str, set[pathlib.Path]] = {}  # the files of each object
 
-    def copy(self) -> None:
-        names = tracked_files()
-        for name in names:
-            there = self.sources / name
-            content = (ROOT / name).read_bytes()
-            if there.exists() and there.read_bytes() == content:
-                continue  # its time stays, so it is not compiled again
-            there.parent.mkdir(parents=True, exist_ok=True)
-            there.write_bytes(content)
-        kept = set(names)
-        for path in self.sources.rglob("*"):
-            if path.is_file() and str(path.relative_to(self.sources)) not in kept:
-                path.unlink()
-        if (self.build / "build.ninja").exists():
-            return
-        command = ["cmake", "-S", str(self.sources), "-B", str(self.build), "-G", "Ninja",
-                   "-DCMAKE_BUILD_TYPE=Release", "-DCMAKE_CXX_FLAGS_RELEASE=-O1 -w",
-                   "-DFLASHCORE_TESTS=ON", "-DFLASHCORE_CUDA=OFF"]
+    def make(self, programs: list[str]) -> None:
+        if not (self.folder / "build.ninja").exists():
+            self._run(["cmake", "-S", str(ROOT), "-B", str(self.folder), "-G", "Ninja",
+                       "-DCMAKE_BUILD_TYPE=Release", "-DCMAKE_CXX_FLAGS_RELEASE=-O1 -w",
+                       "-DFLASHCORE_TESTS=ON", "-DFLASHCORE_CUDA=OFF"], "cmake")
+        self._run(["ninja", "-C", str(self.folder), *programs], "without a mutant")
+        commands = json.loads((self.folder / "compile_commands.json").read_text(encoding="utf-8"))
+        for entry in commands:
+            words = shlex.split(entry["command"])
+            self.compilations[option_value(words, "-o")] = words
+        made_of: set[pathlib.Path] = set()
+        for line in self._ninja("deps").splitlines():
+            if line.startswith(" "):
+                made_of.add((self.folder / line.strip()).resolve())
+            elif line:
+                made_of = self.made_of.setdefault(line.split(": #deps")[0], set())
+
+    def _run(self, command: list[str], what: str) -> None:
         succeeded, output = run(command, FOLDER, BUILD_SECONDS)
         if not succeeded:
-            raise Failure(f"cmake: {output[-2000:]}")
+            raise Failure(f"{what}: {output[-2000:]}")
 
-    def compile(self, programs: list[str]) -> tuple[bool, str]:
-        return run(["ninja", *programs], self.build, BUILD_SECONDS)
+    def _ninja(self, *words: str) -> str:
+        return subprocess.run(["ninja", "-C", str(self.folder), "-t", *words], check=True,
+                              capture_output=True, text=True).stdout
 
-    def notices(self, tests: dict[str, str]) -> str:
-        """The first program that fails, and its first failure."""
-        for program, which in tests.items():
-            path = next(path for path in self.build.rglob(program) if path.is_file())
-            succeeded, output = run([str(path), f"--gtest_filter={which}", "--gtest_brief=1",
-                                     "--gtest_fail_fast"], self.build, TEST_SECONDS)
-            if not succeeded:
-                failed = [line.split("]")[1].split("(")[0].strip() for line in output.splitlines()
-                          if line.startswith("[  FAILED  ]")]
-                return f"{program}: {failed[0] if failed else 'did not end well'}"
+    def path(self, program: str) -> str:
+        """A program's path in the build folder."""
+        found = [path for path in self.folder.rglob(program) if path.is_file()]
+        if len(found) != 1:
+            raise Failure(f"{program}: there are {len(found)} such programs, wanted one")
+        return str(found[0].relative_to(self.folder))
+
+    def _last_command(self, target: str) -> list[str]:
+        """What makes a program or a library of its objects."""
+        last = self._ninja("commands", target).splitlines()[-1]
+        steps = [step.strip() for step in last.split("&&")]  # ": && c++ ... && tests are listed"
+        return shlex.split(next(step for step in steps if ".o " in step))
+
+    def objects_of(self, program: str) -> list[str]:
+        """The objects of a program and of our libraries in it."""
+        link = self._last_command(self.path(program))
+        found = [word for word in link if word.endswith(".o")]
+        for library in dict.fromkeys(word for word in link if word.endswith(".a")):
+            if not pathlib.Path(library).is_absolute():
+                found += [word for word in self._last_command(library) if word.endswith(".o")]
+        return found
+
+    def _compile(self, name: str, file: str, folder: pathlib.Path) -> str:
+        """Compiles one object with the changed file; its errors."""
+        words = list(self.compilations[name])
+        output = folder / "objects" / name
+        output.parent.mkdir(parents=True, exist_ok=True)
+        words[words.index("-o") + 1] = str(output)
+        original = str(ROOT / file)
+        words = [str(folder / file) if word == original else word for word in words]
+        words[1:1] = [f"-I{folder / part}" for part in ("include", "src", ".")]
+        notes = output.with_suffix(".d")
+        with self.slots:
+            succeeded, text = run([*words, "-MD", "-MF", str(notes)], self.folder, BUILD_SECONDS)
+        if not succeeded:
+            return text
+        if str(folder) not in notes.read_text(encoding="utf-8").replace(str(output), ""):
+            raise Failure(f"{name}: was compiled without the changed {file}")
         return ""
+
+    def link(self, program: str, file: str, folder: pathlib.Path) -> str:
+        """Links a program into the folder, with the changed file that lies there; the errors."""
+        changed = [name for name in self.objects_of(program)
+                   if (ROOT / file).resolve() in self.made_of.get(name, ())]
+        if not changed:
+            raise Failure(f"{program}: nothing in it is made of {file}")
+        missing = [name for name in changed if not (folder / "objects" / name).exists()]
+        with concurrent.futures.ThreadPoolExecutor(max(len(missing), 1)) as pool:
+            errors = list(pool.map(lambda name: self._compile(name, file, folder), missing))
+        if any(errors):
+            return next(filter(None, errors))
+        words = self._last_command(self.path(program))
+        words[words.index("-o") + 1] = str(folder / program)
+        words = [str(folder / "objects" / word) if word in changed else word for word in words]
+        libraries = next(i for i, word in enumerate(words) if word.endswith(".a"))
+        words[libraries:libraries] = [str(folder / "objects" / name) for name in changed
+                                      if str(folder / "objects" / name) not in words]
+        with self.slots:
+            succeeded, text = run(words, self.folder, BUILD_SECONDS)
+        return "" if succeeded else text
+
+    def notices(self, program: pathlib.Path, which: str) -> str:
+        """The first failure of a test program."""
+        with self.slots:
+            succeeded, output = run([str(program), f"--gtest_filter={which}", "--gtest_brief=1",
+                                     "--gtest_fail_fast"], self.folder, TEST_SECONDS)
+        if succeeded:
+            return ""
+        failed = [line.split("]")[1].split("(")[0].strip() for line in output.splitlines()
+                  if line.startswith("[  FAILED  ]")]
+        return f"{program.name}: {failed[0] if failed else 'did not end well'}"
 
 
 def mutants() -> list[dict]:
@@ -120,24 +185,30 @@ def key_of(mutant: dict) -> str:
     return hashlib.sha256(json.dumps(mutant, sort_keys=True).encode() + content).hexdigest()[:16]
 
 
-def judge(tree: Tree, mutant: dict) -> dict:
-    path = tree.sources / mutant["file"]
-    original = path.read_text(encoding="utf-8")
+def judge(build: Build, mutant: dict) -> dict:
+    original = (ROOT / mutant["file"]).read_text(encoding="utf-8")
     count = original.count(mutant["find"])
     if count != 1:
         return {"outcome": "not applied", "by": f"its text occurs {count} times, wanted once"}
     begin = time.monotonic()
+    folder = FOLDER / "mutants" / key_of(mutant)
+    changed = folder / mutant["file"]
+    changed.parent.mkdir(parents=True, exist_ok=True)
+    changed.write_text(original.replace(mutant["find"], mutant["replace"]), encoding="utf-8")
+    result = {"outcome": "survived", "by": ""}
     try:
-        path.write_text(original.replace(mutant["find"], mutant["replace"]), encoding="utf-8")
-        compiled, output = tree.compile(list(mutant["tests"]))
-        if not compiled:
-            errors = [line for line in output.splitlines() if "error" in line]
-            result = {"outcome": "not compiled", "by": (errors or [output[-200:]])[0][-200:]}
-        else:
-            by = tree.notices(mutant["tests"])
-            result = {"outcome": "noticed" if by else "survived", "by": by}
+        for program, which in mutant["tests"].items():
+            errors = build.link(program, mutant["file"], folder)
+            if errors:
+                lines = [line for line in errors.splitlines() if "error" in line]
+                result = {"outcome": "not compiled", "by": (lines or [errors[-200:]])[0][-200:]}
+                break
+            by = build.notices(folder / program, which)
+            if by:
+                result = {"outcome": "noticed", "by": by}
+                break
     finally:
-        path.write_text(original, encoding="utf-8")
+        shutil.rmtree(folder)
     return result | {"seconds": round(time.monotonic() - begin, 1)}
 
 
@@ -152,30 +223,21 @@ def run_all(wanted: list[dict], jobs: int) -> None:
     print(f"{len(wanted)} mutants, {len(wanted) - len(waiting)} of them done before", flush=True)
     if not waiting:
         return
-    trees: queue.Queue[Tree] = queue.Queue()
-    tests: dict[str, set[str]] = {}
-    for mutant in waiting:
-        for program, which in mutant["tests"].items():
-            tests.setdefault(program, set()).add(which)
-    for number in range(min(jobs, len(waiting))):
-        tree = Tree(number)
-        tree.copy()
-        compiled, output = tree.compile(sorted(tests))
-        if not compiled:
-            raise Failure(f"without a mutant: {output[-2000:]}")
-        trees.put(tree)
-        print(f"tree {number}: compiled", flush=True)
-    by = tree.notices({program: ":".join(sorted(which)) for program, which in tests.items()})
-    if by:
-        raise Failure(f"without a mutant: {by} fails")
+    # Headers first: many objects are compiled for them, which is best not left for the end.
+    waiting.sort(key=lambda mutant: mutant["file"].endswith(".cpp"))
+    build = Build(threading.BoundedSemaphore(jobs))
+    tests = {test for mutant in waiting for test in mutant["tests"].items()}
+    begin = time.monotonic()
+    build.make(sorted({program for program, _ in tests}))
+    print(f"compiled without a mutant ({time.monotonic() - begin:.0f} s)", flush=True)
+    for program, which in sorted(tests):
+        by = build.notices(build.folder / build.path(program), which)
+        if by:
+            raise Failure(f"without a mutant: {by} fails")
     lock = threading.Lock()
 
     def one(mutant: dict) -> None:
-        tree = trees.get()
-        try:
-            result = judge(tree, mutant)
-        finally:
-            trees.put(tree)
+        result = judge(build, mutant)
         with lock:
             results[mutant["name"]] = {"key": key_of(mutant)} | result
             RESULTS.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
@@ -221,7 +283,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="", metavar="TEXT")
-    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--write", action="store_true")
     options = parser.parse_args()
     try:

@@ -12,20 +12,15 @@ from reporting import verify  # noqa: E402
 from reporting.evidence import check_evidence  # noqa: E402
 
 
-class FakeTree:
+class FakeBuild:
     """Compiles unless a line has no semicolon; its one test notices a wrong sum."""
 
-    def __init__(self, folder):
-        self.sources = folder
+    def link(self, _program, file, folder):
+        self.text = (folder / file).read_text()
+        return "" if ";" in self.text else "a.cpp:1: error: wanted ';'"
 
-    def text(self):
-        return (self.sources / "a.cpp").read_text()
-
-    def compile(self, _programs):
-        return ";" in self.text(), "a.cpp:1: error: wanted ';'"
-
-    def notices(self, _tests):
-        return "sum_test: Sum.IsRight" if "a - b" in self.text() else ""
+    def notices(self, program, _which):
+        return f"{program.name}: Sum.IsRight" if "a - b" in self.text else ""
 
 
 class Mutants(unittest.TestCase):
@@ -45,8 +40,9 @@ class Mutants(unittest.TestCase):
         mutant = {"name": "one", "file": "a.cpp", "find": find, "replace": replace,
                   "tests": {"sum_test": "*"}}
         before = (self.root / "a.cpp").read_text()
-        result = mutants.judge(FakeTree(self.root), mutant)
+        result = mutants.judge(FakeBuild(), mutant)
         self.assertEqual((self.root / "a.cpp").read_text(), before)
+        self.assertFalse(list((self.root / "build-mutants").glob("mutants/*")))
         return result["outcome"], result["by"]
 
     def test_outcomes(self):
@@ -56,6 +52,16 @@ class Mutants(unittest.TestCase):
         self.assertEqual(self.judge("a + c", "a"),
                          ("not applied", "its text occurs 0 times, wanted once"))
         self.assertEqual(self.judge("a + ", "a - ")[0], "not applied")
+
+    def test_the_list_is_of_now(self):
+        """What occurs once in its file, and says what notices it."""
+        root = pathlib.Path(__file__).resolve().parents[2]
+        listed = json.loads((root / "tools/mutants.json").read_text())
+        self.assertGreaterEqual(len(listed), 60)
+        for one in listed:
+            count = (root / one["file"]).read_text().count(one["find"])
+            self.assertEqual(count, 1, f"{one['name']}: '{one['find']}' in {one['file']}")
+            self.assertTrue(one["tests"], one["name"])
 
     def test_a_result_is_kept_until_the_mutant_or_its_file_changes(self):
         mutant = {"name": "one", "file": "a.cpp", "find": "a + b", "replace": "", "tests": {}}
