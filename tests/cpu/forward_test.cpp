@@ -244,6 +244,48 @@ TEST_P(EveryTarget, PackedEntriesJustPastASplitHaveTheirWorkspace) {
   }
 }
 
+// Entries whose keys are not split have jobs and no partial results: if they had, those of the last
+// entry would lie in the canaries.
+TEST_P(EveryTarget, WholeEntriesTakeNoPartialResults) {
+  for (const int64_t queries : {100, 200, 400}) {
+    const int64_t keys = 16;
+    Problem problem;
+    problem.q = problem.o = TensorDesc::contiguous(DType::f32, {queries + 1, 4, 16});
+    problem.k = problem.v = TensorDesc::contiguous(DType::f32, {keys + 8200, 2, 16});
+    problem.cu_seqlens_q = problem.cu_seqlens_kv = TensorDesc::contiguous(DType::i32, {3});
+    HostProblem host = bench::make_host_problem(problem, 12);
+    const auto set = [&](const char* name, int64_t first, int64_t all) {
+      host.at(name).set(0, 0);
+      host.at(name).set(1, static_cast<double>(first));
+      host.at(name).set(2, static_cast<double>(all));
+    };
+    set("cu_seqlens_q", queries, queries + 1);
+    set("cu_seqlens_kv", keys, keys + 8200);
+    expect_passes(host);
+  }
+}
+
+// What a bias of -inf removes leaves no trace, a NaN neither.
+TEST_P(EveryTarget, ABiasOfMinusInfinityRemovesNan) {
+  Problem problem = problem_of(
+      {.batch = 1, .heads_q = 1, .heads_kv = 1, .seqlen_q = 3, .seqlen_kv = 40, .head_dim = 8},
+      DType::f32);
+  problem.bias = TensorDesc::contiguous(DType::f32, {1, 1, 1, 40});
+  HostProblem host = bench::make_host_problem(problem, 13);
+  for (const int64_t key : {5, 39}) {
+    host.at("bias").set(key, -std::numeric_limits<double>::infinity());
+    for (const char* const name : {"k", "v"}) {
+      for (int64_t d = 0; d < 8; ++d) {
+        host.at(name).set(key * 8 + d, std::numeric_limits<double>::quiet_NaN());
+      }
+    }
+  }
+  expect_passes(host);
+  for (int64_t i = 0; i < host.at("o").elements(); ++i) {
+    EXPECT_TRUE(std::isfinite(host.at("o").get(i)));
+  }
+}
+
 // The jobs of each entry and its partial results are counted in front of the scratch memory.
 TEST_P(EveryTarget, SplitsTheKeysOfManyEntries) {
   for (const int64_t batch : {15, 16, 17}) {

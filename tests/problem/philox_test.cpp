@@ -105,6 +105,13 @@ void expect_independent(const std::vector<int>& a, const std::vector<int>& b, co
   EXPECT_LT(deviations(agree, static_cast<double>(a.size()), 0.5), 4.5) << what;
 }
 
+TEST(Dropout, TheThresholdIsRounded) {
+  EXPECT_EQ(dropout_threshold(0x1.8p-33F), 1U);
+  EXPECT_EQ(dropout_threshold(0x1.8p-34F), 0U);
+  EXPECT_EQ(dropout_threshold(0.5F), uint64_t{1} << 31);
+  EXPECT_EQ(dropout_threshold(1), uint64_t{1} << 32);
+}
+
 TEST(Dropout, NeighboursAreIndependent) {
   const std::vector<int> flags = kept(11, 5, 0.5f);
   const auto shifted = [&](size_t by) {

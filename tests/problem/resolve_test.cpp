@@ -529,6 +529,10 @@ TEST(Resolve, AStrideOfOneElementMayBeAnything) {
   const ForwardProblem p = resolved(problem);
   for (const int64_t stride : {p.q.row, p.o.head, p.k.batch, p.v.head}) EXPECT_EQ(stride, 0);
 
+  problem.q = problem.k = problem.v = problem.o = contiguous(DType::f32, {1, 1, 2, 1});
+  problem.q.stride[3] = problem.k.stride[3] = kMax;
+  EXPECT_TRUE(resolve(problem).ok()) << resolve(problem).status().message();
+
   problem = base_problem(Base::packed);
   problem.k = contiguous(DType::f32, {1, 2, 8});
   problem.v = contiguous(DType::f32, {1, 2, 6});
