@@ -85,7 +85,8 @@ Status verify_company(uint64_t seed, const bench::RandomSpace& space, const Plan
     if (!chosen.ok()) {
       if (chosen.status().code() != StatusCode::unsupported) return chosen.status();
       const std::scoped_lock lock(found.mutex);
-      found.tallies[plan.kernel].refuse(chosen.status().message());
+      const std::string name = plan.kernel.empty() ? "none" : plan.kernel;
+      found.tallies[name].refuse(chosen.status().message());
       return {};
     }
     where = company.describe(batch);

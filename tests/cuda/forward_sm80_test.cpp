@@ -473,6 +473,24 @@ TEST(PackedTiles, EveryTileHasOneSlot) {
   }
 }
 
+TEST(PackedTiles, EveryRowHasItsEntry) {
+  const std::vector<int64_t> begin = {0, 0, 5, 5, 6, 9, 9};  // entries 0, 2 and 5 have no row
+  const std::vector<int> wanted = {1, 1, 1, 1, 1, 3, 4, 4, 4};
+  for (size_t row = 0; row < wanted.size(); ++row) {
+    const int entry =
+        cuda::attention::find_packed_row(static_cast<int64_t>(row), std::ssize(begin) - 1,
+                                         [&](int64_t b) { return begin[static_cast<size_t>(b)]; });
+    EXPECT_EQ(entry, wanted[row]) << "row " << row;
+  }
+  std::mt19937_64 random(4);
+  for (int n = 0; n < 2000; ++n) {  // whatever is in memory
+    const int entry = cuda::attention::find_packed_row(
+        static_cast<int64_t>(random() % 100), 7,
+        [&](int64_t) { return static_cast<int64_t>(random() % 100); });
+    ASSERT_TRUE(entry >= 0 && entry < 7);
+  }
+}
+
 // Device memory is not to be trusted: any contents give an entry of the batch.
 TEST(PackedTiles, GarbageStaysInsideOfTheBatch) {
   std::mt19937_64 random(3);

@@ -190,6 +190,16 @@ TEST(ForwardSm90Counter, HandsOutEveryTileOnceAndIsReadyForTheNextLaunch) {
   }
 }
 
+TEST(ForwardSm90Order, SectionsAreWholeGroupsOfHeads) {
+  EXPECT_EQ(sm90::section_heads(65536, 16384, 1, 32), 4U);
+  EXPECT_EQ(sm90::section_heads(65536, 16384, 8, 32), 32U);
+  EXPECT_EQ(sm90::section_heads(65536, 16384, 2, 32), 8U);
+  EXPECT_EQ(sm90::section_heads(65536, 65537, 4, 32), 1U) << "longer than a section";
+  EXPECT_EQ(sm90::section_heads(65536, 0, 1, 32), 32U);
+  EXPECT_EQ(sm90::section_heads(1U << 24, 1, 1U << 20, 1U << 30), 1U << 30);
+  EXPECT_EQ(sm90::section_heads(65536, 16384, 1, 0), 1U) << "no division by 0 follows";
+}
+
 // ---- ranges of blocks
 
 TEST(ForwardSm90Range, AgreesWithTheSharedDefinition) {

@@ -33,7 +33,7 @@ const InstanceEntry& find_instance(const Instance& instance);
 // anything while a graph is captured.
 cudaError_t prepare_combine();
 
-// From the partial results of all splits to O and LSE. `block_kv`: keys of a tile of theirs.
+// From the partial results of all splits to O and LSE.
 cudaError_t combine_splits(const Params& params, cudaStream_t stream);
 
 }  // namespace flashcore::cuda::forward_sm80

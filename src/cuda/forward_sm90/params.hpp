@@ -17,7 +17,7 @@ struct Maps {
 
 // What a block's first tile is found by: one line of the constant cache, which a launch finds cold.
 struct FirstParams {
-  TileOrder order;  // of a packed batch without the number of tiles, which only the device knows
+  TileOrder order;  // of a packed batch, whose entries have their own, only longest_first counts
   uint32_t section_rows;              // what makes a section: see section_heads()
   uint32_t heads, heads_per_kv_head;  // of queries
   int queries;                        // seqlen_q

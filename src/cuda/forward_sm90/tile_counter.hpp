@@ -1,8 +1,7 @@
 // Hands out tiles in order to whichever block is free: a counter that needs no reset between
 // launches, and one addition in memory for each tile.
 //
-//   in memory    | name of the launch's plan, 64 bits | tiles handed out, 32 | blocks that left, 32
-//   |
+//   in memory    | name of the launch's plan, 64 bits | tiles handed out, 32 | blocks gone, 32 |
 //
 // Before a block asks for the first time it sees to it that the name is there, which no other plan
 // has. Memory that nobody cleared will do: whoever finds anything else first marks it as being
