@@ -4,10 +4,13 @@
 //
 //   using namespace flashcore;
 //   Problem problem;
-//   problem.q = problem.k = problem.v = problem.o = TensorDesc::contiguous(DType::f16, {2, 8, 512,
-//   64}); problem.causal = true; Result<Plan> plan = make_plan(problem); if (!plan.ok()) return
-//   fail(plan.status().message()); Arguments args{.q = q, .k = k, .v = v, .o = o}; Status status =
-//   plan->run(args);
+//   problem.q = problem.k = problem.v = problem.o =
+//       TensorDesc::contiguous(DType::f16, {2, 8, 512, 64});
+//   problem.causal = true;
+//   Result<Plan> plan = make_plan(problem);
+//   if (!plan.ok()) return fail(plan.status().message());
+//   Arguments args{.q = q, .k = k, .v = v, .o = o};
+//   Status status = plan->run(args);
 //
 // docs/semantics.md says what is computed. Nothing here throws, except std::bad_alloc.
 #pragma once

@@ -5,8 +5,7 @@
 //
 //   1. a V tile that a mask cuts is scanned in shared memory, and NaN and Inf in it become 0;
 //   2. when that has happened in any tile of a block, each finished output adds the NaN and Inf
-//   values
-//      that its row may see, read again from global memory. A probability is positive, so
+//      values that its row may see, read again from global memory. A probability is positive, so
 //      p * NaN = NaN and p * Inf = Inf whatever p is: no probability is needed.
 //
 // Step 1 costs a vector load and a few integer operations for each 16 bytes of the tiles on the

@@ -1,7 +1,6 @@
 // The kernel of paired.cuh: one block a tile of queries.
 //
-//   | wait K, barrier | load V -> | S, softmax, P -> | wait V, barrier | load next K -> | O += P V
-//   |
+//   | wait K, barrier | load V -> | S, softmax, P -> | wait V, barrier | load K' -> | O += P V |
 //
 // The softmax is that of mainloop.cuh: references from the tiles up to the first mask-free one, no
 // maximum after it, and a proof at the end. A block without the proof is computed again by four of

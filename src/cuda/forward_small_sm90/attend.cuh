@@ -1,8 +1,8 @@
 // One warpgroup's keys: S = Q K^T, P = 2^(S - reference), O += P V, for 64 queries and its own
 // tiles.
 //
-//   K0 | S0, V is asked for | max, half of P0 | K1 | S1, rest of P0 | V0 | O = P0 V0, P1 | V1 |
-//   O += P1 V1 |
+//   wait    | K0            |                 | K1             | V0            | V1         |
+//   compute | S0, request V | max, half of P0 | S1, rest of P0 | O = P0 V0, P1 | O += P1 V1 |
 //
 // The maximum of the first tile is the reference of the second as well, where that is near enough:
 // no exchange between lanes, no rescaling, and P0 is packed before S1 is there. Otherwise a warp

@@ -5,8 +5,7 @@
 // the data: those of Q and K join the softmax scale, that of V joins the final normalisation.
 //
 //   tile j  : | wait | raw K, V -> half | S = Q K^T | softmax in registers | P to shared | O += P V
-//   | tile j+1:                           | copy raw K, V
-//   --------------------------------------------->
+//   tile j+1:                           | copy raw K, V ------------------------------------------>
 //
 // A block owns 64 query rows, a warp 16. A thread dequantises the pieces that it copied itself, so
 // the raw tiles need one stage only and no barrier of their own. Softmax runs on the accumulator

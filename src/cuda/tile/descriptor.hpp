@@ -10,8 +10,7 @@
 //             product's k. The stride offset leads to the next 8 rows. A k16 step is 32 bytes
 //             within a panel, four steps a panel. The leading offset is not used.
 //   MN-major  B = V: a row is one k, its elements run along n. The stride offset leads to the next
-//   8
-//             k rows, the leading offset to the next panel of 64 n. A k16 step is 16 rows.
+//             8 k rows, the leading offset to the next panel of 64 n. A k16 step is 16 rows.
 #pragma once
 
 #include <cstdint>

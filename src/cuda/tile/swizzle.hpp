@@ -6,8 +6,9 @@
 // Stored plainly, rows of 128 bytes put them all in one group; the swizzle moves chunk c of row r
 // to
 //
-//   64-byte rows    c ^ ((r / 2) % 4)   two rows fill the 128 bytes, so the key advances every 2
-//   rows 128-byte rows   c ^ (r % 8) 256-byte rows   c ^ (r % 8)         within each 128-byte half
+//   64-byte rows    c ^ ((r / 2) % 4)   two rows fill 128 bytes, so the key advances every 2 rows
+//   128-byte rows   c ^ (r % 8)
+//   256-byte rows   c ^ (r % 8)         within each 128-byte half
 //
 // Within a row this is a permutation of the chunks, so no memory is lost and 16-byte copies still
 // write whole chunks.
@@ -45,8 +46,8 @@ constexpr int swizzle_offset(int row, int column) {
 // multiple of kRowBytes.
 //
 // Rows of 128 or 256 bytes: if `rows` is a multiple of a power of two that exceeds r, then
-//   swizzle_offset(r + rows, c) = (swizzle_offset(r, c) ^ swizzle_row_step(rows)) + rows * row
-//   length
+//   swizzle_offset(r + rows, c) =
+//       (swizzle_offset(r, c) ^ swizzle_row_step(rows)) + rows * row length
 constexpr int swizzle_row_step(int rows) { return (rows & 7) * 8; }
 
 // How many 128-byte cycles one access of 8 chunks takes beyond the first: lane i of 8 touches the
