@@ -11,9 +11,17 @@
 
 namespace flashcore::cuda::forward_sm80 {
 
-// How a pass over values counts NaN and infinities: every attended one adds its weight, so the sum
-// tells which kinds there were (below 2^14 of a kind; past that a sum reads as NaN).
+// How a pass over values counts NaN and infinities: every attended one adds its weight, 1 for
+// +infinity, so the sum tells which kinds there were. (Exact below 2^10 of +infinity in a column.)
 inline constexpr float kNegativeInfinityWeight = 0x1p-14F, kNanWeight = 0x1p15F;
+
+// What a probability becomes in that pass under dropout, so that a dropped pair, 0 * infinity, adds
+// a NaN's weight or more. Both fit into fp16; the sum has to be divided by `kept`.
+struct DropoutWeights {
+  float kept, dropped;
+};
+inline constexpr DropoutWeights kDropoutKinds{0x1p-14F, 0x1p15F};
+static_assert(kNegativeInfinityWeight * kDropoutKinds.dropped / kDropoutKinds.kept >= kNanWeight);
 
 struct Fp16 {
   static constexpr ElementType kType = ElementType::f16;

@@ -223,6 +223,7 @@ __device__ __forceinline__ void store_elements(const Params& p, const Task& task
   const int limit =
       kinds ? static_cast<int>(task.sequence.len_q) : static_cast<int>(task.sequence.rows_q);
   const RowPlace place = place_rows(p, task);
+  const float weight = p.dropout ? 1 / kDropoutKinds.kept : 1.0F;
 #pragma unroll 1
   for (int row = first; row < first + kConfig.warp_rows(); ++row) {
     if (task.first_query + row >= limit) break;
@@ -233,7 +234,7 @@ __device__ __forceinline__ void store_elements(const Params& p, const Task& task
       if (!kinds) {
         store_as(place.type, place.data, o + column, value);
       } else if (value != 0) {
-        store_as(place.type, place.data, o + column, nonfinite_of(value));
+        store_as(place.type, place.data, o + column, nonfinite_of(value * weight));
       }
     }
   }

@@ -266,7 +266,7 @@ __device__ __forceinline__ bool attend(const Params& p, const Task& task, unsign
         exponentiate<kConfig, true>(s, w, unit);
       }
       if constexpr (kFeatures == Features::all) {
-        if (p.dropout && !kinds) drop(s, p, noted.task, place, first_key);
+        if (p.dropout) drop(s, p, noted.task, place, first_key, kinds);
       }
       const uint32_t v_slice = v_tile + i * kSliceKeys * S::VTile::kPanelRowBytes;
       if constexpr (kIsFp32<Element>) {

@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "cuda/attention/softcap.cuh"
+#include "cuda/forward_sm80/element.cuh"
 #include "cuda/forward_sm80/key_order.hpp"
 #include "cuda/forward_sm80/key_tiles.hpp"
 #include "cuda/forward_sm80/shape.cuh"
@@ -251,12 +252,13 @@ __device__ __forceinline__ float largest_of(const Scores<kGroups, kProducts>& s)
   return largest;
 }
 
-// Zeroes the probabilities of dropped pairs; the rest is rescaled with the output. One Philox block
-// holds four keys, two of this lane and two of its neighbour: the even lane draws for slot 0, the
-// odd one for slot 1, and they exchange.
+// Zeroes the probabilities of dropped pairs; the rest is rescaled with the output. `kinds`: weights
+// them instead (element.cuh). One Philox block holds four keys, two of this lane and two of its
+// neighbour: the even lane draws for slot 0, the odd one for slot 1, and they exchange.
 template <int kGroups, int kProducts>
 __device__ __forceinline__ void drop(Scores<kGroups, kProducts>& s, const Params& p,
-                                     const Task& task, const LanePlace& lane, int first_key) {
+                                     const Task& task, const LanePlace& lane, int first_key,
+                                     bool kinds) {
   const bool odd = (lane.column & 2) != 0;
   const uint32_t group = static_cast<uint32_t>(first_key + lane.column) / 4;
 #pragma unroll
@@ -272,7 +274,12 @@ __device__ __forceinline__ void drop(Scores<kGroups, kProducts>& s, const Params
                                  odd ? mine[3] : got1};
 #pragma unroll
       for (int e = 0; e < 4; ++e) {
-        if (words[e] < p.dropout_threshold) s[g][n][e] = 0;
+        const bool dropped = words[e] < p.dropout_threshold;
+        if (kinds) {
+          s[g][n][e] *= dropped ? kDropoutKinds.dropped : kDropoutKinds.kept;
+        } else if (dropped) {
+          s[g][n][e] = 0;
+        }
       }
     }
   }

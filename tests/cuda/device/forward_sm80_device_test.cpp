@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <limits>
 #include <map>
 #include <string>
 #include <utility>
@@ -171,6 +172,26 @@ void run_once(const Plan& plan, bench::HostProblem& host, int workspace_fill = 0
 
 TEST_P(ForwardSm80Device, PassesItsGate) {
   bench::HostProblem host = bench::make_host_problem(problem_of(GetParam(), 2), 3);
+  const Result<bench::Reference> reference = bench::compute_reference(host);
+  ASSERT_TRUE(reference.ok()) << reference.status().message();
+  run_once(plan_of(GetParam(), host.problem), host);
+  const bench::Verdict verdict = bench::judge(host, *reference);
+  EXPECT_TRUE(verdict.passed) << verdict.failure;
+}
+
+// Dropout multiplies by 0: an infinity of V is NaN where its pair is dropped, itself where it is
+// kept.
+TEST_P(ForwardSm80Device, ADroppedInfinityIsNaN) {
+  Problem problem = problem_of(GetParam(), 2);
+  problem.dropout_p = 0.5;
+  bench::HostProblem host = bench::make_host_problem(problem, 8);
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  bench::HostTensor& v = host.at("v");
+  for (int64_t key = 0, column = 0; key < 8; ++key, ++column) {
+    const bool nan = key % 3 == 2;
+    v.set(key * GetParam().head_dim + column,
+          nan ? std::numeric_limits<double>::quiet_NaN() : (key % 3 == 0 ? kInfinity : -kInfinity));
+  }
   const Result<bench::Reference> reference = bench::compute_reference(host);
   ASSERT_TRUE(reference.ok()) << reference.status().message();
   run_once(plan_of(GetParam(), host.problem), host);
