@@ -2,11 +2,11 @@
 """Tables, pictures and a page, from the evidence in docs/evidence; nothing of them is typed.
 
     report.py              writes the parts between markers of README.md and docs/*.md, docs/report.html
-                           and docs/images/*.png (needs matplotlib; --no-pictures leaves them)
+                           and docs/images/*.svg (needs matplotlib; --no-pictures leaves them)
     report.py --check      fails when one of them does not match the evidence and the kernels
 
-A row whose kernel has changed since it was measured is marked as stale. CUDA kernels are compared by
-their machine code with that of a build; without one, or with another nvcc, they are not checked.
+A row whose kernel has changed since it was measured is marked as stale. The machine code of CUDA
+kernels is compared with that of a build; without one, or with another nvcc, they are not checked.
 """
 import argparse
 import pathlib
@@ -18,12 +18,15 @@ from reporting.evidence import STALE, Evidence, Failure  # noqa: E402
 
 # Parts that their page must have; others are filled in wherever their markers are.
 WANTED = {"docs/ladder.md": ["picture ladder", "times", "where", "goals", "ceilings", "gates", "rungs"],
-          "docs/performance.md": ["bench where", "bench ceilings", "bench five", "bench sweep",
-                                  "bench small", "bench decode", "bench idle", "bench cpu",
-                                  "picture sweep", "picture roofline", "picture latency",
-                                  "cpu goals", "cpu where"],
-          "docs/forward-sm80.md": ["kernel forward_sm80", "features forward_sm80"],
-          "docs/forward-sm90.md": ["kernel forward_sm90", "features forward_sm90"],
+          "docs/performance.md": ["bench where", "bench ceilings", "picture sweep",
+                                  "picture roofline", "picture latency"],
+          "docs/results.md": ["bench where", "bench five", "bench sweep", "bench small",
+                              "bench decode", "bench idle", "features forward_sm80",
+                              "features forward_sm90", "small grid where", "small grid ahead",
+                              "cpu where", "cpu goals", "bench cpu where", "bench cpu"],
+          "docs/cpu.md": ["cpu where", "cpu goals"],
+          "docs/forward-sm80.md": ["kernel forward_sm80"],
+          "docs/forward-sm90.md": ["kernel forward_sm90"],
           "docs/forward-small.md": ["kernel forward_small_sm90", "small eager"],
           "docs/verification.md": ["verify", "verify where", "mutants"],
           "docs/python.md": ["python calls", "python tests"],

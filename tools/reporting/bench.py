@@ -10,7 +10,8 @@ ON_CPU = "bench-cpu"
 HEADLINE_LENGTHS = (512, 2048, 8192, 16384)
 HEADLINE_PEERS = ("cudnn", "flash", "fa3", "fa4")
 PYTORCH = ("cudnn", "flash", "efficient", "math")  # backends of its scaled_dot_product_attention
-FOR_SMALL = ("forward_small", "forward_medium")  # how kernels begin that nothing of the sweep is for
+# Kernels for problems that do not fill the GPU, which the sweep's do.
+FOR_SMALL = ("forward_small_sm90", "forward_medium_sm90", "forward_small_sm80")
 
 
 def headline(evidence: dict) -> str:
@@ -92,7 +93,7 @@ class Bench:
             text += " Peers: " + cell(", ".join(versions)) + "."
         text += f" {len(self.evidence['cases'])} cases, {cell(self.protocol)}."
         if not self.evidence["complete"]:
-            text += " This run was cut short: not every case is there."
+            text += " The run was cut short: some cases are missing."
         return text
 
     def ceilings(self) -> str:
@@ -100,30 +101,25 @@ class Bench:
         for protocol, values in self.evidence["ceilings"].items():
             parts = []
             if "empty_kernel" in values:
-                parts.append(f"an empty kernel {values['empty_kernel']['p50_us']:.2f} us")
+                parts.append(f"empty kernel {values['empty_kernel']['p50_us']:.2f} us")
             if "copy_bytes_a_second" in values:
-                parts.append(f"a copy {values['copy_bytes_a_second'] * 1e-12:.2f} TB/s")
+                parts.append(f"copy {values['copy_bytes_a_second'] * 1e-12:.2f} TB/s")
             for dtype, product in values.get("matrix_product", {}).items():
                 if product:
-                    parts.append(f"a {cell(dtype)} matrix product {rate(product['tflops'])} TFLOP/s")
+                    parts.append(f"{cell(dtype)} matrix product {rate(product['tflops'])} TFLOP/s")
             lines.append(f"- {cell(protocol)}: " + ", ".join(parts))
         return "\n".join(lines) or "None was measured."
 
-    def names(self, cases: list[dict], only: str) -> list[tuple[str, str]]:
-        """All implementations; with `only`, of ours just that one."""
-        return [item for item in implementations(cases, self.protocol)
-                if not only or item[0] == "peer" or item[1] == only]
-
-    def five(self, only: str = "") -> str:
+    def five(self) -> str:
         cases = self.suite("five")
         if not cases:
             return "Not in this run."
         rows = []
-        for source, name in self.names(cases, only):
+        for source, name in implementations(cases, self.protocol):
             rows.append([label(name, source, self.stale(name, cases)),
                          *(us(self.value(one, name, "p50_us")) for one in cases),
                          self.worst_error(name, cases)])
-        return table(["us a call", *(cell(one["name"]) for one in cases), "scaled error"], rows)
+        return table(["us per call", *(cell(one["name"]) for one in cases), "scaled error"], rows)
 
     def sweep_rows(self, cases: list[dict], lengths: list[int], names) -> list[list[str]]:
         rows = []
@@ -140,15 +136,14 @@ class Bench:
                                      *("-" if v is None else f"{v:.0f}" for v in values)])
         return rows
 
-    def sweep(self, lengths: tuple[int, ...] = (), only: str = "",
-              peers: tuple[str, ...] = ()) -> str:
+    def sweep(self, lengths: tuple[int, ...] = (), peers: tuple[str, ...] = ()) -> str:
         cases = self.suite("sweep")
         if not cases:
             return "Not in this run."
         shown = [s for s in sorted({one["seqlen_q"] for one in cases}) if not lengths or s in lengths]
-        names = [item for item in self.names(cases, only)
+        names = [item for item in implementations(cases, self.protocol)
                  if (item[0] == "flashcore" or not peers or item[1] in peers) and
-                 (only or not item[1].startswith(FOR_SMALL))]
+                 item[1] not in FOR_SMALL]
         rows = self.sweep_rows(cases, shown, names)
         return table(["head_dim, TFLOP/s", "", *map(length, shown)], rows, left=2)
 
@@ -159,12 +154,12 @@ class Bench:
                     self.sweep(HEADLINE_LENGTHS, peers=HEADLINE_PEERS))
         return "(B, H, S, D), fp16. " + self.where() + "\n\n" + self.five()
 
-    def against_peer(self, suite: str, only: str = "") -> str:
+    def against_peer(self, suite: str) -> str:
         """Ours in us, and how many times faster than the fastest peer that is."""
-        cases = [one for one in self.suite(suite) if not only or row_of(one, only)]
+        cases = self.suite(suite)
         if not cases:
             return "Not in this run."
-        names = self.names(cases, only)
+        names = implementations(cases, self.protocol)
         rows = []
         for one in cases:
             row = [cell(one["name"]), cell(one["dtype"])]
@@ -176,30 +171,48 @@ class Bench:
                 row.append(text)
             rows.append(row)
         header = [label(name, source, self.stale(name, cases)) for source, name in names]
-        return table(["case, us a call (over the fastest peer)", "type", *header], rows, left=2)
+        return table(["case, us per call (over the fastest peer)", "type", *header], rows, left=2)
 
     def kernel(self, name: str) -> str:
         """One kernel's own tables, for its deep dive."""
-        suites = [suite for suite in ("sweep", "five", "small", "decode")
+        suites = [suite for suite in (("small",) if name in FOR_SMALL else
+                                      ("sweep", "five", "small", "decode"))
                   if any(row and row["times"] for one in self.suite(suite)
                          if (row := row_of(one, name)))]
         if not suites:
             return "Not in the evidence yet."
-        tables = {"sweep": lambda: self.sweep(only=name), "five": lambda: self.five(only=name),
-                  "small": lambda: self.against_peer("small", only=name),
-                  "decode": lambda: self.against_peer("decode", only=name)}
-        return "\n\n".join([self.where(), *(tables[suite]() for suite in suites),
+        return "\n\n".join([self.where(), self.by_length(name, suites[0]),
                             self.speeds(name, suites)])
+
+    def by_length(self, name: str, suite: str) -> str:
+        """A cell per length: the kernel's rate or time, and how many times the fastest peer's speed."""
+        what, unit = ("tflops", "TFLOP/s") if suite == "sweep" else ("p50_us", "us per call")
+        cases = [one for one in self.suite(suite) if self.value(one, name, "p50_us")]
+        lengths = sorted({one["seqlen_q"] for one in cases})
+        rows: dict[str, dict[int, str]] = {}
+        for one in sorted(cases, key=lambda one: (one["head_dim"], one["causal"], one["heads_q"])):
+            title = f"{one['head_dim']} {'causal' if one['causal'] else 'full'}"
+            if suite != "sweep":
+                title += f", {one['heads_q']} heads"
+            time = time_of(row_of(one, name), self.protocol)
+            text = f"{time[what]:.0f}" if suite == "sweep" else us(time[what])
+            if time.get("speedup_over_fastest_peer"):
+                text += f" ({ratio(time['speedup_over_fastest_peer'])})"
+            rows.setdefault(title, {})[one["seqlen_q"]] = text
+        stale = STALE if self.stale(name, cases) else ""
+        return table([f"head_dim, {unit} (over the fastest peer){stale}", *map(length, lengths)],
+                     [[title, *(row.get(s, "-") for s in lengths)] for title, row in rows.items()])
 
     def speeds(self, name: str, suites: list[str]) -> str:
         """How many times faster one kernel is than each peer, a column a suite."""
         peers = {peer_name(peer): [peer] for source, peer
                  in implementations(self.evidence["cases"], self.protocol) if source == "peer"}
         within = [peer for (peer,) in peers.values() if peer in PYTORCH]
-        groups = ({"the fastest of PyTorch's": within} if len(within) > 1 else {}) | peers
+        groups = ({"the fastest of PyTorch's backends": within} if len(within) > 1 else {}) | peers
         rows = [[cell(label), *(self.ratios(name, group, suite) for suite in suites)]
                 for label, group in groups.items()]
-        return table(["times as fast: geometric mean (least, most; cases)", *suites], rows)
+        return table(["speedup: geometric mean (least, most; cases)", *suites],
+                     [row for row in rows if set(row[1:]) != {"-"}])
 
     def ratios(self, name: str, peers: list[str], suite: str) -> str:
         ratios = []
@@ -241,7 +254,7 @@ class Bench:
             rows.append([label(name, source, self.stale(name, cases)).removesuffix(" (FA2)"),
                          *("-" if time is None else f"{time * 1e-3:.2f} ({tflops * 1e3:.0f})"
                            for time, tflops in times)])
-        header = ["ms a call (GFLOP/s)", *(cell(one["name"]) for one in cases)]
+        header = ["ms per call (GFLOP/s)", *(cell(one["name"]) for one in cases)]
         # One row a case: there are more cases than implementations.
         return table([header[0], *(row[0] for row in rows)],
                      [[header[i], *(row[i] for row in rows)] for i in range(1, len(header))])

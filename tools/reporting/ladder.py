@@ -1,21 +1,8 @@
 """The parts of docs/ladder.md, from the evidence that `flashcore ladder` wrote."""
-import pathlib
-import re
-
 from reporting.evidence import STALE, Evidence, where
-from reporting.text import ratio, table, us
+from reporting.text import cell, ratio, table, us
 
 PROTOCOL = "sustained"
-
-
-def read_notes(docs: pathlib.Path) -> dict[str, str]:
-    """What each rung's author says, by the heading: '## 04_wmma_pv'."""
-    notes: dict[str, str] = {}
-    text = (docs / "ladder-notes.md").read_text(encoding="utf-8")
-    for section in re.split(r"^## ", text, flags=re.MULTILINE)[1:]:
-        heading, _, body = section.partition("\n")
-        notes[heading.strip().strip("`")] = body.strip()
-    return notes
 
 
 def p50(rung: dict, shape: str) -> float | None:
@@ -44,7 +31,7 @@ def times_table(evidence: dict, stale: set[str]) -> str:
     for backend, times in peer_times(evidence).items():
         rows.append([f"PyTorch {backend}", *(us(times.get(shape)) for shape in shapes),
                      "", "", "", "", us_error(evidence, backend)])
-    header = ["us a call", *shapes, "over the row above", "over unfused", "registers",
+    header = ["us per call", *shapes, "over the row above", "over unfused", "registers",
               "shared KB", "scaled error"]
     return table(header, rows)
 
@@ -68,11 +55,11 @@ def peer_times(evidence: dict) -> dict[str, dict[str, float]]:
 def ceilings_text(evidence: dict) -> str:
     lines = []
     for protocol, ceilings in evidence["ceilings"].items():
-        parts = [f"an empty kernel {ceilings['empty_kernel']['p50_us']:.2f} us",
-                 f"a copy {ceilings['copy_bytes_a_second'] * 1e-12:.2f} TB/s"]
+        parts = [f"empty kernel {ceilings['empty_kernel']['p50_us']:.2f} us",
+                 f"copy {ceilings['copy_bytes_a_second'] * 1e-12:.2f} TB/s"]
         for dtype, product in ceilings.get("matrix_product", {}).items():
             if product:
-                parts.append(f"a {dtype} matrix product {product['tflops']:.0f} TFLOP/s")
+                parts.append(f"{dtype} matrix product {product['tflops']:.0f} TFLOP/s")
         lines.append(f"- {protocol}: " + ", ".join(parts))
     return "\n".join(lines)
 
@@ -92,7 +79,7 @@ def goals_text(evidence: dict) -> str:
     if times:
         slowest, best = max(times, key=times.get), min(times, key=times.get)
         climb = times[slowest] / times[best]
-        lines.append(f"- From the slowest rung (`{slowest}`) to the best (`{best}`) on {mission}: "
+        lines.append(f"- From the slowest rung (`{slowest}`) to the fastest (`{best}`) on {mission}: "
                      f"{climb:.0f}x, goal {CLIMB_GOAL}x: {met(climb, CLIMB_GOAL)}.")
     flash = peer_times(evidence).get("flash", {})
     for shape, goal in FLASH_GOALS.items():
@@ -102,8 +89,8 @@ def goals_text(evidence: dict) -> str:
         if plain and shape in flash:
             best = min(plain, key=plain.get)
             speed = flash[shape] / plain[best]
-            lines.append(f"- Speed of the best rung of sm_80 instructions (`{best}`) over PyTorch's "
-                         f"flash backend on {shape}: {speed:.2f}x, goal {goal:.1f}x: "
+            lines.append(f"- The fastest rung with sm_80 instructions only (`{best}`) against PyTorch's flash "
+                         f"backend on {shape}: {speed:.2f}x its speed, goal {goal:.1f}x: "
                          f"{met(speed, goal)}.")
     return "\n".join(lines) or "Nothing was timed."
 
@@ -130,21 +117,18 @@ def gates_table(evidence: dict) -> str:
                  rows, left=2)
 
 
-def rungs_text(evidence: dict, notes: dict[str, str], stale: set[str]) -> str:
-    parts = []
-    mission = evidence["shapes"][0]["name"]
+def rungs_table(evidence: dict, stale: set[str]) -> str:
+    """What each rung adds, what was expected of it beforehand, and what came of it."""
+    first = evidence["shapes"][0]["name"]
+    rows = []
     for rung in evidence["rungs"]:
-        time = rung["times"].get(mission, {})
-        measured = (f"{us(p50(rung, mission))} us on {mission}, "
-                    f"{ratio(time.get('speedup_over_before'))} over the row above"
-                    if time else "not timed: " + (rung["gate"] or {}).get("failure", "not run"))
-        text = (f"### {rung['name']}{STALE if rung['name'] in stale else ''}\n\n"
-                f"Adds: {rung['adds']}.\n\nPredicted: {rung['prediction']}.\n\n"
-                f"Measured: {measured}.")
-        if note := notes.get(rung["name"]):
-            text += f"\n\n{note}"
-        parts.append(text)
-    return "\n\n".join(parts)
+        time = rung["times"].get(first, {})
+        measured = (f"{us(p50(rung, first))} us, {ratio(time.get('speedup_over_before'))}" if time
+                    else "not timed: " + cell((rung["gate"] or {}).get("failure", "not run")))
+        rows.append([f"`{rung['name']}`" + (STALE if rung["name"] in stale else ""),
+                     cell(rung["adds"]), cell(rung["prediction"]), measured])
+    return table(["rung", "adds", "predicted", f"measured on {first}, over the row above"], rows,
+                 left=4)
 
 
 def parts(all_evidence: Evidence) -> dict:
@@ -159,9 +143,6 @@ def parts(all_evidence: Evidence) -> dict:
         return {rung["name"] for rung in evidence["rungs"]
                 if all_evidence.is_stale(rung["name"], rung["fingerprint"])}
 
-    def rungs(evidence: dict) -> str:
-        return rungs_text(evidence, read_notes(all_evidence.root / "docs"), stale(evidence))
-
     return {"where": of(where), "times": of(lambda e: times_table(e, stale(e))),
             "goals": of(goals_text), "ceilings": of(ceilings_text), "gates": of(gates_table),
-            "rungs": of(rungs)}
+            "rungs": of(lambda e: rungs_table(e, stale(e)))}

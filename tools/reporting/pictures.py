@@ -1,11 +1,10 @@
-"""PNGs for the pages, light and dark. Each carries the hash of what it shows, so that --check knows
-without drawing."""
+"""SVGs for the pages, light and dark, by matplotlib. Each carries the hash of what it shows, so that
+--check needs no matplotlib."""
 import hashlib
 import json
 import math
 import pathlib
-import struct
-import zlib
+import re
 
 from reporting import bench as bench_parts
 from reporting import ladder as ladder_parts
@@ -13,8 +12,8 @@ from reporting import plots
 from reporting.evidence import Evidence, Failure
 from reporting.text import length
 
-KEY = "evidence"  # of the text chunk that holds the hash
-STYLE = 2  # of the drawing itself: part of the hash
+HASH = re.compile(r"<dc:description>shows ([0-9a-f]{16})</dc:description>")
+STYLE = 3  # of the drawing itself: part of the hash
 THEMES = {"": {"ground": "#ffffff", "ink": "#1a1d21", "grid": "#d9dee4"},
           "-dark": {"ground": "#0d1117", "ink": "#dde3ea", "grid": "#30363d"}}
 SHAPE_COLORS = ("#2f7fd6", "#e0681f", "#3f9d4f")
@@ -26,18 +25,11 @@ def hash_of(shown) -> str:
     return hashlib.sha256(json.dumps([STYLE, shown], sort_keys=True).encode()).hexdigest()[:16]
 
 
-def png_text(path: pathlib.Path, key: str) -> str | None:
-    """A text chunk of a PNG; nothing when it is not there, or the file is no PNG."""
-    data = path.read_bytes() if path.exists() else b""
-    at = 8
-    while at + 8 <= len(data):
-        size, kind = struct.unpack(">I4s", data[at:at + 8])
-        body = data[at + 8:at + 8 + size]
-        if kind in (b"tEXt", b"zTXt") and body.split(b"\0")[0].decode("latin-1") == key:
-            text = body.split(b"\0", 1)[1]
-            return (zlib.decompress(text[1:]) if kind == b"zTXt" else text).decode("latin-1")
-        at += 12 + size
-    return None
+def hash_in(path: pathlib.Path) -> str | None:
+    """The hash that a picture carries; nothing when the file is missing or has none."""
+    text = path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
+    found = HASH.search(text)
+    return found and found[1]
 
 
 def ladder_shown(evidence: dict):
@@ -61,7 +53,7 @@ def draw_ladder(evidence: dict, pyplot):
                              label=f"PyTorch {backend}")
     axes.set_yscale("log")
     axes.yaxis.set_major_formatter("{x:g}")
-    axes.set_ylabel("microseconds a call")
+    axes.set_ylabel("microseconds per call")
     axes.set_xticks(range(len(names)), names, rotation=50, ha="right", fontsize=8,
                     rotation_mode="anchor")
     axes.set_title(f"The ladder on {evidence['device']['name']}, (B, H, S, D), fp16 and e4m3")
@@ -123,17 +115,17 @@ def draw_roofline(bench, pyplot):
     middle = math.sqrt(line[0][0] * knee)
     axes.annotate(f"copy, {roof['copy']:.2f} TB/s", (middle, middle * roof["copy"]),
                   xytext=(10, -10), textcoords="offset points", fontsize=9)
-    # A little apart, so that neither hides the other.
+    # Moved apart a little, so that neither hides the other.
     for key, label, color, fill, apart in (
             ("peers", "the fastest peer", plots.PEERS, "none", 1.05),
             ("ours", "FlashCore's fastest kernel", plots.OURS, plots.OURS, 0.95)):
-        axes.scatter([x * apart for x, _, _ in roof[key]], [y for _, y, _ in roof[key]], s=30,
+        axes.scatter([x * apart for x, _ in roof[key]], [y for _, y in roof[key]], s=30,
                      label=label, facecolors=fill, edgecolors=color, linewidths=1.4, zorder=3)
     axes.set_xscale("log")
     axes.set_yscale("log")
     axes.xaxis.set_major_formatter("{x:g}")
     axes.yaxis.set_major_formatter("{x:g}")
-    axes.set_xlabel("FLOP a byte of q, k, v, o")
+    axes.set_xlabel("FLOP per byte of q, k, v, o")
     axes.set_ylabel("TFLOP/s")
     axes.set_title(f"Every case under the ceilings of the same run, "
                    f"{bench.evidence['device']['name']}, {bench.protocol}")
@@ -192,7 +184,7 @@ def drawings(all_evidence: Evidence) -> dict:
 
 def pictures(all_evidence: Evidence) -> dict:
     """By file name: the hash of what is to be seen, the function that draws it, and its theme."""
-    return {f"{name}{suffix}.png": (hash_of([shown, theme]), draw, theme)
+    return {f"{name}{suffix}.svg": (hash_of([shown, theme]), draw, theme)
             for name, (shown, draw) in drawings(all_evidence).items()
             for suffix, theme in THEMES.items()}
 
@@ -201,8 +193,8 @@ def part(all_evidence: Evidence, name: str, folder: str) -> str:
     """A picture in a page; GitHub shows the one that suits its reader's theme."""
     if name not in drawings(all_evidence):
         return "Not in this run."
-    return (f'<picture><source media="(prefers-color-scheme: dark)" srcset="{folder}/{name}-dark.png">'
-            f'<img alt="{TEXTS[name]}" src="{folder}/{name}.png"></picture>')
+    return (f'<picture><source media="(prefers-color-scheme: dark)" srcset="{folder}/{name}-dark.svg">'
+            f'<img alt="{TEXTS[name]}" src="{folder}/{name}.svg"></picture>')
 
 
 def parts(all_evidence: Evidence) -> dict:
@@ -219,11 +211,13 @@ def settings(theme: dict) -> dict:
             "savefig.facecolor": theme["ground"], "legend.facecolor": theme["ground"],
             "legend.edgecolor": theme["grid"], "grid.color": theme["grid"], "text.color": ink,
             "axes.labelcolor": ink, "axes.edgecolor": theme["grid"], "xtick.color": ink,
-            "ytick.color": ink, "axes.titlesize": 11, "font.size": 9.5}
+            "ytick.color": ink, "axes.titlesize": 11, "font.size": 9.5,
+            # Text stays text, and the same evidence gives the same bytes.
+            "svg.fonttype": "none", "svg.hashsalt": "flashcore"}
 
 
 def draw_all(all_evidence: Evidence, folder: pathlib.Path) -> None:
-    """Those that are out of date; and pictures that nothing is to be seen on any more go."""
+    """Draws those that are out of date, and removes those with nothing left to show."""
     wanted = pictures(all_evidence)
     for name in outdated(all_evidence, folder):
         if name not in wanted:
@@ -233,7 +227,7 @@ def draw_all(all_evidence: Evidence, folder: pathlib.Path) -> None:
         return
     try:
         import matplotlib
-        matplotlib.use("Agg")
+        matplotlib.use("svg")
         from matplotlib import pyplot
     except ImportError as error:
         raise Failure("pictures need matplotlib, which is not here; --no-pictures leaves "
@@ -243,14 +237,15 @@ def draw_all(all_evidence: Evidence, folder: pathlib.Path) -> None:
         shown, draw, theme = wanted[name]
         with pyplot.rc_context(settings(theme)):
             figure = draw(pyplot)
-            figure.savefig(folder / name, dpi=150, bbox_inches="tight", metadata={KEY: shown})
+            figure.savefig(folder / name, bbox_inches="tight",
+                           metadata={"Description": f"shows {shown}", "Date": None})
             pyplot.close(figure)
 
 
 def outdated(all_evidence: Evidence, folder: pathlib.Path) -> list[str]:
     """Files that are missing, show something else, or have nothing to show."""
     wanted = pictures(all_evidence)
-    names = [f"{name}{suffix}.png" for name in TEXTS for suffix in THEMES]
+    names = [f"{name}{suffix}.svg" for name in TEXTS for suffix in THEMES]
     return [name for name in names
-            if (png_text(folder / name, KEY) != wanted[name][0] if name in wanted
+            if (hash_in(folder / name) != wanted[name][0] if name in wanted
                 else (folder / name).exists())]

@@ -1,4 +1,4 @@
-"""What the plots show, for the pages (SVG) and for the pictures (PNG) alike; and their colours."""
+"""What the pictures show, and their colours."""
 from reporting import bench as bench_parts
 
 COLORS = {"forward_sm90": "#2f7fd6", "forward_sm80": "#e0681f", "forward_small_sm90": "#12a08f",
@@ -23,7 +23,7 @@ def display(source: str, name: str) -> str:
 
 def drawn(names: list[tuple[str, str]]) -> list[tuple[str, str]]:
     """cuDNN is one line, whoever calls it; kernels for small problems have none."""
-    names = [item for item in names if not item[1].startswith(bench_parts.FOR_SMALL)]
+    names = [item for item in names if item[1] not in bench_parts.FOR_SMALL]
     if ("peer", "cudnn") in names:
         names = [item for item in names if item != ("peer", "cudnn_direct")]
     return names
@@ -54,7 +54,7 @@ def fastest(one: dict, source: str, protocol: str) -> dict | None:
 
 
 def roofline(bench) -> dict | None:
-    """{"peak": TFLOP/s, "copy": TB/s, "ours" and "peers": [(FLOP a byte, TFLOP/s, words)]}"""
+    """{"peak": TFLOP/s, "copy": TB/s, "ours" and "peers": [(FLOP per byte, TFLOP/s)]}"""
     copy = bench.ceiling("copy_bytes_a_second")
     products = [product["tflops"] for product in bench.ceiling("matrix_product").values() if product]
     if not copy or not products:
@@ -64,16 +64,13 @@ def roofline(bench) -> dict | None:
         for key, source in (("ours", "flashcore"), ("peers", "peer")):
             row = fastest(one, source, bench.protocol)
             if row and one["flop"] and one["bytes"]:
-                rate = row["times"][bench.protocol]["tflops"]
-                intensity = one["flop"] / one["bytes"]
-                found[key].append((intensity, rate, f"{one['name']}, "
-                                   f"{display(source, row['implementation'])}: {rate:.1f} TFLOP/s "
-                                   f"at {intensity:.1f} FLOP a byte"))
+                found[key].append((one["flop"] / one["bytes"],
+                                   row["times"][bench.protocol]["tflops"]))
     return found if found["ours"] else None
 
 
 def bound_line(roof: dict) -> list[tuple[float, float]]:
-    intensities = [x for key in ("ours", "peers") for x, _, _ in roof[key]]
+    intensities = [x for key in ("ours", "peers") for x, _ in roof[key]]
     low, high = min(intensities) / 1.5, max(intensities) * 1.5
     knee = roof["peak"] / roof["copy"]
     line = [(low, min(roof["peak"], low * roof["copy"]))]
@@ -95,9 +92,8 @@ def breakdown(bench) -> list[dict]:
         total = time["p50_us"]
         launch = min(empty, total)
         bound = min(total * time["percent_of_bound"] / 100, total - launch)
-        rows.append({"case": one["name"], "kernel": row["implementation"], "total": total,
+        rows.append({"case": one["name"], "kernel": row["implementation"],
                      "parts": [launch, bound, max(0.0, total - launch - bound)],
                      "host": row.get("host_us"),
-                     "peer": peer["times"][bench.protocol]["p50_us"] if peer else None,
-                     "peer_name": display("peer", peer["implementation"]) if peer else ""})
+                     "peer": peer["times"][bench.protocol]["p50_us"] if peer else None})
     return rows

@@ -47,7 +47,7 @@ def calls(all_evidence: Evidence, evidence: dict) -> str:
     rows.append(["kernel of `flashcore`", *(f"`{cell(case['kernel'])}`" for case in cases)])
     parts = ", ".join(f"{cell(part['part'])} {us(part['us'])}" for part in evidence.get("parts", []))
     return (f"{cell(where(evidence))} {cell(versions(evidence))}; {cell(evidence['protocol'])}.\n\n" +
-            table(["us a call, fp16", *(cell(case["case"]) for case in cases)], rows) +
+            table(["us per call, fp16", *(cell(case["case"]) for case in cases)], rows) +
             (f"\n\nParts of the smallest case, us: {parts}." if parts else ""))
 
 

@@ -28,20 +28,21 @@ class Grid:
 
     def where(self) -> str:
         text = cell(f"{where(self.evidence)} {self.evidence['timing']}.")
-        return text + ("" if self.evidence["complete"] else " The run was cut short.")
+        return text + ("" if self.evidence["complete"] else " The run was cut short: some cases are missing.")
 
-    def table(self, causal: bool | None = None) -> str:
+    def lines(self) -> list[list[str]]:
         """Device time of a call; where it was measured, that of a call of an eager loop after it."""
         rows = []
         for row in self.rows:
-            if causal is not None and row["causal"] != causal:
-                continue
             times = {one["kernel"]: one for one in row["kernels"] if "us" in one}
             shape = f"{row['heads']}, {row['seqlen']}, {row['head_dim']}"
             shape += ", causal" if row["causal"] else ""
             shape += f", {cell(row['dtype'])}" if "dtype" in row else ""
             rows.append([shape, *(self.time(times.get(kernel)) for kernel in self.kernels())])
-        return table(["heads, length, head_dim", *map(self.header, self.kernels())], rows)
+        return rows
+
+    def table(self) -> str:
+        return table(["heads, length, head_dim", *map(self.header, self.kernels())], self.lines())
 
     def ahead(self) -> str:
         """How many times as fast as the fastest peer the kernel is that the choice took."""
@@ -81,5 +82,5 @@ def parts(all_evidence: Evidence) -> dict:
         return text
 
     return {"small eager": of(EAGER, Grid.table), "small eager where": of(EAGER, Grid.where),
-            "small grid": of(GRID, Grid.table), "small grid where": of(GRID, Grid.where),
+            "small grid where": of(GRID, Grid.where),
             "small grid ahead": of(GRID, Grid.ahead)}

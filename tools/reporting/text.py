@@ -23,7 +23,8 @@ def length(tokens: int) -> str:
 
 def cell(text: str) -> str:
     """Text of a file, which must not end a cell or begin markup."""
-    return re.sub(r"[|<>\r\n]", " ", str(text))
+    text = re.sub(r"[\r\n]", " ", str(text))
+    return text.replace("<", "&lt;").replace(">", "&gt;").replace("|", "&#124;")
 
 
 def table(header: list[str], rows: list[list[str]], left: int = 1) -> str:
