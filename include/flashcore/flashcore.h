@@ -257,13 +257,16 @@ typedef struct flashcore_arguments {
 FLASHCORE_API flashcore_status flashcore_arguments_init(flashcore_arguments* arguments,
                                                         size_t struct_size);
 
-/* Computes O (and LSE). workspace: at least flashcore_plan_workspace_bytes() bytes, 256-byte
- * aligned, on the plan's device; may be null when that is 0. Its contents need no initialisation.
- * stream: a cudaStream_t, or null for the default stream; ignored on the CPU. On a GPU the call is
- * asynchronous in the stream, without allocation or synchronisation; the GPU that was current stays
- * so, unless it has no context yet: it is given none, and the plan's becomes the current one.
+/* Computes O (and LSE).
+ * workspace: at least flashcore_plan_workspace_bytes() bytes on the plan's device, aligned to 256
+ * bytes. It needs no initialisation. On the CPU it may be null with 0 bytes: then the run allocates
+ * and frees its own.
+ * stream: a cudaStream_t, or null for the default stream; ignored on the CPU.
+ * On a GPU the call is asynchronous in the stream, allocates nothing and does not synchronise. The
+ * current GPU of the thread stays the same, unless it has no context yet: then it is given none,
+ * and the plan's GPU becomes the current one.
  * FLASHCORE_INVALID_ARGUMENT: a missing or misaligned pointer, lengths that make no sense, a
- * workspace that is too small; then nothing is launched and nothing is written. */
+ * workspace that is too small. On an error nothing is launched and nothing is written. */
 FLASHCORE_API flashcore_status flashcore_plan_run(const flashcore_plan* plan,
                                                   const flashcore_arguments* arguments,
                                                   void* workspace, size_t workspace_bytes,

@@ -249,13 +249,17 @@ class FLASHCORE_API Plan {
 
   std::string_view kernel() const;  // name in the table of kernels
   std::string_view reason() const;  // one sentence: why this kernel
-  size_t workspace_bytes() const;   // needed by run(), 256-byte aligned, on the plan's device
+  size_t workspace_bytes() const;   // that run() needs
 
-  // Computes O (and LSE). On a GPU: asynchronous in `stream`, no allocation, no synchronisation,
-  // and the GPU that was current stays so, unless it has no context yet: it is given none, and the
-  // plan's GPU becomes the current one of this thread.
-  // On an error nothing is launched and nothing is written. A workspace that is too small is an
-  // error; its contents need no initialisation and mean nothing afterwards.
+  // Computes O (and LSE). On an error nothing is launched and nothing is written.
+  //
+  // `workspace` is memory on the plan's device, aligned to 256 bytes. It needs no initialisation,
+  // and its contents mean nothing afterwards. On the CPU it may be left out: then each run
+  // allocates and frees its own. On a GPU a workspace that is missing or too small is an error.
+  //
+  // On a GPU the call is asynchronous in `stream`, allocates nothing and does not synchronise. The
+  // current GPU of the thread stays the same, unless it has no context yet: then it is given none,
+  // and the plan's GPU becomes the current one.
   Status run(const Arguments& arguments, void* workspace = nullptr, size_t workspace_bytes = 0,
              Stream stream = {}) const;
 

@@ -2,6 +2,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <limits>
+#include <memory>
 #include <new>
 #include <stdexcept>
 #include <string>
@@ -25,8 +26,25 @@ struct Plan::Impl {
 
 namespace {
 
-constexpr size_t kWorkspaceAlignment = 256;
+constexpr std::align_val_t kWorkspaceAlignment{256};
 constexpr int32_t kMostThreads = 4096;
+
+struct WorkspaceDelete {
+  void operator()(std::byte* memory) const { ::operator delete(memory, kWorkspaceAlignment); }
+};
+using OwnedWorkspace = std::unique_ptr<std::byte, WorkspaceDelete>;
+
+Status check_workspace(const void* workspace, size_t bytes, size_t wanted) {
+  if (workspace == nullptr || bytes < wanted) {
+    return invalid("workspace: has {} bytes, wanted {}", workspace == nullptr ? 0 : bytes, wanted);
+  }
+  const auto alignment = static_cast<size_t>(kWorkspaceAlignment);
+  if (reinterpret_cast<uintptr_t>(workspace) % alignment != 0) {
+    return invalid("workspace: pointer {} is not aligned, wanted a multiple of {}", workspace,
+                   alignment);
+  }
+  return {};
+}
 
 Result<PlanContext> resolve_context(const PlanOptions& options) {
   if (options.threads < 0 || options.threads > kMostThreads) {
@@ -138,19 +156,19 @@ Status Plan::run(const Arguments& arguments, void* workspace, size_t workspace_b
     FLASHCORE_RETURN_IF_ERROR(check_lengths(impl_->problem, arguments));
   }
   const size_t wanted = impl_->planned.workspace_bytes;
-  if (wanted > 0) {
-    if (workspace == nullptr || workspace_bytes < wanted) {
-      return invalid("workspace: has {} bytes, wanted {}",
-                     workspace == nullptr ? 0 : workspace_bytes, wanted);
-    }
-    if (reinterpret_cast<uintptr_t>(workspace) % kWorkspaceAlignment != 0) {
-      return invalid("workspace: pointer {} is not aligned, wanted a multiple of {}", workspace,
-                     kWorkspaceAlignment);
-    }
-  }
   try {
-    return impl_->planned.run(
-        arguments, {static_cast<std::byte*>(workspace), wanted > 0 ? workspace_bytes : 0}, stream);
+    OwnedWorkspace owned;  // on the CPU, where the caller brought none
+    if (wanted == 0) {
+      workspace_bytes = 0;
+    } else if (impl_->device == DeviceKind::cpu && workspace == nullptr && workspace_bytes == 0) {
+      owned.reset(static_cast<std::byte*>(::operator new(wanted, kWorkspaceAlignment)));
+      workspace = owned.get();
+      workspace_bytes = wanted;
+    } else {
+      FLASHCORE_RETURN_IF_ERROR(check_workspace(workspace, workspace_bytes, wanted));
+    }
+    return impl_->planned.run(arguments, {static_cast<std::byte*>(workspace), workspace_bytes},
+                              stream);
   } catch (const std::bad_alloc&) {
     return {StatusCode::out_of_memory, "memory: the host has none left for this run"};
   } catch (const std::length_error&) {

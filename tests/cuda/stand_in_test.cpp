@@ -318,6 +318,21 @@ TEST_F(StandIn, ExplainAndTheChoiceAgree) {
   EXPECT_GT(declined, 100);
 }
 
+TEST_F(StandIn, ARunOnAGpuAllocatesNoWorkspace) {
+  fake::use(kHopper);
+  PlanOptions options;
+  options.device = {DeviceKind::cuda, 0};
+  const Result<Plan> plan = make_plan(dense(DType::f16, 1, 8192), options);
+  ASSERT_TRUE(plan.ok()) << plan.status().message();
+  ASSERT_GT(plan->workspace_bytes(), 0U);
+  Arguments args = arguments();
+  args.o = reinterpret_cast<void*>(uintptr_t{1} << 40);  // far from the inputs
+  const Status status = plan->run(args);
+  EXPECT_EQ(status.code(), StatusCode::invalid_argument);
+  EXPECT_THAT(status.message(), HasSubstr("workspace: has 0 bytes, wanted"));
+  EXPECT_TRUE(fake::take_launches().empty());
+}
+
 // ---- GPUs that no kernel has code of its own for
 
 TEST(LaterGpus, RunTheKernelsForAmpereFromPtxAndSaySo) {

@@ -3,7 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <new>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -20,7 +23,7 @@ using testing::StartsWith;
 
 constexpr size_t kWorkspace = 1000;
 int runs = 0;
-size_t workspace_seen = 0;
+std::span<std::byte> workspace_seen;
 
 Kernel fake(std::string name, bool automatic, std::string refusal) {
   return {.name = std::move(name),
@@ -44,7 +47,8 @@ Kernel with_workspace() {
         .workspace_bytes = kWorkspace,
         .run = [](const Arguments&, std::span<std::byte> workspace, Stream) -> Status {
           ++runs;
-          workspace_seen = workspace.size();
+          workspace_seen = workspace;
+          std::fill(workspace.begin(), workspace.end(), std::byte{1});  // the run may write it
           return {};
         }};
   };
@@ -92,7 +96,7 @@ class Table : public testing::Test {
   Table() {
     unsetenv("FLASHCORE_KERNEL");
     runs = 0;
-    workspace_seen = 0;
+    workspace_seen = {};
     table() = {on_gpu(),
                fake("by_name", false, ""),
                fake("picky", true, "head_dim is 8, wanted 64"),
@@ -209,7 +213,6 @@ TEST_F(Table, WorkspaceIsChecked) {
     EXPECT_THAT(status.message(), HasSubstr(value));
     EXPECT_THAT(status.message(), HasSubstr(wanted));
   };
-  refused(nullptr, 0, "0 bytes", "1000");
   refused(nullptr, 2000, "0 bytes", "1000");
   refused(memory, 999, "999 bytes", "1000");
   for (const size_t shift : {1, 8, 128, 255}) {
@@ -219,7 +222,27 @@ TEST_F(Table, WorkspaceIsChecked) {
   EXPECT_TRUE(plan->run(host.arguments(), memory, kWorkspace).ok());
   EXPECT_TRUE(plan->run(host.arguments(), memory + 256, 1500).ok());
   EXPECT_EQ(runs, 2);
-  EXPECT_GE(workspace_seen, kWorkspace);
+  EXPECT_GE(workspace_seen.size(), kWorkspace);
+}
+
+TEST_F(Table, OnTheCpuARunWithoutWorkspaceAllocatesIt) {
+  const Result<Plan> plan = make_plan(dense_problem());
+  bench::HostProblem host = bench::make_host_problem(dense_problem(), 1);
+  for (int run = 1; run <= 2; ++run) {
+    workspace_seen = {};
+    ASSERT_TRUE(plan->run(host.arguments()).ok());
+    EXPECT_EQ(runs, run);
+    EXPECT_EQ(workspace_seen.size(), kWorkspace);
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(workspace_seen.data()) % 256, 0U);
+  }
+  Kernel huge = with_workspace();
+  huge.plan = [](const ForwardProblem&, const PlanContext&) -> Result<PlannedKernel> {
+    return PlannedKernel{
+        .workspace_bytes = size_t{1} << 62,
+        .run = [](const Arguments&, std::span<std::byte>, Stream) -> Status { return {}; }};
+  };
+  table() = {huge};
+  EXPECT_EQ(make_plan(dense_problem())->run(host.arguments()).code(), StatusCode::out_of_memory);
 }
 
 TEST_F(Table, WorkspaceThatIsNotNeededIsIgnored) {

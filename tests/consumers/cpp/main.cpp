@@ -26,13 +26,7 @@ int main() {
     std::fprintf(stderr, "%s\n", plan.status().message().c_str());
     return EXIT_FAILURE;
   }
-  void* workspace = nullptr;
-  if (plan->workspace_bytes() > 0) {
-    workspace = std::aligned_alloc(256, (plan->workspace_bytes() + 255) / 256 * 256);
-  }
-  const Status status = plan->run({.q = q.data(), .k = k.data(), .v = v.data(), .o = o.data()},
-                                  workspace, plan->workspace_bytes());
-  std::free(workspace);
+  const Status status = plan->run({.q = q.data(), .k = k.data(), .v = v.data(), .o = o.data()});
   if (!status.ok()) {
     std::fprintf(stderr, "%s\n", status.message().c_str());
     return EXIT_FAILURE;
