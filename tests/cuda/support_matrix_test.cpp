@@ -1,0 +1,216 @@
+// The support matrix of README.md: which kernel the library chooses for each kind of problem, on
+// each kind of device. The table is made here and compared with the page.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <vector>
+
+#include "dispatch/device.hpp"
+#include "dispatch/kernel_choice.hpp"
+#include "tools/launches/fake_runtime.hpp"
+
+namespace flashcore {
+namespace {
+
+constexpr const char* kBegin = "<!-- tested: support matrix -->\n";
+constexpr const char* kEnd = "<!-- end: support matrix -->\n";
+
+struct Column {
+  std::string title;
+  std::vector<fake::Gpu> gpus;  // none: the CPU
+};
+
+struct Row {
+  std::string title;
+  std::vector<Problem> problems;
+};
+
+struct Shape {
+  int64_t batch = 4, heads_q = 16, heads_kv = 16, seqlen_q = 4096, seqlen_kv = 4096;
+  int64_t head_dim = 128, head_dim_v = 128;
+};
+
+constexpr DType kHalf[] = {DType::f16, DType::bf16};
+
+Problem problem_of(DType dtype, const Shape& s = {}) {
+  Problem p;
+  p.q = TensorDesc::contiguous(dtype, {s.batch, s.heads_q, s.seqlen_q, s.head_dim});
+  p.k = TensorDesc::contiguous(dtype, {s.batch, s.heads_kv, s.seqlen_kv, s.head_dim});
+  p.v = TensorDesc::contiguous(dtype, {s.batch, s.heads_kv, s.seqlen_kv, s.head_dim_v});
+  p.o = TensorDesc::contiguous(dtype, {s.batch, s.heads_q, s.seqlen_q, s.head_dim_v});
+  p.lse = TensorDesc::contiguous(DType::f32, {s.batch, s.heads_q, s.seqlen_q});
+  return p;
+}
+
+// change(problem) of an ordinary problem, in both 16-bit types.
+template <class Change>
+void add(std::vector<Problem>& problems, const Change& change, const Shape& shape = {}) {
+  for (const DType dtype : kHalf) change(problems.emplace_back(problem_of(dtype, shape)));
+}
+
+std::vector<Problem> plain() {
+  std::vector<Problem> all;
+  for (const int64_t heads_kv : {16, 4, 1}) {
+    const Shape shape{.heads_kv = heads_kv};
+    add(
+        all, [](Problem&) {}, shape);
+    add(
+        all, [](Problem& p) { p.causal = true; }, shape);
+    add(
+        all, [](Problem& p) { p.causal = true, p.window_left = 512; }, shape);
+  }
+  add(all, [](Problem&) {}, {.head_dim = 64, .head_dim_v = 64});
+  add(all, [](Problem&) {}, {.head_dim = 256, .head_dim_v = 256});
+  add(all, [](Problem&) {}, {.head_dim = 192, .head_dim_v = 128});
+  return all;
+}
+
+std::vector<Problem> lengths() {
+  std::vector<Problem> all;
+  add(all,
+      [](Problem& p) { p.seqlens_q = p.seqlens_kv = TensorDesc::contiguous(DType::i32, {4}); });
+  add(all, [](Problem& p) {
+    p.q = p.k = p.v = p.o = TensorDesc::contiguous(p.q.dtype, {16384, 16, 128});
+    p.lse = TensorDesc::contiguous(DType::f32, {16384, 16});
+    p.cu_seqlens_q = p.cu_seqlens_kv = TensorDesc::contiguous(DType::i32, {5});
+  });
+  return all;
+}
+
+std::vector<Problem> softcap_and_sinks() {
+  std::vector<Problem> all;
+  add(all, [](Problem& p) { p.softcap = 30; });
+  add(all, [](Problem& p) { p.sinks = TensorDesc::contiguous(DType::f32, {16}); });
+  return all;
+}
+
+std::vector<Problem> bias_and_masks() {
+  std::vector<Problem> all;
+  add(all, [](Problem& p) { p.bias = TensorDesc::contiguous(DType::f32, {1, 1, 4096, 4096}); });
+  add(all, [](Problem& p) { p.mask = TensorDesc::contiguous(DType::boolean, {4, 1, 4096, 4096}); });
+  add(all, [](Problem& p) { p.alibi_slopes = TensorDesc::contiguous(DType::f32, {16}); });
+  add(all, [](Problem& p) { p.dropout_p = 0.1F; });
+  return all;
+}
+
+std::vector<Problem> small() {
+  std::vector<Problem> all;
+  const auto causal = [](Problem& p) { p.causal = true; };
+  const Shape narrow{1, 8, 8, 512, 512, 64, 64}, wide{1, 8, 8, 1024, 1024, 128, 128};
+  for (const Shape& shape : {narrow, wide}) {
+    add(
+        all, [](Problem&) {}, shape);
+    add(all, causal, shape);
+  }
+  return all;
+}
+
+std::vector<Problem> decode() {
+  std::vector<Problem> all;
+  add(all, [](Problem&) {}, {1, 32, 8, 1, 8192, 128, 128});
+  return all;
+}
+
+std::vector<Problem> fp32() {
+  std::vector<Problem> all;
+  for (const auto& some : {plain(), lengths(), softcap_and_sinks(), bias_and_masks(), decode()}) {
+    for (const Problem& one : some) {
+      if (one.q.dtype != DType::f16) continue;
+      Problem& p = all.emplace_back(one);
+      p.q.dtype = p.k.dtype = p.v.dtype = p.o.dtype = DType::f32;
+    }
+  }
+  return all;
+}
+
+std::vector<Problem> fp8() {
+  std::vector<Problem> all;
+  for (const DType dtype : {DType::f8e4m3, DType::f8e5m2}) {
+    Problem& p = all.emplace_back(problem_of(dtype));
+    p.o.dtype = DType::bf16;
+    p.q_scale = TensorDesc::contiguous(DType::f32, {4, 16});
+    p.k_scale = p.v_scale = TensorDesc::contiguous(DType::f32, {4, 16, 1});
+  }
+  return all;
+}
+
+PlanContext context_of(const fake::Gpu& gpu) {
+  PlanContext context;
+  context.device.device = {DeviceKind::cuda, 0};
+  context.device.compute_capability = gpu.compute_capability;
+  context.device.multiprocessors = gpu.multiprocessors;
+  context.device.shared_memory_a_block = gpu.shared_memory_a_block;
+  return context;
+}
+
+PlanContext on_cpu() {
+  PlanContext context;
+  context.device = cpu_device();
+  context.threads = 1;
+  return context;
+}
+
+// The kernels that are chosen, each once; "-" where none computes a problem.
+std::string cell(const Row& row, const Column& column) {
+  std::vector<PlanContext> contexts;
+  if (column.gpus.empty()) contexts.push_back(on_cpu());
+  for (const fake::Gpu& gpu : column.gpus) contexts.push_back(context_of(gpu));
+  std::vector<std::string> names;
+  for (const PlanContext& context : contexts) {
+    for (const Problem& problem : row.problems) {
+      const Result<ForwardProblem> resolved = resolve(problem);
+      EXPECT_TRUE(resolved.ok()) << row.title << ": " << resolved.status().message();
+      if (!resolved.ok()) continue;
+      const Kernel* const kernel = choose_kernel(*resolved, context).kernel;
+      std::string name = kernel == nullptr ? "-" : fmt::format("`{}`", kernel->name);
+      if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+    }
+  }
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+std::string table() {
+  const std::vector<Column> columns = {
+      {"CPU", {}},
+      {"Ampere, Ada (8.x)", {{80, 108, 163 * 1024}, {86, 84, 99 * 1024}, {89, 58, 99 * 1024}}},
+      {"Hopper (9.0)", {{90, 132, 227 * 1024}}},
+      {"Later, by PTX (10.x, 12.x)", {{100, 148, 227 * 1024}, {120, 188, 99 * 1024}}}};
+  const std::vector<Row> rows = {
+      {"f16, bf16: full, causal, windows, GQA, LSE, head_dim up to 256", plain()},
+      {"... packed batches, sequence lengths", lengths()},
+      {"... softcap, sinks", softcap_and_sinks()},
+      {"... bias, boolean masks, ALiBi, dropout", bias_and_masks()},
+      {"... 8 heads of 512 or 1024 tokens", small()},
+      {"... decode: one query against 8192 keys", decode()},
+      {"f32, every feature", fp32()},
+      {"fp8 e4m3 and e5m2, with scales", fp8()}};
+  std::string text = "| forward |", line = "| --- |";
+  for (const Column& column : columns) text += fmt::format(" {} |", column.title), line += " --- |";
+  text += "\n" + line + "\n";
+  for (const Row& row : rows) {
+    text += fmt::format("| {} |", row.title);
+    for (const Column& column : columns) text += fmt::format(" {} |", cell(row, column));
+    text += "\n";
+  }
+  return text;
+}
+
+TEST(SupportMatrix, OfTheReadmeIsWhatTheLibraryChooses) {
+  std::ifstream file(std::filesystem::path(FLASHCORE_ROOT) / "README.md");
+  const std::string page{std::istreambuf_iterator<char>(file), {}};
+  const size_t begin = page.find(kBegin), end = page.find(kEnd);
+  ASSERT_TRUE(begin != std::string::npos && end != std::string::npos && begin < end)
+      << "README.md: wanted the markers\n"
+      << kBegin << kEnd;
+  const size_t first = begin + std::string(kBegin).size();
+  EXPECT_EQ(page.substr(first, end - first), table());
+}
+
+}  // namespace
+}  // namespace flashcore
