@@ -31,7 +31,7 @@
 #include "bench/sampled_gate.hpp"
 #include "bench/timing.hpp"
 #include "bench/work.hpp"
-#include "dispatch/fingerprints.hpp"
+#include "plan/fingerprints.hpp"
 
 namespace flashcore::bench {
 namespace {

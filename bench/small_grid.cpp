@@ -1,5 +1,5 @@
 // flashcore_small_grid: every candidate kernel on a grid of small problems, gated and then timed:
-// what the rule that chooses between them (src/dispatch/small_choice.hpp) is fitted to and held to.
+// what the rule that chooses between them (src/tuning/small_choice.hpp) is fitted to and held to.
 //
 //   flashcore_small_grid OUT.json [grid|eager] [f16|bf16|both] [seconds]
 //
@@ -23,8 +23,8 @@
 #include "bench/sampled_gate.hpp"
 #include "bench/tiled_inputs.hpp"
 #include "cli/execution.hpp"
-#include "dispatch/fingerprints.hpp"
 #include "flashcore/flashcore.hpp"
+#include "plan/fingerprints.hpp"
 #include "problem/status.hpp"
 
 namespace flashcore::bench {
@@ -163,12 +163,12 @@ int run(const std::string& out, const std::string& what, const std::vector<DType
     fmt::print(stderr, "flashcore_small_grid: {}\n", timer.status().message());
     return 1;
   }
-  std::vector<Candidate> candidates = {{"forward_small_sm90"},
-                                       {"forward_medium_sm90"},
-                                       {"forward_small_sm80"},
-                                       {"forward_sm90"},
-                                       {"forward_sm80"}};
-  if (what == "eager") candidates.push_back({"forward_small_sm90", true});
+  std::vector<Candidate> candidates = {{"forward_sm90_latency"},
+                                       {"forward_sm90_latency_wide"},
+                                       {"forward_sm80_latency"},
+                                       {"forward_sm90_throughput"},
+                                       {"forward_sm80_throughput"}};
+  if (what == "eager") candidates.push_back({"forward_sm90_latency", true});
   std::vector<TiledInputs> inputs;
   for (const DType dtype : dtypes) inputs.emplace_back(dtype);
   std::vector<std::pair<Case, const TiledInputs*>> cases;

@@ -142,16 +142,17 @@ void declare(BenchOptions& options, OptionSet& set) {
 
 Command bench_command() {
   auto options = std::make_shared<BenchOptions>();
-  return {.name = "bench",
-          .summary = "Time kernels that pass their gates, beside peers and ceilings",
-          .examples =
-              "  flashcore bench\n"
-              "  flashcore bench --suite standard --peers auto --out docs/evidence/gpu.json\n"
-              "  flashcore bench --suite sweep --device cuda --also forward_sm90 --json\n"
-              "  flashcore bench --shape 2,8,2048,128 --dtype f32 --threads 1\n"
-              "  flashcore bench attention.safetensors --causal",
-          .declare = [options](OptionSet& set) { declare(*options, set); },
-          .execute = [options](Session& session) { return execute(*options, session); }};
+  return {
+      .name = "bench",
+      .summary = "Time kernels that pass their gates, beside peers and ceilings",
+      .examples =
+          "  flashcore bench\n"
+          "  flashcore bench --suite standard --peers auto --out docs/evidence/gpu.json\n"
+          "  flashcore bench --suite sweep --device cuda --also forward_sm90_throughput --json\n"
+          "  flashcore bench --shape 2,8,2048,128 --dtype f32 --threads 1\n"
+          "  flashcore bench attention.safetensors --causal",
+      .declare = [options](OptionSet& set) { declare(*options, set); },
+      .execute = [options](Session& session) { return execute(*options, session); }};
 }
 
 }  // namespace flashcore::cli

@@ -8,7 +8,7 @@
 
 #include "cli/bench_evidence.hpp"
 #include "cli/plan_choice.hpp"
-#include "dispatch/fingerprints.hpp"
+#include "plan/fingerprints.hpp"
 #include "problem/status.hpp"
 
 namespace flashcore::cli {

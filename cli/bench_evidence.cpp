@@ -5,7 +5,7 @@
 #include "bench/evidence.hpp"
 #include "bench/work.hpp"
 #include "cli/report.hpp"
-#include "dispatch/fingerprints.hpp"
+#include "plan/fingerprints.hpp"
 #include "problem/problem.hpp"
 
 namespace flashcore::cli {

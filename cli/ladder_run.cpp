@@ -21,7 +21,7 @@
 #include "cli/ladder_times.hpp"
 #include "cli/plan_choice.hpp"
 #include "cli/sanitizer.hpp"
-#include "dispatch/fingerprints.hpp"
+#include "plan/fingerprints.hpp"
 #include "problem/status.hpp"
 
 namespace flashcore::cli {

@@ -19,7 +19,7 @@
 #include "cli/verify_random.hpp"
 #include "cli/verify_scores.hpp"
 #include "cli/verify_table.hpp"
-#include "dispatch/fingerprints.hpp"
+#include "plan/fingerprints.hpp"
 #include "problem/status.hpp"
 
 namespace flashcore::cli {
@@ -223,7 +223,8 @@ Command verify_command() {
           "  flashcore verify\n"
           "  flashcore verify --shapes small,mission --dtypes f32,f16,bf16\n"
           "  flashcore verify --shapes none --random 1000 --random-seed 42\n"
-          "  flashcore verify --device cuda --kernel forward_sm90 --sanitizers --out gates.json",
+          "  flashcore verify --device cuda --kernel forward_sm90_throughput --sanitizers --out "
+          "gates.json",
       .declare =
           [options](OptionSet& set) {
             set.group("What is verified");

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Fits the model of src/dispatch/forward_sm90_tile.hpp to what tools/sm90_tile_times.py measured.
+"""Fits the model of src/tuning/forward_sm90_tile.hpp to what tools/sm90_tile_times.py measured.
 
     fit_sm90_tiles.py TIMES.json      prints each tile's constants, and for the problems of the fit and
                                       for the others how often the choice is right and what it loses
@@ -14,10 +14,10 @@ import pathlib
 import sys
 
 MULTIPROCESSORS = 132
-# Rows of queries, keys of a step and blocks an SM, as in src/cuda/forward_sm90/config.hpp.
-TILES = {"tall": (192, 128, 1), "low": (64, 128, 2), "narrow": (64, 64, 3)}
+# Rows of queries, keys of a step and blocks an SM, as in src/cuda/forward_sm90/throughput/config.hpp.
+TILES = {"192x128": (192, 128, 1), "64x128": (64, 128, 2), "64x64": (64, 64, 3)}
 FIELDS = ("begin_and_end", "step", "mask", "alone")
-START = {"tall": [3.3, 1.15, 0.6, 1.0], "low": [3.0, 0.9, 0.6, 0.8], "narrow": [2.1, 0.9, 0.6, 0.7]}
+START = {"192x128": [3.3, 1.15, 0.6, 1.0], "64x128": [3.0, 0.9, 0.6, 0.8], "64x64": [2.1, 0.9, 0.6, 0.7]}
 
 
 def work(row: dict, tile: str) -> dict:

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Fits the models of src/dispatch/small_choice.hpp to grids that flashcore_small_grid measured.
+"""Fits the models of src/tuning/small_choice.hpp to grids that flashcore_small_grid measured.
 
     fit_small_choice.py GRID.json...     prints the constants of each kernel's model, and for each
                                          set of kernels that a choice is between how often it is
@@ -12,26 +12,26 @@ import pathlib
 import sys
 
 MULTIPROCESSORS = 132
-SMALL, MEDIUM = "forward_small_sm90", "forward_medium_sm90"
-SMALL_SM80 = "forward_small_sm80"
+SMALL, MEDIUM = "forward_sm90_latency", "forward_sm90_latency_wide"
+SMALL_SM80 = "forward_sm80_latency"
 # The kernels that a choice is between, the last one what runs otherwise.
-ON_HOPPER = ((SMALL, MEDIUM, "forward_sm90"), (SMALL, MEDIUM, "forward_sm80"))
-BEFORE_HOPPER = ((SMALL_SM80, "forward_sm80"),)
+ON_HOPPER = ((SMALL, MEDIUM, "forward_sm90_throughput"), (SMALL, MEDIUM, "forward_sm80_throughput"))
+BEFORE_HOPPER = ((SMALL_SM80, "forward_sm80_throughput"),)
 
 
 def one_wave(row: dict) -> bool:
-    """Whether all clusters of forward_small_sm90 run at once."""
+    """Whether all clusters of forward_sm90_latency run at once."""
     return 2 * -(-row["seqlen"] // 64) * row["heads"] <= MULTIPROCESSORS
 
 
 def small_shape(row: dict) -> tuple[int, int, float]:
-    """Of forward_small_sm90, as its plan decides."""
+    """Of forward_sm90_latency, as its plan decides."""
     ranks = 1 if not one_wave(row) and row["seqlen"] <= 256 else 2
     return 64, ranks * 128, ranks
 
 
 def small_sm80_shape(row: dict) -> tuple[int, int, float]:
-    """Of forward_small_sm80, as its plan decides where a block may have 134 KB."""
+    """Of forward_sm80_latency, as its plan decides where a block may have 134 KB."""
     one_wave = -(-row["seqlen"] // 32) * row["heads"] <= MULTIPROCESSORS
     alone = one_wave and row["seqlen"] > 256
     return 32, (8 if alone else 4) * (64 if row["head_dim"] <= 64 else 32), 1 if alone else 0.5
@@ -41,9 +41,9 @@ def small_sm80_shape(row: dict) -> tuple[int, int, float]:
 # a step, SMs of a unit.
 MODELS = {SMALL: (SMALL, (64, 128), small_shape),
           MEDIUM: (MEDIUM, (128,), lambda row: (128, 128, 2)),
-          "forward_sm90, 64": ("forward_sm90", (64,), lambda row: (64, 128, 0.5)),
-          "forward_sm90, 128": ("forward_sm90", (128,), lambda row: (128, 128, 1)),
-          "forward_sm80": ("forward_sm80", (64, 128), lambda row: (128, 64, 1)),
+          "forward_sm90_throughput, 64": ("forward_sm90_throughput", (64,), lambda row: (64, 128, 0.5)),
+          "forward_sm90_throughput, 128": ("forward_sm90_throughput", (128,), lambda row: (128, 128, 1)),
+          "forward_sm80_throughput": ("forward_sm80_throughput", (64, 128), lambda row: (128, 64, 1)),
           SMALL_SM80: (SMALL_SM80, (64, 128), small_sm80_shape)}
 FIELDS = ("launch", "unit", "step_64", "step_128", "full_unit", "full_step_64", "full_step_128")
 

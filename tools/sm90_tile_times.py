@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Times forward_sm90's tiles at head dimension 64 on the same problems: what its choice is fitted to.
+"""Times forward_sm90_throughput's tiles at head dimension 64 on the same problems: what its choice is fitted to.
 
     sm90_tile_times.py OUT.json [--seconds 90]
 
@@ -16,7 +16,7 @@ import time
 import peers_torch
 
 PROTOCOL = {"graph_seconds": 1e-3, "warm_ups": 2, "samples": 7, "pause_seconds": 0.0}
-TILES = ["tall", "low", "narrow"]
+TILES = ["192x128", "64x128", "64x64"]  # queries x keys
 
 
 def grid():

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "dispatch/kernels.hpp"
+#include "kernel/kernel.hpp"
 #include "problem/problem.hpp"
 
 namespace flashcore::cpu {

@@ -1,5 +1,5 @@
 # Which GPUs each family of kernels is compiled for. The same answer goes to nvcc (flashcore_gencode)
-# and to the table of kernels (dispatch/kernel_targets.hpp.in).
+# and to the table of kernels (cuda/host/kernel_targets.hpp.in).
 
 # flashcore_cuda_family(NAME 80 90a): which of FLASHCORE_CUDA_TARGETS kernels with code for these are
 # compiled for, as NAME_targets. "80+ptx" is code for 8.0 and PTX, which drivers compile for GPUs from
@@ -22,13 +22,13 @@ function(flashcore_cuda_family name)
   set(${name}_targets "${targets}" PARENT_SCOPE)
 endfunction()
 
-set(FLASHCORE_CUDA_FAMILIES ladder ladder_fp8 ladder_wgmma forward_sm80 forward_small_sm80
-    forward_sm90 forward_small_sm90 forward_medium_sm90)
+set(FLASHCORE_CUDA_FAMILIES ladder ladder_fp8 ladder_wgmma forward_sm80_throughput forward_sm80_latency
+    forward_sm90_throughput forward_sm90_latency forward_sm90_latency_wide)
 flashcore_cuda_family(ladder 80 89 90a)
 flashcore_cuda_family(ladder_fp8 89 90a)  # e4m3 mma.sync
 flashcore_cuda_family(ladder_wgmma 90a)
-flashcore_cuda_family(forward_sm80 80+ptx 8x 90a)
-flashcore_cuda_family(forward_small_sm80 80+ptx 8x 90a)
-flashcore_cuda_family(forward_sm90 90a)
-flashcore_cuda_family(forward_small_sm90 90a)
-flashcore_cuda_family(forward_medium_sm90 90a)
+flashcore_cuda_family(forward_sm80_throughput 80+ptx 8x 90a)
+flashcore_cuda_family(forward_sm80_latency 80+ptx 8x 90a)
+flashcore_cuda_family(forward_sm90_throughput 90a)
+flashcore_cuda_family(forward_sm90_latency 90a)
+flashcore_cuda_family(forward_sm90_latency_wide 90a)

@@ -234,7 +234,8 @@ TEST(Unsupported, IsExitCode3) {
   EXPECT_EQ(json::parse(outcome.out)["status"], "unsupported");
   if (!build_info().cuda) {
     expect_refused({"ladder", "--list"}, 3, "ladder: needs the CUDA kernels");
-    expect_refused({"profile", "forward_sm80", "--causal"}, 3, "profile: needs the CUDA kernels");
+    expect_refused({"profile", "forward_sm80_throughput", "--causal"}, 3,
+                   "profile: needs the CUDA kernels");
   }
 }
 

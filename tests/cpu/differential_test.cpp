@@ -14,7 +14,7 @@
 
 #include "bench/gates.hpp"
 #include "bench/random_problem.hpp"
-#include "dispatch/kernels.hpp"
+#include "plan/table.hpp"
 #include "tests/cpu/each_target.hpp"
 #include "tests/cpu/one_entry.hpp"
 #include "tests/cpu/relayout.hpp"

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "bench/tensor_set.hpp"
-#include "dispatch/kernels.hpp"
+#include "plan/table.hpp"
 #include "problem/dtype.hpp"
 
 namespace flashcore {

@@ -13,7 +13,7 @@
 
 #include "bench/random.hpp"
 #include "bench/random_problem.hpp"
-#include "dispatch/kernels.hpp"
+#include "plan/table.hpp"
 #include "problem/problem.hpp"
 #include "tests/cpu/each_target.hpp"
 #include "tests/problem/run_plan.hpp"

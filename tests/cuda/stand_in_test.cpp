@@ -15,13 +15,13 @@
 #include <thread>
 #include <vector>
 
-#include "cuda/tile/driver_entry.hpp"
-#include "dispatch/cuda_support.hpp"
-#include "dispatch/device.hpp"
-#include "dispatch/device_guard.hpp"
-#include "dispatch/kernel_choice.hpp"
-#include "dispatch/kernels.hpp"
-#include "dispatch/unique_name.hpp"
+#include "cuda/host/cuda_support.hpp"
+#include "cuda/host/device_guard.hpp"
+#include "cuda/host/driver_entry.hpp"
+#include "cuda/host/unique_name.hpp"
+#include "plan/device.hpp"
+#include "plan/kernel_choice.hpp"
+#include "plan/table.hpp"
 #include "tests/cuda/stand_in/made_up_kernels.hpp"
 #include "tests/cuda/stand_in/watched_heap.hpp"
 #include "tests/fuzz/all_plans.hpp"
@@ -181,7 +181,7 @@ TEST_F(StandIn, DevicesThatCannotBeAskedAreAskedAgain) {
 
 TEST_F(StandIn, ALookUpInTheDriverThatFailedIsMadeAgain) {
   using Function = void (*)();
-  cuda::tile::DriverEntry<Function> entry("cuLaunchKernelEx", 11060);
+  cuda::host::DriverEntry<Function> entry("cuLaunchKernelEx", 11060);
   Function function = nullptr;
   fake::fail("cuLaunchKernelEx", 1);
   EXPECT_NE(entry.get(function), cudaSuccess);
@@ -190,7 +190,7 @@ TEST_F(StandIn, ALookUpInTheDriverThatFailedIsMadeAgain) {
   EXPECT_NE(function, nullptr);
   fake::fail("cuLaunchKernelEx", 1);
   EXPECT_EQ(entry.get(function), cudaSuccess) << "what was found is kept";
-  cuda::tile::DriverEntry<Function> none("cuNoSuchFunction", 11060);
+  cuda::host::DriverEntry<Function> none("cuNoSuchFunction", 11060);
   EXPECT_EQ(none.get(function), cudaErrorNotSupported);
   EXPECT_EQ(function, nullptr);
 }
@@ -340,7 +340,7 @@ TEST(LaterGpus, RunTheKernelsForAmpereFromPtxAndSaySo) {
   for (const fake::Gpu& gpu : {kBlackwell, kGeForce}) {
     const KernelChoice choice = choose_kernel(*p, context_of(gpu));
     ASSERT_NE(choice.kernel, nullptr) << choice.reason;
-    EXPECT_EQ(choice.kernel->name, "forward_sm80");
+    EXPECT_EQ(choice.kernel->name, "forward_sm80_throughput");
     for (const KernelVerdict& verdict : choice.verdicts) {
       if (!verdict.refusal.empty()) {
         EXPECT_EQ(verdict.note, "") << verdict.kernel;

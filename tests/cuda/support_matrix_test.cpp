@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "dispatch/device.hpp"
-#include "dispatch/kernel_choice.hpp"
+#include "plan/device.hpp"
+#include "plan/kernel_choice.hpp"
 #include "tools/launches/fake_runtime.hpp"
 
 namespace flashcore {

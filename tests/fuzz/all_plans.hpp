@@ -5,8 +5,8 @@
 
 #include <string>
 
-#include "dispatch/kernel_choice.hpp"
-#include "dispatch/kernels.hpp"
+#include "plan/kernel_choice.hpp"
+#include "plan/table.hpp"
 #include "problem/problem.hpp"
 #include "problem/sizes.hpp"
 

@@ -92,7 +92,7 @@ def python_call(print_of):
     return common("python_call") | {
         "versions": {"torch": "2.11.0"}, "fingerprint": print_of, "protocol": "a fixture",
         "parts": [{"part": "output", "us": 1.5}, {"part": "launch", "us": 4.25}],
-        "cases": [{"case": name, "kernel": "forward_sm80", "rows": rows(us, us + 4)}
+        "cases": [{"case": name, "kernel": "forward_sm80_throughput", "rows": rows(us, us + 4)}
                   for name, us in (("(1,8,512,64)", 12.5), ("(1,8,512,64)/causal", 13.25))]}
 
 
@@ -131,7 +131,7 @@ def bench(cases):
 def standard(print_of):
     """A case of everything that a standard report has, by a formula."""
     def both(us):
-        return [("forward_sm80", us, "flashcore", print_of), ("flash", us * 1.2, "peer"),
+        return [("forward_sm80_throughput", us, "flashcore", print_of), ("flash", us * 1.2, "peer"),
                 ("cudnn", us * 0.7, "peer")]
 
     cases = [case("five", name, batch, 8, seqlen, head_dim, causal,

@@ -17,11 +17,11 @@ class Renaming(unittest.TestCase):
         self.temporary = tempfile.TemporaryDirectory()
         self.folder = pathlib.Path(self.temporary.name)
         self.evidence = {
-            "bench": fixtures.standard("a"), "grid": fixtures.small_grid("forward_sm80", "b"),
-            "verify-forward_sm80": fixtures.verify("forward_sm80", "c"),
-            "verify-forward_sm80-long": fixtures.verify("forward_sm80_split", "d"),
+            "bench": fixtures.standard("a"), "grid": fixtures.small_grid("forward_sm80_throughput", "b"),
+            "verify-forward_sm80_throughput": fixtures.verify("forward_sm80_throughput", "c"),
+            "verify-forward_sm80_throughput-long": fixtures.verify("forward_sm80_split_kv", "d"),
             "ladder": fixtures.ladder([fixtures.rung("00_unfused", 1.0, "e")])}
-        self.evidence["bench"]["notes"] = ["forward_sm80"]
+        self.evidence["bench"]["notes"] = ["forward_sm80_throughput"]
         for name, evidence in self.evidence.items():
             (self.folder / f"{name}.json").write_text(json.dumps(evidence))
 
@@ -33,22 +33,22 @@ class Renaming(unittest.TestCase):
 
     def test_every_row_has_the_new_name_and_nothing_else_changes(self):
         untouched = (self.folder / "ladder.json").read_text()
-        tool.rename(self.folder, "forward_sm80", "ampere")
+        tool.rename(self.folder, "forward_sm80_throughput", "ampere")
         found = self.files()
         self.assertEqual(set(found), {"bench", "grid", "verify-ampere", "verify-ampere-long", "ladder"})
         self.assertEqual((self.folder / "ladder.json").read_text(), untouched)
-        self.assertEqual(found["bench"]["notes"], ["forward_sm80"])
-        self.assertEqual(found["verify-ampere-long"]["fingerprints"], {"forward_sm80_split": "d"})
+        self.assertEqual(found["bench"]["notes"], ["forward_sm80_throughput"])
+        self.assertEqual(found["verify-ampere-long"]["fingerprints"], {"forward_sm80_split_kv": "d"})
         text = json.dumps([found["grid"], found["verify-ampere"], found["bench"]["cases"]])
-        self.assertNotIn("forward_sm80", text)
+        self.assertNotIn("forward_sm80_throughput", text)
         self.assertIn('"ampere early"', text)
-        tool.rename(self.folder, "ampere", "forward_sm80")
+        tool.rename(self.folder, "ampere", "forward_sm80_throughput")
         self.assertEqual(rounded(self.files()), rounded(self.evidence))
 
     def test_names_that_cannot_be_are_refused_and_nothing_is_written(self):
         before = {path: path.read_text() for path in self.folder.glob("*.json")}
         for old, new, sentence in (("forward_sm70", "volta", "OLD: is 'forward_sm70', wanted"),
-                                   ("forward_sm80", "00_unfused", "NEW: is '00_unfused', which")):
+                                   ("forward_sm80_throughput", "00_unfused", "NEW: is '00_unfused', which")):
             with self.assertRaisesRegex(Failure, sentence):
                 tool.rename(self.folder, old, new)
             self.assertEqual(before, {path: path.read_text() for path in self.folder.glob("*.json")})

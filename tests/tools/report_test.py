@@ -29,15 +29,15 @@ class Tree(unittest.TestCase):
             (self.root / folder).mkdir(parents=True)
         self.code = {"nvcc": "13.0.88", "kernels": {
             name: {"sm_80": "0" * 16, "sm_90": f"{number:016x}"} for number, name
-            in enumerate(("00_unfused", "01_scalar", "forward_sm80"))}}
+            in enumerate(("00_unfused", "01_scalar", "forward_sm80_throughput"))}}
         self.write_code()
         for name, parts in report.WANTED.items():
             (self.root / name).write_text(f"# A page\nby hand\n{markers(parts)}\n")
         self.ladder = fixtures.ladder([
             fixtures.rung("00_unfused", 20.5, self.print_of("00_unfused")),
             fixtures.rung("01_scalar", 2870.0, self.print_of("01_scalar"))])
-        self.bench = fixtures.standard(self.print_of("forward_sm80"))
-        self.verify = fixtures.verify("forward_sm80", self.print_of("forward_sm80"))
+        self.bench = fixtures.standard(self.print_of("forward_sm80_throughput"))
+        self.verify = fixtures.verify("forward_sm80_throughput", self.print_of("forward_sm80_throughput"))
         self.write()
 
     def tearDown(self):
@@ -56,7 +56,7 @@ class Tree(unittest.TestCase):
 
     def write(self):
         for name, evidence in (("ladder", self.ladder), ("bench", self.bench),
-                               ("verify-forward_sm80", self.verify)):
+                               ("verify-forward_sm80_throughput", self.verify)):
             (self.root / f"docs/evidence/{name}.json").write_text(json.dumps(evidence))
         for name, (shown, *_) in pictures.pictures(Evidence(self.root)).items():
             (self.root / "docs/images" / name).write_text(fixtures.picture(shown))
@@ -85,7 +85,7 @@ class Pages(Tree):
             self.assertIn(part, self.text("docs/ladder.md"))
         self.assertNotIn("stale", self.text("docs/ladder.md"))
         results = self.text("docs/results.md")
-        for part in ("`forward_sm80`", "PyTorch flash (FA2)", "128 causal", "(0.70x)", "b16/8k/hkv8"):
+        for part in ("`forward_sm80_throughput`", "PyTorch flash (FA2)", "128 causal", "(0.70x)", "b16/8k/hkv8"):
             self.assertIn(part, results)
         for part in ("680 TFLOP/s", "copy 4.30 TB/s"):
             self.assertIn(part, self.text("docs/performance.md"))
@@ -116,23 +116,23 @@ class Pages(Tree):
     def test_small_grids_are_tables_with_stale_marks(self):
         (self.root / "docs/small.md").write_text(
             markers(["small eager", "small eager where", "small grid ahead"]))
-        grid = fixtures.small_grid("forward_sm80", self.print_of("forward_sm80"))
+        grid = fixtures.small_grid("forward_sm80_throughput", self.print_of("forward_sm80_throughput"))
         for name in ("eager", "grid"):
             (self.root / f"docs/evidence/small-{name}-h200.json").write_text(json.dumps(grid))
         self.assertEqual(self.run_tool("--no-pictures"), 0, self.said.getvalue())
-        for part in ("| `forward_sm80` | `forward_sm80`, early |",
+        for part in ("| `forward_sm80_throughput` | `forward_sm80_throughput`, early |",
                      "| 8, 512, 64, causal | 4.00 / 5.00 | - |", "| f16 | 2 | 1.58 | 1.25 | 2.00 | 0 |",
                      "a fixture's timing"):
             self.assertIn(part, self.text("docs/small.md"))
-        self.assertIn("forward_sm80, early", self.text("docs/report.html"))
-        self.change("forward_sm80")
+        self.assertIn("forward_sm80_throughput, early", self.text("docs/report.html"))
+        self.change("forward_sm80_throughput")
         self.run_tool("--no-pictures")
-        self.assertIn("`forward_sm80` (stale)", self.text("docs/small.md"))
+        self.assertIn("`forward_sm80_throughput` (stale)", self.text("docs/small.md"))
 
     def test_features_have_a_table_a_kernel(self):
         self.bench["cases"] += [
             fixtures.case("features", f"d64/{name}", 4, 32, 4096, 64, False,
-                          [("forward_sm80", us, "flashcore", self.print_of("forward_sm80"))])
+                          [("forward_sm80_throughput", us, "flashcore", self.print_of("forward_sm80_throughput"))])
             for name, us in (("plain", 1000.0), ("softcap", 2000.0))]
         self.write()
         self.run_tool("--no-pictures")
@@ -151,8 +151,8 @@ class Pages(Tree):
         self.run_tool("--no-pictures")
         page = self.text("docs/verification.md")
         errors = "(5.0e-04, 3.0e-04, 1.0e-06)"
-        for part in (f"| `forward_sm80` | 1 of 1 {errors} | 20 of 20 {errors} | 40 of 40, seeds from 7",
-                     "2 of 2 clean", "docs/evidence/verify-forward_sm80.json"):
+        for part in (f"| `forward_sm80_throughput` | 1 of 1 {errors} | 20 of 20 {errors} | 40 of 40, seeds from 7",
+                     "2 of 2 clean", "docs/evidence/verify-forward_sm80_throughput.json"):
             self.assertIn(part, page)
 
     def test_evidence_from_before_hard_scores_has_none(self):
@@ -162,11 +162,11 @@ class Pages(Tree):
         self.assertIn("1.0e-06) | - | 40 of 40", self.text("docs/verification.md"))
 
     def test_what_failed_is_not_hidden(self):
-        self.verify = fixtures.verify("forward_sm80", "other sources", failed=3)
+        self.verify = fixtures.verify("forward_sm80_throughput", "other sources", failed=3)
         self.write()
         self.run_tool("--no-pictures")
         page = self.text("docs/verification.md")
-        for part in ("`forward_sm80` (stale)", "17 of 20", "37 of 40", "not clean: racecheck (did not end)"):
+        for part in ("`forward_sm80_throughput` (stale)", "17 of 20", "37 of 40", "not clean: racecheck (did not end)"):
             self.assertIn(part, page)
 
     def test_the_python_package_has_its_tables(self):
@@ -239,10 +239,10 @@ class Pages(Tree):
         self.assertIn("`00_unfused` (stale)", text)
         self.assertNotIn("`01_scalar` (stale)", text)
         self.assertNotIn(" (stale)", self.text("docs/results.md"))
-        self.change("forward_sm80")
+        self.change("forward_sm80_throughput")
         self.run_tool("--no-pictures")
-        self.assertIn("`forward_sm80` (stale)", self.text("docs/results.md"))
-        self.assertIn("forward_sm80 (stale)", self.text("docs/report.html"))
+        self.assertIn("`forward_sm80_throughput` (stale)", self.text("docs/results.md"))
+        self.assertIn("forward_sm80_throughput (stale)", self.text("docs/report.html"))
         del self.code["kernels"]["01_scalar"]  # a kernel that is gone, or has another name
         self.write_code()
         self.run_tool("--no-pictures")
@@ -259,7 +259,7 @@ class Pages(Tree):
             built.unlink() if other is None else built.write_text(json.dumps(other))
             # A page with marks that another build gave it still matches.
             self.assertEqual(self.run_tool("--check"), 0, self.said.getvalue())
-            self.assertIn("not checked: the machine code of 00_unfused, 01_scalar, forward_sm80:",
+            self.assertIn("not checked: the machine code of 00_unfused, 01_scalar, forward_sm80_throughput:",
                           self.said.getvalue())
         self.run_tool("--no-pictures")
         self.assertEqual(self.text("docs/ladder.md"), pages.replace(" (stale)", ""))

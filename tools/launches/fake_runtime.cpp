@@ -163,8 +163,8 @@ struct MapArgument {
   int argument;
   int count;
 };
-constexpr MapArgument kMapArguments[] = {{"forward_small_kernel", 1, 3},
-                                         {"forward_medium_kernel", 1, 3},
+constexpr MapArgument kMapArguments[] = {{"forward_latency_kernel", 1, 3},
+                                         {"forward_latency_wide_kernel", 1, 3},
                                          {"12forward_sm90", 0, 4},
                                          {"wgmma_tma_kernel", 0, 0}};
 

@@ -22,14 +22,14 @@
 
 #include "bench/cases.hpp"
 #include "bench/fp8_problem.hpp"
-#include "cuda/forward_sm90/config.hpp"
-#include "cuda/forward_sm90/launch.hpp"
-#include "cuda/forward_small_sm80/config.hpp"
-#include "cuda/forward_small_sm80/launch.hpp"
-#include "cuda/forward_small_sm90/config.hpp"
-#include "cuda/forward_small_sm90/launch.hpp"
-#include "dispatch/kernels.hpp"
+#include "cuda/forward_sm80/latency/config.hpp"
+#include "cuda/forward_sm80/latency/launch.hpp"
+#include "cuda/forward_sm90/latency/config.hpp"
+#include "cuda/forward_sm90/latency/launch.hpp"
+#include "cuda/forward_sm90/throughput/config.hpp"
+#include "cuda/forward_sm90/throughput/launch.hpp"
 #include "fake_runtime.hpp"
+#include "plan/table.hpp"
 #include "problem/status.hpp"
 #include "standard_cases.hpp"
 
@@ -70,7 +70,7 @@ std::vector<Problem> problems() {
       }
     }
   }
-  // Every compiled kernel of forward_sm80: its other head dimensions, and features.
+  // Every compiled kernel of forward_sm80_throughput: its other head dimensions, and features.
   for (const auto& [head_dim_qk, head_dim_v] :
        {std::pair<int64_t, int64_t>{64, 64}, {96, 96}, {128, 128}, {192, 128}, {256, 256}}) {
     for (const DType dtype : {DType::f16, DType::bf16, DType::f32}) {
@@ -197,29 +197,32 @@ Status check_instances() {
   const char* const elements[] = {"Fp16", "Bf16"};
   for (int type = 0; type < 2; ++type) {
     const std::string element = elements[type];
-    for (int config = 0; config < static_cast<int>(forward_sm90::kConfigs.size()); ++config) {
-      const forward_sm90::Config& c = forward_sm90::kConfigs[static_cast<size_t>(config)];
+    for (int config = 0; config < static_cast<int>(forward_sm90::throughput::kConfigs.size());
+         ++config) {
+      const forward_sm90::throughput::Config& c =
+          forward_sm90::throughput::kConfigs[static_cast<size_t>(config)];
       for (const bool features : {false, true}) {
         if (!(features ? c.features : c.plain)) continue;
-        const auto& entry = forward_sm90::find_instance(
-            {static_cast<forward_sm90::InputType>(type), config, features});
+        const auto& entry = forward_sm90::throughput::find_instance(
+            {static_cast<forward_sm90::throughput::InputType>(type), config, features});
         FLASHCORE_RETURN_IF_ERROR(expect_instance(
-            fmt::format("::forward_kernel<{}, flashcore::cuda::forward_sm90::{}, {}>", config,
-                        element, features),
+            fmt::format("::forward_kernel<{}, flashcore::cuda::forward_sm90::throughput::{}, {}>",
+                        config, element, features),
             [&] {
               const cudaError_t error = entry.prepare();
               return error != cudaSuccess ? error : entry.launch({}, {}, 1, nullptr);
             }));
       }
     }
-    for (int config = 0; config < static_cast<int>(forward_small_sm90::kConfigs.size()); ++config) {
+    for (int config = 0; config < static_cast<int>(forward_sm90::latency::kConfigs.size());
+         ++config) {
       for (const int cover : {0, 1, 2}) {
-        const auto& entry = forward_small_sm90::find_instance(
-            {static_cast<forward_small_sm90::InputType>(type), config,
-             static_cast<forward_small_sm90::Cover>(cover)});
+        const auto& entry = forward_sm90::latency::find_instance(
+            {static_cast<forward_sm90::latency::InputType>(type), config,
+             static_cast<forward_sm90::latency::Cover>(cover)});
         FLASHCORE_RETURN_IF_ERROR(expect_instance(
-            fmt::format("::forward_small_kernel<{}, flashcore::cuda::forward_small_sm90::{}, "
-                        "(flashcore::cuda::forward_small_sm90::Cover){}>",
+            fmt::format("::forward_latency_kernel<{}, flashcore::cuda::forward_sm90::latency::{}, "
+                        "(flashcore::cuda::forward_sm90::latency::Cover){}>",
                         config, element, cover),
             [&] {
               cudaFunction_t function = nullptr;
@@ -230,13 +233,14 @@ Status check_instances() {
             }));
       }
     }
-    for (int config = 0; config < static_cast<int>(forward_small_sm80::kConfigs.size()); ++config) {
+    for (int config = 0; config < static_cast<int>(forward_sm80::latency::kConfigs.size());
+         ++config) {
       for (const bool whole : {false, true}) {
-        const auto& entry = forward_small_sm80::find_instance(
-            {static_cast<forward_small_sm80::InputType>(type), config, whole});
+        const auto& entry = forward_sm80::latency::find_instance(
+            {static_cast<forward_sm80::latency::InputType>(type), config, whole});
         FLASHCORE_RETURN_IF_ERROR(expect_instance(
             fmt::format(
-                "::forward_small_sm80_kernel<{}, flashcore::cuda::forward_small_sm80::{}, {}>",
+                "::forward_latency_kernel<{}, flashcore::cuda::forward_sm80::latency::{}, {}>",
                 config, element, whole),
             [&] {
               cudaFunction_t function = nullptr;
@@ -246,9 +250,9 @@ Status check_instances() {
       }
     }
   }
-  if (forward_sm90::find_instance({forward_sm90::InputType::f16, 99, false}).prepare() ==
-      cudaSuccess) {
-    return {StatusCode::internal, "forward_sm90: row 99 of its table can be prepared"};
+  if (forward_sm90::throughput::find_instance({forward_sm90::throughput::InputType::f16, 99, false})
+          .prepare() == cudaSuccess) {
+    return {StatusCode::internal, "forward_sm90_throughput: row 99 of its table can be prepared"};
   }
   return {};
 }

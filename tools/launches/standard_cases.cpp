@@ -14,9 +14,9 @@
 
 #include "bench/cases.hpp"
 #include "bench/fp8_problem.hpp"
-#include "dispatch/kernels.hpp"
 #include "fake_runtime.hpp"
 #include "leftovers.hpp"
+#include "plan/table.hpp"
 #include "problem/status.hpp"
 
 namespace flashcore {

@@ -11,7 +11,7 @@ HEADLINE_LENGTHS = (512, 2048, 8192, 16384)
 HEADLINE_PEERS = ("cudnn", "flash", "fa3", "fa4")
 PYTORCH = ("cudnn", "flash", "efficient", "math")  # backends of its scaled_dot_product_attention
 # Kernels for problems that do not fill the GPU, which the sweep's do.
-FOR_SMALL = ("forward_small_sm90", "forward_medium_sm90", "forward_small_sm80")
+FOR_SMALL = ("forward_sm90_latency", "forward_sm90_latency_wide", "forward_sm80_latency")
 
 
 def headline(evidence: dict) -> str:
@@ -296,8 +296,8 @@ def parts(all_evidence: Evidence) -> dict:
              "bench small": of(lambda b: b.against_peer("small")),
              "bench decode": of(lambda b: b.against_peer("decode")),
              "bench idle": of(Bench.idle), "bench headline": of(Bench.headline)}
-    for kernel in ("forward_sm80", "forward_sm90", "forward_small_sm90", "forward_medium_sm90",
-                   "forward_small_sm80"):
+    for kernel in ("forward_sm80_throughput", "forward_sm90_throughput", "forward_sm90_latency",
+                   "forward_sm90_latency_wide", "forward_sm80_latency"):
         found[f"kernel {kernel}"] = of(lambda b, name=kernel: b.kernel(name))
         found[f"features {kernel}"] = of(lambda b, name=kernel: b.features(name))
     on_cpu = all_evidence.files.get(ON_CPU)

@@ -13,6 +13,7 @@
 // S and O are m16n8 accumulators of each warp, so softmax and epilogue are those of rung 12.
 #include "cuda/attention/quad_softmax.cuh"
 #include "cuda/attention/value_guard.cuh"
+#include "cuda/host/tensor_map.hpp"
 #include "cuda/ladder/register_epilogue.cuh"
 #include "cuda/ladder/rung_table.hpp"
 #include "cuda/ladder/tile_place.cuh"
@@ -24,7 +25,6 @@
 #include "cuda/ptx/wgmma.cuh"
 #include "cuda/tile/descriptor.hpp"
 #include "cuda/tile/smem_tile.hpp"
-#include "cuda/tile/tensor_map.hpp"
 
 namespace flashcore::cuda::ladder {
 namespace {
@@ -238,9 +238,9 @@ cudaError_t launch_config(const RungParams& params, cudaStream_t stream) {
   Maps maps{};
   const auto encode = [&](CUtensorMap& map, const void* base, const Strides& stride, int rows,
                           int box_rows) {
-    const tile::TensorLayout layout{params.batch, params.heads, rows,      C::kHeadDim,
+    const host::TensorLayout layout{params.batch, params.heads, rows,      C::kHeadDim,
                                     stride.batch, stride.head,  stride.row};
-    return tile::encode_tensor_map(map, CU_TENSOR_MAP_DATA_TYPE_FLOAT16, base, layout, box_rows,
+    return host::encode_tensor_map(map, CU_TENSOR_MAP_DATA_TYPE_FLOAT16, base, layout, box_rows,
                                    C::KvTile::kPanelColumns);
   };
   const int64_t blocks = query_tiles(params, kBlockQ);

@@ -13,8 +13,8 @@
 #include <limits>
 #include <type_traits>
 
+#include "cuda/host/launch_kernel.hpp"
 #include "cuda/ladder/rung.hpp"
-#include "cuda/tile/launch_kernel.hpp"
 
 namespace flashcore::cuda::ladder {
 
@@ -183,7 +183,7 @@ cudaError_t launch_blocks(void (*kernel)(Args...), int64_t blocks, int threads, 
   if (blocks > std::numeric_limits<int>::max()) return cudaErrorInvalidConfiguration;
   const cudaError_t error = allow_shared_bytes(kernel, shared_bytes);
   if (error != cudaSuccess) return error;
-  return tile::launch_kernel(kernel, static_cast<unsigned>(blocks), static_cast<unsigned>(threads),
+  return host::launch_kernel(kernel, static_cast<unsigned>(blocks), static_cast<unsigned>(threads),
                              shared_bytes, stream, args...);
 }
 

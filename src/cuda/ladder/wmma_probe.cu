@@ -6,8 +6,8 @@
 #include <mutex>
 #include <unordered_map>
 
+#include "cuda/host/launch_kernel.hpp"
 #include "cuda/ladder/wmma_probe.hpp"
-#include "cuda/tile/launch_kernel.hpp"
 #include "cuda/tile/wmma_fragment.hpp"
 
 namespace flashcore::cuda::ladder {
@@ -85,7 +85,7 @@ cudaError_t probe_wmma_layout(bool* matches) {
     return cudaSuccess;
   }
   int wrong = 0;
-  error = tile::launch_kernel(&probe_kernel, 1, 32, 0, nullptr);
+  error = host::launch_kernel(&probe_kernel, 1, 32, 0, nullptr);
   if (error != cudaSuccess) return error;
   error = cudaMemcpyFromSymbol(&wrong, mismatches, sizeof wrong);
   if (error != cudaSuccess) return error;

@@ -39,25 +39,26 @@ class LargeScores : public testing::TestWithParam<const char*> {
   static std::string kernel() { return GetParam(); }
   static std::vector<DType> types() {
     if (kernel() == "forward_sm80_f32") return {DType::f32};
-    if (kernel() == "forward_sm80_split") return {DType::f16, DType::bf16, DType::f32};
+    if (kernel() == "forward_sm80_split_kv") return {DType::f16, DType::bf16, DType::f32};
     return {DType::f16, DType::bf16};
   }
 };
 INSTANTIATE_TEST_SUITE_P(Hopper, LargeScores,
-                         testing::Values("forward_sm90", "forward_sm90_tall", "forward_sm90_low",
-                                         "forward_sm90_narrow", "forward_small_sm90",
-                                         "forward_medium_sm90"));
-constexpr const char* kAmpere[] = {"forward_sm80", "forward_sm80_split", "forward_sm80_f32"};
+                         testing::Values("forward_sm90_throughput", "forward_sm90_192x128",
+                                         "forward_sm90_64x128", "forward_sm90_64x64",
+                                         "forward_sm90_latency", "forward_sm90_latency_wide"));
+constexpr const char* kAmpere[] = {"forward_sm80_throughput", "forward_sm80_split_kv",
+                                   "forward_sm80_f32"};
 INSTANTIATE_TEST_SUITE_P(Ampere, LargeScores, testing::ValuesIn(kAmpere));
-INSTANTIATE_TEST_SUITE_P(AmpereSmall, LargeScores, testing::Values("forward_small_sm80"));
+INSTANTIATE_TEST_SUITE_P(AmpereSmall, LargeScores, testing::Values("forward_sm80_latency"));
 class LargeSoftcaps : public LargeScores {};
-INSTANTIATE_TEST_SUITE_P(Hopper, LargeSoftcaps, testing::Values("forward_sm90"));
+INSTANTIATE_TEST_SUITE_P(Hopper, LargeSoftcaps, testing::Values("forward_sm90_throughput"));
 INSTANTIATE_TEST_SUITE_P(Ampere, LargeSoftcaps, testing::ValuesIn(kAmpere));
 class ScoreCases : public LargeScores {};
 INSTANTIATE_TEST_SUITE_P(Ampere, ScoreCases, testing::ValuesIn(kAmpere));
-INSTANTIATE_TEST_SUITE_P(AmpereSmall, ScoreCases, testing::Values("forward_small_sm80"));
+INSTANTIATE_TEST_SUITE_P(AmpereSmall, ScoreCases, testing::Values("forward_sm80_latency"));
 class SteepSlopes : public LargeScores {};
-INSTANTIATE_TEST_SUITE_P(Ampere, SteepSlopes, testing::Values("forward_sm80"));
+INSTANTIATE_TEST_SUITE_P(Ampere, SteepSlopes, testing::Values("forward_sm80_throughput"));
 
 struct Shape {
   int64_t queries, keys, head_dim;

@@ -10,6 +10,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "cuda/host/tensor_map.hpp"
 #include "cuda/ptx/ldmatrix.cuh"
 #include "cuda/ptx/math.cuh"
 #include "cuda/ptx/mbarrier.cuh"
@@ -21,7 +22,6 @@
 #include "cuda/tile/descriptor.hpp"
 #include "cuda/tile/fragment.hpp"
 #include "cuda/tile/smem_tile.hpp"
-#include "cuda/tile/tensor_map.hpp"
 
 namespace flashcore::cuda {
 namespace {
@@ -267,13 +267,13 @@ void check_warpgroup_product(int kv_rows) {
   constexpr int kColumns = kRegisters ? kHeadDim : 128;
   const DeviceArray<float> dd(std::vector<float>(64 * kColumns, -1.0F));
   const auto layout = [](int64_t rows) {
-    return tile::TensorLayout{2, 2, rows, kHeadDim, 2 * rows * kHeadDim, rows * kHeadDim, kHeadDim};
+    return host::TensorLayout{2, 2, rows, kHeadDim, 2 * rows * kHeadDim, rows * kHeadDim, kHeadDim};
   };
   Maps maps{};
-  ASSERT_EQ(tile::encode_tensor_map(maps.q, CU_TENSOR_MAP_DATA_TYPE_FLOAT16, dq.get(), layout(64),
+  ASSERT_EQ(host::encode_tensor_map(maps.q, CU_TENSOR_MAP_DATA_TYPE_FLOAT16, dq.get(), layout(64),
                                     64, 64),
             cudaSuccess);
-  ASSERT_EQ(tile::encode_tensor_map(maps.kv, CU_TENSOR_MAP_DATA_TYPE_FLOAT16, dkv.get(),
+  ASSERT_EQ(host::encode_tensor_map(maps.kv, CU_TENSOR_MAP_DATA_TYPE_FLOAT16, dkv.get(),
                                     layout(kv_rows), 128, 64),
             cudaSuccess);
   const auto kernel = warpgroup_product<kHeadDim, kRegisters>;
@@ -311,8 +311,8 @@ TEST(TensorMap, RefusesWhatTheHardwareCannotDo) {
   if (compute_capability() < 90) GTEST_SKIP() << "needs sm_90";
   CUtensorMap map{};
   const DeviceArray<__half> data(std::vector<__half>(4096));
-  const auto encode = [&](tile::TensorLayout layout, int box_columns) {
-    return tile::encode_tensor_map(map, CU_TENSOR_MAP_DATA_TYPE_FLOAT16, data.get(), layout, 16,
+  const auto encode = [&](host::TensorLayout layout, int box_columns) {
+    return host::encode_tensor_map(map, CU_TENSOR_MAP_DATA_TYPE_FLOAT16, data.get(), layout, 16,
                                    box_columns);
   };
   EXPECT_EQ(encode({1, 1, 32, 64, 0, 0, 64}, 64), cudaSuccess);

@@ -9,15 +9,15 @@
 #include <map>
 #include <utility>
 
-#include "cuda/forward_medium_sm90/launch.hpp"
-#include "cuda/forward_sm80/launch.hpp"
-#include "cuda/forward_sm90/launch.hpp"
-#include "cuda/forward_small_sm80/launch.hpp"
-#include "cuda/forward_small_sm90/launch.hpp"
+#include "cuda/forward_sm80/latency/launch.hpp"
+#include "cuda/forward_sm80/throughput/launch.hpp"
+#include "cuda/forward_sm90/latency/launch.hpp"
+#include "cuda/forward_sm90/latency_wide/launch.hpp"
+#include "cuda/forward_sm90/throughput/launch.hpp"
+#include "cuda/host/driver_launch.hpp"
 #include "cuda/ladder/rung.hpp"
 #include "cuda/ladder/unfused_matrices.hpp"
 #include "cuda/ladder/wmma_probe.hpp"
-#include "cuda/tile/driver_launch.hpp"
 
 extern "C" void __cudaRegisterFunction(void**, const char*, char*, const char*, int, uint3*, uint3*,
                                        dim3*, dim3*, int*);
@@ -67,7 +67,7 @@ cudaError_t launch_by_driver(cudaFunction_t function, const void* host_function,
                              cudaStream_t stream, const Arguments&... given) {
   (keep(given), ...);
   void* none[] = {nullptr};
-  return cuda::tile::launch_function(function, host_function, {.grid = dim3(1), .threads = 32},
+  return cuda::host::launch_function(function, host_function, {.grid = dim3(1), .threads = 32},
                                      none, stream);
 }
 
@@ -79,13 +79,13 @@ std::vector<std::byte> take_arguments() { return std::exchange(arguments(), {});
 
 namespace flashcore::cuda {
 
-namespace forward_sm80 {
+namespace forward_sm80::throughput {
 
 const InstanceEntry& find_instance(const Instance& /*instance*/) {
   static const InstanceEntry entry = {
-      [] { return fake::load(fake::kernel<0>("forward_sm80")); },
+      [] { return fake::load(fake::kernel<0>("forward_sm80_throughput")); },
       [](const Params& params, unsigned int blocks, cudaStream_t stream) {
-        return fake::launch(fake::kernel<0>("forward_sm80"), blocks, stream, params);
+        return fake::launch(fake::kernel<0>("forward_sm80_throughput"), blocks, stream, params);
       }};
   return entry;
 }
@@ -96,28 +96,28 @@ cudaError_t combine_splits(const Params& params, cudaStream_t stream) {
   return fake::launch(fake::kernel<1>("combine_splits"), 1, stream, params);
 }
 
-}  // namespace forward_sm80
+}  // namespace forward_sm80::throughput
 
-namespace forward_small_sm80 {
+namespace forward_sm80::latency {
 
 const InstanceEntry& find_instance(const Instance& /*instance*/) {
   static const InstanceEntry entry = {
       [](cudaFunction_t& function) {
-        const cudaError_t error = fake::load(fake::kernel<2>("forward_small_sm80"));
+        const cudaError_t error = fake::load(fake::kernel<2>("forward_sm80_latency"));
         return error != cudaSuccess
                    ? error
-                   : tile::find_function(function, fake::kernel<2>("forward_small_sm80"));
+                   : host::find_function(function, fake::kernel<2>("forward_sm80_latency"));
       },
       [](cudaFunction_t function, const Params& params, const Grid& /*grid*/, cudaStream_t stream) {
-        return fake::launch_by_driver(function, fake::kernel<2>("forward_small_sm80"), stream,
+        return fake::launch_by_driver(function, fake::kernel<2>("forward_sm80_latency"), stream,
                                       params);
       }};
   return entry;
 }
 
-}  // namespace forward_small_sm80
+}  // namespace forward_sm80::latency
 
-namespace forward_small_sm90 {
+namespace forward_sm90::latency {
 namespace {
 
 template <int kNumber>
@@ -126,7 +126,7 @@ InstanceEntry mapped_entry() {
             const cudaError_t error = fake::load(fake::kernel<kNumber>("by tensor maps"));
             return error != cudaSuccess
                        ? error
-                       : tile::find_function(function, fake::kernel<kNumber>("by tensor maps"));
+                       : host::find_function(function, fake::kernel<kNumber>("by tensor maps"));
           },
           [](cudaFunction_t function, const Maps& maps, const Params& params, const Grid& /*grid*/,
              bool /*early*/, cudaStream_t stream) {
@@ -142,28 +142,29 @@ const InstanceEntry& find_instance(const Instance& /*instance*/) {
   return entry;
 }
 
-}  // namespace forward_small_sm90
+}  // namespace forward_sm90::latency
 
-namespace forward_medium_sm90 {
+namespace forward_sm90::latency_wide {
 
 InstanceEntry find_instance(InputType /*type*/, Cover /*cover*/) {
-  return forward_small_sm90::find_instance({});
+  return forward_sm90::latency::find_instance({});
 }
 
-}  // namespace forward_medium_sm90
+}  // namespace forward_sm90::latency_wide
 
-namespace forward_sm90 {
+namespace forward_sm90::throughput {
 
 const InstanceEntry& find_instance(const Instance& /*instance*/) {
   static const InstanceEntry entry = {
-      [] { return fake::load(fake::kernel<5>("forward_sm90")); },
+      [] { return fake::load(fake::kernel<5>("forward_sm90_throughput")); },
       [](const Maps& maps, const Params& params, unsigned int blocks, cudaStream_t stream) {
-        return fake::launch(fake::kernel<5>("forward_sm90"), blocks, stream, maps, params);
+        return fake::launch(fake::kernel<5>("forward_sm90_throughput"), blocks, stream, maps,
+                            params);
       }};
   return entry;
 }
 
-}  // namespace forward_sm90
+}  // namespace forward_sm90::throughput
 
 namespace ladder {
 

@@ -5,7 +5,7 @@
 #include <regex>
 #include <string>
 
-#include "dispatch/cuda_support.hpp"
+#include "cuda/host/cuda_support.hpp"
 #include "family_targets.hpp"
 
 namespace flashcore {
@@ -51,7 +51,7 @@ std::string_view targets_of(std::string_view asked, std::string_view family) {
 }
 
 TEST(Targets, AGpuThatIsAskedForGetsTheKernelsForAmpere) {
-  for (const char* const family : {"forward_sm80", "forward_small_sm80"}) {
+  for (const char* const family : {"forward_sm80_throughput", "forward_sm80_latency"}) {
     const auto runs = [&](const char* asked, int32_t capability) {
       return device_code(targets_of(asked, family), capability);
     };
@@ -72,7 +72,7 @@ TEST(Targets, AGpuThatIsAskedForGetsTheKernelsForAmpere) {
 
 TEST(Targets, TheKernelsForHopperRunThereAlone) {
   for (const FamilyTargets& row : kFamilyTargets) {
-    if (!row.family.ends_with("sm90") && row.family != "ladder_wgmma") continue;
+    if (!row.family.starts_with("forward_sm90") && row.family != "ladder_wgmma") continue;
     for (const int32_t capability : kCapabilities) {
       EXPECT_EQ(built_for(row.targets, capability),
                 capability == 90 && row.asked.find("90a") != std::string_view::npos)

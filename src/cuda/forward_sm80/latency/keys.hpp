@@ -1,0 +1,35 @@
+// Which keys a block of forward_sm80_latency reads. constexpr: kernels and host tests use the same.
+#pragma once
+
+#include <algorithm>
+
+#include "cuda/forward_sm80/latency/config.hpp"
+#include "cuda/forward_sm90/latency/split.hpp"
+
+namespace flashcore::cuda::forward_sm80::latency {
+
+// From a multiple of small::kBlockKv on.
+struct KeySpan {
+  int begin, end;
+};
+
+constexpr KeySpan key_span(const forward_sm90::latency::TileSpan& tiles, int len_kv) {
+  return {tiles.begin * forward_sm90::latency::kBlockKv,
+          std::min(tiles.end * forward_sm90::latency::kBlockKv, len_kv)};
+}
+
+// Its end where all tiles are whole: then it begins at the first key.
+constexpr int whole_end(const attention::BandLimits& limits, int first_query) {
+  constexpr int kTile = forward_sm90::latency::kBlockKv;
+  const int seen = std::max(0, std::min(limits.len_kv, first_query + kBlockQ + limits.high));
+  return std::min((seen + kTile - 1) / kTile * kTile, limits.len_kv);
+}
+
+// Whether all tiles of queries and keys are full, and no query's keys begin after the first tile.
+constexpr bool tiles_are_whole(const Config& config, const attention::BandLimits& limits,
+                               int64_t seqlen_q) {
+  return seqlen_q % kBlockQ == 0 && limits.len_kv % config.warp_keys == 0 &&
+         seqlen_q + limits.low <= 0;
+}
+
+}  // namespace flashcore::cuda::forward_sm80::latency

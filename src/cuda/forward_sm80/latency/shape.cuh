@@ -1,0 +1,37 @@
+// What an instance is made of: its tiles, and how its warps hold their share.
+#pragma once
+
+#include "cuda/forward_sm80/latency/config.hpp"
+#include "cuda/forward_sm80/latency/element.cuh"
+#include "cuda/tile/smem_tile.hpp"
+
+namespace flashcore::cuda::forward_sm80::latency {
+
+// kWhole: every tile of queries and keys is full, see WholeParams.
+template <int kConfigIndex, class Element_, bool kWhole_>
+struct Shape {
+  static constexpr Config kConfig = kConfigs[kConfigIndex];
+  using Element = Element_;
+  static constexpr bool kWhole = kWhole_;
+  static constexpr int kHeadDim = kConfig.head_dim, kWarpKeys = kConfig.warp_keys;
+  static constexpr int kKeyProducts = kWarpKeys / 8, kOutProducts = kHeadDim / 8;
+  // Steps of Q that stay in registers: all where there is room.
+  static constexpr int kQSteps = kHeadDim == 64 ? kHeadDim / 16 : 1;
+  using QTile = tile::SmemTile<kBlockQ, kHeadDim, 2>;
+  using KvTile = tile::SmemTile<kWarpKeys, kHeadDim, 2>;
+
+  // Maxima (of scaled scores, log2) and sums of the warps' rows.
+  struct Rows {
+    float max[kConfig.warps][kBlockQ], sum[kConfig.warps][kBlockQ];
+  };
+  static_assert(sizeof(Rows) == static_bytes(kConfig));
+};
+
+// A warp's share: lane l owns rows l / 4 and l / 4 + 8 of each 16-row group (tile/fragment.hpp).
+template <class S>
+struct Partial {
+  float o[kRowGroups][S::kOutProducts][4];
+  float max[kRowGroups][2], sum[kRowGroups][2];
+};
+
+}  // namespace flashcore::cuda::forward_sm80::latency

@@ -1,0 +1,62 @@
+// What differs between the input types.
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include "cuda/forward_sm80/throughput/params.hpp"
+#include "cuda/ptx/convert.cuh"
+#include "cuda/ptx/math.cuh"
+#include "cuda/ptx/mma.cuh"
+
+namespace flashcore::cuda::forward_sm80::throughput {
+
+// How a pass over values counts NaN and infinities: every attended one adds its weight, 1 for
+// +infinity, so the sum tells which kinds there were. (Exact below 2^10 of +infinity in a column.)
+inline constexpr float kNegativeInfinityWeight = 0x1p-14F, kNanWeight = 0x1p15F;
+
+// What a probability becomes in that pass under dropout, so that a dropped pair, 0 * infinity, adds
+// a NaN's weight or more. Both fit into fp16; the sum has to be divided by `kept`.
+struct DropoutWeights {
+  float kept, dropped;
+};
+inline constexpr DropoutWeights kDropoutKinds{0x1p-14F, 0x1p15F};
+static_assert(kNegativeInfinityWeight * kDropoutKinds.dropped / kDropoutKinds.kept >= kNanWeight);
+
+struct Fp16 {
+  static constexpr ElementType kType = ElementType::f16;
+  // A later score may exceed the reference maximum by 2^(kHeadroom + 16) before P overflows.
+  static constexpr float kHeadroom = 5;
+  static constexpr uint32_t kInfinity = 0x7c00, kOneBits = 0x3c00, kNegativeWeightBits = 0x0400,
+                            kNanWeightBits = 0x7800;
+  __device__ static void multiply(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+    ptx::mma_m16n8k16_f16(d, a, b0, b1);
+  }
+  __device__ static uint32_t pack(float low, float high) { return ptx::pack_f16x2(low, high); }
+  __device__ static float to_float(uint16_t bits) { return ptx::f16_to_float(bits); }
+};
+
+struct Bf16 {
+  static constexpr ElementType kType = ElementType::bf16;
+  static constexpr float kHeadroom = 0;
+  static constexpr uint32_t kInfinity = 0x7f80, kOneBits = 0x3f80, kNegativeWeightBits = 0x3880,
+                            kNanWeightBits = 0x4700;
+  __device__ static void multiply(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+    ptx::mma_m16n8k16_bf16(d, a, b0, b1);
+  }
+  __device__ static uint32_t pack(float low, float high) { return ptx::pack_bf16x2(low, high); }
+  __device__ static float to_float(uint16_t bits) { return ptx::bf16_to_float(bits); }
+};
+
+// Multiplied by other functions: fp32_math.cuh.
+struct Fp32 {
+  static constexpr ElementType kType = ElementType::f32;
+  static constexpr float kHeadroom = 0;
+  static constexpr uint32_t kInfinity = 0x7f800000, kOneBits = 0x3f800000,
+                            kNegativeWeightBits = 0x38800000, kNanWeightBits = 0x47000000;
+};
+
+template <class Element>
+inline constexpr bool kIsFp32 = std::is_same_v<Element, Fp32>;
+
+}  // namespace flashcore::cuda::forward_sm80::throughput

@@ -1,0 +1,305 @@
+// One block's pass over its keys, left to right but with ALiBi (tile_order.hpp).
+//
+//   tile n    : | wait, barrier | S = Q K^T | P = 2^(S - reference) | O += P V |
+//   tile n + 1:                 | load K, V ---------------------------------->
+//
+// A hot tile is one straight line that the compiler overlaps; a second warp of the scheduler fills
+// the rest. Other tiles (the first, those that a mask cuts, those with features that
+// score_lines.cuh has no line for) are done in slices of fewer keys, which leaves registers for
+// what happens to their scores; slices that no row of the warp sees are skipped.
+//
+// Softmax without a maximum (stale): the slices up to the first mask-free one set each row's
+// reference, later ones neither compare nor rescale. bf16 P and fp32 sums share the range of
+// exponents, fp16 P gets a headroom below its largest number; finish_sums proves afterwards that
+// nothing overflowed and that no reference was too large to be subtracted once it is rounded, and a
+// block without the proof is computed again, online. The online softmax scales what it has
+// subtracted, and so is right for scores of every size.
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include "cuda/forward_sm80/throughput/element.cuh"
+#include "cuda/forward_sm80/throughput/fetched_bias.cuh"
+#include "cuda/forward_sm80/throughput/fp32_math.cuh"
+#include "cuda/forward_sm80/throughput/notes.cuh"
+#include "cuda/forward_sm80/throughput/score_lines.cuh"
+#include "cuda/forward_sm80/throughput/scores.cuh"
+#include "cuda/forward_sm80/throughput/task.cuh"
+#include "cuda/forward_sm80/throughput/tile_loader.cuh"
+#include "cuda/forward_sm80/throughput/value_guard.cuh"
+#include "cuda/forward_sm80/throughput/warp_math.cuh"
+#include "cuda/ptx/cp_async.cuh"
+#include "cuda/ptx/ldmatrix.cuh"
+#include "cuda/ptx/special.cuh"
+
+namespace flashcore::cuda::forward_sm80::throughput {
+
+enum class Softmax {
+  stale,    // no maximum after the first mask-free tile
+  online,   // a maximum and a rescale every tile
+  guarded,  // online, with the values rewritten by guard_values
+};
+
+// Whether every row of the warp has seen a key.
+template <Config kConfig>
+__device__ __forceinline__ bool all_have_reference(const WarpState<kConfig>& w) {
+  bool all = true;
+#pragma unroll
+  for (int g = 0; g < kConfig.row_groups; ++g) {
+    all = all && w.reference[g][0] > kNoKey && w.reference[g][1] > kNoKey;
+  }
+  return __all_sync(0xffffffffU, all);
+}
+
+// Fills `w`. Guarded: whether V held anything that is not finite. Otherwise: whether the block has
+// to be computed again, for all that this thread knows before finish_sums.
+template <Config kConfig, class Element, Features kFeatures, Softmax kSoftmax>
+__device__ __forceinline__ bool attend(const Params& p, const Task& task, unsigned char* shared,
+                                       WarpState<kConfig>& w, GuardPass pass) {
+  using S = Shape<kConfig>;
+  constexpr int kSliceKeys =
+      kSoftmax == Softmax::guarded ? kGuardedSliceKeys : kConfig.slice_keys(kFeatures);
+  constexpr int kSlices = S::kBlockKv / kSliceKeys;
+  constexpr KeyOrder kOrder = key_order(kFeatures);
+  constexpr bool kScores = kFeatures == Features::scores;
+  constexpr bool kGuarded = kSoftmax == Softmax::guarded;
+  constexpr Units kUnits = kSoftmax == Softmax::stale ? Units::log2 : Units::natural;
+  constexpr float kLag = kIsFp32<Element> ? kSlack : 0.0F;
+  const float headroom = kSoftmax != Softmax::stale ? 0.0F
+                         : kScores                  ? p.score_headroom
+                                                    : Element::kHeadroom;
+  const auto thread = static_cast<int>(threadIdx.x);
+  const int warp = thread / 32, lane = thread % 32;
+  const bool kinds = kSoftmax == Softmax::guarded && pass == GuardPass::kinds;
+  // Of a score in a slice, to units of log2.
+  const float unit = kSoftmax != Softmax::stale    ? p.score_unit_log2
+                     : kFeatures != Features::none ? 1.0F
+                                                   : p.softmax_scale * kLog2E;
+
+  w.clear();
+  bool found = false;
+  const KeyLimits limits = key_limits(task.sequence, p.band);
+  const auto len_q = static_cast<int>(task.sequence.len_q);
+  attention::TileRange block =
+      key_tiles(limits, len_q, task.first_query, task.first_query + S::kBlockQ, S::kBlockKv);
+  if (kFeatures == Features::all && p.splits > 1) {
+    const int tiles = split_tiles(task, S::kBlockKv);
+    const int first = find_split(p, ptx::block_index()) * tiles;
+    block.begin = max(block.begin, first);
+    block.end = min(block.end, first + tiles);
+  }
+
+  auto& noted = block_notes<kConfig.warps>();
+  // Where registers are short, found anew for each tile.
+  const auto own_notes = [&]() -> WarpNotes& {
+    return noted.warps[lane_source<kConfig, kFeatures>() / 32];
+  };
+  const auto first_row_of = [&](int here) {
+    return noted.task.first_query + here / 32 * S::kWarpRows;
+  };
+  const auto tile_of = [&](int turn) { return kScores ? noted.order.tile(turn) : turn; };
+  if (thread == 0) {
+    noted.task = task;
+    noted.limits = limits;
+  }
+  if (block.begin >= block.end) return found;
+
+  const bool alibi = kScores && p.alibi_slopes.data != nullptr;
+  TileOrder order{block.begin, block.end, block.begin};
+  if (alibi) {
+    order.first =
+        nearest_tile(task.first_query + task.sequence.offset, block.begin, block.end, S::kBlockKv);
+  }
+  load_queries<kConfig, kFeatures>(p, task, shared);
+  const KvOrigin origin = kv_origin<S::kBytes>(p, task);
+  KvLoader<kConfig, kFeatures> loader(p, origin, static_cast<int>(task.sequence.len_kv),
+                                      order.first, thread);
+  loader.load(p, shared, block.begin & 1);
+
+  if (kScores && thread == 0) {
+    noted.origin = origin;
+    noted.order = order;
+  }
+  const int first_row = task.first_query + warp * S::kWarpRows;
+  const attention::TileRange slices =
+      key_tiles(limits, len_q, first_row, first_row + S::kWarpRows, kSliceKeys);
+  // The tile of the first mask-free slice gives every row its reference; those after it are hot.
+  LoopBounds bounds{block.end, slices.full_begin / kSlices + 1, slices.full_end / kSlices};
+  int hot_turn = 0;
+  if (alibi) {  // Those up to the warp's last diagonal give it, and any mask-free tile may be hot.
+    const int64_t diagonal = first_row + S::kWarpRows - 1 + task.sequence.offset;
+    bounds.hot_begin = (slices.full_begin + kSlices - 1) / kSlices;
+    hot_turn =
+        block.begin + 1 - order.first + nearest_tile(diagonal, order.first, block.end, S::kBlockKv);
+  }
+  if (kScores && (p.score_line == ScoreLine::none || abs(task.sequence.offset) > kFarthest ||
+                  (alibi && fabsf(alibi_step<Units::log2>(p, task)) > kSteepest))) {
+    bounds.hot_end = 0;
+  }
+  if (lane == 0) {
+    WarpNotes& notes = noted.warps[warp];
+    notes.bounds = bounds;
+    notes.slices = slices;
+    if (kScores) {
+      notes.context = line_context<kConfig>(p, task, first_row);
+      notes.hot_turn = hot_turn;
+    }
+    notes.far = notes.wrong = false;
+  }
+  constexpr bool kPut = kSoftmax == Softmax::stale && !kConfig.spares_registers(kFeatures);
+  if constexpr (kPut) put_references<kConfig>(noted.warps[warp], w, lane);
+  __syncwarp();
+
+  QueryFragments<kConfig> q;
+  if constexpr (kConfig.q_in_registers) {
+    ptx::cp_async_wait<1>();
+    __syncthreads();
+    q.place(shared, thread);
+#pragma unroll
+    for (int step = 0; step < S::kQkSteps; ++step) q.read(step);
+  }
+
+#pragma unroll 1
+  for (int turn = block.begin;; ++turn) {
+    WarpNotes& notes = own_notes();
+    const LoopBounds& at = kConfig.spares_registers(kFeatures) ? bounds : notes.bounds;
+    if (turn >= at.end) break;
+    const int stage = turn & 1;
+    ptx::cp_async_wait<0>();
+    __syncthreads();  // the tile has landed, and nobody reads the one before any more
+    const int tile = tile_of(turn);
+    if (turn + 1 < at.end) {
+      if constexpr (kScores) {  // no registers for pointers, and any order
+        loader = KvLoader<kConfig, kFeatures>(p, noted.origin, noted.limits.len_kv,
+                                              tile_of(turn + 1), lane_source<kConfig, kFeatures>());
+      }
+      loader.load(p, shared, stage ^ 1);
+    }
+    if constexpr (kSoftmax == Softmax::guarded) {
+      found |= guard_values<Element, S::VTile::kBytes>(
+          shared + S::v_offset(0) + stage * S::kStageBytes, pass, thread, S::kThreads);
+      __syncthreads();
+    }
+    const int here = lane_source<kConfig, kFeatures>();
+    q.place(shared, here);
+    const uint32_t k_tile = ptx::shared_address(shared) + S::k_offset(0) + stage * S::kStageBytes +
+                            columns_first<typename S::KTile>(here % 32);
+    const uint32_t v_tile = ptx::shared_address(shared) + S::v_offset(0) + stage * S::kStageBytes +
+                            value_place<Element, typename S::VTile>(here % 32);
+    if constexpr (kSoftmax == Softmax::stale && kScores) {
+      if (turn >= notes.hot_turn && tile >= at.hot_begin && tile < at.hot_end) {
+        if (scored_line<kConfig, Element>(w, q, p, notes.context, here % 32, tile * S::kBlockKv,
+                                          k_tile, v_tile, notes.references + here % 32 / 4,
+                                          notes.wrong)) {
+          continue;
+        }
+      }
+    }
+    if constexpr (kSoftmax == Softmax::stale && !kScores) {
+      if (tile >= at.hot_begin && tile < at.hot_end) {
+        Scores<S::kGroups, S::kBlockKv / 8> s;
+        Probabilities<S::kGroups, S::kBlockKv / 16> pr;
+        multiply_qk<kConfig, Element>(s, q, k_tile);
+        if constexpr (kPut) get_references<kConfig>(notes, w, here % 32);
+        exponentiate<kConfig, false>(s, w, unit);
+        pack<Element>(pr, s);
+        multiply_pv<kConfig, Element>(w, pr, v_tile);
+        continue;
+      }
+    }
+    if constexpr (kPut) get_references<kConfig>(notes, w, here % 32);
+#pragma unroll 1
+    for (int i = 0; i < kSlices; ++i) {
+      const int slice = (kScores ? tile_of(opaque(turn)) : tile) * kSlices + i,
+                first_key = slice * kSliceKeys;
+      const attention::TileRange range = notes.slices;
+      if (slice < range.begin || slice >= range.end) continue;
+      const LanePlace place{first_row_of(here) + here % 32 / 4, first_key_of_lane(kOrder, here)};
+      Scores<S::kGroups, kSliceKeys / 8> s;
+      [[maybe_unused]] FetchedBias<2 * S::kGroups, kSliceKeys / 16> bias;
+      if constexpr (kScores) {
+        if (p.bias.data != nullptr) bias.fetch(p, noted.task, place, first_key);
+      }
+      if constexpr (!kIsFp32<Element>) {
+        multiply_qk<kConfig, Element>(s, q, k_tile + i * kSliceKeys * S::KTile::kPanelRowBytes);
+      } else if constexpr (kGuarded) {
+        multiply_qk_exactly<kConfig>(s, shared, shared + S::k_offset(0) + stage * S::kStageBytes,
+                                     i * kSliceKeys, here);
+      } else {
+        multiply_qk_fp32<kConfig>(s, q, k_tile + i * kSliceKeys * S::KTile::kPanelRowBytes);
+      }
+      if constexpr (kScores) {
+        if (!kGuarded && largest_of(s) > p.largest_first) {
+          (p.score_line == ScoreLine::softcap ? notes.far : notes.wrong) = true;
+        }
+        scale_scores<kUnits, false>(s, p);
+        if (p.bias.data != nullptr) {
+          constexpr BiasPart kPart = kGuarded ? BiasPart::whole : BiasPart::positive;
+          bias.template add_to<kPart, kUnits>(s, p.bias_type);
+        }
+        if (p.alibi_slopes.data != nullptr) {
+          add_alibi<kOrder, kUnits>(s, p, noted.task, place, first_key);
+        }
+      } else if constexpr (kFeatures == Features::all) {
+        apply_features<kIsFp32<Element>, !kGuarded>(s, p, noted.task, place, first_key);
+      }
+      if (slice < range.full_begin || slice >= range.full_end) {
+        mask_band<kOrder>(s, noted.limits, place, first_key);
+      }
+      if (kinds) level_scores(s);
+      if constexpr (kSoftmax != Softmax::stale) {
+        raise_exactly<kConfig>(s, w, unit, kLag);
+      } else if (slice <= range.full_begin || p.alibi_slopes.data != nullptr ||
+                 !all_have_reference(w)) {
+        raise_reference<kConfig>(s, w, unit, headroom);
+      }
+      // What of a bias only lowers scores comes after: references that are too high do no harm.
+      if constexpr (kScores && !kGuarded) {
+        if (p.bias.data != nullptr) {
+          bias.template add_to<BiasPart::negative, kUnits>(s, p.bias_type);
+        }
+      }
+      if constexpr (kSoftmax != Softmax::stale) {
+        exponentiate_exactly<kConfig>(s, w, unit);
+      } else {
+        exponentiate<kConfig, true>(s, w, unit);
+      }
+      if constexpr (kFeatures == Features::all) {
+        if (p.dropout) drop(s, p, noted.task, place, first_key, kinds);
+      }
+      const uint32_t v_slice = v_tile + i * kSliceKeys * S::VTile::kPanelRowBytes;
+      if constexpr (kIsFp32<Element>) {
+        multiply_pv_fp32<kConfig>(w, s, v_slice);
+      } else {
+        Probabilities<S::kGroups, kSliceKeys / 16> pr;
+        pack<Element>(pr, s);
+        multiply_pv<kConfig, Element>(w, pr, v_slice);
+        if constexpr (kFeatures == Features::all) {
+          // Dropped keys leave sums that are small beside their terms: P needs a second half.
+          if (p.dropout && !kinds) {
+            take_rest<Element>(s, pr);
+            pack<Element>(pr, s);
+            multiply_pv<kConfig, Element>(w, pr, v_slice);
+          }
+        }
+      }
+    }
+    if constexpr (kPut) put_references<kConfig>(notes, w, here % 32);
+    if constexpr (kScores && !kGuarded) {
+      // A bias may have removed a whole tile of some row.
+      __syncwarp();
+      if (notes.far || !all_have_reference(w)) {
+        if (here % 32 == 0) notes.hot_turn = max(notes.hot_turn, turn + 2);
+        __syncwarp();
+      }
+    }
+  }
+  __syncwarp();
+  if constexpr (kPut)
+    get_references<kConfig>(own_notes(), w, lane_source<kConfig, kFeatures>() % 32);
+  if constexpr (kScores && !kGuarded) return own_notes().wrong;
+  return found;
+}
+
+}  // namespace flashcore::cuda::forward_sm80::throughput

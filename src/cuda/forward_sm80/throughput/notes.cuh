@@ -1,0 +1,74 @@
+// What a block writes down in shared memory, because the registers of its main loop are full.
+#pragma once
+
+#include "cuda/attention/kv_range.hpp"
+#include "cuda/forward_sm80/throughput/key_tiles.hpp"
+#include "cuda/forward_sm80/throughput/score_lines.cuh"
+#include "cuda/forward_sm80/throughput/shape.cuh"
+#include "cuda/forward_sm80/throughput/task.cuh"
+#include "cuda/forward_sm80/throughput/tile_loader.cuh"
+#include "cuda/forward_sm80/throughput/tile_order.hpp"
+
+namespace flashcore::cuda::forward_sm80::throughput {
+
+// The tiles of a loop: up to `end` for the block, of them [hot_begin, hot_end) hot for the warp.
+struct LoopBounds {
+  int end;
+  int hot_begin, hot_end;
+};
+
+// What a warp asks for only outside of hot tiles; and, where registers are short, its loop bounds.
+struct WarpNotes {
+  LoopBounds bounds;
+  attention::TileRange slices;
+  LineContext context;   // of Features::scores
+  float references[32];  // of the warp's rows, while the registers of a hot tile are full
+  int hot_turn;          // no tile before it is hot; with Features::scores, see tile_order.hpp
+  bool far;              // some score of the first tiles is too near to the cap for score_lines
+  bool wrong;            // one of a later tile was
+};
+
+// The same for all of a block. One in a kernel, for all of its passes.
+template <int kWarps>
+struct BlockNotes {
+  Task task;
+  KeyLimits limits;
+  KvOrigin origin;  // with Features::scores, as is the order
+  TileOrder order;
+  WarpNotes warps[kWarps];
+};
+template <int kWarps>
+__device__ __forceinline__ BlockNotes<kWarps>& block_notes() {
+  // 1 KB with what a block is charged for: two of head dimension 64 share the 100 KB of sm_89.
+  static_assert(sizeof(BlockNotes<kWarps>) <= 1024);
+  __shared__ BlockNotes<kWarps> notes;
+  return notes;
+}
+
+// References of this lane's rows to where score_lines look for them, and back.
+template <Config kConfig>
+__device__ __forceinline__ void put_references(WarpNotes& notes, const WarpState<kConfig>& w,
+                                               int lane) {
+  __syncwarp();  // the four lanes of a row have read it
+#pragma unroll
+  for (int slot = 0; slot < 2 * kConfig.row_groups; ++slot) {
+    notes.references[8 * slot + lane / 4] = w.reference[slot / 2][slot % 2];
+  }
+}
+template <Config kConfig>
+__device__ __forceinline__ void get_references(const WarpNotes& notes, WarpState<kConfig>& w,
+                                               int lane) {
+#pragma unroll
+  for (int slot = 0; slot < 2 * kConfig.row_groups; ++slot) {
+    w.reference[slot / 2][slot % 2] = notes.references[8 * slot + lane / 4];
+  }
+}
+
+// The task that attend was given, which registers do not keep over the main loop. A barrier has
+// passed since.
+template <Config kConfig>
+__device__ __forceinline__ const Task& noted_task() {
+  return block_notes<kConfig.warps>().task;
+}
+
+}  // namespace flashcore::cuda::forward_sm80::throughput

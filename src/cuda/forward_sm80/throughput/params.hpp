@@ -1,0 +1,85 @@
+// Everything that one launch of forward_sm80_throughput is told. Strides are in elements.
+#pragma once
+
+#include <vector_types.h>
+
+#include <cstdint>
+
+#include "cuda/attention/forward_params.hpp"
+#include "cuda/attention/softcap.hpp"
+#include "cuda/forward_sm80/throughput/divisor.hpp"
+#include "problem/philox.hpp"
+#include "problem/visibility.hpp"
+
+namespace flashcore::cuda::forward_sm80::throughput {
+
+// [batch, head, query, key], broadcast where a stride is 0; absent when data is null.
+struct PairMatrix {
+  const void* data;
+  int64_t batch, head, query, key;
+  bool in_pairs;  // keys are neighbours, and every even key is aligned to two elements
+};
+
+// One element a batch entry and head; absent when data is null.
+struct HeadVector {
+  const float* data;
+  int64_t batch, head;
+};
+
+enum class ElementType : int32_t { f32, f16, bf16 };
+
+// Rows, keys and offsets up to this leave distances that fp32 holds exactly.
+inline constexpr int kFarthest = 1 << 22;
+
+// What Features::scores has a hot line for; anything else goes through slices.
+enum class ScoreLine : int32_t { none, softcap, bias, alibi };
+
+struct Params : attention::ForwardParams {
+  int64_t q_pass_bytes, k_pass_bytes, v_pass_bytes;  // of the rows that a block copies at once
+
+  Band band;
+  float softmax_scale;
+  // Of a score as the exact softmax takes it, in natural units and in those of log2: the scale
+  // where scores are products alone, 1 where features have made them natural.
+  float score_unit, score_unit_log2;
+  bool scores_natural;
+  HeadVector sinks;
+
+  // The order of query tiles: see scheduler.hpp. 32 bits: refused beyond.
+  int q_tiles;
+  int section_heads;
+  bool longest_first;
+  Divisor by_q_tiles, by_section, by_section_heads;  // section_heads * q_tiles, section_heads
+  Divisor by_heads_q, by_group;                      // heads_q, heads_q / heads_kv
+  int packed_slots;  // a head, see packed_tiles.hpp; 0: every entry has q_tiles tiles
+
+  // Rows of 16-byte chunks with nothing to pad: K and V tiles inside a sequence need no test.
+  bool whole_chunks;
+  ElementType o_type;
+  bool o_vectors;  // O has the type of Q and rows of aligned 16-byte chunks
+
+  // Only read by the instances with features.
+  ScoreLine score_line;
+  float cap_terms[4];    // softcap of a product is itself times a polynomial in its square, ...
+  float cap_fourth;      // ... good while the fourth powers of a lane's tile add up to this
+  float largest_first;   // of a tile that references come from, see mainloop.cuh
+  float score_headroom;  // of references, log2: see Element::kHeadroom
+  float smallest_sum;    // of a row with references that are too high, which may have lost bits
+  int splits;  // of an entry's keys at most, each by blocks of its own; 1: O and LSE are written at
+               // once
+  float* partial_o;      // [row, split, head_dim_v], not yet divided by the sums: see partial_row()
+  float2* partial_rows;  // [row, split]: reference in score units, sum
+  bool chunks_qk,
+      chunks_v;  // rows are 16-byte aligned and whole chunks; otherwise element by element
+  attention::SoftcapParams softcap;  // scores in units of log2
+  float cap;                         // in natural units; 0: off
+  PairMatrix bias, mask;
+  ElementType bias_type;
+  HeadVector alibi_slopes;
+  bool dropout;
+  uint32_t dropout_threshold;  // a pair is kept when its word is at least this
+  float dropout_rescale;
+  PhiloxKey dropout_key;
+};
+
+}  // namespace flashcore::cuda::forward_sm80::throughput

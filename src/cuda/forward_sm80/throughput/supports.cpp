@@ -1,0 +1,158 @@
+#include "cuda/forward_sm80/throughput/supports.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "cuda/forward_sm80/throughput/config.hpp"
+#include "cuda/forward_sm80/throughput/splits.hpp"
+#include "cuda/host/cuda_support.hpp"
+#include "cuda/host/grouped_heads.hpp"
+#include "kernel/seen_by_choice.hpp"
+#include "problem/entries.hpp"
+
+namespace flashcore {
+namespace {
+
+using cuda::forward_sm80::throughput::choose_config;
+using cuda::forward_sm80::throughput::kConfigs;
+using cuda::forward_sm80::throughput::kLargestHeadDim;
+using cuda::forward_sm80::throughput::launch_columns;
+using cuda::forward_sm80::throughput::most_splits;
+
+constexpr int64_t kLargestSeqlen = int64_t{1} << 30;  // rows are counted in 32 bits
+constexpr int kChunkElements = 8;                     // of 16 bits in a 16-byte chunk
+
+bool is_16_bit(DType dtype) { return dtype == DType::f16 || dtype == DType::bf16; }
+
+std::string refuse_device(const DeviceInfo& device, std::string_view targets) {
+  if (device.compute_capability < 80) {
+    return fmt::format("device: compute capability is {}, wanted 8.0 or later",
+                       capability_text(device.compute_capability));
+  }
+  return refuse_code(targets, device.compute_capability);
+}
+
+std::string refuse_types(const ForwardProblem& p, Sm80Kernel kernel) {
+  const bool f32 = p.dtype == DType::f32;
+  if (kernel == Sm80Kernel::half && !is_16_bit(p.dtype)) {
+    return fmt::format("q: dtype is {}, wanted f16 or bf16", to_string(p.dtype));
+  }
+  if (kernel == Sm80Kernel::f32 && !f32) {
+    return fmt::format("q: dtype is {}, wanted f32", to_string(p.dtype));
+  }
+  if (!f32 && !is_16_bit(p.dtype)) {
+    return fmt::format("q: dtype is {}, wanted f16, bf16 or f32", to_string(p.dtype));
+  }
+  if (!is_16_bit(p.o_dtype) && p.o_dtype != DType::f32) {
+    return fmt::format("o: dtype is {}, wanted f16, bf16 or f32", to_string(p.o_dtype));
+  }
+  if (p.has_lse && p.lse_dtype != DType::f32) {
+    return fmt::format("lse: dtype is {}, wanted f32", to_string(p.lse_dtype));
+  }
+  return {};
+}
+
+std::string refuse_sizes(const ForwardProblem& p, Sm80Kernel kernel) {
+  const int config = forward_sm80_config(p);
+  if (config < 0) {
+    const bool qk = p.head_dim_qk > kLargestHeadDim;
+    return fmt::format("{}: head dimension is {}, wanted at most {}", qk ? "q" : "v",
+                       qk ? p.head_dim_qk : p.head_dim_v, kLargestHeadDim);
+  }
+  for (const auto& [name, rows] : {std::pair{"q", p.packed ? p.total_q : p.seqlen_q},
+                                   std::pair{"k", p.packed ? p.total_kv : p.seqlen_kv}}) {
+    if (rows > kLargestSeqlen) {
+      return fmt::format("{}: has {} rows, wanted at most {}", name, rows, kLargestSeqlen);
+    }
+  }
+  const int64_t block_q = kConfigs[static_cast<size_t>(config)].block_q();
+  const int64_t tiles = (p.seqlen_q + block_q - 1) / block_q;
+  constexpr int64_t kMost = std::numeric_limits<int32_t>::max();  // blocks of a launch
+  if (p.batch > 0 && p.heads_q > kMost / p.batch) {
+    return fmt::format("q: has {} batch entries of {} heads, wanted at most {} heads in all",
+                       p.batch, p.heads_q, kMost);
+  }
+  if (tiles > 0 && p.batch * p.heads_q > kMost / tiles) {
+    return fmt::format(
+        "q: has {} tiles of {} queries in each of {} heads, wanted at most {} in all", tiles,
+        block_q, p.batch * p.heads_q, kMost);
+  }
+  const int64_t splits = most_splits(p.seqlen_kv);
+  if (kernel == Sm80Kernel::split && p.batch * p.heads_q * tiles > kMost / splits) {
+    return fmt::format(
+        "k: {} rows make {} splits of each of {} tiles of queries, wanted at most "
+        "{} in all",
+        p.seqlen_kv, splits, p.batch * p.heads_q * tiles, kMost);
+  }
+  return {};
+}
+
+// At most so many keys are seen by any row.
+int64_t most_keys(const ForwardProblem& p) {
+  int64_t most = p.seqlen_kv;
+  if (p.band.right < 0) return most;
+  if (p.band.left >= 0) most = std::min(most, p.band.left + p.band.right + 1);
+  const bool is_known = p.alignment == Alignment::top_left ||
+                        (p.alignment == Alignment::given && !p.causal_offsets.present);
+  // The last row sees the furthest.
+  if (is_known) most = std::min(most, p.seqlen_q + common_offset(p) + p.band.right);
+  return std::max<int64_t>(most, 0);
+}
+
+}  // namespace
+
+int forward_sm80_config(const ForwardProblem& p) {
+  const auto bytes = static_cast<int>(size_of(p.dtype));
+  if (p.head_dim_v > kLargestHeadDim) return -1;
+  return choose_config(p.head_dim_qk, std::min<int64_t>(p.head_dim_v, launch_columns(bytes)),
+                       bytes);
+}
+
+std::string forward_sm80_throughput_refusal(const ForwardProblem& problem, const DeviceInfo& device,
+                                            std::string_view targets, Sm80Kernel kernel) {
+  if (std::string refusal = refuse_device(device, targets); !refusal.empty()) return refusal;
+  if (std::string refusal = refuse_types(problem, kernel); !refusal.empty()) return refusal;
+  return refuse_sizes(problem, kernel);
+}
+
+bool forward_sm80_splits(const ForwardProblem& p, const PlanContext& context) {
+  constexpr int64_t kMostQueries = 16, kFewestKeys = 2048;
+  const ForwardProblem seen = seen_by_choice(p, context);
+  if (seen.seqlen_q > kMostQueries || seen.seqlen_kv < kFewestKeys) return false;
+  const ForwardProblem grouped = with_grouped_heads(p);
+  return refuse_sizes(grouped, Sm80Kernel::split).empty() &&
+         2 * grouped.batch * grouped.heads_q <= context.device.multiprocessors;
+}
+
+cuda::forward_sm80::throughput::Features forward_sm80_features(const ForwardProblem& p,
+                                                               bool batch_invariant) {
+  using cuda::forward_sm80::throughput::Features;
+  if (!is_16_bit(p.dtype) || p.o_dtype != p.dtype) return Features::all;
+  if (p.mask.present || p.dropout_p > 0 || !(p.softmax_scale > 0)) return Features::all;
+  if (p.head_dim_qk % kChunkElements != 0 || p.head_dim_v % kChunkElements != 0) {
+    return Features::all;
+  }
+  const int64_t batch = p.packed ? 1 : p.batch;
+  const int64_t rows_q = p.packed ? p.total_q : p.seqlen_q;
+  const int64_t rows_kv = p.packed ? p.total_kv : p.seqlen_kv;
+  if (!misaligned_rows("q", p.q, p.dtype, batch, p.heads_q, rows_q).empty() ||
+      !misaligned_rows("k", p.k, p.dtype, batch, p.heads_kv, rows_kv).empty() ||
+      !misaligned_rows("v", p.v, p.dtype, batch, p.heads_kv, rows_kv).empty() ||
+      !misaligned_rows("o", p.o, p.dtype, batch, p.heads_q, rows_q).empty()) {
+    return Features::all;
+  }
+  if (!p.bias.present && !p.alibi_slopes.present && !(p.softcap > 0)) return Features::none;
+  // Where rows see few keys one may be a key's value, which must come out exactly: only references
+  // that follow every score make its P a power of two.
+  constexpr int64_t kFewKeys = 64;
+  if ((p.bias.present || p.alibi_slopes.present) && (batch_invariant || most_keys(p) < kFewKeys)) {
+    return Features::all;
+  }
+  return cuda::forward_sm80::throughput::has_scores_kernel(forward_sm80_config(p))
+             ? Features::scores
+             : Features::all;
+}
+
+}  // namespace flashcore

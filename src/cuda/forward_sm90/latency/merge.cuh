@@ -1,0 +1,269 @@
+// From the partial results of a cluster to O and LSE, in fp32: a block's shares are added up first,
+// then the blocks of a cluster exchange halves.
+//
+// Each warp of each warpgroup has 16 rows x head_dim outputs over its own keys, not divided by
+// anything. They are cut into chunks: rows + 0..7 or + 8..15, and in a cluster of two blocks the
+// left or right half of the columns. Warpgroup `group` of block `rank` finishes the chunk of row
+// half `group` and column half `rank`:
+//
+//   while the last product runs   maximum and sum of each row to who finishes it
+//   within the block              the warpgroups swap row halves and add up: half of the numbers
+//   to the other block            its half of the columns, by st.async
+//
+// Lane for lane, weighted on the way. What the other block waits for goes first. A block leaves
+// only when all that is sent to it has come, so no barrier is needed at the end.
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include "cuda/attention/large_reference.hpp"
+#include "cuda/forward_sm90/latency/merge_store.cuh"
+#include "cuda/forward_sm90/latency/softmax.cuh"
+#include "cuda/forward_sm90/latency/transpose.cuh"
+#include "cuda/ptx/cluster.cuh"
+#include "cuda/ptx/cluster_store.cuh"
+#include "cuda/ptx/log2.cuh"
+#include "cuda/ptx/shared_access.cuh"
+
+namespace flashcore::cuda::forward_sm90::latency {
+
+template <class S>
+struct Merge : MergeBase<S> {
+  using Base = MergeBase<S>;
+  using Base::finite, Base::group, Base::kPieces, Base::lane, Base::places, Base::rank;
+  using Base::smem, Base::warp, Base::words;
+  static constexpr int kChunkProducts = S::kOutProducts / S::kRanks;
+  using Chunk = float[kChunkProducts][2];  // what a lane has of a row
+  static constexpr uint32_t kSwapHalf = sizeof(S::MergeMemory::swaps[0]);
+
+  // Addresses, found early.
+  struct Ways {
+    uint32_t here, there;  // what the other warpgroup of the block left for this lane, and gets
+    uint32_t row;          // what this lane says of a row
+    uint32_t inbox;        // what came from the other block for the lane's outputs
+    uint32_t remote, counted, remote_row, row_counted;  // the other block's, and their barriers
+  };
+  __device__ __forceinline__ static Ways find_ways(const typename S::Shared& smem, int rank,
+                                                   int group, int warp, int lane) {
+    Ways at;
+    const auto& memory = smem.merge;
+    at.here = ptx::shared_address(&memory.swaps[0][group][warp][0][lane]);
+    at.there = ptx::shared_address(&memory.swaps[0][group ^ 1][warp][0][lane]);
+    // Lane q < 2 of a quad speaks for row half q.
+    at.row = ptx::shared_address(&memory.rows[lane % 2][warp][group][lane / 4]);
+    asm volatile("" : "+r"(at.row), "+r"(at.here), "+r"(at.there));
+    if constexpr (S::kRanks > 1) {
+      const auto other = static_cast<uint32_t>(rank ^ 1);
+      const int row = lane / 4, quarter = lane % 4;
+      const uint32_t inbox = ptx::shared_address(&memory.chunks[group][warp][0][0][0]);
+      // Vector i of a lane has products 2 * i and 2 * i + 1; every other one's slots are moved by
+      // four, for readers of both.
+      at.inbox = inbox + static_cast<uint32_t>(512 * (quarter / 2) + 8 * (quarter % 2) +
+                                               16 * (slot_of(row, 0) ^ 4 * (quarter / 2)));
+      at.remote =
+          ptx::cluster_address(inbox + static_cast<uint32_t>(16 * slot_of(row, quarter)), other);
+      at.counted = ptx::cluster_address(ptx::shared_address(&smem.received[group][warp]), other);
+      at.remote_row =
+          ptx::cluster_address(ptx::shared_address(&memory.block_rows[group][warp][row]), other);
+      at.row_counted = ptx::cluster_address(ptx::shared_address(&smem.rows_received[group]), other);
+      if constexpr (S::kConfig.blocks == 1) asm volatile("" : "+r"(at.inbox));
+      asm volatile(""
+                   : "+r"(at.remote), "+r"(at.remote_row), "+r"(at.counted), "+r"(at.row_counted));
+    }
+    return at;
+  }
+  const Ways& ways;
+
+  // What a row has in all, given the maxima (scaled, of 2) and sums of two shares, and how much
+  // each counts.
+  struct Joined {
+    float2 row;
+    float first, second;
+  };
+  __device__ __forceinline__ static Joined join(float2 a, float2 b) {
+    Joined joined;
+    joined.row.x = fmaxf(a.x, b.x);
+    const float reference = attention::finite_reference(joined.row.x);
+    joined.first = ptx::exp2_approx(a.x - reference);
+    joined.second = ptx::exp2_approx(b.x - reference);
+    joined.row.y = fmaf(a.y, joined.first, b.y * joined.second);
+    return joined;
+  }
+  float own, other;  // what the two warpgroups' outputs are multiplied by
+  float2 block;      // maximum and sum of this lane's row in the block
+
+  // Stores a row's LSE; what its outputs are to be multiplied by: infinity where the reference is
+  // too large, so that they are not finite and computed again.
+  __device__ __forceinline__ float finish_row(float2 row) const {
+    const float reference = attention::finite_reference(row.x);
+    if (places.lse != nullptr) {
+      this->store_lse(row.y == 0 ? kNoKey : (reference + ptx::log2_approx(row.y)) * kLn2);
+    }
+    const float inverse = row.y == 0 ? 0.0F : ptx::reciprocal_approx(row.y);
+    return fabsf(reference) > attention::kLargestReference ? -kNoKey : inverse;
+  }
+
+  // What is known of the rows before the last product is complete.
+  __device__ __forceinline__ void announce(const Partial<S>& w, float scale) {
+    float max[2], sums[2];
+#pragma unroll
+    for (int row = 0; row < 2; ++row) {
+      max[row] = scaled_max(w.max[row], scale);
+      sums[row] = attention::quad_sum(w.sums[row][0] + w.sums[row][1]);
+    }
+    const bool lower = lane % 2 == 0;
+    if (lane % 4 < 2) {
+      ptx::store_shared_x2(ways.row, {__float_as_uint(lower ? max[0] : max[1]),
+                                      __float_as_uint(lower ? sums[0] : sums[1])});
+    }
+    __syncwarp();
+    this->meet();
+    const float2(&rows)[kGroups][8] = smem.merge.rows[group][warp];
+    const Joined joined = join(rows[group][lane / 4], rows[group ^ 1][lane / 4]);
+    block = joined.row;
+    own = joined.first;
+    other = joined.second;
+    if constexpr (S::kRanks == 1) {
+      const float inverse = finish_row(block);
+      own *= inverse;
+      other *= inverse;
+    } else {
+      if (lane % 4 == 0) {
+        ptx::store_async(ways.remote_row, {__float_as_uint(block.x), __float_as_uint(block.y)},
+                         ways.row_counted);
+      }
+      __syncwarp();
+    }
+  }
+
+  // To the block's other warpgroup, what this one, which finishes row half kRow, has of the other
+  // row half, of the columns of half `columns`.
+  template <int kRow>
+  __device__ __forceinline__ void leave(const Partial<S>& w, int columns) const {
+    const uint32_t there = ways.there + columns * kSwapHalf;
+#pragma unroll
+    for (int n = 0; n < kChunkProducts; ++n) {
+      const float* const two = &w.o[columns * kChunkProducts + n][2 * (kRow ^ 1)];
+      ptx::store_shared_x2(there + 256 * n, {__float_as_uint(two[0]), __float_as_uint(two[1])});
+    }
+  }
+  // What both have together, of this one's row half.
+  template <int kRow>
+  __device__ __forceinline__ void add_up(Chunk& sum, const Partial<S>& w, int columns) const {
+    const uint32_t here = ways.here + columns * kSwapHalf;
+#pragma unroll
+    for (int n = 0; n < kChunkProducts; ++n) {
+      const float* const two = &w.o[columns * kChunkProducts + n][2 * kRow];
+      const float2 its = ptx::load_shared_x2(here + 256 * n);
+      sum[n][0] = fmaf(its.x, other, two[0] * own);
+      sum[n][1] = fmaf(its.y, other, two[1] * own);
+    }
+  }
+
+  __device__ __forceinline__ void send(const Chunk& sum) const {
+#pragma unroll
+    for (int i = 0; i < kChunkProducts / 2; ++i) {
+      const uint32_t four[4] = {__float_as_uint(sum[2 * i][0]), __float_as_uint(sum[2 * i][1]),
+                                __float_as_uint(sum[2 * i + 1][0]),
+                                __float_as_uint(sum[2 * i + 1][1])};
+      ptx::store_async((ways.remote ^ 64 * (i % 2)) + 512 * i, four, ways.counted);
+    }
+  }
+
+  // Which half of its registers a warp keeps is a branch and not a selection: row half and column
+  // half that it finishes. All warps meet at the same instructions.
+  template <class Step>
+  __device__ __forceinline__ void by_halves(const Step& step) const {
+    using First = std::integral_constant<int, 0>;
+    using Second = std::integral_constant<int, 1>;
+    if (group == 0) {
+      if (rank == 0) {
+        step(First{}, First{});
+      } else {
+        step(First{}, Second{});
+      }
+    } else {
+      if (rank == 0) {
+        step(Second{}, First{});
+      } else {
+        step(Second{}, Second{});
+      }
+    }
+  }
+
+  // Alone: all columns of the row half.
+  __device__ __forceinline__ void finish_alone(const Partial<S>& w) {
+    Chunk sum;
+    by_halves([&](auto row, auto) { leave<row.value>(w, 0); });
+    this->meet();
+    by_halves([&](auto row, auto) { add_up<row.value>(sum, w, 0); });
+    float total = 0;  // not finite as soon as one output is not
+#pragma unroll
+    for (int piece = 0; piece < kPieces; ++piece) {
+#pragma unroll
+      for (int n = 0; n < 4; ++n) {
+        const float(&two)[2] = sum[4 * piece + n];
+        total += two[0] + two[1];
+        words[piece][n] = S::Element::pack(two[0], two[1]);
+      }
+      transpose_quads(words[piece], lane);
+    }
+    finite = isfinite(total);
+  }
+
+  // In a cluster: the half of the columns that the other block finishes goes over.
+  __device__ __forceinline__ void finish(const Partial<S>& w) {
+    Chunk sum;
+    by_halves([&](auto row, auto columns) { leave<row.value>(w, columns.value ^ 1); });
+    this->meet();
+    by_halves([&](auto row, auto columns) {
+      add_up<row.value>(sum, w, columns.value ^ 1);
+      send(sum);
+      leave<row.value>(w, columns.value);
+    });
+    this->meet();
+    by_halves([&](auto row, auto columns) { add_up<row.value>(sum, w, columns.value); });
+    // Eight neighbouring columns, while the others are on their way.
+    uint32_t even[kPieces][4], odd[kPieces][4];
+#pragma unroll
+    for (int piece = 0; piece < kPieces; ++piece) {
+#pragma unroll
+      for (int n = 0; n < 4; ++n) {
+        even[piece][n] = __float_as_uint(sum[4 * piece + n][0]);
+        odd[piece][n] = __float_as_uint(sum[4 * piece + n][1]);
+      }
+      transpose_quads(even[piece], lane);
+      transpose_quads(odd[piece], lane);
+    }
+    this->wait_for_rows();
+    const Joined joined = join(block, smem.merge.block_rows[group][warp][lane / 4]);
+    const float inverse = finish_row(joined.row);
+    const float ours = joined.first * inverse, theirs = joined.second * inverse;
+    this->wait_for_outputs();
+    float total = 0;  // not finite as soon as one output is not
+#pragma unroll
+    for (int piece = 0; piece < kPieces; ++piece) {
+#pragma unroll
+      for (int n = 0; n < 4; ++n) {  // of lane n of the quad
+        const float2 its = ptx::load_shared_x2((ways.inbox ^ 32 * n) + 1024 * piece);
+        const float a = fmaf(__uint_as_float(even[piece][n]), ours, its.x * theirs);
+        const float b = fmaf(__uint_as_float(odd[piece][n]), ours, its.y * theirs);
+        words[piece][n] = S::Element::pack(a, b);
+        total += a + b;
+      }
+    }
+    finite = isfinite(total);
+  }
+
+  __device__ __forceinline__ void run(const Partial<S>& w) {
+    if constexpr (S::kRanks == 1) {
+      finish_alone(w);
+    } else {
+      finish(w);
+    }
+    this->store();
+  }
+};
+
+}  // namespace flashcore::cuda::forward_sm90::latency

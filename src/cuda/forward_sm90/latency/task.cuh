@@ -1,0 +1,111 @@
+// What one cluster computes: 64 queries of one batch entry and head.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+
+#include "cuda/attention/entry.hpp"
+#include "cuda/forward_sm90/latency/params.hpp"
+
+namespace flashcore::cuda::forward_sm90::latency {
+
+inline constexpr float kNoKey = -std::numeric_limits<float>::infinity();
+inline constexpr float kLn2 = 0.6931471805599453F;
+
+struct Task {
+  int batch, head, kv_head;
+  int map_batch;      // the entry as tensor maps count: packed tensors have only one
+  int first_query;    // of the tile, counted in the entry
+  int len_q, rows_q;  // queries in use, and rows of O that belong to the entry
+  int q_row, kv_row;  // rows of query 0 and key 0 in packed tensors, 0 otherwise
+  BandLimits limits;
+  TileSpan tiles;
+
+  __device__ bool exists() const { return first_query < rows_q; }
+};
+
+// Lengths, rows and diagonal of an entry that is not like the others.
+__device__ inline void find_own_entry(const Params& p, Task& task) {
+  const attention::Entry entry = attention::find_entry(p, task.batch);
+  if (p.cu_seqlens_q.data != nullptr) task.map_batch = 0;
+  task.q_row = entry.q_row;
+  task.kv_row = entry.kv_row;
+  task.len_q = entry.len_q;
+  task.rows_q = entry.rows_q;
+  Sequence s;
+  s.len_kv = entry.len_kv;
+  s.offset = entry.offset;
+  task.limits = small_limits(s, p.band);
+}
+
+// Queries first_query .. + block_q of the block's head and batch entry: the grid's y and z.
+template <bool kVaries>
+__device__ __forceinline__ Task find_task_at(const Params& p, int first_query, int block_q) {
+  Task task;
+  task.batch = task.map_batch = static_cast<int>(blockIdx.z);
+  task.head = static_cast<int>(blockIdx.y);
+  task.kv_head = p.heads_per_kv_head == 1 ? task.head : task.head / p.heads_per_kv_head;
+  task.first_query = first_query;
+  task.len_q = task.rows_q = p.queries;
+  task.q_row = task.kv_row = 0;
+  task.limits = p.limits;
+  if (kVaries && p.varies) find_own_entry(p, task);
+  task.tiles = tile_span(task.limits, first_query, min(first_query + block_q, task.len_q));
+  return task;
+}
+
+// What a block is and what it has to read before its first copies. A launch finds neither at hand:
+// they are asked for first of all, and come while barriers are made.
+struct Early {
+  int head, batch;
+  int heads_per_kv_head, len_kv, high;
+};
+
+__device__ __forceinline__ Early read_early(const Params& p) {
+  Early early;
+  asm volatile("mov.u32 %0, %%ctaid.y;" : "=r"(early.head));
+  asm volatile("mov.u32 %0, %%ctaid.z;" : "=r"(early.batch));
+  asm volatile("mov.b32 %0, %1;" : "=r"(early.heads_per_kv_head) : "r"(p.heads_per_kv_head));
+  asm volatile("mov.b32 %0, %1;" : "=r"(early.len_kv) : "r"(p.limits.len_kv));
+  asm volatile("mov.b32 %0, %1;" : "=r"(early.high) : "r"(p.limits.high));
+  return early;
+}
+
+// Tiles of late queries come first: under a causal mask they see the most keys. Where entries are
+// alike, little has to be worked out.
+template <Cover kCover, int kQueries, int kClusterBlocks>
+__device__ __forceinline__ Task find_task(const Params& p, const Early& early) {
+  const auto tile = static_cast<int>((gridDim.x - 1 - blockIdx.x) / kClusterBlocks);
+  if constexpr (kCover != Cover::any) {
+    Task task;
+    task.batch = task.map_batch = early.batch;
+    task.head = task.kv_head = early.head;
+    if (early.heads_per_kv_head != 1) task.kv_head /= early.heads_per_kv_head;
+    task.first_query = tile * kQueries;
+    task.len_q = task.rows_q = p.queries;
+    task.q_row = task.kv_row = 0;
+    task.limits = p.limits;
+    const auto tiles = static_cast<int>(static_cast<unsigned>(early.len_kv) / kBlockKv);
+    task.tiles = {0, tiles, 0, tiles};
+    if constexpr (kCover == Cover::band) {
+      task.tiles = band_span(tiles, early.high, task.first_query,
+                             min(task.first_query + kQueries, task.len_q));
+    }
+    return task;
+  } else {
+    return find_task_at<true>(p, tile * kQueries, kQueries);
+  }
+}
+
+template <bool kWhole, int kQueries, int kClusterBlocks>
+__device__ __forceinline__ Task find_task(const Params& p, const Early& early) {
+  return find_task < kWhole ? Cover::whole : Cover::any, kQueries, kClusterBlocks > (p, early);
+}
+
+// Row `row` of a matrix's batch entry and head.
+__device__ inline const uint16_t* row_pointer(const attention::RowMatrix& m, int batch, int head,
+                                              int64_t row) {
+  return static_cast<const uint16_t*>(m.data) + (batch * m.batch + head * m.head + row * m.row);
+}
+
+}  // namespace flashcore::cuda::forward_sm90::latency

@@ -1,0 +1,54 @@
+// What a block of forward_sm90_latency_wide shares, and the compile-time geometry of one instance.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include "cuda/forward_sm90/latency/config.hpp"
+#include "cuda/forward_sm90/latency_wide/config.hpp"
+#include "cuda/ptx/ldmatrix.cuh"
+#include "cuda/tile/smem_tile.hpp"
+
+namespace flashcore::cuda::forward_sm90::latency_wide {
+
+using latency::Cover;
+
+template <class Element_, Cover kCover_>
+struct Shape {
+  using Element = Element_;
+  static constexpr Cover kCover = kCover_;
+  static constexpr bool kWhole = kCover == Cover::whole;
+  static constexpr int kKeyProducts = kBlockKv / 8;  // m16n8 accumulators of S
+  static constexpr int kKeySteps = kBlockKv / 16;
+  static constexpr int kQkSteps = kHeadDim / 16;
+  static constexpr int kOutProducts = kHeadDim / 8;
+
+  using Tile = tile::SmemTile<kBlockKv, kHeadDim, 2>;
+
+  // Tiles and their barriers. A ring: 2 * group for K, + 1 for V.
+  static constexpr int kQTile = 0;
+  static constexpr int ring_tile(int ring, int slot) { return 1 + ring * kSlots + slot; }
+
+  // What a warp of the warpgroup that ends first leaves to that of the same rows in the other: its
+  // outputs, lane by lane as accumulators are. Where its K was.
+  struct Message {
+    float outputs[kOutProducts][32][4];
+  };
+  static_assert(kGroupWarps * sizeof(Message) <= kSlots * Tile::kBytes);
+
+  struct Shared {
+    alignas(tile::kTileAlignment) unsigned char tiles[kTiles][Tile::kBytes];
+    uint64_t full[kTiles];
+    uint64_t empty[kRings * kSlots];              // both blocks have read the slot
+    uint64_t left[kGroupWarps];                   // the warp of these rows has left its outputs
+    alignas(16) float2 sums[kGroupWarps][2][32];  // of its lane's rows: reference and sum
+  };
+  static_assert(offsetof(Shared, sums) + sizeof(Shared::sums) == kSmemBytes);
+};
+
+// Named barriers; 0 is that of __syncthreads.
+enum Barrier : int { kTurn = 1, kScored = 3 };  // + warpgroup
+
+}  // namespace flashcore::cuda::forward_sm90::latency_wide

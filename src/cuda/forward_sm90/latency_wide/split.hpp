@@ -1,0 +1,32 @@
+// Which of its block's tiles of keys a warpgroup visits. constexpr: kernels and host tests use the
+// same function.
+//
+//   tiles of the cluster's 128 queries   begin ............................ end
+//   warpgroup `group` of both blocks     every other of them, from begin + group on: 0 .. count
+//   those that a block's 64 queries see  first .. last of those, neighbours
+#pragma once
+
+#include <algorithm>
+
+#include "cuda/forward_sm90/latency/split.hpp"
+#include "cuda/forward_sm90/latency_wide/config.hpp"
+
+namespace flashcore::cuda::forward_sm90::latency_wide {
+
+using latency::BandLimits, latency::TileSpan;
+using latency::tile_span, latency::tiles_of;
+
+struct OwnTiles {
+  int first = 0, last = 0;
+
+  constexpr int size() const { return last - first; }
+};
+
+// span: of the block's queries.
+constexpr OwnTiles own_tiles(const TileSpan& span, const TileSpan& cluster, int group) {
+  if (span.size() == 0) return {};
+  return {tiles_of(span.begin - cluster.begin, group, kGroups),
+          tiles_of(span.end - cluster.begin, group, kGroups)};
+}
+
+}  // namespace flashcore::cuda::forward_sm90::latency_wide

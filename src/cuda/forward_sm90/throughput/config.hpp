@@ -1,0 +1,196 @@
+// The resource page of forward_sm90_throughput: which tile each head dimension gets, and what it
+// costs.
+//
+//   a block: one producer warpgroup (one thread of it copies) and `consumers` warpgroups, each with
+//            64 query rows; one to three blocks an SM, which take tile after tile
+//
+//   shared memory   | Q slots, one tile a consumer each | K ring | V ring | barriers, tasks |
+//
+// Registers are split anew once the kernel runs: the producer gives back what consumers need.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+namespace flashcore::cuda::forward_sm90::throughput {
+
+inline constexpr int kWarpThreads = 32;
+inline constexpr int kWarpgroupThreads = 128;
+inline constexpr int kWarpgroupWarps = 4;
+inline constexpr int kWarpgroupRows = 64;           // what one wgmma computes
+inline constexpr int kWarpRows = 16;                // of them, a warp's, which it stores by itself
+inline constexpr int kPanelColumns = 64;            // 128 bytes, the widest swizzle
+inline constexpr int kSharedMemory = 227 * 1024;    // that a block may have
+inline constexpr int kSharedMemorySm = 228 * 1024;  // of an SM, of which each block takes
+inline constexpr int kSharedMemoryOwn = 1024;       // so much more
+inline constexpr int kBarrierBytes = 5 * 1024;      // at most, for barriers, tasks and saved sums
+
+constexpr int whole_panels(int columns) {
+  return (columns + kPanelColumns - 1) / kPanelColumns * kPanelColumns;
+}
+
+// A structural type: the one template argument that a kernel's geometry is.
+struct Config {
+  int head_dim_qk;  // the largest that it computes; smaller ones are padded with zeros
+  int head_dim_v;
+  int consumers;
+  int block_kv;
+  int q_slots;
+  int stages;  // of the K ring, and of the V ring
+  int blocks_an_sm;
+  bool split_softmax;  // half of the exponentials beside the second product, half after it
+  bool ping_pong;      // consumers take turns at starting products
+  bool plain;          // whether it is compiled without features,
+  bool features;       // and with: they need registers
+
+  constexpr int threads() const { return kWarpgroupThreads * (consumers + 1); }
+  constexpr int block_q() const { return kWarpgroupRows * consumers; }
+  // Tiles are whole panels wide; products read only the head dimension's columns.
+  constexpr int columns_qk() const { return whole_panels(head_dim_qk); }
+  constexpr int columns_v() const { return whole_panels(head_dim_v); }
+  constexpr int q_bytes() const { return 2 * kWarpgroupRows * columns_qk(); }  // of one consumer
+  constexpr int k_bytes() const { return 2 * block_kv * columns_qk(); }
+  constexpr int v_bytes() const { return 2 * block_kv * columns_v(); }
+  constexpr int tile_bytes() const {
+    return q_slots * consumers * q_bytes() + stages * (k_bytes() + v_bytes());
+  }
+
+  // Of what the launch allocates: see ptx::release_registers.
+  constexpr int producer_registers() const { return consumers == 3 || blocks_an_sm == 3 ? 32 : 40; }
+  constexpr int consumer_registers() const {
+    if (blocks_an_sm == 3) return 128;
+    if (blocks_an_sm == 2) return 216;
+    return consumers == 3 ? 160 : 232;
+  }
+
+  // What a consumer thread holds all the time: S, O (fp32) and P (16 bits).
+  constexpr int held_registers() const { return block_kv / 2 + head_dim_v / 2 + block_kv / 4; }
+};
+
+// By growing cost: the first that holds a problem's head dimensions computes it.
+inline constexpr std::array kConfigs = {
+    Config{.head_dim_qk = 64,
+           .head_dim_v = 64,
+           .consumers = 3,
+           .block_kv = 128,
+           .q_slots = 2,
+           .stages = 4,
+           .blocks_an_sm = 1,
+           .split_softmax = false,
+           .ping_pong = true,
+           .plain = true,
+           .features = false},
+    Config{.head_dim_qk = 64,
+           .head_dim_v = 64,
+           .consumers = 1,
+           .block_kv = 128,
+           .q_slots = 2,
+           .stages = 2,
+           .blocks_an_sm = 2,
+           .split_softmax = false,
+           .ping_pong = false,
+           .plain = true,
+           .features = false},
+    Config{.head_dim_qk = 64,
+           .head_dim_v = 64,
+           .consumers = 1,
+           .block_kv = 64,
+           .q_slots = 2,
+           .stages = 2,
+           .blocks_an_sm = 3,
+           .split_softmax = false,
+           .ping_pong = false,
+           .plain = true,
+           .features = false},
+    Config{.head_dim_qk = 64,
+           .head_dim_v = 64,
+           .consumers = 2,
+           .block_kv = 128,
+           .q_slots = 2,
+           .stages = 4,
+           .blocks_an_sm = 1,
+           .split_softmax = true,
+           .ping_pong = true,
+           .plain = false,
+           .features = true},
+    Config{.head_dim_qk = 96,
+           .head_dim_v = 96,
+           .consumers = 2,
+           .block_kv = 128,
+           .q_slots = 2,
+           .stages = 2,
+           .blocks_an_sm = 1,
+           .split_softmax = true,
+           .ping_pong = true,
+           .plain = true,
+           .features = true},
+    Config{.head_dim_qk = 128,
+           .head_dim_v = 128,
+           .consumers = 2,
+           .block_kv = 128,
+           .q_slots = 2,
+           .stages = 2,
+           .blocks_an_sm = 1,
+           .split_softmax = true,
+           .ping_pong = true,
+           .plain = true,
+           .features = true},
+    Config{.head_dim_qk = 192,
+           .head_dim_v = 128,
+           .consumers = 2,
+           .block_kv = 128,
+           .q_slots = 1,
+           .stages = 2,
+           .blocks_an_sm = 1,
+           .split_softmax = true,
+           .ping_pong = true,
+           .plain = true,
+           .features = true},
+    Config{.head_dim_qk = 256,
+           .head_dim_v = 256,
+           .consumers = 2,
+           .block_kv = 64,
+           .q_slots = 1,
+           .stages = 2,
+           .blocks_an_sm = 1,
+           .split_softmax = true,
+           .ping_pong = true,
+           .plain = true,
+           .features = true},
+};
+
+inline constexpr int kLargestHeadDim = 256;
+
+// Index into kConfigs, or -1 when a head dimension is too large.
+constexpr int choose_config(int64_t head_dim_qk, int64_t head_dim_v, bool features) {
+  for (std::size_t i = 0; i < kConfigs.size(); ++i) {
+    const Config& c = kConfigs[i];
+    if (head_dim_qk <= c.head_dim_qk && head_dim_v <= c.head_dim_v &&
+        (features ? c.features : c.plain)) {
+      return static_cast<int>(i);
+    }
+  }
+  return -1;
+}
+
+// What the kernels rely on.
+constexpr bool is_sound(const Config& c) {
+  const int threads = c.threads() * c.blocks_an_sm;
+  const int allocated = 65536 / threads / 8 * 8 * c.threads();
+  const int wanted =
+      kWarpgroupThreads * (c.producer_registers() + c.consumers * c.consumer_registers());
+  return c.head_dim_qk % 32 == 0 && c.head_dim_v % 32 == 0 &&
+         (c.block_kv == 64 || c.block_kv == 128) && c.q_slots >= 1 &&
+         (c.stages & (c.stages - 1)) == 0 && c.tile_bytes() + kBarrierBytes <= kSharedMemory &&
+         c.blocks_an_sm * (c.tile_bytes() + kBarrierBytes + kSharedMemoryOwn) <= kSharedMemorySm &&
+         wanted <= allocated && c.held_registers() + 24 <= c.consumer_registers();
+}
+static_assert([] {
+  for (const Config& config : kConfigs) {
+    if (!is_sound(config)) return false;
+  }
+  return true;
+}());
+
+}  // namespace flashcore::cuda::forward_sm90::throughput

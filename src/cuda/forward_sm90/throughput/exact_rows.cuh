@@ -1,0 +1,141 @@
+// O and LSE of a warp's 16 rows once more, key by key from global memory: what runs when an output
+// is not finite though its row's sum is, or a row's reference is too large.
+//
+// The largest score is subtracted before anything is scaled: that is exact for all scores that
+// count, so a row is right however large they are.
+//
+// A product multiplies every probability of a block by every value, and 0 * NaN is NaN: a NaN in V
+// would reach rows whose mask removes its key. Here only keys that a row sees are read at all, and
+// a value that is not finite is added as it is: a probability is positive, so p * NaN = NaN and
+// p * Inf = Inf whatever p is.
+#pragma once
+
+#include <cstdint>
+
+#include "cuda/attention/quad_softmax.cuh"
+#include "cuda/attention/softcap.cuh"
+#include "cuda/forward_sm90/throughput/scores.cuh"
+#include "cuda/forward_sm90/throughput/shape.cuh"
+#include "cuda/ptx/registers.cuh"
+
+namespace flashcore::cuda::forward_sm90::throughput {
+
+__device__ inline const uint16_t* row_pointer(const attention::RowMatrix& m, int batch, int head,
+                                              int row) {
+  return static_cast<const uint16_t*>(m.data) + batch * m.batch + head * m.head + row * m.row;
+}
+
+// The dot product of two rows.
+template <class Element>
+__device__ inline float dot(const uint16_t* a, const uint16_t* b, int count) {
+  float sum = 0;
+#pragma unroll 4
+  for (int i = 0; i < count; ++i) {
+    sum = fmaf(Element::to_float(a[i]), Element::to_float(b[i]), sum);
+  }
+  return sum;
+}
+
+__device__ inline float warp_max(float x) {
+#pragma unroll
+  for (int d = 16; d > 0; d /= 2) x = fmaxf(x, __shfl_xor_sync(0xffffffffU, x, d));
+  return x;
+}
+
+__device__ inline float warp_sum(float x) {
+#pragma unroll
+  for (int d = 16; d > 0; d /= 2) x += __shfl_xor_sync(0xffffffffU, x, d);
+  return x;
+}
+
+// The row's sink, or kNoKey.
+__device__ inline float sink_of(const Params& p, int head) {
+  return p.sinks == nullptr ? kNoKey : p.sinks[head * p.sinks_step];
+}
+
+__device__ inline uint16_t* output_row(const Params& p, const TaskInfo& task, int row) {
+  return static_cast<uint16_t*>(p.o) + task.batch * p.o_batch + task.head * p.o_head +
+         (task.q_row + row) * p.o_row;
+}
+
+// Rows first_row .. + 15 of the tile. Inline, and with loops whose bounds are known to be uniform:
+// a call, or a loop that lanes may leave one by one, would cost the main loop its uniform
+// registers.
+template <class S>
+__device__ __forceinline__ void compute_rows_exactly(const Params& p, const TaskInfo& task,
+                                                     int first_row, int lane) {
+  __syncwarp();  // other lanes have stored what they had
+  using Element = typename S::Element;
+  constexpr int kColumns = S::kConfig.head_dim_v / 32;  // of a lane, 32 apart
+  const int kv_head = task.kv_head;
+  // From scores to units of log2, and to what the caller means.
+  const float to_log2 = S::kFeatures ? 1.0F : p.scale_log2;
+  const float to_natural = S::kFeatures ? kLn2 : p.scale;
+#pragma unroll 1
+  for (int i = 0; i < 16; ++i) {
+    const int row = first_row + i;
+    const int query = task.first_query + row;
+    if (ptx::uniform(query < task.rows_q) == 0) break;
+    const int begin = static_cast<int>(ptx::uniform(max(0, query + task.limits.low)));
+    const int end = static_cast<int>(ptx::uniform(
+        query < task.len_q ? min(task.limits.len_kv, query + task.limits.high + 1) : begin));
+    const uint16_t* const q = row_pointer(p.q, task.batch, task.head, task.q_row + row);
+    float largest = kNoKey, sum = 0;
+    float o[kColumns] = {}, not_finite[kColumns] = {};
+#pragma unroll 1
+    for (int first = begin; first < end; first += 32) {
+      const int key = first + lane;
+      float score = kNoKey;
+      if (key < end) {
+        const uint16_t* const k = row_pointer(p.k, task.batch, kv_head, task.kv_row + key);
+        score = dot<Element>(q, k, p.head_dim_qk);
+        if constexpr (S::kFeatures) {
+          score = p.softcap.cap_log2 > 0 ? attention::capped_log2(score, p.softcap)
+                                         : score * p.scale_log2;
+        }
+      }
+      const float raised = fmaxf(largest, warp_max(score));
+      const float reference = attention::finite_reference(raised);
+      const float rescale = ptx::exp2_approx((largest - reference) * to_log2);
+      const float weight = key < end ? ptx::exp2_approx((score - reference) * to_log2) : 0.0F;
+      largest = raised;
+      sum = sum * rescale + weight;
+#pragma unroll
+      for (int i = 0; i < kColumns; ++i) o[i] *= rescale;
+#pragma unroll 1
+      for (int j = 0; j < min(32, end - first); ++j) {
+        const float w = __shfl_sync(0xffffffffU, weight, j);
+        const uint16_t* const v = row_pointer(p.v, task.batch, kv_head, task.kv_row + first + j);
+#pragma unroll
+        for (int i = 0; i < kColumns; ++i) {
+          if (lane + 32 * i >= p.head_dim_v) continue;
+          const float value = Element::to_float(v[lane + 32 * i]);
+          if (isfinite(value)) {
+            o[i] = fmaf(w, value, o[i]);
+          } else {
+            not_finite[i] += value;
+          }
+        }
+      }
+    }
+    sum = warp_sum(sum);
+    const float sink = sink_of(p, task.head), natural = largest * to_natural;
+    const float top = fmaxf(natural, sink), reference = attention::finite_reference(top);
+    const float factor = ptx::exp2_approx((natural - reference) * kLog2E);
+    const float all =
+        sum * factor + (sink == kNoKey ? 0.0F : ptx::exp2_approx((sink - top) * kLog2E));
+    if (p.lse != nullptr) {
+      p.lse[task.batch * p.lse_batch + task.head * p.lse_head + (task.q_row + row) * p.lse_row] =
+          top + __log2f(all) * kLn2;
+    }
+    uint16_t* const out = output_row(p, task, row);
+#pragma unroll
+    for (int i = 0; i < kColumns; ++i) {
+      if (lane + 32 * i >= p.head_dim_v) continue;
+      const float value = sum == 0 ? 0.0F : __fdividef(o[i] * factor, all) + not_finite[i];
+      out[lane + 32 * i] = static_cast<uint16_t>(Element::pack(value, 0));
+    }
+  }
+}
+
+}  // namespace flashcore::cuda::forward_sm90::throughput

@@ -1,0 +1,101 @@
+// The finder: one warp, which works out which tile the block takes next, and what the producer and
+// the consumers must know of it, while the producer copies the tile before. The first tile is found
+// while barriers are made.
+//
+//   producer   copies of tile t: wants t + 1 |  K V K V ...  | has t + 1 | Q of it ...
+//   finder                                   | counter, find |
+//
+// A warp of its own, since one tile costs some 1,000 clk of dependent arithmetic, and copies that
+// come late by that much make all consumers wait. Its lanes look at the rows of one consumer each.
+#pragma once
+
+#include <cstdint>
+
+#include "cuda/forward_sm90/throughput/packed_walk.cuh"
+#include "cuda/forward_sm90/throughput/shape.cuh"
+#include "cuda/forward_sm90/throughput/task.cuh"
+#include "cuda/forward_sm90/throughput/tile_counter.hpp"
+#include "cuda/ptx/ldmatrix.cuh"
+#include "cuda/ptx/mbarrier.cuh"
+
+namespace flashcore::cuda::forward_sm90::throughput {
+
+template <class S>
+struct Finder {
+  typename S::Shared& smem;
+  const Params& p;
+  const int lane;
+  uint32_t taken = 0;  // the number of the tile at hand
+  bool is_tile = true;
+  RingPosition<1> at{};
+
+  __device__ __forceinline__ TileCounter counter() const { return {p.launch_name, gridDim.x}; }
+
+  // The tile after: without a counter every block takes each gridDim.x-th.
+  __device__ __forceinline__ uint32_t next_tile() const {
+    if (p.counter == nullptr) return taken + gridDim.x;
+    uint32_t tile = 0;
+    if (lane == 0) tile = ask(p.counter, counter());
+    return __shfl_sync(0xffffffffU, tile, 0);
+  }
+
+  // Writes the task of tile `taken` but for its ranges, at once: registers are short. False: there
+  // are no more.
+  __device__ __forceinline__ bool find_task_of(TaskInfo& slot) {
+    constexpr int kBlockQ = S::kConfig.block_q();
+    if (p.packed) {
+      PackedWalk::Place place;
+      if (!smem.walk.find(p, taken, kBlockQ, lane, place)) return false;
+      if (lane == 0) {
+        slot = find_packed_task(p, smem.walk.entries[place.lane], place.index, kBlockQ);
+      }
+    } else {
+      if (taken >= p.order.size()) return false;
+      if (lane == 0) slot = find_task(p, taken, kBlockQ);
+    }
+    __syncwarp();
+    return true;
+  }
+
+  // Writes the task of tile `taken`, or that there is none.
+  __device__ __forceinline__ void find() {
+    TaskInfo& slot = smem.task[at.passed % S::kTaskSlots];
+    is_tile = find_task_of(slot);
+    if (!is_tile) {
+      if (lane == 0) {
+        slot.rows_q = TaskInfo::kNoMore;
+        slot.begin = slot.end = 0;
+      }
+      return;
+    }
+    const bool is_consumer = lane < S::kConsumers;
+    const int first = slot.first_query + (is_consumer ? lane * kWarpgroupRows : 0);
+    const int rows = is_consumer ? kWarpgroupRows : S::kConfig.block_q();
+    const BlockRange range = block_range(slot.limits, slot.len_q, first, first + rows, S::kBlockKv);
+    if (lane == S::kConsumers) slot.begin = range.begin, slot.end = range.end;
+    if (is_consumer) slot.seen[lane] = range;
+  }
+
+  // Before the block meets, where its threads have nothing else to do.
+  __device__ __forceinline__ void find_first() {
+    taken = blockIdx.x;
+    if (p.packed) smem.walk.begin(p, S::kConfig.block_q(), lane);
+    find();
+  }
+
+  __device__ __forceinline__ void find_others() {
+    if (p.counter != nullptr && lane == 0) claim(p.counter, counter());
+    while (is_tile) {
+      if (lane == 0) ptx::mbarrier_wait(ptx::shared_address(&smem.task_wanted), at.parity());
+      __syncwarp();
+      at.next();
+      taken = next_tile();
+      find();
+      __syncwarp();
+      if (lane == 0) ptx::mbarrier_arrive(ptx::shared_address(&smem.task_found));
+    }
+    if (p.counter != nullptr && lane == 0) leave(p.counter, counter());
+  }
+};
+
+}  // namespace flashcore::cuda::forward_sm90::throughput

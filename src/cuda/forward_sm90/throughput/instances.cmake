@@ -1,0 +1,41 @@
+# forward_sm90_throughput's compiled kernels: one small translation unit for each row of kConfigs (config.hpp),
+# type, and with or without features, where it has any. instances.cpp makes the list of them a table.
+set(sm90_configs 8)
+# Rows without Config::features, and without Config::plain.
+set(sm90_plain_only 0 1 2)
+set(sm90_features_only 3)
+set(sm90_generated ${CMAKE_CURRENT_BINARY_DIR}/generated/forward_sm90/throughput)
+set(sm90_sources "")
+set(sm90_declarations "")
+set(sm90_entries "")
+set(sm90_instances 0)
+set(type_Fp16 f16)
+set(type_Bf16 bf16)
+math(EXPR sm90_last_config "${sm90_configs} - 1")
+foreach(INSTANCE_ELEMENT Fp16 Bf16)
+  foreach(INSTANCE_CONFIG RANGE ${sm90_last_config})
+    foreach(INSTANCE_FEATURES false true)
+      if((INSTANCE_FEATURES AND INSTANCE_CONFIG IN_LIST sm90_plain_only) OR
+         (NOT INSTANCE_FEATURES AND INSTANCE_CONFIG IN_LIST sm90_features_only))
+        continue()
+      endif()
+      string(TOLOWER "${INSTANCE_ELEMENT}_config${INSTANCE_CONFIG}" INSTANCE_NAME)
+      if(INSTANCE_FEATURES)
+        string(APPEND INSTANCE_NAME _features)
+      endif()
+      set(source ${sm90_generated}/${INSTANCE_NAME}.cu)
+      configure_file(forward_sm90/throughput/instance.cu.in ${source} @ONLY)
+      list(APPEND sm90_sources ${source})
+      string(APPEND sm90_declarations "InstanceEntry ${INSTANCE_NAME}();\n")
+      string(APPEND sm90_entries
+        "      {{InputType::${type_${INSTANCE_ELEMENT}}, ${INSTANCE_CONFIG}, ${INSTANCE_FEATURES}}, ${INSTANCE_NAME}()},\n")
+      math(EXPR sm90_instances "${sm90_instances} + 1")
+    endforeach()
+  endforeach()
+endforeach()
+configure_file(forward_sm90/throughput/instance_list.hpp.in ${sm90_generated}/instance_list.hpp @ONLY)
+
+flashcore_cuda_sources(forward_sm90_throughput SOURCES ${sm90_sources})
+target_sources(flashcore_objects PRIVATE forward_sm90/throughput/instances.cpp)
+set_source_files_properties(forward_sm90/throughput/instances.cpp TARGET_DIRECTORY flashcore_objects
+  PROPERTIES INCLUDE_DIRECTORIES ${sm90_generated})

@@ -1,0 +1,128 @@
+// The producer: one thread, which copies what the consumers need, ahead of them.
+//
+//   a tile   K[last] Q  K[last-1] V[last]  K[last-2] V[last-1] ... Q' ... K'[last] V[first]
+//
+// Copies go out in the order in which consumers need them; each waits until its slot is free. With
+// one place for Q, Q' follows the tile's last V.
+#pragma once
+
+#include <cstdint>
+
+#include "cuda/forward_sm90/throughput/shape.cuh"
+#include "cuda/ptx/ldmatrix.cuh"
+#include "cuda/ptx/mbarrier.cuh"
+#include "cuda/ptx/tma.cuh"
+
+namespace flashcore::cuda::forward_sm90::throughput {
+
+// All panels of a tile whose first row is `row`.
+template <class Tile>
+__device__ __forceinline__ void load_tile(const unsigned char* shared, const CUtensorMap& map,
+                                          const uint64_t& full, int row, int head, int batch) {
+  const uint32_t barrier = ptx::shared_address(&full), to = ptx::shared_address(shared);
+  ptx::mbarrier_arrive_expect(barrier, Tile::kBytes);
+#pragma unroll
+  for (int panel = 0; panel < Tile::kPanels; ++panel) {
+    ptx::tma_load_4d(to + panel * Tile::kPanelBytes, &map, barrier, panel * Tile::kPanelColumns,
+                     row, head, batch);
+  }
+}
+
+template <class S>
+struct Producer {
+  typename S::Shared& smem;
+  const Maps& maps;
+  RingPosition<S::kQSlots> q_at;  // tasks go round with it, in slots of their own
+  RingPosition<S::kStages> k_at, v_at;
+
+  // Where tiles are handed out one by one, a block asks for its next when so many blocks of keys
+  // are left: a block that is done early then gets more. Otherwise at once, so that the next Q is
+  // copied long before it is needed.
+  static constexpr int kAsksAt = 2;
+
+  // The finder shall find the next task. The first is there when the block has met.
+  __device__ __forceinline__ void want_task() const {
+    ptx::mbarrier_arrive(ptx::shared_address(&smem.task_wanted));
+  }
+  __device__ __forceinline__ const TaskInfo* take_task() const {
+    ptx::mbarrier_wait(ptx::shared_address(&smem.task_found), (q_at.passed - 1) % 2);
+    return &smem.task[q_at.passed % S::kTaskSlots];
+  }
+
+  // Q of a task, or word that there is none.
+  __device__ __forceinline__ void load_q(const TaskInfo& task) {
+#pragma unroll 1
+    for (int w = 0; w < S::kConsumers; ++w) {
+      if (q_at.passed > 0) {  // released by the tile before
+        ptx::mbarrier_wait(ptx::shared_address(&smem.q_empty[q_at.slot()][w]),
+                           RingPosition<S::kQSlots>{q_at.passed - 1}.parity());
+      }
+      if (task.is_tile()) {
+        load_tile<typename S::QTile>(smem.q[q_at.slot()][w], maps.q, smem.q_full[q_at.slot()][w],
+                                     task.q_row + w * kWarpgroupRows, task.head, task.batch);
+      } else {
+        ptx::mbarrier_arrive(ptx::shared_address(&smem.q_full[q_at.slot()][w]));
+      }
+    }
+    q_at.next();
+  }
+  __device__ __forceinline__ void load_k(const TaskInfo& task, int block) {
+    ptx::mbarrier_wait(ptx::shared_address(&smem.k_empty[k_at.slot()]), k_at.parity() ^ 1);
+    copy_k(task, block);
+  }
+  __device__ __forceinline__ void copy_k(const TaskInfo& task, int block) {
+    load_tile<typename S::KTile>(smem.k[k_at.slot()], maps.k, smem.k_full[k_at.slot()],
+                                 task.kv_row + block * S::kBlockKv, task.kv_head, task.batch);
+    k_at.next();
+  }
+  __device__ __forceinline__ void load_v(const TaskInfo& task, int block) {
+    ptx::mbarrier_wait(ptx::shared_address(&smem.v_empty[v_at.slot()]), v_at.parity() ^ 1);
+    load_tile<typename S::VTile>(smem.v[v_at.slot()], maps.v, smem.v_full[v_at.slot()],
+                                 task.kv_row + block * S::kBlockKv, task.kv_head, task.batch);
+    v_at.next();
+  }
+  __device__ __forceinline__ void load_first_k(const TaskInfo& task) {
+    if (task.begin < task.end) load_k(task, task.end - 1);
+  }
+
+  // The first copies are started by other threads, before this one runs.
+  __device__ __forceinline__ void start_k() {
+    const TaskInfo& task = smem.task[0];
+    if (task.begin < task.end) copy_k(task, task.end - 1);
+  }
+  __device__ __forceinline__ void start_q() { load_q(smem.task[0]); }
+
+  __device__ __forceinline__ void run(bool hands_out) {
+    const TaskInfo* next = &smem.task[0];
+    if (next->begin < next->end) k_at.next();
+    q_at.next();
+    while (next->is_tile()) {
+      const TaskInfo& task = *next;
+      next = nullptr;
+      const int last = task.end - task.begin - 1;
+      const int asks_at = hands_out ? min(last, kAsksAt) : last;
+      if (last < 0) want_task();
+      for (int left = last; left >= 0; --left) {
+        if (left == asks_at) want_task();
+        if (left > 0) {
+          load_k(task, task.begin + left - 1);
+        } else if (next != nullptr) {
+          load_first_k(*next);
+        }
+        load_v(task, task.begin + left);
+        if (left > 0 && left == asks_at) {
+          next = take_task();
+          if constexpr (S::kQSlots > 1) load_q(*next);
+        }
+      }
+      const bool short_tile = next == nullptr;
+      if (short_tile) {
+        next = take_task();
+        load_first_k(*next);
+      }
+      if (short_tile || S::kQSlots == 1) load_q(*next);
+    }
+  }
+};
+
+}  // namespace flashcore::cuda::forward_sm90::throughput

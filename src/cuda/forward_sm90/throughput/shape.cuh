@@ -1,0 +1,89 @@
+// The compile-time geometry of one instance, what its block shares, and how slots go round.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+
+#include "cuda/forward_sm90/throughput/config.hpp"
+#include "cuda/forward_sm90/throughput/packed_walk.cuh"
+#include "cuda/forward_sm90/throughput/params.hpp"
+#include "cuda/forward_sm90/throughput/schedule.hpp"
+#include "cuda/tile/smem_tile.hpp"
+
+namespace flashcore::cuda::forward_sm90::throughput {
+
+inline constexpr float kNoKey = -std::numeric_limits<float>::infinity();
+inline constexpr float kLog2E = 1.4426950408889634F, kLn2 = 0.6931471805599453F;
+
+template <int kConfigIndex, class Element_, bool kFeatures_>
+struct Shape {
+  static constexpr Config kConfig = kConfigs[kConfigIndex];
+  using Element = Element_;
+  // Whether a thread holds its number, and its sums while scores are computed again. Otherwise it
+  // reads the number anew, and the sums are in shared memory.
+  static constexpr bool kHoldsThread = kConfig.consumers != 3;
+  // Whether a warp holds V's descriptor. By trial: where it does not, or elsewhere does, ptxas
+  // serialises products.
+  static constexpr bool kHoldsV = !kFeatures_ && kConfig.head_dim_qk <= 128;
+  static constexpr bool kHoldsSums = !kFeatures_ && kConfig.consumers != 3;
+  static constexpr bool kFeatures = kFeatures_;  // softcap, or a scale that is not positive
+  static constexpr int kConsumers = kConfig.consumers;
+  static constexpr int kStages = kConfig.stages;  // of the K ring, and of the V ring
+  static constexpr int kBlockKv = kConfig.block_kv;
+  static constexpr int kQSlots = kConfig.q_slots;
+  // Whether outputs go by way of Q's place.
+  static constexpr bool kStagesOutputs = kQSlots > 1;
+  // A task is written while consumers may still be at the one before, or storing the outputs of the
+  // one before that.
+  static constexpr int kTaskSlots = 4;
+
+  using QTile = tile::SmemTile<kWarpgroupRows, kConfig.columns_qk(), 2>;  // of one consumer
+  using KTile = tile::SmemTile<kBlockKv, kConfig.columns_qk(), 2>;
+  using VTile = tile::SmemTile<kBlockKv, kConfig.columns_v(), 2>;
+
+  static constexpr bool kHalves = kBlockKv == 128;  // half a block is a product of its own, too
+
+  static constexpr int kQkSteps = kConfig.head_dim_qk / 16;
+  static constexpr int kKeyProducts = kBlockKv / 8;  // m16n8 accumulators of S
+  static constexpr int kKeySteps = kBlockKv / 16;
+  // O is computed in parts of at most 128 columns.
+  static constexpr int kOutParts = kConfig.head_dim_v > 128 ? 2 : 1;
+  static constexpr int kOutProducts = kConfig.head_dim_v / 8 / kOutParts;
+  static constexpr int kPartPanels = VTile::kPanels / kOutParts;
+
+  struct Shared {
+    alignas(tile::kTileAlignment) unsigned char q[kQSlots][kConsumers][QTile::kBytes];
+    unsigned char k[kStages][KTile::kBytes];
+    unsigned char v[kStages][VTile::kBytes];
+    uint64_t q_full[kQSlots][kConsumers], q_empty[kQSlots][kConsumers];
+    uint64_t k_full[kStages], k_empty[kStages], v_full[kStages], v_empty[kStages];
+    uint64_t task_wanted, task_found;
+    TaskInfo task[kTaskSlots];
+    PackedWalk walk;
+    bool caps_exactly[kFeatures ? kWarpgroupWarps * kConsumers : 1];    // of each warp
+    float2 saved_sum[kHoldsSums ? 1 : kWarpgroupThreads * kConsumers];  // of each thread
+  };
+  // Byte offsets of its arrays: addresses in shared memory are 32-bit sums.
+  static constexpr uint32_t kQ = offsetof(Shared, q), kK = offsetof(Shared, k),
+                            kV = offsetof(Shared, v);
+  static constexpr uint32_t kQFull = offsetof(Shared, q_full), kQEmpty = offsetof(Shared, q_empty),
+                            kKFull = offsetof(Shared, k_full), kKEmpty = offsetof(Shared, k_empty),
+                            kVFull = offsetof(Shared, v_full), kVEmpty = offsetof(Shared, v_empty);
+  static_assert(sizeof(Shared) <= static_cast<std::size_t>(kConfig.tile_bytes() + kBarrierBytes));
+};
+
+// A place in a ring: how many slots were passed, which is one register.
+template <int kSlots>
+struct RingPosition {
+  static_assert((kSlots & (kSlots - 1)) == 0);
+  uint32_t passed = 0;
+
+  constexpr uint32_t slot() const { return passed % kSlots; }
+  constexpr uint32_t parity() const { return passed / kSlots % 2; }  // of the slot's current round
+  constexpr void next() { ++passed; }
+};
+
+}  // namespace flashcore::cuda::forward_sm90::throughput

@@ -1,0 +1,136 @@
+#include "cuda/forward_sm90/throughput/supports.hpp"
+
+#include <fmt/format.h>
+
+#include <limits>
+#include <utility>
+
+#include "cuda/forward_sm80/throughput/supports.hpp"
+#include "cuda/forward_sm90/throughput/config.hpp"
+#include "cuda/forward_sm90/throughput/schedule.hpp"
+#include "cuda/host/cuda_support.hpp"
+#include "tuning/forward_sm90_tile.hpp"
+
+namespace flashcore {
+namespace {
+
+using cuda::forward_sm90::throughput::kFar;
+using cuda::forward_sm90::throughput::kLargestHeadDim;
+using cuda::forward_sm90::throughput::kWarpgroupRows;
+
+constexpr int kCapability = 90;
+constexpr int64_t kChunkElements = 8;  // of 16 bits in 16 bytes
+
+bool is_16_bit(DType dtype) { return dtype == DType::f16 || dtype == DType::bf16; }
+
+std::string refuse_device(const DeviceInfo& device, std::string_view targets) {
+  if (device.compute_capability != kCapability) {
+    return fmt::format("device: compute capability is {}, wanted {}",
+                       capability_text(device.compute_capability), capability_text(kCapability));
+  }
+  return refuse_code(targets, kCapability);
+}
+
+std::string refuse_types(const ForwardProblem& p) {
+  if (!is_16_bit(p.dtype)) {
+    return fmt::format("q: dtype is {}, wanted f16 or bf16", to_string(p.dtype));
+  }
+  if (p.o_dtype != p.dtype) {
+    return fmt::format("o: dtype is {}, wanted that of q, {}", to_string(p.o_dtype),
+                       to_string(p.dtype));
+  }
+  if (p.has_lse && p.lse_dtype != DType::f32) {
+    return fmt::format("lse: dtype is {}, wanted f32", to_string(p.lse_dtype));
+  }
+  return {};
+}
+
+std::string refuse_features(const ForwardProblem& p) {
+  if (p.bias.present) return "bias: is given, wanted none";
+  if (p.mask.present) return "mask: is given, wanted none";
+  if (p.alibi_slopes.present) return "alibi_slopes: is given, wanted none";
+  if (p.dropout_p > 0) return fmt::format("dropout_p: is {}, wanted 0", p.dropout_p);
+  return {};
+}
+
+std::string refuse_head_dims(const ForwardProblem& p) {
+  for (const auto& [name, head_dim] : {std::pair{"q", p.head_dim_qk}, {"v", p.head_dim_v}}) {
+    if (head_dim > kLargestHeadDim || head_dim % kChunkElements != 0) {
+      return fmt::format("{}: head dimension is {}, wanted a multiple of {} up to {}", name,
+                         head_dim, kChunkElements, kLargestHeadDim);
+    }
+  }
+  return {};
+}
+
+// Of a tile by name: where there is no other.
+std::string refuse_single_tile(const ForwardProblem& p) {
+  if (sm90_tile_candidates(p).size() > 1) return {};
+  if (sm90_features(p)) {
+    return fmt::format("softcap: is {} and the scale {}, wanted 0 and a positive one", p.softcap,
+                       p.softmax_scale);
+  }
+  return fmt::format("q: head dimension is {} and that of v {}, which have one tile only",
+                     p.head_dim_qk, p.head_dim_v);
+}
+
+std::string refuse_sizes(const ForwardProblem& p) {
+  for (const auto& [name, rows] : {std::pair{"q", p.packed ? p.total_q : p.seqlen_q},
+                                   std::pair{"k", p.packed ? p.total_kv : p.seqlen_kv}}) {
+    if (rows >= kFar) {
+      return fmt::format("{}: has {} rows, wanted less than {}", name, rows, kFar);
+    }
+  }
+  constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
+  if (p.batch > 0 && p.heads_q > kMost / p.batch) {
+    return fmt::format("q: has {} batch entries of {} heads, wanted at most {} heads in all",
+                       p.batch, p.heads_q, kMost);
+  }
+  const int64_t tiles = (p.seqlen_q + kWarpgroupRows - 1) / kWarpgroupRows;  // at most
+  if (tiles > 0 && p.batch * p.heads_q > kMost / tiles) {
+    return fmt::format(
+        "q: has {} tiles of {} queries in each of {} heads, wanted at most {} in all", tiles,
+        kWarpgroupRows, p.batch * p.heads_q, kMost);
+  }
+  return {};
+}
+
+std::string refuse_strides(std::string_view name, const RowStrides& stride, DType dtype,
+                           int64_t batch, int64_t heads, int64_t rows) {
+  const std::string unmappable = unmappable_strides(name, stride, batch, heads, rows);
+  return unmappable.empty() ? misaligned_rows(name, stride, dtype, batch, heads, rows) : unmappable;
+}
+
+std::string refuse_layouts(const ForwardProblem& p) {
+  const int64_t batch = p.packed ? 1 : p.batch;
+  const int64_t rows_q = p.packed ? p.total_q : p.seqlen_q;
+  const int64_t rows_kv = p.packed ? p.total_kv : p.seqlen_kv;
+  std::string refusal = refuse_strides("q", p.q, p.dtype, batch, p.heads_q, rows_q);
+  if (refusal.empty()) refusal = refuse_strides("k", p.k, p.dtype, batch, p.heads_kv, rows_kv);
+  if (refusal.empty()) refusal = refuse_strides("v", p.v, p.dtype, batch, p.heads_kv, rows_kv);
+  if (refusal.empty()) refusal = refuse_strides("o", p.o, p.dtype, batch, p.heads_q, rows_q);
+  return refusal;
+}
+
+}  // namespace
+
+std::string forward_sm90_throughput_refusal(const ForwardProblem& problem, const DeviceInfo& device,
+                                            std::string_view targets, Sm90Tile tile) {
+  std::string refusal = refuse_device(device, targets);
+  for (const auto refuse :
+       {refuse_types, refuse_features, refuse_head_dims, refuse_sizes, refuse_layouts}) {
+    if (refusal.empty()) refusal = refuse(problem);
+  }
+  if (refusal.empty() && tile != Sm90Tile::best) refusal = refuse_single_tile(problem);
+  return refusal;
+}
+
+std::string forward_sm90_decline(const ForwardProblem& problem, const PlanContext& context) {
+  if (!forward_sm80_splits(problem, context)) return {};
+  return fmt::format(
+      "q: has {} rows and k {}, which keep few multiprocessors busy; forward_sm80_throughput "
+      "splits the keys",
+      problem.seqlen_q, problem.seqlen_kv);
+}
+
+}  // namespace flashcore

@@ -1,0 +1,73 @@
+// From a tile's place to what the consumers must know of it.
+#pragma once
+
+#include <cstdint>
+
+#include "cuda/attention/entry.hpp"
+#include "cuda/forward_sm90/throughput/params.hpp"
+#include "cuda/forward_sm90/throughput/schedule.hpp"
+
+namespace flashcore::cuda::forward_sm90::throughput {
+
+// What a tile must know of an entry that is not like the others.
+struct OwnEntry {
+  int q_row, kv_row;  // rows of query 0 and key 0 in packed tensors
+  int len_q, rows_q;
+  BandLimits limits;
+};
+
+__device__ __forceinline__ OwnEntry find_own_entry(const Params& p, int batch) {
+  const attention::Entry entry = attention::find_entry(p, batch);
+  return {entry.q_row, entry.kv_row, entry.len_q, entry.rows_q,
+          band_limits(p.left, p.right, entry.offset, entry.len_kv)};
+}
+
+// Everything but the ranges of blocks.
+__device__ __forceinline__ TaskInfo make_task(const Params& p, uint32_t batch, uint32_t head,
+                                              uint32_t q_tile, int block_q) {
+  TaskInfo task;
+  task.batch = static_cast<int>(batch);
+  task.head = static_cast<int>(head);
+  task.kv_head = task.head;
+  if (p.heads_per_kv_head != 1) task.kv_head = task.head / static_cast<int>(p.heads_per_kv_head);
+  task.first_query = task.q_row = static_cast<int>(q_tile) * block_q;
+  task.kv_row = 0;
+  task.len_q = task.rows_q = p.queries;
+  task.limits = p.limits;
+  return task;
+}
+__device__ __forceinline__ void set_entry(TaskInfo& task, const OwnEntry& entry) {
+  task.q_row += entry.q_row;
+  task.kv_row = entry.kv_row;
+  task.len_q = entry.len_q;
+  task.rows_q = entry.rows_q;
+  task.limits = entry.limits;
+}
+
+// Tile `index` of a batch whose entries have equally many tiles.
+__device__ __forceinline__ TaskInfo find_task(const Params& p, uint32_t index, int block_q) {
+  const TileOrder::Place place = p.order.at(index);
+  const uint32_t batch = quotient(place.batch_head, p.heads);
+  TaskInfo task = make_task(p, batch, place.batch_head - batch * p.heads, place.q_tile, block_q);
+  if (p.varies) set_entry(task, find_own_entry(p, task.batch));
+  return task;
+}
+
+// Tile `index` of an entry of a packed batch: in the order that the entry would have by itself.
+__device__ __forceinline__ TaskInfo find_packed_task(const Params& p, const OwnEntry& entry,
+                                                     uint32_t index, int block_q) {
+  const uint32_t q_tiles = tiles_of(entry.rows_q, block_q);
+  const TileOrder order{
+      .batch_heads = p.heads,
+      .q_tiles = q_tiles,
+      .section_heads = section_heads(p.section_rows, static_cast<uint32_t>(entry.limits.len_kv),
+                                     p.heads_per_kv_head, p.heads),
+      .longest_first = p.order.longest_first && q_tiles > 1};
+  const TileOrder::Place place = order.at(index);
+  // Packed tensors have no batch.
+  TaskInfo task = make_task(p, 0, place.batch_head, place.q_tile, block_q);
+  set_entry(task, entry);
+  return task;
+}
+
+}  // namespace flashcore::cuda::forward_sm90::throughput

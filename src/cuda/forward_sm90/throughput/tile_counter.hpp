@@ -1,0 +1,70 @@
+// Hands out tiles in order to whichever block is free: a counter that needs no reset between
+// launches, and one addition in memory for each tile.
+//
+//   in memory    | name of the launch's plan, 64 bits | tiles handed out, 32 | blocks gone, 32 |
+//
+// Before a block asks for the first time it sees to it that the name is there, which no other plan
+// has. Memory that nobody cleared will do: whoever finds anything else first marks it as being
+// claimed, clears the counts and then writes the name; others wait for that. A block that finds no
+// tile any more leaves, and the last to leave sets {name, 0, 0} for the plan's next launch: nobody
+// need know how many tiles there are. Launches that run at the same time must not share the memory:
+// it lies in the run's workspace.
+#pragma once
+
+#include <cstdint>
+
+#ifdef __CUDACC__
+#include "cuda/ptx/load_acquire.cuh"
+#endif
+
+namespace flashcore::cuda::forward_sm90::throughput {
+
+struct TileCounter {
+  static constexpr uint64_t kOneTile = 1, kOneLeft = uint64_t{1} << 32;  // of both counts
+
+  uint64_t name;  // even: the odd number after it is the mark of a claim
+  uint32_t blocks;
+
+  constexpr uint64_t being_claimed() const { return name | 1; }
+  // The tile of an asker that found `counts`; each block's first tile is its own number.
+  constexpr uint32_t tile_after(uint64_t counts) const {
+    return blocks + static_cast<uint32_t>(counts);
+  }
+  // Whether a block that found `counts` when it left is the last.
+  constexpr bool is_last(uint64_t counts) const { return (counts >> 32) + 1 == blocks; }
+};
+
+#ifdef __CUDACC__
+__device__ inline unsigned long long* counts_after(unsigned long long* name) { return name + 1; }
+
+// Before a block's first ask.
+__device__ inline void claim(unsigned long long* name, const TileCounter& counter) {
+  if (ptx::load_acquire(name) == counter.name) return;  // as after the plan's first launch
+  while (true) {
+    const unsigned long long found = atomicCAS(name, 0ULL, 0ULL);  // reads
+    if (found == counter.name) break;
+    if (found != counter.being_claimed() &&
+        atomicCAS(name, found, counter.being_claimed()) == found) {
+      atomicExch(counts_after(name), 0ULL);
+      __threadfence();  // before the name
+      atomicExch(name, counter.name);
+      return;
+    }
+  }
+  __threadfence();  // after the name
+}
+
+// The asker's next tile, which may be past the last.
+__device__ inline uint32_t ask(unsigned long long* name, const TileCounter& counter) {
+  return counter.tile_after(atomicAdd(counts_after(name), TileCounter::kOneTile));
+}
+
+// After a block's last ask.
+__device__ inline void leave(unsigned long long* name, const TileCounter& counter) {
+  if (counter.is_last(atomicAdd(counts_after(name), TileCounter::kOneLeft))) {
+    atomicExch(counts_after(name), 0ULL);
+  }
+}
+#endif
+
+}  // namespace flashcore::cuda::forward_sm90::throughput

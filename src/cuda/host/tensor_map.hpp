@@ -1,0 +1,29 @@
+// Tensor maps for the tensor memory accelerator: shape, strides, box and swizzle of a global
+// tensor.
+//
+// The encoder lives in the driver and is looked up at run time, so nothing links against libcuda.
+#pragma once
+
+#include <cuda.h>
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+
+namespace flashcore::cuda::host {
+
+// A [batch, head, row, column] tensor with contiguous columns, in elements.
+struct TensorLayout {
+  int64_t batch, heads, rows, columns;
+  int64_t batch_stride, head_stride, row_stride;
+};
+
+// Fills `map` for boxes of box_rows x box_columns (1..256 each) of one (batch, head), coordinates
+// in the order column, row, head, batch. box_columns * element bytes is the swizzle's width: 128 or
+// 64 bytes. Rows and columns outside the tensor are read as zero and not written.
+//
+// The base and every used stride must be multiples of 16 bytes and no extent may be 0; otherwise,
+// or when the driver has no encoder, an error is returned and `map` is not to be used.
+cudaError_t encode_tensor_map(CUtensorMap& map, CUtensorMapDataType type, const void* base,
+                              const TensorLayout& layout, int box_rows, int box_columns);
+
+}  // namespace flashcore::cuda::host

@@ -1,0 +1,13 @@
+// The rungs of the ladder as rows of the table of kernels, under their own names ("04_wmma_pv").
+#pragma once
+
+#include <vector>
+
+#include "kernel/kernel.hpp"
+
+namespace flashcore {
+
+// Best first: the highest rung leads. Only a few are chosen without being asked for.
+std::vector<Kernel> ladder_kernels();
+
+}  // namespace flashcore

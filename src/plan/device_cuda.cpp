@@ -1,0 +1,50 @@
+#include <cuda_runtime_api.h>
+
+#include <mutex>
+#include <optional>
+
+#include "plan/device.hpp"
+
+namespace flashcore {
+namespace {
+
+// False when not every GPU could be asked. Without a driver or a GPU the runtime reports an error,
+// which is a normal case here: it is taken back, so that the caller does not find it.
+bool find_devices(std::vector<DeviceInfo>& found) {
+  int count = 0;
+  if (cudaGetDeviceCount(&count) != cudaSuccess) {
+    (void)cudaGetLastError();
+    return false;
+  }
+  bool complete = true;
+  for (int index = 0; index < count; ++index) {
+    cudaDeviceProp properties{};
+    if (cudaGetDeviceProperties(&properties, index) != cudaSuccess) {
+      (void)cudaGetLastError();
+      complete = false;
+      continue;
+    }
+    DeviceInfo& info = found.emplace_back();
+    info.device = {DeviceKind::cuda, index};
+    info.name = properties.name;
+    info.compute_capability = 10 * properties.major + properties.minor;
+    info.multiprocessors = properties.multiProcessorCount;
+    info.shared_memory_a_block = static_cast<int64_t>(properties.sharedMemPerBlockOptin);
+    info.memory_bytes = static_cast<int64_t>(properties.totalGlobalMem);
+  }
+  return complete;
+}
+
+}  // namespace
+
+std::vector<DeviceInfo> cuda_devices() {
+  static std::mutex mutex;
+  static std::optional<std::vector<DeviceInfo>> known;  // a failure is not kept
+  const std::lock_guard lock(mutex);
+  if (known) return *known;
+  std::vector<DeviceInfo> found;
+  if (find_devices(found)) known = found;
+  return found;
+}
+
+}  // namespace flashcore

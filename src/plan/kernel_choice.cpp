@@ -1,0 +1,67 @@
+#include "plan/kernel_choice.hpp"
+
+#include <fmt/format.h>
+
+#include <string_view>
+
+#include "cuda/host/cuda_support.hpp"
+#include "plan/table.hpp"
+
+namespace flashcore {
+namespace {
+
+// What a caller should know of a kernel that runs.
+std::string note_of(const Kernel& kernel, const DeviceInfo& device) {
+  if (device_code(kernel.targets, device.compute_capability) != DeviceCode::ptx) return {};
+  return fmt::format(
+      "never measured on compute capability {}, for which the driver compiles it at its first use",
+      capability_text(device.compute_capability));
+}
+
+std::string_view objection_of(const KernelVerdict& verdict) {
+  return verdict.refusal.empty() ? verdict.declines : verdict.refusal;
+}
+
+}  // namespace
+
+KernelVerdict verdict_of(const Kernel& kernel, const ForwardProblem& problem,
+                         const PlanContext& context) {
+  KernelVerdict verdict{.kernel = kernel.name,
+                        .refusal = kernel.refuses(problem, context),
+                        .automatic = kernel.automatic};
+  if (!verdict.refusal.empty()) return verdict;
+  if (kernel.automatic && kernel.declines) verdict.declines = kernel.declines(problem, context);
+  verdict.note = note_of(kernel, context.device);
+  return verdict;
+}
+
+KernelChoice choose_kernel(const ForwardProblem& problem, const PlanContext& context) {
+  KernelChoice choice;
+  const Kernel* declined = nullptr;
+  std::string objections;  // of those before the choice
+  for (const Kernel& kernel : kernels()) {
+    if (kernel.device != context.device.device.kind) continue;
+    choice.verdicts.push_back(verdict_of(kernel, problem, context));
+    const KernelVerdict& verdict = choice.verdicts.back();
+    if (choice.kernel != nullptr || !kernel.automatic) continue;
+    if (objection_of(verdict).empty()) {
+      choice.kernel = &kernel;
+      continue;
+    }
+    if (verdict.refusal.empty() && declined == nullptr) declined = &kernel;
+    objections +=
+        fmt::format("{}{}: {}", objections.empty() ? "" : "; ", kernel.name, objection_of(verdict));
+  }
+  if (choice.kernel != nullptr) {
+    choice.reason = objections.empty() ? "it is the best kernel of this device"
+                                       : "others come before it: " + objections;
+  } else if (declined != nullptr) {
+    choice.kernel = declined;
+    choice.reason = "no other computes it: " + objections;
+  } else {
+    choice.reason = objections.empty() ? "it has none that is chosen by itself" : objections;
+  }
+  return choice;
+}
+
+}  // namespace flashcore

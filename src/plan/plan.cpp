@@ -1,0 +1,190 @@
+// make_plan, explain and Plan: the public face of the table of kernels.
+#include <cstdint>
+#include <cstdlib>
+#include <limits>
+#include <memory>
+#include <new>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+#include "plan/device.hpp"
+#include "plan/kernel_choice.hpp"
+#include "plan/table.hpp"
+#include "problem/philox.hpp"
+#include "problem/status.hpp"
+
+namespace flashcore {
+
+struct Plan::Impl {
+  ForwardProblem problem;
+  DeviceKind device = DeviceKind::cpu;
+  std::string kernel;
+  std::string reason;
+  PlannedKernel planned;
+};
+
+namespace {
+
+constexpr std::align_val_t kWorkspaceAlignment{256};
+constexpr int32_t kMostThreads = 4096;
+
+struct WorkspaceDelete {
+  void operator()(std::byte* memory) const { ::operator delete(memory, kWorkspaceAlignment); }
+};
+using OwnedWorkspace = std::unique_ptr<std::byte, WorkspaceDelete>;
+
+Status check_workspace(const void* workspace, size_t bytes, size_t wanted) {
+  if (workspace == nullptr || bytes < wanted) {
+    return invalid("workspace: has {} bytes, wanted {}", workspace == nullptr ? 0 : bytes, wanted);
+  }
+  const auto alignment = static_cast<size_t>(kWorkspaceAlignment);
+  if (reinterpret_cast<uintptr_t>(workspace) % alignment != 0) {
+    return invalid("workspace: pointer {} is not aligned, wanted a multiple of {}", workspace,
+                   alignment);
+  }
+  return {};
+}
+
+Result<PlanContext> resolve_context(const PlanOptions& options) {
+  if (options.threads < 0 || options.threads > kMostThreads) {
+    return invalid("threads: is {}, wanted 0 (all) to {}", options.threads, kMostThreads);
+  }
+  PlanContext context;
+  context.threads = options.threads;
+  context.batch_invariant = options.batch_invariant;
+  context.early_start = options.early_start;
+  if (options.device.kind == DeviceKind::cpu) {
+    if (options.device.index != 0) {
+      return invalid("device: CPU index is {}, wanted 0", options.device.index);
+    }
+    context.device = cpu_device();
+    if (context.threads == 0) context.threads = context.device.multiprocessors;
+    return context;
+  }
+  if (options.device.kind != DeviceKind::cuda) {
+    return invalid("device: kind is {}, wanted cpu (0) or cuda (1)",
+                   static_cast<int32_t>(options.device.kind));
+  }
+  const std::vector<DeviceInfo> gpus = cuda_devices();
+  for (const DeviceInfo& gpu : gpus) {
+    if (gpu.device.index == options.device.index) {
+      context.device = gpu;
+      return context;
+    }
+  }
+  if (gpus.empty()) {
+    return unsupported("device: is cuda:{}, but there is no usable GPU{}", options.device.index,
+                       build_info().cuda ? "" : " in a build without CUDA");
+  }
+  return invalid("device: is cuda:{}, wanted an index from 0 to {}", options.device.index,
+                 gpus.size() - 1);
+}
+
+// The environment forces a kernel only where the program leaves the choice open: a program that
+// asks for one by name (the gates, for the reference) gets that one.
+std::string forced_kernel(const PlanOptions& options) {
+  if (!options.kernel.empty()) return options.kernel;
+  const char* const forced = std::getenv("FLASHCORE_KERNEL");
+  return forced != nullptr ? forced : "";
+}
+
+Result<Plan> plan_with(const Kernel& kernel, const ForwardProblem& problem,
+                       const PlanContext& context, std::string reason) {
+  Result<PlannedKernel> planned = kernel.plan(problem, context);
+  if (!planned.ok()) return planned.status();
+  auto impl = std::make_shared<Plan::Impl>();
+  impl->problem = problem;
+  impl->device = context.device.device.kind;
+  impl->kernel = kernel.name;
+  impl->reason = std::move(reason);
+  impl->planned = std::move(*planned);
+  return Plan(std::move(impl));
+}
+
+Result<Plan> plan_forced(const std::string& name, const ForwardProblem& problem,
+                         const PlanContext& context) {
+  std::string known;
+  for (const Kernel& kernel : kernels()) {
+    if (kernel.device != context.device.device.kind) continue;
+    if (kernel.name != name) {
+      known += known.empty() ? kernel.name : ", " + kernel.name;
+      continue;
+    }
+    const std::string refusal = kernel.refuses(problem, context);
+    if (!refusal.empty()) return unsupported("kernel {}: {}", name, refusal);
+    return plan_with(kernel, problem, context, "it was asked for by name");
+  }
+  return invalid("kernel: is '{}', wanted one of this device's: {}", name, known);
+}
+
+}  // namespace
+
+Result<Plan> make_plan(const Problem& problem, const PlanOptions& options) {
+  const Result<ForwardProblem> resolved = resolve(problem);
+  if (!resolved.ok()) return resolved.status();
+  const Result<PlanContext> context = resolve_context(options);
+  if (!context.ok()) return context.status();
+  const std::string forced = forced_kernel(options);
+  if (!forced.empty()) return plan_forced(forced, *resolved, *context);
+
+  KernelChoice choice = choose_kernel(*resolved, *context);
+  if (choice.kernel == nullptr) {
+    return unsupported("problem: no kernel of this device computes it ({})", choice.reason);
+  }
+  return plan_with(*choice.kernel, *resolved, *context, std::move(choice.reason));
+}
+
+Result<std::vector<KernelVerdict>> explain(const Problem& problem, const PlanOptions& options) {
+  const Result<ForwardProblem> resolved = resolve(problem);
+  if (!resolved.ok()) return resolved.status();
+  const Result<PlanContext> context = resolve_context(options);
+  if (!context.ok()) return context.status();
+  return choose_kernel(*resolved, *context).verdicts;
+}
+
+Plan::Plan(std::shared_ptr<const Impl> impl) : impl_(std::move(impl)) {}
+
+std::string_view Plan::kernel() const { return impl_->kernel; }
+std::string_view Plan::reason() const { return impl_->reason; }
+size_t Plan::workspace_bytes() const { return impl_->planned.workspace_bytes; }
+
+Status Plan::run(const Arguments& arguments, void* workspace, size_t workspace_bytes,
+                 Stream stream) const {
+  FLASHCORE_RETURN_IF_ERROR(check_pointers(impl_->problem, arguments));
+  if (impl_->device == DeviceKind::cpu) {
+    FLASHCORE_RETURN_IF_ERROR(check_lengths(impl_->problem, arguments));
+  }
+  const size_t wanted = impl_->planned.workspace_bytes;
+  try {
+    OwnedWorkspace owned;  // on the CPU, where the caller brought none
+    if (wanted == 0) {
+      workspace_bytes = 0;
+    } else if (impl_->device == DeviceKind::cpu && workspace == nullptr && workspace_bytes == 0) {
+      owned.reset(static_cast<std::byte*>(::operator new(wanted, kWorkspaceAlignment)));
+      workspace = owned.get();
+      workspace_bytes = wanted;
+    } else {
+      FLASHCORE_RETURN_IF_ERROR(check_workspace(workspace, workspace_bytes, wanted));
+    }
+    return impl_->planned.run(arguments, {static_cast<std::byte*>(workspace), workspace_bytes},
+                              stream);
+  } catch (const std::bad_alloc&) {
+    return {StatusCode::out_of_memory, "memory: the host has none left for this run"};
+  } catch (const std::length_error&) {
+    return {StatusCode::out_of_memory, "memory: the run needs more than an object can hold"};
+  }
+}
+
+bool dropout_keeps(uint64_t seed, uint64_t offset, float dropout_p, int64_t batch, int64_t head,
+                   int64_t query, int64_t key) {
+  for (const int64_t index : {batch, head, query, key}) {
+    if (index < 0 || index > std::numeric_limits<int32_t>::max()) return false;
+  }
+  const PhiloxBlock words = dropout_words(dropout_key(seed, offset), static_cast<uint32_t>(batch),
+                                          static_cast<uint32_t>(head), static_cast<uint32_t>(query),
+                                          static_cast<uint32_t>(key / 4));
+  return words[static_cast<size_t>(key % 4)] >= dropout_threshold(dropout_p);
+}
+
+}  // namespace flashcore

@@ -1,0 +1,685 @@
+// What of forward_sm80_throughput needs no GPU: its table of tiles, the key ranges, and its
+// refusals.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <map>
+#include <random>
+#include <utility>
+#include <vector>
+
+#include "cuda/attention/kv_range.hpp"
+#include "cuda/attention/packed_tiles.hpp"
+#include "cuda/forward_sm80/throughput/combine_math.hpp"
+#include "cuda/forward_sm80/throughput/config.hpp"
+#include "cuda/forward_sm80/throughput/divisor.hpp"
+#include "cuda/forward_sm80/throughput/key_order.hpp"
+#include "cuda/forward_sm80/throughput/key_tiles.hpp"
+#include "cuda/forward_sm80/throughput/splits.hpp"
+#include "cuda/forward_sm80/throughput/supports.hpp"
+#include "cuda/forward_sm80/throughput/tile_order.hpp"
+#include "problem/problem.hpp"
+
+namespace flashcore {
+namespace {
+
+using cuda::attention::band_limits;
+using cuda::attention::BandLimits;
+using cuda::attention::ColumnRange;
+using cuda::attention::tile_range;
+using cuda::attention::TileRange;
+using cuda::attention::visible_columns;
+using cuda::forward_sm80::throughput::choose_config;
+using cuda::forward_sm80::throughput::Config;
+using cuda::forward_sm80::throughput::Features;
+using cuda::forward_sm80::throughput::kConfigs;
+using cuda::forward_sm80::throughput::kHalfConfigs;
+using cuda::forward_sm80::throughput::launch_columns;
+using cuda::forward_sm80::throughput::most_splits;
+using cuda::forward_sm80::throughput::nearest_tile;
+using cuda::forward_sm80::throughput::split_count;
+using cuda::forward_sm80::throughput::split_keys;
+using cuda::forward_sm80::throughput::split_weight;
+using cuda::forward_sm80::throughput::split_workspace_bytes;
+using cuda::forward_sm80::throughput::TileOrder;
+using cuda::forward_sm80::throughput::with_part;
+using testing::HasSubstr;
+
+// ---- the resource page
+
+TEST(ForwardSm80Config, EveryHeadDimensionGetsTheCheapestTileThatHoldsIt) {
+  for (int qk = 1; qk <= 256; ++qk) {
+    for (int v = 1; v <= 256; ++v) {
+      const int chosen = choose_config(qk, v);
+      ASSERT_GE(chosen, 0) << qk << "/" << v;
+      for (int i = 0; i < static_cast<int>(kConfigs.size()); ++i) {
+        const Config& config = kConfigs[static_cast<size_t>(i)];
+        const bool holds = config.head_dim_qk >= qk && config.head_dim_v >= v;
+        ASSERT_EQ(holds && i < chosen, false) << qk << "/" << v << ": " << i << " holds it too";
+        ASSERT_TRUE(i != chosen || holds) << qk << "/" << v;
+      }
+    }
+  }
+  EXPECT_EQ(choose_config(257, 64), -1);
+  EXPECT_EQ(choose_config(64, 257), -1);
+}
+
+TEST(ForwardSm80Config, TilesFitTheSmallestSharedMemoryClass) {
+  constexpr int kReservedPerBlock = 1024, kStatic = 1024;
+  for (const Config& c : kConfigs) {
+    EXPECT_LE(c.smem_bytes() + kStatic, 99 * 1024) << c.head_dim_qk;
+    // sm_80 has 164 KB an SM: what 99 KB tiles leave there is one block, or two of small ones.
+    EXPECT_LE(c.smem_bytes() + kStatic + kReservedPerBlock, 164 * 1024) << c.head_dim_qk;
+    EXPECT_LE(c.threads() * c.blocks_per_sm * 255, 65536) << c.head_dim_qk;
+  }
+  const Config& d64 = kConfigs[0];
+  EXPECT_LE(2 * (d64.smem_bytes() + kStatic + kReservedPerBlock), 100 * 1024)
+      << "two blocks of head dimension 64 share an SM of sm_89";
+}
+
+TEST(ForwardSm80Config, Fp32HasATileForEveryHeadDimensionOfALaunch) {
+  for (int qk = 1; qk <= 256; ++qk) {
+    for (int v = 1; v <= launch_columns(4); ++v) {
+      const int chosen = choose_config(qk, v, 4);
+      ASSERT_GE(chosen, kHalfConfigs) << qk << "/" << v;
+      const Config& config = kConfigs[static_cast<size_t>(chosen)];
+      ASSERT_TRUE(config.head_dim_qk >= qk && config.head_dim_v >= v) << qk << "/" << v;
+      ASSERT_EQ(config.element_bytes, 4);
+    }
+  }
+  EXPECT_EQ(choose_config(257, 64, 4), -1);
+  for (int i = 0; i < kHalfConfigs; ++i) {
+    EXPECT_EQ(kConfigs[static_cast<size_t>(i)].element_bytes, 2) << i;
+  }
+}
+
+TEST(ForwardSm80Config, WhatTheTableSays) {
+  EXPECT_EQ(kConfigs[0].block_q(), 128);
+  EXPECT_EQ(kConfigs[0].smem_bytes(), 48 * 1024);
+  EXPECT_EQ(kConfigs[2].smem_bytes(), 96 * 1024);
+  EXPECT_EQ(kConfigs[1].stored_qk(), 128) << "head dimension 96 is stored in panels of 64";
+  EXPECT_EQ(kConfigs[2].slice_keys(Features::all), 16);
+  EXPECT_EQ(kConfigs[2].slice_keys(Features::none), 32);
+}
+
+TEST(ForwardSm80Config, PairsOfWarpsServeLongRowsWhereTheSharedMemoryIs) {
+  using namespace cuda::forward_sm80::throughput;
+  constexpr int64_t kSm80 = 163 * 1024, kSm89 = 99 * 1024, kSm90 = 227 * 1024;
+  const int long_rows = choose_config(256, 256);
+  EXPECT_EQ(long_rows, kPairedConfig.fallback);
+  EXPECT_TRUE(pairs_serve(long_rows, kSm80));
+  EXPECT_TRUE(pairs_serve(long_rows, kSm90));
+  EXPECT_FALSE(pairs_serve(long_rows, kSm89));
+  EXPECT_FALSE(pairs_serve(choose_config(128, 128), kSm80));
+  EXPECT_LE(kPairedConfig.smem_bytes() + 3 * 1024, kSm80);
+  EXPECT_LE(kPairedConfig.threads() * 255, 65536);
+}
+
+// ---- splits
+
+TEST(ForwardSm80Splits, CoverTheKeysInWholeTiles) {
+  for (const int64_t keys :
+       {0, 1, 63, 64, 65, 128, 512, 513, 1000, 16384, 16385, 65536, 1000000, 1 << 30}) {
+    const int64_t each = split_keys(keys), count = split_count(keys);
+    for (const Config& config : kConfigs) {
+      EXPECT_EQ(each % config.block_kv, 0) << keys << " in splits of " << each;
+    }
+    ASSERT_GE(count, 1) << keys;
+    EXPECT_LE(count, 64) << keys;
+    EXPECT_GE(count * each, keys) << "keys are left over";
+    EXPECT_TRUE(count == 1 || (count - 1) * each < keys)
+        << "the last split of " << keys << " is empty";
+  }
+}
+
+TEST(ForwardSm80Splits, ManyEnoughForAGpuAndLongEnoughForTheirRows) {
+  EXPECT_EQ(split_count(64), 1);
+  EXPECT_EQ(split_count(512), 8);
+  EXPECT_EQ(split_keys(8192), 256);
+  EXPECT_EQ(split_count(8192), 32);
+  EXPECT_EQ(split_keys(65536), 1024);
+}
+
+TEST(ForwardSm80Splits, ALaunchHasAsManyAsAnyEntryWants) {
+  int64_t most = 2;
+  for (int64_t keys = 0; keys < 70000; ++keys) {
+    most = std::max(most, split_count(keys));
+    ASSERT_EQ(most_splits(keys), most) << keys;
+  }
+  EXPECT_EQ(most_splits(int64_t{1} << 30), 64);
+}
+
+TEST(ForwardSm80Splits, WorkspaceHoldsEveryPartialRow) {
+  EXPECT_EQ(split_workspace_bytes(1, 2, 64), 2 * (2 * 4 + 64 * 4));
+  EXPECT_EQ(split_workspace_bytes(int64_t{1} << 20, 64, 128), (int64_t{1} << 26) * 130 * 4);
+}
+
+// ---- joining splits
+
+struct Part {
+  float reference = -std::numeric_limits<float>::infinity(), sum = 0, output = 0;
+};
+
+// One row with one output, as a split leaves it; a score times `unit` is in units of log2.
+Part part_of(const std::vector<float>& scores, const std::vector<float>& values, size_t begin,
+             size_t end, float unit) {
+  Part part;
+  for (size_t i = begin; i < end; ++i) part.reference = std::max(part.reference, scores[i]);
+  for (size_t i = begin; i < end; ++i) {
+    const float p = std::exp2((scores[i] - part.reference) * unit);
+    part.sum += p;
+    part.output += p * values[i];
+  }
+  return part;
+}
+
+Part joined(const std::vector<Part>& parts, float unit) {
+  const auto exp2 = [](float x) { return std::exp2(x); };
+  Part all;
+  for (const Part& part : parts) all.reference = std::max(all.reference, part.reference);
+  for (const Part& part : parts) {
+    const float weight = split_weight(part.reference, all.reference, unit, exp2);
+    all.sum += weight * part.sum;
+    all.output = with_part(all.output, weight, part.output);
+  }
+  return all;
+}
+
+TEST(ForwardSm80Combine, SplitsGiveWhatTheWholeRowGives) {
+  std::mt19937 random(4);
+  std::normal_distribution<float> normal;
+  for (int n = 0; n < 200; ++n) {
+    std::vector<float> scores(100), values(100);
+    // Of every size that fp32 has: what is scaled is a difference.
+    const float unit = n % 2 == 0 ? 1 : 0.18F;
+    const float size = n % 4 < 2 ? 20 : n % 8 < 4 ? 1e30F : 3e37F;
+    for (float& x : scores) x = size * normal(random);
+    for (float& x : values) x = normal(random);
+    const Part whole = part_of(scores, values, 0, 100, unit);
+    std::vector<Part> parts = {Part{}};  // a split that no key of the row's is in
+    for (size_t begin = 0; begin < 100; begin += 30) {
+      parts.push_back(part_of(scores, values, begin, std::min<size_t>(begin + 30, 100), unit));
+    }
+    const Part all = joined(parts, unit);
+    EXPECT_EQ(all.reference, whole.reference);
+    EXPECT_NEAR(all.sum, whole.sum, 1e-5 * whole.sum);
+    EXPECT_NEAR(all.output / all.sum, whole.output / whole.sum, 1e-5);
+  }
+}
+
+TEST(ForwardSm80Combine, ARowWithoutAKeyIsEmptyAndNotNaN) {
+  const Part all = joined({Part{}, Part{}}, 1);
+  EXPECT_EQ(all.sum, 0);
+  EXPECT_EQ(all.output, 0);
+}
+
+TEST(ForwardSm80Combine, WhatIsNotFiniteCountsHoweverSmallItsWeight) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  EXPECT_EQ(joined({{0, 1, 1}, {-1000, 1, kInfinity}}, 1).output, kInfinity);
+  EXPECT_EQ(joined({{0, 1, 1}, {-1000, 1, -kInfinity}}, 1).output, -kInfinity);
+  EXPECT_TRUE(std::isnan(joined({{0, 1, 1}, {-1000, 1, std::nanf("")}}, 1).output));
+}
+
+// ---- the order of tiles
+
+TEST(ForwardSm80Order, TakesEveryTileOnceAndTheFirstOneFirst) {
+  for (int begin = 0; begin < 4; ++begin) {
+    for (int end = begin + 1; end < 9; ++end) {
+      for (int first = begin; first < end; ++first) {
+        const TileOrder order{.begin = begin, .end = end, .first = first};
+        std::vector<int> taken;
+        for (int turn = begin; turn < end; ++turn) taken.push_back(order.tile(turn));
+        EXPECT_EQ(taken.front(), first);
+        EXPECT_EQ(taken.back(), first == begin ? end - 1 : first - 1);
+        std::sort(taken.begin(), taken.end());
+        for (int i = begin; i < end; ++i) ASSERT_EQ(taken[static_cast<size_t>(i - begin)], i);
+      }
+    }
+  }
+}
+
+TEST(ForwardSm80Order, BeginsNextToTheDiagonalWhereverItIs) {
+  EXPECT_EQ(nearest_tile(130, 0, 10, 64), 2);
+  EXPECT_EQ(nearest_tile(63, 0, 10, 64), 0);
+  EXPECT_EQ(nearest_tile(640, 0, 10, 64), 9);
+  EXPECT_EQ(nearest_tile(130, 3, 10, 64), 3);
+  EXPECT_EQ(nearest_tile(-1, 0, 10, 64), 0);
+  EXPECT_EQ(nearest_tile(-(int64_t{1} << 33), 2, 10, 64), 2);
+  EXPECT_EQ(nearest_tile(int64_t{1} << 33, 2, 10, 64), 9);
+}
+
+// ---- key ranges
+
+Sequence sequence(int64_t len_q, int64_t len_kv, int64_t offset) {
+  Sequence s;
+  s.len_q = s.rows_q = len_q;
+  s.len_kv = len_kv;
+  s.offset = offset;
+  return s;
+}
+
+bool sees(const Sequence& s, const Band& band, int64_t query, int64_t key) {
+  const KeyRange range = visible_keys(s, band, query);
+  return key >= range.begin && key < range.end;
+}
+
+// Tiles outside of the range hold no visible pair, mask-free ones nothing else, and the ends are
+// tight.
+void check_range(const Sequence& s, const Band& band, int64_t first, int64_t last, int block_kv) {
+  const TileRange range = tile_range(s, band, first, last, block_kv);
+  const int64_t tiles = (s.len_kv + block_kv - 1) / block_kv;
+  const auto visible_in = [&](int64_t tile) {
+    int64_t visible = 0, pairs = 0;
+    for (int64_t i = first; i < std::min(last, s.len_q); ++i) {
+      for (int64_t j = tile * block_kv; j < (tile + 1) * block_kv; ++j) {
+        visible += sees(s, band, i, j) ? 1 : 0;
+        ++pairs;
+      }
+    }
+    return std::pair(visible, pairs);
+  };
+  ASSERT_LE(range.begin, range.end);
+  ASSERT_LE(range.full_begin, range.full_end);
+  for (int64_t tile = 0; tile < tiles; ++tile) {
+    const auto [visible, pairs] = visible_in(tile);
+    const bool inside = tile >= range.begin && tile < range.end;
+    const bool full = tile >= range.full_begin && tile < range.full_end;
+    ASSERT_TRUE(inside || visible == 0) << "tile " << tile << " is skipped but seen";
+    ASSERT_TRUE(!full || visible == pairs) << "tile " << tile << " is not mask-free";
+    ASSERT_TRUE(!inside || full || visible < pairs) << "tile " << tile << " needs no mask";
+  }
+  if (range.begin < range.end) {
+    ASSERT_GT(visible_in(range.begin).first, 0);
+    ASSERT_GT(visible_in(range.end - 1).first, 0);
+  }
+}
+
+TEST(KvRange, AgreesWithTheDefinitionOnSmallProblems) {
+  for (const int64_t len_q : {0, 1, 7, 16, 23}) {
+    for (const int64_t len_kv : {0, 1, 8, 19, 32}) {
+      for (const int64_t offset : {-40, -9, -1, 0, 3, 12, 40}) {
+        for (const int64_t left : {-1, 0, 5, 20}) {
+          for (const int64_t right : {-1, 0, 4, 30}) {
+            for (const int64_t first : {0, 8, 16}) {
+              check_range(sequence(len_q, len_kv, offset), {left, right}, first, first + 8, 8);
+              if (HasFatalFailure()) {
+                FAIL() << "len_q " << len_q << " len_kv " << len_kv << " offset " << offset
+                       << " window " << left << "," << right << " first " << first;
+              }
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(KvRange, LimitsAgreeWithTheDefinitionUpToTheFurthestOffsets) {
+  std::mt19937_64 random(1);
+  const auto pick = [&](std::initializer_list<int64_t> from) {
+    return *(from.begin() + static_cast<std::ptrdiff_t>(random() % from.size()));
+  };
+  constexpr int64_t kFar = int64_t{1} << 32, kMost = int64_t{1} << 30;
+  for (int n = 0; n < 20000; ++n) {
+    const int64_t len = pick({64, 1000, kMost});
+    const Sequence s = sequence(len, pick({1, 64, 1000, kMost}),
+                                pick({0, 1, -1, 500, -500, kMost, -kMost, kFar, -kFar}));
+    const Band band{pick({-1, 0, 7, 999, kMost, kFar}), pick({-1, 0, 7, 999, kMost, kFar})};
+    const auto query = static_cast<int64_t>(random() % static_cast<uint64_t>(len));
+    // Keys around the ends of what is visible, and anywhere.
+    const KeyRange range = visible_keys(s, band, query);
+    const int64_t near = pick({range.begin, range.end, query, static_cast<int64_t>(random())});
+    const int64_t key = std::clamp<int64_t>(near + pick({-1, 0, 1}), 0, s.len_kv + 5);
+    const BandLimits limits = band_limits(s, band);
+    const auto q = static_cast<int>(query), k = static_cast<int>(key);
+    ASSERT_EQ(limits.sees(q, k), sees(s, band, query, key))
+        << "query " << query << " key " << key << " offset " << s.offset << " window " << band.left
+        << "," << band.right << " len_kv " << s.len_kv;
+    const int start = k / 32 * 32;
+    const ColumnRange columns = visible_columns(limits, q, start, 32);
+    ASSERT_EQ(k - start >= columns.begin && k - start < columns.end, limits.sees(q, k));
+  }
+}
+
+// The same in 32 bits, which is what the kernels use.
+TEST(ForwardSm80KeyTiles, AgreeWithTheRangesOfSixtyFourBits) {
+  std::mt19937_64 random(5);
+  const auto pick = [&](std::initializer_list<int64_t> from) {
+    return *(from.begin() + static_cast<std::ptrdiff_t>(random() % from.size()));
+  };
+  constexpr int64_t kFar = int64_t{1} << 32, kMost = cuda::forward_sm80::throughput::kMostRows;
+  for (int n = 0; n < 100000; ++n) {
+    const int64_t len_q = pick({0, 1, 64, 100, 1000, kMost - 1, kMost});
+    const int64_t offset =
+        pick({0, 1, -1, 63, 500, -500, 1000, kMost, -kMost, kFar, -kFar}) + pick({0, 0, 1, -1, 7});
+    const Sequence s = sequence(len_q, pick({0, 1, 64, 1000, kMost - 1, kMost}), offset);
+    const Band band{pick({-1, 0, 7, 999, kMost - 1, kMost, kFar}),
+                    pick({-1, 0, 7, 999, kMost - 1, kMost, kFar})};
+    const auto rows = static_cast<int>(pick({16, 32, 64, 128}));
+    const auto block = static_cast<int>(pick({16, 32, 64}));
+    const int64_t last_tile = std::max<int64_t>(len_q - 1, 0) / rows;
+    const auto first = static_cast<int>(
+        rows *
+        std::clamp<int64_t>(pick({0, 1, last_tile, last_tile - 1, last_tile / 2}), 0, last_tile));
+    const auto limits = cuda::forward_sm80::throughput::key_limits(s, band);
+    const TileRange wanted = tile_range(s, band, first, int64_t{first} + rows, block);
+    const TileRange found = cuda::forward_sm80::throughput::key_tiles(
+        limits, static_cast<int>(len_q), first, first + rows, block);
+    const auto what = [&] {
+      return testing::Message() << "len_q " << len_q << " len_kv " << s.len_kv << " offset "
+                                << offset << " window " << band.left << "," << band.right
+                                << " rows " << first << "+" << rows << " block " << block;
+    };
+    ASSERT_EQ(found.begin, wanted.begin) << what();
+    ASSERT_EQ(found.full_begin, wanted.full_begin) << what();
+    ASSERT_EQ(found.full_end, wanted.full_end) << what();
+    ASSERT_EQ(found.end, wanted.end) << what();
+    if (len_q == 0) continue;
+    const int query = first + static_cast<int>(random() % static_cast<uint64_t>(rows));
+    const int64_t tile = std::clamp<int64_t>(
+        pick({wanted.begin, wanted.end, wanted.full_begin, wanted.full_end, 0}) + pick({0, -1, 1}),
+        0, kMost / block);
+    const auto key = static_cast<int>(tile * block);
+    const ColumnRange a = visible_columns(band_limits(s, band), query, key, block);
+    const ColumnRange b =
+        cuda::forward_sm80::throughput::visible_columns(limits, query, key, block);
+    for (int c = 0; c < block; ++c) {
+      ASSERT_EQ(c >= b.begin && c < b.end, c >= a.begin && c < a.end)
+          << what() << " query " << query << " key " << key + c;
+    }
+  }
+}
+
+// ---- orders and divisions
+
+TEST(ForwardSm80Divisor, DividesExactly) {
+  using cuda::forward_sm80::throughput::divisor;
+  constexpr uint32_t kLast = (uint32_t{1} << 31) - 1;
+  std::mt19937_64 random(6);
+  for (uint32_t d = 1; d <= 3000; ++d) {
+    for (const uint32_t q : {0U, 1U, 2U, 1000U, kLast / d - 1, kLast / d}) {
+      for (const uint32_t r : {0U, 1U, d / 2, d - 1}) {
+        const uint64_t n = uint64_t{q} * d + r;
+        if (r < d && n <= kLast) {
+          ASSERT_EQ(divisor(d).divide(static_cast<uint32_t>(n)), q) << n << " / " << d;
+        }
+      }
+    }
+  }
+  for (int i = 0; i < 1000000; ++i) {
+    const auto bits = static_cast<uint32_t>(random() % 31 + 1);
+    const auto d = static_cast<uint32_t>(std::max<uint64_t>(random() % (uint64_t{1} << bits), 1));
+    const auto any = static_cast<uint32_t>(random() % (uint64_t{kLast} + 1));
+    for (const uint32_t n : {any, any / d * d, any / d * d + d - 1, kLast}) {
+      if (n > kLast) continue;
+      ASSERT_EQ(divisor(d).divide(n), n / d) << n << " / " << d;
+    }
+  }
+}
+
+// A lane's columns of products 2 m and 2 m + 1 are four neighbouring keys, and every key has a row.
+TEST(ForwardSm80KeyOrder, AgreesWithTheColumnsOfProducts) {
+  using namespace cuda::forward_sm80::throughput;
+  for (const KeyOrder order : {KeyOrder::plain, KeyOrder::quads}) {
+    for (int lane = 0; lane < 32; ++lane) {
+      for (int n = 0; n < 8; ++n) {
+        for (int e = 0; e < 2; ++e) {
+          const int row = 8 * n + 2 * (lane % 4) + e;  // of K's tile: the column of S
+          EXPECT_EQ(key_of_row(order, row),
+                    first_key_of_lane(order, lane) + key_distance(order, n, e))
+              << "lane " << lane << " product " << n << " column " << e;
+        }
+      }
+    }
+    std::vector<int> keys;
+    for (int row = 0; row < 64; ++row) keys.push_back(key_of_row(order, row));
+    std::sort(keys.begin(), keys.end());
+    for (int key = 0; key < 64; ++key) EXPECT_EQ(keys[static_cast<size_t>(key)], key);
+  }
+  EXPECT_EQ(key_distance(KeyOrder::quads, 1, 1), 3) << "four neighbours";
+}
+
+// ---- packed batches
+
+// Every tile of every entry has exactly one slot, whatever the lengths.
+TEST(PackedTiles, EveryTileHasOneSlot) {
+  std::mt19937_64 random(2);
+  for (int n = 0; n < 500; ++n) {
+    const auto batch = static_cast<int64_t>(1 + random() % 9);
+    const int64_t block_q = 8;
+    std::vector<int64_t> begin = {0};
+    for (int64_t b = 0; b < batch; ++b) {
+      begin.push_back(begin.back() + static_cast<int64_t>(random() % 3 == 0 ? 0 : random() % 40));
+    }
+    std::map<std::pair<int64_t, int64_t>, int> seen;
+    const int64_t slots = cuda::attention::packed_slots(begin.back(), batch, block_q);
+    for (int64_t slot = 0; slot < slots; ++slot) {
+      const auto found = cuda::attention::find_packed_tile(
+          slot, batch, block_q, [&](int64_t b) { return begin[static_cast<size_t>(b)]; });
+      ASSERT_TRUE(found.entry >= 0 && found.entry < batch);
+      ASSERT_TRUE(found.tile >= 0 && found.tile < found.tiles);
+      ++seen[{found.entry, found.tile}];
+    }
+    for (int64_t b = 0; b < batch; ++b) {
+      const auto at = static_cast<size_t>(b);
+      const int64_t tiles = (begin[at + 1] - begin[at] + block_q - 1) / block_q;
+      for (int64_t tile = 0; tile < tiles; ++tile) {
+        ASSERT_EQ((seen[{b, tile}]), 1) << "tile " << tile << " of entry " << b;
+      }
+    }
+    for (const auto& [tile, times] : seen) ASSERT_EQ(times, 1);
+  }
+}
+
+TEST(PackedTiles, EveryRowHasItsEntry) {
+  const std::vector<int64_t> begin = {0, 0, 5, 5, 6, 9, 9};  // entries 0, 2 and 5 have no row
+  const std::vector<int> wanted = {1, 1, 1, 1, 1, 3, 4, 4, 4};
+  for (size_t row = 0; row < wanted.size(); ++row) {
+    const int entry =
+        cuda::attention::find_packed_row(static_cast<int64_t>(row), std::ssize(begin) - 1,
+                                         [&](int64_t b) { return begin[static_cast<size_t>(b)]; });
+    EXPECT_EQ(entry, wanted[row]) << "row " << row;
+  }
+  std::mt19937_64 random(4);
+  for (int n = 0; n < 2000; ++n) {  // whatever is in memory
+    const int entry = cuda::attention::find_packed_row(
+        static_cast<int64_t>(random() % 100), 7,
+        [&](int64_t) { return static_cast<int64_t>(random() % 100); });
+    ASSERT_TRUE(entry >= 0 && entry < 7);
+  }
+}
+
+// Device memory is not to be trusted: any contents give an entry of the batch.
+TEST(PackedTiles, GarbageStaysInsideOfTheBatch) {
+  std::mt19937_64 random(3);
+  for (int n = 0; n < 2000; ++n) {
+    std::vector<int64_t> begin(8);
+    for (int64_t& row : begin) row = static_cast<int64_t>(random() % 100);
+    const auto found =
+        cuda::attention::find_packed_tile(static_cast<int64_t>(random() % 30), 7, 8,
+                                          [&](int64_t b) { return begin[static_cast<size_t>(b)]; });
+    ASSERT_TRUE(found.entry >= 0 && found.entry < 7);
+  }
+}
+
+// ---- refusals
+
+DeviceInfo gpu(int32_t compute_capability) {
+  DeviceInfo info;
+  info.device = {DeviceKind::cuda, 0};
+  info.compute_capability = compute_capability;
+  return info;
+}
+
+Problem dense(DType dtype, int64_t head_dim_qk, int64_t head_dim_v) {
+  Problem p;
+  p.q = p.k = TensorDesc::contiguous(dtype, {2, 4, 100, head_dim_qk});
+  p.v = p.o = TensorDesc::contiguous(dtype, {2, 4, 100, head_dim_v});
+  p.lse = TensorDesc::contiguous(DType::f32, {2, 4, 100});
+  return p;
+}
+
+std::string refusal(const Problem& problem, int32_t compute_capability = 80,
+                    const char* targets = "80;89;90a", Sm80Kernel kernel = Sm80Kernel::half) {
+  const Result<ForwardProblem> resolved = resolve(problem);
+  EXPECT_TRUE(resolved.ok()) << resolved.status().message();
+  return forward_sm80_throughput_refusal(*resolved, gpu(compute_capability), targets, kernel);
+}
+
+TEST(ForwardSm80Refusal, NamesWhatItDoesNotCompute) {
+  EXPECT_THAT(refusal(dense(DType::f32, 64, 64)), HasSubstr("q: dtype is f32"));
+  EXPECT_THAT(refusal(dense(DType::f16, 264, 64)), HasSubstr("q: head dimension is 264"));
+  EXPECT_THAT(refusal(dense(DType::f16, 64, 257)), HasSubstr("v: head dimension is 257"));
+  Problem p = dense(DType::f16, 64, 64);
+  p.o.dtype = DType::f64;
+  EXPECT_THAT(refusal(p), HasSubstr("o: dtype is f64"));
+  p = dense(DType::f16, 64, 64);
+  p.lse->dtype = DType::f64;
+  EXPECT_THAT(refusal(p), HasSubstr("lse: dtype is f64"));
+  p = dense(DType::f16, 64, 64);
+  EXPECT_THAT(refusal(p, 75), HasSubstr("compute capability is 7.5"));
+  EXPECT_THAT(refusal(p, 89, "90a"), HasSubstr("has code for 90a"));
+}
+
+TEST(ForwardSm80Refusal, EachRowOfTheFamilyNamesItsTypes) {
+  const auto by = [](DType dtype, Sm80Kernel kernel) {
+    Problem p = dense(dtype, 64, 200);
+    p.o = TensorDesc::contiguous(DType::f32, {2, 4, 100, 200});
+    return refusal(p, 80, "80", kernel);
+  };
+  EXPECT_EQ(by(DType::f32, Sm80Kernel::f32), "");
+  EXPECT_THAT(by(DType::f16, Sm80Kernel::f32), HasSubstr("q: dtype is f16, wanted f32"));
+  for (const DType dtype : {DType::f32, DType::f16, DType::bf16}) {
+    EXPECT_EQ(by(dtype, Sm80Kernel::split), "");
+  }
+  for (const Sm80Kernel kernel : {Sm80Kernel::half, Sm80Kernel::f32, Sm80Kernel::split}) {
+    EXPECT_THAT(by(DType::f8e4m3, kernel), HasSubstr("q: dtype is f8e4m3"));
+  }
+  EXPECT_THAT(refusal(dense(DType::f32, 64, 257), 80, "80", Sm80Kernel::f32),
+              HasSubstr("v: head dimension is 257"));
+  Problem p = dense(DType::f16, 64, 64);  // broadcast, so that 2^30 keys need no memory
+  p.k = p.v = TensorDesc::strided(DType::f16, {2, 4, int64_t{1} << 30, 64}, {0, 0, 0, 1});
+  p.q = p.o = TensorDesc::contiguous(DType::f16, {2, 4, int64_t{1} << 30, 64});
+  p.lse.reset();
+  EXPECT_THAT(refusal(p, 80, "80", Sm80Kernel::split), HasSubstr("splits"));
+  EXPECT_EQ(refusal(p, 80, "80", Sm80Kernel::half), "");
+}
+
+TEST(ForwardSm80Refusal, ComputesTheWholeForwardOfSixteenBitInputs) {
+  for (const int32_t device : {80, 86, 89, 90}) {
+    Problem p = dense(DType::bf16, 61, 33);
+    p.o = TensorDesc::contiguous(DType::f32, {2, 4, 100, 33});
+    p.bias = TensorDesc::contiguous(DType::f32, {1, 4, 1, 100});
+    p.mask = TensorDesc::contiguous(DType::boolean, {2, 1, 100, 100});
+    p.alibi_slopes = TensorDesc::contiguous(DType::f32, {4});
+    p.sinks = TensorDesc::contiguous(DType::f32, {4});
+    p.seqlens_kv = TensorDesc::contiguous(DType::i32, {2});
+    p.softcap = 30;
+    p.dropout_p = 0.5F;
+    p.softmax_scale = -1.0F;
+    p.causal = true;
+    p.window_left = 7;
+    EXPECT_EQ(refusal(p, device), "");
+  }
+}
+
+TEST(ForwardSm80Splits, AreForFewQueriesLongKeysAndAnIdleGpu) {
+  const auto splits = [](int64_t batch, int64_t queries, int64_t keys, bool batch_invariant) {
+    Problem p;
+    p.q = p.o = TensorDesc::contiguous(DType::f16, {batch, 32, queries, 128});
+    p.k = p.v = TensorDesc::contiguous(DType::f16, {batch, 8, keys, 128});
+    const Result<ForwardProblem> resolved = resolve(p);
+    EXPECT_TRUE(resolved.ok()) << resolved.status().message();
+    PlanContext context;
+    context.device = gpu(90);
+    context.device.multiprocessors = 132;
+    context.batch_invariant = batch_invariant;
+    return forward_sm80_splits(*resolved, context);
+  };
+  EXPECT_TRUE(splits(1, 1, 8192, false));
+  EXPECT_TRUE(splits(2, 16, 65536, false));
+  EXPECT_FALSE(splits(1, 17, 8192, false));
+  EXPECT_FALSE(splits(1, 1, 2047, false));
+  EXPECT_FALSE(splits(64, 1, 8192, false)) << "the batch fills the GPU";
+  for (const int64_t batch : {1, 3, 64, 1000}) {
+    EXPECT_FALSE(splits(batch, 1, 8192, true)) << "another entry may have more queries";
+    EXPECT_FALSE(splits(batch, 17, 8192, true));
+  }
+}
+
+TEST(ForwardSm80Refusal, ScoresAloneHaveKernelsOfTheirOwn) {
+  const auto features = [](const Problem& problem) {
+    const Result<ForwardProblem> resolved = resolve(problem);
+    EXPECT_TRUE(resolved.ok()) << resolved.status().message();
+    return forward_sm80_features(*resolved, false);
+  };
+  Problem p = dense(DType::bf16, 128, 128);
+  p.softcap = 30;
+  p.bias = TensorDesc::contiguous(DType::bf16, {1, 1, 100, 100});
+  p.alibi_slopes = TensorDesc::contiguous(DType::f32, {4});
+  EXPECT_EQ(features(p), Features::scores);
+  p.mask = TensorDesc::contiguous(DType::boolean, {1, 1, 1, 100});
+  EXPECT_EQ(features(p), Features::all);
+  p = dense(DType::bf16, 128, 128);
+  p.k = p.v = TensorDesc::contiguous(DType::bf16, {2, 4, 2, 128});
+  p.alibi_slopes = TensorDesc::contiguous(DType::f32, {4});
+  EXPECT_EQ(features(p), Features::all) << "rows of one key have to be exact";
+  p = dense(DType::bf16, 128, 128);
+  p.alibi_slopes = TensorDesc::contiguous(DType::f32, {4});
+  p.window_left = p.window_right = 1;
+  EXPECT_EQ(features(p), Features::all) << "so have those of a narrow window";
+  p = dense(DType::bf16, 128, 128);
+  p.q = p.o = TensorDesc::contiguous(DType::bf16, {2, 4, 1, 128});
+  p.lse = TensorDesc::contiguous(DType::f32, {2, 4, 1});
+  p.alibi_slopes = TensorDesc::contiguous(DType::f32, {4});
+  EXPECT_EQ(features(p), Features::scores);
+  p.causal = true;
+  p.alignment = Alignment::top_left;
+  EXPECT_EQ(features(p), Features::all)
+      << "and those of a causal mask so short that no query sees 64";
+  p.alignment = Alignment::bottom_right;
+  EXPECT_EQ(features(p), Features::scores) << "the last query sees all";
+  p = dense(DType::bf16, 256, 256);
+  p.softcap = 30;
+  EXPECT_EQ(features(p), Features::all) << "no kernel of its own at this head dimension";
+  EXPECT_EQ(features(dense(DType::f32, 64, 64)), Features::all);
+}
+
+TEST(ForwardSm80Refusal, PlainIsWhatNeedsNoLookAtEveryTile) {
+  const auto plain = [](const Problem& problem) {
+    const Result<ForwardProblem> resolved = resolve(problem);
+    EXPECT_TRUE(resolved.ok()) << resolved.status().message();
+    return forward_sm80_features(*resolved, false) == Features::none;
+  };
+  Problem p = dense(DType::f16, 80, 64);
+  p.causal = true;
+  p.window_left = 9;
+  p.sinks = TensorDesc::contiguous(DType::f32, {4});
+  EXPECT_TRUE(plain(p));
+  Problem with = p;
+  with.softcap = 1;
+  EXPECT_FALSE(plain(with));
+  with = p;
+  with.dropout_p = 0.1F;
+  EXPECT_FALSE(plain(with));
+  with = p;
+  with.softmax_scale = 0.0F;
+  EXPECT_FALSE(plain(with));
+  with = p;
+  with.mask = TensorDesc::contiguous(DType::boolean, {1, 1, 1, 100});
+  EXPECT_FALSE(plain(with));
+  with = p;
+  with.o.dtype = DType::f32;
+  EXPECT_FALSE(plain(with));
+  EXPECT_FALSE(plain(dense(DType::f16, 81, 64))) << "rows that are not whole 16-byte chunks";
+  with = p;
+  with.k = TensorDesc::strided(DType::f16, {2, 4, 100, 80}, {4 * 100 * 84, 100 * 84, 84, 1});
+  EXPECT_FALSE(plain(with)) << "rows that do not begin at multiples of 16 bytes";
+}
+
+}  // namespace
+}  // namespace flashcore

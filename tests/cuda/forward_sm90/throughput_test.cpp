@@ -1,0 +1,367 @@
+// What of forward_sm90_throughput needs no GPU: its table of tiles, the order of tiles, the counter
+// that hands them out, the ranges of blocks, and its refusals.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <random>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "cuda/attention/kv_range.hpp"
+#include "cuda/forward_sm90/throughput/config.hpp"
+#include "cuda/forward_sm90/throughput/schedule.hpp"
+#include "cuda/forward_sm90/throughput/supports.hpp"
+#include "cuda/forward_sm90/throughput/tile_counter.hpp"
+#include "problem/problem.hpp"
+
+namespace flashcore {
+namespace {
+
+namespace sm90 = cuda::forward_sm90::throughput;
+using testing::HasSubstr;
+
+// ---- the resource page
+
+TEST(ForwardSm90Config, EveryHeadDimensionGetsTheFirstTileThatHoldsIt) {
+  for (const bool features : {false, true}) {
+    for (int qk = 8; qk <= 256; qk += 8) {
+      for (int v = 8; v <= 256; v += 8) {
+        const int chosen = sm90::choose_config(qk, v, features);
+        ASSERT_GE(chosen, 0) << qk << "/" << v;
+        for (int i = 0; i <= chosen; ++i) {
+          const sm90::Config& c = sm90::kConfigs[static_cast<size_t>(i)];
+          const bool fits =
+              c.head_dim_qk >= qk && c.head_dim_v >= v && (features ? c.features : c.plain);
+          ASSERT_EQ(fits, i == chosen) << qk << "/" << v << ", row " << i;
+        }
+      }
+    }
+    EXPECT_EQ(sm90::choose_config(257, 64, features), -1);
+    EXPECT_EQ(sm90::choose_config(64, 257, features), -1);
+  }
+}
+
+TEST(ForwardSm90Config, RegistersAndSharedMemoryAreThereForAllWarps) {
+  for (const sm90::Config& c : sm90::kConfigs) {
+    const int threads = c.threads(), blocks = c.blocks_an_sm;
+    EXPECT_LE(c.tile_bytes() + sm90::kBarrierBytes, 227 * 1024) << c.head_dim_qk;
+    EXPECT_LE(blocks * (c.tile_bytes() + sm90::kBarrierBytes + 1024), 228 * 1024);
+    EXPECT_LE(128 * (c.producer_registers() + c.consumers * c.consumer_registers()),
+              65536 / (blocks * threads) / 8 * 8 * threads)
+        << "the pool is what the launch allocated";
+    EXPECT_EQ(c.consumer_registers() % 8, 0);
+    EXPECT_EQ(c.producer_registers() % 8, 0);
+  }
+}
+
+// ---- the order of tiles
+
+TEST(ForwardSm90Order, TakesEveryTileOnceLongestFirstWithinASection) {
+  for (const uint32_t heads : {1U, 2U, 5U, 16U}) {
+    for (const uint32_t tiles : {1U, 3U, 8U}) {
+      for (uint32_t section = 1; section <= heads; ++section) {
+        const sm90::TileOrder order{heads, tiles, section, true};
+        std::set<std::pair<uint32_t, uint32_t>> seen;
+        uint32_t before = 0;
+        for (uint32_t i = 0; i < order.size(); ++i) {
+          const sm90::TileOrder::Place place = order.at(i);
+          ASSERT_LT(place.batch_head, heads);
+          ASSERT_LT(place.q_tile, tiles);
+          ASSERT_TRUE(seen.emplace(place.batch_head, place.q_tile).second);
+          const bool section_begins = i % (section * tiles) == 0;
+          ASSERT_EQ(place.batch_head / section, i / (section * tiles));
+          ASSERT_TRUE(section_begins || place.q_tile <= before);
+          before = place.q_tile;
+        }
+        ASSERT_EQ(seen.size(), order.size());
+      }
+    }
+  }
+}
+
+TEST(ForwardSm90Order, PlainlyTakesTheTilesOfAHeadTogether) {
+  const sm90::TileOrder order{7, 5, 1, false};
+  for (uint32_t i = 0; i < order.size(); ++i) {
+    EXPECT_EQ(order.at(i).batch_head, i / 5);
+    EXPECT_EQ(order.at(i).q_tile, i % 5);
+  }
+}
+
+// ---- the counter
+
+// What lies in memory.
+struct CounterMemory {
+  uint64_t name, counts;
+};
+
+// Blocks that run in any order, on memory that holds anything: what the device functions do, one
+// memory operation at a time.
+class Launch {
+ public:
+  Launch(CounterMemory& memory, uint64_t name, uint32_t tiles, uint32_t blocks)
+      : memory_(memory), counter_{name, blocks}, tiles_(tiles), blocks_(blocks, Block{}) {
+    for (uint32_t b = 0; b < blocks; ++b) blocks_[b].tile = b;
+  }
+
+  bool done() const {
+    return std::all_of(blocks_.begin(), blocks_.end(),
+                       [](const Block& b) { return b.at == kDone; });
+  }
+  const std::vector<uint32_t>& taken() const { return taken_; }
+
+  void step(size_t which) {
+    Block& b = blocks_[which];
+    switch (b.at) {
+      case kRead:
+        b.found = memory_.name;
+        b.at = b.found == counter_.name              ? kAsk
+               : b.found == counter_.being_claimed() ? kRead
+                                                     : kSwap;
+        break;
+      case kSwap:
+        b.at = memory_.name == b.found ? kClear : kRead;
+        if (b.at == kClear) memory_.name = counter_.being_claimed();
+        break;
+      case kClear:
+        memory_.counts = 0;
+        b.at = kName;
+        break;
+      case kName:
+        memory_.name = counter_.name;
+        b.at = kAsk;
+        break;
+      case kAsk:
+        if (b.tile < tiles_) {
+          taken_.push_back(b.tile);
+          b.tile = counter_.tile_after(memory_.counts);
+          memory_.counts += sm90::TileCounter::kOneTile;
+        } else {
+          b.found = memory_.counts;
+          memory_.counts += sm90::TileCounter::kOneLeft;
+          b.at = kReset;
+        }
+        break;
+      case kReset:
+        if (counter_.is_last(b.found)) memory_.counts = 0;
+        b.at = kDone;
+        break;
+      case kDone:
+        break;
+    }
+  }
+
+ private:
+  enum Step { kRead, kSwap, kClear, kName, kAsk, kReset, kDone };
+  struct Block {
+    uint32_t tile = 0;
+    uint64_t found = 0;
+    Step at = kRead;
+  };
+  CounterMemory& memory_;
+  sm90::TileCounter counter_;
+  uint32_t tiles_;
+  std::vector<Block> blocks_;
+  std::vector<uint32_t> taken_;
+};
+
+TEST(ForwardSm90Counter, HandsOutEveryTileOnceAndIsReadyForTheNextLaunch) {
+  std::mt19937_64 random(7);
+  for (int round = 0; round < 300; ++round) {
+    const uint64_t mine = random() & ~uint64_t{1};
+    // Memory that nobody cleared; often all of the name but one bit.
+    CounterMemory memory{round % 2 == 0 ? random() : mine ^ uint64_t{2} << random() % 63, random()};
+    for (int launch = 0; launch < 4; ++launch) {
+      const uint64_t name = launch < 2 ? mine : random() & ~uint64_t{1};  // another plan's
+      const auto blocks = static_cast<uint32_t>(1 + random() % 6);
+      // A packed batch may have fewer tiles than blocks.
+      const auto tiles = static_cast<uint32_t>(random() % 30);
+      Launch one(memory, name, tiles, blocks);
+      while (!one.done()) one.step(random() % blocks);
+      std::vector<uint32_t> taken = one.taken();
+      std::sort(taken.begin(), taken.end());
+      ASSERT_EQ(taken.size(), tiles);
+      for (uint32_t i = 0; i < tiles; ++i) ASSERT_EQ(taken[i], i);
+      ASSERT_EQ(memory.name, name);
+      ASSERT_EQ(memory.counts, 0U);
+    }
+  }
+}
+
+TEST(ForwardSm90Order, SectionsAreWholeGroupsOfHeads) {
+  EXPECT_EQ(sm90::section_heads(65536, 16384, 1, 32), 4U);
+  EXPECT_EQ(sm90::section_heads(65536, 16384, 8, 32), 32U);
+  EXPECT_EQ(sm90::section_heads(65536, 16384, 2, 32), 8U);
+  EXPECT_EQ(sm90::section_heads(65536, 65537, 4, 32), 1U) << "longer than a section";
+  EXPECT_EQ(sm90::section_heads(65536, 0, 1, 32), 32U);
+  EXPECT_EQ(sm90::section_heads(1U << 24, 1, 1U << 20, 1U << 30), 1U << 30);
+  EXPECT_EQ(sm90::section_heads(65536, 16384, 1, 0), 1U) << "no division by 0 follows";
+}
+
+// ---- ranges of blocks
+
+TEST(ForwardSm90Range, AgreesWithTheSharedDefinition) {
+  std::mt19937_64 random(3);
+  const auto pick = [&](std::initializer_list<int64_t> from) {
+    return *(from.begin() + static_cast<std::ptrdiff_t>(random() % from.size()));
+  };
+  constexpr int64_t kMost = sm90::kFar - 1, kBeyond = int64_t{1} << 32;
+  for (int n = 0; n < 200000; ++n) {
+    Sequence s;
+    s.len_q = s.rows_q = pick({0, 1, 7, 63, 64, 65, 300, kMost});
+    s.len_kv = pick({0, 1, 8, 127, 128, 129, 500, kMost});
+    s.offset = pick({0, 1, -1, 5, -64, 200, -200, kMost, -kMost, kBeyond, -kBeyond});
+    const Band band{pick({-1, 0, 1, 100, kMost, kBeyond}), pick({-1, 0, 1, 100, kMost, kBeyond})};
+    const int64_t first = pick({0, 64, 128, std::max<int64_t>(0, s.len_q - 70)});
+    const int block_kv = static_cast<int>(pick({64, 128}));
+    const cuda::attention::TileRange want =
+        cuda::attention::tile_range(s, band, first, first + 64, block_kv);
+    const sm90::BandLimits limits =
+        sm90::band_limits(band.left, band.right, s.offset, static_cast<int>(s.len_kv));
+    const sm90::BlockRange got =
+        sm90::block_range(limits, static_cast<int>(s.len_q), static_cast<int>(first),
+                          static_cast<int>(first) + 64, block_kv);
+    const auto where = [&] {
+      return testing::Message() << "len " << s.len_q << "x" << s.len_kv << " offset " << s.offset
+                                << " window " << band.left << "," << band.right << " first "
+                                << first;
+    };
+    ASSERT_EQ(got.begin, want.begin) << where();
+    ASSERT_EQ(got.end, want.end) << where();
+    if (got.empty()) continue;
+    for (const int block : {got.begin, got.begin + 1, want.full_begin - 1, want.full_begin,
+                            want.full_end - 1, want.full_end, got.end - 1}) {
+      if (block < got.begin || block >= got.end) continue;
+      ASSERT_EQ(got.needs_mask(block), block < want.full_begin || block >= want.full_end)
+          << where() << " block " << block;
+    }
+  }
+}
+
+TEST(ForwardSm90Range, ColumnsAgreeWithTheDefinition) {
+  for (const int64_t offset : {-70, -3, 0, 4, 90}) {
+    for (const int64_t left : {-1, 0, 20}) {
+      for (const int64_t right : {-1, 0, 9}) {
+        Sequence s;
+        s.len_q = s.rows_q = 100, s.len_kv = 150, s.offset = offset;
+        const sm90::BandLimits limits = sm90::band_limits(left, right, offset, 150);
+        for (int query = 0; query < 100; ++query) {
+          const KeyRange want = visible_keys(s, {left, right}, query);
+          for (int key = 0; key < 192; key += 64) {
+            const sm90::ColumnRange got = sm90::visible_columns(limits, query, key);
+            for (int c = 0; c < 64; ++c) {
+              ASSERT_EQ(c >= got.begin && c < got.end, key + c >= want.begin && key + c < want.end)
+                  << query << ", " << key + c;
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+// ---- refusals
+
+DeviceInfo gpu(int32_t compute_capability) {
+  DeviceInfo info;
+  info.device = {DeviceKind::cuda, 0};
+  info.compute_capability = compute_capability;
+  return info;
+}
+
+Problem dense(DType dtype, int64_t head_dim_qk, int64_t head_dim_v) {
+  Problem p;
+  p.q = p.k = TensorDesc::contiguous(dtype, {2, 4, 100, head_dim_qk});
+  p.v = p.o = TensorDesc::contiguous(dtype, {2, 4, 100, head_dim_v});
+  p.lse = TensorDesc::contiguous(DType::f32, {2, 4, 100});
+  return p;
+}
+
+std::string refusal(const Problem& problem, int32_t compute_capability = 90,
+                    const char* targets = "80;89;90a", Sm90Tile tile = Sm90Tile::best) {
+  const Result<ForwardProblem> resolved = resolve(problem);
+  EXPECT_TRUE(resolved.ok()) << resolved.status().message();
+  return forward_sm90_throughput_refusal(*resolved, gpu(compute_capability), targets, tile);
+}
+
+TEST(ForwardSm90Refusal, NamesWhatItDoesNotCompute) {
+  EXPECT_THAT(refusal(dense(DType::f32, 64, 64)), HasSubstr("q: dtype is f32"));
+  EXPECT_THAT(refusal(dense(DType::f16, 264, 64)), HasSubstr("q: head dimension is 264"));
+  EXPECT_THAT(refusal(dense(DType::f16, 64, 61)), HasSubstr("v: head dimension is 61"));
+  EXPECT_THAT(refusal(dense(DType::f16, 64, 64), 80), HasSubstr("compute capability is 8.0"));
+  EXPECT_THAT(refusal(dense(DType::f16, 64, 64), 100), HasSubstr("compute capability is 10.0"));
+  EXPECT_THAT(refusal(dense(DType::f16, 64, 64), 90, "80;89"), HasSubstr("code for 80;89"));
+  Problem p = dense(DType::f16, 64, 64);
+  p.o.dtype = DType::f32;
+  EXPECT_THAT(refusal(p), HasSubstr("o: dtype is f32, wanted that of q, f16"));
+  p = dense(DType::f16, 64, 64);
+  p.lse->dtype = DType::f64;
+  EXPECT_THAT(refusal(p), HasSubstr("lse: dtype is f64"));
+  p = dense(DType::f16, 64, 64);
+  p.bias = TensorDesc::contiguous(DType::f32, {1, 4, 1, 100});
+  EXPECT_THAT(refusal(p), HasSubstr("bias: is given"));
+  p = dense(DType::f16, 64, 64);
+  p.mask = TensorDesc::contiguous(DType::boolean, {2, 1, 100, 100});
+  EXPECT_THAT(refusal(p), HasSubstr("mask: is given"));
+  p = dense(DType::f16, 64, 64);
+  p.alibi_slopes = TensorDesc::contiguous(DType::f32, {4});
+  EXPECT_THAT(refusal(p), HasSubstr("alibi_slopes: is given"));
+  p = dense(DType::f16, 64, 64);
+  p.dropout_p = 0.5F;
+  EXPECT_THAT(refusal(p), HasSubstr("dropout_p: is 0.5"));
+  p = dense(DType::f16, 64, 64);
+  p.k = TensorDesc::strided(DType::f16, {2, 4, 100, 64}, {4 * 100 * 68, 100 * 68, 68, 1});
+  EXPECT_THAT(refusal(p), HasSubstr("k: row stride is 68 elements"));
+  p = dense(DType::f16, 64, 64);
+  p.v = TensorDesc::strided(DType::f16, {2, 4, 100, 64}, {100 * 64, 0, 64, 1});
+  EXPECT_THAT(refusal(p), HasSubstr("v: head stride is 0"));
+}
+
+TEST(ForwardSm90Refusal, TilesByNameAreForProblemsWithAChoice) {
+  const auto tallest = [](const Problem& p) {
+    return refusal(p, 90, "80;89;90a", Sm90Tile::q192_kv128);
+  };
+  EXPECT_EQ(tallest(dense(DType::f16, 64, 64)), "");
+  EXPECT_EQ(tallest(dense(DType::bf16, 40, 8)), "");
+  EXPECT_THAT(tallest(dense(DType::f16, 72, 64)), HasSubstr("q: head dimension is 72"));
+  EXPECT_THAT(tallest(dense(DType::f32, 64, 64)), HasSubstr("q: dtype is f32"));
+  Problem p = dense(DType::f16, 64, 64);
+  p.softcap = 30;
+  EXPECT_THAT(tallest(p), HasSubstr("softcap: is 30"));
+}
+
+TEST(ForwardSm90Refusal, LeavesFewQueriesAgainstManyKeysToTheKernelThatSplitsThem) {
+  const auto decline = [](int64_t queries, int64_t keys, int64_t batch) {
+    Problem p;
+    p.q = p.o = TensorDesc::contiguous(DType::bf16, {batch, 8, queries, 128});
+    p.k = p.v = TensorDesc::contiguous(DType::bf16, {batch, 8, keys, 128});
+    const Result<ForwardProblem> resolved = resolve(p);
+    EXPECT_TRUE(resolved.ok()) << resolved.status().message();
+    PlanContext context;
+    context.device = gpu(90);
+    context.device.multiprocessors = 132;
+    return forward_sm90_decline(*resolved, context);
+  };
+  EXPECT_THAT(decline(1, 8192, 1), HasSubstr("q: has 1 rows and k 8192"));
+  EXPECT_EQ(decline(512, 8192, 1), "");
+  EXPECT_EQ(decline(1, 512, 1), "");
+  EXPECT_EQ(decline(1, 8192, 100), "");
+}
+
+TEST(ForwardSm90Refusal, ComputesTheRest) {
+  for (const DType dtype : {DType::f16, DType::bf16}) {
+    Problem p = dense(dtype, 192, 128);
+    p.sinks = TensorDesc::contiguous(DType::f32, {4});
+    p.seqlens_kv = TensorDesc::contiguous(DType::i32, {2});
+    p.softcap = 30;
+    p.softmax_scale = -1.0F;
+    p.causal = true;
+    p.window_left = 7;
+    EXPECT_EQ(refusal(p), "");
+  }
+}
+
+}  // namespace
+}  // namespace flashcore

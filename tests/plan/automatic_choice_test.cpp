@@ -1,0 +1,100 @@
+// Which CUDA kernel of the table a problem gets where nothing is asked for, by GPU.
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <string>
+
+#include "plan/kernel_choice.hpp"
+#include "plan/table.hpp"
+#include "problem/problem.hpp"
+
+namespace flashcore {
+namespace {
+
+PlanContext gpu(int32_t compute_capability, int32_t multiprocessors, int64_t kilobytes) {
+  PlanContext context;
+  context.device.device = {DeviceKind::cuda, 0};
+  context.device.compute_capability = compute_capability;
+  context.device.multiprocessors = multiprocessors;
+  context.device.shared_memory_a_block = kilobytes * 1024;
+  return context;
+}
+
+const PlanContext kH200 = gpu(90, 132, 227), kA100 = gpu(80, 108, 163), kL40 = gpu(89, 142, 99),
+                  kL4 = gpu(89, 58, 99);
+
+Problem dense(int64_t heads, int64_t seqlen_q, int64_t seqlen_kv, int64_t head_dim) {
+  Problem p;
+  p.q = p.o = TensorDesc::contiguous(DType::f16, {1, heads, seqlen_q, head_dim});
+  p.k = p.v = TensorDesc::contiguous(DType::f16, {1, heads, seqlen_kv, head_dim});
+  return p;
+}
+
+std::string choice(const Problem& problem, const PlanContext& context) {
+  const Result<ForwardProblem> resolved = resolve(problem);
+  EXPECT_TRUE(resolved.ok()) << resolved.status().message();
+  const Result<KernelChoice> chosen = choose_kernel(*resolved, context);
+  return chosen.ok() ? chosen->kernel->name : chosen.status().message();
+}
+
+std::string declined(const std::string& name, const Problem& problem, const PlanContext& context) {
+  for (const Kernel& kernel : kernels()) {
+    if (kernel.name == name) return kernel.declines(*resolve(problem), context);
+  }
+  return "is not in the table";
+}
+
+bool built_for(const char* target) {
+  return build_info().cuda_targets.find(target) != std::string::npos;
+}
+
+TEST(AutomaticChoice, OnHopper) {
+  if (!built_for("90a")) GTEST_SKIP() << "this build has no code for 90a";
+  EXPECT_EQ(choice(dense(8, 512, 512, 64), kH200), "forward_sm90_latency");
+  EXPECT_EQ(choice(dense(8, 1024, 1024, 128), kH200), "forward_sm90_latency_wide");
+  EXPECT_EQ(choice(dense(16, 512, 512, 128), kH200), "forward_sm90_latency_wide");
+  EXPECT_EQ(choice(dense(32, 4096, 4096, 128), kH200), "forward_sm90_throughput");
+  Problem shared = dense(8, 512, 512, 64);
+  shared.q = shared.o = TensorDesc::contiguous(DType::f16, {2, 8, 512, 64});
+  shared.k = shared.v = TensorDesc::strided(DType::f16, {2, 8, 512, 64}, {0, 512 * 64, 64, 1});
+  EXPECT_EQ(choice(shared, kH200), "forward_sm80_latency") << "tensor maps have no stride of 0";
+  EXPECT_EQ(declined("forward_sm90_latency_wide", dense(32, 512, 512, 64), kH200).find("inf"),
+            std::string::npos);
+}
+
+TEST(AutomaticChoice, BeforeHopper) {
+  if (!built_for("80")) GTEST_SKIP() << "this build has no code for 80";
+  for (const PlanContext& context : {kA100, kL40}) {
+    EXPECT_EQ(choice(dense(8, 512, 512, 64), context), "forward_sm80_latency");
+    EXPECT_EQ(choice(dense(8, 128, 128, 128), context), "forward_sm80_latency");
+    EXPECT_EQ(choice(dense(32, 4096, 4096, 128), context), "forward_sm80_throughput");
+    EXPECT_EQ(choice(dense(32, 1024, 1024, 64), context), "forward_sm80_throughput");
+    EXPECT_EQ(choice(dense(8, 512, 512, 256), context), "forward_sm80_throughput") << "a wide head";
+  }
+  EXPECT_EQ(choice(dense(8, 512, 512, 64), kL4), "forward_sm80_throughput")
+      << "128 blocks for 58 SMs";
+}
+
+// What forward_sm80_latency leaves to forward_sm80_throughput although it computes it.
+TEST(AutomaticChoice, BeforeHopperIsByWhatIsKnown) {
+  if (!built_for("80")) GTEST_SKIP() << "this build has no code for 80";
+  Problem problem = dense(8, 512, 512, 64);
+  PlanContext context = kA100;
+  context.batch_invariant = true;
+  EXPECT_EQ(declined("forward_sm80_latency", problem, context),
+            "batch_invariant: is set, and the choice depends on the batch");
+  EXPECT_EQ(choice(problem, context), "forward_sm80_throughput");
+  problem.seqlens_kv = TensorDesc::contiguous(DType::i32, {1});
+  EXPECT_EQ(declined("forward_sm80_latency", problem, kA100),
+            "entries have lengths or diagonals of their own: its time is not known");
+  EXPECT_EQ(declined("forward_sm80_latency", dense(8, 1, 2048, 64), kA100),
+            "few queries against many keys: forward_sm80_throughput shares the keys out to several "
+            "blocks");
+  EXPECT_EQ(declined("forward_sm80_latency", dense(8, 4096, 4096, 64), kA100),
+            "the problem is larger than those it was measured on");
+  EXPECT_EQ(declined("forward_sm80_latency", dense(32, 768, 768, 128), kA100).substr(0, 16),
+            "would take about");
+}
+
+}  // namespace
+}  // namespace flashcore

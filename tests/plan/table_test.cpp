@@ -1,0 +1,278 @@
+// The dispatcher with a table of its own: this program defines kernels(), so that the linker leaves
+// the library's table out. What the real kernels do not happen to do is tried here.
+#include "plan/table.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <new>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "bench/tensor_set.hpp"
+#include "problem/status.hpp"
+#include "tests/problem/problems.hpp"
+
+namespace flashcore {
+namespace {
+
+using testing::HasSubstr;
+using testing::StartsWith;
+
+constexpr size_t kWorkspace = 1000;
+int runs = 0;
+std::span<std::byte> workspace_seen;
+
+Kernel fake(std::string name, bool automatic, std::string refusal) {
+  return {.name = std::move(name),
+          .device = DeviceKind::cpu,
+          .automatic = automatic,
+          .refuses = [refusal](const ForwardProblem&, const PlanContext&) { return refusal; },
+          .plan = [](const ForwardProblem&, const PlanContext&) -> Result<PlannedKernel> {
+            return PlannedKernel{
+                .workspace_bytes = 0,
+                .run = [](const Arguments&, std::span<std::byte>, Stream) -> Status {
+                  ++runs;
+                  return {};
+                }};
+          }};
+}
+
+Kernel with_workspace() {
+  Kernel kernel = fake("workspace", true, "");
+  kernel.plan = [](const ForwardProblem&, const PlanContext&) -> Result<PlannedKernel> {
+    return PlannedKernel{
+        .workspace_bytes = kWorkspace,
+        .run = [](const Arguments&, std::span<std::byte> workspace, Stream) -> Status {
+          ++runs;
+          workspace_seen = workspace;
+          std::fill(workspace.begin(), workspace.end(), std::byte{1});  // the run may write it
+          return {};
+        }};
+  };
+  return kernel;
+}
+
+Kernel without_memory() {
+  Kernel kernel = fake("no_memory", false, "");
+  kernel.plan = [](const ForwardProblem&, const PlanContext&) -> Result<PlannedKernel> {
+    return PlannedKernel{.workspace_bytes = 0,
+                         .run = [](const Arguments&, std::span<std::byte>, Stream) -> Status {
+                           throw std::bad_alloc();
+                         }};
+  };
+  return kernel;
+}
+
+Kernel unplannable() {
+  Kernel kernel = fake("unplannable", false, "");
+  kernel.plan = [](const ForwardProblem&, const PlanContext&) -> Result<PlannedKernel> {
+    return Status(StatusCode::internal, "plan: always fails");
+  };
+  return kernel;
+}
+
+Kernel on_gpu() {
+  Kernel kernel = fake("gpu", true, "");
+  kernel.device = DeviceKind::cuda;
+  return kernel;
+}
+
+std::vector<Kernel>& table() {
+  static std::vector<Kernel> kernels;
+  return kernels;
+}
+
+}  // namespace
+
+const std::vector<Kernel>& kernels() { return table(); }
+
+namespace {
+
+class Table : public testing::Test {
+ protected:
+  Table() {
+    unsetenv("FLASHCORE_KERNEL");
+    runs = 0;
+    workspace_seen = {};
+    table() = {on_gpu(),
+               fake("by_name", false, ""),
+               fake("picky", true, "head_dim is 8, wanted 64"),
+               fake("pickier", true, "dtype is f32, wanted f16"),
+               with_workspace(),
+               fake("last", true, ""),
+               without_memory(),
+               unplannable()};
+  }
+
+  static PlanOptions named(std::string name) {
+    PlanOptions options;
+    options.kernel = std::move(name);
+    return options;
+  }
+};
+
+TEST_F(Table, TheFirstThatDoesNotRefuseRuns) {
+  const Result<Plan> plan = make_plan(dense_problem());
+  ASSERT_TRUE(plan.ok());
+  EXPECT_EQ(plan->kernel(), "workspace");
+  EXPECT_THAT(std::string(plan->reason()), HasSubstr("picky: head_dim is 8, wanted 64"));
+  EXPECT_THAT(std::string(plan->reason()), HasSubstr("pickier: dtype is f32, wanted f16"));
+  table().erase(table().begin() + 2, table().begin() + 4);
+  EXPECT_THAT(std::string(make_plan(dense_problem())->reason()), HasSubstr("best"));
+}
+
+Kernel declining(std::string name, std::string sentence) {
+  Kernel kernel = fake(std::move(name), true, "");
+  kernel.declines = [sentence](const ForwardProblem&, const PlanContext&) { return sentence; };
+  return kernel;
+}
+
+TEST_F(Table, AKernelThatDeclinesLeavesTheChoiceToThoseAfterIt) {
+  table() = {declining("slow_here", "would take 9 us"), fake("next", true, "")};
+  const Result<Plan> plan = make_plan(dense_problem());
+  EXPECT_EQ(plan->kernel(), "next");
+  EXPECT_THAT(std::string(plan->reason()), HasSubstr("slow_here: would take 9 us"));
+  EXPECT_EQ(make_plan(dense_problem(), named("slow_here"))->kernel(), "slow_here");
+  const KernelVerdict verdict = (*explain(dense_problem()))[0];
+  EXPECT_EQ(verdict.refusal, "") << "it computes the problem";
+  EXPECT_EQ(verdict.declines, "would take 9 us");
+  table()[0] = declining("fast_here", "");
+  EXPECT_EQ(make_plan(dense_problem())->kernel(), "fast_here");
+}
+
+// Whatever kernels say, the choice follows from what explain prints.
+TEST_F(Table, ExplainAndTheChoiceAgree) {
+  const char* const refusals[] = {"", "head_dim is 8"};
+  const char* const sentences[] = {"", "would take 9 us"};
+  for (int code = 0; code < 512; ++code) {  // three kernels: automatic, refuses, declines
+    table().clear();
+    for (int k = 0; k < 3; ++k) {
+      const int bits = code >> (3 * k);
+      Kernel kernel = declining("kernel" + std::to_string(k), sentences[bits >> 1 & 1]);
+      kernel.automatic = (bits & 1) != 0;
+      kernel.refuses = [refusal = std::string(refusals[bits >> 2 & 1])](
+                           const ForwardProblem&, const PlanContext&) { return refusal; };
+      table().push_back(kernel);
+    }
+    std::string first, first_that_declines;
+    const Result<std::vector<KernelVerdict>> verdicts = explain(dense_problem());
+    for (const KernelVerdict& verdict : *verdicts) {
+      if (!verdict.automatic || !verdict.refusal.empty()) {
+        EXPECT_EQ(verdict.declines, "") << "only what may be chosen declines";
+        continue;
+      }
+      std::string& seen = verdict.declines.empty() ? first : first_that_declines;
+      if (seen.empty()) seen = verdict.kernel;
+    }
+    const Result<Plan> plan = make_plan(dense_problem());
+    const std::string expected = first.empty() ? first_that_declines : first;
+    ASSERT_EQ(plan.ok(), !expected.empty()) << code;
+    if (plan.ok()) {
+      EXPECT_EQ(plan->kernel(), expected) << code;
+    }
+  }
+}
+
+TEST_F(Table, AKernelThatDeclinesRunsWhereNoOtherDoes) {
+  table() = {fake("picky", true, "head_dim is 8"), declining("slow_here", "would take 9 us"),
+             fake("pickier", true, "dtype is f32")};
+  const Result<Plan> plan = make_plan(dense_problem());
+  ASSERT_TRUE(plan.ok()) << plan.status().message();
+  EXPECT_EQ(plan->kernel(), "slow_here");
+}
+
+TEST_F(Table, KernelsOfAnotherDeviceAndThoseForExpertsAreNotChosen) {
+  table().resize(2);
+  const Status status = make_plan(dense_problem()).status();
+  EXPECT_EQ(status.code(), StatusCode::unsupported);
+  EXPECT_TRUE(make_plan(dense_problem(), named("by_name")).ok());
+  EXPECT_EQ(make_plan(dense_problem(), named("gpu")).status().code(), StatusCode::invalid_argument);
+  EXPECT_EQ(explain(dense_problem())->size(), 1u);
+}
+
+TEST_F(Table, WhenAllRefuseAllReasonsAreGiven) {
+  table() = {fake("a", true, "reason one"), fake("b", true, "reason two")};
+  const Status status = make_plan(dense_problem()).status();
+  EXPECT_EQ(status.code(), StatusCode::unsupported);
+  EXPECT_THAT(status.message(), HasSubstr("a: reason one; b: reason two"));
+}
+
+TEST_F(Table, WorkspaceIsChecked) {
+  const Result<Plan> plan = make_plan(dense_problem());
+  ASSERT_TRUE(plan.ok());
+  EXPECT_EQ(plan->workspace_bytes(), kWorkspace);
+  bench::HostProblem host = bench::make_host_problem(dense_problem(), 1);
+  alignas(256) std::byte memory[2048];
+  const auto refused = [&](void* workspace, size_t bytes, const char* value, const char* wanted) {
+    const Status status = plan->run(host.arguments(), workspace, bytes);
+    EXPECT_EQ(status.code(), StatusCode::invalid_argument);
+    EXPECT_THAT(status.message(), StartsWith("workspace:"));
+    EXPECT_THAT(status.message(), HasSubstr(value));
+    EXPECT_THAT(status.message(), HasSubstr(wanted));
+  };
+  refused(nullptr, 2000, "0 bytes", "1000");
+  refused(memory, 999, "999 bytes", "1000");
+  for (const size_t shift : {1, 8, 128, 255}) {
+    refused(memory + shift, kWorkspace, "not aligned", "a multiple of 256");
+  }
+  EXPECT_EQ(runs, 0);
+  EXPECT_TRUE(plan->run(host.arguments(), memory, kWorkspace).ok());
+  EXPECT_TRUE(plan->run(host.arguments(), memory + 256, 1500).ok());
+  EXPECT_EQ(runs, 2);
+  EXPECT_GE(workspace_seen.size(), kWorkspace);
+}
+
+TEST_F(Table, OnTheCpuARunWithoutWorkspaceAllocatesIt) {
+  const Result<Plan> plan = make_plan(dense_problem());
+  bench::HostProblem host = bench::make_host_problem(dense_problem(), 1);
+  for (int run = 1; run <= 2; ++run) {
+    workspace_seen = {};
+    ASSERT_TRUE(plan->run(host.arguments()).ok());
+    EXPECT_EQ(runs, run);
+    EXPECT_EQ(workspace_seen.size(), kWorkspace);
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(workspace_seen.data()) % 256, 0U);
+  }
+  Kernel huge = with_workspace();
+  huge.plan = [](const ForwardProblem&, const PlanContext&) -> Result<PlannedKernel> {
+    return PlannedKernel{
+        .workspace_bytes = size_t{1} << 62,
+        .run = [](const Arguments&, std::span<std::byte>, Stream) -> Status { return {}; }};
+  };
+  table() = {huge};
+  EXPECT_EQ(make_plan(dense_problem())->run(host.arguments()).code(), StatusCode::out_of_memory);
+}
+
+TEST_F(Table, WorkspaceThatIsNotNeededIsIgnored) {
+  const Result<Plan> plan = make_plan(dense_problem(), named("last"));
+  bench::HostProblem host = bench::make_host_problem(dense_problem(), 1);
+  std::byte memory[2];
+  EXPECT_TRUE(plan->run(host.arguments(), memory + 1, 1).ok());
+}
+
+TEST_F(Table, MemoryThatRunsOutIsAStatus) {
+  bench::HostProblem host = bench::make_host_problem(dense_problem(), 1);
+  const Status status = make_plan(dense_problem(), named("no_memory"))->run(host.arguments());
+  EXPECT_EQ(status.code(), StatusCode::out_of_memory);
+}
+
+TEST_F(Table, APlanThatFailsIsAStatus) {
+  const Status status = make_plan(dense_problem(), named("unplannable")).status();
+  EXPECT_EQ(status.code(), StatusCode::internal);
+  EXPECT_EQ(status.message(), "plan: always fails");
+}
+
+TEST_F(Table, NothingRunsOnBadArguments) {
+  const Result<Plan> plan = make_plan(dense_problem(), named("last"));
+  EXPECT_FALSE(plan->run({}).ok());
+  bench::HostProblem host = bench::make_host_problem(packed_problem(), 1);
+  host.at("cu_seqlens_q").set(0, 1);
+  EXPECT_FALSE(make_plan(packed_problem(), named("last"))->run(host.arguments()).ok());
+  EXPECT_EQ(runs, 0);
+}
+
+}  // namespace
+}  // namespace flashcore
