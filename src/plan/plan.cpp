@@ -6,9 +6,11 @@
 #include <new>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "plan/device.hpp"
+#include "plan/former_names.hpp"
 #include "plan/kernel_choice.hpp"
 #include "plan/table.hpp"
 #include "problem/philox.hpp"
@@ -114,6 +116,9 @@ Result<Plan> plan_forced(const std::string& name, const ForwardProblem& problem,
     const std::string refusal = kernel.refuses(problem, context);
     if (!refusal.empty()) return unsupported("kernel {}: {}", name, refusal);
     return plan_with(kernel, problem, context, "it was asked for by name");
+  }
+  if (const std::string_view now = present_name(name); !now.empty()) {
+    return invalid("kernel: is '{}', a former name, wanted {}", name, now);
   }
   return invalid("kernel: is '{}', wanted one of this device's: {}", name, known);
 }

@@ -487,6 +487,15 @@ TEST(Environment, ForcesAKernelButNotTheReference) {
   EXPECT_GT(result["check"]["relative_error"], 1e-6);
 }
 
+TEST(Environment, AndOptionsRefuseAFormerNameWithTheNewOne) {
+  constexpr const char* kSentence =
+      "kernel: is 'forward_sm90', a former name, wanted forward_sm90_throughput";
+  expect_refused(small_with({"--kernel", "forward_sm90"}), 2, kSentence);
+  const Outcome outcome = flashcore_command(small_with({}), {"FLASHCORE_KERNEL=forward_sm90"});
+  EXPECT_EQ(outcome.exit_code, 2);
+  EXPECT_THAT(outcome.err, HasSubstr(kSentence));
+}
+
 TEST(Explain, HasAVerdictForEveryKernel) {
   const json result = document(
       {"explain", "--shape", "1,4,64,32", "--dtype", "f32", "--causal", "--device", "cpu"});

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <cstring>
@@ -12,6 +13,7 @@
 #include <set>
 #include <span>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -20,6 +22,7 @@
 #include "cuda/host/driver_entry.hpp"
 #include "cuda/host/unique_name.hpp"
 #include "plan/device.hpp"
+#include "plan/former_names.hpp"
 #include "plan/kernel_choice.hpp"
 #include "plan/table.hpp"
 #include "tests/cuda/stand_in/made_up_kernels.hpp"
@@ -118,6 +121,19 @@ class StandIn : public testing::Test {
     return planned.run(arguments(), {memory, planned.workspace_bytes}, Stream{});
   }
 };
+
+// ---- names
+
+TEST_F(StandIn, FormerNamesAreNoKernelsAndThoseInTheirPlaceAre) {
+  const auto is_kernel = [](std::string_view name) {
+    return std::any_of(kernels().begin(), kernels().end(),
+                       [&](const Kernel& kernel) { return kernel.name == name; });
+  };
+  for (const auto& [former, now] : kFormerNames) {
+    EXPECT_FALSE(is_kernel(former)) << former;
+    EXPECT_TRUE(is_kernel(now)) << now;
+  }
+}
 
 // ---- which GPU is current
 

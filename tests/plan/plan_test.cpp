@@ -104,6 +104,16 @@ TEST_F(PlanTest, UnknownKernelListsTheKnown) {
   }
 }
 
+TEST_F(PlanTest, AFormerNameIsRefusedWithTheNewOne) {
+  constexpr const char* kSentence =
+      "kernel: is 'forward_small_sm90', a former name, wanted forward_sm90_latency";
+  const Result<Plan> by_option = make_plan(dense_problem(), with_kernel("forward_small_sm90"));
+  EXPECT_EQ(by_option.status().code(), StatusCode::invalid_argument);
+  EXPECT_EQ(by_option.status().message(), kSentence);
+  setenv("FLASHCORE_KERNEL", "forward_small_sm90", 1);
+  EXPECT_EQ(make_plan(dense_problem()).status().message(), kSentence);
+}
+
 TEST_F(PlanTest, EnvironmentForcesOnlyWhereTheProgramLeavesTheChoiceOpen) {
   setenv("FLASHCORE_KERNEL", "reference", 1);
   EXPECT_EQ(make_plan(dense_problem(DType::f16))->kernel(), "reference");
