@@ -235,7 +235,8 @@ Json report_scaling(const Settings& settings) {
     const double seconds = time_in_turns({[&] { bench.run(); }}, rounds, 2)[0];
     const double unit = seconds / static_cast<double>(4 * seqlen * seqlen) * 1e9;
     fmt::print(
-        "  S {:6} {:9.2f} ms, {:.4f} ns a pair, workspace {} KiB, tensors {} KiB, VmHWM {} KiB, {} "
+        "  S {:6} {:9.2f} ms, {:.4f} ns per pair, workspace {} KiB, tensors {} KiB, VmHWM {} KiB, "
+        "{} "
         "of it new in the call\n",
         seqlen, seconds * 1e3, unit, bench.workspace_bytes() / 1024, tensors, most, most - before);
     rows.push_back({{"seqlen", seqlen},
@@ -251,7 +252,7 @@ Json report_scaling(const Settings& settings) {
   for (const int64_t n : {4, 8, 16, 32, 64}) {
     Bench bench(case_of(DType::f32, n / 4, 4, 1024, 64), settings.threads, 1e8);
     const double seconds = time_in_turns({[&] { bench.run(); }}, 7, 2)[0];
-    fmt::print("  B*H {:4} {:9.2f} ms, {:.3f} ms a head\n", n, seconds * 1e3,
+    fmt::print("  B*H {:4} {:9.2f} ms, {:.3f} ms per head\n", n, seconds * 1e3,
                seconds * 1e3 / static_cast<double>(n));
     heads.push_back({{"heads", n}, {"seconds", seconds}});
   }

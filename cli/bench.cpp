@@ -88,7 +88,7 @@ Result<ExitCode> execute(const BenchOptions& options, Session& session) {
   Result<std::vector<BenchSubject>> subjects = subjects_of(options);
   if (!subjects.ok()) return subjects.status();
   if (options.resume && options.out.empty()) {
-    return invalid("--resume: there is no --out FILE, wanted the file to go on with");
+    return invalid("--resume: there is no --out FILE, wanted the file to continue");
   }
   const Result<std::vector<PlanOptions>> allowed = allowed_devices(options.choice);
   if (!allowed.ok()) return allowed.status();
@@ -100,7 +100,7 @@ Result<ExitCode> execute(const BenchOptions& options, Session& session) {
 
 void declare(BenchOptions& options, OptionSet& set) {
   std::string help = fmt::format(
-      "What is timed when no problem is given, with commas (default {}):", options.suites);
+      "What is timed when no problem is given, separated by commas (default {}):", options.suites);
   for (const bench::Suite& suite : bench::suites()) {
     help += fmt::format("\n{}: {}", suite.name, suite.summary);
   }
@@ -109,29 +109,31 @@ void declare(BenchOptions& options, OptionSet& set) {
   set.text("--suite", options.suites, help, "NAMES");
   set.text("--cases", options.cases, "Cases from a JSON file instead (docs/cli.md)", "FILE");
   set.flag("--all-kernels", options.all_kernels,
-           "Kernels that are never chosen by themselves too (the ladder)");
-  set.text("--also", options.also, "Only these of them, with commas", "NAMES");
-  set.group("Beside what, and how");
+           "Also time all kernels that are never chosen automatically (the ladder)");
+  set.text("--also", options.also, "Also time these kernels, separated by commas", "NAMES");
+  set.group("Peers and method");
   set.text("--peers", options.peers,
            "Other implementations in the same run: none, auto (tools/peers_torch.py, where python3 "
            "has PyTorch), or the path of such a helper",
            "PATH");
   set.text(
       "--backends", options.backends,
-      "Of the peers: auto, or names such as flash,cudnn,efficient,math,flex,fa2,fa3,fa4,flashinfer,"
+      "Which peers: auto, or names such as flash,cudnn,efficient,math,flex,fa2,fa3,fa4,flashinfer,"
       "xformers,cudnn_direct,openblas,onednn",
       "NAMES");
-  set.text("--protocol", options.protocols,
-           "auto (all on some suites, docs/measurement.md), all, or names such as sustained",
-           "NAMES");
-  set.number("--seconds", options.seconds, "Begin no case after these; 0: no limit");
+  set.text(
+      "--protocol", options.protocols,
+      "auto (all of them on some suites, docs/measurement.md), all, or names such as sustained",
+      "NAMES");
+  set.number("--seconds", options.seconds, "Begin no case after this many seconds; 0: no limit");
   set.number(
       "--deadline", options.deadline,
-      "Give up a point that takes these seconds on a GPU, ten times them elsewhere; 0: never, "
-      "and all in this process");
-  set.text("--out", options.out, "Evidence, written after every case", "FILE");
-  set.flag("--resume", options.resume, "Keep what --out has of this build and device already");
-  set.flag("--verbose", options.verbose, "Say on stderr what is begun, and when");
+      "Give up a point after this many seconds on a GPU, or ten times as many elsewhere; 0: never, "
+      "and do everything in this process");
+  set.text("--out", options.out, "Write evidence, after every case", "FILE");
+  set.flag("--resume", options.resume,
+           "Continue with what --out already has of this build and device");
+  set.flag("--verbose", options.verbose, "Say on stderr what begins, and when");
   set.hidden("--worker", options.worker);
   set.hidden("--worker-program", options.worker_program);
   options.problem.declare(set);

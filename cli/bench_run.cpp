@@ -102,7 +102,7 @@ Status BenchRun::resume() {
   if (!file.ok()) return file.status();
   for (const char* const member : {"kind", "library", "device", "protocols"}) {
     if (file->value(member, Json()) == evidence_[member]) continue;
-    return invalid("{}: was written with another {}, wanted this one's to resume", order_.out,
+    return invalid("{}: was written with another {}, wanted the same one to resume", order_.out,
                    member);
   }
   earlier_ = (*file)["cases"];

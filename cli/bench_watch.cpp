@@ -196,7 +196,7 @@ Watch::Ending Watch::follow(WatchedChild& child) {
       continue;
     }
     if (event == WatchedChild::Event::silence) {
-      why_ = fmt::format("was given up after {:g} s", patience());
+      why_ = fmt::format("was abandoned after {:g} s", patience());
       return Ending::lost;
     }
     if (ended && status_.ok()) return Ending::done;

@@ -98,7 +98,7 @@ Result<ExitCode> execute(const Options& options, Session& session) {
     return invalid("files: there are fewer than two, wanted BEFORE.json AFTER.json");
   }
   if (!(options.threshold >= 0 && std::isfinite(options.threshold))) {
-    return invalid("--threshold: is {}, wanted percent from 0 on", options.threshold);
+    return invalid("--threshold: is {}, wanted 0 percent or more", options.threshold);
   }
   const Result<Json> before = read_evidence(options.before);
   if (!before.ok()) return before.status();
@@ -129,22 +129,24 @@ Result<ExitCode> execute(const Options& options, Session& session) {
 Command compare_command() {
   auto options = std::make_shared<Options>();
   return {.name = "compare",
-          .summary = "Compare two evidence files point by point, with the noise",
+          .summary = "Compare two evidence files point by point, with their noise",
           .examples =
               "  flashcore compare before.json after.json\n"
               "  flashcore compare before.json after.json --threshold 5 --changed --json",
           .declare =
               [options](OptionSet& set) {
-                set.positional("BEFORE", options->before, "Evidence of before the change");
-                set.positional("AFTER", options->after, "Evidence of after it");
+                set.positional("BEFORE", options->before, "Evidence from before the change");
+                set.positional("AFTER", options->after, "Evidence from after the change");
                 set.group("What counts");
-                set.number("--threshold", options->threshold,
-                           "Percent of time past which a point changed, if it is past its noise "
-                           "too");
-                set.text("--protocol", options->protocol, "Its times; else the files' headline",
-                         "NAME");
+                set.number(
+                    "--threshold", options->threshold,
+                    "A point changed when its time did by more than this many percent, and by more "
+                    "than its noise");
+                set.text("--protocol", options->protocol,
+                         "Which times to compare; otherwise the headline of the files", "NAME");
                 set.flag("--changed", options->changed_only, "Show only points that changed");
-                set.flag("--any-device", options->any_device, "Of two devices, too");
+                set.flag("--any-device", options->any_device,
+                         "Also compare files of two different devices");
               },
           .execute = [options](Session& session) { return execute(*options, session); }};
 }

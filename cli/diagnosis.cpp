@@ -30,16 +30,16 @@ constexpr Stall kStalls[] = {
     {"long_scoreboard",
      "warps wait for global memory: load further ahead (more stages), or have a producer load"},
     {"short_scoreboard",
-     "warps wait for shared memory: fewer or wider accesses (ldmatrix.x4), more work a load"},
+     "warps wait for shared memory: fewer or wider accesses (ldmatrix.x4), more work per load"},
     {"barrier",
      "warps wait for one another at barriers: let warps own rows, or use mbarriers by stage"},
-    {"membar", "warps wait at memory fences: fence once a tile, not once an access"},
+    {"membar", "warps wait at memory fences: fence once per tile, not once per access"},
     {"math_pipe_throttle",
      "the arithmetic pipe is full: only fewer instructions help (exp2 folded scale, lazy rescale)"},
     {"mio_throttle",
      "the shared-memory queue is full: fewer instructions to it, keep operands in registers"},
     {"lg_throttle", "the load/store queue is full: wider global accesses, or TMA"},
-    {"wait", "fixed latencies show: more independent work a warp, or more warps"},
+    {"wait", "fixed latencies show: more independent work per warp, or more warps"},
     {"dispatch_stall", "instructions cannot be dispatched: register-bank or pipe conflicts"},
     {"no_instruction",
      "instructions are not there yet: the loop is larger than the cache, unroll less"},
@@ -207,7 +207,7 @@ void advise(Diagnosis& d) {
   } else if (d.bound == Bound::memory && d.memory.front().name == "L2") {
     d.advice.emplace_back("larger query tiles or clusters with multicast: K and V come from L2");
   } else if (d.bound == Bound::memory) {
-    d.advice.emplace_back("more products a shared-memory load: larger warp tiles, ldmatrix.x4");
+    d.advice.emplace_back("more products per shared-memory load: larger warp tiles, ldmatrix.x4");
   }
   for (size_t i = 0; i < d.stalls.size() && i < 2; ++i) {
     for (const Stall& stall : kStalls) {
@@ -354,7 +354,7 @@ std::vector<std::string> diagnosis_lines(const Diagnosis& d) {
                   d.l2_hit_percent),
       fmt::format("bank conflicts {:.0f}, {:.1f}% of shared-memory wavefronts", d.bank_conflicts,
                   d.conflicts_percent),
-      fmt::format("stalls        {} (warps an issued instruction)", shares_text(d.stalls, 4, "")),
+      fmt::format("stalls        {} (warps per issued instruction)", shares_text(d.stalls, 4, "")),
       fmt::format("occupancy     {:.1f}% of {:.1f}%, limited by {}; {} registers, {:.1f} KB",
                   d.occupancy_percent, d.occupancy_limit_percent, d.occupancy_limiter, d.registers,
                   d.shared_kilobytes),

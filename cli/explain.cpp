@@ -86,7 +86,7 @@ Result<ExitCode> execute(const Options& options, Session& session) {
 Command explain_command() {
   auto options = std::make_shared<Options>();
   return {.name = "explain",
-          .summary = "Say for every kernel whether it computes a problem, and if not, why",
+          .summary = "Say of every kernel whether it computes a problem, and if not, why",
           .examples =
               "  flashcore explain --shape 2,8,512,64 --causal\n"
               "  flashcore explain attention.safetensors --softcap 30\n"

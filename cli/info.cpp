@@ -44,7 +44,7 @@ Result<ExitCode> execute(Session& session) {
   for (const DeviceInfo& device : found) {
     std::string text = device_text(device);
     if (device.device.kind == DeviceKind::cuda) {
-      text += fmt::format(", compute capability {}.{}, {} KiB shared memory a block",
+      text += fmt::format(", compute capability {}.{}, {} KiB shared memory per block",
                           device.compute_capability / 10, device.compute_capability % 10,
                           device.shared_memory_a_block / 1024);
     }

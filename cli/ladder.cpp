@@ -98,31 +98,33 @@ Result<ExitCode> execute(const LadderOptions& options, Session& session) {
 
 Command ladder_command() {
   auto options = std::make_shared<LadderOptions>();
-  return {.name = "ladder",
-          .summary = "Gate and time every rung of the ladder, and write the evidence",
-          .examples =
-              "  flashcore ladder --list\n"
-              "  flashcore ladder --out docs/evidence/ladder.json\n"
-              "  flashcore ladder --rungs 04_wmma_pv,05_warp_softmax --quick --out none",
-          .declare =
-              [options](OptionSet& set) {
-                set.group("What is climbed");
-                set.text("--rungs", options->rungs, "Names, or all", "NAMES");
-                set.flag("--list", options->list, "Show the rungs, and do nothing");
-                set.flag("--quick", options->quick, "Only the small shape's gates and the tails");
-                set.text("--seeds", options->seeds, "Of the gate table's inputs", "NUMBERS");
-                set.number("--tails", options->tails, "Random problems a type of input");
-                set.flag("--no-sanitizers", options->no_sanitizers,
-                         "Leave out compute-sanitizer's four tools");
-                set.flag("--only-run", options->only_run,
-                         "Run each rung on small problems, unjudged: what the sanitizers watch");
-                set.text("--peers", options->peers, "auto, none, or the path of peers_torch.py",
-                         "PATH");
-                set.text("--device", options->device, "cuda or cuda:N", "DEVICE");
-                set.text("--out", options->out, "Where the evidence is written; none for nowhere",
-                         "FILE");
-              },
-          .execute = [options](Session& session) { return execute(*options, session); }};
+  return {
+      .name = "ladder",
+      .summary = "Gate and time every rung of the ladder, and write the evidence",
+      .examples =
+          "  flashcore ladder --list\n"
+          "  flashcore ladder --out docs/evidence/ladder.json\n"
+          "  flashcore ladder --rungs 04_wmma_pv,05_warp_softmax --quick --out none",
+      .declare =
+          [options](OptionSet& set) {
+            set.group("What is climbed");
+            set.text("--rungs", options->rungs, "Names of rungs, or all", "NAMES");
+            set.flag("--list", options->list, "Show the rungs and do nothing else");
+            set.flag("--quick", options->quick, "Only the gates of the small shape, and the tails");
+            set.text("--seeds", options->seeds, "Seeds of the inputs of the gate table", "NUMBERS");
+            set.number("--tails", options->tails, "Random problems per type of input");
+            set.flag("--no-sanitizers", options->no_sanitizers,
+                     "Leave out compute-sanitizer's four tools");
+            set.flag(
+                "--only-run", options->only_run,
+                "Run each rung on small problems without judging it: what the sanitizers watch");
+            set.text("--peers", options->peers, "auto, none, or the path of peers_torch.py",
+                     "PATH");
+            set.text("--device", options->device, "cuda or cuda:N", "DEVICE");
+            set.text("--out", options->out, "Where the evidence is written; none for nowhere",
+                     "FILE");
+          },
+      .execute = [options](Session& session) { return execute(*options, session); }};
 }
 
 }  // namespace flashcore::cli

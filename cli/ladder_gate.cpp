@@ -139,7 +139,7 @@ class Gater {
         const Result<bool> equal = repeats(rung.name, device_, host);
         ++(equal.ok() && *equal ? gate.repeats_equal : gate.repeats_different);
         if (!equal.ok()) note(gate, where, equal.status().message());
-        if (equal.ok() && !*equal) note(gate, where, "a second run gave other bits");
+        if (equal.ok() && !*equal) note(gate, where, "a second run gave different bits");
       }
     }
     return {};

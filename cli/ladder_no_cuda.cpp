@@ -26,7 +26,7 @@ Command ladder_command() {
 }
 
 Command profile_command() {
-  return without_cuda("profile", "Say what limits a kernel, from the profiler's counters");
+  return without_cuda("profile", "Say what limits a kernel, from profiler counters");
 }
 
 }  // namespace flashcore::cli

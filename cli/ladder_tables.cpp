@@ -117,8 +117,8 @@ void print_ladder_times(const Json& evidence, Session& session) {
   }
   session.line();
   session.line(
-      "us a call, sustained (p50); ratios are on the first shape; registers and shared memory are "
-      "the most of any shape");
+      "us per call, sustained (p50); ratios are on the first shape; registers and shared memory "
+      "are the maximum over shapes");
   for (const std::string& line : table.lines()) session.line(line);
 }
 

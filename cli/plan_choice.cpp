@@ -42,13 +42,13 @@ DeviceInfo info_of(Device device) {
 
 void PlanChoice::declare(OptionSet& options) {
   options.group("Where it runs");
-  options.text("--device", device, "auto (the best there is), cpu, cuda or cuda:N", "DEVICE");
+  options.text("--device", device, "auto (the best available), cpu, cuda or cuda:N", "DEVICE");
   options.text("--kernel", kernel, "Run this kernel (`flashcore explain` lists them)", "NAME");
   options.number("--threads", threads, "CPU threads; 0 means all");
   options.flag("--batch-invariant", batch_invariant,
                "A row's bits do not depend on what else is in the batch");
   options.flag("--early-start", early_start,
-               "GPU: a call may start while the one before it still ends");
+               "GPU: a call may start before the previous one has ended");
 }
 
 void take_forced_kernel() {

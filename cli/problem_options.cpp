@@ -113,9 +113,10 @@ Status check_memory(const Problem& problem) {
   });
   const auto available = static_cast<double>(devices().front().memory_bytes);
   if (available <= 0 || bytes <= available) return {};
-  return {StatusCode::out_of_memory,
-          fmt::format("memory: the tensors take {:.1f} GiB, wanted at most this machine's {:.1f}",
-                      gibibytes(bytes), gibibytes(available))};
+  return {
+      StatusCode::out_of_memory,
+      fmt::format("memory: the tensors take {:.1f} GiB, wanted at most the {:.1f} of this machine",
+                  gibibytes(bytes), gibibytes(available))};
 }
 
 std::vector<std::string> split(const std::string& text, char separator) {
@@ -147,20 +148,20 @@ void ProblemOptions::declare(OptionSet& options) {
   options.positional("file", file_, ".safetensors file with q, k, v and any other input by name");
   for (const auto& [name, meaning] : {
            std::pair{"q", "Queries: another name in the file, or a .npy file"},
-           {"k", "Keys, likewise"},
-           {"v", "Values, likewise"},
+           {"k", "Keys: the same"},
+           {"v", "Values: the same"},
            {"bias", "Added to the scores, [B|1, Hq|1, Sq|1, Skv|1]"},
-           {"mask", "Pairs that may attend, of the same shape, boolean"},
-           {"sinks", "One logit a head that joins the denominator, [Hq]"},
+           {"mask", "Boolean, of the same shape: which pairs may attend"},
+           {"sinks", "One logit per head that joins the denominator, [Hq]"},
            {"alibi_slopes", "ALiBi, [Hq] or [B|1, Hq]"},
-           {"q_scale", "With fp8 inputs, [B|1, Hq|1]"},
-           {"k_scale", "With fp8 inputs, [B|1, Hkv|1, blocks|1]"},
-           {"v_scale", "With fp8 inputs, [B|1, Hkv|1, blocks|1]"},
-           {"cu_seqlens_q", "Packed batch: where its entries begin, [B + 1]"},
-           {"cu_seqlens_kv", "Likewise; q, k and v are then [total, H, D]"},
-           {"seqlens_q", "Queries in use, [B]"},
-           {"seqlens_kv", "Keys in use, [B]"},
-           {"causal_offsets", "With --alignment given, one a batch entry, [B]"},
+           {"q_scale", "Scale of an fp8 q, [B|1, Hq|1]"},
+           {"k_scale", "Scale of an fp8 k, [B|1, Hkv|1, blocks|1]"},
+           {"v_scale", "Scale of an fp8 v, [B|1, Hkv|1, blocks|1]"},
+           {"cu_seqlens_q", "Packed batch: where the queries of each entry begin, [B + 1]"},
+           {"cu_seqlens_kv", "The same for the keys; q, k and v are then [total, H, D]"},
+           {"seqlens_q", "Number of queries in use, [B]"},
+           {"seqlens_kv", "Number of keys in use, [B]"},
+           {"causal_offsets", "With --alignment given: the offset of each batch entry, [B]"},
        }) {
     options.text(option_name(name), chosen_[name], meaning, "NAME|NPY");
   }
@@ -175,13 +176,13 @@ void ProblemOptions::declare(OptionSet& options) {
   options.number("--head-dim-v", head_dim_v_, "Head dimension of v (default: as q)");
   options.text("--with", with_, "More inputs: bias,mask,sinks,alibi_slopes,seqlens_kv,q_scale,...",
                "NAMES");
-  options.number("--seed", seed_, "Of the random inputs");
+  options.number("--seed", seed_, "Seed of the random inputs");
 
   options.group("Types");
   options.text("--dtype", dtype_,
-               "f32, f16, bf16, f8e4m3 or f8e5m2 (default f16); files' inputs are converted",
+               "f32, f16, bf16, f8e4m3 or f8e5m2 (default f16); inputs from files are converted",
                "DTYPE");
-  options.text("--out-dtype", o_dtype_, "Of O (default: as q; f16 for fp8)", "DTYPE");
+  options.text("--out-dtype", o_dtype_, "Type of O (default: as q; f16 for fp8)", "DTYPE");
   options.flag("--no-lse", no_lse_, "Do not compute the log-sum-exp of the rows");
 
   options.group("What is computed");
@@ -194,12 +195,12 @@ void ProblemOptions::declare(OptionSet& options) {
   options.number("--softcap", softcap_, "s = softcap * tanh(s / softcap); 0 is off");
   options.number("--scale", scale_, "Softmax scale (default 1 / sqrt(head dimension))");
   options.number("--dropout", dropout_, "Probability that a pair is dropped");
-  options.number("--dropout-seed", dropout_seed_, "Of the dropout mask");
-  options.number("--dropout-offset", dropout_offset_, "Of the dropout mask");
+  options.number("--dropout-seed", dropout_seed_, "Seed of the dropout mask");
+  options.number("--dropout-offset", dropout_offset_, "Offset of the dropout mask");
   options.number("--kv-scale-block", kv_scale_block_,
-                 "Keys a block of k_scale and v_scale; 0: all");
-  options.number("--max-seqlen-q", max_seqlen_q_, "Packed: the longest entry; 0: not known");
-  options.number("--max-seqlen-kv", max_seqlen_kv_, "Packed: the longest entry; 0: not known");
+                 "Keys per block of k_scale and v_scale; 0: all");
+  options.number("--max-seqlen-q", max_seqlen_q_, "Packed: most queries of an entry; 0: not known");
+  options.number("--max-seqlen-kv", max_seqlen_kv_, "Packed: most keys of an entry; 0: not known");
 }
 
 bool ProblemOptions::has_files() const {

@@ -176,7 +176,7 @@ Result<ExitCode> execute(const Options& options, Session& session) {
 Command profile_command() {
   auto options = std::make_shared<Options>();
   return {.name = "profile",
-          .summary = "Say what limits a kernel, from the profiler's counters",
+          .summary = "Say what limits a kernel, from profiler counters",
           .examples =
               "  flashcore profile 07_xor_swizzle\n"
               "  flashcore profile 15_wgmma_tma --shape 2,8,2048,128 --causal --out profile.json\n"
@@ -184,11 +184,12 @@ Command profile_command() {
           .declare =
               [options](OptionSet& set) {
                 set.group("What is profiled");
-                set.positional("VARIANT", options->kernel, "A kernel's name; see explain");
-                set.text("--shape", options->shape, "Of a square problem", "B,H,S,D");
+                set.positional("VARIANT", options->kernel,
+                               "Name of a kernel; see flashcore explain");
+                set.text("--shape", options->shape, "Shape of a square problem", "B,H,S,D");
                 set.flag("--causal", options->causal, "With a causal mask");
-                set.text("--dtype", options->dtype, "Of the inputs; by default what it reads",
-                         "TYPE");
+                set.text("--dtype", options->dtype,
+                         "Type of the inputs; by default what the kernel reads", "TYPE");
                 set.text("--device", options->device, "cuda or cuda:N", "DEVICE");
                 set.text("--from", options->from, "A recorded ncu --csv output, instead of a run",
                          "FILE");

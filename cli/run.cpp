@@ -178,10 +178,11 @@ Command run_command() {
             set.group("Results");
             set.flag(
                 "--check", options->check,
-                "Compare with the fp64 reference; a failure is exit code 1, and writes nothing");
+                "Compare with the fp64 reference; on a failure nothing is written, exit code 1");
             set.flag("--no-time", options->no_time, "Run once, without timing");
             set.text("--out,-o", options->files.out,
-                     "Write O: .safetensors (with LSE) or .npy; replaced as a whole", "FILE");
+                     "Write O: .safetensors (with LSE) or .npy; an existing file is replaced",
+                     "FILE");
             set.text("--lse-out", options->files.lse, "Write LSE: .npy", "FILE");
             set.text("--save-inputs", options->files.save_inputs,
                      "Write the inputs: .safetensors, to compute them again elsewhere", "FILE");

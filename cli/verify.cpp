@@ -218,7 +218,7 @@ Command verify_command() {
   auto options = std::make_shared<Options>();
   return {
       .name = "verify",
-      .summary = "Hold kernels to the correctness gates, on hard scores and random problems too",
+      .summary = "Check kernels against the correctness gates, hard scores and random problems",
       .examples =
           "  flashcore verify\n"
           "  flashcore verify --shapes small,mission --dtypes f32,f16,bf16\n"
@@ -228,23 +228,26 @@ Command verify_command() {
       .declare =
           [options](OptionSet& set) {
             set.group("What is verified");
-            set.text("--shapes", options->shapes,
-                     "Of small, mission, long, wide, scores (scores/NAME: those that begin so); or "
-                     "none",
-                     "NAMES");
+            set.text(
+                "--shapes", options->shapes,
+                "Which of small, mission, long, wide, scores (scores/NAME: those that begin with "
+                "NAME); or none",
+                "NAMES");
             set.text("--dtypes", options->dtypes, "Types of the shapes, such as f32,f16,bf16",
                      "NAMES");
-            set.text("--seeds", options->seeds, "Of the shapes' inputs", "NUMBERS");
+            set.text("--seeds", options->seeds, "Seeds of the shapes' inputs", "NUMBERS");
             set.number("--random", options->random, "Random problems after the shapes");
             set.number("--random-seed", options->random_seed,
                        "Seed of the first random problem; the others follow");
-            set.number("--largest-seqlen", options->largest_seqlen, "Of the random problems");
-            set.number("--largest-head-dim", options->largest_head_dim, "Likewise");
+            set.number("--largest-seqlen", options->largest_seqlen,
+                       "Longest sequence of the random problems");
+            set.number("--largest-head-dim", options->largest_head_dim,
+                       "Largest head dimension of the random problems");
             set.flag("--sanitizers", options->sanitizers,
-                     "Then random problems under compute-sanitizer's four tools");
+                     "Also run random problems under compute-sanitizer's four tools");
             set.flag("--only-run", options->only_run,
-                     "Run random problems unjudged: what the sanitizers watch");
-            set.text("--out", options->out, "Evidence", "FILE");
+                     "Run random problems without judging them: what the sanitizers watch");
+            set.text("--out", options->out, "Write the results as evidence", "FILE");
             options->choice.declare(set);
           },
       .execute = [options](Session& session) { return execute(*options, session); }};

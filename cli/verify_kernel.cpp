@@ -62,7 +62,7 @@ bench::Verdict judge_kernel(bench::HostProblem& host, const bench::Reference& re
     status = run_kernel(host, options, kernel);
     if (status.ok() && verdict.passed && outputs(host) != first) {
       verdict.passed = false;
-      verdict.failure = "a second run gives other bits";
+      verdict.failure = "a second run gives different bits";
     }
   }
   if (status.ok()) return verdict;

@@ -100,7 +100,7 @@ Status verify_company(uint64_t seed, const bench::RandomSpace& space, const Plan
     const std::vector<double> results = company.results(host, batch);
     if (batch == 0) first = results;
     if (std::memcmp(results.data(), first.data(), first.size() * sizeof(double)) != 0) {
-      failure = fmt::format("{}: other bits than alone", where);
+      failure = fmt::format("{}: different bits than alone", where);
     }
   }
   bench::Verdict verdict;

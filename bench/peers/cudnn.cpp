@@ -114,7 +114,7 @@ class CudnnPeer final : public NativePeer {
 
   Result<TimedCall> prepare(const Problem& problem, const Arguments& arguments) override {
     if (problem.q.dtype != DType::f16 && problem.q.dtype != DType::bf16) {
-      return unsupported("cudnn: is asked f16 and bf16 only here");
+      return unsupported("cudnn: runs f16 and bf16 only here");
     }
     CudnnGraph graph(cudnn_);
     add_attention(graph, problem,

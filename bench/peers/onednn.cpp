@@ -209,10 +209,10 @@ Status Attention::add_mask(const Problem& problem, const dnnl_memory_desc_t& sco
 Status Attention::prepare(const Problem& problem, const Arguments& arguments) {
   const bool half = problem.q.dtype == DType::bf16;
   if (!half && problem.q.dtype != DType::f32)
-    return unsupported("onednn: is asked f32 and bf16 only");
+    return unsupported("onednn: runs f32 and bf16 only here");
   const int64_t group = problem.q.shape[1] / problem.k.shape[1];
   if (group > 1 && problem.q.shape[2] > 1) {
-    return unsupported("onednn: is asked grouped heads with one query only");
+    return unsupported("onednn: runs grouped heads with one query only here");
   }
   // The queries of one key head are rows of one product.
   const Dims q_dims = {problem.q.shape[0], problem.k.shape[1], problem.q.shape[2] * group,

@@ -183,7 +183,8 @@ Result<std::pair<std::string, uint64_t>> read_header(const ByteSource& source) {
   }
   FLASHCORE_RETURN_IF_ERROR(source.read(0, std::as_writable_bytes(std::span(preamble))));
   if (std::string_view(preamble.data(), kMagic.size()) != kMagic) {
-    return invalid("{}: does not begin with NumPy's mark, wanted a .npy file", source.name());
+    return invalid("{}: does not begin with NumPy's magic bytes, wanted a .npy file",
+                   source.name());
   }
   const int major = static_cast<unsigned char>(preamble[6]);
   if (major < 1 || major > 3) {

@@ -59,7 +59,8 @@ KernelChoice choose_kernel(const ForwardProblem& problem, const PlanContext& con
     choice.kernel = declined;
     choice.reason = "no other computes it: " + objections;
   } else {
-    choice.reason = objections.empty() ? "it has none that is chosen by itself" : objections;
+    choice.reason =
+        objections.empty() ? "it has no kernel that is chosen automatically" : objections;
   }
   return choice;
 }

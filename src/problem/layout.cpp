@@ -71,8 +71,8 @@ Status check_no_overlap(std::string_view name, const TensorDesc& tensor) {
     if (extent <= 1) continue;
     if (stride <= reach) {
       return invalid(
-          "{}: strides [{}] of shape {} make elements overlap, wanted an output whose "
-          "elements are apart",
+          "{}: strides [{}] of shape {} make elements overlap, wanted an output whose elements do "
+          "not overlap",
           name, fmt::join(std::span(tensor.stride.data(), static_cast<size_t>(tensor.rank)), ", "),
           shape_text(tensor));
     }

@@ -25,7 +25,7 @@ std::string unpredicted(const ForwardProblem& p, const PlanContext& context) {
   if (context.batch_invariant)
     return "batch_invariant: is set, and the choice depends on the batch";
   if (entries_vary(p))
-    return "entries have lengths or diagonals of their own: its time is not known";
+    return "entries have lengths or diagonals of their own, so its time cannot be predicted";
   return {};
 }
 
@@ -51,7 +51,7 @@ std::string sm90_latency_declines(const ForwardProblem& p, const PlanContext& co
 std::string sm80_latency_declines(const ForwardProblem& p, const PlanContext& context) {
   if (std::string why = unpredicted(p, context); !why.empty()) return why;
   if (forward_sm80_splits(p, context))
-    return "few queries against many keys: forward_sm80_throughput shares the keys out to several "
+    return "few queries against many keys: forward_sm80_throughput splits the keys among several "
            "blocks";
   const SmallChoice choice =
       choose_small_sm80(p, context.device.multiprocessors, context.device.shared_memory_a_block);

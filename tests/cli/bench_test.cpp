@@ -292,13 +292,13 @@ TEST(BenchWatch, AKernelThatHangsCostsOnlyItsOwnRow) {
       watched(scratch, {"--deadline", "0.5", "--peers", FLASHCORE_PEERS, "--backends", "plain"}),
       hanging_at(scratch, "two, cpu_simd, wall"));
   EXPECT_EQ(outcome.exit_code, 1) << outcome.err;
-  EXPECT_THAT(outcome.err, HasSubstr("lost two, cpu_simd, wall: was given up after 5 s"));
+  EXPECT_THAT(outcome.err, HasSubstr("lost two, cpu_simd, wall: was abandoned after 5 s"));
   const ordered_json evidence = evidence_of(scratch);
   EXPECT_EQ(evidence["complete"], true);
   ASSERT_EQ(evidence["cases"].size(), 2U);
   EXPECT_FALSE(row_of(evidence["cases"][0], "cpu_simd")["times"].empty());
   const ordered_json& lost = row_of(evidence["cases"][1], "cpu_simd");
-  EXPECT_EQ(lost["error"], "two, cpu_simd, wall: was given up after 5 s");
+  EXPECT_EQ(lost["error"], "two, cpu_simd, wall: was abandoned after 5 s");
   EXPECT_TRUE(lost["times"].empty());
   EXPECT_FALSE(row_of(evidence["cases"][1], "plain")["times"].empty());
   // Nothing of it is left, what it had started included.

@@ -167,7 +167,7 @@ std::vector<FileCase> npy_cases() {
       {"empty file", "", "has 0 bytes"},
       {"only the mark", mark, "has 6 bytes"},
       {"no header length", mark + std::string("\x01\x00", 2), "wanted 2 more"},
-      {"another file", "PK\x03\x04" + repeat(eight, 4), "does not begin with NumPy's mark"},
+      {"another file", "PK\x03\x04" + repeat(eight, 4), "does not begin with NumPy's magic bytes"},
       {"version 9", mark + std::string("\x09\x00", 2) + eight, "version is 9"},
       {"version 0", mark + std::string("\x00\x00", 2) + eight, "version is 0"},
       {"header length past the end",

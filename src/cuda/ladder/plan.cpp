@@ -118,8 +118,9 @@ Status check_wmma_layout(const Rung& rung, int device) {
   if (error != cudaSuccess)
     return cuda_failure(rung.name, "probing the layout of fragments", error);
   if (!matches) {
-    return unsupported("kernel {}: this GPU lays WMMA fragments out in another way than wanted",
-                       rung.name);
+    return unsupported(
+        "kernel {}: this GPU has another layout of WMMA fragments than the kernel wants",
+        rung.name);
   }
   return {};
 }

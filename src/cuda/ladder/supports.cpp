@@ -82,7 +82,7 @@ std::string refuses_features(const ForwardProblem& p) {
   if (p.sinks.present) return "sinks: are not computed here";
   if (p.seqlens_q.present) return "seqlens_q: are not computed here";
   if (p.seqlens_kv.present) return "seqlens_kv: are not computed here";
-  if (p.causal_offsets.present) return "causal_offsets: one a batch entry is not computed here";
+  if (p.causal_offsets.present) return "causal_offsets: one per batch entry is not computed here";
   if (p.softcap > 0) return fmt::format("softcap: is {}, wanted 0", p.softcap);
   if (p.dropout_p > 0) return fmt::format("dropout_p: is {}, wanted 0", p.dropout_p);
   if (p.band.left >= 0) {
@@ -100,7 +100,7 @@ std::string refuses_scales(const ForwardProblem& p) {
                                                       {"k_scale", p.k_scale.present},
                                                       {"v_scale", p.v_scale.present}};
   for (const auto& [name, present] : scales) {
-    if (!present) return fmt::format("{}: is not given, wanted one scale a head", name);
+    if (!present) return fmt::format("{}: is not given, wanted one scale per head", name);
   }
   if (p.kv_scale_block < p.seqlen_kv && (p.k_scale.block != 0 || p.v_scale.block != 0)) {
     return fmt::format("kv_scale_block: is {}, wanted one block of all {} keys", p.kv_scale_block,

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Stands in for the process that works for `flashcore bench`: the real one, until it begins the step
-HANG_AT; then it hangs, with a child of its own, or falls (HANG_HOW=fall). Once the point is given up,
+HANG_AT; then it hangs, with a child of its own, or falls (HANG_HOW=fall). Once the point is abandoned,
 it works to the end."""
 import json
 import os

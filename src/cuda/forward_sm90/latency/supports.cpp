@@ -89,7 +89,7 @@ std::string refuse_features(const ForwardProblem& p) {
   for (const auto& [name, present] :
        {std::pair{"bias", p.bias.present}, std::pair{"mask", p.mask.present},
         std::pair{"alibi_slopes", p.alibi_slopes.present}, std::pair{"sinks", p.sinks.present}}) {
-    if (present) return fmt::format("{}: is there, wanted none", name);
+    if (present) return fmt::format("{}: is given, wanted none", name);
   }
   if (!(p.softmax_scale > 0) || std::isinf(p.softmax_scale)) {
     return fmt::format("softmax_scale: is {}, wanted more than 0", p.softmax_scale);
@@ -126,7 +126,7 @@ std::string forward_sm80_latency_refusal(const ForwardProblem& problem, const De
                              problem.head_dim_qk, problem.head_dim_v, problem.seqlen_kv, false,
                              device.shared_memory_a_block) < 0) {
     refusal =
-        fmt::format("device: has {} bytes of shared memory a block, wanted {}",
+        fmt::format("device: has {} bytes of shared memory per block, wanted {}",
                     device.shared_memory_a_block, cuda::forward_sm80::latency::kSmallSharedMemory);
   }
   return refusal;
