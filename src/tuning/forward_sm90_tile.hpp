@@ -1,15 +1,16 @@
 // Which of forward_sm90_throughput's tiles computes a problem, and how its tiles are handed out.
 // Where several rows of kConfigs hold the head dimensions, the one with the least predicted time:
 //
-//   a tile    begin_and_end + steps * step, and `mask` where there is one
-//   even      waves of as many as the GPU holds at once, full or not, of the average tile's length:
-//             a head's last one may have fewer rows
-//   uneven    all tiles shared out
-//   either    none is done before the longest one, which takes `alone` of its time where others on
-//             its SM have ended
+//   a tile    begin_and_end + steps * step, and `mask` where there is one. A step is one block of
+//             keys for all of its warpgroups, of which each counts for its part: those without rows
+//             and blocks that none of a warpgroup's rows sees leave the SM to the others
+//   even      waves of as many tiles as the GPU holds at once. In the last one an SM may have fewer,
+//             and each of them is faster: by itself it takes `alone` of its time
+//   uneven    all tiles shared out, and half of the shortest one, while the last tiles end
+//   either    none is done before the longest one, which has others on its SM until they end
 //
-// A step is one block of keys. Constants are microseconds on an H200, fitted to 236 problems by
-// tools/fit_sm90_tiles.py (docs/forward-sm90.md); only their ratios matter here.
+// Constants are microseconds on an H200, fitted to 237 problems by tools/fit_sm90_tiles.py
+// (docs/forward-sm90.md). Predictions are off by 5% on average.
 #pragma once
 
 #include <algorithm>
@@ -24,15 +25,17 @@
 
 namespace flashcore {
 
+inline constexpr double kSm90TileLaunch = 2.2344;
+
 struct Sm90TileModel {
   double begin_and_end, step, mask, alone;
 };
 
 // Of a tile with others on its SM, where it shares that.
 constexpr Sm90TileModel sm90_tile_model(const cuda::forward_sm90::throughput::Config& config) {
-  if (config.blocks_an_sm == 1) return {3.276, 1.150, 0.402, 1.200};
-  if (config.blocks_an_sm == 2) return {3.425, 0.828, 0.582, 0.950};
-  return {2.247, 0.851, 0.948, 0.744};
+  if (config.blocks_an_sm == 1) return {2.0261, 1.3375, 0.0932, 1.0};
+  if (config.blocks_an_sm == 2) return {1.7445, 0.9932, 0.3299, 0.7976};
+  return {2.0066, 0.7848, 0.2748, 0.5748};
 }
 
 // Whether tiles differ in how many keys they see, or in how many rows they have: then they are
@@ -50,20 +53,39 @@ inline double predicted_us(const ForwardProblem& p,
                            const cuda::forward_sm90::throughput::Config& config,
                            int64_t multiprocessors) {
   const Sm90TileModel model = sm90_tile_model(config);
-  const Work work = work_of(p, config.block_q(), config.block_kv);
-  const auto places =
-      static_cast<double>(std::max<int64_t>(multiprocessors, 1)) * config.blocks_an_sm;
+  const Work groups = work_of(p, cuda::forward_sm90::throughput::kWarpgroupRows, config.block_kv);
+  const auto units = static_cast<double>(std::max<int64_t>(units_of(p, config.block_q()), 1));
+  const int64_t blocks = config.blocks_an_sm;
+  const double tiles_an_sm = units / static_cast<double>(std::max<int64_t>(multiprocessors, 1));
+
+  const double steps =
+      groups.average * static_cast<double>(groups.units) / units / config.consumers;
   const bool masked = p.band.right >= 0 || p.band.left >= 0;
   const double once = model.begin_and_end + (masked ? model.mask : 0);
-  const double longest = model.alone * (once + work.longest * model.step);
-  // Warpgroups without a row leave the SM to the others.
-  const double full_tiles =
-      static_cast<double>(p.batch * p.heads_q) * static_cast<double>(p.seqlen_q) / config.block_q();
-  const double all =
-      static_cast<double>(work.units) * once + full_tiles * work.average * model.step;
-  if (sees_unevenly(p)) return std::max(longest, all / places);
-  const double units = static_cast<double>(std::max<int64_t>(work.units, 1));
-  return std::max(longest, std::ceil(units / places) * all / units);
+  const double tile = once + steps * model.step;
+
+  // Of a tile's time, with so many others on its SM.
+  const auto share = [&](double others) {
+    const auto most = static_cast<double>(std::max<int64_t>(blocks - 1, 1));
+    return model.alone + (1 - model.alone) * others / most;
+  };
+  const double others = std::clamp(tiles_an_sm - 1, 0.0, static_cast<double>(blocks - 1));
+  const double others_last = groups.longest > 0 ? steps / groups.longest : 1;
+  const double longest = share(others * others_last) * (once + groups.longest * model.step);
+
+  double all = 0;
+  if (sees_unevenly(p)) {
+    all = tiles_an_sm / static_cast<double>(blocks) * tile;
+    if (tiles_an_sm > static_cast<double>(blocks)) {
+      all += model.alone * (once + groups.shortest * model.step) / 2;
+    }
+  } else {
+    const auto most = static_cast<int64_t>(std::ceil(tiles_an_sm));
+    const int64_t left = most % blocks;
+    all = static_cast<double>(most / blocks) * tile;
+    if (left > 0) all += share(static_cast<double>(left - 1)) * tile;
+  }
+  return kSm90TileLaunch + std::max(longest, all);
 }
 
 // Whether scores are transformed: those instances are compiled apart.

@@ -88,9 +88,10 @@ enum class NextKernel { forward_sm80_throughput, forward_sm90_throughput };
 
 // What one kernel makes of a problem.
 struct Work {
-  int64_t units = 0;   // blocks, or clusters of blocks
-  double longest = 0;  // steps of the longest unit
-  double average = 0;  // of all
+  int64_t units = 0;    // blocks, or clusters of blocks
+  double longest = 0;   // steps of the longest unit
+  double shortest = 0;  // of the shortest
+  double average = 0;   // of all
 };
 
 constexpr int64_t tiles_of(const ForwardProblem& p, int64_t block_q) {
@@ -119,6 +120,8 @@ constexpr Work work_of(const ForwardProblem& p, int64_t block_q, int64_t step_ke
     const KeyRange keys = visible_keys(s, p.band, first, first + block_q);
     const int64_t steps = (keys.size() + step_keys - 1) / step_keys;
     work.longest = std::max(work.longest, static_cast<double>(steps));
+    work.shortest = seen == 0 ? static_cast<double>(steps)
+                              : std::min(work.shortest, static_cast<double>(steps));
     sum += steps;
   }
   if (seen > 0) work.average = static_cast<double>(sum) / static_cast<double>(seen);
