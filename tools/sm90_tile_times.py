@@ -20,7 +20,7 @@ TILES = ["192x128", "64x128", "64x64"]  # queries x keys
 
 
 def grid():
-    for heads in (4, 8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024):
+    for heads in (4, 8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 512, 1024, 2048):
         for seqlen in (64, 128, 256, 384, 512, 768, 1024, 1536, 2048, 4096):
             for causal in (False, True):
                 yield heads, seqlen, seqlen, causal
@@ -33,7 +33,7 @@ def grid():
 def others():
     draw = random.Random(1)
     while True:
-        heads = draw.choice((6, 12, 20, 40, 80, 160, 192, 320, 640, 960))
+        heads = draw.choice((6, 12, 20, 40, 80, 160, 192, 320, 700, 1400))
         seqlen = draw.randint(40, 3000)
         keys = seqlen if draw.random() < 0.8 else draw.randint(40, 1000)
         yield heads, seqlen, keys, keys == seqlen and draw.random() < 0.5
