@@ -1,21 +1,26 @@
 #!/usr/bin/env python3
 """What a packed batch costs beside the dense batch with the same work, on a GPU.
 
-    packed_times.py [OUT.json] [--heads 32] [--dtype bf16] [--head-dims 64,128] [--rounds 3]
+    packed_times.py [OUT.json] [--build BUILD] [--heads 32] [--dtype bf16] [--head-dims 64,128] [--rounds 3]
 
-Runs where python3 has PyTorch and the flashcore package with CUDA kernels. Two batches, each full and
+Runs where python3 has PyTorch, with the library of a build with CUDA kernels. Two batches, each full and
 causal: 256 entries of 128 rows beside the dense batch of that shape; and one entry of 16,384 rows among
 255 of 64, first, in the middle or last, beside the long entry alone. Each packed batch runs with
 max_seqlen and without. Each entry's rows must be those of the entry alone before anything is timed.
-All run in turns; times are the medians of the rounds, and `rate` is the dense time over the packed one.
+All run in turns, and a time is the median of all samples. OUT.json is an evidence file
+(docs/evidence/schema.json), which tools/report.py makes a table of.
 """
 import argparse
-import json
+import os
 import pathlib
 import statistics
+import sys
 
 import peers_torch
+from reporting import packed
+from reporting.evidence import Failure, check_evidence, read_machine_code, write
 
+ROOT = pathlib.Path(__file__).resolve().parents[1]
 PROTOCOL = {"graph_seconds": 5e-3, "warm_ups": 5, "samples": 9, "pause_seconds": 0.0}
 DTYPES = {"f16": "float16", "bf16": "bfloat16"}
 LONG, SHORT, ENTRIES = 16384, 64, 256
@@ -24,15 +29,21 @@ LONG, SHORT, ENTRIES = 16384, 64, 256
 def batches():
     """Name, lengths, and the lengths of the dense batch beside it."""
     yield "256 x 128", [128] * ENTRIES, [128] * ENTRIES
-    for name, place in (("first", 0), ("middle", ENTRIES // 2), ("last", ENTRIES - 1)):
+    for name, place in (("first", 0), ("in the middle", ENTRIES // 2), ("last", ENTRIES - 1)):
         lengths = [SHORT] * ENTRIES
         lengths[place] = LONG
-        yield f"16384 {name} of 255 x 64", lengths, [LONG]
+        yield f"1 x 16k among 255 x 64, {name}", lengths, [LONG]
 
 
 class Setting:
-    def __init__(self, torch, attention, heads, dtype):
-        self.torch, self.attention, self.heads, self.dtype = torch, attention, heads, dtype
+    """Calls to time, each with the name of the kernel that runs."""
+
+    def __init__(self, torch, flashcore, heads, dtype):
+        self.torch, self.heads, self.dtype = torch, heads, dtype
+        self.attention, self.explain = flashcore.attention, flashcore.explain
+
+    def kernel(self, *tensors, **options):
+        return next(one["kernel"] for one in self.explain(*tensors, **options) if one["chosen"])
 
     def packed(self, lengths, head_dim, causal, longest):
         torch = self.torch
@@ -54,8 +65,9 @@ class Setting:
             alone = self.attention(*one, causal=causal)
             worst = (alone[0].transpose(0, 1).float() - out[place].float()).abs().max().item()
             if not worst < 0.01:
-                raise SystemExit(f"entry {entry} of {len(lengths)} is off by {worst}")
-        return call
+                raise Failure(f"entry {entry} of {len(lengths)} is off by {worst}")
+        return call, self.kernel(q, k, v, causal=causal, cu_seqlens_q=cu, cu_seqlens_kv=cu,
+                                 max_seqlen_q=longest, max_seqlen_kv=longest)
 
     def dense(self, lengths, head_dim, causal):
         torch = self.torch
@@ -63,47 +75,93 @@ class Setting:
         q, k, v = (torch.randn(shape, dtype=self.dtype, device="cuda").transpose(1, 2)
                    for _ in range(3))
         out = torch.empty_like(q)
-        return lambda: self.attention(q, k, v, causal=causal, out=out)
+        return (lambda: self.attention(q, k, v, causal=causal, out=out),
+                self.kernel(q, k, v, causal=causal))
+
+
+def fingerprint_of(code: dict, kernel: str, capability: int) -> str:
+    """As src/plan/fingerprints.cpp finds it: of the GPU's generation, the newest that it runs."""
+    families = [int(family.removeprefix("sm_")) for family in code["kernels"].get(kernel, {})]
+    fitting = [one for one in families if one // 10 == capability // 10 and one <= capability]
+    if not fitting:
+        raise Failure(f"the build has no machine code of {kernel} for compute capability {capability}")
+    family = f"sm_{max(fitting)}"
+    return f"nvcc {code['nvcc']} {family} {code['kernels'][kernel][family]}"
+
+
+def measure(setting, timer, fingerprint, head_dims, rounds):
+    """The evidence's rows, one after the other; `fingerprint` is of a kernel's name."""
+    for head_dim in head_dims:
+        for name, lengths, beside in batches():
+            for causal in (False, True):
+                calls = {"dense": setting.dense(beside, head_dim, causal),
+                         "max_seqlen": setting.packed(lengths, head_dim, causal, max(lengths)),
+                         "no max_seqlen": setting.packed(lengths, head_dim, causal, 0)}
+                times = {form: [] for form in calls}
+                for _ in range(rounds):
+                    for form, (call, _) in calls.items():
+                        times[form] += timer.samples(call, PROTOCOL)[0]
+                yield {"batch": name, "head_dim": head_dim, "causal": causal,
+                       "lengths": [{"entries": lengths.count(length), "seqlen": length}
+                                   for length in sorted(set(lengths))],
+                       "dense": [{"entries": len(beside), "seqlen": beside[0]}],
+                       "points": [{"form": form, "kernel": kernel, "fingerprint": fingerprint(kernel),
+                                   "p50_us": statistics.median(times[form]) * 1e6,
+                                   "p90_us": statistics.quantiles(times[form], n=10)[8] * 1e6,
+                                   "samples": len(times[form])}
+                                  for form, (_, kernel) in calls.items()]}
+
+
+def document(frame: dict, heads: int, dtype: str, rounds: int, rows: list[dict]) -> dict:
+    protocol = (f"device time, graphs of about {PROTOCOL['graph_seconds'] * 1e3:g} ms of calls in turns, "
+                f"{rounds} rounds of {PROTOCOL['samples']} after {PROTOCOL['warm_ups']} warm-up replays")
+    evidence = frame | {"protocol": protocol, "heads": heads, "dtype": dtype, "rows": rows}
+    check_evidence(evidence)
+    return evidence
+
+
+def run(options) -> None:
+    code = read_machine_code(options.build)
+    library = options.build / "src/libflashcore.so"
+    if not code["kernels"] or not library.exists():
+        raise Failure(f"{options.build}: is no build with CUDA kernels: it wants {library} and "
+                      "machine_code.json")
+    os.environ["FLASHCORE_LIBRARY"] = str(library)  # so that the times are of that machine code
+    sys.path[:0] = [str(ROOT / "python"), str(ROOT / "python/tests")]
+    import evidence as python_evidence
+    import flashcore
+    import torch
+    major, minor = torch.cuda.get_device_capability()
+    setting = Setting(torch, flashcore, options.heads, getattr(torch, DTYPES[options.dtype]))
+    head_dims = [int(text) for text in options.head_dims.split(",")]
+    rows = []
+    for row in measure(setting, peers_torch.CudaTimer(torch),
+                       lambda kernel: fingerprint_of(code, kernel, 10 * major + minor),
+                       head_dims, options.rounds):
+        rows.append(row)
+        print(packed.line(row), flush=True)
+        torch.cuda.empty_cache()
+        if options.out:  # after each row, so that a run that is cut short leaves what it has
+            complete = len(rows) == len(head_dims) * 2 * len(list(batches()))
+            write(options.out, document(python_evidence.frame("packed", complete), options.heads,
+                                        options.dtype, options.rounds, rows))
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=pathlib.Path, nargs="?")
+    parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build")
     parser.add_argument("--heads", type=int, default=32)
     parser.add_argument("--dtype", choices=DTYPES, default="bf16")
     parser.add_argument("--head-dims", default="64,128")
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
-    import torch
-
-    import flashcore
-    setting = Setting(torch, flashcore.attention, options.heads, getattr(torch, DTYPES[options.dtype]))
-    timer = peers_torch.CudaTimer(torch)
-    rows = []
-    for head_dim in (int(text) for text in options.head_dims.split(",")):
-        for name, lengths, beside in batches():
-            for causal in (False, True):
-                calls = {"dense": setting.dense(beside, head_dim, causal),
-                         "with max_seqlen": setting.packed(lengths, head_dim, causal, max(lengths)),
-                         "without": setting.packed(lengths, head_dim, causal, 0)}
-                times = {form: [] for form in calls}
-                for _ in range(options.rounds):
-                    for form, call in calls.items():
-                        times[form] += timer.samples(call, PROTOCOL)[0]
-                us = {form: statistics.median(one) * 1e6 for form, one in times.items()}
-                rows.append({"batch": name, "head_dim": head_dim, "causal": causal, "us": us})
-                rates = ", ".join(f"{form} {us[form]:.1f} us, rate {us['dense'] / us[form]:.3f}"
-                                  for form in us if form != "dense")
-                print(f"{name}, D {head_dim}{', causal' if causal else ''}: "
-                      f"dense {us['dense']:.1f} us, {rates}", flush=True)
-                del calls
-                torch.cuda.empty_cache()
-    if options.out:
-        device = torch.cuda.get_device_name()
-        options.out.write_text(json.dumps({"device": device, "heads": options.heads,
-                                           "dtype": options.dtype, "rows": rows}, indent=1) + "\n",
-                               encoding="utf-8")
+    try:
+        run(options)
+    except Failure as failure:
+        print(f"packed_times: {failure}", file=sys.stderr)
+        return 1
     return 0
 
 

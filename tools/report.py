@@ -13,7 +13,8 @@ import pathlib
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-from reporting import bench, cpu, ladder, page, pictures, python, small, text, verify  # noqa: E402
+from reporting import (bench, cpu, ladder, packed, page, pictures, python, small, text,  # noqa: E402
+                       verify)
 from reporting.evidence import STALE, Evidence, Failure  # noqa: E402
 
 # Parts that their page must have; others are filled in wherever their markers are.
@@ -21,7 +22,7 @@ WANTED = {"docs/ladder.md": ["picture ladder", "times", "where", "goals", "ceili
           "docs/performance.md": ["bench where", "bench ceilings", "picture sweep",
                                   "picture roofline", "picture latency"],
           "docs/results.md": ["bench where", "bench five", "bench sweep", "bench small",
-                              "bench decode", "bench idle", "features forward_sm80_throughput",
+                              "bench decode", "bench idle", "packed", "features forward_sm80_throughput",
                               "features forward_sm90_throughput", "small grid where", "small grid ahead",
                               "cpu where", "cpu goals", "bench cpu where", "bench cpu"],
           "docs/cpu.md": ["cpu where", "cpu goals"],
@@ -42,8 +43,8 @@ def marked_pages(root: pathlib.Path) -> list[pathlib.Path]:
 def generated(evidence: Evidence) -> dict[pathlib.Path, str]:
     """Every generated text file, as it should be."""
     parts = (ladder.parts(evidence) | bench.parts(evidence) | cpu.parts(evidence) |
-             verify.parts(evidence) | small.parts(evidence) | python.parts(evidence) |
-             pictures.parts(evidence))
+             verify.parts(evidence) | small.parts(evidence) | packed.parts(evidence) |
+             python.parts(evidence) | pictures.parts(evidence))
     files = {}
     for path in marked_pages(evidence.root):
         content = path.read_text(encoding="utf-8")

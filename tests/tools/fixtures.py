@@ -76,6 +76,25 @@ def small_grid(kernel, print_of):
          "kernels": [cells[0], {"kernel": f"{kernel} early", "error": "no"}]}]}
 
 
+def packed(kernel, print_of):
+    def row(batch, lengths, dense, causal, us):
+        return {"batch": batch, "head_dim": 64, "causal": causal,
+                "lengths": [{"entries": entries, "seqlen": seqlen} for entries, seqlen in lengths],
+                "dense": [{"entries": entries, "seqlen": seqlen} for entries, seqlen in dense],
+                "points": [{"form": form, "kernel": kernel, "fingerprint": print_of, "p50_us": one,
+                            "p90_us": one, "samples": 27}
+                           for form, one in zip(("dense", "max_seqlen", "no max_seqlen"), us)]}
+
+    equal = [(4, 100)], [(4, 100)]
+    return common("packed") | {
+        "protocol": "a fixture", "heads": 32, "dtype": "bf16",
+        "rows": [row("4 x 100", *equal, False, (100.0, 100.0, 103.0)),
+                 row("4 x 100", *equal, True, (100.0, 100.0, 104.0)),
+                 # 100^2 + 3 * 10^2 pairs beside 100^2: 1.03 of the work
+                 row("1 x 100 among 3 x 10", [(3, 10), (1, 100)], [(1, 100)], False,
+                     (100.0, 206.0, 103.0))]}
+
+
 def python_tests(print_of, complete=True):
     return common("python_tests") | {
         "complete": complete, "versions": {"python": "3.12.0", "torch": "2.11.0"},

@@ -129,6 +129,31 @@ class Pages(Tree):
         self.run_tool("--no-pictures")
         self.assertIn("`forward_sm80_throughput` (stale)", self.text("docs/small.md"))
 
+    def test_packed_batches_stand_beside_dense_ones(self):
+        self.run_tool("--no-pictures")
+        self.assertIn("<!-- generated: packed -->\nNot measured yet.\n", self.text("docs/results.md"))
+        kernel = "forward_sm80_throughput"
+        packed = fixtures.packed(kernel, self.print_of(kernel))
+        path = self.root / "docs/evidence/packed-h200.json"
+        path.write_text(json.dumps(packed))
+        self.assertEqual(self.run_tool("--no-pictures"), 0, self.said.getvalue())
+        for part in (f"| 4 x 100 | 64 | `{kernel}` | 100 | 100 | 100.0% | 103 | 97.1% | 97%, met |",
+                     f"| 4 x 100, causal | 64 | `{kernel}` | 100 | 100 | 100.0% | 104 | 96.2% | 97%, not met |",
+                     "| 100 | 206 | 50.0% | 103 | 100.0% | 95%, not met |", "32 heads, bf16; a fixture."):
+            self.assertIn(part, self.text("docs/results.md"))
+        self.assertNotIn("cut short: some rows", self.text("docs/results.md"))
+        self.assertEqual(self.run_tool("--check"), 0)
+        self.change(kernel)
+        self.assertEqual(self.run_tool("--check"), 1)
+        self.run_tool("--no-pictures")
+        self.assertIn(f"| 4 x 100 | 64 | `{kernel}` (stale) |", self.text("docs/results.md"))
+        path.write_text(json.dumps(packed | {"complete": False, "rows": packed["rows"][:1]}))
+        self.run_tool("--no-pictures")
+        self.assertIn("cut short: some rows are missing", self.text("docs/results.md"))
+        path.write_text(json.dumps(packed | {"heads": 0}))
+        self.assertEqual(self.run_tool("--no-pictures"), 1)
+        self.assertIn("packed-h200.json: heads: is 0, wanted 1 or more", self.said.getvalue())
+
     def test_features_have_a_table_a_kernel(self):
         self.bench["cases"] += [
             fixtures.case("features", f"d64/{name}", 4, 32, 4096, 64, False,
