@@ -1,9 +1,14 @@
-# CUDA is built when nvcc is found; the summary says so when it is not.
+# CUDA is built when nvcc is found, unless FLASHCORE_CUDA is off; a message says which it was.
 set(FLASHCORE_CUDA_ARCHITECTURES "80+ptx;89;90a" CACHE STRING
     "Compute capabilities to build for; +ptx: with PTX that drivers compile for later ones")
 set(FLASHCORE_HAS_CUDA OFF)
 set(FLASHCORE_CUDA_TARGETS "")
-if(NOT FLASHCORE_CUDA STREQUAL "OFF")
+set(FLASHCORE_CUDA_REASON "")  # why there are no CUDA kernels
+# As CMake takes booleans.
+string(TOUPPER "${FLASHCORE_CUDA}" wanted)
+if(wanted MATCHES "^(OFF|0|NO|N|FALSE)$")
+  set(FLASHCORE_CUDA_REASON "FLASHCORE_CUDA is ${FLASHCORE_CUDA}")
+elseif(wanted MATCHES "^(AUTO|ON|1|YES|Y|TRUE)$")
   include(CheckLanguage)
   if(NOT CMAKE_CUDA_COMPILER AND EXISTS /usr/local/cuda/bin/nvcc)
     set(CMAKE_CUDA_COMPILER /usr/local/cuda/bin/nvcc)
@@ -19,9 +24,13 @@ if(NOT FLASHCORE_CUDA STREQUAL "OFF")
     set(FLASHCORE_HAS_CUDA ON)
     set(FLASHCORE_CUDA_TARGETS ${FLASHCORE_CUDA_ARCHITECTURES})
     message(STATUS "CUDA kernels: built for ${FLASHCORE_CUDA_TARGETS} with ${CMAKE_CUDA_COMPILER}")
-  elseif(FLASHCORE_CUDA STREQUAL "ON")
-    message(FATAL_ERROR "FLASHCORE_CUDA is ON, but no CUDA compiler (nvcc) was found")
+  elseif(NOT wanted STREQUAL "AUTO")
+    message(FATAL_ERROR "FLASHCORE_CUDA is ${FLASHCORE_CUDA}, but no CUDA compiler (nvcc) was found")
+  else()
+    set(FLASHCORE_CUDA_REASON "nvcc was not found")
   endif()
+else()
+  message(FATAL_ERROR "FLASHCORE_CUDA is '${FLASHCORE_CUDA}', wanted AUTO, ON or OFF")
 endif()
 
 # flashcore_gencode(OUT 80+ptx 90a): nvcc's options for these.
@@ -45,9 +54,10 @@ if(FLASHCORE_WHEEL AND FLASHCORE_HAS_CUDA)
     RESULT_VARIABLE ignored ERROR_QUIET)
 endif()
 if(NOT FLASHCORE_HAS_CUDA)
-  message(STATUS "CUDA kernels: not built (no nvcc found, or FLASHCORE_CUDA=OFF); the CPU is used")
+  message(STATUS "CUDA kernels: not built (${FLASHCORE_CUDA_REASON}); the CPU is used")
 endif()
 # Read by the scripts.
 set(FLASHCORE_HAS_CUDA_CACHED ${FLASHCORE_HAS_CUDA} CACHE INTERNAL "")
+set(FLASHCORE_CUDA_REASON_CACHED "${FLASHCORE_CUDA_REASON}" CACHE INTERNAL "")
 set(FLASHCORE_CUDA_COMPILER_CACHED "${CMAKE_CUDA_COMPILER}" CACHE INTERNAL "")
 set(FLASHCORE_CUDA_INCLUDES_CACHED "${CUDAToolkit_INCLUDE_DIRS}" CACHE INTERNAL "")

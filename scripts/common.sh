@@ -116,6 +116,8 @@ report_cuda() {
       say "CUDA: there is no GPU here, so the CPU is used."
     fi
   else
-    say "CUDA: nvcc was not found, so the CUDA kernels are not built; the CPU is used."
+    local reason
+    reason=$(sed -n 's/^FLASHCORE_CUDA_REASON_CACHED:INTERNAL=//p' "$1/CMakeCache.txt")
+    say "CUDA: $reason, so the CUDA kernels are not built; the CPU is used."
   fi
 }

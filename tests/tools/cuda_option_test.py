@@ -1,0 +1,67 @@
+"""FLASHCORE_CUDA: which values there are, and that what is said about CUDA is why it is left out.
+
+cmake/cuda.cmake runs in a project of its own; scripts/common.sh reports on the folder.
+"""
+import pathlib
+import shutil
+import subprocess
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+PROJECT = f"""cmake_minimum_required(VERSION 3.25)
+project(one LANGUAGES NONE)
+set(FLASHCORE_CUDA "AUTO" CACHE STRING "")
+include({ROOT}/cmake/cuda.cmake)
+"""
+
+
+class CudaOption(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.source, self.build = (pathlib.Path(self.folder.name) / name for name in ("one", "build"))
+        self.source.mkdir()
+        (self.source / "CMakeLists.txt").write_text(PROJECT)
+
+    def tearDown(self):
+        self.folder.cleanup()
+
+    def configure(self, *options):
+        return subprocess.run(["cmake", "-S", self.source, "-B", self.build, *options],
+                              capture_output=True, text=True, check=False)
+
+    def reported(self):
+        command = f"set -euo pipefail; source '{ROOT}/scripts/common.sh'; report_cuda '{self.build}'"
+        return subprocess.run(["bash", "-c", command], capture_output=True, text=True,
+                              check=True).stdout
+
+    def test_a_build_without_cuda_says_that_it_was_switched_off(self):
+        for value in ("OFF", "off", "0", "NO", "FALSE"):
+            done = self.configure(f"-DFLASHCORE_CUDA={value}")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertIn(f"CUDA kernels: not built (FLASHCORE_CUDA is {value}); the CPU is used",
+                          done.stdout)
+            self.assertEqual(self.reported(), f"CUDA: FLASHCORE_CUDA is {value}, so the CUDA kernels "
+                             "are not built; the CPU is used.\n")
+
+    def test_other_values_are_refused(self):
+        for value in ("maybe", ""):
+            done = self.configure(f"-DFLASHCORE_CUDA={value}")
+            self.assertNotEqual(done.returncode, 0)
+            self.assertIn(f"FLASHCORE_CUDA is '{value}', wanted AUTO, ON or OFF", done.stderr)
+
+    @unittest.skipIf(shutil.which("nvcc") or pathlib.Path("/usr/local/cuda/bin/nvcc").exists(),
+                     "there is an nvcc; the stages that hide it run this")
+    def test_without_a_compiler_it_says_that_none_was_found(self):
+        done = self.configure()
+        self.assertIn("CUDA kernels: not built (nvcc was not found); the CPU is used", done.stdout)
+        self.assertIn("CUDA: nvcc was not found, so", self.reported())
+        for value in ("ON", "1"):
+            done = self.configure(f"-DFLASHCORE_CUDA={value}")
+            self.assertNotEqual(done.returncode, 0)
+            self.assertIn(f"FLASHCORE_CUDA is {value}, but no CUDA compiler (nvcc) was found",
+                          " ".join(done.stderr.split()))
+
+
+if __name__ == "__main__":
+    unittest.main()
