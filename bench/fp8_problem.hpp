@@ -1,4 +1,4 @@
-// Problems whose inputs are e4m3 with one scale a head, made as a user would make them.
+// Problems whose inputs are e4m3 with one scale per head, made as a user would make them.
 #pragma once
 
 #include <cstdint>

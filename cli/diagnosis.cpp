@@ -157,7 +157,7 @@ std::string occupancy_limiter(const KernelCounters& counters) {
     const double blocks = counters.get(unit.metric);
     if (blocks > 0 && (limiter.empty() || blocks < fewest)) {
       fewest = blocks;
-      limiter = fmt::format("{} ({:.0f} blocks an SM)", unit.name, blocks);
+      limiter = fmt::format("{} ({:.0f} blocks per SM)", unit.name, blocks);
     }
   }
   return limiter;

@@ -43,7 +43,7 @@ nlohmann::ordered_json gate_evidence(const RungGate& gate);
 
 struct GateOptions {
   std::vector<int64_t> seeds = {0, 1, 2};
-  int64_t tails = 60;       // random problems a type of input
+  int64_t tails = 60;       // random problems per type of input
   bool small_only = false;  // of the gate table, only the small shape
 };
 

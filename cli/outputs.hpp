@@ -19,7 +19,7 @@ struct OutputFiles {
 Status check_outputs(const OutputFiles& files, const Problem& problem,
                      const std::vector<std::string>& inputs);
 
-// Writes O (and LSE); memory in the order of `layout`. One line a file in `written`.
+// Writes O (and LSE); memory in the order of `layout`. One line per file in `written`.
 Status write_outputs(const OutputFiles& files, const bench::HostProblem& host,
                      const std::string& layout, std::vector<std::string>& written);
 

@@ -26,7 +26,7 @@ bool is_main(std::string_view name) { return name == "q" || name == "k" || name 
 bool is_pair(std::string_view name) { return name == "bias" || name == "mask"; }
 bool is_scale(std::string_view name) { return name.ends_with("_scale"); }
 
-// Inputs of one number a head: files hold them in many types, the problem in f32.
+// Inputs of one number per head: files hold them in many types, the problem in f32.
 bool is_small_float(std::string_view name) {
   return is_scale(name) || name == "sinks" || name == "alibi_slopes";
 }

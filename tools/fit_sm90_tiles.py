@@ -19,7 +19,7 @@ import sys
 
 MULTIPROCESSORS = 132
 GROUP_ROWS = 64
-# Rows of queries, keys of a block and blocks an SM, as in src/cuda/forward_sm90/throughput/config.hpp.
+# Rows of queries, keys of a block and blocks per SM, as in src/cuda/forward_sm90/throughput/config.hpp.
 TILES = {"192x128": (192, 128, 1), "64x128": (64, 128, 2), "64x64": (64, 64, 3)}
 FIELDS = ("begin_and_end", "step", "mask", "alone")
 START = {"192x128": [2.0, 1.2, 0.3, 1.0], "64x128": [2.0, 1.0, 0.3, 0.8], "64x64": [2.0, 0.8, 0.3, 0.6]}

@@ -3,7 +3,7 @@
 
     machine_code.py --objects FILE --recorder PROGRAM --nvcc VERSION --json FILE --table FILE
 
-reads the device programs of a build's objects (FILE names one a line), lets the recorder
+reads the device programs of a build's objects (FILE names one per line), lets the recorder
 (tools/launches) say which functions each kernel of the library launches, how and with what, and
 writes a hash for each kernel and GPU family: as JSON for tools/report.py, and as rows of a C++
 table for the library, so that a measurement says what it measured.

@@ -108,7 +108,7 @@ FLASHCORE_API flashcore_status flashcore_tensor_strided(flashcore_tensor* tensor
 /* "f32", "f16", ...; "unknown" for anything else. Never null. */
 FLASHCORE_API const char* flashcore_dtype_name(int32_t dtype);
 
-/* Bytes an element; 0 for an unknown dtype. */
+/* Bytes per element; 0 for an unknown dtype. */
 FLASHCORE_API size_t flashcore_dtype_size(int32_t dtype);
 
 /* -------------------------------------------------------------------------------------------------
@@ -118,7 +118,7 @@ FLASHCORE_API size_t flashcore_dtype_size(int32_t dtype);
 enum {
   FLASHCORE_TOP_LEFT = 0,     /* offset 0 */
   FLASHCORE_BOTTOM_RIGHT = 1, /* offset len_kv - len_q: the last query sees the last key */
-  FLASHCORE_GIVEN = 2         /* causal_offset, or causal_offsets: one a batch entry */
+  FLASHCORE_GIVEN = 2         /* causal_offset, or causal_offsets: one per batch entry */
 };
 
 /* What is asked. B batch, Hq query heads, Hkv key/value heads (Hq a multiple of Hkv), Sq queries,
@@ -136,7 +136,7 @@ typedef struct flashcore_problem {
   flashcore_tensor bias;           /* [B|1, Hq|1, Sq|1, Skv|1], f32, f16 or bf16 */
   flashcore_tensor mask;           /* [B|1, Hq|1, Sq|1, Skv|1], boolean, true = attend */
   flashcore_tensor alibi_slopes;   /* [Hq] or [B|1, Hq], f32 */
-  flashcore_tensor sinks;          /* [Hq], f32: one logit a head */
+  flashcore_tensor sinks;          /* [Hq], f32: one logit per head */
   flashcore_tensor q_scale;        /* [B|1, Hq|1], f32, for fp8 */
   flashcore_tensor k_scale;        /* [B|1, Hkv|1, blocks|1], f32, for fp8 */
   flashcore_tensor v_scale;        /* [B|1, Hkv|1, blocks|1], f32, for fp8 */
@@ -155,7 +155,7 @@ typedef struct flashcore_problem {
   int64_t causal_offset; /* with FLASHCORE_GIVEN and no causal_offsets; default 0 */
   int64_t window_left;  /* key j is seen when j >= i + offset - window_left; default -1: no limit */
   int64_t window_right; /* key j is seen when j <= i + offset + window_right; default -1 */
-  int64_t kv_scale_block; /* keys a block of k_scale and v_scale; default 0: one block */
+  int64_t kv_scale_block; /* keys per block of k_scale and v_scale; default 0: one block */
   int64_t max_seqlen_q;   /* packed: the longest entry; default 0: not known */
   int64_t max_seqlen_kv;
 } flashcore_problem;

@@ -98,7 +98,7 @@ enum class DType : int32_t {
 
 FLASHCORE_API std::string_view to_string(DType dtype);
 FLASHCORE_API std::optional<DType> dtype_from_string(std::string_view name);
-FLASHCORE_API size_t size_of(DType dtype);  // bytes an element
+FLASHCORE_API size_t size_of(DType dtype);  // bytes per element
 
 // Shape and strides of a tensor, without its data. Strides are in elements and may be zero or
 // negative on inputs (a broadcast, a reversed view).
@@ -123,7 +123,7 @@ struct FLASHCORE_API TensorDesc {
 enum class Alignment : int32_t {
   top_left = 0,      // offset 0
   bottom_right = 1,  // offset len_kv - len_q of the batch entry: the last query sees the last key
-  given = 2,         // Problem::causal_offset, or one a batch entry in Problem::causal_offsets
+  given = 2,         // Problem::causal_offset, or one per batch entry in Problem::causal_offsets
 };
 
 // What is asked: shapes, strides, dtypes and options; no data. Names as in docs/semantics.md.
@@ -139,7 +139,7 @@ struct Problem {
   std::optional<TensorDesc> bias;            // [B|1, Hq|1, Sq|1, Skv|1], f32, f16 or bf16
   std::optional<TensorDesc> mask;            // [B|1, Hq|1, Sq|1, Skv|1], boolean, true = attend
   std::optional<TensorDesc> alibi_slopes;    // [Hq] or [B|1, Hq], f32
-  std::optional<TensorDesc> sinks;           // [Hq], f32: one logit a head
+  std::optional<TensorDesc> sinks;           // [Hq], f32: one logit per head
   std::optional<TensorDesc> q_scale;         // [B|1, Hq|1], f32, for fp8
   std::optional<TensorDesc> k_scale;         // [B|1, Hkv|1, blocks|1], f32, for fp8
   std::optional<TensorDesc> v_scale;         // [B|1, Hkv|1, blocks|1], f32, for fp8
@@ -157,7 +157,7 @@ struct Problem {
   int64_t window_left = -1;    // key j is seen when j >= i + offset - window_left; -1: no limit
   int64_t window_right = -1;   // key j is seen when j <= i + offset + window_right; -1: no limit
   float dropout_p = 0;         // in [0, 1]
-  int64_t kv_scale_block = 0;  // keys a block of k_scale and v_scale; 0: one block
+  int64_t kv_scale_block = 0;  // keys per block of k_scale and v_scale; 0: one block
   int64_t max_seqlen_q = 0;    // packed: the longest entry; 0: not known, total_q bounds it
   int64_t max_seqlen_kv = 0;
 };

@@ -124,7 +124,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", help="where to write the evidence")
     parser.add_argument("--device", default="cuda", choices=("cuda", "cpu"))
-    parser.add_argument("--calls", type=int, default=500, help="calls a round")
+    parser.add_argument("--calls", type=int, default=500, help="calls per round")
     parser.add_argument("--rounds", type=int, default=15)
     options = parser.parse_args()
     if options.device == "cuda" and not torch.cuda.is_available():
@@ -136,7 +136,7 @@ def main() -> None:
             cases.append(measure(shape, causal, options.device, options.calls, options.rounds))
             for row in cases[-1]["rows"]:
                 name, value = row["implementation"], row["p50_us"]
-                print(f"{cases[-1]['case']:20} {name:22} {value:8.2f} us a call")
+                print(f"{cases[-1]['case']:20} {name:22} {value:8.2f} us per call")
             print(f"{cases[-1]['case']:20} {cases[-1]['kernel']}")
         q = torch.randn(CASES[0][0], device=options.device, dtype=torch.float16)
         parts = parts_of(q, options.calls, options.rounds)

@@ -126,7 +126,7 @@ def export(argument: str, array: Any) -> Exported:
 
 
 class DlpackBackend(Backend):
-    """Each array is exported once a call, as Exported, and held until the call returns."""
+    """Each array is exported once per call, as Exported, and held until the call returns."""
 
     wanted = "an array with __dlpack__"
 

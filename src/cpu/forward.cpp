@@ -50,7 +50,7 @@ const SimdKernels* kernels_of(Target target) {
   }
 }
 
-// Keys a block: K and V of one packed fit the second-level cache.
+// Keys per block: K and V of one packed fit the second-level cache.
 int64_t choose_block_kv(const ForwardProblem& p) {
   const int64_t width = p.head_dim_qk + p.head_dim_v;
   return width <= 640 ? 256 : width <= 1280 ? 128 : 64;
@@ -109,7 +109,7 @@ int64_t most_jobs(const ForwardProblem& p) {
   return std::max<int64_t>(1, product_of({all_rows(p), splits}));
 }
 
-// Rows a job: enough to pay for packing K and V, few enough for every thread to find jobs.
+// Rows per job: enough to pay for packing K and V, few enough for every thread to find jobs.
 void choose_rows(ForwardPlan& plan) {
   const ForwardProblem& p = plan.problem;
   int64_t rows = 384;

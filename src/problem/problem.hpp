@@ -45,7 +45,7 @@ struct ScaleInput {
   }
 };
 
-// An optional input with one element a head, or one a batch entry and head, or one a batch entry.
+// An optional input with one element per head, per batch entry and head, or per batch entry.
 struct VectorInput {
   bool present = false;
   int64_t batch = 0;

@@ -167,7 +167,7 @@ TEST(BenchPeers, ComputeTheSameNumbersAndAreTimedInTurns) {
   for (const ordered_json& row : rows) {
     EXPECT_EQ(row["gate"]["passed"], true) << row;
     EXPECT_LT(row["gate"]["max_scaled_error"], 1e-6);
-    EXPECT_EQ(row["times"]["wall"]["samples"], 6);  // three a round
+    EXPECT_EQ(row["times"]["wall"]["samples"], 6);  // three per round
     EXPECT_DOUBLE_EQ(row["times"]["wall"]["p50_us"], 3000);
     EXPECT_EQ(row["times"]["wall"]["calls_a_sample"], 7);
   }

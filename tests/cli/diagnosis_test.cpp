@@ -53,7 +53,7 @@ TEST(Diagnosis, OfTheWgmmaRung) {
   EXPECT_EQ(d.kernel, "wgmma_tma_kernel<Config<64>>");
   EXPECT_EQ(d.registers, 128);
   EXPECT_NEAR(d.shared_kilobytes, 74, 1e-9);
-  EXPECT_THAT(d.occupancy_limiter, HasSubstr("3 blocks an SM"));
+  EXPECT_THAT(d.occupancy_limiter, HasSubstr("3 blocks per SM"));
   EXPECT_EQ(d.bound, Bound::latency);
   EXPECT_EQ(d.stalls.front().name, "wait");
   EXPECT_EQ(d.stalls[1].name, "long_scoreboard");

@@ -19,7 +19,7 @@ struct Launch {
   std::string kernel;  // mangled
   int64_t blocks = 0;
   int64_t threads = 0;         // a block
-  int64_t dynamic_shared = 0;  // bytes a block
+  int64_t dynamic_shared = 0;  // bytes per block
   int device = 0;              // the current one at the launch
   int64_t unwritten_maps = 0;  // tensor maps passed that nothing encoded since take_launches()
   bool ahead = false;          // its kernel was loaded before the last take_launches()
@@ -33,7 +33,7 @@ struct Gpu {
   int64_t shared_memory_a_block = 163 * 1024;
 };
 inline constexpr Gpu kGpus[] = {
-    {80, 108, 163 * 1024}, {89, 58, 99 * 1024}, {90, 132, 227 * 1024}};  // one a family
+    {80, 108, 163 * 1024}, {89, 58, 99 * 1024}, {90, 132, 227 * 1024}};  // one per family
 
 void use(const Gpu& gpu);
 // The sizes of each kernel's arguments, by its mangled name. Arguments of others are not recorded.

@@ -1,5 +1,5 @@
 // Plans and runs every CUDA kernel of the table for each GPU family and on each of two GPUs,
-// against the recording runtime, and prints what was launched: one line a kernel and family,
+// against the recording runtime, and prints what was launched: one line per kernel and family,
 //
 //   sm_90 12_mma_sync 256 98304 _ZN9flashcore...      (threads, most dynamic shared bytes, kernel)
 //

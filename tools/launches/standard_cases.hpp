@@ -1,4 +1,4 @@
-// The launches of the standard cases, as tools/machine_code.py reads them: one line a launch,
+// The launches of the standard cases, as tools/machine_code.py reads them: one line per launch,
 //
 //   launch sm_90 12_mma_sync 17 _ZN9flashcore... 64,1,1/256,1,1/98304 0a000000...
 //

@@ -66,8 +66,8 @@ def goals(files: dict[str, dict]) -> str:
                 lambda e: unfused_row(e, "unfused_by_operator_seconds")),
             row("unfused, head by head, time, D 64 and 128",
                 lambda e: unfused_row(e, "unfused_by_head_seconds")),
-            row("ns a pair, D 64, at S (quadratic: equal)", scaling_row),
-            row("ms a head, S 1024, 4, 16, 64 heads (linear: equal)", heads_row),
+            row("ns per pair, D 64, at S (quadratic: equal)", scaling_row),
+            row("ms per head, S 1024, 4, 16, 64 heads (linear: equal)", heads_row),
             row("workspace over those S", workspace_row)]
     for title, case in (("(2,8,2048,128) causal, fp32", "(2, 8, 2048, 128) f32 causal"),
                         ("(2,8,2048,128) causal, bf16", "(2, 8, 2048, 128) bf16 causal"),

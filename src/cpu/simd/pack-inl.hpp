@@ -2,7 +2,7 @@
 // two neighbouring bf16 elements along the summed dimension.
 //
 //   Q     [row tile][unit of Dqk][row]        one broadcast after the other; AMX: [row][unit]
-//   K^T   [panel][unit of Dqk][kPanel keys]   two vectors a step
+//   K^T   [panel][unit of Dqk][kPanel keys]   two vectors per step
 //   V     [panel][unit of keys][kPanel columns of Dv]
 #pragma once
 
@@ -20,7 +20,7 @@ inline constexpr bool kPairs = true;
 #else
 inline constexpr bool kPairs = false;
 #endif
-inline constexpr int64_t kUnit = kPairs ? 2 : 1;  // elements a unit
+inline constexpr int64_t kUnit = kPairs ? 2 : 1;  // elements per unit
 #if defined(FLASHCORE_SIMD_AMX)
 inline constexpr bool kMatrix = true;  // 16 x 16 units at once
 #else

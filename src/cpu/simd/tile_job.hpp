@@ -18,7 +18,7 @@ inline constexpr int64_t kLargestRowTile = 32;  // rows of the largest micro-ker
 // bytes, multiples of 64.
 struct TileLayout {
   int64_t rows = 0;      // most rows (queries of all heads of a job) at once
-  int64_t block_kv = 0;  // keys a block
+  int64_t block_kv = 0;  // keys per block
   int64_t units_qk = 0;  // padded depth of Q K^T: elements, or pairs of them
   int64_t width_v = 0;   // head_dim_v, padded to full vectors
   size_t q = 0;          // [row tiles][units_qk][rows of the tile]

@@ -1,9 +1,9 @@
 // Rung 00, unfused: the baseline that fusion has to beat. Three kernels, and the S x S matrix in
 // memory.
 //
-//   scores_kernel   S = Q K^T                fp32, to the workspace   WMMA, a block 64 x 64 of S
-//   softmax_kernel  P = softmax(scale * S)   fp16, to the workspace   a warp a row
-//   values_kernel   O = P V                  fp16                     WMMA, a block 64 rows of O
+//   scores_kernel   S = Q K^T                fp32, to the workspace   WMMA, 64 x 64 of S per block
+//   softmax_kernel  P = softmax(scale * S)   fp16, to the workspace   a warp per row
+//   values_kernel   O = P V                  fp16                     WMMA, 64 rows of O per block
 //
 // Layout of the workspace: S, then P, each [batch * heads][rows][keys] with rows and keys rounded
 // up to 64, so that no tile of either needs a guard. Tiles of S and P wholly above the causal

@@ -6,8 +6,7 @@
 // number, and everything that a thread does not use up at once lies in shared memory.
 //
 //   per key tile:  load K, V | scores S = Q K^T | softmax, S becomes P | O = O * rescale + P V
-//                            ^ barrier          ^ barrier              ^ barrier             ^
-//                            barrier
+//                            ^ barrier          ^ barrier              ^ barrier     barrier ^
 //
 // Layout: 8 warps. Scores: a warp owns 4 rows, a lane one key. Softmax: one thread a row. Output: a
 // warp owns 4 rows, a lane every 32nd column. Tiles lie plainly in shared memory, so 32 lanes that

@@ -6,8 +6,7 @@
 // 16 bytes.
 //
 //   per key tile:  load K, V | scores S = Q K^T | softmax, S becomes P | O = O * rescale + P V
-//                            ^ barrier          ^ barrier              ^ barrier             ^
-//                            barrier
+//                            ^ barrier          ^ barrier              ^ barrier     barrier ^
 //
 // Layout: 8 warps. Scores: warps 0 to 3 own 16 rows x 16 keys each. Softmax: one thread a row.
 // Output: a warp owns 4 rows, a lane every 32nd column, in registers. Tiles lie plainly in shared

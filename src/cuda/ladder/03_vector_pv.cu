@@ -1,11 +1,10 @@
 // Rung 03, vector_pv: P V still scalar, but two keys and two columns at a time.
 //
-// Adds: V is read as half2 (two columns a lane) and P as float2 (two keys), which halves the shared
-// memory instructions of P V.
+// Adds: V is read as half2 (two columns per lane) and P as float2 (two keys), which halves the
+// shared memory instructions of P V.
 //
 //   per key tile:  load K, V | scores S = Q K^T | softmax, S becomes P | O = O * rescale + P V
-//                            ^ barrier          ^ barrier              ^ barrier             ^
-//                            barrier
+//                            ^ barrier          ^ barrier              ^ barrier     barrier ^
 //
 // Layout: 8 warps. Scores: warps 0 to 3 own 16 rows x 16 keys each. Softmax: one thread a row.
 // Output: a warp owns 4 rows, a lane every 32nd pair of columns, in registers. Tiles lie plainly in
@@ -69,7 +68,7 @@ __device__ void softmax_row(Shared<kHeadDim>& smem, int row, int visible, float 
   smem.row_rescale[row] = rescale;
 }
 
-// output += probability * (one row of V), two columns a lane.
+// output += probability * (one row of V), two columns per lane.
 template <int kPairs>
 __device__ void add_value_row(float2 (&output)[kPairs], float probability, const __half* value_row,
                               int lane) {

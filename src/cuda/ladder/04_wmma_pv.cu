@@ -5,7 +5,7 @@
 // multiplies there, and loads it back.
 //
 //   per key tile:  load K, V | S = Q K^T, store | softmax, P | O: store, rescale, rebuild; O += P V
-//                            ^ barrier          ^ barrier    ^ barrier                            ^
+//                            ^ barrier          ^ barrier    ^ barrier                    barrier ^
 //
 // Layout: 8 warps. Scores: warps 0 to 3 own 16 rows x 16 keys each. Softmax: one thread a row.
 // Output: warps in 2 x 4, each owns 16 rows and every fourth group of 16 columns. Tiles lie plainly
@@ -25,7 +25,7 @@ constexpr int kWmma = 16;  // a WMMA tile is 16 x 16 x 16
 constexpr int kBlockQ = 32, kBlockKv = 32, kWarps = 8;
 constexpr int kThreads = kWarps * kWarpSize;
 constexpr int kColumnWarps = 4;  // warps side by side over the output's columns
-constexpr int kMinBlocks = 3;    // an SM: at most 80 registers a thread
+constexpr int kMinBlocks = 3;    // per SM: at most 80 registers per thread
 
 using Accumulator = wmma::fragment<wmma::accumulator, kWmma, kWmma, kWmma, float>;
 using RowMajorA = wmma::fragment<wmma::matrix_a, kWmma, kWmma, kWmma, __half, wmma::row_major>;

@@ -4,7 +4,7 @@
 // threads work, neighbouring lanes read neighbouring scores, and the row state stays in registers.
 //
 //   per key tile:  load K, V | S = Q K^T, store | softmax, P | O: store, rescale, rebuild; O += P V
-//                            ^ barrier          ^ barrier    ^ barrier                            ^
+//                            ^ barrier          ^ barrier    ^ barrier                    barrier ^
 //
 // Layout: 8 warps. Scores: warps 0 to 3 own 16 rows x 16 keys each. Softmax: a warp owns 4
 // rows, a lane one key. Output: warps in 2 x 4, each owns 16 rows and every fourth group of 16
@@ -25,7 +25,7 @@ constexpr int kWmma = 16;  // a WMMA tile is 16 x 16 x 16
 constexpr int kBlockQ = 32, kBlockKv = 32, kWarps = 8;
 constexpr int kThreads = kWarps * kWarpSize, kRowsPerWarp = kBlockQ / kWarps;  // rows: of softmax
 constexpr int kColumnWarps = 4;  // warps side by side over the output's columns
-// Blocks an SM: at most 80 registers a thread, which ptxas for sm_89 does not quite manage at 128.
+// Blocks per SM: at most 80 registers per thread, which ptxas for sm_89 does not manage at 128.
 template <int kHeadDim>
 constexpr int kMinBlocks = kHeadDim == 64 ? 3 : 2;
 

@@ -1,7 +1,7 @@
 // Rung 06, cp_async: K and V arrive by asynchronous 16-byte copies into a ring of 2 or 3 stages.
 //
 // Adds: the loads of later tiles are in flight while a tile is computed, pass no register, and one
-// barrier a tile goes. Tail rows are zero-filled by the copy itself.
+// barrier per tile goes. Tail rows are zero-filled by the copy itself.
 //
 //   per key tile:  wait K, V | issue tile + stages - 1 | S = Q K^T, store | softmax, P | O += P V
 //                            ^ barrier                                    ^ barrier    ^ barrier
@@ -175,7 +175,7 @@ __global__ void __launch_bounds__(kThreads<kProducerWarp>, kHeadDim == 64 && !kP
   for (Accumulator& fragment : output) wmma::fill_fragment(fragment, 0.0F);
   RowState rows[kRowsPerWarp];
 
-  // A group of copies a tile, empty past the last one so that the groups keep counting tiles.
+  // A group of copies per tile, empty past the last one so that the groups keep counting tiles.
   const int tiles = ceil_div(work.kv_end, kBlockKv);
   const auto load = [&](int tile) {
     if (!loads) return;
@@ -270,7 +270,7 @@ consteval Rung entry(const char* name, const char* adds, const char* prediction)
 
 constinit const Rung kRung06CpAsync = entry<2, false>(
     "06_cp_async", "cp.async into a ring of 2 stages, issued by all warps",
-    "3 or more blocks an SM already hide the loads; one barrier of four goes: 1.15x");
+    "3 or more blocks per SM already hide the loads; one barrier of four goes: 1.15x");
 constinit const Rung kRung06CpAsyncS3 = entry<3, false>(
     "06_cp_async_s3", "the same with 3 stages",
     "a tile takes longer than a load, so a third stage has nothing to hide: 1.0x of 2 stages");

@@ -148,7 +148,7 @@ __global__ void __launch_bounds__(kThreads, kHeadDim == 64 ? 3 : 2)
   for (Accumulator& fragment : output) wmma::fill_fragment(fragment, 0.0F);
   RowState rows[kRowsPerWarp];
 
-  // A group of copies a tile, empty past the last one so that the groups keep counting tiles.
+  // A group of copies per tile, empty past the last one so that the groups keep counting tiles.
   const int tiles = ceil_div(work.kv_end, kBlockKv);
   const auto load = [&](int tile) {
     if (tile < tiles) {

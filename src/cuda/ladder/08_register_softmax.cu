@@ -22,7 +22,7 @@ namespace wmma = nvcuda::wmma;
 
 constexpr int kBlockKv = 32, kWarps = 2, kBlockQ = kWarps * kWmma;
 constexpr int kThreads = kWarps * kWarpSize, kStages = 2;
-constexpr int kMinBlocks = 8;  // an SM: at most 128 registers a thread
+constexpr int kMinBlocks = 8;  // per SM: at most 128 registers per thread
 constexpr int kKeyFragments = kBlockKv / kWmma;
 constexpr int kStripBytes = 2 * kBlockKv;  // a row of P
 
@@ -186,7 +186,7 @@ __global__ void __launch_bounds__(kThreads, kMinBlocks)
   for (Accumulator& fragment : output) wmma::fill_fragment(fragment, 0.0F);
   RowState rows;
 
-  // A group of copies a tile, empty past the last one so that the groups keep counting tiles.
+  // A group of copies per tile, empty past the last one so that the groups keep counting tiles.
   const int tiles = ceil_div(work.kv_end, kBlockKv);
   const auto load = [&](int tile) {
     if (tile < tiles) {
@@ -279,7 +279,7 @@ cudaError_t launch(const RungParams& params, cudaStream_t stream) {
 const Rung kRung08RegisterSoftmax = {
     .name = "08_register_softmax",
     .adds = "softmax on the accumulator fragments; the score buffer and its barriers are gone",
-    .prediction = "3 barriers and 2 shared round trips a tile become one short one: 1.6x",
+    .prediction = "3 barriers and 2 shared round trips per tile become one short one: 1.6x",
     .input = RungInput::fp16,
     .min_compute_capability = 80,
     .max_compute_capability = 0,

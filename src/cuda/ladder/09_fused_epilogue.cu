@@ -23,7 +23,7 @@ namespace wmma = nvcuda::wmma;
 
 constexpr int kBlockKv = 32, kWarps = 2, kBlockQ = kWarps * kWmma;
 constexpr int kThreads = kWarps * kWarpSize, kStages = 2;
-constexpr int kMinBlocks = 8;  // an SM: at most 128 registers a thread
+constexpr int kMinBlocks = 8;  // per SM: at most 128 registers per thread
 constexpr int kKeyFragments = kBlockKv / kWmma;
 constexpr int kStripBytes = 2 * kBlockKv;  // a row of P
 
@@ -214,7 +214,7 @@ __global__ void __launch_bounds__(kThreads, kMinBlocks)
   for (Accumulator& fragment : output) wmma::fill_fragment(fragment, 0.0F);
   RowState rows;
 
-  // A group of copies a tile, empty past the last one so that the groups keep counting tiles.
+  // A group of copies per tile, empty past the last one so that the groups keep counting tiles.
   const int tiles = ceil_div(work.kv_end, kBlockKv);
   const auto load = [&](int tile) {
     if (tile < tiles) {

@@ -1,10 +1,10 @@
-// Rung 10, large_tiles: 64 or 128 query rows a block, 64 keys a tile.
+// Rung 10, large_tiles: 64 or 128 query rows per block, 64 keys per tile.
 //
 // Adds: more warps share every K and V tile (a 32-row block reads all keys from L2 for 32 rows, a
 // 128-row block for 128), and a tile has twice the keys, so that waits, reductions and rescales
 // come half as often. A tile wholly inside the sequence is copied without bounds tests. At head
 // dimension 64 Q stays in registers. A warp skips tiles that none of its rows may see. At head
-// dimension 128 the output alone takes 64 registers, which leaves room for 32 keys a tile. Both
+// dimension 128 the output alone takes 64 registers, which leaves room for 32 keys per tile. Both
 // block heights are entries of the table; 64 rows is the rung's own.
 //
 //   per key tile:  wait K, V | issue next tile | S = Q K^T | softmax | P: store, load | O += P V
@@ -49,7 +49,7 @@ __global__ void __launch_bounds__(kThreads<kBlockQ>, 512 / kThreads<kBlockQ>)
   const QueryTileWork work = query_tile_work(params, kBlockQ);
   const Head& head = work.head;
 
-  // A group of copies a tile, empty past the last one so that the groups keep counting tiles.
+  // A group of copies per tile, empty past the last one so that the groups keep counting tiles.
   const int tiles = ceil_div(work.kv_end, kKeys);
   const auto load = [&](int tile) {
     if (tile < tiles) {
@@ -107,11 +107,12 @@ consteval Rung entry(const char* name, const char* adds, const char* prediction)
 
 }  // namespace
 
-constinit const Rung kRung10LargeTiles = entry<64>(
-    "10_large_tiles", "64 query rows a block, 64 keys a tile, Q in registers at head dimension 64",
-    "half the waits, half the L2 reads: 1.2x at (1,8,512,64)");
+constinit const Rung kRung10LargeTiles =
+    entry<64>("10_large_tiles",
+              "64 query rows per block, 64 keys per tile, Q in registers at head dimension 64",
+              "half the waits, half the L2 reads: 1.2x at (1,8,512,64)");
 constinit const Rung kRung10LargeTilesQ128 =
-    entry<128>("10_large_tiles_q128", "the same with 128 query rows a block",
+    entry<128>("10_large_tiles_q128", "the same with 128 query rows per block",
                "a quarter of the L2 reads of 09: 1.5x of it at long keys");
 
 }  // namespace flashcore::cuda::ladder

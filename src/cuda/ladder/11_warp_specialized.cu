@@ -24,7 +24,7 @@ namespace {
 constexpr int kBlockQ = 64, kStages = 3;
 constexpr int kConsumerWarps = kBlockQ / kWmma;
 constexpr int kThreads = (kConsumerWarps + 1) * kWarpSize;
-constexpr int kMinBlocks = 3;  // an SM: five warps of 128 registers leave no room for a fourth
+constexpr int kMinBlocks = 3;  // per SM: five warps of 128 registers leave no room for a fourth
 
 template <int kHeadDim>
 constexpr int kBlockKv = kHeadDim == 64 ? 64 : 32;

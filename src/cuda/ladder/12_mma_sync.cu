@@ -37,7 +37,7 @@ template <int kHeadDim_, int kWarps_>
 struct Config {
   static constexpr int kHeadDim = kHeadDim_, kWarps = kWarps_;
   static constexpr int kBlockQ = kWarpRows * kWarps, kThreads = kWarpSize * kWarps;
-  static constexpr int kBlocksPerSm = 16 / kWarps;  // 512 threads an SM leave each 128 registers
+  static constexpr int kBlocksPerSm = 16 / kWarps;  // 512 threads per SM leave each 128 registers
   static constexpr int kBlockKv = 64;
   static constexpr int kStepKeys = kHeadDim == 64 ? 64 : 16;  // S shares the registers with O
   using QTile = tile::SmemTile<kBlockQ, kHeadDim, 2>;

@@ -1,8 +1,8 @@
 // The last step of the rungs whose rows live in quads (12 to 15): normalise O, and store it and the
 // LSE.
 //
-// A warp writes its 16 rows to a staging tile in shared memory and reads them back 16 bytes a lane,
-// so that global stores are whole rows.
+// A warp writes its 16 rows to a staging tile in shared memory and reads them back, 16 bytes per
+// lane, so that global stores are whole rows.
 #pragma once
 
 #include <climits>

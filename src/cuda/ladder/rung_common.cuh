@@ -86,7 +86,7 @@ __device__ T& shared_storage() {
 }
 
 // Copies rows [first_row, first_row + kRows) of a [*, kHeadDim] matrix into a dense shared tile,
-// 16 bytes a thread at a time. Rows at or past `end_row` become zero: a zero row of V is harmless
+// 16 bytes per thread at a time. Rows at or past `end_row` become zero: a zero row of V is harmless
 // under a zero probability, where a stale NaN would not be.
 template <int kThreads, int kRows, int kHeadDim>
 __device__ void load_tile(__half* tile, const __half* matrix, int64_t row_stride, int first_row,

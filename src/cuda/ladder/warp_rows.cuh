@@ -5,7 +5,7 @@
 //   load_queries | per key tile: step = S = Q K^T | mask | softmax | P: store, load | O += P V |
 //   store
 //
-// Registers a lane: output kHeadDim / 2, scores kBlockKv / 2, Q kHeadDim / 4 where it stays in
+// Registers per lane: output kHeadDim / 2, scores kBlockKv / 2, Q kHeadDim / 4 where it stays in
 // them.
 #pragma once
 

@@ -12,7 +12,7 @@ __device__ __forceinline__ uint32_t opaque(uint32_t x) {
 }
 
 // `x`, the same in all lanes of the warp, as a value that the compiler knows to be: what is made of
-// it is computed once a warp, in uniform registers, and costs the threads none. All lanes of the
+// it is computed once per warp, in uniform registers, and costs the threads none. All lanes of the
 // warp call this together: never inside a branch that only some of them take. Volatile, so that the
 // compiler does not move it into one.
 // PTX ISA: redux.sync.or.b32, sm_80.

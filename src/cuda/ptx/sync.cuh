@@ -42,9 +42,9 @@ __device__ __forceinline__ void fence_proxy_async() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
-// Gives back registers above kRegisters a thread, or takes up to kRegisters from what others gave
+// Gives back registers above kRegisters per thread, or takes up to kRegisters from what others gave
 // back; every warp of the warpgroup runs it. kRegisters is a multiple of 8 in 24..256, and the sum
-// over the block may not pass what the launch allocated: floor(65536 / threads / 8) * 8 a thread.
+// over the block may not pass what the launch allocated: floor(65536 / threads / 8) * 8 per thread.
 // PTX ISA: setmaxnreg.{dec,inc}.sync.aligned.u32, sm_90a. ptxas ignores it (C7507, C7508) without
 // __launch_bounds__, so builds treat those notes as errors.
 template <int kRegisters>

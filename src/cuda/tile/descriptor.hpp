@@ -4,11 +4,11 @@
 //   bits 16-29  leading byte offset / 16    bits 62-63  swizzle: 1 = 128 bytes, 2 = 64, 3 = 32
 //   bits 32-45  stride byte offset / 16
 //
-// Operands are SmemTiles of 16-bit elements in panels of 128 bytes a row (64 columns).
+// Operands are SmemTiles of 16-bit elements in panels of 128 bytes per row (64 columns).
 //
 //   K-major   A, and B = K^T: a row is a row of A or a column of B, its elements run along the
 //             product's k. The stride offset leads to the next 8 rows. A k16 step is 32 bytes
-//             within a panel, four steps a panel. The leading offset is not used.
+//             within a panel, four steps per panel. The leading offset is not used.
 //   MN-major  B = V: a row is one k, its elements run along n. The stride offset leads to the next
 //             8 k rows, the leading offset to the next panel of 64 n. A k16 step is 16 rows.
 #pragma once

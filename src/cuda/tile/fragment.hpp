@@ -2,7 +2,7 @@
 //
 // mma.sync works on one warp, g = lane / 4, t = lane % 4; wgmma on four. An operand is named by its
 // role: A (row, k), B (k, column), C (row, column), the accumulator. `e` counts elements in
-// register order: 16-bit operands have two a register, 8-bit operands four, accumulators one.
+// register order: 16-bit operands have two per register, 8-bit operands four, accumulators one.
 //
 //   m16n8k16          A e: register e/2            m16n8k32 (8-bit)   A e: register e/4
 //        k 0..7   8..15                                 k 0..15  16..31

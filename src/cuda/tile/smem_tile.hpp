@@ -2,7 +2,7 @@
 // rows lie in eight different bank groups: ldmatrix, cp.async and row-wise vector accesses are all
 // free of conflicts.
 //
-// The tile is cut into panels of 128 bytes a row (one of 64 bytes when the rows are that short);
+// The tile is cut into panels of 128 bytes per row (one of 64 bytes when the rows are that short);
 // the panels lie one after the other. Within a panel chunk c of row r is stored at chunk
 // swizzle_chunk(r, c). This is bit for bit what TMA writes and wgmma reads with the 128-byte and
 // 64-byte swizzles, so one layout serves every kernel. The tile starts at a multiple of 1024 bytes.

@@ -72,7 +72,7 @@ TEST(ForwardSm80Config, TilesFitTheSmallestSharedMemoryClass) {
   constexpr int kReservedPerBlock = 1024, kStatic = 1024;
   for (const Config& c : kConfigs) {
     EXPECT_LE(c.smem_bytes() + kStatic, 99 * 1024) << c.head_dim_qk;
-    // sm_80 has 164 KB an SM: what 99 KB tiles leave there is one block, or two of small ones.
+    // sm_80 has 164 KB per SM: what 99 KB tiles leave there is one block, or two of small ones.
     EXPECT_LE(c.smem_bytes() + kStatic + kReservedPerBlock, 164 * 1024) << c.head_dim_qk;
     EXPECT_LE(c.threads() * c.blocks_per_sm * 255, 65536) << c.head_dim_qk;
   }

@@ -14,8 +14,8 @@ __device__ __forceinline__ void copy_piece(uint32_t to, const uint4* from) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
 }
 
-// Rows [kBegin, kEnd) of a tile by kThreads threads, eight a row and panel. `to` and `from` are the
-// thread's piece of the first rows of all, which are `stride` pieces apart in memory.
+// Rows [kBegin, kEnd) of a tile by kThreads threads, eight per row and panel. `to` and `from` are
+// the thread's piece of the first rows of all, which are `stride` pieces apart in memory.
 template <class Tile, int kThreads, int kBegin, int kEnd>
 __device__ __forceinline__ void copy_whole(uint32_t to, const uint4* from, int64_t stride) {
   constexpr int kPassRows = kThreads / 8;

@@ -40,7 +40,7 @@ struct Config {
   int head_dim_qk;  // the largest that it computes; smaller ones are padded with zeros
   int head_dim_v;
   int warps;
-  int row_groups;  // 16-row groups a warp; two share every fragment of K and V
+  int row_groups;  // 16-row groups per warp; two share every fragment of K and V
   int block_kv;
   int blocks_per_sm;      // what the register limit is set for
   bool q_in_registers;    // otherwise read again from shared memory for every tile

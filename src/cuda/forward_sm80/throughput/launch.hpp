@@ -22,14 +22,14 @@ struct Instance {
 
 // One row of the list of compiled kernels.
 struct InstanceEntry {
-  cudaError_t (*prepare)();  // once a device, before the first launch
+  cudaError_t (*prepare)();  // once per device, before the first launch
   cudaError_t (*launch)(const Params& params, unsigned int blocks, cudaStream_t stream);
 };
 
 // Of an instance that was not compiled: one whose functions fail.
 const InstanceEntry& find_instance(const Instance& instance);
 
-// Loads the kernel of combine_splits: once a device, before the first launch, which may not load
+// Loads the kernel of combine_splits: once per device, before the first launch, which may not load
 // anything while a graph is captured.
 cudaError_t prepare_combine();
 

@@ -1,6 +1,6 @@
 // Long rows by pairs of warps: head dimensions above 192, with the shared memory of 8.0 and 9.0.
 //
-// 32 query rows of 256 outputs are twice what a warp can hold, and with 16 rows a warp every
+// 32 query rows of 256 outputs are twice what a warp can hold, and with 16 rows per warp every
 // fragment of K and V serves one product only, which makes shared memory the limit. So two warps
 // share 32 rows: each computes the scores of half of a tile's keys, both read all probabilities,
 // and each owns half of the columns of O.
@@ -9,7 +9,7 @@
 //   warp 2i + 1 | S of keys 32..63 | P -> shared | O, columns 128..255, += P V |
 //
 // K and V have one buffer each: while scores are computed V is on its way, and the next K during
-// the products with V. Two barriers a tile; the second also shows P to the other warp.
+// the products with V. Two barriers per tile; the second also shows P to the other warp.
 #pragma once
 
 #include <cstdint>

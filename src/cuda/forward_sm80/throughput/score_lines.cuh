@@ -61,8 +61,8 @@ __device__ __forceinline__ void exponentiate_capped(Scores<kConfig.row_groups, k
   if ((fourth[0] + fourth[1]) + (fourth[2] + fourth[3]) > p.cap_fourth) wrong = true;
 }
 
-// Steps of ALiBi, log2 a key, up to which its line is right: it takes exponents against the far end
-// of a tile, which costs them the last bits of 64 steps.
+// Steps of ALiBi, log2 per key, up to which its line is right: it takes exponents against the far
+// end of a tile, which costs them the last bits of 64 steps.
 inline constexpr float kSteepest = 16;
 
 // What a line needs besides the tile, of the warp; kept in registers where there are enough.

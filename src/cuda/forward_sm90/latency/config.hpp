@@ -40,7 +40,7 @@ struct Config {
   constexpr int tile_bytes() const { return 2 * kBlockKv * head_dim; }
 
   // What a warp gets from others, in fp32: of eight rows all columns from the block's other
-  // warpgroup, and those that its block finishes from the other block; and eight bytes a row.
+  // warpgroup, and those that its block finishes from the other block; and eight bytes per row.
   constexpr int merge_bytes() const {
     const int swapped = 8 * (4 * head_dim + 8 * kGroups);
     const int sent = 8 * (4 * (head_dim / ranks) + 8);
@@ -63,7 +63,7 @@ inline constexpr int kLargestHeadDim = 128;
 inline constexpr int kMostKeysAlone = kGroups * kSlots * kBlockKv;  // all in a block's memory
 
 // Blocks a tile of queries. `one_wave`: every block of the launch has an SM of its own, with two
-// blocks a tile. Where not, and one block holds all keys, it computes the tile alone.
+// blocks per tile. Where not, and one block holds all keys, it computes the tile alone.
 constexpr int ranks_of(int64_t seqlen_kv, bool one_wave) {
   return !one_wave && seqlen_kv <= kMostKeysAlone ? 1 : 2;
 }

@@ -135,7 +135,7 @@ struct Store {
   }
 
   // Half of the columns to shared memory as 16 rows of 128 bytes, swizzled: from an accumulator's
-  // columns to eight columns a lane.
+  // columns to eight columns per lane.
   template <int kHalf>
   __device__ __forceinline__ void stage(const Partial<S>& w, const Outputs& its,
                                         const float (&weight)[2], uint32_t staged,

@@ -2,7 +2,7 @@
 // costs.
 //
 //   a block: one producer warpgroup (one thread of it copies) and `consumers` warpgroups, each with
-//            64 query rows; one to three blocks an SM, which take tile after tile
+//            64 query rows; one to three blocks per SM, which take tile after tile
 //
 //   shared memory   | Q slots, one tile a consumer each | K ring | V ring | barriers, tasks |
 //

@@ -55,7 +55,7 @@ __device__ __forceinline__ void end_rows(const Params& p, const Consumer<S>& c,
   }
 }
 
-// A lane's outputs of row `slot`, two columns a word, and whether they are right: finite, or of a
+// A lane's outputs of row `slot`, two columns per word, and whether they are right: finite, or of a
 // row whose sum is NaN; and of a row whose reference is small enough.
 template <class S>
 struct PackedRow {

@@ -21,7 +21,7 @@ struct Instance {
 
 // One row of the list of compiled kernels.
 struct InstanceEntry {
-  cudaError_t (*prepare)();  // once a device, before the first launch
+  cudaError_t (*prepare)();  // once per device, before the first launch
   cudaError_t (*launch)(const Maps& maps, const Params& params, unsigned int blocks,
                         cudaStream_t stream);
 };

@@ -1,7 +1,7 @@
 // Which entry of a packed batch has tile `index`, all tiles of an entry and its heads following
 // each other: only the device knows how many an entry has.
 //
-//   entry     | 0: 3 tiles | 1: 0 | 2: 1 | ... 31 |  32 ...        a look at 32 entries, one a lane
+//   entry     | 0: 3 tiles | 1: 0 | 2: 1 | ... 31 |  32 ...      32 entries at a time, one per lane
 //   index       0  1  2               3     ...
 //
 // A block's tiles have growing numbers, so that it walks over the entries once, however many tiles

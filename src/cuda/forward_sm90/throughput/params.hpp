@@ -39,7 +39,7 @@ struct Params : FirstParams, attention::ForwardParams {
   float scale;
   attention::SoftcapParams softcap;
   attention::NearCap near_cap;
-  const float* sinks;  // one a head; null when there are none
+  const float* sinks;  // one per head; null when there are none
   int64_t sinks_step;
 
   unsigned long long* counter;  // of tiles handed out; null: block b takes b, b + blocks, ...
