@@ -80,7 +80,7 @@ void expect_right(const std::string& small_name, const std::string& medium_name,
   }
   ASSERT_GE(rows, 48) << "what every report has";
   EXPECT_GE(right, 0.95 * rows);
-  EXPECT_GE(right, published) << "docs/forward-small.md says so of this recording";
+  EXPECT_GE(right, published) << "docs/forward-latency.md says so of this recording";
   EXPECT_EQ(best_ones.size(), medium_name.empty() ? 2U : 3U)
       << "a recording in which a kernel is never best tests nothing";
 }
