@@ -60,9 +60,9 @@ enum {
   FLASHCORE_INTERNAL = 5      /* a defect of the library */
 };
 
-/* The sentence of the calling thread's last call that returned a flashcore_status; empty when that
- * was FLASHCORE_OK. Never null. It stays until the thread's next such call; sentences longer than
- * 1023 bytes are cut. */
+/* The sentence for the calling thread's last call that returned a flashcore_status; empty if that
+ * was FLASHCORE_OK. Never null. It stays valid until the thread's next such call. Sentences longer
+ * than 1023 bytes are cut. */
 FLASHCORE_API const char* flashcore_last_error(void);
 
 /* "ok", "invalid_argument", ...; "unknown" for anything else. Never null. */
@@ -121,8 +121,8 @@ enum {
   FLASHCORE_GIVEN = 2         /* causal_offset, or causal_offsets: one per batch entry */
 };
 
-/* What is asked. B batch, Hq query heads, Hkv key/value heads (Hq a multiple of Hkv), Sq queries,
- * Skv keys, Dqk and Dv head dimensions. "x|1": extent x, or 1 and broadcast. */
+/* A problem without its data. B batch, Hq query heads, Hkv key/value heads (Hq a multiple of Hkv),
+ * Sq queries, Skv keys, Dqk and Dv head dimensions. "x|1": extent x, or 1 and broadcast. */
 typedef struct flashcore_problem {
   size_t struct_size;
 
@@ -142,8 +142,8 @@ typedef struct flashcore_problem {
   flashcore_tensor v_scale;        /* [B|1, Hkv|1, blocks|1], f32, for fp8 */
   flashcore_tensor cu_seqlens_q;   /* [B + 1], i32: makes the problem a packed one */
   flashcore_tensor cu_seqlens_kv;  /* [B + 1], i32: given with cu_seqlens_q */
-  flashcore_tensor seqlens_q;      /* [B], i32: queries in use, from the first on */
-  flashcore_tensor seqlens_kv;     /* [B], i32: keys in use, from the first on */
+  flashcore_tensor seqlens_q;      /* [B], i32: number of queries in use */
+  flashcore_tensor seqlens_kv;     /* [B], i32: number of keys in use */
   flashcore_tensor causal_offsets; /* [B], i32: with FLASHCORE_GIVEN */
 
   int32_t has_softmax_scale; /* 0 (default): 1 / sqrt(Dqk), and softmax_scale must be 0 */
@@ -156,7 +156,7 @@ typedef struct flashcore_problem {
   int64_t window_left;  /* key j is seen when j >= i + offset - window_left; default -1: no limit */
   int64_t window_right; /* key j is seen when j <= i + offset + window_right; default -1 */
   int64_t kv_scale_block; /* keys per block of k_scale and v_scale; default 0: one block */
-  int64_t max_seqlen_q;   /* packed: the longest entry; default 0: not known */
+  int64_t max_seqlen_q;   /* packed: most queries of an entry; default 0: not known */
   int64_t max_seqlen_kv;
 } flashcore_problem;
 
@@ -182,7 +182,7 @@ typedef struct flashcore_device_info {
   char name[256]; /* zero-terminated, cut if longer */
 } flashcore_device_info;
 
-/* The number of devices that plans can be made for; the CPU is always there and the first. */
+/* The number of devices that a plan can be made for. The CPU is always there, and always first. */
 FLASHCORE_API flashcore_status flashcore_device_count(size_t* count);
 
 /* Describes device number `position`, 0 to count - 1. Set info->struct_size first. */
@@ -196,11 +196,11 @@ typedef struct flashcore_plan_options {
   int32_t device_kind; /* default FLASHCORE_CPU */
   int32_t device_index;
   const char* kernel;      /* null or "": that of the environment variable FLASHCORE_KERNEL, or
-                              the best that does not refuse; at most 255 characters */
+                              the best that computes the problem; at most 255 characters */
   int32_t threads;         /* CPU: default 0, all hardware threads */
   int32_t batch_invariant; /* 1: a row's bits do not depend on what else is in the batch */
-  int32_t early_start; /* 1: on CUDA, a run may be started while earlier work in its stream still
-                          ends, and then waits for it before it touches memory */
+  int32_t early_start;     /* 1: on CUDA, a run may start before earlier work in its stream has
+                          ended; it waits for that work before it touches memory */
 } flashcore_plan_options;
 
 FLASHCORE_API flashcore_status flashcore_plan_options_init(flashcore_plan_options* options,
@@ -209,16 +209,16 @@ FLASHCORE_API flashcore_status flashcore_plan_options_init(flashcore_plan_option
 /* A problem bound to a kernel. Freed by flashcore_plan_destroy. */
 typedef struct flashcore_plan flashcore_plan;
 
-/* Checks the problem and chooses the kernel. options may be null: defaults. On an error *plan is
- * null. FLASHCORE_INVALID_ARGUMENT: a malformed problem or option; FLASHCORE_UNSUPPORTED: no kernel
- * of the device computes it, or the device is not there. */
+/* Checks the problem and chooses the kernel. options may be null, for the defaults. On an error
+ * *plan is null. FLASHCORE_INVALID_ARGUMENT: a malformed problem or option. FLASHCORE_UNSUPPORTED:
+ * no kernel of the device computes it, or the device is not there. */
 FLASHCORE_API flashcore_status flashcore_plan_create(const flashcore_problem* problem,
                                                      const flashcore_plan_options* options,
                                                      flashcore_plan** plan);
 
-/* Frees a plan; null is allowed, and a plan that was freed before is left alone. Work that a run of
- * it has queued on a GPU goes on, and so does a run on another thread; only the strings of
- * flashcore_plan_kernel and flashcore_plan_reason go with the plan. */
+/* Frees a plan. Null is allowed, and a plan that was freed before is left alone. Work that a run
+ * has queued on a GPU goes on, and so does a run on another thread; only the strings of
+ * flashcore_plan_kernel and flashcore_plan_reason become invalid. */
 FLASHCORE_API void flashcore_plan_destroy(flashcore_plan* plan);
 
 /* The kernel's name in the table of kernels, and one sentence why it was chosen. They live as long
@@ -230,7 +230,8 @@ FLASHCORE_API const char* flashcore_plan_reason(const flashcore_plan* plan);
 FLASHCORE_API size_t flashcore_plan_workspace_bytes(const flashcore_plan* plan);
 
 /* The data of one run: pointers to element [0, 0, ...] of the tensors of the problem, all on the
- * plan's device. What the problem does not have is ignored. Outputs must not overlap anything. */
+ * plan's device. Pointers to tensors that the problem does not have are ignored. An output must not
+ * overlap any other tensor. */
 typedef struct flashcore_arguments {
   size_t struct_size;
   const void* q;
@@ -272,15 +273,15 @@ FLASHCORE_API flashcore_status flashcore_plan_run(const flashcore_plan* plan,
                                                   void* workspace, size_t workspace_bytes,
                                                   void* stream);
 
-/* What one kernel says to a problem. The sentences are "" where there is none. Written by the
- * library, which sets struct_size to what it knows: members past it are not there. */
+/* Whether one kernel computes a problem. A sentence that does not apply is "". The library writes
+ * the struct and sets struct_size to the size that it knows; members past that are not there. */
 typedef struct flashcore_verdict {
   size_t struct_size;
   const char* kernel;
   const char* refusal;  /* why it cannot compute the problem; "": it can */
-  const char* declines; /* why it leaves a problem that it computes to another, where the choice is
-                           free; "": it does not */
-  const char* note;     /* what a caller should know of a kernel that computes the problem */
+  const char* declines; /* why it leaves a problem that it could compute to another kernel, unless
+                           it is asked for by name; "": it does not */
+  const char* note;     /* what a caller should know about the kernel here */
   int32_t automatic;    /* 0: runs only when asked for by name */
   int32_t reserved;     /* zero */
 } flashcore_verdict;
@@ -296,7 +297,7 @@ FLASHCORE_API flashcore_status flashcore_visit_verdicts(const flashcore_problem*
                                                         flashcore_verdict_visitor visit,
                                                         void* user);
 
-/* The same with less: kernel, refusal and automatic. */
+/* A smaller form of the same: kernel, refusal and automatic. */
 typedef void (*flashcore_verdict_function)(void* user, const char* kernel, const char* refusal,
                                            int32_t automatic);
 
@@ -307,8 +308,8 @@ FLASHCORE_API flashcore_status flashcore_explain(const flashcore_problem* proble
 /* -------------------------------------------------------------------------------------------------
  * Dropout */
 
-/* *keeps = 1 when dropout keeps pair (query, key) of a batch entry and query head, otherwise 0. The
- * mask is a pure function of these, the same on every backend.
+/* *keeps = 1 if dropout keeps the pair (query, key) of a batch entry and query head, otherwise 0.
+ * The mask is a pure function of these arguments, the same on every backend.
  * FLASHCORE_INVALID_ARGUMENT: null, dropout_p outside [0, 1], an index outside [0, 2^31). */
 FLASHCORE_API flashcore_status flashcore_dropout_keeps(uint64_t seed, uint64_t offset,
                                                        float dropout_p, int64_t batch, int64_t head,

@@ -12,7 +12,7 @@
 //   Arguments args{.q = q, .k = k, .v = v, .o = o};
 //   Status status = plan->run(args);
 //
-// docs/semantics.md says what is computed. Nothing here throws, except std::bad_alloc.
+// docs/semantics.md says what is computed. Nothing here throws anything but std::bad_alloc.
 #pragma once
 
 #include <array>
@@ -64,7 +64,7 @@ class [[nodiscard]] Status {
   std::string message_;
 };
 
-// A value, or the status that says why there is none.
+// A value, or a status that says why there is none.
 template <class T>
 class [[nodiscard]] Result {
  public:
@@ -110,7 +110,7 @@ struct FLASHCORE_API TensorDesc {
   std::array<int64_t, kMaxRank> shape{};
   std::array<int64_t, kMaxRank> stride{};
 
-  // Row-major. At most kMaxRank dimensions; more are cut off, and refused by make_plan.
+  // Row-major. More than kMaxRank dimensions are cut off, and make_plan refuses the tensor.
   static TensorDesc contiguous(DType dtype, std::initializer_list<int64_t> shape);
   static TensorDesc strided(DType dtype, std::initializer_list<int64_t> shape,
                             std::initializer_list<int64_t> stride);
@@ -126,7 +126,7 @@ enum class Alignment : int32_t {
   given = 2,         // Problem::causal_offset, or one per batch entry in Problem::causal_offsets
 };
 
-// What is asked: shapes, strides, dtypes and options; no data. Names as in docs/semantics.md.
+// A problem without its data: shapes, strides, dtypes and options. Names as in docs/semantics.md.
 // B batch, Hq query heads, Hkv key/value heads (Hq a multiple of Hkv), Sq queries, Skv keys.
 struct Problem {
   TensorDesc q;  // [B, Hq, Sq, Dqk]; packed: [total_q, Hq, Dqk]. f32, f16, bf16, f8e4m3, f8e5m2
@@ -145,8 +145,8 @@ struct Problem {
   std::optional<TensorDesc> v_scale;         // [B|1, Hkv|1, blocks|1], f32, for fp8
   std::optional<TensorDesc> cu_seqlens_q;    // [B + 1], i32: makes the problem a packed one
   std::optional<TensorDesc> cu_seqlens_kv;   // [B + 1], i32: given with cu_seqlens_q
-  std::optional<TensorDesc> seqlens_q;       // [B], i32: queries in use, from the first on
-  std::optional<TensorDesc> seqlens_kv;      // [B], i32: keys in use, from the first on
+  std::optional<TensorDesc> seqlens_q;       // [B], i32: number of queries in use
+  std::optional<TensorDesc> seqlens_kv;      // [B], i32: number of keys in use
   std::optional<TensorDesc> causal_offsets;  // [B], i32: with Alignment::given
 
   std::optional<float> softmax_scale;  // default 1 / sqrt(Dqk)
@@ -158,13 +158,13 @@ struct Problem {
   int64_t window_right = -1;   // key j is seen when j <= i + offset + window_right; -1: no limit
   float dropout_p = 0;         // in [0, 1]
   int64_t kv_scale_block = 0;  // keys per block of k_scale and v_scale; 0: one block
-  int64_t max_seqlen_q = 0;    // packed: the longest entry; 0: not known, total_q bounds it
+  int64_t max_seqlen_q = 0;    // packed: most queries of an entry; 0: not known (at most total_q)
   int64_t max_seqlen_kv = 0;
 };
 
 // The data of one run: pointers to element [0, 0, ...] of the tensors that the problem describes,
-// all on the plan's device. What the problem does not have is ignored. Outputs must not overlap
-// anything else.
+// all on the plan's device. Pointers to tensors that the problem does not have are ignored. An
+// output must not overlap any other tensor.
 struct Arguments {
   const void* q = nullptr;
   const void* k = nullptr;
@@ -202,11 +202,11 @@ struct DeviceInfo {
   std::string name;
   int32_t compute_capability = 0;     // CUDA: 80, 89, 90, ...
   int32_t multiprocessors = 0;        // CUDA: SMs; CPU: hardware threads
-  int64_t shared_memory_a_block = 0;  // CUDA: bytes, opt-in limit
+  int64_t shared_memory_a_block = 0;  // CUDA: bytes per block, the opt-in limit
   int64_t memory_bytes = 0;
 };
 
-// Every device that plans can be made for; the CPU is always the first.
+// Every device that a plan can be made for. The CPU is always the first.
 FLASHCORE_API std::vector<DeviceInfo> devices();
 
 // ---------------------------------------------------------------------------------------------
@@ -214,23 +214,23 @@ FLASHCORE_API std::vector<DeviceInfo> devices();
 
 struct PlanOptions {
   Device device;
-  std::string kernel;   // empty: that of FLASHCORE_KERNEL, or the best that does not refuse
+  std::string kernel;   // a name; empty: that of FLASHCORE_KERNEL, or the best that computes it
   int32_t threads = 0;  // CPU: 0 means all hardware threads
   bool batch_invariant = false;  // a row's bits do not depend on what else is in the batch
-  // CUDA: a run may be started while earlier work in its stream still ends, and then waits for it
-  // before it touches memory. Kernels that cannot do this ignore it.
+  // CUDA: a run may start before earlier work in its stream has ended. It waits for that work
+  // before it touches memory. Kernels that cannot do this ignore the option.
   bool early_start = false;
 };
 
-// One line of explain(): a kernel, and what it says to the problem.
+// One line of explain(): a kernel, and whether it computes the problem.
 struct KernelVerdict {
   std::string kernel;
-  std::string refusal;    // why it cannot compute the problem, in a sentence; empty: it can
+  std::string refusal;    // a sentence why it cannot compute the problem; empty: it can
   bool automatic = true;  // false: runs only when asked for by name
-  // Why an automatic kernel that computes the problem leaves it to another, in a sentence, where
-  // the choice is free; empty: it does not.
+  // A sentence why an automatic kernel leaves a problem that it could compute to another kernel;
+  // empty: it does not. A kernel that is asked for by name never declines.
   std::string declines = {};
-  std::string note = {};  // what a caller should know of a kernel that computes it; mostly empty
+  std::string note = {};  // what a caller should know about the kernel here; usually empty
 };
 
 // A stream of the plan's device: a cudaStream_t, or null for the default stream. Ignored on CPU.
@@ -238,17 +238,17 @@ struct Stream {
   void* handle = nullptr;
 };
 
-// A problem bound to a kernel and its launch geometry. Cheap to copy; any number of threads may
-// run one plan at once, each with its own outputs and workspace. Nothing that a run has queued on a
-// GPU, or that a graph has captured, reads the plan: it may go as soon as run() has returned. (The
-// tensors and the workspace may not.)
+// A problem bound to a kernel and its launch geometry. A plan is cheap to copy. Any number of
+// threads may run one plan at once, each with its own outputs and workspace. A plan may be
+// destroyed as soon as run() has returned, even if the work is still queued on a GPU or captured in
+// a graph. The tensors and the workspace must live on until that work is done.
 class FLASHCORE_API Plan {
  public:
   struct Impl;
   explicit Plan(std::shared_ptr<const Impl> impl);
 
   std::string_view kernel() const;  // name in the table of kernels
-  std::string_view reason() const;  // one sentence: why this kernel
+  std::string_view reason() const;  // one sentence: why this kernel was chosen
   size_t workspace_bytes() const;   // that run() needs
 
   // Computes O (and LSE). On an error nothing is launched and nothing is written.
@@ -270,16 +270,16 @@ class FLASHCORE_API Plan {
 // Checks the problem and chooses the kernel.
 FLASHCORE_API Result<Plan> make_plan(const Problem& problem, const PlanOptions& options = {});
 
-// Every kernel for the device, best first, each with what it says. make_plan chooses the first
-// automatic one that neither refuses nor declines, or else the first that only declines. Fails only
-// for a bad problem.
+// The verdict of every kernel for the device, best first. make_plan chooses the first automatic one
+// that neither refuses nor declines, or else the first that only declines. Fails only for a bad
+// problem.
 FLASHCORE_API Result<std::vector<KernelVerdict>> explain(const Problem& problem,
                                                          const PlanOptions& options = {});
 
 // ---------------------------------------------------------------------------------------------
 // Dropout
 
-// True when dropout keeps pair (query, key) of a batch entry and query head; false for an index
+// Whether dropout keeps the pair (query, key) of a batch entry and query head; false for an index
 // outside [0, 2^31), which no problem has. The mask is a pure function of these, the same on every
 // backend: Philox4x32-10 (Salmon et al., SC 2011).
 FLASHCORE_API bool dropout_keeps(uint64_t seed, uint64_t offset, float dropout_p, int64_t batch,
@@ -293,7 +293,7 @@ struct BuildInfo {
   std::string compiler;      // "GCC 12.2.0"
   std::string build_type;    // "Release"
   bool cuda = false;         // CUDA kernels are compiled in
-  std::string cuda_targets;  // "80+ptx;89;90a"; +ptx: later GPUs run some of the kernels, too
+  std::string cuda_targets;  // "80+ptx;89;90a"; +ptx: later GPUs can run some of the kernels
   std::string cpu_target;    // the SIMD target that runs here: "AVX3_ZEN4", "AVX2", ...
 };
 
