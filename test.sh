@@ -194,6 +194,8 @@ stage_fuzz() {
     -DFLASHCORE_FUZZ=ON || return 0
   built build-fuzz fuzzers || return 0
   check scripts/fuzz.sh build-fuzz "${FLASHCORE_FUZZ_SECONDS:-30}"
+  # stand_in_test, where CUDA's headers are found.
+  [[ ! -x build-fuzz/tests/fuzz/stand_in_test ]] || run_ctest build-fuzz/tests/fuzz
 }
 
 chosen=("${stages[@]}")
