@@ -11,7 +11,7 @@ set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/scripts/common.sh"
 cd "$root"
 
-stages=(release example lint headers install resources bare python address thread fuzz)
+stages=(release example lint headers install resources bare python address thread simulator fuzz)
 # These need no CUDA: where there is a toolkit they run with it hidden, as on a machine without. The
 # fuzzers see its headers, for those are all that plans of CUDA kernels need.
 bare_stages=(bare python address thread)
@@ -183,6 +183,14 @@ stage_thread() {
   # The build starts the test programs too, to list their tests.
   built build-thread threads || return 0
   run_ctest build-thread -L threads
+}
+
+# The simulator of CUDA kernels (docs/simulator.md): small kernels with faults that it must find.
+stage_simulator() {
+  configured build-simulator -DCMAKE_BUILD_TYPE=Release -DFLASHCORE_CUDA=OFF \
+    -DFLASHCORE_SIMULATOR=ON -DFLASHCORE_TESTS=ON || return 0
+  built build-simulator simulator_test || return 0
+  run_ctest build-simulator -L simulator
 }
 
 stage_fuzz() {

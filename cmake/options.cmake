@@ -2,6 +2,7 @@
 set(FLASHCORE_CUDA "AUTO" CACHE STRING "Build the CUDA kernels: AUTO (when nvcc is found), ON, OFF")
 option(FLASHCORE_TESTS "Build the tests" ON)
 option(FLASHCORE_FUZZ "Build the libFuzzer programs, with address and undefined sanitizers" OFF)
+option(FLASHCORE_SIMULATOR "Build the simulator of CUDA kernels and its tests; in a folder of its own" OFF)
 option(FLASHCORE_WHEEL "Build the shared library for a Python wheel: libstdc++ inside" OFF)
 # With the compilers of the checks; others may warn of more, which must keep nobody from building.
 set(werror OFF)

@@ -1,0 +1,16 @@
+// Stands for CUDA's header of this name: e4m3 values.
+#pragma once
+
+#include <cstdint>
+
+#include "cuda_fp16.h"
+
+using __nv_fp8_storage_t = uint8_t;
+
+struct __nv_fp8_e4m3 {
+  __nv_fp8_storage_t __x;
+
+  __nv_fp8_e4m3() = default;
+  explicit __nv_fp8_e4m3(float x) : __x(::flashcore::sim::e4m3_of(x)) {}
+  operator float() const { return ::flashcore::sim::of_e4m3(__x); }
+};

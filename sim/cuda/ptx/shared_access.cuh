@@ -1,0 +1,20 @@
+// Stands for src/cuda/ptx/shared_access.cuh.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include "engine/warp_matrix.hpp"
+
+namespace flashcore::cuda::ptx {
+
+inline float2 load_shared_x2(uint32_t address, sim::Site site = sim::Site::here()) {
+  float2 x;
+  sim::load_shared(address, &x, sizeof x, site);
+  return x;
+}
+inline void store_shared_x2(uint32_t address, const uint32_t (&x)[2],
+                            sim::Site site = sim::Site::here()) {
+  sim::store_shared(address, x, sizeof x, site);
+}
+
+}  // namespace flashcore::cuda::ptx

@@ -1,0 +1,28 @@
+// Stands for src/cuda/ptx/tma.cuh.
+#pragma once
+
+#include <cuda.h>
+
+#include <cstdint>
+
+#include "engine/tensor_copy.hpp"
+
+namespace flashcore::cuda::ptx {
+
+inline void prefetch_tensor_map(const CUtensorMap*) {}
+
+inline void tma_load_4d(uint32_t shared, const CUtensorMap* map, uint32_t barrier, int c0, int c1,
+                        int c2, int c3, sim::Site site = sim::Site::here()) {
+  sim::load_box(shared, map, barrier, 0, {c0, c1, c2, c3}, site);
+}
+inline void tma_store_4d(const CUtensorMap* map, uint32_t shared, int c0, int c1, int c2, int c3,
+                         sim::Site site = sim::Site::here()) {
+  sim::store_box(map, shared, {c0, c1, c2, c3}, site);
+}
+inline void tma_store_commit() { sim::commit_stores(); }
+template <int kPending>
+void tma_store_wait_read() {
+  sim::wait_stores_read(kPending);
+}
+
+}  // namespace flashcore::cuda::ptx

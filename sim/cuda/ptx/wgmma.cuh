@@ -1,0 +1,66 @@
+// Stands for src/cuda/ptx/wgmma.cuh.
+#pragma once
+
+#include <cstdint>
+
+#include "engine/products.hpp"
+
+namespace flashcore::cuda::ptx {
+
+inline constexpr bool kHasWgmma = true;
+
+enum class Accumulate : int { overwrite = 0, add = 1 };
+enum class Major : int { k = 0, mn = 1 };
+
+inline void warpgroup_fence(sim::Site site = sim::Site::here()) { sim::fence_products(site); }
+inline void warpgroup_commit(sim::Site site = sim::Site::here()) { sim::commit_products(site); }
+template <int kPending>
+void warpgroup_wait(sim::Site site = sim::Site::here()) {
+  sim::wait_products(kPending, site);
+}
+template <int kCount>
+void warpgroup_pin(float (&)[kCount][4]) {}
+
+template <Accumulate kAccumulate, Major kMajorB>
+constexpr sim::ProductOptions product_options(sim::ElementType type, int columns) {
+  return {type, columns, kAccumulate == Accumulate::overwrite, kMajorB == Major::mn};
+}
+
+// Of the widths that src/cuda/ptx has.
+template <int kCount>
+inline constexpr bool kIsWidth = kCount == 8 || kCount == 12 || kCount == 16;
+
+template <Accumulate kAccumulate, Major kMajorB, int kCount>
+requires kIsWidth<kCount>
+void wgmma_ss_f16(float (&d)[kCount][4], uint64_t a, uint64_t b,
+                  sim::Site site = sim::Site::here()) {
+  constexpr auto kOptions =
+      product_options<kAccumulate, kMajorB>(sim::ElementType::f16, 8 * kCount);
+  sim::issue_product(d[0], nullptr, a, b, kOptions, site);
+}
+template <Accumulate kAccumulate, Major kMajorB, int kCount>
+requires kIsWidth<kCount>
+void wgmma_rs_f16(float (&d)[kCount][4], const uint32_t (&a)[4], uint64_t b,
+                  sim::Site site = sim::Site::here()) {
+  constexpr auto kOptions =
+      product_options<kAccumulate, kMajorB>(sim::ElementType::f16, 8 * kCount);
+  sim::issue_product(d[0], a, 0, b, kOptions, site);
+}
+template <Accumulate kAccumulate, Major kMajorB, int kCount>
+requires kIsWidth<kCount>
+void wgmma_ss_bf16(float (&d)[kCount][4], uint64_t a, uint64_t b,
+                   sim::Site site = sim::Site::here()) {
+  constexpr auto kOptions =
+      product_options<kAccumulate, kMajorB>(sim::ElementType::bf16, 8 * kCount);
+  sim::issue_product(d[0], nullptr, a, b, kOptions, site);
+}
+template <Accumulate kAccumulate, Major kMajorB, int kCount>
+requires kIsWidth<kCount>
+void wgmma_rs_bf16(float (&d)[kCount][4], const uint32_t (&a)[4], uint64_t b,
+                   sim::Site site = sim::Site::here()) {
+  constexpr auto kOptions =
+      product_options<kAccumulate, kMajorB>(sim::ElementType::bf16, 8 * kCount);
+  sim::issue_product(d[0], a, 0, b, kOptions, site);
+}
+
+}  // namespace flashcore::cuda::ptx

@@ -1,0 +1,53 @@
+// Accesses of shared memory, checked against its shadow: that they are inside, ordered after what
+// they depend on, and not of bytes that an asynchronous operation is still at work on.
+//
+// Addresses are those of the .shared window. Bits 24 and up name a block of the cluster plus one,
+// as cluster_address (mapa) makes them; zero is the own block.
+#pragma once
+
+#include <cstdint>
+
+#include "engine/machine.hpp"
+
+namespace flashcore::sim {
+
+inline constexpr uint32_t kFirstShared = 1024;  // what lies below is the system's
+inline constexpr uint32_t kMaxSharedBytes = 227 * 1024;
+inline constexpr int kBlockShift = 24;
+
+// The byte at a shared address of its own block.
+inline unsigned char* byte_at(Block& block, uint32_t address) {
+  return block.shared + (address - kFirstShared);
+}
+inline Piece& piece_at(Block& block, uint32_t address) {
+  return block.shadow.piece(address - kFirstShared);
+}
+
+// The address of a pointer into this block's shared memory; ends the launch for any other.
+uint32_t shared_address(const void* pointer, Site site);
+
+// The block that `address` names, which becomes an address of that block.
+Block& resolve(uint32_t& address, Site site);
+
+// Ends the launch when [address, address + bytes) is not inside; a fault when it is not aligned.
+void check_range(const Block& block, uint32_t address, uint32_t bytes, uint32_t alignment,
+                 const char* what, Site site);
+
+// An ordinary access by this thread.
+void on_read(Thread& thread, uint32_t address, uint32_t bytes, Site site);
+void on_write(Thread& thread, uint32_t address, uint32_t bytes, Site site);
+
+// A copy to `bytes` (4, 8 or 16, aligned) of a block: from begin to end they are nobody's.
+// `by_async_proxy`: not cp.async, which counts among ordinary writes.
+void begin_write(Thread& issuer, Block& block, uint32_t address, uint32_t bytes,
+                 bool by_async_proxy, Site site);
+void end_write(Block& block, uint32_t address, uint32_t bytes, const Access& by);
+
+// An asynchronous read of a 16-byte piece, which `issuer` starts and `agent` completes.
+void begin_async_read(Thread& issuer, Block& block, uint32_t address, Site site);
+void end_async_read(Block& block, uint32_t address, Agent agent, Epoch epoch, Site site);
+
+// Whether the program is compiled so that ordinary accesses call on_read and on_write.
+inline bool ordinary_accesses_are_seen = false;
+
+}  // namespace flashcore::sim

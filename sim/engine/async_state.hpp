@@ -1,0 +1,86 @@
+// What a thread or warp has under way: groups of cp.async, of bulk stores and of products.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <vector>
+
+#include "engine/clock.hpp"
+#include "engine/site.hpp"
+#include "engine/tensor_map.hpp"
+
+namespace flashcore::sim {
+
+struct Block;
+
+// cp.async of 16 bytes.
+struct Copy16 {
+  Block* block = nullptr;
+  uint32_t to = 0;
+  const void* from = nullptr;  // null: zeros
+  Site site;
+  bool landed = false;  // the bytes are there, but nobody may know it yet
+};
+
+struct CopyGroups {
+  std::vector<std::shared_ptr<Copy16>> open;
+  std::deque<std::vector<std::shared_ptr<Copy16>>> committed;
+
+  bool empty() const { return open.empty() && committed.empty(); }
+};
+
+// A bulk store of a tensor's box.
+struct BulkStore {
+  Block* block = nullptr;
+  TensorMap map;
+  uint32_t from = 0;
+  TensorCoordinates at{};
+  Site site;
+  bool done = false;
+};
+
+struct StoreGroups {
+  Agent agent = 0;  // epoch n: n groups have read their shared memory
+  Epoch complete = 0;
+  std::vector<std::shared_ptr<BulkStore>> open;
+  std::deque<std::vector<std::shared_ptr<BulkStore>>> committed;
+
+  bool empty() const { return open.empty() && committed.empty(); }
+};
+
+// 16 rows of accumulators, those of one warp, while products add to them.
+struct Accumulators {
+  std::array<float*, 32> lane{};
+  int columns = 0;
+  int pending = 0;           // products
+  Site site;                 // of the youngest
+  std::vector<float> value;  // [16][columns]
+};
+
+struct Product {
+  std::shared_ptr<Accumulators> d;
+  Site site;
+  int kind = 0;  // ElementType of A and B
+  bool overwrite = false;
+  bool a_in_shared = false, b_is_mn_major = false;
+  std::array<const uint32_t*, 32> a_lane{};
+  std::array<std::array<uint32_t, 4>, 32> a_bits{};  // at issue
+  std::vector<uint32_t> a_pieces, b_pieces;          // addresses
+  bool done = false;
+};
+
+struct Products {
+  uint32_t fence = 0;  // the count of the last wgmma.fence; 0: there was none
+  Agent agent = 0;     // epoch n: n groups are complete
+  Epoch complete = 0;
+  uint64_t issued = 0;
+  std::vector<std::shared_ptr<Accumulators>> accumulators;  // in flight
+  std::vector<std::shared_ptr<Product>> open;
+  std::deque<std::vector<std::shared_ptr<Product>>> committed;
+
+  bool empty() const { return open.empty() && committed.empty(); }
+};
+
+}  // namespace flashcore::sim

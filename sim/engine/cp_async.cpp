@@ -1,0 +1,86 @@
+#include "engine/cp_async.hpp"
+
+#include <cstring>
+
+#include "engine/access.hpp"
+#include "engine/mbarrier.hpp"
+#include "engine/scheduler.hpp"
+
+namespace flashcore::sim {
+namespace {
+
+using CopyPointer = std::shared_ptr<Copy16>;
+
+// The bytes appear; who may read them is another matter.
+void land(Copy16& copy) {
+  if (copy.landed) return;
+  copy.landed = true;
+  unsigned char* const to = byte_at(*copy.block, copy.to);
+  if (copy.from != nullptr) {
+    std::memcpy(to, copy.from, kPieceBytes);
+  } else {
+    std::memset(to, 0, kPieceBytes);
+  }
+}
+
+}  // namespace
+
+void issue_cp_async(uint32_t shared, const void* from, Site site) {
+  Thread& thread = self();
+  check_range(*thread.block, shared, kPieceBytes, kPieceBytes, "cp.async", site);
+  if (reinterpret_cast<uintptr_t>(from) % kPieceBytes != 0) {
+    report(Fault::misaligned_copy, site, Site(), "cp.async from an address no multiple of 16");
+  }
+  begin_write(thread, *thread.block, shared, kPieceBytes, false, site);
+  std::memset(byte_at(*thread.block, shared), policy().poison, kPieceBytes);
+  const auto copy = std::make_shared<Copy16>(Copy16{thread.block, shared, from, site, false});
+  thread.copies.open.push_back(copy);
+  // Late copies land in the wait.
+  if (policy().completion != Completion::late) add_completion([copy] { land(*copy); });
+}
+
+void commit_cp_async() {
+  CopyGroups& copies = self().copies;
+  copies.committed.push_back(std::move(copies.open));
+  copies.open.clear();
+}
+
+void wait_cp_async(size_t pending_groups) {
+  Thread& thread = self();
+  auto& groups = thread.copies.committed;
+  for (; groups.size() > pending_groups; groups.pop_front()) {
+    for (const CopyPointer& copy : groups.front()) {
+      land(*copy);
+      end_write(*copy->block, copy->to, kPieceBytes,
+                {thread.now, thread.agent, 0, false, copy->site});
+    }
+  }
+}
+
+void arrive_after_cp_async(uint32_t mbarrier, Site site) {
+  Thread& thread = self();
+  Mbarrier& barrier = mbarrier_at(*thread.block, mbarrier, site);
+  auto copies = std::make_shared<std::vector<CopyPointer>>();
+  for (const auto& group : thread.copies.committed) {
+    copies->insert(copies->end(), group.begin(), group.end());
+  }
+  copies->insert(copies->end(), thread.copies.open.begin(), thread.copies.open.end());
+  // They belong to the barrier now; groups stay, empty, for waits that count them.
+  for (auto& group : thread.copies.committed) group.clear();
+  thread.copies.open.clear();
+  ClockJoin issued;
+  release(thread, issued);
+  const Clock issuer = issued.clock();
+  const Agent agent = thread.agent;
+  add_completion([copies, &barrier, issuer, agent, site] {
+    for (const CopyPointer& copy : *copies) {
+      land(*copy);
+      // Ordinary writes of the thread, which the barrier's phase shows to others.
+      end_write(*copy->block, copy->to, kPieceBytes,
+                {issuer.of(agent), agent, 0, false, copy->site});
+    }
+    arrive_later(barrier, issuer, site);
+  });
+}
+
+}  // namespace flashcore::sim

@@ -1,0 +1,86 @@
+// What the simulator finds wrong: a kind, the line where it showed and the line that it concerns.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/site.hpp"
+
+namespace flashcore::sim {
+
+enum class Fault {
+  // Shared memory.
+  outside_shared_memory,  // beyond what the launch asked for
+  misaligned_access,
+  read_of_unwritten_bytes,
+  race,                     // two accesses of a word, one a write, that nothing orders
+  read_of_bytes_in_flight,  // before the wait that orders the copy
+  write_to_bytes_in_flight,
+  write_to_operand_in_use,     // while an asynchronous operation reads it
+  missing_proxy_fence,         // ordinary writes, then a tensor copy or wgmma
+  left_with_copies_in_flight,  // a block ended before what it started
+  left_with_stores_unread,     // before its bulk stores have read shared memory
+  too_much_shared_memory,      // more than a block can have
+  not_shared_memory,           // an address of something else
+  // Collectives and barriers.
+  divergent_collective,     // lanes of a warp meet at different instructions
+  collective_without_lane,  // a lane of the mask has left, or calls without its own bit
+  barrier_counts_differ,
+  barrier_misused,  // its number or its count of threads
+  launch_refused,   // as the CUDA runtime would refuse it
+  deadlock,
+  // Transaction barriers.
+  no_mbarrier,             // where none was initialised, or not visible yet
+  mbarrier_not_published,  // to the asynchronous proxy or the cluster
+  too_many_arrivals,
+  arrival_out_of_phase,  // by a thread that cannot know that the phase before is complete
+  phase_waited_for_twice,
+  mbarrier_overwritten,  // initialised again while in use
+  // Clusters.
+  remote_access_before_start,  // of a block that may not have begun
+  remote_access_after_end,
+  // Tensor copies.
+  no_tensor_map,
+  misaligned_copy,
+  // wgmma.
+  missing_wgmma_fence,
+  register_in_flight,  // an accumulator or A register touched before the wait
+  descriptor_not_uniform,
+  misaligned_descriptor,
+  left_with_products_in_flight,
+  warpgroup_incomplete,  // not all four warps took part
+  // Registers and grids.
+  too_many_registers,
+  register_count_misused,  // release_registers that takes, acquire_registers that gives
+  left_without_waiting_for_grid,
+  trap,
+};
+
+const char* name(Fault fault);
+
+struct Finding {
+  Fault fault;
+  std::string text;    // "race: forward.cuh:12 reads ..., forward.cuh:30 wrote ..."
+  uint64_t count = 0;  // how often at these two lines
+};
+
+// Findings in the order in which they first appeared; one for each kind and pair of lines.
+class Findings {
+ public:
+  // `here` is where it showed, `other` the line that it concerns, which may be unknown.
+  void add(Fault fault, Site here, Site other, const std::string& what);
+
+  bool empty() const { return all_.empty(); }
+  bool has(Fault fault) const;
+  const std::vector<Finding>& all() const { return all_; }
+  std::string text() const;  // one line each
+
+ private:
+  std::map<std::pair<Fault, std::pair<uint64_t, uint64_t>>, size_t> index_;
+  std::vector<Finding> all_;
+};
+
+}  // namespace flashcore::sim

@@ -1,0 +1,42 @@
+// Accesses that are not checked as ordinary ones: atomics, and loops that watch global memory.
+#pragma once
+
+#include <cstddef>
+#include <cstring>
+
+#include "engine/machine.hpp"
+
+namespace flashcore::sim {
+
+bool is_shared(const void* pointer);  // of this thread's block
+
+[[noreturn]] void trap(Site site);
+
+// The shared memory that the launch asked for.
+unsigned char* dynamic_shared();
+
+// A moment at which another thread may come first, then loads and stores that the compiler's hooks
+// do not see.
+class AtomicAccess {
+ public:
+  AtomicAccess(void* pointer, size_t bytes);
+
+  template <class T>
+  T load(const T* p) const {
+    T x;
+    copy(&x, p, sizeof x);
+    return x;
+  }
+  template <class T>
+  void store(T* p, const T& x) const {
+    copy(p, &x, sizeof x);
+  }
+
+ private:
+  static void copy(void* to, const void* from, size_t bytes);
+};
+
+// ld.acquire of global memory: what loops watch until another block has written.
+uint64_t load_acquire(const uint64_t* address, Site site);
+
+}  // namespace flashcore::sim

@@ -1,0 +1,19 @@
+// How the parts of a machine begin and end.
+#pragma once
+
+#include <memory>
+
+#include "engine/machine.hpp"
+
+namespace flashcore::sim {
+
+std::unique_ptr<Cluster> make_cluster(Grid& grid, uint64_t number);
+
+// A component of the cluster's clocks.
+Agent new_agent(Cluster& cluster);
+
+// Reports what a thread, or a block whose threads have all left, has left behind.
+void check_end(Thread& thread);
+void check_end(Block& block);
+
+}  // namespace flashcore::sim

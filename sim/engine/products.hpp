@@ -1,0 +1,31 @@
+// wgmma: products of a warpgroup that run while its threads go on. Each warp computes its 16 rows;
+// all 64 rows of A count as read by each.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "engine/machine.hpp"
+#include "engine/matrix.hpp"
+
+namespace flashcore::sim {
+
+struct ProductOptions {
+  ElementType type = ElementType::f16;
+  int columns = 0;
+  bool overwrite = false;
+  bool b_is_mn_major = false;
+};
+
+void fence_products(Site site);
+// `a` is null when A is in shared memory, where `a_descriptor` says.
+void issue_product(float* d, const uint32_t* a, uint64_t a_descriptor, uint64_t b_descriptor,
+                   const ProductOptions& options, Site site);
+void commit_products(Site site);
+void wait_products(size_t pending_groups, Site site);
+
+// An ordinary access of this thread's own stack: it must not be a register of wgmma in flight, and
+// a product that uses it later needs a wgmma.fence in between.
+void on_register_access(Thread& thread, const void* address, uint32_t bytes, Site site);
+
+}  // namespace flashcore::sim

@@ -1,0 +1,72 @@
+// What the simulator knows of each byte of a block's shared memory: who wrote it, who has read it
+// since, and which asynchronous operations are still at work on it.
+//
+//   Piece   16 bytes, the unit of copies: reads in flight, reads that asynchronous operations made
+//   Word    4 bytes: the last write, the reads since, whether a copy to it is in flight
+//
+// Pieces come into being when they are first touched.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "engine/clock.hpp"
+#include "engine/site.hpp"
+
+namespace flashcore::sim {
+
+inline constexpr uint32_t kWordBytes = 4, kPieceBytes = 16, kPieceWords = kPieceBytes / kWordBytes;
+
+struct Access {
+  Epoch epoch = 0;  // 0: none
+  Agent agent = 0;
+  uint8_t bytes = 0;    // of the word, one bit each
+  bool fenced = false;  // of a write: visible to the asynchronous proxy without a fence
+  Site site;
+};
+
+struct Word {
+  Access write;
+  std::vector<Access> reads;  // since `write`, the last one of each agent
+  Site in_flight;             // what writes it at the moment
+  uint8_t written = 0;        // bytes, one bit each
+};
+
+struct Piece {
+  std::array<Word, kPieceWords> words;
+  uint32_t readers = 0;       // asynchronous reads in flight
+  Site reader;                // the youngest
+  std::vector<Access> reads;  // by asynchronous operations that are complete
+};
+
+class Shadow {
+ public:
+  explicit Shadow(uint32_t bytes) : pages_((bytes + kPageBytes - 1) / kPageBytes) {}
+
+  // Of the byte `offset` bytes from the start of shared memory.
+  Piece& piece(uint32_t offset) {
+    std::unique_ptr<Page>& page = pages_[offset / kPageBytes];
+    if (page == nullptr) page = std::make_unique<Page>();
+    return (*page)[offset % kPageBytes / kPieceBytes];
+  }
+
+ private:
+  static constexpr uint32_t kPageBytes = 1024;
+  using Page = std::array<Piece, kPageBytes / kPieceBytes>;
+  std::vector<std::unique_ptr<Page>> pages_;
+};
+
+// Remembers `access` among the reads of a word or piece, in the place of the agent's earlier one.
+inline void remember_read(std::vector<Access>& reads, const Access& access) {
+  for (Access& read : reads) {
+    if (read.agent == access.agent) {
+      read = access;
+      return;
+    }
+  }
+  reads.push_back(access);
+}
+
+}  // namespace flashcore::sim

@@ -1,0 +1,185 @@
+#include "engine/tensor_copy.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "engine/access.hpp"
+#include "engine/machine_parts.hpp"
+#include "engine/mbarrier.hpp"
+#include "engine/scheduler.hpp"
+
+namespace flashcore::sim {
+namespace {
+
+const TensorMap& map_at(const void* map, Site site) {
+  const auto* const found = static_cast<const TensorMap*>(map);
+  if (found->magic != TensorMap::kMagic) {
+    report(Fault::no_tensor_map, site, Site(), name_of(self()) + " uses a map that nobody wrote");
+    give_up();
+  }
+  return *found;
+}
+
+// A 16-byte piece of a box: its shared address, its place in the tensor, which is null outside,
+// and how many of its bytes are inside.
+struct BoxPiece {
+  uint32_t shared;
+  unsigned char* global;
+  size_t inside;
+};
+
+template <class Each>
+void for_each_piece(const TensorMap& map, uint32_t shared, const TensorCoordinates& at, Each each) {
+  const uint32_t row_bytes = map.row_bytes();
+  const int64_t element = map.element_bytes();
+  uint32_t row_start = shared;
+  for (int i3 = 0; i3 < map.box[3]; ++i3) {
+    for (int i2 = 0; i2 < map.box[2]; ++i2) {
+      for (int i1 = 0; i1 < map.box[1]; ++i1, row_start += row_bytes) {
+        const std::array<int64_t, 4> row{0, int64_t{at[1]} + i1, int64_t{at[2]} + i2,
+                                         int64_t{at[3]} + i3};
+        bool inside = true;
+        int64_t offset = 0;
+        for (size_t i = 1; i < 4; ++i) {
+          inside = inside && row[i] >= 0 && row[i] < map.extent[i];
+          offset += row[i] * map.stride[i];
+        }
+        for (uint32_t byte = 0; byte < row_bytes; byte += kPieceBytes) {
+          const int64_t column = at[0] + byte / element;
+          const int64_t left = (map.extent[0] - column) * element;
+          const bool has = inside && column >= 0 && left > 0;
+          each(BoxPiece{
+              swizzled(row_start + byte, map.span),
+              has ? const_cast<unsigned char*>(map.base) + offset + column * element : nullptr,
+              has ? static_cast<size_t>(std::min<int64_t>(left, kPieceBytes)) : 0});
+        }
+      }
+    }
+  }
+}
+
+// What a box needs of its shared address: the swizzle's pattern repeats after 8 of its rows.
+void check_box(const Block& block, const TensorMap& map, uint32_t shared, Site site) {
+  const uint32_t alignment =
+      map.span == 0 ? 128u : std::max(128u, 8u * static_cast<uint32_t>(map.span));
+  if (shared % alignment != 0) {
+    report(Fault::misaligned_copy, site, Site(),
+           format("shared %u is no multiple of %u, which a swizzle of %d bytes asks for", shared,
+                  alignment, map.span));
+  }
+  check_range(block, shared, map.box_bytes(), 1, "tensor copy", site);
+}
+
+void load_to(Block& block, uint32_t shared, const TensorMap& map, uint32_t mbarrier,
+             const TensorCoordinates& at, Site site) {
+  check_box(block, map, shared, site);
+  Mbarrier& barrier = mbarrier_at(block, mbarrier, site);
+  check_published(barrier, site);
+  for_each_piece(map, shared, at, [&](const BoxPiece& piece) {
+    begin_write(self(), block, piece.shared, kPieceBytes, true, site);
+    std::memset(byte_at(block, piece.shared), policy().poison, kPieceBytes);
+  });
+  // The map is copied: the caller may be gone when the copy is complete.
+  const Clock known = phases_known_to(self());
+  add_completion([&block, &barrier, map, shared, at, site, known] {
+    if (block.live_threads == 0) {
+      report(Fault::left_with_copies_in_flight, Site(), site,
+             format("block %u left before the copy that was started at", block.index.x));
+    }
+    const Access access = access_of_phase(barrier, site);
+    for_each_piece(map, shared, at, [&](const BoxPiece& piece) {
+      unsigned char* const to = byte_at(block, piece.shared);
+      std::memset(to, 0, kPieceBytes);
+      if (piece.global != nullptr) std::memcpy(to, piece.global, piece.inside);
+      end_write(block, piece.shared, kPieceBytes, access);
+    });
+    deliver_bytes(barrier, map.box_bytes(), known);
+  });
+}
+
+void finish_store(BulkStore& store) {
+  if (store.done) return;
+  store.done = true;
+  for_each_piece(store.map, store.from, store.at, [&](const BoxPiece& piece) {
+    if (piece.global == nullptr) return;
+    std::memcpy(piece.global, byte_at(*store.block, piece.shared), piece.inside);
+  });
+}
+
+}  // namespace
+
+void load_box(uint32_t shared, const void* map_address, uint32_t mbarrier, uint32_t blocks,
+              const TensorCoordinates& at, Site site) {
+  const TensorMap& map = map_at(map_address, site);
+  if (blocks == 0) {
+    load_to(own_block(), shared, map, mbarrier, at, site);
+    return;
+  }
+  for (uint32_t rank = 0; blocks >> rank != 0; ++rank) {
+    if ((blocks >> rank & 1) == 0) continue;
+    uint32_t address = shared | (rank + 1) << kBlockShift;
+    load_to(resolve(address, site), shared, map, mbarrier, at, site);
+  }
+}
+
+void store_box(const void* map_address, uint32_t shared, const TensorCoordinates& at, Site site) {
+  const TensorMap& map = map_at(map_address, site);
+  Thread& thread = self();
+  check_box(*thread.block, map, shared, site);
+  for_each_piece(map, shared, at, [&](const BoxPiece& piece) {
+    begin_async_read(thread, *thread.block, piece.shared, site);
+  });
+  const auto store =
+      std::make_shared<BulkStore>(BulkStore{thread.block, map, shared, at, site, false});
+  thread.stores.open.push_back(store);
+  // Late stores read in the wait.
+  if (policy().completion != Completion::late) add_completion([store] { finish_store(*store); });
+}
+
+void commit_stores() {
+  StoreGroups& stores = self().stores;
+  stores.committed.push_back(std::move(stores.open));
+  stores.open.clear();
+}
+
+void wait_stores_read(size_t pending_groups) {
+  Thread& thread = self();
+  StoreGroups& stores = thread.stores;
+  if (stores.agent == 0) stores.agent = new_agent(*thread.block->cluster);
+  for (; stores.committed.size() > pending_groups; stores.committed.pop_front()) {
+    ++stores.complete;
+    for (const auto& store : stores.committed.front()) {
+      finish_store(*store);
+      for_each_piece(store->map, store->from, store->at, [&](const BoxPiece& piece) {
+        end_async_read(*store->block, piece.shared, stores.agent, stores.complete, store->site);
+      });
+    }
+  }
+  thread.seen = join(thread.seen, stores.agent, stores.complete);
+}
+
+void store_async(uint32_t shared, const void* from, uint32_t bytes, uint32_t mbarrier, Site site) {
+  Block& block = resolve(shared, site);
+  resolve(mbarrier, site);
+  check_range(block, shared, bytes, bytes, "st.async", site);
+  Mbarrier& barrier = mbarrier_at(block, mbarrier, site);
+  if (&block != &own_block()) check_published(barrier, site);
+  begin_write(self(), block, shared, bytes, false, site);
+  std::array<unsigned char, kPieceBytes> data{};
+  std::memcpy(data.data(), from, bytes);
+  std::memset(byte_at(block, shared), policy().poison, bytes);
+  const Clock known = phases_known_to(self());
+  add_completion([&block, &barrier, data, shared, bytes, site, known] {
+    if (block.live_threads == 0) {
+      report(Fault::remote_access_after_end, Site(), site,
+             format("block %u had left when the store was complete that was started at",
+                    block.index.x));
+    }
+    std::memcpy(byte_at(block, shared), data.data(), bytes);
+    end_write(block, shared, bytes, access_of_phase(barrier, site));
+    deliver_bytes(barrier, bytes, known);
+  });
+}
+
+}  // namespace flashcore::sim

@@ -1,0 +1,25 @@
+// Copies of tensor boxes (TMA) and of words to other blocks (st.async).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "engine/site.hpp"
+#include "engine/tensor_map.hpp"
+
+namespace flashcore::sim {
+
+// The box at `at` goes to shared memory of each block of the cluster in `blocks` (0: the own), at
+// the same address, and its bytes count at the mbarrier at the same address there.
+void load_box(uint32_t shared, const void* map, uint32_t mbarrier, uint32_t blocks,
+              const TensorCoordinates& at, Site site);
+
+void store_box(const void* map, uint32_t shared, const TensorCoordinates& at, Site site);
+void commit_stores();
+// Until at most so many groups have yet to read their shared memory.
+void wait_stores_read(size_t pending_groups);
+
+// `bytes` (4, 8 or 16) at `from` to a cluster address, counted at an mbarrier of that block.
+void store_async(uint32_t shared, const void* from, uint32_t bytes, uint32_t mbarrier, Site site);
+
+}  // namespace flashcore::sim

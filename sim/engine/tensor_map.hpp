@@ -1,0 +1,35 @@
+// A tensor map as the simulator keeps it: what CUtensorMap holds on a GPU is secret.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+namespace flashcore::sim {
+
+using TensorCoordinates = std::array<int, 4>;  // elements, innermost first
+
+struct TensorMap {
+  static constexpr uint64_t kMagic = 0x70616d726f736e65;
+
+  uint64_t magic = 0;  // kMagic when somebody wrote the map
+  const unsigned char* base = nullptr;
+  std::array<int64_t, 4> extent{};  // elements
+  std::array<int64_t, 4> stride{};  // bytes; the first is an element's size
+  std::array<int, 4> box{};         // elements
+  int span = 0;                     // of the swizzle: 128, 64 or 32 bytes; 0: none
+
+  int64_t element_bytes() const { return stride[0]; }
+  uint32_t row_bytes() const { return static_cast<uint32_t>(box[0] * stride[0]); }
+  uint32_t box_bytes() const {
+    return row_bytes() * static_cast<uint32_t>(box[1] * box[2] * box[3]);
+  }
+};
+
+// The place of 16-byte piece `address` in a swizzle of `span` bytes: address bits 4 and up are
+// exclusive or with those from bit 7 on, 3 of them with 128 bytes, 2 with 64, 1 with 32.
+constexpr uint32_t swizzled(uint32_t address, int span) {
+  if (span == 0) return address;
+  return address ^ (((address >> 7) & static_cast<uint32_t>(span / 16 - 1)) << 4);
+}
+
+}  // namespace flashcore::sim

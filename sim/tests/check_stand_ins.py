@@ -1,0 +1,42 @@
+#!/usr/bin/env python3
+"""Every file and function of src/cuda/ptx has a stand-in in sim/cuda/ptx.
+
+usage: check_stand_ins.py SOURCE_DIRECTORY
+"""
+import pathlib
+import re
+import sys
+
+NAME = re.compile(r"^[^\n/#]*?\b(\w+)\([^;{]*\)\s*\{", re.M)
+WORDS = {"if", "while", "for", "switch", "requires"}
+
+
+def functions(path):
+    text = re.sub(r"//[^\n]*", "", path.read_text())
+    text = re.sub(r'"(\\.|[^"\\])*"', '""', text)  # braces inside of instructions
+    return {name for name in NAME.findall(text) if name not in WORDS}
+
+
+def main():
+    root = pathlib.Path(sys.argv[1])
+    files = sorted((root / "src/cuda/ptx").glob("*.cuh"))
+    missing, checked = [], 0
+    for path in files:
+        stand_in = root / "sim/cuda/ptx" / path.name
+        if not stand_in.is_file():
+            missing.append(f"{path.name}: no file sim/cuda/ptx/{path.name}")
+            continue
+        # wgmma's widths are one template.
+        have = functions(stand_in) | (functions(root / "sim/cuda/ptx/wgmma.cuh")
+                                      if path.name.startswith("wgmma") else set())
+        wanted = functions(path)
+        checked += len(wanted)
+        missing += [f"{path.name}: {name}" for name in sorted(wanted - have)]
+    for line in missing:
+        print(f"no host version: {line}")
+    print(f"{checked} functions of {len(files)} files, {len(missing)} without a host version")
+    return 1 if missing or checked < 40 else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
