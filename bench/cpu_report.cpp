@@ -226,7 +226,7 @@ Json report_scaling(const Settings& settings) {
   const int64_t longest = settings.quick ? 8192 : 16384;
   for (int64_t seqlen = 512; seqlen <= longest; seqlen *= 2) {
     Bench bench(case_of(DType::f32, 1, 4, seqlen, 64), settings.threads, seqlen <= 2048 ? 1e8 : 0);
-    std::ofstream("/proc/self/clear_refs") << 5;  // VmHWM starts anew
+    std::ofstream("/proc/self/clear_refs") << 5;  // VmHWM starts again
     const int64_t before = status_kilobytes("VmRSS");
     bench.run();
     const int64_t most = status_kilobytes("VmHWM");

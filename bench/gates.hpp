@@ -53,7 +53,7 @@ struct Verdict {
 };
 
 // Judges the outputs in `host`: the limits of its type, NaN and each infinity exactly where the
-// reference has it (but for `may_be_nan` and `past_fp32`), and canaries around every tensor.
+// reference has it (except for `may_be_nan` and `past_fp32`), and canaries around every tensor.
 Verdict judge(const HostProblem& host, const Reference& reference);
 
 }  // namespace flashcore::bench

@@ -33,7 +33,7 @@ class CpuMeter final : public Meter {
             {"warm_up_seconds", limits_.warm_up_seconds}};
   }
 
-  // Every input type is multiplied in fp32, but for bf16 where kernels use instructions for it:
+  // Every input type is multiplied in fp32, except for bf16 where kernels use instructions for it:
   // their peak is not measured, and that of fp32 is no bound.
   nlohmann::ordered_json ceilings(const Protocol&, const std::set<DType>& dtypes,
                                   nlohmann::ordered_json& notes) override {

@@ -97,7 +97,7 @@ void draw_masking(Random& random, Problem& problem, const Sizes& s, bool any_fea
   problem.window_right = random.chance(0.3) ? -1 : random.integer(0, 96);
 }
 
-// What changes scores or weights, but for the scale.
+// What changes scores or weights, except for the scale.
 void draw_score_features(Random& random, Problem& problem, const Sizes& s, int64_t seqlen_q,
                          int64_t seqlen_kv) {
   if (random.chance(0.25)) {

@@ -49,7 +49,7 @@ void add_number(CLI::App& app, const std::string& group, const std::string& name
       ->check(number);
 }
 
-// Text that is there: an empty value is that of an unset variable in somebody's script.
+// Text that is not empty: an empty value comes from an unset variable in a script.
 CLI::Validator not_empty(const std::string& what) {
   return {[what](const std::string& text) {
             return text.empty() ? "is '', wanted " + what : std::string();

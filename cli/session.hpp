@@ -21,8 +21,8 @@ std::string printable(std::string_view text);
 
 bool is_terminal(std::FILE* stream);
 
-// All text goes out by this function. What a stream cannot take is no exception: Session::finish
-// notices it for stdout, and nobody for stderr, where it would be said.
+// All text goes out by this function. A stream that cannot take it raises no exception:
+// Session::finish notices a failed stdout. A failed stderr is ignored: there is nowhere to say it.
 void write_text(std::FILE* stream, std::string_view text);
 
 // To be called first. A standard stream that is closed must not become the next file that is

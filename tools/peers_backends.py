@@ -39,7 +39,7 @@ def sdpa(name):
             if name in ("flash", "efficient") and q.device.type == "cuda":
                 from torch.nn.attention.bias import causal_lower_right
                 words["attn_mask"] = causal_lower_right(*lengths)
-            else:  # these have no such mask and would make the tensor anew in each call
+            else:  # these have no such mask and would make the tensor again in each call
                 words["attn_mask"] = torch.ones(lengths, dtype=torch.bool, device=q.device).tril(
                     diagonal=lengths[1] - lengths[0])
         if q.shape[1] != k.shape[1]:
@@ -214,7 +214,7 @@ def backends(torch, device, option):
         found.append(Backend(name, text, sdpa(name), scores_fit if name == "math" else always,
                              sdpa_context(name)))
     if device != "cpu":
-        # Compiled anew for each shape, so only the five shapes of every report are asked.
+        # Compiled again for each shape, so only the five shapes of every report are asked.
         found.append(Backend("flex", version, flex, lambda case: case["suite"] == "five"))
         more, missing = package_backends(wanted)
         found += more

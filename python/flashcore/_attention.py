@@ -61,7 +61,7 @@ def attention(
         q: [B, Hq, Sq, Dqk], or packed [total_q, Hq, Dqk]; float32, float16, bfloat16 or fp8.
         k: [B, Hkv, Skv, Dqk], or packed [total_kv, Hkv, Dqk]; dtype and device of q.
         v: [B, Hkv, Skv, Dv], or packed [total_kv, Hkv, Dv]; dtype and device of q.
-            Any strides, but the last dimension of q, k and v is contiguous.
+            Any strides; the last dimension of q, k and v must be contiguous.
         causal: query i sees key j when j <= i + offset, with the offset of `alignment`.
         softmax_scale: default 1 / sqrt(Dqk).
         softcap: above 0, scores become softcap * tanh(score / softcap).
@@ -72,20 +72,20 @@ def attention(
         window: (left, right) keys around the diagonal, each -1 or None for no limit.
         alignment: where the diagonal is: "top_left" (offset 0), "bottom_right" (the last query sees
             the last key), "given" (causal_offset, or causal_offsets, [B], int32).
-        seqlens_q, seqlens_kv: [B], int32: queries and keys in use, from the first on.
+        seqlens_q, seqlens_kv: [B], int32: numbers of queries and keys in use.
         cu_seqlens_q, cu_seqlens_kv: [B + 1], int32: make the batch a packed one; max_seqlen_q and
-            max_seqlen_kv are the longest entries, 0 when not known.
+            max_seqlen_kv are the lengths of the longest entries, 0 if not known.
         q_scale, k_scale, v_scale: [B|1, Hq|1], [B|1, Hkv|1, blocks|1] twice, float32, with fp8;
-            kv_scale_block is the keys of a block, 0 for one block.
+            kv_scale_block is the number of keys per block, 0 for one block.
         dropout_p: in [0, 1]; above 0 it needs dropout_seed, and may have dropout_offset.
-        out_dtype: of the result; default that of q.
+        out_dtype: dtype of the result; default that of q.
         return_lse: also return the log of the softmax denominator.
         out, out_lse: where to put the results, instead of new arrays.
-        kernel: one by name, instead of the best that does not refuse.
-        threads: of the CPU; 0 for all.
+        kernel: the name of a kernel, instead of the best that computes the problem.
+        threads: CPU threads; 0 for all.
         batch_invariant: a row's bits do not depend on what else is in the batch.
-        early_start: on a GPU, a call may be started while earlier work in its stream still ends; it
-            waits for that before it touches memory. Kernels that cannot do this ignore it.
+        early_start: on a GPU, a call may start before earlier work in its stream has ended; it
+            waits for that work before it touches memory. Kernels that cannot do this ignore it.
 
     Returns
         O: [B, Hq, Sq, Dv], or packed [total_q, Hq, Dv], of the framework of q; with return_lse the
@@ -97,7 +97,7 @@ def attention(
             sense.
         UnsupportedError (a NotImplementedError): no kernel of the device computes it.
         OutOfMemoryError, DeviceError, InternalError: see their classes.
-        Nothing has been written then.
+        After an exception, nothing has been written.
     """
     backend = registered.get(type(q)) or find("q", q)
     extras: tuple[Any, ...] | None = None
@@ -166,7 +166,7 @@ def explain(q: Any, k: Any, v: Any, **options: Any) -> list[dict[str, Any]]:
     """Every kernel's verdict on a problem, best first, from the arguments of `attention`.
 
     Each is a dict: kernel; refusal (why it cannot compute the problem, or ""); declines (why it
-    computes it but leaves it to another, or ""); note (what to know of it, mostly ""); automatic
+    leaves the problem to another kernel, or ""); note (what to know about it, or ""); automatic
     (False for kernels that run only when asked for by name); chosen (whether `attention` would run
     this one: one at most). Raises what `attention` raises for a malformed problem.
     """

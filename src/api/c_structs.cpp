@@ -48,7 +48,7 @@ constexpr std::string_view kName<flashcore_plan_options> = "options";
 template <>
 constexpr std::string_view kName<flashcore_arguments> = "arguments";
 
-// Members come in units of 8 bytes, but for the problem's tensors, which are not cut either.
+// Members come in units of 8 bytes, except for the problem's tensors, which are not cut either.
 template <class T>
 constexpr bool ends_between_members(size_t size) {
   if constexpr (std::is_same_v<T, flashcore_problem>) {

@@ -17,7 +17,7 @@ std::string_view to_string(Target target);  // "AVX3"
 std::span<const Target> supported_targets();
 
 // The best of supported_targets(), or the one that FLASHCORE_CPU_TARGET names if it is supported.
-// Asked anew at each call, so that a test can walk through all of them.
+// Asked again at each call, so that a test can walk through all of them.
 Target chosen_target();
 
 // What the SIMD backend calls for a problem whose inputs are bf16, or any other type: avx3_bf16 and

@@ -1,4 +1,4 @@
-// Which keys a query may see, but for the mask and the bias: one meaning for every backend.
+// Which keys a query may see, except for the mask and the bias: one meaning for every backend.
 //
 // constexpr, so that the host decides tile ranges with it, kernels mask with it, and tests check it
 // against the definition.

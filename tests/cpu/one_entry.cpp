@@ -125,7 +125,7 @@ bool entry_is_same(const HostProblem& whole, int64_t b, const HostProblem& alone
     const Box box = part_of(whole, name, b);
     const HostTensor& by_itself = alone.at(name);
     for (int64_t n = 0; n < by_itself.elements(); ++n) {
-      // Types of at most 64 bits: equal as doubles, or both NaN, is equal in bits but for NaNs'.
+      // Types of at most 64 bits: equal as doubles, or both NaN, is equal in bits except for NaNs'.
       const double x = in_batch.get(element_in(in_batch.desc(), box, n));
       const double y = by_itself.get(n);
       if (x != x && y != y) continue;

@@ -41,7 +41,7 @@ TEST(HardScores, OnTheSimdKernel) {
   }
 }
 
-// Its scores and probabilities are bf16: wide enough, but for scores that take more than 8 bits,
+// Its scores and probabilities are bf16: wide enough, except for scores that take more than 8 bits,
 // and so for the LSE.
 TEST(HardScores, OnTheNaiveKernel) {
   int64_t passed = 0;

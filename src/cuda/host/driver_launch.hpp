@@ -15,8 +15,8 @@ struct LaunchShape {
 // A kernel as the driver of the current GPU knows it. `kernel` is its host function.
 cudaError_t find_function(cudaFunction_t& function, const void* kernel);
 
-// On the GPU that was current when the function was found, and is now. Where the driver cannot, the
-// runtime launches `kernel`: it may know it anew, as after the device was reset.
+// Launches on the GPU that was current when the function was found, and still is. If the driver
+// cannot launch it (after a reset of the device, say), the runtime looks `kernel` up again.
 cudaError_t launch_function(cudaFunction_t function, const void* kernel, const LaunchShape& shape,
                             void** arguments, cudaStream_t stream);
 

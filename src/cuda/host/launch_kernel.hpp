@@ -8,7 +8,7 @@
 
 namespace flashcore::cuda::host {
 
-// kernel<<<blocks, threads, shared_bytes, stream>>>(arguments...), but for the result, which is
+// kernel<<<blocks, threads, shared_bytes, stream>>>(arguments...), except for the result, which is
 // that of this launch: what the runtime keeps as the last error may be an earlier call's, and is
 // the caller's to find.
 template <class... Parameters>

@@ -55,7 +55,7 @@ __device__ __forceinline__ uint32_t tile_row_bytes(int rows) {
   return static_cast<uint32_t>(rows * C::KvTile::kPanelRowBytes);
 }
 
-// Read anew where they are used, rather than kept across the main loop.
+// Read again where they are used, rather than kept across the main loop.
 __device__ __forceinline__ int lane_index() { return ptx::thread_index() % kWarpSize; }
 __device__ __forceinline__ int warp_row() { return ptx::thread_index() / kWarpSize * kWarpRows; }
 
@@ -154,7 +154,7 @@ __global__ void __launch_bounds__(C::kThreads, C::kBlocksPerSm)
 
   for (int tile = 0; tile < work.tiles.count; ++tile) {
     ptx::cp_async_wait<0>();
-    __syncthreads();  // the tile has landed, and nobody reads the stage before any more
+    __syncthreads();  // the tile has landed, and nothing reads the stage before any more
     if (tile + 1 < work.tiles.count) copy_kv(tile + 1);
 
     unsigned char *k = smem.k[tile % kStages], *v = smem.v[tile % kStages];

@@ -212,7 +212,7 @@ __global__ void __launch_bounds__(kThreads, 4)
   for (int tile = 0; tile < tiles.count; ++tile) {
     const bool masked = tile >= tiles.whole;
     ptx::cp_async_wait<0>();
-    __syncthreads();  // nobody reads the half tiles any more
+    __syncthreads();  // nothing reads the half tiles any more
     dequantize_own<C, false>(smem.k, smem.raw_k, thread);
     if (masked) {
       repair |= dequantize_own<C, true>(smem.v, smem.raw_v, thread);

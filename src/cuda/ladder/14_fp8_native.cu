@@ -58,7 +58,7 @@ struct Config {
   };
 };
 
-// Read anew where they are used, rather than kept across the main loop.
+// Read again where they are used, rather than kept across the main loop.
 [[maybe_unused]] __device__ __forceinline__ int lane_index() {
   return ptx::thread_index() % kWarpSize;
 }
@@ -210,7 +210,7 @@ __device__ __forceinline__ void attend(const RungParams& params) {
   const uint32_t v_lane = C::KvTile::chunk_offset(lane, 0);
   for (int tile = 0; tile < work.tiles.count; ++tile) {
     ptx::cp_async_wait<0>();
-    __syncthreads();  // the tile has landed, and nobody reads the stage before any more
+    __syncthreads();  // the tile has landed, and nothing reads the stage before any more
     if (tile + 1 < work.tiles.count) copy_kv(tile + 1);
 
     unsigned char *k = smem.kv[tile % kStages][0], *v = smem.kv[tile % kStages][1];

@@ -5,7 +5,7 @@
 
 namespace flashcore::cuda::ptx {
 
-// `x`, which the compiler must hold or store: it cannot compute it anew.
+// `x`, which the compiler must hold or store: it cannot compute it again.
 __device__ __forceinline__ uint32_t opaque(uint32_t x) {
   asm volatile("" : "+r"(x));
   return x;

@@ -1,4 +1,4 @@
-// Special registers, read anew at every call: for kernels whose accumulators fill the registers and
+// Special registers, read again at every call: for kernels whose accumulators fill the registers,
 // which cannot keep an index from one end of the main loop to the other.
 #pragma once
 

@@ -7,9 +7,9 @@
 // "ss" reads A and B through shared-memory descriptors (tile/descriptor.hpp); "rs" has A in
 // registers with the owners of mma_m16n8k16's A, warp w holding rows 16*w and up.
 //
-// Order: warpgroup_fence, products, warpgroup_commit, warpgroup_wait. Until the wait returns nobody
-// may touch an accumulator or an A register of the products it covers; warpgroup_pin before and
-// after keeps the compiler from moving such accesses inside.
+// Order: warpgroup_fence, products, warpgroup_commit, warpgroup_wait. Until the wait returns, no
+// thread may touch an accumulator or an A register of the products it covers; warpgroup_pin before
+// and after keeps the compiler from moving such accesses inside.
 #pragma once
 
 #include <cstdint>

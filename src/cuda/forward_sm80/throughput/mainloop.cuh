@@ -91,7 +91,7 @@ __device__ __forceinline__ bool attend(const Params& p, const Task& task, unsign
   }
 
   auto& noted = block_notes<kConfig.warps>();
-  // Where registers are short, found anew for each tile.
+  // Where registers are short, found again for each tile.
   const auto own_notes = [&]() -> WarpNotes& {
     return noted.warps[lane_source<kConfig, kFeatures>() / 32];
   };
@@ -167,7 +167,7 @@ __device__ __forceinline__ bool attend(const Params& p, const Task& task, unsign
     if (turn >= at.end) break;
     const int stage = turn & 1;
     ptx::cp_async_wait<0>();
-    __syncthreads();  // the tile has landed, and nobody reads the one before any more
+    __syncthreads();  // the tile has landed, and nothing reads the one before any more
     const int tile = tile_of(turn);
     if (turn + 1 < at.end) {
       if constexpr (kScores) {  // no registers for pointers, and any order

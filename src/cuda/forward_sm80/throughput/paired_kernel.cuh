@@ -75,7 +75,7 @@ __device__ __forceinline__ void attend_paired(const Params& p, const Task& task,
 #pragma unroll 1
   for (int tile = block.begin; tile < block.end; ++tile) {
     ptx::cp_async_wait<0>();
-    __syncthreads();  // K has landed, and nobody reads V or P of the tile before any more
+    __syncthreads();  // K has landed, and nothing reads V or P of the tile before any more
     values.load(p, p.v.data, p.head_dim_v, p.v_pass_bytes, v_tile);
     if (S::kHeldSteps > 0 && tile == block.begin) q.hold();
     const bool sees = tile >= range.begin && tile < range.end;
@@ -102,7 +102,7 @@ __device__ __forceinline__ void attend_paired(const Params& p, const Task& task,
       share_probabilities<kPaired>(pr, p_tile, first, side, lane);
     }
     ptx::cp_async_wait<0>();
-    __syncthreads();  // V has landed, P is there, and nobody reads K any more
+    __syncthreads();  // V has landed, P is there, and nothing reads K any more
     if (tile + 1 < block.end) keys.load(p, p.k.data, p.head_dim_qk, p.k_pass_bytes, k_tile);
     if (sees) {
       const int mine = side * kHalfBytes;

@@ -83,7 +83,7 @@ sm80::InputType input_type(DType dtype) {
   return dtype == DType::bf16 ? sm80::InputType::bf16 : sm80::InputType::f32;
 }
 
-// Whether the rows of a tensor are aligned 16-byte chunks, but for where it begins.
+// Whether the rows of a tensor are aligned 16-byte chunks, except for where it begins.
 bool has_chunks(const RowStrides& stride, const ForwardProblem& p, int64_t heads, int64_t rows,
                 int64_t head_dim) {
   return head_dim * static_cast<int64_t>(size_of(p.dtype)) % kChunkBytes == 0 &&

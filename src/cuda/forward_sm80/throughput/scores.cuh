@@ -204,7 +204,7 @@ __device__ __forceinline__ void add_alibi(Scores<kGroups, kProducts>& s, const P
   }
 }
 
-// All features that change scores, but for the band. Scores are natural afterwards, or raw where
+// All features that change scores, except for the band. Scores are natural afterwards, or raw where
 // nothing but masks is asked for.
 template <bool kExact, bool kInPairs, int kGroups, int kProducts>
 __device__ __forceinline__ void apply_features(Scores<kGroups, kProducts>& s, const Params& p,

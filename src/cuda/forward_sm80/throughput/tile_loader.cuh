@@ -16,7 +16,7 @@ __device__ __forceinline__ int lane_source() {
   return kConfig.spares_registers(kFeatures) ? static_cast<int>(threadIdx.x) : ptx::thread_index();
 }
 
-// Where the keys and values of a block's head begin, for those who compute addresses anew.
+// Where the keys and values of a block's head begin, for those who compute addresses again.
 struct KvOrigin {
   const unsigned char *k, *v;
 };

@@ -4,7 +4,7 @@
 // reach rows whose mask removes its key. So a block whose outputs are not finite is computed again
 // in two passes, both through the ordinary loop:
 //
-//   values   NaN and infinities of V become 0: finite outputs, right but for what was left out
+//   values   NaN and infinities of V become 0: finite outputs, right except for what was left out
 //   kinds    V becomes 0, or a weight for each kind of non-finite value; probabilities become 1
 //            where the pair counts and 0 where it is removed: a sum that is not 0 says that the row
 //            attends to such a value in this column, and of which kind. Dropout removes no pair: 0

@@ -83,7 +83,7 @@ __device__ inline ExactOutput exact_output(const Params& p, const Task& task, in
 
 // Rows from `first` on, each found by kRowLanes lanes of the warp, as far as one of them is in
 // `lanes`: its outputs are not finite. The 32 * pieces columns from first_column on. Out of line,
-// and everything is found anew, so that nothing has to be kept for it.
+// and everything is found again, so that nothing has to be kept for it.
 template <class Element, bool kVaries, int kRowLanes>
 __device__ __noinline__ void store_exactly(const Params& p, uint32_t lanes, int first,
                                            int first_column, int pieces) {

@@ -171,8 +171,8 @@ struct Merge : MergeBase<S> {
     }
   }
 
-  // Which half of its registers a warp keeps is a branch and not a selection: row half and column
-  // half that it finishes. All warps meet at the same instructions.
+  // A warp branches to decide which half of its registers to keep: the row half and the column half
+  // that it finishes. All warps meet at the same instructions.
   template <class Step>
   __device__ __forceinline__ void by_halves(const Step& step) const {
     using First = std::integral_constant<int, 0>;

@@ -15,8 +15,8 @@ struct Maps {
   CUtensorMap q, k, v;
 };
 
-// What every block reads before its first copies: one line of the constant cache, which a launch
-// finds cold.
+// What every block reads before its first copies, in one line of the constant cache, which is cold
+// at launch.
 struct FirstParams {
   int queries;  // seqlen_q
   int heads_per_kv_head;

@@ -98,7 +98,7 @@ __device__ __forceinline__ void compute(const Maps& maps, const Params& p) {
   attention.run(w, max(owns[0].size(), owns[1].size()));
   attention.skip_rest(w);
   if (group == sender) {
-    ptx::named_barrier_sync(kScored, 32 * kGroupWarps);  // nobody reads its K any more
+    ptx::named_barrier_sync(kScored, 32 * kGroupWarps);  // nothing reads its K any more
     attention.finish(w);
     store.send(w);
     return;

@@ -6,7 +6,7 @@
 //
 //   shared memory   | Q slots, one tile a consumer each | K ring | V ring | barriers, tasks |
 //
-// Registers are split anew once the kernel runs: the producer gives back what consumers need.
+// Registers are redistributed once the kernel runs: the producer gives back what consumers need.
 #pragma once
 
 #include <array>

@@ -57,8 +57,8 @@ struct Consumer {
   float sum[2];        // of this lane's exponentials
   float reference[2];  // what they are relative to
 
-  // What follows from the thread's number is computed anew for each use, as the compiler would hold
-  // it; where registers are shortest, the number is read anew, too.
+  // What follows from the thread's number is computed again for each use, so that the compiler does
+  // not hold it; where registers are shortest, the number is read again, too.
   __device__ __forceinline__ uint32_t thread_anew() const {
     return S::kHoldsThread ? ptx::opaque(thread) : static_cast<uint32_t>(ptx::thread_index());
   }
@@ -86,7 +86,7 @@ struct Consumer {
     return shared + S::kK + k_at.slot() * S::KTile::kBytes;
   }
   __device__ __forceinline__ void begin_descriptors() {
-    // By uniform(), so that they are held: the compiler would make them anew in every block,
+    // By uniform(), so that they are held: the compiler would make them again in every block,
     // between the turn and the first product.
     q_begin = ptx::uniform(lower_half(tile::k_major_descriptor<typename S::QTile>(
         shared + S::kQ + static_cast<uint32_t>(group) * S::QTile::kBytes, 0, 0)));

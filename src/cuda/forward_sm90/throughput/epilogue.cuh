@@ -114,7 +114,7 @@ __device__ __forceinline__ void store_directly(const Params& p, const TaskInfo& 
   }
 }
 
-// By way of the warp's rows of Q, which nobody reads any more: the copy engine stores them while
+// By way of the warp's rows of Q, which nothing reads any more: the copy engine stores them while
 // the warp goes on. Where the tile reaches past its entry, whose next rows may be another's, the
 // warp stores the rows that exist.
 template <class S>

@@ -39,7 +39,7 @@ struct Finder {
     return __shfl_sync(0xffffffffU, tile, 0);
   }
 
-  // Writes the task of tile `taken` but for its ranges, at once: registers are short. False: there
+  // Writes the task of tile `taken`, except its ranges, at once: registers are short. False: there
   // are no more.
   __device__ __forceinline__ bool find_task_of(TaskInfo& slot) {
     constexpr int kBlockQ = S::kConfig.block_q();

@@ -15,7 +15,8 @@ struct Maps {
   CUtensorMap q, k, v, o;
 };
 
-// What a block's first tile is found by: one line of the constant cache, which a launch finds cold.
+// What a block needs to find its first tile, in one line of the constant cache, which is cold at
+// launch.
 struct FirstParams {
   TileOrder order;  // of a packed batch, whose entries have their own, only longest_first counts
   uint32_t section_rows;              // what makes a section: see section_heads()

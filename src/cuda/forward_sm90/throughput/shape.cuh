@@ -23,7 +23,7 @@ struct Shape {
   static constexpr Config kConfig = kConfigs[kConfigIndex];
   using Element = Element_;
   // Whether a thread holds its number, and its sums while scores are computed again. Otherwise it
-  // reads the number anew, and the sums are in shared memory.
+  // reads the number again, and the sums are in shared memory.
   static constexpr bool kHoldsThread = kConfig.consumers != 3;
   // Whether a warp holds V's descriptor. By trial: where it does not, or elsewhere does, ptxas
   // serialises products.

@@ -3,12 +3,12 @@
 //
 //   in memory    | name of the launch's plan, 64 bits | tiles handed out, 32 | blocks gone, 32 |
 //
-// Before a block asks for the first time it sees to it that the name is there, which no other plan
-// has. Memory that nobody cleared will do: whoever finds anything else first marks it as being
-// claimed, clears the counts and then writes the name; others wait for that. A block that finds no
-// tile any more leaves, and the last to leave sets {name, 0, 0} for the plan's next launch: nobody
-// need know how many tiles there are. Launches that run at the same time must not share the memory:
-// it lies in the run's workspace.
+// Before a block asks for its first tile, it makes sure that the name is there; no other plan has
+// this name. The memory need not be cleared: the first block that finds something else marks it as
+// being claimed, clears the counts and then writes the name, and the others wait for that. A block
+// that finds no tile left leaves, and the last to leave sets {name, 0, 0} for the plan's next
+// launch, so the number of tiles need not be known. Launches that run at the same time must not
+// share the memory: it lies in the run's workspace.
 #pragma once
 
 #include <cstdint>
