@@ -51,7 +51,7 @@ void mn_major_pieces(std::vector<uint32_t>& pieces, uint64_t descriptor, int col
   const uint32_t start = descriptor_field(descriptor, 0);
   const uint32_t leading = descriptor_field(descriptor, 16);
   const uint32_t stride = descriptor_field(descriptor, 32);
-  for (uint32_t k = 0; k < kProductDepth; ++k) {
+  for (uint32_t k = 0; k < uint32_t{kProductDepth}; ++k) {
     for (uint32_t j = 0; j < static_cast<uint32_t>(columns) / 8; ++j) {
       const uint32_t address = start + j / panel_pieces * leading + k / 8 * stride +
                                k % 8 * static_cast<uint32_t>(span) + j % panel_pieces * kPieceBytes;

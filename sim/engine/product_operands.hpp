@@ -8,7 +8,7 @@
 
 namespace flashcore::sim {
 
-inline constexpr uint32_t kProductDepth = 16;  // k of one product of 16-bit elements
+inline constexpr int kProductDepth = 16;  // k of one product of 16-bit elements
 
 // The pattern of a swizzle begins at the start of its 8 rows: only there is the base offset 0.
 void check_descriptor(uint64_t descriptor, Site site);

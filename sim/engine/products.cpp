@@ -2,18 +2,20 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstring>
 
 #include "engine/access.hpp"
 #include "engine/collective.hpp"
 #include "engine/machine_parts.hpp"
+#include "engine/product_arithmetic.hpp"
 #include "engine/product_operands.hpp"
 #include "engine/scheduler.hpp"
 
 namespace flashcore::sim {
 namespace {
 
-constexpr int kRows = 16, kK = 16, kWarpgroupRows = 64;
+constexpr int kWarpgroupRows = 64;
 
 struct Operands {  // what a lane brings
   float* d;
@@ -26,10 +28,7 @@ Operands& operands_of(const Meeting& meeting, size_t lane) {
 }
 
 float poison_value() {
-  const uint32_t bits = 0x01010101u * policy().poison;
-  float value;
-  std::memcpy(&value, &bits, sizeof value);
-  return value;
+  return std::bit_cast<float>(0x01010101u * policy().poison);
 }
 
 // Calls each(the lane's register, its value among the rows of the warp).
@@ -45,10 +44,10 @@ void for_each_value(Accumulators& d, Each each) {
 
 // While products add to them, the registers hold poison: what a thread writes there shows.
 void check_untouched(Warp& warp, Accumulators& d) {
-  const float poison = poison_value();
+  const auto poison = std::bit_cast<uint32_t>(poison_value());
   int touched = -1;
   for_each_value(d, [&](size_t lane, float& here, float&) {
-    if (std::memcmp(&here, &poison, sizeof poison) != 0) touched = static_cast<int>(lane);
+    if (std::bit_cast<uint32_t>(here) != poison) touched = static_cast<int>(lane);
   });
   if (touched < 0) return;
   report(Fault::register_in_flight, Site(), d.site,
@@ -70,9 +69,9 @@ std::shared_ptr<Accumulators> accumulators_of(Warp& warp, const Meeting& meeting
     check_untouched(warp, *d);
     return d;
   }
-  const auto d = std::make_shared<Accumulators>();
+  auto d = std::make_shared<Accumulators>();
   d->columns = columns;
-  d->value.resize(static_cast<size_t>(kRows * columns));
+  d->value.resize(static_cast<size_t>(kWarpRows * columns));
   for (size_t lane = 0; lane < kLanes; ++lane) d->lane[lane] = operands_of(meeting, lane).d;
   const float poison = poison_value();
   for_each_value(*d, [&](size_t, float& here, float& value) { value = here, here = poison; });
@@ -100,16 +99,6 @@ void begin_reads(Warp& warp, const std::vector<uint32_t>& pieces, Site site) {
   }
 }
 
-std::array<float, 8> widened_piece(Block& block, uint32_t piece, ElementType type) {
-  std::array<uint16_t, 8> bits;
-  std::memcpy(bits.data(), byte_at(block, piece), sizeof bits);
-  std::array<float, 8> values{};
-  for (size_t i = 0; i < 8; ++i) values[i] = widen(bits[i], type);
-  return values;
-}
-
-using Left = std::array<float, kRows * kK>;
-
 void check_left_untouched(const Warp& warp, const Product& product) {
   if (product.a_in_shared) return;
   for (size_t lane = 0; lane < kLanes; ++lane) {
@@ -120,68 +109,11 @@ void check_left_untouched(const Warp& warp, const Product& product) {
   }
 }
 
-void left_from_registers(Left& left, const Product& product, ElementType type) {
-  for (size_t lane = 0; lane < kLanes; ++lane) {
-    for (size_t r = 0; r < 4; ++r) {
-      const size_t row = lane / 4 + r % 2 * 8, k = 2 * (lane % 4) + r / 2 * 8;
-      const uint32_t bits = product.a_lane[lane][r];
-      left[row * kK + k] = widen(bits & 0xffff, type);
-      left[row * kK + k + 1] = widen(bits >> 16, type);
-    }
-  }
-}
-
-void left_from_shared(Left& left, const Warp& warp, const Product& product, ElementType type) {
-  const size_t first_row = static_cast<size_t>(warp.index % 4) * kRows;
-  for (size_t row = 0; row < kRows; ++row) {
-    for (size_t half = 0; half < 2; ++half) {
-      const auto values =
-          widened_piece(*warp.block, product.a_pieces[2 * (first_row + row) + half], type);
-      std::copy(values.begin(), values.end(), left.begin() + row * kK + 8 * half);
-    }
-  }
-}
-
-std::vector<float> right_of(const Warp& warp, const Product& product, ElementType type, size_t n) {
-  std::vector<float> right(kK * n);
-  if (product.b_is_mn_major) {
-    for (size_t i = 0; i < product.b_pieces.size(); ++i) {
-      const auto values = widened_piece(*warp.block, product.b_pieces[i], type);
-      std::copy(values.begin(), values.end(), right.begin() + static_cast<std::ptrdiff_t>(8 * i));
-    }
-    return right;
-  }
-  for (size_t column = 0; column < n; ++column) {
-    for (size_t half = 0; half < 2; ++half) {
-      const auto values = widened_piece(*warp.block, product.b_pieces[2 * column + half], type);
-      for (size_t k = 0; k < 8; ++k) right[(8 * half + k) * n + column] = values[k];
-    }
-  }
-  return right;
-}
-
-// The arithmetic; operands stay in use until the wait.
-void compute(Warp& warp, Product& product) {
-  if (product.done) return;
-  product.done = true;
-  const auto type = static_cast<ElementType>(product.kind);
-  Accumulators& d = *product.d;
-  Left left;
-  if (product.a_in_shared) {
-    left_from_shared(left, warp, product, type);
-  } else {
-    left_from_registers(left, product, type);
-  }
-  const auto right = right_of(warp, product, type, static_cast<size_t>(d.columns));
-  if (product.overwrite) std::fill(d.value.begin(), d.value.end(), 0.0F);
-  multiply(d.value.data(), left.data(), right.data(), kRows, d.columns, kK);
-}
-
 // Products of a warp complete in order.
 void compute_up_to(Warp& warp, const Product* last) {
   const auto run = [&](const std::vector<std::shared_ptr<Product>>& products) {
     for (const auto& product : products) {
-      compute(warp, *product);
+      compute_product(warp, *product);
       if (product.get() == last) return true;
     }
     return false;
@@ -195,7 +127,7 @@ void compute_up_to(Warp& warp, const Product* last) {
 // A product that has been waited for: its operands are free, and its result is in the registers
 // when no other product adds to them.
 void finish(Warp& warp, Product& product) {
-  compute(warp, product);
+  compute_product(warp, product);
   check_left_untouched(warp, product);
   Products& products = warp.products;
   for (const auto* pieces : {&product.a_pieces, &product.b_pieces}) {

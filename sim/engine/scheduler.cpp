@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstdarg>
+#include <cstdint>
 #include <cstdio>
 #include <random>
 
@@ -33,7 +34,7 @@ struct Machine {
   std::mt19937_64 random;
   std::vector<std::unique_ptr<Cluster>> running;
   std::vector<Warp*> warps;  // of them
-  size_t turn = 0;           // the warp that ran last
+  size_t turn = SIZE_MAX;    // the warp that ran last; at first none
   std::vector<Completing> completions;
   std::unique_ptr<Stacks> stacks;
   std::vector<size_t> free_stacks;
