@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Formatting, shellcheck and clang-tidy. Their verdicts depend on the version, so it is fixed.
+# Formatting, shellcheck, the arrows between rooms of src/, and clang-tidy. Verdicts of the tools depend on the
+# version, so it is fixed.
 #
 # usage: lint.sh [BUILD_DIRECTORY]    a configured and built directory; default build
 set -euo pipefail
@@ -20,6 +21,8 @@ mapfile -t scripts < <(project_files '*.sh')
 scripts+=(.ci/run)
 shellcheck --external-sources "${scripts[@]}" || bad=1
 say "shellcheck: ${#scripts[@]} files"
+
+scripts/check_arrows.py || bad=1
 
 if clang_is_too_old; then
   say "clang-tidy: not run, Clang 14 cannot read this system's C++ library."

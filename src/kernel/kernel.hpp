@@ -31,7 +31,8 @@ struct Kernel {
   std::string name;
   DeviceKind device = DeviceKind::cpu;
   bool automatic = true;  // false: runs only when asked for by name (the ladder, the reference)
-  std::string_view targets = {};  // CUDA: what it was compiled for, as in cuda_support.hpp
+  bool wants_alignment = false;   // runs only where q, k, v and o are at multiples of 16 bytes
+  std::string_view targets = {};  // CUDA: what it was compiled for, as in device_code.hpp
   // One sentence why the kernel cannot compute the problem; empty when it can.
   std::function<std::string(const ForwardProblem&, const PlanContext&)> refuses;
   // One sentence why a kernel that computes the problem leaves it to those after it, where the

@@ -1,4 +1,4 @@
-// Tiles of queries on the machine: what the plans of the kernels for small problems decide by.
+// Tiles of queries on the machine: what choices between kernels and their configurations go by.
 #pragma once
 
 #include <cstdint>
@@ -7,9 +7,17 @@
 
 namespace flashcore {
 
+constexpr int64_t tiles_of(const ForwardProblem& p, int64_t block_q) {
+  return (p.seqlen_q + block_q - 1) / block_q;
+}
+
+constexpr int64_t units_of(const ForwardProblem& p, int64_t block_q) {
+  return tiles_of(p, block_q) * p.heads_q * p.batch;
+}
+
 // Whether two SMs can work on each tile of queries at once.
 constexpr bool fits_twice(const ForwardProblem& p, int64_t block_q, int64_t multiprocessors) {
-  return 2 * ((p.seqlen_q + block_q - 1) / block_q) * p.heads_q * p.batch <= multiprocessors;
+  return 2 * tiles_of(p, block_q) * p.heads_q * p.batch <= multiprocessors;
 }
 
 }  // namespace flashcore

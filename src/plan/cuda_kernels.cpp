@@ -1,5 +1,7 @@
 #include "plan/cuda_kernels.hpp"
 
+#include <algorithm>
+#include <cstdint>
 #include <utility>
 
 #include "cuda/forward_sm80/latency/plan.hpp"
@@ -8,28 +10,74 @@
 #include "cuda/forward_sm90/latency_wide/plan.hpp"
 #include "cuda/forward_sm90/throughput/plan.hpp"
 #include "cuda/ladder/plan.hpp"
-#include "tuning/small_decision.hpp"
+#include "tuning/declines.hpp"
+#include "tuning/forward_sm90_tile.hpp"
 
 namespace flashcore {
 namespace {
 
-// For which problems it is the choice is not the kernel's own business: what was measured of it
-// stands whatever the choice.
-Kernel small_sm80() {
-  Kernel kernel = forward_sm80_latency_kernel();
-  kernel.automatic = true;
-  kernel.declines = sm80_latency_declines;
+namespace sm80 = cuda::forward_sm80;
+namespace sm90 = cuda::forward_sm90;
+using tuning::SmallChoice;
+
+constexpr uintptr_t kAlignment = 16;
+
+bool is_aligned(const Arguments& args) {
+  const void* const pointers[] = {args.q, args.k, args.v, args.o};
+  return std::all_of(std::begin(pointers), std::end(pointers), [](const void* pointer) {
+    return reinterpret_cast<uintptr_t>(pointer) % kAlignment == 0;
+  });
+}
+
+// Pointers are known at the run only: those that a kernel does not take go to `other`, which takes
+// any.
+Kernel for_any_pointers(Kernel kernel, const Kernel& other) {
+  kernel.plan = [own = std::move(kernel.plan), other = other.plan](
+                    const ForwardProblem& p, const PlanContext& context) -> Result<PlannedKernel> {
+    Result<PlannedKernel> aligned = own(p, context);
+    if (!aligned.ok()) return aligned.status();
+    Result<PlannedKernel> any = other(p, context);
+    if (!any.ok()) return any.status();
+    return PlannedKernel{
+        .workspace_bytes = std::max(aligned->workspace_bytes, any->workspace_bytes),
+        .run = [aligned = std::move(aligned->run), any = std::move(any->run)](
+                   const Arguments& args, std::span<std::byte> workspace, Stream stream) {
+          return (is_aligned(args) ? aligned : any)(args, workspace, stream);
+        }};
+  };
+  return kernel;
+}
+
+// What is faster for a problem is not a kernel's own business: its measurements stand whatever the
+// choice.
+template <class Declines>
+Kernel declining(Kernel kernel, Declines declines) {
+  kernel.declines = std::move(declines);
   return kernel;
 }
 
 }  // namespace
 
 std::vector<Kernel> cuda_kernels() {
-  std::vector<Kernel> table = {forward_sm90_latency_kernel(), forward_sm90_latency_wide_kernel()};
-  for (Kernel& kernel : forward_sm90_throughput_kernels()) table.push_back(std::move(kernel));
-  table.push_back(small_sm80());
-  for (Kernel& kernel : forward_sm80_throughput_kernels()) table.push_back(std::move(kernel));
-  for (Kernel& kernel : ladder_kernels()) table.push_back(std::move(kernel));
+  std::vector<Kernel> hopper = sm90::throughput::kernels(tuning::choose_sm90_tile);
+  hopper[0].declines = tuning::sm90_throughput_declines;
+  const auto where = [next = hopper[0]](bool (SmallChoice::*is_chosen)() const) {
+    return [next, is_chosen](const ForwardProblem& p, const PlanContext& context) {
+      return tuning::sm90_latency_declines(p, context, next, is_chosen);
+    };
+  };
+  const std::vector<Kernel> ampere = sm80::throughput::kernels();
+
+  std::vector<Kernel> table;
+  table.push_back(declining(sm90::latency::kernel(), where(&SmallChoice::is_small)));
+  table.push_back(declining(sm90::latency_wide::kernel(), where(&SmallChoice::is_medium)));
+  table.insert(table.end(), hopper.begin(), hopper.end());
+  table.push_back(declining(sm80::latency::kernel(), tuning::sm80_latency_declines));
+  table.insert(table.end(), ampere.begin(), ampere.end());
+  for (Kernel& kernel : cuda::ladder::kernels()) table.push_back(std::move(kernel));
+  for (Kernel& kernel : table) {
+    if (kernel.wants_alignment) kernel = for_any_pointers(std::move(kernel), ampere[0]);
+  }
   return table;
 }
 

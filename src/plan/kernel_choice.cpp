@@ -4,7 +4,7 @@
 
 #include <string_view>
 
-#include "cuda/host/cuda_support.hpp"
+#include "kernel/device_code.hpp"
 #include "plan/table.hpp"
 
 namespace flashcore {

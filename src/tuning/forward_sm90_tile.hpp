@@ -20,10 +20,12 @@
 #include <vector>
 
 #include "cuda/forward_sm90/throughput/config.hpp"
+#include "cuda/forward_sm90/throughput/tiles.hpp"
+#include "kernel/query_tiles.hpp"
 #include "problem/problem.hpp"
 #include "tuning/small_choice.hpp"
 
-namespace flashcore {
+namespace flashcore::tuning {
 
 inline constexpr double kSm90TileLaunch = 2.273;
 
@@ -36,17 +38,6 @@ constexpr Sm90TileModel sm90_tile_model(const cuda::forward_sm90::throughput::Co
   if (config.blocks_an_sm == 1) return {2.091, 1.310, 0.057, 1.000};
   if (config.blocks_an_sm == 2) return {1.638, 0.993, 0.344, 0.809};
   return {1.895, 0.798, 0.371, 0.574};
-}
-
-// Whether tiles differ in how many keys they see, or in how many rows they have: then they are
-// handed out one by one.
-constexpr bool sees_unevenly(const ForwardProblem& p) {
-  return p.band.right >= 0 || p.band.left >= 0 || p.packed || p.seqlens_q.present ||
-         p.seqlens_kv.present;
-}
-constexpr bool is_uneven(const ForwardProblem& p,
-                         const cuda::forward_sm90::throughput::Config& config) {
-  return sees_unevenly(p) || p.seqlen_q % config.block_q() != 0;
 }
 
 inline double predicted_us(const ForwardProblem& p,
@@ -74,7 +65,7 @@ inline double predicted_us(const ForwardProblem& p,
   const double longest = share(others * others_last) * (once + groups.longest * model.step);
 
   double all = 0;
-  if (sees_unevenly(p)) {
+  if (cuda::forward_sm90::throughput::sees_unevenly(p)) {
     all = tiles_an_sm / static_cast<double>(blocks) * tile;
     if (tiles_an_sm > static_cast<double>(blocks)) {
       all += model.alone * (once + groups.shortest * model.step) / 2;
@@ -88,31 +79,9 @@ inline double predicted_us(const ForwardProblem& p,
   return kSm90TileLaunch + std::max(longest, all);
 }
 
-// Whether scores are transformed: those instances are compiled apart.
-constexpr bool sm90_features(const ForwardProblem& p) {
-  return p.softcap > 0 || !(p.softmax_scale > 0);
-}
-
-// Rows of kConfigs: those as narrow as the first that holds the problem.
-inline std::vector<int> sm90_tile_candidates(const ForwardProblem& p) {
-  namespace sm90 = cuda::forward_sm90::throughput;
-  std::vector<int> rows;
-  const int first = sm90::choose_config(p.head_dim_qk, p.head_dim_v, sm90_features(p));
-  if (first < 0) return rows;
-  const sm90::Config& narrowest = sm90::kConfigs[static_cast<size_t>(first)];
-  for (size_t i = static_cast<size_t>(first); i < sm90::kConfigs.size(); ++i) {
-    const sm90::Config& c = sm90::kConfigs[i];
-    if (c.head_dim_qk == narrowest.head_dim_qk && c.head_dim_v == narrowest.head_dim_v &&
-        (sm90_features(p) ? c.features : c.plain)) {
-      rows.push_back(static_cast<int>(i));
-    }
-  }
-  return rows;
-}
-
 // Index into kConfigs, or -1 when a head dimension is too large.
 inline int choose_sm90_tile(const ForwardProblem& p, int64_t multiprocessors) {
-  const std::vector<int> rows = sm90_tile_candidates(p);
+  const std::vector<int> rows = cuda::forward_sm90::throughput::tile_candidates(p);
   if (rows.size() < 2) return rows.empty() ? -1 : rows[0];
   const auto us = [&](int row) {
     return predicted_us(p, cuda::forward_sm90::throughput::kConfigs[static_cast<size_t>(row)],
@@ -121,4 +90,4 @@ inline int choose_sm90_tile(const ForwardProblem& p, int64_t multiprocessors) {
   return *std::min_element(rows.begin(), rows.end(), [&](int a, int b) { return us(a) < us(b); });
 }
 
-}  // namespace flashcore
+}  // namespace flashcore::tuning

@@ -22,7 +22,7 @@
 #include "kernel/query_tiles.hpp"
 #include "problem/problem.hpp"
 
-namespace flashcore {
+namespace flashcore::tuning {
 
 // Microseconds at head dimension 64 and 128; between them linear.
 struct ByHeadDim {
@@ -93,14 +93,6 @@ struct Work {
   double shortest = 0;  // of the shortest
   double average = 0;   // of all
 };
-
-constexpr int64_t tiles_of(const ForwardProblem& p, int64_t block_q) {
-  return (p.seqlen_q + block_q - 1) / block_q;
-}
-
-constexpr int64_t units_of(const ForwardProblem& p, int64_t block_q) {
-  return tiles_of(p, block_q) * p.heads_q * p.batch;
-}
 
 constexpr Work work_of(const ForwardProblem& p, int64_t block_q, int64_t step_keys) {
   Sequence s;
@@ -225,4 +217,4 @@ constexpr SmallChoice choose_small_sm80(const ForwardProblem& p, int64_t multipr
           .is_measured = is_measured(p, multiprocessors)};
 }
 
-}  // namespace flashcore
+}  // namespace flashcore::tuning

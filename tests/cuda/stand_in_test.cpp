@@ -17,10 +17,10 @@
 #include <thread>
 #include <vector>
 
-#include "cuda/host/cuda_support.hpp"
 #include "cuda/host/device_guard.hpp"
 #include "cuda/host/driver_entry.hpp"
 #include "cuda/host/unique_name.hpp"
+#include "kernel/device_code.hpp"
 #include "plan/device.hpp"
 #include "plan/former_names.hpp"
 #include "plan/kernel_choice.hpp"
@@ -158,9 +158,9 @@ TEST_F(StandIn, AGpuInUseIsCurrentAgainAfterwards) {
 
 TEST_F(StandIn, WhereTheDriverCannotBeAskedTheGpuBeforeIsCurrentAgain) {
   fake::fail("cuDevicePrimaryCtxGetState", 1);  // the first test of this program that asks finds it
-  { const DeviceGuard guard(1); }
+  { const cuda::host::DeviceGuard guard(1); }
   fake::forget();
-  { const DeviceGuard guard(1); }
+  { const cuda::host::DeviceGuard guard(1); }
   EXPECT_FALSE(fake::has_context(0)) << "and it is asked again";
 }
 
@@ -266,14 +266,14 @@ TEST_F(StandIn, NothingThatIsQueuedReadsThePlan) {
 // ---- names of counters
 
 TEST(UniqueName, NoTwoAreAlike) {
-  static_assert(noexcept(unique_name()));
+  static_assert(noexcept(cuda::host::unique_name()));
   constexpr int kThreads = 4, kEach = 50000;
   std::vector<std::vector<uint64_t>> drawn(kThreads);
   {
     std::vector<std::jthread> threads;
     for (std::vector<uint64_t>& mine : drawn) {
       threads.emplace_back([&mine] {
-        for (int i = 0; i < kEach; ++i) mine.push_back(unique_name());
+        for (int i = 0; i < kEach; ++i) mine.push_back(cuda::host::unique_name());
       });
     }
   }

@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-namespace flashcore {
+namespace flashcore::tuning {
 namespace {
 
 namespace sm90 = cuda::forward_sm90::throughput;
@@ -37,8 +37,7 @@ const sm90::Config& choice(const ForwardProblem& p, int64_t multiprocessors = kM
   return sm90::kConfigs[static_cast<size_t>(choose_sm90_tile(p, multiprocessors))];
 }
 
-constexpr const char* kNames[] = {"192x128", "64x128",
-                                  "64x64"};  // as sm90_tile_candidates has them
+constexpr const char* kNames[] = {"192x128", "64x128", "64x64"};  // as tile_candidates has them
 
 nlohmann::json times() {
   std::ifstream file(std::string(FLASHCORE_RESULTS) + "/sm90_tiles_h200.json");
@@ -46,7 +45,7 @@ nlohmann::json times() {
 }
 
 std::string chosen_tile(const ForwardProblem& p) {
-  const std::vector<int> tiles = sm90_tile_candidates(p);
+  const std::vector<int> tiles = sm90::tile_candidates(p);
   const auto chosen = std::find(tiles.begin(), tiles.end(), choose_sm90_tile(p, kMultiprocessors));
   return kNames[chosen - tiles.begin()];
 }
@@ -120,12 +119,12 @@ TEST(ForwardSm90Tile, ManyRowsAreTheTallTiles) {
 
 TEST(ForwardSm90Tile, TheRestHasOneTile) {
   for (const int head_dim : {72, 96, 128, 192, 256}) {
-    EXPECT_EQ(sm90_tile_candidates(problem(8, 128, 128, false, head_dim)).size(), 1U) << head_dim;
+    EXPECT_EQ(sm90::tile_candidates(problem(8, 128, 128, false, head_dim)).size(), 1U) << head_dim;
     EXPECT_EQ(choice(problem(8, 128, 128, false, head_dim)).block_q(), 128);
   }
   ForwardProblem capped = problem(8, 128, 128, false);
   capped.softcap = 30;
-  EXPECT_EQ(sm90_tile_candidates(capped).size(), 1U);
+  EXPECT_EQ(sm90::tile_candidates(capped).size(), 1U);
   EXPECT_EQ(choose_sm90_tile(problem(8, 128, 128, false, 264), kMultiprocessors), -1);
 }
 
@@ -157,10 +156,10 @@ TEST(ForwardSm90Tile, AnyShapeGetsOne) {
 TEST(ForwardSm90Tile, UnevenTilesAreHandedOutOneByOne) {
   const sm90::Config& tall = sm90::kConfigs[0];
   ASSERT_EQ(tall.block_q(), 192);
-  EXPECT_FALSE(is_uneven(problem(8, 384, 384, false), tall));
-  EXPECT_TRUE(is_uneven(problem(8, 512, 512, false), tall)) << "the last tile has two thirds";
-  EXPECT_TRUE(is_uneven(problem(8, 384, 384, true), tall));
+  EXPECT_FALSE(sm90::is_uneven(problem(8, 384, 384, false), tall));
+  EXPECT_TRUE(sm90::is_uneven(problem(8, 512, 512, false), tall)) << "the last tile has two thirds";
+  EXPECT_TRUE(sm90::is_uneven(problem(8, 384, 384, true), tall));
 }
 
 }  // namespace
-}  // namespace flashcore
+}  // namespace flashcore::tuning

@@ -14,7 +14,7 @@
 #include <string>
 #include <utility>
 
-namespace flashcore {
+namespace flashcore::tuning {
 namespace {
 
 // Of the GPU that was measured.
@@ -184,4 +184,4 @@ TEST_P(SmallGrid, TimesGrowWithTheProblem) {
 }
 
 }  // namespace
-}  // namespace flashcore
+}  // namespace flashcore::tuning

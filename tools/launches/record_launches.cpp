@@ -218,11 +218,11 @@ Status check_instances() {
          ++config) {
       for (const int cover : {0, 1, 2}) {
         const auto& entry = forward_sm90::latency::find_instance(
-            {static_cast<forward_sm90::latency::InputType>(type), config,
-             static_cast<forward_sm90::latency::Cover>(cover)});
+            {static_cast<forward_sm90::InputType>(type), config,
+             static_cast<attention::latency::Cover>(cover)});
         FLASHCORE_RETURN_IF_ERROR(expect_instance(
-            fmt::format("::forward_latency_kernel<{}, flashcore::cuda::forward_sm90::latency::{}, "
-                        "(flashcore::cuda::forward_sm90::latency::Cover){}>",
+            fmt::format("::forward_latency_kernel<{}, flashcore::cuda::forward_sm90::{}, "
+                        "(flashcore::cuda::attention::latency::Cover){}>",
                         config, element, cover),
             [&] {
               cudaFunction_t function = nullptr;

@@ -7,7 +7,7 @@
 
 #include "cuda/host/primary_context.hpp"
 
-namespace flashcore {
+namespace flashcore::cuda::host {
 
 class DeviceGuard {
  public:
@@ -15,7 +15,7 @@ class DeviceGuard {
     error_ = cudaGetDevice(&before_);
     if (error_ != cudaSuccess || before_ == device) return;
     error_ = cudaSetDevice(device);
-    restore_ = error_ == cudaSuccess && cuda::host::has_primary_context(before_);
+    restore_ = error_ == cudaSuccess && has_primary_context(before_);
   }
   DeviceGuard(const DeviceGuard&) = delete;
   DeviceGuard& operator=(const DeviceGuard&) = delete;
@@ -31,4 +31,4 @@ class DeviceGuard {
   cudaError_t error_ = cudaSuccess;
 };
 
-}  // namespace flashcore
+}  // namespace flashcore::cuda::host

@@ -1,6 +1,6 @@
 #include "cuda/host/grouped_heads.hpp"
 
-namespace flashcore {
+namespace flashcore::cuda::host {
 namespace {
 
 void group_rows(RowStrides& stride, int64_t group) {
@@ -40,4 +40,4 @@ ForwardProblem with_grouped_heads(const ForwardProblem& p) {
   return grouped;
 }
 
-}  // namespace flashcore
+}  // namespace flashcore::cuda::host

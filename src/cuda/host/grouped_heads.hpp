@@ -7,10 +7,10 @@
 
 #include "problem/problem.hpp"
 
-namespace flashcore {
+namespace flashcore::cuda::host {
 
 // The problem so seen, or as it is: where there is more than one query, or queries of a head would
 // have to differ in what only heads differ in (ALiBi, sinks, dropout) or in the keys that they see.
 ForwardProblem with_grouped_heads(const ForwardProblem& problem);
 
-}  // namespace flashcore
+}  // namespace flashcore::cuda::host

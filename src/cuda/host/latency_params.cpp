@@ -1,28 +1,27 @@
 #include "cuda/host/latency_params.hpp"
 
-#include "cuda/host/cuda_launch.hpp"
+#include "cuda/host/forward_launch.hpp"
+#include "problem/entries.hpp"
 
-namespace flashcore {
+namespace flashcore::cuda::host {
 namespace {
-
-namespace small = cuda::forward_sm90::latency;
 
 constexpr double kLog2E = 1.4426950408889634;
 
 // The limits of every entry where they do not vary.
-small::BandLimits common_limits(const ForwardProblem& p) {
+attention::BandLimits common_limits(const ForwardProblem& p) {
   Sequence sequence;
   sequence.len_q = p.seqlen_q;
   sequence.len_kv = p.seqlen_kv;
   sequence.offset = common_offset(p);
-  return small::small_limits(sequence, p.band);
+  return attention::latency::small_limits(sequence, p.band);
 }
 
 }  // namespace
 
 // Everything but the pointers.
-small::Params small_params(const ForwardProblem& p) {
-  small::Params params{};
+attention::latency::Params latency_params(const ForwardProblem& p) {
+  attention::latency::Params params{};
   set_forward_params(params, p);
   params.queries = static_cast<int>(p.seqlen_q);
   params.heads_per_kv_head = p.heads_kv > 0 ? static_cast<int>(p.heads_q / p.heads_kv) : 1;
@@ -33,4 +32,4 @@ small::Params small_params(const ForwardProblem& p) {
   return params;
 }
 
-}  // namespace flashcore
+}  // namespace flashcore::cuda::host

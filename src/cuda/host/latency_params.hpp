@@ -1,12 +1,12 @@
-// What the kernels for small problems are told, from a problem.
+// What the latency kernels are told about a problem.
 #pragma once
 
-#include "cuda/forward_sm90/latency/params.hpp"
-#include "kernel/kernel.hpp"
+#include "cuda/attention/latency/params.hpp"
+#include "problem/problem.hpp"
 
-namespace flashcore {
+namespace flashcore::cuda::host {
 
 // Everything but the pointers.
-cuda::forward_sm90::latency::Params small_params(const ForwardProblem& p);
+attention::latency::Params latency_params(const ForwardProblem& p);
 
-}  // namespace flashcore
+}  // namespace flashcore::cuda::host

@@ -9,7 +9,7 @@
 #include <cstddef>
 #include <mutex>
 
-namespace flashcore {
+namespace flashcore::cuda::host {
 
 template <class Made, std::size_t kPointers>
 class PointerCache {
@@ -51,4 +51,4 @@ class PointerCache {
   std::size_t used_ = 0, next_ = 0;  // the first used_ entries are set; next_ is overwritten next
 };
 
-}  // namespace flashcore
+}  // namespace flashcore::cuda::host

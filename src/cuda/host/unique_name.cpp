@@ -2,7 +2,7 @@
 
 #include <atomic>
 
-namespace flashcore {
+namespace flashcore::cuda::host {
 namespace {
 
 constexpr uint64_t kMask = ~uint64_t{0} >> 1;
@@ -25,4 +25,4 @@ uint64_t unique_name() noexcept {
   return mix(place + calls.fetch_add(1, std::memory_order_relaxed) * 0x9E3779B97F4A7C15) << 1;
 }
 
-}  // namespace flashcore
+}  // namespace flashcore::cuda::host

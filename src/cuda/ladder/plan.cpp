@@ -6,21 +6,16 @@
 #include <array>
 #include <string_view>
 
-#include "cuda/host/cuda_launch.hpp"
 #include "cuda/host/device_guard.hpp"
+#include "cuda/host/forward_launch.hpp"
 #include "cuda/host/kernel_targets.hpp"
 #include "cuda/ladder/rung.hpp"
 #include "cuda/ladder/supports.hpp"
 #include "cuda/ladder/wmma_probe.hpp"
 #include "problem/status.hpp"
 
-namespace flashcore {
+namespace flashcore::cuda::ladder {
 namespace {
-
-using cuda::ladder::Rung;
-using cuda::ladder::RungInput;
-using cuda::ladder::RungParams;
-using cuda::ladder::Strides;
 
 // The rungs that a problem may get without asking: no other kernel computes fp8.
 constexpr std::array<std::string_view, 2> kAutomatic = {"14_fp8_native", "13_fp8_stage_c"};
@@ -101,22 +96,22 @@ Status run_rung(const Rung& rung, RungParams params, bool has_lse, int device,
   params.v_scale = args.v_scale;
   params.workspace = workspace.data();
 
-  const DeviceGuard guard(device);
+  const host::DeviceGuard guard(device);
   if (guard.error() != cudaSuccess)
-    return cuda_failure(rung.name, "choosing its GPU", guard.error());
+    return host::cuda_failure(rung.name, "choosing its GPU", guard.error());
   const cudaError_t error = rung.launch(params, static_cast<cudaStream_t>(stream.handle));
-  if (error != cudaSuccess) return cuda_failure(rung.name, "the launch", error);
+  if (error != cudaSuccess) return host::cuda_failure(rung.name, "the launch", error);
   return {};
 }
 
 // Rungs address the registers of WMMA fragments; the first plan on a GPU checks the layout there.
 Status check_wmma_layout(const Rung& rung, int device) {
-  const DeviceGuard guard(device);
+  const host::DeviceGuard guard(device);
   bool matches = false;
   const cudaError_t error =
-      guard.error() != cudaSuccess ? guard.error() : cuda::ladder::probe_wmma_layout(&matches);
+      guard.error() != cudaSuccess ? guard.error() : probe_wmma_layout(&matches);
   if (error != cudaSuccess)
-    return cuda_failure(rung.name, "probing the layout of fragments", error);
+    return host::cuda_failure(rung.name, "probing the layout of fragments", error);
   if (!matches) {
     return unsupported(
         "kernel {}: this GPU has another layout of WMMA fragments than the kernel wants",
@@ -156,11 +151,11 @@ Kernel to_kernel(const Rung& rung) {
 
 }  // namespace
 
-std::vector<Kernel> ladder_kernels() {
+std::vector<Kernel> kernels() {
   std::vector<Kernel> table;
-  for (const Rung& rung : cuda::ladder::rungs()) table.push_back(to_kernel(rung));
+  for (const Rung& rung : rungs()) table.push_back(to_kernel(rung));
   std::reverse(table.begin(), table.end());
   return table;
 }
 
-}  // namespace flashcore
+}  // namespace flashcore::cuda::ladder

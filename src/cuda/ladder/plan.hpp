@@ -5,9 +5,9 @@
 
 #include "kernel/kernel.hpp"
 
-namespace flashcore {
+namespace flashcore::cuda::ladder {
 
 // Best first: the highest rung leads. Only a few are chosen without being asked for.
-std::vector<Kernel> ladder_kernels();
+std::vector<Kernel> kernels();
 
-}  // namespace flashcore
+}  // namespace flashcore::cuda::ladder

@@ -5,10 +5,11 @@
 #include <algorithm>
 #include <utility>
 
-#include "cuda/host/cuda_support.hpp"
+#include "cuda/host/row_strides.hpp"
+#include "kernel/device_code.hpp"
 #include "problem/sizes.hpp"
 
-namespace flashcore {
+namespace flashcore::cuda::ladder {
 namespace {
 
 constexpr int64_t kLargestExtent = int64_t{1} << 30;  // tiles and rows are counted in an int
@@ -122,9 +123,9 @@ std::string refuses_strides(const ForwardProblem& p, const RungTraits& rung) {
                           {"o", p.o, p.o_dtype, p.seqlen_q}};
   for (const Rows& one : tensors) {
     std::string refusal =
-        misaligned_rows(one.name, one.stride, one.dtype, p.batch, p.heads_q, one.rows);
+        host::misaligned_rows(one.name, one.stride, one.dtype, p.batch, p.heads_q, one.rows);
     if (refusal.empty() && rung.tensor_maps && one.name != "o") {
-      refusal = unmappable_strides(one.name, one.stride, p.batch, p.heads_q, one.rows);
+      refusal = host::unmappable_strides(one.name, one.stride, p.batch, p.heads_q, one.rows);
     }
     if (!refusal.empty()) return refusal;
   }
@@ -144,4 +145,4 @@ std::string rung_refusal(const ForwardProblem& problem, const DeviceInfo& device
   return refusal;
 }
 
-}  // namespace flashcore
+}  // namespace flashcore::cuda::ladder

@@ -7,7 +7,7 @@
 
 #include "kernel/kernel.hpp"
 
-namespace flashcore {
+namespace flashcore::cuda::ladder {
 
 // What tells one rung's refusals from another's.
 struct RungTraits {
@@ -17,8 +17,8 @@ struct RungTraits {
   bool tensor_maps = false;            // reads through TMA
 };
 
-// One sentence, or empty. `targets`: what the kernels were compiled for, as in cuda_support.hpp.
+// One sentence, or empty. `targets`: what the kernels were compiled for, as in device_code.hpp.
 std::string rung_refusal(const ForwardProblem& problem, const DeviceInfo& device,
                          const RungTraits& rung, std::string_view targets);
 
-}  // namespace flashcore
+}  // namespace flashcore::cuda::ladder

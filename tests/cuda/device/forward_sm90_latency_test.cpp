@@ -61,15 +61,15 @@ class ForwardSmall : public testing::TestWithParam<Variant> {
     GTEST_SKIP() << "there is no GPU that runs " << GetParam().kernel;
   }
 };
-class ForwardSmallSm90 : public ForwardSmall {};
+class ForwardSm90Latency : public ForwardSmall {};
 class ForwardEarly : public ForwardSmall {};
-class ForwardSmallSm80 : public ForwardSmall {};
+class ForwardSm80Latency : public ForwardSmall {};
 
 INSTANTIATE_TEST_SUITE_P(Hopper, ForwardSmall, testing::Values(kHopper, kHopperInvariant));
 INSTANTIATE_TEST_SUITE_P(Medium, ForwardSmall, testing::Values(kMedium));
 INSTANTIATE_TEST_SUITE_P(Ampere, ForwardSmall, testing::Values(kAmpere));
-INSTANTIATE_TEST_SUITE_P(Ampere, ForwardSmallSm80, testing::Values(kAmpere));
-INSTANTIATE_TEST_SUITE_P(Hopper, ForwardSmallSm90, testing::Values(kHopper));
+INSTANTIATE_TEST_SUITE_P(Ampere, ForwardSm80Latency, testing::Values(kAmpere));
+INSTANTIATE_TEST_SUITE_P(Hopper, ForwardSm90Latency, testing::Values(kHopper));
 INSTANTIATE_TEST_SUITE_P(Hopper, ForwardEarly, testing::Values(kHopper, kMedium));
 
 // Runs on poisoned outputs.
@@ -274,7 +274,7 @@ TEST_P(ForwardSmall, EntriesThatDiffer) {
 }
 
 // Not chosen by name: the table's own choice.
-TEST_P(ForwardSmallSm90, IsTheChoiceForTheMission) {
+TEST_P(ForwardSm90Latency, IsTheChoiceForTheMission) {
   PlanOptions chosen = options();
   chosen.kernel.clear();
   const Problem problem = bench::to_problem(one(8, 512, 512, 64));
@@ -383,7 +383,7 @@ std::string failure_with(bench::HostProblem& host, const bench::Reference& refer
 }
 
 // The tiles for 99 KB, which a GPU with more does not choose.
-TEST_P(ForwardSmallSm80, SmallBlocks) {
+TEST_P(ForwardSm80Latency, SmallBlocks) {
   for (const int64_t head_dim : {64, 128}) {
     for (const int64_t seqlen_kv : {64, 300, 700}) {
       for (const bool causal : {false, true}) {

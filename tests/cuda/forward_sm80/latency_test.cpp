@@ -9,11 +9,8 @@
 #include "cuda/forward_sm80/latency/whole_tiles.hpp"
 #include "cuda/host/latency_params.hpp"
 
-namespace flashcore {
+namespace flashcore::cuda::forward_sm80::latency {
 namespace {
-
-namespace small80 = cuda::forward_sm80::latency;
-namespace small90 = cuda::forward_sm90::latency;
 
 ForwardProblem mission() {
   ForwardProblem p;
@@ -27,45 +24,45 @@ ForwardProblem mission() {
   return p;
 }
 
-bool is_whole(const ForwardProblem& p, const small80::Config& config = small80::kConfigs[0]) {
-  small80::Params params{};
-  params.problem = small_params(p);
+bool is_whole(const ForwardProblem& p, const Config& config = kConfigs[0]) {
+  Params params{};
+  params.problem = host::latency_params(p);
   params.problem.fills = p.head_dim_qk == config.head_dim && p.head_dim_v == config.head_dim;
   return set_whole_params(params, p, config);
 }
 
 constexpr int64_t kAmpere = 163 * 1024, kAda = 99 * 1024;
 
-TEST(ForwardSmallSm80Config, TilesFitEveryFamily) {
-  EXPECT_EQ(small80::choose_config(64, 64, 512, true, kAmpere), 0);
-  EXPECT_EQ(small80::choose_config(64, 64, 512, true, kAda), 1) << "two passes of 256 keys";
-  EXPECT_EQ(small80::choose_config(96, 64, 512, true, kAmpere), 2);
-  EXPECT_EQ(small80::choose_config(64, 128, 512, true, kAda), 3);
-  EXPECT_EQ(small80::choose_config(136, 64, 512, true, kAmpere), -1);
-  EXPECT_EQ(small80::choose_config(64, 64, 512, true, 32 * 1024), -1);
-  EXPECT_EQ(small80::kConfigs[0].pass_keys(), 512);
+TEST(ForwardSm80LatencyConfig, TilesFitEveryFamily) {
+  EXPECT_EQ(choose_config(64, 64, 512, true, kAmpere), 0);
+  EXPECT_EQ(choose_config(64, 64, 512, true, kAda), 1) << "two passes of 256 keys";
+  EXPECT_EQ(choose_config(96, 64, 512, true, kAmpere), 2);
+  EXPECT_EQ(choose_config(64, 128, 512, true, kAda), 3);
+  EXPECT_EQ(choose_config(136, 64, 512, true, kAmpere), -1);
+  EXPECT_EQ(choose_config(64, 64, 512, true, 32 * 1024), -1);
+  EXPECT_EQ(kConfigs[0].pass_keys(), 512);
 }
 
-TEST(ForwardSmallSm80Config, BlocksShareAnSmWhereThereAreMoreOrKeysAreFew) {
+TEST(ForwardSm80LatencyConfig, BlocksShareAnSmWhereThereAreMoreOrKeysAreFew) {
   for (const auto& [head_dim, alone] : {std::pair{64, 0}, {128, 2}}) {
-    EXPECT_EQ(small80::choose_config(head_dim, head_dim, 257, true, kAmpere), alone);
-    EXPECT_EQ(small80::choose_config(head_dim, head_dim, 256, true, kAmpere), alone + 1);
-    EXPECT_EQ(small80::choose_config(head_dim, head_dim, 0, true, kAmpere), alone + 1);
-    EXPECT_EQ(small80::choose_config(head_dim, head_dim, 4096, false, kAmpere), alone + 1);
-    EXPECT_LE(2 * (small80::kConfigs[static_cast<size_t>(alone) + 1].smem_bytes() + 2048), kAmpere);
+    EXPECT_EQ(choose_config(head_dim, head_dim, 257, true, kAmpere), alone);
+    EXPECT_EQ(choose_config(head_dim, head_dim, 256, true, kAmpere), alone + 1);
+    EXPECT_EQ(choose_config(head_dim, head_dim, 0, true, kAmpere), alone + 1);
+    EXPECT_EQ(choose_config(head_dim, head_dim, 4096, false, kAmpere), alone + 1);
+    EXPECT_LE(2 * (kConfigs[static_cast<size_t>(alone) + 1].smem_bytes() + 2048), kAmpere);
   }
 }
 
-TEST(ForwardSmallSm80Keys, WholeTilesEndWhereTheirSpanDoes) {
-  for (const small80::Config& config : small80::kConfigs) {
+TEST(ForwardSm80LatencyKeys, WholeTilesEndWhereTheirSpanDoes) {
+  for (const Config& config : kConfigs) {
     for (int len_kv = 0; len_kv <= 6 * config.warp_keys; len_kv += config.warp_keys) {
       for (const int high : {-700, -97, -64, -1, 0, 1, 63, 64, 500, 1 << 29}) {
-        const cuda::attention::BandLimits limits{-small90::kNoLimit, high, len_kv};
-        for (int first = 0; first < 512; first += small80::kBlockQ) {
-          const small80::KeySpan keys = small80::key_span(
-              small90::tile_span(limits, first, first + small80::kBlockQ), len_kv);
+        const attention::BandLimits limits{-attention::latency::kNoLimit, high, len_kv};
+        for (int first = 0; first < 512; first += kBlockQ) {
+          const KeySpan keys =
+              key_span(attention::latency::tile_span(limits, first, first + kBlockQ), len_kv);
           EXPECT_EQ(keys.begin, 0);
-          EXPECT_EQ(small80::whole_end(limits, first), keys.end)
+          EXPECT_EQ(whole_end(limits, first), keys.end)
               << len_kv << " keys, high " << high << ", query " << first;
         }
       }
@@ -73,17 +70,17 @@ TEST(ForwardSmallSm80Keys, WholeTilesEndWhereTheirSpanDoes) {
   }
 }
 
-TEST(ForwardSmallSm80Keys, NoWarpReadsPastTheKeys) {
-  for (const small80::Config& config : small80::kConfigs) {
-    const cuda::attention::BandLimits limits{-small90::kNoLimit, 0, 3 * config.warp_keys};
-    for (int first = 0; first < 512; first += small80::kBlockQ) {
-      const int end = small80::whole_end(limits, first);
+TEST(ForwardSm80LatencyKeys, NoWarpReadsPastTheKeys) {
+  for (const Config& config : kConfigs) {
+    const attention::BandLimits limits{-attention::latency::kNoLimit, 0, 3 * config.warp_keys};
+    for (int first = 0; first < 512; first += kBlockQ) {
+      const int end = whole_end(limits, first);
       EXPECT_LE((end + config.warp_keys - 1) / config.warp_keys * config.warp_keys, limits.len_kv);
     }
   }
 }
 
-TEST(ForwardSmallSm80Whole, MissionAndCausalAre) {
+TEST(ForwardSm80LatencyWhole, MissionAndCausalAre) {
   EXPECT_TRUE(is_whole(mission()));
   ForwardProblem causal = mission();
   causal.band.right = 0;
@@ -93,7 +90,7 @@ TEST(ForwardSmallSm80Whole, MissionAndCausalAre) {
   EXPECT_TRUE(is_whole(strided));
 }
 
-TEST(ForwardSmallSm80Whole, WhatEndsEarlyIsNot) {
+TEST(ForwardSm80LatencyWhole, WhatEndsEarlyIsNot) {
   ForwardProblem p = mission();
   p.seqlen_q = 500;
   EXPECT_FALSE(is_whole(p)) << "queries";
@@ -101,7 +98,7 @@ TEST(ForwardSmallSm80Whole, WhatEndsEarlyIsNot) {
   p.seqlen_kv = 480;
   EXPECT_FALSE(is_whole(p)) << "half a tile of keys";
   p.head_dim_qk = p.head_dim_v = 128;
-  EXPECT_TRUE(is_whole(p, small80::kConfigs[2])) << "a tile of 32 keys";
+  EXPECT_TRUE(is_whole(p, kConfigs[2])) << "a tile of 32 keys";
   p = mission();
   p.head_dim_v = 56;
   EXPECT_FALSE(is_whole(p)) << "columns";
@@ -113,8 +110,8 @@ TEST(ForwardSmallSm80Whole, WhatEndsEarlyIsNot) {
   EXPECT_FALSE(is_whole(p)) << "keys begin later";
 }
 
-TEST(ForwardSmallSm80Whole, PlacesFitIn32Bits) {
-  const int64_t piece = small80::kPieceElements, most = (int64_t{1} << 32) - 1;
+TEST(ForwardSm80LatencyWhole, PlacesFitIn32Bits) {
+  const int64_t piece = kPieceElements, most = (int64_t{1} << 32) - 1;
   const auto one = [&](int64_t batch) { return pieces_of({batch * piece, 0, 0}, 2, 1, 1, 64); };
   EXPECT_FALSE(one(most).has_value());
   EXPECT_FALSE(one(most - 7).has_value());
@@ -127,4 +124,4 @@ TEST(ForwardSmallSm80Whole, PlacesFitIn32Bits) {
 }
 
 }  // namespace
-}  // namespace flashcore
+}  // namespace flashcore::cuda::forward_sm80::latency

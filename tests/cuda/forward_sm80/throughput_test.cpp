@@ -24,34 +24,20 @@
 #include "cuda/forward_sm80/throughput/tile_order.hpp"
 #include "problem/problem.hpp"
 
-namespace flashcore {
+namespace flashcore::cuda::forward_sm80::throughput {
 namespace {
 
-using cuda::attention::band_limits;
-using cuda::attention::BandLimits;
-using cuda::attention::ColumnRange;
-using cuda::attention::tile_range;
-using cuda::attention::TileRange;
-using cuda::attention::visible_columns;
-using cuda::forward_sm80::throughput::choose_config;
-using cuda::forward_sm80::throughput::Config;
-using cuda::forward_sm80::throughput::Features;
-using cuda::forward_sm80::throughput::kConfigs;
-using cuda::forward_sm80::throughput::kHalfConfigs;
-using cuda::forward_sm80::throughput::launch_columns;
-using cuda::forward_sm80::throughput::most_splits;
-using cuda::forward_sm80::throughput::nearest_tile;
-using cuda::forward_sm80::throughput::split_count;
-using cuda::forward_sm80::throughput::split_keys;
-using cuda::forward_sm80::throughput::split_weight;
-using cuda::forward_sm80::throughput::split_workspace_bytes;
-using cuda::forward_sm80::throughput::TileOrder;
-using cuda::forward_sm80::throughput::with_part;
+using attention::band_limits;
+using attention::BandLimits;
+using attention::ColumnRange;
+using attention::tile_range;
+using attention::TileRange;
+using attention::visible_columns;
 using testing::HasSubstr;
 
 // ---- the resource page
 
-TEST(ForwardSm80Config, EveryHeadDimensionGetsTheCheapestTileThatHoldsIt) {
+TEST(ForwardSm80ThroughputConfig, EveryHeadDimensionGetsTheCheapestTileThatHoldsIt) {
   for (int qk = 1; qk <= 256; ++qk) {
     for (int v = 1; v <= 256; ++v) {
       const int chosen = choose_config(qk, v);
@@ -68,7 +54,7 @@ TEST(ForwardSm80Config, EveryHeadDimensionGetsTheCheapestTileThatHoldsIt) {
   EXPECT_EQ(choose_config(64, 257), -1);
 }
 
-TEST(ForwardSm80Config, TilesFitTheSmallestSharedMemoryClass) {
+TEST(ForwardSm80ThroughputConfig, TilesFitTheSmallestSharedMemoryClass) {
   constexpr int kReservedPerBlock = 1024, kStatic = 1024;
   for (const Config& c : kConfigs) {
     EXPECT_LE(c.smem_bytes() + kStatic, 99 * 1024) << c.head_dim_qk;
@@ -81,7 +67,7 @@ TEST(ForwardSm80Config, TilesFitTheSmallestSharedMemoryClass) {
       << "two blocks of head dimension 64 share an SM of sm_89";
 }
 
-TEST(ForwardSm80Config, Fp32HasATileForEveryHeadDimensionOfALaunch) {
+TEST(ForwardSm80ThroughputConfig, Fp32HasATileForEveryHeadDimensionOfALaunch) {
   for (int qk = 1; qk <= 256; ++qk) {
     for (int v = 1; v <= launch_columns(4); ++v) {
       const int chosen = choose_config(qk, v, 4);
@@ -97,7 +83,7 @@ TEST(ForwardSm80Config, Fp32HasATileForEveryHeadDimensionOfALaunch) {
   }
 }
 
-TEST(ForwardSm80Config, WhatTheTableSays) {
+TEST(ForwardSm80ThroughputConfig, WhatTheTableSays) {
   EXPECT_EQ(kConfigs[0].block_q(), 128);
   EXPECT_EQ(kConfigs[0].smem_bytes(), 48 * 1024);
   EXPECT_EQ(kConfigs[2].smem_bytes(), 96 * 1024);
@@ -106,8 +92,7 @@ TEST(ForwardSm80Config, WhatTheTableSays) {
   EXPECT_EQ(kConfigs[2].slice_keys(Features::none), 32);
 }
 
-TEST(ForwardSm80Config, PairsOfWarpsServeLongRowsWhereTheSharedMemoryIs) {
-  using namespace cuda::forward_sm80::throughput;
+TEST(ForwardSm80ThroughputConfig, PairsOfWarpsServeLongRowsWhereTheSharedMemoryIs) {
   constexpr int64_t kSm80 = 163 * 1024, kSm89 = 99 * 1024, kSm90 = 227 * 1024;
   const int long_rows = choose_config(256, 256);
   EXPECT_EQ(long_rows, kPairedConfig.fallback);
@@ -351,7 +336,7 @@ TEST(ForwardSm80KeyTiles, AgreeWithTheRangesOfSixtyFourBits) {
   const auto pick = [&](std::initializer_list<int64_t> from) {
     return *(from.begin() + static_cast<std::ptrdiff_t>(random() % from.size()));
   };
-  constexpr int64_t kFar = int64_t{1} << 32, kMost = cuda::forward_sm80::throughput::kMostRows;
+  constexpr int64_t kFar = int64_t{1} << 32, kMost = kMostRows;
   for (int n = 0; n < 100000; ++n) {
     const int64_t len_q = pick({0, 1, 64, 100, 1000, kMost - 1, kMost});
     const int64_t offset =
@@ -365,10 +350,9 @@ TEST(ForwardSm80KeyTiles, AgreeWithTheRangesOfSixtyFourBits) {
     const auto first = static_cast<int>(
         rows *
         std::clamp<int64_t>(pick({0, 1, last_tile, last_tile - 1, last_tile / 2}), 0, last_tile));
-    const auto limits = cuda::forward_sm80::throughput::key_limits(s, band);
+    const auto limits = key_limits(s, band);
     const TileRange wanted = tile_range(s, band, first, int64_t{first} + rows, block);
-    const TileRange found = cuda::forward_sm80::throughput::key_tiles(
-        limits, static_cast<int>(len_q), first, first + rows, block);
+    const TileRange found = key_tiles(limits, static_cast<int>(len_q), first, first + rows, block);
     const auto what = [&] {
       return testing::Message() << "len_q " << len_q << " len_kv " << s.len_kv << " offset "
                                 << offset << " window " << band.left << "," << band.right
@@ -385,8 +369,7 @@ TEST(ForwardSm80KeyTiles, AgreeWithTheRangesOfSixtyFourBits) {
         0, kMost / block);
     const auto key = static_cast<int>(tile * block);
     const ColumnRange a = visible_columns(band_limits(s, band), query, key, block);
-    const ColumnRange b =
-        cuda::forward_sm80::throughput::visible_columns(limits, query, key, block);
+    const ColumnRange b = visible_columns(limits, query, key, block);
     for (int c = 0; c < block; ++c) {
       ASSERT_EQ(c >= b.begin && c < b.end, c >= a.begin && c < a.end)
           << what() << " query " << query << " key " << key + c;
@@ -397,7 +380,6 @@ TEST(ForwardSm80KeyTiles, AgreeWithTheRangesOfSixtyFourBits) {
 // ---- orders and divisions
 
 TEST(ForwardSm80Divisor, DividesExactly) {
-  using cuda::forward_sm80::throughput::divisor;
   constexpr uint32_t kLast = (uint32_t{1} << 31) - 1;
   std::mt19937_64 random(6);
   for (uint32_t d = 1; d <= 3000; ++d) {
@@ -423,7 +405,6 @@ TEST(ForwardSm80Divisor, DividesExactly) {
 
 // A lane's columns of products 2 m and 2 m + 1 are four neighbouring keys, and every key has a row.
 TEST(ForwardSm80KeyOrder, AgreesWithTheColumnsOfProducts) {
-  using namespace cuda::forward_sm80::throughput;
   for (const KeyOrder order : {KeyOrder::plain, KeyOrder::quads}) {
     for (int lane = 0; lane < 32; ++lane) {
       for (int n = 0; n < 8; ++n) {
@@ -456,9 +437,9 @@ TEST(PackedTiles, EveryTileHasOneSlot) {
       begin.push_back(begin.back() + static_cast<int64_t>(random() % 3 == 0 ? 0 : random() % 40));
     }
     std::map<std::pair<int64_t, int64_t>, int> seen;
-    const int64_t slots = cuda::attention::packed_slots(begin.back(), batch, block_q);
+    const int64_t slots = attention::packed_slots(begin.back(), batch, block_q);
     for (int64_t slot = 0; slot < slots; ++slot) {
-      const auto found = cuda::attention::find_packed_tile(
+      const auto found = attention::find_packed_tile(
           slot, batch, block_q, [&](int64_t b) { return begin[static_cast<size_t>(b)]; });
       ASSERT_TRUE(found.entry >= 0 && found.entry < batch);
       ASSERT_TRUE(found.tile >= 0 && found.tile < found.tiles);
@@ -480,15 +461,15 @@ TEST(PackedTiles, EveryRowHasItsEntry) {
   const std::vector<int> wanted = {1, 1, 1, 1, 1, 3, 4, 4, 4};
   for (size_t row = 0; row < wanted.size(); ++row) {
     const int entry =
-        cuda::attention::find_packed_row(static_cast<int64_t>(row), std::ssize(begin) - 1,
-                                         [&](int64_t b) { return begin[static_cast<size_t>(b)]; });
+        attention::find_packed_row(static_cast<int64_t>(row), std::ssize(begin) - 1,
+                                   [&](int64_t b) { return begin[static_cast<size_t>(b)]; });
     EXPECT_EQ(entry, wanted[row]) << "row " << row;
   }
   std::mt19937_64 random(4);
   for (int n = 0; n < 2000; ++n) {  // whatever is in memory
-    const int entry = cuda::attention::find_packed_row(
-        static_cast<int64_t>(random() % 100), 7,
-        [&](int64_t) { return static_cast<int64_t>(random() % 100); });
+    const int entry =
+        attention::find_packed_row(static_cast<int64_t>(random() % 100), 7,
+                                   [&](int64_t) { return static_cast<int64_t>(random() % 100); });
     ASSERT_TRUE(entry >= 0 && entry < 7);
   }
 }
@@ -500,8 +481,8 @@ TEST(PackedTiles, GarbageStaysInsideOfTheBatch) {
     std::vector<int64_t> begin(8);
     for (int64_t& row : begin) row = static_cast<int64_t>(random() % 100);
     const auto found =
-        cuda::attention::find_packed_tile(static_cast<int64_t>(random() % 30), 7, 8,
-                                          [&](int64_t b) { return begin[static_cast<size_t>(b)]; });
+        attention::find_packed_tile(static_cast<int64_t>(random() % 30), 7, 8,
+                                    [&](int64_t b) { return begin[static_cast<size_t>(b)]; });
     ASSERT_TRUE(found.entry >= 0 && found.entry < 7);
   }
 }
@@ -524,10 +505,10 @@ Problem dense(DType dtype, int64_t head_dim_qk, int64_t head_dim_v) {
 }
 
 std::string refusal(const Problem& problem, int32_t compute_capability = 80,
-                    const char* targets = "80;89;90a", Sm80Kernel kernel = Sm80Kernel::half) {
+                    const char* targets = "80;89;90a", Variant kernel = Variant::half) {
   const Result<ForwardProblem> resolved = resolve(problem);
   EXPECT_TRUE(resolved.ok()) << resolved.status().message();
-  return forward_sm80_throughput_refusal(*resolved, gpu(compute_capability), targets, kernel);
+  return throughput::refusal(*resolved, gpu(compute_capability), targets, kernel);
 }
 
 TEST(ForwardSm80Refusal, NamesWhatItDoesNotCompute) {
@@ -546,27 +527,27 @@ TEST(ForwardSm80Refusal, NamesWhatItDoesNotCompute) {
 }
 
 TEST(ForwardSm80Refusal, EachRowOfTheFamilyNamesItsTypes) {
-  const auto by = [](DType dtype, Sm80Kernel kernel) {
+  const auto by = [](DType dtype, Variant kernel) {
     Problem p = dense(dtype, 64, 200);
     p.o = TensorDesc::contiguous(DType::f32, {2, 4, 100, 200});
     return refusal(p, 80, "80", kernel);
   };
-  EXPECT_EQ(by(DType::f32, Sm80Kernel::f32), "");
-  EXPECT_THAT(by(DType::f16, Sm80Kernel::f32), HasSubstr("q: dtype is f16, wanted f32"));
+  EXPECT_EQ(by(DType::f32, Variant::f32), "");
+  EXPECT_THAT(by(DType::f16, Variant::f32), HasSubstr("q: dtype is f16, wanted f32"));
   for (const DType dtype : {DType::f32, DType::f16, DType::bf16}) {
-    EXPECT_EQ(by(dtype, Sm80Kernel::split), "");
+    EXPECT_EQ(by(dtype, Variant::split_kv), "");
   }
-  for (const Sm80Kernel kernel : {Sm80Kernel::half, Sm80Kernel::f32, Sm80Kernel::split}) {
+  for (const Variant kernel : {Variant::half, Variant::f32, Variant::split_kv}) {
     EXPECT_THAT(by(DType::f8e4m3, kernel), HasSubstr("q: dtype is f8e4m3"));
   }
-  EXPECT_THAT(refusal(dense(DType::f32, 64, 257), 80, "80", Sm80Kernel::f32),
+  EXPECT_THAT(refusal(dense(DType::f32, 64, 257), 80, "80", Variant::f32),
               HasSubstr("v: head dimension is 257"));
   Problem p = dense(DType::f16, 64, 64);  // broadcast, so that 2^30 keys need no memory
   p.k = p.v = TensorDesc::strided(DType::f16, {2, 4, int64_t{1} << 30, 64}, {0, 0, 0, 1});
   p.q = p.o = TensorDesc::contiguous(DType::f16, {2, 4, int64_t{1} << 30, 64});
   p.lse.reset();
-  EXPECT_THAT(refusal(p, 80, "80", Sm80Kernel::split), HasSubstr("splits"));
-  EXPECT_EQ(refusal(p, 80, "80", Sm80Kernel::half), "");
+  EXPECT_THAT(refusal(p, 80, "80", Variant::split_kv), HasSubstr("splits"));
+  EXPECT_EQ(refusal(p, 80, "80", Variant::half), "");
 }
 
 TEST(ForwardSm80Refusal, ComputesTheWholeForwardOfSixteenBitInputs) {
@@ -598,7 +579,7 @@ TEST(ForwardSm80Splits, AreForFewQueriesLongKeysAndAnIdleGpu) {
     context.device = gpu(90);
     context.device.multiprocessors = 132;
     context.batch_invariant = batch_invariant;
-    return forward_sm80_splits(*resolved, context);
+    return splits_keys(*resolved, context);
   };
   EXPECT_TRUE(splits(1, 1, 8192, false));
   EXPECT_TRUE(splits(2, 16, 65536, false));
@@ -615,7 +596,7 @@ TEST(ForwardSm80Refusal, ScoresAloneHaveKernelsOfTheirOwn) {
   const auto features = [](const Problem& problem) {
     const Result<ForwardProblem> resolved = resolve(problem);
     EXPECT_TRUE(resolved.ok()) << resolved.status().message();
-    return forward_sm80_features(*resolved, false);
+    return features_of(*resolved, false);
   };
   Problem p = dense(DType::bf16, 128, 128);
   p.softcap = 30;
@@ -653,7 +634,7 @@ TEST(ForwardSm80Refusal, PlainIsWhatNeedsNoLookAtEveryTile) {
   const auto plain = [](const Problem& problem) {
     const Result<ForwardProblem> resolved = resolve(problem);
     EXPECT_TRUE(resolved.ok()) << resolved.status().message();
-    return forward_sm80_features(*resolved, false) == Features::none;
+    return features_of(*resolved, false) == Features::none;
   };
   Problem p = dense(DType::f16, 80, 64);
   p.causal = true;
@@ -682,4 +663,4 @@ TEST(ForwardSm80Refusal, PlainIsWhatNeedsNoLookAtEveryTile) {
 }
 
 }  // namespace
-}  // namespace flashcore
+}  // namespace flashcore::cuda::forward_sm80::throughput

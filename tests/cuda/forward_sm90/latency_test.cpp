@@ -5,20 +5,23 @@
 #include <cstdint>
 #include <set>
 
+#include "cuda/attention/latency/key_tiles.hpp"
+#include "cuda/forward_sm80/latency/supports.hpp"
+#include "cuda/forward_sm90/common/latency_supports.hpp"
 #include "cuda/forward_sm90/latency/config.hpp"
-#include "cuda/forward_sm90/latency/split.hpp"
-#include "cuda/forward_sm90/latency/supports.hpp"
 #include "problem/problem.hpp"
 
-namespace flashcore {
+namespace flashcore::cuda::forward_sm90::latency {
 namespace {
 
-using namespace cuda::forward_sm90::latency;  // NOLINT(google-build-using-namespace)
+// NOLINTNEXTLINE(google-build-using-namespace)
+using namespace attention::latency;
+using attention::BandLimits;
 using testing::HasSubstr;
 
 // ---- the resource page
 
-TEST(ForwardSmallSm90Config, EveryHeadDimensionGetsTheCheapestTileThatHoldsIt) {
+TEST(ForwardSm90LatencyConfig, EveryHeadDimensionGetsTheCheapestTileThatHoldsIt) {
   const auto config = [](int64_t qk, int64_t v, int64_t keys, bool one_wave) {
     const int index = choose_config(qk, v, keys, one_wave);
     return index < 0 ? Config{} : kConfigs[static_cast<std::size_t>(index)];
@@ -43,12 +46,12 @@ TEST(ForwardSmallSm90Config, EveryHeadDimensionGetsTheCheapestTileThatHoldsIt) {
   }
 }
 
-TEST(ForwardSmallSm90Config, MissionIsLoadedAtOnce) {
+TEST(ForwardSm90LatencyConfig, MissionIsLoadedAtOnce) {
   static_assert(2 * kGroups * kSlots * kBlockKv >= 512);
   for (const Config& config : kConfigs) EXPECT_TRUE(is_sound(config));
 }
 
-TEST(ForwardSmallSm90Config, AWarpGetsHalfOfItsRowsAndOfThoseItsBlocksColumns) {
+TEST(ForwardSm90LatencyConfig, AWarpGetsHalfOfItsRowsAndOfThoseItsBlocksColumns) {
   constexpr int kRows = 16, kRowBytes = 8, kFp32 = 4, kWarps = kGroups * kGroupWarps;
   for (const Config& config : kConfigs) {
     const int outputs = kRows / kGroups * config.head_dim, rows = kRows / kGroups * kRowBytes;
@@ -60,7 +63,7 @@ TEST(ForwardSmallSm90Config, AWarpGetsHalfOfItsRowsAndOfThoseItsBlocksColumns) {
 
 // ---- the split
 
-TEST(ForwardSmallSm90Split, EveryTileHasOnePartAndPartsAreEven) {
+TEST(ForwardSm90LatencySplit, EveryTileHasOnePartAndPartsAreEven) {
   for (int tiles = 0; tiles <= 80; ++tiles) {
     const int ranks = 1 + tiles % 2, parts = kGroups * ranks;
     std::set<int> seen;
@@ -82,7 +85,7 @@ TEST(ForwardSmallSm90Split, EveryTileHasOnePartAndPartsAreEven) {
   }
 }
 
-TEST(ForwardSmallSm90Split, TwoTilesGoToTwoBlocks) {
+TEST(ForwardSm90LatencySplit, TwoTilesGoToTwoBlocks) {
   EXPECT_EQ(tiles_of(2, part_of(0, 0, 2), 4), 1);
   EXPECT_EQ(tiles_of(2, part_of(1, 0, 2), 4), 1);
 }
@@ -129,7 +132,7 @@ void check_span(const Drawn& d, int first) {
   }
 }
 
-TEST(ForwardSmallSm90Split, SpansAgreeWithTheDefinition) {
+TEST(ForwardSm90LatencySplit, SpansAgreeWithTheDefinition) {
   for (const int len_q : {1, 64, 100, 150}) {
     for (const int len_kv : {0, 1, 64, 150, 256}) {
       for (const int offset : {-200, -64, -1, 0, 1, 63, 300}) {
@@ -149,7 +152,7 @@ TEST(ForwardSmallSm90Split, SpansAgreeWithTheDefinition) {
   }
 }
 
-TEST(ForwardSmallSm90Split, ABandOfFullTilesIsTheSame) {
+TEST(ForwardSm90LatencySplit, ABandOfFullTilesIsTheSame) {
   for (const int len_kv : {64, 256, 512}) {
     for (const int high : {-700, -65, -64, -1, 0, 1, 63, 64, 200, 600, kNoLimit}) {
       for (const int last_row : {1, 64, 100, 512}) {
@@ -168,7 +171,7 @@ TEST(ForwardSmallSm90Split, ABandOfFullTilesIsTheSame) {
   }
 }
 
-TEST(ForwardSmallSm90Split, TheFurthestLimitsDoNotOverflow) {
+TEST(ForwardSm90LatencySplit, TheFurthestLimitsDoNotOverflow) {
   constexpr int64_t kFar = int64_t{1} << 32;
   for (const int64_t offset : {-kFar, int64_t{0}, kFar}) {
     for (const int64_t window : {int64_t{-1}, int64_t{0}, kFar}) {
@@ -208,10 +211,10 @@ std::string refusal(const Problem& problem, int32_t compute_capability = 90,
                     const char* targets = "80;89;90a") {
   const Result<ForwardProblem> resolved = resolve(problem);
   EXPECT_TRUE(resolved.ok()) << resolved.status().message();
-  return forward_sm90_latency_refusal(*resolved, gpu(compute_capability), targets);
+  return latency_refusal(*resolved, gpu(compute_capability), targets);
 }
 
-TEST(ForwardSmallSm90Refusal, NamesWhatItDoesNotCompute) {
+TEST(ForwardSm90LatencyRefusal, NamesWhatItDoesNotCompute) {
   EXPECT_EQ(refusal(dense(DType::f16, 64, 64)), "");
   EXPECT_THAT(refusal(dense(DType::f16, 64, 64), 80), HasSubstr("compute capability is 8.0"));
   EXPECT_THAT(refusal(dense(DType::f16, 64, 64), 120), HasSubstr("compute capability is 12.0"));
@@ -227,16 +230,16 @@ TEST(ForwardSmallSm90Refusal, NamesWhatItDoesNotCompute) {
   EXPECT_THAT(refusal(p), HasSubstr("lse: dtype is f64"));
   p = dense(DType::f16, 64, 64);
   p.bias = TensorDesc::contiguous(DType::f32, {1, 1, 1, 128});
-  EXPECT_THAT(refusal(p), HasSubstr("bias: is there"));
+  EXPECT_THAT(refusal(p), HasSubstr("bias: is given"));
   p = dense(DType::f16, 64, 64);
   p.mask = TensorDesc::contiguous(DType::boolean, {1, 1, 1, 128});
-  EXPECT_THAT(refusal(p), HasSubstr("mask: is there"));
+  EXPECT_THAT(refusal(p), HasSubstr("mask: is given"));
   p = dense(DType::f16, 64, 64);
   p.alibi_slopes = TensorDesc::contiguous(DType::f32, {4});
-  EXPECT_THAT(refusal(p), HasSubstr("alibi_slopes: is there"));
+  EXPECT_THAT(refusal(p), HasSubstr("alibi_slopes: is given"));
   p = dense(DType::f16, 64, 64);
   p.sinks = TensorDesc::contiguous(DType::f32, {4});
-  EXPECT_THAT(refusal(p), HasSubstr("sinks: is there"));
+  EXPECT_THAT(refusal(p), HasSubstr("sinks: is given"));
   p = dense(DType::f16, 64, 64);
   p.softmax_scale = 0.0F;
   EXPECT_THAT(refusal(p), HasSubstr("softmax_scale: is 0"));
@@ -254,13 +257,13 @@ TEST(ForwardSmallSm90Refusal, NamesWhatItDoesNotCompute) {
   EXPECT_THAT(refusal(p), HasSubstr("v: batch stride is 0"));
 }
 
-TEST(ForwardSmallSm80Refusal, ComputesWhatTensorMapsCannotExpress) {
+TEST(ForwardSm80LatencyRefusal, ComputesWhatTensorMapsCannotExpress) {
   const auto refusal80 = [](const Problem& problem, int32_t compute_capability) {
     const Result<ForwardProblem> resolved = resolve(problem);
     EXPECT_TRUE(resolved.ok()) << resolved.status().message();
     DeviceInfo device = gpu(compute_capability);
     device.shared_memory_a_block = compute_capability == 89 ? 99 * 1024 : 163 * 1024;
-    return forward_sm80_latency_refusal(*resolved, device, "80;90a");
+    return forward_sm80::latency::refusal(*resolved, device, "80;90a");
   };
   Problem p = dense(DType::f16, 64, 128);
   EXPECT_EQ(refusal80(p, 80), "");
@@ -274,7 +277,7 @@ TEST(ForwardSmallSm80Refusal, ComputesWhatTensorMapsCannotExpress) {
   EXPECT_THAT(refusal80(p, 80), HasSubstr("softcap: is 1"));
 }
 
-TEST(ForwardSmallSm90Refusal, ComputesMasksLengthsAndGroups) {
+TEST(ForwardSm90LatencyRefusal, ComputesMasksLengthsAndGroups) {
   Problem p = dense(DType::bf16, 96, 128);
   p.k = TensorDesc::contiguous(DType::bf16, {2, 2, 77, 96});
   p.v = TensorDesc::contiguous(DType::bf16, {2, 2, 77, 128});
@@ -286,12 +289,11 @@ TEST(ForwardSmallSm90Refusal, ComputesMasksLengthsAndGroups) {
   EXPECT_EQ(refusal(p), "");
 }
 
-TEST(ForwardSmallSm90Refusal, CoverIsTheLeastThatWillDo) {
-  using cuda::forward_sm90::latency::Cover;
+TEST(ForwardSm90LatencyRefusal, CoverIsTheLeastThatWillDo) {
   const auto cover = [](const Problem& problem) {
     const Result<ForwardProblem> resolved = resolve(problem);
     EXPECT_TRUE(resolved.ok()) << resolved.status().message();
-    return forward_sm90_latency_cover(*resolved);
+    return cover_of(*resolved);
   };
   const Problem p = dense(DType::f16, 64, 64);
   EXPECT_EQ(cover(p), Cover::whole);
@@ -312,11 +314,11 @@ TEST(ForwardSmallSm90Refusal, CoverIsTheLeastThatWillDo) {
   EXPECT_EQ(cover(with), Cover::any);
 }
 
-TEST(ForwardSmallSm90Refusal, WholeIsWhatNeedsNoMask) {
+TEST(ForwardSm90LatencyRefusal, WholeIsWhatNeedsNoMask) {
   const auto whole = [](const Problem& problem) {
     const Result<ForwardProblem> resolved = resolve(problem);
     EXPECT_TRUE(resolved.ok()) << resolved.status().message();
-    return forward_sm90_latency_is_whole(*resolved);
+    return cover_of(*resolved) == attention::latency::Cover::whole;
   };
   Problem p = dense(DType::f16, 64, 64);
   EXPECT_TRUE(whole(p));
@@ -335,4 +337,4 @@ TEST(ForwardSmallSm90Refusal, WholeIsWhatNeedsNoMask) {
 }
 
 }  // namespace
-}  // namespace flashcore
+}  // namespace flashcore::cuda::forward_sm90::latency

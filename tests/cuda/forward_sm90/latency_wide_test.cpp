@@ -9,11 +9,10 @@
 #include "cuda/forward_sm90/latency_wide/split.hpp"
 #include "problem/problem.hpp"
 
-namespace flashcore {
+namespace flashcore::cuda::forward_sm90::latency_wide {
 namespace {
 
-using namespace cuda::forward_sm90::latency_wide;  // NOLINT(google-build-using-namespace)
-using cuda::forward_sm90::latency::small_limits;
+using attention::latency::small_limits;
 
 struct Drawn {
   int len_q, len_kv, offset, left, right;
@@ -45,7 +44,7 @@ void check(const Drawn& d, int first) {
   }
 }
 
-TEST(ForwardMediumSm90Split, WarpgroupsVisitWhatTheirQueriesSee) {
+TEST(ForwardSm90LatencyWideSplit, WarpgroupsVisitWhatTheirQueriesSee) {
   for (const int len_q : {1, 64, 100, 129, 300}) {
     for (const int len_kv : {0, 1, 64, 150, 500}) {
       for (const int offset : {-200, -64, -1, 0, 1, 63, 300}) {
@@ -63,4 +62,4 @@ TEST(ForwardMediumSm90Split, WarpgroupsVisitWhatTheirQueriesSee) {
 }
 
 }  // namespace
-}  // namespace flashcore
+}  // namespace flashcore::cuda::forward_sm90::latency_wide

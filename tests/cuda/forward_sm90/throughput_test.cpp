@@ -17,10 +17,9 @@
 #include "cuda/forward_sm90/throughput/tile_counter.hpp"
 #include "problem/problem.hpp"
 
-namespace flashcore {
+namespace flashcore::cuda::forward_sm90::throughput {
 namespace {
 
-namespace sm90 = cuda::forward_sm90::throughput;
 using testing::HasSubstr;
 
 // ---- the resource page
@@ -29,26 +28,26 @@ TEST(ForwardSm90Config, EveryHeadDimensionGetsTheFirstTileThatHoldsIt) {
   for (const bool features : {false, true}) {
     for (int qk = 8; qk <= 256; qk += 8) {
       for (int v = 8; v <= 256; v += 8) {
-        const int chosen = sm90::choose_config(qk, v, features);
+        const int chosen = choose_config(qk, v, features);
         ASSERT_GE(chosen, 0) << qk << "/" << v;
         for (int i = 0; i <= chosen; ++i) {
-          const sm90::Config& c = sm90::kConfigs[static_cast<size_t>(i)];
+          const Config& c = kConfigs[static_cast<size_t>(i)];
           const bool fits =
               c.head_dim_qk >= qk && c.head_dim_v >= v && (features ? c.features : c.plain);
           ASSERT_EQ(fits, i == chosen) << qk << "/" << v << ", row " << i;
         }
       }
     }
-    EXPECT_EQ(sm90::choose_config(257, 64, features), -1);
-    EXPECT_EQ(sm90::choose_config(64, 257, features), -1);
+    EXPECT_EQ(choose_config(257, 64, features), -1);
+    EXPECT_EQ(choose_config(64, 257, features), -1);
   }
 }
 
 TEST(ForwardSm90Config, RegistersAndSharedMemoryAreThereForAllWarps) {
-  for (const sm90::Config& c : sm90::kConfigs) {
+  for (const Config& c : kConfigs) {
     const int threads = c.threads(), blocks = c.blocks_an_sm;
-    EXPECT_LE(c.tile_bytes() + sm90::kBarrierBytes, 227 * 1024) << c.head_dim_qk;
-    EXPECT_LE(blocks * (c.tile_bytes() + sm90::kBarrierBytes + 1024), 228 * 1024);
+    EXPECT_LE(c.tile_bytes() + kBarrierBytes, 227 * 1024) << c.head_dim_qk;
+    EXPECT_LE(blocks * (c.tile_bytes() + kBarrierBytes + 1024), 228 * 1024);
     EXPECT_LE(128 * (c.producer_registers() + c.consumers * c.consumer_registers()),
               65536 / (blocks * threads) / 8 * 8 * threads)
         << "the pool is what the launch allocated";
@@ -63,11 +62,11 @@ TEST(ForwardSm90Order, TakesEveryTileOnceLongestFirstWithinASection) {
   for (const uint32_t heads : {1U, 2U, 5U, 16U}) {
     for (const uint32_t tiles : {1U, 3U, 8U}) {
       for (uint32_t section = 1; section <= heads; ++section) {
-        const sm90::TileOrder order{heads, tiles, section, true};
+        const TileOrder order{heads, tiles, section, true};
         std::set<std::pair<uint32_t, uint32_t>> seen;
         uint32_t before = 0;
         for (uint32_t i = 0; i < order.size(); ++i) {
-          const sm90::TileOrder::Place place = order.at(i);
+          const TileOrder::Place place = order.at(i);
           ASSERT_LT(place.batch_head, heads);
           ASSERT_LT(place.q_tile, tiles);
           ASSERT_TRUE(seen.emplace(place.batch_head, place.q_tile).second);
@@ -83,7 +82,7 @@ TEST(ForwardSm90Order, TakesEveryTileOnceLongestFirstWithinASection) {
 }
 
 TEST(ForwardSm90Order, PlainlyTakesTheTilesOfAHeadTogether) {
-  const sm90::TileOrder order{7, 5, 1, false};
+  const TileOrder order{7, 5, 1, false};
   for (uint32_t i = 0; i < order.size(); ++i) {
     EXPECT_EQ(order.at(i).batch_head, i / 5);
     EXPECT_EQ(order.at(i).q_tile, i % 5);
@@ -137,10 +136,10 @@ class Launch {
         if (b.tile < tiles_) {
           taken_.push_back(b.tile);
           b.tile = counter_.tile_after(memory_.counts);
-          memory_.counts += sm90::TileCounter::kOneTile;
+          memory_.counts += TileCounter::kOneTile;
         } else {
           b.found = memory_.counts;
-          memory_.counts += sm90::TileCounter::kOneLeft;
+          memory_.counts += TileCounter::kOneLeft;
           b.at = kReset;
         }
         break;
@@ -161,7 +160,7 @@ class Launch {
     Step at = kRead;
   };
   CounterMemory& memory_;
-  sm90::TileCounter counter_;
+  TileCounter counter_;
   uint32_t tiles_;
   std::vector<Block> blocks_;
   std::vector<uint32_t> taken_;
@@ -191,13 +190,13 @@ TEST(ForwardSm90Counter, HandsOutEveryTileOnceAndIsReadyForTheNextLaunch) {
 }
 
 TEST(ForwardSm90Order, SectionsAreWholeGroupsOfHeads) {
-  EXPECT_EQ(sm90::section_heads(65536, 16384, 1, 32), 4U);
-  EXPECT_EQ(sm90::section_heads(65536, 16384, 8, 32), 32U);
-  EXPECT_EQ(sm90::section_heads(65536, 16384, 2, 32), 8U);
-  EXPECT_EQ(sm90::section_heads(65536, 65537, 4, 32), 1U) << "longer than a section";
-  EXPECT_EQ(sm90::section_heads(65536, 0, 1, 32), 32U);
-  EXPECT_EQ(sm90::section_heads(1U << 24, 1, 1U << 20, 1U << 30), 1U << 30);
-  EXPECT_EQ(sm90::section_heads(65536, 16384, 1, 0), 1U) << "no division by 0 follows";
+  EXPECT_EQ(section_heads(65536, 16384, 1, 32), 4U);
+  EXPECT_EQ(section_heads(65536, 16384, 8, 32), 32U);
+  EXPECT_EQ(section_heads(65536, 16384, 2, 32), 8U);
+  EXPECT_EQ(section_heads(65536, 65537, 4, 32), 1U) << "longer than a section";
+  EXPECT_EQ(section_heads(65536, 0, 1, 32), 32U);
+  EXPECT_EQ(section_heads(1U << 24, 1, 1U << 20, 1U << 30), 1U << 30);
+  EXPECT_EQ(section_heads(65536, 16384, 1, 0), 1U) << "no division by 0 follows";
 }
 
 // ---- ranges of blocks
@@ -207,7 +206,7 @@ TEST(ForwardSm90Range, AgreesWithTheSharedDefinition) {
   const auto pick = [&](std::initializer_list<int64_t> from) {
     return *(from.begin() + static_cast<std::ptrdiff_t>(random() % from.size()));
   };
-  constexpr int64_t kMost = sm90::kFar - 1, kBeyond = int64_t{1} << 32;
+  constexpr int64_t kMost = kFar - 1, kBeyond = int64_t{1} << 32;
   for (int n = 0; n < 200000; ++n) {
     Sequence s;
     s.len_q = s.rows_q = pick({0, 1, 7, 63, 64, 65, 300, kMost});
@@ -216,13 +215,11 @@ TEST(ForwardSm90Range, AgreesWithTheSharedDefinition) {
     const Band band{pick({-1, 0, 1, 100, kMost, kBeyond}), pick({-1, 0, 1, 100, kMost, kBeyond})};
     const int64_t first = pick({0, 64, 128, std::max<int64_t>(0, s.len_q - 70)});
     const int block_kv = static_cast<int>(pick({64, 128}));
-    const cuda::attention::TileRange want =
-        cuda::attention::tile_range(s, band, first, first + 64, block_kv);
-    const sm90::BandLimits limits =
-        sm90::band_limits(band.left, band.right, s.offset, static_cast<int>(s.len_kv));
-    const sm90::BlockRange got =
-        sm90::block_range(limits, static_cast<int>(s.len_q), static_cast<int>(first),
-                          static_cast<int>(first) + 64, block_kv);
+    const attention::TileRange want = attention::tile_range(s, band, first, first + 64, block_kv);
+    const BandLimits limits =
+        band_limits(band.left, band.right, s.offset, static_cast<int>(s.len_kv));
+    const BlockRange got = block_range(limits, static_cast<int>(s.len_q), static_cast<int>(first),
+                                       static_cast<int>(first) + 64, block_kv);
     const auto where = [&] {
       return testing::Message() << "len " << s.len_q << "x" << s.len_kv << " offset " << s.offset
                                 << " window " << band.left << "," << band.right << " first "
@@ -246,11 +243,11 @@ TEST(ForwardSm90Range, ColumnsAgreeWithTheDefinition) {
       for (const int64_t right : {-1, 0, 9}) {
         Sequence s;
         s.len_q = s.rows_q = 100, s.len_kv = 150, s.offset = offset;
-        const sm90::BandLimits limits = sm90::band_limits(left, right, offset, 150);
+        const BandLimits limits = band_limits(left, right, offset, 150);
         for (int query = 0; query < 100; ++query) {
           const KeyRange want = visible_keys(s, {left, right}, query);
           for (int key = 0; key < 192; key += 64) {
-            const sm90::ColumnRange got = sm90::visible_columns(limits, query, key);
+            const ColumnRange got = visible_columns(limits, query, key);
             for (int c = 0; c < 64; ++c) {
               ASSERT_EQ(c >= got.begin && c < got.end, key + c >= want.begin && key + c < want.end)
                   << query << ", " << key + c;
@@ -280,10 +277,10 @@ Problem dense(DType dtype, int64_t head_dim_qk, int64_t head_dim_v) {
 }
 
 std::string refusal(const Problem& problem, int32_t compute_capability = 90,
-                    const char* targets = "80;89;90a", Sm90Tile tile = Sm90Tile::best) {
+                    const char* targets = "80;89;90a", TileChoice tile = TileChoice::best) {
   const Result<ForwardProblem> resolved = resolve(problem);
   EXPECT_TRUE(resolved.ok()) << resolved.status().message();
-  return forward_sm90_throughput_refusal(*resolved, gpu(compute_capability), targets, tile);
+  return throughput::refusal(*resolved, gpu(compute_capability), targets, tile);
 }
 
 TEST(ForwardSm90Refusal, NamesWhatItDoesNotCompute) {
@@ -321,7 +318,7 @@ TEST(ForwardSm90Refusal, NamesWhatItDoesNotCompute) {
 
 TEST(ForwardSm90Refusal, TilesByNameAreForProblemsWithAChoice) {
   const auto tallest = [](const Problem& p) {
-    return refusal(p, 90, "80;89;90a", Sm90Tile::q192_kv128);
+    return refusal(p, 90, "80;89;90a", TileChoice::q192_kv128);
   };
   EXPECT_EQ(tallest(dense(DType::f16, 64, 64)), "");
   EXPECT_EQ(tallest(dense(DType::bf16, 40, 8)), "");
@@ -330,24 +327,6 @@ TEST(ForwardSm90Refusal, TilesByNameAreForProblemsWithAChoice) {
   Problem p = dense(DType::f16, 64, 64);
   p.softcap = 30;
   EXPECT_THAT(tallest(p), HasSubstr("softcap: is 30"));
-}
-
-TEST(ForwardSm90Refusal, LeavesFewQueriesAgainstManyKeysToTheKernelThatSplitsThem) {
-  const auto decline = [](int64_t queries, int64_t keys, int64_t batch) {
-    Problem p;
-    p.q = p.o = TensorDesc::contiguous(DType::bf16, {batch, 8, queries, 128});
-    p.k = p.v = TensorDesc::contiguous(DType::bf16, {batch, 8, keys, 128});
-    const Result<ForwardProblem> resolved = resolve(p);
-    EXPECT_TRUE(resolved.ok()) << resolved.status().message();
-    PlanContext context;
-    context.device = gpu(90);
-    context.device.multiprocessors = 132;
-    return forward_sm90_decline(*resolved, context);
-  };
-  EXPECT_THAT(decline(1, 8192, 1), HasSubstr("q: has 1 rows and k 8192"));
-  EXPECT_EQ(decline(512, 8192, 1), "");
-  EXPECT_EQ(decline(1, 512, 1), "");
-  EXPECT_EQ(decline(1, 8192, 100), "");
 }
 
 TEST(ForwardSm90Refusal, ComputesTheRest) {
@@ -364,4 +343,4 @@ TEST(ForwardSm90Refusal, ComputesTheRest) {
 }
 
 }  // namespace
-}  // namespace flashcore
+}  // namespace flashcore::cuda::forward_sm90::throughput

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace flashcore {
+namespace flashcore::cuda::host {
 namespace {
 
 Problem decode(int64_t heads_q, int64_t heads_kv) {
@@ -76,4 +76,4 @@ TEST(GroupedHeads, WhatQueriesOfAHeadCannotDifferInKeepsTheProblemAsItIs) {
 }
 
 }  // namespace
-}  // namespace flashcore
+}  // namespace flashcore::cuda::host

@@ -10,7 +10,7 @@
 #include <thread>
 #include <vector>
 
-namespace flashcore {
+namespace flashcore::cuda::host {
 namespace {
 
 struct Made {
@@ -94,4 +94,4 @@ TEST(PointerCache, ThreadsSeeWholeValues) {
 }
 
 }  // namespace
-}  // namespace flashcore
+}  // namespace flashcore::cuda::host

@@ -7,11 +7,11 @@
 
 #include "bench/cases.hpp"
 #include "bench/fp8_problem.hpp"
-#include "cuda/host/cuda_support.hpp"
 #include "cuda/ladder/supports.hpp"
+#include "kernel/device_code.hpp"
 #include "plan/table.hpp"
 
-namespace flashcore {
+namespace flashcore::cuda::ladder {
 namespace {
 
 using testing::HasSubstr;
@@ -239,4 +239,4 @@ TEST(LadderKernels, AreInTheTableOfACudaBuildBestFirst) {
 }
 
 }  // namespace
-}  // namespace flashcore
+}  // namespace flashcore::cuda::ladder

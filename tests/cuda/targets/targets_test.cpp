@@ -5,8 +5,8 @@
 #include <regex>
 #include <string>
 
-#include "cuda/host/cuda_support.hpp"
 #include "family_targets.hpp"
+#include "kernel/device_code.hpp"
 
 namespace flashcore {
 namespace {

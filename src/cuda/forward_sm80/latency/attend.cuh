@@ -7,17 +7,16 @@
 #include <cstdint>
 #include <limits>
 
+#include "cuda/attention/latency/task.cuh"
 #include "cuda/attention/quad_softmax.cuh"
 #include "cuda/forward_sm80/latency/copies.cuh"
 #include "cuda/forward_sm80/latency/shape.cuh"
-#include "cuda/forward_sm90/latency/task.cuh"
 #include "cuda/ptx/exp2.cuh"
 #include "cuda/ptx/ldmatrix.cuh"
 
 namespace flashcore::cuda::forward_sm80::latency {
 
-namespace small = forward_sm90::latency;
-using small::kNoKey, small::Task;
+using attention::latency::kNoKey, attention::latency::Task;
 
 inline constexpr int kGroups = 2;  // of copies of K; as many of V
 
@@ -61,7 +60,7 @@ __device__ __forceinline__ void load_matrix(const attention::RowMatrix& m, const
   constexpr int kHalf = Tile::kRows / kGroups;
   const int rows = task.limits.len_kv - key;
   const uint16_t* const from =
-      small::row_pointer(m, task.batch, task.kv_head, int64_t{task.kv_row} + key);
+      attention::latency::row_pointer(m, task.batch, task.kv_head, int64_t{task.kv_row} + key);
   if (fills && rows >= Tile::kRows) {
     const auto* const piece =
         reinterpret_cast<const uint4*>(from + (lane / 8 * m.row + lane % 8 * kPieceElements));
@@ -79,7 +78,7 @@ __device__ __forceinline__ void load_matrix(const attention::RowMatrix& m, const
 }
 
 template <class S>
-__device__ __forceinline__ void load_rows(const small::Params& p, const Task& task,
+__device__ __forceinline__ void load_rows(const attention::latency::Params& p, const Task& task,
                                           unsigned char* tile, int key, int lane) {
   load_matrix<S>(p.k, task, tile, key, p.head_dim_qk, p.fills, lane);
   load_matrix<S>(p.v, task, tile + S::kConfig.kv_bytes(), key, p.head_dim_v, p.fills, lane);
@@ -149,7 +148,8 @@ struct Warp {
 #pragma unroll
       for (int slot = 0; slot < 2; ++slot) {
         const int row = task.first_query + 16 * g + 8 * slot + lane / 4;
-        const small::Columns columns = small::columns_of(task.limits, row, key + 2 * (lane % 4));
+        const attention::latency::Columns columns =
+            attention::latency::columns_of(task.limits, row, key + 2 * (lane % 4));
 #pragma unroll
         for (int n = 0; n < kHalfProducts; ++n) {
 #pragma unroll
@@ -270,7 +270,7 @@ struct Warp {
     scores(first, q, 0);
     wait_for_copies<2>();
     scores(second, q, 1);
-    if (task.tiles.needs_mask(key / small::kBlockKv)) {
+    if (task.tiles.needs_mask(key / attention::latency::kBlockKv)) {
       mask(first, key);
       mask(second, key + S::kWarpKeys / 2);
     }

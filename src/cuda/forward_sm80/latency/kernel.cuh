@@ -6,7 +6,7 @@
 //   block    | partial O and log-sum-exp to shared memory | barrier | each thread adds up its
 //            outputs | store
 //
-// What a problem is (lengths, limits, the exact way out) is that of forward_sm90_latency.
+// What a problem is (lengths, limits, the exact way out) is attention/latency.
 #pragma once
 
 #include <cstdint>
@@ -48,13 +48,13 @@ __device__ __forceinline__ void start_whole(const Params& p, uint32_t memory, in
 
 // The same where tiles are not whole.
 template <class S>
-__device__ __forceinline__ void start_rows(const small::Params& p, const Task& task,
+__device__ __forceinline__ void start_rows(const attention::latency::Params& p, const Task& task,
                                            unsigned char* memory, unsigned char* own,
                                            const KeySpan& keys, int first_key, int thread) {
   using Tile = typename S::QTile;
   if (keys.begin < keys.end) {
-    const uint16_t* q =
-        small::row_pointer(p.q, task.batch, task.head, int64_t{task.q_row} + task.first_query);
+    const uint16_t* q = attention::latency::row_pointer(p.q, task.batch, task.head,
+                                                        int64_t{task.q_row} + task.first_query);
     copy_rows<Tile, S::kConfig.threads(), 0, Tile::kRows>(
         memory, q, p.q.row, task.len_q - task.first_query, p.head_dim_qk, p.q.data, thread);
   }
@@ -79,7 +79,7 @@ __global__ void __launch_bounds__(kConfigs[kConfigIndex].threads(), 1)
   const uint32_t shared = ptx::shared_address(memory);
   if constexpr (kWhole) start_whole<S>(p, shared, first_query, warp, lane);
 
-  const Task task = small::find_task_at<!kWhole>(p.problem, first_query, kBlockQ);
+  const Task task = attention::latency::find_task_at<!kWhole>(p.problem, first_query, kBlockQ);
   if (!task.exists()) return;
   const KeySpan keys = key_span(task.tiles, task.limits.len_kv);
   const int first_key = keys.begin + warp * S::kWarpKeys;

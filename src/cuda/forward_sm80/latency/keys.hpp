@@ -3,24 +3,24 @@
 
 #include <algorithm>
 
+#include "cuda/attention/latency/key_tiles.hpp"
 #include "cuda/forward_sm80/latency/config.hpp"
-#include "cuda/forward_sm90/latency/split.hpp"
 
 namespace flashcore::cuda::forward_sm80::latency {
 
-// From a multiple of small::kBlockKv on.
+// From a multiple of attention::latency::kBlockKv on.
 struct KeySpan {
   int begin, end;
 };
 
-constexpr KeySpan key_span(const forward_sm90::latency::TileSpan& tiles, int len_kv) {
-  return {tiles.begin * forward_sm90::latency::kBlockKv,
-          std::min(tiles.end * forward_sm90::latency::kBlockKv, len_kv)};
+constexpr KeySpan key_span(const attention::latency::TileSpan& tiles, int len_kv) {
+  return {tiles.begin * attention::latency::kBlockKv,
+          std::min(tiles.end * attention::latency::kBlockKv, len_kv)};
 }
 
 // Its end where all tiles are whole: then it begins at the first key.
 constexpr int whole_end(const attention::BandLimits& limits, int first_query) {
-  constexpr int kTile = forward_sm90::latency::kBlockKv;
+  constexpr int kTile = attention::latency::kBlockKv;
   const int seen = std::max(0, std::min(limits.len_kv, first_query + kBlockQ + limits.high));
   return std::min((seen + kTile - 1) / kTile * kTile, limits.len_kv);
 }

@@ -10,17 +10,16 @@
 #include <cstdint>
 
 #include "cuda/attention/large_reference.hpp"
+#include "cuda/attention/latency/exact.cuh"
+#include "cuda/attention/latency/task.cuh"
 #include "cuda/attention/quad_softmax.cuh"
 #include "cuda/forward_sm80/latency/shape.cuh"
-#include "cuda/forward_sm90/latency/exact.cuh"
-#include "cuda/forward_sm90/latency/task.cuh"
 #include "cuda/ptx/exp2.cuh"
 #include "cuda/ptx/log2.cuh"
 
 namespace flashcore::cuda::forward_sm80::latency {
 
-namespace small = forward_sm90::latency;
-using small::kNoKey, small::Task;
+using attention::latency::kNoKey, attention::latency::Task;
 
 inline constexpr float kLn2 = 0.6931471805599453F;
 
@@ -87,7 +86,8 @@ struct Place {
   int row, column;  // in the tile
 
   // Found where this is called, and neither earlier nor later.
-  __device__ __forceinline__ void find(const small::Params& p, const Task& task, int thread) {
+  __device__ __forceinline__ void find(const attention::latency::Params& p, const Task& task,
+                                       int thread) {
     auto its_thread = static_cast<unsigned>(thread);
     asm volatile("" : "+r"(its_thread));
     row = static_cast<int>(its_thread / kRowLanes);
@@ -109,7 +109,7 @@ struct Place {
 
 // Adds up what the first `active` warps have left.
 template <class S>
-__device__ __forceinline__ void merge(const small::Params& p, const Task& task,
+__device__ __forceinline__ void merge(const attention::latency::Params& p, const Task& task,
                                       const Place<S>& place, uint32_t partials,
                                       const typename S::Rows& rows, int active, int thread) {
   using Element = typename S::Element;
@@ -172,7 +172,7 @@ __device__ __forceinline__ void merge(const small::Params& p, const Task& task,
   if (lanes != 0) [[unlikely]] {
     __syncwarp();  // what was stored is stored again
     constexpr int kRowLanes = Place<S>::kRowLanes;
-    small::store_exactly<Element, !S::kWhole, kRowLanes>(
+    attention::latency::store_exactly<Element, !S::kWhole, kRowLanes>(
         p, lanes, task.first_query + thread / 32 * (32 / kRowLanes), 0, S::kHeadDim / 32);
   }
 }

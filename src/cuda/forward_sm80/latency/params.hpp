@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "cuda/forward_sm90/latency/params.hpp"
+#include "cuda/attention/latency/params.hpp"
 
 namespace flashcore::cuda::forward_sm80::latency {
 
@@ -28,7 +28,7 @@ struct WholeParams {
 
 struct Params {
   WholeParams whole;
-  forward_sm90::latency::Params problem;
+  attention::latency::Params problem;
 };
 
 }  // namespace flashcore::cuda::forward_sm80::latency

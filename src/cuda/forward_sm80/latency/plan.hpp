@@ -1,10 +1,10 @@
-// The row of forward_sm80_latency in the table of kernels.
+// forward_sm80_latency as a row of the table of kernels.
 #pragma once
 
 #include "kernel/kernel.hpp"
 
-namespace flashcore {
+namespace flashcore::cuda::forward_sm80::latency {
 
-Kernel forward_sm80_latency_kernel();
+Kernel kernel();
 
-}  // namespace flashcore
+}  // namespace flashcore::cuda::forward_sm80::latency

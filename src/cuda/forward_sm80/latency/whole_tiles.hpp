@@ -11,22 +11,19 @@
 #include "cuda/forward_sm80/latency/params.hpp"
 #include "problem/problem.hpp"
 
-namespace flashcore {
+namespace flashcore::cuda::forward_sm80::latency {
 
 // A tensor's distances in pieces of 16 bytes, where 32 bits hold every place in it.
-inline std::optional<cuda::forward_sm80::latency::Pieces> pieces_of(const RowStrides& stride,
-                                                                    int64_t batch, int64_t heads,
-                                                                    int64_t rows,
-                                                                    int64_t head_dim) {
-  namespace small = cuda::forward_sm80::latency;
+inline std::optional<Pieces> pieces_of(const RowStrides& stride, int64_t batch, int64_t heads,
+                                       int64_t rows, int64_t head_dim) {
   constexpr int64_t kMost = std::numeric_limits<uint32_t>::max();
-  small::Pieces pieces{};
-  int64_t last = head_dim / small::kPieceElements;
+  Pieces pieces{};
+  int64_t last = head_dim / kPieceElements;
   for (const auto& [distance, extent, to] :
        {std::tuple{stride.batch, batch, &pieces.batch},
         std::tuple{stride.head, heads, &pieces.head}, std::tuple{stride.row, rows, &pieces.row}}) {
     if (extent < 2) continue;  // then it may be anything, and is not used
-    const int64_t apart = distance / small::kPieceElements;
+    const int64_t apart = distance / kPieceElements;
     if (apart < 0 || apart > (kMost - last) / (extent - 1)) return std::nullopt;
     *to = static_cast<uint32_t>(apart);
     last += apart * (extent - 1);
@@ -36,10 +33,9 @@ inline std::optional<cuda::forward_sm80::latency::Pieces> pieces_of(const RowStr
 
 // Sets the distances; false where a tile may not be whole, or a place does not fit.
 // `params.problem` has been set.
-inline bool set_whole_params(cuda::forward_sm80::latency::Params& params, const ForwardProblem& p,
-                             const cuda::forward_sm80::latency::Config& config) {
+inline bool set_whole_params(Params& params, const ForwardProblem& p, const Config& config) {
   if (params.problem.varies || !params.problem.fills ||
-      !cuda::forward_sm80::latency::tiles_are_whole(config, params.problem.limits, p.seqlen_q)) {
+      !tiles_are_whole(config, params.problem.limits, p.seqlen_q)) {
     return false;
   }
   const auto q = pieces_of(p.q, p.batch, p.heads_q, p.seqlen_q, p.head_dim_qk);
@@ -50,4 +46,4 @@ inline bool set_whole_params(cuda::forward_sm80::latency::Params& params, const 
   return true;
 }
 
-}  // namespace flashcore
+}  // namespace flashcore::cuda::forward_sm80::latency

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <iterator>
 #include <limits>
+#include <string>
 #include <string_view>
 
 #include "cuda/attention/packed_tiles.hpp"
@@ -15,29 +16,27 @@
 #include "cuda/forward_sm80/throughput/launch.hpp"
 #include "cuda/forward_sm80/throughput/splits.hpp"
 #include "cuda/forward_sm80/throughput/supports.hpp"
-#include "cuda/host/cuda_launch.hpp"
-#include "cuda/host/cuda_support.hpp"
 #include "cuda/host/device_guard.hpp"
+#include "cuda/host/forward_launch.hpp"
 #include "cuda/host/grouped_heads.hpp"
 #include "cuda/host/kernel_targets.hpp"
+#include "cuda/host/row_strides.hpp"
 #include "problem/status.hpp"
 
-namespace flashcore {
+namespace flashcore::cuda::forward_sm80::throughput {
 namespace {
-
-namespace sm80 = cuda::forward_sm80::throughput;
 
 // Keys and values of a section of heads that runs at once: half of an A100's or H100's L2.
 constexpr int64_t kSectionBytes = int64_t{20} << 20;
 constexpr int64_t kChunkBytes = 16;
 constexpr std::string_view kName = "forward_sm80_throughput";
-constexpr double kLog2E = cuda::attention::softcap::kLog2E;
+constexpr double kLog2E = attention::softcap::kLog2E;
 constexpr float kFp32Largest = std::numeric_limits<float>::max();
 
 // One of the compiled kernels, and what it is launched with.
 struct Launch {
-  sm80::Params params;
-  sm80::Instance instance;
+  Params params;
+  Instance instance;
   unsigned int blocks;
 };
 
@@ -47,61 +46,58 @@ struct Planned {
   int device;
 };
 
-const sm80::Config& config_of(const sm80::Instance& instance) {
-  const bool paired = instance.config == sm80::kPairedRow;
-  return sm80::kConfigs[static_cast<size_t>(paired ? sm80::kPairedConfig.fallback
-                                                   : instance.config)];
+const Config& config_of(const Instance& instance) {
+  const bool paired = instance.config == kPairedRow;
+  return kConfigs[static_cast<size_t>(paired ? kPairedConfig.fallback : instance.config)];
 }
 
-int block_q_of(const sm80::Instance& instance) {
-  return instance.config == sm80::kPairedRow ? sm80::kPairedConfig.block_q()
-                                             : config_of(instance).block_q();
+int block_q_of(const Instance& instance) {
+  return instance.config == kPairedRow ? kPairedConfig.block_q() : config_of(instance).block_q();
 }
 
 // What computes all that `instance` does, and everything else too.
-sm80::Instance with_all_features(sm80::Instance instance) {
-  const int config =
-      instance.config == sm80::kPairedRow ? sm80::kPairedConfig.fallback : instance.config;
-  return {instance.type, sm80::config_with_all(config), sm80::Features::all};
+Instance with_all_features(Instance instance) {
+  const int config = instance.config == kPairedRow ? kPairedConfig.fallback : instance.config;
+  return {instance.type, config_with_all(config), Features::all};
 }
 
-int64_t pass_bytes(const RowStrides& stride, const sm80::Config& config) {
+int64_t pass_bytes(const RowStrides& stride, const Config& config) {
   return config.element_bytes * stride.row * config.copied_rows();
 }
 
-sm80::PairMatrix pair_matrix(const PairInput& input) {
+PairMatrix pair_matrix(const PairInput& input) {
   return {nullptr, input.batch, input.head, input.query, input.key, false};
 }
 
-sm80::ElementType element_type(DType dtype) {
-  if (dtype == DType::f16) return sm80::ElementType::f16;
-  return dtype == DType::bf16 ? sm80::ElementType::bf16 : sm80::ElementType::f32;
+ElementType element_type(DType dtype) {
+  if (dtype == DType::f16) return ElementType::f16;
+  return dtype == DType::bf16 ? ElementType::bf16 : ElementType::f32;
 }
 
-sm80::InputType input_type(DType dtype) {
-  if (dtype == DType::f16) return sm80::InputType::f16;
-  return dtype == DType::bf16 ? sm80::InputType::bf16 : sm80::InputType::f32;
+InputType input_type(DType dtype) {
+  if (dtype == DType::f16) return InputType::f16;
+  return dtype == DType::bf16 ? InputType::bf16 : InputType::f32;
 }
 
 // Whether the rows of a tensor are aligned 16-byte chunks, except for where it begins.
 bool has_chunks(const RowStrides& stride, const ForwardProblem& p, int64_t heads, int64_t rows,
                 int64_t head_dim) {
   return head_dim * static_cast<int64_t>(size_of(p.dtype)) % kChunkBytes == 0 &&
-         misaligned_rows("", stride, p.dtype, p.packed ? 1 : p.batch, heads, rows).empty();
+         host::misaligned_rows("", stride, p.dtype, p.packed ? 1 : p.batch, heads, rows).empty();
 }
 
 // What Features::scores is told: which hot line, and how far references may be off.
 //
 // `largest_first`: products that leave no room for later ones to pass the cap's polynomial
 // unnoticed; or, without a softcap, that fp32 may not hold in units of log2.
-void set_score_line(sm80::Params& params, const ForwardProblem& p) {
+void set_score_line(Params& params, const ForwardProblem& p) {
   constexpr double kFirst = 0.4, kLargest = 0x1p126;
   const bool f16 = p.dtype == DType::f16, capped = p.softcap > 0;
-  params.score_line = sm80::ScoreLine::none;
+  params.score_line = ScoreLine::none;
   params.score_headroom = f16 ? 5 : 0;
   params.smallest_sum = 0;
-  params.largest_first = cuda::attention::softcap::finite(
-      capped ? kFp32Largest : kLargest / (p.softmax_scale * kLog2E));
+  params.largest_first =
+      attention::softcap::finite(capped ? kFp32Largest : kLargest / (p.softmax_scale * kLog2E));
   if (p.bias.present || p.alibi_slopes.present) {
     // References leave out where a bias lowers scores. fp16 P: 2^16 is the largest, 2^-14 the
     // smallest with all of its bits.
@@ -109,13 +105,13 @@ void set_score_line(sm80::Params& params, const ForwardProblem& p) {
       params.score_headroom = 0;
       params.smallest_sum = f16 ? 0x1p-12F : 0x1p-60F;
     }
-    const bool far = p.seqlen_q > sm80::kFarthest || p.seqlen_kv > sm80::kFarthest;
+    const bool far = p.seqlen_q > kFarthest || p.seqlen_kv > kFarthest;
     if (capped || (p.bias.present && p.alibi_slopes.present) || far) return;
-    params.score_line = p.bias.present ? sm80::ScoreLine::bias : sm80::ScoreLine::alibi;
+    params.score_line = p.bias.present ? ScoreLine::bias : ScoreLine::alibi;
   } else if (capped) {
-    const auto near = cuda::attention::near_cap(p.softmax_scale, p.softcap);
+    const auto near = attention::near_cap(p.softmax_scale, p.softcap);
     if (near.fourth == 0) return;
-    params.score_line = sm80::ScoreLine::softcap;
+    params.score_line = ScoreLine::softcap;
     std::copy(std::begin(near.terms), std::end(near.terms), params.cap_terms);
     params.cap_fourth = near.fourth;
     params.largest_first = static_cast<float>(kFirst * near.score);
@@ -123,12 +119,12 @@ void set_score_line(sm80::Params& params, const ForwardProblem& p) {
 }
 
 // From products to scores, and what the exact softmax takes for a score.
-void set_scores(sm80::Params& params, const ForwardProblem& p) {
-  using cuda::attention::softcap::finite;
+void set_scores(Params& params, const ForwardProblem& p) {
+  using attention::softcap::finite;
   params.cap = p.softcap;
   params.softcap = {0, finite(p.softmax_scale * kLog2E), 0};
   if (p.softcap > 0) {
-    params.softcap = cuda::attention::softcap_params(p.softmax_scale, p.softcap);
+    params.softcap = attention::softcap_params(p.softmax_scale, p.softcap);
   }
   params.scores_natural =
       p.softcap > 0 || p.bias.present || p.alibi_slopes.present || !(p.softmax_scale > 0);
@@ -138,16 +134,16 @@ void set_scores(sm80::Params& params, const ForwardProblem& p) {
 
 // Whether a kernel may read the elements of `count` neighbouring keys at once, the first one a
 // multiple of it, up to the last key.
-bool has_groups(const sm80::PairMatrix& m, int64_t keys, size_t element_bytes, int count) {
+bool has_groups(const PairMatrix& m, int64_t keys, size_t element_bytes, int count) {
   return m.data != nullptr && m.key == 1 && keys % count == 0 && m.batch % count == 0 &&
          m.head % count == 0 && m.query % count == 0 &&
          reinterpret_cast<uintptr_t>(m.data) % (static_cast<size_t>(count) * element_bytes) == 0;
 }
 
 // Everything but the pointers.
-sm80::Params make_params(const ForwardProblem& p, const sm80::Config& config, int block_q) {
-  sm80::Params params{};
-  set_forward_params(params, p);
+Params make_params(const ForwardProblem& p, const Config& config, int block_q) {
+  Params params{};
+  host::set_forward_params(params, p);
   params.q_pass_bytes = pass_bytes(p.q, config);
   params.k_pass_bytes = pass_bytes(p.k, config);
   params.v_pass_bytes = pass_bytes(p.v, config);
@@ -165,8 +161,7 @@ sm80::Params make_params(const ForwardProblem& p, const sm80::Config& config, in
   params.longest_first = p.band.right >= 0 && params.q_tiles > 1;
   // Of launches that have blocks; others divide by nothing.
   const auto by = [](int64_t d) {
-    return cuda::forward_sm80::throughput::divisor(
-        static_cast<uint32_t>(std::clamp<int64_t>(d, 1, INT32_MAX)));
+    return divisor(static_cast<uint32_t>(std::clamp<int64_t>(d, 1, INT32_MAX)));
   };
   params.by_q_tiles = by(params.q_tiles);
   params.by_section = by(int64_t{params.section_heads} * params.q_tiles);
@@ -191,10 +186,10 @@ sm80::Params make_params(const ForwardProblem& p, const sm80::Config& config, in
 
 // The pointers of a run, and what follows from how they are aligned. False: only the kernel with
 // all features computes this.
-bool bind(sm80::Params& params, const ForwardProblem& p, const Arguments& args) {
+bool bind(Params& params, const ForwardProblem& p, const Arguments& args) {
   const int64_t rows_q = p.packed ? p.total_q : p.seqlen_q;
   const int64_t rows_kv = p.packed ? p.total_kv : p.seqlen_kv;
-  bind_forward_params(params, p, args);
+  host::bind_forward_params(params, p, args);
   params.sinks.data = p.sinks.present ? args.sinks : nullptr;
   params.bias.data = p.bias.present ? args.bias : nullptr;
   params.mask.data = p.mask.present ? args.mask : nullptr;
@@ -204,11 +199,13 @@ bool bind(sm80::Params& params, const ForwardProblem& p, const Arguments& args) 
   if (params.dropout) params.dropout_key = dropout_key(args.dropout_seed, args.dropout_offset);
 
   params.chunks_qk = has_chunks(p.q, p, p.heads_q, rows_q, p.head_dim_qk) &&
-                     has_chunks(p.k, p, p.heads_kv, rows_kv, p.head_dim_qk) && is_aligned(args.q) &&
-                     is_aligned(args.k);
-  params.chunks_v = has_chunks(p.v, p, p.heads_kv, rows_kv, p.head_dim_v) && is_aligned(args.v);
+                     has_chunks(p.k, p, p.heads_kv, rows_kv, p.head_dim_qk) &&
+                     host::is_aligned(args.q) && host::is_aligned(args.k);
+  params.chunks_v =
+      has_chunks(p.v, p, p.heads_kv, rows_kv, p.head_dim_v) && host::is_aligned(args.v);
   params.o_vectors = p.o_dtype == p.dtype && p.dtype != DType::f32 &&
-                     has_chunks(p.o, p, p.heads_q, rows_q, p.head_dim_v) && is_aligned(args.o);
+                     has_chunks(p.o, p, p.heads_q, rows_q, p.head_dim_v) &&
+                     host::is_aligned(args.o);
   return params.chunks_qk && params.chunks_v && params.o_vectors &&
          (params.bias.data == nullptr ||
           has_groups(params.bias, p.seqlen_kv, size_of(p.bias.dtype), 4));
@@ -221,28 +218,28 @@ int64_t partial_rows(const ForwardProblem& p) {
 
 // Cuts the keys; the bytes of workspace that this takes.
 size_t split(Launch& launch, const ForwardProblem& p) {
-  const sm80::Config& config = config_of(launch.instance);
-  const int64_t splits = sm80::most_splits(p.seqlen_kv);
+  const Config& config = config_of(launch.instance);
+  const int64_t splits = most_splits(p.seqlen_kv);
   launch.params.splits = static_cast<int>(splits);
   launch.blocks *= static_cast<unsigned int>(splits);
-  return static_cast<size_t>(sm80::split_workspace_bytes(
+  return static_cast<size_t>(split_workspace_bytes(
       partial_rows(p), splits, std::min<int64_t>(p.head_dim_v, config.head_dim_v)));
 }
 
 // Where the partial results are, which is only known when there is a workspace.
-void bind_partial(sm80::Params& params, const ForwardProblem& p, std::span<std::byte> workspace) {
+void bind_partial(Params& params, const ForwardProblem& p, std::span<std::byte> workspace) {
   params.partial_rows = reinterpret_cast<float2*>(workspace.data());
   params.partial_o =
       reinterpret_cast<float*>(params.partial_rows + partial_rows(p) * params.splits);
 }
 
 // The launch for columns of V and O from `column` on, as many as the kernel computes.
-sm80::Params columns_from(const sm80::Params& all, int64_t column, const sm80::Config& config) {
-  sm80::Params part = all;
+Params columns_from(const Params& all, int64_t column, const Config& config) {
+  Params part = all;
   part.head_dim_v = static_cast<int>(std::min<int64_t>(all.head_dim_v - column, config.head_dim_v));
   part.whole_chunks = all.chunks_qk && all.chunks_v && all.head_dim_qk == config.head_dim_qk &&
                       part.head_dim_v == config.head_dim_v;
-  const int64_t o_bytes = all.o_type == sm80::ElementType::f32 ? 4 : 2;
+  const int64_t o_bytes = all.o_type == ElementType::f32 ? 4 : 2;
   part.v.data = static_cast<const std::byte*>(all.v.data) + config.element_bytes * column;
   part.o = static_cast<std::byte*>(all.o) + o_bytes * column;
   if (column > 0) part.lse = nullptr;  // written by the first
@@ -252,36 +249,38 @@ sm80::Params columns_from(const sm80::Params& all, int64_t column, const sm80::C
 Status run(const ForwardProblem& p, const Planned& planned, const Arguments& args,
            std::span<std::byte> workspace, Stream stream) {
   if (planned.own.blocks == 0) return {};  // no output has an element
-  sm80::Params params = planned.own.params;
+  Params params = planned.own.params;
   const bool own = bind(params, p, args) || planned.own.instance == planned.any.instance;
   const auto& [all_params, instance, blocks] = own ? planned.own : planned.any;
   if (!own) {
     params = all_params;
     bind(params, p, args);
   }
-  const sm80::Config& config = config_of(instance);
+  const Config& config = config_of(instance);
   if (params.splits > 1) bind_partial(params, p, workspace);
 
-  const DeviceGuard guard(planned.device);
-  if (guard.error() != cudaSuccess) return cuda_failure(kName, "choosing its GPU", guard.error());
+  const host::DeviceGuard guard(planned.device);
+  if (guard.error() != cudaSuccess)
+    return host::cuda_failure(kName, "choosing its GPU", guard.error());
   auto* const cuda_stream = static_cast<cudaStream_t>(stream.handle);
   for (int64_t column = 0; column < p.head_dim_v || column == 0; column += config.head_dim_v) {
-    const sm80::Params part = columns_from(params, column, config);
-    const cudaError_t error = sm80::find_instance(instance).launch(part, blocks, cuda_stream);
-    if (error != cudaSuccess) return cuda_failure(kName, "the launch", error);
+    const Params part = columns_from(params, column, config);
+    const cudaError_t error = find_instance(instance).launch(part, blocks, cuda_stream);
+    if (error != cudaSuccess) return host::cuda_failure(kName, "the launch", error);
     if (part.splits == 1) continue;
-    const cudaError_t combine = sm80::combine_splits(part, cuda_stream);
-    if (combine != cudaSuccess) return cuda_failure(kName, "the launch that joins splits", combine);
+    const cudaError_t combine = combine_splits(part, cuda_stream);
+    if (combine != cudaSuccess)
+      return host::cuda_failure(kName, "the launch that joins splits", combine);
   }
   return {};
 }
 
-Launch make_launch(const ForwardProblem& p, const sm80::Instance& instance) {
+Launch make_launch(const ForwardProblem& p, const Instance& instance) {
   const int block_q = block_q_of(instance);
   Launch launch{
       .params = make_params(p, config_of(instance), block_q), .instance = instance, .blocks = 0};
   const int64_t tiles = p.batch * int64_t{launch.params.q_tiles};
-  const int64_t slots = cuda::attention::packed_slots(p.total_q, p.batch, block_q);
+  const int64_t slots = attention::packed_slots(p.total_q, p.batch, block_q);
   const bool packed = p.packed && slots < tiles;
   if (packed) launch.params.packed_slots = static_cast<int>(slots);
   launch.blocks = static_cast<unsigned int>(p.heads_q * (packed ? slots : tiles));
@@ -289,36 +288,37 @@ Launch make_launch(const ForwardProblem& p, const sm80::Instance& instance) {
 }
 
 Result<PlannedKernel> plan(const ForwardProblem& asked, const PlanContext& context,
-                           Sm80Kernel kernel) {
+                           Variant kernel) {
   // Whether heads are grouped depends on the longest entry.
-  const ForwardProblem p = context.batch_invariant ? asked : with_grouped_heads(asked);
+  const ForwardProblem p = context.batch_invariant ? asked : host::with_grouped_heads(asked);
   Planned planned{};
-  const bool splits = kernel == Sm80Kernel::split || forward_sm80_splits(asked, context);
+  const bool splits = kernel == Variant::split_kv || splits_keys(asked, context);
   planned.device = context.device.device.index;
-  sm80::Instance instance = {.type = input_type(p.dtype),
-                             .config = forward_sm80_config(p),
-                             .features = forward_sm80_features(p, context.batch_invariant)};
+  Instance instance = {.type = input_type(p.dtype),
+                       .config = config_index(p),
+                       .features = features_of(p, context.batch_invariant)};
   planned.any = make_launch(p, with_all_features(instance));
   size_t workspace_bytes = 0;
   if (splits) workspace_bytes = split(planned.any, p);
   planned.own = planned.any;
-  if (!splits && instance.features != sm80::Features::all) {
-    if (instance.features == sm80::Features::none &&
-        sm80::pairs_serve(instance.config, context.device.shared_memory_a_block)) {
-      instance.config = sm80::kPairedRow;
+  if (!splits && instance.features != Features::all) {
+    if (instance.features == Features::none &&
+        pairs_serve(instance.config, context.device.shared_memory_a_block)) {
+      instance.config = kPairedRow;
     }
     planned.own = make_launch(p, instance);
   }
 
-  const DeviceGuard guard(planned.device);
-  if (guard.error() != cudaSuccess) return cuda_failure(kName, "choosing its GPU", guard.error());
-  for (const sm80::Instance& one : {planned.own.instance, planned.any.instance}) {
-    const cudaError_t error = sm80::find_instance(one).prepare();
-    if (error != cudaSuccess) return cuda_failure(kName, "preparing the kernel", error);
+  const host::DeviceGuard guard(planned.device);
+  if (guard.error() != cudaSuccess)
+    return host::cuda_failure(kName, "choosing its GPU", guard.error());
+  for (const Instance& one : {planned.own.instance, planned.any.instance}) {
+    const cudaError_t error = find_instance(one).prepare();
+    if (error != cudaSuccess) return host::cuda_failure(kName, "preparing the kernel", error);
   }
   if (splits) {
-    const cudaError_t error = sm80::prepare_combine();
-    if (error != cudaSuccess) return cuda_failure(kName, "preparing to join splits", error);
+    const cudaError_t error = prepare_combine();
+    if (error != cudaSuccess) return host::cuda_failure(kName, "preparing to join splits", error);
   }
   return PlannedKernel{
       .workspace_bytes = workspace_bytes,
@@ -327,15 +327,15 @@ Result<PlannedKernel> plan(const ForwardProblem& asked, const PlanContext& conte
       }};
 }
 
-Kernel row(const char* name, bool automatic, Sm80Kernel kernel) {
-  return Kernel{.name = name,
+Kernel row(std::string_view name, bool automatic, Variant kernel) {
+  return Kernel{.name = std::string(name),
                 .device = DeviceKind::cuda,
                 .automatic = automatic,
                 .targets = build::kForwardSm80ThroughputTargets,
                 .refuses =
                     [kernel](const ForwardProblem& p, const PlanContext& context) {
-                      return forward_sm80_throughput_refusal(
-                          p, context.device, build::kForwardSm80ThroughputTargets, kernel);
+                      return refusal(p, context.device, build::kForwardSm80ThroughputTargets,
+                                     kernel);
                     },
                 .plan = [kernel](const ForwardProblem& p,
                                  const PlanContext& context) { return plan(p, context, kernel); }};
@@ -343,14 +343,10 @@ Kernel row(const char* name, bool automatic, Sm80Kernel kernel) {
 
 }  // namespace
 
-Kernel forward_sm80_throughput_kernel() {
-  return row("forward_sm80_throughput", true, Sm80Kernel::half);
-}
-
-std::vector<Kernel> forward_sm80_throughput_kernels() {
+std::vector<Kernel> kernels() {
   // Splits of the keys are chosen by the others where they pay; by name, for any problem.
-  return {forward_sm80_throughput_kernel(), row("forward_sm80_f32", true, Sm80Kernel::f32),
-          row("forward_sm80_split_kv", false, Sm80Kernel::split)};
+  return {row(kName, true, Variant::half), row("forward_sm80_f32", true, Variant::f32),
+          row("forward_sm80_split_kv", false, Variant::split_kv)};
 }
 
-}  // namespace flashcore
+}  // namespace flashcore::cuda::forward_sm80::throughput

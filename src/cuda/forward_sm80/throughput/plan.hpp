@@ -1,15 +1,13 @@
-// The rows of forward_sm80_throughput in the table of kernels.
+// forward_sm80_throughput as rows of the table of kernels.
 #pragma once
 
 #include <vector>
 
 #include "kernel/kernel.hpp"
 
-namespace flashcore {
+namespace flashcore::cuda::forward_sm80::throughput {
 
-std::vector<Kernel> forward_sm80_throughput_kernels();
+// The first is the one for fp16 and bf16.
+std::vector<Kernel> kernels();
 
-// The one for fp16 and bf16, which computes what others of these types leave: unaligned pointers.
-Kernel forward_sm80_throughput_kernel();
-
-}  // namespace flashcore
+}  // namespace flashcore::cuda::forward_sm80::throughput

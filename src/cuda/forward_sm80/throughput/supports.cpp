@@ -7,19 +7,14 @@
 
 #include "cuda/forward_sm80/throughput/config.hpp"
 #include "cuda/forward_sm80/throughput/splits.hpp"
-#include "cuda/host/cuda_support.hpp"
 #include "cuda/host/grouped_heads.hpp"
+#include "cuda/host/row_strides.hpp"
+#include "kernel/device_code.hpp"
 #include "kernel/seen_by_choice.hpp"
 #include "problem/entries.hpp"
 
-namespace flashcore {
+namespace flashcore::cuda::forward_sm80::throughput {
 namespace {
-
-using cuda::forward_sm80::throughput::choose_config;
-using cuda::forward_sm80::throughput::kConfigs;
-using cuda::forward_sm80::throughput::kLargestHeadDim;
-using cuda::forward_sm80::throughput::launch_columns;
-using cuda::forward_sm80::throughput::most_splits;
 
 constexpr int64_t kLargestSeqlen = int64_t{1} << 30;  // rows are counted in 32 bits
 constexpr int kChunkElements = 8;                     // of 16 bits in a 16-byte chunk
@@ -34,12 +29,12 @@ std::string refuse_device(const DeviceInfo& device, std::string_view targets) {
   return refuse_code(targets, device.compute_capability);
 }
 
-std::string refuse_types(const ForwardProblem& p, Sm80Kernel kernel) {
+std::string refuse_types(const ForwardProblem& p, Variant kernel) {
   const bool f32 = p.dtype == DType::f32;
-  if (kernel == Sm80Kernel::half && !is_16_bit(p.dtype)) {
+  if (kernel == Variant::half && !is_16_bit(p.dtype)) {
     return fmt::format("q: dtype is {}, wanted f16 or bf16", to_string(p.dtype));
   }
-  if (kernel == Sm80Kernel::f32 && !f32) {
+  if (kernel == Variant::f32 && !f32) {
     return fmt::format("q: dtype is {}, wanted f32", to_string(p.dtype));
   }
   if (!f32 && !is_16_bit(p.dtype)) {
@@ -54,8 +49,8 @@ std::string refuse_types(const ForwardProblem& p, Sm80Kernel kernel) {
   return {};
 }
 
-std::string refuse_sizes(const ForwardProblem& p, Sm80Kernel kernel) {
-  const int config = forward_sm80_config(p);
+std::string refuse_sizes(const ForwardProblem& p, Variant kernel) {
+  const int config = config_index(p);
   if (config < 0) {
     const bool qk = p.head_dim_qk > kLargestHeadDim;
     return fmt::format("{}: head dimension is {}, wanted at most {}", qk ? "q" : "v",
@@ -80,7 +75,7 @@ std::string refuse_sizes(const ForwardProblem& p, Sm80Kernel kernel) {
         block_q, p.batch * p.heads_q, kMost);
   }
   const int64_t splits = most_splits(p.seqlen_kv);
-  if (kernel == Sm80Kernel::split && p.batch * p.heads_q * tiles > kMost / splits) {
+  if (kernel == Variant::split_kv && p.batch * p.heads_q * tiles > kMost / splits) {
     return fmt::format(
         "k: {} rows make {} splits of each of {} tiles of queries, wanted at most "
         "{} in all",
@@ -103,32 +98,30 @@ int64_t most_keys(const ForwardProblem& p) {
 
 }  // namespace
 
-int forward_sm80_config(const ForwardProblem& p) {
+int config_index(const ForwardProblem& p) {
   const auto bytes = static_cast<int>(size_of(p.dtype));
   if (p.head_dim_v > kLargestHeadDim) return -1;
   return choose_config(p.head_dim_qk, std::min<int64_t>(p.head_dim_v, launch_columns(bytes)),
                        bytes);
 }
 
-std::string forward_sm80_throughput_refusal(const ForwardProblem& problem, const DeviceInfo& device,
-                                            std::string_view targets, Sm80Kernel kernel) {
+std::string refusal(const ForwardProblem& problem, const DeviceInfo& device,
+                    std::string_view targets, Variant kernel) {
   if (std::string refusal = refuse_device(device, targets); !refusal.empty()) return refusal;
   if (std::string refusal = refuse_types(problem, kernel); !refusal.empty()) return refusal;
   return refuse_sizes(problem, kernel);
 }
 
-bool forward_sm80_splits(const ForwardProblem& p, const PlanContext& context) {
+bool splits_keys(const ForwardProblem& p, const PlanContext& context) {
   constexpr int64_t kMostQueries = 16, kFewestKeys = 2048;
   const ForwardProblem seen = seen_by_choice(p, context);
   if (seen.seqlen_q > kMostQueries || seen.seqlen_kv < kFewestKeys) return false;
-  const ForwardProblem grouped = with_grouped_heads(p);
-  return refuse_sizes(grouped, Sm80Kernel::split).empty() &&
+  const ForwardProblem grouped = host::with_grouped_heads(p);
+  return refuse_sizes(grouped, Variant::split_kv).empty() &&
          2 * grouped.batch * grouped.heads_q <= context.device.multiprocessors;
 }
 
-cuda::forward_sm80::throughput::Features forward_sm80_features(const ForwardProblem& p,
-                                                               bool batch_invariant) {
-  using cuda::forward_sm80::throughput::Features;
+Features features_of(const ForwardProblem& p, bool batch_invariant) {
   if (!is_16_bit(p.dtype) || p.o_dtype != p.dtype) return Features::all;
   if (p.mask.present || p.dropout_p > 0 || !(p.softmax_scale > 0)) return Features::all;
   if (p.head_dim_qk % kChunkElements != 0 || p.head_dim_v % kChunkElements != 0) {
@@ -137,22 +130,21 @@ cuda::forward_sm80::throughput::Features forward_sm80_features(const ForwardProb
   const int64_t batch = p.packed ? 1 : p.batch;
   const int64_t rows_q = p.packed ? p.total_q : p.seqlen_q;
   const int64_t rows_kv = p.packed ? p.total_kv : p.seqlen_kv;
-  if (!misaligned_rows("q", p.q, p.dtype, batch, p.heads_q, rows_q).empty() ||
-      !misaligned_rows("k", p.k, p.dtype, batch, p.heads_kv, rows_kv).empty() ||
-      !misaligned_rows("v", p.v, p.dtype, batch, p.heads_kv, rows_kv).empty() ||
-      !misaligned_rows("o", p.o, p.dtype, batch, p.heads_q, rows_q).empty()) {
+  if (!host::misaligned_rows("q", p.q, p.dtype, batch, p.heads_q, rows_q).empty() ||
+      !host::misaligned_rows("k", p.k, p.dtype, batch, p.heads_kv, rows_kv).empty() ||
+      !host::misaligned_rows("v", p.v, p.dtype, batch, p.heads_kv, rows_kv).empty() ||
+      !host::misaligned_rows("o", p.o, p.dtype, batch, p.heads_q, rows_q).empty()) {
     return Features::all;
   }
   if (!p.bias.present && !p.alibi_slopes.present && !(p.softcap > 0)) return Features::none;
   // Where rows see few keys one may be a key's value, which must come out exactly: only references
   // that follow every score make its P a power of two.
-  constexpr int64_t kFewKeys = 64;
-  if ((p.bias.present || p.alibi_slopes.present) && (batch_invariant || most_keys(p) < kFewKeys)) {
+  constexpr int64_t kExactBelow = 64;
+  if ((p.bias.present || p.alibi_slopes.present) &&
+      (batch_invariant || most_keys(p) < kExactBelow)) {
     return Features::all;
   }
-  return cuda::forward_sm80::throughput::has_scores_kernel(forward_sm80_config(p))
-             ? Features::scores
-             : Features::all;
+  return has_scores_kernel(config_index(p)) ? Features::scores : Features::all;
 }
 
-}  // namespace flashcore
+}  // namespace flashcore::cuda::forward_sm80::throughput

@@ -7,26 +7,24 @@
 #include "cuda/forward_sm80/throughput/config.hpp"
 #include "kernel/kernel.hpp"
 
-namespace flashcore {
+namespace flashcore::cuda::forward_sm80::throughput {
 
 // The rows of the family: 16-bit inputs, fp32 inputs, and any of them with the keys in splits.
-enum class Sm80Kernel { half, f32, split };
+enum class Variant { half, f32, split_kv };
 
 // The row of kConfigs that computes a problem, or -1.
-int forward_sm80_config(const ForwardProblem& problem);
+int config_index(const ForwardProblem& problem);
 
-// One sentence, or empty. `targets`: what the kernels were compiled for, as in cuda_support.hpp.
-std::string forward_sm80_throughput_refusal(const ForwardProblem& problem, const DeviceInfo& device,
-                                            std::string_view targets,
-                                            Sm80Kernel kernel = Sm80Kernel::half);
+// One sentence, or empty. `targets`: what the kernels were compiled for, as in device_code.hpp.
+std::string refusal(const ForwardProblem& problem, const DeviceInfo& device,
+                    std::string_view targets, Variant kernel = Variant::half);
 
 // Whether a problem's keys are shared out to several blocks without being asked to: few queries
 // against long keys that leave most of the GPU idle. Never with PlanContext::batch_invariant, as
 // the choice cannot know how few there are.
-bool forward_sm80_splits(const ForwardProblem& problem, const PlanContext& context);
+bool splits_keys(const ForwardProblem& problem, const PlanContext& context);
 
 // What the kernel of a problem looks for in every tile, given pointers at multiples of 16 bytes.
-cuda::forward_sm80::throughput::Features forward_sm80_features(const ForwardProblem& problem,
-                                                               bool batch_invariant);
+Features features_of(const ForwardProblem& problem, bool batch_invariant);
 
-}  // namespace flashcore
+}  // namespace flashcore::cuda::forward_sm80::throughput

@@ -11,10 +11,10 @@
 
 #include <cstdint>
 
+#include "cuda/forward_sm90/common/products.cuh"
+#include "cuda/forward_sm90/common/softmax.cuh"
 #include "cuda/forward_sm90/latency/copies.cuh"
-#include "cuda/forward_sm90/latency/products.cuh"
 #include "cuda/forward_sm90/latency/shape.cuh"
-#include "cuda/forward_sm90/latency/softmax.cuh"
 #include "cuda/ptx/mbarrier.cuh"
 
 namespace flashcore::cuda::forward_sm90::latency {
@@ -41,12 +41,12 @@ struct Attention : Softmax<S> {
   // ---- products
 
   __device__ __forceinline__ void start_scores(Scores<S>& s, int slot) const {
-    latency::start_scores<S>(s, address_of(kQTile), address_of(k_tile(group, slot)));
+    forward_sm90::start_scores<S>(s, address_of(kQTile), address_of(k_tile(group, slot)));
   }
   template <ptx::Accumulate kFirst>
   __device__ __forceinline__ void start_output(Partial<S>& w, const Probabilities<S>& p,
                                                int slot) const {
-    latency::start_output<S, kFirst>(w, p, address_of(v_tile(group, slot)));
+    forward_sm90::start_output<S, kFirst>(w, p, address_of(v_tile(group, slot)));
   }
 
   // Removes what the rows of this lane do not see of a tile.

@@ -3,7 +3,7 @@
 //   a block   two warpgroups; each warp also makes barriers and starts copies
 //   memory    | Q | K and V tiles in their order of use | messages | barriers |
 //
-// Each of the four warpgroups of a cluster has its own keys (split.hpp) and its own slots for them.
+// Each of the four warpgroups of a cluster has its own keys (attention/latency/key_tiles.hpp) and its own slots for them.
 // A problem whose keys fit the slots is loaded at once, without a wait. At head dimension 64 an SM
 // holds two blocks, so that one computes while the other waits.
 #pragma once
@@ -12,10 +12,12 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "cuda/attention/latency/key_tiles.hpp"
+
 namespace flashcore::cuda::forward_sm90::latency {
 
 inline constexpr int kBlockQ = 64;   // queries of a cluster
-inline constexpr int kBlockKv = 64;  // keys of a tile
+using attention::latency::kBlockKv;  // keys of a tile, 64
 inline constexpr int kGroups = 2;    // warpgroups of a block that compute
 inline constexpr int kGroupThreads = 128, kGroupWarps = 4;
 inline constexpr int kThreads = kGroups * kGroupThreads;
@@ -23,13 +25,6 @@ inline constexpr int kSlots = 2;  // K tiles of a warpgroup that are in memory, 
 inline constexpr int kTiles = 1 + 2 * kGroups * kSlots;  // Q, K, V
 inline constexpr int kPanelColumns = 64;                 // 128 bytes, the swizzle
 inline constexpr int kSharedMemory = 227 * 1024;         // of an SM, a kilobyte a block less
-
-// What an instance takes for granted.
-enum class Cover {
-  any,    // nothing
-  band,   // entries are alike, tiles of keys are full, and no row's keys begin late
-  whole,  // and every row sees every key: no tile needs a mask
-};
 
 // A structural type: the one template argument that a kernel's geometry is.
 struct Config {

@@ -11,8 +11,8 @@
 
 #include <cstdint>
 
+#include "cuda/forward_sm90/common/task.cuh"
 #include "cuda/forward_sm90/latency/shape.cuh"
-#include "cuda/forward_sm90/latency/task.cuh"
 #include "cuda/ptx/cluster.cuh"
 #include "cuda/ptx/mbarrier.cuh"
 #include "cuda/ptx/sync.cuh"

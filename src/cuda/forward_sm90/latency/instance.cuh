@@ -1,7 +1,7 @@
 // What one translation unit of compiled kernels defines; instances.cpp lists them.
 #pragma once
 
-#include "cuda/forward_sm90/latency/compiled_kernel.cuh"
+#include "cuda/forward_sm90/common/compiled_kernel.cuh"
 #include "cuda/forward_sm90/latency/kernel.cuh"
 
 namespace flashcore::cuda::forward_sm90::latency {

@@ -5,9 +5,9 @@
 //            wait | S, exponentials, O of the own keys | add up, exchange halves | store |
 #pragma once
 
+#include "cuda/forward_sm90/common/element.cuh"
 #include "cuda/forward_sm90/latency/attend.cuh"
 #include "cuda/forward_sm90/latency/copies.cuh"
-#include "cuda/forward_sm90/latency/element.cuh"
 #include "cuda/forward_sm90/latency/merge.cuh"
 #include "cuda/ptx/dependent_launch.cuh"
 

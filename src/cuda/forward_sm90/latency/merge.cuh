@@ -18,8 +18,8 @@
 #include <type_traits>
 
 #include "cuda/attention/large_reference.hpp"
+#include "cuda/forward_sm90/common/softmax.cuh"
 #include "cuda/forward_sm90/latency/merge_store.cuh"
-#include "cuda/forward_sm90/latency/softmax.cuh"
 #include "cuda/forward_sm90/latency/transpose.cuh"
 #include "cuda/ptx/cluster.cuh"
 #include "cuda/ptx/cluster_store.cuh"

@@ -3,9 +3,9 @@
 
 #include <cstdint>
 
-#include "cuda/forward_sm90/latency/exact.cuh"
+#include "cuda/forward_sm90/common/softmax.cuh"
+#include "cuda/forward_sm90/common/task.cuh"
 #include "cuda/forward_sm90/latency/shape.cuh"
-#include "cuda/forward_sm90/latency/softmax.cuh"
 #include "cuda/ptx/mbarrier.cuh"
 #include "cuda/ptx/sync.cuh"
 

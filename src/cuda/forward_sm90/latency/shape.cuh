@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "cuda/forward_sm90/common/task.cuh"
 #include "cuda/forward_sm90/latency/config.hpp"
-#include "cuda/forward_sm90/latency/split.hpp"
 #include "cuda/ptx/ldmatrix.cuh"
 #include "cuda/tile/smem_tile.hpp"
 
@@ -32,7 +32,7 @@ struct Shape {
   static constexpr int kRanks = kConfig.ranks;
   static constexpr int kParts = kRanks * kGroups;
   static constexpr int part_of(int rank, int group) {
-    return latency::part_of(rank, group, kRanks);
+    return attention::latency::part_of(rank, group, kRanks);
   }
   static constexpr int kStoredColumns = kHeadDim / kRanks;  // of a row, by one block
   static constexpr int kPieces = kStoredColumns / 32;       // a lane stores 8 columns of each

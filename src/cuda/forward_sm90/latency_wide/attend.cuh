@@ -11,8 +11,8 @@
 
 #include <cstdint>
 
-#include "cuda/forward_sm90/latency/products.cuh"
-#include "cuda/forward_sm90/latency/softmax.cuh"
+#include "cuda/forward_sm90/common/products.cuh"
+#include "cuda/forward_sm90/common/softmax.cuh"
 #include "cuda/forward_sm90/latency_wide/copies.cuh"
 #include "cuda/forward_sm90/latency_wide/split.hpp"
 #include "cuda/ptx/mbarrier.cuh"
@@ -20,12 +20,9 @@
 
 namespace flashcore::cuda::forward_sm90::latency_wide {
 
-using latency::Partial, latency::Probabilities, latency::Scores;
-using latency::Sums, latency::kLargestSum, latency::kNoKey;
-
 template <class S>
-struct Attention : latency::Softmax<S> {
-  using Base = latency::Softmax<S>;
+struct Attention : Softmax<S> {
+  using Base = Softmax<S>;
   using Base::exponentials, Base::lane, Base::mask, Base::raise, Base::row_max;
   using Base::shifts_of, Base::task;
   typename S::Shared& smem;
@@ -57,7 +54,7 @@ struct Attention : latency::Softmax<S> {
   }
 
   __device__ __forceinline__ void scores(Scores<S>& s, int tile) const {
-    latency::start_scores<S>(s, copies.address_of(S::kQTile), copies.address_of(tile));
+    start_scores<S>(s, copies.address_of(S::kQTile), copies.address_of(tile));
   }
 
   __device__ __forceinline__ void wait_for_turn() const {
@@ -100,7 +97,7 @@ struct Attention : latency::Softmax<S> {
     wait_for_turn();
     ptx::warpgroup_pin(w.o);
     if (kMore) scores(s, k);
-    latency::start_output<S, kFirst ? ptx::Accumulate::overwrite : ptx::Accumulate::add>(
+    start_output<S, kFirst ? ptx::Accumulate::overwrite : ptx::Accumulate::add>(
         w, p, copies.address_of(v));
     give_turn();
     if (!kMore) return;

@@ -3,6 +3,6 @@
 
 namespace flashcore::cuda::forward_sm90::latency_wide {
 
-InstanceEntry bf16_instance(Cover cover) { return compiled<latency::Bf16>(cover); }
+InstanceEntry bf16_instance(Cover cover) { return compiled<Bf16>(cover); }
 
 }  // namespace flashcore::cuda::forward_sm90::latency_wide

@@ -11,7 +11,7 @@
 
 #include <cstdint>
 
-#include "cuda/forward_sm90/latency/task.cuh"
+#include "cuda/forward_sm90/common/task.cuh"
 #include "cuda/forward_sm90/latency_wide/shape.cuh"
 #include "cuda/ptx/cluster.cuh"
 #include "cuda/ptx/mbarrier.cuh"
@@ -19,8 +19,6 @@
 #include "cuda/ptx/tma_multicast.cuh"
 
 namespace flashcore::cuda::forward_sm90::latency_wide {
-
-using latency::Maps, latency::Task;
 
 template <class S>
 struct Copies {

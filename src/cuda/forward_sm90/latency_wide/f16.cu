@@ -3,6 +3,6 @@
 
 namespace flashcore::cuda::forward_sm90::latency_wide {
 
-InstanceEntry f16_instance(Cover cover) { return compiled<latency::Fp16>(cover); }
+InstanceEntry f16_instance(Cover cover) { return compiled<Fp16>(cover); }
 
 }  // namespace flashcore::cuda::forward_sm90::latency_wide

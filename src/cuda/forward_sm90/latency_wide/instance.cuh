@@ -1,7 +1,7 @@
 // What one translation unit of compiled kernels defines; instances.cpp chooses among them.
 #pragma once
 
-#include "cuda/forward_sm90/latency/compiled_kernel.cuh"
+#include "cuda/forward_sm90/common/compiled_kernel.cuh"
 #include "cuda/forward_sm90/latency_wide/kernel.cuh"
 #include "cuda/forward_sm90/latency_wide/launch.hpp"
 
@@ -18,7 +18,6 @@ struct MediumKernel {
 
 template <class Element>
 InstanceEntry compiled(Cover cover) {
-  using latency::CompiledKernel;
   switch (cover) {
     case Cover::whole:
       return CompiledKernel<MediumKernel<Element, Cover::whole>>::entry();

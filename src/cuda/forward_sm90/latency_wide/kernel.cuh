@@ -7,7 +7,7 @@
 //   the third        a warp for each ring of tiles
 #pragma once
 
-#include "cuda/forward_sm90/latency/element.cuh"
+#include "cuda/forward_sm90/common/element.cuh"
 #include "cuda/forward_sm90/latency_wide/attend.cuh"
 #include "cuda/forward_sm90/latency_wide/copies.cuh"
 #include "cuda/forward_sm90/latency_wide/split.hpp"
@@ -18,8 +18,6 @@
 
 namespace flashcore::cuda::forward_sm90::latency_wide {
 
-using latency::Cover, latency::Early;
-
 // Tiles that a block's queries see: first_query and on, 64 of the cluster's.
 template <class S>
 __device__ __forceinline__ TileSpan span_of(const Task& task, const Early& early, int first_query) {
@@ -28,7 +26,7 @@ __device__ __forceinline__ TileSpan span_of(const Task& task, const Early& early
   if (S::kCover == Cover::any) return tile_span(task.limits, first_query, last_query);
   if (last_query <= first_query) return {};
   const auto tiles = static_cast<int>(static_cast<unsigned>(early.len_kv) / kBlockKv);
-  return latency::band_span(tiles, early.high, first_query, last_query);
+  return band_span(tiles, early.high, first_query, last_query);
 }
 
 template <class S>
@@ -50,7 +48,7 @@ __device__ __forceinline__ void compute(const Maps& maps, const Params& p) {
   __syncwarp();
   // They may write the lengths.
   if (S::kCover == Cover::any && p.varies) ptx::wait_for_earlier_grids();
-  const Task task = latency::find_task<S::kCover, kBlockQ, kRanks>(p, early);
+  const Task task = find_task<S::kCover, kBlockQ, kRanks>(p, early);
   if (S::kCover == Cover::any && !task.exists()) return;  // both blocks of the cluster
   const Copies<S> copies{smem, maps, task, rank};
   if (copies_ring) {

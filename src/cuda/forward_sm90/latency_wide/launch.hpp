@@ -1,12 +1,9 @@
 // Launching forward_sm90_latency_wide: the host's side, without CUDA headers' device code.
 #pragma once
 
-#include "cuda/forward_sm90/latency/config.hpp"
-#include "cuda/forward_sm90/latency/launch.hpp"
+#include "cuda/forward_sm90/common/launch.hpp"
 
 namespace flashcore::cuda::forward_sm90::latency_wide {
-
-using latency::Cover, latency::InputType, latency::InstanceEntry;
 
 InstanceEntry f16_instance(Cover cover);
 InstanceEntry bf16_instance(Cover cover);

@@ -6,14 +6,12 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "cuda/forward_sm90/latency/config.hpp"
+#include "cuda/forward_sm90/common/launch.hpp"
 #include "cuda/forward_sm90/latency_wide/config.hpp"
 #include "cuda/ptx/ldmatrix.cuh"
 #include "cuda/tile/smem_tile.hpp"
 
 namespace flashcore::cuda::forward_sm90::latency_wide {
-
-using latency::Cover;
 
 template <class Element_, Cover kCover_>
 struct Shape {

@@ -8,13 +8,13 @@
 
 #include <algorithm>
 
-#include "cuda/forward_sm90/latency/split.hpp"
+#include "cuda/attention/latency/key_tiles.hpp"
 #include "cuda/forward_sm90/latency_wide/config.hpp"
 
 namespace flashcore::cuda::forward_sm90::latency_wide {
 
-using latency::BandLimits, latency::TileSpan;
-using latency::tile_span, latency::tiles_of;
+using attention::BandLimits;
+using attention::latency::tile_span, attention::latency::tiles_of, attention::latency::TileSpan;
 
 struct OwnTiles {
   int first = 0, last = 0;

@@ -6,9 +6,8 @@
 
 #include "cuda/attention/large_reference.hpp"
 #include "cuda/attention/quad_softmax.cuh"
-#include "cuda/forward_sm90/latency/exact.cuh"
-#include "cuda/forward_sm90/latency/params.hpp"
-#include "cuda/forward_sm90/latency/softmax.cuh"
+#include "cuda/forward_sm90/common/softmax.cuh"
+#include "cuda/forward_sm90/common/task.cuh"
 #include "cuda/forward_sm90/latency_wide/shape.cuh"
 #include "cuda/ptx/exp2.cuh"
 #include "cuda/ptx/ldmatrix.cuh"
@@ -18,9 +17,6 @@
 #include "cuda/ptx/packed_fma.cuh"
 
 namespace flashcore::cuda::forward_sm90::latency_wide {
-
-using latency::kLn2, latency::kNoKey;
-using latency::Params, latency::Partial, latency::Task;
 
 // Where a lane stores: found before the keys have come, when there is time for it.
 struct Places {
@@ -91,8 +87,8 @@ struct Store {
   };
   __device__ __forceinline__ Weights weights(float own_max, float own_sum, int row) const {
     const float2 other = smem.sums[warp][row][lane];
-    const float own_scaled = latency::scaled_max(own_max, p.scale_log2);
-    const float other_scaled = latency::scaled_max(other.x, p.scale_log2);
+    const float own_scaled = scaled_max(own_max, p.scale_log2);
+    const float other_scaled = scaled_max(other.x, p.scale_log2);
     const float reference = attention::finite_reference(fmaxf(own_scaled, other_scaled));
     const float a = ptx::exp2_approx(own_scaled - reference);
     const float b = ptx::exp2_approx(other_scaled - reference);
@@ -209,7 +205,7 @@ struct Store {
         const bool its_finite = ((i == 0 ? zeros[0] : zeros[1]) & 0x7fff7fffU) == 0;
         const uint32_t lanes =
             __ballot_sync(0xffffffffU, !its_finite && first + lane / 4 < task.len_q);
-        latency::store_exactly<Element, !S::kWhole, 4>(p, lanes, first, 0, kHeadDim / 32);
+        store_exactly<Element, !S::kWhole, 4>(p, lanes, first, 0, kHeadDim / 32);
       }
     }
   }

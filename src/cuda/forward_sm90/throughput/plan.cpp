@@ -5,30 +5,28 @@
 #include <algorithm>
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <string_view>
 #include <utility>
 
 #include "cuda/attention/packed_tiles.hpp"
 #include "cuda/attention/softcap.hpp"
-#include "cuda/forward_sm80/throughput/plan.hpp"
 #include "cuda/forward_sm90/throughput/config.hpp"
 #include "cuda/forward_sm90/throughput/launch.hpp"
 #include "cuda/forward_sm90/throughput/supports.hpp"
-#include "cuda/host/cuda_launch.hpp"
-#include "cuda/host/cuda_support.hpp"
+#include "cuda/forward_sm90/throughput/tiles.hpp"
 #include "cuda/host/device_guard.hpp"
+#include "cuda/host/forward_launch.hpp"
 #include "cuda/host/kernel_targets.hpp"
 #include "cuda/host/pointer_cache.hpp"
 #include "cuda/host/tensor_map.hpp"
 #include "cuda/host/unique_name.hpp"
 #include "kernel/seen_by_choice.hpp"
+#include "problem/entries.hpp"
 #include "problem/status.hpp"
-#include "tuning/forward_sm90_tile.hpp"
 
-namespace flashcore {
+namespace flashcore::cuda::forward_sm90::throughput {
 namespace {
-
-namespace sm90 = cuda::forward_sm90::throughput;
 
 // Keys and values of a section of heads that runs at once: half of an H100's L2 and some.
 constexpr int64_t kSectionBytes = int64_t{32} << 20;
@@ -36,11 +34,11 @@ constexpr std::string_view kName = "forward_sm90_throughput";
 constexpr size_t kCounterBytes = 256;  // a counter, alone in its cache lines
 constexpr double kLog2E = 1.4426950408889634;
 
-using MapCache = PointerCache<sm90::Maps, 4>;
+using MapCache = host::PointerCache<Maps, 4>;
 
 struct Planned {
-  sm90::Params params;
-  sm90::Instance instance;
+  Params params;
+  Instance instance;
   unsigned int blocks;
   int device;
   bool has_keys;
@@ -48,16 +46,16 @@ struct Planned {
 };
 
 // Everything but the pointers.
-sm90::Params make_params(const ForwardProblem& p, const sm90::Config& config) {
-  sm90::Params params{};
-  set_forward_params(params, p);
+Params make_params(const ForwardProblem& p, const Config& config) {
+  Params params{};
+  host::set_forward_params(params, p);
   params.left = p.band.left;
   params.right = p.band.right;
   params.scale_log2 = static_cast<float>(p.softmax_scale * kLog2E);
   params.scale = p.softmax_scale;
   if (p.softcap > 0) {
-    params.softcap = cuda::attention::softcap_params(p.softmax_scale, p.softcap);
-    params.near_cap = cuda::attention::near_cap(p.softmax_scale, p.softcap);
+    params.softcap = attention::softcap_params(p.softmax_scale, p.softcap);
+    params.near_cap = attention::near_cap(p.softmax_scale, p.softcap);
   }
   params.sinks_step = p.sinks.head;
 
@@ -69,39 +67,40 @@ sm90::Params make_params(const ForwardProblem& p, const sm90::Config& config) {
   params.section_rows = static_cast<uint32_t>(kSectionBytes / row_bytes);
   params.queries = static_cast<int>(p.seqlen_q);
   params.limits =
-      sm90::band_limits(p.band.left, p.band.right, common_offset(p), static_cast<int>(p.seqlen_kv));
+      band_limits(p.band.left, p.band.right, common_offset(p), static_cast<int>(p.seqlen_kv));
   params.varies = entries_vary(p);
   params.packed = p.packed;
   params.order = {
       .batch_heads = heads,
       .q_tiles = static_cast<uint32_t>(q_tiles),
-      .section_heads = sm90::section_heads(params.section_rows, static_cast<uint32_t>(p.seqlen_kv),
-                                           params.heads_per_kv_head, heads),
+      .section_heads = section_heads(params.section_rows, static_cast<uint32_t>(p.seqlen_kv),
+                                     params.heads_per_kv_head, heads),
       .longest_first = p.band.right >= 0 && q_tiles > 1,
   };
   return params;
 }
 
 // Tiles of a launch; of a packed batch, whose lengths only the device knows, at most so many.
-int64_t most_tiles(const ForwardProblem& p, const sm90::Params& params, int block_q) {
+int64_t most_tiles(const ForwardProblem& p, const Params& params, int block_q) {
   if (!p.packed) return params.order.size();
   const int64_t entry_tiles = params.order.q_tiles;
-  return p.heads_q * std::min(p.batch * entry_tiles,
-                              cuda::attention::packed_slots(p.total_q, p.batch, block_q));
+  return p.heads_q *
+         std::min(p.batch * entry_tiles, attention::packed_slots(p.total_q, p.batch, block_q));
 }
 
-Planned make_planned(const ForwardProblem& p, const PlanContext& context, Sm90Tile tile) {
+Planned make_planned(const ForwardProblem& p, const PlanContext& context, TileChoice tile,
+                     ChooseTile choose_tile) {
   Planned planned{};
   planned.device = context.device.device.index;
   const int64_t multiprocessors = context.device.multiprocessors;
-  planned.instance = {.type = p.dtype == DType::f16 ? sm90::InputType::f16 : sm90::InputType::bf16,
-                      .config = tile == Sm90Tile::best
-                                    ? choose_sm90_tile(seen_by_choice(p, context), multiprocessors)
-                                    : sm90_tile_candidates(p)[static_cast<size_t>(tile)],
-                      .features = sm90_features(p)};
-  const sm90::Config& config = sm90::kConfigs[static_cast<size_t>(planned.instance.config)];
+  planned.instance = {.type = p.dtype == DType::f16 ? InputType::f16 : InputType::bf16,
+                      .config = tile == TileChoice::best
+                                    ? choose_tile(seen_by_choice(p, context), multiprocessors)
+                                    : tile_candidates(p)[static_cast<size_t>(tile)],
+                      .features = has_features(p)};
+  const Config& config = kConfigs[static_cast<size_t>(planned.instance.config)];
   planned.params = make_params(p, config);
-  planned.params.launch_name = unique_name();
+  planned.params.launch_name = host::unique_name();
   const int64_t tiles = most_tiles(p, planned.params, config.block_q());
   planned.blocks =
       static_cast<unsigned int>(std::min(tiles, multiprocessors * config.blocks_an_sm));
@@ -111,29 +110,28 @@ Planned make_planned(const ForwardProblem& p, const PlanContext& context, Sm90Ti
 }
 
 // The pointers of a run.
-void bind(sm90::Params& params, const ForwardProblem& p, const Arguments& args) {
-  bind_forward_params(params, p, args);
+void bind(Params& params, const ForwardProblem& p, const Arguments& args) {
+  host::bind_forward_params(params, p, args);
   params.sinks = p.sinks.present ? args.sinks : nullptr;
 }
 
 // The tensor maps for these pointers. Without keys no block uses those of K and V, but all are
 // fetched ahead: any map does.
-cudaError_t encode(sm90::Maps& maps, const ForwardProblem& p, const Arguments& args,
-                   const sm90::Config& config, bool has_keys) {
+cudaError_t encode(Maps& maps, const ForwardProblem& p, const Arguments& args, const Config& config,
+                   bool has_keys) {
   const CUtensorMapDataType type =
       p.dtype == DType::f16 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
   const auto one = [&](CUtensorMap& map, const void* base, const RowStrides& stride, int64_t heads,
                        int64_t rows, int64_t columns, int box_rows) {
-    const cuda::host::TensorLayout layout{p.packed ? 1 : p.batch, heads,       rows,      columns,
-                                          stride.batch,           stride.head, stride.row};
-    return cuda::host::encode_tensor_map(map, type, base, layout, box_rows, sm90::kPanelColumns);
+    const host::TensorLayout layout{p.packed ? 1 : p.batch, heads,       rows,      columns,
+                                    stride.batch,           stride.head, stride.row};
+    return host::encode_tensor_map(map, type, base, layout, box_rows, kPanelColumns);
   };
   const int64_t rows_q = p.packed ? p.total_q : p.seqlen_q;
   const int64_t rows_kv = p.packed ? p.total_kv : p.seqlen_kv;
-  cudaError_t error =
-      one(maps.q, args.q, p.q, p.heads_q, rows_q, p.head_dim_qk, sm90::kWarpgroupRows);
+  cudaError_t error = one(maps.q, args.q, p.q, p.heads_q, rows_q, p.head_dim_qk, kWarpgroupRows);
   if (error == cudaSuccess) {
-    error = one(maps.o, args.o, p.o, p.heads_q, rows_q, p.head_dim_v, sm90::kWarpRows);
+    error = one(maps.o, args.o, p.o, p.heads_q, rows_q, p.head_dim_v, kWarpRows);
   }
   maps.k = maps.v = maps.q;
   if (error == cudaSuccess && has_keys) {
@@ -147,70 +145,63 @@ cudaError_t encode(sm90::Maps& maps, const ForwardProblem& p, const Arguments& a
 
 Status run(const ForwardProblem& p, const Planned& planned, MapCache& cache, const Arguments& args,
            std::span<std::byte> workspace, Stream stream) {
-  const sm90::Config& config = sm90::kConfigs[static_cast<size_t>(planned.instance.config)];
-  sm90::Params params = planned.params;
+  const Config& config = kConfigs[static_cast<size_t>(planned.instance.config)];
+  Params params = planned.params;
   bind(params, p, args);
   if (planned.counts) params.counter = reinterpret_cast<unsigned long long*>(workspace.data());
-  sm90::Maps maps{};
-  const DeviceGuard guard(planned.device);
-  if (guard.error() != cudaSuccess) return cuda_failure(kName, "choosing its GPU", guard.error());
+  Maps maps{};
+  const host::DeviceGuard guard(planned.device);
+  if (guard.error() != cudaSuccess)
+    return host::cuda_failure(kName, "choosing its GPU", guard.error());
   cudaError_t error = cache.get(
       {args.q, args.k, args.v, args.o}, maps,
-      [&](sm90::Maps& made) { return encode(made, p, args, config, planned.has_keys); },
-      cudaSuccess);
-  if (error != cudaSuccess) return cuda_failure(kName, "encoding a tensor map", error);
-  error = sm90::find_instance(planned.instance)
+      [&](Maps& made) { return encode(made, p, args, config, planned.has_keys); }, cudaSuccess);
+  if (error != cudaSuccess) return host::cuda_failure(kName, "encoding a tensor map", error);
+  error = find_instance(planned.instance)
               .launch(maps, params, planned.blocks, static_cast<cudaStream_t>(stream.handle));
-  if (error != cudaSuccess) return cuda_failure(kName, "the launch", error);
+  if (error != cudaSuccess) return host::cuda_failure(kName, "the launch", error);
   return {};
 }
 
-Result<PlannedKernel> plan(const ForwardProblem& p, const PlanContext& context, Sm90Tile tile) {
-  const Planned planned = make_planned(p, context, tile);
-  const DeviceGuard guard(planned.device);
-  if (guard.error() != cudaSuccess) return cuda_failure(kName, "choosing its GPU", guard.error());
-  const cudaError_t error = sm90::find_instance(planned.instance).prepare();
-  if (error != cudaSuccess) return cuda_failure(kName, "preparing the kernel", error);
-  // Pointers are known at the run: those that no tensor map takes go to the kernel that can.
-  Result<PlannedKernel> other = forward_sm80_throughput_kernel().plan(p, context);
-  if (!other.ok()) return other.status();
-  PlannedKernel own{
+Result<PlannedKernel> plan(const ForwardProblem& p, const PlanContext& context, TileChoice tile,
+                           ChooseTile choose_tile) {
+  const Planned planned = make_planned(p, context, tile, choose_tile);
+  const host::DeviceGuard guard(planned.device);
+  if (guard.error() != cudaSuccess) {
+    return host::cuda_failure(kName, "choosing its GPU", guard.error());
+  }
+  const cudaError_t error = find_instance(planned.instance).prepare();
+  if (error != cudaSuccess) return host::cuda_failure(kName, "preparing the kernel", error);
+  return PlannedKernel{
       .workspace_bytes = planned.counts ? kCounterBytes : 0,
       .run = [p, planned, cache = std::make_shared<MapCache>()](
                  const Arguments& args, std::span<std::byte> workspace, Stream stream) {
         return planned.blocks == 0 ? Status{} : run(p, planned, *cache, args, workspace, stream);
       }};
-  return where_aligned(std::move(own), std::move(*other));
 }
 
-Kernel row(const char* name, bool automatic, Sm90Tile tile) {
-  return {.name = name,
+Kernel row(std::string_view name, bool automatic, TileChoice tile, ChooseTile choose_tile) {
+  return {.name = std::string(name),
           .device = DeviceKind::cuda,
           .automatic = automatic,
+          .wants_alignment = true,
           .targets = build::kForwardSm90ThroughputTargets,
           .refuses =
               [tile](const ForwardProblem& p, const PlanContext& context) {
-                return forward_sm90_throughput_refusal(p, context.device,
-                                                       build::kForwardSm90ThroughputTargets, tile);
+                return refusal(p, context.device, build::kForwardSm90ThroughputTargets, tile);
               },
-          .declines = [](const ForwardProblem& p,
-                         const PlanContext& context) { return forward_sm90_decline(p, context); },
-          .plan = [tile](const ForwardProblem& p,
-                         const PlanContext& context) { return plan(p, context, tile); }};
+          .plan = [tile, choose_tile](
+                      const ForwardProblem& p,
+                      const PlanContext& context) { return plan(p, context, tile, choose_tile); }};
 }
 
 }  // namespace
 
-Kernel forward_sm90_throughput_kernel() {
-  return row("forward_sm90_throughput", true, Sm90Tile::best);
+std::vector<Kernel> kernels(ChooseTile choose_tile) {
+  return {row(kName, true, TileChoice::best, choose_tile),
+          row("forward_sm90_192x128", false, TileChoice::q192_kv128, choose_tile),
+          row("forward_sm90_64x128", false, TileChoice::q64_kv128, choose_tile),
+          row("forward_sm90_64x64", false, TileChoice::q64_kv64, choose_tile)};
 }
 
-std::vector<Kernel> forward_sm90_throughput_kernels() {
-  // The first chooses between its tiles; by name, each for any problem that it holds.
-  return {forward_sm90_throughput_kernel(),
-          row("forward_sm90_192x128", false, Sm90Tile::q192_kv128),
-          row("forward_sm90_64x128", false, Sm90Tile::q64_kv128),
-          row("forward_sm90_64x64", false, Sm90Tile::q64_kv64)};
-}
-
-}  // namespace flashcore
+}  // namespace flashcore::cuda::forward_sm90::throughput

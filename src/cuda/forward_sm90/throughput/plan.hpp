@@ -1,15 +1,17 @@
-// The rows of forward_sm90_throughput in the table of kernels.
+// forward_sm90_throughput as rows of the table of kernels.
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 #include "kernel/kernel.hpp"
 
-namespace flashcore {
+namespace flashcore::cuda::forward_sm90::throughput {
 
-std::vector<Kernel> forward_sm90_throughput_kernels();
+// Which row of kConfigs computes a problem, of those that tile_candidates() has.
+using ChooseTile = int (*)(const ForwardProblem& seen, int64_t multiprocessors);
 
-// The one that takes what it computes by itself.
-Kernel forward_sm90_throughput_kernel();
+// The first chooses between its tiles; by name, each for any problem that it holds.
+std::vector<Kernel> kernels(ChooseTile choose_tile);
 
-}  // namespace flashcore
+}  // namespace flashcore::cuda::forward_sm90::throughput

@@ -5,18 +5,14 @@
 #include <limits>
 #include <utility>
 
-#include "cuda/forward_sm80/throughput/supports.hpp"
 #include "cuda/forward_sm90/throughput/config.hpp"
 #include "cuda/forward_sm90/throughput/schedule.hpp"
-#include "cuda/host/cuda_support.hpp"
-#include "tuning/forward_sm90_tile.hpp"
+#include "cuda/forward_sm90/throughput/tiles.hpp"
+#include "cuda/host/row_strides.hpp"
+#include "kernel/device_code.hpp"
 
-namespace flashcore {
+namespace flashcore::cuda::forward_sm90::throughput {
 namespace {
-
-using cuda::forward_sm90::throughput::kFar;
-using cuda::forward_sm90::throughput::kLargestHeadDim;
-using cuda::forward_sm90::throughput::kWarpgroupRows;
 
 constexpr int kCapability = 90;
 constexpr int64_t kChunkElements = 8;  // of 16 bits in 16 bytes
@@ -65,8 +61,8 @@ std::string refuse_head_dims(const ForwardProblem& p) {
 
 // Of a tile by name: where there is no other.
 std::string refuse_single_tile(const ForwardProblem& p) {
-  if (sm90_tile_candidates(p).size() > 1) return {};
-  if (sm90_features(p)) {
+  if (tile_candidates(p).size() > 1) return {};
+  if (has_features(p)) {
     return fmt::format("softcap: is {} and the scale {}, wanted 0 and a positive one", p.softcap,
                        p.softmax_scale);
   }
@@ -97,8 +93,9 @@ std::string refuse_sizes(const ForwardProblem& p) {
 
 std::string refuse_strides(std::string_view name, const RowStrides& stride, DType dtype,
                            int64_t batch, int64_t heads, int64_t rows) {
-  const std::string unmappable = unmappable_strides(name, stride, batch, heads, rows);
-  return unmappable.empty() ? misaligned_rows(name, stride, dtype, batch, heads, rows) : unmappable;
+  const std::string unmappable = host::unmappable_strides(name, stride, batch, heads, rows);
+  return unmappable.empty() ? host::misaligned_rows(name, stride, dtype, batch, heads, rows)
+                            : unmappable;
 }
 
 std::string refuse_layouts(const ForwardProblem& p) {
@@ -114,23 +111,15 @@ std::string refuse_layouts(const ForwardProblem& p) {
 
 }  // namespace
 
-std::string forward_sm90_throughput_refusal(const ForwardProblem& problem, const DeviceInfo& device,
-                                            std::string_view targets, Sm90Tile tile) {
+std::string refusal(const ForwardProblem& problem, const DeviceInfo& device,
+                    std::string_view targets, TileChoice tile) {
   std::string refusal = refuse_device(device, targets);
   for (const auto refuse :
        {refuse_types, refuse_features, refuse_head_dims, refuse_sizes, refuse_layouts}) {
     if (refusal.empty()) refusal = refuse(problem);
   }
-  if (refusal.empty() && tile != Sm90Tile::best) refusal = refuse_single_tile(problem);
+  if (refusal.empty() && tile != TileChoice::best) refusal = refuse_single_tile(problem);
   return refusal;
 }
 
-std::string forward_sm90_decline(const ForwardProblem& problem, const PlanContext& context) {
-  if (!forward_sm80_splits(problem, context)) return {};
-  return fmt::format(
-      "q: has {} rows and k {}, which keep few multiprocessors busy; forward_sm80_throughput "
-      "splits the keys",
-      problem.seqlen_q, problem.seqlen_kv);
-}
-
-}  // namespace flashcore
+}  // namespace flashcore::cuda::forward_sm90::throughput

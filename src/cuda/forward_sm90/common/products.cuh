@@ -3,11 +3,11 @@
 
 #include <cstdint>
 
-#include "cuda/forward_sm90/latency/softmax.cuh"
+#include "cuda/forward_sm90/common/softmax.cuh"
 #include "cuda/ptx/wgmma.cuh"
 #include "cuda/tile/descriptor.hpp"
 
-namespace flashcore::cuda::forward_sm90::latency {
+namespace flashcore::cuda::forward_sm90 {
 
 // S = Q K^T, of tiles at two shared-memory addresses; not complete on return.
 template <class S>
@@ -50,4 +50,4 @@ __device__ __forceinline__ void start_output(Partial<S>& w, const Probabilities<
   ptx::warpgroup_commit();
 }
 
-}  // namespace flashcore::cuda::forward_sm90::latency
+}  // namespace flashcore::cuda::forward_sm90

@@ -1,13 +1,10 @@
-// What CUDA kernels refuse for the same reasons. No CUDA header is needed here, so that refusals
-// are tested in every build.
+// Which GPUs the code of a CUDA kernel runs on. No CUDA header is needed here, so that refusals are
+// tested in every build.
 #pragma once
 
 #include <cstdint>
 #include <string>
 #include <string_view>
-
-#include "flashcore/flashcore.hpp"
-#include "problem/problem.hpp"
 
 namespace flashcore {
 
@@ -25,14 +22,5 @@ std::string refuse_code(std::string_view targets, int32_t compute_capability);
 
 // "8.6"
 std::string capability_text(int32_t compute_capability);
-
-// Empty when batches, heads and rows of a tensor all begin at multiples of 16 bytes from its first
-// element; otherwise a sentence. Strides of extents of one are never used.
-std::string misaligned_rows(std::string_view name, const RowStrides& stride, DType dtype,
-                            int64_t batch, int64_t heads, int64_t rows);
-
-// Empty when no stride that is used is zero or negative, which tensor maps cannot express.
-std::string unmappable_strides(std::string_view name, const RowStrides& stride, int64_t batch,
-                               int64_t heads, int64_t rows);
 
 }  // namespace flashcore

@@ -1,10 +1,10 @@
 // The host's side of one compiled kernel of forward_sm90_latency or forward_sm90_latency_wide.
 #pragma once
 
-#include "cuda/forward_sm90/latency/launch.hpp"
+#include "cuda/forward_sm90/common/launch.hpp"
 #include "cuda/host/driver_launch.hpp"
 
-namespace flashcore::cuda::forward_sm90::latency {
+namespace flashcore::cuda::forward_sm90 {
 
 // Kernel: kernel(), its host function; kClusterBlocks a tile of queries, kBlockThreads and
 // kSharedBytes of each block.
@@ -31,4 +31,4 @@ struct CompiledKernel {
   static InstanceEntry entry() { return {&prepare, &launch}; }
 };
 
-}  // namespace flashcore::cuda::forward_sm90::latency
+}  // namespace flashcore::cuda::forward_sm90

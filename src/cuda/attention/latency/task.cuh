@@ -1,13 +1,14 @@
-// What one cluster computes: 64 queries of one batch entry and head.
+// What one block or cluster of a latency kernel computes: a tile of queries of one batch entry and
+// head.
 #pragma once
 
 #include <cstdint>
 #include <limits>
 
 #include "cuda/attention/entry.hpp"
-#include "cuda/forward_sm90/latency/params.hpp"
+#include "cuda/attention/latency/params.hpp"
 
-namespace flashcore::cuda::forward_sm90::latency {
+namespace flashcore::cuda::attention::latency {
 
 inline constexpr float kNoKey = -std::numeric_limits<float>::infinity();
 inline constexpr float kLn2 = 0.6931471805599453F;
@@ -26,7 +27,7 @@ struct Task {
 
 // Lengths, rows and diagonal of an entry that is not like the others.
 __device__ inline void find_own_entry(const Params& p, Task& task) {
-  const attention::Entry entry = attention::find_entry(p, task.batch);
+  const Entry entry = find_entry(p, task.batch);
   if (p.cu_seqlens_q.data != nullptr) task.map_batch = 0;
   task.q_row = entry.q_row;
   task.kv_row = entry.kv_row;
@@ -103,9 +104,9 @@ __device__ __forceinline__ Task find_task(const Params& p, const Early& early) {
 }
 
 // Row `row` of a matrix's batch entry and head.
-__device__ inline const uint16_t* row_pointer(const attention::RowMatrix& m, int batch, int head,
+__device__ inline const uint16_t* row_pointer(const RowMatrix& m, int batch, int head,
                                               int64_t row) {
   return static_cast<const uint16_t*>(m.data) + (batch * m.batch + head * m.head + row * m.row);
 }
 
-}  // namespace flashcore::cuda::forward_sm90::latency
+}  // namespace flashcore::cuda::attention::latency

@@ -1,28 +1,12 @@
-#include "cuda/host/cuda_support.hpp"
+#include "kernel/device_code.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <charconv>
-#include <utility>
 
 namespace flashcore {
 namespace {
-
-constexpr int64_t kRowAlignment = 16;  // bytes: the widest copy
-
-struct UsedStride {
-  std::string_view dimension;
-  int64_t extent;
-  int64_t stride;
-};
-
-std::array<UsedStride, 3> used(const RowStrides& stride, int64_t batch, int64_t heads,
-                               int64_t rows) {
-  return {
-      {{"batch", batch, stride.batch}, {"head", heads, stride.head}, {"row", rows, stride.row}}};
-}
 
 // What code for one target ("80", "80+ptx", "90a") does on a compute capability.
 DeviceCode code_of(std::string_view target, int32_t compute_capability) {
@@ -66,29 +50,6 @@ std::string refuse_code(std::string_view targets, int32_t compute_capability) {
 
 std::string capability_text(int32_t compute_capability) {
   return fmt::format("{}.{}", compute_capability / 10, compute_capability % 10);
-}
-
-std::string misaligned_rows(std::string_view name, const RowStrides& stride, DType dtype,
-                            int64_t batch, int64_t heads, int64_t rows) {
-  const auto elements = kRowAlignment / static_cast<int64_t>(size_of(dtype));
-  for (const UsedStride& one : used(stride, batch, heads, rows)) {
-    if (one.extent > 1 && one.stride % elements != 0) {
-      return fmt::format("{}: {} stride is {} elements, wanted a multiple of {} (16 bytes)", name,
-                         one.dimension, one.stride, elements);
-    }
-  }
-  return {};
-}
-
-std::string unmappable_strides(std::string_view name, const RowStrides& stride, int64_t batch,
-                               int64_t heads, int64_t rows) {
-  for (const UsedStride& one : used(stride, batch, heads, rows)) {
-    if (one.extent > 1 && one.stride <= 0) {
-      return fmt::format("{}: {} stride is {}, wanted more than 0 (tensor maps have no others)",
-                         name, one.dimension, one.stride);
-    }
-  }
-  return {};
 }
 
 }  // namespace flashcore

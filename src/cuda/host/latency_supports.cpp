@@ -1,31 +1,19 @@
-#include "cuda/forward_sm90/latency/supports.hpp"
+#include "cuda/host/latency_supports.hpp"
 
 #include <fmt/format.h>
 
 #include <cmath>
 #include <utility>
 
-#include "cuda/forward_sm80/latency/config.hpp"
-#include "cuda/forward_sm90/latency/config.hpp"
-#include "cuda/forward_sm90/latency/split.hpp"
-#include "cuda/host/cuda_support.hpp"
+#include "cuda/attention/latency/key_tiles.hpp"
+#include "cuda/host/row_strides.hpp"
 
-namespace flashcore {
+namespace flashcore::cuda::host {
 namespace {
 
-namespace small = cuda::forward_sm90::latency;
-
-constexpr int32_t kHopper = 90;         // code for 9.0a runs nowhere else
 constexpr int64_t kMostBlocks = 65535;  // in a grid's y and z
 constexpr int64_t kChunkElements = 8;   // of 16 bits in 16 bytes
-
-std::string refuse_device(const DeviceInfo& device, std::string_view targets) {
-  if (device.compute_capability != kHopper) {
-    return fmt::format("device: compute capability is {}, wanted 9.0",
-                       capability_text(device.compute_capability));
-  }
-  return refuse_code(targets, kHopper);
-}
+constexpr int64_t kLargestHeadDim = 128;
 
 std::string refuse_types(const ForwardProblem& p) {
   if (p.dtype != DType::f16 && p.dtype != DType::bf16) {
@@ -44,8 +32,9 @@ std::string refuse_types(const ForwardProblem& p) {
 std::string refuse_sizes(const ForwardProblem& p) {
   for (const auto& [name, rows] : {std::pair{"q", p.packed ? p.total_q : p.seqlen_q},
                                    std::pair{"k", p.packed ? p.total_kv : p.seqlen_kv}}) {
-    if (rows > small::kLargestSeqlen) {
-      return fmt::format("{}: has {} rows, wanted at most {}", name, rows, small::kLargestSeqlen);
+    if (rows > attention::latency::kLargestSeqlen) {
+      return fmt::format("{}: has {} rows, wanted at most {}", name, rows,
+                         attention::latency::kLargestSeqlen);
     }
   }
   for (const auto& [name, count] : {std::pair{"batch", p.batch}, std::pair{"heads", p.heads_q}}) {
@@ -55,10 +44,9 @@ std::string refuse_sizes(const ForwardProblem& p) {
   }
   for (const auto& [name, head_dim] :
        {std::pair{"q", p.head_dim_qk}, std::pair{"v", p.head_dim_v}}) {
-    if (head_dim < kChunkElements || head_dim % kChunkElements != 0 ||
-        head_dim > small::kLargestHeadDim) {
+    if (head_dim < kChunkElements || head_dim % kChunkElements != 0 || head_dim > kLargestHeadDim) {
       return fmt::format("{}: head dimension is {}, wanted a multiple of {} up to {}", name,
-                         head_dim, kChunkElements, small::kLargestHeadDim);
+                         head_dim, kChunkElements, kLargestHeadDim);
     }
   }
   return {};
@@ -101,48 +89,12 @@ std::string refuse_features(const ForwardProblem& p) {
 
 }  // namespace
 
-std::string forward_sm90_latency_refusal(const ForwardProblem& problem, const DeviceInfo& device,
-                                         std::string_view targets) {
-  std::string refusal = refuse_device(device, targets);
-  if (refusal.empty()) refusal = refuse_types(problem);
+std::string latency_refusal(const ForwardProblem& problem, bool tensor_maps) {
+  std::string refusal = refuse_types(problem);
   if (refusal.empty()) refusal = refuse_sizes(problem);
   if (refusal.empty()) refusal = refuse_features(problem);
-  if (refusal.empty()) refusal = refuse_layout(problem, true);
+  if (refusal.empty()) refusal = refuse_layout(problem, tensor_maps);
   return refusal;
 }
 
-std::string forward_sm80_latency_refusal(const ForwardProblem& problem, const DeviceInfo& device,
-                                         std::string_view targets) {
-  if (device.compute_capability < 80) {
-    return fmt::format("device: compute capability is {}, wanted 8.0 or later",
-                       capability_text(device.compute_capability));
-  }
-  std::string refusal = refuse_code(targets, device.compute_capability);
-  if (refusal.empty()) refusal = refuse_types(problem);
-  if (refusal.empty()) refusal = refuse_sizes(problem);
-  if (refusal.empty()) refusal = refuse_features(problem);
-  if (refusal.empty()) refusal = refuse_layout(problem, false);
-  if (refusal.empty() && cuda::forward_sm80::latency::choose_config(
-                             problem.head_dim_qk, problem.head_dim_v, problem.seqlen_kv, false,
-                             device.shared_memory_a_block) < 0) {
-    refusal =
-        fmt::format("device: has {} bytes of shared memory per block, wanted {}",
-                    device.shared_memory_a_block, cuda::forward_sm80::latency::kSmallSharedMemory);
-  }
-  return refusal;
-}
-
-bool forward_sm90_latency_is_whole(const ForwardProblem& p) {
-  const bool vary =
-      p.packed || p.seqlens_q.present || p.seqlens_kv.present || p.causal_offsets.present;
-  return !vary && p.band.unlimited() && p.seqlen_kv > 0 && p.seqlen_kv % small::kBlockKv == 0;
-}
-
-small::Cover forward_sm90_latency_cover(const ForwardProblem& p) {
-  if (forward_sm90_latency_is_whole(p)) return small::Cover::whole;
-  ForwardProblem open = p;
-  open.band.right = Band::kUnlimited;
-  return forward_sm90_latency_is_whole(open) ? small::Cover::band : small::Cover::any;
-}
-
-}  // namespace flashcore
+}  // namespace flashcore::cuda::host

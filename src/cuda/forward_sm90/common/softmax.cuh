@@ -5,10 +5,10 @@
 #include <limits>
 
 #include "cuda/attention/quad_softmax.cuh"
-#include "cuda/forward_sm90/latency/task.cuh"
+#include "cuda/forward_sm90/common/task.cuh"
 #include "cuda/ptx/exp2.cuh"
 
-namespace flashcore::cuda::forward_sm90::latency {
+namespace flashcore::cuda::forward_sm90 {
 
 template <class S>
 using Scores = float[S::kKeyProducts][4];
@@ -141,4 +141,4 @@ struct Softmax {
   }
 };
 
-}  // namespace flashcore::cuda::forward_sm90::latency
+}  // namespace flashcore::cuda::forward_sm90

@@ -7,7 +7,7 @@
 #include "cuda/ptx/math.cuh"
 #include "cuda/ptx/wgmma.cuh"
 
-namespace flashcore::cuda::forward_sm90::latency {
+namespace flashcore::cuda::forward_sm90 {
 
 // Whether the exponents of two 16-bit numbers are not all ones.
 template <uint32_t kExponent>
@@ -52,4 +52,4 @@ struct Bf16 {
   __device__ static bool is_finite(uint32_t two) { return are_finite<0x7f80U>(two); }
 };
 
-}  // namespace flashcore::cuda::forward_sm90::latency
+}  // namespace flashcore::cuda::forward_sm90

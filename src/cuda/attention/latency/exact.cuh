@@ -10,10 +10,10 @@
 
 #include <cstdint>
 
-#include "cuda/forward_sm90/latency/task.cuh"
+#include "cuda/attention/latency/task.cuh"
 #include "cuda/ptx/exp2.cuh"
 
-namespace flashcore::cuda::forward_sm90::latency {
+namespace flashcore::cuda::attention::latency {
 
 __device__ inline float warp_max(float x) {
 #pragma unroll
@@ -106,4 +106,4 @@ __device__ __noinline__ void store_exactly(const Params& p, uint32_t lanes, int 
   }
 }
 
-}  // namespace flashcore::cuda::forward_sm90::latency
+}  // namespace flashcore::cuda::attention::latency

@@ -1,17 +1,13 @@
-#include "cuda/host/cuda_launch.hpp"
+#include "cuda/host/forward_launch.hpp"
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cstdint>
-#include <utility>
 
 #include "problem/status.hpp"
 
-namespace flashcore {
+namespace flashcore::cuda::host {
 namespace {
-
-namespace attention = cuda::attention;
 
 constexpr uintptr_t kPointerAlignment = 16;
 
@@ -81,15 +77,4 @@ bool is_aligned(const void* pointer) {
   return reinterpret_cast<uintptr_t>(pointer) % kPointerAlignment == 0;
 }
 
-PlannedKernel where_aligned(PlannedKernel own, PlannedKernel other) {
-  const size_t bytes = std::max(own.workspace_bytes, other.workspace_bytes);
-  return {.workspace_bytes = bytes,
-          .run = [own = std::move(own.run), other = std::move(other.run)](
-                     const Arguments& args, std::span<std::byte> workspace, Stream stream) {
-            const bool aligned = is_aligned(args.q) && is_aligned(args.k) && is_aligned(args.v) &&
-                                 is_aligned(args.o);
-            return (aligned ? own : other)(args, workspace, stream);
-          }};
-}
-
-}  // namespace flashcore
+}  // namespace flashcore::cuda::host

@@ -1,4 +1,5 @@
-// Which keys 64 queries visit, and which of a cluster's four warpgroups takes them.
+// Which keys a tile of queries of a latency kernel visits, and who of several parts takes them: on
+// Hopper a cluster's four warpgroups.
 //
 //   tile of 64 keys     begin  +1   +2   +3   +4  ...        part p = rank + 2 * group
 //   part                  0     1    2    3    0
@@ -11,14 +12,13 @@
 #include <cstdint>
 
 #include "cuda/attention/kv_range.hpp"
-#include "cuda/forward_sm90/latency/config.hpp"
 
-namespace flashcore::cuda::forward_sm90::latency {
+namespace flashcore::cuda::attention::latency {
+
+inline constexpr int kBlockKv = 64;  // keys of a tile
 
 // Lengths are below this, and limits further out are as good as none: sums stay inside 32 bits.
 inline constexpr int kLargestSeqlen = 1 << 28, kNoLimit = 1 << 29;
-
-using attention::BandLimits;
 
 // Not std::clamp, which takes the address of a constant: device code has none, and would trap.
 constexpr int kept_near(int limit) {
@@ -78,4 +78,4 @@ constexpr Columns columns_of(const BandLimits& limits, int query, int key) {
   return {query + limits.low - key, std::min(query + limits.high + 1, limits.len_kv) - key};
 }
 
-}  // namespace flashcore::cuda::forward_sm90::latency
+}  // namespace flashcore::cuda::attention::latency

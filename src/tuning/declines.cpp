@@ -1,4 +1,4 @@
-#include "tuning/small_decision.hpp"
+#include "tuning/declines.hpp"
 
 #include <fmt/format.h>
 
@@ -6,17 +6,18 @@
 #include <string_view>
 
 #include "cuda/forward_sm80/throughput/supports.hpp"
-#include "cuda/forward_sm90/throughput/plan.hpp"
 #include "problem/entries.hpp"
 
-namespace flashcore {
+namespace flashcore::tuning {
 namespace {
 
-// The kernel that runs where none of these does.
-NextKernel next_kernel(const ForwardProblem& p, const PlanContext& context) {
-  static const Kernel sm90 = forward_sm90_throughput_kernel();
-  const bool takes = sm90.automatic && sm90.refuses(p, context).empty() &&
-                     (!sm90.declines || sm90.declines(p, context).empty());
+using cuda::forward_sm80::throughput::splits_keys;
+
+// What runs where no kernel for small problems does.
+NextKernel next_kernel(const ForwardProblem& p, const PlanContext& context,
+                       const Kernel& forward_sm90) {
+  const bool takes = forward_sm90.refuses(p, context).empty() &&
+                     (!forward_sm90.declines || forward_sm90.declines(p, context).empty());
   return takes ? NextKernel::forward_sm90_throughput : NextKernel::forward_sm80_throughput;
 }
 
@@ -33,11 +34,21 @@ constexpr std::string_view kUnmeasured = "the problem is larger than those it wa
 
 }  // namespace
 
+std::string sm90_throughput_declines(const ForwardProblem& p, const PlanContext& context) {
+  if (!splits_keys(p, context)) return {};
+  return fmt::format(
+      "q: has {} rows and k {}, which keep few multiprocessors busy; forward_sm80_throughput "
+      "splits "
+      "the keys",
+      p.seqlen_q, p.seqlen_kv);
+}
+
 std::string sm90_latency_declines(const ForwardProblem& p, const PlanContext& context,
+                                  const Kernel& forward_sm90,
                                   bool (SmallChoice::*is_chosen)() const) {
   if (std::string why = unpredicted(p, context); !why.empty()) return why;
   const SmallChoice choice =
-      choose_small(p, context.device.multiprocessors, next_kernel(p, context));
+      choose_small(p, context.device.multiprocessors, next_kernel(p, context, forward_sm90));
   if ((choice.*is_chosen)()) return {};
   if (!choice.is_measured) return std::string(kUnmeasured);
   const std::string medium =
@@ -50,7 +61,7 @@ std::string sm90_latency_declines(const ForwardProblem& p, const PlanContext& co
 
 std::string sm80_latency_declines(const ForwardProblem& p, const PlanContext& context) {
   if (std::string why = unpredicted(p, context); !why.empty()) return why;
-  if (forward_sm80_splits(p, context))
+  if (splits_keys(p, context))
     return "few queries against many keys: forward_sm80_throughput splits the keys among several "
            "blocks";
   const SmallChoice choice =
@@ -61,4 +72,4 @@ std::string sm80_latency_declines(const ForwardProblem& p, const PlanContext& co
                      choice.next_us);
 }
 
-}  // namespace flashcore
+}  // namespace flashcore::tuning

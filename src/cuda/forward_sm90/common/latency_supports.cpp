@@ -1,0 +1,42 @@
+#include "cuda/forward_sm90/common/latency_supports.hpp"
+
+#include <fmt/format.h>
+
+#include "cuda/attention/latency/key_tiles.hpp"
+#include "cuda/host/latency_supports.hpp"
+#include "kernel/device_code.hpp"
+#include "problem/entries.hpp"
+
+namespace flashcore::cuda::forward_sm90 {
+namespace {
+
+using attention::latency::Cover;
+
+constexpr int32_t kHopper = 90;  // code for 9.0a runs nowhere else
+
+// Whether every query sees every key and tiles of keys are full: no tile needs a mask.
+bool is_whole(const ForwardProblem& p) {
+  return !entries_vary(p) && p.band.unlimited() && p.seqlen_kv > 0 &&
+         p.seqlen_kv % attention::latency::kBlockKv == 0;
+}
+
+}  // namespace
+
+std::string latency_refusal(const ForwardProblem& problem, const DeviceInfo& device,
+                            std::string_view targets) {
+  if (device.compute_capability != kHopper) {
+    return fmt::format("device: compute capability is {}, wanted 9.0",
+                       capability_text(device.compute_capability));
+  }
+  std::string refusal = refuse_code(targets, kHopper);
+  return refusal.empty() ? host::latency_refusal(problem, true) : refusal;
+}
+
+Cover cover_of(const ForwardProblem& p) {
+  if (is_whole(p)) return Cover::whole;
+  ForwardProblem open = p;
+  open.band.right = Band::kUnlimited;
+  return is_whole(open) ? Cover::band : Cover::any;
+}
+
+}  // namespace flashcore::cuda::forward_sm90

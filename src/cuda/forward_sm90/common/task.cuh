@@ -1,0 +1,18 @@
+// What attention/latency has, by the names that this folder's latency kernels use.
+#pragma once
+
+#include "cuda/attention/latency/exact.cuh"
+#include "cuda/attention/latency/task.cuh"
+
+namespace flashcore::cuda::forward_sm90 {
+
+using attention::BandLimits;
+using attention::latency::band_span, attention::latency::tile_span, attention::latency::TileSpan;
+using attention::latency::columns_of, attention::latency::Columns;
+using attention::latency::Cover, attention::latency::Params;
+using attention::latency::Early, attention::latency::read_early;
+using attention::latency::find_task, attention::latency::Task;
+using attention::latency::kLn2, attention::latency::kNoKey;
+using attention::latency::store_exactly, attention::latency::tiles_of;
+
+}  // namespace flashcore::cuda::forward_sm90

@@ -1,0 +1,43 @@
+// Which of forward_sm90_throughput's tiles hold a problem, and whether their tiles are alike.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "cuda/forward_sm90/throughput/config.hpp"
+#include "problem/problem.hpp"
+
+namespace flashcore::cuda::forward_sm90::throughput {
+
+// Whether scores are transformed: those instances are compiled apart.
+constexpr bool has_features(const ForwardProblem& p) {
+  return p.softcap > 0 || !(p.softmax_scale > 0);
+}
+
+// Rows of kConfigs: those as narrow as the first that holds the problem.
+inline std::vector<int> tile_candidates(const ForwardProblem& p) {
+  std::vector<int> rows;
+  const int first = choose_config(p.head_dim_qk, p.head_dim_v, has_features(p));
+  if (first < 0) return rows;
+  const Config& narrowest = kConfigs[static_cast<size_t>(first)];
+  for (size_t i = static_cast<size_t>(first); i < kConfigs.size(); ++i) {
+    const Config& c = kConfigs[i];
+    if (c.head_dim_qk == narrowest.head_dim_qk && c.head_dim_v == narrowest.head_dim_v &&
+        (has_features(p) ? c.features : c.plain)) {
+      rows.push_back(static_cast<int>(i));
+    }
+  }
+  return rows;
+}
+
+// Whether tiles differ in how many keys they see, or in how many rows they have: then they are
+// handed out one by one.
+constexpr bool sees_unevenly(const ForwardProblem& p) {
+  return p.band.right >= 0 || p.band.left >= 0 || p.packed || p.seqlens_q.present ||
+         p.seqlens_kv.present;
+}
+constexpr bool is_uneven(const ForwardProblem& p, const Config& config) {
+  return sees_unevenly(p) || p.seqlen_q % config.block_q() != 0;
+}
+
+}  // namespace flashcore::cuda::forward_sm90::throughput

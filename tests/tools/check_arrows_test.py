@@ -1,0 +1,72 @@
+"""An include against the arrows between rooms is found, wherever it is planted."""
+import pathlib
+import sys
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "scripts"))
+import check_arrows as tool  # noqa: E402
+
+SOUND = {"include/flashcore/flashcore.hpp": "",
+         "src/problem/problem.hpp": '#include "flashcore/flashcore.hpp"',
+         "src/kernel/kernel.hpp": '#include "problem/problem.hpp"',
+         "src/cuda/ptx/mma.cuh": "",
+         "src/cuda/attention/latency/task.cuh": '#include "cuda/ptx/mma.cuh"',
+         "src/cuda/host/launch.hpp": "#include <cuda.h>",
+         "src/cuda/forward_sm90/common/launch.hpp": '#include "cuda/host/launch.hpp"',
+         "src/cuda/forward_sm90/latency/kernel.cuh":
+             '#include "cuda/attention/latency/task.cuh"\n#include "cuda/forward_sm90/common/launch.hpp"',
+         "src/cuda/forward_sm80/latency/plan.cpp": '#include "made_by_the_build.hpp"',
+         "src/tuning/choice.hpp": '#include "cuda/forward_sm90/latency/kernel.cuh"',
+         "src/plan/table.cpp": '#include "tuning/choice.hpp"\n#include "cuda/forward_sm90/latency/kernel.cuh"'}
+
+
+class CheckArrows(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.root = pathlib.Path(folder.name)
+        for path, text in SOUND.items():
+            self.write(path, text)
+
+    def write(self, path: str, text: str) -> None:
+        (self.root / path).parent.mkdir(parents=True, exist_ok=True)
+        (self.root / path).write_text(text + "\n", encoding="utf-8")
+
+    def test_this_repository_and_a_sound_tree_pass(self):
+        self.assertEqual(tool.check(ROOT), [])
+        self.assertEqual(tool.check(self.root), [])
+
+    def test_a_planted_include_is_found(self):
+        for path, included in (
+                ("src/problem/problem.hpp", "kernel/kernel.hpp"),
+                ("src/cuda/ptx/mma.cuh", "cuda/attention/latency/task.cuh"),
+                ("src/cuda/attention/latency/task.cuh", "cuda/host/launch.hpp"),
+                ("src/cuda/forward_sm90/common/launch.hpp", "cuda/forward_sm90/latency/kernel.cuh"),
+                ("src/cuda/forward_sm80/latency/plan.cpp", "cuda/forward_sm90/latency/kernel.cuh"),
+                ("src/cuda/forward_sm80/latency/plan.cpp", "cuda/forward_sm90/common/launch.hpp"),
+                ("src/cuda/forward_sm90/latency/kernel.cuh", "tuning/choice.hpp"),
+                ("src/cuda/host/launch.hpp", "plan/table.hpp"),
+                ("src/plan/table.cpp", "bench/cases.hpp")):
+            with self.subTest(path=path, included=included):
+                self.write(path, f'{SOUND[path]}\n  #  include "{included}"')
+                found = tool.check(self.root)
+                self.assertEqual(len(found), 1, found)
+                self.assertIn(f"{path}: ", found[0])
+                self.assertIn(included, found[0])
+                self.write(path, SOUND[path])
+
+    def test_a_file_is_in_a_room(self):
+        self.write("src/attic/old.hpp", '#include "flashcore/flashcore.hpp"')
+        self.assertEqual(tool.check(self.root),
+                         ["src/attic/old.hpp: is in no room of scripts/check_arrows.py"])
+
+    def test_an_exception_goes_with_its_last_include(self):
+        self.write("src/tuning/choice.hpp", "")
+        self.assertEqual(tool.check(self.root),
+                         ["scripts/check_arrows.py: the exception tuning -> cuda/*/* is not used any more"])
+
+
+if __name__ == "__main__":
+    unittest.main()
