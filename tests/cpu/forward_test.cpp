@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <cstdlib>
 #include <functional>
 #include <limits>
@@ -483,11 +484,14 @@ TEST(ForwardCpu, TheWorkspaceDoesNotGrowWithTheSequence) {
   EXPECT_LT(bytes[0], size_t{4} << 20);
 }
 
-TEST(ForwardCpu, NeedsItsWorkspace) {
+TEST(ForwardCpu, RefusesAWorkspaceThatIsTooSmall) {
   HostProblem host = bench::make_host_problem(problem_of({}, DType::f32), 0);
   const Result<Plan> plan = make_plan(host.problem, simd_options());
   ASSERT_TRUE(plan.ok());
-  EXPECT_EQ(plan->run(host.arguments()).code(), StatusCode::invalid_argument);
+  ASSERT_GT(plan->workspace_bytes(), 0U);
+  alignas(256) std::byte memory[256];
+  EXPECT_EQ(plan->run(host.arguments(), memory, plan->workspace_bytes() - 1).code(),
+            StatusCode::invalid_argument);
 }
 
 }  // namespace
