@@ -27,9 +27,7 @@ Operands& operands_of(const Meeting& meeting, size_t lane) {
   return *static_cast<Operands*>(meeting.arguments[lane]);
 }
 
-float poison_value() {
-  return std::bit_cast<float>(0x01010101u * policy().poison);
-}
+float poison_value() { return std::bit_cast<float>(0x01010101u * policy().poison); }
 
 // Calls each(the lane's register, its value among the rows of the warp).
 template <class Each>
