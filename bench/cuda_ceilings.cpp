@@ -10,7 +10,6 @@
 
 #include "bench/cublas.hpp"
 #include "bench/cuda_error.hpp"
-#include "bench/evidence.hpp"
 #include "bench/host_tensor.hpp"
 #include "bench/probe_kernels.hpp"
 #include "bench/random.hpp"

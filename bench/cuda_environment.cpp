@@ -1,10 +1,10 @@
+#include "bench/cuda_environment.hpp"
+
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
 
 #include <array>
 #include <nlohmann/json.hpp>
-
-#include "bench/evidence.hpp"
 
 namespace flashcore::bench {
 namespace {

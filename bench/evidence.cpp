@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "bench/commit.hpp"
+#include "flashcore/flashcore.hpp"
 
 namespace flashcore::bench {
 namespace {
@@ -63,13 +64,6 @@ nlohmann::ordered_json new_evidence(const std::string& kind) {
             {"build_type", build.build_type},
             {"cuda_targets", build.cuda_targets}}},
           {"host", {{"processor", cpu.name}, {"threads", cpu.multiprocessors}}}};
-}
-
-nlohmann::ordered_json timing_evidence(const Timing& timing) {
-  return {{"p50_us", timing.p50 * 1e6},
-          {"p90_us", timing.p90 * 1e6},
-          {"samples", timing.samples},
-          {"calls_a_sample", timing.calls_a_sample}};
 }
 
 Json rounded(Json value) {

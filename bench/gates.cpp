@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <nlohmann/json.hpp>
 #include <span>
 
 namespace flashcore::bench {
@@ -42,13 +43,6 @@ std::string where(const TensorDesc& desc, size_t element) {
     rest /= desc.shape[d];
   }
   return fmt::format("[{}]", fmt::join(index, ", "));
-}
-
-// The looser of the types that the numbers pass through.
-DType loosest(const Problem& problem) {
-  const DType in = problem.q.dtype;
-  const DType out = problem.o.dtype;
-  return gate_limits(out).max_scaled_error > gate_limits(in).max_scaled_error ? out : in;
 }
 
 // Of two numbers that are not both finite: NaN for NaN, each infinity for itself.
@@ -184,6 +178,12 @@ GateLimits gate_limits(DType dtype) {
   }
 }
 
+GateLimits gate_limits(const Problem& problem) {
+  const GateLimits in = gate_limits(problem.q.dtype);
+  const GateLimits out = gate_limits(problem.o.dtype);
+  return out.max_scaled_error > in.max_scaled_error ? out : in;
+}
+
 bool Reference::allows_nan(size_t element) const {
   return std::binary_search(may_be_nan.begin(), may_be_nan.end(), element);
 }
@@ -201,7 +201,7 @@ Result<Reference> compute_reference(HostProblem& host, int threads, bool with_na
   Reference reference;
   reference.o = elements_of(o);
   if (lse) reference.lse = elements_of(*lse);
-  if (!gate_limits(loosest(host.problem)).naive_allowance) return reference;
+  if (!gate_limits(host.problem).naive_allowance) return reference;
   if (!with_naive) {
     reference.naive_max_error = std::numeric_limits<double>::infinity();
     return reference;
@@ -224,9 +224,24 @@ Result<Reference> compute_reference(HostProblem& host, int threads, bool with_na
 Verdict judge(const HostProblem& host, const Reference& reference) {
   Verdict verdict;
   verdict.naive_max_error = reference.naive_max_error;
-  verdict.failure = first_failure(host, reference, gate_limits(loosest(host.problem)), verdict);
+  verdict.failure = first_failure(host, reference, gate_limits(host.problem), verdict);
   verdict.passed = verdict.failure.empty();
   return verdict;
+}
+
+nlohmann::ordered_json verdict_json(const Verdict& verdict, const Problem& problem) {
+  const GateLimits limits = gate_limits(problem);
+  return {{"passed", verdict.passed},
+          {"failure", verdict.failure},
+          {"max_error", verdict.max_error},
+          {"max_scaled_error", verdict.max_scaled_error},
+          {"max_scaled_error_limit", limits.max_scaled_error},
+          {"relative_error", verdict.relative_error},
+          {"relative_error_limit", limits.relative_error},
+          {"lse_error", verdict.lse_error},
+          {"lse_error_limit", limits.lse_error},
+          {"naive_max_error", verdict.naive_max_error},
+          {"outlier_fraction", verdict.outlier_fraction}};
 }
 
 }  // namespace flashcore::bench

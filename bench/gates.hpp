@@ -1,6 +1,7 @@
 // The correctness gates of docs/semantics.md: a result against the fp64 reference.
 #pragma once
 
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -23,6 +24,9 @@ struct GateLimits {
 };
 
 GateLimits gate_limits(DType dtype);
+
+// The looser limits of the types that the numbers of a problem pass through.
+GateLimits gate_limits(const Problem& problem);
 
 // What is right for a problem: outputs in fp64, in row-major order of their indices.
 struct Reference {
@@ -55,5 +59,8 @@ struct Verdict {
 // Judges the outputs in `host`: the limits of its type, NaN and each infinity exactly where the
 // reference has it (except for `may_be_nan` and `past_fp32`), and canaries around every tensor.
 Verdict judge(const HostProblem& host, const Reference& reference);
+
+// The verdict beside the limits that it is held to.
+nlohmann::ordered_json verdict_json(const Verdict& verdict, const Problem& problem);
 
 }  // namespace flashcore::bench

@@ -1,8 +1,8 @@
 #include <nlohmann/json.hpp>
 
 #include "bench/cuda_ceilings.hpp"
+#include "bench/cuda_environment.hpp"
 #include "bench/cuda_timer.hpp"
-#include "bench/evidence.hpp"
 #include "bench/meter.hpp"
 #include "problem/status.hpp"
 

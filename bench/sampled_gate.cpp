@@ -3,9 +3,12 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <cstring>
 #include <optional>
 #include <thread>
 #include <utility>
+
+#include "problem/status.hpp"
 
 namespace flashcore::bench {
 namespace {
@@ -180,6 +183,22 @@ Verdict SampledReference::judge(const ReadElements& outputs, bool has_lse) const
     }
   }
   return worst;
+}
+
+Result<Verdict> SampledReference::judge_rows(std::span<const std::byte> rows) const {
+  const TensorDesc& o = blocks_.front().outputs.problem.o;
+  const size_t row_bytes = static_cast<size_t>(o.shape[3]) * size_of(o.dtype);
+  const size_t wanted = static_cast<size_t>(this->rows()) * row_bytes;
+  if (rows.size() != wanted)
+    return unsupported("has {} bytes of rows, wanted {}", rows.size(), wanted);
+  size_t at = 0;
+  return judge(
+      [&](std::string_view, int64_t, HostTensor& to) {
+        const size_t bytes = static_cast<size_t>(to.elements()) * size_of(o.dtype);
+        std::memcpy(to.data(), rows.data() + at, bytes);
+        at += bytes;
+      },
+      false);
 }
 
 Verdict SampledReference::judge(const HostProblem& host) const {

@@ -1,8 +1,10 @@
 // The gate for problems whose whole fp64 reference would take minutes: blocks of rows are judged.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -35,6 +37,9 @@ class SampledReference {
 
   // Judges those rows of what `outputs` reads: "o", and "lse" if it is there.
   Verdict judge(const ReadElements& outputs, bool has_lse) const;
+
+  // Judges O alone, of its rows in the order of the blocks: [rows(), head_dim] of the type of O.
+  Result<Verdict> judge_rows(std::span<const std::byte> rows) const;
 
   // Judges those rows of the outputs, and that every element of O was written and none is NaN.
   Verdict judge(const HostProblem& host) const;

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "bench/cases.hpp"
+#include "bench/cuda_environment.hpp"
 #include "bench/cuda_timer.hpp"
 #include "bench/evidence.hpp"
 #include "bench/sampled_gate.hpp"

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <nlohmann/json.hpp>
 #include <utility>
 
 namespace flashcore::bench {
@@ -42,6 +43,13 @@ Timing pooled(const std::vector<Timing>& rounds) {
   }
   summarise(all);
   return all;
+}
+
+nlohmann::ordered_json timing_evidence(const Timing& timing) {
+  return {{"p50_us", timing.p50 * 1e6},
+          {"p90_us", timing.p90 * 1e6},
+          {"samples", timing.samples},
+          {"calls_a_sample", timing.calls_a_sample}};
 }
 
 std::string CpuTimer::protocol() const {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
@@ -27,6 +28,9 @@ double quantile(std::vector<double> values, double q);
 
 // Sets the count and the quantiles from the samples.
 void summarise(Timing& timing);
+
+// {"p50_us", "p90_us", "samples", "calls_a_sample"}
+nlohmann::ordered_json timing_evidence(const Timing& timing);
 
 using TimedCall = std::function<Status(Stream)>;
 

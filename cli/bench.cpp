@@ -11,7 +11,9 @@
 #include "cli/bench_watch.hpp"
 #include "cli/command.hpp"
 #include "cli/evidence_file.hpp"
-#include "cli/report.hpp"
+#include "cli/numbers.hpp"
+#include "cli/plan_options.hpp"
+#include "cli/problem_options.hpp"
 #include "cli/session.hpp"
 #include "problem/status.hpp"
 
@@ -19,6 +21,14 @@ namespace flashcore::cli {
 namespace {
 
 constexpr const char* kStandard = "five,sweep,small,decode,features";
+
+struct Options {
+  BenchOptions bench;
+  ProblemOptions problem;
+  PlanChoice choice;
+  std::string suites = "five";
+  std::string cases;  // a file
+};
 
 Status add_suite(const std::string& name, std::vector<BenchSubject>& subjects) {
   const std::optional<std::vector<bench::Case>> cases = bench::suite_cases(name);
@@ -35,7 +45,7 @@ Status add_suite(const std::string& name, std::vector<BenchSubject>& subjects) {
   return {};
 }
 
-Result<std::vector<BenchSubject>> subjects_of(const BenchOptions& options) {
+Result<std::vector<BenchSubject>> subjects_of(const Options& options) {
   std::vector<BenchSubject> subjects;
   if (options.problem.given()) {
     Result<ProblemInputs> inputs = options.problem.read();
@@ -84,13 +94,14 @@ Result<ExitCode> run_here(const BenchOptions& options, std::vector<BenchSubject>
   return print_bench_result(*evidence, options.out, session);
 }
 
-Result<ExitCode> execute(const BenchOptions& options, Session& session) {
-  Result<std::vector<BenchSubject>> subjects = subjects_of(options);
+Result<ExitCode> execute(const Options& all, Session& session) {
+  const BenchOptions& options = all.bench;
+  Result<std::vector<BenchSubject>> subjects = subjects_of(all);
   if (!subjects.ok()) return subjects.status();
   if (options.resume && options.out.empty()) {
     return invalid("--resume: there is no --out FILE, wanted the file to continue");
   }
-  const Result<std::vector<PlanOptions>> allowed = allowed_devices(options.choice);
+  const Result<std::vector<PlanOptions>> allowed = allowed_devices(all.choice);
   if (!allowed.ok()) return allowed.status();
   const PlanOptions& plan = allowed->front();
   if (!options.worker.empty()) return work_for_watcher(options, *subjects, plan);
@@ -98,16 +109,17 @@ Result<ExitCode> execute(const BenchOptions& options, Session& session) {
   return run_here(options, *subjects, plan, session);
 }
 
-void declare(BenchOptions& options, OptionSet& set) {
+void declare(Options& all, OptionSet& set) {
+  BenchOptions& options = all.bench;
   std::string help = fmt::format(
-      "What is timed when no problem is given, separated by commas (default {}):", options.suites);
+      "What is timed when no problem is given, separated by commas (default {}):", all.suites);
   for (const bench::Suite& suite : bench::suites()) {
     help += fmt::format("\n{}: {}", suite.name, suite.summary);
   }
   help += fmt::format("\nstandard: {}", kStandard);
   set.group("What is timed");
-  set.text("--suite", options.suites, help, "NAMES");
-  set.text("--cases", options.cases, "Cases from a JSON file instead (docs/cli.md)", "FILE");
+  set.text("--suite", all.suites, help, "NAMES");
+  set.text("--cases", all.cases, "Cases from a JSON file instead (docs/cli.md)", "FILE");
   set.flag("--all-kernels", options.all_kernels,
            "Also time all kernels that are never chosen automatically (the ladder)");
   set.text("--also", options.also, "Also time these kernels, separated by commas", "NAMES");
@@ -136,14 +148,14 @@ void declare(BenchOptions& options, OptionSet& set) {
   set.flag("--verbose", options.verbose, "Say on stderr what begins, and when");
   set.hidden("--worker", options.worker);
   set.hidden("--worker-program", options.worker_program);
-  options.problem.declare(set);
-  options.choice.declare(set);
+  all.problem.declare(set);
+  declare_plan_choice(set, all.choice);
 }
 
 }  // namespace
 
 Command bench_command() {
-  auto options = std::make_shared<BenchOptions>();
+  auto options = std::make_shared<Options>();
   return {
       .name = "bench",
       .summary = "Time kernels that pass their gates, beside peers and ceilings",

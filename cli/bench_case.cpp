@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "cli/bench_evidence.hpp"
+#include "cli/numbers.hpp"
 #include "cli/plan_choice.hpp"
 #include "plan/fingerprints.hpp"
 #include "problem/status.hpp"
@@ -81,7 +82,7 @@ Status CaseRun::add_kernels() {
   }
   for (const KernelVerdict& kernel : *kernels) {
     // A refusal is worth a row where the kernel or the problem was asked for.
-    const bool asked = !setting_.plan.kernel.empty() || options.problem.given() ||
+    const bool asked = !setting_.plan.kernel.empty() || subject_.given.has_value() ||
                        is_listed(kernel.kernel, options.also);
     if (!kernel.refusal.empty() && !asked) continue;
     BenchPoint& point = points_.emplace_back();
@@ -157,7 +158,7 @@ void CaseRun::add_native_peers(TiledWorkload& workload) {
 void CaseRun::add_process_peers(const TiledWorkload& workload) {
   step("", "peers");
   const Result<std::vector<PeerVerdict>> verdicts =
-      setting_.peers->begin(subject_.one, subject_.suite, setting_.inputs, workload);
+      setting_.peers->begin(subject_.one, subject_.suite, setting_.inputs, workload.reference());
   if (!verdicts.ok()) {
     notes_.push_back(subject_.name() + ": " + verdicts.status().message());
     return;

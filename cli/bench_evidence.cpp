@@ -4,7 +4,7 @@
 
 #include "bench/evidence.hpp"
 #include "bench/work.hpp"
-#include "cli/report.hpp"
+#include "cli/problem_text.hpp"
 #include "plan/fingerprints.hpp"
 #include "problem/problem.hpp"
 
@@ -51,7 +51,7 @@ Json row_json(const BenchPoint& point, const Json& one, const Problem& problem,
   if (!point.version.empty()) row["version"] = point.version;
   if (!point.refusal.empty()) row["refusal"] = point.refusal;
   if (!point.error.empty()) row["error"] = point.error;
-  row["gate"] = point.verdict ? verdict_json(*point.verdict, problem) : Json();
+  row["gate"] = point.verdict ? bench::verdict_json(*point.verdict, problem) : Json();
   row["times"] = Json::object();
   const double flop = one["flop"];
   for (const auto& [protocol, timing] : point.times) {

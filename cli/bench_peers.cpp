@@ -10,7 +10,7 @@
 
 #include "cli/child_process.hpp"
 #include "cli/plan_choice.hpp"
-#include "cli/session.hpp"
+#include "cli/terminal.hpp"
 #include "problem/status.hpp"
 
 namespace flashcore::cli {
@@ -87,10 +87,10 @@ Status Peers::write_pieces(const bench::TiledInputs& inputs) {
 
 Result<std::vector<PeerVerdict>> Peers::begin(const bench::Case& one, const std::string& suite,
                                               const bench::TiledInputs& inputs,
-                                              const TiledWorkload& workload) {
+                                              const bench::SampledReference& reference) {
   FLASHCORE_RETURN_IF_ERROR(write_pieces(inputs));
   Json blocks = Json::array();
-  for (const bench::RowBlock& rows : workload.blocks()) {
+  for (const bench::RowBlock& rows : reference.blocks()) {
     blocks.push_back({rows.batch, rows.head, rows.first, rows.count});
   }
   const Result<Json> answer = process_->ask({{"do", "case"},
@@ -110,11 +110,11 @@ Result<std::vector<PeerVerdict>> Peers::begin(const bench::Case& one, const std:
   std::vector<PeerVerdict> verdicts;
   const auto list = answer->find("backends");
   if (list == answer->end() || !list->is_array()) return unsupported("peers: named no backends");
-  for (const Json& item : *list) verdicts.push_back(judge(item, workload));
+  for (const Json& item : *list) verdicts.push_back(judge(item, reference));
   return verdicts;
 }
 
-PeerVerdict Peers::judge(const Json& answer, const TiledWorkload& workload) const {
+PeerVerdict Peers::judge(const Json& answer, const bench::SampledReference& reference) const {
   PeerVerdict peer{.name = text_of(answer, "name"),
                    .version = text_of(answer, "version"),
                    .error = text_of(answer, "error"),
@@ -127,7 +127,7 @@ PeerVerdict Peers::judge(const Json& answer, const TiledWorkload& workload) cons
   }
   std::ifstream stream(folder_.path() + "/" + file, std::ios::binary);
   const std::string rows{std::istreambuf_iterator<char>(stream), {}};
-  const Result<bench::Verdict> verdict = workload.judge_rows(std::as_bytes(std::span(rows)));
+  const Result<bench::Verdict> verdict = reference.judge_rows(std::as_bytes(std::span(rows)));
   if (!verdict.ok()) {
     peer.error = verdict.status().message();
     return peer;

@@ -10,8 +10,8 @@
 
 #include "bench/cases.hpp"
 #include "bench/meter.hpp"
+#include "bench/sampled_gate.hpp"
 #include "bench/tiled_inputs.hpp"
-#include "cli/bench_workload.hpp"
 #include "cli/peer_process.hpp"
 #include "cli/temporary_folder.hpp"
 #include "flashcore/flashcore.hpp"
@@ -46,10 +46,11 @@ class Peers {
 
   bool alive() const { return process_->alive(); }
 
-  // Hands the case over, lets every backend compute it once, and judges what they computed.
+  // Hands the case over, lets every backend compute it once, and judges those rows of what they
+  // computed.
   Result<std::vector<PeerVerdict>> begin(const bench::Case& one, const std::string& suite,
                                          const bench::TiledInputs& inputs,
-                                         const TiledWorkload& workload);
+                                         const bench::SampledReference& reference);
 
   // One round of a point of the case.
   Result<bench::Timing> time(const std::string& backend, const bench::Meter& meter,
@@ -58,7 +59,8 @@ class Peers {
 
  private:
   Status write_pieces(const bench::TiledInputs& inputs);
-  PeerVerdict judge(const nlohmann::ordered_json& answer, const TiledWorkload& workload) const;
+  PeerVerdict judge(const nlohmann::ordered_json& answer,
+                    const bench::SampledReference& reference) const;
 
   explicit Peers(TemporaryFolder folder) : folder_(std::move(folder)) {}
 

@@ -15,7 +15,8 @@
 #include "cli/bench_evidence.hpp"
 #include "cli/bench_peers.hpp"
 #include "cli/evidence_file.hpp"
-#include "cli/report.hpp"
+#include "cli/numbers.hpp"
+#include "cli/problem_text.hpp"
 #include "problem/status.hpp"
 
 namespace flashcore::cli {

@@ -9,18 +9,13 @@
 #include <vector>
 
 #include "bench/cases.hpp"
-#include "cli/plan_choice.hpp"
-#include "cli/problem_options.hpp"
+#include "cli/problem_inputs.hpp"
 #include "flashcore/flashcore.hpp"
 
 namespace flashcore::cli {
 
 struct BenchOptions {
-  ProblemOptions problem;
-  PlanChoice choice;
-  std::string suites = "five";
-  std::string cases;  // a file
-  std::string also;   // kernels that are never chosen by themselves
+  std::string also;  // kernels that are never chosen by themselves
   bool all_kernels = false;
   std::string peers = "none";  // none, auto, or the helper's path
   std::string backends = "auto";

@@ -8,8 +8,9 @@
 #include <vector>
 
 #include "cli/bench_evidence.hpp"
-#include "cli/report.hpp"
+#include "cli/numbers.hpp"
 #include "cli/table.hpp"
+#include "cli/terminal.hpp"
 
 namespace flashcore::cli {
 namespace {

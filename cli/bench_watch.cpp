@@ -22,6 +22,7 @@
 #include "cli/evidence_file.hpp"
 #include "cli/progress.hpp"
 #include "cli/temporary_folder.hpp"
+#include "cli/terminal.hpp"
 #include "cli/watched_child.hpp"
 #include "problem/status.hpp"
 

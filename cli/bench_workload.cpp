@@ -181,23 +181,7 @@ class DeviceTiles final : public TiledWorkload {
   Result<Verdict> judge_output() override { return judge(false); }
 
   std::string judged() const override { return sampled_text(reference_, problem_); }
-  std::vector<bench::RowBlock> blocks() const override { return reference_.blocks(); }
-
-  Result<Verdict> judge_rows(std::span<const std::byte> rows) const override {
-    const size_t row_bytes = static_cast<size_t>(problem_.o.shape[3]) * size_of(problem_.o.dtype);
-    if (rows.size() != static_cast<size_t>(reference_.rows()) * row_bytes) {
-      return unsupported("has {} bytes of rows, wanted {}", rows.size(),
-                         static_cast<size_t>(reference_.rows()) * row_bytes);
-    }
-    size_t at = 0;  // blocks are judged in their order
-    return reference_.judge(
-        [&](std::string_view, int64_t, HostTensor& to) {
-          const size_t bytes = static_cast<size_t>(to.elements()) * size_of(to.desc().dtype);
-          std::memcpy(to.data(), rows.data() + at, bytes);
-          at += bytes;
-        },
-        false);
-  }
+  const bench::SampledReference& reference() const override { return reference_; }
 
  private:
   static std::span<const std::byte> elements(const HostTensor& tensor) {

@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <memory>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -12,7 +11,7 @@
 #include "bench/sampled_gate.hpp"
 #include "bench/tiled_inputs.hpp"
 #include "bench/timing.hpp"
-#include "cli/problem_options.hpp"
+#include "cli/problem_inputs.hpp"
 #include "flashcore/flashcore.hpp"
 
 namespace flashcore::cli {
@@ -43,12 +42,10 @@ class TiledWorkload : public Workload {
                                                      const bench::TiledInputs& inputs,
                                                      const PlanOptions& options);
 
-  // What a peer is judged by: its rows, in the order of these blocks, [blocks, count, head_dim] of
-  // the type of O.
-  virtual std::vector<bench::RowBlock> blocks() const = 0;
-  virtual Result<bench::Verdict> judge_rows(std::span<const std::byte> rows) const = 0;
+  // What a peer elsewhere is judged by.
+  virtual const bench::SampledReference& reference() const = 0;
 
-  // The same for one that runs here, on the tensors of the kernels; it writes O only.
+  // As for a plan, for a peer that runs here on the tensors of the kernels; it writes O only.
   virtual Result<bench::TimedCall> prepare(bench::NativePeer& peer) = 0;
   virtual Result<bench::Verdict> judge_output() = 0;
 };

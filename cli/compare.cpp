@@ -9,7 +9,7 @@
 #include "cli/command.hpp"
 #include "cli/comparison.hpp"
 #include "cli/evidence_file.hpp"
-#include "cli/report.hpp"
+#include "cli/numbers.hpp"
 #include "cli/table.hpp"
 #include "problem/status.hpp"
 

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "bench/timing.hpp"
-#include "cli/session.hpp"
+#include "cli/terminal.hpp"
 #include "problem/status.hpp"
 
 namespace flashcore::cli {

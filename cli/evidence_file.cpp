@@ -10,7 +10,7 @@
 #include "cli/io/atomic_file.hpp"
 #include "cli/io/byte_source.hpp"
 #include "cli/schema.hpp"
-#include "cli/session.hpp"
+#include "cli/terminal.hpp"
 #include "problem/status.hpp"
 
 namespace flashcore::cli {

@@ -7,9 +7,9 @@
 #include <string_view>
 
 #include "cli/command.hpp"
-#include "cli/plan_choice.hpp"
+#include "cli/plan_options.hpp"
 #include "cli/problem_options.hpp"
-#include "cli/report.hpp"
+#include "cli/problem_text.hpp"
 #include "cli/table.hpp"
 
 namespace flashcore::cli {
@@ -94,7 +94,7 @@ Command explain_command() {
           .declare =
               [options](OptionSet& set) {
                 options->problem.declare(set);
-                options->choice.declare(set);
+                declare_plan_choice(set, options->choice);
               },
           .execute = [options](Session& session) { return execute(*options, session); }};
 }

@@ -2,9 +2,9 @@
 
 #include <memory>
 
-#include "bench/evidence.hpp"
 #include "bench/meter.hpp"
 #include "bench/tiled_inputs.hpp"
+#include "bench/timing.hpp"
 #include "cli/bench_peers.hpp"
 #include "cli/bench_workload.hpp"
 #include "problem/status.hpp"
@@ -65,7 +65,7 @@ Status time_ladder_peers(const std::string& choice, const std::vector<bench::Cas
         TiledWorkload::make(bench::to_problem(shape), inputs, plan);
     if (!workload.ok()) return workload.status();
     const Result<std::vector<PeerVerdict>> verdicts =
-        (*peers)->begin(shape, "five", inputs, **workload);
+        (*peers)->begin(shape, "five", inputs, (*workload)->reference());
     if (!verdicts.ok()) return verdicts.status();
     Json& rows = all["shapes"][shape.name] = Json::array();
     for (const PeerVerdict& peer : *verdicts) rows.push_back(peer_json(**peers, peer, **meter));

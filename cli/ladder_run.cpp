@@ -10,6 +10,7 @@
 
 #include "bench/cases.hpp"
 #include "bench/cuda_ceilings.hpp"
+#include "bench/cuda_environment.hpp"
 #include "bench/cuda_timer.hpp"
 #include "bench/evidence.hpp"
 #include "bench/work.hpp"
@@ -21,6 +22,7 @@
 #include "cli/ladder_times.hpp"
 #include "cli/plan_choice.hpp"
 #include "cli/sanitizer.hpp"
+#include "cli/terminal.hpp"
 #include "plan/fingerprints.hpp"
 #include "problem/status.hpp"
 

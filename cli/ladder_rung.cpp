@@ -8,6 +8,7 @@
 #include "cli/prepared_kernel.hpp"
 #include "cli/sanitizer.hpp"
 #include "cli/session.hpp"
+#include "cli/terminal.hpp"
 #include "problem/status.hpp"
 
 namespace flashcore::cli {

@@ -3,7 +3,6 @@
 #include <memory>
 #include <string_view>
 
-#include "bench/evidence.hpp"
 #include "bench/launches.hpp"
 #include "bench/work.hpp"
 #include "cli/ladder_rung.hpp"

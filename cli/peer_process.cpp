@@ -19,7 +19,7 @@
 #include <utility>
 
 #include "cli/child_process.hpp"
-#include "cli/session.hpp"
+#include "cli/terminal.hpp"
 #include "problem/status.hpp"
 
 namespace flashcore::cli {

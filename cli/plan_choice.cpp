@@ -40,17 +40,6 @@ DeviceInfo info_of(Device device) {
 
 }  // namespace
 
-void PlanChoice::declare(OptionSet& options) {
-  options.group("Where it runs");
-  options.text("--device", device, "auto (the best available), cpu, cuda or cuda:N", "DEVICE");
-  options.text("--kernel", kernel, "Run this kernel (`flashcore explain` lists them)", "NAME");
-  options.number("--threads", threads, "CPU threads; 0 means all");
-  options.flag("--batch-invariant", batch_invariant,
-               "A row's bits do not depend on what else is in the batch");
-  options.flag("--early-start", early_start,
-               "GPU: a call may start before the previous one has ended");
-}
-
 void take_forced_kernel() {
   if (const char* const name = std::getenv("FLASHCORE_KERNEL")) forced_kernel() = name;
   ::unsetenv("FLASHCORE_KERNEL");

@@ -1,10 +1,10 @@
 // Which device and kernel compute a problem, by the options that every command has.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
-#include "cli/options.hpp"
 #include "flashcore/flashcore.hpp"
 
 namespace flashcore::cli {
@@ -15,8 +15,6 @@ struct PlanChoice {
   int64_t threads = 0;
   bool batch_invariant = false;
   bool early_start = false;
-
-  void declare(OptionSet& options);
 };
 
 // FLASHCORE_KERNEL stands for --kernel, in the commands that go through the table by name as well.

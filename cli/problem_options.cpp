@@ -1,10 +1,10 @@
 #include "cli/problem_options.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <utility>
 
 #include "cli/io/tensor.hpp"
+#include "cli/numbers.hpp"
 #include "problem/status.hpp"
 
 namespace flashcore::cli {
@@ -98,50 +98,7 @@ void describe_outputs(Problem& problem, const std::string& layout, std::optional
   if (lse) problem.lse = bench::contiguous(DType::f32, rows);
 }
 
-double gibibytes(double bytes) { return bytes / (1024.0 * 1024.0 * 1024.0); }
-
 }  // namespace
-
-Status check_memory(const Problem& problem) {
-  double bytes = 0;
-  bench::for_each_tensor(problem, [&](std::string_view, const TensorDesc& desc) {
-    auto size = static_cast<double>(size_of(desc.dtype));
-    for (int32_t d = 0; d < desc.rank; ++d) {
-      size *= static_cast<double>(desc.shape[static_cast<size_t>(d)]);
-    }
-    bytes += size;
-  });
-  const auto available = static_cast<double>(devices().front().memory_bytes);
-  if (available <= 0 || bytes <= available) return {};
-  return {
-      StatusCode::out_of_memory,
-      fmt::format("memory: the tensors take {:.1f} GiB, wanted at most the {:.1f} of this machine",
-                  gibibytes(bytes), gibibytes(available))};
-}
-
-std::vector<std::string> split(const std::string& text, char separator) {
-  std::vector<std::string> parts;
-  for (size_t begin = 0; begin <= text.size() && !text.empty();) {
-    const size_t end = std::min(text.find(separator, begin), text.size());
-    parts.push_back(text.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  return parts;
-}
-
-Result<std::vector<int64_t>> parse_numbers(const std::string& option, const std::string& text,
-                                           size_t count, const std::string& wanted) {
-  std::vector<int64_t> numbers;
-  bool good = true;
-  for (const std::string& part : split(text, ',')) {
-    int64_t number = 0;
-    const auto [end, error] = std::from_chars(part.data(), part.data() + part.size(), number);
-    good = good && error == std::errc() && end == part.data() + part.size();
-    numbers.push_back(number);
-  }
-  if (good && numbers.size() == count) return numbers;
-  return invalid("{}: is '{}', wanted {}", option, text, wanted);
-}
 
 void ProblemOptions::declare(OptionSet& options) {
   options.group("Tensors from files");
@@ -306,32 +263,6 @@ Result<ProblemInputs> ProblemOptions::read() const {
   inputs.dropout_seed = dropout_seed_;
   inputs.dropout_offset = dropout_offset_;
   return inputs;
-}
-
-Result<bench::HostProblem> ProblemInputs::load() const {
-  FLASHCORE_RETURN_IF_ERROR(check_memory(problem));
-  bench::HostProblem host;
-  if (sources.empty()) {
-    host = bench::make_host_problem(problem, seed);
-  } else {
-    host.problem = problem;
-    Status status;
-    bench::for_each_tensor(problem, [&](std::string_view name, const TensorDesc& desc) {
-      if (!status.ok()) return;
-      const auto source = sources.find(name);
-      if (source == sources.end()) {
-        host.tensors.emplace(name, bench::HostTensor(desc));  // an output
-        return;
-      }
-      Result<bench::HostTensor> tensor = read_tensor(source->second, desc);
-      status = tensor.status();
-      if (status.ok()) host.tensors.emplace(name, std::move(*tensor));
-    });
-    if (!status.ok()) return status;
-  }
-  host.dropout_seed = dropout_seed;
-  host.dropout_offset = dropout_offset;
-  return host;
 }
 
 }  // namespace flashcore::cli

@@ -8,28 +8,11 @@
 #include <string>
 #include <vector>
 
-#include "bench/tensor_set.hpp"
-#include "cli/inputs.hpp"
 #include "cli/options.hpp"
+#include "cli/problem_inputs.hpp"
 #include "flashcore/flashcore.hpp"
 
 namespace flashcore::cli {
-
-// A problem, and where its data comes from.
-struct ProblemInputs {
-  Problem problem;
-  TensorSources sources;  // empty: inputs are drawn from N(0, 1) by `seed`
-  uint64_t seed = 0;
-  uint64_t dropout_seed = 0;
-  uint64_t dropout_offset = 0;
-
-  // Reads or draws the inputs; outputs are poisoned. Call it for problems that a plan was made
-  // for: descriptors are trusted. Refuses what this machine's memory does not hold.
-  Result<bench::HostProblem> load() const;
-};
-
-// Refuses a problem whose tensors this machine's memory does not hold.
-Status check_memory(const Problem& problem);
 
 class ProblemOptions {
  public:
@@ -69,11 +52,5 @@ class ProblemOptions {
   uint64_t dropout_seed_ = 0, dropout_offset_ = 0;
   int64_t kv_scale_block_ = 0, max_seqlen_q_ = 0, max_seqlen_kv_ = 0;
 };
-
-// "1,2,3" as whole numbers.
-Result<std::vector<int64_t>> parse_numbers(const std::string& option, const std::string& text,
-                                           size_t count, const std::string& wanted);
-
-std::vector<std::string> split(const std::string& text, char separator);
 
 }  // namespace flashcore::cli

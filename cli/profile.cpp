@@ -14,9 +14,9 @@
 #include "cli/command.hpp"
 #include "cli/diagnosis.hpp"
 #include "cli/io/atomic_file.hpp"
+#include "cli/numbers.hpp"
 #include "cli/plan_choice.hpp"
 #include "cli/prepared_kernel.hpp"
-#include "cli/problem_options.hpp"
 #include "problem/status.hpp"
 
 namespace flashcore::cli {

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "cli/session.hpp"
+#include "cli/terminal.hpp"
 
 namespace flashcore::cli {
 namespace {

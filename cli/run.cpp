@@ -11,9 +11,11 @@
 #include "bench/work.hpp"
 #include "cli/command.hpp"
 #include "cli/execution.hpp"
+#include "cli/numbers.hpp"
 #include "cli/outputs.hpp"
-#include "cli/plan_choice.hpp"
+#include "cli/plan_options.hpp"
 #include "cli/problem_options.hpp"
+#include "cli/problem_text.hpp"
 #include "cli/progress.hpp"
 #include "cli/report.hpp"
 #include "problem/status.hpp"
@@ -71,7 +73,7 @@ Result<std::optional<bench::Timing>> compute(const Options& options, const Chose
 }
 
 void print_check(Session& session, const bench::Verdict& verdict, const Problem& problem) {
-  const bench::GateLimits limits = limits_of(problem);
+  const bench::GateLimits limits = bench::gate_limits(problem);
   const std::string mark =
       verdict.passed ? session.styled("passed", Tone::good) : session.styled("FAILED", Tone::bad);
   session.line(fmt::format("check    {}{} against the fp64 reference", mark,
@@ -118,7 +120,7 @@ nlohmann::ordered_json json(const ChosenPlan& chosen, const Problem& problem,
                                 {"check", nullptr},
                                 {"time", nullptr},
                                 {"written", outcome.written}};
-  if (outcome.verdict) out["check"] = verdict_json(*outcome.verdict, problem);
+  if (outcome.verdict) out["check"] = bench::verdict_json(*outcome.verdict, problem);
   if (outcome.timing) out["time"] = timing_json(*outcome.timing, flop);
   return out;
 }
@@ -174,7 +176,7 @@ Command run_command() {
       .declare =
           [options](OptionSet& set) {
             options->problem.declare(set);
-            options->choice.declare(set);
+            declare_plan_choice(set, options->choice);
             set.group("Results");
             set.flag(
                 "--check", options->check,

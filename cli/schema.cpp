@@ -3,7 +3,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "cli/session.hpp"
+#include "cli/terminal.hpp"
 #include "problem/status.hpp"
 
 namespace flashcore::cli {

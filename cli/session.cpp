@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <cerrno>
 #include <cstdlib>
 #include <cstring>
 #include <nlohmann/json.hpp>
@@ -14,30 +13,12 @@
 namespace flashcore::cli {
 namespace {
 
-int stdout_error = 0;  // errno of the first text that stdout did not take
-
 bool wants_color(std::FILE* stream) {
   const char* const no_color = std::getenv("NO_COLOR");
   const char* const terminal = std::getenv("TERM");
   if (no_color != nullptr && *no_color != '\0') return false;
   if (terminal != nullptr && std::string_view(terminal) == "dumb") return false;
   return is_terminal(stream);
-}
-
-std::string color(std::string_view text, Tone tone) {
-  switch (tone) {
-    case Tone::strong:
-      return fmt::format("\x1b[1m{}\x1b[0m", text);
-    case Tone::faint:
-      return fmt::format("\x1b[2m{}\x1b[0m", text);
-    case Tone::good:
-      return fmt::format("\x1b[32m{}\x1b[0m", text);
-    case Tone::bad:
-      return fmt::format("\x1b[31m{}\x1b[0m", text);
-    case Tone::plain:
-      break;
-  }
-  return std::string(text);
 }
 
 }  // namespace
@@ -59,22 +40,6 @@ ExitCode exit_code(StatusCode code) {
   return ExitCode::internal;
 }
 
-bool is_terminal(std::FILE* stream) { return ::isatty(::fileno(stream)) == 1; }
-
-std::string printable(std::string_view text) {
-  std::string out(text);
-  for (char& c : out) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (byte < 0x20 || byte == 0x7F) c = '?';
-  }
-  return out;
-}
-
-void write_text(std::FILE* stream, std::string_view text) {
-  const bool written = std::fwrite(text.data(), 1, text.size(), stream) == text.size();
-  if (!written && stream == stdout && stdout_error == 0) stdout_error = errno;
-}
-
 void hold_standard_streams() {
   for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     if (::fcntl(stream, F_GETFD) != -1) continue;
@@ -85,7 +50,7 @@ void hold_standard_streams() {
 void Session::line(std::string_view text) { write_text(human(), std::string(text) + "\n"); }
 
 std::string Session::styled(std::string_view text, Tone tone) const {
-  return wants_color(human()) ? color(text, tone) : std::string(text);
+  return wants_color(human()) ? colored(text, tone) : std::string(text);
 }
 
 void Session::document(const nlohmann::ordered_json& value) {
@@ -96,20 +61,17 @@ void Session::document(const nlohmann::ordered_json& value) {
 
 ExitCode Session::fail(const Status& status) {
   const std::string message = printable(status.message());
-  const std::string mark = wants_color(stderr) ? color("error:", Tone::bad) : "error:";
+  const std::string mark = wants_color(stderr) ? colored("error:", Tone::bad) : "error:";
   write_text(stderr, fmt::format("flashcore: {} {}\n", mark, message));
   document({{"status", "error"}, {"code", to_string(status.code())}, {"message", message}});
   return exit_code(status.code());
 }
 
 ExitCode Session::finish(ExitCode code) {
-  if (std::fflush(stdout) != 0 && stdout_error == 0) stdout_error = errno;
-  if (std::ferror(stdout) != 0 && stdout_error == 0)
-    stdout_error = EIO;  // noticed by another flush
-  if (stdout_error == 0) return code;
+  const int error = flush_stdout();
+  if (error == 0) return code;
   json = false;  // a document cannot be written either
-  const ExitCode failed =
-      fail(invalid("stdout: cannot be written ({})", std::strerror(stdout_error)));
+  const ExitCode failed = fail(invalid("stdout: cannot be written ({})", std::strerror(error)));
   return code == ExitCode::ok ? failed : code;
 }
 

@@ -10,20 +10,10 @@
 #include <string_view>
 
 #include "cli/exit_code.hpp"
+#include "cli/terminal.hpp"
 #include "flashcore/flashcore.hpp"
 
 namespace flashcore::cli {
-
-enum class Tone { plain, strong, faint, good, bad };
-
-// Bytes of a hostile file can be in an error: control characters become '?'.
-std::string printable(std::string_view text);
-
-bool is_terminal(std::FILE* stream);
-
-// All text goes out by this function. A stream that cannot take it raises no exception:
-// Session::finish notices a failed stdout. A failed stderr is ignored: there is nowhere to say it.
-void write_text(std::FILE* stream, std::string_view text);
 
 // To be called first. A standard stream that is closed must not become the next file that is
 // opened: in its place comes one that refuses every read and write.

@@ -12,9 +12,8 @@
 #include "bench/meter.hpp"
 #include "cli/command.hpp"
 #include "cli/evidence_file.hpp"
-#include "cli/plan_choice.hpp"
-#include "cli/problem_options.hpp"
-#include "cli/report.hpp"
+#include "cli/numbers.hpp"
+#include "cli/plan_options.hpp"
 #include "cli/sanitizer.hpp"
 #include "cli/verify_random.hpp"
 #include "cli/verify_scores.hpp"
@@ -248,7 +247,7 @@ Command verify_command() {
             set.flag("--only-run", options->only_run,
                      "Run random problems without judging them: what the sanitizers watch");
             set.text("--out", options->out, "Write the results as evidence", "FILE");
-            options->choice.declare(set);
+            declare_plan_choice(set, options->choice);
           },
       .execute = [options](Session& session) { return execute(*options, session); }};
 }

@@ -15,6 +15,7 @@
 #include "cli/progress.hpp"
 #include "cli/sanitizer.hpp"
 #include "cli/table.hpp"
+#include "cli/terminal.hpp"
 #include "cli/verify_kernel.hpp"
 #include "cpu/parallel.hpp"
 #include "problem/status.hpp"

@@ -6,9 +6,8 @@
 #include <map>
 
 #include "bench/cases.hpp"
-#include "cli/options.hpp"
+#include "cli/numbers.hpp"
 #include "cli/plan_choice.hpp"
-#include "cli/problem_options.hpp"
 #include "cli/progress.hpp"
 #include "cli/table.hpp"
 #include "cli/verify_kernel.hpp"
