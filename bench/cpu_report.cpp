@@ -24,13 +24,13 @@
 #include <thread>
 #include <vector>
 
-#include "bench/cases.hpp"
-#include "bench/cpu_peak.hpp"
-#include "bench/evidence.hpp"
+#include "bench/cases/cases.hpp"
+#include "bench/cases/work.hpp"
+#include "bench/evidence/evidence.hpp"
+#include "bench/gate/sampled_gate.hpp"
 #include "bench/peers/unfused_blas.hpp"
-#include "bench/sampled_gate.hpp"
-#include "bench/timing.hpp"
-#include "bench/work.hpp"
+#include "bench/time/cpu_peak.hpp"
+#include "bench/time/timing.hpp"
 #include "plan/fingerprints.hpp"
 
 namespace flashcore::bench {

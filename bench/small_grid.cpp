@@ -17,13 +17,13 @@
 #include <string>
 #include <vector>
 
-#include "bench/cases.hpp"
-#include "bench/cuda_environment.hpp"
-#include "bench/cuda_timer.hpp"
-#include "bench/evidence.hpp"
-#include "bench/sampled_gate.hpp"
-#include "bench/tiled_inputs.hpp"
-#include "cli/execution.hpp"
+#include "bench/cases/cases.hpp"
+#include "bench/device/cuda_environment.hpp"
+#include "bench/device/execution.hpp"
+#include "bench/evidence/evidence.hpp"
+#include "bench/gate/sampled_gate.hpp"
+#include "bench/tensors/tiled_inputs.hpp"
+#include "bench/time/cuda_timer.hpp"
 #include "flashcore/flashcore.hpp"
 #include "plan/fingerprints.hpp"
 #include "problem/status.hpp"
@@ -124,7 +124,7 @@ ordered_json measure(HostProblem& host, const SampledReference& reference,
   const Status status = [&]() -> Status {
     const Result<Plan> plan = make_plan(host.problem, options);
     if (!plan.ok()) return plan.status();
-    Result<cli::Execution> execution = cli::Execution::prepare(*plan, kGpu, host);
+    Result<bench::Execution> execution = bench::Execution::prepare(*plan, kGpu, host);
     if (!execution.ok()) return execution.status();
     FLASHCORE_RETURN_IF_ERROR(execution->run());
     FLASHCORE_RETURN_IF_ERROR(execution->fetch());

@@ -5,13 +5,13 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
-#include "bench/cases.hpp"
-#include "cli/bench_run.hpp"
+#include "bench/cases/cases.hpp"
+#include "bench/evidence/evidence_file.hpp"
+#include "bench/run/run.hpp"
+#include "bench/text/numbers.hpp"
 #include "cli/bench_table.hpp"
 #include "cli/bench_watch.hpp"
 #include "cli/command.hpp"
-#include "cli/evidence_file.hpp"
-#include "cli/numbers.hpp"
 #include "cli/plan_options.hpp"
 #include "cli/problem_options.hpp"
 #include "cli/session.hpp"
@@ -23,14 +23,14 @@ namespace {
 constexpr const char* kStandard = "five,sweep,small,decode,features";
 
 struct Options {
-  BenchOptions bench;
+  bench::RunOptions bench;
   ProblemOptions problem;
-  PlanChoice choice;
+  bench::PlanChoice choice;
   std::string suites = "five";
   std::string cases;  // a file
 };
 
-Status add_suite(const std::string& name, std::vector<BenchSubject>& subjects) {
+Status add_suite(const std::string& name, std::vector<bench::Subject>& subjects) {
   const std::optional<std::vector<bench::Case>> cases = bench::suite_cases(name);
   if (!cases) {
     std::string names;
@@ -45,37 +45,37 @@ Status add_suite(const std::string& name, std::vector<BenchSubject>& subjects) {
   return {};
 }
 
-Result<std::vector<BenchSubject>> subjects_of(const Options& options) {
-  std::vector<BenchSubject> subjects;
+Result<std::vector<bench::Subject>> subjects_of(const Options& options) {
+  std::vector<bench::Subject> subjects;
   if (options.problem.given()) {
-    Result<ProblemInputs> inputs = options.problem.read();
+    Result<bench::ProblemInputs> inputs = options.problem.read();
     if (!inputs.ok()) return inputs.status();
-    BenchSubject& subject = subjects.emplace_back();
+    bench::Subject& subject = subjects.emplace_back();
     subject.suite = "given";
     subject.given = std::move(*inputs);
     return subjects;
   }
   if (!options.cases.empty()) {
-    const Result<std::vector<FileCase>> cases = read_cases(options.cases);
+    const Result<std::vector<bench::FileCase>> cases = bench::read_cases(options.cases);
     if (!cases.ok()) return cases.status();
-    for (const FileCase& one : *cases) {
+    for (const bench::FileCase& one : *cases) {
       subjects.push_back({.suite = one.suite, .one = one.one, .given = std::nullopt});
     }
     return subjects;
   }
   const std::string suites = options.suites == "standard" ? kStandard : options.suites;
-  for (const std::string& name : split(suites, ',')) {
+  for (const std::string& name : bench::split(suites, ',')) {
     FLASHCORE_RETURN_IF_ERROR(add_suite(name, subjects));
   }
   return subjects;
 }
 
 // Without a watcher: a debugger or a profiler wants the work in the process it started.
-class Quiet final : public BenchListener {
+class Quiet final : public bench::RunListener {
  public:
   explicit Quiet(bool verbose) : verbose_(verbose) {}
-  void begins(const BenchStep& step) override {
-    if (verbose_) write_text(stderr, "begins " + step.what + "\n");
+  void begins(const bench::Step& step) override {
+    if (verbose_) bench::write_text(stderr, "begins " + step.what + "\n");
   }
   void finished(const nlohmann::ordered_json*) override {}
 
@@ -83,25 +83,25 @@ class Quiet final : public BenchListener {
   bool verbose_;
 };
 
-Result<ExitCode> run_here(const BenchOptions& options, std::vector<BenchSubject>& subjects,
+Result<ExitCode> run_here(const bench::RunOptions& options, std::vector<bench::Subject>& subjects,
                           const PlanOptions& plan, Session& session) {
   Quiet listener(options.verbose);
-  BenchOrder order;
+  bench::RunOrder order;
   order.out = options.out;
   const Result<nlohmann::ordered_json> evidence =
-      run_bench(options, subjects, plan, order, listener);
+      bench::run_cases(options, subjects, plan, order, listener);
   if (!evidence.ok()) return evidence.status();
   return print_bench_result(*evidence, options.out, session);
 }
 
 Result<ExitCode> execute(const Options& all, Session& session) {
-  const BenchOptions& options = all.bench;
-  Result<std::vector<BenchSubject>> subjects = subjects_of(all);
+  const bench::RunOptions& options = all.bench;
+  Result<std::vector<bench::Subject>> subjects = subjects_of(all);
   if (!subjects.ok()) return subjects.status();
   if (options.resume && options.out.empty()) {
     return invalid("--resume: there is no --out FILE, wanted the file to continue");
   }
-  const Result<std::vector<PlanOptions>> allowed = allowed_devices(all.choice);
+  const Result<std::vector<PlanOptions>> allowed = bench::allowed_devices(all.choice);
   if (!allowed.ok()) return allowed.status();
   const PlanOptions& plan = allowed->front();
   if (!options.worker.empty()) return work_for_watcher(options, *subjects, plan);
@@ -110,7 +110,7 @@ Result<ExitCode> execute(const Options& all, Session& session) {
 }
 
 void declare(Options& all, OptionSet& set) {
-  BenchOptions& options = all.bench;
+  bench::RunOptions& options = all.bench;
   std::string help = fmt::format(
       "What is timed when no problem is given, separated by commas (default {}):", all.suites);
   for (const bench::Suite& suite : bench::suites()) {

@@ -7,10 +7,10 @@
 #include <utility>
 #include <vector>
 
-#include "cli/bench_evidence.hpp"
-#include "cli/numbers.hpp"
-#include "cli/table.hpp"
-#include "cli/terminal.hpp"
+#include "bench/run/case_evidence.hpp"
+#include "bench/text/numbers.hpp"
+#include "bench/text/table.hpp"
+#include "bench/text/terminal.hpp"
 
 namespace flashcore::cli {
 namespace {
@@ -25,10 +25,11 @@ const Json* time_of(const Json& row, const std::string& protocol) {
 std::string gate_cell(const Json& row, const Session& session) {
   if (row.contains("refusal")) return "refused";
   if (row.contains("error")) {
-    return row["source"] == "peer" ? "-" : session.styled("FAILED", Tone::bad);
+    return row["source"] == "peer" ? "-" : session.styled("FAILED", bench::Tone::bad);
   }
   const bool passed = row["gate"].is_object() && row["gate"]["passed"];
-  return passed ? session.styled("passed", Tone::good) : session.styled("FAILED", Tone::bad);
+  return passed ? session.styled("passed", bench::Tone::good)
+                : session.styled("FAILED", bench::Tone::bad);
 }
 
 std::vector<std::string> cells_of(const Json& one, const Json& row, const std::string& protocol,
@@ -39,9 +40,9 @@ std::vector<std::string> cells_of(const Json& one, const Json& row, const std::s
     cells[3] = fmt::format("{:.1e}", row["gate"]["max_scaled_error"].get<double>());
   }
   if (const Json* const time = time_of(row, protocol)) {
-    cells[4] = seconds_text((*time)["p50_us"].get<double>() * 1e-6);
-    cells[5] = seconds_text((*time)["p90_us"].get<double>() * 1e-6);
-    cells[6] = rate_text((*time)["tflops"].get<double>() * 1e12);
+    cells[4] = bench::seconds_text((*time)["p50_us"].get<double>() * 1e-6);
+    cells[5] = bench::seconds_text((*time)["p90_us"].get<double>() * 1e-6);
+    cells[6] = bench::rate_text((*time)["tflops"].get<double>() * 1e12);
     if (time->contains("percent_of_bound")) {
       cells[7] = fmt::format("{:.1f}%", (*time)["percent_of_bound"].get<double>());
     }
@@ -55,7 +56,8 @@ void print_ceilings(const Json& ceilings, Session& session) {
     const Json products = values.value("matrix_product", Json::object());
     for (const auto& [dtype, product] : products.items()) {
       if (product.is_null()) continue;
-      text += fmt::format(" {} {} ({})", dtype, rate_text(product["tflops"].get<double>() * 1e12),
+      text += fmt::format(" {} {} ({})", dtype,
+                          bench::rate_text(product["tflops"].get<double>() * 1e12),
                           product["library"].get<std::string>());
     }
     if (values.contains("copy_bytes_a_second")) {
@@ -79,20 +81,20 @@ std::string bench_line(const Json& one, const std::string& protocol) {
     if (time == nullptr) continue;
     text += fmt::format(" {} {:.2f} us ({})", row["implementation"].get<std::string>(),
                         (*time)["p50_us"].get<double>(),
-                        rate_text((*time)["tflops"].get<double>() * 1e12));
+                        bench::rate_text((*time)["tflops"].get<double>() * 1e12));
   }
   return text;
 }
 
 void print_bench(const Json& evidence, const std::string& protocol, Session& session) {
-  Table table({{"problem"},
-               {"implementation"},
-               {"gate"},
-               {"scaled error", Align::right},
-               {"p50", Align::right},
-               {"p90", Align::right},
-               {"rate", Align::right},
-               {"of bound", Align::right}});
+  bench::Table table({{"problem"},
+                      {"implementation"},
+                      {"gate"},
+                      {"scaled error", bench::Align::right},
+                      {"p50", bench::Align::right},
+                      {"p90", bench::Align::right},
+                      {"rate", bench::Align::right},
+                      {"of bound", bench::Align::right}});
   std::vector<std::string> failures;
   for (const Json& one : evidence["cases"]) {
     for (const Json& row : one["rows"]) {
@@ -109,9 +111,9 @@ void print_bench(const Json& evidence, const std::string& protocol, Session& ses
   print_ceilings(evidence["ceilings"], session);
   session.line();
   for (const std::string& line : table.lines()) session.line(line);
-  for (const std::string& failure : failures) session.line(printable(failure));
+  for (const std::string& failure : failures) session.line(bench::printable(failure));
   for (const Json& note : evidence["notes"]) {
-    session.line("note: " + printable(note.get<std::string>()));
+    session.line("note: " + bench::printable(note.get<std::string>()));
   }
 }
 
@@ -119,7 +121,8 @@ ExitCode print_bench_result(const Json& evidence, const std::string& out, Sessio
   const Json& protocols = evidence["protocols"];
   print_bench(evidence, protocols.empty() ? "" : protocols.begin().key(), session);
   if (!out.empty()) session.line("evidence " + out);
-  const bool failed = std::any_of(evidence["cases"].begin(), evidence["cases"].end(), has_failure);
+  const bool failed =
+      std::any_of(evidence["cases"].begin(), evidence["cases"].end(), bench::has_failure);
   Json document = {{"status", failed ? "check_failed" : "ok"}};
   document.update(evidence);
   session.document(document);

@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "cli/bench_run.hpp"
+#include "bench/run/run.hpp"
 #include "cli/exit_code.hpp"
 #include "cli/session.hpp"
 #include "flashcore/flashcore.hpp"
@@ -12,11 +12,12 @@
 namespace flashcore::cli {
 
 // Runs, watches, and prints what came out.
-Result<ExitCode> watch_bench(const BenchOptions& options, std::vector<BenchSubject>& subjects,
-                             const PlanOptions& plan, Session& session);
+Result<ExitCode> watch_bench(const bench::RunOptions& options,
+                             std::vector<bench::Subject>& subjects, const PlanOptions& plan,
+                             Session& session);
 
 // The child's part, in a process that was started with --worker FILE.
-Result<ExitCode> work_for_watcher(const BenchOptions& options, std::vector<BenchSubject>& subjects,
-                                  PlanOptions plan);
+Result<ExitCode> work_for_watcher(const bench::RunOptions& options,
+                                  std::vector<bench::Subject>& subjects, PlanOptions plan);
 
 }  // namespace flashcore::cli

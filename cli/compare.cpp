@@ -6,11 +6,11 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "bench/evidence/evidence_file.hpp"
+#include "bench/report/comparison.hpp"
+#include "bench/text/numbers.hpp"
+#include "bench/text/table.hpp"
 #include "cli/command.hpp"
-#include "cli/comparison.hpp"
-#include "cli/evidence_file.hpp"
-#include "cli/numbers.hpp"
-#include "cli/table.hpp"
 #include "problem/status.hpp"
 
 namespace flashcore::cli {
@@ -33,34 +33,34 @@ std::string headline(const Json& evidence) {
 }
 
 std::string time_text(double microseconds) {
-  return microseconds > 0 ? seconds_text(microseconds * 1e-6) : "-";
+  return microseconds > 0 ? bench::seconds_text(microseconds * 1e-6) : "-";
 }
 
-std::vector<std::string> cells_of(const ComparedPoint& point, const Session& session) {
+std::vector<std::string> cells_of(const bench::ComparedPoint& point, const Session& session) {
   const bool worse =
-      !point.peer && (point.change == Change::slower || point.change == Change::lost);
-  const bool better = !point.peer && point.change == Change::faster;
+      !point.peer && (point.change == bench::Change::slower || point.change == bench::Change::lost);
+  const bool better = !point.peer && point.change == bench::Change::faster;
   return {point.problem,
           point.implementation + (point.peer ? " (peer)" : ""),
           time_text(point.before_us),
           time_text(point.after_us),
           point.ratio > 0 ? fmt::format("{:+.1f}%", 100 * (point.ratio - 1)) : "-",
           point.ratio > 0 ? fmt::format("{:.1f}%", 100 * point.noise) : "-",
-          session.styled(to_string(point.change), worse    ? Tone::bad
-                                                  : better ? Tone::good
-                                                           : Tone::plain)};
+          session.styled(to_string(point.change), worse    ? bench::Tone::bad
+                                                  : better ? bench::Tone::good
+                                                           : bench::Tone::plain)};
 }
 
-void print(const Comparison& comparison, const Options& options, Session& session) {
-  Table table({{"problem"},
-               {"implementation"},
-               {"before", Align::right},
-               {"after", Align::right},
-               {"time", Align::right},
-               {"noise", Align::right},
-               {"verdict"}});
-  for (const ComparedPoint& point : comparison.points) {
-    if (options.changed_only && point.change == Change::same) continue;
+void print(const bench::Comparison& comparison, const Options& options, Session& session) {
+  bench::Table table({{"problem"},
+                      {"implementation"},
+                      {"before", bench::Align::right},
+                      {"after", bench::Align::right},
+                      {"time", bench::Align::right},
+                      {"noise", bench::Align::right},
+                      {"verdict"}});
+  for (const bench::ComparedPoint& point : comparison.points) {
+    if (options.changed_only && point.change == bench::Change::same) continue;
     table.row(cells_of(point, session));
   }
   for (const std::string& line : table.lines()) session.line(line);
@@ -75,9 +75,9 @@ void print(const Comparison& comparison, const Options& options, Session& sessio
   }
 }
 
-Json document_of(const Comparison& comparison) {
+Json document_of(const bench::Comparison& comparison) {
   Json points = Json::array();
-  for (const ComparedPoint& point : comparison.points) {
+  for (const bench::ComparedPoint& point : comparison.points) {
     points.push_back({{"problem", point.problem},
                       {"implementation", point.implementation},
                       {"source", point.peer ? "peer" : "flashcore"},
@@ -100,22 +100,22 @@ Result<ExitCode> execute(const Options& options, Session& session) {
   if (!(options.threshold >= 0 && std::isfinite(options.threshold))) {
     return invalid("--threshold: is {}, wanted 0 percent or more", options.threshold);
   }
-  const Result<Json> before = read_evidence(options.before);
+  const Result<Json> before = bench::read_evidence(options.before);
   if (!before.ok()) return before.status();
-  const Result<Json> after = read_evidence(options.after);
+  const Result<Json> after = bench::read_evidence(options.after);
   if (!after.ok()) return after.status();
   const std::string old_device = (*before)["device"]["name"],
                     new_device = (*after)["device"]["name"];
   if (old_device != new_device && !options.any_device) {
     return invalid("device: is {} and {}, wanted one (--any-device compares them anyway)",
-                   printable(old_device), printable(new_device));
+                   bench::printable(old_device), bench::printable(new_device));
   }
   const std::string protocol = options.protocol.empty() ? headline(*before) : options.protocol;
-  const Result<Comparison> comparison =
-      compare_evidence(*before, *after, protocol, options.threshold / 100);
+  const Result<bench::Comparison> comparison =
+      bench::compare_evidence(*before, *after, protocol, options.threshold / 100);
   if (!comparison.ok()) return comparison.status();
   const bool any = std::any_of(comparison->points.begin(), comparison->points.end(),
-                               [](const ComparedPoint& point) { return point.ratio > 0; });
+                               [](const bench::ComparedPoint& point) { return point.ratio > 0; });
   if (!any) {
     return invalid("points: none has a time by protocol '{}' in both files, wanted one", protocol);
   }

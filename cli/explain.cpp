@@ -6,27 +6,27 @@
 #include <string>
 #include <string_view>
 
+#include "bench/cases/problem_text.hpp"
+#include "bench/text/table.hpp"
 #include "cli/command.hpp"
 #include "cli/plan_options.hpp"
 #include "cli/problem_options.hpp"
-#include "cli/problem_text.hpp"
-#include "cli/table.hpp"
 
 namespace flashcore::cli {
 namespace {
 
 struct Options {
   ProblemOptions problem;
-  PlanChoice choice;
+  bench::PlanChoice choice;
 };
 
 // `runs`: the kernel that computes the problem on this device; empty when none does.
 std::string verdict_text(const Session& session, const KernelVerdict& verdict,
                          std::string_view runs, bool chosen) {
   if (!verdict.refusal.empty()) {
-    return session.styled("no", Tone::bad) + ": " + verdict.refusal;
+    return session.styled("no", bench::Tone::bad) + ": " + verdict.refusal;
   }
-  std::string text = session.styled("yes", Tone::good);
+  std::string text = session.styled("yes", bench::Tone::good);
   if (chosen) {
     text += ": runs";
   } else if (!verdict.automatic) {
@@ -40,13 +40,13 @@ std::string verdict_text(const Session& session, const KernelVerdict& verdict,
 }
 
 Result<ExitCode> execute(const Options& options, Session& session) {
-  const Result<ProblemInputs> inputs = options.problem.read();
+  const Result<bench::ProblemInputs> inputs = options.problem.read();
   if (!inputs.ok()) return inputs.status();
   const Problem& problem = inputs->problem;
-  const Result<std::vector<PlanOptions>> allowed = allowed_devices(options.choice);
+  const Result<std::vector<PlanOptions>> allowed = bench::allowed_devices(options.choice);
   if (!allowed.ok()) return allowed.status();
 
-  session.line("problem  " + problem_text(problem));
+  session.line("problem  " + bench::problem_text(problem));
   nlohmann::ordered_json list = nlohmann::ordered_json::array();
   std::string chosen_device;
   Status refusal;
@@ -55,14 +55,14 @@ Result<ExitCode> execute(const Options& options, Session& session) {
     if (!verdicts.ok()) return verdicts.status();
     const Result<Plan> plan = make_plan(problem, device);
     const bool runs_here = plan.ok() && chosen_device.empty();
-    if (runs_here) chosen_device = to_text(device.device);
+    if (runs_here) chosen_device = bench::to_text(device.device);
     if (!plan.ok()) refusal = plan.status();
     const std::string_view runs = plan.ok() ? plan->kernel() : "";
-    Table table({{"kernel"}, {to_text(device.device)}});
+    bench::Table table({{"kernel"}, {bench::to_text(device.device)}});
     for (const KernelVerdict& verdict : *verdicts) {
       const bool chosen = runs_here && verdict.kernel == runs;
       table.row({verdict.kernel, verdict_text(session, verdict, runs, chosen)});
-      list.push_back({{"device", to_text(device.device)},
+      list.push_back({{"device", bench::to_text(device.device)},
                       {"kernel", verdict.kernel},
                       {"refusal", verdict.refusal},
                       {"declines", verdict.declines},
@@ -74,7 +74,7 @@ Result<ExitCode> execute(const Options& options, Session& session) {
     for (const std::string& line : table.lines()) session.line(line);
   }
   session.document({{"status", chosen_device.empty() ? "unsupported" : "ok"},
-                    {"problem", problem_json(problem)},
+                    {"problem", bench::problem_json(problem)},
                     {"kernels", list}});
   if (!chosen_device.empty()) return ExitCode::ok;
   session.line("\nnothing runs: " + refusal.message());

@@ -8,13 +8,13 @@
 #include <utility>
 #include <vector>
 
+#include "bench/device/plan_choice.hpp"
+#include "bench/text/numbers.hpp"
+#include "bench/text/table.hpp"
 #include "cli/command.hpp"
 #include "cli/ladder_run.hpp"
 #include "cli/ladder_rung.hpp"
-#include "cli/numbers.hpp"
-#include "cli/plan_choice.hpp"
 #include "cli/session.hpp"
-#include "cli/table.hpp"
 #include "problem/status.hpp"
 
 namespace flashcore::cli {
@@ -27,7 +27,7 @@ Result<std::vector<Rung>> chosen_rungs(const std::string& names) {
   const std::span<const Rung> all = cuda::ladder::rungs();
   if (names == "all") return std::vector<Rung>(all.begin(), all.end());
   std::vector<Rung> chosen;
-  for (const std::string& name : split(names, ',')) {
+  for (const std::string& name : bench::split(names, ',')) {
     const auto rung =
         std::find_if(all.begin(), all.end(), [&](const Rung& one) { return one.name == name; });
     if (rung == all.end()) {
@@ -39,7 +39,7 @@ Result<std::vector<Rung>> chosen_rungs(const std::string& names) {
 }
 
 void list_rungs(const std::vector<Rung>& rungs, Session& session) {
-  Table table({{"rung"}, {"input"}, {"from"}, {"adds"}});
+  bench::Table table({{"rung"}, {"input"}, {"from"}, {"adds"}});
   Json rows = Json::array();
   for (const Rung& rung : rungs) {
     const std::string from = fmt::format("sm_{}", rung.min_compute_capability);
@@ -62,12 +62,12 @@ Result<ExitCode> execute(const LadderOptions& options, Session& session) {
     return ExitCode::ok;
   }
   if (options.tails < 0) return invalid("--tails: is {}, wanted 0 or more", options.tails);
-  Result<std::vector<int64_t>> seeds = parse_numbers(
-      "--seeds", options.seeds, split(options.seeds, ',').size(), "numbers such as 0,1,2");
+  Result<std::vector<int64_t>> seeds = bench::parse_numbers(
+      "--seeds", options.seeds, bench::split(options.seeds, ',').size(), "numbers such as 0,1,2");
   if (!seeds.ok()) return seeds.status();
-  PlanChoice choice;
+  bench::PlanChoice choice;
   choice.device = options.device;
-  const Result<std::vector<PlanOptions>> allowed = allowed_devices(choice);
+  const Result<std::vector<PlanOptions>> allowed = bench::allowed_devices(choice);
   if (!allowed.ok()) return allowed.status();
   const Device device = allowed->front().device;
   if (device.kind != DeviceKind::cuda) {
@@ -76,18 +76,19 @@ Result<ExitCode> execute(const LadderOptions& options, Session& session) {
   // Rungs that this GPU cannot run are left out, by name.
   const int32_t capability = [&] {
     for (const DeviceInfo& info : devices()) {
-      if (to_text(info.device) == to_text(device)) return info.compute_capability;
+      if (bench::to_text(info.device) == bench::to_text(device)) return info.compute_capability;
     }
     return 0;
   }();
-  if (capability == 0) return unsupported("ladder: there is no usable GPU {}", to_text(device));
+  if (capability == 0)
+    return unsupported("ladder: there is no usable GPU {}", bench::to_text(device));
   std::erase_if(*rungs, [&](const Rung& rung) {
     const bool runs =
         capability >= rung.min_compute_capability &&
         (rung.max_compute_capability == 0 || capability <= rung.max_compute_capability);
     if (!runs)
-      write_text(stderr,
-                 std::string("left out: ") + rung.name + ": this GPU lacks its instructions\n");
+      bench::write_text(
+          stderr, std::string("left out: ") + rung.name + ": this GPU lacks its instructions\n");
     return !runs;
   });
   if (options.only_run) return run_rungs_once(*rungs, device);

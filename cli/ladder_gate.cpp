@@ -6,11 +6,11 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "bench/cases.hpp"
-#include "bench/fp8_problem.hpp"
-#include "bench/random.hpp"
-#include "bench/random_problem.hpp"
-#include "cli/execution.hpp"
+#include "bench/cases/cases.hpp"
+#include "bench/cases/fp8_problem.hpp"
+#include "bench/cases/random_problem.hpp"
+#include "bench/device/execution.hpp"
+#include "bench/tensors/random.hpp"
 #include "problem/status.hpp"
 
 namespace flashcore::cli {
@@ -30,7 +30,7 @@ Status run_once(const std::string& rung, Device device, bench::HostProblem& host
   const Result<Plan> plan = make_plan(host.problem, options);
   if (!plan.ok()) return plan.status();
   poison_outputs(host);
-  Result<Execution> execution = Execution::prepare(*plan, device, host);
+  Result<bench::Execution> execution = bench::Execution::prepare(*plan, device, host);
   if (!execution.ok()) return execution.status();
   FLASHCORE_RETURN_IF_ERROR(execution->run());
   return execution->fetch();

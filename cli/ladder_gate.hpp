@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "bench/gates.hpp"
+#include "bench/gate/gates.hpp"
 #include "flashcore/flashcore.hpp"
 
 namespace flashcore::cli {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "bench/cases.hpp"
+#include "bench/cases/cases.hpp"
 #include "flashcore/flashcore.hpp"
 
 namespace flashcore::cli {

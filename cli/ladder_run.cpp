@@ -8,21 +8,21 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "bench/cases.hpp"
-#include "bench/cuda_ceilings.hpp"
-#include "bench/cuda_environment.hpp"
-#include "bench/cuda_timer.hpp"
-#include "bench/evidence.hpp"
-#include "bench/work.hpp"
-#include "cli/evidence_file.hpp"
+#include "bench/cases/cases.hpp"
+#include "bench/cases/work.hpp"
+#include "bench/device/cuda_environment.hpp"
+#include "bench/device/plan_choice.hpp"
+#include "bench/evidence/evidence.hpp"
+#include "bench/evidence/evidence_file.hpp"
+#include "bench/process/sanitizer.hpp"
+#include "bench/text/terminal.hpp"
+#include "bench/time/cuda_ceilings.hpp"
+#include "bench/time/cuda_timer.hpp"
 #include "cli/ladder_gate.hpp"
 #include "cli/ladder_peers.hpp"
 #include "cli/ladder_rung.hpp"
 #include "cli/ladder_tables.hpp"
 #include "cli/ladder_times.hpp"
-#include "cli/plan_choice.hpp"
-#include "cli/sanitizer.hpp"
-#include "cli/terminal.hpp"
 #include "plan/fingerprints.hpp"
 #include "problem/status.hpp"
 
@@ -45,9 +45,9 @@ class Ladder {
   Result<ExitCode> run();
 
  private:
-  RunningSanitizers start_sanitizers() const;
+  bench::RunningSanitizers begin_sanitizers() const;
   Status gate();
-  void collect_sanitizers(RunningSanitizers running);
+  void collect_sanitizers(bench::RunningSanitizers running);
   void measure_ceilings(bench::CudaTimer& timer, const bench::CudaProtocol& protocol);
   Status time_shape(bench::CudaTimer& timer, const bench::Case& shape);
   void run_peers();
@@ -59,7 +59,7 @@ class Ladder {
   void step(const std::string& what) const {
     const double seconds =
         std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
-    write_text(stderr, fmt::format("{:6.1f} s  {}\n", seconds, what));
+    bench::write_text(stderr, fmt::format("{:6.1f} s  {}\n", seconds, what));
   }
 
   const LadderOptions& options_;
@@ -72,28 +72,28 @@ class Ladder {
   Json evidence_;
 };
 
-RunningSanitizers Ladder::start_sanitizers() const {
+bench::RunningSanitizers Ladder::begin_sanitizers() const {
   if (options_.no_sanitizers) return {};
   std::string names;
   for (const Rung& rung : rungs_) names += fmt::format("{}{}", names.empty() ? "" : ",", rung.name);
-  return cli::start_sanitizers(
-      {"ladder", "--only-run", "--rungs", names, "--device", to_text(device_)});
+  return bench::start_sanitizers(
+      {"ladder", "--only-run", "--rungs", names, "--device", bench::to_text(device_)});
 }
 
-void Ladder::collect_sanitizers(RunningSanitizers running) {
+void Ladder::collect_sanitizers(bench::RunningSanitizers running) {
   std::vector<std::string> names;
   for (const Rung& rung : rungs_) names.emplace_back(rung.name);
   for (size_t t = 0; t < running.size(); ++t) {
-    const std::string tool(kSanitizerTools[t]);
+    const std::string tool(bench::kSanitizerTools[t]);
     step("waiting for " + tool);
     const Result<std::string> output = running[t].get();
     if (!output.ok()) {
       evidence_["notes"].push_back(output.status().message());
       continue;
     }
-    const SanitizerResults results = parse_sanitizer(*output, names);
+    const bench::SanitizerResults results = bench::parse_sanitizer(*output, names);
     for (size_t i = 0; i < rungs_.size(); ++i) {
-      record(i)["sanitizers"][tool] = sanitizer_evidence(results.at(rungs_[i].name));
+      record(i)["sanitizers"][tool] = bench::sanitizer_evidence(results.at(rungs_[i].name));
     }
   }
 }
@@ -150,7 +150,7 @@ void Ladder::run_peers() {
 }
 
 Status Ladder::save() {
-  return !options_.writes() ? Status() : write_evidence(options_.out, evidence_);
+  return !options_.writes() ? Status() : bench::write_evidence(options_.out, evidence_);
 }
 
 void Ladder::print() {
@@ -195,7 +195,7 @@ Result<ExitCode> Ladder::run() {
   }
   evidence_["peers"] = nullptr;
 
-  RunningSanitizers sanitizers = start_sanitizers();
+  bench::RunningSanitizers sanitizers = begin_sanitizers();
   FLASHCORE_RETURN_IF_ERROR(gate());
   collect_sanitizers(std::move(sanitizers));
   FLASHCORE_RETURN_IF_ERROR(save());

@@ -4,11 +4,11 @@
 #include <cstdio>
 #include <memory>
 
-#include "bench/fp8_problem.hpp"
-#include "cli/prepared_kernel.hpp"
-#include "cli/sanitizer.hpp"
+#include "bench/cases/fp8_problem.hpp"
+#include "bench/process/sanitizer.hpp"
+#include "bench/run/prepared_kernel.hpp"
+#include "bench/text/terminal.hpp"
 #include "cli/session.hpp"
-#include "cli/terminal.hpp"
 #include "problem/status.hpp"
 
 namespace flashcore::cli {
@@ -26,8 +26,8 @@ Status run_small(const Rung& rung, Device device) {
       shape.seqlen_kv = 112;
       shape.head_dim = head_dim;
       shape.causal = causal;
-      const Result<std::unique_ptr<PreparedKernel>> prepared =
-          PreparedKernel::make(rung.name, rung_problem(rung, shape), device);
+      const Result<std::unique_ptr<bench::PreparedKernel>> prepared =
+          bench::PreparedKernel::make(rung.name, rung_problem(rung, shape), device);
       if (!prepared.ok()) return prepared.status();
       FLASHCORE_RETURN_IF_ERROR((*prepared)->call()(Stream{}));
       FLASHCORE_RETURN_IF_ERROR((*prepared)->finish());
@@ -50,11 +50,11 @@ Problem rung_problem(const Rung& rung, const bench::Case& shape) {
 Result<ExitCode> run_rungs_once(const std::vector<Rung>& rungs, Device device) {
   bool failed = false;
   for (const Rung& rung : rungs) {
-    write_text(stdout, sanitizer_mark(rung.name, true) + "\n");
+    bench::write_text(stdout, bench::sanitizer_mark(rung.name, true) + "\n");
     std::fflush(stdout);
     const Status status = run_small(rung, device);
-    if (!status.ok()) write_text(stdout, "========= flashcore: " + status.message() + "\n");
-    if (status.ok()) write_text(stdout, sanitizer_mark(rung.name, false) + "\n");
+    if (!status.ok()) bench::write_text(stdout, "========= flashcore: " + status.message() + "\n");
+    if (status.ok()) bench::write_text(stdout, bench::sanitizer_mark(rung.name, false) + "\n");
     std::fflush(stdout);
     failed = failed || !status.ok();
   }

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "bench/cases.hpp"
+#include "bench/cases/cases.hpp"
 #include "cli/exit_code.hpp"
 #include "cuda/ladder/rung.hpp"
 #include "flashcore/flashcore.hpp"

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "cli/table.hpp"
+#include "bench/text/table.hpp"
 
 namespace flashcore::cli {
 namespace {
@@ -32,26 +32,27 @@ std::vector<std::string> gate_cells(const Json& rung, const Session& session) {
   }
   const int64_t tails = gate["tails"]["passed"], bad_tails = gate["tails"]["failed"];
   const int64_t equal = gate["repeats"]["equal"], different = gate["repeats"]["different"];
-  return {
-      rung["name"],
-      gate["passed"] ? session.styled("passed", Tone::good) : session.styled("FAILED", Tone::bad),
-      fmt::format("{}/{}", good, all),
-      fmt::format("{}/{}", tails, tails + bad_tails),
-      fmt::format("{}/{}", equal, equal + different),
-      fmt::format("{:.2e}", gate["max_scaled_error"].get<double>()),
-      fmt::format("{:.2e}", gate["relative_error"].get<double>()),
-      sanitizer_summary(rung["sanitizers"])};
+  return {rung["name"],
+          gate["passed"] ? session.styled("passed", bench::Tone::good)
+                         : session.styled("FAILED", bench::Tone::bad),
+          fmt::format("{}/{}", good, all),
+          fmt::format("{}/{}", tails, tails + bad_tails),
+          fmt::format("{}/{}", equal, equal + different),
+          fmt::format("{:.2e}", gate["max_scaled_error"].get<double>()),
+          fmt::format("{:.2e}", gate["relative_error"].get<double>()),
+          sanitizer_summary(rung["sanitizers"])};
 }
 
 void print_failures(const Json& rung, Session& session) {
   const std::string name = rung["name"], failure = rung["gate"]["failure"];
-  if (!failure.empty()) session.line(printable(fmt::format("failed: {}: {}", name, failure)));
+  if (!failure.empty())
+    session.line(bench::printable(fmt::format("failed: {}: {}", name, failure)));
   for (const auto& [tool, result] : rung["sanitizers"].items()) {
     if (result["passed"]) continue;
     const std::string first = result["first"].empty() ? std::string("it did not finish")
                                                       : result["first"][0].get<std::string>();
-    session.line(printable(fmt::format("failed: {}: {}: {} ({} lines)", name, tool, first,
-                                       result["findings"].get<int64_t>())));
+    session.line(bench::printable(fmt::format("failed: {}: {}: {} ({} lines)", name, tool, first,
+                                              result["findings"].get<int64_t>())));
   }
 }
 
@@ -77,14 +78,14 @@ int64_t most(const Json& rung, const char* what) {
 }  // namespace
 
 void print_ladder_gates(const Json& evidence, Session& session) {
-  Table table({{"rung"},
-               {"gate"},
-               {"table", Align::right},
-               {"tails", Align::right},
-               {"repeats", Align::right},
-               {"scaled error", Align::right},
-               {"relative", Align::right},
-               {"sanitizers"}});
+  bench::Table table({{"rung"},
+                      {"gate"},
+                      {"table", bench::Align::right},
+                      {"tails", bench::Align::right},
+                      {"repeats", bench::Align::right},
+                      {"scaled error", bench::Align::right},
+                      {"relative", bench::Align::right},
+                      {"sanitizers"}});
   for (const Json& rung : evidence["rungs"]) table.row(gate_cells(rung, session));
   for (const std::string& line : table.lines()) session.line(line);
   for (const Json& rung : evidence["rungs"]) print_failures(rung, session);
@@ -92,15 +93,15 @@ void print_ladder_gates(const Json& evidence, Session& session) {
 
 void print_ladder_times(const Json& evidence, Session& session) {
   std::vector<std::string> shapes;
-  std::vector<Column> columns = {{"rung"}};
+  std::vector<bench::Column> columns = {{"rung"}};
   for (const Json& shape : evidence["shapes"]) {
     shapes.push_back(shape["name"]);
-    columns.push_back({shapes.back(), Align::right});
+    columns.push_back({shapes.back(), bench::Align::right});
   }
   for (const char* name : {"x before", "x unfused", "regs", "shared", "host"}) {
-    columns.push_back({name, Align::right});
+    columns.push_back({name, bench::Align::right});
   }
-  Table table(columns);
+  bench::Table table(columns);
   for (const Json& rung : evidence["rungs"]) {
     const Json& times = rung["times"];
     std::vector<std::string> cells = {rung["name"]};

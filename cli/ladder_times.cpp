@@ -3,10 +3,10 @@
 #include <memory>
 #include <string_view>
 
-#include "bench/launches.hpp"
-#include "bench/work.hpp"
+#include "bench/cases/work.hpp"
+#include "bench/run/prepared_kernel.hpp"
+#include "bench/time/launches.hpp"
 #include "cli/ladder_rung.hpp"
-#include "cli/prepared_kernel.hpp"
 #include "problem/status.hpp"
 
 namespace flashcore::cli {
@@ -35,8 +35,8 @@ Json launches_json(const std::vector<bench::Launch>& launches) {
 
 Status time_rung(bench::CudaTimer& timer, const Rung& rung, const bench::Case& shape, Device device,
                  bool with_host, Json& record) {
-  const Result<std::unique_ptr<PreparedKernel>> prepared =
-      PreparedKernel::make(rung.name, rung_problem(rung, shape), device);
+  const Result<std::unique_ptr<bench::PreparedKernel>> prepared =
+      bench::PreparedKernel::make(rung.name, rung_problem(rung, shape), device);
   if (!prepared.ok()) return prepared.status();
   const bench::TimedCall call = (*prepared)->call();
   const Result<std::vector<bench::Launch>> launches = bench::launches_of(timer.stream(), call);

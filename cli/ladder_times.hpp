@@ -4,8 +4,8 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
-#include "bench/cases.hpp"
-#include "bench/cuda_timer.hpp"
+#include "bench/cases/cases.hpp"
+#include "bench/time/cuda_timer.hpp"
 #include "cuda/ladder/rung.hpp"
 #include "flashcore/flashcore.hpp"
 

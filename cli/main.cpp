@@ -5,8 +5,8 @@
 #include <utility>
 #include <vector>
 
+#include "bench/device/plan_choice.hpp"
 #include "cli/parser.hpp"
-#include "cli/plan_choice.hpp"
 #include "cli/session.hpp"
 
 namespace flashcore::cli {
@@ -16,7 +16,7 @@ ExitCode run(std::vector<std::string> words, Session& session) {
   const Result<Request> request = parse_command_line(std::move(words), session.json);
   if (!request.ok()) return session.fail(request.status());
   if (!request->help.empty()) {
-    write_text(request->nothing_asked ? stderr : stdout, request->help + "\n");
+    bench::write_text(request->nothing_asked ? stderr : stdout, request->help + "\n");
     return request->nothing_asked ? ExitCode::bad_input : ExitCode::ok;
   }
   const Result<ExitCode> code = request->execute(session);
@@ -25,7 +25,7 @@ ExitCode run(std::vector<std::string> words, Session& session) {
 
 ExitCode run_and_catch(int argc, char** argv, Session& session) {
   try {
-    take_forced_kernel();
+    bench::take_forced_kernel();
     return run({argv + (argc > 0 ? 1 : 0), argv + argc}, session);
   } catch (const std::bad_alloc&) {
     return session.fail({StatusCode::out_of_memory, "memory: none is left"});

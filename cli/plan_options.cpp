@@ -2,7 +2,7 @@
 
 namespace flashcore::cli {
 
-void declare_plan_choice(OptionSet& options, PlanChoice& choice) {
+void declare_plan_choice(OptionSet& options, bench::PlanChoice& choice) {
   options.group("Where it runs");
   options.text("--device", choice.device, "auto (the best available), cpu, cuda or cuda:N",
                "DEVICE");

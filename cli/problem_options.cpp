@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "cli/io/tensor.hpp"
-#include "cli/numbers.hpp"
+#include "bench/io/tensor.hpp"
+#include "bench/text/numbers.hpp"
 #include "problem/status.hpp"
 
 namespace flashcore::cli {
@@ -33,7 +33,7 @@ bool is_small_float(std::string_view name) {
 
 // The descriptor of a tensor of a file. Leading dimensions that were left out count as 1 where the
 // meaning is plain: biases and masks, and scales of one number.
-Result<TensorDesc> describe_source(const std::string& name, const TensorSource& source,
+Result<TensorDesc> describe_source(const std::string& name, const bench::TensorSource& source,
                                    const std::string& layout, std::optional<DType> dtype) {
   Shape shape = source.info.shape;
   if (shape.size() > TensorDesc::kMaxRank) {
@@ -176,7 +176,8 @@ Result<std::optional<DType>> ProblemOptions::dtype_option(const std::string& opt
 }
 
 Result<Problem> ProblemOptions::from_shape() const {
-  const Result<Shape> parsed = parse_numbers("--shape", shape_, 4, "B,H,S,D such as 2,8,512,64");
+  const Result<Shape> parsed =
+      bench::parse_numbers("--shape", shape_, 4, "B,H,S,D such as 2,8,512,64");
   if (!parsed.ok()) return parsed.status();
   const Result<std::optional<DType>> dtype = dtype_option("--dtype", dtype_);
   if (!dtype.ok()) return dtype.status();
@@ -188,7 +189,7 @@ Result<Problem> ProblemOptions::from_shape() const {
   problem.q = in_layout(element, q, layout_);
   problem.k = in_layout(element, k, layout_);
   problem.v = in_layout(element, v, layout_);
-  for (const std::string& name : split(with_, ',')) {
+  for (const std::string& name : bench::split(with_, ',')) {
     const std::optional<TensorDesc> desc = generated_input(name, q, k);
     if (!desc || !bench::set_tensor(problem, name, *desc)) {
       return invalid(
@@ -200,7 +201,7 @@ Result<Problem> ProblemOptions::from_shape() const {
   return problem;
 }
 
-Result<Problem> ProblemOptions::from_sources(const TensorSources& sources) const {
+Result<Problem> ProblemOptions::from_sources(const bench::TensorSources& sources) const {
   const Result<std::optional<DType>> dtype = dtype_option("--dtype", dtype_);
   if (!dtype.ok()) return dtype.status();
   Problem problem;
@@ -223,7 +224,7 @@ Status ProblemOptions::apply_options(Problem& problem) const {
   problem.causal_offset = causal_offset_;
   if (!window_.empty()) {
     const Result<Shape> window =
-        parse_numbers("--window", window_, 2, "L,R such as 128,0 (-1 for no limit)");
+        bench::parse_numbers("--window", window_, 2, "L,R such as 128,0 (-1 for no limit)");
     if (!window.ok()) return window.status();
     problem.window_left = (*window)[0];
     problem.window_right = (*window)[1];
@@ -237,7 +238,7 @@ Status ProblemOptions::apply_options(Problem& problem) const {
   return {};
 }
 
-Result<ProblemInputs> ProblemOptions::read() const {
+Result<bench::ProblemInputs> ProblemOptions::read() const {
   if (!given()) {
     return invalid(
         "tensors: there are none, wanted a .safetensors file, --q, --k and --v, or "
@@ -246,12 +247,12 @@ Result<ProblemInputs> ProblemOptions::read() const {
   if (has_files() && !shape_.empty()) {
     return invalid("--shape: is '{}' beside files, wanted either a shape or files", shape_);
   }
-  ProblemInputs inputs;
+  bench::ProblemInputs inputs;
   if (has_files()) {
     const Result<std::optional<DType>> raw = dtype_option("--dtype", dtype_);
     if (!raw.ok()) return raw.status();
-    Result<TensorSources> sources = find_inputs(
-        {.file = file_, .chosen = chosen_, .without = split(without_, ','), .raw = *raw});
+    Result<bench::TensorSources> sources = bench::find_inputs(
+        {.file = file_, .chosen = chosen_, .without = bench::split(without_, ','), .raw = *raw});
     if (!sources.ok()) return sources.status();
     inputs.sources = std::move(*sources);
   }

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "bench/io/problem_inputs.hpp"
 #include "cli/options.hpp"
-#include "cli/problem_inputs.hpp"
 #include "flashcore/flashcore.hpp"
 
 namespace flashcore::cli {
@@ -19,13 +19,13 @@ class ProblemOptions {
   void declare(OptionSet& options);
 
   bool given() const;  // files or a shape
-  Result<ProblemInputs> read() const;
+  Result<bench::ProblemInputs> read() const;
   const std::string& layout() const { return layout_; }
 
  private:
   bool has_files() const;
   Result<Problem> from_shape() const;
-  Result<Problem> from_sources(const TensorSources& sources) const;
+  Result<Problem> from_sources(const bench::TensorSources& sources) const;
   Status apply_options(Problem& problem) const;
   Result<std::optional<DType>> dtype_option(const std::string& option,
                                             const std::string& name) const;

@@ -8,15 +8,15 @@
 #include <span>
 #include <vector>
 
-#include "bench/cases.hpp"
-#include "bench/fp8_problem.hpp"
-#include "cli/child_process.hpp"
+#include "bench/cases/cases.hpp"
+#include "bench/cases/fp8_problem.hpp"
+#include "bench/device/plan_choice.hpp"
+#include "bench/io/atomic_file.hpp"
+#include "bench/process/child_process.hpp"
+#include "bench/report/diagnosis.hpp"
+#include "bench/run/prepared_kernel.hpp"
+#include "bench/text/numbers.hpp"
 #include "cli/command.hpp"
-#include "cli/diagnosis.hpp"
-#include "cli/io/atomic_file.hpp"
-#include "cli/numbers.hpp"
-#include "cli/plan_choice.hpp"
-#include "cli/prepared_kernel.hpp"
 #include "problem/status.hpp"
 
 namespace flashcore::cli {
@@ -34,7 +34,8 @@ struct Options {
 };
 
 Result<Problem> to_problem(const Options& options) {
-  const Result<std::vector<int64_t>> sizes = parse_numbers("--shape", options.shape, 4, "B,H,S,D");
+  const Result<std::vector<int64_t>> sizes =
+      bench::parse_numbers("--shape", options.shape, 4, "B,H,S,D");
   if (!sizes.ok()) return sizes.status();
   const std::string name = !options.dtype.empty()                            ? options.dtype
                            : options.kernel.find("fp8") != std::string::npos ? "f8e4m3"
@@ -52,9 +53,9 @@ Result<Problem> to_problem(const Options& options) {
 }
 
 Result<PlanOptions> plan_options(const Options& options) {
-  PlanChoice choice;
+  bench::PlanChoice choice;
   choice.device = options.device;
-  const Result<std::vector<PlanOptions>> allowed = allowed_devices(choice);
+  const Result<std::vector<PlanOptions>> allowed = bench::allowed_devices(choice);
   if (!allowed.ok()) return allowed.status();
   PlanOptions plan = allowed->front();
   if (plan.device.kind != DeviceKind::cuda) {
@@ -70,8 +71,8 @@ Result<ExitCode> run_inside(const Options& options) {
   if (!problem.ok()) return problem.status();
   const Result<PlanOptions> choice = plan_options(options);
   if (!choice.ok()) return choice.status();
-  const Result<std::unique_ptr<PreparedKernel>> prepared =
-      PreparedKernel::make(options.kernel, *problem, choice->device);
+  const Result<std::unique_ptr<bench::PreparedKernel>> prepared =
+      bench::PreparedKernel::make(options.kernel, *problem, choice->device);
   if (!prepared.ok()) return prepared.status();
   const bench::TimedCall call = (*prepared)->call();
   FLASHCORE_RETURN_IF_ERROR(call(Stream{}));
@@ -86,12 +87,12 @@ Result<ExitCode> run_inside(const Options& options) {
 
 Result<std::string> profiler_output(const Options& options) {
   if (!options.from.empty()) {
-    const Result<ChildOutput> text = run_child({"cat", "--", options.from});
+    const Result<bench::ChildOutput> text = bench::run_child({"cat", "--", options.from});
     if (!text.ok()) return text.status();
     if (text->exit_status != 0) return invalid("--from: {} cannot be read", options.from);
     return text->text;
   }
-  if (!on_path("ncu")) {
+  if (!bench::on_path("ncu")) {
     return unsupported("ncu: is not on PATH; the profiler comes with Nsight Compute");
   }
   // What would be refused inside is refused here, in one sentence.
@@ -101,7 +102,7 @@ Result<std::string> profiler_output(const Options& options) {
   if (!choice.ok()) return choice.status();
   const Result<Plan> plan = make_plan(*problem, *choice);
   if (!plan.ok()) return plan.status();
-  const Result<std::string> program = this_program();
+  const Result<std::string> program = bench::this_program();
   if (!program.ok()) return program.status();
   std::vector<std::string> words = {"ncu",
                                     "--csv",
@@ -112,7 +113,7 @@ Result<std::string> profiler_output(const Options& options) {
                                     "--profile-from-start",
                                     "off",
                                     "--metrics",
-                                    fmt::format("{}", fmt::join(profiler_metrics(), ",")),
+                                    fmt::format("{}", fmt::join(bench::profiler_metrics(), ",")),
                                     *program,
                                     "profile",
                                     options.kernel,
@@ -123,7 +124,7 @@ Result<std::string> profiler_output(const Options& options) {
                                     options.device};
   if (!options.dtype.empty()) words.insert(words.end(), {"--dtype", options.dtype});
   if (options.causal) words.emplace_back("--causal");
-  Result<ChildOutput> output = run_child(words);
+  Result<bench::ChildOutput> output = bench::run_child(words);
   if (!output.ok()) return output.status();
   if (output->exit_status != 0) {
     return Status(
@@ -147,16 +148,16 @@ Result<ExitCode> execute(const Options& options, Session& session) {
   if (options.inside) return run_inside(options);
   const Result<std::string> output = profiler_output(options);
   if (!output.ok()) return output.status();
-  const Result<std::vector<KernelCounters>> launches = parse_profiler_csv(*output);
+  const Result<std::vector<bench::KernelCounters>> launches = bench::parse_profiler_csv(*output);
   if (!launches.ok()) return launches.status();
   nlohmann::ordered_json kernels = nlohmann::ordered_json::array();
   session.line(
       fmt::format("{} on [{}]{}", options.kernel, options.shape, options.causal ? ", causal" : ""));
-  for (const KernelCounters& launch : *launches) {
-    const Diagnosis diagnosis = diagnose(launch);
+  for (const bench::KernelCounters& launch : *launches) {
+    const bench::Diagnosis diagnosis = bench::diagnose(launch);
     session.line();
-    for (const std::string& line : diagnosis_lines(diagnosis)) session.line(line);
-    nlohmann::ordered_json item = diagnosis_json(diagnosis);
+    for (const std::string& line : bench::diagnosis_lines(diagnosis)) session.line(line);
+    nlohmann::ordered_json item = bench::diagnosis_json(diagnosis);
     item["counters"] = launch.values;
     kernels.push_back(std::move(item));
   }

@@ -4,19 +4,19 @@
 
 #include <nlohmann/json.hpp>
 
-#include "cli/plan_choice.hpp"
+#include "bench/device/plan_choice.hpp"
 
 namespace flashcore::cli {
 
 std::string device_text(const DeviceInfo& device) {
   const bool cpu = device.device.kind == DeviceKind::cpu;
-  return fmt::format("{}: {}, {} {}", to_text(device.device),
+  return fmt::format("{}: {}, {} {}", bench::to_text(device.device),
                      device.name.empty() ? "unknown" : device.name, device.multiprocessors,
                      cpu ? "threads" : "multiprocessors");
 }
 
 nlohmann::ordered_json device_json(const DeviceInfo& device) {
-  return {{"device", to_text(device.device)},
+  return {{"device", bench::to_text(device.device)},
           {"name", device.name},
           {"compute_capability", device.compute_capability},
           {"multiprocessors", device.multiprocessors},

@@ -4,7 +4,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 
-#include "bench/timing.hpp"
+#include "bench/time/timing.hpp"
 #include "flashcore/flashcore.hpp"
 
 namespace flashcore::cli {

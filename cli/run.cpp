@@ -6,17 +6,17 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
-#include "bench/gates.hpp"
-#include "bench/timing.hpp"
-#include "bench/work.hpp"
+#include "bench/cases/problem_text.hpp"
+#include "bench/cases/work.hpp"
+#include "bench/device/execution.hpp"
+#include "bench/gate/gates.hpp"
+#include "bench/io/outputs.hpp"
+#include "bench/text/numbers.hpp"
+#include "bench/text/progress.hpp"
+#include "bench/time/timing.hpp"
 #include "cli/command.hpp"
-#include "cli/execution.hpp"
-#include "cli/numbers.hpp"
-#include "cli/outputs.hpp"
 #include "cli/plan_options.hpp"
 #include "cli/problem_options.hpp"
-#include "cli/problem_text.hpp"
-#include "cli/progress.hpp"
 #include "cli/report.hpp"
 #include "problem/status.hpp"
 
@@ -25,8 +25,8 @@ namespace {
 
 struct Options {
   ProblemOptions problem;
-  PlanChoice choice;
-  OutputFiles files;
+  bench::PlanChoice choice;
+  bench::OutputFiles files;
   bool check = false;
   bool no_time = false;
 };
@@ -42,10 +42,12 @@ struct Outcome {
 // A first run that takes this long is its own timing: nobody waits for five more.
 constexpr double kSlowRun = 2.0;
 
-Result<std::optional<bench::Timing>> compute(const Options& options, const ChosenPlan& chosen,
-                                             bench::HostProblem& host, Progress& progress,
+Result<std::optional<bench::Timing>> compute(const Options& options,
+                                             const bench::ChosenPlan& chosen,
+                                             bench::HostProblem& host, bench::Progress& progress,
                                              Outcome& outcome) {
-  Result<Execution> execution = Execution::prepare(chosen.plan, chosen.options.device, host);
+  Result<bench::Execution> execution =
+      bench::Execution::prepare(chosen.plan, chosen.options.device, host);
   if (!execution.ok()) return execution.status();
   progress.step(fmt::format("kernel {}", chosen.plan.kernel()));
   const auto start = std::chrono::steady_clock::now();
@@ -74,8 +76,8 @@ Result<std::optional<bench::Timing>> compute(const Options& options, const Chose
 
 void print_check(Session& session, const bench::Verdict& verdict, const Problem& problem) {
   const bench::GateLimits limits = bench::gate_limits(problem);
-  const std::string mark =
-      verdict.passed ? session.styled("passed", Tone::good) : session.styled("FAILED", Tone::bad);
+  const std::string mark = verdict.passed ? session.styled("passed", bench::Tone::good)
+                                          : session.styled("FAILED", bench::Tone::bad);
   session.line(fmt::format("check    {}{} against the fp64 reference", mark,
                            verdict.passed ? "" : ": " + verdict.failure));
   session.line(fmt::format(
@@ -86,12 +88,13 @@ void print_check(Session& session, const bench::Verdict& verdict, const Problem&
                   : ""));
 }
 
-void print(Session& session, const ChosenPlan& chosen, const Problem& problem,
+void print(Session& session, const bench::ChosenPlan& chosen, const Problem& problem,
            const Outcome& outcome, double flop) {
-  session.line("problem  " + problem_text(problem));
+  session.line("problem  " + bench::problem_text(problem));
   session.line("device   " + device_text(chosen.device));
   if (!chosen.note.empty()) session.line("         not " + chosen.note);
-  session.line(fmt::format("kernel   {}: {}", session.styled(chosen.plan.kernel(), Tone::strong),
+  session.line(fmt::format("kernel   {}: {}",
+                           session.styled(chosen.plan.kernel(), bench::Tone::strong),
                            chosen.plan.reason()));
   if (outcome.verdict) {
     print_check(session, *outcome.verdict, problem);
@@ -100,18 +103,19 @@ void print(Session& session, const ChosenPlan& chosen, const Problem& problem,
   }
   if (outcome.timing) {
     const bench::Timing& timing = *outcome.timing;
-    session.line(fmt::format("time     {} p50, {} p90, {} sample{}", seconds_text(timing.p50),
-                             seconds_text(timing.p90), timing.samples,
-                             timing.samples == 1 ? "" : "s"));
-    session.line("speed    " + session.styled(rate_text(flop / timing.p50), Tone::strong));
+    session.line(fmt::format("time     {} p50, {} p90, {} sample{}",
+                             bench::seconds_text(timing.p50), bench::seconds_text(timing.p90),
+                             timing.samples, timing.samples == 1 ? "" : "s"));
+    session.line("speed    " +
+                 session.styled(bench::rate_text(flop / timing.p50), bench::Tone::strong));
   }
   for (const std::string& line : outcome.written) session.line("wrote    " + line);
 }
 
-nlohmann::ordered_json json(const ChosenPlan& chosen, const Problem& problem,
+nlohmann::ordered_json json(const bench::ChosenPlan& chosen, const Problem& problem,
                             const Outcome& outcome, double flop) {
   nlohmann::ordered_json out = {{"status", outcome.failed() ? "check_failed" : "ok"},
-                                {"problem", problem_json(problem)},
+                                {"problem", bench::problem_json(problem)},
                                 {"device", device_json(chosen.device)},
                                 {"kernel", chosen.plan.kernel()},
                                 {"reason", chosen.plan.reason()},
@@ -126,17 +130,18 @@ nlohmann::ordered_json json(const ChosenPlan& chosen, const Problem& problem,
 }
 
 Result<ExitCode> execute(const Options& options, Session& session) {
-  const Result<ProblemInputs> inputs = options.problem.read();
+  const Result<bench::ProblemInputs> inputs = options.problem.read();
   if (!inputs.ok()) return inputs.status();
   const Problem& problem = inputs->problem;
-  FLASHCORE_RETURN_IF_ERROR(check_outputs(options.files, problem, paths_of(inputs->sources)));
-  const Result<ChosenPlan> chosen = choose_plan(problem, options.choice);
+  FLASHCORE_RETURN_IF_ERROR(
+      bench::check_outputs(options.files, problem, bench::paths_of(inputs->sources)));
+  const Result<bench::ChosenPlan> chosen = bench::choose_plan(problem, options.choice);
   if (!chosen.ok()) return chosen.status();
 
   Outcome outcome;
   double flop = 0;
   {
-    Progress progress(Progress::usual(), "run");
+    bench::Progress progress(bench::Progress::usual(), "run");
     progress.step("reading");
     Result<bench::HostProblem> host = inputs->load();
     if (!host.ok()) return host.status();
@@ -146,10 +151,10 @@ Result<ExitCode> execute(const Options& options, Session& session) {
     outcome.timing = *timing;
     flop = bench::forward_flop(*host);
     FLASHCORE_RETURN_IF_ERROR(
-        save_inputs(options.files, *host, options.problem.layout(), outcome.written));
+        bench::save_inputs(options.files, *host, options.problem.layout(), outcome.written));
     if (!outcome.failed()) {
       FLASHCORE_RETURN_IF_ERROR(
-          write_outputs(options.files, *host, options.problem.layout(), outcome.written));
+          bench::write_outputs(options.files, *host, options.problem.layout(), outcome.written));
     }
   }
   print(session, *chosen, problem, outcome, flop);

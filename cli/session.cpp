@@ -18,7 +18,7 @@ bool wants_color(std::FILE* stream) {
   const char* const terminal = std::getenv("TERM");
   if (no_color != nullptr && *no_color != '\0') return false;
   if (terminal != nullptr && std::string_view(terminal) == "dumb") return false;
-  return is_terminal(stream);
+  return bench::is_terminal(stream);
 }
 
 }  // namespace
@@ -47,28 +47,29 @@ void hold_standard_streams() {
   }
 }
 
-void Session::line(std::string_view text) { write_text(human(), std::string(text) + "\n"); }
+void Session::line(std::string_view text) { bench::write_text(human(), std::string(text) + "\n"); }
 
-std::string Session::styled(std::string_view text, Tone tone) const {
-  return wants_color(human()) ? colored(text, tone) : std::string(text);
+std::string Session::styled(std::string_view text, bench::Tone tone) const {
+  return wants_color(human()) ? bench::colored(text, tone) : std::string(text);
 }
 
 void Session::document(const nlohmann::ordered_json& value) {
   if (!json) return;
-  write_text(stdout,
-             value.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
+  bench::write_text(
+      stdout, value.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
 }
 
 ExitCode Session::fail(const Status& status) {
-  const std::string message = printable(status.message());
-  const std::string mark = wants_color(stderr) ? colored("error:", Tone::bad) : "error:";
-  write_text(stderr, fmt::format("flashcore: {} {}\n", mark, message));
+  const std::string message = bench::printable(status.message());
+  const std::string mark =
+      wants_color(stderr) ? bench::colored("error:", bench::Tone::bad) : "error:";
+  bench::write_text(stderr, fmt::format("flashcore: {} {}\n", mark, message));
   document({{"status", "error"}, {"code", to_string(status.code())}, {"message", message}});
   return exit_code(status.code());
 }
 
 ExitCode Session::finish(ExitCode code) {
-  const int error = flush_stdout();
+  const int error = bench::flush_stdout();
   if (error == 0) return code;
   json = false;  // a document cannot be written either
   const ExitCode failed = fail(invalid("stdout: cannot be written ({})", std::strerror(error)));

@@ -9,8 +9,8 @@
 #include <string>
 #include <string_view>
 
+#include "bench/text/terminal.hpp"
 #include "cli/exit_code.hpp"
-#include "cli/terminal.hpp"
 #include "flashcore/flashcore.hpp"
 
 namespace flashcore::cli {
@@ -24,7 +24,7 @@ class Session {
   bool json = false;
 
   void line(std::string_view text = {});  // a line for people
-  std::string styled(std::string_view text, Tone tone) const;
+  std::string styled(std::string_view text, bench::Tone tone) const;
 
   void document(const nlohmann::ordered_json& value);  // to stdout with --json, else nothing
   ExitCode fail(const Status& status);                 // prints it and says what to exit with

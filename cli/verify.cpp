@@ -8,13 +8,13 @@
 #include <utility>
 #include <vector>
 
-#include "bench/evidence.hpp"
-#include "bench/meter.hpp"
+#include "bench/evidence/evidence.hpp"
+#include "bench/evidence/evidence_file.hpp"
+#include "bench/process/sanitizer.hpp"
+#include "bench/text/numbers.hpp"
+#include "bench/time/meter.hpp"
 #include "cli/command.hpp"
-#include "cli/evidence_file.hpp"
-#include "cli/numbers.hpp"
 #include "cli/plan_options.hpp"
-#include "cli/sanitizer.hpp"
 #include "cli/verify_random.hpp"
 #include "cli/verify_scores.hpp"
 #include "cli/verify_table.hpp"
@@ -29,7 +29,7 @@ using Json = nlohmann::ordered_json;
 constexpr int64_t kSanitized = 12;  // random problems of a kernel under each tool
 
 struct Options {
-  PlanChoice choice;
+  bench::PlanChoice choice;
   std::string shapes = "small,mission,long,wide,scores";
   std::string dtypes = "f16";
   std::string seeds = "0,1,2";
@@ -72,8 +72,8 @@ Result<Json> run_sanitizers(const Options& options, const std::string& kernel,
         {"--largest-head-dim", options.largest_head_dim}}) {
     arguments.insert(arguments.end(), {name, std::to_string(value)});
   }
-  arguments.insert(arguments.end(), {"--kernel", kernel, "--device", to_text(plan.device)});
-  RunningSanitizers running = start_sanitizers(arguments);
+  arguments.insert(arguments.end(), {"--kernel", kernel, "--device", bench::to_text(plan.device)});
+  bench::RunningSanitizers running = bench::start_sanitizers(arguments);
   Json results = Json::object();
   Status failure;
   for (size_t t = 0; t < running.size(); ++t) {
@@ -82,8 +82,8 @@ Result<Json> run_sanitizers(const Options& options, const std::string& kernel,
       failure = output.status();
       continue;
     }
-    results[std::string(kSanitizerTools[t])] =
-        sanitizer_evidence(parse_sanitizer(*output, {kernel}).at(kernel));
+    results[std::string(bench::kSanitizerTools[t])] =
+        bench::sanitizer_evidence(bench::parse_sanitizer(*output, {kernel}).at(kernel));
   }
   if (!failure.ok()) return failure;
   return results;
@@ -95,10 +95,10 @@ bool report_sanitizers(const std::string& kernel, const Json& results, Session& 
   for (const auto& [tool, result] : results.items()) {
     const bool one = result["passed"];
     passed = passed && one;
-    session.line(
-        fmt::format("{} {}: {}", kernel, tool,
-                    one ? session.styled("passed", Tone::good)
-                        : session.styled(result["ran"] ? "FAILED" : "did not end", Tone::bad)));
+    session.line(fmt::format(
+        "{} {}: {}", kernel, tool,
+        one ? session.styled("passed", bench::Tone::good)
+            : session.styled(result["ran"] ? "FAILED" : "did not end", bench::Tone::bad)));
     for (const auto& line : result["first"]) session.line("  " + line.get<std::string>());
   }
   return passed;
@@ -113,7 +113,7 @@ struct Shapes {
 Shapes parse_shapes(const std::string& names) {
   constexpr std::string_view kScores = "scores";
   Shapes shapes;
-  for (const std::string& name : split(names, ',')) {
+  for (const std::string& name : bench::split(names, ',')) {
     if (name == kScores) {
       shapes.score_prefixes.emplace_back();
     } else if (name.starts_with("scores/")) {
@@ -144,12 +144,12 @@ std::set<std::string> kernels_that_ran(const Json& table, const Json& scores, co
 }
 
 Result<ExitCode> execute(const Options& options, Session& session) {
-  const auto seed_count = split(options.seeds, ',').size();
+  const auto seed_count = bench::split(options.seeds, ',').size();
   const Result<std::vector<int64_t>> seeds =
-      parse_numbers("--seeds", options.seeds, seed_count, "numbers such as 0,1,2");
+      bench::parse_numbers("--seeds", options.seeds, seed_count, "numbers such as 0,1,2");
   if (!seeds.ok()) return seeds.status();
   FLASHCORE_RETURN_IF_ERROR(check(options));
-  const Result<std::vector<PlanOptions>> allowed = allowed_devices(options.choice);
+  const Result<std::vector<PlanOptions>> allowed = bench::allowed_devices(options.choice);
   if (!allowed.ok()) return allowed.status();
   const PlanOptions& plan = allowed->front();
   if (options.only_run) {
@@ -199,11 +199,11 @@ Result<ExitCode> execute(const Options& options, Session& session) {
     evidence["scores"] = scores;
     evidence["random"] = random;
     evidence["sanitizers"] = sanitizers;
-    FLASHCORE_RETURN_IF_ERROR(check_evidence(evidence));
-    FLASHCORE_RETURN_IF_ERROR(write_evidence(options.out, evidence));
+    FLASHCORE_RETURN_IF_ERROR(bench::check_evidence(evidence));
+    FLASHCORE_RETURN_IF_ERROR(bench::write_evidence(options.out, evidence));
   }
   session.document({{"status", failed ? "check_failed" : "ok"},
-                    {"device", to_text(plan.device)},
+                    {"device", bench::to_text(plan.device)},
                     {"table", *table},
                     {"scores", scores},
                     {"random", random},

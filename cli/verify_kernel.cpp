@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "cli/execution.hpp"
+#include "bench/device/execution.hpp"
 #include "problem/status.hpp"
 
 namespace flashcore::cli {
@@ -35,8 +35,8 @@ void Tally::add(const bench::Verdict& verdict, const std::string& where) {
 }
 
 std::string Tally::mark(const Session& session) const {
-  if (failed > 0) return session.styled("FAILED", Tone::bad);
-  return passed > 0 ? session.styled("passed", Tone::good) : "refused";
+  if (failed > 0) return session.styled("FAILED", bench::Tone::bad);
+  return passed > 0 ? session.styled("passed", bench::Tone::good) : "refused";
 }
 
 Status run_kernel(bench::HostProblem& host, PlanOptions options, const std::string& kernel) {
@@ -46,7 +46,7 @@ Status run_kernel(bench::HostProblem& host, PlanOptions options, const std::stri
   }
   const Result<Plan> plan = make_plan(host.problem, options);
   if (!plan.ok()) return plan.status();
-  Result<Execution> execution = Execution::prepare(*plan, options.device, host);
+  Result<bench::Execution> execution = bench::Execution::prepare(*plan, options.device, host);
   if (!execution.ok()) return execution.status();
   FLASHCORE_RETURN_IF_ERROR(execution->run());
   return execution->fetch();

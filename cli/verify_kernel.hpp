@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-#include "bench/gates.hpp"
+#include "bench/gate/gates.hpp"
 #include "cli/session.hpp"
 #include "flashcore/flashcore.hpp"
 

@@ -9,13 +9,13 @@
 #include <string>
 #include <vector>
 
-#include "bench/batch_company.hpp"
-#include "bench/gates.hpp"
-#include "cli/plan_choice.hpp"
-#include "cli/progress.hpp"
-#include "cli/sanitizer.hpp"
-#include "cli/table.hpp"
-#include "cli/terminal.hpp"
+#include "bench/cases/batch_company.hpp"
+#include "bench/device/plan_choice.hpp"
+#include "bench/gate/gates.hpp"
+#include "bench/process/sanitizer.hpp"
+#include "bench/text/progress.hpp"
+#include "bench/text/table.hpp"
+#include "bench/text/terminal.hpp"
 #include "cli/verify_kernel.hpp"
 #include "cpu/parallel.hpp"
 #include "problem/status.hpp"
@@ -47,7 +47,8 @@ bool any_computes(const std::vector<KernelVerdict>& kernels) {
 Status verify_seed(uint64_t seed, const bench::RandomSpace& space, const PlanOptions& plan,
                    Found& found) {
   const bench::RandomDraw draw(seed, space);
-  const Result<std::vector<KernelVerdict>> kernels = kernels_under_test(draw.problem(), plan, true);
+  const Result<std::vector<KernelVerdict>> kernels =
+      bench::kernels_under_test(draw.problem(), plan, true);
   if (!kernels.ok()) return kernels.status();
   bench::HostProblem host;
   bench::Reference reference;
@@ -116,7 +117,7 @@ Status verify_company(uint64_t seed, const bench::RandomSpace& space, const Plan
 }
 
 void verify_all(const VerifyRandom& asked, const PlanOptions& plan, Found& found) {
-  Progress progress(Progress::usual(), "random", asked.problems);
+  bench::Progress progress(bench::Progress::usual(), "random", asked.problems);
   // A GPU waits for references: each thread computes its own. On the CPU the kernels have them.
   const bool shared_out = plan.device.kind == DeviceKind::cuda;
   PlanOptions one = plan;
@@ -149,7 +150,7 @@ std::string repeat(const Failure& failure, const VerifyRandom& asked, const Plan
     line += fmt::format(" --largest-head-dim {}", asked.space.largest_head_dim);
   }
   if (plan.batch_invariant) line += " --batch-invariant";
-  if (plan.device.kind == DeviceKind::cuda) line += " --device " + to_text(plan.device);
+  if (plan.device.kind == DeviceKind::cuda) line += " --device " + bench::to_text(plan.device);
   return line;
 }
 
@@ -162,11 +163,11 @@ Result<Json> verify_random(const VerifyRandom& asked, const PlanOptions& plan, S
   std::sort(found.failures.begin(), found.failures.end(),
             [](const Failure& a, const Failure& b) { return a.seed < b.seed; });
 
-  Table table({{"random problems"},
-               {"passed", Align::right},
-               {"failed", Align::right},
-               {"refused", Align::right},
-               {"gate"}});
+  bench::Table table({{"random problems"},
+                      {"passed", bench::Align::right},
+                      {"failed", bench::Align::right},
+                      {"refused", bench::Align::right},
+                      {"gate"}});
   Json kernels = Json::array();
   for (const auto& [kernel, tally] : found.tallies) {
     table.row({kernel, std::to_string(tally.passed), std::to_string(tally.failed),
@@ -215,17 +216,17 @@ Status run_unjudged(const VerifyRandom& asked, const PlanOptions& plan) {
   for (int64_t n = 0; n < kDrawnForOne * asked.problems && !enough(); ++n, ++seed) {
     const bench::RandomDraw draw(seed, asked.space);
     const Result<std::vector<KernelVerdict>> kernels =
-        kernels_under_test(draw.problem(), plan, true);
+        bench::kernels_under_test(draw.problem(), plan, true);
     if (!kernels.ok()) return kernels.status();
     bench::HostProblem host;
     if (any_computes(*kernels)) host = draw.fill();
     for (const KernelVerdict& kernel : *kernels) {
       int64_t& count = ran[kernel.kernel];
       if (!kernel.refusal.empty() || count >= asked.problems) continue;
-      write_text(stdout, sanitizer_mark(kernel.kernel, true) + "\n");
+      bench::write_text(stdout, bench::sanitizer_mark(kernel.kernel, true) + "\n");
       std::fflush(stdout);
       FLASHCORE_RETURN_IF_ERROR(run_kernel(host, plan, kernel.kernel));
-      write_text(stdout, sanitizer_mark(kernel.kernel, false) + "\n");
+      bench::write_text(stdout, bench::sanitizer_mark(kernel.kernel, false) + "\n");
       std::fflush(stdout);
       ++count;
     }

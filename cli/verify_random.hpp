@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <nlohmann/json.hpp>
 
-#include "bench/random_problem.hpp"
+#include "bench/cases/random_problem.hpp"
 #include "cli/session.hpp"
 #include "flashcore/flashcore.hpp"
 

@@ -7,11 +7,11 @@
 #include <mutex>
 #include <vector>
 
-#include "bench/random_problem.hpp"
-#include "bench/score_cases.hpp"
-#include "cli/plan_choice.hpp"
-#include "cli/progress.hpp"
-#include "cli/table.hpp"
+#include "bench/cases/random_problem.hpp"
+#include "bench/cases/score_cases.hpp"
+#include "bench/device/plan_choice.hpp"
+#include "bench/text/progress.hpp"
+#include "bench/text/table.hpp"
 #include "cli/verify_kernel.hpp"
 #include "cpu/parallel.hpp"
 #include "problem/status.hpp"
@@ -49,7 +49,8 @@ Result<std::vector<bench::ScoreCase>> asked_cases(const std::vector<std::string>
 }
 
 Status verify_one(const bench::ScoreCase& one, const PlanOptions& plan, Found& found) {
-  const Result<std::vector<KernelVerdict>> kernels = kernels_under_test(one.problem, plan, true);
+  const Result<std::vector<KernelVerdict>> kernels =
+      bench::kernels_under_test(one.problem, plan, true);
   if (!kernels.ok()) return kernels.status();
   std::optional<bench::HostProblem> host;
   bench::Reference reference;
@@ -79,7 +80,7 @@ Status verify_one(const bench::ScoreCase& one, const PlanOptions& plan, Found& f
 std::string repeat(const Failure& failure, const PlanOptions& plan) {
   std::string line = fmt::format("flashcore verify --shapes scores/{} --random 0 --kernel {}",
                                  failure.name, failure.kernel);
-  if (plan.device.kind == DeviceKind::cuda) line += " --device " + to_text(plan.device);
+  if (plan.device.kind == DeviceKind::cuda) line += " --device " + bench::to_text(plan.device);
   return line;
 }
 
@@ -92,7 +93,7 @@ Result<Json> verify_scores(const std::vector<std::string>& prefixes, const PlanO
   const std::vector<bench::ScoreCase>& cases = *asked;
   Found found;
   {
-    Progress progress(Progress::usual(), "scores", std::ssize(cases));
+    bench::Progress progress(bench::Progress::usual(), "scores", std::ssize(cases));
     PlanOptions alone = plan;  // each thread computes a problem of its own
     alone.threads = 1;
     cpu::parallel_for(std::ssize(cases), plan.threads, [&](int64_t n) {
@@ -113,11 +114,11 @@ Result<Json> verify_scores(const std::vector<std::string>& prefixes, const PlanO
     return std::tie(a.kernel, a.name) < std::tie(b.kernel, b.name);
   });
 
-  Table table({{"hard scores"},
-               {"passed", Align::right},
-               {"failed", Align::right},
-               {"refused", Align::right},
-               {"gate"}});
+  bench::Table table({{"hard scores"},
+                      {"passed", bench::Align::right},
+                      {"failed", bench::Align::right},
+                      {"refused", bench::Align::right},
+                      {"gate"}});
   Json kernels = Json::array();
   for (const auto& [kernel, tally] : found.tallies) {
     table.row({kernel, std::to_string(tally.passed), std::to_string(tally.failed),

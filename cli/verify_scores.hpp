@@ -1,4 +1,4 @@
-// The problems with hard scores (bench/score_cases.hpp).
+// The problems with hard scores (bench/cases/score_cases.hpp).
 #pragma once
 
 #include <nlohmann/json.hpp>

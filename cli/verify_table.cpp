@@ -5,11 +5,11 @@
 #include <algorithm>
 #include <map>
 
-#include "bench/cases.hpp"
-#include "cli/numbers.hpp"
-#include "cli/plan_choice.hpp"
-#include "cli/progress.hpp"
-#include "cli/table.hpp"
+#include "bench/cases/cases.hpp"
+#include "bench/device/plan_choice.hpp"
+#include "bench/text/numbers.hpp"
+#include "bench/text/progress.hpp"
+#include "bench/text/table.hpp"
 #include "cli/verify_kernel.hpp"
 #include "problem/status.hpp"
 
@@ -19,7 +19,7 @@ namespace {
 // Every row of the gate table: shape, causal or not, and type; seeds are folded into the row.
 Result<std::vector<bench::Case>> table_cases(const VerifyTable& asked) {
   std::vector<bench::Case> cases;
-  for (const std::string& name : split(asked.shapes, ',')) {
+  for (const std::string& name : bench::split(asked.shapes, ',')) {
     if (name == "none") continue;
     const std::vector<bench::Case> shapes = bench::gate_shapes();
     const auto shape = std::find_if(shapes.begin(), shapes.end(),
@@ -27,7 +27,7 @@ Result<std::vector<bench::Case>> table_cases(const VerifyTable& asked) {
     if (shape == shapes.end()) {
       return invalid("--shapes: is '{}', wanted small, mission, long, wide, scores or none", name);
     }
-    for (const std::string& dtype_name : split(asked.dtypes, ',')) {
+    for (const std::string& dtype_name : bench::split(asked.dtypes, ',')) {
       const std::optional<DType> dtype = dtype_from_string(dtype_name);
       if (!dtype)
         return invalid("--dtypes: is '{}', wanted f32, f16, bf16, f8e4m3, f8e5m2", dtype_name);
@@ -44,9 +44,10 @@ Result<std::vector<bench::Case>> table_cases(const VerifyTable& asked) {
 // All kernels on all seeds of one row's problem; the reference is computed once a seed.
 Result<std::map<std::string, Tally>> verify_case(const bench::Case& one,
                                                  const std::vector<int64_t>& seeds,
-                                                 const PlanOptions& plan, Progress& progress) {
+                                                 const PlanOptions& plan,
+                                                 bench::Progress& progress) {
   const Problem problem = bench::to_problem(one);
-  const Result<std::vector<KernelVerdict>> kernels = kernels_under_test(problem, plan, true);
+  const Result<std::vector<KernelVerdict>> kernels = bench::kernels_under_test(problem, plan, true);
   if (!kernels.ok()) return kernels.status();
   const std::string label =
       fmt::format("{} {}{}", one.name, to_string(one.dtype), one.causal ? " causal" : "");
@@ -112,18 +113,19 @@ Result<nlohmann::ordered_json> verify_table(const VerifyTable& asked, const Plan
   auto rows = nlohmann::ordered_json::array();
   if (cases->empty()) return rows;
   const std::vector<int64_t>& seeds = asked.seeds;
-  Table table({{"shape"},
-               {"dtype"},
-               {"mask"},
-               {"kernel"},
-               {"seeds", Align::right},
-               {"scaled error", Align::right},
-               {"relative", Align::right},
-               {"LSE", Align::right},
-               {"gate"}});
+  bench::Table table({{"shape"},
+                      {"dtype"},
+                      {"mask"},
+                      {"kernel"},
+                      {"seeds", bench::Align::right},
+                      {"scaled error", bench::Align::right},
+                      {"relative", bench::Align::right},
+                      {"LSE", bench::Align::right},
+                      {"gate"}});
   std::vector<std::string> failures;
   {
-    Progress progress(Progress::usual(), "verify", std::ssize(*cases) * std::ssize(seeds));
+    bench::Progress progress(bench::Progress::usual(), "verify",
+                             std::ssize(*cases) * std::ssize(seeds));
     for (const bench::Case& one : *cases) {
       const Result<std::map<std::string, Tally>> tallies = verify_case(one, seeds, plan, progress);
       if (!tallies.ok()) return tallies.status();

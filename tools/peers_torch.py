@@ -80,7 +80,7 @@ class CudaTimer:
 
 
 class CpuTimer:
-    """Wall time, as bench/timing.cpp has it."""
+    """Wall time, as bench/time/timing.cpp has it."""
 
     def samples(self, call, limits):
         def measure(calls):

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "bench/cuda_error.hpp"
+#include "bench/device/cuda_error.hpp"
 #include "bench/peers/cudnn_graph.hpp"
 #include "bench/peers/native_peer.hpp"
 #include "problem/status.hpp"

@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "bench/shared_library.hpp"
+#include "bench/process/shared_library.hpp"
 #include "flashcore/flashcore.hpp"
 
 namespace flashcore::bench {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "bench/timing.hpp"
+#include "bench/time/timing.hpp"
 #include "flashcore/flashcore.hpp"
 
 namespace flashcore::bench {

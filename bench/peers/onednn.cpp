@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "bench/peers/native_peer.hpp"
-#include "bench/shared_library.hpp"
+#include "bench/process/shared_library.hpp"
 #include "problem/status.hpp"
 
 namespace flashcore::bench {

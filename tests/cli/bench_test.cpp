@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "cli/evidence_file.hpp"
+#include "bench/evidence/evidence_file.hpp"
 #include "tests/cli/process.hpp"
 #include "tests/cli/scratch.hpp"
 
@@ -43,7 +43,7 @@ Words bench(const Scratch& scratch, Words more = {}) {
 }
 
 ordered_json evidence_of(const Scratch& scratch, const std::string& name = "out.json") {
-  const Result<ordered_json> evidence = cli::read_evidence(scratch.path(name));
+  const Result<ordered_json> evidence = bench::read_evidence(scratch.path(name));
   EXPECT_TRUE(evidence.ok()) << evidence.status().message();
   return evidence.ok() ? *evidence : ordered_json::object();
 }

@@ -7,8 +7,8 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "cli/io/npy.hpp"
-#include "cli/io/safetensors.hpp"
+#include "bench/io/npy.hpp"
+#include "bench/io/safetensors.hpp"
 #include "tests/cli/process.hpp"
 #include "tests/cli/scratch.hpp"
 

@@ -3,7 +3,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "bench/cases.hpp"
+#include "bench/cases/cases.hpp"
 #include "cli/ladder_gate.hpp"
 #include "cli/ladder_times.hpp"
 

@@ -7,18 +7,18 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
-#include "bench/cases.hpp"
-#include "bench/meter.hpp"
-#include "bench/sampled_gate.hpp"
-#include "bench/timing.hpp"
-#include "bench/work.hpp"
-#include "cli/bench_evidence.hpp"
-#include "cli/numbers.hpp"
-#include "cli/plan_choice.hpp"
+#include "bench/cases/cases.hpp"
+#include "bench/cases/work.hpp"
+#include "bench/device/plan_choice.hpp"
+#include "bench/gate/sampled_gate.hpp"
+#include "bench/run/case_evidence.hpp"
+#include "bench/text/numbers.hpp"
+#include "bench/text/progress.hpp"
+#include "bench/text/table.hpp"
+#include "bench/time/meter.hpp"
+#include "bench/time/timing.hpp"
 #include "cli/problem_options.hpp"
-#include "cli/progress.hpp"
 #include "cli/session.hpp"
-#include "cli/table.hpp"
 #include "cpu/target.hpp"
 
 namespace flashcore::tests {
@@ -28,14 +28,14 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 TEST(Split, KeepsEmptyParts) {
-  EXPECT_THAT(cli::split("a,b", ','), ElementsAre("a", "b"));
-  EXPECT_THAT(cli::split("a,,b,", ','), ElementsAre("a", "", "b", ""));
-  EXPECT_TRUE(cli::split("", ',').empty());
+  EXPECT_THAT(bench::split("a,b", ','), ElementsAre("a", "b"));
+  EXPECT_THAT(bench::split("a,,b,", ','), ElementsAre("a", "", "b", ""));
+  EXPECT_TRUE(bench::split("", ',').empty());
 }
 
 TEST(ParseNumbers, RefusesWhatIsNotAllNumbers) {
   const auto parse = [](const std::string& text) {
-    return cli::parse_numbers("--n", text, 2, "L,R");
+    return bench::parse_numbers("--n", text, 2, "L,R");
   };
   ASSERT_TRUE(parse("-1,64").ok());
   EXPECT_THAT(*parse("-1,64"), ElementsAre(-1, 64));
@@ -46,27 +46,27 @@ TEST(ParseNumbers, RefusesWhatIsNotAllNumbers) {
 }
 
 TEST(Table, AlignsColumnsWithoutTrailingSpaces) {
-  cli::Table table({{"name"}, {"n", cli::Align::right}, {"end"}});
+  bench::Table table({{"name"}, {"n", bench::Align::right}, {"end"}});
   table.row({"a", "1", ""});
   table.row({"\x1b[32mlonger\x1b[0m", "100", "x"});
   EXPECT_THAT(table.lines(),
               ElementsAre("name      n  end", "a         1", "\x1b[32mlonger\x1b[0m  100  x"));
-  EXPECT_EQ(cli::display_width("\xc3\xa9t\xc3\xa9"), 3U);
+  EXPECT_EQ(bench::display_width("\xc3\xa9t\xc3\xa9"), 3U);
 }
 
 TEST(ProgressLine, SaysWhatHowFarAndHowLong) {
-  EXPECT_EQ(cli::progress_line("verify", 3, 12, 12.4, "long f16"),
+  EXPECT_EQ(bench::progress_line("verify", 3, 12, 12.4, "long f16"),
             "verify 3/12 [#####---------------] 12 s: long f16");
-  EXPECT_EQ(cli::progress_line("run", 0, 0, 3, ""), "run 3 s");
-  EXPECT_EQ(cli::progress_line("run", 0, 0, 3, std::string(200, 'x')).size(), 78U);
+  EXPECT_EQ(bench::progress_line("run", 0, 0, 3, ""), "run 3 s");
+  EXPECT_EQ(bench::progress_line("run", 0, 0, 3, std::string(200, 'x')).size(), 78U);
 }
 
-using Style = cli::Progress::Style;
+using Style = bench::Progress::Style;
 
 std::string written_by(Style style, std::chrono::milliseconds time) {
   std::FILE* const file = std::tmpfile();
   {
-    cli::Progress progress(style, "task", 4, file);
+    bench::Progress progress(style, "task", 4, file);
     progress.step("first");
     std::this_thread::sleep_for(time);
     progress.advance();
@@ -80,25 +80,26 @@ std::string written_by(Style style, std::chrono::milliseconds time) {
 
 TEST(Progress, IsSilentWhenShortOrNotShown) {
   EXPECT_EQ(written_by(Style::redrawn, std::chrono::milliseconds(10)), "");
-  EXPECT_EQ(written_by(Style::log, cli::Progress::kDelay + std::chrono::milliseconds(300)), "");
-  EXPECT_EQ(written_by(Style::silent, cli::Progress::kDelay + std::chrono::milliseconds(300)), "");
+  EXPECT_EQ(written_by(Style::log, bench::Progress::kDelay + std::chrono::milliseconds(300)), "");
+  EXPECT_EQ(written_by(Style::silent, bench::Progress::kDelay + std::chrono::milliseconds(300)),
+            "");
 }
 
 TEST(Progress, ShowsAfterTwoSecondsAndErasesItself) {
   const std::string text =
-      written_by(Style::redrawn, cli::Progress::kDelay + std::chrono::milliseconds(500));
+      written_by(Style::redrawn, bench::Progress::kDelay + std::chrono::milliseconds(500));
   EXPECT_THAT(text, HasSubstr("task 0/4 [--------------------] 2 s: first"));
   EXPECT_THAT(text, ::testing::EndsWith("\r\x1b[K"));
 }
 
 TEST(Progress, IsWholeLinesInALog) {
   const std::string text =
-      written_by(Style::log, cli::Progress::kLogDelay + std::chrono::milliseconds(500));
+      written_by(Style::log, bench::Progress::kLogDelay + std::chrono::milliseconds(500));
   EXPECT_EQ(text, "task 0/4 [--------------------] 5 s: first\n");
 }
 
 TEST(Printable, HidesControlCharacters) {
-  EXPECT_EQ(cli::printable("a\x1b[2Jb\n\x7f\xc3\xa9"), "a?[2Jb??\xc3\xa9");
+  EXPECT_EQ(bench::printable("a\x1b[2Jb\n\x7f\xc3\xa9"), "a?[2Jb??\xc3\xa9");
 }
 
 TEST(ExitCodes, FollowTheStatus) {
@@ -111,11 +112,11 @@ TEST(ExitCodes, FollowTheStatus) {
 }
 
 TEST(Units, AreReadable) {
-  EXPECT_EQ(cli::seconds_text(1.234e-6), "1.23 us");
-  EXPECT_EQ(cli::seconds_text(0.01), "10 ms");
-  EXPECT_EQ(cli::seconds_text(2.5), "2.5 s");
-  EXPECT_EQ(cli::rate_text(5.21e10), "52.1 GFLOP/s");
-  EXPECT_EQ(cli::rate_text(6.8e14), "680.0 TFLOP/s");
+  EXPECT_EQ(bench::seconds_text(1.234e-6), "1.23 us");
+  EXPECT_EQ(bench::seconds_text(0.01), "10 ms");
+  EXPECT_EQ(bench::seconds_text(2.5), "2.5 s");
+  EXPECT_EQ(bench::rate_text(5.21e10), "52.1 GFLOP/s");
+  EXPECT_EQ(bench::rate_text(6.8e14), "680.0 TFLOP/s");
 }
 
 TEST(Quantile, IsTheNearestRank) {
@@ -180,14 +181,14 @@ TEST(Ceilings, OfACpuAreOfTheTypesThatItMultipliesInFp32) {
 TEST(Ceilings, AreOfNoOtherType) {
   const Problem problem = bench::to_problem(
       {.name = "one", .dtype = DType::bf16, .seqlen_q = 8, .seqlen_kv = 8, .head_dim = 8});
-  cli::BenchPoint point;
+  bench::Point point;
   point.times["wall"].p50 = 1e-3;
   point.p50["wall"] = {1e-3};
   const nlohmann::ordered_json one = {{"dtype", "bf16"}, {"flop", 1e9}, {"bytes", 1e3}};
   for (const char* const dtype : {"f32", "bf16"}) {
     const nlohmann::ordered_json ceilings = {
         {"wall", {{"matrix_product", {{dtype, {{"tflops", 2.0}, {"library", "a test"}}}}}}}};
-    const nlohmann::ordered_json rows = cli::rows_json({point}, one, problem, ceilings);
+    const nlohmann::ordered_json rows = bench::rows_json({point}, one, problem, ceilings);
     const nlohmann::ordered_json& time = rows[0]["times"]["wall"];
     EXPECT_EQ(time.contains("percent_of_bound"), dtype == std::string("bf16")) << time;
     EXPECT_NEAR(time.value("percent_of_bound", 50.0), 50, 1e-9);
@@ -293,10 +294,10 @@ TEST(SampledGate, FailsAnUnwrittenElementAnywhereAndAWriteOutside) {
 
 TEST(PlanChoice, NamesDevices) {
   const auto allowed = [](const std::string& device, int64_t threads = 0) {
-    cli::PlanChoice choice;
+    bench::PlanChoice choice;
     choice.device = device;
     choice.threads = threads;
-    return cli::allowed_devices(choice);
+    return bench::allowed_devices(choice);
   };
   EXPECT_EQ(allowed("cpu")->front().device.kind, DeviceKind::cpu);
   EXPECT_EQ(allowed("cuda:3")->front().device.index, 3);
@@ -313,7 +314,7 @@ TEST(KernelsUnderTest, LeaveTheJudgesOutUnlessAskedFor) {
     PlanOptions options;
     options.kernel = kernel;
     std::vector<std::string> out;
-    const auto tested = cli::kernels_under_test(problem, options, true);
+    const auto tested = bench::kernels_under_test(problem, options, true);
     EXPECT_TRUE(tested.ok()) << tested.status().message();
     for (const KernelVerdict& verdict : *tested) out.push_back(verdict.kernel);
     return out;
@@ -324,7 +325,7 @@ TEST(KernelsUnderTest, LeaveTheJudgesOutUnlessAskedFor) {
   EXPECT_FALSE(names("").empty());
   PlanOptions options;
   options.kernel = "other";
-  EXPECT_THAT(cli::kernels_under_test(problem, options, true).status().message(),
+  EXPECT_THAT(bench::kernels_under_test(problem, options, true).status().message(),
               HasSubstr("kernel: is 'other'"));
 }
 

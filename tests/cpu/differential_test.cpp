@@ -12,8 +12,8 @@
 #include <string>
 #include <vector>
 
-#include "bench/gates.hpp"
-#include "bench/random_problem.hpp"
+#include "bench/cases/random_problem.hpp"
+#include "bench/gate/gates.hpp"
 #include "plan/table.hpp"
 #include "tests/cpu/each_target.hpp"
 #include "tests/cpu/one_entry.hpp"

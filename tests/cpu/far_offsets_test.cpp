@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "bench/tensor_set.hpp"
+#include "bench/tensors/tensor_set.hpp"
 #include "plan/table.hpp"
 #include "problem/dtype.hpp"
 

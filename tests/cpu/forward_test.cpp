@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "bench/gates.hpp"
-#include "bench/random_problem.hpp"
+#include "bench/cases/random_problem.hpp"
+#include "bench/gate/gates.hpp"
 #include "cpu/target.hpp"
 #include "tests/cpu/run_on_host.hpp"
 

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "bench/tensor_set.hpp"
+#include "bench/tensors/tensor_set.hpp"
 
 namespace flashcore {
 

@@ -6,7 +6,7 @@
 
 #include <vector>
 
-#include "bench/tensor_set.hpp"
+#include "bench/tensors/tensor_set.hpp"
 
 namespace flashcore {
 

@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "bench/random.hpp"
-#include "bench/random_problem.hpp"
+#include "bench/cases/random_problem.hpp"
+#include "bench/tensors/random.hpp"
 #include "plan/table.hpp"
 #include "problem/problem.hpp"
 #include "tests/cpu/each_target.hpp"

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "bench/random_problem.hpp"
-#include "bench/tensor_set.hpp"
+#include "bench/cases/random_problem.hpp"
+#include "bench/tensors/tensor_set.hpp"
 #include "flashcore/flashcore.hpp"
 #include "problem/dtype.hpp"
 #include "tests/cpu/oracle.hpp"

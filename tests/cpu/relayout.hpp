@@ -1,8 +1,8 @@
 // The same problem, laid out differently in memory.
 #pragma once
 
-#include "bench/random.hpp"
-#include "bench/tensor_set.hpp"
+#include "bench/tensors/random.hpp"
+#include "bench/tensors/tensor_set.hpp"
 
 namespace flashcore {
 

@@ -8,7 +8,7 @@
 #include <cstring>
 #include <vector>
 
-#include "bench/tensor_set.hpp"
+#include "bench/tensors/tensor_set.hpp"
 #include "flashcore/flashcore.hpp"
 
 namespace flashcore::testing {

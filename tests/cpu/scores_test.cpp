@@ -1,9 +1,9 @@
-// Hard scores (bench/score_cases.hpp) on the CPU's kernels.
+// Hard scores (bench/cases/score_cases.hpp) on the CPU's kernels.
 #include <gtest/gtest.h>
 
 #include <vector>
 
-#include "bench/score_cases.hpp"
+#include "bench/cases/score_cases.hpp"
 #include "tests/cpu/each_target.hpp"
 #include "tests/cpu/run_on_host.hpp"
 

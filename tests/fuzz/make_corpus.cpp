@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/cli/malformed_files.hpp"
+#include "tests/bench/io/malformed_files.hpp"
 
 namespace {
 

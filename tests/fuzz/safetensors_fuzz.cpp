@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "cli/io/safetensors.hpp"
+#include "bench/io/safetensors.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace flashcore;

@@ -7,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-#include "bench/tensor_set.hpp"
+#include "bench/tensors/tensor_set.hpp"
 #include "plan/table.hpp"
 #include "tests/problem/problems.hpp"
 #include "tests/problem/run_plan.hpp"

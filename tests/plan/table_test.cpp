@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "bench/tensor_set.hpp"
+#include "bench/tensors/tensor_set.hpp"
 #include "problem/status.hpp"
 #include "tests/problem/problems.hpp"
 

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "bench/tensor_set.hpp"
+#include "bench/tensors/tensor_set.hpp"
 #include "problem/problem.hpp"
 #include "tests/problem/problems.hpp"
 #include "tests/problem/run_plan.hpp"

@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "bench/random.hpp"
+#include "bench/tensors/random.hpp"
 
 namespace flashcore {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "bench/host_tensor.hpp"
+#include "bench/tensors/host_tensor.hpp"
 #include "flashcore/flashcore.hpp"
 
 namespace flashcore {

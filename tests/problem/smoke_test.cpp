@@ -4,8 +4,8 @@
 #include <cmath>
 #include <vector>
 
-#include "bench/gates.hpp"
-#include "bench/random_problem.hpp"
+#include "bench/cases/random_problem.hpp"
+#include "bench/gate/gates.hpp"
 #include "flashcore/flashcore.hpp"
 #include "tests/problem/run_plan.hpp"
 

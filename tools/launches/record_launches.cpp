@@ -20,8 +20,8 @@
 #include <utility>
 #include <vector>
 
-#include "bench/cases.hpp"
-#include "bench/fp8_problem.hpp"
+#include "bench/cases/cases.hpp"
+#include "bench/cases/fp8_problem.hpp"
 #include "cuda/forward_sm80/latency/config.hpp"
 #include "cuda/forward_sm80/latency/launch.hpp"
 #include "cuda/forward_sm90/latency/config.hpp"

@@ -12,8 +12,8 @@
 #include <utility>
 #include <vector>
 
-#include "bench/cases.hpp"
-#include "bench/fp8_problem.hpp"
+#include "bench/cases/cases.hpp"
+#include "bench/cases/fp8_problem.hpp"
 #include "fake_runtime.hpp"
 #include "leftovers.hpp"
 #include "plan/table.hpp"

@@ -37,7 +37,7 @@ def shown(value) -> str:
 
 
 def check(value, schema: dict, definitions: dict, place: str = "") -> None:
-    """As cli/schema.cpp does it. Raises a Failure that begins with the place."""
+    """As bench/evidence/schema.cpp does it. Raises a Failure that begins with the place."""
     def fail(text: str):
         raise Failure(f"{place + ': ' if place else ''}{text}")
 
@@ -109,7 +109,7 @@ def rounded(value):
 
 
 def text_of(evidence, depth: int = 0) -> str:
-    """As bench/evidence.cpp writes it, of what is rounded: a row a line."""
+    """As bench/evidence/evidence.cpp writes it, of what is rounded: a row a line."""
     line = json.dumps(evidence, ensure_ascii=False, separators=(",", ":"))
     if (not isinstance(evidence, (dict, list)) or depth >= ROW_DEPTH or
             len(line.encode()) <= LONGEST_LINE):

@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
-#include "bench/gates.hpp"
-#include "bench/tensor_set.hpp"
+#include "bench/gate/gates.hpp"
+#include "bench/tensors/tensor_set.hpp"
 #include "tests/cuda/device/own_stream.hpp"
 
 namespace flashcore {

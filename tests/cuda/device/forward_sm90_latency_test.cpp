@@ -18,11 +18,11 @@
 #include <tuple>
 #include <vector>
 
-#include "bench/cases.hpp"
-#include "bench/gates.hpp"
-#include "bench/random_problem.hpp"
-#include "cli/device_memory.hpp"
-#include "cli/execution.hpp"
+#include "bench/cases/cases.hpp"
+#include "bench/cases/random_problem.hpp"
+#include "bench/device/device_memory.hpp"
+#include "bench/device/execution.hpp"
+#include "bench/gate/gates.hpp"
 #include "flashcore/flashcore.hpp"
 #include "plan/table.hpp"
 #include "problem/problem.hpp"
@@ -79,7 +79,7 @@ Status run_on_gpu(bench::HostProblem& host, const PlanOptions& chosen) {
   }
   const Result<Plan> plan = make_plan(host.problem, chosen);
   if (!plan.ok()) return plan.status();
-  Result<cli::Execution> execution = cli::Execution::prepare(*plan, kGpu, host);
+  Result<bench::Execution> execution = bench::Execution::prepare(*plan, kGpu, host);
   if (!execution.ok()) return execution.status();
   if (Status status = execution->run(); !status.ok()) return status;
   return execution->fetch();
@@ -350,7 +350,7 @@ std::string failure_with(bench::HostProblem& host, const bench::Reference& refer
     if (device.device.kind == DeviceKind::cuda) context.device = device;
   }
   context.device.shared_memory_a_block = shared_memory;
-  Result<std::unique_ptr<cli::DeviceMemory>> memory = cli::device_memory(kGpu);
+  Result<std::unique_ptr<bench::DeviceMemory>> memory = bench::device_memory(kGpu);
   if (!memory.ok()) return memory.status().message();
   std::map<std::string, void*, std::less<>> copies;
   for (auto& [tensor_name, tensor] : host.tensors) {

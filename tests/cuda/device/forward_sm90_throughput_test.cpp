@@ -14,9 +14,9 @@
 #include <utility>
 #include <vector>
 
-#include "bench/gates.hpp"
-#include "bench/tensor_set.hpp"
-#include "cli/execution.hpp"
+#include "bench/device/execution.hpp"
+#include "bench/gate/gates.hpp"
+#include "bench/tensors/tensor_set.hpp"
 #include "tests/cuda/device/own_stream.hpp"
 
 namespace flashcore {
@@ -77,7 +77,8 @@ void run_thrice(bench::HostProblem& host, const char* kernel) {
   const Result<Plan> plan = plan_of(host.problem, kernel);
   ASSERT_TRUE(plan.ok()) << plan.status().message();
   poison_outputs(host);
-  Result<cli::Execution> execution = cli::Execution::prepare(*plan, {DeviceKind::cuda, 0}, host);
+  Result<bench::Execution> execution =
+      bench::Execution::prepare(*plan, {DeviceKind::cuda, 0}, host);
   ASSERT_TRUE(execution.ok()) << execution.status().message();
   std::vector<std::byte> first;
   for (int run = 0; run < 3; ++run) {
@@ -292,8 +293,8 @@ class TwoRuns {
     for (const uint64_t seed : {21, 22}) hosts_.push_back(bench::make_host_problem(problem, seed));
     for (bench::HostProblem& host : hosts_) {
       poison_outputs(host);
-      Result<cli::Execution> execution =
-          cli::Execution::prepare(*plan_, {DeviceKind::cuda, 0}, host);
+      Result<bench::Execution> execution =
+          bench::Execution::prepare(*plan_, {DeviceKind::cuda, 0}, host);
       EXPECT_TRUE(execution.ok()) << execution.status().message();
       executions_.push_back(std::move(*execution));
       EXPECT_TRUE(executions_.back().run().ok());
@@ -303,7 +304,7 @@ class TwoRuns {
     }
     EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
   }
-  cli::Execution& operator[](size_t i) { return executions_[i]; }
+  bench::Execution& operator[](size_t i) { return executions_[i]; }
 
   void expect_same(size_t i) {
     EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
@@ -316,7 +317,7 @@ class TwoRuns {
  private:
   Result<Plan> plan_;
   std::vector<bench::HostProblem> hosts_;
-  std::vector<cli::Execution> executions_;
+  std::vector<bench::Execution> executions_;
   std::vector<std::vector<std::byte>> alone_;
 };
 

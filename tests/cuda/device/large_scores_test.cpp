@@ -13,11 +13,11 @@
 #include <string>
 #include <vector>
 
-#include "bench/gates.hpp"
-#include "bench/random_problem.hpp"
-#include "bench/score_cases.hpp"
-#include "bench/tensor_set.hpp"
-#include "cli/execution.hpp"
+#include "bench/cases/random_problem.hpp"
+#include "bench/cases/score_cases.hpp"
+#include "bench/device/execution.hpp"
+#include "bench/gate/gates.hpp"
+#include "bench/tensors/tensor_set.hpp"
 #include "flashcore/flashcore.hpp"
 
 namespace flashcore {
@@ -107,7 +107,7 @@ void run_on_gpu(const Plan& plan, bench::HostProblem& host) {
   for (const char* name : {"o", "lse"}) {
     if (host.has(name)) host.at(name).poison();
   }
-  Result<cli::Execution> execution = cli::Execution::prepare(plan, kGpu, host);
+  Result<bench::Execution> execution = bench::Execution::prepare(plan, kGpu, host);
   ASSERT_TRUE(execution.ok()) << execution.status().message();
   const Status ran = execution->run();
   ASSERT_TRUE(ran.ok()) << ran.message();

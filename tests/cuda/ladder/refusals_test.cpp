@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <functional>
 
-#include "bench/cases.hpp"
-#include "bench/fp8_problem.hpp"
+#include "bench/cases/cases.hpp"
+#include "bench/cases/fp8_problem.hpp"
 #include "cuda/ladder/supports.hpp"
 #include "kernel/device_code.hpp"
 #include "plan/table.hpp"

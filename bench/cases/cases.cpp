@@ -1,0 +1,213 @@
+#include "bench/cases/cases.hpp"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+namespace flashcore::bench {
+namespace {
+
+std::string_view suffix(bool causal) { return causal ? "/causal" : ""; }
+
+std::vector<Case> gates() {
+  std::vector<Case> cases;
+  for (const Case& shape : gate_shapes()) {
+    for (const bool causal : {false, true}) {
+      cases.push_back(shape);
+      cases.back().causal = causal;
+      cases.back().name += suffix(causal);
+    }
+  }
+  return cases;
+}
+
+std::vector<Case> five() {
+  const auto one = [](int64_t batch, int64_t seqlen, int64_t head_dim, bool causal) {
+    return square_case(fmt::format("({},8,{},{}){}", batch, seqlen, head_dim, suffix(causal)),
+                       DType::f16, batch, 8, seqlen, head_dim, causal);
+  };
+  return {one(1, 512, 64, false), one(1, 512, 64, true), one(2, 2048, 64, false),
+          one(2, 2048, 64, true), one(2, 2048, 128, false)};
+}
+
+// 16384 tokens in all and a hidden size of 2048, as attention papers report.
+std::vector<Case> sweep() {
+  constexpr int64_t kTokens = 16384, kHidden = 2048;
+  std::vector<Case> cases;
+  for (const int64_t head_dim : {64, 128, 256}) {
+    for (const bool causal : {false, true}) {
+      for (int64_t seqlen = 512; seqlen <= kTokens; seqlen *= 2) {
+        cases.push_back(square_case(fmt::format("d{}/s{}{}", head_dim, seqlen, suffix(causal)),
+                                    DType::bf16, kTokens / seqlen, kHidden / head_dim, seqlen,
+                                    head_dim, causal));
+      }
+    }
+  }
+  return cases;
+}
+
+std::vector<Case> small() {
+  std::vector<Case> cases;
+  for (const int64_t head_dim : {64, 128}) {
+    for (const int64_t heads : {8, 16, 32}) {
+      for (const int64_t seqlen : {128, 256, 512, 1024}) {
+        cases.push_back(square_case(fmt::format("(1,{},{},{})", heads, seqlen, head_dim),
+                                    DType::f16, 1, heads, seqlen, head_dim, false));
+      }
+    }
+  }
+  return cases;
+}
+
+std::vector<Case> decode() {
+  std::vector<Case> cases;
+  for (const int64_t heads_kv : {8, 32}) {
+    for (const auto& [batch, seqlen_kv] :
+         {std::pair<int64_t, int64_t>{1, 8192}, {1, 65536}, {16, 8192}, {64, 4096}, {128, 8192}}) {
+      cases.push_back({.name = fmt::format("b{}/{}k/hkv{}", batch, seqlen_kv / 1024, heads_kv),
+                       .dtype = DType::bf16,
+                       .batch = batch,
+                       .heads_q = 32,
+                       .heads_kv = heads_kv,
+                       .seqlen_q = 1,
+                       .seqlen_kv = seqlen_kv,
+                       .head_dim = 128});
+    }
+  }
+  return cases;
+}
+
+// In the types that a CPU's peers have.
+std::vector<Case> cpu() {
+  std::vector<Case> cases;
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    const auto add = [&](int64_t batch, int64_t seqlen, int64_t head_dim, bool causal) {
+      cases.push_back(square_case(fmt::format("({},8,{},{})/{}{}", batch, seqlen, head_dim,
+                                              to_string(dtype), suffix(causal)),
+                                  dtype, batch, 8, seqlen, head_dim, causal));
+    };
+    add(1, 512, 64, false);
+    for (const int64_t head_dim : {64, 128}) {
+      add(2, 2048, head_dim, false);
+      add(2, 2048, head_dim, true);
+    }
+    cases.push_back({.name = fmt::format("b4/8k/hkv8/{}", to_string(dtype)),
+                     .dtype = dtype,
+                     .batch = 4,
+                     .heads_q = 32,
+                     .heads_kv = 8,
+                     .seqlen_q = 1,
+                     .seqlen_kv = 8192,
+                     .head_dim = 128});
+  }
+  return cases;
+}
+
+// What a feature costs, beside the plain problem.
+std::vector<Case> features() {
+  constexpr int64_t kBatch = 4, kSeqlen = 4096, kHidden = 2048;
+  std::vector<Case> cases;
+  for (const int64_t head_dim : {64, 128, 256}) {
+    const auto add = [&](const char* name) -> Case& {
+      return cases.emplace_back(square_case(fmt::format("d{}/{}", head_dim, name), DType::bf16,
+                                            kBatch, kHidden / head_dim, kSeqlen, head_dim, false));
+    };
+    (void)add("plain");
+    add("causal").causal = true;
+    Case& window = add("causal, window 512");
+    window.causal = true;
+    window.window_left = 512;
+    add("softcap").softcap = 30;
+    add("ALiBi").alibi = true;
+    add("bias f32").bias = DType::f32;
+    add("bias bf16").bias = DType::bf16;
+    add("mask").mask = true;
+    add("dropout").dropout_p = 0.1f;
+  }
+  return cases;
+}
+
+}  // namespace
+
+Case square_case(std::string name, DType dtype, int64_t batch, int64_t heads, int64_t seqlen,
+                 int64_t head_dim, bool causal) {
+  return {.name = std::move(name),
+          .dtype = dtype,
+          .batch = batch,
+          .heads_q = heads,
+          .heads_kv = heads,
+          .seqlen_q = seqlen,
+          .seqlen_kv = seqlen,
+          .head_dim = head_dim,
+          .causal = causal};
+}
+
+Problem to_problem(const Case& one) {
+  Problem problem;
+  problem.q = problem.o =
+      TensorDesc::contiguous(one.dtype, {one.batch, one.heads_q, one.seqlen_q, one.head_dim});
+  problem.k = problem.v =
+      TensorDesc::contiguous(one.dtype, {one.batch, one.heads_kv, one.seqlen_kv, one.head_dim});
+  problem.lse = TensorDesc::contiguous(DType::f32, {one.batch, one.heads_q, one.seqlen_q});
+  // fp8 has too few bits for O to be judged in it.
+  if (size_of(one.dtype) == 1) problem.o.dtype = DType::f16;
+  problem.causal = one.causal;
+  problem.softcap = one.softcap;
+  problem.window_left = one.window_left;
+  problem.window_right = one.window_right;
+  problem.dropout_p = one.dropout_p;
+  if (one.bias) {
+    problem.bias = TensorDesc::contiguous(*one.bias, {1, one.heads_q, one.seqlen_q, one.seqlen_kv});
+  }
+  if (one.mask) {
+    problem.mask = TensorDesc::contiguous(DType::boolean, {1, 1, one.seqlen_q, one.seqlen_kv});
+  }
+  if (one.alibi) problem.alibi_slopes = TensorDesc::contiguous(DType::f32, {one.heads_q});
+  return problem;
+}
+
+std::string features_text(const Case& one) {
+  std::string text;
+  const auto add = [&](const std::string& feature) {
+    text += (text.empty() ? "" : ", ") + feature;
+  };
+  if (one.softcap > 0) add(fmt::format("softcap {:g}", one.softcap));
+  if (one.window_left >= 0 || one.window_right >= 0) {
+    add(fmt::format("window ({}, {})", one.window_left, one.window_right));
+  }
+  if (one.bias) add(fmt::format("bias {}", to_string(*one.bias)));
+  if (one.mask) add("mask");
+  if (one.alibi) add("ALiBi");
+  if (one.dropout_p > 0) add(fmt::format("dropout {:g}", one.dropout_p));
+  return text;
+}
+
+std::vector<Case> gate_shapes() {
+  return {square_case("small", DType::f16, 2, 8, 128, 64, false),
+          square_case("mission", DType::f16, 1, 8, 512, 64, false),
+          square_case("long", DType::f16, 2, 8, 2048, 64, false),
+          square_case("wide", DType::f16, 2, 8, 2048, 128, false)};
+}
+
+std::vector<Suite> suites() {
+  return {{"gates", "small, mission, long, wide; full and causal"},
+          {"five", "the five fp16 shapes that every rung of the ladder is timed on"},
+          {"sweep", "16384 tokens, hidden size 2048, D 64 to 256, S 512 to 16384, bf16"},
+          {"small", "one batch entry, 8 to 32 heads, S 128 to 1024, fp16"},
+          {"decode", "one query, 32 heads over 8 or 32, long caches, bf16"},
+          {"features", "softcap, window, ALiBi, bias, mask, dropout; 4 x 4096 tokens, bf16"},
+          {"cpu", "the five shapes' sizes and a decode, fp32 and bf16, for a CPU and its peers"}};
+}
+
+std::optional<std::vector<Case>> suite_cases(std::string_view name) {
+  if (name == "gates") return gates();
+  if (name == "five") return five();
+  if (name == "sweep") return sweep();
+  if (name == "small") return small();
+  if (name == "decode") return decode();
+  if (name == "features") return features();
+  if (name == "cpu") return cpu();
+  return std::nullopt;
+}
+
+}  // namespace flashcore::bench

@@ -1,0 +1,311 @@
+#include "bench/cases/random_problem.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <span>
+#include <vector>
+
+#include "bench/tensors/random.hpp"
+
+namespace flashcore::bench {
+namespace {
+
+using Sizes = RandomSizes;
+
+int64_t random_length(Random& random, int64_t largest) {
+  if (random.chance(0.03)) return 0;
+  if (random.chance(0.1)) return 1;
+  if (random.chance(0.3)) return std::min(largest, 16 * random.integer(1, (largest + 15) / 16));
+  return random.integer(1, largest);
+}
+
+int64_t random_head_dim(Random& random, const RandomSpace& space) {
+  if (!space.any_head_dim || random.chance(0.4)) return random.pick<int64_t>({64, 128});
+  if (random.chance(0.6)) return 8 * random.integer(1, space.largest_head_dim / 8);
+  return random.integer(1, space.largest_head_dim);
+}
+
+Sizes random_sizes(Random& random, const RandomSpace& space) {
+  Sizes s{};
+  s.batch = random.chance(0.03) ? 0 : random.integer(1, 3);
+  s.heads_kv = random.integer(1, 3);
+  s.heads_q = s.heads_kv * (space.grouped_heads && random.chance(0.5) ? random.integer(2, 4) : 1);
+  s.seqlen_q = random_length(random, space.largest_seqlen);
+  s.seqlen_kv = random.chance(0.4) ? s.seqlen_q : random_length(random, space.largest_seqlen);
+  s.head_dim_qk = random_head_dim(random, space);
+  s.head_dim_v =
+      space.any_head_dim && random.chance(0.3) ? random_head_dim(random, space) : s.head_dim_qk;
+  return s;
+}
+
+// [batch, heads, rows, width] in one of the layouts that callers use. Rows start at multiples of
+// 16 bytes when `aligned`.
+TensorDesc random_layout(Random& random, DType dtype, int64_t batch, int64_t heads, int64_t rows,
+                         int64_t width, bool aligned) {
+  const auto align = static_cast<int64_t>(aligned ? 16 / std::min<size_t>(size_of(dtype), 16) : 1);
+  int64_t pitch = (width + align - 1) / align * align;
+  if (random.chance(0.3)) pitch += align * random.integer(1, 3);
+  const int64_t gap = random.chance(0.2) ? pitch * random.integer(1, 2) : 0;
+  if (random.chance(0.5)) {  // bhsd
+    const int64_t head = rows * pitch + gap;
+    return TensorDesc::strided(dtype, {batch, heads, rows, width},
+                               {heads * head + gap, head, pitch, 1});
+  }
+  const int64_t row = heads * pitch + gap;  // bshd
+  return TensorDesc::strided(dtype, {batch, heads, rows, width}, {rows * row + gap, pitch, row, 1});
+}
+
+// Drops the batch dimension and orders the rest [rows, heads, width].
+TensorDesc packed_of(const TensorDesc& t) {
+  return TensorDesc::strided(t.dtype, {t.shape[2], t.shape[1], t.shape[3]},
+                             {t.stride[2], t.stride[1], t.stride[3]});
+}
+
+TensorDesc random_broadcast(Random& random, DType dtype, const Sizes& s, int64_t seqlen_q,
+                            int64_t seqlen_kv) {
+  const auto one_or = [&](int64_t extent) { return random.chance(0.5) ? 1 : extent; };
+  const int64_t batch = one_or(s.batch), heads = one_or(s.heads_q);
+  return TensorDesc::contiguous(dtype, {batch, heads, one_or(seqlen_q), one_or(seqlen_kv)});
+}
+
+// Lengths of `batch` entries that sum to at most `batch * largest`.
+std::vector<int64_t> random_lengths(Random& random, int64_t batch, int64_t largest) {
+  std::vector<int64_t> lengths(static_cast<size_t>(batch));
+  for (int64_t& length : lengths) {
+    length = random.chance(0.1) ? 0 : random.integer(0, largest);
+  }
+  return lengths;
+}
+
+void set_all(HostTensor& tensor, std::span<const int64_t> values) {
+  for (size_t i = 0; i < values.size(); ++i) {
+    tensor.set(static_cast<int64_t>(i), static_cast<double>(values[i]));
+  }
+}
+
+void draw_masking(Random& random, Problem& problem, const Sizes& s, bool any_feature) {
+  problem.causal = random.chance(0.5);
+  problem.alignment = random.pick({Alignment::top_left, Alignment::bottom_right, Alignment::given});
+  if (problem.alignment == Alignment::given) {
+    problem.causal_offset = random.integer(-s.seqlen_q, s.seqlen_kv);
+  }
+  if (!any_feature || !random.chance(0.3)) return;
+  problem.window_left = random.chance(0.3) ? -1 : random.integer(0, 96);
+  problem.window_right = random.chance(0.3) ? -1 : random.integer(0, 96);
+}
+
+// What changes scores or weights, except for the scale.
+void draw_score_features(Random& random, Problem& problem, const Sizes& s, int64_t seqlen_q,
+                         int64_t seqlen_kv) {
+  if (random.chance(0.25)) {
+    problem.bias = random_broadcast(random, random.pick({DType::f32, DType::f16, DType::bf16}), s,
+                                    seqlen_q, seqlen_kv);
+  }
+  if (random.chance(0.25)) {
+    problem.mask = random_broadcast(random, DType::boolean, s, seqlen_q, seqlen_kv);
+  }
+  if (random.chance(0.2)) {
+    problem.alibi_slopes = random.chance(0.5)
+                               ? TensorDesc::contiguous(DType::f32, {s.heads_q})
+                               : TensorDesc::contiguous(DType::f32, {s.batch, s.heads_q});
+  }
+  if (random.chance(0.2)) problem.sinks = TensorDesc::contiguous(DType::f32, {s.heads_q});
+  if (random.chance(0.2)) problem.softcap = static_cast<float>(random.pick({5.0, 20.0, 50.0}));
+  if (random.chance(0.2)) problem.dropout_p = static_cast<float>(random.pick({0.1, 0.5}));
+}
+
+void draw_scale_and_offsets(Random& random, Problem& problem, const Sizes& s) {
+  if (random.chance(0.2)) {
+    // Up to twice the default: the gates are for scores of moderate size, and the error that fp32
+    // makes in a score grows with it.
+    problem.softmax_scale =
+        static_cast<float>(2 * random.uniform() / std::sqrt(static_cast<double>(s.head_dim_qk)));
+  }
+  if (problem.alignment == Alignment::given && random.chance(0.5)) {
+    problem.causal_offset = 0;
+    problem.causal_offsets = TensorDesc::contiguous(DType::i32, {s.batch});
+  }
+}
+
+void draw_scales(Random& random, Problem& problem, const Sizes& s, int64_t seqlen_kv) {
+  const auto one_or = [&](int64_t extent) { return random.chance(0.5) ? 1 : extent; };
+  if (random.chance(0.3)) problem.kv_scale_block = 32 * random.integer(1, 3);
+  const int64_t blocks = problem.kv_scale_block == 0
+                             ? (seqlen_kv > 0 ? 1 : 0)
+                             : (seqlen_kv + problem.kv_scale_block - 1) / problem.kv_scale_block;
+  const auto kv_scale = [&] {
+    const int64_t batch = one_or(s.batch), heads = one_or(s.heads_kv);
+    return TensorDesc::contiguous(DType::f32, {batch, heads, one_or(blocks)});
+  };
+  if (random.chance(0.8)) {
+    const int64_t batch = one_or(s.batch);
+    problem.q_scale = TensorDesc::contiguous(DType::f32, {batch, one_or(s.heads_q)});
+  }
+  if (random.chance(0.8)) problem.k_scale = kv_scale();
+  if (random.chance(0.8)) problem.v_scale = kv_scale();
+}
+
+// Keys and values past an entry's length must not matter: make them NaN.
+void dirty_padding(HostProblem& host, const Sizes& s, std::span<const int64_t> lengths) {
+  for (const char* const name : {"k", "v"}) {
+    HostTensor& tensor = host.at(name);
+    const int64_t width = tensor.desc().shape[3];
+    for (int64_t b = 0; b < s.batch; ++b) {
+      for (int64_t h = 0; h < s.heads_kv; ++h) {
+        for (int64_t j = lengths[static_cast<size_t>(b)]; j < s.seqlen_kv; ++j) {
+          const int64_t row = ((b * s.heads_kv + h) * s.seqlen_kv + j) * width;
+          for (int64_t d = 0; d < width; ++d) {
+            tensor.set(row + d, std::numeric_limits<double>::quiet_NaN());
+          }
+        }
+      }
+    }
+  }
+}
+
+void draw_hostile_values(Random& random, HostProblem& host) {
+  constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+  constexpr double kInf = std::numeric_limits<double>::infinity();
+  if (random.chance(0.1)) {  // a few attended (or masked) NaNs and, in V, infinities
+    HostTensor& tensor = host.at(random.pick({"q", "k", "v"}));
+    // Not in fp8, which saturates: the largest number it has makes outputs so large that rounding
+    // them is more than the gates' absolute limit on outliers. Not with ALiBi, which makes weights
+    // that are 0 in fp32 but not in the reference.
+    const bool may_be_infinite =
+        &tensor == &host.at("v") && size_of(tensor.desc().dtype) > 1 && !host.has("alibi_slopes");
+    for (int64_t n = std::min<int64_t>(tensor.elements(), 2); n > 0; --n) {
+      tensor.set(random.integer(0, tensor.elements() - 1),
+                 may_be_infinite && random.chance(0.5) ? kInf : kNaN);
+    }
+  }
+  if (random.chance(0.1)) {  // scores that grow, outliers
+    HostTensor& q = host.at("q");
+    for (int64_t n = std::min<int64_t>(q.elements(), 8); n > 0; --n) {
+      q.set(random.integer(0, q.elements() - 1), 8.0);
+    }
+  }
+  if (host.has("bias") && random.chance(0.5)) {
+    HostTensor& bias = host.at("bias");
+    for (int64_t i = 0; i < bias.elements(); ++i) {
+      if (random.chance(0.2)) bias.set(i, -kInf);
+    }
+  }
+}
+
+}  // namespace
+
+RandomDraw::RandomDraw(uint64_t seed, const RandomSpace& space) : random_(seed), space_(space) {
+  random_.bits();  // seeds 0, 1, 2 ... are used as they are: step away from them
+  const Sizes s = random_sizes(random_, space);
+  sizes_ = s;
+  const DType dtype =
+      space.any_dtype
+          ? random_.pick({DType::f32, DType::f16, DType::bf16, DType::f8e4m3, DType::f8e5m2})
+          : DType::f16;
+  const bool fp8 = dtype == DType::f8e4m3 || dtype == DType::f8e5m2;
+  const DType o_dtype = fp8 ? random_.pick({DType::f32, DType::f16, DType::bf16}) : dtype;
+  const bool packed = space.any_feature && random_.chance(0.25);
+  const bool aligned = !space.any_head_dim || random_.chance(0.7);
+
+  int64_t rows_q = s.seqlen_q, rows_kv = s.seqlen_kv, tensor_batch = s.batch;
+  if (packed) {
+    packed_q_ = {0}, packed_kv_ = {0};
+    for (const int64_t n : random_lengths(random_, s.batch, s.seqlen_q))
+      packed_q_.push_back(packed_q_.back() + n);
+    for (const int64_t n : random_lengths(random_, s.batch, s.seqlen_kv))
+      packed_kv_.push_back(packed_kv_.back() + n);
+    rows_q = packed_q_.back(), rows_kv = packed_kv_.back(), tensor_batch = 1;
+  }
+  Problem& problem = problem_;
+  const auto layout = [&](DType type, int64_t heads, int64_t rows, int64_t width) {
+    const TensorDesc full = random_layout(random_, type, tensor_batch, heads, rows, width, aligned);
+    return packed ? packed_of(full) : full;
+  };
+  problem.q = layout(dtype, s.heads_q, rows_q, s.head_dim_qk);
+  problem.k = layout(dtype, s.heads_kv, rows_kv, s.head_dim_qk);
+  problem.v = layout(dtype, s.heads_kv, rows_kv, s.head_dim_v);
+  problem.o = layout(o_dtype, s.heads_q, rows_q, s.head_dim_v);
+  if (random_.chance(0.8)) {
+    problem.lse = packed ? TensorDesc::contiguous(DType::f32, {rows_q, s.heads_q})
+                         : TensorDesc::contiguous(DType::f32, {s.batch, s.heads_q, s.seqlen_q});
+  }
+  bound_q_ = s.seqlen_q, bound_kv_ = s.seqlen_kv;
+  if (packed) {
+    problem.cu_seqlens_q = problem.cu_seqlens_kv =
+        TensorDesc::contiguous(DType::i32, {s.batch + 1});
+    const bool bounded = random_.chance(0.5);
+    problem.max_seqlen_q = bounded ? std::min(s.seqlen_q, rows_q) : 0;
+    problem.max_seqlen_kv = bounded ? std::min(s.seqlen_kv, rows_kv) : 0;
+    bound_q_ = problem.max_seqlen_q == 0 ? rows_q : problem.max_seqlen_q;
+    bound_kv_ = problem.max_seqlen_kv == 0 ? rows_kv : problem.max_seqlen_kv;
+  }
+  draw_masking(random_, problem, s, space.any_feature);
+  if (space.any_feature && space.any_score) {
+    draw_score_features(random_, problem, s, bound_q_, bound_kv_);
+  }
+  if (space.any_feature) draw_scale_and_offsets(random_, problem, s);
+  if (fp8) draw_scales(random_, problem, s, bound_kv_);
+  const bool used_q = space.any_feature && random_.chance(0.15);
+  const bool used_kv = space.any_feature && random_.chance(0.25);
+  if (used_q) problem.seqlens_q = TensorDesc::contiguous(DType::i32, {s.batch});
+  if (used_kv) problem.seqlens_kv = TensorDesc::contiguous(DType::i32, {s.batch});
+}
+
+HostProblem RandomDraw::fill() const {
+  Random random = random_;
+  HostProblem host = make_host_problem(problem_, random.bits());
+  const bool packed = !packed_q_.empty();
+  if (packed) {
+    set_all(host.at("cu_seqlens_q"), packed_q_);
+    set_all(host.at("cu_seqlens_kv"), packed_kv_);
+  }
+  if (problem_.causal_offsets) {
+    host.at("causal_offsets").fill([&] {
+      return static_cast<double>(random.integer(-sizes_.seqlen_q, sizes_.seqlen_kv));
+    });
+  }
+  if (problem_.seqlens_q) {
+    set_all(host.at("seqlens_q"), random_lengths(random, sizes_.batch, bound_q_));
+  }
+  if (problem_.seqlens_kv) {
+    const std::vector<int64_t> lengths = random_lengths(random, sizes_.batch, bound_kv_);
+    set_all(host.at("seqlens_kv"), lengths);
+    if (!packed) dirty_padding(host, sizes_, lengths);
+  }
+  if (space_.hostile_values) draw_hostile_values(random, host);
+  return host;
+}
+
+HostProblem random_problem(uint64_t seed, const RandomSpace& space) {
+  return RandomDraw(seed, space).fill();
+}
+
+std::string describe(const Problem& problem) {
+  std::string text;
+  for_each_tensor(problem, [&](std::string_view name, const TensorDesc& desc) {
+    const auto rank = static_cast<size_t>(desc.rank);
+    text += fmt::format("{} {}[{}]", name, to_string(desc.dtype),
+                        fmt::join(std::span(desc.shape.data(), rank), ","));
+    if (name == "q" || name == "k" || name == "v" || name == "o") {
+      text += fmt::format("/({})", fmt::join(std::span(desc.stride.data(), rank), ","));
+    }
+    text += ' ';
+  });
+  constexpr const char* kAlignments[] = {"top_left", "bottom_right", "given"};
+  text += fmt::format("causal {} {}", problem.causal,
+                      kAlignments[static_cast<size_t>(problem.alignment)]);
+  if (problem.causal_offset != 0) text += fmt::format(" offset {}", problem.causal_offset);
+  if (problem.window_left >= 0 || problem.window_right >= 0) {
+    text += fmt::format(" window {},{}", problem.window_left, problem.window_right);
+  }
+  if (problem.softcap > 0) text += fmt::format(" softcap {}", problem.softcap);
+  if (problem.softmax_scale) text += fmt::format(" scale {}", *problem.softmax_scale);
+  if (problem.dropout_p > 0) text += fmt::format(" dropout {}", problem.dropout_p);
+  if (problem.kv_scale_block > 0) text += fmt::format(" scale block {}", problem.kv_scale_block);
+  return text;
+}
+
+}  // namespace flashcore::bench

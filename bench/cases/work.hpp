@@ -1,0 +1,16 @@
+// How much work a problem is, by the rule that every report uses.
+#pragma once
+
+#include "bench/tensors/tensor_set.hpp"
+
+namespace flashcore::bench {
+
+// 2 Hq (Dqk + Dv) operations for each pair of a query and a key that it may see by position
+// (causal, window, lengths). A square causal problem counts as half of the full one. Biases, masks
+// and the softmax itself count nothing.
+double forward_flop(HostProblem& host);
+
+// For a problem without lengths, known without data.
+double forward_flop(const Problem& problem);
+
+}  // namespace flashcore::bench

@@ -1,0 +1,28 @@
+// Memory of the device that a plan runs on, as the commands need it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "flashcore/flashcore.hpp"
+
+namespace flashcore::bench {
+
+class DeviceMemory {
+ public:
+  virtual ~DeviceMemory() = default;                 // frees what it allocated
+  virtual Result<void*> allocate(size_t bytes) = 0;  // aligned to 256 bytes
+  virtual Status copy_in(void* to, std::span<const std::byte> from) = 0;
+  virtual Status copy_out(std::span<std::byte> to, const void* from) = 0;
+  // Fills `bytes` bytes with repetitions of `piece`, the last of them cut off.
+  virtual Status copy_tiled(void* to, size_t bytes, std::span<const std::byte> piece) = 0;
+  virtual Status synchronise() = 0;  // waits for all runs, and reports their error
+};
+
+// device_memory_cuda.cpp or device_memory_no_cuda.cpp defines the CUDA one.
+Result<std::unique_ptr<DeviceMemory>> device_memory(Device device);
+Result<std::unique_ptr<DeviceMemory>> cuda_memory(int32_t index);
+
+}  // namespace flashcore::bench

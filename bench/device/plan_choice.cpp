@@ -1,0 +1,121 @@
+#include "bench/device/plan_choice.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <cstdlib>
+#include <iterator>
+#include <limits>
+#include <optional>
+#include <utility>
+
+#include "problem/status.hpp"
+
+namespace flashcore::bench {
+namespace {
+
+std::string& forced_kernel() {
+  static std::string name;
+  return name;
+}
+
+// "cuda" is cuda:0; nothing for a name that is none.
+std::optional<Device> parse_device(std::string_view name) {
+  if (name == "cpu") return Device{DeviceKind::cpu, 0};
+  if (name == "cuda") return Device{DeviceKind::cuda, 0};
+  constexpr std::string_view kPrefix = "cuda:";
+  if (!name.starts_with(kPrefix)) return std::nullopt;
+  name.remove_prefix(kPrefix.size());
+  int32_t index = 0;
+  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), index);
+  if (error != std::errc() || end != name.data() + name.size()) return std::nullopt;
+  return Device{DeviceKind::cuda, index};
+}
+
+DeviceInfo info_of(Device device) {
+  for (const DeviceInfo& info : devices()) {
+    if (info.device.kind == device.kind && info.device.index == device.index) return info;
+  }
+  return {};
+}
+
+}  // namespace
+
+void take_forced_kernel() {
+  if (const char* const name = std::getenv("FLASHCORE_KERNEL")) forced_kernel() = name;
+  ::unsetenv("FLASHCORE_KERNEL");
+}
+
+std::string to_text(Device device) {
+  return device.kind == DeviceKind::cpu ? "cpu" : fmt::format("cuda:{}", device.index);
+}
+
+Result<std::vector<PlanOptions>> allowed_devices(const PlanChoice& choice) {
+  if (choice.threads < 0 || choice.threads > std::numeric_limits<int32_t>::max()) {
+    return invalid("--threads: is {}, wanted 0 (all) or more", choice.threads);
+  }
+  std::vector<Device> allowed;
+  if (choice.device == "auto") {
+    for (const DeviceInfo& info : devices()) {
+      if (info.device.kind == DeviceKind::cuda && allowed.empty()) allowed.push_back(info.device);
+    }
+    allowed.push_back(Device{});
+  } else if (const std::optional<Device> device = parse_device(choice.device)) {
+    allowed.push_back(*device);
+  } else {
+    return invalid("--device: is '{}', wanted auto, cpu, cuda or cuda:N", choice.device);
+  }
+  std::vector<PlanOptions> out;
+  for (const Device& device : allowed) {
+    PlanOptions options;
+    options.device = device;
+    options.kernel = forced_kernel().empty() ? choice.kernel : forced_kernel();
+    options.threads = static_cast<int32_t>(choice.threads);
+    options.batch_invariant = choice.batch_invariant;
+    options.early_start = choice.early_start;
+    out.push_back(std::move(options));
+  }
+  return out;
+}
+
+Result<ChosenPlan> choose_plan(const Problem& problem, const PlanChoice& choice) {
+  const Result<std::vector<PlanOptions>> allowed = allowed_devices(choice);
+  if (!allowed.ok()) return allowed.status();
+  std::string note;
+  for (size_t i = 0; i < allowed->size(); ++i) {
+    const PlanOptions& options = (*allowed)[i];
+    Result<Plan> plan = make_plan(problem, options);
+    if (plan.ok()) {
+      return ChosenPlan{info_of(options.device), options, std::move(*plan), std::move(note)};
+    }
+    if (i + 1 == allowed->size()) return plan.status();
+    note += fmt::format("{}{}: {}", note.empty() ? "" : "; ", to_text(options.device),
+                        plan.status().message());
+  }
+  return unsupported("device: there is none, wanted one");
+}
+
+Result<std::vector<KernelVerdict>> kernels_under_test(const Problem& problem,
+                                                      const PlanOptions& options, bool all) {
+  const Result<std::vector<KernelVerdict>> verdicts = explain(problem, options);
+  if (!verdicts.ok()) return verdicts.status();
+  const auto select = [&](const auto& wanted) {
+    std::vector<KernelVerdict> out;
+    std::copy_if(verdicts->begin(), verdicts->end(), std::back_inserter(out), wanted);
+    return out;
+  };
+  if (!options.kernel.empty()) {
+    std::vector<KernelVerdict> asked =
+        select([&](const KernelVerdict& one) { return one.kernel == options.kernel; });
+    if (!asked.empty()) return asked;
+    const Result<Plan> plan = make_plan(problem, options);  // has the sentence for such a name
+    return plan.ok() ? invalid("kernel: is '{}', wanted one of this device's", options.kernel)
+                     : plan.status();
+  }
+  std::vector<KernelVerdict> tested = select([all](const KernelVerdict& one) {
+    return one.kernel != "reference" && one.kernel != "naive" && (all || one.automatic);
+  });
+  if (!tested.empty()) return tested;
+  return select([](const KernelVerdict& one) { return one.kernel == "reference"; });
+}
+
+}  // namespace flashcore::bench

@@ -1,0 +1,44 @@
+// Which device and kernel compute a problem, by the options that every command has.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "flashcore/flashcore.hpp"
+
+namespace flashcore::bench {
+
+struct PlanChoice {
+  std::string device = "auto";  // auto, cpu, cuda, cuda:N
+  std::string kernel;           // empty: the best that does not refuse
+  int64_t threads = 0;
+  bool batch_invariant = false;
+  bool early_start = false;
+};
+
+// FLASHCORE_KERNEL stands for --kernel, in the commands that go through the table by name as well.
+void take_forced_kernel();
+
+struct ChosenPlan {
+  DeviceInfo device;
+  PlanOptions options;
+  Plan plan;
+  std::string note;  // why not the GPU, if there is one and --device is auto
+};
+
+std::string to_text(Device device);  // "cpu", "cuda:0"
+
+// The devices that the options allow, best first, with all options filled in.
+Result<std::vector<PlanOptions>> allowed_devices(const PlanChoice& choice);
+
+// The best device that computes the problem, and its plan.
+Result<ChosenPlan> choose_plan(const Problem& problem, const PlanChoice& choice);
+
+// The kernels to compare on a device, each with its refusal: the one asked for, or all but the
+// judges, "reference" and "naive". Without any other kernel, "reference". Those that are not
+// automatic (the ladder) only with `all`.
+Result<std::vector<KernelVerdict>> kernels_under_test(const Problem& problem,
+                                                      const PlanOptions& options, bool all);
+
+}  // namespace flashcore::bench

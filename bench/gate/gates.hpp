@@ -1,0 +1,66 @@
+// The correctness gates of docs/semantics.md: a result against the fp64 reference.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "bench/tensors/tensor_set.hpp"
+
+namespace flashcore::bench {
+
+// How close is right, by the type of the inputs. The scaled error of an element is
+// |o - r| / max(1, |r|); the relative error is |o - r| / |r| as vectors.
+struct GateLimits {
+  double max_scaled_error;
+  double relative_error;
+  double lse_error;
+  // 16-bit inputs: the largest error is at most twice that of the naive computation plus this.
+  std::optional<double> naive_allowance;
+  // fp8: at most `outlier_fraction` of the elements are off by more than `outlier_error`.
+  std::optional<double> outlier_error;
+  double outlier_fraction = 0;
+};
+
+GateLimits gate_limits(DType dtype);
+
+// The looser limits of the types that the numbers of a problem pass through.
+GateLimits gate_limits(const Problem& problem);
+
+// What is right for a problem: outputs in fp64, in row-major order of their indices.
+struct Reference {
+  std::vector<double> o;
+  std::vector<double> lse;     // empty when the problem has none
+  double naive_max_error = 0;  // of the unfused computation with 16-bit intermediates
+  // Infinite elements of O, rising, that may be NaN: a weight rounds to 0 in 16 bits.
+  std::vector<size_t> may_be_nan;
+  double lse_rounding = 0;  // of an LSE, how large a part fp32 may lose: for large scores
+  bool past_fp32 = false;   // scores past the largest fp32 number: a row may be infinite or NaN
+
+  bool allows_nan(size_t element) const;
+};
+
+// Runs the kernels "reference" and, for 16-bit inputs, "naive"; without it there is no limit by its
+// error. Outputs of `host` stay as they are.
+Result<Reference> compute_reference(HostProblem& host, int threads = 0, bool naive = true);
+
+struct Verdict {
+  bool passed = false;
+  std::string failure;  // one sentence: the first gate that failed
+  double max_error = 0;
+  double max_scaled_error = 0;
+  double relative_error = 0;
+  double lse_error = 0;
+  double naive_max_error = 0;
+  double outlier_fraction = 0;
+};
+
+// Judges the outputs in `host`: the limits of its type, NaN and each infinity exactly where the
+// reference has it (except for `may_be_nan` and `past_fp32`), and canaries around every tensor.
+Verdict judge(const HostProblem& host, const Reference& reference);
+
+// The verdict beside the limits that it is held to.
+nlohmann::ordered_json verdict_json(const Verdict& verdict, const Problem& problem);
+
+}  // namespace flashcore::bench

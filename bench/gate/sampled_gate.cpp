@@ -1,0 +1,219 @@
+#include "bench/gate/sampled_gate.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <cstring>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include "problem/status.hpp"
+
+namespace flashcore::bench {
+namespace {
+
+constexpr int64_t kBlockRows = 16;
+constexpr int64_t kMostBlocks = 64;
+
+ReadElements reader_of(const HostProblem& host) {
+  return [&host](std::string_view name, int64_t begin, HostTensor& to) {
+    const HostTensor& from = host.at(name);
+    for (int64_t i = 0; i < to.elements(); ++i) to.set(i, from.get(begin + i));
+  };
+}
+
+// Where a block's rows begin in a tensor of pairs, [B|1, H|1, Sq|1, Skv]; an extent of 1 is the
+// same for all.
+int64_t first_pair(const TensorDesc& pairs, const RowBlock& rows) {
+  const auto at = [&](size_t d, int64_t index) { return pairs.shape[d] == 1 ? int64_t{0} : index; };
+  const int64_t head = at(0, rows.batch) * pairs.shape[1] + at(1, rows.head);
+  return (head * pairs.shape[2] + at(2, rows.first)) * pairs.shape[3];
+}
+
+// One block as a problem of one head, with its inputs.
+HostProblem block_problem(const Problem& whole, const ReadElements& inputs, const RowBlock& rows) {
+  const int64_t heads_q = whole.q.shape[1], heads_kv = whole.k.shape[1];
+  const int64_t seqlen_q = whole.q.shape[2], seqlen_kv = whole.k.shape[2];
+  const int64_t head_kv = rows.head / (heads_q / heads_kv);
+  Problem part = whole;
+  part.q = TensorDesc::contiguous(whole.q.dtype, {1, 1, rows.count, whole.q.shape[3]});
+  part.k = TensorDesc::contiguous(whole.k.dtype, {1, 1, seqlen_kv, whole.k.shape[3]});
+  part.v = TensorDesc::contiguous(whole.v.dtype, {1, 1, seqlen_kv, whole.v.shape[3]});
+  part.o = TensorDesc::contiguous(whole.o.dtype, {1, 1, rows.count, whole.o.shape[3]});
+  if (whole.lse) part.lse = TensorDesc::contiguous(whole.lse->dtype, {1, 1, rows.count});
+  // The diagonal of the whole problem, seen from the block's first row.
+  const int64_t offset = whole.alignment == Alignment::top_left       ? 0
+                         : whole.alignment == Alignment::bottom_right ? seqlen_kv - seqlen_q
+                                                                      : whole.causal_offset;
+  part.alignment = Alignment::given;
+  part.causal_offset = offset + rows.first;
+  for (std::optional<TensorDesc>* const pairs : {&part.bias, &part.mask}) {
+    if (!*pairs) continue;
+    const TensorDesc& all = **pairs;
+    *pairs =
+        TensorDesc::contiguous(all.dtype, {1, 1, std::min(rows.count, all.shape[2]), all.shape[3]});
+  }
+  if (part.alibi_slopes) part.alibi_slopes = TensorDesc::contiguous(DType::f32, {1});
+  HostProblem block = allocate(part);
+  const int64_t query = (rows.batch * heads_q + rows.head) * seqlen_q + rows.first;
+  const int64_t key = (rows.batch * heads_kv + head_kv) * seqlen_kv;
+  inputs("q", query * whole.q.shape[3], block.at("q"));
+  inputs("k", key * whole.k.shape[3], block.at("k"));
+  inputs("v", key * whole.v.shape[3], block.at("v"));
+  if (whole.bias) inputs("bias", first_pair(*whole.bias, rows), block.at("bias"));
+  if (whole.mask) inputs("mask", first_pair(*whole.mask, rows), block.at("mask"));
+  if (whole.alibi_slopes) inputs("alibi_slopes", rows.head, block.at("alibi_slopes"));
+  return block;
+}
+
+bool all_written(const HostTensor& o) {
+  const DType dtype = o.desc().dtype;
+  if ((dtype == DType::f16 || dtype == DType::bf16) && o.is_dense()) {
+    const uint16_t infinity = dtype == DType::f16 ? 0x7C00 : 0x7F80;
+    const auto* const bits = static_cast<const uint16_t*>(o.data());
+    return std::none_of(bits, bits + o.elements(),
+                        [=](uint16_t x) { return (x & 0x7FFF) > infinity; });
+  }
+  for (int64_t i = 0; i < o.elements(); ++i) {
+    if (std::isnan(o.get(i))) return false;
+  }
+  return true;
+}
+
+// Heads are spread evenly, ends included; positions too, in an order of their own (the step is a
+// prime past kMostBlocks, so each is taken once) that begins at the first and ends at the last.
+std::vector<RowBlock> choose_blocks(const Problem& p, double flop) {
+  const int64_t batch = p.q.shape[0], heads = p.q.shape[1], seqlen_q = p.q.shape[2];
+  if (p.dropout_p > 0) return {{0, 0, 0, std::min(seqlen_q, 4 * kBlockRows)}};
+  const int64_t count = std::min(seqlen_q, kBlockRows);
+  const double block_flop =
+      2.0 * static_cast<double>(count * p.k.shape[2] * (p.q.shape[3] + p.v.shape[3]));
+  const int64_t possible = batch * heads * ((seqlen_q + count - 1) / count);
+  const auto affordable = static_cast<int64_t>(std::clamp(flop / block_flop, 2.0, 1e9));
+  const int64_t blocks = std::min({possible, affordable, kMostBlocks});
+  std::vector<RowBlock> chosen;
+  for (int64_t n = 0; n < blocks; ++n) {
+    const int64_t pair = blocks > 1 ? n * (batch * heads - 1) / (blocks - 1) : 0;
+    const int64_t turn = n + 1 < blocks ? n * 67 % blocks : n;
+    const int64_t first = blocks > 1 ? turn * (seqlen_q - count) / (blocks - 1) : seqlen_q - count;
+    chosen.push_back({pair / heads, pair % heads, first, count});
+  }
+  return chosen;
+}
+
+}  // namespace
+
+Result<SampledReference> SampledReference::compute(const Problem& problem,
+                                                   const ReadElements& inputs, double flop,
+                                                   int threads) {
+  SampledReference sampled;
+  sampled.heads_ = problem.q.shape[1];
+  sampled.seqlen_q_ = problem.q.shape[2];
+  const std::vector<RowBlock> chosen = choose_blocks(problem, flop);
+  sampled.blocks_.resize(chosen.size());
+  // A block has one head, which the reference computes on one thread; so blocks run side by side.
+  std::vector<Status> errors(chosen.size());
+  std::atomic<size_t> next{0};
+  const auto work = [&] {
+    for (size_t n = next++; n < chosen.size(); n = next++) {
+      Block& block = sampled.blocks_[n];
+      block.rows = chosen[n];
+      block.outputs = block_problem(problem, inputs, chosen[n]);
+      Result<Reference> reference = compute_reference(block.outputs, 1);
+      errors[n] = reference.status();
+      if (reference.ok()) block.reference = std::move(*reference);
+      for (const char* const input : {"q", "k", "v"}) block.outputs.tensors.erase(input);
+    }
+  };
+  const int all = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  {
+    std::vector<std::jthread> others;
+    for (int t = 1; t < (threads > 0 ? threads : all); ++t) others.emplace_back(work);
+    work();
+  }
+  for (const Status& error : errors) {
+    if (!error.ok()) return error;
+  }
+  return sampled;
+}
+
+Result<SampledReference> SampledReference::compute(const HostProblem& host, double flop,
+                                                   int threads) {
+  return compute(host.problem, reader_of(host), flop, threads);
+}
+
+std::vector<RowBlock> SampledReference::blocks() const {
+  std::vector<RowBlock> blocks;
+  for (const Block& block : blocks_) blocks.push_back(block.rows);
+  return blocks;
+}
+
+int64_t SampledReference::rows() const {
+  int64_t rows = 0;
+  for (const Block& block : blocks_) rows += block.rows.count;
+  return rows;
+}
+
+Verdict SampledReference::judge(const ReadElements& outputs, bool has_lse) const {
+  Verdict worst;
+  worst.passed = true;
+  for (const Block& block : blocks_) {
+    HostProblem part = block.outputs;
+    Reference reference = block.reference;
+    const RowBlock& rows = block.rows;
+    const int64_t row = (rows.batch * heads_ + rows.head) * seqlen_q_ + rows.first;
+    outputs("o", row * part.problem.o.shape[3], part.at("o"));
+    if (has_lse && part.has("lse")) {
+      outputs("lse", row, part.at("lse"));
+    } else {
+      part.tensors.erase("lse");
+      reference.lse.clear();
+    }
+    const Verdict verdict = bench::judge(part, reference);
+    worst.max_error = std::max(worst.max_error, verdict.max_error);
+    worst.max_scaled_error = std::max(worst.max_scaled_error, verdict.max_scaled_error);
+    worst.relative_error = std::max(worst.relative_error, verdict.relative_error);
+    worst.lse_error = std::max(worst.lse_error, verdict.lse_error);
+    worst.naive_max_error = std::max(worst.naive_max_error, verdict.naive_max_error);
+    worst.outlier_fraction = std::max(worst.outlier_fraction, verdict.outlier_fraction);
+    if (!verdict.passed && worst.passed) {
+      worst.passed = false;
+      worst.failure = verdict.failure;
+    }
+  }
+  return worst;
+}
+
+Result<Verdict> SampledReference::judge_rows(std::span<const std::byte> rows) const {
+  const TensorDesc& o = blocks_.front().outputs.problem.o;
+  const size_t row_bytes = static_cast<size_t>(o.shape[3]) * size_of(o.dtype);
+  const size_t wanted = static_cast<size_t>(this->rows()) * row_bytes;
+  if (rows.size() != wanted)
+    return unsupported("has {} bytes of rows, wanted {}", rows.size(), wanted);
+  size_t at = 0;
+  return judge(
+      [&](std::string_view, int64_t, HostTensor& to) {
+        const size_t bytes = static_cast<size_t>(to.elements()) * size_of(o.dtype);
+        std::memcpy(to.data(), rows.data() + at, bytes);
+        at += bytes;
+      },
+      false);
+}
+
+Verdict SampledReference::judge(const HostProblem& host) const {
+  Verdict worst = judge(reader_of(host), host.has("lse"));
+  if (worst.passed && !all_written(host.at("o"))) {
+    worst.passed = false;
+    worst.failure = "o has elements that are NaN or were not written";
+  }
+  for (const auto& [name, tensor] : host.tensors) {
+    if (worst.passed && is_output(name) && !tensor.canaries_intact()) {
+      worst.passed = false;
+      worst.failure = name + ": bytes outside of its elements were written";
+    }
+  }
+  return worst;
+}
+
+}  // namespace flashcore::bench

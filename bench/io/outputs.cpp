@@ -1,0 +1,122 @@
+#include "bench/io/outputs.hpp"
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <span>
+#include <utility>
+
+#include "bench/io/atomic_file.hpp"
+#include "bench/io/npy.hpp"
+#include "bench/io/safetensors.hpp"
+#include "bench/io/tensor.hpp"
+#include "problem/status.hpp"
+
+namespace flashcore::bench {
+namespace {
+
+bool is_npy(const std::string& path) { return path.ends_with(".npy"); }
+
+Status check_path(const std::string& option, const std::string& path, bool npy, bool safetensors,
+                  const std::vector<std::string>& inputs) {
+  const bool named = (npy && is_npy(path)) || (safetensors && path.ends_with(".safetensors"));
+  if (!named) {
+    return invalid("{}: is '{}', wanted a file named .{}{}{}", option, path,
+                   safetensors ? "safetensors" : "", npy && safetensors ? " or ." : "",
+                   npy ? "npy" : "");
+  }
+  for (const std::string& input : inputs) {
+    if (io::same_file(path, input)) {
+      return invalid("{}: '{}' is an input, wanted another file", option, path);
+    }
+  }
+  const std::filesystem::path parent = std::filesystem::path(path).parent_path();
+  const std::string directory = parent.empty() ? "." : parent.string();
+  if (::access(directory.c_str(), W_OK | X_OK) != 0) {
+    return invalid("{}: '{}' cannot be written to ({}), wanted a writable directory", option,
+                   directory, std::strerror(errno));
+  }
+  return {};
+}
+
+// Two outputs of one run may not share a file.
+bool same_path(const std::string& a, const std::string& b) {
+  return !a.empty() && !b.empty() &&
+         (std::filesystem::path(a).lexically_normal() ==
+              std::filesystem::path(b).lexically_normal() ||
+          io::same_file(a, b));
+}
+
+// The tensor as its memory lies: bshd swaps the dimensions of what the problem calls bhsd.
+io::OutputTensor stored(const std::string& name, const HostTensor& tensor,
+                        const std::string& layout) {
+  const TensorDesc& desc = tensor.desc();
+  std::vector<int64_t> shape(desc.shape.begin(), desc.shape.begin() + desc.rank);
+  const bool moved = name == "q" || name == "k" || name == "v" || name == "o";
+  if (layout == "bshd" && moved && shape.size() == 4) std::swap(shape[1], shape[2]);
+  const auto bytes = static_cast<size_t>(tensor.elements()) * size_of(desc.dtype);
+  return {name, desc.dtype, std::move(shape),
+          std::span(static_cast<const std::byte*>(tensor.data()), bytes)};
+}
+
+std::string summary(const std::string& path, std::span<const io::OutputTensor> tensors) {
+  std::string text = path + ":";
+  for (const io::OutputTensor& tensor : tensors) {
+    text += fmt::format("{} {} {} {}", text.ends_with(':') ? "" : ",", tensor.name,
+                        to_string(tensor.dtype), io::to_text(tensor.shape));
+  }
+  return text;
+}
+
+Status write(const std::string& path, const std::vector<io::OutputTensor>& tensors,
+             std::vector<std::string>& written) {
+  FLASHCORE_RETURN_IF_ERROR(is_npy(path) ? io::write_npy(path, tensors.front())
+                                         : io::write_safetensors(path, tensors));
+  written.push_back(summary(path, tensors));
+  return {};
+}
+
+}  // namespace
+
+Status check_outputs(const OutputFiles& files, const Problem& problem,
+                     const std::vector<std::string>& inputs) {
+  if (!files.out.empty()) {
+    FLASHCORE_RETURN_IF_ERROR(check_path("--out", files.out, true, true, inputs));
+    if (is_npy(files.out)) FLASHCORE_RETURN_IF_ERROR(io::check_npy(files.out, problem.o.dtype));
+  }
+  if (!files.lse.empty()) {
+    FLASHCORE_RETURN_IF_ERROR(check_path("--lse-out", files.lse, true, false, inputs));
+    if (!problem.lse) return invalid("--lse-out: is given with --no-lse, wanted one of them");
+  }
+  if (!files.save_inputs.empty()) {
+    FLASHCORE_RETURN_IF_ERROR(check_path("--save-inputs", files.save_inputs, false, true, inputs));
+  }
+  if (same_path(files.out, files.lse) || same_path(files.out, files.save_inputs)) {
+    return invalid("--out: '{}' is another output too, wanted a file of its own", files.out);
+  }
+  return {};
+}
+
+Status write_outputs(const OutputFiles& files, const HostProblem& host, const std::string& layout,
+                     std::vector<std::string>& written) {
+  std::vector<io::OutputTensor> tensors = {stored("o", host.at("o"), layout)};
+  if (host.has("lse")) tensors.push_back(stored("lse", host.at("lse"), layout));
+  if (!files.lse.empty()) FLASHCORE_RETURN_IF_ERROR(write(files.lse, {tensors.back()}, written));
+  if (is_npy(files.out)) tensors.resize(1);
+  if (!files.out.empty()) FLASHCORE_RETURN_IF_ERROR(write(files.out, tensors, written));
+  return {};
+}
+
+Status save_inputs(const OutputFiles& files, const HostProblem& host, const std::string& layout,
+                   std::vector<std::string>& written) {
+  if (files.save_inputs.empty()) return {};
+  std::vector<io::OutputTensor> tensors;
+  for_each_tensor(host.problem, [&](std::string_view name, const TensorDesc&) {
+    if (!is_output(name)) tensors.push_back(stored(std::string(name), host.at(name), layout));
+  });
+  return write(files.save_inputs, tensors, written);
+}
+
+}  // namespace flashcore::bench

@@ -1,0 +1,173 @@
+#include "bench/peers/peers.hpp"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "bench/device/plan_choice.hpp"
+#include "bench/process/child_process.hpp"
+#include "bench/text/terminal.hpp"
+#include "problem/status.hpp"
+
+namespace flashcore::bench {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr double kStartSeconds = 120;  // a cold import of PyTorch from a slow disk
+constexpr double kCaseSeconds = 240;   // FlexAttention, FlashAttention 4, FlashInfer compile first
+constexpr double kTimeSeconds = 60;
+
+// A text of an answer, which another program wrote.
+std::string text_of(const Json& value, const char* name) {
+  const auto found = value.find(name);
+  if (found == value.end() || !found->is_string()) return {};
+  return printable(found->get<std::string>().substr(0, 300));
+}
+
+}  // namespace
+
+// The helper lies beside the sources: in the folder we are called from, or above the program.
+std::string peers_script(const std::string& option) {
+  if (option != "auto") return option;
+  constexpr const char* kScript = "tools/peers_torch.py";
+  const Result<std::string> program = this_program();
+  for (const std::filesystem::path& root :
+       {std::filesystem::path("."),
+        std::filesystem::path(program.ok() ? *program : "").parent_path() / "../.."}) {
+    std::error_code ignored;
+    if (std::filesystem::exists(root / kScript, ignored)) return (root / kScript).string();
+  }
+  return kScript;
+}
+
+bool may_be_timed(const Verdict& verdict) {
+  constexpr double kLargestError = 2e-2;
+  return verdict.passed || verdict.max_scaled_error <= kLargestError;
+}
+
+Result<std::unique_ptr<Peers>> Peers::start(const std::string& script, Device device, int threads,
+                                            const std::string& backends) {
+  Result<TemporaryFolder> folder = TemporaryFolder::make();
+  if (!folder.ok()) return folder.status();
+  std::unique_ptr<Peers> peers(new Peers(std::move(*folder)));
+  Result<std::unique_ptr<PeerProcess>> process =
+      PeerProcess::start({"python3", script, "--serve", "--device", to_text(device), "--threads",
+                          std::to_string(threads), "--backends", backends},
+                         peers->folder_.path() + "/log");
+  if (!process.ok()) return process.status();
+  peers->process_ = std::move(*process);
+  return peers;
+}
+
+Status Peers::greet() {
+  Result<Json> versions = process_->ask({{"do", "versions"}}, kStartSeconds);
+  if (!versions.ok()) return versions.status();
+  versions_ = std::move(*versions);
+  return {};
+}
+
+Status Peers::write_pieces(const TiledInputs& inputs) {
+  const std::string dtype(to_string(inputs.dtype()));
+  if (written_ == dtype) return {};
+  for (const char* const name : {"q", "k", "v"}) {
+    std::ofstream file(folder_.path() + "/" + name, std::ios::binary);
+    const std::span<const std::byte> piece = inputs.piece(name);
+    file.write(reinterpret_cast<const char*>(piece.data()),
+               static_cast<std::streamsize>(piece.size()));
+    if (!file.flush()) return unsupported("peers: {}: cannot be written", folder_.path());
+  }
+  written_ = dtype;
+  return {};
+}
+
+Result<std::vector<PeerVerdict>> Peers::begin(const Case& one, const std::string& suite,
+                                              const TiledInputs& inputs,
+                                              const SampledReference& reference) {
+  FLASHCORE_RETURN_IF_ERROR(write_pieces(inputs));
+  Json blocks = Json::array();
+  for (const RowBlock& rows : reference.blocks()) {
+    blocks.push_back({rows.batch, rows.head, rows.first, rows.count});
+  }
+  const Result<Json> answer = process_->ask({{"do", "case"},
+                                             {"folder", folder_.path()},
+                                             {"suite", suite},
+                                             {"dtype", to_string(one.dtype)},
+                                             {"batch", one.batch},
+                                             {"heads_q", one.heads_q},
+                                             {"heads_kv", one.heads_kv},
+                                             {"seqlen_q", one.seqlen_q},
+                                             {"seqlen_kv", one.seqlen_kv},
+                                             {"head_dim", one.head_dim},
+                                             {"causal", one.causal},
+                                             {"blocks", blocks}},
+                                            kCaseSeconds);
+  if (!answer.ok()) return answer.status();
+  std::vector<PeerVerdict> verdicts;
+  const auto list = answer->find("backends");
+  if (list == answer->end() || !list->is_array()) return unsupported("peers: named no backends");
+  for (const Json& item : *list) verdicts.push_back(judge(item, reference));
+  return verdicts;
+}
+
+PeerVerdict Peers::judge(const Json& answer, const SampledReference& reference) const {
+  PeerVerdict peer{.name = text_of(answer, "name"),
+                   .version = text_of(answer, "version"),
+                   .error = text_of(answer, "error"),
+                   .verdict = {}};
+  if (!peer.error.empty()) return peer;
+  const std::string file = text_of(answer, "rows");
+  if (file.empty() || file.find('/') != std::string::npos) {
+    peer.error = "named no file of rows";
+    return peer;
+  }
+  std::ifstream stream(folder_.path() + "/" + file, std::ios::binary);
+  const std::string rows{std::istreambuf_iterator<char>(stream), {}};
+  const Result<Verdict> verdict = reference.judge_rows(std::as_bytes(std::span(rows)));
+  if (!verdict.ok()) {
+    peer.error = verdict.status().message();
+    return peer;
+  }
+  peer.verdict = *verdict;
+  const bool finite =
+      answer.contains("finite") && answer["finite"].is_boolean() && answer["finite"];
+  if (peer.verdict.passed && !finite) {
+    peer.verdict.passed = false;
+    peer.verdict.failure = "o has elements that are not finite";
+  }
+  return peer;
+}
+
+Result<Timing> Peers::time(const std::string& backend, const Meter& meter,
+                           const Protocol& protocol) {
+  const Result<Json> answer = process_->ask(
+      {{"do", "time"}, {"backend", backend}, {"protocol", meter.settings(protocol)}}, kTimeSeconds);
+  if (!answer.ok()) return answer.status();
+  Timing timing;
+  const Json samples = answer->value("seconds", Json());
+  if (!samples.is_array() || samples.empty()) return unsupported("peers: gave no samples");
+  for (const Json& sample : samples) {
+    if (!sample.is_number() || !(sample.get<double>() > 0)) {
+      return unsupported("peers: gave a sample that is no time");
+    }
+    timing.sample_seconds.push_back(sample);
+  }
+  const Json calls = answer->value("calls_a_sample", Json());
+  if (calls.is_number_integer()) timing.calls_a_sample = calls;
+  summarise(timing);
+  return timing;
+}
+
+Result<double> Peers::host_seconds(const std::string& backend) {
+  const Result<Json> answer = process_->ask({{"do", "host"}, {"backend", backend}}, kTimeSeconds);
+  if (!answer.ok()) return answer.status();
+  const Json seconds = answer->value("seconds", Json());
+  if (!seconds.is_number()) return unsupported("peers: gave no time of the host");
+  return seconds.get<double>();
+}
+
+}  // namespace flashcore::bench

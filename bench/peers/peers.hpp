@@ -1,0 +1,71 @@
+// Other implementations, in a helper process on the same device, with the same inputs: asked for
+// one round of a point at a time, and judged by the reference of the kernels.
+#pragma once
+
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "bench/cases/cases.hpp"
+#include "bench/gate/sampled_gate.hpp"
+#include "bench/peers/peer_process.hpp"
+#include "bench/process/temporary_folder.hpp"
+#include "bench/tensors/tiled_inputs.hpp"
+#include "bench/time/meter.hpp"
+#include "flashcore/flashcore.hpp"
+
+namespace flashcore::bench {
+
+struct PeerVerdict {
+  std::string name;     // "flash"
+  std::string version;  // "PyTorch 2.11.0"
+  std::string error;    // it refused the case, or failed
+  Verdict verdict;
+};
+
+// The helper's path: tools/peers_torch.py for "auto".
+std::string peers_script(const std::string& option);
+
+// Whether a peer computes the same thing; one that only misses a gate does.
+bool may_be_timed(const Verdict& verdict);
+
+class Peers {
+ public:
+  // Starts the helper, which imports its libraries meanwhile and leaves the device alone until it
+  // is first asked. `backends` is a list with commas, or "auto".
+  static Result<std::unique_ptr<Peers>> start(const std::string& script, Device device, int threads,
+                                              const std::string& backends);
+
+  // Waits until the helper is ready.
+  Status greet();
+
+  // Of the greeting: {"python": "3.12.1", "torch": "2.11.0", ..., "missing": {"flash_attn": why}}
+  const nlohmann::ordered_json& versions() const { return versions_; }
+
+  bool alive() const { return process_->alive(); }
+
+  // Hands the case over, lets every backend compute it once, and judges those rows of what they
+  // computed.
+  Result<std::vector<PeerVerdict>> begin(const Case& one, const std::string& suite,
+                                         const TiledInputs& inputs,
+                                         const SampledReference& reference);
+
+  // One round of a point of the case.
+  Result<Timing> time(const std::string& backend, const Meter& meter, const Protocol& protocol);
+  Result<double> host_seconds(const std::string& backend);
+
+ private:
+  Status write_pieces(const TiledInputs& inputs);
+  PeerVerdict judge(const nlohmann::ordered_json& answer, const SampledReference& reference) const;
+
+  explicit Peers(TemporaryFolder folder) : folder_(std::move(folder)) {}
+
+  TemporaryFolder folder_;  // of what passes between the processes; outlives the helper
+  std::unique_ptr<PeerProcess> process_;
+  nlohmann::ordered_json versions_;
+  std::string written_;  // the type whose pieces are in the folder
+};
+
+}  // namespace flashcore::bench

@@ -1,0 +1,270 @@
+#include "bench/run/case.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "bench/device/plan_choice.hpp"
+#include "bench/run/case_evidence.hpp"
+#include "bench/text/numbers.hpp"
+#include "plan/fingerprints.hpp"
+#include "problem/status.hpp"
+
+namespace flashcore::bench {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using Kind = Point::Kind;
+
+constexpr double kShortCall = 1e-4;  // only below it does a call's cost on the host matter
+
+bool is_listed(const std::string& name, const std::string& list) {
+  const std::vector<std::string> names = split(list, ',');
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+class CaseRun {
+ public:
+  CaseRun(const CaseSetting& setting, const Subject& subject, Json& notes)
+      : setting_(setting), subject_(subject), problem_(subject.problem()), notes_(notes) {}
+
+  Result<Json> run();
+
+ private:
+  void step(const std::string& implementation, const std::string& what) const {
+    std::string text = subject_.name();
+    for (const std::string& part : {implementation, what}) {
+      if (!part.empty()) text += ", " + part;
+    }
+    setting_.step({.what = std::move(text),
+                   .suite = subject_.suite,
+                   .name = subject_.name(),
+                   .implementation = implementation});
+  }
+
+  Status add_kernels();
+  Status make_workload();
+  Status gate_kernel(Point& point);
+  void add_native_peers(TiledWorkload& workload);
+  void add_process_peers(const TiledWorkload& workload);
+  Status time_all();
+  Status time_round(Point& point, const Protocol& protocol);
+  void time_hosts();
+  bool takes(const Protocol& protocol) const;
+
+  const CaseSetting& setting_;
+  const Subject& subject_;
+  const Problem problem_;
+  Json& notes_;
+  std::unique_ptr<Workload> workload_;
+  std::vector<Point> points_;
+  Json state_;  // clock and power right after the headline's points
+};
+
+Status CaseRun::add_kernels() {
+  const RunOptions& options = setting_.options;
+  Result<std::vector<KernelVerdict>> kernels =
+      kernels_under_test(problem_, setting_.plan, options.all_kernels);
+  if (!kernels.ok()) return kernels.status();
+  const Result<std::vector<KernelVerdict>> all = explain(problem_, setting_.plan);
+  if (!all.ok()) return all.status();
+  for (const std::string& name : split(options.also, ',')) {
+    const auto found = std::find_if(all->begin(), all->end(),
+                                    [&](const KernelVerdict& one) { return one.kernel == name; });
+    if (found == all->end()) {
+      return invalid("--also: is '{}', wanted kernels that `flashcore explain` lists", name);
+    }
+    const bool there = std::any_of(kernels->begin(), kernels->end(),
+                                   [&](const KernelVerdict& one) { return one.kernel == name; });
+    if (!there) kernels->push_back(*found);
+  }
+  for (const KernelVerdict& kernel : *kernels) {
+    // A refusal is worth a row where the kernel or the problem was asked for.
+    const bool asked = !setting_.plan.kernel.empty() || subject_.given.has_value() ||
+                       is_listed(kernel.kernel, options.also);
+    if (!kernel.refusal.empty() && !asked) continue;
+    Point& point = points_.emplace_back();
+    point.name = kernel.kernel;
+    point.fingerprint = kernel_fingerprint(kernel.kernel, setting_.plan.device);
+    point.refusal = kernel.refusal;
+    point.error = setting_.lost(subject_, kernel.kernel);
+  }
+  return {};
+}
+
+Status CaseRun::make_workload() {
+  if (subject_.given) {
+    Result<std::unique_ptr<Workload>> made = given_workload(*subject_.given, setting_.plan);
+    if (!made.ok()) return made.status();
+    workload_ = std::move(*made);
+    return {};
+  }
+  Result<std::unique_ptr<TiledWorkload>> made =
+      TiledWorkload::make(problem_, setting_.inputs, setting_.plan);
+  if (!made.ok()) return made.status();
+  workload_ = std::move(*made);
+  return {};
+}
+
+// A device that failed ends the run; any other error is the kernel's own.
+Status CaseRun::gate_kernel(Point& point) {
+  const Status status = [&]() -> Status {
+    PlanOptions options = setting_.plan;
+    options.kernel = point.name;
+    const Result<Plan> plan = make_plan(problem_, options);
+    if (!plan.ok()) return plan.status();
+    Result<TimedCall> call = workload_->prepare(*plan);
+    if (!call.ok()) return call.status();
+    point.call = std::move(*call);
+    FLASHCORE_RETURN_IF_ERROR(point.call(Stream{}));
+    const Result<Verdict> verdict = workload_->judge();
+    if (!verdict.ok()) return verdict.status();
+    point.verdict = *verdict;
+    return {};
+  }();
+  if (!status.ok()) point.error = status.message();
+  return status.code() == StatusCode::device_error ? status : Status();
+}
+
+void CaseRun::add_native_peers(TiledWorkload& workload) {
+  for (const std::unique_ptr<NativePeer>& peer : setting_.native_peers) {
+    Point& point = points_.emplace_back();
+    point.name = peer->name();
+    point.version = peer->version();
+    point.kind = Kind::native_peer;
+    point.error = setting_.lost(subject_, point.name);
+    if (!point.error.empty()) continue;
+    step(point.name, "gate");
+    Result<TimedCall> call = workload.prepare(*peer);
+    if (!call.ok()) {
+      const bool refused = call.status().code() == StatusCode::unsupported;
+      (refused ? point.refusal : point.error) = call.status().message();
+      continue;
+    }
+    point.call = std::move(*call);
+    const Status status = [&]() -> Status {
+      FLASHCORE_RETURN_IF_ERROR(point.call(Stream{}));
+      const Result<Verdict> verdict = workload.judge_output();
+      if (!verdict.ok()) return verdict.status();
+      point.verdict = *verdict;
+      return {};
+    }();
+    if (!status.ok()) point.error = status.message();
+  }
+}
+
+void CaseRun::add_process_peers(const TiledWorkload& workload) {
+  step("", "peers");
+  const Result<std::vector<PeerVerdict>> verdicts =
+      setting_.peers->begin(subject_.one, subject_.suite, setting_.inputs, workload.reference());
+  if (!verdicts.ok()) {
+    notes_.push_back(subject_.name() + ": " + verdicts.status().message());
+    return;
+  }
+  for (const PeerVerdict& peer : *verdicts) {
+    Point& point = points_.emplace_back();
+    point.name = peer.name;
+    point.version = peer.version;
+    point.kind = Kind::peer_process;
+    point.error = peer.error;
+    if (point.error.empty()) point.error = setting_.lost(subject_, point.name);
+    if (peer.error.empty()) point.verdict = peer.verdict;
+  }
+}
+
+Status CaseRun::time_round(Point& point, const Protocol& protocol) {
+  const bool elsewhere = point.kind == Kind::peer_process;
+  const Result<Timing> timing = elsewhere
+                                    ? setting_.peers->time(point.name, setting_.meter, protocol)
+                                    : setting_.meter.time(point.call, protocol);
+  if (!timing.ok()) {
+    point.error = timing.status().message();
+    point.times.clear();
+    return timing.status().code() == StatusCode::device_error && !elsewhere ? timing.status()
+                                                                            : Status();
+  }
+  point.p50[protocol.name].push_back(timing->p50);
+  const auto before = point.times.find(protocol.name);
+  point.times[protocol.name] =
+      before == point.times.end() ? *timing : pooled({before->second, *timing});
+  return {};
+}
+
+// All implementations in turns, round by round, so that a slow moment hits every one of them.
+Status CaseRun::time_all() {
+  for (const Protocol& protocol : setting_.protocols) {
+    if (!takes(protocol)) continue;
+    for (int round = 0; round < protocol.rounds; ++round) {
+      for (Point& point : points_) {
+        if (!point.timed()) continue;
+        step(point.name, protocol.name);
+        FLASHCORE_RETURN_IF_ERROR(time_round(point, protocol));
+      }
+    }
+    if (&protocol == setting_.protocols.data()) state_ = setting_.meter.state();
+  }
+  time_hosts();
+  return {};
+}
+
+// The headline is of every case; others, unless asked for, of the suites that are to show them.
+bool CaseRun::takes(const Protocol& protocol) const {
+  if (&protocol == setting_.protocols.data() || setting_.options.protocols != "auto") return true;
+  return subject_.suite == "five" || (subject_.suite == "sweep" && problem_.q.shape[2] == 4096);
+}
+
+void CaseRun::time_hosts() {
+  const std::string& headline = setting_.protocols.front().name;
+  for (Point& point : points_) {
+    const auto time = point.times.find(headline);
+    if (time == point.times.end() || time->second.p50 > kShortCall) continue;
+    step(point.name, "eager calls");
+    const Result<double> host = point.kind == Kind::peer_process
+                                    ? setting_.peers->host_seconds(point.name)
+                                    : setting_.meter.host_seconds(point.call);
+    if (host.ok()) point.host_seconds = *host;
+  }
+}
+
+Result<Json> CaseRun::run() {
+  const auto start = std::chrono::steady_clock::now();
+  Json seconds = Json::object();  // from the case's beginning to the end of each phase
+  const auto phase_ended = [&](const char* name) {
+    seconds[name] = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  };
+  FLASHCORE_RETURN_IF_ERROR(add_kernels());
+  step("", "inputs and reference");
+  FLASHCORE_RETURN_IF_ERROR(make_workload());
+  phase_ended("reference");
+  for (Point& point : points_) {
+    if (!point.refusal.empty() || !point.error.empty()) continue;
+    step(point.name, "gate");
+    FLASHCORE_RETURN_IF_ERROR(gate_kernel(point));
+  }
+  phase_ended("gates");
+  auto* const tiled = dynamic_cast<TiledWorkload*>(workload_.get());
+  if (tiled != nullptr && features_text(subject_.one).empty()) {
+    add_native_peers(*tiled);
+    if (setting_.peers != nullptr) add_process_peers(*tiled);
+  }
+  phase_ended("peers");
+  FLASHCORE_RETURN_IF_ERROR(time_all());
+
+  Json one = case_json(subject_);
+  one["judged"] = workload_->judged();
+  one["state"] = state_;
+  one["rows"] = rows_json(points_, one, problem_, setting_.ceilings);
+  phase_ended("all");
+  one["seconds"] = seconds;
+  return one;
+}
+
+}  // namespace
+
+Result<Json> measure_case(const CaseSetting& setting, const Subject& subject, Json& notes) {
+  return CaseRun(setting, subject, notes).run();
+}
+
+}  // namespace flashcore::bench

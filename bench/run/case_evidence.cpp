@@ -1,0 +1,147 @@
+#include "bench/run/case_evidence.hpp"
+
+#include <algorithm>
+
+#include "bench/cases/problem_text.hpp"
+#include "bench/cases/work.hpp"
+#include "bench/evidence/evidence.hpp"
+#include "plan/fingerprints.hpp"
+#include "problem/problem.hpp"
+
+namespace flashcore::bench {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+double bytes_of(const Problem& problem) {
+  double bytes = 0;
+  std::vector<const TensorDesc*> all = {&problem.q, &problem.k, &problem.v, &problem.o};
+  if (problem.bias) all.push_back(&*problem.bias);
+  if (problem.mask) all.push_back(&*problem.mask);
+  for (const TensorDesc* const desc : all) {
+    auto size = static_cast<double>(size_of(desc->dtype));
+    for (size_t d = 0; d < static_cast<size_t>(desc->rank); ++d) {
+      size *= static_cast<double>(desc->shape[d]);
+    }
+    bytes += size;
+  }
+  return bytes;
+}
+
+// The least time that the ceilings of the run allow; 0 when none was measured for this type.
+double bound_seconds(const Json& one, const Json& all_ceilings, const std::string& protocol) {
+  const Json ceilings = all_ceilings.value(protocol, Json::object());
+  double bound = 0;
+  const Json products = ceilings.value("matrix_product", Json::object());
+  const std::string dtype = one["dtype"];
+  if (products.contains(dtype) && !products[dtype].is_null()) {
+    bound = one["flop"].get<double>() / (products[dtype]["tflops"].get<double>() * 1e12);
+  }
+  if (const double rate = ceilings.value("copy_bytes_a_second", 0.0); rate > 0) {
+    bound = std::max(bound, one["bytes"].get<double>() / rate);
+  }
+  return bound;
+}
+
+Json row_json(const Point& point, const Json& one, const Problem& problem, const Json& ceilings) {
+  Json row = {{"implementation", point.name},
+              {"source", point.is_peer() ? "peer" : "flashcore"},
+              {"fingerprint", point.fingerprint}};
+  if (!point.version.empty()) row["version"] = point.version;
+  if (!point.refusal.empty()) row["refusal"] = point.refusal;
+  if (!point.error.empty()) row["error"] = point.error;
+  row["gate"] = point.verdict ? verdict_json(*point.verdict, problem) : Json();
+  row["times"] = Json::object();
+  const double flop = one["flop"];
+  for (const auto& [protocol, timing] : point.times) {
+    Json time = timing_evidence(timing);
+    Json rounds = Json::array();
+    for (const double p50 : point.p50.at(protocol)) rounds.push_back(p50 * 1e6);
+    time["rounds_us"] = rounds;
+    time["tflops"] = flop / timing.p50 * 1e-12;
+    if (const double bound = bound_seconds(one, ceilings, protocol); bound > 0) {
+      time["percent_of_bound"] = 100 * bound / timing.p50;
+    }
+    row["times"][protocol] = time;
+  }
+  if (point.host_seconds > 0) row["host_us"] = point.host_seconds * 1e6;
+  return row;
+}
+
+// Of each of our rows to the peer that was fastest; above 1 we are faster.
+void add_ratios(Json& rows, const std::string& protocol) {
+  double best = 0;
+  std::string name;
+  for (const Json& row : rows) {
+    if (row["source"] != "peer" || !row["times"].contains(protocol)) continue;
+    const double p50 = row["times"][protocol]["p50_us"];
+    if (best == 0 || p50 < best) {
+      best = p50;
+      name = row["implementation"];
+    }
+  }
+  for (Json& row : rows) {
+    if (best == 0 || row["source"] == "peer" || !row["times"].contains(protocol)) continue;
+    Json& time = row["times"][protocol];
+    time["fastest_peer"] = name;
+    time["speedup_over_fastest_peer"] = best / time["p50_us"].get<double>();
+  }
+}
+
+}  // namespace
+
+Json case_json(const Subject& subject) {
+  const Problem problem = subject.problem();
+  const Result<ForwardProblem> resolved = resolve(problem);
+  const ForwardProblem p = resolved.ok() ? *resolved : ForwardProblem{};
+  Json one = {
+      {"name", subject.name()},  {"suite", subject.suite},   {"dtype", to_string(problem.q.dtype)},
+      {"batch", p.batch},        {"heads_q", p.heads_q},     {"heads_kv", p.heads_kv},
+      {"seqlen_q", p.seqlen_q},  {"seqlen_kv", p.seqlen_kv}, {"head_dim", p.head_dim_qk},
+      {"causal", problem.causal}};
+  if (subject.given) one["problem"] = problem_json(problem);
+  if (const std::string features = features_text(subject.one); !features.empty()) {
+    one["features"] = features;
+  }
+  one["flop"] = forward_flop(problem);
+  one["bytes"] = bytes_of(problem);
+  return one;
+}
+
+Json rows_json(const std::vector<Point>& points, const Json& one, const Problem& problem,
+               const Json& ceilings) {
+  Json rows = Json::array();
+  for (const Point& point : points) rows.push_back(row_json(point, one, problem, ceilings));
+  for (const auto& [protocol, ignored] : ceilings.items()) add_ratios(rows, protocol);
+  return rows;
+}
+
+const Json* finished_case(const Json& earlier, const Subject& subject, Device device,
+                          bool wants_peers) {
+  const Json wanted = rounded(case_json(subject));
+  for (const Json& one : earlier) {
+    const bool same = std::all_of(
+        wanted.items().begin(), wanted.items().end(),
+        [&](const auto& item) { return one.value(item.key(), Json()) == item.value(); });
+    if (!same) continue;
+    const Json& rows = one["rows"];
+    const bool current = std::all_of(rows.begin(), rows.end(), [&](const Json& row) {
+      return row["source"] == "peer" ||
+             row["fingerprint"] ==
+                 kernel_fingerprint(row["implementation"].get<std::string>(), device);
+    });
+    const bool has_peers = std::any_of(rows.begin(), rows.end(),
+                                       [](const Json& row) { return row["source"] == "peer"; });
+    if (current && !rows.empty() && (has_peers || !wants_peers)) return &one;
+  }
+  return nullptr;
+}
+
+bool has_failure(const Json& one) {
+  return std::any_of(one["rows"].begin(), one["rows"].end(), [](const Json& row) {
+    if (row["source"] == "peer" || row.contains("refusal")) return false;
+    return row.contains("error") || !row["gate"].is_object() || !row["gate"]["passed"];
+  });
+}
+
+}  // namespace flashcore::bench

@@ -1,0 +1,31 @@
+// Cases and points of `flashcore bench` as evidence, and evidence that is gone on with.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "bench/run/point.hpp"
+#include "bench/run/run.hpp"
+#include "flashcore/flashcore.hpp"
+
+namespace flashcore::bench {
+
+// What names a case; its rows are added later.
+nlohmann::ordered_json case_json(const Subject& subject);
+
+// The rows of a case, with rates, shares of what `ceilings` allow, and ratios to the fastest peer.
+nlohmann::ordered_json rows_json(const std::vector<Point>& points,
+                                 const nlohmann::ordered_json& one, const Problem& problem,
+                                 const nlohmann::ordered_json& ceilings);
+
+// The subject's case among `earlier` ones, if its kernels are still what they were on this device
+// and it has peers where they are wanted; null when there is none.
+const nlohmann::ordered_json* finished_case(const nlohmann::ordered_json& earlier,
+                                            const Subject& subject, Device device,
+                                            bool wants_peers);
+
+// Whether one of ours failed in a case.
+bool has_failure(const nlohmann::ordered_json& one);
+
+}  // namespace flashcore::bench

@@ -1,0 +1,35 @@
+// One implementation on one case of `flashcore bench`: what it is, whether it is right, how long it
+// takes.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "bench/gate/gates.hpp"
+#include "bench/peers/peers.hpp"
+#include "bench/time/timing.hpp"
+
+namespace flashcore::bench {
+
+struct Point {
+  enum class Kind { kernel, peer_process, native_peer };
+
+  std::string name, version, fingerprint;
+  Kind kind = Kind::kernel;
+  std::string refusal, error;
+  std::optional<Verdict> verdict;
+  TimedCall call;                                  // of what runs in this process
+  std::map<std::string, Timing> times;             // by protocol
+  std::map<std::string, std::vector<double>> p50;  // of each round
+  double host_seconds = 0;
+
+  bool is_peer() const { return kind != Kind::kernel; }
+  bool timed() const {
+    if (!refusal.empty() || !error.empty() || !verdict) return false;
+    return is_peer() ? may_be_timed(*verdict) : verdict->passed;
+  }
+};
+
+}  // namespace flashcore::bench

@@ -1,0 +1,119 @@
+#include "bench/tensors/host_tensor.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "problem/dtype.hpp"
+
+namespace flashcore::bench {
+namespace {
+
+constexpr std::byte kCanary{0xFF};
+constexpr size_t kAlignment = 256;
+
+// Whether elements lie in row-major order, one after the other.
+bool lies_densely(const TensorDesc& desc) {
+  int64_t stride = 1;
+  for (size_t d = static_cast<size_t>(desc.rank); d-- > 0;) {
+    if (desc.shape[d] != 1 && desc.stride[d] != stride) return false;
+    stride *= desc.shape[d];
+  }
+  return true;
+}
+
+}  // namespace
+
+TensorDesc contiguous(DType dtype, std::span<const int64_t> shape) {
+  TensorDesc desc;
+  desc.dtype = dtype;
+  desc.rank = static_cast<int32_t>(shape.size());
+  uint64_t stride = 1;  // unsigned: what does not fit wraps, and is refused by make_plan
+  for (size_t d = shape.size(); d-- > 0;) {
+    desc.shape[d] = shape[d];
+    desc.stride[d] = static_cast<int64_t>(stride);
+    stride *= static_cast<uint64_t>(std::max<int64_t>(shape[d], 1));
+  }
+  return desc;
+}
+
+HostTensor::HostTensor(const TensorDesc& desc) : desc_(desc), dense_(lies_densely(desc)) {
+  int64_t lowest = 0;
+  int64_t highest = 0;
+  for (size_t d = 0; d < static_cast<size_t>(desc.rank); ++d) {
+    const int64_t reach = desc.shape[d] > 0 ? (desc.shape[d] - 1) * desc.stride[d] : 0;
+    (reach < 0 ? lowest : highest) += reach;
+  }
+  const size_t size = size_of(desc.dtype);
+  origin_ = kGuardBytes + static_cast<size_t>(-lowest) * size;
+  const size_t span = elements() > 0 ? static_cast<size_t>(highest - lowest + 1) * size : 0;
+  bytes_ = kGuardBytes + span + kGuardBytes;
+  buffer_.assign(bytes_ + kAlignment, kCanary);
+  const size_t address = reinterpret_cast<size_t>(buffer_.data());
+  shift_ = (kAlignment - address % kAlignment) % kAlignment;
+}
+
+int64_t HostTensor::elements() const {
+  int64_t count = 1;
+  for (size_t d = 0; d < static_cast<size_t>(desc_.rank); ++d) count *= desc_.shape[d];
+  return count;
+}
+
+int64_t HostTensor::offset_of(int64_t element) const {
+  if (dense_) return element;
+  int64_t offset = 0;
+  for (size_t d = static_cast<size_t>(desc_.rank); d-- > 0;) {
+    offset += element % desc_.shape[d] * desc_.stride[d];
+    element /= desc_.shape[d];
+  }
+  return offset;
+}
+
+double HostTensor::get(int64_t element) const {
+  return load_element(desc_.dtype, data(), offset_of(element));
+}
+
+void HostTensor::set(int64_t element, double value) {
+  store_element(desc_.dtype, data(), offset_of(element), value);
+}
+
+void HostTensor::fill(const std::function<double()>& next) {
+  const int64_t count = elements();
+  for (int64_t i = 0; i < count; ++i) set(i, next());
+}
+
+void HostTensor::poison() { std::fill(buffer_.begin(), buffer_.end(), kCanary); }
+
+bool HostTensor::canaries_intact() const {
+  if (dense_) {
+    const std::byte *const end = storage() + bytes_, *const first = storage() + origin_;
+    const std::byte* const last = first + static_cast<size_t>(elements()) * size_of(desc_.dtype);
+    const auto intact = [](std::byte b) { return b == kCanary; };
+    return std::all_of(storage(), first, intact) && std::all_of(last, end, intact);
+  }
+  std::vector<bool> owned(bytes_, false);
+  const auto size = static_cast<int64_t>(size_of(desc_.dtype));
+  const int64_t count = elements();
+  for (int64_t i = 0; i < count; ++i) {
+    const size_t first = origin_ + static_cast<size_t>(offset_of(i) * size);
+    std::fill_n(owned.begin() + static_cast<std::ptrdiff_t>(first), size, true);
+  }
+  for (size_t i = 0; i < bytes_; ++i) {
+    if (!owned[i] && storage()[i] != kCanary) return false;
+  }
+  return true;
+}
+
+bool HostTensor::same_elements(const HostTensor& other) const {
+  if (desc_.dtype != other.desc_.dtype || elements() != other.elements()) return false;
+  const size_t size = size_of(desc_.dtype);
+  const auto stride = static_cast<int64_t>(size);
+  const int64_t count = elements();
+  for (int64_t i = 0; i < count; ++i) {
+    const auto* a = static_cast<const std::byte*>(data()) + offset_of(i) * stride;
+    const auto* b = static_cast<const std::byte*>(other.data()) + other.offset_of(i) * stride;
+    if (std::memcmp(a, b, size) != 0) return false;
+  }
+  return true;
+}
+
+}  // namespace flashcore::bench

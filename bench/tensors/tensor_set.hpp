@@ -1,0 +1,50 @@
+// The tensors of one run, by their public names ("q", "cu_seqlens_kv", ...), on the host.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <string>
+#include <string_view>
+
+#include "bench/tensors/host_tensor.hpp"
+#include "flashcore/flashcore.hpp"
+
+namespace flashcore::bench {
+
+// Calls visit(name, descriptor) for every tensor that the problem has, q first.
+void for_each_tensor(const Problem& problem,
+                     const std::function<void(std::string_view, const TensorDesc&)>& visit);
+
+// Sets the descriptor of a tensor by name; false when no tensor is called so.
+bool set_tensor(Problem& problem, std::string_view name, const TensorDesc& desc);
+
+bool is_output(std::string_view name);  // "o" and "lse"
+
+// Arguments whose pointers come from pointer_of(name): host, device, or file memory.
+Arguments bind(const Problem& problem, const std::function<void*(std::string_view)>& pointer_of);
+
+// A problem with the host memory of its tensors.
+struct HostProblem {
+  Problem problem;
+  std::map<std::string, HostTensor, std::less<>> tensors;
+  uint64_t dropout_seed = 0;
+  uint64_t dropout_offset = 0;
+
+  HostTensor& at(std::string_view name) { return tensors.find(name)->second; }
+  const HostTensor& at(std::string_view name) const { return tensors.find(name)->second; }
+  bool has(std::string_view name) const { return tensors.find(name) != tensors.end(); }
+
+  Arguments arguments();
+};
+
+// Allocates every tensor, all bytes 0xFF.
+HostProblem allocate(const Problem& problem);
+
+// Fills every input: N(0, 1) for q, k, v, bias and sinks, a random mask (true for 3 of 4),
+// ALiBi slopes 2^(-8 (h + 1) / H), scales in [0.5, 2), full lengths, equal packed entries.
+void fill_inputs(HostProblem& host, uint64_t seed);
+
+// allocate and fill_inputs.
+HostProblem make_host_problem(const Problem& problem, uint64_t seed);
+
+}  // namespace flashcore::bench

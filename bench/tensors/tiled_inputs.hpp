@@ -1,0 +1,41 @@
+// N(0, 1) inputs of any size in the time of a small draw: each tensor is one drawn piece, repeated.
+//
+// Rows of a repeated piece are not equal in place, because its length is no multiple of a row's.
+// Whoever has the pieces has the same inputs: on the host, on a device, in another process.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "bench/tensors/host_tensor.hpp"
+#include "flashcore/flashcore.hpp"
+
+namespace flashcore::bench {
+
+// Elements [begin, begin + to.elements()) of a tensor that repeats `piece`, in row-major order;
+// `to` is contiguous and of the piece's type.
+void read_tiled(std::span<const std::byte> piece, int64_t begin, HostTensor& to);
+
+class TiledInputs {
+ public:
+  static constexpr int64_t kPieceElements = (1 << 20) + 8;
+
+  // Pieces of q, k and v.
+  explicit TiledInputs(DType dtype);
+
+  DType dtype() const { return dtype_; }
+  std::span<const std::byte> piece(std::string_view name) const;
+
+  // Elements [begin, begin + to.elements()) of the tensor, in row-major order; `to` is contiguous.
+  void read(std::string_view name, int64_t begin, HostTensor& to) const;
+
+ private:
+  DType dtype_;
+  std::map<std::string, HostTensor, std::less<>> pieces_;
+};
+
+}  // namespace flashcore::bench

@@ -1,0 +1,22 @@
+// Lists and numbers as text: read from options, and with units for people.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "flashcore/flashcore.hpp"
+
+namespace flashcore::bench {
+
+std::vector<std::string> split(const std::string& text, char separator);
+
+// "1,2,3" as whole numbers.
+Result<std::vector<int64_t>> parse_numbers(const std::string& option, const std::string& text,
+                                           size_t count, const std::string& wanted);
+
+std::string seconds_text(double seconds);     // "3.21 us", "1.92 ms"
+std::string rate_text(double flop_a_second);  // "52.1 GFLOP/s"
+
+}  // namespace flashcore::bench

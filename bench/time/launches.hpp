@@ -1,0 +1,31 @@
+// The kernels that one call launches, with what each takes of the GPU, as the runtime says it.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "bench/time/timing.hpp"
+#include "flashcore/flashcore.hpp"
+
+namespace flashcore::bench {
+
+struct Launch {
+  std::string kernel;  // mangled
+  int64_t blocks = 0;
+  int64_t threads = 0;      // a block
+  int registers = 0;        // a thread
+  int64_t local_bytes = 0;  // a thread: spills and stack
+  int64_t static_shared = 0;
+  int64_t dynamic_shared = 0;
+  int blocks_a_multiprocessor = 0;  // that fit at once
+
+  int64_t shared() const { return static_shared + dynamic_shared; }
+};
+
+// Captured on the stream, not run.
+Result<std::vector<Launch>> launches_of(cudaStream_t stream, const TimedCall& call);
+
+}  // namespace flashcore::bench

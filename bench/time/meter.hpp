@@ -1,0 +1,45 @@
+// What a report needs of a device: how points are timed there, what the device can do at best, and
+// what it is. One for the CPU, one for CUDA.
+#pragma once
+
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "bench/time/timing.hpp"
+#include "flashcore/flashcore.hpp"
+
+namespace flashcore::bench {
+
+class Meter {
+ public:
+  virtual ~Meter() = default;
+
+  // The headline first.
+  virtual std::vector<Protocol> protocols() const = 0;
+
+  // One round of a point.
+  virtual Result<Timing> time(const TimedCall& call, const Protocol& protocol) = 0;
+
+  // Wall seconds of one call on the host, asynchronous on a GPU; 0 where that is the time itself.
+  virtual Result<double> host_seconds(const TimedCall& call) = 0;
+
+  // The protocol in numbers, for a peer's process: tools/peers_torch.py reads them.
+  virtual nlohmann::ordered_json settings(const Protocol& protocol) const = 0;
+
+  // {"empty_kernel": timing, "copy_bytes_a_second", "matrix_product": {dtype: {"tflops", ...}}};
+  // what cannot be measured is left out, and a sentence is added to `notes`.
+  virtual nlohmann::ordered_json ceilings(const Protocol& protocol, const std::set<DType>& dtypes,
+                                          nlohmann::ordered_json& notes) = 0;
+
+  virtual nlohmann::ordered_json environment() const = 0;  // the device, its driver and limits
+  virtual nlohmann::ordered_json state() const = 0;        // clock and power now; may be empty
+};
+
+// `threads` 0: all. meter_cuda.cpp or meter_no_cuda.cpp defines the CUDA one.
+Result<std::unique_ptr<Meter>> make_meter(Device device, int threads);
+Result<std::unique_ptr<Meter>> make_cuda_meter(int32_t index);
+
+}  // namespace flashcore::bench

@@ -1,0 +1,76 @@
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "bench/time/cpu_peak.hpp"
+#include "bench/time/meter.hpp"
+#include "cpu/target.hpp"
+
+namespace flashcore::bench {
+namespace {
+
+class CpuMeter final : public Meter {
+ public:
+  explicit CpuMeter(int threads) : threads_(threads) {}
+
+  std::vector<Protocol> protocols() const override {
+    return {{.name = "wall",
+             .text = "wall time, two rounds in turns with the peers, each of at least 5 samples "
+                     "after a warm-up",
+             .rounds = 2}};
+  }
+
+  Result<Timing> time(const TimedCall& call, const Protocol&) override { return timer_.time(call); }
+
+  Result<double> host_seconds(const TimedCall&) override { return 0.0; }
+
+  nlohmann::ordered_json settings(const Protocol& protocol) const override {
+    return {{"name", protocol.name},
+            {"min_samples", limits_.min_samples},
+            {"max_samples", limits_.max_samples},
+            {"seconds", limits_.seconds},
+            {"sample_seconds", limits_.sample_seconds},
+            {"warm_up_seconds", limits_.warm_up_seconds}};
+  }
+
+  // Every input type is multiplied in fp32, except for bf16 where kernels use instructions for it:
+  // their peak is not measured, and that of fp32 is no bound.
+  nlohmann::ordered_json ceilings(const Protocol&, const std::set<DType>& dtypes,
+                                  nlohmann::ordered_json& notes) override {
+    const CpuPeak peak = measure_cpu_peak(threads_);
+    auto products = nlohmann::ordered_json::object();
+    for (const DType dtype : dtypes) {
+      if (cpu::target_for(dtype == DType::bf16) > cpu::Target::avx3) {
+        notes.push_back("bf16 has no bound: the peak of its instructions is not measured");
+        continue;
+      }
+      products[std::string(to_string(dtype))] = {{"tflops", peak.flop_a_second * 1e-12},
+                                                 {"library", peak.what}};
+    }
+    return {{"matrix_product", products}};
+  }
+
+  nlohmann::ordered_json environment() const override {
+    return {{"name", devices().front().name},
+            {"kind", "cpu"},
+            {"cpu_target", build_info().cpu_target},
+            {"threads", threads_}};
+  }
+
+  nlohmann::ordered_json state() const override { return nlohmann::ordered_json::object(); }
+
+ private:
+  int threads_;
+  CpuTimer::Limits limits_{.seconds = 0.3};
+  CpuTimer timer_{limits_};
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Meter>> make_meter(Device device, int threads) {
+  if (device.kind == DeviceKind::cuda) return make_cuda_meter(device.index);
+  const int all = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  return std::unique_ptr<Meter>(std::make_unique<CpuMeter>(threads > 0 ? threads : all));
+}
+
+}  // namespace flashcore::bench

@@ -1,0 +1,350 @@
+// The gates fail when they should: a result that is a little wrong, unwritten, NaN where it must
+// not be, or written where nothing belongs.
+#include "bench/gate/gates.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <string>
+
+#include "bench/tensors/random.hpp"
+#include "problem/dtype.hpp"
+#include "tests/problem/run_plan.hpp"
+
+namespace flashcore {
+namespace {
+
+using bench::HostProblem;
+using bench::HostTensor;
+using testing::HasSubstr;
+
+constexpr double kInf = std::numeric_limits<double>::infinity();
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+constexpr int64_t kElement = 5 * 32 + 7;  // of O: head 0, query 5, column 7
+constexpr DType kTypes[] = {DType::f32, DType::f16, DType::bf16, DType::f8e4m3, DType::f8e5m2};
+
+Problem problem_of(DType dtype) {
+  Problem problem;
+  problem.q = TensorDesc::contiguous(dtype, {1, 4, 48, 32});
+  problem.k = problem.v = TensorDesc::contiguous(dtype, {1, 2, 64, 32});
+  problem.o = problem.q;
+  if (size_of(dtype) == 1) problem.o.dtype = DType::f16;
+  problem.lse = TensorDesc::contiguous(DType::f32, {1, 4, 48});
+  problem.causal = true;
+  return problem;
+}
+
+// Outputs that are right, what is right, and a judge of what a test then does to them.
+class Judged {
+ public:
+  explicit Judged(const Problem& problem, uint64_t seed = 1,
+                  const std::function<void(HostProblem&)>& bend = {})
+      : host_(bench::make_host_problem(problem, seed)) {
+    if (bend) bend(host_);
+    reference_ = *bench::compute_reference(host_);
+    for (size_t i = 0; i < reference_.o.size(); ++i) {
+      o().set(static_cast<int64_t>(i), reference_.o[i]);
+    }
+    for (size_t i = 0; i < reference_.lse.size(); ++i) {  // none, if there is no LSE
+      lse().set(static_cast<int64_t>(i), reference_.lse[i]);
+    }
+  }
+
+  HostProblem& host() { return host_; }
+  HostTensor& o() { return host_.at("o"); }
+  HostTensor& lse() { return host_.at("lse"); }
+  const bench::Reference& reference() const { return reference_; }
+  bench::Verdict judge() const { return bench::judge(host_, reference_); }
+
+  void expect_failure(const std::string& sentence) const {
+    const bench::Verdict verdict = judge();
+    EXPECT_FALSE(verdict.passed) << sentence;
+    EXPECT_THAT(verdict.failure, HasSubstr(sentence));
+  }
+
+ private:
+  HostProblem host_;
+  bench::Reference reference_;
+};
+
+TEST(Gates, PassWhatIsRight) {
+  for (const DType dtype : kTypes) {
+    const bench::Verdict verdict = Judged(problem_of(dtype)).judge();
+    EXPECT_TRUE(verdict.passed) << to_string(dtype) << ": " << verdict.failure;
+  }
+}
+
+TEST(Gates, LimitsAreThoseOfTheSemantics) {
+  const auto expect = [](DType dtype, double scaled, double relative, double lse) {
+    const bench::GateLimits limits = bench::gate_limits(dtype);
+    EXPECT_EQ(limits.max_scaled_error, scaled);
+    EXPECT_EQ(limits.relative_error, relative);
+    EXPECT_EQ(limits.lse_error, lse);
+    EXPECT_EQ(limits.naive_allowance.has_value(), size_of(dtype) == 2);
+    EXPECT_EQ(limits.outlier_error.has_value(), size_of(dtype) == 1);
+  };
+  expect(DType::f32, 2e-5, 2e-6, 1e-4);
+  expect(DType::f16, 1e-3, 1e-3, 1e-3);
+  expect(DType::bf16, 8e-3, 6e-3, 1e-3);
+  expect(DType::f8e4m3, 6e-2, 3e-2, 1e-2);
+  EXPECT_EQ(bench::gate_limits(DType::f16).naive_allowance, 1e-4);
+  EXPECT_EQ(bench::gate_limits(DType::bf16).naive_allowance, 1e-3);
+  EXPECT_EQ(bench::gate_limits(DType::f8e4m3).outlier_error, 0.05);
+  EXPECT_EQ(bench::gate_limits(DType::f8e4m3).outlier_fraction, 0.01);
+}
+
+TEST(Gates, FailOneElementThatIsOff) {
+  for (const DType dtype : kTypes) {
+    for (const int64_t element : {int64_t{0}, int64_t{1000}, int64_t{4 * 48 * 32 - 1}}) {
+      Judged judged(problem_of(dtype));
+      const double limit = bench::gate_limits(dtype).max_scaled_error;
+      const double right = judged.reference().o[static_cast<size_t>(element)];
+      judged.o().set(element, right + 1.5 * limit * std::max(1.0, std::abs(right)));
+      judged.expect_failure("max scaled error");
+    }
+  }
+}
+
+TEST(Gates, FailASmallErrorEverywhere) {
+  for (const DType dtype : kTypes) {
+    Problem problem = problem_of(dtype);
+    problem.o.dtype = DType::f32;  // finer than the limits of the inputs' type
+    Judged judged(problem);
+    const double relative = 1.3 * bench::gate_limits(dtype).relative_error;
+    for (int64_t i = 0; i < judged.o().elements(); ++i) {
+      judged.o().set(i, judged.reference().o[static_cast<size_t>(i)] * (1 + relative));
+    }
+    EXPECT_FALSE(judged.judge().passed) << to_string(dtype);
+  }
+}
+
+TEST(Gates, FailAScaleThatIsALittleWrong) {
+  for (const DType dtype : kTypes) {
+    Judged judged(problem_of(dtype));
+    Problem wrong = judged.host().problem;
+    wrong.softmax_scale = 1.05f / std::sqrt(32.0f) * (size_of(dtype) == 1 ? 1.3f : 1.0f);
+    ASSERT_TRUE(run_plan(make_plan(wrong), judged.host().arguments()).ok());
+    EXPECT_FALSE(judged.judge().passed) << to_string(dtype);
+  }
+}
+
+TEST(Gates, FailTheWrongDiagonal) {
+  for (const DType dtype : kTypes) {
+    Judged judged(problem_of(dtype));
+    Problem wrong = judged.host().problem;
+    wrong.alignment = Alignment::given;
+    wrong.causal_offset = 64 - 48 - 1;  // one key short
+    ASSERT_TRUE(run_plan(make_plan(wrong), judged.host().arguments()).ok());
+    EXPECT_FALSE(judged.judge().passed) << to_string(dtype);
+  }
+}
+
+TEST(Gates, FailA16BitResultWorseThanTwiceTheNaive) {
+  for (const DType dtype : {DType::f16, DType::bf16}) {
+    Problem problem;  // many keys, so that the naive computation is not far off
+    problem.q = TensorDesc::contiguous(dtype, {1, 1, 8, 32});
+    problem.k = problem.v = TensorDesc::contiguous(dtype, {1, 1, 1024, 32});
+    problem.o = TensorDesc::contiguous(DType::f32, {1, 1, 8, 32});
+    Judged judged(problem);
+    const bench::GateLimits limits = bench::gate_limits(dtype);
+    const double allowed = 2 * judged.reference().naive_max_error + *limits.naive_allowance;
+    ASSERT_GT(judged.reference().naive_max_error, 0);
+    ASSERT_LT(1.1 * allowed, limits.max_scaled_error);  // or the other gate would fail first
+    judged.o().set(17, judged.reference().o[17] + 1.1 * allowed);
+    judged.expect_failure("max error");
+    judged.o().set(17, judged.reference().o[17] + 0.9 * allowed);
+    EXPECT_TRUE(judged.judge().passed) << judged.judge().failure;
+  }
+}
+
+TEST(Gates, FailTooManyOutliersOfFp8) {
+  Problem problem = problem_of(DType::f8e4m3);
+  problem.o.dtype = DType::f32;
+  Judged judged(problem);
+  const int64_t allowed = judged.o().elements() / 100;
+  for (int64_t i = 0; i <= allowed; ++i) {
+    if (i == allowed) {
+      EXPECT_TRUE(judged.judge().passed) << judged.judge().failure;
+    }
+    judged.o().set(i, judged.reference().o[static_cast<size_t>(i)] + 0.055);
+  }
+  judged.expect_failure("outliers");
+}
+
+TEST(Gates, FailAnUnwrittenElement) {
+  for (const DType dtype : kTypes) {
+    Judged judged(problem_of(dtype));
+    judged.o().set(77, kNaN);
+    judged.expect_failure("o[0, 0, 2, 13] is nan");
+    Judged other(problem_of(dtype));
+    other.lse().set(50, kNaN);
+    other.expect_failure("lse[0, 1, 2] is nan");
+  }
+}
+
+TEST(Gates, FailOutputsThatWereNeverWritten) {
+  for (const DType dtype : kTypes) {
+    Judged judged(problem_of(dtype));
+    judged.o().poison();
+    judged.expect_failure("nan, wanted");
+  }
+}
+
+TEST(Gates, FailAnLseThatIsOff) {
+  for (const DType dtype : kTypes) {
+    Judged judged(problem_of(dtype));
+    judged.lse().set(3, judged.reference().lse[3] + 1.5 * bench::gate_limits(dtype).lse_error);
+    judged.expect_failure("LSE error");
+    judged.lse().set(3, -kInf);
+    judged.expect_failure("lse[0, 0, 3] is -inf");
+  }
+}
+
+TEST(Gates, FailAMaskedRowThatIsNotZero) {
+  Problem problem = problem_of(DType::f16);
+  problem.alignment = Alignment::given;
+  problem.causal_offset = -4;  // queries 0 to 3 see nothing
+  Judged judged(problem);
+  ASSERT_TRUE(judged.judge().passed) << judged.judge().failure;
+  ASSERT_EQ(judged.reference().o[5], 0);
+  judged.o().set(5, 0.01);
+  EXPECT_FALSE(judged.judge().passed);
+  judged.o().set(5, 0);
+  judged.lse().set(1, -1e30);
+  judged.expect_failure("wanted -inf");
+}
+
+TEST(Gates, NaNBelongsInItsRowAndNowhereElse) {
+  const auto nan_in_query_9 = [](HostProblem& host) { host.at("q").set(9 * 32 + 5, kNaN); };
+  Judged judged(problem_of(DType::bf16), 1, nan_in_query_9);
+  ASSERT_TRUE(std::isnan(judged.reference().o[9 * 32]));
+  EXPECT_TRUE(judged.judge().passed) << judged.judge().failure;
+  judged.o().set(9 * 32 + 3, 0.5);  // NaN lost
+  judged.expect_failure("o[0, 0, 9, 3] is 0.5, wanted nan");
+  judged.o().set(9 * 32 + 3, kNaN);
+  judged.o().set(10 * 32, kNaN);  // NaN in the next row too
+  judged.expect_failure("o[0, 0, 10, 0] is nan");
+  Judged other(problem_of(DType::bf16), 1, nan_in_query_9);
+  other.lse().set(9, 0.0);
+  other.expect_failure("lse[0, 0, 9] is 0, wanted nan");
+}
+
+TEST(Gates, NoNonFiniteValueStandsForAnother) {
+  constexpr double kKinds[] = {kNaN, kInf, -kInf};
+  for (const DType dtype : {DType::f32, DType::f16, DType::bf16}) {
+    for (const double kind : kKinds) {
+      // All 48 queries see value 0, column 7, of KV head 0: that of query heads 0 and 1.
+      Judged judged(problem_of(dtype), 1, [=](HostProblem& host) { host.at("v").set(7, kind); });
+      EXPECT_TRUE(judged.judge().passed) << judged.judge().failure;
+      for (const double other : kKinds) {
+        judged.o().set(kElement, other);
+        EXPECT_EQ(judged.judge().passed, kind == other || (std::isnan(kind) && std::isnan(other)))
+            << to_string(dtype) << ": " << other << " for " << kind;
+      }
+      judged.o().set(kElement, 0.0);
+      judged.expect_failure("o[0, 0, 5, 7] is 0, wanted");
+    }
+    Judged nan(problem_of(dtype), 1, [](HostProblem& host) { host.at("k").set(0, kNaN); });
+    nan.lse().set(5, kInf);
+    nan.expect_failure("lse[0, 0, 5] is inf, wanted nan");
+    Judged finite(problem_of(dtype));
+    for (const double kind : kKinds) {
+      finite.o().set(kElement, kind);
+      finite.expect_failure("o[0, 0, 5, 7] is");
+    }
+  }
+}
+
+// An infinity times a weight that is 0 in 16 bits is NaN, where that is so, and nowhere else.
+TEST(Gates, AnInfinityWithoutWeightMayBeNaN) {
+  for (const DType dtype : {DType::f16, DType::f32}) {
+    Problem problem = problem_of(dtype);
+    problem.alibi_slopes = TensorDesc::contiguous(DType::f32, {4});
+    Judged judged(problem, 1, [](HostProblem& host) {
+      host.at("alibi_slopes").fill([] { return 2.0; });
+      host.at("v").set(7, kInf);             // of key 0: query 0 is 16 keys from it, query 5 is 21
+      host.at("v").set(63 * 32 + 9, -kInf);  // of the last key: only the last query sees it
+    });
+    EXPECT_TRUE(judged.judge().passed) << judged.judge().failure;
+    judged.o().set(kElement, kNaN);
+    EXPECT_EQ(judged.judge().passed, dtype == DType::f16);
+    judged.o().set(kElement, -kInf);
+    judged.expect_failure("o[0, 0, 5, 7] is -inf, wanted inf");
+    judged.o().set(kElement, kInf);
+    judged.o().set(47 * 32 + 9, kNaN);  // it weighs more than all the others
+    judged.expect_failure("o[0, 0, 47, 9] is nan, wanted -inf");
+  }
+}
+
+// Only what has scores past the largest fp32 number, and says so, may be infinite or NaN instead.
+TEST(Gates, ScoresPastFp32MayBeInfiniteOrNaN) {
+  Judged judged(problem_of(DType::bf16));
+  bench::Reference past = judged.reference();
+  past.past_fp32 = true;
+  for (const double kind : {kNaN, kInf, -kInf}) {
+    judged.o().set(kElement, kind);
+    judged.lse().set(5, kind);
+    EXPECT_TRUE(bench::judge(judged.host(), past).passed);
+    EXPECT_FALSE(judged.judge().passed);
+  }
+  judged.o().set(kElement, 7.0);
+  EXPECT_FALSE(bench::judge(judged.host(), past).passed);
+}
+
+// The part of an LSE that fp32 may lose is beside the limit, and no more than that.
+TEST(Gates, AnLseMayLoseItsRounding) {
+  Judged judged(problem_of(DType::f32));
+  bench::Reference rounded = judged.reference();
+  rounded.lse[3] = 1e6;
+  rounded.lse_rounding = 1e-6;
+  judged.lse().set(3, 1e6 + 0.9);
+  EXPECT_TRUE(bench::judge(judged.host(), rounded).passed);
+  judged.lse().set(3, 1e6 + 1.2);
+  EXPECT_FALSE(bench::judge(judged.host(), rounded).passed);
+}
+
+TEST(Gates, FailAWriteOutsideOfTheElements) {
+  Problem problem = problem_of(DType::f16);
+  problem.o = TensorDesc::strided(DType::f16, {1, 4, 48, 32}, {4 * 48 * 40, 48 * 40, 40, 1});
+  for (const int64_t element :
+       {int64_t{-1}, int64_t{32}, int64_t{40 + 39}, int64_t{4 * 48 * 40 - 8}}) {
+    Judged judged(problem);
+    ASSERT_TRUE(judged.judge().passed) << judged.judge().failure;
+    store_element(DType::f16, judged.o().data(), element, 0.0);
+    judged.expect_failure("outside");
+  }
+}
+
+TEST(Gates, FailAnInputThatWasWrittenAround) {
+  for (const char* const name : {"q", "k", "v"}) {
+    Judged judged(problem_of(DType::f32));
+    store_element(DType::f32, judged.host().at(name).data(), -3, 1.0);
+    judged.expect_failure("outside");
+  }
+}
+
+TEST(Canaries, SurroundEveryLayout) {
+  for (const TensorDesc& desc :
+       {TensorDesc::contiguous(DType::f16, {3, 5}),
+        TensorDesc::strided(DType::f32, {3, 5}, {-7, 1}),
+        TensorDesc::strided(DType::f32, {2, 3}, {1, -4}), TensorDesc::contiguous(DType::i32, {0}),
+        TensorDesc::strided(DType::bf16, {3, 4}, {0, 2})}) {
+    HostTensor tensor(desc);
+    EXPECT_TRUE(tensor.canaries_intact());
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(tensor.memory().data()) % 256, 0u);
+    tensor.fill([] { return 1.0; });
+    EXPECT_TRUE(tensor.canaries_intact());
+    for (int64_t i = 0; i < tensor.elements(); ++i) EXPECT_EQ(tensor.get(i), 1.0);
+    for (const size_t byte : {size_t{0}, HostTensor::kGuardBytes - 1, tensor.memory().size() - 1}) {
+      tensor.memory()[byte] = std::byte{0};
+      EXPECT_FALSE(tensor.canaries_intact());
+      tensor.memory()[byte] = std::byte{0xFF};
+    }
+  }
+}
+
+}  // namespace
+}  // namespace flashcore
