@@ -108,8 +108,6 @@ def choices(row: dict, points: dict, kernels: tuple) -> list[str]:
     """The models of these kernels between which the choice is; none where the first or last is not
     there."""
     among = [model for model in points if MODELS[model][0] in kernels]
-    if MEDIUM in among and points[MEDIUM][0][2] == 1 and one_wave(row):
-        among.remove(MEDIUM)  # one step of keys: as medium_may_pay() has it
     found = {MODELS[model][0] for model in among}
     return among if {kernels[0], kernels[-1]} <= found else []
 

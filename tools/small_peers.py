@@ -17,6 +17,7 @@ import time
 
 import peers_backends
 import peers_torch
+from reporting.evidence import write
 
 PROTOCOL = {"graph_seconds": 1e-3, "warm_ups": 2, "samples": 9, "pause_seconds": 0.0}
 DTYPES = {"f16": "float16", "bf16": "bfloat16"}
@@ -63,7 +64,7 @@ def main() -> int:
         measured += 1
     grid["peers"] = {f"PyTorch {backend.name}": backend.version for backend in found}
     grid["complete"] = grid["complete"] and measured == len(grid["rows"])
-    options.out.write_text(json.dumps(grid, indent=1) + "\n", encoding="utf-8")
+    write(options.out, grid)
     mean = math.exp(statistics.fmean(map(math.log, ratios)))
     print(f"{measured} of {len(grid['rows'])} shapes, {time.monotonic() - start:.1f} s; best kernel "
           f"{mean:.2f} times as fast as the best peer in the geometric mean, {min(ratios):.2f} at worst")

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <memory>
 #include <set>
+#include <string>
 #include <utility>
 
 #include "bench/cases/problem_text.hpp"
@@ -25,6 +26,8 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr int kMostPeerStarts = 4;
+constexpr const char* kOutOfTime = "not every case was measured: --seconds ran out";
+constexpr const char* kEndedEarly = "ended early: ";
 
 class Run {
  public:
@@ -112,6 +115,11 @@ Status Run::resume() {
     evidence_["created"] = (*file)["created"];
     return {};
   }
+  // How the earlier run ended says nothing of this one.
+  std::erase_if(evidence_["notes"].get_ref<Json::array_t&>(), [](const Json& note) {
+    const std::string text = note.is_string() ? note.get<std::string>() : "";
+    return text == kOutOfTime || text.starts_with(kEndedEarly);
+  });
   evidence_["notes"].push_back(fmt::format("resumed with the ceilings and {} cases of {}",
                                            earlier_.size(), (*file)["created"].get<std::string>()));
   return {};
@@ -261,11 +269,11 @@ Result<Json> Run::run() {
   evidence_["seconds"] = {{"ceilings", ceilings}, {"peers", elapsed() - ceilings}};
   const Status status = measure_all();
   peers_.reset();
-  if (skipped_) evidence_["notes"].push_back("not every case was measured: --seconds ran out");
+  if (skipped_) evidence_["notes"].push_back(kOutOfTime);
   if (!status.ok()) {
     // One that works for another leaves it to that one to say how the run ended.
     if (options_.worker.empty()) {
-      evidence_["notes"].push_back("ended early: " + status.message());
+      evidence_["notes"].push_back(kEndedEarly + status.message());
     }
     FLASHCORE_RETURN_IF_ERROR(save());
     return status;

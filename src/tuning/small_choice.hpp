@@ -49,39 +49,39 @@ struct KernelModel {
 };
 
 // On an H200.
-inline constexpr KernelModel kSmallModel{.launch = 1.62891,
-                                         .unit = 0.83008,
-                                         .step = {0.73633, 1.28125},
-                                         .full_unit = 1.11914,
-                                         .full_step = {0.64453, 1.48828}};
-inline constexpr KernelModel kMediumModel{.launch = 0.04906,
-                                          .unit = 3.07227,
-                                          .step = {0.76172, 0.76172},
-                                          .full_unit = 3.38672,
-                                          .full_step = {0.76172, 0.76172}};
+inline constexpr KernelModel kSmallModel{.launch = 1.58008,
+                                         .unit = 1.35352,
+                                         .step = {0.48828, 1.26367},
+                                         .full_unit = 1.14453,
+                                         .full_step = {0.63867, 1.50586}};
+inline constexpr KernelModel kMediumModel{.launch = 0.27344,
+                                          .unit = 2.63086,
+                                          .step = {0.79102, 0.79102},
+                                          .full_unit = 3.27148,
+                                          .full_step = {0.77344, 0.77344}};
 // forward_sm90_throughput's tile of 64 rows, two on an SM, is what small problems up to head
 // dimension 64 get.
-inline constexpr KernelModel kSm90NarrowModel{.launch = 0.91602,
-                                              .unit = 2.97461,
-                                              .step = {0.75391, 0.75391},
-                                              .full_unit = 3.58398,
-                                              .full_step = {0.88086, 0.88086}};
-inline constexpr KernelModel kSm90Model{.launch = 1.44727,
-                                        .unit = 3.94141,
+inline constexpr KernelModel kSm90NarrowModel{.launch = 3.01953,
+                                              .unit = 0.94141,
+                                              .step = {0.76562, 0.76562},
+                                              .full_unit = 2.22852,
+                                              .full_step = {0.90430, 0.90430}};
+inline constexpr KernelModel kSm90Model{.launch = 2.65625,
+                                        .unit = 2.83594,
                                         .step = {0.98438, 0.98438},
-                                        .full_unit = 4.97266,
-                                        .full_step = {1.12891, 1.12891}};
-inline constexpr KernelModel kSm80Model{.launch = 3.15625,
-                                        .unit = 1.87891,
-                                        .step = {0.80273, 1.72461},
+                                        .full_unit = 3.81641,
+                                        .full_step = {1.16016, 1.16016}};
+inline constexpr KernelModel kSm80Model{.launch = 2.09961,
+                                        .unit = 3.08594,
+                                        .step = {0.80664, 1.72461},
                                         .full_unit = 0.01000,
-                                        .full_step = {1.12500, 1.44727}};
+                                        .full_step = {1.18750, 1.49023}};
 
-inline constexpr KernelModel kSmallSm80Model{.launch = 0.56250,
-                                             .unit = 0.69336,
-                                             .step = {2.19922, 2.43359},
-                                             .full_unit = 1.83203,
-                                             .full_step = {2.12891, 2.48633}};
+inline constexpr KernelModel kSmallSm80Model{.launch = 0.73633,
+                                             .unit = 0.52734,
+                                             .step = {2.20898, 2.46289},
+                                             .full_unit = 1.81055,
+                                             .full_step = {2.09961, 2.46875}};
 
 // The kernel that would run otherwise.
 enum class NextKernel { forward_sm80_throughput, forward_sm90_throughput };
@@ -182,13 +182,6 @@ struct SmallChoice {
   constexpr bool is_medium() const { return is_measured && !is_small() && medium_us < next_us; }
 };
 
-// forward_sm90_latency_wide pads head dimensions to 128, and is not for those that need not be; nor
-// for one step of keys in one wave of forward_sm90_latency, where both are little but a launch.
-constexpr bool medium_may_pay(const ForwardProblem& p, int64_t multiprocessors) {
-  return is_wide(p) && (p.seqlen_kv > kMediumShape.step_keys ||
-                        !fits_twice(p, cuda::forward_sm90::latency::kBlockQ, multiprocessors));
-}
-
 constexpr bool is_measured(const ForwardProblem& p, int64_t multiprocessors) {
   const Work work = work_of(p, kMeasuredShape.block_q, kMeasuredShape.step_keys);
   return waves_of(work, kMeasuredShape, multiprocessors) <= kMostWaves &&
@@ -201,7 +194,8 @@ constexpr SmallChoice choose_small(const ForwardProblem& p, int64_t multiprocess
       .small_us = predicted_us(p, kSmallModel, small_shape(p, multiprocessors), multiprocessors),
       .next_us = next_us(p, next, multiprocessors),
       .is_measured = is_measured(p, multiprocessors)};
-  if (medium_may_pay(p, multiprocessors)) {
+  // It pads head dimensions to 128, and is not for those that need not be.
+  if (is_wide(p)) {
     choice.medium_us = predicted_us(p, kMediumModel, kMediumShape, multiprocessors);
   }
   return choice;
