@@ -8,6 +8,8 @@ set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 cd "$root"
 directory=${1:-build}
+[[ -f $directory/compile_commands.json ]] ||
+  fail "$directory: is not configured and built, wanted for clang-tidy: run ./test.sh release first"
 bad=0
 
 mapfile -t sources < <(project_files '*.c' '*.cpp' '*.h' '*.hpp' '*.cu' '*.cuh')
