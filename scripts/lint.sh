@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Formatting, shellcheck, the arrows between rooms of src/, and clang-tidy. Verdicts of the tools depend on the
-# version, so it is fixed.
+# Formatting, shellcheck, the arrows between rooms of src/, what device code may say, and clang-tidy. The verdicts of
+# the tools depend on their version, so it is fixed.
 #
 # usage: lint.sh [BUILD_DIRECTORY]    a configured and built directory; default build
 set -euo pipefail
@@ -25,6 +25,7 @@ shellcheck --external-sources "${scripts[@]}" || bad=1
 say "shellcheck: ${#scripts[@]} files"
 
 scripts/check_arrows.py || bad=1
+scripts/check_device_code.py || bad=1
 
 if clang_is_too_old; then
   say "clang-tidy: not run, Clang 14 cannot read this system's C++ library."

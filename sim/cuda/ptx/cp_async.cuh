@@ -15,6 +15,9 @@ inline void cp_async_16(void* shared, const void* global, bool valid,
 inline void cp_async_16(void* shared, const void* global, sim::Site site = sim::Site::here()) {
   sim::issue_cp_async(sim::shared_address(shared, site), global, site);
 }
+inline void cp_async_16(uint32_t address, const uint4* global, sim::Site site = sim::Site::here()) {
+  sim::issue_cp_async(address, global, site);
+}
 inline void cp_async_commit() { sim::commit_cp_async(); }
 template <int kPending>
 void cp_async_wait() {

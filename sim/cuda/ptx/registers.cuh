@@ -7,7 +7,7 @@
 
 namespace flashcore::cuda::ptx {
 
-inline uint32_t opaque(uint32_t x) { return x; }
+inline void assume_global(const void*) {}
 inline uint32_t uniform(uint32_t x, sim::Site site = sim::Site::here()) {
   return sim::reduce_or(sim::kAllLanes, x, site);
 }

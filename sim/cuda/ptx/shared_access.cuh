@@ -16,5 +16,15 @@ inline void store_shared_x2(uint32_t address, const uint32_t (&x)[2],
                             sim::Site site = sim::Site::here()) {
   sim::store_shared(address, x, sizeof x, site);
 }
+inline float4 load_shared_f32x4(uint32_t address, sim::Site site = sim::Site::here()) {
+  float4 x;
+  sim::load_shared(address, &x, sizeof x, site);
+  return x;
+}
+inline void store_shared_x2(uint32_t address, float low, float high,
+                            sim::Site site = sim::Site::here()) {
+  const float x[2] = {low, high};
+  sim::store_shared(address, x, sizeof x, site);
+}
 
 }  // namespace flashcore::cuda::ptx

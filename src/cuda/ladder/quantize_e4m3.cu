@@ -10,6 +10,7 @@
 
 #include "cuda/ladder/quantize_e4m3.hpp"
 #include "cuda/ladder/rung_common.cuh"
+#include "cuda/ptx/shared_memory.cuh"
 
 namespace flashcore::cuda::ladder {
 namespace {
@@ -35,7 +36,7 @@ __device__ int64_t pieces_per_head(const QuantizeParams& params) {
 
 __global__ void __launch_bounds__(kScaleThreads)
     scale_kernel(const __grid_constant__ QuantizeParams params) {
-  __shared__ float warp_max[kScaleThreads / kWarpSize];
+  auto& warp_max = ptx::static_shared<float[kScaleThreads / kWarpSize]>();
   const int thread = static_cast<int>(threadIdx.x);
   float largest = 0;
   for (int64_t piece = thread; piece < pieces_per_head(params); piece += kScaleThreads) {

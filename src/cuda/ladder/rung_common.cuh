@@ -15,6 +15,7 @@
 
 #include "cuda/host/launch_kernel.hpp"
 #include "cuda/ladder/rung.hpp"
+#include "cuda/ptx/shared_memory.cuh"
 
 namespace flashcore::cuda::ladder {
 
@@ -81,8 +82,7 @@ __device__ inline int visible_in_tile(const RungParams& params, const QueryTileW
 
 template <class T>
 __device__ T& shared_storage() {
-  extern __shared__ __align__(1024) unsigned char storage[];
-  return *reinterpret_cast<T*>(storage);
+  return *reinterpret_cast<T*>(ptx::dynamic_shared());
 }
 
 // Copies rows [first_row, first_row + kRows) of a [*, kHeadDim] matrix into a dense shared tile,
@@ -183,8 +183,11 @@ cudaError_t launch_blocks(void (*kernel)(Args...), int64_t blocks, int threads, 
   if (blocks > std::numeric_limits<int>::max()) return cudaErrorInvalidConfiguration;
   const cudaError_t error = allow_shared_bytes(kernel, shared_bytes);
   if (error != cudaSuccess) return error;
-  return host::launch_kernel(kernel, static_cast<unsigned>(blocks), static_cast<unsigned>(threads),
-                             shared_bytes, stream, args...);
+  return host::launch_kernel(kernel,
+                             {.grid = dim3(static_cast<unsigned>(blocks)),
+                              .threads = static_cast<unsigned>(threads),
+                              .shared_bytes = static_cast<unsigned>(shared_bytes)},
+                             stream, args...);
 }
 
 // The parameters with the causal offset clamped to where it still makes a difference, so that the

@@ -85,7 +85,7 @@ cudaError_t probe_wmma_layout(bool* matches) {
     return cudaSuccess;
   }
   int wrong = 0;
-  error = host::launch_kernel(&probe_kernel, 1, 32, 0, nullptr);
+  error = host::launch_kernel(&probe_kernel, {.grid = dim3(1), .threads = 32}, nullptr);
   if (error != cudaSuccess) return error;
   error = cudaMemcpyFromSymbol(&wrong, mismatches, sizeof wrong);
   if (error != cudaSuccess) return error;

@@ -5,6 +5,8 @@
 // wait_group makes a thread's own copies visible to itself; a barrier shows them to the others.
 #pragma once
 
+#include <cuda_runtime_api.h>
+
 #include <cstdint>
 
 namespace flashcore::cuda::ptx {
@@ -22,6 +24,11 @@ __device__ __forceinline__ void cp_async_16(void* shared, const void* global, bo
 // The same with no guard: for tiles that lie wholly inside the tensor.
 __device__ __forceinline__ void cp_async_16(void* shared, const void* global) {
   const auto address = static_cast<uint32_t>(__cvta_generic_to_shared(shared));
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(address), "l"(global) : "memory");
+}
+
+// The same, to an address in shared memory: a pointer's conversion takes instructions before a copy.
+__device__ __forceinline__ void cp_async_16(uint32_t address, const uint4* global) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(address), "l"(global) : "memory");
 }
 

@@ -5,10 +5,9 @@
 
 namespace flashcore::cuda::ptx {
 
-// `x`, which the compiler must hold or store: it cannot compute it again.
-__device__ __forceinline__ uint32_t opaque(uint32_t x) {
-  asm volatile("" : "+r"(x));
-  return x;
+// For the compiler alone: what `pointer` points to lies in global memory.
+__device__ __forceinline__ void assume_global(const void* pointer) {
+  __builtin_assume(__isGlobal(pointer));
 }
 
 // `x`, the same in all lanes of the warp, as a value that the compiler knows to be: what is made of

@@ -1,5 +1,5 @@
-// Special registers, read again at every call: for kernels whose accumulators fill the registers,
-// which cannot keep an index from one end of the main loop to the other.
+// Special registers and parameters, read where they are asked for: by kernels whose accumulators
+// fill the registers, and before a first wait.
 #pragma once
 
 #include <cstdint>
@@ -20,6 +20,27 @@ __device__ __forceinline__ uint32_t block_index() {
   uint32_t index;
   asm volatile("mov.u32 %0, %%ctaid.x;" : "=r"(index));
   return index;
+}
+
+// Its other two indices.
+// PTX ISA: mov.u32 from %ctaid.y and %ctaid.z.
+__device__ __forceinline__ int block_index_y() {
+  int index;
+  asm volatile("mov.u32 %0, %%ctaid.y;" : "=r"(index));
+  return index;
+}
+__device__ __forceinline__ int block_index_z() {
+  int index;
+  asm volatile("mov.u32 %0, %%ctaid.z;" : "=r"(index));
+  return index;
+}
+
+// A parameter, read at this place and not where it is first used: a launch does not find it at hand.
+// PTX ISA: mov.b32.
+__device__ __forceinline__ int read_here(int parameter) {
+  int value;
+  asm volatile("mov.b32 %0, %1;" : "=r"(value) : "r"(parameter));
+  return value;
 }
 
 }  // namespace flashcore::cuda::ptx

@@ -7,6 +7,7 @@
 
 #include "cuda/attention/entry.hpp"
 #include "cuda/attention/latency/params.hpp"
+#include "cuda/ptx/special.cuh"
 
 namespace flashcore::cuda::attention::latency {
 
@@ -64,11 +65,11 @@ struct Early {
 
 __device__ __forceinline__ Early read_early(const Params& p) {
   Early early;
-  asm volatile("mov.u32 %0, %%ctaid.y;" : "=r"(early.head));
-  asm volatile("mov.u32 %0, %%ctaid.z;" : "=r"(early.batch));
-  asm volatile("mov.b32 %0, %1;" : "=r"(early.heads_per_kv_head) : "r"(p.heads_per_kv_head));
-  asm volatile("mov.b32 %0, %1;" : "=r"(early.len_kv) : "r"(p.limits.len_kv));
-  asm volatile("mov.b32 %0, %1;" : "=r"(early.high) : "r"(p.limits.high));
+  early.head = ptx::block_index_y();
+  early.batch = ptx::block_index_z();
+  early.heads_per_kv_head = ptx::read_here(p.heads_per_kv_head);
+  early.len_kv = ptx::read_here(p.limits.len_kv);
+  early.high = ptx::read_here(p.limits.high);
   return early;
 }
 

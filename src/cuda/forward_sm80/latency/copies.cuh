@@ -9,11 +9,6 @@
 
 namespace flashcore::cuda::forward_sm80::latency {
 
-// As ptx::cp_async_16, to an address in shared memory: what that converts costs before a copy.
-__device__ __forceinline__ void copy_piece(uint32_t to, const uint4* from) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
-}
-
 // Rows [kBegin, kEnd) of a tile by kThreads threads, eight per row and panel. `to` and `from` are
 // the thread's piece of the first rows of all, which are `stride` pieces apart in memory.
 template <class Tile, int kThreads, int kBegin, int kEnd>
@@ -27,8 +22,8 @@ __device__ __forceinline__ void copy_whole(uint32_t to, const uint4* from, int64
     const uint32_t at = (to ^ (row % 8 * 16)) + row * Tile::kPanelRowBytes;
 #pragma unroll
     for (int panel = 0; panel < Tile::kPanels; ++panel) {
-      copy_piece(at + panel * Tile::kPanelBytes,
-                 from + (stride * row + panel * Tile::kPanelChunks));
+      ptx::cp_async_16(at + panel * Tile::kPanelBytes,
+                       from + (stride * row + panel * Tile::kPanelChunks));
     }
   }
 }

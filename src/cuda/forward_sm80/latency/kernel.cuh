@@ -18,6 +18,7 @@
 #include "cuda/forward_sm80/latency/merge.cuh"
 #include "cuda/forward_sm80/latency/params.hpp"
 #include "cuda/forward_sm80/latency/shape.cuh"
+#include "cuda/ptx/shared_memory.cuh"
 
 namespace flashcore::cuda::forward_sm80::latency {
 
@@ -68,8 +69,8 @@ __global__ void __launch_bounds__(kConfigs[kConfigIndex].threads(), 1)
     forward_latency_kernel(const __grid_constant__ Params p) {
   using S = Shape<kConfigIndex, Element, kWhole>;
   constexpr Config kConfig = S::kConfig;
-  extern __shared__ __align__(1024) unsigned char memory[];
-  __shared__ typename S::Rows rows;
+  unsigned char* const memory = ptx::dynamic_shared();
+  auto& rows = ptx::static_shared<typename S::Rows>();
   const unsigned its_thread = threadIdx.x;
   const auto thread = static_cast<int>(its_thread);
   const auto warp = static_cast<int>(its_thread / 32), lane = static_cast<int>(its_thread % 32);

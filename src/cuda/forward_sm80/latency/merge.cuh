@@ -16,6 +16,9 @@
 #include "cuda/forward_sm80/latency/shape.cuh"
 #include "cuda/ptx/exp2.cuh"
 #include "cuda/ptx/log2.cuh"
+#include "cuda/ptx/pin.cuh"
+#include "cuda/ptx/registers.cuh"
+#include "cuda/ptx/shared_access.cuh"
 
 namespace flashcore::cuda::forward_sm80::latency {
 
@@ -32,18 +35,6 @@ __device__ __forceinline__ uint32_t partial_offset(int row, int four) {
   return static_cast<uint32_t>(row * S::kHeadDim * 4 + place * 16);
 }
 
-__device__ __forceinline__ void store_shared(uint32_t address, float low, float high) {
-  asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(address), "f"(low), "f"(high) : "memory");
-}
-__device__ __forceinline__ float4 load_shared(uint32_t address) {
-  float4 x;
-  asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
-               : "=f"(x.x), "=f"(x.y), "=f"(x.z), "=f"(x.w)
-               : "r"(address)
-               : "memory");
-  return x;
-}
-
 // `partial` is a shared address.
 template <class S>
 __device__ __forceinline__ void leave_partial(uint32_t partial, typename S::Rows& rows,
@@ -57,8 +48,9 @@ __device__ __forceinline__ void leave_partial(uint32_t partial, typename S::Rows
       const int row = 16 * g + 8 * slot;
 #pragma unroll
       for (int n = 0; n < S::kOutProducts; ++n) {
-        store_shared((first ^ (n % 4 * 32 + n / 4 % 2 * 16)) + n / 4 * 128 + row * S::kHeadDim * 4,
-                     w.o[g][n][2 * slot], w.o[g][n][2 * slot + 1]);
+        ptx::store_shared_x2(
+            (first ^ (n % 4 * 32 + n / 4 % 2 * 16)) + n / 4 * 128 + row * S::kHeadDim * 4,
+            w.o[g][n][2 * slot], w.o[g][n][2 * slot + 1]);
       }
       const float sum = attention::quad_sum(w.sum[g][slot]);
       if (lane % 4 == 0) {
@@ -89,7 +81,7 @@ struct Place {
   __device__ __forceinline__ void find(const attention::latency::Params& p, const Task& task,
                                        int thread) {
     auto its_thread = static_cast<unsigned>(thread);
-    asm volatile("" : "+r"(its_thread));
+    ptx::pin(its_thread);
     row = static_cast<int>(its_thread / kRowLanes);
     column = static_cast<int>(its_thread % kRowLanes * 8);
     const int query = task.first_query + row;
@@ -102,8 +94,8 @@ struct Place {
     if (p.lse != nullptr && column == 0 && exists) {
       lse = p.lse + task.batch * p.lse_batch + task.head * p.lse_head + at * p.lse_row;
     }
-    asm volatile("" : "+l"(o), "+l"(lse), "+r"(columns));
-    __builtin_assume(__isGlobal(o));
+    ptx::pin(o, lse, columns);
+    ptx::assume_global(o);
   }
 };
 
@@ -138,7 +130,7 @@ __device__ __forceinline__ void merge(const attention::latency::Params& p, const
 #pragma unroll
       for (int c = 0; c < 8; c += 4) {
         const int four = (place.column + c) / 4 + n * 2 * Place<S>::kRowLanes;
-        const float4 x = load_shared(its + partial_offset<S>(row, four));
+        const float4 x = ptx::load_shared_f32x4(its + partial_offset<S>(row, four));
         o[n][c] = fmaf(x.x, weight[i], o[n][c]);
         o[n][c + 1] = fmaf(x.y, weight[i], o[n][c + 1]);
         o[n][c + 2] = fmaf(x.z, weight[i], o[n][c + 2]);

@@ -120,7 +120,8 @@ cudaError_t prepare_combine() {
 cudaError_t combine_splits(const Params& params, cudaStream_t stream) {
   const int64_t rows = partial_row_count(params);
   const auto blocks = static_cast<unsigned int>((rows + kRowsPerBlock - 1) / kRowsPerBlock);
-  return host::launch_kernel(&combine_kernel, blocks, 32 * kRowsPerBlock, 0, stream, params);
+  return host::launch_kernel(&combine_kernel, {.grid = dim3(blocks), .threads = 32 * kRowsPerBlock},
+                             stream, params);
 }
 
 }  // namespace flashcore::cuda::forward_sm80::throughput

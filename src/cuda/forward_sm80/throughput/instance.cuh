@@ -22,8 +22,10 @@ struct CompiledInstance {
   }
 
   static cudaError_t launch(const Params& params, unsigned int blocks, cudaStream_t stream) {
-    return host::launch_kernel(&forward_kernel<kConfigIndex, Element, kFeatures>, blocks,
-                               kConfig.threads(), kConfig.smem_bytes(), stream, params);
+    return host::launch_kernel(
+        &forward_kernel<kConfigIndex, Element, kFeatures>,
+        {.grid = dim3(blocks), .threads = kConfig.threads(), .shared_bytes = kConfig.smem_bytes()},
+        stream, params);
   }
 };
 

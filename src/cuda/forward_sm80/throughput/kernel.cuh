@@ -5,6 +5,7 @@
 
 #include "cuda/forward_sm80/throughput/epilogue.cuh"
 #include "cuda/forward_sm80/throughput/mainloop.cuh"
+#include "cuda/ptx/shared_memory.cuh"
 #include "cuda/ptx/special.cuh"
 
 namespace flashcore::cuda::forward_sm80::throughput {
@@ -36,7 +37,7 @@ template <int kConfigIndex, class Element, Features kFeatures>
 __global__ void __launch_bounds__(kConfigs[kConfigIndex].threads(),
                                   kConfigs[kConfigIndex].blocks_per_sm)
     forward_kernel(const __grid_constant__ Params p) {
-  extern __shared__ __align__(1024) unsigned char shared[];
+  unsigned char* const shared = ptx::dynamic_shared();
   constexpr Config kConfig = kConfigs[kConfigIndex];
   constexpr Softmax kSoftmax = kFeatures == Features::all ? Softmax::online : Softmax::stale;
   WarpState<kConfig> w;

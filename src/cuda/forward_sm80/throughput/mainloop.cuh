@@ -211,7 +211,7 @@ __device__ __forceinline__ bool attend(const Params& p, const Task& task, unsign
     if constexpr (kPut) get_references<kConfig>(notes, w, here % 32);
 #pragma unroll 1
     for (int i = 0; i < kSlices; ++i) {
-      const int slice = (kScores ? tile_of(opaque(turn)) : tile) * kSlices + i,
+      const int slice = (kScores ? tile_of(ptx::opaque(turn)) : tile) * kSlices + i,
                 first_key = slice * kSliceKeys;
       const attention::TileRange range = notes.slices;
       if (slice < range.begin || slice >= range.end) continue;

@@ -8,6 +8,7 @@
 #include "cuda/forward_sm80/throughput/task.cuh"
 #include "cuda/forward_sm80/throughput/tile_loader.cuh"
 #include "cuda/forward_sm80/throughput/tile_order.hpp"
+#include "cuda/ptx/shared_memory.cuh"
 
 namespace flashcore::cuda::forward_sm80::throughput {
 
@@ -41,8 +42,7 @@ template <int kWarps>
 __device__ __forceinline__ BlockNotes<kWarps>& block_notes() {
   // 1 KB with what a block is charged for: two of head dimension 64 share the 100 KB of sm_89.
   static_assert(sizeof(BlockNotes<kWarps>) <= 1024);
-  __shared__ BlockNotes<kWarps> notes;
-  return notes;
+  return ptx::static_shared<BlockNotes<kWarps>>();
 }
 
 // References of this lane's rows to where score_lines look for them, and back.

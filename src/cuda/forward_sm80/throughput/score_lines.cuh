@@ -17,6 +17,7 @@
 #include "cuda/forward_sm80/throughput/shape.cuh"
 #include "cuda/forward_sm80/throughput/warp_math.cuh"
 #include "cuda/ptx/exp2.cuh"
+#include "cuda/ptx/pin.cuh"
 #include "cuda/ptx/prefetch.cuh"
 
 namespace flashcore::cuda::forward_sm80::throughput {
@@ -143,17 +144,6 @@ __device__ __forceinline__ void exponentiate_biased(Scores<kConfig.row_groups, k
   }
 }
 
-// The same, so that what follows from it is computed here and not earlier: registers are full.
-template <class Type>
-__device__ __forceinline__ const Type* opaque(const Type* pointer) {
-  asm volatile("" : "+l"(pointer));
-  return pointer;
-}
-__device__ __forceinline__ int opaque(int number) {
-  asm volatile("" : "+r"(number));
-  return number;
-}
-
 // A bias of one type. `lane_row`: of the warp.
 template <Config kConfig, class Element, ElementType kType>
 __device__ __forceinline__ void biased_line(WarpState<kConfig>& w, QueryFragments<kConfig>& q,
@@ -178,20 +168,20 @@ __device__ __forceinline__ void biased_line(WarpState<kConfig>& w, QueryFragment
 #pragma unroll
     for (int slot = 0; slot < kSlots; ++slot) {
       ptx::prefetch_l2(ahead);
-      ahead = opaque(ahead + 8 * p.bias.query);
+      ahead = ptx::opaque(ahead + 8 * p.bias.query);
     }
   }
   FetchedBias<1, kProducts / 2> bias[kSlots];
   const auto read = [&](int slot) {
 #pragma unroll
     for (int piece = 0; piece < kProducts / 2; ++piece) bias[slot].read(0, piece, at + 16 * piece);
-    at = opaque(at + 8 * p.bias.query);
+    at = ptx::opaque(at + 8 * p.bias.query);
   };
 #pragma unroll
   for (int slot = 0; slot < kEarly; ++slot) read(slot);
   Scores<kGroups, kProducts> s;
   multiply_qk<kConfig, Element>(s, q, k_tile);
-  at = opaque(at);
+  at = ptx::opaque(at);
 #pragma unroll
   for (int slot = 0; slot < kSlots; ++slot) {
     if (slot >= kEarly) read(slot);

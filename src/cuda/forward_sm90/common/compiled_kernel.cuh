@@ -2,7 +2,7 @@
 #pragma once
 
 #include "cuda/forward_sm90/common/launch.hpp"
-#include "cuda/host/driver_launch.hpp"
+#include "cuda/host/launch_kernel.hpp"
 
 namespace flashcore::cuda::forward_sm90 {
 
@@ -11,21 +11,22 @@ namespace flashcore::cuda::forward_sm90 {
 template <class Kernel>
 struct CompiledKernel {
   static cudaError_t prepare(cudaFunction_t& function) {
-    const cudaError_t error = cudaFuncSetAttribute(
-        Kernel::kernel(), cudaFuncAttributeMaxDynamicSharedMemorySize, Kernel::kSharedBytes);
+    const cudaError_t error =
+        cudaFuncSetAttribute(reinterpret_cast<const void*>(Kernel::kernel()),
+                             cudaFuncAttributeMaxDynamicSharedMemorySize, Kernel::kSharedBytes);
     return error != cudaSuccess ? error : host::find_function(function, Kernel::kernel());
   }
 
   static cudaError_t launch(cudaFunction_t function, const Maps& maps, const Params& params,
                             const Grid& grid, bool early, cudaStream_t stream) {
-    void* arguments[] = {const_cast<Params*>(&params), const_cast<Maps*>(&maps)};
-    return host::launch_function(
+    return host::launch_kernel(
         function, Kernel::kernel(),
         {.grid = dim3(Kernel::kClusterBlocks * grid.q_tiles, grid.heads, grid.batch),
          .threads = Kernel::kBlockThreads,
          .shared_bytes = Kernel::kSharedBytes,
+         .cluster = Kernel::kClusterBlocks,
          .early = early},
-        arguments, stream);
+        stream, params, maps);
   }
 
   static InstanceEntry entry() { return {&prepare, &launch}; }

@@ -11,9 +11,7 @@ struct SmallKernel {
   static constexpr int kClusterBlocks = kConfigs[kConfigIndex].ranks, kBlockThreads = kThreads;
   static constexpr int kSharedBytes =
       static_cast<int>(sizeof(typename Shape<kConfigIndex, Element, kCover>::Shared));
-  static const void* kernel() {
-    return reinterpret_cast<const void*>(&forward_latency_kernel<kConfigIndex, Element, kCover>);
-  }
+  static auto kernel() { return &forward_latency_kernel<kConfigIndex, Element, kCover>; }
 };
 
 template <int kConfigIndex, class Element, Cover kCover>

@@ -10,13 +10,13 @@
 #include "cuda/forward_sm90/latency/copies.cuh"
 #include "cuda/forward_sm90/latency/merge.cuh"
 #include "cuda/ptx/dependent_launch.cuh"
+#include "cuda/ptx/shared_memory.cuh"
 
 namespace flashcore::cuda::forward_sm90::latency {
 
 template <class S>
 __device__ __forceinline__ void compute(const Maps& maps, const Params& p) {
-  extern __shared__ __align__(1024) unsigned char memory[];
-  auto& smem = *reinterpret_cast<typename S::Shared*>(memory);
+  auto& smem = *reinterpret_cast<typename S::Shared*>(ptx::dynamic_shared());
   const unsigned thread = threadIdx.x, its_warp = __shfl_sync(0xffffffffU, thread / 32, 0);
   const auto lane = static_cast<int>(thread % 32), warp = static_cast<int>(its_warp);
   const auto rank = static_cast<int>(blockIdx.x % S::kRanks);

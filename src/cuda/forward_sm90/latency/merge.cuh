@@ -24,6 +24,7 @@
 #include "cuda/ptx/cluster.cuh"
 #include "cuda/ptx/cluster_store.cuh"
 #include "cuda/ptx/log2.cuh"
+#include "cuda/ptx/pin.cuh"
 #include "cuda/ptx/shared_access.cuh"
 
 namespace flashcore::cuda::forward_sm90::latency {
@@ -52,7 +53,7 @@ struct Merge : MergeBase<S> {
     at.there = ptx::shared_address(&memory.swaps[0][group ^ 1][warp][0][lane]);
     // Lane q < 2 of a quad speaks for row half q.
     at.row = ptx::shared_address(&memory.rows[lane % 2][warp][group][lane / 4]);
-    asm volatile("" : "+r"(at.row), "+r"(at.here), "+r"(at.there));
+    ptx::pin(at.row, at.here, at.there);
     if constexpr (S::kRanks > 1) {
       const auto other = static_cast<uint32_t>(rank ^ 1);
       const int row = lane / 4, quarter = lane % 4;
@@ -67,9 +68,8 @@ struct Merge : MergeBase<S> {
       at.remote_row =
           ptx::cluster_address(ptx::shared_address(&memory.block_rows[group][warp][row]), other);
       at.row_counted = ptx::cluster_address(ptx::shared_address(&smem.rows_received[group]), other);
-      if constexpr (S::kConfig.blocks == 1) asm volatile("" : "+r"(at.inbox));
-      asm volatile(""
-                   : "+r"(at.remote), "+r"(at.remote_row), "+r"(at.counted), "+r"(at.row_counted));
+      if constexpr (S::kConfig.blocks == 1) ptx::pin(at.inbox);
+      ptx::pin(at.remote, at.remote_row, at.counted, at.row_counted);
     }
     return at;
   }

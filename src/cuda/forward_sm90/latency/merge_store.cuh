@@ -7,6 +7,7 @@
 #include "cuda/forward_sm90/common/task.cuh"
 #include "cuda/forward_sm90/latency/shape.cuh"
 #include "cuda/ptx/mbarrier.cuh"
+#include "cuda/ptx/pin.cuh"
 #include "cuda/ptx/sync.cuh"
 
 namespace flashcore::cuda::forward_sm90::latency {
@@ -36,7 +37,7 @@ __device__ __forceinline__ Places find_places(const Params& p, const Task& task,
   if (p.lse != nullptr && rank == 0 && lane % 4 == 0 && exists) {
     at.lse = p.lse + (task.batch * p.lse_batch + task.head * p.lse_head + row * p.lse_row);
   }
-  asm volatile("" : "+l"(at.o), "+l"(at.lse), "+r"(at.columns));  // here, and not later
+  ptx::pin(at.o, at.lse, at.columns);  // here, and not later
   return at;
 }
 

@@ -11,9 +11,7 @@ template <class Element, Cover kCover>
 struct MediumKernel {
   static constexpr int kClusterBlocks = kRanks, kBlockThreads = kThreads;
   static constexpr int kSharedBytes = kSmemBytes;
-  static const void* kernel() {
-    return reinterpret_cast<const void*>(&forward_latency_wide_kernel<Element, kCover>);
-  }
+  static auto kernel() { return &forward_latency_wide_kernel<Element, kCover>; }
 };
 
 template <class Element>

@@ -14,6 +14,7 @@
 #include "cuda/forward_sm90/latency_wide/store.cuh"
 #include "cuda/ptx/dependent_launch.cuh"
 #include "cuda/ptx/log2.cuh"
+#include "cuda/ptx/shared_memory.cuh"
 #include "cuda/ptx/sync.cuh"
 
 namespace flashcore::cuda::forward_sm90::latency_wide {
@@ -31,8 +32,7 @@ __device__ __forceinline__ TileSpan span_of(const Task& task, const Early& early
 
 template <class S>
 __device__ __forceinline__ void compute(const Maps& maps, const Params& p) {
-  extern __shared__ __align__(1024) unsigned char memory[];
-  auto& smem = *reinterpret_cast<typename S::Shared*>(memory);
+  auto& smem = *reinterpret_cast<typename S::Shared*>(ptx::dynamic_shared());
   const unsigned thread = threadIdx.x, its_warp = __shfl_sync(0xffffffffU, thread / 32, 0);
   const auto lane = static_cast<int>(thread % 32), warp = static_cast<int>(its_warp);
   const auto rank = static_cast<int>(blockIdx.x % kRanks);

@@ -15,6 +15,7 @@
 #include "cuda/ptx/log2.cuh"
 #include "cuda/ptx/mbarrier.cuh"
 #include "cuda/ptx/packed_fma.cuh"
+#include "cuda/ptx/pin.cuh"
 
 namespace flashcore::cuda::forward_sm90::latency_wide {
 
@@ -43,7 +44,7 @@ __device__ __forceinline__ Places find_places(const Params& p, const Task& task,
              (task.batch * p.lse_batch + task.head * p.lse_head + (first + lane / 4) * p.lse_row);
   }
   at.lse_step = 8 * p.lse_row;
-  asm volatile("" : "+l"(at.o), "+l"(at.o_step), "+l"(at.lse), "+l"(at.lse_step), "+r"(at.columns));
+  ptx::pin(at.o, at.o_step, at.lse, at.lse_step, at.columns);
   return at;  // here, and not later
 }
 
@@ -120,9 +121,7 @@ struct Store {
       its[n][3] = four.w * bottom.other;
     }
 #pragma unroll
-    for (int n = 0; n < S::kOutProducts; ++n) {
-      asm volatile("" : "+f"(its[n][0]), "+f"(its[n][1]), "+f"(its[n][2]), "+f"(its[n][3]));
-    }
+    for (int n = 0; n < S::kOutProducts; ++n) ptx::pin(its[n]);
   }
 
   // 0 * x added up: not 0 where an output is not finite.

@@ -19,6 +19,7 @@
 #include "cuda/forward_sm90/throughput/shape.cuh"
 #include "cuda/ptx/mbarrier.cuh"
 #include "cuda/ptx/mbarrier_wait.cuh"
+#include "cuda/ptx/pin.cuh"
 #include "cuda/ptx/registers.cuh"
 #include "cuda/ptx/special.cuh"
 #include "cuda/ptx/sync.cuh"

@@ -20,8 +20,10 @@ struct CompiledInstance {
 
   static cudaError_t launch(const Maps& maps, const Params& params, unsigned int blocks,
                             cudaStream_t stream) {
-    return host::launch_kernel(&forward_kernel<kConfigIndex, Element, kFeatures>, blocks,
-                               kConfig.threads(), kSharedBytes, stream, maps, params);
+    return host::launch_kernel(
+        &forward_kernel<kConfigIndex, Element, kFeatures>,
+        {.grid = dim3(blocks), .threads = kConfig.threads(), .shared_bytes = kSharedBytes}, stream,
+        maps, params);
   }
 };
 

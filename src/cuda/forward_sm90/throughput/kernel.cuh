@@ -15,6 +15,7 @@
 #include "cuda/forward_sm90/throughput/producer.cuh"
 #include "cuda/forward_sm90/throughput/shape.cuh"
 #include "cuda/ptx/registers.cuh"
+#include "cuda/ptx/shared_memory.cuh"
 #include "cuda/ptx/special.cuh"
 #include "cuda/ptx/sync.cuh"
 #include "cuda/ptx/wgmma.cuh"
@@ -92,8 +93,7 @@ __device__ __forceinline__ void consume(typename S::Shared& smem, const CUtensor
 
 template <class S>
 __device__ __forceinline__ typename S::Shared& shared_memory() {
-  extern __shared__ __align__(1024) unsigned char storage[];
-  return *reinterpret_cast<typename S::Shared*>(storage);
+  return *reinterpret_cast<typename S::Shared*>(ptx::dynamic_shared());
 }
 
 // A launch finds none of them at hand.

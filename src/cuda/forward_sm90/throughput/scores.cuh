@@ -11,6 +11,7 @@
 #include "cuda/forward_sm90/throughput/shape.cuh"
 #include "cuda/ptx/exp2.cuh"
 #include "cuda/ptx/ldmatrix.cuh"
+#include "cuda/ptx/pin.cuh"
 #include "cuda/ptx/registers.cuh"
 #include "cuda/ptx/wgmma.cuh"
 #include "cuda/tile/descriptor.hpp"
@@ -90,7 +91,7 @@ template <class S>
 __device__ __forceinline__ void recompute_scores(Scores<S>& s, uint32_t q, uint32_t k, int warp,
                                                  int lane) {
   // Opaque copies keep this rarely needed address arithmetic out of the loop around it.
-  asm volatile("" : "+r"(q), "+r"(k), "+r"(warp), "+r"(lane));
+  ptx::pin(q, k, warp, lane);
   using QTile = typename S::QTile;
   using KTile = typename S::KTile;
 #pragma unroll
