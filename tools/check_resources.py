@@ -6,18 +6,17 @@
 
 Registers, spills, stack and static shared memory come from the ptxas reports that the build keeps
 beside the objects in its cuda_objects.txt; dynamic shared memory from BUILD/bin/record_launches, which runs the launch code
-of every kernel against a runtime that only writes launches down. Budgets are data:
-tools/resource_budgets.json, first match first.
+of every kernel against a runtime that only writes launches down. Budgets are data: kernel.json of each kernel's
+folder (kernel_folders.py).
 """
 import argparse
 import dataclasses
-import fnmatch
-import json
 import pathlib
 import re
 import subprocess
 import sys
 
+import kernel_folders
 import ptxas_report
 
 REPORT_SUFFIX = ".cu.o.ptxas.txt"
@@ -71,12 +70,9 @@ def rows_of(reports: dict[str, str], launches: dict[tuple[str, str], int]) -> li
             for file, report in reports.items() for kernel in ptxas_report.parse(report)]
 
 
-def budget_of(budgets: list[dict], row: Row) -> dict | None:
-    for budget in budgets:
-        if (fnmatch.fnmatchcase(row.file, budget["files"]) and
-                any(fnmatch.fnmatchcase(row.kernel.target, t) for t in budget["targets"])):
-            return budget
-    return None
+def budget_of(folders: list[kernel_folders.Folder], row: Row) -> dict | None:
+    found = [one.budget(row.file, row.kernel.target) for one in folders]
+    return next((budget for budget in found if budget is not None), None)
 
 
 def complaints(row: Row, budget: dict | None) -> list[str]:
@@ -85,7 +81,7 @@ def complaints(row: Row, budget: dict | None) -> list[str]:
     if not row.kernel.complete:
         return [f"{who}: ptxas's report of it is not complete"]
     if budget is None:
-        return [f"{who}: has no budget in resource_budgets.json"]
+        return [f"{who}: has no budget in the kernel.json of its folder"]
     found = []
     for what, value, most in (("registers", row.kernel.registers, budget["registers"]),
                               ("bytes of spills", row.kernel.spills, budget["spills"]),
@@ -99,9 +95,9 @@ def complaints(row: Row, budget: dict | None) -> list[str]:
 
 
 def check(reports: dict[str, str], launches: dict[tuple[str, str], int],
-          budgets: list[dict]) -> tuple[list[Row], list[str]]:
+          folders: list[kernel_folders.Folder]) -> tuple[list[Row], list[str]]:
     rows = rows_of(reports, launches)
-    problems = [line for row in rows for line in complaints(row, budget_of(budgets, row))]
+    problems = [line for row in rows for line in complaints(row, budget_of(folders, row))]
     for file, report in reports.items():
         problems += [f"{file}: ptxas dropped a fast path: {line}"
                      for line in ptxas_report.alarms(report)]
@@ -139,12 +135,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("build", type=pathlib.Path)
-    parser.add_argument("--budgets", type=pathlib.Path,
-                        default=pathlib.Path(__file__).with_name("resource_budgets.json"))
     parser.add_argument("--quiet", action="store_true")
     options = parser.parse_args()
-    budgets = json.loads(options.budgets.read_text(encoding="utf-8"))["budgets"]
-    rows, problems = check(read_reports(options.build), record_launches(options.build), budgets)
+    rows, problems = check(read_reports(options.build), record_launches(options.build),
+                           kernel_folders.folders())
     if not options.quiet:
         print_table(rows)
     for line in problems:

@@ -22,13 +22,30 @@ function(flashcore_cuda_family name)
   set(${name}_targets "${targets}" PARENT_SCOPE)
 endfunction()
 
-set(FLASHCORE_CUDA_FAMILIES ladder ladder_fp8 ladder_wgmma forward_sm80_throughput forward_sm80_latency
-    forward_sm90_throughput forward_sm90_latency forward_sm90_latency_wide)
-flashcore_cuda_family(ladder 80 89 90a)
+set(FLASHCORE_CUDA_FAMILIES ladder_fp8 ladder_wgmma)
 flashcore_cuda_family(ladder_fp8 89 90a)  # e4m3 mma.sync
 flashcore_cuda_family(ladder_wgmma 90a)
-flashcore_cuda_family(forward_sm80_throughput 80+ptx 8x 90a)
-flashcore_cuda_family(forward_sm80_latency 80+ptx 8x 90a)
-flashcore_cuda_family(forward_sm90_throughput 90a)
-flashcore_cuda_family(forward_sm90_latency 90a)
-flashcore_cuda_family(forward_sm90_latency_wide 90a)
+# The others are the kernels' folders.
+file(GLOB kernel_files CONFIGURE_DEPENDS
+  ${CMAKE_CURRENT_LIST_DIR}/*/kernel.json ${CMAKE_CURRENT_LIST_DIR}/*/*/kernel.json)
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${kernel_files})
+foreach(file ${kernel_files})
+  file(READ ${file} kernel)
+  string(JSON name GET "${kernel}" name)
+  string(JSON count LENGTH "${kernel}" targets)
+  math(EXPR last "${count} - 1")
+  set(wanted "")
+  foreach(place RANGE ${last})
+    string(JSON target GET "${kernel}" targets ${place})
+    list(APPEND wanted ${target})
+  endforeach()
+  flashcore_cuda_family(${name} ${wanted})
+  list(APPEND FLASHCORE_CUDA_FAMILIES ${name})
+endforeach()
+
+# As rows of C++: which GPUs each family was compiled for.
+set(FLASHCORE_CUDA_TARGET_ROWS "")
+foreach(family ${FLASHCORE_CUDA_FAMILIES})
+  string(APPEND FLASHCORE_CUDA_TARGET_ROWS
+    "inline constexpr std::string_view ${family} = \"${${family}_targets}\";\n")
+endforeach()

@@ -8,20 +8,22 @@ import unittest
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tools"))
 import check_code_size as tool  # noqa: E402
 from device_code import container, elf, entry  # noqa: E402
+from kernel_folders import Folder  # noqa: E402
 
-FAMILIES = [{"name": "family", "files": ["kernels/*"], "bytes": 100}]
+KERNELS = [Folder("forward/kernel", "kernel", "", True, [])]
 
 
 class CodeSize(unittest.TestCase):
-    def test_a_family_is_the_sum_of_its_objects(self):
+    def test_a_kernel_is_the_sum_of_its_objects(self):
         with tempfile.TemporaryDirectory() as build:
             base = pathlib.Path(build) / "src/cuda/CMakeFiles/flashcore_cuda.dir"
-            (base / "kernels").mkdir(parents=True)
-            for file, size in (("kernels/a", 64), ("kernels/b", 40), ("other", 1000)):
+            for file, size in (("forward/kernel/a", 64), ("generated/forward/kernel/b", 40),
+                               ("forward/kernel_b/c", 1000)):
                 contents = elf({".nv_fatbin": container(entry(2, 80, b"x" * size))})
+                (base / file).parent.mkdir(parents=True, exist_ok=True)
                 (base / f"{file}.cu.o").write_bytes(contents)
-            self.assertEqual(dict(tool.sizes(pathlib.Path(build), FAMILIES)),
-                             {("family", "sm_80"): 104})
+            self.assertEqual(dict(tool.sizes(pathlib.Path(build), KERNELS)),
+                             {("kernel", "sm_80"): 104})
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ import unittest
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tools"))
 import check_resources  # noqa: E402
 import compile_cuda  # noqa: E402
+from kernel_folders import Folder  # noqa: E402
 
 NAME = "_ZN9flashcore12_GLOBAL__N_112small_kernelILi64EEEvv"
 
@@ -19,8 +20,9 @@ def report(registers=96, stores=0, loads=0, stack=0, target="sm_80", static="", 
             f"ptxas info    : Used {registers} registers, used 1 barriers{static}\n{extra}")
 
 
-BUDGETS = [{"files": "ladder/*", "targets": ["sm_80"], "registers": 128, "spills": 0, "stack": 0,
-            "shared": 101376}]
+BUDGETS = [Folder("ladder", "ladder", "", True,
+                  [{"files": "*", "targets": ["sm_80"], "registers": 128, "spills": 0, "stack": 0,
+                    "shared": 101376}])]
 
 
 def problems(text, dynamic=1024, target="sm_80"):

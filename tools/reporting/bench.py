@@ -1,6 +1,8 @@
 """The parts that come from the evidence that `flashcore bench` wrote on a GPU."""
 import math
 
+import kernel_folders
+
 from reporting.evidence import STALE, Evidence, where
 from reporting.text import cell, length, ratio, table, us
 
@@ -10,8 +12,9 @@ ON_CPU = "bench-cpu"
 HEADLINE_LENGTHS = (512, 2048, 8192, 16384)
 HEADLINE_PEERS = ("cudnn", "flash", "fa3", "fa4")
 PYTORCH = ("cudnn", "flash", "efficient", "math")  # backends of its scaled_dot_product_attention
+KERNELS = kernel_folders.folders()
 # Kernels for problems that do not fill the GPU, which the sweep's do.
-FOR_SMALL = ("forward_sm90_latency", "forward_sm90_latency_wide", "forward_sm80_latency")
+FOR_SMALL = tuple(one.name for one in KERNELS if not one.fills_the_gpu)
 
 
 def headline(evidence: dict) -> str:
@@ -296,8 +299,7 @@ def parts(all_evidence: Evidence) -> dict:
              "bench small": of(lambda b: b.against_peer("small")),
              "bench decode": of(lambda b: b.against_peer("decode")),
              "bench idle": of(Bench.idle), "bench headline": of(Bench.headline)}
-    for kernel in ("forward_sm80_throughput", "forward_sm90_throughput", "forward_sm90_latency",
-                   "forward_sm90_latency_wide", "forward_sm80_latency"):
+    for kernel in [one.name for one in KERNELS]:
         found[f"kernel {kernel}"] = of(lambda b, name=kernel: b.kernel(name))
         found[f"features {kernel}"] = of(lambda b, name=kernel: b.features(name))
     on_cpu = all_evidence.files.get(ON_CPU)

@@ -1,12 +1,11 @@
 """What the pictures show, and their colours."""
 from reporting import bench as bench_parts
 
-COLORS = {"forward_sm90_throughput": "#2f7fd6", "forward_sm80_throughput": "#e0681f",
-          "forward_sm90_latency": "#12a08f",
-          "forward_sm80_latency": "#b98a00", "forward_sm90_latency_wide": "#0d7c86",
-          "cpu_simd": "#2f7fd6", "cudnn": "#3f9d4f", "cudnn_direct": "#86bf5a", "flash": "#9567cc", "efficient": "#cf4a74", "math": "#8a939d",
-          "flex": "#b57f5c", "fa2": "#6f63dd", "fa3": "#d45fbd", "fa4": "#8c2f7b",
-          "flashinfer": "#45aec6", "xformers": "#a5803c", "openblas": "#3f9d4f", "onednn": "#cf4a74"}
+COLORS = {one.name: one.color for one in bench_parts.KERNELS if one.color} | {
+    "cpu_simd": "#2f7fd6", "cudnn": "#3f9d4f", "cudnn_direct": "#86bf5a", "flash": "#9567cc",
+    "efficient": "#cf4a74", "math": "#8a939d", "flex": "#b57f5c", "fa2": "#6f63dd", "fa3": "#d45fbd",
+    "fa4": "#8c2f7b", "flashinfer": "#45aec6", "xformers": "#a5803c", "openblas": "#3f9d4f",
+    "onednn": "#cf4a74"}
 OTHER = "#8a939d"
 OURS, PEERS = COLORS["forward_sm90_throughput"], COLORS["cudnn"]
 BREAKDOWN = [("launch: an empty kernel", "#8a939d"), ("the bound: products or bytes", "#3f9d4f"),

@@ -30,8 +30,8 @@ RungTraits traits_of(const Rung& rung) {
 
 // What its file was compiled for.
 std::string_view targets_of(const Rung& rung) {
-  if (rung.min_compute_capability == 80) return build::kLadderTargets;
-  return rung.min_compute_capability == 89 ? build::kLadderFp8Targets : build::kLadderWgmmaTargets;
+  if (rung.min_compute_capability == 80) return build::targets::ladder;
+  return rung.min_compute_capability == 89 ? build::targets::ladder_fp8 : build::targets::ladder_wgmma;
 }
 
 Strides to_strides(const RowStrides& stride) { return {stride.batch, stride.head, stride.row}; }

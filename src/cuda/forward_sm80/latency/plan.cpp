@@ -87,10 +87,10 @@ Kernel kernel() {
           .device = DeviceKind::cuda,
           .automatic = true,
           .wants_alignment = true,
-          .targets = build::kForwardSm80LatencyTargets,
+          .targets = build::targets::forward_sm80_latency,
           .refuses =
               [](const ForwardProblem& p, const PlanContext& context) {
-                return refusal(p, context.device, build::kForwardSm80LatencyTargets);
+                return refusal(p, context.device, build::targets::forward_sm80_latency);
               },
           .plan = plan};
 }

@@ -331,10 +331,10 @@ Kernel row(std::string_view name, bool automatic, Variant kernel) {
   return Kernel{.name = std::string(name),
                 .device = DeviceKind::cuda,
                 .automatic = automatic,
-                .targets = build::kForwardSm80ThroughputTargets,
+                .targets = build::targets::forward_sm80_throughput,
                 .refuses =
                     [kernel](const ForwardProblem& p, const PlanContext& context) {
-                      return refusal(p, context.device, build::kForwardSm80ThroughputTargets,
+                      return refusal(p, context.device, build::targets::forward_sm80_throughput,
                                      kernel);
                     },
                 .plan = [kernel](const ForwardProblem& p,

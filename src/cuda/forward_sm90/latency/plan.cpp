@@ -27,6 +27,6 @@ Result<PlannedKernel> plan(const ForwardProblem& p, const PlanContext& context) 
 
 }  // namespace
 
-Kernel kernel() { return mapped_kernel(kName, build::kForwardSm90LatencyTargets, plan); }
+Kernel kernel() { return mapped_kernel(kName, build::targets::forward_sm90_latency, plan); }
 
 }  // namespace flashcore::cuda::forward_sm90::latency

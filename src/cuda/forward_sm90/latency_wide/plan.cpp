@@ -20,6 +20,6 @@ Result<PlannedKernel> plan(const ForwardProblem& p, const PlanContext& context) 
 
 }  // namespace
 
-Kernel kernel() { return mapped_kernel(kName, build::kForwardSm90LatencyWideTargets, plan); }
+Kernel kernel() { return mapped_kernel(kName, build::targets::forward_sm90_latency_wide, plan); }
 
 }  // namespace flashcore::cuda::forward_sm90::latency_wide

@@ -185,10 +185,10 @@ Kernel row(std::string_view name, bool automatic, TileChoice tile, ChooseTile ch
           .device = DeviceKind::cuda,
           .automatic = automatic,
           .wants_alignment = true,
-          .targets = build::kForwardSm90ThroughputTargets,
+          .targets = build::targets::forward_sm90_throughput,
           .refuses =
               [tile](const ForwardProblem& p, const PlanContext& context) {
-                return refusal(p, context.device, build::kForwardSm90ThroughputTargets, tile);
+                return refusal(p, context.device, build::targets::forward_sm90_throughput, tile);
               },
           .plan = [tile, choose_tile](
                       const ForwardProblem& p,

@@ -1,0 +1,48 @@
+"""What the CUDA kernels' folders say about themselves: src/cuda/**/kernel.json.
+
+    name           of the kernel, and of the family of its sources
+    targets        what it is compiled for (src/cuda/families.cmake reads them)
+    color          in plots
+    fills_the_gpu  whether it is for problems that do; others are left out of the sweep's tables
+    budgets        of its functions, first match first: registers per thread; bytes of spills, stack and shared
+                   memory per block. `files` are its objects' names; static_only: no variant of the table launches
+                   it, so only its static shared memory counts
+"""
+import dataclasses
+import fnmatch
+import json
+import pathlib
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+
+
+@dataclasses.dataclass
+class Folder:
+    path: str  # below src/cuda
+    name: str
+    color: str
+    fills_the_gpu: bool
+    budgets: list[dict]
+
+    def object_name(self, file: str) -> str | None:
+        """The name in this folder of an object below src/cuda ("generated/forward_sm90/latency/a"), if it is its."""
+        for before in (f"{self.path}/", f"generated/{self.path}/"):
+            if file.startswith(before):
+                return file.removeprefix(before)
+        return None
+
+    def budget(self, file: str, target: str) -> dict | None:
+        name = self.object_name(file)
+        return next((one for one in self.budgets if name is not None and
+                     fnmatch.fnmatchcase(name, one["files"]) and
+                     any(fnmatch.fnmatchcase(target, its) for its in one["targets"])), None)
+
+
+def folders(root: pathlib.Path = ROOT) -> list[Folder]:
+    base = root / "src/cuda"
+    found = []
+    for path in sorted(base.rglob("kernel.json")):
+        said = json.loads(path.read_text(encoding="utf-8"))
+        found.append(Folder(path.parent.relative_to(base).as_posix(), said["name"], said.get("color", ""),
+                            said.get("fills_the_gpu", True), said["budgets"]))
+    return found
