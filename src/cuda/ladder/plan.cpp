@@ -31,7 +31,8 @@ RungTraits traits_of(const Rung& rung) {
 // What its file was compiled for.
 std::string_view targets_of(const Rung& rung) {
   if (rung.min_compute_capability == 80) return build::targets::ladder;
-  return rung.min_compute_capability == 89 ? build::targets::ladder_fp8 : build::targets::ladder_wgmma;
+  return rung.min_compute_capability == 89 ? build::targets::ladder_fp8
+                                           : build::targets::ladder_wgmma;
 }
 
 Strides to_strides(const RowStrides& stride) { return {stride.batch, stride.head, stride.row}; }
