@@ -1,11 +1,18 @@
 #!/usr/bin/env python3
 """clang-tidy over the C and C++ files of a build that are not tests, on all cores.
 
+Most of its time goes into headers: parsing them, and matching every check against all that they
+declare. So files with the same flags are checked in groups, as one translation unit with the text of
+each file, one after the other. Files that do not go together (two unnamed namespaces with one name,
+or a macro) are in different groups; a group that does not compile is checked file by file.
+
+The analyzer stops exploring a function after MOST_NODES states, not after 225,000.
+
 A file that passed before is not checked again: what passed is remembered in .cache/tidy, by a hash
 of all files that ninja knows its object to be made of, the command and .clang-tidy.
 
-The library comes first. After FLASHCORE_TIDY_SECONDS (default 900) no further
-file is begun, and those that were left out are counted.
+The library comes first. After FLASHCORE_TIDY_SECONDS (default 900) no further group is begun, and
+the files that were left out are counted.
 
 usage: tidy.py BUILD_DIRECTORY CLANG_TIDY
 """
@@ -15,6 +22,7 @@ import hashlib
 import json
 import os
 import pathlib
+import re
 import shlex
 import subprocess
 import sys
@@ -53,57 +61,178 @@ def key_of(entry, made_of, settings):
     return hashlib.sha256(b"\0".join([*parts, entry["command"].encode(), settings])).hexdigest()
 
 
-NOT_REACHED = object()
 ORDER = ["src", "cli", "bench"]
+LARGEST_GROUP = 8
+MOST_NODES = 50_000
+ARGUMENTS = ["--quiet", "--warnings-as-errors=*", "--extra-arg=-Wno-unknown-warning-option",
+             *(f"--extra-arg={word}" for word in
+               ("-Xclang", "-analyzer-config", "-Xclang", f"max-nodes={MOST_NODES}"))]
+# Between two files of a group: readability-duplicate-include begins anew after a macro.
+BETWEEN = "#define FLASHCORE_NEXT_FILE\n#undef FLASHCORE_NEXT_FILE\n"
+BEGIN, END = "namespace {", "}  // namespace"
+DECLARED = (re.compile(r"\b(?:struct|class|enum|using|namespace|concept)\s+(\w+)"),
+            re.compile(r"^using (?:\w+::)+(\w+);"),
+            re.compile(r"^[\w:<>,&*\s\[\]\".]*?\b(\w+)(?:\(|\s*=|\s*\{|\[|;)"))
 
 
-def check(entry, made_of, build, tidy, settings, deadline):
-    """Returns (file, None when it passes, otherwise what clang-tidy printed, or NOT_REACHED)."""
-    path = pathlib.Path(entry["file"])
-    key = key_of(entry, made_of, settings)
-    if key is not None and (PASSED / key).exists():
-        return path, None
-    if time.monotonic() > deadline:
-        return path, NOT_REACHED
-    result = subprocess.run(
-        [tidy, "-p", build, "--quiet", "--warnings-as-errors=*",
-         "--extra-arg=-Wno-unknown-warning-option", str(path)],
-        capture_output=True, text=True, check=False)
-    if result.returncode != 0:
-        return path, result.stdout + result.stderr
-    if key is not None:
-        (PASSED / key).touch()
-    return path, None
+def names_in(text):
+    """What a file declares at the left margin in its unnamed namespace, and outside of it."""
+    own, shared = set(), set()
+    names = shared
+    for line in text.splitlines():
+        if line == BEGIN:
+            names = own
+        elif line == END:
+            names = shared
+        elif line and (line[0].isalpha() or line[0] in "_["):
+            for pattern in DECLARED:
+                names.update(pattern.findall(line))
+    return own, shared
 
 
-def main():
-    build, tidy = sys.argv[1:3]
-    PASSED.mkdir(parents=True, exist_ok=True)
-    version = subprocess.run([tidy, "--version"], capture_output=True, check=True).stdout
-    settings = (ROOT / ".clang-tidy").read_bytes() + version
+def flags_of(entry):
+    """A compile command without the compiler, the file and what is written."""
+    words = shlex.split(entry["command"])
+    del words[:next(n for n, word in enumerate(words) if word.startswith("-"))]
+    flags, skipped = [], False
+    for word in words:
+        if not skipped and word not in ("-o", "-MF", "-MT", "-c", "-MD", entry["file"]):
+            flags.append(word)
+        skipped = word in ("-o", "-MF", "-MT")
+    return tuple(flags)
+
+
+class Group:
+    """Files that are checked together, with the same flags."""
+
+    def __init__(self, flags):
+        self.flags, self.entries, self.own, self.shared = flags, [], set(), set()
+        self.is_open = True
+
+    def takes(self, flags, own, shared, has_macros):
+        return (self.is_open and not has_macros and flags == self.flags
+                and len(self.entries) < LARGEST_GROUP
+                and not own & (self.own | self.shared) and not shared & self.own)
+
+    def add(self, entry, own, shared, has_macros):
+        self.entries.append(entry)
+        self.own |= own
+        self.shared |= shared
+        self.is_open = not has_macros
+
+
+def groups_of(entries):
+    """In the order of the first file of each; the smallest that fits takes the next file."""
+    groups = []
+    for entry in entries:
+        path = pathlib.Path(entry["file"])
+        text = path.read_text(encoding="utf-8")
+        flags = flags_of(entry)
+        # An include without a folder is found beside the file, and C is no C++.
+        alone = (path.suffix == ".c" or re.search(r"^ *# *(?:define|undef)\b", text, re.MULTILINE)
+                 or any((path.parent / name).exists() for name in
+                        re.findall(r'^#include "([^/"]+)"', text, re.MULTILINE)))
+        facts = (*names_in(text), bool(alone))
+        fitting = [group for group in groups if group.takes(flags, *facts)]
+        if not fitting:
+            fitting = [Group(flags)]
+            groups += fitting
+        min(fitting, key=lambda group: len(group.entries)).add(entry, *facts)
+    return groups
+
+
+class Tidy:
+    def __init__(self, build, program, deadline):
+        self.build, self.program, self.deadline = build, program, deadline
+
+    def run(self, *arguments):
+        return subprocess.run([self.program, *ARGUMENTS, f"--config-file={ROOT / '.clang-tidy'}",
+                               *arguments], capture_output=True, text=True, check=False,
+                              cwd=self.build)
+
+    def one(self, entry):
+        result = self.run("-p", ".", entry["file"])
+        return "" if result.returncode == 0 else result.stdout or result.stderr
+
+    def together(self, group):
+        """What clang-tidy says of the group, or None when it does not compile."""
+        text, places = "", []
+        for entry in group.entries:
+            text += BETWEEN
+            places.append((text.count("\n"), entry["file"]))
+            text += pathlib.Path(entry["file"]).read_text(encoding="utf-8").rstrip("\n") + "\n"
+        first = pathlib.Path(group.entries[0]["file"])
+        digest = hashlib.sha256(text.encode()).hexdigest()[:16]
+        path = self.build / "tidy" / f"{first.stem}-{digest}.cpp"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+        result = self.run(str(path), "--", *group.flags)
+        path.unlink()
+        said = result.stdout or result.stderr
+        if result.returncode != 0 and "[clang-diagnostic-error" in said:
+            return None
+
+        def place(found):
+            line = int(found[1])
+            before, file = next((one for one in reversed(places) if one[0] < line), places[0])
+            return f"{file}:{line - before}:"
+
+        return "" if result.returncode == 0 else re.sub(f"{re.escape(str(path))}:(\\d+):", place, said)
+
+    def check(self, group):
+        """(the files that passed, what clang-tidy said of the others), or None: not begun."""
+        if time.monotonic() > self.deadline:
+            return None
+        said = self.together(group) if len(group.entries) > 1 else None
+        if said is None:
+            said_of = {entry["file"]: self.one(entry) for entry in group.entries}
+            return ([entry for entry in group.entries if not said_of[entry["file"]]],
+                    "".join(said_of.values()))
+        # Where a group has a finding, none of its files has passed.
+        return ([] if said else group.entries), said
+
+
+def wanted_entries(build):
     entries = {}
-    for entry in json.loads((pathlib.Path(build) / "compile_commands.json").read_text()):
+    for entry in json.loads((build / "compile_commands.json").read_text(encoding="utf-8")):
         path = pathlib.Path(entry["file"])
         # nvcc's files are not for clang-tidy; each other file once, with its first command.
         checked = path.is_relative_to(ROOT) and path.relative_to(ROOT).parts[0] in ORDER
         if path.suffix in (".c", ".cpp") and checked:
             entries.setdefault(path, entry)
-    deadline = time.monotonic() + float(os.environ.get("FLASHCORE_TIDY_SECONDS", "900"))
-    wanted = sorted(entries.values(), key=lambda entry: (
+    return sorted(entries.values(), key=lambda entry: (
         ORDER.index(pathlib.Path(entry["file"]).relative_to(ROOT).parts[0]), entry["file"]))
-    made_of = dependencies(build)
+
+
+def main():
+    build, program = pathlib.Path(sys.argv[1]).resolve(), sys.argv[2]
+    PASSED.mkdir(parents=True, exist_ok=True)
+    version = subprocess.run([program, "--version"], capture_output=True, check=True).stdout
+    settings = (ROOT / ".clang-tidy").read_bytes() + version + " ".join(ARGUMENTS).encode()
+    wanted, made_of = wanted_entries(build), dependencies(build)
+    keys = {entry["file"]: key_of(entry, made_of, settings) for entry in wanted}
+    pending = [entry for entry in wanted
+               if keys[entry["file"]] is None or not (PASSED / keys[entry["file"]]).exists()]
+    groups = groups_of(pending)
+    seconds = float(os.environ.get("FLASHCORE_TIDY_SECONDS", "900"))
+    tidy = Tidy(build, program, time.monotonic() + seconds)
     failures = left_out = 0
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-        jobs = [pool.submit(check, entry, made_of, build, tidy, settings, deadline) for entry in wanted]
+        jobs = {pool.submit(tidy.check, group): group for group in groups}
         for job in concurrent.futures.as_completed(jobs):
-            path, complaint = job.result()
-            if complaint is NOT_REACHED:
-                left_out += 1
-            elif complaint is not None:
-                failures += 1
-                print(f"{path.relative_to(ROOT)}:\n{complaint}", flush=True)
-    print(f"clang-tidy: {len(wanted)} files, {failures} with warnings, "
-          f"{left_out} left out for lack of time")
+            verdict, group = job.result(), jobs[job]
+            if verdict is None:
+                left_out += len(group.entries)
+                continue
+            passed, said = verdict
+            failures += len(group.entries) - len(passed)
+            if said:
+                print(said.replace(f"{ROOT}/", ""), flush=True)
+            for entry in passed:
+                if keys[entry["file"]] is not None:
+                    (PASSED / keys[entry["file"]]).touch()
+    print(f"clang-tidy: {len(wanted)} files, of which {len(pending)} are new, in {len(groups)} groups; "
+          f"{failures} not passed, {left_out} left out for lack of time")
     return 1 if failures else 0
 
 

@@ -72,8 +72,8 @@ inline double predicted_us(const ForwardProblem& p,
     }
   } else {
     const auto most = static_cast<int64_t>(std::ceil(tiles_an_sm));
-    const int64_t left = most % blocks;
-    all = static_cast<double>(most / blocks) * tile;
+    const int64_t waves = most / blocks, left = most % blocks;
+    all = static_cast<double>(waves) * tile;
     if (left > 0) all += share(static_cast<double>(left - 1)) * tile;
   }
   return kSm90TileLaunch + std::max(longest, all);
