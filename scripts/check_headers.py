@@ -29,6 +29,10 @@ AMX = ["-include", "immintrin.h", "-DFLASHCORE_SIMD_TARGET=HWY_AVX3",
        '-DFLASHCORE_SIMD_EXTRA=",avx512bf16,amx-tile,amx-bf16"']
 
 
+# Nothing of ours, and the simulator, whose own headers stand for CUDA's: its build compiles them.
+ELSEWHERE = ("out", "sim")
+
+
 class Tree:
     """Our files and what they include."""
 
@@ -42,7 +46,7 @@ class Tree:
             here = pathlib.Path(folder)
             if here == ROOT:
                 folders[:] = [name for name in folders
-                              if not name.startswith((".", "build")) and name != "out"]
+                              if not name.startswith((".", "build")) and name not in ELSEWHERE]
             found += [str((here / name).relative_to(ROOT)) for name in files
                       if name.endswith((".h", ".hpp", ".cuh"))]
         return sorted(found)
