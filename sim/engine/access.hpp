@@ -13,6 +13,7 @@ namespace flashcore::sim {
 
 inline constexpr uint32_t kFirstShared = 1024;  // what lies below is the system's
 inline constexpr uint32_t kMaxSharedBytes = 227 * 1024;
+inline constexpr uint32_t kMaxStaticBytes = 48 * 1024;
 inline constexpr int kBlockShift = 24;
 
 // The byte at a shared address of its own block.

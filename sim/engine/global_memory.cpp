@@ -1,5 +1,7 @@
 #include "engine/global_memory.hpp"
 
+#include <algorithm>
+
 #include "engine/access.hpp"
 #include "engine/scheduler.hpp"
 
@@ -16,6 +18,23 @@ void trap(Site site) {
 }
 
 unsigned char* dynamic_shared() { return own_block().shared; }
+
+unsigned char* static_shared(const void* name, size_t bytes, size_t alignment, Site site) {
+  Block& block = own_block();
+  const auto [known, is_new] = block.static_objects.try_emplace(name, 0);
+  if (is_new) {
+    const size_t begin = (block.shared_bytes + alignment - 1) / alignment * alignment;
+    const size_t dynamic = block.cluster->grid->shared_bytes;
+    if (begin + bytes > std::min<size_t>(dynamic + kMaxStaticBytes, kMaxSharedBytes)) {
+      report(Fault::too_much_shared_memory, site, Site(),
+             format("%zu bytes more than the %u that the block has", bytes, block.shared_bytes));
+      give_up();
+    }
+    known->second = static_cast<uint32_t>(begin);
+    block.shared_bytes = static_cast<uint32_t>(begin + bytes);
+  }
+  return block.shared + known->second;
+}
 
 AtomicAccess::AtomicAccess(void* pointer, size_t bytes) {
   maybe_yield();

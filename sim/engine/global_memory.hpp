@@ -15,6 +15,9 @@ bool is_shared(const void* pointer);  // of this thread's block
 // The shared memory that the launch asked for.
 unsigned char* dynamic_shared();
 
+// An object beside it, `bytes` long, which `name` stands for in all threads of a block.
+unsigned char* static_shared(const void* name, size_t bytes, size_t alignment, Site site);
+
 // A moment at which another thread may come first, then loads and stores that the compiler's hooks
 // do not see.
 class AtomicAccess {

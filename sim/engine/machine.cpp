@@ -20,8 +20,9 @@ Index3 index_of(uint64_t n, const Index3& dim) {
 
 void make_shared(Block& block, uint32_t bytes) {
   block.shared_bytes = bytes;
-  block.shadow = Shadow(bytes);
-  block.memory.assign(bytes + kSharedAlignment + 2 * kGuardBytes, policy().poison);
+  block.shadow = Shadow(bytes + kMaxStaticBytes);
+  block.memory.assign(bytes + kMaxStaticBytes + kSharedAlignment + 2 * kGuardBytes,
+                      policy().poison);
   const auto begin = reinterpret_cast<uintptr_t>(block.memory.data()) + kGuardBytes;
   block.shared = block.memory.data() + kGuardBytes + (kSharedAlignment - begin % kSharedAlignment);
 }

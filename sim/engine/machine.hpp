@@ -116,10 +116,11 @@ struct Mbarrier {
 struct Block {
   Cluster* cluster = nullptr;
   Index3 index, dim, grid_dim;
-  int rank = 0;  // in the cluster
-  uint32_t shared_bytes = 0;
-  std::vector<unsigned char> memory;  // with room to align
-  unsigned char* shared = nullptr;    // a multiple of 1024
+  int rank = 0;                                    // in the cluster
+  uint32_t shared_bytes = 0;                       // the launch's, then those of static objects
+  std::vector<unsigned char> memory;               // with room to align
+  std::map<const void*, uint32_t> static_objects;  // their offsets
+  unsigned char* shared = nullptr;                 // a multiple of 1024
   Shadow shadow{0};
   std::vector<Thread> threads;
   std::vector<Warp> warps;

@@ -13,6 +13,7 @@ WORDS = {"if", "while", "for", "switch", "requires"}
 
 def functions(path):
     text = re.sub(r"//[^\n]*", "", path.read_text())
+    text = re.sub(r"^template <.*>$", "", text, flags=re.M)
     text = re.sub(r'"(\\.|[^"\\])*"', '""', text)  # braces inside of instructions
     return {name for name in NAME.findall(text) if name not in WORDS}
 

@@ -1,5 +1,9 @@
 // Ordinary accesses of shared memory: races, unwritten bytes, bounds, alignment, bank conflicts.
+#include "cuda/ptx/shared_memory.cuh"
+
 #include <cuda_runtime.h>
+
+#include <array>
 
 #include "cuda/ptx/ldmatrix.cuh"
 #include "cuda/ptx/load_shared.cuh"
@@ -127,6 +131,42 @@ TEST(SharedMemory, MoreThanABlockCanHave) {
   expect_clean(options, [] {});
   options.shared_bytes += 1;
   expect_fault(Fault::too_much_shared_memory, options, [] {});
+}
+
+TEST(SharedMemory, AStaticObjectIsTheBlocksOwn) {
+  constexpr LaunchOptions kTwoBlocks{.grid = {2}, .block = {64}, .shared_bytes = 100};
+  expect_fault_only_in_first(Fault::race, kTwoBlocks, [](bool faulty) {
+    auto& first = ptx::static_shared<std::array<int, 64>>();
+    auto& second = ptx::static_shared<double, 32>();
+    if (reinterpret_cast<uintptr_t>(&second) % 32 != 0) __trap();
+    if (thread() == 0) second = blockIdx.x;
+    first[static_cast<size_t>(thread())] = thread();
+    if (!faulty) __syncthreads();
+    if (load(first[static_cast<size_t>(63 - thread())]) != 63 - thread() && !faulty) __trap();
+    if (!faulty && load(second) != blockIdx.x) __trap();
+  });
+}
+
+TEST(SharedMemory, AStaticObjectHasBounds) {
+  expect_fault_only_in_first(Fault::outside_shared_memory, kOneWarp, [](bool faulty) {
+    auto& last = ptx::static_shared<std::array<int, 32>>();
+    *const_cast<volatile int*>(last.data() + thread() + (faulty ? 1 : 0)) = 0;
+  });
+}
+
+TEST(SharedMemory, AStaticObjectIsReadUnwritten) {
+  expect_fault(Fault::read_of_unwritten_bytes, kOneWarp,
+               [] { load(ptx::static_shared<std::array<int, 32>>()[0]); });
+}
+
+TEST(SharedMemory, StaticObjectsBeyondWhatABlockCanHave) {
+  expect_fault_only_in_first(Fault::too_much_shared_memory, kOneWarp, [](bool faulty) {
+    if (faulty) {
+      ptx::static_shared<std::array<char, 48 * 1024 + 1>>();
+    } else {
+      ptx::static_shared<std::array<char, 48 * 1024>>();
+    }
+  });
 }
 
 TEST(SharedMemory, OtherMemoryHasNoSharedAddress) {

@@ -1,4 +1,6 @@
 // make_plan, explain and Plan: the public face of the table of kernels.
+#include <fmt/format.h>
+
 #include <cstdint>
 #include <cstdlib>
 #include <limits>
@@ -166,7 +168,12 @@ Status Plan::run(const Arguments& arguments, void* workspace, size_t workspace_b
     if (wanted == 0) {
       workspace_bytes = 0;
     } else if (impl_->device == DeviceKind::cpu && workspace == nullptr && workspace_bytes == 0) {
-      owned.reset(static_cast<std::byte*>(::operator new(wanted, kWorkspaceAlignment)));
+      owned.reset(
+          static_cast<std::byte*>(::operator new(wanted, kWorkspaceAlignment, std::nothrow)));
+      if (owned == nullptr) {
+        return {StatusCode::out_of_memory,
+                fmt::format("workspace: the host has no {} bytes for it", wanted)};
+      }
       workspace = owned.get();
       workspace_bytes = wanted;
     } else {

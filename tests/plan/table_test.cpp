@@ -16,6 +16,12 @@
 #include "problem/status.hpp"
 #include "tests/problem/problems.hpp"
 
+// With the address sanitizer, too, memory that cannot be had is an error and not the end.
+// NOLINTNEXTLINE(bugprone-reserved-identifier,readability-identifier-naming): the sanitizer's name
+extern "C" [[gnu::visibility("default")]] const char* __asan_default_options() {
+  return "allocator_may_return_null=1";
+}
+
 namespace flashcore {
 namespace {
 
@@ -243,7 +249,9 @@ TEST_F(Table, OnTheCpuARunWithoutWorkspaceAllocatesIt) {
         .run = [](const Arguments&, std::span<std::byte>, Stream) -> Status { return {}; }};
   };
   table() = {huge};
-  EXPECT_EQ(make_plan(dense_problem())->run(host.arguments()).code(), StatusCode::out_of_memory);
+  const Status status = make_plan(dense_problem())->run(host.arguments());
+  EXPECT_EQ(status.code(), StatusCode::out_of_memory);
+  EXPECT_EQ(status.message(), "workspace: the host has no 4611686018427387904 bytes for it");
 }
 
 TEST_F(Table, WorkspaceThatIsNotNeededIsIgnored) {
