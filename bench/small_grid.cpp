@@ -118,9 +118,7 @@ ordered_json measure(HostProblem& host, const SampledReference& reference,
   options.early_start = candidate.early;
   ordered_json row = {{"kernel", candidate.name()},
                       {"fingerprint", kernel_fingerprint(candidate.kernel, kGpu)}};
-  for (auto& [name, tensor] : host.tensors) {
-    if (is_output(name)) tensor.poison();
-  }
+  poison_outputs(host);
   const Status status = [&]() -> Status {
     const Result<Plan> plan = make_plan(host.problem, options);
     if (!plan.ok()) return plan.status();

@@ -187,17 +187,17 @@ Watch::Ending Watch::follow(bench::WatchedChild& child) {
   bool ended = false;
   for (;;) {
     std::string line;
-    const bench::WatchedChild::Event event = child.next(patience(), line);
+    const bench::LineReader::Event event = child.next(patience(), line);
     if (signal_seen != 0) return Ending::interrupted;
-    if (event == bench::WatchedChild::Event::interrupt) continue;
-    if (event == bench::WatchedChild::Event::line) {
+    if (event == bench::LineReader::Event::interrupt) continue;
+    if (event == bench::LineReader::Event::line) {
       const Json message = Json::parse(line, nullptr, false);
       if (!message.is_object()) continue;
       ended = ended || message.contains("ended");
       hear(message);
       continue;
     }
-    if (event == bench::WatchedChild::Event::silence) {
+    if (event == bench::LineReader::Event::silence) {
       why_ = fmt::format("was abandoned after {:g} s", patience());
       return Ending::lost;
     }

@@ -16,12 +16,6 @@
 namespace flashcore::cli {
 namespace {
 
-void poison_outputs(bench::HostProblem& host) {
-  for (auto& [name, tensor] : host.tensors) {
-    if (bench::is_output(name)) tensor.poison();
-  }
-}
-
 // One run of a rung on poisoned outputs, which end up in `host`.
 Status run_once(const std::string& rung, Device device, bench::HostProblem& host) {
   PlanOptions options;
@@ -29,7 +23,7 @@ Status run_once(const std::string& rung, Device device, bench::HostProblem& host
   options.kernel = rung;
   const Result<Plan> plan = make_plan(host.problem, options);
   if (!plan.ok()) return plan.status();
-  poison_outputs(host);
+  bench::poison_outputs(host);
   Result<bench::Execution> execution = bench::Execution::prepare(*plan, device, host);
   if (!execution.ok()) return execution.status();
   FLASHCORE_RETURN_IF_ERROR(execution->run());

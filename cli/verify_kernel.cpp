@@ -41,9 +41,7 @@ std::string Tally::mark(const Session& session) const {
 
 Status run_kernel(bench::HostProblem& host, PlanOptions options, const std::string& kernel) {
   options.kernel = kernel;
-  for (auto& [name, tensor] : host.tensors) {
-    if (bench::is_output(name)) tensor.poison();
-  }
+  bench::poison_outputs(host);
   const Result<Plan> plan = make_plan(host.problem, options);
   if (!plan.ok()) return plan.status();
   Result<bench::Execution> execution = bench::Execution::prepare(*plan, options.device, host);

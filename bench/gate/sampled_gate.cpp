@@ -68,12 +68,9 @@ HostProblem block_problem(const Problem& whole, const ReadElements& inputs, cons
 }
 
 bool all_written(const HostTensor& o) {
-  const DType dtype = o.desc().dtype;
-  if ((dtype == DType::f16 || dtype == DType::bf16) && o.is_dense()) {
-    const uint16_t infinity = dtype == DType::f16 ? 0x7C00 : 0x7F80;
-    const auto* const bits = static_cast<const uint16_t*>(o.data());
-    return std::none_of(bits, bits + o.elements(),
-                        [=](uint16_t x) { return (x & 0x7FFF) > infinity; });
+  if (o.is_dense()) {
+    const auto* const first = static_cast<const std::byte*>(o.data());
+    return !has_nan(o.desc().dtype, {first, static_cast<size_t>(element_bytes(o.desc()))});
   }
   for (int64_t i = 0; i < o.elements(); ++i) {
     if (std::isnan(o.get(i))) return false;

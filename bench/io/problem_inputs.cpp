@@ -13,13 +13,8 @@ double gibibytes(double bytes) { return bytes / (1024.0 * 1024.0 * 1024.0); }
 
 Status check_memory(const Problem& problem) {
   double bytes = 0;
-  for_each_tensor(problem, [&](std::string_view, const TensorDesc& desc) {
-    auto size = static_cast<double>(size_of(desc.dtype));
-    for (int32_t d = 0; d < desc.rank; ++d) {
-      size *= static_cast<double>(desc.shape[static_cast<size_t>(d)]);
-    }
-    bytes += size;
-  });
+  for_each_tensor(problem,
+                  [&](std::string_view, const TensorDesc& desc) { bytes += element_bytes(desc); });
   const auto available = static_cast<double>(devices().front().memory_bytes);
   if (available <= 0 || bytes <= available) return {};
   return {

@@ -1,20 +1,13 @@
 #include "bench/peers/peer_process.hpp"
 
-#include <fcntl.h>
-#include <poll.h>
-#include <spawn.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <array>
 #include <cerrno>
 #include <chrono>
 #include <csignal>
-#include <cstring>
 #include <fstream>
-#include <iterator>
 #include <thread>
 #include <utility>
 
@@ -28,7 +21,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using Json = nlohmann::ordered_json;
 
-constexpr size_t kLargestAnswer = size_t{1} << 24;
 constexpr std::chrono::seconds kFarewell{3};
 
 // The last line of what it printed, for an error.
@@ -45,24 +37,9 @@ std::string last_words(const std::string& log) {
 
 Result<std::unique_ptr<PeerProcess>> PeerProcess::start(const std::vector<std::string>& words,
                                                         const std::string& log) {
-  int ends[2];
-  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
-    return Status(StatusCode::internal, fmt::format("socketpair: {}", std::strerror(errno)));
-  }
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_adddup2(&actions, ends[1], STDIN_FILENO);
-  posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
-  posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, log.c_str(),
-                                   O_WRONLY | O_CREAT | O_TRUNC, 0600);
-  const Result<pid_t> child = start_program(words, actions);
-  posix_spawn_file_actions_destroy(&actions);
-  ::close(ends[1]);
-  if (!child.ok()) {
-    ::close(ends[0]);
-    return child.status();
-  }
-  return std::unique_ptr<PeerProcess>(new PeerProcess(*child, ends[0], log));
+  const Result<Child> child = start_child(words, {.answers = true, .log = log});
+  if (!child.ok()) return child.status();
+  return std::unique_ptr<PeerProcess>(new PeerProcess(*child, log));
 }
 
 PeerProcess::~PeerProcess() {
@@ -101,25 +78,21 @@ Status PeerProcess::send(const std::string& line) {
 }
 
 Result<std::string> PeerProcess::receive(double seconds) {
-  const auto end = Clock::now() + std::chrono::duration_cast<Clock::duration>(
-                                      std::chrono::duration<double>(seconds));
+  const auto deadline = after_seconds(seconds);
   for (;;) {
-    if (const size_t newline = pending_.find('\n'); newline != std::string::npos) {
-      std::string line = pending_.substr(0, newline);
-      pending_.erase(0, newline + 1);
-      return line;
+    std::string line;
+    switch (lines_.next(deadline, line)) {
+      case LineReader::Event::line:
+        return line;
+      case LineReader::Event::silence:
+        return lost(fmt::format("did not answer in {:.0f} s", seconds));
+      case LineReader::Event::too_long:
+        return lost("answered without end");
+      case LineReader::Event::end:
+        return lost("ended");
+      case LineReader::Event::interrupt:
+        break;
     }
-    if (pending_.size() > kLargestAnswer) return lost("answered without end");
-    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(end - Clock::now());
-    if (left.count() <= 0) return lost(fmt::format("did not answer in {:.0f} s", seconds));
-    pollfd waiting{.fd = socket_, .events = POLLIN, .revents = 0};
-    const int ready = ::poll(&waiting, 1, static_cast<int>(std::min<int64_t>(left.count(), 1000)));
-    if (ready <= 0) continue;  // a timeout or a signal: the clock above decides
-    std::array<char, 65536> piece;
-    const ssize_t count = ::read(socket_, piece.data(), piece.size());
-    if (count < 0 && errno == EINTR) continue;
-    if (count <= 0) return lost("ended");
-    pending_.append(piece.data(), static_cast<size_t>(count));
   }
 }
 

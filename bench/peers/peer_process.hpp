@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "bench/process/child_process.hpp"
 #include "flashcore/flashcore.hpp"
 
 namespace flashcore::bench {
@@ -29,8 +30,13 @@ class PeerProcess {
   bool alive() const { return socket_ >= 0; }
 
  private:
-  PeerProcess(pid_t child, int socket, std::string log)
-      : child_(child), socket_(socket), log_(std::move(log)) {}
+  static constexpr size_t kLargestAnswer = size_t{1} << 24;
+
+  PeerProcess(const Child& child, std::string log)
+      : child_(child.process),
+        socket_(child.stream),
+        log_(std::move(log)),
+        lines_(child.stream, kLargestAnswer) {}
   Status send(const std::string& line);
   Result<std::string> receive(double seconds);
   Status lost(const std::string& why);
@@ -38,7 +44,7 @@ class PeerProcess {
   pid_t child_;
   int socket_;  // -1 once it is lost
   std::string log_;
-  std::string pending_;
+  LineReader lines_;
 };
 
 }  // namespace flashcore::bench

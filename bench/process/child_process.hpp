@@ -1,9 +1,9 @@
-// Programs that commands start, and what they print.
+// Programs that this one starts, and what they print.
 #pragma once
 
-#include <spawn.h>
 #include <sys/types.h>
 
+#include <chrono>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -12,11 +12,39 @@
 
 namespace flashcore::bench {
 
+struct Child {
+  pid_t process = 0;
+  int stream = -1;  // what it prints; with `answers`, its standard input too
+};
+
+struct ChildOptions {
+  bool errors = false;     // what it prints includes its stderr
+  bool answers = false;    // a socket in place of a pipe
+  bool own_group = false;  // a process group, to be ended with all that it starts
+  std::string log = {};    // a file for its stderr; empty: this program's
+};
+
 // Starts words[0], found on PATH unless it has a '/', with the rest as its arguments. No shell is
 // involved; a program that cannot be started is unsupported.
-Result<pid_t> start_program(const std::vector<std::string>& words,
-                            const posix_spawn_file_actions_t& actions,
-                            const posix_spawnattr_t* attributes = nullptr);
+Result<Child> start_child(const std::vector<std::string>& words, const ChildOptions& options);
+
+// Lines from a child, waited for with a deadline.
+class LineReader {
+ public:
+  // interrupt: a signal came to this process; too_long: a line without an end
+  enum class Event { line, silence, end, interrupt, too_long };
+
+  LineReader(int stream, size_t longest_line) : stream_(stream), longest_line_(longest_line) {}
+
+  Event next(std::chrono::steady_clock::time_point deadline, std::string& line);
+
+ private:
+  int stream_;
+  size_t longest_line_;
+  std::string pending_;
+};
+
+std::chrono::steady_clock::time_point after_seconds(double seconds);
 
 struct ChildOutput {
   int exit_status = 0;  // 128 and the signal for one that a signal ended
@@ -26,6 +54,8 @@ struct ChildOutput {
 // Starts a program and waits for it.
 Result<ChildOutput> run_child(const std::vector<std::string>& words);
 
+// The folders of PATH, in its order.
+std::vector<std::string> path_folders();
 bool on_path(std::string_view program);
 Result<std::string> this_program();  // its path
 

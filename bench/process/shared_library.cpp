@@ -4,10 +4,10 @@
 
 #include <cstdlib>
 #include <filesystem>
-#include <string_view>
 #include <utility>
 #include <vector>
 
+#include "bench/process/child_process.hpp"
 #include "problem/status.hpp"
 
 namespace flashcore::bench {
@@ -17,11 +17,7 @@ namespace fs = std::filesystem;
 
 // Folders of NVIDIA's packages in the python3 that PATH leads to.
 void append_python_folders(std::vector<fs::path>& folders) {
-  const char* const path = std::getenv("PATH");
-  for (std::string_view rest = path == nullptr ? "" : path; !rest.empty();) {
-    const size_t end = rest.find(':');
-    const fs::path bin = rest.substr(0, end);
-    rest.remove_prefix(end == std::string_view::npos ? rest.size() : end + 1);
+  for (const fs::path bin : path_folders()) {
     std::error_code error;
     if (!fs::exists(bin / "python3", error)) continue;
     for (const auto& version : fs::directory_iterator(bin.parent_path() / "lib", error)) {

@@ -1,6 +1,7 @@
 #include "bench/run/case_evidence.hpp"
 
 #include <algorithm>
+#include <optional>
 
 #include "bench/cases/problem_text.hpp"
 #include "bench/cases/work.hpp"
@@ -15,15 +16,10 @@ using Json = nlohmann::ordered_json;
 
 double bytes_of(const Problem& problem) {
   double bytes = 0;
-  std::vector<const TensorDesc*> all = {&problem.q, &problem.k, &problem.v, &problem.o};
-  if (problem.bias) all.push_back(&*problem.bias);
-  if (problem.mask) all.push_back(&*problem.mask);
-  for (const TensorDesc* const desc : all) {
-    auto size = static_cast<double>(size_of(desc->dtype));
-    for (size_t d = 0; d < static_cast<size_t>(desc->rank); ++d) {
-      size *= static_cast<double>(desc->shape[d]);
-    }
-    bytes += size;
+  for (const auto& desc :
+       {std::optional(problem.q), std::optional(problem.k), std::optional(problem.v),
+        std::optional(problem.o), problem.bias, problem.mask}) {
+    if (desc) bytes += element_bytes(*desc);
   }
   return bytes;
 }

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 #include <map>
 #include <span>
@@ -48,9 +47,7 @@ class GivenWorkload final : public Workload {
   }
 
   Result<TimedCall> prepare(const Plan& plan) override {
-    for (auto& [name, tensor] : host_.tensors) {
-      if (is_output(name)) tensor.poison();
-    }
+    poison_outputs(host_);
     Result<Execution> execution = Execution::prepare(plan, device_, host_);
     if (!execution.ok()) return execution.status();
     executions_.push_back(std::make_unique<Execution>(std::move(*execution)));
@@ -95,27 +92,7 @@ class GivenWorkload final : public Workload {
   std::vector<std::unique_ptr<Execution>> executions_;
 };
 
-// Whether an element of the type is NaN, which poison is.
-template <class Bits>
-bool any_nan(std::span<const std::byte> bytes, Bits infinity) {
-  constexpr Bits kMagnitude = static_cast<Bits>(~Bits{0}) >> 1;
-  for (size_t at = 0; at + sizeof(Bits) <= bytes.size(); at += sizeof(Bits)) {
-    Bits bits;
-    std::memcpy(&bits, bytes.data() + at, sizeof(Bits));
-    if ((bits & kMagnitude) > infinity) return true;
-  }
-  return false;
-}
-
-bool has_nan(DType dtype, std::span<const std::byte> bytes) {
-  if (dtype == DType::f16) return any_nan<uint16_t>(bytes, 0x7C00);
-  if (dtype == DType::bf16) return any_nan<uint16_t>(bytes, 0x7F80);
-  if (dtype == DType::f32) return any_nan<uint32_t>(bytes, 0x7F800000);
-  for (size_t i = 0; i < bytes.size() / size_of(dtype); ++i) {
-    if (std::isnan(load_element(dtype, bytes.data(), static_cast<int64_t>(i)))) return true;
-  }
-  return false;
-}
+size_t bytes_of(const TensorDesc& desc) { return static_cast<size_t>(element_bytes(desc)); }
 
 class DeviceTiles final : public TiledWorkload {
  public:
@@ -249,14 +226,6 @@ class DeviceTiles final : public TiledWorkload {
     }
     verdict.passed = verdict.failure.empty();
     return verdict;
-  }
-
-  static size_t bytes_of(const TensorDesc& desc) {
-    size_t bytes = size_of(desc.dtype);
-    for (size_t d = 0; d < static_cast<size_t>(desc.rank); ++d) {
-      bytes *= static_cast<size_t>(desc.shape[d]);
-    }
-    return bytes;
   }
 
   Status add_output(const std::string& name, const TensorDesc& desc) {

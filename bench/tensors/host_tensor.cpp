@@ -1,6 +1,7 @@
 #include "bench/tensors/host_tensor.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
 #include "problem/dtype.hpp"
@@ -21,6 +22,17 @@ bool lies_densely(const TensorDesc& desc) {
   return true;
 }
 
+template <class Bits>
+bool any_nan(std::span<const std::byte> bytes, Bits infinity) {
+  constexpr Bits kMagnitude = static_cast<Bits>(~Bits{0}) >> 1;
+  for (size_t at = 0; at + sizeof(Bits) <= bytes.size(); at += sizeof(Bits)) {
+    Bits bits;
+    std::memcpy(&bits, bytes.data() + at, sizeof(Bits));
+    if ((bits & kMagnitude) > infinity) return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 TensorDesc contiguous(DType dtype, std::span<const int64_t> shape) {
@@ -34,6 +46,24 @@ TensorDesc contiguous(DType dtype, std::span<const int64_t> shape) {
     stride *= static_cast<uint64_t>(std::max<int64_t>(shape[d], 1));
   }
   return desc;
+}
+
+double element_bytes(const TensorDesc& desc) {
+  auto bytes = static_cast<double>(size_of(desc.dtype));
+  for (size_t d = 0; d < static_cast<size_t>(desc.rank); ++d) {
+    bytes *= static_cast<double>(desc.shape[d]);
+  }
+  return bytes;
+}
+
+bool has_nan(DType dtype, std::span<const std::byte> bytes) {
+  if (dtype == DType::f16) return any_nan<uint16_t>(bytes, 0x7C00);
+  if (dtype == DType::bf16) return any_nan<uint16_t>(bytes, 0x7F80);
+  if (dtype == DType::f32) return any_nan<uint32_t>(bytes, 0x7F800000);
+  for (size_t i = 0; i < bytes.size() / size_of(dtype); ++i) {
+    if (std::isnan(load_element(dtype, bytes.data(), static_cast<int64_t>(i)))) return true;
+  }
+  return false;
 }
 
 HostTensor::HostTensor(const TensorDesc& desc) : desc_(desc), dense_(lies_densely(desc)) {

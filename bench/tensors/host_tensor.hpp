@@ -20,6 +20,12 @@ namespace flashcore::bench {
 // As TensorDesc::contiguous, for a shape that is known at run time.
 TensorDesc contiguous(DType dtype, std::span<const int64_t> shape);
 
+// Bytes of the elements alone, a gap between rows not counted; a double holds any product.
+double element_bytes(const TensorDesc& desc);
+
+// Whether an element is NaN, which poison is.
+bool has_nan(DType dtype, std::span<const std::byte> elements);
+
 class HostTensor {
  public:
   static constexpr size_t kGuardBytes = 256;

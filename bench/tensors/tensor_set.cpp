@@ -139,6 +139,12 @@ void fill_inputs(HostProblem& host, uint64_t seed) {
   });
 }
 
+void poison_outputs(HostProblem& host) {
+  for (auto& [name, tensor] : host.tensors) {
+    if (is_output(name)) tensor.poison();
+  }
+}
+
 HostProblem make_host_problem(const Problem& problem, uint64_t seed) {
   HostProblem host = allocate(problem);
   fill_inputs(host, seed);

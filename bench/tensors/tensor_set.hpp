@@ -44,6 +44,9 @@ HostProblem allocate(const Problem& problem);
 // ALiBi slopes 2^(-8 (h + 1) / H), scales in [0.5, 2), full lengths, equal packed entries.
 void fill_inputs(HostProblem& host, uint64_t seed);
 
+// Every byte of O and LSE becomes 0xFF again.
+void poison_outputs(HostProblem& host);
+
 // allocate and fill_inputs.
 HostProblem make_host_problem(const Problem& problem, uint64_t seed);
 

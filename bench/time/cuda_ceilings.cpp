@@ -2,15 +2,12 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
-#include <utility>
-#include <vector>
 
 #include "bench/device/cuda_error.hpp"
-#include "bench/tensors/host_tensor.hpp"
-#include "bench/tensors/random.hpp"
+#include "bench/device/device_memory.hpp"
+#include "bench/tensors/tiled_inputs.hpp"
 #include "bench/time/cublas.hpp"
 #include "bench/time/probe_kernels.hpp"
 
@@ -20,43 +17,6 @@ namespace {
 constexpr int kMatrixSize = 8192;
 constexpr size_t kCopyBytes = size_t{1} << 30;
 
-class DeviceBuffer {
- public:
-  static Result<DeviceBuffer> allocate(size_t bytes) {
-    DeviceBuffer buffer;
-    FLASHCORE_RETURN_IF_ERROR(
-        cuda_status(cudaMalloc(&buffer.data_, bytes), fmt::format("allocating {} bytes", bytes)));
-    return buffer;
-  }
-  DeviceBuffer(DeviceBuffer&& other) noexcept : data_(std::exchange(other.data_, nullptr)) {}
-  DeviceBuffer& operator=(DeviceBuffer&&) = delete;
-  ~DeviceBuffer() {
-    if (data_ != nullptr) (void)cudaFree(data_);
-  }
-  std::byte* data() const { return static_cast<std::byte*>(data_); }
-
- private:
-  DeviceBuffer() = default;
-  void* data_ = nullptr;
-};
-
-// N(0, 1): one drawn piece, copied until the buffer is full. The piece's length is no divisor of a
-// row's, so that no two rows of a matrix are equal in place.
-Status fill_normal(std::byte* data, size_t bytes, DType dtype, uint64_t seed) {
-  constexpr int64_t kElements = (1 << 20) + 8;
-  HostTensor piece(TensorDesc::contiguous(dtype, {kElements}));
-  Random random(seed);
-  piece.fill([&] { return random.normal(); });
-  const size_t piece_bytes = static_cast<size_t>(kElements) * size_of(dtype);
-  for (size_t at = 0; at < bytes; at += piece_bytes) {
-    FLASHCORE_RETURN_IF_ERROR(
-        cuda_status(cudaMemcpy(data + at, piece.data(), std::min(piece_bytes, bytes - at),
-                               cudaMemcpyHostToDevice),
-                    "filling a matrix"));
-  }
-  return {};
-}
-
 }  // namespace
 
 Result<MatrixProduct> time_matrix_product(CudaTimer& timer, DType dtype,
@@ -64,17 +24,22 @@ Result<MatrixProduct> time_matrix_product(CudaTimer& timer, DType dtype,
   const Result<Cublas> cublas = Cublas::open(timer.stream());
   if (!cublas.ok()) return cublas.status();
   const size_t bytes = size_t{kMatrixSize} * kMatrixSize * size_of(dtype);
-  const Result<DeviceBuffer> a = DeviceBuffer::allocate(bytes);
-  if (!a.ok()) return a.status();
-  const Result<DeviceBuffer> b = DeviceBuffer::allocate(bytes);
-  if (!b.ok()) return b.status();
-  const Result<DeviceBuffer> c = DeviceBuffer::allocate(bytes);
-  if (!c.ok()) return c.status();
-  FLASHCORE_RETURN_IF_ERROR(fill_normal(a->data(), bytes, dtype, 1));
-  FLASHCORE_RETURN_IF_ERROR(fill_normal(b->data(), bytes, dtype, 2));
-  const Result<Timing> timing = timer.time(
-      [&](Stream) { return cublas->multiply(dtype, kMatrixSize, a->data(), b->data(), c->data()); },
-      protocol);
+  const Result<std::unique_ptr<DeviceMemory>> memory = cuda_memory(timer.index());
+  if (!memory.ok()) return memory.status();
+  // Repeated pieces, as the tensors of a benchmark are.
+  const TiledInputs inputs(dtype);
+  void* matrices[3];
+  for (void*& matrix : matrices) {
+    const Result<void*> allocated = (*memory)->allocate(bytes);
+    if (!allocated.ok()) return allocated.status();
+    matrix = *allocated;
+  }
+  void *const a = matrices[0], *const b = matrices[1], *const c = matrices[2];
+  FLASHCORE_RETURN_IF_ERROR((*memory)->copy_tiled(a, bytes, inputs.piece("q")));
+  FLASHCORE_RETURN_IF_ERROR((*memory)->copy_tiled(b, bytes, inputs.piece("k")));
+  FLASHCORE_RETURN_IF_ERROR((*memory)->synchronise());
+  const Result<Timing> timing =
+      timer.time([&](Stream) { return cublas->multiply(dtype, kMatrixSize, a, b, c); }, protocol);
   if (!timing.ok()) return timing.status();
   const double n = kMatrixSize;
   return MatrixProduct{
@@ -87,15 +52,17 @@ Result<MatrixProduct> time_matrix_product(CudaTimer& timer, DType dtype,
 }
 
 Result<Copy> time_copy(CudaTimer& timer, const CudaProtocol& protocol) {
-  const Result<DeviceBuffer> from = DeviceBuffer::allocate(kCopyBytes);
+  const Result<std::unique_ptr<DeviceMemory>> memory = cuda_memory(timer.index());
+  if (!memory.ok()) return memory.status();
+  const Result<void*> from = (*memory)->allocate(kCopyBytes);
   if (!from.ok()) return from.status();
-  const Result<DeviceBuffer> to = DeviceBuffer::allocate(kCopyBytes);
+  const Result<void*> to = (*memory)->allocate(kCopyBytes);
   if (!to.ok()) return to.status();
   const Result<Timing> timing = timer.time(
       [&](Stream stream) {
-        return cuda_status(launch_copy_kernel(to->data(), from->data(), kCopyBytes,
-                                              static_cast<cudaStream_t>(stream.handle)),
-                           "a copy");
+        return cuda_status(
+            launch_copy_kernel(*to, *from, kCopyBytes, static_cast<cudaStream_t>(stream.handle)),
+            "a copy");
       },
       protocol);
   if (!timing.ok()) return timing.status();

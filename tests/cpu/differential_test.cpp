@@ -65,9 +65,7 @@ Status run(HostProblem& host, const std::string& kernel, int threads, bool batch
   options.batch_invariant = batch_invariant;
   const Result<Plan> plan = make_plan(host.problem, options);
   if (!plan.ok()) return plan.status();
-  for (auto& [name, tensor] : host.tensors) {
-    if (bench::is_output(name)) tensor.poison();
-  }
+  bench::poison_outputs(host);
   Workspace workspace(plan->workspace_bytes());
   Status status = plan->run(host.arguments(), workspace.data(), plan->workspace_bytes());
   if (status.ok() && !workspace.intact()) {

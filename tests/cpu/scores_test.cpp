@@ -18,9 +18,7 @@ void expect_passes(const ScoreCase& one, HostProblem& host, const bench::Referen
   PlanOptions options;
   options.kernel = kernel;
   options.threads = 2;
-  for (auto& [name, tensor] : host.tensors) {
-    if (bench::is_output(name)) tensor.poison();
-  }
+  bench::poison_outputs(host);
   const Status status = testing::run_on_host(host, options);
   ASSERT_TRUE(status.ok()) << one.name << ": " << status.message();
   const bench::Verdict verdict = bench::judge(host, reference);

@@ -107,11 +107,7 @@ Outputs outputs_of(const bench::HostProblem& host) {
   return all;
 }
 
-void poison(bench::HostProblem& host) {
-  for (auto& [name, tensor] : host.tensors) {
-    if (bench::is_output(name)) tensor.poison();
-  }
-}
+void poison(bench::HostProblem& host) { bench::poison_outputs(host); }
 
 // What is tested: each kernel on types and head dimensions of its own.
 struct Subject {

@@ -74,9 +74,7 @@ INSTANTIATE_TEST_SUITE_P(Hopper, ForwardEarly, testing::Values(kHopper, kMedium)
 
 // Runs on poisoned outputs.
 Status run_on_gpu(bench::HostProblem& host, const PlanOptions& chosen) {
-  for (auto& [name, tensor] : host.tensors) {
-    if (bench::is_output(name)) tensor.poison();
-  }
+  bench::poison_outputs(host);
   const Result<Plan> plan = make_plan(host.problem, chosen);
   if (!plan.ok()) return plan.status();
   Result<bench::Execution> execution = bench::Execution::prepare(*plan, kGpu, host);

@@ -66,17 +66,11 @@ std::vector<const char*> kernels_for(const Problem& problem) {
   return {kKernel};
 }
 
-void poison_outputs(bench::HostProblem& host) {
-  for (auto& [name, tensor] : host.tensors) {
-    if (bench::is_output(name)) tensor.poison();
-  }
-}
-
 // Runs three times, with the same bits each time; the outputs are in `host` afterwards.
 void run_thrice(bench::HostProblem& host, const char* kernel) {
   const Result<Plan> plan = plan_of(host.problem, kernel);
   ASSERT_TRUE(plan.ok()) << plan.status().message();
-  poison_outputs(host);
+  bench::poison_outputs(host);
   Result<bench::Execution> execution =
       bench::Execution::prepare(*plan, {DeviceKind::cuda, 0}, host);
   ASSERT_TRUE(execution.ok()) << execution.status().message();
@@ -292,7 +286,7 @@ class TwoRuns {
     EXPECT_TRUE(plan_.ok()) << plan_.status().message();
     for (const uint64_t seed : {21, 22}) hosts_.push_back(bench::make_host_problem(problem, seed));
     for (bench::HostProblem& host : hosts_) {
-      poison_outputs(host);
+      bench::poison_outputs(host);
       Result<bench::Execution> execution =
           bench::Execution::prepare(*plan_, {DeviceKind::cuda, 0}, host);
       EXPECT_TRUE(execution.ok()) << execution.status().message();
@@ -308,7 +302,7 @@ class TwoRuns {
 
   void expect_same(size_t i) {
     EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
-    poison_outputs(hosts_[i]);
+    bench::poison_outputs(hosts_[i]);
     EXPECT_TRUE(executions_[i].fetch().ok());
     const auto memory = hosts_[i].at("o").memory();
     EXPECT_EQ(std::memcmp(alone_[i].data(), memory.data(), memory.size()), 0) << "inputs " << i;
