@@ -1,5 +1,5 @@
 // flashcore_small_grid: every candidate kernel on a grid of small problems, gated and then timed:
-// what the rule that chooses between them (src/tuning/small_choice.hpp) is fitted to and held to.
+// what the cost model that chooses between them (src/tuning) is fitted to and held to.
 //
 //   flashcore_small_grid OUT.json [grid|eager] [f16|bf16|both] [seconds]
 //

@@ -28,11 +28,6 @@ ARROWS = {
     "plan": "include problem kernel cpu cuda/ladder cuda/*/* tuning",
     "api": "include problem",
 }
-# Includes that stand for now, and what would turn them.
-EXCEPTIONS = {
-    ("tuning", "cuda/*/*"): "the cost models read the kernels' tiles, until kernels hand their work "
-                            "units and costs over as data",
-}
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.MULTILINE)
 SUFFIXES = {".c", ".h", ".cpp", ".hpp", ".cu", ".cuh", ".in"}
 
@@ -58,7 +53,7 @@ def complaint(path: str, included: str, is_public: bool) -> str | None:
         return f"src/{path}: includes {included}, which is in no room below src/"
     if own[1] == other[1]:
         return None
-    is_allowed = other[0] in ARROWS[own[0]].split() or (own[0], other[0]) in EXCEPTIONS
+    is_allowed = other[0] in ARROWS[own[0]].split()
     if is_allowed and other[0] == "cuda/*/common":  # that of its own architecture
         is_allowed = own[1].rpartition("/")[0] == other[1].rpartition("/")[0]
     if is_allowed:
@@ -68,7 +63,6 @@ def complaint(path: str, included: str, is_public: bool) -> str | None:
 
 def check(root: pathlib.Path) -> list[str]:
     found = []
-    used = set()
     for file in sorted((root / "src").rglob("*")):
         if file.suffix not in SUFFIXES or len(file.relative_to(root / "src").parts) == 1:
             continue
@@ -77,11 +71,6 @@ def check(root: pathlib.Path) -> list[str]:
             said = complaint(path, included, (root / "include" / included).is_file())
             if said:
                 found.append(said)
-            own, other = room_of(path), room_of(included)
-            if own and other and own[1] != other[1]:
-                used.add((own[0], other[0]))
-    found += [f"scripts/check_arrows.py: the exception {one} -> {other} is not used any more"
-              for one, other in EXCEPTIONS if (one, other) not in used]
     return found
 
 
@@ -90,7 +79,7 @@ def main() -> int:
     found = check(root)
     for line in found:
         print(line)
-    print(f"arrows between rooms: {len(found)} broken, {len(EXCEPTIONS)} kept for now")
+    print(f"arrows between rooms: {len(found)} broken")
     return 1 if found else 0
 
 

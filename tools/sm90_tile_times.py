@@ -3,14 +3,16 @@
 
     sm90_tile_times.py OUT.json [--seconds 90]
 
-Runs where python3 has PyTorch and the flashcore package with CUDA kernels. Half of the problems are for
-the fit (`held_out` false), the others to judge it. tools/fit_sm90_tiles.py reads the file.
+Runs where python3 has PyTorch and the flashcore package with CUDA kernels, in a clone of the commit that
+the package was built from. Every second problem has sizes by chance. flashcore_fit_tuning reads the file
+(docs/tuning.md).
 """
 import argparse
 import json
 import pathlib
 import random
 import statistics
+import subprocess
 import time
 
 import peers_torch
@@ -53,15 +55,15 @@ def main() -> int:
 
     import flashcore
     begin = time.monotonic()
-    fit = [one for one in grid() if is_small(*one[:3])]
-    random.Random(0).shuffle(fit)
-    held_out = others()
+    regular = [one for one in grid() if is_small(*one[:3])]
+    random.Random(0).shuffle(regular)
+    by_chance = others()
     timer = peers_torch.CudaTimer(torch)
     rows = []
-    for n in range(2 * len(fit)):
+    for n in range(2 * len(regular)):
         if time.monotonic() - begin > options.seconds:
             break
-        one = fit[n // 2] if n % 2 == 0 else next(held_out)
+        one = regular[n // 2] if n % 2 == 0 else next(by_chance)
         heads, queries, keys, causal = one
         if not is_small(heads, queries, keys):
             continue
@@ -76,13 +78,15 @@ def main() -> int:
                                             kernel=f"forward_sm90_{tile}"), PROTOCOL)
             us[tile] = round(statistics.median(seconds) * 1e6, 3)
         rows.append({"heads": heads, "queries": queries, "keys": keys, "causal": causal,
-                     "held_out": n % 2 == 1, "us": us})
+                     "us": us})
     properties = torch.cuda.get_device_properties(0)
-    document = {"device": properties.name, "multiprocessors": properties.multi_processor_count,
+    commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=pathlib.Path(__file__).parent, check=True,
+                            capture_output=True, text=True).stdout.strip()
+    document = {"commit": commit, "device": properties.name, "multiprocessors": properties.multi_processor_count,
                 "dtype": "bf16", "head_dim": 64, "rows": rows}
     text = json.dumps(document, separators=(",", ":")).replace('{"heads"', '\n{"heads"')
     options.out.write_text(text + "\n", encoding="utf-8")
-    print(f"{len(rows)} problems of {2 * len(fit)}")
+    print(f"{len(rows)} problems of {2 * len(regular)}")
     return 0
 
 

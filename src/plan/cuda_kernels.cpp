@@ -10,15 +10,13 @@
 #include "cuda/forward_sm90/latency_wide/plan.hpp"
 #include "cuda/forward_sm90/throughput/plan.hpp"
 #include "cuda/ladder/plan.hpp"
-#include "tuning/declines.hpp"
-#include "tuning/forward_sm90_tile.hpp"
+#include "plan/forward_choice.hpp"
 
 namespace flashcore {
 namespace {
 
 namespace sm80 = cuda::forward_sm80;
 namespace sm90 = cuda::forward_sm90;
-using tuning::SmallChoice;
 
 constexpr uintptr_t kAlignment = 16;
 
@@ -59,20 +57,21 @@ Kernel declining(Kernel kernel, Declines declines) {
 }  // namespace
 
 std::vector<Kernel> cuda_kernels() {
-  std::vector<Kernel> hopper = sm90::throughput::kernels(tuning::choose_sm90_tile);
-  hopper[0].declines = tuning::sm90_throughput_declines;
-  const auto where = [next = hopper[0]](bool (SmallChoice::*is_chosen)() const) {
-    return [next, is_chosen](const ForwardProblem& p, const PlanContext& context) {
-      return tuning::sm90_latency_declines(p, context, next, is_chosen);
+  std::vector<Kernel> hopper = sm90::throughput::kernels(choose_sm90_tile);
+  hopper[0].declines = sm90_throughput_declines;
+  const auto unless_fastest = [next = hopper[0]](LatencyKernel kernel) {
+    return [next, kernel](const ForwardProblem& p, const PlanContext& context) {
+      return sm90_latency_declines(p, context, next, kernel);
     };
   };
   const std::vector<Kernel> ampere = sm80::throughput::kernels();
 
   std::vector<Kernel> table;
-  table.push_back(declining(sm90::latency::kernel(), where(&SmallChoice::is_small)));
-  table.push_back(declining(sm90::latency_wide::kernel(), where(&SmallChoice::is_medium)));
+  table.push_back(declining(sm90::latency::kernel(), unless_fastest(LatencyKernel::latency)));
+  table.push_back(
+      declining(sm90::latency_wide::kernel(), unless_fastest(LatencyKernel::latency_wide)));
   table.insert(table.end(), hopper.begin(), hopper.end());
-  table.push_back(declining(sm80::latency::kernel(), tuning::sm80_latency_declines));
+  table.push_back(declining(sm80::latency::kernel(), sm80_latency_declines));
   table.insert(table.end(), ampere.begin(), ampere.end());
   for (Kernel& kernel : cuda::ladder::kernels()) table.push_back(std::move(kernel));
   for (Kernel& kernel : table) {

@@ -1,5 +1,6 @@
 #include <cuda_runtime_api.h>
 
+#include <algorithm>
 #include <mutex>
 #include <optional>
 
@@ -35,7 +36,32 @@ bool find_devices(std::vector<DeviceInfo>& found) {
   return complete;
 }
 
+// 0 where the runtime does not know it.
+int attribute(cudaDeviceAttr which, int device) {
+  int value = 0;
+  if (cudaDeviceGetAttribute(&value, which, device) == cudaSuccess) return value;
+  (void)cudaGetLastError();
+  return 0;
+}
+
 }  // namespace
+
+tuning::DeviceSpeed device_speed(const DeviceInfo& device) {
+  if (device.name.empty()) return {};
+  const std::vector<DeviceInfo> found = cuda_devices();
+  const bool is_there = std::any_of(found.begin(), found.end(), [&](const DeviceInfo& one) {
+    return one.device.index == device.device.index && one.name == device.name &&
+           one.multiprocessors == device.multiprocessors;
+  });
+  if (!is_there) return {};
+  constexpr double kMhzOfKhz = 1e-3, kGbOfBytes = 1e-9, kHzOfKhz = 1e3;
+  const int index = device.device.index;
+  const double bus_bytes = attribute(cudaDevAttrGlobalMemoryBusWidth, index) / 8.0;
+  // Twice a clock: double data rate.
+  return {.sm_clock_mhz = kMhzOfKhz * attribute(cudaDevAttrClockRate, index),
+          .memory_gb_s =
+              kGbOfBytes * 2 * kHzOfKhz * attribute(cudaDevAttrMemoryClockRate, index) * bus_bytes};
+}
 
 std::vector<DeviceInfo> cuda_devices() {
   static std::mutex mutex;

@@ -5,6 +5,7 @@
 namespace flashcore {
 
 std::vector<DeviceInfo> cuda_devices() { return {}; }
+tuning::DeviceSpeed device_speed(const DeviceInfo& /*device*/) { return {}; }
 std::vector<Kernel> cuda_kernels() { return {}; }
 
 }  // namespace flashcore

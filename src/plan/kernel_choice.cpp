@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "kernel/device_code.hpp"
+#include "plan/forward_choice.hpp"
 #include "plan/table.hpp"
 
 namespace flashcore {
@@ -12,10 +13,17 @@ namespace {
 
 // What a caller should know of a kernel that runs.
 std::string note_of(const Kernel& kernel, const DeviceInfo& device) {
-  if (device_code(kernel.targets, device.compute_capability) != DeviceCode::ptx) return {};
-  return fmt::format(
-      "never measured on compute capability {}, for which the driver compiles it at its first use",
-      capability_text(device.compute_capability));
+  std::string note;
+  if (device_code(kernel.targets, device.compute_capability) == DeviceCode::ptx) {
+    note = fmt::format(
+        "never measured on compute capability {}, for which the driver compiles it at its first "
+        "use",
+        capability_text(device.compute_capability));
+  }
+  if (kernel.device != DeviceKind::cuda || !kernel.declines) return note;
+  const std::string provenance = tuning_for(device).provenance();
+  if (provenance.empty()) return note;
+  return fmt::format("{}{}its tuning was {}", note, note.empty() ? "" : "; ", provenance);
 }
 
 std::string_view objection_of(const KernelVerdict& verdict) {

@@ -34,7 +34,7 @@
 namespace flashcore {
 namespace {
 
-using testing::HasSubstr;
+using testing::HasSubstr, testing::Not;
 
 constexpr fake::Gpu kAmpere{80, 108, 163 * 1024}, kHopper{90, 132, 227 * 1024},
     kBlackwell{100, 148, 227 * 1024}, kGeForce{120, 188, 99 * 1024};
@@ -367,11 +367,38 @@ TEST(LaterGpus, RunTheKernelsForAmpereFromPtxAndSaySo) {
                                           capability_text(gpu.compute_capability)));
     }
   }
-  for (const fake::Gpu& gpu : {kAmpere, kHopper}) {
-    for (const KernelVerdict& verdict : choose_kernel(*p, context_of(gpu)).verdicts) {
-      EXPECT_EQ(verdict.note, "") << verdict.kernel << " on " << gpu.compute_capability;
+  PlanContext measured = context_of(kHopper);
+  measured.device.name = "NVIDIA H200";
+  for (const PlanContext& context : {measured, context_of(kAmpere)}) {
+    for (const KernelVerdict& verdict : choose_kernel(*p, context).verdicts) {
+      EXPECT_THAT(verdict.note, Not(HasSubstr("never measured")))
+          << verdict.kernel << " on " << context.device.compute_capability;
     }
   }
+}
+
+// What goes by predicted times, on a GPU whose times they are not.
+TEST(UnmeasuredGpus, SayThatTheirTimesAreScaled) {
+  const Result<ForwardProblem> p = resolve(dense(DType::f16, 512, 512));
+  PlanContext measured = context_of(kHopper), ampere = context_of(kAmpere);
+  measured.device.name = "NVIDIA H200";
+  ampere.device.name = "NVIDIA A100-SXM4-80GB";
+  for (const KernelVerdict& verdict : choose_kernel(*p, measured).verdicts) {
+    EXPECT_THAT(verdict.declines + verdict.note, Not(HasSubstr("not measured"))) << verdict.kernel;
+  }
+  const KernelChoice choice = choose_kernel(*p, ampere);
+  for (const KernelVerdict& verdict : choice.verdicts) {
+    const bool by_time = verdict.kernel == "forward_sm80_latency";
+    EXPECT_EQ(verdict.note.find("not measured on this GPU: times are scaled from NVIDIA H200") !=
+                  std::string::npos,
+              by_time)
+        << verdict.kernel << ": " << verdict.note;
+  }
+  const Result<ForwardProblem> larger = resolve(dense(DType::f16, 1536, 1536));
+  const KernelChoice other = choose_kernel(*larger, ampere);
+  ASSERT_NE(other.kernel, nullptr);
+  EXPECT_EQ(other.kernel->name, "forward_sm80_throughput");
+  EXPECT_THAT(other.reason, HasSubstr("not measured on this GPU"));
 }
 
 // ---- sizes

@@ -71,8 +71,9 @@ TEST(AutomaticChoice, BeforeHopper) {
     EXPECT_EQ(choice(dense(32, 1024, 1024, 64), context), "forward_sm80_throughput");
     EXPECT_EQ(choice(dense(8, 512, 512, 256), context), "forward_sm80_throughput") << "a wide head";
   }
-  EXPECT_EQ(choice(dense(8, 512, 512, 64), kL4), "forward_sm80_throughput")
-      << "128 blocks for 58 SMs";
+  EXPECT_EQ(choice(dense(8, 128, 128, 64), kL4), "forward_sm80_latency");
+  EXPECT_EQ(choice(dense(16, 512, 512, 64), kL4), "forward_sm80_throughput")
+      << "256 blocks for 58 SMs";
 }
 
 // What forward_sm80_latency leaves to forward_sm80_throughput although it computes it.

@@ -95,7 +95,7 @@ Planned make_planned(const ForwardProblem& p, const PlanContext& context, TileCh
   const int64_t multiprocessors = context.device.multiprocessors;
   planned.instance = {.type = p.dtype == DType::f16 ? InputType::f16 : InputType::bf16,
                       .config = tile == TileChoice::best
-                                    ? choose_tile(seen_by_choice(p, context), multiprocessors)
+                                    ? choose_tile(seen_by_choice(p, context), context.device)
                                     : tile_candidates(p)[static_cast<size_t>(tile)],
                       .features = has_features(p)};
   const Config& config = kConfigs[static_cast<size_t>(planned.instance.config)];

@@ -9,7 +9,7 @@
 namespace flashcore::cuda::forward_sm90::throughput {
 
 // Which row of kConfigs computes a problem, of those that tile_candidates() has.
-using ChooseTile = int (*)(const ForwardProblem& seen, int64_t multiprocessors);
+using ChooseTile = int (*)(const ForwardProblem& seen, const DeviceInfo& device);
 
 // The first chooses between its tiles; by name, each for any problem that it holds.
 std::vector<Kernel> kernels(ChooseTile choose_tile);

@@ -1,10 +1,13 @@
-// Which of forward_sm90_throughput's tiles hold a problem, and whether their tiles are alike.
+// Which of forward_sm90_throughput's tiles hold a problem, whether their tiles are alike, and what a
+// unit of work is.
 #pragma once
 
 #include <cstddef>
+#include <string_view>
 #include <vector>
 
 #include "cuda/forward_sm90/throughput/config.hpp"
+#include "kernel/work_unit.hpp"
 #include "problem/problem.hpp"
 
 namespace flashcore::cuda::forward_sm90::throughput {
@@ -32,12 +35,26 @@ inline std::vector<int> tile_candidates(const ForwardProblem& p) {
 
 // Whether tiles differ in how many keys they see, or in how many rows they have: then they are
 // handed out one by one.
-constexpr bool sees_unevenly(const ForwardProblem& p) {
-  return p.band.right >= 0 || p.band.left >= 0 || p.packed || p.seqlens_q.present ||
-         p.seqlens_kv.present;
-}
 constexpr bool is_uneven(const ForwardProblem& p, const Config& config) {
   return sees_unevenly(p) || p.seqlen_q % config.block_q() != 0;
+}
+
+// The first three are also kernels' names (supports.hpp).
+constexpr std::string_view tile_name(const Config& config) {
+  if (config.block_q() == 192) return "forward_sm90_192x128";
+  if (config.block_q() == 128) {
+    return config.block_kv == 128 ? "forward_sm90_128x128" : "forward_sm90_128x64";
+  }
+  return config.block_kv == 128 ? "forward_sm90_64x128" : "forward_sm90_64x64";
+}
+
+constexpr WorkUnit work_unit(const Config& config) {
+  return {.tile = tile_name(config),
+          .block_q = config.block_q(),
+          .group_q = kWarpgroupRows,
+          .step_keys = config.block_kv,
+          .units_at_once = config.blocks_an_sm,
+          .most_at_once = config.blocks_an_sm};
 }
 
 }  // namespace flashcore::cuda::forward_sm90::throughput

@@ -1,0 +1,15 @@
+// What a unit of forward_sm90_latency_wide's work is: a cluster.
+#pragma once
+
+#include "cuda/forward_sm90/latency_wide/config.hpp"
+#include "kernel/work_unit.hpp"
+
+namespace flashcore::cuda::forward_sm90::latency_wide {
+
+inline constexpr WorkUnit kWorkUnit{.tile = "forward_sm90_latency_wide",
+                                    .block_q = kBlockQ,
+                                    .group_q = kBlockQ,
+                                    .step_keys = kGroups * kBlockKv,
+                                    .sms = kRanks};
+
+}  // namespace flashcore::cuda::forward_sm90::latency_wide

@@ -1,0 +1,145 @@
+#include "plan/forward_choice.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "cuda/forward_sm80/latency/work.hpp"
+#include "cuda/forward_sm80/throughput/supports.hpp"
+#include "cuda/forward_sm80/throughput/work.hpp"
+#include "cuda/forward_sm90/latency/work.hpp"
+#include "cuda/forward_sm90/latency_wide/work.hpp"
+#include "cuda/forward_sm90/throughput/config.hpp"
+#include "cuda/forward_sm90/throughput/tiles.hpp"
+#include "plan/device.hpp"
+#include "problem/entries.hpp"
+
+namespace flashcore {
+namespace {
+
+namespace sm80 = cuda::forward_sm80;
+namespace sm90 = cuda::forward_sm90;
+using sm80::throughput::splits_keys;
+using tuning::predicted_us, tuning::Tuning;
+
+constexpr std::string_view kUnmeasured = "the problem is larger than those it was measured on";
+
+// Why a time is not known, or empty.
+std::string unpredicted(const ForwardProblem& p, const PlanContext& context) {
+  if (context.batch_invariant)
+    return "batch_invariant: is set, and the choice depends on the batch";
+  if (entries_vary(p))
+    return "entries have lengths or diagonals of their own, so its time cannot be predicted";
+  return {};
+}
+
+std::string with_provenance(const std::string& sentence, const Tuning& tuning) {
+  const std::string provenance = tuning.provenance();
+  return provenance.empty() ? sentence : sentence + " (" + provenance + ")";
+}
+
+// It pads head dimensions to 128, and is not for those that need not be.
+bool is_wide(const ForwardProblem& p) { return std::max(p.head_dim_qk, p.head_dim_v) > 64; }
+
+double us_of_row(const ForwardProblem& p, const Tuning& tuning, int row) {
+  const auto& config = sm90::throughput::kConfigs[static_cast<size_t>(row)];
+  return predicted_us(tuning, p, sm90::throughput::work_unit(config));
+}
+
+double throughput_us(const ForwardProblem& p, const Tuning& tuning, int64_t shared_memory,
+                     Throughput kernel) {
+  if (kernel == Throughput::sm80) {
+    return predicted_us(tuning, p, sm80::throughput::work_unit(p, shared_memory));
+  }
+  const int row = sm90_tile_choice(p, tuning);
+  return row < 0 ? std::numeric_limits<double>::infinity() : us_of_row(p, tuning, row);
+}
+
+}  // namespace
+
+Tuning tuning_for(const DeviceInfo& device) {
+  if (tuning::has_own_table(device)) return tuning::tuning_of(device);
+  return tuning::tuning_of(device, device_speed(device));
+}
+
+LatencyChoice sm90_latency_choice(const ForwardProblem& p, const Tuning& tuning,
+                                  int64_t shared_memory, Throughput next) {
+  LatencyChoice choice{
+      .latency_us = predicted_us(tuning, p, sm90::latency::work_unit(p, tuning.multiprocessors)),
+      .throughput_us = throughput_us(p, tuning, shared_memory, next),
+      .margin = tuning.margin(),
+      .is_measured = is_measured(tuning, p)};
+  if (is_wide(p)) choice.latency_wide_us = predicted_us(tuning, p, sm90::latency_wide::kWorkUnit);
+  return choice;
+}
+
+LatencyChoice sm80_latency_choice(const ForwardProblem& p, const Tuning& tuning,
+                                  int64_t shared_memory) {
+  return {.latency_us = predicted_us(
+              tuning, p, sm80::latency::work_unit(p, tuning.multiprocessors, shared_memory)),
+          .throughput_us = throughput_us(p, tuning, shared_memory, Throughput::sm80),
+          .margin = tuning.margin(),
+          .is_measured = is_measured(tuning, p)};
+}
+
+int sm90_tile_choice(const ForwardProblem& p, const Tuning& tuning) {
+  const std::vector<int> rows = sm90::throughput::tile_candidates(p);
+  if (rows.size() < 2) return rows.empty() ? -1 : rows[0];
+  return *std::min_element(rows.begin(), rows.end(), [&](int a, int b) {
+    return us_of_row(p, tuning, a) < us_of_row(p, tuning, b);
+  });
+}
+
+int choose_sm90_tile(const ForwardProblem& seen, const DeviceInfo& device) {
+  return sm90_tile_choice(seen, tuning_for(device));
+}
+
+std::string sm90_throughput_declines(const ForwardProblem& p, const PlanContext& context) {
+  if (!splits_keys(p, context)) return {};
+  return fmt::format(
+      "q: has {} rows and k {}, which keep few multiprocessors busy; forward_sm80_throughput "
+      "splits "
+      "the keys",
+      p.seqlen_q, p.seqlen_kv);
+}
+
+std::string sm90_latency_declines(const ForwardProblem& p, const PlanContext& context,
+                                  const Kernel& sm90_throughput, LatencyKernel kernel) {
+  if (std::string why = unpredicted(p, context); !why.empty()) return why;
+  const bool takes = sm90_throughput.refuses(p, context).empty() &&
+                     (!sm90_throughput.declines || sm90_throughput.declines(p, context).empty());
+  const Tuning tuning = tuning_for(context.device);
+  const LatencyChoice choice = sm90_latency_choice(p, tuning, context.device.shared_memory_a_block,
+                                                   takes ? Throughput::sm90 : Throughput::sm80);
+  if (kernel == LatencyKernel::latency ? choice.is_latency() : choice.is_latency_wide()) return {};
+  if (!choice.is_measured) return std::string(kUnmeasured);
+  const std::string wide =
+      std::isfinite(choice.latency_wide_us)
+          ? fmt::format(", forward_sm90_latency_wide {:.1f}", choice.latency_wide_us)
+          : "";
+  return with_provenance(
+      fmt::format("forward_sm90_latency would take about {:.1f} us{}, the next kernel {:.1f}",
+                  choice.latency_us, wide, choice.throughput_us),
+      tuning);
+}
+
+std::string sm80_latency_declines(const ForwardProblem& p, const PlanContext& context) {
+  if (std::string why = unpredicted(p, context); !why.empty()) return why;
+  if (splits_keys(p, context))
+    return "few queries against many keys: forward_sm80_throughput splits the keys among several "
+           "blocks";
+  const Tuning tuning = tuning_for(context.device);
+  const LatencyChoice choice = sm80_latency_choice(p, tuning, context.device.shared_memory_a_block);
+  if (choice.is_latency()) return {};
+  if (!choice.is_measured) return std::string(kUnmeasured);
+  return with_provenance(fmt::format("would take about {:.1f} us, forward_sm80_throughput {:.1f}",
+                                     choice.latency_us, choice.throughput_us),
+                         tuning);
+}
+
+}  // namespace flashcore

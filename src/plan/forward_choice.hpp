@@ -1,0 +1,65 @@
+// Which forward kernel or tile of a GPU is fastest, by the cost model of src/tuning: what makes a
+// kernel leave a problem that it computes to another. By what is known without data, and not by the
+// batch where that is forbidden.
+#pragma once
+
+#include <limits>
+#include <string>
+
+#include "kernel/kernel.hpp"
+#include "problem/problem.hpp"
+#include "tuning/gpu.hpp"
+
+namespace flashcore {
+
+// The constants for a device; for one that was not measured, with its clocks where it is there.
+tuning::Tuning tuning_for(const DeviceInfo& device);
+
+// ---- between kernels: each is one sentence, or empty
+
+// forward_sm90_throughput: where forward_sm80_throughput splits the keys.
+std::string sm90_throughput_declines(const ForwardProblem& p, const PlanContext& context);
+
+enum class LatencyKernel { latency, latency_wide };
+
+// forward_sm90_latency or forward_sm90_latency_wide, where it is not the fastest of the two and of
+// what runs where neither does. `sm90_throughput`: that is it, if it takes the problem.
+std::string sm90_latency_declines(const ForwardProblem& p, const PlanContext& context,
+                                  const Kernel& sm90_throughput, LatencyKernel kernel);
+
+// forward_sm80_latency, beside forward_sm80_throughput: the kernels for Hopper come before it.
+std::string sm80_latency_declines(const ForwardProblem& p, const PlanContext& context);
+
+// ---- the same as times
+
+enum class Throughput { sm80, sm90 };
+
+// Predicted microseconds. latency_wide: infinite where it is no candidate.
+struct LatencyChoice {
+  double latency_us, throughput_us;
+  double latency_wide_us = std::numeric_limits<double>::infinity();
+  double margin = 0;  // by which part the throughput kernel's time must be undercut
+  bool is_measured = true;
+
+  bool is_latency() const { return is_faster() && latency_us <= latency_wide_us; }
+  bool is_latency_wide() const { return is_faster() && latency_wide_us < latency_us; }
+
+ private:
+  bool is_faster() const {
+    const double best = latency_us <= latency_wide_us ? latency_us : latency_wide_us;
+    return is_measured && best * (1 + margin) < throughput_us;
+  }
+};
+
+LatencyChoice sm90_latency_choice(const ForwardProblem& p, const tuning::Tuning& tuning,
+                                  int64_t shared_memory, Throughput next);
+LatencyChoice sm80_latency_choice(const ForwardProblem& p, const tuning::Tuning& tuning,
+                                  int64_t shared_memory);
+
+// ---- between tiles
+
+// forward_sm90_throughput's: index into its kConfigs, or -1 when a head dimension is too large.
+int sm90_tile_choice(const ForwardProblem& p, const tuning::Tuning& tuning);
+int choose_sm90_tile(const ForwardProblem& seen, const DeviceInfo& device);
+
+}  // namespace flashcore

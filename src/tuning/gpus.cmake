@@ -1,0 +1,12 @@
+# The constants of GPUs that were measured, a file for each below gpus/, as a table that gpu.cpp
+# includes.
+find_package(Python3 REQUIRED COMPONENTS Interpreter)
+file(GLOB gpus CONFIGURE_DEPENDS ${CMAKE_CURRENT_LIST_DIR}/gpus/*/constants.json)
+set(tables ${CMAKE_CURRENT_BINARY_DIR}/generated/tuning/gpu_tables.inc)
+add_custom_command(OUTPUT ${tables}
+  COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tools/gpu_tables.py --output ${tables} ${gpus}
+  DEPENDS ${gpus} ${PROJECT_SOURCE_DIR}/tools/gpu_tables.py
+  COMMENT "Tables of the measured GPUs' constants"
+  VERBATIM)
+set_source_files_properties(tuning/gpu.cpp PROPERTIES OBJECT_DEPENDS ${tables})
+target_sources(flashcore_objects PRIVATE tuning/gpu.cpp)
