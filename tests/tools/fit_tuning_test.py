@@ -1,0 +1,61 @@
+"""The fit of the cost model: constants at a bound, or recordings of another GPU, write nothing.
+
+usage: fit_tuning_test.py FLASHCORE_FIT_TUNING
+"""
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+PROGRAM = pathlib.Path(sys.argv.pop(1)).resolve()
+GPU = {"name": "NVIDIA X1", "compute_capability": 90, "multiprocessors": 132, "sm_clock_mhz": 1500,
+       "memory_gb_s": 1000}
+KERNELS = ("forward_sm90_latency", "forward_sm90_throughput", "forward_sm80_latency", "forward_sm80_throughput")
+
+
+class FitTuning(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.root = pathlib.Path(folder.name)
+
+    def fit(self, us: float, **gpu) -> tuple[subprocess.CompletedProcess, bool]:
+        """A fit to a grid in which all takes so long; whether the file is as it was."""
+        device = {key: value for key, value in GPU.items() if key != "sm_clock_mhz"}
+        device |= {"sm_clock_max_mhz": 1500, "shared_memory_a_block": 232448} | gpu
+        grid = {"kind": "small_grid", "library": {"commit": "abc"}, "device": device,
+                "rows": [{"dtype": "f16", "heads": heads, "seqlen": seqlen, "head_dim": 64, "causal": causal,
+                          "kernels": [{"kernel": kernel, "us": us} for kernel in KERNELS]}
+                         for heads in (1, 8) for seqlen in (128, 512) for causal in (False, True)]}
+        (self.root / "grid.json").write_text(json.dumps(grid), encoding="utf-8")
+        document = {"gpu": GPU, "measurements": [{"file": "grid.json", "commit": ""}],
+                    "measured": {"most_waves": 8, "most_steps": 8}, "fit": {"seed": 1, "folds": 2}}
+        file = self.root / "constants.json"
+        file.write_text(json.dumps(document), encoding="utf-8")
+        before = file.read_text(encoding="utf-8")
+        done = subprocess.run([PROGRAM, "constants.json"], cwd=self.root, capture_output=True, text=True,
+                              timeout=300, check=False)
+        return done, file.read_text(encoding="utf-8") == before
+
+    def test_a_constant_at_a_bound_is_an_error(self):
+        done, unchanged = self.fit(1e-3)
+        self.assertEqual(done.returncode, 1, done.stdout)
+        self.assertIn("at a bound of the search", done.stderr)
+        self.assertTrue(unchanged)
+
+    def test_recordings_of_another_gpu_are_an_error(self):
+        done, unchanged = self.fit(5, name="NVIDIA X2")
+        self.assertEqual(done.returncode, 1, done.stdout)
+        self.assertIn("gpu: is not what the recordings were made on, NVIDIA X2", done.stderr)
+        self.assertTrue(unchanged)
+
+    def test_a_file_that_is_not_there_is_an_error(self):
+        done = subprocess.run([PROGRAM, "none.json"], cwd=self.root, capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("none.json: is no JSON file", done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
