@@ -1,24 +1,27 @@
-// flashcore bench: which cases, and how; bench_watch.cpp and bench_run.cpp do the rest.
+// flashcore bench: which cases, and how; bench/run does the rest.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <vector>
 
 #include "bench/cases/cases.hpp"
 #include "bench/evidence/evidence_file.hpp"
+#include "bench/report/tables.hpp"
+#include "bench/run/case_evidence.hpp"
 #include "bench/run/run.hpp"
+#include "bench/run/watch.hpp"
 #include "bench/text/numbers.hpp"
-#include "cli/bench_table.hpp"
-#include "cli/bench_watch.hpp"
 #include "cli/command.hpp"
 #include "cli/plan_options.hpp"
 #include "cli/problem_options.hpp"
-#include "cli/session.hpp"
 #include "problem/status.hpp"
 
 namespace flashcore::cli {
 namespace {
+
+using Json = nlohmann::ordered_json;
 
 constexpr const char* kStandard = "five,sweep,small,decode,features";
 
@@ -77,26 +80,62 @@ class Quiet final : public bench::RunListener {
   void begins(const bench::Step& step) override {
     if (verbose_) bench::write_text(stderr, "begins " + step.what + "\n");
   }
-  void finished(const nlohmann::ordered_json*) override {}
+  void finished(const Json*) override {}
 
  private:
   bool verbose_;
 };
 
-Result<ExitCode> run_here(const bench::RunOptions& options, std::vector<bench::Subject>& subjects,
-                          const PlanOptions& plan, Session& session) {
+void print(const Json& evidence, const std::string& protocol, Session& session) {
+  session.line("device   " + evidence["device"]["name"].get<std::string>());
+  session.line("timing   " + protocol + ": " + evidence["protocols"][protocol].get<std::string>());
+  for (const std::string& line : bench::ceiling_lines(evidence["ceilings"])) session.line(line);
+  session.line();
+  session.table(bench::run_table(evidence, protocol));
+  for (const std::string& failure : bench::run_failures(evidence)) session.line(failure);
+  for (const Json& note : evidence["notes"]) {
+    session.line("note: " + bench::printable(note.get<std::string>()));
+  }
+}
+
+// The tables or, with --json, the evidence.
+ExitCode report(const Json& evidence, const std::string& out, Session& session) {
+  const Json& protocols = evidence["protocols"];
+  print(evidence, protocols.empty() ? "" : protocols.begin().key(), session);
+  if (!out.empty()) session.line("evidence " + out);
+  const bool failed =
+      std::any_of(evidence["cases"].begin(), evidence["cases"].end(), bench::has_failure);
+  Json document = {{"status", failed ? "check_failed" : "ok"}};
+  document.update(evidence);
+  session.document(document);
+  return failed ? ExitCode::check_failed : ExitCode::ok;
+}
+
+Result<ExitCode> run_here(const bench::RunOptions& options,
+                          const std::vector<bench::Subject>& subjects, const PlanOptions& plan,
+                          Session& session) {
   Quiet listener(options.verbose);
   bench::RunOrder order;
   order.out = options.out;
-  const Result<nlohmann::ordered_json> evidence =
-      bench::run_cases(options, subjects, plan, order, listener);
-  if (!evidence.ok()) return evidence.status();
-  return print_bench_result(*evidence, options.out, session);
+  Json evidence;
+  FLASHCORE_RETURN_IF_ERROR(bench::run_cases(options, subjects, plan, order, listener, evidence));
+  return report(evidence, options.out, session);
+}
+
+Result<ExitCode> run_watched(const bench::RunOptions& options,
+                             const std::vector<bench::Subject>& subjects, const PlanOptions& plan,
+                             Session& session) {
+  const Result<bench::Watched> run = bench::watch_cases(options, subjects, plan);
+  if (!run.ok()) return run.status();
+  if (!run->interrupted) return report(run->evidence, options.out, session);
+  session.line("interrupted" +
+               (options.out.empty() ? "" : "; what was measured is in " + options.out));
+  return ExitCode::interrupted;
 }
 
 Result<ExitCode> execute(const Options& all, Session& session) {
   const bench::RunOptions& options = all.bench;
-  Result<std::vector<bench::Subject>> subjects = subjects_of(all);
+  const Result<std::vector<bench::Subject>> subjects = subjects_of(all);
   if (!subjects.ok()) return subjects.status();
   if (options.resume && options.out.empty()) {
     return invalid("--resume: there is no --out FILE, wanted the file to continue");
@@ -104,8 +143,11 @@ Result<ExitCode> execute(const Options& all, Session& session) {
   const Result<std::vector<PlanOptions>> allowed = bench::allowed_devices(all.choice);
   if (!allowed.ok()) return allowed.status();
   const PlanOptions& plan = allowed->front();
-  if (!options.worker.empty()) return work_for_watcher(options, *subjects, plan);
-  if (options.deadline > 0) return watch_bench(options, *subjects, plan, session);
+  if (!options.worker.empty()) {
+    FLASHCORE_RETURN_IF_ERROR(bench::work_for_watcher(options, *subjects, plan));
+    return ExitCode::ok;
+  }
+  if (options.deadline > 0) return run_watched(options, *subjects, plan, session);
   return run_here(options, *subjects, plan, session);
 }
 

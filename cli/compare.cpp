@@ -36,7 +36,7 @@ std::string time_text(double microseconds) {
   return microseconds > 0 ? bench::seconds_text(microseconds * 1e-6) : "-";
 }
 
-std::vector<std::string> cells_of(const bench::ComparedPoint& point, const Session& session) {
+std::vector<bench::Cell> cells_of(const bench::ComparedPoint& point) {
   const bool worse =
       !point.peer && (point.change == bench::Change::slower || point.change == bench::Change::lost);
   const bool better = !point.peer && point.change == bench::Change::faster;
@@ -46,9 +46,9 @@ std::vector<std::string> cells_of(const bench::ComparedPoint& point, const Sessi
           time_text(point.after_us),
           point.ratio > 0 ? fmt::format("{:+.1f}%", 100 * (point.ratio - 1)) : "-",
           point.ratio > 0 ? fmt::format("{:.1f}%", 100 * point.noise) : "-",
-          session.styled(to_string(point.change), worse    ? bench::Tone::bad
-                                                  : better ? bench::Tone::good
-                                                           : bench::Tone::plain)};
+          bench::Cell(std::string(to_string(point.change)), worse    ? bench::Tone::bad
+                                                            : better ? bench::Tone::good
+                                                                     : bench::Tone::plain)};
 }
 
 void print(const bench::Comparison& comparison, const Options& options, Session& session) {
@@ -61,9 +61,9 @@ void print(const bench::Comparison& comparison, const Options& options, Session&
                       {"verdict"}});
   for (const bench::ComparedPoint& point : comparison.points) {
     if (options.changed_only && point.change == bench::Change::same) continue;
-    table.row(cells_of(point, session));
+    table.row(cells_of(point));
   }
-  for (const std::string& line : table.lines()) session.line(line);
+  session.table(table);
   session.line();
   session.line(fmt::format("all of ours together: {:+.1f}% time (geometric mean)",
                            100 * (comparison.geometric_mean - 1)));

@@ -21,22 +21,20 @@ struct Options {
 };
 
 // `runs`: the kernel that computes the problem on this device; empty when none does.
-std::string verdict_text(const Session& session, const KernelVerdict& verdict,
-                         std::string_view runs, bool chosen) {
-  if (!verdict.refusal.empty()) {
-    return session.styled("no", bench::Tone::bad) + ": " + verdict.refusal;
-  }
-  std::string text = session.styled("yes", bench::Tone::good);
+bench::Cell verdict_cell(const KernelVerdict& verdict, std::string_view runs, bool chosen) {
+  if (!verdict.refusal.empty()) return {"no", bench::Tone::bad, ": " + verdict.refusal};
+  std::string text;
   if (chosen) {
-    text += ": runs";
+    text = ": runs";
   } else if (!verdict.automatic) {
-    text += ": only when asked for by name";
+    text = ": only when asked for by name";
   } else if (!verdict.declines.empty()) {
-    text += fmt::format(": would run, but leaves it to {}: {}", runs, verdict.declines);
+    text = fmt::format(": would run, but leaves it to {}: {}", runs, verdict.declines);
   } else {
-    text += ": would run, but a better one does";
+    text = ": would run, but a better one does";
   }
-  return verdict.note.empty() ? text : text + "; " + verdict.note;
+  if (!verdict.note.empty()) text += "; " + verdict.note;
+  return {"yes", bench::Tone::good, text};
 }
 
 Result<ExitCode> execute(const Options& options, Session& session) {
@@ -61,7 +59,7 @@ Result<ExitCode> execute(const Options& options, Session& session) {
     bench::Table table({{"kernel"}, {bench::to_text(device.device)}});
     for (const KernelVerdict& verdict : *verdicts) {
       const bool chosen = runs_here && verdict.kernel == runs;
-      table.row({verdict.kernel, verdict_text(session, verdict, runs, chosen)});
+      table.row({verdict.kernel, verdict_cell(verdict, runs, chosen)});
       list.push_back({{"device", bench::to_text(device.device)},
                       {"kernel", verdict.kernel},
                       {"refusal", verdict.refusal},
@@ -71,7 +69,7 @@ Result<ExitCode> execute(const Options& options, Session& session) {
                       {"chosen", chosen}});
     }
     session.line();
-    for (const std::string& line : table.lines()) session.line(line);
+    session.table(table);
   }
   session.document({{"status", chosen_device.empty() ? "unsupported" : "ok"},
                     {"problem", bench::problem_json(problem)},

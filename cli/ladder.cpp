@@ -1,104 +1,158 @@
-// flashcore ladder: which rungs, and where; ladder_run.cpp does the rest.
+// flashcore ladder: which rungs, and where; bench/ladder climbs it.
+#include "bench/ladder/ladder.hpp"
+
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <span>
-#include <utility>
 #include <vector>
 
 #include "bench/device/plan_choice.hpp"
+#include "bench/ladder/ladder_evidence.hpp"
+#include "bench/report/tables.hpp"
 #include "bench/text/numbers.hpp"
-#include "bench/text/table.hpp"
 #include "cli/command.hpp"
-#include "cli/ladder_run.hpp"
-#include "cli/ladder_rung.hpp"
-#include "cli/session.hpp"
+#include "cuda/ladder/rung.hpp"
 #include "problem/status.hpp"
 
 namespace flashcore::cli {
 namespace {
 
-using cuda::ladder::Rung;
 using Json = nlohmann::ordered_json;
 
-Result<std::vector<Rung>> chosen_rungs(const std::string& names) {
-  const std::span<const Rung> all = cuda::ladder::rungs();
-  if (names == "all") return std::vector<Rung>(all.begin(), all.end());
-  std::vector<Rung> chosen;
-  for (const std::string& name : bench::split(names, ',')) {
-    const auto rung =
-        std::find_if(all.begin(), all.end(), [&](const Rung& one) { return one.name == name; });
+struct Options {
+  std::string rungs = "all";
+  std::string device = "cuda:0";
+  std::string out = "ladder.json";  // or "none"
+  std::string peers = "auto";
+  std::string seeds = "0,1,2";
+  int64_t tails = 60;
+  bool list = false;
+  bool quick = false;
+  bool no_sanitizers = false;
+  bool only_run = false;
+};
+
+// Whether a GPU has a rung's instructions. 0: any GPU.
+bool runs_on(const cuda::ladder::Rung& rung, int32_t capability) {
+  return capability == 0 ||
+         (capability >= rung.min_compute_capability &&
+          (rung.max_compute_capability == 0 || capability <= rung.max_compute_capability));
+}
+
+// Those that are named, in climbing order of the names; "all" that the GPU runs. One that it does
+// not run is left out, with a line.
+Result<std::vector<bench::Rung>> chosen_rungs(const std::string& names, int32_t capability) {
+  const auto all = cuda::ladder::rungs();
+  std::vector<std::string> wanted = bench::split(names, ',');
+  if (names == "all") {
+    wanted.clear();
+    for (const cuda::ladder::Rung& rung : all) wanted.emplace_back(rung.name);
+  }
+  std::vector<bench::Rung> chosen;
+  for (const std::string& name : wanted) {
+    const auto rung = std::find_if(all.begin(), all.end(),
+                                   [&](const cuda::ladder::Rung& one) { return one.name == name; });
     if (rung == all.end()) {
       return invalid("--rungs: is '{}', wanted 'all' or names that --list shows", name);
     }
-    chosen.push_back(*rung);
+    if (!runs_on(*rung, capability)) {
+      bench::write_text(stderr, "left out: " + name + ": this GPU lacks its instructions\n");
+      continue;
+    }
+    chosen.push_back(
+        {.name = name,
+         .adds = rung->adds,
+         .prediction = rung->prediction,
+         .input = rung->input == cuda::ladder::RungInput::fp16 ? DType::f16 : DType::f8e4m3,
+         .min_compute_capability = rung->min_compute_capability});
   }
   return chosen;
 }
 
-void list_rungs(const std::vector<Rung>& rungs, Session& session) {
+void list_rungs(const std::vector<bench::Rung>& rungs, Session& session) {
   bench::Table table({{"rung"}, {"input"}, {"from"}, {"adds"}});
   Json rows = Json::array();
-  for (const Rung& rung : rungs) {
-    const std::string from = fmt::format("sm_{}", rung.min_compute_capability);
-    table.row({rung.name, std::string(to_string(input_of(rung))), from, rung.adds});
+  for (const bench::Rung& rung : rungs) {
+    table.row({rung.name, std::string(to_string(rung.input)),
+               fmt::format("sm_{}", rung.min_compute_capability), rung.adds});
     rows.push_back({{"name", rung.name},
-                    {"input", to_string(input_of(rung))},
+                    {"input", to_string(rung.input)},
                     {"min_compute_capability", rung.min_compute_capability},
                     {"adds", rung.adds},
                     {"prediction", rung.prediction}});
   }
-  for (const std::string& line : table.lines()) session.line(line);
+  session.table(table);
   session.document({{"rungs", rows}});
 }
 
-Result<ExitCode> execute(const LadderOptions& options, Session& session) {
-  Result<std::vector<Rung>> rungs = chosen_rungs(options.rungs);
+void print(const Json& evidence, const Options& options, Session& session) {
+  session.table(bench::ladder_gates(evidence));
+  for (const std::string& failure : bench::ladder_failures(evidence)) session.line(failure);
+  if (!options.quick) {
+    session.line();
+    session.line("us per call, " + evidence["protocols"].begin().key() +
+                 " (p50); ratios are on the first shape; registers and shared memory are the "
+                 "maximum over shapes");
+    session.table(bench::ladder_times(evidence));
+  }
+  for (const Json& note : evidence["notes"]) session.line("note: " + note.get<std::string>());
+  if (options.out != "none") session.line("evidence: " + options.out);
+}
+
+Result<ExitCode> execute(const Options& options, Session& session) {
+  Result<std::vector<bench::Rung>> rungs = chosen_rungs(options.rungs, 0);
   if (!rungs.ok()) return rungs.status();
   if (options.list) {
     list_rungs(*rungs, session);
     return ExitCode::ok;
   }
   if (options.tails < 0) return invalid("--tails: is {}, wanted 0 or more", options.tails);
-  Result<std::vector<int64_t>> seeds = bench::parse_numbers(
+  const Result<std::vector<int64_t>> seeds = bench::parse_numbers(
       "--seeds", options.seeds, bench::split(options.seeds, ',').size(), "numbers such as 0,1,2");
   if (!seeds.ok()) return seeds.status();
-  bench::PlanChoice choice;
-  choice.device = options.device;
-  const Result<std::vector<PlanOptions>> allowed = bench::allowed_devices(choice);
-  if (!allowed.ok()) return allowed.status();
-  const Device device = allowed->front().device;
-  if (device.kind != DeviceKind::cuda) {
-    return invalid("--device: is {}, wanted cuda or cuda:N", options.device);
+  const Result<PlanOptions> plan = bench::gpu_plan(options.device);
+  if (!plan.ok()) return plan.status();
+  const std::string device = bench::to_text(plan->device);
+  const int32_t capability = bench::info_of(plan->device).compute_capability;
+  if (capability == 0) return unsupported("ladder: there is no usable GPU {}", device);
+  rungs = chosen_rungs(options.rungs, capability);
+  if (options.only_run) {
+    return bench::run_rungs_marked(*rungs, *plan).ok() ? ExitCode::ok : ExitCode::check_failed;
   }
-  // Rungs that this GPU cannot run are left out, by name.
-  const int32_t capability = [&] {
-    for (const DeviceInfo& info : devices()) {
-      if (bench::to_text(info.device) == bench::to_text(device)) return info.compute_capability;
-    }
-    return 0;
-  }();
-  if (capability == 0)
-    return unsupported("ladder: there is no usable GPU {}", bench::to_text(device));
-  std::erase_if(*rungs, [&](const Rung& rung) {
-    const bool runs =
-        capability >= rung.min_compute_capability &&
-        (rung.max_compute_capability == 0 || capability <= rung.max_compute_capability);
-    if (!runs)
-      bench::write_text(
-          stderr, std::string("left out: ") + rung.name + ": this GPU lacks its instructions\n");
-    return !runs;
-  });
-  if (options.only_run) return run_rungs_once(*rungs, device);
-  return run_ladder(options, std::move(*rungs), std::move(*seeds), device, session);
+  bench::LadderOptions ladder;
+  ladder.seeds = *seeds;
+  ladder.tails = options.tails;
+  ladder.peers = options.peers;
+  ladder.out = options.out == "none" ? "" : options.out;
+  ladder.all_rungs = options.rungs == "all";
+  if (options.quick) {
+    std::erase_if(ladder.gated, [](const bench::Case& one) { return one.name != "small"; });
+    ladder.times = false;
+  }
+  if (!options.no_sanitizers) {
+    std::string names;
+    for (const bench::Rung& rung : *rungs) names += (names.empty() ? "" : ",") + rung.name;
+    ladder.sanitized = {"ladder", "--only-run", "--rungs", names, "--device", device};
+  }
+  const auto start = std::chrono::steady_clock::now();
+  const Result<Json> evidence =
+      bench::climb_ladder(*rungs, *plan, ladder, [&](const std::string& what) {
+        const std::chrono::duration<double> past = std::chrono::steady_clock::now() - start;
+        bench::write_text(stderr, fmt::format("{:6.1f} s  {}\n", past.count(), what));
+      });
+  if (!evidence.ok()) return evidence.status();
+  print(*evidence, options, session);
+  session.document(*evidence);
+  return bench::ladder_passed(*evidence) ? ExitCode::ok : ExitCode::check_failed;
 }
 
 }  // namespace
 
 Command ladder_command() {
-  auto options = std::make_shared<LadderOptions>();
+  auto options = std::make_shared<Options>();
   return {
       .name = "ladder",
       .summary = "Gate and time every rung of the ladder, and write the evidence",

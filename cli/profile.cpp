@@ -1,20 +1,17 @@
 // flashcore profile: runs one call of a kernel under ncu, and says what limits it.
-#include <cuda_profiler_api.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <span>
 #include <vector>
 
 #include "bench/cases/cases.hpp"
-#include "bench/cases/fp8_problem.hpp"
 #include "bench/device/plan_choice.hpp"
-#include "bench/io/atomic_file.hpp"
+#include "bench/device/profiled_call.hpp"
+#include "bench/evidence/evidence_file.hpp"
 #include "bench/process/child_process.hpp"
 #include "bench/report/diagnosis.hpp"
-#include "bench/run/prepared_kernel.hpp"
 #include "bench/text/numbers.hpp"
 #include "cli/command.hpp"
 #include "problem/status.hpp"
@@ -33,7 +30,7 @@ struct Options {
   bool inside = false;
 };
 
-Result<Problem> to_problem(const Options& options) {
+Result<bench::Case> case_of(const Options& options) {
   const Result<std::vector<int64_t>> sizes =
       bench::parse_numbers("--shape", options.shape, 4, "B,H,S,D");
   if (!sizes.ok()) return sizes.status();
@@ -42,47 +39,26 @@ Result<Problem> to_problem(const Options& options) {
                                                                              : "f16";
   const std::optional<DType> dtype = dtype_from_string(name);
   if (!dtype) return invalid("--dtype: is '{}', wanted f16, bf16 or f8e4m3", name);
-  const bool fp8 = *dtype == DType::f8e4m3;
-  bench::Case one{.name = "profile", .dtype = fp8 ? DType::f16 : *dtype, .batch = (*sizes)[0]};
-  one.heads_q = one.heads_kv = (*sizes)[1];
-  one.seqlen_q = one.seqlen_kv = (*sizes)[2];
-  one.head_dim = (*sizes)[3];
-  one.causal = options.causal;
-  const Problem problem = bench::to_problem(one);
-  return fp8 ? bench::with_fp8_inputs(problem) : problem;
+  bench::Case one = bench::square_case("profile", *dtype, (*sizes)[0], (*sizes)[1], (*sizes)[2],
+                                       (*sizes)[3], options.causal);
+  one.scales = *dtype == DType::f8e4m3;
+  return one;
 }
 
 Result<PlanOptions> plan_options(const Options& options) {
-  bench::PlanChoice choice;
-  choice.device = options.device;
-  const Result<std::vector<PlanOptions>> allowed = bench::allowed_devices(choice);
-  if (!allowed.ok()) return allowed.status();
-  PlanOptions plan = allowed->front();
-  if (plan.device.kind != DeviceKind::cuda) {
-    return invalid("--device: is {}, wanted cuda or cuda:N", options.device);
-  }
-  plan.kernel = options.kernel;
+  Result<PlanOptions> plan = bench::gpu_plan(options.device);
+  if (plan.ok()) plan->kernel = options.kernel;
   return plan;
 }
 
-// The profiled child: a call to warm up, then the one that is looked at.
-Result<ExitCode> run_inside(const Options& options) {
-  const Result<Problem> problem = to_problem(options);
-  if (!problem.ok()) return problem.status();
-  const Result<PlanOptions> choice = plan_options(options);
-  if (!choice.ok()) return choice.status();
-  const Result<std::unique_ptr<bench::PreparedKernel>> prepared =
-      bench::PreparedKernel::make(options.kernel, *problem, choice->device);
-  if (!prepared.ok()) return prepared.status();
-  const bench::TimedCall call = (*prepared)->call();
-  FLASHCORE_RETURN_IF_ERROR(call(Stream{}));
-  FLASHCORE_RETURN_IF_ERROR((*prepared)->finish());
-  (void)cudaProfilerStart();
-  FLASHCORE_RETURN_IF_ERROR(call(Stream{}));
-  const Status status = (*prepared)->finish();
-  (void)cudaProfilerStop();
-  if (!status.ok()) return status;
-  return ExitCode::ok;
+// The profiled child.
+Status run_inside(const Options& options) {
+  const Result<bench::Case> one = case_of(options);
+  if (!one.ok()) return one.status();
+  const Result<PlanOptions> plan = plan_options(options);
+  if (!plan.ok()) return plan.status();
+  bench::HostProblem host = bench::fill(*one, 0);
+  return bench::run_profiled(host, *plan);
 }
 
 Result<std::string> profiler_output(const Options& options) {
@@ -96,11 +72,11 @@ Result<std::string> profiler_output(const Options& options) {
     return unsupported("ncu: is not on PATH; the profiler comes with Nsight Compute");
   }
   // What would be refused inside is refused here, in one sentence.
-  const Result<Problem> problem = to_problem(options);
-  if (!problem.ok()) return problem.status();
+  const Result<bench::Case> one = case_of(options);
+  if (!one.ok()) return one.status();
   const Result<PlanOptions> choice = plan_options(options);
   if (!choice.ok()) return choice.status();
-  const Result<Plan> plan = make_plan(*problem, *choice);
+  const Result<Plan> plan = make_plan(bench::to_problem(*one), *choice);
   if (!plan.ok()) return plan.status();
   const Result<std::string> program = bench::this_program();
   if (!program.ok()) return program.status();
@@ -134,18 +110,14 @@ Result<std::string> profiler_output(const Options& options) {
   return std::move(output->text);
 }
 
-Status write_file(const std::string& path, const std::string& text) {
-  Result<io::AtomicFile> file = io::AtomicFile::create(path);
-  if (!file.ok()) return file.status();
-  FLASHCORE_RETURN_IF_ERROR(file->write(std::as_bytes(std::span(text))));
-  return file->commit();
-}
-
 Result<ExitCode> execute(const Options& options, Session& session) {
   if (options.kernel.empty()) {
     return invalid("VARIANT: is missing, wanted a kernel's name (explain shows them)");
   }
-  if (options.inside) return run_inside(options);
+  if (options.inside) {
+    FLASHCORE_RETURN_IF_ERROR(run_inside(options));
+    return ExitCode::ok;
+  }
   const Result<std::string> output = profiler_output(options);
   if (!output.ok()) return output.status();
   const Result<std::vector<bench::KernelCounters>> launches = bench::parse_profiler_csv(*output);
@@ -166,7 +138,7 @@ Result<ExitCode> execute(const Options& options, Session& session) {
                                            {"causal", options.causal},
                                            {"kernels", kernels}};
   if (!options.out.empty()) {
-    FLASHCORE_RETURN_IF_ERROR(write_file(options.out, document.dump(1) + "\n"));
+    FLASHCORE_RETURN_IF_ERROR(bench::write_json(options.out, document));
   }
   session.document(document);
   return ExitCode::ok;

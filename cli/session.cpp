@@ -49,6 +49,10 @@ void hold_standard_streams() {
 
 void Session::line(std::string_view text) { bench::write_text(human(), std::string(text) + "\n"); }
 
+void Session::table(const bench::Table& table) {
+  for (const std::string& text : table.lines(wants_color(human()))) line(text);
+}
+
 std::string Session::styled(std::string_view text, bench::Tone tone) const {
   return wants_color(human()) ? bench::colored(text, tone) : std::string(text);
 }

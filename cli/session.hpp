@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 
+#include "bench/text/table.hpp"
 #include "bench/text/terminal.hpp"
 #include "cli/exit_code.hpp"
 #include "flashcore/flashcore.hpp"
@@ -24,6 +25,7 @@ class Session {
   bool json = false;
 
   void line(std::string_view text = {});  // a line for people
+  void table(const bench::Table& table);
   std::string styled(std::string_view text, bench::Tone tone) const;
 
   void document(const nlohmann::ordered_json& value);  // to stdout with --json, else nothing

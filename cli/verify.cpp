@@ -4,21 +4,22 @@
 #include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <set>
+#include <optional>
 #include <utility>
 #include <vector>
 
-#include "bench/evidence/evidence.hpp"
+#include "bench/cases/cases.hpp"
+#include "bench/device/plan_choice.hpp"
 #include "bench/evidence/evidence_file.hpp"
 #include "bench/process/sanitizer.hpp"
+#include "bench/report/tables.hpp"
 #include "bench/text/numbers.hpp"
-#include "bench/time/meter.hpp"
+#include "bench/verify/gate_table.hpp"
+#include "bench/verify/random.hpp"
+#include "bench/verify/scores.hpp"
+#include "bench/verify/verified.hpp"
 #include "cli/command.hpp"
 #include "cli/plan_options.hpp"
-#include "cli/verify_random.hpp"
-#include "cli/verify_scores.hpp"
-#include "cli/verify_table.hpp"
-#include "plan/fingerprints.hpp"
 #include "problem/status.hpp"
 
 namespace flashcore::cli {
@@ -53,40 +54,32 @@ Status check(const Options& options) {
   return {};
 }
 
-VerifyRandom random_part(const Options& options) {
-  VerifyRandom random{.problems = options.random, .first_seed = options.random_seed, .space = {}};
+bench::RandomTrials random_part(const Options& options) {
+  bench::RandomTrials random{
+      .problems = options.random, .first_seed = options.random_seed, .space = {}};
   random.space.largest_seqlen = options.largest_seqlen;
   random.space.largest_head_dim = options.largest_head_dim;
   return random;
 }
 
-// This program under each tool, all at once: {kernel: {tool: {"passed", "ran", "findings",
-// "first"}}}. Without compute-sanitizer there is a sentence instead.
+// This program under each tool, all at once: {tool: {"passed", "ran", "findings", "first"}}. Without
+// compute-sanitizer there is a sentence instead.
 Result<Json> run_sanitizers(const Options& options, const std::string& kernel,
                             const PlanOptions& plan) {
-  std::vector<std::string> arguments = {"verify",        "--only-run",
-                                        "--random",      std::to_string(kSanitized),
-                                        "--random-seed", std::to_string(options.random_seed)};
+  std::vector<std::string> arguments = {"verify", "--only-run"};
   for (const auto& [name, value] :
-       {std::pair<std::string, int64_t>{"--largest-seqlen", options.largest_seqlen},
-        {"--largest-head-dim", options.largest_head_dim}}) {
-    arguments.insert(arguments.end(), {name, std::to_string(value)});
+       {std::pair<std::string, std::string>{"--random", std::to_string(kSanitized)},
+        {"--random-seed", std::to_string(options.random_seed)},
+        {"--largest-seqlen", std::to_string(options.largest_seqlen)},
+        {"--largest-head-dim", std::to_string(options.largest_head_dim)},
+        {"--kernel", kernel},
+        {"--device", bench::to_text(plan.device)}}) {
+    arguments.insert(arguments.end(), {name, value});
   }
-  arguments.insert(arguments.end(), {"--kernel", kernel, "--device", bench::to_text(plan.device)});
-  bench::RunningSanitizers running = bench::start_sanitizers(arguments);
   Json results = Json::object();
-  Status failure;
-  for (size_t t = 0; t < running.size(); ++t) {
-    const Result<std::string> output = running[t].get();
-    if (!output.ok()) {
-      failure = output.status();
-      continue;
-    }
-    results[std::string(bench::kSanitizerTools[t])] =
-        bench::sanitizer_evidence(bench::parse_sanitizer(*output, {kernel}).at(kernel));
-  }
-  if (!failure.ok()) return failure;
-  return results;
+  FLASHCORE_RETURN_IF_ERROR(bench::collect_sanitizers(
+      bench::start_sanitizers(arguments), {kernel}, [](std::string_view) {}, results));
+  return results[kernel];
 }
 
 // Prints a kernel's results; whether all passed.
@@ -104,43 +97,100 @@ bool report_sanitizers(const std::string& kernel, const Json& results, Session& 
   return passed;
 }
 
-// --shapes without "scores" and "scores/PREFIX", and those prefixes.
+// --shapes: rows of the table of gates, and the beginnings of the names of problems with hard scores.
 struct Shapes {
-  std::string of_table;
-  std::vector<std::string> score_prefixes;
+  std::vector<bench::Case> table;
+  std::vector<bench::ScoreCase> scores;
 };
 
-Shapes parse_shapes(const std::string& names) {
-  constexpr std::string_view kScores = "scores";
-  Shapes shapes;
+Result<std::vector<DType>> parse_dtypes(const std::string& names) {
+  std::vector<DType> dtypes;
   for (const std::string& name : bench::split(names, ',')) {
-    if (name == kScores) {
-      shapes.score_prefixes.emplace_back();
-    } else if (name.starts_with("scores/")) {
-      shapes.score_prefixes.push_back(name.substr(kScores.size() + 1));
-    } else {
-      shapes.of_table += (shapes.of_table.empty() ? "" : ",") + name;
-    }
+    const std::optional<DType> dtype = dtype_from_string(name);
+    if (!dtype) return invalid("--dtypes: is '{}', wanted f32, f16, bf16, f8e4m3, f8e5m2", name);
+    dtypes.push_back(*dtype);
   }
-  if (shapes.of_table.empty() && !shapes.score_prefixes.empty()) shapes.of_table = "none";
-  return shapes;
+  return dtypes;
 }
 
-// Kernels that the table, the hard scores or the random problems ran.
-std::set<std::string> kernels_that_ran(const Json& table, const Json& scores, const Json& random) {
-  std::set<std::string> kernels;
-  for (const auto& row : table) {
-    if (row["refusal"].get<std::string>().empty()) kernels.insert(row["kernel"]);
-  }
-  for (const Json& part : {scores, random}) {
-    if (!part.is_object()) continue;
-    for (const auto& one : part["kernels"]) {
-      if (one["passed"].get<int64_t>() + one["failed"].get<int64_t>() > 0) {
-        kernels.insert(one["kernel"]);
+Result<Shapes> parse_shapes(const std::string& names, const std::string& dtype_names) {
+  constexpr std::string_view kScores = "scores";
+  const Result<std::vector<DType>> dtypes = parse_dtypes(dtype_names);
+  if (!dtypes.ok()) return dtypes.status();
+  const std::vector<bench::Case> all = bench::gate_shapes();
+  Shapes shapes;
+  std::vector<std::string> prefixes;
+  for (const std::string& name : bench::split(names, ',')) {
+    if (name == "none") continue;
+    if (name == kScores || name.starts_with("scores/")) {
+      prefixes.push_back(name.substr(std::min(kScores.size() + 1, name.size())));
+      continue;
+    }
+    const auto shape = std::find_if(all.begin(), all.end(),
+                                    [&](const bench::Case& one) { return one.name == name; });
+    if (shape == all.end()) {
+      return invalid("--shapes: is '{}', wanted small, mission, long, wide, scores or none", name);
+    }
+    for (const DType dtype : *dtypes) {
+      for (const bool causal : {false, true}) {
+        shapes.table.push_back(*shape);
+        shapes.table.back().dtype = dtype;
+        shapes.table.back().causal = causal;
       }
     }
   }
-  return kernels;
+  Result<std::vector<bench::ScoreCase>> scores = bench::score_cases_of(prefixes);
+  if (!scores.ok()) return scores.status();
+  shapes.scores = std::move(*scores);
+  return shapes;
+}
+
+// Of the hard scores or the random problems; whether all passed.
+bool print_part(const std::string& heading, const Json& part, Session& session) {
+  session.line();
+  session.table(bench::tally_table(heading, part));
+  if (part.contains("first_seed")) {
+    const auto first = part["first_seed"].get<uint64_t>();
+    session.line(
+        fmt::format("seeds {} to {}", first, first + part["problems"].get<uint64_t>() - 1));
+  }
+  for (const std::string& line : bench::verify_failures(part)) session.line(line);
+  return part["failures"].empty();
+}
+
+bool print_table(const std::vector<bench::GateRow>& rows, Session& session) {
+  bool passed = true;
+  if (!rows.empty()) session.table(bench::gate_table(rows));
+  for (const auto& [one, kernel, tally] : rows) {
+    passed = passed && tally.failed == 0;
+    if (tally.failed > 0) session.line(fmt::format("failed: {}: {}", kernel, tally.failure));
+  }
+  return passed;
+}
+
+// The table, the hard scores and the random problems, each printed when it is done; whether all
+// passed.
+Result<bool> judge_all(const Options& options, const Shapes& shapes,
+                       const std::vector<int64_t>& seeds, const bench::Tested& tested,
+                       bench::Verified& found, Session& session) {
+  const Result<std::vector<bench::GateRow>> rows = bench::judge_table(shapes.table, seeds, tested);
+  if (!rows.ok()) return rows.status();
+  bool passed = print_table(*rows, session);
+  found.table = bench::gate_rows_json(*rows, seeds);
+  if (!shapes.scores.empty()) {
+    Result<Json> scores = bench::judge_scores(shapes.scores, tested);
+    if (!scores.ok()) return scores.status();
+    found.scores = std::move(*scores);
+    passed = print_part("hard scores", found.scores, session) && passed;
+  }
+  if (options.random > 0) {
+    bench::Findings findings;
+    const Status status = bench::judge_random(random_part(options), tested, findings);
+    if (!status.ok()) return status;
+    found.random = bench::random_json(random_part(options), findings);
+    passed = print_part("random problems", found.random, session) && passed;
+  }
+  return passed;
 }
 
 Result<ExitCode> execute(const Options& options, Session& session) {
@@ -152,63 +202,41 @@ Result<ExitCode> execute(const Options& options, Session& session) {
   const Result<std::vector<PlanOptions>> allowed = bench::allowed_devices(options.choice);
   if (!allowed.ok()) return allowed.status();
   const PlanOptions& plan = allowed->front();
+  const bench::Tested tested{.plan = plan};
   if (options.only_run) {
-    FLASHCORE_RETURN_IF_ERROR(run_unjudged(random_part(options), plan));
+    FLASHCORE_RETURN_IF_ERROR(bench::run_random_marked(random_part(options), tested));
     return ExitCode::ok;
   }
   if (options.sanitizers && plan.device.kind != DeviceKind::cuda) {
     return unsupported("--sanitizers: is given for the CPU, wanted a CUDA device");
   }
+  const Result<Shapes> shapes = parse_shapes(options.shapes, options.dtypes);
+  if (!shapes.ok()) return shapes.status();
 
-  bool failed = false;
-  const Shapes shapes = parse_shapes(options.shapes);
-  const Result<Json> table = verify_table({shapes.of_table, options.dtypes, *seeds}, plan, session);
-  if (!table.ok()) return table.status();
-  for (const auto& row : *table) failed = failed || !row["failure"].get<std::string>().empty();
-  Json scores = nullptr, random = nullptr;
-  if (!shapes.score_prefixes.empty()) {
-    Result<Json> found = verify_scores(shapes.score_prefixes, plan, session);
-    if (!found.ok()) return found.status();
-    scores = std::move(*found);
-    failed = failed || !scores["failures"].empty();
-  }
-  if (options.random > 0) {
-    Result<Json> found = verify_random(random_part(options), plan, session);
-    if (!found.ok()) return found.status();
-    random = std::move(*found);
-    failed = failed || !random["failures"].empty();
-  }
-  Json fingerprints = Json::object(), sanitizers = Json::object();
-  for (const std::string& kernel : kernels_that_ran(*table, scores, random)) {
-    fingerprints[kernel] = kernel_fingerprint(kernel, plan.device);
-    if (!options.sanitizers) continue;
-    const Result<Json> results = run_sanitizers(options, kernel, plan);
-    if (!results.ok()) return results.status();
-    failed = !report_sanitizers(kernel, *results, session) || failed;
-    sanitizers[kernel] = *results;
+  bench::Verified found;
+  const Result<bool> judged = judge_all(options, *shapes, *seeds, tested, found, session);
+  if (!judged.ok()) return judged.status();
+  bool passed = *judged;
+  if (options.sanitizers) {
+    for (const std::string& kernel : bench::kernels_that_ran(found)) {
+      const Result<Json> results = run_sanitizers(options, kernel, plan);
+      if (!results.ok()) return results.status();
+      passed = report_sanitizers(kernel, *results, session) && passed;
+      found.sanitizers[kernel] = *results;
+    }
   }
   if (!options.out.empty()) {
-    const Result<std::unique_ptr<bench::Meter>> meter =
-        bench::make_meter(plan.device, plan.threads);
-    if (!meter.ok()) return meter.status();
-    Json evidence = bench::new_evidence("verify");
-    evidence["complete"] = true;
-    evidence["device"] = (*meter)->environment();
-    evidence["fingerprints"] = fingerprints;
-    evidence["table"] = *table;
-    evidence["scores"] = scores;
-    evidence["random"] = random;
-    evidence["sanitizers"] = sanitizers;
-    FLASHCORE_RETURN_IF_ERROR(bench::check_evidence(evidence));
-    FLASHCORE_RETURN_IF_ERROR(bench::write_evidence(options.out, evidence));
+    const Result<Json> evidence = bench::verify_evidence(found, plan);
+    if (!evidence.ok()) return evidence.status();
+    FLASHCORE_RETURN_IF_ERROR(bench::write_evidence(options.out, *evidence));
   }
-  session.document({{"status", failed ? "check_failed" : "ok"},
+  session.document({{"status", passed ? "ok" : "check_failed"},
                     {"device", bench::to_text(plan.device)},
-                    {"table", *table},
-                    {"scores", scores},
-                    {"random", random},
-                    {"sanitizers", sanitizers}});
-  return failed ? ExitCode::check_failed : ExitCode::ok;
+                    {"table", found.table},
+                    {"scores", found.scores},
+                    {"random", found.random},
+                    {"sanitizers", found.sanitizers}});
+  return passed ? ExitCode::ok : ExitCode::check_failed;
 }
 
 }  // namespace

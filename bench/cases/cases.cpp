@@ -4,6 +4,8 @@
 
 #include <utility>
 
+#include "bench/cases/fp8_problem.hpp"
+
 namespace flashcore::bench {
 namespace {
 
@@ -163,7 +165,13 @@ Problem to_problem(const Case& one) {
     problem.mask = TensorDesc::contiguous(DType::boolean, {1, 1, one.seqlen_q, one.seqlen_kv});
   }
   if (one.alibi) problem.alibi_slopes = TensorDesc::contiguous(DType::f32, {one.heads_q});
-  return problem;
+  return one.scales ? with_fp8_inputs(problem) : problem;
+}
+
+HostProblem fill(const Case& one, uint64_t seed) {
+  HostProblem host = make_host_problem(to_problem(one), seed);
+  if (one.scales) fill_fp8_inputs(host, seed);
+  return host;
 }
 
 std::string features_text(const Case& one) {
@@ -179,6 +187,7 @@ std::string features_text(const Case& one) {
   if (one.mask) add("mask");
   if (one.alibi) add("ALiBi");
   if (one.dropout_p > 0) add(fmt::format("dropout {:g}", one.dropout_p));
+  if (one.scales) add("scales");
   return text;
 }
 

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "bench/tensors/tensor_set.hpp"
 #include "flashcore/flashcore.hpp"
 
 namespace flashcore::bench {
@@ -29,6 +30,7 @@ struct Case {
   bool mask = false;                         // [1, 1, seqlen_q, seqlen_kv], three of four attend
   bool alibi = false;
   float dropout_p = 0;
+  bool scales = false;  // f8e4m3, with a scale per batch entry and head, as a user would make it
 };
 
 // The features in words: "softcap 30, bias f32"; empty for a plain case.
@@ -38,8 +40,11 @@ std::string features_text(const Case& one);
 Case square_case(std::string name, DType dtype, int64_t batch, int64_t heads, int64_t seqlen,
                  int64_t head_dim, bool causal);
 
-// Contiguous [B, H, S, D] tensors, O of the inputs' type, with LSE.
+// Contiguous [B, H, S, D] tensors, O of the inputs' type (f16 for fp8), with LSE.
 Problem to_problem(const Case& one);
+
+// Its data: inputs drawn from N(0, 1), outputs poisoned.
+HostProblem fill(const Case& one, uint64_t seed);
 
 // The shapes of the gates: small, mission, long, wide; not causal.
 std::vector<Case> gate_shapes();

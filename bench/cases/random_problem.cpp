@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "bench/cases/fp8_problem.hpp"
 #include "bench/tensors/random.hpp"
 
 namespace flashcore::bench {
@@ -204,9 +205,11 @@ RandomDraw::RandomDraw(uint64_t seed, const RandomSpace& space) : random_(seed),
   const DType dtype =
       space.any_dtype
           ? random_.pick({DType::f32, DType::f16, DType::bf16, DType::f8e4m3, DType::f8e5m2})
-          : DType::f16;
+          : space.dtype;
   const bool fp8 = dtype == DType::f8e4m3 || dtype == DType::f8e5m2;
-  const DType o_dtype = fp8 ? random_.pick({DType::f32, DType::f16, DType::bf16}) : dtype;
+  const DType o_dtype = !space.any_dtype ? DType::f16
+                        : fp8            ? random_.pick({DType::f32, DType::f16, DType::bf16})
+                                         : dtype;
   const bool packed = space.any_feature && random_.chance(0.25);
   const bool aligned = !space.any_head_dim || random_.chance(0.7);
 
@@ -247,7 +250,8 @@ RandomDraw::RandomDraw(uint64_t seed, const RandomSpace& space) : random_(seed),
     draw_score_features(random_, problem, s, bound_q_, bound_kv_);
   }
   if (space.any_feature) draw_scale_and_offsets(random_, problem, s);
-  if (fp8) draw_scales(random_, problem, s, bound_kv_);
+  if (fp8 && space.any_dtype) draw_scales(random_, problem, s, bound_kv_);
+  if (fp8 && !space.any_dtype) problem = with_fp8_inputs(problem);
   const bool used_q = space.any_feature && random_.chance(0.15);
   const bool used_kv = space.any_feature && random_.chance(0.25);
   if (used_q) problem.seqlens_q = TensorDesc::contiguous(DType::i32, {s.batch});
@@ -256,7 +260,9 @@ RandomDraw::RandomDraw(uint64_t seed, const RandomSpace& space) : random_(seed),
 
 HostProblem RandomDraw::fill() const {
   Random random = random_;
-  HostProblem host = make_host_problem(problem_, random.bits());
+  const uint64_t seed = random.bits();
+  HostProblem host = make_host_problem(problem_, seed);
+  if (!space_.any_dtype && problem_.q_scale) fill_fp8_inputs(host, seed);
   const bool packed = !packed_q_.empty();
   if (packed) {
     set_all(host.at("cu_seqlens_q"), packed_q_);

@@ -14,7 +14,8 @@ namespace flashcore::bench {
 struct RandomSpace {
   int64_t largest_seqlen = 160;
   int64_t largest_head_dim = 136;
-  bool any_dtype = true;      // otherwise f16 only, with an f16 O
+  bool any_dtype = true;      // otherwise `dtype` only, with an f16 O
+  DType dtype = DType::f16;   // or f8e4m3, quantised as a user would (fp8_problem.hpp)
   bool any_feature = true;    // otherwise only causal and alignment
   bool any_score = true;      // otherwise scores are products alone: no bias, mask, ALiBi ...
   bool any_head_dim = true;   // otherwise 64 and 128, Dqk == Dv

@@ -31,18 +31,18 @@ std::optional<Device> parse_device(std::string_view name) {
   return Device{DeviceKind::cuda, index};
 }
 
-DeviceInfo info_of(Device device) {
-  for (const DeviceInfo& info : devices()) {
-    if (info.device.kind == device.kind && info.device.index == device.index) return info;
-  }
-  return {};
-}
-
 }  // namespace
 
 void take_forced_kernel() {
   if (const char* const name = std::getenv("FLASHCORE_KERNEL")) forced_kernel() = name;
   ::unsetenv("FLASHCORE_KERNEL");
+}
+
+DeviceInfo info_of(Device device) {
+  for (const DeviceInfo& info : devices()) {
+    if (info.device.kind == device.kind && info.device.index == device.index) return info;
+  }
+  return {};
 }
 
 std::string to_text(Device device) {
@@ -77,6 +77,19 @@ Result<std::vector<PlanOptions>> allowed_devices(const PlanChoice& choice) {
   return out;
 }
 
+Result<PlanOptions> gpu_plan(const std::string& device) {
+  PlanChoice choice;
+  choice.device = device;
+  const Result<std::vector<PlanOptions>> allowed = allowed_devices(choice);
+  if (!allowed.ok()) return allowed.status();
+  PlanOptions plan = allowed->front();
+  if (plan.device.kind != DeviceKind::cuda) {
+    return invalid("--device: is {}, wanted cuda or cuda:N", device);
+  }
+  plan.kernel.clear();
+  return plan;
+}
+
 Result<ChosenPlan> choose_plan(const Problem& problem, const PlanChoice& choice) {
   const Result<std::vector<PlanOptions>> allowed = allowed_devices(choice);
   if (!allowed.ok()) return allowed.status();
@@ -95,27 +108,37 @@ Result<ChosenPlan> choose_plan(const Problem& problem, const PlanChoice& choice)
 }
 
 Result<std::vector<KernelVerdict>> kernels_under_test(const Problem& problem,
-                                                      const PlanOptions& options, bool all) {
+                                                      const PlanOptions& options, bool all,
+                                                      const std::vector<std::string>& names) {
   const Result<std::vector<KernelVerdict>> verdicts = explain(problem, options);
   if (!verdicts.ok()) return verdicts.status();
+  std::vector<KernelVerdict> tested;
+  for (const std::string& name : names) {
+    const auto found = std::find_if(verdicts->begin(), verdicts->end(),
+                                    [&](const KernelVerdict& one) { return one.kernel == name; });
+    if (found == verdicts->end()) {
+      return invalid("kernel: is '{}', wanted one of this device's", name);
+    }
+    tested.push_back(*found);
+  }
+  if (!tested.empty()) return tested;
   const auto select = [&](const auto& wanted) {
-    std::vector<KernelVerdict> out;
-    std::copy_if(verdicts->begin(), verdicts->end(), std::back_inserter(out), wanted);
-    return out;
+    std::copy_if(verdicts->begin(), verdicts->end(), std::back_inserter(tested), wanted);
   };
   if (!options.kernel.empty()) {
-    std::vector<KernelVerdict> asked =
-        select([&](const KernelVerdict& one) { return one.kernel == options.kernel; });
-    if (!asked.empty()) return asked;
+    select([&](const KernelVerdict& one) { return one.kernel == options.kernel; });
+    if (!tested.empty()) return tested;
     const Result<Plan> plan = make_plan(problem, options);  // has the sentence for such a name
     return plan.ok() ? invalid("kernel: is '{}', wanted one of this device's", options.kernel)
                      : plan.status();
   }
-  std::vector<KernelVerdict> tested = select([all](const KernelVerdict& one) {
+  select([all](const KernelVerdict& one) {
     return one.kernel != "reference" && one.kernel != "naive" && (all || one.automatic);
   });
-  if (!tested.empty()) return tested;
-  return select([](const KernelVerdict& one) { return one.kernel == "reference"; });
+  if (tested.empty()) {
+    select([](const KernelVerdict& one) { return one.kernel == "reference"; });
+  }
+  return tested;
 }
 
 }  // namespace flashcore::bench

@@ -29,16 +29,22 @@ struct ChosenPlan {
 
 std::string to_text(Device device);  // "cpu", "cuda:0"
 
+DeviceInfo info_of(Device device);  // nothing but zeros for one that is not there
+
 // The devices that the options allow, best first, with all options filled in.
 Result<std::vector<PlanOptions>> allowed_devices(const PlanChoice& choice);
+
+// The GPU that --device names, with no kernel chosen; refuses the CPU.
+Result<PlanOptions> gpu_plan(const std::string& device);
 
 // The best device that computes the problem, and its plan.
 Result<ChosenPlan> choose_plan(const Problem& problem, const PlanChoice& choice);
 
 // The kernels to compare on a device, each with its refusal: the one asked for, or all but the
 // judges, "reference" and "naive". Without any other kernel, "reference". Those that are not
-// automatic (the ladder) only with `all`.
+// automatic (the ladder) only with `all`. With `names`, exactly those, in that order.
 Result<std::vector<KernelVerdict>> kernels_under_test(const Problem& problem,
-                                                      const PlanOptions& options, bool all);
+                                                      const PlanOptions& options, bool all,
+                                                      const std::vector<std::string>& names = {});
 
 }  // namespace flashcore::bench

@@ -54,6 +54,7 @@ struct Verdict {
   double lse_error = 0;
   double naive_max_error = 0;
   double outlier_fraction = 0;
+  bool repeats = true;  // a second run, where there was one, gave the same bits
 };
 
 // Judges the outputs in `host`: the limits of its type, NaN and each infinity exactly where the

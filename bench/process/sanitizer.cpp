@@ -59,6 +59,7 @@ SanitizerResults parse_sanitizer(std::string_view output, const std::vector<std:
     output.remove_prefix(end == std::string_view::npos ? output.size() : end + 1);
     if (line.starts_with(kBegins)) {
       current = results.find(std::string(line.substr(kBegins.size())));
+      if (current != results.end()) current->second.ran = false;  // until it ends, each time
     } else if (line.starts_with(kEnds)) {
       if (current != results.end()) current->second.ran = true;
       current = results.end();
@@ -87,6 +88,26 @@ RunningSanitizers start_sanitizers(const std::vector<std::string>& arguments) {
                                  [tool, arguments] { return run_sanitizer(tool, arguments); }));
   }
   return running;
+}
+
+Status collect_sanitizers(RunningSanitizers running, const std::vector<std::string>& subjects,
+                          const std::function<void(std::string_view tool)>& waits,
+                          nlohmann::ordered_json& results) {
+  Status failure;
+  for (size_t t = 0; t < running.size(); ++t) {
+    const std::string_view tool = kSanitizerTools[t];
+    waits(tool);
+    const Result<std::string> output = running[t].get();
+    if (!output.ok()) {
+      failure = output.status();
+      continue;
+    }
+    const SanitizerResults found = parse_sanitizer(*output, subjects);
+    for (const std::string& subject : subjects) {
+      results[subject][std::string(tool)] = sanitizer_evidence(found.at(subject));
+    }
+  }
+  return failure;
 }
 
 }  // namespace flashcore::bench

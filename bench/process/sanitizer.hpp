@@ -1,6 +1,7 @@
-// compute-sanitizer over this program: which rungs it found nothing wrong with.
+// compute-sanitizer over this program: which kernels it found nothing wrong with.
 #pragma once
 
+#include <functional>
 #include <future>
 #include <map>
 #include <nlohmann/json_fwd.hpp>
@@ -39,5 +40,11 @@ using RunningSanitizers = std::vector<std::future<Result<std::string>>>;
 // Runs `arguments` of this program under each tool, all at once. Unsupported when compute-sanitizer
 // is not on PATH.
 RunningSanitizers start_sanitizers(const std::vector<std::string>& arguments);
+
+// Waits for the tools: {subject: {tool: {"passed", "ran", "findings", "first"}}}. What those say that
+// could run is in `results` also when another could not; its status is returned.
+Status collect_sanitizers(RunningSanitizers running, const std::vector<std::string>& subjects,
+                          const std::function<void(std::string_view tool)>& waits,
+                          nlohmann::ordered_json& results);
 
 }  // namespace flashcore::bench

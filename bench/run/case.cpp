@@ -52,6 +52,7 @@ class CaseRun {
   Status time_all();
   Status time_round(Point& point, const Protocol& protocol);
   void time_hosts();
+  Status list_launches();
   bool takes(const Protocol& protocol) const;
 
   const CaseSetting& setting_;
@@ -66,24 +67,22 @@ class CaseRun {
 Status CaseRun::add_kernels() {
   const RunOptions& options = setting_.options;
   Result<std::vector<KernelVerdict>> kernels =
-      kernels_under_test(problem_, setting_.plan, options.all_kernels);
+      kernels_under_test(problem_, setting_.plan, options.all_kernels, subject_.kernels);
   if (!kernels.ok()) return kernels.status();
-  const Result<std::vector<KernelVerdict>> all = explain(problem_, setting_.plan);
-  if (!all.ok()) return all.status();
   for (const std::string& name : split(options.also, ',')) {
-    const auto found = std::find_if(all->begin(), all->end(),
-                                    [&](const KernelVerdict& one) { return one.kernel == name; });
-    if (found == all->end()) {
+    const Result<std::vector<KernelVerdict>> also =
+        kernels_under_test(problem_, setting_.plan, true, {name});
+    if (!also.ok()) {
       return invalid("--also: is '{}', wanted kernels that `flashcore explain` lists", name);
     }
     const bool there = std::any_of(kernels->begin(), kernels->end(),
                                    [&](const KernelVerdict& one) { return one.kernel == name; });
-    if (!there) kernels->push_back(*found);
+    if (!there) kernels->push_back(also->front());
   }
   for (const KernelVerdict& kernel : *kernels) {
     // A refusal is worth a row where the kernel or the problem was asked for.
     const bool asked = !setting_.plan.kernel.empty() || subject_.given.has_value() ||
-                       is_listed(kernel.kernel, options.also);
+                       !subject_.kernels.empty() || is_listed(kernel.kernel, options.also);
     if (!kernel.refusal.empty() && !asked) continue;
     Point& point = points_.emplace_back();
     point.name = kernel.kernel;
@@ -95,8 +94,10 @@ Status CaseRun::add_kernels() {
 }
 
 Status CaseRun::make_workload() {
-  if (subject_.given) {
-    Result<std::unique_ptr<Workload>> made = given_workload(*subject_.given, setting_.plan);
+  // Repeated pieces have no scales.
+  if (subject_.given || subject_.one.scales) {
+    Result<std::unique_ptr<Workload>> made = given_workload(
+        subject_.given ? subject_.given->load() : fill(subject_.one, 0), setting_.plan);
     if (!made.ok()) return made.status();
     workload_ = std::move(*made);
     return {};
@@ -206,7 +207,7 @@ Status CaseRun::time_all() {
     if (&protocol == setting_.protocols.data()) state_ = setting_.meter.state();
   }
   time_hosts();
-  return {};
+  return setting_.options.launches ? list_launches() : Status();
 }
 
 // The headline is of every case; others, unless asked for, of the suites that are to show them.
@@ -226,6 +227,16 @@ void CaseRun::time_hosts() {
                                     : setting_.meter.host_seconds(point.call);
     if (host.ok()) point.host_seconds = *host;
   }
+}
+
+Status CaseRun::list_launches() {
+  for (Point& point : points_) {
+    if (point.is_peer() || !point.timed()) continue;
+    Result<Json> launches = setting_.meter.launches(point.call);
+    if (!launches.ok()) return launches.status();
+    point.launches = std::move(*launches);
+  }
+  return {};
 }
 
 Result<Json> CaseRun::run() {

@@ -1,11 +1,14 @@
 #include "bench/run/case_evidence.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <optional>
 
 #include "bench/cases/problem_text.hpp"
 #include "bench/cases/work.hpp"
 #include "bench/evidence/evidence.hpp"
+#include "bench/text/numbers.hpp"
 #include "plan/fingerprints.hpp"
 #include "problem/problem.hpp"
 
@@ -60,6 +63,7 @@ Json row_json(const Point& point, const Json& one, const Problem& problem, const
     }
     row["times"][protocol] = time;
   }
+  if (!point.launches.is_null()) row["launches"] = point.launches;
   if (point.host_seconds > 0) row["host_us"] = point.host_seconds * 1e6;
   return row;
 }
@@ -138,6 +142,18 @@ bool has_failure(const Json& one) {
     if (row["source"] == "peer" || row.contains("refusal")) return false;
     return row.contains("error") || !row["gate"].is_object() || !row["gate"]["passed"];
   });
+}
+
+std::string case_line(const Json& one, const std::string& protocol) {
+  std::string text = one["name"].get<std::string>() + ":";
+  for (const Json& row : one["rows"]) {
+    const auto found = row["times"].find(protocol);
+    if (found == row["times"].end()) continue;
+    text += fmt::format(" {} {:.2f} us ({})", row["implementation"].get<std::string>(),
+                        (*found)["p50_us"].get<double>(),
+                        rate_text((*found)["tflops"].get<double>() * 1e12));
+  }
+  return text;
 }
 
 }  // namespace flashcore::bench

@@ -28,4 +28,7 @@ const nlohmann::ordered_json* finished_case(const nlohmann::ordered_json& earlie
 // Whether one of ours failed in a case.
 bool has_failure(const nlohmann::ordered_json& one);
 
+// One case: "d128/s512: forward_sm80_throughput 350.1 us (...), cudnn ...".
+std::string case_line(const nlohmann::ordered_json& one, const std::string& protocol);
+
 }  // namespace flashcore::bench

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <map>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -24,6 +25,7 @@ struct Point {
   std::map<std::string, Timing> times;             // by protocol
   std::map<std::string, std::vector<double>> p50;  // of each round
   double host_seconds = 0;
+  nlohmann::ordered_json launches;  // of a call; null unless they were asked for
 
   bool is_peer() const { return kind != Kind::kernel; }
   bool timed() const {

@@ -31,16 +31,17 @@ constexpr const char* kEndedEarly = "ended early: ";
 
 class Run {
  public:
-  Run(const RunOptions& options, std::vector<Subject>& subjects, const PlanOptions& plan,
-      const RunOrder& order, RunListener& listener)
+  Run(const RunOptions& options, const std::vector<Subject>& subjects, const PlanOptions& plan,
+      const RunOrder& order, RunListener& listener, Json& evidence)
       : options_(options),
         subjects_(subjects),
         plan_(plan),
         order_(order),
         listener_(listener),
+        evidence_(evidence),
         cases_(subjects.size()) {}
 
-  Result<Json> run();
+  Status run();
 
  private:
   Status open();
@@ -57,7 +58,7 @@ class Run {
   double elapsed() const;
 
   const RunOptions& options_;
-  std::vector<Subject>& subjects_;
+  const std::vector<Subject>& subjects_;
   const PlanOptions& plan_;
   const RunOrder& order_;
   RunListener& listener_;
@@ -68,7 +69,7 @@ class Run {
   std::unique_ptr<Peers> peers_;
   int peer_starts_ = 0;
   std::vector<std::unique_ptr<NativePeer>> native_peers_;
-  Json evidence_;
+  Json& evidence_;
   Json earlier_ = Json::array();  // cases of the file that is gone on with
   std::vector<Json> cases_;       // of each subject; null before it is measured
   bool skipped_ = false, incomplete_ = false;
@@ -259,7 +260,7 @@ Status Run::save() {
   return order_.out.empty() ? Status() : write_evidence(order_.out, evidence_);
 }
 
-Result<Json> Run::run() {
+Status Run::run() {
   FLASHCORE_RETURN_IF_ERROR(open());
   listener_.begins({.what = "peers and ceilings", .suite = "", .name = "", .implementation = ""});
   start_peers();
@@ -267,7 +268,7 @@ Result<Json> Run::run() {
   const double ceilings = elapsed();
   find_native_peers();
   evidence_["seconds"] = {{"ceilings", ceilings}, {"peers", elapsed() - ceilings}};
-  const Status status = measure_all();
+  Status status = measure_all();
   peers_.reset();
   if (skipped_) evidence_["notes"].push_back(kOutOfTime);
   if (!status.ok()) {
@@ -280,8 +281,7 @@ Result<Json> Run::run() {
   }
   evidence_["complete"] = !skipped_ && !incomplete_;
   evidence_["seconds"]["all"] = elapsed();
-  FLASHCORE_RETURN_IF_ERROR(save());
-  return std::move(evidence_);
+  return save();
 }
 
 }  // namespace
@@ -290,9 +290,10 @@ std::string Subject::name() const { return given ? tensor_text(given->problem.q)
 
 Problem Subject::problem() const { return given ? given->problem : to_problem(one); }
 
-Result<Json> run_cases(const RunOptions& options, std::vector<Subject>& subjects,
-                       const PlanOptions& plan, const RunOrder& order, RunListener& listener) {
-  return Run(options, subjects, plan, order, listener).run();
+Status run_cases(const RunOptions& options, const std::vector<Subject>& subjects,
+                 const PlanOptions& plan, const RunOrder& order, RunListener& listener,
+                 Json& evidence) {
+  return Run(options, subjects, plan, order, listener, evidence).run();
 }
 
 }  // namespace flashcore::bench

@@ -1,5 +1,5 @@
 // The run behind `flashcore bench`, in this process: ceilings, then case by case gates, kernels and
-// peers in turns, evidence. bench_watch.hpp runs it in a process that can be ended.
+// peers in turns, evidence. watch.hpp runs it in a process that can be ended.
 #pragma once
 
 #include <functional>
@@ -17,6 +17,7 @@ namespace flashcore::bench {
 struct RunOptions {
   std::string also;  // kernels that are never chosen by themselves
   bool all_kernels = false;
+  bool launches = false;       // rows say what a call launches
   std::string peers = "none";  // none, auto, or the helper's path
   std::string backends = "auto";
   std::string protocols = "auto";
@@ -26,14 +27,15 @@ struct RunOptions {
   bool verbose = false;
   double deadline = 30;        // seconds of a step before it is given up; 0: no limit
   std::string worker_program;  // in place of this one, for tests
-  std::string worker;          // the file of a BenchOrder, in the process that works for another
+  std::string worker;          // the file of a RunOrder, in the process that works for another
 };
 
 // One case of a suite or a file, or the problem that was given.
 struct Subject {
   std::string suite;
-  Case one;                            // of a suite or a file
-  std::optional<ProblemInputs> given;  // else
+  Case one;                               // of a suite or a file
+  std::optional<ProblemInputs> given;     // else
+  std::vector<std::string> kernels = {};  // if not empty, these and no others
 
   std::string name() const;
   Problem problem() const;
@@ -66,9 +68,10 @@ class RunListener {
   virtual void finished(const nlohmann::ordered_json* one) = 0;  // a case; null: nothing was done
 };
 
-// The whole run; its evidence, which is in `order.out` as well unless that is empty.
-Result<nlohmann::ordered_json> run_cases(const RunOptions& options, std::vector<Subject>& subjects,
-                                         const PlanOptions& plan, const RunOrder& order,
-                                         RunListener& listener);
+// The whole run. `evidence` is what came of it, also when it ended early; it is in `order.out` as
+// well unless that is empty.
+Status run_cases(const RunOptions& options, const std::vector<Subject>& subjects,
+                 const PlanOptions& plan, const RunOrder& order, RunListener& listener,
+                 nlohmann::ordered_json& evidence);
 
 }  // namespace flashcore::bench

@@ -35,13 +35,10 @@ std::string sampled_text(const SampledReference& reference, const Problem& probl
 
 class GivenWorkload final : public Workload {
  public:
-  static Result<std::unique_ptr<Workload>> make(const ProblemInputs& inputs,
-                                                const PlanOptions& options) {
+  static Result<std::unique_ptr<Workload>> make(HostProblem host, const PlanOptions& options) {
     std::unique_ptr<GivenWorkload> workload(new GivenWorkload);
     workload->device_ = options.device;
-    Result<HostProblem> host = inputs.load();
-    if (!host.ok()) return host.status();
-    workload->host_ = std::move(*host);
+    workload->host_ = std::move(host);
     if (Status status = workload->make_reference(options.threads); !status.ok()) return status;
     return std::unique_ptr<Workload>(std::move(workload));
   }
@@ -252,9 +249,10 @@ class DeviceTiles final : public TiledWorkload {
 
 }  // namespace
 
-Result<std::unique_ptr<Workload>> given_workload(const ProblemInputs& inputs,
+Result<std::unique_ptr<Workload>> given_workload(Result<HostProblem> host,
                                                  const PlanOptions& options) {
-  return GivenWorkload::make(inputs, options);
+  if (!host.ok()) return host.status();
+  return GivenWorkload::make(std::move(*host), options);
 }
 
 Result<std::unique_ptr<TiledWorkload>> TiledWorkload::make(const Problem& problem,

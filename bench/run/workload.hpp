@@ -30,7 +30,7 @@ class Workload {
 };
 
 // Inputs from files, or drawn element by element, with any option.
-Result<std::unique_ptr<Workload>> given_workload(const ProblemInputs& inputs,
+Result<std::unique_ptr<Workload>> given_workload(Result<HostProblem> host,
                                                  const PlanOptions& options);
 
 // A contiguous problem of q, k, v, o and LSE with repeated pieces as inputs, of any size; a peer

@@ -5,41 +5,30 @@
 namespace flashcore::bench {
 
 size_t display_width(std::string_view text) {
-  size_t width = 0;
-  for (size_t i = 0; i < text.size(); ++i) {
-    if (text[i] == '\x1b') {  // a colour: ESC [ digits m
-      while (i < text.size() && text[i] != 'm') ++i;
-      continue;
-    }
-    const bool continues = (static_cast<unsigned char>(text[i]) & 0xC0) == 0x80;
-    if (!continues) ++width;
-  }
-  return width;
+  return static_cast<size_t>(std::count_if(text.begin(), text.end(), [](char c) {
+    return (static_cast<unsigned char>(c) & 0xC0) != 0x80;  // no continuation of a code point
+  }));
 }
 
-std::string pad(std::string_view text, size_t width, Align align) {
-  const size_t used = display_width(text);
-  const std::string space(width > used ? width - used : 0, ' ');
-  return align == Align::left ? std::string(text) + space : space + std::string(text);
-}
-
-std::vector<std::string> Table::lines() const {
-  std::vector<std::string> headings;
+std::vector<std::string> Table::lines(bool in_color) const {
+  std::vector<Cell> headings;
   std::vector<size_t> widths;
   for (const Column& column : columns_) {
-    headings.push_back(column.heading);
+    headings.emplace_back(column.heading);
     widths.push_back(display_width(column.heading));
   }
   for (const auto& cells : rows_) {
     for (size_t c = 0; c < std::min(cells.size(), widths.size()); ++c) {
-      widths[c] = std::max(widths[c], display_width(cells[c]));
+      widths[c] = std::max(widths[c], display_width(cells[c].shown(false)));
     }
   }
-  const auto format = [&](const std::vector<std::string>& cells) {
+  const auto format = [&](const std::vector<Cell>& cells) {
     std::string line;
     for (size_t c = 0; c < std::min(cells.size(), widths.size()); ++c) {
+      const std::string text = cells[c].shown(in_color);
+      const std::string space(widths[c] - display_width(cells[c].shown(false)), ' ');
       if (c > 0) line += "  ";
-      line += pad(cells[c], widths[c], columns_[c].align);
+      line += columns_[c].align == Align::left ? text + space : space + text;
     }
     line.erase(line.find_last_not_of(' ') + 1);
     return line;

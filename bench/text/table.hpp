@@ -3,7 +3,10 @@
 
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
+
+#include "bench/text/terminal.hpp"
 
 namespace flashcore::bench {
 
@@ -14,21 +17,33 @@ struct Column {
   Align align = Align::left;
 };
 
-// Printed columns of UTF-8 text: code points, without terminal colours.
-size_t display_width(std::string_view text);
+struct Cell {
+  std::string text;
+  Tone tone;
+  std::string rest;  // after the text, plain
 
-std::string pad(std::string_view text, size_t width, Align align);
+  Cell(std::string what, Tone how = Tone::plain, std::string more = {})
+      : text(std::move(what)), tone(how), rest(std::move(more)) {}
+  Cell(const char* what, Tone how = Tone::plain, std::string more = {})
+      : Cell(std::string(what), how, std::move(more)) {}
+
+  std::string shown(bool in_color) const { return (in_color ? colored(text, tone) : text) + rest; }
+};
+
+// Printed columns of UTF-8 text: code points.
+size_t display_width(std::string_view text);
 
 class Table {
  public:
   explicit Table(std::vector<Column> columns) : columns_(std::move(columns)) {}
 
-  void row(std::vector<std::string> cells) { rows_.push_back(std::move(cells)); }
-  std::vector<std::string> lines() const;  // the heading first, then every row
+  void row(std::vector<Cell> cells) { rows_.push_back(std::move(cells)); }
+  // The heading first, then every row.
+  std::vector<std::string> lines(bool in_color = false) const;
 
  private:
   std::vector<Column> columns_;
-  std::vector<std::vector<std::string>> rows_;
+  std::vector<std::vector<Cell>> rows_;
 };
 
 }  // namespace flashcore::bench

@@ -26,6 +26,9 @@ class Meter {
   // Wall seconds of one call on the host, asynchronous on a GPU; 0 where that is the time itself.
   virtual Result<double> host_seconds(const TimedCall& call) = 0;
 
+  // What one call launches: [{"kernel", "blocks", "threads", "registers", ...}]; empty on a CPU.
+  virtual Result<nlohmann::ordered_json> launches(const TimedCall& call) = 0;
+
   // The protocol in numbers, for a peer's process: tools/peers_torch.py reads them.
   virtual nlohmann::ordered_json settings(const Protocol& protocol) const = 0;
 

@@ -24,6 +24,10 @@ class CpuMeter final : public Meter {
 
   Result<double> host_seconds(const TimedCall&) override { return 0.0; }
 
+  Result<nlohmann::ordered_json> launches(const TimedCall&) override {
+    return nlohmann::ordered_json::array();
+  }
+
   nlohmann::ordered_json settings(const Protocol& protocol) const override {
     return {{"name", protocol.name},
             {"min_samples", limits_.min_samples},

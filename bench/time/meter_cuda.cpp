@@ -3,6 +3,7 @@
 #include "bench/device/cuda_environment.hpp"
 #include "bench/time/cuda_ceilings.hpp"
 #include "bench/time/cuda_timer.hpp"
+#include "bench/time/launches.hpp"
 #include "bench/time/meter.hpp"
 #include "problem/status.hpp"
 
@@ -41,6 +42,22 @@ class CudaMeter final : public Meter {
   }
 
   Result<double> host_seconds(const TimedCall& call) override { return timer_->host_seconds(call); }
+
+  Result<Json> launches(const TimedCall& call) override {
+    const Result<std::vector<Launch>> launches = launches_of(timer_->stream(), call);
+    if (!launches.ok()) return launches.status();
+    Json list = Json::array();
+    for (const Launch& launch : *launches) {
+      list.push_back({{"kernel", launch.kernel},
+                      {"blocks", launch.blocks},
+                      {"threads", launch.threads},
+                      {"registers", launch.registers},
+                      {"local_bytes", launch.local_bytes},
+                      {"shared_bytes", launch.shared()},
+                      {"blocks_a_multiprocessor", launch.blocks_a_multiprocessor}});
+    }
+    return list;
+  }
 
   Json settings(const Protocol& protocol) const override {
     const CudaProtocol numbers = cuda_protocol(protocol);

@@ -48,9 +48,10 @@ TEST(ParseNumbers, RefusesWhatIsNotAllNumbers) {
 TEST(Table, AlignsColumnsWithoutTrailingSpaces) {
   bench::Table table({{"name"}, {"n", bench::Align::right}, {"end"}});
   table.row({"a", "1", ""});
-  table.row({"\x1b[32mlonger\x1b[0m", "100", "x"});
-  EXPECT_THAT(table.lines(),
-              ElementsAre("name      n  end", "a         1", "\x1b[32mlonger\x1b[0m  100  x"));
+  table.row({{"long", bench::Tone::good, "er"}, "100", "x"});
+  EXPECT_THAT(table.lines(), ElementsAre("name      n  end", "a         1", "longer  100  x"));
+  EXPECT_THAT(table.lines(true),
+              ElementsAre("name      n  end", "a         1", "\x1b[32mlong\x1b[0mer  100  x"));
   EXPECT_EQ(bench::display_width("\xc3\xa9t\xc3\xa9"), 3U);
 }
 

@@ -1,4 +1,4 @@
-"""A peer for the tests of `flashcore bench`: attention in plain Python, for fp32 and tiny shapes.
+"""A peer for the tests of the engine: attention in plain Python, for fp32, fp16 and tiny shapes.
 
 The environment's PEER_FAULT makes it misbehave: see tests/cli/bench_test.cpp.
 """
@@ -10,17 +10,18 @@ import struct
 import sys
 
 FAULT = os.environ.get("PEER_FAULT", "")
+CODES = {"f32": "f", "f16": "e"}  # struct's
 
 
 @functools.cache
-def piece_of(path):
+def piece_of(path, code):
     with open(path, "rb") as file:
         data = file.read()
-    return struct.unpack(f"<{len(data) // 4}f", data)
+    return struct.unpack(f"<{len(data) // struct.calcsize(code)}{code}", data)
 
 
 def tensor(request, name, heads, seqlen):
-    piece = piece_of(os.path.join(request["folder"], name))
+    piece = piece_of(os.path.join(request["folder"], name), CODES[request["dtype"]])
     dim = request["head_dim"]
     rows = [[piece[(row * dim + i) % len(piece)] for i in range(dim)]
             for row in range(request["batch"] * heads * seqlen)]
@@ -52,7 +53,7 @@ def case(request):
                 row = attention(request, batch, head, query)
                 if FAULT == "wrong":
                     row[0] += 1
-                file.write(struct.pack(f"<{len(row)}f", *row))
+                file.write(struct.pack(f"<{len(row)}{CODES[request['dtype']]}", *row))
         if FAULT == "short":
             file.truncate(4)
     rows = "../rows.plain" if FAULT == "escapes" else "rows.plain"

@@ -1,4 +1,4 @@
-#include "cli/bench_watch.hpp"
+#include "bench/run/watch.hpp"
 
 #include <fmt/format.h>
 #include <sys/prctl.h>
@@ -23,10 +23,9 @@
 #include "bench/run/case_evidence.hpp"
 #include "bench/text/progress.hpp"
 #include "bench/text/terminal.hpp"
-#include "cli/bench_table.hpp"
 #include "problem/status.hpp"
 
-namespace flashcore::cli {
+namespace flashcore::bench {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -68,9 +67,9 @@ std::vector<std::string> own_words() {
   return words;
 }
 
-Json order_json(const bench::RunOrder& order) {
+Json order_json(const RunOrder& order) {
   Json lost = Json::array();
-  for (const bench::RunOrder::Lost& one : order.lost) {
+  for (const RunOrder::Lost& one : order.lost) {
     lost.push_back({{"suite", one.suite},
                     {"name", one.name},
                     {"implementation", one.implementation},
@@ -83,12 +82,12 @@ Json order_json(const bench::RunOrder& order) {
           {"lost", lost}};
 }
 
-bench::RunOrder order_of(const Json& json) {
-  bench::RunOrder order{.out = json.at("out"),
-                        .goes_on = json.at("goes_on"),
-                        .elapsed = json.at("elapsed"),
-                        .kernel = json.at("kernel"),
-                        .lost = {}};
+RunOrder order_of(const Json& json) {
+  RunOrder order{.out = json.at("out"),
+                 .goes_on = json.at("goes_on"),
+                 .elapsed = json.at("elapsed"),
+                 .kernel = json.at("kernel"),
+                 .lost = {}};
   for (const Json& one : json.at("lost")) {
     order.lost.push_back(
         {one.at("suite"), one.at("name"), one.at("implementation"), one.at("why")});
@@ -98,16 +97,14 @@ bench::RunOrder order_of(const Json& json) {
 
 class Watch {
  public:
-  Watch(const bench::RunOptions& options, std::vector<bench::Subject>& subjects,
-        const PlanOptions& plan, Session& session, std::string folder)
+  Watch(const RunOptions& options, const std::vector<Subject>& subjects, const PlanOptions& plan,
+        std::string folder)
       : options_(options),
         subjects_(subjects),
         plan_(plan),
-        session_(session),
         folder_(std::move(folder)),
-        progress_(bench::is_terminal(stderr) ? bench::Progress::Style::redrawn
-                                             : bench::Progress::Style::silent,
-                  "bench", std::ssize(subjects)) {
+        progress_(is_terminal(stderr) ? Progress::Style::redrawn : Progress::Style::silent, "bench",
+                  std::ssize(subjects)) {
     order_.out = options.out.empty() ? folder_ + "/evidence.json" : options.out;
     order_.kernel = plan.kernel;
   }
@@ -118,8 +115,8 @@ class Watch {
  private:
   enum class Ending { done, failed, lost, interrupted };
 
-  Result<std::unique_ptr<bench::WatchedChild>> start_child();
-  Ending follow(bench::WatchedChild& child);
+  Result<std::unique_ptr<WatchedChild>> start_child();
+  Ending follow(WatchedChild& child);
   Status lose_point();
   void hear(const Json& message);
   double patience() const;
@@ -127,13 +124,12 @@ class Watch {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
   }
 
-  const bench::RunOptions& options_;
-  std::vector<bench::Subject>& subjects_;
+  const RunOptions& options_;
+  const std::vector<Subject>& subjects_;
   const PlanOptions& plan_;
-  Session& session_;
   std::string folder_;
-  bench::RunOrder order_;
-  bench::Progress progress_;
+  RunOrder order_;
+  Progress progress_;
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   int64_t finished_ = 0;
   // Of the child that runs: the step it is in, and what became of it.
@@ -141,11 +137,11 @@ class Watch {
   Status status_;
 };
 
-Result<std::unique_ptr<bench::WatchedChild>> Watch::start_child() {
+Result<std::unique_ptr<WatchedChild>> Watch::start_child() {
   order_.elapsed = elapsed();
   const std::string file = folder_ + "/order.json";
-  FLASHCORE_RETURN_IF_ERROR(bench::write_json(file, order_json(order_)));
-  const Result<std::string> program = bench::this_program();
+  FLASHCORE_RETURN_IF_ERROR(write_json(file, order_json(order_)));
+  const Result<std::string> program = this_program();
   if (!program.ok()) return program.status();
   std::vector<std::string> words = own_words();
   if (words.size() < 2) return Status(StatusCode::internal, "its own words cannot be read");
@@ -153,7 +149,7 @@ Result<std::unique_ptr<bench::WatchedChild>> Watch::start_child() {
   words.insert(words.end(), {"--worker", file});
   what_ = "starting";
   implementation_.clear();
-  return bench::WatchedChild::start(words);
+  return WatchedChild::start(words);
 }
 
 double Watch::patience() const {
@@ -169,35 +165,35 @@ void Watch::hear(const Json& message) {
     implementation_ = message["implementation"];
     progress_.step(what_);
     if (options_.verbose)
-      bench::write_text(stderr, fmt::format("{:6.1f} s  begins {}\n", elapsed(), what_));
+      write_text(stderr, fmt::format("{:6.1f} s  begins {}\n", elapsed(), what_));
   } else if (message.contains("finished")) {
     ++finished_;
     progress_.advance();
     const std::string line = message["finished"];
-    if (!line.empty() && !bench::is_terminal(stderr) && subjects_.size() > 1) {
-      bench::write_text(stderr, fmt::format("{:6.1f} s  {}/{} {}\n", elapsed(), finished_,
-                                            subjects_.size(), line));
+    if (!line.empty() && !is_terminal(stderr) && subjects_.size() > 1) {
+      write_text(stderr, fmt::format("{:6.1f} s  {}/{} {}\n", elapsed(), finished_,
+                                     subjects_.size(), line));
     }
   } else if (message.contains("failed")) {
     status_ = Status(static_cast<StatusCode>(message["failed"].get<int>()), message["message"]);
   }
 }
 
-Watch::Ending Watch::follow(bench::WatchedChild& child) {
+Watch::Ending Watch::follow(WatchedChild& child) {
   bool ended = false;
   for (;;) {
     std::string line;
-    const bench::LineReader::Event event = child.next(patience(), line);
+    const LineReader::Event event = child.next(patience(), line);
     if (signal_seen != 0) return Ending::interrupted;
-    if (event == bench::LineReader::Event::interrupt) continue;
-    if (event == bench::LineReader::Event::line) {
+    if (event == LineReader::Event::interrupt) continue;
+    if (event == LineReader::Event::line) {
       const Json message = Json::parse(line, nullptr, false);
       if (!message.is_object()) continue;
       ended = ended || message.contains("ended");
       hear(message);
       continue;
     }
-    if (event == bench::LineReader::Event::silence) {
+    if (event == LineReader::Event::silence) {
       why_ = fmt::format("was abandoned after {:g} s", patience());
       return Ending::lost;
     }
@@ -218,14 +214,14 @@ Status Watch::lose_point() {
   finished_ = 0;
   status_ = {};
   progress_.interrupt();
-  bench::write_text(stderr, fmt::format("{:6.1f} s  lost {}: {}\n", elapsed(), what_, why_));
+  write_text(stderr, fmt::format("{:6.1f} s  lost {}: {}\n", elapsed(), what_, why_));
   return {};
 }
 
 Status Watch::run() {
   const SignalNote signals;
   for (;;) {
-    Result<std::unique_ptr<bench::WatchedChild>> child = start_child();
+    Result<std::unique_ptr<WatchedChild>> child = start_child();
     if (!child.ok()) return child.status();
     switch (follow(**child)) {
       case Ending::done:
@@ -243,11 +239,11 @@ Status Watch::run() {
 }
 
 // Says lines to the watcher, on what was this process's stdout.
-class Reporter final : public bench::RunListener {
+class Reporter final : public RunListener {
  public:
   explicit Reporter(std::FILE* stream) : stream_(stream) {}
 
-  void begins(const bench::Step& step) override {
+  void begins(const Step& step) override {
     say({{"begins", step.what},
          {"suite", step.suite},
          {"name", step.name},
@@ -259,12 +255,12 @@ class Reporter final : public bench::RunListener {
       const Json& rows = (*one)["rows"];
       const auto timed = std::find_if(rows.begin(), rows.end(),
                                       [](const Json& row) { return !row["times"].empty(); });
-      if (timed != rows.end()) line = bench_line(*one, (*timed)["times"].begin().key());
+      if (timed != rows.end()) line = case_line(*one, (*timed)["times"].begin().key());
     }
     say({{"finished", line}});
   }
   void say(const Json& message) {
-    bench::write_text(stream_, message.dump(-1, ' ', true, Json::error_handler_t::replace) + "\n");
+    write_text(stream_, message.dump(-1, ' ', true, Json::error_handler_t::replace) + "\n");
     std::fflush(stream_);
   }
 
@@ -274,56 +270,53 @@ class Reporter final : public bench::RunListener {
 
 // Closes the evidence of a run that came to no end of its own.
 Status note_ending(const std::string& path, const Status& status) {
-  Result<Json> evidence = bench::read_evidence(path);
+  Result<Json> evidence = read_evidence(path);
   if (!evidence.ok()) return status;
   (*evidence)["notes"].push_back("ended early: " + status.message());
-  const Status written = bench::write_evidence(path, *evidence);
+  const Status written = write_evidence(path, *evidence);
   return written.ok() ? status : written;
 }
 
 }  // namespace
 
-Result<ExitCode> watch_bench(const bench::RunOptions& options,
-                             std::vector<bench::Subject>& subjects, const PlanOptions& plan,
-                             Session& session) {
-  Result<bench::TemporaryFolder> folder = bench::TemporaryFolder::make();
+Result<Watched> watch_cases(const RunOptions& options, const std::vector<Subject>& subjects,
+                            const PlanOptions& plan) {
+  Result<TemporaryFolder> folder = TemporaryFolder::make();
   if (!folder.ok()) return folder.status();
   const std::string out = options.out.empty() ? folder->path() + "/evidence.json" : options.out;
   signal_seen = 0;
-  const Status status = Watch(options, subjects, plan, session, folder->path()).run();
+  const Status status = Watch(options, subjects, plan, folder->path()).run();
   if (!status.ok()) {
     // A refusal of the options left the file as it was.
     const bool began = signal_seen != 0 || (status.code() != StatusCode::invalid_argument);
     const Status said = began ? note_ending(out, status) : status;
     if (signal_seen == 0) return said;
-    session.line("interrupted" +
-                 (options.out.empty() ? "" : "; what was measured is in " + options.out));
-    return ExitCode::interrupted;
+    return Watched{.evidence = nullptr, .interrupted = true};
   }
-  const Result<Json> evidence = bench::read_evidence(out);
+  Result<Json> evidence = read_evidence(out);
   if (!evidence.ok()) return evidence.status();
-  return print_bench_result(*evidence, options.out, session);
+  return Watched{.evidence = std::move(*evidence), .interrupted = false};
 }
 
-Result<ExitCode> work_for_watcher(const bench::RunOptions& options,
-                                  std::vector<bench::Subject>& subjects, PlanOptions plan) {
+Status work_for_watcher(const RunOptions& options, const std::vector<Subject>& subjects,
+                        PlanOptions plan) {
   // The watcher's end is this one's, however it comes.
   (void)::prctl(PR_SET_PDEATHSIG, SIGKILL);
   std::FILE* const stream = ::fdopen(::dup(STDOUT_FILENO), "w");
-  if (stream == nullptr) return Status(StatusCode::internal, "stdout: cannot be used");
+  if (stream == nullptr) return {StatusCode::internal, "stdout: cannot be used"};
   (void)::dup2(STDERR_FILENO, STDOUT_FILENO);  // libraries print; the lines keep it for themselves
-  const Result<Json> file = bench::read_json(options.worker);
+  const Result<Json> file = read_json(options.worker);
   if (!file.ok()) return file.status();
-  const bench::RunOrder order = order_of(*file);
+  const RunOrder order = order_of(*file);
   plan.kernel = order.kernel;
   Reporter reporter(stream);
-  const Result<Json> evidence = bench::run_cases(options, subjects, plan, order, reporter);
-  if (!evidence.ok()) {
-    reporter.say({{"failed", static_cast<int>(evidence.status().code())},
-                  {"message", evidence.status().message()}});
+  Json evidence;
+  const Status status = run_cases(options, subjects, plan, order, reporter, evidence);
+  if (!status.ok()) {
+    reporter.say({{"failed", static_cast<int>(status.code())}, {"message", status.message()}});
   }
   reporter.say({{"ended", true}});
-  return ExitCode::ok;
+  return {};
 }
 
-}  // namespace flashcore::cli
+}  // namespace flashcore::bench

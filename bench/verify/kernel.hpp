@@ -1,0 +1,23 @@
+// One kernel on one problem, judged against the reference.
+#pragma once
+
+#include <string>
+
+#include "bench/gate/gates.hpp"
+#include "flashcore/flashcore.hpp"
+
+namespace flashcore::bench {
+
+// Runs a kernel on poisoned outputs; they are in `host` then.
+Status run_kernel(HostProblem& host, PlanOptions options, const std::string& kernel);
+
+// Runs it twice: what it wrote passes the gates, and both runs give the same bits. An error is a
+// failed verdict.
+Verdict judge_kernel(HostProblem& host, const Reference& reference, const PlanOptions& options,
+                     const std::string& kernel);
+
+// Runs it between two marks on stdout, unjudged: what a sanitizer watches. An error is said in its
+// output, as a complaint about the kernel.
+Status run_marked(HostProblem& host, const PlanOptions& options, const std::string& kernel);
+
+}  // namespace flashcore::bench

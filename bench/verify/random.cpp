@@ -1,0 +1,140 @@
+#include "bench/verify/random.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "bench/cases/batch_company.hpp"
+#include "bench/device/plan_choice.hpp"
+#include "bench/verify/kernel.hpp"
+#include "problem/status.hpp"
+
+namespace flashcore::bench {
+namespace {
+
+std::string repeat(uint64_t seed, const std::string& kernel, const RandomSpace& space,
+                   const PlanOptions& plan) {
+  constexpr RandomSpace kUsual;
+  std::string line =
+      fmt::format("flashcore verify --shapes none --random 1 --random-seed {}", seed);
+  // In company the choice is part of what is verified.
+  if (!plan.batch_invariant || !plan.kernel.empty()) line += " --kernel " + kernel;
+  if (space.largest_seqlen != kUsual.largest_seqlen) {
+    line += fmt::format(" --largest-seqlen {}", space.largest_seqlen);
+  }
+  if (space.largest_head_dim != kUsual.largest_head_dim) {
+    line += fmt::format(" --largest-head-dim {}", space.largest_head_dim);
+  }
+  if (plan.batch_invariant) line += " --batch-invariant";
+  if (plan.device.kind == DeviceKind::cuda) line += " --device " + to_text(plan.device);
+  return line;
+}
+
+// The chosen kernel on one entry in several batches: one kernel, and the same bits.
+Status judge_company(Trial trial, const RandomSpace& space, const PlanOptions& plan,
+                     Findings& found) {
+  const BatchCompany company(trial.seed, space.largest_seqlen, space.largest_head_dim);
+  trial.problem = company.problem(0);
+  Verdict verdict;
+  std::string kernel;
+  std::vector<double> first;
+  for (size_t batch = 0; batch < company.batches() && verdict.failure.empty(); ++batch) {
+    const Result<Plan> chosen = make_plan(company.problem(batch), plan);
+    if (!chosen.ok()) {
+      if (chosen.status().code() != StatusCode::unsupported) return chosen.status();
+      found.refuse(plan.kernel.empty() ? "none" : plan.kernel, chosen.status().message());
+      return {};
+    }
+    const std::string where = company.describe(batch);
+    if (batch == 0) kernel = chosen->kernel();
+    if (chosen->kernel() != kernel) {
+      verdict.failure = fmt::format("{}: runs {} alone, {} here", where, kernel, chosen->kernel());
+      break;
+    }
+    HostProblem host = company.fill(batch);
+    FLASHCORE_RETURN_IF_ERROR(run_kernel(host, plan, kernel));
+    const std::vector<double> results = company.results(host, batch);
+    if (batch == 0) first = results;
+    if (std::memcmp(results.data(), first.data(), first.size() * sizeof(double)) != 0) {
+      verdict.failure = fmt::format("{}: other bits than alone", where);
+    }
+  }
+  verdict.passed = verdict.failure.empty();
+  found.add(kernel, verdict, trial);
+  return {};
+}
+
+}  // namespace
+
+Status judge_random(const RandomTrials& asked, const Tested& tested, Findings& found) {
+  // A GPU waits for references: each thread computes its own. On the CPU the kernels have them.
+  const bool shared_out = tested.plan.device.kind == DeviceKind::cuda;
+  Tested one = tested;
+  if (shared_out) one.plan.threads = 1;
+  const auto name = [&](int64_t n) {
+    return fmt::format("seed {}", asked.first_seed + static_cast<uint64_t>(n));
+  };
+  const auto judge_one = [&](int64_t n) {
+    const uint64_t seed = asked.first_seed + static_cast<uint64_t>(n);
+    Trial trial;
+    trial.seed = seed;
+    trial.name = name(n);
+    trial.repeat = [&](const std::string& kernel) {
+      return repeat(seed, kernel, asked.space, tested.plan);
+    };
+    if (one.plan.batch_invariant) return judge_company(trial, asked.space, one.plan, found);
+    const RandomDraw draw(seed, asked.space);
+    trial.problem = draw.problem();
+    trial.fill = [&] { return draw.fill(); };
+    trial.reference = [&](HostProblem& host) { return compute_reference(host, one.plan.threads); };
+    return judge_trial(trial, one, found);
+  };
+  return for_each_trial("random", asked.problems, shared_out ? tested.plan.threads : 1, name,
+                        judge_one);
+}
+
+nlohmann::ordered_json random_json(const RandomTrials& asked, const Findings& found) {
+  nlohmann::ordered_json failures = failures_json(found);
+  size_t n = 0;
+  for (const Failure& failure : found.failures()) failures[n++]["seed"] = failure.seed;
+  return {{"problems", asked.problems},
+          {"first_seed", asked.first_seed},
+          {"largest_seqlen", asked.space.largest_seqlen},
+          {"largest_head_dim", asked.space.largest_head_dim},
+          {"kernels", tallies_json(found)},
+          {"failures", failures}};
+}
+
+Status run_random_marked(const RandomTrials& asked, const Tested& tested) {
+  constexpr int64_t kDrawnForOne = 400;
+  std::map<std::string, int64_t> ran;
+  uint64_t seed = asked.first_seed;
+  const auto enough = [&] {
+    return !ran.empty() && std::all_of(ran.begin(), ran.end(), [&](const auto& one) {
+      return one.second >= asked.problems;
+    });
+  };
+  for (int64_t n = 0; n < kDrawnForOne * asked.problems && !enough(); ++n, ++seed) {
+    const RandomDraw draw(seed, asked.space);
+    const Result<std::vector<KernelVerdict>> kernels =
+        kernels_under_test(draw.problem(), tested.plan, true, tested.kernels);
+    if (!kernels.ok()) return kernels.status();
+    std::optional<HostProblem> host;
+    for (const KernelVerdict& kernel : *kernels) {
+      int64_t& count = ran[kernel.kernel];
+      if (!kernel.refusal.empty() || count >= asked.problems) continue;
+      if (!host) host = draw.fill();
+      FLASHCORE_RETURN_IF_ERROR(run_marked(*host, tested.plan, kernel.kernel));
+      ++count;
+    }
+  }
+  return {};
+}
+
+}  // namespace flashcore::bench

@@ -1,0 +1,33 @@
+// Random problems over the whole feature space.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json_fwd.hpp>
+
+#include "bench/cases/random_problem.hpp"
+#include "bench/verify/findings.hpp"
+#include "flashcore/flashcore.hpp"
+
+namespace flashcore::bench {
+
+struct RandomTrials {
+  int64_t problems = 0;
+  uint64_t first_seed = 0;
+  RandomSpace space;
+};
+
+// Judges the kernels on every problem. With PlanOptions::batch_invariant each problem is one entry
+// in several batches instead, and the chosen kernel must give it the same bits in all of them.
+// On a GPU the problems are shared out among the CPU's threads, which compute the references.
+Status judge_random(const RandomTrials& asked, const Tested& tested, Findings& found);
+
+// {"problems", "first_seed", "largest_seqlen", "largest_head_dim",
+//  "kernels": [{"kernel", "passed", "failed", "refused", ...errors}],
+//  "failures": [{"name", "kernel", "failure", "problem", "repeat", "seed"}]}
+nlohmann::ordered_json random_json(const RandomTrials& asked, const Findings& found);
+
+// Runs problems between marks (run_marked) until `problems` of each kernel have run, or many more
+// were refused.
+Status run_random_marked(const RandomTrials& asked, const Tested& tested);
+
+}  // namespace flashcore::bench
