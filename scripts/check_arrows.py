@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Holds the includes below src/ to the arrows between its rooms: dependencies point down only.
+"""Holds the includes of src/, bench/ and cli/ to the arrows between rooms: dependencies point down only.
 
 usage: check_arrows.py [ROOT]    prints each include that no arrow allows; default: this repository
 
 A room is a folder and what lies below it; a file is in the first that fits it. `*` stands for one folder:
-each that it matches is a room of its own, so that a kernel includes no other kernel.
+each that it matches is a room of its own, so that a kernel includes no other kernel. Programs, the files
+that lie in bench/ itself, stand above all rooms.
 """
 import pathlib
 import re
@@ -28,12 +29,21 @@ ARROWS = {
     "plan": "include problem kernel cpu cuda/ladder cuda/*/* tuning",
     "api": "include problem",
 }
+# The folders of bench/, each on those before it, and what else one needs of src/.
+BENCH = {"text": "", "process": "", "tensors": "", "io": "", "gate": "", "cases": "", "evidence": "",
+         "device": "", "time": "cpu", "peers": "", "run": "plan", "verify": "cpu plan", "ladder": "plan",
+         "report": ""}
+for number, (folder, more) in enumerate(BENCH.items()):
+    ARROWS[f"bench/{folder}"] = " ".join(
+        ["include problem", more, *(f"bench/{lower}" for lower in list(BENCH)[:number])])
+# The command: subcommands and nothing else. The rungs are a list of names and texts.
+ARROWS["cli"] = "include problem cuda/ladder " + " ".join(f"bench/{folder}" for folder in BENCH)
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.MULTILINE)
 SUFFIXES = {".c", ".h", ".cpp", ".hpp", ".cu", ".cuh", ".in"}
 
 
 def room_of(path: str) -> tuple[str, str] | None:
-    """The room's name in ARROWS and its folder, of a path below src/."""
+    """The room's name in ARROWS and its folder, of a path as it is included."""
     for room in ARROWS:
         found = re.match(room.replace("*", "[^/]+") + "(?=/)", path)
         if found:
@@ -42,15 +52,16 @@ def room_of(path: str) -> tuple[str, str] | None:
 
 
 def complaint(path: str, included: str, is_public: bool) -> str | None:
-    """Why a file may not include another, or None. Paths are below src/."""
+    """Why a file may not include another, or None. Paths are as they are included."""
     own = room_of(path)
+    file = path if path.startswith(("bench/", "cli/")) else f"src/{path}"
     if own is None:
-        return f"src/{path}: is in no room of scripts/check_arrows.py"
+        return f"{file}: is in no room of scripts/check_arrows.py"
     if "/" not in included:
         return None  # made by the build for its own folder
     other = ("include", "include") if is_public else room_of(included)
     if other is None:
-        return f"src/{path}: includes {included}, which is in no room below src/"
+        return f"{file}: includes {included}, which is in no room"
     if own[1] == other[1]:
         return None
     is_allowed = other[0] in ARROWS[own[0]].split()
@@ -58,15 +69,21 @@ def complaint(path: str, included: str, is_public: bool) -> str | None:
         is_allowed = own[1].rpartition("/")[0] == other[1].rpartition("/")[0]
     if is_allowed:
         return None
-    return f"src/{path}: {own[1]} includes {included}; allowed: {ARROWS[own[0]] or 'nothing'}"
+    return f"{file}: {own[1]} includes {included}; allowed: {ARROWS[own[0]] or 'nothing'}"
+
+
+def files_of(root: pathlib.Path):
+    """Every file of a room, and its path as it is included."""
+    for tree in ("src", "bench", "cli"):
+        for file in sorted((root / tree).rglob("*")):
+            is_in_room = tree == "cli" or file.parent != root / tree
+            if file.suffix in SUFFIXES and is_in_room:
+                yield file, file.relative_to(root / "src" if tree == "src" else root).as_posix()
 
 
 def check(root: pathlib.Path) -> list[str]:
     found = []
-    for file in sorted((root / "src").rglob("*")):
-        if file.suffix not in SUFFIXES or len(file.relative_to(root / "src").parts) == 1:
-            continue
-        path = file.relative_to(root / "src").as_posix()
+    for file, path in files_of(root):
         for included in INCLUDE.findall(file.read_text(encoding="utf-8")):
             said = complaint(path, included, (root / "include" / included).is_file())
             if said:

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Formatting, shellcheck, the arrows between rooms of src/, what device code may say, and clang-tidy. The verdicts of
+# Formatting, shellcheck, the arrows between rooms, what device code may say, and clang-tidy. The verdicts of
 # the tools depend on their version, so it is fixed.
 #
 # usage: lint.sh [BUILD_DIRECTORY]    a configured and built directory; default build

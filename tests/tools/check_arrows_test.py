@@ -19,7 +19,12 @@ SOUND = {"include/flashcore/flashcore.hpp": "",
              '#include "cuda/attention/latency/task.cuh"\n#include "cuda/forward_sm90/common/launch.hpp"',
          "src/cuda/forward_sm80/latency/plan.cpp": '#include "made_by_the_build.hpp"',
          "src/tuning/choice.hpp": '#include "kernel/kernel.hpp"',
-         "src/plan/table.cpp": '#include "tuning/choice.hpp"\n#include "cuda/forward_sm90/latency/kernel.cuh"'}
+         "src/plan/table.cpp": '#include "tuning/choice.hpp"\n#include "cuda/forward_sm90/latency/kernel.cuh"',
+         "bench/text/table.hpp": "",
+         "bench/run/run.cpp": '#include "bench/text/table.hpp"\n#include "plan/table.hpp"',
+         "bench/ladder/ladder.cpp": '#include "bench/run/run.hpp"',
+         "bench/program.cpp": '#include "cuda/forward_sm90/latency/kernel.cuh"',
+         "cli/ladder.cpp": '#include "cli/command.hpp"\n#include "bench/ladder/ladder.hpp"'}
 
 
 class CheckArrows(unittest.TestCase):
@@ -49,7 +54,13 @@ class CheckArrows(unittest.TestCase):
                 ("src/cuda/forward_sm90/latency/kernel.cuh", "tuning/choice.hpp"),
                 ("src/cuda/host/launch.hpp", "plan/table.hpp"),
                 ("src/tuning/choice.hpp", "cuda/forward_sm90/latency/kernel.cuh"),
-                ("src/plan/table.cpp", "bench/cases.hpp")):
+                ("src/plan/table.cpp", "bench/cases/cases.hpp"),
+                ("bench/text/table.hpp", "bench/run/run.hpp"),
+                ("bench/run/run.cpp", "bench/ladder/ladder.hpp"),
+                ("bench/run/run.cpp", "cli/command.hpp"),
+                ("bench/ladder/ladder.cpp", "cuda/ladder/rung.hpp"),
+                ("cli/ladder.cpp", "plan/table.hpp"),
+                ("cli/ladder.cpp", "cuda/ptx/mma.cuh")):
             with self.subTest(path=path, included=included):
                 self.write(path, f'{SOUND[path]}\n  #  include "{included}"')
                 found = tool.check(self.root)
@@ -59,9 +70,11 @@ class CheckArrows(unittest.TestCase):
                 self.write(path, SOUND[path])
 
     def test_a_file_is_in_a_room(self):
-        self.write("src/attic/old.hpp", '#include "flashcore/flashcore.hpp"')
-        self.assertEqual(tool.check(self.root),
-                         ["src/attic/old.hpp: is in no room of scripts/check_arrows.py"])
+        for path in ("src/attic/old.hpp", "bench/attic/old.hpp"):
+            with self.subTest(path=path):
+                self.write(path, '#include "flashcore/flashcore.hpp"')
+                self.assertEqual(tool.check(self.root), [f"{path}: is in no room of scripts/check_arrows.py"])
+                (self.root / path).unlink()
 
 
 if __name__ == "__main__":
