@@ -185,11 +185,12 @@ stage_thread() {
   run_ctest build-thread -L threads
 }
 
-# The simulator of CUDA kernels (docs/simulator.md): small kernels with faults that it must find.
+# The simulator of CUDA kernels (docs/simulator.md): small kernels with faults that it must find, then
+# every kernel of the library.
 stage_simulator() {
   configured build-simulator -DCMAKE_BUILD_TYPE=Release -DFLASHCORE_CUDA=OFF \
     -DFLASHCORE_SIMULATOR=ON -DFLASHCORE_TESTS=ON || return 0
-  built build-simulator simulator_test || return 0
+  built build-simulator flashcore_command simulator_test || return 0
   run_ctest build-simulator -L simulator
 }
 

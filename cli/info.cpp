@@ -43,7 +43,7 @@ Result<ExitCode> execute(Session& session) {
   nlohmann::ordered_json list = nlohmann::ordered_json::array();
   for (const DeviceInfo& device : found) {
     std::string text = device_text(device);
-    if (device.device.kind == DeviceKind::cuda) {
+    if (device.device.kind != DeviceKind::cpu) {
       text += fmt::format(", compute capability {}.{}, {} KiB shared memory per block",
                           device.compute_capability / 10, device.compute_capability % 10,
                           device.shared_memory_a_block / 1024);

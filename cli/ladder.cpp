@@ -88,10 +88,10 @@ void list_rungs(const std::vector<bench::Rung>& rungs, Session& session) {
   session.document({{"rungs", rows}});
 }
 
-void print(const Json& evidence, const Options& options, Session& session) {
+void print(const Json& evidence, const bench::LadderOptions& ladder, Session& session) {
   session.table(bench::ladder_gates(evidence));
   for (const std::string& failure : bench::ladder_failures(evidence)) session.line(failure);
-  if (!options.quick) {
+  if (ladder.times) {
     session.line();
     session.line("us per call, " + evidence["protocols"].begin().key() +
                  " (p50); ratios are on the first shape; registers and shared memory are the "
@@ -99,7 +99,7 @@ void print(const Json& evidence, const Options& options, Session& session) {
     session.table(bench::ladder_times(evidence));
   }
   for (const Json& note : evidence["notes"]) session.line("note: " + note.get<std::string>());
-  if (options.out != "none") session.line("evidence: " + options.out);
+  if (!ladder.out.empty()) session.line("evidence: " + ladder.out);
 }
 
 Result<ExitCode> execute(const Options& options, Session& session) {
@@ -128,11 +128,16 @@ Result<ExitCode> execute(const Options& options, Session& session) {
   ladder.peers = options.peers;
   ladder.out = options.out == "none" ? "" : options.out;
   ladder.all_rungs = options.rungs == "all";
+  const bool simulated = plan->device.kind == DeviceKind::sim;
+  if (simulated) {  // which keeps no time, and is no evidence
+    ladder.times = false;
+    ladder.out.clear();
+  }
   if (options.quick) {
     std::erase_if(ladder.gated, [](const bench::Case& one) { return one.name != "small"; });
     ladder.times = false;
   }
-  if (!options.no_sanitizers) {
+  if (!options.no_sanitizers && !simulated) {
     std::string names;
     for (const bench::Rung& rung : *rungs) names += (names.empty() ? "" : ",") + rung.name;
     ladder.sanitized = {"ladder", "--only-run", "--rungs", names, "--device", device};
@@ -144,7 +149,7 @@ Result<ExitCode> execute(const Options& options, Session& session) {
         bench::write_text(stderr, fmt::format("{:6.1f} s  {}\n", past.count(), what));
       });
   if (!evidence.ok()) return evidence.status();
-  print(*evidence, options, session);
+  print(*evidence, ladder, session);
   session.document(*evidence);
   return bench::ladder_passed(*evidence) ? ExitCode::ok : ExitCode::check_failed;
 }

@@ -53,7 +53,14 @@ if(FLASHCORE_WHEEL AND FLASHCORE_HAS_CUDA)
   execute_process(COMMAND sh -c "printf '\\n%s\\n' \"$0\" >/dev/tty" "${text}"
     RESULT_VARIABLE ignored ERROR_QUIET)
 endif()
-if(NOT FLASHCORE_HAS_CUDA)
+if(FLASHCORE_SIMULATOR)
+  if(FLASHCORE_HAS_CUDA)
+    message(FATAL_ERROR "FLASHCORE_SIMULATOR is ON with CUDA, wanted -DFLASHCORE_CUDA=OFF: the "
+      "simulator has a build folder of its own")
+  endif()
+  set(FLASHCORE_CUDA_TARGETS 80 89 90a)  # of the simulated GPUs
+  message(STATUS "CUDA kernels: compiled as plain C++ for the simulator")
+elseif(NOT FLASHCORE_HAS_CUDA)
   message(STATUS "CUDA kernels: not built (${FLASHCORE_CUDA_REASON}); the CPU is used")
 endif()
 # Read by the scripts.

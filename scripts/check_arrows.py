@@ -31,7 +31,7 @@ ARROWS = {
 }
 # The folders of bench/, each on those before it, and what else one needs of src/.
 BENCH = {"text": "", "process": "", "tensors": "", "io": "", "gate": "", "cases": "", "evidence": "",
-         "device": "", "time": "cpu", "peers": "", "run": "plan", "verify": "cpu plan", "ladder": "plan",
+         "device": "plan", "time": "cpu", "peers": "", "run": "plan", "verify": "cpu plan", "ladder": "plan",
          "report": ""}
 for number, (folder, more) in enumerate(BENCH.items()):
     ARROWS[f"bench/{folder}"] = " ".join(

@@ -44,7 +44,7 @@ class HostMemory final : public DeviceMemory {
 }  // namespace
 
 Result<std::unique_ptr<DeviceMemory>> device_memory(Device device) {
-  if (device.kind == DeviceKind::cuda) return cuda_memory(device.index);
+  if (device.kind != DeviceKind::cpu) return cuda_memory(device.index);
   return std::unique_ptr<DeviceMemory>(std::make_unique<HostMemory>());
 }
 

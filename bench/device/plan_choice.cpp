@@ -8,6 +8,7 @@
 #include <optional>
 #include <utility>
 
+#include "plan/device.hpp"
 #include "problem/status.hpp"
 
 namespace flashcore::bench {
@@ -21,14 +22,17 @@ std::string& forced_kernel() {
 // "cuda" is cuda:0; nothing for a name that is none.
 std::optional<Device> parse_device(std::string_view name) {
   if (name == "cpu") return Device{DeviceKind::cpu, 0};
-  if (name == "cuda") return Device{DeviceKind::cuda, 0};
-  constexpr std::string_view kPrefix = "cuda:";
-  if (!name.starts_with(kPrefix)) return std::nullopt;
-  name.remove_prefix(kPrefix.size());
+  const DeviceKind kind = name.starts_with("sim") ? DeviceKind::sim : DeviceKind::cuda;
+  const std::string_view prefix = kind == DeviceKind::sim ? "sim" : "cuda";
+  if (!name.starts_with(prefix)) return std::nullopt;
+  name.remove_prefix(prefix.size());
+  if (name.empty()) return Device{kind, 0};
+  if (!name.starts_with(':')) return std::nullopt;
+  name.remove_prefix(1);
   int32_t index = 0;
   const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), index);
   if (error != std::errc() || end != name.data() + name.size()) return std::nullopt;
-  return Device{DeviceKind::cuda, index};
+  return Device{kind, index};
 }
 
 }  // namespace
@@ -46,13 +50,21 @@ DeviceInfo info_of(Device device) {
 }
 
 std::string to_text(Device device) {
-  return device.kind == DeviceKind::cpu ? "cpu" : fmt::format("cuda:{}", device.index);
+  if (device.kind == DeviceKind::cpu) return "cpu";
+  return fmt::format("{}:{}", device.kind == DeviceKind::sim ? "sim" : "cuda", device.index);
 }
 
 Result<std::vector<PlanOptions>> allowed_devices(const PlanChoice& choice) {
   if (choice.threads < 0 || choice.threads > std::numeric_limits<int32_t>::max()) {
     return invalid("--threads: is {}, wanted 0 (all) or more", choice.threads);
   }
+  if (choice.sim_seed < 0) {
+    return invalid("--sim-seed: is {}, wanted 0 or more", choice.sim_seed);
+  }
+  if (choice.sim_seed > 0 && !simulator_seed()) {
+    return unsupported("--sim-seed: is given, wanted a build with -DFLASHCORE_SIMULATOR=ON for it");
+  }
+  if (choice.sim_seed > 0) seed_simulator(static_cast<uint64_t>(choice.sim_seed));
   std::vector<Device> allowed;
   if (choice.device == "auto") {
     for (const DeviceInfo& info : devices()) {
@@ -62,7 +74,8 @@ Result<std::vector<PlanOptions>> allowed_devices(const PlanChoice& choice) {
   } else if (const std::optional<Device> device = parse_device(choice.device)) {
     allowed.push_back(*device);
   } else {
-    return invalid("--device: is '{}', wanted auto, cpu, cuda or cuda:N", choice.device);
+    return invalid("--device: is '{}', wanted auto, cpu, cuda, cuda:N, sim or sim:N",
+                   choice.device);
   }
   std::vector<PlanOptions> out;
   for (const Device& device : allowed) {
@@ -83,8 +96,8 @@ Result<PlanOptions> gpu_plan(const std::string& device) {
   const Result<std::vector<PlanOptions>> allowed = allowed_devices(choice);
   if (!allowed.ok()) return allowed.status();
   PlanOptions plan = allowed->front();
-  if (plan.device.kind != DeviceKind::cuda) {
-    return invalid("--device: is {}, wanted cuda or cuda:N", device);
+  if (plan.device.kind == DeviceKind::cpu) {
+    return invalid("--device: is {}, wanted cuda, cuda:N, sim or sim:N", device);
   }
   plan.kernel.clear();
   return plan;

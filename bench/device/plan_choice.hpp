@@ -10,11 +10,12 @@
 namespace flashcore::bench {
 
 struct PlanChoice {
-  std::string device = "auto";  // auto, cpu, cuda, cuda:N
+  std::string device = "auto";  // auto, cpu, cuda, cuda:N, sim, sim:N
   std::string kernel;           // empty: the best that does not refuse
   int64_t threads = 0;
   bool batch_invariant = false;
   bool early_start = false;
+  int64_t sim_seed = 0;
 };
 
 // FLASHCORE_KERNEL stands for --kernel, in the commands that go through the table by name as well.
@@ -27,7 +28,7 @@ struct ChosenPlan {
   std::string note;  // why not the GPU, if there is one and --device is auto
 };
 
-std::string to_text(Device device);  // "cpu", "cuda:0"
+std::string to_text(Device device);  // "cpu", "cuda:0", "sim:0"
 
 DeviceInfo info_of(Device device);  // nothing but zeros for one that is not there
 

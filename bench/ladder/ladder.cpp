@@ -9,6 +9,7 @@
 
 #include "bench/cases/cases.hpp"
 #include "bench/cases/work.hpp"
+#include "bench/device/plan_choice.hpp"
 #include "bench/evidence/evidence.hpp"
 #include "bench/evidence/evidence_file.hpp"
 #include "bench/ladder/ladder_evidence.hpp"
@@ -79,12 +80,15 @@ class Ladder final : public RunListener {
 };
 
 Status Ladder::open() {
-  const Result<std::unique_ptr<Meter>> meter = make_meter(plan_.device, plan_.threads);
-  if (!meter.ok()) return meter.status();
   evidence_ = new_evidence("ladder");
-  evidence_["device"] = (*meter)->environment();
+  evidence_["device"] = {{"name", info_of(plan_.device).name}};
   evidence_["protocols"] = Json::object();
-  for (const Protocol& one : (*meter)->protocols()) evidence_["protocols"][one.name] = one.text;
+  if (plan_.device.kind != DeviceKind::sim) {
+    const Result<std::unique_ptr<Meter>> meter = make_meter(plan_.device, plan_.threads);
+    if (!meter.ok()) return meter.status();
+    evidence_["device"] = (*meter)->environment();
+    for (const Protocol& one : (*meter)->protocols()) evidence_["protocols"][one.name] = one.text;
+  }
   evidence_["notes"] = Json::array();
   evidence_["shapes"] = Json::array();
   for (const Case& shape : options_.timed) {

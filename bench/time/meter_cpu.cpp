@@ -73,6 +73,10 @@ class CpuMeter final : public Meter {
 
 Result<std::unique_ptr<Meter>> make_meter(Device device, int threads) {
   if (device.kind == DeviceKind::cuda) return make_cuda_meter(device.index);
+  if (device.kind == DeviceKind::sim) {
+    return Status(StatusCode::unsupported,
+                  "device: is sim, which keeps no time; wanted cpu or cuda");
+  }
   const int all = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   return std::unique_ptr<Meter>(std::make_unique<CpuMeter>(threads > 0 ? threads : all));
 }

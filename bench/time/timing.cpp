@@ -84,6 +84,10 @@ Result<Timing> CpuTimer::time(const TimedCall& call) {
 
 Result<std::unique_ptr<Timer>> make_timer(Device device) {
   if (device.kind == DeviceKind::cuda) return make_cuda_timer(device.index);
+  if (device.kind == DeviceKind::sim) {
+    return Status(StatusCode::unsupported,
+                  "device: is sim, which keeps no time; wanted cpu or cuda");
+  }
   return std::unique_ptr<Timer>(std::make_unique<CpuTimer>());
 }
 

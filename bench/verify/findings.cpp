@@ -94,7 +94,7 @@ Status judge_trial(const Trial& trial, const Tested& tested, Findings& found,
       reference = std::move(*computed);
     }
     if (step) step(trial.name + ", " + kernel.kernel);
-    const Verdict verdict = judge_kernel(*host, reference, tested.plan, kernel.kernel);
+    const Verdict verdict = judge_kernel(*host, reference, tested.plan, kernel.kernel, trial.seed);
     found.add(kernel.kernel, verdict, trial);
   }
   return {};

@@ -1,11 +1,18 @@
 #include "bench/verify/kernel.hpp"
 
+#include <fmt/format.h>
+
 #include <cstdio>
+#include <nlohmann/json.hpp>
+#include <optional>
 #include <vector>
 
 #include "bench/device/execution.hpp"
+#include "bench/device/plan_choice.hpp"
+#include "bench/process/forked_call.hpp"
 #include "bench/process/sanitizer.hpp"
 #include "bench/text/terminal.hpp"
+#include "plan/device.hpp"
 #include "problem/status.hpp"
 
 namespace flashcore::bench {
@@ -40,13 +47,21 @@ Status run_kernel(HostProblem& host, PlanOptions options, const std::string& ker
   return execution->fetch();
 }
 
-Verdict judge_kernel(HostProblem& host, const Reference& reference, const PlanOptions& options,
-                     const std::string& kernel) {
+namespace {
+
+constexpr uint64_t kOtherOrder = 1'000'003;  // far from the seeds of other problems
+constexpr double kMostSeconds = 300;         // a simulated run that takes longer does not end
+
+Verdict judge_two_runs(HostProblem& host, const Reference& reference, const PlanOptions& options,
+                       const std::string& kernel) {
   Verdict verdict;
   Status status = run_kernel(host, options, kernel);
   if (status.ok()) {
     verdict = judge(host, reference);
     const std::vector<std::byte> first = outputs(host);
+    if (const std::optional<uint64_t> order = simulator_seed()) {
+      seed_simulator(*order + kOtherOrder);
+    }
     status = run_kernel(host, options, kernel);
     verdict.repeats = !status.ok() || outputs(host) == first;
     if (verdict.passed && !verdict.repeats) {
@@ -58,6 +73,55 @@ Verdict judge_kernel(HostProblem& host, const Reference& reference, const PlanOp
   verdict.passed = false;
   verdict.failure = status.message();
   return verdict;
+}
+
+// A kernel that is wrong may write anywhere, or never end.
+Verdict judge_in_copy(HostProblem& host, const Reference& reference, const PlanOptions& options,
+                      const std::string& kernel, uint64_t seed) {
+  const Result<std::string> told = call_in_copy(
+      [&] {
+        seed_simulator(simulator_seed().value_or(0) + seed);
+        const Verdict verdict = judge_two_runs(host, reference, options, kernel);
+        return nlohmann::json({{"passed", verdict.passed},
+                               {"failure", verdict.failure},
+                               {"repeats", verdict.repeats},
+                               {"max_scaled_error", verdict.max_scaled_error},
+                               {"relative_error", verdict.relative_error},
+                               {"lse_error", verdict.lse_error}})
+            .dump();
+      },
+      kMostSeconds);
+  Verdict verdict;
+  if (!told.ok()) {
+    verdict.failure = told.status().message();
+    return verdict;
+  }
+  const nlohmann::json all = nlohmann::json::parse(*told);
+  verdict.passed = all["passed"];
+  verdict.failure = all["failure"];
+  verdict.repeats = all["repeats"];
+  verdict.max_scaled_error = all["max_scaled_error"];
+  verdict.relative_error = all["relative_error"];
+  verdict.lse_error = all["lse_error"];
+  return verdict;
+}
+
+}  // namespace
+
+Verdict judge_kernel(HostProblem& host, const Reference& reference, const PlanOptions& options,
+                     const std::string& kernel, uint64_t seed) {
+  if (options.device.kind == DeviceKind::sim) {
+    return judge_in_copy(host, reference, options, kernel, seed);
+  }
+  return judge_two_runs(host, reference, options, kernel);
+}
+
+std::string repeat_device(Device device) {
+  if (device.kind == DeviceKind::cpu) return {};
+  std::string text = " --device " + to_text(device);
+  const uint64_t seed = simulator_seed().value_or(0);
+  if (device.kind == DeviceKind::sim && seed > 0) text += fmt::format(" --sim-seed {}", seed);
+  return text;
 }
 
 Status run_marked(HostProblem& host, const PlanOptions& options, const std::string& kernel) {

@@ -1,6 +1,7 @@
 // One kernel on one problem, judged against the reference.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "bench/gate/gates.hpp"
@@ -12,9 +13,13 @@ namespace flashcore::bench {
 Status run_kernel(HostProblem& host, PlanOptions options, const std::string& kernel);
 
 // Runs it twice: what it wrote passes the gates, and both runs give the same bits. An error is a
-// failed verdict.
+// failed verdict. `seed` is the problem's: a simulated GPU orders its work by it and by --sim-seed,
+// the second run otherwise than the first, and runs in a copy of this process.
 Verdict judge_kernel(HostProblem& host, const Reference& reference, const PlanOptions& options,
-                     const std::string& kernel);
+                     const std::string& kernel, uint64_t seed);
+
+// " --device cuda:0", with the simulator's seed; empty for the CPU.
+std::string repeat_device(Device device);
 
 // Runs it between two marks on stdout, unjudged: what a sanitizer watches. An error is said in its
 // output, as a complaint about the kernel.

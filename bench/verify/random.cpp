@@ -32,8 +32,7 @@ std::string repeat(uint64_t seed, const std::string& kernel, const RandomSpace& 
     line += fmt::format(" --largest-head-dim {}", space.largest_head_dim);
   }
   if (plan.batch_invariant) line += " --batch-invariant";
-  if (plan.device.kind == DeviceKind::cuda) line += " --device " + to_text(plan.device);
-  return line;
+  return line + repeat_device(plan.device);
 }
 
 // The chosen kernel on one entry in several batches: one kernel, and the same bits.
@@ -74,7 +73,7 @@ Status judge_company(Trial trial, const RandomSpace& space, const PlanOptions& p
 
 Status judge_random(const RandomTrials& asked, const Tested& tested, Findings& found) {
   // A GPU waits for references: each thread computes its own. On the CPU the kernels have them.
-  const bool shared_out = tested.plan.device.kind == DeviceKind::cuda;
+  const bool shared_out = tested.plan.device.kind != DeviceKind::cpu;
   Tested one = tested;
   if (shared_out) one.plan.threads = 1;
   const auto name = [&](int64_t n) {

@@ -4,7 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "bench/device/plan_choice.hpp"
+#include "bench/verify/kernel.hpp"
 #include "problem/status.hpp"
 
 namespace flashcore::bench {
@@ -13,10 +13,8 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 std::string repeat(const std::string& name, const std::string& kernel, Device device) {
-  std::string line =
-      fmt::format("flashcore verify --shapes scores/{} --random 0 --kernel {}", name, kernel);
-  if (device.kind == DeviceKind::cuda) line += " --device " + to_text(device);
-  return line;
+  return fmt::format("flashcore verify --shapes scores/{} --random 0 --kernel {}{}", name, kernel,
+                     repeat_device(device));
 }
 
 }  // namespace

@@ -168,12 +168,12 @@ FLASHCORE_API flashcore_status flashcore_problem_init(flashcore_problem* problem
 /* -------------------------------------------------------------------------------------------------
  * Devices */
 
-enum { FLASHCORE_CPU = 0, FLASHCORE_CUDA = 1 };
+enum { FLASHCORE_CPU = 0, FLASHCORE_CUDA = 1, FLASHCORE_SIM = 2 };
 
 /* Filled in by the library: as many bytes as struct_size says. */
 typedef struct flashcore_device_info {
   size_t struct_size;
-  int32_t kind;                  /* FLASHCORE_CPU or FLASHCORE_CUDA */
+  int32_t kind;                  /* FLASHCORE_CPU, FLASHCORE_CUDA or FLASHCORE_SIM */
   int32_t index;                 /* among the devices of its kind */
   int32_t compute_capability;    /* CUDA: 80, 89, 90, ... */
   int32_t multiprocessors;       /* CUDA: SMs; CPU: hardware threads */

@@ -190,7 +190,8 @@ struct Arguments {
 // ---------------------------------------------------------------------------------------------
 // Devices
 
-enum class DeviceKind : int32_t { cpu = 0, cuda = 1 };
+// sim: the GPUs that a build with the simulator has (docs/simulator.md), for tests of kernels.
+enum class DeviceKind : int32_t { cpu = 0, cuda = 1, sim = 2 };
 
 struct Device {
   DeviceKind kind = DeviceKind::cpu;

@@ -6,6 +6,13 @@
 #include "cuda_fp16.h"
 
 using __nv_fp8_storage_t = uint8_t;
+enum __nv_saturation_t { __NV_SATFINITE };
+enum __nv_fp8_interpretation_t { __NV_E4M3 };
+
+inline __nv_fp8_storage_t __nv_cvt_float_to_fp8(float x, __nv_saturation_t,
+                                                __nv_fp8_interpretation_t) {
+  return ::flashcore::sim::e4m3_of(x);
+}
 
 struct __nv_fp8_e4m3 {
   __nv_fp8_storage_t __x;

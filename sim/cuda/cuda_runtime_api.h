@@ -31,3 +31,4 @@
 #define gridDim (::flashcore::sim::own_block().grid_dim)
 
 #include "device_functions.h"
+#include "host_functions.h"

@@ -1,6 +1,7 @@
 #include "engine/access.hpp"
 
 #include <algorithm>
+#include <cstring>
 
 #include "engine/scheduler.hpp"
 
@@ -31,8 +32,38 @@ void race(const Thread& thread, Site site, const Access& other, uint32_t address
                 verb, address, other_verb));
 }
 
+// Lanes of one warp may write the same value at one line: whichever comes last, it is there.
+bool may_agree(const Thread& thread, const Access& write, Site site) {
+  return write.site == site && write.agent / kLanes == thread.agent / kLanes;
+}
+
+uint32_t value_of(Block& block, uint32_t word_address) {
+  uint32_t value;
+  std::memcpy(&value, byte_at(block, word_address), sizeof value);
+  return value;
+}
+
+// Whether the lanes that should agree have done so: their stores have happened by now.
+void compare_agreed(const Thread& thread, Block& block, Word& word, uint32_t word_address) {
+  uint32_t bits = 0;
+  for (uint32_t byte = 0; byte < kWordBytes; ++byte) {
+    if ((word.agreed >> byte & 1) != 0) bits |= 0xffu << (8 * byte);
+  }
+  if (((value_of(block, word_address) ^ word.value) & bits) != 0) {
+    report(Fault::race, word.write.site, word.write.site,
+           format("lanes of the warp of %s write different values to shared %u",
+                  name_of(thread).c_str(), word_address));
+  }
+  word.agreed = 0;
+}
+inline void check_agreement(const Thread& thread, Block& block, Word& word, uint32_t at) {
+  if (word.agreed != 0) [[unlikely]] compare_agreed(thread, block, word, at);
+}
+
 // What holds for every write: `thread` knows that whoever used the word has done so.
-void check_write(Thread& thread, const Word& word, uint8_t bytes, uint32_t address, Site site) {
+void check_write(Thread& thread, Block& block, Word& word, uint8_t bytes, uint32_t address,
+                 Site site) {
+  check_agreement(thread, block, word, address);
   if (word.in_flight) {
     report(Fault::write_to_bytes_in_flight, site, word.in_flight,
            format("%s writes shared %u before the copy is awaited that was started at",
@@ -40,7 +71,12 @@ void check_write(Thread& thread, const Word& word, uint8_t bytes, uint32_t addre
   }
   const Access& write = word.write;
   if ((write.bytes & bytes) != 0 && !knows(thread, write.agent, write.epoch)) {
-    race(thread, site, write, address, "writes", "write");
+    if (may_agree(thread, write, site)) {
+      word.agreed = write.bytes & bytes;
+      word.value = value_of(block, address);
+    } else {
+      race(thread, site, write, address, "writes", "write");
+    }
   }
   for (const Access& read : word.reads) {
     if ((read.bytes & bytes) != 0 && !knows(thread, read.agent, read.epoch)) {
@@ -126,6 +162,7 @@ void check_range(const Block& block, uint32_t address, uint32_t bytes, uint32_t 
 
 void on_read(Thread& thread, uint32_t address, uint32_t bytes, Site site) {
   for_each_word(*thread.block, address, bytes, [&](Piece&, Word& word, uint32_t at, uint8_t mask) {
+    check_agreement(thread, *thread.block, word, at);
     if (word.in_flight) {
       report(Fault::read_of_bytes_in_flight, site, word.in_flight,
              format("%s reads shared %u before the copy is awaited that was started at",
@@ -144,6 +181,11 @@ void on_read(Thread& thread, uint32_t address, uint32_t bytes, Site site) {
   });
 }
 
+void allow_unwritten(Thread& thread, uint32_t address, uint32_t bytes) {
+  for_each_word(*thread.block, address, bytes,
+                [](Piece&, Word& word, uint32_t, uint8_t mask) { word.written |= mask; });
+}
+
 void on_write(Thread& thread, uint32_t address, uint32_t bytes, Site site) {
   Piece* last = nullptr;
   for_each_word(*thread.block, address, bytes,
@@ -153,7 +195,7 @@ void on_write(Thread& thread, uint32_t address, uint32_t bytes, Site site) {
                     piece.reads.clear();
                     last = &piece;
                   }
-                  check_write(thread, word, mask, at, site);
+                  check_write(thread, *thread.block, word, mask, at, site);
                   word.write = {thread.now, thread.agent, mask, false, site};
                   word.written |= mask;
                   word.reads.clear();
@@ -166,7 +208,7 @@ void begin_write(Thread& issuer, Block& block, uint32_t address, uint32_t bytes,
   check_write(issuer, first, address, site);
   first.reads.clear();
   for_each_word(block, address, bytes, [&](Piece&, Word& word, uint32_t at, uint8_t mask) {
-    check_write(issuer, word, mask, at, site);
+    check_write(issuer, block, word, mask, at, site);
     if (by_async_proxy && word.write.bytes != 0 && !is_fenced(issuer, word.write)) {
       report(Fault::missing_proxy_fence, site, word.write.site,
              format("a copy to shared %u follows, without one, the ordinary write at", at));

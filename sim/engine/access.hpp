@@ -37,6 +37,8 @@ void check_range(const Block& block, uint32_t address, uint32_t bytes, uint32_t 
 // An ordinary access by this thread.
 void on_read(Thread& thread, uint32_t address, uint32_t bytes, Site site);
 void on_write(Thread& thread, uint32_t address, uint32_t bytes, Site site);
+// These bytes may be read though nobody wrote them: nothing depends on what they hold.
+void allow_unwritten(Thread& thread, uint32_t address, uint32_t bytes);
 
 // A copy to `bytes` (4, 8 or 16, aligned) of a block: from begin to end they are nobody's.
 // `by_async_proxy`: not cp.async, which counts among ordinary writes.

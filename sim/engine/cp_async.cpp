@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "engine/access.hpp"
+#include "engine/allocations.hpp"
 #include "engine/mbarrier.hpp"
 #include "engine/scheduler.hpp"
 
@@ -31,6 +32,7 @@ void issue_cp_async(uint32_t shared, const void* from, Site site) {
   if (reinterpret_cast<uintptr_t>(from) % kPieceBytes != 0) {
     report(Fault::misaligned_copy, site, Site(), "cp.async from an address no multiple of 16");
   }
+  check_global(from, kPieceBytes, 1, "cp.async", site);
   begin_write(thread, *thread.block, shared, kPieceBytes, false, site);
   std::memset(byte_at(*thread.block, shared), policy().poison, kPieceBytes);
   const auto copy = std::make_shared<Copy16>(Copy16{thread.block, shared, from, site, false});

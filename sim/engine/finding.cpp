@@ -80,6 +80,8 @@ const char* name(Fault fault) {
       return "setmaxnreg misused";
     case Fault::left_without_waiting_for_grid:
       return "left without waiting for the earlier grid";
+    case Fault::outside_global_memory:
+      return "outside of global memory";
     case Fault::trap:
       return "trap";
   }

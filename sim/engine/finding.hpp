@@ -56,6 +56,7 @@ enum class Fault {
   too_many_registers,
   register_count_misused,  // release_registers that takes, acquire_registers that gives
   left_without_waiting_for_grid,
+  outside_global_memory,  // of every allocation
   trap,
 };
 

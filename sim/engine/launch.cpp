@@ -32,7 +32,10 @@ void Simulator::launch(const LaunchOptions& options, std::function<void()> kerne
   grid->dim = options.grid, grid->block = options.block;
   grid->shared_bytes = static_cast<uint32_t>(options.shared_bytes);
   grid->cluster_blocks = options.cluster_blocks;
-  grid->registers = static_cast<int>(std::min(kRegisterFile / threads, kMostRegisters) / 8 * 8);
+  grid->registers =
+      options.registers > 0
+          ? options.registers
+          : static_cast<int>(std::min(kRegisterFile / threads, kMostRegisters) / 8 * 8);
   grid->starts_early = options.starts_early;
   grid->clusters = blocks / static_cast<uint64_t>(options.cluster_blocks);
   grid->body = std::move(kernel);

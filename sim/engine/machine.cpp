@@ -115,12 +115,6 @@ void check_end(Block& block) {
                     static_cast<unsigned long long>(block.warps[w + i].products.issued)));
     }
   }
-  for (const auto& [address, barrier] : block.mbarriers) {
-    if (barrier.bytes == 0) continue;
-    report(Fault::left_with_copies_in_flight, Site(), barrier.site,
-           format("block %u left while %lld bytes were to come to the mbarrier initialised at",
-                  block.index.x, static_cast<long long>(barrier.bytes)));
-  }
   if (block.cluster->grid->starts_early && !block.waited_for_grid) {
     report(Fault::left_without_waiting_for_grid, Site(), Site(),
            format("no thread of block %u ran griddepcontrol.wait", block.index.x));

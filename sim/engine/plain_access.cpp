@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "engine/access.hpp"
+#include "engine/allocations.hpp"
 #include "engine/bank_conflicts.hpp"
 #include "engine/products.hpp"
 #include "engine/scheduler.hpp"
@@ -49,6 +50,9 @@ void check(const void* pointer, uint64_t bytes, bool writes, uint32_t alignment,
                   writes ? "stores" : "loads", p - block.shared, block.shared_bytes));
     is_checking = false;
     give_up();
+  } else if (is_global(pointer)) {
+    is_checking = false;  // it may end the launch
+    check_global(pointer, bytes, alignment, writes ? "store" : "load", site);
   } else {
     on_register_access(*thread, pointer, static_cast<uint32_t>(bytes), site);
   }

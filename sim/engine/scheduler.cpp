@@ -5,6 +5,7 @@
 #include <cstdarg>
 #include <cstdint>
 #include <cstdio>
+#include <deque>
 #include <random>
 
 #include "engine/barrier.hpp"
@@ -35,7 +36,7 @@ struct Machine {
   std::vector<std::unique_ptr<Cluster>> running;
   std::vector<Warp*> warps;  // of them
   size_t turn = SIZE_MAX;    // the warp that ran last; at first none
-  std::vector<Completing> completions;
+  std::deque<Completing> completions;  // the oldest first, until a random one is taken
   std::unique_ptr<Stacks> stacks;
   std::vector<size_t> free_stacks;
   std::vector<std::unique_ptr<Cluster>> ended;  // the last one's stack may still be in use
@@ -107,8 +108,14 @@ Warp* pick_warp() {
 }
 
 void complete(size_t i) {
-  const std::function<void()> operation = std::move(machine->completions[i].operation);
-  machine->completions.erase(machine->completions.begin() + static_cast<std::ptrdiff_t>(i));
+  std::deque<Completing>& all = machine->completions;
+  const std::function<void()> operation = std::move(all[i].operation);
+  if (i == 0) {
+    all.pop_front();
+  } else {
+    if (i + 1 < all.size()) all[i] = std::move(all.back());
+    all.pop_back();
+  }
   operation();
 }
 
@@ -116,8 +123,7 @@ void complete(size_t i) {
 void complete_all_of(const Cluster& cluster) {
   for (size_t i = 0; i < machine->completions.size();) {
     if (machine->completions[i].cluster == &cluster) {
-      complete(i);
-      i = 0;
+      complete(i);  // another takes its place
     } else {
       ++i;
     }

@@ -32,6 +32,8 @@ struct Word {
   std::vector<Access> reads;  // since `write`, the last one of each agent
   Site in_flight;             // what writes it at the moment
   uint8_t written = 0;        // bytes, one bit each
+  uint8_t agreed = 0;         // bytes that several lanes write, which must all write `value`
+  uint32_t value = 0;
 };
 
 struct Piece {

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "engine/access.hpp"
+#include "engine/allocations.hpp"
 #include "engine/machine_parts.hpp"
 #include "engine/mbarrier.hpp"
 #include "engine/scheduler.hpp"
@@ -77,6 +78,7 @@ void load_to(Block& block, uint32_t shared, const TensorMap& map, uint32_t mbarr
   Mbarrier& barrier = mbarrier_at(block, mbarrier, site);
   check_published(barrier, site);
   for_each_piece(map, shared, at, [&](const BoxPiece& piece) {
+    check_global(piece.global, piece.inside, 1, "tensor copy", site);
     begin_write(self(), block, piece.shared, kPieceBytes, true, site);
     std::memset(byte_at(block, piece.shared), policy().poison, kPieceBytes);
   });
@@ -128,6 +130,7 @@ void store_box(const void* map_address, uint32_t shared, const TensorCoordinates
   Thread& thread = self();
   check_box(*thread.block, map, shared, site);
   for_each_piece(map, shared, at, [&](const BoxPiece& piece) {
+    check_global(piece.global, piece.inside, 1, "tensor copy", site);
     begin_async_read(thread, *thread.block, piece.shared, site);
   });
   const auto store =

@@ -111,7 +111,6 @@ TEST(Cluster, LeftWhileTheOtherWrites) {
   expect_clean(kPairs, [&] { kernel(false); });
   // When the store is complete before, nothing happens.
   expect_fault_in_some_order(Fault::remote_access_after_end, kPairs, [&] { kernel(true); });
-  expect_fault_in_some_order(Fault::left_with_copies_in_flight, kPairs, [&] { kernel(true); });
 }
 
 // One block loads for both; each waits at its own barrier, and says when its slot is free.

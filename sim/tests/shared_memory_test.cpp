@@ -8,6 +8,7 @@
 #include "cuda/ptx/ldmatrix.cuh"
 #include "cuda/ptx/load_shared.cuh"
 #include "cuda/ptx/shared_access.cuh"
+#include "cuda/ptx/unwritten.cuh"
 #include "engine/bank_conflicts.hpp"
 #include "tests/support.hpp"
 
@@ -131,6 +132,29 @@ TEST(SharedMemory, MoreThanABlockCanHave) {
   expect_clean(options, [] {});
   options.shared_bytes += 1;
   expect_fault(Fault::too_much_shared_memory, options, [] {});
+}
+
+// CUDA: which lane's store of one instruction comes last is not defined; with equal values it does
+// not matter.
+TEST(SharedMemory, LanesOfAWarpAgree) {
+  expect_fault_only_in_first(Fault::race, kOneWarp, [](bool faulty) {
+    int* const shared = shared_array<int>();
+    shared[thread() / 4] = faulty ? thread() : thread() / 4;
+    __syncwarp();
+    load(shared[thread() % 8]);
+  });
+}
+
+TEST(SharedMemory, WarpsDoNotAgree) {
+  expect_fault(Fault::race, kTwoWarps, [] { shared_array<int>()[0] = 1; });
+}
+
+TEST(SharedMemory, WhatNothingDependsOnMayBeUnwritten) {
+  expect_fault_only_in_first(Fault::read_of_unwritten_bytes, kOneWarp, [](bool faulty) {
+    const int& unwritten = shared_array<int>()[thread()];
+    if (!faulty) ptx::may_be_unwritten(unwritten);
+    load(unwritten);
+  });
 }
 
 TEST(SharedMemory, AStaticObjectIsTheBlocksOwn) {

@@ -29,7 +29,7 @@ struct PlannedKernel {
 
 struct Kernel {
   std::string name;
-  DeviceKind device = DeviceKind::cpu;
+  DeviceKind device = DeviceKind::cpu;  // cuda: also the simulated GPUs
   bool automatic = true;  // false: runs only when asked for by name (the ladder, the reference)
   bool wants_alignment = false;   // runs only where q, k, v and o are at multiples of 16 bytes
   std::string_view targets = {};  // CUDA: what it was compiled for, as in device_code.hpp
@@ -42,5 +42,10 @@ struct Kernel {
   // Called only for problems that it does not refuse.
   std::function<Result<PlannedKernel>(const ForwardProblem&, const PlanContext&)> plan;
 };
+
+// Whether a kernel is one of those for a device.
+inline bool runs_on(const Kernel& kernel, DeviceKind device) {
+  return kernel.device == (device == DeviceKind::sim ? DeviceKind::cuda : device);
+}
 
 }  // namespace flashcore

@@ -1,6 +1,8 @@
 // The devices of this machine, as the dispatcher sees them.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "flashcore/flashcore.hpp"
@@ -10,11 +12,17 @@ namespace flashcore {
 
 DeviceInfo cpu_device();
 
-// Empty without a CUDA build, a driver or a GPU. Two definitions: device_cuda.cpp, and
-// device_no_cuda.cpp for builds without CUDA.
+// Empty without a CUDA build, a driver or a GPU. Three definitions: device_cuda.cpp,
+// device_no_cuda.cpp for builds without CUDA, and the simulator's (sim/runtime/devices.cpp), whose
+// GPUs are of kind sim.
 std::vector<DeviceInfo> cuda_devices();
 
 // What DeviceInfo leaves out, of a GPU of cuda_devices(); of any other device nothing is known.
 tuning::DeviceSpeed device_speed(const DeviceInfo& device);
+
+// What a simulated GPU does where a real one promises nothing, as a number: the same one gives the
+// same run. None in builds without the simulator, where setting it does nothing.
+std::optional<uint64_t> simulator_seed();
+void seed_simulator(uint64_t seed);
 
 }  // namespace flashcore

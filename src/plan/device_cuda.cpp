@@ -73,4 +73,7 @@ std::vector<DeviceInfo> cuda_devices() {
   return found;
 }
 
+std::optional<uint64_t> simulator_seed() { return std::nullopt; }
+void seed_simulator(uint64_t /*seed*/) {}
+
 }  // namespace flashcore

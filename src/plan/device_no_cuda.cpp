@@ -6,6 +6,8 @@ namespace flashcore {
 
 std::vector<DeviceInfo> cuda_devices() { return {}; }
 tuning::DeviceSpeed device_speed(const DeviceInfo& /*device*/) { return {}; }
+std::optional<uint64_t> simulator_seed() { return std::nullopt; }
+void seed_simulator(uint64_t /*seed*/) {}
 std::vector<Kernel> cuda_kernels() { return {}; }
 
 }  // namespace flashcore

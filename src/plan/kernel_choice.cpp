@@ -48,7 +48,7 @@ KernelChoice choose_kernel(const ForwardProblem& problem, const PlanContext& con
   const Kernel* declined = nullptr;
   std::string objections;  // of those before the choice
   for (const Kernel& kernel : kernels()) {
-    if (kernel.device != context.device.device.kind) continue;
+    if (!runs_on(kernel, context.device.device.kind)) continue;
     choice.verdicts.push_back(verdict_of(kernel, problem, context));
     const KernelVerdict& verdict = choice.verdicts.back();
     if (choice.kernel != nullptr || !kernel.automatic) continue;

@@ -66,23 +66,30 @@ Result<PlanContext> resolve_context(const PlanOptions& options) {
     if (context.threads == 0) context.threads = context.device.multiprocessors;
     return context;
   }
-  if (options.device.kind != DeviceKind::cuda) {
-    return invalid("device: kind is {}, wanted cpu (0) or cuda (1)",
+  if (options.device.kind != DeviceKind::cuda && options.device.kind != DeviceKind::sim) {
+    return invalid("device: kind is {}, wanted cpu (0), cuda (1) or sim (2)",
                    static_cast<int32_t>(options.device.kind));
   }
-  const std::vector<DeviceInfo> gpus = cuda_devices();
-  for (const DeviceInfo& gpu : gpus) {
+  size_t gpus = 0;  // of this kind
+  for (const DeviceInfo& gpu : cuda_devices()) {
+    if (gpu.device.kind != options.device.kind) continue;
+    ++gpus;
     if (gpu.device.index == options.device.index) {
       context.device = gpu;
       return context;
     }
   }
-  if (gpus.empty()) {
+  const bool simulated = options.device.kind == DeviceKind::sim;
+  if (gpus == 0 && simulated) {
+    return unsupported("device: is sim:{}, wanted a build with -DFLASHCORE_SIMULATOR=ON for that",
+                       options.device.index);
+  }
+  if (gpus == 0) {
     return unsupported("device: is cuda:{}, but there is no usable GPU{}", options.device.index,
                        build_info().cuda ? "" : " in a build without CUDA");
   }
-  return invalid("device: is cuda:{}, wanted an index from 0 to {}", options.device.index,
-                 gpus.size() - 1);
+  return invalid("device: is {}:{}, wanted an index from 0 to {}", simulated ? "sim" : "cuda",
+                 options.device.index, gpus - 1);
 }
 
 // The environment forces a kernel only where the program leaves the choice open: a program that
@@ -110,7 +117,7 @@ Result<Plan> plan_forced(const std::string& name, const ForwardProblem& problem,
                          const PlanContext& context) {
   std::string known;
   for (const Kernel& kernel : kernels()) {
-    if (kernel.device != context.device.device.kind) continue;
+    if (!runs_on(kernel, context.device.device.kind)) continue;
     if (kernel.name != name) {
       known += known.empty() ? kernel.name : ", " + kernel.name;
       continue;

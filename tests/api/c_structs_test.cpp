@@ -60,6 +60,7 @@ TEST(CStructs, EnumsAreThoseOfTheCppInterface) {
   EXPECT_EQ(FLASHCORE_GIVEN, static_cast<int>(Alignment::given));
   EXPECT_EQ(FLASHCORE_CPU, static_cast<int>(DeviceKind::cpu));
   EXPECT_EQ(FLASHCORE_CUDA, static_cast<int>(DeviceKind::cuda));
+  EXPECT_EQ(FLASHCORE_SIM, static_cast<int>(DeviceKind::sim));
 }
 
 TEST(CStructs, InitGivesTheDefaultsOfTheCppInterface) {

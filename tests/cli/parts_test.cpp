@@ -20,6 +20,7 @@
 #include "cli/problem_options.hpp"
 #include "cli/session.hpp"
 #include "cpu/target.hpp"
+#include "plan/device.hpp"
 
 namespace flashcore::tests {
 namespace {
@@ -302,11 +303,28 @@ TEST(PlanChoice, NamesDevices) {
   };
   EXPECT_EQ(allowed("cpu")->front().device.kind, DeviceKind::cpu);
   EXPECT_EQ(allowed("cuda:3")->front().device.index, 3);
+  EXPECT_EQ(allowed("sim")->front().device.kind, DeviceKind::sim);
+  EXPECT_EQ(allowed("sim:2")->front().device.index, 2);
   EXPECT_EQ(allowed("auto")->back().device.kind, DeviceKind::cpu);
-  for (const char* const bad : {"", "gpu", "cuda:", "cuda:x", "cuda:99999999999", "CPU"}) {
-    EXPECT_THAT(allowed(bad).status().message(), HasSubstr("wanted auto, cpu, cuda or cuda:N"));
+  const Result<std::vector<PlanOptions>> automatic = allowed("auto");
+  ASSERT_TRUE(automatic.ok());
+  for (const PlanOptions& one : *automatic) EXPECT_NE(one.device.kind, DeviceKind::sim);
+  for (const char* const bad :
+       {"", "gpu", "cuda:", "cuda:x", "cuda:99999999999", "CPU", "sim:", "simulator"}) {
+    EXPECT_THAT(allowed(bad).status().message(),
+                HasSubstr("wanted auto, cpu, cuda, cuda:N, sim or sim:N"));
   }
   EXPECT_THAT(allowed("cpu", -1).status().message(), HasSubstr("--threads: is -1"));
+}
+
+TEST(PlanChoice, TheSimulatorsSeedNeedsTheSimulator) {
+  if (simulator_seed()) GTEST_SKIP() << "this build has it";
+  bench::PlanChoice choice;
+  choice.sim_seed = 4;
+  EXPECT_THAT(bench::allowed_devices(choice).status().message(),
+              HasSubstr("wanted a build with -DFLASHCORE_SIMULATOR=ON"));
+  choice.sim_seed = -1;
+  EXPECT_THAT(bench::allowed_devices(choice).status().message(), HasSubstr("--sim-seed: is -1"));
 }
 
 TEST(KernelsUnderTest, LeaveTheJudgesOutUnlessAskedFor) {

@@ -2,12 +2,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "bench/tensors/tensor_set.hpp"
+#include "plan/device.hpp"
 #include "plan/table.hpp"
 #include "tests/problem/problems.hpp"
 #include "tests/problem/run_plan.hpp"
@@ -222,7 +224,10 @@ TEST_F(PlanTest, DevicesThatAreNotThere) {
   options.device = {static_cast<DeviceKind>(7), 0};
   EXPECT_THAT(make_plan(dense_problem(), options).status().message(),
               StartsWith("device: kind is 7, wanted"));
-  const size_t gpus = devices().size() - 1;
+  const std::vector<DeviceInfo> all = devices();
+  const auto gpus = std::count_if(all.begin(), all.end(), [](const DeviceInfo& info) {
+    return info.device.kind == DeviceKind::cuda;
+  });
   for (const int32_t index : {-1, static_cast<int32_t>(gpus), 1000}) {
     options.device = {DeviceKind::cuda, index};
     const Status status = make_plan(dense_problem(), options).status();
@@ -230,6 +235,16 @@ TEST_F(PlanTest, DevicesThatAreNotThere) {
     EXPECT_THAT(status.message(), StartsWith("device: is cuda:" + std::to_string(index)));
     EXPECT_EQ(explain(dense_problem(), options).status().message(), status.message());
   }
+}
+
+TEST_F(PlanTest, ASimulatedGpuNeedsABuildWithTheSimulator) {
+  if (simulator_seed()) GTEST_SKIP() << "this is such a build";
+  PlanOptions options;
+  options.device = {DeviceKind::sim, 0};
+  const Status status = make_plan(dense_problem(), options).status();
+  EXPECT_EQ(status.code(), StatusCode::unsupported);
+  EXPECT_EQ(status.message(),
+            "device: is sim:0, wanted a build with -DFLASHCORE_SIMULATOR=ON for that");
 }
 
 TEST_F(PlanTest, TheCpuIsTheFirstDevice) {
@@ -240,7 +255,7 @@ TEST_F(PlanTest, TheCpuIsTheFirstDevice) {
   EXPECT_FALSE(all[0].name.empty());
   EXPECT_GE(all[0].multiprocessors, 1);
   EXPECT_GT(all[0].memory_bytes, 0);
-  for (size_t i = 1; i < all.size(); ++i) EXPECT_EQ(all[i].device.kind, DeviceKind::cuda);
+  for (size_t i = 1; i < all.size(); ++i) EXPECT_NE(all[i].device.kind, DeviceKind::cpu);
 }
 
 TEST_F(PlanTest, ManyThreadsRunOnePlan) {

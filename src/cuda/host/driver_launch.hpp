@@ -9,7 +9,8 @@ namespace flashcore::cuda::host {
 struct LaunchShape {
   dim3 grid;
   unsigned int threads = 0, shared_bytes = 0;  // of a block; shared: dynamic
-  unsigned int cluster = 1;  // blocks along x, as the kernel's __cluster_dims__ already says
+  unsigned int cluster = 1;       // blocks along x, as the kernel's __cluster_dims__ already says
+  unsigned int blocks_an_sm = 1;  // as the kernel's __launch_bounds__ already says
   bool early = false;  // programmatic dependent launch: may begin while earlier work still ends
 };
 

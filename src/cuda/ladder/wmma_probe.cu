@@ -8,6 +8,7 @@
 
 #include "cuda/host/launch_kernel.hpp"
 #include "cuda/ladder/wmma_probe.hpp"
+#include "cuda/ptx/shared_memory.cuh"
 #include "cuda/tile/wmma_fragment.hpp"
 
 namespace flashcore::cuda::ladder {
@@ -32,8 +33,8 @@ __device__ int count_mismatches(const Fragment& fragment, const Index& index) {
 }
 
 __global__ void probe_kernel() {
-  __shared__ alignas(128) __half halves[kElements];
-  __shared__ alignas(128) float floats[kElements];
+  auto& halves = ptx::static_shared<__half[kElements], 128>();
+  auto& floats = ptx::static_shared<float[kElements], 128>();
   const int lane = static_cast<int>(threadIdx.x);
   for (int i = lane; i < kElements; i += 32) {
     halves[i] = __int2half_rn(i);  // exact up to 2048

@@ -13,12 +13,13 @@
 
 #include "bench/gate/gates.hpp"
 #include "bench/tensors/tensor_set.hpp"
+#include "tests/cuda/device/gpu.hpp"
 #include "tests/cuda/device/own_stream.hpp"
 
 namespace flashcore {
 namespace {
 
-constexpr Device kGpu{DeviceKind::cuda, 0};
+const Device kGpu = first_gpu();
 
 bool has_gpu() {
   int count = 0, major = 0;

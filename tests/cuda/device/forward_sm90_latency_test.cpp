@@ -26,6 +26,7 @@
 #include "flashcore/flashcore.hpp"
 #include "plan/table.hpp"
 #include "problem/problem.hpp"
+#include "tests/cuda/device/gpu.hpp"
 
 namespace flashcore {
 namespace {
@@ -40,7 +41,7 @@ struct Variant {
 const Variant kHopper{"forward_sm90_latency"};
 const Variant kHopperInvariant{"forward_sm90_latency", true}, kMedium{"forward_sm90_latency_wide"};
 const Variant kAmpere{"forward_sm80_latency"};
-constexpr Device kGpu{DeviceKind::cuda, 0};
+const Device kGpu = first_gpu();
 
 PlanOptions options(const Variant& variant = kHopper) {
   PlanOptions chosen;
@@ -55,7 +56,7 @@ class ForwardSmall : public testing::TestWithParam<Variant> {
   void SetUp() override {
     const bool hopper = GetParam().kernel != kAmpere.kernel;
     for (const DeviceInfo& device : devices()) {
-      if (device.device.kind != DeviceKind::cuda || device.device.index != kGpu.index) continue;
+      if (device.device.kind != kGpu.kind || device.device.index != kGpu.index) continue;
       if (hopper ? device.compute_capability == 90 : device.compute_capability >= 80) return;
     }
     GTEST_SKIP() << "there is no GPU that runs " << GetParam().kernel;
@@ -345,7 +346,7 @@ std::string failure_with(bench::HostProblem& host, const bench::Reference& refer
   if (!resolved.ok()) return resolved.status().message();
   PlanContext context;
   for (const DeviceInfo& device : devices()) {
-    if (device.device.kind == DeviceKind::cuda) context.device = device;
+    if (device.device.kind == kGpu.kind) context.device = device;
   }
   context.device.shared_memory_a_block = shared_memory;
   Result<std::unique_ptr<bench::DeviceMemory>> memory = bench::device_memory(kGpu);

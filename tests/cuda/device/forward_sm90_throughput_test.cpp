@@ -17,6 +17,7 @@
 #include "bench/device/execution.hpp"
 #include "bench/gate/gates.hpp"
 #include "bench/tensors/tensor_set.hpp"
+#include "tests/cuda/device/gpu.hpp"
 #include "tests/cuda/device/own_stream.hpp"
 
 namespace flashcore {
@@ -53,7 +54,7 @@ constexpr const char *kKernel = "forward_sm90_throughput", *kTall = "forward_sm9
 
 Result<Plan> plan_of(const Problem& problem, const char* kernel = kKernel) {
   PlanOptions options;
-  options.device = {DeviceKind::cuda, 0};
+  options.device = first_gpu();
   options.kernel = kernel;
   return make_plan(problem, options);
 }
@@ -71,8 +72,7 @@ void run_thrice(bench::HostProblem& host, const char* kernel) {
   const Result<Plan> plan = plan_of(host.problem, kernel);
   ASSERT_TRUE(plan.ok()) << plan.status().message();
   bench::poison_outputs(host);
-  Result<bench::Execution> execution =
-      bench::Execution::prepare(*plan, {DeviceKind::cuda, 0}, host);
+  Result<bench::Execution> execution = bench::Execution::prepare(*plan, first_gpu(), host);
   ASSERT_TRUE(execution.ok()) << execution.status().message();
   std::vector<std::byte> first;
   for (int run = 0; run < 3; ++run) {
@@ -287,8 +287,7 @@ class TwoRuns {
     for (const uint64_t seed : {21, 22}) hosts_.push_back(bench::make_host_problem(problem, seed));
     for (bench::HostProblem& host : hosts_) {
       bench::poison_outputs(host);
-      Result<bench::Execution> execution =
-          bench::Execution::prepare(*plan_, {DeviceKind::cuda, 0}, host);
+      Result<bench::Execution> execution = bench::Execution::prepare(*plan_, first_gpu(), host);
       EXPECT_TRUE(execution.ok()) << execution.status().message();
       executions_.push_back(std::move(*execution));
       EXPECT_TRUE(executions_.back().run().ok());

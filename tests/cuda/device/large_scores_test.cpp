@@ -19,11 +19,12 @@
 #include "bench/gate/gates.hpp"
 #include "bench/tensors/tensor_set.hpp"
 #include "flashcore/flashcore.hpp"
+#include "tests/cuda/device/gpu.hpp"
 
 namespace flashcore {
 namespace {
 
-constexpr Device kGpu{DeviceKind::cuda, 0};
+const Device kGpu = first_gpu();
 
 class LargeScores : public testing::TestWithParam<const char*> {
  protected:

@@ -10,11 +10,13 @@
 #include <type_traits>
 #include <vector>
 
+#include "cuda/host/launch_kernel.hpp"
 #include "cuda/host/tensor_map.hpp"
 #include "cuda/ptx/ldmatrix.cuh"
 #include "cuda/ptx/math.cuh"
 #include "cuda/ptx/mbarrier.cuh"
 #include "cuda/ptx/mma.cuh"
+#include "cuda/ptx/shared_memory.cuh"
 #include "cuda/ptx/sync.cuh"
 #include "cuda/ptx/tma.cuh"
 #include "cuda/ptx/wgmma.cuh"
@@ -135,7 +137,9 @@ void check_warp_product(int needed) {
              b = random_integers<Element>(kDepth * 8, 2);
   const DeviceArray<Element> da(a), db(b);
   const DeviceArray<float> dd(std::vector<float>(16 * 8, -1.0F));
-  warp_product<Element><<<1, 32>>>(da.get(), db.get(), dd.get());
+  ASSERT_EQ(host::launch_kernel(&warp_product<Element>, {.grid = dim3(1), .threads = 32}, nullptr,
+                                da.get(), db.get(), dd.get()),
+            cudaSuccess);
   ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
   expect_product(dd.host(), a, b, 16, 8, kDepth, 8, 1);
 }
@@ -148,7 +152,7 @@ using Matrices = tile::SmemTile<64, 64, 2>;
 
 // Rows row..row+15 of a tile by ldmatrix, plain and transposed, as what the maps call A and B.
 __global__ void read_fragments(const uint16_t* matrix, uint16_t* plain, uint16_t* transposed) {
-  __shared__ alignas(tile::kTileAlignment) unsigned char shared[Matrices::kBytes];
+  auto& shared = ptx::static_shared<unsigned char[Matrices::kBytes], tile::kTileAlignment>();
   const int lane = static_cast<int>(threadIdx.x);
   for (int i = lane; i < 64 * 64; i += 32) {
     *reinterpret_cast<uint16_t*>(shared + Matrices::offset(i / 64, i % 64)) = matrix[i];
@@ -174,7 +178,9 @@ TEST(TensorCore, LdmatrixFollowsTheMaps) {
   std::vector<uint16_t> matrix(64 * 64);
   for (size_t i = 0; i < matrix.size(); ++i) matrix[i] = static_cast<uint16_t>(i);
   const DeviceArray<uint16_t> input(matrix), plain(matrix), transposed(matrix);
-  read_fragments<<<1, 32>>>(input.get(), plain.get(), transposed.get());
+  ASSERT_EQ(host::launch_kernel(&read_fragments, {.grid = dim3(1), .threads = 32}, nullptr,
+                                input.get(), plain.get(), transposed.get()),
+            cudaSuccess);
   ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
   const auto a = plain.host(), b = transposed.host();
   for (int block = 0; block < 16; ++block) {
@@ -206,8 +212,8 @@ __global__ void warpgroup_product(const __grid_constant__ Maps maps, const __hal
   if constexpr (ptx::kHasWgmma) {
     using QTile = tile::SmemTile<64, whole_panels(kHeadDim), 2>;
     using KvTile = tile::SmemTile<128, whole_panels(kHeadDim), 2>;
-    extern __shared__ __align__(1024) unsigned char shared[];
-    __shared__ uint64_t full;
+    unsigned char* const shared = ptx::dynamic_shared();
+    uint64_t& full = ptx::static_shared<uint64_t>();
     const int thread = static_cast<int>(threadIdx.x);
     const uint32_t q = ptx::shared_address(shared), kv = q + QTile::kBytes;
     const uint32_t barrier = ptx::shared_address(&full);
@@ -280,7 +286,9 @@ void check_warpgroup_product(int kv_rows) {
   constexpr int kShared = (64 + 128) * whole_panels(kHeadDim) * 2;
   ASSERT_EQ(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kShared),
             cudaSuccess);
-  kernel<<<1, 128, kShared>>>(maps, dp.get(), dd.get());
+  ASSERT_EQ(host::launch_kernel(kernel, {.grid = dim3(1), .threads = 128, .shared_bytes = kShared},
+                                nullptr, maps, dp.get(), dd.get()),
+            cudaSuccess);
   ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
 
   const std::vector<__half> q(q_all.end() - 64 * kHeadDim, q_all.end());

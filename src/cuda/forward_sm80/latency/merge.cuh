@@ -19,6 +19,7 @@
 #include "cuda/ptx/pin.cuh"
 #include "cuda/ptx/registers.cuh"
 #include "cuda/ptx/shared_access.cuh"
+#include "cuda/ptx/unwritten.cuh"
 
 namespace flashcore::cuda::forward_sm80::latency {
 
@@ -130,6 +131,8 @@ __device__ __forceinline__ void merge(const attention::latency::Params& p, const
 #pragma unroll
       for (int c = 0; c < 8; c += 4) {
         const int four = (place.column + c) / 4 + n * 2 * Place<S>::kRowLanes;
+        // Without an active warp nothing was left, and nothing counts.
+        ptx::may_be_unwritten(its + partial_offset<S>(row, four), active == 0 ? 16 : 0);
         const float4 x = ptx::load_shared_f32x4(its + partial_offset<S>(row, four));
         o[n][c] = fmaf(x.x, weight[i], o[n][c]);
         o[n][c + 1] = fmaf(x.y, weight[i], o[n][c + 1]);

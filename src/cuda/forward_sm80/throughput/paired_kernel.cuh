@@ -9,6 +9,7 @@
 
 #include "cuda/forward_sm80/throughput/kernel.cuh"
 #include "cuda/forward_sm80/throughput/paired.cuh"
+#include "cuda/ptx/shared_variable.cuh"
 
 namespace flashcore::cuda::forward_sm80::throughput {
 
@@ -189,10 +190,10 @@ __device__ __forceinline__ void store_paired(const Params& p, const Task& task,
 template <class Element>
 __global__ void __launch_bounds__(kPairedConfig.threads(), 1)
     paired_kernel(const __grid_constant__ Params p) {
-  extern __shared__ __align__(1024) unsigned char shared[];
-  __shared__ PairedNotes noted;
+  FLASHCORE_DYNAMIC_SHARED(shared);
+  FLASHCORE_SHARED_VARIABLE(noted, PairedNotes);
   constexpr Config kFallback = kConfigs[kPairedConfig.fallback];
-  __shared__ PairNumbers<kPairedConfig> numbers;
+  FLASHCORE_SHARED_VARIABLE(numbers, PairNumbers<kPairedConfig>);
   WarpState<PairedShape<kPairedConfig>::kWarp> w;
   {
     const Task task = find_task<false>(p, ptx::block_index(), kPairedConfig.block_q());

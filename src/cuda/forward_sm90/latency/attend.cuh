@@ -87,7 +87,7 @@ struct Attention : Softmax<S> {
     mask(s, tile_at(0));
     row_max(s, w.max);
     shifts_of(w.max, shift);
-    exponentials<0, S::kKeyProducts>(p, w.sums, s, shift);
+    this->template exponentials<0, S::kKeyProducts>(p, w.sums, s, shift);
     wait(v_tile(group, 0), 0);
     start_output<ptx::Accumulate::overwrite>(w, p, 0);
   }
@@ -101,10 +101,10 @@ struct Attention : Softmax<S> {
     constexpr int kHalf = S::kKeyProducts / 2;
     constexpr bool kRepeats = S::kHeadDim == 64;
     Sums sums = {{0, 0}, {0, 0}};
-    exponentials<0, kHalf>(p1, sums, s1, shift);
+    this->template exponentials<0, kHalf>(p1, sums, s1, shift);
     wait(v_tile(group, 0), 0);
     start_output<ptx::Accumulate::overwrite>(w, p0, 0);
-    exponentials<kHalf, S::kKeyProducts>(p1, sums, s1, shift);
+    this->template exponentials<kHalf, S::kKeyProducts>(p1, sums, s1, shift);
     if constexpr (kRepeats) {
       wait(v_tile(group, 1), 0);
       start_output<ptx::Accumulate::add>(w, p1, 1);
@@ -128,7 +128,7 @@ struct Attention : Softmax<S> {
       raise(w, s1, shift);
 #pragma unroll
       for (int i = 0; i < 4; ++i) sums[i / 2][i % 2] = 0;
-      exponentials<0, S::kKeyProducts>(p1, sums, s1, shift);
+      this->template exponentials<0, S::kKeyProducts>(p1, sums, s1, shift);
       if constexpr (kRepeats) start_output<ptx::Accumulate::add>(w, p1, 1);
     }
 #pragma unroll
@@ -150,7 +150,7 @@ struct Attention : Softmax<S> {
       ptx::warpgroup_pin(w.o);
       raise(w, s1, shift);
     }
-    exponentials<0, S::kKeyProducts>(p1, w.sums, s1, shift);
+    this->template exponentials<0, S::kKeyProducts>(p1, w.sums, s1, shift);
     if constexpr (!S::kWhole) {  // with masks there are no registers for both probabilities
       ptx::warpgroup_wait<0>();
       ptx::warpgroup_pin(w.o);
@@ -170,10 +170,10 @@ struct Attention : Softmax<S> {
     mask(s0, tile_at(0));
     row_max(s0, w.max);
     shifts_of(w.max, shift);
-    exponentials<0, kHalf>(p0, w.sums, s0, shift);
+    this->template exponentials<0, kHalf>(p0, w.sums, s0, shift);
     wait(k_tile(group, 1), 0);
     start_scores(s1, 1);
-    exponentials<kHalf, S::kKeyProducts>(p0, w.sums, s0, shift);
+    this->template exponentials<kHalf, S::kKeyProducts>(p0, w.sums, s0, shift);
     ptx::warpgroup_wait<0>();
     ptx::warpgroup_pin(s1);
     mask(s1, tile_at(1));
@@ -212,7 +212,7 @@ struct Attention : Softmax<S> {
       ptx::warpgroup_pin(s);
       mask(s, tile_at(i));
       raise(w, s, shift);
-      exponentials<0, S::kKeyProducts>(p, w.sums, s, shift);
+      this->template exponentials<0, S::kKeyProducts>(p, w.sums, s, shift);
       wait(v_tile(group, slot), parity);
       start_output<ptx::Accumulate::add>(w, p, slot);
       ptx::warpgroup_wait<0>();

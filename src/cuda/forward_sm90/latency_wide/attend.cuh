@@ -84,7 +84,7 @@ struct Attention : Softmax<S> {
     mask(s, copies.tile_at(group, first));
     row_max(s, w.max);
     shifts_of(w.max, shift);
-    exponentials<0, S::kKeyProducts>(p, w.sums, s, shift);
+    this->template exponentials<0, S::kKeyProducts>(p, w.sums, s, shift);
   }
 
   // O += P V of tile i, whose probabilities are p; scores and probabilities of the next.
@@ -106,7 +106,7 @@ struct Attention : Softmax<S> {
     release_k(i + 1);
     mask(s, copies.tile_at(group, i + 1));
     Sums sums = {{0, 0}, {0, 0}};
-    exponentials<0, S::kKeyProducts>(next, sums, s, shift);
+    this->template exponentials<0, S::kKeyProducts>(next, sums, s, shift);
     const float largest = fmaxf(fmaxf(sums[0][0], sums[0][1]), fmaxf(sums[1][0], sums[1][1]));
     const bool near = largest < kLargestSum && fminf(w.max[0], w.max[1]) > kNoKey;
     const bool again = !__all_sync(0xffffffffU, near);
@@ -117,7 +117,7 @@ struct Attention : Softmax<S> {
       raise(w, s, shift);
 #pragma unroll
       for (int j = 0; j < 4; ++j) sums[j / 2][j % 2] = 0;
-      exponentials<0, S::kKeyProducts>(next, sums, s, shift);
+      this->template exponentials<0, S::kKeyProducts>(next, sums, s, shift);
     }
 #pragma unroll
     for (int j = 0; j < 4; ++j) w.sums[j / 2][j % 2] += sums[j / 2][j % 2];

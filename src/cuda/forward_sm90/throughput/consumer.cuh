@@ -24,6 +24,7 @@
 #include "cuda/ptx/special.cuh"
 #include "cuda/ptx/sync.cuh"
 #include "cuda/ptx/tma.cuh"
+#include "cuda/ptx/unwritten.cuh"
 
 namespace flashcore::cuda::forward_sm90::throughput {
 
@@ -288,6 +289,7 @@ struct Consumer {
     wait_for_q();
     const TaskInfo& t = task();
     const BlockRange& seen = t.seen[group];
+    ptx::may_be_unwritten(seen);  // after the last task
     const int begin = uniform(seen.begin);
     range = {0, uniform(seen.full_begin) - begin, uniform(seen.full_end) - begin,
              uniform(seen.end) - begin};

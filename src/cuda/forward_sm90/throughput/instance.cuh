@@ -20,10 +20,12 @@ struct CompiledInstance {
 
   static cudaError_t launch(const Maps& maps, const Params& params, unsigned int blocks,
                             cudaStream_t stream) {
-    return host::launch_kernel(
-        &forward_kernel<kConfigIndex, Element, kFeatures>,
-        {.grid = dim3(blocks), .threads = kConfig.threads(), .shared_bytes = kSharedBytes}, stream,
-        maps, params);
+    return host::launch_kernel(&forward_kernel<kConfigIndex, Element, kFeatures>,
+                               {.grid = dim3(blocks),
+                                .threads = kConfig.threads(),
+                                .shared_bytes = kSharedBytes,
+                                .blocks_an_sm = static_cast<unsigned int>(kConfig.blocks_an_sm)},
+                               stream, maps, params);
   }
 };
 

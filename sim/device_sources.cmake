@@ -1,0 +1,11 @@
+# Compiling the CUDA kernels' objects as plain C++ (src/cuda/nvcc.cmake is the other way).
+target_link_libraries(flashcore_cuda PRIVATE flashcore_simulated_device)
+# Sources and headers that hold both halves ask for it.
+target_compile_definitions(flashcore_cuda PRIVATE __CUDACC__)
+
+# flashcore_cuda_sources(FAMILY [EXCEPT 90a] SOURCES a.cu ...): the files of a family.
+function(flashcore_cuda_sources family)
+  cmake_parse_arguments(PARSE_ARGV 1 ARG "" "EXCEPT" "SOURCES")
+  target_sources(flashcore_cuda PRIVATE ${ARG_SOURCES})
+  set_source_files_properties(${ARG_SOURCES} PROPERTIES LANGUAGE CXX COMPILE_OPTIONS "-x;c++")
+endfunction()

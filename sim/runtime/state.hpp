@@ -1,0 +1,33 @@
+// What the files of the simulated runtime share.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <functional>
+#include <mutex>
+#include <string>
+#include <vector>
+
+struct CUstream_st {
+  bool captures = false;
+  std::vector<std::function<void()>> captured;
+};
+struct CUgraph_st {
+  std::vector<std::function<void()>> launches;
+};
+struct CUgraphExec_st {
+  std::vector<std::function<void()>> launches;
+};
+
+namespace flashcore::sim {
+
+// This host thread's launches run to their end; what the simulator finds is an error.
+cudaError_t run_queue();
+
+cudaError_t& last_error();     // of this host thread
+std::string& last_findings();  // of this host thread's last launch that failed
+
+// Held while device code runs, and while memory is handed out.
+std::mutex& machine_mutex();
+
+}  // namespace flashcore::sim
