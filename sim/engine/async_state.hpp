@@ -83,4 +83,17 @@ struct Products {
   bool empty() const { return open.empty() && committed.empty(); }
 };
 
+// What the warps of a warpgroup execute of wgmma: the same instructions, each at its own time.
+struct WarpgroupSteps {
+  struct Step {
+    const char* what;
+    Site site;
+  };
+  static constexpr size_t kWarps = 4;
+
+  std::deque<Step> steps;  // that some warp has yet to come to
+  uint64_t first = 0;      // number of the first of them
+  std::array<uint64_t, kWarps> taken{};
+};
+
 }  // namespace flashcore::sim

@@ -74,6 +74,8 @@ const char* name(Fault fault) {
       return "left with wgmma in flight";
     case Fault::warpgroup_incomplete:
       return "warpgroup incomplete";
+    case Fault::divergent_warpgroup:
+      return "divergent warpgroup";
     case Fault::too_many_registers:
       return "too many registers";
     case Fault::register_count_misused:

@@ -52,6 +52,7 @@ enum class Fault {
   misaligned_descriptor,
   left_with_products_in_flight,
   warpgroup_incomplete,  // not all four warps took part
+  divergent_warpgroup,   // its warps are at different instructions
   // Registers and grids.
   too_many_registers,
   register_count_misused,  // release_registers that takes, acquire_registers that gives

@@ -37,6 +37,7 @@ std::unique_ptr<Block> make_block(Grid& grid, Cluster& cluster, uint64_t number,
   make_shared(*block, grid.shared_bytes);
   block->threads = std::vector<Thread>(threads);
   block->warps = std::vector<Warp>(warps);
+  block->warpgroups.resize((warps + WarpgroupSteps::kWarps - 1) / WarpgroupSteps::kWarps);
   block->live_threads = static_cast<int>(threads);
   for (unsigned w = 0; w < warps; ++w) {
     Warp& warp = block->warps[w];

@@ -124,6 +124,7 @@ struct Block {
   Shadow shadow{0};
   std::vector<Thread> threads;
   std::vector<Warp> warps;
+  std::vector<WarpgroupSteps> warpgroups;
   std::array<NamedBarrier, 16> barriers;
   std::map<uint32_t, Mbarrier> mbarriers;  // by address
   int free_registers = 0;

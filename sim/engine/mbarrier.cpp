@@ -9,6 +9,7 @@ namespace {
 
 constexpr Epoch kInitialised = 1;
 constexpr uint32_t kMbarrierBytes = 8;
+constexpr unsigned kSeldom = 64;
 
 std::string state_of(const Thread& thread) {
   uint32_t address = thread.waiting.address;
@@ -28,7 +29,10 @@ void complete_phase(Mbarrier& barrier) {
   barrier.completed = barrier.arriving.clock();
   ++barrier.phase;
   barrier.pending = barrier.count;
-  for (Thread* thread : barrier.waiting) wake(*thread);
+  // A wait looks again when its time is up: now and then a thread does so when no other can go on.
+  for (Thread* thread : barrier.waiting) {
+    if (!chance(kSeldom)) wake(*thread);
+  }
   barrier.waiting.clear();
 }
 

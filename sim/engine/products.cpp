@@ -23,6 +23,27 @@ struct Operands {  // what a lane brings
   uint64_t a_descriptor, b_descriptor;
 };
 
+// .aligned: all threads of a warpgroup execute the same instruction. The first warp to come says
+// which one it is.
+void take_step(Warp& warp, const Meeting& meeting) {
+  constexpr size_t kWarps = WarpgroupSteps::kWarps;
+  const auto index = static_cast<size_t>(warp.index);
+  WarpgroupSteps& group = warp.block->warpgroups[index / kWarps];
+  const uint64_t number = group.taken[index % kWarps]++;
+  if (number == group.first + group.steps.size()) {
+    group.steps.push_back({meeting.what, meeting.site});
+  }
+  const WarpgroupSteps::Step& step = group.steps[number - group.first];
+  if (std::strcmp(step.what, meeting.what) != 0 || step.site != meeting.site) {
+    report(Fault::divergent_warpgroup, meeting.site, step.site,
+           format("warp %d is at %s, another warp of its warpgroup was at %s,", warp.index,
+                  meeting.what, step.what));
+    give_up();
+  }
+  const uint64_t slowest = *std::min_element(group.taken.begin(), group.taken.end());
+  for (; group.first < slowest; ++group.first) group.steps.pop_front();
+}
+
 Operands& operands_of(const Meeting& meeting, size_t lane) {
   return *static_cast<Operands*>(meeting.arguments[lane]);
 }
@@ -237,25 +258,33 @@ void issue(Warp& warp, const Meeting& meeting, const ProductOptions& options, Si
 
 void fence_products(Site site) {
   meet({"wgmma.fence", kAllLanes, true}, nullptr, site,
-       [](Warp& warp, Meeting&) { warp.products.fence = ++fences; });
+       [](Warp& warp, Meeting& meeting) {
+         take_step(warp, meeting);
+         warp.products.fence = ++fences;
+       });
 }
 
 void issue_product(float* d, const uint32_t* a, uint64_t a_descriptor, uint64_t b_descriptor,
                    const ProductOptions& options, Site site) {
   Operands operands{d, a, a_descriptor, b_descriptor};
   meet({"wgmma", kAllLanes, true}, &operands, site,
-       [&](Warp& warp, Meeting& meeting) { issue(warp, meeting, options, site); });
+       [&](Warp& warp, Meeting& meeting) {
+         take_step(warp, meeting);
+         issue(warp, meeting, options, site);
+       });
 }
 
 void commit_products(Site site) {
-  meet({"wgmma.commit_group", kAllLanes, true}, nullptr, site, [](Warp& warp, Meeting&) {
+  meet({"wgmma.commit_group", kAllLanes, true}, nullptr, site, [](Warp& warp, Meeting& meeting) {
+    take_step(warp, meeting);
     warp.products.committed.push_back(std::move(warp.products.open));
     warp.products.open.clear();
   });
 }
 
 void wait_products(size_t pending_groups, Site site) {
-  meet({"wgmma.wait_group", kAllLanes, true}, nullptr, site, [&](Warp& warp, Meeting&) {
+  meet({"wgmma.wait_group", kAllLanes, true}, nullptr, site, [&](Warp& warp, Meeting& meeting) {
+    take_step(warp, meeting);
     if (warp.products.committed.size() <= pending_groups) return true;
     if (policy().completion == Completion::early) {
       finish_groups(warp, pending_groups);

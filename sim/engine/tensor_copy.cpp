@@ -111,6 +111,8 @@ void finish_store(BulkStore& store) {
 
 }  // namespace
 
+void check_map(const void* map, Site site) { map_at(map, site); }
+
 void load_box(uint32_t shared, const void* map_address, uint32_t mbarrier, uint32_t blocks,
               const TensorCoordinates& at, Site site) {
   const TensorMap& map = map_at(map_address, site);

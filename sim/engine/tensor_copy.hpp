@@ -9,6 +9,10 @@
 
 namespace flashcore::sim {
 
+// Somebody wrote the map. PTX wants that only of one that a copy uses; here also of one that is
+// fetched ahead.
+void check_map(const void* map, Site site);
+
 // The box at `at` goes to shared memory of each block of the cluster in `blocks` (0: the own), at
 // the same address, and its bytes count at the mbarrier at the same address there.
 void load_box(uint32_t shared, const void* map, uint32_t mbarrier, uint32_t blocks,

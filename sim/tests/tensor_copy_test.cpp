@@ -94,6 +94,15 @@ TEST(TensorCopy, NobodyWroteTheMap) {
   expect_fault(Fault::no_tensor_map, kOneWarp, [&] { load_boxes(bad, 1, 64, 8192, 0, 0); });
 }
 
+TEST(TensorCopy, NobodyWroteTheMapThatIsFetchedAhead) {
+  Matrix matrix(64, 64, 2);
+  const CUtensorMap good = matrix.map(64, 64, 128);
+  const CUtensorMap bad{};
+  expect_fault_only_in_first(Fault::no_tensor_map, kOneWarp, [&](bool faulty) {
+    if (threadIdx.x == 0) ptx::prefetch_tensor_map(faulty ? &bad : &good);
+  });
+}
+
 TEST(TensorCopy, SwizzleNeedsAlignment) {
   Matrix matrix(8, 64, 2);
   const CUtensorMap map = matrix.map(8, 64, 128);

@@ -203,7 +203,9 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"MisalignedDescriptor",
              ProductFault::misaligned_descriptor,
              {Fault::misaligned_descriptor}},
-        Case{"ThreeWarps", ProductFault::three_warps, {Fault::warpgroup_incomplete}},
+        Case{"ThreeWarps",
+             ProductFault::three_warps,
+             {Fault::divergent_warpgroup, Fault::warpgroup_incomplete}},
         Case{"BeyondSharedMemory",
              ProductFault::beyond_shared_memory,
              {Fault::outside_shared_memory}}),
@@ -224,6 +226,26 @@ TEST(Wgmma, SecondRoundNeedsAFence) {
       ptx::warpgroup_commit();
       ptx::warpgroup_wait<0>();
       if (load(d[1][1]) == 1e9F) __trap();
+    }
+  });
+}
+
+// A warp that finds something waits by an instruction of its own, as often as the others.
+TEST(Wgmma, WaitIsOneInstructionOfTheWarpgroup) {
+  expect_fault_only_in_first(Fault::divergent_warpgroup, kWarpgroup, [](bool faulty) {
+    auto* const shared = shared_array<unsigned char>();
+    fill<Tile>(shared, false, left);
+    ptx::fence_proxy_async();
+    __syncthreads();
+    float d[8][4] = {};
+    const auto descriptor = tile::k_major_descriptor<Tile>(ptx::shared_address(shared), 0, 0);
+    ptx::warpgroup_fence();
+    ptx::wgmma_ss_f16<Accumulate::add, Major::k>(d, descriptor, descriptor);
+    ptx::warpgroup_commit();
+    if (faulty && threadIdx.x / 32 == 2) {
+      ptx::warpgroup_wait<0>();
+    } else {
+      ptx::warpgroup_wait<0>();
     }
   });
 }

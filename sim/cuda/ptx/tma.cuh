@@ -9,7 +9,9 @@
 
 namespace flashcore::cuda::ptx {
 
-inline void prefetch_tensor_map(const CUtensorMap*) {}
+inline void prefetch_tensor_map(const CUtensorMap* map, sim::Site site = sim::Site::here()) {
+  sim::check_map(map, site);
+}
 
 inline void tma_load_4d(uint32_t shared, const CUtensorMap* map, uint32_t barrier, int c0, int c1,
                         int c2, int c3, sim::Site site = sim::Site::here()) {
