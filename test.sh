@@ -186,7 +186,7 @@ stage_thread() {
 }
 
 # The simulator of CUDA kernels (docs/simulator.md): small kernels with faults that it must find, then
-# every kernel of the library.
+# every kernel of the library, and faults planted into them.
 stage_simulator() {
   configured build-simulator -DCMAKE_BUILD_TYPE=Release -DFLASHCORE_CUDA=OFF \
     -DFLASHCORE_SIMULATOR=ON -DFLASHCORE_TESTS=ON || return 0

@@ -257,21 +257,19 @@ void issue(Warp& warp, const Meeting& meeting, const ProductOptions& options, Si
 }  // namespace
 
 void fence_products(Site site) {
-  meet({"wgmma.fence", kAllLanes, true}, nullptr, site,
-       [](Warp& warp, Meeting& meeting) {
-         take_step(warp, meeting);
-         warp.products.fence = ++fences;
-       });
+  meet({"wgmma.fence", kAllLanes, true}, nullptr, site, [](Warp& warp, Meeting& meeting) {
+    take_step(warp, meeting);
+    warp.products.fence = ++fences;
+  });
 }
 
 void issue_product(float* d, const uint32_t* a, uint64_t a_descriptor, uint64_t b_descriptor,
                    const ProductOptions& options, Site site) {
   Operands operands{d, a, a_descriptor, b_descriptor};
-  meet({"wgmma", kAllLanes, true}, &operands, site,
-       [&](Warp& warp, Meeting& meeting) {
-         take_step(warp, meeting);
-         issue(warp, meeting, options, site);
-       });
+  meet({"wgmma", kAllLanes, true}, &operands, site, [&](Warp& warp, Meeting& meeting) {
+    take_step(warp, meeting);
+    issue(warp, meeting, options, site);
+  });
 }
 
 void commit_products(Site site) {

@@ -193,23 +193,24 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"OtherShape", ProductFault::other_shape, {Fault::register_in_flight}}),
     kName);
 
-INSTANTIATE_TEST_SUITE_P(
-    All, WgmmaSharedFaults,
-    testing::Values(
-        Case{"NoProxyFence", ProductFault::no_proxy_fence, {Fault::missing_proxy_fence}},
-        Case{"DescriptorOfALane",
-             ProductFault::descriptor_of_a_lane,
-             {Fault::descriptor_not_uniform}},
-        Case{"MisalignedDescriptor",
-             ProductFault::misaligned_descriptor,
-             {Fault::misaligned_descriptor}},
-        Case{"ThreeWarps",
-             ProductFault::three_warps,
-             {Fault::divergent_warpgroup, Fault::warpgroup_incomplete}},
-        Case{"BeyondSharedMemory",
-             ProductFault::beyond_shared_memory,
-             {Fault::outside_shared_memory}}),
-    kName);
+INSTANTIATE_TEST_SUITE_P(All, WgmmaSharedFaults,
+                         testing::Values(Case{"NoProxyFence",
+                                              ProductFault::no_proxy_fence,
+                                              {Fault::missing_proxy_fence}},
+                                         Case{"DescriptorOfALane",
+                                              ProductFault::descriptor_of_a_lane,
+                                              {Fault::descriptor_not_uniform}},
+                                         Case{"MisalignedDescriptor",
+                                              ProductFault::misaligned_descriptor,
+                                              {Fault::misaligned_descriptor}},
+                                         Case{"ThreeWarps",
+                                              ProductFault::three_warps,
+                                              {Fault::divergent_warpgroup,
+                                               Fault::warpgroup_incomplete}},
+                                         Case{"BeyondSharedMemory",
+                                              ProductFault::beyond_shared_memory,
+                                              {Fault::outside_shared_memory}}),
+                         kName);
 
 // Two rounds: what was read between them needs a fence before it is added to again.
 TEST(Wgmma, SecondRoundNeedsAFence) {

@@ -1,0 +1,368 @@
+"""The faults that plant.py plants: what each changes, what shows it, what the simulator says."""
+import dataclasses
+
+SM90 = "cuda/forward_sm90/"
+THROUGHPUT, LATENCY, WIDE = SM90 + "throughput/", SM90 + "latency/", SM90 + "latency_wide/"
+SM80, SM80_LATENCY = "cuda/forward_sm80/throughput/", "cuda/forward_sm80/latency/"
+LADDER = "cuda/ladder/"
+
+
+@dataclasses.dataclass(frozen=True)
+class Fault:
+    name: str
+    unit: str  # the translation unit to compile, by the end of its path
+    arguments: list  # of flashcore
+    edits: list  # of (file below src/, what it says, what it says with the fault)
+    reported: str | None  # what the simulator says, or None: it says nothing
+    commit: str = ""  # which mended the fault, where this project had it
+    why: str = ""  # why the simulator says nothing
+    more: bool = False  # only tried with --all: others like it are tried always
+
+
+def problem(kernel, *options, seed=5):
+    return ["run", "--device", "sim", "--check", "--no-time", "--kernel", kernel, "--sim-seed",
+            str(seed), *" ".join(options).split()]
+
+
+# Three consumers in turns, which see different numbers of blocks.
+TALL = problem("forward_sm90_192x128", "--dtype bf16 --shape 1,1,192,64 --seqlen-kv 600 --causal")
+TALL_UNIT = "throughput/bf16_config0.cu"
+# Blocks that take one tile after another, by a counter.
+TALL_MANY = problem("forward_sm90_192x128",
+                    "--dtype bf16 --shape 1,3,400,64 --seqlen-kv 700 --causal")
+# Rings that go round more than once.
+TALL_LONG = problem("forward_sm90_192x128",
+                    "--dtype bf16 --shape 1,1,192,64 --seqlen-kv 1600 --causal")
+# Scores so large that blocks are computed again.
+TALL_AGAIN = problem("forward_sm90_192x128",
+                     "--dtype bf16 --shape 1,1,192,64 --seqlen-kv 1600 --scale 10")
+# Outputs go from registers.
+WIDE_HEAD_UNIT = "throughput/bf16_config6.cu"
+
+CLUSTER = problem("forward_sm90_latency", "--dtype bf16 --shape 1,1,64,64 --seqlen-kv 512")
+CLUSTER_UNIT = "small_bf16_config0_whole.cu"
+CLUSTER_LONG = problem("forward_sm90_latency", "--dtype bf16 --shape 1,1,64,64 --seqlen-kv 1536")
+SHARED = problem("forward_sm90_latency_wide", "--dtype bf16 --shape 1,1,128,128 --seqlen-kv 1024")
+SHARED_UNIT = "latency_wide/bf16.cu"
+
+AMPERE = problem("forward_sm80_throughput", "--dtype bf16 --shape 1,1,100,64 --seqlen-kv 300")
+AMPERE_UNIT = "throughput/bf16_config0_none.cu"
+AMPERE_LATENCY = problem("forward_sm80_latency", "--dtype bf16 --shape 1,1,64,64 --seqlen-kv 1000")
+AMPERE_LATENCY_UNIT = "small80_bf16_config0.cu"
+
+RUNG_11 = problem("11_warp_specialized", "--shape 1,1,200,64 --seqlen-kv 550 --causal")
+RUNG_12 = problem("12_mma_sync", "--shape 1,1,100,64 --seqlen-kv 200")
+RUNG_15 = problem("15_wgmma_tma", "--shape 1,1,100,64 --seqlen-kv 600")
+
+# This project's own, each as it was before the commit that mended it.
+OURS = [
+    Fault("reduction_inside_one_lane_branch", TALL_UNIT, TALL_MANY, [
+        (THROUGHPUT + "consumer.cuh",
+         """    const uint32_t barrier =  // by all lanes: see ptx::uniform
+        shared + S::kQEmpty + 8 * (next.slot() * S::kConsumers + static_cast<uint32_t>(group));
+    __syncwarp();
+    if (lane() == 0) {
+""",
+         """    __syncwarp();
+    if (lane() == 0) {
+      const uint32_t barrier =
+          shared + S::kQEmpty +
+          8 * (ptx::uniform(next.passed) % S::kQSlots * S::kConsumers +
+               static_cast<uint32_t>(group));
+""")], "divergent collective", commit="0931e50"),
+    Fault("references_written_before_all_have_read", "fp16_config2_none.cu",
+          problem("forward_sm80_throughput", "--shape 1,1,100,128 --seqlen-kv 600"),
+          [(SM80 + "notes.cuh", "  __syncwarp();  // the four lanes of a row have read it\n", "")],
+          "race", commit="c783c18"),
+    Fault("maps_nobody_wrote", "common/mapped_plan.cpp",
+          problem("forward_sm90_latency", "--dtype bf16 --shape 1,1,64,64 --seqlen-kv 0"), [
+        (SM90 + "common/mapped_plan.cpp",
+         """  cudaError_t error = one(maps.q, args.q, planned.q);
+  maps.k = maps.v = maps.q;
+  if (planned.k.rows == 0) return error;  // extents of 0 cannot be encoded
+""",
+         """  if (planned.k.rows == 0 || planned.q.rows == 0) return cudaSuccess;
+  cudaError_t error = one(maps.q, args.q, planned.q);
+""")], "no tensor map there", commit="86faac9"),
+    Fault("barrier_by_a_warp_in_parts", TALL_UNIT, TALL, [
+        (THROUGHPUT + "kernel.cuh",
+         "  __syncwarp();\n  ptx::named_barrier_sync(kFirstBarrier, kWarpgroupThreads);\n",
+         "  ptx::named_barrier_sync(kFirstBarrier, kWarpgroupThreads);\n")],
+          None, commit="f02046b",
+          why="PTX: all lanes execute the same barrier instruction, which is what .aligned asks. "
+              "They come to it one by one, which compute-sanitizer's synccheck takes for "
+              "divergence"),
+    Fault("wait_for_products_in_a_branch", "throughput/bf16_config5.cu",
+          problem("forward_sm90_throughput",
+                  "--dtype bf16 --shape 1,1,128,128 --seqlen-kv 1600 --scale 10"), [
+        (THROUGHPUT + "consumer.cuh",
+         """    ptx::hold_back(again);
+    ptx::warpgroup_wait<0>();
+    pin_outputs();
+    if constexpr (S::kConfig.split_softmax) {
+      if (!again) {
+""",
+         """    if constexpr (S::kConfig.split_softmax) {
+      if (!again) {
+        ptx::warpgroup_wait<0>();
+        pin_outputs();
+"""),
+        (THROUGHPUT + "consumer.cuh",
+         "    if (again) {\n      save_sum();\n",
+         "    if (again) {\n      ptx::warpgroup_wait<0>();  // frees the registers of P\n"
+         "      save_sum();\n"),
+        (THROUGHPUT + "consumer.cuh",
+         "    release_k();\n    release_v();\n    k_ring.next();\n    pack<S, kPackedAfter",
+         "    release_k();\n    ptx::warpgroup_wait<0>();\n    pin_outputs();\n    release_v();\n"
+         "    k_ring.next();\n    pack<S, kPackedAfter")], "divergent warpgroup", commit="d85c516"),
+    Fault("slot_released_before_the_warp_has_met", TALL_UNIT,
+          problem("forward_sm90_192x128",
+                  "--dtype bf16 --shape 1,9,192,64 --seqlen-kv 1024 --causal", seed=6), [
+        (THROUGHPUT + "consumer.cuh", "    wait_for_k();\n    __syncwarp();\n    release_k();\n",
+         "    wait_for_k();\n    release_k();\n"),
+        (THROUGHPUT + "consumer.cuh", "    wait_for_v();\n    __syncwarp();\n    release_v();\n",
+         "    wait_for_v();\n    release_v();\n")], "deadlock", commit="1c7edf3"),
+    Fault("keys_released_while_lanes_read_them_again", TALL_UNIT, TALL_AGAIN, [
+        (THROUGHPUT + "consumer.cuh", "      __syncwarp();  // all lanes have read Q and K\n", "")],
+          "race", commit="0247c64"),
+    Fault("rows_of_large_references", TALL_UNIT,
+          problem("forward_sm90_192x128",
+                  "--dtype bf16 --shape 1,1,192,64 --seqlen-kv 600 --scale 1e8 --no-lse"), [
+        (THROUGHPUT + "epilogue.cuh",
+         "      (zero == 0 || factor != factor) && fabsf(c.reference[slot]) < "
+         "attention::kLargestReference;\n",
+         "      zero == 0 || factor != factor;\n")], "FAILED", commit="fb8ab5c"),
+    Fault("output_stored_twice_by_different_lanes", WIDE_HEAD_UNIT,
+          problem("forward_sm90_throughput", "--dtype bf16 --shape 1,1,128,192 --seqlen-kv 300 "
+                  "--head-dim-v 128 --scale 1e8 --no-lse"), [
+        (THROUGHPUT + "exact_rows.cuh",
+         "  __syncwarp();  // other lanes have stored what they had\n", "")],
+          None, commit="a0568a6",
+          why="gap: races in global memory are not looked for. In every order that the simulator "
+              "can run the later value is the right one, as the warp meets in between"),
+    Fault("dropped_infinity", "throughput/fp16_config0_all.cu",
+          ["verify", "--device", "sim", "--sim-seed", "5", "--kernel", "forward_sm80_throughput",
+           "--shapes", "none", "--random", "1", "--random-seed", "192", "--largest-seqlen", "48",
+           "--largest-head-dim", "64"], [
+        (SM80 + "mainloop.cuh",
+         "        if (p.dropout) drop(s, p, noted.task, place, first_key, kinds);\n",
+         "        if (p.dropout && !kinds) drop(s, p, noted.task, place, first_key, kinds);\n"),
+        (SM80 + "epilogue.cuh",
+         "nonfinite_of(value * weight)", "nonfinite_of(value)")], "FAILED", commit="44b5fdf"),
+]
+
+C = THROUGHPUT + "consumer.cuh"
+K = THROUGHPUT + "kernel.cuh"
+PLANTED = [
+    Fault("throughput_scores_not_awaited", TALL_UNIT, TALL, [
+        (C, "    ptx::warpgroup_wait<1>();\n    ptx::warpgroup_pin(s);\n", "")],
+          "register of wgmma touched in flight"),
+    Fault("throughput_output_not_awaited", TALL_UNIT, TALL, [
+        (C, "    ptx::hold_back(again);\n    ptx::warpgroup_wait<0>();\n", "")],
+          "register of wgmma touched in flight", more=True),
+    Fault("throughput_last_product_not_awaited", TALL_UNIT, TALL, [
+        (C, "    meanwhile();\n    ptx::warpgroup_wait<0>();\n", "    meanwhile();\n")],
+          "register of wgmma touched in flight", more=True),
+    Fault("throughput_values_not_awaited", TALL_UNIT, TALL, [
+        (C, "    wait_for_v();\n    start_pv<S>(o, p, v_descriptor());\n    give_turn();\n",
+         "    start_pv<S>(o, p, v_descriptor());\n    give_turn();\n")], "race", more=True),
+    Fault("throughput_no_wgmma_fence", TALL_UNIT, TALL, [
+        (C, "    pin_outputs();\n    ptx::warpgroup_fence();\n    start_qk", "    start_qk"),
+    ], "missing wgmma.fence"),
+    Fault("throughput_keys_released_early", TALL_UNIT, TALL_MANY, [
+        (C, """    ptx::warpgroup_wait<0>();
+    ptx::warpgroup_pin(scores);
+    release_k();
+""", """    release_k();
+    ptx::warpgroup_wait<0>();
+    ptx::warpgroup_pin(scores);
+""")], "race"),
+    Fault("throughput_parity_of_values", TALL_UNIT, TALL, [
+        (C, "v_at().slot(), v_at().parity()", "v_at().slot(), v_at().parity() ^ 1")],
+          "deadlock", more=True),
+    Fault("throughput_q_released_before_outputs_are_read", TALL_UNIT,
+          problem("forward_sm90_192x128",
+                  "--dtype bf16 --shape 1,6,400,64 --seqlen-kv 400 --causal"), [
+        (C, "      if constexpr (S::kStagesOutputs) ptx::tma_store_wait_read<0>();\n", "")],
+          "write to an operand in use"),
+    Fault("throughput_left_before_outputs_are_read", TALL_UNIT, TALL, [
+        (K, "  if constexpr (S::kStagesOutputs) ptx::tma_store_wait_read<0>();\n", "")],
+          "left before bulk stores had read"),
+    Fault("throughput_no_proxy_fence_before_the_store", TALL_UNIT, TALL, [
+        (THROUGHPUT + "epilogue.cuh", "  ptx::fence_proxy_async();\n", "")],
+          "missing fence.proxy.async"),
+    Fault("throughput_nobody_has_the_first_turn", TALL_UNIT, TALL, [
+        (K, "  c.begin_turns();\n", "")], "deadlock"),
+    Fault("throughput_a_turn_too_few", TALL_UNIT, TALL, [
+        (C, "    if (takes_turn) {\n      wait_for_turn();\n      give_turn();\n    }\n", "")],
+          "deadlock", more=True),
+    Fault("throughput_keys_free_after_four_of_twelve_warps", TALL_UNIT, TALL, [
+        (K, "&smem.k_empty[slot]), kConsumerWarps)", "&smem.k_empty[slot]), kWarpgroupWarps)")],
+          "arrival out of phase"),
+    Fault("throughput_no_first_barrier", TALL_UNIT, TALL, [
+        (K, "  ptx::named_barrier_sync(kFirstBarrier, kWarpgroupThreads);\n", "")],
+          "race", more=True),
+    Fault("throughput_consumers_do_not_meet", TALL_UNIT, TALL, [
+        (K, "    ptx::named_barrier_sync(kMeetBarrier, S::kConfig.threads());\n", "")],
+          "no mbarrier there", more=True),
+    Fault("throughput_registers_not_released", TALL_UNIT, TALL, [
+        (K, "  ptx::release_registers<S::kConfig.producer_registers()>();\n", "")],
+          "deadlock", more=True),
+    Fault("throughput_outputs_staged_over_q", TALL_UNIT, TALL, [
+        (K, "  if constexpr (S::kStagesOutputs) c.wait_for_warps();  // all four are done with Q\n",
+         "")], "write to an operand in use"),
+    Fault("throughput_one_task_slot", TALL_UNIT, TALL_MANY, [
+        (THROUGHPUT + "shape.cuh", "kTaskSlots = 4", "kTaskSlots = 1")], "race"),
+    Fault("throughput_half_the_bytes_expected", TALL_UNIT, TALL, [
+        (THROUGHPUT + "producer.cuh", "ptx::mbarrier_arrive_expect(barrier, Tile::kBytes);",
+         "ptx::mbarrier_arrive_expect(barrier, Tile::kBytes / 2);")], "deadlock", more=True),
+    Fault("throughput_task_found_without_meeting", TALL_UNIT, TALL_MANY, [
+        (THROUGHPUT + "finder.cuh", "      find();\n      __syncwarp();\n", "      find();\n")],
+          "race", more=True),
+    Fault("throughput_outputs_packed_before_the_product", TALL_UNIT, TALL, [
+        (C, "    bool again = unproven(total, right);\n",
+         "    bool again = unproven(total, right);\n"
+         "    if (!again) pack<S, 0, kPackedRegisters / 2>(p, s);\n")],
+          "register of wgmma touched in flight", more=True),
+    Fault("throughput_barriers_not_published", TALL_UNIT, TALL, [
+        (K, "    ptx::mbarrier_init(ptx::shared_address(&smem.k_full[slot]), 1);\n  }\n"
+         "  ptx::mbarrier_init_fence();\n",
+         "    ptx::mbarrier_init(ptx::shared_address(&smem.k_full[slot]), 1);\n  }\n")],
+          "mbarrier not published", more=True),
+    Fault("throughput_one_lane_skips_the_vote", TALL_UNIT, TALL, [
+        (C, "    bool again = unproven(total, right);\n",
+         "    bool again = lane() == 7 || unproven(total, right);\n")], "divergent collective"),
+
+    Fault("latency_cluster_not_awaited", CLUSTER_UNIT, CLUSTER, [
+        (LATENCY + "kernel.cuh", "  if (S::kRanks > 1) ptx::cluster_wait();", "  ;")],
+          "remote access before the block's start"),
+    Fault("latency_sums_of_the_other_block_not_awaited", CLUSTER_UNIT, CLUSTER, [
+        (LATENCY + "merge.cuh", "    this->wait_for_outputs();\n", "")], "race", more=True),
+    Fault("latency_rows_of_the_other_block_not_awaited", CLUSTER_UNIT, CLUSTER, [
+        (LATENCY + "merge.cuh", "    this->wait_for_rows();\n", "")], "race", more=True),
+    Fault("latency_16_bytes_too_few_expected", CLUSTER_UNIT, CLUSTER, [
+        (LATENCY + "copies.cuh", "ptx::mbarrier_arrive_expect(received, kBytes);",
+         "ptx::mbarrier_arrive_expect(received, kBytes - 16);")], "read of bytes in flight"),
+    Fault("latency_16_bytes_too_many_expected", CLUSTER_UNIT, CLUSTER, [
+        (LATENCY + "copies.cuh", "ptx::mbarrier_arrive_expect(received, kBytes);",
+         "ptx::mbarrier_arrive_expect(received, kBytes + 16);")], "deadlock", more=True),
+    Fault("latency_warps_do_not_meet", CLUSTER_UNIT, CLUSTER, [
+        (LATENCY + "merge_store.cuh",
+         "    __syncwarp();\n    ptx::named_barrier_sync(kPair + warp, 2 * 32);\n",
+         "    __syncwarp();\n")], "read of unwritten shared memory", more=True),
+    Fault("latency_slot_refilled_before_all_have_read", CLUSTER_UNIT, CLUSTER_LONG, [
+        (LATENCY + "attend.cuh",
+         "    ptx::named_barrier_sync(kGroupIsDone + group, kGroupThreads);\n", "")],
+          "write to an operand in use"),
+    Fault("latency_parity_of_later_tiles", CLUSTER_UNIT, CLUSTER_LONG, [
+        (LATENCY + "attend.cuh", "const uint32_t parity = i / kSlots % 2;",
+         "const uint32_t parity = 0;")], "deadlock", more=True),
+    Fault("latency_barriers_not_met", "small_bf16_config2_whole.cu",
+          problem("forward_sm90_latency", "--dtype bf16 --shape 1,8,64,64 --seqlen-kv 256"), [
+        (LATENCY + "kernel.cuh", "  __syncthreads();\n", "")], "no mbarrier there"),
+    Fault("latency_barriers_met_by_the_cluster_alone", CLUSTER_UNIT, CLUSTER, [
+        (LATENCY + "kernel.cuh", "  __syncthreads();\n", "")], None,
+          why="PTX: every mbarrier is published by fence.mbarrier_init.release.cluster before "
+              "barrier.cluster.arrive.relaxed, and what is used before barrier.cluster.wait was "
+              "initialised by the same thread", more=True),
+    Fault("latency_left_before_the_earlier_grid", CLUSTER_UNIT, CLUSTER + ["--early-start"], [
+        (LATENCY + "kernel.cuh",
+         "  if (lane == 0) {\n    ptx::wait_for_earlier_grids();\n", "  if (lane == 0) {\n")],
+          "left without waiting for the earlier grid"),
+
+    Fault("wide_cluster_not_awaited", SHARED_UNIT, SHARED, [
+        (WIDE + "kernel.cuh", "    ptx::cluster_wait();  // the other block",
+         "    // the other block")
+    ], "remote access before the block's start", more=True),
+    Fault("wide_producer_parity", SHARED_UNIT, SHARED, [
+        (WIDE + "copies.cuh", "(i / kSlots + 1) % 2", "(i / kSlots) % 2")], "race", more=True),
+    Fault("wide_sums_not_awaited", SHARED_UNIT, SHARED, [
+        (WIDE + "store.cuh",
+         "    ptx::mbarrier_wait(ptx::shared_address(&smem.left[warp]), 0);\n", "")], "race"),
+    Fault("wide_outputs_left_over_keys", SHARED_UNIT, SHARED, [
+        (WIDE + "kernel.cuh", "    ptx::named_barrier_sync(kScored, 32 * kGroupWarps);"
+         "  // nothing reads its K any more\n", "")], None,
+          why="PTX: barrier.sync orders what comes before it in all its warps. Each warp of the "
+              "warpgroup awaits its last scores before it takes its last turn, where the four "
+              "meet", more=True),
+    Fault("wide_only_the_own_block_is_told", SHARED_UNIT, SHARED, [
+        (WIDE + "copies.cuh", "    if (lane < kRanks) {\n", "    if (lane == rank) {\n")],
+          "deadlock", more=True),
+    Fault("wide_slot_free_after_one_block", SHARED_UNIT, SHARED, [
+        (WIDE + "copies.cuh", "kRanks * kGroupWarps);", "kGroupWarps);")],
+          "write to an operand in use", more=True),
+    Fault("wide_registers_acquired_too_many", SHARED_UNIT, SHARED, [
+        (WIDE + "kernel.cuh", "    ptx::release_registers<kCopyRegisters>();\n", "")], "deadlock"),
+
+    Fault("sm80_tile_not_awaited", AMPERE_UNIT, AMPERE, [
+        (SM80 + "mainloop.cuh", "    ptx::cp_async_wait<0>();\n    __syncthreads();  // the tile",
+         "    __syncthreads();  // the tile")], "read of bytes in flight", more=True),
+    Fault("sm80_no_barrier_after_the_wait", AMPERE_UNIT, AMPERE, [
+        (SM80 + "mainloop.cuh", "    __syncthreads();  // the tile has landed, and nothing reads "
+         "the one before any more\n", "")], "read of bytes in flight"),
+    Fault("sm80_one_stage", AMPERE_UNIT, AMPERE, [
+        (SM80 + "mainloop.cuh", "      loader.load(p, shared, stage ^ 1);",
+         "      loader.load(p, shared, stage);")], "read of bytes in flight", more=True),
+    Fault("sm80_latency_not_awaited", AMPERE_LATENCY_UNIT, AMPERE_LATENCY, [
+        (SM80_LATENCY + "attend.cuh", "  ptx::cp_async_wait<kPending>();\n", "")],
+          "read of bytes in flight", more=True),
+    Fault("sm80_latency_warp_does_not_meet", AMPERE_LATENCY_UNIT, AMPERE_LATENCY, [
+        (SM80_LATENCY + "attend.cuh", "  ptx::cp_async_wait<kPending>();\n  __syncwarp();\n",
+         "  ptx::cp_async_wait<kPending>();\n")], "read of bytes in flight"),
+    Fault("sm80_latency_next_copy_before_all_have_read", AMPERE_LATENCY_UNIT, AMPERE_LATENCY, [
+        (SM80_LATENCY + "attend.cuh", "    __syncwarp();  // keys and values have been read\n", "")
+    ], "race"),
+    Fault("sm80_latency_partial_results_unordered", AMPERE_LATENCY_UNIT, AMPERE_LATENCY, [
+        (SM80_LATENCY + "kernel.cuh", "  __syncthreads();\n  if constexpr (!kWhole) place.find",
+         "  if constexpr (!kWhole) place.find")], "read of unwritten shared memory", more=True),
+
+    Fault("rung12_q_not_awaited", LADDER + "12_mma_sync.cu", RUNG_12, [
+        (LADDER + "12_mma_sync.cu", "ptx::cp_async_wait<1>();", "ptx::cp_async_wait<2>();")],
+          "read of bytes in flight", more=True),
+    Fault("rung12_a_barrier_that_a_warp_skips", LADDER + "12_mma_sync.cu", RUNG_12, [
+        (LADDER + "12_mma_sync.cu",
+         "    __syncthreads();  // the tile has landed, and nothing reads "
+         "the stage before any more\n",
+         "    if (ptx::thread_index() >= 32) __syncthreads();\n")], "read of bytes in flight"),
+    Fault("rung12_a_shuffle_that_a_lane_skips", LADDER + "12_mma_sync.cu", RUNG_12, [
+        (LADDER + "12_mma_sync.cu", "      attention::lazy_softmax(",
+         "      if (lane_index() != 5) attention::lazy_softmax(")], "divergent collective"),
+    Fault("rung11_one_lane_arrives_for_the_others", LADDER + "11_warp_specialized.cu", RUNG_11, [
+        (LADDER + "11_warp_specialized.cu",
+         "      ptx::mbarrier_arrive(ptx::shared_address(&stage.empty));\n",
+         "      if (threadIdx.x % kWarpSize == 0)\n"
+         "        ptx::mbarrier_arrive(ptx::shared_address(&stage.empty));\n"),
+        (LADDER + "11_warp_specialized.cu",
+         """    for (Handover& stage : smem.stages) init(stage);
+""",
+         """    for (Handover& stage : smem.stages) {
+      ptx::mbarrier_init(ptx::shared_address(&stage.full), kWarpSize);
+      ptx::mbarrier_init(ptx::shared_address(&stage.empty), kConsumerWarps);
+    }
+""")], None,
+          why="gap: step() ends with __syncwarp, so the lane that arrives knows that the others "
+              "have read. Where a warp skips a tile a late lane may miss a phase, which no seed "
+              "that was tried shows", more=True),
+    Fault("rung15_keys_released_before_the_product", LADDER + "15_wgmma_tma.cu", RUNG_15, [
+        (LADDER + "15_wgmma_tma.cu",
+         "    compute_scores<C>(s, ptx::shared_address(smem.q), "
+         "ptx::shared_address(smem.slot[at.slot]));\n    release();\n",
+         "    const auto k_slot = at.slot;\n    release();\n"
+         "    compute_scores<C>(s, ptx::shared_address(smem.q), "
+         "ptx::shared_address(smem.slot[k_slot]));\n")], "race", more=True),
+    Fault("rung15_no_proxy_fence_after_the_signs", LADDER + "15_wgmma_tma.cu",
+          [*RUNG_15, "--scale", "-0.125"], [
+        (LADDER + "15_wgmma_tma.cu", "kConsumerThreads);\n      ptx::fence_proxy_async();\n"
+         "      ptx::named_barrier_sync(kConsumerBarrier, kConsumerThreads);\n    }\n  }\n",
+         "kConsumerThreads);\n"
+         "      ptx::named_barrier_sync(kConsumerBarrier, kConsumerThreads);\n    }\n  }\n")],
+          "missing fence.proxy.async"),
+    Fault("rung15_no_wgmma_fence", LADDER + "15_wgmma_tma.cu", RUNG_15, [
+        (LADDER + "15_wgmma_tma.cu", "  ptx::warpgroup_pin(o);\n  ptx::warpgroup_fence();\n",
+         "  ptx::warpgroup_pin(o);\n")], "missing wgmma.fence", more=True),
+    Fault("rung15_slot_free_after_three_of_four_warps", LADDER + "15_wgmma_tma.cu", RUNG_15, [
+        (LADDER + "15_wgmma_tma.cu", "empty[slot]), kConsumerWarps)",
+         "empty[slot]), kConsumerWarps - 1)")], "write to an operand in use", more=True),
+]
+
+FAULTS = OURS + PLANTED

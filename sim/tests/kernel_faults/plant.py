@@ -1,0 +1,178 @@
+#!/usr/bin/env python3
+"""Plants a fault into a copy of a kernel, runs it on the simulator, and checks what that reports.
+
+usage: plant.py --build DIRECTORY [--launcher PROGRAM] [--keep] [--jobs N] [NAME... | --all]
+       plant.py --names
+
+A fault (faults.py) changes files below src/. The changed files go to an overlay folder that is
+searched before src/, the one translation unit that the fault needs is compiled as the build
+compiles it, and its object is linked in front of the library, so that the library's own is not
+taken. The unchanged command must pass with the same arguments: what a fault shows is its own.
+"""
+import argparse
+import concurrent.futures
+import dataclasses
+import json
+import pathlib
+import re
+import resource
+import shlex
+import shutil
+import subprocess
+import sys
+
+from faults import FAULTS
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+OF_LIBRARY = " -o src/"  # in the commands that compile it
+SECONDS = 120  # a run that takes longer has hung, which the simulator should have said
+
+
+class PlantError(Exception):
+    """The fault cannot be tried: its text is gone, say, or the kernel fails without it."""
+
+
+@dataclasses.dataclass
+class Build:
+    folder: pathlib.Path
+    launcher: list
+
+    @property
+    def command(self):
+        return self.folder / "bin/flashcore"
+
+    def compilation(self, unit):
+        """The unit's file, and the words of the command that compiles it."""
+        units = json.loads((self.folder / "compile_commands.json").read_text())
+        found = [u for u in units
+                 if u["file"].endswith("/" + unit) and OF_LIBRARY in u["command"]]
+        if len(found) != 1:
+            raise PlantError(f"{len(found)} translation units end in {unit}, wanted one")
+        return pathlib.Path(found[0]["file"]), shlex.split(found[0]["command"])
+
+    def link(self):
+        """The words of the command that links flashcore."""
+        listed = subprocess.run(
+            ["ninja", "-C", str(self.folder), "-t", "commands", "-s", "bin/flashcore"],
+            capture_output=True, text=True, check=True).stdout
+        line = re.sub(r"^: && | && :$", "", listed.strip().splitlines()[-1])
+        return shlex.split(line)
+
+
+def overlay(fault, folder):
+    """The changed files below `folder`, by the name that includes give them."""
+    changed = {}
+    for file, old, new in fault.edits:
+        text = changed.get(file) or (ROOT / "src" / file).read_text()
+        if text.count(old) != 1:
+            raise PlantError(f"{file} has this text {text.count(old)} times, wanted once:\n{old}")
+        changed[file] = text.replace(old, new)
+    for file, text in changed.items():
+        (folder / file).parent.mkdir(parents=True, exist_ok=True)
+        (folder / file).write_text(text)
+    return changed
+
+
+def run(words, **options):
+    try:
+        ran = subprocess.run([str(word) for word in words], text=True, stdout=subprocess.PIPE,
+                             stderr=subprocess.STDOUT, timeout=SECONDS, **options)
+    except subprocess.TimeoutExpired:
+        return 124, f"no end after {SECONDS} s"
+    return ran.returncode, ran.stdout
+
+
+def make(fault, build, folder):
+    """The flashcore command with the fault."""
+    changed = overlay(fault, folder / "overlay")
+    source, words = build.compilation(fault.unit)
+    if source.is_relative_to(ROOT / "src") and str(source.relative_to(ROOT / "src")) in changed:
+        words[words.index(str(source))] = str(folder / "overlay" / source.relative_to(ROOT / "src"))
+    words.insert(1, f"-I{folder / 'overlay'}")
+    words[words.index("-o") + 1] = str(folder / "unit.o")
+    status, text = run(build.launcher + words, cwd=build.folder)
+    if status != 0:
+        raise PlantError(f"does not compile:\n{text[:3000]}")
+    words = build.link()
+    words[words.index("-o") + 1] = str(folder / "flashcore")
+    first = next(i for i, word in enumerate(words) if word.endswith(".a"))
+    words.insert(first, str(folder / "unit.o"))
+    status, text = run(words, cwd=build.folder)
+    if status != 0:
+        raise PlantError(f"does not link:\n{text[:3000]}")
+    return folder / "flashcore"
+
+
+def attempt(fault, build, keep):
+    """What is wrong with the test of this fault, or nothing; and what the simulator said."""
+    folder = build.folder / "sim/tests/kernel_faults" / fault.name
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    try:
+        status, text = run([build.command, *fault.arguments])
+        if status != 0:
+            raise PlantError(f"the unchanged kernel fails, with exit code {status}:\n{text[:3000]}")
+        status, text = run([make(fault, build, folder), *fault.arguments])
+        if fault.reported is None and not fault.why:
+            wrong = "not said why it is not reported"
+        elif fault.reported is None:
+            wrong = "" if status == 0 else "it is reported now: say so in faults.py"
+        elif status == 0:
+            wrong = "not reported"
+        else:
+            wrong = "" if fault.reported in text else f'"{fault.reported}" is not reported'
+        return wrong, text
+    except PlantError as error:
+        return str(error), ""
+    finally:
+        if not keep:
+            shutil.rmtree(folder)
+
+
+def shown(text):
+    """The first findings, or how the result was wrong."""
+    lines = [line.strip() for line in text.splitlines() if re.search(r"\btimes\)|FAILED", line)]
+    return (lines or text.strip().splitlines() or ["passed"])[:3]
+
+
+def parse():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--build", type=pathlib.Path, help="a build folder with the simulator")
+    parser.add_argument("--launcher", default="", help="runs the compiler, such as ccache")
+    parser.add_argument("--keep", action="store_true", help="leave what was made")
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--names", action="store_true", help="list those that CTest tries")
+    parser.add_argument("--all", action="store_true", help="try every fault")
+    parser.add_argument("faults", nargs="*", metavar="NAME")
+    return parser.parse_args()
+
+
+def main():
+    options = parse()
+    by_name = {fault.name: fault for fault in FAULTS}
+    if len(by_name) != len(FAULTS):
+        sys.exit("two faults have one name")
+    if options.names:
+        print("\n".join(fault.name for fault in FAULTS if not fault.more))
+        return 0
+    unknown = [name for name in options.faults if name not in by_name]
+    if options.build is None or unknown or not (options.all or options.faults):
+        sys.exit(f"no such fault: {', '.join(unknown)}" if unknown else __doc__)
+    build = Build(options.build.resolve(), shlex.split(options.launcher))
+    chosen = [fault for fault in FAULTS if options.all or fault.name in options.faults]
+    failed = 0
+    with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
+        results = pool.map(lambda fault: attempt(fault, build, options.keep), chosen)
+        for fault, (wrong, text) in zip(chosen, results):
+            failed += wrong != ""
+            verdict = wrong or ("reported" if fault.reported else "not reported, as said")
+            print(f"{fault.name}: {verdict}", *shown(text), sep="\n    ", flush=True)
+    if options.all:
+        used = resource.getrusage(resource.RUSAGE_CHILDREN)
+        print(f"{len(chosen)} faults, {failed} not as said, "
+              f"{used.ru_utime + used.ru_stime:.0f} s of processor time")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
