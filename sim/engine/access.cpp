@@ -57,7 +57,8 @@ void compare_agreed(const Thread& thread, Block& block, Word& word, uint32_t wor
   word.agreed = 0;
 }
 inline void check_agreement(const Thread& thread, Block& block, Word& word, uint32_t at) {
-  if (word.agreed != 0) [[unlikely]] compare_agreed(thread, block, word, at);
+  if (word.agreed != 0) [[unlikely]]
+    compare_agreed(thread, block, word, at);
 }
 
 // What holds for every write: `thread` knows that whoever used the word has done so.

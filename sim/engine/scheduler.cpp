@@ -34,8 +34,8 @@ struct Machine {
   Findings& findings;
   std::mt19937_64 random;
   std::vector<std::unique_ptr<Cluster>> running;
-  std::vector<Warp*> warps;  // of them
-  size_t turn = SIZE_MAX;    // the warp that ran last; at first none
+  std::vector<Warp*> warps;            // of them
+  size_t turn = SIZE_MAX;              // the warp that ran last; at first none
   std::deque<Completing> completions;  // the oldest first, until a random one is taken
   std::unique_ptr<Stacks> stacks;
   std::vector<size_t> free_stacks;
