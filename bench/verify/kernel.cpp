@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cstdio>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <vector>
@@ -97,12 +98,17 @@ Verdict judge_in_copy(HostProblem& host, const Reference& reference, const PlanO
     return verdict;
   }
   const nlohmann::json all = nlohmann::json::parse(*told);
+  // JSON has no infinity: such an error arrives as null.
+  const auto number = [&](const char* name) {
+    return all[name].is_number() ? all[name].get<double>()
+                                 : std::numeric_limits<double>::infinity();
+  };
   verdict.passed = all["passed"];
   verdict.failure = all["failure"];
   verdict.repeats = all["repeats"];
-  verdict.max_scaled_error = all["max_scaled_error"];
-  verdict.relative_error = all["relative_error"];
-  verdict.lse_error = all["lse_error"];
+  verdict.max_scaled_error = number("max_scaled_error");
+  verdict.relative_error = number("relative_error");
+  verdict.lse_error = number("lse_error");
   return verdict;
 }
 
