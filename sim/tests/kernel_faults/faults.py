@@ -54,6 +54,11 @@ RUNG_11 = problem("11_warp_specialized", "--shape 1,1,200,64 --seqlen-kv 550 --c
 RUNG_12 = problem("12_mma_sync", "--shape 1,1,100,64 --seqlen-kv 200")
 RUNG_15 = problem("15_wgmma_tma", "--shape 1,1,100,64 --seqlen-kv 600")
 
+# Two blocks share an SM, and scores are far apart.
+CLUSTER_FAR = problem("forward_sm90_latency",
+                      "--dtype bf16 --shape 1,8,64,64 --seqlen-kv 1024 --scale 1")
+CLUSTER_FAR_UNIT = "small_bf16_config1_whole.cu"
+
 # This project's own, each as it was before the commit that mended it.
 OURS = [
     Fault("reduction_inside_one_lane_branch", TALL_UNIT, TALL_MANY, [
@@ -112,9 +117,11 @@ OURS = [
          "    if (again) {\n      ptx::warpgroup_wait<0>();  // frees the registers of P\n"
          "      save_sum();\n"),
         (THROUGHPUT + "consumer.cuh",
-         "    release_k();\n    release_v();\n    k_ring.next();\n    pack<S, kPackedAfter",
+         "    release_k();\n    release_v();\n    k_ring.next();\n"
+         "    attention::pack<typename S::Element, kPackedAfter",
          "    release_k();\n    ptx::warpgroup_wait<0>();\n    pin_outputs();\n    release_v();\n"
-         "    k_ring.next();\n    pack<S, kPackedAfter")], "divergent warpgroup", commit="d85c516"),
+         "    k_ring.next();\n    attention::pack<typename S::Element, kPackedAfter")],
+        "divergent warpgroup", commit="d85c516"),
     Fault("slot_released_before_the_warp_has_met", TALL_UNIT,
           problem("forward_sm90_192x128",
                   "--dtype bf16 --shape 1,9,192,64 --seqlen-kv 1024 --causal", seed=6), [
@@ -222,7 +229,7 @@ PLANTED = [
     Fault("throughput_outputs_packed_before_the_product", TALL_UNIT, TALL, [
         (C, "    bool again = unproven(total, right);\n",
          "    bool again = unproven(total, right);\n"
-         "    if (!again) pack<S, 0, kPackedRegisters / 2>(p, s);\n")],
+         "    if (!again) attention::pack<typename S::Element, 0, kPackedRegisters / 2>(p, s);\n")],
           "register of wgmma touched in flight", more=True),
     Fault("throughput_barriers_not_published", TALL_UNIT, TALL, [
         (K, "    ptx::mbarrier_init(ptx::shared_address(&smem.k_full[slot]), 1);\n  }\n"
@@ -233,6 +240,10 @@ PLANTED = [
         (C, "    bool again = unproven(total, right);\n",
          "    bool again = lane() == 7 || unproven(total, right);\n")], "divergent collective"),
 
+    Fault("latency_each_warp_decides_to_wait_for_products", CLUSTER_FAR_UNIT, CLUSTER_FAR, [
+        (LATENCY + "attend.cuh",
+         "if (ptx::named_barrier_or(kGroupIsDone + group, kGroupThreads, !near)) [[unlikely]] {",
+         "if (__any_sync(0xffffffffU, !near)) [[unlikely]] {")], "divergent warpgroup"),
     Fault("latency_cluster_not_awaited", CLUSTER_UNIT, CLUSTER, [
         (LATENCY + "kernel.cuh", "  if (S::kRanks > 1) ptx::cluster_wait();", "  ;")],
           "remote access before the block's start"),
@@ -325,8 +336,8 @@ PLANTED = [
          "the stage before any more\n",
          "    if (ptx::thread_index() >= 32) __syncthreads();\n")], "read of bytes in flight"),
     Fault("rung12_a_shuffle_that_a_lane_skips", LADDER + "12_mma_sync.cu", RUNG_12, [
-        (LADDER + "12_mma_sync.cu", "      attention::lazy_softmax(",
-         "      if (lane_index() != 5) attention::lazy_softmax(")], "divergent collective"),
+        (LADDER + "12_mma_sync.cu", "      lazy_softmax(",
+         "      if (lane_index() != 5) lazy_softmax(")], "divergent collective"),
     Fault("rung11_one_lane_arrives_for_the_others", LADDER + "11_warp_specialized.cu", RUNG_11, [
         (LADDER + "11_warp_specialized.cu",
          "      ptx::mbarrier_arrive(ptx::shared_address(&stage.empty));\n",

@@ -1,4 +1,5 @@
-// Which tiles of keys a group of queries visits, and which pairs of a visited tile count.
+// Which tiles of keys a group of queries visits, and which pairs of a visited tile count:
+// problem/visibility.hpp in 32 bits, for kernels, which work it out before they may start.
 //
 //   keys    | skipped | masked | mask-free ... mask-free | masked | skipped |
 //   tiles           begin   full_begin               full_end    end
@@ -9,11 +10,33 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <limits>
 
 #include "problem/visibility.hpp"
 
 namespace flashcore::cuda::attention {
+
+// Sequences are shorter than this, and a limit of the band that is further out is as good as none:
+// sums of a row, a limit and a tile stay inside 32 bits.
+inline constexpr int kMostRows = 1 << 29;
+
+// A visible pair has key - query in [low, high] and key < len_kv.
+struct BandLimits {
+  int low, high, len_kv;
+
+  constexpr bool open_left() const { return low <= -kMostRows; }
+};
+
+// `left` and `right` as in Band: negative without limit, otherwise at most 2^32 like `offset`.
+constexpr BandLimits band_limits(int64_t left, int64_t right, int64_t offset, int len_kv) {
+  const int64_t low = left < 0 ? -kMostRows : offset - left;
+  const int64_t high = right < 0 ? kMostRows : offset + right;
+  return {static_cast<int>(std::clamp<int64_t>(low, -kMostRows, kMostRows)),
+          static_cast<int>(std::clamp<int64_t>(high, -kMostRows, kMostRows)), len_kv};
+}
+
+constexpr BandLimits band_limits(const Sequence& sequence, const Band& band) {
+  return band_limits(band.left, band.right, sequence.offset, static_cast<int>(sequence.len_kv));
+}
 
 // In tiles of keys; full_begin == full_end == end when every tile needs the mask.
 struct TileRange {
@@ -21,58 +44,40 @@ struct TileRange {
   int full_begin = 0;
   int full_end = 0;
   int end = 0;
+
+  constexpr int size() const { return end - begin; }
+  constexpr bool empty() const { return begin >= end; }
+  constexpr bool needs_mask(int tile) const { return tile < full_begin || tile >= full_end; }
 };
 
-// The tiles of block_kv keys that queries [first, last) visit. Queries past the sequence's length
-// see nothing and make no tile masked.
-constexpr TileRange tile_range(const Sequence& sequence, const Band& band, int64_t first,
-                               int64_t last, int block_kv) {
-  last = std::min(last, sequence.len_q);
-  const KeyRange hull = visible_keys(sequence, band, first, last);
-  if (hull.empty()) return {};
+// The tiles of block_kv keys that queries [first, last) visit; those from len_q on see nothing.
+constexpr TileRange tile_range(const BandLimits& limits, int len_q, int first, int last,
+                               int block_kv) {
+  last = last < len_q ? last : len_q;
+  if (last <= first) return {};
+  const auto seen_from = [&](int query) { return std::max(0, query + limits.low); };
+  const auto seen_to = [&](int query) { return std::min(limits.len_kv, query + limits.high + 1); };
+  const int begin = seen_from(first), end = seen_to(last - 1);
+  if (end <= begin) return {};
   TileRange range;
-  range.begin = static_cast<int>(hull.begin / block_kv);
-  range.end = static_cast<int>((hull.end + block_kv - 1) / block_kv);
-  const KeyRange common = common_keys(sequence, band, first, last);
-  range.full_begin = static_cast<int>((common.begin + block_kv - 1) / block_kv);
-  range.full_end = static_cast<int>(common.end / block_kv);
+  const auto block = static_cast<unsigned>(block_kv);
+  range.begin = static_cast<int>(static_cast<unsigned>(begin) / block);
+  range.end = static_cast<int>((static_cast<unsigned>(end) + block - 1) / block);
+  const int full_begin = seen_from(last - 1), full_end = std::max(0, seen_to(first));
+  range.full_begin = static_cast<int>((static_cast<unsigned>(full_begin) + block - 1) / block);
+  range.full_end = static_cast<int>(static_cast<unsigned>(full_end) / block);
   if (range.full_end <= range.full_begin) range.full_begin = range.full_end = range.end;
   return range;
 }
 
-// The band and the length as 32-bit limits on key - query, which two lengths below 2^31 cannot
-// pass: limits further out are as good as none.
-struct BandLimits {
-  int low = 0;   // a visible pair has key - query in [low, high] ...
-  int high = 0;  // ... and key < len_kv
-  int len_kv = 0;
-
-  constexpr bool sees(int query, int key) const {
-    const int64_t difference = int64_t{key} - query;
-    return difference >= low && difference <= high && key < len_kv;
-  }
-};
-
-constexpr BandLimits band_limits(const Sequence& sequence, const Band& band) {
-  constexpr int64_t kFar = std::numeric_limits<int32_t>::max();
-  const int64_t low = band.left < 0 ? -kFar : sequence.offset - band.left;
-  const int64_t high = band.right < 0 ? kFar : sequence.offset + band.right;
-  return {static_cast<int>(std::clamp(low, -kFar, kFar)),
-          static_cast<int>(std::clamp(high, -kFar, kFar)), static_cast<int>(sequence.len_kv)};
-}
-
-// Columns [begin, end) of a tile, counted from `key`, that `query` sees; both in 0 .. columns.
+// Columns [begin, end) of a tile whose first key is `key`, that `query` sees; either may lie
+// outside of the tile.
 struct ColumnRange {
-  int begin;
-  int end;
+  int begin, end;
 };
 
-constexpr ColumnRange visible_columns(const BandLimits& limits, int query, int key, int columns) {
-  const int64_t difference = int64_t{key} - query;
-  const int64_t begin = limits.low - difference;
-  const int64_t end = std::min<int64_t>(limits.high - difference + 1, int64_t{limits.len_kv} - key);
-  return {static_cast<int>(std::clamp<int64_t>(begin, 0, columns)),
-          static_cast<int>(std::clamp<int64_t>(end, 0, columns))};
+constexpr ColumnRange visible_columns(const BandLimits& limits, int query, int key) {
+  return {query + limits.low - key, std::min(query + limits.high + 1, limits.len_kv) - key};
 }
 
 }  // namespace flashcore::cuda::attention

@@ -21,39 +21,32 @@ constexpr int64_t first_slot(int64_t first_row, int64_t entry, int64_t block_q) 
   return first_row / block_q + entry;
 }
 
+// The last of entries 0 .. batch - 1 for which begins(i) <= place, where begins grows with i; entry 0
+// if there is none. batch is at least 1.
+template <class Begins>
+constexpr int last_entry(int64_t place, int batch, Begins begins) {
+  int low = 0, high = batch;
+  while (high - low > 1) {
+    const int middle = (low + high) / 2;
+    (begins(middle) <= place ? low : high) = middle;
+  }
+  return low;
+}
+
 struct PackedTile {
-  int64_t entry;
+  int entry;
   int64_t tile;   // in the entry; it may have fewer
   int64_t tiles;  // slots that the entry has
 };
 
 // first_row(i): where entry i begins, 0 .. batch, whatever is in memory; increasing where the
-// answer matters. batch is at least 1.
+// answer matters.
 template <class FirstRow>
-constexpr PackedTile find_packed_tile(int64_t slot, int64_t batch, int64_t block_q,
-                                      FirstRow first_row) {
-  int64_t low = 0, high = batch;
-  while (high - low > 1) {
-    const int64_t middle = (low + high) / 2;
-    if (first_slot(first_row(middle), middle, block_q) <= slot) {
-      low = middle;
-    } else {
-      high = middle;
-    }
-  }
-  const int64_t first = first_slot(first_row(low), low, block_q);
-  return {low, slot - first, first_slot(first_row(low + 1), low + 1, block_q) - first};
-}
-
-// The entry that has a row: the last that begins at it or before it. batch is at least 1.
-template <class FirstRow>
-constexpr int find_packed_row(int64_t row, int64_t batch, FirstRow first_row) {
-  int64_t low = 0, high = batch;
-  while (high - low > 1) {
-    const int64_t middle = (low + high) / 2;
-    (first_row(middle) <= row ? low : high) = middle;
-  }
-  return static_cast<int>(low);
+constexpr PackedTile find_packed_tile(int64_t slot, int batch, int block_q, FirstRow first_row) {
+  const auto slot_of = [=](int entry) { return first_slot(first_row(entry), entry, block_q); };
+  const int entry = last_entry(slot, batch, slot_of);
+  const int64_t first = slot_of(entry);
+  return {entry, slot - first, slot_of(entry + 1) - first};
 }
 
 }  // namespace flashcore::cuda::attention

@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <limits>
+#include <numbers>
 
 namespace flashcore::cuda::attention {
 
@@ -30,7 +31,6 @@ constexpr float tanh_ratio(float square) {
 
 namespace softcap {
 
-inline constexpr double kLog2E = 1.4426950408889634;
 inline constexpr double kLargest = std::numeric_limits<float>::max();
 
 // The nearest number of fp32 that is finite.
@@ -42,17 +42,18 @@ constexpr float finite(double x) {
 
 // softcap > 0. A cap past what fp32 holds in units of log2, 2.3e38, counts as that.
 constexpr SoftcapParams softcap_params(double scale, double softcap) {
-  const double cap =
-      softcap * softcap::kLog2E > softcap::kLargest ? softcap::kLargest / softcap::kLog2E : softcap;
-  return {softcap::finite(scale / cap), softcap::finite(scale * softcap::kLog2E),
-          softcap::finite(cap * softcap::kLog2E)};
+  const double cap = softcap * std::numbers::log2e > softcap::kLargest
+                         ? softcap::kLargest / std::numbers::log2e
+                         : softcap;
+  return {softcap::finite(scale / cap), softcap::finite(scale * std::numbers::log2e),
+          softcap::finite(cap * std::numbers::log2e)};
 }
 
 // p.cap_log2 * tanh(score * p.rate), off by 4e-7 of itself at most, for p.cap_log2 > 0. exp2 and
 // reciprocal: 2^x and 1 / x to 2e-7, infinity or 0 where that is past fp32.
 template <class Exp2, class Reciprocal>
 constexpr float capped_log2(float score, const SoftcapParams& p, Exp2 exp2, Reciprocal reciprocal) {
-  constexpr float kTwiceLog2E = 2.8853900817779268F;
+  constexpr float kTwiceLog2E = 2 * std::numbers::log2e_v<float>;
   const float x = score * p.rate;
   const float near = score * p.scale_log2 * tanh_ratio(x * x);
   const float far = p.cap_log2 * (1 - 2 * reciprocal(1 + exp2(x * kTwiceLog2E)));
@@ -83,7 +84,7 @@ constexpr NearCap near_cap(double scale, double softcap) {
   constexpr Range kIdentity{3e-4, {1, 0, 0, 0}};
   constexpr double kWideCap = 100, kLargestScore = 512,
                    kSmallest = std::numeric_limits<float>::min();
-  const double rate = scale / softcap, square = rate * rate, factor = scale * softcap::kLog2E;
+  const double rate = scale / softcap, square = rate * rate, factor = scale * std::numbers::log2e;
   const double last = (factor < 0 ? -factor : factor) * square * square * square / 32;
   const Range& range = last < kSmallest ? kIdentity : softcap <= kWideCap ? kWide : kNarrow;
   NearCap line{};

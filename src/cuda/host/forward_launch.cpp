@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdint>
 
 #include "problem/status.hpp"
@@ -71,6 +72,22 @@ void bind_forward_params(attention::ForwardParams& params, const ForwardProblem&
   params.seqlens_q.data = p.seqlens_q.present ? args.seqlens_q : nullptr;
   params.seqlens_kv.data = p.seqlens_kv.present ? args.seqlens_kv : nullptr;
   params.causal_offsets.data = p.causal_offsets.present ? args.causal_offsets : nullptr;
+}
+
+uint32_t section_rows(const ForwardProblem& p, int64_t section_bytes) {
+  const int64_t columns = std::max<int64_t>(p.head_dim_qk + p.head_dim_v, 1);
+  return static_cast<uint32_t>(section_bytes / (static_cast<int64_t>(size_of(p.dtype)) * columns));
+}
+
+attention::TileOrder tile_order(const ForwardProblem& p, int block_q, uint32_t section_rows) {
+  const auto q_tiles = static_cast<uint32_t>((p.seqlen_q + block_q - 1) / block_q);
+  const auto heads = static_cast<uint32_t>(p.batch * p.heads_q);
+  const auto group = static_cast<uint32_t>(p.heads_kv > 0 ? p.heads_q / p.heads_kv : 1);
+  return {.batch_heads = heads,
+          .q_tiles = q_tiles,
+          .section_heads = attention::section_heads(
+              section_rows, static_cast<uint32_t>(p.seqlen_kv), group, heads),
+          .longest_first = p.band.right >= 0 && q_tiles > 1};
 }
 
 bool is_aligned(const void* pointer) {

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <utility>
 
-#include "cuda/attention/latency/key_tiles.hpp"
+#include "cuda/host/launch_limits.hpp"
 #include "cuda/host/row_strides.hpp"
 
 namespace flashcore::cuda::host {
@@ -30,13 +30,7 @@ std::string refuse_types(const ForwardProblem& p) {
 }
 
 std::string refuse_sizes(const ForwardProblem& p) {
-  for (const auto& [name, rows] : {std::pair{"q", p.packed ? p.total_q : p.seqlen_q},
-                                   std::pair{"k", p.packed ? p.total_kv : p.seqlen_kv}}) {
-    if (rows > attention::latency::kLargestSeqlen) {
-      return fmt::format("{}: has {} rows, wanted at most {}", name, rows,
-                         attention::latency::kLargestSeqlen);
-    }
-  }
+  if (std::string refusal = refuse_rows(p); !refusal.empty()) return refusal;
   for (const auto& [name, count] : {std::pair{"batch", p.batch}, std::pair{"heads", p.heads_q}}) {
     if (count > kMostBlocks) {
       return fmt::format("q: {} is {}, wanted at most {}", name, count, kMostBlocks);

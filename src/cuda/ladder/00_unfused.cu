@@ -110,7 +110,7 @@ __global__ void __launch_bounds__(kThreads)
   const QueryTileWork work = query_tile_work(params, batch_head, row / kBlock, kBlock);
   const float* scores = matrices.scores + index * matrices.keys;
   __half* probabilities = matrices.probabilities + index * matrices.keys;
-  const float scale_log2 = params.softmax_scale * kLog2e;
+  const float scale_log2 = params.softmax_scale * kLog2E;
 
   float row_max = -std::numeric_limits<float>::infinity(), sum = 0;
   for (int j = lane; j < visible; j += kWarpSize) row_max = fmaxf(row_max, scores[j] * scale_log2);

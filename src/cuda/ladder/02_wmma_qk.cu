@@ -78,7 +78,7 @@ __global__ void __launch_bounds__(kThreads)
   const int warp = thread / kWarpSize, lane = thread % kWarpSize;
   const QueryTileWork work = query_tile_work(params, kBlockQ);
   const Head& head = work.head;
-  const float scale_log2 = params.softmax_scale * kLog2e;
+  const float scale_log2 = params.softmax_scale * kLog2E;
 
   constexpr int kColumns = kHeadDim / kWarpSize;  // of the output, a thread
   float output[kRowsPerWarp][kColumns] = {};

@@ -164,7 +164,7 @@ __global__ void __launch_bounds__(kThreads<kProducerWarp>, kHeadDim == 64 && !kP
   const bool computes = !kProducerWarp || warp < kWarps;
   const QueryTileWork work = query_tile_work(params, kBlockQ);
   const Head& head = work.head;
-  const float scale_log2 = params.softmax_scale * kLog2e;
+  const float scale_log2 = params.softmax_scale * kLog2E;
 
   constexpr int kFragments = kHeadDim / (kColumnWarps * kWmma);  // of the output, a warp
   const int output_row = warp / kColumnWarps * kWmma;

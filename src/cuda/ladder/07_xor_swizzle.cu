@@ -137,7 +137,7 @@ __global__ void __launch_bounds__(kThreads, kHeadDim == 64 ? 3 : 2)
   const int warp = thread / kWarpSize, lane = thread % kWarpSize;
   const QueryTileWork work = query_tile_work(params, kBlockQ);
   const Head& head = work.head;
-  const float scale_log2 = params.softmax_scale * kLog2e;
+  const float scale_log2 = params.softmax_scale * kLog2E;
 
   constexpr int kFragments = kHeadDim / (kColumnWarps * kWmma);  // of the output, a warp
   const int output_row = warp / kColumnWarps * kWmma;

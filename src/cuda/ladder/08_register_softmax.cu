@@ -177,7 +177,7 @@ __global__ void __launch_bounds__(kThreads, kMinBlocks)
   const int warp = thread / kWarpSize, lane = thread % kWarpSize;
   const QueryTileWork work = query_tile_work(params, kBlockQ);
   const Head& head = work.head;
-  const float scale_log2 = params.softmax_scale * kLog2e;
+  const float scale_log2 = params.softmax_scale * kLog2E;
 
   constexpr int kFragments = kHeadDim / kWmma;                              // of the output
   const int lane_row = warp * kWmma + tile::wmma_accumulator(lane, 0).row;  // and lane_row + 8

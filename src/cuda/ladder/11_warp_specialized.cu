@@ -60,9 +60,10 @@ __device__ void produce(Shared<kHeadDim>& smem, const RungParams& params,
                         const attention::TileOrder& order, int lane) {
   constexpr int kKeys = kBlockKv<kHeadDim>;
   int slot = 0, query_use = 0;  // key tiles and query tiles so far
-  for (int64_t index = blockIdx.x; index < order.size(); index += gridDim.x) {
-    const attention::QueryTile at = order.at(index);
-    const QueryTileWork work = query_tile_work(params, at.batch_head, at.q_tile, kBlockQ);
+  for (uint32_t index = blockIdx.x; index < order.size(); index += gridDim.x) {
+    const attention::TileOrder::Place at = order.at(index);
+    const QueryTileWork work =
+        query_tile_work(params, at.batch_head, static_cast<int>(at.q_tile), kBlockQ);
     const int tiles = ceil_div(work.kv_end, kKeys);
     for (int tile = 0; tile < tiles; ++tile, ++slot) {
       Handover& stage = smem.stages[slot % kStages];
@@ -91,9 +92,10 @@ __device__ void consume(Shared<kHeadDim>& smem, const RungParams& params,
   constexpr int kKeys = kBlockKv<kHeadDim>;
   Rows<kHeadDim> rows(smem.q + warp * kWmma * kHeadDim, smem.strips[warp], smem.scratch[warp]);
   int slot = 0, query_use = 0;
-  for (int64_t index = blockIdx.x; index < order.size(); index += gridDim.x) {
-    const attention::QueryTile at = order.at(index);
-    const QueryTileWork work = query_tile_work(params, at.batch_head, at.q_tile, kBlockQ);
+  for (uint32_t index = blockIdx.x; index < order.size(); index += gridDim.x) {
+    const attention::TileOrder::Place at = order.at(index);
+    const QueryTileWork work =
+        query_tile_work(params, at.batch_head, static_cast<int>(at.q_tile), kBlockQ);
     const int tiles = ceil_div(work.kv_end, kKeys);
     const int first_row = work.first_row + warp * kWmma;
     const int last_row = min(first_row + kWmma, params.seqlen_q) - 1;
@@ -148,13 +150,17 @@ template <int kHeadDim>
 cudaError_t launch_persistent(const RungParams& params, cudaStream_t stream) {
   using Storage = Shared<kHeadDim>;
   const auto kernel = warp_specialized_kernel<kHeadDim>;
-  const int64_t batch_heads = int64_t{params.batch} * params.heads;
-  constexpr int64_t kL2Bytes = 32 << 20;
-  const int64_t head_bytes = int64_t{params.seqlen_kv} * kHeadDim * 2 * int64_t{sizeof(__half)};
+  constexpr uint32_t kL2Bytes = 32 << 20, kRowBytes = 2 * kHeadDim * sizeof(__half);
+  if (query_tiles(params, kBlockQ) > std::numeric_limits<int>::max()) {
+    return cudaErrorInvalidConfiguration;
+  }
+  const auto batch_heads = static_cast<uint32_t>(int64_t{params.batch} * params.heads);
   const attention::TileOrder order{
       .batch_heads = batch_heads,
-      .q_tiles = ceil_div(params.seqlen_q, kBlockQ),
-      .section_heads = attention::heads_in_l2(batch_heads, head_bytes, kL2Bytes)};
+      .q_tiles = static_cast<uint32_t>(ceil_div(params.seqlen_q, kBlockQ)),
+      .section_heads = attention::section_heads(
+          kL2Bytes / kRowBytes, static_cast<uint32_t>(params.seqlen_kv), 1, batch_heads),
+      .longest_first = true};
 
   cudaError_t error = allow_shared_bytes(kernel, sizeof(Storage));
   if (error != cudaSuccess) return error;
@@ -165,7 +171,8 @@ cudaError_t launch_persistent(const RungParams& params, cudaStream_t stream) {
   if (blocks_each == 0) return cudaErrorInvalidConfiguration;
   error = multiprocessor_count(&multiprocessors);
   if (error != cudaSuccess) return error;
-  return launch_blocks(kernel, std::min(order.size(), int64_t{blocks_each} * multiprocessors),
+  return launch_blocks(kernel,
+                       std::min<int64_t>(order.size(), int64_t{blocks_each} * multiprocessors),
                        kThreads, sizeof(Storage), stream, clamped(params), order);
 }
 

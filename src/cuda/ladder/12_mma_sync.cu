@@ -9,17 +9,17 @@
 // Each warp owns 16 query rows and holds Q, O and a step's S as fragments: a row lies in one quad,
 // and the packed scores are the next product's A operand. At head_dim 64 a step is the whole tile;
 // at 128, O (64 registers) and Q (32) leave S 16 keys. Both fit 128 registers, hence 16 warps an
-// SM. Softmax is lazy (attention/quad_softmax.cuh): no shuffles and no rescaling while the maximum
+// SM. Softmax is lazy (quad_rows.cuh): no shuffles and no rescaling while the maximum
 // stays about where it was, which is what makes a step of 16 keys affordable.
 //
 // Shared memory: Q, and two stages of K and V, all SmemTiles. The warp's own rows of Q become the
 // staging buffer of its rows of O. What bounds the kernel is shared memory: a K or V fragment of
 // 512 bytes, 4 cycles of an SM, feeds two products of 6 cycles of a quarter SM.
-#include "cuda/attention/quad_softmax.cuh"
-#include "cuda/attention/value_guard.cuh"
+#include "cuda/ladder/quad_rows.cuh"
 #include "cuda/ladder/register_epilogue.cuh"
 #include "cuda/ladder/rung_table.hpp"
 #include "cuda/ladder/tile_place.cuh"
+#include "cuda/ladder/value_guard.cuh"
 #include "cuda/ptx/ldmatrix.cuh"
 #include "cuda/ptx/math.cuh"
 #include "cuda/ptx/mma.cuh"
@@ -133,7 +133,7 @@ __global__ void __launch_bounds__(C::kThreads, C::kBlocksPerSm)
       ptx::shared_address(smem.q) + v_lane + tile_row_bytes<C>(warp * kWarpRows);
   uint32_t q[C::kHeadDim / 16][4];
   float o[C::kHeadDim / 8][4] = {};
-  attention::QuadRows rows;
+  QuadRows rows;
 
   if (work.tiles.count > 0) {
     tile::copy_rows_async<typename C::QTile, C::kThreads>(
@@ -143,7 +143,7 @@ __global__ void __launch_bounds__(C::kThreads, C::kBlocksPerSm)
     ptx::cp_async_wait<1>();
     __syncthreads();
     if (work.flip_q) {
-      attention::flip_signs<attention::kHalfSigns>(smem.q, C::QTile::kBytes, thread, C::kThreads);
+      flip_signs<kHalfSigns>(smem.q, C::QTile::kBytes, thread, C::kThreads);
       __syncthreads();
     }
 #pragma unroll
@@ -160,8 +160,8 @@ __global__ void __launch_bounds__(C::kThreads, C::kBlocksPerSm)
     unsigned char *k = smem.k[tile % kStages], *v = smem.v[tile % kStages];
     const bool masked = tile >= work.tiles.whole;
     if (masked) {
-      const bool found = attention::zero_nonfinite<attention::HalfValues, C::KvTile::kBytes>(
-          v, ptx::thread_index(), C::kThreads);
+      const bool found =
+          zero_nonfinite<HalfValues, C::KvTile::kBytes>(v, ptx::thread_index(), C::kThreads);
       if (__syncthreads_or(found) && ptx::thread_index() == 0) work.repair = true;
     }
 #pragma unroll 1
@@ -171,11 +171,11 @@ __global__ void __launch_bounds__(C::kThreads, C::kBlocksPerSm)
       if (masked) {
         const int first_key = tile * C::kBlockKv + key;
         const int row = work.place.first_row + warp_row() + lane_index() / 4;
-        attention::mask_columns(
+        mask_columns(
             s, lane_index(),
             {visible_keys(params, row) - first_key, visible_keys(params, row + 8) - first_key});
       }
-      attention::lazy_softmax(s, o, rows, work.scale_log2);
+      lazy_softmax(s, o, rows, work.scale_log2);
       accumulate_output<C>(o, s, ptx::shared_address(v) + v_lane + tile_row_bytes<C>(key));
     }
   }
@@ -183,8 +183,8 @@ __global__ void __launch_bounds__(C::kThreads, C::kBlocksPerSm)
   __syncthreads();
   Finish finish;
   if (work.repair) finish.repair_from = work.tiles.whole * C::kBlockKv;
-  store_rows<typename C::QTile, attention::HalfValues>(params, work.place, smem.q, warp_row(),
-                                                       lane_index(), o, rows, finish);
+  store_rows<typename C::QTile, HalfValues>(params, work.place, smem.q, warp_row(), lane_index(), o,
+                                            rows, finish);
 }
 
 template <class C>

@@ -13,11 +13,11 @@
 // padded by 16 bytes, which spreads eight rows over all banks and keeps them plain enough for WMMA.
 #include <mma.h>
 
-#include "cuda/attention/quad_softmax.cuh"
-#include "cuda/attention/value_guard.cuh"
+#include "cuda/ladder/quad_rows.cuh"
 #include "cuda/ladder/register_epilogue.cuh"
 #include "cuda/ladder/rung_table.hpp"
 #include "cuda/ladder/tile_place.cuh"
+#include "cuda/ladder/value_guard.cuh"
 #include "cuda/ptx/cp_async.cuh"
 #include "cuda/ptx/math.cuh"
 #include "cuda/ptx/special.cuh"
@@ -91,8 +91,7 @@ __device__ __forceinline__ bool dequantize_own(__half* tile, unsigned char* raw,
   constexpr int kPieces = C::kHeadDim / kPieceBytes;
   bool found = false;
   if constexpr (kGuard) {
-    found = attention::zero_nonfinite<attention::E4m3Values, C::kBlockKv * C::kHeadDim>(raw, thread,
-                                                                                        kThreads);
+    found = zero_nonfinite<E4m3Values, C::kBlockKv * C::kHeadDim>(raw, thread, kThreads);
   }
 #pragma unroll
   for (int i = thread; i < C::kBlockKv * kPieces; i += kThreads) {
@@ -115,8 +114,8 @@ __device__ __forceinline__ void load_queries(__half* q, const unsigned char* row
       raw = *reinterpret_cast<const uint4*>(rows + row * row_stride + i % kPieces * kPieceBytes);
     }
     if (flip) {
-      raw.x ^= attention::kE4m3Signs, raw.y ^= attention::kE4m3Signs;
-      raw.z ^= attention::kE4m3Signs, raw.w ^= attention::kE4m3Signs;
+      raw.x ^= kE4m3Signs, raw.y ^= kE4m3Signs;
+      raw.z ^= kE4m3Signs, raw.w ^= kE4m3Signs;
     }
     dequantize_piece(q + row * C::kRowHalves + i % kPieces * kPieceBytes, raw);
   }
@@ -200,7 +199,7 @@ __global__ void __launch_bounds__(kThreads, 4)
   Accumulator o[C::kHeadDim / 16];
 #pragma unroll
   for (auto& fragment : o) wmma::fill_fragment(fragment, 0.0F);
-  attention::QuadRows rows;
+  QuadRows rows;
   bool repair = false;  // NaN was taken out of a tile that the mask cuts
 
   if (tiles.count > 0) {
@@ -228,11 +227,10 @@ __global__ void __launch_bounds__(kThreads, 4)
       const int key = tile * C::kBlockKv, row = place.first_row +
                                                 ptx::thread_index() / kWarpSize * kWarpRows +
                                                 ptx::thread_index() % kWarpSize / 4;
-      attention::mask_columns(
-          s, ptx::thread_index() % kWarpSize,
-          {visible_keys(params, row) - key, visible_keys(params, row + 8) - key});
+      mask_columns(s, ptx::thread_index() % kWarpSize,
+                   {visible_keys(params, row) - key, visible_keys(params, row + 8) - key});
     }
-    attention::online_softmax(s, rows, rescale, scale_log2);
+    online_softmax(s, rows, rescale, scale_log2);
 #pragma unroll
     for (auto& fragment : o) {
 #pragma unroll
@@ -249,8 +247,8 @@ __global__ void __launch_bounds__(kThreads, 4)
   float output[C::kHeadDim / 8][4];
 #pragma unroll
   for (int i = 0; i < C::kHeadDim / 2; ++i) output[i / 4][i % 4] = o[i / 8].x[i % 8];
-  store_rows<C, attention::E4m3Values>(params, place, reinterpret_cast<unsigned char*>(smem.q),
-                                       warp * kWarpRows, lane, output, rows, finish);
+  store_rows<C, E4m3Values>(params, place, reinterpret_cast<unsigned char*>(smem.q),
+                            warp * kWarpRows, lane, output, rows, finish);
 }
 
 template <class C>

@@ -18,11 +18,11 @@
 // Tensor Core keeps about 13 bits between partial sums, so each tile's P V starts from zero and is
 // added to O in fp32, which at the same time rescales O. In tiles that a mask cuts a row may have
 // only a few keys, whose rounding errors no averaging hides: there P is the sum of two e4m3 terms.
-#include "cuda/attention/quad_softmax.cuh"
-#include "cuda/attention/value_guard.cuh"
+#include "cuda/ladder/quad_rows.cuh"
 #include "cuda/ladder/register_epilogue.cuh"
 #include "cuda/ladder/rung_table.hpp"
 #include "cuda/ladder/tile_place.cuh"
+#include "cuda/ladder/value_guard.cuh"
 #include "cuda/ptx/ldmatrix.cuh"
 #include "cuda/ptx/math.cuh"
 #include "cuda/ptx/mma.cuh"
@@ -191,7 +191,7 @@ __device__ __forceinline__ void attend(const RungParams& params) {
   };
 
   float o[C::kHeadDim / 8][4] = {};
-  attention::QuadRows rows;
+  QuadRows rows;
 
   if (work.tiles.count > 0) {
     tile::copy_rows_async<typename C::QTile, kThreads>(
@@ -201,7 +201,7 @@ __device__ __forceinline__ void attend(const RungParams& params) {
     ptx::cp_async_wait<1>();
     __syncthreads();
     if (work.flip_q) {
-      attention::flip_signs<attention::kE4m3Signs>(smem.q, C::QTile::kBytes, thread, kThreads);
+      flip_signs<kE4m3Signs>(smem.q, C::QTile::kBytes, thread, kThreads);
       __syncthreads();
     }
   }
@@ -216,8 +216,7 @@ __device__ __forceinline__ void attend(const RungParams& params) {
     unsigned char *k = smem.kv[tile % kStages][0], *v = smem.kv[tile % kStages][1];
     const bool masked = tile >= work.tiles.whole;
     if (masked) {
-      const bool found =
-          attention::zero_nonfinite<attention::E4m3Values, C::KvTile::kBytes>(v, thread, kThreads);
+      const bool found = zero_nonfinite<E4m3Values, C::KvTile::kBytes>(v, thread, kThreads);
       if (__syncthreads_or(found) && thread == 0) work.repair = true;
     }
     float s[C::kBlockKv / 8][4], rescale[2];
@@ -225,10 +224,10 @@ __device__ __forceinline__ void attend(const RungParams& params) {
     if (masked) {
       const int key = tile * C::kBlockKv;
       const int row = work.place.first_row + warp_row() + lane_index() / 4;
-      attention::mask_columns(
-          s, lane_index(), {visible_keys(params, row) - key, visible_keys(params, row + 8) - key});
+      mask_columns(s, lane_index(),
+                   {visible_keys(params, row) - key, visible_keys(params, row + 8) - key});
     }
-    attention::online_softmax<kShift>(s, rows, rescale, work.scale_log2);
+    online_softmax<kShift>(s, rows, rescale, work.scale_log2);
     uint32_t p[2][C::kBlockKv / 32][4];
     pack_operand(p[0], s);
     if (masked) {
@@ -243,7 +242,7 @@ __device__ __forceinline__ void attend(const RungParams& params) {
   finish.factor = work.place.scale(params.v_scale, params.v_scale_stride);
   finish.lse_shift = kShift;
   if (work.repair) finish.repair_from = work.tiles.whole * C::kBlockKv;
-  store_rows<typename C::OutputTile, attention::E4m3Values, Columns::interleaved>(
+  store_rows<typename C::OutputTile, E4m3Values, Columns::interleaved>(
       params, work.place, smem.output, warp * kWarpRows, lane, o, rows, finish);
 }
 

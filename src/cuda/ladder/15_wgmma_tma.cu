@@ -11,12 +11,12 @@
 // Q and K are K-major operands, V is MN-major, all in tiles of 128-byte panels as TMA's 128-byte
 // swizzle writes them (tile/smem_tile.hpp, tile/descriptor.hpp). P is the A operand from registers.
 // S and O are m16n8 accumulators of each warp, so softmax and epilogue are those of rung 12.
-#include "cuda/attention/quad_softmax.cuh"
-#include "cuda/attention/value_guard.cuh"
 #include "cuda/host/tensor_map.hpp"
+#include "cuda/ladder/quad_rows.cuh"
 #include "cuda/ladder/register_epilogue.cuh"
 #include "cuda/ladder/rung_table.hpp"
 #include "cuda/ladder/tile_place.cuh"
+#include "cuda/ladder/value_guard.cuh"
 #include "cuda/ptx/ldmatrix.cuh"
 #include "cuda/ptx/math.cuh"
 #include "cuda/ptx/mbarrier.cuh"
@@ -149,14 +149,13 @@ __device__ __forceinline__ void consume(const RungParams& params, typename C::Sh
   const int warp = thread / kWarpSize, lane = thread % kWarpSize;
   const float scale_log2 = positive_scale_log2(params);
   float o[C::kHeadDim / 8][4] = {};
-  attention::QuadRows rows;
+  QuadRows rows;
   bool repair = false;  // NaN or Inf was taken out of a tile that the mask cuts
 
   if (tiles.count > 0) {
     ptx::mbarrier_wait(ptx::shared_address(&smem.q_full), 0);
     if (params.softmax_scale < 0) {
-      attention::flip_signs<attention::kHalfSigns>(smem.q, C::QTile::kBytes, thread,
-                                                   kConsumerThreads);
+      flip_signs<kHalfSigns>(smem.q, C::QTile::kBytes, thread, kConsumerThreads);
       ptx::fence_proxy_async();
       ptx::named_barrier_sync(kConsumerBarrier, kConsumerThreads);
     }
@@ -177,17 +176,16 @@ __device__ __forceinline__ void consume(const RungParams& params, typename C::Sh
     release();
     if (masked) {
       const int key = tile * kBlockKv, row = place.first_row + warp * 16 + lane / 4;
-      attention::mask_columns(
-          s, lane, {visible_keys(params, row) - key, visible_keys(params, row + 8) - key});
+      mask_columns(s, lane, {visible_keys(params, row) - key, visible_keys(params, row + 8) - key});
     }
-    attention::online_softmax(s, rows, rescale, scale_log2);
+    online_softmax(s, rows, rescale, scale_log2);
     attention::rescale_rows(o, rescale);
     uint32_t p[kBlockKv / 16][4];
     pack_operand(p, s);
     wait_full();
     if (masked) {
-      repair |= attention::zero_nonfinite<attention::HalfValues, C::KvTile::kBytes>(
-          smem.slot[at.slot], thread, kConsumerThreads);
+      repair |= zero_nonfinite<HalfValues, C::KvTile::kBytes>(smem.slot[at.slot], thread,
+                                                              kConsumerThreads);
       ptx::fence_proxy_async();
       ptx::named_barrier_sync(kConsumerBarrier, kConsumerThreads);
     }
@@ -200,8 +198,8 @@ __device__ __forceinline__ void consume(const RungParams& params, typename C::Sh
   if (ptx::named_barrier_or(kConsumerBarrier, kConsumerThreads, repair)) {
     finish.repair_from = tiles.whole * kBlockKv;
   }
-  store_rows<typename C::QTile, attention::HalfValues>(params, place, smem.q, warp * 16, lane, o,
-                                                       rows, finish);
+  store_rows<typename C::QTile, HalfValues>(params, place, smem.q, warp * 16, lane, o, rows,
+                                            finish);
 }
 
 template <class C>

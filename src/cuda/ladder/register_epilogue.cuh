@@ -8,9 +8,9 @@
 #include <climits>
 #include <cstdint>
 
-#include "cuda/attention/quad_softmax.cuh"
-#include "cuda/attention/value_guard.cuh"
+#include "cuda/ladder/quad_rows.cuh"
 #include "cuda/ladder/tile_place.cuh"
+#include "cuda/ladder/value_guard.cuh"
 #include "cuda/ptx/math.cuh"
 
 namespace flashcore::cuda::ladder {
@@ -31,8 +31,8 @@ struct Finish {
 template <class Staging, class Values, Columns kColumns = Columns::natural, int kProducts>
 __device__ __forceinline__ void store_rows(const RungParams& params, const TilePlace& place,
                                            unsigned char* staging, int warp_row, int lane,
-                                           const float (&o)[kProducts][4],
-                                           const attention::QuadRows& rows, const Finish& finish) {
+                                           const float (&o)[kProducts][4], const QuadRows& rows,
+                                           const Finish& finish) {
 #pragma unroll
   for (int slot = 0; slot < 2; ++slot) {
     const int tile_row = warp_row + lane / 4 + 8 * slot, row = place.first_row + tile_row;
@@ -66,8 +66,8 @@ __device__ __forceinline__ void store_rows(const RungParams& params, const TileP
     if (finish.repair_from < visible) {
       const auto* v = static_cast<const typename Values::Element*>(params.v) +
                       place.at(params.v_stride, 0) + column;
-      halves = attention::add_visible_nonfinite<Values>(halves, v, params.v_stride.row,
-                                                        finish.repair_from, visible);
+      halves = add_visible_nonfinite<Values>(halves, v, params.v_stride.row, finish.repair_from,
+                                             visible);
     }
     auto* o_row = static_cast<__half*>(params.o) + place.at(params.o_stride, row);
     *reinterpret_cast<uint4*>(o_row + column) = halves;

@@ -13,6 +13,7 @@
 #include <limits>
 #include <type_traits>
 
+#include "cuda/attention/softmax.cuh"
 #include "cuda/host/launch_kernel.hpp"
 #include "cuda/ladder/rung.hpp"
 #include "cuda/ptx/shared_memory.cuh"
@@ -20,8 +21,7 @@
 namespace flashcore::cuda::ladder {
 
 inline constexpr int kWarpSize = 32;
-inline constexpr float kLog2e = 1.4426950408889634F;
-inline constexpr float kLn2 = 0.6931471805599453F;
+using attention::finite_reference, attention::kLn2, attention::kLog2E;
 
 // --- index arithmetic ---
 
@@ -135,12 +135,6 @@ __device__ bool any_nonfinite(const __half* tile, int thread) {
 
 // --- softmax ---
 
-// The reference that exponents are taken against: a row with no visible key yet has a maximum of
-// -inf, and -inf - -inf would be a NaN.
-__device__ inline float finite_reference(float row_max) {
-  return row_max == -std::numeric_limits<float>::infinity() ? 0.0F : row_max;
-}
-
 // 1 / sum, or 0 for a row that saw no key. A NaN sum stays a NaN.
 __device__ inline float inverse_or_zero(float sum) { return sum == 0.0F ? 0.0F : 1.0F / sum; }
 
@@ -153,7 +147,7 @@ struct PositiveScale {
 };
 
 __device__ inline PositiveScale positive_scale(const RungParams& params) {
-  return {fmaxf(fabsf(params.softmax_scale) * kLog2e, 1e-30F), params.softmax_scale < 0.0F};
+  return {fmaxf(fabsf(params.softmax_scale) * kLog2E, 1e-30F), params.softmax_scale < 0.0F};
 }
 
 // log(sum of exp(score)) from the maximum in units of log2 and the sum relative to it.

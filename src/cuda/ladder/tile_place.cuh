@@ -52,7 +52,7 @@ __device__ __forceinline__ KeyTiles key_tiles(const RungParams& params, int firs
 // |softmax_scale * factor| in units of log2, a negative sign having moved into Q. Never 0, since a
 // removed score is -inf and -inf * 0 would be NaN.
 __device__ __forceinline__ float positive_scale_log2(const RungParams& params, float factor = 1) {
-  return fmaxf(fabsf(params.softmax_scale * factor) * kLog2e, FLT_MIN);
+  return fmaxf(fabsf(params.softmax_scale * factor) * kLog2E, FLT_MIN);
 }
 
 struct BlockWork {

@@ -1,74 +1,90 @@
-// The order of query tiles for persistent blocks: every tile once, longest first within a section,
-// and all tiles of a section before those of the next.
+// The order of query tiles: every tile once; longest first within a section, and all tiles of a
+// section before those of the next; or head by head.
 #include "cuda/attention/scheduler.hpp"
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <set>
+#include <tuple>
 #include <utility>
 
 namespace flashcore::cuda::attention {
 namespace {
 
-static_assert(TileOrder{.batch_heads = 2, .q_tiles = 3, .section_heads = 2}.at(0).q_tile == 2);
+static_assert(TileOrder{2, 3, 2, true}.at(0).q_tile == 2);
 
-class TileOrderTest : public testing::TestWithParam<std::tuple<int, int, int>> {
+class TileOrderTest : public testing::TestWithParam<std::tuple<uint32_t, uint32_t, uint32_t>> {
  protected:
   TileOrder order() const {
     const auto [heads, tiles, section] = GetParam();
-    return {.batch_heads = heads, .q_tiles = tiles, .section_heads = section};
+    return {.batch_heads = heads,
+            .q_tiles = tiles,
+            .section_heads = std::min(section, heads),
+            .longest_first = true};
   }
 };
 
-TEST_P(TileOrderTest, VisitsEveryTileOnce) {
-  std::set<std::pair<int64_t, int>> seen;
-  for (int64_t i = 0; i < order().size(); ++i) {
-    const QueryTile tile = order().at(i);
-    EXPECT_TRUE(tile.batch_head >= 0 && tile.batch_head < order().batch_heads);
-    EXPECT_TRUE(tile.q_tile >= 0 && tile.q_tile < order().q_tiles);
-    EXPECT_TRUE(seen.emplace(tile.batch_head, tile.q_tile).second) << "tile " << i << " again";
+TEST_P(TileOrderTest, TakesEveryTileOnceLongestFirstWithinASection) {
+  const TileOrder order = this->order();
+  const uint32_t section_tiles = order.section_heads * order.q_tiles;
+  std::set<std::pair<uint32_t, uint32_t>> seen;
+  uint32_t before = 0;
+  for (uint32_t i = 0; i < order.size(); ++i) {
+    const TileOrder::Place place = order.at(i);
+    ASSERT_LT(place.batch_head, order.batch_heads);
+    ASSERT_LT(place.q_tile, order.q_tiles);
+    ASSERT_TRUE(seen.emplace(place.batch_head, place.q_tile).second) << "tile " << i << " again";
+    ASSERT_EQ(place.batch_head / order.section_heads, i / section_tiles);
+    ASSERT_TRUE(i % section_tiles == 0 || place.q_tile <= before);
+    before = place.q_tile;
   }
-  EXPECT_EQ(static_cast<int64_t>(seen.size()), order().batch_heads * order().q_tiles);
+  ASSERT_EQ(seen.size(), order.size());
 }
 
-TEST_P(TileOrderTest, GoesLongestFirstWithinASectionAndSectionBySection) {
-  int64_t last_section = 0;
-  int last_tile = order().q_tiles;
-  for (int64_t i = 0; i < order().size(); ++i) {
-    const QueryTile tile = order().at(i);
-    const int64_t section = tile.batch_head / order().section_heads;
-    EXPECT_GE(section, last_section);
-    if (section != last_section) last_tile = order().q_tiles;
-    EXPECT_LE(tile.q_tile, last_tile);
-    last_section = section;
-    last_tile = tile.q_tile;
+TEST_P(TileOrderTest, DividesByWhatItSays) {
+  const TileOrder order = this->order();
+  for (uint32_t i = 0; i < order.size(); ++i) {
+    using By = TileOrder::By;
+    const TileOrder::Place place = order.at(i, [&](By by, uint32_t n, uint32_t d) {
+      EXPECT_NE(by, By::tiles);
+      EXPECT_TRUE(by != By::section || d == order.section_heads * order.q_tiles);
+      EXPECT_TRUE(by != By::heads || (d >= 1 && d <= order.section_heads));
+      return n / d;
+    });
+    ASSERT_EQ(place.batch_head, order.at(i).batch_head);
+    ASSERT_EQ(place.q_tile, order.at(i).q_tile);
   }
 }
 
 INSTANTIATE_TEST_SUITE_P(Sizes, TileOrderTest,
-                         testing::Combine(testing::Values(1, 2, 7, 16),
-                                          testing::Values(1, 3, 8, 33),
-                                          testing::Values(1, 2, 3, 16)));
+                         testing::Combine(testing::Values(1U, 2U, 5U, 7U, 16U),
+                                          testing::Values(1U, 3U, 8U, 33U),
+                                          testing::Values(1U, 2U, 3U, 16U)));
 
 TEST(TileOrder, OneSectionIsStrictlyLongestFirst) {
-  const TileOrder order{.batch_heads = 5, .q_tiles = 4, .section_heads = 5};
-  for (int64_t i = 0; i < order.size(); ++i) EXPECT_EQ(order.at(i).q_tile, 3 - i / 5);
+  const TileOrder order{5, 4, 5, true};
+  for (uint32_t i = 0; i < order.size(); ++i) EXPECT_EQ(order.at(i).q_tile, 3 - i / 5);
 }
 
-TEST(TileOrder, IndexesPastThirtyTwoBits) {
-  const TileOrder order{
-      .batch_heads = int64_t{1} << 33, .q_tiles = 2, .section_heads = int64_t{1} << 33};
-  const QueryTile tile = order.at((int64_t{1} << 33) + 5);
-  EXPECT_EQ(tile.batch_head, 5);
-  EXPECT_EQ(tile.q_tile, 0);
+TEST(TileOrder, PlainlyTakesTheTilesOfAHeadTogether) {
+  const TileOrder order{7, 5, 1, false};
+  for (uint32_t i = 0; i < order.size(); ++i) {
+    EXPECT_EQ(order.at(i).batch_head, i / 5);
+    EXPECT_EQ(order.at(i).q_tile, i % 5);
+  }
 }
 
-TEST(HeadsInL2, StaysBetweenOneAndAll) {
-  EXPECT_EQ(heads_in_l2(16, 1 << 20, 4 << 20), 4);
-  EXPECT_EQ(heads_in_l2(16, 8 << 20, 4 << 20), 1);
-  EXPECT_EQ(heads_in_l2(16, 1, 4 << 20), 16);
-  EXPECT_EQ(heads_in_l2(16, 0, 4 << 20), 16);
-  EXPECT_EQ(heads_in_l2(0, 1 << 20, 4 << 20), 1);
+TEST(SectionHeads, AreWholeGroupsBetweenOneAndAllHeads) {
+  EXPECT_EQ(section_heads(65536, 16384, 1, 32), 4U);
+  EXPECT_EQ(section_heads(65536, 16384, 8, 32), 32U);
+  EXPECT_EQ(section_heads(65536, 16384, 2, 32), 8U);
+  EXPECT_EQ(section_heads(65536, 65537, 4, 32), 1U) << "longer than a section";
+  EXPECT_EQ(section_heads(65536, 1, 1, 32), 32U);
+  EXPECT_EQ(section_heads(65536, 0, 1, 32), 32U);
+  EXPECT_EQ(section_heads(1U << 24, 1, 1U << 20, 1U << 30), 1U << 30);
+  EXPECT_EQ(section_heads(65536, 16384, 1, 0), 1U) << "no division by 0 follows";
 }
 
 }  // namespace

@@ -57,10 +57,11 @@ TEST(ForwardSm80LatencyKeys, WholeTilesEndWhereTheirSpanDoes) {
   for (const Config& config : kConfigs) {
     for (int len_kv = 0; len_kv <= 6 * config.warp_keys; len_kv += config.warp_keys) {
       for (const int high : {-700, -97, -64, -1, 0, 1, 63, 64, 500, 1 << 29}) {
-        const attention::BandLimits limits{-attention::latency::kNoLimit, high, len_kv};
+        const attention::BandLimits limits{-attention::kMostRows, high, len_kv};
         for (int first = 0; first < 512; first += kBlockQ) {
-          const KeySpan keys =
-              key_span(attention::latency::tile_span(limits, first, first + kBlockQ), len_kv);
+          const KeySpan keys = key_span(attention::tile_range(limits, 512, first, first + kBlockQ,
+                                                              attention::latency::kBlockKv),
+                                        len_kv);
           EXPECT_EQ(keys.begin, 0);
           EXPECT_EQ(whole_end(limits, first), keys.end)
               << len_kv << " keys, high " << high << ", query " << first;
@@ -72,7 +73,7 @@ TEST(ForwardSm80LatencyKeys, WholeTilesEndWhereTheirSpanDoes) {
 
 TEST(ForwardSm80LatencyKeys, NoWarpReadsPastTheKeys) {
   for (const Config& config : kConfigs) {
-    const attention::BandLimits limits{-attention::latency::kNoLimit, 0, 3 * config.warp_keys};
+    const attention::BandLimits limits{-attention::kMostRows, 0, 3 * config.warp_keys};
     for (int first = 0; first < 512; first += kBlockQ) {
       const int end = whole_end(limits, first);
       EXPECT_LE((end + config.warp_keys - 1) / config.warp_keys * config.warp_keys, limits.len_kv);

@@ -18,21 +18,14 @@
 #include "cuda/forward_sm80/throughput/config.hpp"
 #include "cuda/forward_sm80/throughput/divisor.hpp"
 #include "cuda/forward_sm80/throughput/key_order.hpp"
-#include "cuda/forward_sm80/throughput/key_tiles.hpp"
+#include "cuda/forward_sm80/throughput/key_turns.hpp"
 #include "cuda/forward_sm80/throughput/splits.hpp"
 #include "cuda/forward_sm80/throughput/supports.hpp"
-#include "cuda/forward_sm80/throughput/tile_order.hpp"
 #include "problem/problem.hpp"
 
 namespace flashcore::cuda::forward_sm80::throughput {
 namespace {
 
-using attention::band_limits;
-using attention::BandLimits;
-using attention::ColumnRange;
-using attention::tile_range;
-using attention::TileRange;
-using attention::visible_columns;
 using testing::HasSubstr;
 
 // ---- the resource page
@@ -215,9 +208,9 @@ TEST(ForwardSm80Order, TakesEveryTileOnceAndTheFirstOneFirst) {
   for (int begin = 0; begin < 4; ++begin) {
     for (int end = begin + 1; end < 9; ++end) {
       for (int first = begin; first < end; ++first) {
-        const TileOrder order{.begin = begin, .end = end, .first = first};
+        const KeyTurns turns{.begin = begin, .end = end, .first = first};
         std::vector<int> taken;
-        for (int turn = begin; turn < end; ++turn) taken.push_back(order.tile(turn));
+        for (int turn = begin; turn < end; ++turn) taken.push_back(turns.tile(turn));
         EXPECT_EQ(taken.front(), first);
         EXPECT_EQ(taken.back(), first == begin ? end - 1 : first - 1);
         std::sort(taken.begin(), taken.end());
@@ -235,146 +228,6 @@ TEST(ForwardSm80Order, BeginsNextToTheDiagonalWhereverItIs) {
   EXPECT_EQ(nearest_tile(-1, 0, 10, 64), 0);
   EXPECT_EQ(nearest_tile(-(int64_t{1} << 33), 2, 10, 64), 2);
   EXPECT_EQ(nearest_tile(int64_t{1} << 33, 2, 10, 64), 9);
-}
-
-// ---- key ranges
-
-Sequence sequence(int64_t len_q, int64_t len_kv, int64_t offset) {
-  Sequence s;
-  s.len_q = s.rows_q = len_q;
-  s.len_kv = len_kv;
-  s.offset = offset;
-  return s;
-}
-
-bool sees(const Sequence& s, const Band& band, int64_t query, int64_t key) {
-  const KeyRange range = visible_keys(s, band, query);
-  return key >= range.begin && key < range.end;
-}
-
-// Tiles outside of the range hold no visible pair, mask-free ones nothing else, and the ends are
-// tight.
-void check_range(const Sequence& s, const Band& band, int64_t first, int64_t last, int block_kv) {
-  const TileRange range = tile_range(s, band, first, last, block_kv);
-  const int64_t tiles = (s.len_kv + block_kv - 1) / block_kv;
-  const auto visible_in = [&](int64_t tile) {
-    int64_t visible = 0, pairs = 0;
-    for (int64_t i = first; i < std::min(last, s.len_q); ++i) {
-      for (int64_t j = tile * block_kv; j < (tile + 1) * block_kv; ++j) {
-        visible += sees(s, band, i, j) ? 1 : 0;
-        ++pairs;
-      }
-    }
-    return std::pair(visible, pairs);
-  };
-  ASSERT_LE(range.begin, range.end);
-  ASSERT_LE(range.full_begin, range.full_end);
-  for (int64_t tile = 0; tile < tiles; ++tile) {
-    const auto [visible, pairs] = visible_in(tile);
-    const bool inside = tile >= range.begin && tile < range.end;
-    const bool full = tile >= range.full_begin && tile < range.full_end;
-    ASSERT_TRUE(inside || visible == 0) << "tile " << tile << " is skipped but seen";
-    ASSERT_TRUE(!full || visible == pairs) << "tile " << tile << " is not mask-free";
-    ASSERT_TRUE(!inside || full || visible < pairs) << "tile " << tile << " needs no mask";
-  }
-  if (range.begin < range.end) {
-    ASSERT_GT(visible_in(range.begin).first, 0);
-    ASSERT_GT(visible_in(range.end - 1).first, 0);
-  }
-}
-
-TEST(KvRange, AgreesWithTheDefinitionOnSmallProblems) {
-  for (const int64_t len_q : {0, 1, 7, 16, 23}) {
-    for (const int64_t len_kv : {0, 1, 8, 19, 32}) {
-      for (const int64_t offset : {-40, -9, -1, 0, 3, 12, 40}) {
-        for (const int64_t left : {-1, 0, 5, 20}) {
-          for (const int64_t right : {-1, 0, 4, 30}) {
-            for (const int64_t first : {0, 8, 16}) {
-              check_range(sequence(len_q, len_kv, offset), {left, right}, first, first + 8, 8);
-              if (HasFatalFailure()) {
-                FAIL() << "len_q " << len_q << " len_kv " << len_kv << " offset " << offset
-                       << " window " << left << "," << right << " first " << first;
-              }
-            }
-          }
-        }
-      }
-    }
-  }
-}
-
-TEST(KvRange, LimitsAgreeWithTheDefinitionUpToTheFurthestOffsets) {
-  std::mt19937_64 random(1);
-  const auto pick = [&](std::initializer_list<int64_t> from) {
-    return *(from.begin() + static_cast<std::ptrdiff_t>(random() % from.size()));
-  };
-  constexpr int64_t kFar = int64_t{1} << 32, kMost = int64_t{1} << 30;
-  for (int n = 0; n < 20000; ++n) {
-    const int64_t len = pick({64, 1000, kMost});
-    const Sequence s = sequence(len, pick({1, 64, 1000, kMost}),
-                                pick({0, 1, -1, 500, -500, kMost, -kMost, kFar, -kFar}));
-    const Band band{pick({-1, 0, 7, 999, kMost, kFar}), pick({-1, 0, 7, 999, kMost, kFar})};
-    const auto query = static_cast<int64_t>(random() % static_cast<uint64_t>(len));
-    // Keys around the ends of what is visible, and anywhere.
-    const KeyRange range = visible_keys(s, band, query);
-    const int64_t near = pick({range.begin, range.end, query, static_cast<int64_t>(random())});
-    const int64_t key = std::clamp<int64_t>(near + pick({-1, 0, 1}), 0, s.len_kv + 5);
-    const BandLimits limits = band_limits(s, band);
-    const auto q = static_cast<int>(query), k = static_cast<int>(key);
-    ASSERT_EQ(limits.sees(q, k), sees(s, band, query, key))
-        << "query " << query << " key " << key << " offset " << s.offset << " window " << band.left
-        << "," << band.right << " len_kv " << s.len_kv;
-    const int start = k / 32 * 32;
-    const ColumnRange columns = visible_columns(limits, q, start, 32);
-    ASSERT_EQ(k - start >= columns.begin && k - start < columns.end, limits.sees(q, k));
-  }
-}
-
-// The same in 32 bits, which is what the kernels use.
-TEST(ForwardSm80KeyTiles, AgreeWithTheRangesOfSixtyFourBits) {
-  std::mt19937_64 random(5);
-  const auto pick = [&](std::initializer_list<int64_t> from) {
-    return *(from.begin() + static_cast<std::ptrdiff_t>(random() % from.size()));
-  };
-  constexpr int64_t kFar = int64_t{1} << 32, kMost = kMostRows;
-  for (int n = 0; n < 100000; ++n) {
-    const int64_t len_q = pick({0, 1, 64, 100, 1000, kMost - 1, kMost});
-    const int64_t offset =
-        pick({0, 1, -1, 63, 500, -500, 1000, kMost, -kMost, kFar, -kFar}) + pick({0, 0, 1, -1, 7});
-    const Sequence s = sequence(len_q, pick({0, 1, 64, 1000, kMost - 1, kMost}), offset);
-    const Band band{pick({-1, 0, 7, 999, kMost - 1, kMost, kFar}),
-                    pick({-1, 0, 7, 999, kMost - 1, kMost, kFar})};
-    const auto rows = static_cast<int>(pick({16, 32, 64, 128}));
-    const auto block = static_cast<int>(pick({16, 32, 64}));
-    const int64_t last_tile = std::max<int64_t>(len_q - 1, 0) / rows;
-    const auto first = static_cast<int>(
-        rows *
-        std::clamp<int64_t>(pick({0, 1, last_tile, last_tile - 1, last_tile / 2}), 0, last_tile));
-    const auto limits = key_limits(s, band);
-    const TileRange wanted = tile_range(s, band, first, int64_t{first} + rows, block);
-    const TileRange found = key_tiles(limits, static_cast<int>(len_q), first, first + rows, block);
-    const auto what = [&] {
-      return testing::Message() << "len_q " << len_q << " len_kv " << s.len_kv << " offset "
-                                << offset << " window " << band.left << "," << band.right
-                                << " rows " << first << "+" << rows << " block " << block;
-    };
-    ASSERT_EQ(found.begin, wanted.begin) << what();
-    ASSERT_EQ(found.full_begin, wanted.full_begin) << what();
-    ASSERT_EQ(found.full_end, wanted.full_end) << what();
-    ASSERT_EQ(found.end, wanted.end) << what();
-    if (len_q == 0) continue;
-    const int query = first + static_cast<int>(random() % static_cast<uint64_t>(rows));
-    const int64_t tile = std::clamp<int64_t>(
-        pick({wanted.begin, wanted.end, wanted.full_begin, wanted.full_end, 0}) + pick({0, -1, 1}),
-        0, kMost / block);
-    const auto key = static_cast<int>(tile * block);
-    const ColumnRange a = visible_columns(band_limits(s, band), query, key, block);
-    const ColumnRange b = visible_columns(limits, query, key, block);
-    for (int c = 0; c < block; ++c) {
-      ASSERT_EQ(c >= b.begin && c < b.end, c >= a.begin && c < a.end)
-          << what() << " query " << query << " key " << key + c;
-    }
-  }
 }
 
 // ---- orders and divisions
@@ -430,8 +283,8 @@ TEST(ForwardSm80KeyOrder, AgreesWithTheColumnsOfProducts) {
 TEST(PackedTiles, EveryTileHasOneSlot) {
   std::mt19937_64 random(2);
   for (int n = 0; n < 500; ++n) {
-    const auto batch = static_cast<int64_t>(1 + random() % 9);
-    const int64_t block_q = 8;
+    const auto batch = static_cast<int>(1 + random() % 9);
+    const int block_q = 8;
     std::vector<int64_t> begin = {0};
     for (int64_t b = 0; b < batch; ++b) {
       begin.push_back(begin.back() + static_cast<int64_t>(random() % 3 == 0 ? 0 : random() % 40));
@@ -440,7 +293,7 @@ TEST(PackedTiles, EveryTileHasOneSlot) {
     const int64_t slots = attention::packed_slots(begin.back(), batch, block_q);
     for (int64_t slot = 0; slot < slots; ++slot) {
       const auto found = attention::find_packed_tile(
-          slot, batch, block_q, [&](int64_t b) { return begin[static_cast<size_t>(b)]; });
+          slot, batch, block_q, [&](int b) { return begin[static_cast<size_t>(b)]; });
       ASSERT_TRUE(found.entry >= 0 && found.entry < batch);
       ASSERT_TRUE(found.tile >= 0 && found.tile < found.tiles);
       ++seen[{found.entry, found.tile}];
@@ -461,15 +314,15 @@ TEST(PackedTiles, EveryRowHasItsEntry) {
   const std::vector<int> wanted = {1, 1, 1, 1, 1, 3, 4, 4, 4};
   for (size_t row = 0; row < wanted.size(); ++row) {
     const int entry =
-        attention::find_packed_row(static_cast<int64_t>(row), std::ssize(begin) - 1,
-                                   [&](int64_t b) { return begin[static_cast<size_t>(b)]; });
+        attention::last_entry(static_cast<int64_t>(row), static_cast<int>(begin.size()) - 1,
+                              [&](int b) { return begin[static_cast<size_t>(b)]; });
     EXPECT_EQ(entry, wanted[row]) << "row " << row;
   }
   std::mt19937_64 random(4);
   for (int n = 0; n < 2000; ++n) {  // whatever is in memory
-    const int entry =
-        attention::find_packed_row(static_cast<int64_t>(random() % 100), 7,
-                                   [&](int64_t) { return static_cast<int64_t>(random() % 100); });
+    const int entry = attention::last_entry(static_cast<int64_t>(random() % 100), 7, [&](int) {
+      return static_cast<int64_t>(random() % 100);
+    });
     ASSERT_TRUE(entry >= 0 && entry < 7);
   }
 }
@@ -542,9 +395,10 @@ TEST(ForwardSm80Refusal, EachRowOfTheFamilyNamesItsTypes) {
   }
   EXPECT_THAT(refusal(dense(DType::f32, 64, 257), 80, "80", Variant::f32),
               HasSubstr("v: head dimension is 257"));
-  Problem p = dense(DType::f16, 64, 64);  // broadcast, so that 2^30 keys need no memory
-  p.k = p.v = TensorDesc::strided(DType::f16, {2, 4, int64_t{1} << 30, 64}, {0, 0, 0, 1});
-  p.q = p.o = TensorDesc::contiguous(DType::f16, {2, 4, int64_t{1} << 30, 64});
+  Problem p = dense(DType::f16, 64, 64);  // broadcast, so that so many keys need no memory
+  constexpr int64_t kMost = (int64_t{1} << 29) - 1;
+  p.k = p.v = TensorDesc::strided(DType::f16, {2, 4, kMost, 64}, {0, 0, 0, 1});
+  p.q = p.o = TensorDesc::contiguous(DType::f16, {2, 4, kMost, 64});
   p.lse.reset();
   EXPECT_THAT(refusal(p, 80, "80", Variant::split_kv), HasSubstr("splits"));
   EXPECT_EQ(refusal(p, 80, "80", Variant::half), "");

@@ -16,7 +16,7 @@ namespace {
 
 // NOLINTNEXTLINE(google-build-using-namespace)
 using namespace attention::latency;
-using attention::BandLimits;
+using attention::BandLimits, attention::tile_range, attention::TileRange;
 using testing::HasSubstr;
 
 // ---- the resource page
@@ -106,15 +106,16 @@ Sequence sequence_of(const Drawn& d) {
 void check_span(const Drawn& d, int first) {
   const Sequence s = sequence_of(d);
   const Band band{d.left, d.right};
-  const BandLimits limits = small_limits(s, band);
+  const BandLimits limits = attention::band_limits(s, band);
   const int last = std::min(first + kBlockQ, d.len_q);
-  const TileSpan span = tile_span(limits, first, last);
+  const TileRange span = tile_range(limits, last, first, last, kBlockKv);
   ASSERT_LE(span.begin, span.end);
   for (int tile = 0; tile * kBlockKv < d.len_kv + 2 * kBlockKv; ++tile) {
     int visible = 0, pairs = 0;
     for (int query = first; query < last; ++query) {
       const KeyRange range = visible_keys(s, band, query);
-      const Columns columns = columns_of(limits, query, tile * kBlockKv);
+      const attention::ColumnRange columns =
+          attention::visible_columns(limits, query, tile * kBlockKv);
       for (int column = 0; column < kBlockKv; ++column, ++pairs) {
         const int key = tile * kBlockKv + column;
         const bool sees = key >= range.begin && key < range.end;
@@ -154,38 +155,19 @@ TEST(ForwardSm90LatencySplit, SpansAgreeWithTheDefinition) {
 
 TEST(ForwardSm90LatencySplit, ABandOfFullTilesIsTheSame) {
   for (const int len_kv : {64, 256, 512}) {
-    for (const int high : {-700, -65, -64, -1, 0, 1, 63, 64, 200, 600, kNoLimit}) {
+    for (const int high : {-700, -65, -64, -1, 0, 1, 63, 64, 200, 600, attention::kMostRows}) {
       for (const int last_row : {1, 64, 100, 512}) {
         for (int first = 0; first < last_row; first += kBlockQ) {
-          const BandLimits limits{-kNoLimit, high, len_kv};
+          const BandLimits limits{-attention::kMostRows, high, len_kv};
           const int last = std::min(first + kBlockQ, last_row);
-          const TileSpan span = tile_span(limits, first, last);
-          const TileSpan band = band_span(len_kv / kBlockKv, high, first, last);
+          const TileRange span = tile_range(limits, last, first, last, kBlockKv);
+          const TileRange band = band_range(len_kv / kBlockKv, high, first, last);
           ASSERT_EQ(band.size(), span.size()) << "high " << high << " first " << first;
           for (int tile = span.begin; tile < span.end; ++tile) {
             ASSERT_EQ(band.needs_mask(tile), span.needs_mask(tile)) << "tile " << tile;
           }
         }
       }
-    }
-  }
-}
-
-TEST(ForwardSm90LatencySplit, TheFurthestLimitsDoNotOverflow) {
-  constexpr int64_t kFar = int64_t{1} << 32;
-  for (const int64_t offset : {-kFar, int64_t{0}, kFar}) {
-    for (const int64_t window : {int64_t{-1}, int64_t{0}, kFar}) {
-      Sequence s;
-      s.len_q = s.len_kv = kLargestSeqlen;
-      s.offset = offset;
-      const Band band{window, window};
-      const int first = kLargestSeqlen - kBlockQ;
-      const TileSpan span = tile_span(small_limits(s, band), first, kLargestSeqlen);
-      const KeyRange hull = visible_keys(s, band, first, kLargestSeqlen);
-      EXPECT_EQ(span.size() == 0, hull.empty());
-      if (hull.empty()) continue;
-      EXPECT_EQ(span.begin, hull.begin / kBlockKv);
-      EXPECT_EQ(span.end, (hull.end + kBlockKv - 1) / kBlockKv);
     }
   }
 }

@@ -12,7 +12,7 @@
 namespace flashcore::cuda::forward_sm90::latency_wide {
 namespace {
 
-using attention::latency::small_limits;
+using attention::latency::kBlockKv;
 
 struct Drawn {
   int len_q, len_kv, offset, left, right;
@@ -23,11 +23,13 @@ void check(const Drawn& d, int first) {
   s.len_q = s.rows_q = d.len_q;
   s.len_kv = d.len_kv;
   s.offset = d.offset;
-  const BandLimits limits = small_limits(s, Band{d.left, d.right});
-  const TileSpan cluster = tile_span(limits, first, std::min(first + kBlockQ, d.len_q));
+  const BandLimits limits = attention::band_limits(s, Band{d.left, d.right});
+  const TileRange cluster =
+      attention::tile_range(limits, d.len_q, first, first + kBlockQ, kBlockKv);
   for (int rank = 0; rank < kRanks; ++rank) {
     const int query = first + rank * kRankQ;
-    const TileSpan wanted = tile_span(limits, query, std::min(query + kRankQ, d.len_q));
+    const TileRange wanted =
+        attention::tile_range(limits, d.len_q, query, query + kRankQ, kBlockKv);
     std::set<int> visited;
     for (int group = 0; group < kGroups; ++group) {
       const OwnTiles own = own_tiles(wanted, cluster, group);

@@ -10,7 +10,6 @@
 #include <utility>
 #include <vector>
 
-#include "cuda/attention/kv_range.hpp"
 #include "cuda/forward_sm90/throughput/config.hpp"
 #include "cuda/forward_sm90/throughput/schedule.hpp"
 #include "cuda/forward_sm90/throughput/supports.hpp"
@@ -53,39 +52,6 @@ TEST(ForwardSm90Config, RegistersAndSharedMemoryAreThereForAllWarps) {
         << "the pool is what the launch allocated";
     EXPECT_EQ(c.consumer_registers() % 8, 0);
     EXPECT_EQ(c.producer_registers() % 8, 0);
-  }
-}
-
-// ---- the order of tiles
-
-TEST(ForwardSm90Order, TakesEveryTileOnceLongestFirstWithinASection) {
-  for (const uint32_t heads : {1U, 2U, 5U, 16U}) {
-    for (const uint32_t tiles : {1U, 3U, 8U}) {
-      for (uint32_t section = 1; section <= heads; ++section) {
-        const TileOrder order{heads, tiles, section, true};
-        std::set<std::pair<uint32_t, uint32_t>> seen;
-        uint32_t before = 0;
-        for (uint32_t i = 0; i < order.size(); ++i) {
-          const TileOrder::Place place = order.at(i);
-          ASSERT_LT(place.batch_head, heads);
-          ASSERT_LT(place.q_tile, tiles);
-          ASSERT_TRUE(seen.emplace(place.batch_head, place.q_tile).second);
-          const bool section_begins = i % (section * tiles) == 0;
-          ASSERT_EQ(place.batch_head / section, i / (section * tiles));
-          ASSERT_TRUE(section_begins || place.q_tile <= before);
-          before = place.q_tile;
-        }
-        ASSERT_EQ(seen.size(), order.size());
-      }
-    }
-  }
-}
-
-TEST(ForwardSm90Order, PlainlyTakesTheTilesOfAHeadTogether) {
-  const TileOrder order{7, 5, 1, false};
-  for (uint32_t i = 0; i < order.size(); ++i) {
-    EXPECT_EQ(order.at(i).batch_head, i / 5);
-    EXPECT_EQ(order.at(i).q_tile, i % 5);
   }
 }
 
@@ -185,76 +151,6 @@ TEST(ForwardSm90Counter, HandsOutEveryTileOnceAndIsReadyForTheNextLaunch) {
       for (uint32_t i = 0; i < tiles; ++i) ASSERT_EQ(taken[i], i);
       ASSERT_EQ(memory.name, name);
       ASSERT_EQ(memory.counts, 0U);
-    }
-  }
-}
-
-TEST(ForwardSm90Order, SectionsAreWholeGroupsOfHeads) {
-  EXPECT_EQ(section_heads(65536, 16384, 1, 32), 4U);
-  EXPECT_EQ(section_heads(65536, 16384, 8, 32), 32U);
-  EXPECT_EQ(section_heads(65536, 16384, 2, 32), 8U);
-  EXPECT_EQ(section_heads(65536, 65537, 4, 32), 1U) << "longer than a section";
-  EXPECT_EQ(section_heads(65536, 0, 1, 32), 32U);
-  EXPECT_EQ(section_heads(1U << 24, 1, 1U << 20, 1U << 30), 1U << 30);
-  EXPECT_EQ(section_heads(65536, 16384, 1, 0), 1U) << "no division by 0 follows";
-}
-
-// ---- ranges of blocks
-
-TEST(ForwardSm90Range, AgreesWithTheSharedDefinition) {
-  std::mt19937_64 random(3);
-  const auto pick = [&](std::initializer_list<int64_t> from) {
-    return *(from.begin() + static_cast<std::ptrdiff_t>(random() % from.size()));
-  };
-  constexpr int64_t kMost = kFar - 1, kBeyond = int64_t{1} << 32;
-  for (int n = 0; n < 200000; ++n) {
-    Sequence s;
-    s.len_q = s.rows_q = pick({0, 1, 7, 63, 64, 65, 300, kMost});
-    s.len_kv = pick({0, 1, 8, 127, 128, 129, 500, kMost});
-    s.offset = pick({0, 1, -1, 5, -64, 200, -200, kMost, -kMost, kBeyond, -kBeyond});
-    const Band band{pick({-1, 0, 1, 100, kMost, kBeyond}), pick({-1, 0, 1, 100, kMost, kBeyond})};
-    const int64_t first = pick({0, 64, 128, std::max<int64_t>(0, s.len_q - 70)});
-    const int block_kv = static_cast<int>(pick({64, 128}));
-    const attention::TileRange want = attention::tile_range(s, band, first, first + 64, block_kv);
-    const BandLimits limits =
-        band_limits(band.left, band.right, s.offset, static_cast<int>(s.len_kv));
-    const BlockRange got = block_range(limits, static_cast<int>(s.len_q), static_cast<int>(first),
-                                       static_cast<int>(first) + 64, block_kv);
-    const auto where = [&] {
-      return testing::Message() << "len " << s.len_q << "x" << s.len_kv << " offset " << s.offset
-                                << " window " << band.left << "," << band.right << " first "
-                                << first;
-    };
-    ASSERT_EQ(got.begin, want.begin) << where();
-    ASSERT_EQ(got.end, want.end) << where();
-    if (got.empty()) continue;
-    for (const int block : {got.begin, got.begin + 1, want.full_begin - 1, want.full_begin,
-                            want.full_end - 1, want.full_end, got.end - 1}) {
-      if (block < got.begin || block >= got.end) continue;
-      ASSERT_EQ(got.needs_mask(block), block < want.full_begin || block >= want.full_end)
-          << where() << " block " << block;
-    }
-  }
-}
-
-TEST(ForwardSm90Range, ColumnsAgreeWithTheDefinition) {
-  for (const int64_t offset : {-70, -3, 0, 4, 90}) {
-    for (const int64_t left : {-1, 0, 20}) {
-      for (const int64_t right : {-1, 0, 9}) {
-        Sequence s;
-        s.len_q = s.rows_q = 100, s.len_kv = 150, s.offset = offset;
-        const BandLimits limits = band_limits(left, right, offset, 150);
-        for (int query = 0; query < 100; ++query) {
-          const KeyRange want = visible_keys(s, {left, right}, query);
-          for (int key = 0; key < 192; key += 64) {
-            const ColumnRange got = visible_columns(limits, query, key);
-            for (int c = 0; c < 64; ++c) {
-              ASSERT_EQ(c >= got.begin && c < got.end, key + c >= want.begin && key + c < want.end)
-                  << query << ", " << key + c;
-            }
-          }
-        }
-      }
     }
   }
 }

@@ -11,6 +11,7 @@
 #include <cstdint>
 
 #include "cuda/attention/latency/task.cuh"
+#include "cuda/attention/units.hpp"
 #include "cuda/ptx/exp2.cuh"
 
 namespace flashcore::cuda::attention::latency {
@@ -45,7 +46,7 @@ __device__ inline ExactOutput exact_output(const Params& p, const Task& task, in
                                            int column) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const uint16_t* const q = row_pointer(p.q, task.batch, task.head, task.q_row + query);
-  const Columns keys = columns_of(task.limits, query, 0);
+  const ColumnRange keys = visible_columns(task.limits, query, 0);
   const int begin = max(keys.begin, 0);
   const bool stores = column < p.head_dim_v;
   float largest = kNoKey, sum = 0, output = 0;

@@ -17,47 +17,13 @@ namespace flashcore::cuda::attention::latency {
 
 inline constexpr int kBlockKv = 64;  // keys of a tile
 
-// Lengths are below this, and limits further out are as good as none: sums stay inside 32 bits.
-inline constexpr int kLargestSeqlen = 1 << 28, kNoLimit = 1 << 29;
-
-// Not std::clamp, which takes the address of a constant: device code has none, and would trap.
-constexpr int kept_near(int limit) {
-  return limit < -kNoLimit ? -kNoLimit : limit > kNoLimit ? kNoLimit : limit;
-}
-
-constexpr BandLimits small_limits(const Sequence& sequence, const Band& band) {
-  BandLimits limits = attention::band_limits(sequence, band);
-  limits.low = kept_near(limits.low);
-  limits.high = kept_near(limits.high);
-  return limits;
-}
-
-// Tiles [begin, end) are visited; those outside of [full_begin, full_end) need a mask.
-struct TileSpan {
-  int begin = 0, end = 0;
-  int full_begin = 0, full_end = 0;
-
-  constexpr int size() const { return end - begin; }
-  constexpr bool needs_mask(int tile) const { return tile < full_begin || tile >= full_end; }
-};
-
-// What queries [first, last) visit; all of them are in use.
-constexpr TileSpan tile_span(const BandLimits& limits, int first, int last) {
-  const int begin = std::max(0, first + limits.low);
-  const int end = std::min(limits.len_kv, last + limits.high);
-  if (last <= first || end <= begin) return {};
-  const int common_begin = std::max(0, last - 1 + limits.low);
-  const int common_end = std::max(0, std::min(limits.len_kv, first + limits.high + 1));
-  return {begin / kBlockKv, (end + kBlockKv - 1) / kBlockKv,
-          (common_begin + kBlockKv - 1) / kBlockKv, common_end / kBlockKv};
-}
-
-// The same where all of `tiles` tiles are full, and no row's keys begin late.
-constexpr TileSpan band_span(int tiles, int high, int first, int last) {
+// attention::tile_range of queries [first, last) where all of `tiles` tiles are full, and no row's
+// keys begin late.
+constexpr TileRange band_range(int tiles, int high, int first, int last) {
   const int end = std::max(0, last + high), common_end = std::max(0, first + high + 1);
   const int seen = static_cast<int>((static_cast<unsigned>(end) + kBlockKv - 1) / kBlockKv);
   const int full = static_cast<int>(static_cast<unsigned>(common_end) / kBlockKv);
-  return {0, std::min(tiles, seen), 0, std::min(tiles, full)};
+  return {0, 0, std::min(tiles, full), std::min(tiles, seen)};
 }
 
 // The part of a warpgroup of a cluster of `ranks` blocks.
@@ -67,15 +33,6 @@ constexpr int part_of(int rank, int group, int ranks) { return rank + ranks * gr
 constexpr int tiles_of(int tiles, int part, int parts) {
   return static_cast<int>(static_cast<unsigned>(tiles + parts - 1 - part) /
                           static_cast<unsigned>(parts));
-}
-
-// Columns [begin, end) of the tile at `key` that `query` sees; either may lie outside of the tile.
-struct Columns {
-  int begin, end;
-};
-
-constexpr Columns columns_of(const BandLimits& limits, int query, int key) {
-  return {query + limits.low - key, std::min(query + limits.high + 1, limits.len_kv) - key};
 }
 
 }  // namespace flashcore::cuda::attention::latency

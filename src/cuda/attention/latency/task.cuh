@@ -3,16 +3,13 @@
 #pragma once
 
 #include <cstdint>
-#include <limits>
 
 #include "cuda/attention/entry.hpp"
+#include "cuda/attention/kv_range.hpp"
 #include "cuda/attention/latency/params.hpp"
 #include "cuda/ptx/special.cuh"
 
 namespace flashcore::cuda::attention::latency {
-
-inline constexpr float kNoKey = -std::numeric_limits<float>::infinity();
-inline constexpr float kLn2 = 0.6931471805599453F;
 
 struct Task {
   int batch, head, kv_head;
@@ -21,7 +18,7 @@ struct Task {
   int len_q, rows_q;  // queries in use, and rows of O that belong to the entry
   int q_row, kv_row;  // rows of query 0 and key 0 in packed tensors, 0 otherwise
   BandLimits limits;
-  TileSpan tiles;
+  TileRange tiles;
 
   __device__ bool exists() const { return first_query < rows_q; }
 };
@@ -34,10 +31,7 @@ __device__ inline void find_own_entry(const Params& p, Task& task) {
   task.kv_row = entry.kv_row;
   task.len_q = entry.len_q;
   task.rows_q = entry.rows_q;
-  Sequence s;
-  s.len_kv = entry.len_kv;
-  s.offset = entry.offset;
-  task.limits = small_limits(s, p.band);
+  task.limits = band_limits(p.band.left, p.band.right, entry.offset, entry.len_kv);
 }
 
 // Queries first_query .. + block_q of the block's head and batch entry: the grid's y and z.
@@ -52,7 +46,7 @@ __device__ __forceinline__ Task find_task_at(const Params& p, int first_query, i
   task.q_row = task.kv_row = 0;
   task.limits = p.limits;
   if (kVaries && p.varies) find_own_entry(p, task);
-  task.tiles = tile_span(task.limits, first_query, min(first_query + block_q, task.len_q));
+  task.tiles = tile_range(task.limits, task.len_q, first_query, first_query + block_q, kBlockKv);
   return task;
 }
 
@@ -88,10 +82,10 @@ __device__ __forceinline__ Task find_task(const Params& p, const Early& early) {
     task.q_row = task.kv_row = 0;
     task.limits = p.limits;
     const auto tiles = static_cast<int>(static_cast<unsigned>(early.len_kv) / kBlockKv);
-    task.tiles = {0, tiles, 0, tiles};
+    task.tiles = {0, 0, tiles, tiles};
     if constexpr (kCover == Cover::band) {
-      task.tiles = band_span(tiles, early.high, task.first_query,
-                             min(task.first_query + kQueries, task.len_q));
+      task.tiles = band_range(tiles, early.high, task.first_query,
+                              min(task.first_query + kQueries, task.len_q));
     }
     return task;
   } else {

@@ -5,10 +5,10 @@
 #pragma once
 
 #include <cstdint>
-#include <limits>
 
 #include "cuda/attention/latency/task.cuh"
-#include "cuda/attention/quad_softmax.cuh"
+#include "cuda/attention/mask.cuh"
+#include "cuda/attention/softmax.cuh"
 #include "cuda/forward_sm80/latency/copies.cuh"
 #include "cuda/forward_sm80/latency/shape.cuh"
 #include "cuda/ptx/exp2.cuh"
@@ -16,7 +16,7 @@
 
 namespace flashcore::cuda::forward_sm80::latency {
 
-using attention::latency::kNoKey, attention::latency::Task;
+using attention::latency::Task;
 
 inline constexpr int kGroups = 2;  // of copies of K; as many of V
 
@@ -143,31 +143,17 @@ struct Warp {
   }
 
   __device__ __forceinline__ void mask(Half& s, int key) const {
+    constexpr attention::Ends kEnds = S::kWhole ? attention::Ends::end : attention::Ends::both;
 #pragma unroll
     for (int g = 0; g < kRowGroups; ++g) {
 #pragma unroll
       for (int slot = 0; slot < 2; ++slot) {
         const int row = task.first_query + 16 * g + 8 * slot + lane / 4;
-        const attention::latency::Columns columns =
-            attention::latency::columns_of(task.limits, row, key + 2 * (lane % 4));
-#pragma unroll
-        for (int n = 0; n < kHalfProducts; ++n) {
-#pragma unroll
-          for (int e = 0; e < 2; ++e) {
-            const int column = 8 * n + e;
-            const bool early = !S::kWhole && column < columns.begin;
-            if (early || column >= columns.end) s[g][n][2 * slot + e] = kNoKey;
-          }
-        }
+        const attention::ColumnRange seen =
+            attention::visible_columns(task.limits, row, key + 2 * (lane % 4));
+        attention::mask_row<kEnds>(s[g], slot, seen);
       }
     }
-  }
-
-  // A score in units of log2. A finite one is never -inf, which says that there is no key: it is at
-  // least fp32's lowest number, a large reference.
-  __device__ __forceinline__ float scaled(float score) const {
-    const float x = score * params.problem.scale_log2;
-    return x == kNoKey && score > kNoKey ? -std::numeric_limits<float>::max() : x;
   }
 
   // What exponents of both halves are taken against: the largest score so far of each row. What is
@@ -179,13 +165,10 @@ struct Warp {
     for (int g = 0; g < kRowGroups; ++g) {
 #pragma unroll
       for (int slot = 0; slot < 2; ++slot) {
-        float even = kNoKey, odd = kNoKey;
-#pragma unroll
-        for (int n = 0; n < kHalfProducts; ++n) {
-          even = fmaxf(even, fmaxf(first[g][n][2 * slot], second[g][n][2 * slot]));
-          odd = fmaxf(odd, fmaxf(first[g][n][2 * slot + 1], second[g][n][2 * slot + 1]));
-        }
-        const float largest = scaled(attention::quad_max(fmaxf(even, odd)));
+        const float most =
+            fmaxf(attention::lane_max(first[g], slot), attention::lane_max(second[g], slot));
+        const float largest =
+            attention::scaled_max(attention::quad_max(most), params.problem.scale_log2);
         if constexpr (kFirst) {
           w.max[g][slot] = largest;
           w.sum[g][slot] = 0;
@@ -209,21 +192,12 @@ struct Warp {
   __device__ __forceinline__ void exponentials(Half& s, Partial<S>& w) const {
 #pragma unroll
     for (int g = 0; g < kRowGroups; ++g) {
-#pragma unroll
-      for (int slot = 0; slot < 2; ++slot) {
-        const float reference = attention::finite_reference(w.max[g][slot]);
-        float sums[2] = {0, 0};
-#pragma unroll
-        for (int n = 0; n < kHalfProducts; ++n) {
-#pragma unroll
-          for (int e = 0; e < 2; ++e) {
-            float& x = s[g][n][2 * slot + e];
-            x = ptx::exp2_approx(fmaf(x, params.problem.scale_log2, -reference));
-            sums[e] += x;
-          }
-        }
-        w.sum[g][slot] += sums[0] + sums[1];
-      }
+      const float reference[2] = {attention::finite_reference(w.max[g][0]),
+                                  attention::finite_reference(w.max[g][1])};
+      float total[2];
+      attention::exponentiate<0, kHalfProducts>(s[g], reference, params.problem.scale_log2, total);
+      w.sum[g][0] += total[0];
+      w.sum[g][1] += total[1];
     }
   }
 

@@ -13,7 +13,7 @@ struct KeySpan {
   int begin, end;
 };
 
-constexpr KeySpan key_span(const attention::latency::TileSpan& tiles, int len_kv) {
+constexpr KeySpan key_span(const attention::TileRange& tiles, int len_kv) {
   return {tiles.begin * attention::latency::kBlockKv,
           std::min(tiles.end * attention::latency::kBlockKv, len_kv)};
 }

@@ -12,7 +12,7 @@
 #include "cuda/attention/large_reference.hpp"
 #include "cuda/attention/latency/exact.cuh"
 #include "cuda/attention/latency/task.cuh"
-#include "cuda/attention/quad_softmax.cuh"
+#include "cuda/attention/softmax.cuh"
 #include "cuda/forward_sm80/latency/shape.cuh"
 #include "cuda/ptx/exp2.cuh"
 #include "cuda/ptx/log2.cuh"
@@ -23,9 +23,8 @@
 
 namespace flashcore::cuda::forward_sm80::latency {
 
-using attention::latency::kNoKey, attention::latency::Task;
-
-inline constexpr float kLn2 = 0.6931471805599453F;
+using attention::kLn2, attention::kNoKey;
+using attention::latency::Task;
 
 // Byte offset of four neighbouring outputs of a row in a warp's partial result. In different banks
 // are: two fours of four rows, as a warp leaves them; every other four of a row, or of two rows in

@@ -45,8 +45,8 @@ __device__ int find_row(const Params& p, int64_t index, Task& task) {
   auto row = static_cast<int>(index - batch_head * rows);
   if (packed) {
     task.head = static_cast<int>(batch_head);
-    task.batch = attention::find_packed_row(row, p.batch, [&](int64_t b) {
-      return int64_t{attention::clamped(p.cu_seqlens_q.at(b), 0, p.total_q)};
+    task.batch = attention::last_entry(row, p.batch, [&](int b) {
+      return attention::clamped(p.cu_seqlens_q.at(b), 0, p.total_q);
     });
   } else {
     task.batch = static_cast<int>(batch_head / p.heads_q);

@@ -16,8 +16,6 @@
 
 namespace flashcore::cuda::forward_sm80::throughput {
 
-inline constexpr float kLn2 = 0.6931471805599453F;
-
 // Normalises a row's outputs, which are finite, with its sink, and gives its LSE. A row without a
 // key has O = 0. `unit`: of references, in natural units.
 template <Config kConfig>

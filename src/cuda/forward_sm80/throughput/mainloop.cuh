@@ -1,4 +1,4 @@
-// One block's pass over its keys, left to right but with ALiBi (tile_order.hpp).
+// One block's pass over its keys, left to right but with ALiBi (key_turns.hpp).
 //
 //   tile n    : | wait, barrier | S = Q K^T | P = 2^(S - reference) | O += P V |
 //   tile n + 1:                 | load K, V ---------------------------------->
@@ -19,6 +19,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "cuda/attention/kv_range.hpp"
 #include "cuda/forward_sm80/throughput/element.cuh"
 #include "cuda/forward_sm80/throughput/fetched_bias.cuh"
 #include "cuda/forward_sm80/throughput/fp32_math.cuh"
@@ -79,10 +80,10 @@ __device__ __forceinline__ bool attend(const Params& p, const Task& task, unsign
 
   w.clear();
   bool found = false;
-  const KeyLimits limits = key_limits(task.sequence, p.band);
+  const attention::BandLimits limits = attention::band_limits(task.sequence, p.band);
   const auto len_q = static_cast<int>(task.sequence.len_q);
-  attention::TileRange block =
-      key_tiles(limits, len_q, task.first_query, task.first_query + S::kBlockQ, S::kBlockKv);
+  attention::TileRange block = attention::tile_range(limits, len_q, task.first_query,
+                                                     task.first_query + S::kBlockQ, S::kBlockKv);
   if (kFeatures == Features::all && p.splits > 1) {
     const int tiles = split_tiles(task, S::kBlockKv);
     const int first = find_split(p, ptx::block_index()) * tiles;
@@ -98,7 +99,7 @@ __device__ __forceinline__ bool attend(const Params& p, const Task& task, unsign
   const auto first_row_of = [&](int here) {
     return noted.task.first_query + here / 32 * S::kWarpRows;
   };
-  const auto tile_of = [&](int turn) { return kScores ? noted.order.tile(turn) : turn; };
+  const auto tile_of = [&](int turn) { return kScores ? noted.turns.tile(turn) : turn; };
   if (thread == 0) {
     noted.task = task;
     noted.limits = limits;
@@ -106,24 +107,24 @@ __device__ __forceinline__ bool attend(const Params& p, const Task& task, unsign
   if (block.begin >= block.end) return found;
 
   const bool alibi = kScores && p.alibi_slopes.data != nullptr;
-  TileOrder order{block.begin, block.end, block.begin};
+  KeyTurns turns{block.begin, block.end, block.begin};
   if (alibi) {
-    order.first =
+    turns.first =
         nearest_tile(task.first_query + task.sequence.offset, block.begin, block.end, S::kBlockKv);
   }
   load_queries<kConfig, kFeatures>(p, task, shared);
   const KvOrigin origin = kv_origin<S::kBytes>(p, task);
   KvLoader<kConfig, kFeatures> loader(p, origin, static_cast<int>(task.sequence.len_kv),
-                                      order.first, thread);
+                                      turns.first, thread);
   loader.load(p, shared, block.begin & 1);
 
   if (kScores && thread == 0) {
     noted.origin = origin;
-    noted.order = order;
+    noted.turns = turns;
   }
   const int first_row = task.first_query + warp * S::kWarpRows;
   const attention::TileRange slices =
-      key_tiles(limits, len_q, first_row, first_row + S::kWarpRows, kSliceKeys);
+      attention::tile_range(limits, len_q, first_row, first_row + S::kWarpRows, kSliceKeys);
   // The tile of the first mask-free slice gives every row its reference; those after it are hot.
   LoopBounds bounds{block.end, slices.full_begin / kSlices + 1, slices.full_end / kSlices};
   int hot_turn = 0;
@@ -131,7 +132,7 @@ __device__ __forceinline__ bool attend(const Params& p, const Task& task, unsign
     const int64_t diagonal = first_row + S::kWarpRows - 1 + task.sequence.offset;
     bounds.hot_begin = (slices.full_begin + kSlices - 1) / kSlices;
     hot_turn =
-        block.begin + 1 - order.first + nearest_tile(diagonal, order.first, block.end, S::kBlockKv);
+        block.begin + 1 - turns.first + nearest_tile(diagonal, turns.first, block.end, S::kBlockKv);
   }
   if (kScores && (p.score_line == ScoreLine::none || abs(task.sequence.offset) > kFarthest ||
                   (alibi && fabsf(alibi_step<Units::log2>(p, task)) > kSteepest))) {
@@ -244,7 +245,7 @@ __device__ __forceinline__ bool attend(const Params& p, const Task& task, unsign
       } else if constexpr (kFeatures == Features::all) {
         apply_features<kIsFp32<Element>, !kGuarded>(s, p, noted.task, place, first_key);
       }
-      if (slice < range.full_begin || slice >= range.full_end) {
+      if (range.needs_mask(slice)) {
         mask_band<kOrder>(s, noted.limits, place, first_key);
       }
       if (kinds) level_scores(s);

@@ -2,12 +2,11 @@
 #pragma once
 
 #include "cuda/attention/kv_range.hpp"
-#include "cuda/forward_sm80/throughput/key_tiles.hpp"
+#include "cuda/forward_sm80/throughput/key_turns.hpp"
 #include "cuda/forward_sm80/throughput/score_lines.cuh"
 #include "cuda/forward_sm80/throughput/shape.cuh"
 #include "cuda/forward_sm80/throughput/task.cuh"
 #include "cuda/forward_sm80/throughput/tile_loader.cuh"
-#include "cuda/forward_sm80/throughput/tile_order.hpp"
 #include "cuda/ptx/shared_memory.cuh"
 
 namespace flashcore::cuda::forward_sm80::throughput {
@@ -24,7 +23,7 @@ struct WarpNotes {
   attention::TileRange slices;
   LineContext context;   // of Features::scores
   float references[32];  // of the warp's rows, while the registers of a hot tile are full
-  int hot_turn;          // no tile before it is hot; with Features::scores, see tile_order.hpp
+  int hot_turn;          // no tile before it is hot; with Features::scores, see key_turns.hpp
   bool far;              // some score of the first tiles is too near to the cap for score_lines
   bool wrong;            // one of a later tile was
 };
@@ -33,9 +32,9 @@ struct WarpNotes {
 template <int kWarps>
 struct BlockNotes {
   Task task;
-  KeyLimits limits;
-  KvOrigin origin;  // with Features::scores, as is the order
-  TileOrder order;
+  attention::BandLimits limits;
+  KvOrigin origin;  // with Features::scores, as are the turns
+  KeyTurns turns;
   WarpNotes warps[kWarps];
 };
 template <int kWarps>

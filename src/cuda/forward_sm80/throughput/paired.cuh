@@ -220,7 +220,8 @@ __device__ __forceinline__ void raise_paired(const typename PairedShape<kPaired>
   for (int g = 0; g < S::kGroups; ++g) {
 #pragma unroll
     for (int slot = 0; slot < 2; ++slot) {
-      most[g][slot] = attention::quad_max(scaled_max(lane_max(s, g, slot), scale, headroom));
+      most[g][slot] = attention::quad_max(
+          attention::scaled_max(attention::lane_max(s[g], slot), scale, headroom));
     }
   }
   exchange<kPaired>(numbers, most, others, first, side, lane);

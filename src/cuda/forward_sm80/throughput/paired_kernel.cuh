@@ -16,7 +16,7 @@ namespace flashcore::cuda::forward_sm80::throughput {
 // Of a block, what registers do not keep over the main loop.
 struct PairedNotes {
   Task task;
-  KeyLimits limits;
+  attention::BandLimits limits;
 };
 
 // Fills `w`; what a warp holds for its rows in keys of both halves and its columns.
@@ -32,18 +32,18 @@ __device__ __forceinline__ void attend_paired(const Params& p, const Task& task,
   const float scale = p.softmax_scale * kLog2E;
 
   w.clear();
-  const KeyLimits limits = key_limits(task.sequence, p.band);
+  const attention::BandLimits limits = attention::band_limits(task.sequence, p.band);
   if (thread == 0) {
     noted.task = task;
     noted.limits = limits;
   }
   const auto len_q = static_cast<int>(task.sequence.len_q);
-  const attention::TileRange block =
-      key_tiles(limits, len_q, task.first_query, task.first_query + S::kBlockQ, S::kBlockKv);
+  const attention::TileRange block = attention::tile_range(
+      limits, len_q, task.first_query, task.first_query + S::kBlockQ, S::kBlockKv);
   if (block.begin >= block.end) return;
   const int first_row = task.first_query + first;
   const attention::TileRange range =
-      key_tiles(limits, len_q, first_row, first_row + S::kWarpRows, S::kBlockKv);
+      attention::tile_range(limits, len_q, first_row, first_row + S::kWarpRows, S::kBlockKv);
 
   {
     using Copy = typename S::QCopy;
@@ -90,7 +90,7 @@ __device__ __forceinline__ void attend_paired(const Params& p, const Task& task,
     } else if (sees) {
       typename S::Scores s;
       paired_qk<kPaired, Element>(s, q, k_address);
-      if (tile < range.full_begin || tile >= range.full_end) {
+      if (range.needs_mask(tile)) {
         mask_band<KeyOrder::plain>(s, noted.limits,
                                    {noted.task.first_query + first + lane / 4, 2 * (lane % 4)},
                                    tile * S::kBlockKv + side * S::kWarpKeys);

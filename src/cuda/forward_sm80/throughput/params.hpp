@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "cuda/attention/forward_params.hpp"
+#include "cuda/attention/scheduler.hpp"
 #include "cuda/attention/softcap.hpp"
 #include "cuda/forward_sm80/throughput/divisor.hpp"
 #include "problem/philox.hpp"
@@ -45,13 +46,10 @@ struct Params : attention::ForwardParams {
   bool scores_natural;
   HeadVector sinks;
 
-  // The order of query tiles: see scheduler.hpp. 32 bits: refused beyond.
-  int q_tiles;
-  int section_heads;
-  bool longest_first;
-  Divisor by_q_tiles, by_section, by_section_heads;  // section_heads * q_tiles, section_heads
-  Divisor by_heads_q, by_group;                      // heads_q, heads_q / heads_kv
-  int packed_slots;  // a head, see packed_tiles.hpp; 0: every entry has q_tiles tiles
+  attention::TileOrder order;  // of query tiles; of a packed batch, only longest_first counts
+  Divisor by_tiles, by_section, by_section_heads;  // what the order divides by
+  Divisor by_heads_q, by_group;                    // heads_q, heads_q / heads_kv
+  int packed_slots;  // a head, see packed_tiles.hpp; 0: every entry has order.q_tiles tiles
 
   // Rows of 16-byte chunks with nothing to pad: K and V tiles inside a sequence need no test.
   bool whole_chunks;

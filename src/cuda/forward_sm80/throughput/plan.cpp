@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <iterator>
 #include <limits>
+#include <numbers>
 #include <string>
 #include <string_view>
 
@@ -30,7 +31,7 @@ namespace {
 constexpr int64_t kSectionBytes = int64_t{20} << 20;
 constexpr int64_t kChunkBytes = 16;
 constexpr std::string_view kName = "forward_sm80_throughput";
-constexpr double kLog2E = attention::softcap::kLog2E;
+constexpr double kLog2E = std::numbers::log2e;
 constexpr float kFp32Largest = std::numeric_limits<float>::max();
 
 // One of the compiled kernels, and what it is launched with.
@@ -151,23 +152,16 @@ Params make_params(const ForwardProblem& p, const Config& config, int block_q) {
   params.softmax_scale = p.softmax_scale;
   params.sinks = {nullptr, 0, p.sinks.head};
 
-  params.q_tiles = static_cast<int>((p.seqlen_q + block_q - 1) / block_q);
-  const int64_t heads = std::max<int64_t>(p.batch * p.heads_q, 1);
-  const int64_t group = p.heads_kv > 0 ? p.heads_q / p.heads_kv : 1;
-  const int64_t head_bytes =
-      std::max<int64_t>(config.element_bytes * p.seqlen_kv * (p.head_dim_qk + p.head_dim_v), 1);
-  params.section_heads =
-      static_cast<int>(std::clamp<int64_t>(kSectionBytes / head_bytes * group, 1, heads));
-  params.longest_first = p.band.right >= 0 && params.q_tiles > 1;
+  params.order = host::tile_order(p, block_q, host::section_rows(p, kSectionBytes));
   // Of launches that have blocks; others divide by nothing.
   const auto by = [](int64_t d) {
     return divisor(static_cast<uint32_t>(std::clamp<int64_t>(d, 1, INT32_MAX)));
   };
-  params.by_q_tiles = by(params.q_tiles);
-  params.by_section = by(int64_t{params.section_heads} * params.q_tiles);
-  params.by_section_heads = by(params.section_heads);
+  params.by_tiles = by(params.order.q_tiles);
+  params.by_section = by(int64_t{params.order.section_heads} * params.order.q_tiles);
+  params.by_section_heads = by(params.order.section_heads);
   params.by_heads_q = by(p.heads_q);
-  params.by_group = by(group);
+  params.by_group = by(p.heads_kv > 0 ? p.heads_q / p.heads_kv : 1);
 
   params.splits = 1;
   params.o_type = element_type(p.o_dtype);
@@ -279,7 +273,7 @@ Launch make_launch(const ForwardProblem& p, const Instance& instance) {
   const int block_q = block_q_of(instance);
   Launch launch{
       .params = make_params(p, config_of(instance), block_q), .instance = instance, .blocks = 0};
-  const int64_t tiles = p.batch * int64_t{launch.params.q_tiles};
+  const int64_t tiles = p.batch * int64_t{launch.params.order.q_tiles};
   const int64_t slots = attention::packed_slots(p.total_q, p.batch, block_q);
   const bool packed = p.packed && slots < tiles;
   if (packed) launch.params.packed_slots = static_cast<int>(slots);

@@ -7,18 +7,17 @@
 
 #include <cstdint>
 
+#include "cuda/attention/kv_range.hpp"
+#include "cuda/attention/mask.cuh"
 #include "cuda/attention/softcap.cuh"
 #include "cuda/forward_sm80/throughput/element.cuh"
 #include "cuda/forward_sm80/throughput/key_order.hpp"
-#include "cuda/forward_sm80/throughput/key_tiles.hpp"
 #include "cuda/forward_sm80/throughput/shape.cuh"
 #include "cuda/forward_sm80/throughput/task.cuh"
 #include "cuda/ptx/convert.cuh"
 #include "cuda/ptx/exp2.cuh"
 
 namespace flashcore::cuda::forward_sm80::throughput {
-
-inline constexpr float kLog2E = 1.4426950408889634F;
 
 // Finite natural scores may be infinite in units of log2, a bias of finfo.min is.
 enum class Units { natural, log2 };
@@ -34,22 +33,17 @@ struct LanePlace {
 
 // Removes what the band and the length remove. By selection: what the score was does not matter.
 template <KeyOrder kOrder, int kGroups, int kProducts>
-__device__ __forceinline__ void mask_band(Scores<kGroups, kProducts>& s, const KeyLimits& limits,
+__device__ __forceinline__ void mask_band(Scores<kGroups, kProducts>& s,
+                                          const attention::BandLimits& limits,
                                           const LanePlace& lane, int first_key) {
+  const auto distance = [](int n, int e) { return key_distance(kOrder, n, e); };
 #pragma unroll
   for (int g = 0; g < kGroups; ++g) {
 #pragma unroll
     for (int slot = 0; slot < 2; ++slot) {
-      const attention::ColumnRange seen = visible_columns(limits, lane.row + 16 * g + 8 * slot,
-                                                          first_key + lane.column, 8 * kProducts);
-#pragma unroll
-      for (int n = 0; n < kProducts; ++n) {
-#pragma unroll
-        for (int e = 0; e < 2; ++e) {
-          const int c = key_distance(kOrder, n, e);
-          if (c < seen.begin || c >= seen.end) s[g][n][2 * slot + e] = kNoKey;
-        }
-      }
+      const attention::ColumnRange seen =
+          attention::visible_columns(limits, lane.row + 16 * g + 8 * slot, first_key + lane.column);
+      attention::mask_row(s[g], slot, seen, distance);
     }
   }
 }

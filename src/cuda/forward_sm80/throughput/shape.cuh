@@ -2,8 +2,8 @@
 #pragma once
 
 #include <cstdint>
-#include <limits>
 
+#include "cuda/attention/units.hpp"
 #include "cuda/forward_sm80/throughput/config.hpp"
 #include "cuda/forward_sm80/throughput/tile_copy.cuh"
 #include "cuda/tile/smem_tile.hpp"
@@ -37,7 +37,7 @@ struct Shape {
   static constexpr int v_offset(int stage) { return k_offset(stage) + KTile::kBytes; }
 };
 
-inline constexpr float kNoKey = -std::numeric_limits<float>::infinity();
+using attention::kLn2, attention::kLog2E, attention::kNoKey;
 
 // A warp's share. Lane l owns rows l / 4 (slot 0) and l / 4 + 8 (slot 1) of each 16-row group, and
 // columns 2 (l % 4) and + 1 of each product (tile/fragment.hpp).

@@ -8,6 +8,7 @@
 #include "cuda/forward_sm80/throughput/config.hpp"
 #include "cuda/forward_sm80/throughput/splits.hpp"
 #include "cuda/host/grouped_heads.hpp"
+#include "cuda/host/launch_limits.hpp"
 #include "cuda/host/row_strides.hpp"
 #include "kernel/device_code.hpp"
 #include "kernel/seen_by_choice.hpp"
@@ -16,8 +17,7 @@
 namespace flashcore::cuda::forward_sm80::throughput {
 namespace {
 
-constexpr int64_t kLargestSeqlen = int64_t{1} << 30;  // rows are counted in 32 bits
-constexpr int kChunkElements = 8;                     // of 16 bits in a 16-byte chunk
+constexpr int kChunkElements = 8;  // of 16 bits in a 16-byte chunk
 
 bool is_16_bit(DType dtype) { return dtype == DType::f16 || dtype == DType::bf16; }
 
@@ -56,24 +56,11 @@ std::string refuse_sizes(const ForwardProblem& p, Variant kernel) {
     return fmt::format("{}: head dimension is {}, wanted at most {}", qk ? "q" : "v",
                        qk ? p.head_dim_qk : p.head_dim_v, kLargestHeadDim);
   }
-  for (const auto& [name, rows] : {std::pair{"q", p.packed ? p.total_q : p.seqlen_q},
-                                   std::pair{"k", p.packed ? p.total_kv : p.seqlen_kv}}) {
-    if (rows > kLargestSeqlen) {
-      return fmt::format("{}: has {} rows, wanted at most {}", name, rows, kLargestSeqlen);
-    }
-  }
-  const int64_t block_q = kConfigs[static_cast<size_t>(config)].block_q();
-  const int64_t tiles = (p.seqlen_q + block_q - 1) / block_q;
+  if (std::string refusal = host::refuse_rows(p); !refusal.empty()) return refusal;
+  const int block_q = kConfigs[static_cast<size_t>(config)].block_q();
+  if (std::string refusal = host::refuse_tiles(p, block_q); !refusal.empty()) return refusal;
   constexpr int64_t kMost = std::numeric_limits<int32_t>::max();  // blocks of a launch
-  if (p.batch > 0 && p.heads_q > kMost / p.batch) {
-    return fmt::format("q: has {} batch entries of {} heads, wanted at most {} heads in all",
-                       p.batch, p.heads_q, kMost);
-  }
-  if (tiles > 0 && p.batch * p.heads_q > kMost / tiles) {
-    return fmt::format(
-        "q: has {} tiles of {} queries in each of {} heads, wanted at most {} in all", tiles,
-        block_q, p.batch * p.heads_q, kMost);
-  }
+  const int64_t tiles = (p.seqlen_q + block_q - 1) / block_q;
   const int64_t splits = most_splits(p.seqlen_kv);
   if (kernel == Variant::split_kv && p.batch * p.heads_q * tiles > kMost / splits) {
     return fmt::format(

@@ -17,37 +17,27 @@ struct Task {
   Sequence sequence;
 };
 
-// Number `index` of the launch's query tiles. Consecutive blocks share the keys and values of a
-// head; with a causal mask the longest tiles of a section of heads go first.
-__device__ inline void find_tile(const Params& p, uint32_t index, uint32_t& batch_head,
-                                 uint32_t& tile) {
-  const auto tiles = static_cast<uint32_t>(p.q_tiles);
-  if (!p.longest_first) {
-    batch_head = p.by_q_tiles.divide(index);
-    tile = index - batch_head * tiles;
-    return;
-  }
-  const auto heads = static_cast<uint32_t>(p.section_heads);
-  const uint32_t section = p.by_section.divide(index);
-  const uint32_t within = index - section * heads * tiles;
-  const uint32_t all = static_cast<uint32_t>(p.batch) * static_cast<uint32_t>(p.heads_q);
-  const uint32_t here = min(heads, all - section * heads);
-  const uint32_t rank = here == heads ? p.by_section_heads.divide(within) : within / here;
-  batch_head = section * heads + (within - rank * here);
-  tile = tiles - 1 - rank;
+// Tile number `index` of the launch.
+__device__ inline attention::TileOrder::Place find_tile(const Params& p, uint32_t index) {
+  using By = attention::TileOrder::By;
+  return p.order.at(index, [&](By by, uint32_t n, uint32_t d) {
+    if (by == By::tiles) return p.by_tiles.divide(n);
+    if (by == By::section) return p.by_section.divide(n);
+    return d == p.order.section_heads ? p.by_section_heads.divide(n) : n / d;
+  });
 }
 
-// The same for a packed batch: its entry, and which tile of it.
-__device__ inline void find_packed(const Params& p, uint32_t head, uint32_t slot, int block_q,
-                                   uint32_t& batch_head, uint32_t& tile) {
+// Slot `slot` of a head of a packed batch: its entry, and which tile of it. q_tiles, which no entry
+// has, where there is none.
+__device__ inline attention::TileOrder::Place find_packed(const Params& p, uint32_t head,
+                                                          uint32_t slot, int block_q) {
   const attention::PackedTile found = attention::find_packed_tile(
       slot, p.batch, block_q,
-      [&](int64_t b) { return int64_t{attention::clamped(p.cu_seqlens_q.at(b), 0, p.total_q)}; });
-  batch_head = static_cast<uint32_t>(found.entry) * static_cast<uint32_t>(p.heads_q) + head;
+      [&](int b) { return attention::clamped(p.cu_seqlens_q.at(b), 0, p.total_q); });
   // What is in memory need not increase: no tile then, like those past an entry's end.
-  const int64_t here = p.longest_first ? found.tiles - 1 - found.tile : found.tile;
-  tile = here < 0 || here >= p.q_tiles ? static_cast<uint32_t>(p.q_tiles)
-                                       : static_cast<uint32_t>(here);
+  const int64_t here = p.order.longest_first ? found.tiles - 1 - found.tile : found.tile;
+  return {static_cast<uint32_t>(found.entry) * static_cast<uint32_t>(p.heads_q) + head,
+          here < 0 || here >= p.order.q_tiles ? p.order.q_tiles : static_cast<uint32_t>(here)};
 }
 
 __device__ inline Sequence find_sequence(const Params& p, int b) {
@@ -74,25 +64,25 @@ __device__ inline int split_tiles(const Task& task, int block_kv) {
 // shares keys and values.
 template <bool kSplits>
 __device__ inline Task find_task(const Params& p, uint32_t index, int block_q) {
-  uint32_t batch_head, tile;
+  attention::TileOrder::Place place;
   if (kSplits && p.splits > 1) {
     const auto heads = static_cast<uint32_t>(p.heads_q / p.heads_kv);
     const uint32_t within = index % heads;
     const uint32_t section = index / heads / static_cast<uint32_t>(p.splits);
-    const auto tiles = static_cast<uint32_t>(p.packed_slots > 0 ? p.packed_slots : p.q_tiles);
-    tile = section % tiles;
-    batch_head = section / tiles * heads + within;
-    if (p.packed_slots > 0) find_packed(p, batch_head, tile, block_q, batch_head, tile);
+    const uint32_t tiles =
+        p.packed_slots > 0 ? static_cast<uint32_t>(p.packed_slots) : p.order.q_tiles;
+    place = {section / tiles * heads + within, section % tiles};
+    if (p.packed_slots > 0) place = find_packed(p, place.batch_head, place.q_tile, block_q);
   } else if (p.packed_slots > 0) {
     const auto slots = static_cast<uint32_t>(p.packed_slots);
-    find_packed(p, index / slots, index % slots, block_q, batch_head, tile);
+    place = find_packed(p, index / slots, index % slots, block_q);
   } else {
-    find_tile(p, index, batch_head, tile);
+    place = find_tile(p, index);
   }
   Task task;
-  task.batch = static_cast<int>(p.by_heads_q.divide(batch_head));
-  task.head = static_cast<int>(batch_head) - task.batch * p.heads_q;
-  task.first_query = static_cast<int>(tile) * block_q;
+  task.batch = static_cast<int>(p.by_heads_q.divide(place.batch_head));
+  task.head = static_cast<int>(place.batch_head) - task.batch * p.heads_q;
+  task.first_query = static_cast<int>(place.q_tile) * block_q;
   task.sequence = find_sequence(p, task.batch);
   return task;
 }

@@ -4,10 +4,9 @@
 #pragma once
 
 #include <cstdint>
-#include <limits>
 
 #include "cuda/attention/large_reference.hpp"
-#include "cuda/attention/quad_softmax.cuh"
+#include "cuda/attention/softmax.cuh"
 #include "cuda/forward_sm80/throughput/element.cuh"
 #include "cuda/forward_sm80/throughput/shape.cuh"
 #include "cuda/ptx/exp2.cuh"
@@ -111,17 +110,6 @@ __device__ __forceinline__ void multiply_pv(WarpState<kConfig>& w,
 // follow at once, and only slices without a new maximum are spared the rescaling.
 inline constexpr float kSlack = 8;
 
-// A lane's largest score of a row.
-template <int kGroups, int kProducts>
-__device__ __forceinline__ float lane_max(const Scores<kGroups, kProducts>& s, int g, int slot) {
-  float most = s[g][0][2 * slot];
-#pragma unroll
-  for (int n = 0; n < kProducts; ++n) {
-    most = fmaxf(most, fmaxf(s[g][n][2 * slot], s[g][n][2 * slot + 1]));
-  }
-  return most;
-}
-
 // A new reference of a row: what is there of it weighs `rescale` of what it did.
 template <Config kConfig>
 __device__ __forceinline__ void set_reference(WarpState<kConfig>& w, int g, int slot,
@@ -135,11 +123,36 @@ __device__ __forceinline__ void set_reference(WarpState<kConfig>& w, int g, int 
   }
 }
 
-// A row's largest score in units of log2, with `headroom` on top. A finite score is never -inf,
-// which says that there is no key: it is at least fp32's lowest number, a large reference.
-__device__ __forceinline__ float scaled_max(float most, float scale, float headroom) {
-  const float scaled = fmaf(most, scale, headroom);
-  return scaled == kNoKey && most > kNoKey ? -std::numeric_limits<float>::max() : scaled;
+// Raises the reference of each row of which `largest_of` this lane's scores `passes` it to
+// `raised(most, old)`, most being the largest of the quad; what was there then weighs 2 to the power
+// of `difference(old, raised)`.
+template <Config kConfig, int kProducts, class LargestOf, class Passes, class Raised,
+          class Difference>
+__device__ __forceinline__ void raise_references(const Scores<kConfig.row_groups, kProducts>& s,
+                                                 WarpState<kConfig>& w, LargestOf largest_of,
+                                                 Passes passes, Raised raised_to,
+                                                 Difference difference) {
+  float largest[kConfig.row_groups][2];  // of this lane
+  bool raise = false;
+#pragma unroll
+  for (int g = 0; g < kConfig.row_groups; ++g) {
+#pragma unroll
+    for (int slot = 0; slot < 2; ++slot) {
+      largest[g][slot] = largest_of(attention::lane_max(s[g], slot));
+      raise = raise || passes(largest[g][slot], w.reference[g][slot]);
+    }
+  }
+  if (!__any_sync(0xffffffffU, raise)) return;
+#pragma unroll
+  for (int g = 0; g < kConfig.row_groups; ++g) {
+#pragma unroll
+    for (int slot = 0; slot < 2; ++slot) {
+      const float old = w.reference[g][slot];
+      const float raised = raised_to(attention::quad_max(largest[g][slot]), old);
+      const float base = attention::finite_reference(raised);
+      set_reference<kConfig>(w, g, slot, raised, ptx::exp2_approx(difference(old, base)));
+    }
+  }
 }
 
 // Softmax::stale: raises the reference of each row, in units of log2, to the largest score so far,
@@ -148,27 +161,11 @@ template <Config kConfig, int kProducts>
 __device__ __forceinline__ void raise_reference(const Scores<kConfig.row_groups, kProducts>& s,
                                                 WarpState<kConfig>& w, float scale,
                                                 float headroom) {
-  float largest[kConfig.row_groups][2];  // of this lane
-  bool raise = false;
-#pragma unroll
-  for (int g = 0; g < kConfig.row_groups; ++g) {
-#pragma unroll
-    for (int slot = 0; slot < 2; ++slot) {
-      largest[g][slot] = scaled_max(lane_max(s, g, slot), scale, headroom);
-      raise = raise || largest[g][slot] > w.reference[g][slot];
-    }
-  }
-  if (!__any_sync(0xffffffffU, raise)) return;
-#pragma unroll
-  for (int g = 0; g < kConfig.row_groups; ++g) {
-#pragma unroll
-    for (int slot = 0; slot < 2; ++slot) {
-      const float old = w.reference[g][slot];
-      const float raised = fmaxf(attention::quad_max(largest[g][slot]), old);
-      const float rescale = ptx::exp2_approx(old - attention::finite_reference(raised));
-      set_reference<kConfig>(w, g, slot, raised, rescale);
-    }
-  }
+  raise_references<kConfig>(
+      s, w, [&](float most) { return attention::scaled_max(most, scale, headroom); },
+      [](float largest, float old) { return largest > old; },
+      [](float most, float old) { return fmaxf(most, old); },
+      [](float old, float base) { return old - base; });
 }
 
 // The other softmaxes: references are scores, and differences are scaled by `unit`, which is exact
@@ -177,28 +174,11 @@ __device__ __forceinline__ void raise_reference(const Scores<kConfig.row_groups,
 template <Config kConfig, int kProducts>
 __device__ __forceinline__ void raise_exactly(const Scores<kConfig.row_groups, kProducts>& s,
                                               WarpState<kConfig>& w, float unit, float slack) {
-  float largest[kConfig.row_groups][2];  // of this lane
-  bool raise = false;
-#pragma unroll
-  for (int g = 0; g < kConfig.row_groups; ++g) {
-#pragma unroll
-    for (int slot = 0; slot < 2; ++slot) {
-      largest[g][slot] = lane_max(s, g, slot);
-      raise = raise || (largest[g][slot] - w.reference[g][slot]) * unit > slack;
-    }
-  }
-  if (!__any_sync(0xffffffffU, raise)) return;
-#pragma unroll
-  for (int g = 0; g < kConfig.row_groups; ++g) {
-#pragma unroll
-    for (int slot = 0; slot < 2; ++slot) {
-      const float most = attention::quad_max(largest[g][slot]);
-      const float old = w.reference[g][slot];
-      const float raised = (most - old) * unit > slack ? most : old;
-      const float rescale = ptx::exp2_approx((old - attention::finite_reference(raised)) * unit);
-      set_reference<kConfig>(w, g, slot, raised, rescale);
-    }
-  }
+  const auto passes = [=](float largest, float old) { return (largest - old) * unit > slack; };
+  raise_references<kConfig>(
+      s, w, [](float most) { return most; }, passes,
+      [=](float most, float old) { return passes(most, old) ? most : old; },
+      [=](float old, float base) { return (old - base) * unit; });
 }
 
 // s = 2^((s - reference) * unit), and the sums; see raise_exactly.
@@ -229,17 +209,9 @@ __device__ __forceinline__ void exponentiate(Scores<kConfig.row_groups, kProduct
 #pragma unroll
     for (int slot = 0; slot < 2; ++slot) {
       base[slot] = w.reference[g][slot];
-      if (kSafe && base[slot] == kNoKey) base[slot] = 0;
+      if (kSafe) base[slot] = attention::finite_reference(base[slot]);
     }
-#pragma unroll
-    for (int n = 0; n < kProducts; ++n) {
-#pragma unroll
-      for (int e = 0; e < 4; ++e) {
-        s[g][n][e] = ptx::exp2_approx(fmaf(s[g][n][e], scale, -base[e / 2]));
-      }
-      w.sum[g][0] += s[g][n][0] + s[g][n][1];
-      w.sum[g][1] += s[g][n][2] + s[g][n][3];
-    }
+    attention::exponentiate_at_once(s[g], base, scale, w.sum[g]);
   }
 }
 
@@ -248,13 +220,7 @@ template <class Element, int kGroups, int kProducts>
 __device__ __forceinline__ void pack(Probabilities<kGroups, kProducts / 2>& pr,
                                      const Scores<kGroups, kProducts>& s) {
 #pragma unroll
-  for (int g = 0; g < kGroups; ++g) {
-#pragma unroll
-    for (int n = 0; n < kProducts; ++n) {
-      pr[g][n / 2][n % 2 * 2] = Element::pack(s[g][n][0], s[g][n][1]);
-      pr[g][n / 2][n % 2 * 2 + 1] = Element::pack(s[g][n][2], s[g][n][3]);
-    }
-  }
+  for (int g = 0; g < kGroups; ++g) attention::pack<Element>(pr[g], s[g]);
 }
 
 // s -= what pack kept of it.

@@ -6,13 +6,11 @@
 
 namespace flashcore::cuda::forward_sm90 {
 
-using attention::BandLimits;
-using attention::latency::band_span, attention::latency::tile_span, attention::latency::TileSpan;
-using attention::latency::columns_of, attention::latency::Columns;
+using attention::BandLimits, attention::TileRange;
+using attention::kLn2, attention::kNoKey;
 using attention::latency::Cover, attention::latency::Params;
 using attention::latency::Early, attention::latency::read_early;
 using attention::latency::find_task, attention::latency::Task;
-using attention::latency::kLn2, attention::latency::kNoKey;
 using attention::latency::store_exactly, attention::latency::tiles_of;
 
 }  // namespace flashcore::cuda::forward_sm90

@@ -22,8 +22,8 @@ namespace flashcore::cuda::forward_sm90::latency {
 template <class S>
 struct Attention : Softmax<S> {
   using Base = Softmax<S>;
-  using Base::exponentials, Base::is_near, Base::lane, Base::raise, Base::row_max;
-  using Base::shifts_of, Base::task, Base::warp;
+  using Base::exponentials, Base::is_near, Base::lane, Base::mask, Base::raise;
+  using Base::shifts_of, Base::row_max, Base::task, Base::warp;
   typename S::Shared& smem;
   const Copies<S>& copies;
   const int part, group;
@@ -47,24 +47,6 @@ struct Attention : Softmax<S> {
   __device__ __forceinline__ void start_output(Partial<S>& w, const Probabilities<S>& p,
                                                int slot) const {
     forward_sm90::start_output<S, kFirst>(w, p, address_of(v_tile(group, slot)));
-  }
-
-  // Removes what the rows of this lane do not see of a tile.
-  __device__ __forceinline__ void mask(Scores<S>& s, int tile) const {
-    if constexpr (S::kCover != Cover::band) {
-      Base::mask(s, tile);
-    } else {
-      if (tile < task.tiles.full_end) return;
-      const int row = task.first_query + 16 * warp + lane / 4;
-      const int seen = row + task.limits.high - tile * kBlockKv - 2 * (lane % 4);
-#pragma unroll
-      for (int n = 0; n < S::kKeyProducts; ++n) {
-#pragma unroll
-        for (int e = 0; e < 4; ++e) {
-          if (8 * (n - e / 2) + e % 2 > seen) s[n][e] = kNoKey;
-        }
-      }
-    }
   }
 
   // While the first scores are computed: before that, every warp of the group is waited for.
@@ -138,14 +120,16 @@ struct Attention : Softmax<S> {
       start_output<ptx::Accumulate::add>(w, p1, 1);
     }
   }
-  // Otherwise it is seen before.
+  // Otherwise it is seen before. Also there the whole warpgroup decides: its warps wait for products
+  // together or not at all.
   __device__ __forceinline__ void second(Partial<S>& w, const Probabilities<S>& p0,
                                          Probabilities<S>& p1, const Scores<S>& s1,
                                          float (&shift)[2]) const {
     const bool near = is_near(s1, w.max, shift);
     wait(v_tile(group, 0), 0);
     start_output<ptx::Accumulate::overwrite>(w, p0, 0);
-    if (!near) [[unlikely]] {
+    __syncwarp();
+    if (ptx::named_barrier_or(kGroupIsDone + group, kGroupThreads, !near)) [[unlikely]] {
       ptx::warpgroup_wait<0>();
       ptx::warpgroup_pin(w.o);
       raise(w, s1, shift);

@@ -109,7 +109,7 @@ struct Merge : MergeBase<S> {
     float max[2], sums[2];
 #pragma unroll
     for (int row = 0; row < 2; ++row) {
-      max[row] = scaled_max(w.max[row], scale);
+      max[row] = attention::scaled_max(w.max[row], scale);
       sums[row] = attention::quad_sum(w.sums[row][0] + w.sums[row][1]);
     }
     const bool lower = lane % 2 == 0;

@@ -23,8 +23,8 @@ namespace flashcore::cuda::forward_sm90::latency_wide {
 template <class S>
 struct Attention : Softmax<S> {
   using Base = Softmax<S>;
-  using Base::exponentials, Base::lane, Base::mask, Base::raise, Base::row_max;
-  using Base::shifts_of, Base::task;
+  using Base::exponentials, Base::lane, Base::mask, Base::raise;
+  using Base::shifts_of, Base::row_max, Base::task;
   typename S::Shared& smem;
   const Copies<S>& copies;
   const int group, count;  // tiles of the warpgroup's rings

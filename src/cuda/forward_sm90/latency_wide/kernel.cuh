@@ -21,13 +21,17 @@ namespace flashcore::cuda::forward_sm90::latency_wide {
 
 // Tiles that a block's queries see: first_query and on, 64 of the cluster's.
 template <class S>
-__device__ __forceinline__ TileSpan span_of(const Task& task, const Early& early, int first_query) {
+__device__ __forceinline__ TileRange span_of(const Task& task, const Early& early,
+                                             int first_query) {
   if constexpr (S::kWhole) return task.tiles;
+  if (S::kCover == Cover::any) {
+    return attention::tile_range(task.limits, task.len_q, first_query, first_query + kRankQ,
+                                 kBlockKv);
+  }
   const int last_query = min(first_query + kRankQ, task.len_q);
-  if (S::kCover == Cover::any) return tile_span(task.limits, first_query, last_query);
   if (last_query <= first_query) return {};
   const auto tiles = static_cast<int>(static_cast<unsigned>(early.len_kv) / kBlockKv);
-  return band_span(tiles, early.high, first_query, last_query);
+  return attention::latency::band_range(tiles, early.high, first_query, last_query);
 }
 
 template <class S>

@@ -13,8 +13,8 @@
 
 namespace flashcore::cuda::forward_sm90::latency_wide {
 
-using attention::BandLimits;
-using attention::latency::tile_span, attention::latency::tiles_of, attention::latency::TileSpan;
+using attention::BandLimits, attention::TileRange;
+using attention::latency::tiles_of;
 
 struct OwnTiles {
   int first = 0, last = 0;
@@ -23,8 +23,8 @@ struct OwnTiles {
 };
 
 // span: of the block's queries.
-constexpr OwnTiles own_tiles(const TileSpan& span, const TileSpan& cluster, int group) {
-  if (span.size() == 0) return {};
+constexpr OwnTiles own_tiles(const TileRange& span, const TileRange& cluster, int group) {
+  if (span.empty()) return {};
   return {tiles_of(span.begin - cluster.begin, group, kGroups),
           tiles_of(span.end - cluster.begin, group, kGroups)};
 }

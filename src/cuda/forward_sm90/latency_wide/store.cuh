@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "cuda/attention/large_reference.hpp"
-#include "cuda/attention/quad_softmax.cuh"
+#include "cuda/attention/softmax.cuh"
 #include "cuda/forward_sm90/common/softmax.cuh"
 #include "cuda/forward_sm90/common/task.cuh"
 #include "cuda/forward_sm90/latency_wide/shape.cuh"
@@ -88,8 +88,8 @@ struct Store {
   };
   __device__ __forceinline__ Weights weights(float own_max, float own_sum, int row) const {
     const float2 other = smem.sums[warp][row][lane];
-    const float own_scaled = scaled_max(own_max, p.scale_log2);
-    const float other_scaled = scaled_max(other.x, p.scale_log2);
+    const float own_scaled = attention::scaled_max(own_max, p.scale_log2);
+    const float other_scaled = attention::scaled_max(other.x, p.scale_log2);
     const float reference = attention::finite_reference(fmaxf(own_scaled, other_scaled));
     const float a = ptx::exp2_approx(own_scaled - reference);
     const float b = ptx::exp2_approx(other_scaled - reference);

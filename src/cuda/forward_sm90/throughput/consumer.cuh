@@ -47,7 +47,7 @@ struct Consumer {
   int group;        // which consumer: 0 ..; like the rings' places the same for a whole warp, and
                     // known to be: addresses made of them cost no registers of threads
   RingPosition<S::kQSlots> q_at;
-  BlockRange range;                    // of the task at hand: the blocks that this warpgroup sees,
+  TileRange range;                     // of the task at hand: the blocks that this warpgroup sees,
                                        // counted from the first of them
   uint32_t q_begin, k_begin, v_begin;  // descriptors of the first slots, their lower halves
   RingPosition<S::kStages> k_ring;     // V's ring is one block behind it, as its products are
@@ -242,7 +242,8 @@ struct Consumer {
     if (!range.needs_mask(left)) return;
     const BandLimits& limits = task().limits;
     const int query = task().first_query + row(), key = first_key(left);
-    const int all_see = visible_columns(limits, task().first_query + first_row(), key).end;
+    const int all_see =
+        attention::visible_columns(limits, task().first_query + first_row(), key).end;
     if (ptx::uniform(static_cast<uint32_t>(!limits.open_left() || all_see < S::kBlockKv / 2)) !=
         0) {
       mask_scores<S, 0, kHalfProducts>(s, limits, query, key, lane());
@@ -288,7 +289,7 @@ struct Consumer {
   __device__ __forceinline__ bool open_task() {
     wait_for_q();
     const TaskInfo& t = task();
-    const BlockRange& seen = t.seen[group];
+    const TileRange& seen = t.seen[group];
     ptx::may_be_unwritten(seen);  // after the last task
     const int begin = uniform(seen.begin);
     range = {0, uniform(seen.full_begin) - begin, uniform(seen.full_end) - begin,
@@ -314,13 +315,13 @@ struct Consumer {
     }
     if (!half) first_scores<S::kKeyProducts>(s, left);
     k_ring.next();
-    pack<S, 0, kPackedRegisters>(p, s);
+    attention::pack<typename S::Element, 0, kPackedRegisters>(p, s);
   }
 
   // Whether none of the warpgroup's rows sees the right half of its first block.
   __device__ __forceinline__ bool sees_left_half_only(int left) const {
     const int last = task().first_query + first_row() + kWarpgroupRows - 1;
-    const int seen = visible_columns(task().limits, last, first_key(left)).end;
+    const int seen = attention::visible_columns(task().limits, last, first_key(left)).end;
     return ptx::uniform(static_cast<uint32_t>(seen <= S::kBlockKv / 2)) != 0;
   }
 
@@ -360,16 +361,17 @@ struct Consumer {
     constexpr int kBeside = S::kConfig.split_softmax ? kHalfProducts : S::kKeyProducts;
     constexpr int kPackedAfter = S::kConfig.split_softmax ? kPackedRegisters / 2 : 0;
     float total[2], rescale[2] = {1, 1};
-    exponentiate<S, 0, kBeside>(s, reference, exponent_scale(), total);
+    attention::exponentiate<0, kBeside>(s, reference, exponent_scale(), total);
     bool again = unproven(total, right);
     ptx::hold_back(again);
     ptx::warpgroup_wait<0>();
     pin_outputs();
     if constexpr (S::kConfig.split_softmax) {
       if (!again) {
-        pack<S, 0, kPackedAfter>(p, s);
+        attention::pack<typename S::Element, 0, kPackedAfter>(p, s);
         float rest[2];
-        exponentiate<S, kHalfProducts, S::kKeyProducts>(s, reference, exponent_scale(), rest);
+        attention::exponentiate<kHalfProducts, S::kKeyProducts>(s, reference, exponent_scale(),
+                                                                rest);
         total[0] += rest[0];
         total[1] += rest[1];
         again = unproven(total, right);
@@ -384,7 +386,7 @@ struct Consumer {
       restore_sum();
       if constexpr (S::kFeatures) cap_exactly(true);
       add_online(rescale, block_sum);
-      pack<S, 0, kPackedAfter>(p, s);
+      attention::pack<typename S::Element, 0, kPackedAfter>(p, s);
       __syncwarp();  // all lanes have read Q and K
     } else {
       sum[0] += total[0];
@@ -393,7 +395,7 @@ struct Consumer {
     release_k();
     release_v();
     k_ring.next();
-    pack<S, kPackedAfter, kPackedRegisters>(p, s);
+    attention::pack<typename S::Element, kPackedAfter, kPackedRegisters>(p, s);
     if (again) {
 #pragma unroll
       for (int part = 0; part < S::kOutParts; ++part) attention::rescale_rows(o[part], rescale);

@@ -12,8 +12,8 @@
 
 #include <cstdint>
 
-#include "cuda/attention/quad_softmax.cuh"
 #include "cuda/attention/softcap.cuh"
+#include "cuda/attention/softmax.cuh"
 #include "cuda/forward_sm90/throughput/scores.cuh"
 #include "cuda/forward_sm90/throughput/shape.cuh"
 #include "cuda/ptx/registers.cuh"

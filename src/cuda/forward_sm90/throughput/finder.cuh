@@ -71,7 +71,8 @@ struct Finder {
     const bool is_consumer = lane < S::kConsumers;
     const int first = slot.first_query + (is_consumer ? lane * kWarpgroupRows : 0);
     const int rows = is_consumer ? kWarpgroupRows : S::kConfig.block_q();
-    const BlockRange range = block_range(slot.limits, slot.len_q, first, first + rows, S::kBlockKv);
+    const TileRange range =
+        attention::tile_range(slot.limits, slot.len_q, first, first + rows, S::kBlockKv);
     if (lane == S::kConsumers) slot.begin = range.begin, slot.end = range.end;
     if (is_consumer) slot.seen[lane] = range;
   }

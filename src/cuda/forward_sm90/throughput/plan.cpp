@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <memory>
+#include <numbers>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -32,7 +33,6 @@ namespace {
 constexpr int64_t kSectionBytes = int64_t{32} << 20;
 constexpr std::string_view kName = "forward_sm90_throughput";
 constexpr size_t kCounterBytes = 256;  // a counter, alone in its cache lines
-constexpr double kLog2E = 1.4426950408889634;
 
 using MapCache = host::PointerCache<Maps, 4>;
 
@@ -51,7 +51,7 @@ Params make_params(const ForwardProblem& p, const Config& config) {
   host::set_forward_params(params, p);
   params.left = p.band.left;
   params.right = p.band.right;
-  params.scale_log2 = static_cast<float>(p.softmax_scale * kLog2E);
+  params.scale_log2 = static_cast<float>(p.softmax_scale * std::numbers::log2e);
   params.scale = p.softmax_scale;
   if (p.softcap > 0) {
     params.softcap = attention::softcap_params(p.softmax_scale, p.softcap);
@@ -59,24 +59,15 @@ Params make_params(const ForwardProblem& p, const Config& config) {
   }
   params.sinks_step = p.sinks.head;
 
-  const auto heads = static_cast<uint32_t>(p.batch * p.heads_q);
-  const int64_t row_bytes = std::max<int64_t>(2 * (p.head_dim_qk + p.head_dim_v), 1);
-  const int64_t q_tiles = (p.seqlen_q + config.block_q() - 1) / config.block_q();
   params.heads = static_cast<uint32_t>(p.heads_q);
   params.heads_per_kv_head = static_cast<uint32_t>(p.heads_kv > 0 ? p.heads_q / p.heads_kv : 1);
-  params.section_rows = static_cast<uint32_t>(kSectionBytes / row_bytes);
+  params.section_rows = host::section_rows(p, kSectionBytes);
   params.queries = static_cast<int>(p.seqlen_q);
-  params.limits =
-      band_limits(p.band.left, p.band.right, common_offset(p), static_cast<int>(p.seqlen_kv));
+  params.limits = attention::band_limits(p.band.left, p.band.right, common_offset(p),
+                                         static_cast<int>(p.seqlen_kv));
   params.varies = entries_vary(p);
   params.packed = p.packed;
-  params.order = {
-      .batch_heads = heads,
-      .q_tiles = static_cast<uint32_t>(q_tiles),
-      .section_heads = section_heads(params.section_rows, static_cast<uint32_t>(p.seqlen_kv),
-                                     params.heads_per_kv_head, heads),
-      .longest_first = p.band.right >= 0 && q_tiles > 1,
-  };
+  params.order = host::tile_order(p, config.block_q(), params.section_rows);
   return params;
 }
 

@@ -6,8 +6,9 @@
 #include <cstdint>
 
 #include "cuda/attention/large_reference.hpp"
-#include "cuda/attention/quad_softmax.cuh"
+#include "cuda/attention/mask.cuh"
 #include "cuda/attention/softcap.cuh"
+#include "cuda/attention/softmax.cuh"
 #include "cuda/forward_sm90/throughput/shape.cuh"
 #include "cuda/ptx/exp2.cuh"
 #include "cuda/ptx/ldmatrix.cuh"
@@ -157,60 +158,11 @@ __device__ __forceinline__ void mask_scores(Scores<S>& s, const BandLimits& limi
   const bool open_left = limits.open_left();
 #pragma unroll
   for (int slot = 0; slot < 2; ++slot) {
-    const ColumnRange seen = visible_columns(limits, query + 8 * slot, key + 2 * (lane % 4));
-#pragma unroll
-    for (int n = kBegin; n < kEnd; ++n) {
-#pragma unroll
-      for (int e = 0; e < 2; ++e) {
-        if (8 * n + e >= seen.end) s[n][2 * slot + e] = kNoKey;
-      }
-    }
+    const attention::ColumnRange seen =
+        attention::visible_columns(limits, query + 8 * slot, key + 2 * (lane % 4));
+    attention::mask_row<kBegin, kEnd, attention::Ends::end>(s, slot, seen);
     if (open_left) continue;
-#pragma unroll
-    for (int n = kBegin; n < kEnd; ++n) {
-#pragma unroll
-      for (int e = 0; e < 2; ++e) {
-        if (8 * n + e < seen.begin) s[n][2 * slot + e] = kNoKey;
-      }
-    }
-  }
-}
-
-// Products kBegin to kEnd of s become 2^(s * scale - reference); total is this lane's sum of them
-// in each slot. Sums trail the exponentials by two products, the latency of the special functions.
-template <class S, int kBegin, int kEnd>
-__device__ __forceinline__ void exponentiate(Scores<S>& s, const float (&reference)[2], float scale,
-                                             float (&total)[2]) {
-  float even[2] = {0, 0}, odd[2] = {0, 0};
-#pragma unroll
-  for (int n = kBegin; n < kEnd + 2; n += 2) {
-    if (n < kEnd) {
-#pragma unroll
-      for (int e = 0; e < 8; ++e) {
-        float& x = s[n + e / 4][e % 4];
-        x = ptx::exp2_approx(fmaf(x, scale, -reference[e % 4 / 2]));
-      }
-    }
-    if (n == kBegin) continue;
-#pragma unroll
-    for (int i = n - 2; i < n; ++i) {
-#pragma unroll
-      for (int slot = 0; slot < 2; ++slot) {
-        even[slot] += s[i][2 * slot];
-        odd[slot] += s[i][2 * slot + 1];
-      }
-    }
-  }
-  total[0] = even[0] + odd[0];
-  total[1] = even[1] + odd[1];
-}
-
-// Registers kBegin to kEnd of P, counted over all steps.
-template <class S, int kBegin, int kEnd>
-__device__ __forceinline__ void pack(Probabilities<S>& p, const Scores<S>& s) {
-#pragma unroll
-  for (int i = kBegin; i < kEnd; ++i) {
-    p[i / 4][i % 4] = S::Element::pack(s[i / 2][i % 2 * 2], s[i / 2][i % 2 * 2 + 1]);
+    attention::mask_row<kBegin, kEnd, attention::Ends::begin>(s, slot, seen);
   }
 }
 
@@ -228,16 +180,12 @@ __device__ __forceinline__ void online_softmax(Scores<S>& s, float (&reference)[
                                                float scale) {
 #pragma unroll
   for (int slot = 0; slot < 2; ++slot) {
-    float largest = s[0][2 * slot];
-#pragma unroll
-    for (int n = 0; n < kProducts; ++n) {
-      largest = fmaxf(largest, fmaxf(s[n][2 * slot], s[n][2 * slot + 1]));
-    }
+    const float largest = attention::lane_max<kProducts>(s, slot);
     const float raised = fmaxf(reference[slot], attention::quad_max(largest) * scale);
     rescale[slot] = ptx::exp2_approx(reference[slot] - raised);
     reference[slot] = raised;
   }
-  exponentiate<S, 0, kProducts>(s, reference, scale, total);
+  attention::exponentiate<0, kProducts>(s, reference, scale, total);
 }
 
 }  // namespace flashcore::cuda::forward_sm90::throughput

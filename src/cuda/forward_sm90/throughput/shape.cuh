@@ -5,8 +5,8 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <limits>
 
+#include "cuda/attention/units.hpp"
 #include "cuda/forward_sm90/throughput/config.hpp"
 #include "cuda/forward_sm90/throughput/packed_walk.cuh"
 #include "cuda/forward_sm90/throughput/params.hpp"
@@ -15,8 +15,7 @@
 
 namespace flashcore::cuda::forward_sm90::throughput {
 
-inline constexpr float kNoKey = -std::numeric_limits<float>::infinity();
-inline constexpr float kLog2E = 1.4426950408889634F, kLn2 = 0.6931471805599453F;
+using attention::kLn2, attention::kLog2E, attention::kNoKey;
 
 template <int kConfigIndex, class Element_, bool kFeatures_>
 struct Shape {

@@ -8,6 +8,7 @@
 #include "cuda/forward_sm90/throughput/config.hpp"
 #include "cuda/forward_sm90/throughput/schedule.hpp"
 #include "cuda/forward_sm90/throughput/tiles.hpp"
+#include "cuda/host/launch_limits.hpp"
 #include "cuda/host/row_strides.hpp"
 #include "kernel/device_code.hpp"
 
@@ -71,24 +72,8 @@ std::string refuse_single_tile(const ForwardProblem& p) {
 }
 
 std::string refuse_sizes(const ForwardProblem& p) {
-  for (const auto& [name, rows] : {std::pair{"q", p.packed ? p.total_q : p.seqlen_q},
-                                   std::pair{"k", p.packed ? p.total_kv : p.seqlen_kv}}) {
-    if (rows >= kFar) {
-      return fmt::format("{}: has {} rows, wanted less than {}", name, rows, kFar);
-    }
-  }
-  constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
-  if (p.batch > 0 && p.heads_q > kMost / p.batch) {
-    return fmt::format("q: has {} batch entries of {} heads, wanted at most {} heads in all",
-                       p.batch, p.heads_q, kMost);
-  }
-  const int64_t tiles = (p.seqlen_q + kWarpgroupRows - 1) / kWarpgroupRows;  // at most
-  if (tiles > 0 && p.batch * p.heads_q > kMost / tiles) {
-    return fmt::format(
-        "q: has {} tiles of {} queries in each of {} heads, wanted at most {} in all", tiles,
-        kWarpgroupRows, p.batch * p.heads_q, kMost);
-  }
-  return {};
+  const std::string refusal = host::refuse_rows(p);
+  return refusal.empty() ? host::refuse_tiles(p, kWarpgroupRows) : refusal;  // the smallest tile's
 }
 
 std::string refuse_strides(std::string_view name, const RowStrides& stride, DType dtype,

@@ -19,7 +19,7 @@ struct OwnEntry {
 __device__ __forceinline__ OwnEntry find_own_entry(const Params& p, int batch) {
   const attention::Entry entry = attention::find_entry(p, batch);
   return {entry.q_row, entry.kv_row, entry.len_q, entry.rows_q,
-          band_limits(p.left, p.right, entry.offset, entry.len_kv)};
+          attention::band_limits(p.left, p.right, entry.offset, entry.len_kv)};
 }
 
 // Everything but the ranges of blocks.
@@ -47,7 +47,7 @@ __device__ __forceinline__ void set_entry(TaskInfo& task, const OwnEntry& entry)
 // Tile `index` of a batch whose entries have equally many tiles.
 __device__ __forceinline__ TaskInfo find_task(const Params& p, uint32_t index, int block_q) {
   const TileOrder::Place place = p.order.at(index);
-  const uint32_t batch = quotient(place.batch_head, p.heads);
+  const uint32_t batch = attention::quotient(place.batch_head, p.heads);
   TaskInfo task = make_task(p, batch, place.batch_head - batch * p.heads, place.q_tile, block_q);
   if (p.varies) set_entry(task, find_own_entry(p, task.batch));
   return task;
@@ -60,8 +60,8 @@ __device__ __forceinline__ TaskInfo find_packed_task(const Params& p, const OwnE
   const TileOrder order{
       .batch_heads = p.heads,
       .q_tiles = q_tiles,
-      .section_heads = section_heads(p.section_rows, static_cast<uint32_t>(entry.limits.len_kv),
-                                     p.heads_per_kv_head, p.heads),
+      .section_heads = attention::section_heads(
+          p.section_rows, static_cast<uint32_t>(entry.limits.len_kv), p.heads_per_kv_head, p.heads),
       .longest_first = p.order.longest_first && q_tiles > 1};
   const TileOrder::Place place = order.at(index);
   // Packed tensors have no batch.

@@ -16,7 +16,7 @@
 
 namespace flashcore::cuda::forward_sm80::throughput {
 
-struct TileOrder {
+struct KeyTurns {
   int begin, end;  // of the block's tiles
   int first;       // the first that is taken
 

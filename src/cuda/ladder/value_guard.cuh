@@ -17,7 +17,7 @@
 
 #include <cstdint>
 
-namespace flashcore::cuda::attention {
+namespace flashcore::cuda::ladder {
 
 // What differs between element types.
 struct HalfValues {
@@ -69,4 +69,4 @@ __device__ __noinline__ uint4 add_visible_nonfinite(uint4 outputs, const void* v
   return outputs;
 }
 
-}  // namespace flashcore::cuda::attention
+}  // namespace flashcore::cuda::ladder
