@@ -182,6 +182,7 @@ stage_address() {
     -DFLASHCORE_SANITIZE=address,undefined || return 0
   built build-address || return 0
   run_ctest build-address
+  check scripts/rust_address.sh build-address
 }
 
 # The programs in which threads meet.

@@ -86,9 +86,10 @@ library=$directory-cmake
 configure "$library" -DCMAKE_BUILD_TYPE=Release -DFLASHCORE_LIBRARY_ONLY=ON -DFLASHCORE_TESTS=OFF \
   -DFLASHCORE_CUDA=OFF
 quietly build "$library"
-rm -rf "$directory/prefix"
-quietly cmake --install "$library" --prefix "$directory/prefix"
-pc_file=$(find "$directory/prefix" -name flashcore.pc)
+prefix="$directory/installed library"
+rm -rf "$prefix"
+quietly cmake --install "$library" --prefix "$prefix"
+pc_file=$(find "$prefix" -name flashcore.pc)
 export PKG_CONFIG_PATH=${pc_file%/*}
 
 # with_toolchain NAME PREFIX...: what both compilers do; PREFIX goes before each command.
@@ -125,6 +126,7 @@ say "Packing the crates"
 check scripts/rust_package.sh "$directory/package"
 if [[ -f $directory/newest/installed ]]; then
   # Packs both as for a registry, unpacks and builds them.
+  rm -rf "$CARGO_HOME/registry" "$directory/rust-packed" # Cargo takes a version for what it was
   check newest cargo package --workspace --allow-dirty \
     --manifest-path "$directory/package/crates/Cargo.toml" --target-dir "$directory/rust-packed"
 fi
@@ -181,25 +183,31 @@ done
 
 say "... by FLASHCORE_DIR, and linked dynamically"
 export FLASHCORE_NO_PKG_CONFIG=1
-dynamic=(env FLASHCORE_LINK=dynamic FLASHCORE_DIR="$directory/prefix")
+dynamic=(env FLASHCORE_LINK=dynamic FLASHCORE_DIR="$prefix")
 check in_consumer "${dynamic[@]}" cargo build --bin consumer
 needs_the_library() {
-  objdump -p "$consumer/target/debug/consumer" | grep -q 'NEEDED *libflashcore.so'
+  [[ $(objdump -p "$consumer/target/debug/consumer") =~ NEEDED\ +libflashcore\.so ]]
 }
 check_aloud needs_the_library
-LD_LIBRARY_PATH=$directory/prefix/lib check_aloud \
+LD_LIBRARY_PATH=$(dirname "$(dirname "$pc_file")") check_aloud \
   consumer_says FLASHCORE_DIR "$consumer/target/debug/consumer"
 
-# Without a library the build fails, and says what is wanted.
-nothing_is_found() {
-  local said status=0
+say "... and without one that fits"
+# refused WANTED...: the build fails, and says each of these.
+refused() {
+  local said status=0 wanted
   said=$(in_consumer cargo build --bin consumer 2>&1) || status=$?
-  [[ $status != 0 && $said == *"there is no FlashCore library to link"* &&
-     $said == *"FLASHCORE_DIR: is not set"* && $said == *"the feature \`vendored\`"* ]] && return
-  say "$said"
-  return 1
+  for wanted in "there is no FlashCore library to link" "the feature \`vendored\`" "$@"; do
+    [[ $status != 0 && $said == *"$wanted"* ]] && continue
+    say "$said" "wanted: $wanted"
+    return 1
+  done
 }
-check_aloud nothing_is_found
+check_aloud refused "FLASHCORE_DIR: is not set" "FLASHCORE_NO_PKG_CONFIG is set"
+FLASHCORE_DIR=$consumer check_aloud refused "$consumer has no lib/pkgconfig/flashcore.pc"
+mkdir -p "$directory/later/lib/pkgconfig"
+sed 's/^Version: .*/Version: 0.9.0/' "$pc_file" >"$directory/later/lib/pkgconfig/flashcore.pc"
+FLASHCORE_DIR=$directory/later check_aloud refused "is version 0.9.0, wanted 0."
 
 say "... from the sources in the crate"
 # So that ccache knows the files when the crate lies elsewhere.

@@ -116,7 +116,8 @@ fn from_pkg_config() -> Result<Library, String> {
         Command::new(&program).args(["--variable=pcfiledir", "flashcore"]).output().map_err(
             |error| format!("pkg-config: {} does not start: {}", program.to_string_lossy(), error),
         )?;
-    let folder = String::from_utf8_lossy(&output.stdout).trim().to_string();
+    // As a shell wants it: a backslash before a space.
+    let folder = String::from_utf8_lossy(&output.stdout).trim().replace("\\ ", " ");
     if !output.status.success() || folder.is_empty() {
         return Err("pkg-config: knows no flashcore".into());
     }

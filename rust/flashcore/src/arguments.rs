@@ -35,6 +35,7 @@ pub struct Arguments<'a> {
 /// Setters of the tensors that a problem may have besides Q, K, V and O.
 macro_rules! optional_inputs {
     ($($name:ident,)*) => {$(
+        #[doc = concat!("The data of [`Problem::", stringify!($name), "`].")]
         #[must_use]
         pub fn $name(mut self, tensor: impl Into<Tensor<'a>>) -> Arguments<'a> {
             self.$name = Some(tensor.into());
@@ -44,6 +45,7 @@ macro_rules! optional_inputs {
 }
 
 impl<'a> Arguments<'a> {
+    /// The tensors that every problem has.
     pub fn new(q: Tensor<'a>, k: Tensor<'a>, v: Tensor<'a>, o: TensorMut<'a>) -> Arguments<'a> {
         Arguments {
             q,
@@ -68,6 +70,7 @@ impl<'a> Arguments<'a> {
         }
     }
 
+    /// Where the data of [`Problem::lse`] go.
     #[must_use]
     pub fn lse(mut self, lse: TensorMut<'a>) -> Arguments<'a> {
         self.lse = Some(lse);

@@ -13,6 +13,7 @@ use flashcore_sys as sys;
 /// let arguments = DeviceArguments { q, k, v, o, ..DeviceArguments::default() };
 /// ```
 #[derive(Clone, Copy, Debug)]
+#[allow(missing_docs)] // the names are those of the tensors
 pub struct DeviceArguments {
     pub q: *const c_void,
     pub k: *const c_void,

@@ -8,6 +8,7 @@ use crate::error::{check, text, Result};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Device {
+    /// The host.
     Cpu,
     /// The GPU with this number of the CUDA runtime.
     Cuda(u32),
@@ -31,7 +32,9 @@ impl Device {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DeviceInfo {
+    /// What [`PlanOptions::device`](crate::PlanOptions::device) takes.
     pub device: Device,
+    /// "AMD EPYC", "NVIDIA H200"
     pub name: String,
     /// CUDA: 80, 89, 90, ...
     pub compute_capability: i32,
@@ -39,6 +42,7 @@ pub struct DeviceInfo {
     pub multiprocessors: i32,
     /// CUDA: bytes of shared memory that a block can have.
     pub shared_memory_a_block: i64,
+    /// All of its memory.
     pub memory_bytes: i64,
 }
 
@@ -78,6 +82,7 @@ pub fn devices() -> Result<Vec<DeviceInfo>> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct BuildInfo {
+    /// "0.1.0"
     pub version: String,
     /// "GNU 12.2.0"
     pub compiler: String,
@@ -91,6 +96,7 @@ pub struct BuildInfo {
     pub cuda: bool,
 }
 
+/// How the library that is running was built.
 pub fn build_info() -> Result<BuildInfo> {
     // SAFETY: all members are numbers and pointers, for which zeros are values.
     let mut info: sys::flashcore_build_info = unsafe { std::mem::zeroed() };

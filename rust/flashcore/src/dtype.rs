@@ -6,15 +6,19 @@ use flashcore_sys as sys;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum DType {
+    /// `f32`
     F32,
+    /// [`F16`](crate::F16)
     F16,
+    /// [`Bf16`](crate::Bf16)
     Bf16,
-    /// The "fn" variant: no infinity, largest value 448.
+    /// [`F8E4M3`](crate::F8E4M3): the "fn" variant: no infinity, largest value 448.
     F8E4M3,
-    /// Like IEEE's: infinity, largest finite value 57344.
+    /// [`F8E5M2`](crate::F8E5M2): like IEEE's, with infinity, largest finite value 57344.
     F8E5M2,
-    /// One byte.
+    /// `bool`: one byte.
     Boolean,
+    /// `i32`
     I32,
     /// Only for O and LSE, and only the reference computes it.
     F64,
@@ -63,6 +67,7 @@ impl fmt::Display for DType {
 
 /// A type that a tensor's elements can have.
 pub trait Element: sealed::Sealed + Copy + Send + Sync + 'static {
+    /// The type, as a value.
     const DTYPE: DType;
 }
 

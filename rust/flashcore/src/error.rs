@@ -12,6 +12,7 @@ pub enum ErrorKind {
     InvalidArgument,
     /// Well-formed, but no kernel of the device computes it, or the device is not there.
     Unsupported,
+    /// The host has no memory left for the call.
     OutOfMemory,
     /// The GPU or its driver reported an error.
     Device,
@@ -37,6 +38,7 @@ pub struct Error {
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
+    /// What kind of error it is.
     pub fn kind(&self) -> ErrorKind {
         self.kind
     }

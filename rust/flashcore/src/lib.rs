@@ -33,6 +33,7 @@
 //! A [`Tensor`] of 16 or 8 bits has elements of [`F16`], [`Bf16`], [`F8E4M3`] or [`F8E5M2`], which
 //! are newtypes over the bits. On a GPU, [`Plan::run_on_device`] takes raw pointers and a stream.
 
+#![warn(missing_docs)]
 #![deny(unsafe_op_in_unsafe_fn)]
 #![deny(clippy::undocumented_unsafe_blocks)]
 

@@ -41,6 +41,7 @@ impl PlanOptions {
         PlanOptions::default()
     }
 
+    /// Where the plan runs. Default: the CPU.
     #[must_use]
     pub fn device(mut self, device: Device) -> PlanOptions {
         self.device = device;
@@ -154,10 +155,12 @@ impl Plan {
         &self.reason
     }
 
+    /// What it computes.
     pub fn problem(&self) -> &Problem {
         &self.problem
     }
 
+    /// Where it runs.
     pub fn device(&self) -> Device {
         self.device
     }
@@ -259,6 +262,7 @@ impl Plan {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Verdict {
+    /// The kernel's name in the table of kernels.
     pub kernel: String,
     /// A sentence why it cannot compute the problem.
     pub refusal: Option<String>,

@@ -214,6 +214,7 @@ impl Problem {
         self
     }
 
+    /// Where the diagonal lies. Default: [`Alignment::BottomRight`].
     #[must_use]
     pub fn alignment(mut self, alignment: Alignment) -> Problem {
         self.alignment = alignment;

@@ -66,10 +66,12 @@ impl TensorDesc {
         Ok(desc)
     }
 
+    /// The type of the elements.
     pub fn dtype(&self) -> DType {
         self.dtype
     }
 
+    /// The extents.
     pub fn shape(&self) -> &[usize] {
         &self.shape[..self.rank]
     }
@@ -94,15 +96,17 @@ impl TensorDesc {
     }
 
     /// The offsets, in elements, of the lowest and the highest element from `[0, 0, ...]`; none when
-    /// there are no elements. Exact, whatever the shape and strides are.
+    /// there are no elements.
     fn reach(&self) -> Option<(i128, i128)> {
-        let (mut lowest, mut highest) = (0, 0);
+        let (mut lowest, mut highest) = (0i128, 0i128);
         for (&extent, &stride) in self.shape().iter().zip(self.strides()) {
             if extent == 0 {
                 return None;
             }
+            // A product of two has 127 bits, a sum of four of these may not fit: that is too far.
             let steps = (extent as i128 - 1) * stride as i128;
-            *(if steps < 0 { &mut lowest } else { &mut highest }) += steps;
+            let end = if steps < 0 { &mut lowest } else { &mut highest };
+            *end = end.saturating_add(steps);
         }
         Some((lowest, highest))
     }
@@ -115,15 +119,16 @@ impl TensorDesc {
             None => (0, 0),
             Some(reach) => reach,
         };
-        let origin = origin as i128;
-        if origin + lowest < 0 || origin + highest >= length as i128 {
+        let (lowest, highest) =
+            (lowest.saturating_add(origin as i128), highest.saturating_add(origin as i128));
+        if lowest < 0 || highest >= length as i128 {
             return Err(Error::invalid(format!(
                 "tensor: shape {:?} with strides {:?} reaches from element {} to {}, wanted 0 to {}, the \
                  data",
                 self.shape(),
                 self.strides(),
-                origin + lowest,
-                origin + highest,
+                lowest,
+                highest,
                 length as i128 - 1
             )));
         }
@@ -213,6 +218,7 @@ impl<'a> Tensor<'a> {
         Ok(Tensor { desc, data: data.cast(), borrow: PhantomData })
     }
 
+    /// Shape, strides and type.
     pub fn desc(&self) -> TensorDesc {
         self.desc
     }
@@ -285,6 +291,7 @@ impl<'a> TensorMut<'a> {
         Ok(TensorMut { desc, data: data.cast(), borrow: PhantomData })
     }
 
+    /// Shape, strides and type.
     pub fn desc(&self) -> TensorDesc {
         self.desc
     }
@@ -408,7 +415,10 @@ mod tests {
         assert!(strided(22, &[24], &[-1]).is_err());
         assert!(strided(25, &[0], &[1]).is_err());
         assert!(strided(24, &[1], &[1]).is_err());
-        // Sums and products past 64 bits, which must not wrap into the slice.
+        // Sums and products past 64 bits, and past 128, which must not wrap into the slice.
+        let largest = i64::MAX as usize;
+        assert!(strided(0, &[largest; 4], &[isize::MAX; 4]).is_err());
+        assert!(strided(23, &[largest; 4], &[isize::MIN; 4]).is_err());
         for shape in [&[usize::MAX / 2, 3][..], &[3, usize::MAX / 2]] {
             for strides in [&[isize::MAX, isize::MAX][..], &[isize::MIN, isize::MIN], &[2, 2]] {
                 assert!(strided(0, shape, strides).is_err(), "{:?} {:?}", shape, strides);
