@@ -47,6 +47,8 @@ pub const FLASHCORE_BOOLEAN: i32 = 5;
 pub const FLASHCORE_I32: i32 = 6;
 /// Only for O and LSE, and only the reference computes it.
 pub const FLASHCORE_F64: i32 = 7;
+/// Only for the state of dropout.
+pub const FLASHCORE_I64: i32 = 8;
 
 /// Shape and strides without data. Strides are in elements.
 #[repr(C)]
