@@ -11,10 +11,10 @@ set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/scripts/common.sh"
 cd "$root"
 
-stages=(release example lint headers install resources bare python address thread simulator fuzz)
+stages=(release example lint headers install resources bare python rust address thread simulator fuzz)
 # These need no CUDA: where there is a toolkit they run with it hidden, as on a machine without. The
 # fuzzers see its headers, for those are all that plans of CUDA kernels need.
-bare_stages=(bare python address thread)
+bare_stages=(bare python rust address thread)
 passed=0
 failed=0
 failures=()
@@ -143,12 +143,14 @@ without_cuda() {
   rm -f "$log"
 }
 
-# The wheel in an environment of its own, and the tests of python/tests in it.
-stage_python() {
-  local log status=0 good bad
+# counted_by NAME COMMAND...: a script whose last line is "NAME: N passed, M failed", with more after
+# it or not.
+counted_by() {
+  local name=$1 log status=0 good bad
+  shift
   log=$(mktemp)
-  scripts/python.sh build-python >"$log" 2>&1 || status=$?
-  if ! read -r good bad < <(sed -nE 's/^python: ([0-9]+) passed, ([0-9]+) failed.*/\1 \2/p' "$log"); then
+  "$@" >"$log" 2>&1 || status=$?
+  if ! read -r good bad < <(sed -nE "s/^$name: ([0-9]+) passed, ([0-9]+) failed.*/\1 \2/p" "$log"); then
     tail -n 60 "$log"
     count 1 "$stage: the tests did not run"
     rm -f "$log"
@@ -165,6 +167,12 @@ stage_python() {
   rm -f "$log"
 }
 
+# The wheel in an environment of its own, and the tests of python/tests in it.
+stage_python() { counted_by python scripts/python.sh build-python; }
+
+# The Rust crates, with the distribution's two compilers.
+stage_rust() { counted_by rust scripts/rust.sh build-rust; }
+
 # Quick to compile, and with the line numbers that a report needs.
 sanitized=(-DCMAKE_BUILD_TYPE=RelWithDebInfo "-DCMAKE_CXX_FLAGS_RELWITHDEBINFO=-O1 -g1"
            -DFLASHCORE_CUDA=OFF)
@@ -174,6 +182,7 @@ stage_address() {
     -DFLASHCORE_SANITIZE=address,undefined || return 0
   built build-address || return 0
   run_ctest build-address
+  check scripts/rust_address.sh build-address
 }
 
 # The programs in which threads meet.

@@ -27,6 +27,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+constexpr const char* kBackwardShapes = "small,mission,long,wide";
 constexpr int64_t kSanitized = 12;  // random problems of a kernel under each tool
 
 struct Options {
@@ -40,6 +41,7 @@ struct Options {
   int64_t largest_head_dim = bench::RandomSpace{}.largest_head_dim;
   bool sanitizers = false;
   bool only_run = false;
+  bool backward = false;
   std::string out;
 };
 
@@ -51,6 +53,13 @@ Status check(const Options& options) {
   if (options.largest_head_dim < 1) {
     return invalid("--largest-head-dim: is {}, wanted 1 or more", options.largest_head_dim);
   }
+  if (options.backward && options.shapes.find("scores") != std::string::npos &&
+      options.shapes != Options{}.shapes) {
+    return invalid("--shapes: is '{}', wanted no scores with --backward", options.shapes);
+  }
+  if (options.backward && options.choice.batch_invariant) {
+    return invalid("--batch-invariant: is given, wanted it only without --backward");
+  }
   return {};
 }
 
@@ -59,6 +68,7 @@ bench::RandomTrials random_part(const Options& options) {
       .problems = options.random, .first_seed = options.random_seed, .space = {}};
   random.space.largest_seqlen = options.largest_seqlen;
   random.space.largest_head_dim = options.largest_head_dim;
+  random.backward = options.backward;
   return random;
 }
 
@@ -67,6 +77,7 @@ bench::RandomTrials random_part(const Options& options) {
 Result<Json> run_sanitizers(const Options& options, const std::string& kernel,
                             const PlanOptions& plan) {
   std::vector<std::string> arguments = {"verify", "--only-run"};
+  if (options.backward) arguments.emplace_back("--backward");
   for (const auto& [name, value] :
        {std::pair<std::string, std::string>{"--random", std::to_string(kSanitized)},
         {"--random-seed", std::to_string(options.random_seed)},
@@ -173,7 +184,8 @@ bool print_table(const std::vector<bench::GateRow>& rows, Session& session) {
 Result<bool> judge_all(const Options& options, const Shapes& shapes,
                        const std::vector<int64_t>& seeds, const bench::Tested& tested,
                        bench::Verified& found, Session& session) {
-  const Result<std::vector<bench::GateRow>> rows = bench::judge_table(shapes.table, seeds, tested);
+  const Result<std::vector<bench::GateRow>> rows =
+      bench::judge_table(shapes.table, seeds, tested, options.backward);
   if (!rows.ok()) return rows.status();
   bool passed = print_table(*rows, session);
   found.table = bench::gate_rows_json(*rows, seeds);
@@ -210,10 +222,14 @@ Result<ExitCode> execute(const Options& options, Session& session) {
   if (options.sanitizers && plan.device.kind != DeviceKind::cuda) {
     return unsupported("--sanitizers: is given for the CPU, wanted a CUDA device");
   }
-  const Result<Shapes> shapes = parse_shapes(options.shapes, options.dtypes);
+  // Hard scores are of the forward pass.
+  const bool usual_shapes = options.shapes == Options{}.shapes;
+  const Result<Shapes> shapes = parse_shapes(
+      options.backward && usual_shapes ? kBackwardShapes : options.shapes, options.dtypes);
   if (!shapes.ok()) return shapes.status();
 
   bench::Verified found;
+  found.backward = options.backward;
   const Result<bool> judged = judge_all(options, *shapes, *seeds, tested, found, session);
   if (!judged.ok()) return judged.status();
   bool passed = *judged;
@@ -232,6 +248,7 @@ Result<ExitCode> execute(const Options& options, Session& session) {
   }
   session.document({{"status", passed ? "ok" : "check_failed"},
                     {"device", bench::to_text(plan.device)},
+                    {"pass", options.backward ? "backward" : "forward"},
                     {"table", found.table},
                     {"scores", found.scores},
                     {"random", found.random},
@@ -250,6 +267,7 @@ Command verify_command() {
           "  flashcore verify\n"
           "  flashcore verify --shapes small,mission --dtypes f32,f16,bf16\n"
           "  flashcore verify --shapes none --random 1000 --random-seed 42\n"
+          "  flashcore verify --backward --shapes none --random 1000\n"
           "  flashcore verify --device cuda --kernel forward_sm90_throughput --sanitizers --out "
           "gates.json",
       .declare =
@@ -270,6 +288,7 @@ Command verify_command() {
                        "Longest sequence of the random problems");
             set.number("--largest-head-dim", options->largest_head_dim,
                        "Largest head dimension of the random problems");
+            set.flag("--backward", options->backward, "Of the backward pass: gradients");
             set.flag("--sanitizers", options->sanitizers,
                      "Also run random problems under compute-sanitizer's four tools");
             set.flag("--only-run", options->only_run,

@@ -2,7 +2,7 @@
 # built runs where only the C and C++ runtimes are.
 find_package(fmt REQUIRED)
 find_package(Threads REQUIRED)
-if(NOT FLASHCORE_WHEEL)
+if(NOT FLASHCORE_LIBRARY_ONLY)
   find_package(nlohmann_json REQUIRED)  # nlohmann_json::nlohmann_json
   find_package(CLI11 REQUIRED)          # CLI11::CLI11
 endif()

@@ -3,7 +3,11 @@ set(FLASHCORE_CUDA "AUTO" CACHE STRING "Build the CUDA kernels: AUTO (when nvcc 
 option(FLASHCORE_TESTS "Build the tests" ON)
 option(FLASHCORE_FUZZ "Build the libFuzzer programs, with address and undefined sanitizers" OFF)
 option(FLASHCORE_SIMULATOR "Build the simulator of CUDA kernels and its tests; in a folder of its own" OFF)
+option(FLASHCORE_LIBRARY_ONLY "Build the libraries alone, with fewer dependencies; without tests" OFF)
 option(FLASHCORE_WHEEL "Build the shared library for a Python wheel: libstdc++ inside" OFF)
+if(FLASHCORE_WHEEL)
+  set(FLASHCORE_LIBRARY_ONLY ON)
+endif()
 # With the compilers of the checks; others may warn of more, which must keep nobody from building.
 set(werror OFF)
 if("${CMAKE_CXX_COMPILER_ID} ${CMAKE_CXX_COMPILER_VERSION}" MATCHES "^(GNU 12|Clang 14)[.]")

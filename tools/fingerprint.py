@@ -68,7 +68,7 @@ def fingerprint(sources: list[pathlib.Path], src: pathlib.Path) -> str:
 def fingerprints(root: pathlib.Path) -> dict[str, str]:
     src = root / "src"
     cpu = [path for path in sorted((src / "cpu").rglob("*")) if path.is_file()]
-    judges = [path for path in cpu if path.name.startswith("reference.")]
+    judges = [path for path in cpu if path.name.startswith("reference")]
     kernels = {"cpu_simd": [path for path in cpu if path not in judges],
                "reference": judges, "naive": judges}
     return {name: fingerprint(files, src) for name, files in kernels.items() if files}

@@ -203,9 +203,10 @@ RandomDraw::RandomDraw(uint64_t seed, const RandomSpace& space) : random_(seed),
   const Sizes s = random_sizes(random_, space);
   sizes_ = s;
   const DType dtype =
-      space.any_dtype
+      !space.any_dtype ? space.dtype
+      : space.fp8
           ? random_.pick({DType::f32, DType::f16, DType::bf16, DType::f8e4m3, DType::f8e5m2})
-          : space.dtype;
+          : random_.pick({DType::f32, DType::f16, DType::bf16});
   const bool fp8 = dtype == DType::f8e4m3 || dtype == DType::f8e5m2;
   const DType o_dtype = !space.any_dtype ? DType::f16
                         : fp8            ? random_.pick({DType::f32, DType::f16, DType::bf16})

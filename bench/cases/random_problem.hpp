@@ -14,6 +14,7 @@ namespace flashcore::bench {
 struct RandomSpace {
   int64_t largest_seqlen = 160;
   int64_t largest_head_dim = 136;
+  bool fp8 = true;            // among any types
   bool any_dtype = true;      // otherwise `dtype` only, with an f16 O
   DType dtype = DType::f16;   // or f8e4m3, quantised as a user would (fp8_problem.hpp)
   bool any_feature = true;    // otherwise only causal and alignment

@@ -1,11 +1,13 @@
 // A planned problem on its device: tensors and workspace are there, and results come back.
 #pragma once
 
-#include <map>
 #include <memory>
-#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
 
 #include "bench/device/device_memory.hpp"
+#include "bench/tensors/backward_set.hpp"
 #include "bench/tensors/tensor_set.hpp"
 #include "flashcore/flashcore.hpp"
 
@@ -16,6 +18,7 @@ class Execution {
  public:
   // `host` must outlive it. Outputs on the device start as they are on the host.
   static Result<Execution> prepare(const Plan& plan, Device device, HostProblem& host);
+  static Result<Execution> prepare(const Plan& plan, Device device, HostBackward& host);
 
   // As Plan::run: asynchronous on a GPU.
   Status run(Stream stream = {}) const;
@@ -24,15 +27,22 @@ class Execution {
   Status fetch();
 
  private:
-  Execution(Plan plan, HostProblem& host) : plan_(std::move(plan)), host_(&host) {}
-  Status allocate_workspace();
+  struct Copy {
+    std::string_view name;
+    HostTensor* tensor;
+    bool is_output;
+    void* memory;  // of HostTensor::memory(); null on the CPU
+  };
+
+  explicit Execution(Plan plan) : plan_(std::move(plan)) {}
+  Status allocate(Device device);
   Status copy_tensors();
+  void* pointer_to(std::string_view name) const;
 
   Plan plan_;
-  HostProblem* host_;
   std::unique_ptr<DeviceMemory> memory_;
-  std::map<std::string, void*, std::less<>> copies_;  // of HostTensor::memory(); empty on the CPU
-  Arguments arguments_;
+  std::vector<Copy> tensors_;
+  std::variant<Arguments, BackwardArguments> arguments_;
   void* workspace_ = nullptr;
 };
 

@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdlib>
+#include <functional>
 #include <iterator>
 #include <limits>
 #include <optional>
 #include <utility>
 
 #include "plan/device.hpp"
+#include "plan/table.hpp"
 #include "problem/status.hpp"
 
 namespace flashcore::bench {
@@ -120,10 +122,19 @@ Result<ChosenPlan> choose_plan(const Problem& problem, const PlanChoice& choice)
   return unsupported("device: there is none, wanted one");
 }
 
-Result<std::vector<KernelVerdict>> kernels_under_test(const Problem& problem,
-                                                      const PlanOptions& options, bool all,
-                                                      const std::vector<std::string>& names) {
-  const Result<std::vector<KernelVerdict>> verdicts = explain(problem, options);
+namespace {
+
+bool has_backward(const std::string& name) {
+  return std::any_of(kernels().begin(), kernels().end(), [&](const Kernel& kernel) {
+    return kernel.name == name && kernel.backward.plan;
+  });
+}
+
+// `planned` is make_plan's answer to the options: it has the sentence for a name that is none.
+Result<std::vector<KernelVerdict>> select_kernels(
+    const Result<std::vector<KernelVerdict>>& verdicts,
+    const std::function<Result<Plan>()>& planned, const PlanOptions& options, bool all,
+    const std::vector<std::string>& names) {
   if (!verdicts.ok()) return verdicts.status();
   std::vector<KernelVerdict> tested;
   for (const std::string& name : names) {
@@ -141,7 +152,7 @@ Result<std::vector<KernelVerdict>> kernels_under_test(const Problem& problem,
   if (!options.kernel.empty()) {
     select([&](const KernelVerdict& one) { return one.kernel == options.kernel; });
     if (!tested.empty()) return tested;
-    const Result<Plan> plan = make_plan(problem, options);  // has the sentence for such a name
+    const Result<Plan> plan = planned();
     return plan.ok() ? invalid("kernel: is '{}', wanted one of this device's", options.kernel)
                      : plan.status();
   }
@@ -152,6 +163,28 @@ Result<std::vector<KernelVerdict>> kernels_under_test(const Problem& problem,
     select([](const KernelVerdict& one) { return one.kernel == "reference"; });
   }
   return tested;
+}
+
+}  // namespace
+
+Result<std::vector<KernelVerdict>> kernels_under_test(const Problem& problem,
+                                                      const PlanOptions& options, bool all,
+                                                      const std::vector<std::string>& names) {
+  return select_kernels(
+      explain(problem, options), [&] { return make_plan(problem, options); }, options, all, names);
+}
+
+Result<std::vector<KernelVerdict>> kernels_under_test(const Problem& problem,
+                                                      const Gradients& gradients,
+                                                      const PlanOptions& options, bool all,
+                                                      const std::vector<std::string>& names) {
+  Result<std::vector<KernelVerdict>> verdicts = explain_backward(problem, gradients, options);
+  if (verdicts.ok()) {
+    std::erase_if(*verdicts, [](const KernelVerdict& one) { return !has_backward(one.kernel); });
+  }
+  return select_kernels(
+      verdicts, [&] { return make_backward_plan(problem, gradients, options); }, options, all,
+      names);
 }
 
 }  // namespace flashcore::bench

@@ -48,4 +48,10 @@ Result<std::vector<KernelVerdict>> kernels_under_test(const Problem& problem,
                                                       const PlanOptions& options, bool all,
                                                       const std::vector<std::string>& names = {});
 
+// The same for a backward pass, of kernels that have one.
+Result<std::vector<KernelVerdict>> kernels_under_test(const Problem& problem,
+                                                      const Gradients& gradients,
+                                                      const PlanOptions& options, bool all,
+                                                      const std::vector<std::string>& names = {});
+
 }  // namespace flashcore::bench

@@ -137,7 +137,7 @@ class DictionaryReader {
   std::string_view rest_;
 };
 
-// Empty for types that .npy does not have.
+// Empty for types that .npy does not have, and for i64, which is narrowed when it is read.
 std::string_view written_descr(DType dtype) {
   switch (dtype) {
     case DType::f32:
@@ -153,6 +153,7 @@ std::string_view written_descr(DType dtype) {
     case DType::bf16:
     case DType::f8e4m3:
     case DType::f8e5m2:
+    case DType::i64:
       break;
   }
   return "";

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cmath>
+#include <cstring>
 #include <optional>
 
 #include "bench/tensors/random.hpp"
@@ -22,20 +23,20 @@ struct OptionalTensor {
 constexpr std::array<RequiredTensor, 4> kRequired = {
     {{"q", &Problem::q}, {"k", &Problem::k}, {"v", &Problem::v}, {"o", &Problem::o}}};
 
-constexpr std::array<OptionalTensor, 13> kOptional = {
-    {{"lse", &Problem::lse},
-     {"bias", &Problem::bias},
-     {"mask", &Problem::mask},
-     {"alibi_slopes", &Problem::alibi_slopes},
-     {"sinks", &Problem::sinks},
-     {"q_scale", &Problem::q_scale},
-     {"k_scale", &Problem::k_scale},
-     {"v_scale", &Problem::v_scale},
-     {"cu_seqlens_q", &Problem::cu_seqlens_q},
-     {"cu_seqlens_kv", &Problem::cu_seqlens_kv},
-     {"seqlens_q", &Problem::seqlens_q},
-     {"seqlens_kv", &Problem::seqlens_kv},
-     {"causal_offsets", &Problem::causal_offsets}}};
+constexpr std::array<OptionalTensor, 14> kOptional = {{{"lse", &Problem::lse},
+                                                       {"bias", &Problem::bias},
+                                                       {"mask", &Problem::mask},
+                                                       {"alibi_slopes", &Problem::alibi_slopes},
+                                                       {"sinks", &Problem::sinks},
+                                                       {"q_scale", &Problem::q_scale},
+                                                       {"k_scale", &Problem::k_scale},
+                                                       {"v_scale", &Problem::v_scale},
+                                                       {"cu_seqlens_q", &Problem::cu_seqlens_q},
+                                                       {"cu_seqlens_kv", &Problem::cu_seqlens_kv},
+                                                       {"seqlens_q", &Problem::seqlens_q},
+                                                       {"seqlens_kv", &Problem::seqlens_kv},
+                                                       {"causal_offsets", &Problem::causal_offsets},
+                                                       {"dropout_state", &Problem::dropout_state}}};
 
 }  // namespace
 
@@ -84,6 +85,9 @@ Arguments bind(const Problem& problem, const std::function<void*(std::string_vie
   args.seqlens_q = ints(problem.seqlens_q, "seqlens_q");
   args.seqlens_kv = ints(problem.seqlens_kv, "seqlens_kv");
   args.causal_offsets = ints(problem.causal_offsets, "causal_offsets");
+  if (problem.dropout_state) {
+    args.dropout_state = static_cast<const int64_t*>(pointer_of("dropout_state"));
+  }
   return args;
 }
 
@@ -133,10 +137,17 @@ void fill_inputs(HostProblem& host, uint64_t seed) {
       tensor.fill([&] { return static_cast<double>(rows.shape[packed ? 0 : 2]); });
     } else if (name == "causal_offsets") {
       tensor.fill([] { return 0.0; });
+    } else if (name == "dropout_state") {
+      fill_dropout_state(host);
     } else {
       tensor.fill([&] { return random.normal(); });
     }
   });
+}
+
+void fill_dropout_state(HostProblem& host) {
+  const uint64_t state[] = {host.dropout_seed, host.dropout_offset};
+  std::memcpy(host.at("dropout_state").data(), state, sizeof state);
 }
 
 void poison_outputs(HostProblem& host) {

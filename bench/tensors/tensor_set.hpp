@@ -44,6 +44,9 @@ HostProblem allocate(const Problem& problem);
 // ALiBi slopes 2^(-8 (h + 1) / H), scales in [0.5, 2), full lengths, equal packed entries.
 void fill_inputs(HostProblem& host, uint64_t seed);
 
+// Puts the seed and the offset of the problem into its dropout_state.
+void fill_dropout_state(HostProblem& host);
+
 // Every byte of O and LSE becomes 0xFF again.
 void poison_outputs(HostProblem& host);
 

@@ -1,10 +1,12 @@
 #include "bench/verify/findings.hpp"
 
 #include <algorithm>
+#include <memory>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <tuple>
+#include <utility>
 
+#include "bench/cases/random_backward.hpp"
 #include "bench/cases/random_problem.hpp"
 #include "bench/device/plan_choice.hpp"
 #include "bench/verify/kernel.hpp"
@@ -32,11 +34,15 @@ void Findings::refuse(const std::string& kernel, const std::string& sentence) {
   tallies_[kernel].refuse(sentence);
 }
 
-void Findings::add(const std::string& kernel, const Verdict& verdict, const Trial& trial) {
+TrialText text_of(const Trial& trial) {
+  return {trial.seed, trial.name, [&trial] { return describe(trial.problem); }, trial.repeat};
+}
+
+void Findings::add(const std::string& kernel, const Verdict& verdict, const TrialText& trial) {
   const std::scoped_lock lock(mutex_);
   tallies_[kernel].add(verdict, trial.name);
   if (verdict.passed) return;
-  failures_.push_back({trial.seed, trial.name, kernel, verdict.failure, describe(trial.problem),
+  failures_.push_back({trial.seed, trial.name, kernel, verdict.failure, trial.problem(),
                        trial.repeat ? trial.repeat(kernel) : ""});
 }
 
@@ -74,30 +80,67 @@ nlohmann::ordered_json failures_json(const Findings& found) {
   return failures;
 }
 
-Status judge_trial(const Trial& trial, const Tested& tested, Findings& found,
-                   const std::function<void(const std::string&)>& step) {
-  const Result<std::vector<KernelVerdict>> kernels =
-      kernels_under_test(trial.problem, tested.plan, true, tested.kernels);
+namespace {
+
+// `prepare` makes the problem's data and the reference, and gives judge(kernel).
+using Judge = std::function<Verdict(const std::string& kernel)>;
+
+Status judge_kernels(const Result<std::vector<KernelVerdict>>& kernels, const TrialText& trial,
+                     const std::function<Result<Judge>()>& prepare, Findings& found,
+                     const std::function<void(const std::string&)>& step) {
   if (!kernels.ok()) return kernels.status();
-  std::optional<HostProblem> host;
-  Reference reference;
+  Judge judge;
   for (const KernelVerdict& kernel : *kernels) {
     if (!kernel.refusal.empty()) {
       found.refuse(kernel.kernel, kernel.refusal);
       continue;
     }
-    if (!host) {
+    if (!judge) {
       if (step) step(trial.name + ", reference");
-      host = trial.fill();
-      Result<Reference> computed = trial.reference(*host);
-      if (!computed.ok()) return computed.status();
-      reference = std::move(*computed);
+      Result<Judge> prepared = prepare();
+      if (!prepared.ok()) return prepared.status();
+      judge = std::move(*prepared);
     }
     if (step) step(trial.name + ", " + kernel.kernel);
-    const Verdict verdict = judge_kernel(*host, reference, tested.plan, kernel.kernel, trial.seed);
-    found.add(kernel.kernel, verdict, trial);
+    found.add(kernel.kernel, judge(kernel.kernel), trial);
   }
   return {};
+}
+
+}  // namespace
+
+Status judge_trial(const Trial& trial, const Tested& tested, Findings& found,
+                   const std::function<void(const std::string&)>& step) {
+  return judge_kernels(
+      kernels_under_test(trial.problem, tested.plan, true, tested.kernels), text_of(trial),
+      [&]() -> Result<Judge> {
+        const auto host = std::make_shared<HostProblem>(trial.fill());
+        Result<Reference> reference = trial.reference(*host);
+        if (!reference.ok()) return reference.status();
+        return Judge([&, host, reference = std::move(*reference)](const std::string& kernel) {
+          return judge_kernel(*host, reference, tested.plan, kernel, trial.seed);
+        });
+      },
+      found, step);
+}
+
+Status judge_trial(const BackwardTrial& trial, const Tested& tested, Findings& found,
+                   const std::function<void(const std::string&)>& step) {
+  const TrialText text{trial.seed, trial.name,
+                       [&] { return describe(trial.problem, trial.gradients); }, trial.repeat};
+  return judge_kernels(
+      kernels_under_test(trial.problem, trial.gradients, tested.plan, true, tested.kernels), text,
+      [&]() -> Result<Judge> {
+        Result<HostBackward> filled = trial.fill();
+        if (!filled.ok()) return filled.status();
+        const auto host = std::make_shared<HostBackward>(std::move(*filled));
+        Result<GradientReferences> reference = compute_reference(*host, tested.plan.threads);
+        if (!reference.ok()) return reference.status();
+        return Judge([&, host, reference = std::move(*reference)](const std::string& kernel) {
+          return judge_kernel(*host, reference, tested.plan, kernel, trial.seed);
+        });
+      },
+      found, step);
 }
 
 Status for_each_trial(const std::string& task, int64_t count, int threads,

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "bench/gate/gates.hpp"
+#include "bench/gate/gradient_gates.hpp"
 #include "bench/text/progress.hpp"
 #include "flashcore/flashcore.hpp"
 
@@ -39,6 +40,25 @@ struct Trial {
   std::function<std::string(const std::string& kernel)> repeat = nullptr;  // the command
 };
 
+// The same of a backward problem.
+struct BackwardTrial {
+  uint64_t seed = 0;
+  std::string name;
+  Problem problem;
+  Gradients gradients;
+  std::function<Result<HostBackward>()> fill;
+  std::function<std::string(const std::string& kernel)> repeat = nullptr;
+};
+
+// How a failure of a trial is told.
+struct TrialText {
+  uint64_t seed = 0;
+  std::string name;
+  std::function<std::string()> problem;
+  std::function<std::string(const std::string& kernel)> repeat = nullptr;
+};
+TrialText text_of(const Trial& trial);
+
 struct Failure {
   uint64_t seed = 0;
   std::string name, kernel, what, problem, repeat;
@@ -48,7 +68,10 @@ struct Failure {
 class Findings {
  public:
   void refuse(const std::string& kernel, const std::string& sentence);
-  void add(const std::string& kernel, const Verdict& verdict, const Trial& trial);
+  void add(const std::string& kernel, const Verdict& verdict, const TrialText& trial);
+  void add(const std::string& kernel, const Verdict& verdict, const Trial& trial) {
+    add(kernel, verdict, text_of(trial));
+  }
 
   const std::map<std::string, Tally>& tallies() const { return tallies_; }  // by kernel
   std::vector<Failure> failures() const;  // in order of seeds and names
@@ -74,6 +97,8 @@ struct Tested {
 // Judges every kernel on the problem. Its data and reference are made once, when the first kernel
 // computes it; `step` is told what begins. A status is an error of the program's own.
 Status judge_trial(const Trial& trial, const Tested& tested, Findings& found,
+                   const std::function<void(const std::string&)>& step = nullptr);
+Status judge_trial(const BackwardTrial& trial, const Tested& tested, Findings& found,
                    const std::function<void(const std::string&)>& step = nullptr);
 
 // Calls judge(n) for n in [0, count) on up to `threads` threads (0: all) and shows the progress,

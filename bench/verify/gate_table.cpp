@@ -7,23 +7,40 @@
 namespace flashcore::bench {
 
 Result<std::vector<GateRow>> judge_table(const std::vector<Case>& cases,
-                                         const std::vector<int64_t>& seeds, const Tested& tested) {
+                                         const std::vector<int64_t>& seeds, const Tested& tested,
+                                         bool backward) {
   std::vector<GateRow> rows;
   if (cases.empty()) return rows;
   Progress progress(Progress::usual(), "verify", std::ssize(cases) * std::ssize(seeds));
   for (const Case& one : cases) {
     Findings found;
     for (const int64_t seed : seeds) {
-      const Trial trial{
-          .seed = static_cast<uint64_t>(seed),
-          .name = fmt::format("{} {}{} seed {}", one.name, to_string(one.dtype),
-                              one.causal ? " causal" : "", seed),
-          .problem = to_problem(one),
-          .fill = [&] { return fill(one, static_cast<uint64_t>(seed)); },
-          .reference =
-              [&](HostProblem& host) { return compute_reference(host, tested.plan.threads); }};
-      const Status status =
-          judge_trial(trial, tested, found, [&](const std::string& what) { progress.step(what); });
+      const auto number = static_cast<uint64_t>(seed);
+      const std::string name = fmt::format("{} {}{} seed {}", one.name, to_string(one.dtype),
+                                           one.causal ? " causal" : "", seed);
+      const auto step = [&](const std::string& what) { progress.step(what); };
+      const int threads = tested.plan.threads;
+      const auto judge_one = [&] {
+        if (!backward) {
+          return judge_trial(
+              {.seed = number,
+               .name = name,
+               .problem = to_problem(one),
+               .fill = [&] { return fill(one, number); },
+               .reference = [&](HostProblem& host) { return compute_reference(host, threads); }},
+              tested, found, step);
+        }
+        const Gradients gradients = gradients_of(to_problem(one), false);
+        return judge_trial(
+            {.seed = number,
+             .name = name,
+             .problem = to_problem(one),
+             .gradients = gradients,
+             .fill =
+                 [&] { return make_host_backward(fill(one, number), gradients, number, threads); }},
+            tested, found, step);
+      };
+      const Status status = judge_one();
       if (!status.ok()) return status;
       progress.advance();
     }

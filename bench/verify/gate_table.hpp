@@ -20,8 +20,10 @@ struct GateRow {
 };
 
 // Judges the kernels on every case, with the inputs of every seed. Rows come case by case.
+// `backward`: of the backward pass.
 Result<std::vector<GateRow>> judge_table(const std::vector<Case>& cases,
-                                         const std::vector<int64_t>& seeds, const Tested& tested);
+                                         const std::vector<int64_t>& seeds, const Tested& tested,
+                                         bool backward = false);
 
 // [{"shape", "dtype", "causal", "kernel", "seeds", "passed", "refusal", "failure", ...errors}]
 nlohmann::ordered_json gate_rows_json(const std::vector<GateRow>& rows,

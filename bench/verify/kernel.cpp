@@ -19,10 +19,16 @@
 namespace flashcore::bench {
 namespace {
 
-std::vector<std::byte> outputs(HostProblem& host) {
+bool is_output_of(const HostProblem& /*host*/, std::string_view name) { return is_output(name); }
+bool is_output_of(const HostBackward& /*host*/, std::string_view name) {
+  return is_gradient_output(name);
+}
+
+template <class Host>
+std::vector<std::byte> outputs(Host& host) {
   std::vector<std::byte> bytes;
   for (auto& [name, tensor] : host.tensors) {
-    if (!is_output(name)) continue;
+    if (!is_output_of(host, name)) continue;
     const auto memory = tensor.memory();
     bytes.insert(bytes.end(), memory.begin(), memory.end());
   }
@@ -35,12 +41,18 @@ void print(const std::string& line) {
   std::fflush(stdout);
 }
 
-}  // namespace
+Result<Plan> plan_of(const HostProblem& host, const PlanOptions& options) {
+  return make_plan(host.problem, options);
+}
+Result<Plan> plan_of(const HostBackward& host, const PlanOptions& options) {
+  return make_backward_plan(host.forward.problem, host.gradients, options);
+}
 
-Status run_kernel(HostProblem& host, PlanOptions options, const std::string& kernel) {
+template <class Host>
+Status run_poisoned(Host& host, PlanOptions options, const std::string& kernel) {
   options.kernel = kernel;
   poison_outputs(host);
-  const Result<Plan> plan = make_plan(host.problem, options);
+  const Result<Plan> plan = plan_of(host, options);
   if (!plan.ok()) return plan.status();
   Result<Execution> execution = Execution::prepare(*plan, options.device, host);
   if (!execution.ok()) return execution.status();
@@ -48,22 +60,21 @@ Status run_kernel(HostProblem& host, PlanOptions options, const std::string& ker
   return execution->fetch();
 }
 
-namespace {
-
 constexpr uint64_t kOtherOrder = 1'000'003;  // far from the seeds of other problems
 constexpr double kMostSeconds = 300;         // a simulated run that takes longer does not end
 
-Verdict judge_two_runs(HostProblem& host, const Reference& reference, const PlanOptions& options,
+template <class Host, class AnyReference>
+Verdict judge_two_runs(Host& host, const AnyReference& reference, const PlanOptions& options,
                        const std::string& kernel) {
   Verdict verdict;
-  Status status = run_kernel(host, options, kernel);
+  Status status = run_poisoned(host, options, kernel);
   if (status.ok()) {
     verdict = judge(host, reference);
     const std::vector<std::byte> first = outputs(host);
     if (const std::optional<uint64_t> order = simulator_seed()) {
       seed_simulator(*order + kOtherOrder);
     }
-    status = run_kernel(host, options, kernel);
+    status = run_poisoned(host, options, kernel);
     verdict.repeats = !status.ok() || outputs(host) == first;
     if (verdict.passed && !verdict.repeats) {
       verdict.passed = false;
@@ -77,7 +88,8 @@ Verdict judge_two_runs(HostProblem& host, const Reference& reference, const Plan
 }
 
 // A kernel that is wrong may write anywhere, or never end.
-Verdict judge_in_copy(HostProblem& host, const Reference& reference, const PlanOptions& options,
+template <class Host, class AnyReference>
+Verdict judge_in_copy(Host& host, const AnyReference& reference, const PlanOptions& options,
                       const std::string& kernel, uint64_t seed) {
   const Result<std::string> told = call_in_copy(
       [&] {
@@ -112,14 +124,33 @@ Verdict judge_in_copy(HostProblem& host, const Reference& reference, const PlanO
   return verdict;
 }
 
-}  // namespace
-
-Verdict judge_kernel(HostProblem& host, const Reference& reference, const PlanOptions& options,
-                     const std::string& kernel, uint64_t seed) {
+template <class Host, class AnyReference>
+Verdict judge_any(Host& host, const AnyReference& reference, const PlanOptions& options,
+                  const std::string& kernel, uint64_t seed) {
   if (options.device.kind == DeviceKind::sim) {
     return judge_in_copy(host, reference, options, kernel, seed);
   }
   return judge_two_runs(host, reference, options, kernel);
+}
+
+}  // namespace
+
+Status run_kernel(HostProblem& host, const PlanOptions& options, const std::string& kernel) {
+  return run_poisoned(host, options, kernel);
+}
+
+Status run_kernel(HostBackward& host, const PlanOptions& options, const std::string& kernel) {
+  return run_poisoned(host, options, kernel);
+}
+
+Verdict judge_kernel(HostProblem& host, const Reference& reference, const PlanOptions& options,
+                     const std::string& kernel, uint64_t seed) {
+  return judge_any(host, reference, options, kernel, seed);
+}
+
+Verdict judge_kernel(HostBackward& host, const GradientReferences& reference,
+                     const PlanOptions& options, const std::string& kernel, uint64_t seed) {
+  return judge_any(host, reference, options, kernel, seed);
 }
 
 std::string repeat_device(Device device) {
@@ -130,11 +161,24 @@ std::string repeat_device(Device device) {
   return text;
 }
 
-Status run_marked(HostProblem& host, const PlanOptions& options, const std::string& kernel) {
+namespace {
+
+template <class Host>
+Status run_between_marks(Host& host, const PlanOptions& options, const std::string& kernel) {
   print(sanitizer_mark(kernel, true));
   Status status = run_kernel(host, options, kernel);
   print(status.ok() ? sanitizer_mark(kernel, false) : "========= flashcore: " + status.message());
   return status;
+}
+
+}  // namespace
+
+Status run_marked(HostProblem& host, const PlanOptions& options, const std::string& kernel) {
+  return run_between_marks(host, options, kernel);
+}
+
+Status run_marked(HostBackward& host, const PlanOptions& options, const std::string& kernel) {
+  return run_between_marks(host, options, kernel);
 }
 
 }  // namespace flashcore::bench

@@ -6,11 +6,11 @@
 #include <cstring>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "bench/cases/batch_company.hpp"
+#include "bench/cases/random_backward.hpp"
 #include "bench/device/plan_choice.hpp"
 #include "bench/verify/kernel.hpp"
 #include "problem/status.hpp"
@@ -19,10 +19,10 @@ namespace flashcore::bench {
 namespace {
 
 std::string repeat(uint64_t seed, const std::string& kernel, const RandomSpace& space,
-                   const PlanOptions& plan) {
+                   const PlanOptions& plan, bool backward) {
   constexpr RandomSpace kUsual;
-  std::string line =
-      fmt::format("flashcore verify --shapes none --random 1 --random-seed {}", seed);
+  std::string line = fmt::format("flashcore verify{} --shapes none --random 1 --random-seed {}",
+                                 backward ? " --backward" : "", seed);
   // In company the choice is part of what is verified.
   if (!plan.batch_invariant || !plan.kernel.empty()) line += " --kernel " + kernel;
   if (space.largest_seqlen != kUsual.largest_seqlen) {
@@ -81,12 +81,23 @@ Status judge_random(const RandomTrials& asked, const Tested& tested, Findings& f
   };
   const auto judge_one = [&](int64_t n) {
     const uint64_t seed = asked.first_seed + static_cast<uint64_t>(n);
+    const auto repeated = [&](const std::string& kernel) {
+      return repeat(seed, kernel, asked.space, tested.plan, asked.backward);
+    };
+    if (asked.backward) {
+      const RandomBackward draw(seed, asked.space);
+      return judge_trial({.seed = seed,
+                          .name = name(n),
+                          .problem = draw.problem(),
+                          .gradients = draw.gradients(),
+                          .fill = [&] { return draw.fill(one.plan.threads); },
+                          .repeat = repeated},
+                         one, found);
+    }
     Trial trial;
     trial.seed = seed;
     trial.name = name(n);
-    trial.repeat = [&](const std::string& kernel) {
-      return repeat(seed, kernel, asked.space, tested.plan);
-    };
+    trial.repeat = repeated;
     if (one.plan.batch_invariant) return judge_company(trial, asked.space, one.plan, found);
     const RandomDraw draw(seed, asked.space);
     trial.problem = draw.problem();
@@ -110,6 +121,30 @@ nlohmann::ordered_json random_json(const RandomTrials& asked, const Findings& fo
           {"failures", failures}};
 }
 
+namespace {
+
+// Runs each kernel that has not run often enough on a problem; `fill` makes its data once.
+template <class Fill>
+Status run_each_marked(const Result<std::vector<KernelVerdict>>& kernels, const Fill& fill,
+                       const PlanOptions& plan, int64_t wanted,
+                       std::map<std::string, int64_t>& ran) {
+  if (!kernels.ok()) return kernels.status();
+  decltype(fill()) host = Status();
+  bool is_filled = false;
+  for (const KernelVerdict& kernel : *kernels) {
+    int64_t& count = ran[kernel.kernel];
+    if (!kernel.refusal.empty() || count >= wanted) continue;
+    if (!is_filled) host = fill();
+    is_filled = true;
+    if (!host.ok()) return host.status();
+    FLASHCORE_RETURN_IF_ERROR(run_marked(*host, plan, kernel.kernel));
+    ++count;
+  }
+  return {};
+}
+
+}  // namespace
+
 Status run_random_marked(const RandomTrials& asked, const Tested& tested) {
   constexpr int64_t kDrawnForOne = 400;
   std::map<std::string, int64_t> ran;
@@ -120,18 +155,17 @@ Status run_random_marked(const RandomTrials& asked, const Tested& tested) {
     });
   };
   for (int64_t n = 0; n < kDrawnForOne * asked.problems && !enough(); ++n, ++seed) {
-    const RandomDraw draw(seed, asked.space);
-    const Result<std::vector<KernelVerdict>> kernels =
-        kernels_under_test(draw.problem(), tested.plan, true, tested.kernels);
-    if (!kernels.ok()) return kernels.status();
-    std::optional<HostProblem> host;
-    for (const KernelVerdict& kernel : *kernels) {
-      int64_t& count = ran[kernel.kernel];
-      if (!kernel.refusal.empty() || count >= asked.problems) continue;
-      if (!host) host = draw.fill();
-      FLASHCORE_RETURN_IF_ERROR(run_marked(*host, tested.plan, kernel.kernel));
-      ++count;
+    if (asked.backward) {
+      const RandomBackward draw(seed, asked.space);
+      FLASHCORE_RETURN_IF_ERROR(run_each_marked(
+          kernels_under_test(draw.problem(), draw.gradients(), tested.plan, true, tested.kernels),
+          [&] { return draw.fill(tested.plan.threads); }, tested.plan, asked.problems, ran));
+      continue;
     }
+    const RandomDraw draw(seed, asked.space);
+    FLASHCORE_RETURN_IF_ERROR(run_each_marked(
+        kernels_under_test(draw.problem(), tested.plan, true, tested.kernels),
+        [&] { return Result<HostProblem>(draw.fill()); }, tested.plan, asked.problems, ran));
   }
   return {};
 }

@@ -14,6 +14,7 @@ struct RandomTrials {
   int64_t problems = 0;
   uint64_t first_seed = 0;
   RandomSpace space;
+  bool backward = false;  // of the backward pass
 };
 
 // Judges the kernels on every problem. With PlanOptions::batch_invariant each problem is one entry

@@ -39,6 +39,7 @@ Result<Json> verify_evidence(const Verified& found, const PlanOptions& plan) {
   for (const std::string& kernel : kernels_that_ran(found)) {
     evidence["fingerprints"][kernel] = kernel_fingerprint(kernel, plan.device);
   }
+  if (found.backward) evidence["pass"] = "backward";
   evidence["table"] = found.table;
   evidence["scores"] = found.scores;
   evidence["random"] = found.random;

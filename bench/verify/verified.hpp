@@ -10,6 +10,7 @@
 namespace flashcore::bench {
 
 struct Verified {
+  bool backward = false;                                           // of the backward pass
   nlohmann::ordered_json table = nlohmann::ordered_json::array();  // gate_rows_json
   nlohmann::ordered_json scores, random;  // judge_scores, random_json; null: not asked for
   nlohmann::ordered_json sanitizers = nlohmann::ordered_json::object();  // by kernel

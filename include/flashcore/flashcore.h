@@ -82,7 +82,8 @@ enum {
   FLASHCORE_F8E5M2 = 4,  /* IEEE-like: infinity, largest finite value 57344 */
   FLASHCORE_BOOLEAN = 5, /* one byte; zero is false, anything else is true */
   FLASHCORE_I32 = 6,
-  FLASHCORE_F64 = 7 /* only for O and LSE, and only the reference computes it */
+  FLASHCORE_F64 = 7, /* only for O, LSE and gradients, and only the reference computes it */
+  FLASHCORE_I64 = 8  /* only for dropout_state */
 };
 
 /* Shape and strides without data. Strides are in elements and may be zero or negative on inputs.

@@ -12,6 +12,8 @@
 //   Arguments args{.q = q, .k = k, .v = v, .o = o};
 //   Status status = plan->run(args);
 //
+// Training: make_backward_plan(problem, gradients), run with BackwardArguments.
+//
 // docs/semantics.md says what is computed. Nothing here throws anything but std::bad_alloc.
 #pragma once
 
@@ -93,7 +95,8 @@ enum class DType : int32_t {
   f8e5m2 = 4,   // IEEE-like: infinity, largest finite value 57344
   boolean = 5,  // one byte; zero is false, anything else is true
   i32 = 6,
-  f64 = 7,  // only for O and LSE, and only the reference computes it
+  f64 = 7,  // only for O, LSE and gradients, and only the reference computes it
+  i64 = 8,  // only for dropout_state
 };
 
 FLASHCORE_API std::string_view to_string(DType dtype);
@@ -148,6 +151,9 @@ struct Problem {
   std::optional<TensorDesc> seqlens_q;       // [B], i32: number of queries in use
   std::optional<TensorDesc> seqlens_kv;      // [B], i32: number of keys in use
   std::optional<TensorDesc> causal_offsets;  // [B], i32: with Alignment::given
+  // [2], i64: a run reads the seed and the offset of dropout from memory of the plan's device, so
+  // that each replay of a captured run can have another mask. Without dropout it is not read.
+  std::optional<TensorDesc> dropout_state;
 
   std::optional<float> softmax_scale;  // default 1 / sqrt(Dqk)
   float softcap = 0;                   // > 0: s = softcap * tanh(s / softcap)
@@ -183,8 +189,43 @@ struct Arguments {
   const int32_t* seqlens_q = nullptr;
   const int32_t* seqlens_kv = nullptr;
   const int32_t* causal_offsets = nullptr;
-  uint64_t dropout_seed = 0;
+  uint64_t dropout_seed = 0;  // this and the offset: where the problem has no dropout_state
   uint64_t dropout_offset = 0;
+  const int64_t* dropout_state = nullptr;  // seed and offset, bit for bit
+};
+
+// ---------------------------------------------------------------------------------------------
+// Gradients
+
+// What the backward pass of a problem reads and writes besides the problem's own tensors, of which
+// it reads all, O and LSE too: the problem must have an LSE. Shapes are those of the tensors that
+// the gradients belong to; d_bias has extent 1 where the bias has, and is the sum over that
+// dimension, and so have slopes. fp8 problems have no backward pass.
+struct Gradients {
+  TensorDesc d_o;  // input, shape and dtype of o; strides may be zero or negative
+  TensorDesc dq;   // of q's dtype, or f32 (f64: reference); so dk and dv
+  TensorDesc dk;
+  TensorDesc dv;
+  std::optional<TensorDesc> d_lse;           // input: a gradient that flows into LSE, f32 (or f64)
+  std::optional<TensorDesc> d_bias;          // of the bias' dtype, or f32 (f64: reference)
+  std::optional<TensorDesc> d_sinks;         // f32 (f64: reference)
+  std::optional<TensorDesc> d_alibi_slopes;  // f32 (f64: reference)
+};
+
+// The data of one backward run. Pointers to tensors that the gradients do not have are ignored. An
+// output must not overlap any other tensor.
+struct BackwardArguments {
+  // As the forward pass ran: its o and lse hold what it wrote, and are only read. The dropout is
+  // the same when seed and offset are.
+  Arguments forward;
+  const void* d_o = nullptr;
+  const void* d_lse = nullptr;
+  void* dq = nullptr;
+  void* dk = nullptr;
+  void* dv = nullptr;
+  void* d_bias = nullptr;
+  void* d_sinks = nullptr;
+  void* d_alibi_slopes = nullptr;
 };
 
 // ---------------------------------------------------------------------------------------------
@@ -215,12 +256,16 @@ FLASHCORE_API std::vector<DeviceInfo> devices();
 
 struct PlanOptions {
   Device device;
-  std::string kernel;   // a name; empty: that of FLASHCORE_KERNEL, or the best that computes it
-  int32_t threads = 0;  // CPU: 0 means all hardware threads
+  // A name; empty: that of FLASHCORE_KERNEL, if that kernel has the pass (forward or backward) that
+  // is planned, or the best that computes the problem.
+  std::string kernel;
+  int32_t threads = 0;           // CPU: 0 means all hardware threads
   bool batch_invariant = false;  // a row's bits do not depend on what else is in the batch
   // CUDA: a run may start before earlier work in its stream has ended. It waits for that work
   // before it touches memory. Kernels that cannot do this ignore the option.
   bool early_start = false;
+  // Backward: the same bits in every run. False may be faster: sums may be added in any order.
+  bool deterministic = true;
 };
 
 // One line of explain(): a kernel, and whether it computes the problem.
@@ -252,7 +297,7 @@ class FLASHCORE_API Plan {
   std::string_view reason() const;  // one sentence: why this kernel was chosen
   size_t workspace_bytes() const;   // that run() needs
 
-  // Computes O (and LSE). On an error nothing is launched and nothing is written.
+  // Computes O (and LSE), of a plan of make_plan. On an error nothing is launched and nothing is written.
   //
   // `workspace` is memory on the plan's device, aligned to 256 bytes. It needs no initialisation,
   // and its contents mean nothing afterwards. On the CPU it may be left out: then each run
@@ -264,6 +309,10 @@ class FLASHCORE_API Plan {
   Status run(const Arguments& arguments, void* workspace = nullptr, size_t workspace_bytes = 0,
              Stream stream = {}) const;
 
+  // Computes the gradients, of a plan of make_backward_plan; otherwise the same.
+  Status run(const BackwardArguments& arguments, void* workspace = nullptr,
+             size_t workspace_bytes = 0, Stream stream = {}) const;
+
  private:
   std::shared_ptr<const Impl> impl_;
 };
@@ -271,11 +320,20 @@ class FLASHCORE_API Plan {
 // Checks the problem and chooses the kernel.
 FLASHCORE_API Result<Plan> make_plan(const Problem& problem, const PlanOptions& options = {});
 
+// The same for the problem's backward pass.
+FLASHCORE_API Result<Plan> make_backward_plan(const Problem& problem, const Gradients& gradients,
+                                              const PlanOptions& options = {});
+
 // The verdict of every kernel for the device, best first. make_plan chooses the first automatic one
 // that neither refuses nor declines, or else the first that only declines. Fails only for a bad
 // problem.
 FLASHCORE_API Result<std::vector<KernelVerdict>> explain(const Problem& problem,
                                                          const PlanOptions& options = {});
+
+// The same for make_backward_plan.
+FLASHCORE_API Result<std::vector<KernelVerdict>> explain_backward(const Problem& problem,
+                                                                  const Gradients& gradients,
+                                                                  const PlanOptions& options = {});
 
 // ---------------------------------------------------------------------------------------------
 // Dropout

@@ -123,7 +123,7 @@ Status make_tensor(flashcore_tensor* tensor, int32_t dtype, int32_t rank, const 
                    const int64_t* stride, bool strided) {
   FLASHCORE_RETURN_IF_ERROR(check_output("tensor", tensor));
   if (flashcore_dtype_size(dtype) == 0) {
-    return invalid("dtype: is number {}, wanted {} to {}", dtype, FLASHCORE_F32, FLASHCORE_F64);
+    return invalid("dtype: is number {}, wanted {} to {}", dtype, FLASHCORE_F32, FLASHCORE_I64);
   }
   if (rank < 1 || rank > FLASHCORE_MAX_RANK) {
     return invalid("rank: is {}, wanted 1 to {}", rank, FLASHCORE_MAX_RANK);
@@ -181,7 +181,7 @@ const char* flashcore_dtype_name(int32_t dtype) {
 }
 
 size_t flashcore_dtype_size(int32_t dtype) {
-  if (dtype < FLASHCORE_F32 || dtype > FLASHCORE_F64) return 0;
+  if (dtype < FLASHCORE_F32 || dtype > FLASHCORE_I64) return 0;
   return flashcore::size_of(static_cast<DType>(dtype));
 }
 

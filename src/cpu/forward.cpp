@@ -15,6 +15,7 @@
 #include "cpu/parallel.hpp"
 #include "cpu/simd/tile_job.hpp"
 #include "cpu/target.hpp"
+#include "problem/dropout.hpp"
 #include "problem/sizes.hpp"
 
 namespace flashcore::cpu {
@@ -154,7 +155,7 @@ class Run {
         args_(args),
         workspace_(workspace.data()),
         schedule_(make_schedule(plan, args, workspace.data())),
-        key_(dropout_key(args.dropout_seed, args.dropout_offset)) {}
+        key_(dropout_key_of(plan.problem, args)) {}
 
   void all() {
     const int64_t partials = schedule_.first_partial.back();

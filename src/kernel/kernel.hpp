@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "flashcore/flashcore.hpp"
+#include "problem/backward.hpp"
 #include "problem/problem.hpp"
 
 namespace flashcore {
@@ -19,6 +20,7 @@ struct PlanContext {
   int threads = 0;  // CPU; at least 1
   bool batch_invariant = false;
   bool early_start = false;  // CUDA: a launch may begin before earlier work in its stream has ended
+  bool deterministic = true;  // backward: the same bits in every run
 };
 
 // A kernel bound to a problem. `run` gets checked pointers and at least workspace_bytes bytes.
@@ -27,21 +29,54 @@ struct PlannedKernel {
   std::function<Status(const Arguments&, std::span<std::byte> workspace, Stream)> run;
 };
 
+// The same for a backward pass.
+struct PlannedBackward {
+  size_t workspace_bytes = 0;
+  std::function<Status(const BackwardArguments&, std::span<std::byte> workspace, Stream)> run;
+};
+
+// A kernel's backward pass, as Kernel has its forward pass; without `plan` it has none.
+struct BackwardKernel {
+  std::function<std::string(const BackwardProblem&, const PlanContext&)> refuses = {};
+  std::function<std::string(const BackwardProblem&, const PlanContext&)> declines = {};
+  std::function<Result<PlannedBackward>(const BackwardProblem&, const PlanContext&)> plan = {};
+};
+
+// What a kernel computes is a closed world: a pass that it has no plan for, and what it does not
+// say here, is refused for it (refusal_of).
 struct Kernel {
   std::string name;
   DeviceKind device = DeviceKind::cpu;  // cuda: also the simulated GPUs
   bool automatic = true;  // false: runs only when asked for by name (the ladder, the reference)
-  bool wants_alignment = false;   // runs only where q, k, v and o are at multiples of 16 bytes
-  std::string_view targets = {};  // CUDA: what it was compiled for, as in device_code.hpp
+  bool wants_alignment = false;      // runs only where q, k, v and o are at multiples of 16 bytes
+  bool reads_dropout_state = false;  // takes the seed and offset of dropout from memory
+  std::string_view targets = {};     // CUDA: what it was compiled for, as in device_code.hpp
+  // The forward pass; without `plan` the kernel has none.
   // One sentence why the kernel cannot compute the problem; empty when it can.
-  std::function<std::string(const ForwardProblem&, const PlanContext&)> refuses;
+  std::function<std::string(const ForwardProblem&, const PlanContext&)> refuses = {};
   // One sentence why a kernel that computes the problem leaves it to those after it, where the
   // choice is free; empty (or absent) when it does not. May depend on what is fast, never on what
   // is right.
   std::function<std::string(const ForwardProblem&, const PlanContext&)> declines = {};
   // Called only for problems that it does not refuse.
-  std::function<Result<PlannedKernel>(const ForwardProblem&, const PlanContext&)> plan;
+  std::function<Result<PlannedKernel>(const ForwardProblem&, const PlanContext&)> plan = {};
+  BackwardKernel backward = {};
 };
+
+// Whether a kernel has the pass that a problem is of.
+inline bool computes(const Kernel& kernel, const ForwardProblem& /*pass*/) {
+  return static_cast<bool>(kernel.plan);
+}
+inline bool computes(const Kernel& kernel, const BackwardProblem& /*pass*/) {
+  return static_cast<bool>(kernel.backward.plan);
+}
+
+// One sentence why the kernel cannot compute the problem; empty when it can. What no kernel computes
+// without saying so is refused here, in the same words for all; the rest is the kernel's own.
+std::string refusal_of(const Kernel& kernel, const ForwardProblem& problem,
+                       const PlanContext& context);
+std::string refusal_of(const Kernel& kernel, const BackwardProblem& problem,
+                       const PlanContext& context);
 
 // Whether a kernel is one of those for a device.
 inline bool runs_on(const Kernel& kernel, DeviceKind device) {

@@ -19,9 +19,12 @@ struct KernelChoice {
 };
 
 KernelChoice choose_kernel(const ForwardProblem& problem, const PlanContext& context);
+KernelChoice choose_kernel(const BackwardProblem& problem, const PlanContext& context);
 
 // What one kernel of the context's device says.
 KernelVerdict verdict_of(const Kernel& kernel, const ForwardProblem& problem,
+                         const PlanContext& context);
+KernelVerdict verdict_of(const Kernel& kernel, const BackwardProblem& problem,
                          const PlanContext& context);
 
 }  // namespace flashcore

@@ -10,6 +10,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <variant>
 
 #include "plan/device.hpp"
 #include "plan/former_names.hpp"
@@ -20,12 +21,25 @@
 
 namespace flashcore {
 
-struct Plan::Impl {
+namespace {
+
+struct ForwardPass {
   ForwardProblem problem;
+  PlannedKernel planned;
+};
+
+struct BackwardPass {
+  BackwardProblem problem;
+  PlannedBackward planned;
+};
+
+}  // namespace
+
+struct Plan::Impl {
   DeviceKind device = DeviceKind::cpu;
   std::string kernel;
   std::string reason;
-  PlannedKernel planned;
+  std::variant<ForwardPass, BackwardPass> pass;
 };
 
 namespace {
@@ -58,6 +72,7 @@ Result<PlanContext> resolve_context(const PlanOptions& options) {
   context.threads = options.threads;
   context.batch_invariant = options.batch_invariant;
   context.early_start = options.early_start;
+  context.deterministic = options.deterministic;
   if (options.device.kind == DeviceKind::cpu) {
     if (options.device.index != 0) {
       return invalid("device: CPU index is {}, wanted 0", options.device.index);
@@ -93,27 +108,48 @@ Result<PlanContext> resolve_context(const PlanOptions& options) {
 }
 
 // The environment forces a kernel only where the program leaves the choice open: a program that
-// asks for one by name (the gates, for the reference) gets that one.
-std::string forced_kernel(const PlanOptions& options) {
+// asks for one by name (the gates, for the reference) gets that one. One environment serves the
+// forward and the backward pass: a kernel that has only the other leaves the choice open.
+template <class AnyProblem>
+std::string forced_kernel(const PlanOptions& options, const AnyProblem& problem) {
   if (!options.kernel.empty()) return options.kernel;
   const char* const forced = std::getenv("FLASHCORE_KERNEL");
-  return forced != nullptr ? forced : "";
+  if (forced == nullptr) return "";
+  for (const Kernel& kernel : kernels()) {
+    if (kernel.name == forced && !computes(kernel, problem)) return "";
+  }
+  return forced;
 }
 
-Result<Plan> plan_with(const Kernel& kernel, const ForwardProblem& problem,
-                       const PlanContext& context, std::string reason) {
+Result<ForwardPass> pass_of(const Kernel& kernel, const ForwardProblem& problem,
+                            const PlanContext& context) {
   Result<PlannedKernel> planned = kernel.plan(problem, context);
   if (!planned.ok()) return planned.status();
+  return ForwardPass{problem, std::move(*planned)};
+}
+
+Result<BackwardPass> pass_of(const Kernel& kernel, const BackwardProblem& problem,
+                             const PlanContext& context) {
+  Result<PlannedBackward> planned = kernel.backward.plan(problem, context);
+  if (!planned.ok()) return planned.status();
+  return BackwardPass{problem, std::move(*planned)};
+}
+
+template <class AnyProblem>
+Result<Plan> plan_with(const Kernel& kernel, const AnyProblem& problem, const PlanContext& context,
+                       std::string reason) {
+  auto pass = pass_of(kernel, problem, context);
+  if (!pass.ok()) return pass.status();
   auto impl = std::make_shared<Plan::Impl>();
-  impl->problem = problem;
   impl->device = context.device.device.kind;
   impl->kernel = kernel.name;
   impl->reason = std::move(reason);
-  impl->planned = std::move(*planned);
+  impl->pass = std::move(*pass);
   return Plan(std::move(impl));
 }
 
-Result<Plan> plan_forced(const std::string& name, const ForwardProblem& problem,
+template <class AnyProblem>
+Result<Plan> plan_forced(const std::string& name, const AnyProblem& problem,
                          const PlanContext& context) {
   std::string known;
   for (const Kernel& kernel : kernels()) {
@@ -122,7 +158,7 @@ Result<Plan> plan_forced(const std::string& name, const ForwardProblem& problem,
       known += known.empty() ? kernel.name : ", " + kernel.name;
       continue;
     }
-    const std::string refusal = kernel.refuses(problem, context);
+    const std::string refusal = refusal_of(kernel, problem, context);
     if (!refusal.empty()) return unsupported("kernel {}: {}", name, refusal);
     return plan_with(kernel, problem, context, "it was asked for by name");
   }
@@ -132,14 +168,12 @@ Result<Plan> plan_forced(const std::string& name, const ForwardProblem& problem,
   return invalid("kernel: is '{}', wanted one of this device's: {}", name, known);
 }
 
-}  // namespace
-
-Result<Plan> make_plan(const Problem& problem, const PlanOptions& options) {
-  const Result<ForwardProblem> resolved = resolve(problem);
+template <class AnyProblem>
+Result<Plan> plan_resolved(const Result<AnyProblem>& resolved, const PlanOptions& options) {
   if (!resolved.ok()) return resolved.status();
   const Result<PlanContext> context = resolve_context(options);
   if (!context.ok()) return context.status();
-  const std::string forced = forced_kernel(options);
+  const std::string forced = forced_kernel(options, *resolved);
   if (!forced.empty()) return plan_forced(forced, *resolved, *context);
 
   KernelChoice choice = choose_kernel(*resolved, *context);
@@ -149,32 +183,33 @@ Result<Plan> make_plan(const Problem& problem, const PlanOptions& options) {
   return plan_with(*choice.kernel, *resolved, *context, std::move(choice.reason));
 }
 
-Result<std::vector<KernelVerdict>> explain(const Problem& problem, const PlanOptions& options) {
-  const Result<ForwardProblem> resolved = resolve(problem);
+template <class AnyProblem>
+Result<std::vector<KernelVerdict>> explain_resolved(const Result<AnyProblem>& resolved,
+                                                    const PlanOptions& options) {
   if (!resolved.ok()) return resolved.status();
   const Result<PlanContext> context = resolve_context(options);
   if (!context.ok()) return context.status();
   return choose_kernel(*resolved, *context).verdicts;
 }
 
-Plan::Plan(std::shared_ptr<const Impl> impl) : impl_(std::move(impl)) {}
+const ForwardProblem& forward_of(const ForwardProblem& problem) { return problem; }
+const ForwardProblem& forward_of(const BackwardProblem& problem) { return problem.forward; }
+const Arguments& forward_of(const Arguments& arguments) { return arguments; }
+const Arguments& forward_of(const BackwardArguments& arguments) { return arguments.forward; }
 
-std::string_view Plan::kernel() const { return impl_->kernel; }
-std::string_view Plan::reason() const { return impl_->reason; }
-size_t Plan::workspace_bytes() const { return impl_->planned.workspace_bytes; }
-
-Status Plan::run(const Arguments& arguments, void* workspace, size_t workspace_bytes,
-                 Stream stream) const {
-  FLASHCORE_RETURN_IF_ERROR(check_pointers(impl_->problem, arguments));
-  if (impl_->device == DeviceKind::cpu) {
-    FLASHCORE_RETURN_IF_ERROR(check_lengths(impl_->problem, arguments));
+template <class Pass, class AnyArguments>
+Status run_pass(const Pass& pass, DeviceKind device, const AnyArguments& arguments, void* workspace,
+                size_t workspace_bytes, Stream stream) {
+  FLASHCORE_RETURN_IF_ERROR(check_pointers(pass.problem, arguments));
+  if (device == DeviceKind::cpu) {
+    FLASHCORE_RETURN_IF_ERROR(check_lengths(forward_of(pass.problem), forward_of(arguments)));
   }
-  const size_t wanted = impl_->planned.workspace_bytes;
+  const size_t wanted = pass.planned.workspace_bytes;
   try {
     OwnedWorkspace owned;  // on the CPU, where the caller brought none
     if (wanted == 0) {
       workspace_bytes = 0;
-    } else if (impl_->device == DeviceKind::cpu && workspace == nullptr && workspace_bytes == 0) {
+    } else if (device == DeviceKind::cpu && workspace == nullptr && workspace_bytes == 0) {
       owned.reset(
           static_cast<std::byte*>(::operator new(wanted, kWorkspaceAlignment, std::nothrow)));
       if (owned == nullptr) {
@@ -186,13 +221,57 @@ Status Plan::run(const Arguments& arguments, void* workspace, size_t workspace_b
     } else {
       FLASHCORE_RETURN_IF_ERROR(check_workspace(workspace, workspace_bytes, wanted));
     }
-    return impl_->planned.run(arguments, {static_cast<std::byte*>(workspace), workspace_bytes},
-                              stream);
+    return pass.planned.run(arguments, {static_cast<std::byte*>(workspace), workspace_bytes},
+                            stream);
   } catch (const std::bad_alloc&) {
     return {StatusCode::out_of_memory, "memory: the host has none left for this run"};
   } catch (const std::length_error&) {
     return {StatusCode::out_of_memory, "memory: the run needs more than an object can hold"};
   }
+}
+
+}  // namespace
+
+Result<Plan> make_plan(const Problem& problem, const PlanOptions& options) {
+  return plan_resolved(resolve(problem), options);
+}
+
+Result<Plan> make_backward_plan(const Problem& problem, const Gradients& gradients,
+                                const PlanOptions& options) {
+  return plan_resolved(resolve(problem, gradients), options);
+}
+
+Result<std::vector<KernelVerdict>> explain(const Problem& problem, const PlanOptions& options) {
+  return explain_resolved(resolve(problem), options);
+}
+
+Result<std::vector<KernelVerdict>> explain_backward(const Problem& problem,
+                                                    const Gradients& gradients,
+                                                    const PlanOptions& options) {
+  return explain_resolved(resolve(problem, gradients), options);
+}
+
+Plan::Plan(std::shared_ptr<const Impl> impl) : impl_(std::move(impl)) {}
+
+std::string_view Plan::kernel() const { return impl_->kernel; }
+std::string_view Plan::reason() const { return impl_->reason; }
+
+size_t Plan::workspace_bytes() const {
+  return std::visit([](const auto& pass) { return pass.planned.workspace_bytes; }, impl_->pass);
+}
+
+Status Plan::run(const Arguments& arguments, void* workspace, size_t workspace_bytes,
+                 Stream stream) const {
+  const auto* const pass = std::get_if<ForwardPass>(&impl_->pass);
+  if (pass == nullptr) return invalid("plan: is of a backward pass, wanted BackwardArguments");
+  return run_pass(*pass, impl_->device, arguments, workspace, workspace_bytes, stream);
+}
+
+Status Plan::run(const BackwardArguments& arguments, void* workspace, size_t workspace_bytes,
+                 Stream stream) const {
+  const auto* const pass = std::get_if<BackwardPass>(&impl_->pass);
+  if (pass == nullptr) return invalid("plan: is of a forward pass, wanted Arguments");
+  return run_pass(*pass, impl_->device, arguments, workspace, workspace_bytes, stream);
 }
 
 bool dropout_keeps(uint64_t seed, uint64_t offset, float dropout_p, int64_t batch, int64_t head,

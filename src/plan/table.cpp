@@ -6,6 +6,7 @@
 
 #include "cpu/forward.hpp"
 #include "cpu/reference.hpp"
+#include "cpu/reference_backward.hpp"
 #include "plan/cuda_kernels.hpp"
 
 namespace flashcore {
@@ -19,10 +20,26 @@ Result<PlannedKernel> plan_reference(const ForwardProblem& p, int threads, DType
                        }};
 }
 
+BackwardKernel reference_backward(std::function<DType(const ForwardProblem&)> intermediate) {
+  return {.refuses = [](const BackwardProblem&, const PlanContext&) { return std::string(); },
+          .plan = [intermediate = std::move(intermediate)](
+                      const BackwardProblem& problem,
+                      const PlanContext& context) -> Result<PlannedBackward> {
+            return PlannedBackward{
+                .workspace_bytes = 0,
+                .run = [problem, threads = context.threads, type = intermediate(problem.forward)](
+                           const BackwardArguments& args, std::span<std::byte>, Stream) -> Status {
+                  cpu::reference_backward(problem, args, threads, type);
+                  return {};
+                }};
+          }};
+}
+
 Kernel cpu_simd() {
   return {.name = "cpu_simd",
           .device = DeviceKind::cpu,
           .automatic = true,
+          .reads_dropout_state = true,
           .refuses = [](const ForwardProblem& p,
                         const PlanContext& context) { return cpu::forward_refuses(p, context); },
           .plan = [](const ForwardProblem& p, const PlanContext& context) -> Result<PlannedKernel> {
@@ -34,18 +51,21 @@ Kernel reference() {
   return {.name = "reference",
           .device = DeviceKind::cpu,
           .automatic = true,
+          .reads_dropout_state = true,
           .refuses = [](const ForwardProblem&, const PlanContext&) { return std::string(); },
           .plan =
               [](const ForwardProblem& p, const PlanContext& context) {
                 return plan_reference(p, context.threads, DType::f64);
-              }};
+              },
+          .backward = reference_backward([](const ForwardProblem&) { return DType::f64; })};
 }
 
-// The yardstick of the 16-bit gates, never a choice.
+// The yardstick of the gates, never a choice.
 Kernel naive() {
   return {.name = "naive",
           .device = DeviceKind::cpu,
           .automatic = false,
+          .reads_dropout_state = true,
           .refuses = [](const ForwardProblem& p, const PlanContext&) -> std::string {
             if (p.dtype == DType::f16 || p.dtype == DType::bf16) return {};
             return fmt::format(
@@ -56,7 +76,8 @@ Kernel naive() {
           .plan =
               [](const ForwardProblem& p, const PlanContext& context) {
                 return plan_reference(p, context.threads, p.dtype);
-              }};
+              },
+          .backward = reference_backward([](const ForwardProblem& p) { return p.dtype; })};
 }
 
 }  // namespace

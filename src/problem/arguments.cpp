@@ -1,11 +1,13 @@
 // Checks of one run's data: pointers always, lengths where the host can read them.
 #include <algorithm>
+#include <array>
 #include <cstdint>
-#include <initializer_list>
+#include <span>
 #include <string_view>
 #include <tuple>
-#include <utility>
 
+#include "problem/backward.hpp"
+#include "problem/memory.hpp"
 #include "problem/problem.hpp"
 #include "problem/status.hpp"
 
@@ -56,130 +58,24 @@ Status check_cu_seqlens(std::string_view name, const VectorInput& input, const i
   return {};
 }
 
-// The bytes [first, last) that a tensor lies in; dense: all of them are its own.
-struct Footprint {
-  uintptr_t first = 0;
-  uintptr_t last = 0;
-  bool dense = false;
-
-  bool empty() const { return first == last; }
-  bool contains(uintptr_t byte) const { return byte >= first && byte < last; }
-};
-
-struct Dimension {
-  int64_t extent;
-  int64_t stride;  // in elements; 0 where broadcast
-};
-
-Footprint footprint(const void* data, size_t element_size, std::initializer_list<Dimension> shape) {
-  int64_t lowest = 0, highest = 0;
-  uint64_t elements = 1;  // at addresses of their own; wraps for absurd broadcasts only
-  for (const Dimension& dimension : shape) {
-    if (dimension.extent == 0) return {};
-    (dimension.stride < 0 ? lowest : highest) += (dimension.extent - 1) * dimension.stride;
-    if (dimension.stride != 0) elements *= static_cast<uint64_t>(dimension.extent);
-  }
-  const auto origin = reinterpret_cast<uintptr_t>(data);
-  return {.first = origin + static_cast<uintptr_t>(lowest) * element_size,
-          .last = origin + (static_cast<uintptr_t>(highest) + 1) * element_size,
-          .dense = static_cast<uint64_t>(highest - lowest) + 1 == elements};
+bool has_queries(const ForwardProblem& p) {
+  return p.heads_q > 0 && (p.packed ? p.total_q > 0 : p.batch > 0 && p.seqlen_q > 0);
 }
 
-// True when two tensors share bytes for sure: tensors that are woven into each other (rows of a
-// fused buffer) are not told from those that collide, and get the benefit of the doubt.
-bool share_memory(const Footprint& a, const Footprint& b) {
-  if (a.empty() || b.empty() || a.first >= b.last || b.first >= a.last) return false;
-  if (a.first == b.first || a.last == b.last || (a.dense && b.dense)) return true;
-  return (a.dense && (a.contains(b.first) || a.contains(b.last - 1))) ||
-         (b.dense && (b.contains(a.first) || b.contains(a.last - 1)));
-}
-
-Footprint rows_footprint(const ForwardProblem& p, const RowStrides& strides, const void* data,
-                         DType dtype, bool of_queries, int64_t width) {
-  const int64_t heads = of_queries ? p.heads_q : p.heads_kv;
-  const int64_t packed_rows = of_queries ? p.total_q : p.total_kv;
-  const int64_t rows = p.packed ? packed_rows : of_queries ? p.seqlen_q : p.seqlen_kv;
-  return footprint(data, size_of(dtype),
-                   {{p.packed ? 1 : p.batch, strides.batch},
-                    {heads, strides.head},
-                    {rows, strides.row},
-                    {width, 1}});
-}
-
-Footprint pair_footprint(const ForwardProblem& p, const PairInput& input, const void* data) {
-  if (!input.present) return {};
-  return footprint(data, size_of(input.dtype),
-                   {{p.batch, input.batch},
-                    {p.heads_q, input.head},
-                    {p.seqlen_q, input.query},
-                    {p.seqlen_kv, input.key}});
-}
-
-Footprint vector_footprint(const VectorInput& input, const void* data, int64_t batch,
-                           int64_t heads) {
-  if (!input.present) return {};
-  return footprint(data, 4, {{batch, input.batch}, {heads, input.head}});
-}
-
-Footprint scale_footprint(const ForwardProblem& p, const ScaleInput& input, const void* data) {
-  if (!input.present) return {};
-  const int64_t blocks = (p.seqlen_kv + p.kv_scale_block - 1) / p.kv_scale_block;
-  return footprint(data, 4,
-                   {{p.batch, input.batch}, {p.heads_kv, input.head}, {blocks, input.block}});
+bool has_keys(const ForwardProblem& p) {
+  return p.heads_kv > 0 && (p.packed ? p.total_kv > 0 : p.batch > 0 && p.seqlen_kv > 0);
 }
 
 bool has_optional_inputs(const ForwardProblem& p) {
   return p.bias.present || p.mask.present || p.alibi_slopes.present || p.sinks.present ||
          p.q_scale.present || p.k_scale.present || p.v_scale.present || p.cu_seqlens_q.present ||
          p.cu_seqlens_kv.present || p.seqlens_q.present || p.seqlens_kv.present ||
-         p.causal_offsets.present;
+         p.causal_offsets.present || p.dropout_state.present;
 }
 
-Status check_outputs_apart(const ForwardProblem& p, const Arguments& args) {
-  const Footprint o = rows_footprint(p, p.o, args.o, p.o_dtype, true, p.head_dim_v);
-  const Footprint lse =
-      p.has_lse ? rows_footprint(p, p.lse, args.lse, p.lse_dtype, true, 1) : Footprint{};
-  const auto vector = [&p](const VectorInput& input, const void* data) {
-    return vector_footprint(input, data, p.batch, p.heads_q);
-  };
-  const auto collides = [](const char* output, const void* data, const char* other) {
-    return invalid("{}: pointer {} overlaps the memory of {}, wanted memory of its own", output,
-                   data, other);
-  };
-  if (share_memory(o, lse)) return collides("o", args.o, "lse");
-  for (const auto& [name, input] :
-       {std::pair{"q", rows_footprint(p, p.q, args.q, p.dtype, true, p.head_dim_qk)},
-        {"k", rows_footprint(p, p.k, args.k, p.dtype, false, p.head_dim_qk)},
-        {"v", rows_footprint(p, p.v, args.v, p.dtype, false, p.head_dim_v)}}) {
-    if (share_memory(o, input)) return collides("o", args.o, name);
-    if (share_memory(lse, input)) return collides("lse", args.lse, name);
-  }
-  if (!has_optional_inputs(p)) return {};  // every run of a plan comes by here
-  for (const auto& [name, input] :
-       {std::pair{"bias", pair_footprint(p, p.bias, args.bias)},
-        {"mask", pair_footprint(p, p.mask, args.mask)},
-        {"alibi_slopes", vector(p.alibi_slopes, args.alibi_slopes)},
-        {"sinks", vector(p.sinks, args.sinks)},
-        {"q_scale", vector(p.q_scale, args.q_scale)},
-        {"k_scale", scale_footprint(p, p.k_scale, args.k_scale)},
-        {"v_scale", scale_footprint(p, p.v_scale, args.v_scale)},
-        {"cu_seqlens_q", vector_footprint(p.cu_seqlens_q, args.cu_seqlens_q, p.batch + 1, 1)},
-        {"cu_seqlens_kv", vector_footprint(p.cu_seqlens_kv, args.cu_seqlens_kv, p.batch + 1, 1)},
-        {"seqlens_q", vector_footprint(p.seqlens_q, args.seqlens_q, p.batch, 1)},
-        {"seqlens_kv", vector_footprint(p.seqlens_kv, args.seqlens_kv, p.batch, 1)},
-        {"causal_offsets", vector_footprint(p.causal_offsets, args.causal_offsets, p.batch, 1)}}) {
-    if (share_memory(o, input)) return collides("o", args.o, name);
-    if (share_memory(lse, input)) return collides("lse", args.lse, name);
-  }
-  return {};
-}
-
-}  // namespace
-
-Status check_pointers(const ForwardProblem& p, const Arguments& args) {
-  const bool has_q = p.heads_q > 0 && (p.packed ? p.total_q > 0 : p.batch > 0 && p.seqlen_q > 0);
-  const bool has_kv =
-      p.heads_kv > 0 && (p.packed ? p.total_kv > 0 : p.batch > 0 && p.seqlen_kv > 0);
+// Every pointer that a run of the forward pass has.
+Status check_each(const ForwardProblem& p, const Arguments& args) {
+  const bool has_q = has_queries(p), has_kv = has_keys(p);
   const bool has_batch = p.batch > 0;
   const bool has_pairs = has_batch && p.heads_q > 0 && p.seqlen_q > 0 && p.seqlen_kv > 0;
   FLASHCORE_RETURN_IF_ERROR(check_pointer("q", args.q, p.dtype, has_q));
@@ -193,7 +89,10 @@ Status check_pointers(const ForwardProblem& p, const Arguments& args) {
   if (p.mask.present) {
     FLASHCORE_RETURN_IF_ERROR(check_pointer("mask", args.mask, p.mask.dtype, has_pairs));
   }
-  if (!has_optional_inputs(p)) return check_outputs_apart(p, args);
+  if (p.dropout_state.present) {
+    FLASHCORE_RETURN_IF_ERROR(check_pointer("dropout_state", args.dropout_state, DType::i64, true));
+  }
+  if (!has_optional_inputs(p)) return {};
   for (const auto& [name, present, pointer, needed] :
        {std::tuple{"alibi_slopes", p.alibi_slopes.present, args.alibi_slopes, has_q && has_batch},
         {"sinks", p.sinks.present, args.sinks, p.heads_q > 0},
@@ -210,7 +109,77 @@ Status check_pointers(const ForwardProblem& p, const Arguments& args) {
         {"causal_offsets", p.causal_offsets.present, args.causal_offsets, has_batch}}) {
     if (present) FLASHCORE_RETURN_IF_ERROR(check_pointer(name, pointer, DType::i32, needed));
   }
+  return {};
+}
+
+// That an output shares no memory with an input.
+Status check_apart(const NamedMemory& output, std::span<const NamedMemory> others) {
+  for (const NamedMemory& other : others) {
+    if (!share_memory(output.bytes, other.bytes)) continue;
+    return invalid("{}: pointer {} overlaps the memory of {}, wanted memory of its own",
+                   output.name, output.data, other.name);
+  }
+  return {};
+}
+
+Status check_outputs_apart(const ForwardProblem& p, const Arguments& args) {
+  const std::array<NamedMemory, 2> outputs = rows_written(p, args);
+  const auto& [o, lse] = outputs;
+  FLASHCORE_RETURN_IF_ERROR(check_apart(o, std::span(&lse, 1)));
+  const std::array<NamedMemory, 3> rows = rows_read(p, args);
+  for (const NamedMemory& output : outputs) {
+    FLASHCORE_RETURN_IF_ERROR(check_apart(output, rows));
+  }
+  if (!has_optional_inputs(p)) return {};  // every run of a plan comes by here
+  const auto optional = optional_inputs(p, args);
+  for (const NamedMemory& output : outputs) {
+    FLASHCORE_RETURN_IF_ERROR(check_apart(output, optional));
+  }
+  return {};
+}
+
+}  // namespace
+
+Status check_pointers(const ForwardProblem& p, const Arguments& args) {
+  FLASHCORE_RETURN_IF_ERROR(check_each(p, args));
   return check_outputs_apart(p, args);
+}
+
+Status check_pointers(const BackwardProblem& problem, const BackwardArguments& args) {
+  const ForwardProblem& p = problem.forward;
+  FLASHCORE_RETURN_IF_ERROR(check_each(p, args.forward));
+  const bool has_q = has_queries(p), has_kv = has_keys(p), has_heads = p.heads_q > 0;
+  const bool has_bias = problem.d_bias_elements > 0;
+  const bool has_slopes = has_heads && problem.d_alibi_slopes_elements > 0;
+  FLASHCORE_RETURN_IF_ERROR(check_pointer("d_o", args.d_o, p.o_dtype, has_q));
+  for (const auto& [name, present, pointer, dtype, needed] :
+       {std::tuple{"d_lse", problem.has_d_lse, args.d_lse, problem.d_lse_dtype, has_q},
+        {"dq", true, static_cast<const void*>(args.dq), problem.dq_dtype, has_q},
+        {"dk", true, static_cast<const void*>(args.dk), problem.dk_dtype, has_kv},
+        {"dv", true, static_cast<const void*>(args.dv), problem.dv_dtype, has_kv},
+        {"d_bias", problem.d_bias.present, static_cast<const void*>(args.d_bias),
+         problem.d_bias.dtype, has_bias},
+        {"d_sinks", problem.d_sinks.present, static_cast<const void*>(args.d_sinks),
+         problem.d_sinks_dtype, has_heads},
+        {"d_alibi_slopes", problem.d_alibi_slopes.present,
+         static_cast<const void*>(args.d_alibi_slopes), problem.d_alibi_slopes_dtype,
+         has_slopes}}) {
+    if (present) FLASHCORE_RETURN_IF_ERROR(check_pointer(name, pointer, dtype, needed));
+  }
+  const std::array<NamedMemory, 6> outputs = gradients_written(problem, args);
+  const std::array<NamedMemory, 2> inputs = gradients_read(problem, args);
+  const std::array<NamedMemory, 2> results = rows_written(p, args.forward);
+  const std::array<NamedMemory, 3> rows = rows_read(p, args.forward);
+  const auto optional = optional_inputs(p, args.forward);
+  for (size_t n = 0; n < outputs.size(); ++n) {
+    for (const std::span<const NamedMemory> others :
+         {std::span<const NamedMemory>(outputs).first(n), std::span<const NamedMemory>(inputs),
+          std::span<const NamedMemory>(results), std::span<const NamedMemory>(rows),
+          std::span<const NamedMemory>(optional)}) {
+      FLASHCORE_RETURN_IF_ERROR(check_apart(outputs[n], others));
+    }
+  }
+  return {};
 }
 
 Status check_lengths(const ForwardProblem& p, const Arguments& args) {

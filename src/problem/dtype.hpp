@@ -75,7 +75,7 @@ uint16_t encode(double value) {
   return static_cast<uint16_t>(sign | bits);
 }
 
-// The element at `index` of an array of `dtype`, which must be a floating-point type.
+// The element at `index` of an array of `dtype`; integers past 2^53 are rounded.
 inline double load_element(DType dtype, const void* data, int64_t index) {
   const auto* bytes =
       static_cast<const std::byte*>(data) + index * static_cast<int64_t>(size_of(dtype));
@@ -100,11 +100,13 @@ inline double load_element(DType dtype, const void* data, int64_t index) {
       return as(uint8_t{}) != 0 ? 1 : 0;
     case DType::i32:
       return as(int32_t{});
+    case DType::i64:
+      return static_cast<double>(as(int64_t{}));
   }
   return std::numeric_limits<double>::quiet_NaN();
 }
 
-// Rounds to nearest even into `dtype`, which must be a floating-point type.
+// Rounds to nearest even into `dtype`; what integers and booleans get must be a value of theirs.
 inline void store_element(DType dtype, void* data, int64_t index, double value) {
   auto* bytes = static_cast<std::byte*>(data) + index * static_cast<int64_t>(size_of(dtype));
   const auto put = [bytes](auto stored) { std::memcpy(bytes, &stored, sizeof(stored)); };
@@ -125,6 +127,8 @@ inline void store_element(DType dtype, void* data, int64_t index, double value) 
       return put(static_cast<uint8_t>(value != 0));
     case DType::i32:
       return put(static_cast<int32_t>(value));
+    case DType::i64:
+      return put(static_cast<int64_t>(value));
   }
 }
 

@@ -14,14 +14,15 @@ struct DTypeRow {
   size_t size;
 };
 
-constexpr std::array<DTypeRow, 8> kDTypes = {{{DType::f32, "f32", 4},
+constexpr std::array<DTypeRow, 9> kDTypes = {{{DType::f32, "f32", 4},
                                               {DType::f16, "f16", 2},
                                               {DType::bf16, "bf16", 2},
                                               {DType::f8e4m3, "f8e4m3", 1},
                                               {DType::f8e5m2, "f8e5m2", 1},
                                               {DType::boolean, "boolean", 1},
                                               {DType::i32, "i32", 4},
-                                              {DType::f64, "f64", 8}}};
+                                              {DType::f64, "f64", 8},
+                                              {DType::i64, "i64", 8}}};
 
 const DTypeRow* find(DType dtype) {
   const auto* row = std::find_if(kDTypes.begin(), kDTypes.end(),

@@ -75,6 +75,7 @@ struct ForwardProblem {
   PairInput bias, mask;
   VectorInput alibi_slopes, sinks, q_scale;
   VectorInput cu_seqlens_q, cu_seqlens_kv, seqlens_q, seqlens_kv, causal_offsets;
+  VectorInput dropout_state;  // seed and offset; present only with dropout
   ScaleInput k_scale, v_scale;
   int64_t kv_scale_block = 0;  // at least 1
 

@@ -10,6 +10,7 @@
 #include "problem/layout.hpp"
 #include "problem/problem.hpp"
 #include "problem/status.hpp"
+#include "problem/strides.hpp"
 
 namespace flashcore {
 namespace {
@@ -20,17 +21,6 @@ constexpr int64_t kLargestOffset = int64_t{1} << 32;
 bool is_float_input(DType dtype) {
   return dtype == DType::f32 || dtype == DType::f16 || dtype == DType::bf16 ||
          dtype == DType::f8e4m3 || dtype == DType::f8e5m2;
-}
-
-// The stride to use for dimension d: 0 where there is at most one element, broadcast or not: that
-// stride may be anything.
-int64_t used_stride(const TensorDesc& tensor, size_t d) {
-  return tensor.shape[d] <= 1 ? 0 : tensor.stride[d];
-}
-
-RowStrides row_strides(const TensorDesc& tensor, bool packed) {
-  if (packed) return {0, used_stride(tensor, 1), used_stride(tensor, 0)};
-  return {used_stride(tensor, 0), used_stride(tensor, 1), used_stride(tensor, 2)};
 }
 
 Status resolve_tensors(const Problem& problem, ForwardProblem& p) {
@@ -171,12 +161,7 @@ Status resolve_pair_input(std::string_view name, const std::optional<TensorDesc>
   if (!tensor) return {};
   FLASHCORE_RETURN_IF_ERROR(check_shape(
       name, *tensor, {p.batch, p.heads_q, p.seqlen_q, p.seqlen_kv}, true, "[B, Hq, Sq, Skv]"));
-  out = {.present = true,
-         .dtype = tensor->dtype,
-         .batch = used_stride(*tensor, 0),
-         .head = used_stride(*tensor, 1),
-         .query = used_stride(*tensor, 2),
-         .key = used_stride(*tensor, 3)};
+  out = pair_strides(*tensor);
   return {};
 }
 
@@ -210,21 +195,19 @@ Status resolve_optional_inputs(const Problem& problem, ForwardProblem& p) {
     FLASHCORE_RETURN_IF_ERROR(check_dtype("alibi_slopes", slopes, DType::f32));
     if (slopes.rank == 1) {
       FLASHCORE_RETURN_IF_ERROR(check_shape("alibi_slopes", slopes, {p.heads_q}, false, "[Hq]"));
-      p.alibi_slopes = {.present = true, .batch = 0, .head = used_stride(slopes, 0)};
     } else {
       FLASHCORE_RETURN_IF_ERROR(
           check_layout("alibi_slopes", slopes, 2, "[B, Hq] (or rank 1 for [Hq])"));
       const int64_t batch = slopes.shape[0] == 1 ? 1 : p.batch;
       FLASHCORE_RETURN_IF_ERROR(
           check_shape("alibi_slopes", slopes, {batch, p.heads_q}, false, "[B, Hq]"));
-      p.alibi_slopes = {
-          .present = true, .batch = used_stride(slopes, 0), .head = used_stride(slopes, 1)};
     }
+    p.alibi_slopes = head_strides(slopes);
   }
   if (problem.sinks) {
     FLASHCORE_RETURN_IF_ERROR(check_dtype("sinks", *problem.sinks, DType::f32));
     FLASHCORE_RETURN_IF_ERROR(check_shape("sinks", *problem.sinks, {p.heads_q}, false, "[Hq]"));
-    p.sinks = {.present = true, .batch = 0, .head = used_stride(*problem.sinks, 0)};
+    p.sinks = head_strides(*problem.sinks);
   }
 
   const bool fp8 = p.dtype == DType::f8e4m3 || p.dtype == DType::f8e5m2;
@@ -245,9 +228,7 @@ Status resolve_optional_inputs(const Problem& problem, ForwardProblem& p) {
     FLASHCORE_RETURN_IF_ERROR(check_dtype("q_scale", *problem.q_scale, DType::f32));
     FLASHCORE_RETURN_IF_ERROR(
         check_shape("q_scale", *problem.q_scale, {p.batch, p.heads_q}, true, "[B, Hq]"));
-    p.q_scale = {.present = true,
-                 .batch = used_stride(*problem.q_scale, 0),
-                 .head = used_stride(*problem.q_scale, 1)};
+    p.q_scale = head_strides(*problem.q_scale);
   }
   FLASHCORE_RETURN_IF_ERROR(resolve_scale("k_scale", problem.k_scale, p, p.k_scale));
   FLASHCORE_RETURN_IF_ERROR(resolve_scale("v_scale", problem.v_scale, p, p.v_scale));
@@ -268,6 +249,13 @@ Status resolve_options(const Problem& problem, ForwardProblem& p) {
     return invalid("dropout_p: is {}, wanted 0 to 1", problem.dropout_p);
   }
   p.dropout_p = problem.dropout_p;
+  if (problem.dropout_state) {
+    FLASHCORE_RETURN_IF_ERROR(check_dtype("dropout_state", *problem.dropout_state, DType::i64));
+    FLASHCORE_RETURN_IF_ERROR(
+        check_shape("dropout_state", *problem.dropout_state, {2}, false, "[2]"));
+    p.dropout_state = {
+        .present = p.dropout_p > 0, .batch = used_stride(*problem.dropout_state, 0), .head = 0};
+  }
   for (const auto& [name, value] :
        {std::pair{"window_left", problem.window_left}, {"window_right", problem.window_right}}) {
     if (value < -1 || value > kLargestOffset) {
@@ -305,9 +293,9 @@ Status resolve_options(const Problem& problem, ForwardProblem& p) {
 Status check_dtype_values(const Problem& problem) {
   const auto check = [](std::string_view name, const TensorDesc& tensor) -> Status {
     const auto value = static_cast<int32_t>(tensor.dtype);
-    if (value >= 0 && value <= static_cast<int32_t>(DType::f64)) return {};
+    if (value >= 0 && value <= static_cast<int32_t>(DType::i64)) return {};
     return invalid("{}: dtype is number {}, wanted 0 to {}", name, value,
-                   static_cast<int32_t>(DType::f64));
+                   static_cast<int32_t>(DType::i64));
   };
   FLASHCORE_RETURN_IF_ERROR(check("q", problem.q));
   FLASHCORE_RETURN_IF_ERROR(check("k", problem.k));
@@ -325,7 +313,8 @@ Status check_dtype_values(const Problem& problem) {
                                      {"cu_seqlens_kv", &problem.cu_seqlens_kv},
                                      {"seqlens_q", &problem.seqlens_q},
                                      {"seqlens_kv", &problem.seqlens_kv},
-                                     {"causal_offsets", &problem.causal_offsets}}) {
+                                     {"causal_offsets", &problem.causal_offsets},
+                                     {"dropout_state", &problem.dropout_state}}) {
     if (tensor->has_value()) FLASHCORE_RETURN_IF_ERROR(check(name, **tensor));
   }
   return {};

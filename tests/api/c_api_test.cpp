@@ -327,7 +327,7 @@ TEST(CApi, TensorHelpersRefuseBadInputAndWriteNothing) {
   EXPECT_EQ(flashcore_tensor_contiguous(&tensor, FLASHCORE_F32, 4, nullptr),
             FLASHCORE_INVALID_ARGUMENT);
   EXPECT_THAT(flashcore_last_error(), StartsWith("shape: pointer is null"));
-  for (const int32_t dtype : {-1, 8, INT32_MIN, INT32_MAX}) {
+  for (const int32_t dtype : {-1, 9, INT32_MIN, INT32_MAX}) {
     EXPECT_EQ(flashcore_tensor_contiguous(&tensor, dtype, 4, shape), FLASHCORE_INVALID_ARGUMENT);
     EXPECT_THAT(flashcore_last_error(), StartsWith("dtype: is number"));
   }
@@ -351,7 +351,8 @@ TEST(CApi, NamesOfCodesAndTypes) {
   EXPECT_STREQ(flashcore_dtype_name(-1), "unknown");
   EXPECT_EQ(flashcore_dtype_size(FLASHCORE_BF16), 2u);
   EXPECT_EQ(flashcore_dtype_size(FLASHCORE_F64), 8u);
-  EXPECT_EQ(flashcore_dtype_size(8), 0u);
+  EXPECT_EQ(flashcore_dtype_size(FLASHCORE_I64), 8u);
+  EXPECT_EQ(flashcore_dtype_size(9), 0u);
   EXPECT_EQ(flashcore_dtype_size(-1), 0u);
 }
 

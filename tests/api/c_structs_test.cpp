@@ -55,6 +55,7 @@ TEST(CStructs, EnumsAreThoseOfTheCppInterface) {
   EXPECT_EQ(FLASHCORE_BOOLEAN, static_cast<int>(DType::boolean));
   EXPECT_EQ(FLASHCORE_I32, static_cast<int>(DType::i32));
   EXPECT_EQ(FLASHCORE_F64, static_cast<int>(DType::f64));
+  EXPECT_EQ(FLASHCORE_I64, static_cast<int>(DType::i64));
   EXPECT_EQ(FLASHCORE_TOP_LEFT, static_cast<int>(Alignment::top_left));
   EXPECT_EQ(FLASHCORE_BOTTOM_RIGHT, static_cast<int>(Alignment::bottom_right));
   EXPECT_EQ(FLASHCORE_GIVEN, static_cast<int>(Alignment::given));

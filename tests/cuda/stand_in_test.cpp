@@ -105,7 +105,7 @@ class StandIn : public testing::Test {
         const Result<ForwardProblem> p = resolve(problem);
         ASSERT_TRUE(p.ok()) << p.status().message();
         const PlanContext context = context_of(gpu);
-        if (!kernel.refuses(*p, context).empty()) continue;
+        if (!refusal_of(kernel, *p, context).empty()) continue;
         const Result<PlannedKernel> planned = kernel.plan(*p, context);
         ASSERT_TRUE(planned.ok()) << planned.status().message();
         (void)fake::take_launches();
@@ -235,7 +235,7 @@ TEST_F(StandIn, NothingThatIsQueuedReadsThePlan) {
     for (const Problem& problem : problems()) {
       const Result<ForwardProblem> p = resolve(problem);
       const PlanContext context = context_of(kHopper);
-      if (!kernel.refuses(*p, context).empty()) continue;
+      if (!refusal_of(kernel, *p, context).empty()) continue;
       (void)fake::take_arguments();
       watched_heap.count = 0;
       watched_heap.watched = true;

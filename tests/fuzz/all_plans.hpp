@@ -36,7 +36,7 @@ inline std::string plan_everywhere(const Problem& problem, bool batch_invariant)
     context.threads = 4096;
     context.batch_invariant = batch_invariant;
     for (const Kernel& kernel : kernels()) {
-      if (kernel.device != machine.kind || !kernel.refuses(*p, context).empty()) continue;
+      if (kernel.device != machine.kind || !refusal_of(kernel, *p, context).empty()) continue;
       const Result<PlannedKernel> planned = kernel.plan(*p, context);
       if (!planned.ok()) return fmt::format("{}: {}", kernel.name, planned.status().message());
       if (planned->workspace_bytes >= static_cast<size_t>(kTooLarge)) {

@@ -7,11 +7,13 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstdlib>
 #include <new>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "bench/tensors/backward_set.hpp"
 #include "bench/tensors/tensor_set.hpp"
 #include "problem/status.hpp"
 #include "tests/problem/problems.hpp"
@@ -273,9 +275,70 @@ TEST_F(Table, APlanThatFailsIsAStatus) {
   EXPECT_EQ(status.message(), "plan: always fails");
 }
 
+TEST_F(Table, AKernelHasOnlyThePassesThatItPlans) {
+  const Problem problem = dense_problem();
+  const Gradients gradients = bench::gradients_of(problem, false);
+  Kernel trains = fake("trains", true, "");
+  trains.plan = {};
+  trains.refuses = {};
+  trains.backward = {
+      .refuses = [](const BackwardProblem&, const PlanContext&) { return std::string(); },
+      .plan = [](const BackwardProblem&, const PlanContext&) -> Result<PlannedBackward> {
+        return PlannedBackward{
+            .workspace_bytes = 0,
+            .run = [](const BackwardArguments&, std::span<std::byte>, Stream) -> Status {
+              ++runs;
+              return {};
+            }};
+      }};
+  table() = {fake("infers", true, ""), trains};
+  EXPECT_EQ(make_plan(problem)->kernel(), "infers");
+  const Result<Plan> backward = make_backward_plan(problem, gradients);
+  ASSERT_TRUE(backward.ok()) << backward.status().message();
+  EXPECT_EQ(backward->kernel(), "trains");
+  EXPECT_EQ(explain(problem)->back().refusal, "pass: is forward, wanted backward");
+  EXPECT_EQ(explain_backward(problem, gradients)->front().refusal,
+            "pass: is backward, wanted forward");
+  EXPECT_THAT(make_backward_plan(problem, gradients, named("infers")).status().message(),
+              HasSubstr("kernel infers: pass: is backward, wanted forward"));
+  table() = {fake("infers", true, "")};
+  EXPECT_EQ(make_backward_plan(problem, gradients).status().code(), StatusCode::unsupported);
+}
+
+TEST_F(Table, TheEnvironmentForcesAPassOnlyOnKernelsThatHaveIt) {
+  Kernel both = fake("both", true, "");
+  both.backward = {
+      .refuses = [](const BackwardProblem&, const PlanContext&) { return std::string(); },
+      .plan = [](const BackwardProblem&, const PlanContext&) -> Result<PlannedBackward> {
+        return PlannedBackward{};
+      }};
+  table() = {both, fake("infers", true, "")};
+  ::setenv("FLASHCORE_KERNEL", "infers", 1);
+  const Problem problem = dense_problem();
+  const Result<Plan> forward = make_plan(problem);
+  const Result<Plan> backward = make_backward_plan(problem, bench::gradients_of(problem, false));
+  ::unsetenv("FLASHCORE_KERNEL");
+  EXPECT_EQ(forward->kernel(), "infers");
+  ASSERT_TRUE(backward.ok()) << backward.status().message();
+  EXPECT_EQ(backward->kernel(), "both");
+}
+
+TEST_F(Table, DropoutFromMemoryIsForKernelsThatReadIt) {
+  Kernel reads = fake("reads", true, "");
+  reads.reads_dropout_state = true;
+  table() = {fake("old", true, ""), reads};
+  Problem problem = dense_problem();
+  problem.dropout_state = TensorDesc::contiguous(DType::i64, {2});
+  EXPECT_EQ(make_plan(problem)->kernel(), "old") << "without dropout nobody reads it";
+  problem.dropout_p = 0.5F;
+  EXPECT_EQ(make_plan(problem)->kernel(), "reads");
+  EXPECT_EQ(explain(problem)->front().refusal,
+            "dropout_state: is given, wanted seed and offset as numbers");
+}
+
 TEST_F(Table, NothingRunsOnBadArguments) {
   const Result<Plan> plan = make_plan(dense_problem(), named("last"));
-  EXPECT_FALSE(plan->run({}).ok());
+  EXPECT_FALSE(plan->run(Arguments{}).ok());
   bench::HostProblem host = bench::make_host_problem(packed_problem(), 1);
   host.at("cu_seqlens_q").set(0, 1);
   EXPECT_FALSE(make_plan(packed_problem(), named("last"))->run(host.arguments()).ok());

@@ -6,7 +6,7 @@ import unittest
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
-SOURCE = re.compile(r"`((?:src|tools|tests|bench|scripts|include|python|docs|cmake|cli|examples)/[\w./-]+)`")
+SOURCE = re.compile(r"`((?:src|tools|tests|bench|scripts|include|python|rust|docs|cmake|cli|examples)/[\w./-]+)`")
 HEADING = re.compile(r"^#+ +(.*)$", re.MULTILINE)
 
 

@@ -275,7 +275,7 @@ int record() {
       if (kernel.device != DeviceKind::cuda) continue;
       for (const Problem& problem : problems()) {
         const Result<ForwardProblem> p = resolve(problem);
-        if (!p.ok() || !kernel.refuses(*p, context).empty()) continue;
+        if (!p.ok() || !refusal_of(kernel, *p, context).empty()) continue;
         if (const Status status = record_run(kernel, *p, context, seen); !status.ok()) {
           fmt::print(stderr, "record_launches: {}: {}\n", kernel.name, status.message());
           return 1;

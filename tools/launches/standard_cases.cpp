@@ -115,7 +115,7 @@ Result<std::vector<fake::Launch>> launches_of(const Kernel& kernel, const Forwar
 Status print_launches(const Kernel& kernel, const Problem& problem, size_t number,
                       const PlanContext& context) {
   const Result<ForwardProblem> p = resolve(problem);
-  if (!p.ok() || !kernel.refuses(*p, context).empty()) return {};
+  if (!p.ok() || !refusal_of(kernel, *p, context).empty()) return {};
   std::vector<fake::Launch> both[2];
   for (int i = 0; i < 2; ++i) {
     Result<std::vector<fake::Launch>> launches = launches_of(kernel, *p, context, kLeftover[i]);

@@ -1,0 +1,32 @@
+// Random backward problems over the whole feature space, each from one number.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "bench/cases/random_problem.hpp"
+#include "bench/tensors/backward_set.hpp"
+
+namespace flashcore::bench {
+
+class RandomBackward {
+ public:
+  explicit RandomBackward(uint64_t seed, const RandomSpace& space = {});
+
+  const Problem& problem() const { return problem_; }
+  const Gradients& gradients() const { return gradients_; }
+  // Inputs filled, O and LSE of the reference, outputs poisoned; rows of d_o that no query in use
+  // has are NaN.
+  Result<HostBackward> fill(int threads = 0) const;
+
+ private:
+  uint64_t seed_;
+  RandomDraw forward_;
+  Problem problem_;  // the forward draw's, with an LSE
+  Gradients gradients_;
+};
+
+// One line: the forward problem, and the gradients.
+std::string describe(const Problem& problem, const Gradients& gradients);
+
+}  // namespace flashcore::bench

@@ -1,0 +1,183 @@
+#include "bench/gate/gradient_gates.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <optional>
+#include <string_view>
+
+namespace flashcore::bench {
+namespace {
+
+using Outputs = std::map<std::string, HostTensor, std::less<>>;
+
+// The gradients of a CPU kernel, outputs as `gradients` describes them.
+Result<Outputs> run_kernel(const char* kernel, HostBackward& host, const Gradients& gradients,
+                           int threads) {
+  Outputs outputs;
+  for_each_gradient(gradients, [&](std::string_view name, const TensorDesc& desc) {
+    if (is_gradient_output(name)) outputs.emplace(name, HostTensor(desc));
+  });
+  PlanOptions options;
+  options.kernel = kernel;
+  options.threads = threads;
+  const Result<Plan> plan = make_backward_plan(host.forward.problem, gradients, options);
+  if (!plan.ok()) return plan.status();
+  const BackwardArguments args =
+      bind(gradients, host.forward.arguments(), [&](std::string_view name) {
+        const auto found = outputs.find(name);
+        return found == outputs.end() ? host.at(name).data() : found->second.data();
+      });
+  if (Status status = plan->run(args); !status.ok()) return status;
+  return outputs;
+}
+
+// How far a gradient is from the right one, over the elements that are finite in both.
+struct Error {
+  double square = 0, norm_square = 0, largest = 0;
+  size_t worst = 0;
+  std::optional<size_t> other_kind;  // the first element that is a number in one of them only
+
+  double relative() const {
+    if (norm_square > 0) return std::sqrt(square / norm_square);
+    return square > 0 ? std::numeric_limits<double>::infinity() : 0;
+  }
+};
+
+Error error_of(const HostTensor& got, const std::vector<double>& want) {
+  Error out;
+  for (size_t i = 0; i < want.size(); ++i) {
+    const double value = got.get(static_cast<int64_t>(i));
+    if (std::isfinite(value) != std::isfinite(want[i]) && !out.other_kind) out.other_kind = i;
+    if (!std::isfinite(value) || !std::isfinite(want[i])) continue;
+    const double error = std::abs(value - want[i]);
+    if (error > out.largest) out.largest = error, out.worst = i;
+    out.square += error * error;
+    out.norm_square += want[i] * want[i];
+  }
+  return out;
+}
+
+double root_mean_square(const std::vector<double>& values) {
+  double sum = 0;
+  size_t count = 0;
+  for (const double value : values) {
+    if (!std::isfinite(value)) continue;
+    sum += value * value;
+    ++count;
+  }
+  return count == 0 ? 0 : std::sqrt(sum / static_cast<double>(count));
+}
+
+std::string where(const TensorDesc& desc, size_t element) {
+  std::vector<int64_t> index(static_cast<size_t>(desc.rank));
+  auto rest = static_cast<int64_t>(element);
+  for (size_t d = index.size(); d-- > 0;) {
+    index[d] = rest % desc.shape[d];
+    rest /= desc.shape[d];
+  }
+  return fmt::format("[{}]", fmt::join(index, ", "));
+}
+
+// The looser limits of the types that the numbers of a gradient pass through.
+GradientLimits limits_of(const Problem& problem, DType gradient) {
+  GradientLimits out = gradient_limits(problem.q.dtype);
+  for (const DType dtype : {problem.o.dtype, gradient}) {
+    const GradientLimits other = gradient_limits(dtype);
+    if (other.relative_error > out.relative_error) out = other;
+  }
+  return out;
+}
+
+std::string judge_one(const std::string& name, const HostTensor& got,
+                      const GradientReference& reference, const GradientLimits& limits,
+                      Verdict& verdict) {
+  const Error error = error_of(got, reference.values);
+  const auto element = [&](size_t i) {
+    return fmt::format("{}{} is {}, wanted {}", name, where(got.desc(), i),
+                       got.get(static_cast<int64_t>(i)), reference.values[i]);
+  };
+  if (error.other_kind) return element(*error.other_kind);
+  const double scale = root_mean_square(reference.values);
+  verdict.max_error = std::max(verdict.max_error, error.largest);
+  verdict.naive_max_error = std::max(verdict.naive_max_error, reference.naive_max_error);
+  if (scale > 0) {
+    verdict.max_scaled_error = std::max(verdict.max_scaled_error, error.largest / scale);
+    verdict.relative_error = std::max(verdict.relative_error, error.relative());
+  }
+  const double relative_limit = reference.naive_relative_error > limits.relative_error
+                                    ? 2 * reference.naive_relative_error
+                                    : limits.relative_error;
+  if (!(error.relative() <= relative_limit)) {
+    return fmt::format("{}: relative error is {:.3g}, limit {:.3g}: {}", name, error.relative(),
+                       relative_limit, element(error.worst));
+  }
+  const double largest = 2 * reference.naive_max_error + limits.naive_allowance * scale;
+  if (!(error.largest <= largest)) {
+    return fmt::format("{}: max error is {:.3g}, limit {:.3g}: {}", name, error.largest, largest,
+                       element(error.worst));
+  }
+  return {};
+}
+
+std::string first_failure(const HostBackward& host, const GradientReferences& reference,
+                          Verdict& verdict) {
+  for (const auto* const tensors : {&host.forward.tensors, &host.tensors}) {
+    for (const auto& [name, tensor] : *tensors) {
+      if (!tensor.canaries_intact()) {
+        return fmt::format("{}: bytes outside of its elements were written", name);
+      }
+    }
+  }
+  std::string failure;  // the first; the others' errors count all the same
+  for (const auto& [name, right] : reference) {
+    const HostTensor& got = host.at(name);
+    std::string one =
+        judge_one(name, got, right, limits_of(host.forward.problem, got.desc().dtype), verdict);
+    if (failure.empty()) failure = std::move(one);
+  }
+  return failure;
+}
+
+}  // namespace
+
+GradientLimits gradient_limits(DType dtype) {
+  switch (dtype) {
+    case DType::f16:
+      return {.relative_error = 3e-3, .naive_allowance = 5e-4};
+    case DType::bf16:
+      return {.relative_error = 1.2e-2, .naive_allowance = 4e-3};
+    default:
+      return {.relative_error = 5e-6, .naive_allowance = 1e-5};
+  }
+}
+
+Result<GradientReferences> compute_reference(HostBackward& host, int threads) {
+  const Result<Outputs> right = run_kernel("reference", host, exact(host.gradients), threads);
+  if (!right.ok()) return right.status();
+  const Result<Outputs> naive = run_kernel("naive", host, host.gradients, threads);
+  if (!naive.ok()) return naive.status();
+  GradientReferences references;
+  for (const auto& [name, tensor] : *right) {
+    GradientReference& one = references[name];
+    one.values.resize(static_cast<size_t>(tensor.elements()));
+    for (size_t i = 0; i < one.values.size(); ++i) {
+      one.values[i] = tensor.get(static_cast<int64_t>(i));
+    }
+    const Error error = error_of(naive->find(name)->second, one.values);
+    one.naive_relative_error = error.relative();
+    one.naive_max_error = error.largest;
+  }
+  return references;
+}
+
+Verdict judge(const HostBackward& host, const GradientReferences& reference) {
+  Verdict verdict;
+  verdict.failure = first_failure(host, reference, verdict);
+  verdict.passed = verdict.failure.empty();
+  return verdict;
+}
+
+}  // namespace flashcore::bench

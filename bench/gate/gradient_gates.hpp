@@ -1,0 +1,39 @@
+// The gates of gradients in docs/semantics.md: a backward run against the fp64 reference.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "bench/gate/gates.hpp"
+#include "bench/tensors/backward_set.hpp"
+
+namespace flashcore::bench {
+
+// How close is right, by the type of the inputs: the relative error of a gradient as a vector, and
+// what its largest error may exceed twice the naive computation's by, in its root mean square.
+struct GradientLimits {
+  double relative_error;
+  double naive_allowance;
+};
+
+GradientLimits gradient_limits(DType dtype);
+
+// What is right for one gradient, in row-major order of its indices, and how far the naive
+// computation is from it.
+struct GradientReference {
+  std::vector<double> values;
+  double naive_relative_error = 0;
+  double naive_max_error = 0;
+};
+using GradientReferences = std::map<std::string, GradientReference, std::less<>>;
+
+// Runs the backward passes of "reference" and "naive". Outputs of `host` stay as they are.
+Result<GradientReferences> compute_reference(HostBackward& host, int threads = 0);
+
+// Judges the gradients in `host`, and canaries around every tensor. Verdict::relative_error and
+// max_error are the largest of all gradients; max_scaled_error is in the root mean square of the
+// gradient.
+Verdict judge(const HostBackward& host, const GradientReferences& reference);
+
+}  // namespace flashcore::bench

@@ -1,0 +1,361 @@
+//! The bindings against the C header, as GCC reads it: every struct, function, constant and macro of
+//! the header is bound, with the same types; nothing else is; and the compilers of both languages
+//! give every struct the same layout and every constant the same value.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const INCLUDE: &str = env!("FLASHCORE_SYS_INCLUDE");
+const BINDINGS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/lib.rs");
+
+/// Declarations by name, in one notation for both languages. Pointers are not told apart by `const`.
+#[derive(Debug, Default, PartialEq)]
+struct Declarations {
+    constants: BTreeMap<String, i64>,
+    /// Members in order, with their types.
+    structs: BTreeMap<String, Vec<(String, String)>>,
+    /// Parameters, then the result.
+    functions: BTreeMap<String, String>,
+    /// Types of functions that are passed as pointers.
+    callbacks: BTreeMap<String, String>,
+}
+
+impl Declarations {
+    /// What the two do not share, a line each.
+    fn differences(&self, bindings: &Declarations) -> Vec<String> {
+        let mut found = Vec::new();
+        compare("constant", &self.constants, &bindings.constants, &mut found);
+        compare("struct", &self.structs, &bindings.structs, &mut found);
+        compare("function", &self.functions, &bindings.functions, &mut found);
+        compare("callback", &self.callbacks, &bindings.callbacks, &mut found);
+        found
+    }
+}
+
+fn compare<T: PartialEq + std::fmt::Debug>(
+    what: &str,
+    header: &BTreeMap<String, T>,
+    bindings: &BTreeMap<String, T>,
+    found: &mut Vec<String>,
+) {
+    for (name, value) in header {
+        match bindings.get(name) {
+            None => found.push(format!("{} {} of the header is not bound", what, name)),
+            Some(other) if other != value => found.push(format!(
+                "{} {}: the header has {:?}, bound is {:?}",
+                what, name, value, other
+            )),
+            _ => (),
+        }
+    }
+    for name in bindings.keys().filter(|name| !header.contains_key(*name)) {
+        found.push(format!("{} {} is bound, but not in the header", what, name));
+    }
+}
+
+// -------------------------------------------------------------------------------------------------
+// The header
+
+fn c_compiler() -> Command {
+    Command::new(std::env::var_os("CC").unwrap_or_else(|| "gcc".into()))
+}
+
+fn output_of(command: &mut Command) -> String {
+    let output = command.output().unwrap_or_else(|error| panic!("{:?}: {}", command, error));
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{:?} (wanted GCC):\n{}", command, errors);
+    String::from_utf8(output.stdout).expect("UTF-8")
+}
+
+/// A folder for this test's files.
+fn scratch(name: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    fs::create_dir_all(&folder).expect("a folder for the test");
+    folder
+}
+
+/// What a C source declares: GCC's list, which it writes in Go's notation, and its list of macros.
+fn declarations_of_c(name: &str, source: &str) -> Declarations {
+    let folder = scratch(name);
+    let (file, list) = (folder.join("header.c"), folder.join("header.go"));
+    fs::write(&file, source).expect("written");
+    let mut dump = std::ffi::OsString::from("-fdump-go-spec=");
+    dump.push(&list);
+    output_of(
+        c_compiler()
+            .args(["-std=c11", "-I", INCLUDE, "-c", "-o"])
+            .arg(folder.join("header.o"))
+            .arg(dump)
+            .arg(&file),
+    );
+    let mut found = Declarations::default();
+    for line in fs::read_to_string(&list).expect("GCC's list").lines() {
+        if line.to_lowercase().contains("flashcore") {
+            read_go(line, &mut found);
+        }
+    }
+    let macros = output_of(c_compiler().args(["-std=c11", "-I", INCLUDE, "-E", "-dM"]).arg(&file));
+    for line in macros.lines() {
+        let mut words = line.split_whitespace().skip(1);
+        let name = words.next().unwrap_or("");
+        // The include guard, and a mark of exported functions.
+        if !name.starts_with("FLASHCORE_")
+            || ["FLASHCORE_FLASHCORE_H", "FLASHCORE_API"].contains(&name)
+        {
+            continue;
+        }
+        let value = words.collect::<Vec<_>>().join(" ");
+        let number = value.parse().unwrap_or_else(|_| panic!("macro {} is {}", name, value));
+        found.constants.insert(name.into(), number);
+    }
+    assert!(found.structs.len() > 5 && found.functions.len() > 10, "{:?}", found);
+    found
+}
+
+/// One line of GCC's list, such as `func _flashcore_dtype_size (int32) uint64 __asm__("...")`.
+fn read_go(line: &str, found: &mut Declarations) {
+    let line = line.split(" __asm__").next().unwrap_or(line);
+    let unknown = || panic!("a line of GCC's list that this test does not know: {}", line);
+    if let Some(rest) = line.strip_prefix("const _") {
+        let (name, value) = rest.split_once(" = ").unwrap_or_else(unknown);
+        if !name.starts_with("sizeof_") {
+            let number = value.parse().unwrap_or_else(|_| panic!("constant {} is {}", name, value));
+            found.constants.insert(name.into(), number);
+        }
+    } else if let Some(rest) = line.strip_prefix("func _") {
+        let (name, signature) = rest.split_once(' ').unwrap_or_else(unknown);
+        found.functions.insert(name.into(), signature_of_go(signature));
+    } else if let Some(rest) = line.strip_prefix("type _") {
+        let (name, what) = rest.split_once(' ').unwrap_or_else(unknown);
+        if let Some(members) = what.strip_prefix("struct {") {
+            let members = members.trim_end_matches('}').split(';').map(str::trim);
+            let members = members.filter(|member| !member.is_empty());
+            let members = members.map(|member| member.split_once(' ').unwrap_or_else(unknown));
+            let members = members.filter(|(name, _)| !name.starts_with("Godump_"));
+            let members = members.map(|(name, kind)| (name.into(), type_of_go(kind)));
+            found.structs.insert(name.into(), members.collect());
+        } else if let Some(signature) = what.strip_prefix("func") {
+            found.callbacks.insert(name.into(), signature_of_go(signature));
+        } else {
+            // flashcore_status: GCC's list has what it stands for in its places.
+            assert_eq!(line, "type _flashcore_status int32");
+        }
+    } else {
+        unknown();
+    }
+}
+
+fn signature_of_go(signature: &str) -> String {
+    let (parameters, result) = signature
+        .trim()
+        .strip_prefix('(')
+        .and_then(|rest| rest.rsplit_once(')'))
+        .unwrap_or_else(|| panic!("not a signature: {}", signature));
+    let parameters = parameters.split(", ").filter(|kind| !kind.is_empty());
+    let parameters = parameters.map(type_of_go).collect::<Vec<_>>().join(", ");
+    format!("({}) {}", parameters, type_of_go(result.trim()))
+}
+
+fn type_of_go(kind: &str) -> String {
+    if let Some(target) = kind.strip_prefix('*') {
+        return format!("*{}", type_of_go(target));
+    }
+    if let Some((last, element)) = kind.strip_prefix('[').and_then(|rest| rest.split_once("+1]")) {
+        let last: usize = last.parse().expect("a number");
+        return format!("[{}; {}]", type_of_go(element), last + 1);
+    }
+    match kind {
+        "" => "()",
+        "int8" => "char",
+        "byte" => "void",
+        "int32" => "i32",
+        "int64" => "i64",
+        "uint64" => "u64",
+        "float32" => "f32",
+        "float64" => "f64",
+        name if name.starts_with("_flashcore_") => &name[1..],
+        _ => panic!("GCC's type {} is not known to this test", kind),
+    }
+    .into()
+}
+
+// -------------------------------------------------------------------------------------------------
+// The bindings
+
+/// Reads the bindings' source, which has declarations and nothing else.
+fn declarations_of_rust(source: &str) -> Declarations {
+    let lines = source.lines().map(str::trim);
+    let is_code = |line: &&str| !line.starts_with("//") && !line.starts_with("#[");
+    let text = lines.filter(is_code).collect::<Vec<_>>().join(" ");
+    let mut found = Declarations::default();
+    let mut last_struct = String::new();
+    for item in text.split("pub ").skip(1) {
+        let (kind, rest) = item.split_once(' ').expect("a kind and a name");
+        let rest = rest.trim();
+        match kind {
+            "const" => {
+                let (name, value) = rest.split_once(": i32 = ").expect("an i32");
+                let number = value.trim_end_matches(';').parse().expect("a number");
+                found.constants.insert(name.into(), number);
+            }
+            "fn" => {
+                let (name, signature) = rest.split_once('(').expect("parameters");
+                found.functions.insert(name.into(), signature_of_rust(signature));
+            }
+            "type" => {
+                let (name, what) = rest.split_once(" = ").expect("a type");
+                if let Some((_, signature)) = what.split_once("extern \"C\" fn(") {
+                    found.callbacks.insert(name.into(), signature_of_rust(signature));
+                }
+            }
+            "struct" => {
+                last_struct = rest.split_once(" {").expect("members").0.into();
+                found.structs.insert(last_struct.clone(), Vec::new());
+            }
+            member => {
+                let members = found.structs.get_mut(&last_struct).expect("a struct before it");
+                let kind = rest.split(", ").next().unwrap_or("").trim_end_matches([',', '}', ' ']);
+                members.push((member.trim_end_matches(':').into(), type_of_rust(kind)));
+            }
+        }
+    }
+    found
+}
+
+fn signature_of_rust(signature: &str) -> String {
+    let (parameters, rest) = signature.split_once(')').expect("a parenthesis");
+    let parameters = parameters.split(',').map(str::trim).filter(|text| !text.is_empty());
+    let parameters = parameters.map(|text| type_of_rust(text.split_once(": ").expect("a type").1));
+    let parameters = parameters.collect::<Vec<_>>().join(", ");
+    let result =
+        rest.trim().strip_prefix("-> ").map_or("()", |rest| rest.split(';').next().unwrap());
+    format!("({}) {}", parameters, type_of_rust(result))
+}
+
+fn type_of_rust(kind: &str) -> String {
+    if let Some(target) = kind.strip_prefix("*const ").or_else(|| kind.strip_prefix("*mut ")) {
+        return format!("*{}", type_of_rust(target));
+    }
+    if let Some((element, count)) = kind.strip_prefix('[').and_then(|rest| rest.split_once("; ")) {
+        return format!("[{}; {}", type_of_rust(element), count);
+    }
+    match kind {
+        "c_char" => "char",
+        "c_void" => "void",
+        "usize" => "u64",
+        "flashcore_status" => "i32",
+        "()" | "i32" | "i64" | "u64" | "f32" | "f64" => kind,
+        name if name.starts_with("flashcore_") => name,
+        _ => panic!("the type {} is not known to this test", kind),
+    }
+    .into()
+}
+
+// -------------------------------------------------------------------------------------------------
+
+const HEADER: &str = "#include <flashcore/flashcore.h>\n";
+
+fn bindings() -> Declarations {
+    declarations_of_rust(&fs::read_to_string(BINDINGS).expect("src/lib.rs"))
+}
+
+#[test]
+fn everything_is_bound() {
+    let differences = declarations_of_c("all", HEADER).differences(&bindings());
+    assert!(differences.is_empty(), "src/lib.rs:\n{}", differences.join("\n"));
+}
+
+/// The test above notices whatever may be added to the header.
+#[test]
+fn an_addition_is_noticed() {
+    let additions = [
+        ("enum { FLASHCORE_NEW = 9 };", "constant FLASHCORE_NEW of the header is not bound"),
+        ("#define FLASHCORE_MACRO 3", "constant FLASHCORE_MACRO of the header is not bound"),
+        ("typedef struct flashcore_x { int32_t x; } flashcore_x;", "struct flashcore_x of the"),
+        ("int32_t flashcore_f(const void* p);", "function flashcore_f of the header is not bound"),
+        ("typedef void (*flashcore_c)(int64_t);", "callback flashcore_c of the header is not"),
+    ];
+    for (number, (text, expected)) in additions.iter().enumerate() {
+        let source = format!("{}{}\n", HEADER, text);
+        let found = declarations_of_c(&format!("addition{}", number), &source);
+        let differences = found.differences(&bindings());
+        assert_eq!(differences.len(), 1, "{}: {:?}", text, differences);
+        assert!(differences[0].starts_with(expected), "{}: {:?}", text, differences);
+    }
+}
+
+/// And whatever may be wrong in the bindings.
+#[test]
+fn a_wrong_binding_is_noticed() {
+    let source = fs::read_to_string(BINDINGS).expect("src/lib.rs");
+    let header = declarations_of_c("wrong", HEADER);
+    let faults = [
+        ("pub softcap: f32,", "pub softcap: f64,", "struct flashcore_problem: the header has"),
+        ("pub lse: *mut c_void,", "", "struct flashcore_arguments: the header has"),
+        ("    position: usize,", "    position: i32,", "function flashcore_device_get: the header"),
+        ("FLASHCORE_F64: i32 = 7", "FLASHCORE_F64: i32 = 8", "constant FLASHCORE_F64: the header"),
+        ("FLASHCORE_SIM", "FLASHCORE_SIMULATOR", "constant FLASHCORE_SIM of the header is not"),
+        ("refusal: *const c_char,\n        automatic", "automatic", "callback flashcore_verdict_f"),
+        ("fn flashcore_version()", "fn flashcore_other()", "function flashcore_version of the"),
+    ];
+    for (right, wrong, expected) in faults {
+        assert!(source.contains(right), "src/lib.rs has no {}", right);
+        let differences = header.differences(&declarations_of_rust(&source.replace(right, wrong)));
+        let noticed = differences.iter().any(|difference| difference.starts_with(expected));
+        assert!(noticed, "{} for {}: {:?}", wrong, right, differences);
+    }
+}
+
+/// A program in each language prints every size, offset and constant; both print the same.
+#[test]
+fn layouts_and_values_are_those_of_c() {
+    let header = declarations_of_c("layout", HEADER);
+    let mut in_c = vec!["#include <stddef.h>\n#include <stdio.h>".to_string(), HEADER.into()];
+    in_c.push("int main(void) {".into());
+    let mut in_rust = vec![format!("#![allow(dead_code)] #[path = {:?}] mod sys;", BINDINGS)];
+    in_rust.push("use std::mem::{align_of, size_of, MaybeUninit}; use std::ptr::addr_of;".into());
+    in_rust.push("fn main() {".into());
+    for (name, members) in &header.structs {
+        if members.is_empty() {
+            continue; // opaque
+        }
+        in_c.push(format!("printf(\"{0} %zu %zu\\n\", sizeof({0}), _Alignof({0}));", name));
+        in_rust.push(format!("let one = MaybeUninit::<sys::{}>::uninit();", name));
+        in_rust.push(format!(
+            "println!(\"{0} {{}} {{}}\", size_of::<sys::{0}>(), align_of::<sys::{0}>());",
+            name
+        ));
+        for (member, _) in members {
+            in_c.push(format!("printf(\"{0}.{1} %zu\\n\", offsetof({0}, {1}));", name, member));
+            // addr_of! reads nothing, and stays inside of `one`.
+            in_rust.push(format!("let at = unsafe {{ addr_of!((*one.as_ptr()).{}) }};", member));
+            in_rust.push(format!(
+                "println!(\"{}.{} {{}}\", at as usize - one.as_ptr() as usize);",
+                name, member
+            ));
+        }
+    }
+    for name in header.constants.keys() {
+        in_c.push(format!("printf(\"{0} %d\\n\", {0});", name));
+        in_rust.push(format!("println!(\"{0} {{}}\", sys::{0});", name));
+    }
+    in_c.push("return 0; }\n".into());
+    in_rust.push("}\n".into());
+    let folder = scratch("layout");
+    let (c_file, rust_file) = (folder.join("layout.c"), folder.join("layout.rs"));
+    fs::write(&c_file, in_c.join("\n")).expect("written");
+    fs::write(&rust_file, in_rust.join("\n")).expect("written");
+    let (c_program, rust_program) = (folder.join("layout_c"), folder.join("layout_rust"));
+    output_of(c_compiler().args(["-std=c11", "-I", INCLUDE, "-o"]).arg(&c_program).arg(&c_file));
+    let mut rustc = Command::new(env!("FLASHCORE_SYS_RUSTC"));
+    output_of(rustc.args(["--edition=2021", "-o"]).arg(&rust_program).arg(&rust_file));
+    let (wanted, found) =
+        (output_of(&mut Command::new(&c_program)), output_of(&mut Command::new(&rust_program)));
+    assert!(wanted.lines().count() > 100, "{}", wanted);
+    for (in_c, in_rust) in wanted.lines().zip(found.lines()) {
+        assert_eq!(in_rust, in_c);
+    }
+    assert_eq!(found.lines().count(), wanted.lines().count());
+}

@@ -1,0 +1,179 @@
+use std::mem::size_of;
+use std::os::raw::c_void;
+use std::ptr::{null, null_mut};
+
+use flashcore_sys as sys;
+
+use crate::error::{check, Error, Result};
+use crate::problem::Problem;
+use crate::tensor::{Tensor, TensorDesc, TensorMut};
+
+/// The data of one run on the CPU: a view for each tensor of the problem.
+#[derive(Debug)]
+pub struct Arguments<'a> {
+    q: Tensor<'a>,
+    k: Tensor<'a>,
+    v: Tensor<'a>,
+    o: TensorMut<'a>,
+    lse: Option<TensorMut<'a>>,
+    bias: Option<Tensor<'a>>,
+    mask: Option<Tensor<'a>>,
+    alibi_slopes: Option<Tensor<'a>>,
+    sinks: Option<Tensor<'a>>,
+    q_scale: Option<Tensor<'a>>,
+    k_scale: Option<Tensor<'a>>,
+    v_scale: Option<Tensor<'a>>,
+    cu_seqlens_q: Option<Tensor<'a>>,
+    cu_seqlens_kv: Option<Tensor<'a>>,
+    seqlens_q: Option<Tensor<'a>>,
+    seqlens_kv: Option<Tensor<'a>>,
+    causal_offsets: Option<Tensor<'a>>,
+    dropout_seed: u64,
+    dropout_offset: u64,
+}
+
+/// Setters of the tensors that a problem may have besides Q, K, V and O.
+macro_rules! optional_inputs {
+    ($($name:ident,)*) => {$(
+        #[doc = concat!("The data of [`Problem::", stringify!($name), "`].")]
+        #[must_use]
+        pub fn $name(mut self, tensor: impl Into<Tensor<'a>>) -> Arguments<'a> {
+            self.$name = Some(tensor.into());
+            self
+        }
+    )*};
+}
+
+impl<'a> Arguments<'a> {
+    /// The tensors that every problem has.
+    pub fn new(q: Tensor<'a>, k: Tensor<'a>, v: Tensor<'a>, o: TensorMut<'a>) -> Arguments<'a> {
+        Arguments {
+            q,
+            k,
+            v,
+            o,
+            lse: None,
+            bias: None,
+            mask: None,
+            alibi_slopes: None,
+            sinks: None,
+            q_scale: None,
+            k_scale: None,
+            v_scale: None,
+            cu_seqlens_q: None,
+            cu_seqlens_kv: None,
+            seqlens_q: None,
+            seqlens_kv: None,
+            causal_offsets: None,
+            dropout_seed: 0,
+            dropout_offset: 0,
+        }
+    }
+
+    /// Where the data of [`Problem::lse`] go.
+    #[must_use]
+    pub fn lse(mut self, lse: TensorMut<'a>) -> Arguments<'a> {
+        self.lse = Some(lse);
+        self
+    }
+
+    optional_inputs! {
+        bias,
+        mask,
+        alibi_slopes,
+        sinks,
+        q_scale,
+        k_scale,
+        v_scale,
+        seqlens_q,
+        seqlens_kv,
+        causal_offsets,
+    }
+
+    /// Where the entries of a packed batch begin.
+    #[must_use]
+    pub fn packed(
+        mut self,
+        cu_seqlens_q: impl Into<Tensor<'a>>,
+        cu_seqlens_kv: impl Into<Tensor<'a>>,
+    ) -> Arguments<'a> {
+        self.cu_seqlens_q = Some(cu_seqlens_q.into());
+        self.cu_seqlens_kv = Some(cu_seqlens_kv.into());
+        self
+    }
+
+    /// What the pairs that are dropped follow from, see [`dropout_keeps`](crate::dropout_keeps).
+    #[must_use]
+    pub fn dropout(mut self, seed: u64, offset: u64) -> Arguments<'a> {
+        self.dropout_seed = seed;
+        self.dropout_offset = offset;
+        self
+    }
+
+    /// The pointers. Each is to memory that this value borrows, of the type, shape and strides that
+    /// the problem has; and there is one for each tensor of the problem.
+    pub(crate) fn pointers(&mut self, p: &Problem) -> Result<sys::flashcore_arguments> {
+        let mut c = empty()?;
+        c.q = input("q", Some(p.q), Some(self.q))?;
+        c.k = input("k", Some(p.k), Some(self.k))?;
+        c.v = input("v", Some(p.v), Some(self.v))?;
+        c.o = output("o", Some(p.o), Some(&mut self.o))?;
+        c.lse = output("lse", p.lse, self.lse.as_mut())?;
+        c.bias = input("bias", p.bias, self.bias)?;
+        c.mask = input("mask", p.mask, self.mask)?;
+        // The library takes no other types for these, so the plan of `p` has f32 and i32 here.
+        c.alibi_slopes = input("alibi_slopes", p.alibi_slopes, self.alibi_slopes)?.cast();
+        c.sinks = input("sinks", p.sinks, self.sinks)?.cast();
+        c.q_scale = input("q_scale", p.q_scale, self.q_scale)?.cast();
+        c.k_scale = input("k_scale", p.k_scale, self.k_scale)?.cast();
+        c.v_scale = input("v_scale", p.v_scale, self.v_scale)?.cast();
+        c.cu_seqlens_q = input("cu_seqlens_q", p.cu_seqlens_q, self.cu_seqlens_q)?.cast();
+        c.cu_seqlens_kv = input("cu_seqlens_kv", p.cu_seqlens_kv, self.cu_seqlens_kv)?.cast();
+        c.seqlens_q = input("seqlens_q", p.seqlens_q, self.seqlens_q)?.cast();
+        c.seqlens_kv = input("seqlens_kv", p.seqlens_kv, self.seqlens_kv)?.cast();
+        c.causal_offsets = input("causal_offsets", p.causal_offsets, self.causal_offsets)?.cast();
+        c.dropout_seed = self.dropout_seed;
+        c.dropout_offset = self.dropout_offset;
+        Ok(c)
+    }
+}
+
+/// Arguments without a tensor.
+pub(crate) fn empty() -> Result<sys::flashcore_arguments> {
+    // SAFETY: all members are numbers and pointers, for which zeros are values.
+    let mut c: sys::flashcore_arguments = unsafe { std::mem::zeroed() };
+    // SAFETY: the size is that of the struct.
+    check(unsafe { sys::flashcore_arguments_init(&mut c, size_of::<sys::flashcore_arguments>()) })?;
+    Ok(c)
+}
+
+fn input(
+    name: &str,
+    wanted: Option<TensorDesc>,
+    given: Option<Tensor<'_>>,
+) -> Result<*const c_void> {
+    fits(name, wanted, given.map(|tensor| tensor.desc()))?;
+    Ok(given.map_or(null(), |tensor| tensor.as_ptr()))
+}
+
+fn output(
+    name: &str,
+    wanted: Option<TensorDesc>,
+    given: Option<&mut TensorMut<'_>>,
+) -> Result<*mut c_void> {
+    fits(name, wanted, given.as_ref().map(|tensor| tensor.desc()))?;
+    Ok(given.map_or(null_mut(), |tensor| tensor.as_mut_ptr()))
+}
+
+/// Whether a run's tensor is that of the problem.
+fn fits(name: &str, wanted: Option<TensorDesc>, given: Option<TensorDesc>) -> Result<()> {
+    let message = match (wanted, given) {
+        (wanted, given) if wanted == given => return Ok(()),
+        (Some(wanted), Some(given)) => {
+            format!("{}: is {:?}, wanted the problem's {:?}", name, given, wanted)
+        }
+        (Some(wanted), None) => format!("{}: is missing, wanted {:?}", name, wanted),
+        (None, _) => format!("{}: is given, and the problem has none", name),
+    };
+    Err(Error::invalid(message))
+}

@@ -1,0 +1,397 @@
+use std::ffi::CString;
+use std::mem::size_of;
+use std::os::raw::c_void;
+use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
+use std::ptr::{null_mut, NonNull};
+
+use flashcore_sys as sys;
+
+use crate::arguments::Arguments;
+use crate::cuda::DeviceArguments;
+use crate::device::Device;
+use crate::error::{check, text, Error, Result};
+use crate::problem::Problem;
+use crate::workspace::Workspace;
+
+/// How a plan is made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlanOptions {
+    device: Device,
+    kernel: String,
+    threads: usize,
+    batch_invariant: bool,
+    early_start: bool,
+}
+
+impl Default for PlanOptions {
+    fn default() -> PlanOptions {
+        PlanOptions {
+            device: Device::Cpu,
+            kernel: String::new(),
+            threads: 0,
+            batch_invariant: false,
+            early_start: false,
+        }
+    }
+}
+
+impl PlanOptions {
+    /// On the CPU, with the best kernel and all hardware threads.
+    pub fn new() -> PlanOptions {
+        PlanOptions::default()
+    }
+
+    /// Where the plan runs. Default: the CPU.
+    #[must_use]
+    pub fn device(mut self, device: Device) -> PlanOptions {
+        self.device = device;
+        self
+    }
+
+    /// A kernel by its name. "", the default: that of the environment variable `FLASHCORE_KERNEL`, or
+    /// the best that computes the problem.
+    #[must_use]
+    pub fn kernel(mut self, name: &str) -> PlanOptions {
+        self.kernel = name.into();
+        self
+    }
+
+    /// On the CPU: how many threads compute; 0, the default, for all hardware threads.
+    #[must_use]
+    pub fn threads(mut self, threads: usize) -> PlanOptions {
+        self.threads = threads;
+        self
+    }
+
+    /// The bits of a row do not depend on what else is in the batch.
+    #[must_use]
+    pub fn batch_invariant(mut self, yes: bool) -> PlanOptions {
+        self.batch_invariant = yes;
+        self
+    }
+
+    /// On CUDA: a run may start before earlier work in its stream has ended; it waits for that work
+    /// before it touches memory.
+    #[must_use]
+    pub fn early_start(mut self, yes: bool) -> PlanOptions {
+        self.early_start = yes;
+        self
+    }
+
+    /// Calls `body` with these options as C has them.
+    fn with_c<R>(&self, body: impl FnOnce(&sys::flashcore_plan_options) -> Result<R>) -> Result<R> {
+        let kernel = CString::new(self.kernel.as_str()).map_err(|_| {
+            Error::invalid(format!("kernel: is {:?}, wanted a name without zeros", self.kernel))
+        })?;
+        // SAFETY: all members are numbers and pointers, for which zeros are values.
+        let mut c: sys::flashcore_plan_options = unsafe { std::mem::zeroed() };
+        // SAFETY: the size is that of the struct.
+        check(unsafe {
+            sys::flashcore_plan_options_init(&mut c, size_of::<sys::flashcore_plan_options>())
+        })?;
+        (c.device_kind, c.device_index) = self.device.to_c();
+        c.kernel = kernel.as_ptr();
+        c.threads = i32::try_from(self.threads).map_err(|_| {
+            Error::invalid(format!("threads: is {}, wanted at most {}", self.threads, i32::MAX))
+        })?;
+        c.batch_invariant = i32::from(self.batch_invariant);
+        c.early_start = i32::from(self.early_start);
+        body(&c)
+    }
+}
+
+/// A problem bound to a kernel. It is made once, and runs as often as one likes, from any number of
+/// threads at the same time.
+#[derive(Debug)]
+pub struct Plan {
+    handle: NonNull<sys::flashcore_plan>,
+    problem: Problem,
+    device: Device,
+    kernel: String,
+    reason: String,
+}
+
+// SAFETY: the library says that any thread may call every function, and that one plan may run on
+// several threads at once, each with its own outputs and workspace: a run borrows these mutably. The
+// handle is not shared outside of this value, whose other members are plain data.
+unsafe impl Send for Plan {}
+// SAFETY: as above; a plan does not change between its creation and its destruction.
+unsafe impl Sync for Plan {}
+
+impl Drop for Plan {
+    fn drop(&mut self) {
+        // SAFETY: the handle is one of flashcore_plan_create, and nobody uses it after this.
+        unsafe { sys::flashcore_plan_destroy(self.handle.as_ptr()) }
+    }
+}
+
+impl Plan {
+    /// Checks the problem and chooses the kernel.
+    pub fn new(problem: &Problem, options: &PlanOptions) -> Result<Plan> {
+        let c = problem.to_c()?;
+        let mut handle = null_mut();
+        options.with_c(|options| {
+            // SAFETY: both structs have the size that they say, and live during the call.
+            check(unsafe { sys::flashcore_plan_create(&c, options, &mut handle) })
+        })?;
+        let handle = NonNull::new(handle).expect("a plan without an error");
+        // SAFETY: the handle is a plan, and its strings live as long as that.
+        let (kernel, reason) = unsafe {
+            (
+                text(sys::flashcore_plan_kernel(handle.as_ptr())),
+                text(sys::flashcore_plan_reason(handle.as_ptr())),
+            )
+        };
+        Ok(Plan { handle, problem: problem.clone(), device: options.device, kernel, reason })
+    }
+
+    /// The kernel's name in the table of kernels.
+    pub fn kernel(&self) -> &str {
+        &self.kernel
+    }
+
+    /// One sentence: why this kernel was chosen.
+    pub fn reason(&self) -> &str {
+        &self.reason
+    }
+
+    /// What it computes.
+    pub fn problem(&self) -> &Problem {
+        &self.problem
+    }
+
+    /// Where it runs.
+    pub fn device(&self) -> Device {
+        self.device
+    }
+
+    /// Bytes of workspace that a run needs, on the plan's device.
+    pub fn workspace_bytes(&self) -> usize {
+        // SAFETY: the handle is a plan.
+        unsafe { sys::flashcore_plan_workspace_bytes(self.handle.as_ptr()) }
+    }
+
+    /// Computes O (and LSE) on the CPU.
+    ///
+    /// The tensors are those of the problem, with the same types, shapes and strides. On an error
+    /// nothing is written. The workspace grows if it is too small.
+    ///
+    /// ```
+    /// use flashcore::{Arguments, Plan, PlanOptions, Problem, Tensor, TensorMut, Workspace};
+    /// # fn main() -> flashcore::Result<()> {
+    /// let (data, mut result) = (vec![1.0f32; 2 * 16 * 32], vec![0.0f32; 2 * 16 * 32]);
+    /// let q = Tensor::new(&data, &[1, 2, 16, 32])?;
+    /// let o = TensorMut::new(&mut result, &[1, 2, 16, 32])?;
+    /// let plan = Plan::new(&Problem::new(q, q, q, &o), &PlanOptions::new())?;
+    /// plan.run(Arguments::new(q, q, q, o), &mut Workspace::new())?;
+    /// assert_eq!(result, data); // averages of ones
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// An output stays borrowed until the run is done, so it cannot be an input too:
+    ///
+    /// ```compile_fail,E0502
+    /// # use flashcore::{Arguments, Plan, Tensor, TensorMut, Workspace};
+    /// fn in_place(plan: &Plan, data: &mut [f32]) -> flashcore::Result<()> {
+    ///     let q = Tensor::new(data, &[1, 2, 16, 32])?;
+    ///     let o = TensorMut::new(data, &[1, 2, 16, 32])?;
+    ///     plan.run(Arguments::new(q, q, q, o), &mut Workspace::new())
+    /// }
+    /// ```
+    pub fn run(&self, mut arguments: Arguments<'_>, workspace: &mut Workspace) -> Result<()> {
+        if self.device != Device::Cpu {
+            return Err(Error::invalid(format!(
+                "device: is {:?}, wanted Cpu; run_on_device is for memory of a GPU",
+                self.device
+            )));
+        }
+        let c = arguments.pointers(&self.problem)?;
+        let bytes = self.workspace_bytes();
+        workspace.reserve(bytes)?;
+        let memory = if bytes == 0 { null_mut() } else { workspace.as_mut_ptr() };
+        // SAFETY: `c` has a pointer for each tensor of the problem, and `pointers` has checked that the
+        // memory behind it is borrowed with the type, shape and strides that the plan has, outputs
+        // mutably; the library itself checks the lengths that lie in such memory. The workspace has
+        // the bytes and the alignment that are wanted, and is borrowed mutably. On the CPU nothing of
+        // this is used after the call.
+        check(unsafe {
+            sys::flashcore_plan_run(self.handle.as_ptr(), &c, memory, bytes, null_mut())
+        })
+    }
+
+    /// Computes O (and LSE) from raw pointers, on any device: on a GPU, queues the work in `stream`
+    /// and returns. The call allocates nothing and does not synchronise, so it can be captured in a
+    /// CUDA graph. On an error nothing is launched and nothing is written.
+    ///
+    /// `stream` is a `cudaStream_t` (or a `CUstream`), or null for the default stream. The current
+    /// GPU of the thread stays the same, unless it has no context yet: then it is given none, and the
+    /// plan's GPU becomes the current one. The crate's README has an example with `cudarc`.
+    ///
+    /// # Safety
+    /// - For each tensor of the problem, its pointer is to element `[0, 0, ...]` of memory on the
+    ///   plan's device that holds the tensor with the type, shape and strides of the problem. On the
+    ///   CPU that is host memory.
+    /// - `workspace` is memory on that device, aligned to 256 bytes, of `workspace_bytes` bytes; it
+    ///   may be null where [`Plan::workspace_bytes`] is 0.
+    /// - `stream` is null or a stream of the plan's GPU.
+    /// - Until the work is done, as by synchronising the stream, all this memory stays allocated;
+    ///   outputs and workspace are neither read nor written by anyone else, inputs not written. A
+    ///   launch that is captured in a graph asks for this at each of the graph's launches. The plan
+    ///   itself may be dropped.
+    /// - Outputs do not overlap any other tensor.
+    /// - On a GPU the library cannot read lengths before the launch, so they make sense: `cu_seqlens`
+    ///   rise from 0 to the total in steps of at most [`Problem::max_seqlens`], and `seqlens` are from
+    ///   0 to Sq or Skv.
+    pub unsafe fn run_on_device(
+        &self,
+        arguments: &DeviceArguments,
+        workspace: *mut c_void,
+        workspace_bytes: usize,
+        stream: *mut c_void,
+    ) -> Result<()> {
+        let c = arguments.to_c();
+        // SAFETY: the caller's promise; `c` lives during the call, and the library keeps a copy.
+        check(unsafe {
+            sys::flashcore_plan_run(self.handle.as_ptr(), &c, workspace, workspace_bytes, stream)
+        })
+    }
+}
+
+/// Whether one kernel computes a problem.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Verdict {
+    /// The kernel's name in the table of kernels.
+    pub kernel: String,
+    /// A sentence why it cannot compute the problem.
+    pub refusal: Option<String>,
+    /// A sentence why it leaves a problem that it could compute to another kernel, unless it is asked
+    /// for by name.
+    pub declines: Option<String>,
+    /// What a caller should know about the kernel here.
+    pub note: Option<String>,
+    /// False: it runs only when asked for by name.
+    pub automatic: bool,
+}
+
+/// The verdict of every kernel of the device, best first. A plan gets the first automatic one that
+/// neither refuses nor declines, or else the first that only declines.
+pub fn explain(problem: &Problem, options: &PlanOptions) -> Result<Vec<Verdict>> {
+    let mut verdicts = Vec::new();
+    each_verdict(problem, options, |verdict| verdicts.push(verdict))?;
+    Ok(verdicts)
+}
+
+fn each_verdict<F: FnMut(Verdict)>(
+    problem: &Problem,
+    options: &PlanOptions,
+    visit: F,
+) -> Result<()> {
+    let c = problem.to_c()?;
+    let mut visitor = Visitor { visit, panic: None };
+    let user: *mut Visitor<F> = &mut visitor;
+    let result = options.with_c(|options| {
+        // SAFETY: both structs have the size that they say, and `user` is what visit_one::<F> wants;
+        // all of them live during the call, and the library calls visit_one only during it.
+        check(unsafe {
+            sys::flashcore_visit_verdicts(&c, options, Some(visit_one::<F>), user.cast())
+        })
+    });
+    if let Some(panic) = visitor.panic {
+        resume_unwind(panic);
+    }
+    result
+}
+
+struct Visitor<F> {
+    visit: F,
+    panic: Option<Box<dyn std::any::Any + Send>>,
+}
+
+/// A panic of the closure stops here, since it must not pass through C++, and goes on when the
+/// library has returned. Verdicts after it are not visited.
+///
+/// # Safety
+/// `user` is a `Visitor<F>` that nobody else uses, and `verdict` is one of the library's.
+unsafe extern "C" fn visit_one<F: FnMut(Verdict)>(
+    user: *mut c_void,
+    verdict: *const sys::flashcore_verdict,
+) {
+    // SAFETY: the caller's promise.
+    let (visitor, verdict) = unsafe { (&mut *user.cast::<Visitor<F>>(), &*verdict) };
+    if visitor.panic.is_some() {
+        return;
+    }
+    let outcome = catch_unwind(AssertUnwindSafe(|| {
+        let sentence = |string| {
+            // SAFETY: the strings of a verdict end in a zero and live during the call.
+            let text = unsafe { text(string) };
+            if text.is_empty() {
+                None
+            } else {
+                Some(text)
+            }
+        };
+        (visitor.visit)(Verdict {
+            kernel: sentence(verdict.kernel).unwrap_or_default(),
+            refusal: sentence(verdict.refusal),
+            declines: sentence(verdict.declines),
+            note: sentence(verdict.note),
+            automatic: verdict.automatic != 0,
+        })
+    }));
+    visitor.panic = outcome.err();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{DType, TensorDesc};
+
+    fn problem() -> Problem {
+        let desc = TensorDesc::contiguous(DType::F32, &[1, 2, 16, 32]).unwrap();
+        Problem::new(desc, desc, desc, desc)
+    }
+
+    #[test]
+    fn a_panic_passes_around_the_library() {
+        let mut visited = 0;
+        let outcome = catch_unwind(AssertUnwindSafe(|| {
+            each_verdict(&problem(), &PlanOptions::new(), |_| {
+                visited += 1;
+                panic!("of the closure")
+            })
+        }));
+        assert_eq!(outcome.unwrap_err().downcast_ref(), Some(&"of the closure"));
+        assert_eq!(visited, 1);
+        assert!(explain(&problem(), &PlanOptions::new()).unwrap().len() > 1); // it still works
+    }
+
+    #[test]
+    fn plans_and_views_go_to_other_threads() {
+        fn check<T: Send + Sync>() {}
+        check::<Plan>();
+        check::<Problem>();
+        check::<Workspace>();
+        check::<Arguments>();
+        check::<Error>();
+    }
+
+    #[test]
+    fn options_that_c_cannot_have_are_refused() {
+        let refusal = |options| Plan::new(&problem(), &options).unwrap_err().to_string();
+        let message = "kernel: is \"a\\0b\", wanted a name without zeros";
+        assert_eq!(refusal(PlanOptions::new().kernel("a\0b")), message);
+        let message = refusal(PlanOptions::new().threads(usize::MAX));
+        assert!(message.starts_with("threads: is 18446744073709551615, wanted at most 2147"));
+        let device = Device::Cuda(u32::MAX);
+        assert!(Plan::new(&problem(), &PlanOptions::new().device(device)).is_err());
+    }
+
+    #[test]
+    fn null_handles_are_not_plans() {
+        // SAFETY: the library says that null is allowed.
+        assert_eq!(unsafe { sys::flashcore_plan_workspace_bytes(std::ptr::null()) }, 0);
+    }
+}

@@ -1,0 +1,296 @@
+use std::mem::size_of;
+
+use flashcore_sys as sys;
+
+use crate::error::{check, Error, Result};
+use crate::tensor::{TensorDesc, ABSENT};
+
+/// Where the diagonal lies: query i is aligned with key i + offset.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Alignment {
+    /// Offset 0.
+    TopLeft,
+    /// The number of keys less the number of queries, of each batch entry: the last query sees the
+    /// last key. The default.
+    BottomRight,
+    /// This offset. [`Problem::causal_offsets`] gives each batch entry its own.
+    Given(i64),
+}
+
+/// A problem without its data: shapes, strides, types and options.
+///
+/// B is the batch, Hq and Hkv are the query and the key/value heads (Hq a multiple of Hkv), Sq and
+/// Skv the numbers of queries and keys, Dqk and Dv the head dimensions. "x|1" is an extent of x, or
+/// of 1, which is then broadcast. Whether a problem makes sense is for [`Plan::new`](crate::Plan::new)
+/// to say.
+///
+/// Tensors are given as [`TensorDesc`], or as the views that a run will have.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Problem {
+    pub(crate) q: TensorDesc,
+    pub(crate) k: TensorDesc,
+    pub(crate) v: TensorDesc,
+    pub(crate) o: TensorDesc,
+    pub(crate) lse: Option<TensorDesc>,
+    pub(crate) bias: Option<TensorDesc>,
+    pub(crate) mask: Option<TensorDesc>,
+    pub(crate) alibi_slopes: Option<TensorDesc>,
+    pub(crate) sinks: Option<TensorDesc>,
+    pub(crate) q_scale: Option<TensorDesc>,
+    pub(crate) k_scale: Option<TensorDesc>,
+    pub(crate) v_scale: Option<TensorDesc>,
+    pub(crate) cu_seqlens_q: Option<TensorDesc>,
+    pub(crate) cu_seqlens_kv: Option<TensorDesc>,
+    pub(crate) seqlens_q: Option<TensorDesc>,
+    pub(crate) seqlens_kv: Option<TensorDesc>,
+    pub(crate) causal_offsets: Option<TensorDesc>,
+    softmax_scale: Option<f32>,
+    softcap: f32,
+    causal: bool,
+    alignment: Alignment,
+    window: (Option<usize>, Option<usize>),
+    dropout_p: f32,
+    kv_scale_block: usize,
+    max_seqlens: (usize, usize),
+}
+
+impl Problem {
+    /// Q `[B, Hq, Sq, Dqk]`, K `[B, Hkv, Skv, Dqk]`, V `[B, Hkv, Skv, Dv]` of one type: f32, f16, bf16
+    /// or fp8. O `[B, Hq, Sq, Dv]` of any of these, or f64. The last dimension of each is
+    /// contiguous. [Packed](Problem::packed) batches have no B.
+    pub fn new(
+        q: impl Into<TensorDesc>,
+        k: impl Into<TensorDesc>,
+        v: impl Into<TensorDesc>,
+        o: impl Into<TensorDesc>,
+    ) -> Problem {
+        Problem {
+            q: q.into(),
+            k: k.into(),
+            v: v.into(),
+            o: o.into(),
+            lse: None,
+            bias: None,
+            mask: None,
+            alibi_slopes: None,
+            sinks: None,
+            q_scale: None,
+            k_scale: None,
+            v_scale: None,
+            cu_seqlens_q: None,
+            cu_seqlens_kv: None,
+            seqlens_q: None,
+            seqlens_kv: None,
+            causal_offsets: None,
+            softmax_scale: None,
+            softcap: 0.0,
+            causal: false,
+            alignment: Alignment::BottomRight,
+            window: (None, None),
+            dropout_p: 0.0,
+            kv_scale_block: 0,
+            max_seqlens: (0, 0),
+        }
+    }
+
+    /// Computes the log of each row's denominator too: `[B, Hq, Sq]`, or packed `[total_q, Hq]`; f32,
+    /// or f64.
+    #[must_use]
+    pub fn lse(mut self, lse: impl Into<TensorDesc>) -> Problem {
+        self.lse = Some(lse.into());
+        self
+    }
+
+    /// Adds `[B|1, Hq|1, Sq|1, Skv|1]` of f32, f16 or bf16 to the scores.
+    #[must_use]
+    pub fn bias(mut self, bias: impl Into<TensorDesc>) -> Problem {
+        self.bias = Some(bias.into());
+        self
+    }
+
+    /// Removes the pairs where `[B|1, Hq|1, Sq|1, Skv|1]` of `bool` is false.
+    #[must_use]
+    pub fn mask(mut self, mask: impl Into<TensorDesc>) -> Problem {
+        self.mask = Some(mask.into());
+        self
+    }
+
+    /// ALiBi: `[Hq]` or `[B|1, Hq]` of f32.
+    #[must_use]
+    pub fn alibi_slopes(mut self, slopes: impl Into<TensorDesc>) -> Problem {
+        self.alibi_slopes = Some(slopes.into());
+        self
+    }
+
+    /// A logit of each head that joins the denominator: `[Hq]` of f32.
+    #[must_use]
+    pub fn sinks(mut self, sinks: impl Into<TensorDesc>) -> Problem {
+        self.sinks = Some(sinks.into());
+        self
+    }
+
+    /// For fp8: `[B|1, Hq|1]` of f32.
+    #[must_use]
+    pub fn q_scale(mut self, scale: impl Into<TensorDesc>) -> Problem {
+        self.q_scale = Some(scale.into());
+        self
+    }
+
+    /// For fp8: `[B|1, Hkv|1, blocks|1]` of f32.
+    #[must_use]
+    pub fn k_scale(mut self, scale: impl Into<TensorDesc>) -> Problem {
+        self.k_scale = Some(scale.into());
+        self
+    }
+
+    /// For fp8: `[B|1, Hkv|1, blocks|1]` of f32.
+    #[must_use]
+    pub fn v_scale(mut self, scale: impl Into<TensorDesc>) -> Problem {
+        self.v_scale = Some(scale.into());
+        self
+    }
+
+    /// The keys that one element of the scales of K and V is for. Default: all of them.
+    #[must_use]
+    pub fn kv_scale_block(mut self, keys: usize) -> Problem {
+        self.kv_scale_block = keys;
+        self
+    }
+
+    /// A packed batch: entries of different lengths one after the other, without padding. Q and O are
+    /// `[total_q, Hq, D]`, K and V `[total_kv, Hkv, D]`, and these two are `[B + 1]` of i32, rising
+    /// from 0 to the total: where entries begin.
+    #[must_use]
+    pub fn packed(
+        mut self,
+        cu_seqlens_q: impl Into<TensorDesc>,
+        cu_seqlens_kv: impl Into<TensorDesc>,
+    ) -> Problem {
+        self.cu_seqlens_q = Some(cu_seqlens_q.into());
+        self.cu_seqlens_kv = Some(cu_seqlens_kv.into());
+        self
+    }
+
+    /// The most queries and keys that an entry of a packed batch has; 0 when not known.
+    #[must_use]
+    pub fn max_seqlens(mut self, queries: usize, keys: usize) -> Problem {
+        self.max_seqlens = (queries, keys);
+        self
+    }
+
+    /// The number of queries in use of each batch entry: `[B]` of i32.
+    #[must_use]
+    pub fn seqlens_q(mut self, lengths: impl Into<TensorDesc>) -> Problem {
+        self.seqlens_q = Some(lengths.into());
+        self
+    }
+
+    /// The number of keys in use of each batch entry: `[B]` of i32.
+    #[must_use]
+    pub fn seqlens_kv(mut self, lengths: impl Into<TensorDesc>) -> Problem {
+        self.seqlens_kv = Some(lengths.into());
+        self
+    }
+
+    /// What the scores are multiplied by. Default: 1 / sqrt(Dqk).
+    #[must_use]
+    pub fn softmax_scale(mut self, scale: f32) -> Problem {
+        self.softmax_scale = Some(scale);
+        self
+    }
+
+    /// Scores become `softcap * tanh(score / softcap)`. 0, the default: they do not.
+    #[must_use]
+    pub fn softcap(mut self, softcap: f32) -> Problem {
+        self.softcap = softcap;
+        self
+    }
+
+    /// Query i sees the keys up to i + offset, see [`Alignment`].
+    #[must_use]
+    pub fn causal(mut self, causal: bool) -> Problem {
+        self.causal = causal;
+        self
+    }
+
+    /// Where the diagonal lies. Default: [`Alignment::BottomRight`].
+    #[must_use]
+    pub fn alignment(mut self, alignment: Alignment) -> Problem {
+        self.alignment = alignment;
+        self
+    }
+
+    /// The alignment that each batch entry is given: `[B]` of i32.
+    #[must_use]
+    pub fn causal_offsets(mut self, offsets: impl Into<TensorDesc>) -> Problem {
+        self.causal_offsets = Some(offsets.into());
+        self.alignment = Alignment::Given(0);
+        self
+    }
+
+    /// Query i sees the keys from i + offset - left to i + offset + right, both included. None: no
+    /// limit.
+    #[must_use]
+    pub fn window(mut self, left: Option<usize>, right: Option<usize>) -> Problem {
+        self.window = (left, right);
+        self
+    }
+
+    /// The probability, 0 to 1, with which a pair is dropped.
+    #[must_use]
+    pub fn dropout(mut self, p: f32) -> Problem {
+        self.dropout_p = p;
+        self
+    }
+
+    pub(crate) fn to_c(&self) -> Result<sys::flashcore_problem> {
+        // SAFETY: all members are numbers, for which zeros are values.
+        let mut c: sys::flashcore_problem = unsafe { std::mem::zeroed() };
+        // SAFETY: the size is that of the struct.
+        check(unsafe { sys::flashcore_problem_init(&mut c, size_of::<sys::flashcore_problem>()) })?;
+        let optional = |desc: Option<TensorDesc>| desc.map_or(ABSENT, TensorDesc::to_c);
+        c.q = self.q.to_c();
+        c.k = self.k.to_c();
+        c.v = self.v.to_c();
+        c.o = self.o.to_c();
+        c.lse = optional(self.lse);
+        c.bias = optional(self.bias);
+        c.mask = optional(self.mask);
+        c.alibi_slopes = optional(self.alibi_slopes);
+        c.sinks = optional(self.sinks);
+        c.q_scale = optional(self.q_scale);
+        c.k_scale = optional(self.k_scale);
+        c.v_scale = optional(self.v_scale);
+        c.cu_seqlens_q = optional(self.cu_seqlens_q);
+        c.cu_seqlens_kv = optional(self.cu_seqlens_kv);
+        c.seqlens_q = optional(self.seqlens_q);
+        c.seqlens_kv = optional(self.seqlens_kv);
+        c.causal_offsets = optional(self.causal_offsets);
+        c.has_softmax_scale = i32::from(self.softmax_scale.is_some());
+        c.softmax_scale = self.softmax_scale.unwrap_or(0.0);
+        c.softcap = self.softcap;
+        c.causal = i32::from(self.causal);
+        (c.alignment, c.causal_offset) = match self.alignment {
+            Alignment::TopLeft => (sys::FLASHCORE_TOP_LEFT, 0),
+            Alignment::BottomRight => (sys::FLASHCORE_BOTTOM_RIGHT, 0),
+            Alignment::Given(offset) => (sys::FLASHCORE_GIVEN, offset),
+        };
+        c.dropout_p = self.dropout_p;
+        c.window_left = window_end("window_left", self.window.0)?;
+        c.window_right = window_end("window_right", self.window.1)?;
+        c.kv_scale_block = number("kv_scale_block", self.kv_scale_block)?;
+        c.max_seqlen_q = number("max_seqlen_q", self.max_seqlens.0)?;
+        c.max_seqlen_kv = number("max_seqlen_kv", self.max_seqlens.1)?;
+        Ok(c)
+    }
+}
+
+fn window_end(name: &str, end: Option<usize>) -> Result<i64> {
+    end.map_or(Ok(-1), |end| number(name, end))
+}
+
+fn number(name: &str, value: usize) -> Result<i64> {
+    i64::try_from(value)
+        .map_err(|_| Error::invalid(format!("{}: is {}, wanted at most {}", name, value, i64::MAX)))
+}

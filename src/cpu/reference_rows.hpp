@@ -1,0 +1,62 @@
+// What the reference's forward and backward pass share: rows as fp64, and the score of a pair.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+#include "problem/problem.hpp"
+
+namespace flashcore::cpu {
+
+inline constexpr double kRemovedPair = -std::numeric_limits<double>::infinity();
+
+std::vector<double> load_rows(DType dtype, const void* data, int64_t first, int64_t rows,
+                              int64_t row_stride, int64_t width);
+
+double round_to(DType dtype, double value);
+
+double dot(const double* a, const double* b, int64_t n);
+
+// The keys, values and scales of one batch entry and KV head.
+struct KvHead {
+  std::vector<double> k;        // [len_kv, head_dim_qk], as stored
+  std::vector<double> v;        // [len_kv, head_dim_v], scaled
+  std::vector<double> k_scale;  // [len_kv]
+};
+
+KvHead load_kv_head(const ForwardProblem& p, const Arguments& args, const Sequence& s, int64_t b,
+                    int64_t kv_head);
+
+// A query of a head, and where it lies.
+struct QueryRow {
+  int64_t batch = 0;
+  int64_t head = 0;
+  int64_t query = 0;
+  std::vector<double> q;  // [head_dim_qk], as stored
+  double q_scale = 1;
+};
+
+QueryRow load_query(const ForwardProblem& p, const Arguments& args, const Sequence& s, int64_t b,
+                    int64_t h, int64_t i);
+
+// Steps 1 to 4 of docs/semantics.md for a visible key j, from its product with the query, dot(q, k).
+// kRemovedPair: the pair does not attend. `softcap_slope`, where wanted, is the softcap's
+// derivative.
+double score(const ForwardProblem& p, const Arguments& args, const Sequence& s, const KvHead& kv,
+             const QueryRow& row, int64_t j, double product, double* softcap_slope = nullptr);
+
+// What dropout multiplies the weight of a pair by; 1 without dropout.
+class DropoutWeights {
+ public:
+  DropoutWeights(const ForwardProblem& p, const Arguments& args);
+  double of(const QueryRow& row, int64_t j) const;
+
+ private:
+  float dropout_p_;
+  uint64_t threshold_;
+  double rescale_;
+  uint32_t key_[2];
+};
+
+}  // namespace flashcore::cpu

@@ -1,0 +1,28 @@
+// What is refused for every kernel that does not say that it computes it.
+#include "kernel/kernel.hpp"
+
+namespace flashcore {
+namespace {
+
+std::string refuse_dropout_state(const Kernel& kernel, const ForwardProblem& p) {
+  if (kernel.reads_dropout_state || !p.dropout_state.present) return {};
+  return "dropout_state: is given, wanted seed and offset as numbers";
+}
+
+}  // namespace
+
+std::string refusal_of(const Kernel& kernel, const ForwardProblem& problem,
+                       const PlanContext& context) {
+  if (!computes(kernel, problem)) return "pass: is forward, wanted backward";
+  std::string refusal = refuse_dropout_state(kernel, problem);
+  return refusal.empty() ? kernel.refuses(problem, context) : refusal;
+}
+
+std::string refusal_of(const Kernel& kernel, const BackwardProblem& problem,
+                       const PlanContext& context) {
+  if (!computes(kernel, problem)) return "pass: is backward, wanted forward";
+  std::string refusal = refuse_dropout_state(kernel, problem.forward);
+  return refusal.empty() ? kernel.backward.refuses(problem, context) : refusal;
+}
+
+}  // namespace flashcore

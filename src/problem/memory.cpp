@@ -1,0 +1,140 @@
+#include "problem/memory.hpp"
+
+#include <initializer_list>
+
+namespace flashcore {
+namespace {
+
+struct Dimension {
+  int64_t extent;
+  int64_t stride;  // in elements; 0 where broadcast
+};
+
+Footprint footprint(const void* data, size_t element_size, std::initializer_list<Dimension> shape) {
+  int64_t lowest = 0, highest = 0;
+  uint64_t elements = 1;  // at addresses of their own; wraps for absurd broadcasts only
+  for (const Dimension& dimension : shape) {
+    if (dimension.extent == 0) return {};
+    (dimension.stride < 0 ? lowest : highest) += (dimension.extent - 1) * dimension.stride;
+    if (dimension.stride != 0) elements *= static_cast<uint64_t>(dimension.extent);
+  }
+  const auto origin = reinterpret_cast<uintptr_t>(data);
+  return {.first = origin + static_cast<uintptr_t>(lowest) * element_size,
+          .last = origin + (static_cast<uintptr_t>(highest) + 1) * element_size,
+          .dense = static_cast<uint64_t>(highest - lowest) + 1 == elements};
+}
+
+Footprint rows_footprint(const ForwardProblem& p, const RowStrides& strides, const void* data,
+                         DType dtype, bool of_queries, int64_t width) {
+  const int64_t heads = of_queries ? p.heads_q : p.heads_kv;
+  const int64_t packed_rows = of_queries ? p.total_q : p.total_kv;
+  const int64_t rows = p.packed ? packed_rows : of_queries ? p.seqlen_q : p.seqlen_kv;
+  return footprint(data, size_of(dtype),
+                   {{p.packed ? 1 : p.batch, strides.batch},
+                    {heads, strides.head},
+                    {rows, strides.row},
+                    {width, 1}});
+}
+
+Footprint pair_footprint(const ForwardProblem& p, const PairInput& input, const void* data) {
+  if (!input.present) return {};
+  return footprint(data, size_of(input.dtype),
+                   {{p.batch, input.batch},
+                    {p.heads_q, input.head},
+                    {p.seqlen_q, input.query},
+                    {p.seqlen_kv, input.key}});
+}
+
+Footprint vector_footprint(const VectorInput& input, const void* data, int64_t batch, int64_t heads,
+                           size_t element_size = sizeof(float)) {
+  if (!input.present) return {};
+  return footprint(data, element_size, {{batch, input.batch}, {heads, input.head}});
+}
+
+Footprint scale_footprint(const ForwardProblem& p, const ScaleInput& input, const void* data) {
+  if (!input.present) return {};
+  const int64_t blocks = (p.seqlen_kv + p.kv_scale_block - 1) / p.kv_scale_block;
+  return footprint(data, sizeof(float),
+                   {{p.batch, input.batch}, {p.heads_kv, input.head}, {blocks, input.block}});
+}
+
+}  // namespace
+
+bool share_memory(const Footprint& a, const Footprint& b) {
+  if (a.empty() || b.empty() || a.first >= b.last || b.first >= a.last) return false;
+  if (a.first == b.first || a.last == b.last || (a.dense && b.dense)) return true;
+  return (a.dense && (a.contains(b.first) || a.contains(b.last - 1))) ||
+         (b.dense && (b.contains(a.first) || b.contains(a.last - 1)));
+}
+
+std::array<NamedMemory, 2> rows_written(const ForwardProblem& p, const Arguments& args) {
+  return {{{"o", args.o, rows_footprint(p, p.o, args.o, p.o_dtype, true, p.head_dim_v)},
+           {"lse", args.lse,
+            p.has_lse ? rows_footprint(p, p.lse, args.lse, p.lse_dtype, true, 1) : Footprint{}}}};
+}
+
+std::array<NamedMemory, 3> rows_read(const ForwardProblem& p, const Arguments& args) {
+  return {{{"q", args.q, rows_footprint(p, p.q, args.q, p.dtype, true, p.head_dim_qk)},
+           {"k", args.k, rows_footprint(p, p.k, args.k, p.dtype, false, p.head_dim_qk)},
+           {"v", args.v, rows_footprint(p, p.v, args.v, p.dtype, false, p.head_dim_v)}}};
+}
+
+std::array<NamedMemory, 13> optional_inputs(const ForwardProblem& p, const Arguments& args) {
+  const auto vector = [&p](const VectorInput& input, const void* data) {
+    return vector_footprint(input, data, p.batch, p.heads_q);
+  };
+  const auto lengths = [](const VectorInput& input, const void* data, int64_t count) {
+    return vector_footprint(input, data, count, 1);
+  };
+  return {{
+      {"bias", args.bias, pair_footprint(p, p.bias, args.bias)},
+      {"mask", args.mask, pair_footprint(p, p.mask, args.mask)},
+      {"alibi_slopes", args.alibi_slopes, vector(p.alibi_slopes, args.alibi_slopes)},
+      {"sinks", args.sinks, vector(p.sinks, args.sinks)},
+      {"q_scale", args.q_scale, vector(p.q_scale, args.q_scale)},
+      {"k_scale", args.k_scale, scale_footprint(p, p.k_scale, args.k_scale)},
+      {"v_scale", args.v_scale, scale_footprint(p, p.v_scale, args.v_scale)},
+      {"cu_seqlens_q", args.cu_seqlens_q, lengths(p.cu_seqlens_q, args.cu_seqlens_q, p.batch + 1)},
+      {"cu_seqlens_kv", args.cu_seqlens_kv,
+       lengths(p.cu_seqlens_kv, args.cu_seqlens_kv, p.batch + 1)},
+      {"seqlens_q", args.seqlens_q, lengths(p.seqlens_q, args.seqlens_q, p.batch)},
+      {"seqlens_kv", args.seqlens_kv, lengths(p.seqlens_kv, args.seqlens_kv, p.batch)},
+      {"causal_offsets", args.causal_offsets,
+       lengths(p.causal_offsets, args.causal_offsets, p.batch)},
+      {"dropout_state", args.dropout_state,
+       vector_footprint(p.dropout_state, args.dropout_state, 2, 1, sizeof(int64_t))},
+  }};
+}
+
+std::array<NamedMemory, 6> gradients_written(const BackwardProblem& problem,
+                                             const BackwardArguments& args) {
+  const ForwardProblem& p = problem.forward;
+  const auto vector = [&p](const VectorInput& output, const void* data, DType dtype) {
+    return vector_footprint(output, data, p.batch, p.heads_q, size_of(dtype));
+  };
+  return {{
+      {"dq", args.dq,
+       rows_footprint(p, problem.dq, args.dq, problem.dq_dtype, true, p.head_dim_qk)},
+      {"dk", args.dk,
+       rows_footprint(p, problem.dk, args.dk, problem.dk_dtype, false, p.head_dim_qk)},
+      {"dv", args.dv,
+       rows_footprint(p, problem.dv, args.dv, problem.dv_dtype, false, p.head_dim_v)},
+      {"d_bias", args.d_bias, pair_footprint(p, problem.d_bias, args.d_bias)},
+      {"d_sinks", args.d_sinks, vector(problem.d_sinks, args.d_sinks, problem.d_sinks_dtype)},
+      {"d_alibi_slopes", args.d_alibi_slopes,
+       vector(problem.d_alibi_slopes, args.d_alibi_slopes, problem.d_alibi_slopes_dtype)},
+  }};
+}
+
+std::array<NamedMemory, 2> gradients_read(const BackwardProblem& problem,
+                                          const BackwardArguments& args) {
+  const ForwardProblem& p = problem.forward;
+  return {
+      {{"d_o", args.d_o, rows_footprint(p, problem.d_o, args.d_o, p.o_dtype, true, p.head_dim_v)},
+       {"d_lse", args.d_lse,
+        problem.has_d_lse
+            ? rows_footprint(p, problem.d_lse, args.d_lse, problem.d_lse_dtype, true, 1)
+            : Footprint{}}}};
+}
+
+}  // namespace flashcore

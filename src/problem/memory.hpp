@@ -1,0 +1,40 @@
+// The memory that the tensors of a run lie in, and whether two of them share some.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "problem/backward.hpp"
+#include "problem/problem.hpp"
+
+namespace flashcore {
+
+// The bytes [first, last) that a tensor lies in; dense: all of them are its own.
+struct Footprint {
+  uintptr_t first = 0;
+  uintptr_t last = 0;
+  bool dense = false;
+
+  bool empty() const { return first == last; }
+  bool contains(uintptr_t byte) const { return byte >= first && byte < last; }
+};
+
+// True when two tensors share bytes for sure: tensors that are woven into each other (rows of a
+// fused buffer) are not told from those that collide, and get the benefit of the doubt.
+bool share_memory(const Footprint& a, const Footprint& b);
+
+// A tensor that the problem lacks has no bytes.
+struct NamedMemory {
+  const char* name = "";
+  const void* data = nullptr;
+  Footprint bytes;
+};
+
+std::array<NamedMemory, 2> rows_written(const ForwardProblem& p, const Arguments& args);
+std::array<NamedMemory, 3> rows_read(const ForwardProblem& p, const Arguments& args);
+std::array<NamedMemory, 13> optional_inputs(const ForwardProblem& p, const Arguments& args);
+std::array<NamedMemory, 6> gradients_written(const BackwardProblem& p,
+                                             const BackwardArguments& args);
+std::array<NamedMemory, 2> gradients_read(const BackwardProblem& p, const BackwardArguments& args);
+
+}  // namespace flashcore

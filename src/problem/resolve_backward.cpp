@@ -1,0 +1,170 @@
+// From the gradients that a caller described to what backends read, refusing whatever is malformed.
+#include <string_view>
+#include <utility>
+
+#include "problem/backward.hpp"
+#include "problem/layout.hpp"
+#include "problem/sizes.hpp"
+#include "problem/status.hpp"
+#include "problem/strides.hpp"
+
+namespace flashcore {
+namespace {
+
+bool has_gradients(DType dtype) {
+  return dtype == DType::f32 || dtype == DType::f16 || dtype == DType::bf16;
+}
+
+// Descriptors may come from C: an enum can hold anything.
+Status check_dtype_value(std::string_view name, const TensorDesc& tensor) {
+  const auto value = static_cast<int32_t>(tensor.dtype);
+  if (value >= 0 && value <= static_cast<int32_t>(DType::i64)) return {};
+  return invalid("{}: dtype is number {}, wanted 0 to {}", name, value,
+                 static_cast<int32_t>(DType::i64));
+}
+
+Status check_forward(const ForwardProblem& p) {
+  if (!has_gradients(p.dtype)) {
+    return invalid("q: dtype is {}, wanted f32, f16 or bf16 for a backward pass",
+                   to_string(p.dtype));
+  }
+  if (!has_gradients(p.o_dtype) && p.o_dtype != DType::f64) {
+    return invalid("o: dtype is {}, wanted f32, f16, bf16 or f64 for a backward pass",
+                   to_string(p.o_dtype));
+  }
+  if (!p.has_lse) return invalid("lse: is missing, wanted that of the forward pass");
+  return {};
+}
+
+// Of q, k, v or o: rows of the same shape.
+Status check_rows(std::string_view name, const TensorDesc& tensor, const TensorDesc& like,
+                  std::string_view shape) {
+  if (like.rank == 3) {
+    FLASHCORE_RETURN_IF_ERROR(
+        check_shape(name, tensor, {like.shape[0], like.shape[1], like.shape[2]}, false, shape));
+  } else {
+    FLASHCORE_RETURN_IF_ERROR(check_shape(
+        name, tensor, {like.shape[0], like.shape[1], like.shape[2], like.shape[3]}, false, shape));
+  }
+  return check_contiguous_rows(name, tensor);
+}
+
+Status resolve_rows_out(std::string_view name, const TensorDesc& tensor, const TensorDesc& like,
+                        std::string_view shape, bool packed, RowStrides& strides, DType& dtype) {
+  FLASHCORE_RETURN_IF_ERROR(check_dtype_value(name, tensor));
+  if (tensor.dtype != like.dtype && tensor.dtype != DType::f32 && tensor.dtype != DType::f64) {
+    return invalid("{}: dtype is {}, wanted {} or f32", name, to_string(tensor.dtype),
+                   to_string(like.dtype));
+  }
+  FLASHCORE_RETURN_IF_ERROR(check_rows(name, tensor, like, shape));
+  FLASHCORE_RETURN_IF_ERROR(check_no_overlap(name, tensor));
+  strides = row_strides(tensor, packed);
+  dtype = tensor.dtype;
+  return {};
+}
+
+Status check_f32_or_f64(std::string_view name, const TensorDesc& tensor) {
+  FLASHCORE_RETURN_IF_ERROR(check_dtype_value(name, tensor));
+  if (tensor.dtype == DType::f32 || tensor.dtype == DType::f64) return {};
+  return invalid("{}: dtype is {}, wanted f32 or f64", name, to_string(tensor.dtype));
+}
+
+Status resolve_d_lse(const Gradients& gradients, BackwardProblem& out) {
+  if (!gradients.d_lse) return {};
+  const ForwardProblem& p = out.forward;
+  const TensorDesc& d_lse = *gradients.d_lse;
+  FLASHCORE_RETURN_IF_ERROR(check_f32_or_f64("d_lse", d_lse));
+  if (p.packed) {
+    FLASHCORE_RETURN_IF_ERROR(
+        check_shape("d_lse", d_lse, {p.total_q, p.heads_q}, false, "[total_q, Hq]"));
+  } else {
+    FLASHCORE_RETURN_IF_ERROR(
+        check_shape("d_lse", d_lse, {p.batch, p.heads_q, p.seqlen_q}, false, "[B, Hq, Sq]"));
+  }
+  out.has_d_lse = true;
+  out.d_lse_dtype = d_lse.dtype;
+  out.d_lse = row_strides(d_lse, p.packed);
+  return {};
+}
+
+Status check_has_input(std::string_view name, bool present, std::string_view input) {
+  if (present) return {};
+  return invalid("{}: is given, wanted it only with {}", name, input);
+}
+
+Status resolve_d_bias(const Problem& problem, const Gradients& gradients, BackwardProblem& out) {
+  if (!gradients.d_bias) return {};
+  FLASHCORE_RETURN_IF_ERROR(check_has_input("d_bias", problem.bias.has_value(), "a bias"));
+  const TensorDesc& d_bias = *gradients.d_bias;
+  const TensorDesc& bias = *problem.bias;
+  FLASHCORE_RETURN_IF_ERROR(check_dtype_value("d_bias", d_bias));
+  if (d_bias.dtype != bias.dtype && d_bias.dtype != DType::f32 && d_bias.dtype != DType::f64) {
+    return invalid("d_bias: dtype is {}, wanted {} or f32", to_string(d_bias.dtype),
+                   to_string(bias.dtype));
+  }
+  FLASHCORE_RETURN_IF_ERROR(
+      check_shape("d_bias", d_bias, {bias.shape[0], bias.shape[1], bias.shape[2], bias.shape[3]},
+                  false, "the bias'"));
+  FLASHCORE_RETURN_IF_ERROR(check_no_overlap("d_bias", d_bias));
+  out.d_bias = pair_strides(d_bias);
+  for (size_t d = 0; d < 4; ++d) out.d_bias_extents[d] = bias.shape[d];
+  out.d_bias_elements = product_of({bias.shape[0], bias.shape[1], bias.shape[2], bias.shape[3]});
+  return {};
+}
+
+Status resolve_head_sums(const Problem& problem, const Gradients& gradients, BackwardProblem& out) {
+  if (gradients.d_sinks) {
+    FLASHCORE_RETURN_IF_ERROR(check_has_input("d_sinks", problem.sinks.has_value(), "sinks"));
+    FLASHCORE_RETURN_IF_ERROR(check_f32_or_f64("d_sinks", *gradients.d_sinks));
+    FLASHCORE_RETURN_IF_ERROR(
+        check_shape("d_sinks", *gradients.d_sinks, {out.forward.heads_q}, false, "[Hq]"));
+    FLASHCORE_RETURN_IF_ERROR(check_no_overlap("d_sinks", *gradients.d_sinks));
+    out.d_sinks = head_strides(*gradients.d_sinks);
+    out.d_sinks_dtype = gradients.d_sinks->dtype;
+  }
+  if (gradients.d_alibi_slopes) {
+    FLASHCORE_RETURN_IF_ERROR(
+        check_has_input("d_alibi_slopes", problem.alibi_slopes.has_value(), "alibi_slopes"));
+    const TensorDesc& d_slopes = *gradients.d_alibi_slopes;
+    const TensorDesc& slopes = *problem.alibi_slopes;
+    FLASHCORE_RETURN_IF_ERROR(check_f32_or_f64("d_alibi_slopes", d_slopes));
+    FLASHCORE_RETURN_IF_ERROR(
+        slopes.rank == 1
+            ? check_shape("d_alibi_slopes", d_slopes, {slopes.shape[0]}, false, "the slopes'")
+            : check_shape("d_alibi_slopes", d_slopes, {slopes.shape[0], slopes.shape[1]}, false,
+                          "the slopes'"));
+    FLASHCORE_RETURN_IF_ERROR(check_no_overlap("d_alibi_slopes", d_slopes));
+    out.d_alibi_slopes = head_strides(d_slopes);
+    out.d_alibi_slopes_dtype = d_slopes.dtype;
+    out.d_alibi_slopes_elements =
+        slopes.rank == 1 ? slopes.shape[0] : product_of({slopes.shape[0], slopes.shape[1]});
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<BackwardProblem> resolve(const Problem& problem, const Gradients& gradients) {
+  Result<ForwardProblem> forward = resolve(problem);
+  if (!forward.ok()) return forward.status();
+  BackwardProblem out;
+  out.forward = *forward;
+  const ForwardProblem& p = out.forward;
+  FLASHCORE_RETURN_IF_ERROR(check_forward(p));
+  FLASHCORE_RETURN_IF_ERROR(check_dtype_value("d_o", gradients.d_o));
+  FLASHCORE_RETURN_IF_ERROR(check_dtype("d_o", gradients.d_o, p.o_dtype));
+  FLASHCORE_RETURN_IF_ERROR(check_rows("d_o", gradients.d_o, problem.o, "o's"));
+  out.d_o = row_strides(gradients.d_o, p.packed);
+  FLASHCORE_RETURN_IF_ERROR(
+      resolve_rows_out("dq", gradients.dq, problem.q, "q's", p.packed, out.dq, out.dq_dtype));
+  FLASHCORE_RETURN_IF_ERROR(
+      resolve_rows_out("dk", gradients.dk, problem.k, "k's", p.packed, out.dk, out.dk_dtype));
+  FLASHCORE_RETURN_IF_ERROR(
+      resolve_rows_out("dv", gradients.dv, problem.v, "v's", p.packed, out.dv, out.dv_dtype));
+  FLASHCORE_RETURN_IF_ERROR(resolve_d_lse(gradients, out));
+  FLASHCORE_RETURN_IF_ERROR(resolve_d_bias(problem, gradients, out));
+  FLASHCORE_RETURN_IF_ERROR(resolve_head_sums(problem, gradients, out));
+  return out;
+}
+
+}  // namespace flashcore
