@@ -8,14 +8,12 @@ use crate::error::{check, Error, Result};
 use crate::problem::Problem;
 use crate::tensor::{Tensor, TensorDesc, TensorMut};
 
-/// The data of one run on the CPU: a view for each tensor of the problem.
-#[derive(Debug)]
-pub struct Arguments<'a> {
+/// What a pass reads besides its own tensors.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Inputs<'a> {
     q: Tensor<'a>,
     k: Tensor<'a>,
     v: Tensor<'a>,
-    o: TensorMut<'a>,
-    lse: Option<TensorMut<'a>>,
     bias: Option<Tensor<'a>>,
     mask: Option<Tensor<'a>>,
     alibi_slopes: Option<Tensor<'a>>,
@@ -28,31 +26,15 @@ pub struct Arguments<'a> {
     seqlens_q: Option<Tensor<'a>>,
     seqlens_kv: Option<Tensor<'a>>,
     causal_offsets: Option<Tensor<'a>>,
-    dropout_seed: u64,
-    dropout_offset: u64,
+    dropout: (u64, u64),
 }
 
-/// Setters of the tensors that a problem may have besides Q, K, V and O.
-macro_rules! optional_inputs {
-    ($($name:ident,)*) => {$(
-        #[doc = concat!("The data of [`Problem::", stringify!($name), "`].")]
-        #[must_use]
-        pub fn $name(mut self, tensor: impl Into<Tensor<'a>>) -> Arguments<'a> {
-            self.$name = Some(tensor.into());
-            self
-        }
-    )*};
-}
-
-impl<'a> Arguments<'a> {
-    /// The tensors that every problem has.
-    pub fn new(q: Tensor<'a>, k: Tensor<'a>, v: Tensor<'a>, o: TensorMut<'a>) -> Arguments<'a> {
-        Arguments {
+impl<'a> Inputs<'a> {
+    fn new(q: Tensor<'a>, k: Tensor<'a>, v: Tensor<'a>) -> Inputs<'a> {
+        Inputs {
             q,
             k,
             v,
-            o,
-            lse: None,
             bias: None,
             mask: None,
             alibi_slopes: None,
@@ -65,60 +47,17 @@ impl<'a> Arguments<'a> {
             seqlens_q: None,
             seqlens_kv: None,
             causal_offsets: None,
-            dropout_seed: 0,
-            dropout_offset: 0,
+            dropout: (0, 0),
         }
     }
 
-    /// Where the data of [`Problem::lse`] go.
-    #[must_use]
-    pub fn lse(mut self, lse: TensorMut<'a>) -> Arguments<'a> {
-        self.lse = Some(lse);
-        self
-    }
-
-    optional_inputs! {
-        bias,
-        mask,
-        alibi_slopes,
-        sinks,
-        q_scale,
-        k_scale,
-        v_scale,
-        seqlens_q,
-        seqlens_kv,
-        causal_offsets,
-    }
-
-    /// Where the entries of a packed batch begin.
-    #[must_use]
-    pub fn packed(
-        mut self,
-        cu_seqlens_q: impl Into<Tensor<'a>>,
-        cu_seqlens_kv: impl Into<Tensor<'a>>,
-    ) -> Arguments<'a> {
-        self.cu_seqlens_q = Some(cu_seqlens_q.into());
-        self.cu_seqlens_kv = Some(cu_seqlens_kv.into());
-        self
-    }
-
-    /// What the pairs that are dropped follow from, see [`dropout_keeps`](crate::dropout_keeps).
-    #[must_use]
-    pub fn dropout(mut self, seed: u64, offset: u64) -> Arguments<'a> {
-        self.dropout_seed = seed;
-        self.dropout_offset = offset;
-        self
-    }
-
-    /// The pointers. Each is to memory that this value borrows, of the type, shape and strides that
-    /// the problem has; and there is one for each tensor of the problem.
-    pub(crate) fn pointers(&mut self, p: &Problem) -> Result<sys::flashcore_arguments> {
+    /// Their pointers, without those of O and LSE. Each is to memory that is borrowed, of the type,
+    /// shape and strides that the problem has; and there is one for each tensor of the problem.
+    fn pointers(&self, p: &Problem) -> Result<sys::flashcore_arguments> {
         let mut c = empty()?;
         c.q = input("q", Some(p.q), Some(self.q))?;
         c.k = input("k", Some(p.k), Some(self.k))?;
         c.v = input("v", Some(p.v), Some(self.v))?;
-        c.o = output("o", Some(p.o), Some(&mut self.o))?;
-        c.lse = output("lse", p.lse, self.lse.as_mut())?;
         c.bias = input("bias", p.bias, self.bias)?;
         c.mask = input("mask", p.mask, self.mask)?;
         // The library takes no other types for these, so the plan of `p` has f32 and i32 here.
@@ -132,8 +71,84 @@ impl<'a> Arguments<'a> {
         c.seqlens_q = input("seqlens_q", p.seqlens_q, self.seqlens_q)?.cast();
         c.seqlens_kv = input("seqlens_kv", p.seqlens_kv, self.seqlens_kv)?.cast();
         c.causal_offsets = input("causal_offsets", p.causal_offsets, self.causal_offsets)?.cast();
-        c.dropout_seed = self.dropout_seed;
-        c.dropout_offset = self.dropout_offset;
+        (c.dropout_seed, c.dropout_offset) = self.dropout;
+        Ok(c)
+    }
+}
+
+/// Setters of the tensors that a problem may have besides Q, K, V, O and LSE.
+macro_rules! setters_of_inputs {
+    ($arguments:ident: $($name:ident,)*) => {
+        $(
+            #[doc = concat!("The data of [`Problem::", stringify!($name), "`].")]
+            #[must_use]
+            pub fn $name(mut self, tensor: impl Into<Tensor<'a>>) -> $arguments<'a> {
+                self.inputs.$name = Some(tensor.into());
+                self
+            }
+        )*
+
+        /// Where the entries of a packed batch begin, see [`Problem::packed`].
+        #[must_use]
+        pub fn packed(
+            mut self,
+            cu_seqlens_q: impl Into<Tensor<'a>>,
+            cu_seqlens_kv: impl Into<Tensor<'a>>,
+        ) -> $arguments<'a> {
+            self.inputs.cu_seqlens_q = Some(cu_seqlens_q.into());
+            self.inputs.cu_seqlens_kv = Some(cu_seqlens_kv.into());
+            self
+        }
+
+        /// What the pairs that are dropped follow from, see [`dropout_keeps`](crate::dropout_keeps).
+        #[must_use]
+        pub fn dropout(mut self, seed: u64, offset: u64) -> $arguments<'a> {
+            self.inputs.dropout = (seed, offset);
+            self
+        }
+    };
+}
+
+/// The data of one run on the CPU: a view for each tensor of the problem.
+#[derive(Debug)]
+pub struct Arguments<'a> {
+    inputs: Inputs<'a>,
+    o: TensorMut<'a>,
+    lse: Option<TensorMut<'a>>,
+}
+
+impl<'a> Arguments<'a> {
+    /// The tensors that every problem has.
+    pub fn new(q: Tensor<'a>, k: Tensor<'a>, v: Tensor<'a>, o: TensorMut<'a>) -> Arguments<'a> {
+        Arguments { inputs: Inputs::new(q, k, v), o, lse: None }
+    }
+
+    /// Where the data of [`Problem::lse`] go.
+    #[must_use]
+    pub fn lse(mut self, lse: TensorMut<'a>) -> Arguments<'a> {
+        self.lse = Some(lse);
+        self
+    }
+
+    setters_of_inputs! {
+        Arguments:
+        bias,
+        mask,
+        alibi_slopes,
+        sinks,
+        q_scale,
+        k_scale,
+        v_scale,
+        seqlens_q,
+        seqlens_kv,
+        causal_offsets,
+    }
+
+    /// As [`Inputs::pointers`], with those of O and LSE.
+    pub(crate) fn pointers(&mut self, p: &Problem) -> Result<sys::flashcore_arguments> {
+        let mut c = self.inputs.pointers(p)?;
+        c.o = output("o", Some(p.o), Some(&mut self.o))?;
+        c.lse = output("lse", p.lse, self.lse.as_mut())?;
         Ok(c)
     }
 }
