@@ -409,6 +409,20 @@ mod tests {
         assert!(explain(&problem(), &PlanOptions::new()).unwrap().len() > 1); // it still works
     }
 
+    /// Host memory never goes to a GPU.
+    #[test]
+    fn safe_runs_are_on_the_cpu() {
+        let (data, mut result) = ([1.0f32; 2 * 16 * 32], [0.0f32; 2 * 16 * 32]);
+        let q = crate::Tensor::new(&data, &[1, 2, 16, 32]).unwrap();
+        let o = crate::TensorMut::new(&mut result, &[1, 2, 16, 32]).unwrap();
+        let mut plan = Plan::new(&problem(), &PlanOptions::new()).unwrap();
+        plan.handle.device = Device::Cuda(0); // as if it were one
+        let error = plan.run(Arguments::new(q, q, q, o), &mut Workspace::new()).unwrap_err();
+        let message = "device: is Cuda(0), wanted Cpu; run_on_device is for memory of a GPU";
+        assert_eq!(error.to_string(), message);
+        assert_eq!(result, [0.0; 2 * 16 * 32]);
+    }
+
     #[test]
     fn plans_and_views_go_to_other_threads() {
         fn check<T: Send + Sync>() {}
