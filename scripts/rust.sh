@@ -74,8 +74,8 @@ unpack_newest() {
   printf '%s\n' "${wanted[*]}" >"$newest/installed"
 }
 newest() {
-  local prefix=$directory/newest/usr
-  PATH=$prefix/bin:$PATH LD_LIBRARY_PATH=$(echo "$prefix"/lib/*-linux-gnu) "$@"
+  local folders=("$directory"/newest/lib/*-linux-gnu "$directory"/newest/usr/lib/*-linux-gnu)
+  PATH=$directory/newest/usr/bin:$PATH LD_LIBRARY_PATH=$(IFS=: && echo "${folders[*]}") "$@"
 }
 
 # -------------------------------------------------------------------------------------------------
@@ -124,7 +124,11 @@ fi
 
 say "Packing the crates"
 check scripts/rust_package.sh "$directory/package"
+minor=0
 if [[ -f $directory/newest/installed ]]; then
+  minor=$(newest cargo --version | sed -nE 's/^cargo 1\.([0-9]+)\..*/\1/p')
+fi
+if ((minor >= 90)); then # before, the crates that depend on each other could not be packed at once
   # Packs both as for a registry, unpacks and builds them.
   rm -rf "$CARGO_HOME/registry" "$directory/rust-packed" # Cargo takes a version for what it was
   check newest cargo package --workspace --allow-dirty \

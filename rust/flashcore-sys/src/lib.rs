@@ -45,7 +45,7 @@ pub const FLASHCORE_F8E5M2: i32 = 4;
 /// One byte; zero is false, anything else is true.
 pub const FLASHCORE_BOOLEAN: i32 = 5;
 pub const FLASHCORE_I32: i32 = 6;
-/// Only for O and LSE, and only the reference computes it.
+/// Only for O, LSE and gradients, and only the reference computes it.
 pub const FLASHCORE_F64: i32 = 7;
 /// Only for the state of dropout.
 pub const FLASHCORE_I64: i32 = 8;

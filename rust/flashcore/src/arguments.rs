@@ -1,21 +1,19 @@
-use std::mem::size_of;
 use std::os::raw::c_void;
 use std::ptr::{null, null_mut};
 
 use flashcore_sys as sys;
 
-use crate::error::{check, Error, Result};
+use crate::cuda::DeviceArguments;
+use crate::error::{Error, Result};
 use crate::problem::Problem;
 use crate::tensor::{Tensor, TensorDesc, TensorMut};
 
-/// The data of one run on the CPU: a view for each tensor of the problem.
-#[derive(Debug)]
-pub struct Arguments<'a> {
+/// What a pass reads besides its own tensors.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Inputs<'a> {
     q: Tensor<'a>,
     k: Tensor<'a>,
     v: Tensor<'a>,
-    o: TensorMut<'a>,
-    lse: Option<TensorMut<'a>>,
     bias: Option<Tensor<'a>>,
     mask: Option<Tensor<'a>>,
     alibi_slopes: Option<Tensor<'a>>,
@@ -28,31 +26,15 @@ pub struct Arguments<'a> {
     seqlens_q: Option<Tensor<'a>>,
     seqlens_kv: Option<Tensor<'a>>,
     causal_offsets: Option<Tensor<'a>>,
-    dropout_seed: u64,
-    dropout_offset: u64,
+    dropout: (u64, u64),
 }
 
-/// Setters of the tensors that a problem may have besides Q, K, V and O.
-macro_rules! optional_inputs {
-    ($($name:ident,)*) => {$(
-        #[doc = concat!("The data of [`Problem::", stringify!($name), "`].")]
-        #[must_use]
-        pub fn $name(mut self, tensor: impl Into<Tensor<'a>>) -> Arguments<'a> {
-            self.$name = Some(tensor.into());
-            self
-        }
-    )*};
-}
-
-impl<'a> Arguments<'a> {
-    /// The tensors that every problem has.
-    pub fn new(q: Tensor<'a>, k: Tensor<'a>, v: Tensor<'a>, o: TensorMut<'a>) -> Arguments<'a> {
-        Arguments {
+impl<'a> Inputs<'a> {
+    fn new(q: Tensor<'a>, k: Tensor<'a>, v: Tensor<'a>) -> Inputs<'a> {
+        Inputs {
             q,
             k,
             v,
-            o,
-            lse: None,
             bias: None,
             mask: None,
             alibi_slopes: None,
@@ -65,9 +47,85 @@ impl<'a> Arguments<'a> {
             seqlens_q: None,
             seqlens_kv: None,
             causal_offsets: None,
-            dropout_seed: 0,
-            dropout_offset: 0,
+            dropout: (0, 0),
         }
+    }
+
+    /// Their pointers, without those of O and LSE. Each is to memory that is borrowed, of the type,
+    /// shape and strides that the problem has; and there is one for each tensor of the problem.
+    fn pointers(&self, p: &Problem) -> Result<sys::flashcore_arguments> {
+        let mut c = DeviceArguments::default().to_c();
+        c.q = input("q", Some(&p.q), Some(&self.q))?;
+        c.k = input("k", Some(&p.k), Some(&self.k))?;
+        c.v = input("v", Some(&p.v), Some(&self.v))?;
+        c.bias = input("bias", p.bias.as_ref(), self.bias.as_ref())?;
+        c.mask = input("mask", p.mask.as_ref(), self.mask.as_ref())?;
+        // The library takes no other types for these, so the plan of `p` has f32 and i32 here.
+        c.alibi_slopes =
+            input("alibi_slopes", p.alibi_slopes.as_ref(), self.alibi_slopes.as_ref())?.cast();
+        c.sinks = input("sinks", p.sinks.as_ref(), self.sinks.as_ref())?.cast();
+        c.q_scale = input("q_scale", p.q_scale.as_ref(), self.q_scale.as_ref())?.cast();
+        c.k_scale = input("k_scale", p.k_scale.as_ref(), self.k_scale.as_ref())?.cast();
+        c.v_scale = input("v_scale", p.v_scale.as_ref(), self.v_scale.as_ref())?.cast();
+        c.cu_seqlens_q =
+            input("cu_seqlens_q", p.cu_seqlens_q.as_ref(), self.cu_seqlens_q.as_ref())?.cast();
+        c.cu_seqlens_kv =
+            input("cu_seqlens_kv", p.cu_seqlens_kv.as_ref(), self.cu_seqlens_kv.as_ref())?.cast();
+        c.seqlens_q = input("seqlens_q", p.seqlens_q.as_ref(), self.seqlens_q.as_ref())?.cast();
+        c.seqlens_kv = input("seqlens_kv", p.seqlens_kv.as_ref(), self.seqlens_kv.as_ref())?.cast();
+        c.causal_offsets =
+            input("causal_offsets", p.causal_offsets.as_ref(), self.causal_offsets.as_ref())?
+                .cast();
+        (c.dropout_seed, c.dropout_offset) = self.dropout;
+        Ok(c)
+    }
+}
+
+/// Setters of the tensors that a problem may have besides Q, K, V, O and LSE.
+macro_rules! setters_of_inputs {
+    ($arguments:ident: $($name:ident,)*) => {
+        $(
+            #[doc = concat!("The data of [`Problem::", stringify!($name), "`].")]
+            #[must_use]
+            pub fn $name(mut self, tensor: impl Into<Tensor<'a>>) -> $arguments<'a> {
+                self.inputs.$name = Some(tensor.into());
+                self
+            }
+        )*
+
+        /// Where the entries of a packed batch begin, see [`Problem::packed`].
+        #[must_use]
+        pub fn packed(
+            mut self,
+            cu_seqlens_q: impl Into<Tensor<'a>>,
+            cu_seqlens_kv: impl Into<Tensor<'a>>,
+        ) -> $arguments<'a> {
+            self.inputs.cu_seqlens_q = Some(cu_seqlens_q.into());
+            self.inputs.cu_seqlens_kv = Some(cu_seqlens_kv.into());
+            self
+        }
+
+        /// What the pairs that are dropped follow from, see [`dropout_keeps`](crate::dropout_keeps).
+        #[must_use]
+        pub fn dropout(mut self, seed: u64, offset: u64) -> $arguments<'a> {
+            self.inputs.dropout = (seed, offset);
+            self
+        }
+    };
+}
+
+/// The data of one run on the CPU: a view for each tensor of the problem.
+#[derive(Debug)]
+pub struct Arguments<'a> {
+    inputs: Inputs<'a>,
+    o: TensorMut<'a>,
+    lse: Option<TensorMut<'a>>,
+}
+
+impl<'a> Arguments<'a> {
+    /// The tensors that every problem has.
+    pub fn new(q: Tensor<'a>, k: Tensor<'a>, v: Tensor<'a>, o: TensorMut<'a>) -> Arguments<'a> {
+        Arguments { inputs: Inputs::new(q, k, v), o, lse: None }
     }
 
     /// Where the data of [`Problem::lse`] go.
@@ -77,7 +135,8 @@ impl<'a> Arguments<'a> {
         self
     }
 
-    optional_inputs! {
+    setters_of_inputs! {
+        Arguments:
         bias,
         mask,
         alibi_slopes,
@@ -90,83 +149,35 @@ impl<'a> Arguments<'a> {
         causal_offsets,
     }
 
-    /// Where the entries of a packed batch begin.
-    #[must_use]
-    pub fn packed(
-        mut self,
-        cu_seqlens_q: impl Into<Tensor<'a>>,
-        cu_seqlens_kv: impl Into<Tensor<'a>>,
-    ) -> Arguments<'a> {
-        self.cu_seqlens_q = Some(cu_seqlens_q.into());
-        self.cu_seqlens_kv = Some(cu_seqlens_kv.into());
-        self
-    }
-
-    /// What the pairs that are dropped follow from, see [`dropout_keeps`](crate::dropout_keeps).
-    #[must_use]
-    pub fn dropout(mut self, seed: u64, offset: u64) -> Arguments<'a> {
-        self.dropout_seed = seed;
-        self.dropout_offset = offset;
-        self
-    }
-
-    /// The pointers. Each is to memory that this value borrows, of the type, shape and strides that
-    /// the problem has; and there is one for each tensor of the problem.
+    /// As [`Inputs::pointers`], with those of O and LSE.
     pub(crate) fn pointers(&mut self, p: &Problem) -> Result<sys::flashcore_arguments> {
-        let mut c = empty()?;
-        c.q = input("q", Some(p.q), Some(self.q))?;
-        c.k = input("k", Some(p.k), Some(self.k))?;
-        c.v = input("v", Some(p.v), Some(self.v))?;
-        c.o = output("o", Some(p.o), Some(&mut self.o))?;
-        c.lse = output("lse", p.lse, self.lse.as_mut())?;
-        c.bias = input("bias", p.bias, self.bias)?;
-        c.mask = input("mask", p.mask, self.mask)?;
-        // The library takes no other types for these, so the plan of `p` has f32 and i32 here.
-        c.alibi_slopes = input("alibi_slopes", p.alibi_slopes, self.alibi_slopes)?.cast();
-        c.sinks = input("sinks", p.sinks, self.sinks)?.cast();
-        c.q_scale = input("q_scale", p.q_scale, self.q_scale)?.cast();
-        c.k_scale = input("k_scale", p.k_scale, self.k_scale)?.cast();
-        c.v_scale = input("v_scale", p.v_scale, self.v_scale)?.cast();
-        c.cu_seqlens_q = input("cu_seqlens_q", p.cu_seqlens_q, self.cu_seqlens_q)?.cast();
-        c.cu_seqlens_kv = input("cu_seqlens_kv", p.cu_seqlens_kv, self.cu_seqlens_kv)?.cast();
-        c.seqlens_q = input("seqlens_q", p.seqlens_q, self.seqlens_q)?.cast();
-        c.seqlens_kv = input("seqlens_kv", p.seqlens_kv, self.seqlens_kv)?.cast();
-        c.causal_offsets = input("causal_offsets", p.causal_offsets, self.causal_offsets)?.cast();
-        c.dropout_seed = self.dropout_seed;
-        c.dropout_offset = self.dropout_offset;
+        let mut c = self.inputs.pointers(p)?;
+        c.o = output("o", Some(&p.o), Some(&mut self.o))?;
+        c.lse = output("lse", p.lse.as_ref(), self.lse.as_mut())?;
         Ok(c)
     }
 }
 
-/// Arguments without a tensor.
-pub(crate) fn empty() -> Result<sys::flashcore_arguments> {
-    // SAFETY: all members are numbers and pointers, for which zeros are values.
-    let mut c: sys::flashcore_arguments = unsafe { std::mem::zeroed() };
-    // SAFETY: the size is that of the struct.
-    check(unsafe { sys::flashcore_arguments_init(&mut c, size_of::<sys::flashcore_arguments>()) })?;
-    Ok(c)
-}
-
 fn input(
     name: &str,
-    wanted: Option<TensorDesc>,
-    given: Option<Tensor<'_>>,
+    wanted: Option<&TensorDesc>,
+    given: Option<&Tensor<'_>>,
 ) -> Result<*const c_void> {
-    fits(name, wanted, given.map(|tensor| tensor.desc()))?;
-    Ok(given.map_or(null(), |tensor| tensor.as_ptr()))
+    fits(name, wanted, given.map(Tensor::desc_ref))?;
+    Ok(given.map_or(null(), Tensor::as_ptr))
 }
 
 fn output(
     name: &str,
-    wanted: Option<TensorDesc>,
+    wanted: Option<&TensorDesc>,
     given: Option<&mut TensorMut<'_>>,
 ) -> Result<*mut c_void> {
-    fits(name, wanted, given.as_ref().map(|tensor| tensor.desc()))?;
-    Ok(given.map_or(null_mut(), |tensor| tensor.as_mut_ptr()))
+    fits(name, wanted, given.as_ref().map(|tensor| tensor.desc_ref()))?;
+    Ok(given.map_or(null_mut(), TensorMut::as_mut_ptr))
 }
 
 /// Whether a run's tensor is that of the problem.
-fn fits(name: &str, wanted: Option<TensorDesc>, given: Option<TensorDesc>) -> Result<()> {
+fn fits(name: &str, wanted: Option<&TensorDesc>, given: Option<&TensorDesc>) -> Result<()> {
     let message = match (wanted, given) {
         (wanted, given) if wanted == given => return Ok(()),
         (Some(wanted), Some(given)) => {

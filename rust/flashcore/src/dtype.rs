@@ -20,8 +20,10 @@ pub enum DType {
     Boolean,
     /// `i32`
     I32,
-    /// Only for O and LSE, and only the reference computes it.
+    /// `f64`: only for O, LSE and gradients, and only the reference computes it.
     F64,
+    /// `i64`: only for the state of dropout.
+    I64,
 }
 
 impl DType {
@@ -31,7 +33,7 @@ impl DType {
             DType::F8E4M3 | DType::F8E5M2 | DType::Boolean => 1,
             DType::F16 | DType::Bf16 => 2,
             DType::F32 | DType::I32 => 4,
-            DType::F64 => 8,
+            DType::F64 | DType::I64 => 8,
         }
     }
 
@@ -45,6 +47,7 @@ impl DType {
             DType::Boolean => sys::FLASHCORE_BOOLEAN,
             DType::I32 => sys::FLASHCORE_I32,
             DType::F64 => sys::FLASHCORE_F64,
+            DType::I64 => sys::FLASHCORE_I64,
         }
     }
 }
@@ -61,6 +64,7 @@ impl fmt::Display for DType {
             DType::Boolean => "boolean",
             DType::I32 => "i32",
             DType::F64 => "f64",
+            DType::I64 => "i64",
         })
     }
 }
@@ -96,6 +100,7 @@ elements! {
     bool: Boolean,
     i32: I32,
     f64: F64,
+    i64: I64,
 }
 
 impl OutputElement for f32 {}
@@ -110,7 +115,7 @@ mod tests {
     use super::*;
     use crate::error::text;
 
-    const ALL: [DType; 8] = [
+    const ALL: [DType; 9] = [
         DType::F32,
         DType::F16,
         DType::Bf16,
@@ -119,6 +124,7 @@ mod tests {
         DType::Boolean,
         DType::I32,
         DType::F64,
+        DType::I64,
     ];
 
     #[test]
@@ -149,5 +155,6 @@ mod tests {
         check::<bool>();
         check::<i32>();
         check::<f64>();
+        check::<i64>();
     }
 }

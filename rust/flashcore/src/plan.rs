@@ -100,12 +100,10 @@ impl PlanOptions {
     }
 }
 
-/// A problem bound to a kernel. It is made once, and runs as often as one likes, from any number of
-/// threads at the same time.
+/// A plan of the library.
 #[derive(Debug)]
-pub struct Plan {
-    handle: NonNull<sys::flashcore_plan>,
-    problem: Problem,
+pub(crate) struct Handle {
+    plan: NonNull<sys::flashcore_plan>,
     device: Device,
     kernel: String,
     reason: String,
@@ -113,63 +111,114 @@ pub struct Plan {
 
 // SAFETY: the library says that any thread may call every function, and that one plan may run on
 // several threads at once, each with its own outputs and workspace: a run borrows these mutably. The
-// handle is not shared outside of this value, whose other members are plain data.
-unsafe impl Send for Plan {}
+// pointer is not shared outside of this value, whose other members are plain data.
+unsafe impl Send for Handle {}
 // SAFETY: as above; a plan does not change between its creation and its destruction.
-unsafe impl Sync for Plan {}
+unsafe impl Sync for Handle {}
 
-impl Drop for Plan {
+impl Drop for Handle {
     fn drop(&mut self) {
-        // SAFETY: the handle is one of flashcore_plan_create, and nobody uses it after this.
-        unsafe { sys::flashcore_plan_destroy(self.handle.as_ptr()) }
+        // SAFETY: it is a plan, see `make`, and nobody uses it after this.
+        unsafe { sys::flashcore_plan_destroy(self.plan.as_ptr()) }
     }
+}
+
+impl Handle {
+    /// `create` calls a function of the library that makes a plan, with these options.
+    pub(crate) fn make(
+        options: &PlanOptions,
+        create: impl FnOnce(
+            &sys::flashcore_plan_options,
+            &mut *mut sys::flashcore_plan,
+        ) -> sys::flashcore_status,
+    ) -> Result<Handle> {
+        let mut plan = null_mut();
+        options.with_c(|options| check(create(options, &mut plan)))?;
+        let plan = NonNull::new(plan).expect("a plan without an error");
+        // SAFETY: it is a plan, and its strings live as long as that.
+        let (kernel, reason) = unsafe {
+            (
+                text(sys::flashcore_plan_kernel(plan.as_ptr())),
+                text(sys::flashcore_plan_reason(plan.as_ptr())),
+            )
+        };
+        Ok(Handle { plan, device: options.device, kernel, reason })
+    }
+
+    /// For calls of the library, as long as the handle lives.
+    pub(crate) fn as_ptr(&self) -> *const sys::flashcore_plan {
+        self.plan.as_ptr()
+    }
+
+    pub(crate) fn workspace_bytes(&self) -> usize {
+        // SAFETY: it is a plan.
+        unsafe { sys::flashcore_plan_workspace_bytes(self.as_ptr()) }
+    }
+
+    /// What a run on the CPU gets of the workspace. Fails for a plan of another device.
+    pub(crate) fn host_memory(&self, workspace: &mut Workspace) -> Result<(*mut c_void, usize)> {
+        if self.device != Device::Cpu {
+            return Err(Error::invalid(format!(
+                "device: is {:?}, wanted Cpu; run_on_device is for memory of a GPU",
+                self.device
+            )));
+        }
+        let bytes = self.workspace_bytes();
+        workspace.reserve(bytes)?;
+        Ok((if bytes == 0 { null_mut() } else { workspace.as_mut_ptr() }, bytes))
+    }
+}
+
+/// What plans of both passes tell.
+macro_rules! plan_facts {
+    () => {
+        /// The kernel's name in the table of kernels.
+        pub fn kernel(&self) -> &str {
+            &self.handle.kernel
+        }
+
+        /// One sentence: why this kernel was chosen.
+        pub fn reason(&self) -> &str {
+            &self.handle.reason
+        }
+
+        /// What it computes.
+        pub fn problem(&self) -> &Problem {
+            &self.problem
+        }
+
+        /// Where it runs.
+        pub fn device(&self) -> Device {
+            self.handle.device
+        }
+
+        /// Bytes of workspace that a run needs, on the plan's device.
+        pub fn workspace_bytes(&self) -> usize {
+            self.handle.workspace_bytes()
+        }
+    };
+}
+
+/// A problem bound to a kernel. It is made once, and runs as often as one likes, from any number of
+/// threads at the same time.
+#[derive(Debug)]
+pub struct Plan {
+    handle: Handle,
+    problem: Problem,
 }
 
 impl Plan {
     /// Checks the problem and chooses the kernel.
     pub fn new(problem: &Problem, options: &PlanOptions) -> Result<Plan> {
         let c = problem.to_c()?;
-        let mut handle = null_mut();
-        options.with_c(|options| {
+        let handle = Handle::make(options, |options, plan| {
             // SAFETY: both structs have the size that they say, and live during the call.
-            check(unsafe { sys::flashcore_plan_create(&c, options, &mut handle) })
+            unsafe { sys::flashcore_plan_create(&c, options, plan) }
         })?;
-        let handle = NonNull::new(handle).expect("a plan without an error");
-        // SAFETY: the handle is a plan, and its strings live as long as that.
-        let (kernel, reason) = unsafe {
-            (
-                text(sys::flashcore_plan_kernel(handle.as_ptr())),
-                text(sys::flashcore_plan_reason(handle.as_ptr())),
-            )
-        };
-        Ok(Plan { handle, problem: problem.clone(), device: options.device, kernel, reason })
+        Ok(Plan { handle, problem: problem.clone() })
     }
 
-    /// The kernel's name in the table of kernels.
-    pub fn kernel(&self) -> &str {
-        &self.kernel
-    }
-
-    /// One sentence: why this kernel was chosen.
-    pub fn reason(&self) -> &str {
-        &self.reason
-    }
-
-    /// What it computes.
-    pub fn problem(&self) -> &Problem {
-        &self.problem
-    }
-
-    /// Where it runs.
-    pub fn device(&self) -> Device {
-        self.device
-    }
-
-    /// Bytes of workspace that a run needs, on the plan's device.
-    pub fn workspace_bytes(&self) -> usize {
-        // SAFETY: the handle is a plan.
-        unsafe { sys::flashcore_plan_workspace_bytes(self.handle.as_ptr()) }
-    }
+    plan_facts!();
 
     /// Computes O (and LSE) on the CPU.
     ///
@@ -200,21 +249,13 @@ impl Plan {
     /// }
     /// ```
     pub fn run(&self, mut arguments: Arguments<'_>, workspace: &mut Workspace) -> Result<()> {
-        if self.device != Device::Cpu {
-            return Err(Error::invalid(format!(
-                "device: is {:?}, wanted Cpu; run_on_device is for memory of a GPU",
-                self.device
-            )));
-        }
+        let (memory, bytes) = self.handle.host_memory(workspace)?;
         let c = arguments.pointers(&self.problem)?;
-        let bytes = self.workspace_bytes();
-        workspace.reserve(bytes)?;
-        let memory = if bytes == 0 { null_mut() } else { workspace.as_mut_ptr() };
-        // SAFETY: `c` has a pointer for each tensor of the problem, and `pointers` has checked that the
-        // memory behind it is borrowed with the type, shape and strides that the plan has, outputs
-        // mutably; the library itself checks the lengths that lie in such memory. The workspace has
-        // the bytes and the alignment that are wanted, and is borrowed mutably. On the CPU nothing of
-        // this is used after the call.
+        // SAFETY: `c` has a pointer for each tensor of the problem, and `pointers` has checked that
+        // the memory behind it is borrowed with the type, shape and strides that the plan has,
+        // outputs mutably; the library itself checks the lengths that lie in such memory. The
+        // workspace has the bytes and the alignment that are wanted, and is borrowed mutably. On the
+        // CPU nothing of this is used after the call.
         check(unsafe {
             sys::flashcore_plan_run(self.handle.as_ptr(), &c, memory, bytes, null_mut())
         })
@@ -366,6 +407,20 @@ mod tests {
         assert_eq!(outcome.unwrap_err().downcast_ref(), Some(&"of the closure"));
         assert_eq!(visited, 1);
         assert!(explain(&problem(), &PlanOptions::new()).unwrap().len() > 1); // it still works
+    }
+
+    /// Host memory never goes to a GPU.
+    #[test]
+    fn safe_runs_are_on_the_cpu() {
+        let (data, mut result) = ([1.0f32; 2 * 16 * 32], [0.0f32; 2 * 16 * 32]);
+        let q = crate::Tensor::new(&data, &[1, 2, 16, 32]).unwrap();
+        let o = crate::TensorMut::new(&mut result, &[1, 2, 16, 32]).unwrap();
+        let mut plan = Plan::new(&problem(), &PlanOptions::new()).unwrap();
+        plan.handle.device = Device::Cuda(0); // as if it were one
+        let error = plan.run(Arguments::new(q, q, q, o), &mut Workspace::new()).unwrap_err();
+        let message = "device: is Cuda(0), wanted Cpu; run_on_device is for memory of a GPU";
+        assert_eq!(error.to_string(), message);
+        assert_eq!(result, [0.0; 2 * 16 * 32]);
     }
 
     #[test]

@@ -229,6 +229,10 @@ impl<'a> Tensor<'a> {
         Ok(self)
     }
 
+    pub(crate) fn desc_ref(&self) -> &TensorDesc {
+        &self.desc
+    }
+
     pub(crate) fn as_ptr(&self) -> *const c_void {
         self.data
     }
@@ -305,6 +309,10 @@ impl<'a> TensorMut<'a> {
     /// The same tensor, borrowed from this one for one run.
     pub fn reborrow(&mut self) -> TensorMut<'_> {
         TensorMut { desc: self.desc, data: self.data, borrow: PhantomData }
+    }
+
+    pub(crate) fn desc_ref(&self) -> &TensorDesc {
+        &self.desc
     }
 
     pub(crate) fn as_mut_ptr(&mut self) -> *mut c_void {
