@@ -93,6 +93,15 @@ double norm_of(const std::vector<double>& values) {
   return std::sqrt(sum);
 }
 
+// The elements that the root mean square is over: of a random problem, those that have a gradient.
+double count_of(const GradientReference& reference) {
+  const auto count = reference.is_random
+                         ? std::count_if(reference.values.begin(), reference.values.end(),
+                                         [](double value) { return value != 0; })
+                         : std::ssize(reference.values);
+  return std::max(1.0, static_cast<double>(count));
+}
+
 // The norm of the terms that a gradient is a sum of.
 double norm_of_terms(std::string_view name, const cpu::SquaredTerms& squares) {
   const std::pair<std::string_view, double> all[] = {
@@ -128,15 +137,17 @@ GradientLimits limits_of(const Problem& problem, DType gradient) {
 std::string judge_one(const std::string& name, const HostTensor& got,
                       const GradientReference& reference, const GradientLimits& limits,
                       Verdict& verdict) {
+  // How far terms cancel: what is allowed of an element is of its terms.
+  const double own = norm_of(reference.values);
+  const double cancelled = own > 0 ? reference.norm / own : 1;
   const Error error =
-      error_of(got, reference.values, reference.is_random ? limits.naive_allowance : 0);
+      error_of(got, reference.values, reference.is_random ? limits.naive_allowance * cancelled : 0);
   const auto element = [&](size_t i) {
     return fmt::format("{}{} is {}, wanted {}", name, where(got.desc(), i),
                        got.get(static_cast<int64_t>(i)), reference.values[i]);
   };
   if (error.other_kind) return element(*error.other_kind);
-  const double scale =
-      reference.norm / std::sqrt(std::max(1.0, static_cast<double>(reference.values.size())));
+  const double scale = reference.norm / std::sqrt(count_of(reference));
   verdict.max_error = std::max(verdict.max_error, error.largest);
   verdict.naive_max_error = std::max(verdict.naive_max_error, reference.naive_max_error);
   if (scale > 0) {
