@@ -31,7 +31,10 @@ void maybe_strided_as(Random& random, const TensorDesc& like, TensorDesc& tensor
 }
 
 Gradients draw_gradients(Random& random, const Problem& problem) {
-  Gradients out = gradients_of(problem, random.chance(0.4));
+  // The gradient of a bias that all keys share is that of the LSE: without one it is 0, and what
+  // a kernel gives is rounding.
+  const bool is_shared = problem.bias && problem.bias->shape[3] == 1;
+  Gradients out = gradients_of(problem, random.chance(0.4) || is_shared);
   maybe_strided_as(random, problem.o, out.d_o);
   maybe_strided_as(random, problem.q, out.dq);
   maybe_strided_as(random, problem.k, out.dk);

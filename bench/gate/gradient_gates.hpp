@@ -23,13 +23,17 @@ GradientLimits gradient_limits(DType dtype);
 // computation is from it.
 struct GradientReference {
   std::vector<double> values;
-  double naive_relative_error = 0;
   double naive_max_error = 0;
+  // What errors are relative to: the norm of the gradient, or of the terms that it is a sum of.
+  double norm = 0;
+  bool is_random = false;  // of a random problem, of which few rows may have a gradient
 };
 using GradientReferences = std::map<std::string, GradientReference, std::less<>>;
 
 // Runs the backward passes of "reference" and "naive". Outputs of `host` stay as they are.
-Result<GradientReferences> compute_reference(HostBackward& host, int threads = 0);
+// `is_random`: where an element is larger than the root mean square, errors may be relative to it.
+Result<GradientReferences> compute_reference(HostBackward& host, int threads = 0,
+                                             bool is_random = false);
 
 // Judges the gradients in `host`, and canaries around every tensor. Verdict::relative_error and
 // max_error are the largest of all gradients; max_scaled_error is in the root mean square of the

@@ -134,7 +134,8 @@ Status judge_trial(const BackwardTrial& trial, const Tested& tested, Findings& f
         Result<HostBackward> filled = trial.fill();
         if (!filled.ok()) return filled.status();
         const auto host = std::make_shared<HostBackward>(std::move(*filled));
-        Result<GradientReferences> reference = compute_reference(*host, tested.plan.threads);
+        Result<GradientReferences> reference =
+            compute_reference(*host, tested.plan.threads, trial.is_random);
         if (!reference.ok()) return reference.status();
         return Judge([&, host, reference = std::move(*reference)](const std::string& kernel) {
           return judge_kernel(*host, reference, tested.plan, kernel, trial.seed);

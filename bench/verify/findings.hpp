@@ -47,6 +47,7 @@ struct BackwardTrial {
   Problem problem;
   Gradients gradients;
   std::function<Result<HostBackward>()> fill;
+  bool is_random = false;
   std::function<std::string(const std::string& kernel)> repeat = nullptr;
 };
 

@@ -91,6 +91,7 @@ Status judge_random(const RandomTrials& asked, const Tested& tested, Findings& f
                           .problem = draw.problem(),
                           .gradients = draw.gradients(),
                           .fill = [&] { return draw.fill(one.plan.threads); },
+                          .is_random = true,
                           .repeat = repeated},
                          one, found);
     }

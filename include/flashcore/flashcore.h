@@ -274,6 +274,63 @@ FLASHCORE_API flashcore_status flashcore_plan_run(const flashcore_plan* plan,
                                                   void* workspace, size_t workspace_bytes,
                                                   void* stream);
 
+/* -------------------------------------------------------------------------------------------------
+ * Gradients */
+
+/* What the backward pass of a problem reads and writes besides the problem's own tensors. The
+ * problem must have an lse; its o and lse are inputs of the backward pass. Shapes are those of the
+ * tensors that the gradients belong to. "f64": only the reference computes it. */
+typedef struct flashcore_gradients {
+  size_t struct_size;
+
+  flashcore_tensor d_o; /* input; dtype of o */
+  flashcore_tensor dq;  /* dtype of q, or f32, or f64 */
+  flashcore_tensor dk;  /* likewise */
+  flashcore_tensor dv;  /* likewise */
+
+  /* Optional tensors: rank 0 means absent, the default. */
+  flashcore_tensor d_lse;          /* input: a gradient that flows into lse; f32, or f64 */
+  flashcore_tensor d_bias;         /* dtype of the bias, or f32, or f64 */
+  flashcore_tensor d_sinks;        /* f32, or f64 */
+  flashcore_tensor d_alibi_slopes; /* f32, or f64 */
+} flashcore_gradients;
+
+FLASHCORE_API flashcore_status flashcore_gradients_init(flashcore_gradients* gradients,
+                                                        size_t struct_size);
+
+/* The data of one backward run. Pointers to tensors that the gradients do not have are ignored. An
+ * output must not overlap any other tensor. */
+typedef struct flashcore_backward_arguments {
+  size_t struct_size;
+  const flashcore_arguments* forward; /* as the forward pass ran: its o and lse are read */
+  const void* d_o;
+  void* dq;
+  void* dk;
+  void* dv;
+  const void* d_lse;
+  void* d_bias;
+  void* d_sinks;
+  void* d_alibi_slopes;
+} flashcore_backward_arguments;
+
+FLASHCORE_API flashcore_status
+flashcore_backward_arguments_init(flashcore_backward_arguments* arguments, size_t struct_size);
+
+/* As flashcore_plan_create, for the problem's backward pass. Such a plan runs with
+ * flashcore_plan_run_backward. */
+FLASHCORE_API flashcore_status flashcore_backward_plan_create(const flashcore_problem* problem,
+                                                              const flashcore_gradients* gradients,
+                                                              const flashcore_plan_options* options,
+                                                              flashcore_plan** plan);
+
+/* Computes the gradients; otherwise as flashcore_plan_run. */
+FLASHCORE_API flashcore_status flashcore_plan_run_backward(
+    const flashcore_plan* plan, const flashcore_backward_arguments* arguments, void* workspace,
+    size_t workspace_bytes, void* stream);
+
+/* -------------------------------------------------------------------------------------------------
+ * Verdicts */
+
 /* Whether one kernel computes a problem. A sentence that does not apply is "". The library writes
  * the struct and sets struct_size to the size that it knows; members past that are not there. */
 typedef struct flashcore_verdict {
@@ -298,7 +355,12 @@ FLASHCORE_API flashcore_status flashcore_visit_verdicts(const flashcore_problem*
                                                         flashcore_verdict_visitor visit,
                                                         void* user);
 
-/* A smaller form of the same: kernel, refusal and automatic. */
+/* The same for a backward pass. */
+FLASHCORE_API flashcore_status flashcore_visit_backward_verdicts(
+    const flashcore_problem* problem, const flashcore_gradients* gradients,
+    const flashcore_plan_options* options, flashcore_verdict_visitor visit, void* user);
+
+/* A smaller form of flashcore_visit_verdicts: kernel, refusal and automatic. */
 typedef void (*flashcore_verdict_function)(void* user, const char* kernel, const char* refusal,
                                            int32_t automatic);
 

@@ -10,6 +10,7 @@
 #include "engine/barrier.hpp"
 #include "engine/collective.hpp"
 #include "engine/global_memory.hpp"
+#include "engine/global_order.hpp"
 
 using std::isfinite, std::isinf, std::isnan;
 
@@ -127,24 +128,27 @@ T __shfl_down_sync(uint32_t mask, T x, unsigned lanes,
 // --- atomics: all threads are fibers of one, which change only between instructions ---
 
 template <class T>
-T atomicAdd(T* p, std::type_identity_t<T> x) {
-  const ::flashcore::sim::AtomicAccess access(p, sizeof(T));
+T atomicAdd(T* p, std::type_identity_t<T> x,
+            ::flashcore::sim::Site site = ::flashcore::sim::Site::here()) {
+  const ::flashcore::sim::AtomicAccess access(p, sizeof(T), site);
   const T was = access.load(p);
   access.store(p, static_cast<T>(was + x));
   return was;
 }
 template <class T>
-T atomicExch(T* p, std::type_identity_t<T> x) {
-  const ::flashcore::sim::AtomicAccess access(p, sizeof(T));
+T atomicExch(T* p, std::type_identity_t<T> x,
+             ::flashcore::sim::Site site = ::flashcore::sim::Site::here()) {
+  const ::flashcore::sim::AtomicAccess access(p, sizeof(T), site);
   const T was = access.load(p);
   access.store(p, x);
   return was;
 }
 template <class T>
-T atomicCAS(T* p, std::type_identity_t<T> old, std::type_identity_t<T> x) {
-  const ::flashcore::sim::AtomicAccess access(p, sizeof(T));
+T atomicCAS(T* p, std::type_identity_t<T> old, std::type_identity_t<T> x,
+            ::flashcore::sim::Site site = ::flashcore::sim::Site::here()) {
+  const ::flashcore::sim::AtomicAccess access(p, sizeof(T), site);
   const T was = access.load(p);
   if (was == old) access.store(p, x);
   return was;
 }
-inline void __threadfence() {}
+inline void __threadfence() { ::flashcore::sim::fence_global(); }

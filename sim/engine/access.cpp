@@ -25,9 +25,13 @@ bool is_fenced(const Thread& thread, const Access& write) {
   return fence != writer.fences.end() && knows(thread, writer.agent, *fence);
 }
 
-void race(const Thread& thread, Site site, const Access& other, uint32_t address, const char* verb,
+bool knows_all(const Thread& thread, const ReadersOfWarp& read) {
+  return read.all([&](Agent agent) { return knows(thread, agent, read.epoch); });
+}
+
+void race(const Thread& thread, Site site, Site other, uint32_t address, const char* verb,
           const char* other_verb) {
-  report(Fault::race, site, other.site,
+  report(Fault::race, site, other,
          format("%s %s shared %u, which nothing orders after the %s at", name_of(thread).c_str(),
                 verb, address, other_verb));
 }
@@ -76,14 +80,14 @@ void check_write(Thread& thread, Block& block, Word& word, uint8_t bytes, uint32
       word.agreed = write.bytes & bytes;
       word.value = value_of(block, address);
     } else {
-      race(thread, site, write, address, "writes", "write");
+      race(thread, site, write.site, address, "writes", "write");
     }
   }
-  for (const Access& read : word.reads) {
-    if ((read.bytes & bytes) != 0 && !knows(thread, read.agent, read.epoch)) {
-      race(thread, site, read, address, "writes", "read");
+  word.reads.for_each([&](const ReadersOfWarp& read) {
+    if ((read.bytes & bytes) != 0 && !knows_all(thread, read)) {
+      race(thread, site, read.site, address, "writes", "read");
     }
-  }
+  });
 }
 
 void check_write(Thread& thread, const Piece& piece, uint32_t address, Site site) {
@@ -92,11 +96,11 @@ void check_write(Thread& thread, const Piece& piece, uint32_t address, Site site
            format("%s writes shared %u, which is being read by what was started at",
                   name_of(thread).c_str(), address));
   }
-  for (const Access& read : piece.reads) {
-    if (!knows(thread, read.agent, read.epoch)) {
-      race(thread, site, read, address, "writes", "asynchronous read");
+  piece.reads.for_each([&](const ReadersOfWarp& read) {
+    if (!knows_all(thread, read)) {
+      race(thread, site, read.site, address, "writes", "asynchronous read");
     }
-  }
+  });
 }
 
 // Calls each(word, address of the word, bytes of it that the access has).
@@ -154,7 +158,7 @@ void check_range(const Block& block, uint32_t address, uint32_t bytes, uint32_t 
                   static_cast<int>(address - kFirstShared), block.shared_bytes));
     give_up();
   }
-  if (address % alignment != 0) {
+  if ((address & (alignment - 1)) != 0) {
     report(Fault::misaligned_access, site, Site(),
            format("%s, %s: shared %u is no multiple of %u", what, name_of(self()).c_str(), address,
                   alignment));
@@ -176,9 +180,10 @@ void on_read(Thread& thread, uint32_t address, uint32_t bytes, Site site) {
     }
     const Access& write = word.write;
     if ((write.bytes & mask) != 0 && !knows(thread, write.agent, write.epoch)) {
-      race(thread, site, write, at, "reads", "write");
+      race(thread, site, write.site, at, "reads", "write");
     }
-    remember_read(word.reads, {thread.now, thread.agent, mask, false, site});
+    word.reads.add(ReadersOfWarp::one(thread.agent, thread.now, mask, site),
+                   [&](const ReadersOfWarp& read) { return knows_all(thread, read); });
   });
 }
 
@@ -229,10 +234,20 @@ void end_write(Block& block, uint32_t address, uint32_t bytes, const Access& by)
   });
 }
 
+// Whether what holds of reading one of two words holds of the other.
+static bool is_alike(const Word& a, const Word& b) {
+  return a.write.epoch == b.write.epoch && a.write.agent == b.write.agent &&
+         a.write.bytes == b.write.bytes && a.write.fenced == b.write.fenced &&
+         a.written == b.written && a.in_flight == b.in_flight;
+}
+
 void begin_async_read(Thread& issuer, Block& block, uint32_t address, Site site) {
   Piece& piece = piece_at(block, address);
+  const Word* checked = nullptr;
   for (uint32_t i = 0; i < kPieceWords; ++i) {
     const Word& word = piece.words[i];
+    if (checked != nullptr && is_alike(*checked, word)) continue;
+    checked = &word;
     const uint32_t at = address + i * kWordBytes;
     if (word.in_flight) {
       report(Fault::read_of_bytes_in_flight, site, word.in_flight,
@@ -246,7 +261,7 @@ void begin_async_read(Thread& issuer, Block& block, uint32_t address, Site site)
     }
     if (word.write.bytes == 0) continue;
     if (!knows(issuer, word.write.agent, word.write.epoch)) {
-      race(issuer, site, word.write, at, "starts a read of", "write");
+      race(issuer, site, word.write.site, at, "starts a read of", "write");
     } else if (!is_fenced(issuer, word.write)) {
       report(Fault::missing_proxy_fence, site, word.write.site,
              format("shared %u is read without one after the ordinary write at", at));
@@ -259,7 +274,10 @@ void begin_async_read(Thread& issuer, Block& block, uint32_t address, Site site)
 void end_async_read(Block& block, uint32_t address, Agent agent, Epoch epoch, Site site) {
   Piece& piece = piece_at(block, address);
   --piece.readers;
-  remember_read(piece.reads, {epoch, agent, 0xf, false, site});
+  // An agent's earlier reads are complete when a later one is.
+  piece.reads.add(ReadersOfWarp::one(agent, epoch, 0xf, site), [&](const ReadersOfWarp& read) {
+    return read.epoch <= epoch && read.all([&](Agent other) { return other == agent; });
+  });
 }
 
 }  // namespace flashcore::sim

@@ -12,7 +12,6 @@
 namespace flashcore::sim {
 
 inline constexpr uint32_t kFirstShared = 1024;  // what lies below is the system's
-inline constexpr uint32_t kMaxSharedBytes = 227 * 1024;
 inline constexpr uint32_t kMaxStaticBytes = 48 * 1024;
 inline constexpr int kBlockShift = 24;
 

@@ -1,7 +1,9 @@
 // What a thread or warp has under way: groups of cp.async, of bulk stores and of products.
 #pragma once
 
+#include <algorithm>
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -26,7 +28,7 @@ struct Copy16 {
 
 struct CopyGroups {
   std::vector<std::shared_ptr<Copy16>> open;
-  std::deque<std::vector<std::shared_ptr<Copy16>>> committed;
+  std::vector<std::vector<std::shared_ptr<Copy16>>> committed;  // the oldest first
 
   bool empty() const { return open.empty() && committed.empty(); }
 };
@@ -45,9 +47,33 @@ struct StoreGroups {
   Agent agent = 0;  // epoch n: n groups have read their shared memory
   Epoch complete = 0;
   std::vector<std::shared_ptr<BulkStore>> open;
-  std::deque<std::vector<std::shared_ptr<BulkStore>>> committed;
+  std::vector<std::vector<std::shared_ptr<BulkStore>>> committed;
 
   bool empty() const { return open.empty() && committed.empty(); }
+};
+
+// Calls each(group) for the oldest groups but `pending`, and takes them away.
+template <class Groups, class Each>
+void take_groups(Groups& groups, size_t pending, Each each) {
+  if (groups.size() <= pending) return;
+  const auto count = static_cast<std::ptrdiff_t>(groups.size() - pending);
+  std::for_each(groups.begin(), groups.begin() + count, each);
+  groups.erase(groups.begin(), groups.begin() + count);
+}
+
+// The part of a thread's stack that holds all registers of its products in flight.
+struct RegisterRange {
+  uintptr_t begin = UINTPTR_MAX, end = 0;
+
+  void add(const void* first, size_t bytes) {
+    const auto at = reinterpret_cast<uintptr_t>(first);
+    begin = std::min(begin, at);
+    end = std::max(end, at + bytes);
+  }
+  bool overlaps(const void* first, size_t bytes) const {
+    const auto at = reinterpret_cast<uintptr_t>(first);
+    return at < end && begin < at + bytes;
+  }
 };
 
 // 16 rows of accumulators, those of one warp, while products add to them.
@@ -78,7 +104,7 @@ struct Products {
   uint64_t issued = 0;
   std::vector<std::shared_ptr<Accumulators>> accumulators;  // in flight
   std::vector<std::shared_ptr<Product>> open;
-  std::deque<std::vector<std::shared_ptr<Product>>> committed;
+  std::vector<std::vector<std::shared_ptr<Product>>> committed;
 
   bool empty() const { return open.empty() && committed.empty(); }
 };

@@ -5,9 +5,33 @@
 
 namespace flashcore::sim {
 
+Epoch Clock::of(ClusterNumber cluster, Agent agent) const {
+  if (known_ == nullptr || known_->abroad == nullptr) return 0;
+  const auto found = known_->abroad->find(cluster);
+  return found == known_->abroad->end() ? 0 : found->second.of(agent);
+}
+
+Clock Clock::at_home() const {
+  return known_ == nullptr || known_->abroad == nullptr ? *this : Clock(known_->epochs, nullptr);
+}
+
+SharedClusters join(const SharedClusters& a, const SharedClusters& b) {
+  if (b == nullptr || a == b) return a;
+  if (a == nullptr) return b;
+  auto both = std::make_shared<Clusters>(*a);
+  for (const auto& [cluster, clock] : *b) {
+    Clock& here = (*both)[cluster];
+    here = join(here, clock);
+  }
+  return both;
+}
+
+void ClockJoin::add(const SharedClusters& abroad) { abroad_ = join(abroad_, abroad); }
+
 void ClockJoin::add(const Clock& clock) {
   if (clock.knows_nothing() || clock.is_same(last_)) return;
-  const std::vector<Epoch>& other = *clock.epochs_;
+  add(clock.known_->abroad);
+  const std::vector<Epoch>& other = clock.known_->epochs;
   if (epochs_.size() < other.size()) epochs_.resize(other.size());
   for (size_t i = 0; i < other.size(); ++i) epochs_[i] = std::max(epochs_[i], other[i]);
   last_ = clock;
@@ -20,9 +44,10 @@ void ClockJoin::add(Agent agent, Epoch epoch) {
 
 Clock ClockJoin::clock() {
   last_ = Clock();
-  if (epochs_.empty()) return {};
-  Clock made(std::move(epochs_));
+  if (epochs_.empty() && abroad_ == nullptr) return {};
+  Clock made(std::move(epochs_), std::move(abroad_));
   epochs_.clear();
+  abroad_ = nullptr;
   return made;
 }
 

@@ -5,9 +5,13 @@
 // before whatever a clock describes when the clock's component for that agent has reached it.
 //
 // Clocks are shared and never change, since all threads that leave a barrier know the same.
+//
+// Agents are those of one cluster. What is known of other clusters is a second part, which is empty
+// until threads of two clusters meet through global memory (global_order.hpp).
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <vector>
 
@@ -16,21 +20,36 @@ namespace flashcore::sim {
 using Agent = uint16_t;
 using Epoch = uint32_t;  // the first is 1
 
+using ClusterNumber = uint32_t;  // in a run
+class Clock;
+using Clusters = std::map<ClusterNumber, Clock>;
+using SharedClusters = std::shared_ptr<const Clusters>;
+
 class Clock {
  public:
   Clock() = default;  // knows nothing
-  explicit Clock(std::vector<Epoch> epochs)
-      : epochs_(std::make_shared<const std::vector<Epoch>>(std::move(epochs))) {}
+  Clock(std::vector<Epoch> epochs, SharedClusters abroad)
+      : known_(std::make_shared<const Known>(Known{std::move(epochs), std::move(abroad)})) {}
 
   Epoch of(Agent agent) const {
-    return epochs_ != nullptr && agent < epochs_->size() ? (*epochs_)[agent] : 0;
+    return known_ != nullptr && agent < known_->epochs.size() ? known_->epochs[agent] : 0;
   }
-  bool is_same(const Clock& other) const { return epochs_ == other.epochs_; }
-  bool knows_nothing() const { return epochs_ == nullptr; }
+  // What is known of other clusters; null: nothing.
+  SharedClusters abroad() const { return known_ == nullptr ? nullptr : known_->abroad; }
+  Epoch of(ClusterNumber cluster, Agent agent) const;
+  // The same without that.
+  Clock at_home() const;
+
+  bool is_same(const Clock& other) const { return known_ == other.known_; }
+  bool knows_nothing() const { return known_ == nullptr; }
 
  private:
   friend class ClockJoin;
-  std::shared_ptr<const std::vector<Epoch>> epochs_;
+  struct Known {
+    std::vector<Epoch> epochs;
+    SharedClusters abroad;
+  };
+  std::shared_ptr<const Known> known_;
 };
 
 // The least clock that knows all that was added.
@@ -38,15 +57,18 @@ class ClockJoin {
  public:
   void add(const Clock& clock);
   void add(Agent agent, Epoch epoch);
+  void add(const SharedClusters& abroad);
   Clock clock();  // and begins anew
 
  private:
   std::vector<Epoch> epochs_;
+  SharedClusters abroad_;
   Clock last_;  // many threads know the same; its components are in epochs_
 };
 
 // Both, by way of a small cache: 32 lanes of a warp mostly join the same two clocks.
 Clock join(const Clock& a, const Clock& b);
 Clock join(const Clock& a, Agent agent, Epoch epoch);
+SharedClusters join(const SharedClusters& a, const SharedClusters& b);
 
 }  // namespace flashcore::sim

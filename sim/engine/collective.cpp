@@ -17,12 +17,14 @@ std::string missing_lanes(const Thread& thread) {
   return {};
 }
 
+// Names of instructions: mostly one constant.
+bool is_same(const char* a, const char* b) { return a == b || std::strcmp(a, b) == 0; }
+
 Meeting& meeting_of(Warp& warp, const Collective& collective, Site site) {
   const uint32_t bit = 1u << self().lane;
   for (Meeting& meeting : warp.meetings) {
     const bool same_line = !collective.aligned || meeting.site == site;
-    if (meeting.mask == collective.mask && same_line &&
-        std::strcmp(meeting.what, collective.what) == 0) {
+    if (meeting.mask == collective.mask && same_line && is_same(meeting.what, collective.what)) {
       return meeting;
     }
     // Other lanes may be ahead, at an instruction that waits for this one, but not those that this

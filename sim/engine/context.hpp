@@ -25,6 +25,7 @@ class Stacks {
   Stacks(const Stacks&) = delete;
   Stacks& operator=(const Stacks&) = delete;
 
+  size_t count() const { return count_; }
   unsigned char* bottom(size_t i) const { return memory_ + i * kBytes; }
   // The stacks begin in different sets of the processor's cache.
   unsigned char* top(size_t i) const { return bottom(i + 1) - 64 - i % 64 * 1088; }

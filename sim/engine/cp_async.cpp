@@ -4,6 +4,7 @@
 
 #include "engine/access.hpp"
 #include "engine/allocations.hpp"
+#include "engine/global_shadow.hpp"
 #include "engine/mbarrier.hpp"
 #include "engine/scheduler.hpp"
 
@@ -32,7 +33,7 @@ void issue_cp_async(uint32_t shared, const void* from, Site site) {
   if (reinterpret_cast<uintptr_t>(from) % kPieceBytes != 0) {
     report(Fault::misaligned_copy, site, Site(), "cp.async from an address no multiple of 16");
   }
-  check_global(from, kPieceBytes, 1, "cp.async", site);
+  on_global_read(check_global(from, kPieceBytes, 1, "cp.async", site), {from, kPieceBytes}, site);
   begin_write(thread, *thread.block, shared, kPieceBytes, false, site);
   std::memset(byte_at(*thread.block, shared), policy().poison, kPieceBytes);
   const auto copy = std::make_shared<Copy16>(Copy16{thread.block, shared, from, site, false});
@@ -49,14 +50,13 @@ void commit_cp_async() {
 
 void wait_cp_async(size_t pending_groups) {
   Thread& thread = self();
-  auto& groups = thread.copies.committed;
-  for (; groups.size() > pending_groups; groups.pop_front()) {
-    for (const CopyPointer& copy : groups.front()) {
+  take_groups(thread.copies.committed, pending_groups, [&](const auto& group) {
+    for (const CopyPointer& copy : group) {
       land(*copy);
       end_write(*copy->block, copy->to, kPieceBytes,
                 {thread.now, thread.agent, 0, false, copy->site});
     }
-  }
+  });
 }
 
 void arrive_after_cp_async(uint32_t mbarrier, Site site) {

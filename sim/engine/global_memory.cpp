@@ -3,6 +3,9 @@
 #include <algorithm>
 
 #include "engine/access.hpp"
+#include "engine/allocations.hpp"
+#include "engine/global_order.hpp"
+#include "engine/global_shadow.hpp"
 #include "engine/scheduler.hpp"
 
 namespace flashcore::sim {
@@ -25,7 +28,8 @@ unsigned char* static_shared(const void* name, size_t bytes, size_t alignment, S
   if (is_new) {
     const size_t begin = (block.shared_bytes + alignment - 1) / alignment * alignment;
     const size_t dynamic = block.cluster->grid->shared_bytes;
-    if (begin + bytes > std::min<size_t>(dynamic + kMaxStaticBytes, kMaxSharedBytes)) {
+    if (begin + bytes >
+        std::min<size_t>(dynamic + kMaxStaticBytes, own_block().cluster->grid->shared_limit)) {
       report(Fault::too_much_shared_memory, site, Site(),
              format("%zu bytes more than the %u that the block has", bytes, block.shared_bytes));
       give_up();
@@ -36,14 +40,20 @@ unsigned char* static_shared(const void* name, size_t bytes, size_t alignment, S
   return block.shared + known->second;
 }
 
-AtomicAccess::AtomicAccess(void* pointer, size_t bytes) {
+AtomicAccess::AtomicAccess(void* pointer, size_t bytes, Site site) {
   maybe_yield();
-  if (!is_shared(pointer)) return;
+  if (!is_shared(pointer)) {
+    order_by_atomic(pointer, true);
+    on_global_write(
+        check_global(pointer, bytes, static_cast<uint32_t>(bytes), "atomic operation", site),
+        {pointer, bytes, Use::atomic}, site);
+    return;
+  }
   // Atomics do not race with each other; what else touches the word is not checked against them.
-  const uint32_t address = shared_address(pointer, Site());
+  const uint32_t address = shared_address(pointer, site);
   const Word& word = piece_at(own_block(), address).words[address % kPieceBytes / kWordBytes];
   if (word.in_flight) {
-    report(Fault::write_to_bytes_in_flight, Site(), word.in_flight,
+    report(Fault::write_to_bytes_in_flight, site, word.in_flight,
            format("an atomic operation of %zu bytes at shared %u, before the copy is awaited that "
                   "was started at",
                   bytes, address));
@@ -54,6 +64,10 @@ void AtomicAccess::copy(void* to, const void* from, size_t bytes) { std::memcpy(
 
 uint64_t load_acquire(const uint64_t* address, Site site) {
   yield_in_loop({"ld.acquire", site});
+  order_by_atomic(address, false);
+  on_global_read(check_global(address, sizeof *address, sizeof *address, "ld.acquire", site),
+                 {address, sizeof *address, Use::atomic}, site);
+  acquire_global(self());
   uint64_t x;
   std::memcpy(&x, address, sizeof x);
   return x;

@@ -22,7 +22,7 @@ unsigned char* static_shared(const void* name, size_t bytes, size_t alignment, S
 // do not see.
 class AtomicAccess {
  public:
-  AtomicAccess(void* pointer, size_t bytes);
+  AtomicAccess(void* pointer, size_t bytes, Site site);
 
   template <class T>
   T load(const T* p) const {

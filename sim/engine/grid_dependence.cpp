@@ -1,5 +1,6 @@
 #include "engine/grid_dependence.hpp"
 
+#include "engine/global_order.hpp"
 #include "engine/scheduler.hpp"
 
 namespace flashcore::sim {
@@ -19,11 +20,13 @@ void wait_for_earlier_grid(Site site) {
   Thread& thread = self();
   thread.block->waited_for_grid = true;
   Grid* const earlier = thread.block->cluster->grid->earlier;
-  if (earlier == nullptr || earlier->is_complete()) return;
-  earlier->waiting.push_back(&thread);
-  thread.waiting = {"griddepcontrol.wait", site};
-  thread.warp->ready &= ~(1u << thread.lane);
-  leave();
+  if (earlier != nullptr && !earlier->is_complete()) {
+    earlier->waiting.push_back(&thread);
+    thread.waiting = {"griddepcontrol.wait", site};
+    thread.warp->ready &= ~(1u << thread.lane);
+    leave();
+  }
+  if (thread.block->cluster->grid->number > 0) order_after_earlier_grids(thread);
 }
 
 bool may_begin(Grid& grid, Grid& earlier) {

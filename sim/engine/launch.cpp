@@ -15,10 +15,10 @@ constexpr unsigned kRegisterFile = 65536, kMostRegisters = 255, kMostThreads = 1
 void Simulator::launch(const LaunchOptions& options, std::function<void()> kernel) {
   if (!options.starts_early) synchronize();
   const unsigned threads = options.block.x * options.block.y * options.block.z;
-  if (options.shared_bytes > kMaxSharedBytes) {
+  if (options.shared_bytes > options.shared_limit) {
     findings_.add(Fault::too_much_shared_memory, Site(), Site(),
                   std::to_string(options.shared_bytes) + " bytes, a block can have " +
-                      std::to_string(kMaxSharedBytes));
+                      std::to_string(options.shared_limit));
     return;
   }
   const uint64_t blocks = uint64_t{options.grid.x} * options.grid.y * options.grid.z;
@@ -31,6 +31,7 @@ void Simulator::launch(const LaunchOptions& options, std::function<void()> kerne
   auto grid = std::make_unique<Grid>();
   grid->dim = options.grid, grid->block = options.block;
   grid->shared_bytes = static_cast<uint32_t>(options.shared_bytes);
+  grid->shared_limit = static_cast<uint32_t>(options.shared_limit);
   grid->cluster_blocks = options.cluster_blocks;
   grid->registers =
       options.registers > 0

@@ -21,6 +21,7 @@ namespace flashcore::sim {
 struct LaunchOptions {
   Index3 grid, block;
   size_t shared_bytes = 0;
+  size_t shared_limit = 227 * 1024;  // of a block, static objects included
   int cluster_blocks = 1;
   int registers = 0;          // a thread's at first; 0: as many as a block can have
   bool starts_early = false;  // the attribute of programmatic stream serialization

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "engine/access.hpp"
+#include "engine/global_order.hpp"
 #include "engine/machine_parts.hpp"
 #include "engine/scheduler.hpp"
 
@@ -62,6 +63,7 @@ std::unique_ptr<Block> make_block(Grid& grid, Cluster& cluster, uint64_t number,
 std::unique_ptr<Cluster> make_cluster(Grid& grid, uint64_t number) {
   auto cluster = std::make_unique<Cluster>();
   cluster->grid = &grid;
+  cluster->number = cluster_number(grid.number, number);
   for (int rank = 0; rank < grid.cluster_blocks; ++rank) {
     const uint64_t block =
         number * static_cast<uint64_t>(grid.cluster_blocks) + static_cast<uint64_t>(rank);

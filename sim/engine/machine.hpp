@@ -60,6 +60,10 @@ struct Thread {
   Waiting waiting;
   CopyGroups copies;   // cp.async
   StoreGroups stores;  // bulk stores
+  RegisterRange used_by_products;
+  // Of global memory: what a later atomic operation shows, by the last fence, and what earlier ones
+  // have shown, which counts from the next fence on.
+  SharedClusters fenced, observed;
   bool saw_cluster_start = false;
   bool sleeps = false;  // in an mbarrier.try_wait, which may also return without success
   std::map<const Mbarrier*, int64_t> last_phase;  // that it waited for
@@ -135,6 +139,7 @@ struct Block {
 
 struct Cluster {
   Grid* grid = nullptr;
+  ClusterNumber number = 0;
   std::vector<std::unique_ptr<Block>> blocks;
   Agent next_agent = 0;
   int live_threads = 0;
@@ -147,8 +152,9 @@ struct Cluster {
 
 // A launch: its blocks begin as others leave.
 struct Grid {
+  uint32_t number = 0;  // in the run
   Index3 dim, block;
-  uint32_t shared_bytes = 0;
+  uint32_t shared_bytes = 0, shared_limit = 0;
   int cluster_blocks = 1;
   int registers = 0;  // a thread's
   bool starts_early = false;

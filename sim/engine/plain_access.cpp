@@ -1,12 +1,14 @@
 // Ordinary loads and stores of device code. Device code is compiled with -fsanitize=thread, which
 // makes the compiler call these functions before each access; the sanitizer's own runtime is not
 // linked. Accesses of shared memory and of registers that wgmma uses are checked, others pass.
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 
 #include "engine/access.hpp"
 #include "engine/allocations.hpp"
 #include "engine/bank_conflicts.hpp"
+#include "engine/global_shadow.hpp"
 #include "engine/products.hpp"
 #include "engine/scheduler.hpp"
 
@@ -24,15 +26,32 @@ class Checking {
   Checking& operator=(const Checking&) = delete;
 };
 
+// Leaves the count of wgmma.fence at the registers of an access.
+void mark(const Thread& thread, size_t in_stack, uint64_t bytes) {
+  if (fences == 0) return;
+  uint32_t* const marks = thread.marks + in_stack / kWordBytes;
+  const uint64_t words = std::min<uint64_t>(bytes, Stacks::kBytes - in_stack) + kWordBytes - 1;
+  for (uint64_t i = 0; i < words / kWordBytes; ++i) marks[i] = fences;
+}
+
 // `alignment` is what the compiler knows of the address; the GPU asks for as much.
 void check(const void* pointer, uint64_t bytes, bool writes, uint32_t alignment,
            const void* program_counter) {
   Thread* const thread = current_thread;
   if (thread == nullptr || bytes == 0 || is_checking) return;
-  const Checking guard;
-  const Block& block = *thread->block;
   const auto* const p = static_cast<const unsigned char*>(pointer);
   const Site site = Site::of_instruction(program_counter);
+  const auto in_stack = static_cast<size_t>(p - thread->stack_bottom);
+  if (in_stack < Stacks::kBytes) {
+    mark(*thread, in_stack, bytes);
+    if (thread->used_by_products.overlaps(p, bytes)) [[unlikely]] {
+      const Checking guard;
+      on_access_to_products(*thread, p, static_cast<uint32_t>(bytes), site);
+    }
+    return;
+  }
+  const Checking guard;
+  const Block& block = *thread->block;
   if (p >= block.shared && p < block.shared + block.shared_bytes) {
     const uint32_t address = kFirstShared + static_cast<uint32_t>(p - block.shared);
     const auto size = static_cast<uint32_t>(bytes);
@@ -50,11 +69,16 @@ void check(const void* pointer, uint64_t bytes, bool writes, uint32_t alignment,
                   writes ? "stores" : "loads", p - block.shared, block.shared_bytes));
     is_checking = false;
     give_up();
-  } else if (is_global(pointer)) {
-    is_checking = false;  // it may end the launch
-    check_global(pointer, bytes, alignment, writes ? "store" : "load", site);
   } else {
-    on_register_access(*thread, pointer, static_cast<uint32_t>(bytes), site);
+    is_checking = false;  // it may end the launch
+    Allocation* const memory =
+        check_global(pointer, bytes, alignment, writes ? "store" : "load", site);
+    is_checking = true;
+    if (writes) {
+      on_global_write(memory, {pointer, bytes}, site);
+    } else {
+      on_global_read(memory, {pointer, bytes}, site);
+    }
   }
 }
 

@@ -34,7 +34,7 @@ void take_step(Warp& warp, const Meeting& meeting) {
     group.steps.push_back({meeting.what, meeting.site});
   }
   const WarpgroupSteps::Step& step = group.steps[number - group.first];
-  if (std::strcmp(step.what, meeting.what) != 0 || step.site != meeting.site) {
+  if (step.site != meeting.site || std::strcmp(step.what, meeting.what) != 0) {
     report(Fault::divergent_warpgroup, meeting.site, step.site,
            format("warp %d is at %s, another warp of its warpgroup was at %s,", warp.index,
                   meeting.what, step.what));
@@ -159,14 +159,15 @@ void finish(Warp& warp, Product& product) {
   check_untouched(warp, d);
   for_each_value(d, [](size_t, float& here, float& value) { here = value; });
   std::erase(products.accumulators, product.d);
+  if (!products.accumulators.empty()) return;
+  for (int lane = 0; lane < kLanes; ++lane) warp.lanes[lane].used_by_products = {};
 }
 
 void finish_groups(Warp& warp, size_t pending_groups) {
-  auto& groups = warp.products.committed;
-  for (; groups.size() > pending_groups; groups.pop_front()) {
+  take_groups(warp.products.committed, pending_groups, [&](const auto& group) {
     ++warp.products.complete;
-    for (const auto& product : groups.front()) finish(warp, *product);
-  }
+    for (const auto& product : group) finish(warp, *product);
+  });
   for (int lane = 0; lane < kLanes; ++lane) {
     Thread& thread = warp.lanes[lane];
     thread.seen = join(thread.seen, warp.products.agent, warp.products.complete);
@@ -189,9 +190,6 @@ void check_operands(const Product& product, const Meeting& meeting, const Produc
   if (product.a_in_shared) check_descriptor(first.a_descriptor, site);
   if (options.columns % 8 != 0 || options.columns < 8 || options.columns > 256) give_up();
 }
-
-// The wgmma.fence of all warps are counted, and an access leaves the count at its register.
-uint32_t fences = 0;
 
 uint32_t* mark_of(const Thread& thread, const void* address) {
   const auto* const p = static_cast<const unsigned char*>(address);
@@ -233,6 +231,12 @@ void issue(Warp& warp, const Meeting& meeting, const ProductOptions& options, Si
   product->d = accumulators_of(warp, meeting, options.columns, site);
   product->d->site = site;
   ++product->d->pending;
+  for (size_t lane = 0; lane < kLanes; ++lane) {
+    const Operands& operands = operands_of(meeting, lane);
+    RegisterRange& used = warp.lanes[lane].used_by_products;
+    used.add(operands.d, static_cast<size_t>(options.columns) / 2 * sizeof(float));
+    if (operands.a != nullptr) used.add(operands.a, sizeof product->a_bits[lane]);
+  }
   for (size_t lane = 0; lane < kLanes && !product->a_in_shared; ++lane) {
     product->a_lane[lane] = operands_of(meeting, lane).a;
     std::memcpy(product->a_bits[lane].data(), product->a_lane[lane], 16);
@@ -300,13 +304,8 @@ void wait_products(size_t pending_groups, Site site) {
   });
 }
 
-void on_register_access(Thread& thread, const void* address, uint32_t bytes, Site site) {
-  uint32_t* const marks = mark_of(thread, address);
-  for (uint32_t i = 0; marks != nullptr && i < (bytes + kWordBytes - 1) / kWordBytes; ++i) {
-    marks[i] = fences;
-  }
+void on_access_to_products(Thread& thread, const void* address, uint32_t bytes, Site site) {
   const Products& products = thread.warp->products;
-  if (products.accumulators.empty()) return;
   const auto lane = static_cast<size_t>(thread.lane);
   const auto at = reinterpret_cast<uintptr_t>(address);
   const auto overlaps = [&](const void* first, size_t size) {

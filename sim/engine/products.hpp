@@ -24,8 +24,12 @@ void issue_product(float* d, const uint32_t* a, uint64_t a_descriptor, uint64_t 
 void commit_products(Site site);
 void wait_products(size_t pending_groups, Site site);
 
-// An ordinary access of this thread's own stack: it must not be a register of wgmma in flight, and
-// a product that uses it later needs a wgmma.fence in between.
-void on_register_access(Thread& thread, const void* address, uint32_t bytes, Site site);
+// The wgmma.fence of all warps are counted, and an access of a thread's own stack leaves the count
+// at its register: a product that uses it later needs a wgmma.fence in between.
+inline uint32_t fences = 0;
+
+// An ordinary access of memory that products of this warp may be at work on: it must not be one of
+// their registers.
+void on_access_to_products(Thread& thread, const void* address, uint32_t bytes, Site site);
 
 }  // namespace flashcore::sim

@@ -10,6 +10,8 @@
 
 #include "engine/barrier.hpp"
 #include "engine/deadlock.hpp"
+#include "engine/global_order.hpp"
+#include "engine/global_shadow.hpp"
 #include "engine/grid_dependence.hpp"
 #include "engine/machine_parts.hpp"
 
@@ -37,7 +39,7 @@ struct Machine {
   std::vector<Warp*> warps;            // of them
   size_t turn = SIZE_MAX;              // the warp that ran last; at first none
   std::deque<Completing> completions;  // the oldest first, until a random one is taken
-  std::unique_ptr<Stacks> stacks;
+  Stacks* stacks = nullptr;
   std::vector<size_t> free_stacks;
   std::vector<std::unique_ptr<Cluster>> ended;  // the last one's stack may still be in use
   Context main;
@@ -307,18 +309,28 @@ const Policy& policy() { return machine->settings; }
 bool chance(unsigned one_in) { return policy().seed != 0 && machine->random() % one_in == 0; }
 uint64_t random_below(uint64_t n) { return policy().seed == 0 ? 0 : machine->random() % n; }
 
+// At least so many, of the run before where they are enough: their pages are there. Old marks on
+// registers are less than any wgmma.fence to come.
+static Stacks& stacks_for(size_t count) {
+  static std::unique_ptr<Stacks> kept;
+  if (kept == nullptr || kept->count() < count) kept = std::make_unique<Stacks>(count);
+  return *kept;
+}
+
 void run_grids(std::vector<std::unique_ptr<Grid>> grids, const Policy& policy, Findings& findings) {
   Machine made(std::move(grids), policy, findings);
   machine = &made;
   size_t stacks = 0;
   for (const auto& grid : made.grids) {
+    grid->number = static_cast<uint32_t>(&grid - made.grids.data());
     const auto threads = size_t{grid->block.x} * grid->block.y * grid->block.z;
     const auto blocks = std::max(grid->cluster_blocks, policy.resident_blocks);
     stacks = std::max(stacks, threads * static_cast<size_t>(blocks));
     for (uint64_t i = 0; i < grid->clusters; ++i) grid->order.push_back(i);
     if (policy.seed != 0) std::shuffle(grid->order.begin(), grid->order.end(), made.random);
   }
-  made.stacks = std::make_unique<Stacks>(stacks);
+  made.stacks = &stacks_for(stacks);
+  begin_global_order();
   for (size_t i = stacks; i-- > 0;) made.free_stacks.push_back(i);
   current_thread = nullptr;
   if (Thread* const first = pick(); first != nullptr) {
@@ -326,6 +338,7 @@ void run_grids(std::vector<std::unique_ptr<Grid>> grids, const Policy& policy, F
     switch_context(made.main, first->context);
   }
   current_thread = nullptr;
+  end_global_races();
   machine = nullptr;
 }
 

@@ -8,11 +8,13 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <vector>
 
 #include "engine/clock.hpp"
+#include "engine/reads.hpp"
 #include "engine/site.hpp"
 
 namespace flashcore::sim {
@@ -29,18 +31,18 @@ struct Access {
 
 struct Word {
   Access write;
-  std::vector<Access> reads;  // since `write`, the last one of each agent
-  Site in_flight;             // what writes it at the moment
-  uint8_t written = 0;        // bytes, one bit each
-  uint8_t agreed = 0;         // bytes that several lanes write, which must all write `value`
+  Reads reads;          // since `write`
+  Site in_flight;       // what writes it at the moment
+  uint8_t written = 0;  // bytes, one bit each
+  uint8_t agreed = 0;   // bytes that several lanes write, which must all write `value`
   uint32_t value = 0;
 };
 
 struct Piece {
   std::array<Word, kPieceWords> words;
-  uint32_t readers = 0;       // asynchronous reads in flight
-  Site reader;                // the youngest
-  std::vector<Access> reads;  // by asynchronous operations that are complete
+  uint32_t readers = 0;  // asynchronous reads in flight
+  Site reader;           // the youngest
+  Reads reads;           // by asynchronous operations that are complete
 };
 
 class Shadow {
@@ -59,16 +61,5 @@ class Shadow {
   using Page = std::array<Piece, kPageBytes / kPieceBytes>;
   std::vector<std::unique_ptr<Page>> pages_;
 };
-
-// Remembers `access` among the reads of a word or piece, in the place of the agent's earlier one.
-inline void remember_read(std::vector<Access>& reads, const Access& access) {
-  for (Access& read : reads) {
-    if (read.agent == access.agent) {
-      read = access;
-      return;
-    }
-  }
-  reads.push_back(access);
-}
 
 }  // namespace flashcore::sim

@@ -6,6 +6,7 @@
 
 #include "engine/access.hpp"
 #include "engine/allocations.hpp"
+#include "engine/global_shadow.hpp"
 #include "engine/machine_parts.hpp"
 #include "engine/mbarrier.hpp"
 #include "engine/scheduler.hpp"
@@ -22,10 +23,11 @@ const TensorMap& map_at(const void* map, Site site) {
   return *found;
 }
 
-// A 16-byte piece of a box: its shared address, its place in the tensor, which is null outside,
-// and how many of its bytes are inside.
+// A 16-byte piece of a box: its shared address, and of its bytes inside of the tensor where the first
+// lies in the piece, its place in the tensor, which is null when none is inside, and their number.
 struct BoxPiece {
   uint32_t shared;
+  uint32_t first;
   unsigned char* global;
   size_t inside;
 };
@@ -47,13 +49,14 @@ void for_each_piece(const TensorMap& map, uint32_t shared, const TensorCoordinat
           offset += row[i] * map.stride[i];
         }
         for (uint32_t byte = 0; byte < row_bytes; byte += kPieceBytes) {
-          const int64_t column = at[0] + byte / element;
-          const int64_t left = (map.extent[0] - column) * element;
-          const bool has = inside && column >= 0 && left > 0;
-          each(BoxPiece{
-              swizzled(row_start + byte, map.span),
-              has ? const_cast<unsigned char*>(map.base) + offset + column * element : nullptr,
-              has ? static_cast<size_t>(std::min<int64_t>(left, kPieceBytes)) : 0});
+          const int64_t from = at[0] * element + byte;
+          const int64_t begin = std::max<int64_t>(from, 0);
+          const int64_t end = std::min<int64_t>(from + kPieceBytes, map.extent[0] * element);
+          const bool has = inside && begin < end;
+          each(BoxPiece{swizzled(row_start + byte, map.span),
+                        static_cast<uint32_t>(has ? begin - from : 0),
+                        has ? const_cast<unsigned char*>(map.base) + offset + begin : nullptr,
+                        has ? static_cast<size_t>(end - begin) : 0});
         }
       }
     }
@@ -78,7 +81,8 @@ void load_to(Block& block, uint32_t shared, const TensorMap& map, uint32_t mbarr
   Mbarrier& barrier = mbarrier_at(block, mbarrier, site);
   check_published(barrier, site);
   for_each_piece(map, shared, at, [&](const BoxPiece& piece) {
-    check_global(piece.global, piece.inside, 1, "tensor copy", site);
+    on_global_read(check_global(piece.global, piece.inside, 1, "tensor copy", site),
+                   {piece.global, piece.inside}, site);
     begin_write(self(), block, piece.shared, kPieceBytes, true, site);
     std::memset(byte_at(block, piece.shared), policy().poison, kPieceBytes);
   });
@@ -93,7 +97,7 @@ void load_to(Block& block, uint32_t shared, const TensorMap& map, uint32_t mbarr
     for_each_piece(map, shared, at, [&](const BoxPiece& piece) {
       unsigned char* const to = byte_at(block, piece.shared);
       std::memset(to, 0, kPieceBytes);
-      if (piece.global != nullptr) std::memcpy(to, piece.global, piece.inside);
+      if (piece.global != nullptr) std::memcpy(to + piece.first, piece.global, piece.inside);
       end_write(block, piece.shared, kPieceBytes, access);
     });
     deliver_bytes(barrier, map.box_bytes(), known);
@@ -105,7 +109,7 @@ void finish_store(BulkStore& store) {
   store.done = true;
   for_each_piece(store.map, store.from, store.at, [&](const BoxPiece& piece) {
     if (piece.global == nullptr) return;
-    std::memcpy(piece.global, byte_at(*store.block, piece.shared), piece.inside);
+    std::memcpy(piece.global, byte_at(*store.block, piece.shared) + piece.first, piece.inside);
   });
 }
 
@@ -132,7 +136,8 @@ void store_box(const void* map_address, uint32_t shared, const TensorCoordinates
   Thread& thread = self();
   check_box(*thread.block, map, shared, site);
   for_each_piece(map, shared, at, [&](const BoxPiece& piece) {
-    check_global(piece.global, piece.inside, 1, "tensor copy", site);
+    on_global_write(check_global(piece.global, piece.inside, 1, "tensor copy", site),
+                    {piece.global, piece.inside}, site);
     begin_async_read(thread, *thread.block, piece.shared, site);
   });
   const auto store =
@@ -152,15 +157,15 @@ void wait_stores_read(size_t pending_groups) {
   Thread& thread = self();
   StoreGroups& stores = thread.stores;
   if (stores.agent == 0) stores.agent = new_agent(*thread.block->cluster);
-  for (; stores.committed.size() > pending_groups; stores.committed.pop_front()) {
+  take_groups(stores.committed, pending_groups, [&](const auto& group) {
     ++stores.complete;
-    for (const auto& store : stores.committed.front()) {
+    for (const auto& store : group) {
       finish_store(*store);
       for_each_piece(store->map, store->from, store->at, [&](const BoxPiece& piece) {
         end_async_read(*store->block, piece.shared, stores.agent, stores.complete, store->site);
       });
     }
-  }
+  });
   thread.seen = join(thread.seen, stores.agent, stores.complete);
 }
 

@@ -96,10 +96,6 @@ const char* cudaGetErrorName(cudaError_t error) {
       return "cudaErrorInvalidDeviceFunction";
     case cudaErrorInvalidDevice:
       return "cudaErrorInvalidDevice";
-    case cudaErrorInvalidResourceHandle:
-      return "cudaErrorInvalidResourceHandle";
-    case cudaErrorMisalignedAddress:
-      return "cudaErrorMisalignedAddress";
     case cudaErrorLaunchFailure:
       return "cudaErrorLaunchFailure";
     case cudaErrorNotSupported:
@@ -118,6 +114,12 @@ cudaError_t cudaGetLastError() {
   flashcore::sim::last_error() = cudaSuccess;
   return error;
 }
+
+namespace flashcore::sim {
+
+size_t shared_limit() { return gpu(current_device()).shared_memory_a_block; }
+
+}  // namespace flashcore::sim
 
 namespace flashcore {
 

@@ -69,10 +69,11 @@ size_t allowed_shared(const void* kernel) {
 
 // Blocks of an SM, as far as shared memory and the number of threads go.
 int blocks_an_sm(unsigned threads, size_t shared_bytes) {
-  constexpr size_t kReserved = 1024, kAll = 228 * 1024;  // a block, an SM
+  constexpr size_t kReserved = 1024;  // a block
   constexpr unsigned kMostThreads = 2048;
+  const size_t all = shared_limit() + kReserved;  // an SM
   return static_cast<int>(
-      std::min<size_t>(kMostThreads / threads, kAll / (shared_bytes + kReserved)));
+      std::min<size_t>(kMostThreads / threads, all / (shared_bytes + kReserved)));
 }
 
 cudaError_t refuse(cudaError_t error) {
@@ -118,8 +119,11 @@ cudaError_t enqueue(const void* kernel, const LaunchOptions& options, std::funct
       options.grid.z > 65535) {
     return refuse(cudaErrorInvalidConfiguration);
   }
-  if (options.shared_bytes > allowed_shared(kernel)) return refuse(cudaErrorInvalidValue);
+  if (options.shared_bytes > std::min(allowed_shared(kernel), shared_limit())) {
+    return refuse(cudaErrorInvalidValue);
+  }
   Launch launch{options, std::move(body)};
+  launch.options.shared_limit = shared_limit();
   if (stream != nullptr && stream->captures) {
     stream->captured.push_back([launch = std::move(launch)] { queue().push_back(launch); });
     return cudaSuccess;
@@ -199,7 +203,7 @@ cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
 
 cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute attribute, int value) {
   if (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize) return cudaSuccess;
-  if (value < 0 || value > static_cast<int>(flashcore::sim::kMaxSharedBytes)) {
+  if (value < 0 || value > static_cast<int>(flashcore::sim::shared_limit())) {
     return flashcore::sim::refuse(cudaErrorInvalidValue);
   }
   flashcore::sim::KernelAttributes& known = flashcore::sim::attributes();
@@ -215,8 +219,9 @@ cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void* /*
 
 cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, const void* kernel,
                                                           int threads, size_t shared_bytes) {
-  const bool fits =
-      threads > 0 && threads <= 1024 && shared_bytes <= flashcore::sim::allowed_shared(kernel);
+  const size_t most =
+      std::min(flashcore::sim::allowed_shared(kernel), flashcore::sim::shared_limit());
+  const bool fits = threads > 0 && threads <= 1024 && shared_bytes <= most;
   *blocks = fits ? flashcore::sim::blocks_an_sm(static_cast<unsigned>(threads), shared_bytes) : 0;
   return cudaSuccess;
 }

@@ -15,7 +15,7 @@ constexpr uint8_t kUnwritten = 0xff;  // NaN in every type
 // A copy's device side must lie inside of one allocation.
 bool has(const void* memory, size_t bytes) {
   const std::lock_guard lock(flashcore::sim::machine_mutex());
-  return flashcore::sim::is_allocated(memory, bytes);
+  return flashcore::sim::find_allocation(memory, bytes) != nullptr;
 }
 
 cudaError_t fail(cudaError_t error) {

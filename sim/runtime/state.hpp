@@ -27,6 +27,9 @@ cudaError_t run_queue();
 cudaError_t& last_error();     // of this host thread
 std::string& last_findings();  // of this host thread's last launch that failed
 
+// Bytes of shared memory that a block can have, on the current device.
+size_t shared_limit();
+
 // Held while device code runs, and while memory is handed out.
 std::mutex& machine_mutex();
 

@@ -150,18 +150,69 @@ Status no_function(std::string_view name) {
   return invalid("{}: pointer is null, wanted a callback", name);
 }
 
+// Calls take(problem, options) with what the structs say.
+template <class Take>
+Status with_problem(const flashcore_problem* problem, const flashcore_plan_options* options,
+                    const Take& take) {
+  const Result<flashcore::Problem> what = flashcore::api::read_problem(problem);
+  if (!what.ok()) return what.status();
+  const Result<flashcore::PlanOptions> how = flashcore::api::read_options(options);
+  if (!how.ok()) return how.status();
+  return take(*what, *how);
+}
+
+using Verdicts = Result<std::vector<flashcore::KernelVerdict>>;
+
+template <class Visit>
+Status visit_each(const Verdicts& verdicts, const Visit& visit) {
+  if (!verdicts.ok()) return verdicts.status();
+  for (const flashcore::KernelVerdict& verdict : *verdicts) visit(verdict);
+  return {};
+}
+
 template <class Visit>
 flashcore_status each_verdict(const flashcore_problem* problem,
                               const flashcore_plan_options* options, const Visit& visit) {
+  return guarded([&] {
+    return with_problem(problem, options, [&](const auto& what, const auto& how) {
+      return visit_each(flashcore::explain(what, how), visit);
+    });
+  });
+}
+
+// As the visitor of C sees verdicts.
+auto visiting(flashcore_verdict_visitor visit, void* user) {
+  return [=](const flashcore::KernelVerdict& one) {
+    flashcore_verdict verdict = {};
+    verdict.struct_size = sizeof verdict;
+    verdict.kernel = one.kernel.c_str();
+    verdict.refusal = one.refusal.c_str();
+    verdict.declines = one.declines.c_str();
+    verdict.note = one.note.c_str();
+    verdict.automatic = one.automatic ? 1 : 0;
+    visit(user, &verdict);
+  };
+}
+
+Status keep_plan(Result<Plan> made, flashcore_plan** plan) {
+  if (!made.ok()) return made.status();
+  *plan = LivePlans::of_process().add(std::make_shared<flashcore_plan>(std::move(*made)));
+  return {};
+}
+
+// A run of either pass.
+template <class CArguments>
+flashcore_status run_plan(const flashcore_plan* plan, const CArguments* arguments, void* workspace,
+                          size_t workspace_bytes, void* stream, std::string_view made_by) {
   return guarded([&]() -> Status {
-    const Result<flashcore::Problem> what = flashcore::api::read_problem(problem);
-    if (!what.ok()) return what.status();
-    const Result<flashcore::PlanOptions> how = flashcore::api::read_options(options);
-    if (!how.ok()) return how.status();
-    const Result<std::vector<flashcore::KernelVerdict>> verdicts = flashcore::explain(*what, *how);
-    if (!verdicts.ok()) return verdicts.status();
-    for (const flashcore::KernelVerdict& verdict : *verdicts) visit(verdict);
-    return {};
+    const auto live = LivePlans::of_process().find(plan);
+    if (!live) {
+      return invalid("plan: pointer {} is not a plan, wanted one of {}",
+                     static_cast<const void*>(plan), made_by);
+    }
+    const auto data = flashcore::api::read_arguments(arguments);
+    if (!data.ok()) return data.status();
+    return live->plan.run(*data, workspace, workspace_bytes, {stream});
   });
 }
 
@@ -207,6 +258,15 @@ flashcore_status flashcore_arguments_init(flashcore_arguments* arguments, size_t
   return guarded([&] { return flashcore::api::init_arguments(arguments, struct_size); });
 }
 
+flashcore_status flashcore_gradients_init(flashcore_gradients* gradients, size_t struct_size) {
+  return guarded([&] { return flashcore::api::init_gradients(gradients, struct_size); });
+}
+
+flashcore_status flashcore_backward_arguments_init(flashcore_backward_arguments* arguments,
+                                                   size_t struct_size) {
+  return guarded([&] { return flashcore::api::init_arguments(arguments, struct_size); });
+}
+
 flashcore_status flashcore_device_count(size_t* count) {
   return guarded([&]() -> Status {
     FLASHCORE_RETURN_IF_ERROR(check_output("count", count));
@@ -232,14 +292,24 @@ flashcore_status flashcore_plan_create(const flashcore_problem* problem,
   return guarded([&]() -> Status {
     FLASHCORE_RETURN_IF_ERROR(check_output("plan", plan));
     *plan = nullptr;
-    const Result<flashcore::Problem> what = flashcore::api::read_problem(problem);
-    if (!what.ok()) return what.status();
-    const Result<flashcore::PlanOptions> how = flashcore::api::read_options(options);
-    if (!how.ok()) return how.status();
-    Result<Plan> made = flashcore::make_plan(*what, *how);
-    if (!made.ok()) return made.status();
-    *plan = LivePlans::of_process().add(std::make_shared<flashcore_plan>(std::move(*made)));
-    return {};
+    return with_problem(problem, options, [&](const auto& what, const auto& how) {
+      return keep_plan(flashcore::make_plan(what, how), plan);
+    });
+  });
+}
+
+flashcore_status flashcore_backward_plan_create(const flashcore_problem* problem,
+                                                const flashcore_gradients* gradients,
+                                                const flashcore_plan_options* options,
+                                                flashcore_plan** plan) {
+  return guarded([&]() -> Status {
+    FLASHCORE_RETURN_IF_ERROR(check_output("plan", plan));
+    *plan = nullptr;
+    return with_problem(problem, options, [&](const auto& what, const auto& how) -> Status {
+      const Result<flashcore::Gradients> wanted = flashcore::api::read_gradients(gradients);
+      if (!wanted.ok()) return wanted.status();
+      return keep_plan(flashcore::make_backward_plan(what, *wanted, how), plan);
+    });
   });
 }
 
@@ -263,31 +333,35 @@ size_t flashcore_plan_workspace_bytes(const flashcore_plan* plan) {
 flashcore_status flashcore_plan_run(const flashcore_plan* plan,
                                     const flashcore_arguments* arguments, void* workspace,
                                     size_t workspace_bytes, void* stream) {
-  return guarded([&]() -> Status {
-    const auto live = LivePlans::of_process().find(plan);
-    if (!live) {
-      return invalid("plan: pointer {} is not a plan, wanted one of flashcore_plan_create",
-                     static_cast<const void*>(plan));
-    }
-    const Result<flashcore::Arguments> data = flashcore::api::read_arguments(arguments);
-    if (!data.ok()) return data.status();
-    return live->plan.run(*data, workspace, workspace_bytes, {stream});
-  });
+  return run_plan(plan, arguments, workspace, workspace_bytes, stream, "flashcore_plan_create");
+}
+
+flashcore_status flashcore_plan_run_backward(const flashcore_plan* plan,
+                                             const flashcore_backward_arguments* arguments,
+                                             void* workspace, size_t workspace_bytes,
+                                             void* stream) {
+  return run_plan(plan, arguments, workspace, workspace_bytes, stream,
+                  "flashcore_backward_plan_create");
 }
 
 flashcore_status flashcore_visit_verdicts(const flashcore_problem* problem,
                                           const flashcore_plan_options* options,
                                           flashcore_verdict_visitor visit, void* user) {
   if (visit == nullptr) return guarded([&] { return no_function("visit"); });
-  return each_verdict(problem, options, [&](const flashcore::KernelVerdict& one) {
-    flashcore_verdict verdict = {};
-    verdict.struct_size = sizeof verdict;
-    verdict.kernel = one.kernel.c_str();
-    verdict.refusal = one.refusal.c_str();
-    verdict.declines = one.declines.c_str();
-    verdict.note = one.note.c_str();
-    verdict.automatic = one.automatic ? 1 : 0;
-    visit(user, &verdict);
+  return each_verdict(problem, options, visiting(visit, user));
+}
+
+flashcore_status flashcore_visit_backward_verdicts(const flashcore_problem* problem,
+                                                   const flashcore_gradients* gradients,
+                                                   const flashcore_plan_options* options,
+                                                   flashcore_verdict_visitor visit, void* user) {
+  if (visit == nullptr) return guarded([&] { return no_function("visit"); });
+  return guarded([&] {
+    return with_problem(problem, options, [&](const auto& what, const auto& how) -> Status {
+      const Result<flashcore::Gradients> wanted = flashcore::api::read_gradients(gradients);
+      if (!wanted.ok()) return wanted.status();
+      return visit_each(flashcore::explain_backward(what, *wanted, how), visiting(visit, user));
+    });
   });
 }
 

@@ -34,6 +34,11 @@ constexpr size_t kSmallest<flashcore_plan_options> = offsetof(flashcore_plan_opt
 template <>
 constexpr size_t kSmallest<flashcore_arguments> = offsetof(flashcore_arguments, lse);
 template <>
+constexpr size_t kSmallest<flashcore_gradients> = offsetof(flashcore_gradients, d_lse);
+template <>
+constexpr size_t kSmallest<flashcore_backward_arguments> = offsetof(flashcore_backward_arguments,
+                                                                    d_lse);
+template <>
 constexpr size_t kSmallest<flashcore_device_info> = sizeof(flashcore_device_info);
 template <>
 constexpr size_t kSmallest<flashcore_build_info> = sizeof(flashcore_build_info);
@@ -47,14 +52,22 @@ template <>
 constexpr std::string_view kName<flashcore_plan_options> = "options";
 template <>
 constexpr std::string_view kName<flashcore_arguments> = "arguments";
+template <>
+constexpr std::string_view kName<flashcore_gradients> = "gradients";
+template <>
+constexpr std::string_view kName<flashcore_backward_arguments> = "arguments";
 
-// Members come in units of 8 bytes, except for the problem's tensors, which are not cut either.
+// Members come in units of 8 bytes, except for tensors, which are not cut either.
 template <class T>
 constexpr bool ends_between_members(size_t size) {
   if constexpr (std::is_same_v<T, flashcore_problem>) {
     constexpr size_t first = offsetof(flashcore_problem, q);
     constexpr size_t last = offsetof(flashcore_problem, has_softmax_scale);
     if (size < last) return (size - first) % sizeof(flashcore_tensor) == 0;
+  }
+  if constexpr (std::is_same_v<T, flashcore_gradients>) {
+    constexpr size_t first = offsetof(flashcore_gradients, d_o);
+    if (size < sizeof(T)) return (size - first) % sizeof(flashcore_tensor) == 0;
   }
   return size % 8 == 0;
 }
@@ -287,6 +300,43 @@ Result<Arguments> read_arguments(const flashcore_arguments* arguments) {
                    .dropout_offset = c.dropout_offset};
 }
 
+Result<Gradients> read_gradients(const flashcore_gradients* gradients) {
+  flashcore_gradients c = {};
+  FLASHCORE_RETURN_IF_ERROR(read_sized(gradients, c));
+  Gradients out{.d_o = to_cpp(c.d_o),
+                .dq = to_cpp(c.dq),
+                .dk = to_cpp(c.dk),
+                .dv = to_cpp(c.dv),
+                .d_lse = {},
+                .d_bias = {},
+                .d_sinks = {},
+                .d_alibi_slopes = {}};
+  FLASHCORE_RETURN_IF_ERROR(read_optional("d_lse", c.d_lse, out.d_lse));
+  FLASHCORE_RETURN_IF_ERROR(read_optional("d_bias", c.d_bias, out.d_bias));
+  FLASHCORE_RETURN_IF_ERROR(read_optional("d_sinks", c.d_sinks, out.d_sinks));
+  FLASHCORE_RETURN_IF_ERROR(read_optional("d_alibi_slopes", c.d_alibi_slopes, out.d_alibi_slopes));
+  return out;
+}
+
+Result<BackwardArguments> read_arguments(const flashcore_backward_arguments* arguments) {
+  flashcore_backward_arguments c = {};
+  FLASHCORE_RETURN_IF_ERROR(read_sized(arguments, c));
+  if (c.forward == nullptr) {
+    return invalid("forward: pointer is null, wanted the arguments of the forward pass");
+  }
+  const Result<Arguments> forward = read_arguments(c.forward);
+  if (!forward.ok()) return forward.status();
+  return BackwardArguments{.forward = *forward,
+                           .d_o = c.d_o,
+                           .d_lse = c.d_lse,
+                           .dq = c.dq,
+                           .dk = c.dk,
+                           .dv = c.dv,
+                           .d_bias = c.d_bias,
+                           .d_sinks = c.d_sinks,
+                           .d_alibi_slopes = c.d_alibi_slopes};
+}
+
 Status init_problem(flashcore_problem* problem, size_t struct_size) {
   return init_sized(default_problem(), problem, struct_size);
 }
@@ -297,6 +347,14 @@ Status init_options(flashcore_plan_options* options, size_t struct_size) {
 
 Status init_arguments(flashcore_arguments* arguments, size_t struct_size) {
   return init_sized(flashcore_arguments{}, arguments, struct_size);
+}
+
+Status init_gradients(flashcore_gradients* gradients, size_t struct_size) {
+  return init_sized(flashcore_gradients{}, gradients, struct_size);
+}
+
+Status init_arguments(flashcore_backward_arguments* arguments, size_t struct_size) {
+  return init_sized(flashcore_backward_arguments{}, arguments, struct_size);
 }
 
 Status write_device_info(const DeviceInfo& info, flashcore_device_info* out) {

@@ -10,11 +10,15 @@ namespace flashcore::api {
 Result<Problem> read_problem(const flashcore_problem* problem);
 Result<PlanOptions> read_options(const flashcore_plan_options* options);  // null: defaults
 Result<Arguments> read_arguments(const flashcore_arguments* arguments);
+Result<Gradients> read_gradients(const flashcore_gradients* gradients);
+Result<BackwardArguments> read_arguments(const flashcore_backward_arguments* arguments);
 
 // Defaults into the first struct_size bytes.
 Status init_problem(flashcore_problem* problem, size_t struct_size);
 Status init_options(flashcore_plan_options* options, size_t struct_size);
 Status init_arguments(flashcore_arguments* arguments, size_t struct_size);
+Status init_gradients(flashcore_gradients* gradients, size_t struct_size);
+Status init_arguments(flashcore_backward_arguments* arguments, size_t struct_size);
 
 // As many bytes as the caller's struct_size says.
 Status write_device_info(const DeviceInfo& info, flashcore_device_info* out);

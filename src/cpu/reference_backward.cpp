@@ -62,7 +62,7 @@ class Task {
         dk_(kv_.k.size(), 0.0),
         dv_(kv_.v.size(), 0.0) {}
 
-  void run() {
+  SquaredTerms run() {
     const int64_t group = p_.heads_q / p_.heads_kv;
     for (int64_t h = kv_head_ * group; h < (kv_head_ + 1) * group; ++h) {
       for (int64_t i = 0; i < s_.len_q; ++i) row(load_query(p_, args_.forward, s_, batch_, h, i));
@@ -74,11 +74,17 @@ class Task {
       store(problem_.dv_dtype, args_.dv, problem_.dv.at(batch_, kv_head_, at),
             dv_.data() + j * p_.head_dim_v, p_.head_dim_v);
     }
+    return squares_;
   }
 
  private:
   static void store(DType dtype, void* data, int64_t at, const double* from, int64_t n) {
     for (int64_t d = 0; d < n; ++d) store_element(dtype, data, at + d, from[d]);
+  }
+
+  // Of unfused operations in fp32 each result is rounded, inside of the softmax too.
+  double in_fp32(double value) const {
+    return intermediate_ == DType::f32 ? static_cast<double>(static_cast<float>(value)) : value;
   }
 
   void find_weights(const QueryRow& query, const KeyRange& range) {
@@ -105,8 +111,8 @@ class Task {
     for (int64_t j = range.begin; j < range.end; ++j) {
       double& weight = weights_.p[static_cast<size_t>(j)];
       if (!weights_.attends[static_cast<size_t>(j)]) continue;
-      weight = std::exp(weight - largest);
-      sum += weight;
+      weight = in_fp32(std::exp(in_fp32(weight - largest)));
+      sum = in_fp32(sum + weight);
     }
     for (int64_t j = range.begin; j < range.end; ++j) {
       double& weight = weights_.p[static_cast<size_t>(j)];
@@ -179,7 +185,12 @@ class Task {
         static_cast<double>(p_.softmax_scale);
     add(intermediate_, d_product, kv_.k.data() + j * p_.head_dim_qk, p_.head_dim_qk, dq.data());
     add(intermediate_, d_product, q.data(), p_.head_dim_qk, dk_.data() + j * p_.head_dim_qk);
-    if (problem_.d_bias.present) sums_.d_bias[bias_element(h, i, j)] += ds;
+    const double* const v = kv_.v.data() + j * p_.head_dim_v;
+    count_terms(query, j, d_o, weight * kept, weight * kept * dot(d_o.data(), v, p_.head_dim_v),
+                weight * delta);
+    if (problem_.d_bias.present) {
+      sums_.d_bias[bias_element(h, i, j)] += ds;
+    }
     if (problem_.d_alibi_slopes.present) {
       const auto distance = static_cast<double>(std::abs(i + s_.offset - j));
       const int64_t entry = problem_.d_alibi_slopes_elements > p_.heads_q ? b : 0;
@@ -187,8 +198,29 @@ class Task {
     }
   }
 
+  // ds is the difference of two terms, and what is given to V a third.
+  void count_terms(const QueryRow& query, int64_t j, const std::vector<double>& d_o, double given,
+                   double first, double second) {
+    if (intermediate_ != DType::f64) return;
+    const double scale =
+        static_cast<double>(p_.softmax_scale) * weights_.softcap_slope[static_cast<size_t>(j)];
+    const double* const k = kv_.k.data() + j * p_.head_dim_qk;
+    const double of_ds = first * first + second * second;
+    const auto distance = static_cast<double>(std::abs(query.query + s_.offset - j));
+    const auto count = [](double square, double& sum) {
+      if (std::isfinite(square)) sum += square;
+    };
+    count(of_ds * scale * scale * dot(k, k, p_.head_dim_qk), squares_.dq);
+    count(of_ds * scale * scale * dot(query.q.data(), query.q.data(), p_.head_dim_qk), squares_.dk);
+    count(given * given * dot(d_o.data(), d_o.data(), p_.head_dim_v), squares_.dv);
+    count(of_ds, squares_.d_bias);
+    count(of_ds * distance * distance, squares_.d_alibi_slopes);
+  }
+
   void add_to_sink(int64_t h, double value) {
-    if (problem_.d_sinks.present) sums_.d_sinks[static_cast<size_t>(h)] += value;
+    if (!problem_.d_sinks.present) return;
+    sums_.d_sinks[static_cast<size_t>(h)] += value;
+    if (std::isfinite(value)) squares_.d_sinks += value * value;
   }
 
   size_t bias_element(int64_t h, int64_t i, int64_t j) const {
@@ -210,6 +242,7 @@ class Task {
   HeadSums& sums_;
   std::vector<double> dk_, dv_;
   Weights weights_;
+  SquaredTerms squares_;
 };
 
 void zero_rows(const ForwardProblem& p, const RowStrides& strides, DType dtype, void* data,
@@ -253,7 +286,7 @@ void store_sums(const BackwardProblem& problem, const BackwardArguments& args,
 }  // namespace
 
 void reference_backward(const BackwardProblem& problem, const BackwardArguments& args, int threads,
-                        DType intermediate) {
+                        DType intermediate, SquaredTerms* squares) {
   const ForwardProblem& p = problem.forward;
   zero_rows(p, problem.dq, problem.dq_dtype, args.dq, true, p.head_dim_qk);
   zero_rows(p, problem.dk, problem.dk_dtype, args.dk, false, p.head_dim_qk);
@@ -270,9 +303,17 @@ void reference_backward(const BackwardProblem& problem, const BackwardArguments&
       problem.d_bias.present || problem.d_sinks.present || problem.d_alibi_slopes.present;
   const DropoutWeights dropout(p, args.forward);
   if (p.heads_q > 0 && p.seqlen_q > 0) {
-    parallel_for(p.batch * p.heads_kv, shares_sums ? 1 : threads, [&](int64_t task) {
-      Task(problem, args, dropout, intermediate, task / p.heads_kv, task % p.heads_kv, sums).run();
+    std::vector<SquaredTerms> terms(static_cast<size_t>(p.batch * p.heads_kv));
+    parallel_for(p.batch * p.heads_kv, shares_sums ? 1 : threads, [&](int64_t n) {
+      terms[static_cast<size_t>(n)] =
+          Task(problem, args, dropout, intermediate, n / p.heads_kv, n % p.heads_kv, sums).run();
     });
+    for (const SquaredTerms& one : terms) {
+      if (squares == nullptr) break;
+      squares->dq += one.dq, squares->dk += one.dk, squares->dv += one.dv;
+      squares->d_bias += one.d_bias, squares->d_sinks += one.d_sinks;
+      squares->d_alibi_slopes += one.d_alibi_slopes;
+    }
   }
   store_sums(problem, args, sums);
 }

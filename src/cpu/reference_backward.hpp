@@ -12,7 +12,14 @@ namespace flashcore::cpu {
 // the forward pass left. Any other type gives the naive unfused computation in that type, the
 // yardstick of the gates: it reads O, and rounds scores, probabilities and their gradients to the
 // type; with f32 it also sums in it. Throws std::bad_alloc.
+//
+// `squares`: of each gradient, the sum of the squares of the terms that it is a sum of: where they
+// cancel, it is what rounding errors are to be measured against.
+struct SquaredTerms {
+  double dq = 0, dk = 0, dv = 0, d_bias = 0, d_sinks = 0, d_alibi_slopes = 0;
+};
 void reference_backward(const BackwardProblem& problem, const BackwardArguments& arguments,
-                        int threads, DType intermediate = DType::f64);
+                        int threads, DType intermediate = DType::f64,
+                        SquaredTerms* squares = nullptr);
 
 }  // namespace flashcore::cpu

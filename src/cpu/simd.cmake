@@ -1,15 +1,20 @@
-# The SIMD kernels: one translation unit an instruction set, each with its own namespace. Only the
-# functions of that namespace use the instructions, by attributes: nothing that the linker could
-# share with the rest of the library is compiled for them.
+# The SIMD kernels: one translation unit an instruction set and pass, each instruction set with its
+# own namespace. Only the functions of that namespace use the instructions, by attributes: nothing
+# that the linker could share with the rest of the library is compiled for them.
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64|amd64")
   set(FLASHCORE_SIMD_SOURCES
+    cpu/simd/backward_sse4.cpp
     cpu/simd/forward_sse4.cpp
+    cpu/simd/backward_avx2.cpp
     cpu/simd/forward_avx2.cpp
+    cpu/simd/backward_avx3.cpp
     cpu/simd/forward_avx3.cpp
+    cpu/simd/backward_avx3_bf16.cpp
     cpu/simd/forward_avx3_bf16.cpp
+    cpu/simd/backward_amx.cpp
     cpu/simd/forward_amx.cpp)
 else()
-  set(FLASHCORE_SIMD_SOURCES cpu/simd/forward_native.cpp)
+  set(FLASHCORE_SIMD_SOURCES cpu/simd/backward_native.cpp cpu/simd/forward_native.cpp)
 endif()
 target_sources(flashcore_objects PRIVATE ${FLASHCORE_SIMD_SOURCES})
 target_include_directories(flashcore_objects SYSTEM PRIVATE ${FLASHCORE_HIGHWAY_INCLUDE})

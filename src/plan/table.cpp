@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "cpu/backward.hpp"
 #include "cpu/forward.hpp"
 #include "cpu/reference.hpp"
 #include "cpu/reference_backward.hpp"
@@ -44,7 +45,13 @@ Kernel cpu_simd() {
                         const PlanContext& context) { return cpu::forward_refuses(p, context); },
           .plan = [](const ForwardProblem& p, const PlanContext& context) -> Result<PlannedKernel> {
             return cpu::plan_forward(p, context);
-          }};
+          },
+          .backward = {.refuses =
+                           [](const BackwardProblem& p, const PlanContext& context) {
+                             return cpu::backward_refuses(p, context);
+                           },
+                       .plan = [](const BackwardProblem& p, const PlanContext& context)
+                           -> Result<PlannedBackward> { return cpu::plan_backward(p, context); }}};
 }
 
 Kernel reference() {

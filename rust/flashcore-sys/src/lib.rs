@@ -179,6 +179,40 @@ pub struct flashcore_arguments {
     pub dropout_offset: u64,
 }
 
+// -------------------------------------------------------------------------------------------------
+// Gradients
+
+/// What the backward pass of a problem reads and writes besides the problem's own tensors.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct flashcore_gradients {
+    pub struct_size: usize,
+    pub d_o: flashcore_tensor,
+    pub dq: flashcore_tensor,
+    pub dk: flashcore_tensor,
+    pub dv: flashcore_tensor,
+    pub d_lse: flashcore_tensor,
+    pub d_bias: flashcore_tensor,
+    pub d_sinks: flashcore_tensor,
+    pub d_alibi_slopes: flashcore_tensor,
+}
+
+/// The data of one backward run.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct flashcore_backward_arguments {
+    pub struct_size: usize,
+    pub forward: *const flashcore_arguments,
+    pub d_o: *const c_void,
+    pub dq: *mut c_void,
+    pub dk: *mut c_void,
+    pub dv: *mut c_void,
+    pub d_lse: *const c_void,
+    pub d_bias: *mut c_void,
+    pub d_sinks: *mut c_void,
+    pub d_alibi_slopes: *mut c_void,
+}
+
 /// Whether one kernel computes a problem. A sentence that does not apply is "".
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
@@ -281,8 +315,38 @@ extern "C" {
         workspace_bytes: usize,
         stream: *mut c_void,
     ) -> flashcore_status;
+
+    pub fn flashcore_gradients_init(
+        gradients: *mut flashcore_gradients,
+        struct_size: usize,
+    ) -> flashcore_status;
+    pub fn flashcore_backward_arguments_init(
+        arguments: *mut flashcore_backward_arguments,
+        struct_size: usize,
+    ) -> flashcore_status;
+    pub fn flashcore_backward_plan_create(
+        problem: *const flashcore_problem,
+        gradients: *const flashcore_gradients,
+        options: *const flashcore_plan_options,
+        plan: *mut *mut flashcore_plan,
+    ) -> flashcore_status;
+    pub fn flashcore_plan_run_backward(
+        plan: *const flashcore_plan,
+        arguments: *const flashcore_backward_arguments,
+        workspace: *mut c_void,
+        workspace_bytes: usize,
+        stream: *mut c_void,
+    ) -> flashcore_status;
+
     pub fn flashcore_visit_verdicts(
         problem: *const flashcore_problem,
+        options: *const flashcore_plan_options,
+        visit: flashcore_verdict_visitor,
+        user: *mut c_void,
+    ) -> flashcore_status;
+    pub fn flashcore_visit_backward_verdicts(
+        problem: *const flashcore_problem,
+        gradients: *const flashcore_gradients,
         options: *const flashcore_plan_options,
         visit: flashcore_verdict_visitor,
         user: *mut c_void,

@@ -11,26 +11,26 @@ use crate::tensor::{Tensor, TensorDesc, TensorMut};
 /// What a pass reads besides its own tensors.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Inputs<'a> {
-    q: Tensor<'a>,
-    k: Tensor<'a>,
-    v: Tensor<'a>,
-    bias: Option<Tensor<'a>>,
-    mask: Option<Tensor<'a>>,
-    alibi_slopes: Option<Tensor<'a>>,
-    sinks: Option<Tensor<'a>>,
-    q_scale: Option<Tensor<'a>>,
-    k_scale: Option<Tensor<'a>>,
-    v_scale: Option<Tensor<'a>>,
-    cu_seqlens_q: Option<Tensor<'a>>,
-    cu_seqlens_kv: Option<Tensor<'a>>,
-    seqlens_q: Option<Tensor<'a>>,
-    seqlens_kv: Option<Tensor<'a>>,
-    causal_offsets: Option<Tensor<'a>>,
-    dropout: (u64, u64),
+    pub(crate) q: Tensor<'a>,
+    pub(crate) k: Tensor<'a>,
+    pub(crate) v: Tensor<'a>,
+    pub(crate) bias: Option<Tensor<'a>>,
+    pub(crate) mask: Option<Tensor<'a>>,
+    pub(crate) alibi_slopes: Option<Tensor<'a>>,
+    pub(crate) sinks: Option<Tensor<'a>>,
+    pub(crate) q_scale: Option<Tensor<'a>>,
+    pub(crate) k_scale: Option<Tensor<'a>>,
+    pub(crate) v_scale: Option<Tensor<'a>>,
+    pub(crate) cu_seqlens_q: Option<Tensor<'a>>,
+    pub(crate) cu_seqlens_kv: Option<Tensor<'a>>,
+    pub(crate) seqlens_q: Option<Tensor<'a>>,
+    pub(crate) seqlens_kv: Option<Tensor<'a>>,
+    pub(crate) causal_offsets: Option<Tensor<'a>>,
+    pub(crate) dropout: (u64, u64),
 }
 
 impl<'a> Inputs<'a> {
-    fn new(q: Tensor<'a>, k: Tensor<'a>, v: Tensor<'a>) -> Inputs<'a> {
+    pub(crate) fn new(q: Tensor<'a>, k: Tensor<'a>, v: Tensor<'a>) -> Inputs<'a> {
         Inputs {
             q,
             k,
@@ -53,7 +53,7 @@ impl<'a> Inputs<'a> {
 
     /// Their pointers, without those of O and LSE. Each is to memory that is borrowed, of the type,
     /// shape and strides that the problem has; and there is one for each tensor of the problem.
-    fn pointers(&self, p: &Problem) -> Result<sys::flashcore_arguments> {
+    pub(crate) fn pointers(&self, p: &Problem) -> Result<sys::flashcore_arguments> {
         let mut c = DeviceArguments::default().to_c();
         c.q = input("q", Some(&p.q), Some(&self.q))?;
         c.k = input("k", Some(&p.k), Some(&self.k))?;
@@ -114,6 +114,8 @@ macro_rules! setters_of_inputs {
     };
 }
 
+pub(crate) use setters_of_inputs;
+
 /// The data of one run on the CPU: a view for each tensor of the problem.
 #[derive(Debug)]
 pub struct Arguments<'a> {
@@ -158,7 +160,7 @@ impl<'a> Arguments<'a> {
     }
 }
 
-fn input(
+pub(crate) fn input(
     name: &str,
     wanted: Option<&TensorDesc>,
     given: Option<&Tensor<'_>>,
@@ -167,7 +169,7 @@ fn input(
     Ok(given.map_or(null(), Tensor::as_ptr))
 }
 
-fn output(
+pub(crate) fn output(
     name: &str,
     wanted: Option<&TensorDesc>,
     given: Option<&mut TensorMut<'_>>,

@@ -38,6 +38,7 @@
 #![deny(clippy::undocumented_unsafe_blocks)]
 
 mod arguments;
+mod backward;
 mod cuda;
 mod device;
 mod dtype;
@@ -49,6 +50,9 @@ mod tensor;
 mod workspace;
 
 pub use arguments::Arguments;
+pub use backward::{
+    explain_backward, BackwardArguments, BackwardPlan, DeviceBackwardArguments, Gradients,
+};
 pub use cuda::DeviceArguments;
 pub use device::{build_info, devices, dropout_keeps, version, BuildInfo, Device, DeviceInfo};
 pub use dtype::{DType, Element, OutputElement};

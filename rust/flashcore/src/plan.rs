@@ -104,9 +104,9 @@ impl PlanOptions {
 #[derive(Debug)]
 pub(crate) struct Handle {
     plan: NonNull<sys::flashcore_plan>,
-    device: Device,
-    kernel: String,
-    reason: String,
+    pub(crate) device: Device,
+    pub(crate) kernel: String,
+    pub(crate) reason: String,
 }
 
 // SAFETY: the library says that any thread may call every function, and that one plan may run on
@@ -198,6 +198,8 @@ macro_rules! plan_facts {
         }
     };
 }
+
+pub(crate) use plan_facts;
 
 /// A problem bound to a kernel. It is made once, and runs as often as one likes, from any number of
 /// threads at the same time.
@@ -319,26 +321,33 @@ pub struct Verdict {
 /// The verdict of every kernel of the device, best first. A plan gets the first automatic one that
 /// neither refuses nor declines, or else the first that only declines.
 pub fn explain(problem: &Problem, options: &PlanOptions) -> Result<Vec<Verdict>> {
+    let c = problem.to_c()?;
     let mut verdicts = Vec::new();
-    each_verdict(problem, options, |verdict| verdicts.push(verdict))?;
+    each_verdict(
+        options,
+        |verdict| verdicts.push(verdict),
+        |options, visit, user| {
+            // SAFETY: both structs have the size that they say and live during the call; each_verdict
+            // gives a function with what it wants, and the library calls it only during the call.
+            unsafe { sys::flashcore_visit_verdicts(&c, options, visit, user) }
+        },
+    )?;
     Ok(verdicts)
 }
 
-fn each_verdict<F: FnMut(Verdict)>(
-    problem: &Problem,
+/// `call` passes the function and the pointer to a function of the library that visits verdicts.
+pub(crate) fn each_verdict<F: FnMut(Verdict)>(
     options: &PlanOptions,
     visit: F,
+    call: impl FnOnce(
+        &sys::flashcore_plan_options,
+        sys::flashcore_verdict_visitor,
+        *mut c_void,
+    ) -> sys::flashcore_status,
 ) -> Result<()> {
-    let c = problem.to_c()?;
     let mut visitor = Visitor { visit, panic: None };
     let user: *mut Visitor<F> = &mut visitor;
-    let result = options.with_c(|options| {
-        // SAFETY: both structs have the size that they say, and `user` is what visit_one::<F> wants;
-        // all of them live during the call, and the library calls visit_one only during it.
-        check(unsafe {
-            sys::flashcore_visit_verdicts(&c, options, Some(visit_one::<F>), user.cast())
-        })
-    });
+    let result = options.with_c(|options| check(call(options, Some(visit_one::<F>), user.cast())));
     if let Some(panic) = visitor.panic {
         resume_unwind(panic);
     }
@@ -399,9 +408,14 @@ mod tests {
     fn a_panic_passes_around_the_library() {
         let mut visited = 0;
         let outcome = catch_unwind(AssertUnwindSafe(|| {
-            each_verdict(&problem(), &PlanOptions::new(), |_| {
+            let c = problem().to_c().unwrap();
+            let visit = |_| {
                 visited += 1;
                 panic!("of the closure")
+            };
+            each_verdict(&PlanOptions::new(), visit, |options, visit, user| {
+                // SAFETY: as in `explain`.
+                unsafe { sys::flashcore_visit_verdicts(&c, options, visit, user) }
             })
         }));
         assert_eq!(outcome.unwrap_err().downcast_ref(), Some(&"of the closure"));

@@ -4,8 +4,9 @@
 //! (scripts/rust_address.sh), and elements between those of an output keep their value.
 
 use flashcore::{
-    Alignment, Arguments, Bf16, ErrorKind, OutputElement, Plan, PlanOptions, Problem, Result,
-    Tensor, TensorMut, Workspace, F16, F8E4M3, F8E5M2,
+    Alignment, Arguments, BackwardArguments, BackwardPlan, Bf16, ErrorKind, Gradients,
+    OutputElement, Plan, PlanOptions, Problem, Result, Tensor, TensorDesc, TensorMut, Workspace,
+    F16, F8E4M3, F8E5M2,
 };
 
 struct Random(u64);
@@ -111,6 +112,7 @@ struct Counts {
     planned: usize,
     ran: usize,
     refused: usize,
+    backward: usize,
 }
 
 /// One problem with Q, K, V and O of a type: planned, and run if that works.
@@ -230,6 +232,8 @@ fn one_case<T: OutputElement + PartialEq>(
         plan.run(arguments, &mut Workspace::new())
     };
     let outcome = run();
+    let o_after =
+        (outcome.is_ok() && with_lse && !forgets).then(|| (o.data.clone(), lse.data.clone()));
     match &outcome {
         Ok(()) => counts.ran += 1,
         Err(error) => {
@@ -245,6 +249,54 @@ fn one_case<T: OutputElement + PartialEq>(
         let written = element != -7.0;
         assert_eq!(written, own && with_lse && outcome.is_ok(), "{:?}: {:?}", outcome, problem);
     }
+
+    let (o_data, lse_data) = match o_after {
+        Some(after) => after,
+        None => return,
+    };
+    let (o, lse) = (Laid { data: o_data, ..o }, Laid { data: lse_data, ..lse });
+    let d_o = Laid::new(random, &o.shape, true, number);
+    let mut outputs = [&q, &k, &v].map(|input| {
+        let mut shape = input.shape.clone();
+        if random.once_in(30) {
+            shape[0] += 1;
+        }
+        Laid::new(random, &shape, false, untouched)
+    });
+    let views: Vec<TensorDesc> = outputs.iter_mut().map(|laid| (&laid.view_mut()).into()).collect();
+    let gradients = Gradients::new(d_o.view(), views[0], views[1], views[2]);
+    let plan = match BackwardPlan::new(&problem, &gradients, &options) {
+        Ok(plan) => plan,
+        Err(error) => {
+            assert_ne!(error.kind(), ErrorKind::Internal, "{}: {:?}", error, problem);
+            return;
+        }
+    };
+    let own: Vec<Vec<bool>> = outputs.iter().map(Laid::own).collect();
+    let [dq, dk, dv] = &mut outputs;
+    let mut arguments = BackwardArguments::new(q.view(), k.view(), v.view(), o.view(), lse.view())
+        .dropout(1, 2)
+        .d_o(d_o.view())
+        .dq(dq.view_mut())
+        .dk(dk.view_mut())
+        .dv(dv.view_mut());
+    if packed {
+        arguments = arguments.packed(&starts_q, &starts_kv);
+    }
+    arguments = if chosen[0] { arguments.seqlens_q(&lengths_q) } else { arguments };
+    arguments = if chosen[1] { arguments.seqlens_kv(&lengths_kv) } else { arguments };
+    arguments = if chosen[2] { arguments.causal_offsets(&offsets) } else { arguments };
+    arguments = if chosen[3] { arguments.mask(mask.view()) } else { arguments };
+    arguments = if chosen[4] { arguments.bias(bias.view()) } else { arguments };
+    arguments = if chosen[5] { arguments.sinks(&sinks) } else { arguments };
+    let outcome = plan.run(arguments, &mut Workspace::new());
+    assert!(outcome.is_ok(), "{:?}: {:?}", outcome, problem);
+    counts.backward += 1;
+    for (output, own) in outputs.iter().zip(own) {
+        for (element, own) in output.data.iter().zip(own) {
+            assert_eq!(*element != untouched, own, "{:?}", problem);
+        }
+    }
 }
 
 #[test]
@@ -259,7 +311,9 @@ fn nothing_reaches_past_a_view() {
         one_case(&mut random, F8E4M3::from_f32(0.5), F8E4M3::from_f32(-7.0), &mut counts);
         one_case(&mut random, F8E5M2::from_f32(0.5), F8E5M2::from_f32(-7.0), &mut counts);
     }
-    let Counts { planned, ran, refused } = counts;
+    let Counts { planned, ran, refused, backward } = counts;
     println!("{} of 2000 problems planned, {} runs, {} runs refused", planned, ran, refused);
+    println!("{} backward runs", backward);
     assert!(ran > 500 && refused > 100, "{} runs, {} refused", ran, refused);
+    assert!(backward > 200, "{} backward runs", backward);
 }

@@ -144,9 +144,7 @@ OURS = [
                   "--head-dim-v 128 --scale 1e8 --no-lse"), [
         (THROUGHPUT + "exact_rows.cuh",
          "  __syncwarp();  // other lanes have stored what they had\n", "")],
-          None, commit="a0568a6",
-          why="gap: races in global memory are not looked for. In every order that the simulator "
-              "can run the later value is the right one, as the warp meets in between"),
+          "race", commit="a0568a6"),
     Fault("dropped_infinity", "throughput/fp16_config0_all.cu",
           ["verify", "--device", "sim", "--sim-seed", "5", "--kernel", "forward_sm80_throughput",
            "--shapes", "none", "--random", "1", "--random-seed", "192", "--largest-seqlen", "48",

@@ -13,8 +13,6 @@
 namespace flashcore::cuda::attention {
 namespace {
 
-static_assert(TileOrder{2, 3, 2, true}.at(0).q_tile == 2);
-
 class TileOrderTest : public testing::TestWithParam<std::tuple<uint32_t, uint32_t, uint32_t>> {
  protected:
   TileOrder order() const {

@@ -1,0 +1,141 @@
+// The SIMD backend's gradients: random problems over all options on every instruction set, against
+// the gates; whatever the number of threads, the same bits; nothing written but the outputs.
+#include "problem/backward.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "bench/cases/random_backward.hpp"
+#include "bench/gate/gradient_gates.hpp"
+#include "tests/cpu/each_target.hpp"
+
+namespace flashcore {
+namespace {
+
+using bench::HostBackward;
+using bench::HostTensor;
+
+Status run(HostBackward& host, int threads) {
+  PlanOptions options;
+  options.kernel = "cpu_simd";
+  options.threads = threads;
+  const Result<Plan> plan = make_backward_plan(host.forward.problem, host.gradients, options);
+  if (!plan.ok()) return plan.status();
+  bench::poison_outputs(host);
+  const auto bytes = static_cast<int64_t>(plan->workspace_bytes());
+  HostTensor workspace(TensorDesc::contiguous(DType::f8e5m2, {bytes}));
+  const Status status = plan->run(host.arguments(), workspace.data(), plan->workspace_bytes());
+  EXPECT_TRUE(workspace.canaries_intact()) << "bytes around the workspace were written";
+  return status;
+}
+
+void expect_same(const HostBackward& got, const HostBackward& want, bool outputs,
+                 const char* when) {
+  for (const auto& [name, tensor] : want.tensors) {
+    if (outputs || !bench::is_gradient_output(name)) {
+      EXPECT_TRUE(got.at(name).same_elements(tensor)) << name << " differs " << when;
+    }
+  }
+  for (const auto& [name, tensor] : want.forward.tensors) {
+    EXPECT_TRUE(got.forward.at(name).same_elements(tensor)) << name << " was written " << when;
+  }
+}
+
+void check(const HostBackward& original, uint64_t target) {
+  EachTarget targets;
+  SCOPED_TRACE(targets.use(target));
+  HostBackward host = original;
+  const Result<bench::GradientReferences> reference = bench::compute_reference(host, 0, true);
+  ASSERT_TRUE(reference.ok()) << reference.status().message();
+  Status status = run(host, 1);
+  ASSERT_TRUE(status.ok()) << status.message();
+  const bench::Verdict verdict = bench::judge(host, *reference);
+  EXPECT_TRUE(verdict.passed) << verdict.failure;
+  expect_same(host, original, false, "by a run");
+  HostBackward again = host;
+  for (const int threads : {1, 3}) {
+    status = run(again, threads);
+    ASSERT_TRUE(status.ok()) << status.message();
+    expect_same(again, host, true, threads == 1 ? "in a second run" : "with three threads");
+  }
+}
+
+constexpr uint64_t kProblems = 200;
+
+TEST(CpuBackward, RandomProblemsPassTheGates) {
+  for (uint64_t seed = 0; seed < kProblems; ++seed) {
+    const bench::RandomBackward draw(seed);
+    SCOPED_TRACE("seed " + std::to_string(seed) + ": " +
+                 bench::describe(draw.problem(), draw.gradients()));
+    const Result<HostBackward> host = draw.fill();
+    ASSERT_TRUE(host.ok()) << host.status().message();
+    ASSERT_NO_FATAL_FAILURE(check(*host, seed));
+    if (HasFailure()) return;
+  }
+}
+
+// Several blocks of keys, and of them several parts.
+TEST(CpuBackward, LongProblemsPassTheGates) {
+  bench::RandomSpace space;
+  space.largest_seqlen = 1500;
+  space.largest_head_dim = 72;
+  for (uint64_t seed = 1000; seed < 1012; ++seed) {
+    const bench::RandomBackward draw(seed, space);
+    SCOPED_TRACE("seed " + std::to_string(seed) + ": " +
+                 bench::describe(draw.problem(), draw.gradients()));
+    const Result<HostBackward> host = draw.fill();
+    ASSERT_TRUE(host.ok()) << host.status().message();
+    ASSERT_NO_FATAL_FAILURE(check(*host, seed));
+    if (HasFailure()) return;
+  }
+}
+
+Problem plain(int64_t seqlen) {
+  Problem problem;
+  problem.q = problem.k = problem.v = problem.o =
+      TensorDesc::contiguous(DType::f32, {1, 2, seqlen, 64});
+  problem.lse = TensorDesc::contiguous(DType::f32, {1, 2, seqlen});
+  return problem;
+}
+
+TEST(CpuBackward, WorkspaceIsLinearInTheSequence) {
+  PlanOptions options;
+  options.kernel = "cpu_simd";
+  options.threads = 1;
+  const auto bytes = [&](int64_t seqlen) {
+    const Problem problem = plain(seqlen);
+    const Result<Plan> plan =
+        make_backward_plan(problem, bench::gradients_of(problem, false), options);
+    return static_cast<double>(plan->workspace_bytes());
+  };
+  EXPECT_LT(bytes(64 * 1024), 2.1 * bytes(32 * 1024));
+}
+
+TEST(CpuBackward, RefusesWhatItDoesNotCompute) {
+  const Problem base = plain(8);
+  PlanOptions options;
+  options.kernel = "cpu_simd";
+  const auto refusal = [&](const auto& bend) {
+    Problem problem = base;
+    Gradients gradients = bench::gradients_of(problem, true);
+    bend(problem, gradients);
+    const Status status = make_backward_plan(problem, gradients, options).status();
+    EXPECT_EQ(status.code(), StatusCode::unsupported);
+    return status.message();
+  };
+  EXPECT_EQ(refusal([](Problem& p, Gradients& g) { p.o.dtype = g.d_o.dtype = DType::f64; }),
+            "kernel cpu_simd: o: dtype is f64, wanted a type of at most 32 bits");
+  EXPECT_EQ(refusal([](Problem& p, Gradients&) { p.lse->dtype = DType::f64; }),
+            "kernel cpu_simd: lse: dtype is f64, wanted f32");
+  EXPECT_EQ(refusal([](Problem&, Gradients& g) { g.d_lse->dtype = DType::f64; }),
+            "kernel cpu_simd: d_lse: dtype is f64, wanted f32");
+  EXPECT_EQ(refusal([](Problem&, Gradients& g) { g.dk.dtype = DType::f64; }),
+            "kernel cpu_simd: gradients: dtype of one is f64, wanted at most 32 bits");
+}
+
+}  // namespace
+}  // namespace flashcore
