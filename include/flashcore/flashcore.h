@@ -159,6 +159,11 @@ typedef struct flashcore_problem {
   int64_t kv_scale_block; /* keys per block of k_scale and v_scale; default 0: one block */
   int64_t max_seqlen_q;   /* packed: most queries of an entry; default 0: not known */
   int64_t max_seqlen_kv;
+
+  /* Optional; [2], i64: a run reads the seed and the offset of dropout from memory of the plan's
+   * device, so that each replay of a captured run can have another mask. Without dropout it is not
+   * read. */
+  flashcore_tensor dropout_state;
 } flashcore_problem;
 
 /* Sets every member within the first struct_size bytes to its default, and struct_size itself.
@@ -202,6 +207,10 @@ typedef struct flashcore_plan_options {
   int32_t batch_invariant; /* 1: a row's bits do not depend on what else is in the batch */
   int32_t early_start;     /* 1: on CUDA, a run may start before earlier work in its stream has
                           ended; it waits for that work before it touches memory */
+  int32_t ignored;         /* padding of older versions */
+  int32_t deterministic;   /* backward: 1 (default): the same bits in every run; 0 may be faster:
+                              sums may be added in any order */
+  int32_t reserved;        /* zero */
 } flashcore_plan_options;
 
 FLASHCORE_API flashcore_status flashcore_plan_options_init(flashcore_plan_options* options,
@@ -252,8 +261,9 @@ typedef struct flashcore_arguments {
   const int32_t* seqlens_q;
   const int32_t* seqlens_kv;
   const int32_t* causal_offsets;
-  uint64_t dropout_seed;
+  uint64_t dropout_seed; /* this and the offset: where the problem has no dropout_state */
   uint64_t dropout_offset;
+  const int64_t* dropout_state; /* seed and offset, bit for bit */
 } flashcore_arguments;
 
 FLASHCORE_API flashcore_status flashcore_arguments_init(flashcore_arguments* arguments,

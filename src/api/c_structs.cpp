@@ -64,6 +64,8 @@ constexpr bool ends_between_members(size_t size) {
     constexpr size_t first = offsetof(flashcore_problem, q);
     constexpr size_t last = offsetof(flashcore_problem, has_softmax_scale);
     if (size < last) return (size - first) % sizeof(flashcore_tensor) == 0;
+    constexpr size_t state = offsetof(flashcore_problem, dropout_state);
+    if (size > state && size < state + sizeof(flashcore_tensor)) return false;
   }
   if constexpr (std::is_same_v<T, flashcore_gradients>) {
     constexpr size_t first = offsetof(flashcore_gradients, d_o);
@@ -159,6 +161,7 @@ flashcore_plan_options default_options() {
   options.threads = defaults.threads;
   options.batch_invariant = defaults.batch_invariant ? 1 : 0;
   options.early_start = defaults.early_start ? 1 : 0;
+  options.deterministic = defaults.deterministic ? 1 : 0;
   return options;
 }
 
@@ -224,7 +227,7 @@ Result<Problem> read_problem(const flashcore_problem* problem) {
   out.v = to_cpp(c.v);
   out.o = to_cpp(c.o);
   const std::array<
-      std::tuple<std::string_view, const flashcore_tensor*, std::optional<TensorDesc>*>, 13>
+      std::tuple<std::string_view, const flashcore_tensor*, std::optional<TensorDesc>*>, 14>
       optional = {{{"lse", &c.lse, &out.lse},
                    {"bias", &c.bias, &out.bias},
                    {"mask", &c.mask, &out.mask},
@@ -237,7 +240,8 @@ Result<Problem> read_problem(const flashcore_problem* problem) {
                    {"cu_seqlens_kv", &c.cu_seqlens_kv, &out.cu_seqlens_kv},
                    {"seqlens_q", &c.seqlens_q, &out.seqlens_q},
                    {"seqlens_kv", &c.seqlens_kv, &out.seqlens_kv},
-                   {"causal_offsets", &c.causal_offsets, &out.causal_offsets}}};
+                   {"causal_offsets", &c.causal_offsets, &out.causal_offsets},
+                   {"dropout_state", &c.dropout_state, &out.dropout_state}}};
   for (const auto& [name, from, to] : optional) {
     FLASHCORE_RETURN_IF_ERROR(read_optional(name, *from, *to));
   }
@@ -264,6 +268,8 @@ Result<PlanOptions> read_options(const flashcore_plan_options* options) {
   out.threads = c.threads;
   FLASHCORE_RETURN_IF_ERROR(read_flag("batch_invariant", c.batch_invariant, out.batch_invariant));
   FLASHCORE_RETURN_IF_ERROR(read_flag("early_start", c.early_start, out.early_start));
+  FLASHCORE_RETURN_IF_ERROR(read_flag("deterministic", c.deterministic, out.deterministic));
+  if (c.reserved != 0) return invalid("reserved: is {}, wanted 0", c.reserved);
   if (c.kernel != nullptr) {
     constexpr size_t kLongestName = 255;
     const size_t length = strnlen(c.kernel, kLongestName + 1);
@@ -297,7 +303,8 @@ Result<Arguments> read_arguments(const flashcore_arguments* arguments) {
                    .seqlens_kv = c.seqlens_kv,
                    .causal_offsets = c.causal_offsets,
                    .dropout_seed = c.dropout_seed,
-                   .dropout_offset = c.dropout_offset};
+                   .dropout_offset = c.dropout_offset,
+                   .dropout_state = c.dropout_state};
 }
 
 Result<Gradients> read_gradients(const flashcore_gradients* gradients) {

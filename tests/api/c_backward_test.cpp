@@ -122,6 +122,40 @@ TEST_F(CBackward, RefusesWhatOnlyCCanGetWrong) {
             FLASHCORE_INVALID_ARGUMENT);
 }
 
+// The seed and the offset from memory give the bits that they give as numbers, in both passes.
+TEST_F(CBackward, DropoutFromMemoryIsThatOfTheNumbers) {
+  problem.dropout_p = 0.5f;
+  forward.dropout_seed = 0xfedcba9876543210;
+  forward.dropout_offset = 11;
+  const auto run_both = [&] {
+    flashcore_plan *first = nullptr, *second = nullptr;
+    EXPECT_EQ(flashcore_plan_create(&problem, nullptr, &first), FLASHCORE_OK);
+    EXPECT_EQ(flashcore_backward_plan_create(&problem, &gradients, nullptr, &second), FLASHCORE_OK);
+    EXPECT_EQ(flashcore_plan_run(first, &forward, nullptr, 0, nullptr), FLASHCORE_OK)
+        << flashcore_last_error();
+    EXPECT_EQ(flashcore_plan_run_backward(second, &arguments, nullptr, 0, nullptr), FLASHCORE_OK)
+        << flashcore_last_error();
+    flashcore_plan_destroy(first);
+    flashcore_plan_destroy(second);
+    return std::vector{data.o, dq, dk, dv};
+  };
+  const auto with_numbers = run_both();
+  const int64_t shape[] = {2};
+  flashcore_tensor_contiguous(&problem.dropout_state, FLASHCORE_I64, 1, shape);
+  int64_t state[] = {static_cast<int64_t>(forward.dropout_seed), 11};
+  forward.dropout_state = state;
+  forward.dropout_seed = forward.dropout_offset = 0;
+  EXPECT_EQ(run_both(), with_numbers);
+  ++state[1];
+  EXPECT_NE(run_both(), with_numbers);
+  flashcore_plan* without = nullptr;
+  ASSERT_EQ(flashcore_plan_create(&problem, nullptr, &without), FLASHCORE_OK);
+  forward.dropout_state = nullptr;
+  EXPECT_EQ(flashcore_plan_run(without, &forward, nullptr, 0, nullptr), FLASHCORE_INVALID_ARGUMENT);
+  EXPECT_THAT(flashcore_last_error(), StartsWith("dropout_state: pointer is null"));
+  flashcore_plan_destroy(without);
+}
+
 // A program of a version that knew no optional gradients.
 TEST_F(CBackward, OlderStructsLackTheLastMembers) {
   gradients.struct_size = offsetof(flashcore_gradients, d_lse);

@@ -1,5 +1,7 @@
 // The structs of the C interface: their layout, their defaults, other versions of them, and
 // garbage.
+#include "api/c_structs.hpp"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -36,6 +38,10 @@ TEST(CStructs, LayoutIsThatOfVersion01) {
   EXPECT_EQ(offsetof(flashcore_plan_options, early_start), 32u);
   EXPECT_EQ(offsetof(flashcore_arguments, lse), 40u);
   EXPECT_EQ(offsetof(flashcore_arguments, dropout_seed), 144u);
+  // What came later lies behind all that version 0.1 had, padding included.
+  EXPECT_EQ(offsetof(flashcore_problem, dropout_state), 1304u);
+  EXPECT_EQ(offsetof(flashcore_plan_options, deterministic), 40u);
+  EXPECT_EQ(offsetof(flashcore_arguments, dropout_state), 160u);
   EXPECT_EQ(offsetof(flashcore_device_info, name), 40u);
   EXPECT_EQ(offsetof(flashcore_build_info, cuda), 48u);
 }
@@ -95,6 +101,8 @@ TEST(CStructs, InitGivesTheDefaultsOfTheCppInterface) {
   EXPECT_EQ(options.threads, 0);
   EXPECT_EQ(options.batch_invariant, 0);
   EXPECT_EQ(options.early_start, 0);
+  EXPECT_EQ(options.deterministic, 1);
+  EXPECT_EQ(options.reserved, 0);
 
   flashcore_arguments arguments;
   std::memset(&arguments, 0xff, sizeof arguments);
@@ -102,6 +110,7 @@ TEST(CStructs, InitGivesTheDefaultsOfTheCppInterface) {
   EXPECT_EQ(arguments.struct_size, sizeof arguments);
   EXPECT_EQ(arguments.q, nullptr);
   EXPECT_EQ(arguments.dropout_offset, 0u);
+  EXPECT_EQ(arguments.dropout_state, nullptr);
 }
 
 TEST(CStructs, InitRefusesNullAndImpossibleSizes) {
@@ -144,6 +153,7 @@ TEST(CStructs, SizesThatCutAMemberAreRefused) {
   for (const size_t size :
        {size_t{0}, size_t{7}, size_t{8}, offsetof(flashcore_problem, o),
         offsetof(flashcore_problem, lse) + 8, offsetof(flashcore_problem, window_left) + 4,
+        offsetof(flashcore_problem, dropout_state) + 8, sizeof(flashcore_problem) - 8,
         sizeof(flashcore_problem) + 4, size_t{8200}, SIZE_MAX}) {
     flashcore_problem problem = small_problem();
     problem.struct_size = size;
@@ -254,9 +264,63 @@ TEST(CStructs, OptionsAreValidated) {
   EXPECT_THAT(outcome.message, HasSubstr("no such kernel"));
   outcome = outcome_with([](auto& o) { o.kernel = ""; });
   EXPECT_EQ(outcome.status, FLASHCORE_OK);
+  outcome = outcome_with([](auto& o) { o.deterministic = 2; });
+  EXPECT_THAT(outcome.message, StartsWith("deterministic: is 2, wanted 0 or 1"));
+  outcome = outcome_with([](auto& o) { o.reserved = 1; });
+  EXPECT_THAT(outcome.message, StartsWith("reserved: is 1, wanted 0"));
   const std::string endless(100000, 'x');
   outcome = outcome_with([&](auto& o) { o.kernel = endless.c_str(); });
   EXPECT_THAT(outcome.message, StartsWith("kernel: has more than 255"));
+}
+
+// A struct that ends before `deterministic` has its default, whatever lies in the padding and behind.
+TEST(CStructs, DeterministicIsTheDefaultAndReachesThePlan) {
+  flashcore_plan_options options;
+  ASSERT_EQ(flashcore_plan_options_init(&options, sizeof options), FLASHCORE_OK);
+  EXPECT_TRUE(api::read_options(&options)->deterministic);
+  options.deterministic = 0;
+  EXPECT_FALSE(api::read_options(&options)->deterministic);
+  options.ignored = -1;
+  EXPECT_FALSE(api::read_options(&options)->deterministic);
+  options.struct_size = offsetof(flashcore_plan_options, deterministic);
+  const Result<PlanOptions> older = api::read_options(&options);
+  ASSERT_TRUE(older.ok()) << older.status().message();
+  EXPECT_TRUE(older->deterministic);
+  EXPECT_TRUE(api::read_options(nullptr)->deterministic);
+}
+
+// A program of a version without dropout_state.
+TEST(CStructs, OlderStructsHaveNoDropoutState) {
+  flashcore_problem problem = small_problem();
+  problem.dropout_p = 0.5f;
+  const int64_t shape[] = {2};
+  ASSERT_EQ(flashcore_tensor_contiguous(&problem.dropout_state, FLASHCORE_I64, 1, shape),
+            FLASHCORE_OK);
+  EXPECT_TRUE(api::read_problem(&problem)->dropout_state.has_value());
+  problem.struct_size = offsetof(flashcore_problem, dropout_state);
+  EXPECT_FALSE(api::read_problem(&problem)->dropout_state.has_value());
+
+  flashcore_arguments arguments;
+  ASSERT_EQ(flashcore_arguments_init(&arguments, sizeof arguments), FLASHCORE_OK);
+  const int64_t state[] = {1, 2};
+  arguments.dropout_state = state;
+  EXPECT_EQ(api::read_arguments(&arguments)->dropout_state, state);
+  arguments.struct_size = offsetof(flashcore_arguments, dropout_state);
+  EXPECT_EQ(api::read_arguments(&arguments)->dropout_state, nullptr);
+}
+
+TEST(CStructs, DropoutStateIsValidated) {
+  flashcore_problem problem = small_problem();
+  problem.dropout_state.shape[0] = 2;
+  EXPECT_THAT(plan_outcome(&problem).message, StartsWith("dropout_state: rank is 0"));
+  const int64_t shape[] = {3};
+  flashcore_tensor_contiguous(&problem.dropout_state, FLASHCORE_I64, 1, shape);
+  EXPECT_THAT(plan_outcome(&problem).message, StartsWith("dropout_state: shape is [3]"));
+  problem.dropout_state.shape[0] = 2;
+  problem.dropout_state.dtype = FLASHCORE_I32;
+  EXPECT_THAT(plan_outcome(&problem).message, StartsWith("dropout_state: dtype is i32"));
+  problem.dropout_state.dtype = FLASHCORE_I64;
+  EXPECT_EQ(plan_outcome(&problem).status, FLASHCORE_OK);
 }
 
 }  // namespace

@@ -105,6 +105,7 @@ pub struct flashcore_problem {
     pub kv_scale_block: i64,
     pub max_seqlen_q: i64,
     pub max_seqlen_kv: i64,
+    pub dropout_state: flashcore_tensor,
 }
 
 // -------------------------------------------------------------------------------------------------
@@ -143,6 +144,9 @@ pub struct flashcore_plan_options {
     pub threads: i32,
     pub batch_invariant: i32,
     pub early_start: i32,
+    pub ignored: i32,
+    pub deterministic: i32,
+    pub reserved: i32,
 }
 
 /// A problem bound to a kernel. Freed by `flashcore_plan_destroy`.
@@ -177,6 +181,7 @@ pub struct flashcore_arguments {
     pub causal_offsets: *const i32,
     pub dropout_seed: u64,
     pub dropout_offset: u64,
+    pub dropout_state: *const i64,
 }
 
 // -------------------------------------------------------------------------------------------------

@@ -26,6 +26,7 @@ pub(crate) struct Inputs<'a> {
     pub(crate) seqlens_q: Option<Tensor<'a>>,
     pub(crate) seqlens_kv: Option<Tensor<'a>>,
     pub(crate) causal_offsets: Option<Tensor<'a>>,
+    pub(crate) dropout_state: Option<Tensor<'a>>,
     pub(crate) dropout: (u64, u64),
 }
 
@@ -47,6 +48,7 @@ impl<'a> Inputs<'a> {
             seqlens_q: None,
             seqlens_kv: None,
             causal_offsets: None,
+            dropout_state: None,
             dropout: (0, 0),
         }
     }
@@ -60,7 +62,7 @@ impl<'a> Inputs<'a> {
         c.v = input("v", Some(&p.v), Some(&self.v))?;
         c.bias = input("bias", p.bias.as_ref(), self.bias.as_ref())?;
         c.mask = input("mask", p.mask.as_ref(), self.mask.as_ref())?;
-        // The library takes no other types for these, so the plan of `p` has f32 and i32 here.
+        // The library takes no other types for these, so the plan of `p` has f32, i32 and i64 here.
         c.alibi_slopes =
             input("alibi_slopes", p.alibi_slopes.as_ref(), self.alibi_slopes.as_ref())?.cast();
         c.sinks = input("sinks", p.sinks.as_ref(), self.sinks.as_ref())?.cast();
@@ -76,6 +78,8 @@ impl<'a> Inputs<'a> {
         c.causal_offsets =
             input("causal_offsets", p.causal_offsets.as_ref(), self.causal_offsets.as_ref())?
                 .cast();
+        c.dropout_state =
+            input("dropout_state", p.dropout_state.as_ref(), self.dropout_state.as_ref())?.cast();
         (c.dropout_seed, c.dropout_offset) = self.dropout;
         Ok(c)
     }
@@ -105,7 +109,8 @@ macro_rules! setters_of_inputs {
             self
         }
 
-        /// What the pairs that are dropped follow from, see [`dropout_keeps`](crate::dropout_keeps).
+        /// What the pairs that are dropped follow from, see [`dropout_keeps`](crate::dropout_keeps),
+        /// where the problem has no [`Problem::dropout_state`].
         #[must_use]
         pub fn dropout(mut self, seed: u64, offset: u64) -> $arguments<'a> {
             self.inputs.dropout = (seed, offset);
@@ -149,6 +154,7 @@ impl<'a> Arguments<'a> {
         seqlens_q,
         seqlens_kv,
         causal_offsets,
+        dropout_state,
     }
 
     /// As [`Inputs::pointers`], with those of O and LSE.

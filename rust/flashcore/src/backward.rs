@@ -174,6 +174,7 @@ impl<'a> BackwardArguments<'a> {
         seqlens_q,
         seqlens_kv,
         causal_offsets,
+        dropout_state,
     }
 
     /// As [`Inputs::pointers`], with those of O and the LSE, which are only read: for

@@ -34,6 +34,7 @@ pub struct DeviceArguments {
     pub causal_offsets: *const i32,
     pub dropout_seed: u64,
     pub dropout_offset: u64,
+    pub dropout_state: *const i64,
 }
 
 impl Default for DeviceArguments {
@@ -58,6 +59,7 @@ impl Default for DeviceArguments {
             causal_offsets: null(),
             dropout_seed: 0,
             dropout_offset: 0,
+            dropout_state: null(),
         }
     }
 }
@@ -85,6 +87,7 @@ impl DeviceArguments {
             causal_offsets: self.causal_offsets,
             dropout_seed: self.dropout_seed,
             dropout_offset: self.dropout_offset,
+            dropout_state: self.dropout_state,
         }
     }
 }

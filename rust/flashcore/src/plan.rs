@@ -21,6 +21,7 @@ pub struct PlanOptions {
     threads: usize,
     batch_invariant: bool,
     early_start: bool,
+    deterministic: bool,
 }
 
 impl Default for PlanOptions {
@@ -31,6 +32,7 @@ impl Default for PlanOptions {
             threads: 0,
             batch_invariant: false,
             early_start: false,
+            deterministic: true,
         }
     }
 }
@@ -78,6 +80,14 @@ impl PlanOptions {
         self
     }
 
+    /// Of a backward pass: the same bits in every run; the default. Without, it may be faster: sums
+    /// may be added in any order.
+    #[must_use]
+    pub fn deterministic(mut self, yes: bool) -> PlanOptions {
+        self.deterministic = yes;
+        self
+    }
+
     /// Calls `body` with these options as C has them.
     fn with_c<R>(&self, body: impl FnOnce(&sys::flashcore_plan_options) -> Result<R>) -> Result<R> {
         let kernel = CString::new(self.kernel.as_str()).map_err(|_| {
@@ -96,6 +106,7 @@ impl PlanOptions {
         })?;
         c.batch_invariant = i32::from(self.batch_invariant);
         c.early_start = i32::from(self.early_start);
+        c.deterministic = i32::from(self.deterministic);
         body(&c)
     }
 }

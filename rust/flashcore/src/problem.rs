@@ -45,6 +45,7 @@ pub struct Problem {
     pub(crate) seqlens_q: Option<TensorDesc>,
     pub(crate) seqlens_kv: Option<TensorDesc>,
     pub(crate) causal_offsets: Option<TensorDesc>,
+    pub(crate) dropout_state: Option<TensorDesc>,
     softmax_scale: Option<f32>,
     softcap: f32,
     causal: bool,
@@ -83,6 +84,7 @@ impl Problem {
             seqlens_q: None,
             seqlens_kv: None,
             causal_offsets: None,
+            dropout_state: None,
             softmax_scale: None,
             softcap: 0.0,
             causal: false,
@@ -244,6 +246,15 @@ impl Problem {
         self
     }
 
+    /// Runs read the seed and the offset of dropout from this memory on the plan's device, `[2]` of
+    /// i64 with their bits, so that each replay of a captured run can have another mask. Without
+    /// dropout it is not read.
+    #[must_use]
+    pub fn dropout_state(mut self, state: impl Into<TensorDesc>) -> Problem {
+        self.dropout_state = Some(state.into());
+        self
+    }
+
     pub(crate) fn to_c(&self) -> Result<sys::flashcore_problem> {
         // SAFETY: all members are numbers, for which zeros are values.
         let mut c: sys::flashcore_problem = unsafe { std::mem::zeroed() };
@@ -267,6 +278,7 @@ impl Problem {
         c.seqlens_q = optional(self.seqlens_q);
         c.seqlens_kv = optional(self.seqlens_kv);
         c.causal_offsets = optional(self.causal_offsets);
+        c.dropout_state = optional(self.dropout_state);
         c.has_softmax_scale = i32::from(self.softmax_scale.is_some());
         c.softmax_scale = self.softmax_scale.unwrap_or(0.0);
         c.softcap = self.softcap;

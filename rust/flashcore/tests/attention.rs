@@ -268,6 +268,16 @@ fn dropout() {
     let wanted = expected(&data, |_, dot| Some(SCALE * dot), weight, None);
     assert_close(&o, &wanted.0, O_GATE);
     assert_close(&lse, &wanted.1, LSE_GATE);
+    // From memory, where it is the numbers that are not read.
+    let (same, state) = (outputs(), [seed as i64, offset as i64]);
+    let (mut same_o, mut same_lse) = same;
+    data.run(
+        |problem| problem.dropout(p).dropout_state(&state),
+        |arguments| arguments.dropout(1, 1).dropout_state(&state),
+        &mut same_o,
+        &mut same_lse,
+    );
+    assert_eq!((same_o, same_lse), (o, lse));
     assert!(dropout_keeps(0, 0, 0.5, 1 << 31, 0, 0, 0).is_err());
     assert!(dropout_keeps(0, 0, f32::NAN, 0, 0, 0, 0).is_err());
 }

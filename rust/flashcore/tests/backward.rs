@@ -181,6 +181,37 @@ fn gradients_are_right() -> Result<()> {
     Ok(())
 }
 
+/// The seed and the offset from memory give the bits that they give as numbers; with and without the
+/// promise of the same bits in every run.
+#[test]
+fn dropout_from_memory() -> Result<()> {
+    let (data, state) = (Data::new(), [-7i64, 11]);
+    let dv = |problem: Problem, arguments: BackwardArguments<'_>, deterministic| -> Result<_> {
+        let options = PlanOptions::new().deterministic(deterministic);
+        let wanted = Gradients::new(desc(&Q), desc(&Q), desc(&KV), desc(&KV)).d_lse(desc(&Q[..3]));
+        let plan = BackwardPlan::new(&problem.dropout(0.5), &wanted, &options)?;
+        let mut dq = vec![f32::NAN; data.q.len()];
+        let (mut dk, mut dv) = (vec![f32::NAN; data.k.len()], vec![f32::NAN; data.v.len()]);
+        let arguments = arguments
+            .dq(TensorMut::new(&mut dq, &Q)?)
+            .dk(TensorMut::new(&mut dk, &KV)?)
+            .dv(TensorMut::new(&mut dv, &KV)?);
+        plan.run(arguments, &mut Workspace::new())?;
+        Ok(dv)
+    };
+    let with_numbers = dv(describe(&data), data.arguments().dropout(-7i64 as u64, 11), true)?;
+    let with_state = describe(&data).dropout_state(&state);
+    assert_eq!(dv(with_state.clone(), data.arguments().dropout_state(&state), true)?, with_numbers);
+    assert_ne!(
+        dv(with_state.clone(), data.arguments().dropout_state(&[-7i64, 12]), true)?,
+        with_numbers
+    );
+    let any_order = dv(with_state, data.arguments().dropout_state(&state), false)?;
+    let wide: Vec<f64> = with_numbers.iter().map(|&x| f64::from(x)).collect();
+    assert_close("dv", &any_order, &wide);
+    Ok(())
+}
+
 #[test]
 fn runs_with_other_tensors_are_refused() -> Result<()> {
     let data = Data::new();

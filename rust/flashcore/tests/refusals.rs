@@ -88,6 +88,10 @@ fn tensors_that_are_missing_or_too_many() {
         "sinks: is given, and the problem has none"
     );
     let lse = TensorDesc::contiguous(DType::F32, &SHAPE[..3]).unwrap();
+    let state = [1i64, 2];
+    let missing = "dropout_state: is missing, wanted i64 [2] with strides [1]";
+    let with = plan(|problem| problem.dropout(0.5).dropout_state(&state));
+    assert_eq!(refusal(&with, |arguments| arguments), missing);
     assert!(refusal(&plan(|problem| problem.lse(lse)), |arguments| arguments)
         .starts_with("lse: is missing, wanted f32 [1, 2, 16]"));
 }
@@ -115,6 +119,9 @@ fn problems() {
     // A type of its own for a tensor that has one: what a run's pointer would be cast from.
     let sinks = TensorDesc::contiguous(DType::I32, &[2]).unwrap();
     assert!(invalid(new().sinks(sinks)).starts_with("sinks: dtype is i32, wanted f32"));
+    let state = TensorDesc::contiguous(DType::I32, &[2]).unwrap();
+    let state = invalid(new().dropout_state(state));
+    assert!(state.starts_with("dropout_state: dtype is i32, wanted i64"));
     let lengths = TensorDesc::contiguous(DType::F32, &[1]).unwrap();
     assert!(invalid(new().seqlens_q(lengths)).starts_with("seqlens_q: dtype is f32, wanted i32"));
 }
