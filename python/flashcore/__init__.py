@@ -9,6 +9,7 @@
 """
 
 from ._attention import attention, clear_plans, explain
+from ._backward import Gradients
 from ._config import show_config
 from ._errors import (
     ArgumentTypeError,
@@ -19,6 +20,7 @@ from ._errors import (
     OutOfMemoryError,
     UnsupportedError,
 )
+from ._gradients import attention_backward
 from ._library import build_info, devices, version
 
 __version__ = version()
@@ -27,12 +29,14 @@ __all__ = [
     "ArgumentTypeError",
     "DeviceError",
     "Error",
+    "Gradients",
     "InternalError",
     "InvalidArgumentError",
     "OutOfMemoryError",
     "UnsupportedError",
     "__version__",
     "attention",
+    "attention_backward",
     "build_info",
     "clear_plans",
     "devices",

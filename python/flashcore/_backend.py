@@ -1,9 +1,11 @@
 """Backends: what a framework's arrays are to this package, and the call that they all share."""
 
 import sys
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from typing import Any
 
+from ._backward import BackwardCall, Gradients
+from ._backward import compute as backward
 from ._errors import InvalidArgumentError
 from ._layout import Layout, wrong_type
 from ._library import CPU, error, library
@@ -52,12 +54,13 @@ class Backend:
         """The code of a dtype as the framework's users write it."""
         return code_of_name(argument, getattr(dtype, "name", dtype))
 
-    def empty(self, plan: Plan, like: Any) -> Any:
-        """O."""
+    def empty(self, layout: Layout, like: Any) -> Any:
+        """A new array of this layout, where `like` is; its strides are dense, in some order."""
         raise NotImplementedError
 
-    def empty_lse(self, plan: Plan, like: Any) -> Any:
-        raise NotImplementedError
+    def empty_out(self, plan: Plan, like: Any) -> Any:
+        """O."""
+        return self.empty(plan.out, like)
 
     def workspace(self, nbytes: int, like: Any) -> tuple[Any, int]:
         """An owner, and an address that is a multiple of 256."""
@@ -98,7 +101,7 @@ class Backend:
             self.request(q, k, v, extras, options, outputs)  # says what is wrong with it
             return self.plan(q, k, v, extras, hashable(options), outputs)
         if plan is None:
-            plan = cache.make(key, self.request(q, k, v, extras, options, outputs))
+            plan = cache.put(key, Plan(self.request(q, k, v, extras, options, outputs)))
         return plan
 
     def run(
@@ -106,21 +109,21 @@ class Backend:
     ) -> Any:
         pointer = self.pointer
         if outputs is None:
-            out, lse = self.empty(plan, q), None
+            out, lse = self.empty_out(plan, q), None
         else:
             out, lse = outputs
             for name, array in (("out", out), ("out_lse", lse)):
                 if array is not None:
                     self.check_writable(name, array)
             if out is None:
-                out = self.empty(plan, q)
-        if extras is None and dropout is None and not plan.return_lse:
+                out = self.empty_out(plan, q)
+        if extras is None and dropout is None and plan.lse is None:
             arguments = pack_four_pointers(
                 FOUR_POINTERS_SIZE, pointer(q), pointer(k), pointer(v), pointer(out)
             )
         else:
-            if plan.return_lse and lse is None:
-                lse = self.empty_lse(plan, q)
+            if plan.lse is not None and lse is None:
+                lse = self.empty(plan.lse, q)
             if extras is None:
                 optional: Sequence[int] = NO_EXTRAS
             else:
@@ -131,7 +134,7 @@ class Backend:
                 pointer(k),
                 pointer(v),
                 pointer(out),
-                pointer(lse) if plan.return_lse else 0,
+                0 if plan.lse is None else pointer(lse),
                 *optional,
                 *((0, 0) if dropout is None else seeds(dropout)),
             )
@@ -142,7 +145,7 @@ class Backend:
         if status != 0:
             raise error(status)
         del owner
-        return (out, lse) if plan.return_lse else out
+        return out if plan.lse is None else (out, lse)
 
     def request(
         self, q: Any, k: Any, v: Any, extras: Extras, options: Values, outputs: Pair
@@ -163,18 +166,25 @@ class Backend:
             out_lse=None if lse is None else layout("out_lse", lse),
         )
 
+    def backward(self, call: BackwardCall) -> Gradients:
+        self.check_arrays(call.arrays.items())
+        return backward(self, call)
+
     def _check_types(self, q: Any, k: Any, v: Any, extras: Extras, outputs: Pair) -> None:
         for name, array in (("q", q), ("k", k), ("v", v)):
             if find(name, array) is not self:
                 raise wrong_type(name, array, f"{self.wanted}, as q is")
         optional = names_of(extras) if extras else []
         optional += zip(("out", "out_lse"), outputs, strict=True) if outputs else []
-        for name, array in optional:
-            if array is not None and (not _is_array(array) or find(name, array) is not self):
+        self.check_arrays((name, array) for name, array in optional if array is not None)
+
+    def check_arrays(self, named: Iterable[tuple[str, Any]]) -> None:
+        for name, array in named:
+            if not is_array(array) or find(name, array) is not self:
                 raise wrong_type(name, array, f"{self.wanted}, as q is")
 
 
-def _is_array(value: Any) -> bool:
+def is_array(value: Any) -> bool:
     return type(value) in registered or any(c.owns(value) for c in _candidates())
 
 

@@ -9,7 +9,7 @@ from ._backend import Backend
 from ._layout import Layout, check_rank, dtype_code, element_strides
 from ._library import CUDA
 from ._numpy import dense, numpy_dtype
-from ._plan import Plan, aligned
+from ._plan import aligned
 
 
 class CupyBackend(Backend):
@@ -33,14 +33,9 @@ class CupyBackend(Backend):
     def pointer(self, array: Any) -> int:
         return array.data.ptr
 
-    def empty(self, plan: Plan, like: Any) -> Any:
-        layout = Layout(plan.out_dtype, plan.out_shape, plan.out_stride, plan.device)
+    def empty(self, layout: Layout, like: Any) -> Any:
         with like.device:
-            return dense(cupy, layout, numpy_dtype(plan.out_dtype))
-
-    def empty_lse(self, plan: Plan, like: Any) -> Any:
-        with like.device:
-            return cupy.empty(plan.lse_shape, cupy.float32)
+            return dense(cupy, layout, numpy_dtype(layout.dtype))
 
     def workspace(self, nbytes: int, like: Any) -> tuple[Any, int]:
         with like.device:

@@ -25,11 +25,13 @@ from typing import Any
 import numpy as np
 
 from ._backend import Backend, Extras, Pair, Values, registered
+from ._backward import BackwardCall, Gradients
+from ._backward import compute as backward
 from ._errors import InvalidArgumentError, UnsupportedError
 from ._layout import Layout, check_rank, dense_strides, dtype_code
 from ._library import CPU, OPTIONAL_TENSORS
 from ._numpy import backend as numpy_backend
-from ._plan import Plan, Request, host_workspace
+from ._plan import Request, host_workspace
 
 _CPU_DEVICE = 1  # kDLCPU
 
@@ -135,16 +137,20 @@ class DlpackBackend(Backend):
             return False  # a subclass whose data mean something else
         return hasattr(array, "__dlpack__") and hasattr(array, "__dlpack_device__")
 
-    def key(self, array: Exported) -> Hashable:
+    def key(self, array: Any) -> Hashable:
+        if isinstance(array, np.ndarray):
+            return numpy_backend.key(array)  # made on the way
         return type(array.array), array.dtype, array.shape, array.stride
 
-    def layout(self, argument: str, array: Exported) -> Layout:
+    def layout(self, argument: str, array: Any) -> Layout:
+        if isinstance(array, np.ndarray):
+            return numpy_backend.layout(argument, array)
         check_rank(argument, array.shape)
         return Layout(dtype_code(argument, array.dtype), array.shape, array.stride, (CPU, 0))
 
     def pointer(self, array: Any) -> int:
         if isinstance(array, np.ndarray):
-            return numpy_backend.pointer(array)  # a new output
+            return numpy_backend.pointer(array)
         return array.pointer
 
     def check_writable(self, argument: str, array: Exported) -> None:
@@ -169,6 +175,12 @@ class DlpackBackend(Backend):
             return tuple(_home(part, q) for part in result)
         return _home(result, q)
 
+    def backward(self, call: BackwardCall) -> Gradients:
+        self.check_arrays(call.arrays.items())
+        held = {name: export(name, array) for name, array in call.arrays.items()}
+        found = backward(self, call._replace(arrays=held))
+        return Gradients(*[x if x is None else _home(x, call.arrays["q"]) for x in found])
+
     def _exported(
         self, q: Any, k: Any, v: Any, extras: Extras, outputs: Pair
     ) -> tuple[Any, Any, Any, Extras, Pair]:
@@ -183,11 +195,8 @@ class DlpackBackend(Backend):
             outputs = (one("out", outputs[0]), one("out_lse", outputs[1]))
         return one("q", q), one("k", k), one("v", v), extras, outputs
 
-    def empty(self, plan: Plan, like: Any) -> Any:
-        return numpy_backend.empty(plan, like)
-
-    def empty_lse(self, plan: Plan, like: Any) -> Any:
-        return numpy_backend.empty_lse(plan, like)
+    def empty(self, layout: Layout, like: Any) -> Any:
+        return numpy_backend.empty(layout, like)
 
 
 def _home(array: Any, like: Any) -> Any:

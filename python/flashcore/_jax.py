@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 
 from ._backend import Backend, Extras, Pair, Values
+from ._backward import OUTPUTS, BackwardCall, Gradients
 from ._errors import ArgumentTypeError, DeviceError, InvalidArgumentError, UnsupportedError
 from ._layout import Layout, check_rank, dense_strides, dtype_code
 from ._library import CPU, CUDA
@@ -70,11 +71,8 @@ class JaxBackend(Backend):
     def pointer(self, array: Any) -> int:
         return array.unsafe_buffer_pointer() if array.size else 0
 
-    def empty(self, plan: Plan, like: Any) -> Any:
-        return self._fresh(plan.out_shape, numpy_dtype(plan.out_dtype), like)
-
-    def empty_lse(self, plan: Plan, like: Any) -> Any:
-        return self._fresh(plan.lse_shape, jnp.float32, like)
+    def empty(self, layout: Layout, like: Any) -> Any:
+        return self._fresh(layout.shape, numpy_dtype(layout.dtype), like)
 
     def _fresh(self, shape: Sequence[int], dtype: Any, like: Any) -> Any:
         return jnp.empty(shape, dtype, device=_device(like)).block_until_ready()
@@ -115,6 +113,22 @@ class JaxBackend(Backend):
             return attention(q, k, v, extras, options, dropout)
         jax.block_until_ready(arrays)
         return self.compute(q, k, v, extras, options, dropout, outputs)
+
+    def backward(self, call: BackwardCall) -> Gradients:
+        arrays = call.arrays
+        if any(isinstance(array, jax.core.Tracer) for array in arrays.values()):
+            raise UnsupportedError(
+                "attention_backward: is traced by JAX, wanted it outside of jit, grad and vmap"
+            )
+        for name in OUTPUTS:
+            if name in arrays:
+                self.check_writable(name, arrays[name])
+        jax.block_until_ready(list(arrays.values()))
+        gradients = super().backward(call)
+        device = _device(arrays["q"])
+        if device.platform != "cpu":
+            _synchronize(device.local_hardware_id)
+        return gradients
 
 
 backend = JaxBackend()

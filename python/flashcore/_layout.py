@@ -24,11 +24,14 @@ F32 = CODES["float32"]
 _LENGTHS = ("cu_seqlens_q", "cu_seqlens_kv", "seqlens_q", "seqlens_kv", "causal_offsets")
 _FACTORS = ("alibi_slopes", "sinks", "q_scale", "k_scale", "v_scale")
 _FLOATS = tuple(name for name in CODES if "float" in name)
+_WITH_GRADIENTS = tuple(name for name in _FLOATS if "float8" not in name)
 _ALLOWED: dict[str, tuple[str, ...]] = (
     {"mask": ("bool",), "bias": ("float32", "float16", "bfloat16")}
     | dict.fromkeys("qkv", tuple(name for name in _FLOATS if name != "float64"))
     | dict.fromkeys(("out", "out_dtype"), _FLOATS)
-    | {"out_lse": ("float32", "float64")}
+    | dict.fromkeys(("out_lse", "lse", "d_lse", "grad_dtype"), ("float32", "float64"))
+    | dict.fromkeys(("d_sinks", "d_alibi_slopes"), ("float32", "float64"))
+    | dict.fromkeys(("d_out", "dq", "dk", "dv", "d_bias"), _WITH_GRADIENTS)
     | dict.fromkeys(_LENGTHS, ("int32",))
     | dict.fromkeys(_FACTORS, ("float32",))
 )
@@ -60,7 +63,7 @@ def wanted_dtype(argument: str) -> str:
 
 def dtype_code(argument: str, name: str) -> int:
     if name not in _ALLOWED[argument]:
-        verb = "is" if argument == "out_dtype" else "dtype is"
+        verb = "is" if argument in ("out_dtype", "grad_dtype") else "dtype is"
         raise InvalidArgumentError(f"{argument}: {verb} {name}, wanted {wanted_dtype(argument)}")
     return CODES[name]
 

@@ -71,6 +71,16 @@ class Problem(Structure):
     ]
 
 
+class GradientTensors(Structure):
+    _fields_ = [
+        ("struct_size", c_size_t),
+        *(
+            (name, Tensor)
+            for name in ("d_o", "dq", "dk", "dv", "d_lse", "d_bias", "d_sinks", "d_alibi_slopes")
+        ),
+    ]
+
+
 class PlanOptions(Structure):
     _fields_ = [
         ("struct_size", c_size_t),
@@ -157,12 +167,26 @@ def _load() -> ctypes.CDLL:
             c_int32,
             [POINTER(Problem), POINTER(PlanOptions), POINTER(c_void_p)],
         ),
+        "flashcore_gradients_init": (c_int32, [POINTER(GradientTensors), c_size_t]),
+        "flashcore_backward_plan_create": (
+            c_int32,
+            [
+                POINTER(Problem),
+                POINTER(GradientTensors),
+                POINTER(PlanOptions),
+                POINTER(c_void_p),
+            ],
+        ),
         "flashcore_plan_destroy": (None, [c_void_p]),
         "flashcore_plan_kernel": (c_char_p, [c_void_p]),
         "flashcore_plan_reason": (c_char_p, [c_void_p]),
         "flashcore_plan_workspace_bytes": (c_size_t, [c_void_p]),
         # The arguments are packed as bytes, see _plan.py.
         "flashcore_plan_run": (c_int32, [c_void_p, c_char_p, c_void_p, c_size_t, c_void_p]),
+        "flashcore_plan_run_backward": (
+            c_int32,
+            [c_void_p, c_void_p, c_void_p, c_size_t, c_void_p],
+        ),
         "flashcore_visit_verdicts": (
             c_int32,
             [POINTER(Problem), POINTER(PlanOptions), VERDICT_VISITOR, c_void_p],
@@ -197,31 +221,39 @@ _PYTHON_WORDS = {
     "i32": "int32",
     "boolean": "bool",
     "o": "out",
-    "lse": "out_lse",
 }
-_WORD = re.compile(rf"'[^']*'|(?<![./\w])({'|'.join(_PYTHON_WORDS)})(?!\w)")
+# The LSE is an output of `attention` and an input of `attention_backward`.
+FORWARD_WORDS = _PYTHON_WORDS | {"lse": "out_lse"}
+BACKWARD_WORDS = _PYTHON_WORDS | {"d_o": "d_out"}
+_WORD = re.compile(rf"'[^']*'|(?<![./\w])({'|'.join(FORWARD_WORDS | BACKWARD_WORDS)})(?!\w)")
 
 
-def in_python(sentence: bytes | None) -> str:
+def in_python(sentence: bytes | None, words: dict[str, str] = FORWARD_WORDS) -> str:
     """A sentence of the library with the arguments and dtypes as Python has them."""
     text = (sentence or b"").decode(errors="replace")
-    return _WORD.sub(lambda found: _PYTHON_WORDS.get(found[0], found[0]), text)
+    return _WORD.sub(lambda found: words.get(found[0], found[0]), text)
 
 
-def error(status: int) -> Error:
+def error(status: int, words: dict[str, str] = FORWARD_WORDS) -> Error:
     """The exception for the calling thread's last call, which returned `status`, not 0."""
-    return BY_STATUS.get(status, InternalError)(in_python(library.flashcore_last_error()))
+    return BY_STATUS.get(status, InternalError)(in_python(library.flashcore_last_error(), words))
 
 
-def check(status: int) -> None:
+def check(status: int, words: dict[str, str] = FORWARD_WORDS) -> None:
     if status != 0:
-        raise error(status)
+        raise error(status, words)
 
 
 def new_problem() -> Problem:
     problem = Problem()
     check(library.flashcore_problem_init(problem, sizeof(problem)))
     return problem
+
+
+def new_gradients() -> GradientTensors:
+    gradients = GradientTensors()
+    check(library.flashcore_gradients_init(gradients, sizeof(gradients)))
+    return gradients
 
 
 def new_plan_options() -> PlanOptions:

@@ -9,7 +9,7 @@ from ._backend import Backend
 from ._errors import InvalidArgumentError, UnsupportedError
 from ._layout import NAMES, Layout, check_rank, dtype_code, element_strides, order_of
 from ._library import CPU
-from ._plan import Plan, host_workspace
+from ._plan import host_workspace
 
 
 def numpy_dtype(code: int) -> np.dtype:
@@ -67,12 +67,8 @@ class NumpyBackend(Backend):
         except TypeError:
             return super().dtype(argument, dtype)
 
-    def empty(self, plan: Plan, like: Any) -> Any:
-        layout = Layout(plan.out_dtype, plan.out_shape, plan.out_stride, plan.device)
-        return dense(np, layout, numpy_dtype(plan.out_dtype))
-
-    def empty_lse(self, plan: Plan, like: Any) -> Any:
-        return np.empty(plan.lse_shape, np.float32)
+    def empty(self, layout: Layout, like: Any) -> Any:
+        return dense(np, layout, numpy_dtype(layout.dtype))
 
     def workspace(self, nbytes: int, like: Any) -> tuple[Any, int]:
         return host_workspace(nbytes)

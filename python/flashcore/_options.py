@@ -39,14 +39,14 @@ def refuse_array(argument: str, value: Any, wanted: str) -> None:
         raise wrong_type(argument, value, wanted)
 
 
-def flag(argument: str, value: Any) -> bool:
+def flag(argument: str, value: Any, wanted: str = "True or False") -> bool:
     if isinstance(value, bool):
         return value
     if isinstance(value, numbers.Integral) and value in (0, 1):
         return bool(value)
     if type(value).__name__ in ("bool", "bool_") and getattr(value, "ndim", 1) == 0:
         return bool(value)  # NumPy's
-    raise wrong_type(argument, value, "True or False")
+    raise wrong_type(argument, value, wanted)
 
 
 def integer(argument: str, value: Any, lowest: int, highest: int) -> int:

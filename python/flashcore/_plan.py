@@ -8,7 +8,7 @@ import struct
 import threading
 from collections.abc import Hashable, Sequence
 from ctypes import byref, c_void_p
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from ._errors import ArgumentTypeError, InvalidArgumentError, UnsupportedError
 from ._layout import (
@@ -60,58 +60,53 @@ class Request(NamedTuple):
     out_lse: Layout | None
 
 
-class Plan:
-    """A plan of the library, and what its outputs look like."""
+class AnyPlan:
+    """A plan of the library, of a forward or a backward pass."""
 
-    __slots__ = (
-        "device",
-        "handle",
-        "kernel",
-        "like_q",
-        "lse_shape",
-        "out_dtype",
-        "out_shape",
-        "out_stride",
-        "reason",
-        "return_lse",
-        "workspace_bytes",
-    )
+    __slots__ = ("device", "handle", "kernel", "reason", "workspace_bytes")
 
-    def __init__(self, request: Request):
-        self.handle = None
-        problem, out, lse = describe(request)
-        options = new_plan_options()
-        fill_plan_options(options, request.options, request.q.device)
-        handle = c_void_p()
-        check(library.flashcore_plan_create(problem, options, byref(handle)))
+    def __init__(self, handle: c_void_p, device: tuple[int, int]):
         self.handle = handle.value
         self.kernel = library.flashcore_plan_kernel(handle).decode()
         self.reason = in_python(library.flashcore_plan_reason(handle))
         self.workspace_bytes = library.flashcore_plan_workspace_bytes(handle)
-        self.device = request.q.device
-        self.out_dtype = out.dtype
-        self.out_shape = out.shape
-        self.out_stride = out.stride
-        # Whether a new O is one more array of exactly q's layout.
-        self.like_q = out == request.q
-        self.return_lse = lse is not None
-        self.lse_shape = lse.shape if lse is not None else ()
+        self.device = device
 
     def __del__(self) -> None:
-        if self.handle:
+        if getattr(self, "handle", None):
             library.flashcore_plan_destroy(self.handle)
+
+
+class Plan(AnyPlan):
+    """Of a forward pass, and what its outputs look like."""
+
+    __slots__ = ("like_q", "lse", "out")
+
+    def __init__(self, request: Request):
+        problem, self.out, self.lse = describe(request)  # no LSE without return_lse
+        # Whether a new O is one more array of exactly q's layout.
+        self.like_q = self.out == request.q
+        options = new_plan_options()
+        fill_plan_options(options, request.options, request.q.device)
+        handle = c_void_p()
+        check(library.flashcore_plan_create(problem, options, byref(handle)))
+        super().__init__(handle, request.q.device)
+
+
+def check_devices(q: Layout, others: dict[str, Layout | None]) -> None:
+    for name, layout in others.items():
+        if layout is not None and layout.device != q.device:
+            raise InvalidArgumentError(
+                f"{name}: is on {device_name(layout.device)}, wanted {device_name(q.device)}, "
+                "where q is"
+            )
 
 
 def describe(request: Request) -> tuple[Problem, Layout, Layout | None]:
     """The problem in C, and the layouts of its outputs."""
     q, k, v, options = request.q, request.k, request.v, request.options
     named = {"k": k, "v": v, "out": request.out, "out_lse": request.out_lse, **request.extras}
-    for name, layout in named.items():
-        if layout is not None and layout.device != q.device:
-            raise InvalidArgumentError(
-                f"{name}: is on {device_name(layout.device)}, wanted {device_name(q.device)}, "
-                "where q is"
-            )
+    check_devices(q, named)
     problem = new_problem()
     fill_problem(problem, options)
     problem.q, problem.k, problem.v = q.tensor(), k.tensor(), v.tensor()
@@ -168,6 +163,9 @@ def explained(request: Request) -> list[dict[str, Any]]:
     return [verdict | {"chosen": verdict["kernel"] == chosen} for verdict in found]
 
 
+_AnyPlan = TypeVar("_AnyPlan", bound=AnyPlan)
+
+
 class Cache:
     """The plans in use, by everything that they depend on. The oldest half goes when it is full.
 
@@ -176,12 +174,11 @@ class Cache:
 
     def __init__(self, limit: int = 4096):
         self.limit = limit
-        self.plans: dict[Hashable, Plan] = {}
+        self.plans: dict[Hashable, Any] = {}
         self.get = self.plans.get
         self._lock = threading.Lock()
 
-    def make(self, key: Hashable, request: Request) -> Plan:
-        plan = Plan(request)
+    def put(self, key: Hashable, plan: _AnyPlan) -> _AnyPlan:
         with self._lock:
             if len(self.plans) >= self.limit:
                 for old in list(self.plans)[: self.limit // 2]:

@@ -6,6 +6,7 @@ from typing import Any
 import torch
 
 from ._backend import Backend, Extras, Pair, Values
+from ._backward import BackwardCall, Gradients
 from ._errors import InvalidArgumentError, UnsupportedError
 from ._layout import CODES, Layout, check_rank, dtype_code
 from ._library import CPU, CUDA
@@ -77,15 +78,13 @@ class TorchTensors(Backend):
             return dtype_code(argument, str(dtype).removeprefix("torch."))
         return super().dtype(argument, dtype)
 
-    def empty(self, plan: Plan, like: Any) -> Any:
-        if plan.like_q:
-            return _empty_like(like)
+    def empty(self, layout: Layout, like: Any) -> Any:
         return _empty_strided(
-            plan.out_shape, plan.out_stride, dtype=DTYPE_OF[plan.out_dtype], device=like.device
+            layout.shape, layout.stride, dtype=DTYPE_OF[layout.dtype], device=like.device
         )
 
-    def empty_lse(self, plan: Plan, like: Any) -> Any:
-        return torch.empty(plan.lse_shape, dtype=torch.float32, device=like.device)
+    def empty_out(self, plan: Plan, like: Any) -> Any:
+        return _empty_like(like) if plan.like_q else self.empty(plan.out, like)
 
     def workspace(self, nbytes: int, like: Any) -> tuple[Any, int]:
         owner = torch.empty(nbytes + 256, dtype=torch.uint8, device=like.device)
@@ -101,6 +100,15 @@ class TorchTensors(Backend):
             )
         if not array.is_inference():
             _increment_version(array)  # so that autograd notices the write
+
+    def backward(self, call: BackwardCall) -> Gradients:
+        self.check_arrays(call.arrays.items())
+        if torch.is_grad_enabled() and any(x.requires_grad for x in call.arrays.values()):
+            raise UnsupportedError(
+                "attention_backward: has no derivative, wanted torch.no_grad() around the call, or "
+                "inputs that require no gradient"
+            )
+        return super().backward(call)
 
     def plan(self, q: Any, k: Any, v: Any, extras: Extras, options: Values, outputs: Pair) -> Plan:
         """Most calls have a flat key, which costs less Python."""
@@ -127,5 +135,5 @@ class TorchTensors(Backend):
         except (TypeError, RuntimeError):  # says what is wrong
             return super().plan(q, k, v, extras, options, outputs)
         if plan is None:
-            plan = cache.make(key, self.request(q, k, v, extras, options, outputs))
+            plan = cache.put(key, Plan(self.request(q, k, v, extras, options, outputs)))
         return plan

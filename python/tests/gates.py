@@ -27,3 +27,15 @@ def check_lse(actual, expected, dtype):
     assert np.array_equal(np.isneginf(actual), np.isneginf(expected))
     finite = np.isfinite(expected)
     assert np.abs(actual[finite] - expected[finite]).max(initial=0) <= GATES[dtype][2]
+
+
+# Relative error of a gradient; its largest error is a matter of `flashcore verify`.
+GRADIENT_GATES = {"float32": 5e-6, "float16": 3e-3, "bfloat16": 1.2e-2}
+
+
+def check_gradient(actual, expected, dtype):
+    actual, expected = np.asarray(actual, np.float64), np.asarray(expected, np.float64)
+    assert actual.shape == expected.shape
+    assert np.isfinite(actual).all()
+    limit = GRADIENT_GATES[dtype] * np.linalg.norm(expected)
+    assert np.linalg.norm(actual - expected) <= limit + 1e-30

@@ -155,3 +155,20 @@ def test_unsupported_on_the_gpu():
     x = jnp.ones((1, 4, 8, 320), jnp.float16)
     with pytest.raises(NotImplementedError, match="no kernel of this device"):
         flashcore.attention(x, x, x)
+
+
+@pytest.mark.skipif(GPU, reason="there is no backward pass on a GPU yet")
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_attention_backward_is_the_same_as_with_numpy(dtype):
+    q, k, v = inputs(dtype)
+    d_out = q * 2 + 1
+    bias = jnp.ones((1, 4, 1, 53), jnp.float32)
+    expected = flashcore.attention_backward(
+        *(np.asarray(x) for x in (d_out, q, k, v)), bias=np.asarray(bias), d_bias=True
+    )
+    gradients = flashcore.attention_backward(d_out, q, k, v, bias=bias, d_bias=True)
+    for actual, wanted in zip(gradients[:4], expected[:4], strict=True):
+        assert isinstance(actual, jax.Array)
+        assert np.array_equal(np.asarray(actual), wanted)
+    with pytest.raises(TypeError, match="dq: is a jax.Array, which is immutable"):
+        flashcore.attention_backward(d_out, q, k, v, dq=q)

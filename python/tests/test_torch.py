@@ -227,3 +227,15 @@ def test_numpy_and_torch_agree_bit_for_bit(rng):
     q, k, v = (rng.normal(size=(1, 4, 9, 16)).astype(np.float32) for _ in range(3))
     ours = flashcore.attention(*(torch.from_numpy(x) for x in (q, k, v)))
     assert np.array_equal(ours.numpy(), flashcore.attention(q, k, v))
+
+
+def test_attention_backward_is_the_same_as_with_numpy(rng):
+    d_out, q, k, v = (rng.normal(size=(1, 4, 9, 16)).astype(np.float32) for _ in range(4))
+    expected = flashcore.attention_backward(d_out, q, k, v, causal=True)
+    tensors = [torch.from_numpy(x) for x in (d_out, q, k, v)]
+    for actual, wanted in zip(
+        flashcore.attention_backward(*tensors, causal=True)[:3], expected[:3], strict=True
+    ):
+        assert np.array_equal(actual.numpy(), wanted)
+    with torch.enable_grad(), pytest.raises(NotImplementedError, match="has no derivative"):
+        flashcore.attention_backward(tensors[0].requires_grad_(), *tensors[1:])

@@ -1,0 +1,129 @@
+"""The operator's gradients, for the arrays of every framework."""
+
+from typing import Any
+
+from ._attention import Alignment, Window
+from ._backend import find, hashable, is_array, seeds
+from ._backward import OPTIONAL_OUTPUTS, BackwardCall, Gradients
+from ._options import Options, flag
+
+
+def attention_backward(
+    d_out: Any,
+    q: Any,
+    k: Any,
+    v: Any,
+    out: Any = None,
+    lse: Any = None,
+    *,
+    d_lse: Any = None,
+    causal: bool = False,
+    softmax_scale: float | None = None,
+    softcap: float = 0.0,
+    bias: Any = None,
+    mask: Any = None,
+    alibi_slopes: Any = None,
+    sinks: Any = None,
+    window: Window | None = (-1, -1),
+    alignment: Alignment = "bottom_right",
+    causal_offset: int = 0,
+    causal_offsets: Any = None,
+    seqlens_q: Any = None,
+    seqlens_kv: Any = None,
+    cu_seqlens_q: Any = None,
+    cu_seqlens_kv: Any = None,
+    max_seqlen_q: int = 0,
+    max_seqlen_kv: int = 0,
+    dropout_p: float = 0.0,
+    dropout_seed: int | None = None,
+    dropout_offset: int = 0,
+    grad_dtype: Any = None,
+    dq: Any = None,
+    dk: Any = None,
+    dv: Any = None,
+    d_bias: Any = False,
+    d_sinks: Any = False,
+    d_alibi_slopes: Any = False,
+    kernel: str | None = None,
+    threads: int = 0,
+    batch_invariant: bool = False,
+) -> Gradients:
+    """The gradients of `attention`, of the same arrays and options.
+
+    They are the derivatives of sum(d_out * O) + sum(d_lse * LSE). docs/semantics.md says exactly
+    what is computed. Each has the shape of what it belongs to; a sum over the dimensions in which
+    that has extent 1. PyTorch and JAX call this by themselves when they differentiate `attention`.
+
+    Arguments
+        d_out: the gradient of O: shape and dtype of `out`; the last dimension must be contiguous.
+        q, k, v: as for `attention`; float32, float16 or bfloat16.
+        out, lse: what `attention(..., return_lse=True)` returned. Without them they are computed.
+        d_lse: the gradient of LSE: [B, Hq, Sq], or packed [total_q, Hq], float32.
+        causal ... max_seqlen_kv, dropout_p ... dropout_offset: as the forward pass had them.
+        grad_dtype: float32, or float64 (the reference only), of dq, dk, dv and d_bias; default the
+            dtypes of q, k, v and the bias.
+        dq, dk, dv: where to put the gradients, instead of new arrays.
+        d_bias, d_sinks, d_alibi_slopes: True to get that gradient too, or an array to put it into.
+        kernel: the name of a kernel of the backward pass, instead of the best one.
+        threads, batch_invariant: as for `attention`.
+
+    Returns
+        Gradients: a named tuple of dq, dk, dv, d_bias, d_sinks and d_alibi_slopes, arrays of the
+        framework of q; None for what was not asked for.
+
+    Raises what `attention` raises.
+    """
+    backend = find("q", q)
+    given = {
+        "out": out,
+        "lse": lse,
+        "bias": bias,
+        "mask": mask,
+        "alibi_slopes": alibi_slopes,
+        "sinks": sinks,
+        "cu_seqlens_q": cu_seqlens_q,
+        "cu_seqlens_kv": cu_seqlens_kv,
+        "seqlens_q": seqlens_q,
+        "seqlens_kv": seqlens_kv,
+        "causal_offsets": causal_offsets,
+        "d_lse": d_lse,
+        "dq": dq,
+        "dk": dk,
+        "dv": dv,
+    }
+    arrays = {"q": q, "k": k, "v": v, "d_out": d_out}
+    arrays |= {name: array for name, array in given.items() if array is not None}
+    asked = []
+    for name, value in zip(OPTIONAL_OUTPUTS, (d_bias, d_sinks, d_alibi_slopes), strict=True):
+        if not isinstance(value, bool) and is_array(value):
+            arrays[name] = value
+            asked.append(name)
+        elif flag(name, value, "True, False or an array to write into"):
+            asked.append(name)
+    options = Options(
+        causal=causal,
+        softmax_scale=softmax_scale,
+        softcap=softcap,
+        alignment=alignment,
+        causal_offset=causal_offset,
+        window=window,
+        dropout_p=dropout_p,
+        out_dtype=None,
+        return_lse=True,
+        kv_scale_block=0,
+        max_seqlen_q=max_seqlen_q,
+        max_seqlen_kv=max_seqlen_kv,
+        kernel=kernel,
+        threads=threads,
+        batch_invariant=batch_invariant,
+        early_start=False,
+    )
+    return backend.backward(
+        BackwardCall(
+            arrays=arrays,
+            asked=tuple(asked),
+            grad_dtype=grad_dtype,
+            options=Options._make(hashable(options)),
+            dropout=seeds((dropout_seed, dropout_offset)) if dropout_p else None,
+        )
+    )
