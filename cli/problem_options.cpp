@@ -12,16 +12,6 @@ namespace {
 
 using Shape = std::vector<int64_t>;
 
-// [B, H, S, D] as the problem names it, of memory in the order of `layout`.
-TensorDesc in_layout(DType dtype, const Shape& bhsd, const std::string& layout) {
-  if (layout == "bhsd") return bench::contiguous(dtype, bhsd);
-  TensorDesc desc = bench::contiguous(dtype, Shape{bhsd[0], bhsd[2], bhsd[1], bhsd[3]});
-  std::swap(desc.shape[1], desc.shape[2]);
-  std::swap(desc.stride[1], desc.stride[2]);
-  return desc;
-}
-
-bool is_float(DType dtype) { return dtype != DType::boolean && dtype != DType::i32; }
 bool is_main(std::string_view name) { return name == "q" || name == "k" || name == "v"; }
 bool is_pair(std::string_view name) { return name == "bias" || name == "mask"; }
 bool is_scale(std::string_view name) { return name.ends_with("_scale"); }
@@ -100,6 +90,18 @@ void describe_outputs(Problem& problem, const std::string& layout, std::optional
 
 }  // namespace
 
+TensorDesc in_layout(DType dtype, const Shape& bhsd, const std::string& layout) {
+  if (layout == "bhsd") return bench::contiguous(dtype, bhsd);
+  TensorDesc desc = bench::contiguous(dtype, Shape{bhsd[0], bhsd[2], bhsd[1], bhsd[3]});
+  std::swap(desc.shape[1], desc.shape[2]);
+  std::swap(desc.stride[1], desc.stride[2]);
+  return desc;
+}
+
+bool is_float(DType dtype) {
+  return dtype != DType::boolean && dtype != DType::i32 && dtype != DType::i64;
+}
+
 void ProblemOptions::declare(OptionSet& options) {
   options.group("Tensors from files");
   options.positional("file", file_, ".safetensors file with q, k, v and any other input by name");
@@ -165,6 +167,11 @@ bool ProblemOptions::has_files() const {
                                        [](const auto& choice) { return !choice.second.empty(); });
 }
 
+bool ProblemOptions::draws_d_lse() const {
+  const std::vector<std::string> names = bench::split(with_, ',');
+  return std::find(names.begin(), names.end(), "d_lse") != names.end();
+}
+
 bool ProblemOptions::given() const { return !shape_.empty() || has_files(); }
 
 Result<std::optional<DType>> ProblemOptions::dtype_option(const std::string& option,
@@ -175,7 +182,7 @@ Result<std::optional<DType>> ProblemOptions::dtype_option(const std::string& opt
   return invalid("{}: is '{}', wanted f32, f16, bf16, f8e4m3 or f8e5m2", option, name);
 }
 
-Result<Problem> ProblemOptions::from_shape() const {
+Result<Problem> ProblemOptions::from_shape(bool with_d_lse) const {
   const Result<Shape> parsed =
       bench::parse_numbers("--shape", shape_, 4, "B,H,S,D such as 2,8,512,64");
   if (!parsed.ok()) return parsed.status();
@@ -190,12 +197,13 @@ Result<Problem> ProblemOptions::from_shape() const {
   problem.k = in_layout(element, k, layout_);
   problem.v = in_layout(element, v, layout_);
   for (const std::string& name : bench::split(with_, ',')) {
+    if (with_d_lse && name == "d_lse") continue;  // not of the problem itself
     const std::optional<TensorDesc> desc = generated_input(name, q, k);
     if (!desc || !bench::set_tensor(problem, name, *desc)) {
       return invalid(
           "--with: is '{}', wanted bias, mask, sinks, alibi_slopes, q_scale, k_scale, v_scale, "
-          "seqlens_q or seqlens_kv",
-          name);
+          "seqlens_q or seqlens_kv{}",
+          name, with_d_lse ? ", or d_lse" : "");
     }
   }
   return problem;
@@ -238,25 +246,33 @@ Status ProblemOptions::apply_options(Problem& problem) const {
   return {};
 }
 
-Result<bench::ProblemInputs> ProblemOptions::read() const {
+Result<bench::ProblemInputs> ProblemOptions::read(
+    const std::map<std::string, std::string>& gradients) const {
   if (!given()) {
     return invalid(
         "tensors: there are none, wanted a .safetensors file, --q, --k and --v, or "
         "--shape B,H,S,D");
   }
-  if (has_files() && !shape_.empty()) {
+  const bool files = has_files() || std::any_of(gradients.begin(), gradients.end(),
+                                                [](auto& one) { return !one.second.empty(); });
+  if (files && !shape_.empty()) {
     return invalid("--shape: is '{}' beside files, wanted either a shape or files", shape_);
   }
   bench::ProblemInputs inputs;
-  if (has_files()) {
+  if (files) {
     const Result<std::optional<DType>> raw = dtype_option("--dtype", dtype_);
     if (!raw.ok()) return raw.status();
-    Result<bench::TensorSources> sources = bench::find_inputs(
-        {.file = file_, .chosen = chosen_, .without = bench::split(without_, ','), .raw = *raw});
+    bench::InputFiles wanted{
+        .file = file_, .chosen = chosen_, .without = bench::split(without_, ','), .raw = *raw};
+    for (const auto& [name, value] : gradients) {
+      wanted.chosen[name] = value;
+      wanted.more.push_back(name);
+    }
+    Result<bench::TensorSources> sources = bench::find_inputs(wanted);
     if (!sources.ok()) return sources.status();
     inputs.sources = std::move(*sources);
   }
-  Result<Problem> problem = has_files() ? from_sources(inputs.sources) : from_shape();
+  Result<Problem> problem = files ? from_sources(inputs.sources) : from_shape(!gradients.empty());
   if (!problem.ok()) return problem.status();
   FLASHCORE_RETURN_IF_ERROR(apply_options(*problem));
   inputs.problem = *problem;

@@ -14,17 +14,24 @@
 
 namespace flashcore::cli {
 
+// [B, H, S, D] as the problem names it, of memory in the order of `layout`.
+TensorDesc in_layout(DType dtype, const std::vector<int64_t>& bhsd, const std::string& layout);
+
+bool is_float(DType dtype);
+
 class ProblemOptions {
  public:
   void declare(OptionSet& options);
 
   bool given() const;  // files or a shape
-  Result<bench::ProblemInputs> read() const;
+  // `gradients`: those that flow into a backward pass, by name, and what options name for them.
+  Result<bench::ProblemInputs> read(const std::map<std::string, std::string>& gradients = {}) const;
+  bool draws_d_lse() const;  // --with names it
   const std::string& layout() const { return layout_; }
 
  private:
   bool has_files() const;
-  Result<Problem> from_shape() const;
+  Result<Problem> from_shape(bool with_d_lse) const;
   Result<Problem> from_sources(const bench::TensorSources& sources) const;
   Status apply_options(Problem& problem) const;
   Result<std::optional<DType>> dtype_option(const std::string& option,

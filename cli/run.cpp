@@ -1,20 +1,26 @@
-// flashcore run: attention over tensors from files, or of a given shape.
+// flashcore run: attention, or its gradients, over tensors from files or of a given shape.
 #include <fmt/format.h>
 
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "bench/cases/problem_text.hpp"
 #include "bench/cases/work.hpp"
 #include "bench/device/execution.hpp"
 #include "bench/gate/gates.hpp"
+#include "bench/gate/gradient_gates.hpp"
 #include "bench/io/outputs.hpp"
 #include "bench/text/numbers.hpp"
 #include "bench/text/progress.hpp"
 #include "bench/time/timing.hpp"
 #include "cli/command.hpp"
+#include "cli/gradient_options.hpp"
 #include "cli/plan_options.hpp"
 #include "cli/problem_options.hpp"
 #include "cli/report.hpp"
@@ -25,16 +31,26 @@ namespace {
 
 struct Options {
   ProblemOptions problem;
+  GradientOptions gradients;
   bench::PlanChoice choice;
   bench::OutputFiles files;
   bool check = false;
   bool no_time = false;
 };
 
+// What is run: a problem, forward or, with gradients, backward.
+struct Work {
+  const Problem& problem;
+  const Gradients* gradients;
+  const bench::ChosenPlan& chosen;
+  std::string from;  // backward: the kernel of the forward pass, and where d_o is from
+};
+
 struct Outcome {
   std::optional<bench::Verdict> verdict;
   std::optional<bench::Timing> timing;
   std::vector<std::string> written;
+  double flop = 0;
 
   bool failed() const { return verdict && !verdict->passed; }
 };
@@ -42,10 +58,21 @@ struct Outcome {
 // A first run that takes this long is its own timing: nobody waits for five more.
 constexpr double kSlowRun = 2.0;
 
-Result<std::optional<bench::Timing>> compute(const Options& options,
-                                             const bench::ChosenPlan& chosen,
-                                             bench::HostProblem& host, bench::Progress& progress,
-                                             Outcome& outcome) {
+Result<bench::Reference> reference_of(bench::HostProblem& host, int threads) {
+  return bench::compute_reference(host, threads);
+}
+
+// Few rows of a problem that somebody gives may have a gradient, as of a random one.
+Result<bench::GradientReferences> reference_of(bench::HostBackward& host, int threads) {
+  return bench::compute_reference(host, threads, true);
+}
+
+double flop_of(bench::HostProblem& host) { return bench::forward_flop(host); }
+double flop_of(bench::HostBackward& host) { return bench::backward_flop(host.forward); }
+
+template <class Host>
+Status compute(const Options& options, const bench::ChosenPlan& chosen, Host& host,
+               bench::Progress& progress, Outcome& outcome) {
   Result<bench::Execution> execution =
       bench::Execution::prepare(chosen.plan, chosen.options.device, host);
   if (!execution.ok()) return execution.status();
@@ -56,14 +83,15 @@ Result<std::optional<bench::Timing>> compute(const Options& options,
   const std::chrono::duration<double> first = std::chrono::steady_clock::now() - start;
   if (options.check) {
     progress.step("the fp64 reference");
-    const Result<bench::Reference> reference =
-        bench::compute_reference(host, chosen.options.threads);
+    const auto reference = reference_of(host, chosen.options.threads);
     if (!reference.ok()) return reference.status();
     outcome.verdict = bench::judge(host, *reference);
   }
-  if (options.no_time || outcome.failed()) return std::optional<bench::Timing>();
+  outcome.flop = flop_of(host);
+  if (options.no_time || outcome.failed()) return {};
   if (first.count() > kSlowRun) {
-    return std::optional(bench::Timing{first.count(), first.count(), 1, 1, {first.count()}});
+    outcome.timing = bench::Timing{first.count(), first.count(), 1, 1, {first.count()}};
+    return {};
   }
   progress.step("timing");
   Result<std::unique_ptr<bench::Timer>> timer = bench::make_timer(chosen.options.device);
@@ -71,33 +99,47 @@ Result<std::optional<bench::Timing>> compute(const Options& options,
   const Result<bench::Timing> timing =
       (*timer)->time([&](Stream stream) { return execution->run(stream); });
   if (!timing.ok()) return timing.status();
-  return std::optional(*timing);
+  outcome.timing = *timing;
+  return {};
 }
 
-void print_check(Session& session, const bench::Verdict& verdict, const Problem& problem) {
-  const bench::GateLimits limits = bench::gate_limits(problem);
+// The errors of a verdict beside their limits.
+std::string errors_text(const bench::Verdict& verdict, const Work& work) {
+  if (work.gradients != nullptr) {
+    return fmt::format("relative error {:.2e} (limit {:.1e}), largest error {:.2e} (naive {:.2e})",
+                       verdict.relative_error,
+                       bench::gradient_limits(work.problem, *work.gradients).relative_error,
+                       verdict.max_error, verdict.naive_max_error);
+  }
+  const bench::GateLimits limits = bench::gate_limits(work.problem);
+  return fmt::format("max scaled error {:.2e} (limit {:.0e}), relative {:.2e} ({:.0e}){}",
+                     verdict.max_scaled_error, limits.max_scaled_error, verdict.relative_error,
+                     limits.relative_error,
+                     work.problem.lse
+                         ? fmt::format(", LSE {:.2e} ({:.0e})", verdict.lse_error, limits.lse_error)
+                         : "");
+}
+
+void print_check(Session& session, const bench::Verdict& verdict, const Work& work) {
   const std::string mark = verdict.passed ? session.styled("passed", bench::Tone::good)
                                           : session.styled("FAILED", bench::Tone::bad);
   session.line(fmt::format("check    {}{} against the fp64 reference", mark,
                            verdict.passed ? "" : ": " + verdict.failure));
-  session.line(fmt::format(
-      "         max scaled error {:.2e} (limit {:.0e}), relative {:.2e} ({:.0e}){}",
-      verdict.max_scaled_error, limits.max_scaled_error, verdict.relative_error,
-      limits.relative_error,
-      problem.lse ? fmt::format(", LSE {:.2e} ({:.0e})", verdict.lse_error, limits.lse_error)
-                  : ""));
+  session.line("         " + errors_text(verdict, work));
 }
 
-void print(Session& session, const bench::ChosenPlan& chosen, const Problem& problem,
-           const Outcome& outcome, double flop) {
-  session.line("problem  " + bench::problem_text(problem));
+void print(Session& session, const Work& work, const Outcome& outcome) {
+  const bench::ChosenPlan& chosen = work.chosen;
+  session.line(fmt::format("problem  {}{}", work.gradients != nullptr ? "backward of " : "",
+                           bench::problem_text(work.problem)));
   session.line("device   " + device_text(chosen.device));
   if (!chosen.note.empty()) session.line("         not " + chosen.note);
+  if (!work.from.empty()) session.line("forward  " + work.from);
   session.line(fmt::format("kernel   {}: {}",
                            session.styled(chosen.plan.kernel(), bench::Tone::strong),
                            chosen.plan.reason()));
   if (outcome.verdict) {
-    print_check(session, *outcome.verdict, problem);
+    print_check(session, *outcome.verdict, work);
   } else {
     session.line("check    none (--check compares with the fp64 reference)");
   }
@@ -107,49 +149,49 @@ void print(Session& session, const bench::ChosenPlan& chosen, const Problem& pro
                              bench::seconds_text(timing.p50), bench::seconds_text(timing.p90),
                              timing.samples, timing.samples == 1 ? "" : "s"));
     session.line("speed    " +
-                 session.styled(bench::rate_text(flop / timing.p50), bench::Tone::strong));
+                 session.styled(bench::rate_text(outcome.flop / timing.p50), bench::Tone::strong));
   }
   for (const std::string& line : outcome.written) session.line("wrote    " + line);
 }
 
-nlohmann::ordered_json json(const bench::ChosenPlan& chosen, const Problem& problem,
-                            const Outcome& outcome, double flop) {
+nlohmann::ordered_json json(const Work& work, const Outcome& outcome) {
+  const bench::ChosenPlan& chosen = work.chosen;
   nlohmann::ordered_json out = {{"status", outcome.failed() ? "check_failed" : "ok"},
-                                {"problem", bench::problem_json(problem)},
+                                {"pass", work.gradients != nullptr ? "backward" : "forward"},
+                                {"problem", bench::problem_json(work.problem)},
                                 {"device", device_json(chosen.device)},
                                 {"kernel", chosen.plan.kernel()},
                                 {"reason", chosen.plan.reason()},
                                 {"workspace_bytes", chosen.plan.workspace_bytes()},
-                                {"flop", flop},
+                                {"flop", outcome.flop},
                                 {"check", nullptr},
                                 {"time", nullptr},
                                 {"written", outcome.written}};
-  if (outcome.verdict) out["check"] = bench::verdict_json(*outcome.verdict, problem);
-  if (outcome.timing) out["time"] = timing_json(*outcome.timing, flop);
+  if (work.gradients != nullptr) {
+    out["gradients"] = bench::gradients_json(*work.gradients);
+    out["forward"] = work.from;
+  }
+  if (outcome.verdict) {
+    out["check"] = work.gradients != nullptr
+                       ? bench::verdict_json(*outcome.verdict,
+                                             bench::gradient_limits(work.problem, *work.gradients))
+                       : bench::verdict_json(*outcome.verdict, work.problem);
+  }
+  if (outcome.timing) out["time"] = timing_json(*outcome.timing, outcome.flop);
   return out;
 }
 
-Result<ExitCode> execute(const Options& options, Session& session) {
-  const Result<bench::ProblemInputs> inputs = options.problem.read();
-  if (!inputs.ok()) return inputs.status();
-  const Problem& problem = inputs->problem;
-  FLASHCORE_RETURN_IF_ERROR(
-      bench::check_outputs(options.files, problem, bench::paths_of(inputs->sources)));
-  const Result<bench::ChosenPlan> chosen = bench::choose_plan(problem, options.choice);
-  if (!chosen.ok()) return chosen.status();
-
+// `load` reads the inputs; of a backward run it computes the forward pass too.
+template <class Host>
+Result<ExitCode> run_and_report(const Options& options, const Work& work, Session& session,
+                                const std::function<Result<Host>(bench::Progress&)>& load) {
   Outcome outcome;
-  double flop = 0;
   {
     bench::Progress progress(bench::Progress::usual(), "run");
     progress.step("reading");
-    Result<bench::HostProblem> host = inputs->load();
+    Result<Host> host = load(progress);
     if (!host.ok()) return host.status();
-    Result<std::optional<bench::Timing>> timing =
-        compute(options, *chosen, *host, progress, outcome);
-    if (!timing.ok()) return timing.status();
-    outcome.timing = *timing;
-    flop = bench::forward_flop(*host);
+    FLASHCORE_RETURN_IF_ERROR(compute(options, work.chosen, *host, progress, outcome));
     FLASHCORE_RETURN_IF_ERROR(
         bench::save_inputs(options.files, *host, options.problem.layout(), outcome.written));
     if (!outcome.failed()) {
@@ -157,12 +199,75 @@ Result<ExitCode> execute(const Options& options, Session& session) {
           bench::write_outputs(options.files, *host, options.problem.layout(), outcome.written));
     }
   }
-  print(session, *chosen, problem, outcome, flop);
+  print(session, work, outcome);
   if (outcome.failed() && !options.files.out.empty()) {
     session.line("         " + options.files.out + " was not written");
   }
-  session.document(json(*chosen, problem, outcome, flop));
+  session.document(json(work, outcome));
   return outcome.failed() ? ExitCode::check_failed : ExitCode::ok;
+}
+
+Result<ExitCode> run_forward(const Options& options, const bench::ProblemInputs& inputs,
+                             Session& session) {
+  FLASHCORE_RETURN_IF_ERROR(
+      bench::check_outputs(options.files, inputs.problem, bench::paths_of(inputs.sources)));
+  const Result<bench::ChosenPlan> chosen = bench::choose_plan(inputs.problem, options.choice);
+  if (!chosen.ok()) return chosen.status();
+  return run_and_report<bench::HostProblem>(options, {inputs.problem, nullptr, *chosen, ""},
+                                            session,
+                                            [&](bench::Progress&) { return inputs.load(); });
+}
+
+// The forward pass of a backward run: the same kernel's, where it has one, or the device's best.
+Result<Plan> forward_plan(const Problem& problem, PlanOptions options) {
+  if (!options.kernel.empty()) {
+    Result<Plan> same = make_plan(problem, options);
+    if (same.ok()) return same;
+    options.kernel.clear();
+  }
+  return make_plan(problem, options);
+}
+
+Result<ExitCode> run_backward(const Options& given, const bench::ProblemInputs& inputs,
+                              Session& session) {
+  Options options = given;
+  const Problem& problem = inputs.problem;
+  const Result<Gradients> gradients =
+      options.gradients.describe(inputs, options.problem.layout(), options.problem.draws_d_lse());
+  if (!gradients.ok()) return gradients.status();
+  Result<std::vector<std::string>> names = options.gradients.names(*gradients);
+  if (!names.ok()) return names.status();
+  options.files.gradients = std::move(*names);
+  FLASHCORE_RETURN_IF_ERROR(
+      bench::check_outputs(options.files, *gradients, bench::paths_of(inputs.sources)));
+  const Result<bench::ChosenPlan> chosen = bench::choose_plan(problem, *gradients, options.choice);
+  if (!chosen.ok()) return chosen.status();
+  const Result<Plan> forward = forward_plan(problem, chosen->options);
+  if (!forward.ok()) return forward.status();
+  const std::string from =
+      fmt::format("{}; d_o {}", forward->kernel(),
+                  inputs.sources.contains("d_o") ? "from a file" : "drawn from N(0, 1)");
+  return run_and_report<bench::HostBackward>(
+      options, {problem, &*gradients, *chosen, from}, session,
+      [&](bench::Progress& progress) -> Result<bench::HostBackward> {
+        Result<bench::HostBackward> host = inputs.load(*gradients);
+        if (!host.ok()) return host.status();
+        progress.step(fmt::format("the forward pass, kernel {}", forward->kernel()));
+        Result<bench::Execution> execution =
+            bench::Execution::prepare(*forward, chosen->options.device, host->forward);
+        if (!execution.ok()) return execution.status();
+        FLASHCORE_RETURN_IF_ERROR(execution->run());
+        FLASHCORE_RETURN_IF_ERROR(execution->fetch());
+        return host;
+      });
+}
+
+Result<ExitCode> execute(const Options& options, Session& session) {
+  FLASHCORE_RETURN_IF_ERROR(options.gradients.check(options.choice));
+  const Result<bench::ProblemInputs> inputs = options.problem.read(options.gradients.sources());
+  if (!inputs.ok()) return inputs.status();
+  return options.gradients.backward() ? run_backward(options, *inputs, session)
+                                      : run_forward(options, *inputs, session);
 }
 
 }  // namespace
@@ -171,16 +276,19 @@ Command run_command() {
   auto options = std::make_shared<Options>();
   return {
       .name = "run",
-      .summary = "Compute attention over tensors from files, or of a given shape",
+      .summary = "Compute attention, or its gradients, over tensors from files or of a given shape",
       .examples =
           "  flashcore run attention.safetensors --causal --check\n"
           "  flashcore run attention.safetensors --q query --softcap 30 --out result.safetensors\n"
           "  flashcore run --q q.npy --k k.npy --v v.npy --layout bshd --out o.npy\n"
           "  flashcore run --shape 2,8,512,64 --heads-kv 2 --dtype bf16 --causal --check\n"
-          "  flashcore run --shape 1,8,256,64 --with bias,sinks --save-inputs inputs.safetensors",
+          "  flashcore run --shape 1,8,256,64 --with bias,sinks --save-inputs inputs.safetensors\n"
+          "  flashcore run attention.safetensors --causal --backward --check --out "
+          "gradients.safetensors",
       .declare =
           [options](OptionSet& set) {
             options->problem.declare(set);
+            options->gradients.declare(set, options->choice);
             declare_plan_choice(set, options->choice);
             set.group("Results");
             set.flag(
@@ -188,7 +296,9 @@ Command run_command() {
                 "Compare with the fp64 reference; on a failure nothing is written, exit code 1");
             set.flag("--no-time", options->no_time, "Run once, without timing");
             set.text("--out,-o", options->files.out,
-                     "Write O: .safetensors (with LSE) or .npy; an existing file is replaced",
+                     "Write O (with LSE) or gradients: .safetensors, or .npy for one array; an "
+                     "existing file "
+                     "is replaced",
                      "FILE");
             set.text("--lse-out", options->files.lse, "Write LSE: .npy", "FILE");
             set.text("--save-inputs", options->files.save_inputs,

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "bench/tensors/backward_set.hpp"
 #include "bench/tensors/tensor_set.hpp"
 
 namespace flashcore::bench {
@@ -83,6 +84,14 @@ nlohmann::ordered_json problem_json(const Problem& problem) {
                                 {"dropout_p", problem.dropout_p},
                                 {"kv_scale_block", problem.kv_scale_block}};
   if (problem.softmax_scale) out["softmax_scale"] = *problem.softmax_scale;
+  return out;
+}
+
+nlohmann::ordered_json gradients_json(const Gradients& gradients) {
+  nlohmann::ordered_json out = nlohmann::ordered_json::object();
+  for_each_gradient(gradients, [&](std::string_view name, const TensorDesc& desc) {
+    out[std::string(name)] = tensor_json(desc);
+  });
   return out;
 }
 

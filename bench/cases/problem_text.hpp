@@ -14,5 +14,6 @@ std::string problem_text(const Problem& problem);  // tensors and options, one l
 
 nlohmann::ordered_json tensor_json(const TensorDesc& desc);
 nlohmann::ordered_json problem_json(const Problem& problem);
+nlohmann::ordered_json gradients_json(const Gradients& gradients);  // tensors by name
 
 }  // namespace flashcore::bench

@@ -6,14 +6,13 @@
 namespace flashcore::bench {
 namespace {
 
-double count_flop(const ForwardProblem& p, const Arguments& args) {
+// Pairs of a query and a key of one head, over the batch.
+double count_pairs(const ForwardProblem& p, const Arguments& args) {
   const bool lengths = p.packed || p.seqlens_q.present || p.seqlens_kv.present;
-  const double flop_a_pair =
-      2.0 * static_cast<double>(p.heads_q) * static_cast<double>(p.head_dim_qk + p.head_dim_v);
   if (!lengths && p.seqlen_q == p.seqlen_kv && p.band.left < 0 && p.band.right == 0 &&
       p.alignment != Alignment::given) {
     const auto side = static_cast<double>(p.seqlen_q);
-    return static_cast<double>(p.batch) * flop_a_pair * side * side / 2;
+    return static_cast<double>(p.batch) * side * side / 2;
   }
   double pairs = 0;
   for (int64_t b = 0; b < p.batch; ++b) {
@@ -22,19 +21,26 @@ double count_flop(const ForwardProblem& p, const Arguments& args) {
       pairs += static_cast<double>(visible_keys(sequence, p.band, i).size());
     }
   }
-  return pairs * flop_a_pair;
+  return pairs;
+}
+
+// Of `qk` products with rows of Dqk elements for each pair, and `v` with rows of Dv.
+double count_flop(const Problem& problem, const Arguments& args, int64_t qk, int64_t v) {
+  const Result<ForwardProblem> resolved = resolve(problem);
+  if (!resolved.ok()) return 0;
+  const ForwardProblem& p = *resolved;
+  return count_pairs(p, args) * 2.0 * static_cast<double>(p.heads_q) *
+         static_cast<double>(qk * p.head_dim_qk + v * p.head_dim_v);
 }
 
 }  // namespace
 
-double forward_flop(HostProblem& host) {
-  const Result<ForwardProblem> resolved = resolve(host.problem);
-  return resolved.ok() ? count_flop(*resolved, host.arguments()) : 0;
-}
+double forward_flop(HostProblem& host) { return count_flop(host.problem, host.arguments(), 1, 1); }
 
-double forward_flop(const Problem& problem) {
-  const Result<ForwardProblem> resolved = resolve(problem);
-  return resolved.ok() ? count_flop(*resolved, Arguments{}) : 0;
-}
+double forward_flop(const Problem& problem) { return count_flop(problem, Arguments{}, 1, 1); }
+
+double backward_flop(HostProblem& host) { return count_flop(host.problem, host.arguments(), 3, 2); }
+
+double backward_flop(const Problem& problem) { return count_flop(problem, Arguments{}, 3, 2); }
 
 }  // namespace flashcore::bench

@@ -13,4 +13,9 @@ double forward_flop(HostProblem& host);
 // For a problem without lengths, known without data.
 double forward_flop(const Problem& problem);
 
+// The same for the backward pass: 2 Hq (3 Dqk + 2 Dv) for each pair, of the products S = Q K^T,
+// dP = dO V^T, dV = P^T dO, dQ = dS K and dK = dS^T Q.
+double backward_flop(HostProblem& host);
+double backward_flop(const Problem& problem);
+
 }  // namespace flashcore::bench

@@ -87,6 +87,7 @@ Result<std::vector<PlanOptions>> allowed_devices(const PlanChoice& choice) {
     options.threads = static_cast<int32_t>(choice.threads);
     options.batch_invariant = choice.batch_invariant;
     options.early_start = choice.early_start;
+    options.deterministic = !choice.any_order;
     out.push_back(std::move(options));
   }
   return out;
@@ -105,13 +106,16 @@ Result<PlanOptions> gpu_plan(const std::string& device) {
   return plan;
 }
 
-Result<ChosenPlan> choose_plan(const Problem& problem, const PlanChoice& choice) {
+namespace {
+
+Result<ChosenPlan> choose(const PlanChoice& choice,
+                          const std::function<Result<Plan>(const PlanOptions&)>& make) {
   const Result<std::vector<PlanOptions>> allowed = allowed_devices(choice);
   if (!allowed.ok()) return allowed.status();
   std::string note;
   for (size_t i = 0; i < allowed->size(); ++i) {
     const PlanOptions& options = (*allowed)[i];
-    Result<Plan> plan = make_plan(problem, options);
+    Result<Plan> plan = make(options);
     if (plan.ok()) {
       return ChosenPlan{info_of(options.device), options, std::move(*plan), std::move(note)};
     }
@@ -120,6 +124,19 @@ Result<ChosenPlan> choose_plan(const Problem& problem, const PlanChoice& choice)
                         plan.status().message());
   }
   return unsupported("device: there is none, wanted one");
+}
+
+}  // namespace
+
+Result<ChosenPlan> choose_plan(const Problem& problem, const PlanChoice& choice) {
+  return choose(choice, [&](const PlanOptions& options) { return make_plan(problem, options); });
+}
+
+Result<ChosenPlan> choose_plan(const Problem& problem, const Gradients& gradients,
+                               const PlanChoice& choice) {
+  return choose(choice, [&](const PlanOptions& options) {
+    return make_backward_plan(problem, gradients, options);
+  });
 }
 
 namespace {

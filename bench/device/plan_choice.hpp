@@ -16,6 +16,7 @@ struct PlanChoice {
   bool batch_invariant = false;
   bool early_start = false;
   int64_t sim_seed = 0;
+  bool any_order = false;  // backward: sums may be added in any order
 };
 
 // FLASHCORE_KERNEL stands for --kernel, in the commands that go through the table by name as well.
@@ -40,6 +41,8 @@ Result<PlanOptions> gpu_plan(const std::string& device);
 
 // The best device that computes the problem, and its plan.
 Result<ChosenPlan> choose_plan(const Problem& problem, const PlanChoice& choice);
+Result<ChosenPlan> choose_plan(const Problem& problem, const Gradients& gradients,
+                               const PlanChoice& choice);
 
 // The kernels to compare on a device, each with its refusal: the one asked for, or all but the
 // judges, "reference" and "naive". Without any other kernel, "reference". Those that are not

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -198,6 +199,15 @@ GradientLimits gradient_limits(DType dtype) {
   }
 }
 
+GradientLimits gradient_limits(const Problem& problem, const Gradients& gradients) {
+  GradientLimits out = gradient_limits(problem.q.dtype);
+  for_each_gradient(gradients, [&](std::string_view, const TensorDesc& desc) {
+    const GradientLimits one = limits_of(problem, desc.dtype);
+    if (one.relative_error > out.relative_error) out = one;
+  });
+  return out;
+}
+
 Result<GradientReferences> compute_reference(HostBackward& host, int threads, bool is_random) {
   cpu::SquaredTerms squares;
   const Result<Outputs> right = run_reference(host, threads, squares);
@@ -224,6 +234,17 @@ Verdict judge(const HostBackward& host, const GradientReferences& reference) {
   verdict.failure = first_failure(host, reference, verdict);
   verdict.passed = verdict.failure.empty();
   return verdict;
+}
+
+nlohmann::ordered_json verdict_json(const Verdict& verdict, const GradientLimits& limits) {
+  return {{"passed", verdict.passed},
+          {"failure", verdict.failure},
+          {"max_error", verdict.max_error},
+          {"max_scaled_error", verdict.max_scaled_error},
+          {"relative_error", verdict.relative_error},
+          {"relative_error_limit", limits.relative_error},
+          {"naive_max_error", verdict.naive_max_error},
+          {"naive_allowance", limits.naive_allowance}};
 }
 
 }  // namespace flashcore::bench

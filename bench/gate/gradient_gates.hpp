@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,9 @@ struct GradientLimits {
 };
 
 GradientLimits gradient_limits(DType dtype);
+
+// The loosest that a gradient of the problem is held to.
+GradientLimits gradient_limits(const Problem& problem, const Gradients& gradients);
 
 // What is right for one gradient, in row-major order of its indices, and how far the naive
 // computation is from it.
@@ -39,5 +43,8 @@ Result<GradientReferences> compute_reference(HostBackward& host, int threads = 0
 // max_error are the largest of all gradients; max_scaled_error is in the root mean square of the
 // gradient.
 Verdict judge(const HostBackward& host, const GradientReferences& reference);
+
+// The verdict beside the limits that it is held to.
+nlohmann::ordered_json verdict_json(const Verdict& verdict, const GradientLimits& limits);
 
 }  // namespace flashcore::bench

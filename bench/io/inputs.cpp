@@ -99,13 +99,15 @@ const std::vector<std::string>& input_names() {
 Result<TensorSources> find_inputs(const InputFiles& files) {
   const Result<Archive> archive = open_archive(files.file);
   if (!archive.ok()) return archive.status();
+  std::vector<std::string> names = input_names();
+  names.insert(names.end(), files.more.begin(), files.more.end());
   for (const std::string& name : files.without) {
-    if (std::find(input_names().begin(), input_names().end(), name) == input_names().end()) {
+    if (std::find(names.begin(), names.end(), name) == names.end()) {
       return invalid("--without: is '{}', wanted names of inputs such as bias or mask", name);
     }
   }
   TensorSources sources;
-  for (const std::string& name : input_names()) {
+  for (const std::string& name : names) {
     if (std::find(files.without.begin(), files.without.end(), name) != files.without.end())
       continue;
     const auto chosen = files.chosen.find(name);

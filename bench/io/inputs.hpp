@@ -30,6 +30,7 @@ struct InputFiles {
   std::string file;                           // .safetensors, or empty
   std::map<std::string, std::string> chosen;  // by tensor: a name in `file`, or a .npy file
   std::vector<std::string> without;           // tensors of `file` that are not used
+  std::vector<std::string> more = {};         // to find besides input_names()
   std::optional<DType> raw;                   // what bytes without a type are
 };
 

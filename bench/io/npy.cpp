@@ -243,10 +243,10 @@ Result<TensorInfo> list_npy(const ByteSource& source) {
   return info;
 }
 
-Status check_npy(const std::string& path, DType dtype) {
+Status check_npy(const std::string& path, DType dtype, std::string_view option) {
   if (!written_descr(dtype).empty()) return {};
-  return invalid("{}: .npy has no {}, wanted a .safetensors file or --out-dtype f32", path,
-                 to_string(dtype));
+  return invalid("{}: .npy has no {}, wanted a .safetensors file or {} f32", path, to_string(dtype),
+                 option);
 }
 
 Status write_npy(const std::string& path, const OutputTensor& tensor) {

@@ -5,6 +5,8 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <functional>
+#include <set>
 #include <span>
 #include <utility>
 
@@ -54,8 +56,9 @@ io::OutputTensor stored(const std::string& name, const HostTensor& tensor,
                         const std::string& layout) {
   const TensorDesc& desc = tensor.desc();
   std::vector<int64_t> shape(desc.shape.begin(), desc.shape.begin() + desc.rank);
-  const bool moved = name == "q" || name == "k" || name == "v" || name == "o";
-  if (layout == "bshd" && moved && shape.size() == 4) std::swap(shape[1], shape[2]);
+  static const std::set<std::string, std::less<>> kMoved = {"q",   "k",  "v",  "o",
+                                                            "d_o", "dq", "dk", "dv"};
+  if (layout == "bshd" && kMoved.contains(name) && shape.size() == 4) std::swap(shape[1], shape[2]);
   const auto bytes = static_cast<size_t>(tensor.elements()) * size_of(desc.dtype);
   return {name, desc.dtype, std::move(shape),
           std::span(static_cast<const std::byte*>(tensor.data()), bytes)};
@@ -78,6 +81,25 @@ Status write(const std::string& path, const std::vector<io::OutputTensor>& tenso
   return {};
 }
 
+// The inputs' file, and that the result has a file of its own.
+Status check_others(const OutputFiles& files, const std::vector<std::string>& inputs) {
+  if (!files.save_inputs.empty()) {
+    FLASHCORE_RETURN_IF_ERROR(check_path("--save-inputs", files.save_inputs, false, true, inputs));
+  }
+  if (same_path(files.out, files.lse) || same_path(files.out, files.save_inputs)) {
+    return invalid("--out: '{}' is another output too, wanted a file of its own", files.out);
+  }
+  return {};
+}
+
+std::vector<io::OutputTensor> inputs_of(const HostProblem& host, const std::string& layout) {
+  std::vector<io::OutputTensor> tensors;
+  for_each_tensor(host.problem, [&](std::string_view name, const TensorDesc&) {
+    if (!is_output(name)) tensors.push_back(stored(std::string(name), host.at(name), layout));
+  });
+  return tensors;
+}
+
 }  // namespace
 
 Status check_outputs(const OutputFiles& files, const Problem& problem,
@@ -90,13 +112,29 @@ Status check_outputs(const OutputFiles& files, const Problem& problem,
     FLASHCORE_RETURN_IF_ERROR(check_path("--lse-out", files.lse, true, false, inputs));
     if (!problem.lse) return invalid("--lse-out: is given with --no-lse, wanted one of them");
   }
-  if (!files.save_inputs.empty()) {
-    FLASHCORE_RETURN_IF_ERROR(check_path("--save-inputs", files.save_inputs, false, true, inputs));
+  return check_others(files, inputs);
+}
+
+Status check_outputs(const OutputFiles& files, const Gradients& gradients,
+                     const std::vector<std::string>& inputs) {
+  if (!files.lse.empty()) {
+    return invalid("--lse-out: is '{}' with --backward, wanted one of them", files.lse);
   }
-  if (same_path(files.out, files.lse) || same_path(files.out, files.save_inputs)) {
-    return invalid("--out: '{}' is another output too, wanted a file of its own", files.out);
+  if (!files.out.empty()) {
+    FLASHCORE_RETURN_IF_ERROR(check_path("--out", files.out, true, true, inputs));
+    if (is_npy(files.out) && files.gradients.size() != 1) {
+      return invalid("--out: '{}' holds one array, wanted .safetensors for {} gradients", files.out,
+                     files.gradients.size());
+    }
+    Status status;
+    for_each_gradient(gradients, [&](std::string_view name, const TensorDesc& desc) {
+      if (is_npy(files.out) && name == files.gradients.front()) {
+        status = io::check_npy(files.out, desc.dtype, "--gradient-dtype");
+      }
+    });
+    FLASHCORE_RETURN_IF_ERROR(status);
   }
-  return {};
+  return check_others(files, inputs);
 }
 
 Status write_outputs(const OutputFiles& files, const HostProblem& host, const std::string& layout,
@@ -109,12 +147,29 @@ Status write_outputs(const OutputFiles& files, const HostProblem& host, const st
   return {};
 }
 
+Status write_outputs(const OutputFiles& files, const HostBackward& host, const std::string& layout,
+                     std::vector<std::string>& written) {
+  if (files.out.empty()) return {};
+  std::vector<io::OutputTensor> tensors;
+  for (const std::string& name : files.gradients) {
+    tensors.push_back(stored(name, host.at(name), layout));
+  }
+  return write(files.out, tensors, written);
+}
+
 Status save_inputs(const OutputFiles& files, const HostProblem& host, const std::string& layout,
                    std::vector<std::string>& written) {
   if (files.save_inputs.empty()) return {};
-  std::vector<io::OutputTensor> tensors;
-  for_each_tensor(host.problem, [&](std::string_view name, const TensorDesc&) {
-    if (!is_output(name)) tensors.push_back(stored(std::string(name), host.at(name), layout));
+  return write(files.save_inputs, inputs_of(host, layout), written);
+}
+
+Status save_inputs(const OutputFiles& files, const HostBackward& host, const std::string& layout,
+                   std::vector<std::string>& written) {
+  if (files.save_inputs.empty()) return {};
+  std::vector<io::OutputTensor> tensors = inputs_of(host.forward, layout);
+  for_each_gradient(host.gradients, [&](std::string_view name, const TensorDesc&) {
+    if (is_gradient_output(name)) return;
+    tensors.push_back(stored(std::string(name), host.at(name), layout));
   });
   return write(files.save_inputs, tensors, written);
 }

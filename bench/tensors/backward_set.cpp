@@ -104,14 +104,7 @@ BackwardArguments HostBackward::arguments() {
               [this](std::string_view name) { return at(name).data(); });
 }
 
-Result<HostBackward> make_host_backward(HostProblem forward, const Gradients& gradients,
-                                        uint64_t seed, int threads) {
-  PlanOptions options;
-  options.kernel = "reference";
-  options.threads = threads;
-  const Result<Plan> plan = make_plan(forward.problem, options);
-  if (!plan.ok()) return plan.status();
-  if (Status status = plan->run(forward.arguments()); !status.ok()) return status;
+HostBackward add_gradients(HostProblem forward, const Gradients& gradients, uint64_t seed) {
   HostBackward host{.forward = std::move(forward), .gradients = gradients, .tensors = {}};
   constexpr uint64_t kOtherNumbers = 0x6261636B77617264;  // than the forward problem's
   Random random(seed ^ kOtherNumbers);
@@ -120,6 +113,17 @@ Result<HostBackward> make_host_backward(HostProblem forward, const Gradients& gr
     if (!is_gradient_output(name)) tensor.fill([&] { return random.normal(); });
   });
   return host;
+}
+
+Result<HostBackward> make_host_backward(HostProblem forward, const Gradients& gradients,
+                                        uint64_t seed, int threads) {
+  PlanOptions options;
+  options.kernel = "reference";
+  options.threads = threads;
+  const Result<Plan> plan = make_plan(forward.problem, options);
+  if (!plan.ok()) return plan.status();
+  if (Status status = plan->run(forward.arguments()); !status.ok()) return status;
+  return add_gradients(std::move(forward), gradients, seed);
 }
 
 void poison_outputs(HostBackward& host) {

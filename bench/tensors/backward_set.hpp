@@ -44,8 +44,10 @@ struct HostBackward {
   BackwardArguments arguments();
 };
 
-// Of a forward problem whose inputs are filled. d_o and d_lse are N(0, 1), outputs are poisoned, and
-// o and lse are the fp64 reference's, rounded. The problem gets an LSE where it has none.
+// d_o and d_lse are N(0, 1), outputs are poisoned, and o and lse stay as they are.
+HostBackward add_gradients(HostProblem forward, const Gradients& gradients, uint64_t seed);
+
+// The same of a problem whose inputs are filled; o and lse become the fp64 reference's, rounded.
 Result<HostBackward> make_host_backward(HostProblem forward, const Gradients& gradients,
                                         uint64_t seed, int threads = 0);
 

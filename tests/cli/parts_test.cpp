@@ -234,6 +234,31 @@ TEST(Work, CountsByTheRuleOfTheReports) {
   EXPECT_EQ(bench::forward_flop(host), 4.0 * 8 * 4 * 64);
 }
 
+// Five products of a pair: two with rows of Dv elements, three with rows of Dqk.
+TEST(Work, CountsTheBackwardPass) {
+  bench::Case one{
+      .name = "test", .batch = 2, .heads_q = 8, .heads_kv = 2, .seqlen_q = 16, .seqlen_kv = 16};
+  const double full = 10.0 * 2 * 8 * 16 * 16 * 64;
+  EXPECT_EQ(bench::backward_flop(bench::to_problem(one)), full);
+  one.causal = true;
+  EXPECT_EQ(bench::backward_flop(bench::to_problem(one)), full / 2);
+  Problem window = bench::to_problem(one);
+  window.window_left = 0;  // a query sees one key
+  EXPECT_EQ(bench::backward_flop(window), full / 16);
+  Problem wide = window;
+  wide.v.shape[3] = wide.o.shape[3] = 32;
+  wide.v.stride = {16 * 2 * 32, 16 * 32, 32, 1};
+  wide.o.stride = {16 * 8 * 32, 16 * 32, 32, 1};
+  EXPECT_EQ(bench::backward_flop(wide), (3.0 * 64 + 2.0 * 32) * 2 * 2 * 8 * 16);
+  Problem lengths = bench::to_problem(one);
+  lengths.seqlens_kv = TensorDesc::contiguous(DType::i32, {2});
+  bench::HostProblem host = bench::make_host_problem(lengths, 0);
+  host.at("seqlens_kv").set(0, 1);
+  host.at("seqlens_kv").set(1, 0);
+  // The last query of the first entry sees its one key.
+  EXPECT_EQ(bench::backward_flop(host), 10.0 * 8 * 64);
+}
+
 // A computed problem, and the reference of some of its rows.
 struct Sampled {
   bench::HostProblem host;
