@@ -3,7 +3,7 @@
 import inspect
 from typing import Any, Literal
 
-from ._backend import find, registered
+from ._backend import dropout_of, find, registered
 from ._library import OPTIONAL_TENSORS
 from ._options import Options
 from ._plan import cache, explained
@@ -41,6 +41,7 @@ def attention(
     dropout_p: float = 0.0,
     dropout_seed: int | None = None,
     dropout_offset: int = 0,
+    dropout_state: Any = None,
     out_dtype: Any = None,
     return_lse: bool = False,
     out: Any = None,
@@ -49,6 +50,7 @@ def attention(
     threads: int = 0,
     batch_invariant: bool = False,
     early_start: bool = False,
+    deterministic: bool = True,
 ) -> Any:
     """softmax(Q K^T) V of NumPy, PyTorch, JAX, CuPy and other DLPack arrays, without copying them.
 
@@ -78,6 +80,8 @@ def attention(
         q_scale, k_scale, v_scale: [B|1, Hq|1], [B|1, Hkv|1, blocks|1] twice, float32, with fp8;
             kv_scale_block is the number of keys per block, 0 for one block.
         dropout_p: in [0, 1]; above 0 it needs dropout_seed, and may have dropout_offset.
+        dropout_state: [2], int64: seed and offset that a call reads from memory when it runs,
+            instead of dropout_seed and dropout_offset.
         out_dtype: dtype of the result; default that of q.
         return_lse: also return the log of the softmax denominator.
         out, out_lse: where to put the results, instead of new arrays.
@@ -86,6 +90,8 @@ def attention(
         batch_invariant: a row's bits do not depend on what else is in the batch.
         early_start: on a GPU, a call may start before earlier work in its stream has ended; it
             waits for that work before it touches memory. Kernels that cannot do this ignore it.
+        deterministic: for the gradients that PyTorch and JAX take: False lets a kernel add in any
+            order. `attention` itself always repeats its bits.
 
     Returns
         O: [B, Hq, Sq, Dv], or packed [total_q, Hq, Dv], of the framework of q; with return_lse the
@@ -114,6 +120,7 @@ def attention(
         and seqlens_q is None
         and seqlens_kv is None
         and causal_offsets is None
+        and dropout_state is None
     ):
         extras = (
             bias,
@@ -128,6 +135,7 @@ def attention(
             seqlens_q,
             seqlens_kv,
             causal_offsets,
+            dropout_state,
         )
     options = (
         causal,
@@ -146,6 +154,7 @@ def attention(
         threads,
         batch_invariant,
         early_start,
+        deterministic,
     )
     return backend.attention(
         q,
@@ -153,7 +162,7 @@ def attention(
         v,
         extras,
         options,
-        None if dropout_p == 0 else (dropout_seed, dropout_offset),
+        None if dropout_p == 0 else dropout_of(dropout_seed, dropout_offset, dropout_state),
         None if out is None and out_lse is None else (out, out_lse),
     )
 

@@ -135,8 +135,9 @@ class Backend:
                 pointer(v),
                 pointer(out),
                 0 if plan.lse is None else pointer(lse),
-                *optional,
+                *optional[:-1],
                 *((0, 0) if dropout is None else seeds(dropout)),
+                optional[-1],
             )
         nbytes = plan.workspace_bytes
         owner, workspace = self.workspace(nbytes, q) if nbytes else (None, None)
@@ -198,6 +199,18 @@ def hashable(options: Values) -> Values:
         except TypeError:
             raise wrong_type(name, value, "a plain value") from None
     return tuple(named)
+
+
+def dropout_of(seed: Any, offset: Any, state: Any) -> Pair:
+    """Seed and offset, unless they lie in memory."""
+    if state is None:
+        return seed, offset
+    for name, value, wanted in (("dropout_seed", seed, None), ("dropout_offset", offset, 0)):
+        if value != wanted:
+            raise InvalidArgumentError(
+                f"{name}: is {value!r}, wanted {wanted}: dropout_state is given and has it"
+            )
+    return None
 
 
 def seeds(dropout: tuple[Any, Any]) -> tuple[int, int]:

@@ -130,8 +130,9 @@ def compute(backend: Any, call: BackwardCall) -> Gradients:
 
     forward: Array[c_uint64] = _ForwardArguments(
         sizeof(_ForwardArguments),
-        *pointers(("q", "k", "v", "out", "lse", *OPTIONAL_TENSORS), arrays),
+        *pointers(("q", "k", "v", "out", "lse", *OPTIONAL_TENSORS[:-1]), arrays),
         *((0, 0) if call.dropout is None else call.dropout),
+        *pointers(OPTIONAL_TENSORS[-1:], arrays),
     )
     arguments: Array[c_uint64] = _Arguments(
         sizeof(_Arguments),

@@ -65,6 +65,7 @@ class _Versioned(Structure):
 # (type code, bits) of DLDataType, to the name of the dtype.
 _DTYPES = {
     (0, 32): "int32",
+    (0, 64): "int64",
     (2, 16): "float16",
     (2, 32): "float32",
     (2, 64): "float64",

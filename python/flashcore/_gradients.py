@@ -1,11 +1,15 @@
 """The operator's gradients, for the arrays of every framework."""
 
+from functools import lru_cache
 from typing import Any
 
-from ._attention import Alignment, Window
-from ._backend import find, hashable, is_array, seeds
-from ._backward import OPTIONAL_OUTPUTS, BackwardCall, Gradients
+from ._attention import DEFAULTS, Alignment, Window
+from ._backend import dropout_of, find, hashable, is_array, seeds
+from ._backward import OPTIONAL_OUTPUTS, BackwardCall, BackwardPlan, Gradients
+from ._errors import Error
+from ._layout import F32, Layout, dense_strides
 from ._options import Options, flag
+from ._plan import Request
 
 
 def attention_backward(
@@ -37,6 +41,7 @@ def attention_backward(
     dropout_p: float = 0.0,
     dropout_seed: int | None = None,
     dropout_offset: int = 0,
+    dropout_state: Any = None,
     grad_dtype: Any = None,
     dq: Any = None,
     dk: Any = None,
@@ -47,6 +52,7 @@ def attention_backward(
     kernel: str | None = None,
     threads: int = 0,
     batch_invariant: bool = False,
+    deterministic: bool = True,
 ) -> Gradients:
     """The gradients of `attention`, of the same arrays and options.
 
@@ -59,13 +65,14 @@ def attention_backward(
         q, k, v: as for `attention`; float32, float16 or bfloat16.
         out, lse: what `attention(..., return_lse=True)` returned. Without them they are computed.
         d_lse: the gradient of LSE: [B, Hq, Sq], or packed [total_q, Hq], float32.
-        causal ... max_seqlen_kv, dropout_p ... dropout_offset: as the forward pass had them.
+        causal ... max_seqlen_kv, dropout_p ... dropout_state: as the forward pass had them.
         grad_dtype: float32, or float64 (the reference only), of dq, dk, dv and d_bias; default the
             dtypes of q, k, v and the bias.
         dq, dk, dv: where to put the gradients, instead of new arrays.
         d_bias, d_sinks, d_alibi_slopes: True to get that gradient too, or an array to put it into.
         kernel: the name of a kernel of the backward pass, instead of the best one.
         threads, batch_invariant: as for `attention`.
+        deterministic: the same bits in every run; False lets a kernel add in any order.
 
     Returns
         Gradients: a named tuple of dq, dk, dv, d_bias, d_sinks and d_alibi_slopes, arrays of the
@@ -86,6 +93,7 @@ def attention_backward(
         "seqlens_q": seqlens_q,
         "seqlens_kv": seqlens_kv,
         "causal_offsets": causal_offsets,
+        "dropout_state": dropout_state,
         "d_lse": d_lse,
         "dq": dq,
         "dk": dk,
@@ -117,13 +125,32 @@ def attention_backward(
         threads=threads,
         batch_invariant=batch_invariant,
         early_start=False,
+        deterministic=deterministic,
     )
+    dropout = dropout_of(dropout_seed, dropout_offset, dropout_state) if dropout_p else None
     return backend.backward(
         BackwardCall(
             arrays=arrays,
             asked=tuple(asked),
             grad_dtype=grad_dtype,
             options=Options._make(hashable(options)),
-            dropout=seeds((dropout_seed, dropout_offset)) if dropout_p else None,
+            dropout=None if dropout is None else seeds(dropout),
         )
     )
+
+
+@lru_cache(maxsize=256)
+def differentiates(device: tuple[int, int], dtype: int, head_dim_qk: int, head_dim_v: int) -> bool:
+    """Whether a device has a backward pass for such heads, without other options."""
+
+    def layout(*shape: int, dtype: int = dtype) -> Layout:
+        return Layout(dtype, shape, dense_strides(shape), device)
+
+    q, v = layout(1, 1, 8, head_dim_qk), layout(1, 1, 8, head_dim_v)
+    options = DEFAULTS._replace(return_lse=True)
+    request = Request(q, q, v, {}, options, None, out=v, out_lse=layout(1, 1, 8, dtype=F32))
+    try:
+        BackwardPlan(request, {"q": q, "k": q, "v": v, "d_out": v}, (), None)
+    except Error:
+        return False
+    return True

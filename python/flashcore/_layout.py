@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ._errors import ArgumentTypeError, InvalidArgumentError
-from ._library import CUDA, MAX_RANK, Tensor
+from ._library import CPU, CUDA, MAX_RANK, Tensor
 
 # Element types by the name that NumPy, ml_dtypes, JAX and CuPy give them; codes of flashcore.h.
 CODES = {
@@ -16,9 +16,11 @@ CODES = {
     "bool": 5,
     "int32": 6,
     "float64": 7,
+    "int64": 8,
 }
 NAMES = {code: name for name, code in CODES.items()}
 F32 = CODES["float32"]
+CPU_DEVICE = (CPU, 0)
 
 # What an argument may be, as the library has it.
 _LENGTHS = ("cu_seqlens_q", "cu_seqlens_kv", "seqlens_q", "seqlens_kv", "causal_offsets")
@@ -33,6 +35,7 @@ _ALLOWED: dict[str, tuple[str, ...]] = (
     | dict.fromkeys(("d_sinks", "d_alibi_slopes"), ("float32", "float64"))
     | dict.fromkeys(("d_out", "dq", "dk", "dv", "d_bias"), _WITH_GRADIENTS)
     | dict.fromkeys(_LENGTHS, ("int32",))
+    | {"dropout_state": ("int64",)}
     | dict.fromkeys(_FACTORS, ("float32",))
 )
 

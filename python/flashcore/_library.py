@@ -40,6 +40,7 @@ OPTIONAL_TENSORS = (
     "seqlens_q",
     "seqlens_kv",
     "causal_offsets",
+    "dropout_state",
 )
 
 
@@ -55,7 +56,7 @@ class Tensor(Structure):
 class Problem(Structure):
     _fields_ = [
         ("struct_size", c_size_t),
-        *((name, Tensor) for name in ("q", "k", "v", "o", "lse", *OPTIONAL_TENSORS)),
+        *((name, Tensor) for name in ("q", "k", "v", "o", "lse", *OPTIONAL_TENSORS[:-1])),
         ("has_softmax_scale", c_int32),
         ("softmax_scale", c_float),
         ("softcap", c_float),
@@ -68,6 +69,7 @@ class Problem(Structure):
         ("kv_scale_block", c_int64),
         ("max_seqlen_q", c_int64),
         ("max_seqlen_kv", c_int64),
+        (OPTIONAL_TENSORS[-1], Tensor),
     ]
 
 
@@ -90,6 +92,9 @@ class PlanOptions(Structure):
         ("threads", c_int32),
         ("batch_invariant", c_int32),
         ("early_start", c_int32),
+        ("ignored", c_int32),
+        ("deterministic", c_int32),
+        ("reserved", c_int32),
     ]
 
 
@@ -219,6 +224,7 @@ _PYTHON_WORDS = {
     "f8e4m3": "float8_e4m3fn",
     "f8e5m2": "float8_e5m2",
     "i32": "int32",
+    "i64": "int64",
     "boolean": "bool",
     "o": "out",
 }

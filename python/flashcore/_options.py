@@ -31,6 +31,7 @@ class Options(NamedTuple):
     threads: Any
     batch_invariant: Any
     early_start: Any
+    deterministic: Any
 
 
 def refuse_array(argument: str, value: Any, wanted: str) -> None:
@@ -120,6 +121,7 @@ def fill_plan_options(out: PlanOptions, options: Options, device: tuple[int, int
     out.threads = integer("threads", options.threads, 0, 2**31 - 1)
     out.batch_invariant = flag("batch_invariant", options.batch_invariant)
     out.early_start = flag("early_start", options.early_start)
+    out.deterministic = flag("deterministic", options.deterministic)
 
 
 def seed(argument: str, value: Any) -> int:

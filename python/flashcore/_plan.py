@@ -33,9 +33,9 @@ from ._library import (
 )
 from ._options import Options, fill_plan_options, fill_problem, flag
 
-# struct_size, q, k, v, o, lse, the optional tensors in the order of OPTIONAL_TENSORS, and the
-# dropout's seed and offset: flashcore_arguments, all of it 8-byte members.
-_ARGUMENTS = struct.Struct("@20Q")
+# struct_size, q, k, v, o, lse, the optional tensors in the order of OPTIONAL_TENSORS, with the
+# dropout's seed and offset before the last: flashcore_arguments, all of it 8-byte members.
+_ARGUMENTS = struct.Struct("@21Q")
 ARGUMENTS_SIZE = _ARGUMENTS.size
 pack_arguments = _ARGUMENTS.pack
 # The same up to o; what lies past struct_size is absent.

@@ -6,7 +6,6 @@ from typing import Any
 import torch
 
 from ._backend import Backend, Extras, Pair, Values
-from ._backward import BackwardCall, Gradients
 from ._errors import InvalidArgumentError, UnsupportedError
 from ._layout import CODES, Layout, check_rank, dtype_code
 from ._library import CPU, CUDA
@@ -14,7 +13,7 @@ from ._plan import Plan, aligned, cache
 
 DTYPE_OF = {code: getattr(torch, name) for name, code in CODES.items() if hasattr(torch, name)}
 
-_KINDS = {"cpu": CPU, "cuda": CUDA}
+KINDS = {"cpu": CPU, "cuda": CUDA}
 
 
 def _current_stream(index: int) -> int:
@@ -36,9 +35,20 @@ def refuse_nested(argument: str, array: torch.Tensor) -> None:
         )
 
 
-def draw_seed() -> int:
-    """A seed from PyTorch's CPU generator: torch.manual_seed makes it repeatable."""
-    return int(torch.empty((), dtype=torch.int64).random_().item())
+def draw_dropout() -> dict[str, Any]:
+    """Seed or state for dropout, from PyTorch's CPU generator: torch.manual_seed repeats it.
+
+    The keywords of `attention`. Under torch.compile the state is a tensor: each run draws another.
+    """
+    if torch.compiler.is_compiling():
+        return {"dropout_state": torch.randint(2**63 - 1, (2,))}
+    return {"dropout_seed": int(torch.empty((), dtype=torch.int64).random_().item())}
+
+
+def in_transform() -> bool:
+    """Whether a transform of torch.func (vmap, grad, functionalize) is at work in this thread."""
+    peek = getattr(torch._C._functorch, "peek_interpreter_stack", lambda: None)
+    return peek() is not None
 
 
 class TorchTensors(Backend):
@@ -61,7 +71,7 @@ class TorchTensors(Backend):
             raise InvalidArgumentError(
                 f"{argument}: is a view with the negative bit, wanted it resolved (resolve_neg)"
             )
-        kind = _KINDS.get(array.device.type)
+        kind = KINDS.get(array.device.type)
         if kind is None:
             raise UnsupportedError(f"{argument}: is on {array.device}, wanted cpu or cuda")
         return Layout(
@@ -100,15 +110,6 @@ class TorchTensors(Backend):
             )
         if not array.is_inference():
             _increment_version(array)  # so that autograd notices the write
-
-    def backward(self, call: BackwardCall) -> Gradients:
-        self.check_arrays(call.arrays.items())
-        if torch.is_grad_enabled() and any(x.requires_grad for x in call.arrays.values()):
-            raise UnsupportedError(
-                "attention_backward: has no derivative, wanted torch.no_grad() around the call, or "
-                "inputs that require no gradient"
-            )
-        return super().backward(call)
 
     def plan(self, q: Any, k: Any, v: Any, extras: Extras, options: Values, outputs: Pair) -> Plan:
         """Most calls have a flat key, which costs less Python."""

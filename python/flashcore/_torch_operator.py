@@ -11,13 +11,25 @@ from typing import Any
 import torch
 from torch.autograd import forward_ad
 
-from ._backend import Extras, Pair, Values
+from ._backend import Extras, Pair, Values, seeds
+from ._backward import BackwardCall, Gradients
 from ._errors import Error, InvalidArgumentError, UnsupportedError
-from ._layout import Layout
-from ._layout import like as strides_like
-from ._library import CPU, OPTIONAL_TENSORS
+from ._library import OPTIONAL_TENSORS
 from ._options import Options
-from ._torch import DTYPE_OF, TorchTensors, draw_seed, refuse_nested
+from ._torch import DTYPE_OF, TorchTensors, in_transform, refuse_nested
+from ._torch_backward import Differentiated, differentiate, save_for_backward
+from ._torch_schema import (
+    OPTIONS_SCHEMA,
+    TAGS,
+    TENSORS,
+    TENSORS_SCHEMA,
+    empty_like,
+    library,
+    options_of,
+    scalars_of,
+    signed,
+    state_of,
+)
 from ._torch_vmap import batching_rule
 
 # Types that are nothing but a torch.Tensor.
@@ -25,20 +37,12 @@ PLAIN = {torch.Tensor, torch.nn.Parameter}
 if hasattr(torch.nn, "Buffer"):
     PLAIN.add(torch.nn.Buffer)
 
-_TENSORS = ("q", "k", "v", *OPTIONAL_TENSORS)
 _NO_EXTRAS = (None,) * len(OPTIONAL_TENSORS)
-_WINDOW = Options._fields.index("window")  # two scalars of the operator
 _RETURN_LSE = Options._fields.index("return_lse")
 
 _modes = getattr(torch._C, "_len_torch_dispatch_stack", lambda: 0)
 _is_compiling = torch.compiler.is_dynamo_compiling  # other tracers come as modes or subclasses
 _is_grad_enabled = torch.is_grad_enabled
-
-
-def _in_transform() -> bool:
-    """Whether a transform of torch.func (vmap, functionalize) is at work in this thread."""
-    peek = getattr(torch._C._functorch, "peek_interpreter_stack", lambda: None)
-    return peek() is not None
 
 
 class TorchBackend(TorchTensors):
@@ -68,9 +72,25 @@ class TorchBackend(TorchTensors):
             return self.run(plan, q, k, v, extras, dropout, outputs)
         except (Error, RuntimeError):
             # Meta tensors and those of a transform look like others but have no memory.
-            if outputs is not None or not (q.is_meta or _in_transform()):
+            if outputs is not None or not (q.is_meta or in_transform()):
                 raise
         return self._by_operator(q, k, v, extras, options, dropout, outputs)
+
+    def backward(self, call: BackwardCall) -> Gradients:
+        self.check_arrays(call.arrays.items())
+        arrays = call.arrays.values()
+        if torch.is_grad_enabled() and self._needs_grad([*arrays]):
+            raise UnsupportedError(
+                "attention_backward: has no derivative, wanted torch.no_grad() around the call, or "
+                "inputs that require no gradient"
+            )
+        plain = all(type(x) in PLAIN and not x.is_meta for x in arrays)
+        if _is_compiling() or not plain or _modes() or in_transform():
+            raise UnsupportedError(
+                "attention_backward: is called with tensors that have no memory, wanted plain "
+                "tensors, outside of torch.compile and torch.func; there, differentiate attention"
+            )
+        return super().backward(call)
 
     def _check_derivatives(self, arrays: Sequence[Any]) -> None:
         """Refuses what PyTorch would take and then leave the derivative out of."""
@@ -79,13 +99,6 @@ class TorchBackend(TorchTensors):
         ):
             raise UnsupportedError(
                 "attention: has no forward-mode derivative, wanted inputs without tangents"
-            )
-        if _is_compiling() or not torch.is_grad_enabled():
-            return
-        if _in_transform() and self._needs_grad(arrays):
-            raise UnsupportedError(
-                "attention: has no derivative under torch.func yet, wanted torch.no_grad() around "
-                "the call, or inputs that require no gradient"
             )
 
     def _needs_grad(self, arrays: Sequence[Any]) -> bool:
@@ -100,7 +113,7 @@ class TorchBackend(TorchTensors):
                 "not plain, wanted None"
             )
         arrays = (q, k, v, *(extras if extras is not None else _NO_EXTRAS))
-        for name, array in zip(_TENSORS, arrays, strict=True):
+        for name, array in zip(TENSORS, arrays, strict=True):
             if array is None:
                 continue
             if not isinstance(array, torch.Tensor):
@@ -109,122 +122,51 @@ class TorchBackend(TorchTensors):
             refuse_nested(name, array)
         self._check_derivatives(arrays)
         named = Options(*options)
-        left, right = (-1, -1) if named.window is None else named.window
         needs_grad = torch.is_grad_enabled() and self._needs_grad(arrays)
         out_dtype = named.out_dtype
         if isinstance(out_dtype, str):
             out_dtype = DTYPE_OF[self.dtype("out_dtype", out_dtype)]
-        seed, offset = (0, 0) if dropout is None else dropout
-        out, lse, _ = torch.ops.flashcore.attention(
-            *arrays,
-            *options[:_WINDOW],
-            -1 if left is None else left,
-            -1 if right is None else right,
-            named.dropout_p,
-            out_dtype,
-            named.return_lse or needs_grad,
-            *options[_RETURN_LSE + 1 :],
-            None if seed is None else _signed(seed),
-            _signed(offset),
-        )
-        return (out, lse) if named.return_lse else out
+        if dropout is not None:  # the one optional array that is a tensor only here
+            arrays = (*arrays[:-1], torch.tensor([signed(word) for word in seeds(dropout)]))
+        named = named._replace(out_dtype=out_dtype, return_lse=named.return_lse or needs_grad)
+        # The operator's own derivative does not take part in the transforms of torch.func.
+        call = Differentiated.apply if needs_grad and in_transform() else _operator
+        out, lse = call(*arrays, *scalars_of(named))
+        return (out, lse) if options[_RETURN_LSE] else out
 
 
 backend = TorchBackend()
 
-_SCALARS = (
-    "bool causal, float? softmax_scale, float softcap, str alignment, SymInt causal_offset, "
-    "SymInt window_left, SymInt window_right, float dropout_p, ScalarType? out_dtype, "
-    "bool return_lse, SymInt kv_scale_block, SymInt max_seqlen_q, SymInt max_seqlen_kv, "
-    "str? kernel, int threads, bool batch_invariant, bool early_start, int? dropout_seed, "
-    "int dropout_offset"
+# Returns O and LSE, which is empty without return_lse. The state of dropout is an input, so that
+# whoever runs the operator again, as activation checkpointing does, has the same mask.
+library.define(
+    f"attention({TENSORS_SCHEMA}, {OPTIONS_SCHEMA}) -> (Tensor, Tensor)",
+    tags=TAGS,
 )
-
-# Returns O, LSE (empty without return_lse), and the dropout's seed and offset (empty without
-# dropout), which a backward pass needs. Without dropout_seed, PyTorch's CPU generator gives one.
-_library = torch.library.Library("flashcore", "DEF")
-_library.define(
-    f"attention(Tensor q, Tensor k, Tensor v, {', '.join(f'Tensor? {n}' for n in _TENSORS[3:])}, "
-    f"{_SCALARS}) -> (Tensor, Tensor, Tensor)",
-    tags=(torch.Tag.needs_fixed_stride_order, torch.Tag.pt2_compliant_tag),
-)
-_library.define(
-    "attention_backward(Tensor grad_out, Tensor? grad_lse, Tensor q, Tensor k, Tensor v, "
-    "Tensor out, Tensor lse, Tensor rng_state) -> (Tensor, Tensor, Tensor)",
-    tags=(torch.Tag.needs_fixed_stride_order, torch.Tag.pt2_compliant_tag),
-)
+_operator = torch.ops.flashcore.attention
 
 
-def _signed(word: int) -> int:
-    return word - 2**64 if word >= 2**63 else word
+def _attention(*arguments: Any) -> tuple[torch.Tensor, torch.Tensor]:
+    (q, k, v, *extras), scalars = arguments[: len(TENSORS)], arguments[len(TENSORS) :]
+    options = options_of(scalars)
+    extras[-1], dropout = state_of(extras[-1], options)
+    optional = None if all(x is None for x in extras) else extras
+    result = backend.compute(q, k, v, optional, options, dropout, None)
+    return result if options.return_lse else (result, q.new_empty(0, dtype=torch.float32))
 
 
-def _parts_of(rest: tuple[Any, ...]) -> tuple[Extras, Options, Any, Any]:
-    """Of the operator's arguments behind v: extras, options, the dropout's seed and offset."""
-    extras, scalars = rest[: len(_NO_EXTRAS)], rest[len(_NO_EXTRAS) :]
-    window = scalars[_WINDOW : _WINDOW + 2]
-    options = Options._make((*scalars[:_WINDOW], window, *scalars[_WINDOW + 2 : -2]))
-    return None if all(x is None for x in extras) else extras, options, *scalars[-2:]
-
-
-def _attention(q: Any, k: Any, v: Any, *rest: Any) -> tuple[Any, Any, Any]:
-    extras, options, seed, offset = _parts_of(rest)
-    dropout = None
-    if options.dropout_p != 0:
-        dropout = (draw_seed() if seed is None else seed) % 2**64, offset % 2**64
-    result = backend.compute(q, k, v, extras, options, dropout, None)
-    out, lse = result if options.return_lse else (result, q.new_empty(0, dtype=torch.float32))
-    state = q.new_empty(0 if dropout is None else 2, dtype=torch.int64)
-    if dropout is not None:
-        for word, value in zip(state, dropout, strict=True):
-            word.fill_(_signed(value))
-    return out, lse, state
-
-
-def _attention_fake(q: Any, k: Any, v: Any, *rest: Any) -> tuple[Any, Any, Any]:
-    _, options, _, _ = _parts_of(rest)
-    shape = (*q.shape[:-1], v.shape[-1])
-    layout = Layout(0, tuple(q.shape), tuple(q.stride()), (CPU, 0))
-    out = torch.empty_strided(
-        shape,
-        strides_like(layout, shape),
-        dtype=q.dtype if options.out_dtype is None else options.out_dtype,
-        device=q.device,
-    )
-    lse = q.new_empty(q.shape[:-1] if options.return_lse else 0, dtype=torch.float32)
-    return out, lse, q.new_empty(2 if options.dropout_p != 0 else 0, dtype=torch.int64)
-
-
-def _save_for_backward(ctx: Any, inputs: tuple[Any, ...], output: tuple[Any, Any, Any]) -> None:
-    out, lse, state = output
-    ctx.mark_non_differentiable(state)
-    ctx.save_for_backward(*inputs[:3], out, lse, state)
-    ctx.inputs = len(inputs)
-
-
-def _differentiate(ctx: Any, grad_out: Any, grad_lse: Any, _grad_state: Any) -> tuple[Any, ...]:
-    grads = torch.ops.flashcore.attention_backward(grad_out, grad_lse, *ctx.saved_tensors)
-    return (*grads, *(None,) * (ctx.inputs - 3))
-
-
-def _backward(*_: Any) -> Any:
-    raise UnsupportedError(
-        "backward: attention has no backward pass yet, wanted torch.no_grad() around the call, or "
-        "inputs that require no gradient"
-    )
-
-
-def _backward_fake(_out: Any, _lse: Any, q: Any, k: Any, v: Any, *_: Any) -> tuple[Any, Any, Any]:
-    return torch.empty_like(q), torch.empty_like(k), torch.empty_like(v)
+def _attention_fake(q: Any, k: Any, v: Any, *rest: Any) -> tuple[torch.Tensor, torch.Tensor]:
+    options = options_of(rest[len(OPTIONAL_TENSORS) :])
+    dtype = q.dtype if options.out_dtype is None else options.out_dtype
+    out = empty_like(q, (*q.shape[:-1], v.shape[-1]), dtype)
+    return out, q.new_empty(q.shape[:-1] if options.return_lse else 0, dtype=torch.float32)
 
 
 for _key in ("CPU", "CUDA"):
-    _library.impl("attention", _attention, _key)
-    _library.impl("attention_backward", _backward, _key)
-torch.library.register_fake("flashcore::attention", _attention_fake, lib=_library)
-torch.library.register_fake("flashcore::attention_backward", _backward_fake, lib=_library)
+    library.impl("attention", _attention, _key)
+torch.library.register_fake("flashcore::attention", _attention_fake, lib=library)
 if hasattr(torch.library, "register_vmap"):  # before, PyTorch maps it in a loop
-    torch.library.register_vmap("flashcore::attention", batching_rule, lib=_library)
+    torch.library.register_vmap("flashcore::attention", batching_rule, lib=library)
 torch.library.register_autograd(
-    "flashcore::attention", _differentiate, setup_context=_save_for_backward, lib=_library
+    "flashcore::attention", differentiate, setup_context=save_for_backward, lib=library
 )

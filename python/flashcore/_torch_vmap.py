@@ -7,7 +7,7 @@ import torch
 from ._errors import UnsupportedError
 from ._library import OPTIONAL_TENSORS
 
-_WITHOUT_BATCH = ("sinks", "cu_seqlens_q", "cu_seqlens_kv")
+_WITHOUT_BATCH = ("sinks", "cu_seqlens_q", "cu_seqlens_kv", "dropout_state")
 _LENGTHS = ("seqlens_q", "seqlens_kv", "causal_offsets")  # their batch is never 1 for all
 _DROPOUT_P = len(OPTIONAL_TENSORS) + 7  # its place behind q, k and v
 
@@ -48,8 +48,28 @@ def batching_rule(info: Any, dims: tuple[int | None, ...], *arguments: Any) -> t
                 continue
             x = x.expand(size, batch, *x.shape[2:])
         tensors[i] = joined(x, mapped)
-    out, lse, state = torch.ops.flashcore.attention(*tensors)
+    out, lse = torch.ops.flashcore.attention(*tensors)
     out = out.unflatten(0, (size, batch))
     if lse.dim() == 1:  # not asked for
-        return (out, lse, state), (0, None, None)
-    return (out, lse.unflatten(0, (size, batch)), state), (0, 0, None)
+        return (out, lse), (0, None)
+    return (out, lse.unflatten(0, (size, batch))), (0, 0)
+
+
+def backward_batching_rule(
+    info: Any, dims: tuple[int | None, ...], *arguments: Any
+) -> tuple[Any, Any]:
+    """The same for the backward operator: one call per mapped entry.
+
+    A gradient of an entry is a sum over the entry's batch alone, which a joined batch has not.
+    """
+    entries = [
+        torch.ops.flashcore.attention_backward(
+            *(
+                x if dim is None else x.select(dim, i)
+                for x, dim in zip(arguments, dims, strict=True)
+            )
+        )
+        for i in range(info.batch_size)
+    ]
+    stacked = tuple(torch.stack(of) for of in zip(*entries, strict=True))
+    return stacked, (0,) * len(stacked)

@@ -14,6 +14,7 @@ from ._errors import InternalError, UnsupportedError
 DTYPES = {
     1: "bool",
     4: "int32",
+    5: "int64",
     10: "float16",
     11: "float32",
     12: "float64",

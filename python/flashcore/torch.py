@@ -16,8 +16,9 @@ import torch.nn.functional as F
 from ._attention import DEFAULTS, attention
 from ._backend import registered
 from ._errors import InvalidArgumentError, UnsupportedError
-from ._layout import wrong_type
-from ._torch import draw_seed, refuse_nested
+from ._gradients import attention_backward, differentiates
+from ._layout import CODES, wrong_type
+from ._torch import KINDS, draw_dropout, refuse_nested
 from ._torch_nested import jagged_attention
 from ._torch_operator import PLAIN, backend
 
@@ -45,7 +46,7 @@ def scaled_dot_product_attention(
     nothing is 0. Dropout draws its seed from PyTorch's CPU generator. Jagged nested tensors are
     packed batches.
 
-    float64 is refused; there is no backward pass yet, and asking for one raises UnsupportedError.
+    It has gradients, attn_mask's included, but no second ones. float64 is refused.
     """
     if attn_mask is not None and is_causal:
         raise InvalidArgumentError("attn_mask: is given with is_causal=True, wanted one of them")
@@ -92,9 +93,6 @@ def scaled_dot_product_attention(
             mask = attn_mask
         else:
             bias = attn_mask
-    seed = None
-    if dropout_p != 0.0 and not torch.compiler.is_compiling():
-        seed = draw_seed()
     return attention(
         query,
         key,
@@ -105,7 +103,7 @@ def scaled_dot_product_attention(
         bias=bias,
         mask=mask,
         dropout_p=dropout_p,
-        dropout_seed=seed,
+        **draw_dropout() if dropout_p != 0.0 else {},
     )
 
 
@@ -187,8 +185,9 @@ def replace_sdpa(fallback: bool = False) -> Iterator[None]:
     Whoever calls it by that name is routed: models, nn.MultiheadAttention, other libraries. It is
     one name for the whole process, so other threads are routed as well; contexts may be nested.
 
-    fallback: calls that FlashCore refuses (UnsupportedError, float64, inputs that require a
-    gradient) go to what was there before the outermost context. Without it they raise.
+    fallback: calls that FlashCore refuses (UnsupportedError, float64, and where an input requires a
+    gradient, a device without a backward pass) go to what was there before the outermost context.
+    Without it they raise.
     """
     with _lock:
         _stack.append(F.scaled_dot_product_attention)
@@ -210,7 +209,10 @@ def _with_fallback(before: Callable[..., torch.Tensor]) -> Callable[..., torch.T
         needs_grad = torch.is_grad_enabled() and any(
             x is not None and x.requires_grad for x in (query, key, value, mask)
         )
-        if not needs_grad and query.dtype is not torch.float64:
+        refused = query.dtype is torch.float64 or (
+            needs_grad and not _has_gradients(query, value.shape[-1])
+        )
+        if not refused:
             try:
                 return scaled_dot_product_attention(query, key, value, *rest, **options)
             except UnsupportedError:
@@ -218,6 +220,21 @@ def _with_fallback(before: Callable[..., torch.Tensor]) -> Callable[..., torch.T
         return before(query, key, value, *rest, **options)
 
     return routed
+
+
+def _differentiates(device: str, index: int, dtype: str, head_dim_qk: int, head_dim_v: int) -> bool:
+    if device not in KINDS or dtype not in CODES:
+        return False
+    return differentiates((KINDS[device], index), CODES[dtype], head_dim_qk, head_dim_v)
+
+
+# Under torch.compile, asked once, when the graph is made.
+_is_differentiated: Any = torch.compiler.assume_constant_result(_differentiates)
+
+
+def _has_gradients(query: torch.Tensor, head_dim_v: int) -> bool:
+    device, dtype = query.device, str(query.dtype).removeprefix("torch.")
+    return _is_differentiated(device.type, device.index or 0, dtype, query.shape[-1], head_dim_v)
 
 
 class _FlashHandle:
@@ -261,12 +278,61 @@ def _flash_forward(
     return out, lse, None, None, query.shape[2], key.shape[2], state, offset, debug
 
 
+def _flash_backward(
+    grad_out: torch.Tensor,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    out: torch.Tensor,
+    logsumexp: torch.Tensor,
+    cum_seq_q: torch.Tensor | None,
+    cum_seq_k: torch.Tensor | None,
+    max_q: int,
+    max_k: int,
+    dropout_p: float,
+    is_causal: bool,
+    *state: torch.Tensor,
+    scale: float | None = None,
+) -> tuple[torch.Tensor, ...]:
+    """aten::_scaled_dot_product_flash_attention_backward. What we refuse, PyTorch computes."""
+    try:
+        return attention_backward(
+            _dense(grad_out),
+            query,
+            key,
+            value,
+            out,
+            logsumexp,
+            causal=is_causal,
+            alignment="top_left",
+            softmax_scale=scale,
+        )[:3]
+    except UnsupportedError:
+        tensors = (x.transpose(1, 2) for x in (grad_out, query, key, value, out))
+        gradients = torch.ops.aten._flash_attention_backward(
+            *tensors,
+            logsumexp,
+            cum_seq_q,
+            cum_seq_k,
+            max_q,
+            max_k,
+            dropout_p,
+            is_causal,
+            *state,
+            scale=scale,
+        )
+        return tuple(x.transpose(1, 2) for x in gradients)
+
+
 def _activate_flash() -> _FlashHandle:
     library = torch.library.Library("aten", "IMPL", "CUDA")
     with warnings.catch_warnings():
         # PyTorch says that its kernel is overridden, which is what was asked for.
         warnings.filterwarnings("ignore", message="Warning only once for all operators")
         library.impl("_scaled_dot_product_flash_attention", _flash_forward, "CUDA")
+        if _differentiates("cuda", 0, "float16", 64, 64):
+            backward = "_scaled_dot_product_flash_attention_backward"
+            library.impl(backward, _flash_backward, "CUDA")
     return _FlashHandle(library)
 
 
@@ -275,7 +341,8 @@ def register_flash_impl() -> bool:
 
     torch.nn.attention.activate_flash_attention_impl("flashcore") then makes PyTorch's own
     scaled_dot_product_attention use FlashCore's forward pass wherever it chooses its flash backend
-    on a GPU; the backward pass stays PyTorch's. Returns False where PyTorch has no such registry.
+    on a GPU, and its backward pass if the GPU has one. Returns False where PyTorch has no such
+    registry.
     """
     register = getattr(torch.nn.attention, "register_flash_attention_impl", None)
     if register is None:

@@ -13,6 +13,7 @@ import torch
 from transformers import AttentionInterface
 
 from ._errors import UnsupportedError
+from ._torch import draw_dropout
 from .torch import attention, autocast
 
 __all__ = ["attention_forward", "register"]
@@ -65,17 +66,9 @@ def attention_forward(
         bias=bias,
         mask=mask,
         dropout_p=dropout,
-        dropout_seed=_seed(dropout),
+        **draw_dropout() if dropout != 0.0 else {},
     )
     return out.transpose(1, 2).contiguous(), None
-
-
-def _seed(dropout: float) -> int | None:
-    if dropout == 0.0 or torch.compiler.is_compiling():
-        return None
-    from ._torch import draw_seed
-
-    return draw_seed()
 
 
 def register(name: str = "flashcore") -> None:

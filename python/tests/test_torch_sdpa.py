@@ -129,13 +129,26 @@ def test_replace_sdpa(device, dtype):
     check(out, q, k, v)
 
 
-def test_fallback_keeps_gradients():
+@pytest.mark.parametrize("has_gradients", [False, True])
+def test_fallback_keeps_gradients(has_gradients, monkeypatch):
+    """PyTorch's where the device has no backward pass, otherwise ours."""
+    monkeypatch.setattr(ft, "_is_differentiated", lambda *_: has_gradients)
     q = draw(1, 4, 8, 16)
     with torch.enable_grad(), ft.replace_sdpa(fallback=True):
         mask = torch.zeros(8, 8, requires_grad=True)
-        F.scaled_dot_product_attention(q, q, q, mask).sum().backward()
+        out = F.scaled_dot_product_attention(q, q, q, mask)
+        out.sum().backward()
         assert mask.grad is not None
-        F.scaled_dot_product_attention(q, q, q, attn_mask=mask).sum().backward()
+        assert ("flashcore" in out.grad_fn.name()) == has_gradients
+        assert F.scaled_dot_product_attention(q, q, q, attn_mask=mask).requires_grad
+        assert not F.scaled_dot_product_attention(q, q, q).requires_grad
+
+
+def test_which_devices_have_gradients():
+    assert ft._differentiates("cpu", 0, "bfloat16", 64, 64)
+    assert not ft._differentiates("cpu", 0, "float64", 64, 64)
+    assert not ft._differentiates("meta", 0, "float32", 64, 64)
+    assert not ft._differentiates("cuda", 99, "float16", 64, 64)
 
 
 def test_replace_sdpa_reaches_modules():

@@ -9,7 +9,7 @@ torch = pytest.importorskip("torch")
 
 import torch.nn.functional as F  # noqa: E402
 
-import flashcore.torch as ft  # noqa: E402, F401
+import flashcore.torch as ft  # noqa: E402
 
 HAS_GPU = torch.cuda.is_available() and flashcore.build_info()["cuda"]
 
@@ -64,3 +64,10 @@ def check(out, q, k, v, **options):
     assert out.dtype is q.dtype
     assert out.device == q.device
     gates.check(out.double().cpu(), expected.cpu(), str(q.dtype).removeprefix("torch."))
+
+
+# A GPU without a backward pass is left out.
+GPU_GRADIENTS = HAS_GPU and ft._differentiates("cuda", 0, "float16", 64, 64)
+place_gradients = places(
+    [torch.float32, torch.bfloat16], [torch.float16, torch.bfloat16] if GPU_GRADIENTS else []
+)
