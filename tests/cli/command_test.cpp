@@ -93,7 +93,7 @@ std::vector<Words> talkative(const Scratch& scratch) {
                 .exit_code,
             0);
   std::vector<Words> all = {
-      kSmall,
+      small_with({}),
       {"info"},
       {"explain", "--shape", "1,1,8,8"},
       {"verify", "--shapes", "none", "--random", "1", "--device", "cpu"},
