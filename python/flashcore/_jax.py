@@ -118,7 +118,8 @@ class JaxBackend(Backend):
         arrays = call.arrays
         if any(isinstance(array, jax.core.Tracer) for array in arrays.values()):
             raise UnsupportedError(
-                "attention_backward: is traced by JAX, wanted it outside of jit, grad and vmap"
+                "attention_backward: is traced by JAX, wanted it outside of jit, grad and vmap; "
+                "there, differentiate attention"
             )
         for name in OUTPUTS:
             if name in arrays:

@@ -1,4 +1,4 @@
-"""JAX arrays under jit and vmap: a call of XLA's foreign function interface.
+"""JAX arrays under jit, vmap and grad: a call of XLA's foreign function interface.
 
 The handler is Python, called by XLA when the compiled program runs, in XLA's stream. What is
 asked goes along as JSON, so a compiled program that was stored means the same later.
@@ -6,22 +6,22 @@ asked goes along as JSON, so a compiled program that was stored means the same l
 
 import functools
 import json
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from . import _xla as xla
-from ._backend import Backend, Extras, Pair, Values, registered
+from ._backend import Backend, Extras, Pair, Values, registered, seeds
+from ._backward import OPTIONAL_OUTPUTS, BackwardCall
+from ._backward import compute as compute_backward
 from ._errors import UnsupportedError
-from ._layout import CODES, Layout, check_rank, dense_strides, dtype_code
+from ._layout import CODES, CPU_DEVICE, NAMES, Layout, check_rank, dense_strides, dtype_code
 from ._library import CPU, CUDA, OPTIONAL_TENSORS
 from ._numpy import numpy_dtype
-from ._options import Options, flag, window_of
+from ._options import Options, window_of
 from ._plan import Request, code_of_name, describe, host_workspace, names_of, verdicts
-
-TARGET = "flashcore_attention"
 
 
 class _Place(NamedTuple):
@@ -81,15 +81,23 @@ def _array(buffer: Any, place: _Place) -> _Array:
 
 
 @functools.lru_cache(maxsize=1024)
-def _asked(text: str) -> tuple[list[str], Values, Any]:
+def _asked(text: str) -> tuple[list[str], list[str], Options, Any]:
     spec = json.loads(text)
     spec["options"]["window"] = tuple(spec["options"]["window"])
-    return spec["arrays"], tuple(spec["options"].values()), spec["dropout"]
+    return spec["inputs"], spec["outputs"], Options(**spec["options"]), spec["dropout"]
 
 
-def _execute(kind: int, frame: Any) -> None:
+class _Given(NamedTuple):
+    """A call as XLA makes it: its buffers by name, the outputs among them."""
+
+    arrays: dict[str, _Array]
+    options: Options
+    dropout: Any
+
+
+def _given(kind: int, frame: Any) -> _Given:
     api = frame.api.contents
-    device, stream = (CPU, 0), 0
+    device, stream = CPU_DEVICE, 0
     if kind == CUDA:
         pointer = xla.PointerGet(context=frame.context)
         xla.ask(api.stream_get, pointer, "stream")
@@ -97,24 +105,40 @@ def _execute(kind: int, frame: Any) -> None:
         xla.ask(api.device_ordinal_get, ordinal, "device")
         device, stream = (CUDA, ordinal.value), pointer.value or 0
     place = _Place(device, stream, frame)
-    names, options, dropout = _asked(xla.asked(frame))
-    given = {name: _array(frame.arguments.items[i].contents, place) for i, name in enumerate(names)}
-    results = [_array(frame.results.items[i].contents, place) for i in range(frame.results.size)]
-    extras = [given.get(name) for name in OPTIONAL_TENSORS]
+    inputs, outputs, options, dropout = _asked(xla.asked(frame))
+    arrays: dict[str, _Array] = {}
+    for names, buffers in ((inputs, frame.arguments), (outputs, frame.results)):
+        arrays |= {name: _array(buffers.items[i].contents, place) for i, name in enumerate(names)}
+    return _Given(arrays, options, dropout)
+
+
+def _execute(kind: int, frame: Any) -> None:
+    arrays, options, dropout = _given(kind, frame)
+    extras = [arrays.get(name) for name in OPTIONAL_TENSORS]
     _backend.compute(
-        given["q"],
-        given["k"],
-        given["v"],
-        extras if len(given) > 3 else None,
-        options,
+        arrays["q"],
+        arrays["k"],
+        arrays["v"],
+        None if all(x is None for x in extras) else extras,
+        tuple(options),
         dropout,
-        (results[0], results[1] if len(results) > 1 else None),
+        (arrays["out"], arrays.get("lse")),
     )
 
 
+def _execute_backward(kind: int, frame: Any) -> None:
+    arrays, options, dropout = _given(kind, frame)
+    asked = tuple(name for name in OPTIONAL_OUTPUTS if name in arrays)
+    options = options._replace(out_dtype=None, return_lse=True, early_start=False)
+    numbers = None if dropout is None else seeds(dropout)
+    compute_backward(_backend, BackwardCall(arrays, asked, None, options, numbers))
+
+
+_TARGETS = {"flashcore_attention": _execute, "flashcore_attention_backward": _execute_backward}
 _handlers = {
-    "cpu": xla.handler(functools.partial(_execute, CPU)),
-    "CUDA": xla.handler(functools.partial(_execute, CUDA)),
+    (target, platform): xla.handler(functools.partial(execute, kind))
+    for target, execute in _TARGETS.items()
+    for platform, kind in (("cpu", CPU), ("CUDA", CUDA))
 }
 
 
@@ -122,8 +146,8 @@ _handlers = {
 def _register() -> None:
     if not hasattr(jax, "ffi"):
         raise UnsupportedError("q, k, v: are traced by JAX, wanted a JAX with jax.ffi for that")
-    for platform, handler in _handlers.items():
-        jax.ffi.register_ffi_target(TARGET, jax.ffi.pycapsule(handler), platform=platform)
+    for (target, platform), handler in _handlers.items():
+        jax.ffi.register_ffi_target(target, jax.ffi.pycapsule(handler), platform=platform)
 
 
 def _plain(value: Any) -> Any:
@@ -134,7 +158,96 @@ def _plain(value: Any) -> Any:
 def _layout(argument: str, array: Any) -> Layout:
     check_rank(argument, array.shape)
     shape = tuple(array.shape)
-    return Layout(dtype_code(argument, array.dtype.name), shape, dense_strides(shape), (CPU, 0))
+    return Layout(dtype_code(argument, array.dtype.name), shape, dense_strides(shape), CPU_DEVICE)
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1, 2))
+def _ffi_call(target: str, results: Any, asked: str, arrays: tuple[Any, ...]) -> Any:
+    return jax.ffi.ffi_call(target, results, vmap_method="sequential")(*arrays, asked=asked)
+
+
+@_ffi_call.defjvp
+def _no_derivative(*_: Any) -> Any:
+    raise UnsupportedError(
+        "attention: its gradients have no derivative, wanted one jax.grad or jax.vjp, not a second"
+    )
+
+
+class _Call(NamedTuple):
+    """What is static of a traced call: names of its arrays, and the rest as JSON."""
+
+    names: tuple[str, ...]
+    return_lse: bool
+    out_dtype: str
+    options: str
+    dropout: str
+
+    def run(self, target: str, inputs: dict[str, Any], outputs: dict[str, Any]) -> dict[str, Any]:
+        options = json.loads(self.options) | {"return_lse": "lse" in outputs}
+        asked = {
+            "inputs": list(inputs),
+            "outputs": list(outputs),
+            "options": options,
+            "dropout": json.loads(self.dropout),
+        }
+        found = _ffi_call(
+            target, tuple(outputs.values()), json.dumps(asked), tuple(inputs.values())
+        )
+        return dict(zip(outputs, found, strict=True))
+
+    def forward(self, arrays: Sequence[Any], return_lse: bool) -> dict[str, Any]:
+        given = dict(zip(self.names, arrays, strict=True))
+        q, v = given["q"], given["v"]
+        shape, dtype = (*q.shape[:-1], v.shape[-1]), numpy_dtype(CODES[self.out_dtype])
+        outputs = {"out": jax.ShapeDtypeStruct(shape, dtype)}
+        if return_lse:
+            outputs["lse"] = jax.ShapeDtypeStruct(q.shape[:-1], jnp.float32)
+        return self.run("flashcore_attention", given, outputs)
+
+    def backward(self, given: dict[str, Any], asked: Sequence[str]) -> dict[str, Any]:
+        """The gradients, by the names of what they belong to."""
+        belong_to = {name: name.removeprefix("d_") for name in asked}
+        belong_to = {"dq": "q", "dk": "k", "dv": "v"} | belong_to
+        outputs = {
+            name: jax.ShapeDtypeStruct(given[of].shape, given[of].dtype)
+            for name, of in belong_to.items()
+        }
+        found = self.run("flashcore_attention_backward", given, outputs)
+        return {of: found[name] for name, of in belong_to.items()}
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
+def _differentiated(call: _Call, arrays: tuple[Any, ...]) -> tuple[Any, ...]:
+    return tuple(call.forward(arrays, call.return_lse).values())
+
+
+def _forward(call: _Call, primals: tuple[Any, ...]) -> tuple[Any, Any]:
+    arrays = tuple(primal.value for primal in primals)
+    found = call.forward(arrays, True)
+    # Which gradients are needed is static: keys, without values.
+    asked = {
+        f"d_{name}": ()
+        for name, primal in zip(call.names, primals, strict=True)
+        if primal.perturbed and f"d_{name}" in OPTIONAL_OUTPUTS
+    }
+    results = tuple(found.values())[: 1 + call.return_lse]
+    return results, (arrays, found, asked)
+
+
+def _backward(call: _Call, saved: Any, cotangents: tuple[Any, ...]) -> tuple[Any]:
+    arrays, found, asked = saved
+    given = dict(zip(call.names, arrays, strict=True)) | found
+    for name, cotangent in zip(("d_out", "d_lse"), cotangents, strict=False):
+        is_zero = isinstance(cotangent, jax.custom_derivatives.SymbolicZero)
+        if is_zero and name == "d_out":
+            given[name] = jnp.zeros(cotangent.shape, cotangent.dtype)
+        elif not is_zero:
+            given[name] = cotangent
+    gradients = call.backward(given, tuple(asked))
+    return (tuple(gradients.get(name) for name in call.names),)
+
+
+_differentiated.defvjp(_forward, _backward, symbolic_zeros=True)
 
 
 def attention(q: Any, k: Any, v: Any, extras: Extras, options: Values, dropout: Pair) -> Any:
@@ -146,12 +259,12 @@ def attention(q: Any, k: Any, v: Any, extras: Extras, options: Values, dropout: 
     if out_dtype is not None:
         out_dtype = code_of_name("out_dtype", getattr(out_dtype, "name", out_dtype))
         named = named._replace(out_dtype=jnp.dtype(numpy_dtype(out_dtype)).name)
-    optional = names_of(extras) if extras else []
+    arrays = {"q": q, "k": k, "v": v} | dict(names_of(extras) if extras else [])
     request = Request(
         q=_layout("q", q),
         k=_layout("k", k),
         v=_layout("v", v),
-        extras={name: _layout(name, x) for name, x in optional},
+        extras={name: _layout(name, arrays[name]) for name in list(arrays)[3:]},
         options=named._replace(kernel=None),
         out_dtype=out_dtype,
         out=None,
@@ -159,14 +272,12 @@ def attention(q: Any, k: Any, v: Any, extras: Extras, options: Values, dropout: 
     )
     verdicts(request)
     _, out, lse = describe(request)
-    results = [jax.ShapeDtypeStruct(out.shape, numpy_dtype(out.dtype))]
-    if flag("return_lse", named.return_lse) and lse is not None:
-        results.append(jax.ShapeDtypeStruct(lse.shape, jnp.float32))
-    asked = {
-        "arrays": ["q", "k", "v", *(name for name, _ in optional)],
-        "options": {name: _plain(value) for name, value in named._asdict().items()},
-        "dropout": None if dropout is None else [_plain(x) for x in dropout],
-    }
-    call = jax.ffi.ffi_call(TARGET, results, vmap_method="sequential")
-    found = call(q, k, v, *(x for _, x in optional), asked=json.dumps(asked))
-    return tuple(found) if len(results) > 1 else found[0]
+    call = _Call(
+        names=tuple(arrays),
+        return_lse=lse is not None,
+        out_dtype=NAMES[out.dtype],
+        options=json.dumps({name: _plain(value) for name, value in named._asdict().items()}),
+        dropout=json.dumps(None if dropout is None else [_plain(x) for x in dropout]),
+    )
+    found = _differentiated(call, tuple(arrays.values()))
+    return found if call.return_lse else found[0]

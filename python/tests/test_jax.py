@@ -1,16 +1,24 @@
 """JAX arrays, eagerly and traced, on JAX's default device."""
 
+import definition
 import gates
 import numpy as np
 import pytest
 
 import flashcore
+from flashcore import _gradients
+from flashcore._layout import CODES
+from flashcore._library import CUDA
 
 jax = pytest.importorskip("jax")
 jnp = jax.numpy
 
 GPU = jax.default_backend() == "gpu"
 DTYPES = ["float32", "float16", "bfloat16"]
+differentiates = pytest.mark.skipif(
+    GPU and not _gradients.differentiates((CUDA, 0), CODES["float16"], 64, 64),
+    reason="the GPU has no backward pass",
+)
 
 
 def inputs(dtype, lengths=(37, 53)):
@@ -125,8 +133,6 @@ def test_traced_mistakes():
         jax.jit(lambda q: flashcore.attention(q, k, v, softcap=-1.0))(q)
     with pytest.raises(TypeError, match="wanted a jax.Array"):
         jax.jit(lambda q: flashcore.attention(q, np.asarray(k), v))(q)
-    with pytest.raises(ValueError, match="cannot be differentiated"):
-        jax.grad(lambda q: flashcore.attention(q, k, v).astype(jnp.float32).sum())(q)
     # What only the device knows comes when the program runs, as JAX's own error.
     with pytest.raises(jax.errors.JaxRuntimeError, match="kernel: is 'fastest', wanted one of"):
         jax.jit(lambda q: flashcore.attention(q, k, v, kernel="fastest"))(q).block_until_ready()
@@ -157,7 +163,7 @@ def test_unsupported_on_the_gpu():
         flashcore.attention(x, x, x)
 
 
-@pytest.mark.skipif(GPU, reason="there is no backward pass on a GPU yet")
+@differentiates
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_attention_backward_is_the_same_as_with_numpy(dtype):
     q, k, v = inputs(dtype)
@@ -172,3 +178,115 @@ def test_attention_backward_is_the_same_as_with_numpy(dtype):
         assert np.array_equal(np.asarray(actual), wanted)
     with pytest.raises(TypeError, match="dq: is a jax.Array, which is immutable"):
         flashcore.attention_backward(d_out, q, k, v, dq=q)
+
+
+@differentiates
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("options", [{}, {"causal": True, "softcap": 2.0}], ids=["plain", "more"])
+def test_grad(dtype, options):
+    """Of grouped heads, a broadcast bias, sinks and slopes; by grad, under jit and checkpoint."""
+    q, k, v = inputs(dtype)
+    bias = jax.random.normal(jax.random.key(4), (1, 4, 1, 53))
+    sinks, slopes = jnp.linspace(-1, 1, 4), jnp.linspace(0, 0.2, 4)
+    weights = jax.random.normal(jax.random.key(5), (2, 4, 37, 64), dtype)
+
+    def loss(q, k, v, bias, sinks, slopes):
+        out = flashcore.attention(q, k, v, bias=bias, sinks=sinks, alibi_slopes=slopes, **options)
+        return (out * weights).astype(jnp.float32).sum()
+
+    arrays = (q, k, v, bias, sinks, slopes)
+    each = tuple(range(6))
+    host = {"bias": bias, "sinks": sinks, "alibi_slopes": slopes}
+    expected = definition.attention(
+        *(np.asarray(x, np.float64) for x in (q, k, v)),
+        d_out=np.asarray(weights, np.float64),
+        **{name: np.asarray(x) for name, x in host.items()},
+        **options,
+    )
+    expected["d_bias"] = expected["d_bias"].sum((0, 2), keepdims=True)
+    expected["d_alibi_slopes"] = expected["d_alibi_slopes"].sum(0)
+    found = jax.grad(loss, each)(*arrays)
+    for x, gradient, wanted in zip(arrays, found, expected.values(), strict=True):
+        assert gradient.dtype == x.dtype
+        gates.check_gradient(np.asarray(gradient, np.float32), wanted, dtype)
+    for call in (
+        jax.jit(jax.grad(loss, each)),
+        jax.grad(jax.jit(loss), each),
+        jax.grad(jax.checkpoint(loss), each),
+    ):
+        for one, other in zip(call(*arrays), found, strict=True):
+            assert np.array_equal(np.asarray(one), np.asarray(other))
+
+
+@differentiates
+def test_grad_computes_what_is_needed(monkeypatch):
+    q, k, v = inputs("float32")
+    bias, sinks = jnp.ones((1, 4, 1, 53)), jnp.ones(4)
+    mask, lengths = jnp.ones((1, 1, 37, 53), bool), jnp.array([53, 20], jnp.int32)
+    seen = []
+    from flashcore import _jax_ffi
+
+    compute = _jax_ffi.compute_backward
+    monkeypatch.setattr(
+        _jax_ffi, "compute_backward", lambda b, c: (seen.append(c), compute(b, c))[1]
+    )
+
+    def loss(q, sinks):
+        out, lse = flashcore.attention(
+            q, k, v, bias=bias, sinks=sinks, mask=mask, seqlens_kv=lengths, return_lse=True
+        )
+        return out.sum() + 0 * lse.sum()
+
+    jax.grad(loss)(q, sinks)
+    assert seen[-1].asked == ()
+    assert "d_lse" in seen[-1].arrays
+    jax.grad(loss, 1)(q, sinks)
+    assert seen[-1].asked == ("d_sinks",)
+    jax.grad(lambda q: flashcore.attention(q, k, v).sum())(q)
+    assert "d_lse" not in seen[-1].arrays
+
+
+@differentiates
+def test_grad_of_the_lse_and_of_dropout():
+    q, k, v = inputs("float32")
+    d_lse = jax.random.normal(jax.random.key(6), (2, 4, 37))
+    dropout = {"dropout_p": 0.3, "dropout_seed": 2**64 - 1, "dropout_offset": 3}
+
+    def results(q, k, v):
+        return flashcore.attention(q, k, v, return_lse=True, **dropout)
+
+    (out, _), pullback = jax.vjp(results, q, k, v)
+    found = pullback((out, d_lse))
+    expected = flashcore.attention_backward(out, q, k, v, d_lse=d_lse, **dropout)
+    for one, other in zip(found, expected[:3], strict=True):
+        assert np.array_equal(np.asarray(one), np.asarray(other))
+    only_lse = jax.grad(lambda q: (results(q, k, v)[1] * d_lse).sum())(q)
+    expected = flashcore.attention_backward(out * 0, q, k, v, d_lse=d_lse, **dropout)
+    assert np.array_equal(np.asarray(only_lse), np.asarray(expected.dq))
+
+
+@differentiates
+def test_gradients_per_sample():
+    q, k, v = inputs("float32")
+
+    def loss(q, k, v):
+        return (flashcore.attention(q[None], k[None], v[None]) ** 2).sum()
+
+    found = jax.vmap(jax.grad(loss, (0, 1, 2)))(q, k, v)
+    for i in range(2):
+        for one, other in zip(found, jax.grad(loss, (0, 1, 2))(q[i], k[i], v[i]), strict=True):
+            assert np.array_equal(np.asarray(one[i]), np.asarray(other))
+
+
+def test_derivatives_that_there_are_not():
+    q, k, v = inputs("float32")
+
+    def loss(q):
+        return flashcore.attention(q, k, v).sum()
+
+    with pytest.raises(flashcore.UnsupportedError, match="gradients have no derivative"):
+        jax.grad(lambda q: jax.grad(loss)(q).sum())(q)
+    with pytest.raises(TypeError, match="forward-mode"):
+        jax.jvp(loss, (q,), (q,))
+    with pytest.raises(flashcore.UnsupportedError, match="attention_backward: is traced by JAX"):
+        jax.jit(lambda q: flashcore.attention_backward(q, q, q, q).dq)(q)

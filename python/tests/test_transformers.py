@@ -141,15 +141,16 @@ def test_generation(make, device, dtype, cache):
 def test_vit(device, dtype, monkeypatch):
     seen = calls_of(monkeypatch)
 
-    def make():
-        config = transformers.ViTConfig(**COMMON, image_size=32, patch_size=8, num_labels=7)
-        return transformers.ViTForImageClassification, config
-
-    ours, theirs = pair(make, device, dtype)
+    ours, theirs = pair(vit, device, dtype)
     images = torch.randn(3, 3, 32, 32, device=device, dtype=dtype)
     check(ours(images).logits, theirs(images).logits, dtype)
     assert len(seen) == 2
     assert not any(options["causal"] for options in seen)
+
+
+def vit():
+    config = transformers.ViTConfig(**COMMON, image_size=32, patch_size=8, num_labels=7)
+    return transformers.ViTForImageClassification, config
 
 
 def gemma():
@@ -164,6 +165,57 @@ def gpt_oss():
         **TEXT, **options, num_local_experts=2, num_experts_per_tok=2
     )
     return transformers.GptOssForCausalLM, config
+
+
+differentiates = pytest.mark.skipif(
+    len(PLACES) > 1 and not flashcore.torch._differentiates("cuda", 0, "bfloat16", 32, 32),
+    reason="the GPU has no backward pass",
+)
+
+
+@differentiates
+@place
+@pytest.mark.parametrize("checkpointed", [False, True], ids=["plain", "checkpointed"])
+@pytest.mark.parametrize(
+    "make",
+    [*DECODERS.values(), vit, gemma, gpt_oss],
+    ids=[*DECODERS, "vit", "softcap", "sinks"],
+)
+def test_a_training_step(make, device, dtype, checkpointed, monkeypatch):
+    """The loss, every gradient, and the loss after a step of AdamW: as with sdpa, or eager."""
+    seen = calls_of(monkeypatch)
+    losses, gradients = [], []
+    with torch.enable_grad():
+        for model in pair(make, device, dtype, "eager" if make in (gemma, gpt_oss) else "sdpa"):
+            torch.manual_seed(1)
+            if make is vit:
+                images = torch.randn(3, 3, 32, 32, device=device, dtype=dtype)
+                batch = {"pixel_values": images, "labels": torch.tensor([0, 3, 6], device=device)}
+            else:
+                tokens = torch.randint(1, 97, (2, 40), device=device)
+                mask = torch.ones_like(tokens)
+                mask[1, 30:] = 0
+                labels = tokens.masked_fill(mask == 0, -100)  # such rows may see no key at all
+                batch = {"input_ids": tokens, "labels": labels, "attention_mask": mask}
+            model.train()
+            if checkpointed:
+                model.gradient_checkpointing_enable({"use_reentrant": False})
+            optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+            for _ in range(2):
+                optimizer.zero_grad()
+                loss = model(**batch).loss
+                losses.append(loss.item())
+                loss.backward()
+                if len(losses) % 2 == 1:
+                    gradients.append({n: p.grad.clone() for n, p in model.named_parameters()})
+                optimizer.step()
+    assert len(seen) == (8 if checkpointed else 4)
+    assert losses[1] < losses[0]
+    limit = 1e-4 if dtype is torch.float32 else 4e-2
+    assert losses[:2] == pytest.approx(losses[2:], rel=limit)
+    for name, expected in gradients[1].items():
+        error = (gradients[0][name].double() - expected.double()).norm()
+        assert error <= limit * expected.double().norm() + 1e-6, name
 
 
 @place
