@@ -9,11 +9,13 @@
 #include "bench/cases/cases.hpp"
 #include "bench/evidence/evidence_file.hpp"
 #include "bench/report/tables.hpp"
+#include "bench/run/backward_workload.hpp"
 #include "bench/run/case_evidence.hpp"
 #include "bench/run/run.hpp"
 #include "bench/run/watch.hpp"
 #include "bench/text/numbers.hpp"
 #include "cli/command.hpp"
+#include "cli/gradient_options.hpp"
 #include "cli/plan_options.hpp"
 #include "cli/problem_options.hpp"
 #include "problem/status.hpp"
@@ -28,6 +30,7 @@ constexpr const char* kStandard = "five,sweep,small,decode,features";
 struct Options {
   bench::RunOptions bench;
   ProblemOptions problem;
+  GradientOptions gradients;
   bench::PlanChoice choice;
   std::string suites = "five";
   std::string cases;  // a file
@@ -48,16 +51,31 @@ Status add_suite(const std::string& name, std::vector<bench::Subject>& subjects)
   return {};
 }
 
+// The problem that was given, with the gradients that are asked for.
+Result<bench::Subject> given_subject(const Options& options) {
+  Result<bench::ProblemInputs> inputs = options.problem.read(options.gradients.sources());
+  if (!inputs.ok()) return inputs.status();
+  bench::Subject subject;
+  subject.suite = "given";
+  if (options.gradients.backward()) {
+    const Result<Gradients> gradients = options.gradients.describe(
+        *inputs, options.problem.layout(), options.problem.draws_d_lse());
+    if (!gradients.ok()) return gradients.status();
+    subject.gradients = *gradients;
+  }
+  subject.given = std::move(*inputs);
+  return subject;
+}
+
 Result<std::vector<bench::Subject>> subjects_of(const Options& options) {
   std::vector<bench::Subject> subjects;
   if (options.problem.given()) {
-    Result<bench::ProblemInputs> inputs = options.problem.read();
-    if (!inputs.ok()) return inputs.status();
-    bench::Subject& subject = subjects.emplace_back();
-    subject.suite = "given";
-    subject.given = std::move(*inputs);
+    Result<bench::Subject> subject = given_subject(options);
+    if (!subject.ok()) return subject.status();
+    subjects.push_back(std::move(*subject));
     return subjects;
   }
+  FLASHCORE_RETURN_IF_ERROR(options.gradients.check_for_suites());
   if (!options.cases.empty()) {
     const Result<std::vector<bench::FileCase>> cases = bench::read_cases(options.cases);
     if (!cases.ok()) return cases.status();
@@ -87,6 +105,7 @@ class Quiet final : public bench::RunListener {
 };
 
 void print(const Json& evidence, const std::string& protocol, Session& session) {
+  if (evidence.contains("pass")) session.line("pass     " + evidence["pass"].get<std::string>());
   session.line("device   " + evidence["device"]["name"].get<std::string>());
   session.line("timing   " + protocol + ": " + evidence["protocols"][protocol].get<std::string>());
   for (const std::string& line : bench::ceiling_lines(evidence["ceilings"])) session.line(line);
@@ -133,10 +152,26 @@ Result<ExitCode> run_watched(const bench::RunOptions& options,
   return ExitCode::interrupted;
 }
 
+Status check_backward(const Options& all) {
+  FLASHCORE_RETURN_IF_ERROR(all.gradients.check(all.choice));
+  if (all.gradients.backward() && all.bench.peers != "none") {
+    return invalid("--peers: is '{}' with --backward, wanted none: no peer here computes gradients",
+                   all.bench.peers);
+  }
+  return {};
+}
+
 Result<ExitCode> execute(const Options& all, Session& session) {
-  const bench::RunOptions& options = all.bench;
-  const Result<std::vector<bench::Subject>> subjects = subjects_of(all);
+  FLASHCORE_RETURN_IF_ERROR(check_backward(all));
+  bench::RunOptions options = all.bench;
+  options.backward = all.gradients.backward();
+  Result<std::vector<bench::Subject>> subjects = subjects_of(all);
   if (!subjects.ok()) return subjects.status();
+  for (bench::Subject& subject : *subjects) {
+    if (options.backward && !subject.gradients) {
+      subject.gradients = bench::plain_gradients(subject.problem());
+    }
+  }
   if (options.resume && options.out.empty()) {
     return invalid("--resume: there is no --out FILE, wanted the file to continue");
   }
@@ -191,6 +226,7 @@ void declare(Options& all, OptionSet& set) {
   set.hidden("--worker", options.worker);
   set.hidden("--worker-program", options.worker_program);
   all.problem.declare(set);
+  all.gradients.declare(set, all.choice);
   declare_plan_choice(set, all.choice);
 }
 
@@ -206,6 +242,7 @@ Command bench_command() {
           "  flashcore bench --suite standard --peers auto --out docs/evidence/gpu.json\n"
           "  flashcore bench --suite sweep --device cuda --also forward_sm90_throughput --json\n"
           "  flashcore bench --shape 2,8,2048,128 --dtype f32 --threads 1\n"
+          "  flashcore bench --backward --suite cpu --device cpu\n"
           "  flashcore bench attention.safetensors --causal",
       .declare = [options](OptionSet& set) { declare(*options, set); },
       .execute = [options](Session& session) { return execute(*options, session); }};

@@ -58,17 +58,29 @@ void GradientOptions::declare(OptionSet& options, bench::PlanChoice& choice) {
                "to run");
 }
 
-Status GradientOptions::check(const bench::PlanChoice& choice) const {
-  if (backward_) return {};
-  const std::pair<const char*, bool> given[] = {{"--d-o", !sources_.at("d_o").empty()},
-                                                {"--d-lse", !sources_.at("d_lse").empty()},
-                                                {"--gradients", !names_.empty()},
-                                                {"--gradient-dtype", !dtype_.empty()},
-                                                {"--any-order", choice.any_order}};
-  for (const auto& [name, is_given] : given) {
-    if (is_given) return invalid("{}: is given, wanted it only with --backward", name);
+std::string GradientOptions::given_of_a_problem() const {
+  const std::pair<const char*, bool> all[] = {{"--d-o", !sources_.at("d_o").empty()},
+                                              {"--d-lse", !sources_.at("d_lse").empty()},
+                                              {"--gradients", !names_.empty()},
+                                              {"--gradient-dtype", !dtype_.empty()}};
+  for (const auto& [name, is_given] : all) {
+    if (is_given) return name;
   }
   return {};
+}
+
+Status GradientOptions::check(const bench::PlanChoice& choice) const {
+  if (backward_) return {};
+  std::string name = given_of_a_problem();
+  if (name.empty() && choice.any_order) name = "--any-order";
+  if (name.empty()) return {};
+  return invalid("{}: is given, wanted it only with --backward", name);
+}
+
+Status GradientOptions::check_for_suites() const {
+  const std::string name = given_of_a_problem();
+  if (name.empty()) return {};
+  return invalid("{}: is given for suites or cases, wanted it with --shape or files", name);
 }
 
 const std::map<std::string, std::string>& GradientOptions::sources() const {

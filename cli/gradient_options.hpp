@@ -19,6 +19,7 @@ class GradientOptions {
 
   bool backward() const { return backward_; }
   Status check(const bench::PlanChoice& choice) const;  // refuses the others without --backward
+  Status check_for_suites() const;  // refuses those that need a problem of its own
 
   // "d_o" and "d_lse", and what the options name for them; empty without --backward.
   const std::map<std::string, std::string>& sources() const;
@@ -32,6 +33,9 @@ class GradientOptions {
   Result<std::vector<std::string>> names(const Gradients& gradients) const;
 
  private:
+  // The first option given that is of one problem; empty when none is.
+  std::string given_of_a_problem() const;
+
   bool backward_ = false;
   std::map<std::string, std::string> sources_ = {{"d_o", ""}, {"d_lse", ""}};
   std::string names_, dtype_;

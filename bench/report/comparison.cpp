@@ -174,6 +174,11 @@ Result<Comparison> compare_evidence(const Json& before, const Json& after,
     return invalid("kind: is {} and {}, wanted two files of one kind",
                    before["kind"].get<std::string>(), after["kind"].get<std::string>());
   }
+  const auto pass_of = [](const Json& evidence) { return evidence.value("pass", "forward"); };
+  if (pass_of(before) != pass_of(after)) {
+    return invalid("pass: is {} and {}, wanted two files of one pass", printable(pass_of(before)),
+                   printable(pass_of(after)));
+  }
   const std::vector<Sample> old_samples = samples_of(before, protocol);
   const std::vector<Sample> new_samples = samples_of(after, protocol);
   const auto key = [](const Sample& sample) {

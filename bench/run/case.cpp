@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "bench/device/plan_choice.hpp"
+#include "bench/run/backward_workload.hpp"
 #include "bench/run/case_evidence.hpp"
 #include "bench/text/numbers.hpp"
 #include "plan/fingerprints.hpp"
@@ -46,6 +47,7 @@ class CaseRun {
 
   Status add_kernels();
   Status make_workload();
+  Status make_backward_workload();
   Status gate_kernel(Point& point);
   void add_native_peers(TiledWorkload& workload);
   void add_process_peers(const TiledWorkload& workload);
@@ -66,12 +68,19 @@ class CaseRun {
 
 Status CaseRun::add_kernels() {
   const RunOptions& options = setting_.options;
-  Result<std::vector<KernelVerdict>> kernels =
-      kernels_under_test(problem_, setting_.plan, options.all_kernels, subject_.kernels);
+  const auto under_test = [&](bool all, const std::vector<std::string>& names) {
+    return subject_.gradients
+               ? kernels_under_test(problem_, *subject_.gradients, setting_.plan, all, names)
+               : kernels_under_test(problem_, setting_.plan, all, names);
+  };
+  Result<std::vector<KernelVerdict>> kernels = under_test(options.all_kernels, subject_.kernels);
   if (!kernels.ok()) return kernels.status();
+  if (subject_.gradients && kernels->empty()) {
+    return unsupported("kernel: none of {} computes gradients, wanted a device with one",
+                       to_text(setting_.plan.device));
+  }
   for (const std::string& name : split(options.also, ',')) {
-    const Result<std::vector<KernelVerdict>> also =
-        kernels_under_test(problem_, setting_.plan, true, {name});
+    const Result<std::vector<KernelVerdict>> also = under_test(true, {name});
     if (!also.ok()) {
       return invalid("--also: is '{}', wanted kernels that `flashcore explain` lists", name);
     }
@@ -93,7 +102,29 @@ Status CaseRun::add_kernels() {
   return {};
 }
 
+// Kernels whose gate would take too long are refused, and there is no workload.
+Status CaseRun::make_backward_workload() {
+  const JudgedHeads heads = subject_.given ? JudgedHeads::all : judged_heads(problem_);
+  if (const std::string refusal = gate_refusal(problem_, heads); !refusal.empty()) {
+    for (Point& point : points_) {
+      if (point.refusal.empty()) point.refusal = refusal;
+    }
+    return {};
+  }
+  FLASHCORE_RETURN_IF_ERROR(check_memory(problem_, *subject_.gradients));
+  Result<HostBackward> host = subject_.given
+                                  ? subject_.given->load(*subject_.gradients)
+                                  : add_gradients(fill(subject_.one, 0), *subject_.gradients, 0);
+  if (!host.ok()) return host.status();
+  Result<std::unique_ptr<Workload>> made =
+      backward_workload(std::move(*host), setting_.plan, heads, subject_.given.has_value());
+  if (!made.ok()) return made.status();
+  workload_ = std::move(*made);
+  return {};
+}
+
 Status CaseRun::make_workload() {
+  if (subject_.gradients) return make_backward_workload();
   // Repeated pieces have no scales.
   if (subject_.given || subject_.one.scales) {
     Result<std::unique_ptr<Workload>> made = given_workload(
@@ -114,7 +145,9 @@ Status CaseRun::gate_kernel(Point& point) {
   const Status status = [&]() -> Status {
     PlanOptions options = setting_.plan;
     options.kernel = point.name;
-    const Result<Plan> plan = make_plan(problem_, options);
+    const Result<Plan> plan = subject_.gradients
+                                  ? make_backward_plan(problem_, *subject_.gradients, options)
+                                  : make_plan(problem_, options);
     if (!plan.ok()) return plan.status();
     Result<TimedCall> call = workload_->prepare(*plan);
     if (!call.ok()) return call.status();
@@ -264,9 +297,9 @@ Result<Json> CaseRun::run() {
   FLASHCORE_RETURN_IF_ERROR(time_all());
 
   Json one = case_json(subject_);
-  one["judged"] = workload_->judged();
+  one["judged"] = workload_ ? workload_->judged() : "nothing";
   one["state"] = state_;
-  one["rows"] = rows_json(points_, one, problem_, setting_.ceilings);
+  one["rows"] = rows_json(points_, one, subject_, setting_.ceilings);
   phase_ended("all");
   one["seconds"] = seconds;
   return one;

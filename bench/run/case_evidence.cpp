@@ -8,6 +8,8 @@
 #include "bench/cases/problem_text.hpp"
 #include "bench/cases/work.hpp"
 #include "bench/evidence/evidence.hpp"
+#include "bench/gate/gradient_gates.hpp"
+#include "bench/tensors/backward_set.hpp"
 #include "bench/text/numbers.hpp"
 #include "plan/fingerprints.hpp"
 #include "problem/problem.hpp"
@@ -17,8 +19,14 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-double bytes_of(const Problem& problem) {
+double bytes_of(const Subject& subject) {
+  const Problem problem = subject.problem();
   double bytes = 0;
+  if (subject.gradients) {
+    for_each_gradient(*subject.gradients, [&](std::string_view, const TensorDesc& desc) {
+      bytes += element_bytes(desc);
+    });
+  }
   for (const auto& desc :
        {std::optional(problem.q), std::optional(problem.k), std::optional(problem.v),
         std::optional(problem.o), problem.bias, problem.mask}) {
@@ -42,14 +50,20 @@ double bound_seconds(const Json& one, const Json& all_ceilings, const std::strin
   return bound;
 }
 
-Json row_json(const Point& point, const Json& one, const Problem& problem, const Json& ceilings) {
+Json gate_json(const Verdict& verdict, const Subject& subject) {
+  const Problem problem = subject.problem();
+  return subject.gradients ? verdict_json(verdict, gradient_limits(problem, *subject.gradients))
+                           : verdict_json(verdict, problem);
+}
+
+Json row_json(const Point& point, const Json& one, const Subject& subject, const Json& ceilings) {
   Json row = {{"implementation", point.name},
               {"source", point.is_peer() ? "peer" : "flashcore"},
               {"fingerprint", point.fingerprint}};
   if (!point.version.empty()) row["version"] = point.version;
   if (!point.refusal.empty()) row["refusal"] = point.refusal;
   if (!point.error.empty()) row["error"] = point.error;
-  row["gate"] = point.verdict ? verdict_json(*point.verdict, problem) : Json();
+  row["gate"] = point.verdict ? gate_json(*point.verdict, subject) : Json();
   row["times"] = Json::object();
   const double flop = one["flop"];
   for (const auto& [protocol, timing] : point.times) {
@@ -103,15 +117,17 @@ Json case_json(const Subject& subject) {
   if (const std::string features = features_text(subject.one); !features.empty()) {
     one["features"] = features;
   }
-  one["flop"] = forward_flop(problem);
-  one["bytes"] = bytes_of(problem);
+  if (subject.gradients) one["pass"] = "backward";
+  if (subject.gradients && subject.given) one["gradients"] = gradients_json(*subject.gradients);
+  one["flop"] = subject.gradients ? backward_flop(problem) : forward_flop(problem);
+  one["bytes"] = bytes_of(subject);
   return one;
 }
 
-Json rows_json(const std::vector<Point>& points, const Json& one, const Problem& problem,
+Json rows_json(const std::vector<Point>& points, const Json& one, const Subject& subject,
                const Json& ceilings) {
   Json rows = Json::array();
-  for (const Point& point : points) rows.push_back(row_json(point, one, problem, ceilings));
+  for (const Point& point : points) rows.push_back(row_json(point, one, subject, ceilings));
   for (const auto& [protocol, ignored] : ceilings.items()) add_ratios(rows, protocol);
   return rows;
 }

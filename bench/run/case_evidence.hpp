@@ -16,7 +16,7 @@ nlohmann::ordered_json case_json(const Subject& subject);
 
 // The rows of a case, with rates, shares of what `ceilings` allow, and ratios to the fastest peer.
 nlohmann::ordered_json rows_json(const std::vector<Point>& points,
-                                 const nlohmann::ordered_json& one, const Problem& problem,
+                                 const nlohmann::ordered_json& one, const Subject& subject,
                                  const nlohmann::ordered_json& ceilings);
 
 // The subject's case among `earlier` ones, if its kernels are still what they were on this device

@@ -105,8 +105,9 @@ Status Run::resume() {
   if (!std::filesystem::exists(order_.out, ignored)) return {};
   Result<Json> file = read_evidence(order_.out);
   if (!file.ok()) return file.status();
-  for (const char* const member : {"kind", "library", "device", "protocols"}) {
-    if (file->value(member, Json()) == evidence_[member]) continue;
+  for (const char* const member :
+       {"kind", "library", "device", "pass", "deterministic", "protocols"}) {
+    if (file->value(member, Json()) == evidence_.value(member, Json())) continue;
     return invalid("{}: was written with another {}, wanted the same one to resume", order_.out,
                    member);
   }
@@ -133,6 +134,10 @@ Status Run::open() {
   FLASHCORE_RETURN_IF_ERROR(choose_protocols());
   evidence_ = new_evidence("bench");
   evidence_["device"] = meter_->environment();
+  if (options_.backward) {
+    evidence_["pass"] = "backward";
+    evidence_["deterministic"] = plan_.deterministic;
+  }
   evidence_["protocols"] = Json::object();
   for (const Protocol& one : protocols_) evidence_["protocols"][one.name] = one.text;
   evidence_["notes"] = Json::array();

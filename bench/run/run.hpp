@@ -24,6 +24,7 @@ struct RunOptions {
   double seconds = 0;  // no case begins after these; 0: no limit
   std::string out;
   bool resume = false;
+  bool backward = false;  // of gradients: all subjects have them
   bool verbose = false;
   double deadline = 30;        // seconds of a step before it is given up; 0: no limit
   std::string worker_program;  // in place of this one, for tests
@@ -33,9 +34,10 @@ struct RunOptions {
 // One case of a suite or a file, or the problem that was given.
 struct Subject {
   std::string suite;
-  Case one;                               // of a suite or a file
-  std::optional<ProblemInputs> given;     // else
-  std::vector<std::string> kernels = {};  // if not empty, these and no others
+  Case one;                                           // of a suite or a file
+  std::optional<ProblemInputs> given;                 // else
+  std::vector<std::string> kernels = {};              // if not empty, these and no others
+  std::optional<Gradients> gradients = std::nullopt;  // of a backward pass
 
   std::string name() const;
   Problem problem() const;

@@ -181,8 +181,10 @@ TEST(Ceilings, OfACpuAreOfTheTypesThatItMultipliesInFp32) {
 }
 
 TEST(Ceilings, AreOfNoOtherType) {
-  const Problem problem = bench::to_problem(
-      {.name = "one", .dtype = DType::bf16, .seqlen_q = 8, .seqlen_kv = 8, .head_dim = 8});
+  const bench::Subject subject{
+      .suite = "test",
+      .one = {.name = "one", .dtype = DType::bf16, .seqlen_q = 8, .seqlen_kv = 8, .head_dim = 8},
+      .given = std::nullopt};
   bench::Point point;
   point.times["wall"].p50 = 1e-3;
   point.p50["wall"] = {1e-3};
@@ -190,7 +192,7 @@ TEST(Ceilings, AreOfNoOtherType) {
   for (const char* const dtype : {"f32", "bf16"}) {
     const nlohmann::ordered_json ceilings = {
         {"wall", {{"matrix_product", {{dtype, {{"tflops", 2.0}, {"library", "a test"}}}}}}}};
-    const nlohmann::ordered_json rows = bench::rows_json({point}, one, problem, ceilings);
+    const nlohmann::ordered_json rows = bench::rows_json({point}, one, subject, ceilings);
     const nlohmann::ordered_json& time = rows[0]["times"]["wall"];
     EXPECT_EQ(time.contains("percent_of_bound"), dtype == std::string("bf16")) << time;
     EXPECT_NEAR(time.value("percent_of_bound", 50.0), 50, 1e-9);

@@ -377,6 +377,18 @@ class Html(Tree):
             self.assertTrue((self.root / "docs" / name).exists(), name)
         self.assertEqual(page.count["table"], 2)
 
+    def test_a_backward_run_is_named_and_leaves_the_forward_tables_alone(self):
+        self.run_tool("--no-pictures")
+        before = self.text("docs/results.md")
+        cases = [one | {"pass": "backward"} for one in self.bench["cases"]]
+        (self.root / "docs/evidence/backward.json").write_text(json.dumps(
+            fixtures.bench(cases) | {"pass": "backward", "deterministic": True}))
+        self.run_tool("--no-pictures")
+        self.assertEqual(before, self.text("docs/results.md"))
+        page = self.text("docs/report.html")
+        self.assertIn("Kernels and peers: backward", page)
+        self.assertEqual(page.count("The backward pass."), 1)
+
     def test_it_is_the_same_each_time(self):
         self.run_tool("--no-pictures")
         first = self.text("docs/report.html")

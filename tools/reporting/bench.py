@@ -88,6 +88,8 @@ class Bench:
 
     def where(self) -> str:
         text = where(self.evidence)
+        if self.evidence.get("pass") == "backward":
+            text += " The backward pass."
         peers = self.evidence["peers"] or {}
         versions = [f"{name} {peers[name]}" for name in ("torch", "cudnn", "cuda") if peers.get(name)]
         versions += [f"{peers[name]} from C++" for name in ("cudnn_direct", "openblas", "onednn")

@@ -1,0 +1,143 @@
+// `flashcore bench --backward`: evidence of gradients, resumed, compared, refused.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "bench/evidence/evidence_file.hpp"
+#include "tests/cli/command.hpp"
+#include "tests/cli/scratch.hpp"
+
+namespace flashcore::tests {
+namespace {
+
+using nlohmann::json;
+using nlohmann::ordered_json;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+const char* const kCases = R"({"schema": "flashcore-cases", "version": 1, "cases": [
+  {"name": "one", "dtype": "f32", "batch": 1, "heads_q": 4, "heads_kv": 2, "seqlen_q": 5,
+   "seqlen_kv": 9, "head_dim": 8, "causal": true},
+  {"name": "two", "dtype": "bf16", "batch": 2, "heads_q": 1, "seqlen_q": 3, "head_dim": 8,
+   "softcap": 30, "bias": "f32"}]})";
+
+struct BenchBackward : ::testing::Test {
+  Scratch scratch;
+  std::string out = scratch.path("out.json");
+
+  Words words(const Words& more = {}) const {
+    Words all = {"bench",    "--backward", "--cases",   scratch.write("cases.json", kCases),
+                 "--device", "cpu",        "--threads", "1",
+                 "--out",    out};
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
+  }
+
+  ordered_json evidence() const {
+    const Result<ordered_json> read = bench::read_evidence(out);
+    EXPECT_TRUE(read.ok()) << read.status().message();
+    return read.ok() ? *read : ordered_json::object();
+  }
+};
+
+TEST_F(BenchBackward, WritesEvidenceThatNamesThePass) {
+  const Outcome outcome = flashcore_command(words());
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, AllOf(HasSubstr("pass     backward"), HasSubstr("cpu_simd")));
+  const ordered_json found = evidence();
+  EXPECT_EQ(found["pass"], "backward");
+  EXPECT_EQ(found["deterministic"], true);
+  EXPECT_EQ(found["complete"], true);
+  ASSERT_EQ(found["cases"].size(), 2U);
+  const ordered_json& one = found["cases"][0];
+  EXPECT_EQ(one["pass"], "backward");
+  EXPECT_EQ(one["judged"], "all heads");
+  // 5 queries see 5 to 9 of 9 keys.
+  EXPECT_EQ(one["flop"], 10.0 * 4 * 8 * (5 + 6 + 7 + 8 + 9));
+  // q, o, dO, dQ and k, v, dK, dV, once.
+  EXPECT_EQ(one["bytes"], 4.0 * 8 * (4 * 4 * 5 + 4 * 2 * 9));
+  const ordered_json& row = one["rows"][0];
+  EXPECT_EQ(row["gate"]["passed"], true);
+  EXPECT_EQ(row["gate"]["relative_error_limit"], 5e-6);
+  EXPECT_GT(row["times"]["wall"]["tflops"], 0);
+}
+
+TEST_F(BenchBackward, TimesOneProblemWithEveryGradient) {
+  const json result = document({"bench", "--backward", "--shape", "1,2,24,16", "--with",
+                                "bias,sinks,d_lse", "--window", "3,0", "--device", "cpu"});
+  EXPECT_EQ(result["cases"][0]["rows"][0]["gate"]["passed"], true);
+  const json gradients = result["cases"][0]["gradients"];
+  EXPECT_TRUE(gradients.contains("d_bias") && gradients.contains("d_sinks") &&
+              gradients.contains("d_lse"));
+  // 24 queries, of which all but the first three see 4 keys.
+  EXPECT_EQ(result["cases"][0]["flop"], 10.0 * 2 * 16 * (1 + 2 + 3 + 21 * 4));
+}
+
+TEST_F(BenchBackward, GivesNoTimeToWhatFailsItsGate) {
+  // Scores in the hundreds, rounded to f16 by the naive computation.
+  const Outcome outcome =
+      flashcore_command({"bench", "--backward", "--shape", "1,1,16,32", "--scale", "20", "--seed",
+                         "3", "--kernel", "naive", "--device", "cpu", "--json"});
+  EXPECT_EQ(outcome.exit_code, 1);
+  const json row = json::parse(outcome.out)["cases"][0]["rows"][0];
+  EXPECT_EQ(row["gate"]["passed"], false);
+  EXPECT_TRUE(row["times"].empty());
+}
+
+TEST_F(BenchBackward, ResumesItsOwnAndNoForwardRun) {
+  ASSERT_EQ(flashcore_command(words()).exit_code, 0);
+  ordered_json partial = evidence();
+  partial["cases"][0]["rows"][0]["times"]["wall"]["p50_us"] = 123456.0;
+  partial["cases"].erase(1);
+  partial["complete"] = false;
+  scratch.write("out.json", partial.dump());
+  ASSERT_EQ(flashcore_command(words({"--resume"})).exit_code, 0);
+  const ordered_json after = evidence();
+  ASSERT_EQ(after["cases"].size(), 2U);
+  EXPECT_EQ(after["cases"][0]["rows"][0]["times"]["wall"]["p50_us"], 123456.0);
+
+  Words forward = words({"--resume"});
+  std::erase(forward, "--backward");
+  expect_refused(forward, 2, "was written with another pass, wanted the same one to resume");
+  expect_refused(words({"--resume", "--any-order"}), 2, "was written with another deterministic");
+}
+
+TEST_F(BenchBackward, IsComparedWithABackwardRunOnly) {
+  ASSERT_EQ(flashcore_command(words()).exit_code, 0);
+  EXPECT_EQ(flashcore_command({"compare", out, out}).exit_code, 0);
+  ordered_json forward = evidence();
+  forward.erase("pass");
+  expect_refused({"compare", out, scratch.write("forward.json", forward.dump())}, 2,
+                 "pass: is backward and forward, wanted two files of one pass");
+}
+
+TEST_F(BenchBackward, AGateThatTakesTooLongIsARefusal) {
+  const std::string cases =
+      scratch.write("large.json", R"({"schema": "flashcore-cases", "version": 1, "cases": [
+        {"name": "large", "dtype": "bf16", "batch": 1, "heads_q": 1, "seqlen_q": 65536,
+         "head_dim": 128}]})");
+  const json result = document({"bench", "--backward", "--cases", cases, "--device", "cpu"});
+  const json one = result["cases"][0];
+  EXPECT_EQ(one["judged"], "nothing");
+  EXPECT_THAT(one["rows"][0]["refusal"].get<std::string>(), HasSubstr("gate: takes 5.5e+12"));
+  EXPECT_TRUE(one["rows"][0]["times"].empty());
+}
+
+TEST_F(BenchBackward, RefusesWhatItCannotDo) {
+  expect_refused(words({"--peers", "auto"}), 2,
+                 "--peers: is 'auto' with --backward, wanted none: no peer here computes");
+  expect_refused(words({"--d-o", "q"}), 2,
+                 "--d-o: is given for suites or cases, wanted it with --shape or files");
+  expect_refused(words({"--gradients", "dq"}), 2, "--gradients: is given for suites or cases");
+  expect_refused({"bench", "--any-order"}, 2, "--any-order: is given, wanted it only with");
+  expect_refused({"bench", "--backward", "--shape", "1,1,8,8", "--no-lse"}, 2,
+                 "--no-lse: is given with --backward, wanted one of them");
+  expect_refused(
+      {"bench", "--backward", "--shape", "1,1,8,8", "--kernel", "other", "--device", "cpu"}, 2,
+      "kernel: is 'other', wanted one of this device's");
+}
+
+}  // namespace
+}  // namespace flashcore::tests
