@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs a build into an empty prefix, moves that, and builds and runs programs outside the tree
 # against it: in C with pkg-config, in C++ with find_package, each static and shared, and the
-# examples of the README. Checks what the shared library exports and needs.
+# examples of the README and of examples/. Checks what the shared library exports and needs.
 #
 # usage: check_install.sh [BUILD_DIRECTORY]    default build
 set -euo pipefail
@@ -36,7 +36,7 @@ quietly cmake --build "$work/cpp"
 "$work/cpp/consumer_static"
 "$work/cpp/consumer_shared"
 
-say "The examples of README.md"
+say "The examples of README.md and of examples/"
 python3 - "$work" <<'PYTHON'
 import pathlib, re, sys
 blocks = re.findall(r"^```(cpp|c)\n(.*?)^```$", pathlib.Path("README.md").read_text(), re.S | re.M)
@@ -44,7 +44,8 @@ assert {language for language, _ in blocks} == {"c", "cpp"}, "README.md: wanted 
 for number, (language, text) in enumerate(blocks):
     (pathlib.Path(sys.argv[1]) / f"readme{number}.{language}").write_text(text)
 PYTHON
-for example in "$work"/readme*.c "$work"/readme*.cpp; do
+cp examples/*.c examples/*.cpp "$work"
+for example in "$work"/*.c "$work"/*.cpp; do
   compiler="gcc -std=c11"
   [[ $example == *.cpp ]] && compiler="g++ -std=c++20"
   eval "$compiler -Wall -Wextra -Wpedantic -Werror '$example' -o '$example.out' $flags"
