@@ -416,5 +416,19 @@ TEST_F(StandIn, SizesOfPlansFit) {
   EXPECT_GT(resolved, 2000);
 }
 
+TEST_F(StandIn, SizesOfBackwardPlansFit) {
+  std::mt19937 random(24);
+  const auto draw = [&]() -> uint32_t { return static_cast<uint32_t>(random()); };
+  int resolved = 0;
+  for (int n = 0; n < 20000; ++n) {
+    Problem problem = tests::hostile_problem(draw);
+    const Gradients gradients = tests::hostile_gradients(draw, problem);
+    if (resolve(problem, gradients).ok()) ++resolved;
+    ASSERT_EQ(tests::plan_everywhere(problem, gradients, n % 2 == 1, n % 4 < 2), "")
+        << "problem " << n;
+  }
+  EXPECT_GT(resolved, 1000);
+}
+
 }  // namespace
 }  // namespace flashcore

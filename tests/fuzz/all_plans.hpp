@@ -7,16 +7,17 @@
 
 #include "plan/kernel_choice.hpp"
 #include "plan/table.hpp"
+#include "problem/backward.hpp"
 #include "problem/problem.hpp"
 #include "problem/sizes.hpp"
 
 namespace flashcore::tests {
 
-// What went wrong, or empty. That no size overflows is for the undefined-behaviour sanitizer to
-// see.
-inline std::string plan_everywhere(const Problem& problem, bool batch_invariant) {
-  const Result<ForwardProblem> p = resolve(problem);
-  if (!p.ok()) return p.status().message().empty() ? "resolve: no sentence" : "";
+// What went wrong with a resolved problem of either pass, or empty. plan_with(kernel, context) is a
+// kernel's plan.
+template <class Resolved, class PlanWith>
+std::string plan_resolved_everywhere(const Resolved& p, bool batch_invariant, bool deterministic,
+                                     const PlanWith& plan_with) {
   struct Machine {
     DeviceKind kind;
     int32_t compute_capability, multiprocessors;
@@ -35,18 +36,40 @@ inline std::string plan_everywhere(const Problem& problem, bool batch_invariant)
     context.device.shared_memory_a_block = machine.shared_memory_a_block;
     context.threads = 4096;
     context.batch_invariant = batch_invariant;
+    context.deterministic = deterministic;
     for (const Kernel& kernel : kernels()) {
-      if (kernel.device != machine.kind || !refusal_of(kernel, *p, context).empty()) continue;
-      const Result<PlannedKernel> planned = kernel.plan(*p, context);
+      if (kernel.device != machine.kind || !refusal_of(kernel, p, context).empty()) continue;
+      const auto planned = plan_with(kernel, context);
       if (!planned.ok()) return fmt::format("{}: {}", kernel.name, planned.status().message());
       if (planned->workspace_bytes >= static_cast<size_t>(kTooLarge)) {
         return fmt::format("{}: {} bytes of workspace", kernel.name, planned->workspace_bytes);
       }
     }
-    const KernelChoice choice = choose_kernel(*p, context);
+    const KernelChoice choice = choose_kernel(p, context);
     if (choice.reason.empty()) return "choose_kernel: no reason";
   }
   return {};
+}
+
+// What went wrong, or empty. That no size overflows is for the undefined-behaviour sanitizer to
+// see.
+inline std::string plan_everywhere(const Problem& problem, bool batch_invariant) {
+  const Result<ForwardProblem> p = resolve(problem);
+  if (!p.ok()) return p.status().message().empty() ? "resolve: no sentence" : "";
+  return plan_resolved_everywhere(
+      *p, batch_invariant, true,
+      [&](const Kernel& kernel, const PlanContext& context) { return kernel.plan(*p, context); });
+}
+
+// The same for the backward pass.
+inline std::string plan_everywhere(const Problem& problem, const Gradients& gradients,
+                                   bool batch_invariant, bool deterministic) {
+  const Result<BackwardProblem> p = resolve(problem, gradients);
+  if (!p.ok()) return p.status().message().empty() ? "resolve: no sentence" : "";
+  return plan_resolved_everywhere(*p, batch_invariant, deterministic,
+                                  [&](const Kernel& kernel, const PlanContext& context) {
+                                    return kernel.backward.plan(*p, context);
+                                  });
 }
 
 }  // namespace flashcore::tests

@@ -104,4 +104,36 @@ Problem hostile_problem(const Draw& draw) {
   return HostileProblem<Draw>(draw).make();
 }
 
+// Gradients of a hostile problem, which gets an LSE: d_o mostly broadcast, outputs contiguous, since
+// they cannot be.
+template <class Draw>
+Gradients hostile_gradients(const Draw& draw, Problem& problem) {
+  const auto contiguous = [](DType dtype, const TensorDesc& like) {
+    const auto& s = like.shape;
+    TensorDesc out = TensorDesc::contiguous(
+        dtype, {s[0], s[1], like.rank > 2 ? s[2] : 1, like.rank > 3 ? s[3] : 1});
+    out.rank = like.rank;
+    for (auto d = static_cast<size_t>(like.rank); d < 4; ++d) out.shape[d] = out.stride[d] = 0;
+    return out;
+  };
+  const auto output = [&](const TensorDesc& of) {
+    return contiguous(draw() % 4 == 0 ? DType::f32 : of.dtype, of);
+  };
+  TensorDesc rows = problem.o;
+  --rows.rank;
+  problem.lse = contiguous(DType::f32, rows);
+  Gradients gradients;
+  gradients.d_o = problem.o;
+  if (draw() % 4 != 0) {
+    gradients.d_o.stride = {};
+    gradients.d_o.stride[static_cast<size_t>(problem.o.rank - 1)] = 1;
+  }
+  gradients.dq = output(problem.q);
+  gradients.dk = output(problem.k);
+  gradients.dv = output(problem.v);
+  if (draw() % 2 == 0) gradients.d_lse = problem.lse;
+  if (problem.bias && draw() % 2 == 0) gradients.d_bias = problem.bias;
+  return gradients;
+}
+
 }  // namespace flashcore::tests

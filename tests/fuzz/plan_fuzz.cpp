@@ -19,8 +19,13 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     return value;
   };
   const bool batch_invariant = draw() % 2 == 1;
-  const std::string wrong =
-      flashcore::tests::plan_everywhere(flashcore::tests::hostile_problem(draw), batch_invariant);
+  flashcore::Problem problem = flashcore::tests::hostile_problem(draw);
+  std::string wrong = flashcore::tests::plan_everywhere(problem, batch_invariant);
+  if (wrong.empty()) {
+    const bool deterministic = draw() % 2 == 1;
+    const flashcore::Gradients gradients = flashcore::tests::hostile_gradients(draw, problem);
+    wrong = flashcore::tests::plan_everywhere(problem, gradients, batch_invariant, deterministic);
+  }
   if (!wrong.empty()) {
     std::fprintf(stderr, "%s\n", wrong.c_str());
     std::abort();

@@ -3,86 +3,24 @@
 //
 // Half of the inputs are raw bytes of a struct, with any struct_size. The others change members of
 // a small, valid problem, which gets past validation often enough to run.
-#include <algorithm>
-#include <array>
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
-#include <cstring>
-#include <initializer_list>
-#include <iterator>
-#include <utility>
 #include <vector>
 
 #include "flashcore/flashcore.h"
+#include "tests/fuzz/hostile_c_problem.hpp"
 
+namespace flashcore::tests {
 namespace {
 
-// Draws from the fuzzer's bytes; zeros when they are used up.
-class Source {
- public:
-  Source(const uint8_t* data, size_t size) : data_(data), left_(size) {}
-
-  size_t left() const { return left_; }
-
-  template <class T>
-  T draw() {
-    T value{};
-    take(&value, sizeof value);
-    return value;
-  }
-
-  void take(void* to, size_t size) {
-    const size_t count = std::min(size, left_);
-    if (size == 0) return;
-    std::memset(to, 0, size);
-    if (count > 0) std::memcpy(to, data_, count);
-    data_ += count;
-    left_ -= count;
-  }
-
-  // Small numbers most of the time, the edges of their types otherwise.
-  int64_t draw_extent() {
-    constexpr int64_t kHostile[] = {-1,        INT64_MIN, INT64_MAX, int64_t{1} << 31,
-                                    1ll << 32, 1ll << 40, 0,         INT32_MAX};
-    const auto choice = draw<uint8_t>();
-    if (choice < 224) return choice % 24;
-    return kHostile[choice % std::size(kHostile)];
-  }
-
- private:
-  const uint8_t* data_;
-  size_t left_;
-};
-
-void require(bool condition) {
-  if (!condition) std::abort();
-}
-
-void check_status(flashcore_status status) {
-  require(status >= FLASHCORE_OK && status <= FLASHCORE_OUT_OF_MEMORY);  // never internal
-  require((status == FLASHCORE_OK) == (flashcore_last_error()[0] == '\0'));
-}
-
-// A struct that lies at the very end of its allocation, so that reading past it is noticed.
-std::vector<uint64_t> raw_struct(Source& source) {
-  auto size = source.draw<size_t>();
-  if (source.draw<uint8_t>() % 4 != 0) {
-    constexpr size_t kSizes[] = {sizeof(flashcore_problem), offsetof(flashcore_problem, lse),
-                                 sizeof(flashcore_problem) + 64, sizeof(flashcore_plan_options)};
-    size = kSizes[size % std::size(kSizes)];
-  }
-  // A size that must be refused unread has only itself to read.
-  std::vector<uint64_t> bytes(size > 8192 || size < 8 ? 1 : (size + 7) / 8);
-  source.take(bytes.data(), bytes.size() * sizeof(uint64_t));
-  bytes[0] = size;
-  return bytes;
-}
-
 void fuzz_raw(Source& source) {
-  const std::vector<uint64_t> problem = raw_struct(source);
+  const std::vector<size_t> sizes = {sizeof(flashcore_problem), offsetof(flashcore_problem, lse),
+                                     offsetof(flashcore_problem, dropout_state),
+                                     sizeof(flashcore_problem) + 64,
+                                     sizeof(flashcore_plan_options)};
+  const std::vector<uint64_t> problem = raw_struct(source, sizes);
   const bool with_options = source.draw<uint8_t>() % 2 == 1;
-  std::vector<uint64_t> options = raw_struct(source);
+  std::vector<uint64_t> options = raw_struct(source, sizes);
   if (options.size() > 2) options[2] = 0;  // the kernel's name: a wild pointer is not detectable
   flashcore_plan* plan = nullptr;
   check_status(flashcore_plan_create(
@@ -92,249 +30,12 @@ void fuzz_raw(Source& source) {
   flashcore_plan_destroy(plan);
 }
 
-// Shapes of the problem's tensors, in the order of the struct, from q to causal_offsets.
-constexpr size_t kTensors = 17;
-
-flashcore_tensor* tensors_of(flashcore_problem& problem) { return &problem.q; }
-
-struct Dimensions {
-  int64_t batch, heads_q, heads_kv, seqlen_q, seqlen_kv, dim_qk, dim_v;
-};
-
-void set(flashcore_tensor& tensor, int32_t dtype, std::initializer_list<int64_t> shape) {
-  flashcore_tensor_contiguous(&tensor, dtype, static_cast<int32_t>(shape.size()), shape.begin());
-}
-
-flashcore_problem valid_problem(Source& source) {
-  Dimensions d{};
-  d.batch = source.draw<uint8_t>() % 4;
-  d.heads_kv = source.draw<uint8_t>() % 3 + 1;
-  d.heads_q = d.heads_kv * (source.draw<uint8_t>() % 3 + 1);
-  d.seqlen_q = source.draw<uint8_t>() % 20;
-  d.seqlen_kv = source.draw<uint8_t>() % 20;
-  d.dim_qk = source.draw<uint8_t>() % 20 + 1;
-  d.dim_v = source.draw<uint8_t>() % 20 + 1;
-  const int32_t dtype = source.draw<uint8_t>() % 5;
-  const auto present = source.draw<uint16_t>();
-  const bool packed = (present & 1) != 0;
-
-  flashcore_problem p;
-  flashcore_problem_init(&p, sizeof p);
-  if (packed) {
-    const int64_t total_q = d.batch * d.seqlen_q;
-    const int64_t total_kv = d.batch * d.seqlen_kv;
-    set(p.q, dtype, {total_q, d.heads_q, d.dim_qk});
-    set(p.k, dtype, {total_kv, d.heads_kv, d.dim_qk});
-    set(p.v, dtype, {total_kv, d.heads_kv, d.dim_v});
-    set(p.o, FLASHCORE_F32, {total_q, d.heads_q, d.dim_v});
-    set(p.cu_seqlens_q, FLASHCORE_I32, {d.batch + 1});
-    set(p.cu_seqlens_kv, FLASHCORE_I32, {d.batch + 1});
-    d.seqlen_q = total_q;
-    d.seqlen_kv = total_kv;
-    if ((present & 2) != 0) set(p.lse, FLASHCORE_F32, {total_q, d.heads_q});
-  } else {
-    set(p.q, dtype, {d.batch, d.heads_q, d.seqlen_q, d.dim_qk});
-    set(p.k, dtype, {d.batch, d.heads_kv, d.seqlen_kv, d.dim_qk});
-    set(p.v, dtype, {d.batch, d.heads_kv, d.seqlen_kv, d.dim_v});
-    set(p.o, FLASHCORE_F32, {d.batch, d.heads_q, d.seqlen_q, d.dim_v});
-    if ((present & 2) != 0) set(p.lse, FLASHCORE_F32, {d.batch, d.heads_q, d.seqlen_q});
-  }
-  const auto broadcast = [&](int64_t extent) { return source.draw<uint8_t>() % 2 ? extent : 1; };
-  if ((present & 4) != 0) {
-    set(p.bias, source.draw<uint8_t>() % 3,
-        {broadcast(d.batch), broadcast(d.heads_q), broadcast(d.seqlen_q), broadcast(d.seqlen_kv)});
-  }
-  if ((present & 8) != 0) {
-    set(p.mask, FLASHCORE_BOOLEAN,
-        {broadcast(d.batch), broadcast(d.heads_q), broadcast(d.seqlen_q), broadcast(d.seqlen_kv)});
-  }
-  if ((present & 16) != 0) set(p.alibi_slopes, FLASHCORE_F32, {broadcast(d.batch), d.heads_q});
-  if ((present & 32) != 0) set(p.sinks, FLASHCORE_F32, {d.heads_q});
-  if ((present & 64) != 0 && dtype >= FLASHCORE_F8E4M3) {
-    p.kv_scale_block = source.draw<uint8_t>() % 9;
-    const int64_t block =
-        p.kv_scale_block == 0 ? std::max<int64_t>(d.seqlen_kv, 1) : p.kv_scale_block;
-    const int64_t blocks = (d.seqlen_kv + block - 1) / block;
-    set(p.q_scale, FLASHCORE_F32, {broadcast(d.batch), broadcast(d.heads_q)});
-    set(p.k_scale, FLASHCORE_F32, {broadcast(d.batch), broadcast(d.heads_kv), broadcast(blocks)});
-    set(p.v_scale, FLASHCORE_F32, {broadcast(d.batch), broadcast(d.heads_kv), broadcast(blocks)});
-  }
-  if ((present & 128) != 0) set(p.seqlens_q, FLASHCORE_I32, {d.batch});
-  if ((present & 256) != 0) set(p.seqlens_kv, FLASHCORE_I32, {d.batch});
-  if ((present & 512) != 0) {
-    p.alignment = FLASHCORE_GIVEN;
-    set(p.causal_offsets, FLASHCORE_I32, {d.batch});
-  }
-  p.causal = (present >> 10) & 1;
-  if ((present & 2048) != 0) p.softcap = 30;
-  if ((present & 4096) != 0) p.dropout_p = 0.25f;
-  if ((present & 8192) != 0) p.window_left = source.draw<uint8_t>() % 24;
-  if ((present & 16384) != 0) p.window_right = source.draw<uint8_t>() % 24;
-  return p;
-}
-
-void change_members(flashcore_problem& problem, Source& source) {
-  for (int changes = source.draw<uint8_t>() % 4; changes > 0; --changes) {
-    flashcore_tensor& tensor = tensors_of(problem)[source.draw<uint8_t>() % kTensors];
-    const size_t dimension = source.draw<uint8_t>() % 4;
-    switch (source.draw<uint8_t>() % 12) {
-      case 0:
-        tensor.dtype = source.draw<int8_t>() % 10;
-        break;
-      case 1:
-        tensor.rank = source.draw<int8_t>() % 6;
-        break;
-      case 2:
-        tensor.shape[dimension] = source.draw_extent();
-        break;
-      case 3:
-        tensor.stride[dimension] = source.draw_extent();
-        break;
-      case 4:
-        // As unsigned: the least int64_t has no negation.
-        tensor.stride[dimension] =
-            static_cast<int64_t>(-static_cast<uint64_t>(tensor.stride[dimension]));
-        break;
-      case 5:
-        tensor.stride[dimension] = 0;
-        break;
-      case 6:
-        problem.alignment = source.draw<int8_t>() % 5;
-        break;
-      case 7:
-        problem.causal_offset = source.draw_extent();
-        break;
-      case 8:
-        problem.window_left = source.draw_extent();
-        break;
-      case 9:
-        problem.kv_scale_block = source.draw_extent();
-        break;
-      case 10:
-        problem.max_seqlen_q = source.draw_extent();
-        problem.max_seqlen_kv = source.draw_extent();
-        break;
-      default:
-        source.take(&problem.has_softmax_scale, 24);  // through dropout_p
-        break;
-    }
-  }
-}
-
-constexpr int64_t kLargestBuffer = 1 << 16;
-
-// Exactly the memory of a tensor; `element` is where [0, 0, ...] lies in it.
-struct Buffer {
-  std::vector<uint8_t> memory;
-  uint8_t* element = nullptr;
-};
-
-// False when it would be large. The problem has been accepted, so nothing overflows.
-bool make_buffer(const flashcore_tensor& tensor, Buffer& buffer) {
-  int64_t low = 0, high = 0;
-  for (int32_t d = 0; d < tensor.rank; ++d) {
-    if (tensor.shape[d] == 0) return true;  // no element: null
-    const int64_t reach = (tensor.shape[d] - 1) * tensor.stride[d];
-    (reach < 0 ? low : high) += reach;
-  }
-  if (tensor.rank == 0) return true;
-  const auto size = static_cast<int64_t>(flashcore_dtype_size(tensor.dtype));
-  if (high - low >= kLargestBuffer) return false;
-  buffer.memory.resize(static_cast<size_t>((high - low + 1) * size));
-  buffer.memory.shrink_to_fit();
-  buffer.element = buffer.memory.data() - low * size;
-  return true;
-}
-
-// Some of the elements, bits as they come.
-void fill(Buffer& buffer, const flashcore_tensor& tensor, Source& source) {
-  if (tensor.dtype == FLASHCORE_I32) return;
-  source.take(buffer.memory.data(), std::min<size_t>(buffer.memory.size(), 128));
-}
-
-// Lengths: often those that fit, so that the run goes on, otherwise anything.
-void fill_lengths(Buffer& buffer, const flashcore_tensor& tensor, int64_t rows, Source& source) {
-  if (buffer.element == nullptr) return;
-  auto* const values = reinterpret_cast<int32_t*>(buffer.element);
-  const bool fitting = source.draw<uint8_t>() % 4 != 0;
-  for (int64_t i = 0; i < tensor.shape[0]; ++i) {
-    int32_t& value = values[i * tensor.stride[0]];
-    const bool cumulative = rows >= 0;
-    if (!fitting) {
-      value = source.draw<int32_t>();
-    } else if (!cumulative) {
-      value = source.draw<uint8_t>() % 24;
-    } else {
-      const bool last = i + 1 == tensor.shape[0];
-      const int64_t before = i == 0 ? 0 : values[(i - 1) * tensor.stride[0]];
-      const int64_t step = i == 0 ? 0 : source.draw<uint8_t>() % 24;
-      value = static_cast<int32_t>(last ? rows : std::min(before + step, rows));
-    }
-  }
-}
-
 void run(const flashcore_plan* plan, flashcore_problem& problem, Source& source) {
-  const flashcore_tensor* const tensors = tensors_of(problem);
-  int64_t work = problem.q.rank == 4 ? problem.q.shape[0] : 1;
-  for (const int64_t extent :
-       {problem.q.rank == 4 ? problem.q.shape[2] : problem.q.shape[0],
-        problem.k.rank == 4 ? problem.k.shape[2] : problem.k.shape[0], problem.q.shape[1],
-        problem.q.shape[problem.q.rank - 1] + problem.v.shape[problem.v.rank - 1]}) {
-    work *= std::max<int64_t>(extent, 1);
-    if (work > 1 << 20) return;
-  }
-  if (problem.cu_seqlens_q.shape[0] > 1000 || flashcore_plan_workspace_bytes(plan) > 1 << 24)
-    return;
-
-  std::array<Buffer, kTensors> buffers;
-  for (size_t t = 0; t < kTensors; ++t) {
-    if (!make_buffer(tensors[t], buffers[t])) return;
-    fill(buffers[t], tensors[t], source);
-  }
-  enum {
-    kQ,
-    kK,
-    kV,
-    kO,
-    kLse,
-    kBias,
-    kMask,
-    kAlibi,
-    kSinks,
-    kQScale,
-    kKScale,
-    kVScale,
-    kCuQ,
-    kCuKv,
-    kLenQ,
-    kLenKv,
-    kOffsets
-  };
-  for (const auto& [t, rows] : {std::pair{kCuQ, problem.q.shape[0]},
-                                {kCuKv, problem.k.shape[0]},
-                                {kLenQ, int64_t{-1}},
-                                {kLenKv, int64_t{-1}},
-                                {kOffsets, int64_t{-1}}}) {
-    fill_lengths(buffers[t], tensors[t], rows, source);
-  }
-  const auto data = [&](size_t t) -> void* { return buffers[t].element; };
-  const auto floats = [&](size_t t) { return static_cast<const float*>(data(t)); };
-  const auto ints = [&](size_t t) { return static_cast<const int32_t*>(data(t)); };
-  flashcore_arguments arguments;
-  flashcore_arguments_init(&arguments, sizeof arguments);
-  arguments.q = data(kQ), arguments.k = data(kK), arguments.v = data(kV), arguments.o = data(kO);
-  arguments.lse = data(kLse), arguments.bias = data(kBias), arguments.mask = data(kMask);
-  arguments.alibi_slopes = floats(kAlibi), arguments.sinks = floats(kSinks);
-  arguments.q_scale = floats(kQScale), arguments.k_scale = floats(kKScale);
-  arguments.v_scale = floats(kVScale);
-  arguments.cu_seqlens_q = ints(kCuQ), arguments.cu_seqlens_kv = ints(kCuKv);
-  arguments.seqlens_q = ints(kLenQ), arguments.seqlens_kv = ints(kLenKv);
-  arguments.causal_offsets = ints(kOffsets);
-
-  const size_t bytes = flashcore_plan_workspace_bytes(plan);
-  void* const workspace = bytes == 0 ? nullptr : std::aligned_alloc(256, (bytes + 255) / 256 * 256);
-  check_status(flashcore_plan_run(plan, &arguments, workspace, bytes, nullptr));
-  std::free(workspace);
+  Memory memory;
+  if (!is_small(plan, problem) || !memory.make(problem, source)) return;
+  const flashcore_arguments arguments = memory.arguments();
+  const Workspace workspace(plan);
+  check_status(flashcore_plan_run(plan, &arguments, workspace.memory, workspace.bytes, nullptr));
 }
 
 void fuzz_changed(Source& source) {
@@ -353,13 +54,14 @@ void fuzz_changed(Source& source) {
 }
 
 }  // namespace
+}  // namespace flashcore::tests
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  Source source(data, size);
+  flashcore::tests::Source source(data, size);
   if (source.draw<uint8_t>() % 2 == 0) {
-    fuzz_raw(source);
+    flashcore::tests::fuzz_raw(source);
   } else {
-    fuzz_changed(source);
+    flashcore::tests::fuzz_changed(source);
   }
   return 0;
 }
