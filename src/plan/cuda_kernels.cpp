@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "cuda/backward_sm80/general/plan.hpp"
 #include "cuda/forward_sm80/latency/plan.hpp"
 #include "cuda/forward_sm80/throughput/plan.hpp"
 #include "cuda/forward_sm90/latency/plan.hpp"
@@ -73,6 +74,7 @@ std::vector<Kernel> cuda_kernels() {
   table.insert(table.end(), hopper.begin(), hopper.end());
   table.push_back(declining(sm80::latency::kernel(), sm80_latency_declines));
   table.insert(table.end(), ampere.begin(), ampere.end());
+  table.push_back(cuda::backward_sm80::general::kernel());
   for (Kernel& kernel : cuda::ladder::kernels()) table.push_back(std::move(kernel));
   for (Kernel& kernel : table) {
     if (kernel.wants_alignment) kernel = for_any_pointers(std::move(kernel), ampere[0]);

@@ -50,6 +50,12 @@ AMPERE_UNIT = "throughput/bf16_config0_none.cu"
 AMPERE_LATENCY = problem("forward_sm80_latency", "--dtype bf16 --shape 1,1,64,64 --seqlen-kv 1000")
 AMPERE_LATENCY_UNIT = "small80_bf16_config0.cu"
 
+BACKWARD = ["run", "--backward", *problem("backward_sm80", "--dtype bf16 --shape 1,1,300,64 --seqlen-kv 100")[1:]]
+BACKWARD_UNIT = "general/bf16_config0_dk_dv_none.cu"
+DROPPED = [*BACKWARD, "--dropout", "0.3"]
+DROPPED_UNIT = "general/bf16_config0_dk_dv_all.cu"
+GENERAL = "cuda/backward_sm80/general/"
+
 RUNG_11 = problem("11_warp_specialized", "--shape 1,1,200,64 --seqlen-kv 550 --causal")
 RUNG_12 = problem("12_mma_sync", "--shape 1,1,100,64 --seqlen-kv 200")
 RUNG_15 = problem("15_wgmma_tma", "--shape 1,1,100,64 --seqlen-kv 600")
@@ -372,6 +378,17 @@ PLANTED = [
     Fault("rung15_slot_free_after_three_of_four_warps", LADDER + "15_wgmma_tma.cu", RUNG_15, [
         (LADDER + "15_wgmma_tma.cu", "empty[slot]), kConsumerWarps)",
          "empty[slot]), kConsumerWarps - 1)")], "write to an operand in use", more=True),
+    Fault("backward_tiles_read_before_they_came", BACKWARD_UNIT, BACKWARD, [
+        (GENERAL + "gradients.cuh", "    ptx::cp_async_wait<kAhead>();\n",
+         "    ptx::cp_async_wait<kAhead + 1>();\n")], "read of bytes in flight"),
+    Fault("backward_tiles_loaded_before_all_have_read", BACKWARD_UNIT, BACKWARD, [
+        (GENERAL + "gradients.cuh", "    __syncthreads();\n    if (kAhead > 0) advance",
+         "    if (kAhead > 0) advance")], "race"),
+    Fault("backward_rows_staged_without_a_barrier", BACKWARD_UNIT, BACKWARD, [
+        (GENERAL + "kernel.cuh", "  __syncwarp();\n  const StoredRows", "  const StoredRows")], "race"),
+    Fault("backward_word_of_another_key", DROPPED_UNIT, DROPPED, [
+        (GENERAL + "scores.cuh", "const uint32_t to = (place + round) % 4,",
+         "const uint32_t to = (place + round + 1) % 4,")], "check    FAILED"),
 ]
 
 FAULTS = OURS + PLANTED

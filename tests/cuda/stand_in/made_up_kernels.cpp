@@ -9,6 +9,7 @@
 #include <map>
 #include <utility>
 
+#include "cuda/backward_sm80/general/launch.hpp"
 #include "cuda/forward_sm80/latency/launch.hpp"
 #include "cuda/forward_sm80/throughput/launch.hpp"
 #include "cuda/forward_sm90/latency/launch.hpp"
@@ -165,6 +166,34 @@ const InstanceEntry& find_instance(const Instance& /*instance*/) {
 }
 
 }  // namespace forward_sm90::throughput
+
+namespace backward_sm80::general {
+
+const InstanceEntry& find_instance(const Instance& /*instance*/) {
+  static const InstanceEntry entry = {
+      [] { return fake::load(fake::kernel<7>("backward_sm80")); },
+      [](const Params& params, unsigned int blocks, cudaStream_t stream) {
+        return fake::launch(fake::kernel<7>("backward_sm80"), blocks, stream, params);
+      }};
+  return entry;
+}
+
+cudaError_t prepare_rows() { return fake::load(fake::kernel<8>("rows")); }
+
+cudaError_t launch_note_rows(const Params& params, int64_t rows, cudaStream_t stream) {
+  return fake::launch(fake::kernel<8>("rows"), 1, stream, params, rows);
+}
+
+cudaError_t launch_zero_rows(const Target& target, int64_t rows, int64_t head_rows,
+                             cudaStream_t stream) {
+  return fake::launch(fake::kernel<8>("rows"), 1, stream, target, rows, head_rows);
+}
+
+cudaError_t launch_add_rows(const Params& params, const HeadSum& sum, cudaStream_t stream) {
+  return fake::launch(fake::kernel<8>("rows"), 1, stream, params, sum);
+}
+
+}  // namespace backward_sm80::general
 
 namespace ladder {
 

@@ -1,0 +1,14 @@
+// The table of compiled kernels.
+#include "cuda/backward_sm80/general/config.hpp"
+#include "cuda/backward_sm80/general/launch.hpp"
+#include "cuda/host/instance_list.hpp"
+#include "instance_list.hpp"
+
+namespace flashcore::cuda::backward_sm80::general {
+
+const InstanceEntry& find_instance(const Instance& instance) {
+  static const auto list = instance_list();
+  return host::find_listed(list, instance);
+}
+
+}  // namespace flashcore::cuda::backward_sm80::general

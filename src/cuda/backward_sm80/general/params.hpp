@@ -1,0 +1,94 @@
+// Everything that the launches of backward_sm80 are told. Strides are in elements.
+#pragma once
+
+#include <vector_types.h>
+
+#include <cstdint>
+
+#include "cuda/attention/forward_params.hpp"
+#include "cuda/attention/scheduler.hpp"
+#include "problem/philox.hpp"
+#include "problem/visibility.hpp"
+
+namespace flashcore::cuda::backward_sm80::general {
+
+enum class ElementType : int32_t { f32, f16, bf16 };
+
+// A matrix that is read by tiles.
+struct Source {
+  attention::RowMatrix matrix;
+  ElementType type;
+  int columns;
+  bool chunks;  // of the type of the computation, in rows of aligned 16-byte chunks
+};
+
+// A matrix that is written.
+struct Target {
+  void* data;
+  int64_t batch, head, row;
+  ElementType type;
+  int columns;
+  bool pairs;  // neighbouring columns, the first even, may be stored at once
+};
+
+// [batch, head, query, key], broadcast where a stride is 0; absent when data is null.
+struct PairMatrix {
+  const void* data;
+  int64_t batch, head, query, key;
+  ElementType type;
+};
+
+// One element a batch entry and head; absent when data is null.
+struct HeadVector {
+  const float* data;
+  int64_t batch, head;
+};
+
+// dBias; its extent is 1 in each dimension over which it is a sum.
+struct BiasTarget {
+  void* data;
+  int64_t batch, head, query, key;
+  ElementType type;
+  int extents[4];
+};
+
+// A sum over rows for each head, and for each batch entry or over all of them.
+struct HeadSum {
+  float* data;  // null: not wanted
+  int64_t batch, head;
+  bool by_batch;
+  float* rows;  // what each row adds, in the workspace
+};
+
+// The tiles of rows that blocks own, on one side: all of every entry's, or slots of packed_tiles.hpp
+// where those are fewer.
+struct Tiling {
+  attention::TileOrder order;
+  int packed_slots;  // of a head; 0: order counts
+};
+
+struct Params : attention::ForwardParams {
+  Source q_tiles, k_tiles, v_tiles, d_o_tiles;
+  ElementType o_type;
+  const float* d_lse;  // null: there is none
+  int64_t d_lse_batch, d_lse_head, d_lse_row;
+  Target dq, dk, dv;
+  BiasTarget d_bias;
+  HeadSum d_sinks, d_slopes;
+  float2* rows;  // LSE and delta of each row, in the workspace: see row_number()
+
+  Tiling by_queries, by_keys;
+  Band band;
+  float softmax_scale;
+  float cap, cap_rate;  // 0: off; what tanh is taken of is a product times cap_rate
+  PairMatrix bias, mask;
+  HeadVector alibi_slopes, sinks;
+  bool dropout;
+  uint64_t dropout_threshold;  // a pair is kept when its word is at least this
+  float dropout_rescale;
+  PhiloxKey dropout_key;
+  const int64_t* dropout_state;  // seed and offset in memory; null: dropout_key counts
+  int64_t dropout_state_step;
+};
+
+}  // namespace flashcore::cuda::backward_sm80::general

@@ -1,0 +1,338 @@
+#include "cuda/backward_sm80/general/plan.hpp"
+
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cuda/attention/packed_tiles.hpp"
+#include "cuda/attention/softcap.hpp"
+#include "cuda/backward_sm80/general/config.hpp"
+#include "cuda/backward_sm80/general/launch.hpp"
+#include "cuda/backward_sm80/general/supports.hpp"
+#include "cuda/host/device_guard.hpp"
+#include "cuda/host/forward_launch.hpp"
+#include "cuda/host/kernel_targets.hpp"
+#include "cuda/host/row_strides.hpp"
+#include "problem/sizes.hpp"
+#include "problem/status.hpp"
+
+namespace flashcore::cuda::backward_sm80::general {
+namespace {
+
+constexpr std::string_view kName = "backward_sm80";
+// Keys and values of a section of heads that runs at once: half of an A100's or H100's L2.
+constexpr int64_t kSectionBytes = int64_t{20} << 20;
+constexpr int64_t kChunkBytes = 16, kWorkspaceAlignment = 256;
+
+struct Launch {
+  Instance instance;
+  unsigned int blocks;
+};
+
+struct Planned {
+  BackwardProblem problem;
+  Params params;
+  std::vector<Launch> launches;
+  int64_t rows = 0;                           // of the workspace
+  int64_t sink_offset = 0, slope_offset = 0;  // in it
+  int device = 0;
+};
+
+ElementType element_type(DType dtype) {
+  if (dtype == DType::f16) return ElementType::f16;
+  return dtype == DType::bf16 ? ElementType::bf16 : ElementType::f32;
+}
+
+int64_t rows_of(const ForwardProblem& p, bool queries) {
+  if (p.packed) return queries ? p.total_q : p.total_kv;
+  return queries ? p.seqlen_q : p.seqlen_kv;
+}
+int64_t heads_of(const ForwardProblem& p, bool queries) { return queries ? p.heads_q : p.heads_kv; }
+
+// What is read, and whether its rows are aligned chunks, except for where it begins.
+Source source(const ForwardProblem& p, const RowStrides& stride, DType dtype, bool queries,
+              int64_t columns, ElementType computed) {
+  const bool chunks = element_type(dtype) == computed &&
+                      columns * static_cast<int64_t>(size_of(dtype)) % kChunkBytes == 0 &&
+                      host::misaligned_rows("", stride, dtype, p.packed ? 1 : p.batch,
+                                            heads_of(p, queries), rows_of(p, queries))
+                          .empty();
+  return {.matrix = {nullptr, stride.batch, stride.head, stride.row},
+          .type = element_type(dtype),
+          .columns = static_cast<int>(columns),
+          .chunks = chunks};
+}
+
+Target target(const RowStrides& stride, DType dtype, int64_t columns) {
+  const bool even =
+      stride.batch % 2 == 0 && stride.head % 2 == 0 && stride.row % 2 == 0 && columns % 2 == 0;
+  return {.data = nullptr,
+          .batch = stride.batch,
+          .head = stride.head,
+          .row = stride.row,
+          .type = element_type(dtype),
+          .columns = static_cast<int>(columns),
+          .pairs = even};
+}
+
+PairMatrix pair_matrix(const PairInput& input) {
+  return {nullptr, input.batch, input.head, input.query, input.key, element_type(input.dtype)};
+}
+
+// Tiles of block_x rows of one side, and how many blocks take them.
+Tiling tiling(const ForwardProblem& p, bool queries, int block_x, unsigned int& blocks) {
+  Tiling tiling{};
+  const int64_t heads = heads_of(p, queries);
+  if (queries) {
+    tiling.order = host::tile_order(p, block_x, host::section_rows(p, kSectionBytes));
+  } else {
+    tiling.order = {.batch_heads = static_cast<uint32_t>(p.batch * heads),
+                    .q_tiles = static_cast<uint32_t>((p.seqlen_kv + block_x - 1) / block_x),
+                    .section_heads = static_cast<uint32_t>(std::max<int64_t>(p.batch * heads, 1)),
+                    .longest_first = p.band.right >= 0};
+  }
+  const int64_t tiles = p.batch * int64_t{tiling.order.q_tiles};
+  const int64_t slots = attention::packed_slots(rows_of(p, queries), p.batch, block_x);
+  const bool packed = p.packed && slots < tiles;
+  if (packed) tiling.packed_slots = static_cast<int>(slots);
+  blocks = static_cast<unsigned int>(heads * (packed ? slots : tiles));
+  return tiling;
+}
+
+// Everything but the pointers.
+Params make_params(const BackwardProblem& problem) {
+  const ForwardProblem& p = problem.forward;
+  const ElementType computed = computes_in_fp32(problem) ? ElementType::f32 : element_type(p.dtype);
+  Params params{};
+  host::set_forward_params(params, p);
+  params.q_tiles = source(p, p.q, p.dtype, true, p.head_dim_qk, computed);
+  params.k_tiles = source(p, p.k, p.dtype, false, p.head_dim_qk, computed);
+  params.v_tiles = source(p, p.v, p.dtype, false, p.head_dim_v, computed);
+  params.d_o_tiles = source(p, problem.d_o, p.o_dtype, true, p.head_dim_v, computed);
+  params.o_type = element_type(p.o_dtype);
+  params.d_lse_batch = problem.d_lse.batch, params.d_lse_head = problem.d_lse.head;
+  params.d_lse_row = problem.d_lse.row;
+  params.dq = target(problem.dq, problem.dq_dtype, p.head_dim_qk);
+  params.dk = target(problem.dk, problem.dk_dtype, p.head_dim_qk);
+  params.dv = target(problem.dv, problem.dv_dtype, p.head_dim_v);
+  const PairInput& d_bias = problem.d_bias;
+  params.d_bias = {.data = nullptr,
+                   .batch = d_bias.batch,
+                   .head = d_bias.head,
+                   .query = d_bias.query,
+                   .key = d_bias.key,
+                   .type = element_type(d_bias.dtype),
+                   .extents = {}};
+  std::copy_n(problem.d_bias_extents, 4, params.d_bias.extents);
+  params.d_sinks.head = problem.d_sinks.head;
+  params.d_slopes.batch = problem.d_alibi_slopes.batch;
+  params.d_slopes.head = problem.d_alibi_slopes.head;
+  params.d_slopes.by_batch = problem.d_alibi_slopes_elements != p.heads_q;  // or of one entry
+  params.band = p.band;
+  params.softmax_scale = p.softmax_scale;
+  params.cap = p.softcap;
+  if (p.softcap > 0) {
+    params.cap_rate = attention::softcap_params(p.softmax_scale, p.softcap).rate;
+  }
+  params.bias = pair_matrix(p.bias);
+  params.mask = pair_matrix(p.mask);
+  params.alibi_slopes = {nullptr, p.alibi_slopes.batch, p.alibi_slopes.head};
+  params.sinks = {nullptr, 0, p.sinks.head};
+  params.dropout = p.dropout_p > 0;
+  params.dropout_threshold = dropout_threshold(p.dropout_p);
+  params.dropout_rescale = dropout_rescale(p.dropout_p);
+  params.dropout_state_step = p.dropout_state.batch;
+  return params;
+}
+
+bool wants_all_features(const BackwardProblem& problem) {
+  const ForwardProblem& p = problem.forward;
+  return computes_in_fp32(problem) || p.softcap > 0 || p.bias.present || p.mask.present ||
+         p.alibi_slopes.present || p.dropout_p > 0 || problem.d_sinks.present;
+}
+
+// The blocks that dBias is cut into.
+unsigned int bias_blocks(const BackwardProblem& problem, const Config& config) {
+  const int64_t* const extents = problem.d_bias_extents;
+  return static_cast<unsigned int>(extents[0] * extents[1] *
+                                   ((extents[2] + config.block_x() - 1) / config.block_x()) *
+                                   ((extents[3] + config.block_y - 1) / config.block_y));
+}
+
+int64_t aligned(int64_t bytes) {
+  const int64_t most = sum_of({bytes, kWorkspaceAlignment - 1});
+  return most == kTooLarge ? most : most / kWorkspaceAlignment * kWorkspaceAlignment;
+}
+
+// The launches, and the workspace's layout: notes of rows, then what rows add to sums.
+Result<size_t> lay_out(Planned& planned) {
+  const BackwardProblem& problem = planned.problem;
+  const ForwardProblem& p = problem.forward;
+  const int index = config_index(computes_in_fp32(problem), std::max(p.head_dim_qk, p.head_dim_v));
+  const Config& config =
+      kConfigs[static_cast<size_t>(index)];  // its rows do not depend on features
+  const ElementType type = computes_in_fp32(problem) ? ElementType::f32 : element_type(p.dtype);
+  const Features features = wants_all_features(problem) ? Features::all : Features::none;
+  unsigned int q_blocks = 0, k_blocks = 0;
+  planned.params.by_queries = tiling(p, true, config.block_x(), q_blocks);
+  planned.params.by_keys = tiling(p, false, config.block_x(), k_blocks);
+  const auto add = [&](Output output, Features level, unsigned int blocks) {
+    planned.launches.push_back({{type, index, output, level}, blocks});
+  };
+  if (has_both(config)) {
+    add(Output::dk_dv, features, k_blocks);
+  } else {
+    add(Output::dk, features, k_blocks);
+    add(Output::dv, features, k_blocks);
+  }
+  add(Output::dq, features, q_blocks);
+  if (problem.d_bias.present)
+    add(Output::d_bias, Features::all, bias_blocks(problem, config_of(index, Features::all)));
+
+  planned.rows = product_of({p.heads_q, p.packed ? p.total_q : product_of({p.batch, p.seqlen_q})});
+  const int64_t notes = aligned(product_of({planned.rows, sizeof(float2)}));
+  const int64_t terms = aligned(product_of({planned.rows, sizeof(float)}));
+  planned.sink_offset = notes;
+  planned.slope_offset = sum_of({notes, problem.d_sinks.present ? terms : 0});
+  const int64_t bytes = sum_of({planned.slope_offset, problem.d_alibi_slopes.present ? terms : 0});
+  if (bytes == kTooLarge) {
+    return Status(StatusCode::invalid_argument, "q: needs a workspace larger than memory can be");
+  }
+  return static_cast<size_t>(bytes);
+}
+
+void bind(Params& params, const Planned& planned, const BackwardArguments& args,
+          std::span<std::byte> workspace) {
+  const BackwardProblem& problem = planned.problem;
+  const ForwardProblem& p = problem.forward;
+  host::bind_forward_params(params, p, args.forward);
+  const auto read = [](Source& source, const void* data) {
+    source.matrix.data = data;
+    source.chunks = source.chunks && host::is_aligned(data);
+  };
+  read(params.q_tiles, args.forward.q);
+  read(params.k_tiles, args.forward.k);
+  read(params.v_tiles, args.forward.v);
+  read(params.d_o_tiles, args.d_o);
+  const auto write = [](Target& target, void* data) {
+    const uintptr_t pair = target.type == ElementType::f32 ? 8 : 4;
+    target.data = data;
+    target.pairs = target.pairs && reinterpret_cast<uintptr_t>(data) % pair == 0;
+  };
+  write(params.dq, args.dq);
+  write(params.dk, args.dk);
+  write(params.dv, args.dv);
+  params.d_lse = problem.has_d_lse ? static_cast<const float*>(args.d_lse) : nullptr;
+  params.bias.data = p.bias.present ? args.forward.bias : nullptr;
+  params.mask.data = p.mask.present ? args.forward.mask : nullptr;
+  params.alibi_slopes.data = p.alibi_slopes.present ? args.forward.alibi_slopes : nullptr;
+  params.sinks.data = p.sinks.present ? args.forward.sinks : nullptr;
+  params.dropout_state = p.dropout_state.present ? args.forward.dropout_state : nullptr;
+  if (params.dropout) {
+    params.dropout_key = dropout_key(args.forward.dropout_seed, args.forward.dropout_offset);
+  }
+  params.rows = reinterpret_cast<float2*>(workspace.data());
+  if (problem.d_bias.present) params.d_bias.data = args.d_bias;
+  if (problem.d_sinks.present) {
+    params.d_sinks.data = static_cast<float*>(args.d_sinks);
+    params.d_sinks.rows = reinterpret_cast<float*>(workspace.data() + planned.sink_offset);
+  }
+  if (problem.d_alibi_slopes.present) {
+    params.d_slopes.data = static_cast<float*>(args.d_alibi_slopes);
+    params.d_slopes.rows = reinterpret_cast<float*>(workspace.data() + planned.slope_offset);
+  }
+}
+
+// Rows of a packed batch that belong to no entry are only known on the device.
+cudaError_t zero_packed(const Params& params, const ForwardProblem& p, cudaStream_t stream) {
+  const struct {
+    const Target& target;
+    int64_t heads, rows;
+  } targets[] = {{params.dq, p.heads_q, p.total_q},
+                 {params.dk, p.heads_kv, p.total_kv},
+                 {params.dv, p.heads_kv, p.total_kv}};
+  for (const auto& [target, heads, rows] : targets) {
+    if (heads * rows == 0) continue;
+    const cudaError_t error = launch_zero_rows(target, heads * rows, rows, stream);
+    if (error != cudaSuccess) return error;
+  }
+  return cudaSuccess;
+}
+
+cudaError_t launch_all(const Params& params, const Planned& planned, cudaStream_t stream) {
+  const ForwardProblem& p = planned.problem.forward;
+  if (p.packed) {
+    if (const cudaError_t error = zero_packed(params, p, stream); error != cudaSuccess)
+      return error;
+  }
+  if (planned.rows > 0 && p.batch > 0) {
+    const cudaError_t error = launch_note_rows(params, planned.rows, stream);
+    if (error != cudaSuccess) return error;
+  }
+  for (const auto& [instance, blocks] : planned.launches) {
+    if (blocks == 0) continue;
+    const cudaError_t error = find_instance(instance).launch(params, blocks, stream);
+    if (error != cudaSuccess) return error;
+  }
+  for (const HeadSum* sum : {&params.d_sinks, &params.d_slopes}) {
+    if (sum->data == nullptr || p.heads_q == 0 || (sum->by_batch && p.batch == 0)) continue;
+    const cudaError_t error = launch_add_rows(params, *sum, stream);
+    if (error != cudaSuccess) return error;
+  }
+  return cudaSuccess;
+}
+
+Status run(const Planned& planned, const BackwardArguments& args, std::span<std::byte> workspace,
+           Stream stream) {
+  Params params = planned.params;
+  bind(params, planned, args, workspace);
+  const host::DeviceGuard guard(planned.device);
+  if (guard.error() != cudaSuccess)
+    return host::cuda_failure(kName, "choosing its GPU", guard.error());
+  const cudaError_t error = launch_all(params, planned, static_cast<cudaStream_t>(stream.handle));
+  return error == cudaSuccess ? Status() : host::cuda_failure(kName, "a launch", error);
+}
+
+Result<PlannedBackward> plan(const BackwardProblem& problem, const PlanContext& context) {
+  Planned planned{.problem = problem, .params = make_params(problem), .launches = {}};
+  planned.device = context.device.device.index;
+  const Result<size_t> workspace_bytes = lay_out(planned);
+  if (!workspace_bytes.ok()) return workspace_bytes.status();
+  const host::DeviceGuard guard(planned.device);
+  if (guard.error() != cudaSuccess)
+    return host::cuda_failure(kName, "choosing its GPU", guard.error());
+  if (const cudaError_t error = prepare_rows(); error != cudaSuccess) {
+    return host::cuda_failure(kName, "preparing the kernel", error);
+  }
+  for (const Launch& launch : planned.launches) {
+    const cudaError_t error = find_instance(launch.instance).prepare();
+    if (error != cudaSuccess) return host::cuda_failure(kName, "preparing the kernel", error);
+  }
+  return PlannedBackward{
+      .workspace_bytes = *workspace_bytes,
+      .run = [planned](const BackwardArguments& args, std::span<std::byte> workspace,
+                       Stream stream) { return run(planned, args, workspace, stream); }};
+}
+
+}  // namespace
+
+Kernel kernel() {
+  return {.name = std::string(kName),
+          .device = DeviceKind::cuda,
+          .automatic = false,  // until a GPU has passed its gates
+          .reads_dropout_state = true,
+          .targets = build::targets::backward_sm80,
+          .backward = {.refuses =
+                           [](const BackwardProblem& problem, const PlanContext& context) {
+                             return refusal(problem, context.device, build::targets::backward_sm80);
+                           },
+                       .plan = plan}};
+}
+
+}  // namespace flashcore::cuda::backward_sm80::general

@@ -1,0 +1,10 @@
+// backward_sm80 as a row of the table of kernels.
+#pragma once
+
+#include "kernel/kernel.hpp"
+
+namespace flashcore::cuda::backward_sm80::general {
+
+Kernel kernel();
+
+}  // namespace flashcore::cuda::backward_sm80::general

@@ -1,0 +1,195 @@
+// What of backward_sm80 needs no GPU: its table of tiles, the band seen from keys, and its refusals.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <random>
+#include <string>
+
+#include "cuda/attention/kv_range.hpp"
+#include "cuda/backward_sm80/general/config.hpp"
+#include "cuda/backward_sm80/general/sides.hpp"
+#include "cuda/backward_sm80/general/supports.hpp"
+#include "problem/backward.hpp"
+
+namespace flashcore::cuda::backward_sm80::general {
+namespace {
+
+using testing::HasSubstr, testing::IsEmpty;
+
+// ---- the resource page
+
+TEST(BackwardSm80Config, EveryHeadDimensionGetsTheSmallestTileThatHoldsIt) {
+  for (const bool fp32 : {false, true}) {
+    for (int head_dim = 1; head_dim <= kLargestHeadDim; ++head_dim) {
+      const int chosen = config_index(fp32, head_dim);
+      ASSERT_GE(chosen, 0) << head_dim;
+      const Config& config = kConfigs[static_cast<size_t>(chosen)];
+      EXPECT_EQ(config.element_bytes, fp32 ? 4 : 2);
+      EXPECT_GE(config.head_dim, head_dim);
+      if (head_dim > 64) {
+        EXPECT_LT(config.head_dim, 2 * head_dim);
+      }
+    }
+    EXPECT_EQ(config_index(fp32, kLargestHeadDim + 1), -1);
+  }
+}
+
+TEST(BackwardSm80Config, TilesFitTheSmallestSharedMemoryAndTheStagingOfOutputs) {
+  for (int i = 0; i < static_cast<int>(kConfigs.size()); ++i) {
+    for (const Features features : {Features::none, Features::all}) {
+      const Config config = config_of(i, features);
+      EXPECT_LE(config.smem_bytes(), 99 * 1024) << i;
+      EXPECT_GE(2 * config.x_bytes(), config.block_x() * config.head_dim * 4) << i;
+      EXPECT_EQ(config.block_y % 16, 0) << i;
+      EXPECT_EQ(config.threads() % (config.head_dim * config.element_bytes / 16), 0) << i;
+    }
+  }
+}
+
+TEST(BackwardSm80Config, OnlyWideSumsAreWrittenApart) {
+  EXPECT_TRUE(has_both(kConfigs[0]) && has_both(kConfigs[1]) && has_both(kConfigs[3]));
+  EXPECT_FALSE(has_both(kConfigs[2]) || has_both(kConfigs[4]) || has_both(kConfigs[5]));
+}
+
+// ---- the band
+
+// Every pair of small problems, by the definition.
+TEST(BackwardSm80Band, KeysSeeTheQueriesThatSeeThem) {
+  std::mt19937_64 random(1);
+  const auto below = [&](int64_t end) {
+    return static_cast<int64_t>(random() % static_cast<uint64_t>(end));
+  };
+  constexpr int kTile = 16;
+  int visible = 0, removed = 0;
+  for (int round = 0; round < 400; ++round) {
+    Sequence s;
+    s.len_q = s.rows_q = below(70);
+    s.len_kv = below(70);
+    s.offset = below(120) - 60;
+    const Band band{below(2) == 0 ? -1 : below(40), below(2) == 0 ? -1 : below(40)};
+    const attention::BandLimits limits =
+        seen_from_keys(attention::band_limits(s, band), static_cast<int>(s.len_q));
+    for (int first = 0; first < s.len_kv; first += kTile) {
+      const attention::TileRange range =
+          attention::tile_range(limits, static_cast<int>(s.len_kv), first, first + kTile, kTile);
+      for (int key = first; key < std::min<int64_t>(first + kTile, s.len_kv); ++key) {
+        for (int query = 0; query < s.len_q; ++query) {
+          const KeyRange keys = visible_keys(s, band, query);
+          const bool seen = key >= keys.begin && key < keys.end;
+          const attention::ColumnRange columns = attention::visible_columns(limits, key, 0);
+          ASSERT_EQ(query >= columns.begin && query < columns.end, seen) << query << ", " << key;
+          const int tile = query / kTile;
+          const bool visited = tile >= range.begin && tile < range.end;
+          ASSERT_TRUE(visited || !seen) << query << ", " << key;
+          const bool mask_free = visited && !range.needs_mask(tile);
+          ASSERT_TRUE(seen || !mask_free) << query << ", " << key;
+          ++(seen ? visible : removed);
+        }
+      }
+    }
+  }
+  EXPECT_GT(visible, 10000);
+  EXPECT_GT(removed, 10000);
+}
+
+// ---- refusals
+
+constexpr const char* kTargets = "80+ptx;90a";
+
+struct Asked {
+  Problem problem;
+  Gradients gradients;
+};
+
+Asked dense(DType dtype, int64_t head_dim = 64, int64_t rows = 100) {
+  Asked asked;
+  Problem& p = asked.problem;
+  p.q = p.o = TensorDesc::contiguous(dtype, {2, 4, rows, head_dim});
+  p.k = p.v = TensorDesc::contiguous(dtype, {2, 2, rows, head_dim});
+  p.lse = TensorDesc::contiguous(DType::f32, {2, 4, rows});
+  asked.gradients.d_o = p.o;
+  asked.gradients.dq = p.q;
+  asked.gradients.dk = p.k;
+  asked.gradients.dv = p.v;
+  return asked;
+}
+
+std::string refused(const Asked& asked, int32_t capability = 80) {
+  const Result<BackwardProblem> problem = resolve(asked.problem, asked.gradients);
+  if (!problem.ok()) return "resolve: " + problem.status().message();
+  DeviceInfo device;
+  device.compute_capability = capability;
+  return refusal(*problem, device, kTargets);
+}
+
+TEST(BackwardSm80Refuses, NothingOfTheOptions) {
+  for (const DType dtype : {DType::f16, DType::bf16, DType::f32}) {
+    Asked asked = dense(dtype);
+    EXPECT_THAT(refused(asked), IsEmpty());
+    Problem& p = asked.problem;
+    p.causal = true;
+    p.softcap = 30;
+    p.dropout_p = 0.1F;
+    p.bias = TensorDesc::contiguous(DType::f32, {1, 4, 1, 100});
+    p.mask = TensorDesc::contiguous(DType::boolean, {2, 1, 100, 100});
+    p.alibi_slopes = TensorDesc::contiguous(DType::f32, {2, 4});
+    p.sinks = TensorDesc::contiguous(DType::f32, {4});
+    p.seqlens_kv = TensorDesc::contiguous(DType::i32, {2});
+    p.dropout_state = TensorDesc::contiguous(DType::i64, {2});
+    asked.gradients.d_lse = p.lse;
+    asked.gradients.d_bias = p.bias;
+    asked.gradients.d_sinks = p.sinks;
+    asked.gradients.d_alibi_slopes = p.alibi_slopes;
+    EXPECT_THAT(refused(asked), IsEmpty()) << to_string(dtype);
+  }
+}
+
+TEST(BackwardSm80Refuses, OtherDevices) {
+  EXPECT_THAT(refused(dense(DType::f16), 75), HasSubstr("7.5, wanted 8.0 or later"));
+  EXPECT_THAT(refused(dense(DType::f16), 89), IsEmpty()) << "by code for 8.0";
+}
+
+TEST(BackwardSm80Refuses, DoublePrecision) {
+  Asked asked = dense(DType::f32);
+  asked.gradients.dk.dtype = DType::f64;
+  EXPECT_EQ(refused(asked), "dk: dtype is f64, wanted f16, bf16 or f32");
+  asked = dense(DType::f32);
+  asked.problem.lse->dtype = DType::f64;
+  EXPECT_EQ(refused(asked), "lse: dtype is f64, wanted f32");
+  asked = dense(DType::f32);
+  asked.gradients.d_lse = TensorDesc::contiguous(DType::f64, {2, 4, 100});
+  EXPECT_EQ(refused(asked), "d_lse: dtype is f64, wanted f32");
+  asked = dense(DType::f32);
+  asked.problem.o.dtype = asked.gradients.d_o.dtype = DType::f64;
+  EXPECT_EQ(refused(asked), "o: dtype is f64, wanted f16, bf16 or f32");
+}
+
+TEST(BackwardSm80Refuses, WideHeadsAndSizesPast32Bits) {
+  EXPECT_THAT(refused(dense(DType::f16, 256)), IsEmpty());
+  EXPECT_EQ(refused(dense(DType::f16, 264)), "q: head dimension is 264, wanted at most 256");
+  EXPECT_THAT(refused(dense(DType::f16, 64, int64_t{1} << 29)), HasSubstr("wanted less than"));
+  Asked asked = dense(DType::f16);
+  const int64_t many = int64_t{1} << 30;
+  for (TensorDesc* tensor :
+       {&asked.problem.q, &asked.problem.o, &asked.gradients.d_o, &asked.gradients.dq}) {
+    *tensor = TensorDesc::contiguous(DType::f16, {2, many, 100, 64});
+  }
+  asked.problem.lse = TensorDesc::contiguous(DType::f32, {2, many, 100});
+  EXPECT_THAT(refused(asked), HasSubstr("q: makes 27917287424 tiles"));
+}
+
+TEST(BackwardSm80, ComputesInFp32WhereTypesDiffer) {
+  const auto computes = [](const Asked& asked) {
+    return computes_in_fp32(*resolve(asked.problem, asked.gradients));
+  };
+  EXPECT_FALSE(computes(dense(DType::bf16)));
+  EXPECT_TRUE(computes(dense(DType::f32)));
+  Asked mixed = dense(DType::f16);
+  mixed.problem.o.dtype = mixed.gradients.d_o.dtype = DType::f32;
+  EXPECT_TRUE(computes(mixed));
+}
+
+}  // namespace
+}  // namespace flashcore::cuda::backward_sm80::general
