@@ -210,6 +210,24 @@ def test_compile_in_one_graph(device, dtype, dynamic):
             torch.testing.assert_close(actual, expected, atol=1e-3, rtol=2e-2)
 
 
+@compiles
+def test_compiled_self_attention():
+    """One tensor as q, k and v: its gradient is the sum of three."""
+    (x,) = leaves(draw(1, 2, 8, 16))
+
+    def loss(x):
+        return flashcore.attention(x, x, x, causal=True).square().sum()
+
+    (expected,) = torch.autograd.grad(loss(x), x)
+    compiled = torch.compile(loss, fullgraph=True, backend="aot_eager")
+    torch.testing.assert_close(torch.autograd.grad(compiled(x), x)[0], expected)
+    # Never silently wrong.
+    for call in (loss, lambda x: loss(x * 1)):
+        compiled = torch.compile(torch.func.grad(call), fullgraph=True, backend="aot_eager")
+        with pytest.raises(Exception, match="torch.func.grad|functorch transforms"):
+            compiled(x.detach())
+
+
 def same_mask(run):
     """<dV, V> is <dO, O> if and only if the backward pass has the mask of the forward pass."""
     q, k, v = leaves(*inputs("cpu", torch.float32, heads=(4, 4)))
