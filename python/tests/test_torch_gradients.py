@@ -3,8 +3,7 @@
 import gates
 import pytest
 from test_backward import every_option, small
-from torch.utils.checkpoint import checkpoint
-from torch_cases import F, compiles, draw, ft, inputs, place_gradients, torch
+from torch_cases import F, checkpoint, compiles, draw, ft, inputs, place_gradients, torch
 
 import flashcore
 from flashcore._attention import DEFAULTS
