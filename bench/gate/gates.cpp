@@ -35,16 +35,6 @@ Status run_kernel(const char* kernel, HostProblem& host, const Problem& problem,
   return plan->run(args);
 }
 
-std::string where(const TensorDesc& desc, size_t element) {
-  std::vector<int64_t> index(static_cast<size_t>(desc.rank));
-  auto rest = static_cast<int64_t>(element);
-  for (size_t d = index.size(); d-- > 0;) {
-    index[d] = rest % desc.shape[d];
-    rest /= desc.shape[d];
-  }
-  return fmt::format("[{}]", fmt::join(index, ", "));
-}
-
 // Of two numbers that are not both finite: NaN for NaN, each infinity for itself.
 bool same_kind(double got, double want) {
   return got == want || (std::isnan(got) && std::isnan(want));
@@ -146,6 +136,16 @@ std::string first_failure(const HostProblem& host, const Reference& reference,
 }
 
 }  // namespace
+
+std::string where(const TensorDesc& desc, size_t element) {
+  std::vector<int64_t> index(static_cast<size_t>(desc.rank));
+  auto rest = static_cast<int64_t>(element);
+  for (size_t d = index.size(); d-- > 0;) {
+    index[d] = rest % desc.shape[d];
+    rest /= desc.shape[d];
+  }
+  return fmt::format("[{}]", fmt::join(index, ", "));
+}
 
 GateLimits gate_limits(DType dtype) {
   switch (dtype) {

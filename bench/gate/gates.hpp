@@ -10,6 +10,9 @@
 
 namespace flashcore::bench {
 
+// Where an element of a row-major tensor lies: "[0, 3, 17, 5]".
+std::string where(const TensorDesc& desc, size_t element);
+
 // How close is right, by the type of the inputs. The scaled error of an element is
 // |o - r| / max(1, |r|); the relative error is |o - r| / |r| as vectors.
 struct GateLimits {

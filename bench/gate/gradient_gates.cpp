@@ -115,16 +115,6 @@ double norm_of_terms(std::string_view name, const cpu::SquaredTerms& squares) {
   return 0;
 }
 
-std::string where(const TensorDesc& desc, size_t element) {
-  std::vector<int64_t> index(static_cast<size_t>(desc.rank));
-  auto rest = static_cast<int64_t>(element);
-  for (size_t d = index.size(); d-- > 0;) {
-    index[d] = rest % desc.shape[d];
-    rest /= desc.shape[d];
-  }
-  return fmt::format("[{}]", fmt::join(index, ", "));
-}
-
 // The looser limits of the types that the numbers of a gradient pass through.
 GradientLimits limits_of(const Problem& problem, DType gradient) {
   GradientLimits out = gradient_limits(problem.q.dtype);

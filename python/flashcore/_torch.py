@@ -47,8 +47,7 @@ def draw_dropout() -> dict[str, Any]:
 
 def in_transform() -> bool:
     """Whether a transform of torch.func (vmap, grad, functionalize) is at work in this thread."""
-    peek = getattr(torch._C._functorch, "peek_interpreter_stack", lambda: None)
-    return peek() is not None
+    return torch._C._are_functorch_transforms_active()  # torch.compile understands this
 
 
 class TorchTensors(Backend):

@@ -131,6 +131,11 @@ class TorchBackend(TorchTensors):
         named = named._replace(out_dtype=out_dtype, return_lse=named.return_lse or needs_grad)
         # The operator's own derivative does not take part in the transforms of torch.func.
         call = Differentiated.apply if needs_grad and in_transform() else _operator
+        if call is not _operator and _is_compiling():  # PyTorch's graph of it has wrong gradients
+            raise UnsupportedError(
+                "attention: is called under torch.compile within torch.func.grad, wanted one of "
+                "them, or torch.autograd.grad"
+            )
         out, lse = call(*arrays, *scalars_of(named))
         return (out, lse) if options[_RETURN_LSE] else out
 

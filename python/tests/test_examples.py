@@ -32,6 +32,16 @@ def test_drop_in():
     assert all(float(line.split()[-1]) < 5e-3 for line in differences)
 
 
+def test_train_gpt():
+    pytest.importorskip("torch")
+    printed = run(EXAMPLES / "train_gpt.py", "--steps", 12, "--context", 40, "--batch", 2)
+    losses = [line.split()[-2:] for line in printed.splitlines() if line.startswith("loss")]
+    assert len(losses) == 7
+    assert all(float(ours) == pytest.approx(float(theirs), abs=2e-3) for ours, theirs in losses)
+    assert float(losses[-1][0]) < float(losses[0][0])
+    assert "memory, MB" in printed
+
+
 @pytest.mark.parametrize("page", ["README.md", "docs/python.md"])
 def test_examples_of_the_pages(page):
     text = (EXAMPLES.parent / page).read_text()

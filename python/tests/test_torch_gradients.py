@@ -3,8 +3,7 @@
 import gates
 import pytest
 from test_backward import every_option, small
-from torch.utils.checkpoint import checkpoint
-from torch_cases import F, compiles, draw, ft, inputs, place_gradients, torch
+from torch_cases import F, checkpoint, compiles, draw, ft, inputs, place_gradients, torch
 
 import flashcore
 from flashcore._attention import DEFAULTS
@@ -208,6 +207,24 @@ def test_compile_in_one_graph(device, dtype, dynamic):
             found.append([x.grad for x in arrays])
         for actual, expected in zip(*found, strict=True):
             torch.testing.assert_close(actual, expected, atol=1e-3, rtol=2e-2)
+
+
+@compiles
+def test_compiled_self_attention():
+    """One tensor as q, k and v: its gradient is the sum of three."""
+    (x,) = leaves(draw(1, 2, 8, 16))
+
+    def loss(x):
+        return flashcore.attention(x, x, x, causal=True).square().sum()
+
+    (expected,) = torch.autograd.grad(loss(x), x)
+    compiled = torch.compile(loss, fullgraph=True, backend="aot_eager")
+    torch.testing.assert_close(torch.autograd.grad(compiled(x), x)[0], expected)
+    # Never silently wrong.
+    for call in (loss, lambda x: loss(x * 1)):
+        compiled = torch.compile(torch.func.grad(call), fullgraph=True, backend="aot_eager")
+        with pytest.raises(Exception, match="torch.func.grad|functorch transforms"):
+            compiled(x.detach())
 
 
 def same_mask(run):

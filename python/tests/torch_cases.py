@@ -8,6 +8,7 @@ import flashcore
 torch = pytest.importorskip("torch")
 
 import torch.nn.functional as F  # noqa: E402
+from torch.utils.checkpoint import checkpoint  # noqa: E402, F401
 
 import flashcore.torch as ft  # noqa: E402
 

@@ -103,8 +103,17 @@ inline uint32_t __reduce_add_sync(uint32_t mask, uint32_t x,
 template <class T>
 T __shfl_sync(uint32_t mask, T x, int lane,
               ::flashcore::sim::Site site = ::flashcore::sim::Site::here()) {
-  static_assert(sizeof(T) == 4);
-  return std::bit_cast<T>(::flashcore::sim::shuffle(mask, std::bit_cast<uint32_t>(x), lane, site));
+  static_assert(sizeof(T) == 4 || sizeof(T) == 8);
+  if constexpr (sizeof(T) == 4) {
+    return std::bit_cast<T>(
+        ::flashcore::sim::shuffle(mask, std::bit_cast<uint32_t>(x), lane, site));
+  } else {  // two instructions
+    const auto bits = std::bit_cast<uint64_t>(x);
+    const uint64_t low = ::flashcore::sim::shuffle(mask, static_cast<uint32_t>(bits), lane, site);
+    const uint64_t high =
+        ::flashcore::sim::shuffle(mask, static_cast<uint32_t>(bits >> 32), lane, site);
+    return std::bit_cast<T>(high << 32 | low);
+  }
 }
 template <class T>
 T __shfl_xor_sync(uint32_t mask, T x, int lanes,

@@ -36,6 +36,8 @@ void race(const Thread& thread, Site site, Site other, uint32_t address, const c
                 verb, address, other_verb));
 }
 
+const char* name_of(Use use) { return use == Use::atomic ? "atomic operation" : "read"; }
+
 // Lanes of one warp may write the same value at one line: whichever comes last, it is there.
 bool may_agree(const Thread& thread, const Access& write, Site site) {
   return write.site == site && write.agent / kLanes == thread.agent / kLanes;
@@ -85,9 +87,24 @@ void check_write(Thread& thread, Block& block, Word& word, uint8_t bytes, uint32
   }
   word.reads.for_each([&](const ReadersOfWarp& read) {
     if ((read.bytes & bytes) != 0 && !knows_all(thread, read)) {
-      race(thread, site, read.site, address, "writes", "read");
+      race(thread, site, read.site, address, "writes", name_of(read.use));
     }
   });
+}
+
+// What `verb` says comes after the atomic operations on the word.
+void check_atomics(const Thread& thread, const Word& word, uint8_t bytes, uint32_t address,
+                   const char* verb, Site site) {
+  word.reads.for_each([&](const ReadersOfWarp& read) {
+    if (read.use == Use::atomic && (read.bytes & bytes) != 0 && !knows_all(thread, read)) {
+      race(thread, site, read.site, address, verb, name_of(read.use));
+    }
+  });
+}
+
+void forget_reads(Word& word) {
+  word.reads.clear();
+  word.has_atomics = false;
 }
 
 void check_write(Thread& thread, const Piece& piece, uint32_t address, Site site) {
@@ -182,6 +199,8 @@ void on_read(Thread& thread, uint32_t address, uint32_t bytes, Site site) {
     if ((write.bytes & mask) != 0 && !knows(thread, write.agent, write.epoch)) {
       race(thread, site, write.site, at, "reads", "write");
     }
+    if (word.has_atomics) [[unlikely]]
+      check_atomics(thread, word, mask, at, "reads", site);
     word.reads.add(ReadersOfWarp::one(thread.agent, thread.now, mask, site),
                    [&](const ReadersOfWarp& read) { return knows_all(thread, read); });
   });
@@ -204,8 +223,39 @@ void on_write(Thread& thread, uint32_t address, uint32_t bytes, Site site) {
                   check_write(thread, *thread.block, word, mask, at, site);
                   word.write = {thread.now, thread.agent, mask, false, site};
                   word.written |= mask;
-                  word.reads.clear();
+                  forget_reads(word);
                 });
+}
+
+void on_atomic(Thread& thread, uint32_t address, uint32_t bytes, Site site) {
+  Block& block = *thread.block;
+  check_write(thread, piece_at(block, address), address, site);
+  for_each_word(block, address, bytes, [&](Piece&, Word& word, uint32_t at, uint8_t mask) {
+    check_agreement(thread, block, word, at);
+    if (word.in_flight) {
+      report(Fault::write_to_bytes_in_flight, site, word.in_flight,
+             format("an atomic operation of %s at shared %u, before the copy is awaited that was "
+                    "started at",
+                    name_of(thread).c_str(), at));
+    }
+    if (ordinary_accesses_are_seen && (mask & ~word.written) != 0) {
+      report(Fault::read_of_unwritten_bytes, site, Site(),
+             format("%s reads shared %u in an atomic operation", name_of(thread).c_str(), at));
+    }
+    const Access& write = word.write;
+    if ((write.bytes & mask) != 0 && !knows(thread, write.agent, write.epoch)) {
+      race(thread, site, write.site, at, "uses by an atomic operation", "write");
+    }
+    word.reads.for_each([&](const ReadersOfWarp& read) {
+      if (read.use == Use::atomic || (read.bytes & mask) == 0 || knows_all(thread, read)) return;
+      race(thread, site, read.site, at, "uses by an atomic operation", "read");
+    });
+    auto mine = ReadersOfWarp::one(thread.agent, thread.now, mask, site);
+    mine.use = Use::atomic;
+    word.reads.add(mine, [&](const ReadersOfWarp& read) { return knows_all(thread, read); });
+    word.has_atomics = true;
+    word.written |= mask;
+  });
 }
 
 void begin_write(Thread& issuer, Block& block, uint32_t address, uint32_t bytes,
@@ -221,7 +271,7 @@ void begin_write(Thread& issuer, Block& block, uint32_t address, uint32_t bytes,
     }
     word.in_flight = site;
     word.write = {};
-    word.reads.clear();
+    forget_reads(word);
   });
 }
 
@@ -238,7 +288,7 @@ void end_write(Block& block, uint32_t address, uint32_t bytes, const Access& by)
 static bool is_alike(const Word& a, const Word& b) {
   return a.write.epoch == b.write.epoch && a.write.agent == b.write.agent &&
          a.write.bytes == b.write.bytes && a.write.fenced == b.write.fenced &&
-         a.written == b.written && a.in_flight == b.in_flight;
+         a.written == b.written && a.in_flight == b.in_flight && !b.has_atomics;
 }
 
 void begin_async_read(Thread& issuer, Block& block, uint32_t address, Site site) {
@@ -259,6 +309,8 @@ void begin_async_read(Thread& issuer, Block& block, uint32_t address, Site site)
       report(Fault::read_of_unwritten_bytes, site, Site(),
              format("%s starts a read of shared %u", name_of(issuer).c_str(), at));
     }
+    if (word.has_atomics) [[unlikely]]
+      check_atomics(issuer, word, 0xf, at, "starts a read of", site);
     if (word.write.bytes == 0) continue;
     if (!knows(issuer, word.write.agent, word.write.epoch)) {
       race(issuer, site, word.write.site, at, "starts a read of", "write");

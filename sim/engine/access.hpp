@@ -36,6 +36,8 @@ void check_range(const Block& block, uint32_t address, uint32_t bytes, uint32_t 
 // An ordinary access by this thread.
 void on_read(Thread& thread, uint32_t address, uint32_t bytes, Site site);
 void on_write(Thread& thread, uint32_t address, uint32_t bytes, Site site);
+// An atomic operation, which does not race with others.
+void on_atomic(Thread& thread, uint32_t address, uint32_t bytes, Site site);
 // These bytes may be read though nobody wrote them: nothing depends on what they hold.
 void allow_unwritten(Thread& thread, uint32_t address, uint32_t bytes);
 

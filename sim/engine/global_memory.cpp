@@ -49,15 +49,10 @@ AtomicAccess::AtomicAccess(void* pointer, size_t bytes, Site site) {
         {pointer, bytes, Use::atomic}, site);
     return;
   }
-  // Atomics do not race with each other; what else touches the word is not checked against them.
   const uint32_t address = shared_address(pointer, site);
-  const Word& word = piece_at(own_block(), address).words[address % kPieceBytes / kWordBytes];
-  if (word.in_flight) {
-    report(Fault::write_to_bytes_in_flight, site, word.in_flight,
-           format("an atomic operation of %zu bytes at shared %u, before the copy is awaited that "
-                  "was started at",
-                  bytes, address));
-  }
+  check_range(own_block(), address, static_cast<uint32_t>(bytes), static_cast<uint32_t>(bytes),
+              "atomic operation", site);
+  on_atomic(self(), address, static_cast<uint32_t>(bytes), site);
 }
 
 void AtomicAccess::copy(void* to, const void* from, size_t bytes) { std::memcpy(to, from, bytes); }

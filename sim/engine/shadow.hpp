@@ -31,10 +31,11 @@ struct Access {
 
 struct Word {
   Access write;
-  Reads reads;          // since `write`
-  Site in_flight;       // what writes it at the moment
-  uint8_t written = 0;  // bytes, one bit each
-  uint8_t agreed = 0;   // bytes that several lanes write, which must all write `value`
+  Reads reads;               // since `write`, and atomic operations
+  Site in_flight;            // what writes it at the moment
+  uint8_t written = 0;       // bytes, one bit each
+  uint8_t agreed = 0;        // bytes that several lanes write, which must all write `value`
+  bool has_atomics = false;  // among `reads`
   uint32_t value = 0;
 };
 

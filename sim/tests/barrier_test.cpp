@@ -19,6 +19,8 @@ TEST(Warp, ShufflesAndVotes) {
   expect_clean(kFourWarps, [] {
     if (__shfl_xor_sync(kAllLanes, lane(), 5) != (lane() ^ 5)) __trap();
     if (__shfl_sync(kAllLanes, 1.5F * static_cast<float>(lane()), 7) != 10.5F) __trap();
+    const double third = lane() / 3.0;
+    if (__shfl_xor_sync(kAllLanes, third, 5) != (lane() ^ 5) / 3.0) __trap();
     if (__shfl_up_sync(kAllLanes, lane(), 3) != (lane() < 3 ? lane() : lane() - 3)) __trap();
     if (__ballot_sync(kAllLanes, lane() % 3 == 0) != 0x49249249u) __trap();
     if (__any_sync(kAllLanes, lane() == 40) != 0 || __all_sync(kAllLanes, true) != 1) __trap();

@@ -40,6 +40,16 @@ TEST_F(CpAsync, OwnCopyIsReadAfterTheWait) {
   });
 }
 
+TEST_F(CpAsync, AtomicOperationBeforeTheWait) {
+  expect_fault_only_in_first(Fault::write_to_bytes_in_flight, kTwoWarps, [](bool faulty) {
+    copy(thread(), thread());
+    ptx::cp_async_commit();
+    if (!faulty) ptx::cp_async_wait<0>();
+    atomicAdd(&pieces()[thread()].x, 1);
+    if (faulty) ptx::cp_async_wait<0>();
+  });
+}
+
 TEST_F(CpAsync, TooFewGroupsAwaited) {
   expect_fault_only_in_first(Fault::read_of_bytes_in_flight, kTwoWarps, [](bool faulty) {
     for (int group = 0; group < 2; ++group) {

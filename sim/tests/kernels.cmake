@@ -1,28 +1,35 @@
-# Every kernel of the library on the simulated GPUs, by verify_kernel.py: so many random problems, and so
-# many with long sequences. Device sim:0 is of compute capability 9.0, sim:1 of 8.0, sim:2 of 8.9.
+# Every kernel of the library on the simulated GPUs: flashcore_simulated_kernel(NAME DEVICE PROBLEMS...) as
+# verify_kernel.py describes them, with --backward before them for a backward pass. Device sim:0 is of compute
+# capability 9.0, sim:1 of 8.0, sim:2 of 8.9.
 #
-# 200 problems for each folder of kernels; its kernels and the GPUs that they differ on share them.
-function(flashcore_simulated_kernel kernel device problems long_problems)
+# 200 problems for each folder of kernels; its kernels and the GPUs that they differ on share them. What comes after
+# them runs the lines that they miss (coverage.py).
+function(flashcore_simulated_kernel kernel device)
   string(REPLACE ":" "" place ${device})
   set(name simulated.${kernel}.${place})
   add_test(NAME ${name}
     COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/verify_kernel.py
-            $<TARGET_FILE:flashcore_command> ${kernel} ${device} ${problems} ${long_problems})
+            $<TARGET_FILE:flashcore_command> ${kernel} ${device} ${ARGN})
   set_tests_properties(${name} PROPERTIES LABELS "simulator;kernels" TIMEOUT 900)
 endfunction()
 
-flashcore_simulated_kernel(forward_sm90_throughput sim:0 140 3)
-flashcore_simulated_kernel(forward_sm90_192x128 sim:0 20 2)
-flashcore_simulated_kernel(forward_sm90_64x128 sim:0 20 2)
-flashcore_simulated_kernel(forward_sm90_64x64 sim:0 20 2)
-flashcore_simulated_kernel(forward_sm90_latency sim:0 200 3)
-flashcore_simulated_kernel(forward_sm90_latency_wide sim:0 200 3)
-flashcore_simulated_kernel(forward_sm80_throughput sim:1 80 3)
-flashcore_simulated_kernel(forward_sm80_throughput sim:0 40 2)  # pairs of warps at head dimension 256
-flashcore_simulated_kernel(forward_sm80_f32 sim:1 40 2)
-flashcore_simulated_kernel(forward_sm80_split_kv sim:1 40 2)
-flashcore_simulated_kernel(forward_sm80_latency sim:1 120 3)
-flashcore_simulated_kernel(forward_sm80_latency sim:0 80 2)
+flashcore_simulated_kernel(forward_sm90_throughput sim:0 140x112 3x400 scores/softcap/f16/30/)
+flashcore_simulated_kernel(forward_sm90_192x128 sim:0 20x112 2x400)
+flashcore_simulated_kernel(forward_sm90_64x128 sim:0 20x112 2x400)
+flashcore_simulated_kernel(forward_sm90_64x64 sim:0 20x112 2x400)
+# Two tiles of keys in each of eight places are 1024 keys.
+flashcore_simulated_kernel(forward_sm90_latency sim:0 200x112 3x400 6x1300)
+flashcore_simulated_kernel(forward_sm90_latency_wide sim:0 200x112 3x400)
+flashcore_simulated_kernel(forward_sm80_throughput sim:1 80x112 3x400
+  scores/softcap/f16/30/normal scores/softcap/f16/1e+05 scores/bias/f16/f16/ scores/alibi/f16/100/)
+# Pairs of warps at head dimension 256.
+flashcore_simulated_kernel(forward_sm80_throughput sim:0 40x112 2x400 100x112x256)
+flashcore_simulated_kernel(forward_sm80_f32 sim:1 40x112 2x400)
+flashcore_simulated_kernel(forward_sm80_split_kv sim:1 40x112 2x400)
+flashcore_simulated_kernel(forward_sm80_latency sim:1 120x112 3x400)
+flashcore_simulated_kernel(forward_sm80_latency sim:0 80x112 2x400)
+flashcore_simulated_kernel(backward_sm80 sim:1 --backward 160x112 3x300)
+flashcore_simulated_kernel(backward_sm80 sim:0 --backward 40x112)
 # 200 for the ladder too, by its own list of cases.
 foreach(rung
     00_unfused 01_scalar 02_wmma_qk 03_vector_pv 04_wmma_pv 05_warp_softmax 06_cp_async

@@ -61,6 +61,51 @@ TEST(SharedMemory, WrittenByTwo) {
   });
 }
 
+// A sum by atomic operations, which barriers must order with the stores and the load around it.
+enum class Sum { whole, zero_comes_late, read_early, reset_early, without_zero };
+
+void count_threads(Sum sum) {
+  int* const shared = shared_array<int>();
+  if (thread() == 40 && sum != Sum::without_zero) shared[0] = 0;
+  if (sum != Sum::zero_comes_late) __syncthreads();
+  atomicAdd(&shared[0], 1);
+  if (sum != Sum::read_early && sum != Sum::reset_early) __syncthreads();
+  if (thread() != 20) return;
+  if (sum == Sum::reset_early) {
+    shared[0] = 0;
+  } else if (load(shared[0]) != 64 && sum == Sum::whole) {
+    __trap();
+  }
+}
+
+TEST(SharedMemory, AtomicOperationsDoNotRaceButOrdinaryAccessesDo) {
+  expect_clean(kTwoWarps, [] { count_threads(Sum::whole); });
+  for (const Sum sum : {Sum::zero_comes_late, Sum::read_early, Sum::reset_early}) {
+    expect_fault(Fault::race, kTwoWarps, [&] { count_threads(sum); });
+  }
+}
+
+TEST(SharedMemory, AtomicOperationOnWhatNobodyWrote) {
+  expect_fault(Fault::read_of_unwritten_bytes, kTwoWarps, [] { count_threads(Sum::without_zero); });
+}
+
+// The thread that reads knows of its warp's operation, and not of the other warp's before it.
+TEST(SharedMemory, EachAtomicOperationIsOrdered) {
+  for (const int reading_warp : {0, 1}) {
+    expect_fault_only_in_first(Fault::race, kTwoWarps, [&](bool faulty) {
+      int* const shared = shared_array<int>();
+      const int warp = thread() / 32, lane = thread() % 32;
+      if (thread() == 0) shared[0] = 0;
+      __syncthreads();
+      if (warp != reading_warp) atomicAdd(&shared[0], 1);
+      if (!faulty) __syncthreads();
+      if (warp == reading_warp && lane == 8) atomicAdd(&shared[0], 1);
+      __syncwarp();
+      if (warp == reading_warp && lane == 18) load(shared[0]);
+    });
+  }
+}
+
 // Neighbouring bytes of one word belong to different threads.
 TEST(SharedMemory, BytesOfOneWordDoNotRace) {
   expect_clean(kTwoWarps, [] { shared_array<char>()[thread()] = 1; });

@@ -202,5 +202,27 @@ TEST(TensorCopy, FaultsOfStores) {
   expect(StoreFault::not_awaited, {Fault::left_with_stores_unread});
 }
 
+// Each lane adds to the first row of a tile, then one thread stores it.
+TEST(TensorCopy, StoreOfWhatAtomicOperationsWrote) {
+  Matrix matrix(8, 64, 2);
+  const CUtensorMap map = matrix.map(8, 64, 128);
+  const auto kernel = [&](bool faulty) {
+    auto* const shared = shared_array<int>();
+    for (int i = static_cast<int>(threadIdx.x); i < 256; i += 32) shared[i] = 0;
+    ptx::fence_proxy_async();
+    __syncwarp();
+    atomicAdd(&shared[threadIdx.x], 1);
+    ptx::fence_proxy_async();
+    if (!faulty) __syncwarp();
+    if (threadIdx.x != 0) return;
+    ptx::tma_store_4d(&map, ptx::shared_address(shared), 0, 0, 0, 0);
+    ptx::tma_store_commit();
+    ptx::tma_store_wait_read<0>();
+  };
+  expect_clean(kOneWarp, [&] { kernel(false); });
+  // By the order, the store or the operation comes first.
+  expect_one_of({Fault::race, Fault::write_to_operand_in_use}, kOneWarp, [&] { kernel(true); });
+}
+
 }  // namespace
 }  // namespace flashcore::sim

@@ -1,23 +1,30 @@
 #!/usr/bin/env python3
-"""One kernel on a simulated GPU: the gate table's small shape, random problems until enough of them were computed,
-and random problems with sequences so long that every ring of buffers is passed several times.
+"""One kernel on a simulated GPU: the gate table's small shape, and problems of several kinds.
 
-usage: verify_kernel.py COMMAND KERNEL DEVICE PROBLEMS LONG_PROBLEMS
+usage: verify_kernel.py COMMAND KERNEL DEVICE [--backward] PROBLEMS...
 
-Each problem has an order of threads, blocks and copies of its own, and each third completes copies late, early or at
-random; what fails prints the command that repeats it.
+PROBLEMS is one of
+  200x112          200 random problems that the kernel computes, of sequences up to 112 long
+  20x112x256       the same, of head dimensions up to 256
+  scores/PREFIX    the problems with hard scores whose names begin so
+
+Sequences are so long in some that every ring of buffers is passed several times. Each random problem has an order of
+threads, blocks and copies of its own, and each third completes copies late, early or at random; what fails prints the
+command that repeats it.
 """
 import json
 import subprocess
 import sys
 
-SHORT, LONG = 112, 400  # rows of the usual and of the long sequences
-MOST_DRAWS = 400000     # most are refused: a kernel that computes none of so many is not tested
+MOST_DRAWS = 400000  # most are refused: a kernel that computes none of so many is not tested
 DTYPES = "f32,f16,bf16"
 
 
-def verify(command, kernel, device, *arguments):
-    words = [command, "verify", "--json", "--device", device, "--kernel", kernel, "--threads", "1", *arguments]
+SEEDS_APART = 10**6  # of two kinds of random problems
+
+
+def verify(kernel, *arguments):
+    words = [*kernel, "--json", "--threads", "1", *arguments]
     run = subprocess.run(words, capture_output=True, text=True, check=False)
     try:
         found = json.loads(run.stdout)
@@ -28,30 +35,42 @@ def verify(command, kernel, device, *arguments):
     return found
 
 
-def random_problems(command, kernel, device, wanted, first_seed, *arguments):
-    """Draws until `wanted` problems were computed; how many were."""
+def random_problems(kernel, wanted, first_seed, *arguments):
+    """Draws until `wanted` problems were computed; what was."""
     computed, drawn, draws = 0, 0, wanted
     while computed < wanted:
         if drawn > MOST_DRAWS:
-            sys.exit(f"{kernel}: computed {computed} of {drawn} random problems, wanted {wanted}")
-        found = verify(command, kernel, device, "--shapes", "none", "--random", str(draws),
-                       "--random-seed", str(first_seed + drawn), *arguments)
+            sys.exit(f"computed {computed} of {drawn} random problems, wanted {wanted}")
+        found = verify(kernel, "--shapes", "none", "--random", str(draws), "--random-seed", str(first_seed + drawn),
+                       *arguments)
         computed += sum(one["passed"] for one in found["random"]["kernels"])
         drawn += draws
         # As many more as should be enough, by those so far.
         draws = min((wanted - computed + 1) * drawn // max(computed, 1) + 1, 20 * drawn)
-    return computed, drawn
+    return f"{computed} of {drawn} random problems"
+
+
+def problems(kernel, kind, first_seed):
+    if kind.startswith("scores/"):
+        found = verify(kernel, "--shapes", kind, "--random", "0")
+        computed = sum(one["passed"] for one in found["scores"]["kernels"])
+        if computed == 0:
+            sys.exit(f"computed no problem of {kind}")
+        return f"{computed} of {kind}"
+    wanted, *largest = kind.split("x")
+    options = [word for pair in zip(("--largest-seqlen", "--largest-head-dim"), largest) for word in pair]
+    return random_problems(kernel, int(wanted), first_seed, *options)
 
 
 def main():
-    command, kernel, device, problems, long_problems = *sys.argv[1:4], int(sys.argv[4]), int(sys.argv[5])
-    table = verify(command, kernel, device, "--shapes", "small", "--dtypes", DTYPES, "--seeds", "0",
-                   "--random", "0")["table"]
+    command, name, device, *kinds = sys.argv[1:]
+    kernel = [command, "verify", "--device", device, "--kernel", name]
+    if kinds[0] == "--backward":
+        kernel.append(kinds.pop(0))
+    table = verify(kernel, "--shapes", "small", "--dtypes", DTYPES, "--seeds", "0", "--random", "0")["table"]
     rows = sum(row["passed"] for row in table)
-    computed, drawn = random_problems(command, kernel, device, problems, 0, "--largest-seqlen", str(SHORT))
-    long, long_drawn = random_problems(command, kernel, device, long_problems, 10**6, "--largest-seqlen", str(LONG))
-    print(f"{kernel} on {device}: {rows} rows of the gate table, {computed} of {drawn} random problems, "
-          f"{long} of {long_drawn} long ones")
+    told = [problems(kernel, kind, number * SEEDS_APART) for number, kind in enumerate(kinds)]
+    print(f"{name} on {device}: {', '.join([f'{rows} rows of the gate table', *told])}")
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@
 
 #include "cpu/parallel.hpp"
 #include "cpu/simd/backward_job.hpp"
+#include "cpu/simd/kernels.hpp"
 #include "cpu/target.hpp"
 #include "problem/dropout.hpp"
 #include "problem/dtype.hpp"
@@ -40,28 +41,6 @@ constexpr int64_t align(int64_t bytes) {
 // bf16 products where all factors are bf16: dO has the type of O.
 Target target_of(const ForwardProblem& p) {
   return target_for(p.dtype == DType::bf16 && p.o_dtype == DType::bf16);
-}
-
-const BackwardKernels* kernels_of(Target target) {
-  switch (target) {
-#if defined(__x86_64__)
-    case Target::sse4:
-      return &backward_kernels_sse4();
-    case Target::avx2:
-      return &backward_kernels_avx2();
-    case Target::avx3:
-      return &backward_kernels_avx3();
-    case Target::avx3_bf16:
-      return &backward_kernels_avx3_bf16();
-    case Target::amx:
-      return &backward_kernels_amx();
-#else
-    case Target::native:
-      return &backward_kernels_native();
-#endif
-    default:
-      return nullptr;
-  }
 }
 
 // Keys per block: what is packed of them, and their gradients, fit the second-level cache.
@@ -100,7 +79,7 @@ BackwardPlan make_backward_plan(const BackwardProblem& problem, const PlanContex
   const ForwardProblem& p = problem.forward;
   BackwardPlan plan;
   plan.problem = problem;
-  plan.kernels = kernels_of(target_of(p));
+  plan.kernels = kernels_of(target_of(p)).backward;
   plan.layout = plan.kernels->layout(problem, choose_block_kv(p));
   plan.group = p.heads_q > 0 ? p.heads_q / p.heads_kv : 0;
   plan.rows_q = p.packed ? p.total_q : product_of({p.batch, p.seqlen_q});
@@ -316,7 +295,7 @@ std::string backward_refuses(const BackwardProblem& problem, const PlanContext& 
     return "d_lse: dtype is f64, wanted f32";
   }
   if (problem.writes_f64()) return "gradients: dtype of one is f64, wanted at most 32 bits";
-  if (kernels_of(target_of(p)) == nullptr) {
+  if (kernels_of(target_of(p)).backward == nullptr) {
     return "the processor lacks SSE4.2, wanted at least that";
   }
   if (make_backward_plan(problem, context).bytes == kTooLarge) {

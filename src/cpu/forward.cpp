@@ -13,6 +13,7 @@
 #include <span>
 
 #include "cpu/parallel.hpp"
+#include "cpu/simd/kernels.hpp"
 #include "cpu/simd/tile_job.hpp"
 #include "cpu/target.hpp"
 #include "problem/dropout.hpp"
@@ -28,28 +29,6 @@ constexpr int64_t kKeysASplit = 4096;
 
 constexpr int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 constexpr int64_t align(int64_t bytes) { return divide_up(bytes, kAlignment) * kAlignment; }
-
-const SimdKernels* kernels_of(Target target) {
-  switch (target) {
-#if defined(__x86_64__)
-    case Target::sse4:
-      return &simd_kernels_sse4();
-    case Target::avx2:
-      return &simd_kernels_avx2();
-    case Target::avx3:
-      return &simd_kernels_avx3();
-    case Target::avx3_bf16:
-      return &simd_kernels_avx3_bf16();
-    case Target::amx:
-      return &simd_kernels_amx();
-#else
-    case Target::native:
-      return &simd_kernels_native();
-#endif
-    default:
-      return nullptr;
-  }
-}
 
 // Keys per block: K and V of one packed fit the second-level cache.
 int64_t choose_block_kv(const ForwardProblem& p) {
@@ -258,7 +237,7 @@ namespace {
 ForwardPlan make_forward_plan(const ForwardProblem& problem, const PlanContext& context) {
   ForwardPlan plan;
   plan.problem = problem;
-  plan.kernels = kernels_of(target_for(problem.dtype == DType::bf16));
+  plan.kernels = kernels_of(target_for(problem.dtype == DType::bf16)).forward;
   plan.threads = static_cast<int>(std::min<int64_t>(context.threads, most_jobs(problem)));
   if (all_rows(problem) == 0) return plan;  // nothing to write
   plan.group = problem.heads_q / problem.heads_kv;
@@ -282,7 +261,7 @@ ForwardPlan make_forward_plan(const ForwardProblem& problem, const PlanContext& 
 std::string forward_refuses(const ForwardProblem& p, const PlanContext& context) {
   if (p.o_dtype == DType::f64) return "o: dtype is f64, wanted a type of at most 32 bits";
   if (p.has_lse && p.lse_dtype == DType::f64) return "lse: dtype is f64, wanted f32";
-  if (kernels_of(target_for(p.dtype == DType::bf16)) == nullptr) {
+  if (kernels_of(target_for(p.dtype == DType::bf16)).forward == nullptr) {
     return "the processor lacks SSE4.2, wanted at least that";
   }
   if (make_forward_plan(p, context).bytes == kTooLarge) {
