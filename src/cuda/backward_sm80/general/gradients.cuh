@@ -71,8 +71,8 @@ __device__ __forceinline__ void walk(const Params& p, const Task& task, unsigned
 
   LanePlace place{task.batch, task.head, task.first + 16 * warp + lane / 4, 0};
   LaneNotes own{};
-  // Where there is one stage registers are short, too: every turn reads the notes anew.
-  constexpr bool kKeepsNotes = kConfig.stages > 1;
+  // Wide sums leave no registers for the notes: every turn reads them anew.
+  constexpr bool kKeepsNotes = kConfig.head_dim <= 128;
   const auto read_notes = [&] {
     if (kQueries) own = lane_notes(p, entry, task.batch, task.head, place.row);
   };
