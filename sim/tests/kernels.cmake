@@ -28,6 +28,11 @@ flashcore_simulated_kernel(forward_sm80_f32 sim:1 40x112 2x400)
 flashcore_simulated_kernel(forward_sm80_split_kv sim:1 40x112 2x400)
 flashcore_simulated_kernel(forward_sm80_latency sim:1 120x112 3x400)
 flashcore_simulated_kernel(forward_sm80_latency sim:0 80x112 2x400)
+# ALiBi alone, which random problems hardly ever have.
+add_test(NAME simulated.alibi
+  COMMAND flashcore_command run --device sim:1 --kernel forward_sm80_throughput --shape 1,2,400,64
+          --with alibi_slopes --check)
+set_tests_properties(simulated.alibi PROPERTIES LABELS "simulator;kernels" TIMEOUT 120)
 # 200 for the ladder too, by its own list of cases.
 foreach(rung
     00_unfused 01_scalar 02_wmma_qk 03_vector_pv 04_wmma_pv 05_warp_softmax 06_cp_async
