@@ -88,7 +88,8 @@ Status compute(const Options& options, const bench::ChosenPlan& chosen, Host& ho
     outcome.verdict = bench::judge(host, *reference);
   }
   outcome.flop = flop_of(host);
-  if (options.no_time || outcome.failed()) return {};
+  const bool keeps_time = chosen.options.device.kind != DeviceKind::sim;
+  if (options.no_time || !keeps_time || outcome.failed()) return {};
   if (first.count() > kSlowRun) {
     outcome.timing = bench::Timing{first.count(), first.count(), 1, 1, {first.count()}};
     return {};

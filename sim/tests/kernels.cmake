@@ -24,6 +24,11 @@ flashcore_simulated_kernel(forward_sm80_throughput sim:1 80x112 3x400
   scores/softcap/f16/30/normal scores/softcap/f16/1e+05 scores/bias/f16/f16/ scores/alibi/f16/100/)
 # Pairs of warps at head dimension 256.
 flashcore_simulated_kernel(forward_sm80_throughput sim:0 40x112 2x400 100x112x256)
+# ALiBi alone, which random problems hardly ever have.
+add_test(NAME simulated.alibi
+  COMMAND flashcore_command run --device sim:1 --kernel forward_sm80_throughput --shape 1,2,400,64
+          --with alibi_slopes --check)
+set_tests_properties(simulated.alibi PROPERTIES LABELS "simulator;kernels" TIMEOUT 120)
 flashcore_simulated_kernel(forward_sm80_f32 sim:1 40x112 2x400)
 flashcore_simulated_kernel(forward_sm80_split_kv sim:1 40x112 2x400)
 flashcore_simulated_kernel(forward_sm80_latency sim:1 120x112 3x400)
