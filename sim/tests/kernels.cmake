@@ -33,13 +33,14 @@ flashcore_simulated_kernel(forward_sm80_f32 sim:1 40x112 2x400)
 flashcore_simulated_kernel(forward_sm80_split_kv sim:1 40x112 2x400)
 flashcore_simulated_kernel(forward_sm80_latency sim:1 120x112 3x400)
 flashcore_simulated_kernel(forward_sm80_latency sim:0 80x112 2x400)
-# 200 for the ladder too, by its own list of cases. One in 60 random problems has values that are not finite
-# and that only some rows of a tile see: two quick rungs have so many.
+# 200 for the ladder too, by its own list of cases.
 foreach(rung
     00_unfused 01_scalar 02_wmma_qk 03_vector_pv 04_wmma_pv 05_warp_softmax 06_cp_async
     06_cp_async_s3 06_cp_async_s2_producer 06_cp_async_s3_producer 07_xor_swizzle
     08_register_softmax 09_fused_epilogue 10_large_tiles 10_large_tiles_q128 11_warp_specialized
     12_mma_sync 13_fp8_stage_c 14_fp8_native 15_wgmma_tma)
+  # One in 60 random problems has values that are not finite and that only some rows of a tile see: two quick
+  # rungs have so many.
   set(tails 10)
   if(rung MATCHES "^(08|12)_")
     set(tails 60)
