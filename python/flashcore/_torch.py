@@ -47,7 +47,7 @@ def draw_dropout() -> dict[str, Any]:
 
 def in_transform() -> bool:
     """Whether a transform of torch.func (vmap, grad, functionalize) is at work in this thread."""
-    return torch._C._are_functorch_transforms_active()  # torch.compile understands this
+    return torch._C._are_functorch_transforms_active()
 
 
 class TorchTensors(Backend):

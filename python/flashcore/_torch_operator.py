@@ -38,7 +38,6 @@ if hasattr(torch.nn, "Buffer"):
     PLAIN.add(torch.nn.Buffer)
 
 _NO_EXTRAS = (None,) * len(OPTIONAL_TENSORS)
-_RETURN_LSE = Options._fields.index("return_lse")
 
 _modes = getattr(torch._C, "_len_torch_dispatch_stack", lambda: 0)
 _is_compiling = torch.compiler.is_dynamo_compiling  # other tracers come as modes or subclasses
@@ -128,16 +127,13 @@ class TorchBackend(TorchTensors):
             out_dtype = DTYPE_OF[self.dtype("out_dtype", out_dtype)]
         if dropout is not None:  # the one optional array that is a tensor only here
             arrays = (*arrays[:-1], torch.tensor([signed(word) for word in seeds(dropout)]))
-        named = named._replace(out_dtype=out_dtype, return_lse=named.return_lse or needs_grad)
-        # The operator's own derivative does not take part in the transforms of torch.func.
-        call = Differentiated.apply if needs_grad and in_transform() else _operator
-        if call is not _operator and _is_compiling():  # PyTorch's graph of it has wrong gradients
-            raise UnsupportedError(
-                "attention: is called under torch.compile within torch.func.grad, wanted one of "
-                "them, or torch.autograd.grad"
-            )
-        out, lse = call(*arrays, *scalars_of(named))
-        return (out, lse) if options[_RETURN_LSE] else out
+        scalars = scalars_of(options, out_dtype, named.return_lse or needs_grad)
+        # The operator's own derivative does not take part in the transforms of torch.func. Where
+        # torch.compile traces one of those, PyTorch refuses the operator.
+        in_func_grad = not _is_compiling() and needs_grad and in_transform()
+        call = Differentiated.apply if in_func_grad else _operator
+        out, lse = call(*arrays, *scalars)
+        return (out, lse) if named.return_lse else out
 
 
 backend = TorchBackend()

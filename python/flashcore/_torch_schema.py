@@ -25,12 +25,24 @@ OPTIONS_SCHEMA = (
 )
 OPTIONS_COUNT = len(Options._fields) + 1
 _WINDOW = Options._fields.index("window")
+_OUT_DTYPE = Options._fields.index("out_dtype")  # return_lse is next
 
 
-def scalars_of(options: Options) -> tuple[Any, ...]:
-    left, right = (-1, -1) if options.window is None else options.window
-    window = (-1 if left is None else left, -1 if right is None else right)
-    return (*options[:_WINDOW], *window, *options[_WINDOW + 1 :])
+def scalars_of(
+    options: tuple[Any, ...], out_dtype: Any = None, return_lse: bool = True
+) -> tuple[Any, ...]:
+    """With this dtype and LSE. By place: torch.compile does not know _replace in PyTorch 2.4."""
+    window = options[_WINDOW]
+    left, right = (-1, -1) if window is None else window
+    return (
+        *options[:_WINDOW],
+        -1 if left is None else left,
+        -1 if right is None else right,
+        *options[_WINDOW + 1 : _OUT_DTYPE],
+        out_dtype,
+        return_lse,
+        *options[_OUT_DTYPE + 2 :],
+    )
 
 
 def options_of(scalars: tuple[Any, ...]) -> Options:

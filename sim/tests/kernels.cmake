@@ -41,7 +41,13 @@ foreach(rung
     06_cp_async_s3 06_cp_async_s2_producer 06_cp_async_s3_producer 07_xor_swizzle
     08_register_softmax 09_fused_epilogue 10_large_tiles 10_large_tiles_q128 11_warp_specialized
     12_mma_sync 13_fp8_stage_c 14_fp8_native 15_wgmma_tma)
+  # One in 60 random problems has values that are not finite and that only some rows of a tile see: two quick
+  # rungs have so many.
+  set(tails 10)
+  if(rung MATCHES "^(08|12)_")
+    set(tails 60)
+  endif()
   add_test(NAME simulated.${rung}
-    COMMAND flashcore_command ladder --device sim --quick --seeds 0 --tails 10 --rungs ${rung})
+    COMMAND flashcore_command ladder --device sim --quick --seeds 0 --tails ${tails} --rungs ${rung})
   set_tests_properties(simulated.${rung} PROPERTIES LABELS "simulator;kernels" TIMEOUT 900)
 endforeach()
