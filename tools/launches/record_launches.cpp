@@ -22,6 +22,8 @@
 
 #include "bench/cases/cases.hpp"
 #include "bench/cases/fp8_problem.hpp"
+#include "cuda/backward_sm80/general/config.hpp"
+#include "cuda/backward_sm80/general/launch.hpp"
 #include "cuda/forward_sm80/latency/config.hpp"
 #include "cuda/forward_sm80/latency/launch.hpp"
 #include "cuda/forward_sm90/latency/config.hpp"
@@ -94,6 +96,49 @@ std::vector<Problem> problems() {
   return all;
 }
 
+struct BackwardCase {
+  Problem problem;
+  Gradients gradients;
+};
+
+BackwardCase backward_case(DType dtype, int64_t head_dim, bool features, bool packed) {
+  BackwardCase one;
+  Problem& p = one.problem;
+  if (packed) {
+    p.q = p.k = p.v = p.o = TensorDesc::contiguous(dtype, {600, 8, head_dim});
+    p.lse = TensorDesc::contiguous(DType::f32, {600, 8});
+    p.cu_seqlens_q = p.cu_seqlens_kv = TensorDesc::contiguous(DType::i32, {3});
+    p.max_seqlen_q = p.max_seqlen_kv = 512;
+  } else {
+    p.q = p.k = p.v = p.o = TensorDesc::contiguous(dtype, {1, 8, 512, head_dim});
+    p.lse = TensorDesc::contiguous(DType::f32, {1, 8, 512});
+  }
+  if (features) {
+    p.bias = one.gradients.d_bias = TensorDesc::contiguous(DType::f32, {1, 8, 512, 512});
+    p.sinks = one.gradients.d_sinks = TensorDesc::contiguous(DType::f32, {8});
+    p.alibi_slopes = one.gradients.d_alibi_slopes = TensorDesc::contiguous(DType::f32, {8});
+  }
+  one.gradients.d_o = p.o;
+  one.gradients.dq = p.q;
+  one.gradients.dk = p.k;
+  one.gradients.dv = p.v;
+  return one;
+}
+
+std::vector<BackwardCase> backward_cases() {
+  std::vector<BackwardCase> all;
+  for (const DType dtype : {DType::f16, DType::bf16, DType::f32}) {
+    for (const int64_t head_dim : {64, 128, 256}) {
+      for (const bool features : {false, true}) {
+        for (const bool packed : {false, true}) {
+          all.push_back(backward_case(dtype, head_dim, features, packed));
+        }
+      }
+    }
+  }
+  return all;
+}
+
 // Pointers that nothing follows, `offset` bytes from a multiple of 256.
 Arguments arguments(size_t offset = 0) {
   alignas(256) static std::byte memory[256];
@@ -101,6 +146,17 @@ Arguments arguments(size_t offset = 0) {
   args.q = args.k = args.v = memory + offset;
   args.o = args.lse = memory + offset;
   args.q_scale = args.k_scale = args.v_scale = reinterpret_cast<const float*>(memory);
+  return args;
+}
+
+BackwardArguments backward_arguments(size_t offset = 0) {
+  BackwardArguments args;
+  args.forward = arguments(offset);
+  void* const any = args.forward.o;
+  args.forward.bias = any;
+  args.forward.sinks = args.forward.alibi_slopes = args.forward.q_scale;
+  args.d_o = args.dq = args.dk = args.dv = any;
+  args.d_bias = args.d_sinks = args.d_alibi_slopes = any;
   return args;
 }
 
@@ -141,7 +197,9 @@ Status expect_sound(const Kernel& kernel, int device, const std::vector<fake::La
       return {StatusCode::device_error,
               fmt::format("a plan for GPU {} launched on GPU {}", device, launch.device)};
     }
-    if (kernel.name.starts_with("forward_") && !launch.ahead) {
+    const bool is_production =
+        kernel.name.starts_with("forward_") || kernel.name.starts_with("backward_");
+    if (is_production && !launch.ahead) {
       return {StatusCode::device_error, fmt::format("{} is loaded by the run", launch.kernel)};
     }
     if (launch.unwritten_maps > 0) {
@@ -155,14 +213,13 @@ Status expect_sound(const Kernel& kernel, int device, const std::vector<fake::La
           fmt::format("GPU {} is current after a run, wanted 0", fake::current_device())};
 }
 
-Status record_run(const Kernel& kernel, const ForwardProblem& p, const PlanContext& context,
-                  AllSeen& seen) {
-  const Result<PlannedKernel> planned = kernel.plan(p, context);
-  if (!planned.ok()) return planned.status();
+// A run of a plan that was just made.
+template <class Planned, class Args>
+Status record_launches(const Kernel& kernel, const Planned& planned, const Args& args,
+                       const PlanContext& context, AllSeen& seen) {
   (void)fake::take_launches();  // those of planning are not the kernel's
   fake::set_last_error(kCallersError);
-  FLASHCORE_RETURN_IF_ERROR(
-      planned->run(arguments(), workspace(planned->workspace_bytes), Stream{}));
+  FLASHCORE_RETURN_IF_ERROR(planned.run(args, workspace(planned.workspace_bytes), Stream{}));
   const std::vector<fake::Launch> launches = fake::take_launches();
   FLASHCORE_RETURN_IF_ERROR(expect_sound(kernel, context.device.device.index, launches));
   for (const fake::Launch& launch : launches) {
@@ -170,7 +227,30 @@ Status record_run(const Kernel& kernel, const ForwardProblem& p, const PlanConte
     most.threads = std::max(most.threads, launch.threads);
     most.dynamic_shared = std::max(most.dynamic_shared, launch.dynamic_shared);
   }
+  return {};
+}
+
+Status record_run(const Kernel& kernel, const ForwardProblem& p, const PlanContext& context,
+                  AllSeen& seen) {
+  const Result<PlannedKernel> planned = kernel.plan(p, context);
+  if (!planned.ok()) return planned.status();
+  FLASHCORE_RETURN_IF_ERROR(record_launches(kernel, *planned, arguments(), context, seen));
   return run_unaligned(*planned);
+}
+
+Status record_backward(const Kernel& kernel, const PlanContext& context, AllSeen& seen) {
+  for (const BackwardCase& one : backward_cases()) {
+    const Result<BackwardProblem> problem = resolve(one.problem, one.gradients);
+    if (!problem.ok()) return problem.status();
+    if (!refusal_of(kernel, *problem, context).empty()) continue;
+    const Result<PlannedBackward> planned = kernel.backward.plan(*problem, context);
+    if (!planned.ok()) return planned.status();
+    for (const size_t offset : {0, 8}) {  // aligned, and not
+      FLASHCORE_RETURN_IF_ERROR(
+          record_launches(kernel, *planned, backward_arguments(offset), context, seen));
+    }
+  }
+  return {};
 }
 
 // Launches one compiled kernel; an error when it is another than the one that was asked for.
@@ -188,6 +268,43 @@ Status expect_instance(const std::string& wanted, const Launcher& launch) {
   std::free(plain);
   if (name.find(wanted) != std::string::npos) return {};
   return {StatusCode::internal, fmt::format("{}: {} is launched", wanted, name)};
+}
+
+Status check_backward_instances() {
+  namespace general = cuda::backward_sm80::general;
+  using general::ElementType, general::Features, general::Output;
+  constexpr const char* kRoom = "flashcore::cuda::backward_sm80::general::";
+  for (int config = 0; config < static_cast<int>(general::kConfigs.size()); ++config) {
+    const bool fp32 = config >= general::kHalfConfigs;
+    const bool both = general::has_both(general::kConfigs[static_cast<size_t>(config)]);
+    for (const auto& [type, element] : {std::pair{ElementType::f32, "Fp32"},
+                                        {ElementType::f16, "Fp16"},
+                                        {ElementType::bf16, "Bf16"}}) {
+      for (const Output output :
+           {Output::dq, Output::dk_dv, Output::dk, Output::dv, Output::d_bias}) {
+        for (const Features features : {Features::none, Features::all}) {
+          const bool of_bias = output == Output::d_bias;
+          const bool apart = output == Output::dk || output == Output::dv;
+          const bool is_compiled = (type == ElementType::f32) == fp32 &&
+                                   (features == Features::all || (!fp32 && !of_bias)) &&
+                                   !(output == Output::dk_dv && !both) && !(apart && both);
+          if (!is_compiled) continue;
+          const auto& entry = general::find_instance({type, config, output, features});
+          const std::string wanted =
+              of_bias
+                  ? fmt::format("::bias_gradient_kernel<{}, {}{}>", config, kRoom, element)
+                  : fmt::format("::gradient_kernel<{0}, {1}{2}, ({1}Output){3}, ({1}Features){4}>",
+                                config, kRoom, element, static_cast<int>(output),
+                                static_cast<int>(features));
+          FLASHCORE_RETURN_IF_ERROR(expect_instance(wanted, [&] {
+            const cudaError_t error = entry.prepare();
+            return error != cudaSuccess ? error : entry.launch({}, 1, nullptr);
+          }));
+        }
+      }
+    }
+  }
+  return {};
 }
 
 // Every compiled kernel is the one that its place in the list of its family says.
@@ -254,7 +371,7 @@ Status check_instances() {
           .prepare() == cudaSuccess) {
     return {StatusCode::internal, "forward_sm90_throughput: row 99 of its table can be prepared"};
   }
-  return {};
+  return check_backward_instances();
 }
 
 int record() {
@@ -273,6 +390,10 @@ int record() {
     context.device.shared_memory_a_block = gpu.shared_memory_a_block;
     for (const Kernel& kernel : kernels()) {
       if (kernel.device != DeviceKind::cuda) continue;
+      if (const Status status = record_backward(kernel, context, seen); !status.ok()) {
+        fmt::print(stderr, "record_launches: {}: {}\n", kernel.name, status.message());
+        return 1;
+      }
       for (const Problem& problem : problems()) {
         const Result<ForwardProblem> p = resolve(problem);
         if (!p.ok() || !refusal_of(kernel, *p, context).empty()) continue;
