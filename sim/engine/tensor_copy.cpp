@@ -29,6 +29,9 @@ struct BoxPiece {
   uint32_t shared;
   unsigned char* global;
   size_t inside;
+
+  // An H200 stores a piece whole: past the end of a row that ends inside of it.
+  size_t stored() const { return global == nullptr ? 0 : kPieceBytes; }
 };
 
 template <class Each>
@@ -123,7 +126,7 @@ void finish_store(BulkStore& store) {
   store.done = true;
   for_each_piece(store.map, store.from, store.at, [&](const BoxPiece& piece) {
     if (piece.global == nullptr) return;
-    std::memcpy(piece.global, byte_at(*store.block, piece.shared), piece.inside);
+    std::memcpy(piece.global, byte_at(*store.block, piece.shared), piece.stored());
   });
 }
 
@@ -152,8 +155,8 @@ void store_box(const void* map_address, uint32_t shared, const TensorCoordinates
   Thread& thread = self();
   check_box(*thread.block, map, shared, site);
   for_each_piece(map, shared, at, [&](const BoxPiece& piece) {
-    on_global_write(check_global(piece.global, piece.inside, 1, "tensor copy", site),
-                    {piece.global, piece.inside}, site);
+    on_global_write(check_global(piece.global, piece.stored(), 1, "tensor copy", site),
+                    {piece.global, piece.stored()}, site);
     begin_async_read(thread, *thread.block, piece.shared, site);
   });
   const auto store =

@@ -241,6 +241,19 @@ TEST(TensorCopy, Stores) {
   }
 }
 
+// Of a row that ends inside of 16 bytes, what lies behind it is overwritten, as on an H200.
+TEST(TensorCopy, StoresEndAtAMultipleOf16Bytes) {
+  Matrix matrix(8, 64, 2);
+  const CUtensorMap map = matrix.map(8, 64, 128, 37);
+  for (const Policy& policy : policies()) {
+    matrix.bytes.assign(matrix.bytes.size(), 1);
+    EXPECT_EQ(run(kOneWarp, policy, [&] { store_box_at(map, {}); }).text(), "");
+    for (size_t i = 0; i < matrix.bytes.size(); ++i) {
+      ASSERT_EQ(matrix.bytes[i], i % 128 < 80 ? 0 : 1) << "byte " << i;
+    }
+  }
+}
+
 TEST(TensorCopy, FaultsOfStores) {
   Matrix matrix(16, 64, 2);
   const CUtensorMap map = matrix.map(8, 64, 128);
