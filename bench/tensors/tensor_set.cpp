@@ -146,8 +146,11 @@ void fill_inputs(HostProblem& host, uint64_t seed) {
 }
 
 void fill_dropout_state(HostProblem& host) {
-  const uint64_t state[] = {host.dropout_seed, host.dropout_offset};
-  std::memcpy(host.at("dropout_state").data(), state, sizeof state);
+  HostTensor& state = host.at("dropout_state");
+  auto* const seed = static_cast<std::byte*>(state.data());
+  const auto step = state.desc().stride[0] * static_cast<int64_t>(sizeof(uint64_t));
+  std::memcpy(seed, &host.dropout_seed, sizeof(uint64_t));
+  std::memcpy(seed + step, &host.dropout_offset, sizeof(uint64_t));
 }
 
 void poison_outputs(HostProblem& host) {
