@@ -2,7 +2,6 @@
 
 #include <array>
 #include <cmath>
-#include <cstring>
 #include <optional>
 
 #include "bench/tensors/random.hpp"
@@ -145,12 +144,21 @@ void fill_inputs(HostProblem& host, uint64_t seed) {
   });
 }
 
+DropoutDraw dropout_draw(const HostProblem& host) {
+  if (!host.has("dropout_state")) return {host.dropout_seed, host.dropout_offset};
+  const HostTensor& state = host.at("dropout_state");
+  const auto* const seed = static_cast<const uint64_t*>(state.data());
+  return {seed[0], seed[state.desc().stride[0]]};
+}
+
+void set_dropout_state(HostTensor& state, const DropoutDraw& draw) {
+  auto* const seed = static_cast<uint64_t*>(state.data());
+  seed[0] = draw.seed;
+  seed[state.desc().stride[0]] = draw.offset;
+}
+
 void fill_dropout_state(HostProblem& host) {
-  HostTensor& state = host.at("dropout_state");
-  auto* const seed = static_cast<std::byte*>(state.data());
-  const auto step = state.desc().stride[0] * static_cast<int64_t>(sizeof(uint64_t));
-  std::memcpy(seed, &host.dropout_seed, sizeof(uint64_t));
-  std::memcpy(seed + step, &host.dropout_offset, sizeof(uint64_t));
+  set_dropout_state(host.at("dropout_state"), {host.dropout_seed, host.dropout_offset});
 }
 
 void poison_outputs(HostProblem& host) {
