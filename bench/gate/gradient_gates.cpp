@@ -178,7 +178,8 @@ Result<GradientReferences> compute_reference(HostBackward& host, int threads, bo
     for (size_t i = 0; i < one.values.size(); ++i) {
       one.values[i] = tensor.get(static_cast<int64_t>(i));
     }
-    one.norm = std::max(norm_of(one.values), norm_of_terms(name, squares));
+    one.norm_of_terms = norm_of_terms(name, squares);
+    one.norm = std::max(norm_of(one.values), one.norm_of_terms);
     one.is_random = is_random;
     const Error error = error_of(naive->find(name)->second, one.values, 0);
     one.naive_max_error = error.largest;

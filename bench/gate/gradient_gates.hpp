@@ -34,6 +34,7 @@ struct GradientReference {
   double naive_max_error = 0;
   // What errors are relative to: the norm of the gradient, or of the terms that it is a sum of.
   double norm = 0;
+  double norm_of_terms = 0;
   bool is_random = false;  // of a random problem, of which few rows may have a gradient
 };
 using GradientReferences = std::map<std::string, GradientReference, std::less<>>;

@@ -90,7 +90,8 @@ GradientReference reference_of(const Sums<double>& right, const Sums<Naive>& nai
       out.naive_max_error = std::max(out.naive_max_error, std::abs(naive.get(lane, d) - value));
     }
   }
-  out.norm = std::sqrt(std::max(square, squared_terms));
+  out.norm_of_terms = std::sqrt(squared_terms);
+  out.norm = std::max(std::sqrt(square), out.norm_of_terms);
   return out;
 }
 

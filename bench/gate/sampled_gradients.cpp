@@ -3,8 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
+#include <limits>
 #include <optional>
+#include <tuple>
 #include <utility>
 
 #include "bench/gate/gradient_rows.hpp"
@@ -25,6 +28,9 @@ constexpr double kBlocks = 2e10;
 constexpr double kStatistics = 1e10;
 constexpr double kFp64Statistics = 2e10;
 constexpr double kMostStatistics = 4e11;
+// A pair's weights, exponentials and roundings, beside the products of its rows.
+constexpr int64_t kPairOfStatistics = 200;
+constexpr int64_t kPairOfGradients = 400;
 
 // Lengths of a batch entry, and where its rows begin in a packed tensor.
 struct Entry {
@@ -160,8 +166,8 @@ class SampledGradients::Sampler {
 
   // Blocks of a side that there is time for; one of them computes 16 rows of `others` pairs.
   double affordable(int64_t others) const {
-    const double width = static_cast<double>(width_of(problem_.q) + width_of(problem_.v));
-    const double work = 6.0 * static_cast<double>(kRows * std::max<int64_t>(others, 1)) * width;
+    const int64_t pair = 6 * (width_of(problem_.q) + width_of(problem_.v)) + kPairOfGradients;
+    const auto work = static_cast<double>(kRows * std::max<int64_t>(others, 1) * pair);
     return kBlocks / (2.0 * static_cast<double>(heads_) * work);
   }
 
@@ -332,6 +338,9 @@ std::string SampledGradients::refusal(const Problem& problem, const Gradients& g
     return "gate: rows of a packed batch with a bias or a mask are not judged, wanted a smaller "
            "problem";
   }
+  if (problem.dropout_state) {
+    return "gate: rows with dropout_state are not judged, wanted a smaller problem";
+  }
   const Entry longest = is_packed(problem)
                             ? Entry{0, 0, problem.max_seqlen_q, problem.max_seqlen_kv}
                             : Entry{0, 0, problem.q.shape[2], problem.k.shape[2]};
@@ -363,7 +372,7 @@ void SampledGradients::write_forward(const WriteElements& write) const {
       const size_t row_bytes = static_cast<size_t>(width) * size_of(from.desc().dtype);
       const auto* next = static_cast<const std::byte*>(from.data());
       for_each_piece(whole, packed, one.entry_begin, one.rows, width,
-                     [&, name = name](int64_t begin, int64_t count) {
+                     [&, name = name, &from = from](int64_t begin, int64_t count) {
                        HostTensor piece(TensorDesc::contiguous(from.desc().dtype, {count, width}));
                        const size_t bytes = static_cast<size_t>(count) * row_bytes;
                        std::memcpy(piece.data(), next, bytes);
@@ -392,25 +401,65 @@ std::string SampledGradients::judged() const {
     for (const RowBlock& block : blocks) rows += block.count;
     return rows;
   };
-  const auto all = [&](const TensorDesc& desc) {
+  const auto all_of = [&](const TensorDesc& desc) {
     return desc.shape[0] * desc.shape[1] * (is_packed(problem_) ? 1 : desc.shape[2]);
   };
-  return fmt::format("{} of {} rows of dQ, {} of {} of dK and dV", rows_of(blocks_q()),
-                     all(problem_.q), rows_of(blocks_kv()), all(problem_.k));
+  const int64_t q = rows_of(blocks_q()), kv = rows_of(blocks_kv());
+  const int64_t all_q = all_of(problem_.q), all_kv = all_of(problem_.k);
+  if (q == all_q && kv == all_kv) return "all rows";
+  return fmt::format("{} of {} rows of dQ, {} of {} of dK and dV", q, all_q, kv, all_kv);
+}
+
+// The reference of all blocks of a gradient.
+GradientReference SampledGradients::together(std::string_view gradient) const {
+  GradientReference out;
+  double square = 0, terms = 0;
+  for (const Block& block : blocks_) {
+    if (block.name != gradient) continue;
+    const GradientReference& one = block.reference;
+    out.values.insert(out.values.end(), one.values.begin(), one.values.end());
+    for (const double value : one.values) square += value * value;
+    terms += one.norm_of_terms * one.norm_of_terms;
+    out.naive_max_error = std::max(out.naive_max_error, one.naive_max_error);
+  }
+  out.norm_of_terms = std::sqrt(terms);
+  out.norm = std::max(std::sqrt(square), out.norm_of_terms);
+  return out;
 }
 
 Verdict SampledGradients::judge_blocks(const ReadBlock& read) const {
   Verdict verdict;
-  for (const Block& block : blocks_) {
-    const TensorDesc& desc = desc_of(block.name);
+  const auto note = [&](const std::string& failure) {
+    if (verdict.failure.empty()) verdict.failure = failure;
+  };
+  for (const char* const name : {"dq", "dk", "dv"}) {
+    const TensorDesc& desc = desc_of(name);
     const int64_t width = desc.shape[static_cast<size_t>(desc.rank - 1)];
-    HostTensor got(TensorDesc::contiguous(desc.dtype, {block.rows.count, width}));
-    read(block, got);
-    const std::string failure = judge_gradient(block.name, got, block.reference,
-                                               gradient_limits(problem_, desc.dtype), verdict);
-    if (failure.empty() || !verdict.failure.empty()) continue;
-    verdict.failure = fmt::format("entry {}, head {}, rows from {}: {}", block.rows.batch,
-                                  block.rows.head, block.rows.first, failure);
+    const GradientLimits limits = gradient_limits(problem_, desc.dtype);
+    const GradientReference all = together(name);
+    HostTensor sample(TensorDesc::contiguous(
+        desc.dtype, {static_cast<int64_t>(all.values.size()) / width, width}));
+    int64_t row = 0;
+    for (const Block& block : blocks_) {
+      if (block.name != name) continue;
+      HostTensor got(TensorDesc::contiguous(desc.dtype, {block.rows.count, width}));
+      read(block, got);
+      std::memcpy(element(sample, row * width), got.data(),
+                  static_cast<size_t>(element_bytes(got.desc())));
+      row += block.rows.count;
+      Verdict of_block;
+      const std::string failure =
+          judge_gradient(name, got, block.reference,
+                         {.relative_error = limits.relative_error,
+                          .naive_allowance = std::numeric_limits<double>::max()},
+                         of_block);
+      verdict.relative_error = std::max(verdict.relative_error, of_block.relative_error);
+      if (failure.empty()) continue;
+      note(fmt::format("entry {}, head {}, rows from {}: {}", block.rows.batch, block.rows.head,
+                       block.rows.first, failure));
+    }
+    const std::string failure = judge_gradient(name, sample, all, limits, verdict);
+    if (!failure.empty()) note("rows judged: " + failure);
   }
   verdict.passed = verdict.failure.empty();
   return verdict;

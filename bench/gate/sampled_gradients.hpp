@@ -30,7 +30,8 @@ struct BackwardInputs {
 
 // Reference of blocks of 16 rows of dQ, dK and dV. Heads of keys are spread evenly, with the first
 // and the last among them, and so are the rows in each head. With dropout, whose draw depends on
-// the head, they are all of the first one. Each block is held to the limits by itself.
+// the head, they are all of the first one. The rows of a gradient are held to its limits together,
+// and each block to that of the relative error by itself: rows with small gradients count, too.
 class SampledGradients {
  public:
   // Why these gradients cannot be judged by rows; empty where they can.
@@ -72,6 +73,7 @@ class SampledGradients {
   const TensorDesc& desc_of(std::string_view gradient) const;
   std::vector<RowBlock> blocks_of(std::string_view gradient) const;
   Verdict judge_blocks(const ReadBlock& read) const;
+  GradientReference together(std::string_view gradient) const;
 
   Problem problem_;
   Gradients gradients_;
