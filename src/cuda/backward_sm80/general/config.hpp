@@ -93,14 +93,14 @@ constexpr int config_index(bool fp32, long long head_dim) {
 // A joint kernel, for fp16 and bf16: a block owns keys and walks over tiles of queries.
 struct JointConfig {
   int head_dim;   // of Q, K, V and dO, padded
+  int warps;
   int row_tiles;  // of 16 keys a warp
   int block_q;    // queries of a tile
   int step_q;     // of them, those whose scores are in registers at once
 
-  constexpr int warps() const { return 4; }
-  constexpr int threads() const { return 32 * warps(); }
+  constexpr int threads() const { return 32 * warps; }
   constexpr int warp_keys() const { return 16 * row_tiles; }
-  constexpr int block_kv() const { return warps() * warp_keys(); }
+  constexpr int block_kv() const { return warps * warp_keys(); }
   constexpr int kv_bytes() const { return block_kv() * head_dim * 2; }
   constexpr int q_bytes() const { return block_q * head_dim * 2; }
   constexpr int ds_bytes() const { return block_kv() * block_q * 2; }
@@ -110,13 +110,13 @@ struct JointConfig {
   static constexpr int kPlaceBytes = 128;  // what joint.cuh calls JointPlace
   // dQ's product: warps over its rows, 32 each, and over its columns.
   constexpr int dq_row_warps() const { return block_q / 32; }
-  constexpr int dq_columns() const { return head_dim * dq_row_warps() / warps(); }
+  constexpr int dq_columns() const { return head_dim * dq_row_warps() / warps; }
 };
 
 // By head dimension.
 inline constexpr std::array<JointConfig, 2> kJointConfigs = {{
-    {.head_dim = 64, .row_tiles = 2, .block_q = 64, .step_q = 32},
-    {.head_dim = 128, .row_tiles = 1, .block_q = 64, .step_q = 64},
+    {.head_dim = 64, .warps = 4, .row_tiles = 2, .block_q = 64, .step_q = 32},
+    {.head_dim = 128, .warps = 4, .row_tiles = 1, .block_q = 64, .step_q = 64},
 }};
 inline constexpr int kLargestJointHeadDim = 128;
 

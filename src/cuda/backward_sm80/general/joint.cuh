@@ -74,33 +74,43 @@ __device__ __forceinline__ JointPlace find_place(const Params& p) {
   return place;
 }
 
-// s = X Y^T: x is the shared address of the warp's rows, y of the step's.
+// s = K Q^T and t = V dO^T of a step, in turns, so that each has the other to wait for. k and q are
+// shared addresses, of the warp's rows and of the step's; V and dO lie at the same distances.
 template <JointConfig kConfig, class Element>
-__device__ __forceinline__ void multiply_scores(typename JointShape<kConfig>::Scores& s, uint32_t x,
-                                                uint32_t y, int lane) {
+__device__ __forceinline__ void multiply_scores(typename JointShape<kConfig>::Scores& s,
+                                                typename JointShape<kConfig>::Scores& t, uint32_t k,
+                                                uint32_t q, int lane) {
   using S = JointShape<kConfig>;
   using XTile = typename S::KvTile;
   using YTile = typename S::QTile;
-  const uint32_t x_row = x + rows_first<XTile>(lane), y_row = y + columns_first<YTile>(lane);
+  const uint32_t x_row = k + rows_first<XTile>(lane), y_row = q + columns_first<YTile>(lane);
 #pragma unroll
-  for (int i = 0; i < S::kRowTiles; ++i) clear(s[i]);
+  for (int i = 0; i < S::kRowTiles; ++i) {
+    clear(s[i]);
+    clear(t[i]);
+  }
 #pragma unroll
   for (int step = 0; step < XTile::kRowChunks / 2; ++step) {
-    uint32_t a[S::kRowTiles][4];
+    uint32_t from_k[S::kRowTiles][4], from_v[S::kRowTiles][4];
+    const uint32_t row = XTile::template advance<2>(x_row, step);
 #pragma unroll
     for (int i = 0; i < S::kRowTiles; ++i) {
-      ptx::ldmatrix_x4(
-          a[i], XTile::template advance<2>(x_row, step) + i * 16 * XTile::kPanelRowBytes);
+      ptx::ldmatrix_x4(from_k[i], row + i * 16 * XTile::kPanelRowBytes);
+      ptx::ldmatrix_x4(from_v[i], row + S::kVOffset + i * 16 * XTile::kPanelRowBytes);
     }
     const uint32_t column = YTile::template advance<2>(y_row, step);
 #pragma unroll
     for (int block = 0; block < S::kProducts / 2; ++block) {
-      uint32_t b[4];
-      ptx::ldmatrix_x4(b, column + block * 16 * YTile::kPanelRowBytes);
+      uint32_t from_q[4], from_d_o[4];
+      const uint32_t at = column + block * 16 * YTile::kPanelRowBytes;
+      ptx::ldmatrix_x4(from_q, at);
+      ptx::ldmatrix_x4(from_d_o, at + S::kDoOffset - S::kQOffset);
 #pragma unroll
       for (int i = 0; i < S::kRowTiles; ++i) {
-        Element::multiply(s[i][2 * block], a[i], b[0], b[1]);
-        Element::multiply(s[i][2 * block + 1], a[i], b[2], b[3]);
+        Element::multiply(s[i][2 * block], from_k[i], from_q[0], from_q[1]);
+        Element::multiply(s[i][2 * block + 1], from_k[i], from_q[2], from_q[3]);
+        Element::multiply(t[i][2 * block], from_v[i], from_d_o[0], from_d_o[1]);
+        Element::multiply(t[i][2 * block + 1], from_v[i], from_d_o[2], from_d_o[3]);
       }
     }
   }
@@ -204,37 +214,57 @@ __device__ __forceinline__ void multiply_dq(
   }
 }
 
-// Adds the warp's part of a tile when `before` blocks have; the first of them writes.
+// Where a warp stands in the order of those that add to its part of a tile of dQ.
+struct Turn {
+  unsigned long long* count;  // null: there is no order
+  int before;                 // blocks that come first
+
+  __device__ __forceinline__ bool is_first() const { return count != nullptr && before == 0; }
+  __device__ __forceinline__ bool has_come() const {
+    return count == nullptr || before == 0 ||
+           ptx::load_acquire(count) >= static_cast<unsigned long long>(before);
+  }
+};
+
+template <JointConfig kConfig>
+__device__ __forceinline__ Turn find_turn(const Params& p, const Task& task, int64_t number,
+                                          int tile, int warp) {
+  if (p.joint.turns == nullptr) return {nullptr, 0};
+  const int begin = tile * kConfig.block_q;
+  const attention::TileRange keys =
+      attention::tile_range(limits_of<true>(p, task.entry), task.entry.len_q, begin,
+                            begin + kConfig.block_q, kConfig.block_kv());
+  return {p.joint.turns + number * kConfig.warps + warp,
+          task.first / kConfig.block_kv() - keys.begin};
+}
+
+// Adds the warp's part of a tile; the first in an order writes.
 template <JointConfig kConfig>
 __device__ __forceinline__ void add_dq(
-    const JointWorkspace& workspace, int64_t tile, int before,
+    float* tile_sums, bool is_first,
     const float (&dq)[2][JointShape<kConfig>::Sums::kColumns][4], int warp, int lane) {
   using Sums = typename JointShape<kConfig>::Sums;
-  unsigned long long* const turn = workspace.turns + tile * kConfig.warps() + warp;
-  if (before > 0) {
-    if (lane == 0) {
-      while (ptx::load_acquire(turn) < static_cast<unsigned long long>(before)) {
-      }
-    }
-    __syncwarp();
-  }
-  float* const sums =
-      workspace.dq_sums + tile * Sums::kTileElements + Sums::offset(warp, 0, 0) + 4 * lane;
+  float* const sums = tile_sums + Sums::offset(warp, 0, 0) + 4 * lane;
 #pragma unroll
   for (int i = 0; i < 2; ++i) {
 #pragma unroll
     for (int column = 0; column < Sums::kColumns; ++column) {
       float* const at = sums + Sums::offset(0, i, column);
-      if (before > 0) {
-        ptx::reduce_add_f32x4(at, dq[i][column]);
-      } else {
+      if (is_first) {
         *reinterpret_cast<float4*>(at) =
             make_float4(dq[i][column][0], dq[i][column][1], dq[i][column][2], dq[i][column][3]);
+      } else {
+        ptx::reduce_add_f32x4(at, dq[i][column]);
       }
     }
   }
+}
+
+// Others may see what the lanes have added. This waits for all additions, so it comes a step later.
+__device__ __forceinline__ void give_turn(unsigned long long*& turn, int lane) {
   __syncwarp();
-  if (lane == 0) ptx::count_release(turn);
+  if (lane == 0 && turn != nullptr) ptx::count_release(turn);
+  turn = nullptr;
 }
 
 // By index, as gradient_kernel.
@@ -263,8 +293,8 @@ __global__ void __launch_bounds__(joint_config_of(kConfigIndex, kFeatures).threa
     const int thread = ptx::thread_index();
     const int64_t first =
         task.batch * m.batch + head * m.head + (int64_t{first_row} + begin) * m.row;
-    load_tile<Element, decltype(tile), kConfig.threads()>(shared + part, source, first,
-                                                          length - begin, thread);
+    load_tile_quickly<Element, decltype(tile), kConfig.threads()>(shared + part, source, first,
+                                                                  length - begin, thread);
   };
   const auto load_queries = [&](int head, int tile) {
     const int begin = tile * kConfig.block_q;
@@ -288,6 +318,7 @@ __global__ void __launch_bounds__(joint_config_of(kConfigIndex, kFeatures).threa
   }
   int head = task.head * group, tile = place.range.end - 1;
   float2 note{};
+  unsigned long long* turn_to_give = nullptr;
   if (turns > 0) {
     load(0, p.k_tiles, task.head, entry.kv_row, task.first, entry.len_kv, typename S::KvTile{});
     load(S::kVOffset, p.v_tiles, task.head, entry.kv_row, task.first, entry.len_kv,
@@ -314,8 +345,8 @@ __global__ void __launch_bounds__(joint_config_of(kConfigIndex, kFeatures).threa
       const uint32_t d_o = base + S::kDoOffset + step * kStepBytes;
       const uint32_t rows = first_row * S::KvTile::kPanelRowBytes;
       typename S::Scores s, t;
-      multiply_scores<kConfig, Element>(s, base + rows, q, lane);
-      multiply_scores<kConfig, Element>(t, base + S::kVOffset + rows, d_o, lane);
+      give_turn(turn_to_give, lane);
+      multiply_scores<kConfig, Element>(s, t, base + rows, q, lane);
       const float2* const step_notes = notes + kConfig.step_q * step + 2 * (lane % 4);
 #pragma unroll
       for (int i = 0; i < S::kRowTiles; ++i) {
@@ -338,7 +369,8 @@ __global__ void __launch_bounds__(joint_config_of(kConfigIndex, kFeatures).threa
       multiply_rows<kConfig, Element>(dk, ds, q, lane);
     }
     __syncthreads();  // dS is complete, the tile has been read
-    const int this_head = head, this_tile = tile;
+    const int this_tile = tile;
+    const int64_t number = joint_tile(p, entry, task.batch, head, kConfig.block_q, tile);
     if (tile == place.range.begin) {
       tile = place.range.end;
       ++head;
@@ -348,19 +380,22 @@ __global__ void __launch_bounds__(joint_config_of(kConfigIndex, kFeatures).threa
       load_queries(head, tile);
       note = load_note(head, tile);
     }
+    // Looked at early, since an answer takes long; mostly it is yes.
+    bool has_come = true;
+    if (lane == 0) has_come = find_turn<kConfig>(p, task, number, this_tile, warp).has_come();
     float dq[2][S::Sums::kColumns][4];
     multiply_dq<kConfig, Element>(dq, base + S::kDsOffset, base, warp, lane);
-    const int begin = this_tile * kConfig.block_q;
-    const attention::TileRange keys =
-        attention::tile_range(limits_of<true>(p, entry), entry.len_q, begin, begin + kConfig.block_q,
-                              kConfig.block_kv());
-    add_dq<kConfig>(p.joint,
-                    joint_tile(p, entry, task.batch, this_head, kConfig.block_q, this_tile),
-                    task.first / kConfig.block_kv() - keys.begin, dq, warp, lane);
+    const Turn my_turn = find_turn<kConfig>(p, task, number, this_tile, warp);
+    while (!has_come) has_come = my_turn.has_come();
+    __syncwarp();
+    add_dq<kConfig>(p.joint.dq_sums + number * S::Sums::kTileElements, my_turn.is_first(), dq, warp,
+                    lane);
+    turn_to_give = my_turn.count;
   }
 
   const int thread = ptx::thread_index(), warp = thread / 32, lane = thread % 32;
   const int first_row = kConfig.warp_keys() * warp;
+  give_turn(turn_to_give, lane);
   __syncthreads();  // rows are staged where keys and values were
   bool finite = true;
 #pragma unroll

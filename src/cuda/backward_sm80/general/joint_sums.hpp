@@ -19,10 +19,10 @@ constexpr int64_t joint_head_tiles(bool packed, int64_t rows, int64_t batch, int
 template <JointConfig kConfig>
 struct JointSums {
   static constexpr int kRowWarps = kConfig.dq_row_warps();
-  static constexpr int kColumnWarps = kConfig.warps() / kRowWarps;
+  static constexpr int kColumnWarps = kConfig.warps / kRowWarps;
   static constexpr int kColumns = kConfig.dq_columns() / 8;  // m16n8 products of a warp's columns
   static constexpr int kTileElements = kConfig.block_q * kConfig.head_dim;
-  static_assert(2 * kColumns * 128 * kConfig.warps() == kTileElements);
+  static_assert(2 * kColumns * 128 * kConfig.warps == kTileElements);
 
   // Where lane 0's elements of product (row_tile, column) of a warp are, in the tile.
   static constexpr int offset(int warp, int row_tile, int column) {

@@ -71,11 +71,13 @@ struct Tiling {
 // What blocks of a joint kernel share, in the workspace.
 struct JointWorkspace {
   float* dq_sums;                  // see joint_sums.hpp
-  unsigned long long* turns;       // of each tile of dQ and warp: key tiles that have been added
+  unsigned long long* turns;       // of each tile of dQ and warp: key tiles that have been added;
+                                   // null: in any order, to zeros
   unsigned long long* next_block;  // tickets
   unsigned long long* not_finite;  // 1: a sum was not, so the other kernels work out everything anew
   int64_t head_tiles;              // tiles of dQ that a head has
-  int64_t counters;                // turns, next_block and not_finite lie together, from next_block on
+  int64_t counters;                // next_block, not_finite and turns lie together
+  int64_t zeros;                   // of dq_sums, in 16 bytes
 };
 
 struct Params : attention::ForwardParams {

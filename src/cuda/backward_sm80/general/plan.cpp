@@ -46,6 +46,7 @@ struct Planned {
   int64_t sums_offset = 0, counters_offset = 0;
   int joint_config = -1;            // -1: there is no joint kernel
   unsigned int dq_tiles = 0;        // that its sums are stored by
+  bool ordered = true;              // its additions to dQ
   int device = 0;
 };
 
@@ -236,8 +237,10 @@ Result<size_t> lay_out(Planned& planned) {
     planned.dq_tiles = q_blocks;
     joint.head_tiles = joint_head_tiles(p.packed, rows_of(p, true), p.batch, joint_config.block_q);
     const int64_t tiles = product_of({p.packed ? 1 : p.batch, p.heads_q, joint.head_tiles});
-    joint.counters = sum_of({product_of({tiles, joint_config.warps()}), kJointCounters});
+    joint.counters =
+        sum_of({planned.ordered ? product_of({tiles, joint_config.warps}) : 0, kJointCounters});
     sums_bytes = aligned(product_of({tiles, joint_config.q_bytes(), 2}));
+    if (!planned.ordered) joint.zeros = sums_bytes / static_cast<int64_t>(sizeof(float4));
     counter_bytes = aligned(product_of({joint.counters, sizeof(unsigned long long)}));
   }
   if (has_both(config)) {
@@ -304,7 +307,7 @@ void bind(Params& params, const Planned& planned, const BackwardArguments& args,
     joint.next_block =
         reinterpret_cast<unsigned long long*>(workspace.data() + planned.counters_offset);
     joint.not_finite = joint.next_block + 1;
-    joint.turns = joint.next_block + kJointCounters;
+    joint.turns = planned.ordered ? joint.next_block + kJointCounters : nullptr;
   }
   if (problem.d_bias.present) params.d_bias.data = args.d_bias;
   if (problem.d_sinks.present) {
@@ -376,6 +379,7 @@ Status run(const Planned& planned, const BackwardArguments& args, std::span<std:
 Result<PlannedBackward> plan(const BackwardProblem& problem, const PlanContext& context) {
   Planned planned{.problem = problem, .params = make_params(problem), .launches = {}};
   planned.device = context.device.device.index;
+  planned.ordered = context.deterministic || context.batch_invariant;
   const Result<size_t> workspace_bytes = lay_out(planned);
   if (!workspace_bytes.ok()) return workspace_bytes.status();
   const host::DeviceGuard guard(planned.device);

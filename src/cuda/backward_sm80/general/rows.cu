@@ -42,6 +42,9 @@ __global__ void __launch_bounds__(kThreads)
   for (int64_t i = thread; i < p.joint.counters; i += int64_t{gridDim.x} * kThreads) {
     p.joint.next_block[i] = 0;
   }
+  for (int64_t i = thread; i < p.joint.zeros; i += int64_t{gridDim.x} * kThreads) {
+    reinterpret_cast<float4*>(p.joint.dq_sums)[i] = make_float4(0, 0, 0, 0);
+  }
   const int lanes = p.note_lanes, lane = static_cast<int>(threadIdx.x) & (lanes - 1);
   const int64_t number = thread / lanes;
   const bool exists = number < rows;
