@@ -152,17 +152,8 @@ Result<ExitCode> run_watched(const bench::RunOptions& options,
   return ExitCode::interrupted;
 }
 
-Status check_backward(const Options& all) {
-  FLASHCORE_RETURN_IF_ERROR(all.gradients.check(all.choice));
-  if (all.gradients.backward() && all.bench.peers != "none") {
-    return invalid("--peers: is '{}' with --backward, wanted none: no peer here computes gradients",
-                   all.bench.peers);
-  }
-  return {};
-}
-
 Result<ExitCode> execute(const Options& all, Session& session) {
-  FLASHCORE_RETURN_IF_ERROR(check_backward(all));
+  FLASHCORE_RETURN_IF_ERROR(all.gradients.check(all.choice));
   bench::RunOptions options = all.bench;
   options.backward = all.gradients.backward();
   Result<std::vector<bench::Subject>> subjects = subjects_of(all);
@@ -208,7 +199,8 @@ void declare(Options& all, OptionSet& set) {
   set.text(
       "--backends", options.backends,
       "Which peers: auto, or names such as flash,cudnn,efficient,math,flex,fa2,fa3,fa4,flashinfer,"
-      "xformers,cudnn_direct,openblas,onednn",
+      "xformers,cudnn_direct,openblas,onednn; with --backward also fa2_deterministic, "
+      "fa4_deterministic",
       "NAMES");
   set.text(
       "--protocol", options.protocols,
@@ -242,7 +234,7 @@ Command bench_command() {
           "  flashcore bench --suite standard --peers auto --out docs/evidence/gpu.json\n"
           "  flashcore bench --suite sweep --device cuda --also forward_sm90_throughput --json\n"
           "  flashcore bench --shape 2,8,2048,128 --dtype f32 --threads 1\n"
-          "  flashcore bench --backward --suite cpu --device cpu\n"
+          "  flashcore bench --backward --suite sweep --peers auto --out backward.json\n"
           "  flashcore bench attention.safetensors --causal",
       .declare = [options](OptionSet& set) { declare(*options, set); },
       .execute = [options](Session& session) { return execute(*options, session); }};

@@ -1,5 +1,9 @@
 """The implementations of attention that tools/peers_torch.py asks, and how each is called.
 
+A maker takes tensors and gives a call, which returns O. A maker of a backward pass takes dO, too, runs
+the forward pass, and gives a call that returns dQ, dK and dV; PyTorch's autograd is in all of them,
+which costs the device nothing.
+
 Tensors are [batch, heads, seqlen, head_dim]. A causal mask is aligned bottom right, as
 docs/semantics.md has it: the last query sees the last key. PyTorch's own is_causal and xFormers'
 LowerTriangularMask are aligned top left, which is the same for square problems only.
@@ -70,6 +74,30 @@ def flex(q, k, v, causal):
     return lambda: compiled(q, k, v, block_mask=mask, enable_gqa=grouped)
 
 
+def backward_of(make):
+    """The backward pass of what a maker of forward calls computes on these very tensors."""
+    def make_backward(q, k, v, d_o, causal):
+        import torch
+        inputs = [t.detach().requires_grad_() for t in (q, k, v)]
+        out = make(*inputs, causal)()
+        return lambda: torch.autograd.grad(out, inputs, d_o, retain_graph=True)
+    return make_backward
+
+
+def flex_backward(q, k, v, d_o, causal):
+    import torch
+    # Buffers of a forward pass whose backward pass is run again and again are not given away.
+    torch._functorch.config.donated_buffer = False
+    return backward_of(flex)(q, k, v, d_o, causal)
+
+
+class Calls(NamedTuple):
+    """A package's makers; None for what it does not compute."""
+    forward: Callable
+    backward: Callable | None = None
+    deterministic_backward: Callable | None = None
+
+
 def token_major(attention):
     """For libraries that want [batch, seqlen, heads, head_dim]; laid out so before the timing.
     `attention` gets the tensors so, and the mask of the problem."""
@@ -84,10 +112,30 @@ def token_major(attention):
     return make
 
 
+def token_major_backward(attention):
+    """As token_major; the gradients are of tensors that were laid out so before."""
+    def make_backward(q, k, v, d_o, causal):
+        import torch
+        mask = mask_of(q, k, causal)
+        inputs = [t.transpose(1, 2).contiguous().requires_grad_() for t in (q, k, v)]
+        d_o = d_o.transpose(1, 2).contiguous()
+        out = attention(*inputs, mask)
+        out = out[0] if isinstance(out, tuple) else out
+
+        def call():
+            return [gradient.transpose(1, 2)
+                    for gradient in torch.autograd.grad(out, inputs, d_o, retain_graph=True)]
+        return call
+    return make_backward
+
+
 def flash_attn(module):
     """FlashAttention 2, 3 and 4, whose causal masks are aligned bottom right."""
-    return token_major(lambda q, k, v, mask: module.flash_attn_func(q, k, v,
-                                                                    causal=mask is not None))
+    def attention(**words):
+        return lambda q, k, v, mask: module.flash_attn_func(q, k, v, causal=mask is not None,
+                                                            **words)
+    return Calls(token_major(attention()), token_major_backward(attention()),
+                 token_major_backward(attention(deterministic=True)))
 
 
 def xformers(module):
@@ -99,7 +147,7 @@ def xformers(module):
         if q.shape[2] != k.shape[2]:
             raise RuntimeError("grouped heads are not asked of xformers here")
         return module.memory_efficient_attention(q, k, v, attn_bias=masks[mask]())
-    return token_major(attention)
+    return Calls(token_major(attention), token_major_backward(attention))
 
 
 def flashinfer(module):
@@ -113,7 +161,7 @@ def flashinfer(module):
         q, k, v = (t[0].transpose(0, 1).contiguous() for t in (q, k, v))
         return lambda: module.single_prefill_with_kv_cache(
             q, k, v, causal=masked, kv_layout="NHD").transpose(0, 1)[None]
-    return make
+    return Calls(make)
 
 
 def flashinfer_decode(module, q, k, v):
@@ -144,19 +192,30 @@ def always(_case):
 
 
 def scores_fit(case):
-    """Backends that write the scores: not where they would be huge, nor where a report would spend
-    its minutes on them."""
-    return (4 * case["batch"] * case["heads_q"] * case["seqlen_q"] * case["seqlen_kv"] <=
+    """Backends that write the scores, in a backward pass several times: not where they would be
+    huge, nor where a report would spend its minutes on them."""
+    matrices = 4 if case.get("pass") == "backward" else 1
+    return (4 * matrices * case["batch"] * case["heads_q"] * case["seqlen_q"] * case["seqlen_kv"] <=
             LARGEST_SCORES and case["suite"] not in ("sweep", "decode"))
 
 
-class Backend:
-    """`make` gives a call for tensors, which runs within `context`; `fits` says for which cases."""
+def fits_flex(case):
+    """It compiles for each shape, so only few suites ask it."""
+    return case["suite"] in ("five", "backward")
 
-    def __init__(self, name, version, make, fits=always,
-                 context=contextlib.nullcontext):
+
+class Backend:
+    """`make` and `make_backward` give a call for tensors, which runs within `context`, or are None;
+    `fits` says for which cases."""
+
+    def __init__(self, name, version, make, fits=always, context=contextlib.nullcontext,
+                 make_backward=None):
         self.name, self.version, self.make, self.fits = name, version, make, fits
-        self.context = context
+        self.context, self.make_backward = context, make_backward
+
+    def computes(self, request):
+        backward = request.get("pass") == "backward"
+        return (self.make_backward if backward else self.make) is not None and self.fits(request)
 
 
 class Package(NamedTuple):
@@ -189,13 +248,18 @@ def package_backends(wanted):
     """Of the packages that can be imported; and why others cannot."""
     found, missing = [], {}
     for package in PACKAGES:
-        if wanted is not None and package.name not in wanted:
+        deterministic = f"{package.name}_deterministic"
+        if wanted is not None and not {package.name, deterministic}.intersection(wanted):
             continue
         try:
             module = importlib.import_module(package.module)
             getattr(module, package.function)
             text = f"{package.distribution} {version_of(package, module)}"
-            found.append(Backend(package.name, text, package.maker(module)))
+            calls = package.maker(module)
+            found.append(Backend(package.name, text, calls.forward, make_backward=calls.backward))
+            if calls.deterministic_backward is not None:
+                found.append(Backend(deterministic, text, None,
+                                     make_backward=calls.deterministic_backward))
         except Exception as error:  # a package that is there but broken, too
             missing[package.module] = first_line(error)
     return found, missing
@@ -212,10 +276,9 @@ def backends(torch, device, option):
     for name in names:
         text = f"{version}, cuDNN {torch.backends.cudnn.version()}" if name == "cudnn" else version
         found.append(Backend(name, text, sdpa(name), scores_fit if name == "math" else always,
-                             sdpa_context(name)))
+                             sdpa_context(name), backward_of(sdpa(name))))
     if device != "cpu":
-        # Compiled again for each shape, so only the five shapes of every report are asked.
-        found.append(Backend("flex", version, flex, lambda case: case["suite"] == "five"))
+        found.append(Backend("flex", version, flex, fits_flex, make_backward=flex_backward))
         more, missing = package_backends(wanted)
         found += more
     if wanted is not None:

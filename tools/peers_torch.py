@@ -8,10 +8,11 @@ backends, FlexAttention, and FlashAttention 2, 3 and 4, FlashInfer and xFormers 
 imported.
 
 A case comes with pieces of N(0, 1) inputs that are repeated to the tensors' sizes, so the
-numbers are those of the other process; rows of the result go back and are judged there. Device time
-of a call: a CUDA graph of calls back to back, events around its replays. On a CPU: wall time.
+numbers are those of the other process; rows of the result go back and are judged there. Of the
+backward pass ("pass": "backward") the forward pass runs once, before the timing. Device time of a call: a CUDA graph of calls back to back, events around its replays. On a CPU: wall time.
 """
 import argparse
+import contextlib
 import ctypes
 import json
 import math
@@ -32,6 +33,12 @@ class CudaTimer:
     def __init__(self, torch):
         self.torch = torch
         self.stream = torch.cuda.Stream()
+
+    def context(self):
+        """Within it, work goes to the stream that is timed: autograd runs a backward pass where the
+        forward pass ran."""
+        self.torch.cuda.synchronize()
+        return self.torch.cuda.stream(self.stream)
 
     def _graph(self, call, calls):
         graph = self.torch.cuda.CUDAGraph()
@@ -81,6 +88,8 @@ class CudaTimer:
 
 class CpuTimer:
     """Wall time, as bench/time/timing.cpp has it."""
+
+    context = contextlib.nullcontext
 
     def samples(self, call, limits):
         def measure(calls):
@@ -150,28 +159,41 @@ class Server:
         q = self.tensor(request, "q", request["heads_q"], request["seqlen_q"])
         k = self.tensor(request, "k", request["heads_kv"], request["seqlen_kv"])
         v = self.tensor(request, "v", request["heads_kv"], request["seqlen_kv"])
-        return {"backends": [self.computed(request, backend, q, k, v)
-                             for backend in self.backends if backend.fits(request)]}
+        d_o = None
+        if request.get("pass") == "backward":
+            d_o = self.tensor(request, "d_o", request["heads_q"], request["seqlen_q"])
+        return {"backends": [self.computed(request, backend, q, k, v, d_o)
+                             for backend in self.backends if backend.computes(request)]}
 
-    def computed(self, request, backend, q, k, v):
+    def computed(self, request, backend, q, k, v, d_o):
         answer = {"name": backend.name, "version": backend.version}
         try:
-            with self.torch.no_grad(), backend.context():
-                call = backend.make(q, k, v, request["causal"])
-                out = call()
-            answer["finite"] = bool(self.torch.isfinite(out).all().item())
-            answer["rows"] = f"rows.{backend.name}"
-            self.write_rows(out, request, answer["rows"])
+            with backend.context(), self.timer.context():
+                if d_o is None:
+                    with self.torch.no_grad():
+                        call = backend.make(q, k, v, request["causal"])
+                        parts = [(call(), request["blocks"])]
+                else:
+                    call = backend.make_backward(q, k, v, d_o, request["causal"])
+                    blocks = request["blocks_q"], request["blocks_kv"], request["blocks_kv"]
+                    parts = list(zip(call(), blocks))
+                answer["finite"] = all(bool(self.torch.isfinite(out).all().item())
+                                       for out, _ in parts)
+                answer["rows"] = f"rows.{backend.name}"
+                self.write_rows(parts, request, answer["rows"])
             self.calls[backend.name] = backend, call
         except Exception as error:  # a refusal, or what a package makes of it
             answer["error"] = first_line(error)
         return answer
 
-    def write_rows(self, out, request, name):
+    def write_rows(self, parts, request, name):
+        """Of tensors and their blocks."""
         with open(pathlib.Path(request["folder"]) / name, "wb") as file:
-            for batch, head, first, count in request["blocks"]:
-                rows = out[batch, head, first:first + count].contiguous().cpu()
-                file.write(ctypes.string_at(rows.data_ptr(), rows.numel() * rows.element_size()))
+            for out, blocks in parts:
+                for batch, head, first, count in blocks:
+                    rows = out[batch, head, first:first + count].contiguous().cpu()
+                    file.write(ctypes.string_at(rows.data_ptr(),
+                                                rows.numel() * rows.element_size()))
 
     def time(self, request):
         backend, call = self.calls[request["backend"]]

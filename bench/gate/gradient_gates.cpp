@@ -115,8 +115,39 @@ double norm_of_terms(std::string_view name, const cpu::SquaredTerms& squares) {
   return 0;
 }
 
-// The looser limits of the types that the numbers of a gradient pass through.
-GradientLimits limits_of(const Problem& problem, DType gradient) {
+std::string first_failure(const HostBackward& host, const GradientReferences& reference,
+                          Verdict& verdict) {
+  for (const auto* const tensors : {&host.forward.tensors, &host.tensors}) {
+    for (const auto& [name, tensor] : *tensors) {
+      if (!tensor.canaries_intact()) {
+        return fmt::format("{}: bytes outside of its elements were written", name);
+      }
+    }
+  }
+  std::string failure;  // the first; the others' errors count all the same
+  for (const auto& [name, right] : reference) {
+    const HostTensor& got = host.at(name);
+    std::string one = judge_gradient(
+        name, got, right, gradient_limits(host.forward.problem, got.desc().dtype), verdict);
+    if (failure.empty()) failure = std::move(one);
+  }
+  return failure;
+}
+
+}  // namespace
+
+GradientLimits gradient_limits(DType dtype) {
+  switch (dtype) {
+    case DType::f16:
+      return {.relative_error = 3e-3, .naive_allowance = 5e-4};
+    case DType::bf16:
+      return {.relative_error = 1.2e-2, .naive_allowance = 4e-3};
+    default:
+      return {.relative_error = 5e-6, .naive_allowance = 1e-5};
+  }
+}
+
+GradientLimits gradient_limits(const Problem& problem, DType gradient) {
   GradientLimits out = gradient_limits(problem.q.dtype);
   for (const DType dtype : {problem.o.dtype, gradient}) {
     const GradientLimits other = gradient_limits(dtype);
@@ -125,9 +156,40 @@ GradientLimits limits_of(const Problem& problem, DType gradient) {
   return out;
 }
 
-std::string judge_one(const std::string& name, const HostTensor& got,
-                      const GradientReference& reference, const GradientLimits& limits,
-                      Verdict& verdict) {
+GradientLimits gradient_limits(const Problem& problem, const Gradients& gradients) {
+  GradientLimits out = gradient_limits(problem.q.dtype);
+  for_each_gradient(gradients, [&](std::string_view, const TensorDesc& desc) {
+    const GradientLimits one = gradient_limits(problem, desc.dtype);
+    if (one.relative_error > out.relative_error) out = one;
+  });
+  return out;
+}
+
+Result<GradientReferences> compute_reference(HostBackward& host, int threads, bool is_random) {
+  cpu::SquaredTerms squares;
+  const Result<Outputs> right = run_reference(host, threads, squares);
+  if (!right.ok()) return right.status();
+  const Result<Outputs> naive = run_naive(host, threads);
+  if (!naive.ok()) return naive.status();
+  GradientReferences references;
+  for (const auto& [name, tensor] : *right) {
+    GradientReference& one = references[name];
+    one.values.resize(static_cast<size_t>(tensor.elements()));
+    for (size_t i = 0; i < one.values.size(); ++i) {
+      one.values[i] = tensor.get(static_cast<int64_t>(i));
+    }
+    one.norm_of_terms = norm_of_terms(name, squares);
+    one.norm = std::max(norm_of(one.values), one.norm_of_terms);
+    one.is_random = is_random;
+    const Error error = error_of(naive->find(name)->second, one.values, 0);
+    one.naive_max_error = error.largest;
+  }
+  return references;
+}
+
+std::string judge_gradient(const std::string& name, const HostTensor& got,
+                           const GradientReference& reference, const GradientLimits& limits,
+                           Verdict& verdict) {
   // How far terms cancel: what is allowed of an element is of its terms.
   const double own = norm_of(reference.values);
   const double cancelled = own > 0 ? reference.norm / own : 1;
@@ -155,68 +217,6 @@ std::string judge_one(const std::string& name, const HostTensor& got,
                        element(error.worst));
   }
   return {};
-}
-
-std::string first_failure(const HostBackward& host, const GradientReferences& reference,
-                          Verdict& verdict) {
-  for (const auto* const tensors : {&host.forward.tensors, &host.tensors}) {
-    for (const auto& [name, tensor] : *tensors) {
-      if (!tensor.canaries_intact()) {
-        return fmt::format("{}: bytes outside of its elements were written", name);
-      }
-    }
-  }
-  std::string failure;  // the first; the others' errors count all the same
-  for (const auto& [name, right] : reference) {
-    const HostTensor& got = host.at(name);
-    std::string one =
-        judge_one(name, got, right, limits_of(host.forward.problem, got.desc().dtype), verdict);
-    if (failure.empty()) failure = std::move(one);
-  }
-  return failure;
-}
-
-}  // namespace
-
-GradientLimits gradient_limits(DType dtype) {
-  switch (dtype) {
-    case DType::f16:
-      return {.relative_error = 3e-3, .naive_allowance = 5e-4};
-    case DType::bf16:
-      return {.relative_error = 1.2e-2, .naive_allowance = 4e-3};
-    default:
-      return {.relative_error = 5e-6, .naive_allowance = 1e-5};
-  }
-}
-
-GradientLimits gradient_limits(const Problem& problem, const Gradients& gradients) {
-  GradientLimits out = gradient_limits(problem.q.dtype);
-  for_each_gradient(gradients, [&](std::string_view, const TensorDesc& desc) {
-    const GradientLimits one = limits_of(problem, desc.dtype);
-    if (one.relative_error > out.relative_error) out = one;
-  });
-  return out;
-}
-
-Result<GradientReferences> compute_reference(HostBackward& host, int threads, bool is_random) {
-  cpu::SquaredTerms squares;
-  const Result<Outputs> right = run_reference(host, threads, squares);
-  if (!right.ok()) return right.status();
-  const Result<Outputs> naive = run_naive(host, threads);
-  if (!naive.ok()) return naive.status();
-  GradientReferences references;
-  for (const auto& [name, tensor] : *right) {
-    GradientReference& one = references[name];
-    one.values.resize(static_cast<size_t>(tensor.elements()));
-    for (size_t i = 0; i < one.values.size(); ++i) {
-      one.values[i] = tensor.get(static_cast<int64_t>(i));
-    }
-    one.norm = std::max(norm_of(one.values), norm_of_terms(name, squares));
-    one.is_random = is_random;
-    const Error error = error_of(naive->find(name)->second, one.values, 0);
-    one.naive_max_error = error.largest;
-  }
-  return references;
 }
 
 Verdict judge(const HostBackward& host, const GradientReferences& reference) {

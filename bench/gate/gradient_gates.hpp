@@ -20,6 +20,10 @@ struct GradientLimits {
 
 GradientLimits gradient_limits(DType dtype);
 
+// What a gradient of that type is held to: the looser limits of the types that its numbers pass
+// through.
+GradientLimits gradient_limits(const Problem& problem, DType gradient);
+
 // The loosest that a gradient of the problem is held to.
 GradientLimits gradient_limits(const Problem& problem, const Gradients& gradients);
 
@@ -30,6 +34,7 @@ struct GradientReference {
   double naive_max_error = 0;
   // What errors are relative to: the norm of the gradient, or of the terms that it is a sum of.
   double norm = 0;
+  double norm_of_terms = 0;
   bool is_random = false;  // of a random problem, of which few rows may have a gradient
 };
 using GradientReferences = std::map<std::string, GradientReference, std::less<>>;
@@ -38,6 +43,12 @@ using GradientReferences = std::map<std::string, GradientReference, std::less<>>
 // `is_random`: where an element is larger than the root mean square, errors may be relative to it.
 Result<GradientReferences> compute_reference(HostBackward& host, int threads = 0,
                                              bool is_random = false);
+
+// Judges one gradient, or some rows of it: the first gate that failed, in words. The largest errors
+// are put into `verdict`.
+std::string judge_gradient(const std::string& name, const HostTensor& got,
+                           const GradientReference& reference, const GradientLimits& limits,
+                           Verdict& verdict);
 
 // Judges the gradients in `host`, and canaries around every tensor. Verdict::relative_error and
 // max_error are the largest of all gradients; max_scaled_error is in the root mean square of the

@@ -29,6 +29,14 @@ std::string text_of(const Json& value, const char* name) {
   return printable(found->get<std::string>().substr(0, 300));
 }
 
+Json json_of(const std::vector<RowBlock>& blocks) {
+  Json list = Json::array();
+  for (const RowBlock& rows : blocks) {
+    list.push_back({rows.batch, rows.head, rows.first, rows.count});
+  }
+  return list;
+}
+
 }  // namespace
 
 // The helper lies beside the sources: in the folder we are called from, or above the program.
@@ -48,6 +56,11 @@ std::string peers_script(const std::string& option) {
 bool may_be_timed(const Verdict& verdict) {
   constexpr double kLargestError = 2e-2;
   return verdict.passed || verdict.max_scaled_error <= kLargestError;
+}
+
+bool gradients_may_be_timed(const Verdict& verdict) {
+  constexpr double kLargestError = 5e-2;
+  return verdict.passed || verdict.relative_error <= kLargestError;
 }
 
 Result<std::unique_ptr<Peers>> Peers::start(const std::string& script, Device device, int threads,
@@ -74,7 +87,7 @@ Status Peers::greet() {
 Status Peers::write_pieces(const TiledInputs& inputs) {
   const std::string dtype(to_string(inputs.dtype()));
   if (written_ == dtype) return {};
-  for (const char* const name : {"q", "k", "v"}) {
+  for (const char* const name : {"q", "k", "v", "d_o"}) {
     std::ofstream file(folder_.path() + "/" + name, std::ios::binary);
     const std::span<const std::byte> piece = inputs.piece(name);
     file.write(reinterpret_cast<const char*>(piece.data()),
@@ -88,33 +101,46 @@ Status Peers::write_pieces(const TiledInputs& inputs) {
 Result<std::vector<PeerVerdict>> Peers::begin(const Case& one, const std::string& suite,
                                               const TiledInputs& inputs,
                                               const SampledReference& reference) {
+  return begin(one, suite, inputs, {{"blocks", json_of(reference.blocks())}},
+               [&](std::span<const std::byte> rows) { return reference.judge_rows(rows); });
+}
+
+Result<std::vector<PeerVerdict>> Peers::begin(const Case& one, const std::string& suite,
+                                              const TiledInputs& inputs,
+                                              const SampledGradients& reference) {
+  return begin(one, suite, inputs,
+               {{"pass", "backward"},
+                {"blocks_q", json_of(reference.blocks_q())},
+                {"blocks_kv", json_of(reference.blocks_kv())}},
+               [&](std::span<const std::byte> rows) { return reference.judge_rows(rows); });
+}
+
+Result<std::vector<PeerVerdict>> Peers::begin(const Case& one, const std::string& suite,
+                                              const TiledInputs& inputs, const Json& pass,
+                                              const Judge& judge) {
   FLASHCORE_RETURN_IF_ERROR(write_pieces(inputs));
-  Json blocks = Json::array();
-  for (const RowBlock& rows : reference.blocks()) {
-    blocks.push_back({rows.batch, rows.head, rows.first, rows.count});
-  }
-  const Result<Json> answer = process_->ask({{"do", "case"},
-                                             {"folder", folder_.path()},
-                                             {"suite", suite},
-                                             {"dtype", to_string(one.dtype)},
-                                             {"batch", one.batch},
-                                             {"heads_q", one.heads_q},
-                                             {"heads_kv", one.heads_kv},
-                                             {"seqlen_q", one.seqlen_q},
-                                             {"seqlen_kv", one.seqlen_kv},
-                                             {"head_dim", one.head_dim},
-                                             {"causal", one.causal},
-                                             {"blocks", blocks}},
-                                            kCaseSeconds);
+  Json request = {{"do", "case"},
+                  {"folder", folder_.path()},
+                  {"suite", suite},
+                  {"dtype", to_string(one.dtype)},
+                  {"batch", one.batch},
+                  {"heads_q", one.heads_q},
+                  {"heads_kv", one.heads_kv},
+                  {"seqlen_q", one.seqlen_q},
+                  {"seqlen_kv", one.seqlen_kv},
+                  {"head_dim", one.head_dim},
+                  {"causal", one.causal}};
+  request.update(pass);
+  const Result<Json> answer = process_->ask(request, kCaseSeconds);
   if (!answer.ok()) return answer.status();
   std::vector<PeerVerdict> verdicts;
   const auto list = answer->find("backends");
   if (list == answer->end() || !list->is_array()) return unsupported("peers: named no backends");
-  for (const Json& item : *list) verdicts.push_back(judge(item, reference));
+  for (const Json& item : *list) verdicts.push_back(verdict_of(item, judge));
   return verdicts;
 }
 
-PeerVerdict Peers::judge(const Json& answer, const SampledReference& reference) const {
+PeerVerdict Peers::verdict_of(const Json& answer, const Judge& judge) const {
   PeerVerdict peer{.name = text_of(answer, "name"),
                    .version = text_of(answer, "version"),
                    .error = text_of(answer, "error"),
@@ -127,7 +153,7 @@ PeerVerdict Peers::judge(const Json& answer, const SampledReference& reference) 
   }
   std::ifstream stream(folder_.path() + "/" + file, std::ios::binary);
   const std::string rows{std::istreambuf_iterator<char>(stream), {}};
-  const Result<Verdict> verdict = reference.judge_rows(std::as_bytes(std::span(rows)));
+  const Result<Verdict> verdict = judge(std::as_bytes(std::span(rows)));
   if (!verdict.ok()) {
     peer.error = verdict.status().message();
     return peer;
@@ -137,7 +163,7 @@ PeerVerdict Peers::judge(const Json& answer, const SampledReference& reference) 
       answer.contains("finite") && answer["finite"].is_boolean() && answer["finite"];
   if (peer.verdict.passed && !finite) {
     peer.verdict.passed = false;
-    peer.verdict.failure = "o has elements that are not finite";
+    peer.verdict.failure = "has elements that are not finite";
   }
   return peer;
 }

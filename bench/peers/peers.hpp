@@ -2,14 +2,18 @@
 // one round of a point at a time, and judged by the reference of the kernels.
 #pragma once
 
+#include <cstddef>
+#include <functional>
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "bench/cases/cases.hpp"
 #include "bench/gate/sampled_gate.hpp"
+#include "bench/gate/sampled_gradients.hpp"
 #include "bench/peers/peer_process.hpp"
 #include "bench/process/temporary_folder.hpp"
 #include "bench/tensors/tiled_inputs.hpp"
@@ -30,6 +34,7 @@ std::string peers_script(const std::string& option);
 
 // Whether a peer computes the same thing; one that only misses a gate does.
 bool may_be_timed(const Verdict& verdict);
+bool gradients_may_be_timed(const Verdict& verdict);
 
 class Peers {
  public:
@@ -52,13 +57,23 @@ class Peers {
                                          const TiledInputs& inputs,
                                          const SampledReference& reference);
 
+  // The same of the backward pass, with the forward pass outside of what is timed.
+  Result<std::vector<PeerVerdict>> begin(const Case& one, const std::string& suite,
+                                         const TiledInputs& inputs,
+                                         const SampledGradients& reference);
+
   // One round of a point of the case.
   Result<Timing> time(const std::string& backend, const Meter& meter, const Protocol& protocol);
   Result<double> host_seconds(const std::string& backend);
 
  private:
+  using Judge = std::function<Result<Verdict>(std::span<const std::byte> rows)>;
+
   Status write_pieces(const TiledInputs& inputs);
-  PeerVerdict judge(const nlohmann::ordered_json& answer, const SampledReference& reference) const;
+  Result<std::vector<PeerVerdict>> begin(const Case& one, const std::string& suite,
+                                         const TiledInputs& inputs,
+                                         const nlohmann::ordered_json& pass, const Judge& judge);
+  PeerVerdict verdict_of(const nlohmann::ordered_json& answer, const Judge& judge) const;
 
   explicit Peers(TemporaryFolder folder) : folder_(std::move(folder)) {}
 

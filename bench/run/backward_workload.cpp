@@ -2,10 +2,11 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <utility>
@@ -14,66 +15,34 @@
 #include "bench/cases/work.hpp"
 #include "bench/device/execution.hpp"
 #include "bench/gate/gradient_gates.hpp"
+#include "bench/run/tiled_tensors.hpp"
 #include "problem/status.hpp"
 
 namespace flashcore::bench {
 namespace {
 
 // Of the fp64 reference and the naive computation, about a second on a core for each 1e9.
-constexpr double kMostOperations = 1e11;  // a gate that takes more is not computed
-constexpr double kLargestWhole = 2e10;    // past it, heads are sampled
+constexpr double kMostOperations = 1e11;  // all gradients that take more are not judged
+constexpr double kLargestWhole = 2e10;    // past it, rows are judged
 
-int64_t heads_kv(const Problem& problem) { return problem.k.shape[0] * problem.k.shape[1]; }
-
-double gate_operations(const Problem& problem, JudgedHeads heads) {
-  const double all = backward_flop(problem);
-  if (heads == JudgedHeads::all) return all;
-  return all / static_cast<double>(heads_kv(problem)) * (problem.dropout_p > 0 ? 1 : 2);
+Status run_forward(HostProblem& host, const std::string& kernel, int threads) {
+  PlanOptions options;
+  options.kernel = kernel;
+  options.threads = threads;
+  const Result<Plan> plan = make_plan(host.problem, options);
+  if (!plan.ok()) return plan.status();
+  return plan->run(host.arguments());
 }
 
-// Elements [begin, begin + elements) of a contiguous tensor.
-std::span<std::byte> elements(HostTensor& tensor, int64_t begin, int64_t count) {
-  const size_t size = size_of(tensor.desc().dtype);
-  return {static_cast<std::byte*>(tensor.data()) + static_cast<size_t>(begin) * size,
-          static_cast<size_t>(count) * size};
-}
-
-// A head of keys and its group of queries, as a problem of its own.
-struct Head {
-  int64_t batch, head;  // of the keys
-  HostBackward host;
-  GradientReferences reference;
-};
-
-// The part of a whole tensor that belongs to a head: [B|1, H|1, ...], or [H] (slopes).
-std::span<std::byte> part_of(HostTensor& whole, const HostTensor& part, const Head& head) {
-  const TensorDesc& desc = whole.desc();
-  const int64_t heads = desc.rank == 1 ? desc.shape[0] : desc.shape[1];
-  const int64_t own_heads = part.desc().rank == 1 ? part.desc().shape[0] : part.desc().shape[1];
-  const int64_t batches = desc.rank == 1 ? 1 : desc.shape[0];
-  const int64_t of_one = whole.elements() / (heads * batches);
-  const int64_t first = heads == 1 ? 0 : head.head * own_heads;
-  const int64_t entry = batches == 1 ? 0 : head.batch;
-  return elements(whole, (entry * heads + first) * of_one, part.elements());
-}
-
-// The description of a tensor with one batch entry and one head of keys.
-TensorDesc of_one_head(const TensorDesc& desc, int64_t heads_of_keys) {
-  std::vector<int64_t> shape(desc.shape.begin(), desc.shape.begin() + desc.rank);
-  const size_t heads = desc.rank == 1 ? 0 : 1;
-  if (desc.rank > 1) shape[0] = 1;
-  if (shape[heads] > 1) shape[heads] /= heads_of_keys;
-  return contiguous(desc.dtype, shape);
-}
-
-class BackwardWorkload final : public Workload {
+class GivenBackward final : public Workload {
  public:
-  static Result<std::unique_ptr<Workload>> make(HostBackward host, const PlanOptions& options,
-                                                JudgedHeads heads, bool is_given) {
-    std::unique_ptr<BackwardWorkload> workload(new BackwardWorkload(std::move(host)));
+  static Result<std::unique_ptr<Workload>> make(HostBackward host, const PlanOptions& options) {
+    std::unique_ptr<GivenBackward> workload(new GivenBackward(std::move(host)));
     workload->device_ = options.device;
-    Status status = heads == JudgedHeads::all ? workload->make_reference(options.threads, is_given)
-                                              : workload->make_samples(options.threads);
+    const HostBackward& made = workload->host_;
+    Status status = judged_by_rows(made.forward.problem, made.gradients)
+                        ? workload->sample(options.threads)
+                        : workload->make_reference(options.threads);
     if (!status.ok()) return status;
     return std::unique_ptr<Workload>(std::move(workload));
   }
@@ -89,103 +58,51 @@ class BackwardWorkload final : public Workload {
 
   Result<Verdict> judge() override {
     FLASHCORE_RETURN_IF_ERROR(executions_.back()->fetch());
-    return heads_.empty() ? bench::judge(host_, reference_) : judge_samples();
+    if (!sampled_) return bench::judge(host_, reference_);
+    Verdict verdict = sampled_->judge(reader());
+    if (verdict.passed) verdict.failure = unwritten();
+    verdict.passed = verdict.failure.empty();
+    return verdict;
   }
 
-  std::string judged() const override {
-    if (heads_.empty()) return "all heads";
-    return fmt::format("{} of {} heads", heads_.size(), heads_kv(host_.forward.problem));
-  }
+  std::string judged() const override { return sampled_ ? sampled_->judged() : "all rows"; }
 
  private:
-  explicit BackwardWorkload(HostBackward host) : host_(std::move(host)) {}
+  explicit GivenBackward(HostBackward host) : host_(std::move(host)) {}
 
-  Status run_forward(HostProblem& host, const std::string& kernel, int threads) {
-    PlanOptions options;
-    options.kernel = kernel;
-    options.threads = threads;
-    const Result<Plan> plan = make_plan(host.problem, options);
-    if (!plan.ok()) return plan.status();
-    return plan->run(host.arguments());
+  ReadElements reader() const {
+    return [this](std::string_view name, int64_t begin, HostTensor& to) {
+      const HostTensor& from = host_.forward.has(name) ? host_.forward.at(name) : host_.at(name);
+      for (int64_t i = 0; i < to.elements(); ++i) to.set(i, from.get(begin + i));
+    };
   }
 
-  Status make_reference(int threads, bool is_given) {
+  Status make_reference(int threads) {
     FLASHCORE_RETURN_IF_ERROR(run_forward(host_.forward, "reference", threads));
-    Result<GradientReferences> reference = compute_reference(host_, threads, is_given);
+    Result<GradientReferences> reference = compute_reference(host_, threads, true);
     if (!reference.ok()) return reference.status();
     reference_ = std::move(*reference);
     return {};
   }
 
-  Status make_samples(int threads) {
-    const Problem& problem = host_.forward.problem;
+  Status sample(int threads) {
     FLASHCORE_RETURN_IF_ERROR(run_forward(host_.forward, "", threads));
-    FLASHCORE_RETURN_IF_ERROR(add_head(0, 0, threads));
-    if (problem.dropout_p > 0) return {};  // its draw depends on the head
-    return add_head(problem.k.shape[0] - 1, problem.k.shape[1] - 1, threads);
-  }
-
-  Status add_head(int64_t batch, int64_t head, int threads) {
-    Head one{batch, head, describe_head(), {}};
-    HostProblem& forward = one.host.forward;
-    for (auto& [name, tensor] : forward.tensors) copy_in(host_.forward.at(name), tensor, one);
-    for (auto& [name, tensor] : one.host.tensors) {
-      if (!is_gradient_output(name)) copy_in(host_.at(name), tensor, one);
-    }
-    FLASHCORE_RETURN_IF_ERROR(run_forward(forward, "reference", threads));
-    for (const char* const name : {"o", "lse"}) {
-      HostTensor& part = forward.at(name);
-      const std::span<std::byte> to = part_of(host_.forward.at(name), part, one);
-      std::memcpy(to.data(), part.data(), to.size());
-    }
-    Result<GradientReferences> reference = compute_reference(one.host, threads);
-    if (!reference.ok()) return reference.status();
-    one.reference = std::move(*reference);
-    heads_.push_back(std::move(one));
+    Result<SampledGradients> sampled =
+        SampledGradients::compute(host_.forward.problem, host_.gradients,
+                                  {.read = reader(),
+                                   .dropout_seed = host_.forward.dropout_seed,
+                                   .dropout_offset = host_.forward.dropout_offset},
+                                  threads);
+    if (!sampled.ok()) return sampled.status();
+    sampled_ = std::move(*sampled);
+    sampled_->write_forward([&](std::string_view name, int64_t begin, const HostTensor& from) {
+      HostTensor& to = host_.forward.at(name);
+      for (int64_t i = 0; i < from.elements(); ++i) to.set(begin + i, from.get(i));
+    });
     return {};
   }
 
-  HostBackward describe_head() const {
-    const int64_t count = host_.forward.problem.k.shape[1];
-    Problem problem = host_.forward.problem;
-    for_each_tensor(host_.forward.problem, [&](std::string_view name, const TensorDesc& desc) {
-      set_tensor(problem, name, of_one_head(desc, count));
-    });
-    HostProblem forward = allocate(problem);
-    forward.dropout_seed = host_.forward.dropout_seed;
-    forward.dropout_offset = host_.forward.dropout_offset;
-    return add_gradients(std::move(forward), plain_gradients(problem), 0);
-  }
-
-  static void copy_in(HostTensor& whole, HostTensor& part, const Head& head) {
-    const std::span<std::byte> from = part_of(whole, part, head);
-    std::memcpy(part.data(), from.data(), from.size());
-  }
-
-  Verdict judge_samples() {
-    Verdict worst;
-    worst.passed = true;
-    for (Head& head : heads_) {
-      for (auto& [name, tensor] : head.host.tensors) {
-        if (is_gradient_output(name)) copy_in(host_.at(name), tensor, head);
-      }
-      const Verdict one = bench::judge(head.host, head.reference);
-      if (worst.passed && !one.passed) {
-        worst.failure =
-            fmt::format("entry {}, head {} of the keys: {}", head.batch, head.head, one.failure);
-        worst.passed = false;
-      }
-      worst.max_error = std::max(worst.max_error, one.max_error);
-      worst.max_scaled_error = std::max(worst.max_scaled_error, one.max_scaled_error);
-      worst.relative_error = std::max(worst.relative_error, one.relative_error);
-      worst.naive_max_error = std::max(worst.naive_max_error, one.naive_max_error);
-    }
-    if (worst.passed) worst.failure = unwritten();
-    worst.passed = worst.failure.empty();
-    return worst;
-  }
-
-  // Of all heads: what was not written, and what was written elsewhere.
+  // Of all rows: what was not written, and what was written elsewhere.
   std::string unwritten() const {
     for (const auto* const tensors : {&host_.forward.tensors, &host_.tensors}) {
       for (const auto& [name, tensor] : *tensors) {
@@ -195,20 +112,130 @@ class BackwardWorkload final : public Workload {
       }
     }
     for (const auto& [name, tensor] : host_.tensors) {
-      const auto bytes = static_cast<size_t>(tensor.elements()) * size_of(tensor.desc().dtype);
-      if (is_gradient_output(name) &&
-          has_nan(tensor.desc().dtype, {static_cast<const std::byte*>(tensor.data()), bytes})) {
+      if (is_gradient_output(name) && has_nan_element(tensor)) {
         return fmt::format("{} has elements that are NaN or were not written", name);
       }
     }
     return {};
   }
 
+  static bool has_nan_element(const HostTensor& tensor) {
+    if (tensor.is_dense()) {
+      return has_nan(tensor.desc().dtype, {static_cast<const std::byte*>(tensor.data()),
+                                           static_cast<size_t>(element_bytes(tensor.desc()))});
+    }
+    for (int64_t i = 0; i < tensor.elements(); ++i) {
+      if (std::isnan(tensor.get(i))) return true;
+    }
+    return false;
+  }
+
   Device device_;
   HostBackward host_;
-  GradientReferences reference_;  // where all heads are judged
-  std::vector<Head> heads_;       // else
+  GradientReferences reference_;             // of all rows
+  std::optional<SampledGradients> sampled_;  // else
   std::vector<std::unique_ptr<Execution>> executions_;
+};
+
+class DeviceBackward final : public TiledBackwardWorkload {
+ public:
+  DeviceBackward(const Problem& problem, const Gradients& gradients,
+                 std::unique_ptr<DeviceMemory> memory)
+      : problem_(problem), gradients_(gradients), tensors_(std::move(memory)) {}
+
+  Status fill(const TiledInputs& inputs) {
+    FLASHCORE_RETURN_IF_ERROR(tensors_.add_input("q", problem_.q, inputs));
+    FLASHCORE_RETURN_IF_ERROR(tensors_.add_input("k", problem_.k, inputs));
+    FLASHCORE_RETURN_IF_ERROR(tensors_.add_input("v", problem_.v, inputs));
+    FLASHCORE_RETURN_IF_ERROR(tensors_.add_input("d_o", gradients_.d_o, inputs));
+    FLASHCORE_RETURN_IF_ERROR(tensors_.add_features(problem_));
+    FLASHCORE_RETURN_IF_ERROR(tensors_.add_memory("o", problem_.o));
+    FLASHCORE_RETURN_IF_ERROR(tensors_.add_memory("lse", *problem_.lse));
+    FLASHCORE_RETURN_IF_ERROR(tensors_.add_output("dq", gradients_.dq));
+    FLASHCORE_RETURN_IF_ERROR(tensors_.add_output("dk", gradients_.dk));
+    return tensors_.add_output("dv", gradients_.dv);
+  }
+
+  Status make_reference(const PlanOptions& options) {
+    Result<SampledGradients> reference = SampledGradients::compute(
+        problem_, gradients_, {.read = tensors_.inputs()}, options.threads);
+    if (!reference.ok()) return reference.status();
+    reference_ = std::move(*reference);
+    FLASHCORE_RETURN_IF_ERROR(run_forward_here(options));
+    return correct_forward();
+  }
+
+  Result<TimedCall> prepare(const Plan& plan) override {
+    FLASHCORE_RETURN_IF_ERROR(tensors_.poison());
+    const size_t bytes = plan.workspace_bytes();
+    const Result<void*> workspace = tensors_.workspace(bytes);
+    if (!workspace.ok()) return workspace.status();
+    const BackwardArguments arguments =
+        bind(gradients_, forward_arguments(),
+             [this](std::string_view name) { return tensors_.pointer(name); });
+    return TimedCall([plan, arguments, memory = *workspace, bytes](Stream stream) {
+      return plan.run(arguments, memory, bytes, stream);
+    });
+  }
+
+  Result<Verdict> judge() override {
+    FLASHCORE_RETURN_IF_ERROR(tensors_.fetch());
+    Verdict verdict = reference_.judge(tensors_.outputs());
+    for (const char* const name : {"dq", "dk", "dv"}) {
+      if (verdict.failure.empty() && tensors_.has_nan(name)) {
+        verdict.failure = std::string(name) + " has elements that are NaN or were not written";
+      }
+    }
+    if (verdict.failure.empty()) verdict.failure = tensors_.overrun();
+    verdict.passed = verdict.failure.empty();
+    return verdict;
+  }
+
+  std::string judged() const override { return reference_.judged(); }
+  const SampledGradients& reference() const override { return reference_; }
+
+ private:
+  Arguments forward_arguments() {
+    return bind(problem_, [this](std::string_view name) { return tensors_.pointer(name); });
+  }
+
+  Status run_forward_here(const PlanOptions& options) {
+    PlanOptions forward;
+    forward.device = options.device;
+    forward.threads = options.threads;
+    const Result<Plan> plan = make_plan(problem_, forward);
+    if (!plan.ok()) return plan.status();
+    const Result<void*> workspace = tensors_.workspace(plan->workspace_bytes());
+    if (!workspace.ok()) return workspace.status();
+    FLASHCORE_RETURN_IF_ERROR(tensors_.memory().synchronise());
+    FLASHCORE_RETURN_IF_ERROR(
+        plan->run(forward_arguments(), *workspace, plan->workspace_bytes(), Stream{}));
+    return tensors_.memory().synchronise();
+  }
+
+  // O and LSE of the heads that are judged are the reference's.
+  Status correct_forward() {
+    HostTensor o(problem_.o), lse(*problem_.lse);
+    const auto elements = [](HostTensor& tensor) {
+      return std::span(static_cast<std::byte*>(tensor.data()),
+                       static_cast<size_t>(element_bytes(tensor.desc())));
+    };
+    FLASHCORE_RETURN_IF_ERROR(tensors_.memory().copy_out(elements(o), tensors_.pointer("o")));
+    FLASHCORE_RETURN_IF_ERROR(tensors_.memory().copy_out(elements(lse), tensors_.pointer("lse")));
+    reference_.write_forward([&](std::string_view name, int64_t begin, const HostTensor& from) {
+      HostTensor& to = name == "o" ? o : lse;
+      const size_t size = size_of(from.desc().dtype);
+      std::memcpy(static_cast<std::byte*>(to.data()) + static_cast<size_t>(begin) * size,
+                  from.data(), static_cast<size_t>(from.elements()) * size);
+    });
+    FLASHCORE_RETURN_IF_ERROR(tensors_.memory().copy_in(tensors_.pointer("o"), elements(o)));
+    return tensors_.memory().copy_in(tensors_.pointer("lse"), elements(lse));
+  }
+
+  Problem problem_;
+  Gradients gradients_;
+  TiledTensors tensors_;
+  SampledGradients reference_;
 };
 
 }  // namespace
@@ -221,22 +248,31 @@ Gradients plain_gradients(const Problem& problem) {
   return gradients;
 }
 
-JudgedHeads judged_heads(const Problem& problem) {
-  return backward_flop(problem) > kLargestWhole && heads_kv(problem) > 2
-             ? JudgedHeads::first_and_last
-             : JudgedHeads::all;
+bool judged_by_rows(const Problem& problem, const Gradients& gradients) {
+  return backward_flop(problem) > kLargestWhole &&
+         SampledGradients::refusal(problem, gradients).empty();
 }
 
-std::string gate_refusal(const Problem& problem, JudgedHeads heads) {
-  const double operations = gate_operations(problem, heads);
-  if (operations <= kMostOperations) return {};
-  return fmt::format("gate: takes {:.2g} operations in fp64, wanted at most {:.2g}", operations,
-                     kMostOperations);
+std::string gate_refusal(const Problem& problem, const Gradients& gradients) {
+  const std::string of_rows = SampledGradients::refusal(problem, gradients);
+  return of_rows.empty() || backward_flop(problem) <= kMostOperations ? "" : of_rows;
 }
 
-Result<std::unique_ptr<Workload>> backward_workload(HostBackward host, const PlanOptions& options,
-                                                    JudgedHeads heads, bool is_given) {
-  return BackwardWorkload::make(std::move(host), options, heads, is_given);
+Result<std::unique_ptr<Workload>> given_backward_workload(HostBackward host,
+                                                          const PlanOptions& options) {
+  return GivenBackward::make(std::move(host), options);
+}
+
+Result<std::unique_ptr<TiledBackwardWorkload>> TiledBackwardWorkload::make(
+    const Problem& problem, const Gradients& gradients, const TiledInputs& inputs,
+    const PlanOptions& options) {
+  FLASHCORE_RETURN_IF_ERROR(check_memory(problem, gradients));
+  Result<std::unique_ptr<DeviceMemory>> memory = device_memory(options.device);
+  if (!memory.ok()) return memory.status();
+  auto workload = std::make_unique<DeviceBackward>(problem, gradients, std::move(*memory));
+  FLASHCORE_RETURN_IF_ERROR(workload->fill(inputs));
+  FLASHCORE_RETURN_IF_ERROR(workload->make_reference(options));
+  return std::unique_ptr<TiledBackwardWorkload>(std::move(workload));
 }
 
 }  // namespace flashcore::bench

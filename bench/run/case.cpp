@@ -50,7 +50,8 @@ class CaseRun {
   Status make_backward_workload();
   Status gate_kernel(Point& point);
   void add_native_peers(TiledWorkload& workload);
-  void add_process_peers(const TiledWorkload& workload);
+  template <class Reference>
+  void add_process_peers(const Reference& reference);
   Status time_all();
   Status time_round(Point& point, const Protocol& protocol);
   void time_hosts();
@@ -104,23 +105,25 @@ Status CaseRun::add_kernels() {
 
 // Kernels whose gate would take too long are refused, and there is no workload.
 Status CaseRun::make_backward_workload() {
-  const JudgedHeads heads = subject_.given ? JudgedHeads::all : judged_heads(problem_);
-  if (const std::string refusal = gate_refusal(problem_, heads); !refusal.empty()) {
+  const Gradients& gradients = *subject_.gradients;
+  const auto keep = [&](auto&& made) {
+    if (!made.ok()) return made.status();
+    workload_ = std::move(*made);
+    return Status();
+  };
+  if (const std::string refusal = gate_refusal(problem_, gradients); !refusal.empty()) {
     for (Point& point : points_) {
       if (point.refusal.empty()) point.refusal = refusal;
     }
     return {};
   }
-  FLASHCORE_RETURN_IF_ERROR(check_memory(problem_, *subject_.gradients));
-  Result<HostBackward> host = subject_.given
-                                  ? subject_.given->load(*subject_.gradients)
-                                  : add_gradients(fill(subject_.one, 0), *subject_.gradients, 0);
+  if (!subject_.given) {
+    return keep(TiledBackwardWorkload::make(problem_, gradients, setting_.inputs, setting_.plan));
+  }
+  FLASHCORE_RETURN_IF_ERROR(check_memory(problem_, gradients));
+  Result<HostBackward> host = subject_.given->load(gradients);
   if (!host.ok()) return host.status();
-  Result<std::unique_ptr<Workload>> made =
-      backward_workload(std::move(*host), setting_.plan, heads, subject_.given.has_value());
-  if (!made.ok()) return made.status();
-  workload_ = std::move(*made);
-  return {};
+  return keep(given_backward_workload(std::move(*host), setting_.plan));
 }
 
 Status CaseRun::make_workload() {
@@ -189,10 +192,12 @@ void CaseRun::add_native_peers(TiledWorkload& workload) {
   }
 }
 
-void CaseRun::add_process_peers(const TiledWorkload& workload) {
+// Judged by the reference of the kernels, of the pass that is timed.
+template <class Reference>
+void CaseRun::add_process_peers(const Reference& reference) {
   step("", "peers");
   const Result<std::vector<PeerVerdict>> verdicts =
-      setting_.peers->begin(subject_.one, subject_.suite, setting_.inputs, workload.reference());
+      setting_.peers->begin(subject_.one, subject_.suite, setting_.inputs, reference);
   if (!verdicts.ok()) {
     notes_.push_back(subject_.name() + ": " + verdicts.status().message());
     return;
@@ -202,6 +207,7 @@ void CaseRun::add_process_peers(const TiledWorkload& workload) {
     point.name = peer.name;
     point.version = peer.version;
     point.kind = Kind::peer_process;
+    point.of_gradients = subject_.gradients.has_value();
     point.error = peer.error;
     if (point.error.empty()) point.error = setting_.lost(subject_, point.name);
     if (peer.error.empty()) point.verdict = peer.verdict;
@@ -288,10 +294,12 @@ Result<Json> CaseRun::run() {
     FLASHCORE_RETURN_IF_ERROR(gate_kernel(point));
   }
   phase_ended("gates");
-  auto* const tiled = dynamic_cast<TiledWorkload*>(workload_.get());
-  if (tiled != nullptr && features_text(subject_.one).empty()) {
-    add_native_peers(*tiled);
-    if (setting_.peers != nullptr) add_process_peers(*tiled);
+  if (features_text(subject_.one).empty()) {
+    auto* const forward = dynamic_cast<TiledWorkload*>(workload_.get());
+    const auto* const backward = dynamic_cast<TiledBackwardWorkload*>(workload_.get());
+    if (forward != nullptr) add_native_peers(*forward);
+    if (forward != nullptr && setting_.peers != nullptr) add_process_peers(forward->reference());
+    if (backward != nullptr && setting_.peers != nullptr) add_process_peers(backward->reference());
   }
   phase_ended("peers");
   FLASHCORE_RETURN_IF_ERROR(time_all());

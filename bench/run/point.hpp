@@ -19,6 +19,7 @@ struct Point {
 
   std::string name, version, fingerprint;
   Kind kind = Kind::kernel;
+  bool of_gradients = false;
   std::string refusal, error;
   std::optional<Verdict> verdict;
   TimedCall call;                                  // of what runs in this process
@@ -30,7 +31,8 @@ struct Point {
   bool is_peer() const { return kind != Kind::kernel; }
   bool timed() const {
     if (!refusal.empty() || !error.empty() || !verdict) return false;
-    return is_peer() ? may_be_timed(*verdict) : verdict->passed;
+    if (!is_peer()) return verdict->passed;
+    return of_gradients ? gradients_may_be_timed(*verdict) : may_be_timed(*verdict);
   }
 };
 

@@ -170,6 +170,7 @@ void Run::find_native_peers() {
       peers_.reset();
     }
   }
+  if (options_.backward) return;  // those of this process have a forward pass only
   const std::vector<std::string> wanted =
       options_.backends == "auto" ? std::vector<std::string>() : split(options_.backends, ',');
   NativePeers native = native_peers(plan_.device, plan_.threads, wanted);

@@ -9,7 +9,7 @@ namespace flashcore::bench {
 
 TiledInputs::TiledInputs(DType dtype) : dtype_(dtype) {
   uint64_t seed = 0;
-  for (const char* const name : {"q", "k", "v"}) {
+  for (const char* const name : {"q", "k", "v", "d_o"}) {
     HostTensor piece(TensorDesc::contiguous(dtype, {kPieceElements}));
     Random random(++seed);
     piece.fill([&] { return random.normal(); });

@@ -24,7 +24,7 @@ class TiledInputs {
  public:
   static constexpr int64_t kPieceElements = (1 << 20) + 8;
 
-  // Pieces of q, k and v.
+  // Pieces of q, k, v and d_o.
   explicit TiledInputs(DType dtype);
 
   DType dtype() const { return dtype_; }

@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <string>
 
@@ -53,7 +55,7 @@ TEST_F(BenchBackward, WritesEvidenceThatNamesThePass) {
   ASSERT_EQ(found["cases"].size(), 2U);
   const ordered_json& one = found["cases"][0];
   EXPECT_EQ(one["pass"], "backward");
-  EXPECT_EQ(one["judged"], "all heads");
+  EXPECT_EQ(one["judged"], "all rows");
   // 5 queries see 5 to 9 of 9 keys.
   EXPECT_EQ(one["flop"], 10.0 * 4 * 8 * (5 + 6 + 7 + 8 + 9));
   // q, o, dO, dQ and k, v, dK, dV, once.
@@ -116,18 +118,65 @@ TEST_F(BenchBackward, IsComparedWithABackwardRunOnly) {
 TEST_F(BenchBackward, AGateThatTakesTooLongIsARefusal) {
   const std::string cases =
       scratch.write("large.json", R"({"schema": "flashcore-cases", "version": 1, "cases": [
-        {"name": "large", "dtype": "bf16", "batch": 1, "heads_q": 1, "seqlen_q": 65536,
+        {"name": "large", "dtype": "f32", "batch": 1, "heads_q": 1, "seqlen_q": 65536,
          "head_dim": 128}]})");
   const json result = document({"bench", "--backward", "--cases", cases, "--device", "cpu"});
   const json one = result["cases"][0];
   EXPECT_EQ(one["judged"], "nothing");
-  EXPECT_THAT(one["rows"][0]["refusal"].get<std::string>(), HasSubstr("gate: takes 5.5e+12"));
+  EXPECT_THAT(one["rows"][0]["refusal"].get<std::string>(), HasSubstr("gate: takes 4.4e+12"));
   EXPECT_TRUE(one["rows"][0]["times"].empty());
 }
 
+// Of a long problem rows are judged.
+TEST_F(BenchBackward, JudgesRowsOfLongProblems) {
+  const std::string cases =
+      scratch.write("long.json", R"({"schema": "flashcore-cases", "version": 1, "cases": [
+        {"name": "long", "dtype": "f16", "batch": 1, "heads_q": 1, "seqlen_q": 4096,
+         "head_dim": 64, "causal": true}]})");
+  const json result = document({"bench", "--backward", "--cases", cases, "--device", "cpu"});
+  const json one = result["cases"][0];
+  EXPECT_THAT(one["judged"].get<std::string>(), HasSubstr(" of dK and dV"));
+  EXPECT_EQ(one["rows"][0]["gate"]["passed"], true) << one;
+  EXPECT_GT(one["rows"][0]["gate"]["relative_error"], 0);
+  EXPECT_FALSE(one["rows"][0]["times"].empty());
+}
+
+struct BackwardPeers : BenchBackward {
+  ordered_json with_peer(const std::string& fault) {
+    const std::string plain =
+        scratch.write("plain.json", R"({"schema": "flashcore-cases", "version": 1, "cases": [
+          {"name": "one", "dtype": "f32", "batch": 2, "heads_q": 4, "heads_kv": 2, "seqlen_q": 5,
+           "seqlen_kv": 9, "head_dim": 8, "causal": true},
+          {"name": "softcap", "dtype": "f32", "batch": 1, "heads_q": 1, "seqlen_q": 3,
+           "head_dim": 8, "softcap": 30}]})");
+    Words all = words({"--peers", FLASHCORE_PEERS, "--backends", "plain"});
+    *std::next(std::find(all.begin(), all.end(), "--cases")) = plain;
+    EXPECT_EQ(flashcore_command(all, {"PEER_FAULT=" + fault}).exit_code, 0);
+    return evidence();
+  }
+};
+
+TEST_F(BackwardPeers, AreJudgedAndTimed) {
+  const ordered_json found = with_peer("");
+  const ordered_json& rows = found["cases"][0]["rows"];
+  ASSERT_EQ(rows.size(), 2U);
+  EXPECT_EQ(rows[1]["implementation"], "plain");
+  EXPECT_EQ(rows[1]["gate"]["passed"], true) << rows[1];
+  EXPECT_LT(rows[1]["gate"]["relative_error"], 1e-6);
+  EXPECT_DOUBLE_EQ(rows[1]["times"]["wall"]["p50_us"], 3000);
+  EXPECT_EQ(rows[0]["times"]["wall"]["fastest_peer"], "plain");
+  EXPECT_EQ(found["cases"][1]["rows"].size(), 1U);  // no peer is asked for a softcap
+}
+
+TEST_F(BackwardPeers, ThatAreWrongHaveNoTime) {
+  const ordered_json found = with_peer("wrong");
+  const ordered_json& row = found["cases"][0]["rows"][1];
+  EXPECT_EQ(row["gate"]["passed"], false);
+  EXPECT_THAT(row["gate"]["failure"].get<std::string>(), HasSubstr("dq: relative error is"));
+  EXPECT_TRUE(row["times"].empty());
+}
+
 TEST_F(BenchBackward, RefusesWhatItCannotDo) {
-  expect_refused(words({"--peers", "auto"}), 2,
-                 "--peers: is 'auto' with --backward, wanted none: no peer here computes");
   expect_refused(words({"--d-o", "q"}), 2,
                  "--d-o: is given for suites or cases, wanted it with --shape or files");
   expect_refused(words({"--gradients", "dq"}), 2, "--gradients: is given for suites or cases");

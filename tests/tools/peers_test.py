@@ -159,7 +159,7 @@ class Peers(unittest.TestCase):
         pair = (Tensor(1, 3, 2, 8), None)
         for out in (None, pair):
             make = peers_backends.flash_attn(
-                types.SimpleNamespace(flash_attn_func=self.record("fa", out)))
+                types.SimpleNamespace(flash_attn_func=self.record("fa", out))).forward
             for lengths in LENGTHS:
                 for causal in (False, True):
                     _, tensors, words, result = self.one_call(make, *problem(*lengths), causal)
@@ -174,7 +174,7 @@ class Peers(unittest.TestCase):
         ops.fmha, ops.LowerTriangularMask = fmha, lambda: "top left"
         ops.memory_efficient_attention = self.record("xformers")
         self.install(ops, types.ModuleType("xformers"))
-        make = peers_backends.xformers(ops)
+        make = peers_backends.xformers(ops).forward
         expected = {(4, 4): "top left", (1, 4): None, (3, 5): "bottom right",
                     (5, 3): "bottom right"}
         for lengths, bias in expected.items():
@@ -194,7 +194,7 @@ class Peers(unittest.TestCase):
             run = staticmethod(self.record("decode"))
 
         module = types.SimpleNamespace(BatchDecodeWithPagedKVCacheWrapper=Wrapper)
-        make = peers_backends.flashinfer(module)
+        make = peers_backends.flashinfer(module).forward
         for heads_q, heads_kv, matrix_units in ((8, 2, True), (4, 4, False)):
             _, (queries, caches), _, out = self.one_call(
                 make, *problem(1, 48, heads_q, heads_kv, batch=2), True)
@@ -210,7 +210,7 @@ class Peers(unittest.TestCase):
 
     def test_flashinfer_prefill(self):
         module = types.SimpleNamespace(single_prefill_with_kv_cache=self.record("prefill"))
-        make = peers_backends.flashinfer(module)
+        make = peers_backends.flashinfer(module).forward
         for causal in (False, True):
             _, tensors, words, out = self.one_call(make, *problem(3, 5), causal)
             self.assertEqual(words, {"causal": causal, "kv_layout": "NHD"})
@@ -227,7 +227,8 @@ class Peers(unittest.TestCase):
         with mock.patch.object(importlib.metadata, "version", return_value="4.0.0b36"):
             found, missing = peers_backends.package_backends(None)
         self.assertEqual([(one.name, one.version) for one in found],
-                         [("fa4", "flash-attn-4 4.0.0b36")])
+                         [("fa4", "flash-attn-4 4.0.0b36"),
+                          ("fa4_deterministic", "flash-attn-4 4.0.0b36")])
         self.assertIn("flash_attn_func", missing["flash_attn"])
         self.assertEqual(set(missing), {"flash_attn", "flash_attn_interface", "flashinfer",
                                         "xformers.ops"})

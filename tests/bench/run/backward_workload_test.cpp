@@ -1,5 +1,4 @@
-// The gate of `bench --backward`: what it passes and fails, where all heads are judged and where the
-// first and the last are.
+// The gate of `bench --backward`: what it passes and fails, of given problems and of suites.
 #include "bench/run/backward_workload.hpp"
 
 #include <gmock/gmock.h>
@@ -29,12 +28,21 @@ Case small_case() {
           .causal = true};
 }
 
-std::unique_ptr<Workload> workload_of(const Case& one, JudgedHeads heads) {
+enum class Of { given, suite };
+
+std::unique_ptr<Workload> workload_of(const Case& one, Of of) {
   const Problem problem = to_problem(one);
-  Result<std::unique_ptr<Workload>> made = backward_workload(
-      add_gradients(fill(one, 3), plain_gradients(problem), 3), PlanOptions{}, heads, false);
+  const Gradients gradients = plain_gradients(problem);
+  if (of == Of::given) {
+    Result<std::unique_ptr<Workload>> made =
+        given_backward_workload(add_gradients(fill(one, 3), gradients, 3), PlanOptions{});
+    EXPECT_TRUE(made.ok()) << made.status().message();
+    return std::move(*made);
+  }
+  Result<std::unique_ptr<TiledBackwardWorkload>> made =
+      TiledBackwardWorkload::make(problem, gradients, TiledInputs(one.dtype), PlanOptions{});
   EXPECT_TRUE(made.ok()) << made.status().message();
-  return made.ok() ? std::move(*made) : nullptr;
+  return std::move(*made);
 }
 
 // What the gate says of a plan, which need not be of the workload's problem.
@@ -50,17 +58,17 @@ Verdict verdict_of(Workload& workload, const Problem& problem, const Gradients& 
 
 TEST(BackwardWorkload, PassesWhatIsRight) {
   Case one = small_case();
-  for (const JudgedHeads heads : {JudgedHeads::all, JudgedHeads::first_and_last}) {
+  for (const Of of : {Of::given, Of::suite}) {
     for (const bool featured : {false, true}) {
       one.bias = featured ? std::optional(DType::f16) : std::nullopt;
       one.mask = one.alibi = featured;
       one.softcap = featured ? 20 : 0;
-      const auto workload = workload_of(one, heads);
+      const auto workload = workload_of(one, of);
       const Problem problem = to_problem(one);
       const Verdict verdict = verdict_of(*workload, problem, plain_gradients(problem));
       EXPECT_TRUE(verdict.passed) << verdict.failure;
       EXPECT_GT(verdict.relative_error, 0);
-      EXPECT_EQ(workload->judged(), heads == JudgedHeads::all ? "all heads" : "2 of 6 heads");
+      EXPECT_EQ(workload->judged(), "all rows");
     }
   }
 }
@@ -69,31 +77,32 @@ TEST(BackwardWorkload, PassesWhatIsRight) {
 TEST(BackwardWorkload, WithDropoutTheFirstHeadIsJudged) {
   Case one = small_case();
   one.dropout_p = 0.4f;
-  const auto workload = workload_of(one, JudgedHeads::first_and_last);
+  const auto workload = workload_of(one, Of::suite);
   const Problem problem = to_problem(one);
   const Verdict verdict = verdict_of(*workload, problem, plain_gradients(problem));
   EXPECT_TRUE(verdict.passed) << verdict.failure;
-  EXPECT_EQ(workload->judged(), "1 of 6 heads");
+  EXPECT_EQ(workload->judged(), "80 of 480 rows of dQ, 50 of 300 of dK and dV");
 }
 
 TEST(BackwardWorkload, FailsWrongNumbers) {
-  for (const JudgedHeads heads : {JudgedHeads::all, JudgedHeads::first_and_last}) {
-    const auto workload = workload_of(small_case(), heads);
+  for (const Of of : {Of::given, Of::suite}) {
+    const auto workload = workload_of(small_case(), of);
     Problem other = to_problem(small_case());
     other.softmax_scale = 0.26f;  // for 1 / sqrt(16)
     const Verdict verdict = verdict_of(*workload, other, plain_gradients(other));
     EXPECT_FALSE(verdict.passed);
     EXPECT_THAT(verdict.failure, HasSubstr("relative error is"));
-    if (heads == JudgedHeads::first_and_last) {
-      EXPECT_THAT(verdict.failure, StartsWith("entry 0, head 0 of the keys: "));
+    if (of == Of::suite) {
+      EXPECT_THAT(verdict.failure, StartsWith("entry 0, head 0, rows from 0: dq"));
     }
   }
 }
 
 // Of a plan of fewer batch entries, `stride_factor` entries apart.
-Verdict verdict_of_fewer(Workload& workload, int64_t batch, int64_t stride_factor) {
-  Problem problem = to_problem(small_case());
-  for_each_tensor(to_problem(small_case()), [&](std::string_view name, const TensorDesc& desc) {
+Verdict verdict_of_fewer(Workload& workload, const Case& one, int64_t batch,
+                         int64_t stride_factor) {
+  Problem problem = to_problem(one);
+  for_each_tensor(to_problem(one), [&](std::string_view name, const TensorDesc& desc) {
     TensorDesc fewer = desc;
     fewer.shape[0] = batch;
     fewer.stride[0] *= stride_factor;
@@ -108,30 +117,63 @@ Verdict verdict_of_fewer(Workload& workload, int64_t batch, int64_t stride_facto
 }
 
 TEST(BackwardWorkload, FailsWhatWasNotWritten) {
-  for (const JudgedHeads heads : {JudgedHeads::all, JudgedHeads::first_and_last}) {
-    const auto workload = workload_of(small_case(), heads);
-    // The last entry, and one in the middle, whose heads are not among the first and the last.
-    EXPECT_FALSE(verdict_of_fewer(*workload, 2, 1).passed);
-    const Verdict middle = verdict_of_fewer(*workload, 2, 2);
-    EXPECT_FALSE(middle.passed);
-    if (heads == JudgedHeads::first_and_last) {
-      EXPECT_THAT(middle.failure, HasSubstr("NaN or were not written"));
-    }
-    EXPECT_TRUE(verdict_of_fewer(*workload, 3, 1).passed);  // the test itself
+  for (const Of of : {Of::given, Of::suite}) {
+    const auto workload = workload_of(small_case(), of);
+    // The last entry, and one in the middle.
+    EXPECT_FALSE(verdict_of_fewer(*workload, small_case(), 2, 1).passed);
+    EXPECT_FALSE(verdict_of_fewer(*workload, small_case(), 2, 2).passed);
+    EXPECT_TRUE(verdict_of_fewer(*workload, small_case(), 3, 1).passed);  // the test itself
   }
 }
 
-TEST(BackwardWorkload, ALargeGateIsSampledAndALargerOneRefused) {
+// With dropout the last entry is not judged, but must have been written.
+TEST(BackwardWorkload, FailsWhatWasNotWrittenWhereNothingIsJudged) {
   Case one = small_case();
-  EXPECT_EQ(judged_heads(to_problem(one)), JudgedHeads::all);
+  one.dropout_p = 0.4f;
+  const auto workload = workload_of(one, Of::suite);
+  EXPECT_THAT(verdict_of_fewer(*workload, one, 2, 1).failure, HasSubstr("NaN or were not written"));
+  EXPECT_TRUE(verdict_of_fewer(*workload, one, 3, 1).passed);  // the test itself
+}
+
+TEST(BackwardWorkload, ALargeGateIsOfRows) {
+  Case one = small_case();
+  const auto by_rows = [&] {
+    return judged_by_rows(to_problem(one), plain_gradients(to_problem(one)));
+  };
+  EXPECT_FALSE(by_rows());
   one.seqlen_q = one.seqlen_kv = 4096;
   one.head_dim = 128;
-  EXPECT_EQ(judged_heads(to_problem(one)), JudgedHeads::first_and_last);
-  EXPECT_EQ(gate_refusal(to_problem(one), JudgedHeads::first_and_last), "");
-  EXPECT_THAT(gate_refusal(to_problem(one), JudgedHeads::all), StartsWith("gate: takes 1.3e+11"));
-  one.seqlen_q = one.seqlen_kv = 32768;
-  EXPECT_THAT(gate_refusal(to_problem(one), JudgedHeads::first_and_last),
-              HasSubstr("wanted at most 1e+11"));
+  EXPECT_TRUE(by_rows());
+  one.bias = DType::f16;
+  const Problem problem = to_problem(one);
+  EXPECT_TRUE(by_rows());
+  EXPECT_FALSE(judged_by_rows(problem, gradients_of(problem, false)));
+  EXPECT_THAT(gate_refusal(problem, gradients_of(problem, false)),
+              StartsWith("gate: d_bias is a sum over more rows than are judged"));
+  EXPECT_EQ(gate_refusal(problem, plain_gradients(problem)), "");
+}
+
+// A given problem past the limit of whole gradients, with gaps between its rows.
+TEST(BackwardWorkload, AGivenProblemIsSampled) {
+  Case one = small_case();
+  one.batch = 4, one.heads_q = one.heads_kv = 16;
+  one.seqlen_q = one.seqlen_kv = 2100;
+  Problem problem = to_problem(one);
+  for (TensorDesc* const tensor : {&problem.q, &problem.k, &problem.v, &problem.o}) {
+    tensor->stride = {2100 * 16 * 17, 17, 16 * 17, 1};
+  }
+  Gradients gradients = plain_gradients(problem);
+  gradients.d_o.stride = gradients.dq.stride = gradients.dk.stride = problem.o.stride;
+  ASSERT_TRUE(judged_by_rows(problem, gradients));
+  Result<std::unique_ptr<Workload>> made = given_backward_workload(
+      add_gradients(make_host_problem(problem, 3), gradients, 3), PlanOptions{});
+  ASSERT_TRUE(made.ok()) << made.status().message();
+  const Verdict verdict = verdict_of(**made, problem, gradients);
+  EXPECT_TRUE(verdict.passed) << verdict.failure;
+  EXPECT_THAT((*made)->judged(), HasSubstr(" of 134400 rows of dQ, "));
+  Problem other = problem;
+  other.softmax_scale = 0.26f;
+  EXPECT_FALSE(verdict_of(**made, other, gradients).passed);
 }
 
 }  // namespace

@@ -44,9 +44,60 @@ def attention(request, batch, head, query):
             for i in range(request["head_dim"])]
 
 
+def gradients(request):
+    """dQ, dK and dV, as functions of a batch entry, a head and a row."""
+    dim, group = request["head_dim"], request["heads_q"] // request["heads_kv"]
+    q, d_o = (tensor(request, name, request["heads_q"], request["seqlen_q"])
+              for name in ("q", "d_o"))
+    k, v = (tensor(request, name, request["heads_kv"], request["seqlen_kv"])
+            for name in ("k", "v"))
+    scale = 1 / math.sqrt(dim)
+    sums = [{}, {}, {}]
+
+    def add(which, place, weight, row):
+        to = sums[which].setdefault(place, [0.0] * dim)
+        for i in range(dim):
+            to[i] += weight * row[i]
+
+    def dot(a, b):
+        return sum(x * y for x, y in zip(a, b))
+
+    for b in range(request["batch"]):
+        for h in range(request["heads_q"]):
+            for i in range(request["seqlen_q"]):
+                last = request["seqlen_kv"] - request["seqlen_q"] + i
+                keys = [j for j in range(request["seqlen_kv"])
+                        if j <= last or not request["causal"]]
+                weights = [math.exp(scale * dot(q(b, h, i), k(b, h // group, j))) for j in keys]
+                p = [weight / sum(weights) for weight in weights]
+                dp = [dot(d_o(b, h, i), v(b, h // group, j)) for j in keys]
+                delta = dot(p, dp)
+                for j, p_j, dp_j in zip(keys, p, dp):
+                    ds = scale * p_j * (dp_j - delta)
+                    add(0, (b, h, i), ds, k(b, h // group, j))
+                    add(1, (b, h // group, j), ds, q(b, h, i))
+                    add(2, (b, h // group, j), p_j, d_o(b, h, i))
+    return sums
+
+
+def backward_case(request):
+    with open(os.path.join(request["folder"], "rows.plain"), "wb") as file:
+        blocks = request["blocks_q"], request["blocks_kv"], request["blocks_kv"]
+        for of_gradient, rows in zip(gradients(request), blocks):
+            for batch, head, first, count in rows:
+                for i in range(first, first + count):
+                    row = of_gradient[batch, head, i]
+                    if FAULT == "wrong":
+                        row[0] += 1
+                    file.write(struct.pack(f"<{len(row)}{CODES[request['dtype']]}", *row))
+    return {"backends": [{"name": "plain", "version": "1", "finite": True, "rows": "rows.plain"}]}
+
+
 def case(request):
     if FAULT == "refuses":
         return {"backends": [{"name": "plain", "version": "1", "error": "not this one"}]}
+    if request.get("pass") == "backward":
+        return backward_case(request)
     with open(os.path.join(request["folder"], "rows.plain"), "wb") as file:
         for batch, head, first, count in request["blocks"]:
             for query in range(first, first + count):

@@ -1,0 +1,86 @@
+// Some rows of the gradients of one head of keys and its query heads, in fp64, and by the naive
+// computation of docs/semantics.md beside it: what a sampled gate judges gradients by.
+//
+// 16 rows are computed at once. A lane is a query for dQ, and a key for dK and dV; the other side is
+// read row by row. The rows of dK and dV need LSE and delta of all queries.
+#pragma once
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "bench/gate/gradient_gates.hpp"
+#include "bench/tensors/tensor_set.hpp"
+#include "cpu/reference_rows.hpp"
+#include "flashcore/flashcore.hpp"
+#include "problem/problem.hpp"
+
+namespace flashcore::bench {
+
+class GradientRows {
+ public:
+  static constexpr int64_t kLanes = 16;
+
+  // How LSE and O of all queries are found: in fp64, or, of 16-bit inputs, by the CPU's kernel in
+  // fp32, whose errors are far below what they are held to. The rows of dQ have their own, in fp64.
+  enum class Statistics { fp64, fp32 };
+
+  GradientRows(GradientRows&&) = default;
+  GradientRows(const GradientRows&) = delete;
+
+  // `forward`: one batch entry with one head of keys, not packed; its O and LSE are not read.
+  // `d_o` and `d_lse` (null: none) are contiguous, of the shapes of O and LSE.
+  static Result<GradientRows> make(HostProblem forward, const HostTensor& d_o,
+                                   const HostTensor* d_lse, Statistics statistics, int threads);
+
+  // O and LSE as a forward pass is to leave them: right, and rounded to their types.
+  const HostTensor& o() const { return o_; }
+  const HostTensor& lse() const { return lse_; }
+
+  // Of queries [first, first + count) of a query head, at most kLanes. An error where fp64 finds
+  // other statistics than were found for all queries.
+  Result<GradientReference> dq(int64_t head, int64_t first, int64_t count) const;
+
+  // dK and dV, of keys [first, first + count), at most kLanes.
+  std::pair<GradientReference, GradientReference> dk_dv(int64_t first, int64_t count) const;
+
+ private:
+  struct Softmax {  // of a row: LSE is largest + log(sum)
+    double largest, sum;
+  };
+  template <class Naive>
+  class Queries;
+  template <class Naive>
+  class Keys;
+
+  GradientRows(HostProblem forward, const ForwardProblem& resolved, const HostTensor& d_o,
+               const HostTensor* d_lse);
+  template <class Naive>
+  void find_in_fp64(int threads);
+  Status find_in_fp32(int threads);
+  void set_statistics(int64_t row, double lse, const double* o, const Softmax& naive);
+  template <class Naive>
+  Result<GradientReference> dq_of(int64_t head, int64_t first, int64_t count) const;
+
+  int64_t row_number(int64_t head, int64_t query) const { return head * p_.seqlen_q + query; }
+  const double* q_row(int64_t row) const { return q_.data() + row * p_.head_dim_qk; }
+  const double* d_o_row(int64_t row) const { return d_o_.data() + row * p_.head_dim_v; }
+  const double* k_row(int64_t key) const { return kv_.k.data() + key * p_.head_dim_qk; }
+  const double* v_row(int64_t key) const { return kv_.v.data() + key * p_.head_dim_v; }
+
+  HostProblem host_;
+  ForwardProblem p_;
+  Arguments args_;
+  Sequence s_;
+  cpu::KvHead kv_;
+  cpu::DropoutWeights dropout_;
+  DType intermediate_;                   // of the naive computation
+  std::vector<double> q_, d_o_, d_lse_;  // [query heads, queries, width]; d_lse_: zeros if none
+  HostTensor o_, lse_;
+  // By query head and query. `naive_delta_` is of O as it is rounded.
+  std::vector<double> row_lse_, delta_, naive_delta_;
+  // The naive computation's largest score, and sum of weights; LSE and 1 where they were not found.
+  std::vector<double> naive_largest_, naive_sum_;
+};
+
+}  // namespace flashcore::bench

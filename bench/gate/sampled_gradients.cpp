@@ -1,0 +1,493 @@
+#include "bench/gate/sampled_gradients.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <optional>
+#include <tuple>
+#include <utility>
+
+#include "bench/gate/gradient_rows.hpp"
+#include "cpu/parallel.hpp"
+#include "problem/status.hpp"
+
+namespace flashcore::bench {
+namespace {
+
+constexpr int64_t kRows = GradientRows::kLanes;
+constexpr int64_t kMostHeads = 8;
+
+// In operations, of which a core does about 3e9 a second. Past the first there are fewer blocks,
+// but two of a head; past the second two heads; past the third LSE and O of all queries of 16-bit
+// inputs are found in fp32, on which a core spends a tenth of the time; past the last the gate of
+// fp32 inputs is refused.
+constexpr double kBlocks = 2e10;
+constexpr double kStatistics = 1e10;
+constexpr double kFp64Statistics = 2e10;
+constexpr double kMostStatistics = 4e11;
+// A pair's weights, exponentials and roundings, beside the products of its rows.
+constexpr int64_t kPairOfStatistics = 200;
+constexpr int64_t kPairOfGradients = 400;
+
+// Lengths of a batch entry, and where its rows begin in a packed tensor.
+struct Entry {
+  int64_t begin_q = 0, begin_kv = 0, len_q = 0, len_kv = 0;
+};
+
+bool is_packed(const Problem& problem) { return problem.cu_seqlens_q.has_value(); }
+
+Entry entry_of(const Problem& problem, const BackwardInputs& inputs, int64_t b) {
+  if (!is_packed(problem)) return {0, 0, problem.q.shape[2], problem.k.shape[2]};
+  const auto begin = [&](const char* name, int64_t entry) {
+    HostTensor one(TensorDesc::contiguous(DType::i32, {1}));
+    inputs.read(name, entry, one);
+    return static_cast<int64_t>(one.get(0));
+  };
+  const int64_t q = begin("cu_seqlens_q", b), kv = begin("cu_seqlens_kv", b);
+  return {q, kv, begin("cu_seqlens_q", b + 1) - q, begin("cu_seqlens_kv", b + 1) - kv};
+}
+
+int64_t entries_of(const Problem& problem) {
+  return is_packed(problem) ? problem.cu_seqlens_q->shape[0] - 1 : problem.q.shape[0];
+}
+
+// Of LSE and O of all queries of a head of keys.
+double statistics_of(const Problem& problem, const Entry& entry) {
+  const int64_t group = problem.q.shape[1] / problem.k.shape[1];
+  const int64_t width = problem.q.shape[static_cast<size_t>(problem.q.rank - 1)] +
+                        problem.v.shape[static_cast<size_t>(problem.v.rank - 1)];
+  return 2.0 * static_cast<double>(group * entry.len_q) * static_cast<double>(entry.len_kv * width);
+}
+
+// Calls visit(begin, rows) for rows that lie together: of [B, H, S, width] all of the block, of a
+// packed [total, H, width] one by one. `begin` is their first element in the whole tensor.
+template <class Visit>
+void for_each_piece(const TensorDesc& whole, bool packed, int64_t entry_begin, const RowBlock& rows,
+                    int64_t width, Visit&& visit) {
+  const int64_t heads = whole.shape[1];
+  if (!packed) {
+    visit(((rows.batch * heads + rows.head) * whole.shape[2] + rows.first) * width, rows.count);
+    return;
+  }
+  for (int64_t r = rows.first; r < rows.first + rows.count; ++r) {
+    visit(((entry_begin + r) * heads + rows.head) * width, int64_t{1});
+  }
+}
+
+std::byte* element(HostTensor& dense, int64_t index) {
+  return static_cast<std::byte*>(dense.data()) +
+         static_cast<size_t>(index) * size_of(dense.desc().dtype);
+}
+
+// Rows of a block of the whole tensor into `to` from its row `row` on; all rows have `width` elements.
+void read_rows(const ReadElements& read, std::string_view name, const TensorDesc& whole,
+               bool packed, int64_t entry_begin, const RowBlock& rows, HostTensor& to,
+               int64_t row = 0) {
+  const int64_t width =
+      to.elements() == 0 ? 0 : to.desc().shape[static_cast<size_t>(to.desc().rank - 1)];
+  for_each_piece(whole, packed, entry_begin, rows, width, [&](int64_t begin, int64_t count) {
+    HostTensor piece(TensorDesc::contiguous(to.desc().dtype, {count, width}));
+    read(name, begin, piece);
+    std::memcpy(element(to, row * width), piece.data(),
+                static_cast<size_t>(count * width) * size_of(to.desc().dtype));
+    row += count;
+  });
+}
+
+// `count` rows of a head, or as many blocks of them as are wanted, spread evenly, ends included.
+// Query heads take turns.
+std::vector<RowBlock> spread(int64_t batch, int64_t first_head, int64_t heads, int64_t rows,
+                             double wanted) {
+  std::vector<RowBlock> blocks;
+  if (rows == 0) return blocks;
+  const int64_t of_head = (rows + kRows - 1) / kRows;
+  if (wanted >= static_cast<double>(heads * of_head)) {
+    for (int64_t h = 0; h < heads; ++h) {
+      for (int64_t first = 0; first < rows; first += kRows) {
+        blocks.push_back({batch, first_head + h, first, std::min(kRows, rows - first)});
+      }
+    }
+    return blocks;
+  }
+  const auto count = static_cast<int64_t>(std::max(2.0, wanted));
+  const int64_t size = std::min(rows, kRows);
+  for (int64_t n = 0; n < count; ++n) {
+    const int64_t head = n + 1 < count ? n % heads : heads - 1;
+    blocks.push_back({batch, first_head + head, n * (rows - size) / (count - 1), size});
+  }
+  return blocks;
+}
+
+}  // namespace
+
+// Finds the reference, head by head.
+class SampledGradients::Sampler {
+ public:
+  Sampler(SampledGradients& out, const BackwardInputs& inputs, int threads)
+      : out_(out),
+        problem_(out.problem_),
+        inputs_(inputs),
+        threads_(threads),
+        packed_(is_packed(out.problem_)),
+        group_(out.problem_.q.shape[1] / out.problem_.k.shape[1]) {}
+
+  Status run() {
+    const int64_t heads_kv = problem_.k.shape[1], all = entries_of(problem_) * heads_kv;
+    double most = 1;
+    for (int64_t b = 0; b < entries_of(problem_); ++b) {
+      most = std::max(most, statistics_of(problem_, entry_of(problem_, inputs_, b)));
+    }
+    heads_ = std::min(all, static_cast<int64_t>(std::clamp(kStatistics / most, 2.0,
+                                                           static_cast<double>(kMostHeads))));
+    if (problem_.dropout_p > 0) heads_ = std::min<int64_t>(heads_, 1);
+    const bool in_fp64 =
+        problem_.q.dtype == DType::f32 || most * static_cast<double>(heads_) <= kFp64Statistics;
+    statistics_ = in_fp64 ? GradientRows::Statistics::fp64 : GradientRows::Statistics::fp32;
+    for (int64_t n = 0; n < heads_; ++n) {
+      const int64_t pair = heads_ > 1 ? n * (all - 1) / (heads_ - 1) : 0;
+      FLASHCORE_RETURN_IF_ERROR(add_head(pair / heads_kv, pair % heads_kv));
+    }
+    std::stable_sort(out_.blocks_.begin(), out_.blocks_.end(),
+                     [](const Block& a, const Block& b) { return order_of(a) < order_of(b); });
+    return {};
+  }
+
+ private:
+  static int order_of(const Block& block) {
+    return block.name == "dq" ? 0 : block.name == "dk" ? 1 : 2;
+  }
+
+  int64_t width_of(const TensorDesc& desc) const {
+    return desc.shape[static_cast<size_t>(desc.rank - 1)];
+  }
+
+  // Blocks of a side that there is time for; one of them computes 16 rows of `others` pairs.
+  double affordable(int64_t others) const {
+    const int64_t pair = 6 * (width_of(problem_.q) + width_of(problem_.v)) + kPairOfGradients;
+    const auto work = static_cast<double>(kRows * std::max<int64_t>(others, 1) * pair);
+    return kBlocks / (2.0 * static_cast<double>(heads_) * work);
+  }
+
+  Status add_head(int64_t batch, int64_t head) {
+    const Entry entry = entry_of(problem_, inputs_, batch);
+    if (entry.len_q == 0 || entry.len_kv == 0) return {};
+    HostProblem part = describe(entry);
+    fill(part, entry, batch, head);
+    HostTensor d_o(part.problem.o);
+    read_queries("d_o", problem_.o, entry, batch, head, d_o);
+    std::optional<HostTensor> d_lse;
+    if (out_.gradients_.d_lse) {
+      d_lse.emplace(contiguous(out_.gradients_.d_lse->dtype, lse_shape(entry)));
+      read_lse_rows(entry, batch, head, *d_lse);
+    }
+    Result<GradientRows> rows =
+        GradientRows::make(std::move(part), d_o, d_lse ? &*d_lse : nullptr, statistics_, threads_);
+    if (!rows.ok()) return rows.status();
+    keep_forward(*rows, entry, batch, head);
+    return add_blocks(*rows, entry, batch, head);
+  }
+
+  std::vector<int64_t> lse_shape(const Entry& entry) const { return {1, group_, entry.len_q}; }
+
+  // The head as a problem of its own.
+  HostProblem describe(const Entry& entry) const {
+    Problem part = problem_;
+    part.q = contiguous(problem_.q.dtype,
+                        std::vector<int64_t>{1, group_, entry.len_q, width_of(problem_.q)});
+    part.o = contiguous(problem_.o.dtype,
+                        std::vector<int64_t>{1, group_, entry.len_q, width_of(problem_.o)});
+    part.k = contiguous(problem_.k.dtype,
+                        std::vector<int64_t>{1, 1, entry.len_kv, width_of(problem_.k)});
+    part.v = contiguous(problem_.v.dtype,
+                        std::vector<int64_t>{1, 1, entry.len_kv, width_of(problem_.v)});
+    part.lse = contiguous(problem_.lse->dtype, lse_shape(entry));
+    part.cu_seqlens_q.reset(), part.cu_seqlens_kv.reset();
+    part.max_seqlen_q = part.max_seqlen_kv = 0;
+    for (std::optional<TensorDesc>* const pairs : {&part.bias, &part.mask}) {
+      if (!*pairs) continue;
+      const auto& shape = (*pairs)->shape;
+      *pairs = contiguous((*pairs)->dtype,
+                          std::vector<int64_t>{1, std::min(group_, shape[1]), shape[2], shape[3]});
+    }
+    if (part.alibi_slopes) part.alibi_slopes = TensorDesc::contiguous(DType::f32, {group_});
+    if (part.sinks) part.sinks = TensorDesc::contiguous(DType::f32, {group_});
+    for (std::optional<TensorDesc>* const of_entry :
+         {&part.seqlens_q, &part.seqlens_kv, &part.causal_offsets}) {
+      if (*of_entry) *of_entry = TensorDesc::contiguous(DType::i32, {1});
+    }
+    part.dropout_state.reset();
+    HostProblem host = allocate(part);
+    host.dropout_seed = inputs_.dropout_seed;
+    host.dropout_offset = inputs_.dropout_offset;
+    return host;
+  }
+
+  void fill(HostProblem& part, const Entry& entry, int64_t batch, int64_t head) const {
+    read_queries("q", problem_.q, entry, batch, head, part.at("q"));
+    const RowBlock keys{batch, head, 0, entry.len_kv};
+    read_rows(inputs_.read, "k", problem_.k, packed_, entry.begin_kv, keys, part.at("k"));
+    read_rows(inputs_.read, "v", problem_.v, packed_, entry.begin_kv, keys, part.at("v"));
+    for (const auto& [name, whole] : {std::pair{"bias", problem_.bias}, {"mask", problem_.mask}}) {
+      if (!whole) continue;
+      const int64_t first = whole->shape[1] == 1 ? 0 : head * group_;
+      const int64_t entry_of_pairs = whole->shape[0] == 1 ? 0 : batch;
+      inputs_.read(name,
+                   (entry_of_pairs * whole->shape[1] + first) * whole->shape[2] * whole->shape[3],
+                   part.at(name));
+    }
+    if (problem_.alibi_slopes) {
+      const TensorDesc& slopes = *problem_.alibi_slopes;
+      const bool by_entry = slopes.rank == 2 && slopes.shape[0] > 1;
+      inputs_.read("alibi_slopes", (by_entry ? batch * problem_.q.shape[1] : 0) + head * group_,
+                   part.at("alibi_slopes"));
+    }
+    if (problem_.sinks) inputs_.read("sinks", head * group_, part.at("sinks"));
+    for (const char* const of_entry : {"seqlens_q", "seqlens_kv", "causal_offsets"}) {
+      if (part.has(of_entry)) inputs_.read(of_entry, batch, part.at(of_entry));
+    }
+  }
+
+  // Rows of all query heads of the group.
+  void read_queries(std::string_view name, const TensorDesc& whole, const Entry& entry,
+                    int64_t batch, int64_t head, HostTensor& to) const {
+    for (int64_t h = 0; h < group_; ++h) {
+      read_rows(inputs_.read, name, whole, packed_, entry.begin_q,
+                {batch, head * group_ + h, 0, entry.len_q}, to, h * entry.len_q);
+    }
+  }
+
+  void read_lse_rows(const Entry& entry, int64_t batch, int64_t head, HostTensor& to) const {
+    HostTensor rows(TensorDesc::contiguous(to.desc().dtype, {to.elements(), 1}));
+    read_queries("d_lse", *problem_.lse, entry, batch, head, rows);
+    std::memcpy(to.data(), rows.data(),
+                static_cast<size_t>(rows.elements()) * size_of(to.desc().dtype));
+  }
+
+  void keep_forward(const GradientRows& rows, const Entry& entry, int64_t batch, int64_t head) {
+    const int64_t width = width_of(problem_.o);
+    const auto part = [&](const HostTensor& from, int64_t first, int64_t columns) {
+      HostTensor to(TensorDesc::contiguous(from.desc().dtype, {entry.len_q, columns}));
+      const auto* const data = static_cast<const std::byte*>(from.data());
+      const size_t size = size_of(from.desc().dtype);
+      std::memcpy(to.data(), data + static_cast<size_t>(first * columns) * size,
+                  static_cast<size_t>(to.elements()) * size);
+      return to;
+    };
+    for (int64_t h = 0; h < group_; ++h) {
+      out_.forward_.push_back({.rows = {batch, head * group_ + h, 0, entry.len_q},
+                               .entry_begin = entry.begin_q,
+                               .o = part(rows.o(), h * entry.len_q, width),
+                               .lse = part(rows.lse(), h * entry.len_q, 1)});
+    }
+  }
+
+  // Blocks run side by side.
+  Status add_blocks(const GradientRows& rows, const Entry& entry, int64_t batch, int64_t head) {
+    const std::vector<RowBlock> of_q =
+        spread(batch, head * group_, group_, entry.len_q, affordable(entry.len_kv));
+    const std::vector<RowBlock> of_kv =
+        spread(batch, head, 1, entry.len_kv, affordable(entry.len_q * group_));
+    const size_t count = of_q.size() + of_kv.size();
+    std::vector<std::vector<Block>> found(count);
+    std::vector<Status> errors(count);
+    cpu::parallel_for(static_cast<int64_t>(count), threads_, [&](int64_t task) {
+      const auto n = static_cast<size_t>(task);
+      if (n < of_q.size()) {
+        const RowBlock& one = of_q[n];
+        Result<GradientReference> dq = rows.dq(one.head - head * group_, one.first, one.count);
+        errors[n] = dq.status();
+        if (dq.ok()) found[n].push_back({"dq", one, entry.begin_q, std::move(*dq)});
+        return;
+      }
+      const RowBlock& one = of_kv[n - of_q.size()];
+      auto [dk, dv] = rows.dk_dv(one.first, one.count);
+      found[n].push_back({"dk", one, entry.begin_kv, std::move(dk)});
+      found[n].push_back({"dv", one, entry.begin_kv, std::move(dv)});
+    });
+    for (size_t n = 0; n < count; ++n) {
+      FLASHCORE_RETURN_IF_ERROR(errors[n]);
+      for (Block& block : found[n]) out_.blocks_.push_back(std::move(block));
+    }
+    return {};
+  }
+
+  SampledGradients& out_;
+  const Problem& problem_;
+  const BackwardInputs& inputs_;
+  int threads_;
+  bool packed_;
+  int64_t group_, heads_ = 0;
+  GradientRows::Statistics statistics_ = GradientRows::Statistics::fp64;
+};
+
+std::string SampledGradients::refusal(const Problem& problem, const Gradients& gradients) {
+  for (const auto& [name, asked] : {std::pair{"d_bias", gradients.d_bias.has_value()},
+                                    {"d_sinks", gradients.d_sinks.has_value()},
+                                    {"d_alibi_slopes", gradients.d_alibi_slopes.has_value()}}) {
+    if (asked) {
+      return fmt::format(
+          "gate: {} is a sum over more rows than are judged, wanted a smaller "
+          "problem, or --gradients without it",
+          name);
+    }
+  }
+  if (is_packed(problem) && (problem.bias || problem.mask)) {
+    return "gate: rows of a packed batch with a bias or a mask are not judged, wanted a smaller "
+           "problem";
+  }
+  if (problem.dropout_state) {
+    return "gate: rows with dropout_state are not judged, wanted a smaller problem";
+  }
+  const Entry longest = is_packed(problem)
+                            ? Entry{0, 0, problem.max_seqlen_q, problem.max_seqlen_kv}
+                            : Entry{0, 0, problem.q.shape[2], problem.k.shape[2]};
+  const double work = 2 * statistics_of(problem, longest);
+  if (problem.q.dtype == DType::f32 && work > kMostStatistics) {
+    return fmt::format("gate: takes {:.2g} operations in fp64, wanted at most {:.2g} for f32", work,
+                       kMostStatistics);
+  }
+  return {};
+}
+
+Result<SampledGradients> SampledGradients::compute(const Problem& problem,
+                                                   const Gradients& gradients,
+                                                   const BackwardInputs& inputs, int threads) {
+  SampledGradients sampled;
+  sampled.problem_ = problem;
+  sampled.gradients_ = gradients;
+  if (Status status = Sampler(sampled, inputs, threads).run(); !status.ok()) return status;
+  return sampled;
+}
+
+void SampledGradients::write_forward(const WriteElements& write) const {
+  const bool packed = is_packed(problem_);
+  for (const Forward& one : forward_) {
+    for (const auto& [name, whole, from] :
+         {std::tuple<const char*, const TensorDesc&, const HostTensor&>{"o", problem_.o, one.o},
+          {"lse", *problem_.lse, one.lse}}) {
+      const int64_t width = from.desc().shape[1];
+      const size_t row_bytes = static_cast<size_t>(width) * size_of(from.desc().dtype);
+      const auto* next = static_cast<const std::byte*>(from.data());
+      for_each_piece(whole, packed, one.entry_begin, one.rows, width,
+                     [&, name = name, &from = from](int64_t begin, int64_t count) {
+                       HostTensor piece(TensorDesc::contiguous(from.desc().dtype, {count, width}));
+                       const size_t bytes = static_cast<size_t>(count) * row_bytes;
+                       std::memcpy(piece.data(), next, bytes);
+                       next += bytes;
+                       write(name, begin, piece);
+                     });
+    }
+  }
+}
+
+const TensorDesc& SampledGradients::desc_of(std::string_view gradient) const {
+  return gradient == "dq" ? gradients_.dq : gradient == "dk" ? gradients_.dk : gradients_.dv;
+}
+
+std::vector<RowBlock> SampledGradients::blocks_of(std::string_view gradient) const {
+  std::vector<RowBlock> blocks;
+  for (const Block& block : blocks_) {
+    if (block.name == gradient) blocks.push_back(block.rows);
+  }
+  return blocks;
+}
+
+std::string SampledGradients::judged() const {
+  const auto rows_of = [](const std::vector<RowBlock>& blocks) {
+    int64_t rows = 0;
+    for (const RowBlock& block : blocks) rows += block.count;
+    return rows;
+  };
+  const auto all_of = [&](const TensorDesc& desc) {
+    return desc.shape[0] * desc.shape[1] * (is_packed(problem_) ? 1 : desc.shape[2]);
+  };
+  const int64_t q = rows_of(blocks_q()), kv = rows_of(blocks_kv());
+  const int64_t all_q = all_of(problem_.q), all_kv = all_of(problem_.k);
+  if (q == all_q && kv == all_kv) return "all rows";
+  return fmt::format("{} of {} rows of dQ, {} of {} of dK and dV", q, all_q, kv, all_kv);
+}
+
+// The reference of all blocks of a gradient.
+GradientReference SampledGradients::together(std::string_view gradient) const {
+  GradientReference out;
+  double square = 0, terms = 0;
+  for (const Block& block : blocks_) {
+    if (block.name != gradient) continue;
+    const GradientReference& one = block.reference;
+    out.values.insert(out.values.end(), one.values.begin(), one.values.end());
+    for (const double value : one.values) square += value * value;
+    terms += one.norm_of_terms * one.norm_of_terms;
+    out.naive_max_error = std::max(out.naive_max_error, one.naive_max_error);
+  }
+  out.norm_of_terms = std::sqrt(terms);
+  out.norm = std::max(std::sqrt(square), out.norm_of_terms);
+  return out;
+}
+
+Verdict SampledGradients::judge_blocks(const ReadBlock& read) const {
+  Verdict verdict;
+  const auto note = [&](const std::string& failure) {
+    if (verdict.failure.empty()) verdict.failure = failure;
+  };
+  for (const char* const name : {"dq", "dk", "dv"}) {
+    const TensorDesc& desc = desc_of(name);
+    const int64_t width = desc.shape[static_cast<size_t>(desc.rank - 1)];
+    const GradientLimits limits = gradient_limits(problem_, desc.dtype);
+    const GradientReference all = together(name);
+    HostTensor sample(TensorDesc::contiguous(
+        desc.dtype, {static_cast<int64_t>(all.values.size()) / width, width}));
+    int64_t row = 0;
+    for (const Block& block : blocks_) {
+      if (block.name != name) continue;
+      HostTensor got(TensorDesc::contiguous(desc.dtype, {block.rows.count, width}));
+      read(block, got);
+      std::memcpy(element(sample, row * width), got.data(),
+                  static_cast<size_t>(element_bytes(got.desc())));
+      row += block.rows.count;
+      Verdict of_block;
+      const std::string failure =
+          judge_gradient(name, got, block.reference,
+                         {.relative_error = limits.relative_error,
+                          .naive_allowance = std::numeric_limits<double>::max()},
+                         of_block);
+      verdict.relative_error = std::max(verdict.relative_error, of_block.relative_error);
+      if (failure.empty()) continue;
+      note(fmt::format("entry {}, head {}, rows from {}: {}", block.rows.batch, block.rows.head,
+                       block.rows.first, failure));
+    }
+    const std::string failure = judge_gradient(name, sample, all, limits, verdict);
+    if (!failure.empty()) note("rows judged: " + failure);
+  }
+  verdict.passed = verdict.failure.empty();
+  return verdict;
+}
+
+Verdict SampledGradients::judge(const ReadElements& gradients) const {
+  return judge_blocks([&](const Block& block, HostTensor& to) {
+    read_rows(gradients, block.name, desc_of(block.name), is_packed(problem_), block.entry_begin,
+              block.rows, to);
+  });
+}
+
+Result<Verdict> SampledGradients::judge_rows(std::span<const std::byte> rows) const {
+  size_t wanted = 0;
+  const auto bytes_of = [&](const Block& block) {
+    const TensorDesc& desc = desc_of(block.name);
+    return static_cast<size_t>(block.rows.count * desc.shape[static_cast<size_t>(desc.rank - 1)]) *
+           size_of(desc.dtype);
+  };
+  for (const Block& block : blocks_) wanted += bytes_of(block);
+  if (rows.size() != wanted) {
+    return unsupported("has {} bytes of rows, wanted {}", rows.size(), wanted);
+  }
+  const std::byte* next = rows.data();
+  return judge_blocks([&](const Block& block, HostTensor& to) {
+    std::memcpy(to.data(), next, bytes_of(block));
+    next += bytes_of(block);
+  });
+}
+
+}  // namespace flashcore::bench

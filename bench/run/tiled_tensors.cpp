@@ -1,0 +1,130 @@
+#include "bench/run/tiled_tensors.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <optional>
+#include <utility>
+
+#include "bench/tensors/random.hpp"
+#include "problem/status.hpp"
+
+namespace flashcore::bench {
+namespace {
+
+constexpr std::byte kPoison{0xFF};
+
+size_t bytes_of(const TensorDesc& desc) { return static_cast<size_t>(element_bytes(desc)); }
+
+std::span<const std::byte> elements_of(const HostTensor& tensor) {
+  return {static_cast<const std::byte*>(tensor.data()), bytes_of(tensor.desc())};
+}
+
+}  // namespace
+
+Status TiledTensors::add_memory(const std::string& name, const TensorDesc& desc) {
+  const Result<void*> data = memory_->allocate(bytes_of(desc));
+  if (!data.ok()) return data.status();
+  data_[name] = static_cast<std::byte*>(*data);
+  return {};
+}
+
+Status TiledTensors::add_input(const std::string& name, const TensorDesc& desc,
+                               const TiledInputs& inputs) {
+  FLASHCORE_RETURN_IF_ERROR(add_memory(name, desc));
+  pieces_[name] = inputs.piece(name);
+  return memory_->copy_tiled(data_[name], bytes_of(desc), pieces_[name]);
+}
+
+Status TiledTensors::add_tiled(const std::string& name, const TensorDesc& desc, HostTensor piece) {
+  FLASHCORE_RETURN_IF_ERROR(add_memory(name, desc));
+  const HostTensor& kept = own_pieces_.emplace(name, std::move(piece)).first->second;
+  pieces_[name] = bench::elements_of(kept);
+  return memory_->copy_tiled(data_[name], bytes_of(desc), pieces_[name]);
+}
+
+Status TiledTensors::add_features(const Problem& problem) {
+  Random random(4);
+  const auto add = [&](const char* name, const std::optional<TensorDesc>& desc, auto&& draw) {
+    if (!desc) return Status();
+    const auto whole = static_cast<int64_t>(bytes_of(*desc) / size_of(desc->dtype));
+    HostTensor piece(
+        TensorDesc::contiguous(desc->dtype, {std::min(whole, TiledInputs::kPieceElements)}));
+    piece.fill(draw);
+    return add_tiled(name, *desc, std::move(piece));
+  };
+  FLASHCORE_RETURN_IF_ERROR(add("bias", problem.bias, [&] { return random.normal(); }));
+  FLASHCORE_RETURN_IF_ERROR(
+      add("mask", problem.mask, [&] { return random.bits() % 4 != 0 ? 1.0 : 0.0; }));
+  const auto heads = static_cast<double>(problem.q.shape[1]);
+  return add("alibi_slopes", problem.alibi_slopes,
+             [&, head = 0]() mutable { return std::exp2(-8.0 * ++head / heads); });
+}
+
+Status TiledTensors::add_output(const std::string& name, const TensorDesc& desc) {
+  const size_t bytes = bytes_of(desc) + 2 * kGuardBytes;
+  const Result<void*> data = memory_->allocate(bytes);
+  if (!data.ok()) return data.status();
+  data_[name] = static_cast<std::byte*>(*data) + kGuardBytes;
+  outputs_[name] = {.dtype = desc.dtype, .copy = std::vector<std::byte>(bytes)};
+  return {};
+}
+
+Result<void*> TiledTensors::workspace(size_t bytes) {
+  return bytes > 0 ? memory_->allocate(bytes) : Result<void*>(static_cast<void*>(nullptr));
+}
+
+Status TiledTensors::poison() {
+  for (auto& [name, output] : outputs_) {
+    std::fill(output.copy.begin(), output.copy.end(), kPoison);
+    FLASHCORE_RETURN_IF_ERROR(memory_->copy_in(data_[name] - kGuardBytes, output.copy));
+  }
+  return memory_->synchronise();
+}
+
+Status TiledTensors::fetch() {
+  FLASHCORE_RETURN_IF_ERROR(memory_->synchronise());
+  for (auto& [name, output] : outputs_) {
+    FLASHCORE_RETURN_IF_ERROR(memory_->copy_out(output.copy, data_[name] - kGuardBytes));
+  }
+  return {};
+}
+
+ReadElements TiledTensors::inputs() const {
+  return [this](std::string_view name, int64_t begin, HostTensor& to) {
+    read_tiled(pieces_.find(name)->second, begin, to);
+  };
+}
+
+ReadElements TiledTensors::outputs() const {
+  return [this](std::string_view name, int64_t begin, HostTensor& to) {
+    const size_t size = size_of(to.desc().dtype);
+    std::memcpy(to.data(),
+                elements_of(outputs_.find(name)->second).data() + static_cast<size_t>(begin) * size,
+                static_cast<size_t>(to.elements()) * size);
+  };
+}
+
+std::span<const std::byte> TiledTensors::elements_of(const Output& output) {
+  return std::span<const std::byte>(output.copy)
+      .subspan(kGuardBytes, output.copy.size() - 2 * kGuardBytes);
+}
+
+bool TiledTensors::has_nan(std::string_view output) const {
+  const Output& one = outputs_.find(output)->second;
+  return bench::has_nan(one.dtype, elements_of(one));
+}
+
+std::string TiledTensors::overrun() const {
+  for (const auto& [name, output] : outputs_) {
+    const std::span<const std::byte> all = output.copy;
+    for (const auto& guard : {all.first(kGuardBytes), all.last(kGuardBytes)}) {
+      if (!std::all_of(guard.begin(), guard.end(), [](std::byte b) { return b == kPoison; })) {
+        return name + ": bytes outside of its elements were written";
+      }
+    }
+  }
+  return {};
+}
+
+}  // namespace flashcore::bench
