@@ -92,7 +92,7 @@ constexpr int config_index(bool fp32, long long head_dim) {
 
 // A joint kernel, for fp16 and bf16: a block owns keys and walks over tiles of queries.
 struct JointConfig {
-  int head_dim;   // of Q, K, V and dO, padded
+  int head_dim;  // of Q, K, V and dO, padded
   int warps;
   int row_tiles;  // of 16 keys a warp
   int block_q;    // queries of a tile

@@ -38,8 +38,8 @@ struct CompiledInstance {
 
   static cudaError_t prepare() {
     const auto* const function = reinterpret_cast<const void*>(kernel());
-    const cudaError_t error = cudaFuncSetAttribute(
-        function, cudaFuncAttributeMaxDynamicSharedMemorySize, smem_bytes());
+    const cudaError_t error =
+        cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize, smem_bytes());
     if (error != cudaSuccess) return error;
     return cudaFuncSetAttribute(function, cudaFuncAttributePreferredSharedMemoryCarveout,
                                 cudaSharedmemCarveoutMaxShared);
@@ -47,8 +47,7 @@ struct CompiledInstance {
 
   static cudaError_t launch(const Params& params, unsigned int blocks, cudaStream_t stream) {
     return host::launch_kernel(
-        kernel(),
-        {.grid = dim3(blocks), .threads = threads(), .shared_bytes = smem_bytes()},
+        kernel(), {.grid = dim3(blocks), .threads = threads(), .shared_bytes = smem_bytes()},
         stream, params);
   }
 };

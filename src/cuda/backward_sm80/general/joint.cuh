@@ -31,8 +31,8 @@ namespace flashcore::cuda::backward_sm80::general {
 template <JointConfig kConfig>
 struct JointShape {
   static constexpr int kRowTiles = kConfig.row_tiles;
-  static constexpr int kColumns = kConfig.head_dim / 8;   // m16n8 products of dK and dV
-  static constexpr int kProducts = kConfig.step_q / 8;    // of scores
+  static constexpr int kColumns = kConfig.head_dim / 8;  // m16n8 products of dK and dV
+  static constexpr int kProducts = kConfig.step_q / 8;   // of scores
   static constexpr int kSteps = kConfig.block_q / kConfig.step_q;
   using KvTile = tile::SmemTile<kConfig.block_kv(), kConfig.head_dim, 2>;
   using QTile = tile::SmemTile<kConfig.block_q, kConfig.head_dim, 2>;
@@ -179,17 +179,16 @@ __device__ __forceinline__ void store_ds(unsigned char* ds,
 
 // The warp's part of dS K, which is [queries, head_dim].
 template <JointConfig kConfig, class Element>
-__device__ __forceinline__ void multiply_dq(
-    float (&dq)[2][JointShape<kConfig>::Sums::kColumns][4], uint32_t ds, uint32_t k, int warp,
-    int lane) {
+__device__ __forceinline__ void multiply_dq(float (&dq)[2][JointShape<kConfig>::Sums::kColumns][4],
+                                            uint32_t ds, uint32_t k, int warp, int lane) {
   using S = JointShape<kConfig>;
   using Sums = typename S::Sums;
   using DsTile = typename S::DsTile;
   using KvTile = typename S::KvTile;
-  const uint32_t a_row = DsTile::template advance<2>(ds + columns_first<DsTile>(lane),
-                                                     Sums::first_row_tile(warp));
-  const uint32_t b_row = KvTile::template advance<2>(k + rows_first<KvTile>(lane),
-                                                     Sums::first_column(warp) / 2);
+  const uint32_t a_row =
+      DsTile::template advance<2>(ds + columns_first<DsTile>(lane), Sums::first_row_tile(warp));
+  const uint32_t b_row =
+      KvTile::template advance<2>(k + rows_first<KvTile>(lane), Sums::first_column(warp) / 2);
   clear(dq[0]);
   clear(dq[1]);
 #pragma unroll
@@ -240,9 +239,9 @@ __device__ __forceinline__ Turn find_turn(const Params& p, const Task& task, int
 
 // Adds the warp's part of a tile; the first in an order writes.
 template <JointConfig kConfig>
-__device__ __forceinline__ void add_dq(
-    float* tile_sums, bool is_first,
-    const float (&dq)[2][JointShape<kConfig>::Sums::kColumns][4], int warp, int lane) {
+__device__ __forceinline__ void add_dq(float* tile_sums, bool is_first,
+                                       const float (&dq)[2][JointShape<kConfig>::Sums::kColumns][4],
+                                       int warp, int lane) {
   using Sums = typename JointShape<kConfig>::Sums;
   float* const sums = tile_sums + Sums::offset(warp, 0, 0) + 4 * lane;
 #pragma unroll
@@ -336,8 +335,8 @@ __global__ void __launch_bounds__(joint_config_of(kConfigIndex, kFeatures).threa
     __syncthreads();
     const bool banded =
         place.range.needs_mask(tile) || task.first + kConfig.block_kv() > entry.len_kv;
-    const ScoreTerms terms = kFeatures == Features::all ? score_terms(p, entry, task.batch, head)
-                                                        : ScoreTerms{};
+    const ScoreTerms terms =
+        kFeatures == Features::all ? score_terms(p, entry, task.batch, head) : ScoreTerms{};
 #pragma unroll 1
     for (int step = 0; step < S::kSteps; ++step) {
       constexpr int kStepBytes = kConfig.step_q * S::QTile::kPanelRowBytes;
@@ -350,9 +349,8 @@ __global__ void __launch_bounds__(joint_config_of(kConfigIndex, kFeatures).threa
       const float2* const step_notes = notes + kConfig.step_q * step + 2 * (lane % 4);
 #pragma unroll
       for (int i = 0; i < S::kRowTiles; ++i) {
-        const LanePlace at{
-            task.batch, head, task.first + first_row + 16 * i + lane / 4,
-            tile * kConfig.block_q + kConfig.step_q * step + 2 * (lane % 4)};
+        const LanePlace at{task.batch, head, task.first + first_row + 16 * i + lane / 4,
+                           tile * kConfig.block_q + kConfig.step_q * step + 2 * (lane % 4)};
         weigh<false, kFeatures>(
             s[i], t[i], p, terms, key, at, place.limits, entry.len_kv, banded, false,
             [&](int n, int e) {

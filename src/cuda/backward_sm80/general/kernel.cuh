@@ -52,8 +52,8 @@ __device__ __forceinline__ void store(const Params& p, const Task& task, unsigne
   const int warp = thread / 32, lane = thread % 32;
   float* const staging = reinterpret_cast<float*>(shared) + 16 * warp * kConfig.head_dim;
   if constexpr (has_first(kOutput)) {
-    store_sums<kQueries>(p, task, kQueries ? p.dq : p.dk, sums.first, p.softmax_scale,
-                                  staging, 16 * warp, lane, kinds);
+    store_sums<kQueries>(p, task, kQueries ? p.dq : p.dk, sums.first, p.softmax_scale, staging,
+                         16 * warp, lane, kinds);
   }
   if constexpr (has_second(kOutput)) {
     store_sums<kQueries>(p, task, p.dv, sums.second, 1, staging, 16 * warp, lane, kinds);
@@ -78,7 +78,7 @@ __global__ void __launch_bounds__(config_of(kConfigIndex, kFeatures).threads())
 #pragma unroll 1
   for (Pass pass = Pass::plain;; pass = pass == Pass::plain ? Pass::values : Pass::kinds) {
     const Task task = find_task<kQueries>(p, kQueries ? p.by_queries : p.by_keys,
-                                           ptx::block_index(), kConfig.block_x());
+                                          ptx::block_index(), kConfig.block_x());
     const bool packed = p.cu_seqlens_q.data != nullptr;
     const int rows = packed ? length_of<kQueries>(task.entry) : kQueries ? p.seqlen_q : p.seqlen_kv;
     if (task.first >= rows) return;

@@ -74,17 +74,18 @@ struct JointWorkspace {
   unsigned long long* turns;       // of each tile of dQ and warp: key tiles that have been added;
                                    // null: in any order, to zeros
   unsigned long long* next_block;  // tickets
-  unsigned long long* not_finite;  // 1: a sum was not, so the other kernels work out everything anew
-  int64_t head_tiles;              // tiles of dQ that a head has
-  int64_t counters;                // next_block, not_finite and turns lie together
-  int64_t zeros;                   // of dq_sums, in 16 bytes
+  unsigned long long*
+      not_finite;      // 1: a sum was not, so the other kernels work out everything anew
+  int64_t head_tiles;  // tiles of dQ that a head has
+  int64_t counters;    // next_block, not_finite and turns lie together
+  int64_t zeros;       // of dq_sums, in 16 bytes
 };
 
 struct Params : attention::ForwardParams {
   Source q_tiles, k_tiles, v_tiles, d_o_tiles;
   ElementType o_type;
-  bool o_chunks;   // O and dO are of 16 bits, in rows of aligned 16-byte chunks
-  int note_lanes;  // threads that a row's note takes: 8, 16 or 32
+  bool o_chunks;       // O and dO are of 16 bits, in rows of aligned 16-byte chunks
+  int note_lanes;      // threads that a row's note takes: 8, 16 or 32
   const float* d_lse;  // null: there is none
   int64_t d_lse_batch, d_lse_head, d_lse_row;
   Target dq, dk, dv;

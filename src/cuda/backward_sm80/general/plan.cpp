@@ -44,9 +44,9 @@ struct Planned {
   int64_t rows = 0;                           // of the workspace
   int64_t sink_offset = 0, slope_offset = 0;  // in it
   int64_t sums_offset = 0, counters_offset = 0;
-  int joint_config = -1;            // -1: there is no joint kernel
-  unsigned int dq_tiles = 0;        // that its sums are stored by
-  bool ordered = true;              // its additions to dQ
+  int joint_config = -1;      // -1: there is no joint kernel
+  unsigned int dq_tiles = 0;  // that its sums are stored by
+  bool ordered = true;        // its additions to dQ
   int device = 0;
 };
 
@@ -120,11 +120,11 @@ Tiling joint_tiling(const ForwardProblem& p, int block_kv, unsigned int& blocks)
   const int64_t head_bytes =
       std::max<int64_t>((p.head_dim_qk + p.head_dim_v) * 2 * p.seqlen_q * group, 1);
   const int64_t all = std::max<int64_t>(p.batch * heads, 1);
-  tiling.order = {
-      .batch_heads = static_cast<uint32_t>(p.batch * heads),
-      .q_tiles = static_cast<uint32_t>((p.seqlen_kv + block_kv - 1) / block_kv),
-      .section_heads = static_cast<uint32_t>(std::clamp<int64_t>(kSectionBytes / head_bytes, 1, all)),
-      .longest_first = true};
+  tiling.order = {.batch_heads = static_cast<uint32_t>(p.batch * heads),
+                  .q_tiles = static_cast<uint32_t>((p.seqlen_kv + block_kv - 1) / block_kv),
+                  .section_heads = static_cast<uint32_t>(
+                      std::clamp<int64_t>(kSectionBytes / head_bytes, 1, all)),
+                  .longest_first = true};
   const int64_t tiles = p.batch * int64_t{tiling.order.q_tiles};
   const int64_t slots = attention::packed_slots(rows_of(p, false), p.batch, block_kv);
   const bool packed = p.packed && slots < tiles;
@@ -257,8 +257,7 @@ Result<size_t> lay_out(Planned& planned) {
   const int64_t terms = aligned(product_of({planned.rows, sizeof(float)}));
   planned.sink_offset = notes;
   planned.slope_offset = sum_of({notes, problem.d_sinks.present ? terms : 0});
-  planned.sums_offset =
-      sum_of({planned.slope_offset, problem.d_alibi_slopes.present ? terms : 0});
+  planned.sums_offset = sum_of({planned.slope_offset, problem.d_alibi_slopes.present ? terms : 0});
   planned.counters_offset = sum_of({planned.sums_offset, sums_bytes});
   const int64_t bytes = sum_of({planned.counters_offset, counter_bytes});
   if (bytes == kTooLarge) {
@@ -403,7 +402,6 @@ Result<PlannedBackward> plan(const BackwardProblem& problem, const PlanContext& 
 Kernel kernel() {
   return {.name = std::string(kName),
           .device = DeviceKind::cuda,
-          .automatic = false,  // until a GPU has passed its gates
           .reads_dropout_state = true,
           .targets = build::targets::backward_sm80,
           .backward = {.refuses =

@@ -79,8 +79,10 @@ __global__ void __launch_bounds__(kThreads)
     const int64_t o = batch * p.o_batch + head * p.o_head + in_head * p.o_row;
     if (p.o_chunks) {
       if (8 * lane < p.head_dim_v) {
-        sum = dot(p.o_type, *reinterpret_cast<const uint4*>(static_cast<const uint16_t*>(m.data) + d_o + 8 * lane),
-                  *reinterpret_cast<const uint4*>(static_cast<const uint16_t*>(p.o) + o + 8 * lane));
+        sum = dot(
+            p.o_type,
+            *reinterpret_cast<const uint4*>(static_cast<const uint16_t*>(m.data) + d_o + 8 * lane),
+            *reinterpret_cast<const uint4*>(static_cast<const uint16_t*>(p.o) + o + 8 * lane));
       }
     } else {
       double exact = 0;
@@ -160,9 +162,8 @@ cudaError_t load(Kernel kernel) {
 }  // namespace
 
 cudaError_t prepare_rows() {
-  for (const cudaError_t error :
-       {load(&note_rows), load(&zero_rows), load(&add_rows), load(&store_dq_kernel<0>),
-        load(&store_dq_kernel<1>)}) {
+  for (const cudaError_t error : {load(&note_rows), load(&zero_rows), load(&add_rows),
+                                  load(&store_dq_kernel<0>), load(&store_dq_kernel<1>)}) {
     if (error != cudaSuccess) return error;
   }
   return cudaSuccess;

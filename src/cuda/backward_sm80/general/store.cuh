@@ -37,9 +37,9 @@ __device__ __forceinline__ void store_eight(const Target& target, int64_t at, co
       to[0] = make_float4(x[0], x[1], x[2], x[3]);
       to[1] = make_float4(x[4], x[5], x[6], x[7]);
     } else {
-      *reinterpret_cast<uint4*>(static_cast<uint16_t*>(target.data) + at) = make_uint4(
-          pack_pair(target.type, x[0], x[1]), pack_pair(target.type, x[2], x[3]),
-          pack_pair(target.type, x[4], x[5]), pack_pair(target.type, x[6], x[7]));
+      *reinterpret_cast<uint4*>(static_cast<uint16_t*>(target.data) + at) =
+          make_uint4(pack_pair(target.type, x[0], x[1]), pack_pair(target.type, x[2], x[3]),
+                     pack_pair(target.type, x[4], x[5]), pack_pair(target.type, x[6], x[7]));
     }
     return;
   }

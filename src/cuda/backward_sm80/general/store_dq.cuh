@@ -22,8 +22,7 @@ __global__ void __launch_bounds__(256) store_dq_kernel(const __grid_constant__ P
   if (rows.stored <= 0) return;
   const int tile = task.first / kConfig.block_q;
   const bool any = !attention::tile_range(limits_of<true>(p, task.entry), task.entry.len_q,
-                                          task.first, task.first + kConfig.block_q,
-                                          kConfig.block_q)
+                                          task.first, task.first + kConfig.block_q, kConfig.block_q)
                         .empty();
   const float* const sums =
       p.joint.dq_sums +
@@ -35,8 +34,8 @@ __global__ void __launch_bounds__(256) store_dq_kernel(const __grid_constant__ P
     if (8 * column >= p.dq.columns) continue;
     float x[2][8] = {};
     if (any) {
-      const float4* const from = reinterpret_cast<const float4*>(
-          sums + Sums::product_offset(row_tile, column) + 16 * row);
+      const float4* const from =
+          reinterpret_cast<const float4*>(sums + Sums::product_offset(row_tile, column) + 16 * row);
 #pragma unroll
       for (int pair = 0; pair < 4; ++pair) {
         const float4 four = from[pair];
