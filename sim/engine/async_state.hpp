@@ -33,7 +33,7 @@ struct CopyGroups {
   bool empty() const { return open.empty() && committed.empty(); }
 };
 
-// A bulk store of a tensor's box.
+// A bulk store of a tensor's box, or a sum of numbers in a row, which `sum` points to.
 struct BulkStore {
   Block* block = nullptr;
   TensorMap map;
@@ -41,6 +41,8 @@ struct BulkStore {
   TensorCoordinates at{};
   Site site;
   bool done = false;
+  float* sum = nullptr;
+  uint32_t bytes = 0;  // of a sum
 };
 
 struct StoreGroups {
@@ -90,7 +92,7 @@ struct Product {
   Site site;
   int kind = 0;  // ElementType of A and B
   bool overwrite = false;
-  bool a_in_shared = false, b_is_mn_major = false;
+  bool a_in_shared = false, a_is_mn_major = false, b_is_mn_major = false;
   std::array<const uint32_t*, 32> a_lane{};
   std::array<std::array<uint32_t, 4>, 32> a_bits{};  // at issue
   std::vector<uint32_t> a_pieces, b_pieces;          // addresses

@@ -57,15 +57,23 @@ AtomicAccess::AtomicAccess(void* pointer, size_t bytes, Site site) {
 
 void AtomicAccess::copy(void* to, const void* from, size_t bytes) { std::memcpy(to, from, bytes); }
 
-uint64_t load_acquire(const uint64_t* address, Site site) {
+namespace {
+
+template <class T>
+T load_acquired(const T* address, Site site) {
   yield_in_loop({"ld.acquire", site});
   order_by_atomic(address, false);
   on_global_read(check_global(address, sizeof *address, sizeof *address, "ld.acquire", site),
                  {address, sizeof *address, Use::atomic}, site);
   acquire_global(self());
-  uint64_t x;
+  T x;
   std::memcpy(&x, address, sizeof x);
   return x;
 }
+
+}  // namespace
+
+uint64_t load_acquire(const uint64_t* address, Site site) { return load_acquired(address, site); }
+uint32_t load_acquire(const uint32_t* address, Site site) { return load_acquired(address, site); }
 
 }  // namespace flashcore::sim

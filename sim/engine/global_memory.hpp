@@ -41,5 +41,6 @@ class AtomicAccess {
 
 // ld.acquire of global memory: what loops watch until another block has written.
 uint64_t load_acquire(const uint64_t* address, Site site);
+uint32_t load_acquire(const uint32_t* address, Site site);
 
 }  // namespace flashcore::sim

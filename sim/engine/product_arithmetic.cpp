@@ -36,6 +36,17 @@ void left_from_registers(Left& left, const Product& product, ElementType type) {
 
 void left_from_shared(Left& left, const Warp& warp, const Product& product, ElementType type) {
   const size_t first_row = static_cast<size_t>(warp.index % 4) * kRows;
+  if (product.a_is_mn_major) {
+    constexpr size_t kPieces = 4 * kRows / 8;  // of a k
+    for (size_t k = 0; k < kK; ++k) {
+      for (size_t row = 0; row < kRows; row += 8) {
+        const auto values =
+            widened_piece(*warp.block, product.a_pieces[k * kPieces + (first_row + row) / 8], type);
+        for (size_t i = 0; i < 8; ++i) left[(row + i) * kK + k] = values[i];
+      }
+    }
+    return;
+  }
   for (size_t row = 0; row < kRows; ++row) {
     for (size_t half = 0; half < 2; ++half) {
       const auto values =

@@ -225,6 +225,7 @@ void issue(Warp& warp, const Meeting& meeting, const ProductOptions& options, Si
   const auto product = std::make_shared<Product>();
   product->site = site, product->kind = static_cast<int>(options.type);
   product->overwrite = options.overwrite, product->b_is_mn_major = options.b_is_mn_major;
+  product->a_is_mn_major = options.a_is_mn_major;
   product->a_in_shared = first.a == nullptr;
   check_operands(*product, meeting, options, site);
   check_fence(warp, meeting, options.columns, site);
@@ -242,7 +243,11 @@ void issue(Warp& warp, const Meeting& meeting, const ProductOptions& options, Si
     std::memcpy(product->a_bits[lane].data(), product->a_lane[lane], 16);
   }
   // That a warp reads no more than its own rows of A is promised nowhere.
-  if (product->a_in_shared) k_major_pieces(product->a_pieces, first.a_descriptor, kWarpgroupRows);
+  if (product->a_in_shared && options.a_is_mn_major) {
+    mn_major_pieces(product->a_pieces, first.a_descriptor, kWarpgroupRows);
+  } else if (product->a_in_shared) {
+    k_major_pieces(product->a_pieces, first.a_descriptor, kWarpgroupRows);
+  }
   if (options.b_is_mn_major) {
     mn_major_pieces(product->b_pieces, first.b_descriptor, options.columns);
   } else {

@@ -15,6 +15,7 @@ struct ProductOptions {
   int columns = 0;
   bool overwrite = false;
   bool b_is_mn_major = false;
+  bool a_is_mn_major = false;  // of an A in shared memory
 };
 
 void fence_products(Site site);

@@ -20,6 +20,9 @@ namespace {
 
 // So many times in a row may loops look at memory, and waits that may fail be woken in vain.
 constexpr int kVainTurns = 20000;
+// And so many until what only comes when nobody can go on comes beside them: the loops may wait for
+// it.
+constexpr int kTurnsUntilLate = 256;
 
 // An asynchronous operation of a thread of `cluster`.
 struct Completing {
@@ -133,14 +136,18 @@ void complete_all_of(const Cluster& cluster) {
 }
 
 // A thread that waits for at most a bounded time.
-Thread* find_sleeper() {
-  std::vector<Thread*> sleepers;
+std::vector<Thread*> sleepers() {
+  std::vector<Thread*> all;
   for (Warp* warp : machine->warps) {
     for (int lane = 0; lane < kLanes; ++lane) {
-      if (warp->is_live(lane) && warp->lanes[lane].sleeps) sleepers.push_back(&warp->lanes[lane]);
+      if (warp->is_live(lane) && warp->lanes[lane].sleeps) all.push_back(&warp->lanes[lane]);
     }
   }
-  return sleepers.empty() ? nullptr : sleepers[machine->random() % sleepers.size()];
+  return all;
+}
+Thread* find_sleeper() {
+  const std::vector<Thread*> all = sleepers();
+  return all.empty() ? nullptr : all[machine->random() % all.size()];
 }
 
 // The thread that runs next; null when all have left or cannot go on.
@@ -260,8 +267,12 @@ void yield_in_loop(const Waiting& waiting) {
     report_deadlock(machine->warps);
     give_up();
   }
-  if (!machine->completions.empty() && policy().completion != Completion::late) {
+  const bool is_late = machine->vain_turns % kTurnsUntilLate == 0;
+  if (!machine->completions.empty() && (is_late || policy().completion != Completion::late)) {
     complete(random_below(machine->completions.size()));
+  }
+  if (is_late) {
+    for (Thread* const sleeper : sleepers()) wake(*sleeper);
   }
   Warp* const warp = pick_warp();
   Thread* const other = warp == nullptr ? nullptr : pick_lane(*warp);

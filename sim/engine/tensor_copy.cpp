@@ -104,9 +104,33 @@ void load_to(Block& block, uint32_t shared, const TensorMap& map, uint32_t mbarr
   });
 }
 
+// Calls each(shared address, offset) for the 16-byte pieces of a row of bytes.
+template <class Each>
+void for_each_row_piece(uint32_t shared, uint32_t bytes, Each each) {
+  for (uint32_t offset = 0; offset < bytes; offset += kPieceBytes) each(shared + offset, offset);
+}
+
+void check_row(const Block& block, const void* global, uint32_t shared, uint32_t bytes, Site site) {
+  if (bytes % kPieceBytes != 0 || reinterpret_cast<uintptr_t>(global) % kPieceBytes != 0) {
+    report(Fault::misaligned_copy, site, Site(),
+           format("%u bytes at a global address that is %u past a multiple of 16", bytes,
+                  static_cast<uint32_t>(reinterpret_cast<uintptr_t>(global) % kPieceBytes)));
+    give_up();
+  }
+  check_range(block, shared, bytes, kPieceBytes, "bulk copy", site);
+}
+
 void finish_store(BulkStore& store) {
   if (store.done) return;
   store.done = true;
+  if (store.sum != nullptr) {
+    for (uint32_t offset = 0; offset < store.bytes; offset += sizeof(float)) {
+      float x;
+      std::memcpy(&x, byte_at(*store.block, store.from + offset), sizeof x);
+      store.sum[offset / sizeof x] += x;
+    }
+    return;
+  }
   for_each_piece(store.map, store.from, store.at, [&](const BoxPiece& piece) {
     if (piece.global == nullptr) return;
     std::memcpy(piece.global, byte_at(*store.block, piece.shared) + piece.first, piece.inside);
@@ -161,12 +185,60 @@ void wait_stores_read(size_t pending_groups) {
     ++stores.complete;
     for (const auto& store : group) {
       finish_store(*store);
+      if (store->sum != nullptr) {
+        for_each_row_piece(store->from, store->bytes, [&](uint32_t piece, uint32_t) {
+          end_async_read(*store->block, piece, stores.agent, stores.complete, store->site);
+        });
+        continue;
+      }
       for_each_piece(store->map, store->from, store->at, [&](const BoxPiece& piece) {
         end_async_read(*store->block, piece.shared, stores.agent, stores.complete, store->site);
       });
     }
   });
   thread.seen = join(thread.seen, stores.agent, stores.complete);
+}
+
+void load_bytes(uint32_t shared, const void* global, uint32_t bytes, uint32_t mbarrier, Site site) {
+  Block& block = own_block();
+  check_row(block, global, shared, bytes, site);
+  Mbarrier& barrier = mbarrier_at(block, mbarrier, site);
+  check_published(barrier, site);
+  on_global_read(check_global(global, bytes, kPieceBytes, "bulk copy", site), {global, bytes},
+                 site);
+  for_each_row_piece(shared, bytes, [&](uint32_t piece, uint32_t) {
+    begin_write(self(), block, piece, kPieceBytes, true, site);
+    std::memset(byte_at(block, piece), policy().poison, kPieceBytes);
+  });
+  const Clock known = phases_known_to(self());
+  add_completion([&block, &barrier, shared, global, bytes, site, known] {
+    if (block.live_threads == 0) {
+      report(Fault::left_with_copies_in_flight, Site(), site,
+             format("block %u left before the copy that was started at", block.index.x));
+    }
+    const Access access = access_of_phase(barrier, site);
+    for_each_row_piece(shared, bytes, [&](uint32_t piece, uint32_t offset) {
+      std::memcpy(byte_at(block, piece), static_cast<const unsigned char*>(global) + offset,
+                  kPieceBytes);
+      end_write(block, piece, kPieceBytes, access);
+    });
+    deliver_bytes(barrier, bytes, known);
+  });
+}
+
+void add_floats(float* global, uint32_t shared, uint32_t bytes, Site site) {
+  Thread& thread = self();
+  check_row(*thread.block, global, shared, bytes, site);
+  on_global_write(check_global(global, bytes, kPieceBytes, "bulk sum", site),
+                  {global, bytes, Use::atomic}, site);
+  for_each_row_piece(shared, bytes, [&](uint32_t piece, uint32_t) {
+    begin_async_read(thread, *thread.block, piece, site);
+  });
+  const auto store = std::make_shared<BulkStore>();
+  store->block = thread.block, store->from = shared, store->site = site;
+  store->sum = global, store->bytes = bytes;
+  thread.stores.open.push_back(store);
+  if (policy().completion != Completion::late) add_completion([store] { finish_store(*store); });
 }
 
 void store_async(uint32_t shared, const void* from, uint32_t bytes, uint32_t mbarrier, Site site) {

@@ -1,4 +1,4 @@
-// Copies of tensor boxes (TMA) and of words to other blocks (st.async).
+// Copies of tensor boxes (TMA), of bytes in a row and of words to other blocks (st.async).
 #pragma once
 
 #include <cstddef>
@@ -20,8 +20,16 @@ void load_box(uint32_t shared, const void* map, uint32_t mbarrier, uint32_t bloc
 
 void store_box(const void* map, uint32_t shared, const TensorCoordinates& at, Site site);
 void commit_stores();
-// Until at most so many groups have yet to read their shared memory.
+// Until at most so many groups have yet to read their shared memory. (That they have written is
+// more, but what they write here is there as soon as they have read.)
 void wait_stores_read(size_t pending_groups);
+
+// `bytes` in a row, a multiple of 16 at one, to shared memory, counted at an mbarrier.
+void load_bytes(uint32_t shared, const void* global, uint32_t bytes, uint32_t mbarrier, Site site);
+
+// Adds fp32 numbers in shared memory to those at `global`, one by one: a bulk store that nobody
+// else's atomic operations race with.
+void add_floats(float* global, uint32_t shared, uint32_t bytes, Site site);
 
 // `bytes` (4, 8 or 16) at `from` to a cluster address, counted at an mbarrier of that block.
 void store_async(uint32_t shared, const void* from, uint32_t bytes, uint32_t mbarrier, Site site);

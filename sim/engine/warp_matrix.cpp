@@ -69,7 +69,7 @@ void load_matrices(uint32_t (&r)[4], uint32_t row_address, bool transposed, Site
        });
 }
 
-void store_matrices(uint32_t row_address, const uint32_t (&r)[4], Site site) {
+void store_matrices(uint32_t row_address, const uint32_t (&r)[4], bool transposed, Site site) {
   check_range(own_block(), row_address, kPieceBytes, kPieceBytes, "stmatrix", site);
   on_write(self(), row_address, kPieceBytes, site);
   uint32_t values[4] = {r[0], r[1], r[2], r[3]};
@@ -79,7 +79,17 @@ void store_matrices(uint32_t row_address, const uint32_t (&r)[4], Site site) {
     for (int m = 0; m < 4; ++m) {
       for (int row = 0; row < 8; ++row) {
         uint32_t words[4];
-        for (int t = 0; t < 4; ++t) words[t] = rows_of(meeting, 4 * row + t).r[m];
+        for (int t = 0; t < 4; ++t) {
+          if (!transposed) {
+            words[t] = rows_of(meeting, 4 * row + t).r[m];
+            continue;
+          }
+          // Elements 2 t and 2 t + 1 of the row are this column of two rows that lanes hold.
+          const int shift = row % 2 * 16;
+          const uint32_t low = rows_of(meeting, 4 * (2 * t) + row / 2).r[m] >> shift & 0xffff;
+          const uint32_t high = rows_of(meeting, 4 * (2 * t + 1) + row / 2).r[m] >> shift & 0xffff;
+          words[t] = low | high << 16;
+        }
         std::memcpy(byte_at(*warp.block, rows_of(meeting, 8 * m + row).address), words, 16);
       }
     }

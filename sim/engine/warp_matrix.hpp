@@ -9,7 +9,7 @@
 namespace flashcore::sim {
 
 void load_matrices(uint32_t (&r)[4], uint32_t row_address, bool transposed, Site site);
-void store_matrices(uint32_t row_address, const uint32_t (&r)[4], Site site);
+void store_matrices(uint32_t row_address, const uint32_t (&r)[4], bool transposed, Site site);
 
 // D(16x8) += A B with k = 16 (16-bit), 32 (e4m3) or 8 (tf32).
 void multiply_m16n8(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2], ElementType type,

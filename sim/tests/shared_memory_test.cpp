@@ -8,6 +8,7 @@
 #include "cuda/ptx/ldmatrix.cuh"
 #include "cuda/ptx/load_shared.cuh"
 #include "cuda/ptx/shared_access.cuh"
+#include "cuda/ptx/stmatrix_trans.cuh"
 #include "cuda/ptx/unwritten.cuh"
 #include "engine/bank_conflicts.hpp"
 #include "tests/support.hpp"
@@ -283,6 +284,21 @@ TEST(SharedMemory, StoredMatricesAreLoadedAgain) {
     __syncwarp();
     uint32_t r[4];
     ptx::ldmatrix_x4(r, address);
+    for (uint32_t i = 0; i < 4; ++i) {
+      if (r[i] != x + i) __trap();
+    }
+  });
+}
+
+TEST(SharedMemory, TransposedMatricesAreLoadedAgain) {
+  expect_clean(kOneWarp, [] {
+    auto* const rows = shared_array<uint4>();
+    const uint32_t address = ptx::shared_address(rows + thread());
+    const uint32_t x = 4 * threadIdx.x;
+    ptx::stmatrix_x4_trans(address, x, x + 1, x + 2, x + 3);
+    __syncwarp();
+    uint32_t r[4];
+    ptx::ldmatrix_x4_trans(r, address);
     for (uint32_t i = 0; i < 4; ++i) {
       if (r[i] != x + i) __trap();
     }

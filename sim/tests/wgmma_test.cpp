@@ -8,6 +8,7 @@
 #include "cuda/ptx/mma.cuh"
 #include "cuda/ptx/sync.cuh"
 #include "cuda/ptx/tf32.cuh"
+#include "cuda/ptx/wgmma_majors.cuh"
 #include "cuda/ptx/wgmma_n96.cuh"
 #include "cuda/tile/descriptor.hpp"
 #include "cuda/tile/fragment.hpp"
@@ -149,6 +150,42 @@ TEST(Wgmma, ProductsOf64ColumnsAreExact) {
 }
 TEST(Wgmma, ProductsOf96ColumnsAreExact) { expect_exact<96, false>(); }
 TEST(Wgmma, ProductsOf128ColumnsAreExact) { expect_exact<128, true>(); }
+
+// A stored by its columns, B by its columns.
+template <int kColumns, bool kIsBf16>
+void multiply_columns() {
+  using BTile = tile::SmemTile<kColumns, 64, 2>;
+  auto* const shared = shared_array<unsigned char>();
+  unsigned char* const b = shared + Tile::kBytes;
+  fill<Tile>(shared, kIsBf16, [](int k, int row) { return left(row, k); });
+  fill<BTile>(b, kIsBf16, [](int column, int k) { return right(k, column); });
+  ptx::fence_proxy_async();
+  ptx::named_barrier_sync(1, 128);
+  float d[kColumns / 8][4] = {};
+  ptx::warpgroup_fence();
+  for (int step = 0; step < 4; ++step) {
+    const uint64_t a_at = tile::mn_major_descriptor<Tile>(ptx::shared_address(shared), step);
+    const uint64_t b_at = tile::k_major_descriptor<BTile>(ptx::shared_address(b), 0, step);
+    if constexpr (kIsBf16) {
+      ptx::wgmma_ss_bf16<Accumulate::add, Major::mn, Major::k>(d, a_at, b_at);
+    } else {
+      ptx::wgmma_ss_f16<Accumulate::add, Major::mn, Major::k>(d, a_at, b_at);
+    }
+  }
+  ptx::warpgroup_commit();
+  ptx::warpgroup_wait<0>();
+  for (int n = 0; n < kColumns / 8; ++n) {
+    for (int e = 0; e < 4; ++e) {
+      const auto [row, column] = tile::wgmma_c(static_cast<int>(threadIdx.x), 4 * n + e);
+      if (d[n][e] != product(row, column, 64)) __trap();
+    }
+  }
+}
+
+TEST(Wgmma, LeftOperandsByColumnsAreExact) {
+  expect_clean(kWarpgroup, [] { multiply_columns<64, false>(); });
+  expect_clean(kWarpgroup, [] { multiply_columns<96, true>(); });
+}
 
 struct Case {
   const char* name;

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <initializer_list>
 #include <utility>
 
 #include "cuda/backward_sm80/general/plan.hpp"
+#include "cuda/backward_sm90/throughput/plan.hpp"
 #include "cuda/forward_sm80/latency/plan.hpp"
 #include "cuda/forward_sm80/throughput/plan.hpp"
 #include "cuda/forward_sm90/latency/plan.hpp"
@@ -21,11 +23,14 @@ namespace sm90 = cuda::forward_sm90;
 
 constexpr uintptr_t kAlignment = 16;
 
-bool is_aligned(const Arguments& args) {
-  const void* const pointers[] = {args.q, args.k, args.v, args.o};
-  return std::all_of(std::begin(pointers), std::end(pointers), [](const void* pointer) {
+bool are_aligned(std::initializer_list<const void*> pointers) {
+  return std::all_of(pointers.begin(), pointers.end(), [](const void* pointer) {
     return reinterpret_cast<uintptr_t>(pointer) % kAlignment == 0;
   });
+}
+bool is_aligned(const Arguments& args) { return are_aligned({args.q, args.k, args.v, args.o}); }
+bool is_aligned(const BackwardArguments& args) {
+  return is_aligned(args.forward) && are_aligned({args.d_o, args.dq, args.dk, args.dv});
 }
 
 // Pointers are known at the run only: those that a kernel does not take go to `other`, which takes
@@ -41,6 +46,25 @@ Kernel for_any_pointers(Kernel kernel, const Kernel& other) {
         .workspace_bytes = std::max(aligned->workspace_bytes, any->workspace_bytes),
         .run = [aligned = std::move(aligned->run), any = std::move(any->run)](
                    const Arguments& args, std::span<std::byte> workspace, Stream stream) {
+          return (is_aligned(args) ? aligned : any)(args, workspace, stream);
+        }};
+  };
+  return kernel;
+}
+
+// The same of a backward pass.
+Kernel backward_for_any_pointers(Kernel kernel, const Kernel& other) {
+  kernel.backward.plan = [own = std::move(kernel.backward.plan), other = other.backward.plan](
+                             const BackwardProblem& problem,
+                             const PlanContext& context) -> Result<PlannedBackward> {
+    Result<PlannedBackward> aligned = own(problem, context);
+    if (!aligned.ok()) return aligned.status();
+    Result<PlannedBackward> any = other(problem, context);
+    if (!any.ok()) return any.status();
+    return PlannedBackward{
+        .workspace_bytes = std::max(aligned->workspace_bytes, any->workspace_bytes),
+        .run = [aligned = std::move(aligned->run), any = std::move(any->run)](
+                   const BackwardArguments& args, std::span<std::byte> workspace, Stream stream) {
           return (is_aligned(args) ? aligned : any)(args, workspace, stream);
         }};
   };
@@ -74,10 +98,14 @@ std::vector<Kernel> cuda_kernels() {
   table.insert(table.end(), hopper.begin(), hopper.end());
   table.push_back(declining(sm80::latency::kernel(), sm80_latency_declines));
   table.insert(table.end(), ampere.begin(), ampere.end());
-  table.push_back(cuda::backward_sm80::general::kernel());
+  const Kernel any_backward = cuda::backward_sm80::general::kernel();
+  table.push_back(
+      backward_for_any_pointers(cuda::backward_sm90::throughput::kernel(), any_backward));
+  table.push_back(any_backward);
   for (Kernel& kernel : cuda::ladder::kernels()) table.push_back(std::move(kernel));
   for (Kernel& kernel : table) {
-    if (kernel.wants_alignment) kernel = for_any_pointers(std::move(kernel), ampere[0]);
+    if (kernel.wants_alignment && kernel.plan)
+      kernel = for_any_pointers(std::move(kernel), ampere[0]);
   }
   return table;
 }

@@ -166,6 +166,7 @@ struct MapArgument {
 constexpr MapArgument kMapArguments[] = {{"forward_latency_kernel", 1, 3},
                                          {"forward_latency_wide_kernel", 1, 3},
                                          {"12forward_sm90", 0, 4},
+                                         {"13backward_sm90", 0, 6},
                                          {"wgmma_tma_kernel", 0, 0}};
 
 int64_t unwritten_maps(std::string_view kernel, void** arguments) {

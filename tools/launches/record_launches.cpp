@@ -24,6 +24,8 @@
 #include "bench/cases/fp8_problem.hpp"
 #include "cuda/backward_sm80/general/config.hpp"
 #include "cuda/backward_sm80/general/launch.hpp"
+#include "cuda/backward_sm90/throughput/config.hpp"
+#include "cuda/backward_sm90/throughput/launch.hpp"
 #include "cuda/forward_sm80/latency/config.hpp"
 #include "cuda/forward_sm80/latency/launch.hpp"
 #include "cuda/forward_sm90/latency/config.hpp"
@@ -242,16 +244,21 @@ Status record_run(const Kernel& kernel, const ForwardProblem& p, const PlanConte
   return run_unaligned(*planned);
 }
 
-Status record_backward(const Kernel& kernel, const PlanContext& context, AllSeen& seen) {
+Status record_backward(const Kernel& kernel, PlanContext context, AllSeen& seen) {
   for (const BackwardCase& one : backward_cases()) {
     const Result<BackwardProblem> problem = resolve(one.problem, one.gradients);
     if (!problem.ok()) return problem.status();
     if (!refusal_of(kernel, *problem, context).empty()) continue;
-    const Result<PlannedBackward> planned = kernel.backward.plan(*problem, context);
-    if (!planned.ok()) return planned.status();
-    for (const size_t offset : {0, 8}) {  // aligned, and not
-      FLASHCORE_RETURN_IF_ERROR(
-          record_launches(kernel, *planned, backward_arguments(offset), context, seen));
+    for (const bool deterministic : {false, true}) {
+      context.deterministic = deterministic;
+      const Result<PlannedBackward> planned = kernel.backward.plan(*problem, context);
+      if (!planned.ok()) return planned.status();
+      AllSeen others;  // of the kernel that takes what is not aligned
+      for (const size_t offset : {0, 8}) {
+        FLASHCORE_RETURN_IF_ERROR(
+            record_launches(kernel, *planned, backward_arguments(offset), context,
+                            kernel.wants_alignment && offset != 0 ? others : seen));
+      }
     }
   }
   return {};
@@ -332,6 +339,30 @@ Status check_joint_instances() {
   return {};
 }
 
+Status check_hopper_backward_instances() {
+  namespace hopper = cuda::backward_sm90::throughput;
+  const char* const elements[] = {"Fp16", "Bf16"};
+  for (int type = 0; type < 2; ++type) {
+    for (int config = 0; config < static_cast<int>(hopper::kConfigs.size()); ++config) {
+      for (const bool in_turn : {false, true}) {
+        const auto& entry =
+            hopper::find_instance({static_cast<hopper::InputType>(type), config, in_turn});
+        const std::string wanted =
+            fmt::format("::gradient_kernel<{}, flashcore::cuda::backward_sm90::throughput::{}, {}>",
+                        config, elements[type], in_turn);
+        FLASHCORE_RETURN_IF_ERROR(expect_instance(wanted, [&] {
+          const cudaError_t error = entry.prepare();
+          hopper::Params params{};
+          params.order = {
+              .batch_heads = 1, .q_tiles = 1, .section_heads = 1, .longest_first = false};
+          return error != cudaSuccess ? error : entry.launch({}, params, nullptr);
+        }));
+      }
+    }
+  }
+  return {};
+}
+
 // Every compiled kernel is the one that its place in the list of its family says.
 Status check_instances() {
   using namespace cuda;
@@ -397,7 +428,8 @@ Status check_instances() {
     return {StatusCode::internal, "forward_sm90_throughput: row 99 of its table can be prepared"};
   }
   FLASHCORE_RETURN_IF_ERROR(check_backward_instances());
-  return check_joint_instances();
+  FLASHCORE_RETURN_IF_ERROR(check_joint_instances());
+  return check_hopper_backward_instances();
 }
 
 int record() {

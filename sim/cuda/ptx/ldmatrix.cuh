@@ -21,7 +21,7 @@ inline void ldmatrix_x4_trans(uint32_t (&r)[4], uint32_t row_address,
 }
 inline void stmatrix_x4(uint32_t row_address, uint32_t r0, uint32_t r1, uint32_t r2, uint32_t r3,
                         sim::Site site = sim::Site::here()) {
-  sim::store_matrices(row_address, {r0, r1, r2, r3}, site);
+  sim::store_matrices(row_address, {r0, r1, r2, r3}, false, site);
 }
 
 }  // namespace flashcore::cuda::ptx

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "cuda/backward_sm80/general/launch.hpp"
+#include "cuda/backward_sm90/throughput/launch.hpp"
 #include "cuda/forward_sm80/latency/launch.hpp"
 #include "cuda/forward_sm80/throughput/launch.hpp"
 #include "cuda/forward_sm90/latency/launch.hpp"
@@ -198,6 +199,34 @@ cudaError_t launch_add_rows(const Params& params, const HeadSum& sum, cudaStream
 }
 
 }  // namespace backward_sm80::general
+
+namespace backward_sm90::throughput {
+
+const InstanceEntry& find_instance(const Instance& /*instance*/) {
+  static const InstanceEntry entry = {
+      [] { return fake::load(fake::kernel<9>("backward_sm90")); },
+      [](const Maps& maps, const Params& params, cudaStream_t stream) {
+        return fake::launch(fake::kernel<9>("backward_sm90"), params.order.size(), stream, maps,
+                            params);
+      }};
+  return entry;
+}
+
+cudaError_t prepare_rows(InputType /*type*/, int /*config*/) {
+  return fake::load(fake::kernel<10>("backward_sm90_rows"));
+}
+
+cudaError_t begin_rows(InputType /*type*/, int /*config*/, const Params& params,
+                       cudaStream_t stream) {
+  return fake::launch(fake::kernel<10>("backward_sm90_rows"), 1, stream, params);
+}
+
+cudaError_t end_rows(InputType /*type*/, int /*config*/, const Params& params,
+                     cudaStream_t stream) {
+  return fake::launch(fake::kernel<10>("backward_sm90_rows"), 1, stream, params);
+}
+
+}  // namespace backward_sm90::throughput
 
 namespace ladder {
 

@@ -1,0 +1,23 @@
+// Stands for src/cuda/ptx/bulk_copy.cuh.
+#pragma once
+
+#include <cstdint>
+
+#include "engine/tensor_copy.hpp"
+
+namespace flashcore::cuda::ptx {
+
+inline void bulk_load(uint32_t shared, const void* global, uint32_t bytes, uint32_t barrier,
+                      sim::Site site = sim::Site::here()) {
+  sim::load_bytes(shared, global, bytes, barrier, site);
+}
+inline void bulk_add_f32(float* global, uint32_t shared, uint32_t bytes,
+                         sim::Site site = sim::Site::here()) {
+  sim::add_floats(global, shared, bytes, site);
+}
+template <int kPending>
+void bulk_wait() {
+  sim::wait_stores_read(kPending);
+}
+
+}  // namespace flashcore::cuda::ptx

@@ -1,0 +1,27 @@
+// Stands for src/cuda/ptx/turns.cuh.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+
+#include "engine/global_memory.hpp"
+#include "engine/global_order.hpp"
+
+namespace flashcore::cuda::ptx {
+
+inline void add_f32x4(float* sums, const float (&x)[4], sim::Site site = sim::Site::here()) {
+  for (int i = 0; i < 4; ++i) atomicAdd(sums + i, x[i], site);
+}
+inline void wait_for_turn(const uint32_t* counter, uint32_t turn,
+                          sim::Site site = sim::Site::here()) {
+  while (sim::load_acquire(counter, site) != turn) {
+  }
+}
+inline void count_turn(uint32_t* counter, sim::Site site = sim::Site::here()) {
+  sim::fence_global();
+  atomicAdd(counter, 1U, site);
+}
+inline void fence_gpu() { sim::fence_global(); }
+
+}  // namespace flashcore::cuda::ptx

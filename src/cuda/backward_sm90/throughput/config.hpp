@@ -1,0 +1,107 @@
+// The resource page of backward_sm90: tiles, registers and shared memory of its compiled kernels.
+//
+//   a block: 128 keys of a head; one producer warpgroup (one thread of it copies) and two consumer
+//            warpgroups of 64 keys, which walk over the blocks of queries that see them
+//
+//   shared memory   | K | V | Q, two stages | dO, two stages | dS | sums of dQ on their way | notes |
+//
+// Keys are the rows of all products, S^T = K Q^T and dP^T = V dO^T, so that P^T and dS^T are left
+// operands of dV and dK from registers. One accumulator holds S^T, dP^T and dQ^T in turn, and one
+// array of half its size P^T, then dS^T: that leaves registers for 96 queries at head dimension 128.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+namespace flashcore::cuda::backward_sm90::throughput {
+
+inline constexpr int kWarpThreads = 32;
+inline constexpr int kWarpgroupThreads = 128;
+inline constexpr int kWarpgroupWarps = 4;
+inline constexpr int kWarpgroupKeys = 64;  // what one wgmma computes
+inline constexpr int kConsumers = 2;       // warpgroups
+inline constexpr int kConsumerWarps = kConsumers * kWarpgroupWarps;
+inline constexpr int kThreads = kWarpgroupThreads * (kConsumers + 1);
+inline constexpr int kBlockKeys = kWarpgroupKeys * kConsumers;
+inline constexpr int kStages = 2;                        // of Q, and of dO
+inline constexpr int kSteps = 4;                         // whose description is kept (schedule.hpp)
+inline constexpr int kPanelColumns = 64;                 // 128 bytes, the widest swizzle
+inline constexpr int kProducerRegisters = 24;            // of what the launch allocates:
+inline constexpr int kConsumerRegisters = 240;           // see ptx::release_registers
+inline constexpr int kSharedMemory = 227 * 1024;         // that a block may have
+inline constexpr int kSharedMemoryOther = 1024;          // at most, for barriers and steps
+inline constexpr int kSumsFloats = 4;                    // of a product of dQ^T, in a lane
+inline constexpr int kSumsBytes = 32 * kSumsFloats * 4;  // and in a warp
+
+// A structural type: the one template argument that a kernel's geometry is.
+struct Config {
+  int head_dim;
+  int block_q;  // queries of a step
+  // Of the products of 8 queries that a warp has of dQ^T, those that go through shared memory, all
+  // at once; there is no room for others.
+  int bulk_products;
+
+  constexpr int k_bytes() const { return 2 * kBlockKeys * head_dim; }  // and of V
+  constexpr int q_bytes() const { return 2 * block_q * head_dim; }     // and of dO
+  constexpr int ds_bytes() const { return 2 * block_q * kBlockKeys; }
+  constexpr int notes_bytes() const { return 8 * block_q; }
+  // dQ^T has head_dim rows, 64 for each consumer or, where there are no more, for half of the
+  // queries each.
+  constexpr bool splits_queries() const { return head_dim == kWarpgroupKeys; }
+  constexpr int dq_queries() const { return splits_queries() ? block_q / kConsumers : block_q; }
+  constexpr int dq_products() const { return dq_queries() / 8; }  // of a warp
+  constexpr int shared_bytes() const {
+    return 2 * k_bytes() + 2 * kStages * q_bytes() + ds_bytes() +
+           kConsumerWarps * bulk_products * kSumsBytes + kStages * notes_bytes() +
+           kSharedMemoryOther;
+  }
+  constexpr int block_sums() const { return block_q * head_dim; }  // numbers of dQ in a block
+
+  // What a consumer thread holds all the time: the accumulator, P, dK and dV.
+  constexpr int held_registers() const { return block_q / 2 + block_q / 4 + head_dim; }
+};
+
+inline constexpr std::array kConfigs = {
+    Config{.head_dim = 64, .block_q = 128, .bulk_products = 8},
+    Config{.head_dim = 128, .block_q = 96, .bulk_products = 10},
+};
+
+// Index into kConfigs, or -1.
+constexpr int config_index(int64_t head_dim) {
+  for (std::size_t i = 0; i < kConfigs.size(); ++i) {
+    if (head_dim == kConfigs[i].head_dim) return static_cast<int>(i);
+  }
+  return -1;
+}
+
+// Where in a block of dQ the sums lie that lane `lane` of consumer warp `warp` has in element e of
+// product n: dims and queries of that block. They are kept as the warps have them:
+// [warp][product][lane][e].
+struct SumPlace {
+  int query, dim;
+};
+constexpr SumPlace sum_place(const Config& config, int warp, int product, int lane, int e) {
+  const int group = warp / kWarpgroupWarps, row = 16 * (warp % kWarpgroupWarps) + lane / 4;
+  const int column = 8 * product + 2 * (lane % 4);
+  const bool split = config.splits_queries();
+  return {(split ? group * config.dq_queries() : 0) + column + e % 2,
+          (split ? 0 : group * kWarpgroupKeys) + row + 8 * (e / 2)};
+}
+
+// What the kernels rely on.
+constexpr bool is_sound(const Config& c) {
+  const int allocated = 65536 / kThreads / 8 * 8 * kThreads;
+  const int wanted = kWarpgroupThreads * (kProducerRegisters + kConsumers * kConsumerRegisters);
+  return c.head_dim % kPanelColumns == 0 && c.block_q % 16 == 0 &&
+         c.bulk_products <= c.dq_products() && c.shared_bytes() <= kSharedMemory &&
+         wanted <= allocated && c.held_registers() + 32 <= kConsumerRegisters;
+}
+static_assert([] {
+  for (const Config& config : kConfigs) {
+    if (!is_sound(config)) return false;
+  }
+  return true;
+}());
+
+}  // namespace flashcore::cuda::backward_sm90::throughput

@@ -1,0 +1,418 @@
+// A consumer warpgroup: 64 keys, and all queries that see keys of its block's tile.
+//
+// A step of 96 queries, from dP of it and P to those of the next one (a: the accumulator, p: P or dS):
+//
+//   p = P (a - delta), stored | a = S next | dK += p Q covers exp(a) | a = dQ^T = K^T dS^T
+//     | dV next += p dO covers the addition of dQ | a = dP next
+//
+// The two warpgroups exchange nothing but dS, and drift apart: while one computes exponentials or
+// adds dQ the other has the Tensor Cores.
+#pragma once
+
+#include <cstdint>
+
+#include "cuda/attention/units.hpp"
+#include "cuda/backward_sm90/throughput/element.cuh"
+#include "cuda/backward_sm90/throughput/shape.cuh"
+#include "cuda/ptx/bulk_copy.cuh"
+#include "cuda/ptx/exp2.cuh"
+#include "cuda/ptx/ldmatrix.cuh"
+#include "cuda/ptx/mbarrier.cuh"
+#include "cuda/ptx/mbarrier_wait.cuh"
+#include "cuda/ptx/pin.cuh"
+#include "cuda/ptx/registers.cuh"
+#include "cuda/ptx/shared_access.cuh"
+#include "cuda/ptx/special.cuh"
+#include "cuda/ptx/stmatrix_trans.cuh"
+#include "cuda/ptx/store_shared.cuh"
+#include "cuda/ptx/sync.cuh"
+#include "cuda/ptx/tma.cuh"
+#include "cuda/ptx/turns.cuh"
+#include "cuda/ptx/wgmma.cuh"
+#include "cuda/tile/descriptor.hpp"
+
+namespace flashcore::cuda::backward_sm90::throughput {
+
+inline constexpr int kAllConsumersBarrier = 1;  // named; kConsumerBarrier + group: a consumer's own
+inline constexpr int kConsumerBarrier = 2;
+
+template <class S>
+struct Consumer {
+  using Element = typename S::Element;
+  using QTile = typename S::QTile;
+  using KTile = typename S::KTile;
+  using DsTile = typename S::DsTile;
+
+  typename S::Shared& smem;
+  const Params& params;
+  uint32_t shared;  // its address
+  uint32_t group;   // 0 or 1
+  float a[S::kScoreProducts][4];
+  uint32_t p[S::kQuerySteps][4];
+  float dk[S::kDimProducts][4], dv[S::kDimProducts][4];
+  float narrow[S::kConfig.splits_queries() ? S::kDqProducts : 1][4];  // dQ^T where a is wider
+
+  // Read anew at each use: a register that is held is one less for the products.
+  __device__ __forceinline__ static uint32_t lane() { return ptx::thread_index() % kWarpThreads; }
+  __device__ __forceinline__ static uint32_t warp() {
+    return ptx::thread_index() / kWarpThreads % kWarpgroupWarps;
+  }
+  // Among the warps of both consumers.
+  __device__ __forceinline__ static uint32_t consumer_warp() {
+    return ptx::thread_index() / kWarpThreads - kWarpgroupWarps;
+  }
+
+  __device__ __forceinline__ void wait(uint32_t barrier, uint32_t parity) const {
+    ptx::mbarrier_wait_together(shared + barrier, parity);
+  }
+  // This warp is done with what the barrier guards.
+  __device__ __forceinline__ void release(uint32_t barrier) const {
+    __syncwarp();
+    if (lane() == 0) ptx::mbarrier_arrive(shared + barrier);
+  }
+
+  // Of an operand at byte `at` of the shared memory; steps from one to the next are 32-bit additions
+  // of constants.
+  struct Operand {
+    uint32_t low;
+    __device__ __forceinline__ uint64_t at(uint32_t offset) const {
+      constexpr auto kHigh = static_cast<uint32_t>(
+          tile::smem_descriptor(0, 0, tile::kEightRowBytes, tile::DescriptorSwizzle::span_128) >>
+          32);
+      return ptx::join_words(low + (offset >> 4), kHigh);
+    }
+  };
+  __device__ __forceinline__ Operand operand(uint32_t at, uint32_t leading_bytes) const {
+    return {ptx::opaque(shared + at) >> 4 | (leading_bytes >> 4) << 16};
+  }
+
+  // a = A B^T with rows `group` of the tile at `left` and queries of the tile at `right`.
+  __device__ __forceinline__ void issue_scores(uint32_t left, uint32_t right) {
+    const Operand x = operand(left + group * (kWarpgroupKeys * KTile::kPanelRowBytes), 16);
+    const Operand y = operand(right, 16);
+#pragma unroll
+    for (int step = 0; step < S::kDimSteps; ++step) {
+      const uint64_t x_at = x.at(tile::k_major_step<KTile>(step));
+      const uint64_t y_at = y.at(tile::k_major_step<QTile>(step));
+      if (step == 0) {
+        Element::template multiply_ss<Accumulate::overwrite, Major::k>(a, x_at, y_at);
+      } else {
+        Element::template multiply_ss<Accumulate::add, Major::k>(a, x_at, y_at);
+      }
+    }
+    ptx::warpgroup_commit();
+  }
+  __device__ __forceinline__ void issue_s(uint32_t stage) {
+    issue_scores(S::kK, S::kQ + stage * QTile::kBytes);
+  }
+  __device__ __forceinline__ void issue_dp(uint32_t stage) {
+    issue_scores(S::kV, S::kDo + stage * QTile::kBytes);
+  }
+
+  // sums += p Y, with the queries of the tile at `right`.
+  __device__ __forceinline__ void issue_sums(float (&sums)[S::kDimProducts][4], uint32_t right) {
+    const Operand y = operand(right, QTile::kPanelBytes);
+#pragma unroll
+    for (int step = 0; step < S::kQuerySteps; ++step) {
+      Element::multiply_rs(sums, p[step], y.at(step * 16 * QTile::kPanelRowBytes));
+    }
+    ptx::warpgroup_commit();
+  }
+  __device__ __forceinline__ void issue_dk(uint32_t stage) {
+    issue_sums(dk, S::kQ + stage * QTile::kBytes);
+  }
+  __device__ __forceinline__ void issue_dv(uint32_t stage) {
+    issue_sums(dv, S::kDo + stage * QTile::kBytes);
+  }
+
+  // dQ^T = K^T dS^T, over both consumers' keys, in the first of the accumulator's registers.
+  __device__ __forceinline__ float (&dq())[S::kDqProducts][4] {
+    if constexpr (S::kConfig.splits_queries()) {
+      return narrow;
+    } else {
+      return a;
+    }
+  }
+  __device__ __forceinline__ void issue_dq() {
+    constexpr bool kSplits = S::kConfig.splits_queries();
+    const Operand x = operand(S::kK + (kSplits ? 0 : group * KTile::kPanelBytes), 16);
+    const uint32_t first_row =
+        kSplits ? group * (S::kConfig.dq_queries() * DsTile::kPanelRowBytes) : 0;
+    const Operand y = operand(S::kDs + first_row, 16);
+#pragma unroll
+    for (int step = 0; step < S::kKeySteps; ++step) {
+      const uint64_t x_at = x.at(step * 16 * KTile::kPanelRowBytes);
+      const uint64_t y_at = y.at(tile::k_major_step<DsTile>(step));
+      if (step == 0) {
+        Element::template multiply_ss<Accumulate::overwrite, Major::mn>(dq(), x_at, y_at);
+      } else {
+        Element::template multiply_ss<Accumulate::add, Major::mn>(dq(), x_at, y_at);
+      }
+    }
+    ptx::warpgroup_commit();
+  }
+
+  // Pairs that are not visible get the score -inf.
+  __device__ __forceinline__ void mask(int number) {
+    const Step& step = smem.step[number % kSteps];
+    if (step.masked == 0) return;
+    const auto l = static_cast<int>(lane());
+    const int key =
+        static_cast<int>(group) * kWarpgroupKeys + static_cast<int>(warp()) * 16 + l / 4;
+    const int first = step.first + 2 * (l % 4), keys = step.keys;
+#pragma unroll
+    for (int slot = 0; slot < 2; ++slot) {
+      const int row = key + 8 * slot;
+      const int begin = row - params.limits.high - first;
+      const int end = row < keys ? row - params.limits.low + 1 - first : begin;
+#pragma unroll
+      for (int n = 0; n < S::kScoreProducts; ++n) {
+#pragma unroll
+        for (int e = 2 * slot; e < 2 * slot + 2; ++e) {
+          const int column = 8 * n + e % 2;
+          if (column < begin || column >= end) a[n][e] = attention::kNoKey;
+        }
+      }
+    }
+  }
+
+  // The address of the notes of a lane's two queries of product 0; `which`: 0 LSE, 1 delta.
+  __device__ __forceinline__ uint32_t notes_at(uint32_t stage, uint32_t which) const {
+    return shared + S::kNotes + (stage * 2 + which) * (4 * S::kBlockQ) + lane() % 4 * 8;
+  }
+
+  // a = P, and p.
+  __device__ __forceinline__ void exponentiate(uint32_t stage) {
+    const uint32_t notes = notes_at(stage, 0);
+    const float scale = params.scale_log2;
+#pragma unroll
+    for (int n = 0; n < S::kScoreProducts; ++n) {
+      const float2 lse = ptx::load_shared_x2(notes + 32 * n);
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        a[n][e] = ptx::exp2_approx(fmaf(a[n][e], scale, e % 2 == 0 ? lse.x : lse.y));
+      }
+    }
+  }
+  __device__ __forceinline__ void pack() {
+#pragma unroll
+    for (int n = 0; n < S::kScoreProducts; ++n) {
+#pragma unroll
+      for (int slot = 0; slot < 2; ++slot) {
+        p[n / 2][n % 2 * 2 + slot] = Element::pack(a[n][2 * slot], a[n][2 * slot + 1]);
+      }
+    }
+  }
+  // p = p (a - delta): P becomes dS.
+  __device__ __forceinline__ void weigh(uint32_t stage) {
+    const uint32_t notes = notes_at(stage, 1);
+#pragma unroll
+    for (int n = 0; n < S::kScoreProducts; ++n) {
+      const float2 delta = ptx::load_shared_x2(notes + 32 * n);
+#pragma unroll
+      for (int slot = 0; slot < 2; ++slot) {
+        uint32_t& pair = p[n / 2][n % 2 * 2 + slot];
+        const float2 weight = Element::unpack(pair);
+        pair = Element::pack(weight.x * (a[n][2 * slot] - delta.x),
+                             weight.y * (a[n][2 * slot + 1] - delta.y));
+      }
+    }
+  }
+
+  // dS to shared memory, by queries.
+  __device__ __forceinline__ void store_ds() {
+    const uint32_t l = lane(), row = l / 16 * 8 + l % 8, chunk = warp() * 2 + l / 8 % 2;
+    const uint32_t to = shared + S::kDs + group * DsTile::kPanelBytes +
+                        row * DsTile::kPanelRowBytes + ((chunk ^ (l % 8)) << 4);
+#pragma unroll
+    for (int step = 0; step < S::kQuerySteps; ++step) {
+      ptx::stmatrix_x4_trans(to + step * 16 * DsTile::kPanelRowBytes, p[step][0], p[step][1],
+                             p[step][2], p[step][3]);
+    }
+    ptx::fence_proxy_async();
+    release(S::kDsFull);
+  }
+
+  // Adds dQ of a step to the sums, as the warp has it. In turn: what is staged goes by the adder.
+  __device__ __forceinline__ void add_dq(int number) {
+    const Step& step = smem.step[number % kSteps];
+    const uint32_t own = consumer_warp(), l = lane();
+    const uint32_t staging = shared + S::kStaging + own * S::kStagingBytes;
+    float* const to = params.sums + S::sums_of(step.block, own);
+    constexpr int kStaged = S::kConfig.bulk_products;
+    if constexpr (S::kInTurn) {
+      wait(S::kStagingFree + 8 * group, number % 2 ^ 1);
+    } else {
+      if (l == 0) ptx::tma_store_wait_read<0>();
+      __syncwarp();
+    }
+#pragma unroll
+    for (int n = 0; n < kStaged; ++n) {
+      ptx::store_shared_x4(staging + n * kSumsBytes + l * 16, dq()[n]);
+    }
+    ptx::fence_proxy_async();
+    if constexpr (S::kInTurn) {
+      if constexpr (S::kAddsItself) wait(S::kTurnHere + 8 * group, number % 2);
+    } else {
+      __syncwarp();
+      if (l == 0) {
+        ptx::bulk_add_f32(to, staging, S::kStagingBytes);
+        ptx::tma_store_commit();
+      }
+    }
+#pragma unroll
+    for (int n = kStaged; n < S::kDqProducts; ++n) {
+      ptx::add_f32x4(to + n * 32 * kSumsFloats + l * kSumsFloats, dq()[n]);
+    }
+    if constexpr (S::kInTurn) release(S::kStaged + 8 * group);
+  }
+
+  __device__ __forceinline__ void clear() {
+#pragma unroll
+    for (int n = 0; n < S::kDimProducts; ++n) {
+#pragma unroll
+      for (int e = 0; e < 4; ++e) dk[n][e] = dv[n][e] = 0;
+    }
+#pragma unroll
+    for (int n = 0; n < S::kScoreProducts; ++n) {
+#pragma unroll
+      for (int e = 0; e < 4; ++e) a[n][e] = 0;
+    }
+    ptx::warpgroup_pin(a);
+    ptx::warpgroup_pin(dk);
+    ptx::warpgroup_pin(dv);
+  }
+
+  __device__ __forceinline__ void run(int steps) {
+    clear();
+    wait(S::kKvFull, 0);
+    wait(S::kQFull, 0);
+    ptx::warpgroup_fence();
+    issue_s(0);
+    ptx::warpgroup_wait<0>();
+    ptx::warpgroup_pin(a);
+    mask(0);
+    exponentiate(0);
+    pack();
+    wait(S::kOFull, 0);
+    ptx::warpgroup_fence();
+    issue_dv(0);
+    issue_dp(0);
+    ptx::warpgroup_wait<0>();
+    ptx::warpgroup_pin(a);
+    ptx::warpgroup_pin(dv);
+    release(S::kOEmpty);
+#pragma unroll 1
+    for (int number = 0; number + 1 < steps; ++number) {
+      const uint32_t stage = number % kStages, next = stage ^ 1;
+      const uint32_t next_parity = (number + 1) / kStages % 2, ds_parity = number % 2;
+      weigh(stage);
+      wait(S::kDsEmpty, ds_parity ^ 1);
+      store_ds();
+      wait(S::kQFull + 8 * next, next_parity);
+      ptx::warpgroup_fence();
+      issue_s(next);
+      issue_dk(stage);
+      ptx::warpgroup_wait<1>();
+      ptx::warpgroup_pin(a);
+      mask(number + 1);
+      exponentiate(next);
+      ptx::warpgroup_wait<0>();
+      ptx::warpgroup_pin(a);
+      ptx::warpgroup_pin(dk);
+      release(S::kQEmpty + 8 * stage);
+      pack();
+      wait(S::kDsFull, ds_parity);
+      wait(S::kOFull + 8 * next, next_parity);
+      ptx::warpgroup_fence();
+      issue_dq();
+      issue_dv(next);
+      ptx::warpgroup_wait<1>();
+      ptx::warpgroup_pin(dq());
+      release(S::kDsEmpty);
+      add_dq(number);
+      ptx::warpgroup_fence();
+      issue_dp(next);
+      ptx::warpgroup_wait<0>();
+      ptx::warpgroup_pin(a);
+      ptx::warpgroup_pin(dv);
+      release(S::kOEmpty + 8 * next);
+    }
+    const int number = steps - 1;
+    weigh(number % kStages);
+    wait(S::kDsEmpty, number % 2 ^ 1);
+    store_ds();
+    ptx::warpgroup_fence();
+    issue_dk(number % kStages);
+    wait(S::kDsFull, number % 2);
+    ptx::warpgroup_fence();
+    issue_dq();
+    ptx::warpgroup_wait<0>();
+    ptx::warpgroup_pin(dq());
+    ptx::warpgroup_pin(dk);
+    add_dq(number);
+  }
+
+  // A consumer's rows of a tile of dK or dV, to the place of K or V.
+  __device__ __forceinline__ void stage_rows(uint32_t to, const float (&sums)[S::kDimProducts][4],
+                                             float scale) const {
+    const uint32_t l = lane(), row = group * kWarpgroupKeys + warp() * 16 + l % 16;
+#pragma unroll
+    for (int n = 0; n < S::kDimProducts; n += 2) {
+      const uint32_t chunk = n + l / 16;
+      ptx::stmatrix_x4(shared + to + chunk / 8 * KTile::kPanelBytes + row * KTile::kPanelRowBytes +
+                           ((chunk % 8 ^ row % 8) << 4),
+                       Element::pack(sums[n][0] * scale, sums[n][1] * scale),
+                       Element::pack(sums[n][2] * scale, sums[n][3] * scale),
+                       Element::pack(sums[n + 1][0] * scale, sums[n + 1][1] * scale),
+                       Element::pack(sums[n + 1][2] * scale, sums[n + 1][3] * scale));
+    }
+  }
+  __device__ __forceinline__ void stage_sums() {
+    stage_rows(S::kV, dv, 1);
+    ptx::named_barrier_sync(kAllConsumersBarrier, kConsumers * kWarpgroupThreads);  // done with K
+    stage_rows(S::kK, dk, params.scale);
+  }
+  // Whether a lane's sums are all finite.
+  __device__ __forceinline__ bool all_finite() const {
+    float zero = 0;  // or NaN
+#pragma unroll
+    for (int n = 0; n < S::kDimProducts; ++n) {
+#pragma unroll
+      for (int e = 0; e < 4; ++e) zero = fmaf(dk[n][e], 0, fmaf(dv[n][e], 0, zero));
+    }
+    return zero == 0;
+  }
+  __device__ __forceinline__ void stage_zeros() const {
+    const uint32_t thread = ptx::thread_index() % kWarpgroupThreads;
+    for (uint32_t i = thread; i < KTile::kPanels * 512U; i += kWarpgroupThreads) {
+      const uint32_t at = i / 512 * KTile::kPanelBytes + group * (64 * KTile::kPanelRowBytes);
+      constexpr float kZeros[4] = {0, 0, 0, 0};
+      ptx::store_shared_x4(shared + S::kK + at + i % 512 * 16, kZeros);
+      ptx::store_shared_x4(shared + S::kV + at + i % 512 * 16, kZeros);
+    }
+  }
+  // What was staged, once all of the consumer has.
+  __device__ __forceinline__ void store_rows(const Maps& maps, const Task& task) const {
+    ptx::fence_proxy_async();
+    ptx::named_barrier_sync(kConsumerBarrier + static_cast<int>(group), kWarpgroupThreads);
+    if (ptx::thread_index() % kWarpgroupThreads == 0) {
+      const uint32_t own = group * (kWarpgroupKeys * KTile::kPanelRowBytes);
+      const int row = task.tile * kBlockKeys + static_cast<int>(group) * kWarpgroupKeys;
+      if (row < params.seqlen_kv) {
+#pragma unroll
+        for (int panel = 0; panel < KTile::kPanels; ++panel) {
+          const uint32_t from = shared + panel * KTile::kPanelBytes + own;
+          ptx::tma_store_4d(&maps.dv, from + S::kV, panel * kPanelColumns, row, task.kv_head,
+                            task.batch);
+          ptx::tma_store_4d(&maps.dk, from + S::kK, panel * kPanelColumns, row, task.kv_head,
+                            task.batch);
+        }
+      }
+      ptx::tma_store_commit();
+    }
+    if (ptx::thread_index() % kWarpThreads == 0) ptx::tma_store_wait_read<0>();
+  }
+};
+
+}  // namespace flashcore::cuda::backward_sm90::throughput

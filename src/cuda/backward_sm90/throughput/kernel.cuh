@@ -1,0 +1,97 @@
+// backward_sm90: one block a tile of keys, a producer and two consumers, on TMA, mbarriers and wgmma
+// (sm_90a).
+//
+//   producer     | K Q V dO | dO Q | dO Q | ...                          a stage ahead
+//   consumer 0   | S | dV dP | dS | S dK | dQ dV | dP | dS | ... | dK, dV stored |
+//   consumer 1      | S | dV dP | dS | S dK | dQ dV | dP | ...
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include "cuda/backward_sm90/throughput/adder.cuh"
+#include "cuda/backward_sm90/throughput/consumer.cuh"
+#include "cuda/backward_sm90/throughput/element.cuh"
+#include "cuda/backward_sm90/throughput/producer.cuh"
+#include "cuda/backward_sm90/throughput/shape.cuh"
+#include "cuda/ptx/registers.cuh"
+#include "cuda/ptx/special.cuh"
+#include "cuda/ptx/sync.cuh"
+
+namespace flashcore::cuda::backward_sm90::throughput {
+
+template <class S>
+__device__ __forceinline__ void make_barriers(typename S::Shared& smem) {
+  ptx::mbarrier_init(ptx::shared_address(&smem.kv_full), 1);
+  ptx::mbarrier_init(ptx::shared_address(&smem.ds_full), kConsumerWarps);
+  ptx::mbarrier_init(ptx::shared_address(&smem.ds_empty), kConsumerWarps);
+  for (int stage = 0; stage < kStages; ++stage) {
+    ptx::mbarrier_init(ptx::shared_address(&smem.q_full[stage]), 1);
+    ptx::mbarrier_init(ptx::shared_address(&smem.o_full[stage]), 1);
+    ptx::mbarrier_init(ptx::shared_address(&smem.q_empty[stage]), kConsumerWarps);
+    ptx::mbarrier_init(ptx::shared_address(&smem.o_empty[stage]), kConsumerWarps);
+  }
+  for (int group = 0; group < kConsumers && S::kInTurn; ++group) {
+    ptx::mbarrier_init(ptx::shared_address(&smem.turn_here[group]), 1);
+    ptx::mbarrier_init(ptx::shared_address(&smem.staged[group]), kWarpgroupWarps);
+    ptx::mbarrier_init(ptx::shared_address(&smem.staging_free[group]), 1);
+  }
+  ptx::mbarrier_init_fence();
+}
+
+// Its own registers are those of the whole task: they end before the products begin.
+template <class S>
+__device__ __forceinline__ void consume(const Maps& maps, const Params& p, uint32_t index) {
+  typename S::Shared& smem = S::shared();
+  const auto thread = static_cast<uint32_t>(ptx::thread_index());
+  Consumer<S> c{.smem = smem,
+                .params = p,
+                .shared = ptx::shared_address(&smem),
+                .group = ptx::uniform(thread / kWarpgroupThreads) - 1};
+  const int steps = find_task<S>(p, index).steps;
+  if (steps > 0) {
+    c.run(steps);
+    if (!c.all_finite()) atomicExch(p.not_finite + index, 1U);
+    c.stage_sums();
+  } else {
+    c.stage_zeros();
+  }
+  c.store_rows(maps, find_task<S>(p, index));
+}
+
+template <class S>
+__device__ __forceinline__ void run_block(const Maps& maps, const Params& p) {
+  typename S::Shared& smem = S::shared();
+  if (threadIdx.x == 0) {
+    make_barriers<S>(smem);
+    // Those whose turn is first must run: blocks take tiles as they come.
+    smem.tile = S::kInTurn ? atomicAdd(p.next_tile, 1U) : blockIdx.x;
+  }
+  __syncthreads();
+  const uint32_t index = smem.tile;
+  if (ptx::thread_index() < kWarpgroupThreads) {
+    ptx::release_registers<kProducerRegisters>();
+    const auto warp = static_cast<int>(threadIdx.x / kWarpThreads);
+    const Task task = find_task<S>(p, index);
+    if (threadIdx.x % kWarpThreads != 0 || task.steps == 0) return;
+    if (warp == 0) {
+      Producer<S> producer{
+          .smem = smem, .maps = maps, .p = p, .task = task, .walk = Walk<S>(p, task)};
+      producer.run();
+    } else if (S::kInTurn && warp <= kConsumers) {
+      const Adder<S> adder{.smem = smem, .p = p, .task = task, .group = warp - 1};
+      adder.run();
+    }
+  } else {
+    ptx::acquire_registers<kConsumerRegisters>();
+    consume<S>(maps, p, index);
+  }
+}
+
+// By index: nvcc 13.0 cannot name a __global__ template's argument of class type.
+template <int kConfigIndex, class Element, bool kInTurn>
+__global__ void __launch_bounds__(kThreads, 1)
+    gradient_kernel(const __grid_constant__ Maps maps, const __grid_constant__ Params p) {
+  if constexpr (ptx::kHasWgmma) run_block<Shape<kConfigIndex, Element, kInTurn>>(maps, p);
+}
+
+}  // namespace flashcore::cuda::backward_sm90::throughput

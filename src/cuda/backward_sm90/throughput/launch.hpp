@@ -1,0 +1,40 @@
+// Launching backward_sm90: the host's side, without CUDA headers' device code.
+//
+//   begin_rows   notes of queries, zeros in the rest of the workspace
+//   an instance  the tiles of keys: dK and dV, and sums of dQ
+//   end_rows     dQ; rows that are not finite are computed again
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include "cuda/backward_sm90/throughput/config.hpp"
+#include "cuda/backward_sm90/throughput/params.hpp"
+
+namespace flashcore::cuda::backward_sm90::throughput {
+
+enum class InputType { f16, bf16 };
+
+// Which compiled kernel: its type, kConfigs[config], and whether tiles add to dQ in turn.
+struct Instance {
+  InputType type;
+  int config;
+  bool in_turn;
+
+  bool operator==(const Instance&) const = default;
+};
+
+// One row of the list of compiled kernels.
+struct InstanceEntry {
+  cudaError_t (*prepare)();  // once per device, before the first launch
+  cudaError_t (*launch)(const Maps& maps, const Params& params, cudaStream_t stream);
+};
+
+// Of an instance that was not compiled: one whose functions fail.
+const InstanceEntry& find_instance(const Instance& instance);
+
+// Once per device, before the first launch, which may not load anything while a graph is captured.
+cudaError_t prepare_rows(InputType type, int config);
+cudaError_t begin_rows(InputType type, int config, const Params& params, cudaStream_t stream);
+cudaError_t end_rows(InputType type, int config, const Params& params, cudaStream_t stream);
+
+}  // namespace flashcore::cuda::backward_sm90::throughput

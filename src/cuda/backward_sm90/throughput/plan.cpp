@@ -1,0 +1,219 @@
+#include "cuda/backward_sm90/throughput/plan.hpp"
+
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <numbers>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "cuda/backward_sm90/throughput/config.hpp"
+#include "cuda/backward_sm90/throughput/launch.hpp"
+#include "cuda/backward_sm90/throughput/supports.hpp"
+#include "cuda/host/device_guard.hpp"
+#include "cuda/host/forward_launch.hpp"
+#include "cuda/host/kernel_targets.hpp"
+#include "cuda/host/pointer_cache.hpp"
+#include "cuda/host/tensor_map.hpp"
+#include "problem/entries.hpp"
+#include "problem/sizes.hpp"
+#include "problem/status.hpp"
+
+namespace flashcore::cuda::backward_sm90::throughput {
+namespace {
+
+constexpr std::string_view kName = "backward_sm90";
+// What a section of heads that runs at once reads and adds to again and again, Q, dO and the sums of
+// dQ: most of an H100's L2.
+constexpr int64_t kSectionBytes = int64_t{40} << 20;
+constexpr int64_t kWorkspaceAlignment = 256;
+
+using MapCache = host::PointerCache<Maps, 6>;
+
+// Where the parts of the workspace begin.
+struct Parts {
+  int64_t sums, notes, turns, not_finite, next_tile, end;
+};
+
+struct Planned {
+  BackwardProblem problem;
+  Instance instance;
+  Params params;
+  Parts parts;
+  int device;
+};
+
+Target target(const RowStrides& stride) { return {nullptr, stride.batch, stride.head, stride.row}; }
+
+attention::TileOrder tile_order(const ForwardProblem& p, const Config& config) {
+  const int64_t group = p.heads_q / p.heads_kv;
+  const int64_t head_bytes =
+      std::max<int64_t>(product_of({8, config.head_dim, p.seqlen_q, group}), 1);
+  return {.batch_heads = static_cast<uint32_t>(p.batch * p.heads_kv),
+          .q_tiles = static_cast<uint32_t>((p.seqlen_kv + kBlockKeys - 1) / kBlockKeys),
+          .section_heads = static_cast<uint32_t>(
+              std::clamp<int64_t>(kSectionBytes / head_bytes, 1, p.batch * p.heads_kv)),
+          .longest_first = p.band.right >= 0};
+}
+
+// Everything but the pointers.
+Params make_params(const BackwardProblem& problem, const Config& config) {
+  const ForwardProblem& p = problem.forward;
+  Params params{};
+  host::set_forward_params(params, p);
+  params.d_o = {nullptr, problem.d_o.batch, problem.d_o.head, problem.d_o.row};
+  params.d_lse_batch = problem.d_lse.batch, params.d_lse_head = problem.d_lse.head;
+  params.d_lse_row = problem.d_lse.row;
+  params.dq = target(problem.dq);
+  params.dk = target(problem.dk);
+  params.dv = target(problem.dv);
+  params.order = tile_order(p, config);
+  params.limits = attention::band_limits(p.band.left, p.band.right, common_offset(p),
+                                         static_cast<int>(p.seqlen_kv));
+  params.group = static_cast<int>(p.heads_q / p.heads_kv);
+  params.q_blocks = static_cast<int>((p.seqlen_q + config.block_q - 1) / config.block_q);
+  params.scale_log2 = static_cast<float>(p.softmax_scale * std::numbers::log2e);
+  params.scale = p.softmax_scale;
+  return params;
+}
+
+Parts lay_out(const Params& params, const Config& config) {
+  const int64_t blocks =
+      product_of({params.batch, params.heads_q, static_cast<int64_t>(params.q_blocks)});
+  Parts parts{};
+  int64_t end = 0;
+  const auto part = [&](int64_t count) {
+    const int64_t begin = end;
+    const int64_t bytes = product_of({count, static_cast<int64_t>(sizeof(float))});
+    end = sum_of({end, bytes, kWorkspaceAlignment - 1});
+    if (end != kTooLarge) end = end / kWorkspaceAlignment * kWorkspaceAlignment;
+    return begin;
+  };
+  parts.sums = part(product_of({blocks, config.block_sums()}));
+  parts.notes = part(product_of({blocks, 2 * config.block_q}));
+  parts.turns = part(product_of({blocks, kConsumers}));
+  parts.not_finite = part(params.order.size());
+  parts.next_tile = part(1);
+  parts.end = end;
+  return parts;
+}
+
+void bind(Params& params, const Planned& planned, const BackwardArguments& args,
+          std::span<std::byte> workspace) {
+  host::bind_forward_params(params, planned.problem.forward, args.forward);
+  params.d_o.data = args.d_o;
+  params.d_lse = planned.problem.has_d_lse ? static_cast<const float*>(args.d_lse) : nullptr;
+  params.dq.data = args.dq;
+  params.dk.data = args.dk;
+  params.dv.data = args.dv;
+  const auto part = [&]<class T>(T*& pointer, int64_t begin) {
+    pointer = reinterpret_cast<T*>(workspace.data() + begin);
+  };
+  part(params.sums, planned.parts.sums);
+  part(params.notes, planned.parts.notes);
+  part(params.turns, planned.parts.turns);
+  part(params.not_finite, planned.parts.not_finite);
+  part(params.next_tile, planned.parts.next_tile);
+}
+
+cudaError_t encode(Maps& maps, const BackwardProblem& problem, const BackwardArguments& args,
+                   const Config& config) {
+  const ForwardProblem& p = problem.forward;
+  const struct {
+    CUtensorMap& map;
+    const void* base;
+    const RowStrides& stride;
+    int64_t heads, rows;
+    int box_rows;
+  } tensors[] = {{maps.q, args.forward.q, p.q, p.heads_q, p.seqlen_q, config.block_q},
+                 {maps.k, args.forward.k, p.k, p.heads_kv, p.seqlen_kv, kBlockKeys},
+                 {maps.v, args.forward.v, p.v, p.heads_kv, p.seqlen_kv, kBlockKeys},
+                 {maps.d_o, args.d_o, problem.d_o, p.heads_q, p.seqlen_q, config.block_q},
+                 {maps.dk, args.dk, problem.dk, p.heads_kv, p.seqlen_kv, kWarpgroupKeys},
+                 {maps.dv, args.dv, problem.dv, p.heads_kv, p.seqlen_kv, kWarpgroupKeys}};
+  const CUtensorMapDataType type =
+      p.dtype == DType::f16 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
+  for (const auto& [map, base, stride, heads, rows, box_rows] : tensors) {
+    const host::TensorLayout layout{p.batch,      heads,       rows,      config.head_dim,
+                                    stride.batch, stride.head, stride.row};
+    const cudaError_t error =
+        host::encode_tensor_map(map, type, base, layout, box_rows, kPanelColumns);
+    if (error != cudaSuccess) return error;
+  }
+  return cudaSuccess;
+}
+
+Status run(const Planned& planned, MapCache& cache, const BackwardArguments& args,
+           std::span<std::byte> workspace, Stream stream) {
+  const auto type = planned.instance.type;
+  const int config = planned.instance.config;
+  Params params = planned.params;
+  bind(params, planned, args, workspace);
+  Maps maps{};
+  const host::DeviceGuard guard(planned.device);
+  if (guard.error() != cudaSuccess)
+    return host::cuda_failure(kName, "choosing its GPU", guard.error());
+  cudaError_t error = cache.get(
+      {args.forward.q, args.forward.k, args.forward.v, args.d_o, args.dk, args.dv}, maps,
+      [&](Maps& made) {
+        return encode(made, planned.problem, args, kConfigs[static_cast<size_t>(config)]);
+      },
+      cudaSuccess);
+  if (error != cudaSuccess) return host::cuda_failure(kName, "encoding a tensor map", error);
+  const auto cuda_stream = static_cast<cudaStream_t>(stream.handle);
+  error = begin_rows(type, config, params, cuda_stream);
+  if (error == cudaSuccess)
+    error = find_instance(planned.instance).launch(maps, params, cuda_stream);
+  if (error == cudaSuccess) error = end_rows(type, config, params, cuda_stream);
+  return error == cudaSuccess ? Status() : host::cuda_failure(kName, "a launch", error);
+}
+
+Result<PlannedBackward> plan(const BackwardProblem& problem, const PlanContext& context) {
+  const ForwardProblem& p = problem.forward;
+  const int index = config_index(p.head_dim_qk);
+  const Config& config = kConfigs[static_cast<size_t>(index)];
+  Planned planned{.problem = problem,
+                  .instance = {.type = p.dtype == DType::f16 ? InputType::f16 : InputType::bf16,
+                               .config = index,
+                               .in_turn = context.deterministic || context.batch_invariant},
+                  .params = make_params(problem, config),
+                  .parts = {},
+                  .device = context.device.device.index};
+  planned.parts = lay_out(planned.params, config);
+  if (planned.parts.end == kTooLarge) {
+    return Status(StatusCode::invalid_argument, "q: needs a workspace larger than memory can be");
+  }
+  const host::DeviceGuard guard(planned.device);
+  if (guard.error() != cudaSuccess)
+    return host::cuda_failure(kName, "choosing its GPU", guard.error());
+  cudaError_t error = prepare_rows(planned.instance.type, index);
+  if (error == cudaSuccess) error = find_instance(planned.instance).prepare();
+  if (error != cudaSuccess) return host::cuda_failure(kName, "preparing the kernel", error);
+  return PlannedBackward{
+      .workspace_bytes = static_cast<size_t>(planned.parts.end),
+      .run = [planned, cache = std::make_shared<MapCache>()](
+                 const BackwardArguments& args, std::span<std::byte> workspace, Stream stream) {
+        return run(planned, *cache, args, workspace, stream);
+      }};
+}
+
+}  // namespace
+
+Kernel kernel() {
+  return {.name = std::string(kName),
+          .device = DeviceKind::cuda,
+          .automatic = false,  // until a GPU has passed its gates
+          .wants_alignment = true,
+          .targets = build::targets::backward_sm90,
+          .backward = {.refuses =
+                           [](const BackwardProblem& problem, const PlanContext& context) {
+                             return refusal(problem, context.device, build::targets::backward_sm90);
+                           },
+                       .plan = plan}};
+}
+
+}  // namespace flashcore::cuda::backward_sm90::throughput

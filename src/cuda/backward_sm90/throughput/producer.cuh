@@ -1,0 +1,80 @@
+// The producer: one thread, which describes steps and copies what they need, ahead of the consumers.
+//
+//   K Q[0] V dO[0] | dO[1] Q[1] | dO[2] Q[2] | ...
+#pragma once
+
+#include <cstdint>
+
+#include "cuda/backward_sm90/throughput/shape.cuh"
+#include "cuda/ptx/bulk_copy.cuh"
+#include "cuda/ptx/ldmatrix.cuh"
+#include "cuda/ptx/mbarrier.cuh"
+#include "cuda/ptx/tma.cuh"
+
+namespace flashcore::cuda::backward_sm90::throughput {
+
+template <class S>
+struct Producer {
+  using Shared = typename S::Shared;
+  Shared& smem;
+  const Maps& maps;
+  const Params& p;
+  const Task& task;
+  Walk<S> walk;  // to the next step
+
+  // All panels of a tile.
+  template <class Tile>
+  __device__ __forceinline__ void load_tile(const unsigned char* shared, const CUtensorMap& map,
+                                            uint32_t barrier, int row, int of_head) const {
+    const uint32_t to = ptx::shared_address(shared);
+#pragma unroll
+    for (int panel = 0; panel < Tile::kPanels; ++panel) {
+      ptx::tma_load_4d(to + panel * Tile::kPanelBytes, &map, barrier, panel * Tile::kPanelColumns,
+                       row, of_head, task.batch);
+    }
+  }
+
+  // Q of step `number`, with its notes and description.
+  __device__ __forceinline__ void load_q(int number) const {
+    const int stage = number % kStages;
+    const int first_key = task.tile * kBlockKeys;
+    smem.step[number % kSteps] = {.first = walk.block * S::kBlockQ - first_key,
+                                  .keys = p.limits.len_kv - first_key,
+                                  .masked = task.range.needs_mask(walk.block) ? 1 : 0,
+                                  .block = walk.number()};
+    const uint32_t barrier = ptx::shared_address(&smem.q_full[stage]);
+    ptx::mbarrier_arrive_expect(barrier, S::QTile::kBytes + S::kNotesBytes);
+    load_tile<typename S::QTile>(smem.q[stage], maps.q, barrier, walk.block * S::kBlockQ,
+                                 walk.head);
+    ptx::bulk_load(ptx::shared_address(smem.notes[stage]),
+                   p.notes + int64_t{walk.number()} * (2 * S::kBlockQ), S::kNotesBytes, barrier);
+  }
+  __device__ __forceinline__ void load_d_o(int number) const {
+    const int stage = number % kStages;
+    const uint32_t barrier = ptx::shared_address(&smem.o_full[stage]);
+    ptx::mbarrier_arrive_expect(barrier, S::QTile::kBytes);
+    load_tile<typename S::QTile>(smem.d_o[stage], maps.d_o, barrier, walk.block * S::kBlockQ,
+                                 walk.head);
+  }
+
+  __device__ __forceinline__ void run() {
+    const uint32_t kv_full = ptx::shared_address(&smem.kv_full);
+    const int first_key = task.tile * kBlockKeys;
+    ptx::mbarrier_arrive_expect(kv_full, 2 * S::KTile::kBytes);
+    load_tile<typename S::KTile>(smem.k, maps.k, kv_full, first_key, task.kv_head);
+    load_q(0);
+    load_tile<typename S::KTile>(smem.v, maps.v, kv_full, first_key, task.kv_head);
+    load_d_o(0);
+#pragma unroll 1
+    for (int number = 1; number < task.steps; ++number) {
+      const uint32_t stage = number % kStages, parity = (number / kStages - 1) & 1;
+      walk.advance();
+      ptx::mbarrier_wait(ptx::shared_address(&smem.o_empty[stage]), parity);
+      load_d_o(number);
+      ptx::mbarrier_wait(ptx::shared_address(&smem.q_empty[stage]), parity);
+      load_q(number);
+    }
+  }
+};
+
+}  // namespace flashcore::cuda::backward_sm90::throughput

@@ -1,0 +1,211 @@
+// What backward_sm90 does by rows, before and after its tiles: notes, and dQ from its sums.
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+#include "cuda/attention/units.hpp"
+#include "cuda/backward_sm90/throughput/exact.cuh"
+#include "cuda/backward_sm90/throughput/launch.hpp"
+#include "cuda/backward_sm90/throughput/schedule.hpp"
+#include "cuda/host/launch_kernel.hpp"
+#include "cuda/ptx/shared_memory.cuh"
+
+namespace flashcore::cuda::backward_sm90::throughput {
+namespace {
+
+constexpr int kRowThreads = 256, kRowWarps = kRowThreads / 32;
+constexpr int kLaneDims = 8;  // of a row, that a lane has
+
+// Blocks of queries in all heads.
+constexpr int64_t all_blocks(const Params& p) { return int64_t{p.batch} * p.heads_q * p.q_blocks; }
+
+// The notes of queries, some lanes a query, and zeros in what the tiles add to and count.
+template <int kConfigIndex, class Element>
+__global__ void __launch_bounds__(kRowThreads) begin_kernel(const __grid_constant__ Params p) {
+  constexpr Config kConfig = kConfigs[kConfigIndex];
+  constexpr int kLanes = kConfig.head_dim / kLaneDims, kBlockQ = kConfig.block_q;
+  const int64_t thread = int64_t{blockIdx.x} * kRowThreads + threadIdx.x;
+  const int64_t row = thread / kLanes;  // of all blocks
+  const auto lane = static_cast<int>(threadIdx.x % kLanes);
+  const int64_t tiles = p.order.size();
+  if (thread == 0) *p.next_tile = 0;
+  for (int64_t i = thread; i < tiles; i += int64_t{gridDim.x} * kRowThreads) p.not_finite[i] = 0;
+  if (row >= all_blocks(p) * kBlockQ) return;
+  const int64_t number = row / kBlockQ;
+  const auto in_block = static_cast<int>(row - number * kBlockQ);
+  const int64_t batch_head = number / p.q_blocks;
+  const int query = static_cast<int>(number - batch_head * p.q_blocks) * kBlockQ + in_block;
+  const auto batch = static_cast<int>(batch_head / p.heads_q);
+  const auto head = static_cast<int>(batch_head - int64_t{batch} * p.heads_q);
+  const bool exists = query < p.seqlen_q;
+  float delta = 0;
+  if (exists) {
+    const auto* const o = static_cast<const uint16_t*>(p.o) + batch * p.o_batch + head * p.o_head +
+                          query * p.o_row + lane * kLaneDims;
+    const auto* const d_o = static_cast<const uint16_t*>(p.d_o.data) + batch * p.d_o.batch +
+                            head * p.d_o.head + query * p.d_o.row + lane * kLaneDims;
+    const uint4 x = *reinterpret_cast<const uint4*>(o), y = *reinterpret_cast<const uint4*>(d_o);
+    const uint32_t xs[4] = {x.x, x.y, x.z, x.w}, ys[4] = {y.x, y.y, y.z, y.w};
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const float2 a = Element::unpack(xs[i]), b = Element::unpack(ys[i]);
+      delta = fmaf(a.x, b.x, fmaf(a.y, b.y, delta));
+    }
+  }
+#pragma unroll
+  for (int step = kLanes / 2; step > 0; step /= 2) {
+    delta += __shfl_xor_sync(0xffffffffU, delta, step);
+  }
+  auto* const sums = reinterpret_cast<float4*>(p.sums + row * kConfig.head_dim + lane * kLaneDims);
+  sums[0] = sums[1] = make_float4(0, 0, 0, 0);
+  if (lane == 1 && in_block < kConsumers) p.turns[number * kConsumers + in_block] = 0;
+  if (lane != 0) return;
+  // Rows past the last query, and those that see no key, have no weights.
+  float negative_lse = -__int_as_float(0x7f800000);
+  if (exists) {
+    const float lse = p.lse[batch * p.lse_batch + head * p.lse_head + query * p.lse_row];
+    if (p.d_lse != nullptr) {
+      delta -= p.d_lse[batch * p.d_lse_batch + head * p.d_lse_head + query * p.d_lse_row];
+    }
+    if (lse == -__int_as_float(0x7f800000)) {
+      delta = 0;
+    } else {
+      negative_lse = -lse * attention::kLog2E;
+    }
+    if (lse == __int_as_float(0x7f800000)) negative_lse = __int_as_float(0x7fffffff);
+  }
+  float* const notes = p.notes + number * (2 * kBlockQ) + in_block;
+  notes[0] = negative_lse;
+  notes[kBlockQ] = delta;
+}
+
+// dQ of a block of queries.
+template <int kConfigIndex, class Element>
+__device__ __forceinline__ void store_block(const Params& p, int64_t number) {
+  constexpr Config kConfig = kConfigs[kConfigIndex];
+  constexpr int kBlockQ = kConfig.block_q, kDims = kConfig.head_dim;
+  constexpr int kStep = kDims + 8;  // from row to row, in rows of 16-byte chunks
+  struct Rows {
+    alignas(16) uint16_t x[kBlockQ][kStep];
+    uint32_t not_finite[kBlockQ];
+  };
+  Rows& rows = ptx::static_shared<Rows>();
+  const auto thread = static_cast<int>(threadIdx.x);
+  for (int i = thread; i < kBlockQ; i += kRowThreads) rows.not_finite[i] = 0;
+  __syncthreads();
+  const int warp = thread / 32, lane = thread % 32;
+  static_assert(kRowWarps == kConsumerWarps);
+  const auto* const sums = reinterpret_cast<const float4*>(
+      p.sums + number * kConfig.block_sums() + warp * (kConfig.dq_products() * 32 * kSumsFloats));
+#pragma unroll 4
+  for (int n = 0; n < kConfig.dq_products(); ++n) {
+    const float4 x = sums[n * 32 + lane];
+    const float of[4] = {x.x, x.y, x.z, x.w};
+#pragma unroll
+    for (int e = 0; e < 4; ++e) {
+      const SumPlace place = sum_place(kConfig, warp, n, lane, e);
+      rows.x[place.query][place.dim] = static_cast<uint16_t>(Element::pack(of[e] * p.scale, 0));
+      if (of[e] * 0 != 0) atomicExch(&rows.not_finite[place.query], 1U);
+    }
+  }
+  __syncthreads();
+  const int64_t batch_head = number / p.q_blocks;
+  const int first = static_cast<int>(number - batch_head * p.q_blocks) * kBlockQ;
+  const auto batch = static_cast<int>(batch_head / p.heads_q);
+  const auto head = static_cast<int>(batch_head - int64_t{batch} * p.heads_q);
+  auto* const to = static_cast<uint16_t*>(p.dq.data) + batch * p.dq.batch + head * p.dq.head;
+  constexpr int kChunks = kDims / 8;
+  for (int i = thread; i < kBlockQ * kChunks; i += kRowThreads) {
+    const int row = i / kChunks, column = i % kChunks * 8;
+    if (first + row >= p.seqlen_q || rows.not_finite[row] != 0) continue;
+    *reinterpret_cast<uint4*>(to + (first + row) * p.dq.row + column) =
+        *reinterpret_cast<const uint4*>(&rows.x[row][column]);
+  }
+  for (int row = warp; row < kBlockQ; row += kRowWarps) {
+    if (first + row >= p.seqlen_q || rows.not_finite[row] == 0) continue;
+    compute_query_exactly<kDims, Element>(p, batch, head, first + row, kBlockQ, lane);
+  }
+}
+
+// A block each for the blocks of dQ, then one for each tile of keys, which does something where its
+// sums are not finite.
+template <int kConfigIndex, class Element>
+__global__ void __launch_bounds__(kRowThreads) end_kernel(const __grid_constant__ Params p) {
+  constexpr Config kConfig = kConfigs[kConfigIndex];
+  const int64_t blocks = all_blocks(p);
+  if (blockIdx.x < blocks) {
+    store_block<kConfigIndex, Element>(p, blockIdx.x);
+    return;
+  }
+  const auto index = static_cast<uint32_t>(blockIdx.x - blocks);
+  if (p.not_finite[index] == 0) return;
+  const KeyTile place = key_tile(p.order, index);
+  const int batch = place.batch_head / p.heads_kv, kv_head = place.batch_head % p.heads_kv;
+  const auto warp = static_cast<int>(threadIdx.x / 32), lane = static_cast<int>(threadIdx.x % 32);
+  const int end = min((place.tile + 1) * kBlockKeys, p.seqlen_kv);
+  for (int key = place.tile * kBlockKeys + warp; key < end; key += kRowWarps) {
+    compute_key_exactly<kConfig.head_dim, Element>(p, batch, kv_head, key, kConfig.block_q, lane);
+  }
+}
+
+template <int kConfigIndex, class Element>
+cudaError_t prepare() {
+  cudaFuncAttributes attributes{};
+  for (const auto kernel :
+       {&begin_kernel<kConfigIndex, Element>, &end_kernel<kConfigIndex, Element>}) {
+    const cudaError_t error =
+        cudaFuncGetAttributes(&attributes, reinterpret_cast<const void*>(kernel));
+    if (error != cudaSuccess) return error;
+  }
+  return cudaSuccess;
+}
+
+dim3 grid_of(int64_t blocks) { return dim3(static_cast<unsigned int>(blocks)); }
+
+template <int kConfigIndex, class Element>
+cudaError_t begin(const Params& p, cudaStream_t stream) {
+  constexpr Config kConfig = kConfigs[kConfigIndex];
+  const int64_t threads = all_blocks(p) * kConfig.block_q * (kConfig.head_dim / kLaneDims);
+  return host::launch_kernel(
+      &begin_kernel<kConfigIndex, Element>,
+      {.grid = grid_of((threads + kRowThreads - 1) / kRowThreads), .threads = kRowThreads}, stream,
+      p);
+}
+
+template <int kConfigIndex, class Element>
+cudaError_t end(const Params& p, cudaStream_t stream) {
+  return host::launch_kernel(
+      &end_kernel<kConfigIndex, Element>,
+      {.grid = grid_of(all_blocks(p) + p.order.size()), .threads = kRowThreads}, stream, p);
+}
+
+struct RowsEntry {
+  cudaError_t (*prepare)();
+  cudaError_t (*begin)(const Params& params, cudaStream_t stream);
+  cudaError_t (*end)(const Params& params, cudaStream_t stream);
+};
+
+template <int kConfigIndex, class Element>
+constexpr RowsEntry kEntry = {&prepare<kConfigIndex, Element>, &begin<kConfigIndex, Element>,
+                              &end<kConfigIndex, Element>};
+
+const RowsEntry& entry(InputType type, int config) {
+  static_assert(kConfigs.size() == 2);
+  static constexpr RowsEntry kEntries[2][2] = {{kEntry<0, Fp16>, kEntry<1, Fp16>},
+                                               {kEntry<0, Bf16>, kEntry<1, Bf16>}};
+  return kEntries[type == InputType::bf16 ? 1 : 0][config];
+}
+
+}  // namespace
+
+cudaError_t prepare_rows(InputType type, int config) { return entry(type, config).prepare(); }
+
+cudaError_t begin_rows(InputType type, int config, const Params& params, cudaStream_t stream) {
+  return entry(type, config).begin(params, stream);
+}
+
+cudaError_t end_rows(InputType type, int config, const Params& params, cudaStream_t stream) {
+  return entry(type, config).end(params, stream);
+}
+
+}  // namespace flashcore::cuda::backward_sm90::throughput

@@ -1,0 +1,131 @@
+// The compile-time geometry of one instance, and what its block shares.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "cuda/backward_sm90/throughput/config.hpp"
+#include "cuda/backward_sm90/throughput/params.hpp"
+#include "cuda/backward_sm90/throughput/schedule.hpp"
+#include "cuda/ptx/shared_memory.cuh"
+#include "cuda/tile/smem_tile.hpp"
+
+namespace flashcore::cuda::backward_sm90::throughput {
+
+template <int kConfigIndex, class Element_, bool kInTurn_>
+struct Shape {
+  static constexpr Config kConfig = kConfigs[kConfigIndex];
+  using Element = Element_;
+  static constexpr bool kInTurn = kInTurn_;  // additions to dQ
+  static constexpr int kBlockQ = kConfig.block_q;
+
+  using KTile = tile::SmemTile<kBlockKeys, kConfig.head_dim, 2>;  // and of V
+  using QTile = tile::SmemTile<kBlockQ, kConfig.head_dim, 2>;     // and of dO
+  using DsTile = tile::SmemTile<kBlockQ, kBlockKeys, 2>;          // a panel for each consumer
+  static constexpr uint32_t kNotesBytes = kConfig.notes_bytes();
+  static constexpr uint32_t kStagingBytes = kConfig.bulk_products * kSumsBytes;  // of a warp
+
+  static constexpr int kScoreProducts = kBlockQ / 8;         // accumulators of m16n8
+  static constexpr int kQuerySteps = kBlockQ / 16;           // k16 of dV and dK
+  static constexpr int kKeySteps = kBlockKeys / 16;          // k16 of dQ
+  static constexpr int kDimSteps = kConfig.head_dim / 16;    // k16 of S and dP
+  static constexpr int kDimProducts = kConfig.head_dim / 8;  // accumulators of dK and dV
+  static constexpr int kDqProducts = kConfig.dq_products();
+  // Whether consumers add some products of dQ themselves.
+  static constexpr bool kAddsItself = kConfig.bulk_products < kDqProducts;
+
+  struct Shared {
+    alignas(tile::kTileAlignment) unsigned char k[KTile::kBytes];
+    unsigned char v[KTile::kBytes];
+    unsigned char q[kStages][QTile::kBytes];
+    unsigned char d_o[kStages][QTile::kBytes];
+    unsigned char ds[DsTile::kBytes];
+    unsigned char staging[kConsumerWarps][kStagingBytes];
+    alignas(16) float notes[kStages][2][kBlockQ];
+    uint64_t kv_full;
+    uint64_t q_full[kStages], q_empty[kStages], o_full[kStages], o_empty[kStages];
+    uint64_t ds_full, ds_empty;
+    // Of each consumer, where sums are added in turn: whether the turn has come, all warps have
+    // staged their sums, and those have been read.
+    uint64_t turn_here[kConsumers], staged[kConsumers], staging_free[kConsumers];
+    Step step[kSteps];
+    uint32_t tile;
+  };
+  // Byte offsets: addresses in shared memory are 32-bit sums.
+  static constexpr uint32_t kK = offsetof(Shared, k), kV = offsetof(Shared, v),
+                            kQ = offsetof(Shared, q), kDo = offsetof(Shared, d_o),
+                            kDs = offsetof(Shared, ds), kStaging = offsetof(Shared, staging),
+                            kNotes = offsetof(Shared, notes);
+  static constexpr uint32_t kKvFull = offsetof(Shared, kv_full), kQFull = offsetof(Shared, q_full),
+                            kQEmpty = offsetof(Shared, q_empty), kOFull = offsetof(Shared, o_full),
+                            kOEmpty = offsetof(Shared, o_empty),
+                            kDsFull = offsetof(Shared, ds_full),
+                            kDsEmpty = offsetof(Shared, ds_empty),
+                            kTurnHere = offsetof(Shared, turn_here),
+                            kStaged = offsetof(Shared, staged),
+                            kStagingFree = offsetof(Shared, staging_free);
+  static_assert(sizeof(Shared) <= static_cast<std::size_t>(kConfig.shared_bytes()));
+
+  // Where the sums of consumer warp `warp` for a block begin.
+  __device__ __forceinline__ static int64_t sums_of(int block, uint32_t warp) {
+    return int64_t{block} * kConfig.block_sums() + warp * (kDqProducts * 32 * kSumsFloats);
+  }
+
+  __device__ static Shared& shared() { return *reinterpret_cast<Shared*>(ptx::dynamic_shared()); }
+};
+
+// What a block computes.
+struct Task {
+  int batch, kv_head, tile;
+  TileRange range;  // of blocks of queries
+  int steps;        // the range once for each head of queries
+};
+
+template <class S>
+__device__ __forceinline__ Task find_task(const Params& p, uint32_t index) {
+  const KeyTile place = key_tile(p.order, index);
+  Task task;
+  task.batch = place.batch_head / p.heads_kv;
+  task.kv_head = place.batch_head - task.batch * p.heads_kv;
+  task.tile = place.tile;
+  task.range = query_blocks(p.limits, p.seqlen_q, place.tile, S::kBlockQ);
+  task.steps = task.range.empty() ? 0 : task.range.size() * p.group;
+  return task;
+}
+
+// The blocks of queries of a task, one after the other.
+template <class S>
+struct Walk {
+  const Params& p;
+  const Task& task;
+  int head, block;  // of queries
+
+  __device__ __forceinline__ Walk(const Params& params, const Task& of)
+      : p(params),
+        task(of),
+        head(of.kv_head * params.group),
+        block(S::kInTurn ? of.range.end - 1 : of.range.begin) {}
+
+  // In turn blocks go from the last to the first, so that under a causal mask, where the first tile
+  // has the most of them, all begin at the same one.
+  __device__ __forceinline__ void advance() {
+    if (S::kInTurn) {
+      if (--block >= task.range.begin) return;
+      block = task.range.end - 1;
+    } else {
+      if (++block < task.range.end) return;
+      block = task.range.begin;
+    }
+    ++head;
+  }
+  // The block's number among those of all heads.
+  __device__ __forceinline__ int number() const {
+    return (task.batch * p.heads_q + head) * p.q_blocks + block;
+  }
+  // How many tiles add to it before this one.
+  __device__ __forceinline__ uint32_t turn() const {
+    return static_cast<uint32_t>(task.tile - first_tile(p.limits, p.seqlen_q, block, S::kBlockQ));
+  }
+};
+
+}  // namespace flashcore::cuda::backward_sm90::throughput

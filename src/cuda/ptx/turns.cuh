@@ -1,0 +1,51 @@
+// Sums in memory that blocks add to, and counters that say whose turn it is. Each loop is one asm
+// block: one that the compiler sees makes it serialise the wgmma in flight.
+#pragma once
+
+#include <cstdint>
+
+namespace flashcore::cuda::ptx {
+
+// sums[i] += x[i] for four numbers at a multiple of 16 bytes, each by itself.
+// PTX ISA: red.global.add.v4.f32, sm_90.
+__device__ __forceinline__ void add_f32x4(float* sums, const float (&x)[4]) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("red.global.add.v4.f32 [%0], {%1,%2,%3,%4};" ::"l"(sums), "f"(x[0]), "f"(x[1]),
+               "f"(x[2]), "f"(x[3])
+               : "memory");
+#else
+  static_cast<void>(sums), static_cast<void>(x);
+  __trap();
+#endif
+}
+
+// Waits until *counter is `turn`; what the thread does next sees what came before those who
+// counted.
+// PTX ISA: ld.acquire.gpu.global.u32, sm_70.
+__device__ __forceinline__ void wait_for_turn(const uint32_t* counter, uint32_t turn) {
+  asm volatile(
+      "{\n"
+      ".reg .pred here;\n"
+      ".reg .u32 now;\n"
+      "again:\n"
+      "ld.acquire.gpu.global.u32 now, [%0];\n"
+      "setp.eq.u32 here, now, %1;\n"
+      "@here bra finished;\n"
+      "bra again;\n"
+      "finished:\n"
+      "}" ::"l"(counter),
+      "r"(turn)
+      : "memory");
+}
+
+// *counter += 1, after all that this thread did and saw.
+// PTX ISA: red.release.gpu.global.add.u32, sm_70.
+__device__ __forceinline__ void count_turn(uint32_t* counter) {
+  asm volatile("red.release.gpu.global.add.u32 [%0], 1;" ::"l"(counter) : "memory");
+}
+
+// Orders what this thread did before what it does next, for the whole GPU.
+// PTX ISA: fence.acq_rel.gpu, sm_70.
+__device__ __forceinline__ void fence_gpu() { asm volatile("fence.acq_rel.gpu;" ::: "memory"); }
+
+}  // namespace flashcore::cuda::ptx

@@ -1,0 +1,232 @@
+// What of backward_sm90 needs no GPU: its tiles, the order of additions to dQ, and its refusals.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "cuda/backward_sm90/throughput/config.hpp"
+#include "cuda/backward_sm90/throughput/schedule.hpp"
+#include "cuda/backward_sm90/throughput/supports.hpp"
+#include "problem/backward.hpp"
+
+namespace flashcore::cuda::backward_sm90::throughput {
+namespace {
+
+using testing::HasSubstr, testing::IsEmpty;
+
+// ---- the resource page
+
+TEST(BackwardSm90Config, HeadDimensionsHaveTilesOfTheirOwn) {
+  for (int head_dim = 1; head_dim <= 256; ++head_dim) {
+    const int index = config_index(head_dim);
+    ASSERT_EQ(index >= 0, head_dim == 64 || head_dim == 128) << head_dim;
+    if (index >= 0) {
+      EXPECT_EQ(kConfigs[static_cast<size_t>(index)].head_dim, head_dim);
+    }
+  }
+}
+
+TEST(BackwardSm90Config, WarpsHaveEachSumOfABlockOnce) {
+  for (const Config& config : kConfigs) {
+    std::vector<int> seen(static_cast<size_t>(config.block_sums()));
+    for (int warp = 0; warp < kConsumerWarps; ++warp) {
+      for (int product = 0; product < config.dq_products(); ++product) {
+        for (int lane = 0; lane < kWarpThreads; ++lane) {
+          for (int e = 0; e < kSumsFloats; ++e) {
+            const SumPlace place = sum_place(config, warp, product, lane, e);
+            ASSERT_TRUE(place.query >= 0 && place.query < config.block_q);
+            ASSERT_TRUE(place.dim >= 0 && place.dim < config.head_dim);
+            ++seen[static_cast<size_t>(place.query * config.head_dim + place.dim)];
+          }
+        }
+      }
+    }
+    EXPECT_EQ(std::count(seen.begin(), seen.end(), 1), config.block_sums()) << config.head_dim;
+  }
+}
+
+// ---- the schedule
+
+struct Banded {
+  int queries;
+  BandLimits limits;
+};
+
+Banded random_band(std::mt19937_64& random) {
+  const auto below = [&](int64_t end) {
+    return static_cast<int64_t>(random() % static_cast<uint64_t>(end));
+  };
+  const int keys = static_cast<int>(1 + below(700));
+  const int64_t left = below(3) == 0 ? -1 : below(300), right = below(3) == 0 ? -1 : below(300);
+  return {static_cast<int>(1 + below(700)),
+          attention::band_limits(left, right, below(900) - 450, keys)};
+}
+
+TEST(BackwardSm90Schedule, BlocksOfQueriesHoldWhatATileSees) {
+  std::mt19937_64 random(1);
+  int64_t visible = 0, free = 0;
+  for (int round = 0; round < 60; ++round) {
+    const auto [queries, limits] = random_band(random);
+    for (const Config& config : kConfigs) {
+      const int tiles = (limits.len_kv + kBlockKeys - 1) / kBlockKeys;
+      for (int tile = 0; tile < tiles; ++tile) {
+        const TileRange range = query_blocks(limits, queries, tile, config.block_q);
+        const int first = tile * kBlockKeys;
+        for (int row = 0; row < kBlockKeys; ++row) {
+          for (int query = 0; query < queries; ++query) {
+            const int key = first + row, block = query / config.block_q;
+            const bool sees =
+                key < limits.len_kv && key - query >= limits.low && key - query <= limits.high;
+            const bool visited = block >= range.begin && block < range.end;
+            ASSERT_TRUE(visited || !sees) << query << ", " << key;
+            const bool mask_free = visited && !range.needs_mask(block);
+            ASSERT_TRUE(sees || !mask_free) << query << ", " << key;
+            visible += sees ? 1 : 0;
+            free += mask_free ? 1 : 0;
+          }
+        }
+      }
+    }
+  }
+  EXPECT_GT(visible, 1000000);
+  EXPECT_GT(free, 100000);
+}
+
+// A tile's turn at a block is how many tiles before it visit the block.
+TEST(BackwardSm90Schedule, TilesAddInAscendingOrderWithoutGaps) {
+  std::mt19937_64 random(2);
+  int64_t additions = 0;
+  for (int round = 0; round < 2000; ++round) {
+    const auto [queries, limits] = random_band(random);
+    for (const Config& config : kConfigs) {
+      const int tiles = (limits.len_kv + kBlockKeys - 1) / kBlockKeys;
+      std::vector<int> added(static_cast<size_t>((queries + config.block_q - 1) / config.block_q));
+      for (int tile = 0; tile < tiles; ++tile) {
+        const TileRange range = query_blocks(limits, queries, tile, config.block_q);
+        for (int block = range.begin; block < range.end; ++block) {
+          ASSERT_EQ(tile - first_tile(limits, queries, block, config.block_q),
+                    added[static_cast<size_t>(block)]++)
+              << "tile " << tile << ", block " << block << ", round " << round;
+          ++additions;
+        }
+      }
+    }
+  }
+  EXPECT_GT(additions, 20000);
+}
+
+TEST(BackwardSm90Schedule, TilesOfAHeadComeInAscendingOrder) {
+  for (const bool longest_first : {false, true}) {
+    const attention::TileOrder order{
+        .batch_heads = 7, .q_tiles = 5, .section_heads = 3, .longest_first = longest_first};
+    std::vector<int> next(7);
+    for (uint32_t i = 0; i < order.size(); ++i) {
+      const KeyTile place = key_tile(order, i);
+      EXPECT_EQ(place.tile, next[static_cast<size_t>(place.batch_head)]++) << i;
+    }
+    EXPECT_THAT(next, testing::Each(5));
+  }
+}
+
+// ---- refusals
+
+constexpr const char* kTargets = "90a";
+
+struct Asked {
+  Problem problem;
+  Gradients gradients;
+};
+
+Asked dense(DType dtype = DType::bf16, int64_t head_dim = 128, int64_t rows = 100) {
+  Asked asked;
+  Problem& p = asked.problem;
+  p.q = p.o = TensorDesc::contiguous(dtype, {2, 4, rows, head_dim});
+  p.k = p.v = TensorDesc::contiguous(dtype, {2, 2, rows, head_dim});
+  p.lse = TensorDesc::contiguous(DType::f32, {2, 4, rows});
+  asked.gradients.d_o = p.o;
+  asked.gradients.dq = p.q;
+  asked.gradients.dk = p.k;
+  asked.gradients.dv = p.v;
+  return asked;
+}
+
+std::string refused(const Asked& asked, int32_t capability = 90) {
+  const Result<BackwardProblem> problem = resolve(asked.problem, asked.gradients);
+  if (!problem.ok()) return "resolve: " + problem.status().message();
+  DeviceInfo device;
+  device.compute_capability = capability;
+  return refusal(*problem, device, kTargets);
+}
+
+TEST(BackwardSm90Refuses, NothingOfWhatItComputes) {
+  for (const DType dtype : {DType::f16, DType::bf16}) {
+    for (const int64_t head_dim : {64, 128}) {
+      Asked asked = dense(dtype, head_dim);
+      EXPECT_THAT(refused(asked), IsEmpty());
+      asked.problem.causal = true;
+      asked.problem.window_left = 10;
+      asked.problem.alignment = Alignment::top_left;
+      asked.gradients.d_lse = asked.problem.lse;
+      EXPECT_THAT(refused(asked), IsEmpty());
+    }
+  }
+}
+
+TEST(BackwardSm90Refuses, OtherDevicesAndTypes) {
+  EXPECT_EQ(refused(dense(), 80), "device: compute capability is 8.0, wanted 9.0");
+  EXPECT_EQ(refused(dense(), 100), "device: compute capability is 10.0, wanted 9.0");
+  EXPECT_EQ(refused(dense(DType::f32)), "q: dtype is f32, wanted f16 or bf16");
+  Asked asked = dense();
+  asked.gradients.dk.dtype = DType::f32;
+  EXPECT_EQ(refused(asked), "dk: dtype is f32, wanted that of q, bf16");
+  asked = dense();
+  asked.problem.o.dtype = asked.gradients.d_o.dtype = DType::f32;
+  EXPECT_EQ(refused(asked), "o: dtype is f32, wanted that of q, bf16");
+  asked = dense();
+  asked.problem.lse->dtype = DType::f64;
+  EXPECT_EQ(refused(asked), "lse: dtype is f64, wanted f32");
+}
+
+TEST(BackwardSm90Refuses, WhatChangesScores) {
+  Asked asked = dense();
+  asked.problem.bias = TensorDesc::contiguous(DType::f32, {1, 4, 1, 100});
+  EXPECT_EQ(refused(asked), "bias: is given, wanted none");
+  asked = dense();
+  asked.problem.mask = TensorDesc::contiguous(DType::boolean, {2, 1, 100, 100});
+  EXPECT_EQ(refused(asked), "mask: is given, wanted none");
+  asked = dense();
+  asked.problem.alibi_slopes = TensorDesc::contiguous(DType::f32, {2, 4});
+  EXPECT_EQ(refused(asked), "alibi_slopes: is given, wanted none");
+  asked = dense();
+  asked.problem.sinks = TensorDesc::contiguous(DType::f32, {4});
+  EXPECT_EQ(refused(asked), "sinks: is given, wanted none");
+  asked = dense();
+  asked.problem.softcap = 30;
+  EXPECT_EQ(refused(asked), "softcap: is 30, wanted 0");
+  asked = dense();
+  asked.problem.dropout_p = 0.5F;
+  EXPECT_EQ(refused(asked), "dropout_p: is 0.5, wanted 0");
+  asked = dense();
+  asked.problem.softmax_scale = -1;
+  EXPECT_EQ(refused(asked), "softmax_scale: is -1, wanted a positive one");
+  asked = dense();
+  asked.problem.seqlens_kv = TensorDesc::contiguous(DType::i32, {2});
+  EXPECT_EQ(refused(asked), "seqlens_kv: is given, wanted none");
+}
+
+TEST(BackwardSm90Refuses, OtherSizesAndRowsThatTmaCannotCopy) {
+  EXPECT_THAT(refused(dense(DType::f16, 96)), HasSubstr("head dimension is 96, wanted 64 or 128"));
+  EXPECT_THAT(refused(dense(DType::f16, 128, 0)), HasSubstr("wanted at least 1"));
+  Asked asked = dense();
+  asked.gradients.dv.stride[2] = 132;
+  asked.gradients.dv.stride[1] = 132 * 100;
+  asked.gradients.dv.stride[0] = 132 * 200;
+  EXPECT_THAT(refused(asked), HasSubstr("dv: "));
+}
+
+}  // namespace
+}  // namespace flashcore::cuda::backward_sm90::throughput
