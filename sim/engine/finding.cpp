@@ -62,6 +62,8 @@ const char* name(Fault fault) {
       return "no tensor map there";
     case Fault::misaligned_copy:
       return "misaligned copy";
+    case Fault::store_before_tensor:
+      return "store before the tensor";
     case Fault::missing_wgmma_fence:
       return "missing wgmma.fence";
     case Fault::register_in_flight:

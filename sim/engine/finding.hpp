@@ -45,6 +45,7 @@ enum class Fault {
   // Tensor copies.
   no_tensor_map,
   misaligned_copy,
+  store_before_tensor,  // a coordinate of the box is negative
   // wgmma.
   missing_wgmma_fence,
   register_in_flight,  // an accumulator or A register touched before the wait

@@ -78,16 +78,18 @@ constexpr float widened(uint32_t bits, NumberFormat format) {
   const float value = static_cast<float>(units) * least;
   return std::bit_cast<float>(std::bit_cast<uint32_t>(value) | sign);
 }
-constexpr float of_f16(uint16_t bits) { return widened(bits, kF16); }
+// cvt.f32.f16: NaN has one value.
+constexpr float of_f16(uint16_t bits) {
+  return std::bit_cast<float>(
+      (bits & 0x7fffu) > 0x7c00u ? 0x7fffffffu : std::bit_cast<uint32_t>(widened(bits, kF16)));
+}
 constexpr float of_e4m3(uint8_t bits) { return widened(bits, kE4m3); }
 
-// cvt.rna.tf32.f32: 10 bits of fraction, ties away from zero; NaN stays NaN.
+// cvt.rna.tf32.f32: 10 bits of fraction, ties away from zero. NaN is cut.
 constexpr float tf32_of(float x) {
   const auto bits = std::bit_cast<uint32_t>(x);
-  if ((bits & 0x7fffffffu) >= 0x7f800000u) {
-    return (bits & 0x7fffffu) != 0 ? std::bit_cast<float>(0x7fffe000u) : x;
-  }
-  return std::bit_cast<float>((bits + 0x1000u) & 0xffffe000u);
+  const bool is_finite = (bits & 0x7fffffffu) < 0x7f800000u;
+  return std::bit_cast<float>((is_finite ? bits + 0x1000u : bits) & 0xffffe000u);
 }
 
 // a + b as fp32, rounded to odd: cut, and the last bit set when anything was cut. Rounding it again

@@ -23,13 +23,15 @@ const TensorMap& map_at(const void* map, Site site) {
   return *found;
 }
 
-// A 16-byte piece of a box: its shared address, and of its bytes inside of the tensor where the first
-// lies in the piece, its place in the tensor, which is null when none is inside, and their number.
+// A 16-byte piece of a box: its shared address, its place in the tensor, which is null when nothing
+// of it is inside, and how many of its bytes are.
 struct BoxPiece {
   uint32_t shared;
-  uint32_t first;
   unsigned char* global;
   size_t inside;
+
+  // An H200 stores a piece whole: past the end of a row that ends inside of it.
+  size_t stored() const { return global == nullptr ? 0 : kPieceBytes; }
 };
 
 template <class Each>
@@ -50,13 +52,11 @@ void for_each_piece(const TensorMap& map, uint32_t shared, const TensorCoordinat
         }
         for (uint32_t byte = 0; byte < row_bytes; byte += kPieceBytes) {
           const int64_t from = at[0] * element + byte;
-          const int64_t begin = std::max<int64_t>(from, 0);
           const int64_t end = std::min<int64_t>(from + kPieceBytes, map.extent[0] * element);
-          const bool has = inside && begin < end;
+          const bool has = inside && from >= 0 && from < end;
           each(BoxPiece{swizzled(row_start + byte, map.span),
-                        static_cast<uint32_t>(has ? begin - from : 0),
-                        has ? const_cast<unsigned char*>(map.base) + offset + begin : nullptr,
-                        has ? static_cast<size_t>(end - begin) : 0});
+                        has ? const_cast<unsigned char*>(map.base) + offset + from : nullptr,
+                        has ? static_cast<size_t>(end - from) : 0});
         }
       }
     }
@@ -73,6 +73,23 @@ void check_box(const Block& block, const TensorMap& map, uint32_t shared, Site s
                   alignment, map.span));
   }
   check_range(block, shared, map.box_bytes(), 1, "tensor copy", site);
+}
+
+// An H200 answers other places with an illegal instruction, also where nothing of the box is inside
+// of the tensor.
+void check_place(const TensorMap& map, const TensorCoordinates& at, bool is_store, Site site) {
+  if (at[0] * map.element_bytes() % kPieceBytes != 0) {
+    report(Fault::misaligned_copy, site, Site(),
+           format("column %d of elements of %d bytes is no multiple of 16 bytes", at[0],
+                  static_cast<int>(map.element_bytes())));
+    give_up();
+  }
+  if (is_store && std::any_of(at.begin(), at.end(), [](int i) { return i < 0; })) {
+    report(Fault::store_before_tensor, site, Site(),
+           format("a box is stored at %d,%d,%d,%d: only loads may begin before the tensor", at[0],
+                  at[1], at[2], at[3]));
+    give_up();
+  }
 }
 
 void load_to(Block& block, uint32_t shared, const TensorMap& map, uint32_t mbarrier,
@@ -97,7 +114,7 @@ void load_to(Block& block, uint32_t shared, const TensorMap& map, uint32_t mbarr
     for_each_piece(map, shared, at, [&](const BoxPiece& piece) {
       unsigned char* const to = byte_at(block, piece.shared);
       std::memset(to, 0, kPieceBytes);
-      if (piece.global != nullptr) std::memcpy(to + piece.first, piece.global, piece.inside);
+      if (piece.global != nullptr) std::memcpy(to, piece.global, piece.inside);
       end_write(block, piece.shared, kPieceBytes, access);
     });
     deliver_bytes(barrier, map.box_bytes(), known);
@@ -133,7 +150,7 @@ void finish_store(BulkStore& store) {
   }
   for_each_piece(store.map, store.from, store.at, [&](const BoxPiece& piece) {
     if (piece.global == nullptr) return;
-    std::memcpy(piece.global, byte_at(*store.block, piece.shared) + piece.first, piece.inside);
+    std::memcpy(piece.global, byte_at(*store.block, piece.shared), piece.stored());
   });
 }
 
@@ -144,6 +161,7 @@ void check_map(const void* map, Site site) { map_at(map, site); }
 void load_box(uint32_t shared, const void* map_address, uint32_t mbarrier, uint32_t blocks,
               const TensorCoordinates& at, Site site) {
   const TensorMap& map = map_at(map_address, site);
+  check_place(map, at, false, site);
   if (blocks == 0) {
     load_to(own_block(), shared, map, mbarrier, at, site);
     return;
@@ -157,11 +175,12 @@ void load_box(uint32_t shared, const void* map_address, uint32_t mbarrier, uint3
 
 void store_box(const void* map_address, uint32_t shared, const TensorCoordinates& at, Site site) {
   const TensorMap& map = map_at(map_address, site);
+  check_place(map, at, true, site);
   Thread& thread = self();
   check_box(*thread.block, map, shared, site);
   for_each_piece(map, shared, at, [&](const BoxPiece& piece) {
-    on_global_write(check_global(piece.global, piece.inside, 1, "tensor copy", site),
-                    {piece.global, piece.inside}, site);
+    on_global_write(check_global(piece.global, piece.stored(), 1, "tensor copy", site),
+                    {piece.global, piece.stored()}, site);
     begin_async_read(thread, *thread.block, piece.shared, site);
   });
   const auto store =

@@ -1,6 +1,7 @@
 // Rounding of the narrow formats: against all their values, and against exact arithmetic.
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <cmath>
 #include <limits>
 #include <random>
@@ -39,6 +40,9 @@ TEST(Formats, KnownValues) {
   EXPECT_EQ(tf32_of(1.0F + std::ldexp(1.0F, -11)), 1.0F + std::ldexp(1.0F, -10));
   EXPECT_EQ(tf32_of(-1.0F - std::ldexp(1.0F, -11)), -1.0F - std::ldexp(1.0F, -10));
   EXPECT_TRUE(std::isnan(tf32_of(NAN)));
+  // As an H200 has them (docs/evidence/recorded-values.json).
+  EXPECT_EQ(std::bit_cast<uint32_t>(of_f16(0xfc01)), 0x7fffffffu);
+  EXPECT_EQ(std::bit_cast<uint32_t>(tf32_of(std::bit_cast<float>(0xfff42059u))), 0xfff42000u);
 }
 
 TEST(Formats, EveryNumberIsItsOwn) {

@@ -1,6 +1,8 @@
 // Tensor copies: layouts against tile/smem_tile.hpp, clipping, zero fill, and what stores need.
 #include <cuda_runtime.h>
 
+#include <array>
+
 #include "cuda/ptx/ldmatrix.cuh"
 #include "cuda/ptx/mbarrier.cuh"
 #include "cuda/ptx/sync.cuh"
@@ -118,6 +120,56 @@ TEST(TensorCopy, SwizzleNeedsAlignment) {
   });
 }
 
+// Also where nothing of the box is inside of the tensor.
+TEST(TensorCopy, LoadsBeginAtAMultipleOf16Bytes) {
+  for (const int element_bytes : {1, 2, 4}) {
+    Matrix matrix(8, 128 / element_bytes, element_bytes);
+    const CUtensorMap map = matrix.map(8, 128 / element_bytes, 128);
+    const int step = 16 / element_bytes;
+    for (const int row : {0, 60}) {
+      for (const int column : {step, -step}) {
+        expect_clean(kOneWarp, [&] { load_boxes(map, 1, 0, 1024, column, row); });
+      }
+      for (const int column : {1, step / 2, 3 * step / 2, -step / 2, -1}) {
+        expect_fault(Fault::misaligned_copy, kOneWarp,
+                     [&] { load_boxes(map, 1, 0, 1024, column, row); });
+      }
+    }
+  }
+}
+
+// A box of zeros.
+void store_box_at(const CUtensorMap& map, const std::array<int, 4>& at) {
+  auto* const shared = shared_array<uint32_t>();
+  for (uint32_t i = threadIdx.x; i < 256; i += 32) shared[i] = 0;
+  ptx::fence_proxy_async();
+  __syncwarp();
+  if (threadIdx.x != 0) return;
+  ptx::tma_store_4d(&map, ptx::shared_address(shared), at[0], at[1], at[2], at[3]);
+  ptx::tma_store_commit();
+  ptx::tma_store_wait_read<0>();
+}
+
+TEST(TensorCopy, StoresBeginAtAMultipleOf16Bytes) {
+  Matrix matrix(8, 64, 2);
+  const CUtensorMap map = matrix.map(8, 64, 128);
+  expect_fault_only_in_first(Fault::misaligned_copy, kOneWarp, [&](bool faulty) {
+    store_box_at(map, {faulty ? 4 : 8, 0, 0, 0});
+  });
+}
+
+TEST(TensorCopy, StoresBeginInsideOfTheTensorOrBehindIt) {
+  Matrix matrix(8, 64, 2);
+  const CUtensorMap map = matrix.map(8, 64, 128);
+  for (size_t dimension = 0; dimension < 4; ++dimension) {
+    expect_fault_only_in_first(Fault::store_before_tensor, kOneWarp, [&](bool faulty) {
+      std::array<int, 4> at{};
+      at[dimension] = faulty ? -8 : 8;
+      store_box_at(map, at);
+    });
+  }
+}
+
 TEST(TensorCopy, LeftBeforeTheCopyCame) {
   Matrix matrix(8, 64, 2);
   const CUtensorMap map = matrix.map(8, 64, 128);
@@ -185,6 +237,19 @@ TEST(TensorCopy, Stores) {
         std::memcpy(&x, &matrix.bytes[static_cast<size_t>(80 * row + 2 * column)], 2);
         EXPECT_EQ(x, 1000 * (row / 8) + row % 8 * 64 + column);
       }
+    }
+  }
+}
+
+// Of a row that ends inside of 16 bytes, what lies behind it is overwritten, as on an H200.
+TEST(TensorCopy, StoresEndAtAMultipleOf16Bytes) {
+  Matrix matrix(8, 64, 2);
+  const CUtensorMap map = matrix.map(8, 64, 128, 37);
+  for (const Policy& policy : policies()) {
+    matrix.bytes.assign(matrix.bytes.size(), 1);
+    EXPECT_EQ(run(kOneWarp, policy, [&] { store_box_at(map, {}); }).text(), "");
+    for (size_t i = 0; i < matrix.bytes.size(); ++i) {
+      ASSERT_EQ(matrix.bytes[i], i % 128 < 80 ? 0 : 1) << "byte " << i;
     }
   }
 }

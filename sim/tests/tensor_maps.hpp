@@ -24,11 +24,12 @@ struct Matrix {
   }
   int row_bytes() const { return columns * element_bytes; }
 
-  CUtensorMap map(int box_rows, int box_columns, int span) {
+  // `used`: the tensor's columns; the rest lies between its rows.
+  CUtensorMap map(int box_rows, int box_columns, int span, int used) {
     TensorMap made;
     made.magic = TensorMap::kMagic;
     made.base = bytes.data();
-    made.extent = {columns, rows, 1, 1};
+    made.extent = {used, rows, 1, 1};
     const int64_t all = static_cast<int64_t>(bytes.size());
     made.stride = {element_bytes, row_bytes(), all, all};
     made.box = {box_columns, box_rows, 1, 1};
@@ -36,6 +37,9 @@ struct Matrix {
     CUtensorMap encoded{};
     std::memcpy(&encoded, &made, sizeof made);
     return encoded;
+  }
+  CUtensorMap map(int box_rows, int box_columns, int span) {
+    return map(box_rows, box_columns, span, columns);
   }
 };
 

@@ -330,6 +330,12 @@ PLANTED = [
     Fault("sm80_latency_partial_results_unordered", AMPERE_LATENCY_UNIT, AMPERE_LATENCY, [
         (SM80_LATENCY + "kernel.cuh", "  __syncthreads();\n  if constexpr (!kWhole) place.find",
          "  if constexpr (!kWhole) place.find")], "read of unwritten shared memory", more=True),
+    Fault("throughput_box_four_columns_on", TALL_UNIT, TALL, [
+        (THROUGHPUT + "producer.cuh", "panel * Tile::kPanelColumns,\n                     row,",
+         "panel * Tile::kPanelColumns + 4,\n                     row,")], "misaligned copy", more=True),
+    Fault("throughput_store_before_the_first_row", TALL_UNIT, TALL, [
+        (THROUGHPUT + "epilogue.cuh", "task.q_row + c.first_row() + first,",
+         "task.q_row + c.first_row() + first - 8,")], "store before the tensor"),
 
     Fault("rung12_q_not_awaited", LADDER + "12_mma_sync.cu", RUNG_12, [
         (LADDER + "12_mma_sync.cu", "ptx::cp_async_wait<1>();", "ptx::cp_async_wait<2>();")],

@@ -133,12 +133,12 @@ __global__ void rows_by_cp_async(const unsigned char* matrix, uint32_t* out) {
   }
 }
 
-// A tensor [batch, head, row, column] of hashed bytes, with 16 bytes between rows.
+// A tensor [batch, head, row, column] of hashed bytes, with 16 bytes or more between rows.
 struct Tensor {
   CUtensorMapDataType type;
   int element_bytes, columns;
 
-  int row_bytes() const { return columns * element_bytes + 16; }
+  int row_bytes() const { return (columns * element_bytes + 15) / 16 * 16 + 16; }
   size_t bytes() const {
     return size_t{kBatch} * kHeads * kRows * static_cast<size_t>(row_bytes());
   }
@@ -191,6 +191,8 @@ constexpr std::array<Tensor, 3> kTensors{{
     {CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2, 88},
     {CU_TENSOR_MAP_DATA_TYPE_FLOAT32, 4, 44},
 }};
+// Its rows end inside of 16 bytes.
+constexpr Tensor kUnevenTensor{CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2, 85};
 constexpr std::array<Box, 5> kBoxes{{
     {32, 128, CU_TENSOR_MAP_SWIZZLE_128B, "swizzle 128"},
     {32, 64, CU_TENSOR_MAP_SWIZZLE_64B, "swizzle 64"},
@@ -200,17 +202,37 @@ constexpr std::array<Box, 5> kBoxes{{
 }};
 
 // In units of 4 bytes, by the column's first number: inside, and past each end of each dimension.
-constexpr std::array<Place, 10> kPlaces{{
+constexpr std::array<Place, 8> kPlaces{{
     {0, 0, 0, 0},
     {4, 3, 2, 1},
-    {20, 5, 1, 0},   // columns past the end
-    {-4, 0, 1, 1},   // columns before the first
-    {-3, 2, 1, 0},   // and not at a multiple of 16 bytes
-    {43, 2, 0, 1},   // the last column
-    {0, 30, 1, 0},   // rows past the end
-    {8, -7, 0, 1},   // rows before the first
-    {0, 0, 3, 0},    // no such head
+    {20, 5, 1, 0},  // columns past the end
+    {40, 2, 0, 1},  // the last columns
+    {0, 30, 1, 0},  // rows past the end
+    {0, 0, 3, 0},   // no such head
+    {0, 60, 0, 2},  // no such rows and batch
+    {44, 0, 1, 1},  // no such columns
+}};
+constexpr std::array<Place, 4> kPlacesBefore{{
+    {-4, 0, 1, 1},  // columns before the first
+    {8, -7, 0, 1},  // rows before the first
+    {-12, -3, 1, 0},
     {0, 60, -1, 1},  // nothing of it
+}};
+// What a GPU refuses, in elements of 2 bytes: a column that is no multiple of 16 bytes, and in stores
+// a negative coordinate.
+constexpr std::array<Place, 5> kRefusedPlaces{{
+    {4, 0, 0, 0},
+    {-4, 0, 0, 0},
+    {84, 2, 0, 1},
+    {1, 3, 1, 0},
+    {4, 60, 0, 2},  // nothing of it is inside
+}};
+constexpr std::array<Place, 5> kRefusedPlacesOfStores{{
+    {4, 0, 0, 0},
+    {-8, 0, 1, 1},
+    {0, -1, 0, 0},
+    {0, 0, -1, 0},
+    {0, 0, 0, -1},
 }};
 
 std::string text_of(const Place& at) {
@@ -255,15 +277,35 @@ std::vector<uint32_t> copied_rows() {
 }
 
 void add_boxes(std::vector<Case>& cases, const Tensor& tensor, const Box& box) {
-  const std::string what = std::to_string(tensor.element_bytes) + " bytes, " + box.name + ", ";
-  for (const Place& place : kPlaces) {
-    Place at = place;
+  const std::string what = std::to_string(tensor.element_bytes) + " bytes, " +
+                           (tensor.columns == kUnevenTensor.columns ? "85 columns, " : "") +
+                           box.name + ", ";
+  const auto add = [&](Place at, bool is_store) {
     at.column = at.column * 4 / tensor.element_bytes;
     const std::string name = what + text_of(at);
-    cases.push_back({"load box, " + name, [=] { return loaded(tensor, box, at); }});
-    if (tensor.element_bytes != 2) continue;
-    cases.push_back({"store box, " + name, [=] { return stored(tensor, box, at); }});
+    if (is_store) {
+      cases.push_back({"store box, " + name, [=] { return stored(tensor, box, at); }});
+    } else {
+      cases.push_back({"load box, " + name, [=] { return loaded(tensor, box, at); }});
+    }
+  };
+  for (const Place& at : kPlaces) {
+    add(at, false);
+    if (tensor.element_bytes == 2) add(at, true);
   }
+  for (const Place& at : kPlacesBefore) add(at, false);
+}
+
+void add_refused(std::vector<Case>& cases) {
+  const auto add = [&](const char* what, const Place& at, auto run) {
+    const Tensor tensor = kTensors[1];
+    const Box box = kBoxes[0];
+    cases.push_back({std::string(what) + text_of(at), [=] { return run(tensor, box, at); }});
+    cases.back().refused = true;
+  };
+  for (const Place& at : kRefusedPlaces) add("load box, refused, ", at, loaded);
+  for (const Place& at : kRefusedPlacesOfStores) add("store box, refused, ", at, stored);
+  add("load box in two blocks, refused, ", kRefusedPlaces[0], loaded_in_two_blocks);
 }
 
 }  // namespace
@@ -273,6 +315,7 @@ std::vector<Case> copy_cases() {
   for (const Tensor& tensor : kTensors) {
     for (const Box& box : kBoxes) add_boxes(cases, tensor, box);
   }
+  add_boxes(cases, kUnevenTensor, kBoxes[0]);
   cases.push_back({"load box in two blocks", [] {
                      return loaded_in_two_blocks(kTensors[1], kBoxes[0], {8, 20, 1, 1});
                    }});
@@ -281,6 +324,7 @@ std::vector<Case> copy_cases() {
                                      size_t{2} * kSentWords);
                    }});
   cases.push_back({"cp.async rows", copied_rows});
+  add_refused(cases);
   return cases;
 }
 

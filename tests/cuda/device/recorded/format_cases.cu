@@ -16,7 +16,8 @@ namespace {
 
 using namespace cuda;
 
-constexpr uint32_t kThreads = 128, kWords = 1 << 14, kAll16 = 1 << 16, kFewWords = 100;
+constexpr uint32_t kThreads = 128, kWords = 1 << 14, kAll16 = 1 << 16, kFewWords = 100,
+                   kSpecials = 16;
 
 enum class Function {
   pack_f16,
@@ -26,6 +27,7 @@ enum class Function {
   f16_to_float,
   bf16_to_float,
   round_to_tf32,
+  round_special_to_tf32,
   fma_f16,
   fma_bf16,
   exp2,
@@ -42,6 +44,16 @@ __device__ float hashed_float(uint32_t stream, uint32_t index) {
 }
 __device__ float hashed_between(uint32_t index, float low, float high) {
   return low + (high - low) * static_cast<float>(hashed(20, index) >> 8) / 16777216.0F;
+}
+
+// NaN whose payload tf32 has no bits for, and numbers that round beyond fp32's range or are
+// subnormal.
+__device__ float special_number(uint32_t index) {
+  constexpr uint32_t kBits[kSpecials] = {0x7f800000, 0x7f800001, 0xff800001, 0x7f801fff,
+                                         0x7f802000, 0x7fffffff, 0x7fc00000, 0xffc00001,
+                                         0x7f7fffff, 0xff7ff000, 0x7f7fefff, 0x00000fff,
+                                         0x00001000, 0x80001000, 0x007fffff, 0x00000001};
+  return __uint_as_float(kBits[index]);
 }
 
 template <Function kFunction>
@@ -63,6 +75,8 @@ __device__ uint32_t value_at(uint32_t i) {
       return __float_as_uint(ptx::bf16_to_float(static_cast<uint16_t>(i)));
     case Function::round_to_tf32:
       return __float_as_uint(ptx::round_to_tf32(x(0)));
+    case Function::round_special_to_tf32:
+      return __float_as_uint(ptx::round_to_tf32(special_number(i)));
     case Function::fma_f16:
       return ptx::fma_f16x2(word(0), word(1), word(2));
     case Function::fma_bf16:
@@ -104,6 +118,8 @@ std::vector<Case> format_cases() {
       function_case<Function::f16_to_float>("cvt.f32.f16", kAll16),
       function_case<Function::bf16_to_float>("bf16 to fp32", kAll16),
       function_case<Function::round_to_tf32>("cvt.rna.tf32.f32", kWords),
+      function_case<Function::round_special_to_tf32>("cvt.rna.tf32.f32 of special numbers",
+                                                     kSpecials),
       function_case<Function::fma_f16>("fma.rn.f16x2", kWords),
       function_case<Function::fma_bf16>("fma.rn.bf16x2", kWords),
       function_case<Function::exp2>("ex2.approx.ftz.f32", kFewWords, kApproximate),

@@ -23,6 +23,7 @@ struct Case {
   std::function<std::vector<uint32_t>()> words;  // runs it
   // Floats that may differ by this part of their magnitude, or of `least`; 0: equal bits.
   double tolerance = 0, least = 0;
+  bool refused = false;  // the device must end it with an error
 };
 
 // A whole number without a pattern; `stream` numbers the inputs of a kernel.
