@@ -305,6 +305,7 @@ Result<Json> CaseRun::run() {
   FLASHCORE_RETURN_IF_ERROR(time_all());
 
   Json one = case_json(subject_);
+  if (workload_) one["flop"] = workload_->flop();
   one["judged"] = workload_ ? workload_->judged() : "nothing";
   one["state"] = state_;
   one["rows"] = rows_json(points_, one, subject_, setting_.ceilings);
