@@ -159,6 +159,9 @@ Result<ExitCode> execute(const Options& all, Session& session) {
   Result<std::vector<bench::Subject>> subjects = subjects_of(all);
   if (!subjects.ok()) return subjects.status();
   for (bench::Subject& subject : *subjects) {
+    if (!options.backward && subject.suite == "backward") {
+      return invalid("--suite: is 'backward', wanted it with --backward");
+    }
     if (options.backward && !subject.gradients) {
       subject.gradients = bench::plain_gradients(subject.problem());
     }

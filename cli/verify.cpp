@@ -60,6 +60,9 @@ Status check(const Options& options) {
   if (options.backward && options.choice.batch_invariant) {
     return invalid("--batch-invariant: is given, wanted it only without --backward");
   }
+  if (!options.backward && options.choice.any_order) {
+    return invalid("--any-order: is given, wanted it only with --backward");
+  }
   return {};
 }
 
@@ -78,6 +81,7 @@ Result<Json> run_sanitizers(const Options& options, const std::string& kernel,
                             const PlanOptions& plan) {
   std::vector<std::string> arguments = {"verify", "--only-run"};
   if (options.backward) arguments.emplace_back("--backward");
+  if (options.choice.any_order) arguments.emplace_back("--any-order");
   for (const auto& [name, value] :
        {std::pair<std::string, std::string>{"--random", std::to_string(kSanitized)},
         {"--random-seed", std::to_string(options.random_seed)},
@@ -289,6 +293,8 @@ Command verify_command() {
             set.number("--largest-head-dim", options->largest_head_dim,
                        "Largest head dimension of the random problems");
             set.flag("--backward", options->backward, "Of the backward pass: gradients");
+            set.flag("--any-order", options->choice.any_order,
+                     "Of gradients: sums may be added in any order, so bits may differ");
             set.flag("--sanitizers", options->sanitizers,
                      "Also run random problems under compute-sanitizer's four tools");
             set.flag("--only-run", options->only_run,

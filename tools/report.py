@@ -23,7 +23,7 @@ WANTED = {"docs/ladder.md": ["picture ladder", "times", "where", "goals", "ceili
                                   "picture roofline", "picture latency"],
           "docs/results.md": ["bench where", "bench five", "bench sweep", "bench small",
                               "bench decode", "bench idle", "packed", "features forward_sm80_throughput",
-                              "features forward_sm90_throughput", "small grid where", "small grid ahead",
+                              "features forward_sm90_throughput", "backward", "small grid where", "small grid ahead",
                               "cpu where", "cpu goals", "bench cpu where", "bench cpu"],
           "docs/cpu.md": ["cpu where", "cpu goals"],
           "docs/forward-sm80.md": ["kernel forward_sm80_throughput"],

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <tuple>
 #include <utility>
 
 #include "bench/cases/fp8_problem.hpp"
@@ -129,7 +130,66 @@ std::vector<Case> features() {
   return cases;
 }
 
+// The backward pass: options, what training has (groups, windows, packed batches), and short calls.
+std::vector<Case> backward() {
+  std::vector<Case> cases;
+  const auto add = [&](const std::string& name, int64_t batch, int64_t heads, int64_t seqlen,
+                       int64_t head_dim, bool causal) -> Case& {
+    return cases.emplace_back(
+        square_case(name, DType::bf16, batch, heads, seqlen, head_dim, causal));
+  };
+  for (const bool causal : {false, true}) {
+    add(fmt::format("heads 32 over 8{}", suffix(causal)), 2, 32, 4096, 128, causal).heads_kv = 8;
+  }
+  (void)add("8k/causal", 2, 16, 8192, 128, true);
+  add("8k/causal, window 1024", 2, 16, 8192, 128, true).window_left = 1024;
+  add("8k/causal, window 128", 2, 16, 8192, 128, true).window_left = 128;
+  add("packed/causal", 8, 16, 2048, 128, true).packed = true;
+  (void)add("4k", 4, 16, 4096, 128, false);
+  add("4k/softcap", 4, 16, 4096, 128, false).softcap = 30;
+  add("4k/ALiBi", 4, 16, 4096, 128, false).alibi = true;
+  add("4k/sinks", 4, 16, 4096, 128, false).sinks = true;
+  add("4k/bias bf16", 4, 16, 4096, 128, false).bias = DType::bf16;
+  add("4k/mask", 4, 16, 4096, 128, false).mask = true;
+  add("4k/dropout", 4, 16, 4096, 128, false).dropout_p = 0.1f;
+  add("4k/f16", 4, 16, 4096, 128, false).dtype = DType::f16;
+  add("2k/f32", 2, 16, 2048, 64, false).dtype = DType::f32;
+  add("512 of 2k", 8, 16, 512, 64, false).seqlen_kv = 2048;
+  for (const auto& [batch, heads, seqlen] : {std::tuple<int64_t, int64_t, int64_t>{1, 8, 128},
+                                             {1, 8, 512},
+                                             {8, 16, 256},
+                                             {1, 8, 1024}}) {
+    (void)add(fmt::format("({},{},{},64)/causal", batch, heads, seqlen), batch, heads, seqlen, 64,
+              true);
+  }
+  return cases;
+}
+
+// Of [B * S, H, D] tensors.
+void set_packed(const Case& one, Problem& problem) {
+  const int64_t total_q = one.batch * one.seqlen_q, total_kv = one.batch * one.seqlen_kv;
+  problem.q = problem.o = TensorDesc::contiguous(one.dtype, {total_q, one.heads_q, one.head_dim});
+  problem.k = problem.v = TensorDesc::contiguous(one.dtype, {total_kv, one.heads_kv, one.head_dim});
+  problem.lse = TensorDesc::contiguous(DType::f32, {total_q, one.heads_q});
+  problem.cu_seqlens_q = problem.cu_seqlens_kv =
+      TensorDesc::contiguous(DType::i32, {one.batch + 1});
+  const auto longest = [&](int64_t total) {
+    const std::vector<int32_t> starts = packed_starts(total, one.batch);
+    return starts.back() - starts[starts.size() - 2];
+  };
+  problem.max_seqlen_q = longest(total_q);
+  problem.max_seqlen_kv = longest(total_kv);
+}
+
 }  // namespace
+
+std::vector<int32_t> packed_starts(int64_t total, int64_t batch) {
+  std::vector<int32_t> starts;
+  for (int64_t b = 0; b <= batch; ++b) {
+    starts.push_back(static_cast<int32_t>(total * b * (b + 1) / (batch * (batch + 1))));
+  }
+  return starts;
+}
 
 Case square_case(std::string name, DType dtype, int64_t batch, int64_t heads, int64_t seqlen,
                  int64_t head_dim, bool causal) {
@@ -146,11 +206,15 @@ Case square_case(std::string name, DType dtype, int64_t batch, int64_t heads, in
 
 Problem to_problem(const Case& one) {
   Problem problem;
-  problem.q = problem.o =
-      TensorDesc::contiguous(one.dtype, {one.batch, one.heads_q, one.seqlen_q, one.head_dim});
-  problem.k = problem.v =
-      TensorDesc::contiguous(one.dtype, {one.batch, one.heads_kv, one.seqlen_kv, one.head_dim});
-  problem.lse = TensorDesc::contiguous(DType::f32, {one.batch, one.heads_q, one.seqlen_q});
+  if (one.packed) {
+    set_packed(one, problem);
+  } else {
+    problem.q = problem.o =
+        TensorDesc::contiguous(one.dtype, {one.batch, one.heads_q, one.seqlen_q, one.head_dim});
+    problem.k = problem.v =
+        TensorDesc::contiguous(one.dtype, {one.batch, one.heads_kv, one.seqlen_kv, one.head_dim});
+    problem.lse = TensorDesc::contiguous(DType::f32, {one.batch, one.heads_q, one.seqlen_q});
+  }
   // fp8 has too few bits for O to be judged in it.
   if (size_of(one.dtype) == 1) problem.o.dtype = DType::f16;
   problem.causal = one.causal;
@@ -165,11 +229,21 @@ Problem to_problem(const Case& one) {
     problem.mask = TensorDesc::contiguous(DType::boolean, {1, 1, one.seqlen_q, one.seqlen_kv});
   }
   if (one.alibi) problem.alibi_slopes = TensorDesc::contiguous(DType::f32, {one.heads_q});
+  if (one.sinks) problem.sinks = TensorDesc::contiguous(DType::f32, {one.heads_q});
   return one.scales ? with_fp8_inputs(problem) : problem;
 }
 
 HostProblem fill(const Case& one, uint64_t seed) {
   HostProblem host = make_host_problem(to_problem(one), seed);
+  if (one.packed) {
+    for (const auto& [name, seqlen] :
+         {std::pair{"cu_seqlens_q", one.seqlen_q}, {"cu_seqlens_kv", one.seqlen_kv}}) {
+      const std::vector<int32_t> starts = packed_starts(one.batch * seqlen, one.batch);
+      for (size_t b = 0; b < starts.size(); ++b) {
+        host.at(name).set(static_cast<int64_t>(b), starts[b]);
+      }
+    }
+  }
   if (one.scales) fill_fp8_inputs(host, seed);
   return host;
 }
@@ -186,6 +260,8 @@ std::string features_text(const Case& one) {
   if (one.bias) add(fmt::format("bias {}", to_string(*one.bias)));
   if (one.mask) add("mask");
   if (one.alibi) add("ALiBi");
+  if (one.sinks) add("sinks");
+  if (one.packed) add("packed");
   if (one.dropout_p > 0) add(fmt::format("dropout {:g}", one.dropout_p));
   if (one.scales) add("scales");
   return text;
@@ -205,6 +281,7 @@ std::vector<Suite> suites() {
           {"small", "one batch entry, 8 to 32 heads, S 128 to 1024, fp16"},
           {"decode", "one query, 32 heads over 8 or 32, long caches, bf16"},
           {"features", "softcap, window, ALiBi, bias, mask, dropout; 4 x 4096 tokens, bf16"},
+          {"backward", "of --backward: groups, windows, packed, options, short calls; bf16"},
           {"cpu", "the five shapes' sizes and a decode, fp32 and bf16, for a CPU and its peers"}};
 }
 
@@ -215,6 +292,7 @@ std::optional<std::vector<Case>> suite_cases(std::string_view name) {
   if (name == "small") return small();
   if (name == "decode") return decode();
   if (name == "features") return features();
+  if (name == "backward") return backward();
   if (name == "cpu") return cpu();
   return std::nullopt;
 }

@@ -29,6 +29,8 @@ struct Case {
   std::optional<DType> bias = std::nullopt;  // [1, heads_q, seqlen_q, seqlen_kv], N(0, 1)
   bool mask = false;                         // [1, 1, seqlen_q, seqlen_kv], three of four attend
   bool alibi = false;
+  bool sinks = false;   // [heads_q], N(0, 1)
+  bool packed = false;  // batch * seqlen rows in all, of entries whose lengths rise evenly
   float dropout_p = 0;
   bool scales = false;  // f8e4m3, with a scale per batch entry and head, as a user would make it
 };
@@ -40,7 +42,11 @@ std::string features_text(const Case& one);
 Case square_case(std::string name, DType dtype, int64_t batch, int64_t heads, int64_t seqlen,
                  int64_t head_dim, bool causal);
 
-// Contiguous [B, H, S, D] tensors, O of the inputs' type (f16 for fp8), with LSE.
+// Where the entries of a packed batch begin, [batch + 1]: the last is `batch` times as long as the
+// first.
+std::vector<int32_t> packed_starts(int64_t total, int64_t batch);
+
+// Contiguous [B, H, S, D] tensors, or [B * S, H, D] where they are packed, O of the inputs' type (f16 for fp8), with LSE.
 Problem to_problem(const Case& one);
 
 // Its data: inputs drawn from N(0, 1), outputs poisoned.

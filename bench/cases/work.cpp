@@ -1,13 +1,30 @@
 #include "bench/cases/work.hpp"
 
+#include <algorithm>
+
 #include "problem/problem.hpp"
 #include "problem/visibility.hpp"
 
 namespace flashcore::bench {
 namespace {
 
+// Lengths that are not known become the longest.
+ForwardProblem with_known_lengths(ForwardProblem p, const Arguments& args) {
+  if (args.seqlens_q == nullptr) p.seqlens_q.present = false;
+  if (args.seqlens_kv == nullptr) p.seqlens_kv.present = false;
+  if (p.causal_offsets.present && args.causal_offsets == nullptr) {
+    p.causal_offsets.present = false;
+    p.alignment = Alignment::bottom_right;
+  }
+  return p;
+}
+
 // Pairs of a query and a key of one head, over the batch.
-double count_pairs(const ForwardProblem& p, const Arguments& args) {
+double count_pairs(const ForwardProblem& problem, const Arguments& args) {
+  const ForwardProblem p = with_known_lengths(problem, args);
+  if (p.packed && (args.cu_seqlens_q == nullptr || args.cu_seqlens_kv == nullptr)) {
+    return static_cast<double>(p.total_q) * static_cast<double>(std::min(p.seqlen_kv, p.total_kv));
+  }
   const bool lengths = p.packed || p.seqlens_q.present || p.seqlens_kv.present;
   if (!lengths && p.seqlen_q == p.seqlen_kv && p.band.left < 0 && p.band.right == 0 &&
       p.alignment != Alignment::given) {
@@ -40,6 +57,10 @@ double forward_flop(HostProblem& host) { return count_flop(host.problem, host.ar
 double forward_flop(const Problem& problem) { return count_flop(problem, Arguments{}, 1, 1); }
 
 double backward_flop(HostProblem& host) { return count_flop(host.problem, host.arguments(), 3, 2); }
+
+double backward_flop(const Problem& problem, const Arguments& args) {
+  return count_flop(problem, args, 3, 2);
+}
 
 double backward_flop(const Problem& problem) { return count_flop(problem, Arguments{}, 3, 2); }
 

@@ -10,12 +10,15 @@ namespace flashcore::bench {
 // and the softmax itself count nothing.
 double forward_flop(HostProblem& host);
 
-// For a problem without lengths, known without data.
+// Known without data. Where there are lengths, of the longest that they may be.
 double forward_flop(const Problem& problem);
 
 // The same for the backward pass: 2 Hq (3 Dqk + 2 Dv) for each pair, of the products S = Q K^T,
 // dP = dO V^T, dV = P^T dO, dQ = dS K and dK = dS^T Q.
 double backward_flop(HostProblem& host);
 double backward_flop(const Problem& problem);
+
+// With the lengths and offsets of `args`; its other pointers are not read.
+double backward_flop(const Problem& problem, const Arguments& args);
 
 }  // namespace flashcore::bench

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "bench/cases/cases.hpp"
 #include "bench/cases/work.hpp"
 #include "bench/device/execution.hpp"
 #include "bench/gate/gradient_gates.hpp"
@@ -66,6 +67,7 @@ class GivenBackward final : public Workload {
   }
 
   std::string judged() const override { return sampled_ ? sampled_->judged() : "all rows"; }
+  double flop() override { return backward_flop(host_.forward); }
 
  private:
   explicit GivenBackward(HostBackward host) : host_(std::move(host)) {}
@@ -192,6 +194,18 @@ class DeviceBackward final : public TiledBackwardWorkload {
   }
 
   std::string judged() const override { return reference_.judged(); }
+
+  double flop() override {
+    if (!problem_.cu_seqlens_q) return backward_flop(problem_);
+    const int64_t batch = problem_.cu_seqlens_q->shape[0] - 1;
+    const std::vector<int32_t> of_q = packed_starts(problem_.q.shape[0], batch);
+    const std::vector<int32_t> of_kv = packed_starts(problem_.k.shape[0], batch);
+    Arguments lengths;
+    lengths.cu_seqlens_q = of_q.data();
+    lengths.cu_seqlens_kv = of_kv.data();
+    return backward_flop(problem_, lengths);
+  }
+
   const SampledGradients& reference() const override { return reference_; }
 
  private:

@@ -76,10 +76,6 @@ Status CaseRun::add_kernels() {
   };
   Result<std::vector<KernelVerdict>> kernels = under_test(options.all_kernels, subject_.kernels);
   if (!kernels.ok()) return kernels.status();
-  if (subject_.gradients && kernels->empty()) {
-    return unsupported("kernel: none of {} computes gradients, wanted a device with one",
-                       to_text(setting_.plan.device));
-  }
   for (const std::string& name : split(options.also, ',')) {
     const Result<std::vector<KernelVerdict>> also = under_test(true, {name});
     if (!also.ok()) {
@@ -88,6 +84,10 @@ Status CaseRun::add_kernels() {
     const bool there = std::any_of(kernels->begin(), kernels->end(),
                                    [&](const KernelVerdict& one) { return one.kernel == name; });
     if (!there) kernels->push_back(also->front());
+  }
+  if (subject_.gradients && kernels->empty()) {
+    return unsupported("kernel: none of {} computes gradients, wanted a device with one",
+                       to_text(setting_.plan.device));
   }
   for (const KernelVerdict& kernel : *kernels) {
     // A refusal is worth a row where the kernel or the problem was asked for.
@@ -305,6 +305,7 @@ Result<Json> CaseRun::run() {
   FLASHCORE_RETURN_IF_ERROR(time_all());
 
   Json one = case_json(subject_);
+  if (workload_) one["flop"] = workload_->flop();
   one["judged"] = workload_ ? workload_->judged() : "nothing";
   one["state"] = state_;
   one["rows"] = rows_json(points_, one, subject_, setting_.ceilings);

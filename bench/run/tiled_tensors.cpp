@@ -4,8 +4,10 @@
 #include <cmath>
 #include <cstring>
 #include <optional>
+#include <tuple>
 #include <utility>
 
+#include "bench/cases/cases.hpp"
 #include "bench/tensors/random.hpp"
 #include "problem/status.hpp"
 
@@ -56,6 +58,15 @@ Status TiledTensors::add_features(const Problem& problem) {
   FLASHCORE_RETURN_IF_ERROR(add("bias", problem.bias, [&] { return random.normal(); }));
   FLASHCORE_RETURN_IF_ERROR(
       add("mask", problem.mask, [&] { return random.bits() % 4 != 0 ? 1.0 : 0.0; }));
+  FLASHCORE_RETURN_IF_ERROR(add("sinks", problem.sinks, [&] { return random.normal(); }));
+  for (const auto& [name, desc, rows] :
+       {std::tuple{"cu_seqlens_q", problem.cu_seqlens_q, problem.q},
+        {"cu_seqlens_kv", problem.cu_seqlens_kv, problem.k}}) {
+    if (!desc) continue;
+    const std::vector<int32_t> starts = packed_starts(rows.shape[0], desc->shape[0] - 1);
+    FLASHCORE_RETURN_IF_ERROR(add(
+        name, desc, [next = starts.begin()]() mutable { return static_cast<double>(*next++); }));
+  }
   const auto heads = static_cast<double>(problem.q.shape[1]);
   return add("alibi_slopes", problem.alibi_slopes,
              [&, head = 0]() mutable { return std::exp2(-8.0 * ++head / heads); });

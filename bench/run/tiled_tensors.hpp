@@ -23,7 +23,8 @@ class TiledTensors {
   explicit TiledTensors(std::unique_ptr<DeviceMemory> memory) : memory_(std::move(memory)) {}
 
   Status add_input(const std::string& name, const TensorDesc& desc, const TiledInputs& inputs);
-  // Those of the problem besides q, k and v. Bias and mask repeat a piece, too.
+  // Those of the problem besides q, k and v. Bias and mask repeat a piece, too; entries of a packed
+  // batch begin at packed_starts.
   Status add_features(const Problem& problem);
   // Starts and ends between guards.
   Status add_output(const std::string& name, const TensorDesc& desc);

@@ -60,6 +60,8 @@ class GivenWorkload final : public Workload {
     return sampled == nullptr ? "all rows" : sampled_text(*sampled, host_.problem);
   }
 
+  double flop() override { return forward_flop(host_); }
+
  private:
   Status make_reference(int threads) {
     const Problem& p = host_.problem;
@@ -125,6 +127,7 @@ class DeviceTiles final : public TiledWorkload {
   Result<Verdict> judge_output() override { return judge(false); }
 
   std::string judged() const override { return sampled_text(reference_, problem_); }
+  double flop() override { return forward_flop(problem_); }
   const SampledReference& reference() const override { return reference_; }
 
  private:

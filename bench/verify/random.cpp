@@ -32,6 +32,7 @@ std::string repeat(uint64_t seed, const std::string& kernel, const RandomSpace& 
     line += fmt::format(" --largest-head-dim {}", space.largest_head_dim);
   }
   if (plan.batch_invariant) line += " --batch-invariant";
+  if (!plan.deterministic) line += " --any-order";
   return line + repeat_device(plan.device);
 }
 

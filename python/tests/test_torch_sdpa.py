@@ -119,13 +119,13 @@ def test_where_dropout_is_drawn(monkeypatch):
 
     capturing = False
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: capturing)
+    for device in ("cpu", "cuda"):
+        assert set(draw_dropout(torch.device(device))) == {"dropout_seed"}
+    capturing = True
+    assert set(draw_dropout(torch.device("cpu"))) == {"dropout_seed"}
     with FakeTensorMode():
-        for device in ("cpu", "cuda"):
-            assert set(draw_dropout(torch.device(device))) == {"dropout_seed"}
-        capturing = True
-        assert set(draw_dropout(torch.device("cpu"))) == {"dropout_seed"}
         state = draw_dropout(torch.device("cuda"))["dropout_state"]
-    assert state.device.type == "cuda" and state.shape == (2,) and state.dtype is torch.int64
+    assert (state.device.type, state.shape, state.dtype) == ("cuda", (2,), torch.int64)
 
 
 @cuda

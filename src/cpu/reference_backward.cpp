@@ -155,17 +155,22 @@ class Task {
                                             : 0.0;
     // A row that sees no key depends on its sink alone, and only its LSE does.
     if (!weights_.any) {
-      if (p_.sinks.present) add_to_sink(h, d_lse);
+      if (p_.sinks.present) add_to_sink(h, d_lse, d_lse * d_lse);
       return;
     }
     const std::vector<double> d_o =
         load_rows(p_.o_dtype, args_.d_o, problem_.d_o.at(b, h, at), 1, 0, p_.head_dim_v);
-    const double delta = row_dot(d_o, output_of(query, range)) - d_lse;
+    const std::vector<double> o = output_of(query, range);
+    const double delta = row_dot(d_o, o) - d_lse;
     std::vector<double> dq(static_cast<size_t>(p_.head_dim_qk), 0.0);
     for (int64_t j = range.begin; j < range.end; ++j) {
       if (weights_.attends[static_cast<size_t>(j)]) pair(query, j, d_o, delta, dq);
     }
-    if (p_.sinks.present) add_to_sink(h, -weights_.p_sink * delta);
+    if (p_.sinks.present) {
+      double squares = d_lse * d_lse;  // of the terms of delta
+      for (size_t d = 0; d < d_o.size(); ++d) squares += d_o[d] * o[d] * d_o[d] * o[d];
+      add_to_sink(h, -weights_.p_sink * delta, weights_.p_sink * weights_.p_sink * squares);
+    }
     store(problem_.dq_dtype, args_.dq, problem_.dq.at(b, h, at), dq.data(), p_.head_dim_qk);
   }
 
@@ -217,10 +222,10 @@ class Task {
     count(of_ds * distance * distance, squares_.d_alibi_slopes);
   }
 
-  void add_to_sink(int64_t h, double value) {
+  void add_to_sink(int64_t h, double value, double squares) {
     if (!problem_.d_sinks.present) return;
     sums_.d_sinks[static_cast<size_t>(h)] += value;
-    if (std::isfinite(value)) squares_.d_sinks += value * value;
+    if (std::isfinite(squares)) squares_.d_sinks += squares;
   }
 
   size_t bias_element(int64_t h, int64_t i, int64_t j) const {

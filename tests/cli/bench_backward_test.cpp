@@ -176,7 +176,19 @@ TEST_F(BackwardPeers, ThatAreWrongHaveNoTime) {
   EXPECT_TRUE(row["times"].empty());
 }
 
+// The work of a problem with lengths is known when they are.
+TEST_F(BenchBackward, CountsTheLengthsOfAGivenProblem) {
+  for (const char* const pass : {"--backward", "--json"}) {
+    const json result = document(
+        {"bench", pass, "--shape", "2,2,16,16", "--with", "seqlens_kv", "--device", "cpu"});
+    const double of_pair = pass == std::string("--backward") ? 10.0 * 16 : 4.0 * 16;
+    EXPECT_EQ(result["cases"][0]["flop"], of_pair * 2 * 2 * 16 * 16);
+  }
+}
+
 TEST_F(BenchBackward, RefusesWhatItCannotDo) {
+  expect_refused({"bench", "--suite", "backward", "--device", "cpu"}, 2,
+                 "--suite: is 'backward', wanted it with --backward");
   expect_refused(words({"--d-o", "q"}), 2,
                  "--d-o: is given for suites or cases, wanted it with --shape or files");
   expect_refused(words({"--gradients", "dq"}), 2, "--gradients: is given for suites or cases");

@@ -109,6 +109,30 @@ class Pages(Tree):
         self.assertEqual(self.run_tool("--check"), 1)
         self.assertIn("docs/images/sweep.svg", self.said.getvalue())
 
+    def test_the_backward_pass_is_shown_where_it_was_measured(self):
+        self.run_tool("--no-pictures")
+        self.assertNotIn("backward pass", self.text("docs/results.md"))
+        self.code["kernels"]["backward_sm80"] = {"sm_90": "b" * 16}
+        self.write_code()
+        kernel = "backward_sm80", 100.0, "flashcore", self.print_of("backward_sm80")
+        peers = ("flash", 150.0, "peer"), ("fa4_deterministic", 80.0, "peer")
+        file = fixtures.bench([
+            fixtures.case("sweep", "d64/s2048", 8, 32, 2048, 64, False, [kernel, *peers]),
+            fixtures.case("backward", "packed/causal", 8, 16, 2048, 128, True, [kernel])])
+        path = self.root / "docs/evidence/backward-gpu.json"
+        path.write_text(json.dumps(file | {"pass": "backward", "deterministic": True}))
+        self.assertEqual(self.run_tool("--no-pictures"), 0, self.said.getvalue())
+        for part in ("## The backward pass\n\n### The same bits in every run\n",
+                     "speedup: geometric mean", "| 64 full | `backward_sm80` |",
+                     "| FlashAttention-4, deterministic | 0.80 (0.80, 0.80; 1) |",
+                     "| packed/causal | bf16 | 100 |"):
+            self.assertIn(part, self.text("docs/results.md"))
+        self.assertNotIn("Sums in any order", self.text("docs/results.md"))
+        self.assertNotIn("(stale)", self.text("docs/results.md"))
+        self.change("backward_sm80")
+        self.run_tool("--no-pictures")
+        self.assertIn("| 64 full | `backward_sm80` (stale) |", self.text("docs/results.md"))
+
     def test_idle_times_stand_beside_the_sustained_ones(self):
         self.run_tool("--no-pictures")
         self.assertIn("TFLOP/s, sustained / idle", self.text("docs/results.md"))

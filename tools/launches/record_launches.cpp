@@ -109,7 +109,10 @@ struct BackwardCase {
   Gradients gradients;
 };
 
-BackwardCase backward_case(DType dtype, int64_t head_dim, bool features, bool packed) {
+// What a case has beyond the band: nothing, what changes scores, or gradients of it as well.
+enum class Extra { none, softcap, gradients };
+
+BackwardCase backward_case(DType dtype, int64_t head_dim, Extra extra, bool packed) {
   BackwardCase one;
   Problem& p = one.problem;
   if (packed) {
@@ -121,7 +124,8 @@ BackwardCase backward_case(DType dtype, int64_t head_dim, bool features, bool pa
     p.q = p.k = p.v = p.o = TensorDesc::contiguous(dtype, {1, 8, 512, head_dim});
     p.lse = TensorDesc::contiguous(DType::f32, {1, 8, 512});
   }
-  if (features) {
+  if (extra == Extra::softcap) p.softcap = 20;
+  if (extra == Extra::gradients) {
     p.bias = one.gradients.d_bias = TensorDesc::contiguous(DType::f32, {1, 8, 512, 512});
     p.sinks = one.gradients.d_sinks = TensorDesc::contiguous(DType::f32, {8});
     p.alibi_slopes = one.gradients.d_alibi_slopes = TensorDesc::contiguous(DType::f32, {8});
@@ -137,9 +141,9 @@ std::vector<BackwardCase> backward_cases() {
   std::vector<BackwardCase> all;
   for (const DType dtype : {DType::f16, DType::bf16, DType::f32}) {
     for (const int64_t head_dim : {64, 128, 256}) {
-      for (const bool features : {false, true}) {
+      for (const Extra extra : {Extra::none, Extra::softcap, Extra::gradients}) {
         for (const bool packed : {false, true}) {
-          all.push_back(backward_case(dtype, head_dim, features, packed));
+          all.push_back(backward_case(dtype, head_dim, extra, packed));
         }
       }
     }
@@ -321,6 +325,27 @@ Status check_backward_instances() {
   return {};
 }
 
+Status check_joint_instances() {
+  namespace general = cuda::backward_sm80::general;
+  using general::ElementType, general::Features, general::Output;
+  constexpr const char* kRoom = "flashcore::cuda::backward_sm80::general::";
+  for (int config = 0; config < static_cast<int>(general::kJointConfigs.size()); ++config) {
+    for (const auto& [type, element] :
+         {std::pair{ElementType::f16, "Fp16"}, {ElementType::bf16, "Bf16"}}) {
+      for (const Features features : {Features::none, Features::all}) {
+        const auto& entry = general::find_instance({type, config, Output::joint, features});
+        const std::string wanted = fmt::format("::joint_kernel<{0}, {1}{2}, ({1}Features){3}>",
+                                               config, kRoom, element, static_cast<int>(features));
+        FLASHCORE_RETURN_IF_ERROR(expect_instance(wanted, [&] {
+          const cudaError_t error = entry.prepare();
+          return error != cudaSuccess ? error : entry.launch({}, 1, nullptr);
+        }));
+      }
+    }
+  }
+  return {};
+}
+
 Status check_hopper_backward_instances() {
   namespace hopper = cuda::backward_sm90::throughput;
   const char* const elements[] = {"Fp16", "Bf16"};
@@ -409,8 +434,9 @@ Status check_instances() {
           .prepare() == cudaSuccess) {
     return {StatusCode::internal, "forward_sm90_throughput: row 99 of its table can be prepared"};
   }
-  FLASHCORE_RETURN_IF_ERROR(check_hopper_backward_instances());
-  return check_backward_instances();
+  FLASHCORE_RETURN_IF_ERROR(check_backward_instances());
+  FLASHCORE_RETURN_IF_ERROR(check_joint_instances());
+  return check_hopper_backward_instances();
 }
 
 int record() {

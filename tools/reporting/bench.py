@@ -8,6 +8,9 @@ from reporting.text import cell, length, ratio, table, us
 
 MAIN = "bench"  # docs/evidence/bench.json
 ON_CPU = "bench-cpu"
+# The backward pass, with sums in one order and in any.
+BACKWARD = {"backward-gpu": "### The same bits in every run",
+            "backward-gpu-any-order": "### Sums in any order"}
 # What stands for the whole in the README: bf16, 16384 tokens.
 HEADLINE_LENGTHS = (512, 2048, 8192, 16384)
 HEADLINE_PEERS = ("cudnn", "flash", "fa3", "fa4")
@@ -52,7 +55,9 @@ def peer_name(name: str) -> str:
              "onednn": "oneDNN, unfused",
              "fa2": "FlashAttention-2", "fa3": "FlashAttention-3", "fa4": "FlashAttention-4",
              "flashinfer": "FlashInfer", "xformers": "xFormers"}
-    return names.get(name, name)
+    mode = "_deterministic"
+    return names.get(name.removesuffix(mode), name.removesuffix(mode)) + (
+        ", deterministic" if name.endswith(mode) else "")
 
 
 def rate(tflops: float) -> str:
@@ -248,6 +253,19 @@ class Bench:
         stale = STALE if self.stale(name, cases) else ""
         return table([f"head_dim, TFLOP/s{stale}", *map(cell, names)], rows)
 
+    def backward(self) -> str:
+        """All tables of a backward run."""
+        parts = [self.where(), self.ceilings()]
+        suites = [suite for suite in ("sweep", "five", "backward") if self.suite(suite)]
+        parts += [f"`{cell(name)}`, how many times faster than each peer:\n\n" +
+                  self.speeds(name, suites)
+                  for source, name in implementations(self.evidence["cases"], self.protocol)
+                  if source == "flashcore"]
+        if self.suite("sweep"):
+            parts += ["bf16, 16384 tokens in all, hidden size 2048:", self.sweep()]
+        parts += [self.against_peer(suite) for suite in ("five", "backward") if self.suite(suite)]
+        return "\n\n".join(parts)
+
     def on_cpu(self) -> str:
         """A CPU's cases: ms of a call, and the rate."""
         cases = self.evidence["cases"]
@@ -309,5 +327,13 @@ def parts(all_evidence: Evidence) -> dict:
     def of_cpu(make):
         return lambda: make(Bench(on_cpu, all_evidence.is_stale)) if on_cpu else "Not measured yet."
 
+    def backward() -> str:
+        """Nothing, the heading included, where it was not measured."""
+        there = {name: title for name, title in BACKWARD.items() if name in all_evidence.files}
+        return "\n\n".join(["## The backward pass"] * bool(there) + [
+            f"{title}\n{Bench(all_evidence.files[name], all_evidence.is_stale).backward()}"
+            for name, title in there.items()])
+
+    found["backward"] = backward
     found |= {"bench cpu": of_cpu(Bench.on_cpu), "bench cpu where": of_cpu(Bench.where)}
     return found

@@ -73,6 +73,26 @@ TEST(BackwardWorkload, PassesWhatIsRight) {
   }
 }
 
+// Cases of suites alone have these; entries of the packed batch have 13, 27 and 41 rows.
+TEST(BackwardWorkload, PacksAndSinks) {
+  for (const bool packed : {false, true}) {
+    Case one = small_case();
+    one.seqlen_q = one.seqlen_kv = 27;
+    one.sinks = true;
+    one.packed = packed;
+    const auto workload = workload_of(one, Of::suite);
+    const Problem problem = to_problem(one);
+    const Verdict verdict = verdict_of(*workload, problem, plain_gradients(problem));
+    EXPECT_TRUE(verdict.passed) << verdict.failure;
+    EXPECT_EQ(workload->judged(), "all rows");
+    const double pairs = packed ? 13 * 14 + 27 * 28 + 41 * 42 : 3 * 27 * 27;
+    EXPECT_EQ(workload->flop(), 10 * 4 * 16 * pairs / 2);
+    Problem other = problem;
+    other.causal = false;
+    EXPECT_FALSE(verdict_of(*workload, other, plain_gradients(other)).passed);
+  }
+}
+
 // Dropout depends on the head: only the first one can be judged alone.
 TEST(BackwardWorkload, WithDropoutTheFirstHeadIsJudged) {
   Case one = small_case();

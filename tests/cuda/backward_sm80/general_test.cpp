@@ -6,9 +6,11 @@
 #include <cstdint>
 #include <random>
 #include <string>
+#include <vector>
 
 #include "cuda/attention/kv_range.hpp"
 #include "cuda/backward_sm80/general/config.hpp"
+#include "cuda/backward_sm80/general/joint_sums.hpp"
 #include "cuda/backward_sm80/general/sides.hpp"
 #include "cuda/backward_sm80/general/supports.hpp"
 #include "problem/backward.hpp"
@@ -51,6 +53,76 @@ TEST(BackwardSm80Config, TilesFitTheSmallestSharedMemoryAndTheStagingOfOutputs) 
 TEST(BackwardSm80Config, OnlyWideSumsAreWrittenApart) {
   EXPECT_TRUE(has_both(kConfigs[0]) && has_both(kConfigs[1]) && has_both(kConfigs[3]));
   EXPECT_FALSE(has_both(kConfigs[2]) || has_both(kConfigs[4]) || has_both(kConfigs[5]));
+}
+
+// ---- joint kernels
+
+TEST(BackwardSm80Joint, ATileOfKeysFitsTheSmallestSharedMemory) {
+  for (int i = 0; i < static_cast<int>(kJointConfigs.size()); ++i) {
+    for (const Features features : {Features::none, Features::all}) {
+      const JointConfig config = joint_config_of(i, features);
+      EXPECT_LE(config.smem_bytes(), 99 * 1024) << i;
+      EXPECT_EQ(config.step_q % 16, 0) << i;
+      EXPECT_EQ(config.block_q % config.step_q, 0) << i;
+      // The other kernels store dQ by the same tiles, and rows are staged where keys and values were.
+      EXPECT_EQ(config.block_q, config_of(i, features).block_x()) << i;
+      EXPECT_GE(2 * config.kv_bytes(), config.warps * 16 * config.head_dim * 4) << i;
+    }
+  }
+  for (int head_dim = 1; head_dim <= kLargestJointHeadDim; ++head_dim) {
+    EXPECT_GE(kJointConfigs[static_cast<size_t>(joint_config_index(head_dim))].head_dim, head_dim);
+  }
+}
+
+// What warps add, product by product, is what each place of dQ is read from, once.
+template <int kIndex>
+void expect_whole_tile() {
+  constexpr JointConfig kConfig = kJointConfigs[kIndex];
+  using Sums = JointSums<kConfig>;
+  std::vector<int> seen(static_cast<size_t>(Sums::kTileElements / 128));
+  for (int warp = 0; warp < kConfig.warps; ++warp) {
+    for (int row_tile = 0; row_tile < 2; ++row_tile) {
+      for (int column = 0; column < Sums::kColumns; ++column) {
+        const int offset = Sums::offset(warp, row_tile, column);
+        EXPECT_EQ(offset, Sums::product_offset(Sums::first_row_tile(warp) + row_tile,
+                                               Sums::first_column(warp) + column));
+        ++seen[static_cast<size_t>(offset / 128)];
+      }
+    }
+  }
+  EXPECT_THAT(seen, testing::Each(1));
+}
+
+TEST(BackwardSm80Joint, EveryPartOfATileOfDqHasOnePlace) {
+  expect_whole_tile<0>();
+  expect_whole_tile<1>();
+}
+
+// A block knows its turn without asking: blocks that add to a tile of queries are those whose keys it
+// sees, and it meets exactly these tiles.
+TEST(BackwardSm80Joint, ATileOfQueriesAndATileOfKeysAgreeThatTheyMeet) {
+  std::mt19937_64 random(3);
+  const auto draw = [&](int low, int high) {
+    return std::uniform_int_distribution<int>(low, high)(random);
+  };
+  for (int trial = 0; trial < 2000; ++trial) {
+    const int len_q = draw(0, 500), len_kv = draw(0, 500), block_q = 64;
+    const int block_kv = draw(0, 1) == 0 ? 64 : 128;
+    const attention::BandLimits queries =
+        attention::band_limits(draw(0, 1) == 0 ? -1 : draw(0, 300),
+                               draw(0, 1) == 0 ? -1 : draw(0, 300), draw(-400, 400), len_kv);
+    const attention::BandLimits keys = seen_from_keys(queries, len_q);
+    for (int q = 0; q * block_q < len_q; ++q) {
+      const attention::TileRange seen =
+          attention::tile_range(queries, len_q, q * block_q, (q + 1) * block_q, block_kv);
+      for (int k = 0; k * block_kv < len_kv; ++k) {
+        const attention::TileRange by =
+            attention::tile_range(keys, len_kv, k * block_kv, (k + 1) * block_kv, block_q);
+        ASSERT_EQ(k >= seen.begin && k < seen.end, q >= by.begin && q < by.end)
+            << trial << ": " << q << ", " << k;
+      }
+    }
+  }
 }
 
 // ---- the band

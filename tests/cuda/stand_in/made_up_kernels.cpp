@@ -185,6 +185,10 @@ cudaError_t launch_note_rows(const Params& params, int64_t rows, cudaStream_t st
   return fake::launch(fake::kernel<8>("rows"), 1, stream, params, rows);
 }
 
+cudaError_t launch_store_dq(const Params& params, int, unsigned int blocks, cudaStream_t stream) {
+  return fake::launch(fake::kernel<8>("rows"), blocks, stream, params);
+}
+
 cudaError_t launch_zero_rows(const Target& target, int64_t rows, int64_t head_rows,
                              cudaStream_t stream) {
   return fake::launch(fake::kernel<8>("rows"), 1, stream, target, rows, head_rows);

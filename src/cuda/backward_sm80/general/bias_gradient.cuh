@@ -118,7 +118,7 @@ __global__ void __launch_bounds__(config_of(kConfigIndex, Features::all).threads
           tiles.multiply(s, t, 0, false, warp, lane);
           lane_place.column = tile * kConfig.block_y + 2 * (lane % 4);
           weigh<true, Features::all>(
-              s, t, p, terms, key, lane_place, limits, true, false,
+              s, t, p, terms, key, lane_place, limits, attention::kMostRows, true, false,
               [&](int, int e) { return own.rows[e / 2]; },
               [&](int n, int e, int query, int, bool, float ds) {
                 sums[n][e] += query < entry.len_q ? ds : 0.0F;

@@ -1,7 +1,7 @@
 // The resource page of backward_sm80: tiles, registers and shared memory of its compiled kernels.
 //
-// A block owns a tile of rows, 16 a warp, of queries or of keys, and walks over the tiles of the
-// other side. With X the owned rows and Y the others, of queries X1, X2 = Q, dO and Y1, Y2 = K, V,
+// Two kinds. A joint kernel gives dQ, dK and dV in one loop: see joint.cuh. In the others a block owns a tile of
+// rows, 16 a warp, of queries or of keys, and walks over the tiles of the other side. With X the owned rows and Y the others, of queries X1, X2 = Q, dO and Y1, Y2 = K, V,
 // and of keys the other way round:
 //
 //   S = X1 Y1^T | T = X2 Y2^T | P, dS from S and T | first += dS Y1 | second += P Y2
@@ -15,7 +15,7 @@
 namespace flashcore::cuda::backward_sm80::general {
 
 // What a launch writes. Wide sums leave no registers for dK and dV at once: see has_both().
-enum class Output { dq, dk_dv, dk, dv, d_bias };
+enum class Output { dq, dk_dv, dk, dv, d_bias, joint };
 
 constexpr bool owns_queries(Output output) {
   return output == Output::dq || output == Output::d_bias;
@@ -89,5 +89,47 @@ constexpr int config_index(bool fp32, long long head_dim) {
   }
   return -1;
 }
+
+// A joint kernel, for fp16 and bf16: a block owns keys and walks over tiles of queries.
+struct JointConfig {
+  int head_dim;  // of Q, K, V and dO, padded
+  int warps;
+  int row_tiles;  // of 16 keys a warp
+  int block_q;    // queries of a tile
+  int step_q;     // of them, those whose scores are in registers at once
+
+  constexpr int threads() const { return 32 * warps; }
+  constexpr int warp_keys() const { return 16 * row_tiles; }
+  constexpr int block_kv() const { return warps * warp_keys(); }
+  constexpr int kv_bytes() const { return block_kv() * head_dim * 2; }
+  constexpr int q_bytes() const { return block_q * head_dim * 2; }
+  constexpr int ds_bytes() const { return block_kv() * block_q * 2; }
+  constexpr int smem_bytes() const {
+    return 2 * kv_bytes() + 2 * q_bytes() + ds_bytes() + block_q * 8 + kPlaceBytes;
+  }
+  static constexpr int kPlaceBytes = 128;  // what joint.cuh calls JointPlace
+  // dQ's product: warps over its rows, 32 each, and over its columns.
+  constexpr int dq_row_warps() const { return block_q / 32; }
+  constexpr int dq_columns() const { return head_dim * dq_row_warps() / warps; }
+};
+
+// By head dimension.
+inline constexpr std::array<JointConfig, 2> kJointConfigs = {{
+    {.head_dim = 64, .warps = 4, .row_tiles = 2, .block_q = 64, .step_q = 32},
+    {.head_dim = 128, .warps = 4, .row_tiles = 1, .block_q = 64, .step_q = 64},
+}};
+inline constexpr int kLargestJointHeadDim = 128;
+
+// What happens to scores with all features takes registers.
+constexpr JointConfig joint_config_of(int index, Features features) {
+  JointConfig config = kJointConfigs[static_cast<unsigned>(index)];
+  if (features == Features::all) config.step_q /= 2;
+  return config;
+}
+
+static_assert(kJointConfigs[0].smem_bytes() <= kMostSharedBytes &&
+              kJointConfigs[1].smem_bytes() <= kMostSharedBytes);
+
+constexpr int joint_config_index(long long head_dim) { return head_dim <= 64 ? 0 : 1; }
 
 }  // namespace flashcore::cuda::backward_sm80::general

@@ -112,7 +112,8 @@ __device__ __forceinline__ void walk(const Params& p, const Task& task, unsigned
         kFeatures == Features::all ? score_terms(p, entry, task.batch, place.head) : ScoreTerms{};
     const float2* const notes = tiles.notes(stage) + 2 * (lane % 4);
     weigh<kQueries, kFeatures>(
-        s, t, p, terms, key, place, limits, range.needs_mask(tile), pass == Pass::kinds,
+        s, t, p, terms, key, place, limits, attention::kMostRows, range.needs_mask(tile),
+        pass == Pass::kinds,
         [&](int n, int e) {
           if constexpr (kQueries) return own.rows[e / 2];
           const float2 note = notes[8 * n + e % 2];

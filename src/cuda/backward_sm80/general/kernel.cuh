@@ -8,82 +8,11 @@
 #include <cstdint>
 
 #include "cuda/backward_sm80/general/gradients.cuh"
+#include "cuda/backward_sm80/general/store.cuh"
 #include "cuda/ptx/shared_memory.cuh"
 #include "cuda/ptx/special.cuh"
 
 namespace flashcore::cuda::backward_sm80::general {
-
-// Where a block's rows of a target begin, and how many it stores: `used` and, in a dense batch, zeros
-// up to `stored`.
-struct StoredRows {
-  int64_t first;
-  int used, stored;
-};
-
-template <bool kQueries>
-__device__ __forceinline__ StoredRows stored_rows(const Params& p, const Task& task,
-                                                  const Target& target) {
-  const int used = length_of<kQueries>(task.entry) - task.first;
-  const bool packed = p.cu_seqlens_q.data != nullptr;
-  const int all = (kQueries ? p.seqlen_q : p.seqlen_kv) - task.first;
-  const int begin = kQueries ? task.entry.q_row : task.entry.kv_row;
-  return {task.batch * target.batch + task.head * target.head +
-              (int64_t{begin} + task.first) * target.row,
-          used, packed ? used : all};
-}
-
-// Whether all of a lane's sums that are stored are finite.
-template <int kColumns>
-__device__ __forceinline__ bool all_finite(const float (&sums)[kColumns][4], int row, int used) {
-  float zero[2] = {0, 0};  // or NaN
-#pragma unroll
-  for (int n = 0; n < kColumns; ++n) {
-#pragma unroll
-    for (int e = 0; e < 4; ++e) zero[e / 2] = fmaf(sums[n][e], 0, zero[e / 2]);
-  }
-  return (row >= used || zero[0] == 0) && (row + 8 >= used || zero[1] == 0);
-}
-
-// A warp's 16 rows, through its part of the shared memory of X. first_row: in the tile. kinds: the
-// sums of that pass, which say what is NaN.
-template <Config kConfig, bool kQueries>
-__device__ __forceinline__ void store_sums(const Params& p, const Task& task, const Target& target,
-                                           const typename Shape<kConfig>::Sums& sums, float scale,
-                                           float* staging, int first_row, int lane, bool kinds) {
-  constexpr int kWidth = kConfig.head_dim, kPairs = kWidth / 2;
-  const auto place = [](int row, int column) { return row * kWidth + (column ^ (row & 7) * 8); };
-  __syncwarp();
-#pragma unroll
-  for (int n = 0; n < Shape<kConfig>::kColumns; ++n) {
-#pragma unroll
-    for (int slot = 0; slot < 2; ++slot) {
-      const int at = place(lane / 4 + 8 * slot, 8 * n + 2 * (lane % 4));
-      *reinterpret_cast<float2*>(staging + at) =
-          make_float2(sums[n][2 * slot], sums[n][2 * slot + 1]);
-    }
-  }
-  __syncwarp();
-  const StoredRows rows = stored_rows<kQueries>(p, task, target);
-#pragma unroll 1
-  for (int i = lane; i < 16 * kPairs; i += 32) {
-    const int row = i / kPairs, column = i % kPairs * 2, at_row = first_row + row;
-    if (at_row >= rows.stored || column >= target.columns) continue;
-    float2 x = *reinterpret_cast<const float2*>(staging + place(row, column));
-    if (at_row >= rows.used) x = make_float2(0, 0);
-    const int64_t at = rows.first + at_row * target.row + column;
-    const bool has_second = column + 1 < target.columns;
-    if (kinds) {
-      const float nan = __int_as_float(0x7fffffff);
-      if (x.x != 0) store_element(target.type, target.data, at, nan);
-      if (has_second && x.y != 0) store_element(target.type, target.data, at + 1, nan);
-    } else if (target.pairs) {
-      store_pair(target.type, target.data, at, x.x * scale, x.y * scale);
-    } else {
-      store_element(target.type, target.data, at, x.x * scale);
-      if (has_second) store_element(target.type, target.data, at + 1, x.y * scale);
-    }
-  }
-}
 
 // What the rows add to dSinks and dSlopes.
 template <Config kConfig>
@@ -123,11 +52,11 @@ __device__ __forceinline__ void store(const Params& p, const Task& task, unsigne
   const int warp = thread / 32, lane = thread % 32;
   float* const staging = reinterpret_cast<float*>(shared) + 16 * warp * kConfig.head_dim;
   if constexpr (has_first(kOutput)) {
-    store_sums<kConfig, kQueries>(p, task, kQueries ? p.dq : p.dk, sums.first, p.softmax_scale,
-                                  staging, 16 * warp, lane, kinds);
+    store_sums<kQueries>(p, task, kQueries ? p.dq : p.dk, sums.first, p.softmax_scale, staging,
+                         16 * warp, lane, kinds);
   }
   if constexpr (has_second(kOutput)) {
-    store_sums<kConfig, kQueries>(p, task, p.dv, sums.second, 1, staging, 16 * warp, lane, kinds);
+    store_sums<kQueries>(p, task, p.dv, sums.second, 1, staging, 16 * warp, lane, kinds);
   }
   if constexpr (kOutput == Output::dq && kFeatures == Features::all) {
     if (!kinds) store_row_terms<kConfig>(p, task, sums, 16 * warp + lane / 4, lane);
@@ -141,11 +70,15 @@ __global__ void __launch_bounds__(config_of(kConfigIndex, kFeatures).threads())
   constexpr Config kConfig = config_of(kConfigIndex, kFeatures);
   constexpr bool kQueries = owns_queries(kOutput);
   unsigned char* const shared = ptx::dynamic_shared();
+  if constexpr (!kIsFp32<Element>) {  // after a joint kernel, only what was not finite is left
+    if (p.joint.not_finite != nullptr && *p.joint.not_finite == 0) return;
+  }
   // Everything is worked out anew in each pass, from registers that are read there: what is the same
   // in all passes would be kept in registers that the walk has not.
 #pragma unroll 1
   for (Pass pass = Pass::plain;; pass = pass == Pass::plain ? Pass::values : Pass::kinds) {
-    const Task task = find_task<kQueries>(p, ptx::block_index(), kConfig.block_x());
+    const Task task = find_task<kQueries>(p, kQueries ? p.by_queries : p.by_keys,
+                                          ptx::block_index(), kConfig.block_x());
     const bool packed = p.cu_seqlens_q.data != nullptr;
     const int rows = packed ? length_of<kQueries>(task.entry) : kQueries ? p.seqlen_q : p.seqlen_kv;
     if (task.first >= rows) return;

@@ -10,7 +10,7 @@
 
 namespace flashcore::cuda::backward_sm80::general {
 
-// Which compiled kernel: its row of kConfigs, its type, what it writes and what it looks for.
+// Which compiled kernel: its row of kConfigs, or of kJointConfigs, its type, what it writes and what it looks for.
 // fp32 and dBias have only instances with all features.
 struct Instance {
   ElementType type;
@@ -34,8 +34,12 @@ const InstanceEntry& find_instance(const Instance& instance);
 // while a graph is captured.
 cudaError_t prepare_rows();
 
-// LSE and delta of `rows` rows, more than 0.
+// LSE and delta of `rows` rows, and zeros in the counters of a joint kernel.
 cudaError_t launch_note_rows(const Params& params, int64_t rows, cudaStream_t stream);
+
+// dQ from the sums of a joint kernel, by a block a tile of queries; more than 0.
+cudaError_t launch_store_dq(const Params& params, int joint_config, unsigned int blocks,
+                            cudaStream_t stream);
 
 // Zeros in `rows` rows of a packed target, head_rows of each head; more than 0.
 cudaError_t launch_zero_rows(const Target& target, int64_t rows, int64_t head_rows,

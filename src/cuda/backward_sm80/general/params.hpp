@@ -28,7 +28,8 @@ struct Target {
   int64_t batch, head, row;
   ElementType type;
   int columns;
-  bool pairs;  // neighbouring columns, the first even, may be stored at once
+  bool pairs;   // neighbouring columns, the first even, may be stored at once
+  bool chunks;  // eight of them, the first a multiple of eight, too
 };
 
 // [batch, head, query, key], broadcast where a stride is 0; absent when data is null.
@@ -67,9 +68,24 @@ struct Tiling {
   int packed_slots;  // of a head; 0: order counts
 };
 
+// What blocks of a joint kernel share, in the workspace.
+struct JointWorkspace {
+  float* dq_sums;                  // see joint_sums.hpp
+  unsigned long long* turns;       // of each tile of dQ and warp: key tiles that have been added;
+                                   // null: in any order, to zeros
+  unsigned long long* next_block;  // tickets
+  unsigned long long*
+      not_finite;      // 1: a sum was not, so the other kernels work out everything anew
+  int64_t head_tiles;  // tiles of dQ that a head has
+  int64_t counters;    // next_block, not_finite and turns lie together
+  int64_t zeros;       // of dq_sums, in 16 bytes
+};
+
 struct Params : attention::ForwardParams {
   Source q_tiles, k_tiles, v_tiles, d_o_tiles;
   ElementType o_type;
+  bool o_chunks;       // O and dO are of 16 bits, in rows of aligned 16-byte chunks
+  int note_lanes;      // threads that a row's note takes: 8, 16 or 32
   const float* d_lse;  // null: there is none
   int64_t d_lse_batch, d_lse_head, d_lse_row;
   Target dq, dk, dv;
@@ -77,7 +93,9 @@ struct Params : attention::ForwardParams {
   HeadSum d_sinks, d_slopes;
   float2* rows;  // LSE and delta of each row, in the workspace: see row_number()
 
+  JointWorkspace joint;  // null pointers: there is no joint kernel
   Tiling by_queries, by_keys;
+  Tiling by_joint_keys;
   Band band;
   float softmax_scale;
   float cap, cap_rate;  // 0: off; what tanh is taken of is a product times cap_rate

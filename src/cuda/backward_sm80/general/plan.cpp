@@ -13,6 +13,7 @@
 #include "cuda/attention/packed_tiles.hpp"
 #include "cuda/attention/softcap.hpp"
 #include "cuda/backward_sm80/general/config.hpp"
+#include "cuda/backward_sm80/general/joint_sums.hpp"
 #include "cuda/backward_sm80/general/launch.hpp"
 #include "cuda/backward_sm80/general/supports.hpp"
 #include "cuda/host/device_guard.hpp"
@@ -29,6 +30,7 @@ constexpr std::string_view kName = "backward_sm80";
 // Keys and values of a section of heads that runs at once: half of an A100's or H100's L2.
 constexpr int64_t kSectionBytes = int64_t{20} << 20;
 constexpr int64_t kChunkBytes = 16, kWorkspaceAlignment = 256;
+constexpr int64_t kJointCounters = 2;  // beside the turns: next_block, not_finite
 
 struct Launch {
   Instance instance;
@@ -41,6 +43,10 @@ struct Planned {
   std::vector<Launch> launches;
   int64_t rows = 0;                           // of the workspace
   int64_t sink_offset = 0, slope_offset = 0;  // in it
+  int64_t sums_offset = 0, counters_offset = 0;
+  int joint_config = -1;      // -1: there is no joint kernel
+  unsigned int dq_tiles = 0;  // that its sums are stored by
+  bool ordered = true;        // its additions to dQ
   int device = 0;
 };
 
@@ -78,7 +84,8 @@ Target target(const RowStrides& stride, DType dtype, int64_t columns) {
           .row = stride.row,
           .type = element_type(dtype),
           .columns = static_cast<int>(columns),
-          .pairs = even};
+          .pairs = even,
+          .chunks = stride.batch % 8 == 0 && stride.head % 8 == 0 && stride.row % 8 == 0};
 }
 
 PairMatrix pair_matrix(const PairInput& input) {
@@ -105,6 +112,27 @@ Tiling tiling(const ForwardProblem& p, bool queries, int block_x, unsigned int& 
   return tiling;
 }
 
+// A joint kernel's tiles of keys. Heads whose queries and dO lie in L2 together take turns, so that
+// few blocks of one head run at once: those wait for each other.
+Tiling joint_tiling(const ForwardProblem& p, int block_kv, unsigned int& blocks) {
+  Tiling tiling{};
+  const int64_t heads = p.heads_kv, group = p.heads_kv > 0 ? p.heads_q / p.heads_kv : 1;
+  const int64_t head_bytes =
+      std::max<int64_t>((p.head_dim_qk + p.head_dim_v) * 2 * p.seqlen_q * group, 1);
+  const int64_t all = std::max<int64_t>(p.batch * heads, 1);
+  tiling.order = {.batch_heads = static_cast<uint32_t>(p.batch * heads),
+                  .q_tiles = static_cast<uint32_t>((p.seqlen_kv + block_kv - 1) / block_kv),
+                  .section_heads = static_cast<uint32_t>(
+                      std::clamp<int64_t>(kSectionBytes / head_bytes, 1, all)),
+                  .longest_first = true};
+  const int64_t tiles = p.batch * int64_t{tiling.order.q_tiles};
+  const int64_t slots = attention::packed_slots(rows_of(p, false), p.batch, block_kv);
+  const bool packed = p.packed && slots < tiles;
+  if (packed) tiling.packed_slots = static_cast<int>(slots);
+  blocks = static_cast<unsigned int>(heads * (packed ? slots : tiles));
+  return tiling;
+}
+
 // Everything but the pointers.
 Params make_params(const BackwardProblem& problem) {
   const ForwardProblem& p = problem.forward;
@@ -116,6 +144,10 @@ Params make_params(const BackwardProblem& problem) {
   params.v_tiles = source(p, p.v, p.dtype, false, p.head_dim_v, computed);
   params.d_o_tiles = source(p, problem.d_o, p.o_dtype, true, p.head_dim_v, computed);
   params.o_type = element_type(p.o_dtype);
+  const Source o = source(p, p.o, p.o_dtype, true, p.head_dim_v, params.o_type);
+  params.o_chunks = params.o_type != ElementType::f32 && o.chunks && p.head_dim_v <= 256 &&
+                    params.d_o_tiles.type == params.o_type && params.d_o_tiles.chunks;
+  params.note_lanes = !params.o_chunks || p.head_dim_v > 128 ? 32 : p.head_dim_v > 64 ? 16 : 8;
   params.d_lse_batch = problem.d_lse.batch, params.d_lse_head = problem.d_lse.head;
   params.d_lse_row = problem.d_lse.row;
   params.dq = target(problem.dq, problem.dq_dtype, p.head_dim_qk);
@@ -149,6 +181,14 @@ Params make_params(const BackwardProblem& problem) {
   params.dropout_rescale = dropout_rescale(p.dropout_p);
   params.dropout_state_step = p.dropout_state.batch;
   return params;
+}
+
+// A joint kernel leaves what rows of queries add to dSinks and dSlopes to the others.
+bool is_joint(const BackwardProblem& problem) {
+  const ForwardProblem& p = problem.forward;
+  return !computes_in_fp32(problem) && !problem.d_sinks.present &&
+         !problem.d_alibi_slopes.present &&
+         std::max(p.head_dim_qk, p.head_dim_v) <= kLargestJointHeadDim;
 }
 
 bool wants_all_features(const BackwardProblem& problem) {
@@ -185,6 +225,24 @@ Result<size_t> lay_out(Planned& planned) {
   const auto add = [&](Output output, Features level, unsigned int blocks) {
     planned.launches.push_back({{type, index, output, level}, blocks});
   };
+  planned.rows = product_of({p.heads_q, p.packed ? p.total_q : product_of({p.batch, p.seqlen_q})});
+  JointWorkspace& joint = planned.params.joint;
+  int64_t sums_bytes = 0, counter_bytes = 0;
+  if (is_joint(problem)) {
+    planned.joint_config = joint_config_index(std::max(p.head_dim_qk, p.head_dim_v));
+    const JointConfig joint_config = joint_config_of(planned.joint_config, features);
+    unsigned int blocks = 0;
+    planned.params.by_joint_keys = joint_tiling(p, joint_config.block_kv(), blocks);
+    planned.launches.push_back({{type, planned.joint_config, Output::joint, features}, blocks});
+    planned.dq_tiles = q_blocks;
+    joint.head_tiles = joint_head_tiles(p.packed, rows_of(p, true), p.batch, joint_config.block_q);
+    const int64_t tiles = product_of({p.packed ? 1 : p.batch, p.heads_q, joint.head_tiles});
+    joint.counters =
+        sum_of({planned.ordered ? product_of({tiles, joint_config.warps}) : 0, kJointCounters});
+    sums_bytes = aligned(product_of({tiles, joint_config.q_bytes(), 2}));
+    if (!planned.ordered) joint.zeros = sums_bytes / static_cast<int64_t>(sizeof(float4));
+    counter_bytes = aligned(product_of({joint.counters, sizeof(unsigned long long)}));
+  }
   if (has_both(config)) {
     add(Output::dk_dv, features, k_blocks);
   } else {
@@ -195,12 +253,13 @@ Result<size_t> lay_out(Planned& planned) {
   if (problem.d_bias.present)
     add(Output::d_bias, Features::all, bias_blocks(problem, config_of(index, Features::all)));
 
-  planned.rows = product_of({p.heads_q, p.packed ? p.total_q : product_of({p.batch, p.seqlen_q})});
   const int64_t notes = aligned(product_of({planned.rows, sizeof(float2)}));
   const int64_t terms = aligned(product_of({planned.rows, sizeof(float)}));
   planned.sink_offset = notes;
   planned.slope_offset = sum_of({notes, problem.d_sinks.present ? terms : 0});
-  const int64_t bytes = sum_of({planned.slope_offset, problem.d_alibi_slopes.present ? terms : 0});
+  planned.sums_offset = sum_of({planned.slope_offset, problem.d_alibi_slopes.present ? terms : 0});
+  planned.counters_offset = sum_of({planned.sums_offset, sums_bytes});
+  const int64_t bytes = sum_of({planned.counters_offset, counter_bytes});
   if (bytes == kTooLarge) {
     return Status(StatusCode::invalid_argument, "q: needs a workspace larger than memory can be");
   }
@@ -223,11 +282,14 @@ void bind(Params& params, const Planned& planned, const BackwardArguments& args,
   const auto write = [](Target& target, void* data) {
     const uintptr_t pair = target.type == ElementType::f32 ? 8 : 4;
     target.data = data;
+    target.chunks = target.chunks && host::is_aligned(data);
     target.pairs = target.pairs && reinterpret_cast<uintptr_t>(data) % pair == 0;
   };
   write(params.dq, args.dq);
   write(params.dk, args.dk);
   write(params.dv, args.dv);
+  params.o_chunks = params.o_chunks && params.d_o_tiles.chunks && host::is_aligned(params.o);
+  if (!params.o_chunks) params.note_lanes = 32;
   params.d_lse = problem.has_d_lse ? static_cast<const float*>(args.d_lse) : nullptr;
   params.bias.data = p.bias.present ? args.forward.bias : nullptr;
   params.mask.data = p.mask.present ? args.forward.mask : nullptr;
@@ -238,6 +300,14 @@ void bind(Params& params, const Planned& planned, const BackwardArguments& args,
     params.dropout_key = dropout_key(args.forward.dropout_seed, args.forward.dropout_offset);
   }
   params.rows = reinterpret_cast<float2*>(workspace.data());
+  if (planned.joint_config >= 0) {
+    JointWorkspace& joint = params.joint;
+    joint.dq_sums = reinterpret_cast<float*>(workspace.data() + planned.sums_offset);
+    joint.next_block =
+        reinterpret_cast<unsigned long long*>(workspace.data() + planned.counters_offset);
+    joint.not_finite = joint.next_block + 1;
+    joint.turns = planned.ordered ? joint.next_block + kJointCounters : nullptr;
+  }
   if (problem.d_bias.present) params.d_bias.data = args.d_bias;
   if (problem.d_sinks.present) {
     params.d_sinks.data = static_cast<float*>(args.d_sinks);
@@ -271,14 +341,20 @@ cudaError_t launch_all(const Params& params, const Planned& planned, cudaStream_
     if (const cudaError_t error = zero_packed(params, p, stream); error != cudaSuccess)
       return error;
   }
-  if (planned.rows > 0 && p.batch > 0) {
+  if ((planned.rows > 0 && p.batch > 0) || planned.joint_config >= 0) {
     const cudaError_t error = launch_note_rows(params, planned.rows, stream);
     if (error != cudaSuccess) return error;
   }
   for (const auto& [instance, blocks] : planned.launches) {
-    if (blocks == 0) continue;
-    const cudaError_t error = find_instance(instance).launch(params, blocks, stream);
-    if (error != cudaSuccess) return error;
+    if (blocks > 0) {
+      const cudaError_t error = find_instance(instance).launch(params, blocks, stream);
+      if (error != cudaSuccess) return error;
+    }
+    if (instance.output == Output::joint && planned.dq_tiles > 0) {
+      const cudaError_t error =
+          launch_store_dq(params, planned.joint_config, planned.dq_tiles, stream);
+      if (error != cudaSuccess) return error;
+    }
   }
   for (const HeadSum* sum : {&params.d_sinks, &params.d_slopes}) {
     if (sum->data == nullptr || p.heads_q == 0 || (sum->by_batch && p.batch == 0)) continue;
@@ -302,6 +378,7 @@ Status run(const Planned& planned, const BackwardArguments& args, std::span<std:
 Result<PlannedBackward> plan(const BackwardProblem& problem, const PlanContext& context) {
   Planned planned{.problem = problem, .params = make_params(problem), .launches = {}};
   planned.device = context.device.device.index;
+  planned.ordered = context.deterministic || context.batch_invariant;
   const Result<size_t> workspace_bytes = lay_out(planned);
   if (!workspace_bytes.ok()) return workspace_bytes.status();
   const host::DeviceGuard guard(planned.device);
@@ -325,7 +402,6 @@ Result<PlannedBackward> plan(const BackwardProblem& problem, const PlanContext& 
 Kernel kernel() {
   return {.name = std::string(kName),
           .device = DeviceKind::cuda,
-          .automatic = false,  // until a GPU has passed its gates
           .reads_dropout_state = true,
           .targets = build::targets::backward_sm80,
           .backward = {.refuses =

@@ -156,13 +156,15 @@ __device__ __forceinline__ float score_of(const Params& p, const ScoreTerms& ter
   return score;
 }
 
-// Rewrites s and t; `kinds`: as 1 where a pair remains. notes(n, e): of the query of element e of product n. visit(n, e, row, column,
-// attended, ds): of every pair, once it is rewritten; ds is that before the softcap's slope.
+// Rewrites s and t; `kinds`: as 1 where a pair remains. Only of a `banded` tile do pairs depend on
+// where they are; keys as rows see nothing there from `rows` on. notes(n, e): of the query of element e of
+// product n. visit(n, e, row, column, attended, ds): of every pair, once it is rewritten; ds is that
+// before the softcap's slope.
 template <bool kOwnsQueries, Features kFeatures, int kProducts, class Notes, class Visit>
 __device__ __forceinline__ void weigh(float (&s)[kProducts][4], float (&t)[kProducts][4],
                                       const Params& p, const ScoreTerms& terms, PhiloxKey key,
                                       const LanePlace& lane, const attention::BandLimits& limits,
-                                      bool banded, bool kinds, Notes notes, Visit visit) {
+                                      int rows, bool banded, bool kinds, Notes notes, Visit visit) {
   KeptBits<kProducts> kept{};
   if (kFeatures == Features::all && p.dropout) {
     kept = draw<kOwnsQueries, kProducts>(p, key, lane);
@@ -170,9 +172,9 @@ __device__ __forceinline__ void weigh(float (&s)[kProducts][4], float (&t)[kProd
 #pragma unroll
   for (int slot = 0; slot < 2; ++slot) {
     const int row = lane.row + 8 * slot;
-    const attention::ColumnRange seen = banded
-                                            ? attention::visible_columns(limits, row, lane.column)
-                                            : attention::ColumnRange{0, 8 * kProducts};
+    attention::ColumnRange seen{0, 8 * kProducts};
+    if (banded) seen = attention::visible_columns(limits, row, lane.column);
+    if (!kOwnsQueries && banded && row >= rows) seen = {0, 0};
 #pragma unroll
     for (int n = 0; n < kProducts; ++n) {
 #pragma unroll

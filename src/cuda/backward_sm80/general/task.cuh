@@ -17,10 +17,10 @@ struct Task {
   attention::Entry entry;
 };
 
-// Block `index` of the launch. It may have no rows.
+// Block `index` of a launch whose blocks own `block_x` rows each. It may have no rows.
 template <bool kOwnsQueries>
-__device__ __forceinline__ Task find_task(const Params& p, uint32_t index, int block_x) {
-  const Tiling& tiling = kOwnsQueries ? p.by_queries : p.by_keys;
+__device__ __forceinline__ Task find_task(const Params& p, const Tiling& tiling, uint32_t index,
+                                          int block_x) {
   Task task;
   if (tiling.packed_slots > 0) {
     const attention::EntryVector& cu = kOwnsQueries ? p.cu_seqlens_q : p.cu_seqlens_kv;

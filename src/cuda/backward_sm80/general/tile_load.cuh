@@ -5,6 +5,7 @@
 
 #include "cuda/backward_sm80/general/element.cuh"
 #include "cuda/ptx/cp_async.cuh"
+#include "cuda/ptx/ldmatrix.cuh"
 #include "cuda/tile/smem_tile.hpp"
 
 namespace flashcore::cuda::backward_sm80::general {
@@ -50,6 +51,29 @@ __device__ __forceinline__ void load_tile(unsigned char* tile, const Source& sou
       }
     }
     *reinterpret_cast<uint4*>(tile + Tile::chunk_offset(row, chunk)) = chunk_bits;
+  }
+}
+
+// The same of 16-bit elements, at once where the tile lies wholly inside the matrix.
+template <class Element, class Tile, int kThreads>
+__device__ __forceinline__ void load_tile_quickly(unsigned char* tile, const Source& source,
+                                                  int64_t first, int rows_left, int thread) {
+  constexpr int kRowsAtOnce = kThreads / Tile::kRowChunks;
+  static_assert(kRowsAtOnce % 8 == 0 && Tile::kRows % kRowsAtOnce == 0);  // of one swizzle
+  if (!source.chunks || rows_left < Tile::kRows || source.columns < Tile::kColumns) {
+    load_tile<Element, Tile, kThreads>(tile, source, first, rows_left, thread);
+    return;
+  }
+  const int chunk = thread % Tile::kRowChunks, row = thread / Tile::kRowChunks;
+  const int64_t stride = source.matrix.row;
+  const uint16_t* from = static_cast<const uint16_t*>(source.matrix.data) + first + row * stride +
+                         chunk * (tile::kChunkBytes / 2);
+  const uint32_t to = ptx::shared_address(tile) + Tile::chunk_offset(row, chunk);
+#pragma unroll
+  for (int i = 0; i < Tile::kRows / kRowsAtOnce; ++i) {
+    ptx::cp_async_16(to + i * kRowsAtOnce * Tile::kPanelRowBytes,
+                     reinterpret_cast<const uint4*>(from));
+    from += kRowsAtOnce * stride;
   }
 }
 
