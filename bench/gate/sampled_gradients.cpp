@@ -112,11 +112,12 @@ std::vector<RowBlock> spread(int64_t batch, int64_t first_head, int64_t heads, i
     }
     return blocks;
   }
-  const auto count = static_cast<int64_t>(std::max(2.0, wanted));
+  const auto last = static_cast<int64_t>(std::max(2.0, wanted)) - 1;
   const int64_t size = std::min(rows, kRows);
-  for (int64_t n = 0; n < count; ++n) {
-    const int64_t head = n + 1 < count ? n % heads : heads - 1;
-    blocks.push_back({batch, first_head + head, n * (rows - size) / (count - 1), size});
+  for (int64_t n = 0; n <= last; ++n) {
+    const int64_t head = n < last ? n % heads : heads - 1;
+    const int64_t first = last > 0 ? n * (rows - size) / last : 0;
+    blocks.push_back({batch, first_head + head, first, size});
   }
   return blocks;
 }

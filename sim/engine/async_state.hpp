@@ -33,7 +33,7 @@ struct CopyGroups {
   bool empty() const { return open.empty() && committed.empty(); }
 };
 
-// A bulk store of a tensor's box, or a sum of numbers in a row, which `sum` points to.
+// A bulk store of a tensor's box, or of `bytes` in a row: `row` is where to.
 struct BulkStore {
   Block* block = nullptr;
   TensorMap map;
@@ -41,8 +41,9 @@ struct BulkStore {
   TensorCoordinates at{};
   Site site;
   bool done = false;
-  float* sum = nullptr;
-  uint32_t bytes = 0;  // of a sum
+  void* row = nullptr;
+  uint32_t bytes = 0;
+  bool adds = false;  // numbers of fp32 to those that are there
 };
 
 struct StoreGroups {

@@ -140,11 +140,15 @@ void check_row(const Block& block, const void* global, uint32_t shared, uint32_t
 void finish_store(BulkStore& store) {
   if (store.done) return;
   store.done = true;
-  if (store.sum != nullptr) {
+  if (store.row != nullptr && !store.adds) {
+    std::memcpy(store.row, byte_at(*store.block, store.from), store.bytes);
+    return;
+  }
+  if (store.row != nullptr) {
     for (uint32_t offset = 0; offset < store.bytes; offset += sizeof(float)) {
       float x;
       std::memcpy(&x, byte_at(*store.block, store.from + offset), sizeof x);
-      store.sum[offset / sizeof x] += x;
+      static_cast<float*>(store.row)[offset / sizeof x] += x;
     }
     return;
   }
@@ -204,7 +208,7 @@ void wait_stores_read(size_t pending_groups) {
     ++stores.complete;
     for (const auto& store : group) {
       finish_store(*store);
-      if (store->sum != nullptr) {
+      if (store->row != nullptr) {
         for_each_row_piece(store->from, store->bytes, [&](uint32_t piece, uint32_t) {
           end_async_read(*store->block, piece, stores.agent, stores.complete, store->site);
         });
@@ -245,19 +249,30 @@ void load_bytes(uint32_t shared, const void* global, uint32_t bytes, uint32_t mb
   });
 }
 
-void add_floats(float* global, uint32_t shared, uint32_t bytes, Site site) {
+namespace {
+
+void store_row(void* global, uint32_t shared, uint32_t bytes, bool adds, Site site) {
   Thread& thread = self();
   check_row(*thread.block, global, shared, bytes, site);
-  on_global_write(check_global(global, bytes, kPieceBytes, "bulk sum", site),
-                  {global, bytes, Use::atomic}, site);
+  on_global_write(check_global(global, bytes, kPieceBytes, adds ? "bulk sum" : "bulk store", site),
+                  {global, bytes, adds ? Use::atomic : Use::plain}, site);
   for_each_row_piece(shared, bytes, [&](uint32_t piece, uint32_t) {
     begin_async_read(thread, *thread.block, piece, site);
   });
   const auto store = std::make_shared<BulkStore>();
   store->block = thread.block, store->from = shared, store->site = site;
-  store->sum = global, store->bytes = bytes;
+  store->row = global, store->bytes = bytes, store->adds = adds;
   thread.stores.open.push_back(store);
   if (policy().completion != Completion::late) add_completion([store] { finish_store(*store); });
+}
+
+}  // namespace
+
+void store_bytes(void* global, uint32_t shared, uint32_t bytes, Site site) {
+  store_row(global, shared, bytes, false, site);
+}
+void add_floats(float* global, uint32_t shared, uint32_t bytes, Site site) {
+  store_row(global, shared, bytes, true, site);
 }
 
 void store_async(uint32_t shared, const void* from, uint32_t bytes, uint32_t mbarrier, Site site) {

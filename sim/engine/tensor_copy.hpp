@@ -27,6 +27,9 @@ void wait_stores_read(size_t pending_groups);
 // `bytes` in a row, a multiple of 16 at one, to shared memory, counted at an mbarrier.
 void load_bytes(uint32_t shared, const void* global, uint32_t bytes, uint32_t mbarrier, Site site);
 
+// The same from shared memory, as a bulk store.
+void store_bytes(void* global, uint32_t shared, uint32_t bytes, Site site);
+
 // Adds fp32 numbers in shared memory to those at `global`, one by one: a bulk store that nobody
 // else's atomic operations race with.
 void add_floats(float* global, uint32_t shared, uint32_t bytes, Site site);

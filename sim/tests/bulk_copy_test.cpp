@@ -109,6 +109,30 @@ TEST_F(BulkCopy, AddressesAreMultiplesOf16) {
   });
 }
 
+TEST_F(BulkCopy, NumbersAreStored) {
+  for (const Policy& policy : policies()) {
+    clear();
+    const Findings findings = run(kOneWarp, policy, [this] {
+      auto* const shared = shared_array<float>();
+      shared[thread()] = static_cast<float>(-thread());
+      ptx::fence_proxy_async();
+      __syncwarp();
+      const float x[4] = {0.5F, 1, 2, 4};
+      if (thread() == 1) ptx::add_or_store_f32x4(numbers_ + 64, x, true);
+      if (thread() == 2) ptx::add_or_store_f32x4(numbers_ + 68, x, false);
+      if (thread() != 0) return;
+      ptx::bulk_store(numbers_ + 32, ptx::shared_address(shared), 128);
+      ptx::tma_store_commit();
+      ptx::bulk_wait<0>();
+    });
+    EXPECT_EQ(findings.text(), "") << text_of(policy);
+    EXPECT_EQ(numbers()[31], 31);
+    for (int i = 0; i < 32; ++i) EXPECT_EQ(numbers()[static_cast<size_t>(32 + i)], -i);
+    EXPECT_EQ(numbers()[65], 1);
+    EXPECT_EQ(numbers()[71], 71 + 4);
+  }
+}
+
 // Blocks add in the order of their numbers, whatever the order in which they run; all lanes watch.
 TEST_F(BulkCopy, BlocksTakeTurns) {
   const LaunchOptions two{.grid = {2}, .block = {32}, .shared_bytes = 4096};

@@ -35,7 +35,7 @@ flashcore_simulated_kernel(forward_sm80_split_kv sim:1 40x112 2x400)
 flashcore_simulated_kernel(forward_sm80_latency sim:1 120x112 3x400)
 flashcore_simulated_kernel(forward_sm80_latency sim:0 80x112 2x400)
 flashcore_simulated_kernel(backward_sm80 sim:1 --backward 160x112 3x300)
-flashcore_simulated_kernel(backward_sm80 sim:0 --backward 40x112)
+flashcore_simulated_kernel(backward_sm80 sim:0 --backward --any-order 40x112)
 # Several steps of a tile of keys, and heads of queries that share one.
 flashcore_simulated_kernel(backward_sm90 sim:0 --backward 120x160x128 3x600x128)
 # 200 for the ladder too, by its own list of cases.

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """One kernel on a simulated GPU: the gate table's small shape, and problems of several kinds.
 
-usage: verify_kernel.py COMMAND KERNEL DEVICE [--backward] PROBLEMS...
+usage: verify_kernel.py COMMAND KERNEL DEVICE [--backward [--any-order]] PROBLEMS...
 
 PROBLEMS is one of
   200x112          200 random problems that the kernel computes, of sequences up to 112 long
@@ -65,7 +65,7 @@ def problems(kernel, kind, first_seed):
 def main():
     command, name, device, *kinds = sys.argv[1:]
     kernel = [command, "verify", "--device", device, "--kernel", name]
-    if kinds[0] == "--backward":
+    while kinds[0] in ("--backward", "--any-order"):
         kernel.append(kinds.pop(0))
     table = verify(kernel, "--shapes", "small", "--dtypes", DTYPES, "--seeds", "0", "--random", "0")["table"]
     rows = sum(row["passed"] for row in table)

@@ -163,19 +163,19 @@ class Task {
     const std::vector<double> o = output_of(query, range);
     const double delta = row_dot(d_o, o) - d_lse;
     std::vector<double> dq(static_cast<size_t>(p_.head_dim_qk), 0.0);
+    const double squares =  // of the terms of delta
+        squares_of_dot(d_o.data(), o.data(), p_.head_dim_v) + d_lse * d_lse;
     for (int64_t j = range.begin; j < range.end; ++j) {
-      if (weights_.attends[static_cast<size_t>(j)]) pair(query, j, d_o, delta, dq);
+      if (weights_.attends[static_cast<size_t>(j)]) pair(query, j, d_o, delta, squares, dq);
     }
     if (p_.sinks.present) {
-      double squares = d_lse * d_lse;  // of the terms of delta
-      for (size_t d = 0; d < d_o.size(); ++d) squares += d_o[d] * o[d] * d_o[d] * o[d];
       add_to_sink(h, -weights_.p_sink * delta, weights_.p_sink * weights_.p_sink * squares);
     }
     store(problem_.dq_dtype, args_.dq, problem_.dq.at(b, h, at), dq.data(), p_.head_dim_qk);
   }
 
   void pair(const QueryRow& query, int64_t j, const std::vector<double>& d_o, double delta,
-            std::vector<double>& dq) {
+            double delta_squares, std::vector<double>& dq) {
     const auto& [b, h, i, q, q_scale] = query;
     const double weight = weights_.p[static_cast<size_t>(j)];
     const double kept = dropout_.of(query, j);
@@ -191,8 +191,12 @@ class Task {
     add(intermediate_, d_product, kv_.k.data() + j * p_.head_dim_qk, p_.head_dim_qk, dq.data());
     add(intermediate_, d_product, q.data(), p_.head_dim_qk, dk_.data() + j * p_.head_dim_qk);
     const double* const v = kv_.v.data() + j * p_.head_dim_v;
-    count_terms(query, j, d_o, weight * kept, weight * kept * dot(d_o.data(), v, p_.head_dim_v),
-                weight * delta);
+    const double given = weight * kept;
+    if (intermediate_ == DType::f64) {
+      count_terms(query, j, d_o, given,
+                  given * given * squares_of_dot(d_o.data(), v, p_.head_dim_v) +
+                      weight * weight * delta_squares);
+    }
     if (problem_.d_bias.present) {
       sums_.d_bias[bias_element(h, i, j)] += ds;
     }
@@ -203,14 +207,12 @@ class Task {
     }
   }
 
-  // ds is the difference of two terms, and what is given to V a third.
+  // `of_ds`: the squares of what ds is a sum of.
   void count_terms(const QueryRow& query, int64_t j, const std::vector<double>& d_o, double given,
-                   double first, double second) {
-    if (intermediate_ != DType::f64) return;
+                   double of_ds) {
     const double scale =
         static_cast<double>(p_.softmax_scale) * weights_.softcap_slope[static_cast<size_t>(j)];
     const double* const k = kv_.k.data() + j * p_.head_dim_qk;
-    const double of_ds = first * first + second * second;
     const auto distance = static_cast<double>(std::abs(query.query + s_.offset - j));
     const auto count = [](double square, double& sum) {
       if (std::isfinite(square)) sum += square;

@@ -34,6 +34,13 @@ double dot(const double* a, const double* b, int64_t n) {
   return sum;
 }
 
+double squares_of_dot(const double* a, const double* b, int64_t n) {
+  double sum = 0;
+#pragma omp simd reduction(+ : sum)
+  for (int64_t d = 0; d < n; ++d) sum += a[d] * b[d] * a[d] * b[d];
+  return sum;
+}
+
 KvHead load_kv_head(const ForwardProblem& p, const Arguments& args, const Sequence& s, int64_t b,
                     int64_t kv_head) {
   KvHead kv;

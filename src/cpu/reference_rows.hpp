@@ -17,6 +17,8 @@ std::vector<double> load_rows(DType dtype, const void* data, int64_t first, int6
 double round_to(DType dtype, double value);
 
 double dot(const double* a, const double* b, int64_t n);
+// The sum of the squares of what dot() adds.
+double squares_of_dot(const double* a, const double* b, int64_t n);
 
 // The keys, values and scales of one batch entry and KV head.
 struct KvHead {

@@ -24,6 +24,13 @@ class Tensor:
         shape[a], shape[b] = shape[b], shape[a]
         return Tensor(*shape, device=self.device.type)
 
+    def detach(self):
+        return Tensor(*self.shape, device=self.device.type)
+
+    def requires_grad_(self):
+        self.is_input = True
+        return self
+
     def contiguous(self):
         return self
 
@@ -153,6 +160,61 @@ class Peers(unittest.TestCase):
             else:
                 self.assertEqual(pairs, seen(*lengths), lengths)
         self.assertIsNone(self.one_call(peers_backends.flex, *problem(4, 4), False)[2]["block_mask"])
+
+    def differentiate(self):
+        """A stand-in for torch.autograd.grad that keeps its calls."""
+        self.gradients = []
+
+        def grad(out, inputs, d_o, retain_graph):
+            self.assertTrue(retain_graph)
+            self.assertEqual(out.shape, d_o.shape)
+            self.assertTrue(all(one.is_input for one in inputs))
+            self.gradients.append(inputs)
+            return tuple(one.detach() for one in inputs)
+
+        self.torch.autograd = types.SimpleNamespace(grad=grad)
+
+    def check_backward(self, make_backward, forward_words):
+        """The forward pass runs once, before the calls; gradients have the layout of q, k and v."""
+        self.differentiate()
+        q, k, v = problem(4, 4, 8, 2)
+        self.calls.clear()
+        call = make_backward(q, k, v, Tensor(*q.shape), True)
+        for _ in range(2):
+            self.assertEqual([one.shape for one in call()], [q.shape, k.shape, v.shape])
+        self.assertEqual(len(self.calls), 1)
+        self.assertEqual(self.calls[0][2], forward_words)
+        self.assertEqual(len(self.gradients), 2)
+        self.assertIs(self.gradients[0][0], self.calls[0][1][0])
+
+    def test_backward_passes(self):
+        self.check_backward(peers_backends.backward_of(peers_backends.sdpa("flash")),
+                            {"is_causal": True, "enable_gqa": True})
+        calls = peers_backends.flash_attn(
+            types.SimpleNamespace(flash_attn_func=self.record("fa")))
+        self.check_backward(calls.backward, {"causal": True})
+        self.check_backward(calls.deterministic_backward, {"causal": True, "deterministic": True})
+
+    def test_flex_keeps_what_its_backward_pass_reads_again(self):
+        config = types.SimpleNamespace(donated_buffer=True)
+        self.torch._functorch = types.SimpleNamespace(config=config)
+        self.check_backward(peers_backends.flex_backward, {
+            "block_mask": seen(4, 4), "enable_gqa": True})
+        self.assertFalse(config.donated_buffer)
+
+    def test_which_passes_a_backend_has(self):
+        forward = {"suite": "sweep"}
+        backward = forward | {"pass": "backward"}
+        infer = peers_backends.Backend("flashinfer", "1", print)
+        deterministic = peers_backends.Backend("fa4_deterministic", "1", None, make_backward=print)
+        self.assertEqual([infer.computes(forward), infer.computes(backward)], [True, False])
+        self.assertEqual([deterministic.computes(forward), deterministic.computes(backward)],
+                         [False, True])
+
+    def test_unfused_backward_passes_keep_more_scores(self):
+        case = {"suite": "five", "batch": 2, "heads_q": 8, "seqlen_q": 4096, "seqlen_kv": 4096}
+        self.assertTrue(peers_backends.scores_fit(case))
+        self.assertFalse(peers_backends.scores_fit(case | {"pass": "backward"}))
 
     def test_flash_attention_is_bottom_right_by_itself(self):
         # FlashAttention 4 gives (out, lse) in some versions.

@@ -11,6 +11,10 @@ inline void bulk_load(uint32_t shared, const void* global, uint32_t bytes, uint3
                       sim::Site site = sim::Site::here()) {
   sim::load_bytes(shared, global, bytes, barrier, site);
 }
+inline void bulk_store(void* global, uint32_t shared, uint32_t bytes,
+                       sim::Site site = sim::Site::here()) {
+  sim::store_bytes(global, shared, bytes, site);
+}
 inline void bulk_add_f32(float* global, uint32_t shared, uint32_t bytes,
                          sim::Site site = sim::Site::here()) {
   sim::add_floats(global, shared, bytes, site);

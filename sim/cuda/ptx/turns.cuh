@@ -13,6 +13,14 @@ namespace flashcore::cuda::ptx {
 inline void add_f32x4(float* sums, const float (&x)[4], sim::Site site = sim::Site::here()) {
   for (int i = 0; i < 4; ++i) atomicAdd(sums + i, x[i], site);
 }
+inline void add_or_store_f32x4(float* sums, const float (&x)[4], bool stores,
+                               sim::Site site = sim::Site::here()) {
+  if (!stores) {
+    add_f32x4(sums, x, site);
+    return;
+  }
+  for (int i = 0; i < 4; ++i) sums[i] = x[i];
+}
 inline void wait_for_turn(const uint32_t* counter, uint32_t turn,
                           sim::Site site = sim::Site::here()) {
   while (sim::load_acquire(counter, site) != turn) {

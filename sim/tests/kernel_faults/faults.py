@@ -50,10 +50,15 @@ AMPERE_UNIT = "throughput/bf16_config0_none.cu"
 AMPERE_LATENCY = problem("forward_sm80_latency", "--dtype bf16 --shape 1,1,64,64 --seqlen-kv 1000")
 AMPERE_LATENCY_UNIT = "small80_bf16_config0.cu"
 
-BACKWARD = ["run", "--backward", *problem("backward_sm80", "--dtype bf16 --shape 1,1,300,64 --seqlen-kv 100")[1:]]
-BACKWARD_UNIT = "general/bf16_config0_dk_dv_none.cu"
-DROPPED = [*BACKWARD, "--dropout", "0.3"]
-DROPPED_UNIT = "general/bf16_config0_dk_dv_all.cu"
+JOINT = ["run", "--backward", *problem("backward_sm80", "--dtype bf16 --shape 1,1,300,64 --seqlen-kv 500")[1:]]
+JOINT_UNIT = "general/bf16_config0_joint_none.cu"
+DROPPED = ["run", "--backward",
+           *problem("backward_sm80", "--dtype bf16 --shape 1,1,300,64 --seqlen-kv 100 --dropout 0.3")[1:]]
+DROPPED_UNIT = "general/bf16_config0_joint_all.cu"
+# The general kernels: dSinks is theirs.
+BACKWARD = ["run", "--backward",
+            *problem("backward_sm80", "--dtype bf16 --shape 1,1,300,64 --seqlen-kv 100 --with sinks")[1:]]
+BACKWARD_UNIT = "general/bf16_config0_dk_dv_all.cu"
 GENERAL = "cuda/backward_sm80/general/"
 
 RUNG_11 = problem("11_warp_specialized", "--shape 1,1,200,64 --seqlen-kv 550 --causal")
@@ -391,10 +396,22 @@ PLANTED = [
         (GENERAL + "gradients.cuh", "    __syncthreads();\n    if (kAhead > 0) advance",
          "    if (kAhead > 0) advance")], "race"),
     Fault("backward_rows_staged_without_a_barrier", BACKWARD_UNIT, BACKWARD, [
-        (GENERAL + "kernel.cuh", "  __syncwarp();\n  const StoredRows", "  const StoredRows")], "race"),
+        (GENERAL + "store.cuh", "  __syncwarp();\n  const StoredRows", "  const StoredRows")], "race"),
     Fault("backward_word_of_another_key", DROPPED_UNIT, DROPPED, [
         (GENERAL + "scores.cuh", "const uint32_t to = (place + round) % 4,",
          "const uint32_t to = (place + round + 1) % 4,")], "check    FAILED"),
+    Fault("joint_ds_read_before_it_is_complete", JOINT_UNIT, JOINT, [
+        (GENERAL + "joint.cuh", "    __syncthreads();  // dS is complete, the tile has been read\n", "")], "race"),
+    Fault("joint_nobody_waits_for_a_turn", JOINT_UNIT, JOINT, [
+        (GENERAL + "joint.cuh", "    while (!has_come) has_come = my_turn.has_come();\n", "")], "race"),
+    Fault("joint_turn_given_before_all_lanes_have_added", JOINT_UNIT, JOINT, [
+        (GENERAL + "joint.cuh", "  __syncwarp();\n  if (lane == 0 && turn != nullptr)",
+         "  if (lane == 0 && turn != nullptr)")], "race"),
+    Fault("joint_turn_given_without_a_release", JOINT_UNIT, JOINT, [
+        (GENERAL + "joint.cuh", "ptx::count_release(turn)", "atomicAdd(turn, 1ULL)")], "race"),
+    Fault("joint_blocks_wait_for_blocks_that_have_not_begun", JOINT_UNIT, JOINT, [
+        (GENERAL + "joint.cuh", "static_cast<uint32_t>(atomicAdd(p.joint.next_block, 1ULL))",
+         "ptx::block_index()")], "deadlock"),
 ]
 
 FAULTS = OURS + PLANTED

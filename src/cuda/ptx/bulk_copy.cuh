@@ -18,6 +18,14 @@ __device__ __forceinline__ void bulk_load(uint32_t shared, const void* global, u
       : "memory");
 }
 
+// Shared -> global memory. As bulk_add_f32 but for what it does.
+// PTX ISA: cp.async.bulk.global.shared::cta.bulk_group, sm_90.
+__device__ __forceinline__ void bulk_store(void* global, uint32_t shared, uint32_t bytes) {
+  asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(global),
+               "r"(shared), "r"(bytes)
+               : "memory");
+}
+
 // global[i] += shared[i], each number by itself as atomicAdd does, in any order. Belongs to the
 // thread's open group of stores (tma_store_commit). The writers of the shared memory each run
 // fence_proxy_async and then meet at a barrier before the one thread that issues this.

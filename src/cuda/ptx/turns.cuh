@@ -19,6 +19,25 @@ __device__ __forceinline__ void add_f32x4(float* sums, const float (&x)[4]) {
 #endif
 }
 
+// The same, or sums[i] = x[i], without a branch.
+// PTX ISA: red.global.add.v4.f32, st.global.v4.f32; sm_90.
+__device__ __forceinline__ void add_or_store_f32x4(float* sums, const float (&x)[4], bool stores) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile(
+      "{\n"
+      ".reg .pred stores;\n"
+      "setp.ne.u32 stores, %5, 0;\n"
+      "@stores st.global.v4.f32 [%0], {%1,%2,%3,%4};\n"
+      "@!stores red.global.add.v4.f32 [%0], {%1,%2,%3,%4};\n"
+      "}" ::"l"(sums),
+      "f"(x[0]), "f"(x[1]), "f"(x[2]), "f"(x[3]), "r"(static_cast<uint32_t>(stores))
+      : "memory");
+#else
+  static_cast<void>(sums), static_cast<void>(x), static_cast<void>(stores);
+  __trap();
+#endif
+}
+
 // Waits until *counter is `turn`; what the thread does next sees what came before those who
 // counted.
 // PTX ISA: ld.acquire.gpu.global.u32, sm_70.

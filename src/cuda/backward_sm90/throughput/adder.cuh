@@ -29,7 +29,8 @@ struct Adder {
     for (int number = 0; number < task.steps; ++number, walk.advance()) {
       const int block = walk.number();
       uint32_t* const turn = p.turns + int64_t{block} * kConsumers + group;
-      ptx::wait_for_turn(turn, walk.turn());
+      const uint32_t own_turn = walk.turn();
+      ptx::wait_for_turn(turn, own_turn);
       if constexpr (S::kAddsItself) {
         ptx::mbarrier_arrive(ptx::shared_address(&smem.turn_here[group]));
       }
@@ -37,8 +38,13 @@ struct Adder {
 #pragma unroll
       for (int w = 0; w < kWarpgroupWarps; ++w) {
         const int warp = group * kWarpgroupWarps + w;
-        ptx::bulk_add_f32(p.sums + S::sums_of(block, warp), ptx::shared_address(smem.staging[warp]),
-                          S::kStagingBytes);
+        float* const to = p.sums + S::sums_of(block, static_cast<uint32_t>(warp));
+        const uint32_t from = ptx::shared_address(smem.staging[warp]);
+        if (own_turn == 0) {
+          ptx::bulk_store(to, from, S::kStagingBytes);
+        } else {
+          ptx::bulk_add_f32(to, from, S::kStagingBytes);
+        }
       }
       ptx::tma_store_commit();
       ptx::tma_store_wait_read<0>();

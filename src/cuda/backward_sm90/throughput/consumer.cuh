@@ -262,7 +262,12 @@ struct Consumer {
     }
 #pragma unroll
     for (int n = kStaged; n < S::kDqProducts; ++n) {
-      ptx::add_f32x4(to + n * 32 * kSumsFloats + l * kSumsFloats, dq()[n]);
+      float* const at = to + n * 32 * kSumsFloats + l * kSumsFloats;
+      if constexpr (S::kInTurn) {
+        ptx::add_or_store_f32x4(at, dq()[n], step.stores != 0);
+      } else {
+        ptx::add_f32x4(at, dq()[n]);
+      }
     }
     if constexpr (S::kInTurn) release(S::kStaged + 8 * group);
   }

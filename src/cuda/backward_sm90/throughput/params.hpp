@@ -33,6 +33,7 @@ struct Params : attention::ForwardParams {
   int group;     // heads of queries that share a head of keys
   int q_blocks;  // of a head
   float scale_log2, scale;
+  bool in_turn;  // tiles add to dQ in turn, and the first stores
 
   // The workspace.
   float* sums;           // dQ / scale, by blocks of queries: see sum_place

@@ -28,8 +28,10 @@ namespace {
 
 constexpr std::string_view kName = "backward_sm90";
 // What a section of heads that runs at once reads and adds to again and again, Q, dO and the sums of
-// dQ: most of an H100's L2.
-constexpr int64_t kSectionBytes = int64_t{40} << 20;
+// dQ: half of an H100's L2, or most of it for so few heads.
+constexpr int64_t kSectionBytes = int64_t{20} << 20, kMostSectionBytes = int64_t{40} << 20;
+// Under a causal mask a section has at least so many heads, in any order and in turn.
+constexpr int64_t kCausalHeads = 4, kCausalHeadsInTurn = 8, kHeadsInTurn = 2;
 constexpr int64_t kWorkspaceAlignment = 256;
 
 using MapCache = host::PointerCache<Maps, 6>;
@@ -49,19 +51,36 @@ struct Planned {
 
 Target target(const RowStrides& stride) { return {nullptr, stride.batch, stride.head, stride.row}; }
 
-attention::TileOrder tile_order(const ForwardProblem& p, const Config& config) {
+// Heads whose tiles of one place follow each other: under a causal mask, so that the last wave is of
+// the shortest tiles, and in turn, since tiles of one head wait for each other; a wave's at most. By
+// measurement (docs/backward-sm90.md).
+int64_t section_heads(const ForwardProblem& p, const Config& config, bool in_turn, int64_t tiles,
+                      int multiprocessors) {
   const int64_t group = p.heads_q / p.heads_kv;
   const int64_t head_bytes =
       std::max<int64_t>(product_of({8, config.head_dim, p.seqlen_q, group}), 1);
-  return {.batch_heads = static_cast<uint32_t>(p.batch * p.heads_kv),
-          .q_tiles = static_cast<uint32_t>((p.seqlen_kv + kBlockKeys - 1) / kBlockKeys),
-          .section_heads = static_cast<uint32_t>(
-              std::clamp<int64_t>(kSectionBytes / head_bytes, 1, p.batch * p.heads_kv)),
-          .longest_first = p.band.right >= 0};
+  const int64_t heads = kSectionBytes / head_bytes;
+  const bool causal = p.band.right >= 0;
+  if (in_turn) {
+    const int64_t wave = multiprocessors / std::max<int64_t>(tiles, 1);
+    return std::max(std::min(heads, wave), causal ? kCausalHeadsInTurn : kHeadsInTurn);
+  }
+  return causal ? std::min(std::max(heads, kCausalHeads), kMostSectionBytes / head_bytes) : heads;
+}
+
+attention::TileOrder tile_order(const ForwardProblem& p, const Config& config, bool in_turn,
+                                int multiprocessors) {
+  const int64_t tiles = (p.seqlen_kv + kBlockKeys - 1) / kBlockKeys, heads = p.batch * p.heads_kv;
+  return {.batch_heads = static_cast<uint32_t>(heads),
+          .q_tiles = static_cast<uint32_t>(tiles),
+          .section_heads = static_cast<uint32_t>(std::clamp<int64_t>(
+              section_heads(p, config, in_turn, tiles, multiprocessors), 1, heads)),
+          .longest_first = true};
 }
 
 // Everything but the pointers.
-Params make_params(const BackwardProblem& problem, const Config& config) {
+Params make_params(const BackwardProblem& problem, const Config& config, bool in_turn,
+                   int multiprocessors) {
   const ForwardProblem& p = problem.forward;
   Params params{};
   host::set_forward_params(params, p);
@@ -71,7 +90,8 @@ Params make_params(const BackwardProblem& problem, const Config& config) {
   params.dq = target(problem.dq);
   params.dk = target(problem.dk);
   params.dv = target(problem.dv);
-  params.order = tile_order(p, config);
+  params.order = tile_order(p, config, in_turn, multiprocessors);
+  params.in_turn = in_turn;
   params.limits = attention::band_limits(p.band.left, p.band.right, common_offset(p),
                                          static_cast<int>(p.seqlen_kv));
   params.group = static_cast<int>(p.heads_q / p.heads_kv);
@@ -176,11 +196,12 @@ Result<PlannedBackward> plan(const BackwardProblem& problem, const PlanContext& 
   const ForwardProblem& p = problem.forward;
   const int index = config_index(p.head_dim_qk);
   const Config& config = kConfigs[static_cast<size_t>(index)];
+  const bool in_turn = context.deterministic || context.batch_invariant;
   Planned planned{.problem = problem,
                   .instance = {.type = p.dtype == DType::f16 ? InputType::f16 : InputType::bf16,
                                .config = index,
-                               .in_turn = context.deterministic || context.batch_invariant},
-                  .params = make_params(problem, config),
+                               .in_turn = in_turn},
+                  .params = make_params(problem, config, in_turn, context.device.multiprocessors),
                   .parts = {},
                   .device = context.device.device.index};
   planned.parts = lay_out(planned.params, config);
@@ -206,7 +227,7 @@ Result<PlannedBackward> plan(const BackwardProblem& problem, const PlanContext& 
 Kernel kernel() {
   return {.name = std::string(kName),
           .device = DeviceKind::cuda,
-          .automatic = false,  // until a GPU has passed its gates
+          .automatic = true,
           .wants_alignment = true,
           .targets = build::targets::backward_sm90,
           .backward = {.refuses =

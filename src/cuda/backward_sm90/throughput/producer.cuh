@@ -41,6 +41,7 @@ struct Producer {
     smem.step[number % kSteps] = {.first = walk.block * S::kBlockQ - first_key,
                                   .keys = p.limits.len_kv - first_key,
                                   .masked = task.range.needs_mask(walk.block) ? 1 : 0,
+                                  .stores = S::kInTurn && walk.turn() == 0 ? 1 : 0,
                                   .block = walk.number()};
     const uint32_t barrier = ptx::shared_address(&smem.q_full[stage]);
     ptx::mbarrier_arrive_expect(barrier, S::QTile::kBytes + S::kNotesBytes);

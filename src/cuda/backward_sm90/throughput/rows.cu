@@ -56,8 +56,11 @@ __global__ void __launch_bounds__(kRowThreads) begin_kernel(const __grid_constan
   for (int step = kLanes / 2; step > 0; step /= 2) {
     delta += __shfl_xor_sync(0xffffffffU, delta, step);
   }
-  auto* const sums = reinterpret_cast<float4*>(p.sums + row * kConfig.head_dim + lane * kLaneDims);
-  sums[0] = sums[1] = make_float4(0, 0, 0, 0);
+  if (!p.in_turn) {
+    auto* const sums =
+        reinterpret_cast<float4*>(p.sums + row * kConfig.head_dim + lane * kLaneDims);
+    sums[0] = sums[1] = make_float4(0, 0, 0, 0);
+  }
   if (lane == 1 && in_block < kConsumers) p.turns[number * kConsumers + in_block] = 0;
   if (lane != 0) return;
   // Rows past the last query, and those that see no key, have no weights.
@@ -93,24 +96,30 @@ __device__ __forceinline__ void store_block(const Params& p, int64_t number) {
   const auto thread = static_cast<int>(threadIdx.x);
   for (int i = thread; i < kBlockQ; i += kRowThreads) rows.not_finite[i] = 0;
   __syncthreads();
+  const int64_t batch_head = number / p.q_blocks;
+  const int first = static_cast<int>(number - batch_head * p.q_blocks) * kBlockQ;
   const int warp = thread / 32, lane = thread % 32;
   static_assert(kRowWarps == kConsumerWarps);
   const auto* const sums = reinterpret_cast<const float4*>(
       p.sums + number * kConfig.block_sums() + warp * (kConfig.dq_products() * 32 * kSumsFloats));
+  if (p.in_turn &&
+      attention::tile_range(p.limits, p.seqlen_q, first, first + kBlockQ, kBlockKeys).empty()) {
+    // Nobody has written sums of a block that sees no key.
+    for (int i = thread; i < kBlockQ * kDims; i += kRowThreads) rows.x[i / kDims][i % kDims] = 0;
+  } else {
 #pragma unroll 4
-  for (int n = 0; n < kConfig.dq_products(); ++n) {
-    const float4 x = sums[n * 32 + lane];
-    const float of[4] = {x.x, x.y, x.z, x.w};
+    for (int n = 0; n < kConfig.dq_products(); ++n) {
+      const float4 x = sums[n * 32 + lane];
+      const float of[4] = {x.x, x.y, x.z, x.w};
 #pragma unroll
-    for (int e = 0; e < 4; ++e) {
-      const SumPlace place = sum_place(kConfig, warp, n, lane, e);
-      rows.x[place.query][place.dim] = static_cast<uint16_t>(Element::pack(of[e] * p.scale, 0));
-      if (of[e] * 0 != 0) atomicExch(&rows.not_finite[place.query], 1U);
+      for (int e = 0; e < 4; ++e) {
+        const SumPlace place = sum_place(kConfig, warp, n, lane, e);
+        rows.x[place.query][place.dim] = static_cast<uint16_t>(Element::pack(of[e] * p.scale, 0));
+        if (of[e] * 0 != 0) atomicExch(&rows.not_finite[place.query], 1U);
+      }
     }
   }
   __syncthreads();
-  const int64_t batch_head = number / p.q_blocks;
-  const int first = static_cast<int>(number - batch_head * p.q_blocks) * kBlockQ;
   const auto batch = static_cast<int>(batch_head / p.heads_q);
   const auto head = static_cast<int>(batch_head - int64_t{batch} * p.heads_q);
   auto* const to = static_cast<uint16_t*>(p.dq.data) + batch * p.dq.batch + head * p.dq.head;

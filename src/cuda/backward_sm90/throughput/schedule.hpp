@@ -52,6 +52,7 @@ struct Step {
   int first;   // query of the block, from the tile's first key
   int keys;    // of the tile that exist
   int masked;  // whether some pair is not visible
+  int stores;  // whether the tile is the first that has a part of dQ there, in turn
   int block;   // number among the blocks of dQ of all heads
 };
 
