@@ -26,7 +26,7 @@ def problem(kernel, *options, seed=5):
 
 # Three consumers in turns, which see different numbers of blocks.
 TALL = problem("forward_sm90_192x128", "--dtype bf16 --shape 1,1,192,64 --seqlen-kv 600 --causal")
-TALL_UNIT = "throughput/bf16_config0.cu"
+TALL_UNIT = "forward_sm90/throughput/bf16_config0.cu"
 # Blocks that take one tile after another, by a counter.
 TALL_MANY = problem("forward_sm90_192x128",
                     "--dtype bf16 --shape 1,3,400,64 --seqlen-kv 700 --causal")
@@ -37,7 +37,7 @@ TALL_LONG = problem("forward_sm90_192x128",
 TALL_AGAIN = problem("forward_sm90_192x128",
                      "--dtype bf16 --shape 1,1,192,64 --seqlen-kv 1600 --scale 10")
 # Outputs go from registers.
-WIDE_HEAD_UNIT = "throughput/bf16_config6.cu"
+WIDE_HEAD_UNIT = "forward_sm90/throughput/bf16_config6.cu"
 
 CLUSTER = problem("forward_sm90_latency", "--dtype bf16 --shape 1,1,64,64 --seqlen-kv 512")
 CLUSTER_UNIT = "small_bf16_config0_whole.cu"
@@ -46,7 +46,7 @@ SHARED = problem("forward_sm90_latency_wide", "--dtype bf16 --shape 1,1,128,128 
 SHARED_UNIT = "latency_wide/bf16.cu"
 
 AMPERE = problem("forward_sm80_throughput", "--dtype bf16 --shape 1,1,100,64 --seqlen-kv 300")
-AMPERE_UNIT = "throughput/bf16_config0_none.cu"
+AMPERE_UNIT = "forward_sm80/throughput/bf16_config0_none.cu"
 AMPERE_LATENCY = problem("forward_sm80_latency", "--dtype bf16 --shape 1,1,64,64 --seqlen-kv 1000")
 AMPERE_LATENCY_UNIT = "small80_bf16_config0.cu"
 
@@ -108,7 +108,7 @@ OURS = [
           why="PTX: all lanes execute the same barrier instruction, which is what .aligned asks. "
               "They come to it one by one, which compute-sanitizer's synccheck takes for "
               "divergence"),
-    Fault("wait_for_products_in_a_branch", "throughput/bf16_config5.cu",
+    Fault("wait_for_products_in_a_branch", "forward_sm90/throughput/bf16_config5.cu",
           problem("forward_sm90_throughput",
                   "--dtype bf16 --shape 1,1,128,128 --seqlen-kv 1600 --scale 10"), [
         (THROUGHPUT + "consumer.cuh",
