@@ -215,7 +215,9 @@ def test_a_training_step(make, device, dtype, checkpointed, monkeypatch):
     assert losses[:2] == pytest.approx(losses[2:], rel=limit)
     for name, expected in gradients[1].items():
         error = (gradients[0][name].double() - expected.double()).norm()
-        assert error <= limit * expected.double().norm() + 1e-6, name
+        # Softmax does not see a bias of all keys: its gradient is rounding alone.
+        scale = gradients[1][name.replace("k_proj.bias", "q_proj.bias")].double().norm()
+        assert error <= limit * scale + 1e-6, name
 
 
 @place
