@@ -12,9 +12,8 @@ namespace {
 
 constexpr uint64_t kOtherNumbers = 0x6772616469656E74;  // than the forward problem's
 
-RandomSpace forward_space(RandomSpace space) {
+RandomSpace without_fp8(RandomSpace space) {
   space.fp8 = false;
-  space.dropout_state = false;  // is drawn here
   return space;
 }
 
@@ -68,7 +67,7 @@ void dirty_padding(HostBackward& host) {
 }  // namespace
 
 RandomBackward::RandomBackward(uint64_t seed, const RandomSpace& space)
-    : seed_(seed), forward_(seed, forward_space(space)) {
+    : seed_(seed), forward_(seed, without_fp8(space)) {
   Random random(seed ^ kOtherNumbers);
   problem_ = draw_problem(forward_.problem(), random);
   gradients_ = draw_gradients(random, problem_);

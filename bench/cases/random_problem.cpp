@@ -6,7 +6,6 @@
 #include <cmath>
 #include <limits>
 #include <span>
-#include <utility>
 #include <vector>
 
 #include "bench/cases/fp8_problem.hpp"
@@ -16,9 +15,6 @@ namespace flashcore::bench {
 namespace {
 
 using Sizes = RandomSizes;
-
-// Than those that the rest of a problem is drawn from.
-constexpr uint64_t kOtherNumbers = 0x65746174735f6e69;
 
 int64_t random_length(Random& random, int64_t largest) {
   if (random.chance(0.03)) return 0;
@@ -261,10 +257,6 @@ RandomDraw::RandomDraw(uint64_t seed, const RandomSpace& space) : random_(seed),
   const bool used_kv = space.any_feature && random_.chance(0.25);
   if (used_q) problem.seqlens_q = TensorDesc::contiguous(DType::i32, {s.batch});
   if (used_kv) problem.seqlens_kv = TensorDesc::contiguous(DType::i32, {s.batch});
-  if (Random other(seed ^ kOtherNumbers);
-      space.dropout_state && problem.dropout_p > 0 && other.chance(0.5)) {
-    problem.dropout_state = TensorDesc::strided(DType::i64, {2}, {other.integer(1, 3)});
-  }
 }
 
 HostProblem RandomDraw::fill() const {
@@ -291,8 +283,6 @@ HostProblem RandomDraw::fill() const {
     if (!packed) dirty_padding(host, sizes_, lengths);
   }
   if (space_.hostile_values) draw_hostile_values(random, host);
-  // Who takes the numbers instead draws another mask.
-  if (problem_.dropout_state) std::swap(host.dropout_seed, host.dropout_offset);
   return host;
 }
 

@@ -21,7 +21,6 @@ struct RandomSpace {
   bool any_score = true;      // otherwise scores are products alone: no bias, mask, ALiBi ...
   bool any_head_dim = true;   // otherwise 64 and 128, Dqk == Dv
   bool grouped_heads = true;  // Hq > Hkv
-  bool dropout_state = true;  // half of the dropout has its seed in memory
   bool hostile_values =
       true;  // NaN and Inf in attended and in hidden keys and values, large scores
 };

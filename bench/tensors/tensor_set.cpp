@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cmath>
+#include <cstring>
 #include <optional>
 
 #include "bench/tensors/random.hpp"
@@ -144,21 +145,9 @@ void fill_inputs(HostProblem& host, uint64_t seed) {
   });
 }
 
-DropoutDraw dropout_draw(const HostProblem& host) {
-  if (!host.has("dropout_state")) return {host.dropout_seed, host.dropout_offset};
-  const HostTensor& state = host.at("dropout_state");
-  const auto* const seed = static_cast<const uint64_t*>(state.data());
-  return {seed[0], seed[state.desc().stride[0]]};
-}
-
-void set_dropout_state(HostTensor& state, const DropoutDraw& draw) {
-  auto* const seed = static_cast<uint64_t*>(state.data());
-  seed[0] = draw.seed;
-  seed[state.desc().stride[0]] = draw.offset;
-}
-
 void fill_dropout_state(HostProblem& host) {
-  set_dropout_state(host.at("dropout_state"), {host.dropout_seed, host.dropout_offset});
+  const uint64_t state[] = {host.dropout_seed, host.dropout_offset};
+  std::memcpy(host.at("dropout_state").data(), state, sizeof state);
 }
 
 void poison_outputs(HostProblem& host) {

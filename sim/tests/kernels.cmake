@@ -30,7 +30,6 @@ add_test(NAME simulated.alibi
           --with alibi_slopes --check)
 set_tests_properties(simulated.alibi PROPERTIES LABELS "simulator;kernels" TIMEOUT 120)
 flashcore_simulated_kernel(forward_sm80_f32 sim:1 40x112 2x400)
-flashcore_simulated_kernel(forward_sm80_dropout_state sim:1 40x112 2x400)
 flashcore_simulated_kernel(forward_sm80_split_kv sim:1 40x112 2x400)
 flashcore_simulated_kernel(forward_sm80_latency sim:1 120x112 3x400)
 flashcore_simulated_kernel(forward_sm80_latency sim:0 80x112 2x400)

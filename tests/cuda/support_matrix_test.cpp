@@ -99,18 +99,6 @@ std::vector<Problem> bias_and_masks() {
   return all;
 }
 
-std::vector<Problem> dropout_state() {
-  std::vector<Problem> all;
-  for (const DType dtype : {DType::f32, DType::f16, DType::bf16}) {
-    add(all, [&](Problem& p) {
-      p.q.dtype = p.k.dtype = p.v.dtype = p.o.dtype = dtype;
-      p.dropout_p = 0.1F;
-      p.dropout_state = TensorDesc::contiguous(DType::i64, {2});
-    });
-  }
-  return all;
-}
-
 std::vector<Problem> small() {
   std::vector<Problem> all;
   const auto causal = [](Problem& p) { p.causal = true; };
@@ -198,7 +186,6 @@ std::string table() {
       {"... packed batches, sequence lengths", lengths()},
       {"... softcap, sinks", softcap_and_sinks()},
       {"... bias, boolean masks, ALiBi, dropout", bias_and_masks()},
-      {"... dropout with its seed in the device's memory, f32 too", dropout_state()},
       {"... 8 heads of 512 or 1024 tokens", small()},
       {"... decode: one query against 8192 keys", decode()},
       {"f32, every feature", fp32()},

@@ -85,12 +85,6 @@ std::vector<Problem> problems() {
         problem.softcap = softcap;
         all.push_back(problem);
       }
-      Problem problem;
-      problem.q = problem.k = TensorDesc::contiguous(dtype, {1, 8, 512, head_dim_qk});
-      problem.v = problem.o = TensorDesc::contiguous(dtype, {1, 8, 512, head_dim_v});
-      problem.dropout_p = 0.1F;
-      problem.dropout_state = TensorDesc::contiguous(DType::i64, {2});
-      all.push_back(problem);
     }
   }
   for (const DType dtype : {DType::f16, DType::bf16, DType::f32}) {  // without keys
@@ -158,7 +152,6 @@ Arguments arguments(size_t offset = 0) {
   args.q = args.k = args.v = memory + offset;
   args.o = args.lse = memory + offset;
   args.q_scale = args.k_scale = args.v_scale = reinterpret_cast<const float*>(memory);
-  args.dropout_state = reinterpret_cast<const int64_t*>(memory);
   return args;
 }
 

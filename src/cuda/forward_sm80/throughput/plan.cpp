@@ -36,7 +36,7 @@ constexpr float kFp32Largest = std::numeric_limits<float>::max();
 
 // One of the compiled kernels, and what it is launched with.
 struct Launch {
-  StateParams params;
+  Params params;
   Instance instance;
   unsigned int blocks;
 };
@@ -59,8 +59,7 @@ int block_q_of(const Instance& instance) {
 // What computes all that `instance` does, and everything else too.
 Instance with_all_features(Instance instance) {
   const int config = instance.config == kPairedRow ? kPairedConfig.fallback : instance.config;
-  const bool state = instance.features == Features::dropout_state;
-  return {instance.type, config_with_all(config), state ? Features::dropout_state : Features::all};
+  return {instance.type, config_with_all(config), Features::all};
 }
 
 int64_t pass_bytes(const RowStrides& stride, const Config& config) {
@@ -143,8 +142,8 @@ bool has_groups(const PairMatrix& m, int64_t keys, size_t element_bytes, int cou
 }
 
 // Everything but the pointers.
-StateParams make_params(const ForwardProblem& p, const Config& config, int block_q) {
-  StateParams params{};
+Params make_params(const ForwardProblem& p, const Config& config, int block_q) {
+  Params params{};
   host::set_forward_params(params, p);
   params.q_pass_bytes = pass_bytes(p.q, config);
   params.k_pass_bytes = pass_bytes(p.k, config);
@@ -176,13 +175,12 @@ StateParams make_params(const ForwardProblem& p, const Config& config, int block
   params.dropout_threshold =
       static_cast<uint32_t>(std::min<uint64_t>(dropout_threshold(p.dropout_p), UINT32_MAX));
   params.dropout_rescale = dropout_rescale(p.dropout_p);
-  params.dropout_state_step = p.dropout_state.batch;
   return params;
 }
 
 // The pointers of a run, and what follows from how they are aligned. False: only the kernel with
 // all features computes this.
-bool bind(StateParams& params, const ForwardProblem& p, const Arguments& args) {
+bool bind(Params& params, const ForwardProblem& p, const Arguments& args) {
   const int64_t rows_q = p.packed ? p.total_q : p.seqlen_q;
   const int64_t rows_kv = p.packed ? p.total_kv : p.seqlen_kv;
   host::bind_forward_params(params, p, args);
@@ -192,10 +190,7 @@ bool bind(StateParams& params, const ForwardProblem& p, const Arguments& args) {
   params.bias.in_pairs = has_groups(params.bias, p.seqlen_kv, size_of(p.bias.dtype), 2);
   params.mask.in_pairs = has_groups(params.mask, p.seqlen_kv, 1, 2);
   params.alibi_slopes.data = p.alibi_slopes.present ? args.alibi_slopes : nullptr;
-  params.dropout_state = p.dropout_state.present ? args.dropout_state : nullptr;
-  if (params.dropout && !p.dropout_state.present) {
-    params.dropout_key = dropout_key(args.dropout_seed, args.dropout_offset);
-  }
+  if (params.dropout) params.dropout_key = dropout_key(args.dropout_seed, args.dropout_offset);
 
   params.chunks_qk = has_chunks(p.q, p, p.heads_q, rows_q, p.head_dim_qk) &&
                      has_chunks(p.k, p, p.heads_kv, rows_kv, p.head_dim_qk) &&
@@ -233,8 +228,8 @@ void bind_partial(Params& params, const ForwardProblem& p, std::span<std::byte> 
 }
 
 // The launch for columns of V and O from `column` on, as many as the kernel computes.
-StateParams columns_from(const StateParams& all, int64_t column, const Config& config) {
-  StateParams part = all;
+Params columns_from(const Params& all, int64_t column, const Config& config) {
+  Params part = all;
   part.head_dim_v = static_cast<int>(std::min<int64_t>(all.head_dim_v - column, config.head_dim_v));
   part.whole_chunks = all.chunks_qk && all.chunks_v && all.head_dim_qk == config.head_dim_qk &&
                       part.head_dim_v == config.head_dim_v;
@@ -248,7 +243,7 @@ StateParams columns_from(const StateParams& all, int64_t column, const Config& c
 Status run(const ForwardProblem& p, const Planned& planned, const Arguments& args,
            std::span<std::byte> workspace, Stream stream) {
   if (planned.own.blocks == 0) return {};  // no output has an element
-  StateParams params = planned.own.params;
+  Params params = planned.own.params;
   const bool own = bind(params, p, args) || planned.own.instance == planned.any.instance;
   const auto& [all_params, instance, blocks] = own ? planned.own : planned.any;
   if (!own) {
@@ -263,7 +258,7 @@ Status run(const ForwardProblem& p, const Planned& planned, const Arguments& arg
     return host::cuda_failure(kName, "choosing its GPU", guard.error());
   auto* const cuda_stream = static_cast<cudaStream_t>(stream.handle);
   for (int64_t column = 0; column < p.head_dim_v || column == 0; column += config.head_dim_v) {
-    const StateParams part = columns_from(params, column, config);
+    const Params part = columns_from(params, column, config);
     const cudaError_t error = find_instance(instance).launch(part, blocks, cuda_stream);
     if (error != cudaSuccess) return host::cuda_failure(kName, "the launch", error);
     if (part.splits == 1) continue;
@@ -300,7 +295,7 @@ Result<PlannedKernel> plan(const ForwardProblem& asked, const PlanContext& conte
   size_t workspace_bytes = 0;
   if (splits) workspace_bytes = split(planned.any, p);
   planned.own = planned.any;
-  if (!splits && instance.features != planned.any.instance.features) {
+  if (!splits && instance.features != Features::all) {
     if (instance.features == Features::none &&
         pairs_serve(instance.config, context.device.shared_memory_a_block)) {
       instance.config = kPairedRow;
@@ -330,7 +325,6 @@ Kernel row(std::string_view name, bool automatic, Variant kernel) {
   return Kernel{.name = std::string(name),
                 .device = DeviceKind::cuda,
                 .automatic = automatic,
-                .reads_dropout_state = kernel == Variant::dropout_state,
                 .targets = build::targets::forward_sm80_throughput,
                 .refuses =
                     [kernel](const ForwardProblem& p, const PlanContext& context) {
@@ -346,7 +340,6 @@ Kernel row(std::string_view name, bool automatic, Variant kernel) {
 std::vector<Kernel> kernels() {
   // Splits of the keys are chosen by the others where they pay; by name, for any problem.
   return {row(kName, true, Variant::half), row("forward_sm80_f32", true, Variant::f32),
-          row("forward_sm80_dropout_state", true, Variant::dropout_state),
           row("forward_sm80_split_kv", false, Variant::split_kv)};
 }
 
