@@ -39,9 +39,12 @@ struct Options {
   uint64_t random_seed = 0;
   int64_t largest_seqlen = bench::RandomSpace{}.largest_seqlen;
   int64_t largest_head_dim = bench::RandomSpace{}.largest_head_dim;
+  bool narrow = false;
+  int64_t most_heads = bench::RandomSpace{}.most_heads;
   bool sanitizers = false;
   bool only_run = false;
   bool backward = false;
+  bool paged = false;
   std::string out;
 };
 
@@ -53,12 +56,25 @@ Status check(const Options& options) {
   if (options.largest_head_dim < 1) {
     return invalid("--largest-head-dim: is {}, wanted 1 or more", options.largest_head_dim);
   }
+  if (options.most_heads < 0) {
+    return invalid("--most-heads: is {}, wanted 0 or more", options.most_heads);
+  }
+  if (options.most_heads > 0 && options.choice.batch_invariant) {
+    return invalid("--most-heads: is {}, wanted it only without --batch-invariant",
+                   options.most_heads);
+  }
   if (options.backward && options.shapes.find("scores") != std::string::npos &&
       options.shapes != Options{}.shapes) {
     return invalid("--shapes: is '{}', wanted no scores with --backward", options.shapes);
   }
   if (options.backward && options.choice.batch_invariant) {
     return invalid("--batch-invariant: is given, wanted it only without --backward");
+  }
+  if (options.narrow && (options.choice.kernel.empty() || options.choice.batch_invariant)) {
+    return invalid("--narrow: is given, wanted it only with --kernel, without --batch-invariant");
+  }
+  if (options.paged && (options.backward || options.choice.batch_invariant)) {
+    return invalid("--paged: is given, wanted it without --backward and --batch-invariant");
   }
   if (!options.backward && options.choice.any_order) {
     return invalid("--any-order: is given, wanted it only with --backward");
@@ -71,7 +87,10 @@ bench::RandomTrials random_part(const Options& options) {
       .problems = options.random, .first_seed = options.random_seed, .space = {}};
   random.space.largest_seqlen = options.largest_seqlen;
   random.space.largest_head_dim = options.largest_head_dim;
+  random.space.most_heads = options.most_heads;
+  random.space.caches = options.paged;
   random.backward = options.backward;
+  random.narrow = options.narrow;
   return random;
 }
 
@@ -81,12 +100,15 @@ Result<Json> run_sanitizers(const Options& options, const std::string& kernel,
                             const PlanOptions& plan) {
   std::vector<std::string> arguments = {"verify", "--only-run"};
   if (options.backward) arguments.emplace_back("--backward");
+  if (options.paged) arguments.emplace_back("--paged");
   if (options.choice.any_order) arguments.emplace_back("--any-order");
+  if (options.narrow) arguments.emplace_back("--narrow");
   for (const auto& [name, value] :
        {std::pair<std::string, std::string>{"--random", std::to_string(kSanitized)},
         {"--random-seed", std::to_string(options.random_seed)},
         {"--largest-seqlen", std::to_string(options.largest_seqlen)},
         {"--largest-head-dim", std::to_string(options.largest_head_dim)},
+        {"--most-heads", std::to_string(options.most_heads)},
         {"--kernel", kernel},
         {"--device", bench::to_text(plan.device)}}) {
     arguments.insert(arguments.end(), {name, value});
@@ -272,6 +294,7 @@ Command verify_command() {
           "  flashcore verify --shapes small,mission --dtypes f32,f16,bf16\n"
           "  flashcore verify --shapes none --random 1000 --random-seed 42\n"
           "  flashcore verify --backward --shapes none --random 1000\n"
+          "  flashcore verify --backward --kernel backward_sm90 --narrow --random 5000\n"
           "  flashcore verify --device cuda --kernel forward_sm90_throughput --sanitizers --out "
           "gates.json",
       .declare =
@@ -292,6 +315,14 @@ Command verify_command() {
                        "Longest sequence of the random problems");
             set.number("--largest-head-dim", options->largest_head_dim,
                        "Largest head dimension of the random problems");
+            set.flag("--narrow", options->narrow,
+                     "Draw what --kernel refuses anew with fewer features, until it takes it");
+            set.number("--most-heads", options->most_heads,
+                       "Most heads of queries of a random problem, in all batch entries together; "
+                       "0: no limit");
+            set.flag(
+                "--paged", options->paged,
+                "Random problems have caches: pages, padding on the left, fp8 under a wider Q");
             set.flag("--backward", options->backward, "Of the backward pass: gradients");
             set.flag("--any-order", options->choice.any_order,
                      "Of gradients: sums may be added in any order, so bits may differ");

@@ -18,11 +18,13 @@
 namespace flashcore::bench {
 namespace {
 
-std::string repeat(uint64_t seed, const std::string& kernel, const RandomSpace& space,
-                   const PlanOptions& plan, bool backward) {
+std::string repeat(uint64_t seed, const std::string& kernel, const RandomTrials& asked,
+                   const PlanOptions& plan) {
   constexpr RandomSpace kUsual;
+  const RandomSpace& space = asked.space;
   std::string line = fmt::format("flashcore verify{} --shapes none --random 1 --random-seed {}",
-                                 backward ? " --backward" : "", seed);
+                                 asked.backward ? " --backward" : "", seed);
+  if (asked.narrow) line += " --narrow";
   // In company the choice is part of what is verified.
   if (!plan.batch_invariant || !plan.kernel.empty()) line += " --kernel " + kernel;
   if (space.largest_seqlen != kUsual.largest_seqlen) {
@@ -31,6 +33,10 @@ std::string repeat(uint64_t seed, const std::string& kernel, const RandomSpace& 
   if (space.largest_head_dim != kUsual.largest_head_dim) {
     line += fmt::format(" --largest-head-dim {}", space.largest_head_dim);
   }
+  if (space.most_heads != kUsual.most_heads) {
+    line += fmt::format(" --most-heads {}", space.most_heads);
+  }
+  if (space.caches) line += " --paged";
   if (plan.batch_invariant) line += " --batch-invariant";
   if (!plan.deterministic) line += " --any-order";
   return line + repeat_device(plan.device);
@@ -70,6 +76,33 @@ Status judge_company(Trial trial, const RandomSpace& space, const PlanOptions& p
   return {};
 }
 
+Result<std::vector<KernelVerdict>> asked_kernels(const RandomBackward& draw, const Tested& tested) {
+  return kernels_under_test(draw.problem(), draw.gradients(), tested.plan, true, tested.kernels);
+}
+Result<std::vector<KernelVerdict>> asked_kernels(const RandomDraw& draw, const Tested& tested) {
+  return kernels_under_test(draw.problem(), tested.plan, true, tested.kernels);
+}
+
+// The problem of a seed. Asked to be narrow: from the widest space in which some kernel under test
+// computes it; where the narrowest has none for this seed, by others made of it.
+template <class Draw>
+Draw drawn(uint64_t seed, const RandomTrials& asked, const Tested& tested) {
+  constexpr int kAttempts = 20;
+  constexpr uint64_t kApart = 0x9E3779B97F4A7C15;
+  const int last = asked.narrow ? kAttempts - 1 : 0;
+  for (int attempt = 0;; ++attempt) {
+    const int narrowing = std::min(attempt, kNarrowings);
+    Draw draw(seed ^ (kApart * static_cast<uint64_t>(attempt - narrowing)),
+              narrowed(asked.space, narrowing));
+    if (attempt == last) return draw;
+    const Result<std::vector<KernelVerdict>> kernels = asked_kernels(draw, tested);
+    if (!kernels.ok()) return draw;  // whoever judges it says why
+    for (const KernelVerdict& kernel : *kernels) {
+      if (kernel.refusal.empty()) return draw;
+    }
+  }
+}
+
 }  // namespace
 
 Status judge_random(const RandomTrials& asked, const Tested& tested, Findings& found) {
@@ -83,10 +116,10 @@ Status judge_random(const RandomTrials& asked, const Tested& tested, Findings& f
   const auto judge_one = [&](int64_t n) {
     const uint64_t seed = asked.first_seed + static_cast<uint64_t>(n);
     const auto repeated = [&](const std::string& kernel) {
-      return repeat(seed, kernel, asked.space, tested.plan, asked.backward);
+      return repeat(seed, kernel, asked, tested.plan);
     };
     if (asked.backward) {
-      const RandomBackward draw(seed, asked.space);
+      const auto draw = drawn<RandomBackward>(seed, asked, tested);
       return judge_trial({.seed = seed,
                           .name = name(n),
                           .problem = draw.problem(),
@@ -101,7 +134,7 @@ Status judge_random(const RandomTrials& asked, const Tested& tested, Findings& f
     trial.name = name(n);
     trial.repeat = repeated;
     if (one.plan.batch_invariant) return judge_company(trial, asked.space, one.plan, found);
-    const RandomDraw draw(seed, asked.space);
+    const auto draw = drawn<RandomDraw>(seed, asked, tested);
     trial.problem = draw.problem();
     trial.fill = [&] { return draw.fill(); };
     trial.reference = [&](HostProblem& host) { return compute_reference(host, one.plan.threads); };
@@ -115,12 +148,16 @@ nlohmann::ordered_json random_json(const RandomTrials& asked, const Findings& fo
   nlohmann::ordered_json failures = failures_json(found);
   size_t n = 0;
   for (const Failure& failure : found.failures()) failures[n++]["seed"] = failure.seed;
-  return {{"problems", asked.problems},
-          {"first_seed", asked.first_seed},
-          {"largest_seqlen", asked.space.largest_seqlen},
-          {"largest_head_dim", asked.space.largest_head_dim},
-          {"kernels", tallies_json(found)},
-          {"failures", failures}};
+  nlohmann::ordered_json json = {{"problems", asked.problems},
+                                 {"first_seed", asked.first_seed},
+                                 {"largest_seqlen", asked.space.largest_seqlen},
+                                 {"largest_head_dim", asked.space.largest_head_dim},
+                                 {"narrow", asked.narrow}};
+  if (asked.space.caches) json["paged"] = true;
+  if (asked.space.most_heads > 0) json["most_heads"] = asked.space.most_heads;
+  json["kernels"] = tallies_json(found);
+  json["failures"] = failures;
+  return json;
 }
 
 namespace {
@@ -158,16 +195,16 @@ Status run_random_marked(const RandomTrials& asked, const Tested& tested) {
   };
   for (int64_t n = 0; n < kDrawnForOne * asked.problems && !enough(); ++n, ++seed) {
     if (asked.backward) {
-      const RandomBackward draw(seed, asked.space);
+      const auto draw = drawn<RandomBackward>(seed, asked, tested);
       FLASHCORE_RETURN_IF_ERROR(run_each_marked(
-          kernels_under_test(draw.problem(), draw.gradients(), tested.plan, true, tested.kernels),
-          [&] { return draw.fill(tested.plan.threads); }, tested.plan, asked.problems, ran));
+          asked_kernels(draw, tested), [&] { return draw.fill(tested.plan.threads); }, tested.plan,
+          asked.problems, ran));
       continue;
     }
-    const RandomDraw draw(seed, asked.space);
+    const auto draw = drawn<RandomDraw>(seed, asked, tested);
     FLASHCORE_RETURN_IF_ERROR(run_each_marked(
-        kernels_under_test(draw.problem(), tested.plan, true, tested.kernels),
-        [&] { return Result<HostProblem>(draw.fill()); }, tested.plan, asked.problems, ran));
+        asked_kernels(draw, tested), [&] { return Result<HostProblem>(draw.fill()); }, tested.plan,
+        asked.problems, ran));
   }
   return {};
 }

@@ -15,6 +15,9 @@ struct RandomTrials {
   uint64_t first_seed = 0;
   RandomSpace space;
   bool backward = false;  // of the backward pass
+  // What the kernel that was asked for refuses is drawn from narrower spaces (narrowed), until it
+  // computes it.
+  bool narrow = false;
 };
 
 // Judges the kernels on every problem. With PlanOptions::batch_invariant each problem is one entry
@@ -22,7 +25,7 @@ struct RandomTrials {
 // On a GPU the problems are shared out among the CPU's threads, which compute the references.
 Status judge_random(const RandomTrials& asked, const Tested& tested, Findings& found);
 
-// {"problems", "first_seed", "largest_seqlen", "largest_head_dim",
+// {"problems", "first_seed", "largest_seqlen", "largest_head_dim", "narrow",
 //  "kernels": [{"kernel", "passed", "failed", "refused", ...errors}],
 //  "failures": [{"name", "kernel", "failure", "problem", "repeat", "seed"}]}
 nlohmann::ordered_json random_json(const RandomTrials& asked, const Findings& found);

@@ -40,18 +40,24 @@ struct BulkStore {
   uint32_t from = 0;
   TensorCoordinates at{};
   Site site;
-  bool done = false;
+  bool has_read = false, has_written = false;
+  std::vector<unsigned char> data;  // what it has read
   void* row = nullptr;
   uint32_t bytes = 0;
   bool adds = false;  // numbers of fp32 to those that are there
 };
 
+// Stores are two steps, each with an agent whose epoch n means that n groups have made it: the shared
+// memory has been read, the global memory has been written.
 struct StoreGroups {
-  Agent agent = 0;  // epoch n: n groups have read their shared memory
-  Epoch complete = 0;
-  std::vector<std::shared_ptr<BulkStore>> open;
-  std::vector<std::vector<std::shared_ptr<BulkStore>>> committed;
+  using Group = std::vector<std::shared_ptr<BulkStore>>;
 
+  Agent reader = 0, writer = 0;  // 0: there was no store
+  Epoch begun = 0, read = 0, written = 0;
+  Group open;
+  std::vector<Group> committed;  // the oldest first
+  std::vector<Group> unwritten;  // those that have read, as far as anybody has waited
+  // Whether all that was begun has read.
   bool empty() const { return open.empty() && committed.empty(); }
 };
 

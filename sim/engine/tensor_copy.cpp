@@ -137,25 +137,67 @@ void check_row(const Block& block, const void* global, uint32_t shared, uint32_t
   check_range(block, shared, bytes, kPieceBytes, "bulk copy", site);
 }
 
-void finish_store(BulkStore& store) {
-  if (store.done) return;
-  store.done = true;
-  if (store.row != nullptr && !store.adds) {
-    std::memcpy(store.row, byte_at(*store.block, store.from), store.bytes);
-    return;
-  }
+// Calls each(shared address, global address) for what a store moves, in pieces of 16 bytes.
+template <class Each>
+void for_each_moved(const BulkStore& store, Each each) {
   if (store.row != nullptr) {
-    for (uint32_t offset = 0; offset < store.bytes; offset += sizeof(float)) {
-      float x;
-      std::memcpy(&x, byte_at(*store.block, store.from + offset), sizeof x);
-      static_cast<float*>(store.row)[offset / sizeof x] += x;
-    }
+    for_each_row_piece(store.from, store.bytes, [&](uint32_t piece, uint32_t offset) {
+      each(piece, static_cast<unsigned char*>(store.row) + offset);
+    });
     return;
   }
   for_each_piece(store.map, store.from, store.at, [&](const BoxPiece& piece) {
-    if (piece.global == nullptr) return;
-    std::memcpy(piece.global, byte_at(*store.block, piece.shared), piece.stored());
+    if (piece.global != nullptr) each(piece.shared, piece.global);
   });
+}
+
+void read_source(BulkStore& store) {
+  store.has_read = true;
+  for_each_moved(store, [&](uint32_t from, unsigned char*) {
+    const unsigned char* const data = byte_at(*store.block, from);
+    store.data.insert(store.data.end(), data, data + kPieceBytes);
+  });
+}
+
+void write_target(BulkStore& store) {
+  if (store.has_written) return;
+  store.has_written = true;
+  const unsigned char* from = store.data.data();
+  for_each_moved(store, [&](uint32_t, unsigned char* to) {
+    if (store.adds) {
+      std::array<float, kPieceBytes / sizeof(float)> x, sum;
+      std::memcpy(x.data(), from, kPieceBytes);
+      std::memcpy(sum.data(), to, kPieceBytes);
+      for (size_t i = 0; i < x.size(); ++i) sum[i] += x[i];
+      std::memcpy(to, sum.data(), kPieceBytes);
+    } else {
+      std::memcpy(to, from, kPieceBytes);
+    }
+    from += kPieceBytes;
+  });
+}
+
+// What the store of the group that is open does to global memory: it is done by its own agent.
+GlobalMemoryUse by_store(const void* global, size_t bytes, Use use) {
+  StoreGroups& stores = self().stores;
+  if (stores.writer == 0) {
+    stores.reader = new_agent(*self().block->cluster);
+    stores.writer = new_agent(*self().block->cluster);
+  }
+  return {global, bytes, use, stores.writer, stores.begun + 1};
+}
+
+// It has read now; it writes later.
+void read_now(const std::shared_ptr<BulkStore>& store) {
+  if (store->has_read) return;
+  read_source(*store);
+  add_completion(*store->block->cluster, [store] { write_target(*store); });
+}
+
+void begin_store(const std::shared_ptr<BulkStore>& store) {
+  self().stores.open.push_back(store);
+  // Late stores read in the wait.
+  if (policy().completion != Completion::late) add_completion([store] { read_now(store); });
 }
 
 }  // namespace
@@ -184,42 +226,56 @@ void store_box(const void* map_address, uint32_t shared, const TensorCoordinates
   check_box(*thread.block, map, shared, site);
   for_each_piece(map, shared, at, [&](const BoxPiece& piece) {
     on_global_write(check_global(piece.global, piece.stored(), 1, "tensor copy", site),
-                    {piece.global, piece.stored()}, site);
+                    by_store(piece.global, piece.stored(), Use::plain), site);
     begin_async_read(thread, *thread.block, piece.shared, site);
   });
-  const auto store =
-      std::make_shared<BulkStore>(BulkStore{thread.block, map, shared, at, site, false});
-  thread.stores.open.push_back(store);
-  // Late stores read in the wait.
-  if (policy().completion != Completion::late) add_completion([store] { finish_store(*store); });
+  const auto store = std::make_shared<BulkStore>();
+  store->block = thread.block, store->map = map, store->from = shared, store->at = at;
+  store->site = site;
+  begin_store(store);
 }
 
 void commit_stores() {
   StoreGroups& stores = self().stores;
   stores.committed.push_back(std::move(stores.open));
   stores.open.clear();
+  ++stores.begun;
 }
 
 void wait_stores_read(size_t pending_groups) {
   Thread& thread = self();
   StoreGroups& stores = thread.stores;
-  if (stores.agent == 0) stores.agent = new_agent(*thread.block->cluster);
-  take_groups(stores.committed, pending_groups, [&](const auto& group) {
-    ++stores.complete;
+  if (stores.reader == 0) return;
+  take_groups(stores.committed, pending_groups, [&](const StoreGroups::Group& group) {
+    ++stores.read;
     for (const auto& store : group) {
-      finish_store(*store);
+      read_now(store);
+      const auto end_read = [&](uint32_t piece) {
+        end_async_read(*store->block, piece, stores.reader, stores.read, store->site);
+      };
       if (store->row != nullptr) {
-        for_each_row_piece(store->from, store->bytes, [&](uint32_t piece, uint32_t) {
-          end_async_read(*store->block, piece, stores.agent, stores.complete, store->site);
-        });
-        continue;
+        for_each_row_piece(store->from, store->bytes, [&](uint32_t at, uint32_t) { end_read(at); });
+      } else {
+        for_each_piece(store->map, store->from, store->at,
+                       [&](const BoxPiece& piece) { end_read(piece.shared); });
       }
-      for_each_piece(store->map, store->from, store->at, [&](const BoxPiece& piece) {
-        end_async_read(*store->block, piece.shared, stores.agent, stores.complete, store->site);
-      });
     }
+    stores.unwritten.push_back(group);
   });
-  thread.seen = join(thread.seen, stores.agent, stores.complete);
+  thread.seen = join(thread.seen, stores.reader, stores.read);
+}
+
+void wait_stores_written(size_t pending_groups) {
+  wait_stores_read(pending_groups);
+  Thread& thread = self();
+  StoreGroups& stores = thread.stores;
+  if (stores.writer == 0) return;
+  const size_t unread = std::min(stores.committed.size(), pending_groups);
+  take_groups(stores.unwritten, pending_groups - unread, [&](const StoreGroups::Group& group) {
+    ++stores.written;
+    for (const auto& store : group) write_target(*store);
+  });
+  thread.seen = join(thread.seen, stores.writer, stores.written);
 }
 
 void load_bytes(uint32_t shared, const void* global, uint32_t bytes, uint32_t mbarrier, Site site) {
@@ -255,15 +311,14 @@ void store_row(void* global, uint32_t shared, uint32_t bytes, bool adds, Site si
   Thread& thread = self();
   check_row(*thread.block, global, shared, bytes, site);
   on_global_write(check_global(global, bytes, kPieceBytes, adds ? "bulk sum" : "bulk store", site),
-                  {global, bytes, adds ? Use::atomic : Use::plain}, site);
+                  by_store(global, bytes, adds ? Use::atomic : Use::plain), site);
   for_each_row_piece(shared, bytes, [&](uint32_t piece, uint32_t) {
     begin_async_read(thread, *thread.block, piece, site);
   });
   const auto store = std::make_shared<BulkStore>();
   store->block = thread.block, store->from = shared, store->site = site;
   store->row = global, store->bytes = bytes, store->adds = adds;
-  thread.stores.open.push_back(store);
-  if (policy().completion != Completion::late) add_completion([store] { finish_store(*store); });
+  begin_store(store);
 }
 
 }  // namespace

@@ -20,9 +20,9 @@ void load_box(uint32_t shared, const void* map, uint32_t mbarrier, uint32_t bloc
 
 void store_box(const void* map, uint32_t shared, const TensorCoordinates& at, Site site);
 void commit_stores();
-// Until at most so many groups have yet to read their shared memory. (That they have written is
-// more, but what they write here is there as soon as they have read.)
+// Until at most so many groups have yet to read their shared memory, or to write what they have read.
 void wait_stores_read(size_t pending_groups);
+void wait_stores_written(size_t pending_groups);
 
 // `bytes` in a row, a multiple of 16 at one, to shared memory, counted at an mbarrier.
 void load_bytes(uint32_t shared, const void* global, uint32_t bytes, uint32_t mbarrier, Site site);

@@ -20,12 +20,15 @@ endif()
 set_target_properties(flashcore_cuda PROPERTIES RULE_LAUNCH_COMPILE
   "${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tools/compile_cuda.py ${report_mode} <OBJECT>.ptxas.txt --")
 
-# flashcore_cuda_sources(FAMILY [EXCEPT 90a] SOURCES a.cu ...): the files of a family. Where it has no
-# target, they are compiled for the first that is built, and never run.
+# flashcore_cuda_sources(FAMILY [EXCEPT 90a | ONLY 90a] SOURCES a.cu ...): the files of a family. Where it
+# has no target, they are compiled for the first that is built, and never run.
 function(flashcore_cuda_sources family)
-  cmake_parse_arguments(PARSE_ARGV 1 ARG "" "EXCEPT" "SOURCES")
+  cmake_parse_arguments(PARSE_ARGV 1 ARG "" "EXCEPT;ONLY" "SOURCES")
   set(targets ${${family}_targets})
   list(REMOVE_ITEM targets "${ARG_EXCEPT}")
+  if(ARG_ONLY)
+    list(FILTER targets INCLUDE REGEX "^${ARG_ONLY}$")
+  endif()
   if(NOT targets)
     list(GET FLASHCORE_CUDA_TARGETS 0 targets)
     string(REPLACE "+ptx" "" targets ${targets})

@@ -7,6 +7,7 @@
 
 #include "cuda/backward_sm80/general/plan.hpp"
 #include "cuda/backward_sm90/throughput/plan.hpp"
+#include "cuda/backward_sm90/wide/plan.hpp"
 #include "cuda/forward_sm80/latency/plan.hpp"
 #include "cuda/forward_sm80/throughput/plan.hpp"
 #include "cuda/forward_sm90/latency/plan.hpp"
@@ -101,6 +102,7 @@ std::vector<Kernel> cuda_kernels() {
   const Kernel any_backward = cuda::backward_sm80::general::kernel();
   table.push_back(
       backward_for_any_pointers(cuda::backward_sm90::throughput::kernel(), any_backward));
+  table.push_back(backward_for_any_pointers(cuda::backward_sm90::wide::kernel(), any_backward));
   table.push_back(any_backward);
   for (Kernel& kernel : cuda::ladder::kernels()) table.push_back(std::move(kernel));
   for (Kernel& kernel : table) {

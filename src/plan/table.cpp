@@ -41,6 +41,7 @@ Kernel cpu_simd() {
           .device = DeviceKind::cpu,
           .automatic = true,
           .reads_dropout_state = true,
+          .reads_caches = true,
           .refuses = [](const ForwardProblem& p,
                         const PlanContext& context) { return cpu::forward_refuses(p, context); },
           .plan = [](const ForwardProblem& p, const PlanContext& context) -> Result<PlannedKernel> {
@@ -59,6 +60,7 @@ Kernel reference() {
           .device = DeviceKind::cpu,
           .automatic = true,
           .reads_dropout_state = true,
+          .reads_caches = true,
           .refuses = [](const ForwardProblem&, const PlanContext&) { return std::string(); },
           .plan =
               [](const ForwardProblem& p, const PlanContext& context) {
@@ -73,6 +75,7 @@ Kernel naive() {
           .device = DeviceKind::cpu,
           .automatic = false,
           .reads_dropout_state = true,
+          .reads_caches = true,
           .refuses = [](const ForwardProblem& p, const PlanContext&) -> std::string {
             if (p.dtype == DType::f16 || p.dtype == DType::bf16) return {};
             return fmt::format(

@@ -26,6 +26,7 @@
 #include "cuda/backward_sm80/general/launch.hpp"
 #include "cuda/backward_sm90/throughput/config.hpp"
 #include "cuda/backward_sm90/throughput/launch.hpp"
+#include "cuda/backward_sm90/wide/launch.hpp"
 #include "cuda/forward_sm80/latency/config.hpp"
 #include "cuda/forward_sm80/latency/launch.hpp"
 #include "cuda/forward_sm90/latency/config.hpp"
@@ -85,6 +86,12 @@ std::vector<Problem> problems() {
         problem.softcap = softcap;
         all.push_back(problem);
       }
+      Problem problem;
+      problem.q = problem.k = TensorDesc::contiguous(dtype, {1, 8, 512, head_dim_qk});
+      problem.v = problem.o = TensorDesc::contiguous(dtype, {1, 8, 512, head_dim_v});
+      problem.dropout_p = 0.1F;
+      problem.dropout_state = TensorDesc::contiguous(DType::i64, {2});
+      all.push_back(problem);
     }
   }
   for (const DType dtype : {DType::f16, DType::bf16, DType::f32}) {  // without keys
@@ -152,6 +159,7 @@ Arguments arguments(size_t offset = 0) {
   args.q = args.k = args.v = memory + offset;
   args.o = args.lse = memory + offset;
   args.q_scale = args.k_scale = args.v_scale = reinterpret_cast<const float*>(memory);
+  args.dropout_state = reinterpret_cast<const int64_t*>(memory);
   return args;
 }
 
@@ -297,7 +305,7 @@ Status check_backward_instances() {
           const bool of_bias = output == Output::d_bias;
           const bool apart = output == Output::dk || output == Output::dv;
           const bool is_compiled = (type == ElementType::f32) == fp32 &&
-                                   (features == Features::all || (!fp32 && !of_bias)) &&
+                                   (features == Features::all || (!fp32 && !of_bias && !both)) &&
                                    !(output == Output::dk_dv && !both) && !(apart && both);
           if (!is_compiled) continue;
           const auto& entry = general::find_instance({type, config, output, features});
@@ -348,8 +356,8 @@ Status check_hopper_backward_instances() {
         const auto& entry =
             hopper::find_instance({static_cast<hopper::InputType>(type), config, in_turn});
         const std::string wanted =
-            fmt::format("::gradient_kernel<{}, flashcore::cuda::backward_sm90::throughput::{}, {}>",
-                        config, elements[type], in_turn);
+            fmt::format("::gradient_kernel<{}, flashcore::cuda::backward_sm90::{}, {}>", config,
+                        elements[type], in_turn);
         FLASHCORE_RETURN_IF_ERROR(expect_instance(wanted, [&] {
           const cudaError_t error = entry.prepare();
           hopper::Params params{};
@@ -359,6 +367,17 @@ Status check_hopper_backward_instances() {
         }));
       }
     }
+    namespace wide = cuda::backward_sm90::wide;
+    const auto& entry = wide::find_instance({static_cast<wide::InputType>(type)});
+    const std::string wanted =
+        fmt::format("::wide_gradient_kernel<flashcore::cuda::backward_sm90::{}>", elements[type]);
+    FLASHCORE_RETURN_IF_ERROR(expect_instance(wanted, [&] {
+      const cudaError_t error = entry.prepare();
+      wide::Params params{};
+      params.query_order = params.key_order = {
+          .batch_heads = 1, .q_tiles = 1, .section_heads = 1, .longest_first = false};
+      return error != cudaSuccess ? error : entry.launch({}, params, nullptr);
+    }));
   }
   return {};
 }

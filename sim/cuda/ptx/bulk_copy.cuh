@@ -21,7 +21,7 @@ inline void bulk_add_f32(float* global, uint32_t shared, uint32_t bytes,
 }
 template <int kPending>
 void bulk_wait() {
-  sim::wait_stores_read(kPending);
+  sim::wait_stores_written(kPending);
 }
 
 }  // namespace flashcore::cuda::ptx

@@ -12,4 +12,9 @@ inline void store_shared_x4(uint32_t address, const float (&x)[4],
   sim::store_shared(address, x, sizeof x, site);
 }
 
+inline void store_shared_x4(uint32_t address, const uint32_t (&x)[4],
+                            sim::Site site = sim::Site::here()) {
+  sim::store_shared(address, x, sizeof x, site);
+}
+
 }  // namespace flashcore::cuda::ptx

@@ -26,9 +26,10 @@ inline void wait_for_turn(const uint32_t* counter, uint32_t turn,
   while (sim::load_acquire(counter, site) != turn) {
   }
 }
-inline void count_turn(uint32_t* counter, sim::Site site = sim::Site::here()) {
+template <class T>
+void count_turn(T* counter, sim::Site site = sim::Site::here()) {
   sim::fence_global();
-  atomicAdd(counter, 1U, site);
+  atomicAdd(counter, T{1}, site);
 }
 inline void fence_gpu() { sim::fence_global(); }
 

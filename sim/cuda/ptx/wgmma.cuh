@@ -21,21 +21,25 @@ void warpgroup_wait(sim::Site site = sim::Site::here()) {
 template <int kCount>
 void warpgroup_pin(float (&)[kCount][4]) {}
 
-template <Accumulate kAccumulate, Major kMajorB>
+template <Accumulate kAccumulate, Major kMajorB, Major kMajorA = Major::k>
 constexpr sim::ProductOptions product_options(sim::ElementType type, int columns) {
-  return {type, columns, kAccumulate == Accumulate::overwrite, kMajorB == Major::mn};
+  return {.type = type,
+          .columns = columns,
+          .overwrite = kAccumulate == Accumulate::overwrite,
+          .b_is_mn_major = kMajorB == Major::mn,
+          .a_is_mn_major = kMajorA == Major::mn};
 }
 
 // Of the widths that src/cuda/ptx has.
 template <int kCount>
 inline constexpr bool kIsWidth = kCount == 8 || kCount == 12 || kCount == 16;
 
-template <Accumulate kAccumulate, Major kMajorB, int kCount>
+template <Accumulate kAccumulate, Major kMajorB, Major kMajorA = Major::k, int kCount>
 requires kIsWidth<kCount>
 void wgmma_ss_f16(float (&d)[kCount][4], uint64_t a, uint64_t b,
                   sim::Site site = sim::Site::here()) {
   constexpr auto kOptions =
-      product_options<kAccumulate, kMajorB>(sim::ElementType::f16, 8 * kCount);
+      product_options<kAccumulate, kMajorB, kMajorA>(sim::ElementType::f16, 8 * kCount);
   sim::issue_product(d[0], nullptr, a, b, kOptions, site);
 }
 template <Accumulate kAccumulate, Major kMajorB, int kCount>
@@ -46,12 +50,12 @@ void wgmma_rs_f16(float (&d)[kCount][4], const uint32_t (&a)[4], uint64_t b,
       product_options<kAccumulate, kMajorB>(sim::ElementType::f16, 8 * kCount);
   sim::issue_product(d[0], a, 0, b, kOptions, site);
 }
-template <Accumulate kAccumulate, Major kMajorB, int kCount>
+template <Accumulate kAccumulate, Major kMajorB, Major kMajorA = Major::k, int kCount>
 requires kIsWidth<kCount>
 void wgmma_ss_bf16(float (&d)[kCount][4], uint64_t a, uint64_t b,
                    sim::Site site = sim::Site::here()) {
   constexpr auto kOptions =
-      product_options<kAccumulate, kMajorB>(sim::ElementType::bf16, 8 * kCount);
+      product_options<kAccumulate, kMajorB, kMajorA>(sim::ElementType::bf16, 8 * kCount);
   sim::issue_product(d[0], nullptr, a, b, kOptions, site);
 }
 template <Accumulate kAccumulate, Major kMajorB, int kCount>

@@ -13,4 +13,11 @@ __device__ __forceinline__ void store_shared_x4(uint32_t address, const float (&
                : "memory");
 }
 
+// PTX ISA: st.shared.v4.b32.
+__device__ __forceinline__ void store_shared_x4(uint32_t address, const uint32_t (&x)[4]) {
+  asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(x[0]), "r"(x[1]),
+               "r"(x[2]), "r"(x[3])
+               : "memory");
+}
+
 }  // namespace flashcore::cuda::ptx

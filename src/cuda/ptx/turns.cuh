@@ -1,4 +1,4 @@
-// Sums in memory that blocks add to, and counters that say whose turn it is. Each loop is one asm
+// Sums in memory that blocks add to, and counters that say whose turn it is. The loop is one asm
 // block: one that the compiler sees makes it serialise the wgmma in flight.
 #pragma once
 
@@ -7,15 +7,17 @@
 namespace flashcore::cuda::ptx {
 
 // sums[i] += x[i] for four numbers at a multiple of 16 bytes, each by itself.
-// PTX ISA: red.global.add.v4.f32, sm_90.
+// PTX ISA: red.global.add.v4.f32, sm_90; red.global.add.f32 before.
 __device__ __forceinline__ void add_f32x4(float* sums, const float (&x)[4]) {
 #if __CUDA_ARCH__ >= 900
   asm volatile("red.global.add.v4.f32 [%0], {%1,%2,%3,%4};" ::"l"(sums), "f"(x[0]), "f"(x[1]),
                "f"(x[2]), "f"(x[3])
                : "memory");
 #else
-  static_cast<void>(sums), static_cast<void>(x);
-  __trap();
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    asm volatile("red.global.add.f32 [%0], %1;" ::"l"(sums + i), "f"(x[i]) : "memory");
+  }
 #endif
 }
 
@@ -58,9 +60,12 @@ __device__ __forceinline__ void wait_for_turn(const uint32_t* counter, uint32_t 
 }
 
 // *counter += 1, after all that this thread did and saw.
-// PTX ISA: red.release.gpu.global.add.u32, sm_70.
+// PTX ISA: red.release.gpu.global.add.u32 and .u64, sm_70.
 __device__ __forceinline__ void count_turn(uint32_t* counter) {
   asm volatile("red.release.gpu.global.add.u32 [%0], 1;" ::"l"(counter) : "memory");
+}
+__device__ __forceinline__ void count_turn(unsigned long long* counter) {
+  asm volatile("red.release.gpu.global.add.u64 [%0], 1;" ::"l"(counter) : "memory");
 }
 
 // Orders what this thread did before what it does next, for the whole GPU.

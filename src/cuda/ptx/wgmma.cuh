@@ -53,21 +53,22 @@ __device__ __forceinline__ void warpgroup_pin(float (&d)[kCount][4]) {
 }
 
 // PTX ISA: wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16, sm_90a; A in shared memory.
-template <Accumulate kAccumulate, Major kMajorB>
+template <Accumulate kAccumulate, Major kMajorB, Major kMajorA = Major::k>
 __device__ __forceinline__ void wgmma_ss_f16(float (&d)[8][4], uint64_t a, uint64_t b) {
   asm volatile(
       "{\n.reg .pred p;\nsetp.ne.b32 p, %34, 0;\n"
       "wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 "
       "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,"
       "%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31}, "
-      "%32, %33, p, 1, 1, 0, %35;\n}"
+      "%32, %33, p, 1, 1, %36, %35;\n}"
       : "+f"(d[0][0]), "+f"(d[0][1]), "+f"(d[0][2]), "+f"(d[0][3]), "+f"(d[1][0]), "+f"(d[1][1]),
         "+f"(d[1][2]), "+f"(d[1][3]), "+f"(d[2][0]), "+f"(d[2][1]), "+f"(d[2][2]), "+f"(d[2][3]),
         "+f"(d[3][0]), "+f"(d[3][1]), "+f"(d[3][2]), "+f"(d[3][3]), "+f"(d[4][0]), "+f"(d[4][1]),
         "+f"(d[4][2]), "+f"(d[4][3]), "+f"(d[5][0]), "+f"(d[5][1]), "+f"(d[5][2]), "+f"(d[5][3]),
         "+f"(d[6][0]), "+f"(d[6][1]), "+f"(d[6][2]), "+f"(d[6][3]), "+f"(d[7][0]), "+f"(d[7][1]),
         "+f"(d[7][2]), "+f"(d[7][3])
-      : "l"(a), "l"(b), "n"(static_cast<int>(kAccumulate)), "n"(static_cast<int>(kMajorB))
+      : "l"(a), "l"(b), "n"(static_cast<int>(kAccumulate)), "n"(static_cast<int>(kMajorB)),
+        "n"(static_cast<int>(kMajorA))
       : "memory");
 }
 
@@ -92,21 +93,22 @@ __device__ __forceinline__ void wgmma_rs_f16(float (&d)[8][4], const uint32_t (&
 }
 
 // PTX ISA: wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16, sm_90a; A in shared memory.
-template <Accumulate kAccumulate, Major kMajorB>
+template <Accumulate kAccumulate, Major kMajorB, Major kMajorA = Major::k>
 __device__ __forceinline__ void wgmma_ss_bf16(float (&d)[8][4], uint64_t a, uint64_t b) {
   asm volatile(
       "{\n.reg .pred p;\nsetp.ne.b32 p, %34, 0;\n"
       "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 "
       "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,"
       "%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31}, "
-      "%32, %33, p, 1, 1, 0, %35;\n}"
+      "%32, %33, p, 1, 1, %36, %35;\n}"
       : "+f"(d[0][0]), "+f"(d[0][1]), "+f"(d[0][2]), "+f"(d[0][3]), "+f"(d[1][0]), "+f"(d[1][1]),
         "+f"(d[1][2]), "+f"(d[1][3]), "+f"(d[2][0]), "+f"(d[2][1]), "+f"(d[2][2]), "+f"(d[2][3]),
         "+f"(d[3][0]), "+f"(d[3][1]), "+f"(d[3][2]), "+f"(d[3][3]), "+f"(d[4][0]), "+f"(d[4][1]),
         "+f"(d[4][2]), "+f"(d[4][3]), "+f"(d[5][0]), "+f"(d[5][1]), "+f"(d[5][2]), "+f"(d[5][3]),
         "+f"(d[6][0]), "+f"(d[6][1]), "+f"(d[6][2]), "+f"(d[6][3]), "+f"(d[7][0]), "+f"(d[7][1]),
         "+f"(d[7][2]), "+f"(d[7][3])
-      : "l"(a), "l"(b), "n"(static_cast<int>(kAccumulate)), "n"(static_cast<int>(kMajorB))
+      : "l"(a), "l"(b), "n"(static_cast<int>(kAccumulate)), "n"(static_cast<int>(kMajorB)),
+        "n"(static_cast<int>(kMajorA))
       : "memory");
 }
 
@@ -132,7 +134,7 @@ __device__ __forceinline__ void wgmma_rs_bf16(float (&d)[8][4], const uint32_t (
 }
 
 // PTX ISA: wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16, sm_90a; A in shared memory.
-template <Accumulate kAccumulate, Major kMajorB>
+template <Accumulate kAccumulate, Major kMajorB, Major kMajorA = Major::k>
 __device__ __forceinline__ void wgmma_ss_f16(float (&d)[16][4], uint64_t a, uint64_t b) {
   asm volatile(
       "{\n.reg .pred p;\nsetp.ne.b32 p, %66, 0;\n"
@@ -141,7 +143,7 @@ __device__ __forceinline__ void wgmma_ss_f16(float (&d)[16][4], uint64_t a, uint
       "%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31,"
       "%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,"
       "%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63}, "
-      "%64, %65, p, 1, 1, 0, %67;\n}"
+      "%64, %65, p, 1, 1, %68, %67;\n}"
       : "+f"(d[0][0]), "+f"(d[0][1]), "+f"(d[0][2]), "+f"(d[0][3]), "+f"(d[1][0]), "+f"(d[1][1]),
         "+f"(d[1][2]), "+f"(d[1][3]), "+f"(d[2][0]), "+f"(d[2][1]), "+f"(d[2][2]), "+f"(d[2][3]),
         "+f"(d[3][0]), "+f"(d[3][1]), "+f"(d[3][2]), "+f"(d[3][3]), "+f"(d[4][0]), "+f"(d[4][1]),
@@ -154,7 +156,8 @@ __device__ __forceinline__ void wgmma_ss_f16(float (&d)[16][4], uint64_t a, uint
         "+f"(d[13][0]), "+f"(d[13][1]), "+f"(d[13][2]), "+f"(d[13][3]), "+f"(d[14][0]),
         "+f"(d[14][1]), "+f"(d[14][2]), "+f"(d[14][3]), "+f"(d[15][0]), "+f"(d[15][1]),
         "+f"(d[15][2]), "+f"(d[15][3])
-      : "l"(a), "l"(b), "n"(static_cast<int>(kAccumulate)), "n"(static_cast<int>(kMajorB))
+      : "l"(a), "l"(b), "n"(static_cast<int>(kAccumulate)), "n"(static_cast<int>(kMajorB)),
+        "n"(static_cast<int>(kMajorA))
       : "memory");
 }
 
@@ -188,7 +191,7 @@ __device__ __forceinline__ void wgmma_rs_f16(float (&d)[16][4], const uint32_t (
 }
 
 // PTX ISA: wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16, sm_90a; A in shared memory.
-template <Accumulate kAccumulate, Major kMajorB>
+template <Accumulate kAccumulate, Major kMajorB, Major kMajorA = Major::k>
 __device__ __forceinline__ void wgmma_ss_bf16(float (&d)[16][4], uint64_t a, uint64_t b) {
   asm volatile(
       "{\n.reg .pred p;\nsetp.ne.b32 p, %66, 0;\n"
@@ -197,7 +200,7 @@ __device__ __forceinline__ void wgmma_ss_bf16(float (&d)[16][4], uint64_t a, uin
       "%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31,"
       "%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,"
       "%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63}, "
-      "%64, %65, p, 1, 1, 0, %67;\n}"
+      "%64, %65, p, 1, 1, %68, %67;\n}"
       : "+f"(d[0][0]), "+f"(d[0][1]), "+f"(d[0][2]), "+f"(d[0][3]), "+f"(d[1][0]), "+f"(d[1][1]),
         "+f"(d[1][2]), "+f"(d[1][3]), "+f"(d[2][0]), "+f"(d[2][1]), "+f"(d[2][2]), "+f"(d[2][3]),
         "+f"(d[3][0]), "+f"(d[3][1]), "+f"(d[3][2]), "+f"(d[3][3]), "+f"(d[4][0]), "+f"(d[4][1]),
@@ -210,7 +213,8 @@ __device__ __forceinline__ void wgmma_ss_bf16(float (&d)[16][4], uint64_t a, uin
         "+f"(d[13][0]), "+f"(d[13][1]), "+f"(d[13][2]), "+f"(d[13][3]), "+f"(d[14][0]),
         "+f"(d[14][1]), "+f"(d[14][2]), "+f"(d[14][3]), "+f"(d[15][0]), "+f"(d[15][1]),
         "+f"(d[15][2]), "+f"(d[15][3])
-      : "l"(a), "l"(b), "n"(static_cast<int>(kAccumulate)), "n"(static_cast<int>(kMajorB))
+      : "l"(a), "l"(b), "n"(static_cast<int>(kAccumulate)), "n"(static_cast<int>(kMajorB)),
+        "n"(static_cast<int>(kMajorA))
       : "memory");
 }
 

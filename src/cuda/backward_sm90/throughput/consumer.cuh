@@ -12,7 +12,8 @@
 #include <cstdint>
 
 #include "cuda/attention/units.hpp"
-#include "cuda/backward_sm90/throughput/element.cuh"
+#include "cuda/backward_sm90/common/element.cuh"
+#include "cuda/backward_sm90/common/operand.cuh"
 #include "cuda/backward_sm90/throughput/shape.cuh"
 #include "cuda/ptx/bulk_copy.cuh"
 #include "cuda/ptx/exp2.cuh"
@@ -71,19 +72,9 @@ struct Consumer {
     if (lane() == 0) ptx::mbarrier_arrive(shared + barrier);
   }
 
-  // Of an operand at byte `at` of the shared memory; steps from one to the next are 32-bit additions
-  // of constants.
-  struct Operand {
-    uint32_t low;
-    __device__ __forceinline__ uint64_t at(uint32_t offset) const {
-      constexpr auto kHigh = static_cast<uint32_t>(
-          tile::smem_descriptor(0, 0, tile::kEightRowBytes, tile::DescriptorSwizzle::span_128) >>
-          32);
-      return ptx::join_words(low + (offset >> 4), kHigh);
-    }
-  };
+  // Of an operand at byte `at` of the shared memory.
   __device__ __forceinline__ Operand operand(uint32_t at, uint32_t leading_bytes) const {
-    return {ptx::opaque(shared + at) >> 4 | (leading_bytes >> 4) << 16};
+    return {shared + at, leading_bytes};
   }
 
   // a = A B^T with rows `group` of the tile at `left` and queries of the tile at `right`.
@@ -325,7 +316,8 @@ struct Consumer {
       ptx::warpgroup_wait<0>();
       ptx::warpgroup_pin(a);
       ptx::warpgroup_pin(dk);
-      release(S::kQEmpty + 8 * stage);
+      // Each thread for itself: racecheck does not follow an arrival for a warp, and the notes go too.
+      ptx::mbarrier_arrive(shared + S::kQEmpty + 8 * stage);
       pack();
       wait(S::kDsFull, ds_parity);
       wait(S::kOFull + 8 * next, next_parity);

@@ -8,9 +8,9 @@
 
 #include <cuda_runtime_api.h>
 
+#include "cuda/backward_sm90/common/element.cuh"
 #include "cuda/backward_sm90/throughput/adder.cuh"
 #include "cuda/backward_sm90/throughput/consumer.cuh"
-#include "cuda/backward_sm90/throughput/element.cuh"
 #include "cuda/backward_sm90/throughput/producer.cuh"
 #include "cuda/backward_sm90/throughput/shape.cuh"
 #include "cuda/ptx/registers.cuh"
@@ -27,7 +27,7 @@ __device__ __forceinline__ void make_barriers(typename S::Shared& smem) {
   for (int stage = 0; stage < kStages; ++stage) {
     ptx::mbarrier_init(ptx::shared_address(&smem.q_full[stage]), 1);
     ptx::mbarrier_init(ptx::shared_address(&smem.o_full[stage]), 1);
-    ptx::mbarrier_init(ptx::shared_address(&smem.q_empty[stage]), kConsumerWarps);
+    ptx::mbarrier_init(ptx::shared_address(&smem.q_empty[stage]), kConsumers * kWarpgroupThreads);
     ptx::mbarrier_init(ptx::shared_address(&smem.o_empty[stage]), kConsumerWarps);
   }
   for (int group = 0; group < kConsumers && S::kInTurn; ++group) {

@@ -6,11 +6,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <numbers>
 #include <span>
 #include <string>
 #include <string_view>
 
+#include "cuda/backward_sm90/common/row_plan.hpp"
 #include "cuda/backward_sm90/throughput/config.hpp"
 #include "cuda/backward_sm90/throughput/launch.hpp"
 #include "cuda/backward_sm90/throughput/supports.hpp"
@@ -19,7 +19,6 @@
 #include "cuda/host/kernel_targets.hpp"
 #include "cuda/host/pointer_cache.hpp"
 #include "cuda/host/tensor_map.hpp"
-#include "problem/entries.hpp"
 #include "problem/sizes.hpp"
 #include "problem/status.hpp"
 
@@ -32,7 +31,6 @@ constexpr std::string_view kName = "backward_sm90";
 constexpr int64_t kSectionBytes = int64_t{20} << 20, kMostSectionBytes = int64_t{40} << 20;
 // Under a causal mask a section has at least so many heads, in any order and in turn.
 constexpr int64_t kCausalHeads = 4, kCausalHeadsInTurn = 8, kHeadsInTurn = 2;
-constexpr int64_t kWorkspaceAlignment = 256;
 
 using MapCache = host::PointerCache<Maps, 6>;
 
@@ -48,8 +46,6 @@ struct Planned {
   Parts parts;
   int device;
 };
-
-Target target(const RowStrides& stride) { return {nullptr, stride.batch, stride.head, stride.row}; }
 
 // Heads whose tiles of one place follow each other: under a causal mask, so that the last wave is of
 // the shortest tiles, and in turn, since tiles of one head wait for each other; a wave's at most. By
@@ -81,23 +77,10 @@ attention::TileOrder tile_order(const ForwardProblem& p, const Config& config, b
 // Everything but the pointers.
 Params make_params(const BackwardProblem& problem, const Config& config, bool in_turn,
                    int multiprocessors) {
-  const ForwardProblem& p = problem.forward;
   Params params{};
-  host::set_forward_params(params, p);
-  params.d_o = {nullptr, problem.d_o.batch, problem.d_o.head, problem.d_o.row};
-  params.d_lse_batch = problem.d_lse.batch, params.d_lse_head = problem.d_lse.head;
-  params.d_lse_row = problem.d_lse.row;
-  params.dq = target(problem.dq);
-  params.dk = target(problem.dk);
-  params.dv = target(problem.dv);
-  params.order = tile_order(p, config, in_turn, multiprocessors);
+  set_row_params(params, problem, config.block_q);
+  params.order = tile_order(problem.forward, config, in_turn, multiprocessors);
   params.in_turn = in_turn;
-  params.limits = attention::band_limits(p.band.left, p.band.right, common_offset(p),
-                                         static_cast<int>(p.seqlen_kv));
-  params.group = static_cast<int>(p.heads_q / p.heads_kv);
-  params.q_blocks = static_cast<int>((p.seqlen_q + config.block_q - 1) / config.block_q);
-  params.scale_log2 = static_cast<float>(p.softmax_scale * std::numbers::log2e);
-  params.scale = p.softmax_scale;
   return params;
 }
 
@@ -105,31 +88,19 @@ Parts lay_out(const Params& params, const Config& config) {
   const int64_t blocks =
       product_of({params.batch, params.heads_q, static_cast<int64_t>(params.q_blocks)});
   Parts parts{};
-  int64_t end = 0;
-  const auto part = [&](int64_t count) {
-    const int64_t begin = end;
-    const int64_t bytes = product_of({count, static_cast<int64_t>(sizeof(float))});
-    end = sum_of({end, bytes, kWorkspaceAlignment - 1});
-    if (end != kTooLarge) end = end / kWorkspaceAlignment * kWorkspaceAlignment;
-    return begin;
-  };
-  parts.sums = part(product_of({blocks, config.block_sums()}));
-  parts.notes = part(product_of({blocks, 2 * config.block_q}));
-  parts.turns = part(product_of({blocks, kConsumers}));
-  parts.not_finite = part(params.order.size());
-  parts.next_tile = part(1);
-  parts.end = end;
+  WorkspaceParts all;
+  parts.sums = all.add(product_of({blocks, config.block_sums()}));
+  parts.notes = all.add(product_of({blocks, 2 * config.block_q}));
+  parts.turns = all.add(product_of({blocks, kConsumers}));
+  parts.not_finite = all.add(params.order.size());
+  parts.next_tile = all.add(1);
+  parts.end = all.end;
   return parts;
 }
 
 void bind(Params& params, const Planned& planned, const BackwardArguments& args,
           std::span<std::byte> workspace) {
-  host::bind_forward_params(params, planned.problem.forward, args.forward);
-  params.d_o.data = args.d_o;
-  params.d_lse = planned.problem.has_d_lse ? static_cast<const float*>(args.d_lse) : nullptr;
-  params.dq.data = args.dq;
-  params.dk.data = args.dk;
-  params.dv.data = args.dv;
+  bind_row_params(params, planned.problem, args);
   const auto part = [&]<class T>(T*& pointer, int64_t begin) {
     pointer = reinterpret_cast<T*>(workspace.data() + begin);
   };
@@ -227,7 +198,6 @@ Result<PlannedBackward> plan(const BackwardProblem& problem, const PlanContext& 
 Kernel kernel() {
   return {.name = std::string(kName),
           .device = DeviceKind::cuda,
-          .automatic = true,
           .wants_alignment = true,
           .targets = build::targets::backward_sm90,
           .backward = {.refuses =

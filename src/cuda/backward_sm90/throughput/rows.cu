@@ -3,8 +3,8 @@
 
 #include <cstdint>
 
-#include "cuda/attention/units.hpp"
-#include "cuda/backward_sm90/throughput/exact.cuh"
+#include "cuda/backward_sm90/common/exact.cuh"
+#include "cuda/backward_sm90/common/notes_of_rows.cuh"
 #include "cuda/backward_sm90/throughput/launch.hpp"
 #include "cuda/backward_sm90/throughput/schedule.hpp"
 #include "cuda/host/launch_kernel.hpp"
@@ -14,7 +14,6 @@ namespace flashcore::cuda::backward_sm90::throughput {
 namespace {
 
 constexpr int kRowThreads = 256, kRowWarps = kRowThreads / 32;
-constexpr int kLaneDims = 8;  // of a row, that a lane has
 
 // Blocks of queries in all heads.
 constexpr int64_t all_blocks(const Params& p) { return int64_t{p.batch} * p.heads_q * p.q_blocks; }
@@ -31,55 +30,15 @@ __global__ void __launch_bounds__(kRowThreads) begin_kernel(const __grid_constan
   if (thread == 0) *p.next_tile = 0;
   for (int64_t i = thread; i < tiles; i += int64_t{gridDim.x} * kRowThreads) p.not_finite[i] = 0;
   if (row >= all_blocks(p) * kBlockQ) return;
-  const int64_t number = row / kBlockQ;
-  const auto in_block = static_cast<int>(row - number * kBlockQ);
-  const int64_t batch_head = number / p.q_blocks;
-  const int query = static_cast<int>(number - batch_head * p.q_blocks) * kBlockQ + in_block;
-  const auto batch = static_cast<int>(batch_head / p.heads_q);
-  const auto head = static_cast<int>(batch_head - int64_t{batch} * p.heads_q);
-  const bool exists = query < p.seqlen_q;
-  float delta = 0;
-  if (exists) {
-    const auto* const o = static_cast<const uint16_t*>(p.o) + batch * p.o_batch + head * p.o_head +
-                          query * p.o_row + lane * kLaneDims;
-    const auto* const d_o = static_cast<const uint16_t*>(p.d_o.data) + batch * p.d_o.batch +
-                            head * p.d_o.head + query * p.d_o.row + lane * kLaneDims;
-    const uint4 x = *reinterpret_cast<const uint4*>(o), y = *reinterpret_cast<const uint4*>(d_o);
-    const uint32_t xs[4] = {x.x, x.y, x.z, x.w}, ys[4] = {y.x, y.y, y.z, y.w};
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const float2 a = Element::unpack(xs[i]), b = Element::unpack(ys[i]);
-      delta = fmaf(a.x, b.x, fmaf(a.y, b.y, delta));
-    }
-  }
-#pragma unroll
-  for (int step = kLanes / 2; step > 0; step /= 2) {
-    delta += __shfl_xor_sync(0xffffffffU, delta, step);
-  }
   if (!p.in_turn) {
     auto* const sums =
         reinterpret_cast<float4*>(p.sums + row * kConfig.head_dim + lane * kLaneDims);
     sums[0] = sums[1] = make_float4(0, 0, 0, 0);
   }
+  const int64_t number = row / kBlockQ;
+  const auto in_block = static_cast<int>(row - number * kBlockQ);
   if (lane == 1 && in_block < kConsumers) p.turns[number * kConsumers + in_block] = 0;
-  if (lane != 0) return;
-  // Rows past the last query, and those that see no key, have no weights.
-  float negative_lse = -__int_as_float(0x7f800000);
-  if (exists) {
-    const float lse = p.lse[batch * p.lse_batch + head * p.lse_head + query * p.lse_row];
-    if (p.d_lse != nullptr) {
-      delta -= p.d_lse[batch * p.d_lse_batch + head * p.d_lse_head + query * p.d_lse_row];
-    }
-    if (lse == -__int_as_float(0x7f800000)) {
-      delta = 0;
-    } else {
-      negative_lse = -lse * attention::kLog2E;
-    }
-    if (lse == __int_as_float(0x7f800000)) negative_lse = __int_as_float(0x7fffffff);
-  }
-  float* const notes = p.notes + number * (2 * kBlockQ) + in_block;
-  notes[0] = negative_lse;
-  notes[kBlockQ] = delta;
+  write_note<kLanes, Element>(p, row, kBlockQ, lane);
 }
 
 // dQ of a block of queries.

@@ -6,17 +6,12 @@
 
 #include "cuda/attention/kv_range.hpp"
 #include "cuda/attention/scheduler.hpp"
+#include "cuda/attention/sides.hpp"
 #include "cuda/backward_sm90/throughput/config.hpp"
 
 namespace flashcore::cuda::backward_sm90::throughput {
 
-using attention::BandLimits, attention::TileRange;
-
-// A visible pair has key - query in [low, high], so query - key in [-high, -low]; the queries' number
-// takes the place of the keys'.
-constexpr BandLimits seen_from_keys(const BandLimits& limits, int queries) {
-  return {-limits.high, -limits.low, queries};
-}
+using attention::BandLimits, attention::seen_from_keys, attention::TileRange;
 
 // The blocks of block_q queries that see keys of tile `tile`. Every block needs its mask where the
 // tile has rows past the last key.

@@ -8,21 +8,16 @@
 #include "cuda/ptx/convert.cuh"
 #include "cuda/ptx/math.cuh"
 #include "cuda/ptx/wgmma.cuh"
-#include "cuda/ptx/wgmma_majors.cuh"
+#include "cuda/ptx/wgmma_n96.cuh"
 
-namespace flashcore::cuda::backward_sm90::throughput {
+namespace flashcore::cuda::backward_sm90 {
 
 using ptx::Accumulate, ptx::Major;
 
 struct Fp16 {
   template <Accumulate kAccumulate, Major kMajorA, int kProducts>
   __device__ static void multiply_ss(float (&d)[kProducts][4], uint64_t a, uint64_t b) {
-    if constexpr (kProducts == 16) {
-      static_assert(kMajorA == Major::k);
-      ptx::wgmma_ss_f16<kAccumulate, Major::k>(d, a, b);
-    } else {
-      ptx::wgmma_ss_f16<kAccumulate, kMajorA, Major::k>(d, a, b);
-    }
+    ptx::wgmma_ss_f16<kAccumulate, Major::k, kMajorA>(d, a, b);
   }
   template <int kProducts>
   __device__ static void multiply_rs(float (&d)[kProducts][4], const uint32_t (&a)[4], uint64_t b) {
@@ -39,12 +34,7 @@ struct Fp16 {
 struct Bf16 {
   template <Accumulate kAccumulate, Major kMajorA, int kProducts>
   __device__ static void multiply_ss(float (&d)[kProducts][4], uint64_t a, uint64_t b) {
-    if constexpr (kProducts == 16) {
-      static_assert(kMajorA == Major::k);
-      ptx::wgmma_ss_bf16<kAccumulate, Major::k>(d, a, b);
-    } else {
-      ptx::wgmma_ss_bf16<kAccumulate, kMajorA, Major::k>(d, a, b);
-    }
+    ptx::wgmma_ss_bf16<kAccumulate, Major::k, kMajorA>(d, a, b);
   }
   template <int kProducts>
   __device__ static void multiply_rs(float (&d)[kProducts][4], const uint32_t (&a)[4], uint64_t b) {
@@ -58,4 +48,4 @@ struct Bf16 {
   }
 };
 
-}  // namespace flashcore::cuda::backward_sm90::throughput
+}  // namespace flashcore::cuda::backward_sm90

@@ -8,12 +8,12 @@
 #include <cstdint>
 
 #include "cuda/attention/kv_range.hpp"
-#include "cuda/backward_sm90/throughput/element.cuh"
-#include "cuda/backward_sm90/throughput/params.hpp"
-#include "cuda/backward_sm90/throughput/schedule.hpp"
+#include "cuda/attention/sides.hpp"
+#include "cuda/backward_sm90/common/element.cuh"
+#include "cuda/backward_sm90/common/row_params.hpp"
 #include "cuda/ptx/exp2.cuh"
 
-namespace flashcore::cuda::backward_sm90::throughput {
+namespace flashcore::cuda::backward_sm90 {
 
 __device__ __forceinline__ float warp_sum(float x) {
 #pragma unroll
@@ -55,7 +55,7 @@ struct ExactRow {
 };
 
 // -LSE log2(e) and delta of a query.
-__device__ __forceinline__ float2 note_of(const Params& p, int batch, int head, int query,
+__device__ __forceinline__ float2 note_of(const RowParams& p, int batch, int head, int query,
                                           int block_q) {
   const int block = query / block_q;
   const float* const notes =
@@ -65,7 +65,7 @@ __device__ __forceinline__ float2 note_of(const Params& p, int batch, int head, 
 }
 
 template <int kDims, class Element>
-__device__ __forceinline__ void compute_query_exactly(const Params& p, int batch, int head,
+__device__ __forceinline__ void compute_query_exactly(const RowParams& p, int batch, int head,
                                                       int query, int block_q, int lane) {
   using Row = ExactRow<kDims, Element>;
   const attention::ColumnRange seen = attention::visible_columns(p.limits, query, 0);
@@ -84,11 +84,11 @@ __device__ __forceinline__ void compute_query_exactly(const Params& p, int batch
 }
 
 template <int kDims, class Element>
-__device__ __forceinline__ void compute_key_exactly(const Params& p, int batch, int kv_head,
+__device__ __forceinline__ void compute_key_exactly(const RowParams& p, int batch, int kv_head,
                                                     int key, int block_q, int lane) {
   using Row = ExactRow<kDims, Element>;
   const attention::ColumnRange seen =
-      attention::visible_columns(seen_from_keys(p.limits, p.seqlen_q), key, 0);
+      attention::visible_columns(attention::seen_from_keys(p.limits, p.seqlen_q), key, 0);
   Row k, v, dk{}, dv{};
   k.load(p.k, batch, kv_head, key, lane);
   v.load(p.v, batch, kv_head, key, lane);
@@ -107,4 +107,4 @@ __device__ __forceinline__ void compute_key_exactly(const Params& p, int batch, 
   dv.store(p.dv, batch, kv_head, key, lane, 1);
 }
 
-}  // namespace flashcore::cuda::backward_sm90::throughput
+}  // namespace flashcore::cuda::backward_sm90

@@ -1,0 +1,27 @@
+// backward_sm90_wide: one launch of two kinds of blocks (sm_90a).
+//
+//   blocks 0 ..       128 queries each: dQ (queries.cuh)
+//   the rest          64 keys each: dK and dV (keys.cuh)
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include "cuda/backward_sm90/wide/keys.cuh"
+#include "cuda/backward_sm90/wide/queries.cuh"
+
+namespace flashcore::cuda::backward_sm90::wide {
+
+template <class Element>
+__global__ void __launch_bounds__(kThreads, 1)
+    wide_gradient_kernel(const __grid_constant__ Maps maps, const __grid_constant__ Params p) {
+  if constexpr (ptx::kHasWgmma) {
+    const uint32_t index = blockIdx.x, queries = p.query_order.size();
+    if (index < queries) {
+      run_queries<Element>(maps, p, index);
+    } else {
+      run_keys<Element>(maps, p, index - queries);
+    }
+  }
+}
+
+}  // namespace flashcore::cuda::backward_sm90::wide

@@ -1,0 +1,28 @@
+// Everything that the launches of backward_sm90_wide are told.
+#pragma once
+
+#include <cuda.h>
+
+#include <cstdint>
+
+#include "cuda/attention/scheduler.hpp"
+#include "cuda/backward_sm90/common/row_params.hpp"
+
+namespace flashcore::cuda::backward_sm90::wide {
+
+// Boxes of 64 rows and 64 columns.
+struct Maps {
+  CUtensorMap q, k, v, d_o, dq, dk, dv;
+};
+
+// A launch has blocks for queries, then blocks for keys.
+struct Params : RowParams {
+  attention::TileOrder query_order, key_order;
+
+  // The rest of the workspace: whether a gradient of a block is not finite.
+  uint32_t* not_finite;
+
+  constexpr uint32_t blocks() const { return query_order.size() + key_order.size(); }
+};
+
+}  // namespace flashcore::cuda::backward_sm90::wide

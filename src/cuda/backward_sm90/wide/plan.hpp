@@ -1,0 +1,10 @@
+// backward_sm90_wide as a row of the table of kernels.
+#pragma once
+
+#include "kernel/kernel.hpp"
+
+namespace flashcore::cuda::backward_sm90::wide {
+
+Kernel kernel();
+
+}  // namespace flashcore::cuda::backward_sm90::wide
