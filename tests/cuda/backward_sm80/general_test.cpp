@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "cuda/attention/kv_range.hpp"
+#include "cuda/attention/sides.hpp"
 #include "cuda/backward_sm80/general/config.hpp"
 #include "cuda/backward_sm80/general/joint_sums.hpp"
-#include "cuda/backward_sm80/general/sides.hpp"
 #include "cuda/backward_sm80/general/supports.hpp"
 #include "problem/backward.hpp"
 
@@ -57,21 +57,34 @@ TEST(BackwardSm80Config, OnlyWideSumsAreWrittenApart) {
 
 // ---- joint kernels
 
-TEST(BackwardSm80Joint, ATileOfKeysFitsTheSmallestSharedMemory) {
+TEST(BackwardSm80Joint, ATileOfKeysFitsTheSharedMemory) {
+  constexpr int kMost[] = {99 * 1024, 99 * 1024, 227 * 1024, 163 * 1024};
   for (int i = 0; i < static_cast<int>(kJointConfigs.size()); ++i) {
     for (const Features features : {Features::none, Features::all}) {
       const JointConfig config = joint_config_of(i, features);
-      EXPECT_LE(config.smem_bytes(), 99 * 1024) << i;
+      EXPECT_LE(config.smem_bytes(), kMost[i]) << i;
       EXPECT_EQ(config.step_q % 16, 0) << i;
-      EXPECT_EQ(config.block_q % config.step_q, 0) << i;
-      // The other kernels store dQ by the same tiles, and rows are staged where keys and values were.
-      EXPECT_EQ(config.block_q, config_of(i, features).block_x()) << i;
-      EXPECT_GE(2 * config.kv_bytes(), config.warps * 16 * config.head_dim * 4) << i;
+      EXPECT_EQ(config.block_q % (config.step_q * config.sharing), 0) << i;
+      // dQ is stored by the same tiles of both, and rows are staged where keys and values were.
+      EXPECT_EQ(config.block_q, kJointConfigs[static_cast<size_t>(i)].block_q) << i;
+      EXPECT_EQ(config.warps, kJointConfigs[static_cast<size_t>(i)].warps) << i;
+      EXPECT_GE(2 * config.kv_bytes(), config.warps * 16 * config.head_dim / config.sharing * 4)
+          << i;
     }
   }
-  for (int head_dim = 1; head_dim <= kLargestJointHeadDim; ++head_dim) {
-    EXPECT_GE(kJointConfigs[static_cast<size_t>(joint_config_index(head_dim))].head_dim, head_dim);
+  for (int head_dim = 1; head_dim <= kLargestHeadDim; ++head_dim) {
+    for (const auto& [hopper_code, shared] :
+         {std::pair{false, 163 * 1024}, {false, 99 * 1024}, {true, 227 * 1024}}) {
+      const int index = joint_config_index(head_dim, hopper_code, shared);
+      EXPECT_EQ(index == -1, head_dim > 128 && shared < 100 * 1024) << head_dim;
+      if (index < 0) continue;
+      EXPECT_GE(kJointConfigs[static_cast<size_t>(index)].head_dim, head_dim);
+      EXPECT_LE(joint_config_of(index, Features::none).smem_bytes(), shared) << head_dim;
+      EXPECT_LE(joint_config_of(index, Features::all).smem_bytes(), shared) << head_dim;
+      EXPECT_EQ(index == 2, hopper_code && head_dim > 64 && head_dim <= 128) << head_dim;
+    }
   }
+  EXPECT_EQ(joint_config_index(kLargestHeadDim + 1, true, 227 * 1024), -1);
 }
 
 // What warps add, product by product, is what each place of dQ is read from, once.
@@ -96,6 +109,8 @@ void expect_whole_tile() {
 TEST(BackwardSm80Joint, EveryPartOfATileOfDqHasOnePlace) {
   expect_whole_tile<0>();
   expect_whole_tile<1>();
+  expect_whole_tile<2>();
+  expect_whole_tile<3>();
 }
 
 // A block knows its turn without asking: blocks that add to a tile of queries are those whose keys it
@@ -106,12 +121,12 @@ TEST(BackwardSm80Joint, ATileOfQueriesAndATileOfKeysAgreeThatTheyMeet) {
     return std::uniform_int_distribution<int>(low, high)(random);
   };
   for (int trial = 0; trial < 2000; ++trial) {
-    const int len_q = draw(0, 500), len_kv = draw(0, 500), block_q = 64;
+    const int len_q = draw(0, 500), len_kv = draw(0, 500), block_q = 64 << draw(0, 1);
     const int block_kv = draw(0, 1) == 0 ? 64 : 128;
     const attention::BandLimits queries =
         attention::band_limits(draw(0, 1) == 0 ? -1 : draw(0, 300),
                                draw(0, 1) == 0 ? -1 : draw(0, 300), draw(-400, 400), len_kv);
-    const attention::BandLimits keys = seen_from_keys(queries, len_q);
+    const attention::BandLimits keys = attention::seen_from_keys(queries, len_q);
     for (int q = 0; q * block_q < len_q; ++q) {
       const attention::TileRange seen =
           attention::tile_range(queries, len_q, q * block_q, (q + 1) * block_q, block_kv);
@@ -142,7 +157,7 @@ TEST(BackwardSm80Band, KeysSeeTheQueriesThatSeeThem) {
     s.offset = below(120) - 60;
     const Band band{below(2) == 0 ? -1 : below(40), below(2) == 0 ? -1 : below(40)};
     const attention::BandLimits limits =
-        seen_from_keys(attention::band_limits(s, band), static_cast<int>(s.len_q));
+        attention::seen_from_keys(attention::band_limits(s, band), static_cast<int>(s.len_q));
     for (int first = 0; first < s.len_kv; first += kTile) {
       const attention::TileRange range =
           attention::tile_range(limits, static_cast<int>(s.len_kv), first, first + kTile, kTile);

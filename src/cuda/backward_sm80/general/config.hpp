@@ -1,8 +1,9 @@
 // The resource page of backward_sm80: tiles, registers and shared memory of its compiled kernels.
 //
-// Two kinds. A joint kernel gives dQ, dK and dV in one loop: see joint.cuh. In the others a block owns a tile of
-// rows, 16 a warp, of queries or of keys, and walks over the tiles of the other side. With X the owned rows and Y the others, of queries X1, X2 = Q, dO and Y1, Y2 = K, V,
-// and of keys the other way round:
+// Two kinds. A joint kernel gives dQ, dK and dV in one loop: see joint.cuh. In the others a block
+// owns a tile of rows, 16 a warp, of queries or of keys, and walks over the tiles of the other side.
+// With X the owned rows and Y the others, of queries X1, X2 = Q, dO and Y1, Y2 = K, V, and of keys
+// the other way round:
 //
 //   S = X1 Y1^T | T = X2 Y2^T | P, dS from S and T | first += dS Y1 | second += P Y2
 //
@@ -10,6 +11,7 @@
 // operands of the next products as they are, so nothing but Y passes through shared memory.
 #pragma once
 
+#include <algorithm>
 #include <array>
 
 namespace flashcore::cuda::backward_sm80::general {
@@ -94,16 +96,18 @@ constexpr int config_index(bool fp32, long long head_dim) {
 struct JointConfig {
   int head_dim;  // of Q, K, V and dO, padded
   int warps;
+  int sharing;  // warps with the same keys: each has its queries of the scores, and its columns of dK and dV
   int row_tiles;  // of 16 keys a warp
   int block_q;    // queries of a tile
-  int step_q;     // of them, those whose scores are in registers at once
+  int step_q;     // of them, those whose scores are in a warp's registers at once
 
   constexpr int threads() const { return 32 * warps; }
   constexpr int warp_keys() const { return 16 * row_tiles; }
-  constexpr int block_kv() const { return warps * warp_keys(); }
+  constexpr int block_kv() const { return warps / sharing * warp_keys(); }
   constexpr int kv_bytes() const { return block_kv() * head_dim * 2; }
   constexpr int q_bytes() const { return block_q * head_dim * 2; }
-  constexpr int ds_bytes() const { return block_kv() * block_q * 2; }
+  // dS, and P too where other warps need it.
+  constexpr int ds_bytes() const { return block_kv() * block_q * 2 * (sharing > 1 ? 2 : 1); }
   constexpr int smem_bytes() const {
     return 2 * kv_bytes() + 2 * q_bytes() + ds_bytes() + block_q * 8 + kPlaceBytes;
   }
@@ -113,23 +117,38 @@ struct JointConfig {
   constexpr int dq_columns() const { return head_dim * dq_row_warps() / warps; }
 };
 
-// By head dimension.
-inline constexpr std::array<JointConfig, 2> kJointConfigs = {{
-    {.head_dim = 64, .warps = 4, .row_tiles = 2, .block_q = 64, .step_q = 32},
-    {.head_dim = 128, .warps = 4, .row_tiles = 1, .block_q = 64, .step_q = 64},
+// By head dimension, 128 twice: for any GPU, and in code for 9.0a. The last is for GPUs that have
+// the shared memory.
+inline constexpr std::array<JointConfig, 4> kJointConfigs = {{
+    {.head_dim = 64, .warps = 4, .sharing = 1, .row_tiles = 2, .block_q = 128, .step_q = 32},
+    {.head_dim = 128, .warps = 4, .sharing = 1, .row_tiles = 1, .block_q = 64, .step_q = 64},
+    {.head_dim = 128, .warps = 8, .sharing = 2, .row_tiles = 2, .block_q = 128, .step_q = 32},
+    {.head_dim = 256, .warps = 8, .sharing = 4, .row_tiles = 2, .block_q = 64, .step_q = 16},
 }};
-inline constexpr int kLargestJointHeadDim = 128;
 
 // What happens to scores with all features takes registers.
 constexpr JointConfig joint_config_of(int index, Features features) {
   JointConfig config = kJointConfigs[static_cast<unsigned>(index)];
-  if (features == Features::all) config.step_q /= 2;
+  if (features == Features::none) return config;
+  if (index == 1 || index == 2) {
+    config.step_q /= 2;
+  } else {  // fewer queries are no product, or do not suffice: half of a warp's keys
+    config.row_tiles /= 2;
+    config.sharing = std::max(config.sharing / 2, 1);
+  }
   return config;
 }
 
 static_assert(kJointConfigs[0].smem_bytes() <= kMostSharedBytes &&
-              kJointConfigs[1].smem_bytes() <= kMostSharedBytes);
+              kJointConfigs[1].smem_bytes() <= kMostSharedBytes &&
+              kJointConfigs[3].smem_bytes() <= 163 * 1024);  // of 8.0
 
-constexpr int joint_config_index(long long head_dim) { return head_dim <= 64 ? 0 : 1; }
+// The row for a head dimension; -1: there is none. hopper_code: the GPU runs code for 9.0a.
+// shared_memory: that a block may have.
+constexpr int joint_config_index(long long head_dim, bool hopper_code, long long shared_memory) {
+  if (head_dim <= 64) return 0;
+  if (head_dim <= 128) return hopper_code ? 2 : 1;
+  return head_dim <= kLargestHeadDim && kJointConfigs[3].smem_bytes() <= shared_memory ? 3 : -1;
+}
 
 }  // namespace flashcore::cuda::backward_sm80::general

@@ -11,20 +11,13 @@ namespace flashcore::cuda::backward_sm80::general {
 
 template <int kConfigIndex, class Element, Output kOutput, Features kFeatures>
 struct CompiledInstance {
-  static constexpr int threads() {
+  static constexpr auto kConfig = [] {
     if constexpr (kOutput == Output::joint) {
-      return joint_config_of(kConfigIndex, kFeatures).threads();
+      return joint_config_of(kConfigIndex, kFeatures);
     } else {
-      return config_of(kConfigIndex, kFeatures).threads();
+      return config_of(kConfigIndex, kFeatures);
     }
-  }
-  static constexpr int smem_bytes() {
-    if constexpr (kOutput == Output::joint) {
-      return joint_config_of(kConfigIndex, kFeatures).smem_bytes();
-    } else {
-      return config_of(kConfigIndex, kFeatures).smem_bytes();
-    }
-  }
+  }();
 
   static constexpr auto kernel() {
     if constexpr (kOutput == Output::d_bias) {
@@ -38,8 +31,8 @@ struct CompiledInstance {
 
   static cudaError_t prepare() {
     const auto* const function = reinterpret_cast<const void*>(kernel());
-    const cudaError_t error =
-        cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize, smem_bytes());
+    const cudaError_t error = cudaFuncSetAttribute(
+        function, cudaFuncAttributeMaxDynamicSharedMemorySize, kConfig.smem_bytes());
     if (error != cudaSuccess) return error;
     return cudaFuncSetAttribute(function, cudaFuncAttributePreferredSharedMemoryCarveout,
                                 cudaSharedmemCarveoutMaxShared);
@@ -47,7 +40,8 @@ struct CompiledInstance {
 
   static cudaError_t launch(const Params& params, unsigned int blocks, cudaStream_t stream) {
     return host::launch_kernel(
-        kernel(), {.grid = dim3(blocks), .threads = threads(), .shared_bytes = smem_bytes()},
+        kernel(),
+        {.grid = dim3(blocks), .threads = kConfig.threads(), .shared_bytes = kConfig.smem_bytes()},
         stream, params);
   }
 };

@@ -1,8 +1,8 @@
 // The joint kernel of backward_sm80: a block owns keys, and one loop over the tiles of queries that
 // see them gives dK and dV, in registers, and what these keys add to dQ, in memory.
 //
-//   tile n    : | wait, barrier | S, T | P, dS | dV += P^T dO, dK += dS^T Q | barrier | dQ = dS K | add |
-//   tile n + 1:                                                                       | load -->
+//   tile n    : | wait | S, T | P, dS | dV += P^T dO, dK += dS^T Q | barrier | dQ = dS K | add |
+//   tile n + 1:                                                              | load -->
 //
 // Scores are transposed, keys are rows: P^T and dS^T leave the accumulators as left operands of the
 // products with dO and Q. Only dS passes through shared memory, for dQ, whose sum is over all keys of
@@ -22,18 +22,22 @@
 #include "cuda/ptx/cp_async.cuh"
 #include "cuda/ptx/ldmatrix.cuh"
 #include "cuda/ptx/load_acquire.cuh"
-#include "cuda/ptx/reduce_global.cuh"
 #include "cuda/ptx/shared_memory.cuh"
 #include "cuda/ptx/special.cuh"
+#include "cuda/ptx/sync.cuh"
+#include "cuda/ptx/turns.cuh"
 
 namespace flashcore::cuda::backward_sm80::general {
 
 template <JointConfig kConfig>
 struct JointShape {
   static constexpr int kRowTiles = kConfig.row_tiles;
-  static constexpr int kColumns = kConfig.head_dim / 8;  // m16n8 products of dK and dV
-  static constexpr int kProducts = kConfig.step_q / 8;   // of scores
-  static constexpr int kSteps = kConfig.block_q / kConfig.step_q;
+  static constexpr bool kShares = kConfig.sharing > 1;
+  static constexpr int kColumns =
+      kConfig.head_dim / 8 / kConfig.sharing;           // m16n8 products of dK and dV
+  static constexpr int kProducts = kConfig.step_q / 8;  // of scores
+  static constexpr int kStepQueries = kConfig.step_q * kConfig.sharing;  // of all that share keys
+  static constexpr int kSteps = kConfig.block_q / kStepQueries;
   using KvTile = tile::SmemTile<kConfig.block_kv(), kConfig.head_dim, 2>;
   using QTile = tile::SmemTile<kConfig.block_q, kConfig.head_dim, 2>;
   using DsTile = tile::SmemTile<kConfig.block_kv(), kConfig.block_q, 2>;  // a row a key
@@ -45,7 +49,8 @@ struct JointShape {
   static constexpr int kVOffset = KvTile::kBytes;
   static constexpr int kQOffset = 2 * KvTile::kBytes, kDoOffset = kQOffset + QTile::kBytes;
   static constexpr int kDsOffset = kDoOffset + QTile::kBytes;
-  static constexpr int kNotesOffset = kDsOffset + DsTile::kBytes;
+  static constexpr int kWeightsOffset = kDsOffset + DsTile::kBytes;  // where warps share keys
+  static constexpr int kNotesOffset = kDsOffset + kConfig.ds_bytes();
   static constexpr int kPlaceOffset = kNotesOffset + kConfig.block_q * 8;
   static_assert(kPlaceOffset + JointConfig::kPlaceBytes == kConfig.smem_bytes());
 };
@@ -56,6 +61,16 @@ struct JointPlace {
   attention::BandLimits limits;  // of a key
   attention::TileRange range;    // of tiles of queries
   int turns;                     // of all heads that share the keys; -1: the block has no rows
+  int first_head;                // of these
+
+  // What is done with `left` turns to go: tiles of a head from the last to the first, head by head.
+  struct Work {
+    int head, tile;
+  };
+  __device__ __forceinline__ Work work(int left) const {
+    const int done = turns - left, tiles = range.size();
+    return {first_head + done / tiles, range.end - 1 - done % tiles};
+  }
 };
 static_assert(sizeof(JointPlace) <= JointConfig::kPlaceBytes);
 
@@ -68,7 +83,9 @@ __device__ __forceinline__ JointPlace find_place(const Params& p) {
   place.limits = limits_of<false>(p, task.entry);
   place.range = attention::tile_range(place.limits, task.entry.len_kv, task.first,
                                       task.first + kConfig.block_kv(), kConfig.block_q);
-  place.turns = max(place.range.size(), 0) * (p.heads_q / p.heads_kv);
+  const int group = p.heads_q / p.heads_kv;
+  place.turns = max(place.range.size(), 0) * group;
+  place.first_head = task.head * group;
   const bool packed = p.cu_seqlens_q.data != nullptr;
   if (task.first >= (packed ? task.entry.len_kv : p.seqlen_kv)) place.turns = -1;
   return place;
@@ -116,16 +133,21 @@ __device__ __forceinline__ void multiply_scores(typename JointShape<kConfig>::Sc
   }
 }
 
-// sums += A Y. y: shared address of the step's rows.
-template <JointConfig kConfig, class Element>
+// sums += A Y. y: shared address of the step's rows, at the warp's columns. left(i, block): what
+// ldmatrix gives of A's rows 16 i and columns 16 block.
+template <JointConfig kConfig, class Element, class Left>
 __device__ __forceinline__ void multiply_rows(typename JointShape<kConfig>::Gradient& sums,
-                                              const typename JointShape<kConfig>::Packed& a,
-                                              uint32_t y, int lane) {
+                                              Left left, uint32_t y, int lane) {
   using S = JointShape<kConfig>;
   using YTile = typename S::QTile;
+  // Unrolled further, fragments that are read early take registers that all features need.
+  constexpr int kUnrolled = S::kShares && S::kRowTiles == 1 ? 1 : S::kStepQueries / 16;
   const uint32_t y_row = y + rows_first<YTile>(lane);
+#pragma unroll kUnrolled
+  for (int block = 0; block < S::kStepQueries / 16; ++block) {
+    uint32_t a[S::kRowTiles][4];
 #pragma unroll
-  for (int block = 0; block < S::kProducts / 2; ++block) {
+    for (int i = 0; i < S::kRowTiles; ++i) left(a[i], i, block);
 #pragma unroll
     for (int step = 0; step < S::kColumns / 2; ++step) {
       uint32_t b[4];
@@ -133,8 +155,8 @@ __device__ __forceinline__ void multiply_rows(typename JointShape<kConfig>::Grad
           b, YTile::template advance<2>(y_row, step) + block * 16 * YTile::kPanelRowBytes);
 #pragma unroll
       for (int i = 0; i < S::kRowTiles; ++i) {
-        Element::multiply(sums[i][2 * step], a[i][block], b[0], b[1]);
-        Element::multiply(sums[i][2 * step + 1], a[i][block], b[2], b[3]);
+        Element::multiply(sums[i][2 * step], a[i], b[0], b[1]);
+        Element::multiply(sums[i][2 * step + 1], a[i], b[2], b[3]);
       }
     }
   }
@@ -157,11 +179,11 @@ __device__ __forceinline__ void pack_scores(typename JointShape<kConfig>::Packed
   }
 }
 
-// The warp's dS of a step, `first_row` and `first_query` in the tile.
+// The warp's dS (or P) of a step, `first_row` and `first_query` in the tile.
 template <JointConfig kConfig>
-__device__ __forceinline__ void store_ds(unsigned char* ds,
-                                         const typename JointShape<kConfig>::Packed& packed,
-                                         int first_row, int first_query, int lane) {
+__device__ __forceinline__ void store_packed(unsigned char* tile,
+                                             const typename JointShape<kConfig>::Packed& packed,
+                                             int first_row, int first_query, int lane) {
   using S = JointShape<kConfig>;
 #pragma unroll
   for (int i = 0; i < S::kRowTiles; ++i) {
@@ -171,7 +193,7 @@ __device__ __forceinline__ void store_ds(unsigned char* ds,
       for (int part = 0; part < 4; ++part) {
         const int row = first_row + 16 * i + lane / 4 + 8 * (part % 2);
         const int query = first_query + 16 * block + 8 * (part / 2) + 2 * (lane % 4);
-        *reinterpret_cast<uint32_t*>(ds + S::DsTile::offset(row, query)) = packed[i][block][part];
+        *reinterpret_cast<uint32_t*>(tile + S::DsTile::offset(row, query)) = packed[i][block][part];
       }
     }
   }
@@ -225,15 +247,23 @@ struct Turn {
   }
 };
 
+// The tile of dQ that is added to with `left` turns to go.
 template <JointConfig kConfig>
-__device__ __forceinline__ Turn find_turn(const Params& p, const Task& task, int64_t number,
-                                          int tile, int warp) {
+__device__ __forceinline__ int64_t dq_tile(const Params& p, const JointPlace& place, int left) {
+  const auto [head, tile] = place.work(left);
+  return joint_tile(p, place.task.entry, place.task.batch, head, kConfig.block_q, tile);
+}
+
+template <JointConfig kConfig>
+__device__ __forceinline__ Turn find_turn(const Params& p, const JointPlace& place, int left,
+                                          int warp) {
   if (p.joint.turns == nullptr) return {nullptr, 0};
-  const int begin = tile * kConfig.block_q;
+  const Task& task = place.task;
+  const int begin = place.work(left).tile * kConfig.block_q;
   const attention::TileRange keys =
       attention::tile_range(limits_of<true>(p, task.entry), task.entry.len_q, begin,
                             begin + kConfig.block_q, kConfig.block_kv());
-  return {p.joint.turns + number * kConfig.warps + warp,
+  return {p.joint.turns + dq_tile<kConfig>(p, place, left) * kConfig.warps + warp,
           task.first / kConfig.block_kv() - keys.begin};
 }
 
@@ -253,7 +283,7 @@ __device__ __forceinline__ void add_dq(float* tile_sums, bool is_first,
         *reinterpret_cast<float4*>(at) =
             make_float4(dq[i][column][0], dq[i][column][1], dq[i][column][2], dq[i][column][3]);
       } else {
-        ptx::reduce_add_f32x4(at, dq[i][column]);
+        ptx::add_f32x4(at, dq[i][column]);
       }
     }
   }
@@ -262,7 +292,7 @@ __device__ __forceinline__ void add_dq(float* tile_sums, bool is_first,
 // Others may see what the lanes have added. This waits for all additions, so it comes a step later.
 __device__ __forceinline__ void give_turn(unsigned long long*& turn, int lane) {
   __syncwarp();
-  if (lane == 0 && turn != nullptr) ptx::count_release(turn);
+  if (lane == 0 && turn != nullptr) ptx::count_turn(turn);
   turn = nullptr;
 }
 
@@ -272,6 +302,8 @@ __global__ void __launch_bounds__(joint_config_of(kConfigIndex, kFeatures).threa
     joint_kernel(const __grid_constant__ Params p) {
   constexpr JointConfig kConfig = joint_config_of(kConfigIndex, kFeatures);
   using S = JointShape<kConfig>;
+  constexpr int kWarpColumns = 8 * S::kColumns;  // of dK and dV
+  constexpr int kColumnBytes = kWarpColumns / S::QTile::kPanelColumns * S::QTile::kPanelBytes;
   unsigned char* const shared = ptx::dynamic_shared();
   JointPlace& place = *reinterpret_cast<JointPlace*>(shared + S::kPlaceOffset);
   if (ptx::thread_index() == 0) place = find_place<kConfig>(p);
@@ -280,8 +312,6 @@ __global__ void __launch_bounds__(joint_config_of(kConfigIndex, kFeatures).threa
   const attention::Entry& entry = task.entry;
   const int turns = place.turns;
   if (turns < 0) return;
-  const int group = p.heads_q / p.heads_kv;
-  const PhiloxKey key = kFeatures == Features::all && p.dropout ? dropout_key_of(p) : PhiloxKey{};
 
   float2* const notes = reinterpret_cast<float2*>(shared + S::kNotesOffset);
   // Each use of the thread's number reads it anew: what follows from it would be kept in registers
@@ -295,18 +325,19 @@ __global__ void __launch_bounds__(joint_config_of(kConfigIndex, kFeatures).threa
     load_tile_quickly<Element, decltype(tile), kConfig.threads()>(shared + part, source, first,
                                                                   length - begin, thread);
   };
-  const auto load_queries = [&](int head, int tile) {
+  const auto load_queries = [&](const JointPlace::Work& work) {
+    const auto [head, tile] = work;
     const int begin = tile * kConfig.block_q;
     load(S::kQOffset, p.q_tiles, head, entry.q_row, begin, entry.len_q, typename S::QTile{});
     load(S::kDoOffset, p.d_o_tiles, head, entry.q_row, begin, entry.len_q, typename S::QTile{});
     ptx::cp_async_commit();
   };
   // LSE and delta of a tile: a thread's, which it stores later.
-  const auto load_note = [&](int head, int tile) {
+  const auto load_note = [&](const JointPlace::Work& work) {
     const int thread = ptx::thread_index();
-    const int query = tile * kConfig.block_q + thread;
+    const int query = work.tile * kConfig.block_q + thread;
     if (thread >= kConfig.block_q || query >= entry.len_q) return make_float2(0, 0);
-    return p.rows[row_number(p, entry, task.batch, head, query)];
+    return p.rows[row_number(p, entry, task.batch, work.head, query)];
   };
 
   typename S::Gradient dk, dv;
@@ -315,42 +346,46 @@ __global__ void __launch_bounds__(joint_config_of(kConfigIndex, kFeatures).threa
     clear(dk[i]);
     clear(dv[i]);
   }
-  int head = task.head * group, tile = place.range.end - 1;
   float2 note{};
   unsigned long long* turn_to_give = nullptr;
   if (turns > 0) {
     load(0, p.k_tiles, task.head, entry.kv_row, task.first, entry.len_kv, typename S::KvTile{});
     load(S::kVOffset, p.v_tiles, task.head, entry.kv_row, task.first, entry.len_kv,
          typename S::KvTile{});
-    load_queries(head, tile);
-    note = load_note(head, tile);
+    load_queries(place.work(turns));
+    note = load_note(place.work(turns));
   }
   const uint32_t base = ptx::shared_address(shared);
 #pragma unroll 1
-  for (int turn = 0; turn < turns; ++turn) {
+  for (int left = turns; left > 0; --left) {
     const int thread = ptx::thread_index(), warp = thread / 32, lane = thread % 32;
-    const int first_row = kConfig.warp_keys() * warp;
     if (thread < kConfig.block_q) notes[thread] = note;
     ptx::cp_async_wait<0>();
     __syncthreads();
-    const bool banded =
-        place.range.needs_mask(tile) || task.first + kConfig.block_kv() > entry.len_kv;
-    const ScoreTerms terms =
-        kFeatures == Features::all ? score_terms(p, entry, task.batch, head) : ScoreTerms{};
+    const auto [head, tile] = place.work(left);
 #pragma unroll 1
     for (int step = 0; step < S::kSteps; ++step) {
-      constexpr int kStepBytes = kConfig.step_q * S::QTile::kPanelRowBytes;
-      const uint32_t q = base + S::kQOffset + step * kStepBytes;
-      const uint32_t d_o = base + S::kDoOffset + step * kStepBytes;
+      const bool banded =
+          place.range.needs_mask(tile) || task.first + kConfig.block_kv() > entry.len_kv;
+      const ScoreTerms terms =
+          kFeatures == Features::all ? score_terms(p, entry, task.batch, head) : ScoreTerms{};
+      const PhiloxKey key =
+          kFeatures == Features::all && p.dropout ? dropout_key_of(p) : PhiloxKey{};
+      constexpr int kQueryBytes = S::QTile::kPanelRowBytes;
+      const int first_row = kConfig.warp_keys() * (warp / kConfig.sharing);
+      const int part = warp % kConfig.sharing;  // of those that share keys
+      const int step_query = step * S::kStepQueries,
+                first_query = step_query + part * kConfig.step_q;
+      const uint32_t q = base + S::kQOffset, d_o = base + S::kDoOffset;
       const uint32_t rows = first_row * S::KvTile::kPanelRowBytes;
       typename S::Scores s, t;
       give_turn(turn_to_give, lane);
-      multiply_scores<kConfig, Element>(s, t, base + rows, q, lane);
-      const float2* const step_notes = notes + kConfig.step_q * step + 2 * (lane % 4);
+      multiply_scores<kConfig, Element>(s, t, base + rows, q + first_query * kQueryBytes, lane);
+      const float2* const step_notes = notes + first_query + 2 * (lane % 4);
 #pragma unroll
       for (int i = 0; i < S::kRowTiles; ++i) {
         const LanePlace at{task.batch, head, task.first + first_row + 16 * i + lane / 4,
-                           tile * kConfig.block_q + kConfig.step_q * step + 2 * (lane % 4)};
+                           tile * kConfig.block_q + first_query + 2 * (lane % 4)};
         weigh<false, kFeatures>(
             s[i], t[i], p, terms, key, at, place.limits, entry.len_kv, banded, false,
             [&](int n, int e) {
@@ -362,37 +397,56 @@ __global__ void __launch_bounds__(joint_config_of(kConfigIndex, kFeatures).threa
       typename S::Packed weights, ds;
       pack_scores<kConfig, Element>(weights, s);
       pack_scores<kConfig, Element>(ds, t);
-      store_ds<kConfig>(shared + S::kDsOffset, ds, first_row, kConfig.step_q * step, lane);
-      multiply_rows<kConfig, Element>(dv, weights, d_o, lane);
-      multiply_rows<kConfig, Element>(dk, ds, q, lane);
+      store_packed<kConfig>(shared + S::kDsOffset, ds, first_row, first_query, lane);
+      const uint32_t columns = step_query * kQueryBytes + part * kColumnBytes;
+      if constexpr (!S::kShares) {
+        const auto of = [](const typename S::Packed& packed) {
+          return [&packed](uint32_t(&a)[4], int i, int block) {
+#pragma unroll
+            for (int one = 0; one < 4; ++one) a[one] = packed[i][block][one];
+          };
+        };
+        multiply_rows<kConfig, Element>(dv, of(weights), d_o + columns, lane);
+        multiply_rows<kConfig, Element>(dk, of(ds), q + columns, lane);
+      } else {
+        using DsTile = typename S::DsTile;
+        store_packed<kConfig>(shared + S::kWeightsOffset, weights, first_row, first_query, lane);
+        ptx::named_barrier_sync(1 + warp / kConfig.sharing, 32 * kConfig.sharing);
+        const auto of = [&](int offset) {
+          const uint32_t row =
+              base + offset + first_row * DsTile::kPanelRowBytes + rows_first<DsTile>(lane);
+          return [row, step](uint32_t(&a)[4], int i, int block) {
+            ptx::ldmatrix_x4(a,
+                             DsTile::template advance<2>(row, step * S::kStepQueries / 16 + block) +
+                                 i * 16 * DsTile::kPanelRowBytes);
+          };
+        };
+        multiply_rows<kConfig, Element>(dv, of(S::kWeightsOffset), d_o + columns, lane);
+        multiply_rows<kConfig, Element>(dk, of(S::kDsOffset), q + columns, lane);
+      }
     }
     __syncthreads();  // dS is complete, the tile has been read
-    const int this_tile = tile;
-    const int64_t number = joint_tile(p, entry, task.batch, head, kConfig.block_q, tile);
-    if (tile == place.range.begin) {
-      tile = place.range.end;
-      ++head;
-    }
-    --tile;
-    if (turn + 1 < turns) {
-      load_queries(head, tile);
-      note = load_note(head, tile);
+    if (left > 1) {
+      load_queries(place.work(left - 1));
+      note = load_note(place.work(left - 1));
     }
     // Looked at early, since an answer takes long; mostly it is yes.
     bool has_come = true;
-    if (lane == 0) has_come = find_turn<kConfig>(p, task, number, this_tile, warp).has_come();
+    if (lane == 0) has_come = find_turn<kConfig>(p, place, left, warp).has_come();
     float dq[2][S::Sums::kColumns][4];
     multiply_dq<kConfig, Element>(dq, base + S::kDsOffset, base, warp, lane);
-    const Turn my_turn = find_turn<kConfig>(p, task, number, this_tile, warp);
+    const Turn my_turn = find_turn<kConfig>(p, place, left, warp);
     while (!has_come) has_come = my_turn.has_come();
     __syncwarp();
+    const int64_t number = dq_tile<kConfig>(p, place, left);
     add_dq<kConfig>(p.joint.dq_sums + number * S::Sums::kTileElements, my_turn.is_first(), dq, warp,
                     lane);
     turn_to_give = my_turn.count;
   }
 
   const int thread = ptx::thread_index(), warp = thread / 32, lane = thread % 32;
-  const int first_row = kConfig.warp_keys() * warp;
+  const int first_row = kConfig.warp_keys() * (warp / kConfig.sharing);
+  const int first_column = kWarpColumns * (warp % kConfig.sharing);
   give_turn(turn_to_give, lane);
   __syncthreads();  // rows are staged where keys and values were
   bool finite = true;
@@ -401,9 +455,10 @@ __global__ void __launch_bounds__(joint_config_of(kConfigIndex, kFeatures).threa
     const int row = first_row + 16 * i, used = entry.len_kv - task.first;
     finite = finite && all_finite(dk[i], row + lane / 4, used) &&
              all_finite(dv[i], row + lane / 4, used);
-    float* const staging = reinterpret_cast<float*>(shared) + 16 * warp * kConfig.head_dim;
-    store_sums<false>(p, task, p.dk, dk[i], p.softmax_scale, staging, row, lane, false);
-    store_sums<false>(p, task, p.dv, dv[i], 1, staging, row, lane, false);
+    float* const staging = reinterpret_cast<float*>(shared) + 16 * warp * kWarpColumns;
+    store_sums<false>(p, task, p.dk, dk[i], p.softmax_scale, staging, row, lane, false,
+                      first_column);
+    store_sums<false>(p, task, p.dv, dv[i], 1, staging, row, lane, false, first_column);
   }
   if (!finite) atomicExch(p.joint.not_finite, 1ULL);
 }

@@ -95,7 +95,7 @@ struct Params : attention::ForwardParams {
 
   JointWorkspace joint;  // null pointers: there is no joint kernel
   Tiling by_queries, by_keys;
-  Tiling by_joint_keys;
+  Tiling by_joint_queries, by_joint_keys;
   Band band;
   float softmax_scale;
   float cap, cap_rate;  // 0: off; what tanh is taken of is a product times cap_rate

@@ -20,6 +20,7 @@
 #include "cuda/host/forward_launch.hpp"
 #include "cuda/host/kernel_targets.hpp"
 #include "cuda/host/row_strides.hpp"
+#include "kernel/device_code.hpp"
 #include "problem/sizes.hpp"
 #include "problem/status.hpp"
 
@@ -92,45 +93,41 @@ PairMatrix pair_matrix(const PairInput& input) {
   return {nullptr, input.batch, input.head, input.query, input.key, element_type(input.dtype)};
 }
 
-// Tiles of block_x rows of one side, and how many blocks take them.
-Tiling tiling(const ForwardProblem& p, bool queries, int block_x, unsigned int& blocks) {
-  Tiling tiling{};
-  const int64_t heads = heads_of(p, queries);
-  if (queries) {
-    tiling.order = host::tile_order(p, block_x, host::section_rows(p, kSectionBytes));
-  } else {
-    tiling.order = {.batch_heads = static_cast<uint32_t>(p.batch * heads),
-                    .q_tiles = static_cast<uint32_t>((p.seqlen_kv + block_x - 1) / block_x),
-                    .section_heads = static_cast<uint32_t>(std::max<int64_t>(p.batch * heads, 1)),
-                    .longest_first = p.band.right >= 0};
-  }
-  const int64_t tiles = p.batch * int64_t{tiling.order.q_tiles};
+// Tiles of block_x rows of one side in `order`, and how many blocks take them.
+Tiling tiling(const ForwardProblem& p, bool queries, int block_x, const attention::TileOrder& order,
+              unsigned int& blocks) {
+  Tiling tiling{.order = order, .packed_slots = 0};
+  const int64_t tiles = p.batch * int64_t{order.q_tiles};
   const int64_t slots = attention::packed_slots(rows_of(p, queries), p.batch, block_x);
   const bool packed = p.packed && slots < tiles;
   if (packed) tiling.packed_slots = static_cast<int>(slots);
-  blocks = static_cast<unsigned int>(heads * (packed ? slots : tiles));
+  blocks = static_cast<unsigned int>(heads_of(p, queries) * (packed ? slots : tiles));
   return tiling;
 }
 
-// A joint kernel's tiles of keys. Heads whose queries and dO lie in L2 together take turns, so that
-// few blocks of one head run at once: those wait for each other.
-Tiling joint_tiling(const ForwardProblem& p, int block_kv, unsigned int& blocks) {
-  Tiling tiling{};
-  const int64_t heads = p.heads_kv, group = p.heads_kv > 0 ? p.heads_q / p.heads_kv : 1;
-  const int64_t head_bytes =
-      std::max<int64_t>((p.head_dim_qk + p.head_dim_v) * 2 * p.seqlen_q * group, 1);
-  const int64_t all = std::max<int64_t>(p.batch * heads, 1);
-  tiling.order = {.batch_heads = static_cast<uint32_t>(p.batch * heads),
-                  .q_tiles = static_cast<uint32_t>((p.seqlen_kv + block_kv - 1) / block_kv),
-                  .section_heads = static_cast<uint32_t>(
-                      std::clamp<int64_t>(kSectionBytes / head_bytes, 1, all)),
-                  .longest_first = true};
-  const int64_t tiles = p.batch * int64_t{tiling.order.q_tiles};
-  const int64_t slots = attention::packed_slots(rows_of(p, false), p.batch, block_kv);
-  const bool packed = p.packed && slots < tiles;
-  if (packed) tiling.packed_slots = static_cast<int>(slots);
-  blocks = static_cast<unsigned int>(heads * (packed ? slots : tiles));
-  return tiling;
+Tiling tiling_of_queries(const ForwardProblem& p, int block_x, unsigned int& blocks) {
+  return tiling(p, true, block_x,
+                host::tile_order(p, block_x, host::section_rows(p, kSectionBytes)), blocks);
+}
+
+Tiling tiling_of_keys(const ForwardProblem& p, int block_x, int64_t section_heads,
+                      bool longest_first, unsigned int& blocks) {
+  const int64_t heads = p.batch * p.heads_kv;
+  return tiling(p, false, block_x,
+                {.batch_heads = static_cast<uint32_t>(heads),
+                 .q_tiles = static_cast<uint32_t>((p.seqlen_kv + block_x - 1) / block_x),
+                 .section_heads = static_cast<uint32_t>(
+                     std::clamp<int64_t>(section_heads, 1, std::max<int64_t>(heads, 1))),
+                 .longest_first = longest_first},
+                blocks);
+}
+
+// Heads whose queries and dO lie in L2 together take turns, so that few blocks of one head of a joint
+// kernel run at once: those wait for each other.
+int64_t joint_section_heads(const ForwardProblem& p) {
+  const int64_t group = p.heads_kv > 0 ? p.heads_q / p.heads_kv : 1;
+  const int64_t head_bytes = (p.head_dim_qk + p.head_dim_v) * 2 * p.seqlen_q * group;
+  return kSectionBytes / std::max<int64_t>(head_bytes, 1);
 }
 
 // Everything but the pointers.
@@ -183,12 +180,18 @@ Params make_params(const BackwardProblem& problem) {
   return params;
 }
 
-// A joint kernel leaves what rows of queries add to dSinks and dSlopes to the others.
-bool is_joint(const BackwardProblem& problem) {
+// The row of kJointConfigs, or -1. A joint kernel leaves what rows of queries add to dSinks and
+// dSlopes to the others.
+int find_joint_config(const BackwardProblem& problem, const DeviceInfo& device) {
   const ForwardProblem& p = problem.forward;
-  return !computes_in_fp32(problem) && !problem.d_sinks.present &&
-         !problem.d_alibi_slopes.present &&
-         std::max(p.head_dim_qk, p.head_dim_v) <= kLargestJointHeadDim;
+  if (computes_in_fp32(problem) || problem.d_sinks.present || problem.d_alibi_slopes.present) {
+    return -1;
+  }
+  const bool hopper_code =
+      device.compute_capability == 90 &&
+      device_code(build::targets::backward_sm80, device.compute_capability) == DeviceCode::compiled;
+  return joint_config_index(std::max(p.head_dim_qk, p.head_dim_v), hopper_code,
+                            static_cast<long long>(device.shared_memory_a_block));
 }
 
 bool wants_all_features(const BackwardProblem& problem) {
@@ -211,7 +214,7 @@ int64_t aligned(int64_t bytes) {
 }
 
 // The launches, and the workspace's layout: notes of rows, then what rows add to sums.
-Result<size_t> lay_out(Planned& planned) {
+Result<size_t> lay_out(Planned& planned, const DeviceInfo& device) {
   const BackwardProblem& problem = planned.problem;
   const ForwardProblem& p = problem.forward;
   const int index = config_index(computes_in_fp32(problem), std::max(p.head_dim_qk, p.head_dim_v));
@@ -220,21 +223,23 @@ Result<size_t> lay_out(Planned& planned) {
   const ElementType type = computes_in_fp32(problem) ? ElementType::f32 : element_type(p.dtype);
   const Features features = wants_all_features(problem) ? Features::all : Features::none;
   unsigned int q_blocks = 0, k_blocks = 0;
-  planned.params.by_queries = tiling(p, true, config.block_x(), q_blocks);
-  planned.params.by_keys = tiling(p, false, config.block_x(), k_blocks);
-  const auto add = [&](Output output, Features level, unsigned int blocks) {
-    planned.launches.push_back({{type, index, output, level}, blocks});
+  planned.params.by_queries = tiling_of_queries(p, config.block_x(), q_blocks);
+  planned.params.by_keys =
+      tiling_of_keys(p, config.block_x(), p.batch * p.heads_kv, p.band.right >= 0, k_blocks);
+  const auto add = [&](Output output, Features wanted, unsigned int blocks) {
+    planned.launches.push_back({{type, index, output, wanted}, blocks});
   };
   planned.rows = product_of({p.heads_q, p.packed ? p.total_q : product_of({p.batch, p.seqlen_q})});
   JointWorkspace& joint = planned.params.joint;
   int64_t sums_bytes = 0, counter_bytes = 0;
-  if (is_joint(problem)) {
-    planned.joint_config = joint_config_index(std::max(p.head_dim_qk, p.head_dim_v));
+  planned.joint_config = find_joint_config(problem, device);
+  if (planned.joint_config >= 0) {
     const JointConfig joint_config = joint_config_of(planned.joint_config, features);
     unsigned int blocks = 0;
-    planned.params.by_joint_keys = joint_tiling(p, joint_config.block_kv(), blocks);
+    planned.params.by_joint_keys =
+        tiling_of_keys(p, joint_config.block_kv(), joint_section_heads(p), true, blocks);
     planned.launches.push_back({{type, planned.joint_config, Output::joint, features}, blocks});
-    planned.dq_tiles = q_blocks;
+    planned.params.by_joint_queries = tiling_of_queries(p, joint_config.block_q, planned.dq_tiles);
     joint.head_tiles = joint_head_tiles(p.packed, rows_of(p, true), p.batch, joint_config.block_q);
     const int64_t tiles = product_of({p.packed ? 1 : p.batch, p.heads_q, joint.head_tiles});
     joint.counters =
@@ -243,13 +248,15 @@ Result<size_t> lay_out(Planned& planned) {
     if (!planned.ordered) joint.zeros = sums_bytes / static_cast<int64_t>(sizeof(float4));
     counter_bytes = aligned(product_of({joint.counters, sizeof(unsigned long long)}));
   }
+  // After a joint kernel these compute only what was not finite: one level serves.
+  const Features level = planned.joint_config >= 0 ? Features::all : features;
   if (has_both(config)) {
-    add(Output::dk_dv, features, k_blocks);
+    add(Output::dk_dv, level, k_blocks);
   } else {
-    add(Output::dk, features, k_blocks);
-    add(Output::dv, features, k_blocks);
+    add(Output::dk, level, k_blocks);
+    add(Output::dv, level, k_blocks);
   }
-  add(Output::dq, features, q_blocks);
+  add(Output::dq, level, q_blocks);
   if (problem.d_bias.present)
     add(Output::d_bias, Features::all, bias_blocks(problem, config_of(index, Features::all)));
 
@@ -379,7 +386,7 @@ Result<PlannedBackward> plan(const BackwardProblem& problem, const PlanContext& 
   Planned planned{.problem = problem, .params = make_params(problem), .launches = {}};
   planned.device = context.device.device.index;
   planned.ordered = context.deterministic || context.batch_invariant;
-  const Result<size_t> workspace_bytes = lay_out(planned);
+  const Result<size_t> workspace_bytes = lay_out(planned, context.device);
   if (!workspace_bytes.ok()) return workspace_bytes.status();
   const host::DeviceGuard guard(planned.device);
   if (guard.error() != cudaSuccess)

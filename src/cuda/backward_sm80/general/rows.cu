@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <iterator>
 
 #include "cuda/backward_sm80/general/element.cuh"
 #include "cuda/backward_sm80/general/launch.hpp"
@@ -161,10 +162,17 @@ cudaError_t load(Kernel kernel) {
 
 }  // namespace
 
+// By row of kJointConfigs.
+constexpr void (*kStoreDq[])(Params) = {&store_dq_kernel<0>, &store_dq_kernel<1>,
+                                        &store_dq_kernel<2>, &store_dq_kernel<3>};
+static_assert(std::size(kStoreDq) == kJointConfigs.size());
+
 cudaError_t prepare_rows() {
-  for (const cudaError_t error : {load(&note_rows), load(&zero_rows), load(&add_rows),
-                                  load(&store_dq_kernel<0>), load(&store_dq_kernel<1>)}) {
+  for (const cudaError_t error : {load(&note_rows), load(&zero_rows), load(&add_rows)}) {
     if (error != cudaSuccess) return error;
+  }
+  for (auto* const kernel : kStoreDq) {
+    if (const cudaError_t error = load(kernel); error != cudaSuccess) return error;
   }
   return cudaSuccess;
 }
@@ -179,8 +187,8 @@ cudaError_t launch_note_rows(const Params& params, int64_t rows, cudaStream_t st
 
 cudaError_t launch_store_dq(const Params& params, int joint_config, unsigned int blocks,
                             cudaStream_t stream) {
-  return host::launch_kernel(joint_config == 0 ? &store_dq_kernel<0> : &store_dq_kernel<1>,
-                             {.grid = dim3(blocks), .threads = kThreads}, stream, params);
+  return host::launch_kernel(kStoreDq[joint_config], {.grid = dim3(blocks), .threads = kThreads},
+                             stream, params);
 }
 
 cudaError_t launch_zero_rows(const Target& target, int64_t rows, int64_t head_rows,

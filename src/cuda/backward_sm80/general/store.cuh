@@ -61,12 +61,13 @@ __device__ __forceinline__ bool all_finite(const float (&sums)[kColumns][4], int
   return (row >= used || zero[0] == 0) && (row + 8 >= used || zero[1] == 0);
 }
 
-// A warp's 16 rows, through its part of the shared memory of X. first_row: in the tile. kinds: the
-// sums of that pass, which say what is NaN.
+// A warp's 16 rows, of columns from first_column on, through its part of the shared memory of X.
+// first_row: in the tile. kinds: the sums of that pass, which say what is NaN.
 template <bool kQueries, int kColumns>
 __device__ __forceinline__ void store_sums(const Params& p, const Task& task, const Target& target,
                                            const float (&sums)[kColumns][4], float scale,
-                                           float* staging, int first_row, int lane, bool kinds) {
+                                           float* staging, int first_row, int lane, bool kinds,
+                                           int first_column = 0) {
   constexpr int kWidth = 8 * kColumns, kPairs = kWidth / 2;
   const auto place = [](int row, int column) { return row * kWidth + (column ^ (row & 7) * 8); };
   __syncwarp();
@@ -83,9 +84,10 @@ __device__ __forceinline__ void store_sums(const Params& p, const Task& task, co
   const StoredRows rows = stored_rows<kQueries>(p, task, target);
 #pragma unroll 1
   for (int i = lane; i < 16 * kPairs; i += 32) {
-    const int row = i / kPairs, column = i % kPairs * 2, at_row = first_row + row;
+    const int row = i / kPairs, in_part = i % kPairs * 2, at_row = first_row + row;
+    const int column = first_column + in_part;
     if (at_row >= rows.stored || column >= target.columns) continue;
-    float2 x = *reinterpret_cast<const float2*>(staging + place(row, column));
+    float2 x = *reinterpret_cast<const float2*>(staging + place(row, in_part));
     if (at_row >= rows.used) x = make_float2(0, 0);
     const int64_t at = rows.first + at_row * target.row + column;
     const bool has_second = column + 1 < target.columns;

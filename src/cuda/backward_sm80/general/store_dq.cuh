@@ -17,7 +17,7 @@ __global__ void __launch_bounds__(256) store_dq_kernel(const __grid_constant__ P
   constexpr JointConfig kConfig = kJointConfigs[kConfigIndex];
   using Sums = JointSums<kConfig>;
   constexpr int kColumns = kConfig.head_dim / 8;
-  const Task task = find_task<true>(p, p.by_queries, ptx::block_index(), kConfig.block_q);
+  const Task task = find_task<true>(p, p.by_joint_queries, ptx::block_index(), kConfig.block_q);
   const StoredRows rows = stored_rows<true>(p, task, p.dq);
   if (rows.stored <= 0) return;
   const int tile = task.first / kConfig.block_q;

@@ -6,8 +6,8 @@
 #include "cuda/attention/entry.hpp"
 #include "cuda/attention/kv_range.hpp"
 #include "cuda/attention/packed_tiles.hpp"
+#include "cuda/attention/sides.hpp"
 #include "cuda/backward_sm80/general/params.hpp"
-#include "cuda/backward_sm80/general/sides.hpp"
 
 namespace flashcore::cuda::backward_sm80::general {
 
@@ -59,7 +59,7 @@ __device__ __forceinline__ attention::BandLimits limits_of(const Params& p,
                                                            const attention::Entry& entry) {
   const attention::BandLimits limits =
       attention::band_limits(p.band.left, p.band.right, entry.offset, entry.len_kv);
-  return kOwnsQueries ? limits : seen_from_keys(limits, entry.len_q);
+  return kOwnsQueries ? limits : attention::seen_from_keys(limits, entry.len_q);
 }
 
 // Number of a query among the rows of the workspace: [batch, head, query], in a packed batch [head,
