@@ -4,7 +4,7 @@
     check_code_size.py BUILD              the table, then each folder that is over its budget
 
 Sizes are those of the device programs (ELF images) inside of the build's objects, with symbols and
-all: what the library carries.
+all: what the library carries. Which objects those are is in the build's cuda_objects.txt; a kept folder has others.
 """
 import argparse
 import collections
@@ -16,14 +16,18 @@ from kernel_folders import Folder, folders
 
 KB = 1024
 MOST = 4 << 20
+OBJECTS = "cuda_objects.txt"  # written when the build is configured
 
 
 def sizes(build: pathlib.Path, kernels: list[Folder]) -> dict[tuple[str, str], int]:
     """Bytes by kernel and target."""
     base = build / "src/cuda/CMakeFiles/flashcore_cuda.dir"
     total: dict[tuple[str, str], int] = collections.defaultdict(int)
-    for path in sorted(base.rglob("*.cu.o")):
-        file = path.relative_to(base).as_posix().removesuffix(".cu.o")
+    for line in (build / OBJECTS).read_text(encoding="utf-8").splitlines():
+        path = pathlib.Path(line)
+        if not line.endswith(".cu.o") or not path.exists():
+            continue
+        file = path.resolve().relative_to(base.resolve()).as_posix().removesuffix(".cu.o")
         for kernel in kernels:
             if kernel.object_name(file) is not None:
                 for target, program in programs_of(path.read_bytes()):

@@ -99,6 +99,18 @@ std::vector<Problem> bias_and_masks() {
   return all;
 }
 
+std::vector<Problem> dropout_state() {
+  std::vector<Problem> all;
+  for (const DType dtype : {DType::f32, DType::f16, DType::bf16}) {
+    add(all, [&](Problem& p) {
+      p.q.dtype = p.k.dtype = p.v.dtype = p.o.dtype = dtype;
+      p.dropout_p = 0.1F;
+      p.dropout_state = TensorDesc::contiguous(DType::i64, {2});
+    });
+  }
+  return all;
+}
+
 std::vector<Problem> small() {
   std::vector<Problem> all;
   const auto causal = [](Problem& p) { p.causal = true; };
@@ -114,6 +126,36 @@ std::vector<Problem> small() {
 std::vector<Problem> decode() {
   std::vector<Problem> all;
   add(all, [](Problem&) {}, {1, 32, 8, 1, 8192, 128, 128});
+  return all;
+}
+
+// Pages by a table and by a list, padding on the left, fp8 keys and values.
+std::vector<Problem> caches() {
+  std::vector<Problem> all;
+  const Shape shape{4, 32, 8, 1, 8192, 128, 128};
+  const auto in_pages = [](Problem& p) {
+    p.k = p.v = TensorDesc::contiguous(p.q.dtype, {2048, 8, 16, 128});
+  };
+  add(
+      all,
+      [&](Problem& p) {
+        in_pages(p);
+        p.page_table = TensorDesc::contiguous(DType::i32, {4, 512});
+        p.seqlens_kv = TensorDesc::contiguous(DType::i32, {4});
+      },
+      shape);
+  add(
+      all,
+      [&](Problem& p) {
+        in_pages(p);
+        p.kv_indptr = TensorDesc::contiguous(DType::i32, {5});
+        p.kv_indices = TensorDesc::contiguous(DType::i32, {2048});
+      },
+      shape);
+  add(
+      all, [](Problem& p) { p.cache_leftpad = TensorDesc::contiguous(DType::i32, {4}); }, shape);
+  add(
+      all, [](Problem& p) { p.k.dtype = p.v.dtype = DType::f8e4m3; }, shape);
   return all;
 }
 
@@ -186,8 +228,10 @@ std::string table() {
       {"... packed batches, sequence lengths", lengths()},
       {"... softcap, sinks", softcap_and_sinks()},
       {"... bias, boolean masks, ALiBi, dropout", bias_and_masks()},
+      {"... dropout with its seed in the device's memory, f32 too", dropout_state()},
       {"... 8 heads of 512 or 1024 tokens", small()},
       {"... decode: one query against 8192 keys", decode()},
+      {"... caches: pages, padding on the left, fp8 keys and values", caches()},
       {"f32, every feature", fp32()},
       {"fp8 e4m3 and e5m2, with scales", fp8()}};
   std::string text = "| forward |", line = "| --- |";

@@ -17,11 +17,15 @@ class CodeSize(unittest.TestCase):
     def test_a_kernel_is_the_sum_of_its_objects(self):
         with tempfile.TemporaryDirectory() as build:
             base = pathlib.Path(build) / "src/cuda/CMakeFiles/flashcore_cuda.dir"
+            listed = []
             for file, size in (("forward/kernel/a", 64), ("generated/forward/kernel/b", 40),
-                               ("forward/kernel_b/c", 1000)):
+                               ("forward/kernel_b/c", 1000), ("forward/kernel/of_an_older_build", 500)):
                 contents = elf({".nv_fatbin": container(entry(2, 80, b"x" * size))})
                 (base / file).parent.mkdir(parents=True, exist_ok=True)
                 (base / f"{file}.cu.o").write_bytes(contents)
+                if "older" not in file:
+                    listed.append(f"{base}/./{file}.cu.o")
+            (pathlib.Path(build) / tool.OBJECTS).write_text("\n".join(listed), encoding="utf-8")
             self.assertEqual(dict(tool.sizes(pathlib.Path(build), KERNELS)),
                              {("kernel", "sm_80"): 104})
 

@@ -289,6 +289,98 @@ TEST_P(ForwardSm80Device, TwoStreamsDoNotDisturbEachOther) {
   EXPECT_TRUE(outputs_of(hosts[1]) == wanted[1]);
 }
 
+// Dropout with its seed in memory against the kernel that takes it as a number.
+class DropoutState : public ForwardSm80Device {
+ protected:
+  void SetUp() override {
+    ForwardSm80Device::SetUp();
+    Problem problem = problem_of(GetParam(), 1);
+    problem.dropout_p = 0.4F;
+    numbers_ = bench::make_host_problem(problem, 12);
+    problem.dropout_state = TensorDesc::strided(DType::i64, {2}, {3});
+    memory_ = bench::make_host_problem(problem, 12);
+  }
+
+  static Plan plan(const bench::HostProblem& host, const std::string& kernel) {
+    PlanOptions options;
+    options.device = kGpu;
+    options.kernel = kernel;
+    const Result<Plan> plan = make_plan(host.problem, options);
+    EXPECT_TRUE(plan.ok()) << plan.status().message();
+    return *plan;
+  }
+
+  // The next draw, as numbers and in memory; the other's numbers are of another one.
+  void draw(uint64_t seed) {
+    numbers_.dropout_seed = memory_.dropout_seed = seed;
+    numbers_.dropout_offset = memory_.dropout_offset = ~(seed << 1);
+    bench::fill_dropout_state(memory_);
+    memory_.dropout_seed = memory_.dropout_offset = 0;
+  }
+
+  bench::HostProblem numbers_, memory_;
+};
+
+constexpr uint64_t kSeeds[] = {1, 2, uint64_t{1} << 63};
+
+TEST_P(DropoutState, GivesTheBitsOfNumbers) {
+  const Plan wanted = plan(numbers_, GetParam().kernel);
+  const Plan reads = plan(memory_, "forward_sm80_dropout_state");
+  Outputs last;
+  for (const uint64_t seed : kSeeds) {
+    draw(seed);
+    run_once(wanted, numbers_);
+    run_once(reads, memory_);
+    EXPECT_TRUE(outputs_of(memory_) == outputs_of(numbers_)) << "seed " << seed;
+    EXPECT_FALSE(outputs_of(memory_) == last) << "seed " << seed;
+    last = outputs_of(memory_);
+  }
+}
+
+TEST_P(DropoutState, IsReadByEachReplayOfAGraph) {
+  const Plan wanted = plan(numbers_, GetParam().kernel);
+  const Plan reads = plan(memory_, "forward_sm80_dropout_state");
+  DeviceTensors tensors(memory_);
+  const Workspace workspace(reads.workspace_bytes(), 0);
+  const OwnStream stream;
+  cudaGraph_t graph = nullptr;
+  cudaGraphExec_t executable = nullptr;
+  ASSERT_EQ(cudaStreamBeginCapture(stream.get(), cudaStreamCaptureModeGlobal), cudaSuccess);
+  const Status status = reads.run(tensors.arguments(memory_), workspace.data(), workspace.bytes(),
+                                  Stream{stream.get()});
+  EXPECT_TRUE(status.ok()) << status.message();
+  ASSERT_EQ(cudaStreamEndCapture(stream.get(), &graph), cudaSuccess);
+  ASSERT_EQ(cudaGraphInstantiate(&executable, graph, 0), cudaSuccess);
+  for (const uint64_t seed : kSeeds) {
+    draw(seed);
+    run_once(wanted, numbers_);
+    poison(memory_);
+    tensors.upload(memory_);
+    ASSERT_EQ(cudaGraphLaunch(executable, stream.get()), cudaSuccess);
+    tensors.download_outputs(memory_);
+    EXPECT_TRUE(outputs_of(memory_) == outputs_of(numbers_)) << "seed " << seed;
+  }
+  cudaGraphExecDestroy(executable);
+  cudaGraphDestroy(graph);
+}
+
+// Of each compiled kernel one; the last two cut the keys into splits.
+INSTANTIATE_TEST_SUITE_P(
+    Family, DropoutState,
+    testing::Values(Subject{"forward_sm80_throughput", DType::f16, 64, 300, false},
+                    Subject{"forward_sm80_throughput", DType::bf16, 64, 70, true, 300},
+                    Subject{"forward_sm80_throughput", DType::f16, 128, 70, true, 300},
+                    Subject{"forward_sm80_throughput", DType::bf16, 128, 100, false, 300},
+                    Subject{"forward_sm80_throughput", DType::f16, 192, 50, false, 200},
+                    Subject{"forward_sm80_throughput", DType::bf16, 192, 50, true, 200},
+                    Subject{"forward_sm80_throughput", DType::f16, 256, 50, true, 200},
+                    Subject{"forward_sm80_throughput", DType::bf16, 256, 50, false, 200},
+                    Subject{"forward_sm80_f32", DType::f32, 64, 70, true, 200},
+                    Subject{"forward_sm80_f32", DType::f32, 128, 70, false, 200},
+                    Subject{"forward_sm80_f32", DType::f32, 256, 50, false, 200},
+                    Subject{"forward_sm80_throughput", DType::f16, 128, 3, false, 2100},
+                    Subject{"forward_sm80_f32", DType::f32, 64, 5, true, 2100}));
+
 INSTANTIATE_TEST_SUITE_P(
     Family, ForwardSm80Device,
     testing::Values(Subject{"forward_sm80_throughput", DType::f16, 64, 300, false},

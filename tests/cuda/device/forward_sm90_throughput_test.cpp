@@ -25,14 +25,6 @@ namespace {
 
 constexpr int64_t kHeads = 3, kQueries = 400, kKeys = 650;
 
-bool has_hopper() {
-  int count = 0, major = 0, minor = 0;
-  if (cudaGetDeviceCount(&count) != cudaSuccess || count == 0) return false;
-  cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0);
-  cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, 0);
-  return major == 9 && minor == 0;
-}
-
 Problem problem_of(DType dtype, int64_t head_dim, bool causal) {
   Problem p;
   p.q = p.o = TensorDesc::contiguous(dtype, {1, kHeads, kQueries, head_dim});

@@ -28,6 +28,7 @@ enum class Features {
   scores,  // softcap, bias and ALiBi too
   all,     // also boolean masks, dropout, a scale that is not positive, rows that are not 16-byte
            // chunks, an O of another type, keys in splits
+  dropout_state,  // the same, with dropout's seed and offset from memory
 };
 
 // Biases are read in pieces of four keys where a kernel is made for them.

@@ -14,8 +14,8 @@ namespace flashcore::cuda::forward_sm80::throughput {
 // and must not cost the loop above it registers.
 //
 // block_q: queries of a block, of which this call computes kConfig's tile from query `skip` on.
-template <Config kConfig, class Element, Features kFeatures>
-__device__ __noinline__ void compute_exactly(const Params& p, unsigned char* shared, int block_q,
+template <Config kConfig, class Element, Features kFeatures, class P>
+__device__ __noinline__ void compute_exactly(const P& p, unsigned char* shared, int block_q,
                                              int skip) {
   bool found = false;
 #pragma unroll 1
@@ -32,13 +32,26 @@ __device__ __noinline__ void compute_exactly(const Params& p, unsigned char* sha
   }
 }
 
+// What a kernel is told, and what else than that its tiles look for.
+template <Features kFeatures>
+struct Told {
+  using Type = Params;
+  static constexpr Features kLooksFor = kFeatures;
+};
+template <>
+struct Told<Features::dropout_state> {
+  using Type = StateParams;
+  static constexpr Features kLooksFor = Features::all;
+};
+
 // By index: nvcc 13.0 cannot name a __global__ template's argument of class type.
-template <int kConfigIndex, class Element, Features kFeatures>
+template <int kConfigIndex, class Element, Features kLevel>
 __global__ void __launch_bounds__(kConfigs[kConfigIndex].threads(),
                                   kConfigs[kConfigIndex].blocks_per_sm)
-    forward_kernel(const __grid_constant__ Params p) {
+    forward_kernel(const __grid_constant__ typename Told<kLevel>::Type p) {
   unsigned char* const shared = ptx::dynamic_shared();
   constexpr Config kConfig = kConfigs[kConfigIndex];
+  constexpr Features kFeatures = Told<kLevel>::kLooksFor;
   constexpr Softmax kSoftmax = kFeatures == Features::all ? Softmax::online : Softmax::stale;
   WarpState<kConfig> w;
   bool wrong;

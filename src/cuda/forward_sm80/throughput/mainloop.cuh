@@ -55,8 +55,8 @@ __device__ __forceinline__ bool all_have_reference(const WarpState<kConfig>& w) 
 
 // Fills `w`. Guarded: whether V held anything that is not finite. Otherwise: whether the block has
 // to be computed again, for all that this thread knows before finish_sums.
-template <Config kConfig, class Element, Features kFeatures, Softmax kSoftmax>
-__device__ __forceinline__ bool attend(const Params& p, const Task& task, unsigned char* shared,
+template <Config kConfig, class Element, Features kFeatures, Softmax kSoftmax, class P>
+__device__ __forceinline__ bool attend(const P& p, const Task& task, unsigned char* shared,
                                        WarpState<kConfig>& w, GuardPass pass) {
   using S = Shape<kConfig>;
   constexpr int kSliceKeys =
@@ -103,6 +103,7 @@ __device__ __forceinline__ bool attend(const Params& p, const Task& task, unsign
   if (thread == 0) {
     noted.task = task;
     noted.limits = limits;
+    note_dropout_key(p);
   }
   if (block.begin >= block.end) return found;
 

@@ -80,4 +80,10 @@ struct Params : attention::ForwardParams {
   PhiloxKey dropout_key;
 };
 
+// With Features::dropout_state: seed and offset, which the kernel reads, instead of the key.
+struct StateParams : Params {
+  const int64_t* dropout_state;
+  int64_t dropout_state_step;
+};
+
 }  // namespace flashcore::cuda::forward_sm80::throughput

@@ -36,7 +36,7 @@ constexpr float kFp32Largest = std::numeric_limits<float>::max();
 
 // One of the compiled kernels, and what it is launched with.
 struct Launch {
-  Params params;
+  StateParams params;
   Instance instance;
   unsigned int blocks;
 };
@@ -59,7 +59,8 @@ int block_q_of(const Instance& instance) {
 // What computes all that `instance` does, and everything else too.
 Instance with_all_features(Instance instance) {
   const int config = instance.config == kPairedRow ? kPairedConfig.fallback : instance.config;
-  return {instance.type, config_with_all(config), Features::all};
+  const bool state = instance.features == Features::dropout_state;
+  return {instance.type, config_with_all(config), state ? Features::dropout_state : Features::all};
 }
 
 int64_t pass_bytes(const RowStrides& stride, const Config& config) {
@@ -142,8 +143,8 @@ bool has_groups(const PairMatrix& m, int64_t keys, size_t element_bytes, int cou
 }
 
 // Everything but the pointers.
-Params make_params(const ForwardProblem& p, const Config& config, int block_q) {
-  Params params{};
+StateParams make_params(const ForwardProblem& p, const Config& config, int block_q) {
+  StateParams params{};
   host::set_forward_params(params, p);
   params.q_pass_bytes = pass_bytes(p.q, config);
   params.k_pass_bytes = pass_bytes(p.k, config);
@@ -175,12 +176,13 @@ Params make_params(const ForwardProblem& p, const Config& config, int block_q) {
   params.dropout_threshold =
       static_cast<uint32_t>(std::min<uint64_t>(dropout_threshold(p.dropout_p), UINT32_MAX));
   params.dropout_rescale = dropout_rescale(p.dropout_p);
+  params.dropout_state_step = p.dropout_state.batch;
   return params;
 }
 
 // The pointers of a run, and what follows from how they are aligned. False: only the kernel with
 // all features computes this.
-bool bind(Params& params, const ForwardProblem& p, const Arguments& args) {
+bool bind(StateParams& params, const ForwardProblem& p, const Arguments& args) {
   const int64_t rows_q = p.packed ? p.total_q : p.seqlen_q;
   const int64_t rows_kv = p.packed ? p.total_kv : p.seqlen_kv;
   host::bind_forward_params(params, p, args);
@@ -190,7 +192,10 @@ bool bind(Params& params, const ForwardProblem& p, const Arguments& args) {
   params.bias.in_pairs = has_groups(params.bias, p.seqlen_kv, size_of(p.bias.dtype), 2);
   params.mask.in_pairs = has_groups(params.mask, p.seqlen_kv, 1, 2);
   params.alibi_slopes.data = p.alibi_slopes.present ? args.alibi_slopes : nullptr;
-  if (params.dropout) params.dropout_key = dropout_key(args.dropout_seed, args.dropout_offset);
+  params.dropout_state = p.dropout_state.present ? args.dropout_state : nullptr;
+  if (params.dropout && !p.dropout_state.present) {
+    params.dropout_key = dropout_key(args.dropout_seed, args.dropout_offset);
+  }
 
   params.chunks_qk = has_chunks(p.q, p, p.heads_q, rows_q, p.head_dim_qk) &&
                      has_chunks(p.k, p, p.heads_kv, rows_kv, p.head_dim_qk) &&
@@ -228,8 +233,8 @@ void bind_partial(Params& params, const ForwardProblem& p, std::span<std::byte> 
 }
 
 // The launch for columns of V and O from `column` on, as many as the kernel computes.
-Params columns_from(const Params& all, int64_t column, const Config& config) {
-  Params part = all;
+StateParams columns_from(const StateParams& all, int64_t column, const Config& config) {
+  StateParams part = all;
   part.head_dim_v = static_cast<int>(std::min<int64_t>(all.head_dim_v - column, config.head_dim_v));
   part.whole_chunks = all.chunks_qk && all.chunks_v && all.head_dim_qk == config.head_dim_qk &&
                       part.head_dim_v == config.head_dim_v;
@@ -243,7 +248,7 @@ Params columns_from(const Params& all, int64_t column, const Config& config) {
 Status run(const ForwardProblem& p, const Planned& planned, const Arguments& args,
            std::span<std::byte> workspace, Stream stream) {
   if (planned.own.blocks == 0) return {};  // no output has an element
-  Params params = planned.own.params;
+  StateParams params = planned.own.params;
   const bool own = bind(params, p, args) || planned.own.instance == planned.any.instance;
   const auto& [all_params, instance, blocks] = own ? planned.own : planned.any;
   if (!own) {
@@ -258,7 +263,7 @@ Status run(const ForwardProblem& p, const Planned& planned, const Arguments& arg
     return host::cuda_failure(kName, "choosing its GPU", guard.error());
   auto* const cuda_stream = static_cast<cudaStream_t>(stream.handle);
   for (int64_t column = 0; column < p.head_dim_v || column == 0; column += config.head_dim_v) {
-    const Params part = columns_from(params, column, config);
+    const StateParams part = columns_from(params, column, config);
     const cudaError_t error = find_instance(instance).launch(part, blocks, cuda_stream);
     if (error != cudaSuccess) return host::cuda_failure(kName, "the launch", error);
     if (part.splits == 1) continue;
@@ -295,7 +300,7 @@ Result<PlannedKernel> plan(const ForwardProblem& asked, const PlanContext& conte
   size_t workspace_bytes = 0;
   if (splits) workspace_bytes = split(planned.any, p);
   planned.own = planned.any;
-  if (!splits && instance.features != Features::all) {
+  if (!splits && instance.features != planned.any.instance.features) {
     if (instance.features == Features::none &&
         pairs_serve(instance.config, context.device.shared_memory_a_block)) {
       instance.config = kPairedRow;
@@ -322,14 +327,17 @@ Result<PlannedKernel> plan(const ForwardProblem& asked, const PlanContext& conte
 }
 
 Kernel row(std::string_view name, bool automatic, Variant kernel) {
+  const std::string_view targets = kernel == Variant::dropout_state
+                                       ? build::targets::forward_sm80_dropout_state
+                                       : build::targets::forward_sm80_throughput;
   return Kernel{.name = std::string(name),
                 .device = DeviceKind::cuda,
                 .automatic = automatic,
-                .targets = build::targets::forward_sm80_throughput,
+                .reads_dropout_state = kernel == Variant::dropout_state,
+                .targets = targets,
                 .refuses =
-                    [kernel](const ForwardProblem& p, const PlanContext& context) {
-                      return refusal(p, context.device, build::targets::forward_sm80_throughput,
-                                     kernel);
+                    [kernel, targets](const ForwardProblem& p, const PlanContext& context) {
+                      return refusal(p, context.device, targets, kernel);
                     },
                 .plan = [kernel](const ForwardProblem& p,
                                  const PlanContext& context) { return plan(p, context, kernel); }};
@@ -340,6 +348,7 @@ Kernel row(std::string_view name, bool automatic, Variant kernel) {
 std::vector<Kernel> kernels() {
   // Splits of the keys are chosen by the others where they pay; by name, for any problem.
   return {row(kName, true, Variant::half), row("forward_sm80_f32", true, Variant::f32),
+          row("forward_sm80_dropout_state", true, Variant::dropout_state),
           row("forward_sm80_split_kv", false, Variant::split_kv)};
 }
 

@@ -16,6 +16,7 @@
 #include "cuda/forward_sm80/throughput/task.cuh"
 #include "cuda/ptx/convert.cuh"
 #include "cuda/ptx/exp2.cuh"
+#include "cuda/ptx/shared_memory.cuh"
 
 namespace flashcore::cuda::forward_sm80::throughput {
 
@@ -246,13 +247,25 @@ __device__ __forceinline__ float largest_of(const Scores<kGroups, kProducts>& s)
   return largest;
 }
 
+// Where a block's dropout key is: among the parameters, or in shared memory when it is made of what
+// memory holds.
+__device__ __forceinline__ void note_dropout_key(const Params&) {}
+__device__ __forceinline__ PhiloxKey dropout_key_of(const Params& p) { return p.dropout_key; }
+__device__ __forceinline__ PhiloxKey dropout_key_of(const StateParams&) {
+  return ptx::static_shared<PhiloxKey>();
+}
+__device__ __forceinline__ void note_dropout_key(const StateParams& p) {
+  ptx::static_shared<PhiloxKey>() =
+      dropout_key(static_cast<uint64_t>(__ldg(p.dropout_state)),
+                  static_cast<uint64_t>(__ldg(p.dropout_state + p.dropout_state_step)));
+}
+
 // Zeroes the probabilities of dropped pairs; the rest is rescaled with the output. `kinds`: weights
 // them instead (element.cuh). One Philox block holds four keys, two of this lane and two of its
 // neighbour: the even lane draws for slot 0, the odd one for slot 1, and they exchange.
-template <int kGroups, int kProducts>
-__device__ __forceinline__ void drop(Scores<kGroups, kProducts>& s, const Params& p,
-                                     const Task& task, const LanePlace& lane, int first_key,
-                                     bool kinds) {
+template <int kGroups, int kProducts, class P>
+__device__ __forceinline__ void drop(Scores<kGroups, kProducts>& s, const P& p, const Task& task,
+                                     const LanePlace& lane, int first_key, bool kinds) {
   const bool odd = (lane.column & 2) != 0;
   const uint32_t group = static_cast<uint32_t>(first_key + lane.column) / 4;
 #pragma unroll
@@ -260,7 +273,7 @@ __device__ __forceinline__ void drop(Scores<kGroups, kProducts>& s, const Params
     const auto row = static_cast<uint32_t>(lane.row + 16 * g + (odd ? 8 : 0));
 #pragma unroll
     for (int n = 0; n < kProducts; ++n) {
-      const PhiloxBlock mine = dropout_words(p.dropout_key, static_cast<uint32_t>(task.batch),
+      const PhiloxBlock mine = dropout_words(dropout_key_of(p), static_cast<uint32_t>(task.batch),
                                              static_cast<uint32_t>(task.head), row, group + 2U * n);
       const uint32_t got0 = __shfl_xor_sync(0xffffffffU, odd ? mine[0] : mine[2], 1);
       const uint32_t got1 = __shfl_xor_sync(0xffffffffU, odd ? mine[1] : mine[3], 1);

@@ -95,6 +95,9 @@ int config_index(const ForwardProblem& p) {
 std::string refusal(const ForwardProblem& problem, const DeviceInfo& device,
                     std::string_view targets, Variant kernel) {
   if (std::string refusal = refuse_device(device, targets); !refusal.empty()) return refusal;
+  if (kernel == Variant::dropout_state && !problem.dropout_state.present) {
+    return "dropout_state: is not given, wanted dropout's seed and offset in memory";
+  }
   if (std::string refusal = refuse_types(problem, kernel); !refusal.empty()) return refusal;
   return refuse_sizes(problem, kernel);
 }
@@ -109,6 +112,7 @@ bool splits_keys(const ForwardProblem& p, const PlanContext& context) {
 }
 
 Features features_of(const ForwardProblem& p, bool batch_invariant) {
+  if (p.dropout_state.present) return Features::dropout_state;
   if (!is_16_bit(p.dtype) || p.o_dtype != p.dtype) return Features::all;
   if (p.mask.present || p.dropout_p > 0 || !(p.softmax_scale > 0)) return Features::all;
   if (p.head_dim_qk % kChunkElements != 0 || p.head_dim_v % kChunkElements != 0) {

@@ -9,8 +9,9 @@
 
 namespace flashcore::cuda::forward_sm80::throughput {
 
-// The rows of the family: 16-bit inputs, fp32 inputs, and any of them with the keys in splits.
-enum class Variant { half, f32, split_kv };
+// The rows of the family: 16-bit inputs, fp32 inputs, any of them with dropout's seed in memory, and
+// with the keys in splits.
+enum class Variant { half, f32, dropout_state, split_kv };
 
 // The row of kConfigs that computes a problem, or -1.
 int config_index(const ForwardProblem& problem);
