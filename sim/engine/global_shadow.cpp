@@ -82,11 +82,20 @@ void check_agreement(GlobalWord& word, size_t offset, uintptr_t at) {
 
 bool may_agree(const GlobalAccess& write, const GlobalAccess& mine) {
   return write.site == mine.site && write.cluster == mine.cluster &&
-         write.agent / kLanes == mine.agent / kLanes && write.use == Use::plain;
+         write.agent / kLanes == mine.agent / kLanes && write.use == Use::plain &&
+         write.by_thread && mine.by_thread;
 }
 
-GlobalAccess access_of(const Thread& thread, uint8_t mask, Use use, Site site) {
-  return {thread.now, thread.agent, mask, use, thread.block->cluster->number, site};
+GlobalAccess access_of(const Thread& thread, const GlobalMemoryUse& access, uint8_t mask,
+                       Site site) {
+  const bool by_thread = access.epoch == 0;
+  return {.epoch = by_thread ? thread.now : access.epoch,
+          .agent = by_thread ? thread.agent : access.agent,
+          .bytes = mask,
+          .use = access.use,
+          .by_thread = by_thread,
+          .cluster = thread.block->cluster->number,
+          .site = site};
 }
 
 // Calls each(address of the word, its offset in the allocation, bytes of it).
@@ -127,7 +136,7 @@ void on_global_write(Allocation* allocation, const GlobalMemoryUse& access, Site
   for_each_word(*allocation, access, [&](uintptr_t at, size_t offset, uint8_t mask) {
     GlobalWord& word = shadow.word(offset);
     check_agreement(word, offset, at);
-    const GlobalAccess mine = access_of(thread, mask, use, site);
+    const GlobalAccess mine = access_of(thread, access, mask, site);
     for (const GlobalAccess& write : word.writes) {
       if (!may_race(write, mask, use) || knows_write(thread, write)) continue;
       if (may_agree(write, mine)) {

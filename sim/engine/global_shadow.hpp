@@ -22,6 +22,7 @@ struct GlobalAccess {
   Agent agent = 0;
   uint8_t bytes = 0;  // of the word, one bit each
   Use use = Use::plain;
+  bool by_thread = true;  // not by a store that a thread began
   ClusterNumber cluster = 0;
   Site site;
 };
@@ -70,6 +71,8 @@ struct GlobalMemoryUse {
   const void* pointer;
   uint64_t bytes;
   Use use = Use::plain;
+  Agent agent = 0;  // with `epoch` not 0: what does it for the thread, and when it has
+  Epoch epoch = 0;
 };
 void on_global_read(Allocation* allocation, const GlobalMemoryUse& access, Site site);
 void on_global_write(Allocation* allocation, const GlobalMemoryUse& access, Site site);

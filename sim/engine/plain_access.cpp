@@ -154,6 +154,11 @@ void* __tsan_memcpy(void* to, const void* from, unsigned long n) {
   check(to, n, true, 1, __builtin_return_address(0));
   return __builtin_memcpy(to, from, n);
 }
+void* __tsan_memmove(void* to, const void* from, unsigned long n) {
+  check(from, n, false, 1, __builtin_return_address(0));
+  check(to, n, true, 1, __builtin_return_address(0));
+  return __builtin_memmove(to, from, n);
+}
 void* __tsan_memset(void* to, int value, unsigned long n) {
   check(to, n, true, 1, __builtin_return_address(0));
   return __builtin_memset(to, value, n);

@@ -309,10 +309,13 @@ std::string name_of(const Thread& thread) {
 }
 
 void add_completion(std::function<void()> operation) {
+  add_completion(*self().block->cluster, std::move(operation));
+}
+void add_completion(const Cluster& cluster, std::function<void()> operation) {
   if (policy().completion == Completion::early) {
     operation();
   } else {
-    machine->completions.push_back({self().block->cluster, std::move(operation)});
+    machine->completions.push_back({&cluster, std::move(operation)});
   }
 }
 

@@ -37,7 +37,8 @@ std::string name_of(const Thread& thread);
 
 // An asynchronous operation, which `complete` ends; it may be called once. Under Completion::early
 // that is at once.
-void add_completion(std::function<void()> complete);
+void add_completion(std::function<void()> complete);  // of this thread
+void add_completion(const Cluster& cluster, std::function<void()> complete);
 
 const Policy& policy();
 bool chance(unsigned one_in);  // never with seed 0

@@ -133,6 +133,61 @@ TEST_F(BulkCopy, NumbersAreStored) {
   }
 }
 
+// That a store has read its source does not say that it has written.
+TEST_F(BulkCopy, OwnStoreIsReadAfterItHasWritten) {
+  float found = 0;
+  const auto kernel = [&](bool faulty) {
+    auto* const shared = shared_array<float>();
+    shared[thread()] = 77;
+    ptx::fence_proxy_async();
+    __syncwarp();
+    if (thread() != 0) return;
+    ptx::bulk_store(numbers_, ptx::shared_address(shared), 128);
+    ptx::tma_store_commit();
+    if (faulty) {
+      ptx::tma_store_wait_read<0>();
+    } else {
+      ptx::bulk_wait<0>();
+    }
+    found = *static_cast<volatile float*>(numbers_ + 5);
+  };
+  expect_fault_only_in_first(Fault::race, kOneWarp, kernel);
+  clear();
+  run(kOneWarp, {.completion = Completion::late}, [&] { kernel(true); });
+  EXPECT_EQ(found, 5);
+  EXPECT_EQ(numbers()[5], 77);
+}
+
+TEST_F(BulkCopy, OtherBlocksReadAStoreThatHasWritten) {
+  const LaunchOptions two{.grid = {2}, .block = {32}, .shared_bytes = 4096};
+  for (const bool faulty : {true, false}) {
+    for (const Policy& policy : policies()) {
+      clear();
+      float found = 0;
+      const Findings findings = run(two, policy, [&] {
+        auto* const shared = shared_array<float>();
+        shared[thread()] = 77;
+        ptx::fence_proxy_async();
+        __syncwarp();
+        if (thread() != 0) return;
+        ptx::wait_for_turn(counter_, blockIdx.x);
+        if (blockIdx.x == 1) {
+          found = *static_cast<volatile float*>(numbers_ + 5);
+          return;
+        }
+        ptx::bulk_store(numbers_, ptx::shared_address(shared), 128);
+        ptx::tma_store_commit();
+        ptx::tma_store_wait_read<0>();
+        if (!faulty) ptx::bulk_wait<0>();
+        ptx::count_turn(counter_);
+      });
+      EXPECT_EQ(findings.has(Fault::race), faulty) << text_of(policy) << findings.text();
+      EXPECT_TRUE(faulty || findings.empty()) << text_of(policy) << findings.text();
+      EXPECT_TRUE(faulty || found == 77) << text_of(policy);
+    }
+  }
+}
+
 // Blocks add in the order of their numbers, whatever the order in which they run; all lanes watch.
 TEST_F(BulkCopy, BlocksTakeTurns) {
   const LaunchOptions two{.grid = {2}, .block = {32}, .shared_bytes = 4096};

@@ -3,40 +3,48 @@
 # capability 9.0, sim:1 of 8.0, sim:2 of 8.9.
 #
 # 200 problems for each folder of kernels; its kernels and the GPUs that they differ on share them. What comes after
-# them runs the lines that they miss (coverage.py).
+# them runs the lines that they miss (coverage.py). More heads than 4 cost time and run the same lines, but for blocks
+# that take one tile after another: the longer problems have any number, where no /N says otherwise.
 function(flashcore_simulated_kernel kernel device)
   string(REPLACE ":" "" place ${device})
   set(name simulated.${kernel}.${place})
+  if("--any-order" IN_LIST ARGN)
+    string(APPEND name .any_order)
+  endif()
   add_test(NAME ${name}
     COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/verify_kernel.py
             $<TARGET_FILE:flashcore_command> ${kernel} ${device} ${ARGN})
   set_tests_properties(${name} PROPERTIES LABELS "simulator;kernels" TIMEOUT 900)
 endfunction()
 
-flashcore_simulated_kernel(forward_sm90_throughput sim:0 140x112 3x400 scores/softcap/f16/30/)
-flashcore_simulated_kernel(forward_sm90_192x128 sim:0 20x112 2x400)
-flashcore_simulated_kernel(forward_sm90_64x128 sim:0 20x112 2x400)
-flashcore_simulated_kernel(forward_sm90_64x64 sim:0 20x112 2x400)
+flashcore_simulated_kernel(forward_sm90_throughput sim:0 140x112/4 3x400 scores/softcap/f16/30/)
+flashcore_simulated_kernel(forward_sm90_192x128 sim:0 20x112/4 2x400)
+flashcore_simulated_kernel(forward_sm90_64x128 sim:0 20x112/4 2x400)
+flashcore_simulated_kernel(forward_sm90_64x64 sim:0 20x112/4 2x400)
 # Two tiles of keys in each of eight places are 1024 keys.
-flashcore_simulated_kernel(forward_sm90_latency sim:0 200x112 3x400 6x1300)
-flashcore_simulated_kernel(forward_sm90_latency_wide sim:0 200x112 3x400)
-flashcore_simulated_kernel(forward_sm80_throughput sim:1 80x112 3x400
+flashcore_simulated_kernel(forward_sm90_latency sim:0 200x112/4 3x400 6x1300/4)
+flashcore_simulated_kernel(forward_sm90_latency_wide sim:0 200x112/4 3x400)
+flashcore_simulated_kernel(forward_sm80_throughput sim:1 80x112/4 3x400
   scores/softcap/f16/30/normal scores/softcap/f16/1e+05 scores/bias/f16/f16/ scores/alibi/f16/100/)
 # Pairs of warps at head dimension 256.
-flashcore_simulated_kernel(forward_sm80_throughput sim:0 40x112 2x400 100x112x256)
+flashcore_simulated_kernel(forward_sm80_throughput sim:0 40x112/4 2x400 100x112x256/4)
 # ALiBi alone, which random problems hardly ever have.
 add_test(NAME simulated.alibi
   COMMAND flashcore_command run --device sim:1 --kernel forward_sm80_throughput --shape 1,2,400,64
           --with alibi_slopes --check)
 set_tests_properties(simulated.alibi PROPERTIES LABELS "simulator;kernels" TIMEOUT 120)
-flashcore_simulated_kernel(forward_sm80_f32 sim:1 40x112 2x400)
-flashcore_simulated_kernel(forward_sm80_split_kv sim:1 40x112 2x400)
-flashcore_simulated_kernel(forward_sm80_latency sim:1 120x112 3x400)
-flashcore_simulated_kernel(forward_sm80_latency sim:0 80x112 2x400)
-flashcore_simulated_kernel(backward_sm80 sim:1 --backward 160x112 3x300)
-flashcore_simulated_kernel(backward_sm80 sim:0 --backward --any-order 40x112)
+flashcore_simulated_kernel(forward_sm80_f32 sim:1 40x112/4 2x400)
+flashcore_simulated_kernel(forward_sm80_dropout_state sim:1 40x112/4 2x400)
+flashcore_simulated_kernel(forward_sm80_split_kv sim:1 40x112/4 2x400)
+flashcore_simulated_kernel(forward_sm80_latency sim:1 120x112/4 3x400)
+flashcore_simulated_kernel(forward_sm80_latency sim:0 80x112/4 2x400)
+# Rows of kJointConfigs that share keys are those of 9.0, and that past head dimension 128.
+flashcore_simulated_kernel(backward_sm80 sim:1 --backward 160x112/4 3x300)
+flashcore_simulated_kernel(backward_sm80 sim:0 --backward --any-order 40x112/4 10x112x256/4)
 # Several steps of a tile of keys, and heads of queries that share one.
-flashcore_simulated_kernel(backward_sm90 sim:0 --backward 120x160x128 3x600x128)
+flashcore_simulated_kernel(backward_sm90 sim:0 --backward narrow/120x160/4 narrow/3x600)
+flashcore_simulated_kernel(backward_sm90 sim:0 --backward --any-order narrow/80x160/4 narrow/1x600)
+flashcore_simulated_kernel(backward_sm90_wide sim:0 --backward narrow/30x130x256/4 narrow/2x400x256)
 # 200 for the ladder too, by its own list of cases.
 foreach(rung
     00_unfused 01_scalar 02_wmma_qk 03_vector_pv 04_wmma_pv 05_warp_softmax 06_cp_async

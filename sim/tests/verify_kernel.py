@@ -6,6 +6,8 @@ usage: verify_kernel.py COMMAND KERNEL DEVICE [--backward [--any-order]] PROBLEM
 PROBLEMS is one of
   200x112          200 random problems that the kernel computes, of sequences up to 112 long
   20x112x256       the same, of head dimensions up to 256
+  narrow/20x112    20 problems, drawn anew with fewer features where the kernel refuses them
+  20x112/4         the same, of at most 4 heads of queries in all batch entries together
   scores/PREFIX    the problems with hard scores whose names begin so
 
 Sequences are so long in some that every ring of buffers is passed several times. Each random problem has an order of
@@ -57,8 +59,13 @@ def problems(kernel, kind, first_seed):
         if computed == 0:
             sys.exit(f"computed no problem of {kind}")
         return f"{computed} of {kind}"
-    wanted, *largest = kind.split("x")
+    sizes, _, heads = kind.removeprefix("narrow/").partition("/")
+    wanted, *largest = sizes.split("x")
     options = [word for pair in zip(("--largest-seqlen", "--largest-head-dim"), largest) for word in pair]
+    if heads:
+        options += ["--most-heads", heads]
+    if kind.startswith("narrow/"):
+        options.append("--narrow")
     return random_problems(kernel, int(wanted), first_seed, *options)
 
 

@@ -8,7 +8,6 @@
 #include "cuda/ptx/mma.cuh"
 #include "cuda/ptx/sync.cuh"
 #include "cuda/ptx/tf32.cuh"
-#include "cuda/ptx/wgmma_majors.cuh"
 #include "cuda/ptx/wgmma_n96.cuh"
 #include "cuda/tile/descriptor.hpp"
 #include "cuda/tile/fragment.hpp"
@@ -167,9 +166,9 @@ void multiply_columns() {
     const uint64_t a_at = tile::mn_major_descriptor<Tile>(ptx::shared_address(shared), step);
     const uint64_t b_at = tile::k_major_descriptor<BTile>(ptx::shared_address(b), 0, step);
     if constexpr (kIsBf16) {
-      ptx::wgmma_ss_bf16<Accumulate::add, Major::mn, Major::k>(d, a_at, b_at);
+      ptx::wgmma_ss_bf16<Accumulate::add, Major::k, Major::mn>(d, a_at, b_at);
     } else {
-      ptx::wgmma_ss_f16<Accumulate::add, Major::mn, Major::k>(d, a_at, b_at);
+      ptx::wgmma_ss_f16<Accumulate::add, Major::k, Major::mn>(d, a_at, b_at);
     }
   }
   ptx::warpgroup_commit();

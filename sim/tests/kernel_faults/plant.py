@@ -11,52 +11,20 @@ taken. The unchanged command must pass with the same arguments: what a fault sho
 """
 import argparse
 import concurrent.futures
-import dataclasses
-import json
 import pathlib
 import re
 import resource
 import shlex
 import shutil
-import subprocess
 import sys
 
-from faults import FAULTS
-
 ROOT = pathlib.Path(__file__).resolve().parents[3]
-OF_LIBRARY = " -o src/"  # in the commands that compile it
+sys.path.insert(0, str(ROOT / "sim/tests"))
+
+from device_units import Build, BuildError, run  # noqa: E402
+from faults import FAULTS  # noqa: E402
+
 SECONDS = 120  # a run that takes longer has hung, which the simulator should have said
-
-
-class PlantError(Exception):
-    """The fault cannot be tried: its text is gone, say, or the kernel fails without it."""
-
-
-@dataclasses.dataclass
-class Build:
-    folder: pathlib.Path
-    launcher: list
-
-    @property
-    def command(self):
-        return self.folder / "bin/flashcore"
-
-    def compilation(self, unit):
-        """The unit's file, and the words of the command that compiles it."""
-        units = json.loads((self.folder / "compile_commands.json").read_text())
-        found = [u for u in units
-                 if u["file"].endswith("/" + unit) and OF_LIBRARY in u["command"]]
-        if len(found) != 1:
-            raise PlantError(f"{len(found)} translation units end in {unit}, wanted one")
-        return pathlib.Path(found[0]["file"]), shlex.split(found[0]["command"])
-
-    def link(self):
-        """The words of the command that links flashcore."""
-        listed = subprocess.run(
-            ["ninja", "-C", str(self.folder), "-t", "commands", "-s", "bin/flashcore"],
-            capture_output=True, text=True, check=True).stdout
-        line = re.sub(r"^: && | && :$", "", listed.strip().splitlines()[-1])
-        return shlex.split(line)
 
 
 def overlay(fault, folder):
@@ -65,7 +33,7 @@ def overlay(fault, folder):
     for file, old, new in fault.edits:
         text = changed.get(file) or (ROOT / "src" / file).read_text()
         if text.count(old) != 1:
-            raise PlantError(f"{file} has this text {text.count(old)} times, wanted once:\n{old}")
+            raise BuildError(f"{file} has this text {text.count(old)} times, wanted once:\n{old}")
         changed[file] = text.replace(old, new)
     for file, text in changed.items():
         (folder / file).parent.mkdir(parents=True, exist_ok=True)
@@ -73,33 +41,15 @@ def overlay(fault, folder):
     return changed
 
 
-def run(words, **options):
-    try:
-        ran = subprocess.run([str(word) for word in words], text=True, stdout=subprocess.PIPE,
-                             stderr=subprocess.STDOUT, timeout=SECONDS, **options)
-    except subprocess.TimeoutExpired:
-        return 124, f"no end after {SECONDS} s"
-    return ran.returncode, ran.stdout
-
-
 def make(fault, build, folder):
     """The flashcore command with the fault."""
     changed = overlay(fault, folder / "overlay")
-    source, words = build.compilation(fault.unit)
+    source, words = build.unit(fault.unit)
     if source.is_relative_to(ROOT / "src") and str(source.relative_to(ROOT / "src")) in changed:
         words[words.index(str(source))] = str(folder / "overlay" / source.relative_to(ROOT / "src"))
     words.insert(1, f"-I{folder / 'overlay'}")
-    words[words.index("-o") + 1] = str(folder / "unit.o")
-    status, text = run(build.launcher + words, cwd=build.folder)
-    if status != 0:
-        raise PlantError(f"does not compile:\n{text[:3000]}")
-    words = build.link()
-    words[words.index("-o") + 1] = str(folder / "flashcore")
-    first = next(i for i, word in enumerate(words) if word.endswith(".a"))
-    words.insert(first, str(folder / "unit.o"))
-    status, text = run(words, cwd=build.folder)
-    if status != 0:
-        raise PlantError(f"does not link:\n{text[:3000]}")
+    build.compile(words, folder / "unit.o")
+    build.link([folder / "unit.o"], folder / "flashcore")
     return folder / "flashcore"
 
 
@@ -109,10 +59,10 @@ def attempt(fault, build, keep):
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     try:
-        status, text = run([build.command, *fault.arguments])
+        status, text = run([build.command, *fault.arguments], SECONDS)
         if status != 0:
-            raise PlantError(f"the unchanged kernel fails, with exit code {status}:\n{text[:3000]}")
-        status, text = run([make(fault, build, folder), *fault.arguments])
+            raise BuildError(f"the unchanged kernel fails, with exit code {status}:\n{text[:3000]}")
+        status, text = run([make(fault, build, folder), *fault.arguments], SECONDS)
         if fault.reported is None and not fault.why:
             wrong = "not said why it is not reported"
         elif fault.reported is None:
@@ -122,7 +72,7 @@ def attempt(fault, build, keep):
         else:
             wrong = "" if fault.reported in text else f'"{fault.reported}" is not reported'
         return wrong, text
-    except PlantError as error:
+    except BuildError as error:
         return str(error), ""
     finally:
         if not keep:
