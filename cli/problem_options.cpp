@@ -121,6 +121,11 @@ void ProblemOptions::declare(OptionSet& options) {
            {"seqlens_q", "Number of queries in use, [B]"},
            {"seqlens_kv", "Number of keys in use, [B]"},
            {"causal_offsets", "With --alignment given: the offset of each batch entry, [B]"},
+           {"page_table", "K and v are [pages, Hkv, page size, D]: pages of entries, [B, pages]"},
+           {"kv_indptr", "The same as one list: where the pages of each entry begin, [B + 1]"},
+           {"kv_indices", "The list of pages, [total pages]"},
+           {"kv_last_page_len", "Rows in use of the last page of each entry, [B]"},
+           {"cache_leftpad", "Rows of the cache before the first key of each entry, [B]"},
        }) {
     options.text(option_name(name), chosen_[name], meaning, "NAME|NPY");
   }
@@ -133,6 +138,8 @@ void ProblemOptions::declare(OptionSet& options) {
   options.number("--heads-kv", heads_kv_, "Heads of k and v, a divisor of q's (default: as q)");
   options.number("--seqlen-kv", seqlen_kv_, "Rows of k and v (default: as q)");
   options.number("--head-dim-v", head_dim_v_, "Head dimension of v (default: as q)");
+  options.number("--paged", page_size_, "K and v in pages of that many rows, in a random order");
+  options.text("--kv-dtype", kv_dtype_, "Type of k and v: as q, or fp8", "DTYPE");
   options.text("--with", with_, "More inputs: bias,mask,sinks,alibi_slopes,seqlens_kv,q_scale,...",
                "NAMES");
   options.number("--seed", seed_, "Seed of the random inputs");
@@ -159,7 +166,8 @@ void ProblemOptions::declare(OptionSet& options) {
   options.number("--kv-scale-block", kv_scale_block_,
                  "Keys per block of k_scale and v_scale; 0: all");
   options.number("--max-seqlen-q", max_seqlen_q_, "Packed: most queries of an entry; 0: not known");
-  options.number("--max-seqlen-kv", max_seqlen_kv_, "Packed: most keys of an entry; 0: not known");
+  options.number("--max-seqlen-kv", max_seqlen_kv_,
+                 "Packed: most keys of an entry; 0: not known; also in pages");
 }
 
 bool ProblemOptions::has_files() const {
@@ -182,6 +190,22 @@ Result<std::optional<DType>> ProblemOptions::dtype_option(const std::string& opt
   return invalid("{}: is '{}', wanted f32, f16, bf16, f8e4m3 or f8e5m2", option, name);
 }
 
+// Keys and values in pages, where asked for: as many pages as they fill.
+Status ProblemOptions::apply_paging(Problem& problem) const {
+  if (!page_size_) return {};
+  const int64_t batch = problem.k.shape[0], heads = problem.k.shape[1], rows = problem.k.shape[2];
+  if (*page_size_ < 1) return invalid("--paged: is {}, wanted 1 or more", *page_size_);
+  const int64_t pages = rows / *page_size_ + (rows % *page_size_ != 0 ? 1 : 0);
+  for (TensorDesc* const tensor : {&problem.k, &problem.v}) {
+    *tensor =
+        in_layout(tensor->dtype, {batch * pages, heads, *page_size_, tensor->shape[3]}, layout_);
+  }
+  problem.page_table = bench::contiguous(DType::i32, Shape{batch, pages});
+  problem.max_seqlen_kv = rows;  // whatever the last page has room for
+  if (!problem.seqlens_kv) problem.seqlens_kv = bench::contiguous(DType::i32, Shape{batch});
+  return {};
+}
+
 Result<Problem> ProblemOptions::from_shape(bool with_d_lse) const {
   const Result<Shape> parsed =
       bench::parse_numbers("--shape", shape_, 4, "B,H,S,D such as 2,8,512,64");
@@ -194,8 +218,10 @@ Result<Problem> ProblemOptions::from_shape(bool with_d_lse) const {
   const DType element = dtype->value_or(DType::f16);
   Problem problem;
   problem.q = in_layout(element, q, layout_);
-  problem.k = in_layout(element, k, layout_);
-  problem.v = in_layout(element, v, layout_);
+  const Result<std::optional<DType>> kv_dtype = dtype_option("--kv-dtype", kv_dtype_);
+  if (!kv_dtype.ok()) return kv_dtype.status();
+  problem.k = in_layout(kv_dtype->value_or(element), k, layout_);
+  problem.v = in_layout(kv_dtype->value_or(element), v, layout_);
   for (const std::string& name : bench::split(with_, ',')) {
     if (with_d_lse && name == "d_lse") continue;  // not of the problem itself
     const std::optional<TensorDesc> desc = generated_input(name, q, k);
@@ -206,6 +232,7 @@ Result<Problem> ProblemOptions::from_shape(bool with_d_lse) const {
           name, with_d_lse ? ", or d_lse" : "");
     }
   }
+  FLASHCORE_RETURN_IF_ERROR(apply_paging(problem));
   return problem;
 }
 
@@ -242,7 +269,7 @@ Status ProblemOptions::apply_options(Problem& problem) const {
   problem.dropout_p = static_cast<float>(dropout_);
   problem.kv_scale_block = kv_scale_block_;
   problem.max_seqlen_q = max_seqlen_q_;
-  problem.max_seqlen_kv = max_seqlen_kv_;
+  if (max_seqlen_kv_ != 0) problem.max_seqlen_kv = max_seqlen_kv_;
   return {};
 }
 

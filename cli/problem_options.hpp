@@ -32,6 +32,7 @@ class ProblemOptions {
  private:
   bool has_files() const;
   Result<Problem> from_shape(bool with_d_lse) const;
+  Status apply_paging(Problem& problem) const;
   Result<Problem> from_sources(const bench::TensorSources& sources) const;
   Status apply_options(Problem& problem) const;
   Result<std::optional<DType>> dtype_option(const std::string& option,
@@ -43,10 +44,10 @@ class ProblemOptions {
   std::string layout_ = "bhsd";
 
   std::string shape_;
-  std::optional<int64_t> heads_kv_, seqlen_kv_, head_dim_v_;
+  std::optional<int64_t> heads_kv_, seqlen_kv_, head_dim_v_, page_size_;
   std::string with_;
   uint64_t seed_ = 0;
-  std::string dtype_, o_dtype_;
+  std::string dtype_, kv_dtype_, o_dtype_;
   bool no_lse_ = false;
 
   bool causal_ = false;

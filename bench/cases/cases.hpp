@@ -46,7 +46,8 @@ Case square_case(std::string name, DType dtype, int64_t batch, int64_t heads, in
 // first.
 std::vector<int32_t> packed_starts(int64_t total, int64_t batch);
 
-// Contiguous [B, H, S, D] tensors, or [B * S, H, D] where they are packed, O of the inputs' type (f16 for fp8), with LSE.
+// Contiguous [B, H, S, D] tensors, or [B * S, H, D] where they are packed. O has the inputs' type
+// (f16 for fp8). With LSE.
 Problem to_problem(const Case& one);
 
 // Its data: inputs drawn from N(0, 1), outputs poisoned.

@@ -12,8 +12,9 @@ namespace {
 
 constexpr uint64_t kOtherNumbers = 0x6772616469656E74;  // than the forward problem's
 
-RandomSpace without_fp8(RandomSpace space) {
+RandomSpace forward_space(RandomSpace space) {
   space.fp8 = false;
+  space.dropout_state = false;  // is drawn here
   return space;
 }
 
@@ -30,7 +31,7 @@ void maybe_strided_as(Random& random, const TensorDesc& like, TensorDesc& tensor
   if (random.chance(0.5)) tensor.stride = like.stride;
 }
 
-Gradients draw_gradients(Random& random, const Problem& problem) {
+Gradients draw_gradients(Random& random, const Problem& problem, const RandomSpace& space) {
   // The gradient of a bias that all keys share is that of the LSE: without one it is 0, and what
   // a kernel gives is rounding.
   const bool is_shared = problem.bias && problem.bias->shape[3] == 1;
@@ -42,6 +43,7 @@ Gradients draw_gradients(Random& random, const Problem& problem) {
   if (random.chance(0.25)) out.dq.dtype = DType::f32;
   if (random.chance(0.25)) out.dk.dtype = DType::f32;
   if (random.chance(0.25)) out.dv.dtype = DType::f32;
+  if (space.same_types) out.dq.dtype = out.dk.dtype = out.dv.dtype = problem.q.dtype;
   if (random.chance(0.3)) out.d_bias.reset();
   if (out.d_bias && random.chance(0.5)) out.d_bias->dtype = DType::f32;
   if (random.chance(0.2)) out.d_sinks.reset();
@@ -67,10 +69,10 @@ void dirty_padding(HostBackward& host) {
 }  // namespace
 
 RandomBackward::RandomBackward(uint64_t seed, const RandomSpace& space)
-    : seed_(seed), forward_(seed, without_fp8(space)) {
+    : seed_(seed), forward_(seed, forward_space(space)) {
   Random random(seed ^ kOtherNumbers);
   problem_ = draw_problem(forward_.problem(), random);
-  gradients_ = draw_gradients(random, problem_);
+  gradients_ = draw_gradients(random, problem_, space);
 }
 
 Result<HostBackward> RandomBackward::fill(int threads) const {

@@ -6,15 +6,21 @@
 #include <cmath>
 #include <limits>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "bench/cases/fp8_problem.hpp"
+#include "bench/cases/random_cache.hpp"
+#include "bench/cases/random_layout.hpp"
 #include "bench/tensors/random.hpp"
 
 namespace flashcore::bench {
 namespace {
 
 using Sizes = RandomSizes;
+
+// Than those that the rest of a problem is drawn from.
+constexpr uint64_t kOtherNumbers = 0x65746174735f6e69;
 
 int64_t random_length(Random& random, int64_t largest) {
   if (random.chance(0.03)) return 0;
@@ -24,9 +30,20 @@ int64_t random_length(Random& random, int64_t largest) {
 }
 
 int64_t random_head_dim(Random& random, const RandomSpace& space) {
+  if (!space.any_head_dim && space.largest_head_dim >= 256) {
+    return random.pick<int64_t>({64, 128, 256});
+  }
   if (!space.any_head_dim || random.chance(0.4)) return random.pick<int64_t>({64, 128});
   if (random.chance(0.6)) return 8 * random.integer(1, space.largest_head_dim / 8);
   return random.integer(1, space.largest_head_dim);
+}
+
+// At least one head in one entry.
+void limit_heads(Sizes& s, int64_t most) {
+  const int64_t group = s.heads_q / s.heads_kv;
+  s.heads_kv = std::clamp<int64_t>(most / group, 1, s.heads_kv);
+  s.heads_q = s.heads_kv * std::min(group, most);
+  s.batch = std::min(s.batch, std::max<int64_t>(most / s.heads_q, 1));
 }
 
 Sizes random_sizes(Random& random, const RandomSpace& space) {
@@ -39,24 +56,8 @@ Sizes random_sizes(Random& random, const RandomSpace& space) {
   s.head_dim_qk = random_head_dim(random, space);
   s.head_dim_v =
       space.any_head_dim && random.chance(0.3) ? random_head_dim(random, space) : s.head_dim_qk;
+  if (space.most_heads > 0) limit_heads(s, space.most_heads);
   return s;
-}
-
-// [batch, heads, rows, width] in one of the layouts that callers use. Rows start at multiples of
-// 16 bytes when `aligned`.
-TensorDesc random_layout(Random& random, DType dtype, int64_t batch, int64_t heads, int64_t rows,
-                         int64_t width, bool aligned) {
-  const auto align = static_cast<int64_t>(aligned ? 16 / std::min<size_t>(size_of(dtype), 16) : 1);
-  int64_t pitch = (width + align - 1) / align * align;
-  if (random.chance(0.3)) pitch += align * random.integer(1, 3);
-  const int64_t gap = random.chance(0.2) ? pitch * random.integer(1, 2) : 0;
-  if (random.chance(0.5)) {  // bhsd
-    const int64_t head = rows * pitch + gap;
-    return TensorDesc::strided(dtype, {batch, heads, rows, width},
-                               {heads * head + gap, head, pitch, 1});
-  }
-  const int64_t row = heads * pitch + gap;  // bshd
-  return TensorDesc::strided(dtype, {batch, heads, rows, width}, {rows * row + gap, pitch, row, 1});
 }
 
 // Drops the batch dimension and orders the rest [rows, heads, width].
@@ -198,12 +199,21 @@ void draw_hostile_values(Random& random, HostProblem& host) {
 
 }  // namespace
 
+RandomSpace narrowed(RandomSpace space, int narrowing) {
+  if (narrowing >= 1) space.only_16_bit = space.same_types = true, space.fp8 = false;
+  if (narrowing >= 2) space.any_head_dim = false;
+  if (narrowing >= 3) space.any_score = false;
+  if (narrowing >= 4) space.dense = true;
+  return space;
+}
+
 RandomDraw::RandomDraw(uint64_t seed, const RandomSpace& space) : random_(seed), space_(space) {
   random_.bits();  // seeds 0, 1, 2 ... are used as they are: step away from them
   const Sizes s = random_sizes(random_, space);
   sizes_ = s;
   const DType dtype =
-      !space.any_dtype ? space.dtype
+      !space.any_dtype    ? space.dtype
+      : space.only_16_bit ? random_.pick({DType::f16, DType::bf16})
       : space.fp8
           ? random_.pick({DType::f32, DType::f16, DType::bf16, DType::f8e4m3, DType::f8e5m2})
           : random_.pick({DType::f32, DType::f16, DType::bf16});
@@ -211,7 +221,7 @@ RandomDraw::RandomDraw(uint64_t seed, const RandomSpace& space) : random_(seed),
   const DType o_dtype = !space.any_dtype ? DType::f16
                         : fp8            ? random_.pick({DType::f32, DType::f16, DType::bf16})
                                          : dtype;
-  const bool packed = space.any_feature && random_.chance(0.25);
+  const bool packed = space.any_feature && !space.dense && random_.chance(0.25);
   const bool aligned = !space.any_head_dim || random_.chance(0.7);
 
   int64_t rows_q = s.seqlen_q, rows_kv = s.seqlen_kv, tensor_batch = s.batch;
@@ -253,10 +263,17 @@ RandomDraw::RandomDraw(uint64_t seed, const RandomSpace& space) : random_(seed),
   if (space.any_feature) draw_scale_and_offsets(random_, problem, s);
   if (fp8 && space.any_dtype) draw_scales(random_, problem, s, bound_kv_);
   if (fp8 && !space.any_dtype) problem = with_fp8_inputs(problem);
-  const bool used_q = space.any_feature && random_.chance(0.15);
-  const bool used_kv = space.any_feature && random_.chance(0.25);
+  const bool lengths = space.any_feature && !space.dense;
+  const bool used_q = lengths && random_.chance(0.15);
+  const bool used_kv = lengths && random_.chance(0.25);
+  if (space.dense) problem.causal_offsets.reset();
   if (used_q) problem.seqlens_q = TensorDesc::contiguous(DType::i32, {s.batch});
   if (used_kv) problem.seqlens_kv = TensorDesc::contiguous(DType::i32, {s.batch});
+  if (Random other(seed ^ kOtherNumbers);
+      space.dropout_state && problem.dropout_p > 0 && other.chance(0.5)) {
+    problem.dropout_state = TensorDesc::strided(DType::i64, {2}, {other.integer(1, 3)});
+  }
+  if (space.caches) problem = with_random_cache(random_, problem, bound_kv_, aligned);
 }
 
 HostProblem RandomDraw::fill() const {
@@ -267,7 +284,7 @@ HostProblem RandomDraw::fill() const {
   const bool packed = !packed_q_.empty();
   if (packed) {
     set_all(host.at("cu_seqlens_q"), packed_q_);
-    set_all(host.at("cu_seqlens_kv"), packed_kv_);
+    if (problem_.cu_seqlens_kv) set_all(host.at("cu_seqlens_kv"), packed_kv_);
   }
   if (problem_.causal_offsets) {
     host.at("causal_offsets").fill([&] {
@@ -277,12 +294,16 @@ HostProblem RandomDraw::fill() const {
   if (problem_.seqlens_q) {
     set_all(host.at("seqlens_q"), random_lengths(random, sizes_.batch, bound_q_));
   }
-  if (problem_.seqlens_kv) {
+  if (space_.caches) {
+    fill_random_cache(random, host);
+  } else if (problem_.seqlens_kv) {
     const std::vector<int64_t> lengths = random_lengths(random, sizes_.batch, bound_kv_);
     set_all(host.at("seqlens_kv"), lengths);
     if (!packed) dirty_padding(host, sizes_, lengths);
   }
   if (space_.hostile_values) draw_hostile_values(random, host);
+  // Who takes the numbers instead draws another mask.
+  if (problem_.dropout_state) std::swap(host.dropout_seed, host.dropout_offset);
   return host;
 }
 
@@ -311,6 +332,7 @@ std::string describe(const Problem& problem) {
   if (problem.softcap > 0) text += fmt::format(" softcap {}", problem.softcap);
   if (problem.softmax_scale) text += fmt::format(" scale {}", *problem.softmax_scale);
   if (problem.dropout_p > 0) text += fmt::format(" dropout {}", problem.dropout_p);
+  if (problem.max_seqlen_kv > 0) text += fmt::format(" max_seqlen_kv {}", problem.max_seqlen_kv);
   if (problem.kv_scale_block > 0) text += fmt::format(" scale block {}", problem.kv_scale_block);
   return text;
 }

@@ -14,16 +14,27 @@ namespace flashcore::bench {
 struct RandomSpace {
   int64_t largest_seqlen = 160;
   int64_t largest_head_dim = 136;
+  int64_t most_heads = 0;     // of queries, in all batch entries together; 0: no limit
   bool fp8 = true;            // among any types
   bool any_dtype = true;      // otherwise `dtype` only, with an f16 O
   DType dtype = DType::f16;   // or f8e4m3, quantised as a user would (fp8_problem.hpp)
   bool any_feature = true;    // otherwise only causal and alignment
   bool any_score = true;      // otherwise scores are products alone: no bias, mask, ALiBi ...
-  bool any_head_dim = true;   // otherwise 64 and 128, Dqk == Dv
+  bool any_head_dim = true;   // otherwise 64, 128 and 256 as far as they go, Dqk == Dv
+  bool only_16_bit = false;   // among any types
+  bool same_types = false;    // gradients have the type of the inputs
+  bool dense = false;         // no packed batch, lengths or diagonals per entry
   bool grouped_heads = true;  // Hq > Hkv
+  bool dropout_state = true;  // half of the dropout has its seed in memory
   bool hostile_values =
-      true;  // NaN and Inf in attended and in hidden keys and values, large scores
+      true;             // NaN and Inf in attended and in hidden keys and values, large scores
+  bool caches = false;  // keys and values in caches (random_cache.hpp)
 };
+
+// The space without what few kernels compute: 0 for the space itself, up to kNarrowings, each of
+// which has less than the one before.
+inline constexpr int kNarrowings = 4;
+RandomSpace narrowed(RandomSpace space, int narrowing);
 
 struct RandomSizes {
   int64_t batch, heads_q, heads_kv, seqlen_q, seqlen_kv, head_dim_qk, head_dim_v;

@@ -10,72 +10,12 @@
 #include <string>
 #include <string_view>
 
+#include "bench/gate/lanes.hpp"
 #include "cpu/parallel.hpp"
 #include "problem/status.hpp"
 
 namespace flashcore::bench {
 namespace {
-
-constexpr int64_t kLanes = GradientRows::kLanes;
-using Lanes = std::array<double, kLanes>;
-
-double& at(Lanes& lanes, int64_t lane) { return lanes[static_cast<size_t>(lane)]; }
-double at(const Lanes& lanes, int64_t lane) { return lanes[static_cast<size_t>(lane)]; }
-
-// Rows side by side, for products of all of them with one row, summed in T.
-template <class T>
-class SideBySide {
- public:
-  SideBySide(const double* rows, int64_t count, int64_t width)
-      : elements_(static_cast<size_t>(width * kLanes), T{0}), width_(width) {
-    for (int64_t lane = 0; lane < count; ++lane) {
-      for (int64_t d = 0; d < width; ++d) {
-        elements_[static_cast<size_t>(d * kLanes + lane)] = static_cast<T>(rows[lane * width + d]);
-      }
-    }
-  }
-
-  Lanes products(const double* row) const {
-    T sums[kLanes] = {};
-    for (int64_t d = 0; d < width_; ++d) {
-      const T factor = static_cast<T>(row[d]);
-      const T* const lanes = elements_.data() + d * kLanes;
-      for (int64_t lane = 0; lane < kLanes; ++lane) sums[lane] += lanes[lane] * factor;
-    }
-    Lanes out;
-    std::copy(std::begin(sums), std::end(sums), out.begin());
-    return out;
-  }
-
- private:
-  std::vector<T> elements_;  // element d of a lane's row at [d * kLanes + lane]
-  int64_t width_;
-};
-
-// A row for each lane, to which weighted rows are added; rounded to T after each addition.
-template <class T>
-class Sums {
- public:
-  explicit Sums(int64_t width) : sums_(static_cast<size_t>(width * kLanes), T{0}), width_(width) {}
-
-  void add(const Lanes& weights, const double* row) {
-    for (int64_t d = 0; d < width_; ++d) {
-      T* const to = sums_.data() + d * kLanes;
-      for (size_t lane = 0; lane < kLanes; ++lane) {
-        to[lane] = static_cast<T>(static_cast<double>(to[lane]) + weights[lane] * row[d]);
-      }
-    }
-  }
-
-  int64_t width() const { return width_; }
-  double get(int64_t lane, int64_t d) const {
-    return sums_[static_cast<size_t>(d * kLanes + lane)];
-  }
-
- private:
-  std::vector<T> sums_;
-  int64_t width_;
-};
 
 template <class Naive>
 GradientReference reference_of(const Sums<double>& right, const Sums<Naive>& naive, int64_t count,
@@ -93,20 +33,6 @@ GradientReference reference_of(const Sums<double>& right, const Sums<Naive>& nai
   out.norm_of_terms = std::sqrt(squared_terms);
   out.norm = std::max(std::sqrt(square), out.norm_of_terms);
   return out;
-}
-
-double in_fp32(DType intermediate, double value) {
-  return intermediate == DType::f32 ? static_cast<double>(static_cast<float>(value)) : value;
-}
-
-// dO . O as the naive computation has it, in fp32 from the other end where its sums are in fp32.
-double naive_dot(DType intermediate, const double* d_o, const HostTensor& o, int64_t row,
-                 int64_t width) {
-  double sum = 0;
-  for (int64_t d = width; d-- > 0;) {
-    sum = in_fp32(intermediate, sum + in_fp32(intermediate, d_o[d] * o.get(row * width + d)));
-  }
-  return sum;
 }
 
 std::vector<double> elements_of(const HostTensor& tensor) {
@@ -237,10 +163,11 @@ class GradientRows::Queries {
     double sum = largest == cpu::kRemovedPair ? 0 : std::exp(sink - largest);
     for (Lanes& key : keys) {
       double& weight = at(key, lane);
-      weight = weight == cpu::kRemovedPair
-                   ? 0
-                   : in_fp32(intermediate, std::exp(in_fp32(intermediate, weight - largest)));
-      sum = in_fp32(intermediate, sum + weight);
+      weight =
+          weight == cpu::kRemovedPair
+              ? 0
+              : cpu::in_fp32(intermediate, std::exp(cpu::in_fp32(intermediate, weight - largest)));
+      sum = cpu::in_fp32(intermediate, sum + weight);
     }
     for (Lanes& key : keys) {
       if (at(key, lane) != 0) at(key, lane) = cpu::round_to(intermediate, at(key, lane) / sum);
@@ -319,8 +246,8 @@ class GradientRows::Keys {
       at(to_k, lane) = (given - taken) * scale * slope;
       terms_v += p * kept * p * kept;
       terms_k += (given * given + taken * taken) * scale * scale * slope * slope;
-      const double weight = std::exp(in_fp32(a_.intermediate_, naive_score - naive_largest));
-      const double naive_p = round(in_fp32(a_.intermediate_, weight) / naive_sum);
+      const double weight = std::exp(cpu::in_fp32(a_.intermediate_, naive_score - naive_largest));
+      const double naive_p = round(cpu::in_fp32(a_.intermediate_, weight) / naive_sum);
       const double ds = round(naive_p * (kept * round(at(naive_dp, lane)) - naive_delta));
       at(naive_to_v, lane) = round(naive_p * kept);
       at(naive_to_k, lane) = round(ds * naive_slope) * scale;
@@ -373,9 +300,14 @@ void GradientRows::set_statistics(int64_t row, double lse, const double* o, cons
   naive_largest_[n] = naive.largest;
   naive_sum_[n] = naive.sum;
   lse_.set(row, lse);
-  for (int64_t d = 0; d < width; ++d) o_.set(row * width + d, o[d]);
+  std::vector<double> rounded(static_cast<size_t>(width));
+  for (int64_t d = 0; d < width; ++d) {
+    o_.set(row * width + d, o[d]);
+    rounded[static_cast<size_t>(d)] = o_.get(row * width + d);
+  }
   delta_[n] = cpu::dot(d_o_row(row), o, width) - d_lse_[n];
-  naive_delta_[n] = naive_dot(intermediate_, d_o_row(row), o_, row, width) - d_lse_[n];
+  naive_delta_[n] =
+      cpu::unfused_dot(intermediate_, d_o_row(row), rounded.data(), width) - d_lse_[n];
 }
 
 template <class Naive>

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "bench/gate/gradient_gates.hpp"
+#include "bench/gate/lanes.hpp"
 #include "bench/tensors/tensor_set.hpp"
 #include "cpu/reference_rows.hpp"
 #include "flashcore/flashcore.hpp"
@@ -19,7 +20,7 @@ namespace flashcore::bench {
 
 class GradientRows {
  public:
-  static constexpr int64_t kLanes = 16;
+  static constexpr int64_t kLanes = bench::kLanes;
 
   // How LSE and O of all queries are found: in fp64, or, of 16-bit inputs, by the CPU's kernel in
   // fp32, whose errors are far below what they are held to. The rows of dQ have their own, in fp64.

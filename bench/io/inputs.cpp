@@ -92,7 +92,12 @@ const std::vector<std::string>& input_names() {
                                                  "cu_seqlens_kv",
                                                  "seqlens_q",
                                                  "seqlens_kv",
-                                                 "causal_offsets"};
+                                                 "causal_offsets",
+                                                 "page_table",
+                                                 "kv_indptr",
+                                                 "kv_indices",
+                                                 "kv_last_page_len",
+                                                 "cache_leftpad"};
   return names;
 }
 

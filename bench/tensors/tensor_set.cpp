@@ -2,8 +2,10 @@
 
 #include <array>
 #include <cmath>
-#include <cstring>
+#include <numeric>
 #include <optional>
+#include <utility>
+#include <vector>
 
 #include "bench/tensors/random.hpp"
 
@@ -23,20 +25,58 @@ struct OptionalTensor {
 constexpr std::array<RequiredTensor, 4> kRequired = {
     {{"q", &Problem::q}, {"k", &Problem::k}, {"v", &Problem::v}, {"o", &Problem::o}}};
 
-constexpr std::array<OptionalTensor, 14> kOptional = {{{"lse", &Problem::lse},
-                                                       {"bias", &Problem::bias},
-                                                       {"mask", &Problem::mask},
-                                                       {"alibi_slopes", &Problem::alibi_slopes},
-                                                       {"sinks", &Problem::sinks},
-                                                       {"q_scale", &Problem::q_scale},
-                                                       {"k_scale", &Problem::k_scale},
-                                                       {"v_scale", &Problem::v_scale},
-                                                       {"cu_seqlens_q", &Problem::cu_seqlens_q},
-                                                       {"cu_seqlens_kv", &Problem::cu_seqlens_kv},
-                                                       {"seqlens_q", &Problem::seqlens_q},
-                                                       {"seqlens_kv", &Problem::seqlens_kv},
-                                                       {"causal_offsets", &Problem::causal_offsets},
-                                                       {"dropout_state", &Problem::dropout_state}}};
+constexpr std::array<OptionalTensor, 20> kOptional = {
+    {{"lse", &Problem::lse},
+     {"bias", &Problem::bias},
+     {"mask", &Problem::mask},
+     {"alibi_slopes", &Problem::alibi_slopes},
+     {"sinks", &Problem::sinks},
+     {"q_scale", &Problem::q_scale},
+     {"k_scale", &Problem::k_scale},
+     {"v_scale", &Problem::v_scale},
+     {"cu_seqlens_q", &Problem::cu_seqlens_q},
+     {"cu_seqlens_kv", &Problem::cu_seqlens_kv},
+     {"seqlens_q", &Problem::seqlens_q},
+     {"seqlens_kv", &Problem::seqlens_kv},
+     {"causal_offsets", &Problem::causal_offsets},
+     {"dropout_state", &Problem::dropout_state},
+     {"page_table", &Problem::page_table},
+     {"kv_indptr", &Problem::kv_indptr},
+     {"kv_indices", &Problem::kv_indices},
+     {"kv_last_page_len", &Problem::kv_last_page_len},
+     {"cache_leftpad", &Problem::cache_leftpad},
+     {"page_status", &Problem::page_status}}};
+
+// Of an entry, in rows.
+int64_t largest_length(const Problem& problem, std::string_view name) {
+  const bool packed = problem.cu_seqlens_q.has_value();
+  if (name == "seqlens_q") return problem.q.shape[packed ? 0 : 2];
+  if (problem.max_seqlen_kv > 0) return problem.max_seqlen_kv;
+  if (problem.page_table) return problem.page_table->shape[1] * problem.k.shape[2];
+  if (problem.kv_indices) return problem.kv_indices->shape[0] * problem.k.shape[2];
+  return problem.k.shape[packed ? 0 : 2];
+}
+
+// Where equal parts of `total` begin, and where the last ends.
+void fill_evenly(HostTensor& tensor, int64_t total) {
+  const int64_t parts = tensor.desc().shape[0] - 1;
+  for (int64_t b = 0; b <= parts; ++b) {
+    tensor.set(b, static_cast<double>(parts > 0 ? total * b / parts : 0));
+  }
+}
+
+// All pages in a random order, and again where there are not enough.
+void fill_pages(Random& random, const Problem& problem, HostTensor& table) {
+  const int64_t pages = problem.k.shape[0];
+  std::vector<int64_t> order(static_cast<size_t>(pages));
+  std::iota(order.begin(), order.end(), int64_t{0});
+  for (int64_t i = pages - 1; i > 0; --i) {
+    std::swap(order[static_cast<size_t>(i)], order[static_cast<size_t>(random.integer(0, i))]);
+  }
+  for (int64_t i = 0; i < table.elements() && pages > 0; ++i) {
+    table.set(i, static_cast<double>(order[static_cast<size_t>(i % pages)]));
+  }
+}
 
 }  // namespace
 
@@ -85,6 +125,12 @@ Arguments bind(const Problem& problem, const std::function<void*(std::string_vie
   args.seqlens_q = ints(problem.seqlens_q, "seqlens_q");
   args.seqlens_kv = ints(problem.seqlens_kv, "seqlens_kv");
   args.causal_offsets = ints(problem.causal_offsets, "causal_offsets");
+  args.page_table = ints(problem.page_table, "page_table");
+  args.kv_indptr = ints(problem.kv_indptr, "kv_indptr");
+  args.kv_indices = ints(problem.kv_indices, "kv_indices");
+  args.kv_last_page_len = ints(problem.kv_last_page_len, "kv_last_page_len");
+  args.cache_leftpad = ints(problem.cache_leftpad, "cache_leftpad");
+  if (problem.page_status) args.page_status = static_cast<int32_t*>(pointer_of("page_status"));
   if (problem.dropout_state) {
     args.dropout_state = static_cast<const int64_t*>(pointer_of("dropout_state"));
   }
@@ -112,7 +158,6 @@ void fill_inputs(HostProblem& host, uint64_t seed) {
   host.dropout_seed = random.bits();
   host.dropout_offset = random.bits();
   const Problem& problem = host.problem;
-  const bool packed = problem.cu_seqlens_q.has_value();
   for_each_tensor(problem, [&](std::string_view name, const TensorDesc& desc) {
     HostTensor& tensor = host.at(name);
     if (is_output(name)) return;
@@ -127,15 +172,17 @@ void fill_inputs(HostProblem& host, uint64_t seed) {
     } else if (name.ends_with("_scale")) {
       tensor.fill([&] { return 0.5 + 1.5 * random.uniform(); });
     } else if (name.starts_with("cu_seqlens")) {
-      const int64_t total = name == "cu_seqlens_q" ? problem.q.shape[0] : problem.k.shape[0];
-      const int64_t batch = desc.shape[0] - 1;
-      for (int64_t b = 0; b <= batch; ++b) {
-        tensor.set(b, static_cast<double>(batch > 0 ? total * b / batch : 0));
-      }
+      fill_evenly(tensor, name == "cu_seqlens_q" ? problem.q.shape[0] : problem.k.shape[0]);
     } else if (name == "seqlens_q" || name == "seqlens_kv") {
-      const TensorDesc& rows = name == "seqlens_q" ? problem.q : problem.k;
-      tensor.fill([&] { return static_cast<double>(rows.shape[packed ? 0 : 2]); });
-    } else if (name == "causal_offsets") {
+      tensor.fill([&] { return static_cast<double>(largest_length(problem, name)); });
+    } else if (name == "page_table" || name == "kv_indices") {
+      fill_pages(random, problem, tensor);
+    } else if (name == "kv_indptr") {
+      const int64_t pages = problem.kv_indices ? problem.kv_indices->shape[0] : 0;
+      fill_evenly(tensor, pages);
+    } else if (name == "kv_last_page_len") {
+      tensor.fill([&] { return static_cast<double>(problem.k.shape[2]); });
+    } else if (name == "causal_offsets" || name == "cache_leftpad" || name == "page_status") {
       tensor.fill([] { return 0.0; });
     } else if (name == "dropout_state") {
       fill_dropout_state(host);
@@ -145,9 +192,21 @@ void fill_inputs(HostProblem& host, uint64_t seed) {
   });
 }
 
+DropoutDraw dropout_draw(const HostProblem& host) {
+  if (!host.has("dropout_state")) return {host.dropout_seed, host.dropout_offset};
+  const HostTensor& state = host.at("dropout_state");
+  const auto* const seed = static_cast<const uint64_t*>(state.data());
+  return {seed[0], seed[state.desc().stride[0]]};
+}
+
+void set_dropout_state(HostTensor& state, const DropoutDraw& draw) {
+  auto* const seed = static_cast<uint64_t*>(state.data());
+  seed[0] = draw.seed;
+  seed[state.desc().stride[0]] = draw.offset;
+}
+
 void fill_dropout_state(HostProblem& host) {
-  const uint64_t state[] = {host.dropout_seed, host.dropout_offset};
-  std::memcpy(host.at("dropout_state").data(), state, sizeof state);
+  set_dropout_state(host.at("dropout_state"), {host.dropout_seed, host.dropout_offset});
 }
 
 void poison_outputs(HostProblem& host) {

@@ -44,7 +44,14 @@ HostProblem allocate(const Problem& problem);
 // ALiBi slopes 2^(-8 (h + 1) / H), scales in [0.5, 2), full lengths, equal packed entries.
 void fill_inputs(HostProblem& host, uint64_t seed);
 
-// Puts the seed and the offset of the problem into its dropout_state.
+// Seed and offset that a run takes: those in dropout_state, if the problem has it.
+struct DropoutDraw {
+  uint64_t seed, offset;
+};
+DropoutDraw dropout_draw(const HostProblem& host);
+
+// Puts them into dropout_state; the second, the seed and the offset of the problem.
+void set_dropout_state(HostTensor& state, const DropoutDraw& draw);
 void fill_dropout_state(HostProblem& host);
 
 // Every byte of O and LSE becomes 0xFF again.

@@ -128,8 +128,9 @@ typedef struct flashcore_problem {
   size_t struct_size;
 
   flashcore_tensor q; /* [B, Hq, Sq, Dqk]; packed: [total_q, Hq, Dqk]. f32, f16, bf16 or fp8 */
-  flashcore_tensor k; /* [B, Hkv, Skv, Dqk]; packed: [total_kv, Hkv, Dqk]. dtype of q */
-  flashcore_tensor v; /* [B, Hkv, Skv, Dv]; packed: [total_kv, Hkv, Dv]. dtype of q */
+  flashcore_tensor k; /* [B, Hkv, Skv, Dqk]; packed: [total_kv, Hkv, Dqk]; in pages:
+                         [num_pages, Hkv, page_size, Dqk]. dtype of q, or fp8 */
+  flashcore_tensor v; /* the same with Dv, dtype of k */
   flashcore_tensor o; /* [B, Hq, Sq, Dv]; packed: [total_q, Hq, Dv]. a type of q, or f64 */
 
   /* Optional tensors: rank 0 means absent, the default. */
@@ -139,10 +140,10 @@ typedef struct flashcore_problem {
   flashcore_tensor alibi_slopes;   /* [Hq] or [B|1, Hq], f32 */
   flashcore_tensor sinks;          /* [Hq], f32: one logit per head */
   flashcore_tensor q_scale;        /* [B|1, Hq|1], f32, for fp8 */
-  flashcore_tensor k_scale;        /* [B|1, Hkv|1, blocks|1], f32, for fp8 */
-  flashcore_tensor v_scale;        /* [B|1, Hkv|1, blocks|1], f32, for fp8 */
+  flashcore_tensor k_scale;        /* [B|1, Hkv|1, blocks|1], f32, for fp8; num_pages for B */
+  flashcore_tensor v_scale;        /* likewise */
   flashcore_tensor cu_seqlens_q;   /* [B + 1], i32: makes the problem a packed one */
-  flashcore_tensor cu_seqlens_kv;  /* [B + 1], i32: given with cu_seqlens_q */
+  flashcore_tensor cu_seqlens_kv;  /* [B + 1], i32: given with cu_seqlens_q, but for pages */
   flashcore_tensor seqlens_q;      /* [B], i32: number of queries in use */
   flashcore_tensor seqlens_kv;     /* [B], i32: number of keys in use */
   flashcore_tensor causal_offsets; /* [B], i32: with FLASHCORE_GIVEN */
@@ -158,12 +159,21 @@ typedef struct flashcore_problem {
   int64_t window_right; /* key j is seen when j <= i + offset + window_right; default -1 */
   int64_t kv_scale_block; /* keys per block of k_scale and v_scale; default 0: one block */
   int64_t max_seqlen_q;   /* packed: most queries of an entry; default 0: not known */
-  int64_t max_seqlen_kv;
+  int64_t max_seqlen_kv;  /* also in pages: most rows of an entry; default 0: all of the table */
 
   /* Optional; [2], i64: a run reads the seed and the offset of dropout from memory of the plan's
    * device, so that each replay of a captured run can have another mask. Without dropout it is not
    * read. */
   flashcore_tensor dropout_state;
+
+  /* Optional: caches, k and v in pages by a table or by one flat list, and padding. */
+  flashcore_tensor page_table;       /* [B, max_pages], i32 */
+  flashcore_tensor kv_indptr;        /* [B + 1], i32: the flat list, instead of a table */
+  flashcore_tensor kv_indices;       /* [total_pages], i32 */
+  flashcore_tensor kv_last_page_len; /* [B], i32: rows of an entry's last page */
+  flashcore_tensor cache_leftpad;    /* [B], i32: rows before an entry's first key */
+  flashcore_tensor page_status;      /* [1], i32, output: becomes 1 when an index of a page is out
+                                        of range and was clamped */
 } flashcore_problem;
 
 /* Sets every member within the first struct_size bytes to its default, and struct_size itself.
@@ -264,6 +274,12 @@ typedef struct flashcore_arguments {
   uint64_t dropout_seed; /* this and the offset: where the problem has no dropout_state */
   uint64_t dropout_offset;
   const int64_t* dropout_state; /* seed and offset, bit for bit */
+  const int32_t* page_table;
+  const int32_t* kv_indptr;
+  const int32_t* kv_indices;
+  const int32_t* kv_last_page_len;
+  const int32_t* cache_leftpad;
+  int32_t* page_status;
 } flashcore_arguments;
 
 FLASHCORE_API flashcore_status flashcore_arguments_init(flashcore_arguments* arguments,
@@ -337,6 +353,107 @@ FLASHCORE_API flashcore_status flashcore_backward_plan_create(const flashcore_pr
 FLASHCORE_API flashcore_status flashcore_plan_run_backward(
     const flashcore_plan* plan, const flashcore_backward_arguments* arguments, void* workspace,
     size_t workspace_bytes, void* stream);
+
+/* -------------------------------------------------------------------------------------------------
+ * Serving: calls, not plans. They need no workspace and depend on shapes alone. On the CPU only: a
+ * GPU is FLASHCORE_UNSUPPORTED. Of the options, which may be null, device and threads count. */
+
+/* Results a and b of the same queries over different keys. Shapes are those of o and lse of a
+ * problem, dense or packed. */
+typedef struct flashcore_merge_problem {
+  size_t struct_size;
+  flashcore_tensor o_a;   /* f32, f16 or bf16 */
+  flashcore_tensor o_b;   /* the same shape and dtype */
+  flashcore_tensor lse_a; /* f32 */
+  flashcore_tensor lse_b;
+  flashcore_tensor o;   /* dtype of o_a, or f32 */
+  flashcore_tensor lse; /* optional: rank 0 means absent */
+} flashcore_merge_problem;
+
+typedef struct flashcore_merge_arguments {
+  size_t struct_size;
+  const void* o_a;
+  const void* o_b;
+  const float* lse_a;
+  const float* lse_b;
+  void* o;    /* may be o_a or o_b, with the same strides and dtype */
+  float* lse; /* may be lse_a or lse_b */
+} flashcore_merge_arguments;
+
+FLASHCORE_API flashcore_status flashcore_merge_problem_init(flashcore_merge_problem* problem,
+                                                            size_t struct_size);
+FLASHCORE_API flashcore_status flashcore_merge_arguments_init(flashcore_merge_arguments* arguments,
+                                                              size_t struct_size);
+
+/* Attention over the keys of both. On an error nothing is written. */
+FLASHCORE_API flashcore_status flashcore_merge(const flashcore_merge_problem* problem,
+                                               const flashcore_merge_arguments* arguments,
+                                               const flashcore_plan_options* options, void* stream);
+
+/* New keys and values, written behind those that a cache has, with an optional rotation (RoPE). */
+typedef struct flashcore_append_problem {
+  size_t struct_size;
+  flashcore_tensor k_new; /* [B, Hkv, Snew, Dqk]; packed: [total, Hkv, Dqk] */
+  flashcore_tensor v_new; /* the same with Dv, dtype of k_new */
+  flashcore_tensor k;     /* the cache, as in flashcore_problem. dtype of k_new, or fp8 */
+  flashcore_tensor v;
+  flashcore_tensor seqlens_kv; /* [B], i32: rows of the cache in use before the call */
+
+  /* Optional tensors: rank 0 means absent, the default. */
+  flashcore_tensor seqlens_new;    /* [B], i32: new rows in use */
+  flashcore_tensor cu_seqlens_new; /* [B + 1], i32: the new rows are packed */
+  flashcore_tensor page_table;     /* as in flashcore_problem, like all until v_scale */
+  flashcore_tensor kv_indptr;
+  flashcore_tensor kv_indices;
+  flashcore_tensor cache_leftpad;
+  flashcore_tensor page_status;
+  flashcore_tensor k_scale; /* of an fp8 cache: what is stored is the value over its scale */
+  flashcore_tensor v_scale;
+  flashcore_tensor rope_cos; /* [positions, rotary_dim / 2], f32 */
+  flashcore_tensor rope_sin;
+  flashcore_tensor q;     /* [B, Hq, Snew, Dqk]; packed: [total, Hq, Dqk]. dtype of k_new */
+  flashcore_tensor q_out; /* rotated; may be q itself */
+
+  int64_t kv_scale_block;
+  int64_t rotary_dim;  /* with rope_base: elements that are rotated; default 0: all of Dqk */
+  float rope_base;     /* above 0: angles are position * rope_scale * base^(-2n / rotary_dim) */
+  float rope_scale;    /* default 1 */
+  int32_t interleaved; /* 1: pairs are (2n, 2n + 1); default 0: (n, n + rotary_dim / 2) */
+  int32_t reserved;    /* zero */
+} flashcore_append_problem;
+
+typedef struct flashcore_append_arguments {
+  size_t struct_size;
+  const void* k_new;
+  const void* v_new;
+  void* k;
+  void* v;
+  const int32_t* seqlens_kv;
+  const int32_t* seqlens_new;
+  const int32_t* cu_seqlens_new;
+  const int32_t* page_table;
+  const int32_t* kv_indptr;
+  const int32_t* kv_indices;
+  const int32_t* cache_leftpad;
+  int32_t* page_status;
+  const float* k_scale;
+  const float* v_scale;
+  const float* rope_cos;
+  const float* rope_sin;
+  const void* q;
+  void* q_out;
+} flashcore_append_arguments;
+
+FLASHCORE_API flashcore_status flashcore_append_problem_init(flashcore_append_problem* problem,
+                                                             size_t struct_size);
+FLASHCORE_API flashcore_status
+flashcore_append_arguments_init(flashcore_append_arguments* arguments, size_t struct_size);
+
+/* On an error nothing is written. */
+FLASHCORE_API flashcore_status flashcore_append(const flashcore_append_problem* problem,
+                                                const flashcore_append_arguments* arguments,
+                                                const flashcore_plan_options* options,
+                                                void* stream);
 
 /* -------------------------------------------------------------------------------------------------
  * Verdicts */

@@ -133,27 +133,37 @@ enum class Alignment : int32_t {
 // B batch, Hq query heads, Hkv key/value heads (Hq a multiple of Hkv), Sq queries, Skv keys.
 struct Problem {
   TensorDesc q;  // [B, Hq, Sq, Dqk]; packed: [total_q, Hq, Dqk]. f32, f16, bf16, f8e4m3, f8e5m2
-  TensorDesc k;  // [B, Hkv, Skv, Dqk]; packed: [total_kv, Hkv, Dqk]. dtype of q
-  TensorDesc v;  // [B, Hkv, Skv, Dv]; packed: [total_kv, Hkv, Dv]. dtype of q
+  // [B, Hkv, Skv, Dqk]; packed: [total_kv, Hkv, Dqk]; in pages: [num_pages, Hkv, page_size, Dqk].
+  // dtype of q, or fp8
+  TensorDesc k;
+  TensorDesc v;  // the same with Dv, dtype of k
   TensorDesc o;  // [B, Hq, Sq, Dv]; packed: [total_q, Hq, Dv]. Any of the types of q, or f64
   std::optional<TensorDesc> lse;  // [B, Hq, Sq]; packed: [total_q, Hq]. f32 (f64: reference)
 
   // Optional inputs. "x|1": the dimension has extent x, or 1 and is broadcast.
-  std::optional<TensorDesc> bias;            // [B|1, Hq|1, Sq|1, Skv|1], f32, f16 or bf16
-  std::optional<TensorDesc> mask;            // [B|1, Hq|1, Sq|1, Skv|1], boolean, true = attend
-  std::optional<TensorDesc> alibi_slopes;    // [Hq] or [B|1, Hq], f32
-  std::optional<TensorDesc> sinks;           // [Hq], f32: one logit per head
-  std::optional<TensorDesc> q_scale;         // [B|1, Hq|1], f32, for fp8
-  std::optional<TensorDesc> k_scale;         // [B|1, Hkv|1, blocks|1], f32, for fp8
-  std::optional<TensorDesc> v_scale;         // [B|1, Hkv|1, blocks|1], f32, for fp8
-  std::optional<TensorDesc> cu_seqlens_q;    // [B + 1], i32: makes the problem a packed one
-  std::optional<TensorDesc> cu_seqlens_kv;   // [B + 1], i32: given with cu_seqlens_q
-  std::optional<TensorDesc> seqlens_q;       // [B], i32: number of queries in use
-  std::optional<TensorDesc> seqlens_kv;      // [B], i32: number of keys in use
+  std::optional<TensorDesc> bias;           // [B|1, Hq|1, Sq|1, Skv|1], f32, f16 or bf16
+  std::optional<TensorDesc> mask;           // [B|1, Hq|1, Sq|1, Skv|1], boolean, true = attend
+  std::optional<TensorDesc> alibi_slopes;   // [Hq] or [B|1, Hq], f32
+  std::optional<TensorDesc> sinks;          // [Hq], f32: one logit per head
+  std::optional<TensorDesc> q_scale;        // [B|1, Hq|1], f32, for fp8
+  std::optional<TensorDesc> k_scale;        // [B|1, Hkv|1, blocks|1], f32, for fp8; num_pages for B
+  std::optional<TensorDesc> v_scale;        // likewise
+  std::optional<TensorDesc> cu_seqlens_q;   // [B + 1], i32: makes the problem a packed one
+  std::optional<TensorDesc> cu_seqlens_kv;  // [B + 1], i32: given with cu_seqlens_q, but for pages
+  std::optional<TensorDesc> seqlens_q;      // [B], i32: number of queries in use
+  std::optional<TensorDesc> seqlens_kv;     // [B], i32: number of keys in use
   std::optional<TensorDesc> causal_offsets;  // [B], i32: with Alignment::given
   // [2], i64: a run reads the seed and the offset of dropout from memory of the plan's device, so
   // that each replay of a captured run can have another mask. Without dropout it is not read.
   std::optional<TensorDesc> dropout_state;
+  // Caches (docs/semantics.md): k and v in pages, by a table or by one flat list, and padding.
+  std::optional<TensorDesc> page_table;        // [B, max_pages], i32
+  std::optional<TensorDesc> kv_indptr;         // [B + 1], i32: the flat list, instead of a table
+  std::optional<TensorDesc> kv_indices;        // [total_pages], i32
+  std::optional<TensorDesc> kv_last_page_len;  // [B], i32: rows of an entry's last page
+  std::optional<TensorDesc> cache_leftpad;     // [B], i32: rows before an entry's first key
+  // [1], i32, output: becomes 1 when an index of a page is out of range and was clamped.
+  std::optional<TensorDesc> page_status;
 
   std::optional<float> softmax_scale;  // default 1 / sqrt(Dqk)
   float softcap = 0;                   // > 0: s = softcap * tanh(s / softcap)
@@ -165,7 +175,7 @@ struct Problem {
   float dropout_p = 0;         // in [0, 1]
   int64_t kv_scale_block = 0;  // keys per block of k_scale and v_scale; 0: one block
   int64_t max_seqlen_q = 0;    // packed: most queries of an entry; 0: not known (at most total_q)
-  int64_t max_seqlen_kv = 0;
+  int64_t max_seqlen_kv = 0;   // also in pages: most rows of an entry; 0: all that the table has
 };
 
 // The data of one run: pointers to element [0, 0, ...] of the tensors that the problem describes,
@@ -192,6 +202,12 @@ struct Arguments {
   uint64_t dropout_seed = 0;  // this and the offset: where the problem has no dropout_state
   uint64_t dropout_offset = 0;
   const int64_t* dropout_state = nullptr;  // seed and offset, bit for bit
+  const int32_t* page_table = nullptr;
+  const int32_t* kv_indptr = nullptr;
+  const int32_t* kv_indices = nullptr;
+  const int32_t* kv_last_page_len = nullptr;
+  const int32_t* cache_leftpad = nullptr;
+  int32_t* page_status = nullptr;
 };
 
 // ---------------------------------------------------------------------------------------------

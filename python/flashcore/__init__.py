@@ -21,7 +21,9 @@ from ._errors import (
     UnsupportedError,
 )
 from ._gradients import attention_backward
+from ._kv_cache import KVCache, OutOfPagesError, Step
 from ._library import build_info, devices, version
+from ._serving import append, decode, merge
 
 __version__ = version()
 
@@ -32,15 +34,21 @@ __all__ = [
     "Gradients",
     "InternalError",
     "InvalidArgumentError",
+    "KVCache",
     "OutOfMemoryError",
+    "OutOfPagesError",
+    "Step",
     "UnsupportedError",
     "__version__",
+    "append",
     "attention",
     "attention_backward",
     "build_info",
     "clear_plans",
+    "decode",
     "devices",
     "explain",
+    "merge",
     "show_config",
     "version",
 ]

@@ -24,6 +24,17 @@ CPU_DEVICE = (CPU, 0)
 
 # What an argument may be, as the library has it.
 _LENGTHS = ("cu_seqlens_q", "cu_seqlens_kv", "seqlens_q", "seqlens_kv", "causal_offsets")
+_CACHES = (
+    "page_table",
+    "kv_indptr",
+    "kv_indices",
+    "kv_last_page_len",
+    "cache_batch_idx",
+    "cache_leftpad",
+    "page_status",
+    "seqlens_new",
+    "cu_seqlens_new",
+)
 _FACTORS = ("alibi_slopes", "sinks", "q_scale", "k_scale", "v_scale")
 _FLOATS = tuple(name for name in CODES if "float" in name)
 _WITH_GRADIENTS = tuple(name for name in _FLOATS if "float8" not in name)
@@ -34,7 +45,10 @@ _ALLOWED: dict[str, tuple[str, ...]] = (
     | dict.fromkeys(("out_lse", "lse", "d_lse", "grad_dtype"), ("float32", "float64"))
     | dict.fromkeys(("d_sinks", "d_alibi_slopes"), ("float32", "float64"))
     | dict.fromkeys(("d_out", "dq", "dk", "dv", "d_bias"), _WITH_GRADIENTS)
-    | dict.fromkeys(_LENGTHS, ("int32",))
+    | dict.fromkeys((*_LENGTHS, *_CACHES), ("int32",))
+    | dict.fromkeys(("k_new", "v_new"), tuple(name for name in _FLOATS if name != "float64"))
+    | dict.fromkeys(("o_a", "o_b"), ("float32", "float16", "bfloat16"))
+    | dict.fromkeys(("lse_a", "lse_b", "rope_cos", "rope_sin"), ("float32",))
     | {"dropout_state": ("int64",)}
     | dict.fromkeys(_FACTORS, ("float32",))
 )

@@ -18,6 +18,7 @@ from ctypes import (
     c_int32,
     c_int64,
     c_size_t,
+    c_uint64,
     c_void_p,
     sizeof,
 )
@@ -42,6 +43,36 @@ OPTIONAL_TENSORS = (
     "causal_offsets",
     "dropout_state",
 )
+# Of problems over caches, in the order of the structs, after those.
+CACHE_TENSORS = (
+    "page_table",
+    "kv_indptr",
+    "kv_indices",
+    "kv_last_page_len",
+    "cache_leftpad",
+    "page_status",
+)
+APPEND_TENSORS = (
+    "k_new",
+    "v_new",
+    "k",
+    "v",
+    "seqlens_kv",
+    "seqlens_new",
+    "cu_seqlens_new",
+    "page_table",
+    "kv_indptr",
+    "kv_indices",
+    "cache_leftpad",
+    "page_status",
+    "k_scale",
+    "v_scale",
+    "rope_cos",
+    "rope_sin",
+    "q",
+    "q_out",
+)
+MERGE_TENSORS = ("o_a", "o_b", "lse_a", "lse_b", "o", "lse")
 
 
 class Tensor(Structure):
@@ -69,8 +100,43 @@ class Problem(Structure):
         ("kv_scale_block", c_int64),
         ("max_seqlen_q", c_int64),
         ("max_seqlen_kv", c_int64),
-        (OPTIONAL_TENSORS[-1], Tensor),
+        *((name, Tensor) for name in (OPTIONAL_TENSORS[-1], *CACHE_TENSORS)),
     ]
+
+
+class Arguments(Structure):
+    _fields_ = [
+        ("struct_size", c_size_t),
+        *((name, c_void_p) for name in ("q", "k", "v", "o", "lse", *OPTIONAL_TENSORS[:-1])),
+        ("dropout_seed", c_uint64),
+        ("dropout_offset", c_uint64),
+        *((name, c_void_p) for name in (OPTIONAL_TENSORS[-1], *CACHE_TENSORS)),
+    ]
+
+
+class MergeProblem(Structure):
+    _fields_ = [("struct_size", c_size_t), *((name, Tensor) for name in MERGE_TENSORS)]
+
+
+class MergeArguments(Structure):
+    _fields_ = [("struct_size", c_size_t), *((name, c_void_p) for name in MERGE_TENSORS)]
+
+
+class AppendProblem(Structure):
+    _fields_ = [
+        ("struct_size", c_size_t),
+        *((name, Tensor) for name in APPEND_TENSORS),
+        ("kv_scale_block", c_int64),
+        ("rotary_dim", c_int64),
+        ("rope_base", c_float),
+        ("rope_scale", c_float),
+        ("interleaved", c_int32),
+        ("reserved", c_int32),
+    ]
+
+
+class AppendArguments(Structure):
+    _fields_ = [("struct_size", c_size_t), *((name, c_void_p) for name in APPEND_TENSORS)]
 
 
 class GradientTensors(Structure):
@@ -192,6 +258,15 @@ def _load() -> ctypes.CDLL:
             c_int32,
             [c_void_p, c_void_p, c_void_p, c_size_t, c_void_p],
         ),
+        "flashcore_merge": (
+            c_int32,
+            [POINTER(MergeProblem), POINTER(MergeArguments), POINTER(PlanOptions), c_void_p],
+        ),
+        "flashcore_append_problem_init": (c_int32, [POINTER(AppendProblem), c_size_t]),
+        "flashcore_append": (
+            c_int32,
+            [POINTER(AppendProblem), POINTER(AppendArguments), POINTER(PlanOptions), c_void_p],
+        ),
         "flashcore_visit_verdicts": (
             c_int32,
             [POINTER(Problem), POINTER(PlanOptions), VERDICT_VISITOR, c_void_p],
@@ -260,6 +335,12 @@ def new_gradients() -> GradientTensors:
     gradients = GradientTensors()
     check(library.flashcore_gradients_init(gradients, sizeof(gradients)))
     return gradients
+
+
+def new_append_problem() -> AppendProblem:
+    problem = AppendProblem()
+    check(library.flashcore_append_problem_init(problem, sizeof(problem)))
+    return problem
 
 
 def new_plan_options() -> PlanOptions:

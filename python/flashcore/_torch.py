@@ -35,13 +35,17 @@ def refuse_nested(argument: str, array: torch.Tensor) -> None:
         )
 
 
-def draw_dropout() -> dict[str, Any]:
-    """Seed or state for dropout, from PyTorch's CPU generator: torch.manual_seed repeats it.
+def draw_dropout(device: torch.device) -> dict[str, Any]:
+    """Seed or state for dropout on a device: torch.manual_seed repeats it.
 
-    The keywords of `attention`. Under torch.compile the state is a tensor: each run draws another.
+    The keywords of `attention`. The seed is from PyTorch's CPU generator. Under torch.compile, and
+    while a CUDA graph is captured, it is a tensor instead, from the device's: each run and each
+    replay draws another.
     """
-    if torch.compiler.is_compiling():
-        return {"dropout_state": torch.randint(2**63 - 1, (2,))}
+    if torch.compiler.is_compiling() or (
+        device.type == "cuda" and torch.cuda.is_current_stream_capturing()
+    ):
+        return {"dropout_state": torch.randint(2**63 - 1, (2,), device=device)}
     return {"dropout_seed": int(torch.empty((), dtype=torch.int64).random_().item())}
 
 

@@ -51,6 +51,6 @@ def jagged_attention(
         cu_seqlens_q=starts_q,
         cu_seqlens_kv=starts_kv,
         dropout_p=dropout_p,
-        **draw_dropout() if dropout_p != 0.0 else {},
+        **draw_dropout(q.device) if dropout_p != 0.0 else {},
     )
     return torch.nested.nested_tensor_from_jagged(out, query.offsets()).transpose(1, 2)

@@ -43,8 +43,8 @@ def scaled_dot_product_attention(
     query [..., Hq, L, E], key [..., H, S, E], value [..., H, S, Ev]: the leading dimensions
     broadcast. attn_mask broadcasts to [..., Hq, L, S]: bool (True: attend), or floating point and
     added to the scores. is_causal has its diagonal at the top left. A row that may attend to
-    nothing is 0. Dropout draws its seed from PyTorch's CPU generator. Jagged nested tensors are
-    packed batches.
+    nothing is 0. Dropout draws its seed from PyTorch's CPU generator; compiled and in a CUDA graph
+    each run draws another, from the device's. Jagged nested tensors are packed batches.
 
     It has gradients, attn_mask's included, but no second ones. float64 is refused.
     """
@@ -103,7 +103,7 @@ def scaled_dot_product_attention(
         bias=bias,
         mask=mask,
         dropout_p=dropout_p,
-        **draw_dropout() if dropout_p != 0.0 else {},
+        **draw_dropout(query.device) if dropout_p != 0.0 else {},
     )
 
 

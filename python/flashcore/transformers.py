@@ -66,7 +66,7 @@ def attention_forward(
         bias=bias,
         mask=mask,
         dropout_p=dropout,
-        **draw_dropout() if dropout != 0.0 else {},
+        **draw_dropout(query.device) if dropout != 0.0 else {},
     )
     return out.transpose(1, 2).contiguous(), None
 

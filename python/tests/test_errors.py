@@ -55,7 +55,7 @@ def test_dtypes_that_there_are_not(x, dtype):
 def test_dtypes_that_do_not_fit(x):
     half = x.astype(np.float16)
     text = message(flashcore.InvalidArgumentError, flashcore.attention, x, half, half)
-    assert text == "k: dtype is float16, wanted q's float32"
+    assert text == "k: dtype is float16, wanted q's float32, or fp8"
     text = message(
         flashcore.InvalidArgumentError, flashcore.attention, x, x, x, mask=np.ones((1, 1, 4, 4))
     )

@@ -42,6 +42,13 @@ def test_train_gpt():
     assert "memory, MB" in printed
 
 
+@pytest.mark.parametrize("seed", [0, 1])
+def test_serving(seed):
+    printed = run(EXAMPLES / "serving.py", "--requests", 12, "--pages", 36, "--seed", seed)
+    assert "12 of 12 requests have the tokens of a computation from scratch" in printed
+    assert " 0 put back" not in printed
+
+
 @pytest.mark.parametrize("page", ["README.md", "docs/python.md"])
 def test_examples_of_the_pages(page):
     text = (EXAMPLES.parent / page).read_text()

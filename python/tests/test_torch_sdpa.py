@@ -111,6 +111,43 @@ def test_sdpa_dropout_follows_the_generator(device, dtype):
     assert not torch.equal(results[0], results[2])
 
 
+def test_where_dropout_is_drawn(monkeypatch):
+    """A number, but where a call is recorded: then what each run draws on the device."""
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    from flashcore._torch import draw_dropout
+
+    capturing = False
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: capturing)
+    with FakeTensorMode():
+        for device in ("cpu", "cuda"):
+            assert set(draw_dropout(torch.device(device))) == {"dropout_seed"}
+        capturing = True
+        assert set(draw_dropout(torch.device("cpu"))) == {"dropout_seed"}
+        state = draw_dropout(torch.device("cuda"))["dropout_state"]
+    assert state.device.type == "cuda"
+    assert state.shape == (2,)
+    assert state.dtype is torch.int64
+
+
+@cuda
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32])
+def test_each_replay_of_a_graph_draws_dropout(dtype):
+    q, k, v = inputs("cuda", dtype, heads=(4, 4))
+    ft.scaled_dot_product_attention(q, k, v, dropout_p=0.5)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        out = ft.scaled_dot_product_attention(q, k, v, dropout_p=0.5)
+    results = []
+    for seed in (1, None, 1):
+        if seed is not None:
+            torch.manual_seed(seed)
+        graph.replay()
+        results.append(out.clone())
+    assert torch.equal(results[0], results[2])
+    assert not torch.equal(results[0], results[1])
+
+
 @place
 def test_replace_sdpa(device, dtype):
     q, k, v = inputs(device, dtype, heads=(4, 4))

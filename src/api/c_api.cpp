@@ -20,6 +20,7 @@
 #include "api/c_structs.hpp"
 #include "flashcore/flashcore.h"
 #include "flashcore/flashcore.hpp"
+#include "flashcore/serving.hpp"
 #include "problem/status.hpp"
 
 using flashcore::DType;
@@ -200,6 +201,21 @@ Status keep_plan(Result<Plan> made, flashcore_plan** plan) {
   return {};
 }
 
+// A call that is no plan: run(problem, arguments, options).
+template <class CProblem, class CArguments, class Run>
+flashcore_status call(const CProblem* problem, const CArguments* arguments,
+                      const flashcore_plan_options* options, const Run& run) {
+  return guarded([&]() -> Status {
+    const auto what = flashcore::api::read_problem(problem);
+    if (!what.ok()) return what.status();
+    const auto data = flashcore::api::read_arguments(arguments);
+    if (!data.ok()) return data.status();
+    const Result<flashcore::PlanOptions> how = flashcore::api::read_options(options);
+    if (!how.ok()) return how.status();
+    return run(*what, *data, *how);
+  });
+}
+
 // A run of either pass.
 template <class CArguments>
 flashcore_status run_plan(const flashcore_plan* plan, const CArguments* arguments, void* workspace,
@@ -342,6 +358,44 @@ flashcore_status flashcore_plan_run_backward(const flashcore_plan* plan,
                                              void* stream) {
   return run_plan(plan, arguments, workspace, workspace_bytes, stream,
                   "flashcore_backward_plan_create");
+}
+
+flashcore_status flashcore_merge_problem_init(flashcore_merge_problem* problem,
+                                              size_t struct_size) {
+  return guarded([&] { return flashcore::api::init_problem(problem, struct_size); });
+}
+
+flashcore_status flashcore_merge_arguments_init(flashcore_merge_arguments* arguments,
+                                                size_t struct_size) {
+  return guarded([&] { return flashcore::api::init_arguments(arguments, struct_size); });
+}
+
+flashcore_status flashcore_merge(const flashcore_merge_problem* problem,
+                                 const flashcore_merge_arguments* arguments,
+                                 const flashcore_plan_options* options, void* stream) {
+  return call(problem, arguments, options,
+              [&](const auto& what, const auto& data, const auto& how) {
+                return flashcore::merge(what, data, how, {stream});
+              });
+}
+
+flashcore_status flashcore_append_problem_init(flashcore_append_problem* problem,
+                                               size_t struct_size) {
+  return guarded([&] { return flashcore::api::init_problem(problem, struct_size); });
+}
+
+flashcore_status flashcore_append_arguments_init(flashcore_append_arguments* arguments,
+                                                 size_t struct_size) {
+  return guarded([&] { return flashcore::api::init_arguments(arguments, struct_size); });
+}
+
+flashcore_status flashcore_append(const flashcore_append_problem* problem,
+                                  const flashcore_append_arguments* arguments,
+                                  const flashcore_plan_options* options, void* stream) {
+  return call(problem, arguments, options,
+              [&](const auto& what, const auto& data, const auto& how) {
+                return flashcore::append(what, data, how, {stream});
+              });
 }
 
 flashcore_status flashcore_visit_verdicts(const flashcore_problem* problem,

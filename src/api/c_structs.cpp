@@ -39,6 +39,16 @@ template <>
 constexpr size_t kSmallest<flashcore_backward_arguments> = offsetof(flashcore_backward_arguments,
                                                                     d_lse);
 template <>
+constexpr size_t kSmallest<flashcore_merge_problem> = offsetof(flashcore_merge_problem, lse);
+template <>
+constexpr size_t kSmallest<flashcore_merge_arguments> = offsetof(flashcore_merge_arguments, lse);
+template <>
+constexpr size_t kSmallest<flashcore_append_problem> = offsetof(flashcore_append_problem,
+                                                                seqlens_new);
+template <>
+constexpr size_t kSmallest<flashcore_append_arguments> = offsetof(flashcore_append_arguments,
+                                                                  seqlens_new);
+template <>
 constexpr size_t kSmallest<flashcore_device_info> = sizeof(flashcore_device_info);
 template <>
 constexpr size_t kSmallest<flashcore_build_info> = sizeof(flashcore_build_info);
@@ -53,6 +63,14 @@ constexpr std::string_view kName<flashcore_plan_options> = "options";
 template <>
 constexpr std::string_view kName<flashcore_arguments> = "arguments";
 template <>
+constexpr std::string_view kName<flashcore_merge_problem> = "problem";
+template <>
+constexpr std::string_view kName<flashcore_merge_arguments> = "arguments";
+template <>
+constexpr std::string_view kName<flashcore_append_problem> = "problem";
+template <>
+constexpr std::string_view kName<flashcore_append_arguments> = "arguments";
+template <>
 constexpr std::string_view kName<flashcore_gradients> = "gradients";
 template <>
 constexpr std::string_view kName<flashcore_backward_arguments> = "arguments";
@@ -65,11 +83,18 @@ constexpr bool ends_between_members(size_t size) {
     constexpr size_t last = offsetof(flashcore_problem, has_softmax_scale);
     if (size < last) return (size - first) % sizeof(flashcore_tensor) == 0;
     constexpr size_t state = offsetof(flashcore_problem, dropout_state);
-    if (size > state && size < state + sizeof(flashcore_tensor)) return false;
+    if (size > state && size < sizeof(T)) return (size - state) % sizeof(flashcore_tensor) == 0;
   }
   if constexpr (std::is_same_v<T, flashcore_gradients>) {
     constexpr size_t first = offsetof(flashcore_gradients, d_o);
     if (size < sizeof(T)) return (size - first) % sizeof(flashcore_tensor) == 0;
+  }
+  if constexpr (std::is_same_v<T, flashcore_merge_problem>) {
+    if (size < sizeof(T)) return (size - sizeof(size_t)) % sizeof(flashcore_tensor) == 0;
+  }
+  if constexpr (std::is_same_v<T, flashcore_append_problem>) {
+    constexpr size_t last = offsetof(flashcore_append_problem, kv_scale_block);
+    if (size < last) return (size - sizeof(size_t)) % sizeof(flashcore_tensor) == 0;
   }
   return size % 8 == 0;
 }
@@ -153,6 +178,12 @@ flashcore_problem default_problem() {
   return problem;
 }
 
+flashcore_append_problem default_append() {
+  flashcore_append_problem problem = {};
+  problem.rope_scale = Append{}.rope_scale;
+  return problem;
+}
+
 flashcore_plan_options default_options() {
   const PlanOptions defaults;
   flashcore_plan_options options = {};
@@ -227,7 +258,7 @@ Result<Problem> read_problem(const flashcore_problem* problem) {
   out.v = to_cpp(c.v);
   out.o = to_cpp(c.o);
   const std::array<
-      std::tuple<std::string_view, const flashcore_tensor*, std::optional<TensorDesc>*>, 14>
+      std::tuple<std::string_view, const flashcore_tensor*, std::optional<TensorDesc>*>, 20>
       optional = {{{"lse", &c.lse, &out.lse},
                    {"bias", &c.bias, &out.bias},
                    {"mask", &c.mask, &out.mask},
@@ -241,7 +272,13 @@ Result<Problem> read_problem(const flashcore_problem* problem) {
                    {"seqlens_q", &c.seqlens_q, &out.seqlens_q},
                    {"seqlens_kv", &c.seqlens_kv, &out.seqlens_kv},
                    {"causal_offsets", &c.causal_offsets, &out.causal_offsets},
-                   {"dropout_state", &c.dropout_state, &out.dropout_state}}};
+                   {"dropout_state", &c.dropout_state, &out.dropout_state},
+                   {"page_table", &c.page_table, &out.page_table},
+                   {"kv_indptr", &c.kv_indptr, &out.kv_indptr},
+                   {"kv_indices", &c.kv_indices, &out.kv_indices},
+                   {"kv_last_page_len", &c.kv_last_page_len, &out.kv_last_page_len},
+                   {"cache_leftpad", &c.cache_leftpad, &out.cache_leftpad},
+                   {"page_status", &c.page_status, &out.page_status}}};
   for (const auto& [name, from, to] : optional) {
     FLASHCORE_RETURN_IF_ERROR(read_optional(name, *from, *to));
   }
@@ -304,7 +341,13 @@ Result<Arguments> read_arguments(const flashcore_arguments* arguments) {
                    .causal_offsets = c.causal_offsets,
                    .dropout_seed = c.dropout_seed,
                    .dropout_offset = c.dropout_offset,
-                   .dropout_state = c.dropout_state};
+                   .dropout_state = c.dropout_state,
+                   .page_table = c.page_table,
+                   .kv_indptr = c.kv_indptr,
+                   .kv_indices = c.kv_indices,
+                   .kv_last_page_len = c.kv_last_page_len,
+                   .cache_leftpad = c.cache_leftpad,
+                   .page_status = c.page_status};
 }
 
 Result<Gradients> read_gradients(const flashcore_gradients* gradients) {
@@ -342,6 +385,101 @@ Result<BackwardArguments> read_arguments(const flashcore_backward_arguments* arg
                            .d_bias = c.d_bias,
                            .d_sinks = c.d_sinks,
                            .d_alibi_slopes = c.d_alibi_slopes};
+}
+
+Result<Merge> read_problem(const flashcore_merge_problem* problem) {
+  flashcore_merge_problem c = {};
+  FLASHCORE_RETURN_IF_ERROR(read_sized(problem, c));
+  Merge out{.o_a = to_cpp(c.o_a),
+            .o_b = to_cpp(c.o_b),
+            .lse_a = to_cpp(c.lse_a),
+            .lse_b = to_cpp(c.lse_b),
+            .o = to_cpp(c.o),
+            .lse = {}};
+  FLASHCORE_RETURN_IF_ERROR(read_optional("lse", c.lse, out.lse));
+  return out;
+}
+
+Result<MergeArguments> read_arguments(const flashcore_merge_arguments* arguments) {
+  flashcore_merge_arguments c = {};
+  FLASHCORE_RETURN_IF_ERROR(read_sized(arguments, c));
+  return MergeArguments{
+      .o_a = c.o_a, .o_b = c.o_b, .lse_a = c.lse_a, .lse_b = c.lse_b, .o = c.o, .lse = c.lse};
+}
+
+Result<Append> read_problem(const flashcore_append_problem* problem) {
+  flashcore_append_problem c = default_append();
+  FLASHCORE_RETURN_IF_ERROR(read_sized(problem, c));
+  Append out;
+  out.k_new = to_cpp(c.k_new);
+  out.v_new = to_cpp(c.v_new);
+  out.k = to_cpp(c.k);
+  out.v = to_cpp(c.v);
+  out.seqlens_kv = to_cpp(c.seqlens_kv);
+  const std::array<
+      std::tuple<std::string_view, const flashcore_tensor*, std::optional<TensorDesc>*>, 13>
+      optional = {{{"seqlens_new", &c.seqlens_new, &out.seqlens_new},
+                   {"cu_seqlens_new", &c.cu_seqlens_new, &out.cu_seqlens_new},
+                   {"page_table", &c.page_table, &out.page_table},
+                   {"kv_indptr", &c.kv_indptr, &out.kv_indptr},
+                   {"kv_indices", &c.kv_indices, &out.kv_indices},
+                   {"cache_leftpad", &c.cache_leftpad, &out.cache_leftpad},
+                   {"page_status", &c.page_status, &out.page_status},
+                   {"k_scale", &c.k_scale, &out.k_scale},
+                   {"v_scale", &c.v_scale, &out.v_scale},
+                   {"rope_cos", &c.rope_cos, &out.rope_cos},
+                   {"rope_sin", &c.rope_sin, &out.rope_sin},
+                   {"q", &c.q, &out.q},
+                   {"q_out", &c.q_out, &out.q_out}}};
+  for (const auto& [name, from, to] : optional) {
+    FLASHCORE_RETURN_IF_ERROR(read_optional(name, *from, *to));
+  }
+  FLASHCORE_RETURN_IF_ERROR(read_flag("interleaved", c.interleaved, out.interleaved));
+  if (c.reserved != 0) return invalid("reserved: is {}, wanted 0", c.reserved);
+  out.kv_scale_block = c.kv_scale_block;
+  out.rotary_dim = c.rotary_dim;
+  out.rope_base = c.rope_base;
+  out.rope_scale = c.rope_scale;
+  return out;
+}
+
+Result<AppendArguments> read_arguments(const flashcore_append_arguments* arguments) {
+  flashcore_append_arguments c = {};
+  FLASHCORE_RETURN_IF_ERROR(read_sized(arguments, c));
+  return AppendArguments{.k_new = c.k_new,
+                         .v_new = c.v_new,
+                         .k = c.k,
+                         .v = c.v,
+                         .seqlens_kv = c.seqlens_kv,
+                         .seqlens_new = c.seqlens_new,
+                         .cu_seqlens_new = c.cu_seqlens_new,
+                         .page_table = c.page_table,
+                         .kv_indptr = c.kv_indptr,
+                         .kv_indices = c.kv_indices,
+                         .cache_leftpad = c.cache_leftpad,
+                         .page_status = c.page_status,
+                         .k_scale = c.k_scale,
+                         .v_scale = c.v_scale,
+                         .rope_cos = c.rope_cos,
+                         .rope_sin = c.rope_sin,
+                         .q = c.q,
+                         .q_out = c.q_out};
+}
+
+Status init_problem(flashcore_merge_problem* problem, size_t struct_size) {
+  return init_sized(flashcore_merge_problem{}, problem, struct_size);
+}
+
+Status init_arguments(flashcore_merge_arguments* arguments, size_t struct_size) {
+  return init_sized(flashcore_merge_arguments{}, arguments, struct_size);
+}
+
+Status init_problem(flashcore_append_problem* problem, size_t struct_size) {
+  return init_sized(default_append(), problem, struct_size);
+}
+
+Status init_arguments(flashcore_append_arguments* arguments, size_t struct_size) {
+  return init_sized(flashcore_append_arguments{}, arguments, struct_size);
 }
 
 Status init_problem(flashcore_problem* problem, size_t struct_size) {

@@ -3,6 +3,7 @@
 
 #include "flashcore/flashcore.h"
 #include "flashcore/flashcore.hpp"
+#include "flashcore/serving.hpp"
 
 namespace flashcore::api {
 
@@ -12,6 +13,10 @@ Result<PlanOptions> read_options(const flashcore_plan_options* options);  // nul
 Result<Arguments> read_arguments(const flashcore_arguments* arguments);
 Result<Gradients> read_gradients(const flashcore_gradients* gradients);
 Result<BackwardArguments> read_arguments(const flashcore_backward_arguments* arguments);
+Result<Merge> read_problem(const flashcore_merge_problem* problem);
+Result<MergeArguments> read_arguments(const flashcore_merge_arguments* arguments);
+Result<Append> read_problem(const flashcore_append_problem* problem);
+Result<AppendArguments> read_arguments(const flashcore_append_arguments* arguments);
 
 // Defaults into the first struct_size bytes.
 Status init_problem(flashcore_problem* problem, size_t struct_size);
@@ -19,6 +24,10 @@ Status init_options(flashcore_plan_options* options, size_t struct_size);
 Status init_arguments(flashcore_arguments* arguments, size_t struct_size);
 Status init_gradients(flashcore_gradients* gradients, size_t struct_size);
 Status init_arguments(flashcore_backward_arguments* arguments, size_t struct_size);
+Status init_problem(flashcore_merge_problem* problem, size_t struct_size);
+Status init_arguments(flashcore_merge_arguments* arguments, size_t struct_size);
+Status init_problem(flashcore_append_problem* problem, size_t struct_size);
+Status init_arguments(flashcore_append_arguments* arguments, size_t struct_size);
 
 // As many bytes as the caller's struct_size says.
 Status write_device_info(const DeviceInfo& info, flashcore_device_info* out);

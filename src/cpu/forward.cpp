@@ -30,6 +30,11 @@ constexpr int64_t kKeysASplit = 4096;
 constexpr int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 constexpr int64_t align(int64_t bytes) { return divide_up(bytes, kAlignment) * kAlignment; }
 
+// Whether the products can be those of bf16: fp8 caches under a bf16 Q are widened to fp32.
+bool is_bf16(const ForwardProblem& p) {
+  return p.dtype == DType::bf16 && p.kv_dtype == DType::bf16;
+}
+
 // Keys per block: K and V of one packed fit the second-level cache.
 int64_t choose_block_kv(const ForwardProblem& p) {
   const int64_t width = p.head_dim_qk + p.head_dim_v;
@@ -68,9 +73,9 @@ int64_t splits_of(const ForwardPlan& plan, const Sequence& sequence) {
 int64_t most_partials(const ForwardPlan& plan) {
   const ForwardProblem& p = plan.problem;
   const int64_t heads = product_of({p.heads_kv, plan.chunks()});
-  if (!p.packed) {
+  if (!p.packed || p.paging.present) {
     const int64_t splits = divide_up(p.seqlen_kv, kKeysASplit);
-    return splits > 1 && has_few_rows(p, plan.group, p.seqlen_q)
+    return splits > 1 && has_few_rows(p, plan.group, p.packed ? 1 : p.seqlen_q)
                ? product_of({p.batch, heads, splits})
                : 0;
   }
@@ -219,6 +224,7 @@ class Run {
     job.query_first = block * plan_.queries_a_job;
     job.queries = std::min(plan_.queries_a_job, s.rows_q - job.query_first);
     job.keys = visible_keys(s, p.band, job.query_first, job.query_first + job.queries);
+    job.first_seen = job.keys.begin;
     job.keys.begin = job.keys.begin / plan_.layout.block_kv * plan_.layout.block_kv;
     return job;
   }
@@ -237,14 +243,15 @@ namespace {
 ForwardPlan make_forward_plan(const ForwardProblem& problem, const PlanContext& context) {
   ForwardPlan plan;
   plan.problem = problem;
-  plan.kernels = kernels_of(target_for(problem.dtype == DType::bf16)).forward;
+  plan.kernels = kernels_of(target_for(is_bf16(problem))).forward;
   plan.threads = static_cast<int>(std::min<int64_t>(context.threads, most_jobs(problem)));
   if (all_rows(problem) == 0) return plan;  // nothing to write
   plan.group = problem.heads_q / problem.heads_kv;
   choose_rows(plan);
   const int64_t rows = plan.heads_a_job * plan.queries_a_job;
   plan.layout = plan.kernels->layout(problem, rows, choose_block_kv(problem));
-  plan.partial_floats = divide_up(rows * (2 + plan.layout.width_v), 16) * 16;
+  // Only entries of few rows have partial results.
+  plan.partial_floats = divide_up(std::min(rows, kFewRows) * (2 + plan.layout.width_v), 16) * 16;
   plan.scratch_offset = align(2 * (problem.batch + 1) * static_cast<int64_t>(sizeof(int64_t)));
   plan.scratch_stride = align(static_cast<int64_t>(plan.layout.bytes));
   plan.partial_offset =
@@ -261,7 +268,7 @@ ForwardPlan make_forward_plan(const ForwardProblem& problem, const PlanContext& 
 std::string forward_refuses(const ForwardProblem& p, const PlanContext& context) {
   if (p.o_dtype == DType::f64) return "o: dtype is f64, wanted a type of at most 32 bits";
   if (p.has_lse && p.lse_dtype == DType::f64) return "lse: dtype is f64, wanted f32";
-  if (kernels_of(target_for(p.dtype == DType::bf16)).forward == nullptr) {
+  if (kernels_of(target_for(is_bf16(p))).forward == nullptr) {
     return "the processor lacks SSE4.2, wanted at least that";
   }
   if (make_forward_plan(p, context).bytes == kTooLarge) {

@@ -82,11 +82,6 @@ class Task {
     for (int64_t d = 0; d < n; ++d) store_element(dtype, data, at + d, from[d]);
   }
 
-  // Of unfused operations in fp32 each result is rounded, inside of the softmax too.
-  double in_fp32(double value) const {
-    return intermediate_ == DType::f32 ? static_cast<double>(static_cast<float>(value)) : value;
-  }
-
   void find_weights(const QueryRow& query, const KeyRange& range) {
     const auto keys = static_cast<size_t>(s_.len_kv);
     weights_.p.assign(keys, 0.0);
@@ -111,8 +106,8 @@ class Task {
     for (int64_t j = range.begin; j < range.end; ++j) {
       double& weight = weights_.p[static_cast<size_t>(j)];
       if (!weights_.attends[static_cast<size_t>(j)]) continue;
-      weight = in_fp32(std::exp(in_fp32(weight - largest)));
-      sum = in_fp32(sum + weight);
+      weight = in_fp32(intermediate_, std::exp(in_fp32(intermediate_, weight - largest)));
+      sum = in_fp32(intermediate_, sum + weight);
     }
     for (int64_t j = range.begin; j < range.end; ++j) {
       double& weight = weights_.p[static_cast<size_t>(j)];
@@ -136,15 +131,6 @@ class Task {
     return o;
   }
 
-  // dO . O; of unfused operations in fp32 it is a product, then a sum, from the other end.
-  double row_dot(const std::vector<double>& d_o, const std::vector<double>& o) const {
-    if (intermediate_ != DType::f32) return dot(d_o.data(), o.data(), p_.head_dim_v);
-    float sum = 0;
-    for (size_t d = d_o.size(); d-- > 0;)
-      sum += static_cast<float>(d_o[d]) * static_cast<float>(o[d]);
-    return sum;
-  }
-
   void row(const QueryRow& query) {
     const auto& [b, h, i, q, q_scale] = query;
     const int64_t at = s_.q_begin + i;
@@ -161,7 +147,7 @@ class Task {
     const std::vector<double> d_o =
         load_rows(p_.o_dtype, args_.d_o, problem_.d_o.at(b, h, at), 1, 0, p_.head_dim_v);
     const std::vector<double> o = output_of(query, range);
-    const double delta = row_dot(d_o, o) - d_lse;
+    const double delta = unfused_dot(intermediate_, d_o.data(), o.data(), p_.head_dim_v) - d_lse;
     std::vector<double> dq(static_cast<size_t>(p_.head_dim_qk), 0.0);
     const double squares =  // of the terms of delta
         squares_of_dot(d_o.data(), o.data(), p_.head_dim_v) + d_lse * d_lse;

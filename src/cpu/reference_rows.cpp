@@ -4,6 +4,7 @@
 
 #include "problem/dropout.hpp"
 #include "problem/dtype.hpp"
+#include "problem/key_places.hpp"
 #include "problem/philox.hpp"
 
 namespace flashcore::cpu {
@@ -27,10 +28,21 @@ double round_to(DType dtype, double value) {
   return load_element(dtype, &stored, 0);
 }
 
+double in_fp32(DType intermediate, double value) {
+  return intermediate == DType::f32 ? static_cast<double>(static_cast<float>(value)) : value;
+}
+
 double dot(const double* a, const double* b, int64_t n) {
   double sum = 0;
 #pragma omp simd reduction(+ : sum)
   for (int64_t d = 0; d < n; ++d) sum += a[d] * b[d];
+  return sum;
+}
+
+double unfused_dot(DType intermediate, const double* a, const double* b, int64_t n) {
+  if (intermediate != DType::f32) return dot(a, b, n);
+  float sum = 0;
+  for (int64_t d = n; d-- > 0;) sum += static_cast<float>(a[d]) * static_cast<float>(b[d]);
   return sum;
 }
 
@@ -44,20 +56,26 @@ double squares_of_dot(const double* a, const double* b, int64_t n) {
 KvHead load_kv_head(const ForwardProblem& p, const Arguments& args, const Sequence& s, int64_t b,
                     int64_t kv_head) {
   KvHead kv;
-  kv.k =
-      load_rows(p.dtype, args.k, p.k.at(b, kv_head, s.kv_begin), s.len_kv, p.k.row, p.head_dim_qk);
-  kv.v =
-      load_rows(p.dtype, args.v, p.v.at(b, kv_head, s.kv_begin), s.len_kv, p.v.row, p.head_dim_v);
+  kv.k.resize(static_cast<size_t>(s.len_kv * p.head_dim_qk));
+  kv.v.resize(static_cast<size_t>(s.len_kv * p.head_dim_v));
   kv.k_scale.assign(static_cast<size_t>(s.len_kv), 1.0);
-  for (int64_t j = 0; j < s.len_kv; ++j) {
-    const int64_t block = j / p.kv_scale_block;
+  const KeyRange seen = visible_keys(s, p.band, 0, s.len_q);
+  const KeyPlaces places(p, args, s, b);
+  for (int64_t j = seen.begin; j < seen.end; ++j) {
+    const auto [lead, row, scale_row] = places.of(j);
+    const int64_t block = scale_row / p.kv_scale_block;
     if (p.k_scale.present) {
-      kv.k_scale[static_cast<size_t>(j)] = args.k_scale[p.k_scale.at(b, kv_head, block)];
+      kv.k_scale[static_cast<size_t>(j)] = args.k_scale[p.k_scale.at(lead, kv_head, block)];
     }
-    if (!p.v_scale.present) continue;
-    const double scale = args.v_scale[p.v_scale.at(b, kv_head, block)];
+    const double v_scale =
+        p.v_scale.present ? args.v_scale[p.v_scale.at(lead, kv_head, block)] : 1.0;
+    for (int64_t d = 0; d < p.head_dim_qk; ++d) {
+      kv.k[static_cast<size_t>(j * p.head_dim_qk + d)] =
+          load_element(p.kv_dtype, args.k, p.k.at(lead, kv_head, row) + d);
+    }
     for (int64_t d = 0; d < p.head_dim_v; ++d) {
-      kv.v[static_cast<size_t>(j * p.head_dim_v + d)] *= scale;
+      kv.v[static_cast<size_t>(j * p.head_dim_v + d)] =
+          load_element(p.kv_dtype, args.v, p.v.at(lead, kv_head, row) + d) * v_scale;
     }
   }
   return kv;

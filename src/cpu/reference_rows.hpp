@@ -16,11 +16,16 @@ std::vector<double> load_rows(DType dtype, const void* data, int64_t first, int6
 
 double round_to(DType dtype, double value);
 
+// Of unfused operations in fp32 each result is rounded; with other types none is.
+double in_fp32(DType intermediate, double value);
+
 double dot(const double* a, const double* b, int64_t n);
+// The same by unfused operations, where these are in fp32 a product, then a sum, from the other end.
+double unfused_dot(DType intermediate, const double* a, const double* b, int64_t n);
 // The sum of the squares of what dot() adds.
 double squares_of_dot(const double* a, const double* b, int64_t n);
 
-// The keys, values and scales of one batch entry and KV head.
+// The keys, values and scales of one batch entry and KV head; zeros for keys that no query's band has.
 struct KvHead {
   std::vector<double> k;        // [len_kv, head_dim_qk], as stored
   std::vector<double> v;        // [len_kv, head_dim_v], scaled

@@ -1,4 +1,6 @@
 // What is refused for every kernel that does not say that it computes it.
+#include <fmt/format.h>
+
 #include "kernel/kernel.hpp"
 
 namespace flashcore {
@@ -9,12 +11,26 @@ std::string refuse_dropout_state(const Kernel& kernel, const ForwardProblem& p) 
   return "dropout_state: is given, wanted seed and offset as numbers";
 }
 
+std::string refuse_caches(const Kernel& kernel, const ForwardProblem& p) {
+  if (kernel.reads_caches) return {};
+  if (p.paging.present) {
+    return fmt::format("{}: is given, wanted keys and values in one piece",
+                       p.paging.flat ? "kv_indices" : "page_table");
+  }
+  if (p.cache_leftpad.present) return "cache_leftpad: is given, wanted keys from the first row";
+  if (p.kv_dtype != p.dtype) {
+    return fmt::format("k: dtype is {}, wanted q's {}", to_string(p.kv_dtype), to_string(p.dtype));
+  }
+  return {};
+}
+
 }  // namespace
 
 std::string refusal_of(const Kernel& kernel, const ForwardProblem& problem,
                        const PlanContext& context) {
   if (!computes(kernel, problem)) return "pass: is forward, wanted backward";
   std::string refusal = refuse_dropout_state(kernel, problem);
+  if (refusal.empty()) refusal = refuse_caches(kernel, problem);
   return refusal.empty() ? kernel.refuses(problem, context) : refusal;
 }
 

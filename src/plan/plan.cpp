@@ -221,6 +221,9 @@ Status run_pass(const Pass& pass, DeviceKind device, const AnyArguments& argumen
     } else {
       FLASHCORE_RETURN_IF_ERROR(check_workspace(workspace, workspace_bytes, wanted));
     }
+    if (device == DeviceKind::cpu) {
+      FLASHCORE_RETURN_IF_ERROR(check_pages(forward_of(pass.problem), forward_of(arguments)));
+    }
     return pass.planned.run(arguments, {static_cast<std::byte*>(workspace), workspace_bytes},
                             stream);
   } catch (const std::bad_alloc&) {

@@ -7,12 +7,13 @@
 #include <tuple>
 
 #include "problem/backward.hpp"
+#include "problem/key_places.hpp"
 #include "problem/memory.hpp"
+#include "problem/pointer.hpp"
 #include "problem/problem.hpp"
 #include "problem/status.hpp"
 
 namespace flashcore {
-namespace {
 
 Status check_pointer(std::string_view name, const void* pointer, DType dtype, bool has_elements) {
   if (pointer == nullptr) {
@@ -26,6 +27,8 @@ Status check_pointer(std::string_view name, const void* pointer, DType dtype, bo
   }
   return {};
 }
+
+namespace {
 
 Status check_lengths_of(std::string_view name, const VectorInput& input, const int32_t* data,
                         int64_t count, int64_t largest) {
@@ -63,6 +66,7 @@ bool has_queries(const ForwardProblem& p) {
 }
 
 bool has_keys(const ForwardProblem& p) {
+  if (p.paging.present) return p.heads_kv > 0 && p.paging.num_pages > 0 && p.paging.page_size > 0;
   return p.heads_kv > 0 && (p.packed ? p.total_kv > 0 : p.batch > 0 && p.seqlen_kv > 0);
 }
 
@@ -70,7 +74,8 @@ bool has_optional_inputs(const ForwardProblem& p) {
   return p.bias.present || p.mask.present || p.alibi_slopes.present || p.sinks.present ||
          p.q_scale.present || p.k_scale.present || p.v_scale.present || p.cu_seqlens_q.present ||
          p.cu_seqlens_kv.present || p.seqlens_q.present || p.seqlens_kv.present ||
-         p.causal_offsets.present || p.dropout_state.present;
+         p.causal_offsets.present || p.dropout_state.present || p.paging.present ||
+         p.cache_leftpad.present || p.page_status.present;
 }
 
 // Every pointer that a run of the forward pass has.
@@ -79,8 +84,8 @@ Status check_each(const ForwardProblem& p, const Arguments& args) {
   const bool has_batch = p.batch > 0;
   const bool has_pairs = has_batch && p.heads_q > 0 && p.seqlen_q > 0 && p.seqlen_kv > 0;
   FLASHCORE_RETURN_IF_ERROR(check_pointer("q", args.q, p.dtype, has_q));
-  FLASHCORE_RETURN_IF_ERROR(check_pointer("k", args.k, p.dtype, has_kv));
-  FLASHCORE_RETURN_IF_ERROR(check_pointer("v", args.v, p.dtype, has_kv));
+  FLASHCORE_RETURN_IF_ERROR(check_pointer("k", args.k, p.kv_dtype, has_kv));
+  FLASHCORE_RETURN_IF_ERROR(check_pointer("v", args.v, p.kv_dtype, has_kv));
   FLASHCORE_RETURN_IF_ERROR(check_pointer("o", args.o, p.o_dtype, has_q));
   if (p.has_lse) FLASHCORE_RETURN_IF_ERROR(check_pointer("lse", args.lse, p.lse_dtype, has_q));
   if (p.bias.present) {
@@ -106,7 +111,15 @@ Status check_each(const ForwardProblem& p, const Arguments& args) {
         {"cu_seqlens_kv", p.cu_seqlens_kv.present, args.cu_seqlens_kv, true},
         {"seqlens_q", p.seqlens_q.present, args.seqlens_q, has_batch},
         {"seqlens_kv", p.seqlens_kv.present, args.seqlens_kv, has_batch},
-        {"causal_offsets", p.causal_offsets.present, args.causal_offsets, has_batch}}) {
+        {"causal_offsets", p.causal_offsets.present, args.causal_offsets, has_batch},
+        {"page_table", p.paging.present && !p.paging.flat, args.page_table,
+         has_batch && p.paging.table_pages > 0},
+        {"kv_indptr", p.paging.flat, args.kv_indptr, true},
+        {"kv_indices", p.paging.flat, args.kv_indices, p.paging.table_pages > 0},
+        {"kv_last_page_len", p.kv_last_page_len.present, args.kv_last_page_len, has_batch},
+        {"cache_leftpad", p.cache_leftpad.present, args.cache_leftpad, has_batch},
+        {"page_status", p.page_status.present, static_cast<const int32_t*>(args.page_status),
+         true}}) {
     if (present) FLASHCORE_RETURN_IF_ERROR(check_pointer(name, pointer, DType::i32, needed));
   }
   return {};
@@ -123,9 +136,10 @@ Status check_apart(const NamedMemory& output, std::span<const NamedMemory> other
 }
 
 Status check_outputs_apart(const ForwardProblem& p, const Arguments& args) {
-  const std::array<NamedMemory, 2> outputs = rows_written(p, args);
-  const auto& [o, lse] = outputs;
-  FLASHCORE_RETURN_IF_ERROR(check_apart(o, std::span(&lse, 1)));
+  const std::array<NamedMemory, 3> outputs = rows_written(p, args);
+  for (size_t n = 0; n < outputs.size(); ++n) {
+    FLASHCORE_RETURN_IF_ERROR(check_apart(outputs[n], std::span(outputs).subspan(n + 1)));
+  }
   const std::array<NamedMemory, 3> rows = rows_read(p, args);
   for (const NamedMemory& output : outputs) {
     FLASHCORE_RETURN_IF_ERROR(check_apart(output, rows));
@@ -134,6 +148,39 @@ Status check_outputs_apart(const ForwardProblem& p, const Arguments& args) {
   const auto optional = optional_inputs(p, args);
   for (const NamedMemory& output : outputs) {
     FLASHCORE_RETURN_IF_ERROR(check_apart(output, optional));
+  }
+  return {};
+}
+
+// Rows of an entry's pages in the flat form, whatever seqlens_kv says.
+int64_t rows_listed(const ForwardProblem& p, const Arguments& args, int64_t b) {
+  const int64_t pages =
+      int64_t{args.kv_indptr[p.kv_indptr.at(b + 1, 0)]} - args.kv_indptr[p.kv_indptr.at(b, 0)];
+  if (pages == 0 || !p.kv_last_page_len.present) return pages * p.paging.page_size;
+  return (pages - 1) * p.paging.page_size + args.kv_last_page_len[p.kv_last_page_len.at(b, 0)];
+}
+
+Status check_flat_list(const ForwardProblem& p, const Arguments& args) {
+  int64_t before = args.kv_indptr[p.kv_indptr.at(0, 0)];
+  if (before != 0) return invalid("kv_indptr: first entry is {}, wanted 0", before);
+  for (int64_t b = 0; b < p.batch; ++b) {
+    const int64_t next = args.kv_indptr[p.kv_indptr.at(b + 1, 0)];
+    if (next < before || next > p.paging.table_pages) {
+      return invalid("kv_indptr: entry {} is {} after {}, wanted {} to {}, the size of kv_indices",
+                     b + 1, next, before, before, p.paging.table_pages);
+    }
+    if (next > before && p.kv_last_page_len.present) {
+      const int32_t last = args.kv_last_page_len[p.kv_last_page_len.at(b, 0)];
+      if (last < 1 || last > p.paging.page_size) {
+        return invalid("kv_last_page_len: entry {} is {}, wanted 1 to {}, the size of a page", b,
+                       last, p.paging.page_size);
+      }
+    }
+    before = next;
+    if (const int64_t rows = rows_listed(p, args, b); rows > p.seqlen_kv) {
+      return invalid("kv_indptr: entry {} has {} rows, wanted at most {}, max_seqlen_kv", b, rows,
+                     p.seqlen_kv);
+    }
   }
   return {};
 }
@@ -168,7 +215,7 @@ Status check_pointers(const BackwardProblem& problem, const BackwardArguments& a
   }
   const std::array<NamedMemory, 6> outputs = gradients_written(problem, args);
   const std::array<NamedMemory, 2> inputs = gradients_read(problem, args);
-  const std::array<NamedMemory, 2> results = rows_written(p, args.forward);
+  const std::array<NamedMemory, 3> results = rows_written(p, args.forward);
   const std::array<NamedMemory, 3> rows = rows_read(p, args.forward);
   const auto optional = optional_inputs(p, args.forward);
   for (size_t n = 0; n < outputs.size(); ++n) {
@@ -186,12 +233,45 @@ Status check_lengths(const ForwardProblem& p, const Arguments& args) {
   if (p.packed) {
     FLASHCORE_RETURN_IF_ERROR(check_cu_seqlens("cu_seqlens_q", p.cu_seqlens_q, args.cu_seqlens_q,
                                                p.batch, p.total_q, p.seqlen_q));
+  }
+  if (p.packed_kv()) {
     FLASHCORE_RETURN_IF_ERROR(check_cu_seqlens("cu_seqlens_kv", p.cu_seqlens_kv, args.cu_seqlens_kv,
                                                p.batch, p.total_kv, p.seqlen_kv));
   }
   FLASHCORE_RETURN_IF_ERROR(
       check_lengths_of("seqlens_q", p.seqlens_q, args.seqlens_q, p.batch, p.seqlen_q));
+  FLASHCORE_RETURN_IF_ERROR(
+      check_lengths_of("cache_leftpad", p.cache_leftpad, args.cache_leftpad, p.batch, p.seqlen_kv));
+  if (p.paging.flat) FLASHCORE_RETURN_IF_ERROR(check_flat_list(p, args));
   return check_lengths_of("seqlens_kv", p.seqlens_kv, args.seqlens_kv, p.batch, p.seqlen_kv);
+}
+
+PageRange pages_seen(const ForwardProblem& p, const Sequence& s) {
+  const KeyRange keys = visible_keys(s, p.band, 0, s.len_q);
+  if (!p.paging.present || keys.empty() || p.heads_q == 0) return {};
+  const int64_t size = p.paging.page_size;
+  return {(s.kv_begin + keys.begin) / size, (s.kv_begin + keys.end - 1) / size + 1};
+}
+
+Status check_pages(const ForwardProblem& p, const Arguments& args) {
+  if (!p.paging.present) return {};
+  for (int64_t b = 0; b < p.batch; ++b) {
+    const Sequence s = sequence_of(p, args, b);
+    const PageRange seen = pages_seen(p, s);
+    const KeyPlaces places(p, args, s, b);
+    for (int64_t n = seen.begin; n < seen.end; ++n) {
+      const int64_t page = places.stored_page(n);
+      if (page >= 0 && page < p.paging.num_pages) continue;
+      if (p.page_status.present) {
+        *args.page_status = 1;
+        return {};
+      }
+      return invalid("{}: page {} of entry {} is {}, wanted 0 to {}",
+                     p.paging.flat ? "kv_indices" : "page_table", n, b, page,
+                     p.paging.num_pages - 1);
+    }
+  }
+  return {};
 }
 
 Sequence sequence_of(const ForwardProblem& p, const Arguments& args, int64_t b) {
@@ -200,16 +280,24 @@ Sequence sequence_of(const ForwardProblem& p, const Arguments& args, int64_t b) 
   s.len_kv = p.seqlen_kv;
   if (p.packed) {
     s.q_begin = args.cu_seqlens_q[p.cu_seqlens_q.at(b, 0)];
-    s.kv_begin = args.cu_seqlens_kv[p.cu_seqlens_kv.at(b, 0)];
     s.len_q = s.rows_q = args.cu_seqlens_q[p.cu_seqlens_q.at(b + 1, 0)] - s.q_begin;
+  }
+  if (p.packed_kv()) {
+    s.kv_begin = args.cu_seqlens_kv[p.cu_seqlens_kv.at(b, 0)];
     s.len_kv = args.cu_seqlens_kv[p.cu_seqlens_kv.at(b + 1, 0)] - s.kv_begin;
   }
+  if (p.paging.flat) s.len_kv = rows_listed(p, args, b);
   // In use: never more than the entry has.
   if (p.seqlens_q.present) {
     s.len_q = std::min<int64_t>(s.len_q, args.seqlens_q[p.seqlens_q.at(b, 0)]);
   }
   if (p.seqlens_kv.present) {
     s.len_kv = std::min<int64_t>(s.len_kv, args.seqlens_kv[p.seqlens_kv.at(b, 0)]);
+  }
+  if (p.cache_leftpad.present) {
+    const int64_t padding = args.cache_leftpad[p.cache_leftpad.at(b, 0)];
+    s.kv_begin += padding;
+    s.len_kv = std::max<int64_t>(0, s.len_kv - padding);
   }
   switch (p.alignment) {
     case Alignment::top_left:

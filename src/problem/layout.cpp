@@ -98,6 +98,13 @@ Status check_shape(std::string_view name, const TensorDesc& tensor,
   return {};
 }
 
+Status check_dtype_value(std::string_view name, const TensorDesc& tensor) {
+  const auto value = static_cast<int32_t>(tensor.dtype);
+  if (value >= 0 && value <= static_cast<int32_t>(DType::i64)) return {};
+  return invalid("{}: dtype is number {}, wanted 0 to {}", name, value,
+                 static_cast<int32_t>(DType::i64));
+}
+
 Status check_dtype(std::string_view name, const TensorDesc& tensor, DType wanted) {
   if (tensor.dtype == wanted) return {};
   return invalid("{}: dtype is {}, wanted {}", name, to_string(tensor.dtype), to_string(wanted));

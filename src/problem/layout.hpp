@@ -32,6 +32,9 @@ Status check_contiguous_rows(std::string_view name, const TensorDesc& tensor);
 // For an output: sufficient for no two elements to share an address.
 Status check_no_overlap(std::string_view name, const TensorDesc& tensor);
 
+// That the number is that of a type: descriptors may come from C, where an enum can hold anything.
+Status check_dtype_value(std::string_view name, const TensorDesc& tensor);
+
 Status check_dtype(std::string_view name, const TensorDesc& tensor, DType wanted);
 
 }  // namespace flashcore

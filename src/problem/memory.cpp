@@ -3,14 +3,8 @@
 #include <initializer_list>
 
 namespace flashcore {
-namespace {
 
-struct Dimension {
-  int64_t extent;
-  int64_t stride;  // in elements; 0 where broadcast
-};
-
-Footprint footprint(const void* data, size_t element_size, std::initializer_list<Dimension> shape) {
+Footprint footprint(const void* data, size_t element_size, std::span<const Dimension> shape) {
   int64_t lowest = 0, highest = 0;
   uint64_t elements = 1;  // at addresses of their own; wraps for absurd broadcasts only
   for (const Dimension& dimension : shape) {
@@ -24,9 +18,22 @@ Footprint footprint(const void* data, size_t element_size, std::initializer_list
           .dense = static_cast<uint64_t>(highest - lowest) + 1 == elements};
 }
 
+namespace {
+
+Footprint footprint(const void* data, size_t element_size, std::initializer_list<Dimension> shape) {
+  return flashcore::footprint(data, element_size, std::span(shape.begin(), shape.size()));
+}
+
 Footprint rows_footprint(const ForwardProblem& p, const RowStrides& strides, const void* data,
                          DType dtype, bool of_queries, int64_t width) {
   const int64_t heads = of_queries ? p.heads_q : p.heads_kv;
+  if (!of_queries && p.paging.present) {
+    return footprint(data, size_of(dtype),
+                     {{p.paging.num_pages, strides.batch},
+                      {heads, strides.head},
+                      {p.paging.page_size, strides.row},
+                      {width, 1}});
+  }
   const int64_t packed_rows = of_queries ? p.total_q : p.total_kv;
   const int64_t rows = p.packed ? packed_rows : of_queries ? p.seqlen_q : p.seqlen_kv;
   return footprint(data, size_of(dtype),
@@ -53,9 +60,12 @@ Footprint vector_footprint(const VectorInput& input, const void* data, int64_t b
 
 Footprint scale_footprint(const ForwardProblem& p, const ScaleInput& input, const void* data) {
   if (!input.present) return {};
-  const int64_t blocks = (p.seqlen_kv + p.kv_scale_block - 1) / p.kv_scale_block;
+  const int64_t rows = p.paging.present ? p.paging.page_size : p.seqlen_kv;
+  const int64_t blocks = (rows + p.kv_scale_block - 1) / p.kv_scale_block;
   return footprint(data, sizeof(float),
-                   {{p.batch, input.batch}, {p.heads_kv, input.head}, {blocks, input.block}});
+                   {{p.paging.present ? p.paging.num_pages : p.batch, input.batch},
+                    {p.heads_kv, input.head},
+                    {blocks, input.block}});
 }
 
 }  // namespace
@@ -67,19 +77,21 @@ bool share_memory(const Footprint& a, const Footprint& b) {
          (b.dense && (b.contains(a.first) || b.contains(a.last - 1)));
 }
 
-std::array<NamedMemory, 2> rows_written(const ForwardProblem& p, const Arguments& args) {
-  return {{{"o", args.o, rows_footprint(p, p.o, args.o, p.o_dtype, true, p.head_dim_v)},
-           {"lse", args.lse,
-            p.has_lse ? rows_footprint(p, p.lse, args.lse, p.lse_dtype, true, 1) : Footprint{}}}};
+std::array<NamedMemory, 3> rows_written(const ForwardProblem& p, const Arguments& args) {
+  return {
+      {{"o", args.o, rows_footprint(p, p.o, args.o, p.o_dtype, true, p.head_dim_v)},
+       {"lse", args.lse,
+        p.has_lse ? rows_footprint(p, p.lse, args.lse, p.lse_dtype, true, 1) : Footprint{}},
+       {"page_status", args.page_status, vector_footprint(p.page_status, args.page_status, 1, 1)}}};
 }
 
 std::array<NamedMemory, 3> rows_read(const ForwardProblem& p, const Arguments& args) {
   return {{{"q", args.q, rows_footprint(p, p.q, args.q, p.dtype, true, p.head_dim_qk)},
-           {"k", args.k, rows_footprint(p, p.k, args.k, p.dtype, false, p.head_dim_qk)},
-           {"v", args.v, rows_footprint(p, p.v, args.v, p.dtype, false, p.head_dim_v)}}};
+           {"k", args.k, rows_footprint(p, p.k, args.k, p.kv_dtype, false, p.head_dim_qk)},
+           {"v", args.v, rows_footprint(p, p.v, args.v, p.kv_dtype, false, p.head_dim_v)}}};
 }
 
-std::array<NamedMemory, 13> optional_inputs(const ForwardProblem& p, const Arguments& args) {
+std::array<NamedMemory, 18> optional_inputs(const ForwardProblem& p, const Arguments& args) {
   const auto vector = [&p](const VectorInput& input, const void* data) {
     return vector_footprint(input, data, p.batch, p.heads_q);
   };
@@ -103,6 +115,19 @@ std::array<NamedMemory, 13> optional_inputs(const ForwardProblem& p, const Argum
        lengths(p.causal_offsets, args.causal_offsets, p.batch)},
       {"dropout_state", args.dropout_state,
        vector_footprint(p.dropout_state, args.dropout_state, 2, 1, sizeof(int64_t))},
+      {"page_table", args.page_table,
+       p.paging.present && !p.paging.flat ? footprint(args.page_table, sizeof(int32_t),
+                                                      {{p.batch, p.paging.table_batch},
+                                                       {p.paging.table_pages, p.paging.table_page}})
+                                          : Footprint{}},
+      {"kv_indptr", args.kv_indptr, lengths(p.kv_indptr, args.kv_indptr, p.batch + 1)},
+      {"kv_indices", args.kv_indices,
+       p.paging.flat ? footprint(args.kv_indices, sizeof(int32_t),
+                                 {{p.paging.table_pages, p.paging.table_page}})
+                     : Footprint{}},
+      {"kv_last_page_len", args.kv_last_page_len,
+       lengths(p.kv_last_page_len, args.kv_last_page_len, p.batch)},
+      {"cache_leftpad", args.cache_leftpad, lengths(p.cache_leftpad, args.cache_leftpad, p.batch)},
   }};
 }
 

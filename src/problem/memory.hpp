@@ -2,7 +2,9 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "problem/backward.hpp"
 #include "problem/problem.hpp"
@@ -19,6 +21,12 @@ struct Footprint {
   bool contains(uintptr_t byte) const { return byte >= first && byte < last; }
 };
 
+struct Dimension {
+  int64_t extent;
+  int64_t stride;  // in elements; 0 where broadcast
+};
+Footprint footprint(const void* data, size_t element_size, std::span<const Dimension> shape);
+
 // True when two tensors share bytes for sure: tensors that are woven into each other (rows of a
 // fused buffer) are not told from those that collide, and get the benefit of the doubt.
 bool share_memory(const Footprint& a, const Footprint& b);
@@ -30,9 +38,9 @@ struct NamedMemory {
   Footprint bytes;
 };
 
-std::array<NamedMemory, 2> rows_written(const ForwardProblem& p, const Arguments& args);
+std::array<NamedMemory, 3> rows_written(const ForwardProblem& p, const Arguments& args);
 std::array<NamedMemory, 3> rows_read(const ForwardProblem& p, const Arguments& args);
-std::array<NamedMemory, 13> optional_inputs(const ForwardProblem& p, const Arguments& args);
+std::array<NamedMemory, 18> optional_inputs(const ForwardProblem& p, const Arguments& args);
 std::array<NamedMemory, 6> gradients_written(const BackwardProblem& p,
                                              const BackwardArguments& args);
 std::array<NamedMemory, 2> gradients_read(const BackwardProblem& p, const BackwardArguments& args);

@@ -54,8 +54,20 @@ struct VectorInput {
   constexpr int64_t at(int64_t b, int64_t h) const { return b * batch + h * head; }
 };
 
+// K and V in pages: what a page is, and where an entry's pages are listed.
+struct Paging {
+  bool present = false;
+  bool flat = false;        // in kv_indices, from kv_indptr on; otherwise in page_table
+  int64_t num_pages = 0;    // of K and V
+  int64_t page_size = 1;    // rows of a page
+  int64_t table_pages = 0;  // columns of page_table, or elements of kv_indices
+  int64_t table_batch = 0;  // strides
+  int64_t table_page = 0;
+};
+
 struct ForwardProblem {
-  DType dtype = DType::f32;  // of Q, K and V
+  DType dtype = DType::f32;     // of Q
+  DType kv_dtype = DType::f32;  // of K and V: that of Q, but for fp8 caches
   DType o_dtype = DType::f32;
   DType lse_dtype = DType::f32;
 
@@ -70,14 +82,17 @@ struct ForwardProblem {
   int64_t head_dim_qk = 0;
   int64_t head_dim_v = 0;
 
-  RowStrides q, k, v, o, lse;  // lse: row stride is between queries; nothing is contiguous
+  // lse: row stride is between queries; nothing is contiguous. k and v in pages: batch is the page
+  RowStrides q, k, v, o, lse;
   bool has_lse = false;
   PairInput bias, mask;
   VectorInput alibi_slopes, sinks, q_scale;
   VectorInput cu_seqlens_q, cu_seqlens_kv, seqlens_q, seqlens_kv, causal_offsets;
-  VectorInput dropout_state;  // seed and offset; present only with dropout
-  ScaleInput k_scale, v_scale;
-  int64_t kv_scale_block = 0;  // at least 1
+  VectorInput dropout_state;    // seed and offset; present only with dropout
+  ScaleInput k_scale, v_scale;  // in pages: batch is the page
+  int64_t kv_scale_block = 0;   // at least 1
+  Paging paging;
+  VectorInput kv_indptr, kv_last_page_len, cache_leftpad, page_status;
 
   float softmax_scale = 1;
   float softcap = 0;
@@ -86,6 +101,8 @@ struct ForwardProblem {
   int64_t causal_offset = 0;
   float dropout_p = 0;
 
+  // Whether entries follow each other in K and V, where cu_seqlens_kv says.
+  constexpr bool packed_kv() const { return packed && !paging.present; }
   constexpr int64_t kv_head(int64_t head_q) const { return head_q / (heads_q / heads_kv); }
 };
 
@@ -97,6 +114,10 @@ Status check_pointers(const ForwardProblem& problem, const Arguments& arguments)
 
 // Checks the contents of lengths and offsets; only where the host can read them.
 Status check_lengths(const ForwardProblem& problem, const Arguments& arguments);
+
+// Checks the pages that a run reads; only where the host can read the table. An index out of range
+// is an error, or, with a page status, makes that 1.
+Status check_pages(const ForwardProblem& problem, const Arguments& arguments);
 
 // Batch entry b of a run whose lengths the host can read (after check_lengths).
 Sequence sequence_of(const ForwardProblem& problem, const Arguments& arguments, int64_t b);

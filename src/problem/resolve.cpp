@@ -23,49 +23,96 @@ bool is_float_input(DType dtype) {
          dtype == DType::f8e4m3 || dtype == DType::f8e5m2;
 }
 
-Status resolve_tensors(const Problem& problem, ForwardProblem& p) {
-  const auto& [q, k, v, o] = std::tie(problem.q, problem.k, problem.v, problem.o);
-  p.packed = problem.cu_seqlens_q.has_value() || problem.cu_seqlens_kv.has_value();
-  if (p.packed && !(problem.cu_seqlens_q && problem.cu_seqlens_kv)) {
-    return invalid("{}: is missing, wanted both cu_seqlens_q and cu_seqlens_kv or neither",
-                   problem.cu_seqlens_q ? "cu_seqlens_kv" : "cu_seqlens_q");
-  }
-  const int32_t rank = p.packed ? 3 : 4;
-  const char* const q_shape = p.packed ? "[total_q, Hq, Dqk]" : "[B, Hq, Sq, Dqk]";
-  const char* const k_shape = p.packed ? "[total_kv, Hkv, Dqk]" : "[B, Hkv, Skv, Dqk]";
-  const char* const v_shape = p.packed ? "[total_kv, Hkv, Dv]" : "[B, Hkv, Skv, Dv]";
-  const char* const o_shape = p.packed ? "[total_q, Hq, Dv]" : "[B, Hq, Sq, Dv]";
+bool is_fp8(DType dtype) { return dtype == DType::f8e4m3 || dtype == DType::f8e5m2; }
 
+// Which of the ways to list pages there is: none, a table, or one flat list.
+Status resolve_paging(const Problem& problem, ForwardProblem& p) {
+  p.paging.flat = problem.kv_indptr.has_value() || problem.kv_indices.has_value();
+  p.paging.present = p.paging.flat || problem.page_table.has_value();
+  if (p.paging.flat && !(problem.kv_indptr && problem.kv_indices)) {
+    return invalid("{}: is missing, wanted both kv_indptr and kv_indices or neither",
+                   problem.kv_indptr ? "kv_indices" : "kv_indptr");
+  }
+  if (p.paging.flat && problem.page_table) {
+    return invalid("page_table: is present with kv_indices, wanted one of them");
+  }
+  if (problem.kv_last_page_len && !p.paging.flat) {
+    return invalid("kv_last_page_len: is present, wanted it only with kv_indices");
+  }
+  if (problem.page_status && !p.paging.present) {
+    return invalid("page_status: is present, wanted it only with page_table or kv_indices");
+  }
+  if (p.paging.present && problem.cu_seqlens_kv) {
+    return invalid("cu_seqlens_kv: is present, wanted only cu_seqlens_q with keys in pages");
+  }
+  return {};
+}
+
+Status check_input_types(const TensorDesc& q, const TensorDesc& k, const TensorDesc& v) {
   for (const auto& [name, tensor] : {std::pair{"q", &q}, {"k", &k}, {"v", &v}}) {
     if (!is_float_input(tensor->dtype)) {
       return invalid("{}: dtype is {}, wanted f32, f16, bf16, f8e4m3 or f8e5m2", name,
                      to_string(tensor->dtype));
     }
-    if (tensor->dtype != q.dtype) {
-      return invalid("{}: dtype is {}, wanted q's {}", name, to_string(tensor->dtype),
-                     to_string(q.dtype));
-    }
   }
+  if (k.dtype != q.dtype && (is_fp8(q.dtype) || !is_fp8(k.dtype))) {
+    return invalid("k: dtype is {}, wanted q's {}{}", to_string(k.dtype), to_string(q.dtype),
+                   is_fp8(q.dtype) ? "" : ", or fp8");
+  }
+  if (v.dtype != k.dtype) {
+    return invalid("v: dtype is {}, wanted k's {}", to_string(v.dtype), to_string(k.dtype));
+  }
+  return {};
+}
+
+Status resolve_tensors(const Problem& problem, ForwardProblem& p) {
+  const auto& [q, k, v, o] = std::tie(problem.q, problem.k, problem.v, problem.o);
+  FLASHCORE_RETURN_IF_ERROR(resolve_paging(problem, p));
+  p.packed = problem.cu_seqlens_q.has_value() || problem.cu_seqlens_kv.has_value();
+  if (p.packed && !(problem.cu_seqlens_q && (problem.cu_seqlens_kv || p.paging.present))) {
+    return invalid("{}: is missing, wanted both cu_seqlens_q and cu_seqlens_kv or neither",
+                   problem.cu_seqlens_q ? "cu_seqlens_kv" : "cu_seqlens_q");
+  }
+  const int32_t rank = p.packed ? 3 : 4;
+  const int32_t kv_rank = p.packed_kv() ? 3 : 4;
+  const char* const q_shape = p.packed ? "[total_q, Hq, Dqk]" : "[B, Hq, Sq, Dqk]";
+  const char* const k_shape = p.paging.present ? "[num_pages, Hkv, page_size, Dqk]"
+                              : p.packed       ? "[total_kv, Hkv, Dqk]"
+                                               : "[B, Hkv, Skv, Dqk]";
+  const char* const v_shape = p.paging.present ? "[num_pages, Hkv, page_size, Dv]"
+                              : p.packed       ? "[total_kv, Hkv, Dv]"
+                                               : "[B, Hkv, Skv, Dv]";
+  const char* const o_shape = p.packed ? "[total_q, Hq, Dv]" : "[B, Hq, Sq, Dv]";
+
+  FLASHCORE_RETURN_IF_ERROR(check_input_types(q, k, v));
   if (!is_float_input(o.dtype) && o.dtype != DType::f64) {
     return invalid("o: dtype is {}, wanted a floating-point type", to_string(o.dtype));
   }
   FLASHCORE_RETURN_IF_ERROR(check_layout("q", q, rank, q_shape));
-  FLASHCORE_RETURN_IF_ERROR(check_layout("k", k, rank, k_shape));
-  FLASHCORE_RETURN_IF_ERROR(check_layout("v", v, rank, v_shape));
+  FLASHCORE_RETURN_IF_ERROR(check_layout("k", k, kv_rank, k_shape));
+  FLASHCORE_RETURN_IF_ERROR(check_layout("v", v, kv_rank, v_shape));
 
   p.dtype = q.dtype;
+  p.kv_dtype = k.dtype;
   p.o_dtype = o.dtype;
+  if (p.packed_kv()) {
+    p.total_kv = k.shape[0], p.heads_kv = k.shape[1], p.head_dim_v = v.shape[2];
+  } else {
+    p.heads_kv = k.shape[1], p.seqlen_kv = k.shape[2], p.head_dim_v = v.shape[3];
+  }
   if (p.packed) {
     p.total_q = q.shape[0], p.heads_q = q.shape[1], p.head_dim_qk = q.shape[2];
-    p.total_kv = k.shape[0], p.heads_kv = k.shape[1], p.head_dim_v = v.shape[2];
     const TensorDesc& cu = *problem.cu_seqlens_q;
     FLASHCORE_RETURN_IF_ERROR(check_layout("cu_seqlens_q", cu, 1, "[B + 1]"));
     if (cu.shape[0] < 1) return invalid("cu_seqlens_q: shape is [0], wanted [B + 1]");
     p.batch = cu.shape[0] - 1;
   } else {
     p.batch = q.shape[0], p.heads_q = q.shape[1], p.seqlen_q = q.shape[2];
-    p.heads_kv = k.shape[1], p.seqlen_kv = k.shape[2];
-    p.head_dim_qk = q.shape[3], p.head_dim_v = v.shape[3];
+    p.head_dim_qk = q.shape[3];
+  }
+  if (p.paging.present) {
+    p.paging.num_pages = k.shape[0];
+    p.paging.page_size = k.shape[2];
   }
   if (p.head_dim_qk < 1) return invalid("q: head dimension is 0, wanted at least 1");
   if (p.head_dim_v < 1) return invalid("v: head dimension is 0, wanted at least 1");
@@ -73,18 +120,22 @@ Status resolve_tensors(const Problem& problem, ForwardProblem& p) {
     return invalid("k: shape {} has {} heads, wanted a divisor of q's {}", shape_text(k),
                    p.heads_kv, p.heads_q);
   }
-  if (p.packed) {
+  if (p.packed_kv()) {
     FLASHCORE_RETURN_IF_ERROR(
         check_shape("k", k, {p.total_kv, p.heads_kv, p.head_dim_qk}, false, k_shape));
     FLASHCORE_RETURN_IF_ERROR(
         check_shape("v", v, {p.total_kv, p.heads_kv, p.head_dim_v}, false, v_shape));
+  } else {
+    const int64_t lead = p.paging.present ? p.paging.num_pages : p.batch;
+    FLASHCORE_RETURN_IF_ERROR(
+        check_shape("k", k, {lead, p.heads_kv, p.seqlen_kv, p.head_dim_qk}, false, k_shape));
+    FLASHCORE_RETURN_IF_ERROR(
+        check_shape("v", v, {lead, p.heads_kv, p.seqlen_kv, p.head_dim_v}, false, v_shape));
+  }
+  if (p.packed) {
     FLASHCORE_RETURN_IF_ERROR(
         check_shape("o", o, {p.total_q, p.heads_q, p.head_dim_v}, false, o_shape));
   } else {
-    FLASHCORE_RETURN_IF_ERROR(
-        check_shape("k", k, {p.batch, p.heads_kv, p.seqlen_kv, p.head_dim_qk}, false, k_shape));
-    FLASHCORE_RETURN_IF_ERROR(
-        check_shape("v", v, {p.batch, p.heads_kv, p.seqlen_kv, p.head_dim_v}, false, v_shape));
     FLASHCORE_RETURN_IF_ERROR(
         check_shape("o", o, {p.batch, p.heads_q, p.seqlen_q, p.head_dim_v}, false, o_shape));
   }
@@ -93,8 +144,8 @@ Status resolve_tensors(const Problem& problem, ForwardProblem& p) {
   }
   FLASHCORE_RETURN_IF_ERROR(check_no_overlap("o", o));
   p.q = row_strides(q, p.packed);
-  p.k = row_strides(k, p.packed);
-  p.v = row_strides(v, p.packed);
+  p.k = row_strides(k, p.packed_kv());
+  p.v = row_strides(v, p.packed_kv());
   p.o = row_strides(o, p.packed);
 
   if (problem.lse) {
@@ -126,6 +177,48 @@ Status resolve_length_vector(std::string_view name, const std::optional<TensorDe
   return {};
 }
 
+// Where entries' pages are listed, and the most rows of an entry.
+Status resolve_table(const Problem& problem, ForwardProblem& p) {
+  if (!p.paging.present) return {};
+  Paging& paging = p.paging;
+  if (paging.flat) {
+    const TensorDesc& indices = *problem.kv_indices;
+    FLASHCORE_RETURN_IF_ERROR(check_dtype("kv_indices", indices, DType::i32));
+    FLASHCORE_RETURN_IF_ERROR(check_layout("kv_indices", indices, 1, "[total_pages]"));
+    paging.table_pages = indices.shape[0];
+    paging.table_page = used_stride(indices, 0);
+  } else {
+    const TensorDesc& table = *problem.page_table;
+    FLASHCORE_RETURN_IF_ERROR(check_dtype("page_table", table, DType::i32));
+    FLASHCORE_RETURN_IF_ERROR(check_layout("page_table", table, 2, "[B, max_pages]"));
+    paging.table_pages = table.shape[1];
+    FLASHCORE_RETURN_IF_ERROR(
+        check_shape("page_table", table, {p.batch, paging.table_pages}, false, "[B, max_pages]"));
+    paging.table_batch = used_stride(table, 0);
+    paging.table_page = used_stride(table, 1);
+  }
+  // Extents are below 2^31, so this fits. Where there is no page, an entry has no row.
+  const int64_t rows = paging.num_pages == 0 ? 0 : paging.table_pages * paging.page_size;
+  if (problem.max_seqlen_kv < 0 || problem.max_seqlen_kv > rows) {
+    return invalid("max_seqlen_kv: is {}, wanted 0 to {}, the rows that {} has room for",
+                   problem.max_seqlen_kv, rows, paging.flat ? "kv_indices" : "page_table");
+  }
+  p.seqlen_kv = problem.max_seqlen_kv == 0 ? rows : problem.max_seqlen_kv;
+  if (p.seqlen_kv > kLargestExtent) {
+    return invalid("max_seqlen_kv: is 0 where an entry has up to {} rows, wanted at most {}", rows,
+                   kLargestExtent);
+  }
+  return {};
+}
+
+Status resolve_page_status(const Problem& problem, ForwardProblem& p) {
+  if (!problem.page_status) return {};
+  FLASHCORE_RETURN_IF_ERROR(check_dtype("page_status", *problem.page_status, DType::i32));
+  FLASHCORE_RETURN_IF_ERROR(check_shape("page_status", *problem.page_status, {1}, false, "[1]"));
+  p.page_status = {.present = true, .batch = 0, .head = 0};
+  return {};
+}
+
 Status resolve_lengths(const Problem& problem, ForwardProblem& p) {
   FLASHCORE_RETURN_IF_ERROR(resolve_length_vector("cu_seqlens_q", problem.cu_seqlens_q, p.batch + 1,
                                                   "[B + 1]", p.cu_seqlens_q));
@@ -137,13 +230,22 @@ Status resolve_lengths(const Problem& problem, ForwardProblem& p) {
       resolve_length_vector("seqlens_kv", problem.seqlens_kv, p.batch, "[B]", p.seqlens_kv));
   FLASHCORE_RETURN_IF_ERROR(resolve_length_vector("causal_offsets", problem.causal_offsets, p.batch,
                                                   "[B]", p.causal_offsets));
+  FLASHCORE_RETURN_IF_ERROR(
+      resolve_length_vector("kv_indptr", problem.kv_indptr, p.batch + 1, "[B + 1]", p.kv_indptr));
+  FLASHCORE_RETURN_IF_ERROR(resolve_length_vector("kv_last_page_len", problem.kv_last_page_len,
+                                                  p.batch, "[B]", p.kv_last_page_len));
+  FLASHCORE_RETURN_IF_ERROR(resolve_length_vector("cache_leftpad", problem.cache_leftpad, p.batch,
+                                                  "[B]", p.cache_leftpad));
+  FLASHCORE_RETURN_IF_ERROR(resolve_page_status(problem, p));
   if (p.causal_offsets.present && problem.alignment != Alignment::given) {
     return invalid("causal_offsets: is present, wanted it only with the given alignment");
   }
-  for (const auto& [name, bound, total, resolved] :
-       {std::tuple{"max_seqlen_q", problem.max_seqlen_q, p.total_q, &p.seqlen_q},
-        std::tuple{"max_seqlen_kv", problem.max_seqlen_kv, p.total_kv, &p.seqlen_kv}}) {
-    if (!p.packed) {
+  for (const auto& [name, bound, packed, total, resolved] :
+       {std::tuple{"max_seqlen_q", problem.max_seqlen_q, p.packed, p.total_q, &p.seqlen_q},
+        std::tuple{"max_seqlen_kv", problem.max_seqlen_kv, p.packed_kv(), p.total_kv,
+                   &p.seqlen_kv}}) {
+    if (p.paging.present && resolved == &p.seqlen_kv) continue;  // resolve_table
+    if (!packed) {
       if (bound != 0) return invalid("{}: is {}, wanted 0 unless packed", name, bound);
       continue;
     }
@@ -169,9 +271,11 @@ Status resolve_scale(std::string_view name, const std::optional<TensorDesc>& ten
                      const ForwardProblem& p, ScaleInput& out) {
   if (!tensor) return {};
   FLASHCORE_RETURN_IF_ERROR(check_dtype(name, *tensor, DType::f32));
-  const int64_t blocks = (p.seqlen_kv + p.kv_scale_block - 1) / p.kv_scale_block;
-  FLASHCORE_RETURN_IF_ERROR(
-      check_shape(name, *tensor, {p.batch, p.heads_kv, blocks}, true, "[B, Hkv, blocks]"));
+  const int64_t rows = p.paging.present ? p.paging.page_size : p.seqlen_kv;
+  const int64_t blocks = (rows + p.kv_scale_block - 1) / p.kv_scale_block;
+  FLASHCORE_RETURN_IF_ERROR(check_shape(
+      name, *tensor, {p.paging.present ? p.paging.num_pages : p.batch, p.heads_kv, blocks}, true,
+      p.paging.present ? "[num_pages, Hkv, blocks]" : "[B, Hkv, blocks]"));
   out = {.present = true,
          .batch = used_stride(*tensor, 0),
          .head = used_stride(*tensor, 1),
@@ -210,20 +314,21 @@ Status resolve_optional_inputs(const Problem& problem, ForwardProblem& p) {
     p.sinks = head_strides(*problem.sinks);
   }
 
-  const bool fp8 = p.dtype == DType::f8e4m3 || p.dtype == DType::f8e5m2;
-  for (const auto& [name, scale] : {std::pair{"q_scale", &problem.q_scale},
-                                    {"k_scale", &problem.k_scale},
-                                    {"v_scale", &problem.v_scale}}) {
-    if (scale->has_value() && !fp8) {
+  for (const auto& [name, scale, dtype] : {std::tuple{"q_scale", &problem.q_scale, p.dtype},
+                                           {"k_scale", &problem.k_scale, p.kv_dtype},
+                                           {"v_scale", &problem.v_scale, p.kv_dtype}}) {
+    if (scale->has_value() && !is_fp8(dtype)) {
       return invalid("{}: is present with {} inputs, wanted it only with fp8", name,
-                     to_string(p.dtype));
+                     to_string(dtype));
     }
   }
   if (problem.kv_scale_block < 0 || problem.kv_scale_block > kLargestExtent) {
     return invalid("kv_scale_block: is {}, wanted 0 to {}", problem.kv_scale_block, kLargestExtent);
   }
-  p.kv_scale_block =
-      problem.kv_scale_block == 0 ? std::max<int64_t>(p.seqlen_kv, 1) : problem.kv_scale_block;
+  p.kv_scale_block = problem.kv_scale_block;
+  if (p.kv_scale_block == 0) {
+    p.kv_scale_block = std::max<int64_t>(p.paging.present ? p.paging.page_size : p.seqlen_kv, 1);
+  }
   if (problem.q_scale) {
     FLASHCORE_RETURN_IF_ERROR(check_dtype("q_scale", *problem.q_scale, DType::f32));
     FLASHCORE_RETURN_IF_ERROR(
@@ -289,18 +394,11 @@ Status resolve_options(const Problem& problem, ForwardProblem& p) {
   return {};
 }
 
-// Descriptors may come from C: an enum can hold anything.
 Status check_dtype_values(const Problem& problem) {
-  const auto check = [](std::string_view name, const TensorDesc& tensor) -> Status {
-    const auto value = static_cast<int32_t>(tensor.dtype);
-    if (value >= 0 && value <= static_cast<int32_t>(DType::i64)) return {};
-    return invalid("{}: dtype is number {}, wanted 0 to {}", name, value,
-                   static_cast<int32_t>(DType::i64));
-  };
-  FLASHCORE_RETURN_IF_ERROR(check("q", problem.q));
-  FLASHCORE_RETURN_IF_ERROR(check("k", problem.k));
-  FLASHCORE_RETURN_IF_ERROR(check("v", problem.v));
-  FLASHCORE_RETURN_IF_ERROR(check("o", problem.o));
+  FLASHCORE_RETURN_IF_ERROR(check_dtype_value("q", problem.q));
+  FLASHCORE_RETURN_IF_ERROR(check_dtype_value("k", problem.k));
+  FLASHCORE_RETURN_IF_ERROR(check_dtype_value("v", problem.v));
+  FLASHCORE_RETURN_IF_ERROR(check_dtype_value("o", problem.o));
   for (const auto& [name, tensor] : {std::pair{"lse", &problem.lse},
                                      {"bias", &problem.bias},
                                      {"mask", &problem.mask},
@@ -314,8 +412,14 @@ Status check_dtype_values(const Problem& problem) {
                                      {"seqlens_q", &problem.seqlens_q},
                                      {"seqlens_kv", &problem.seqlens_kv},
                                      {"causal_offsets", &problem.causal_offsets},
-                                     {"dropout_state", &problem.dropout_state}}) {
-    if (tensor->has_value()) FLASHCORE_RETURN_IF_ERROR(check(name, **tensor));
+                                     {"dropout_state", &problem.dropout_state},
+                                     {"page_table", &problem.page_table},
+                                     {"kv_indptr", &problem.kv_indptr},
+                                     {"kv_indices", &problem.kv_indices},
+                                     {"kv_last_page_len", &problem.kv_last_page_len},
+                                     {"cache_leftpad", &problem.cache_leftpad},
+                                     {"page_status", &problem.page_status}}) {
+    if (tensor->has_value()) FLASHCORE_RETURN_IF_ERROR(check_dtype_value(name, **tensor));
   }
   return {};
 }
@@ -326,6 +430,7 @@ Result<ForwardProblem> resolve(const Problem& problem) {
   ForwardProblem p;
   FLASHCORE_RETURN_IF_ERROR(check_dtype_values(problem));
   FLASHCORE_RETURN_IF_ERROR(resolve_tensors(problem, p));
+  FLASHCORE_RETURN_IF_ERROR(resolve_table(problem, p));
   FLASHCORE_RETURN_IF_ERROR(resolve_lengths(problem, p));
   FLASHCORE_RETURN_IF_ERROR(resolve_optional_inputs(problem, p));
   FLASHCORE_RETURN_IF_ERROR(resolve_options(problem, p));

@@ -15,14 +15,6 @@ bool has_gradients(DType dtype) {
   return dtype == DType::f32 || dtype == DType::f16 || dtype == DType::bf16;
 }
 
-// Descriptors may come from C: an enum can hold anything.
-Status check_dtype_value(std::string_view name, const TensorDesc& tensor) {
-  const auto value = static_cast<int32_t>(tensor.dtype);
-  if (value >= 0 && value <= static_cast<int32_t>(DType::i64)) return {};
-  return invalid("{}: dtype is number {}, wanted 0 to {}", name, value,
-                 static_cast<int32_t>(DType::i64));
-}
-
 Status check_forward(const ForwardProblem& p) {
   if (!has_gradients(p.dtype)) {
     return invalid("q: dtype is {}, wanted f32, f16 or bf16 for a backward pass",
@@ -31,6 +23,17 @@ Status check_forward(const ForwardProblem& p) {
   if (!has_gradients(p.o_dtype) && p.o_dtype != DType::f64) {
     return invalid("o: dtype is {}, wanted f32, f16, bf16 or f64 for a backward pass",
                    to_string(p.o_dtype));
+  }
+  if (p.paging.present) {
+    return invalid("{}: is given, wanted keys and values in one piece for a backward pass",
+                   p.paging.flat ? "kv_indices" : "page_table");
+  }
+  if (p.cache_leftpad.present) {
+    return invalid("cache_leftpad: is given, wanted keys from the first row for a backward pass");
+  }
+  if (p.kv_dtype != p.dtype) {
+    return invalid("k: dtype is {}, wanted q's {} for a backward pass", to_string(p.kv_dtype),
+                   to_string(p.dtype));
   }
   if (!p.has_lse) return invalid("lse: is missing, wanted that of the forward pass");
   return {};

@@ -42,6 +42,8 @@ TEST(CStructs, LayoutIsThatOfVersion01) {
   EXPECT_EQ(offsetof(flashcore_problem, dropout_state), 1304u);
   EXPECT_EQ(offsetof(flashcore_plan_options, deterministic), 40u);
   EXPECT_EQ(offsetof(flashcore_arguments, dropout_state), 160u);
+  EXPECT_EQ(offsetof(flashcore_problem, page_table), 1376u);
+  EXPECT_EQ(offsetof(flashcore_arguments, page_table), 168u);
   EXPECT_EQ(offsetof(flashcore_device_info, name), 40u);
   EXPECT_EQ(offsetof(flashcore_build_info, cuda), 48u);
 }

@@ -64,6 +64,8 @@ TEST(Usage, MistakesAreOneSentenceAndExitCode2) {
   expect_refused({"verify", "--random", "-1"}, 2, "--random: is -1");
   expect_refused({"verify", "--largest-seqlen", "0"}, 2, "--largest-seqlen: is 0");
   expect_refused({"verify", "--largest-head-dim", "-8"}, 2, "--largest-head-dim: is -8");
+  expect_refused({"verify", "--most-heads", "-1"}, 2, "--most-heads: is -1");
+  expect_refused({"verify", "--most-heads", "4", "--batch-invariant"}, 2, "--most-heads: is 4");
   expect_refused({"verify", "--device", "cpu", "--sanitizers"}, 3, "--sanitizers: is given");
   expect_refused({"bench", "--suite", "other"}, 2, "--suite: is 'other', wanted one of gates");
 }

@@ -54,7 +54,8 @@ Box part_of(const HostProblem& host, std::string_view name, int64_t b) {
     box.extent[0] = rows.count;
     return box;
   }
-  if (name == "sinks" || (name == "alibi_slopes" && desc.rank == 1)) return box;
+  const bool of_heads = name == "alibi_slopes" && desc.rank == 1;
+  if (name == "sinks" || name == "dropout_state" || of_heads) return box;
   take(0, {b, 1});
   if (packed && (name == "bias" || name == "mask")) {
     take(2, {0, rows_of(host, b, true).count});
@@ -100,6 +101,10 @@ HostProblem one_entry(const HostProblem& host, int64_t b) {
     bench::set_tensor(out.problem, name, desc);
     HostTensor& copy = out.tensors.emplace(name, HostTensor(desc)).first->second;
     if (bench::is_output(name)) continue;
+    if (name == "dropout_state") {
+      bench::set_dropout_state(copy, bench::dropout_draw(host));
+      continue;
+    }
     if (cumulative) {
       copy.set(0, 0);
       copy.set(1, static_cast<double>(rows_of(host, b, name == "cu_seqlens_q").count));

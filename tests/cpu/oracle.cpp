@@ -183,7 +183,8 @@ class Oracle {
   // 0 for a dropped pair, otherwise what makes up for the dropped ones.
   Real kept(const Entry& e, int64_t h, int64_t i, int64_t j) const {
     const float p = problem_.dropout_p;
-    if (!dropout_keeps(host_.dropout_seed, host_.dropout_offset, p, e.batch, h, i, j)) return 0;
+    const auto [seed, offset] = bench::dropout_draw(host_);
+    if (!dropout_keeps(seed, offset, p, e.batch, h, i, j)) return 0;
     return 1.0f / (1.0f - p);
   }
 

@@ -138,8 +138,6 @@ TEST(ReferenceBackward, MatchesFiniteDifferences) {
                  bench::describe(draw.problem(), draw.gradients()));
     forget_padding(host);
     HostProblem& inputs = host.forward;
-    // The oracle knows the numbers of the arguments only.
-    if (inputs.has("dropout_state")) std::swap(inputs.dropout_seed, inputs.dropout_offset);
     for (const char* const name : {"q", "k", "v", "bias", "sinks", "alibi_slopes"}) {
       if (inputs.has(name)) coarsen(inputs.at(name));
     }

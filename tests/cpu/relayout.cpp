@@ -50,6 +50,10 @@ bench::HostProblem relayout(const bench::HostProblem& host, bench::Random& rando
     bench::set_tensor(out.problem, name, desc);
     bench::HostTensor& copy = out.tensors.emplace(name, bench::HostTensor(desc)).first->second;
     if (bench::is_output(name)) continue;
+    if (name == "dropout_state") {
+      bench::set_dropout_state(copy, bench::dropout_draw(host));
+      continue;
+    }
     for (int64_t i = 0; i < tensor.elements(); ++i) copy.set(i, tensor.get(i));
   }
   return out;

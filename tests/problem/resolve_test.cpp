@@ -119,7 +119,7 @@ const std::vector<Refusal>& refusals() {
       {"k_not_as_q", Base::dense, set(&Problem::k, contiguous(DType::f16, {2, 2, 5, 8})),
        "k:", "f16", "q's f32"},
       {"v_not_as_q", Base::dense, set(&Problem::v, contiguous(DType::bf16, {2, 2, 5, 6})),
-       "v:", "bf16", "q's f32"},
+       "v:", "bf16", "k's f32"},
       {"o_i32", Base::dense, set(&Problem::o, contiguous(DType::i32, {2, 4, 3, 6})), "o:", "i32",
        "a floating-point type"},
       {"lse_f16", Base::dense, set(&Problem::lse, contiguous(DType::f16, {2, 4, 3})), "lse:", "f16",

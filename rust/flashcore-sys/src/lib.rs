@@ -106,6 +106,12 @@ pub struct flashcore_problem {
     pub max_seqlen_q: i64,
     pub max_seqlen_kv: i64,
     pub dropout_state: flashcore_tensor,
+    pub page_table: flashcore_tensor,
+    pub kv_indptr: flashcore_tensor,
+    pub kv_indices: flashcore_tensor,
+    pub kv_last_page_len: flashcore_tensor,
+    pub cache_leftpad: flashcore_tensor,
+    pub page_status: flashcore_tensor,
 }
 
 // -------------------------------------------------------------------------------------------------
@@ -182,6 +188,12 @@ pub struct flashcore_arguments {
     pub dropout_seed: u64,
     pub dropout_offset: u64,
     pub dropout_state: *const i64,
+    pub page_table: *const i32,
+    pub kv_indptr: *const i32,
+    pub kv_indices: *const i32,
+    pub kv_last_page_len: *const i32,
+    pub cache_leftpad: *const i32,
+    pub page_status: *mut i32,
 }
 
 // -------------------------------------------------------------------------------------------------
@@ -216,6 +228,91 @@ pub struct flashcore_backward_arguments {
     pub d_bias: *mut c_void,
     pub d_sinks: *mut c_void,
     pub d_alibi_slopes: *mut c_void,
+}
+
+// -------------------------------------------------------------------------------------------------
+// Serving
+
+/// Two results of the same queries over different keys.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct flashcore_merge_problem {
+    pub struct_size: usize,
+    pub o_a: flashcore_tensor,
+    pub o_b: flashcore_tensor,
+    pub lse_a: flashcore_tensor,
+    pub lse_b: flashcore_tensor,
+    pub o: flashcore_tensor,
+    pub lse: flashcore_tensor,
+}
+
+/// The data of a merge.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct flashcore_merge_arguments {
+    pub struct_size: usize,
+    pub o_a: *const c_void,
+    pub o_b: *const c_void,
+    pub lse_a: *const f32,
+    pub lse_b: *const f32,
+    pub o: *mut c_void,
+    pub lse: *mut f32,
+}
+
+/// New keys and values, written behind those that a cache has.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct flashcore_append_problem {
+    pub struct_size: usize,
+    pub k_new: flashcore_tensor,
+    pub v_new: flashcore_tensor,
+    pub k: flashcore_tensor,
+    pub v: flashcore_tensor,
+    pub seqlens_kv: flashcore_tensor,
+    pub seqlens_new: flashcore_tensor,
+    pub cu_seqlens_new: flashcore_tensor,
+    pub page_table: flashcore_tensor,
+    pub kv_indptr: flashcore_tensor,
+    pub kv_indices: flashcore_tensor,
+    pub cache_leftpad: flashcore_tensor,
+    pub page_status: flashcore_tensor,
+    pub k_scale: flashcore_tensor,
+    pub v_scale: flashcore_tensor,
+    pub rope_cos: flashcore_tensor,
+    pub rope_sin: flashcore_tensor,
+    pub q: flashcore_tensor,
+    pub q_out: flashcore_tensor,
+    pub kv_scale_block: i64,
+    pub rotary_dim: i64,
+    pub rope_base: f32,
+    pub rope_scale: f32,
+    pub interleaved: i32,
+    pub reserved: i32,
+}
+
+/// The data of an append.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct flashcore_append_arguments {
+    pub struct_size: usize,
+    pub k_new: *const c_void,
+    pub v_new: *const c_void,
+    pub k: *mut c_void,
+    pub v: *mut c_void,
+    pub seqlens_kv: *const i32,
+    pub seqlens_new: *const i32,
+    pub cu_seqlens_new: *const i32,
+    pub page_table: *const i32,
+    pub kv_indptr: *const i32,
+    pub kv_indices: *const i32,
+    pub cache_leftpad: *const i32,
+    pub page_status: *mut i32,
+    pub k_scale: *const f32,
+    pub v_scale: *const f32,
+    pub rope_cos: *const f32,
+    pub rope_sin: *const f32,
+    pub q: *const c_void,
+    pub q_out: *mut c_void,
 }
 
 /// Whether one kernel computes a problem. A sentence that does not apply is "".
@@ -340,6 +437,35 @@ extern "C" {
         arguments: *const flashcore_backward_arguments,
         workspace: *mut c_void,
         workspace_bytes: usize,
+        stream: *mut c_void,
+    ) -> flashcore_status;
+
+    pub fn flashcore_merge_problem_init(
+        problem: *mut flashcore_merge_problem,
+        struct_size: usize,
+    ) -> flashcore_status;
+    pub fn flashcore_merge_arguments_init(
+        arguments: *mut flashcore_merge_arguments,
+        struct_size: usize,
+    ) -> flashcore_status;
+    pub fn flashcore_merge(
+        problem: *const flashcore_merge_problem,
+        arguments: *const flashcore_merge_arguments,
+        options: *const flashcore_plan_options,
+        stream: *mut c_void,
+    ) -> flashcore_status;
+    pub fn flashcore_append_problem_init(
+        problem: *mut flashcore_append_problem,
+        struct_size: usize,
+    ) -> flashcore_status;
+    pub fn flashcore_append_arguments_init(
+        arguments: *mut flashcore_append_arguments,
+        struct_size: usize,
+    ) -> flashcore_status;
+    pub fn flashcore_append(
+        problem: *const flashcore_append_problem,
+        arguments: *const flashcore_append_arguments,
+        options: *const flashcore_plan_options,
         stream: *mut c_void,
     ) -> flashcore_status;
 

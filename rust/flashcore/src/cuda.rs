@@ -88,6 +88,13 @@ impl DeviceArguments {
             dropout_seed: self.dropout_seed,
             dropout_offset: self.dropout_offset,
             dropout_state: self.dropout_state,
+            // No kernel of a GPU reads caches in pages.
+            page_table: null(),
+            kv_indptr: null(),
+            kv_indices: null(),
+            kv_last_page_len: null(),
+            cache_leftpad: null(),
+            page_status: null_mut(),
         }
     }
 }

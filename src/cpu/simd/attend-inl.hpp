@@ -47,13 +47,14 @@ inline KeyRange queries_of(const TileJob& job, int64_t row, int64_t rows) {
 }
 
 // Adds P times the values that pack_v left out, for the pairs that attend.
-inline void add_special(const TileJob& job, const SpecialKeys& special, const uint8_t* attends,
-                        const Columns& columns, int64_t rows, const Buffers& buffers, float* o) {
+inline void add_special(const TileJob& job, const BlockPlaces& places, const SpecialKeys& special,
+                        const uint8_t* attends, const Columns& columns, int64_t rows,
+                        const Buffers& buffers, float* o) {
   const int64_t width = job.layout->width_v;
   for (int32_t n = 0; n < special.count; ++n) {
     const int64_t column = special.index[n];
     if (column < columns.first || column >= columns.last) continue;
-    load_v_row(job, columns.block + column, buffers.staging);
+    load_v_row(job, places.of[column], buffers.staging);
     for (int64_t r = 0; r < rows; ++r) {
       if (attends[r * kLargestBlockKv + n] == 0) continue;
       const VecF p = hn::Set(kF, load_probability(buffers.s + r * kScoreStride, column));
@@ -67,8 +68,9 @@ inline void add_special(const TileJob& job, const SpecialKeys& special, const ui
 }
 
 // A tile of rows against the packed block.
-inline void attend_tile(const TileJob& job, const Buffers& buffers, const SpecialKeys& special,
-                        int64_t row, int64_t rows, int64_t block, int64_t count) {
+inline void attend_tile(const TileJob& job, const Buffers& buffers, const BlockPlaces& places,
+                        const SpecialKeys& special, int64_t row, int64_t rows, int64_t block,
+                        int64_t count) {
   const ForwardProblem& p = *job.problem;
   const TileLayout& layout = *job.layout;
   const KeyRange queries = queries_of(job, row, rows);
@@ -113,7 +115,7 @@ inline void attend_tile(const TileJob& job, const Buffers& buffers, const Specia
   float* const o = buffers.o + row * layout.width_v;
   values_of(rows, buffers.s, buffers.v, layout.block_kv / kUnit, columns.first, columns.last, alpha,
             o, layout.width_v);
-  if (special.count > 0) add_special(job, special, attends, columns, rows, buffers, o);
+  if (special.count > 0) add_special(job, places, special, attends, columns, rows, buffers, o);
 }
 
 // Writes a row of O and its LSE from its sums. The row has no key when the denominator is 0.
@@ -169,15 +171,17 @@ inline void attend(const TileJob& job) {
       pack_q(job, row, tile, buffers.staging, buffers.q + row * layout.units_qk);
     }
   }
+  BlockPlaces places;
   SpecialKeys special;
   begin_products();
   for (int64_t block = job.keys.begin; block < job.keys.end; block += layout.block_kv) {
     const int64_t count = std::min(layout.block_kv, job.keys.end - block);
-    pack_k(job, block, count, buffers.staging, buffers.k);
-    pack_v(job, block, count, buffers.staging, buffers.v, special);
+    find_places(job, block, count, places);
+    pack_k(job, places, count, buffers.staging, buffers.k);
+    pack_v(job, places, count, buffers.staging, buffers.v, special);
     for (int64_t row = 0, tile = 0; row < rows; row += tile) {
       tile = row_tile(rows - row);
-      attend_tile(job, buffers, special, row, tile, block, count);
+      attend_tile(job, buffers, places, special, row, tile, block, count);
     }
   }
   end_products();

@@ -11,6 +11,7 @@
 
 #include "cpu/simd/convert-inl.hpp"
 #include "cpu/simd/tile_job.hpp"
+#include "problem/key_places.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace flashcore::cpu::FLASHCORE_SIMD_NAMESPACE {
@@ -31,15 +32,15 @@ inline constexpr int64_t kColumnStep = kMatrix ? kPanel : kLanes;  // keys of a 
 inline constexpr int64_t kRowStep = kMatrix ? 16 : 1;              // memory for rows is padded to
 
 // One row of Q or K as units, padded with zeros.
-inline void load_units(const ForwardProblem& p, const void* base, int64_t first, float scale,
-                       float* out, int64_t units) {
+inline void load_units(const ForwardProblem& p, DType dtype, const void* base, int64_t first,
+                       float scale, float* out, int64_t units) {
   if constexpr (kPairs) {  // bf16 as it is
     auto* const bytes = reinterpret_cast<std::byte*>(out);
     const size_t used = static_cast<size_t>(p.head_dim_qk) * 2;
     std::memcpy(bytes, static_cast<const uint16_t*>(base) + first, used);
     std::memset(bytes + used, 0, static_cast<size_t>(units) * 4 - used);
   } else {
-    load_row(p.dtype, base, first, p.head_dim_qk, scale, out, units);
+    load_row(dtype, base, first, p.head_dim_qk, scale, out, units);
   }
 }
 
@@ -75,40 +76,54 @@ inline void transpose_rows(const float* in, int64_t stride, int64_t columns, flo
   }
 }
 
-// Keys [first, first + count) of the job's sequence into panels; missing keys of a panel are zero.
-inline void pack_k(const TileJob& job, int64_t first, int64_t count, float* staging, float* out) {
+// Where the keys of a block lie.
+struct BlockPlaces {
+  KeyPlace of[kLargestBlockKv];
+  int64_t begin = 0;  // keys of the block before it are not read
+};
+
+// Of keys [first, first + count) of the job's sequence.
+inline void find_places(const TileJob& job, int64_t first, int64_t count, BlockPlaces& places) {
+  places.begin = job.first_seen > first ? job.first_seen - first : 0;
+  if (places.begin >= count) return;
+  KeyPlaces(*job.problem, *job.arguments, job.sequence, job.batch)
+      .fill(first + places.begin, count - places.begin, places.of + places.begin);
+}
+
+inline float scale_at(const ForwardProblem& p, const ScaleInput& scale, const float* data,
+                      const KeyPlace& place, int64_t head_kv) {
+  if (!scale.present) return 1.0f;
+  return data[scale.at(place.lead, head_kv, place.scale_row / p.kv_scale_block)];
+}
+
+// `count` keys into panels; missing keys of a panel are zero, and panels of none are left out.
+inline void pack_k(const TileJob& job, const BlockPlaces& places, int64_t count, float* staging,
+                   float* out) {
   const ForwardProblem& p = *job.problem;
   const Arguments& args = *job.arguments;
   const int64_t units = job.layout->units_qk;
-  for (int64_t j = 0; j < round_up(count, kPanel); j += kLanes) {
+  for (int64_t j = places.begin / kPanel * kPanel; j < round_up(count, kPanel); j += kLanes) {
     float* const to = out + j / kPanel * units * kPanel + j % kPanel;
     for (int64_t r = 0; r < kLanes; ++r) {
       float* const row = staging + r * units;
-      if (j + r >= count) {
+      if (j + r < places.begin || j + r >= count) {
         std::memset(row, 0, static_cast<size_t>(units) * sizeof(float));
         continue;
       }
-      const int64_t key = first + j + r;
-      const float scale =
-          p.k_scale.present
-              ? args.k_scale[p.k_scale.at(job.batch, job.head_kv, key / p.kv_scale_block)]
-              : 1.0f;
-      load_units(p, args.k, p.k.at(job.batch, job.head_kv, job.sequence.kv_begin + key), scale, row,
-                 units);
+      const KeyPlace& place = places.of[j + r];
+      load_units(p, p.kv_dtype, args.k, p.k.at(place.lead, job.head_kv, place.row),
+                 scale_at(p, p.k_scale, args.k_scale, place, job.head_kv), row, units);
     }
     transpose_rows(staging, units, units, to);
   }
 }
 
 // One row of V, scaled, padded to width_v.
-inline void load_v_row(const TileJob& job, int64_t key, float* out) {
+inline void load_v_row(const TileJob& job, const KeyPlace& place, float* out) {
   const ForwardProblem& p = *job.problem;
   const Arguments& args = *job.arguments;
-  const float scale =
-      p.v_scale.present ? args.v_scale[p.v_scale.at(job.batch, job.head_kv, key / p.kv_scale_block)]
-                        : 1.0f;
-  load_row(p.dtype, args.v, p.v.at(job.batch, job.head_kv, job.sequence.kv_begin + key),
-           p.head_dim_v, scale, out, job.layout->width_v);
+  load_row(p.kv_dtype, args.v, p.v.at(place.lead, job.head_kv, place.row), p.head_dim_v,
+           scale_at(p, p.v_scale, args.v_scale, place, job.head_kv), out, job.layout->width_v);
 }
 
 // x * 0 is NaN for what is not finite, so a sum of them tells of any.
@@ -135,20 +150,20 @@ inline void store_v_units(const float* rows, int64_t width, int64_t unit, int64_
   }
 }
 
-// Values of keys [first, first + count) into panels, zeros up to full units of the block. Rows with
-// infinities or NaN are left out (zero) and listed: P times them must be a choice, pair by pair.
-inline void pack_v(const TileJob& job, int64_t first, int64_t count, float* staging, float* out,
-                   SpecialKeys& special) {
+// Values of `count` keys into panels, zeros up to full units of the block. Rows with infinities or
+// NaN are left out (zero) and listed: P times them must be a choice, pair by pair.
+inline void pack_v(const TileJob& job, const BlockPlaces& places, int64_t count, float* staging,
+                   float* out, SpecialKeys& special) {
   const TileLayout& layout = *job.layout;
   const int64_t width = layout.width_v;
   const int64_t units = layout.block_kv / kUnit;
   special.count = 0;
-  for (int64_t j = 0; j < round_up(count, kPanel); j += kUnit) {
+  for (int64_t j = places.begin / kPanel * kPanel; j < round_up(count, kPanel); j += kUnit) {
     for (int64_t i = 0; i < kUnit; ++i) {
       float* const row = staging + i * width;
-      bool zero = j + i >= count;
+      bool zero = j + i < places.begin || j + i >= count;
       if (!zero) {
-        load_v_row(job, first + j + i, row);
+        load_v_row(job, places.of[j + i], row);
         if (!all_finite(row, width)) {
           special.index[special.count++] = static_cast<int16_t>(j + i);
           zero = true;
@@ -167,7 +182,7 @@ inline void pack_q(const TileJob& job, int64_t first, int64_t rows, float* stagi
   for (int64_t r = 0; r < rows; ++r) {
     float* const row = kMatrix ? out + r * units : staging;
     load_units(
-        p, job.arguments->q,
+        p, p.dtype, job.arguments->q,
         p.q.at(job.batch, job.head_of(first + r), job.sequence.q_begin + job.query_of(first + r)),
         1.0f, row, units);
     if constexpr (!kMatrix) {

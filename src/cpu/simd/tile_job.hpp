@@ -51,7 +51,8 @@ struct TileJob {
   int64_t heads = 0;
   int64_t query_first = 0;  // queries [query_first, query_first + queries)
   int64_t queries = 0;
-  KeyRange keys{0, 0};  // nothing outside is looked at; begins at a multiple of block_kv
+  KeyRange keys{0, 0};     // nothing outside is looked at; begins at a multiple of block_kv
+  int64_t first_seen = 0;  // of the keys; those before it are not read
   // Null: O and LSE are written. Otherwise: [rows][2 + width_v] of largest score, denominator, and
   // the sums, to be merged with those of other key ranges.
   float* partial = nullptr;

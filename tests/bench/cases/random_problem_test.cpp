@@ -39,5 +39,26 @@ TEST(RandomProblem, OfOneFp8TypeIsQuantisedAsAUserWould) {
   EXPECT_GT(strided, 0);
 }
 
+// Of packed tensors the entries are counted by their lengths.
+TEST(RandomProblem, HasAtMostSoManyHeads) {
+  constexpr int64_t kMost = 4;
+  const RandomSpace space{.most_heads = kMost};
+  int64_t largest_of_all = 0, several_entries = 0, several_of_keys = 0;
+  for (uint64_t seed = 0; seed < 400; ++seed) {
+    const Problem problem = RandomDraw(seed, space).problem();
+    const bool packed = problem.cu_seqlens_q.has_value();
+    const int64_t batch = packed ? problem.cu_seqlens_q->shape[0] - 1 : problem.q.shape[0];
+    const int64_t heads_q = problem.q.shape[1], heads_kv = problem.k.shape[1];
+    EXPECT_EQ(heads_q % heads_kv, 0) << seed;
+    EXPECT_LE(batch * heads_q, kMost) << seed;
+    largest_of_all = std::max(largest_of_all, batch * heads_q);
+    several_entries += batch > 1 && heads_q > 1 ? 1 : 0;
+    several_of_keys += heads_q > heads_kv && heads_kv > 1 ? 1 : 0;
+  }
+  EXPECT_EQ(largest_of_all, kMost);
+  EXPECT_GT(several_entries, 20);
+  EXPECT_GT(several_of_keys, 20);
+}
+
 }  // namespace
 }  // namespace flashcore::bench

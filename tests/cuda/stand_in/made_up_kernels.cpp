@@ -11,6 +11,7 @@
 
 #include "cuda/backward_sm80/general/launch.hpp"
 #include "cuda/backward_sm90/throughput/launch.hpp"
+#include "cuda/backward_sm90/wide/launch.hpp"
 #include "cuda/forward_sm80/latency/launch.hpp"
 #include "cuda/forward_sm80/throughput/launch.hpp"
 #include "cuda/forward_sm90/latency/launch.hpp"
@@ -86,7 +87,7 @@ namespace forward_sm80::throughput {
 const InstanceEntry& find_instance(const Instance& /*instance*/) {
   static const InstanceEntry entry = {
       [] { return fake::load(fake::kernel<0>("forward_sm80_throughput")); },
-      [](const Params& params, unsigned int blocks, cudaStream_t stream) {
+      [](const StateParams& params, unsigned int blocks, cudaStream_t stream) {
         return fake::launch(fake::kernel<0>("forward_sm80_throughput"), blocks, stream, params);
       }};
   return entry;
@@ -227,6 +228,32 @@ cudaError_t end_rows(InputType /*type*/, int /*config*/, const Params& params,
 }
 
 }  // namespace backward_sm90::throughput
+
+namespace backward_sm90::wide {
+
+const InstanceEntry& find_instance(const Instance& /*instance*/) {
+  static const InstanceEntry entry = {
+      [] { return fake::load(fake::kernel<11>("backward_sm90_wide")); },
+      [](const Maps& maps, const Params& params, cudaStream_t stream) {
+        return fake::launch(fake::kernel<11>("backward_sm90_wide"), params.blocks(), stream, maps,
+                            params);
+      }};
+  return entry;
+}
+
+cudaError_t prepare_rows(InputType /*type*/) {
+  return fake::load(fake::kernel<12>("backward_sm90_wide_rows"));
+}
+
+cudaError_t begin_rows(InputType /*type*/, const Params& params, cudaStream_t stream) {
+  return fake::launch(fake::kernel<12>("backward_sm90_wide_rows"), 1, stream, params);
+}
+
+cudaError_t end_rows(InputType /*type*/, const Params& params, cudaStream_t stream) {
+  return fake::launch(fake::kernel<12>("backward_sm90_wide_rows"), 1, stream, params);
+}
+
+}  // namespace backward_sm90::wide
 
 namespace ladder {
 

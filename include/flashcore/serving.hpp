@@ -1,0 +1,95 @@
+// Operators of serving beside attention itself: two partial results made one, and a cache that
+// grows. docs/semantics.md says what is computed ("Merge", "Append").
+//
+// Both are calls, not plans: they choose nothing, need no workspace, and depend on shapes alone.
+// They run on the CPU; a GPU is refused as unsupported.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "flashcore/flashcore.hpp"
+
+namespace flashcore {
+
+// Results a and b of the same queries over different keys.
+struct Merge {
+  TensorDesc o_a;                 // [B, Hq, Sq, Dv]; packed: [total_q, Hq, Dv]. f32, f16 or bf16
+  TensorDesc o_b;                 // the same shape and dtype
+  TensorDesc lse_a;               // [B, Hq, Sq]; packed: [total_q, Hq]. f32
+  TensorDesc lse_b;               // the same
+  TensorDesc o;                   // the shape of o_a; its dtype, or f32
+  std::optional<TensorDesc> lse;  // the shape of lse_a, f32
+};
+
+// An output may be the input of the same kind (o that of o_a or o_b, lse that of lse_a or lse_b),
+// with the same strides and dtype. Otherwise it shares no memory with an input.
+struct MergeArguments {
+  const void* o_a = nullptr;
+  const void* o_b = nullptr;
+  const float* lse_a = nullptr;
+  const float* lse_b = nullptr;
+  void* o = nullptr;
+  float* lse = nullptr;
+};
+
+// Of the options, only the device and the threads count.
+FLASHCORE_API Status merge(const Merge& what, const MergeArguments& arguments,
+                           const PlanOptions& options = {}, Stream stream = {});
+
+// New keys and values, written behind those that a cache has, with an optional rotation (RoPE) of
+// the new keys and of queries at the same positions.
+struct Append {
+  TensorDesc k_new;  // [B, Hkv, Snew, Dqk]; packed: [total, Hkv, Dqk]. f32, f16, bf16 or fp8
+  TensorDesc v_new;  // the same with Dv, dtype of k_new
+  TensorDesc k;      // the cache, as Problem::k: in one piece or in pages. dtype of k_new, or fp8
+  TensorDesc v;
+  TensorDesc seqlens_kv;                     // [B], i32: rows of the cache in use before the call
+  std::optional<TensorDesc> seqlens_new;     // [B], i32: new rows in use
+  std::optional<TensorDesc> cu_seqlens_new;  // [B + 1], i32: the new rows are packed
+  std::optional<TensorDesc> page_table;      // as in Problem, like all until kv_scale_block
+  std::optional<TensorDesc> kv_indptr;
+  std::optional<TensorDesc> kv_indices;
+  std::optional<TensorDesc> cache_leftpad;
+  std::optional<TensorDesc> page_status;
+  std::optional<TensorDesc> k_scale;  // of an fp8 cache: what is stored is the value over its scale
+  std::optional<TensorDesc> v_scale;
+  int64_t kv_scale_block = 0;
+
+  // RoPE: from tables, or with a base above 0.
+  std::optional<TensorDesc> rope_cos;  // [positions, rotary_dim / 2], f32
+  std::optional<TensorDesc> rope_sin;  // the same
+  float rope_base = 0;                 // angle of pair n at position m: m * scale * base^(-2n / R)
+  float rope_scale = 1;
+  int64_t rotary_dim = 0;       // R, with a base: elements that are rotated, even; 0: all of Dqk
+  bool interleaved = false;     // pairs are (2n, 2n + 1); otherwise (n, n + R / 2)
+  std::optional<TensorDesc> q;  // [B, Hq, Snew, Dqk]; packed: [total, Hq, Dqk]. dtype of k_new
+  std::optional<TensorDesc> q_out;  // rotated, shape and dtype of q; may be q itself
+};
+
+struct AppendArguments {
+  const void* k_new = nullptr;
+  const void* v_new = nullptr;
+  void* k = nullptr;
+  void* v = nullptr;
+  const int32_t* seqlens_kv = nullptr;
+  const int32_t* seqlens_new = nullptr;
+  const int32_t* cu_seqlens_new = nullptr;
+  const int32_t* page_table = nullptr;
+  const int32_t* kv_indptr = nullptr;
+  const int32_t* kv_indices = nullptr;
+  const int32_t* cache_leftpad = nullptr;
+  int32_t* page_status = nullptr;
+  const float* k_scale = nullptr;
+  const float* v_scale = nullptr;
+  const float* rope_cos = nullptr;
+  const float* rope_sin = nullptr;
+  const void* q = nullptr;
+  void* q_out = nullptr;
+};
+
+// On an error nothing is written.
+FLASHCORE_API Status append(const Append& what, const AppendArguments& arguments,
+                            const PlanOptions& options = {}, Stream stream = {});
+
+}  // namespace flashcore

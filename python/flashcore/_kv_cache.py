@@ -1,0 +1,252 @@
+"""A cache of keys and values in pages, for many sequences that grow, fork and end.
+
+A page holds page_size rows of every layer, so one table serves the whole model. Pages are handed
+out from a free list and counted: a fork shares all pages of its parent, and whoever writes into a
+shared page first gets a copy of it. Any free page will do for any sequence, so the cache never
+needs defragmenting.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from ._errors import Error, InvalidArgumentError
+from ._options import integer
+from ._serving import append, decode
+
+
+class OutOfPagesError(Error, MemoryError):
+    """The cache has too few free pages; nothing has changed."""
+
+
+class _Sequence:
+    __slots__ = ("pages", "rows")
+
+    def __init__(self) -> None:
+        self.pages: list[int] = []
+        self.rows = 0
+
+
+class KVCache:
+    """Keys and values of `layers` layers in NumPy arrays, `num_pages` pages of `page_size` rows.
+
+    k[layer] and v[layer] are [num_pages, Hkv, page_size, D]. `add` gives the number of a sequence.
+
+    >>> cache = KVCache(64, 16, heads_kv=2, head_dim=32)
+    >>> a = cache.add()
+    >>> step = cache.extend([a], [5])          # room for 5 new rows
+    >>> step.append(k_new, v_new)              # [1, 2, 5, 32]
+    >>> o = step.decode(q)                     # [1, Hq, 5, 32]
+    """
+
+    def __init__(
+        self,
+        num_pages: int,
+        page_size: int = 16,
+        *,
+        heads_kv: int,
+        head_dim: int,
+        head_dim_v: int | None = None,
+        layers: int = 1,
+        dtype: Any = "float32",
+    ):
+        import numpy
+
+        largest = 2**31 - 1
+        self.num_pages = integer("num_pages", num_pages, 1, largest)
+        self.page_size = integer("page_size", page_size, 1, largest)
+        self.layers = integer("layers", layers, 1, largest)
+        heads = integer("heads_kv", heads_kv, 1, largest)
+        width = integer("head_dim", head_dim, 1, largest)
+        width_v = width if head_dim_v is None else integer("head_dim_v", head_dim_v, 1, largest)
+        shape = (self.layers, self.num_pages, heads, self.page_size)
+        # Zeros, so that the memory is there from the beginning.
+        self.k = numpy.zeros((*shape, width), dtype)
+        self.v = numpy.zeros((*shape, width_v), dtype)
+        # Lowest pages first.
+        self._free = list(range(self.num_pages - 1, -1, -1))
+        self._owners = [0] * self.num_pages
+        self._sequences: dict[int, _Sequence] = {}
+        self._next = 0
+
+    @property
+    def free_pages(self) -> int:
+        return len(self._free)
+
+    def __len__(self) -> int:
+        """Sequences in the cache."""
+        return len(self._sequences)
+
+    def length(self, sequence: int) -> int:
+        """Rows of a sequence."""
+        return self._find(sequence).rows
+
+    def pages(self, sequence: int) -> tuple[int, ...]:
+        """The pages of a sequence, in order."""
+        return tuple(self._find(sequence).pages)
+
+    def add(self) -> int:
+        """A new sequence, empty."""
+        self._next += 1
+        self._sequences[self._next] = _Sequence()
+        return self._next
+
+    def fork(self, sequence: int, rows: int | None = None) -> int:
+        """A new sequence with the first `rows` rows of another (default: all), which both share.
+
+        No row is copied. Later rows of either are its own.
+        """
+        parent = self._find(sequence)
+        kept = parent.rows if rows is None else integer("rows", rows, 0, parent.rows)
+        child = self.add()
+        entry = self._sequences[child]
+        entry.rows = kept
+        entry.pages = parent.pages[: self._pages_for(kept)]
+        for page in entry.pages:
+            self._owners[page] += 1
+        return child
+
+    def truncate(self, sequence: int, rows: int) -> None:
+        """Drops all but the first `rows` rows: drafts that were not accepted."""
+        entry = self._find(sequence)
+        entry.rows = integer("rows", rows, 0, entry.rows)
+        kept = self._pages_for(entry.rows)
+        self._release(entry.pages[kept:])
+        del entry.pages[kept:]
+
+    def free(self, sequence: int) -> None:
+        """Ends a sequence; pages that no other shares are free again."""
+        self._release(self._find(sequence).pages)
+        del self._sequences[sequence]
+
+    def extend(self, sequences: Sequence[int], rows: Sequence[int]) -> "Step":
+        """Makes room for new rows of some sequences, and counts them as theirs.
+
+        Returns the step, whose `append` writes the rows, layer by layer, and whose `decode` attends
+        to them. Raises OutOfPagesError, and changes nothing, where the free pages are too few.
+        """
+        if len(sequences) != len(rows):
+            raise InvalidArgumentError(
+                f"rows: has {len(rows)} numbers, wanted {len(sequences)}, one a sequence"
+            )
+        if len(set(sequences)) != len(sequences):
+            raise InvalidArgumentError("sequences: has one of them twice, wanted each once")
+        entries = [self._find(sequence) for sequence in sequences]
+        counts = [integer("rows", count, 0, 2**31 - 1) for count in rows]
+        wanted = 0
+        # Of the owners of a shared page that grow here, the last to come needs no copy of its own.
+        owners: dict[int, int] = {}
+        copies = []
+        for entry, count in zip(entries, counts, strict=True):
+            wanted += self._pages_for(entry.rows + count) - len(entry.pages)
+            copy = False
+            if count > 0 and entry.rows % self.page_size != 0:
+                page = entry.pages[-1]
+                left = owners.get(page, self._owners[page])
+                copy = left > 1
+                owners[page] = left - copy
+            copies.append(copy)
+            wanted += copy
+        if wanted > len(self._free):
+            raise OutOfPagesError(f"pages: {len(self._free)} are free, wanted {wanted}")
+        before = []
+        for entry, count, copy in zip(entries, counts, copies, strict=True):
+            before.append(entry.rows)
+            if copy:
+                shared, own = entry.pages[-1], self._take()
+                self.k[:, own] = self.k[:, shared]
+                self.v[:, own] = self.v[:, shared]
+                self._owners[shared] -= 1
+                entry.pages[-1] = own
+            entry.rows += count
+            while len(entry.pages) < self._pages_for(entry.rows):
+                entry.pages.append(self._take())
+        return Step(self, entries, before, counts)
+
+    def _pages_for(self, rows: int) -> int:
+        return -(-rows // self.page_size)
+
+    def _take(self) -> int:
+        page = self._free.pop()
+        self._owners[page] = 1
+        return page
+
+    def _release(self, pages: Sequence[int]) -> None:
+        for page in pages:
+            self._owners[page] -= 1
+            if self._owners[page] == 0:
+                self._free.append(page)
+
+    def _find(self, sequence: int) -> _Sequence:
+        try:
+            return self._sequences[sequence]
+        except (KeyError, TypeError):
+            raise InvalidArgumentError(
+                f"sequence: is {sequence!r}, wanted one that the cache has"
+            ) from None
+
+
+class Step:
+    """Some sequences of a cache with new rows: their table and lengths, as the operators take them.
+
+    It describes the sequences as they were after `extend`: use it before they change again.
+    page_table [B, pages], seqlens_before, seqlens_new and seqlens_kv (their sum) [B] are int32.
+    """
+
+    def __init__(
+        self, cache: KVCache, entries: list[_Sequence], before: list[int], counts: list[int]
+    ):
+        import numpy
+
+        self._cache = cache
+        columns = max((len(entry.pages) for entry in entries), default=0)
+        # Rounded up, so that few plans serve all steps. Past a sequence's pages nothing is read.
+        columns = 1 << max(columns - 1, 0).bit_length()
+        self.page_table = numpy.full((len(entries), columns), -1, numpy.int32)
+        for row, entry in zip(self.page_table, entries, strict=True):
+            row[: len(entry.pages)] = entry.pages
+        self.seqlens_before = numpy.array(before, numpy.int32)
+        self.seqlens_new = numpy.array(counts, numpy.int32)
+        self.seqlens_kv = self.seqlens_before + self.seqlens_new
+
+    def append(self, k_new: Any, v_new: Any, *, layer: int = 0, q: Any = None, **rope: Any) -> Any:
+        """Writes the new rows of a layer, [B, Hkv, Snew, D] or packed [total, Hkv, D].
+
+        `rope` and q are those of `flashcore.append`; returns q, rotated.
+        """
+        lengths = self._lengths(k_new, "cu_seqlens_new", "seqlens_new")
+        return append(
+            k_new,
+            v_new,
+            self._cache.k[layer],
+            self._cache.v[layer],
+            seqlens_kv=self.seqlens_before,
+            page_table=self.page_table,
+            q=q,
+            **lengths,
+            **rope,
+        )
+
+    def decode(self, q: Any, *, layer: int = 0, **options: Any) -> Any:
+        """Attention of the new rows' queries, [B, Hq, Snew, D] or packed [total, Hq, D].
+
+        Causal unless said otherwise; `options` are those of `flashcore.decode`.
+        """
+        lengths = self._lengths(q, "cu_seqlens_q", "seqlens_q")
+        return decode(
+            q,
+            self._cache.k[layer],
+            self._cache.v[layer],
+            seqlens_kv=self.seqlens_kv,
+            page_table=self.page_table,
+            **lengths,
+            **options,
+        )
+
+    def _lengths(self, array: Any, packed: str, dense: str) -> dict[str, Any]:
+        if getattr(array, "ndim", 4) == 3:
+            import numpy
+
+            starts = numpy.zeros(len(self.seqlens_new) + 1, numpy.int32)
+            numpy.cumsum(self.seqlens_new, out=starts[1:])
+            return {packed: starts}
+        return {dense: self.seqlens_new}

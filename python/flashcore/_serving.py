@@ -1,0 +1,320 @@
+"""Serving: attention over caches, merge of two results, and append to a cache.
+
+These calls take the arrays of one framework, as `attention` does, and run where the library has a
+kernel: merge and append on the CPU.
+"""
+
+from collections.abc import Hashable
+from ctypes import byref, c_void_p, sizeof
+from typing import Any
+
+from ._attention import Alignment, Window
+from ._backend import Backend, find, hashable, registered
+from ._errors import InvalidArgumentError
+from ._layout import F32, Layout, dense_strides, like
+from ._library import (
+    APPEND_TENSORS,
+    CACHE_TENSORS,
+    CPU,
+    MERGE_TENSORS,
+    OPTIONAL_TENSORS,
+    AppendArguments,
+    Arguments,
+    MergeArguments,
+    MergeProblem,
+    check,
+    library,
+    new_append_problem,
+    new_plan_options,
+)
+from ._options import Options, fill_plan_options, flag, integer, real
+from ._plan import AnyPlan, Request, cache, check_devices, describe
+
+# Sentences of the library name what Python calls by another name.
+_WORDS = {"o": "out", "lse": "out_lse", "q_out": "q"}
+
+
+class _CachePlan(AnyPlan):
+    """Of attention over a cache."""
+
+    __slots__ = ("lse", "out")
+
+    def __init__(self, request: Request):
+        problem, self.out, self.lse = describe(request)
+        options = new_plan_options()
+        fill_plan_options(options, request.options, request.q.device)
+        handle = c_void_p()
+        check(library.flashcore_plan_create(problem, options, byref(handle)))
+        super().__init__(handle, request.q.device)
+
+
+def _check_arrays(backend: Backend, arrays: dict[str, Any]) -> None:
+    backend.check_arrays((name, array) for name, array in arrays.items() if array is not None)
+
+
+def _addresses(struct: Any, backend: Backend, arrays: dict[str, Any]) -> Any:
+    struct.struct_size = sizeof(struct)
+    for name, array in arrays.items():
+        if array is not None:
+            setattr(struct, name, backend.pointer(array))
+    return struct
+
+
+def decode(
+    q: Any,
+    k_cache: Any,
+    v_cache: Any,
+    *,
+    seqlens_kv: Any = None,
+    page_table: Any = None,
+    kv_indptr: Any = None,
+    kv_indices: Any = None,
+    kv_last_page_len: Any = None,
+    cache_batch_idx: Any = None,
+    cache_leftpad: Any = None,
+    page_status: Any = None,
+    cu_seqlens_q: Any = None,
+    seqlens_q: Any = None,
+    max_seqlen_q: int = 0,
+    max_seqlen_kv: int = 0,
+    causal: bool = True,
+    softmax_scale: float | None = None,
+    softcap: float = 0.0,
+    bias: Any = None,
+    mask: Any = None,
+    alibi_slopes: Any = None,
+    sinks: Any = None,
+    window: Window | None = (-1, -1),
+    alignment: Alignment = "bottom_right",
+    causal_offset: int = 0,
+    causal_offsets: Any = None,
+    q_scale: Any = None,
+    k_scale: Any = None,
+    v_scale: Any = None,
+    kv_scale_block: int = 0,
+    out_dtype: Any = None,
+    return_lse: bool = False,
+    out: Any = None,
+    out_lse: Any = None,
+    kernel: str | None = None,
+    threads: int = 0,
+    batch_invariant: bool = False,
+) -> Any:
+    """Attention of a few queries, or of many, over keys and values in a cache.
+
+    One query a sequence is decode, a few are speculative decoding, more are a chunk of a prompt.
+    docs/semantics.md says exactly what is computed ("Caches"). What `attention` has means the same
+    here, but causal is on, which changes nothing for one query.
+
+    Arguments
+        q: [B, Hq, Sq, Dqk]; with cu_seqlens_q and pages [total_q, Hq, Dqk].
+        k_cache, v_cache: [num_pages, Hkv, page_size, D] with pages, otherwise [B, Hkv, Skv, D], or
+            [rows, Hkv, Skv, D] with cache_batch_idx. dtype of q, or fp8. A cache that lies as
+            [num_pages, page_size, Hkv, D] is a transposed view of that.
+        seqlens_kv: [B], int32: rows of the cache in use, with those of the queries' own keys.
+        page_table: [B, max_pages], int32: the pages of each sequence, in order.
+        kv_indptr, kv_indices, kv_last_page_len: the same as one list: pages of sequence b are
+            kv_indices[kv_indptr[b] : kv_indptr[b + 1]], the last with kv_last_page_len[b] rows.
+        cache_batch_idx: [B], int32: the row of the cache that each sequence has.
+        cache_leftpad: [B], int32: rows of the cache before the first key.
+        page_status: [1], int32: becomes 1 when an index of a page was out of range and was
+            clamped. Without it that is an error on the CPU.
+        k_scale, v_scale: [num_pages|1, Hkv|1, blocks|1] (B without pages), float32, of fp8 caches.
+        max_seqlen_kv: the most rows of a sequence; 0: all that the table has room for.
+
+    Returns and raises what `attention` does.
+    """
+    backend = registered.get(type(q)) or find("q", q)
+    if cache_batch_idx is not None:
+        if page_table is not None or kv_indices is not None:
+            raise InvalidArgumentError("cache_batch_idx: is given with pages, wanted one of them")
+        page_table = cache_batch_idx.reshape((cache_batch_idx.shape[0], 1))
+    given = locals()
+    arrays = {name: given.get(name) for name in (*OPTIONAL_TENSORS, *CACHE_TENSORS)}
+    arrays = {name: array for name, array in arrays.items() if array is not None}
+    named = {"q": q, "k": k_cache, "v": v_cache, **arrays}
+    outputs = {"out": out, "out_lse": out_lse}
+    values: Any = Options(
+        causal=causal,
+        softmax_scale=softmax_scale,
+        softcap=softcap,
+        alignment=alignment,
+        causal_offset=causal_offset,
+        window=window,
+        dropout_p=0.0,
+        out_dtype=out_dtype,
+        return_lse=return_lse,
+        kv_scale_block=kv_scale_block,
+        max_seqlen_q=max_seqlen_q,
+        max_seqlen_kv=max_seqlen_kv,
+        kernel=kernel,
+        threads=threads,
+        batch_invariant=batch_invariant,
+        early_start=False,
+        deterministic=True,
+    )
+    values = hashable(values)
+    _check_arrays(backend, named | outputs)
+    key: Hashable = (
+        "decode",
+        values,
+        *((name, backend.key(array)) for name, array in named.items()),
+        *((name, backend.key(array)) for name, array in outputs.items() if array is not None),
+    )
+    plan = cache.get(key)
+    if plan is None:
+        layouts = {name: backend.layout(name, array) for name, array in named.items()}
+        request = Request(
+            q=layouts.pop("q"),
+            k=layouts.pop("k"),
+            v=layouts.pop("v"),
+            extras=layouts,
+            options=Options._make(values),
+            out_dtype=None if out_dtype is None else backend.dtype("out_dtype", out_dtype),
+            out=None if out is None else backend.layout("out", out),
+            out_lse=None if out_lse is None else backend.layout("out_lse", out_lse),
+        )
+        plan = cache.put(key, _CachePlan(request))
+    for name, array in outputs.items():
+        if array is not None:
+            backend.check_writable(name, array)
+    if page_status is not None:
+        backend.check_writable("page_status", page_status)
+    if out is None:
+        out = backend.empty(plan.out, q)
+    if plan.lse is not None and out_lse is None:
+        out_lse = backend.empty(plan.lse, q)
+    arguments = _addresses(
+        Arguments(),
+        backend,
+        named | {"o": out, "lse": None if plan.lse is None else out_lse},
+    )
+    nbytes = plan.workspace_bytes
+    owner, workspace = backend.workspace(nbytes, q) if nbytes else (None, None)
+    stream = 0 if plan.device[0] == CPU else backend.stream(q)
+    check(library.flashcore_plan_run(plan.handle, bytes(arguments), workspace, nbytes, stream))
+    del owner
+    return out if plan.lse is None else (out, out_lse)
+
+
+def _options(q: Layout, threads: Any) -> Any:
+    options = new_plan_options()
+    options.device_kind, options.device_index = q.device
+    options.threads = integer("threads", threads, 0, 2**31 - 1)
+    return options
+
+
+def merge(
+    o_a: Any,
+    lse_a: Any,
+    o_b: Any,
+    lse_b: Any,
+    *,
+    out_dtype: Any = None,
+    out: Any = None,
+    out_lse: Any = None,
+    threads: int = 0,
+) -> tuple[Any, Any]:
+    """O and LSE of attention over two sets of keys, from those over each; on the CPU.
+
+    Arguments
+        o_a, o_b: [B, Hq, Sq, Dv], or packed [total_q, Hq, Dv]; float32, float16 or bfloat16.
+        lse_a, lse_b: [B, Hq, Sq], or packed [total_q, Hq]; float32.
+        out_dtype: that of o_a, the default, or float32.
+        out, out_lse: where to put the results: new arrays, or the inputs themselves.
+    """
+    backend = registered.get(type(o_a)) or find("o_a", o_a)
+    arrays = {"o_a": o_a, "o_b": o_b, "lse_a": lse_a, "lse_b": lse_b}
+    _check_arrays(backend, arrays | {"out": out, "out_lse": out_lse})
+    layouts = {name: backend.layout(name, array) for name, array in arrays.items()}
+    first = layouts["o_a"]
+    if out is None:
+        dtype = first.dtype if out_dtype is None else backend.dtype("out_dtype", out_dtype)
+        out = backend.empty(Layout(dtype, first.shape, like(first, first.shape), first.device), o_a)
+    elif out_dtype is not None:
+        raise InvalidArgumentError("out_dtype: is given with out, wanted one of them")
+    if out_lse is None:
+        shape = first.shape[:-1]
+        out_lse = backend.empty(Layout(F32, shape, dense_strides(shape), first.device), o_a)
+    for name, array in (("out", out), ("out_lse", out_lse)):
+        backend.check_writable(name, array)
+    layouts |= {"out": backend.layout("out", out), "out_lse": backend.layout("out_lse", out_lse)}
+    check_devices(first, {name: layout for name, layout in layouts.items() if name != "o_a"})
+    problem = MergeProblem(struct_size=sizeof(MergeProblem))
+    for name in MERGE_TENSORS:
+        setattr(problem, name, layouts[_WORDS.get(name, name)].tensor())
+    arguments = _addresses(MergeArguments(), backend, arrays | {"o": out, "lse": out_lse})
+    check(library.flashcore_merge(problem, arguments, _options(first, threads), None))
+    return out, out_lse
+
+
+def append(
+    k_new: Any,
+    v_new: Any,
+    k_cache: Any,
+    v_cache: Any,
+    *,
+    seqlens_kv: Any,
+    seqlens_new: Any = None,
+    cu_seqlens_new: Any = None,
+    page_table: Any = None,
+    kv_indptr: Any = None,
+    kv_indices: Any = None,
+    cache_leftpad: Any = None,
+    page_status: Any = None,
+    k_scale: Any = None,
+    v_scale: Any = None,
+    kv_scale_block: int = 0,
+    rope_cos: Any = None,
+    rope_sin: Any = None,
+    rope_base: float = 0.0,
+    rope_scale: float = 1.0,
+    rotary_dim: int = 0,
+    interleaved: bool = False,
+    q: Any = None,
+    threads: int = 0,
+) -> Any:
+    """Writes new keys and values behind those of a cache, rotated by RoPE if asked; on the CPU.
+
+    docs/semantics.md says exactly what is computed ("Append").
+
+    Arguments
+        k_new, v_new: [B, Hkv, Snew, D], or packed [total, Hkv, D] with cu_seqlens_new and pages.
+        k_cache, v_cache: as in `decode`; dtype of k_new, or fp8. They are written.
+        seqlens_kv: [B], int32: rows in use before; it is not changed.
+        seqlens_new: [B], int32: new rows in use, of Snew.
+        rope_cos, rope_sin: [positions, R / 2], float32; or rope_base, with the angle
+            position * rope_scale * rope_base ** (-2 n / rotary_dim) of pair n.
+        interleaved: pairs are (2n, 2n + 1), instead of (n, n + R / 2).
+        q: [B, Hq, Snew, Dqk], or packed: queries at the positions of the new keys.
+
+    Returns
+        q, rotated, as a new array; None without q.
+    """
+    backend = registered.get(type(k_new)) or find("k_new", k_new)
+    given = locals()
+    arrays = {name: given[name] for name in APPEND_TENSORS if name in given}
+    arrays |= {"k": k_cache, "v": v_cache, "q_out": None}
+    arrays = {name: array for name, array in arrays.items() if array is not None}
+    _check_arrays(backend, arrays)
+    for name in ("k", "v", "page_status"):
+        if name in arrays:
+            backend.check_writable(name, arrays[name])
+    layouts = {name: backend.layout(name, array) for name, array in arrays.items()}
+    if q is not None:
+        q_layout = layouts["q"]
+        layouts["q_out"] = q_layout._replace(stride=like(q_layout, q_layout.shape))
+        arrays["q_out"] = backend.empty(layouts["q_out"], q)
+    first = layouts["k_new"]
+    check_devices(first, {name: layout for name, layout in layouts.items() if name != "k_new"})
+    problem = new_append_problem()
+    for name, layout in layouts.items():
+        setattr(problem, name, layout.tensor())
+    problem.kv_scale_block = integer("kv_scale_block", kv_scale_block, 0, 2**31 - 1)
+    problem.rotary_dim = integer("rotary_dim", rotary_dim, 0, 2**31 - 1)
+    problem.rope_base = real("rope_base", rope_base)
+    problem.rope_scale = real("rope_scale", rope_scale)
+    problem.interleaved = flag("interleaved", interleaved)
+    arguments = _addresses(AppendArguments(), backend, arrays)
+    check(library.flashcore_append(problem, arguments, _options(first, threads), None))
+    return arrays.get("q_out")

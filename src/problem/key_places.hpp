@@ -1,0 +1,77 @@
+// Where the keys of a batch entry lie in K and V: in one piece, packed, or in pages.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "problem/problem.hpp"
+
+namespace flashcore {
+
+// Indices into K and V: of their leading dimension (batch entry or page) and of a row of a head.
+// scale_row counts rows of what scales are described by: the entry, or the page.
+struct KeyPlace {
+  int64_t lead = 0;
+  int64_t row = 0;
+  int64_t scale_row = 0;
+};
+
+// Of entry b of a run whose lengths the host can read. Indices of pages are clamped to the pages
+// that there are, so that no table makes a kernel read outside of K and V.
+class KeyPlaces {
+ public:
+  KeyPlaces(const ForwardProblem& p, const Arguments& args, const Sequence& s, int64_t b)
+      : lead_(b), begin_(s.kv_begin), page_size_(p.paging.present ? p.paging.page_size : 0) {
+    if (p.paging.present) {
+      stride_ = p.paging.table_page;
+      last_page_ = p.paging.num_pages - 1;
+      pages_ = p.paging.flat ? args.kv_indices + args.kv_indptr[p.kv_indptr.at(b, 0)] * stride_
+                             : args.page_table + b * p.paging.table_batch;
+    } else if (p.packed) {
+      scales_begin_ = args.cu_seqlens_kv[p.cu_seqlens_kv.at(b, 0)];
+    }
+  }
+
+  KeyPlace of(int64_t key) const {
+    const int64_t row = begin_ + key;
+    if (page_size_ == 0) return {lead_, row, row - scales_begin_};
+    return {page(row / page_size_), row % page_size_, row % page_size_};
+  }
+
+  // Of keys [first, first + count).
+  void fill(int64_t first, int64_t count, KeyPlace* out) const {
+    while (count > 0) {
+      KeyPlace place = of(first);
+      const int64_t together = page_size_ == 0 ? count : std::min(count, page_size_ - place.row);
+      for (int64_t n = 0; n < together; ++n) {
+        *out++ = place;
+        ++place.row;
+        ++place.scale_row;
+      }
+      first += together;
+      count -= together;
+    }
+  }
+
+  // The table's own number, which may be out of range, and the number that is read.
+  int64_t stored_page(int64_t n) const { return pages_[n * stride_]; }
+  int64_t page(int64_t n) const { return std::clamp<int64_t>(stored_page(n), 0, last_page_); }
+
+ private:
+  int64_t lead_;
+  int64_t begin_;
+  int64_t page_size_;  // 0: not in pages
+  int64_t scales_begin_ = 0;
+  const int32_t* pages_ = nullptr;
+  int64_t stride_ = 0;
+  int64_t last_page_ = 0;
+};
+
+// The numbers of the pages that hold a key which a query of the entry sees, of its own pages.
+struct PageRange {
+  int64_t begin = 0;
+  int64_t end = 0;
+};
+PageRange pages_seen(const ForwardProblem& p, const Sequence& s);
+
+}  // namespace flashcore

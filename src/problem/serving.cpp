@@ -1,0 +1,488 @@
+// Checks of merge and append.
+#include "problem/serving.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <utility>
+
+#include "problem/key_places.hpp"
+#include "problem/layout.hpp"
+#include "problem/memory.hpp"
+#include "problem/pointer.hpp"
+#include "problem/status.hpp"
+#include "problem/strides.hpp"
+
+namespace flashcore {
+namespace {
+
+bool is_wide(DType dtype) {
+  return dtype == DType::f32 || dtype == DType::f16 || dtype == DType::bf16;
+}
+
+// Of rank 3 or 4, as `like`.
+Status check_like(std::string_view name, const TensorDesc& tensor, const TensorDesc& like,
+                  int32_t rank, std::string_view shape) {
+  const auto& [a, b, c, d] = like.shape;
+  if (rank == 2) return check_shape(name, tensor, {a, b}, false, shape);
+  if (rank == 3) return check_shape(name, tensor, {a, b, c}, false, shape);
+  return check_shape(name, tensor, {a, b, c, d}, false, shape);
+}
+
+// Strides of an LSE: those of rows without the last dimension.
+RowStrides lse_strides(const TensorDesc& lse, bool packed) { return row_strides(lse, packed); }
+
+Footprint footprint_of(const TensorDesc& tensor, const void* data) {
+  std::array<Dimension, TensorDesc::kMaxRank> shape{};
+  for (size_t d = 0; d < shape.size(); ++d) {
+    const bool used = d < static_cast<size_t>(tensor.rank);
+    shape[d] = {used ? tensor.shape[d] : 1, used ? used_stride(tensor, d) : 0};
+  }
+  return footprint(data, size_of(tensor.dtype), shape);
+}
+
+bool same_tensor(const TensorDesc& a, const void* a_data, const TensorDesc& b, const void* b_data) {
+  if (a_data != b_data || a.dtype != b.dtype || a.rank != b.rank) return false;
+  for (size_t d = 0; d < static_cast<size_t>(a.rank); ++d) {
+    if (a.shape[d] != b.shape[d] || used_stride(a, d) != used_stride(b, d)) return false;
+  }
+  return true;
+}
+
+struct NamedTensor {
+  std::string_view name;
+  const TensorDesc* desc;
+  const void* data;
+};
+
+Status check_apart(const NamedTensor& output, const NamedTensor& other, bool may_be_same) {
+  if (may_be_same && same_tensor(*output.desc, output.data, *other.desc, other.data)) return {};
+  if (!share_memory(footprint_of(*output.desc, output.data),
+                    footprint_of(*other.desc, other.data))) {
+    return {};
+  }
+  return invalid("{}: pointer {} overlaps the memory of {}, wanted memory of its own", output.name,
+                 output.data, other.name);
+}
+
+}  // namespace
+
+Result<MergeProblem> resolve(const Merge& what) {
+  MergeProblem p;
+  for (const auto& [name, tensor] :
+       {std::pair{"o_a", &what.o_a}, {"o_b", &what.o_b}, {"o", &what.o}}) {
+    FLASHCORE_RETURN_IF_ERROR(check_dtype_value(name, *tensor));
+    if (!is_wide(tensor->dtype)) {
+      return invalid("{}: dtype is {}, wanted f32, f16 or bf16", name, to_string(tensor->dtype));
+    }
+  }
+  const bool packed = what.o_a.rank == 3;
+  const int32_t rank = packed ? 3 : 4;
+  const std::string_view shape = packed ? "[total_q, Hq, Dv]" : "[B, Hq, Sq, Dv]";
+  FLASHCORE_RETURN_IF_ERROR(check_layout("o_a", what.o_a, rank, shape));
+  FLASHCORE_RETURN_IF_ERROR(check_dtype("o_b", what.o_b, what.o_a.dtype));
+  if (what.o.dtype != what.o_a.dtype && what.o.dtype != DType::f32) {
+    return invalid("o: dtype is {}, wanted o_a's {} or f32", to_string(what.o.dtype),
+                   to_string(what.o_a.dtype));
+  }
+  for (const auto& [name, tensor] :
+       {std::pair{"o_a", &what.o_a}, {"o_b", &what.o_b}, {"o", &what.o}}) {
+    FLASHCORE_RETURN_IF_ERROR(check_like(name, *tensor, what.o_a, rank, shape));
+    FLASHCORE_RETURN_IF_ERROR(check_contiguous_rows(name, *tensor));
+  }
+  FLASHCORE_RETURN_IF_ERROR(check_no_overlap("o", what.o));
+  const std::string_view lse_shape = packed ? "[total_q, Hq]" : "[B, Hq, Sq]";
+  const auto check_lse = [&](std::string_view name, const TensorDesc& lse) -> Status {
+    FLASHCORE_RETURN_IF_ERROR(check_dtype(name, lse, DType::f32));
+    return check_like(name, lse, what.o_a, rank - 1, lse_shape);
+  };
+  FLASHCORE_RETURN_IF_ERROR(check_lse("lse_a", what.lse_a));
+  FLASHCORE_RETURN_IF_ERROR(check_lse("lse_b", what.lse_b));
+  if (what.lse) {
+    FLASHCORE_RETURN_IF_ERROR(check_lse("lse", *what.lse));
+    FLASHCORE_RETURN_IF_ERROR(check_no_overlap("lse", *what.lse));
+    p.has_lse = true;
+    p.lse = lse_strides(*what.lse, packed);
+  }
+  p.dtype = what.o_a.dtype;
+  p.o_dtype = what.o.dtype;
+  const auto& extents = what.o_a.shape;
+  p.batch = packed ? 1 : extents[0];
+  p.rows = packed ? extents[0] : extents[2];
+  p.heads = extents[1];
+  p.head_dim = packed ? extents[2] : extents[3];
+  p.o_a = row_strides(what.o_a, packed);
+  p.o_b = row_strides(what.o_b, packed);
+  p.o = row_strides(what.o, packed);
+  p.lse_a = lse_strides(what.lse_a, packed);
+  p.lse_b = lse_strides(what.lse_b, packed);
+  return p;
+}
+
+Status check_pointers(const Merge& what, const MergeProblem& p, const MergeArguments& args) {
+  const bool has_rows = p.batch > 0 && p.rows > 0 && p.heads > 0;
+  const bool has_elements = has_rows && p.head_dim > 0;
+  const NamedTensor inputs[] = {{"o_a", &what.o_a, args.o_a},
+                                {"o_b", &what.o_b, args.o_b},
+                                {"lse_a", &what.lse_a, args.lse_a},
+                                {"lse_b", &what.lse_b, args.lse_b}};
+  for (size_t n = 0; n < 4; ++n) {
+    FLASHCORE_RETURN_IF_ERROR(check_pointer(inputs[n].name, inputs[n].data, inputs[n].desc->dtype,
+                                            n < 2 ? has_elements : has_rows));
+  }
+  const NamedTensor o{"o", &what.o, args.o};
+  FLASHCORE_RETURN_IF_ERROR(check_pointer("o", args.o, p.o_dtype, has_elements));
+  for (size_t n = 0; n < 4; ++n) FLASHCORE_RETURN_IF_ERROR(check_apart(o, inputs[n], n < 2));
+  if (!p.has_lse) return {};
+  const NamedTensor lse{"lse", &*what.lse, args.lse};
+  FLASHCORE_RETURN_IF_ERROR(check_pointer("lse", args.lse, DType::f32, has_rows));
+  for (size_t n = 0; n < 4; ++n) FLASHCORE_RETURN_IF_ERROR(check_apart(lse, inputs[n], n >= 2));
+  return check_apart(lse, o, false);
+}
+
+namespace {
+
+// The cache as attention over it would be described: its checks are those of append, with other
+// names for what is not the cache's.
+Problem as_attention(const Append& what) {
+  Problem p;
+  p.q = what.k_new;
+  p.o = what.v_new;
+  p.k = what.k;
+  p.v = what.v;
+  p.cu_seqlens_q = what.cu_seqlens_new;
+  p.seqlens_q = what.seqlens_new;
+  p.seqlens_kv = what.seqlens_kv;
+  p.page_table = what.page_table;
+  p.kv_indptr = what.kv_indptr;
+  p.kv_indices = what.kv_indices;
+  p.cache_leftpad = what.cache_leftpad;
+  p.page_status = what.page_status;
+  p.k_scale = what.k_scale;
+  p.v_scale = what.v_scale;
+  p.kv_scale_block = what.kv_scale_block;
+  return p;
+}
+
+Status in_words_of_append(const Status& status) {
+  std::string sentence = status.message();
+  for (const auto& [from, to] : {std::pair<std::string_view, std::string_view>{"q: ", "k_new: "},
+                                 {"o: ", "v_new: "},
+                                 {"seqlens_q: ", "seqlens_new: "},
+                                 {"cu_seqlens_q: ", "cu_seqlens_new: "},
+                                 {"max_seqlen_kv: ", "k: "}}) {
+    if (sentence.starts_with(from)) {
+      sentence = std::string(to) + sentence.substr(from.size());
+      break;
+    }
+  }
+  return {status.code(), sentence};
+}
+
+Status check_new_rows(const Append& what) {
+  for (const auto& [name, tensor] : {std::pair{"k_new", &what.k_new}, {"v_new", &what.v_new}}) {
+    FLASHCORE_RETURN_IF_ERROR(check_dtype_value(name, *tensor));
+  }
+  FLASHCORE_RETURN_IF_ERROR(check_dtype_value("k", what.k));
+  FLASHCORE_RETURN_IF_ERROR(check_dtype("v_new", what.v_new, what.k_new.dtype));
+  const bool fp8_cache = what.k.dtype == DType::f8e4m3 || what.k.dtype == DType::f8e5m2;
+  if (what.k.dtype != what.k_new.dtype && !(fp8_cache && is_wide(what.k_new.dtype))) {
+    return invalid("k: dtype is {}, wanted k_new's {}{}", to_string(what.k.dtype),
+                   to_string(what.k_new.dtype), is_wide(what.k_new.dtype) ? ", or fp8" : "");
+  }
+  if (what.cu_seqlens_new && !what.page_table && !what.kv_indices) {
+    // Attention has no packed queries over a cache in one piece, and append has nothing to add.
+    return invalid("cu_seqlens_new: is present, wanted it only with page_table or kv_indices");
+  }
+  FLASHCORE_RETURN_IF_ERROR(check_no_overlap("k", what.k));
+  return check_no_overlap("v", what.v);
+}
+
+Status resolve_rope(const Append& what, AppendProblem& p) {
+  const int64_t head_dim = p.cache.head_dim_qk;
+  p.interleaved = what.interleaved;
+  if (what.rope_cos.has_value() != what.rope_sin.has_value()) {
+    return invalid("{}: is missing, wanted both rope_cos and rope_sin or neither",
+                   what.rope_cos ? "rope_sin" : "rope_cos");
+  }
+  if (!(what.rope_base >= 0) || std::isinf(what.rope_base)) {
+    return invalid("rope_base: is {}, wanted 0 (off) or a positive finite number", what.rope_base);
+  }
+  if (!std::isfinite(what.rope_scale)) {
+    return invalid("rope_scale: is {}, wanted a finite number", what.rope_scale);
+  }
+  if (what.rope_cos && what.rope_base > 0) {
+    return invalid("rope_base: is {}, wanted 0 with rope_cos and rope_sin", what.rope_base);
+  }
+  if (what.rope_cos) {
+    const TensorDesc& cos = *what.rope_cos;
+    FLASHCORE_RETURN_IF_ERROR(check_dtype("rope_cos", cos, DType::f32));
+    FLASHCORE_RETURN_IF_ERROR(check_layout("rope_cos", cos, 2, "[positions, rotary_dim / 2]"));
+    FLASHCORE_RETURN_IF_ERROR(check_dtype("rope_sin", *what.rope_sin, DType::f32));
+    FLASHCORE_RETURN_IF_ERROR(check_shape("rope_sin", *what.rope_sin, {cos.shape[0], cos.shape[1]},
+                                          false, "[positions, rotary_dim / 2]"));
+    p.from_tables = true;
+    p.positions = cos.shape[0];
+    p.rotary_dim = 2 * cos.shape[1];
+    p.rope_cos = {0, used_stride(cos, 1), used_stride(cos, 0)};
+    p.rope_sin = {0, used_stride(*what.rope_sin, 1), used_stride(*what.rope_sin, 0)};
+    if (what.rotary_dim != 0 && what.rotary_dim != p.rotary_dim) {
+      return invalid("rotary_dim: is {}, wanted 0 or {}, twice the columns of rope_cos",
+                     what.rotary_dim, p.rotary_dim);
+    }
+  } else if (what.rope_base > 0) {
+    p.rope_base = what.rope_base;
+    p.rope_scale = what.rope_scale;
+    p.rotary_dim = what.rotary_dim == 0 ? head_dim : what.rotary_dim;
+  } else if (what.rotary_dim != 0) {
+    return invalid("rotary_dim: is {}, wanted 0 without a rotation", what.rotary_dim);
+  }
+  if (p.rotary_dim < 0 || p.rotary_dim % 2 != 0 || p.rotary_dim > head_dim) {
+    return invalid("rotary_dim: is {}, wanted an even number up to {}", p.rotary_dim, head_dim);
+  }
+  return {};
+}
+
+Status resolve_queries(const Append& what, AppendProblem& p) {
+  if (what.q.has_value() != what.q_out.has_value()) {
+    return invalid("{}: is missing, wanted both q and q_out or neither", what.q ? "q_out" : "q");
+  }
+  if (!what.q) return {};
+  if (p.rotary_dim == 0) return invalid("q: is present, wanted it only with a rotation");
+  const ForwardProblem& cache = p.cache;
+  for (const auto& [name, tensor] : {std::pair{"q", &*what.q}, {"q_out", &*what.q_out}}) {
+    FLASHCORE_RETURN_IF_ERROR(check_dtype(name, *tensor, cache.dtype));
+    const std::string_view shape = cache.packed ? "[total, Hq, Dqk]" : "[B, Hq, Snew, Dqk]";
+    FLASHCORE_RETURN_IF_ERROR(check_layout(name, *tensor, cache.packed ? 3 : 4, shape));
+    const int64_t heads = what.q->shape[1];
+    FLASHCORE_RETURN_IF_ERROR(
+        cache.packed
+            ? check_shape(name, *tensor, {cache.total_q, heads, cache.head_dim_qk}, false, shape)
+            : check_shape(name, *tensor, {cache.batch, heads, cache.seqlen_q, cache.head_dim_qk},
+                          false, shape));
+    FLASHCORE_RETURN_IF_ERROR(check_contiguous_rows(name, *tensor));
+  }
+  FLASHCORE_RETURN_IF_ERROR(check_no_overlap("q_out", *what.q_out));
+  p.has_q = true;
+  p.heads_q = what.q->shape[1];
+  p.q = row_strides(*what.q, cache.packed);
+  p.q_out = row_strides(*what.q_out, cache.packed);
+  return {};
+}
+
+}  // namespace
+
+Result<AppendProblem> resolve(const Append& what) {
+  FLASHCORE_RETURN_IF_ERROR(check_new_rows(what));
+  AppendProblem p;
+  const Result<ForwardProblem> cache = resolve(as_attention(what));
+  if (!cache.ok()) return in_words_of_append(cache.status());
+  p.cache = *cache;
+  if (p.cache.heads_q != p.cache.heads_kv) {
+    return invalid("k_new: shape {} has {} heads, wanted the {} of the cache",
+                   shape_text(what.k_new), p.cache.heads_q, p.cache.heads_kv);
+  }
+  p.k_new = p.cache.q;
+  p.v_new = p.cache.o;
+  FLASHCORE_RETURN_IF_ERROR(resolve_rope(what, p));
+  FLASHCORE_RETURN_IF_ERROR(resolve_queries(what, p));
+  return p;
+}
+
+Arguments cache_arguments(const AppendArguments& args) {
+  Arguments out;
+  out.q = args.k_new;
+  out.k = args.k;
+  out.v = args.v;
+  out.cu_seqlens_q = args.cu_seqlens_new;
+  out.seqlens_q = args.seqlens_new;
+  out.seqlens_kv = args.seqlens_kv;
+  out.page_table = args.page_table;
+  out.kv_indptr = args.kv_indptr;
+  out.kv_indices = args.kv_indices;
+  out.cache_leftpad = args.cache_leftpad;
+  out.page_status = args.page_status;
+  out.k_scale = args.k_scale;
+  out.v_scale = args.v_scale;
+  return out;
+}
+
+NewRows new_rows(const AppendProblem& problem, const AppendArguments& args, int64_t b) {
+  const ForwardProblem& p = problem.cache;
+  NewRows rows;
+  rows.all = p.seqlen_q;
+  if (p.packed) {
+    rows.begin = args.cu_seqlens_new[p.cu_seqlens_q.at(b, 0)];
+    rows.all = args.cu_seqlens_new[p.cu_seqlens_q.at(b + 1, 0)] - rows.begin;
+  }
+  rows.in_use = rows.all;
+  if (p.seqlens_q.present) {
+    rows.in_use = std::min<int64_t>(rows.in_use, args.seqlens_new[p.seqlens_q.at(b, 0)]);
+  }
+  rows.first_row = args.seqlens_kv[p.seqlens_kv.at(b, 0)];
+  rows.position = rows.first_row;
+  if (p.cache_leftpad.present) {
+    rows.position -= args.cache_leftpad[p.cache_leftpad.at(b, 0)];
+  }
+  return rows;
+}
+
+namespace {
+
+Status check_append_pointers(const AppendProblem& problem, const AppendArguments& args) {
+  const ForwardProblem& p = problem.cache;
+  const bool has_new = p.heads_kv > 0 && (p.packed ? p.total_q > 0 : p.batch > 0 && p.seqlen_q > 0);
+  const bool has_batch = p.batch > 0;
+  const bool has_cache = p.heads_kv > 0 && p.seqlen_kv > 0 && (p.paging.present || has_batch);
+  const bool tables = problem.from_tables && problem.positions > 0 && problem.rotary_dim > 0;
+  for (const auto& [name, pointer, dtype, needed] :
+       {std::tuple{"k_new", args.k_new, p.dtype, has_new},
+        {"v_new", args.v_new, p.dtype, has_new},
+        {"k", static_cast<const void*>(args.k), p.kv_dtype, has_cache},
+        {"v", static_cast<const void*>(args.v), p.kv_dtype, has_cache},
+        {"q", problem.has_q ? args.q : nullptr, p.dtype, problem.has_q && has_new},
+        {"q_out", problem.has_q ? static_cast<const void*>(args.q_out) : nullptr, p.dtype,
+         problem.has_q && has_new},
+        {"rope_cos", problem.from_tables ? static_cast<const void*>(args.rope_cos) : nullptr,
+         DType::f32, tables},
+        {"rope_sin", problem.from_tables ? static_cast<const void*>(args.rope_sin) : nullptr,
+         DType::f32, tables},
+        {"k_scale", p.k_scale.present ? static_cast<const void*>(args.k_scale) : nullptr,
+         DType::f32, p.k_scale.present && has_cache},
+        {"v_scale", p.v_scale.present ? static_cast<const void*>(args.v_scale) : nullptr,
+         DType::f32, p.v_scale.present && has_cache}}) {
+    FLASHCORE_RETURN_IF_ERROR(check_pointer(name, pointer, dtype, needed));
+  }
+  for (const auto& [name, present, pointer, needed] :
+       {std::tuple{"seqlens_kv", true, args.seqlens_kv, has_batch},
+        {"seqlens_new", p.seqlens_q.present, args.seqlens_new, has_batch},
+        {"cu_seqlens_new", p.packed, args.cu_seqlens_new, true},
+        {"page_table", p.paging.present && !p.paging.flat, args.page_table,
+         has_batch && p.paging.table_pages > 0},
+        {"kv_indptr", p.paging.flat, args.kv_indptr, true},
+        {"kv_indices", p.paging.flat, args.kv_indices, p.paging.table_pages > 0},
+        {"cache_leftpad", p.cache_leftpad.present, args.cache_leftpad, has_batch},
+        {"page_status", p.page_status.present, static_cast<const int32_t*>(args.page_status),
+         true}}) {
+    if (present) FLASHCORE_RETURN_IF_ERROR(check_pointer(name, pointer, DType::i32, needed));
+  }
+  return {};
+}
+
+// The cache and the rotated queries share no memory with what is read.
+Status check_append_apart(const AppendProblem& problem, const AppendArguments& args) {
+  const ForwardProblem& p = problem.cache;
+  Arguments as_read = cache_arguments(args);
+  const auto [new_keys, k, v] = rows_read(p, as_read);
+  ForwardProblem values = p;
+  as_read.o = const_cast<void*>(args.v_new);
+  const NamedMemory new_values = rows_written(values, as_read)[0];
+  const auto apart = [](const char* name, const NamedMemory& output, const char* other_name,
+                        const NamedMemory& other) -> Status {
+    if (!share_memory(output.bytes, other.bytes)) return {};
+    return invalid("{}: pointer {} overlaps the memory of {}, wanted memory of its own", name,
+                   output.data, other_name);
+  };
+  FLASHCORE_RETURN_IF_ERROR(apart("k", k, "v", v));
+  for (const auto& [name, output] : {std::pair{"k", &k}, {"v", &v}}) {
+    FLASHCORE_RETURN_IF_ERROR(apart(name, *output, "k_new", new_keys));
+    FLASHCORE_RETURN_IF_ERROR(apart(name, *output, "v_new", new_values));
+  }
+  return {};
+}
+
+Status check_new_lengths(const AppendProblem& problem, const AppendArguments& args) {
+  const ForwardProblem& p = problem.cache;
+  int64_t before = 0;
+  for (int64_t b = 0; b < p.batch; ++b) {
+    if (p.packed) {
+      const int64_t begin = args.cu_seqlens_new[p.cu_seqlens_q.at(b, 0)];
+      const int64_t end = args.cu_seqlens_new[p.cu_seqlens_q.at(b + 1, 0)];
+      if (begin != before || end < begin || end > p.total_q) {
+        return invalid("cu_seqlens_new: entry {} is {} after {}, wanted a rise from 0 to {}", b + 1,
+                       end, begin, p.total_q);
+      }
+      before = end;
+    }
+    if (p.seqlens_q.present) {
+      const int32_t rows = args.seqlens_new[p.seqlens_q.at(b, 0)];
+      if (rows < 0 || rows > p.seqlen_q) {
+        return invalid("seqlens_new: entry {} is {}, wanted 0 to {}", b, rows, p.seqlen_q);
+      }
+    }
+    int64_t room = p.seqlen_kv;
+    if (p.paging.flat) {
+      const int64_t first = args.kv_indptr[p.kv_indptr.at(b, 0)];
+      const int64_t last = args.kv_indptr[p.kv_indptr.at(b + 1, 0)];
+      if (first < 0 || last < first || last > p.paging.table_pages) {
+        return invalid(
+            "kv_indptr: entry {} is {} after {}, wanted {} to {}, the size of kv_indices", b + 1,
+            last, first, std::max<int64_t>(first, 0), p.paging.table_pages);
+      }
+      room = (last - first) * p.paging.page_size;
+    }
+    const NewRows rows = new_rows(problem, args, b);
+    if (rows.first_row < 0 || rows.first_row > room) {
+      return invalid("seqlens_kv: entry {} is {}, wanted 0 to {}", b, rows.first_row, room);
+    }
+    if (rows.first_row + rows.in_use > room) {
+      return invalid("k: entry {} has {} rows in use and {} new ones, wanted at most {} in all", b,
+                     rows.first_row, rows.in_use, room);
+    }
+    if (rows.in_use == 0) continue;
+    if (rows.position < 0) {
+      return invalid("cache_leftpad: entry {} is {}, wanted 0 to {}, the rows in use", b,
+                     rows.first_row - rows.position, rows.first_row);
+    }
+    if (problem.from_tables && problem.rotary_dim > 0 &&
+        rows.position + rows.in_use > problem.positions) {
+      return invalid("rope_cos: has {} positions, wanted {} for entry {}", problem.positions,
+                     rows.position + rows.in_use, b);
+    }
+  }
+  if (p.packed && before != p.total_q) {
+    return invalid("cu_seqlens_new: last entry is {}, wanted {}, the rows of k_new", before,
+                   p.total_q);
+  }
+  return {};
+}
+
+Status check_new_pages(const AppendProblem& problem, const AppendArguments& args) {
+  const ForwardProblem& p = problem.cache;
+  if (!p.paging.present || p.heads_kv == 0) return {};
+  const Arguments cache = cache_arguments(args);
+  for (int64_t b = 0; b < p.batch; ++b) {
+    const NewRows rows = new_rows(problem, args, b);
+    if (rows.in_use == 0) continue;
+    const KeyPlaces places(p, cache, Sequence{}, b);
+    const int64_t last = (rows.first_row + rows.in_use - 1) / p.paging.page_size;
+    for (int64_t n = rows.first_row / p.paging.page_size; n <= last; ++n) {
+      const int64_t page = places.stored_page(n);
+      if (page >= 0 && page < p.paging.num_pages) continue;
+      if (p.page_status.present) {
+        *args.page_status = 1;
+        return {};
+      }
+      return invalid("{}: page {} of entry {} is {}, wanted 0 to {}",
+                     p.paging.flat ? "kv_indices" : "page_table", n, b, page,
+                     p.paging.num_pages - 1);
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+Status check_arguments(const AppendProblem& problem, const AppendArguments& args) {
+  FLASHCORE_RETURN_IF_ERROR(check_append_pointers(problem, args));
+  FLASHCORE_RETURN_IF_ERROR(check_append_apart(problem, args));
+  FLASHCORE_RETURN_IF_ERROR(check_new_lengths(problem, args));
+  return check_new_pages(problem, args);
+}
+
+}  // namespace flashcore
