@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Installs what is missing, builds, and computes attention over example tensors, checked against
-# the fp64 reference. A GPU is used when there is one. Arguments go to `flashcore`:
+# the fp64 reference. A GPU is used when there is one; then, and where nvcc is found, the CUDA kernels
+# are built, for the GPUs of this machine. Arguments go to `flashcore`:
 #
 #   ./run.sh                                  the example
 #   ./run.sh info                             any other command, after building it
@@ -10,7 +11,16 @@ source "$(dirname "${BASH_SOURCE[0]}")/scripts/common.sh"
 
 need_packages "${build_packages[@]}"
 options=(-DCMAKE_BUILD_TYPE=Release)
-[[ -f $root/build/CMakeCache.txt ]] || options+=(-DFLASHCORE_TESTS=OFF)
+if [[ ! -f $root/build/CMakeCache.txt ]]; then
+  options+=(-DFLASHCORE_TESTS=OFF)
+  if has_gpu; then
+    options+=(-DFLASHCORE_CUDA_ARCHITECTURES=native)
+  elif [[ -n $(find_nvcc) ]]; then
+    options+=(-DFLASHCORE_CUDA=OFF)
+    say "CUDA: there is no GPU here, so its kernels are left out. For those of another machine:"
+    say "  cmake -S . -B build -DFLASHCORE_CUDA=ON && ./run.sh"
+  fi
+fi
 configure "$root/build" "${options[@]}"
 build "$root/build" flashcore_command flashcore_shared
 report_cuda "$root/build"

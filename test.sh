@@ -84,8 +84,10 @@ built() {
   return 1
 }
 
+# For every GPU, whatever run.sh has built.
 stage_release() {
-  configured build -DCMAKE_BUILD_TYPE=Release -DFLASHCORE_TESTS=ON || return 0
+  configured build -DCMAKE_BUILD_TYPE=Release -DFLASHCORE_TESTS=ON -UFLASHCORE_CUDA \
+    -UFLASHCORE_CUDA_ARCHITECTURES || return 0
   built build || return 0
   report_cuda build
   run_ctest build
@@ -122,7 +124,6 @@ stage_bare() {
     say "The CUDA toolkit is not hidden, so this build is told to leave it out."
     configured build-bare -DFLASHCORE_CUDA=OFF || return 0
   fi
-  check scripts/check_headers.py build-bare
   built build-bare flashcore flashcore_shared flashcore_command || return 0
   check scripts/check_install.sh build-bare
 }
@@ -231,6 +232,7 @@ fi
 need_packages "${build_packages[@]}" "${test_packages[@]}"
 can_hide_cuda=""
 if [[ -n $(find_nvcc) ]] && scripts/without_cuda.sh true; then can_hide_cuda=yes; fi
+times=()
 for stage in "${chosen[@]}"; do
   started=$SECONDS
   say "=== $stage"
@@ -240,7 +242,10 @@ for stage in "${chosen[@]}"; do
     "stage_$stage" || count 1 "$stage"
   fi
   say "--- $stage: $((SECONDS - started)) s"
+  times+=("$stage $((SECONDS - started))")
 done
+
+say "Seconds: $(IFS=,; echo "${times[*]}")"
 
 for failure in "${failures[@]}"; do say "FAILED: $failure"; done
 say "$passed passed, $failed failed"

@@ -1,6 +1,6 @@
 # CUDA is built when nvcc is found, unless FLASHCORE_CUDA is off; a message says which it was.
 set(FLASHCORE_CUDA_ARCHITECTURES "80+ptx;89;90a" CACHE STRING
-    "Compute capabilities to build for; +ptx: with PTX that drivers compile for later ones")
+    "Compute capabilities to build for; +ptx: with PTX that drivers compile for later ones; native: those of the GPUs here")
 set(FLASHCORE_HAS_CUDA OFF)
 set(FLASHCORE_CUDA_TARGETS "")
 set(FLASHCORE_CUDA_REASON "")  # why there are no CUDA kernels
@@ -23,6 +23,10 @@ elseif(wanted MATCHES "^(AUTO|ON|1|YES|Y|TRUE)$")
     set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION "-std=c++20")
     set(FLASHCORE_HAS_CUDA ON)
     set(FLASHCORE_CUDA_TARGETS ${FLASHCORE_CUDA_ARCHITECTURES})
+    if(FLASHCORE_CUDA_TARGETS STREQUAL "native")
+      include(${CMAKE_CURRENT_LIST_DIR}/native_targets.cmake)
+      flashcore_native_targets(FLASHCORE_CUDA_TARGETS)
+    endif()
     message(STATUS "CUDA kernels: built for ${FLASHCORE_CUDA_TARGETS} with ${CMAKE_CUDA_COMPILER}")
   elseif(NOT wanted STREQUAL "AUTO")
     message(FATAL_ERROR "FLASHCORE_CUDA is ${FLASHCORE_CUDA}, but no CUDA compiler (nvcc) was found")

@@ -1,6 +1,10 @@
 #!/usr/bin/env python3
 """Every header compiles alone; the public ones with GCC and Clang, the C one also as C.
 
+Where a file names a header before it says anything else, compiling that file begins with compiling
+the header alone. So what a source file of the build begins with is not compiled here, nor what
+another header begins with.
+
 A header that includes one of a toolkit or package that is not here (CUDA, cuDNN), itself or through
 our headers, is left out, and counted.
 
@@ -8,6 +12,7 @@ usage: check_headers.py [BUILD_DIRECTORY]    a configured directory; default bui
 """
 import concurrent.futures
 import functools
+import json
 import os
 import pathlib
 import re
@@ -20,6 +25,8 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 # Headers that only some machines have, as they are written in an #include.
 OPTIONAL = re.compile(r"(cuda|cublas|cudnn|mma\.h|nvml|vector_types\.h|oneapi/)")
 INCLUDE = re.compile(r'^\s*#\s*include\s+([<"])([^>"]+)[>"]', re.M)
+# What is before the first directive of a file and says nothing to the compiler.
+SILENT = re.compile(r"(?:\s|//[^\n]*\n|#pragma once\n)*")
 
 HOST = "-fsyntax-only -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Werror".split()
 SIMD = "-Wno-unknown-pragmas -O1".split()
@@ -58,6 +65,20 @@ class Tree:
                 return (folder / name).resolve()
         return None
 
+    def first(self, path):
+        """Our header that a file includes before it says anything else, or None."""
+        text = path.read_text()
+        named = INCLUDE.match(text, SILENT.match(text).end())
+        return self.find(named[2], path) if named else None
+
+    def compiled_first(self, sources):
+        """The headers with which compiling these files begins: {path}."""
+        found = set()
+        for path in sources:
+            while (path := self.first(path)) is not None and path not in found:
+                found.add(path)
+        return found
+
     @functools.cache
     def outside(self, path):
         """The names in <> that a file of ours includes, itself or through our files."""
@@ -89,6 +110,26 @@ def missing_names(names, flags):
     run = subprocess.run(["g++", "-E", "-P", "-xc++", *flags, "-"], input=text, text=True,
                          capture_output=True, check=True)
     return {line.split()[1] for line in run.stdout.splitlines() if line.startswith("missing ")}
+
+
+def built_sources(build, suffix):
+    """The files of that kind that a configured build compiles."""
+    entries = json.loads((build / "compile_commands.json").read_text())
+    return {pathlib.Path(entry["file"]) for entry in entries if entry["file"].endswith(suffix)}
+
+
+def begun_with(tree, build, headers):
+    """Those of the headers with which another compilation begins: of the build, or of a header alone."""
+    # The public headers have more than one compiler to please, and a target's its own flags.
+    paths = {header: (ROOT / header).resolve() for header in headers
+             if not header.startswith("include/") and not header.endswith("-inl.hpp")}
+    found = set()
+    for suffix, source in ((".hpp", ".cpp"), (".cuh", ".cu")):
+        ours = {path for path in paths.values()
+                if path.suffix == suffix and "\n#pragma once\n" in path.read_text()}
+        begun = tree.compiled_first(built_sources(build, source)) & ours
+        found |= begun | (tree.compiled_first(ours - begun) & ours)
+    return {header for header, path in paths.items() if path in found}
 
 
 def compile_alone(header, command):
@@ -137,7 +178,10 @@ def main():
     missing = {name for name in missing_names(sorted(set().union(*headers.values())), cuda)
                if OPTIONAL.match(name)}
     checks, left_out = [], []
+    begun = begun_with(tree, build, headers)
     for header, outside in headers.items():
+        if header in begun:
+            continue
         if outside & missing or (header.endswith(".cuh") and nvcc is None):
             left_out.append(header)
             continue
@@ -150,7 +194,8 @@ def main():
             if complaint is not None:
                 bad += 1
                 print(f"{complaint}{name} does not compile alone with: {' '.join(command)}")
-    print(f"{len(checks)} headers and compilers; {len(left_out)} left out"
+    print(f"{len(begun)} headers with which another compilation begins, {len(checks)} others and "
+          f"compilers; {len(left_out)} left out"
           + (f", for want of {', '.join(sorted(missing)) or 'nvcc'}" if left_out else ""))
     return 1 if bad else 0
 

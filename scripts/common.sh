@@ -2,12 +2,14 @@
 # shellcheck shell=bash disable=SC2034
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+# Stages compile the same files in folders of their own: with these, ccache knows them again.
+export CCACHE_BASEDIR=${CCACHE_BASEDIR:-$root} CCACHE_NOHASHDIR=1
 # Without a terminal the apt and ninja output stays plain.
 export DEBIAN_FRONTEND=noninteractive
 
 # What each part needs, by its name in Debian 12 and Ubuntu 24.04.
 build_packages=(g++ cmake ninja-build libfmt-dev libcli11-dev nlohmann-json3-dev libhwy-dev python3)
-test_packages=(pkg-config libgtest-dev libgmock-dev binutils shellcheck
+test_packages=(ccache pkg-config libgtest-dev libgmock-dev binutils shellcheck
                clang-14 clang-format-14 clang-tidy-14 libclang-rt-14-dev python3-venv
                cargo rustc rustfmt rust-clippy)
 
@@ -109,13 +111,13 @@ clang_is_too_old() {
 # cuda_is_built DIRECTORY: whether a configured build has the CUDA kernels.
 cuda_is_built() { grep -q '^FLASHCORE_HAS_CUDA_CACHED:INTERNAL=ON' "$1/CMakeCache.txt"; }
 
+has_gpu() { command -v nvidia-smi >/dev/null && nvidia-smi -L 2>/dev/null | grep -q '^GPU '; }
+
 # Says whether the CUDA kernels are in a configured build, and whether there is a GPU for them.
 report_cuda() {
   if cuda_is_built "$1"; then
     say "CUDA: nvcc was found, so the CUDA kernels are built."
-    if ! command -v nvidia-smi >/dev/null || ! nvidia-smi -L >/dev/null 2>&1; then
-      say "CUDA: there is no GPU here, so the CPU is used."
-    fi
+    has_gpu || say "CUDA: there is no GPU here, so the CPU is used."
   else
     local reason
     reason=$(sed -n 's/^FLASHCORE_CUDA_REASON_CACHED:INTERNAL=//p' "$1/CMakeCache.txt")

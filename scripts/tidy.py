@@ -3,7 +3,7 @@
 
 Most of its time goes into headers: parsing them, and matching every check against all that they
 declare. So files with the same flags are checked in groups, as one translation unit with the text of
-each file, one after the other. Files that do not go together (two unnamed namespaces with one name,
+each file, one after the other, and with the folders of headers of them all. Files that do not go together (two unnamed namespaces with one name,
 or a macro) are in different groups; a group that does not compile is checked file by file.
 
 The analyzer stops exploring a function after MOST_NODES states, not after 225,000.
@@ -62,6 +62,8 @@ def key_of(entry, made_of, settings):
 
 
 ORDER = ["src", "cli", "bench"]
+# Their text is that of the same files for AVX2 and AMX, which are checked.
+SAME_TEXT = ("_sse4.cpp", "_avx3.cpp", "_avx3_bf16.cpp")
 LARGEST_GROUP = 8
 MOST_NODES = 50_000
 ARGUMENTS = ["--quiet", "--warnings-as-errors=*", "--extra-arg=-Wno-unknown-warning-option",
@@ -91,15 +93,30 @@ def names_in(text):
 
 
 def flags_of(entry):
-    """A compile command without the compiler, the file and what is written."""
+    """What of a compile command a verdict depends on: (language and definitions, folders of headers)."""
     words = shlex.split(entry["command"])
-    del words[:next(n for n, word in enumerate(words) if word.startswith("-"))]
-    flags, skipped = [], False
-    for word in words:
-        if not skipped and word not in ("-o", "-MF", "-MT", "-c", "-MD", entry["file"]):
-            flags.append(word)
-        skipped = word in ("-o", "-MF", "-MT")
-    return tuple(flags)
+    meaning, folders = [], []
+    for word, following in zip(words, [*words[1:], ""]):
+        if word.startswith(("-D", "-std=")):
+            meaning.append(word)
+        elif word.startswith("-I"):
+            folders.append((word,))
+        elif word == "-isystem":
+            folders.append((word, following))
+    return tuple(meaning), tuple(folders)
+
+
+def common_flags(entries):
+    """The flags of each file; files whose folders another's include have that one's."""
+    flags = {entry["file"]: flags_of(entry) for entry in entries}
+    known = sorted(set(flags.values()), key=lambda one: -len(one[1]))
+
+    def widest(meaning, folders):
+        folders = next(more for same, more in known
+                       if same == meaning and set(folders) <= set(more))
+        return (*meaning, *(word for folder in folders for word in folder))
+
+    return {file: widest(*one) for file, one in flags.items()}
 
 
 class Group:
@@ -123,11 +140,11 @@ class Group:
 
 def groups_of(entries):
     """In the order of the first file of each; the smallest that fits takes the next file."""
-    groups = []
+    groups, flags_by_file = [], common_flags(entries)
     for entry in entries:
         path = pathlib.Path(entry["file"])
         text = path.read_text(encoding="utf-8")
-        flags = flags_of(entry)
+        flags = flags_by_file[entry["file"]]
         # An include without a folder is found beside the file, and C is no C++.
         alone = (path.suffix == ".c" or re.search(r"^ *# *(?:define|undef)\b", text, re.MULTILINE)
                  or any((path.parent / name).exists() for name in
@@ -198,7 +215,7 @@ def wanted_entries(build):
         path = pathlib.Path(entry["file"])
         # nvcc's files are not for clang-tidy; each other file once, with its first command.
         checked = path.is_relative_to(ROOT) and path.relative_to(ROOT).parts[0] in ORDER
-        if path.suffix in (".c", ".cpp") and checked:
+        if path.suffix in (".c", ".cpp") and checked and not path.name.endswith(SAME_TEXT):
             entries.setdefault(path, entry)
     return sorted(entries.values(), key=lambda entry: (
         ORDER.index(pathlib.Path(entry["file"]).relative_to(ROOT).parts[0]), entry["file"]))

@@ -228,6 +228,8 @@ TEST_F(StandIn, KernelsAreLoadedWhenPlanning) {
 
 // A queued launch has copied its arguments; nothing in them may point to what goes with the plan.
 TEST_F(StandIn, NothingThatIsQueuedReadsThePlan) {
+  // What lay between two members can look like half an address.
+  if (!fake::kClearsPadding) GTEST_SKIP() << "this compiler cannot clear padding";
   fake::use(kHopper);
   int looked_at = 0;
   for (const Kernel& kernel : kernels()) {

@@ -2,6 +2,7 @@
 
 cmake/cuda.cmake runs in a project of its own; scripts/common.sh reports on the folder.
 """
+import os
 import pathlib
 import shutil
 import subprocess
@@ -61,6 +62,29 @@ class CudaOption(unittest.TestCase):
             self.assertNotEqual(done.returncode, 0)
             self.assertIn(f"FLASHCORE_CUDA is {value}, but no CUDA compiler (nvcc) was found",
                           " ".join(done.stderr.split()))
+
+    def native(self, capabilities, status=0):
+        """What `native` gives where nvidia-smi says this: the targets, and what cmake complains of."""
+        smi = pathlib.Path(self.folder.name) / "nvidia-smi"
+        smi.write_text(f"#!/bin/sh\nprintf '{capabilities}'\nexit {status}\n")
+        smi.chmod(0o755)
+        script = pathlib.Path(self.folder.name) / "native.cmake"
+        script.write_text(f"include({ROOT}/cmake/native_targets.cmake)\n"
+                          "flashcore_native_targets(found)\nmessage(STATUS \"[${found}]\")\n")
+        done = subprocess.run(["cmake", "-P", script], capture_output=True, text=True, check=False,
+                              env={**os.environ, "PATH": f"{smi.parent}:{os.environ['PATH']}"})
+        return done.stdout.strip().removeprefix("-- "), " ".join(done.stderr.split())
+
+    def test_native_is_what_the_gpus_here_need(self):
+        for capabilities, wanted in (("9.0\\n", "90a"), ("8.9\\n8.9\\n", "89"), ("8.6", "86"),
+                                     ("8.0\\n9.0\\n", "80;90a"), ("12.0\\n", "80+ptx")):
+            self.assertEqual(self.native(capabilities), (f"[{wanted}]", ""))
+
+    def test_native_is_refused_where_no_gpu_is_found_or_one_is_too_old(self):
+        for capabilities, status in (("", 0), ("9.0\\n", 6), ("No devices were found\\n", 0)):
+            self.assertIn("nvidia-smi names no GPU here", self.native(capabilities, status)[1])
+        self.assertIn("a GPU of compute capability 7.5 here, wanted 8.0 or later",
+                      self.native("7.5\\n")[1])
 
 
 if __name__ == "__main__":

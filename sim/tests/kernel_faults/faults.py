@@ -154,7 +154,7 @@ OURS = [
         "divergent warpgroup", commit="d85c516"),
     Fault("slot_released_before_the_warp_has_met", TALL_UNIT,
           problem("forward_sm90_192x128",
-                  "--dtype bf16 --shape 1,9,192,64 --seqlen-kv 1024 --causal", seed=6), [
+                  "--dtype bf16 --shape 1,9,192,64 --seqlen-kv 1024 --causal", seed=12), [
         (THROUGHPUT + "consumer.cuh", "    wait_for_k();\n    __syncwarp();\n    release_k();\n",
          "    wait_for_k();\n    release_k();\n"),
         (THROUGHPUT + "consumer.cuh", "    wait_for_v();\n    __syncwarp();\n    release_v();\n",
@@ -175,8 +175,8 @@ OURS = [
         (THROUGHPUT + "exact_rows.cuh",
          "  __syncwarp();  // other lanes have stored what they had\n", "")],
           "race", commit="a0568a6"),
-    Fault("dropped_infinity", "throughput/fp16_config0_all.cu",
-          ["verify", "--device", "sim", "--sim-seed", "5", "--kernel", "forward_sm80_throughput",
+    Fault("dropped_infinity", "dropout_state/fp16_config0_dropout_state.cu",
+          ["verify", "--device", "sim", "--sim-seed", "5", "--kernel", "forward_sm80_dropout_state",
            "--shapes", "none", "--random", "1", "--random-seed", "192", "--largest-seqlen", "48",
            "--largest-head-dim", "64"], [
         (SM80 + "mainloop.cuh",

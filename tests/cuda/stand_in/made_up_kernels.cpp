@@ -34,7 +34,10 @@ std::vector<std::byte>& arguments() {
 }
 
 template <class T>
-void keep(const T& argument) {
+void keep(T argument) {
+#if defined(__GNUC__) && !defined(__clang__)
+  __builtin_clear_padding(&argument);
+#endif
   const size_t before = arguments().size();
   arguments().resize(before + sizeof argument);
   std::memcpy(arguments().data() + before, &argument, sizeof argument);

@@ -1,0 +1,25 @@
+# flashcore_native_targets(OUT): what to build for, for the GPUs of this machine.
+function(flashcore_native_targets out)
+  execute_process(COMMAND nvidia-smi --query-gpu=compute_cap --format=csv,noheader
+    OUTPUT_VARIABLE found RESULT_VARIABLE failed ERROR_QUIET OUTPUT_STRIP_TRAILING_WHITESPACE)
+  if(failed OR NOT found MATCHES "^[0-9.\n]+$")
+    message(FATAL_ERROR "FLASHCORE_CUDA_ARCHITECTURES is native, but nvidia-smi names no GPU here")
+  endif()
+  string(REPLACE "\n" ";" found "${found}")
+  set(targets "")
+  foreach(capability ${found})
+    string(REPLACE "." "" code ${capability})
+    if(code LESS 80)
+      message(FATAL_ERROR "FLASHCORE_CUDA_ARCHITECTURES is native, but there is a GPU of compute "
+        "capability ${capability} here, wanted 8.0 or later")
+    elseif(code EQUAL 90)
+      list(APPEND targets 90a)
+    elseif(code GREATER 90)
+      list(APPEND targets 80+ptx)  # the driver compiles the PTX
+    else()
+      list(APPEND targets ${code})
+    endif()
+  endforeach()
+  list(REMOVE_DUPLICATES targets)
+  set(${out} "${targets}" PARENT_SCOPE)
+endfunction()
