@@ -66,6 +66,9 @@ std::optional<TensorDesc> generated_input(std::string_view name, const Shape& q,
   if (name == "sinks" || name == "alibi_slopes") return f32({q[1]});
   if (name == "q_scale") return f32({1, q[1]});
   if (name == "k_scale" || name == "v_scale") return f32({1, k[1], 1});
+  if (name == "tree_mask") {
+    return bench::contiguous(DType::i32, Shape{q[0], q[2], (q[2] + 31) / 32});
+  }
   if (name == "seqlens_q" || name == "seqlens_kv")
     return bench::contiguous(DType::i32, Shape{q[0]});
   return std::nullopt;
@@ -126,6 +129,8 @@ void ProblemOptions::declare(OptionSet& options) {
            {"kv_indices", "The list of pages, [total pages]"},
            {"kv_last_page_len", "Rows in use of the last page of each entry, [B]"},
            {"cache_leftpad", "Rows of the cache before the first key of each entry, [B]"},
+           {"tree_mask",
+            "Bits of a speculative tree, [B|1, Sq, words]: which keys past the offset"},
        }) {
     options.text(option_name(name), chosen_[name], meaning, "NAME|NPY");
   }
@@ -228,7 +233,7 @@ Result<Problem> ProblemOptions::from_shape(bool with_d_lse) const {
     if (!desc || !bench::set_tensor(problem, name, *desc)) {
       return invalid(
           "--with: is '{}', wanted bias, mask, sinks, alibi_slopes, q_scale, k_scale, v_scale, "
-          "seqlens_q or seqlens_kv{}",
+          "seqlens_q, seqlens_kv or tree_mask{}",
           name, with_d_lse ? ", or d_lse" : "");
     }
   }

@@ -33,6 +33,26 @@ void draw_kv_scales(Random& random, Problem& problem, int64_t lead, int64_t rows
   }
 }
 
+// From one word too few for the queries to one too many.
+TensorDesc random_tree_mask(Random& random, const Problem& problem) {
+  const bool packed = problem.cu_seqlens_q.has_value();
+  const int64_t rows = problem.q.shape[packed ? 0 : 2];
+  const int64_t words = std::max<int64_t>(0, divide_up(rows, 32) + random.integer(-1, 1));
+  const int64_t gap = random.chance(0.3) ? random.integer(1, 3) : 0;
+  if (packed) return TensorDesc::strided(DType::i32, {rows, words}, {words + gap, 1});
+  const int64_t batch = random.chance(0.3) ? 1 : problem.q.shape[0];
+  return TensorDesc::strided(DType::i32, {batch, rows, words},
+                             {rows * (words + gap), words + gap, 1});
+}
+
+// Bits of three in four, so that rows that see no key are few.
+void fill_tree_mask(Random& random, HostProblem& host) {
+  if (!host.problem.tree_mask) return;
+  host.at("tree_mask").fill([&] {
+    return static_cast<double>(static_cast<int32_t>(random.bits() | random.bits()));
+  });
+}
+
 // Rows that entries have room for.
 int64_t rows_of_entry(const Problem& problem) {
   if (problem.max_seqlen_kv > 0) return problem.max_seqlen_kv;
@@ -193,6 +213,7 @@ Problem with_random_cache(Random& random, Problem problem, int64_t bound_kv, boo
   const int64_t batch = cache_entries(problem);
   problem.k.dtype = problem.v.dtype = dtype;
   if (random.chance(0.3)) problem.cache_leftpad = ints(batch);
+  if (random.chance(0.2)) problem.tree_mask = random_tree_mask(random, problem);
   if (random.chance(0.1)) {  // in one piece
     if (narrow) {
       const bool packed = problem.cu_seqlens_kv.has_value();
@@ -240,6 +261,7 @@ void fill_random_cache(Random& random, HostProblem& host) {
   fill_lengths(random, host);
   fill_table(random, host);
   fill_rows(random, host);
+  fill_tree_mask(random, host);
 }
 
 }  // namespace flashcore::bench

@@ -97,7 +97,8 @@ const std::vector<std::string>& input_names() {
                                                  "kv_indptr",
                                                  "kv_indices",
                                                  "kv_last_page_len",
-                                                 "cache_leftpad"};
+                                                 "cache_leftpad",
+                                                 "tree_mask"};
   return names;
 }
 

@@ -25,7 +25,7 @@ struct OptionalTensor {
 constexpr std::array<RequiredTensor, 4> kRequired = {
     {{"q", &Problem::q}, {"k", &Problem::k}, {"v", &Problem::v}, {"o", &Problem::o}}};
 
-constexpr std::array<OptionalTensor, 20> kOptional = {
+constexpr std::array<OptionalTensor, 21> kOptional = {
     {{"lse", &Problem::lse},
      {"bias", &Problem::bias},
      {"mask", &Problem::mask},
@@ -45,7 +45,8 @@ constexpr std::array<OptionalTensor, 20> kOptional = {
      {"kv_indices", &Problem::kv_indices},
      {"kv_last_page_len", &Problem::kv_last_page_len},
      {"cache_leftpad", &Problem::cache_leftpad},
-     {"page_status", &Problem::page_status}}};
+     {"page_status", &Problem::page_status},
+     {"tree_mask", &Problem::tree_mask}}};
 
 // Of an entry, in rows.
 int64_t largest_length(const Problem& problem, std::string_view name) {
@@ -62,19 +63,6 @@ void fill_evenly(HostTensor& tensor, int64_t total) {
   const int64_t parts = tensor.desc().shape[0] - 1;
   for (int64_t b = 0; b <= parts; ++b) {
     tensor.set(b, static_cast<double>(parts > 0 ? total * b / parts : 0));
-  }
-}
-
-// All pages in a random order, and again where there are not enough.
-void fill_pages(Random& random, const Problem& problem, HostTensor& table) {
-  const int64_t pages = problem.k.shape[0];
-  std::vector<int64_t> order(static_cast<size_t>(pages));
-  std::iota(order.begin(), order.end(), int64_t{0});
-  for (int64_t i = pages - 1; i > 0; --i) {
-    std::swap(order[static_cast<size_t>(i)], order[static_cast<size_t>(random.integer(0, i))]);
-  }
-  for (int64_t i = 0; i < table.elements() && pages > 0; ++i) {
-    table.set(i, static_cast<double>(order[static_cast<size_t>(i % pages)]));
   }
 }
 
@@ -99,6 +87,18 @@ bool set_tensor(Problem& problem, std::string_view name, const TensorDesc& desc)
 }
 
 bool is_output(std::string_view name) { return name == "o" || name == "lse"; }
+
+void fill_pages(Random& random, const Problem& problem, HostTensor& table) {
+  const int64_t pages = problem.k.shape[0];
+  std::vector<int64_t> order(static_cast<size_t>(pages));
+  std::iota(order.begin(), order.end(), int64_t{0});
+  for (int64_t i = pages - 1; i > 0; --i) {
+    std::swap(order[static_cast<size_t>(i)], order[static_cast<size_t>(random.integer(0, i))]);
+  }
+  for (int64_t i = 0; i < table.elements() && pages > 0; ++i) {
+    table.set(i, static_cast<double>(order[static_cast<size_t>(i % pages)]));
+  }
+}
 
 Arguments bind(const Problem& problem, const std::function<void*(std::string_view)>& pointer_of) {
   Arguments args;
@@ -130,6 +130,7 @@ Arguments bind(const Problem& problem, const std::function<void*(std::string_vie
   args.kv_indices = ints(problem.kv_indices, "kv_indices");
   args.kv_last_page_len = ints(problem.kv_last_page_len, "kv_last_page_len");
   args.cache_leftpad = ints(problem.cache_leftpad, "cache_leftpad");
+  args.tree_mask = ints(problem.tree_mask, "tree_mask");
   if (problem.page_status) args.page_status = static_cast<int32_t*>(pointer_of("page_status"));
   if (problem.dropout_state) {
     args.dropout_state = static_cast<const int64_t*>(pointer_of("dropout_state"));
@@ -184,6 +185,8 @@ void fill_inputs(HostProblem& host, uint64_t seed) {
       tensor.fill([&] { return static_cast<double>(problem.k.shape[2]); });
     } else if (name == "causal_offsets" || name == "cache_leftpad" || name == "page_status") {
       tensor.fill([] { return 0.0; });
+    } else if (name == "tree_mask") {
+      tensor.fill([&] { return static_cast<double>(static_cast<int32_t>(random.bits())); });
     } else if (name == "dropout_state") {
       fill_dropout_state(host);
     } else {

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "bench/tensors/host_tensor.hpp"
+#include "bench/tensors/random.hpp"
 #include "flashcore/flashcore.hpp"
 
 namespace flashcore::bench {
@@ -40,9 +41,12 @@ struct HostProblem {
 // Allocates every tensor, all bytes 0xFF.
 HostProblem allocate(const Problem& problem);
 
-// Fills every input: N(0, 1) for q, k, v, bias and sinks, a random mask (true for 3 of 4),
+// Fills every input: N(0, 1) for q, k, v, bias and sinks, a random mask (true for 3 of 4), random bits,
 // ALiBi slopes 2^(-8 (h + 1) / H), scales in [0.5, 2), full lengths, equal packed entries.
 void fill_inputs(HostProblem& host, uint64_t seed);
+
+// A page table or a list of pages: all of k's in a random order, and again where there are not enough.
+void fill_pages(Random& random, const Problem& problem, HostTensor& table);
 
 // Seed and offset that a run takes: those in dropout_state, if the problem has it.
 struct DropoutDraw {

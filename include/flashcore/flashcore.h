@@ -174,6 +174,10 @@ typedef struct flashcore_problem {
   flashcore_tensor cache_leftpad;    /* [B], i32: rows before an entry's first key */
   flashcore_tensor page_status;      /* [1], i32, output: becomes 1 when an index of a page is out
                                         of range and was clamped */
+
+  /* Optional; [B|1, Sq, words]; packed: [total_q, words]. i32: bit t of a query's words says
+   * whether it sees key offset + t; keys before are not concerned. Of speculative trees. */
+  flashcore_tensor tree_mask;
 } flashcore_problem;
 
 /* Sets every member within the first struct_size bytes to its default, and struct_size itself.
@@ -280,6 +284,7 @@ typedef struct flashcore_arguments {
   const int32_t* kv_last_page_len;
   const int32_t* cache_leftpad;
   int32_t* page_status;
+  const int32_t* tree_mask;
 } flashcore_arguments;
 
 FLASHCORE_API flashcore_status flashcore_arguments_init(flashcore_arguments* arguments,
@@ -454,6 +459,15 @@ FLASHCORE_API flashcore_status flashcore_append(const flashcore_append_problem* 
                                                 const flashcore_append_arguments* arguments,
                                                 const flashcore_plan_options* options,
                                                 void* stream);
+
+/* A step of serving in one call: appends, and then runs a plan of attention over the same cache.
+ * `arguments` is what the run would have after flashcore_append: its seqlens_kv count the new rows,
+ * and its q may be q_out. Both are checked before anything is written. The workspace is that of
+ * flashcore_plan_run; the options are those of flashcore_append. */
+FLASHCORE_API flashcore_status flashcore_append_and_attend(
+    const flashcore_append_problem* problem, const flashcore_append_arguments* rows,
+    const flashcore_plan* plan, const flashcore_arguments* arguments,
+    const flashcore_plan_options* options, void* workspace, size_t workspace_bytes, void* stream);
 
 /* -------------------------------------------------------------------------------------------------
  * Verdicts */

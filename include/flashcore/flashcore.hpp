@@ -164,6 +164,9 @@ struct Problem {
   std::optional<TensorDesc> cache_leftpad;     // [B], i32: rows before an entry's first key
   // [1], i32, output: becomes 1 when an index of a page is out of range and was clamped.
   std::optional<TensorDesc> page_status;
+  // [B|1, Sq, words]; packed: [total_q, words]. i32: bit t of a query's words says whether it sees
+  // key offset + t; keys before are not concerned. Of speculative trees (docs/semantics.md).
+  std::optional<TensorDesc> tree_mask;
 
   std::optional<float> softmax_scale;  // default 1 / sqrt(Dqk)
   float softcap = 0;                   // > 0: s = softcap * tanh(s / softcap)
@@ -208,6 +211,7 @@ struct Arguments {
   const int32_t* kv_last_page_len = nullptr;
   const int32_t* cache_leftpad = nullptr;
   int32_t* page_status = nullptr;
+  const int32_t* tree_mask = nullptr;
 };
 
 // ---------------------------------------------------------------------------------------------
@@ -330,6 +334,7 @@ class FLASHCORE_API Plan {
              size_t workspace_bytes = 0, Stream stream = {}) const;
 
  private:
+  friend struct PlanChecks;  // of the library's own
   std::shared_ptr<const Impl> impl_;
 };
 

@@ -92,4 +92,13 @@ struct AppendArguments {
 FLASHCORE_API Status append(const Append& what, const AppendArguments& arguments,
                             const PlanOptions& options = {}, Stream stream = {});
 
+// A step of serving in one call: appends, and then runs a plan of attention over the same cache.
+// `attention` is what the run would have after `append`: its seqlens_kv count the new rows, and its
+// q may be q_out. Both are checked before anything is written. The workspace is that of the run;
+// `options` are those of `append`.
+FLASHCORE_API Status append_and_attend(const Append& what, const AppendArguments& rows,
+                                       const Plan& plan, const Arguments& attention,
+                                       const PlanOptions& options = {}, void* workspace = nullptr,
+                                       size_t workspace_bytes = 0, Stream stream = {});
+
 }  // namespace flashcore

@@ -216,16 +216,24 @@ flashcore_status call(const CProblem* problem, const CArguments* arguments,
   });
 }
 
+std::shared_ptr<const flashcore_plan> find_plan(const flashcore_plan* plan,
+                                                std::string_view made_by, Status& status) {
+  std::shared_ptr<const flashcore_plan> live = LivePlans::of_process().find(plan);
+  if (!live) {
+    status = invalid("plan: pointer {} is not a plan, wanted one of {}",
+                     static_cast<const void*>(plan), made_by);
+  }
+  return live;
+}
+
 // A run of either pass.
 template <class CArguments>
 flashcore_status run_plan(const flashcore_plan* plan, const CArguments* arguments, void* workspace,
                           size_t workspace_bytes, void* stream, std::string_view made_by) {
   return guarded([&]() -> Status {
-    const auto live = LivePlans::of_process().find(plan);
-    if (!live) {
-      return invalid("plan: pointer {} is not a plan, wanted one of {}",
-                     static_cast<const void*>(plan), made_by);
-    }
+    Status status;
+    const auto live = find_plan(plan, made_by, status);
+    if (!live) return status;
     const auto data = flashcore::api::read_arguments(arguments);
     if (!data.ok()) return data.status();
     return live->plan.run(*data, workspace, workspace_bytes, {stream});
@@ -396,6 +404,24 @@ flashcore_status flashcore_append(const flashcore_append_problem* problem,
               [&](const auto& what, const auto& data, const auto& how) {
                 return flashcore::append(what, data, how, {stream});
               });
+}
+
+flashcore_status flashcore_append_and_attend(const flashcore_append_problem* problem,
+                                             const flashcore_append_arguments* rows,
+                                             const flashcore_plan* plan,
+                                             const flashcore_arguments* arguments,
+                                             const flashcore_plan_options* options, void* workspace,
+                                             size_t workspace_bytes, void* stream) {
+  return call(
+      problem, rows, options, [&](const auto& what, const auto& data, const auto& how) -> Status {
+        Status status;
+        const auto live = find_plan(plan, "flashcore_plan_create", status);
+        if (!live) return status;
+        const Result<flashcore::Arguments> attention = flashcore::api::read_arguments(arguments);
+        if (!attention.ok()) return attention.status();
+        return flashcore::append_and_attend(what, data, live->plan, *attention, how, workspace,
+                                            workspace_bytes, {stream});
+      });
 }
 
 flashcore_status flashcore_visit_verdicts(const flashcore_problem* problem,

@@ -1,17 +1,15 @@
-// Sized structs: `struct_size` bytes are the caller's. Members past it have their defaults, and
-// bytes past what this library knows must be zero.
+// The structs of attention, of its gradients and of the library itself.
 #include "api/c_structs.hpp"
 
 #include <algorithm>
 #include <array>
-#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <optional>
 #include <string_view>
 #include <tuple>
-#include <type_traits>
 
+#include "api/sized_struct.hpp"
 #include "problem/status.hpp"
 
 namespace flashcore::api {
@@ -20,147 +18,6 @@ namespace {
 static_assert(FLASHCORE_MAX_RANK == TensorDesc::kMaxRank);
 static_assert(sizeof(flashcore_tensor) == 72 && alignof(flashcore_tensor) == 8);
 static_assert(sizeof(flashcore_problem) % 8 == 0);
-
-// No struct grows past this; a larger struct_size is garbage, and reading as far would be too.
-constexpr size_t kLargestStruct = 8192;
-
-// The smallest sizes taken: inputs need what has no default, outputs everything since version 0.1.
-template <class T>
-constexpr size_t kSmallest = 0;
-template <>
-constexpr size_t kSmallest<flashcore_problem> = offsetof(flashcore_problem, lse);
-template <>
-constexpr size_t kSmallest<flashcore_plan_options> = offsetof(flashcore_plan_options, kernel);
-template <>
-constexpr size_t kSmallest<flashcore_arguments> = offsetof(flashcore_arguments, lse);
-template <>
-constexpr size_t kSmallest<flashcore_gradients> = offsetof(flashcore_gradients, d_lse);
-template <>
-constexpr size_t kSmallest<flashcore_backward_arguments> = offsetof(flashcore_backward_arguments,
-                                                                    d_lse);
-template <>
-constexpr size_t kSmallest<flashcore_merge_problem> = offsetof(flashcore_merge_problem, lse);
-template <>
-constexpr size_t kSmallest<flashcore_merge_arguments> = offsetof(flashcore_merge_arguments, lse);
-template <>
-constexpr size_t kSmallest<flashcore_append_problem> = offsetof(flashcore_append_problem,
-                                                                seqlens_new);
-template <>
-constexpr size_t kSmallest<flashcore_append_arguments> = offsetof(flashcore_append_arguments,
-                                                                  seqlens_new);
-template <>
-constexpr size_t kSmallest<flashcore_device_info> = sizeof(flashcore_device_info);
-template <>
-constexpr size_t kSmallest<flashcore_build_info> = sizeof(flashcore_build_info);
-
-// The parameter's name.
-template <class T>
-constexpr std::string_view kName = "info";
-template <>
-constexpr std::string_view kName<flashcore_problem> = "problem";
-template <>
-constexpr std::string_view kName<flashcore_plan_options> = "options";
-template <>
-constexpr std::string_view kName<flashcore_arguments> = "arguments";
-template <>
-constexpr std::string_view kName<flashcore_merge_problem> = "problem";
-template <>
-constexpr std::string_view kName<flashcore_merge_arguments> = "arguments";
-template <>
-constexpr std::string_view kName<flashcore_append_problem> = "problem";
-template <>
-constexpr std::string_view kName<flashcore_append_arguments> = "arguments";
-template <>
-constexpr std::string_view kName<flashcore_gradients> = "gradients";
-template <>
-constexpr std::string_view kName<flashcore_backward_arguments> = "arguments";
-
-// Members come in units of 8 bytes, except for tensors, which are not cut either.
-template <class T>
-constexpr bool ends_between_members(size_t size) {
-  if constexpr (std::is_same_v<T, flashcore_problem>) {
-    constexpr size_t first = offsetof(flashcore_problem, q);
-    constexpr size_t last = offsetof(flashcore_problem, has_softmax_scale);
-    if (size < last) return (size - first) % sizeof(flashcore_tensor) == 0;
-    constexpr size_t state = offsetof(flashcore_problem, dropout_state);
-    if (size > state && size < sizeof(T)) return (size - state) % sizeof(flashcore_tensor) == 0;
-  }
-  if constexpr (std::is_same_v<T, flashcore_gradients>) {
-    constexpr size_t first = offsetof(flashcore_gradients, d_o);
-    if (size < sizeof(T)) return (size - first) % sizeof(flashcore_tensor) == 0;
-  }
-  if constexpr (std::is_same_v<T, flashcore_merge_problem>) {
-    if (size < sizeof(T)) return (size - sizeof(size_t)) % sizeof(flashcore_tensor) == 0;
-  }
-  if constexpr (std::is_same_v<T, flashcore_append_problem>) {
-    constexpr size_t last = offsetof(flashcore_append_problem, kv_scale_block);
-    if (size < last) return (size - sizeof(size_t)) % sizeof(flashcore_tensor) == 0;
-  }
-  return size % 8 == 0;
-}
-
-template <class T>
-Status check_struct(const T* pointer, size_t size) {
-  if (size < kSmallest<T> || size > kLargestStruct || !ends_between_members<T>(size)) {
-    return invalid("{}: struct_size is {}, wanted sizeof of the struct, {} in this version",
-                   kName<T>, size, sizeof(T));
-  }
-  if (reinterpret_cast<uintptr_t>(pointer) % alignof(T) != 0) {
-    return invalid("{}: pointer {} is not aligned, wanted a multiple of {}", kName<T>,
-                   static_cast<const void*>(pointer), alignof(T));
-  }
-  return {};
-}
-
-template <class T>
-Status check_not_null(const T* pointer) {
-  if (pointer != nullptr) return {};
-  return invalid("{}: pointer is null, wanted a struct", kName<T>);
-}
-
-template <class T>
-size_t declared_size(const T* from) {
-  size_t size = 0;
-  std::memcpy(&size, from, sizeof size);
-  return size;
-}
-
-// `value` holds the defaults on entry.
-template <class T>
-Status read_sized(const T* from, T& value) {
-  FLASHCORE_RETURN_IF_ERROR(check_not_null(from));
-  const size_t size = declared_size(from);
-  FLASHCORE_RETURN_IF_ERROR(check_struct(from, size));
-  const auto* const bytes = reinterpret_cast<const unsigned char*>(from);
-  for (size_t i = sizeof(T); i < size; ++i) {
-    if (bytes[i] != 0) {
-      return unsupported("{}: byte {} of {} is not zero, wanted only the {} bytes of version {}",
-                         kName<T>, i, size, sizeof(T), build_info().version);
-    }
-  }
-  std::memcpy(&value, from, std::min(size, sizeof(T)));
-  return {};
-}
-
-template <class T>
-Status write_sized(const T& value, T* to) {
-  FLASHCORE_RETURN_IF_ERROR(check_not_null(to));
-  const size_t size = declared_size(to);
-  FLASHCORE_RETURN_IF_ERROR(check_struct(to, size));
-  auto* const bytes = reinterpret_cast<unsigned char*>(to);
-  std::memcpy(bytes, &value, std::min(size, sizeof(T)));
-  if (size > sizeof(T)) std::memset(bytes + sizeof(T), 0, size - sizeof(T));
-  std::memcpy(bytes, &size, sizeof size);
-  return {};
-}
-
-template <class T>
-Status init_sized(T value, T* to, size_t struct_size) {
-  FLASHCORE_RETURN_IF_ERROR(check_not_null(to));
-  FLASHCORE_RETURN_IF_ERROR(check_struct(to, struct_size));
-  std::memcpy(to, &struct_size, sizeof struct_size);
-  return write_sized(value, to);
-}
 
 flashcore_problem default_problem() {
   const Problem defaults;
@@ -178,12 +35,6 @@ flashcore_problem default_problem() {
   return problem;
 }
 
-flashcore_append_problem default_append() {
-  flashcore_append_problem problem = {};
-  problem.rope_scale = Append{}.rope_scale;
-  return problem;
-}
-
 flashcore_plan_options default_options() {
   const PlanOptions defaults;
   flashcore_plan_options options = {};
@@ -195,6 +46,19 @@ flashcore_plan_options default_options() {
   options.deterministic = defaults.deterministic ? 1 : 0;
   return options;
 }
+
+Status read_softmax_scale(const flashcore_problem& problem, std::optional<float>& out) {
+  bool present = false;
+  FLASHCORE_RETURN_IF_ERROR(read_flag("has_softmax_scale", problem.has_softmax_scale, present));
+  if (present) out = problem.softmax_scale;
+  if (!present && problem.softmax_scale != 0) {  // NaN is not zero either
+    return invalid("softmax_scale: is {}, wanted 0 unless has_softmax_scale is 1",
+                   problem.softmax_scale);
+  }
+  return {};
+}
+
+}  // namespace
 
 TensorDesc to_cpp(const flashcore_tensor& tensor) {
   TensorDesc out;
@@ -227,19 +91,6 @@ Status read_flag(std::string_view name, int32_t value, bool& out) {
   return {};
 }
 
-Status read_softmax_scale(const flashcore_problem& problem, std::optional<float>& out) {
-  bool present = false;
-  FLASHCORE_RETURN_IF_ERROR(read_flag("has_softmax_scale", problem.has_softmax_scale, present));
-  if (present) out = problem.softmax_scale;
-  if (!present && problem.softmax_scale != 0) {  // NaN is not zero either
-    return invalid("softmax_scale: is {}, wanted 0 unless has_softmax_scale is 1",
-                   problem.softmax_scale);
-  }
-  return {};
-}
-
-}  // namespace
-
 flashcore_tensor to_c(const TensorDesc& tensor) {
   flashcore_tensor out = {};
   out.dtype = static_cast<int32_t>(tensor.dtype);
@@ -258,7 +109,7 @@ Result<Problem> read_problem(const flashcore_problem* problem) {
   out.v = to_cpp(c.v);
   out.o = to_cpp(c.o);
   const std::array<
-      std::tuple<std::string_view, const flashcore_tensor*, std::optional<TensorDesc>*>, 20>
+      std::tuple<std::string_view, const flashcore_tensor*, std::optional<TensorDesc>*>, 21>
       optional = {{{"lse", &c.lse, &out.lse},
                    {"bias", &c.bias, &out.bias},
                    {"mask", &c.mask, &out.mask},
@@ -278,7 +129,8 @@ Result<Problem> read_problem(const flashcore_problem* problem) {
                    {"kv_indices", &c.kv_indices, &out.kv_indices},
                    {"kv_last_page_len", &c.kv_last_page_len, &out.kv_last_page_len},
                    {"cache_leftpad", &c.cache_leftpad, &out.cache_leftpad},
-                   {"page_status", &c.page_status, &out.page_status}}};
+                   {"page_status", &c.page_status, &out.page_status},
+                   {"tree_mask", &c.tree_mask, &out.tree_mask}}};
   for (const auto& [name, from, to] : optional) {
     FLASHCORE_RETURN_IF_ERROR(read_optional(name, *from, *to));
   }
@@ -347,7 +199,8 @@ Result<Arguments> read_arguments(const flashcore_arguments* arguments) {
                    .kv_indices = c.kv_indices,
                    .kv_last_page_len = c.kv_last_page_len,
                    .cache_leftpad = c.cache_leftpad,
-                   .page_status = c.page_status};
+                   .page_status = c.page_status,
+                   .tree_mask = c.tree_mask};
 }
 
 Result<Gradients> read_gradients(const flashcore_gradients* gradients) {
@@ -385,101 +238,6 @@ Result<BackwardArguments> read_arguments(const flashcore_backward_arguments* arg
                            .d_bias = c.d_bias,
                            .d_sinks = c.d_sinks,
                            .d_alibi_slopes = c.d_alibi_slopes};
-}
-
-Result<Merge> read_problem(const flashcore_merge_problem* problem) {
-  flashcore_merge_problem c = {};
-  FLASHCORE_RETURN_IF_ERROR(read_sized(problem, c));
-  Merge out{.o_a = to_cpp(c.o_a),
-            .o_b = to_cpp(c.o_b),
-            .lse_a = to_cpp(c.lse_a),
-            .lse_b = to_cpp(c.lse_b),
-            .o = to_cpp(c.o),
-            .lse = {}};
-  FLASHCORE_RETURN_IF_ERROR(read_optional("lse", c.lse, out.lse));
-  return out;
-}
-
-Result<MergeArguments> read_arguments(const flashcore_merge_arguments* arguments) {
-  flashcore_merge_arguments c = {};
-  FLASHCORE_RETURN_IF_ERROR(read_sized(arguments, c));
-  return MergeArguments{
-      .o_a = c.o_a, .o_b = c.o_b, .lse_a = c.lse_a, .lse_b = c.lse_b, .o = c.o, .lse = c.lse};
-}
-
-Result<Append> read_problem(const flashcore_append_problem* problem) {
-  flashcore_append_problem c = default_append();
-  FLASHCORE_RETURN_IF_ERROR(read_sized(problem, c));
-  Append out;
-  out.k_new = to_cpp(c.k_new);
-  out.v_new = to_cpp(c.v_new);
-  out.k = to_cpp(c.k);
-  out.v = to_cpp(c.v);
-  out.seqlens_kv = to_cpp(c.seqlens_kv);
-  const std::array<
-      std::tuple<std::string_view, const flashcore_tensor*, std::optional<TensorDesc>*>, 13>
-      optional = {{{"seqlens_new", &c.seqlens_new, &out.seqlens_new},
-                   {"cu_seqlens_new", &c.cu_seqlens_new, &out.cu_seqlens_new},
-                   {"page_table", &c.page_table, &out.page_table},
-                   {"kv_indptr", &c.kv_indptr, &out.kv_indptr},
-                   {"kv_indices", &c.kv_indices, &out.kv_indices},
-                   {"cache_leftpad", &c.cache_leftpad, &out.cache_leftpad},
-                   {"page_status", &c.page_status, &out.page_status},
-                   {"k_scale", &c.k_scale, &out.k_scale},
-                   {"v_scale", &c.v_scale, &out.v_scale},
-                   {"rope_cos", &c.rope_cos, &out.rope_cos},
-                   {"rope_sin", &c.rope_sin, &out.rope_sin},
-                   {"q", &c.q, &out.q},
-                   {"q_out", &c.q_out, &out.q_out}}};
-  for (const auto& [name, from, to] : optional) {
-    FLASHCORE_RETURN_IF_ERROR(read_optional(name, *from, *to));
-  }
-  FLASHCORE_RETURN_IF_ERROR(read_flag("interleaved", c.interleaved, out.interleaved));
-  if (c.reserved != 0) return invalid("reserved: is {}, wanted 0", c.reserved);
-  out.kv_scale_block = c.kv_scale_block;
-  out.rotary_dim = c.rotary_dim;
-  out.rope_base = c.rope_base;
-  out.rope_scale = c.rope_scale;
-  return out;
-}
-
-Result<AppendArguments> read_arguments(const flashcore_append_arguments* arguments) {
-  flashcore_append_arguments c = {};
-  FLASHCORE_RETURN_IF_ERROR(read_sized(arguments, c));
-  return AppendArguments{.k_new = c.k_new,
-                         .v_new = c.v_new,
-                         .k = c.k,
-                         .v = c.v,
-                         .seqlens_kv = c.seqlens_kv,
-                         .seqlens_new = c.seqlens_new,
-                         .cu_seqlens_new = c.cu_seqlens_new,
-                         .page_table = c.page_table,
-                         .kv_indptr = c.kv_indptr,
-                         .kv_indices = c.kv_indices,
-                         .cache_leftpad = c.cache_leftpad,
-                         .page_status = c.page_status,
-                         .k_scale = c.k_scale,
-                         .v_scale = c.v_scale,
-                         .rope_cos = c.rope_cos,
-                         .rope_sin = c.rope_sin,
-                         .q = c.q,
-                         .q_out = c.q_out};
-}
-
-Status init_problem(flashcore_merge_problem* problem, size_t struct_size) {
-  return init_sized(flashcore_merge_problem{}, problem, struct_size);
-}
-
-Status init_arguments(flashcore_merge_arguments* arguments, size_t struct_size) {
-  return init_sized(flashcore_merge_arguments{}, arguments, struct_size);
-}
-
-Status init_problem(flashcore_append_problem* problem, size_t struct_size) {
-  return init_sized(default_append(), problem, struct_size);
-}
-
-Status init_arguments(flashcore_append_arguments* arguments, size_t struct_size) {
-  return init_sized(flashcore_append_arguments{}, arguments, struct_size);
 }
 
 Status init_problem(flashcore_problem* problem, size_t struct_size) {

@@ -6,6 +6,7 @@
 #include "problem/dtype.hpp"
 #include "problem/key_places.hpp"
 #include "problem/philox.hpp"
+#include "problem/tree_mask.hpp"
 
 namespace flashcore::cpu {
 
@@ -96,6 +97,7 @@ double score(const ForwardProblem& p, const Arguments& args, const Sequence& s, 
   if (p.mask.present && static_cast<const uint8_t*>(args.mask)[p.mask.at(b, h, i, j)] == 0) {
     return kRemovedPair;
   }
+  if (p.tree_mask.present && !TreeRow(p, args.tree_mask, s, b, i).allows(j)) return kRemovedPair;
   double value =
       product * static_cast<double>(p.softmax_scale) * q_scale * kv.k_scale[static_cast<size_t>(j)];
   double slope = 1;

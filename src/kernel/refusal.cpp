@@ -18,6 +18,7 @@ std::string refuse_caches(const Kernel& kernel, const ForwardProblem& p) {
                        p.paging.flat ? "kv_indices" : "page_table");
   }
   if (p.cache_leftpad.present) return "cache_leftpad: is given, wanted keys from the first row";
+  if (p.tree_mask.present) return "tree_mask: is given, wanted a mask of pairs";
   if (p.kv_dtype != p.dtype) {
     return fmt::format("k: dtype is {}, wanted q's {}", to_string(p.kv_dtype), to_string(p.dtype));
   }

@@ -15,6 +15,7 @@
 #include "plan/device.hpp"
 #include "plan/former_names.hpp"
 #include "plan/kernel_choice.hpp"
+#include "plan/plan_checks.hpp"
 #include "plan/table.hpp"
 #include "problem/philox.hpp"
 #include "problem/status.hpp"
@@ -197,19 +198,29 @@ const ForwardProblem& forward_of(const BackwardProblem& problem) { return proble
 const Arguments& forward_of(const Arguments& arguments) { return arguments; }
 const Arguments& forward_of(const BackwardArguments& arguments) { return arguments.forward; }
 
+bool brings_its_own(DeviceKind device, const void* workspace, size_t workspace_bytes) {
+  return device == DeviceKind::cpu && workspace == nullptr && workspace_bytes == 0;
+}
+
 template <class Pass, class AnyArguments>
-Status run_pass(const Pass& pass, DeviceKind device, const AnyArguments& arguments, void* workspace,
-                size_t workspace_bytes, Stream stream) {
+Status check_data(const Pass& pass, DeviceKind device, const AnyArguments& arguments) {
   FLASHCORE_RETURN_IF_ERROR(check_pointers(pass.problem, arguments));
   if (device == DeviceKind::cpu) {
     FLASHCORE_RETURN_IF_ERROR(check_lengths(forward_of(pass.problem), forward_of(arguments)));
   }
+  return {};
+}
+
+template <class Pass, class AnyArguments>
+Status run_pass(const Pass& pass, DeviceKind device, const AnyArguments& arguments, void* workspace,
+                size_t workspace_bytes, Stream stream) {
+  FLASHCORE_RETURN_IF_ERROR(check_data(pass, device, arguments));
   const size_t wanted = pass.planned.workspace_bytes;
   try {
     OwnedWorkspace owned;  // on the CPU, where the caller brought none
     if (wanted == 0) {
       workspace_bytes = 0;
-    } else if (device == DeviceKind::cpu && workspace == nullptr && workspace_bytes == 0) {
+    } else if (brings_its_own(device, workspace, workspace_bytes)) {
       owned.reset(
           static_cast<std::byte*>(::operator new(wanted, kWorkspaceAlignment, std::nothrow)));
       if (owned == nullptr) {
@@ -276,6 +287,23 @@ Status Plan::run(const BackwardArguments& arguments, void* workspace, size_t wor
   if (pass == nullptr) return invalid("plan: is of a forward pass, wanted Arguments");
   return run_pass(*pass, impl_->device, arguments, workspace, workspace_bytes, stream);
 }
+
+Status PlanChecks::of_run(const Plan& plan, const Arguments& arguments, const void* workspace,
+                          size_t workspace_bytes) {
+  const auto* const pass = std::get_if<ForwardPass>(&plan.impl_->pass);
+  if (pass == nullptr) return invalid("plan: is of a backward pass, wanted one of attention");
+  const DeviceKind device = plan.impl_->device;
+  FLASHCORE_RETURN_IF_ERROR(check_data(*pass, device, arguments));
+  const size_t wanted = pass->planned.workspace_bytes;
+  if (wanted > 0 && !brings_its_own(device, workspace, workspace_bytes)) {
+    FLASHCORE_RETURN_IF_ERROR(check_workspace(workspace, workspace_bytes, wanted));
+  }
+  const bool may_clamp = pass->problem.page_status.present;
+  if (device != DeviceKind::cpu || may_clamp) return {};
+  return check_pages(pass->problem, arguments);
+}
+
+DeviceKind PlanChecks::device(const Plan& plan) { return plan.impl_->device; }
 
 bool dropout_keeps(uint64_t seed, uint64_t offset, float dropout_p, int64_t batch, int64_t head,
                    int64_t query, int64_t key) {

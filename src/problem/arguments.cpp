@@ -75,7 +75,7 @@ bool has_optional_inputs(const ForwardProblem& p) {
          p.q_scale.present || p.k_scale.present || p.v_scale.present || p.cu_seqlens_q.present ||
          p.cu_seqlens_kv.present || p.seqlens_q.present || p.seqlens_kv.present ||
          p.causal_offsets.present || p.dropout_state.present || p.paging.present ||
-         p.cache_leftpad.present || p.page_status.present;
+         p.cache_leftpad.present || p.page_status.present || p.tree_mask.present;
 }
 
 // Every pointer that a run of the forward pass has.
@@ -118,6 +118,7 @@ Status check_each(const ForwardProblem& p, const Arguments& args) {
         {"kv_indices", p.paging.flat, args.kv_indices, p.paging.table_pages > 0},
         {"kv_last_page_len", p.kv_last_page_len.present, args.kv_last_page_len, has_batch},
         {"cache_leftpad", p.cache_leftpad.present, args.cache_leftpad, has_batch},
+        {"tree_mask", p.tree_mask.present, args.tree_mask, has_q && p.tree_mask.words > 0},
         {"page_status", p.page_status.present, static_cast<const int32_t*>(args.page_status),
          true}}) {
     if (present) FLASHCORE_RETURN_IF_ERROR(check_pointer(name, pointer, DType::i32, needed));

@@ -91,7 +91,7 @@ std::array<NamedMemory, 3> rows_read(const ForwardProblem& p, const Arguments& a
            {"v", args.v, rows_footprint(p, p.v, args.v, p.kv_dtype, false, p.head_dim_v)}}};
 }
 
-std::array<NamedMemory, 18> optional_inputs(const ForwardProblem& p, const Arguments& args) {
+std::array<NamedMemory, 19> optional_inputs(const ForwardProblem& p, const Arguments& args) {
   const auto vector = [&p](const VectorInput& input, const void* data) {
     return vector_footprint(input, data, p.batch, p.heads_q);
   };
@@ -128,6 +128,12 @@ std::array<NamedMemory, 18> optional_inputs(const ForwardProblem& p, const Argum
       {"kv_last_page_len", args.kv_last_page_len,
        lengths(p.kv_last_page_len, args.kv_last_page_len, p.batch)},
       {"cache_leftpad", args.cache_leftpad, lengths(p.cache_leftpad, args.cache_leftpad, p.batch)},
+      {"tree_mask", args.tree_mask,
+       p.tree_mask.present ? footprint(args.tree_mask, sizeof(int32_t),
+                                       {{p.packed ? 1 : p.batch, p.tree_mask.batch},
+                                        {p.packed ? p.total_q : p.seqlen_q, p.tree_mask.query},
+                                        {p.tree_mask.words, p.tree_mask.word}})
+                           : Footprint{}},
   }};
 }
 

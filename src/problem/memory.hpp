@@ -40,7 +40,7 @@ struct NamedMemory {
 
 std::array<NamedMemory, 3> rows_written(const ForwardProblem& p, const Arguments& args);
 std::array<NamedMemory, 3> rows_read(const ForwardProblem& p, const Arguments& args);
-std::array<NamedMemory, 18> optional_inputs(const ForwardProblem& p, const Arguments& args);
+std::array<NamedMemory, 19> optional_inputs(const ForwardProblem& p, const Arguments& args);
 std::array<NamedMemory, 6> gradients_written(const BackwardProblem& p,
                                              const BackwardArguments& args);
 std::array<NamedMemory, 2> gradients_read(const BackwardProblem& p, const BackwardArguments& args);

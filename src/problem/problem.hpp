@@ -65,6 +65,15 @@ struct Paging {
   int64_t table_page = 0;
 };
 
+// Packed bits, one row of words for each query.
+struct TreeMask {
+  bool present = false;
+  int64_t batch = 0;  // strides; packed: batch is 0
+  int64_t query = 0;
+  int64_t word = 0;
+  int64_t words = 0;
+};
+
 struct ForwardProblem {
   DType dtype = DType::f32;     // of Q
   DType kv_dtype = DType::f32;  // of K and V: that of Q, but for fp8 caches
@@ -93,6 +102,7 @@ struct ForwardProblem {
   int64_t kv_scale_block = 0;   // at least 1
   Paging paging;
   VectorInput kv_indptr, kv_last_page_len, cache_leftpad, page_status;
+  TreeMask tree_mask;
 
   float softmax_scale = 1;
   float softcap = 0;

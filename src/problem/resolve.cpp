@@ -267,6 +267,30 @@ Status resolve_pair_input(std::string_view name, const std::optional<TensorDesc>
   return {};
 }
 
+Status resolve_tree_mask(const Problem& problem, ForwardProblem& p) {
+  if (!problem.tree_mask) return {};
+  const TensorDesc& mask = *problem.tree_mask;
+  constexpr std::string_view kName = "tree_mask";
+  FLASHCORE_RETURN_IF_ERROR(check_dtype(kName, mask, DType::i32));
+  if (p.packed) {
+    FLASHCORE_RETURN_IF_ERROR(check_layout(kName, mask, 2, "[total_q, words]"));
+    FLASHCORE_RETURN_IF_ERROR(
+        check_shape(kName, mask, {p.total_q, mask.shape[1]}, false, "[total_q, words]"));
+  } else {
+    FLASHCORE_RETURN_IF_ERROR(check_layout(kName, mask, 3, "[B, Sq, words]"));
+    const int64_t batch = mask.shape[0] == 1 ? 1 : p.batch;
+    FLASHCORE_RETURN_IF_ERROR(
+        check_shape(kName, mask, {batch, p.seqlen_q, mask.shape[2]}, false, "[B, Sq, words]"));
+  }
+  const size_t first = p.packed ? 0 : 1;
+  p.tree_mask = {.present = true,
+                 .batch = p.packed || mask.shape[0] == 1 ? 0 : used_stride(mask, 0),
+                 .query = used_stride(mask, first),
+                 .word = used_stride(mask, first + 1),
+                 .words = mask.shape[first + 1]};
+  return {};
+}
+
 Status resolve_scale(std::string_view name, const std::optional<TensorDesc>& tensor,
                      const ForwardProblem& p, ScaleInput& out) {
   if (!tensor) return {};
@@ -293,6 +317,7 @@ Status resolve_optional_inputs(const Problem& problem, ForwardProblem& p) {
   FLASHCORE_RETURN_IF_ERROR(resolve_pair_input("bias", problem.bias, p, p.bias));
   if (problem.mask) FLASHCORE_RETURN_IF_ERROR(check_dtype("mask", *problem.mask, DType::boolean));
   FLASHCORE_RETURN_IF_ERROR(resolve_pair_input("mask", problem.mask, p, p.mask));
+  FLASHCORE_RETURN_IF_ERROR(resolve_tree_mask(problem, p));
 
   if (problem.alibi_slopes) {
     const TensorDesc& slopes = *problem.alibi_slopes;
@@ -418,7 +443,8 @@ Status check_dtype_values(const Problem& problem) {
                                      {"kv_indices", &problem.kv_indices},
                                      {"kv_last_page_len", &problem.kv_last_page_len},
                                      {"cache_leftpad", &problem.cache_leftpad},
-                                     {"page_status", &problem.page_status}}) {
+                                     {"page_status", &problem.page_status},
+                                     {"tree_mask", &problem.tree_mask}}) {
     if (tensor->has_value()) FLASHCORE_RETURN_IF_ERROR(check_dtype_value(name, **tensor));
   }
   return {};

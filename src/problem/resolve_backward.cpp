@@ -31,6 +31,9 @@ Status check_forward(const ForwardProblem& p) {
   if (p.cache_leftpad.present) {
     return invalid("cache_leftpad: is given, wanted keys from the first row for a backward pass");
   }
+  if (p.tree_mask.present) {
+    return invalid("tree_mask: is given, wanted a mask of pairs for a backward pass");
+  }
   if (p.kv_dtype != p.dtype) {
     return invalid("k: dtype is {}, wanted q's {} for a backward pass", to_string(p.kv_dtype),
                    to_string(p.dtype));

@@ -8,6 +8,11 @@
 
 namespace flashcore {
 
+// What merge and append compute with, and what a cache may store as it is.
+constexpr bool is_wide_float(DType dtype) {
+  return dtype == DType::f32 || dtype == DType::f16 || dtype == DType::bf16;
+}
+
 struct MergeProblem {
   DType dtype = DType::f32;  // of both parts
   DType o_dtype = DType::f32;

@@ -90,8 +90,9 @@ TEST(CServing, PagesHoldTheKeysOfOnePiece) {
 
 TEST(CServing, AStructEndsBetweenTensors) {
   flashcore_problem problem = small_problem();
-  for (const size_t size : {offsetof(flashcore_problem, page_table),
-                            offsetof(flashcore_problem, cache_leftpad), sizeof problem}) {
+  for (const size_t size :
+       {offsetof(flashcore_problem, page_table), offsetof(flashcore_problem, cache_leftpad),
+        offsetof(flashcore_problem, tree_mask), sizeof problem}) {
     problem.struct_size = size;
     flashcore_plan* plan = nullptr;
     EXPECT_EQ(flashcore_plan_create(&problem, nullptr, &plan), FLASHCORE_OK) << size;
@@ -173,6 +174,77 @@ TEST(CServing, Appends) {
   problem.interleaved = 2;
   EXPECT_EQ(flashcore_append(&problem, &arguments, nullptr, nullptr), FLASHCORE_INVALID_ARGUMENT);
   EXPECT_THAT(flashcore_last_error(), HasSubstr("interleaved: is 2, wanted 0 or 1"));
+}
+
+TEST(CServing, TreeMasksAreMasksOfPairs) {
+  flashcore_problem problem = small_problem();  // 3 queries, the last of 5 keys
+  SmallData pairs, tree;
+  std::vector<uint8_t> mask(3 * 5, 1);
+  const std::array<int32_t, 3> bits = {1, 3, 5};  // queries 1 and 2 are children of query 0
+  for (size_t i = 0; i < 3; ++i) {
+    for (size_t t = 0; t < 3; ++t) mask[i * 5 + 2 + t] = (bits[i] >> t & 1) != 0 ? 1 : 0;
+  }
+  problem.mask = tensor(FLASHCORE_BOOLEAN, {1, 1, 3, 5});
+  flashcore_arguments arguments = pairs.arguments();
+  arguments.mask = mask.data();
+  ASSERT_EQ(run(problem, arguments), FLASHCORE_OK) << flashcore_last_error();
+  problem.mask = {};
+  problem.tree_mask = tensor(FLASHCORE_I32, {1, 3, 1});
+  arguments = tree.arguments();
+  arguments.tree_mask = bits.data();
+  ASSERT_EQ(run(problem, arguments), FLASHCORE_OK) << flashcore_last_error();
+  EXPECT_EQ(tree.o, pairs.o);
+  arguments.tree_mask = nullptr;
+  EXPECT_EQ(run(problem, arguments), FLASHCORE_INVALID_ARGUMENT);
+  EXPECT_THAT(flashcore_last_error(), HasSubstr("tree_mask: pointer is null"));
+}
+
+TEST(CServing, AppendsAndAttendsInOneCall) {
+  // One key of one element, 1, and a new one, 3, in a cache of 4 rows.
+  flashcore_append_problem rows;
+  ASSERT_EQ(flashcore_append_problem_init(&rows, sizeof rows), FLASHCORE_OK);
+  rows.k_new = rows.v_new = tensor(FLASHCORE_F32, {1, 1, 1, 1});
+  rows.k = rows.v = tensor(FLASHCORE_F32, {1, 1, 4, 1});
+  rows.seqlens_kv = tensor(FLASHCORE_I32, {1});
+  flashcore_problem problem;
+  ASSERT_EQ(flashcore_problem_init(&problem, sizeof problem), FLASHCORE_OK);
+  problem.q = problem.o = rows.k_new;
+  problem.k = problem.v = rows.k;
+  problem.seqlens_kv = rows.seqlens_kv;
+  const float q = 0, k_new = 3;
+  float o = NAN;
+  std::array<float, 4> k = {1, NAN, NAN, NAN}, v = k;
+  const std::array<int32_t, 1> before = {1};
+  std::array<int32_t, 1> after = {5};
+  flashcore_append_arguments data;
+  ASSERT_EQ(flashcore_append_arguments_init(&data, sizeof data), FLASHCORE_OK);
+  data.k_new = data.v_new = &k_new;
+  data.k = k.data();
+  data.v = v.data();
+  data.seqlens_kv = before.data();
+  flashcore_arguments attention;
+  ASSERT_EQ(flashcore_arguments_init(&attention, sizeof attention), FLASHCORE_OK);
+  attention.q = &q;
+  attention.k = k.data();
+  attention.v = v.data();
+  attention.o = &o;
+  attention.seqlens_kv = after.data();
+  const auto step = [&](const flashcore_plan* plan) {
+    return flashcore_append_and_attend(&rows, &data, plan, &attention, nullptr, nullptr, 0,
+                                       nullptr);
+  };
+  EXPECT_EQ(step(nullptr), FLASHCORE_INVALID_ARGUMENT);
+  EXPECT_THAT(flashcore_last_error(), HasSubstr("is not a plan"));
+  flashcore_plan* plan = nullptr;
+  ASSERT_EQ(flashcore_plan_create(&problem, nullptr, &plan), FLASHCORE_OK);
+  EXPECT_EQ(step(plan), FLASHCORE_INVALID_ARGUMENT);
+  EXPECT_STREQ(flashcore_last_error(), "seqlens_kv: entry 0 is 5, wanted 0 to 4");
+  EXPECT_TRUE(std::isnan(k[1]));
+  after[0] = 2;
+  EXPECT_EQ(step(plan), FLASHCORE_OK) << flashcore_last_error();
+  EXPECT_EQ(k[1], 3);
+  EXPECT_FLOAT_EQ(o, 2);  // equal scores: the mean of 1 and 3
+  flashcore_plan_destroy(plan);
 }
 
 }  // namespace

@@ -35,6 +35,10 @@ PlanOptions on(const std::string& kernel) {
   return options;
 }
 
+int64_t number_at(const HostProblem& host, const char* name, int64_t i) {
+  return static_cast<int64_t>(host.at(name).get(i));
+}
+
 // A bias or mask for other numbers of keys: what there is, then zeros.
 void resize_pairs(const HostProblem& from, HostProblem& to, const char* name, int64_t keys) {
   const TensorDesc& desc = from.at(name).desc();
@@ -401,6 +405,97 @@ TEST(Cache, EveryKernelSaysWhetherItReadsPages) {
   }
 }
 
+// The bits of a tree mask as a mask of pairs, by docs/semantics.md alone.
+HostProblem with_tree_as_pairs(const HostProblem& host) {
+  const Result<ForwardProblem> resolved = resolve(host.problem);
+  EXPECT_TRUE(resolved.ok());
+  const ForwardProblem& p = *resolved;
+  HostProblem out = host;
+  const TensorDesc& bits = *host.problem.tree_mask;
+  const bool packed = bits.rank == 2;
+  const int64_t words = bits.shape[packed ? 1 : 2];
+  const TensorDesc desc =
+      TensorDesc::contiguous(DType::boolean, {p.batch, p.heads_q, p.seqlen_q, p.seqlen_kv});
+  HostTensor mask(desc);
+  for (int64_t b = 0; b < p.batch; ++b) {
+    const int64_t first = packed ? number_at(host, "cu_seqlens_q", b) : 0;
+    const int64_t all = packed ? number_at(host, "cu_seqlens_q", b + 1) - first : p.seqlen_q;
+    const int64_t queries = host.has("seqlens_q") ? number_at(host, "seqlens_q", b) : all;
+    const int64_t keys = bench::cache_keys(host, b).in_use;
+    const int64_t offset = p.alignment == Alignment::top_left       ? 0
+                           : p.alignment == Alignment::bottom_right ? keys - std::min(queries, all)
+                           : host.has("causal_offsets") ? number_at(host, "causal_offsets", b)
+                                                        : p.causal_offset;
+    for (int64_t h = 0; h < p.heads_q; ++h) {
+      for (int64_t i = 0; i < all; ++i) {
+        const int64_t row = packed ? first + i : (bits.shape[0] == 1 ? 0 : b) * p.seqlen_q + i;
+        for (int64_t j = 0; j < keys; ++j) {
+          const int64_t t = j - offset;
+          bool sees = t < 0;
+          if (t >= 0 && t < 32 * words) {
+            const int64_t word = number_at(host, "tree_mask", row * words + t / 32);
+            sees = ((word & 0xFFFFFFFF) >> (t % 32)) % 2 == 1;
+          }
+          if (host.has("mask")) {
+            const auto& shape = host.at("mask").desc().shape;
+            const auto at = [&](size_t d, int64_t n) { return shape[d] == 1 ? 0 : n; };
+            const int64_t pair =
+                ((at(0, b) * shape[1] + at(1, h)) * shape[2] + at(2, i)) * shape[3] + at(3, j);
+            sees = sees && host.at("mask").get(pair) != 0;
+          }
+          mask.set(((b * p.heads_q + h) * p.seqlen_q + i) * p.seqlen_kv + j, sees ? 1 : 0);
+        }
+      }
+    }
+  }
+  out.problem.tree_mask.reset();
+  out.problem.mask = desc;
+  out.tensors.erase("tree_mask");
+  out.tensors.erase("mask");
+  out.tensors.emplace("mask", std::move(mask));
+  return out;
+}
+
+TEST(Cache, TreeMasksAreMasksOfPairs) {
+  int compared = 0;
+  for (uint64_t seed = 0; compared < 60; ++seed) {
+    HostProblem host = bench::random_problem(seed, kCaches);
+    if (!host.has("tree_mask") || host.problem.q.shape[0] == 0) continue;
+    HostProblem pairs = with_tree_as_pairs(host);
+    ++compared;
+    for (const char* const kernel : {"reference", "naive", "cpu_simd"}) {
+      if (!make_plan(host.problem, on(kernel)).ok()) continue;
+      for (HostProblem* const one : {&host, &pairs}) {
+        bench::poison_outputs(*one);
+        const Status status = run_on_host(*one, on(kernel));
+        ASSERT_TRUE(status.ok()) << "seed " << seed << ' ' << kernel << ' ' << status.message();
+      }
+      EXPECT_TRUE(host.at("o").same_elements(pairs.at("o"))) << "seed " << seed << ' ' << kernel;
+    }
+  }
+}
+
+TEST(Cache, TreeMasksThatMakeNoSense) {
+  Problem p = paged_problem();
+  p.tree_mask = TensorDesc::contiguous(DType::i64, {2, 1, 1});
+  expect_refused(p, "tree_mask: dtype is i64, wanted i32");
+  p.tree_mask = TensorDesc::contiguous(DType::i32, {2, 1});
+  expect_refused(p, "tree_mask: rank is 2, wanted 3 for [B, Sq, words]");
+  p.tree_mask = TensorDesc::contiguous(DType::i32, {2, 2, 1});
+  expect_refused(p, "tree_mask: shape is [2, 2, 1], wanted [B, Sq, words] = [2, 1, 1]");
+  p.tree_mask = TensorDesc::contiguous(DType::i32, {1, 1, 0});  // all keys from the offset on go
+  HostProblem host = bench::make_host_problem(p, 1);
+  EXPECT_TRUE(run_on_host(host, on("cpu_simd")).ok());
+  p.tree_mask = TensorDesc::contiguous(DType::i32, {2, 1, 1});
+  host = bench::make_host_problem(p, 1);
+  Arguments arguments = host.arguments();
+  arguments.tree_mask = nullptr;
+  const Result<Plan> plan = make_plan(p, on("cpu_simd"));
+  ASSERT_TRUE(plan.ok());
+  EXPECT_EQ(plan->run(arguments).message(),
+            "tree_mask: pointer is null, wanted the data of a tensor of the problem");
+}
+
 // As every CUDA kernel, which says nothing of caches.
 TEST(Cache, IsRefusedForAKernelThatDoesNotSayThatItReadsOne) {
   Kernel other;
@@ -425,8 +520,11 @@ TEST(Cache, IsRefusedForAKernelThatDoesNotSayThatItReadsOne) {
   Problem narrow = whole;
   narrow.k.dtype = narrow.v.dtype = DType::f8e4m3;
   EXPECT_EQ(refusal(narrow), "k: dtype is f8e4m3, wanted q's f32");
+  Problem tree = whole;
+  tree.tree_mask = TensorDesc::contiguous(DType::i32, {2, 1, 1});
+  EXPECT_EQ(refusal(tree), "tree_mask: is given, wanted a mask of pairs");
   other.reads_caches = true;
-  for (const Problem& problem : {paged_problem(), flat_problem(), padded, narrow}) {
+  for (const Problem& problem : {paged_problem(), flat_problem(), padded, narrow, tree}) {
     EXPECT_EQ(refusal(problem), "");
   }
 }

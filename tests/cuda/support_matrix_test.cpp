@@ -155,6 +155,12 @@ std::vector<Problem> caches() {
   add(
       all, [](Problem& p) { p.cache_leftpad = TensorDesc::contiguous(DType::i32, {4}); }, shape);
   add(
+      all,
+      [](Problem& p) {
+        p.tree_mask = TensorDesc::contiguous(DType::i32, {4, 1, 1});
+      },
+      shape);
+  add(
       all, [](Problem& p) { p.k.dtype = p.v.dtype = DType::f8e4m3; }, shape);
   return all;
 }
@@ -231,7 +237,7 @@ std::string table() {
       {"... dropout with its seed in the device's memory, f32 too", dropout_state()},
       {"... 8 heads of 512 or 1024 tokens", small()},
       {"... decode: one query against 8192 keys", decode()},
-      {"... caches: pages, padding on the left, fp8 keys and values", caches()},
+      {"... caches: pages, padding on the left, tree masks, fp8 keys and values", caches()},
       {"f32, every feature", fp32()},
       {"fp8 e4m3 and e5m2, with scales", fp8()}};
   std::string text = "| forward |", line = "| --- |";

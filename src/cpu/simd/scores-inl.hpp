@@ -8,6 +8,7 @@
 #include "cpu/simd/convert-inl.hpp"
 #include "cpu/simd/math-inl.hpp"
 #include "cpu/simd/tile_job.hpp"
+#include "problem/tree_mask.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace flashcore::cpu::FLASHCORE_SIMD_NAMESPACE {
@@ -38,7 +39,8 @@ inline RowScale row_scale(const TileJob& job, int64_t head) {
   RowScale scale;
   scale.product = p.softmax_scale * q_scale;
   scale.power = scale.product * kLog2E;
-  scale.transforms = p.softcap > 0 || p.bias.present || p.mask.present || p.alibi_slopes.present ||
+  scale.transforms = p.softcap > 0 || p.bias.present || p.mask.present || p.tree_mask.present ||
+                     p.alibi_slopes.present ||
                      !(scale.power > 0 && scale.power < std::numeric_limits<float>::infinity());
   scale.score = scale.transforms ? 1.0f : scale.product;
   if (scale.transforms) scale.power = kLog2E;
@@ -92,13 +94,30 @@ inline void load_mask(const TileJob& job, int64_t head, int64_t query, const Col
   for (int64_t c = columns.first; c < columns.keys; ++c) out[c] = in[c * p.mask.key];
 }
 
+// The same, together with the bits of a tree mask. False: every column is attended, and `out` was not
+// written.
+inline bool load_masks(const TileJob& job, int64_t head, int64_t query, const Columns& columns,
+                       uint8_t* out) {
+  const ForwardProblem& p = *job.problem;
+  if (p.mask.present) load_mask(job, head, query, columns, out);
+  if (!p.tree_mask.present || query >= job.sequence.len_q) return p.mask.present;
+  const TreeRow tree(p, job.arguments->tree_mask, job.sequence, job.batch, query);
+  const int64_t begin = std::max(columns.first, tree.first() - columns.block);
+  if (begin >= columns.keys) return p.mask.present;
+  if (!p.mask.present) std::fill(out + columns.first, out + columns.keys, uint8_t{1});
+  for (int64_t c = begin; c < columns.keys; ++c) {
+    if (!tree.allows(columns.block + c)) out[c] = 0;
+  }
+  return true;
+}
+
 inline void transform_row(const TileJob& job, int64_t head, int64_t query, float scale,
                           const Columns& columns, float* s) {
   const ForwardProblem& p = *job.problem;
   HWY_ALIGN float bias[kLargestBlockKv];
   HWY_ALIGN uint8_t mask[kLargestBlockKv];
   if (p.bias.present) load_bias(job, head, query, columns, bias);
-  if (p.mask.present) load_mask(job, head, query, columns, mask);
+  const bool masked = load_masks(job, head, query, columns, mask);
   const Alibi alibi = alibi_of(job, head, query);
 
   const hn::Rebind<uint8_t, F> bytes;
@@ -119,7 +138,7 @@ inline void transform_row(const TileJob& job, int64_t head, int64_t query, float
       const VecF b = hn::Load(kF, bias + c);
       x = hn::IfThenElse(hn::Eq(b, removed), removed, hn::Add(x, b));
     }
-    if (p.mask.present) {
+    if (masked) {
       const VecU attend = hn::PromoteTo(kU, hn::Load(bytes, mask + c));
       x = hn::IfThenElse(hn::RebindMask(kF, hn::Eq(attend, hn::Zero(kU))), removed, x);
     }
