@@ -112,6 +112,7 @@ pub struct flashcore_problem {
     pub kv_last_page_len: flashcore_tensor,
     pub cache_leftpad: flashcore_tensor,
     pub page_status: flashcore_tensor,
+    pub tree_mask: flashcore_tensor,
 }
 
 // -------------------------------------------------------------------------------------------------
@@ -194,6 +195,7 @@ pub struct flashcore_arguments {
     pub kv_last_page_len: *const i32,
     pub cache_leftpad: *const i32,
     pub page_status: *mut i32,
+    pub tree_mask: *const i32,
 }
 
 // -------------------------------------------------------------------------------------------------
@@ -461,6 +463,16 @@ extern "C" {
     pub fn flashcore_append_arguments_init(
         arguments: *mut flashcore_append_arguments,
         struct_size: usize,
+    ) -> flashcore_status;
+    pub fn flashcore_append_and_attend(
+        problem: *const flashcore_append_problem,
+        rows: *const flashcore_append_arguments,
+        plan: *const flashcore_plan,
+        arguments: *const flashcore_arguments,
+        options: *const flashcore_plan_options,
+        workspace: *mut c_void,
+        workspace_bytes: usize,
+        stream: *mut c_void,
     ) -> flashcore_status;
     pub fn flashcore_append(
         problem: *const flashcore_append_problem,

@@ -5,7 +5,7 @@ use flashcore_sys as sys;
 
 use crate::cuda::DeviceArguments;
 use crate::error::{Error, Result};
-use crate::problem::Problem;
+use crate::problem::{page_status_desc, Problem};
 use crate::tensor::{Tensor, TensorDesc, TensorMut};
 
 /// What a pass reads besides its own tensors.
@@ -27,6 +27,12 @@ pub(crate) struct Inputs<'a> {
     pub(crate) seqlens_kv: Option<Tensor<'a>>,
     pub(crate) causal_offsets: Option<Tensor<'a>>,
     pub(crate) dropout_state: Option<Tensor<'a>>,
+    pub(crate) page_table: Option<Tensor<'a>>,
+    pub(crate) kv_indptr: Option<Tensor<'a>>,
+    pub(crate) kv_indices: Option<Tensor<'a>>,
+    pub(crate) kv_last_page_len: Option<Tensor<'a>>,
+    pub(crate) cache_leftpad: Option<Tensor<'a>>,
+    pub(crate) tree_mask: Option<Tensor<'a>>,
     pub(crate) dropout: (u64, u64),
 }
 
@@ -49,6 +55,12 @@ impl<'a> Inputs<'a> {
             seqlens_kv: None,
             causal_offsets: None,
             dropout_state: None,
+            page_table: None,
+            kv_indptr: None,
+            kv_indices: None,
+            kv_last_page_len: None,
+            cache_leftpad: None,
+            tree_mask: None,
             dropout: (0, 0),
         }
     }
@@ -80,6 +92,15 @@ impl<'a> Inputs<'a> {
                 .cast();
         c.dropout_state =
             input("dropout_state", p.dropout_state.as_ref(), self.dropout_state.as_ref())?.cast();
+        c.page_table = input("page_table", p.page_table.as_ref(), self.page_table.as_ref())?.cast();
+        c.kv_indptr = input("kv_indptr", p.kv_indptr.as_ref(), self.kv_indptr.as_ref())?.cast();
+        c.kv_indices = input("kv_indices", p.kv_indices.as_ref(), self.kv_indices.as_ref())?.cast();
+        c.kv_last_page_len =
+            input("kv_last_page_len", p.kv_last_page_len.as_ref(), self.kv_last_page_len.as_ref())?
+                .cast();
+        c.cache_leftpad =
+            input("cache_leftpad", p.cache_leftpad.as_ref(), self.cache_leftpad.as_ref())?.cast();
+        c.tree_mask = input("tree_mask", p.tree_mask.as_ref(), self.tree_mask.as_ref())?.cast();
         (c.dropout_seed, c.dropout_offset) = self.dropout;
         Ok(c)
     }
@@ -121,18 +142,59 @@ macro_rules! setters_of_inputs {
 
 pub(crate) use setters_of_inputs;
 
+/// Setters of the tensors that only problems over caches have.
+macro_rules! setters_of_caches {
+    ($arguments:ident) => {
+        setters_of_caches! {
+            $arguments: page_table, kv_last_page_len, cache_leftpad, tree_mask,
+        }
+
+        /// The data of [`Problem::page_list`].
+        #[must_use]
+        pub fn page_list(
+            mut self,
+            kv_indptr: impl Into<Tensor<'a>>,
+            kv_indices: impl Into<Tensor<'a>>,
+        ) -> $arguments<'a> {
+            self.inputs.kv_indptr = Some(kv_indptr.into());
+            self.inputs.kv_indices = Some(kv_indices.into());
+            self
+        }
+
+        /// The data of [`Problem::packed_queries`].
+        #[must_use]
+        pub fn packed_queries(mut self, cu_seqlens_q: impl Into<Tensor<'a>>) -> $arguments<'a> {
+            self.inputs.cu_seqlens_q = Some(cu_seqlens_q.into());
+            self
+        }
+    };
+    ($arguments:ident: $($name:ident,)*) => {
+        $(
+            #[doc = concat!("The data of [`Problem::", stringify!($name), "`].")]
+            #[must_use]
+            pub fn $name(mut self, tensor: impl Into<Tensor<'a>>) -> $arguments<'a> {
+                self.inputs.$name = Some(tensor.into());
+                self
+            }
+        )*
+    };
+}
+
+pub(crate) use setters_of_caches;
+
 /// The data of one run on the CPU: a view for each tensor of the problem.
 #[derive(Debug)]
 pub struct Arguments<'a> {
     inputs: Inputs<'a>,
     o: TensorMut<'a>,
     lse: Option<TensorMut<'a>>,
+    page_status: Option<&'a mut i32>,
 }
 
 impl<'a> Arguments<'a> {
     /// The tensors that every problem has.
     pub fn new(q: Tensor<'a>, k: Tensor<'a>, v: Tensor<'a>, o: TensorMut<'a>) -> Arguments<'a> {
-        Arguments { inputs: Inputs::new(q, k, v), o, lse: None }
+        Arguments { inputs: Inputs::new(q, k, v), o, lse: None, page_status: None }
     }
 
     /// Where the data of [`Problem::lse`] go.
@@ -141,6 +203,15 @@ impl<'a> Arguments<'a> {
         self.lse = Some(lse);
         self
     }
+
+    /// Becomes 1 when a number of a page was out of range, see [`Problem::page_status`].
+    #[must_use]
+    pub fn page_status(mut self, status: &'a mut i32) -> Arguments<'a> {
+        self.page_status = Some(status);
+        self
+    }
+
+    setters_of_caches! { Arguments }
 
     setters_of_inputs! {
         Arguments:
@@ -162,8 +233,15 @@ impl<'a> Arguments<'a> {
         let mut c = self.inputs.pointers(p)?;
         c.o = output("o", Some(&p.o), Some(&mut self.o))?;
         c.lse = output("lse", p.lse.as_ref(), self.lse.as_mut())?;
+        c.page_status = status(p.page_status, self.page_status.as_deref_mut())?;
         Ok(c)
     }
+}
+
+pub(crate) fn status(wanted: bool, given: Option<&mut i32>) -> Result<*mut i32> {
+    let desc = page_status_desc();
+    fits("page_status", wanted.then_some(&desc), given.is_some().then_some(&desc))?;
+    Ok(given.map_or(null_mut(), |word| word))
 }
 
 pub(crate) fn input(

@@ -95,6 +95,7 @@ impl DeviceArguments {
             kv_last_page_len: null(),
             cache_leftpad: null(),
             page_status: null_mut(),
+            tree_mask: null(),
         }
     }
 }

@@ -46,6 +46,7 @@ mod error;
 mod float;
 mod plan;
 mod problem;
+mod serving;
 mod tensor;
 mod workspace;
 
@@ -60,6 +61,7 @@ pub use error::{Error, ErrorKind, Result};
 pub use float::{Bf16, F16, F8E4M3, F8E5M2};
 pub use plan::{explain, Plan, PlanOptions, Verdict};
 pub use problem::{Alignment, Problem};
+pub use serving::{Append, Merge, Step};
 pub use tensor::{Tensor, TensorDesc, TensorMut};
 pub use workspace::Workspace;
 

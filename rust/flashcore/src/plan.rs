@@ -11,6 +11,7 @@ use crate::cuda::DeviceArguments;
 use crate::device::Device;
 use crate::error::{check, text, Error, Result};
 use crate::problem::Problem;
+use crate::serving::Step;
 use crate::workspace::Workspace;
 
 /// How a plan is made.
@@ -89,7 +90,10 @@ impl PlanOptions {
     }
 
     /// Calls `body` with these options as C has them.
-    fn with_c<R>(&self, body: impl FnOnce(&sys::flashcore_plan_options) -> Result<R>) -> Result<R> {
+    pub(crate) fn with_c<R>(
+        &self,
+        body: impl FnOnce(&sys::flashcore_plan_options) -> Result<R>,
+    ) -> Result<R> {
         let kernel = CString::new(self.kernel.as_str()).map_err(|_| {
             Error::invalid(format!("kernel: is {:?}, wanted a name without zeros", self.kernel))
         })?;
@@ -271,6 +275,35 @@ impl Plan {
         // CPU nothing of this is used after the call.
         check(unsafe {
             sys::flashcore_plan_run(self.handle.as_ptr(), &c, memory, bytes, null_mut())
+        })
+    }
+
+    /// Appends to a cache, and computes O (and LSE) over it, in one call on the CPU: see [`Step`]. On
+    /// an error nothing is written. `options` are those of [`Append::run`](crate::Append::run).
+    pub fn run_step(
+        &self,
+        mut step: Step<'_>,
+        options: &PlanOptions,
+        workspace: &mut Workspace,
+    ) -> Result<()> {
+        let (memory, bytes) = self.handle.host_memory(workspace)?;
+        let (problem, rows, c) = step.pointers(&self.problem)?;
+        options.with_c(|options| {
+            // SAFETY: as in `run` and in `Append::run`; the cache is borrowed mutably, and the
+            // library reads it as the plan's K and V after it has written it. Queries that append
+            // rotates are borrowed mutably by it in the same way.
+            check(unsafe {
+                sys::flashcore_append_and_attend(
+                    &problem,
+                    &rows,
+                    self.handle.as_ptr(),
+                    &c,
+                    options,
+                    memory,
+                    bytes,
+                    null_mut(),
+                )
+            })
         })
     }
 

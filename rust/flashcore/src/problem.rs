@@ -46,6 +46,13 @@ pub struct Problem {
     pub(crate) seqlens_kv: Option<TensorDesc>,
     pub(crate) causal_offsets: Option<TensorDesc>,
     pub(crate) dropout_state: Option<TensorDesc>,
+    pub(crate) page_table: Option<TensorDesc>,
+    pub(crate) kv_indptr: Option<TensorDesc>,
+    pub(crate) kv_indices: Option<TensorDesc>,
+    pub(crate) kv_last_page_len: Option<TensorDesc>,
+    pub(crate) cache_leftpad: Option<TensorDesc>,
+    pub(crate) tree_mask: Option<TensorDesc>,
+    pub(crate) page_status: bool,
     softmax_scale: Option<f32>,
     softcap: f32,
     causal: bool,
@@ -85,6 +92,13 @@ impl Problem {
             seqlens_kv: None,
             causal_offsets: None,
             dropout_state: None,
+            page_table: None,
+            kv_indptr: None,
+            kv_indices: None,
+            kv_last_page_len: None,
+            cache_leftpad: None,
+            tree_mask: None,
+            page_status: false,
             softmax_scale: None,
             softcap: 0.0,
             causal: false,
@@ -195,6 +209,65 @@ impl Problem {
         self
     }
 
+    /// K `[num_pages, Hkv, page_size, Dqk]` and V `[num_pages, Hkv, page_size, Dv]` are pages of a
+    /// cache, and row b of `[B, max_pages]` of i32 lists those of entry b, in order. A number out of
+    /// range is an error, see [`Problem::page_status`].
+    #[must_use]
+    pub fn page_table(mut self, table: impl Into<TensorDesc>) -> Problem {
+        self.page_table = Some(table.into());
+        self
+    }
+
+    /// The same as one list: the pages of entry b are numbers `kv_indptr[b]` to `kv_indptr[b + 1]`
+    /// of `kv_indices`. `[B + 1]` and `[total_pages]` of i32.
+    #[must_use]
+    pub fn page_list(
+        mut self,
+        kv_indptr: impl Into<TensorDesc>,
+        kv_indices: impl Into<TensorDesc>,
+    ) -> Problem {
+        self.kv_indptr = Some(kv_indptr.into());
+        self.kv_indices = Some(kv_indices.into());
+        self
+    }
+
+    /// With [`Problem::page_list`]: the rows in use of the last page of each entry, `[B]` of i32.
+    #[must_use]
+    pub fn kv_last_page_len(mut self, rows: impl Into<TensorDesc>) -> Problem {
+        self.kv_last_page_len = Some(rows.into());
+        self
+    }
+
+    /// With pages: packed queries alone, `[B + 1]` of i32.
+    #[must_use]
+    pub fn packed_queries(mut self, cu_seqlens_q: impl Into<TensorDesc>) -> Problem {
+        self.cu_seqlens_q = Some(cu_seqlens_q.into());
+        self
+    }
+
+    /// Rows of the cache before the first key of each entry: `[B]` of i32.
+    #[must_use]
+    pub fn cache_leftpad(mut self, rows: impl Into<TensorDesc>) -> Problem {
+        self.cache_leftpad = Some(rows.into());
+        self
+    }
+
+    /// A number of a page that is out of range is clamped, and told by
+    /// [`Arguments::page_status`](crate::Arguments::page_status), instead of being an error.
+    #[must_use]
+    pub fn page_status(mut self) -> Problem {
+        self.page_status = true;
+        self
+    }
+
+    /// Bits of a speculative tree: `[B|1, Sq, words]`, or packed `[total_q, words]`, of i32. Bit t of
+    /// a query's words says whether it sees key offset + t; keys before are not concerned.
+    #[must_use]
+    pub fn tree_mask(mut self, bits: impl Into<TensorDesc>) -> Problem {
+        self.tree_mask = Some(bits.into());
+        self
+    }
+
     /// What the scores are multiplied by. Default: 1 / sqrt(Dqk).
     #[must_use]
     pub fn softmax_scale(mut self, scale: f32) -> Problem {
@@ -279,6 +352,15 @@ impl Problem {
         c.seqlens_kv = optional(self.seqlens_kv);
         c.causal_offsets = optional(self.causal_offsets);
         c.dropout_state = optional(self.dropout_state);
+        c.page_table = optional(self.page_table);
+        c.kv_indptr = optional(self.kv_indptr);
+        c.kv_indices = optional(self.kv_indices);
+        c.kv_last_page_len = optional(self.kv_last_page_len);
+        c.cache_leftpad = optional(self.cache_leftpad);
+        c.tree_mask = optional(self.tree_mask);
+        if self.page_status {
+            c.page_status = page_status_desc().to_c();
+        }
         c.has_softmax_scale = i32::from(self.softmax_scale.is_some());
         c.softmax_scale = self.softmax_scale.unwrap_or(0.0);
         c.softcap = self.softcap;
@@ -298,11 +380,15 @@ impl Problem {
     }
 }
 
+pub(crate) fn page_status_desc() -> TensorDesc {
+    TensorDesc::from(&[0i32])
+}
+
 fn window_end(name: &str, end: Option<usize>) -> Result<i64> {
     end.map_or(Ok(-1), |end| number(name, end))
 }
 
-fn number(name: &str, value: usize) -> Result<i64> {
+pub(crate) fn number(name: &str, value: usize) -> Result<i64> {
     i64::try_from(value)
         .map_err(|_| Error::invalid(format!("{}: is {}, wanted at most {}", name, value, i64::MAX)))
 }

@@ -306,6 +306,11 @@ impl<'a> TensorMut<'a> {
         Ok(self)
     }
 
+    /// The same elements as an input.
+    pub(crate) fn as_input(&self) -> Tensor<'_> {
+        Tensor { desc: self.desc, data: self.data, borrow: PhantomData }
+    }
+
     /// The same tensor, borrowed from this one for one run.
     pub fn reborrow(&mut self) -> TensorMut<'_> {
         TensorMut { desc: self.desc, data: self.data, borrow: PhantomData }

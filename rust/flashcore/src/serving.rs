@@ -1,0 +1,415 @@
+use std::mem::size_of;
+use std::ptr::{null, null_mut};
+
+use flashcore_sys as sys;
+
+use crate::arguments::{output, setters_of_caches, setters_of_inputs, status, Inputs};
+use crate::error::{check, Error, Result};
+use crate::plan::PlanOptions;
+use crate::problem::{number, page_status_desc, Problem};
+use crate::tensor::{Tensor, TensorMut, ABSENT};
+
+/// Attention over some keys and over others, made one: O and LSE as if over both. On the CPU.
+///
+/// ```
+/// use flashcore::{Merge, PlanOptions, Tensor, TensorMut};
+///
+/// # fn main() -> flashcore::Result<()> {
+/// // One head of two elements: a sees twice the weight of b.
+/// let (o_a, lse_a) = ([3.0f32, 0.0], [2.0f32.ln()]);
+/// let (o_b, lse_b) = ([0.0f32, 3.0], [0.0f32]);
+/// let (mut o, mut lse) = ([0.0f32; 2], [0.0f32]);
+/// let rows = |data| Tensor::new(data, &[1, 1, 1, 2]);
+/// let logs = |data| Tensor::new(data, &[1, 1, 1]);
+/// Merge::new(rows(&o_a)?, logs(&lse_a)?, rows(&o_b)?, logs(&lse_b)?)
+///     .run(
+///         TensorMut::new(&mut o, &[1, 1, 1, 2])?,
+///         Some(TensorMut::new(&mut lse, &[1, 1, 1])?),
+///         &PlanOptions::new(),
+///     )?;
+/// assert!((o[0] - 2.0).abs() < 1e-6 && (o[1] - 1.0).abs() < 1e-6);
+/// assert!((lse[0] - 3.0f32.ln()).abs() < 1e-6);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Merge<'a> {
+    o_a: Tensor<'a>,
+    lse_a: Tensor<'a>,
+    o_b: Tensor<'a>,
+    lse_b: Tensor<'a>,
+}
+
+impl<'a> Merge<'a> {
+    /// O `[B, Hq, Sq, Dv]`, or packed `[total_q, Hq, Dv]`, of f32, f16 or bf16; LSE without the last
+    /// dimension, of f32.
+    pub fn new(
+        o_a: Tensor<'a>,
+        lse_a: Tensor<'a>,
+        o_b: Tensor<'a>,
+        lse_b: Tensor<'a>,
+    ) -> Merge<'a> {
+        Merge { o_a, lse_a, o_b, lse_b }
+    }
+
+    /// Writes O, of the type of the parts or f32, and LSE where it is wanted. Of the options, only
+    /// the device and the threads count. On an error nothing is written.
+    pub fn run(
+        &self,
+        mut o: TensorMut<'_>,
+        mut lse: Option<TensorMut<'_>>,
+        options: &PlanOptions,
+    ) -> Result<()> {
+        let problem = sys::flashcore_merge_problem {
+            struct_size: size_of::<sys::flashcore_merge_problem>(),
+            o_a: self.o_a.desc().to_c(),
+            o_b: self.o_b.desc().to_c(),
+            lse_a: self.lse_a.desc().to_c(),
+            lse_b: self.lse_b.desc().to_c(),
+            o: o.desc().to_c(),
+            lse: lse.as_ref().map_or(ABSENT, |lse| lse.desc().to_c()),
+        };
+        let arguments = sys::flashcore_merge_arguments {
+            struct_size: size_of::<sys::flashcore_merge_arguments>(),
+            o_a: self.o_a.as_ptr(),
+            o_b: self.o_b.as_ptr(),
+            lse_a: self.lse_a.as_ptr().cast(),
+            lse_b: self.lse_b.as_ptr().cast(),
+            o: o.as_mut_ptr(),
+            lse: lse.as_mut().map_or(null_mut(), |lse| lse.as_mut_ptr().cast()),
+        };
+        options.with_c(|options| {
+            // SAFETY: each pointer is to memory that is borrowed, outputs mutably, of the type, shape
+            // and strides that the problem says. The library refuses an LSE that is not of f32.
+            check(unsafe { sys::flashcore_merge(&problem, &arguments, options, null_mut()) })
+        })
+    }
+}
+
+/// New keys and values, written behind those that a cache has, with an optional rotation (RoPE) of
+/// the new keys and of queries at the same positions. On the CPU.
+///
+/// ```
+/// use flashcore::{Append, PlanOptions, Tensor, TensorMut};
+///
+/// # fn main() -> flashcore::Result<()> {
+/// // Two sequences with 3 rows and none, in pages of 2 rows, which get one row each.
+/// let (rows, table) = ([1.0f32, 2.0], [4i32, 0, 2, 1]);
+/// let (mut keys, mut values) = ([0.0f32; 5 * 2], [0.0f32; 5 * 2]);
+/// let new = Tensor::new(&rows, &[2, 1, 1, 1])?;
+/// Append::new(
+///     new,
+///     new,
+///     TensorMut::new(&mut keys, &[5, 1, 2, 1])?,
+///     TensorMut::new(&mut values, &[5, 1, 2, 1])?,
+///     &[3i32, 0],
+/// )
+/// .page_table(Tensor::new(&table, &[2, 2])?)
+/// .run(&PlanOptions::new())?;
+/// assert_eq!(keys, [0.0, 1.0, 0.0, 0.0, 2.0, 0.0, 0.0, 0.0, 0.0, 0.0]);
+/// assert_eq!(values, keys);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct Append<'a> {
+    k_new: Tensor<'a>,
+    v_new: Tensor<'a>,
+    k: TensorMut<'a>,
+    v: TensorMut<'a>,
+    seqlens_kv: Tensor<'a>,
+    seqlens_new: Option<Tensor<'a>>,
+    cu_seqlens_new: Option<Tensor<'a>>,
+    page_table: Option<Tensor<'a>>,
+    kv_indptr: Option<Tensor<'a>>,
+    kv_indices: Option<Tensor<'a>>,
+    cache_leftpad: Option<Tensor<'a>>,
+    k_scale: Option<Tensor<'a>>,
+    v_scale: Option<Tensor<'a>>,
+    rope_cos: Option<Tensor<'a>>,
+    rope_sin: Option<Tensor<'a>>,
+    q: Option<(Tensor<'a>, TensorMut<'a>)>,
+    page_status: Option<&'a mut i32>,
+    kv_scale_block: usize,
+    rotary_dim: usize,
+    rope_base: f32,
+    rope_scale: f32,
+    interleaved: bool,
+}
+
+/// Setters of tensors.
+macro_rules! setters {
+    ($($name:ident $doc:literal,)*) => {
+        $(
+            #[doc = $doc]
+            #[must_use]
+            pub fn $name(mut self, tensor: impl Into<Tensor<'a>>) -> Append<'a> {
+                self.$name = Some(tensor.into());
+                self
+            }
+        )*
+    };
+}
+
+impl<'a> Append<'a> {
+    /// New rows `[B, Hkv, Snew, D]`, the cache as [`Problem`] has it, and the rows of it that are in
+    /// use before, `[B]` of i32.
+    pub fn new(
+        k_new: Tensor<'a>,
+        v_new: Tensor<'a>,
+        k: TensorMut<'a>,
+        v: TensorMut<'a>,
+        seqlens_kv: impl Into<Tensor<'a>>,
+    ) -> Append<'a> {
+        Append {
+            k_new,
+            v_new,
+            k,
+            v,
+            seqlens_kv: seqlens_kv.into(),
+            seqlens_new: None,
+            cu_seqlens_new: None,
+            page_table: None,
+            kv_indptr: None,
+            kv_indices: None,
+            cache_leftpad: None,
+            k_scale: None,
+            v_scale: None,
+            rope_cos: None,
+            rope_sin: None,
+            q: None,
+            page_status: None,
+            kv_scale_block: 0,
+            rotary_dim: 0,
+            rope_base: 0.0,
+            rope_scale: 1.0,
+            interleaved: false,
+        }
+    }
+
+    setters! {
+        seqlens_new "New rows in use of each entry: `[B]` of i32.",
+        cu_seqlens_new "The new rows are packed, `[total, Hkv, D]`; `[B + 1]` of i32.",
+        page_table "See [`Problem::page_table`].",
+        cache_leftpad "See [`Problem::cache_leftpad`].",
+        k_scale "Of an fp8 cache: what is stored is the value over its scale.",
+        v_scale "Of an fp8 cache: what is stored is the value over its scale.",
+    }
+
+    /// See [`Problem::page_list`].
+    #[must_use]
+    pub fn page_list(
+        mut self,
+        kv_indptr: impl Into<Tensor<'a>>,
+        kv_indices: impl Into<Tensor<'a>>,
+    ) -> Append<'a> {
+        self.kv_indptr = Some(kv_indptr.into());
+        self.kv_indices = Some(kv_indices.into());
+        self
+    }
+
+    /// Rows in a page that is out of range are not written, and this word becomes 1. Without it such a
+    /// page is an error.
+    #[must_use]
+    pub fn page_status(mut self, status: &'a mut i32) -> Append<'a> {
+        self.page_status = Some(status);
+        self
+    }
+
+    /// See [`Problem::kv_scale_block`].
+    #[must_use]
+    pub fn kv_scale_block(mut self, keys: usize) -> Append<'a> {
+        self.kv_scale_block = keys;
+        self
+    }
+
+    /// RoPE from tables `[positions, R / 2]` of f32.
+    #[must_use]
+    pub fn rope_tables(mut self, cos: Tensor<'a>, sin: Tensor<'a>) -> Append<'a> {
+        self.rope_cos = Some(cos);
+        self.rope_sin = Some(sin);
+        self
+    }
+
+    /// RoPE by the angle `position * scale * base^(-2n / R)` of pair n.
+    #[must_use]
+    pub fn rope(mut self, base: f32, scale: f32) -> Append<'a> {
+        (self.rope_base, self.rope_scale) = (base, scale);
+        self
+    }
+
+    /// R, the elements that [`Append::rope`] rotates, even. Default: all of Dqk.
+    #[must_use]
+    pub fn rotary_dim(mut self, elements: usize) -> Append<'a> {
+        self.rotary_dim = elements;
+        self
+    }
+
+    /// Pairs are elements 2n and 2n + 1, instead of n and n + R / 2.
+    #[must_use]
+    pub fn interleaved(mut self, interleaved: bool) -> Append<'a> {
+        self.interleaved = interleaved;
+        self
+    }
+
+    /// Queries at the positions of the new keys, and where they go when they are rotated.
+    #[must_use]
+    pub fn queries(mut self, q: Tensor<'a>, q_out: TensorMut<'a>) -> Append<'a> {
+        self.q = Some((q, q_out));
+        self
+    }
+
+    /// Of the options, only the device and the threads count. On an error nothing is written.
+    pub fn run(mut self, options: &PlanOptions) -> Result<()> {
+        let problem = self.problem()?;
+        let arguments = self.pointers();
+        options.with_c(|options| {
+            // SAFETY: each pointer is to memory that is borrowed, what is written mutably, of the
+            // type, shape and strides that the problem says. The library refuses lengths, tables and
+            // scales of other types than i32 and f32, and checks the numbers in them.
+            check(unsafe { sys::flashcore_append(&problem, &arguments, options, null_mut()) })
+        })
+    }
+
+    fn problem(&self) -> Result<sys::flashcore_append_problem> {
+        let optional = |tensor: &Option<Tensor<'_>>| tensor.map_or(ABSENT, |one| one.desc().to_c());
+        Ok(sys::flashcore_append_problem {
+            struct_size: size_of::<sys::flashcore_append_problem>(),
+            k_new: self.k_new.desc().to_c(),
+            v_new: self.v_new.desc().to_c(),
+            k: self.k.desc().to_c(),
+            v: self.v.desc().to_c(),
+            seqlens_kv: self.seqlens_kv.desc().to_c(),
+            seqlens_new: optional(&self.seqlens_new),
+            cu_seqlens_new: optional(&self.cu_seqlens_new),
+            page_table: optional(&self.page_table),
+            kv_indptr: optional(&self.kv_indptr),
+            kv_indices: optional(&self.kv_indices),
+            cache_leftpad: optional(&self.cache_leftpad),
+            page_status: match self.page_status {
+                Some(_) => page_status_desc().to_c(),
+                None => ABSENT,
+            },
+            k_scale: optional(&self.k_scale),
+            v_scale: optional(&self.v_scale),
+            rope_cos: optional(&self.rope_cos),
+            rope_sin: optional(&self.rope_sin),
+            q: self.q.as_ref().map_or(ABSENT, |(q, _)| q.desc().to_c()),
+            q_out: self.q.as_ref().map_or(ABSENT, |(_, q_out)| q_out.desc().to_c()),
+            kv_scale_block: number("kv_scale_block", self.kv_scale_block)?,
+            rotary_dim: number("rotary_dim", self.rotary_dim)?,
+            rope_base: self.rope_base,
+            rope_scale: self.rope_scale,
+            interleaved: i32::from(self.interleaved),
+            reserved: 0,
+        })
+    }
+
+    fn pointers(&mut self) -> sys::flashcore_append_arguments {
+        let pointer = |tensor: &Option<Tensor<'_>>| tensor.map_or(null(), |one| one.as_ptr());
+        sys::flashcore_append_arguments {
+            struct_size: size_of::<sys::flashcore_append_arguments>(),
+            k_new: self.k_new.as_ptr(),
+            v_new: self.v_new.as_ptr(),
+            k: self.k.as_mut_ptr(),
+            v: self.v.as_mut_ptr(),
+            seqlens_kv: self.seqlens_kv.as_ptr().cast(),
+            seqlens_new: pointer(&self.seqlens_new).cast(),
+            cu_seqlens_new: pointer(&self.cu_seqlens_new).cast(),
+            page_table: pointer(&self.page_table).cast(),
+            kv_indptr: pointer(&self.kv_indptr).cast(),
+            kv_indices: pointer(&self.kv_indices).cast(),
+            cache_leftpad: pointer(&self.cache_leftpad).cast(),
+            page_status: self.page_status.as_deref_mut().map_or(null_mut(), |word| word),
+            k_scale: pointer(&self.k_scale).cast(),
+            v_scale: pointer(&self.v_scale).cast(),
+            rope_cos: pointer(&self.rope_cos).cast(),
+            rope_sin: pointer(&self.rope_sin).cast(),
+            q: self.q.as_ref().map_or(null(), |(q, _)| q.as_ptr()),
+            q_out: self.q.as_mut().map_or(null_mut(), |(_, q_out)| q_out.as_mut_ptr()),
+        }
+    }
+}
+
+/// The data of a step of serving: an append, and attention over the cache that it wrote. See
+/// [`Plan::run_step`](crate::Plan::run_step).
+///
+/// The attention's Q is what [`Append::queries`] rotates, or [`Step::q`]; its K and V are the cache,
+/// and its [`seqlens_kv`](Step::seqlens_kv) count the new rows.
+#[derive(Debug)]
+pub struct Step<'a> {
+    append: Append<'a>,
+    q: Option<Tensor<'a>>,
+    inputs: Inputs<'a>, // but for Q, K and V
+    o: TensorMut<'a>,
+    lse: Option<TensorMut<'a>>,
+}
+
+impl<'a> Step<'a> {
+    /// Appends, and writes the attention of the queries to `o`.
+    pub fn new(append: Append<'a>, o: TensorMut<'a>) -> Step<'a> {
+        // Placeholders for Q, K and V: `pointers` has the cache and the queries.
+        let none = append.k_new;
+        Step { append, q: None, inputs: Inputs::new(none, none, none), o, lse: None }
+    }
+
+    /// Queries that are not rotated.
+    #[must_use]
+    pub fn q(mut self, q: Tensor<'a>) -> Step<'a> {
+        self.q = Some(q);
+        self
+    }
+
+    /// Where the data of [`Problem::lse`] go.
+    #[must_use]
+    pub fn lse(mut self, lse: TensorMut<'a>) -> Step<'a> {
+        self.lse = Some(lse);
+        self
+    }
+
+    setters_of_caches! { Step }
+
+    setters_of_inputs! {
+        Step:
+        bias,
+        mask,
+        alibi_slopes,
+        sinks,
+        q_scale,
+        k_scale,
+        v_scale,
+        seqlens_q,
+        seqlens_kv,
+        causal_offsets,
+        dropout_state,
+    }
+
+    pub(crate) fn pointers(
+        &mut self,
+        p: &Problem,
+    ) -> Result<(
+        sys::flashcore_append_problem,
+        sys::flashcore_append_arguments,
+        sys::flashcore_arguments,
+    )> {
+        let problem = self.append.problem()?;
+        let rows = self.append.pointers();
+        let mut inputs: Inputs<'_> = self.inputs;
+        inputs.k = self.append.k.as_input();
+        inputs.v = self.append.v.as_input();
+        inputs.q = match (&self.q, &self.append.q) {
+            (Some(q), _) => *q,
+            (None, Some((_, q_out))) => q_out.as_input(),
+            (None, None) => {
+                return Err(Error::invalid(
+                    "q: is missing, wanted Step::q or Append::queries".to_string(),
+                ))
+            }
+        };
+        let mut c = inputs.pointers(p)?;
+        c.o = output("o", Some(&p.o), Some(&mut self.o))?;
+        c.lse = output("lse", p.lse.as_ref(), self.lse.as_mut())?;
+        c.page_status = status(p.page_status, self.append.page_status.as_deref_mut())?;
+        Ok((problem, rows, c))
+    }
+}
