@@ -171,6 +171,11 @@ _SIGNATURE = inspect.signature(attention)
 DEFAULTS = Options._make(_SIGNATURE.parameters[name].default for name in Options._fields)
 
 
+def options_of(keywords: dict[str, Any]) -> Options:
+    """The options among the keywords of a call; those that it does not have are the defaults."""
+    return Options._make(keywords.get(name, value) for name, value in DEFAULTS._asdict().items())
+
+
 def explain(q: Any, k: Any, v: Any, **options: Any) -> list[dict[str, Any]]:
     """Every kernel's verdict on a problem, best first, from the arguments of `attention`.
 

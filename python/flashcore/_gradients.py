@@ -3,11 +3,12 @@
 from functools import lru_cache
 from typing import Any
 
-from ._attention import DEFAULTS, Alignment, Window
+from ._attention import DEFAULTS, Alignment, Window, options_of
 from ._backend import dropout_of, find, hashable, is_array, seeds
 from ._backward import OPTIONAL_OUTPUTS, BackwardCall, BackwardPlan, Gradients
 from ._errors import Error
 from ._layout import F32, Layout, dense_strides
+from ._library import OPTIONAL_TENSORS
 from ._options import Options, flag
 from ._plan import Request
 
@@ -80,27 +81,12 @@ def attention_backward(
 
     Raises what `attention` raises.
     """
+    given = locals()
     backend = find("q", q)
-    given = {
-        "out": out,
-        "lse": lse,
-        "bias": bias,
-        "mask": mask,
-        "alibi_slopes": alibi_slopes,
-        "sinks": sinks,
-        "cu_seqlens_q": cu_seqlens_q,
-        "cu_seqlens_kv": cu_seqlens_kv,
-        "seqlens_q": seqlens_q,
-        "seqlens_kv": seqlens_kv,
-        "causal_offsets": causal_offsets,
-        "dropout_state": dropout_state,
-        "d_lse": d_lse,
-        "dq": dq,
-        "dk": dk,
-        "dv": dv,
-    }
+    options = options_of(given)._replace(return_lse=True)
+    optional = ("out", "lse", *OPTIONAL_TENSORS, "d_lse", "dq", "dk", "dv")
     arrays = {"q": q, "k": k, "v": v, "d_out": d_out}
-    arrays |= {name: array for name, array in given.items() if array is not None}
+    arrays |= {name: given[name] for name in optional if given.get(name) is not None}
     asked = []
     for name, value in zip(OPTIONAL_OUTPUTS, (d_bias, d_sinks, d_alibi_slopes), strict=True):
         if not isinstance(value, bool) and is_array(value):
@@ -108,25 +94,6 @@ def attention_backward(
             asked.append(name)
         elif flag(name, value, "True, False or an array to write into"):
             asked.append(name)
-    options = Options(
-        causal=causal,
-        softmax_scale=softmax_scale,
-        softcap=softcap,
-        alignment=alignment,
-        causal_offset=causal_offset,
-        window=window,
-        dropout_p=dropout_p,
-        out_dtype=None,
-        return_lse=True,
-        kv_scale_block=0,
-        max_seqlen_q=max_seqlen_q,
-        max_seqlen_kv=max_seqlen_kv,
-        kernel=kernel,
-        threads=threads,
-        batch_invariant=batch_invariant,
-        early_start=False,
-        deterministic=deterministic,
-    )
     dropout = dropout_of(dropout_seed, dropout_offset, dropout_state) if dropout_p else None
     return backend.backward(
         BackwardCall(

@@ -31,6 +31,7 @@ _CACHES = (
     "kv_last_page_len",
     "cache_batch_idx",
     "cache_leftpad",
+    "tree_mask",
     "page_status",
     "seqlens_new",
     "cu_seqlens_new",

@@ -51,6 +51,7 @@ CACHE_TENSORS = (
     "kv_last_page_len",
     "cache_leftpad",
     "page_status",
+    "tree_mask",
 )
 APPEND_TENSORS = (
     "k_new",
@@ -266,6 +267,19 @@ def _load() -> ctypes.CDLL:
         "flashcore_append": (
             c_int32,
             [POINTER(AppendProblem), POINTER(AppendArguments), POINTER(PlanOptions), c_void_p],
+        ),
+        "flashcore_append_and_attend": (
+            c_int32,
+            [
+                POINTER(AppendProblem),
+                POINTER(AppendArguments),
+                c_void_p,
+                POINTER(Arguments),
+                POINTER(PlanOptions),
+                c_void_p,
+                c_size_t,
+                c_void_p,
+            ],
         ),
         "flashcore_visit_verdicts": (
             c_int32,

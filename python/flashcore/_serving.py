@@ -8,7 +8,7 @@ from collections.abc import Hashable
 from ctypes import byref, c_void_p, sizeof
 from typing import Any
 
-from ._attention import Alignment, Window
+from ._attention import Alignment, Window, options_of
 from ._backend import Backend, find, hashable, registered
 from ._errors import InvalidArgumentError
 from ._layout import F32, Layout, dense_strides, like
@@ -60,12 +60,91 @@ def _addresses(struct: Any, backend: Backend, arrays: dict[str, Any]) -> Any:
     return struct
 
 
+class _Append:
+    """What append is called with, from the keywords of a call."""
+
+    def __init__(self, backend: Backend, given: dict[str, Any]):
+        arrays = {name: given[name] for name in APPEND_TENSORS if name in given}
+        arrays |= {"k": given["k_cache"], "v": given["v_cache"], "q_out": None}
+        arrays = {name: array for name, array in arrays.items() if array is not None}
+        _check_arrays(backend, arrays)
+        for name in ("k", "v", "page_status"):
+            if name in arrays:
+                backend.check_writable(name, arrays[name])
+        layouts = {name: backend.layout(name, array) for name, array in arrays.items()}
+        if "q" in arrays:
+            q = layouts["q"]
+            layouts["q_out"] = q._replace(stride=like(q, q.shape))
+            arrays["q_out"] = backend.empty(layouts["q_out"], arrays["q"])
+        self.first = layouts["k_new"]
+        check_devices(
+            self.first, {name: layout for name, layout in layouts.items() if name != "k_new"}
+        )
+        problem = new_append_problem()
+        for name, layout in layouts.items():
+            setattr(problem, name, layout.tensor())
+        largest = 2**31 - 1
+        problem.kv_scale_block = integer("kv_scale_block", given["kv_scale_block"], 0, largest)
+        problem.rotary_dim = integer("rotary_dim", given["rotary_dim"], 0, largest)
+        problem.rope_base = real("rope_base", given["rope_base"])
+        problem.rope_scale = real("rope_scale", given["rope_scale"])
+        problem.interleaved = flag("interleaved", given["interleaved"])
+        self.problem = problem
+        self.arrays = arrays
+        self.arguments = _addresses(AppendArguments(), backend, arrays)
+        self.seqlens_after: Any = None
+
+    def has_rows_of(self, q: Any) -> bool:
+        """Whether q has one query for each new row."""
+        rows = -2 if len(self.first.shape) == 4 else 0
+        return bool(q.shape[rows] == self.first.shape[rows])
+
+
+# What `decode` takes only with new rows, and its value without.
+_OF_NEW_ROWS = {
+    "seqlens_new": None,
+    "rope_cos": None,
+    "rope_sin": None,
+    "rope_base": 0.0,
+    "rope_scale": 1.0,
+    "rotary_dim": 0,
+    "interleaved": False,
+}
+
+
+def _refuse_without_new_rows(given: dict[str, Any]) -> None:
+    for name, absent in _OF_NEW_ROWS.items():
+        if given[name] is not absent and (absent is None or given[name] != absent):
+            raise InvalidArgumentError(f"{name}: is given without k_new, wanted new rows")
+
+
+def _step_of(backend: Backend, given: dict[str, Any]) -> _Append:
+    """The append of `decode`, and the lengths that its attention has."""
+    for name in ("k_new", "v_new", "seqlens_kv"):
+        if given[name] is None:
+            raise InvalidArgumentError(
+                f"{name}: is missing, wanted k_new, v_new and seqlens_kv, or no new rows"
+            )
+    given = given | {"cu_seqlens_new": given["cu_seqlens_q"]}
+    if given["rope_cos"] is None and given["rope_sin"] is None and given["rope_base"] == 0:
+        del given["q"]
+    step = _Append(backend, given)
+    starts, count = given["cu_seqlens_new"], given["seqlens_new"]
+    if count is None:
+        count = step.first.shape[-2] if starts is None else starts[1:] - starts[:-1]
+    step.seqlens_after = given["seqlens_kv"] + count
+    return step
+
+
 def decode(
     q: Any,
     k_cache: Any,
     v_cache: Any,
     *,
+    k_new: Any = None,
+    v_new: Any = None,
     seqlens_kv: Any = None,
+    seqlens_new: Any = None,
     page_table: Any = None,
     kv_indptr: Any = None,
     kv_indices: Any = None,
@@ -82,6 +161,7 @@ def decode(
     softcap: float = 0.0,
     bias: Any = None,
     mask: Any = None,
+    tree_mask: Any = None,
     alibi_slopes: Any = None,
     sinks: Any = None,
     window: Window | None = (-1, -1),
@@ -92,6 +172,12 @@ def decode(
     k_scale: Any = None,
     v_scale: Any = None,
     kv_scale_block: int = 0,
+    rope_cos: Any = None,
+    rope_sin: Any = None,
+    rope_base: float = 0.0,
+    rope_scale: float = 1.0,
+    rotary_dim: int = 0,
+    interleaved: bool = False,
     out_dtype: Any = None,
     return_lse: bool = False,
     out: Any = None,
@@ -119,8 +205,15 @@ def decode(
         cache_leftpad: [B], int32: rows of the cache before the first key.
         page_status: [1], int32: becomes 1 when an index of a page was out of range and was
             clamped. Without it that is an error on the CPU.
+        tree_mask: [B|1, Sq, words], packed [total_q, words], int32: bits of a speculative tree. Bit
+            t of a query's words says whether it sees key offset + t; with as many new keys as
+            queries, that of query t.
         k_scale, v_scale: [num_pages|1, Hkv|1, blocks|1] (B without pages), float32, of fp8 caches.
         max_seqlen_kv: the most rows of a sequence; 0: all that the table has room for.
+        k_new, v_new: new rows, written behind the others before the queries attend to them, as
+            `append` does. seqlens_kv counts the rows before then, and seqlens_new the new rows in
+            use. Packed queries have as many packed new rows. On an error nothing is written.
+        rope_cos ... interleaved: with k_new, the rotation of the new keys and of q, as in `append`.
 
     Returns and raises what `attention` does.
     """
@@ -128,32 +221,23 @@ def decode(
     if cache_batch_idx is not None:
         if page_table is not None or kv_indices is not None:
             raise InvalidArgumentError("cache_batch_idx: is given with pages, wanted one of them")
+        _check_arrays(backend, {"cache_batch_idx": cache_batch_idx})
         page_table = cache_batch_idx.reshape((cache_batch_idx.shape[0], 1))
+    step: _Append | None = None
+    if k_new is None and v_new is None:
+        _refuse_without_new_rows(locals())
+    else:
+        step = _step_of(backend, locals())
+        q = step.arrays.get("q_out", q)
+        seqlens_kv = step.seqlens_after
+        if seqlens_q is None and seqlens_new is not None and step.has_rows_of(q):
+            seqlens_q = seqlens_new
     given = locals()
     arrays = {name: given.get(name) for name in (*OPTIONAL_TENSORS, *CACHE_TENSORS)}
     arrays = {name: array for name, array in arrays.items() if array is not None}
     named = {"q": q, "k": k_cache, "v": v_cache, **arrays}
     outputs = {"out": out, "out_lse": out_lse}
-    values: Any = Options(
-        causal=causal,
-        softmax_scale=softmax_scale,
-        softcap=softcap,
-        alignment=alignment,
-        causal_offset=causal_offset,
-        window=window,
-        dropout_p=0.0,
-        out_dtype=out_dtype,
-        return_lse=return_lse,
-        kv_scale_block=kv_scale_block,
-        max_seqlen_q=max_seqlen_q,
-        max_seqlen_kv=max_seqlen_kv,
-        kernel=kernel,
-        threads=threads,
-        batch_invariant=batch_invariant,
-        early_start=False,
-        deterministic=True,
-    )
-    values = hashable(values)
+    values: Any = hashable(options_of(given))
     _check_arrays(backend, named | outputs)
     key: Hashable = (
         "decode",
@@ -192,7 +276,21 @@ def decode(
     nbytes = plan.workspace_bytes
     owner, workspace = backend.workspace(nbytes, q) if nbytes else (None, None)
     stream = 0 if plan.device[0] == CPU else backend.stream(q)
-    check(library.flashcore_plan_run(plan.handle, bytes(arguments), workspace, nbytes, stream))
+    if step is None:
+        check(library.flashcore_plan_run(plan.handle, bytes(arguments), workspace, nbytes, stream))
+    else:
+        check(
+            library.flashcore_append_and_attend(
+                step.problem,
+                step.arguments,
+                plan.handle,
+                arguments,
+                _options(step.first, threads),
+                workspace,
+                nbytes,
+                stream,
+            )
+        )
     del owner
     return out if plan.lse is None else (out, out_lse)
 
@@ -292,29 +390,8 @@ def append(
         q, rotated, as a new array; None without q.
     """
     backend = registered.get(type(k_new)) or find("k_new", k_new)
-    given = locals()
-    arrays = {name: given[name] for name in APPEND_TENSORS if name in given}
-    arrays |= {"k": k_cache, "v": v_cache, "q_out": None}
-    arrays = {name: array for name, array in arrays.items() if array is not None}
-    _check_arrays(backend, arrays)
-    for name in ("k", "v", "page_status"):
-        if name in arrays:
-            backend.check_writable(name, arrays[name])
-    layouts = {name: backend.layout(name, array) for name, array in arrays.items()}
-    if q is not None:
-        q_layout = layouts["q"]
-        layouts["q_out"] = q_layout._replace(stride=like(q_layout, q_layout.shape))
-        arrays["q_out"] = backend.empty(layouts["q_out"], q)
-    first = layouts["k_new"]
-    check_devices(first, {name: layout for name, layout in layouts.items() if name != "k_new"})
-    problem = new_append_problem()
-    for name, layout in layouts.items():
-        setattr(problem, name, layout.tensor())
-    problem.kv_scale_block = integer("kv_scale_block", kv_scale_block, 0, 2**31 - 1)
-    problem.rotary_dim = integer("rotary_dim", rotary_dim, 0, 2**31 - 1)
-    problem.rope_base = real("rope_base", rope_base)
-    problem.rope_scale = real("rope_scale", rope_scale)
-    problem.interleaved = flag("interleaved", interleaved)
-    arguments = _addresses(AppendArguments(), backend, arrays)
-    check(library.flashcore_append(problem, arguments, _options(first, threads), None))
-    return arrays.get("q_out")
+    step = _Append(backend, locals())
+    check(
+        library.flashcore_append(step.problem, step.arguments, _options(step.first, threads), None)
+    )
+    return step.arrays.get("q_out")
