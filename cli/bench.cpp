@@ -34,10 +34,15 @@ struct Options {
   bench::PlanChoice choice;
   std::string suites = "five";
   std::string cases;  // a file
+  bool quick = false;
 };
 
-Status add_suite(const std::string& name, std::vector<bench::Subject>& subjects) {
-  const std::optional<std::vector<bench::Case>> cases = bench::suite_cases(name);
+Status add_suite(const std::string& name, bool quick, std::vector<bench::Subject>& subjects) {
+  const std::optional<std::vector<bench::Case>> cases = bench::suite_cases(name, quick);
+  if (quick && !cases && bench::suite_cases(name)) {
+    return invalid("--quick: the suite is '{}', wanted one of decode, paged, ragged, speculative",
+                   name);
+  }
   if (!cases) {
     std::string names;
     for (const bench::Suite& suite : bench::suites()) {
@@ -86,7 +91,7 @@ Result<std::vector<bench::Subject>> subjects_of(const Options& options) {
   }
   const std::string suites = options.suites == "standard" ? kStandard : options.suites;
   for (const std::string& name : bench::split(suites, ',')) {
-    FLASHCORE_RETURN_IF_ERROR(add_suite(name, subjects));
+    FLASHCORE_RETURN_IF_ERROR(add_suite(name, options.quick, subjects));
   }
   return subjects;
 }
@@ -190,6 +195,8 @@ void declare(Options& all, OptionSet& set) {
   help += fmt::format("\nstandard: {}", kStandard);
   set.group("What is timed");
   set.text("--suite", all.suites, help, "NAMES");
+  set.flag("--quick", all.quick,
+           "Of decode, paged, ragged and speculative: an eighth of the entries and of the keys");
   set.text("--cases", all.cases, "Cases from a JSON file instead (docs/cli.md)", "FILE");
   set.flag("--all-kernels", options.all_kernels,
            "Also time all kernels that are never chosen automatically (the ladder)");
@@ -236,6 +243,7 @@ Command bench_command() {
           "  flashcore bench\n"
           "  flashcore bench --suite standard --peers auto --out docs/evidence/gpu.json\n"
           "  flashcore bench --suite sweep --device cuda --also forward_sm90_throughput --json\n"
+          "  flashcore bench --suite decode,paged,ragged,speculative --quick\n"
           "  flashcore bench --shape 2,8,2048,128 --dtype f32 --threads 1\n"
           "  flashcore bench --backward --suite sweep --peers auto --out backward.json\n"
           "  flashcore bench attention.safetensors --causal",

@@ -2,10 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <tuple>
 #include <utility>
 
 #include "bench/cases/fp8_problem.hpp"
+#include "bench/cases/serving_cases.hpp"
 
 namespace flashcore::bench {
 namespace {
@@ -57,24 +59,6 @@ std::vector<Case> small() {
         cases.push_back(square_case(fmt::format("(1,{},{},{})", heads, seqlen, head_dim),
                                     DType::f16, 1, heads, seqlen, head_dim, false));
       }
-    }
-  }
-  return cases;
-}
-
-std::vector<Case> decode() {
-  std::vector<Case> cases;
-  for (const int64_t heads_kv : {8, 32}) {
-    for (const auto& [batch, seqlen_kv] :
-         {std::pair<int64_t, int64_t>{1, 8192}, {1, 65536}, {16, 8192}, {64, 4096}, {128, 8192}}) {
-      cases.push_back({.name = fmt::format("b{}/{}k/hkv{}", batch, seqlen_kv / 1024, heads_kv),
-                       .dtype = DType::bf16,
-                       .batch = batch,
-                       .heads_q = 32,
-                       .heads_kv = heads_kv,
-                       .seqlen_q = 1,
-                       .seqlen_kv = seqlen_kv,
-                       .head_dim = 128});
     }
   }
   return cases;
@@ -181,7 +165,46 @@ void set_packed(const Case& one, Problem& problem) {
   problem.max_seqlen_kv = longest(total_kv);
 }
 
+// K and V become pages of a cache.
+void set_pages(const Case& one, Problem& problem) {
+  const int64_t pages = (one.seqlen_kv + one.page_size - 1) / one.page_size;
+  const int64_t row = one.heads_kv * one.head_dim;
+  problem.k = problem.v = TensorDesc::strided(
+      problem.k.dtype, {one.batch * pages, one.heads_kv, one.page_size, one.head_dim},
+      {one.page_size * row, one.head_dim, row, 1});
+  problem.page_table = TensorDesc::contiguous(DType::i32, {one.batch, pages});
+  problem.max_seqlen_kv = one.seqlen_kv;
+}
+
 }  // namespace
+
+std::vector<int32_t> ragged_lengths(int64_t longest, int64_t batch) {
+  std::vector<int32_t> lengths;
+  for (int64_t b = 0; b < batch; ++b) {
+    const int64_t shortest = std::max<int64_t>(longest / 80, 1);
+    const int64_t more = batch > 1 ? (longest - shortest) * b / (batch - 1) : longest - shortest;
+    lengths.push_back(static_cast<int32_t>(shortest + more));
+  }
+  return lengths;
+}
+
+std::vector<int32_t> tree_words(int64_t tokens) {
+  const int64_t words = (tokens + 31) / 32;
+  std::vector<int32_t> rows(static_cast<size_t>(tokens * words));
+  for (int64_t token = 0; token < tokens; ++token) {
+    for (int64_t t = token;; t = (t - 1) / 2) {
+      auto& word = rows[static_cast<size_t>(token * words + t / 32)];
+      word = static_cast<int32_t>(static_cast<uint32_t>(word) | (1u << (t % 32)));
+      if (t == 0) break;
+    }
+  }
+  return rows;
+}
+
+std::vector<int32_t> keys_in_use(const Case& one) {
+  if (one.ragged) return ragged_lengths(one.seqlen_kv, one.batch);
+  return std::vector<int32_t>(static_cast<size_t>(one.batch), static_cast<int32_t>(one.seqlen_kv));
+}
 
 std::vector<int32_t> packed_starts(int64_t total, int64_t batch) {
   std::vector<int32_t> starts;
@@ -215,6 +238,11 @@ Problem to_problem(const Case& one) {
         TensorDesc::contiguous(one.dtype, {one.batch, one.heads_kv, one.seqlen_kv, one.head_dim});
     problem.lse = TensorDesc::contiguous(DType::f32, {one.batch, one.heads_q, one.seqlen_q});
   }
+  if (one.kv_dtype) problem.k.dtype = problem.v.dtype = *one.kv_dtype;
+  if (one.page_size > 0) set_pages(one, problem);
+  if (one.ragged || one.page_size > 0) {
+    problem.seqlens_kv = TensorDesc::contiguous(DType::i32, {one.batch});
+  }
   // fp8 has too few bits for O to be judged in it.
   if (size_of(one.dtype) == 1) problem.o.dtype = DType::f16;
   problem.causal = one.causal;
@@ -227,6 +255,10 @@ Problem to_problem(const Case& one) {
   }
   if (one.mask) {
     problem.mask = TensorDesc::contiguous(DType::boolean, {1, 1, one.seqlen_q, one.seqlen_kv});
+  }
+  if (one.tree) {
+    problem.tree_mask =
+        TensorDesc::contiguous(DType::i32, {1, one.seqlen_q, (one.seqlen_q + 31) / 32});
   }
   if (one.alibi) problem.alibi_slopes = TensorDesc::contiguous(DType::f32, {one.heads_q});
   if (one.sinks) problem.sinks = TensorDesc::contiguous(DType::f32, {one.heads_q});
@@ -242,6 +274,18 @@ HostProblem fill(const Case& one, uint64_t seed) {
       for (size_t b = 0; b < starts.size(); ++b) {
         host.at(name).set(static_cast<int64_t>(b), starts[b]);
       }
+    }
+  }
+  if (host.problem.seqlens_kv) {
+    const std::vector<int32_t> lengths = keys_in_use(one);
+    for (size_t b = 0; b < lengths.size(); ++b) {
+      host.at("seqlens_kv").set(static_cast<int64_t>(b), lengths[b]);
+    }
+  }
+  if (one.tree) {
+    const std::vector<int32_t> words = tree_words(one.seqlen_q);
+    for (size_t n = 0; n < words.size(); ++n) {
+      host.at("tree_mask").set(static_cast<int64_t>(n), words[n]);
     }
   }
   if (one.scales) fill_fp8_inputs(host, seed);
@@ -264,6 +308,10 @@ std::string features_text(const Case& one) {
   if (one.packed) add("packed");
   if (one.dropout_p > 0) add(fmt::format("dropout {:g}", one.dropout_p));
   if (one.scales) add("scales");
+  if (one.page_size > 0) add(fmt::format("pages of {}", one.page_size));
+  if (one.kv_dtype) add(fmt::format("cache {}", to_string(*one.kv_dtype)));
+  if (one.ragged) add("ragged");
+  if (one.tree) add("tree mask");
   return text;
 }
 
@@ -280,17 +328,21 @@ std::vector<Suite> suites() {
           {"sweep", "16384 tokens, hidden size 2048, D 64 to 256, S 512 to 16384, bf16"},
           {"small", "one batch entry, 8 to 32 heads, S 128 to 1024, fp16"},
           {"decode", "one query, 32 heads over 8 or 32, long caches, bf16"},
+          {"paged", "the same in pages of 64, 16 and 1 rows, one head of keys, and an fp8 cache"},
+          {"ragged", "64 entries of 100 to 8k keys, in one piece and in pages"},
+          {"speculative", "1 to 16 queries of 16 entries with 8k keys, causal and as a tree"},
           {"features", "softcap, window, ALiBi, bias, mask, dropout; 4 x 4096 tokens, bf16"},
           {"backward", "of --backward: groups, windows, packed, options, short calls; bf16"},
           {"cpu", "the five shapes' sizes and a decode, fp32 and bf16, for a CPU and its peers"}};
 }
 
-std::optional<std::vector<Case>> suite_cases(std::string_view name) {
+std::optional<std::vector<Case>> suite_cases(std::string_view name, bool quick) {
+  if (std::optional<std::vector<Case>> serving = serving_cases(name, quick)) return serving;
+  if (quick) return std::nullopt;
   if (name == "gates") return gates();
   if (name == "five") return five();
   if (name == "sweep") return sweep();
   if (name == "small") return small();
-  if (name == "decode") return decode();
   if (name == "features") return features();
   if (name == "backward") return backward();
   if (name == "cpu") return cpu();

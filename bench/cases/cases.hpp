@@ -33,6 +33,11 @@ struct Case {
   bool packed = false;  // batch * seqlen rows in all, of entries whose lengths rise evenly
   float dropout_p = 0;
   bool scales = false;  // f8e4m3, with a scale per batch entry and head, as a user would make it
+  // K and V are a cache, docs/semantics.md.
+  int64_t page_size = 0;                         // rows of a page, in a random order; 0: one piece
+  std::optional<DType> kv_dtype = std::nullopt;  // where it is not that of q
+  bool tree = false;                             // queries are a binary tree of tokens
+  bool ragged = false;                           // keys in use: ragged_lengths
 };
 
 // The features in words: "softcap 30, bias f32"; empty for a plain case.
@@ -46,8 +51,17 @@ Case square_case(std::string name, DType dtype, int64_t batch, int64_t heads, in
 // first.
 std::vector<int32_t> packed_starts(int64_t total, int64_t batch);
 
+// Keys in use of each entry where they differ: they rise evenly to `longest`, from an eightieth.
+std::vector<int32_t> ragged_lengths(int64_t longest, int64_t batch);
+
+// The tree mask of `tree`, one row: token t's parent is (t - 1) / 2.
+std::vector<int32_t> tree_words(int64_t tokens);
+
+// Keys in use of each entry.
+std::vector<int32_t> keys_in_use(const Case& one);
+
 // Contiguous [B, H, S, D] tensors, or [B * S, H, D] where they are packed. O has the inputs' type
-// (f16 for fp8). With LSE.
+// (f16 for fp8). With LSE. Pages are [num_pages, page_size, H, D] in memory, as many as entries fill.
 Problem to_problem(const Case& one);
 
 // Its data: inputs drawn from N(0, 1), outputs poisoned.
@@ -63,7 +77,8 @@ struct Suite {
 };
 std::vector<Suite> suites();
 
-// The cases of a suite; nothing when no suite is called so.
-std::optional<std::vector<Case>> suite_cases(std::string_view name);
+// The cases of a suite; nothing when no suite is called so. `quick`: an eighth of the entries and of
+// the keys, for those suites that have that, and nothing for the others.
+std::optional<std::vector<Case>> suite_cases(std::string_view name, bool quick = false);
 
 }  // namespace flashcore::bench

@@ -12,6 +12,8 @@ namespace {
 ForwardProblem with_known_lengths(ForwardProblem p, const Arguments& args) {
   if (args.seqlens_q == nullptr) p.seqlens_q.present = false;
   if (args.seqlens_kv == nullptr) p.seqlens_kv.present = false;
+  if (args.kv_indptr == nullptr) p.paging.flat = false;
+  if (args.cache_leftpad == nullptr) p.cache_leftpad.present = false;
   if (p.causal_offsets.present && args.causal_offsets == nullptr) {
     p.causal_offsets.present = false;
     p.alignment = Alignment::bottom_right;
@@ -22,8 +24,11 @@ ForwardProblem with_known_lengths(ForwardProblem p, const Arguments& args) {
 // Pairs of a query and a key of one head, over the batch.
 double count_pairs(const ForwardProblem& problem, const Arguments& args) {
   const ForwardProblem p = with_known_lengths(problem, args);
-  if (p.packed && (args.cu_seqlens_q == nullptr || args.cu_seqlens_kv == nullptr)) {
+  if (p.packed_kv() && (args.cu_seqlens_q == nullptr || args.cu_seqlens_kv == nullptr)) {
     return static_cast<double>(p.total_q) * static_cast<double>(std::min(p.seqlen_kv, p.total_kv));
+  }
+  if (p.packed && args.cu_seqlens_q == nullptr) {
+    return static_cast<double>(p.total_q) * static_cast<double>(p.seqlen_kv);
   }
   const bool lengths = p.packed || p.seqlens_q.present || p.seqlens_kv.present;
   if (!lengths && p.seqlen_q == p.seqlen_kv && p.band.left < 0 && p.band.right == 0 &&
@@ -53,6 +58,10 @@ double count_flop(const Problem& problem, const Arguments& args, int64_t qk, int
 }  // namespace
 
 double forward_flop(HostProblem& host) { return count_flop(host.problem, host.arguments(), 1, 1); }
+
+double forward_flop(const Problem& problem, const Arguments& args) {
+  return count_flop(problem, args, 1, 1);
+}
 
 double forward_flop(const Problem& problem) { return count_flop(problem, Arguments{}, 1, 1); }
 

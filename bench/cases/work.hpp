@@ -19,6 +19,7 @@ double backward_flop(HostProblem& host);
 double backward_flop(const Problem& problem);
 
 // With the lengths and offsets of `args`; its other pointers are not read.
+double forward_flop(const Problem& problem, const Arguments& args);
 double backward_flop(const Problem& problem, const Arguments& args);
 
 }  // namespace flashcore::bench

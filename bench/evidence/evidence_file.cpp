@@ -46,7 +46,11 @@ constexpr const char* kCasesSchema = R"({
         "bias": {"enum": ["f32", "f16", "bf16"]},
         "mask": {"type": "boolean"},
         "alibi": {"type": "boolean"},
-        "dropout": {"type": "number", "minimum": 0, "maximum": 1}
+        "dropout": {"type": "number", "minimum": 0, "maximum": 1},
+        "page_size": {"$ref": "extent"},
+        "kv_dtype": {"enum": ["f32", "f16", "bf16", "f8e4m3", "f8e5m2"]},
+        "ragged": {"type": "boolean"},
+        "tree": {"type": "boolean"}
       }
     }}
   }
@@ -146,6 +150,12 @@ Result<std::vector<FileCase>> read_cases(const std::string& path) {
     one.mask = item.value("mask", false);
     one.alibi = item.value("alibi", false);
     one.dropout_p = item.value("dropout", 0.0f);
+    one.page_size = item.value("page_size", int64_t{0});
+    if (item.contains("kv_dtype")) {
+      one.kv_dtype = dtype_from_string(item["kv_dtype"].get<std::string>());
+    }
+    one.ragged = item.value("ragged", false);
+    one.tree = item.value("tree", false);
   }
   return cases;
 }

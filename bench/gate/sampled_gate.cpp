@@ -31,6 +31,26 @@ int64_t first_pair(const TensorDesc& pairs, const RowBlock& rows) {
   return (head * pairs.shape[2] + at(2, rows.first)) * pairs.shape[3];
 }
 
+// The bits of a tree mask as a mask of the block's pairs: a block begins at another diagonal.
+void fill_tree_pairs(const Problem& whole, const ReadElements& inputs, const RowBlock& rows,
+                     int64_t offset, HostTensor& mask) {
+  const TensorDesc& bits = *whole.tree_mask;
+  const int64_t words = bits.shape[2], keys = mask.desc().shape[3];
+  const int64_t first = (bits.shape[0] == 1 ? 0 : rows.batch) * bits.shape[1] + rows.first;
+  HostTensor row(TensorDesc::contiguous(DType::i32, {words}));
+  for (int64_t i = 0; i < rows.count; ++i) {
+    inputs("tree_mask", (first + i) * words, row);
+    for (int64_t j = 0; j < keys; ++j) {
+      const int64_t t = j - offset;
+      const bool sees =
+          t < 0 ||
+          (t < 32 * words &&
+           (static_cast<uint32_t>(static_cast<int64_t>(row.get(t / 32))) >> (t % 32)) % 2 == 1);
+      mask.set(i * keys + j, sees ? 1 : 0);
+    }
+  }
+}
+
 // One block as a problem of one head, with its inputs.
 HostProblem block_problem(const Problem& whole, const ReadElements& inputs, const RowBlock& rows) {
   const int64_t heads_q = whole.q.shape[1], heads_kv = whole.k.shape[1];
@@ -42,12 +62,7 @@ HostProblem block_problem(const Problem& whole, const ReadElements& inputs, cons
   part.v = TensorDesc::contiguous(whole.v.dtype, {1, 1, seqlen_kv, whole.v.shape[3]});
   part.o = TensorDesc::contiguous(whole.o.dtype, {1, 1, rows.count, whole.o.shape[3]});
   if (whole.lse) part.lse = TensorDesc::contiguous(whole.lse->dtype, {1, 1, rows.count});
-  // The diagonal of the whole problem, seen from the block's first row.
-  const int64_t offset = whole.alignment == Alignment::top_left       ? 0
-                         : whole.alignment == Alignment::bottom_right ? seqlen_kv - seqlen_q
-                                                                      : whole.causal_offset;
-  part.alignment = Alignment::given;
-  part.causal_offset = offset + rows.first;
+  if (whole.seqlens_kv) part.seqlens_kv = TensorDesc::contiguous(DType::i32, {1});
   for (std::optional<TensorDesc>* const pairs : {&part.bias, &part.mask}) {
     if (!*pairs) continue;
     const TensorDesc& all = **pairs;
@@ -55,13 +70,29 @@ HostProblem block_problem(const Problem& whole, const ReadElements& inputs, cons
         TensorDesc::contiguous(all.dtype, {1, 1, std::min(rows.count, all.shape[2]), all.shape[3]});
   }
   if (part.alibi_slopes) part.alibi_slopes = TensorDesc::contiguous(DType::f32, {1});
+  if (whole.tree_mask) {
+    part.tree_mask.reset();
+    part.mask = TensorDesc::contiguous(DType::boolean, {1, 1, rows.count, seqlen_kv});
+  }
   HostProblem block = allocate(part);
+  int64_t in_use = seqlen_kv;
+  if (whole.seqlens_kv) {
+    inputs("seqlens_kv", rows.batch, block.at("seqlens_kv"));
+    in_use = static_cast<int64_t>(block.at("seqlens_kv").get(0));
+  }
+  // The diagonal of the whole problem, seen from the block's first row.
+  const int64_t offset = whole.alignment == Alignment::top_left       ? 0
+                         : whole.alignment == Alignment::bottom_right ? in_use - seqlen_q
+                                                                      : whole.causal_offset;
+  block.problem.alignment = Alignment::given;
+  block.problem.causal_offset = offset + rows.first;
   const int64_t query = (rows.batch * heads_q + rows.head) * seqlen_q + rows.first;
   const int64_t key = (rows.batch * heads_kv + head_kv) * seqlen_kv;
   inputs("q", query * whole.q.shape[3], block.at("q"));
   inputs("k", key * whole.k.shape[3], block.at("k"));
   inputs("v", key * whole.v.shape[3], block.at("v"));
   if (whole.bias) inputs("bias", first_pair(*whole.bias, rows), block.at("bias"));
+  if (whole.tree_mask) fill_tree_pairs(whole, inputs, rows, offset, block.at("mask"));
   if (whole.mask) inputs("mask", first_pair(*whole.mask, rows), block.at("mask"));
   if (whole.alibi_slopes) inputs("alibi_slopes", rows.head, block.at("alibi_slopes"));
   return block;

@@ -23,8 +23,8 @@ struct RowBlock {
 
 // Reference of a few blocks of query rows, spread over batch entries, heads and positions, always
 // the first and the last rows among them; with dropout, whose draw depends on the place, the first
-// rows of the first head only. For contiguous q, k, v, o, lse, bias, mask and ALiBi slopes, and any
-// option that is a number.
+// rows of the first head only. For contiguous q, k, v, o, lse, bias, mask, ALiBi slopes, lengths of
+// KV and a tree mask without another one, and any option that is a number.
 class SampledReference {
  public:
   // Stays below about `flop` operations, and takes at least two blocks where there are two.

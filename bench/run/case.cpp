@@ -137,7 +137,7 @@ Status CaseRun::make_workload() {
     return {};
   }
   Result<std::unique_ptr<TiledWorkload>> made =
-      TiledWorkload::make(problem_, setting_.inputs, setting_.plan);
+      TiledWorkload::make(problem_, keys_in_use(subject_.one), setting_.inputs, setting_.plan);
   if (!made.ok()) return made.status();
   workload_ = std::move(*made);
   return {};

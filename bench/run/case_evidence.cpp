@@ -32,6 +32,12 @@ double bytes_of(const Subject& subject) {
         std::optional(problem.o), problem.bias, problem.mask}) {
     if (desc) bytes += element_bytes(*desc);
   }
+  if (subject.one.ragged) {  // keys past the lengths are not read
+    double used = 0;
+    for (const int32_t keys : keys_in_use(subject.one)) used += keys;
+    const double all = static_cast<double>(subject.one.batch * subject.one.seqlen_kv);
+    bytes -= (1 - used / all) * (element_bytes(problem.k) + element_bytes(problem.v));
+  }
   return bytes;
 }
 

@@ -9,6 +9,7 @@
 
 #include "bench/cases/cases.hpp"
 #include "bench/tensors/random.hpp"
+#include "bench/tensors/tensor_set.hpp"
 #include "problem/status.hpp"
 
 namespace flashcore::bench {
@@ -33,6 +34,12 @@ Status TiledTensors::add_memory(const std::string& name, const TensorDesc& desc)
 
 Status TiledTensors::add_input(const std::string& name, const TensorDesc& desc,
                                const TiledInputs& inputs) {
+  if (desc.dtype != inputs.dtype()) {
+    HostTensor piece(TensorDesc::contiguous(desc.dtype, {TiledInputs::kPieceElements}));
+    Random random(name == "k" ? 5 : 6);
+    piece.fill([&] { return random.normal(); });
+    return add_tiled(name, desc, std::move(piece));
+  }
   FLASHCORE_RETURN_IF_ERROR(add_memory(name, desc));
   pieces_[name] = inputs.piece(name);
   return memory_->copy_tiled(data_[name], bytes_of(desc), pieces_[name]);
@@ -67,9 +74,27 @@ Status TiledTensors::add_features(const Problem& problem) {
     FLASHCORE_RETURN_IF_ERROR(add(
         name, desc, [next = starts.begin()]() mutable { return static_cast<double>(*next++); }));
   }
+  if (problem.tree_mask) {
+    const std::vector<int32_t> words = tree_words(problem.tree_mask->shape[1]);
+    FLASHCORE_RETURN_IF_ERROR(add("tree_mask", problem.tree_mask, [next = words.begin()]() mutable {
+      return static_cast<double>(*next++);
+    }));
+  }
+  if (problem.page_table) {
+    HostTensor table(*problem.page_table);
+    fill_pages(random, problem, table);
+    FLASHCORE_RETURN_IF_ERROR(add_tiled("page_table", *problem.page_table, std::move(table)));
+  }
   const auto heads = static_cast<double>(problem.q.shape[1]);
   return add("alibi_slopes", problem.alibi_slopes,
              [&, head = 0]() mutable { return std::exp2(-8.0 * ++head / heads); });
+}
+
+Status TiledTensors::add_lengths(const Problem& problem, std::span<const int32_t> keys) {
+  if (!problem.seqlens_kv) return {};
+  HostTensor lengths(*problem.seqlens_kv);
+  for (size_t b = 0; b < keys.size(); ++b) lengths.set(static_cast<int64_t>(b), keys[b]);
+  return add_tiled("seqlens_kv", *problem.seqlens_kv, std::move(lengths));
 }
 
 Status TiledTensors::add_output(const std::string& name, const TensorDesc& desc) {

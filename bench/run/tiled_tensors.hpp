@@ -23,9 +23,11 @@ class TiledTensors {
   explicit TiledTensors(std::unique_ptr<DeviceMemory> memory) : memory_(std::move(memory)) {}
 
   Status add_input(const std::string& name, const TensorDesc& desc, const TiledInputs& inputs);
-  // Those of the problem besides q, k and v. Bias and mask repeat a piece, too; entries of a packed
-  // batch begin at packed_starts.
+  // Those of the problem besides q, k, v and lengths. Bias and mask repeat a piece, too; entries of
+  // a packed batch begin at packed_starts; pages are in a random order.
   Status add_features(const Problem& problem);
+  // Keys in use of each entry, where the problem has lengths.
+  Status add_lengths(const Problem& problem, std::span<const int32_t> keys);
   // Starts and ends between guards.
   Status add_output(const std::string& name, const TensorDesc& desc);
   // Neither: written before the workload runs, and read by it.

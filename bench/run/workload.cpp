@@ -8,6 +8,7 @@
 #include "bench/cases/work.hpp"
 #include "bench/device/device_memory.hpp"
 #include "bench/device/execution.hpp"
+#include "bench/run/one_piece.hpp"
 #include "bench/run/tiled_tensors.hpp"
 #include "bench/tensors/tensor_set.hpp"
 #include "problem/dtype.hpp"
@@ -67,7 +68,8 @@ class GivenWorkload final : public Workload {
     const Problem& p = host_.problem;
     const bool simple = !p.cu_seqlens_q && !p.bias && !p.mask && !p.alibi_slopes && !p.sinks &&
                         !p.q_scale && !p.k_scale && !p.v_scale && !p.seqlens_q && !p.seqlens_kv &&
-                        !p.causal_offsets && p.dropout_p == 0;
+                        !p.causal_offsets && !p.page_table && !p.kv_indptr && !p.cache_leftpad &&
+                        !p.tree_mask && p.dropout_p == 0;
     if (simple && forward_flop(host_) > kLargestReference) {
       Result<SampledReference> sampled = SampledReference::compute(host_, kSampledWork, threads);
       if (!sampled.ok()) return sampled.status();
@@ -91,18 +93,20 @@ class DeviceTiles final : public TiledWorkload {
   DeviceTiles(const Problem& problem, std::unique_ptr<DeviceMemory> memory)
       : problem_(problem), tensors_(std::move(memory)) {}
 
-  Status fill(const TiledInputs& inputs) {
+  Status fill(const TiledInputs& inputs, std::span<const int32_t> keys) {
     FLASHCORE_RETURN_IF_ERROR(tensors_.add_input("q", problem_.q, inputs));
     FLASHCORE_RETURN_IF_ERROR(tensors_.add_input("k", problem_.k, inputs));
     FLASHCORE_RETURN_IF_ERROR(tensors_.add_input("v", problem_.v, inputs));
     FLASHCORE_RETURN_IF_ERROR(tensors_.add_features(problem_));
+    FLASHCORE_RETURN_IF_ERROR(tensors_.add_lengths(problem_, keys));
+    flop_ = forward_flop(problem_, {.seqlens_kv = problem_.seqlens_kv ? keys.data() : nullptr});
     FLASHCORE_RETURN_IF_ERROR(tensors_.add_output("o", problem_.o));
     return problem_.lse ? tensors_.add_output("lse", *problem_.lse) : Status();
   }
 
   Status make_reference(int threads) {
-    Result<SampledReference> reference =
-        SampledReference::compute(problem_, tensors_.inputs(), kSampledWork, threads);
+    Result<SampledReference> reference = SampledReference::compute(
+        in_one_piece(problem_), in_one_piece(problem_, tensors_.inputs()), kSampledWork, threads);
     if (!reference.ok()) return reference.status();
     reference_ = std::move(*reference);
     return {};
@@ -127,7 +131,7 @@ class DeviceTiles final : public TiledWorkload {
   Result<Verdict> judge_output() override { return judge(false); }
 
   std::string judged() const override { return sampled_text(reference_, problem_); }
-  double flop() override { return forward_flop(problem_); }
+  double flop() override { return flop_; }
   const SampledReference& reference() const override { return reference_; }
 
  private:
@@ -149,6 +153,7 @@ class DeviceTiles final : public TiledWorkload {
   Problem problem_;
   TiledTensors tensors_;
   SampledReference reference_;
+  double flop_ = 0;
 };
 
 }  // namespace
@@ -160,13 +165,14 @@ Result<std::unique_ptr<Workload>> given_workload(Result<HostProblem> host,
 }
 
 Result<std::unique_ptr<TiledWorkload>> TiledWorkload::make(const Problem& problem,
+                                                           std::span<const int32_t> keys,
                                                            const TiledInputs& inputs,
                                                            const PlanOptions& options) {
   FLASHCORE_RETURN_IF_ERROR(check_memory(problem));
   Result<std::unique_ptr<DeviceMemory>> memory = device_memory(options.device);
   if (!memory.ok()) return memory.status();
   auto workload = std::make_unique<DeviceTiles>(problem, std::move(*memory));
-  FLASHCORE_RETURN_IF_ERROR(workload->fill(inputs));
+  FLASHCORE_RETURN_IF_ERROR(workload->fill(inputs, keys));
   FLASHCORE_RETURN_IF_ERROR(workload->make_reference(options.threads));
   return std::unique_ptr<TiledWorkload>(std::move(workload));
 }

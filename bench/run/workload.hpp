@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -34,12 +35,15 @@ class Workload {
 Result<std::unique_ptr<Workload>> given_workload(Result<HostProblem> host,
                                                  const PlanOptions& options);
 
-// A contiguous problem of q, k, v, o and LSE with repeated pieces as inputs, of any size; a peer
+// A problem of q, k, v, o and LSE, contiguous or over a cache in pages, with repeated pieces as inputs,
+// of any size; a peer
 // can have the same ones, and rows are sampled by the same reference.
 class TiledWorkload : public Workload {
  public:
   using Workload::prepare;
+  // `keys`: in use of each entry, where the problem has lengths.
   static Result<std::unique_ptr<TiledWorkload>> make(const Problem& problem,
+                                                     std::span<const int32_t> keys,
                                                      const TiledInputs& inputs,
                                                      const PlanOptions& options);
 

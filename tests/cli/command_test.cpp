@@ -555,6 +555,28 @@ TEST(Bench, TimesWhatPassedItsGate) {
   EXPECT_GE(row["times"]["wall"]["samples"], 10);
 }
 
+// Pages in a random order, lengths that differ, and a cache of another type: judged as one piece.
+TEST(Bench, TimesCachesInPages) {
+  const Scratch scratch;
+  const std::string file =
+      scratch.write("cases.json", R"({"schema": "flashcore-cases", "version": 1, "cases": [
+    {"name": "paged", "dtype": "bf16", "batch": 3, "heads_q": 4, "heads_kv": 2, "seqlen_q": 2,
+     "seqlen_kv": 100, "head_dim": 32, "causal": true, "page_size": 16, "ragged": true},
+    {"name": "narrow", "dtype": "f16", "batch": 2, "heads_q": 2, "seqlen_q": 1, "seqlen_kv": 50,
+     "head_dim": 32, "page_size": 7, "kv_dtype": "f8e4m3"},
+    {"name": "tree", "dtype": "f16", "batch": 2, "heads_q": 2, "seqlen_q": 40, "seqlen_kv": 50,
+     "head_dim": 32, "page_size": 7, "tree": true, "ragged": true}]})");
+  const json result = document({"bench", "--cases", file, "--device", "cpu"});
+  ASSERT_EQ(result["cases"].size(), 3U);
+  EXPECT_EQ(result["cases"][0]["features"], "pages of 16, ragged");
+  for (const json& one : result["cases"]) {
+    ASSERT_FALSE(one["rows"].empty());
+    EXPECT_EQ(one["judged"], "all rows");
+    for (const json& row : one["rows"]) EXPECT_EQ(row["gate"]["passed"], true) << row;
+  }
+  expect_refused({"bench", "--suite", "five", "--quick"}, 2, "--quick: the suite is 'five'");
+}
+
 TEST(Bench, GivesNoTimeToWhatFailedIt) {
   const Outcome outcome = flashcore_command({"bench", "--shape", "1,2,64,128", "--scale", "4",
                                              "--kernel", "naive", "--device", "cpu", "--json"});

@@ -214,6 +214,22 @@ TEST(Cases, AreValidProblemsWithNamesOfTheirOwn) {
   EXPECT_EQ(bench::suite_cases("decode")->size(), 10U);
 }
 
+TEST(Cases, OfServingHaveASmallForm) {
+  for (const char* const suite : {"decode", "paged", "ragged", "speculative"}) {
+    const auto cases = bench::suite_cases(suite), quick = bench::suite_cases(suite, true);
+    ASSERT_TRUE(cases && quick && quick->size() == cases->size()) << suite;
+    for (size_t n = 0; n < cases->size(); ++n) {
+      EXPECT_EQ((*quick)[n].seqlen_kv * 8, (*cases)[n].seqlen_kv) << suite;
+      EXPECT_TRUE(explain(bench::to_problem((*quick)[n])).ok()) << (*quick)[n].name;
+    }
+  }
+  EXPECT_EQ(bench::suite_cases("decode", true)->front().name, "b1/1k/hkv8");
+  EXPECT_FALSE(bench::suite_cases("five", true).has_value());
+  const std::vector<int32_t> lengths = bench::ragged_lengths(8192, 64);
+  EXPECT_EQ(lengths.front(), 102);
+  EXPECT_EQ(lengths.back(), 8192);
+}
+
 TEST(Work, CountsByTheRuleOfTheReports) {
   bench::Case one{
       .name = "test", .batch = 2, .heads_q = 8, .heads_kv = 2, .seqlen_q = 16, .seqlen_kv = 16};

@@ -1,0 +1,16 @@
+// The suites of serving: few queries against long caches.
+#pragma once
+
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "bench/cases/cases.hpp"
+
+namespace flashcore::bench {
+
+// decode, paged, ragged, speculative; nothing for another name. `quick`: an eighth of the entries and
+// of the keys.
+std::optional<std::vector<Case>> serving_cases(std::string_view name, bool quick);
+
+}  // namespace flashcore::bench

@@ -1,0 +1,45 @@
+#include "bench/run/one_piece.hpp"
+
+#include <cstring>
+#include <utility>
+
+namespace flashcore::bench {
+
+Problem in_one_piece(const Problem& problem) {
+  if (!problem.page_table) return problem;
+  Problem whole = problem;
+  const int64_t batch = problem.q.shape[0], heads = problem.k.shape[1];
+  for (TensorDesc* const rows : {&whole.k, &whole.v}) {
+    *rows =
+        TensorDesc::contiguous(rows->dtype, {batch, heads, problem.max_seqlen_kv, rows->shape[3]});
+  }
+  whole.page_table.reset();
+  whole.max_seqlen_kv = 0;
+  return whole;
+}
+
+ReadElements in_one_piece(const Problem& problem, ReadElements inputs) {
+  if (!problem.page_table) return inputs;
+  return
+      [problem, inputs = std::move(inputs)](std::string_view name, int64_t begin, HostTensor& to) {
+        if (name != "k" && name != "v") return inputs(name, begin, to);
+        const int64_t heads = problem.k.shape[1], page_size = problem.k.shape[2];
+        const int64_t keys = problem.max_seqlen_kv, pages = problem.page_table->shape[1];
+        const int64_t width = name == "k" ? problem.k.shape[3] : problem.v.shape[3];
+        const size_t bytes = static_cast<size_t>(width) * size_of(to.desc().dtype);
+        HostTensor row(TensorDesc::contiguous(to.desc().dtype, {width}));
+        HostTensor page(TensorDesc::contiguous(DType::i32, {1}));
+        auto* out = static_cast<std::byte*>(to.data());
+        for (int64_t n = begin / width; n < (begin + to.elements()) / width; ++n, out += bytes) {
+          const int64_t key = n % keys, head = n / keys % heads, entry = n / keys / heads;
+          if (key % page_size == 0 || n == begin / width) {
+            inputs("page_table", entry * pages + key / page_size, page);
+          }
+          const int64_t place = static_cast<int64_t>(page.get(0)) * page_size + key % page_size;
+          inputs(name, (place * heads + head) * width, row);
+          std::memcpy(out, row.data(), bytes);
+        }
+      };
+}
+
+}  // namespace flashcore::bench
