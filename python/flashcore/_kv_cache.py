@@ -226,17 +226,22 @@ class Step:
             **rope,
         )
 
-    def decode(self, q: Any, *, layer: int = 0, **options: Any) -> Any:
+    def decode(self, q: Any, *, layer: int = 0, k_new: Any = None, **options: Any) -> Any:
         """Attention of the new rows' queries, [B, Hq, Snew, D] or packed [total, Hq, D].
 
-        Causal unless said otherwise; `options` are those of `flashcore.decode`.
+        Causal unless said otherwise; `options` are those of `flashcore.decode`. With k_new and
+        v_new it writes the new rows first, in the same call.
         """
         lengths = self._lengths(q, "cu_seqlens_q", "seqlens_q")
+        if k_new is not None:
+            options |= {"k_new": k_new}
+            if "seqlens_q" in lengths:
+                lengths["seqlens_new"] = self.seqlens_new
         return decode(
             q,
             self._cache.k[layer],
             self._cache.v[layer],
-            seqlens_kv=self.seqlens_kv,
+            seqlens_kv=self.seqlens_kv if k_new is None else self.seqlens_before,
             page_table=self.page_table,
             **lengths,
             **options,

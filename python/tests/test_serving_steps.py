@@ -102,6 +102,29 @@ def test_a_refused_step_writes_nothing():
 
 
 @pytest.mark.parametrize("packed", [False, True])
+def test_a_step_of_a_cache_in_one_call(packed):
+    random = rng(6)
+    rows = (3, 2, 8) if packed else (2, 2, 2, 8)
+    shape = (3, 4, 8) if packed else (2, 4, 2, 8)
+    outs, caches = [], []
+    data = [(normal(random, *rows), normal(random, *rows), normal(random, *shape)) for _ in "ab"]
+    for together in (False, True):
+        cache = flashcore.KVCache(8, 2, heads_kv=2, head_dim=8)
+        sequences = [cache.add(), cache.add()]
+        for k_new, v_new, q in data:
+            step = cache.extend(sequences, [2, 1])
+            if together:
+                out = step.decode(q, k_new=k_new, v_new=v_new, rope_base=100.0)
+            else:
+                out = step.decode(step.append(k_new, v_new, q=q, rope_base=100.0))
+        outs.append(out)
+        caches.append(cache)
+    np.testing.assert_array_equal(*outs)
+    np.testing.assert_array_equal(caches[0].k, caches[1].k)
+    np.testing.assert_array_equal(caches[0].v, caches[1].v)
+
+
+@pytest.mark.parametrize("packed", [False, True])
 def test_tree_masks(packed):
     random = rng(3)
     tokens, lengths = 40, np.array([61, 40], np.int32)
