@@ -165,6 +165,13 @@ std::vector<Problem> caches() {
   return all;
 }
 
+// One head of keys, whose first columns are the values.
+std::vector<Problem> mla() {
+  std::vector<Problem> all;
+  add(all, [](Problem& p) { p.v.stride = p.k.stride; }, {4, 16, 1, 1, 8192, 576, 512});
+  return all;
+}
+
 std::vector<Problem> fp32() {
   std::vector<Problem> all;
   for (const auto& some : {plain(), lengths(), softcap_and_sinks(), bias_and_masks(), decode()}) {
@@ -238,6 +245,7 @@ std::string table() {
       {"... 8 heads of 512 or 1024 tokens", small()},
       {"... decode: one query against 8192 keys", decode()},
       {"... caches: pages, padding on the left, tree masks, fp8 keys and values", caches()},
+      {"... MLA: keys of 576 elements, values their first 512", mla()},
       {"f32, every feature", fp32()},
       {"fp8 e4m3 and e5m2, with scales", fp8()}};
   std::string text = "| forward |", line = "| --- |";
