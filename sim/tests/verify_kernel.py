@@ -8,6 +8,7 @@ PROBLEMS is one of
   20x112x256       the same, of head dimensions up to 256
   narrow/20x112    20 problems, drawn anew with fewer features where the kernel refuses them
   20x112/4         the same, of at most 4 heads of queries in all batch entries together
+  paged/20x112     the same over caches: pages, flat lists, padding on the left, fp8 keys and values
   scores/PREFIX    the problems with hard scores whose names begin so
 
 Sequences are so long in some that every ring of buffers is passed several times. Each random problem has an order of
@@ -59,13 +60,15 @@ def problems(kernel, kind, first_seed):
         if computed == 0:
             sys.exit(f"computed no problem of {kind}")
         return f"{computed} of {kind}"
-    sizes, _, heads = kind.removeprefix("narrow/").partition("/")
+    sizes, _, heads = kind.removeprefix("narrow/").removeprefix("paged/").partition("/")
     wanted, *largest = sizes.split("x")
     options = [word for pair in zip(("--largest-seqlen", "--largest-head-dim"), largest) for word in pair]
     if heads:
         options += ["--most-heads", heads]
     if kind.startswith("narrow/"):
         options.append("--narrow")
+    if kind.startswith("paged/"):
+        options.append("--paged")
     return random_problems(kernel, int(wanted), first_seed, *options)
 
 

@@ -48,6 +48,7 @@ struct Kernel {
   std::string name;
   DeviceKind device = DeviceKind::cpu;  // cuda: also the simulated GPUs
   bool automatic = true;  // false: runs only when asked for by name (the ladder, the reference)
+  std::string_view by_name_because = {};  // a few words why, where that is not obvious
   bool wants_alignment = false;      // runs only where q, k, v and o are at multiples of 16 bytes
   bool reads_dropout_state = false;  // takes the seed and offset of dropout from memory
   bool reads_caches = false;         // K and V in pages, padded on the left, or fp8 under a wider Q

@@ -20,6 +20,10 @@ std::string note_of(const Kernel& kernel, const DeviceInfo& device, bool has_dec
         "use",
         capability_text(device.compute_capability));
   }
+  if (!kernel.by_name_because.empty()) {
+    note += fmt::format("{}runs only when asked for by name: {}", note.empty() ? "" : "; ",
+                        kernel.by_name_because);
+  }
   if (kernel.device != DeviceKind::cuda || !has_declines) return note;
   const std::string provenance = tuning_for(device).provenance();
   if (provenance.empty()) return note;

@@ -12,11 +12,11 @@
 #include <utility>
 #include <vector>
 
+#include "cuda/attention/combine_math.hpp"
+#include "cuda/attention/divisor.hpp"
 #include "cuda/attention/kv_range.hpp"
 #include "cuda/attention/packed_tiles.hpp"
-#include "cuda/forward_sm80/throughput/combine_math.hpp"
 #include "cuda/forward_sm80/throughput/config.hpp"
-#include "cuda/forward_sm80/throughput/divisor.hpp"
 #include "cuda/forward_sm80/throughput/key_order.hpp"
 #include "cuda/forward_sm80/throughput/key_turns.hpp"
 #include "cuda/forward_sm80/throughput/splits.hpp"
@@ -160,9 +160,9 @@ Part joined(const std::vector<Part>& parts, float unit) {
   Part all;
   for (const Part& part : parts) all.reference = std::max(all.reference, part.reference);
   for (const Part& part : parts) {
-    const float weight = split_weight(part.reference, all.reference, unit, exp2);
+    const float weight = attention::split_weight(part.reference, all.reference, unit, exp2);
     all.sum += weight * part.sum;
-    all.output = with_part(all.output, weight, part.output);
+    all.output = attention::with_part(all.output, weight, part.output);
   }
   return all;
 }
@@ -240,7 +240,7 @@ TEST(ForwardSm80Divisor, DividesExactly) {
       for (const uint32_t r : {0U, 1U, d / 2, d - 1}) {
         const uint64_t n = uint64_t{q} * d + r;
         if (r < d && n <= kLast) {
-          ASSERT_EQ(divisor(d).divide(static_cast<uint32_t>(n)), q) << n << " / " << d;
+          ASSERT_EQ(attention::divisor(d).divide(static_cast<uint32_t>(n)), q) << n << " / " << d;
         }
       }
     }
@@ -251,7 +251,7 @@ TEST(ForwardSm80Divisor, DividesExactly) {
     const auto any = static_cast<uint32_t>(random() % (uint64_t{kLast} + 1));
     for (const uint32_t n : {any, any / d * d, any / d * d + d - 1, kLast}) {
       if (n > kLast) continue;
-      ASSERT_EQ(divisor(d).divide(n), n / d) << n << " / " << d;
+      ASSERT_EQ(attention::divisor(d).divide(n), n / d) << n << " / " << d;
     }
   }
 }

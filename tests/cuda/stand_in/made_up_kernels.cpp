@@ -12,6 +12,7 @@
 #include "cuda/backward_sm80/general/launch.hpp"
 #include "cuda/backward_sm90/throughput/launch.hpp"
 #include "cuda/backward_sm90/wide/launch.hpp"
+#include "cuda/decode_sm80/split_kv/launch.hpp"
 #include "cuda/forward_sm80/latency/launch.hpp"
 #include "cuda/forward_sm80/throughput/launch.hpp"
 #include "cuda/forward_sm90/latency/launch.hpp"
@@ -84,6 +85,25 @@ std::vector<std::byte> take_arguments() { return std::exchange(arguments(), {});
 }  // namespace flashcore::fake
 
 namespace flashcore::cuda {
+
+namespace decode_sm80::split_kv {
+
+const InstanceEntry& find_instance(const Instance& /*instance*/) {
+  static const InstanceEntry entry = {
+      [] { return fake::load(fake::kernel<13>("decode_sm80")); },
+      [](const Params& params, unsigned int blocks, cudaStream_t stream) {
+        return fake::launch(fake::kernel<13>("decode_sm80"), blocks, stream, params);
+      }};
+  return entry;
+}
+
+cudaError_t prepare_combine() { return fake::load(fake::kernel<14>("combine_parts")); }
+
+cudaError_t combine_parts(const Params& params, cudaStream_t stream) {
+  return fake::launch(fake::kernel<14>("combine_parts"), 1, stream, params);
+}
+
+}  // namespace decode_sm80::split_kv
 
 namespace forward_sm80::throughput {
 

@@ -4,7 +4,7 @@
 // not depend on other rows: the same row has the same bits in every batch.
 #include <cstdint>
 
-#include "cuda/forward_sm80/throughput/combine_math.hpp"
+#include "cuda/attention/combine_math.hpp"
 #include "cuda/forward_sm80/throughput/config.hpp"
 #include "cuda/forward_sm80/throughput/epilogue.cuh"
 #include "cuda/forward_sm80/throughput/launch.hpp"
@@ -29,7 +29,8 @@ __device__ float warp_sum(float x) {
 }
 
 __device__ float weight_of(float reference, float largest, float unit) {
-  return split_weight(reference, largest, unit, [](float x) { return ptx::exp2_approx(x); });
+  return attention::split_weight(reference, largest, unit,
+                                 [](float x) { return ptx::exp2_approx(x); });
 }
 
 __host__ __device__ int64_t partial_row_count(const Params& p) {
@@ -86,7 +87,7 @@ __global__ void __launch_bounds__(32 * kRowsPerBlock)
     for (int c = 0; c < kLaneColumns; ++c) {
       const int column = lane + 32 * c;
       if (column >= p.head_dim_v) continue;
-      o[c] = with_part(o[c], weight, partial[column]);
+      o[c] = attention::with_part(o[c], weight, partial[column]);
     }
   }
 

@@ -5,10 +5,10 @@
 
 #include <cstdint>
 
+#include "cuda/attention/divisor.hpp"
 #include "cuda/attention/forward_params.hpp"
 #include "cuda/attention/scheduler.hpp"
 #include "cuda/attention/softcap.hpp"
-#include "cuda/forward_sm80/throughput/divisor.hpp"
 #include "problem/philox.hpp"
 #include "problem/visibility.hpp"
 
@@ -47,8 +47,8 @@ struct Params : attention::ForwardParams {
   HeadVector sinks;
 
   attention::TileOrder order;  // of query tiles; of a packed batch, only longest_first counts
-  Divisor by_tiles, by_section, by_section_heads;  // what the order divides by
-  Divisor by_heads_q, by_group;                    // heads_q, heads_q / heads_kv
+  attention::Divisor by_tiles, by_section, by_section_heads;  // what the order divides by
+  attention::Divisor by_heads_q, by_group;                    // heads_q, heads_q / heads_kv
   int packed_slots;  // a head, see packed_tiles.hpp; 0: every entry has order.q_tiles tiles
 
   // Rows of 16-byte chunks with nothing to pad: K and V tiles inside a sequence need no test.

@@ -11,6 +11,7 @@
 #include <string>
 #include <string_view>
 
+#include "cuda/attention/divisor.hpp"
 #include "cuda/attention/packed_tiles.hpp"
 #include "cuda/attention/softcap.hpp"
 #include "cuda/forward_sm80/throughput/config.hpp"
@@ -156,7 +157,7 @@ StateParams make_params(const ForwardProblem& p, const Config& config, int block
   params.order = host::tile_order(p, block_q, host::section_rows(p, kSectionBytes));
   // Of launches that have blocks; others divide by nothing.
   const auto by = [](int64_t d) {
-    return divisor(static_cast<uint32_t>(std::clamp<int64_t>(d, 1, INT32_MAX)));
+    return attention::divisor(static_cast<uint32_t>(std::clamp<int64_t>(d, 1, INT32_MAX)));
   };
   params.by_tiles = by(params.order.q_tiles);
   params.by_section = by(int64_t{params.order.section_heads} * params.order.q_tiles);

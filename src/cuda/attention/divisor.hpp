@@ -4,7 +4,7 @@
 #include <bit>
 #include <cstdint>
 
-namespace flashcore::cuda::forward_sm80::throughput {
+namespace flashcore::cuda::attention {
 
 // n / d for n below 2^31 is (n * multiplier) >> shift: with l = ceil(log2 d), multiplier * d lies
 // above 2^(31 + l) by at most 2^l, so the error stays below 2^-31 of n, less than one part of d.
@@ -22,4 +22,4 @@ constexpr Divisor divisor(uint32_t d) {
   return {static_cast<uint32_t>((uint64_t{1} << shift) / d + 1), shift};
 }
 
-}  // namespace flashcore::cuda::forward_sm80::throughput
+}  // namespace flashcore::cuda::attention

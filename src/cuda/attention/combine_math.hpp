@@ -5,7 +5,7 @@
 
 #include <limits>
 
-namespace flashcore::cuda::forward_sm80::throughput {
+namespace flashcore::cuda::attention {
 
 // What a split weighs beside the largest reference. exp2: 2^x, 0 for -inf.
 template <class Exp2>
@@ -21,4 +21,4 @@ constexpr float with_part(float output, float weight, float part) {
   return finite ? output + weight * part : output + part;
 }
 
-}  // namespace flashcore::cuda::forward_sm80::throughput
+}  // namespace flashcore::cuda::attention

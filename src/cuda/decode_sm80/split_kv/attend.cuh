@@ -1,0 +1,349 @@
+// A warp's share of a unit: 16 rows against every `warps`-th tile of its keys.
+//
+//   tile n   : | wait | S = Q K^T | scale, softcap, ALiBi, mask | softmax, O *= r | O += P V |
+//   tile n+s :                                                        load into the stage -->
+//
+// Scores are in natural units and exponents are of differences, e^(score - largest): right for
+// scores of any size. Only tiles that some row does not see all of have a mask.
+//
+// fp8 keys and values stay as they are in shared memory. Four neighbouring bytes of a row of K are
+// what a lane gets, so step s of the product takes dimensions 16 s + 4 t .. + 3 where others take
+// 2 t, 2 t + 1, 2 t + 8 and 2 t + 9: Q's fragments have the same order. Of V a lane gets
+// neighbouring dimensions of two keys: one product for the even ones and one for the odd ones, and
+// output_column() says what they are.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+
+#include "cuda/attention/mask.cuh"
+#include "cuda/attention/softcap.cuh"
+#include "cuda/attention/softmax.cuh"
+#include "cuda/attention/units.hpp"
+#include "cuda/decode_sm80/split_kv/element.cuh"
+#include "cuda/decode_sm80/split_kv/keys.cuh"
+#include "cuda/ptx/exp2.cuh"
+#include "cuda/ptx/ldmatrix.cuh"
+#include "cuda/ptx/pin.cuh"
+
+namespace flashcore::cuda::decode_sm80::split_kv {
+
+using attention::kLog2E, attention::kNoKey;
+
+// The column of O that element e (0 or 1) of a row of product n is.
+template <Config kConfig>
+__device__ __forceinline__ int output_column(int n, int e, int lane) {
+  if constexpr (kConfig.kv_bytes == 2) return 8 * n + 2 * (lane % 4) + e;
+  return 16 * (n / 2) + 4 * (lane % 4) + 2 * e + n % 2;
+}
+
+// What a warp has found, of a lane's two rows (lane / 4 and 8 further on).
+template <Config kConfig>
+struct Found {
+  float o[kConfig.head_dim / 8][4];
+  float largest[2], sum[2];
+  float unit;  // of o: a power of two, by the scales of V
+};
+
+// The fragments of Q: in registers, or in shared memory, 16 bytes a lane and step.
+template <Config kConfig>
+struct Query {
+  static constexpr int kSteps = kConfig.head_dim / 16;
+  const uint4* shared;
+  uint32_t held[kConfig.q_in_registers ? kSteps : 1][4];
+
+  __device__ __forceinline__ void hold(int lane) {
+    if constexpr (kConfig.q_in_registers) {
+#pragma unroll
+      for (int step = 0; step < kSteps; ++step) read(held[step], step, lane);
+    }
+  }
+  __device__ __forceinline__ void get(uint32_t (&a)[4], int step, int lane) const {
+    if constexpr (kConfig.q_in_registers) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) a[i] = held[step][i];
+    } else {
+      read(a, step, lane);
+    }
+  }
+
+ private:
+  __device__ __forceinline__ void read(uint32_t (&a)[4], int step, int lane) const {
+    const uint4 word = shared[32 * step + lane];
+    a[0] = word.x, a[1] = word.y, a[2] = word.z, a[3] = word.w;
+  }
+};
+
+template <Config kConfig, class Element>
+struct Warp {
+  using Tile = KvTile<kConfig>;
+  static constexpr bool kFp8 = kConfig.kv_bytes == 1;
+  static constexpr int kKeys = kConfig.tile_keys, kProducts = kKeys / 8;
+  static constexpr int kOutProducts = kConfig.head_dim / 8;
+  static constexpr int kBlockBytes = 16 * Tile::kPanelRowBytes;  // of 16 keys in a panel
+  using Scores = float[kProducts][4];
+
+  const Params& p;
+  const Unit& unit;
+  const Ring<kConfig>& ring;
+  int lane;
+  int query[2];    // of the lane's rows
+  float slope[2];  // of ALiBi
+
+  __device__ void begin(Found<kConfig>& w) {
+#pragma unroll
+    for (int slot = 0; slot < 2; ++slot) {
+      const int row = unit.first_row + min(lane / 4 + 8 * slot, unit.rows - 1);
+      query[slot] = static_cast<int>(p.by_group.divide(static_cast<uint32_t>(row)));
+      const int head = unit.kv_head * p.group + row - query[slot] * p.group;
+      const HeadNumbers& slopes = p.alibi_slopes;
+      slope[slot] = slopes.data == nullptr
+                        ? 0
+                        : __ldg(slopes.data + (unit.batch * slopes.batch + head * slopes.head));
+      w.largest[slot] = kNoKey;
+      w.sum[slot] = 0;
+    }
+    w.unit = kFp8 && p.v_scale.data != nullptr ? std::numeric_limits<float>::min() : 1.0F;
+#pragma unroll
+    for (int i = 0; i < 4 * kOutProducts; ++i) w.o[i / 4][i % 4] = 0;
+  }
+
+  // The tile in a stage, whose first key is `key`.
+  __device__ void step(Found<kConfig>& w, const Query<kConfig>& q, int stage, int key) const {
+    Scores s;
+    products(s, q, ring.k_tile(stage));
+    scale_scores(s, stage, key);
+    if (is_masked(key)) {
+      attention::ColumnRange seen[2];
+#pragma unroll
+      for (int slot = 0; slot < 2; ++slot) {
+        seen[slot] = attention::visible_columns(unit.limits, query[slot], key);
+        seen[slot].end = min(seen[slot].end, unit.end - key);
+        const int column = 2 * (lane % 4);
+        attention::mask_row(s, slot, {seen[slot].begin - column, seen[slot].end - column});
+      }
+      softmax(w, s);
+      if constexpr (kFp8) scale_values(w, s, stage);
+      const bool clean = outputs<true>(w, s, ring.v_tile(stage));
+      if (!clean) add_what_is_not_finite(w, seen, stage);
+    } else {
+      softmax(w, s);
+      if constexpr (kFp8) scale_values(w, s, stage);
+      outputs<false>(w, s, ring.v_tile(stage));
+    }
+  }
+
+ private:
+  // Whether some row does not see all keys of the tile.
+  __device__ bool is_masked(int key) const {
+    const int first = static_cast<int>(p.by_group.divide(static_cast<uint32_t>(unit.first_row)));
+    const int last =
+        static_cast<int>(p.by_group.divide(static_cast<uint32_t>(unit.first_row + unit.rows - 1)));
+    return key + kKeys > unit.end || key < last + unit.limits.low ||
+           key + kKeys - 1 > first + unit.limits.high;
+  }
+
+  __device__ void products(Scores& s, const Query<kConfig>& q, const unsigned char* tile) const {
+    const uint32_t k = ptx::shared_address(tile) +
+                       Tile::chunk_offset((lane & 7) + ((lane >> 4) << 3), (lane >> 3) & 1);
+#pragma unroll
+    for (int i = 0; i < 4 * kProducts; ++i) s[i / 4][i % 4] = 0;
+#pragma unroll
+    for (int pair = 0; pair < Tile::kRowChunks / 2; ++pair) {
+      const uint32_t column = Tile::template advance<2>(k, pair);
+      uint32_t a[kFp8 ? 2 : 1][4];
+#pragma unroll
+      for (int i = 0; i < (kFp8 ? 2 : 1); ++i) q.get(a[i], kFp8 ? 2 * pair + i : pair, lane);
+#pragma unroll
+      for (int block = 0; block < kProducts / 2; ++block) {
+        uint32_t b[4];
+        ptx::ldmatrix_x4(b, column + block * kBlockBytes);
+        if constexpr (kFp8) {
+#pragma unroll
+          for (int i = 0; i < 4; ++i) {
+            Element::multiply(s[2 * block + i / 2], a[i % 2],
+                              of_fp8x2<Element>(b[i] & 0xffffU, p.e5m2),
+                              of_fp8x2<Element>(b[i] >> 16, p.e5m2));
+          }
+        } else {
+          Element::multiply(s[2 * block], a[0], b[0], b[1]);
+          Element::multiply(s[2 * block + 1], a[0], b[2], b[3]);
+        }
+      }
+    }
+  }
+
+  // From products to scores in natural units.
+  __device__ void scale_scores(Scores& s, int stage, int key) const {
+    if constexpr (kFp8) {
+      if (p.k_scale.data != nullptr) {
+        const float* const scales = ring.k_scales(stage) + 2 * (lane % 4);
+#pragma unroll
+        for (int n = 0; n < kProducts; ++n) {
+#pragma unroll
+          for (int e = 0; e < 4; ++e) s[n][e] *= scales[8 * n + e % 2];
+        }
+      }
+    }
+    if (p.softcap.cap_log2 > 0) {
+#pragma unroll
+      for (int i = 0; i < 4 * kProducts; ++i) {
+        s[i / 4][i % 4] = attention::capped_log2(s[i / 4][i % 4], p.softcap);
+      }
+    } else {
+#pragma unroll
+      for (int i = 0; i < 4 * kProducts; ++i) s[i / 4][i % 4] *= p.softmax_scale;
+    }
+    if (p.alibi_slopes.data != nullptr) {
+#pragma unroll
+      for (int slot = 0; slot < 2; ++slot) {
+        // Exact up to 2^24; further away, to fp32's last places.
+        const auto distance = static_cast<float>(query[slot] + unit.at.entry.offset - key);
+#pragma unroll
+        for (int n = 0; n < kProducts; ++n) {
+#pragma unroll
+          for (int e = 0; e < 2; ++e) {
+            const auto column = static_cast<float>(8 * n + 2 * (lane % 4) + e);
+            s[n][2 * slot + e] = fmaf(-slope[slot], fabsf(distance - column), s[n][2 * slot + e]);
+          }
+        }
+      }
+    }
+  }
+
+  // s = e^(s - largest); sums and outputs follow the largest score.
+  __device__ void softmax(Found<kConfig>& w, Scores& s) const {
+    float rescale[2], reference[2];
+#pragma unroll
+    for (int slot = 0; slot < 2; ++slot) {
+      const float before = w.largest[slot];
+      w.largest[slot] = fmaxf(before, attention::quad_max(attention::lane_max(s, slot)));
+      reference[slot] = attention::finite_reference(w.largest[slot]);
+      rescale[slot] = ptx::exp2_approx((before - reference[slot]) * kLog2E);
+    }
+    // 1 where no row's largest score has grown, NaN where it is infinite.
+    if (__any_sync(0xffffffffU, rescale[0] != 1.0F || rescale[1] != 1.0F)) {
+      attention::rescale_rows(w.o, rescale);
+      w.sum[0] *= rescale[0];
+      w.sum[1] *= rescale[1];
+    }
+#pragma unroll
+    for (int n = 0; n < kProducts; ++n) {
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        s[n][e] = ptx::exp2_approx((s[n][e] - reference[e / 2]) * kLog2E);
+        w.sum[e / 2] += s[n][e];
+      }
+    }
+  }
+
+  // Probabilities times the scales of values, in units that 16 bits hold.
+  __device__ void scale_values(Found<kConfig>& w, Scores& s, int stage) const {
+    if (p.v_scale.data == nullptr) return;
+    const float* const scales = ring.v_scales(stage);
+    float largest = fabsf(scales[lane % kKeys]);
+    if (__any_sync(0xffffffffU, largest >= 2 * w.unit)) {
+#pragma unroll
+      for (int step = 16; step > 0; step /= 2) {
+        largest = fmaxf(largest, __shfl_xor_sync(0xffffffffU, largest, step));
+      }
+      // The power of two below it, whose reciprocal is exact.
+      const uint32_t exponent = min(__float_as_uint(largest) & 0x7f800000U, 0x7e000000U);
+      const float raised = fmaxf(__uint_as_float(exponent), w.unit);
+      const float by = w.unit * reciprocal_of(raised);
+      const float both[2] = {by, by};
+      attention::rescale_rows(w.o, both);
+      w.unit = raised;
+    }
+    const float inverse = reciprocal_of(w.unit);
+#pragma unroll
+    for (int n = 0; n < kProducts; ++n) {
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        const float scale = scales[8 * n + 2 * (lane % 4) + e % 2] * inverse;
+        s[n][e] = s[n][e] == 0 ? 0 : s[n][e] * scale;
+      }
+    }
+  }
+
+  // Of a power of two from 2^-126 to 2^125.
+  __device__ static float reciprocal_of(float power) {
+    return __uint_as_float(0x7f000000U - __float_as_uint(power));
+  }
+
+  // O += P V. kGuarded: values that are not finite are left out; false: there were some.
+  template <bool kGuarded>
+  __device__ bool outputs(Found<kConfig>& w, const Scores& s, const unsigned char* tile) const {
+    const uint32_t v = ptx::shared_address(tile) + Tile::chunk_offset(lane & 15, lane >> 4);
+    bool finite = true;
+#pragma unroll
+    for (int block = 0; block < kProducts / 2; ++block) {
+      uint32_t a[4];
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const auto& pair = s[2 * block + i / 2];
+        a[i] = Element::pack(pair[i % 2 * 2], pair[i % 2 * 2 + 1]);
+      }
+#pragma unroll
+      for (int chunks = 0; chunks < Tile::kRowChunks / 2; ++chunks) {
+        uint32_t r[4];
+        ptx::ldmatrix_x4_trans(r, Tile::template advance<2>(v, chunks) + block * kBlockBytes);
+#pragma unroll
+        for (int i = 0; i < (kFp8 ? 4 : 2); ++i) {
+          uint32_t b0 = r[i / (kFp8 ? 2 : 1) * 2], b1 = r[i / (kFp8 ? 2 : 1) * 2 + 1];
+          if constexpr (kFp8) {
+            b0 = of_fp8x2<Element>(i % 2 == 0 ? even_bytes(b0) : odd_bytes(b0), p.e5m2);
+            b1 = of_fp8x2<Element>(i % 2 == 0 ? even_bytes(b1) : odd_bytes(b1), p.e5m2);
+          }
+          if constexpr (kGuarded) {
+            const uint32_t wrong0 = __vcmpeq2(b0 & Element::kExponents, Element::kExponents);
+            const uint32_t wrong1 = __vcmpeq2(b1 & Element::kExponents, Element::kExponents);
+            finite = finite && (wrong0 | wrong1) == 0;
+            b0 &= ~wrong0;
+            b1 &= ~wrong1;
+          }
+          Element::multiply(w.o[(kFp8 ? 4 : 2) * chunks + i], a, b0, b1);
+        }
+      }
+    }
+    return !kGuarded || __all_sync(0xffffffffU, finite);
+  }
+
+  // The values that outputs() left out, for the rows that see them: their weight is not 0, so it
+  // does not matter.
+  __device__ void add_what_is_not_finite(Found<kConfig>& w, const attention::ColumnRange (&seen)[2],
+                                         int stage) const {
+#pragma unroll 1
+    for (int key = 0; key < kKeys; ++key) {
+      const int here =
+          ptx::opaque(lane);  // or addresses of all columns are held, which is too much
+      float sign = 1;
+      if constexpr (kFp8) {
+        if (p.v_scale.data != nullptr) sign = ring.v_scales(stage)[key];
+      }
+#pragma unroll
+      for (int n = 0; n < kOutProducts; ++n) {
+#pragma unroll
+        for (int e = 0; e < 2; ++e) {
+          const float x = value(ring.v_tile(stage), key, output_column<kConfig>(n, e, here)) * sign;
+          if (x - x == 0) continue;
+#pragma unroll
+          for (int slot = 0; slot < 2; ++slot) {
+            if (key >= seen[slot].begin && key < seen[slot].end) w.o[n][2 * slot + e] += x;
+          }
+        }
+      }
+    }
+  }
+
+  __device__ float value(const unsigned char* tile, int key, int column) const {
+    const unsigned char* const at = tile + Tile::offset(key, column);
+    if constexpr (kFp8) {
+      return Element::to_float(static_cast<uint16_t>(of_fp8x2<Element>(*at, p.e5m2)));
+    } else {
+      return Element::to_float(*reinterpret_cast<const uint16_t*>(at));
+    }
+  }
+};
+
+}  // namespace flashcore::cuda::decode_sm80::split_kv

@@ -1,0 +1,168 @@
+// What of decode_sm80 needs no GPU: its table of tiles, how work is cut, and its refusals.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "cuda/decode_sm80/split_kv/config.hpp"
+#include "cuda/decode_sm80/split_kv/schedule.hpp"
+#include "cuda/decode_sm80/split_kv/supports.hpp"
+
+namespace flashcore::cuda::decode_sm80::split_kv {
+namespace {
+
+using testing::HasSubstr;
+
+TEST(DecodeSm80Config, EveryHeadDimensionGetsTheCheapestTileThatHoldsIt) {
+  for (const int bytes : {1, 2}) {
+    for (const auto& [head_dim, wanted] :
+         {std::pair{1, 64}, {64, 64}, {65, 128}, {80, 128}, {128, 128}, {192, 256}, {256, 256}}) {
+      for (const auto& [qk, v] : {std::pair{head_dim, 1}, {1, head_dim}, {head_dim, head_dim}}) {
+        const int config = choose_config(qk, v, bytes);
+        ASSERT_GE(config, 0);
+        EXPECT_EQ(kConfigs[static_cast<size_t>(config)].head_dim, wanted) << head_dim;
+        EXPECT_EQ(kConfigs[static_cast<size_t>(config)].kv_bytes, bytes);
+      }
+    }
+    EXPECT_EQ(choose_config(257, 64, bytes), -1);
+  }
+}
+
+TEST(DecodeSm80Config, TwoBlocksShareAnSmWhereTheMemoryIsThere) {
+  for (const Config& config : kConfigs) {
+    EXPECT_EQ(blocks_on_sm(config, 99 * 1024), 1);
+    EXPECT_EQ(blocks_on_sm(config, 163 * 1024), 2);
+    EXPECT_EQ(blocks_on_sm(config, 227 * 1024), 2);
+    EXPECT_EQ(config.ring_bytes(), 64 * 1024);
+  }
+}
+
+// ---- how work is cut
+
+TEST(DecodeSm80Schedule, PartsCoverAllKeysOnceAndNoneIsEmpty) {
+  for (int most = 0; most < 40; ++most) {
+    for (int granules = 1; granules < 700; ++granules) {
+      const Parts parts = parts_of(granules, most);
+      ASSERT_GE(parts.count * parts.granules, granules) << granules << ", at most " << most;
+      ASSERT_LT((parts.count - 1) * parts.granules, granules) << granules << ", at most " << most;
+      if (most > 0) {
+        ASSERT_LE(parts.granules, most) << granules;
+      } else {
+        ASSERT_LE(parts.count, kMostOwnParts) << granules;
+      }
+    }
+    EXPECT_EQ(parts_of(0, most).count, 0);
+  }
+}
+
+TEST(DecodeSm80Schedule, AWorkspaceHasRoomForWhateverTheLengthsAre) {
+  std::mt19937 random(17);
+  const auto draw = [&](int low, int high) {
+    return low + static_cast<int>(random() % static_cast<unsigned>(high - low + 1));
+  };
+  for (int n = 0; n < 3000; ++n) {
+    const int batch = draw(1, 40), heads = draw(1, 8), group = draw(1, 8), blocks = draw(1, 264);
+    const int seqlen_q = draw(1, 20), seqlen_kv = draw(1, 20000);
+    const bool packed = draw(0, 1) == 1, invariant = draw(0, 1) == 1;
+    const Band band{draw(0, 2) == 0 ? draw(0, 3000) : -1, draw(0, 1) == 0 ? 0 : -1};
+    std::vector<EntryWork> works;
+    int64_t rows = 0, total = 0;
+    for (int b = 0; b < batch; ++b) {
+      attention::Entry entry;
+      entry.len_q = packed ? draw(0, seqlen_q) : seqlen_q;
+      entry.len_kv = draw(0, 3) == 0 ? seqlen_kv : draw(0, seqlen_kv);
+      entry.offset = entry.len_kv - entry.len_q;
+      rows += entry.len_q;
+      works.push_back(work_of(entry, band, group));
+      total += int64_t{works.back().granules()} * works.back().row_tiles * heads;
+    }
+    const int64_t items = most_items(batch, heads, group, seqlen_q, packed ? rows : -1);
+    const int64_t room = most_units(items, seqlen_kv, blocks, invariant);
+    const int most = invariant ? 0 : unit_granules(total, blocks);
+    int64_t units = 0;
+    for (const EntryWork& work : works) units += units_of(work, heads, most);
+    ASSERT_LE(units, room) << "problem " << n;
+  }
+}
+
+TEST(DecodeSm80Schedule, BlocksAreBusyAlike) {
+  // batch, tiles of 128 keys, heads: how full the last turn of 264 blocks is.
+  for (const auto& [batch, granules, heads] :
+       {std::array{1, 64, 8}, {1, 512, 8}, {16, 64, 8}, {40, 64, 8}, {64, 32, 8}, {128, 64, 8}}) {
+    constexpr int kBlocks = 264;
+    const Parts parts =
+        parts_of(granules, unit_granules(int64_t{batch} * granules * heads, kBlocks));
+    const int units = batch * heads * parts.count;
+    const int turns = (units + kBlocks - 1) / kBlocks;
+    const double busy = static_cast<double>(batch) * heads * granules /
+                        (static_cast<double>(turns) * kBlocks * parts.granules);
+    EXPECT_GT(busy, 0.9) << batch << " entries of " << granules << " granules";
+  }
+}
+
+TEST(DecodeSm80Schedule, KeysThatNoQuerySeesAreNoWork) {
+  attention::Entry entry;
+  entry.len_q = 2;
+  entry.len_kv = 1000;
+  entry.offset = 998;
+  EXPECT_EQ(work_of(entry, {-1, 0}, 4).begin, 0);
+  EXPECT_EQ(work_of(entry, {-1, 0}, 4).end, 1000);
+  EXPECT_EQ(work_of(entry, {100, 0}, 4).begin, 898);
+  EXPECT_EQ(work_of(entry, {-1, 0}, 9).row_tiles, 2);
+  entry.offset = -5;
+  EXPECT_EQ(work_of(entry, {-1, 0}, 4).granules(), 0);
+  entry.len_q = 0;
+  EXPECT_EQ(work_of(entry, {-1, -1}, 4).row_tiles, 0);
+}
+
+// ---- what is refused
+
+ForwardProblem decode() {
+  ForwardProblem p;
+  p.dtype = p.o_dtype = DType::bf16;
+  p.kv_dtype = DType::bf16;
+  p.batch = 4, p.heads_q = 32, p.heads_kv = 8;
+  p.seqlen_q = 1, p.seqlen_kv = 8192;
+  p.head_dim_qk = p.head_dim_v = 128;
+  p.paging = {.present = true, .num_pages = 4096, .page_size = 16, .table_pages = 512};
+  return p;
+}
+
+std::string refused(const ForwardProblem& p, int capability = 80) {
+  PlanContext context;
+  context.device.compute_capability = capability;
+  context.device.multiprocessors = 108;
+  context.device.shared_memory_a_block = 163 * 1024;
+  return refusal(p, context, "80+ptx;90a");
+}
+
+TEST(DecodeSm80Refusals, NameTheArgument) {
+  EXPECT_EQ(refused(decode()), "");
+  EXPECT_EQ(refused(decode(), 90), "");
+  EXPECT_THAT(refused(decode(), 75), HasSubstr("compute capability is 7.5"));
+  const auto with = [](auto change) {
+    ForwardProblem p = decode();
+    change(p);
+    return refused(p);
+  };
+  EXPECT_EQ(with([](ForwardProblem& p) { p.kv_dtype = DType::f8e4m3; }), "");
+  EXPECT_EQ(with([](ForwardProblem& p) { p.o_dtype = DType::f32; }), "");
+  EXPECT_THAT(with([](ForwardProblem& p) { p.dtype = p.kv_dtype = DType::f32; }),
+              HasSubstr("q: dtype is f32, wanted f16 or bf16"));
+  EXPECT_THAT(with([](ForwardProblem& p) { p.o_dtype = DType::f64; }), HasSubstr("o: dtype"));
+  EXPECT_THAT(with([](ForwardProblem& p) { p.bias.present = true; }), HasSubstr("bias:"));
+  EXPECT_THAT(with([](ForwardProblem& p) { p.mask.present = true; }), HasSubstr("mask:"));
+  EXPECT_THAT(with([](ForwardProblem& p) { p.dropout_p = 0.5; }), HasSubstr("dropout_p: is 0.5"));
+  EXPECT_THAT(with([](ForwardProblem& p) { p.head_dim_v = 257; }),
+              HasSubstr("v: head dimension is 257, wanted at most 256"));
+  EXPECT_THAT(with([](ForwardProblem& p) { p.seqlen_kv = 1 << 30; }), HasSubstr("k: has"));
+  EXPECT_THAT(with([](ForwardProblem& p) { p.batch = 1 << 27; }), HasSubstr("q: has"));
+  EXPECT_THAT(with([](ForwardProblem& p) { p.batch = 1 << 22; }), HasSubstr("units of work"));
+}
+
+}  // namespace
+}  // namespace flashcore::cuda::decode_sm80::split_kv

@@ -1,0 +1,249 @@
+// What decode_sm80 promises besides the right numbers, on a GPU: one plan, and one captured graph, for
+// every length; repeatable bits that do not depend on the batch; page indices reported.
+#include <cuda_runtime_api.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "bench/gate/gates.hpp"
+#include "bench/tensors/tensor_set.hpp"
+#include "tests/cuda/device/device_tensors.hpp"
+#include "tests/cuda/device/gpu.hpp"
+#include "tests/cuda/device/own_stream.hpp"
+
+namespace flashcore {
+namespace {
+
+const Device kGpu = first_gpu();
+
+bool has_gpu() {
+  int count = 0, major = 0;
+  if (cudaGetDeviceCount(&count) != cudaSuccess || count == 0) return false;
+  cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0);
+  return major >= 8;
+}
+
+struct Subject {
+  DType dtype, kv_dtype;
+  int64_t head_dim;
+  int64_t seqlen_q;
+  int64_t page_size;
+  bool batch_invariant;
+};
+
+std::ostream& operator<<(std::ostream& out, const Subject& s) {
+  return out << to_string(s.dtype) << " " << to_string(s.kv_dtype) << " " << s.head_dim << " Sq "
+             << s.seqlen_q << " page " << s.page_size << (s.batch_invariant ? " invariant" : "");
+}
+
+constexpr int64_t kHeads = 4, kKvHeads = 2, kCapacity = 1800;
+
+Problem problem_of(const Subject& s, int64_t batch) {
+  const int64_t pages = (kCapacity + s.page_size - 1) / s.page_size;
+  Problem p;
+  p.q = p.o = TensorDesc::contiguous(s.dtype, {batch, kHeads, s.seqlen_q, s.head_dim});
+  p.k = p.v =
+      TensorDesc::contiguous(s.kv_dtype, {batch * pages + 3, kKvHeads, s.page_size, s.head_dim});
+  p.lse = TensorDesc::contiguous(DType::f32, {batch, kHeads, s.seqlen_q});
+  p.page_table = TensorDesc::contiguous(DType::i32, {batch, pages});
+  p.seqlens_kv = TensorDesc::contiguous(DType::i32, {batch});
+  p.page_status = TensorDesc::contiguous(DType::i32, {1});
+  p.causal = true;
+  if (size_of(s.kv_dtype) == 1) {
+    p.k_scale = p.v_scale = TensorDesc::contiguous(DType::f32, {1, kKvHeads, 1});
+  }
+  return p;
+}
+
+Plan plan_of(const Problem& problem, bool batch_invariant) {
+  PlanOptions options;
+  options.device = kGpu;
+  options.kernel = "decode_sm80";
+  options.batch_invariant = batch_invariant;
+  const Result<Plan> plan = make_plan(problem, options);
+  EXPECT_TRUE(plan.ok()) << plan.status().message();
+  return *plan;
+}
+
+// Pages in a random order, each entry's its own.
+void fill_table(bench::HostProblem& host, uint64_t seed) {
+  bench::HostTensor& table = host.at("page_table");
+  std::vector<int64_t> pages(static_cast<size_t>(host.problem.k.shape[0]));
+  for (size_t i = 0; i < pages.size(); ++i) pages[i] = static_cast<int64_t>(i);
+  std::shuffle(pages.begin(), pages.end(), std::mt19937_64(seed));
+  for (int64_t i = 0; i < table.elements(); ++i) {
+    table.set(i, static_cast<double>(pages[static_cast<size_t>(i)]));
+  }
+  host.at("page_status").set(0, 0);
+}
+
+void set_lengths(bench::HostProblem& host, const std::vector<int64_t>& lengths) {
+  for (size_t b = 0; b < lengths.size(); ++b) {
+    host.at("seqlens_kv").set(static_cast<int64_t>(b), static_cast<double>(lengths[b]));
+  }
+}
+
+bench::HostProblem make_problem(const Subject& s, const std::vector<int64_t>& lengths,
+                                uint64_t seed) {
+  bench::HostProblem host =
+      bench::make_host_problem(problem_of(s, static_cast<int64_t>(lengths.size())), seed);
+  fill_table(host, seed);
+  set_lengths(host, lengths);
+  return host;
+}
+
+void run_once(const Plan& plan, bench::HostProblem& host, int workspace_fill = 0) {
+  bench::poison_outputs(host);
+  const DeviceTensors tensors(host);
+  const Workspace workspace(plan.workspace_bytes(), workspace_fill);
+  const Status status = plan.run(tensors.arguments(host), workspace.data(), workspace.bytes());
+  ASSERT_TRUE(status.ok()) << status.message();
+  tensors.download_outputs(host);
+}
+
+class DecodeSm80Device : public testing::TestWithParam<Subject> {
+ protected:
+  void SetUp() override {
+    if (!has_gpu()) GTEST_SKIP() << "no GPU of compute capability 8.0 or later";
+  }
+};
+
+TEST_P(DecodeSm80Device, PassesItsGate) {
+  bench::HostProblem host = make_problem(GetParam(), {kCapacity, 0, 700}, 3);
+  const Result<bench::Reference> reference = bench::compute_reference(host);
+  ASSERT_TRUE(reference.ok()) << reference.status().message();
+  run_once(plan_of(host.problem, GetParam().batch_invariant), host);
+  const bench::Verdict verdict = bench::judge(host, *reference);
+  EXPECT_TRUE(verdict.passed) << verdict.failure;
+}
+
+TEST_P(DecodeSm80Device, GivesTheSameBitsEveryTimeWhateverTheWorkspaceHeld) {
+  bench::HostProblem host = make_problem(GetParam(), {300, 1500}, 4);
+  const Plan plan = plan_of(host.problem, GetParam().batch_invariant);
+  run_once(plan, host);
+  const Outputs first = outputs_of(host);
+  for (const int fill : {0xFF, 0x7F}) {
+    run_once(plan, host, fill);
+    EXPECT_TRUE(outputs_of(host) == first) << "workspace of bytes " << fill;
+  }
+}
+
+// Capture in the global mode fails on any allocation or synchronisation.
+TEST_P(DecodeSm80Device, AGraphCapturedAtLengthOneServesEveryLength) {
+  bench::HostProblem host = make_problem(GetParam(), {1, 1, 1}, 7);
+  const Plan plan = plan_of(host.problem, GetParam().batch_invariant);
+  bench::poison_outputs(host);
+  DeviceTensors tensors(host);
+  const Workspace workspace(plan.workspace_bytes(), 0xFF);
+  const OwnStream stream;
+  cudaGraph_t graph = nullptr;
+  cudaGraphExec_t executable = nullptr;
+  ASSERT_EQ(cudaStreamBeginCapture(stream.get(), cudaStreamCaptureModeGlobal), cudaSuccess);
+  const Status status =
+      plan.run(tensors.arguments(host), workspace.data(), workspace.bytes(), Stream{stream.get()});
+  EXPECT_TRUE(status.ok()) << status.message();
+  ASSERT_EQ(cudaStreamEndCapture(stream.get(), &graph), cudaSuccess);
+  ASSERT_EQ(cudaGraphInstantiate(&executable, graph, 0), cudaSuccess);
+  for (const std::vector<int64_t>& lengths : {std::vector<int64_t>{1, 1, 1},
+                                              {kCapacity, kCapacity, kCapacity},
+                                              {0, 5, 1300},
+                                              {2, 0, 0},
+                                              {0, 0, 0}}) {
+    set_lengths(host, lengths);
+    run_once(plan_of(host.problem, GetParam().batch_invariant), host);
+    const Outputs wanted = outputs_of(host);
+    bench::poison_outputs(host);
+    tensors.upload(host);
+    ASSERT_EQ(cudaGraphLaunch(executable, stream.get()), cudaSuccess);
+    tensors.download_outputs(host);
+    EXPECT_TRUE(outputs_of(host) == wanted)
+        << "lengths " << lengths[0] << ", " << lengths[1] << ", " << lengths[2];
+  }
+  cudaGraphExecDestroy(executable);
+  cudaGraphDestroy(graph);
+}
+
+// An entry's pages of a cache for `batch` entries, as those of a cache for it alone.
+bench::HostProblem alone(const Subject& s, const bench::HostProblem& all, int64_t b,
+                         int64_t length) {
+  bench::HostProblem one = make_problem(s, {length}, 99);
+  const auto copy = [](const bench::HostTensor& from, int64_t first, bench::HostTensor& to,
+                       int64_t at, int64_t count) {
+    for (int64_t i = 0; i < count; ++i) to.set(at + i, from.get(first + i));
+  };
+  const int64_t rows = all.at("q").elements() / all.problem.q.shape[0];
+  copy(all.at("q"), b * rows, one.at("q"), 0, rows);
+  const int64_t pages = one.problem.page_table->shape[1];
+  const int64_t page = kKvHeads * s.page_size * s.head_dim;
+  for (int64_t n = 0; n < pages; ++n) {
+    const auto from = static_cast<int64_t>(all.at("page_table").get(b * pages + n));
+    const auto to = static_cast<int64_t>(one.at("page_table").get(n));
+    for (const char* const name : {"k", "v"}) {
+      copy(all.at(name), from * page, one.at(name), to * page, page);
+    }
+  }
+  for (const char* const name : {"k_scale", "v_scale"}) {
+    if (one.has(name)) copy(all.at(name), 0, one.at(name), 0, kKvHeads);
+  }
+  return one;
+}
+
+TEST_P(DecodeSm80Device, BatchInvariantARowAloneHasTheBitsThatItHasInABatch) {
+  if (!GetParam().batch_invariant) GTEST_SKIP() << "batch_invariant is not set";
+  const std::vector<int64_t> lengths = {1100, 0, 40, kCapacity};
+  bench::HostProblem all = make_problem(GetParam(), lengths, 5);
+  run_once(plan_of(all.problem, true), all);
+  for (const int64_t b : {int64_t{0}, int64_t{2}, int64_t{3}}) {
+    bench::HostProblem one = alone(GetParam(), all, b, lengths[static_cast<size_t>(b)]);
+    run_once(plan_of(one.problem, true), one);
+    for (const char* const name : {"o", "lse"}) {
+      const bench::HostTensor& found = one.at(name);
+      for (int64_t i = 0; i < found.elements(); ++i) {
+        ASSERT_EQ(found.get(i), all.at(name).get(b * found.elements() + i))
+            << name << " element " << i << " of entry " << b;
+      }
+    }
+  }
+}
+
+TEST_P(DecodeSm80Device, AnIndexOutOfRangeIsClampedAndReported) {
+  bench::HostProblem host = make_problem(GetParam(), {200, 900}, 6);
+  const Plan plan = plan_of(host.problem, GetParam().batch_invariant);
+  bench::HostTensor& table = host.at("page_table");
+  // Past the keys in use: nobody looks at it.
+  table.set(table.elements() - 1, 1e9);
+  DeviceTensors tensors(host);
+  const Workspace workspace(plan.workspace_bytes(), 0);
+  const auto status_word = [&] {
+    const Arguments args = tensors.arguments(host);
+    EXPECT_TRUE(plan.run(args, workspace.data(), workspace.bytes()).ok());
+    int32_t word = -1;
+    EXPECT_EQ(cudaMemcpy(&word, args.page_status, sizeof word, cudaMemcpyDeviceToHost),
+              cudaSuccess);
+    return word;
+  };
+  EXPECT_EQ(status_word(), 0);
+  for (const double wrong : {-1.0, static_cast<double>(host.problem.k.shape[0]),
+                             static_cast<double>(std::numeric_limits<int32_t>::min())}) {
+    table.set(0, wrong);
+    host.at("page_status").set(0, 0);
+    tensors.upload(host);
+    EXPECT_EQ(status_word(), 1) << wrong;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Family, DecodeSm80Device,
+                         testing::Values(Subject{DType::bf16, DType::bf16, 128, 1, 16, false},
+                                         Subject{DType::f16, DType::f16, 64, 3, 1, true},
+                                         Subject{DType::bf16, DType::f8e4m3, 128, 1, 64, true},
+                                         Subject{DType::f16, DType::f8e5m2, 80, 9, 7, false},
+                                         Subject{DType::bf16, DType::bf16, 256, 2, 32, true}));
+
+}  // namespace
+}  // namespace flashcore
