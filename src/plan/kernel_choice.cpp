@@ -21,8 +21,7 @@ std::string note_of(const Kernel& kernel, const DeviceInfo& device, bool has_dec
         capability_text(device.compute_capability));
   }
   if (!kernel.by_name_because.empty()) {
-    note += fmt::format("{}runs only when asked for by name: {}", note.empty() ? "" : "; ",
-                        kernel.by_name_because);
+    note += fmt::format("{}{}", note.empty() ? "" : "; ", kernel.by_name_because);
   }
   if (kernel.device != DeviceKind::cuda || !has_declines) return note;
   const std::string provenance = tuning_for(device).provenance();

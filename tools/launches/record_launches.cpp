@@ -27,6 +27,8 @@
 #include "cuda/backward_sm90/throughput/config.hpp"
 #include "cuda/backward_sm90/throughput/launch.hpp"
 #include "cuda/backward_sm90/wide/launch.hpp"
+#include "cuda/decode_sm80/split_kv/config.hpp"
+#include "cuda/decode_sm80/split_kv/launch.hpp"
 #include "cuda/forward_sm80/latency/config.hpp"
 #include "cuda/forward_sm80/latency/launch.hpp"
 #include "cuda/forward_sm90/latency/config.hpp"
@@ -91,6 +93,14 @@ std::vector<Problem> problems() {
       problem.v = problem.o = TensorDesc::contiguous(dtype, {1, 8, 512, head_dim_v});
       problem.dropout_p = 0.1F;
       problem.dropout_state = TensorDesc::contiguous(DType::i64, {2});
+      all.push_back(problem);
+    }
+  }
+  for (const DType dtype : {DType::f16, DType::bf16}) {  // fp8 caches
+    for (const int64_t head_dim : {64, 128, 256}) {
+      Problem problem;
+      problem.q = problem.o = TensorDesc::contiguous(dtype, {4, 8, 1, head_dim});
+      problem.k = problem.v = TensorDesc::contiguous(DType::f8e4m3, {4, 2, 4096, head_dim});
       all.push_back(problem);
     }
   }
@@ -211,8 +221,9 @@ Status expect_sound(const Kernel& kernel, int device, const std::vector<fake::La
       return {StatusCode::device_error,
               fmt::format("a plan for GPU {} launched on GPU {}", device, launch.device)};
     }
-    const bool is_production =
-        kernel.name.starts_with("forward_") || kernel.name.starts_with("backward_");
+    const bool is_production = kernel.name.starts_with("forward_") ||
+                               kernel.name.starts_with("backward_") ||
+                               kernel.name.starts_with("decode_");
     if (is_production && !launch.ahead) {
       return {StatusCode::device_error, fmt::format("{} is loaded by the run", launch.kernel)};
     }
@@ -383,6 +394,24 @@ Status check_hopper_backward_instances() {
 }
 
 // Every compiled kernel is the one that its place in the list of its family says.
+Status check_decode_instances() {
+  namespace decode = cuda::decode_sm80::split_kv;
+  for (const auto& [type, element] :
+       {std::pair{decode::InputType::f16, "Fp16"}, {decode::InputType::bf16, "Bf16"}}) {
+    for (int config = 0; config < static_cast<int>(decode::kConfigs.size()); ++config) {
+      const auto& entry = decode::find_instance({type, config});
+      FLASHCORE_RETURN_IF_ERROR(expect_instance(
+          fmt::format("::decode_kernel<{}, flashcore::cuda::decode_sm80::split_kv::{}>", config,
+                      element),
+          [&] {
+            const cudaError_t error = entry.prepare();
+            return error != cudaSuccess ? error : entry.launch({}, 1, nullptr);
+          }));
+    }
+  }
+  return {};
+}
+
 Status check_instances() {
   using namespace cuda;
   fake::use({90, 132, 227 * 1024});
@@ -446,6 +475,7 @@ Status check_instances() {
           .prepare() == cudaSuccess) {
     return {StatusCode::internal, "forward_sm90_throughput: row 99 of its table can be prepared"};
   }
+  FLASHCORE_RETURN_IF_ERROR(check_decode_instances());
   FLASHCORE_RETURN_IF_ERROR(check_backward_instances());
   FLASHCORE_RETURN_IF_ERROR(check_joint_instances());
   return check_hopper_backward_instances();

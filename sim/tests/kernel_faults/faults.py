@@ -50,6 +50,20 @@ AMPERE_UNIT = "forward_sm80/throughput/bf16_config0_none.cu"
 AMPERE_LATENCY = problem("forward_sm80_latency", "--dtype bf16 --shape 1,1,64,64 --seqlen-kv 1000")
 AMPERE_LATENCY_UNIT = "small80_bf16_config0.cu"
 
+# One query against pages, in parts of two units each; every warp has more tiles than its ring.
+DECODE = problem("decode_sm80", "--dtype bf16 --shape 2,8,1,128 --heads-kv 2 --seqlen-kv 700 --paged 16")
+DECODE_UNIT = "decode80_bf16_config1.cu"
+SM80_DECODE = "cuda/decode_sm80/split_kv/"
+# Several queries: some rows do not see the last keys.
+DECODE_CAUSAL = problem("decode_sm80", "--dtype bf16 --shape 1,2,5,128 --seqlen-kv 300 --paged 7 --causal")
+# Random problems whose tables have indices out of range.
+DECODE_TABLE = ["verify", "--device", "sim", "--sim-seed", "5", "--kernel", "decode_sm80", "--shapes", "none", "--paged",
+                "--random", "60", "--random-seed", "0", "--largest-seqlen", "60", "--largest-head-dim", "128",
+                "--most-heads", "4"]
+DECODE_FP8 = problem("decode_sm80", "--dtype bf16 --kv-dtype f8e4m3 --shape 2,8,1,128 --heads-kv 2 "
+                     "--seqlen-kv 900 --paged 16")
+DECODE_FP8_UNIT = "decode80_bf16_config4.cu"
+
 JOINT = ["run", "--backward", *problem("backward_sm80", "--dtype bf16 --shape 1,1,300,64 --seqlen-kv 500")[1:]]
 JOINT_UNIT = "general/bf16_config0_joint_none.cu"
 # Warps that share keys: two of them on 9.0.
@@ -520,6 +534,34 @@ PLANTED = [
          "      release(shared + offsetof(QueriesShared, v_empty));\n",
          "      release(shared + offsetof(QueriesShared, v_empty));\n"
          "      ptx::warpgroup_wait<0>();\n      ptx::warpgroup_pin(dp);\n")], "operand in use", more=True),
+    Fault("decode_tile_not_awaited", DECODE_UNIT, DECODE, [
+        (SM80_DECODE + "kernel.cuh", "    ptx::cp_async_wait<kConfig.stages - 1>();\n", "")],
+          "read of bytes in flight"),
+    Fault("decode_warp_does_not_meet_before_a_tile", DECODE_UNIT, DECODE, [
+        (SM80_DECODE + "kernel.cuh", "    __syncwarp();\n    math.step(", "    math.step(")],
+          "read of bytes in flight", more=True),
+    Fault("decode_stage_loaded_while_it_is_read", DECODE_UNIT, DECODE, [
+        (SM80_DECODE + "kernel.cuh", "    __syncwarp();  // the stage has been read\n", "")], "race"),
+    Fault("decode_q_not_awaited", DECODE_UNIT, DECODE, [
+        (SM80_DECODE + "kernel.cuh", "  __syncthreads();  // Q is there\n", "")], "race", more=True),
+    Fault("decode_outputs_left_over_tiles_in_use", DECODE_UNIT, DECODE, [
+        (SM80_DECODE + "kernel.cuh", "    __syncthreads();  // all rings have been read\n", "")],
+          "race", more=True),
+    Fault("decode_next_unit_over_outputs", DECODE_UNIT, DECODE_CAUSAL, [
+        (SM80_DECODE + "kernel.cuh", "    __syncthreads();  // the next unit's copies go there\n", "")],
+          "race", more=True),
+    Fault("decode_unit_taken_before_it_is_there", DECODE_UNIT, DECODE, [
+        (SM80_DECODE + "walk.cuh", "    __syncthreads();  // the unit is there\n", "")], "race", more=True),
+    Fault("decode_scales_of_another_stage", DECODE_FP8_UNIT, DECODE_FP8, [
+        (SM80_DECODE + "keys.cuh", "scales + 2 * stage * kTileKeys", "scales")], "race", more=True),
+    Fault("decode_page_index_not_clamped", DECODE_UNIT, DECODE_TABLE, [
+        ("cuda/attention/kv_cache.hpp", "  const int lead = clamped(stored, 0, c.num_pages - 1);\n",
+         "  const int lead = stored;\n")], "outside of global memory", more=True),
+    Fault("decode_last_keys_of_a_part_seen_twice", DECODE_UNIT, DECODE_CAUSAL, [
+        (SM80_DECODE + "attend.cuh", "        seen[slot].end = min(seen[slot].end, unit.end - key);\n", "")],
+          "FAILED", more=True),
+    Fault("decode_parts_joined_without_their_weights", "split_kv/combine.cu", DECODE, [
+        (SM80_DECODE + "combine.cu", "    sum += part.y * weight;\n", "    sum += part.y;\n")], "FAILED"),
 ]
 
 FAULTS = OURS + PLANTED

@@ -278,11 +278,19 @@ struct Warp {
     bool finite = true;
 #pragma unroll
     for (int block = 0; block < kProducts / 2; ++block) {
-      uint32_t a[4];
+      // Scales make values larger than those that 16 bits of a probability are enough for: there its
+      // rest is multiplied, too.
+      uint32_t a[4], rest[4];
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         const auto& pair = s[2 * block + i / 2];
-        a[i] = Element::pack(pair[i % 2 * 2], pair[i % 2 * 2 + 1]);
+        const float low = pair[i % 2 * 2], high = pair[i % 2 * 2 + 1];
+        a[i] = Element::pack(low, high);
+        if constexpr (kFp8) {
+          rest[i] =
+              Element::pack(rest_of(low, Element::to_float(static_cast<uint16_t>(a[i]))),
+                            rest_of(high, Element::to_float(static_cast<uint16_t>(a[i] >> 16))));
+        }
       }
 #pragma unroll
       for (int chunks = 0; chunks < Tile::kRowChunks / 2; ++chunks) {
@@ -302,12 +310,17 @@ struct Warp {
             b0 &= ~wrong0;
             b1 &= ~wrong1;
           }
-          Element::multiply(w.o[(kFp8 ? 4 : 2) * chunks + i], a, b0, b1);
+          float(&o)[4] = w.o[(kFp8 ? 4 : 2) * chunks + i];
+          Element::multiply(o, a, b0, b1);
+          if constexpr (kFp8) Element::multiply(o, rest, b0, b1);
         }
       }
     }
     return !kGuarded || __all_sync(0xffffffffU, finite);
   }
+
+  // Of an infinity: nothing.
+  __device__ static float rest_of(float x, float rounded) { return x == rounded ? 0 : x - rounded; }
 
   // The values that outputs() left out, for the rows that see them: their weight is not 0, so it
   // does not matter.

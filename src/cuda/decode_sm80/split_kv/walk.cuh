@@ -64,7 +64,7 @@ class Walk {
           attention::last_entry(place, kThreads, [&](int i) { return window_.first[i]; });
       decode(this_unit(), first_entry_ + entry, place - window_.first[entry]);
     }
-    __syncthreads();
+    __syncthreads();  // the unit is there
     next_ += static_cast<int>(gridDim.x);
     return true;
   }
