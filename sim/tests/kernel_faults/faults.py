@@ -558,7 +558,7 @@ PLANTED = [
         ("cuda/attention/kv_cache.hpp", "  const int lead = clamped(stored, 0, c.num_pages - 1);\n",
          "  const int lead = stored;\n")], "outside of global memory", more=True),
     Fault("decode_last_keys_of_a_part_seen_twice", DECODE_UNIT, DECODE_CAUSAL, [
-        (SM80_DECODE + "attend.cuh", "        seen[slot].end = min(seen[slot].end, unit.end - key);\n", "")],
+        (SM80_DECODE + "attend.cuh", "    seen.end = min(seen.end, unit.end - key);\n", "")],
           "FAILED", more=True),
     Fault("decode_parts_joined_without_their_weights", "split_kv/combine.cu", DECODE, [
         (SM80_DECODE + "combine.cu", "    sum += part.y * weight;\n", "    sum += part.y;\n")], "FAILED"),

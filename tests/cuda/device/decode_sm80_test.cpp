@@ -42,7 +42,7 @@ std::ostream& operator<<(std::ostream& out, const Subject& s) {
              << s.seqlen_q << " page " << s.page_size << (s.batch_invariant ? " invariant" : "");
 }
 
-constexpr int64_t kHeads = 4, kKvHeads = 2, kCapacity = 1800;
+constexpr int64_t kHeads = 4, kKvHeads = 2, kCapacity = 700;
 
 Problem problem_of(const Subject& s, int64_t batch) {
   const int64_t pages = (kCapacity + s.page_size - 1) / s.page_size;
@@ -115,7 +115,7 @@ class DecodeSm80Device : public testing::TestWithParam<Subject> {
 };
 
 TEST_P(DecodeSm80Device, PassesItsGate) {
-  bench::HostProblem host = make_problem(GetParam(), {kCapacity, 0, 700}, 3);
+  bench::HostProblem host = make_problem(GetParam(), {kCapacity, 0, 300}, 3);
   const Result<bench::Reference> reference = bench::compute_reference(host);
   ASSERT_TRUE(reference.ok()) << reference.status().message();
   run_once(plan_of(host.problem, GetParam().batch_invariant), host);
@@ -124,7 +124,7 @@ TEST_P(DecodeSm80Device, PassesItsGate) {
 }
 
 TEST_P(DecodeSm80Device, GivesTheSameBitsEveryTimeWhateverTheWorkspaceHeld) {
-  bench::HostProblem host = make_problem(GetParam(), {300, 1500}, 4);
+  bench::HostProblem host = make_problem(GetParam(), {130, 600}, 4);
   const Plan plan = plan_of(host.problem, GetParam().batch_invariant);
   run_once(plan, host);
   const Outputs first = outputs_of(host);
@@ -152,7 +152,7 @@ TEST_P(DecodeSm80Device, AGraphCapturedAtLengthOneServesEveryLength) {
   ASSERT_EQ(cudaGraphInstantiate(&executable, graph, 0), cudaSuccess);
   for (const std::vector<int64_t>& lengths : {std::vector<int64_t>{1, 1, 1},
                                               {kCapacity, kCapacity, kCapacity},
-                                              {0, 5, 1300},
+                                              {0, 5, 500},
                                               {2, 0, 0},
                                               {0, 0, 0}}) {
     set_lengths(host, lengths);
@@ -196,7 +196,7 @@ bench::HostProblem alone(const Subject& s, const bench::HostProblem& all, int64_
 
 TEST_P(DecodeSm80Device, BatchInvariantARowAloneHasTheBitsThatItHasInABatch) {
   if (!GetParam().batch_invariant) GTEST_SKIP() << "batch_invariant is not set";
-  const std::vector<int64_t> lengths = {1100, 0, 40, kCapacity};
+  const std::vector<int64_t> lengths = {500, 0, 40, kCapacity};
   bench::HostProblem all = make_problem(GetParam(), lengths, 5);
   run_once(plan_of(all.problem, true), all);
   for (const int64_t b : {int64_t{0}, int64_t{2}, int64_t{3}}) {
@@ -213,7 +213,7 @@ TEST_P(DecodeSm80Device, BatchInvariantARowAloneHasTheBitsThatItHasInABatch) {
 }
 
 TEST_P(DecodeSm80Device, AnIndexOutOfRangeIsClampedAndReported) {
-  bench::HostProblem host = make_problem(GetParam(), {200, 900}, 6);
+  bench::HostProblem host = make_problem(GetParam(), {60, 300}, 6);
   const Plan plan = plan_of(host.problem, GetParam().batch_invariant);
   bench::HostTensor& table = host.at("page_table");
   // Past the keys in use: nobody looks at it.

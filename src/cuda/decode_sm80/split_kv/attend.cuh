@@ -87,19 +87,12 @@ struct Warp {
   const Unit& unit;
   const Ring<kConfig>& ring;
   int lane;
-  int query[2];    // of the lane's rows
-  float slope[2];  // of ALiBi
+  int query[2];  // of the lane's rows
 
   __device__ void begin(Found<kConfig>& w) {
 #pragma unroll
     for (int slot = 0; slot < 2; ++slot) {
-      const int row = unit.first_row + min(lane / 4 + 8 * slot, unit.rows - 1);
-      query[slot] = static_cast<int>(p.by_group.divide(static_cast<uint32_t>(row)));
-      const int head = unit.kv_head * p.group + row - query[slot] * p.group;
-      const HeadNumbers& slopes = p.alibi_slopes;
-      slope[slot] = slopes.data == nullptr
-                        ? 0
-                        : __ldg(slopes.data + (unit.batch * slopes.batch + head * slopes.head));
+      query[slot] = static_cast<int>(p.by_group.divide(static_cast<uint32_t>(row_of(slot))));
       w.largest[slot] = kNoKey;
       w.sum[slot] = 0;
     }
@@ -114,18 +107,16 @@ struct Warp {
     products(s, q, ring.k_tile(stage));
     scale_scores(s, stage, key);
     if (is_masked(key)) {
-      attention::ColumnRange seen[2];
 #pragma unroll
       for (int slot = 0; slot < 2; ++slot) {
-        seen[slot] = attention::visible_columns(unit.limits, query[slot], key);
-        seen[slot].end = min(seen[slot].end, unit.end - key);
+        const attention::ColumnRange seen = seen_of(slot, key);
         const int column = 2 * (lane % 4);
-        attention::mask_row(s, slot, {seen[slot].begin - column, seen[slot].end - column});
+        attention::mask_row(s, slot, {seen.begin - column, seen.end - column});
       }
       softmax(w, s);
       if constexpr (kFp8) scale_values(w, s, stage);
       const bool clean = outputs<true>(w, s, ring.v_tile(stage));
-      if (!clean) add_what_is_not_finite(w, seen, stage);
+      if (!clean) add_what_is_not_finite(w, stage, key);
     } else {
       softmax(w, s);
       if constexpr (kFp8) scale_values(w, s, stage);
@@ -134,6 +125,24 @@ struct Warp {
   }
 
  private:
+  __device__ int row_of(int slot) const {
+    return unit.first_row + min(lane / 4 + 8 * slot, unit.rows - 1);
+  }
+
+  // The columns that a row sees of the tile whose first key is `key`.
+  __device__ attention::ColumnRange seen_of(int slot, int key) const {
+    attention::ColumnRange seen = attention::visible_columns(unit.limits, query[slot], key);
+    seen.end = min(seen.end, unit.end - key);
+    return seen;
+  }
+
+  // Of ALiBi, of a row's head.
+  __device__ float slope_of(int slot) const {
+    const int head = unit.kv_head * p.group + row_of(slot) - query[slot] * p.group;
+    const HeadNumbers& slopes = p.alibi_slopes;
+    return __ldg(slopes.data + (unit.batch * slopes.batch + head * slopes.head));
+  }
+
   // Whether some row does not see all keys of the tile.
   __device__ bool is_masked(int key) const {
     const int first = static_cast<int>(p.by_group.divide(static_cast<uint32_t>(unit.first_row)));
@@ -197,6 +206,7 @@ struct Warp {
     if (p.alibi_slopes.data != nullptr) {
 #pragma unroll
       for (int slot = 0; slot < 2; ++slot) {
+        const float slope = slope_of(slot);
         // Exact up to 2^24; further away, to fp32's last places.
         const auto distance = static_cast<float>(query[slot] + unit.at.entry.offset - key);
 #pragma unroll
@@ -204,7 +214,7 @@ struct Warp {
 #pragma unroll
           for (int e = 0; e < 2; ++e) {
             const auto column = static_cast<float>(8 * n + 2 * (lane % 4) + e);
-            s[n][2 * slot + e] = fmaf(-slope[slot], fabsf(distance - column), s[n][2 * slot + e]);
+            s[n][2 * slot + e] = fmaf(-slope, fabsf(distance - column), s[n][2 * slot + e]);
           }
         }
       }
@@ -324,8 +334,8 @@ struct Warp {
 
   // The values that outputs() left out, for the rows that see them: their weight is not 0, so it
   // does not matter.
-  __device__ void add_what_is_not_finite(Found<kConfig>& w, const attention::ColumnRange (&seen)[2],
-                                         int stage) const {
+  __device__ void add_what_is_not_finite(Found<kConfig>& w, int stage, int first_key) const {
+    const attention::ColumnRange seen[2] = {seen_of(0, first_key), seen_of(1, first_key)};
 #pragma unroll 1
     for (int key = 0; key < kKeys; ++key) {
       const int here =
