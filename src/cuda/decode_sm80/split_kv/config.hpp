@@ -21,6 +21,9 @@ inline constexpr int kSmallSharedMemory = 99 * 1024;  // a block's limit on sm_8
 inline constexpr int kReservedSharedMemory = 1024;    // of each block, by the runtime
 inline constexpr int kLargestHeadDim = 256;
 
+// Of keys and values of so many bytes: fp8 is converted in registers, and O of 256 columns leaves none.
+constexpr int largest_head_dim(int kv_bytes) { return kv_bytes == 1 ? 128 : kLargestHeadDim; }
+
 // A structural type: the one template argument that a kernel's geometry is.
 struct Config {
   int head_dim;  // the largest that it computes; smaller ones are padded with zeros
@@ -77,13 +80,6 @@ inline constexpr std::array kConfigs = {
            .kv_bytes = 1,
            .warps = 4,
            .tile_keys = 32,
-           .stages = 2,
-           .q_in_registers = true,
-           .blocks_per_sm = 2},
-    Config{.head_dim = 256,
-           .kv_bytes = 1,
-           .warps = 4,
-           .tile_keys = 16,
            .stages = 2,
            .q_in_registers = false,
            .blocks_per_sm = 2},
