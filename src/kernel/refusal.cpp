@@ -18,11 +18,15 @@ std::string refuse_caches(const Kernel& kernel, const ForwardProblem& p) {
                        p.paging.flat ? "kv_indices" : "page_table");
   }
   if (p.cache_leftpad.present) return "cache_leftpad: is given, wanted keys from the first row";
-  if (p.tree_mask.present) return "tree_mask: is given, wanted a mask of pairs";
   if (p.kv_dtype != p.dtype) {
     return fmt::format("k: dtype is {}, wanted q's {}", to_string(p.kv_dtype), to_string(p.dtype));
   }
   return {};
+}
+
+std::string refuse_tree_mask(const Kernel& kernel, const ForwardProblem& p) {
+  if (kernel.reads_tree_masks || !p.tree_mask.present) return {};
+  return "tree_mask: is given, wanted a mask of pairs";
 }
 
 }  // namespace
@@ -32,6 +36,7 @@ std::string refusal_of(const Kernel& kernel, const ForwardProblem& problem,
   if (!computes(kernel, problem)) return "pass: is forward, wanted backward";
   std::string refusal = refuse_dropout_state(kernel, problem);
   if (refusal.empty()) refusal = refuse_caches(kernel, problem);
+  if (refusal.empty()) refusal = refuse_tree_mask(kernel, problem);
   return refusal.empty() ? kernel.refuses(problem, context) : refusal;
 }
 

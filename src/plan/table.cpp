@@ -42,6 +42,7 @@ Kernel cpu_simd() {
           .automatic = true,
           .reads_dropout_state = true,
           .reads_caches = true,
+          .reads_tree_masks = true,
           .refuses = [](const ForwardProblem& p,
                         const PlanContext& context) { return cpu::forward_refuses(p, context); },
           .plan = [](const ForwardProblem& p, const PlanContext& context) -> Result<PlannedKernel> {
@@ -61,6 +62,7 @@ Kernel reference() {
           .automatic = true,
           .reads_dropout_state = true,
           .reads_caches = true,
+          .reads_tree_masks = true,
           .refuses = [](const ForwardProblem&, const PlanContext&) { return std::string(); },
           .plan =
               [](const ForwardProblem& p, const PlanContext& context) {
@@ -76,6 +78,7 @@ Kernel naive() {
           .automatic = false,
           .reads_dropout_state = true,
           .reads_caches = true,
+          .reads_tree_masks = true,
           .refuses = [](const ForwardProblem& p, const PlanContext&) -> std::string {
             if (p.dtype == DType::f16 || p.dtype == DType::bf16) return {};
             return fmt::format(
