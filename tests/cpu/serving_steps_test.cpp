@@ -89,12 +89,14 @@ struct OneStep {
 
 TEST(Step, IsAppendAndThenAttention) {
   OneStep apart, together;
+  PlanOptions two_threads;
+  two_threads.threads = 2;
   const Result<Plan> plan = make_plan(apart.problem);
   ASSERT_TRUE(plan.ok());
   ASSERT_TRUE(append(apart.what, apart.rows_arguments()).ok());
   ASSERT_TRUE(plan->run(apart.attention()).ok());
   const Status status = append_and_attend(together.what, together.rows_arguments(), *plan,
-                                          together.attention(), {.threads = 2});
+                                          together.attention(), two_threads);
   ASSERT_TRUE(status.ok()) << status.message();
   EXPECT_TRUE(together.o.same_elements(apart.o));
   EXPECT_TRUE(together.k.same_elements(apart.k));

@@ -193,9 +193,14 @@ class HostileCache {
     return {};
   }
 
-  Result<Plan> plan() {
+  static PlanOptions on_one_thread() {
     PlanOptions options;
     options.threads = 1;
+    return options;
+  }
+
+  Result<Plan> plan() {
+    PlanOptions options = on_one_thread();
     options.kernel = chance(3) ? "reference" : "cpu_simd";
     return make_plan(problem_, options);
   }
@@ -259,9 +264,9 @@ class HostileCache {
     if (attends) {
       const Result<Plan> made = plan();
       if (!made.ok()) return {};
-      status = append_and_attend(what, rows, *made, attention(), {.threads = 1});
+      status = append_and_attend(what, rows, *made, attention(), on_one_thread());
     } else {
-      status = append(what, rows, {.threads = 1});
+      status = append(what, rows, on_one_thread());
     }
     return judged(status, {&k_, &v_, &o_, &q_out}, before, attends ? "step" : "append");
   }
