@@ -87,12 +87,10 @@ struct Warp {
   const Unit& unit;
   const Ring<kConfig>& ring;
   int lane;
-  int query[2];  // of the lane's rows
 
   __device__ void begin(Found<kConfig>& w) {
 #pragma unroll
     for (int slot = 0; slot < 2; ++slot) {
-      query[slot] = static_cast<int>(p.by_group.divide(static_cast<uint32_t>(row_of(slot))));
       w.largest[slot] = kNoKey;
       w.sum[slot] = 0;
     }
@@ -129,16 +127,21 @@ struct Warp {
     return unit.first_row + min(lane / 4 + 8 * slot, unit.rows - 1);
   }
 
+  // Looked up when it is wanted: few tiles do.
+  __device__ int query_of(int slot) const {
+    return static_cast<int>(p.by_group.divide(static_cast<uint32_t>(row_of(slot))));
+  }
+
   // The columns that a row sees of the tile whose first key is `key`.
   __device__ attention::ColumnRange seen_of(int slot, int key) const {
-    attention::ColumnRange seen = attention::visible_columns(unit.limits, query[slot], key);
+    attention::ColumnRange seen = attention::visible_columns(unit.limits, query_of(slot), key);
     seen.end = min(seen.end, unit.end - key);
     return seen;
   }
 
   // Of ALiBi, of a row's head.
   __device__ float slope_of(int slot) const {
-    const int head = unit.kv_head * p.group + row_of(slot) - query[slot] * p.group;
+    const int head = unit.kv_head * p.group + row_of(slot) - query_of(slot) * p.group;
     const HeadNumbers& slopes = p.alibi_slopes;
     return __ldg(slopes.data + (unit.batch * slopes.batch + head * slopes.head));
   }
@@ -208,7 +211,7 @@ struct Warp {
       for (int slot = 0; slot < 2; ++slot) {
         const float slope = slope_of(slot);
         // Exact up to 2^24; further away, to fp32's last places.
-        const auto distance = static_cast<float>(query[slot] + unit.at.entry.offset - key);
+        const auto distance = static_cast<float>(query_of(slot) + unit.at.entry.offset - key);
 #pragma unroll
         for (int n = 0; n < kProducts; ++n) {
 #pragma unroll

@@ -72,7 +72,7 @@ __device__ __forceinline__ void attend(const Params& p, const Unit& unit, Found<
   constexpr bool kAhead = kConfig.head_dim <= 128;
   Place next{};
   if constexpr (kAhead) next = ring.find(first + kConfig.stages * kStep);
-  Warp<kConfig, Element> math{p, unit, ring, lane, {}};
+  Warp<kConfig, Element> math{p, unit, ring, lane};
   math.begin(found);
   Query<kConfig> query{fragments, {}};
   __syncthreads();  // Q is there
