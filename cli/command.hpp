@@ -33,5 +33,6 @@ Command explain_command();
 Command info_command();
 Command ladder_command();   // ladder.cpp or ladder_no_cuda.cpp
 Command profile_command();  // profile.cpp or ladder_no_cuda.cpp
+Command evolve_command();   // evolve.cpp or evolve_no_sqlite.cpp
 
 }  // namespace flashcore::cli

@@ -5,6 +5,7 @@ find_package(Threads REQUIRED)
 if(NOT FLASHCORE_LIBRARY_ONLY)
   find_package(nlohmann_json REQUIRED)  # nlohmann_json::nlohmann_json
   find_package(CLI11 REQUIRED)          # CLI11::CLI11
+  find_package(SQLite3 QUIET)           # SQLite::SQLite3; without it the command has no `evolve`
 endif()
 find_path(FLASHCORE_HIGHWAY_INCLUDE hwy/highway.h REQUIRED)
 

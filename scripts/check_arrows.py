@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Holds the includes of src/, bench/ and cli/ to the arrows between rooms: dependencies point down only.
+"""Holds the includes of src/, bench/, evolve/ and cli/ to the arrows between rooms: dependencies point down only.
 
 usage: check_arrows.py [ROOT]    prints each include that no arrow allows; default: this repository
 
@@ -36,8 +36,14 @@ BENCH = {"text": "", "process": "", "tensors": "", "io": "", "gate": "cpu", "cas
 for number, (folder, more) in enumerate(BENCH.items()):
     ARROWS[f"bench/{folder}"] = " ".join(
         ["include problem", more, *(f"bench/{lower}" for lower in list(BENCH)[:number])])
+# The folders of evolve/, each on those before it and on the engine.
+EVOLVE = ["runner", "task", "store", "propose", "evaluate", "loop", "show"]
+for number, folder in enumerate(EVOLVE):
+    ENGINE = [] if folder == "runner" else ["include problem", *(f"bench/{one}" for one in BENCH)]
+    ARROWS[f"evolve/{folder}"] = " ".join([*ENGINE, *(f"evolve/{lower}" for lower in EVOLVE[:number])])
 # The command: subcommands and nothing else. The rungs are a list of names and texts.
-ARROWS["cli"] = "include problem cuda/ladder " + " ".join(f"bench/{folder}" for folder in BENCH)
+ARROWS["cli"] = " ".join(["include problem cuda/ladder", *(f"bench/{folder}" for folder in BENCH),
+                          *(f"evolve/{folder}" for folder in EVOLVE)])
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.MULTILINE)
 SUFFIXES = {".c", ".h", ".cpp", ".hpp", ".cu", ".cuh", ".in"}
 
@@ -54,7 +60,7 @@ def room_of(path: str) -> tuple[str, str] | None:
 def complaint(path: str, included: str, is_public: bool) -> str | None:
     """Why a file may not include another, or None. Paths are as they are included."""
     own = room_of(path)
-    file = path if path.startswith(("bench/", "cli/")) else f"src/{path}"
+    file = path if path.startswith(("bench/", "evolve/", "cli/")) else f"src/{path}"
     if own is None:
         return f"{file}: is in no room of scripts/check_arrows.py"
     if "/" not in included:
@@ -74,7 +80,7 @@ def complaint(path: str, included: str, is_public: bool) -> str | None:
 
 def files_of(root: pathlib.Path):
     """Every file of a room, and its path as it is included."""
-    for tree in ("src", "bench", "cli"):
+    for tree in ("src", "bench", "evolve", "cli"):
         for file in sorted((root / tree).rglob("*")):
             is_in_room = tree == "cli" or file.parent != root / tree
             if file.suffix in SUFFIXES and is_in_room:

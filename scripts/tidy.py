@@ -61,7 +61,7 @@ def key_of(entry, made_of, settings):
     return hashlib.sha256(b"\0".join([*parts, entry["command"].encode(), settings])).hexdigest()
 
 
-ORDER = ["src", "cli", "bench"]
+ORDER = ["src", "cli", "bench", "evolve"]
 # Their text is that of the same files for AVX2 and AMX, which are checked.
 SAME_TEXT = ("_sse4.cpp", "_avx3.cpp", "_avx3_bf16.cpp")
 LARGEST_GROUP = 8

@@ -11,6 +11,8 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <csignal>
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -40,6 +42,53 @@ class Spawning {
   posix_spawnattr_t attributes;
 };
 
+// As exec takes them: a null at the end.
+std::vector<char*> pointers(std::vector<std::string>& words) {
+  std::vector<char*> list;
+  for (std::string& word : words) list.push_back(word.data());
+  list.push_back(nullptr);
+  return list;
+}
+
+int wait_for(pid_t process) {
+  int status = 0;
+  while (::waitpid(process, &status, 0) < 0 && errno == EINTR) {
+  }
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+// Both ways at once, so that neither side waits for the other for ever.
+void exchange(int stream, const std::string& input, const Limits& limits, LimitedOutput& output) {
+  const auto deadline = after_seconds(limits.seconds);
+  size_t written = 0;
+  if (input.empty()) ::shutdown(stream, SHUT_WR);
+  for (;;) {
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
+        deadline - std::chrono::steady_clock::now());
+    const bool writes = written < input.size();
+    pollfd one{stream, static_cast<short>(writes ? POLLIN | POLLOUT : POLLIN), 0};
+    output.timed_out = left.count() <= 0;
+    if (output.timed_out) return;
+    if (::poll(&one, 1, static_cast<int>(std::min<int64_t>(left.count(), 1000))) <= 0) continue;
+    if (writes && (one.revents & (POLLOUT | POLLERR)) != 0) {
+      const ssize_t sent = ::send(stream, input.data() + written, input.size() - written,
+                                  MSG_NOSIGNAL | MSG_DONTWAIT);
+      if (sent > 0) written += static_cast<size_t>(sent);
+      // One that does not want its input may still answer.
+      if (sent < 0 && errno != EAGAIN && errno != EINTR) written = input.size();
+      if (written == input.size()) ::shutdown(stream, SHUT_WR);
+    }
+    if ((one.revents & (POLLIN | POLLHUP)) == 0) continue;
+    std::array<char, 65536> piece;
+    const ssize_t got = ::recv(stream, piece.data(), piece.size(), MSG_DONTWAIT);
+    if (got < 0 && (errno == EINTR || errno == EAGAIN)) continue;
+    if (got <= 0) return;
+    output.text.append(piece.data(), static_cast<size_t>(got));
+    output.too_long = output.text.size() > limits.most_bytes;
+    if (output.too_long) return;
+  }
+}
+
 }  // namespace
 
 Result<Child> start_child(const std::vector<std::string>& words, const ChildOptions& options) {
@@ -61,13 +110,17 @@ Result<Child> start_child(const std::vector<std::string>& words, const ChildOpti
     posix_spawnattr_setflags(&how.attributes, POSIX_SPAWN_SETPGROUP);
     posix_spawnattr_setpgroup(&how.attributes, 0);
   }
+  if (!options.folder.empty()) {
+    posix_spawn_file_actions_addchdir_np(&how.actions, options.folder.c_str());
+  }
   std::vector<std::string> copies = words;
-  std::vector<char*> arguments;
-  for (std::string& word : copies) arguments.push_back(word.data());
-  arguments.push_back(nullptr);
+  const std::vector<char*> arguments = pointers(copies);
+  std::vector<std::string> variables = options.environment.value_or(std::vector<std::string>());
+  const std::vector<char*> environment = pointers(variables);
   Child child{.process = 0, .stream = ends[0]};
-  const int failed = ::posix_spawnp(&child.process, arguments[0], &how.actions, &how.attributes,
-                                    arguments.data(), environ);
+  const int failed =
+      ::posix_spawnp(&child.process, arguments[0], &how.actions, &how.attributes, arguments.data(),
+                     options.environment ? environment.data() : environ);
   ::close(ends[1]);
   if (failed == 0) return child;
   ::close(ends[0]);
@@ -116,10 +169,30 @@ Result<ChildOutput> run_child(const std::vector<std::string>& words) {
     output.text.append(piece.data(), static_cast<size_t>(got));
   }
   ::close(child->stream);
-  int status = 0;
-  while (::waitpid(child->process, &status, 0) < 0 && errno == EINTR) {
+  output.exit_status = wait_for(child->process);
+  return output;
+}
+
+Result<LimitedOutput> run_limited(const std::vector<std::string>& words, const std::string& input,
+                                  const Limits& limits, ChildOptions options) {
+  options.answers = true;
+  options.own_group = true;
+  const Result<Child> child = start_child(words, options);
+  if (!child.ok()) return child.status();
+  LimitedOutput output;
+  exchange(child->stream, input, limits, output);
+  ::close(child->stream);
+  // It may have closed its stdout and go on.
+  const auto deadline = after_seconds(output.timed_out || output.too_long ? 0 : limits.seconds);
+  siginfo_t state{};
+  while (::waitid(P_PID, static_cast<id_t>(child->process), &state, WEXITED | WNOWAIT | WNOHANG) ==
+             0 &&
+         state.si_pid == 0 && std::chrono::steady_clock::now() < deadline) {
+    ::usleep(500);
   }
-  output.exit_status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  output.timed_out = output.timed_out || (state.si_pid == 0 && !output.too_long);
+  ::kill(-child->process, SIGKILL);  // and what it started and left behind
+  output.exit_status = wait_for(child->process);
   return output;
 }
 

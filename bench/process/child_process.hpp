@@ -4,6 +4,7 @@
 #include <sys/types.h>
 
 #include <chrono>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,10 +19,13 @@ struct Child {
 };
 
 struct ChildOptions {
-  bool errors = false;     // what it prints includes its stderr
-  bool answers = false;    // a socket in place of a pipe
-  bool own_group = false;  // a process group, to be ended with all that it starts
-  std::string log = {};    // a file for its stderr; empty: this program's
+  bool errors = false;      // what it prints includes its stderr
+  bool answers = false;     // a socket in place of a pipe
+  bool own_group = false;   // a process group, to be ended with all that it starts
+  std::string log = {};     // a file for its stderr; empty: this program's
+  std::string folder = {};  // where it begins; empty: where this program is
+  // In place of this program's: "NAME=value".
+  std::optional<std::vector<std::string>> environment = std::nullopt;
 };
 
 // Starts words[0], found on PATH unless it has a '/', with the rest as its arguments. No shell is
@@ -53,6 +57,22 @@ struct ChildOutput {
 
 // Starts a program and waits for it.
 Result<ChildOutput> run_child(const std::vector<std::string>& words);
+
+struct LimitedOutput {
+  int exit_status = 0;     // as above
+  std::string text;        // stdout, and stderr with `errors`
+  bool timed_out = false;  // it was ended
+  bool too_long = false;   // it printed more than `most_bytes`, and was ended
+};
+
+// Starts a program, writes `input` to its stdin and waits for it, with all that it started ended by
+// then.
+struct Limits {
+  double seconds;
+  size_t most_bytes;
+};
+Result<LimitedOutput> run_limited(const std::vector<std::string>& words, const std::string& input,
+                                  const Limits& limits, ChildOptions options);
 
 // The folders of PATH, in its order.
 std::vector<std::string> path_folders();

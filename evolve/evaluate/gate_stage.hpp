@@ -1,0 +1,32 @@
+// Whether a candidate is right: on the shapes to win on, on shapes that it was not told, with large
+// scores, and with the same bits when it runs again.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "evolve/evaluate/call_memory.hpp"
+#include "evolve/evaluate/candidate_process.hpp"
+#include "evolve/task/task.hpp"
+
+namespace flashcore::evolve {
+
+// Drawn from the secret seed: the extents of none are known beforehand. The last is the one that gets
+// large scores, and is not small.
+std::vector<CallShape> hidden_shapes(const Task& task, bench::Random& secret);
+
+struct GateContext {
+  const Task& task;
+  CandidateProcess& process;
+  CallMemory& memory;
+  const NormalPool& pool;
+  bench::Random& secret;
+};
+
+// Adds what it measured to `evidence`.
+Result<Finding> run_gates(const GateContext& context, const std::vector<CallShape>& hidden,
+                          nlohmann::ordered_json& evidence);
+
+// The same inputs at other places, with other numbers around them.
+Result<Finding> run_repeat(const GateContext& context, const std::vector<CallShape>& hidden);
+
+}  // namespace flashcore::evolve

@@ -1,0 +1,39 @@
+// How fast a candidate is: in turns with the incumbent, A B A B, and a random tenth of the outputs
+// that were timed is judged.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "evolve/evaluate/gate_stage.hpp"
+
+namespace flashcore::evolve {
+
+// A process that is timed, and the memory of its calls.
+struct Contender {
+  CandidateProcess& process;
+  CallMemory& memory;
+};
+
+struct TimedShape {
+  CallShape shape{};
+  double seconds = 0;            // processor time of one call, median over the samples
+  double incumbent_seconds = 0;  // 0 without one
+  double noise = 0;              // half the distance of the quartiles, relative, of both
+  uint64_t calls = 0;            // of a sample
+};
+
+struct Timed {
+  std::vector<TimedShape> shapes;
+  double ratio = 1;  // incumbent to candidate: geometric mean
+  double noise = 0;
+};
+
+// `incumbent` may be null.
+Result<Finding> run_timing(const GateContext& candidate, const Contender* incumbent, Timed& timed);
+
+// Refuses a time in which this machine cannot have done the work.
+Finding check_plausible(const Task& task, const Timed& timed);
+
+nlohmann::ordered_json timed_json(const Task& task, const Timed& timed);
+
+}  // namespace flashcore::evolve

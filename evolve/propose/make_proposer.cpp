@@ -1,0 +1,24 @@
+#include <algorithm>
+
+#include "bench/text/numbers.hpp"
+#include "evolve/propose/proposer.hpp"
+#include "problem/status.hpp"
+
+namespace flashcore::evolve {
+
+Result<std::unique_ptr<Proposer>> make_proposer(const std::string& name, double seconds) {
+  if (name == "params" || name == "params:evolution") return params_proposer(Search::evolution);
+  if (name == "params:random") return params_proposer(Search::random);
+  if (name == "params:local") return params_proposer(Search::local);
+  if (name.starts_with("params:")) {
+    return invalid("--proposer: is '{}', wanted params:random, params:local or params:evolution",
+                   name);
+  }
+  if (name.starts_with("replay:")) return replay_proposer(name.substr(7));
+  std::vector<std::string> words = bench::split(name, ' ');
+  std::erase(words, "");
+  if (words.empty()) return invalid("--proposer: is '', wanted params, replay:FILE or a program");
+  return executable_proposer(std::move(words), seconds);
+}
+
+}  // namespace flashcore::evolve

@@ -1,0 +1,56 @@
+// Where the next program comes from.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "evolve/store/store.hpp"
+#include "evolve/task/program.hpp"
+
+namespace flashcore::evolve {
+
+struct Request {
+  int64_t attempt = 0;
+  uint64_t random = 0;  // the same each time this attempt is asked for
+  std::string preset;
+  std::string operation;
+  std::vector<const Attempt*> parents;  // one or more
+  std::vector<const Attempt*> elites;   // the best first
+  const std::vector<Attempt>* attempts = nullptr;
+  nlohmann::ordered_json task;
+};
+
+struct Proposal {
+  std::string name;
+  Program program;
+  std::string thought;
+  double predicted = 0;  // score; 0: nothing was predicted
+};
+
+class Proposer {
+ public:
+  virtual ~Proposer() = default;
+  // Nothing: it has no more. `invalid_argument` costs the attempt, any other status ends the run.
+  virtual Result<std::optional<Proposal>> propose(const Request& request) = 0;
+};
+
+// "params", "params:random", "params:local", "params:evolution", "replay:FILE", or a program and its
+// arguments, separated by spaces.
+Result<std::unique_ptr<Proposer>> make_proposer(const std::string& name, double seconds);
+
+std::unique_ptr<Proposer> executable_proposer(std::vector<std::string> words, double seconds);
+enum class Search { random, local, evolution };
+std::unique_ptr<Proposer> params_proposer(Search search);
+Result<std::unique_ptr<Proposer>> replay_proposer(const std::string& path);
+
+// The request as a proposer gets it, docs/evolve/request.schema.json.
+nlohmann::ordered_json request_json(const Request& request);
+// The answer, held to docs/evolve/proposal.schema.json. Without a source it is that of the first
+// parent.
+Result<Proposal> proposal_from(const nlohmann::ordered_json& json, const Request& request);
+
+}  // namespace flashcore::evolve

@@ -1,0 +1,24 @@
+// A run for people: who is best, and who comes from whom.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "bench/text/table.hpp"
+#include "evolve/store/store.hpp"
+
+namespace flashcore::evolve {
+
+// The best valid programs, the best first.
+bench::Table leaderboard(const std::vector<Attempt>& attempts, int64_t rows);
+
+// How many attempts ended how: "12 valid, 3 correctness".
+std::string outcomes_text(const std::vector<Attempt>& attempts);
+
+// Each attempt below its first parent, indented; invalid ones with their outcome.
+std::vector<std::string> lineage(const std::vector<Attempt>& attempts);
+
+// "3.42x, 118 us (12.1 GFLOP/s, 14% of peak)" or "correctness: ..."
+std::string result_text(const Attempt& attempt);
+
+}  // namespace flashcore::evolve

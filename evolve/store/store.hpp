@@ -1,0 +1,72 @@
+// What a run knows: programs by their content, attempts, events and settings, in one SQLite file.
+// Every change is one transaction, so that a run that is killed goes on where it was.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "evolve/store/database.hpp"
+#include "evolve/task/program.hpp"
+
+namespace flashcore::evolve {
+
+// What led to an attempt.
+struct Origin {
+  std::string operation = {};  // "seed", "initial", "mutation", "crossover", "insight"
+  std::vector<int64_t> parents = {};
+  std::string proposer = {};
+  std::string name = {};
+  std::string thought = {};
+  double predicted = 0;  // score; 0 where nothing was predicted
+};
+
+struct Attempt {
+  int64_t id = 0;  // 1 is the seed
+  Origin origin = {};
+  std::string hash = {};  // empty where there was no program
+  Program program = {};
+  bool done = false;
+  std::string outcome = {};
+  std::string stage = {};
+  std::string reason = {};
+  double score = 0;
+  double noise = 0;
+  double seconds = 0;  // of the run when it ended
+  nlohmann::ordered_json evidence = nlohmann::ordered_json::object();
+};
+
+struct Ending {
+  std::string outcome = {}, stage = {}, reason = {};
+  double score = 0, noise = 0, seconds = 0;
+  nlohmann::ordered_json evidence = nlohmann::ordered_json::object();
+};
+
+class Store {
+ public:
+  static Result<Store> open(const std::string& path);
+
+  // Settings of the run, by name; "" where there is none.
+  Result<std::string> setting(const std::string& name) const;
+  Status set(const std::string& name, const std::string& value);
+
+  // The next number is the attempt's. Without a program it is already done.
+  Result<int64_t> begin(const Origin& origin, const std::optional<Program>& program);
+  Status end(int64_t id, const Ending& ending);
+
+  Status note(const std::string& kind, const std::string& text);
+
+  Result<std::vector<Attempt>> attempts() const;  // all, in order
+
+ private:
+  explicit Store(Database database) : database_(std::move(database)) {}
+  Database database_;
+};
+
+// Attempts as lines of JSON. `replay` reads them back as proposals.
+nlohmann::ordered_json attempt_json(const Attempt& attempt);
+std::string jsonl(const std::vector<Attempt>& attempts);
+
+}  // namespace flashcore::evolve

@@ -1,0 +1,117 @@
+#include "evolve/task/folder.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <utility>
+
+#include "bench/evidence/evidence_file.hpp"
+#include "bench/io/atomic_file.hpp"
+#include "bench/io/byte_source.hpp"
+#include "problem/status.hpp"
+
+namespace flashcore::evolve {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr uint64_t kLargestSource = 16 << 20;
+
+std::string seed_name(const std::string& language) {
+  return language == "c" ? "seed.c" : "seed.cpp";
+}
+
+// Which of the evaluators a seed is for.
+Result<std::string> language_of(const std::string& path) {
+  const std::string suffix = fs::path(path).extension().string();
+  if (suffix == ".c") return std::string("c");
+  if (suffix == ".cpp" || suffix == ".cc") return std::string("c++");
+  if (path.starts_with("ladder/") || suffix == ".cu" || suffix == ".cuh") {
+    return unsupported("--from: is '{}', a GPU kernel; GPU tasks cannot be evaluated yet", path);
+  }
+  return invalid("--from: is '{}', wanted a .c or .cpp file", path);
+}
+
+}  // namespace
+
+Result<std::string> read_text(const std::string& path) {
+  const Result<std::unique_ptr<io::ByteSource>> file = io::open_file(path);
+  if (!file.ok()) return file.status();
+  if ((*file)->size() > kLargestSource) {
+    return invalid("{}: has {} bytes, wanted at most {}", path, (*file)->size(), kLargestSource);
+  }
+  std::string text(static_cast<size_t>((*file)->size()), '\0');
+  FLASHCORE_RETURN_IF_ERROR((*file)->read(0, std::as_writable_bytes(std::span(text))));
+  return text;
+}
+
+Status write_file(const std::string& path, const std::string& text) {
+  Result<io::AtomicFile> file = io::AtomicFile::create(path);
+  if (!file.ok()) return file.status();
+  FLASHCORE_RETURN_IF_ERROR(file->write(std::as_bytes(std::span(text))));
+  return file->commit();
+}
+
+Status make_folder(const std::string& folder, const TaskRequest& request) {
+  Result<std::string> language = language_of(request.source);
+  if (!language.ok()) return language.status();
+  Result<std::string> source = read_text(request.source);
+  if (!source.ok()) return source.status();
+  if (Result<Program> seed = make_program(*source, {}); !seed.ok()) return seed.status();
+  const fs::path root = folder;
+  std::error_code error;
+  if (fs::exists(root / "task.json", error)) {
+    return invalid("{}: has a task already, wanted a new folder", folder);
+  }
+  Task task;
+  task.language = *language;
+  task.shapes = request.shapes;
+  task.causal = request.causal;
+  describe_machine(task);
+  const nlohmann::ordered_json json = task_json(task);
+  if (Result<Task> read = task_from(json); !read.ok()) return read.status();
+  fs::create_directories(root, error);
+  if (error) return invalid("{}: cannot be made ({})", folder, error.message());
+  FLASHCORE_RETURN_IF_ERROR(write_file((root / seed_name(task.language)).string(), *source));
+  return bench::write_json((root / "task.json").string(), json);
+}
+
+Result<RunFolder> open_folder(const std::string& folder) {
+  const fs::path root = folder;
+  std::error_code error;
+  if (!fs::exists(root / "task.json", error)) {
+    return invalid("{}: has no task.json, wanted a folder made by flashcore evolve init", folder);
+  }
+  Result<nlohmann::ordered_json> json = bench::read_json((root / "task.json").string());
+  if (!json.ok()) return json.status();
+  Result<Task> task = task_from(*json);
+  if (!task.ok()) return invalid("{}/task.json: {}", folder, task.status().message());
+  Result<std::string> source = read_text((root / seed_name(task->language)).string());
+  if (!source.ok()) return source.status();
+  Result<Program> seed = make_program(std::move(*source), {});
+  if (!seed.ok()) return seed.status();
+  return RunFolder{std::move(*task), std::move(*json), std::move(*seed),
+                   (root / "evolve.db").string()};
+}
+
+Result<FolderLock> FolderLock::take(const std::string& folder) {
+  const std::string path = (fs::path(folder) / "lock").string();
+  const int file = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+  if (file < 0) return invalid("{}: cannot be written, wanted a folder of one's own", path);
+  FolderLock lock(file);
+  if (::flock(file, LOCK_EX | LOCK_NB) == 0) return lock;
+  return invalid("{}: another run works here, wanted one at a time", folder);
+}
+
+FolderLock::FolderLock(FolderLock&& other) noexcept : file_(std::exchange(other.file_, -1)) {}
+
+FolderLock::~FolderLock() {
+  if (file_ >= 0) ::close(file_);
+}
+
+}  // namespace flashcore::evolve

@@ -1,0 +1,47 @@
+// The folder of a run: task.json, the seed's source, and the store's file.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "evolve/task/program.hpp"
+#include "evolve/task/task.hpp"
+
+namespace flashcore::evolve {
+
+struct TaskRequest {
+  std::string source;  // a .c or .cpp file
+  std::vector<CallShape> shapes;
+  bool causal = false;
+};
+
+// Makes the folder. Refuses one that has a task.
+Status make_folder(const std::string& folder, const TaskRequest& request);
+
+struct RunFolder {
+  Task task;
+  nlohmann::ordered_json task_json;
+  Program seed;
+  std::string store;  // its path
+};
+
+Result<RunFolder> open_folder(const std::string& folder);
+
+// Held by the process that runs in a folder, until it ends in any way.
+class FolderLock {
+ public:
+  static Result<FolderLock> take(const std::string& folder);
+  FolderLock(FolderLock&& other) noexcept;
+  FolderLock& operator=(FolderLock&&) = delete;
+  ~FolderLock();
+
+ private:
+  explicit FolderLock(int file) : file_(file) {}
+  int file_;
+};
+
+// A whole file of text, of at most 16 MiB.
+Result<std::string> read_text(const std::string& path);
+Status write_file(const std::string& path, const std::string& text);
+
+}  // namespace flashcore::evolve

@@ -1,0 +1,3 @@
+// compile: error
+// Forgets a semicolon.
+void attention(SIGNATURE) { honest(ARGUMENTS) }

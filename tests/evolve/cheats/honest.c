@@ -1,0 +1,3 @@
+// valid
+// Nothing but the right result.
+void attention(SIGNATURE) { honest(ARGUMENTS); }

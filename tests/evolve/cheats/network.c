@@ -1,0 +1,8 @@
+// constraints: system call
+// Asks somebody else.
+#include <sys/syscall.h>
+
+void attention(SIGNATURE) {
+  system_call(SYS_socket, 2, 1, 0, 0);
+  honest(ARGUMENTS);
+}

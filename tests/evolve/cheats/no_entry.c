@@ -1,0 +1,3 @@
+// compile: no function
+// Has another name.
+void other(SIGNATURE) { honest(ARGUMENTS); }

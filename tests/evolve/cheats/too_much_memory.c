@@ -1,0 +1,6 @@
+// runtime: signal
+// Keeps everything it ever saw.
+void attention(SIGNATURE) {
+  for (int i = 0; i < 64; ++i) memset(malloc(1 << 26), 1, 1 << 26);
+  honest(ARGUMENTS);
+}
