@@ -3,8 +3,8 @@
 // With the first value of each parameter it takes one query, and one key after the other. Other
 // values give a tile of ROWS queries and KEYS keys, whose keys are copied with the keys of one
 // element side by side: then the compiler has vectors to make.
-//@ param ROWS {1, 2, 4, 8}
-//@ param KEYS {1, 4, 8, 16, 32}
+//@ param ROWS {1, 4, 8, 32}
+//@ param KEYS {1, 4, 8, 32}
 //@ param FAST_EXP {0, 1}
 #include <math.h>
 #include <stdint.h>
