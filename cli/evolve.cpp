@@ -172,7 +172,11 @@ Result<std::vector<evolve::Attempt>> stored_attempts(const Options& options) {
   }
   const Result<evolve::Store> store = evolve::Store::open(folder->store);
   if (!store.ok()) return store.status();
-  return store->attempts();
+  Result<std::vector<evolve::Attempt>> attempts = store->attempts();
+  if (attempts.ok() && attempts->empty()) {
+    return invalid("{}: has no attempts yet, wanted flashcore evolve run first", options.folder);
+  }
+  return attempts;
 }
 
 Result<ExitCode> show(const Options& options, Session& session) {
