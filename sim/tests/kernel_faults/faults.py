@@ -62,7 +62,7 @@ DECODE_TABLE = ["verify", "--device", "sim", "--sim-seed", "5", "--kernel", "dec
                 "--most-heads", "4"]
 DECODE_FP8 = problem("decode_sm80", "--dtype bf16 --kv-dtype f8e4m3 --shape 2,8,1,128 --heads-kv 2 "
                      "--seqlen-kv 900 --paged 16")
-DECODE_FP8_UNIT = "decode80_bf16_config4.cu"
+DECODE_FP8_UNIT = "decode80_bf16_config3.cu"
 
 JOINT = ["run", "--backward", *problem("backward_sm80", "--dtype bf16 --shape 1,1,300,64 --seqlen-kv 500")[1:]]
 JOINT_UNIT = "general/bf16_config0_joint_none.cu"

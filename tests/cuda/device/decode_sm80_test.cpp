@@ -243,7 +243,7 @@ INSTANTIATE_TEST_SUITE_P(Family, DecodeSm80Device,
                                          Subject{DType::f16, DType::f16, 64, 3, 1, true},
                                          Subject{DType::bf16, DType::f8e4m3, 128, 1, 64, true},
                                          Subject{DType::f16, DType::f8e5m2, 80, 9, 7, false},
-                                         Subject{DType::bf16, DType::bf16, 256, 2, 32, true}));
+                                         Subject{DType::bf16, DType::bf16, 96, 2, 32, true}));
 
 }  // namespace
 }  // namespace flashcore

@@ -19,10 +19,7 @@ namespace flashcore::cuda::decode_sm80::split_kv {
 inline constexpr int kTileRows = 16;                  // of Q, one mma
 inline constexpr int kSmallSharedMemory = 99 * 1024;  // a block's limit on sm_86 and sm_89
 inline constexpr int kReservedSharedMemory = 1024;    // of each block, by the runtime
-inline constexpr int kLargestHeadDim = 256;
-
-// Of keys and values of so many bytes: fp8 is converted in registers, and O of 256 columns leaves none.
-constexpr int largest_head_dim(int kv_bytes) { return kv_bytes == 1 ? 128 : kLargestHeadDim; }
+inline constexpr int kLargestHeadDim = 128;  // O of 256 columns leaves too few registers
 
 // A structural type: the one template argument that a kernel's geometry is.
 struct Config {
@@ -61,13 +58,6 @@ inline constexpr std::array kConfigs = {
            .tile_keys = 16,
            .stages = 2,
            .q_in_registers = true,
-           .blocks_per_sm = 2},
-    Config{.head_dim = 256,
-           .kv_bytes = 2,
-           .warps = 2,
-           .tile_keys = 16,
-           .stages = 2,
-           .q_in_registers = false,
            .blocks_per_sm = 2},
     Config{.head_dim = 64,
            .kv_bytes = 1,

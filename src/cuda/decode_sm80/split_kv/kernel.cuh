@@ -68,10 +68,7 @@ __device__ __forceinline__ void attend(const Params& p, const Unit& unit, Found<
     ring.load(stage, first + stage * kStep, places[stage]);
   }
   load_query<kConfig>(p, unit, fragments);
-  // Where O fills the registers, a place is looked up when it is needed.
-  constexpr bool kAhead = kConfig.head_dim <= 128;
-  Place next{};
-  if constexpr (kAhead) next = ring.find(first + kConfig.stages * kStep);
+  Place next = ring.find(first + kConfig.stages * kStep);
   Warp<kConfig, Element> math{p, unit, ring, lane};
   math.begin(found);
   Query<kConfig> query{fragments, {}};
@@ -85,9 +82,8 @@ __device__ __forceinline__ void attend(const Params& p, const Unit& unit, Found<
     __syncwarp();
     math.step(found, query, stage, key);
     __syncwarp();  // the stage has been read
-    if constexpr (!kAhead) next = ring.find(key + kConfig.stages * kStep);
     ring.load(stage, key + kConfig.stages * kStep, next);
-    if constexpr (kAhead) next = ring.find(key + (kConfig.stages + 1) * kStep);
+    next = ring.find(key + (kConfig.stages + 1) * kStep);
     stage = stage + 1 == kConfig.stages ? 0 : stage + 1;
   }
 }

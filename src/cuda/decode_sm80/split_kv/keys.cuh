@@ -90,9 +90,7 @@ struct Ring {
     const int chunk = lane % Tile::kRowChunks, lane_row = lane / Tile::kRowChunks;
     const int column = chunk * kElementsAChunk;
     const bool in_k = column < p.head_dim_qk, in_v = column < p.head_dim_v;
-    // Where O fills the registers, few addresses at once.
-    constexpr int kUnrolled = kConfig.head_dim > 128 ? 4 : kTileKeys;
-#pragma unroll kUnrolled
+#pragma unroll
     for (int i = 0; i < kTileKeys; i += kRowsAtOnce) {
       const int row = i + lane_row;
       const int64_t k = __shfl_sync(0xffffffffU, static_cast<long long>(place.k), row);

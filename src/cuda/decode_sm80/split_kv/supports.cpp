@@ -44,10 +44,9 @@ std::string refuse_features(const ForwardProblem& p) {
 
 std::string refuse_sizes(const ForwardProblem& p, const PlanContext& context) {
   if (config_index(p) < 0) {
-    const int largest = largest_head_dim(static_cast<int>(size_of(p.kv_dtype)));
-    const bool qk = p.head_dim_qk > largest;
-    return fmt::format("{}: head dimension is {}, wanted at most {} with k of {}", qk ? "q" : "v",
-                       qk ? p.head_dim_qk : p.head_dim_v, largest, to_string(p.kv_dtype));
+    const bool qk = p.head_dim_qk > kLargestHeadDim;
+    return fmt::format("{}: head dimension is {}, wanted at most {}", qk ? "q" : "v",
+                       qk ? p.head_dim_qk : p.head_dim_v, kLargestHeadDim);
   }
   if (std::string refusal = host::refuse_rows(p); !refusal.empty()) return refusal;
   const int64_t group = p.heads_kv > 0 ? p.heads_q / p.heads_kv : 1;
