@@ -19,7 +19,7 @@ namespace flashcore::cuda::decode_sm80::split_kv {
 inline constexpr int kTileRows = 16;                  // of Q, one mma
 inline constexpr int kSmallSharedMemory = 99 * 1024;  // a block's limit on sm_86 and sm_89
 inline constexpr int kReservedSharedMemory = 1024;    // of each block, by the runtime
-inline constexpr int kLargestHeadDim = 128;  // O of 256 columns leaves too few registers
+inline constexpr int kLargestHeadDim = 128;           // O of 256 columns leaves too few registers
 
 // A structural type: the one template argument that a kernel's geometry is.
 struct Config {
