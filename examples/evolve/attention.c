@@ -2,9 +2,11 @@
 //
 // With the first value of each parameter it takes one query, and one key after the other. Other
 // values give a tile of ROWS queries and KEYS keys, whose keys are copied with the keys of one
-// element side by side: then the compiler has vectors to make.
+// element side by side, and sums STRIP elements of O over these keys before it writes them: then the
+// compiler has vectors to make.
 //@ param ROWS {1, 4, 8, 32}
 //@ param KEYS {1, 4, 8, 32}
+//@ param STRIP {1, 16, 32}
 //@ param FAST_EXP {0, 1}
 #include <math.h>
 #include <stdint.h>
@@ -30,6 +32,16 @@ static inline float fast_exp(float x) {
   float power;
   memcpy(&power, &bits, sizeof power);
   return p * power;
+}
+
+// `width` elements of O, of the keys of a tile.
+static inline void add_values(const float* restrict p, const float* restrict v, float* restrict o,
+                              int64_t count, int64_t width, int64_t dim) {
+  float strip[STRIP] = {0};
+  for (int64_t j = 0; j < count; ++j) {
+    for (int64_t e = 0; e < width; ++e) strip[e] += p[j] * v[j * dim + e];
+  }
+  for (int64_t e = 0; e < width; ++e) o[e] += strip[e];
 }
 
 // O of `rows` queries of one head.
@@ -69,11 +81,12 @@ static void attend(const float* restrict q, const float* restrict k, const float
       if (keep != 1) {
         for (int64_t d = 0; d < dim; ++d) o[r * dim + d] *= keep;
       }
-      for (int64_t j = 0; j < count; ++j) {
-        const float weight = p[j];
-        sum[r] += weight;
-        for (int64_t d = 0; d < dim; ++d) o[r * dim + d] += weight * v[(first + j) * dim + d];
+      for (int64_t j = 0; j < count; ++j) sum[r] += p[j];
+      int64_t d = 0;
+      for (; d + STRIP <= dim; d += STRIP) {
+        add_values(p, v + first * dim + d, o + r * dim + d, count, STRIP, dim);
       }
+      if (d < dim) add_values(p, v + first * dim + d, o + r * dim + d, count, dim - d, dim);
     }
   }
   for (int64_t r = 0; r < rows; ++r) {

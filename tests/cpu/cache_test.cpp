@@ -527,9 +527,12 @@ TEST(Cache, IsRefusedForAKernelThatDoesNotSayThatItReadsOne) {
   tree.tree_mask = TensorDesc::contiguous(DType::i32, {2, 1, 1});
   EXPECT_EQ(refusal(tree), "tree_mask: is given, wanted a mask of pairs");
   other.reads_caches = true;
-  for (const Problem& problem : {paged_problem(), flat_problem(), padded, narrow, tree}) {
+  for (const Problem& problem : {paged_problem(), flat_problem(), padded, narrow}) {
     EXPECT_EQ(refusal(problem), "");
   }
+  EXPECT_EQ(refusal(tree), "tree_mask: is given, wanted a mask of pairs");
+  other.reads_tree_masks = true;
+  EXPECT_EQ(refusal(tree), "");
 }
 
 // A plan is made of capacities: any lengths and tables run on it, with the same workspace.

@@ -73,12 +73,12 @@ class Evolve(unittest.TestCase):
         begun = time.monotonic()
         run = document("run", folder, "--evaluations", 24, "--seconds", 40, "--seed", 3)
         self.assertLess(time.monotonic() - begun, 60)
-        self.assertGE(run["best"]["score"], 3, run["attempts"])
+        self.assertGreaterEqual(run["best"]["score"], 3, run["attempts"])
         self.assertTrue(run["best"]["evidence"]["isolation"]["files"] in (True, False))
         # Green: every stage again, with new seeds, timed in turns with the seed.
         verified = document("verify", folder)
         self.assertEqual(verified["outcome"], "valid")
-        self.assertGE(verified["score"], 2.5)
+        self.assertGreaterEqual(verified["score"], 2.5)
 
         shown = evolve("show", folder, "--plot", self.work / "run.svg", "--page", self.work / "run.html", "--jsonl",
                        self.work / "run.jsonl")

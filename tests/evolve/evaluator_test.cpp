@@ -23,7 +23,7 @@ const fs::path kCheats = FLASHCORE_CHEATS;
 
 Task small_task() {
   Task task;
-  task.language = "c";
+  task.language = std::string("c");
   task.shapes = {{1, 2, 2, 64, 64, 16, 0.25f}};
   task.compiler = {"gcc", "-std=gnu11", "-O1", "-w"};
   task.budgets.call_seconds = 5;

@@ -1,6 +1,7 @@
 // The loop, the store and the population, with an evaluator that needs no compiler.
 #include "evolve/loop/loop.hpp"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -59,21 +60,24 @@ Result<LoopEnd> loop_in(const std::string& path, const std::string& proposer_nam
   auto proposer = make_proposer(proposer_name, 10);
   if (!proposer.ok()) return proposer.status();
   FakeEvaluator evaluator(microseconds);
-  const LoopOptions options{
-      {.proposer = proposer_name, .preset = preset, .last_attempt = kAttempts},
-      nlohmann::ordered_json::object(),
-      *make_program(kSource, {}),
-      {}};
+  const Result<Program> seed_program = make_program(kSource, {});
+  if (!seed_program.ok()) return seed_program.status();
+  RunPlan plan;
+  plan.proposer = proposer_name;
+  plan.preset = preset;
+  plan.last_attempt = kAttempts;
+  const LoopOptions options{plan, nlohmann::ordered_json::object(), *seed_program, {}};
   return run_loop(options, *store, **proposer, evaluator);
 }
 
 // What was proposed, in order.
 std::vector<std::string> proposals(const std::string& path) {
   std::vector<std::string> lines;
-  for (const Attempt& one : *Store::open(path)->attempts()) {
+  const Result<std::vector<Attempt>> attempts = Store::open(path)->attempts();
+  for (const Attempt& one : *attempts) {
     std::string line =
         one.origin.operation + " " + one.origin.name + " " + one.hash + " " + one.outcome;
-    for (const int64_t parent : one.origin.parents) line += " " + std::to_string(parent);
+    for (const int64_t parent : one.origin.parents) line += fmt::format(" {}", parent);
     lines.push_back(line);
   }
   return lines;
