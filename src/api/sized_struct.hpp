@@ -23,52 +23,54 @@ inline constexpr size_t kLargestStruct = 8192;
 template <class T>
 constexpr size_t kSmallest = 0;
 template <>
-constexpr size_t kSmallest<flashcore_problem> = offsetof(flashcore_problem, lse);
+inline constexpr size_t kSmallest<flashcore_problem> = offsetof(flashcore_problem, lse);
 template <>
-constexpr size_t kSmallest<flashcore_plan_options> = offsetof(flashcore_plan_options, kernel);
+inline constexpr size_t kSmallest<flashcore_plan_options> = offsetof(flashcore_plan_options,
+                                                                     kernel);
 template <>
-constexpr size_t kSmallest<flashcore_arguments> = offsetof(flashcore_arguments, lse);
+inline constexpr size_t kSmallest<flashcore_arguments> = offsetof(flashcore_arguments, lse);
 template <>
-constexpr size_t kSmallest<flashcore_gradients> = offsetof(flashcore_gradients, d_lse);
+inline constexpr size_t kSmallest<flashcore_gradients> = offsetof(flashcore_gradients, d_lse);
 template <>
-constexpr size_t kSmallest<flashcore_backward_arguments> = offsetof(flashcore_backward_arguments,
-                                                                    d_lse);
+inline constexpr size_t kSmallest<flashcore_backward_arguments> =
+    offsetof(flashcore_backward_arguments, d_lse);
 template <>
-constexpr size_t kSmallest<flashcore_merge_problem> = offsetof(flashcore_merge_problem, lse);
+inline constexpr size_t kSmallest<flashcore_merge_problem> = offsetof(flashcore_merge_problem, lse);
 template <>
-constexpr size_t kSmallest<flashcore_merge_arguments> = offsetof(flashcore_merge_arguments, lse);
+inline constexpr size_t kSmallest<flashcore_merge_arguments> = offsetof(flashcore_merge_arguments,
+                                                                        lse);
 template <>
-constexpr size_t kSmallest<flashcore_append_problem> = offsetof(flashcore_append_problem,
-                                                                seqlens_new);
+inline constexpr size_t kSmallest<flashcore_append_problem> = offsetof(flashcore_append_problem,
+                                                                       seqlens_new);
 template <>
-constexpr size_t kSmallest<flashcore_append_arguments> = offsetof(flashcore_append_arguments,
-                                                                  seqlens_new);
+inline constexpr size_t kSmallest<flashcore_append_arguments> = offsetof(flashcore_append_arguments,
+                                                                         seqlens_new);
 template <>
-constexpr size_t kSmallest<flashcore_device_info> = sizeof(flashcore_device_info);
+inline constexpr size_t kSmallest<flashcore_device_info> = sizeof(flashcore_device_info);
 template <>
-constexpr size_t kSmallest<flashcore_build_info> = sizeof(flashcore_build_info);
+inline constexpr size_t kSmallest<flashcore_build_info> = sizeof(flashcore_build_info);
 
 // The parameter's name.
 template <class T>
 constexpr std::string_view kName = "info";
 template <>
-constexpr std::string_view kName<flashcore_problem> = "problem";
+inline constexpr std::string_view kName<flashcore_problem> = "problem";
 template <>
-constexpr std::string_view kName<flashcore_plan_options> = "options";
+inline constexpr std::string_view kName<flashcore_plan_options> = "options";
 template <>
-constexpr std::string_view kName<flashcore_arguments> = "arguments";
+inline constexpr std::string_view kName<flashcore_arguments> = "arguments";
 template <>
-constexpr std::string_view kName<flashcore_merge_problem> = "problem";
+inline constexpr std::string_view kName<flashcore_merge_problem> = "problem";
 template <>
-constexpr std::string_view kName<flashcore_merge_arguments> = "arguments";
+inline constexpr std::string_view kName<flashcore_merge_arguments> = "arguments";
 template <>
-constexpr std::string_view kName<flashcore_append_problem> = "problem";
+inline constexpr std::string_view kName<flashcore_append_problem> = "problem";
 template <>
-constexpr std::string_view kName<flashcore_append_arguments> = "arguments";
+inline constexpr std::string_view kName<flashcore_append_arguments> = "arguments";
 template <>
-constexpr std::string_view kName<flashcore_gradients> = "gradients";
+inline constexpr std::string_view kName<flashcore_gradients> = "gradients";
 template <>
-constexpr std::string_view kName<flashcore_backward_arguments> = "arguments";
+inline constexpr std::string_view kName<flashcore_backward_arguments> = "arguments";
 
 // Members come in units of 8 bytes, except for tensors, which are not cut either.
 template <class T>

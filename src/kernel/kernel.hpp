@@ -52,7 +52,7 @@ struct Kernel {
   bool wants_alignment = false;      // runs only where q, k, v and o are at multiples of 16 bytes
   bool reads_dropout_state = false;  // takes the seed and offset of dropout from memory
   bool reads_caches = false;         // K and V in pages, padded on the left, or fp8 under a wider Q
-  bool reads_tree_masks = false;
+  bool reads_tree_masks = false;     // of speculative trees
   std::string_view targets = {};     // CUDA: what it was compiled for, as in device_code.hpp
   // The forward pass; without `plan` the kernel has none.
   // One sentence why the kernel cannot compute the problem; empty when it can.
