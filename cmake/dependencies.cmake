@@ -5,7 +5,11 @@ find_package(Threads REQUIRED)
 if(NOT FLASHCORE_LIBRARY_ONLY)
   find_package(nlohmann_json REQUIRED)  # nlohmann_json::nlohmann_json
   find_package(CLI11 REQUIRED)          # CLI11::CLI11
-  find_package(SQLite3 QUIET)           # SQLite::SQLite3; without it the command has no `evolve`
+  # SQLite::SQLite3; without it the command has no `evolve`. Its archive, as all that is linked here.
+  set(SQLite3_LIBRARY_SUFFIXES ${CMAKE_FIND_LIBRARY_SUFFIXES})
+  set(CMAKE_FIND_LIBRARY_SUFFIXES .a)
+  find_package(SQLite3 QUIET)
+  set(CMAKE_FIND_LIBRARY_SUFFIXES ${SQLite3_LIBRARY_SUFFIXES})
 endif()
 find_path(FLASHCORE_HIGHWAY_INCLUDE hwy/highway.h REQUIRED)
 

@@ -1,5 +1,6 @@
 /* What cheats build on: the right result, plainly, and system calls without a library. The test puts
    this text before theirs. */
+#pragma once
 #include <math.h>
 #include <stdint.h>
 #include <stdlib.h>
