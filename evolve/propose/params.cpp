@@ -1,4 +1,6 @@
 // Other values of the parameters that a source declares; each program at most once.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <set>
 #include <utility>
@@ -52,7 +54,8 @@ class Params final : public Proposer {
     std::string changed;
     for (const auto& [name, value] : values) {
       if (base.values.at(name) == value) continue;
-      changed += (changed.empty() ? "" : ", ") + name + " " + base.values.at(name) + " to " + value;
+      changed += fmt::format("{}{} {} to {}", changed.empty() ? "" : ", ", name,
+                             base.values.at(name), value);
     }
     return Proposal{values_text(values), Program{base.source, values},
                     how + " of " + std::to_string(parent.id) + ": " + changed, 0};

@@ -58,7 +58,9 @@ Axes axes_of(const std::vector<Attempt>& attempts) {
 
 std::string grid(const Axes& axes) {
   std::string svg;
-  for (double score = std::exp2(std::ceil(std::log2(axes.low))); score <= axes.high; score *= 2) {
+  const auto last = static_cast<int>(std::floor(std::log2(axes.high)));
+  for (auto power = static_cast<int>(std::ceil(std::log2(axes.low))); power <= last; ++power) {
+    const double score = std::exp2(power);
     svg += fmt::format(
         "<path class=\"grid\" d=\"M{:.1f} {:.1f}H{:.1f}\"/><text x=\"{:.1f}\" y=\"{:.1f}\" "
         "text-anchor=\"end\">{:g}x</text>\n",

@@ -1,5 +1,7 @@
 #include "evolve/task/program.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <regex>
@@ -85,7 +87,8 @@ Result<Program> make_program(std::string source, const Values& values) {
 std::string text_of(const Program& program) {
   if (program.values.empty()) return program.source;
   std::string text;
-  for (const auto& [name, value] : program.values) text += "#define " + name + " " + value + "\n";
+  for (const auto& [name, value] : program.values)
+    text += fmt::format("#define {} {}\n", name, value);
   return text + "#line 1\n" + program.source;
 }
 
@@ -94,7 +97,7 @@ std::string hash_of(const Program& program) { return sha256(text_of(program)); }
 std::string values_text(const Values& values) {
   std::string text;
   for (const auto& [name, value] : values) {
-    text += (text.empty() ? "" : " ") + name + "=" + value;
+    text += fmt::format("{}{}={}", text.empty() ? "" : " ", name, value);
   }
   return text;
 }
