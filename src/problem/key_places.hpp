@@ -25,8 +25,9 @@ class KeyPlaces {
     if (p.paging.present) {
       stride_ = p.paging.table_page;
       last_page_ = p.paging.num_pages - 1;
-      pages_ = p.paging.flat ? args.kv_indices + args.kv_indptr[p.kv_indptr.at(b, 0)] * stride_
-                             : args.page_table + b * p.paging.table_batch;
+      pages_ = p.paging.flat ? args.kv_indices : args.page_table;
+      first_page_ =
+          p.paging.flat ? args.kv_indptr[p.kv_indptr.at(b, 0)] * stride_ : b * p.paging.table_batch;
     } else if (p.packed) {
       scales_begin_ = args.cu_seqlens_kv[p.cu_seqlens_kv.at(b, 0)];
     }
@@ -54,7 +55,7 @@ class KeyPlaces {
   }
 
   // The table's own number, which may be out of range, and the number that is read.
-  int64_t stored_page(int64_t n) const { return pages_[n * stride_]; }
+  int64_t stored_page(int64_t n) const { return pages_[first_page_ + n * stride_]; }
   int64_t page(int64_t n) const { return std::clamp<int64_t>(stored_page(n), 0, last_page_); }
 
  private:
@@ -62,7 +63,8 @@ class KeyPlaces {
   int64_t begin_;
   int64_t page_size_;  // 0: not in pages
   int64_t scales_begin_ = 0;
-  const int32_t* pages_ = nullptr;
+  const int32_t* pages_ = nullptr;  // null is right for a table without elements
+  int64_t first_page_ = 0;
   int64_t stride_ = 0;
   int64_t last_page_ = 0;
 };

@@ -13,9 +13,11 @@ class TreeRow {
  public:
   static constexpr int64_t kWordBits = 32;
 
-  // `words` is the data of the problem's tree mask, whose host can read it.
+  // `words` is the data of the problem's tree mask, which the host can read; null is right for one
+  // without words.
   TreeRow(const ForwardProblem& p, const int32_t* words, const Sequence& s, int64_t b, int64_t i)
-      : words_(words + b * p.tree_mask.batch + (s.q_begin + i) * p.tree_mask.query),
+      : words_(words),
+        first_word_(b * p.tree_mask.batch + (s.q_begin + i) * p.tree_mask.query),
         stride_(p.tree_mask.word),
         bits_(p.tree_mask.words * kWordBits),
         first_(s.offset) {}
@@ -26,12 +28,13 @@ class TreeRow {
     const int64_t t = key - first_;
     if (t < 0) return true;
     if (t >= bits_) return false;
-    const auto word = static_cast<uint32_t>(words_[t / kWordBits * stride_]);
+    const auto word = static_cast<uint32_t>(words_[first_word_ + t / kWordBits * stride_]);
     return ((word >> (t % kWordBits)) & 1u) != 0;
   }
 
  private:
   const int32_t* words_;
+  int64_t first_word_;
   int64_t stride_;
   int64_t bits_;
   int64_t first_;
