@@ -5,6 +5,7 @@
 >>> model = AutoModelForCausalLM.from_pretrained(..., attn_implementation="flashcore")
 """
 
+import contextlib
 import functools
 import sys
 from typing import Any
@@ -31,6 +32,8 @@ def attention_forward(
     softcap: float | None = None,
     s_aux: torch.Tensor | None = None,
     position_bias: torch.Tensor | None = None,
+    sliding_window: int | None = None,
+    cache: Any = None,
     **options: Any,
 ) -> tuple[torch.Tensor, None]:
     """An attention function of transformers: [B, H, S, D] in, [B, S, H, D] out, no weights.
@@ -38,35 +41,60 @@ def attention_forward(
     The mask is that of "sdpa": None, or bool [B, 1, Sq, Skv] that holds causality, padding and
     window. Grouped key/value heads are read in place, never repeated. Beyond "sdpa" it takes a
     softcap and sinks (s_aux).
+
+    Packed sequences (cu_seq_lens_q, cu_seq_lens_k, max_length_q, max_length_k) need no mask. Those
+    of continuous batching come with its paged cache, into which the new keys and values go first.
     """
     if position_bias is not None:
         raise UnsupportedError("position_bias: is given, wanted None; use attn_implementation sdpa")
-    if options.get("cache") is not None:
-        raise UnsupportedError("cache: is paged, wanted None; use attn_implementation sdpa")
     if is_causal is None:
         is_causal = getattr(module, "is_causal", True)
-    causal = query.shape[2] > 1 and attention_mask is None and bool(is_causal)
+    causal = bool(is_causal)
+    if cache is not None:
+        if options.get("block_table") is not None:
+            raise UnsupportedError(
+                "block_table: is given, wanted None; set max_blocks_per_request=0"
+            )
+        key, value = cache.update(
+            key_states=key, value_states=value, layer_idx=module.layer_idx, kwargs=options
+        )
+        attention_mask = None  # of the new keys alone
     query, key, value, attention_mask = autocast(query, key, value, attention_mask)
-    bias = mask = None
-    if attention_mask is not None:
-        if attention_mask.dtype is torch.bool:
-            mask = attention_mask
-        else:
-            bias = attention_mask
     query, key, value = (x if x.stride(-1) == 1 else x.contiguous() for x in (query, key, value))
+    of_scores: dict[str, Any] = {
+        "softmax_scale": scaling,
+        "softcap": softcap or 0.0,
+        "sinks": None if s_aux is None else s_aux.float(),
+        "dropout_p": dropout,
+    }
+    if dropout != 0.0:
+        of_scores |= draw_dropout(query.device)
+    if attention_mask is None and options.get("cu_seq_lens_q") is not None:
+        # One row of the batch holds all sequences.
+        query, key, value = (x.squeeze(0).transpose(0, 1) for x in (query, key, value))
+        out = attention(
+            query,
+            key,
+            value,
+            causal=causal,
+            window=(-1 if sliding_window is None or not causal else sliding_window - 1, -1),
+            cu_seqlens_q=options["cu_seq_lens_q"].int(),
+            cu_seqlens_kv=options["cu_seq_lens_k"].int(),
+            max_seqlen_q=int(options.get("max_length_q") or 0),
+            max_seqlen_kv=int(options.get("max_length_k") or 0),
+            **of_scores,
+        )
+        return out.unsqueeze(0), None
+    is_mask = attention_mask is not None and attention_mask.dtype is torch.bool
     out = attention(
         query,
         key,
         value,
-        causal=causal,
+        causal=query.shape[2] > 1 and attention_mask is None and causal,
         alignment="top_left",
-        softmax_scale=scaling,
-        softcap=softcap or 0.0,
-        sinks=None if s_aux is None else s_aux.float(),
-        bias=bias,
-        mask=mask,
-        dropout_p=dropout,
-        **draw_dropout(query.device) if dropout != 0.0 else {},
+        mask=attention_mask if is_mask else None,
+        bias=None if is_mask else attention_mask,
+        **of_scores,
     )
     return out.transpose(1, 2).contiguous(), None
 
@@ -75,7 +103,9 @@ def register(name: str = "flashcore") -> None:
     """Adds the attention function, and the mask that it takes, under this name.
 
     transformers takes every name with "flash" in it for a package of flash attention kernels, which
-    it would load, and whose calling conventions it would follow. It is told not to for this name.
+    it would load, and whose calling conventions it would follow. It is told not to for this name,
+    except in continuous batching (`generate_batch`), which gives its packed sequences only to such
+    a name.
     """
     AttentionInterface.register(name, attention_forward)
     _not_flash_attention(name)
@@ -90,6 +120,7 @@ def register(name: str = "flashcore") -> None:
 
 _names: set[str] = set()
 _ASKED = "is_flash_attention_requested"
+_CONTINUOUS_BATCHING = "transformers.generation.continuous_batching"
 
 
 def _not_flash_attention(name: str) -> None:
@@ -101,6 +132,8 @@ def _not_flash_attention(name: str) -> None:
     original = getattr(generic, _ASKED, None)
     if original is None:
         return
+    with contextlib.suppress(ImportError):  # an older transformers has none
+        import transformers.generation.continuous_batching  # noqa: F401, before the change below
 
     @functools.wraps(original)
     def is_flash_attention_requested(
@@ -115,6 +148,8 @@ def _not_flash_attention(name: str) -> None:
 
     # Modules that are imported already have it under its name; later ones get it from `generic`.
     for module_name, module in list(sys.modules.items()):
+        if module_name.startswith(_CONTINUOUS_BATCHING):
+            continue
         if module_name.partition(".")[0] == "transformers":
             members = vars(module)
             if members.get(_ASKED) is original:

@@ -258,6 +258,89 @@ def test_compiled(device, dtype):
     check(compiled(tokens, use_cache=False).logits, theirs(tokens).logits, dtype)
 
 
+@pytest.mark.compiles
+@place
+def test_static_cache_compiled(device, dtype):
+    """Steps over a static cache: one graph, compiled once, gives what sdpa gives."""
+    ours, theirs = pair(DECODERS["grouped"], device, dtype)
+    tokens = torch.randint(1, 97, (2, 12), device=device)
+    steps = torch.randint(1, 97, (6, 2, 1), device=device)
+    torch._dynamo.reset()
+    logits = []
+    for model in (ours, theirs):
+        cache = transformers.StaticCache(config=model.config, max_cache_len=40)
+        found = [model(tokens, past_key_values=cache).logits]
+        step = torch.compile(model, fullgraph=True) if model is ours else model
+        found += [step(token, past_key_values=cache).logits for token in steps]
+        logits.append(found)
+    for actual, expected in zip(*logits, strict=True):
+        check(actual, expected, dtype)
+    assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == 1
+
+
+@place
+@decoder
+def test_continuous_batching(make, device, dtype, monkeypatch):
+    """Requests of several lengths in one batch over a paged cache: each as if it were alone."""
+    if not hasattr(transformers.LlamaForCausalLM, "generate_batch"):
+        pytest.skip("this transformers has no continuous batching")
+    seen = calls_of(monkeypatch)
+    kind, config = make()
+    config._attn_implementation = "flashcore"
+    model = kind(config).to(device, dtype).eval()
+    options = transformers.GenerationConfig(
+        max_new_tokens=12, do_sample=False, eos_token_id=None, pad_token_id=0
+    )
+    prompts = [torch.randint(1, 97, (n,)).tolist() for n in (12, 3, 30, 7, 1)]
+    results = model.generate_batch(prompts, generation_config=options, progress_bar=False)
+    assert len(seen) > 0
+    assert all(len(call["cu_seqlens_q"]) > 1 for call in seen)
+    assert len(results) == len(prompts)
+    generated = {tuple(r.prompt_ids): r.generated_tokens for r in results.values()}
+    for prompt in prompts:
+        tokens = generated[tuple(prompt)]
+        assert len(tokens) == 12
+        # Every token is the likeliest one after those before it, but for a tie in rounding.
+        text = torch.tensor([prompt + tokens], device=device)
+        logits = model(text).logits[0, len(prompt) - 1 : -1].float().cpu()
+        chosen = logits.gather(1, torch.tensor(tokens)[:, None])[:, 0]
+        tie = 1e-5 if dtype is torch.float32 else 2e-2
+        assert ((logits.amax(1) - chosen) <= tie * logits.abs().amax()).all()
+
+
+def test_packed_sequences_are_apart():
+    """Lengths of packed sequences without a mask: each sequence by itself, with its window."""
+    q = torch.randn(1, 4, 20, 16)
+    k = torch.randn(1, 2, 20, 16)
+    module = torch.nn.Module()
+    starts = torch.tensor([0, 7, 7, 20])
+    lengths = {"cu_seq_lens_q": starts, "cu_seq_lens_k": starts, "max_length_q": 13}
+    for window in (None, 3):
+        out, weights = flashcore.transformers.attention_forward(
+            module, q, k, k, None, scaling=0.3, is_causal=True, sliding_window=window, **lengths
+        )
+        assert weights is None
+        for begin, end in ((0, 7), (7, 20)):
+            part = slice(begin, end)
+            expected = flashcore.attention(
+                q[:, :, part],
+                k[:, :, part],
+                k[:, :, part],
+                causal=True,
+                softmax_scale=0.3,
+                window=(-1 if window is None else window - 1, -1),
+            )
+            torch.testing.assert_close(out[:, part], expected.transpose(1, 2))
+
+
+def test_tables_of_blocks_are_refused():
+    q = torch.randn(1, 4, 8, 16)
+    with pytest.raises(NotImplementedError, match="block_table"):
+        flashcore.transformers.attention_forward(
+            torch.nn.Module(), q, q, q, None, cache=object(), block_table=torch.zeros(1, 1)
+        )
+
+
 def test_softcap_and_sinks_reach_the_library():
     q = torch.randn(1, 4, 8, 16)
     sinks = torch.randn(4)
