@@ -75,7 +75,8 @@ class Build:
         if not (self.folder / "build.ninja").exists():
             self._run(["cmake", "-S", str(ROOT), "-B", str(self.folder), "-G", "Ninja",
                        "-DCMAKE_BUILD_TYPE=Release", "-DCMAKE_CXX_FLAGS_RELEASE=-O1 -w",
-                       "-DFLASHCORE_TESTS=ON", "-DFLASHCORE_CUDA=OFF"], "cmake")
+                       "-DFLASHCORE_TESTS=ON", "-DFLASHCORE_CUDA=OFF",
+                       "-DFLASHCORE_UNITY=OFF"], "cmake")
         self._run(["ninja", "-C", str(self.folder), *programs], "without a mutant")
         commands = json.loads((self.folder / "compile_commands.json").read_text(encoding="utf-8"))
         for entry in commands:

@@ -10,7 +10,7 @@
 namespace flashcore::bench {
 namespace {
 
-constexpr uint64_t kOtherNumbers = 0x6772616469656E74;  // than the forward problem's
+constexpr uint64_t kGradientNumbers = 0x6772616469656E74;  // than the forward problem's
 
 RandomSpace forward_space(RandomSpace space) {
   space.fp8 = false;
@@ -70,7 +70,7 @@ void dirty_padding(HostBackward& host) {
 
 RandomBackward::RandomBackward(uint64_t seed, const RandomSpace& space)
     : seed_(seed), forward_(seed, forward_space(space)) {
-  Random random(seed ^ kOtherNumbers);
+  Random random(seed ^ kGradientNumbers);
   problem_ = draw_problem(forward_.problem(), random);
   gradients_ = draw_gradients(random, problem_, space);
 }

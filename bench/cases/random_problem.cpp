@@ -20,7 +20,7 @@ namespace {
 using Sizes = RandomSizes;
 
 // Than those that the rest of a problem is drawn from.
-constexpr uint64_t kOtherNumbers = 0x65746174735f6e69;
+constexpr uint64_t kStateNumbers = 0x65746174735f6e69;
 
 int64_t random_length(Random& random, int64_t largest) {
   if (random.chance(0.03)) return 0;
@@ -269,7 +269,7 @@ RandomDraw::RandomDraw(uint64_t seed, const RandomSpace& space) : random_(seed),
   if (space.dense) problem.causal_offsets.reset();
   if (used_q) problem.seqlens_q = TensorDesc::contiguous(DType::i32, {s.batch});
   if (used_kv) problem.seqlens_kv = TensorDesc::contiguous(DType::i32, {s.batch});
-  if (Random other(seed ^ kOtherNumbers);
+  if (Random other(seed ^ kStateNumbers);
       space.dropout_state && problem.dropout_p > 0 && other.chance(0.5)) {
     problem.dropout_state = TensorDesc::strided(DType::i64, {2}, {other.integer(1, 3)});
   }

@@ -15,12 +15,6 @@ TensorDesc contiguous_f64(const TensorDesc& like) {
   return contiguous(DType::f64, std::span(like.shape).first(static_cast<size_t>(like.rank)));
 }
 
-std::vector<double> elements_of(const HostTensor& tensor) {
-  std::vector<double> out(static_cast<size_t>(tensor.elements()));
-  for (size_t i = 0; i < out.size(); ++i) out[i] = tensor.get(static_cast<int64_t>(i));
-  return out;
-}
-
 // Runs a CPU kernel on the inputs of `host`, with outputs described by `problem`.
 Status run_kernel(const char* kernel, HostProblem& host, const Problem& problem, HostTensor& o,
                   HostTensor* lse, int threads) {
@@ -199,8 +193,8 @@ Result<Reference> compute_reference(HostProblem& host, int threads, bool with_na
   Status status = run_kernel("reference", host, problem, o, lse_or_null, threads);
   if (!status.ok()) return status;
   Reference reference;
-  reference.o = elements_of(o);
-  if (lse) reference.lse = elements_of(*lse);
+  reference.o = o.values();
+  if (lse) reference.lse = lse->values();
   if (!gate_limits(host.problem).naive_allowance) return reference;
   if (!with_naive) {
     reference.naive_max_error = std::numeric_limits<double>::infinity();

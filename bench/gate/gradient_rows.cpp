@@ -35,12 +35,6 @@ GradientReference reference_of(const Sums<double>& right, const Sums<Naive>& nai
   return out;
 }
 
-std::vector<double> elements_of(const HostTensor& tensor) {
-  std::vector<double> out(static_cast<size_t>(tensor.elements()));
-  for (size_t i = 0; i < out.size(); ++i) out[i] = tensor.get(static_cast<int64_t>(i));
-  return out;
-}
-
 }  // namespace
 
 // Queries of one head, side by side, over the keys that any of them sees.
@@ -278,15 +272,15 @@ GradientRows::GradientRows(HostProblem forward, const ForwardProblem& resolved,
       kv_(cpu::load_kv_head(p_, args_, s_, 0, 0)),
       dropout_(p_, args_),
       intermediate_(p_.dtype),
-      q_(elements_of(host_.at("q"))),
-      d_o_(elements_of(d_o)),
+      q_(host_.at("q").values()),
+      d_o_(d_o.values()),
       o_(contiguous(p_.o_dtype, std::span(host_.problem.o.shape))),
       lse_(contiguous(p_.lse_dtype, std::span(host_.problem.o.shape).first(3))) {
   // Rows past the keys in use are judged, too.
   kv_.k.resize(static_cast<size_t>(p_.seqlen_kv * p_.head_dim_qk), 0.0);
   kv_.v.resize(static_cast<size_t>(p_.seqlen_kv * p_.head_dim_v), 0.0);
   const auto rows = static_cast<size_t>(p_.heads_q * p_.seqlen_q);
-  d_lse_ = d_lse == nullptr ? std::vector<double>(rows, 0.0) : elements_of(*d_lse);
+  d_lse_ = d_lse == nullptr ? std::vector<double>(rows, 0.0) : d_lse->values();
   row_lse_.assign(rows, cpu::kRemovedPair);
   for (auto* const by_row : {&delta_, &naive_delta_, &naive_largest_, &naive_sum_}) {
     by_row->assign(rows, 0.0);
@@ -351,7 +345,7 @@ Status GradientRows::find_in_fp32(int threads) {
   args.o = fp32.at("o").data();
   args.lse = fp32.at("lse").data();
   FLASHCORE_RETURN_IF_ERROR(plan->run(args));
-  const std::vector<double> o = elements_of(fp32.at("o"));
+  const std::vector<double> o = fp32.at("o").values();
   const HostTensor& lse = fp32.at("lse");
   cpu::parallel_for(p_.heads_q, threads, [&](int64_t head) {
     for (int64_t i = 0; i < p_.seqlen_q; ++i) {

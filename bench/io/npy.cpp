@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::string_view kMagic = "\x93NUMPY";
 constexpr size_t kPreamble = 8;  // magic, major and minor version
-constexpr uint64_t kLargestHeader = uint64_t{1} << 20;
+constexpr uint64_t kLargestDescription = uint64_t{1} << 20;
 constexpr size_t kAlignment = 64;
 
 struct Descr {
@@ -197,7 +197,7 @@ Result<std::pair<std::string, uint64_t>> read_header(const ByteSource& source) {
   uint32_t length = 0;
   std::memcpy(&length, length_bytes.data(), sizeof(length));
   const uint64_t begin = kPreamble + length_size;
-  const uint64_t largest = std::min(source.size() - begin, kLargestHeader);
+  const uint64_t largest = std::min(source.size() - begin, kLargestDescription);
   if (length > largest) {
     return invalid("{}: header length is {}, wanted at most {}", source.name(), length, largest);
   }

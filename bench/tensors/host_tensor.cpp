@@ -133,6 +133,12 @@ bool HostTensor::canaries_intact() const {
   return true;
 }
 
+std::vector<double> HostTensor::values() const {
+  std::vector<double> out(static_cast<size_t>(elements()));
+  for (size_t i = 0; i < out.size(); ++i) out[i] = get(static_cast<int64_t>(i));
+  return out;
+}
+
 bool HostTensor::same_elements(const HostTensor& other) const {
   if (desc_.dtype != other.desc_.dtype || elements() != other.elements()) return false;
   const size_t size = size_of(desc_.dtype);

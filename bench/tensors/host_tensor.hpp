@@ -46,6 +46,7 @@ class HostTensor {
 
   // Elements in row-major order of their indices, whatever the strides.
   double get(int64_t element) const;
+  std::vector<double> values() const;       // of all elements
   void set(int64_t element, double value);  // rounds to nearest even
   void fill(const std::function<double()>& next);
 

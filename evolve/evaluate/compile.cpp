@@ -19,7 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t kMostOutput = 1 << 20;
+constexpr size_t kMostCompilerOutput = 1 << 20;
 constexpr size_t kMostLines = 40;
 constexpr uint64_t kCompilerMemory = uint64_t{4} << 30;
 constexpr uint64_t kCompilerFile = uint64_t{256} << 20;
@@ -110,7 +110,7 @@ Result<std::unique_ptr<Compiled>> compile(const Task& task, const Program& progr
   std::vector<std::string> environment = kEnvironment;
   environment.push_back("TMPDIR=" + folder.string());
   const Result<bench::LimitedOutput> said =
-      bench::run_limited(words, "", {task.budgets.compile_seconds, kMostOutput},
+      bench::run_limited(words, "", {task.budgets.compile_seconds, kMostCompilerOutput},
                          {.errors = true, .folder = folder.string(), .environment = environment});
   if (!said.ok()) return said.status();
   const double seconds =
@@ -143,8 +143,8 @@ Result<Finding> check_object(const Task& task, const Compiled& compiled) {
   }
   const std::string object = compiled.root.path() + "/" + kObject;
   const Result<bench::LimitedOutput> symbols =
-      bench::run_limited({"/usr/bin/nm", "-D", "--undefined-only", object}, "", {10, kMostOutput},
-                         {.environment = kEnvironment});
+      bench::run_limited({"/usr/bin/nm", "-D", "--undefined-only", object}, "",
+                         {10, kMostCompilerOutput}, {.environment = kEnvironment});
   if (!symbols.ok()) return symbols.status();
   if (symbols->exit_status != 0 || symbols->timed_out) {
     return Finding{Outcome::constraints, "the symbols of the shared object cannot be read"};

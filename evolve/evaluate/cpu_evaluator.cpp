@@ -15,7 +15,7 @@ namespace flashcore::evolve {
 namespace {
 
 constexpr uint64_t kMemory = uint64_t{48} << 20;  // for the calls of a sample, about
-constexpr uint64_t kMostCalls = 64;
+constexpr uint64_t kCallsToHold = 64;
 
 Result<uint64_t> secret_seed() {
   uint64_t seed = 0;
@@ -32,7 +32,7 @@ Result<CallMemory> memory_for_timing(const Task& task) {
                                                                    s.heads_kv * s.seqlen_kv)));
   }
   const auto calls = static_cast<uint64_t>(
-      std::clamp(static_cast<double>(kMemory) / largest, 1.0, static_cast<double>(kMostCalls)));
+      std::clamp(static_cast<double>(kMemory) / largest, 1.0, static_cast<double>(kCallsToHold)));
   return CallMemory::make(task.shapes, calls);
 }
 

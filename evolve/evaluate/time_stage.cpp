@@ -14,8 +14,8 @@
 namespace flashcore::evolve {
 namespace {
 
-constexpr uint64_t kMostCalls = 1024;
-constexpr double kJudgedFlop = 1e6;  // of a timed call: all rows of a small one
+constexpr uint64_t kMostTimedCalls = 1024;
+constexpr double kTimedFlop = 1e6;  // of a timed call: all rows of a small one
 // The ceiling is measured on a machine that may have been busy, or below its highest clock.
 constexpr double kMargin = 1.15;
 
@@ -54,7 +54,7 @@ Result<Finding> judge_sample(const GateContext& c, const CallShape& shape, uint6
   for (uint64_t i = 0; i < calls; ++i) {
     if (i != always && !c.secret.chance(0.1)) continue;
     const Result<bench::Verdict> verdict =
-        judge_rows(shape, c.task.causal, c.memory, i, kJudgedFlop, c.secret);
+        judge_rows(shape, c.task.causal, c.memory, i, kTimedFlop, c.secret);
     if (!verdict.ok()) return verdict.status();
     if (!verdict->passed) {
       return Finding{Outcome::correctness,
@@ -83,7 +83,7 @@ Result<Finding> time_shape(const GateContext& c, const Contender* incumbent, Tim
     shortest = std::min(shortest, std::max(ran.processor_seconds, 1e-7));
   }
   const auto wanted = static_cast<uint64_t>(std::ceil(c.task.timing.sample_seconds / shortest));
-  uint64_t calls = std::min({wanted, kMostCalls, c.memory.room_for(shape)});
+  uint64_t calls = std::min({wanted, kMostTimedCalls, c.memory.room_for(shape)});
   if (incumbent != nullptr) calls = std::min(calls, incumbent->memory.room_for(shape));
   timed.calls = std::max<uint64_t>(calls, 1);
   std::vector<double> ours, theirs;

@@ -10,7 +10,9 @@
 namespace flashcore::evolve {
 namespace {
 
-constexpr size_t kMostOutput = 32 << 20;
+using Json = nlohmann::ordered_json;
+
+constexpr size_t kLongestAnswer = 32 << 20;
 
 class Executable final : public Proposer {
  public:
@@ -18,15 +20,14 @@ class Executable final : public Proposer {
       : words_(std::move(words)), seconds_(seconds) {}
 
   Result<std::optional<Proposal>> propose(const Request& request) override {
-    using Json = nlohmann::ordered_json;
     const Json asked = request_json(request);
     FLASHCORE_RETURN_IF_ERROR(check_request(asked));
     const Result<bench::LimitedOutput> said = bench::run_limited(
         words_, asked.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n",
-        {seconds_, kMostOutput}, {});
+        {seconds_, kLongestAnswer}, {});
     if (!said.ok()) return said.status();
     if (said->timed_out) return invalid("proposer: took more than {:.3g} s", seconds_);
-    if (said->too_long) return invalid("proposer: wrote more than {} bytes", kMostOutput);
+    if (said->too_long) return invalid("proposer: wrote more than {} bytes", kLongestAnswer);
     if (said->exit_status != 0) return invalid("proposer: exited with {}", said->exit_status);
     const Json answer = Json::parse(said->text, nullptr, false);
     if (answer.is_discarded()) {
