@@ -70,3 +70,7 @@ if(FLASHCORE_SANITIZE)
       $<$<COMPILE_LANGUAGE:C,CXX>:-Wno-maybe-uninitialized>)
   endif()
 endif()
+
+# Code in which a program spends little time: the compiler's time is most of its cost.
+set(FLASHCORE_LIGHT $<$<AND:$<COMPILE_LANGUAGE:C,CXX>,$<CONFIG:Release>>:-O1>
+                    $<$<AND:$<COMPILE_LANGUAGE:C,CXX>,$<BOOL:${FLASHCORE_SANITIZE}>>:-O0>)

@@ -12,6 +12,7 @@
 #include "bench/cases/random_backward.hpp"
 #include "bench/gate/gradient_gates.hpp"
 #include "tests/cpu/each_target.hpp"
+#include "tests/problem_count.hpp"
 
 namespace flashcore {
 namespace {
@@ -64,7 +65,7 @@ void check(const HostBackward& original, uint64_t target) {
   }
 }
 
-constexpr uint64_t kProblems = 200;
+constexpr uint64_t kProblems = problem_count(200);
 
 TEST(CpuBackward, RandomProblemsPassTheGates) {
   for (uint64_t seed = 0; seed < kProblems; ++seed) {
@@ -83,7 +84,7 @@ TEST(CpuBackward, LongProblemsPassTheGates) {
   bench::RandomSpace space;
   space.largest_seqlen = 1500;
   space.largest_head_dim = 72;
-  for (uint64_t seed = 1000; seed < 1012; ++seed) {
+  for (uint64_t seed = 1000; seed < 1000 + problem_count(12); ++seed) {
     const bench::RandomBackward draw(seed, space);
     SCOPED_TRACE("seed " + std::to_string(seed) + ": " +
                  bench::describe(draw.problem(), draw.gradients()));

@@ -16,6 +16,7 @@
 #include "kernel/kernel.hpp"
 #include "problem/problem.hpp"
 #include "tests/cpu/run_on_host.hpp"
+#include "tests/problem_count.hpp"
 
 namespace flashcore {
 namespace {
@@ -152,7 +153,7 @@ HostProblem gathered(const HostProblem& cache) {
 
 TEST(Cache, HasTheBitsOfTheSameKeysInOnePiece) {
   int64_t compared = 0;
-  for (uint64_t seed = 0; seed < 400; ++seed) {
+  for (uint64_t seed = 0; seed < problem_count(400); ++seed) {
     HostProblem cache = bench::random_problem(seed, kCaches);
     HostProblem whole = gathered(cache);
     for (const char* const kernel : {"reference", "cpu_simd"}) {
@@ -171,11 +172,11 @@ TEST(Cache, HasTheBitsOfTheSameKeysInOnePiece) {
       ++compared;
     }
   }
-  EXPECT_EQ(compared, 800);
+  EXPECT_EQ(compared, 2 * static_cast<int64_t>(problem_count(400)));
 }
 
 TEST(Cache, PassesTheGates) {
-  for (uint64_t seed = 1000; seed < 1300; ++seed) {
+  for (uint64_t seed = 1000; seed < 1000 + problem_count(300); ++seed) {
     HostProblem host = bench::random_problem(seed, kCaches);
     const Result<bench::Reference> reference = bench::compute_reference(host);
     ASSERT_TRUE(reference.ok()) << seed << ' ' << reference.status().message();

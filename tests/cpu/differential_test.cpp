@@ -18,17 +18,14 @@
 #include "tests/cpu/each_target.hpp"
 #include "tests/cpu/one_entry.hpp"
 #include "tests/cpu/relayout.hpp"
+#include "tests/problem_count.hpp"
 
 namespace flashcore {
 namespace {
 
 using bench::HostProblem;
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr uint64_t kDefaultProblems = 48;
-#else
-constexpr uint64_t kDefaultProblems = 300;
-#endif
+constexpr uint64_t kDefaultProblems = problem_count(300);
 
 uint64_t number_from(const char* variable, uint64_t otherwise) {
   const char* const text = std::getenv(variable);

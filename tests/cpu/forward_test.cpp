@@ -15,6 +15,7 @@
 #include "bench/gate/gates.hpp"
 #include "cpu/target.hpp"
 #include "tests/cpu/run_on_host.hpp"
+#include "tests/problem_count.hpp"
 
 namespace flashcore {
 namespace {
@@ -332,7 +333,7 @@ TEST_P(EveryTarget, PassesTheGatesOnLargeHeads) {
 }
 
 TEST_P(EveryTarget, PassesTheGatesOnRandomProblems) {
-  for (uint64_t seed = 0; seed < 300; ++seed) {
+  for (uint64_t seed = 0; seed < problem_count(300); ++seed) {
     SCOPED_TRACE(fmt::format("seed {}", seed));
     HostProblem host = bench::random_problem(seed);
     expect_passes(host, seed % 2 == 0 ? 2 : 3);
@@ -404,7 +405,7 @@ std::vector<double> elements_of(const bench::HostTensor& tensor) {
 bool same(double a, double b) { return a == b || (std::isnan(a) && std::isnan(b)); }
 
 TEST_P(EveryTarget, TheSameBitsTwiceAndOnAnyNumberOfThreads) {
-  for (uint64_t seed = 1000; seed < 1060; ++seed) {
+  for (uint64_t seed = 1000; seed < 1000 + problem_count(60); ++seed) {
     SCOPED_TRACE(fmt::format("seed {}", seed));
     HostProblem host = bench::random_problem(seed);
     ASSERT_TRUE(run_on_host(host, simd_options(1)).ok());

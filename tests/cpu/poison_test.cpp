@@ -17,6 +17,7 @@
 #include "problem/problem.hpp"
 #include "tests/cpu/each_target.hpp"
 #include "tests/problem/run_plan.hpp"
+#include "tests/problem_count.hpp"
 
 namespace flashcore {
 namespace {
@@ -24,11 +25,7 @@ namespace {
 using bench::HostProblem;
 using bench::HostTensor;
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr uint64_t kProblems = 40;
-#else
-constexpr uint64_t kProblems = 200;
-#endif
+constexpr uint64_t kProblems = problem_count(200);
 
 // Who attends to whom in a problem, pair by pair.
 class Attendance {

@@ -15,6 +15,7 @@
 #include "problem/dtype.hpp"
 #include "tests/cpu/oracle.hpp"
 #include "tests/cpu/relayout.hpp"
+#include "tests/problem_count.hpp"
 
 namespace flashcore {
 namespace {
@@ -739,7 +740,7 @@ TEST(Layouts, RandomProblemsLaidOutAnew) {
   bench::RandomSpace space;
   space.largest_seqlen = 24;
   space.largest_head_dim = 24;
-  for (uint64_t seed = 0; seed < 400; ++seed) {
+  for (uint64_t seed = 0; seed < problem_count(400); ++seed) {
     SCOPED_TRACE(seed);
     HostProblem host = bench::random_problem(seed, space);
     ASSERT_NO_FATAL_FAILURE(check(host));
