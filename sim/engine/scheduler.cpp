@@ -9,6 +9,7 @@
 #include <random>
 
 #include "engine/barrier.hpp"
+#include "engine/crash.hpp"
 #include "engine/deadlock.hpp"
 #include "engine/global_order.hpp"
 #include "engine/global_shadow.hpp"
@@ -347,6 +348,7 @@ void run_grids(std::vector<std::unique_ptr<Grid>> grids, const Policy& policy, F
   begin_global_order();
   for (size_t i = stacks; i-- > 0;) made.free_stacks.push_back(i);
   current_thread = nullptr;
+  const CrashReport crash(findings);
   if (Thread* const first = pick(); first != nullptr) {
     set_current(*first);
     switch_context(made.main, first->context);

@@ -65,7 +65,7 @@ Status append_and_attend(const Append& what, const AppendArguments& rows, const 
                    attention.k != rows.k ? static_cast<const void*>(rows.k) : rows.v);
   }
   FLASHCORE_RETURN_IF_ERROR(PlanChecks::of_run(plan, attention, workspace, workspace_bytes));
-  FLASHCORE_RETURN_IF_ERROR(check_arguments(*problem, rows));
+  FLASHCORE_RETURN_IF_ERROR(check_arguments(what, *problem, rows));
   FLASHCORE_RETURN_IF_ERROR(
       without_exceptions([&] { cpu::append(*problem, rows, options.threads); }));
   return plan.run(attention, workspace, workspace_bytes, stream);
@@ -76,7 +76,7 @@ Status append(const Append& what, const AppendArguments& arguments, const PlanOp
   const Result<AppendProblem> problem = resolve(what);
   if (!problem.ok()) return problem.status();
   FLASHCORE_RETURN_IF_ERROR(check_options("append", options));
-  FLASHCORE_RETURN_IF_ERROR(check_arguments(*problem, arguments));
+  FLASHCORE_RETURN_IF_ERROR(check_arguments(what, *problem, arguments));
   return without_exceptions([&] { cpu::append(*problem, arguments, options.threads); });
 }
 

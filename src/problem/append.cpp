@@ -2,10 +2,12 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <tuple>
 #include <utility>
+#include <vector>
 
 #include "problem/key_places.hpp"
 #include "problem/layout.hpp"
@@ -245,24 +247,40 @@ Status check_append_pointers(const AppendProblem& problem, const AppendArguments
   return {};
 }
 
-// The cache and the rotated queries share no memory with what is read.
-Status check_append_apart(const AppendProblem& problem, const AppendArguments& args) {
-  const ForwardProblem& p = problem.cache;
-  Arguments as_read = cache_arguments(args);
-  const auto [new_keys, k, v] = rows_read(p, as_read);
-  ForwardProblem values = p;
-  as_read.o = const_cast<void*>(args.v_new);
-  const NamedMemory new_values = rows_written(values, as_read)[0];
-  const auto apart = [](const char* name, const NamedMemory& output, const char* other_name,
-                        const NamedMemory& other) -> Status {
-    if (!share_memory(output.bytes, other.bytes)) return {};
-    return invalid("{}: pointer {} overlaps the memory of {}, wanted memory of its own", name,
-                   output.data, other_name);
+// The cache and the rotated queries share no memory with each other or with what is read; but q_out
+// may be q.
+Status check_append_apart(const Append& what, const AppendArguments& args) {
+  std::vector<NamedMemory> outputs, inputs;
+  const auto add = [](std::vector<NamedMemory>& list, const char* name,
+                      const std::optional<TensorDesc>& tensor, const void* data) {
+    if (tensor) list.push_back({name, data, footprint(*tensor, data)});
   };
-  FLASHCORE_RETURN_IF_ERROR(apart("k", k, "v", v));
-  for (const auto& [name, output] : {std::pair{"k", &k}, {"v", &v}}) {
-    FLASHCORE_RETURN_IF_ERROR(apart(name, *output, "k_new", new_keys));
-    FLASHCORE_RETURN_IF_ERROR(apart(name, *output, "v_new", new_values));
+  add(outputs, "k", what.k, args.k);
+  add(outputs, "v", what.v, args.v);
+  add(outputs, "q_out", what.q_out, args.q_out);
+  add(inputs, "k_new", what.k_new, args.k_new);
+  add(inputs, "v_new", what.v_new, args.v_new);
+  if (!what.q || args.q != args.q_out || !same_layout(*what.q, *what.q_out)) {
+    add(inputs, "q", what.q, args.q);
+  }
+  add(inputs, "seqlens_kv", what.seqlens_kv, args.seqlens_kv);
+  add(inputs, "seqlens_new", what.seqlens_new, args.seqlens_new);
+  add(inputs, "cu_seqlens_new", what.cu_seqlens_new, args.cu_seqlens_new);
+  add(inputs, "page_table", what.page_table, args.page_table);
+  add(inputs, "kv_indptr", what.kv_indptr, args.kv_indptr);
+  add(inputs, "kv_indices", what.kv_indices, args.kv_indices);
+  add(inputs, "cache_leftpad", what.cache_leftpad, args.cache_leftpad);
+  add(inputs, "k_scale", what.k_scale, args.k_scale);
+  add(inputs, "v_scale", what.v_scale, args.v_scale);
+  add(inputs, "rope_cos", what.rope_cos, args.rope_cos);
+  add(inputs, "rope_sin", what.rope_sin, args.rope_sin);
+  for (size_t n = 0; n < outputs.size(); ++n) {
+    for (size_t m = n + 1; m < outputs.size(); ++m) {
+      FLASHCORE_RETURN_IF_ERROR(check_apart(outputs[n], outputs[m]));
+    }
+    for (const NamedMemory& input : inputs) {
+      FLASHCORE_RETURN_IF_ERROR(check_apart(outputs[n], input));
+    }
   }
   return {};
 }
@@ -349,9 +367,10 @@ Status check_new_pages(const AppendProblem& problem, const AppendArguments& args
 
 }  // namespace
 
-Status check_arguments(const AppendProblem& problem, const AppendArguments& args) {
+Status check_arguments(const Append& what, const AppendProblem& problem,
+                       const AppendArguments& args) {
   FLASHCORE_RETURN_IF_ERROR(check_append_pointers(problem, args));
-  FLASHCORE_RETURN_IF_ERROR(check_append_apart(problem, args));
+  FLASHCORE_RETURN_IF_ERROR(check_append_apart(what, args));
   FLASHCORE_RETURN_IF_ERROR(check_new_lengths(problem, args));
   return check_new_pages(problem, args);
 }

@@ -2,6 +2,9 @@
 
 #include <initializer_list>
 
+#include "problem/status.hpp"
+#include "problem/strides.hpp"
+
 namespace flashcore {
 
 Footprint footprint(const void* data, size_t element_size, std::span<const Dimension> shape) {
@@ -16,6 +19,21 @@ Footprint footprint(const void* data, size_t element_size, std::span<const Dimen
   return {.first = origin + static_cast<uintptr_t>(lowest) * element_size,
           .last = origin + (static_cast<uintptr_t>(highest) + 1) * element_size,
           .dense = static_cast<uint64_t>(highest - lowest) + 1 == elements};
+}
+
+Footprint footprint(const TensorDesc& tensor, const void* data) {
+  std::array<Dimension, TensorDesc::kMaxRank> shape{};
+  for (size_t d = 0; d < shape.size(); ++d) {
+    const bool used = d < static_cast<size_t>(tensor.rank);
+    shape[d] = {used ? tensor.shape[d] : 1, used ? used_stride(tensor, d) : 0};
+  }
+  return footprint(data, size_of(tensor.dtype), shape);
+}
+
+Status check_apart(const NamedMemory& output, const NamedMemory& other) {
+  if (!share_memory(output.bytes, other.bytes)) return {};
+  return invalid("{}: pointer {} overlaps the memory of {}, wanted memory of its own", output.name,
+                 output.data, other.name);
 }
 
 namespace {

@@ -26,6 +26,7 @@ struct Dimension {
   int64_t stride;  // in elements; 0 where broadcast
 };
 Footprint footprint(const void* data, size_t element_size, std::span<const Dimension> shape);
+Footprint footprint(const TensorDesc& tensor, const void* data);
 
 // True when two tensors share bytes for sure: tensors that are woven into each other (rows of a
 // fused buffer) are not told from those that collide, and get the benefit of the doubt.
@@ -37,6 +38,9 @@ struct NamedMemory {
   const void* data = nullptr;
   Footprint bytes;
 };
+
+// An error when an output shares memory with another tensor.
+Status check_apart(const NamedMemory& output, const NamedMemory& other);
 
 std::array<NamedMemory, 3> rows_written(const ForwardProblem& p, const Arguments& args);
 std::array<NamedMemory, 3> rows_read(const ForwardProblem& p, const Arguments& args);

@@ -1,5 +1,4 @@
 // Checks of merge.
-#include <array>
 #include <cstdint>
 #include <string_view>
 #include <utility>
@@ -26,37 +25,16 @@ Status check_like(std::string_view name, const TensorDesc& tensor, const TensorD
 // Strides of an LSE: those of rows without the last dimension.
 RowStrides lse_strides(const TensorDesc& lse, bool packed) { return row_strides(lse, packed); }
 
-Footprint footprint_of(const TensorDesc& tensor, const void* data) {
-  std::array<Dimension, TensorDesc::kMaxRank> shape{};
-  for (size_t d = 0; d < shape.size(); ++d) {
-    const bool used = d < static_cast<size_t>(tensor.rank);
-    shape[d] = {used ? tensor.shape[d] : 1, used ? used_stride(tensor, d) : 0};
-  }
-  return footprint(data, size_of(tensor.dtype), shape);
-}
-
-bool same_tensor(const TensorDesc& a, const void* a_data, const TensorDesc& b, const void* b_data) {
-  if (a_data != b_data || a.dtype != b.dtype || a.rank != b.rank) return false;
-  for (size_t d = 0; d < static_cast<size_t>(a.rank); ++d) {
-    if (a.shape[d] != b.shape[d] || used_stride(a, d) != used_stride(b, d)) return false;
-  }
-  return true;
-}
-
 struct NamedTensor {
-  std::string_view name;
+  const char* name;
   const TensorDesc* desc;
   const void* data;
 };
 
 Status check_apart(const NamedTensor& output, const NamedTensor& other, bool may_be_same) {
-  if (may_be_same && same_tensor(*output.desc, output.data, *other.desc, other.data)) return {};
-  if (!share_memory(footprint_of(*output.desc, output.data),
-                    footprint_of(*other.desc, other.data))) {
-    return {};
-  }
-  return invalid("{}: pointer {} overlaps the memory of {}, wanted memory of its own", output.name,
-                 output.data, other.name);
+  if (may_be_same && output.data == other.data && same_layout(*output.desc, *other.desc)) return {};
+  return flashcore::check_apart({output.name, output.data, footprint(*output.desc, output.data)},
+                                {other.name, other.data, footprint(*other.desc, other.data)});
 }
 
 }  // namespace

@@ -44,7 +44,8 @@ struct AppendProblem {
 
 Result<AppendProblem> resolve(const Append& what);
 // Pointers, lengths, and that every new row has a place; for the host.
-Status check_arguments(const AppendProblem& problem, const AppendArguments& args);
+Status check_arguments(const Append& what, const AppendProblem& problem,
+                       const AppendArguments& args);
 
 // The arguments of the cache, as attention would have them.
 Arguments cache_arguments(const AppendArguments& args);

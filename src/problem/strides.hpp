@@ -15,6 +15,15 @@ inline int64_t used_stride(const TensorDesc& tensor, size_t d) {
   return tensor.shape[d] <= 1 ? 0 : tensor.stride[d];
 }
 
+// Whether two tensors with the same pointer are the same tensor.
+inline bool same_layout(const TensorDesc& a, const TensorDesc& b) {
+  if (a.dtype != b.dtype || a.rank != b.rank) return false;
+  for (size_t d = 0; d < static_cast<size_t>(a.rank); ++d) {
+    if (a.shape[d] != b.shape[d] || used_stride(a, d) != used_stride(b, d)) return false;
+  }
+  return true;
+}
+
 inline RowStrides row_strides(const TensorDesc& tensor, bool packed) {
   if (packed) return {0, used_stride(tensor, 1), used_stride(tensor, 0)};
   return {used_stride(tensor, 0), used_stride(tensor, 1), used_stride(tensor, 2)};

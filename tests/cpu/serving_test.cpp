@@ -669,5 +669,31 @@ TEST(Append, RefusesWhatMakesNoSense) {
   EXPECT_EQ(append(one.what, one.arguments(), on_gpu()).code(), StatusCode::unsupported);
 }
 
+TEST(Append, OutputsHaveMemoryOfTheirOwn) {
+  Random random(10);
+  Sizes s{};
+  AppendCase one = random_append(random, s);
+  while (!one.has("q") || !one.what.rope_cos || !s.paged || s.flat) one = random_append(random, s);
+  ASSERT_TRUE(append(one.what, one.arguments()).ok());
+  const auto refused = [&](const char* output, const char* other, const auto& change) {
+    AppendArguments args = one.arguments();
+    change(args);
+    const Status status = append(one.what, args);
+    EXPECT_EQ(status.code(), StatusCode::invalid_argument);
+    EXPECT_TRUE(status.message().starts_with(fmt::format("{}: pointer", output)) &&
+                status.message().find(fmt::format("overlaps the memory of {},", other)) !=
+                    std::string::npos)
+        << output << ", " << other << ": " << status.message();
+  };
+  using Args = AppendArguments&;
+  refused("k", "v", [](Args a) { a.v = a.k; });
+  refused("k", "q_out", [](Args a) { a.q_out = a.k; });
+  refused("q_out", "k_new", [](Args a) { a.q_out = const_cast<void*>(a.k_new); });
+  refused("q_out", "rope_sin", [](Args a) { a.q_out = const_cast<float*>(a.rope_sin); });
+  refused("v", "v_new", [](Args a) { a.v_new = a.v; });
+  refused("k", "rope_cos", [](Args a) { a.rope_cos = static_cast<const float*>(a.k); });
+  refused("v", "page_table", [](Args a) { a.page_table = static_cast<const int32_t*>(a.v); });
+}
+
 }  // namespace
 }  // namespace flashcore
