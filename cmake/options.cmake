@@ -72,5 +72,7 @@ if(FLASHCORE_SANITIZE)
 endif()
 
 # Code in which a program spends little time: the compiler's time is most of its cost.
-set(FLASHCORE_LIGHT $<$<AND:$<COMPILE_LANGUAGE:C,CXX>,$<CONFIG:Release>>:-O1>
-                    $<$<AND:$<COMPILE_LANGUAGE:C,CXX>,$<BOOL:${FLASHCORE_SANITIZE}>>:-O0>)
+set(FLASHCORE_LIGHT $<$<AND:$<COMPILE_LANGUAGE:C,CXX>,$<CONFIG:Release>>:-O1>)
+if(FLASHCORE_SANITIZE)
+  list(APPEND FLASHCORE_LIGHT $<$<COMPILE_LANGUAGE:C,CXX>:-O0>)
+endif()
