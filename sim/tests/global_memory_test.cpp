@@ -57,20 +57,6 @@ TEST_F(GlobalMemory, CopyBehindTheEnd) {
   });
 }
 
-TEST_F(GlobalMemory, ACrashNamesTheThreadAndWhatWasFoundBefore) {
-  static volatile uintptr_t nowhere = 64;
-  const auto crash = [this] {
-    run(kOneWarp, {}, [this] {
-      if (thread() != 5) return;
-      load(memory_[kInts]);
-      *reinterpret_cast<volatile int*>(nowhere) = 0;
-    });
-  };
-  EXPECT_DEATH(crash(),
-               "signal 11 .* at address 0x40 in thread 5 of block 0; found before:.*"
-               "outside of global memory");
-}
-
 TEST_F(GlobalMemory, WhatIsNotGivenIsNotTakenBack) {
   EXPECT_EQ(cudaFree(memory_ + 1), cudaErrorInvalidValue);
   EXPECT_EQ(cudaGetLastError(), cudaErrorInvalidValue);
