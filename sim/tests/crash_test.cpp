@@ -24,9 +24,8 @@ TEST(Crash, NamesTheThread) {
 }
 
 TEST(Crash, SaysWhatWasFoundBefore) {
-  EXPECT_DEATH(
-      crash(true),
-      "in thread 5 of block 0; found before:.read of unwritten shared memory: .*crash_test");
+  EXPECT_DEATH(crash(true),
+               "in thread 5 of block 0; found before:.read of unwritten shared memory: .*thread 5");
 }
 
 }  // namespace
