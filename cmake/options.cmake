@@ -1,8 +1,8 @@
 # What can be chosen when configuring, and the flags that every target gets.
 set(FLASHCORE_CUDA "AUTO" CACHE STRING "Build the CUDA kernels: AUTO (when nvcc is found), ON, OFF")
 option(FLASHCORE_TESTS "Build the tests" ON)
-option(FLASHCORE_UNITY "Compile the library and its engine in groups of files: less than half of the time,
-but a change compiles its whole group again" ON)
+option(FLASHCORE_UNITY "Compile bench and evolve in groups of files: less than half of the time, but a
+change compiles its whole group again" ON)
 option(FLASHCORE_FUZZ "Build the libFuzzer programs, with address and undefined sanitizers" OFF)
 option(FLASHCORE_SIMULATOR "Build the simulator of CUDA kernels and its tests; in a folder of its own" OFF)
 option(FLASHCORE_LIBRARY_ONLY "Build the libraries alone, with fewer dependencies; without tests" OFF)
@@ -39,8 +39,8 @@ if(FLASHCORE_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   set(CMAKE_CUDA_COMPILER_LAUNCHER ${FLASHCORE_CCACHE})
 endif()
 
-# A file that would not compile beside others says so (SKIP_UNITY_BUILD_INCLUSION); those with options
-# of their own are never in a group.
+# Not for the library: tests put files of their own in the place of its files. Files with options of
+# their own are never in a group.
 function(flashcore_in_groups target)
   set_target_properties(${target} PROPERTIES UNITY_BUILD ${FLASHCORE_UNITY} UNITY_BUILD_BATCH_SIZE 8)
 endfunction()
