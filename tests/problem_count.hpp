@@ -12,7 +12,7 @@ inline constexpr bool kSanitized = true;
 inline constexpr bool kSanitized = false;
 #endif
 
-// A fifth of `count` under a sanitizer, where each takes five to ten times as long; at least two.
+// A fifth of `count` under a sanitizer, where each takes much longer; at least two.
 constexpr uint64_t problem_count(uint64_t count) {
   return kSanitized ? std::max<uint64_t>(2, count / 5) : count;
 }

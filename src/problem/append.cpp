@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <tuple>
@@ -275,12 +276,8 @@ Status check_append_apart(const Append& what, const AppendArguments& args) {
   add(inputs, "rope_cos", what.rope_cos, args.rope_cos);
   add(inputs, "rope_sin", what.rope_sin, args.rope_sin);
   for (size_t n = 0; n < outputs.size(); ++n) {
-    for (size_t m = n + 1; m < outputs.size(); ++m) {
-      FLASHCORE_RETURN_IF_ERROR(check_apart(outputs[n], outputs[m]));
-    }
-    for (const NamedMemory& input : inputs) {
-      FLASHCORE_RETURN_IF_ERROR(check_apart(outputs[n], input));
-    }
+    FLASHCORE_RETURN_IF_ERROR(check_apart(outputs[n], std::span(outputs).subspan(n + 1)));
+    FLASHCORE_RETURN_IF_ERROR(check_apart(outputs[n], inputs));
   }
   return {};
 }

@@ -126,16 +126,6 @@ Status check_each(const ForwardProblem& p, const Arguments& args) {
   return {};
 }
 
-// That an output shares no memory with an input.
-Status check_apart(const NamedMemory& output, std::span<const NamedMemory> others) {
-  for (const NamedMemory& other : others) {
-    if (!share_memory(output.bytes, other.bytes)) continue;
-    return invalid("{}: pointer {} overlaps the memory of {}, wanted memory of its own",
-                   output.name, output.data, other.name);
-  }
-  return {};
-}
-
 Status check_outputs_apart(const ForwardProblem& p, const Arguments& args) {
   const std::array<NamedMemory, 3> outputs = rows_written(p, args);
   for (size_t n = 0; n < outputs.size(); ++n) {

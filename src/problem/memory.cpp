@@ -30,10 +30,13 @@ Footprint footprint(const TensorDesc& tensor, const void* data) {
   return footprint(data, size_of(tensor.dtype), shape);
 }
 
-Status check_apart(const NamedMemory& output, const NamedMemory& other) {
-  if (!share_memory(output.bytes, other.bytes)) return {};
-  return invalid("{}: pointer {} overlaps the memory of {}, wanted memory of its own", output.name,
-                 output.data, other.name);
+Status check_apart(const NamedMemory& output, std::span<const NamedMemory> others) {
+  for (const NamedMemory& other : others) {
+    if (!share_memory(output.bytes, other.bytes)) continue;
+    return invalid("{}: pointer {} overlaps the memory of {}, wanted memory of its own",
+                   output.name, output.data, other.name);
+  }
+  return {};
 }
 
 namespace {

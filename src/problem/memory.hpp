@@ -39,8 +39,8 @@ struct NamedMemory {
   Footprint bytes;
 };
 
-// An error when an output shares memory with another tensor.
-Status check_apart(const NamedMemory& output, const NamedMemory& other);
+// An error when an output shares memory with one of the others.
+Status check_apart(const NamedMemory& output, std::span<const NamedMemory> others);
 
 std::array<NamedMemory, 3> rows_written(const ForwardProblem& p, const Arguments& args);
 std::array<NamedMemory, 3> rows_read(const ForwardProblem& p, const Arguments& args);

@@ -33,8 +33,9 @@ struct NamedTensor {
 
 Status check_apart(const NamedTensor& output, const NamedTensor& other, bool may_be_same) {
   if (may_be_same && output.data == other.data && same_layout(*output.desc, *other.desc)) return {};
+  const NamedMemory others[] = {{other.name, other.data, footprint(*other.desc, other.data)}};
   return flashcore::check_apart({output.name, output.data, footprint(*output.desc, output.data)},
-                                {other.name, other.data, footprint(*other.desc, other.data)});
+                                others);
 }
 
 }  // namespace

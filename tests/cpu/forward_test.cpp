@@ -396,12 +396,6 @@ TEST_P(EveryTarget, HiddenKeysOfAnyBitsDoNotReachTheOutput) {
   }
 }
 
-std::vector<double> elements_of(const bench::HostTensor& tensor) {
-  std::vector<double> out;
-  for (int64_t i = 0; i < tensor.elements(); ++i) out.push_back(tensor.get(i));
-  return out;
-}
-
 bool same(double a, double b) { return a == b || (std::isnan(a) && std::isnan(b)); }
 
 TEST_P(EveryTarget, TheSameBitsTwiceAndOnAnyNumberOfThreads) {
@@ -428,7 +422,7 @@ TEST_P(EveryTarget, ARowDoesNotDependOnItsBatch) {
       problem.causal = true;
       HostProblem all = bench::make_host_problem(problem, 10);
       ASSERT_TRUE(run_on_host(all, simd_options()).ok());
-      const std::vector<double> wanted = elements_of(all.at("o"));
+      const std::vector<double> wanted = all.at("o").values();
       for (TensorDesc* const desc :
            {&problem.q, &problem.k, &problem.v, &problem.o, &*problem.lse}) {
         desc->shape[0] = 1;
@@ -439,7 +433,7 @@ TEST_P(EveryTarget, ARowDoesNotDependOnItsBatch) {
         for (int64_t i = 0; i < count; ++i) one.at(name).set(i, all.at(name).get(4 * count + i));
       }
       ASSERT_TRUE(run_on_host(one, simd_options(1)).ok());
-      const std::vector<double> got = elements_of(one.at("o"));
+      const std::vector<double> got = one.at("o").values();
       for (size_t i = 0; i < got.size(); ++i) {
         ASSERT_TRUE(same(got[i], wanted[4 * got.size() + i])) << i;
       }
