@@ -2,8 +2,8 @@
 # built runs where only the C and C++ runtimes are.
 find_package(fmt REQUIRED)
 find_package(Threads REQUIRED)
+find_package(nlohmann_json REQUIRED)  # nlohmann_json::nlohmann_json
 if(NOT FLASHCORE_LIBRARY_ONLY)
-  find_package(nlohmann_json REQUIRED)  # nlohmann_json::nlohmann_json
   find_package(CLI11 REQUIRED)          # CLI11::CLI11
   # SQLite::SQLite3; without it the command has no `evolve`. Its archive, as all that is linked here.
   set(SQLite3_LIBRARY_SUFFIXES ${CMAKE_FIND_LIBRARY_SUFFIXES})

@@ -32,7 +32,7 @@ ARROWS = {
 # The folders of bench/, each on those before it, and what else one needs of src/.
 BENCH = {"text": "", "process": "", "tensors": "", "io": "", "gate": "cpu", "cases": "", "evidence": "",
          "device": "plan", "time": "cpu", "peers": "", "run": "plan", "verify": "cpu plan", "ladder": "plan",
-         "report": ""}
+         "report": "", "tune": "kernel plan tuning"}
 for number, (folder, more) in enumerate(BENCH.items()):
     ARROWS[f"bench/{folder}"] = " ".join(
         ["include problem", more, *(f"bench/{lower}" for lower in list(BENCH)[:number])])

@@ -16,7 +16,7 @@ cargo=${CARGO:-cargo}
 
 # What a build of the library reads, with CUDA and without.
 vendored=(CMakeLists.txt LICENSE cmake include src
-          tools/compile_cuda.py tools/gpu_tables.py tools/ptxas_report.py)
+          tools/compile_cuda.py tools/fingerprint.py tools/gpu_tables.py tools/ptxas_report.py)
 
 # The version is the library's.
 version=$(sed -nE 's/^project\(flashcore VERSION ([0-9.]+).*/\1/p' CMakeLists.txt)

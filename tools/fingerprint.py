@@ -1,16 +1,20 @@
 #!/usr/bin/env python3
-"""Fingerprints of the CPU kernels' sources, without what changes no behaviour.
+"""Fingerprints of kernels' sources, without what changes no behaviour.
 
 Of each kernel one, over its files and all of ours that they include. Comments, white space,
 includes of our own files and the files' names are no part of it; of build files only their quoted
-strings are, which hold the compiler's options. CUDA kernels are known by their machine code:
-machine_code.py.
+strings are, which hold the compiler's options. Of a CUDA kernel the files are those of its folder
+(kernel.json) and what kernels of its architecture share. Measurements of CUDA kernels are known by
+their machine code instead: machine_code.py.
 
     fingerprint.py --root .                     prints "cpu_simd source 0123456789abcdef" lines
-    fingerprint.py --root . --output FILE       writes them as rows of a C++ table, if they changed
+    fingerprint.py --root . --output FILE       writes those of CPU kernels as rows of a C++ table
+    fingerprint.py --root . --all FILE          for tables of measurements: the kernels of all devices,
+                                                by their own code and device code alone
 """
 import argparse
 import hashlib
+import json
 import pathlib
 import re
 import sys
@@ -26,8 +30,9 @@ TOKEN = re.compile(r"""
   | (?P<word> \w+ | . )""", re.VERBOSE | re.DOTALL)
 
 
-def closure(sources: list[pathlib.Path], src: pathlib.Path) -> list[pathlib.Path]:
-    """The files and everything below src/ that they include."""
+def closure(sources: list[pathlib.Path], src: pathlib.Path,
+            rooms: tuple[str, ...] = ("",)) -> list[pathlib.Path]:
+    """The files and everything below src/ that they include, or below these folders of it."""
     seen: set[pathlib.Path] = set()
     todo = list(sources)
     while todo:
@@ -36,7 +41,7 @@ def closure(sources: list[pathlib.Path], src: pathlib.Path) -> list[pathlib.Path
             continue
         seen.add(path)
         todo += [src / name for name in INCLUDE.findall(path.read_text(encoding="utf-8"))
-                 if (src / name).is_file()]
+                 if (src / name).is_file() and name.startswith(rooms)]
     return sorted(seen)
 
 
@@ -60,18 +65,46 @@ def meaning(path: pathlib.Path, src: pathlib.Path) -> str:
     return "".join(parts)
 
 
-def fingerprint(sources: list[pathlib.Path], src: pathlib.Path) -> str:
-    contents = sorted(meaning(path, src) for path in closure(sources, src))
+def fingerprint(sources: list[pathlib.Path], src: pathlib.Path,
+                rooms: tuple[str, ...] = ("",)) -> str:
+    contents = sorted(meaning(path, src) for path in closure(sources, src, rooms))
     return PREFIX + hashlib.sha256("\0".join(contents).encode()).hexdigest()[:DIGITS]
 
 
-def fingerprints(root: pathlib.Path) -> dict[str, str]:
+def fingerprints(root: pathlib.Path, rooms: tuple[str, ...] = ("",)) -> dict[str, str]:
     src = root / "src"
     cpu = [path for path in sorted((src / "cpu").rglob("*")) if path.is_file()]
     judges = [path for path in cpu if path.name.startswith("reference")]
     kernels = {"cpu_simd": [path for path in cpu if path not in judges],
                "reference": judges, "naive": judges}
-    return {name: fingerprint(files, src) for name, files in kernels.items() if files}
+    return {name: fingerprint(files, src, rooms) for name, files in kernels.items() if files}
+
+
+# What a kernel's time depends on. The rooms below them say what is computed, and change more often.
+CPU_ROOMS = ("cpu/",)
+CUDA_ROOMS = ("cuda/attention/", "cuda/tile/", "cuda/ptx/", "cuda/forward", "cuda/backward",
+              "cuda/decode", "cuda/ladder/")
+
+
+def cuda_fingerprints(root: pathlib.Path) -> dict[str, str]:
+    """By the names in kernel.json: of all kernels of the folder, whatever their rows are called."""
+    src = (root / "src").resolve()
+    found = {}
+    for description in sorted((src / "cuda").rglob("kernel.json")):
+        said = json.loads(description.read_text(encoding="utf-8"))
+        # "sources": of another kernel, whose files are compiled once more.
+        own = (description.parent / said.get("sources", ".")).resolve()
+        files = [path for folder in (own, own.parent / "common") for path in sorted(folder.rglob("*"))
+                 if path.suffix in (".hpp", ".cpp", ".cu", ".cuh", ".in")]
+        found[said["name"]] = fingerprint(files, src, CUDA_ROOMS)
+    return found
+
+
+def write(path: pathlib.Path, text: str) -> None:
+    """Only where it changes something: what includes the file is not compiled again."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if not path.is_file() or path.read_text(encoding="utf-8") != text:
+        path.write_text(text, encoding="utf-8")
 
 
 def main() -> int:
@@ -79,15 +112,19 @@ def main() -> int:
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--root", type=pathlib.Path, required=True)
     parser.add_argument("--output", type=pathlib.Path)
+    parser.add_argument("--all", type=pathlib.Path)
     options = parser.parse_args()
     found = fingerprints(options.root)
+    if options.all is not None:
+        found = fingerprints(options.root, CPU_ROOMS) | cuda_fingerprints(options.root)
+        write(options.all, "".join(f'{{"{name}", "{value}"}},\n' for name, value in found.items()))
+        return 0
     if options.output is None:
         for name, value in found.items():
             print(name, value)
         return 0
-    text = "".join(f'{{"{name}", 0, "{value}"}},\n' for name, value in found.items())
-    options.output.parent.mkdir(parents=True, exist_ok=True)
-    options.output.write_text(text, encoding="utf-8")
+    write(options.output,
+          "".join(f'{{"{name}", 0, "{value}"}},\n' for name, value in found.items()))
     return 0
 
 

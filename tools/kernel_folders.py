@@ -4,6 +4,7 @@
     targets        what it is compiled for (src/cuda/families.cmake reads them)
     color          in plots
     fills_the_gpu  whether it is for problems that do; others are left out of the sweep's tables
+    sources        the folder of another kernel, whose files are compiled once more for this one
     budgets        of its functions, first match first: registers per thread; bytes of spills, stack and shared
                    memory per block. `files` are its objects' names; static_only: no variant of the table launches
                    it, so only its static shared memory counts

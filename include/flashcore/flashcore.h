@@ -488,8 +488,9 @@ typedef struct flashcore_verdict {
 /* The struct and its strings live only during the call. The function must not leave by longjmp. */
 typedef void (*flashcore_verdict_visitor)(void* user, const flashcore_verdict* verdict);
 
-/* Calls `visit` for every kernel of the device, best first. A plan gets the first automatic one
- * that neither refuses nor declines, or else the first that only declines. options may be null.
+/* Calls `visit` for every kernel of the device, best first. A plan gets the one that a tuning table
+ * names (its note says so), otherwise the first automatic one that neither refuses nor declines, or
+ * else the first that only declines. options may be null.
  * Fails only for a bad problem, option or pointer, and then `visit` has not been called. */
 FLASHCORE_API flashcore_status flashcore_visit_verdicts(const flashcore_problem* problem,
                                                         const flashcore_plan_options* options,
@@ -508,6 +509,10 @@ typedef void (*flashcore_verdict_function)(void* user, const char* kernel, const
 FLASHCORE_API flashcore_status flashcore_explain(const flashcore_problem* problem,
                                                  const flashcore_plan_options* options,
                                                  flashcore_verdict_function function, void* user);
+
+/* Forgets the tuning tables (docs/tuning.md): plans made from now on look for them again. A table is
+ * looked for once, when the first plan for its device is made. */
+FLASHCORE_API void flashcore_reload_tuning(void);
 
 /* -------------------------------------------------------------------------------------------------
  * Dropout */

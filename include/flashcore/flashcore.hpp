@@ -276,8 +276,9 @@ FLASHCORE_API std::vector<DeviceInfo> devices();
 
 struct PlanOptions {
   Device device;
-  // A name; empty: that of FLASHCORE_KERNEL, if that kernel has the pass (forward or backward) that
-  // is planned, or the best that computes the problem.
+  // "NAME", or "NAME:CONFIG" with one of the ways that `flashcore tune` tries; empty: that of
+  // FLASHCORE_KERNEL, if that kernel has the pass (forward or backward) that is planned, or the best
+  // that computes the problem.
   std::string kernel;
   int32_t threads = 0;           // CPU: 0 means all hardware threads
   bool batch_invariant = false;  // a row's bits do not depend on what else is in the batch
@@ -345,9 +346,9 @@ FLASHCORE_API Result<Plan> make_plan(const Problem& problem, const PlanOptions& 
 FLASHCORE_API Result<Plan> make_backward_plan(const Problem& problem, const Gradients& gradients,
                                               const PlanOptions& options = {});
 
-// The verdict of every kernel for the device, best first. make_plan chooses the first automatic one
-// that neither refuses nor declines, or else the first that only declines. Fails only for a bad
-// problem.
+// The verdict of every kernel for the device, best first. make_plan chooses the one that a tuning
+// table names (docs/tuning.md; its note says so), otherwise the first automatic one that neither
+// refuses nor declines, or else the first that only declines. Fails only for a bad problem.
 FLASHCORE_API Result<std::vector<KernelVerdict>> explain(const Problem& problem,
                                                          const PlanOptions& options = {});
 
@@ -355,6 +356,10 @@ FLASHCORE_API Result<std::vector<KernelVerdict>> explain(const Problem& problem,
 FLASHCORE_API Result<std::vector<KernelVerdict>> explain_backward(const Problem& problem,
                                                                   const Gradients& gradients,
                                                                   const PlanOptions& options = {});
+
+// Forgets the tuning tables: plans made from now on look for them again. A table is looked for once,
+// when the first plan for its device is made.
+FLASHCORE_API void reload_tuning();
 
 // ---------------------------------------------------------------------------------------------
 // Dropout

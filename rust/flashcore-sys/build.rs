@@ -47,7 +47,7 @@ fn main() {
          - an installed FlashCore {} with its flashcore.pc where pkg-config finds it (PKG_CONFIG_PATH)\n  \
          - FLASHCORE_DIR=DIRECTORY, where DIRECTORY is that of `cmake --install build --prefix DIRECTORY`\n  \
          - the feature `vendored`, which builds it: cmake, a C++20 compiler, python3, and the headers \
-         of {{fmt}} and Highway\n    (Debian: apt-get install g++ cmake ninja-build python3 libfmt-dev libhwy-dev)",
+         of {{fmt}}, nlohmann/json and Highway\n    (Debian: apt-get install g++ cmake ninja-build python3 libfmt-dev nlohmann-json3-dev libhwy-dev)",
         reasons.join("\n  - "),
         variable("CARGO_PKG_VERSION"),
     );

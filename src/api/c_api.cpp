@@ -454,6 +454,8 @@ flashcore_status flashcore_explain(const flashcore_problem* problem,
   });
 }
 
+void flashcore_reload_tuning(void) { flashcore::reload_tuning(); }
+
 flashcore_status flashcore_dropout_keeps(uint64_t seed, uint64_t offset, float dropout_p,
                                          int64_t batch, int64_t head, int64_t query, int64_t key,
                                          int32_t* keeps) {

@@ -6,8 +6,8 @@
 //   4  tile of dBias, where asked for      the sum over what it is broadcast to
 //
 // How keys are cut depends on their number in the entry alone, and every sum has one order: neither
-// threads nor the batch change a result, but for sums over the batch. There are at most kMostParts
-// parts, so memory is linear in the sequence.
+// threads nor the batch change a result, but for sums over the batch, unless a config cuts keys
+// otherwise. There are at most kMostParts parts, so memory is linear in the sequence.
 //
 //   workspace   | delta | LSE | parts of dQ | parts of dSinks | parts of dSlopes |
 //               | scratch of each thread |
@@ -18,11 +18,13 @@
 #include <algorithm>
 #include <atomic>
 #include <span>
+#include <string_view>
 
 #include "cpu/parallel.hpp"
 #include "cpu/simd/backward_job.hpp"
 #include "cpu/simd/kernels.hpp"
 #include "cpu/target.hpp"
+#include "kernel/config_text.hpp"
 #include "problem/dropout.hpp"
 #include "problem/dtype.hpp"
 #include "problem/sizes.hpp"
@@ -31,7 +33,7 @@ namespace flashcore::cpu {
 namespace {
 
 constexpr int64_t kAlignment = 256;
-constexpr int64_t kMostParts = 4;
+constexpr int64_t kMostParts = 4;  // unless a config has more
 
 constexpr int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 constexpr int64_t align(int64_t bytes) {
@@ -57,7 +59,8 @@ struct BackwardPlan {
   int threads = 1;
   int64_t group = 0;   // query heads a KV head
   int64_t rows_q = 0;  // of one head, of all entries
-  int64_t parts = 1;   // most of an entry
+  int64_t most_parts = kMostParts;
+  int64_t parts = 1;  // most of an entry
   int64_t part_stride = 0;
   int64_t lse_offset = 0, dq_offset = 0, sinks_offset = 0, slopes_offset = 0;
   int64_t scratch_offset = 0, scratch_stride = 0;
@@ -68,12 +71,15 @@ struct BackwardPlan {
 int64_t keys_a_part(const BackwardPlan& plan, int64_t keys) {
   const int64_t block = plan.layout.block_kv;
   const int64_t blocks = divide_up(std::max<int64_t>(keys, 1), block);
-  return divide_up(blocks, std::min(blocks, kMostParts)) * block;
+  return divide_up(blocks, std::min(blocks, plan.most_parts)) * block;
 }
 
 int64_t parts_of(const BackwardPlan& plan, int64_t keys) {
   return std::max<int64_t>(1, divide_up(keys, keys_a_part(plan, keys)));
 }
+
+// What a config names.
+constexpr std::string_view kBlockName = "block_kv", kPartsName = "parts", kThreadsName = "threads";
 
 BackwardPlan make_backward_plan(const BackwardProblem& problem, const PlanContext& context) {
   const ForwardProblem& p = problem.forward;
@@ -82,11 +88,12 @@ BackwardPlan make_backward_plan(const BackwardProblem& problem, const PlanContex
   plan.kernels = kernels_of(target_of(p)).backward;
   // backward_refuses() has seen that there are some.
   plan.layout = plan.kernels->layout(  // NOLINT(clang-analyzer-core.NullDereference)
-      problem, choose_block_kv(p));
+      problem, config_value(context.config, kBlockName, choose_block_kv(p)));
+  plan.most_parts = config_value(context.config, kPartsName, kMostParts);
   plan.group = p.heads_q > 0 ? p.heads_q / p.heads_kv : 0;
   plan.rows_q = p.packed ? p.total_q : product_of({p.batch, p.seqlen_q});
   plan.parts =
-      std::min(kMostParts, divide_up(std::max<int64_t>(p.seqlen_kv, 1), plan.layout.block_kv));
+      std::min(plan.most_parts, divide_up(std::max<int64_t>(p.seqlen_kv, 1), plan.layout.block_kv));
   const int64_t rows = product_of({p.heads_q, plan.rows_q});
   const int64_t floats = align(product_of({rows, sizeof(float)}));
   plan.part_stride = product_of({rows, plan.layout.width_qk});
@@ -102,7 +109,8 @@ BackwardPlan make_backward_plan(const BackwardProblem& problem, const PlanContex
   plan.scratch_stride = align(static_cast<int64_t>(plan.layout.bytes));
   const int64_t jobs =
       std::max<int64_t>(1, product_of({p.batch, std::max(p.heads_q, p.heads_kv), plan.parts}));
-  plan.threads = static_cast<int>(std::min<int64_t>(context.threads, jobs));
+  const int64_t threads = config_value(context.config, kThreadsName, context.threads);
+  plan.threads = static_cast<int>(std::min<int64_t>({threads, context.threads, jobs}));
   plan.bytes = sum_of({plan.scratch_offset, product_of({plan.threads, plan.scratch_stride})});
   return plan;
 }
@@ -307,6 +315,30 @@ std::string backward_refuses(const BackwardProblem& problem, const PlanContext& 
         p.batch, p.heads_q, p.seqlen_kv);
   }
   return {};
+}
+
+std::vector<std::string> backward_candidates(const BackwardProblem& problem,
+                                             const PlanContext& context) {
+  std::vector<std::string> names;
+  const ForwardProblem& p = problem.forward;
+  const int64_t own_block = choose_block_kv(p);
+  for (const int64_t block : {64, 128, 256}) {
+    if (block > 64 && block / 2 >= p.seqlen_kv) continue;
+    const int64_t blocks = divide_up(std::max<int64_t>(p.seqlen_kv, 1), block);
+    for (const int64_t parts : {1, 2, 4, 8}) {
+      if (parts > 1 && parts / 2 >= blocks) continue;
+      std::string name;
+      if (block != own_block) name = fmt::format("{}={}", kBlockName, block);
+      if (parts != kMostParts) {
+        name += fmt::format("{}{}={}", name.empty() ? "" : ",", kPartsName, parts);
+      }
+      if (!name.empty()) names.push_back(std::move(name));
+    }
+  }
+  for (int threads = context.threads / 2; threads > 0; threads /= 4) {
+    names.push_back(fmt::format("{}={}", kThreadsName, threads));
+  }
+  return names;
 }
 
 PlannedBackward plan_backward(const BackwardProblem& problem, const PlanContext& context) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "kernel/kernel.hpp"
 #include "problem/backward.hpp"
@@ -9,6 +10,9 @@
 namespace flashcore::cpu {
 
 std::string backward_refuses(const BackwardProblem& problem, const PlanContext& context);
+// Blocks of keys, parts of the keys, and fewer threads.
+std::vector<std::string> backward_candidates(const BackwardProblem& problem,
+                                             const PlanContext& context);
 PlannedBackward plan_backward(const BackwardProblem& problem, const PlanContext& context);
 
 }  // namespace flashcore::cpu

@@ -1,6 +1,7 @@
 // Cuts a run into jobs: (batch entry, KV head, some of its query heads, some queries), for short
 // sequences of queries also a range of keys. A row's bits depend on none of it but the range of
-// keys, and that only on the entry's own lengths: so neither threads nor the batch change a result.
+// keys, and that only on the entry's own lengths and the config: so neither threads nor the batch
+// change a result. (A tuning table's configs go by the batch, where that is allowed.)
 //
 //   workspace   | first job and first partial result of each entry | scratch of each thread |
 //               | partial results |
@@ -11,11 +12,13 @@
 #include <algorithm>
 #include <atomic>
 #include <span>
+#include <string_view>
 
 #include "cpu/parallel.hpp"
 #include "cpu/simd/kernels.hpp"
 #include "cpu/simd/tile_job.hpp"
 #include "cpu/target.hpp"
+#include "kernel/config_text.hpp"
 #include "problem/dropout.hpp"
 #include "problem/sizes.hpp"
 
@@ -26,6 +29,7 @@ constexpr int64_t kAlignment = 256;
 // Entries with at most this many rows a KV head are cut along the keys as well.
 constexpr int64_t kFewRows = 48;
 constexpr int64_t kKeysASplit = 4096;
+constexpr int64_t kMostRows = 384;  // of a job, unless a config has more
 
 constexpr int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 constexpr int64_t align(int64_t bytes) { return divide_up(bytes, kAlignment) * kAlignment; }
@@ -50,6 +54,7 @@ struct ForwardPlan {
   int64_t group = 1;        // query heads a KV head
   int64_t heads_a_job = 1;  // of a group
   int64_t queries_a_job = 1;
+  int64_t keys_a_split = kKeysASplit;
   int64_t partial_floats = 0;  // of a job
   int64_t scratch_offset = 0;
   int64_t scratch_stride = 0;
@@ -66,7 +71,7 @@ bool has_few_rows(const ForwardProblem& p, int64_t group, int64_t rows_q) {
 // Parts that the keys of an entry are cut into; 1 when it is not.
 int64_t splits_of(const ForwardPlan& plan, const Sequence& sequence) {
   if (!has_few_rows(plan.problem, plan.group, sequence.rows_q)) return 1;
-  return std::max<int64_t>(1, divide_up(sequence.len_kv, kKeysASplit));
+  return std::max<int64_t>(1, divide_up(sequence.len_kv, plan.keys_a_split));
 }
 
 // Most partial results that a run can need.
@@ -74,13 +79,13 @@ int64_t most_partials(const ForwardPlan& plan) {
   const ForwardProblem& p = plan.problem;
   const int64_t heads = product_of({p.heads_kv, plan.chunks()});
   if (!p.packed || p.paging.present) {
-    const int64_t splits = divide_up(p.seqlen_kv, kKeysASplit);
+    const int64_t splits = divide_up(p.seqlen_kv, plan.keys_a_split);
     return splits > 1 && has_few_rows(p, plan.group, p.packed ? 1 : p.seqlen_q)
                ? product_of({p.batch, heads, splits})
                : 0;
   }
-  if (plan.group > kFewRows || p.seqlen_kv <= kKeysASplit) return 0;
-  return product_of({heads, p.total_kv / kKeysASplit + p.batch});
+  if (plan.group > kFewRows || p.seqlen_kv <= plan.keys_a_split) return 0;
+  return product_of({heads, p.total_kv / plan.keys_a_split + p.batch});
 }
 
 // Rows of O, of all heads.
@@ -89,16 +94,20 @@ int64_t all_rows(const ForwardProblem& p) {
 }
 
 // An upper bound of the jobs of a run: no thread beyond it gets scratch memory.
-int64_t most_jobs(const ForwardProblem& p) {
-  const int64_t splits = divide_up(std::max<int64_t>(1, p.seqlen_kv), kKeysASplit);
+int64_t most_jobs(const ForwardProblem& p, int64_t keys_a_split) {
+  const int64_t splits = divide_up(std::max<int64_t>(1, p.seqlen_kv), keys_a_split);
   return std::max<int64_t>(1, product_of({all_rows(p), splits}));
 }
 
 // Rows per job: enough to pay for packing K and V, few enough for every thread to find jobs.
-void choose_rows(ForwardPlan& plan) {
+int64_t choose_rows(const ForwardProblem& p, int threads) {
+  int64_t rows = kMostRows;
+  while (rows > 48 && all_rows(p) / rows < 8 * threads) rows /= 2;
+  return rows;
+}
+
+void set_rows(ForwardPlan& plan, int64_t rows) {
   const ForwardProblem& p = plan.problem;
-  int64_t rows = 384;
-  while (rows > 48 && all_rows(p) / rows < 8 * plan.threads) rows /= 2;
   plan.heads_a_job = std::clamp<int64_t>(plan.group, 1, kFewRows);
   plan.queries_a_job = std::max<int64_t>(1, rows / plan.heads_a_job);
   plan.queries_a_job = std::clamp<int64_t>(plan.queries_a_job, 1, std::max<int64_t>(1, p.seqlen_q));
@@ -147,8 +156,8 @@ class Run {
       const Place place = place_of(i);
       TileJob job = job_at(place, scratch);
       if (place.splits > 1) {
-        job.keys.begin = std::max(job.keys.begin, place.split * kKeysASplit);
-        job.keys.end = std::min(job.keys.end, (place.split + 1) * kKeysASplit);
+        job.keys.begin = std::max(job.keys.begin, place.split * plan_.keys_a_split);
+        job.keys.end = std::min(job.keys.end, (place.split + 1) * plan_.keys_a_split);
         job.partial = partial(place, place.split);
       }
       plan_.kernels->attend(job);
@@ -240,16 +249,24 @@ class Run {
 
 namespace {
 
+// What a config names.
+constexpr std::string_view kRowsName = "rows", kBlockName = "block_kv", kSplitName = "split",
+                           kThreadsName = "threads";
+
 ForwardPlan make_forward_plan(const ForwardProblem& problem, const PlanContext& context) {
   ForwardPlan plan;
   plan.problem = problem;
   plan.kernels = kernels_of(target_for(is_bf16(problem))).forward;
-  plan.threads = static_cast<int>(std::min<int64_t>(context.threads, most_jobs(problem)));
+  plan.keys_a_split = config_value(context.config, kSplitName, kKeysASplit);
+  const int64_t threads = config_value(context.config, kThreadsName, context.threads);
+  plan.threads = static_cast<int>(
+      std::min<int64_t>({threads, context.threads, most_jobs(problem, plan.keys_a_split)}));
   if (all_rows(problem) == 0) return plan;  // nothing to write
   plan.group = problem.heads_q / problem.heads_kv;
-  choose_rows(plan);
+  set_rows(plan, config_value(context.config, kRowsName, choose_rows(problem, plan.threads)));
   const int64_t rows = plan.heads_a_job * plan.queries_a_job;
-  plan.layout = plan.kernels->layout(problem, rows, choose_block_kv(problem));
+  plan.layout = plan.kernels->layout(
+      problem, rows, config_value(context.config, kBlockName, choose_block_kv(problem)));
   // Only entries of few rows have partial results.
   plan.partial_floats = divide_up(std::min(rows, kFewRows) * (2 + plan.layout.width_v), 16) * 16;
   plan.scratch_offset = align(2 * (problem.batch + 1) * static_cast<int64_t>(sizeof(int64_t)));
@@ -259,7 +276,7 @@ ForwardPlan make_forward_plan(const ForwardProblem& problem, const PlanContext& 
   plan.bytes = sum_of(
       {plan.partial_offset, product_of({most_partials(plan), plan.partial_floats, sizeof(float)})});
   // Jobs are counted in 64 bits, too.
-  if (most_jobs(problem) == kTooLarge) plan.bytes = kTooLarge;
+  if (most_jobs(problem, plan.keys_a_split) == kTooLarge) plan.bytes = kTooLarge;
   return plan;
 }
 
@@ -279,6 +296,34 @@ std::string forward_refuses(const ForwardProblem& p, const PlanContext& context)
         p.batch, p.heads_q, p.seqlen_kv);
   }
   return {};
+}
+
+std::vector<std::string> forward_candidates(const ForwardProblem& p, const PlanContext& context) {
+  std::vector<std::string> names;
+  if (all_rows(p) == 0) return names;
+  const int64_t group = p.heads_q / p.heads_kv;
+  const int64_t own_block = choose_block_kv(p), own_rows = choose_rows(p, context.threads);
+  const int64_t most = std::clamp<int64_t>(group, 1, kFewRows) * std::max<int64_t>(1, p.seqlen_q);
+  // Names say both, so that they are the same at any number of threads, and with them the bits.
+  int64_t tried = 0;  // rows of the smallest job that has all
+  for (const int64_t rows : {48, 96, 192, 384, 768}) {
+    if (tried >= most) break;
+    tried = rows;
+    for (const int64_t block : {64, 128, 256}) {
+      if (block > 64 && block / 2 >= p.seqlen_kv) continue;
+      if (rows == own_rows && block == own_block) continue;
+      names.push_back(fmt::format("{}={},{}={}", kRowsName, rows, kBlockName, block));
+    }
+  }
+  const bool may_split = !p.packed && has_few_rows(p, group, p.seqlen_q);
+  for (const int64_t keys : {1024, 2048, 8192, 16384}) {
+    if (may_split && keys / 2 < p.seqlen_kv)
+      names.push_back(fmt::format("{}={}", kSplitName, keys));
+  }
+  for (int threads = context.threads / 2; threads > 0; threads /= 4) {
+    names.push_back(fmt::format("{}={}", kThreadsName, threads));
+  }
+  return names;
 }
 
 PlannedKernel plan_forward(const ForwardProblem& problem, const PlanContext& context) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "kernel/kernel.hpp"
 #include "problem/problem.hpp"
@@ -9,6 +10,9 @@
 namespace flashcore::cpu {
 
 std::string forward_refuses(const ForwardProblem& problem, const PlanContext& context);
+// Blocks of queries and keys, splits of long caches, and fewer threads.
+std::vector<std::string> forward_candidates(const ForwardProblem& problem,
+                                            const PlanContext& context);
 PlannedKernel plan_forward(const ForwardProblem& problem, const PlanContext& context);
 
 }  // namespace flashcore::cpu

@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "flashcore/flashcore.hpp"
 #include "problem/backward.hpp"
@@ -21,7 +22,15 @@ struct PlanContext {
   bool batch_invariant = false;
   bool early_start = false;  // CUDA: a launch may begin before earlier work in its stream has ended
   bool deterministic = true;  // backward: the same bits in every run
+  // One of the kernel's `candidates` for the problem; empty: its own choice.
+  std::string config = {};
 };
+
+// The configs (tiles, splits, blocks) that a kernel can compute a problem with, besides its own
+// choice: names that PlanContext::config may have. Called only for problems that it does not refuse.
+template <class AnyProblem>
+using Candidates =
+    std::function<std::vector<std::string>(const AnyProblem&, const PlanContext& context)>;
 
 // A kernel bound to a problem. `run` gets checked pointers and at least workspace_bytes bytes.
 struct PlannedKernel {
@@ -40,6 +49,7 @@ struct BackwardKernel {
   std::function<std::string(const BackwardProblem&, const PlanContext&)> refuses = {};
   std::function<std::string(const BackwardProblem&, const PlanContext&)> declines = {};
   std::function<Result<PlannedBackward>(const BackwardProblem&, const PlanContext&)> plan = {};
+  Candidates<BackwardProblem> candidates = {};
 };
 
 // What a kernel computes is a closed world: a pass that it has no plan for, and what it does not
@@ -49,10 +59,12 @@ struct Kernel {
   DeviceKind device = DeviceKind::cpu;  // cuda: also the simulated GPUs
   bool automatic = true;  // false: runs only when asked for by name (the ladder, the reference)
   std::string_view by_name_because = {};  // a few words why, where that is not obvious
+  bool tunable = false;              // not automatic, but a table of measurements may choose it
   bool wants_alignment = false;      // runs only where q, k, v and o are at multiples of 16 bytes
   bool reads_dropout_state = false;  // takes the seed and offset of dropout from memory
   bool reads_caches = false;         // K and V in pages, padded on the left, or fp8 under a wider Q
   bool reads_tree_masks = false;     // of speculative trees
+  std::string_view sources = {};     // what its sources are known by, if that is not its name
   std::string_view targets = {};     // CUDA: what it was compiled for, as in device_code.hpp
   // The forward pass; without `plan` the kernel has none.
   // One sentence why the kernel cannot compute the problem; empty when it can.
@@ -63,6 +75,7 @@ struct Kernel {
   std::function<std::string(const ForwardProblem&, const PlanContext&)> declines = {};
   // Called only for problems that it does not refuse.
   std::function<Result<PlannedKernel>(const ForwardProblem&, const PlanContext&)> plan = {};
+  Candidates<ForwardProblem> candidates = {};
   BackwardKernel backward = {};
 };
 

@@ -35,6 +35,12 @@ bool is_aligned(const BackwardArguments& args) {
   return is_aligned(args.forward) && are_aligned({args.d_o, args.dq, args.dk, args.dv});
 }
 
+// A config is of one kernel.
+PlanContext with_own_choice(PlanContext context) {
+  context.config.clear();
+  return context;
+}
+
 // Pointers are known at the run only: those that a kernel does not take go to `other`, which takes
 // any.
 Kernel for_any_pointers(Kernel kernel, const Kernel& other) {
@@ -42,7 +48,7 @@ Kernel for_any_pointers(Kernel kernel, const Kernel& other) {
                     const ForwardProblem& p, const PlanContext& context) -> Result<PlannedKernel> {
     Result<PlannedKernel> aligned = own(p, context);
     if (!aligned.ok()) return aligned.status();
-    Result<PlannedKernel> any = other(p, context);
+    Result<PlannedKernel> any = other(p, with_own_choice(context));
     if (!any.ok()) return any.status();
     return PlannedKernel{
         .workspace_bytes = std::max(aligned->workspace_bytes, any->workspace_bytes),
@@ -61,7 +67,7 @@ Kernel backward_for_any_pointers(Kernel kernel, const Kernel& other) {
                              const PlanContext& context) -> Result<PlannedBackward> {
     Result<PlannedBackward> aligned = own(problem, context);
     if (!aligned.ok()) return aligned.status();
-    Result<PlannedBackward> any = other(problem, context);
+    Result<PlannedBackward> any = other(problem, with_own_choice(context));
     if (!any.ok()) return any.status();
     return PlannedBackward{
         .workspace_bytes = std::max(aligned->workspace_bytes, any->workspace_bytes),

@@ -24,6 +24,7 @@ constexpr bool runs_on(int family, int compute_capability) {
 
 std::string_view kernel_fingerprint(std::string_view kernel, int compute_capability) {
   const Entry* found = nullptr;
+  kernel = kernel.substr(0, kernel.find(':'));
   for (const Entry& entry : kEntries) {
     if (entry.kernel == kernel && runs_on(entry.family, compute_capability) &&
         (found == nullptr || entry.family > found->family)) {

@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 
 #include <string_view>
+#include <utility>
 
 #include "kernel/device_code.hpp"
 #include "plan/forward_choice.hpp"
 #include "plan/table.hpp"
+#include "plan/tuned_choice.hpp"
 
 namespace flashcore {
 namespace {
@@ -40,6 +42,13 @@ const auto& declines_of(const Kernel& kernel, const BackwardProblem& /*pass*/) {
   return kernel.backward.declines;
 }
 
+const auto& candidates_function(const Kernel& kernel, const ForwardProblem& /*pass*/) {
+  return kernel.candidates;
+}
+const auto& candidates_function(const Kernel& kernel, const BackwardProblem& /*pass*/) {
+  return kernel.backward.candidates;
+}
+
 template <class AnyProblem>
 KernelVerdict verdict(const Kernel& kernel, const AnyProblem& problem, const PlanContext& context) {
   KernelVerdict verdict{.kernel = kernel.name,
@@ -52,8 +61,27 @@ KernelVerdict verdict(const Kernel& kernel, const AnyProblem& problem, const Pla
   return verdict;
 }
 
+// A table's entry goes before the order of the kernels.
 template <class AnyProblem>
-KernelChoice choose(const AnyProblem& problem, const PlanContext& context) {
+void take_tuned(KernelChoice& choice, const AnyProblem& problem, const PlanContext& context) {
+  if (choice.kernel == nullptr) return;
+  TunedChoice tuned = tuned_choice(problem, context, *choice.kernel);
+  if (tuned.reason.empty()) return;
+  for (KernelVerdict& verdict : choice.verdicts) {
+    if (verdict.kernel != tuned.named) continue;
+    verdict.note += (verdict.note.empty() ? "" : "; ") + tuned.reason;
+  }
+  if (tuned.kernel == nullptr) {
+    choice.reason += "; " + tuned.reason;
+    return;
+  }
+  choice.kernel = tuned.kernel;
+  choice.config = std::move(tuned.config);
+  choice.reason = std::move(tuned.reason);
+}
+
+template <class AnyProblem>
+KernelChoice choose(const AnyProblem& problem, const PlanContext& context, bool tuned) {
   KernelChoice choice;
   const Kernel* declined = nullptr;
   std::string objections;  // of those before the choice
@@ -80,7 +108,53 @@ KernelChoice choose(const AnyProblem& problem, const PlanContext& context) {
     choice.reason =
         objections.empty() ? "it has no kernel that is chosen automatically" : objections;
   }
+  if (tuned) take_tuned(choice, problem, context);
   return choice;
+}
+
+template <class AnyProblem>
+std::vector<std::string> configs(const Kernel& kernel, const AnyProblem& problem,
+                                 const PlanContext& context) {
+  const auto& candidates = candidates_function(kernel, problem);
+  return candidates ? candidates(problem, context) : std::vector<std::string>();
+}
+
+template <class AnyProblem>
+std::vector<std::string> all_candidates(const AnyProblem& problem, const PlanContext& context) {
+  std::vector<std::string> names;
+  const auto add = [&](const Kernel& kernel) {
+    names.push_back(kernel.name);
+    for (const std::string& config : configs(kernel, problem, context)) {
+      PlanContext with = context;
+      with.config = config;
+      if (refusal_of(kernel, problem, with).empty()) names.push_back(kernel.name + ":" + config);
+    }
+  };
+  const Kernel* const first = choose(problem, context, false).kernel;
+  if (first != nullptr) add(*first);
+  for (const Kernel& kernel : kernels()) {
+    const bool may_run = (kernel.automatic || kernel.tunable) && kernel.name != "reference";
+    if (&kernel == first || !may_run || !runs_on(kernel, context.device.device.kind)) continue;
+    if (computes(kernel, problem) && refusal_of(kernel, problem, context).empty()) add(kernel);
+  }
+  return names;
+}
+
+template <class AnyProblem>
+std::string config_refusal(const Kernel& kernel, const AnyProblem& problem,
+                           const PlanContext& context, const std::string& config) {
+  std::string known;
+  for (const std::string& one : configs(kernel, problem, context)) {
+    if (one == config) {
+      PlanContext with = context;
+      with.config = config;
+      return refusal_of(kernel, problem, with);
+    }
+    known += known.empty() ? one : " " + one;
+  }
+  return fmt::format(
+      "config is '{}', wanted {}", config,
+      known.empty() ? "none: it has one way to compute this problem" : "none or one of " + known);
 }
 
 }  // namespace
@@ -95,12 +169,30 @@ KernelVerdict verdict_of(const Kernel& kernel, const BackwardProblem& problem,
   return verdict(kernel, problem, context);
 }
 
-KernelChoice choose_kernel(const ForwardProblem& problem, const PlanContext& context) {
-  return choose(problem, context);
+KernelChoice choose_kernel(const ForwardProblem& problem, const PlanContext& context, bool tuned) {
+  return choose(problem, context, tuned);
 }
 
-KernelChoice choose_kernel(const BackwardProblem& problem, const PlanContext& context) {
-  return choose(problem, context);
+KernelChoice choose_kernel(const BackwardProblem& problem, const PlanContext& context, bool tuned) {
+  return choose(problem, context, tuned);
+}
+
+std::vector<std::string> candidates_of(const ForwardProblem& problem, const PlanContext& context) {
+  return all_candidates(problem, context);
+}
+
+std::vector<std::string> candidates_of(const BackwardProblem& problem, const PlanContext& context) {
+  return all_candidates(problem, context);
+}
+
+std::string refuse_config(const Kernel& kernel, const ForwardProblem& problem,
+                          const PlanContext& context, const std::string& config) {
+  return config_refusal(kernel, problem, context, config);
+}
+
+std::string refuse_config(const Kernel& kernel, const BackwardProblem& problem,
+                          const PlanContext& context, const std::string& config) {
+  return config_refusal(kernel, problem, context, config);
 }
 
 }  // namespace flashcore

@@ -12,14 +12,30 @@ namespace flashcore {
 
 struct KernelChoice {
   std::vector<KernelVerdict> verdicts;  // of every kernel of the device, best first
-  // The first automatic kernel that neither refuses nor declines; where there is none, the first
+  // The one that a tuning table names (tuned_choice.hpp). Without one, the first automatic kernel that neither refuses nor declines; where there is none, the first
   // that only declines; where all refuse, null.
   const Kernel* kernel = nullptr;
+  std::string config;  // of a tuning table; empty: the kernel's own choice
   std::string reason;  // why it, or why none, in a sentence: what the others said
 };
 
-KernelChoice choose_kernel(const ForwardProblem& problem, const PlanContext& context);
-KernelChoice choose_kernel(const BackwardProblem& problem, const PlanContext& context);
+// Without `tuned`, as if there were no tuning table.
+KernelChoice choose_kernel(const ForwardProblem& problem, const PlanContext& context,
+                           bool tuned = true);
+KernelChoice choose_kernel(const BackwardProblem& problem, const PlanContext& context,
+                           bool tuned = true);
+
+// What may run the problem, as PlanOptions::kernel has it ("NAME" or "NAME:CONFIG"), the choice without
+// a tuning table first: every config of every kernel that neither refuses the problem nor runs by
+// name alone, but for the reference.
+std::vector<std::string> candidates_of(const ForwardProblem& problem, const PlanContext& context);
+std::vector<std::string> candidates_of(const BackwardProblem& problem, const PlanContext& context);
+
+// Why a kernel does not compute the problem with a config, or empty.
+std::string refuse_config(const Kernel& kernel, const ForwardProblem& problem,
+                          const PlanContext& context, const std::string& config);
+std::string refuse_config(const Kernel& kernel, const BackwardProblem& problem,
+                          const PlanContext& context, const std::string& config);
 
 // What one kernel of the context's device says.
 KernelVerdict verdict_of(const Kernel& kernel, const ForwardProblem& problem,

@@ -1,6 +1,8 @@
 // make_plan, explain and Plan: the public face of the table of kernels.
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <charconv>
 #include <cstdint>
 #include <cstdlib>
 #include <limits>
@@ -17,6 +19,8 @@
 #include "plan/kernel_choice.hpp"
 #include "plan/plan_checks.hpp"
 #include "plan/table.hpp"
+#include "plan/tuned_choice.hpp"
+#include "plan/tuning_plans.hpp"
 #include "problem/philox.hpp"
 #include "problem/status.hpp"
 
@@ -65,6 +69,21 @@ Status check_workspace(const void* workspace, size_t bytes, size_t wanted) {
   return {};
 }
 
+// FLASHCORE_GRID_LIMIT: plan as if the GPU had so many SMs, for experiments. Kernels whose blocks stay
+// and take tile after tile start no more of them than such a GPU would hold.
+Status limit_grid(DeviceInfo& gpu) {
+  const char* const text = std::getenv("FLASHCORE_GRID_LIMIT");
+  if (text == nullptr || *text == '\0') return {};
+  const std::string_view given = text;
+  int32_t limit = 0;
+  const auto [end, error] = std::from_chars(given.data(), given.data() + given.size(), limit);
+  if (error != std::errc() || end != given.data() + given.size() || limit < 1) {
+    return invalid("FLASHCORE_GRID_LIMIT: is '{}', wanted a number of SMs from 1", given);
+  }
+  gpu.multiprocessors = std::min(gpu.multiprocessors, limit);
+  return {};
+}
+
 Result<PlanContext> resolve_context(const PlanOptions& options) {
   if (options.threads < 0 || options.threads > kMostThreads) {
     return invalid("threads: is {}, wanted 0 (all) to {}", options.threads, kMostThreads);
@@ -92,6 +111,7 @@ Result<PlanContext> resolve_context(const PlanOptions& options) {
     ++gpus;
     if (gpu.device.index == options.device.index) {
       context.device = gpu;
+      FLASHCORE_RETURN_IF_ERROR(limit_grid(context.device));
       return context;
     }
   }
@@ -108,6 +128,16 @@ Result<PlanContext> resolve_context(const PlanOptions& options) {
                  options.device.index, gpus - 1);
 }
 
+// "NAME" or "NAME:CONFIG".
+struct AskedKernel {
+  std::string name, config;
+};
+
+AskedKernel asked_kernel(const std::string& text) {
+  const size_t colon = std::min(text.find(':'), text.size());
+  return {text.substr(0, colon), colon < text.size() ? text.substr(colon + 1) : ""};
+}
+
 // The environment forces a kernel only where the program leaves the choice open: a program that
 // asks for one by name (the gates, for the reference) gets that one. One environment serves the
 // forward and the backward pass: a kernel that has only the other leaves the choice open.
@@ -117,7 +147,7 @@ std::string forced_kernel(const PlanOptions& options, const AnyProblem& problem)
   const char* const forced = std::getenv("FLASHCORE_KERNEL");
   if (forced == nullptr) return "";
   for (const Kernel& kernel : kernels()) {
-    if (kernel.name == forced && !computes(kernel, problem)) return "";
+    if (kernel.name == asked_kernel(forced).name && !computes(kernel, problem)) return "";
   }
   return forced;
 }
@@ -136,6 +166,11 @@ Result<BackwardPass> pass_of(const Kernel& kernel, const BackwardProblem& proble
   return BackwardPass{problem, std::move(*planned)};
 }
 
+PlanContext with_config(PlanContext context, std::string config) {
+  context.config = std::move(config);
+  return context;
+}
+
 template <class AnyProblem>
 Result<Plan> plan_with(const Kernel& kernel, const AnyProblem& problem, const PlanContext& context,
                        std::string reason) {
@@ -150,8 +185,9 @@ Result<Plan> plan_with(const Kernel& kernel, const AnyProblem& problem, const Pl
 }
 
 template <class AnyProblem>
-Result<Plan> plan_forced(const std::string& name, const AnyProblem& problem,
+Result<Plan> plan_forced(const std::string& asked, const AnyProblem& problem,
                          const PlanContext& context) {
+  const auto [name, config] = asked_kernel(asked);
   std::string known;
   for (const Kernel& kernel : kernels()) {
     if (!runs_on(kernel, context.device.device.kind)) continue;
@@ -161,7 +197,11 @@ Result<Plan> plan_forced(const std::string& name, const AnyProblem& problem,
     }
     const std::string refusal = refusal_of(kernel, problem, context);
     if (!refusal.empty()) return unsupported("kernel {}: {}", name, refusal);
-    return plan_with(kernel, problem, context, "it was asked for by name");
+    if (config.empty()) return plan_with(kernel, problem, context, "it was asked for by name");
+    const std::string objection = refuse_config(kernel, problem, context, config);
+    if (!objection.empty()) return invalid("kernel {}: {}", name, objection);
+    return plan_with(kernel, problem, with_config(context, config),
+                     fmt::format("it was asked for by name, with {}", config));
   }
   if (const std::string_view now = present_name(name); !now.empty()) {
     return invalid("kernel: is '{}', a former name, wanted {}", name, now);
@@ -181,7 +221,25 @@ Result<Plan> plan_resolved(const Result<AnyProblem>& resolved, const PlanOptions
   if (choice.kernel == nullptr) {
     return unsupported("problem: no kernel of this device computes it ({})", choice.reason);
   }
-  return plan_with(*choice.kernel, *resolved, *context, std::move(choice.reason));
+  return plan_with(*choice.kernel, *resolved, with_config(*context, std::move(choice.config)),
+                   std::move(choice.reason));
+}
+
+template <class AnyProblem>
+Result<std::vector<std::string>> candidates_resolved(const Result<AnyProblem>& resolved,
+                                                     const PlanOptions& options) {
+  if (!resolved.ok()) return resolved.status();
+  const Result<PlanContext> context = resolve_context(options);
+  if (!context.ok()) return context.status();
+  return candidates_of(*resolved, *context);
+}
+
+template <class AnyProblem>
+Result<TuningKey> key_resolved(const Result<AnyProblem>& resolved, const PlanOptions& options) {
+  if (!resolved.ok()) return resolved.status();
+  const Result<PlanContext> context = resolve_context(options);
+  if (!context.ok()) return context.status();
+  return TuningKey{.text = tuning::tuned_key(*resolved, *context), .device = context->device};
 }
 
 template <class AnyProblem>
@@ -263,6 +321,24 @@ Result<std::vector<KernelVerdict>> explain_backward(const Problem& problem,
                                                     const Gradients& gradients,
                                                     const PlanOptions& options) {
   return explain_resolved(resolve(problem, gradients), options);
+}
+
+Result<std::vector<std::string>> candidates_of(const Problem& problem, const PlanOptions& options) {
+  return candidates_resolved(resolve(problem), options);
+}
+
+Result<std::vector<std::string>> candidates_of(const Problem& problem, const Gradients& gradients,
+                                               const PlanOptions& options) {
+  return candidates_resolved(resolve(problem, gradients), options);
+}
+
+Result<TuningKey> tuning_key(const Problem& problem, const PlanOptions& options) {
+  return key_resolved(resolve(problem), options);
+}
+
+Result<TuningKey> tuning_key(const Problem& problem, const Gradients& gradients,
+                             const PlanOptions& options) {
+  return key_resolved(resolve(problem, gradients), options);
 }
 
 Plan::Plan(std::shared_ptr<const Impl> impl) : impl_(std::move(impl)) {}

@@ -48,12 +48,14 @@ Kernel cpu_simd() {
           .plan = [](const ForwardProblem& p, const PlanContext& context) -> Result<PlannedKernel> {
             return cpu::plan_forward(p, context);
           },
+          .candidates = cpu::forward_candidates,
           .backward = {.refuses =
                            [](const BackwardProblem& p, const PlanContext& context) {
                              return cpu::backward_refuses(p, context);
                            },
                        .plan = [](const BackwardProblem& p, const PlanContext& context)
-                           -> Result<PlannedBackward> { return cpu::plan_backward(p, context); }}};
+                           -> Result<PlannedBackward> { return cpu::plan_backward(p, context); },
+                       .candidates = cpu::backward_candidates}};
 }
 
 Kernel reference() {

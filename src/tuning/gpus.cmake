@@ -10,3 +10,14 @@ add_custom_command(OUTPUT ${tables}
   VERBATIM)
 set_source_files_properties(tuning/gpu.cpp PROPERTIES OBJECT_DEPENDS ${tables})
 target_sources(flashcore_objects PRIVATE tuning/gpu.cpp)
+
+# Tables of measurements that the library has itself (`flashcore tune`), as they are.
+set(shipped "")
+file(GLOB measured CONFIGURE_DEPENDS ${CMAKE_CURRENT_LIST_DIR}/gpus/*/tuned.json)
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${measured})
+foreach(table ${measured})
+  file(READ ${table} text)
+  string(APPEND shipped "R\"json(${text})json\",\n")
+endforeach()
+file(GENERATE OUTPUT ${CMAKE_CURRENT_BINARY_DIR}/generated/tuning/shipped_tables.inc
+     CONTENT "${shipped}")

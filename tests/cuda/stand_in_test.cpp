@@ -25,6 +25,7 @@
 #include "plan/former_names.hpp"
 #include "plan/kernel_choice.hpp"
 #include "plan/table.hpp"
+#include "plan/tuning_plans.hpp"
 #include "tests/cuda/stand_in/made_up_kernels.hpp"
 #include "tests/cuda/stand_in/watched_heap.hpp"
 #include "tests/fuzz/all_plans.hpp"
@@ -336,6 +337,57 @@ TEST_F(StandIn, ExplainAndTheChoiceAgree) {
     EXPECT_EQ(plan->kernel(), first.empty() ? first_that_declines : first);
   }
   EXPECT_GT(declined, 100);
+}
+
+// What `flashcore tune` tries: each kernel plans each config that it names, and no other.
+TEST_F(StandIn, EveryCandidateIsPlanned) {
+  PlanOptions options;
+  options.device = {DeviceKind::cuda, 0};
+  std::mt19937 random(5);
+  std::set<std::string> configs;
+  for (const fake::Gpu& gpu : {kHopper, kAmpere}) {
+    fake::use(gpu);
+    for (int n = 0; n < 60; ++n) {
+      Problem problem = dense(random() % 2 == 0 ? DType::f16 : DType::bf16, 1 + random() % 600,
+                              1 + random() % 6000, 32 << random() % 4);
+      problem.causal = random() % 2 == 0;
+      const Result<std::vector<std::string>> names = candidates_of(problem, options);
+      ASSERT_TRUE(names.ok()) << names.status().message();
+      const Result<Plan> automatic = make_plan(problem, options);
+      ASSERT_TRUE(automatic.ok()) << automatic.status().message();
+      EXPECT_EQ(names->front(), automatic->kernel());
+      EXPECT_EQ(std::set<std::string>(names->begin(), names->end()).size(), names->size());
+      for (const std::string& name : *names) {
+        options.kernel = name;
+        const Result<Plan> plan = make_plan(problem, options);
+        EXPECT_TRUE(plan.ok()) << plan.status().message();
+        if (name.find(':') != std::string::npos) configs.insert(name);
+        options.kernel = name.substr(0, name.find(':')) + ":none";
+        EXPECT_THAT(make_plan(problem, options).status().message(), HasSubstr("config is 'none'"));
+      }
+      options.kernel.clear();
+    }
+  }
+  EXPECT_THAT(configs,
+              testing::IsSupersetOf({std::string("forward_sm90_throughput:64x128"),
+                                     std::string("forward_sm90_latency:cluster=2,blocks=1"),
+                                     std::string("forward_sm80_latency:warps=4")}));
+}
+
+TEST_F(StandIn, AGridLimitIsANumberOfSms) {
+  fake::use(kHopper);
+  PlanOptions options;
+  options.device = {DeviceKind::cuda, 0};
+  const Problem problem = dense(DType::f16, 512, 512, 64);
+  ::setenv("FLASHCORE_GRID_LIMIT", "66", 1);
+  EXPECT_EQ(tuning_key(problem, options)->device.multiprocessors, 66);
+  for (const char* const bad : {"0", "-3", "66 SMs", "99999999999999999999"}) {
+    ::setenv("FLASHCORE_GRID_LIMIT", bad, 1);
+    EXPECT_THAT(make_plan(problem, options).status().message(),
+                HasSubstr(std::string("FLASHCORE_GRID_LIMIT: is '") + bad + "', wanted a number"));
+  }
+  ::unsetenv("FLASHCORE_GRID_LIMIT");
+  EXPECT_GT(tuning_key(problem, options)->device.multiprocessors, 66);
 }
 
 TEST_F(StandIn, ARunOnAGpuAllocatesNoWorkspace) {

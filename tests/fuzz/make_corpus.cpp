@@ -1,4 +1,4 @@
-// Writes the seed corpora of the fuzz targets: DIRECTORY/safetensors_fuzz and DIRECTORY/npy_fuzz.
+// Writes the seed corpora of the fuzz targets that read files: DIRECTORY/safetensors_fuzz and so on.
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -20,6 +20,21 @@ bool write_all(const std::filesystem::path& directory,
   return true;
 }
 
+// Tuning tables: one entry, and none.
+std::vector<flashcore::tests::FileCase> table_cases() {
+  const std::string head =
+      R"({"schema": "flashcore-tuning", "version": 1, "device": {"name": "CPU",)"
+      R"( "compute_capability": 0, "multiprocessors": 2}, "entries": [)";
+  const std::string entry =
+      R"({"key": "forward f32 d64", "kernel": "cpu_simd", "config": "rows=96", "is_default": false,)"
+      R"( "us": 1.5, "default": "cpu_simd", "default_us": 2, "noise": 0.01, "source": "source 0",)"
+      R"( "compiler": "GNU 12", "measured": "2026-11-24", "problems": ["q f32 [1]"]})";
+  std::vector<flashcore::tests::FileCase> cases(2);
+  cases[0].bytes = head + entry + "]}";
+  cases[1].bytes = head + "]}";
+  return cases;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -30,6 +45,7 @@ int main(int argc, char** argv) {
   const std::filesystem::path directory = argv[1];
   const bool written =
       write_all(directory / "safetensors_fuzz", flashcore::tests::safetensors_cases()) &&
-      write_all(directory / "npy_fuzz", flashcore::tests::npy_cases());
+      write_all(directory / "npy_fuzz", flashcore::tests::npy_cases()) &&
+      write_all(directory / "tuning_fuzz", table_cases());
   return written ? 0 : 1;
 }

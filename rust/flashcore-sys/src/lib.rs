@@ -501,6 +501,8 @@ extern "C" {
         user: *mut c_void,
     ) -> flashcore_status;
 
+    pub fn flashcore_reload_tuning();
+
     pub fn flashcore_dropout_keeps(
         seed: u64,
         offset: u64,

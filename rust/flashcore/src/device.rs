@@ -116,6 +116,12 @@ pub fn build_info() -> Result<BuildInfo> {
     }
 }
 
+/// Forgets the tuning tables of `flashcore tune`: plans made from now on look for them again.
+pub fn reload_tuning() {
+    // SAFETY: the function has no conditions.
+    unsafe { sys::flashcore_reload_tuning() }
+}
+
 /// The version of the library that is running, "0.1.0".
 pub fn version() -> String {
     // SAFETY: the string lives for ever, and ends in a zero.

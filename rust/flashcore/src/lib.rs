@@ -55,7 +55,9 @@ pub use backward::{
     explain_backward, BackwardArguments, BackwardPlan, DeviceBackwardArguments, Gradients,
 };
 pub use cuda::DeviceArguments;
-pub use device::{build_info, devices, dropout_keeps, version, BuildInfo, Device, DeviceInfo};
+pub use device::{
+    build_info, devices, dropout_keeps, reload_tuning, version, BuildInfo, Device, DeviceInfo,
+};
 pub use dtype::{DType, Element, OutputElement};
 pub use error::{Error, ErrorKind, Result};
 pub use float::{Bf16, F16, F8E4M3, F8E5M2};

@@ -140,6 +140,7 @@ Kernel to_kernel(const Rung& rung) {
   return {.name = rung.name,
           .device = DeviceKind::cuda,
           .automatic = automatic,
+          .sources = "ladder",
           .targets = targets_of(rung),
           .refuses =
               [traits = traits_of(rung), targets = targets_of(rung)](const ForwardProblem& p,

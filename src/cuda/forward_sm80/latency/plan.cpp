@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "cuda/forward_sm80/latency/config.hpp"
 #include "cuda/forward_sm80/latency/launch.hpp"
@@ -47,16 +48,47 @@ Status run(const ForwardProblem& p, const Planned& planned, const Arguments& arg
   return {};
 }
 
+// What blocks are for, as a config: an SM for each, or half of one.
+constexpr std::string_view kConfigNames[] = {"warps=8", "warps=4"};
+constexpr bool is_called(const Config& config, std::string_view name) {
+  return name == kConfigNames[config.warps == kConfigs[0].warps ? 0 : 1];
+}
+
+// The row of kConfigs that `name` names and that fits, or -1.
+int named_config(const ForwardProblem& p, const PlanContext& context, std::string_view name) {
+  for (const bool one_wave : {false, true}) {
+    const int row = choose_config(p.head_dim_qk, p.head_dim_v, kFewKeys + 1, one_wave,
+                                  context.device.shared_memory_a_block);
+    if (row >= 0 && is_called(kConfigs[static_cast<size_t>(row)], name)) return row;
+  }
+  return -1;
+}
+
+int config_of(const ForwardProblem& p, const PlanContext& context) {
+  if (const int named = named_config(p, context, context.config); named >= 0) return named;
+  const ForwardProblem seen = seen_by_choice(p, context);
+  const bool one_wave = units_of(seen, kBlockQ) <= context.device.multiprocessors;
+  return choose_config(p.head_dim_qk, p.head_dim_v, seen.seqlen_kv, one_wave,
+                       context.device.shared_memory_a_block);
+}
+
+std::vector<std::string> candidates(const ForwardProblem& p, const PlanContext& context) {
+  std::vector<std::string> names;
+  const int own = config_of(p, context);
+  for (const std::string_view name : kConfigNames) {
+    const int row = named_config(p, context, name);
+    if (row >= 0 && row != own) names.emplace_back(name);
+  }
+  return names;
+}
+
 Result<PlannedKernel> plan(const ForwardProblem& p, const PlanContext& context) {
   Planned planned{};
   planned.params.problem = host::latency_params(p);
   planned.grid = {static_cast<unsigned int>((p.seqlen_q + kBlockQ - 1) / kBlockQ),
                   static_cast<unsigned int>(p.heads_q), static_cast<unsigned int>(p.batch)};
-  const ForwardProblem seen = seen_by_choice(p, context);
-  const bool one_wave = units_of(seen, kBlockQ) <= context.device.multiprocessors;
   planned.instance = {.type = p.dtype == DType::f16 ? InputType::f16 : InputType::bf16,
-                      .config = choose_config(p.head_dim_qk, p.head_dim_v, seen.seqlen_kv, one_wave,
-                                              context.device.shared_memory_a_block),
+                      .config = config_of(p, context),
                       .whole = false};
   planned.device = context.device.device.index;
   const Config& config = kConfigs[static_cast<size_t>(planned.instance.config)];
@@ -92,7 +124,8 @@ Kernel kernel() {
               [](const ForwardProblem& p, const PlanContext& context) {
                 return refusal(p, context.device, build::targets::forward_sm80_latency);
               },
-          .plan = plan};
+          .plan = plan,
+          .candidates = candidates};
 }
 
 }  // namespace flashcore::cuda::forward_sm80::latency

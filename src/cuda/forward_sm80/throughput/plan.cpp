@@ -32,6 +32,7 @@ namespace {
 constexpr int64_t kSectionBytes = int64_t{20} << 20;
 constexpr int64_t kChunkBytes = 16;
 constexpr std::string_view kName = "forward_sm80_throughput";
+constexpr std::string_view kWhole = "whole";  // the config without splits
 constexpr double kLog2E = std::numbers::log2e;
 constexpr float kFp32Largest = std::numeric_limits<float>::max();
 
@@ -292,7 +293,8 @@ Result<PlannedKernel> plan(const ForwardProblem& asked, const PlanContext& conte
   // Whether heads are grouped depends on the longest entry.
   const ForwardProblem p = context.batch_invariant ? asked : host::with_grouped_heads(asked);
   Planned planned{};
-  const bool splits = kernel == Variant::split_kv || splits_keys(asked, context);
+  const bool splits =
+      kernel == Variant::split_kv || (splits_keys(asked, context) && context.config != kWhole);
   planned.device = context.device.device.index;
   Instance instance = {.type = input_type(p.dtype),
                        .config = config_index(p),
@@ -335,6 +337,7 @@ Kernel row(std::string_view name, bool automatic, Variant kernel) {
                 .device = DeviceKind::cuda,
                 .automatic = automatic,
                 .reads_dropout_state = kernel == Variant::dropout_state,
+                .sources = kernel == Variant::dropout_state ? std::string_view() : kName,
                 .targets = targets,
                 .refuses =
                     [kernel, targets](const ForwardProblem& p, const PlanContext& context) {
@@ -348,9 +351,21 @@ Kernel row(std::string_view name, bool automatic, Variant kernel) {
 
 std::vector<Kernel> kernels() {
   // Splits of the keys are chosen by the others where they pay; by name, for any problem.
-  return {row(kName, true, Variant::half), row("forward_sm80_f32", true, Variant::f32),
-          row("forward_sm80_dropout_state", true, Variant::dropout_state),
-          row("forward_sm80_split_kv", false, Variant::split_kv)};
+  std::vector<Kernel> rows = {row(kName, true, Variant::half),
+                              row("forward_sm80_f32", true, Variant::f32),
+                              row("forward_sm80_dropout_state", true, Variant::dropout_state),
+                              row("forward_sm80_split_kv", false, Variant::split_kv)};
+  for (Kernel& one : rows) {
+    if (!one.automatic) {
+      one.tunable = true;
+      continue;
+    }
+    one.candidates = [](const ForwardProblem& p, const PlanContext& context) {
+      return splits_keys(p, context) ? std::vector<std::string>{std::string(kWhole)}
+                                     : std::vector<std::string>();
+    };
+  }
+  return rows;
 }
 
 }  // namespace flashcore::cuda::forward_sm80::throughput

@@ -1,6 +1,11 @@
 #include "cuda/forward_sm90/latency/plan.hpp"
 
+#include <fmt/format.h>
+
+#include <cstddef>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "cuda/forward_sm90/common/latency_supports.hpp"
 #include "cuda/forward_sm90/common/mapped_plan.hpp"
@@ -15,18 +20,53 @@ namespace {
 
 constexpr std::string_view kName = "forward_sm90_latency";
 
-Result<PlannedKernel> plan(const ForwardProblem& p, const PlanContext& context) {
+std::string config_text(const Config& config) {
+  return fmt::format("cluster={},blocks={}", config.ranks, config.blocks);
+}
+
+// Whether a row of kConfigs computes the problem as it should: one of the head dimension, and alone
+// only where a block holds all keys.
+bool serves(const Config& config, int own, const ForwardProblem& p) {
+  return config.head_dim == kConfigs[static_cast<size_t>(own)].head_dim &&
+         (config.ranks == 2 || p.seqlen_kv <= kMostKeysAlone);
+}
+
+// The row of kConfigs.
+int config_of(const ForwardProblem& p, const PlanContext& context) {
   const ForwardProblem seen = seen_by_choice(p, context);
   const bool one_wave = fits_twice(seen, kBlockQ, context.device.multiprocessors);
-  const InstanceEntry& instance =
-      find_instance({.type = mapped_input_type(p),
-                     .config = choose_config(p.head_dim_qk, p.head_dim_v, seen.seqlen_kv, one_wave),
-                     .cover = cover_of(p)});
+  const int own = choose_config(p.head_dim_qk, p.head_dim_v, seen.seqlen_kv, one_wave);
+  for (size_t row = 0; row < kConfigs.size() && !context.config.empty(); ++row) {
+    const Config& config = kConfigs[row];
+    if (serves(config, own, p) && config_text(config) == context.config)
+      return static_cast<int>(row);
+  }
+  return own;
+}
+
+std::vector<std::string> candidates(const ForwardProblem& p, const PlanContext& context) {
+  std::vector<std::string> names;
+  const int own = config_of(p, context);
+  for (const Config& config : kConfigs) {
+    if (&config != &kConfigs[static_cast<size_t>(own)] && serves(config, own, p)) {
+      names.push_back(config_text(config));
+    }
+  }
+  return names;
+}
+
+Result<PlannedKernel> plan(const ForwardProblem& p, const PlanContext& context) {
+  const InstanceEntry& instance = find_instance(
+      {.type = mapped_input_type(p), .config = config_of(p, context), .cover = cover_of(p)});
   return plan_mapped(p, context, {kName, kBlockQ, instance});
 }
 
 }  // namespace
 
-Kernel kernel() { return mapped_kernel(kName, build::targets::forward_sm90_latency, plan); }
+Kernel kernel() {
+  Kernel kernel = mapped_kernel(kName, build::targets::forward_sm90_latency, plan);
+  kernel.candidates = candidates;
+  return kernel;
+}
 
 }  // namespace flashcore::cuda::forward_sm90::latency

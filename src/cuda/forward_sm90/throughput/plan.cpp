@@ -1,6 +1,7 @@
 #include "cuda/forward_sm90/throughput/plan.hpp"
 
 #include <cuda_runtime_api.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <cstdint>
@@ -79,6 +80,29 @@ int64_t most_tiles(const ForwardProblem& p, const Params& params, int block_q) {
          std::min(p.batch * entry_tiles, attention::packed_slots(p.total_q, p.batch, block_q));
 }
 
+// "192x128": queries and keys of a tile.
+std::string config_text(const Config& config) {
+  return fmt::format("{}x{}", config.block_q(), config.block_kv);
+}
+
+// The row of kConfigs that a config names, or the choice.
+int best_tile(const ForwardProblem& p, const PlanContext& context, ChooseTile choose_tile) {
+  for (const int row : tile_candidates(p)) {
+    if (config_text(kConfigs[static_cast<size_t>(row)]) == context.config) return row;
+  }
+  return choose_tile(seen_by_choice(p, context), context.device);
+}
+
+std::vector<std::string> other_tiles(const ForwardProblem& p, const PlanContext& context,
+                                     ChooseTile choose_tile) {
+  std::vector<std::string> names;
+  const int own = best_tile(p, context, choose_tile);
+  for (const int row : tile_candidates(p)) {
+    if (row != own) names.push_back(config_text(kConfigs[static_cast<size_t>(row)]));
+  }
+  return names;
+}
+
 Planned make_planned(const ForwardProblem& p, const PlanContext& context, TileChoice tile,
                      ChooseTile choose_tile) {
   Planned planned{};
@@ -86,7 +110,7 @@ Planned make_planned(const ForwardProblem& p, const PlanContext& context, TileCh
   const int64_t multiprocessors = context.device.multiprocessors;
   planned.instance = {.type = p.dtype == DType::f16 ? InputType::f16 : InputType::bf16,
                       .config = tile == TileChoice::best
-                                    ? choose_tile(seen_by_choice(p, context), context.device)
+                                    ? best_tile(p, context, choose_tile)
                                     : tile_candidates(p)[static_cast<size_t>(tile)],
                       .features = has_features(p)};
   const Config& config = kConfigs[static_cast<size_t>(planned.instance.config)];
@@ -176,6 +200,7 @@ Kernel row(std::string_view name, bool automatic, TileChoice tile, ChooseTile ch
           .device = DeviceKind::cuda,
           .automatic = automatic,
           .wants_alignment = true,
+          .sources = kName,
           .targets = build::targets::forward_sm90_throughput,
           .refuses =
               [tile](const ForwardProblem& p, const PlanContext& context) {
@@ -189,8 +214,11 @@ Kernel row(std::string_view name, bool automatic, TileChoice tile, ChooseTile ch
 }  // namespace
 
 std::vector<Kernel> kernels(ChooseTile choose_tile) {
-  return {row(kName, true, TileChoice::best, choose_tile),
-          row("forward_sm90_192x128", false, TileChoice::q192_kv128, choose_tile),
+  Kernel best = row(kName, true, TileChoice::best, choose_tile);
+  best.candidates = [choose_tile](const ForwardProblem& p, const PlanContext& context) {
+    return other_tiles(p, context, choose_tile);
+  };
+  return {std::move(best), row("forward_sm90_192x128", false, TileChoice::q192_kv128, choose_tile),
           row("forward_sm90_64x128", false, TileChoice::q64_kv128, choose_tile),
           row("forward_sm90_64x64", false, TileChoice::q64_kv64, choose_tile)};
 }
