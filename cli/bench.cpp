@@ -6,18 +6,14 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
-#include "bench/cases/cases.hpp"
-#include "bench/evidence/evidence_file.hpp"
 #include "bench/report/tables.hpp"
-#include "bench/run/backward_workload.hpp"
 #include "bench/run/case_evidence.hpp"
 #include "bench/run/run.hpp"
 #include "bench/run/watch.hpp"
 #include "bench/text/numbers.hpp"
 #include "cli/command.hpp"
-#include "cli/gradient_options.hpp"
 #include "cli/plan_options.hpp"
-#include "cli/problem_options.hpp"
+#include "cli/subjects.hpp"
 #include "problem/status.hpp"
 
 namespace flashcore::cli {
@@ -25,76 +21,11 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr const char* kStandard = "five,sweep,small,decode,features";
-
 struct Options {
   bench::RunOptions bench;
-  ProblemOptions problem;
-  GradientOptions gradients;
+  SubjectOptions subjects;
   bench::PlanChoice choice;
-  std::string suites = "five";
-  std::string cases;  // a file
-  bool quick = false;
 };
-
-Status add_suite(const std::string& name, bool quick, std::vector<bench::Subject>& subjects) {
-  const std::optional<std::vector<bench::Case>> cases = bench::suite_cases(name, quick);
-  if (quick && !cases && bench::suite_cases(name)) {
-    return invalid("--quick: the suite is '{}', wanted one of decode, paged, ragged, speculative",
-                   name);
-  }
-  if (!cases) {
-    std::string names;
-    for (const bench::Suite& suite : bench::suites()) {
-      names += fmt::format("{}{}", names.empty() ? "" : ", ", suite.name);
-    }
-    return invalid("--suite: is '{}', wanted one of {}, standard", name, names);
-  }
-  for (const bench::Case& one : *cases) {
-    subjects.push_back({.suite = name, .one = one, .given = std::nullopt});
-  }
-  return {};
-}
-
-// The problem that was given, with the gradients that are asked for.
-Result<bench::Subject> given_subject(const Options& options) {
-  Result<bench::ProblemInputs> inputs = options.problem.read(options.gradients.sources());
-  if (!inputs.ok()) return inputs.status();
-  bench::Subject subject;
-  subject.suite = "given";
-  if (options.gradients.backward()) {
-    const Result<Gradients> gradients = options.gradients.describe(
-        *inputs, options.problem.layout(), options.problem.draws_d_lse());
-    if (!gradients.ok()) return gradients.status();
-    subject.gradients = *gradients;
-  }
-  subject.given = std::move(*inputs);
-  return subject;
-}
-
-Result<std::vector<bench::Subject>> subjects_of(const Options& options) {
-  std::vector<bench::Subject> subjects;
-  if (options.problem.given()) {
-    Result<bench::Subject> subject = given_subject(options);
-    if (!subject.ok()) return subject.status();
-    subjects.push_back(std::move(*subject));
-    return subjects;
-  }
-  FLASHCORE_RETURN_IF_ERROR(options.gradients.check_for_suites());
-  if (!options.cases.empty()) {
-    const Result<std::vector<bench::FileCase>> cases = bench::read_cases(options.cases);
-    if (!cases.ok()) return cases.status();
-    for (const bench::FileCase& one : *cases) {
-      subjects.push_back({.suite = one.suite, .one = one.one, .given = std::nullopt});
-    }
-    return subjects;
-  }
-  const std::string suites = options.suites == "standard" ? kStandard : options.suites;
-  for (const std::string& name : bench::split(suites, ',')) {
-    FLASHCORE_RETURN_IF_ERROR(add_suite(name, options.quick, subjects));
-  }
-  return subjects;
-}
 
 // Without a watcher: a debugger or a profiler wants the work in the process it started.
 class Quiet final : public bench::RunListener {
@@ -158,17 +89,15 @@ Result<ExitCode> run_watched(const bench::RunOptions& options,
 }
 
 Result<ExitCode> execute(const Options& all, Session& session) {
-  FLASHCORE_RETURN_IF_ERROR(all.gradients.check(all.choice));
+  FLASHCORE_RETURN_IF_ERROR(all.subjects.gradients.check(all.choice));
   bench::RunOptions options = all.bench;
-  options.backward = all.gradients.backward();
-  Result<std::vector<bench::Subject>> subjects = subjects_of(all);
+  options.backward = all.subjects.gradients.backward();
+  const Result<std::vector<bench::Subject>> subjects = subjects_of(all.subjects);
   if (!subjects.ok()) return subjects.status();
-  for (bench::Subject& subject : *subjects) {
-    if (!options.backward && subject.suite == "backward") {
-      return invalid("--suite: is 'backward', wanted it with --backward");
-    }
-    if (options.backward && !subject.gradients) {
-      subject.gradients = bench::plain_gradients(subject.problem());
+  if (!options.backward) {
+    for (const bench::Subject& subject : *subjects) {
+      if (!subject.gradients) continue;
+      return invalid("--cases: '{}' is a backward pass, wanted it with --backward", subject.name());
     }
   }
   if (options.resume && options.out.empty()) {
@@ -187,17 +116,7 @@ Result<ExitCode> execute(const Options& all, Session& session) {
 
 void declare(Options& all, OptionSet& set) {
   bench::RunOptions& options = all.bench;
-  std::string help = fmt::format(
-      "What is timed when no problem is given, separated by commas (default {}):", all.suites);
-  for (const bench::Suite& suite : bench::suites()) {
-    help += fmt::format("\n{}: {}", suite.name, suite.summary);
-  }
-  help += fmt::format("\nstandard: {}", kStandard);
-  set.group("What is timed");
-  set.text("--suite", all.suites, help, "NAMES");
-  set.flag("--quick", all.quick,
-           "Of decode, paged, ragged and speculative: an eighth of the entries and of the keys");
-  set.text("--cases", all.cases, "Cases from a JSON file instead (docs/cli.md)", "FILE");
+  all.subjects.declare(set);
   set.flag("--all-kernels", options.all_kernels,
            "Also time all kernels that are never chosen automatically (the ladder)");
   set.text("--also", options.also, "Also time these kernels, separated by commas", "NAMES");
@@ -227,8 +146,8 @@ void declare(Options& all, OptionSet& set) {
   set.flag("--verbose", options.verbose, "Say on stderr what begins, and when");
   set.hidden("--worker", options.worker);
   set.hidden("--worker-program", options.worker_program);
-  all.problem.declare(set);
-  all.gradients.declare(set, all.choice);
+  all.subjects.problem.declare(set);
+  all.subjects.gradients.declare(set, all.choice);
   declare_plan_choice(set, all.choice);
 }
 

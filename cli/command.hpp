@@ -31,6 +31,7 @@ Command bench_command();
 Command compare_command();
 Command explain_command();
 Command info_command();
+Command tune_command();
 Command ladder_command();   // ladder.cpp or ladder_no_cuda.cpp
 Command profile_command();  // profile.cpp or ladder_no_cuda.cpp
 Command evolve_command();   // evolve.cpp or evolve_no_sqlite.cpp

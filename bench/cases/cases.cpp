@@ -149,11 +149,16 @@ std::vector<Case> backward() {
   return cases;
 }
 
+bool has_even_entries(const Case& one) { return one.max_seqlen_q > 0 || one.max_seqlen_kv > 0; }
+
 // Of [B * S, H, D] tensors.
 void set_packed(const Case& one, Problem& problem) {
   const int64_t total_q = one.batch * one.seqlen_q, total_kv = one.batch * one.seqlen_kv;
-  problem.q = problem.o = TensorDesc::contiguous(one.dtype, {total_q, one.heads_q, one.head_dim});
-  problem.k = problem.v = TensorDesc::contiguous(one.dtype, {total_kv, one.heads_kv, one.head_dim});
+  const int64_t head_dim_v = one.head_dim_v > 0 ? one.head_dim_v : one.head_dim;
+  problem.q = TensorDesc::contiguous(one.dtype, {total_q, one.heads_q, one.head_dim});
+  problem.o = TensorDesc::contiguous(one.dtype, {total_q, one.heads_q, head_dim_v});
+  problem.k = TensorDesc::contiguous(one.dtype, {total_kv, one.heads_kv, one.head_dim});
+  problem.v = TensorDesc::contiguous(one.dtype, {total_kv, one.heads_kv, head_dim_v});
   problem.lse = TensorDesc::contiguous(DType::f32, {total_q, one.heads_q});
   problem.cu_seqlens_q = problem.cu_seqlens_kv =
       TensorDesc::contiguous(DType::i32, {one.batch + 1});
@@ -161,8 +166,8 @@ void set_packed(const Case& one, Problem& problem) {
     const std::vector<int32_t> starts = packed_starts(total, one.batch);
     return starts.back() - starts[starts.size() - 2];
   };
-  problem.max_seqlen_q = longest(total_q);
-  problem.max_seqlen_kv = longest(total_kv);
+  problem.max_seqlen_q = has_even_entries(one) ? one.max_seqlen_q : longest(total_q);
+  problem.max_seqlen_kv = has_even_entries(one) ? one.max_seqlen_kv : longest(total_kv);
 }
 
 // K and V become pages of a cache.
@@ -232,10 +237,14 @@ Problem to_problem(const Case& one) {
   if (one.packed) {
     set_packed(one, problem);
   } else {
-    problem.q = problem.o =
-        TensorDesc::contiguous(one.dtype, {one.batch, one.heads_q, one.seqlen_q, one.head_dim});
-    problem.k = problem.v =
-        TensorDesc::contiguous(one.dtype, {one.batch, one.heads_kv, one.seqlen_kv, one.head_dim});
+    const int64_t head_dim_v = one.head_dim_v > 0 ? one.head_dim_v : one.head_dim;
+    const auto tensor = [&](int64_t heads, int64_t rows, int64_t width) {
+      return TensorDesc::contiguous(one.dtype, {one.batch, heads, rows, width});
+    };
+    problem.q = tensor(one.heads_q, one.seqlen_q, one.head_dim);
+    problem.o = tensor(one.heads_q, one.seqlen_q, head_dim_v);
+    problem.k = tensor(one.heads_kv, one.seqlen_kv, one.head_dim);
+    problem.v = tensor(one.heads_kv, one.seqlen_kv, head_dim_v);
     problem.lse = TensorDesc::contiguous(DType::f32, {one.batch, one.heads_q, one.seqlen_q});
   }
   if (one.kv_dtype) problem.k.dtype = problem.v.dtype = *one.kv_dtype;
@@ -246,6 +255,7 @@ Problem to_problem(const Case& one) {
   // fp8 has too few bits for O to be judged in it.
   if (size_of(one.dtype) == 1) problem.o.dtype = DType::f16;
   problem.causal = one.causal;
+  if (one.top_left) problem.alignment = Alignment::top_left;
   problem.softcap = one.softcap;
   problem.window_left = one.window_left;
   problem.window_right = one.window_right;
@@ -270,8 +280,10 @@ HostProblem fill(const Case& one, uint64_t seed) {
   if (one.packed) {
     for (const auto& [name, seqlen] :
          {std::pair{"cu_seqlens_q", one.seqlen_q}, {"cu_seqlens_kv", one.seqlen_kv}}) {
-      const std::vector<int32_t> starts = packed_starts(one.batch * seqlen, one.batch);
+      std::vector<int32_t> starts = packed_starts(one.batch * seqlen, one.batch);
       for (size_t b = 0; b < starts.size(); ++b) {
+        if (has_even_entries(one))
+          starts[b] = static_cast<int32_t>(static_cast<int64_t>(b) * seqlen);
         host.at(name).set(static_cast<int64_t>(b), starts[b]);
       }
     }
@@ -306,6 +318,10 @@ std::string features_text(const Case& one) {
   if (one.alibi) add("ALiBi");
   if (one.sinks) add("sinks");
   if (one.packed) add("packed");
+  if (one.head_dim_v > 0 && one.head_dim_v != one.head_dim) {
+    add(fmt::format("head dimension of v {}", one.head_dim_v));
+  }
+  if (one.top_left) add("top left");
   if (one.dropout_p > 0) add(fmt::format("dropout {:g}", one.dropout_p));
   if (one.scales) add("scales");
   if (one.page_size > 0) add(fmt::format("pages of {}", one.page_size));

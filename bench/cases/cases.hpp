@@ -21,7 +21,9 @@ struct Case {
   int64_t seqlen_q = 1;
   int64_t seqlen_kv = 1;
   int64_t head_dim = 64;
+  int64_t head_dim_v = 0;  // 0: head_dim
   bool causal = false;
+  bool top_left = false;  // where the diagonal is, if not bottom right
   // Features beyond it, docs/semantics.md: a peer is not asked for them.
   float softcap = 0;
   int64_t window_left = -1;
@@ -31,6 +33,9 @@ struct Case {
   bool alibi = false;
   bool sinks = false;   // [heads_q], N(0, 1)
   bool packed = false;  // batch * seqlen rows in all, of entries whose lengths rise evenly
+  // Packed: the lengths that the problem declares; 0: those of the longest entry. Where one is given,
+  // all entries are equally long.
+  int64_t max_seqlen_q = 0, max_seqlen_kv = 0;
   float dropout_p = 0;
   bool scales = false;  // f8e4m3, with a scale per batch entry and head, as a user would make it
   // K and V are a cache, docs/semantics.md.

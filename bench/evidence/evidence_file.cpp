@@ -40,7 +40,14 @@ constexpr const char* kCasesSchema = R"({
         "seqlen_q": {"$ref": "extent"},
         "seqlen_kv": {"$ref": "extent"},
         "head_dim": {"$ref": "extent"},
+        "head_dim_v": {"$ref": "extent"},
         "causal": {"type": "boolean"},
+        "top_left": {"type": "boolean"},
+        "sinks": {"type": "boolean"},
+        "packed": {"type": "boolean"},
+        "max_seqlen_q": {"$ref": "extent"},
+        "max_seqlen_kv": {"$ref": "extent"},
+        "backward": {"type": "boolean"},
         "softcap": {"type": "number", "minimum": 0},
         "window": {"type": "array", "maxItems": 2, "items": {"$ref": "reach"}},
         "bias": {"enum": ["f32", "f16", "bf16"]},
@@ -138,6 +145,13 @@ Result<std::vector<FileCase>> read_cases(const std::string& path) {
     one.seqlen_kv = item.value("seqlen_kv", one.seqlen_q);
     one.head_dim = item["head_dim"];
     one.causal = item.value("causal", false);
+    one.head_dim_v = item.value("head_dim_v", int64_t{0});
+    one.top_left = item.value("top_left", false);
+    one.sinks = item.value("sinks", false);
+    one.packed = item.value("packed", false);
+    one.max_seqlen_q = item.value("max_seqlen_q", int64_t{0});
+    one.max_seqlen_kv = item.value("max_seqlen_kv", int64_t{0});
+    added.backward = item.value("backward", false);
     one.softcap = item.value("softcap", 0.0f);
     if (const Json window = item.value("window", Json::array({-1, -1})); window.size() == 2) {
       one.window_left = window[0];

@@ -21,6 +21,7 @@ Status check_evidence(const nlohmann::ordered_json& evidence);
 struct FileCase {
   std::string suite;
   Case one;
+  bool backward = false;  // its gradients
 };
 
 // {"schema": "flashcore-cases", "version": 1, "cases": [{"name", "dtype", "batch", "heads_q",

@@ -23,21 +23,6 @@ struct Sample {
   double spread = 0;  // relative
 };
 
-// How far a median may be off: two of its standard errors, for samples whose 90th percentile is
-// where a normal distribution has it; or the distance between rounds, if that is more.
-double spread_of(const Json& time) {
-  constexpr double kNormalP90 = 1.2816, kMedianError = 1.2533;
-  const double p50 = time["p50_us"];
-  const double sigma = std::max(0.0, time["p90_us"].get<double>() - p50) / kNormalP90;
-  double off = 2 * kMedianError * sigma / std::sqrt(time["samples"].get<double>());
-  const Json rounds = time.value("rounds_us", Json::array());
-  if (rounds.size() > 1) {
-    const auto [low, high] = std::minmax_element(rounds.begin(), rounds.end());
-    off = std::max(off, high->get<double>() - low->get<double>());
-  }
-  return off / p50;
-}
-
 Sample sample_of(const std::string& problem, const Json& name, bool peer, const Json* time) {
   Sample sample{.problem = printable(problem),
                 .implementation = printable(name.get<std::string>()),
@@ -147,6 +132,19 @@ void summarise(Comparison& comparison) {
 }
 
 }  // namespace
+
+double spread_of(const Json& time) {
+  constexpr double kNormalP90 = 1.2816, kMedianError = 1.2533;
+  const double p50 = time["p50_us"];
+  const double sigma = std::max(0.0, time["p90_us"].get<double>() - p50) / kNormalP90;
+  double off = 2 * kMedianError * sigma / std::sqrt(time["samples"].get<double>());
+  const Json rounds = time.value("rounds_us", Json::array());
+  if (rounds.size() > 1) {
+    const auto [low, high] = std::minmax_element(rounds.begin(), rounds.end());
+    off = std::max(off, high->get<double>() - low->get<double>());
+  }
+  return off / p50;
+}
 
 std::string_view to_string(Change change) {
   switch (change) {

@@ -11,6 +11,10 @@
 
 namespace flashcore::bench {
 
+// How far the median of a timing is off, relative: two of its standard errors, for samples whose 90th
+// percentile is where a normal distribution has it; or the distance between rounds, if that is more.
+double spread_of(const nlohmann::ordered_json& time);
+
 enum class Change { same, faster, slower, lost, gained, only_before, only_after };
 
 std::string_view to_string(Change change);

@@ -11,6 +11,7 @@
 #include "bench/run/case_evidence.hpp"
 #include "bench/text/numbers.hpp"
 #include "plan/fingerprints.hpp"
+#include "plan/tuning_plans.hpp"
 #include "problem/status.hpp"
 
 namespace flashcore::bench {
@@ -46,6 +47,7 @@ class CaseRun {
   }
 
   Status add_kernels();
+  Status add_candidates();
   Status make_workload();
   Status make_backward_workload();
   Status gate_kernel(Point& point);
@@ -57,6 +59,7 @@ class CaseRun {
   void time_hosts();
   Status list_launches();
   bool takes(const Protocol& protocol) const;
+  bool sits_out(const Point& point) const;
 
   const CaseSetting& setting_;
   const Subject& subject_;
@@ -67,7 +70,23 @@ class CaseRun {
   Json state_;  // clock and power right after the headline's points
 };
 
+Status CaseRun::add_candidates() {
+  const Result<std::vector<std::string>> names =
+      subject_.gradients ? candidates_of(problem_, *subject_.gradients, setting_.plan)
+                         : candidates_of(problem_, setting_.plan);
+  if (!names.ok()) return names.status();
+  for (const std::string& name : *names) {
+    Point& point = points_.emplace_back();
+    point.name = name;
+    point.fingerprint = kernel_fingerprint(name, setting_.plan.device);
+    point.error = setting_.lost(subject_, name);
+    point.is_default = points_.size() == 1;
+  }
+  return {};
+}
+
 Status CaseRun::add_kernels() {
+  if (setting_.options.tuning) return add_candidates();
   const RunOptions& options = setting_.options;
   const auto under_test = [&](bool all, const std::vector<std::string>& names) {
     return subject_.gradients
@@ -225,6 +244,14 @@ Status CaseRun::time_round(Point& point, const Protocol& protocol) {
     return timing.status().code() == StatusCode::device_error && !elsewhere ? timing.status()
                                                                             : Status();
   }
+  // The first round of candidates is a trial, which warms up as well: it counts only for those that
+  // sit out afterwards.
+  if (setting_.options.tuning && point.trial > 0 && point.p50[protocol.name].size() == 1 &&
+      point.p50[protocol.name].front() == point.trial) {
+    point.p50.clear();
+    point.times.clear();
+  }
+  if (setting_.options.tuning && point.trial == 0) point.trial = timing->p50;
   point.p50[protocol.name].push_back(timing->p50);
   const auto before = point.times.find(protocol.name);
   point.times[protocol.name] =
@@ -238,15 +265,27 @@ Status CaseRun::time_all() {
     if (!takes(protocol)) continue;
     for (int round = 0; round < protocol.rounds; ++round) {
       for (Point& point : points_) {
-        if (!point.timed()) continue;
+        if (!point.timed() || (round > 0 && sits_out(point))) continue;
         step(point.name, protocol.name);
         FLASHCORE_RETURN_IF_ERROR(time_round(point, protocol));
       }
     }
     if (&protocol == setting_.protocols.data()) state_ = setting_.meter.state();
   }
+  if (setting_.options.tuning) return {};
   time_hosts();
   return setting_.options.launches ? list_launches() : Status();
+}
+
+// Of candidates those that were far behind in the trial.
+bool CaseRun::sits_out(const Point& point) const {
+  constexpr double kFarBehind = 1.3;
+  if (!setting_.options.tuning || point.is_default || point.trial == 0) return false;
+  double best = point.trial;
+  for (const Point& one : points_) {
+    if (one.trial > 0 && one.timed()) best = std::min(best, one.trial);
+  }
+  return point.trial > kFarBehind * best;
 }
 
 // The headline is of every case; others, unless asked for, of the suites that are to show them.

@@ -66,6 +66,7 @@ Json row_json(const Point& point, const Json& one, const Subject& subject, const
   Json row = {{"implementation", point.name},
               {"source", point.is_peer() ? "peer" : "flashcore"},
               {"fingerprint", point.fingerprint}};
+  if (point.is_default) row["default"] = true;
   if (!point.version.empty()) row["version"] = point.version;
   if (!point.refusal.empty()) row["refusal"] = point.refusal;
   if (!point.error.empty()) row["error"] = point.error;
@@ -177,6 +178,17 @@ std::string case_line(const Json& one, const std::string& protocol) {
                         rate_text((*found)["tflops"].get<double>() * 1e12));
   }
   return text;
+}
+
+std::string tuned_line(const Json& one) {
+  const Json& tuned = one["tuned"];
+  const std::string text =
+      fmt::format("{}: {} {:.2f} us", one["name"].get<std::string>(),
+                  tuned["winner"].get<std::string>(), tuned["us"].get<double>());
+  if (tuned["winner"] == tuned["default"]) return text + ", the default stays";
+  return fmt::format("{}, {:.1f}% ahead of {} (noise {:.1f}%)", text,
+                     100 * tuned["gain"].get<double>(), tuned["default"].get<std::string>(),
+                     100 * tuned["noise"].get<double>());
 }
 
 }  // namespace flashcore::bench

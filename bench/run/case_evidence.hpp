@@ -31,4 +31,7 @@ bool has_failure(const nlohmann::ordered_json& one);
 // One case: "d128/s512: forward_sm80_throughput 350.1 us (...), cudnn ...".
 std::string case_line(const nlohmann::ordered_json& one, const std::string& protocol);
 
+// The same of a case that was tuned: "d128/s512: NAME:CONFIG 350.1 us, 12.0% ahead of NAME".
+std::string tuned_line(const nlohmann::ordered_json& one);
+
 }  // namespace flashcore::bench

@@ -20,6 +20,8 @@ struct Point {
   std::string name, version, fingerprint;
   Kind kind = Kind::kernel;
   bool of_gradients = false;
+  bool is_default = false;  // of candidates: what runs without a tuning table
+  double trial = 0;         // of candidates: seconds of the first round; 0 before it
   std::string refusal, error;
   std::optional<Verdict> verdict;
   TimedCall call;                                  // of what runs in this process

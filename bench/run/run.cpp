@@ -81,6 +81,10 @@ double Run::elapsed() const {
 }
 
 Status Run::choose_protocols() {
+  if (options_.tuning) {
+    protocols_ = {meter_->tuning_protocol()};
+    return {};
+  }
   const std::vector<Protocol> all = meter_->protocols();
   if (options_.protocols == "all" || options_.protocols == "auto") {
     protocols_ = all;
@@ -106,7 +110,7 @@ Status Run::resume() {
   Result<Json> file = read_evidence(order_.out);
   if (!file.ok()) return file.status();
   for (const char* const member :
-       {"kind", "library", "device", "pass", "deterministic", "protocols"}) {
+       {"kind", "library", "device", "pass", "deterministic", "protocols", "grid_limit"}) {
     if (file->value(member, Json()) == evidence_.value(member, Json())) continue;
     return invalid("{}: was written with another {}, wanted the same one to resume", order_.out,
                    member);
@@ -132,7 +136,7 @@ Status Run::open() {
   if (!meter.ok()) return meter.status();
   meter_ = std::move(*meter);
   FLASHCORE_RETURN_IF_ERROR(choose_protocols());
-  evidence_ = new_evidence("bench");
+  evidence_ = new_evidence(options_.tuning ? "tuning" : "bench");
   evidence_["device"] = meter_->environment();
   if (options_.backward) {
     evidence_["pass"] = "backward";
@@ -143,6 +147,7 @@ Status Run::open() {
   evidence_["notes"] = Json::array();
   evidence_["ceilings"] = Json::object();
   evidence_["peers"] = nullptr;
+  if (options_.tuning) evidence_["grid_limit"] = options_.tuning->grid_limit;
   if (options_.resume || order_.goes_on) FLASHCORE_RETURN_IF_ERROR(resume());
   // A path that cannot be written is known before the work.
   return earlier_.empty() ? save() : Status();
@@ -182,7 +187,7 @@ void Run::find_native_peers() {
 }
 
 void Run::measure_ceilings() {
-  if (!evidence_["ceilings"].empty()) return;
+  if (!evidence_["ceilings"].empty() || options_.tuning) return;
   std::set<DType> dtypes;
   for (const Subject& subject : subjects_) dtypes.insert(subject.problem().q.dtype);
   for (const Protocol& protocol : protocols_) {
@@ -233,6 +238,9 @@ Status Run::measure(size_t index) {
   }
   if (!one.ok()) return one.status();
   cases_[index] = std::move(*one);
+  if (options_.tuning) {
+    FLASHCORE_RETURN_IF_ERROR(options_.tuning->finished(subject, cases_[index]));
+  }
   FLASHCORE_RETURN_IF_ERROR(save());
   listener_.finished(&cases_[index]);
   return {};
@@ -249,6 +257,10 @@ Status Run::measure_all() {
   }
   for (size_t i = 0; i < subjects_.size(); ++i) {
     if (!cases_[i].is_null()) continue;
+    if (options_.tuning && options_.tuning->is_known(subjects_[i])) {
+      listener_.finished(nullptr);
+      continue;
+    }
     if (options_.seconds > 0 && elapsed() > options_.seconds) {
       skipped_ = true;
       return {};

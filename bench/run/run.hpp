@@ -14,6 +14,17 @@
 
 namespace flashcore::bench {
 
+struct Subject;
+
+// Of a run that tunes: each case's points are its candidates, as the table of kernels has them, the
+// choice without a tuning table first.
+struct Tuning {
+  std::function<bool(const Subject&)> is_known;  // then it is not measured
+  // What becomes of a case that was: may add to its evidence. An error ends the run.
+  std::function<Status(const Subject&, nlohmann::ordered_json& one)> finished;
+  int64_t grid_limit = 0;  // SMs that plans see, where they are fewer than the GPU's; 0: all
+};
+
 struct RunOptions {
   std::string also;  // kernels that are never chosen by themselves
   bool all_kernels = false;
@@ -29,6 +40,7 @@ struct RunOptions {
   double deadline = 30;        // seconds of a step before it is given up; 0: no limit
   std::string worker_program;  // in place of this one, for tests
   std::string worker;          // the file of a RunOrder, in the process that works for another
+  std::optional<Tuning> tuning = std::nullopt;
 };
 
 // One case of a suite or a file, or the problem that was given.

@@ -103,8 +103,8 @@ class Watch {
         subjects_(subjects),
         plan_(plan),
         folder_(std::move(folder)),
-        progress_(is_terminal(stderr) ? Progress::Style::redrawn : Progress::Style::silent, "bench",
-                  std::ssize(subjects)) {
+        progress_(is_terminal(stderr) ? Progress::Style::redrawn : Progress::Style::silent,
+                  options.tuning ? "tune" : "bench", std::ssize(subjects)) {
     order_.out = options.out.empty() ? folder_ + "/evidence.json" : options.out;
     order_.kernel = plan.kernel;
   }
@@ -251,7 +251,9 @@ class Reporter final : public RunListener {
   }
   void finished(const Json* one) override {
     std::string line;
-    if (one != nullptr) {
+    if (one != nullptr && one->contains("tuned")) {
+      line = tuned_line(*one);
+    } else if (one != nullptr) {
       const Json& rows = (*one)["rows"];
       const auto timed = std::find_if(rows.begin(), rows.end(),
                                       [](const Json& row) { return !row["times"].empty(); });

@@ -23,6 +23,7 @@ inline constexpr CudaProtocol kStandardProtocol{"standard", 2.5e-3, 5, 20, 0};
 // Points back to back, so that the chip is as warm and as limited in power as under real work.
 inline constexpr CudaProtocol kSustainedProtocol{"sustained", 5e-3, 15, 20, 0};
 inline constexpr CudaProtocol kIdleProtocol{"idle", 5e-3, 3, 20, 0.3};
+inline constexpr CudaProtocol kTuningProtocol{"tuning", 2e-3, 3, 25, 0};
 
 class CudaTimer final : public Timer {
  public:

@@ -20,7 +20,10 @@ class Meter {
   // The headline first.
   virtual std::vector<Protocol> protocols() const = 0;
 
-  // One round of a point.
+  // Short rounds of many candidates in turns, of which a few are near the fastest.
+  virtual Protocol tuning_protocol() const = 0;
+
+  // One round of a point, of one of these protocols.
   virtual Result<Timing> time(const TimedCall& call, const Protocol& protocol) = 0;
 
   // Wall seconds of one call on the host, asynchronous on a GPU; 0 where that is the time itself.

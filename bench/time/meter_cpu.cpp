@@ -9,6 +9,8 @@
 namespace flashcore::bench {
 namespace {
 
+constexpr const char* kTuning = "tuning";
+
 class CpuMeter final : public Meter {
  public:
   explicit CpuMeter(int threads) : threads_(threads) {}
@@ -20,7 +22,18 @@ class CpuMeter final : public Meter {
              .rounds = 2}};
   }
 
-  Result<Timing> time(const TimedCall& call, const Protocol&) override { return timer_.time(call); }
+  Protocol tuning_protocol() const override {
+    return {.name = kTuning,
+            .text =
+                "wall time; after a trial four rounds in turns with the other candidates, each of "
+                "at least 3 samples after a warm-up; those more than 30% behind in the trial sit "
+                "out",
+            .rounds = 5};
+  }
+
+  Result<Timing> time(const TimedCall& call, const Protocol& protocol) override {
+    return (protocol.name == kTuning ? tuning_timer_ : timer_).time(call);
+  }
 
   Result<double> host_seconds(const TimedCall&) override { return 0.0; }
 
@@ -67,6 +80,8 @@ class CpuMeter final : public Meter {
   int threads_;
   CpuTimer::Limits limits_{.seconds = 0.3};
   CpuTimer timer_{limits_};
+  CpuTimer tuning_timer_{
+      {.min_samples = 3, .max_samples = 25, .seconds = 0.06, .warm_up_seconds = 0.01}};
 };
 
 }  // namespace

@@ -12,10 +12,13 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr int kRounds = 2;  // of the sustained protocol, in turns with the peers
+constexpr int kRounds = 2;        // of the sustained protocol, in turns with the peers
+constexpr int kTuningRounds = 5;  // in turns with the other candidates; the first is a trial
 
 CudaProtocol cuda_protocol(const Protocol& protocol) {
-  CudaProtocol out = protocol.name == kIdleProtocol.name ? kIdleProtocol : kSustainedProtocol;
+  CudaProtocol out = protocol.name == kIdleProtocol.name     ? kIdleProtocol
+                     : protocol.name == kTuningProtocol.name ? kTuningProtocol
+                                                             : kSustainedProtocol;
   out.samples = (out.samples + protocol.rounds - 1) / protocol.rounds;
   return out;
 }
@@ -35,6 +38,15 @@ class CudaMeter final : public Meter {
          .text = "device time: the same graph after a pause of 0.3 s and 3 warm-up replays, one "
                  "round of 20",
          .rounds = 1}};
+  }
+
+  Protocol tuning_protocol() const override {
+    return {.name = kTuningProtocol.name,
+            .text =
+                "device time: a graph of about 2 ms of calls; after a trial four rounds in turns "
+                "with the other candidates, each 3 warm-up replays and 5 that count; those more "
+                "than 30% behind in the trial sit out",
+            .rounds = kTuningRounds};
   }
 
   Result<Timing> time(const TimedCall& call, const Protocol& protocol) override {
