@@ -24,6 +24,7 @@ from ._gradients import attention_backward
 from ._kv_cache import KVCache, OutOfPagesError, Step
 from ._library import build_info, devices, version
 from ._serving import append, decode, merge
+from ._tune import Tuning, tune
 
 __version__ = version()
 
@@ -38,6 +39,7 @@ __all__ = [
     "OutOfMemoryError",
     "OutOfPagesError",
     "Step",
+    "Tuning",
     "UnsupportedError",
     "__version__",
     "append",
@@ -50,5 +52,6 @@ __all__ = [
     "explain",
     "merge",
     "show_config",
+    "tune",
     "version",
 ]

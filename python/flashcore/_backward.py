@@ -18,7 +18,7 @@ from ._library import (
     new_plan_options,
 )
 from ._options import Options, fill_plan_options
-from ._plan import AnyPlan, Request, cache, check_devices, describe
+from ._plan import AnyPlan, Request, announce, cache, check_devices, describe
 
 INPUTS = ("q", "k", "v", "out", "lse", *OPTIONAL_TENSORS, "d_out", "d_lse")
 OUTPUTS = ("dq", "dk", "dv", "d_bias", "d_sinks", "d_alibi_slopes")
@@ -77,6 +77,7 @@ class BackwardPlan(AnyPlan):
         handle = c_void_p()
         created = library.flashcore_backward_plan_create(problem, gradients, options, byref(handle))
         check(created, BACKWARD_WORDS)
+        announce(problem, request, backward=True)
         super().__init__(handle, request.q.device)
 
 

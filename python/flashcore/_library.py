@@ -233,6 +233,7 @@ def _load() -> ctypes.CDLL:
     signatures: dict[str, tuple[Any, list[Any]]] = {
         "flashcore_last_error": (c_char_p, []),
         "flashcore_version": (c_char_p, []),
+        "flashcore_reload_tuning": (None, []),
         "flashcore_problem_init": (c_int32, [POINTER(Problem), c_size_t]),
         "flashcore_plan_options_init": (c_int32, [POINTER(PlanOptions), c_size_t]),
         "flashcore_plan_create": (

@@ -6,7 +6,7 @@ costs one foreign call.
 
 import struct
 import threading
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from ctypes import byref, c_void_p
 from typing import Any, NamedTuple, TypeVar
 
@@ -60,6 +60,15 @@ class Request(NamedTuple):
     out_lse: Layout | None
 
 
+# Called with every plan that is made: the problem in C, the request, whether it is a backward pass.
+observers: list[Callable[[Problem, Request, bool], None]] = []
+
+
+def announce(problem: Problem, request: Request, backward: bool = False) -> None:
+    for observer in list(observers):
+        observer(problem, request, backward)
+
+
 class AnyPlan:
     """A plan of the library, of a forward or a backward pass."""
 
@@ -90,6 +99,7 @@ class Plan(AnyPlan):
         fill_plan_options(options, request.options, request.q.device)
         handle = c_void_p()
         check(library.flashcore_plan_create(problem, options, byref(handle)))
+        announce(problem, request)
         super().__init__(handle, request.q.device)
 
 

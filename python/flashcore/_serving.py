@@ -28,7 +28,7 @@ from ._library import (
     new_plan_options,
 )
 from ._options import Options, fill_plan_options, flag, integer, real
-from ._plan import AnyPlan, Request, cache, check_devices, describe
+from ._plan import AnyPlan, Request, announce, cache, check_devices, describe
 
 # Sentences of the library name what Python calls by another name.
 _WORDS = {"o": "out", "lse": "out_lse", "q_out": "q"}
@@ -45,6 +45,7 @@ class _CachePlan(AnyPlan):
         fill_plan_options(options, request.options, request.q.device)
         handle = c_void_p()
         check(library.flashcore_plan_create(problem, options, byref(handle)))
+        announce(problem, request)
         super().__init__(handle, request.q.device)
 
 

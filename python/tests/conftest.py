@@ -6,6 +6,10 @@ import evidence
 import numpy as np
 import pytest
 
+os.environ["FLASHCORE_TUNING"] = (
+    "none"  # choices are the library's own, whatever is on this machine
+)
+
 _outcomes: dict[str, str] = {}
 
 
