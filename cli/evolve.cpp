@@ -9,11 +9,14 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <random>
+#include <thread>
 
 #include "bench/evidence/evidence_file.hpp"
 #include "bench/text/numbers.hpp"
 #include "cli/command.hpp"
-#include "evolve/evaluate/cpu_evaluator.hpp"
+#include "evolve/evaluate/compile.hpp"
+#include "evolve/evaluate/compile_ahead.hpp"
+#include "evolve/evaluate/stage_evaluator.hpp"
 #include "evolve/loop/loop.hpp"
 #include "evolve/loop/population.hpp"
 #include "evolve/show/leaderboard.hpp"
@@ -26,16 +29,20 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+constexpr int64_t kMostAhead = 1000;
+
 struct Options {
   std::string action, folder, id;
   std::string from, shapes;
   bool causal = false;
+  std::string dtype = "f16";
   std::optional<int64_t> heads_kv, seqlen_kv;
   evolve::RunPlan plan;
   int64_t evaluations = 20;
   double seconds = 0;
   std::optional<int64_t> seed;
   int64_t rows = 10;
+  bool sanitizer = false;
   std::string plot, page, jsonl, out;
 };
 
@@ -65,11 +72,21 @@ Result<std::vector<evolve::CallShape>> parse_shapes(const Options& options) {
 }
 
 Result<ExitCode> init(const Options& options, Session& session) {
-  if (options.from.empty()) return invalid("--from: is missing, wanted a .c or .cpp file");
+  if (options.from.empty()) {
+    return invalid("--from: is missing, wanted a .c, .cpp or .cu file, or ladder/NAME");
+  }
+  const Result<std::string> from = evolve::shipped_or_file(options.from);
+  if (!from.ok()) return from.status();
+  const Result<evolve::Tools> tools = evolve::find_tools();
+  if (!tools.ok()) return tools.status();
   const Result<std::vector<evolve::CallShape>> shapes = parse_shapes(options);
   if (!shapes.ok()) return shapes.status();
-  FLASHCORE_RETURN_IF_ERROR(
-      evolve::make_folder(options.folder, {options.from, *shapes, options.causal}));
+  FLASHCORE_RETURN_IF_ERROR(evolve::make_folder(
+      options.folder, {.source = *from,
+                       .shapes = *shapes,
+                       .causal = options.causal,
+                       .dtype = options.dtype == "bf16" ? DType::bf16 : DType::f16,
+                       .gpu_runner = tools->gpu_runner}));
   const Result<evolve::RunFolder> folder = evolve::open_folder(options.folder);
   if (!folder.ok()) return folder.status();
   session.line(fmt::format("task   {}/task.json: {}, {} parameters", options.folder,
@@ -153,14 +170,70 @@ Result<ExitCode> run(const Options& options, bool resumes, Session& session) {
   const Result<std::unique_ptr<evolve::Proposer>> proposer =
       evolve::make_proposer(plan->proposer, plan->proposer_seconds);
   if (!proposer.ok()) return proposer.status();
-  const Result<std::string> runner = evolve::find_runner();
-  if (!runner.ok()) return runner.status();
-  evolve::CpuEvaluator evaluator(folder->task, *runner);
+  Result<evolve::Tools> tools = evolve::find_tools();
+  if (!tools.ok()) return tools.status();
+  tools->objects = folder->objects;
+  tools->profiles = plan->profiles;
+  evolve::StageEvaluator evaluator(folder->task, *tools);
   const evolve::LoopOptions loop{*plan, folder->task_json, folder->seed,
                                  [&](const evolve::Attempt& one) { tell(one, session); }};
   const Result<evolve::LoopEnd> end = evolve::run_loop(loop, *store, **proposer, evaluator);
   if (!end.ok()) return end.status();
   return summarise(*store, *end, session);
+}
+
+// What the proposer would ask for, as far as that is known beforehand: a replay's programs, or all values
+// of the seed's parameters.
+Result<std::vector<evolve::Ahead>> known_programs(const Options& options,
+                                                  const evolve::RunFolder& folder) {
+  std::vector<evolve::Ahead> programs = {{"seed", folder.seed}};
+  if (options.plan.proposer.starts_with("params")) {
+    for (evolve::Program& one : evolve::all_values(folder.seed, kMostAhead)) {
+      programs.push_back({evolve::values_text(one.values), std::move(one)});
+    }
+    return programs;
+  }
+  const auto proposer = evolve::make_proposer(options.plan.proposer, options.plan.proposer_seconds);
+  if (!proposer.ok()) return proposer.status();
+  if (options.plan.proposer != "ladder" && !options.plan.proposer.starts_with("replay:")) {
+    return invalid("--proposer: is '{}', wanted params, ladder or replay:FILE to compile ahead",
+                   options.plan.proposer);
+  }
+  const evolve::Attempt seed{.id = 1, .program = folder.seed};
+  evolve::Request request;
+  request.parents = {&seed};
+  for (request.attempt = 2;; ++request.attempt) {
+    Result<std::optional<evolve::Proposal>> one = (*proposer)->propose(request);
+    if (!one.ok()) return one.status();
+    if (!*one) return programs;
+    programs.push_back({(*one)->name, (*one)->program});
+  }
+}
+
+Result<ExitCode> compile(const Options& options, Session& session) {
+  const Result<evolve::RunFolder> folder = evolve::open_folder(options.folder);
+  if (!folder.ok()) return folder.status();
+  if (!folder->task.is_gpu()) {
+    return invalid("compile: the task is in {}, wanted one in CUDA: other compilers are fast",
+                   folder->task.language);
+  }
+  Result<evolve::Tools> tools = evolve::find_tools();
+  if (!tools.ok()) return tools.status();
+  tools->objects = folder->objects;
+  const Result<std::vector<evolve::Ahead>> programs = known_programs(options, *folder);
+  if (!programs.ok()) return programs.status();
+  int64_t failed = 0;
+  const Status status = evolve::compile_ahead(
+      folder->task, *programs, *tools, static_cast<int>(std::thread::hardware_concurrency()),
+      [&](const evolve::Ahead& one, const evolve::Finding& finding) {
+        failed += finding.ok() ? 0 : 1;
+        if (!finding.ok()) session.line(fmt::format("{}: {}", one.name, finding.sentence));
+      });
+  FLASHCORE_RETURN_IF_ERROR(status);
+  session.line(fmt::format("{} of {} programs compile; they are in {}",
+                           std::ssize(*programs) - failed, programs->size(), folder->objects));
+  session.document({{"status", "ok"}, {"programs", programs->size()}, {"failed", failed}});
+  return ExitCode::ok;
 }
 
 Result<std::vector<evolve::Attempt>> stored_attempts(const Options& options) {
@@ -182,7 +255,9 @@ Result<std::vector<evolve::Attempt>> stored_attempts(const Options& options) {
 Result<ExitCode> show(const Options& options, Session& session) {
   const Result<std::vector<evolve::Attempt>> attempts = stored_attempts(options);
   if (!attempts.ok()) return attempts.status();
-  const std::string title = fmt::format("flashcore evolve: {}", options.folder);
+  const std::string title =
+      fmt::format("flashcore evolve: {}",
+                  std::filesystem::path(options.folder + "/.").parent_path().filename().string());
   for (const auto& [path, text] :
        {std::pair{options.plot, options.plot.empty() ? "" : evolve::plot_svg(*attempts, title)},
         std::pair{options.page, options.page.empty() ? "" : evolve::report_html(*attempts, title)},
@@ -241,9 +316,12 @@ Result<ExitCode> verify(const Options& options, Session& session) {
   if (!folder.ok()) return folder.status();
   const Result<evolve::Attempt> attempt = named(options);
   if (!attempt.ok()) return attempt.status();
-  const Result<std::string> runner = evolve::find_runner();
-  if (!runner.ok()) return runner.status();
-  evolve::CpuEvaluator evaluator(folder->task, *runner);
+  Result<evolve::Tools> tools = evolve::find_tools();
+  if (!tools.ok()) return tools.status();
+  tools->objects = folder->objects;
+  tools->profiles = options.plan.profiles;
+  tools->sanitizes = options.sanitizer;
+  evolve::StageEvaluator evaluator(folder->task, *tools);
   const evolve::Incumbent seed{folder->seed, 1};
   const Result<evolve::Evaluation> found = evaluator.evaluate(attempt->program, &seed);
   if (!found.ok()) return found.status();
@@ -275,10 +353,11 @@ Result<ExitCode> execute(const Options& options, Session& session) {
   if (options.action == "init") return init(options, session);
   if (options.action == "run") return run(options, false, session);
   if (options.action == "resume") return run(options, true, session);
+  if (options.action == "compile") return compile(options, session);
   if (options.action == "show") return show(options, session);
   if (options.action == "export") return export_program(options, session);
   if (options.action == "verify") return verify(options, session);
-  return invalid("ACTION: is '{}', wanted init, run, resume, show, export or verify",
+  return invalid("ACTION: is '{}', wanted init, compile, run, resume, show, export or verify",
                  options.action);
 }
 
@@ -293,25 +372,32 @@ Command evolve_command() {
           "  flashcore evolve init work --from examples/evolve/attention.c --shape 1,2,128,64\n"
           "  flashcore evolve run work --proposer params --evaluations 30\n"
           "  flashcore evolve resume work\n"
+          "  flashcore evolve init climb --from ladder/01_scalar --shape 1,8,512,64\n"
+          "  flashcore evolve compile climb --proposer ladder\n"
+          "  flashcore evolve run climb --proposer ladder\n"
           "  flashcore evolve show work --plot run.svg --page run.html\n"
           "  flashcore evolve verify work 17\n"
           "  flashcore evolve export work 17 --out winner.c",
       .declare =
           [options](OptionSet& set) {
-            set.positional("ACTION", options->action, "init, run, resume, show, export or verify");
+            set.positional("ACTION", options->action,
+                           "init, compile, run, resume, show, export or verify");
             set.positional("DIR", options->folder, "The folder of the run");
             set.positional("ID", options->id, "export, verify: an attempt (default: the best)");
             set.group("init");
-            set.text("--from", options->from, "The seed: a kernel in C or C++", "FILE");
+            set.text("--from", options->from,
+                     "The seed: a kernel in C, C++ or CUDA, or one of this library as ladder/NAME",
+                     "FILE");
             set.text("--shape", options->shapes, "Shapes to win on: B,H,S,D, more after ';'",
                      "SHAPES");
             set.number("--heads-kv", options->heads_kv, "Heads of k and v (default: as q)");
             set.number("--seqlen-kv", options->seqlen_kv, "Rows of k and v (default: as q)");
             set.flag("--causal", options->causal, "Query i sees no key after i + Skv - Sq");
+            set.choice("--dtype", options->dtype, {"f16", "bf16"}, "Of a kernel in CUDA");
             set.group("run");
             set.text("--proposer", options->plan.proposer,
-                     "params, params:random, params:local, params:evolution, replay:FILE, or a "
-                     "program with its arguments",
+                     "params, params:random, params:local, params:evolution, replay:FILE, ladder, "
+                     "or a program with its arguments",
                      "PROPOSER");
             set.number("--evaluations", options->evaluations, "Attempts of this run");
             set.number("--seconds", options->seconds, "End after these; 0: no limit");
@@ -321,7 +407,11 @@ Command evolve_command() {
             set.number("--seed", options->seed, "Seed of the choices (default: a random one)");
             set.number("--proposer-seconds", options->plan.proposer_seconds,
                        "Longest time of one proposal");
+            set.flag("--profile", options->plan.profiles,
+                     "run, verify: counters of ncu for each GPU candidate that wins");
             set.group("show, export, verify");
+            set.flag("--sanitizer", options->sanitizer,
+                     "verify: compute-sanitizer's four tools too, in CUDA");
             set.number("--rows", options->rows, "show: rows of the leaderboard");
             set.text("--plot", options->plot, "show: the run as a picture", "SVG");
             set.text("--page", options->page, "show: the run as a page that opens offline", "HTML");

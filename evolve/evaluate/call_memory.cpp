@@ -1,50 +1,51 @@
 #include "evolve/evaluate/call_memory.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 #include <utility>
+
+#include "bench/tensors/host_tensor.hpp"
 
 namespace flashcore::evolve {
 namespace {
 
 constexpr uint64_t kAlignment = 64;
+constexpr uint64_t kWindow = uint64_t{24} << 20;
 constexpr uint64_t kLargestGap = 4096;  // between tensors, and before the first
 constexpr size_t kPool = (size_t{1} << 17) + 29;
 
-struct Counts {
-  int64_t q, kv, lse;
+// Bytes of each tensor.
+struct Sizes {
+  uint64_t q, kv, lse;
 };
 
-Counts counts_of(const CallShape& s) {
-  const int64_t rows = s.batch * s.heads_q * s.seqlen_q;
-  return {rows * s.head_dim, s.batch * s.heads_kv * s.seqlen_kv * s.head_dim, rows};
+Sizes sizes_of(const CallShape& s, DType dtype) {
+  const auto rows = static_cast<uint64_t>(s.batch * s.heads_q * s.seqlen_q);
+  const auto row = static_cast<uint64_t>(s.head_dim) * size_of(dtype);
+  return {rows * row, static_cast<uint64_t>(s.batch * s.heads_kv * s.seqlen_kv) * row,
+          rows * sizeof(float)};
 }
 
-uint64_t padded(int64_t floats) {
-  const uint64_t bytes = static_cast<uint64_t>(floats) * sizeof(float);
+uint64_t padded(uint64_t bytes) {
   return (bytes + kAlignment - 1) / kAlignment * kAlignment + kLargestGap;
 }
 
-uint64_t input_bytes(const CallShape& shape) {
-  const Counts n = counts_of(shape);
-  return padded(n.q) + 2 * padded(n.kv) + sizeof(CallTensors);
+// Of one call; with a window, what it has to itself.
+uint64_t input_bytes(const Sizes& n, uint64_t window) {
+  return (window > 0 ? 0 : padded(n.q) + 2 * padded(n.kv)) + sizeof(CallTensors);
 }
 
-uint64_t output_bytes(const CallShape& shape) {
-  const Counts n = counts_of(shape);
-  return padded(n.q) + padded(n.lse);
-}
+uint64_t output_bytes(const Sizes& n) { return padded(n.q) + padded(n.lse); }
 
 // Places tensors one after the other, with random gaps.
 class Layout {
  public:
   Layout(bench::Random& secret, uint64_t begin) : secret_(secret), at_(begin) {}
 
-  uint64_t place(int64_t floats) {
+  uint64_t place(uint64_t bytes) {
     at_ += kAlignment * static_cast<uint64_t>(secret_.integer(1, kLargestGap / kAlignment - 1));
     const uint64_t place = at_;
-    at_ += padded(floats) - kLargestGap;
+    at_ += padded(bytes) - kLargestGap;
     return place;
   }
   // With room for a last gap.
@@ -57,78 +58,119 @@ class Layout {
 
 }  // namespace
 
-NormalPool::NormalPool(bench::Random& secret) : numbers_(kPool) {
-  for (float& number : numbers_) number = static_cast<float>(secret.normal());
+NormalPool::NormalPool(DType dtype, bench::Random& secret) : element_(size_of(dtype)) {
+  bench::HostTensor numbers(TensorDesc::contiguous(dtype, {static_cast<int64_t>(kPool)}));
+  numbers.fill([&] { return secret.normal(); });
+  const auto* const first = static_cast<const std::byte*>(numbers.data());
+  numbers_.assign(first, first + kPool * element_);
 }
 
-void NormalPool::fill(std::span<float> out, bench::Random& secret) const {
+void NormalPool::fill(std::span<std::byte> out, bench::Random& secret) const {
   while (!out.empty()) {
     const auto from = static_cast<size_t>(secret.integer(0, static_cast<int64_t>(kPool) - 1));
-    const size_t count = std::min({out.size(), kPool - from, size_t{8192}});
-    std::memcpy(out.data(), numbers_.data() + from, count * sizeof(float));
+    const size_t count = std::min({out.size(), (kPool - from) * element_, size_t{32768}});
+    std::memcpy(out.data(), numbers_.data() + from * element_, count);
     out = out.subspan(count);
   }
 }
 
-Result<CallMemory> CallMemory::make(std::span<const CallShape> shapes, uint64_t calls) {
+Result<CallMemory> CallMemory::make(DType dtype, std::span<const CallShape> shapes,
+                                    uint64_t calls) {
+  return make(dtype, 0, shapes, calls);
+}
+
+Result<CallMemory> CallMemory::make_windows(DType dtype, std::span<const CallShape> shapes,
+                                            uint64_t calls) {
+  uint64_t largest = 0;
+  for (const CallShape& shape : shapes) {
+    const Sizes n = sizes_of(shape, dtype);
+    largest = std::max({largest, n.q, n.kv});
+  }
+  return make(dtype, std::max(kWindow, 3 * largest) / kAlignment * kAlignment, shapes, calls);
+}
+
+Result<CallMemory> CallMemory::make(DType dtype, uint64_t window, std::span<const CallShape> shapes,
+                                    uint64_t calls) {
   uint64_t in = 0, out = 0;
   for (const CallShape& shape : shapes) {
-    in = std::max(in, input_bytes(shape) * calls);
-    out = std::max(out, output_bytes(shape) * calls);
+    const Sizes n = sizes_of(shape, dtype);
+    in = std::max(in, input_bytes(n, window) * calls);
+    out = std::max(out, output_bytes(n) * calls);
   }
-  Result<SharedMemory> inputs = SharedMemory::make(in + kLargestGap);
+  Result<SharedMemory> inputs = SharedMemory::make(window + in + kLargestGap);
   if (!inputs.ok()) return inputs.status();
   Result<SharedMemory> outputs = SharedMemory::make(out + kLargestGap);
   if (!outputs.ok()) return outputs.status();
-  return CallMemory(std::move(*inputs), std::move(*outputs));
+  return CallMemory(dtype, window, std::move(*inputs), std::move(*outputs));
 }
 
 uint64_t CallMemory::room_for(const CallShape& shape) const {
-  return std::min((inputs_.size() - kLargestGap) / input_bytes(shape),
-                  (outputs_.size() - kLargestGap) / output_bytes(shape));
+  const Sizes n = sizes_of(shape, dtype_);
+  return std::min((inputs_.size() - window_ - kLargestGap) / input_bytes(n, window_),
+                  (outputs_.size() - kLargestGap) / output_bytes(n));
 }
 
 RunCommand CallMemory::prepare(const CallShape& shape, uint64_t calls, bench::Random& secret,
                                std::byte poison) {
   shape_ = shape;
   poison_ = poison;
-  const Counts n = counts_of(shape);
+  const Sizes n = sizes_of(shape, dtype_);
   calls_.resize(calls);
   const uint64_t list = (calls * sizeof(CallTensors) + kAlignment - 1) / kAlignment * kAlignment;
   Layout in(secret, list), out(secret, 0);
+  const auto input = [&](uint64_t bytes) {
+    if (window_ == 0) return in.place(bytes);
+    const auto last = static_cast<int64_t>((window_ - bytes) / kAlignment);
+    return list + kAlignment * static_cast<uint64_t>(secret.integer(0, last));
+  };
   for (CallTensors& one : calls_) {
-    one = {in.place(n.q), in.place(n.kv), in.place(n.kv), out.place(n.q), out.place(n.lse)};
+    one = {input(n.q), input(n.kv), input(n.kv), out.place(n.q), out.place(n.lse)};
   }
   used_ = out.end();
-  for (const auto& all : {inputs_.bytes().first(in.end()), outputs_.bytes().first(used_)}) {
-    std::fill(all.begin(), all.end(), poison);
+  const uint64_t inputs_end = window_ == 0 ? in.end() : list + window_;
+  for (const auto& all : {inputs_.bytes().first(inputs_end), outputs_.bytes().first(used_)}) {
+    std::memset(all.data(), std::to_integer<int>(poison), all.size());
   }
   std::memcpy(inputs_.bytes().data(), calls_.data(), calls * sizeof(CallTensors));
-  return {.nonce = secret.bits(), .calls = calls, .list = 0, .shape = shape};
+  return {.nonce = secret.bits(),
+          .calls = calls,
+          .list = 0,
+          .input_bytes = inputs_end,
+          .output_bytes = used_,
+          .shape = shape};
 }
 
-std::span<float> CallMemory::floats(const SharedMemory& memory, uint64_t at, int64_t count) {
-  return {reinterpret_cast<float*>(memory.bytes().data() + at), static_cast<size_t>(count)};
+RunCommand CallMemory::prepare(const CallShape& shape, uint64_t calls, const NormalPool& pool,
+                               bench::Random& secret) {
+  const RunCommand command = prepare(shape, calls, secret);
+  if (window_ > 0) {
+    pool.fill(inputs_.bytes().first(command.input_bytes).last(window_), secret);
+    return command;
+  }
+  for (uint64_t i = 0; i < calls; ++i) {
+    for (const std::span<std::byte> tensor : {q(i), k(i), v(i)}) pool.fill(tensor, secret);
+  }
+  return command;
 }
 
-std::span<float> CallMemory::q(uint64_t i) {
-  return floats(inputs_, calls_[i].q, counts_of(shape_).q);
+std::span<std::byte> CallMemory::q(uint64_t i) {
+  return inputs_.bytes().subspan(calls_[i].q, sizes_of(shape_, dtype_).q);
 }
-std::span<float> CallMemory::k(uint64_t i) {
-  return floats(inputs_, calls_[i].k, counts_of(shape_).kv);
+std::span<std::byte> CallMemory::k(uint64_t i) {
+  return inputs_.bytes().subspan(calls_[i].k, sizes_of(shape_, dtype_).kv);
 }
-std::span<float> CallMemory::v(uint64_t i) {
-  return floats(inputs_, calls_[i].v, counts_of(shape_).kv);
+std::span<std::byte> CallMemory::v(uint64_t i) {
+  return inputs_.bytes().subspan(calls_[i].v, sizes_of(shape_, dtype_).kv);
 }
-std::span<float> CallMemory::o(uint64_t i) {
-  return floats(outputs_, calls_[i].o, counts_of(shape_).q);
+std::span<std::byte> CallMemory::o(uint64_t i) {
+  return outputs_.bytes().subspan(calls_[i].o, sizes_of(shape_, dtype_).q);
 }
-std::span<float> CallMemory::lse(uint64_t i) {
-  return floats(outputs_, calls_[i].lse, counts_of(shape_).lse);
+std::span<std::byte> CallMemory::lse(uint64_t i) {
+  return outputs_.bytes().subspan(calls_[i].lse, sizes_of(shape_, dtype_).lse);
 }
 
 bool CallMemory::surroundings_intact() const {
-  const Counts n = counts_of(shape_);
+  const Sizes n = sizes_of(shape_, dtype_);
   const std::span<const std::byte> all = outputs_.bytes().first(used_);
   uint64_t from = 0;
   const auto untouched = [&](uint64_t to) {
@@ -137,9 +179,9 @@ bool CallMemory::surroundings_intact() const {
                        [&](std::byte one) { return one == poison_; });
   };
   for (const CallTensors& one : calls_) {
-    for (const auto& [begin, count] : {std::pair{one.o, n.q}, {one.lse, n.lse}}) {
+    for (const auto& [begin, bytes] : {std::pair{one.o, n.q}, {one.lse, n.lse}}) {
       if (!untouched(begin)) return false;
-      from = begin + static_cast<uint64_t>(count) * sizeof(float);
+      from = begin + bytes;
     }
   }
   return untouched(all.size());
@@ -147,10 +189,7 @@ bool CallMemory::surroundings_intact() const {
 
 bool CallMemory::has_nan() {
   for (uint64_t i = 0; i < calls_.size(); ++i) {
-    for (const std::span<float> tensor : {o(i), lse(i)}) {
-      if (std::any_of(tensor.begin(), tensor.end(), [](float x) { return std::isnan(x); }))
-        return true;
-    }
+    if (bench::has_nan(dtype_, o(i)) || bench::has_nan(DType::f32, lse(i))) return true;
   }
   return false;
 }

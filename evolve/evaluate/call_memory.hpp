@@ -11,23 +11,29 @@
 #include "bench/tensors/tensor_set.hpp"
 #include "evolve/evaluate/shared_memory.hpp"
 #include "evolve/runner/commands.hpp"
+#include "flashcore/flashcore.hpp"
 
 namespace flashcore::evolve {
 
 // Numbers of N(0, 1) from a secret seed, drawn once. Inputs are copied from random places of it.
 class NormalPool {
  public:
-  explicit NormalPool(bench::Random& secret);
-  void fill(std::span<float> out, bench::Random& secret) const;
+  NormalPool(DType dtype, bench::Random& secret);
+  void fill(std::span<std::byte> out, bench::Random& secret) const;
 
  private:
-  std::vector<float> numbers_;
+  size_t element_;
+  std::vector<std::byte> numbers_;
 };
 
 class CallMemory {
  public:
-  // Room for `calls` calls of every shape.
-  static Result<CallMemory> make(std::span<const CallShape> shapes, uint64_t calls);
+  // Room for `calls` calls of every shape. q, k, v and o are of a type, lse is f32.
+  static Result<CallMemory> make(DType dtype, std::span<const CallShape> shapes, uint64_t calls);
+  // The same, but the inputs of all calls are windows into one stretch of numbers: no two calls have
+  // the same ones, and many calls need little memory.
+  static Result<CallMemory> make_windows(DType dtype, std::span<const CallShape> shapes,
+                                         uint64_t calls);
 
   // How many calls of a shape there is room for.
   uint64_t room_for(const CallShape& shape) const;
@@ -39,12 +45,16 @@ class CallMemory {
   RunCommand prepare(const CallShape& shape, uint64_t calls, bench::Random& secret,
                      std::byte poison = std::byte{0xFF});
 
+  // And fills the inputs.
+  RunCommand prepare(const CallShape& shape, uint64_t calls, const NormalPool& pool,
+                     bench::Random& secret);
+
   // Of call `i` of the last command.
-  std::span<float> q(uint64_t i);
-  std::span<float> k(uint64_t i);
-  std::span<float> v(uint64_t i);
-  std::span<float> o(uint64_t i);
-  std::span<float> lse(uint64_t i);
+  std::span<std::byte> q(uint64_t i);
+  std::span<std::byte> k(uint64_t i);
+  std::span<std::byte> v(uint64_t i);
+  std::span<std::byte> o(uint64_t i);
+  std::span<std::byte> lse(uint64_t i);
 
   // Whether nothing but the outputs of the last command was written.
   bool surroundings_intact() const;
@@ -52,10 +62,13 @@ class CallMemory {
   bool has_nan();
 
  private:
-  CallMemory(SharedMemory inputs, SharedMemory outputs)
-      : inputs_(std::move(inputs)), outputs_(std::move(outputs)) {}
-  static std::span<float> floats(const SharedMemory& memory, uint64_t at, int64_t count);
+  static Result<CallMemory> make(DType dtype, uint64_t window, std::span<const CallShape> shapes,
+                                 uint64_t calls);
+  CallMemory(DType dtype, uint64_t window, SharedMemory inputs, SharedMemory outputs)
+      : dtype_(dtype), window_(window), inputs_(std::move(inputs)), outputs_(std::move(outputs)) {}
 
+  DType dtype_;
+  uint64_t window_;  // bytes that the inputs of all calls share; 0: each has its own
   SharedMemory inputs_, outputs_;
   std::vector<CallTensors> calls_;
   CallShape shape_{};

@@ -12,6 +12,7 @@
 #include <csignal>
 #include <cstring>
 #include <ctime>
+#include <nlohmann/json.hpp>
 #include <vector>
 
 #include "bench/process/child_process.hpp"
@@ -152,10 +153,9 @@ double CandidateProcess::processor_seconds() const {
   return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
-CandidateProcess::Ran CandidateProcess::run(const RunCommand& command, double limit_seconds) {
+Ran CandidateProcess::run(const RunCommand& command, double limit_seconds) {
   Ran ran;
   const double before = processor_seconds();
-  const auto start = Clock::now();
   ::kill(process_, SIGCONT);
   if (::send(stream_, &command, sizeof command, MSG_NOSIGNAL) != sizeof command) {
     ran.finding = {Outcome::runtime, "the process " + ending()};
@@ -163,13 +163,17 @@ CandidateProcess::Ran CandidateProcess::run(const RunCommand& command, double li
   }
   Answer answer{};
   if (!receive(answer, limit_seconds, ran.finding)) return ran;
-  ran.wall_seconds = since(start);
   ran.finding = stop();
-  ran.processor_seconds = processor_seconds() - before;
+  ran.seconds = processor_seconds() - before;
   if (ran.finding.ok() && (answer.kind != AnswerKind::done || answer.nonce != command.nonce)) {
     ran.finding = {Outcome::constraints, "it answered a command that it was not given"};
   }
   return ran;
+}
+
+void CandidateProcess::describe(nlohmann::ordered_json& evidence) const {
+  evidence["isolation"] = {{"network", (isolation_ & isolated_network) != 0},
+                           {"files", (isolation_ & isolated_files) != 0}};
 }
 
 }  // namespace flashcore::evolve

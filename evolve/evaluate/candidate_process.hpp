@@ -8,7 +8,7 @@
 #include <memory>
 #include <string>
 
-#include "evolve/evaluate/outcome.hpp"
+#include "evolve/evaluate/candidate.hpp"
 #include "evolve/evaluate/shared_memory.hpp"
 #include "evolve/runner/commands.hpp"
 #include "flashcore/flashcore.hpp"
@@ -24,7 +24,7 @@ struct CandidateOptions {
   double processor_seconds;  // of its whole life
 };
 
-class CandidateProcess {
+class CandidateProcess final : public Candidate {
  public:
   // The memories outlive it. A finding says why the candidate is not there.
   static Result<std::unique_ptr<CandidateProcess>> start(const CandidateOptions& options,
@@ -33,18 +33,11 @@ class CandidateProcess {
                                                          Finding& finding);
   CandidateProcess(const CandidateProcess&) = delete;
   CandidateProcess& operator=(const CandidateProcess&) = delete;
-  ~CandidateProcess();
+  ~CandidateProcess() override;
 
-  struct Ran {
-    Finding finding;
-    double processor_seconds = 0;  // what the kernel counted for the process, all threads together
-    double wall_seconds = 0;
-  };
-
-  // Runs the calls and stops the process. `nonce` differs from that of every earlier command.
-  Ran run(const RunCommand& command, double limit_seconds);
-
-  uint32_t isolation() const { return isolation_; }
+  // And stops the process. Its time is what the kernel counted for all its threads together.
+  Ran run(const RunCommand& command, double limit_seconds) override;
+  void describe(nlohmann::ordered_json& evidence) const override;
 
  private:
   CandidateProcess(pid_t process, int stream) : process_(process), stream_(stream) {}

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
@@ -13,21 +14,32 @@
 
 namespace flashcore::evolve {
 
-inline constexpr const char* kObject = "candidate.so";
+inline constexpr const char* kObject = "candidate.so";  // on the GPU a cubin
+
+// Programs of ours that evaluate, and where compiled GPU candidates are kept: "" for nowhere.
+struct Tools {
+  std::string runner, gpu_runner;
+  std::string objects;
+  bool profiles = false;   // ncu counts each GPU candidate that wins
+  bool sanitizes = false;  // compute-sanitizer runs each GPU candidate after its gates
+};
+// Beside this program, where the build and the installation put them.
+Result<Tools> find_tools();
 
 struct Compiled {
   bench::TemporaryFolder root;  // holds the object, and nothing else
   int64_t object_bytes = 0;
-  std::vector<std::string> report;  // what the compiler said it optimised
-  double seconds = 0;
+  std::vector<std::string> report;  // what the compiler said it optimised; on the GPU, used
+  double seconds = 0;               // 0: it had been compiled before
+
+  std::string object() const { return root.path() + "/" + kObject; }
 };
 
-// `runner` starts the compiler with limits. Null, and why in `finding`, where the candidate is to
+// Null, and why in `finding`, where the candidate is to
 // blame: it does not compile, or takes too long.
 Result<std::unique_ptr<Compiled>> compile(const Task& task, const Program& program,
-                                          const std::string& runner, Finding& finding);
+                                          const Tools& tools, Finding& finding);
 
-// Budgets of sizes, and what it may take from libraries: functions of mathematics and memory.
-Result<Finding> check_object(const Task& task, const Compiled& compiled);
+nlohmann::ordered_json compiled_json(const Task& task, const Compiled& compiled);
 
 }  // namespace flashcore::evolve

@@ -41,27 +41,22 @@ Result<Finding> judge_whole(const GateContext& c, CallShape shape, bool large, J
   if (large) shape.scale = 1;
   const std::string name =
       large ? "large scores, " + shape_text(shape) : "not told, " + shape_text(shape);
-  bench::HostProblem host =
-      bench::make_host_problem(problem_of(shape, c.task.causal), c.secret.bits());
+  bench::HostProblem host = bench::make_host_problem(problem_of(shape, c.task), c.secret.bits());
   if (large) make_scores_large(host, c.secret);
   const RunCommand command = c.memory.prepare(shape, 1, c.secret);
   put_inputs(host, c.memory, 0);
-  const CandidateProcess::Ran ran = c.process.run(command, c.task.budgets.call_seconds);
+  const Ran ran = c.candidate.run(command, c.task.budgets.call_seconds);
   if (!ran.finding.ok()) return ran.finding;
   if (!c.memory.surroundings_intact())
     return wrong(name, "memory outside of the outputs was written");
   take_outputs(c.memory, 0, host);
-  const Result<bench::Reference> reference = bench::compute_reference(host, 1);
+  // One thread beside a CPU candidate; all of them where the GPU has it.
+  const Result<bench::Reference> reference =
+      bench::compute_reference(host, c.task.is_gpu() ? 0 : 1);
   if (!reference.ok()) return reference.status();
   const bench::Verdict verdict = bench::judge(host, *reference);
   evidence.push_back(errors_json(name, verdict));
   return verdict.passed ? Finding{} : wrong(name, verdict.failure);
-}
-
-void fill_all(const GateContext& c) {
-  for (const std::span<float> tensor : {c.memory.q(0), c.memory.k(0), c.memory.v(0)}) {
-    c.pool.fill(tensor, c.secret);
-  }
 }
 
 }  // namespace
@@ -70,8 +65,10 @@ std::vector<CallShape> hidden_shapes(const Task& task, bench::Random& secret) {
   std::vector<CallShape> shapes;
   const CallShape& told = task.shapes.front();
   const int64_t group = told.heads_q / told.heads_kv;
+  // On the GPU they are several tiles long.
+  const int64_t longer = task.is_gpu() ? 4 : 1;
   for (const auto& [shortest, longest] :
-       {std::pair<int64_t, int64_t>{1, 3}, {1, 40}, {1, 90}, {20, 40}}) {
+       {std::pair<int64_t, int64_t>{1, 3}, {1, 40 * longer}, {1, 90 * longer}, {20, 40}}) {
     CallShape shape = told;
     shape.batch = secret.integer(1, 2);
     shape.heads_kv = secret.integer(1, 2);
@@ -93,9 +90,8 @@ Result<Finding> run_gates(const GateContext& c, const std::vector<CallShape>& hi
   Result<Finding> large = judge_whole(c, hidden.back(), true, evidence);
   if (!large.ok() || !large->ok()) return large;
   for (const CallShape& shape : c.task.shapes) {
-    const RunCommand command = c.memory.prepare(shape, 1, c.secret);
-    fill_all(c);
-    const CandidateProcess::Ran ran = c.process.run(command, c.task.budgets.call_seconds);
+    const RunCommand command = c.memory.prepare(shape, 1, c.pool, c.secret);
+    const Ran ran = c.candidate.run(command, c.task.budgets.call_seconds);
     if (!ran.finding.ok()) return ran.finding;
     const std::string name = shape_text(shape);
     if (!c.memory.surroundings_intact()) {
@@ -103,7 +99,7 @@ Result<Finding> run_gates(const GateContext& c, const std::vector<CallShape>& hi
     }
     if (c.memory.has_nan()) return wrong(name, "an element was not written, or is NaN");
     const Result<bench::Verdict> verdict =
-        judge_rows(shape, c.task.causal, c.memory, 0, kJudgedFlop, c.secret);
+        judge_rows(c.task, shape, c.memory, 0, kJudgedFlop, c.secret);
     if (!verdict.ok()) return verdict.status();
     evidence.push_back(errors_json(name, *verdict));
     if (!verdict->passed) return wrong(name, verdict->failure);
@@ -115,12 +111,12 @@ Result<Finding> run_repeat(const GateContext& c, const std::vector<CallShape>& h
   std::vector<CallShape> shapes = hidden;
   shapes.push_back(c.task.shapes.front());
   for (const CallShape& shape : shapes) {
-    std::vector<float> q, k, v, o, lse;
+    std::vector<std::byte> q, k, v, o, lse;
     for (const std::byte poison : {std::byte{0xFF}, std::byte{0x3E}, std::byte{0x7F}}) {
-      const RunCommand command = c.memory.prepare(shape, 1, c.secret, poison);
       const bool is_first = poison == std::byte{0xFF};
+      const RunCommand command = is_first ? c.memory.prepare(shape, 1, c.pool, c.secret)
+                                          : c.memory.prepare(shape, 1, c.secret, poison);
       if (is_first) {
-        fill_all(c);
         q.assign(c.memory.q(0).begin(), c.memory.q(0).end());
         k.assign(c.memory.k(0).begin(), c.memory.k(0).end());
         v.assign(c.memory.v(0).begin(), c.memory.v(0).end());
@@ -129,15 +125,15 @@ Result<Finding> run_repeat(const GateContext& c, const std::vector<CallShape>& h
         std::copy(k.begin(), k.end(), c.memory.k(0).begin());
         std::copy(v.begin(), v.end(), c.memory.v(0).begin());
       }
-      const CandidateProcess::Ran ran = c.process.run(command, c.task.budgets.call_seconds);
+      const Ran ran = c.candidate.run(command, c.task.budgets.call_seconds);
       if (!ran.finding.ok()) return ran.finding;
       if (is_first) {
         o.assign(c.memory.o(0).begin(), c.memory.o(0).end());
         lse.assign(c.memory.lse(0).begin(), c.memory.lse(0).end());
         continue;
       }
-      if (std::memcmp(o.data(), c.memory.o(0).data(), o.size() * sizeof(float)) != 0 ||
-          std::memcmp(lse.data(), c.memory.lse(0).data(), lse.size() * sizeof(float)) != 0) {
+      if (std::memcmp(o.data(), c.memory.o(0).data(), o.size()) != 0 ||
+          std::memcmp(lse.data(), c.memory.lse(0).data(), lse.size()) != 0) {
         return wrong(shape_text(shape), "a second run with the same inputs gave other bits");
       }
     }

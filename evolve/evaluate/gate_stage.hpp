@@ -5,7 +5,7 @@
 #include <nlohmann/json_fwd.hpp>
 
 #include "evolve/evaluate/call_memory.hpp"
-#include "evolve/evaluate/candidate_process.hpp"
+#include "evolve/evaluate/candidate.hpp"
 #include "evolve/task/task.hpp"
 
 namespace flashcore::evolve {
@@ -16,7 +16,7 @@ std::vector<CallShape> hidden_shapes(const Task& task, bench::Random& secret);
 
 struct GateContext {
   const Task& task;
-  CandidateProcess& process;
+  Candidate& candidate;
   CallMemory& memory;
   const NormalPool& pool;
   bench::Random& secret;

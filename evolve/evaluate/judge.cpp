@@ -13,12 +13,12 @@ namespace {
 
 constexpr int64_t kBlockRows = 16;
 
-void copy_in(std::span<const float> from, bench::HostTensor& to) {
-  std::memcpy(to.data(), from.data(), from.size_bytes());
+void copy_in(std::span<const std::byte> from, bench::HostTensor& to) {
+  std::memcpy(to.data(), from.data(), from.size());
 }
 
-void copy_out(const bench::HostTensor& from, std::span<float> to) {
-  std::memcpy(to.data(), from.data(), to.size_bytes());
+void copy_out(const bench::HostTensor& from, std::span<std::byte> to) {
+  std::memcpy(to.data(), from.data(), to.size());
 }
 
 }  // namespace
@@ -34,12 +34,12 @@ void take_outputs(CallMemory& memory, uint64_t call, bench::HostProblem& host) {
   copy_in(memory.lse(call), host.at("lse"));
 }
 
-Result<bench::Verdict> judge_rows(const CallShape& shape, bool causal, CallMemory& memory,
+Result<bench::Verdict> judge_rows(const Task& task, const CallShape& shape, CallMemory& memory,
                                   uint64_t call, double flop, bench::Random& secret) {
   CallShape one = shape;
   one.batch = one.heads_q = one.heads_kv = 1;
   one.seqlen_q = std::min(kBlockRows, shape.seqlen_q);
-  Problem problem = problem_of(one, causal);
+  Problem problem = problem_of(one, task);
   problem.alignment = Alignment::given;
   const double block_flop = 4.0 * static_cast<double>(one.seqlen_q * one.seqlen_kv * one.head_dim);
   const int64_t in_head = (shape.seqlen_q + one.seqlen_q - 1) / one.seqlen_q;
@@ -60,15 +60,15 @@ Result<bench::Verdict> judge_rows(const CallShape& shape, bool causal, CallMemor
     const int64_t row = (batch * shape.heads_q + head) * shape.seqlen_q + first;
     const int64_t head_kv = head / (shape.heads_q / shape.heads_kv);
     const int64_t key = (batch * shape.heads_kv + head_kv) * shape.seqlen_kv;
-    const auto rows_of = [&](std::span<float> tensor, int64_t at, int64_t count, int64_t width) {
-      return tensor.subspan(static_cast<size_t>(at * width), static_cast<size_t>(count * width));
+    const auto rows_of = [](std::span<std::byte> tensor, int64_t at, int64_t count, size_t bytes) {
+      return tensor.subspan(static_cast<size_t>(at) * bytes, static_cast<size_t>(count) * bytes);
     };
-    const int64_t d = shape.head_dim;
+    const size_t d = static_cast<size_t>(shape.head_dim) * size_of(task.dtype);
     copy_in(rows_of(memory.q(call), row, one.seqlen_q, d), host.at("q"));
     copy_in(rows_of(memory.k(call), key, one.seqlen_kv, d), host.at("k"));
     copy_in(rows_of(memory.v(call), key, one.seqlen_kv, d), host.at("v"));
     copy_in(rows_of(memory.o(call), row, one.seqlen_q, d), host.at("o"));
-    copy_in(rows_of(memory.lse(call), row, one.seqlen_q, 1), host.at("lse"));
+    copy_in(rows_of(memory.lse(call), row, one.seqlen_q, sizeof(float)), host.at("lse"));
     const Result<bench::Reference> reference = bench::compute_reference(host, 1);
     if (!reference.ok()) return reference.status();
     const bench::Verdict block = bench::judge(host, *reference);

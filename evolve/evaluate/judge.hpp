@@ -5,6 +5,7 @@
 
 #include "bench/gate/gates.hpp"
 #include "evolve/evaluate/call_memory.hpp"
+#include "evolve/task/task.hpp"
 
 namespace flashcore::evolve {
 
@@ -14,7 +15,7 @@ void take_outputs(CallMemory& memory, uint64_t call, bench::HostProblem& host);
 
 // Judges a call whose outputs are there: all rows where that takes `flop` operations or fewer,
 // otherwise blocks of rows at random places, one at least. The fp64 reference is computed here and now.
-Result<bench::Verdict> judge_rows(const CallShape& shape, bool causal, CallMemory& memory,
+Result<bench::Verdict> judge_rows(const Task& task, const CallShape& shape, CallMemory& memory,
                                   uint64_t call, double flop, bench::Random& secret);
 
 }  // namespace flashcore::evolve

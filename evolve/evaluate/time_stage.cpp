@@ -15,33 +15,29 @@ namespace flashcore::evolve {
 namespace {
 
 constexpr uint64_t kMostTimedCalls = 1024;
+constexpr uint64_t kFirstGpuCalls = 16;
 constexpr double kTimedFlop = 1e6;  // of a timed call: all rows of a small one
 // The ceiling is measured on a machine that may have been busy, or below its highest clock.
 constexpr double kMargin = 1.15;
+// What a sample takes on the way between processes, and half of what the GPU says besides.
+constexpr double kUnseen = 2e-3;
 
-double flop_of(const CallShape& shape, bool causal) {
-  return bench::forward_flop(problem_of(shape, causal));
+double flop_of(const CallShape& shape, const Task& task) {
+  return bench::forward_flop(problem_of(shape, task));
 }
 
-// Fresh inputs for calls of a command.
-RunCommand prepare(const GateContext& c, CallMemory& memory, const CallShape& shape,
-                   uint64_t calls) {
-  const RunCommand command = memory.prepare(shape, calls, c.secret);
-  for (uint64_t i = 0; i < calls; ++i) {
-    for (const std::span<float> tensor : {memory.q(i), memory.k(i), memory.v(i)}) {
-      c.pool.fill(tensor, c.secret);
-    }
-  }
-  return command;
+// Each input read once and each output written once.
+double bytes_of(const CallShape& s, const Task& task) {
+  const int64_t q = s.batch * s.heads_q * s.seqlen_q, kv = s.batch * s.heads_kv * s.seqlen_kv;
+  return static_cast<double>(size_of(task.dtype)) * static_cast<double>(2 * (q + kv) * s.head_dim) +
+         4.0 * static_cast<double>(q);
 }
 
 // Seconds of one call of a sample.
-CandidateProcess::Ran sample(const GateContext& c, const Contender& who, const CallShape& shape,
-                             uint64_t calls) {
-  const RunCommand command = prepare(c, who.memory, shape, calls);
-  CandidateProcess::Ran ran = who.process.run(command, c.task.budgets.call_seconds);
-  ran.processor_seconds /= static_cast<double>(calls);
-  ran.wall_seconds /= static_cast<double>(calls);
+Ran sample(const GateContext& c, const Contender& who, const CallShape& shape, uint64_t calls) {
+  const RunCommand command = who.memory.prepare(shape, calls, c.pool, c.secret);
+  Ran ran = who.candidate.run(command, c.task.budgets.call_seconds);
+  ran.seconds /= static_cast<double>(calls);
   return ran;
 }
 
@@ -54,7 +50,7 @@ Result<Finding> judge_sample(const GateContext& c, const CallShape& shape, uint6
   for (uint64_t i = 0; i < calls; ++i) {
     if (i != always && !c.secret.chance(0.1)) continue;
     const Result<bench::Verdict> verdict =
-        judge_rows(shape, c.task.causal, c.memory, i, kTimedFlop, c.secret);
+        judge_rows(c.task, shape, c.memory, i, kTimedFlop, c.secret);
     if (!verdict.ok()) return verdict.status();
     if (!verdict->passed) {
       return Finding{Outcome::correctness,
@@ -70,35 +66,48 @@ double relative_noise(const std::vector<double>& samples) {
 }
 
 Result<Finding> time_shape(const GateContext& c, const Contender* incumbent, TimedShape& timed) {
-  const Contender candidate{c.process, c.memory};
+  const Contender candidate{c.candidate, c.memory};
   const CallShape& shape = timed.shape;
-  // The first call is not timed; it says how many a sample has.
-  CandidateProcess::Ran ran = sample(c, candidate, shape, 1);
+  // The first sample is not timed; it says how many calls one has. On the GPU one call is mostly the
+  // way there and back.
+  uint64_t most = std::min(kMostTimedCalls, c.memory.room_for(shape));
+  if (incumbent != nullptr) most = std::min(most, incumbent->memory.room_for(shape));
+  most = std::max<uint64_t>(most, 1);
+  const uint64_t first = std::min<uint64_t>(most, c.task.is_gpu() ? kFirstGpuCalls : 1);
+  Ran ran = sample(c, candidate, shape, first);
   if (!ran.finding.ok()) return ran.finding;
-  double shortest = std::max(ran.processor_seconds, 1e-7);
+  double shortest = std::max(ran.seconds, 1e-7);
   if (incumbent != nullptr) {
-    ran = sample(c, *incumbent, shape, 1);
+    ran = sample(c, *incumbent, shape, first);
     if (!ran.finding.ok())
       return Status(StatusCode::internal, "incumbent: " + ran.finding.sentence);
-    shortest = std::min(shortest, std::max(ran.processor_seconds, 1e-7));
+    shortest = std::min(shortest, std::max(ran.seconds, 1e-7));
   }
   const auto wanted = static_cast<uint64_t>(std::ceil(c.task.timing.sample_seconds / shortest));
-  uint64_t calls = std::min({wanted, kMostTimedCalls, c.memory.room_for(shape)});
-  if (incumbent != nullptr) calls = std::min(calls, incumbent->memory.room_for(shape));
-  timed.calls = std::max<uint64_t>(calls, 1);
+  timed.calls = std::clamp(wanted, first, most);
   std::vector<double> ours, theirs;
+  double unseen = 0.5;  // seconds that this process's clock saw and the GPU's did not, the least
   for (int64_t round = 0; round < c.task.timing.rounds; ++round) {
     if (incumbent != nullptr) {
       ran = sample(c, *incumbent, shape, timed.calls);
       if (!ran.finding.ok())
         return Status(StatusCode::internal, "incumbent: " + ran.finding.sentence);
-      theirs.push_back(ran.processor_seconds);
+      theirs.push_back(ran.seconds);
     }
     ran = sample(c, candidate, shape, timed.calls);
     if (!ran.finding.ok()) return ran.finding;
-    ours.push_back(ran.processor_seconds);
+    ours.push_back(ran.seconds);
+    if (ran.wall_seconds > 0) {
+      const double events = ran.seconds * static_cast<double>(timed.calls);
+      unseen = std::min(unseen, ran.wall_seconds - events - 0.5 * events);
+    }
     Result<Finding> judged = judge_sample(c, shape, timed.calls);
     if (!judged.ok() || !judged->ok()) return judged;
+  }
+  if (c.task.is_gpu() && unseen > kUnseen) {
+    return Finding{Outcome::constraints,
+                   fmt::format("{}: the clock of the GPU is {} behind that of the evaluator",
+                               shape_text(shape), bench::seconds_text(unseen))};
   }
   timed.seconds = bench::quantile(ours, 0.5);
   timed.noise = relative_noise(ours);
@@ -127,7 +136,14 @@ Result<Finding> run_timing(const GateContext& c, const Contender* incumbent, Tim
 
 Finding check_plausible(const Task& task, const Timed& timed) {
   for (const TimedShape& one : timed.shapes) {
-    const double rate = flop_of(one.shape, task.causal) / one.seconds;
+    const double bytes = bytes_of(one.shape, task) / one.seconds;
+    if (task.peak_bytes_a_second > 0 && bytes > task.peak_bytes_a_second) {
+      return {Outcome::constraints,
+              fmt::format("{}: {} would be {:.1f} TB/s, and L2 has {:.1f}", shape_text(one.shape),
+                          bench::seconds_text(one.seconds), bytes / 1e12,
+                          task.peak_bytes_a_second / 1e12)};
+    }
+    const double rate = flop_of(one.shape, task) / one.seconds;
     if (rate <= kMargin * task.peak_flop_a_second) continue;
     return {Outcome::constraints,
             fmt::format("{}: {} would be {}, and the peak of this machine is {}",
@@ -140,7 +156,7 @@ Finding check_plausible(const Task& task, const Timed& timed) {
 nlohmann::ordered_json timed_json(const Task& task, const Timed& timed) {
   auto list = nlohmann::ordered_json::array();
   for (const TimedShape& one : timed.shapes) {
-    const double flop = flop_of(one.shape, task.causal);
+    const double flop = flop_of(one.shape, task);
     list.push_back({{"shape", shape_text(one.shape)},
                     {"seconds", one.seconds},
                     {"incumbent_seconds", one.incumbent_seconds},

@@ -8,15 +8,15 @@
 
 namespace flashcore::evolve {
 
-// A process that is timed, and the memory of its calls.
+// Who is timed, and the memory of its calls.
 struct Contender {
-  CandidateProcess& process;
+  Candidate& candidate;
   CallMemory& memory;
 };
 
 struct TimedShape {
   CallShape shape{};
-  double seconds = 0;            // processor time of one call, median over the samples
+  double seconds = 0;            // of one call, median over the samples
   double incumbent_seconds = 0;  // 0 without one
   double noise = 0;              // half the distance of the quartiles, relative, of both
   uint64_t calls = 0;            // of a sample

@@ -176,7 +176,8 @@ class Loop {
 nlohmann::ordered_json plan_json(const RunPlan& plan) {
   return {{"proposer", plan.proposer},       {"preset", plan.preset},
           {"elites", plan.elites},           {"last_attempt", plan.last_attempt},
-          {"last_second", plan.last_second}, {"proposer_seconds", plan.proposer_seconds}};
+          {"last_second", plan.last_second}, {"proposer_seconds", plan.proposer_seconds},
+          {"profiles", plan.profiles}};
 }
 
 Result<RunPlan> stored_plan(const Store& store) {
@@ -184,8 +185,13 @@ Result<RunPlan> stored_plan(const Store& store) {
   if (!text.ok()) return text.status();
   if (text->empty()) return invalid("resume: no run was begun here, wanted flashcore evolve run");
   const auto json = nlohmann::ordered_json::parse(*text);
-  return RunPlan{json["proposer"],     json["preset"],      json["elites"],
-                 json["last_attempt"], json["last_second"], json["proposer_seconds"]};
+  return RunPlan{json["proposer"],
+                 json["preset"],
+                 json["elites"],
+                 json["last_attempt"],
+                 json["last_second"],
+                 json["proposer_seconds"],
+                 json.value("profiles", false)};
 }
 
 Result<LoopEnd> run_loop(const LoopOptions& options, Store& store, Proposer& proposer,

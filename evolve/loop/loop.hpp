@@ -19,6 +19,7 @@ struct RunPlan {
   int64_t last_attempt = 0;  // 1 is the seed
   double last_second = 0;    // of all runs of the folder together; 0: no limit
   double proposer_seconds = 600;
+  bool profiles = false;  // counters of each GPU candidate that wins
 };
 
 nlohmann::ordered_json plan_json(const RunPlan& plan);

@@ -2,6 +2,7 @@
 
 #include "bench/text/numbers.hpp"
 #include "evolve/propose/proposer.hpp"
+#include "evolve/task/folder.hpp"
 #include "problem/status.hpp"
 
 namespace flashcore::evolve {
@@ -14,10 +15,12 @@ Result<std::unique_ptr<Proposer>> make_proposer(const std::string& name, double 
     return invalid("--proposer: is '{}', wanted params:random, params:local or params:evolution",
                    name);
   }
+  if (name == "ladder") return replay_proposer(shipped_folder() + "/" + kLadder);
   if (name.starts_with("replay:")) return replay_proposer(name.substr(7));
   std::vector<std::string> words = bench::split(name, ' ');
   std::erase(words, "");
-  if (words.empty()) return invalid("--proposer: is '', wanted params, replay:FILE or a program");
+  if (words.empty())
+    return invalid("--proposer: is '', wanted params, replay:FILE, ladder or a program");
   return executable_proposer(std::move(words), seconds);
 }
 

@@ -18,6 +18,16 @@ const std::string& pick(const std::vector<std::string>& values, bench::Random& r
   return values[static_cast<size_t>(random.integer(0, std::ssize(values) - 1))];
 }
 
+// The next combination in the order of the lists; false after the last.
+bool advance(const std::vector<Parameter>& parameters, Values& values) {
+  for (const Parameter& one : parameters) {
+    const auto at = std::find(one.values.begin(), one.values.end(), values[one.name]) + 1;
+    values[one.name] = at == one.values.end() ? one.values.front() : *at;
+    if (at != one.values.end()) return true;
+  }
+  return false;
+}
+
 class Params final : public Proposer {
  public:
   explicit Params(Search search) : search_(search) {}
@@ -38,11 +48,8 @@ class Params final : public Proposer {
       const Values values = draw(request, *parameters, i, random, how);
       if (is_new(values)) return proposal(request, base, values, how);
     }
-    Values values;
-    for (const Parameter& one : *parameters) values[one.name] = one.values.front();
-    for (int64_t i = 0; i < kMostLooked; ++i) {
-      if (is_new(values)) return proposal(request, base, values, "the next");
-      if (!advance(*parameters, values)) break;
+    for (const Program& one : all_values(base, kMostLooked)) {
+      if (is_new(one.values)) return proposal(request, base, one.values, "the next");
     }
     return std::optional<Proposal>();
   }
@@ -90,20 +97,22 @@ class Params final : public Proposer {
     return values;
   }
 
-  // The next combination in the order of the lists; false after the last.
-  static bool advance(const std::vector<Parameter>& parameters, Values& values) {
-    for (const Parameter& one : parameters) {
-      const auto at = std::find(one.values.begin(), one.values.end(), values[one.name]) + 1;
-      values[one.name] = at == one.values.end() ? one.values.front() : *at;
-      if (at != one.values.end()) return true;
-    }
-    return false;
-  }
-
   Search search_;
 };
 
 }  // namespace
+
+std::vector<Program> all_values(const Program& program, int64_t most) {
+  std::vector<Program> all;
+  const Result<std::vector<Parameter>> parameters = parameters_of(program.source);
+  if (!parameters.ok()) return all;
+  Values values;
+  for (const Parameter& one : *parameters) values[one.name] = one.values.front();
+  do {
+    all.push_back({program.source, values});
+  } while (std::ssize(all) < most && advance(*parameters, values));
+  return all;
+}
 
 std::unique_ptr<Proposer> params_proposer(Search search) {
   return std::make_unique<Params>(search);

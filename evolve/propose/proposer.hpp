@@ -43,6 +43,8 @@ class Proposer {
 Result<std::unique_ptr<Proposer>> make_proposer(const std::string& name, double seconds);
 
 std::unique_ptr<Proposer> executable_proposer(std::vector<std::string> words, double seconds);
+// All values of a source's parameters, in the order of their lists; `most` at most.
+std::vector<Program> all_values(const Program& program, int64_t most);
 enum class Search { random, local, evolution };
 std::unique_ptr<Proposer> params_proposer(Search search);
 Result<std::unique_ptr<Proposer>> replay_proposer(const std::string& path);

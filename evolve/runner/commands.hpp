@@ -27,7 +27,8 @@ struct CallShape {
 struct RunCommand {
   uint64_t nonce;  // the answer repeats it
   uint64_t calls;
-  uint64_t list;  // where it begins
+  uint64_t list;                       // where it begins
+  uint64_t input_bytes, output_bytes;  // of each memory that are in use
   CallShape shape;
 };
 

@@ -13,6 +13,7 @@
 #include "bench/evidence/evidence_file.hpp"
 #include "bench/io/atomic_file.hpp"
 #include "bench/io/byte_source.hpp"
+#include "bench/process/child_process.hpp"
 #include "problem/status.hpp"
 
 namespace flashcore::evolve {
@@ -23,7 +24,7 @@ namespace fs = std::filesystem;
 constexpr uint64_t kLargestSource = 16 << 20;
 
 std::string seed_name(const std::string& language) {
-  return language == "c" ? "seed.c" : "seed.cpp";
+  return language == "c" ? "seed.c" : language == "cuda" ? "seed.cu" : "seed.cpp";
 }
 
 // Which of the evaluators a seed is for.
@@ -31,13 +32,28 @@ Result<std::string> language_of(const std::string& path) {
   const std::string suffix = fs::path(path).extension().string();
   if (suffix == ".c") return std::string("c");
   if (suffix == ".cpp" || suffix == ".cc") return std::string("c++");
-  if (path.starts_with("ladder/") || suffix == ".cu" || suffix == ".cuh") {
-    return unsupported("--from: is '{}', a GPU kernel; GPU tasks cannot be evaluated yet", path);
-  }
-  return invalid("--from: is '{}', wanted a .c or .cpp file", path);
+  if (suffix == ".cu") return std::string("cuda");
+  return invalid("--from: is '{}', wanted a .c, .cpp or .cu file", path);
 }
 
 }  // namespace
+
+std::string shipped_folder() {
+  const Result<std::string> self = bench::this_program();
+  if (!self.ok()) return "";
+  return (fs::path(*self).parent_path().parent_path() / "share/flashcore/evolve").string();
+}
+
+Result<std::string> shipped_or_file(const std::string& name) {
+  std::error_code error;
+  if (fs::exists(name, error) || fs::path(name).has_extension()) return name;
+  const std::string path = shipped_folder() + "/" + name + ".cu";
+  if (name.find("..") == std::string::npos && fs::is_regular_file(path, error)) return path;
+  return invalid(
+      "--from: is '{}', wanted a file, or a kernel of this library such as "
+      "ladder/08_register_softmax",
+      name);
+}
 
 Result<std::string> read_text(const std::string& path) {
   const Result<std::unique_ptr<io::ByteSource>> file = io::open_file(path);
@@ -72,7 +88,8 @@ Status make_folder(const std::string& folder, const TaskRequest& request) {
   task.language = *language;
   task.shapes = request.shapes;
   task.causal = request.causal;
-  describe_machine(task);
+  task.dtype = task.is_gpu() ? request.dtype : DType::f32;
+  FLASHCORE_RETURN_IF_ERROR(describe_machine(task, request.gpu_runner));
   const nlohmann::ordered_json json = task_json(task);
   if (Result<Task> read = task_from(json); !read.ok()) return read.status();
   fs::create_directories(root, error);
@@ -96,7 +113,7 @@ Result<RunFolder> open_folder(const std::string& folder) {
   Result<Program> seed = make_program(std::move(*source), {});
   if (!seed.ok()) return seed.status();
   return RunFolder{std::move(*task), std::move(*json), std::move(*seed),
-                   (root / "evolve.db").string()};
+                   (root / "evolve.db").string(), (root / "objects").string()};
 }
 
 Result<FolderLock> FolderLock::take(const std::string& folder) {

@@ -10,9 +10,11 @@
 namespace flashcore::evolve {
 
 struct TaskRequest {
-  std::string source;  // a .c or .cpp file
+  std::string source;  // a .c, .cpp or .cu file
   std::vector<CallShape> shapes;
   bool causal = false;
+  DType dtype = DType::f16;  // of a GPU task
+  std::string gpu_runner = {};
 };
 
 // Makes the folder. Refuses one that has a task.
@@ -22,7 +24,8 @@ struct RunFolder {
   Task task;
   nlohmann::ordered_json task_json;
   Program seed;
-  std::string store;  // its path
+  std::string store;    // its path
+  std::string objects;  // the folder of compiled GPU candidates
 };
 
 Result<RunFolder> open_folder(const std::string& folder);
@@ -39,6 +42,12 @@ class FolderLock {
   explicit FolderLock(int file) : file_(file) {}
   int file_;
 };
+
+// A file; or, as "ladder/12_mma_sync", a kernel of this library, which the build and the installation
+// put into share/flashcore/evolve as one file.
+Result<std::string> shipped_or_file(const std::string& name);
+inline constexpr const char* kLadder = "ladder.jsonl";  // the rungs as proposals, there
+std::string shipped_folder();
 
 // A whole file of text, of at most 16 MiB.
 Result<std::string> read_text(const std::string& path);

@@ -12,18 +12,14 @@
 namespace flashcore::evolve {
 
 inline constexpr int kTaskVersion = 1;
-inline constexpr const char* kSignature =
-    "void attention(const float* q, const float* k, const float* v, float* o, float* lse,\n"
-    "               int64_t batch, int64_t heads_q, int64_t heads_kv, int64_t seqlen_q,\n"
-    "               int64_t seqlen_kv, int64_t head_dim, float scale)";
-
 // Past one of them an attempt has the outcome `resources` or `timeout`.
 struct Budgets {
   int64_t source_bytes = 256 << 10;
   int64_t object_bytes = 1 << 20;
-  int64_t memory_mib = 256;     // of the candidate's own, besides tensors
+  int64_t memory_mib = 256;  // of the candidate's own, besides tensors; on the GPU its workspaces
   double compile_seconds = 20;  // wall
   double call_seconds = 10;     // wall, of one command
+  int64_t spill_bytes = 256;    // on the GPU
 };
 
 struct TimingRules {
@@ -32,24 +28,29 @@ struct TimingRules {
 };
 
 struct Task {
-  std::string language;           // "c" or "c++"
+  std::string language;           // "c", "c++" or "cuda"
+  DType dtype = DType::f32;       // of q, k, v and o; lse is f32
   std::vector<CallShape> shapes;  // to win on; all of one head dimension
   bool causal = false;            // bottom right
   std::vector<std::string> compiler;
   Budgets budgets;
   TimingRules timing;
-  nlohmann::ordered_json device;  // facts: name, features, threads
-  double peak_flop_a_second = 0;  // of one thread, measured
+  nlohmann::ordered_json device;   // facts: name, features, threads
+  double peak_flop_a_second = 0;   // of one thread, measured; of a GPU, at its highest clock
+  double peak_bytes_a_second = 0;  // of a GPU's L2; 0: no limit
+
+  bool is_gpu() const { return language == "cuda"; }
 };
 
-// One shape as Problem: contiguous, f32, with LSE.
-Problem problem_of(const CallShape& shape, bool causal);
+// One shape as Problem: contiguous, with LSE.
+Problem problem_of(const CallShape& shape, const Task& task);
 
 // "1,8,512,64", with heads and rows of k and v where they differ.
 std::string shape_text(const CallShape& shape);
 
-// The default compiler, facts and ceiling of this machine.
-void describe_machine(Task& task);
+// The default compiler, budgets, facts and ceilings of this machine. `gpu_runner` is our program that
+// asks the GPU, for a task that needs one.
+Status describe_machine(Task& task, const std::string& gpu_runner);
 
 nlohmann::ordered_json task_json(const Task& task);
 Result<Task> task_from(const nlohmann::ordered_json& json);

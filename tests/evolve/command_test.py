@@ -2,12 +2,13 @@
 """flashcore evolve from the outside: a run that must get three times as fast, kill and resume, the proposers of
 examples/evolve with a stand-in for the server, and what is refused.
 
-usage: command_test.py FLASHCORE
+usage: command_test.py FLASHCORE STAND_IN    STAND_IN: the folder of the driver's stand-in, or none
 """
 import http.server
 import json
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,7 +18,7 @@ import time
 import unittest
 import xml.etree.ElementTree
 
-COMMAND = sys.argv.pop(1)
+COMMAND, STAND_IN = sys.argv.pop(1), sys.argv.pop(1)
 ROOT = pathlib.Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples" / "evolve"
 SEED = EXAMPLES / "attention.c"
@@ -151,17 +152,66 @@ class Evolve(unittest.TestCase):
         self.assertEqual((last["name"], last["thought"]), ("by hand", "it is shorter"))
         self.assertIn("// edited\nenum", last["source"])
 
+    @unittest.skipIf(STAND_IN == "none", "the stand-in is for x86-64")
+    def test_a_gpu_task_without_a_gpu(self):
+        folder, seed = self.work / "gpu", self.work / "seed.cu"
+        cheats = ROOT / "tests" / "evolve" / "gpu_cheats"
+        seed.write_text("//@ param TIMES {3, 1, 2}\n" + (cheats / "honest.cuh").read_text() +
+                        "KERNEL(SIGNATURE) { for (volatile int i = 0; i < TIMES; i = i + 1) honest(ARGUMENTS); }\n")
+        driver = {"LD_LIBRARY_PATH": STAND_IN}
+        done = evolve("init", folder, "--from", seed, "--shape", "1,2,64,16", **driver)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        task = json.loads((folder / "task.json").read_text())
+        self.assertEqual((task["language"], task["dtype"], task["device"]["kind"]), ("cuda", "f16", "gpu"))
+        self.assertIn("-arch=sm_90a", task["compiler"])
+        task["compiler"] = ["g++", "-std=gnu++20", "-x", "c++", f"-I{ROOT / 'tests/evolve/stand_in'}", "-O2", "-w",
+                            "-march=native", "-shared", "-fPIC", "-DHEAD_DIM=16", "-DCAUSAL=0"]
+        task["timing"]["rounds"] = 3
+        (folder / "task.json").write_text(json.dumps(task))
+        ahead = document("compile", folder, **driver)
+        self.assertEqual((ahead["programs"], ahead["failed"]), (4, 0))
+        run = document("run", folder, "--evaluations", 5, "--seed", 1, "--profile", **driver)
+        self.assertEqual(run["ended"], "the proposer has nothing left")
+        self.assertEqual(run["best"]["parameters"], {"TIMES": "1"})
+        self.assertGreater(run["best"]["score"], 2)
+        self.assertEqual(run["best"]["evidence"]["compiler"]["seconds"], 0)  # it had been compiled
+        self.assertIn("missing", run["best"]["evidence"]["profile"])  # no launch of a GPU to count
+        self.assertEqual(document("verify", folder, **driver)["outcome"], "valid")
+        # Without a driver it is refused, and the task stays what it was.
+        if not pathlib.Path("/dev/nvidiactl").exists():
+            refused = evolve("init", self.work / "none", "--from", seed, "--shape", "1,2,64,16")
+            self.assertEqual(refused.returncode, 3)
+            self.assertIn("GPU: there is no NVIDIA driver here (libcuda.so.1), wanted one", refused.stderr)
+            self.assertFalse((self.work / "none").exists())
+
+    def test_the_ladder_is_shipped_as_candidates(self):
+        shipped = pathlib.Path(COMMAND).resolve().parents[1] / "share" / "flashcore" / "evolve"
+        rungs = [json.loads(line) for line in (shipped / "ladder.jsonl").read_text().splitlines()]
+        self.assertEqual(len(rungs), 17)
+        self.assertEqual(rungs[0]["operator"], "seed")
+        for rung in rungs:
+            self.assertEqual(rung["source"].count('extern "C" __global__'), 1, rung["name"])
+            self.assertEqual(rung["source"].count("__global__ void"), 1, rung["name"])
+            self.assertNotRegex(rung["source"], r'#include "|cudaError_t')
+            self.assertRegex(rung["source"], r"//@ launch grid .*\n//@ launch block ")
+            self.assertIn("Predicted: ", rung["thought"])
+            self.assertEqual(rung["source"], (shipped / "ladder" / (rung["name"] + ".cu")).read_text())
+        nvcc = shutil.which("nvcc") or shutil.which("nvcc", path="/usr/local/cuda/bin")
+        for name in ["ladder/15_wgmma_tma"] if nvcc else []:
+            subprocess.run([nvcc, "-std=c++20", "-arch=sm_90a", "--expt-relaxed-constexpr", "-cubin", "-DHEAD_DIM=64",
+                            "-DCAUSAL=0", "-o", self.work / "rung.cubin", shipped / (name + ".cu")], check=True)
+
     def test_refuses_in_one_sentence(self):
         folder = self.work / "none"
         for words, code, sentence in [
-                (["init", folder, "--from", "ladder/08_register_softmax", "--shape", "1,8,512,64"], 3,
-                 "--from: is 'ladder/08_register_softmax', a GPU kernel; GPU tasks cannot be evaluated yet"),
+                (["init", folder, "--from", "ladder/99_none", "--shape", "1,8,512,64"], 2,
+                 "--from: is 'ladder/99_none', wanted a file, or a kernel of this library"),
                 (["init", folder, "--from", SEED], 2, "--shape: is missing, wanted B,H,S,D"),
                 (["init", folder, "--shape", "1,1,1,1"], 2, "--from: is missing"),
                 (["init", folder, "--from", SEED, "--shape", "1,0,1,1"], 2, "wanted extents of 1 or more"),
                 (["init", folder, "--from", SEED, "--shape", "1,4,8,16", "--heads-kv", "3"], 2, "wanted a divisor of 4"),
                 (["run", folder], 2, "has no task.json"),
-                (["grow", folder], 2, "ACTION: is 'grow', wanted init, run, resume, show, export or verify"),
+                (["grow", folder], 2, "ACTION: is 'grow', wanted init, compile, run, resume, show, export or verify"),
                 (["show"], 2, "DIR: is missing")]:
             done = evolve(*words)
             self.assertEqual(done.returncode, code, done.stderr)

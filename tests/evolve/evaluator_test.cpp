@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "evolve/evaluate/cpu_evaluator.hpp"
+#include "evolve/evaluate/stage_evaluator.hpp"
 #include "evolve/evaluate/time_stage.hpp"
 #include "evolve/task/folder.hpp"
 
@@ -48,7 +48,7 @@ std::vector<std::string> names_of_cheats() {
 }
 
 Evaluation evaluated(const Task& task, const Program& program, const Incumbent* incumbent) {
-  CpuEvaluator evaluator(task, FLASHCORE_RUNNER);
+  StageEvaluator evaluator(task, {FLASHCORE_RUNNER, "", ""});
   Result<Evaluation> found = evaluator.evaluate(program, incumbent);
   EXPECT_TRUE(found.ok()) << found.status().message();
   return found.ok() ? *found : Evaluation{};
@@ -103,6 +103,32 @@ TEST(Evaluator, TakesTheRightMaskAndNoOther) {
   task.causal = true;
   const Evaluation found = evaluated(task, cheat("honest"), nullptr);
   EXPECT_EQ(found.outcome, Outcome::correctness) << found.reason;
+}
+
+TEST(Evaluator, TakesATaskInCppWithACausalMask) {
+  Task task = small_task();
+  task.language = "c++";
+  task.compiler = {"g++", "-std=gnu++20", "-O1", "-w", "-fno-exceptions", "-fno-rtti"};
+  task.causal = true;
+  const auto program = [](const std::string& keys) {
+    return Program{*read_text(kCheats / "honest.h") + R"(
+extern "C" void attention(SIGNATURE) {
+  for (int64_t row = 0; row < batch * heads_q * seqlen_q; ++row) {
+    const int64_t head = row / seqlen_q, group = heads_q / heads_kv;
+    const int64_t pair = head / heads_q * heads_kv + head % heads_q / group;
+    const auto visible = [&](int64_t i) { return )" +
+                       keys + R"(; };
+    const int64_t keys = visible(row % seqlen_q);
+    honest_row(q + row * head_dim, k + pair * seqlen_kv * head_dim, v + pair * seqlen_kv * head_dim,
+               o + row * head_dim, lse + row, 1, 1, 1, 1, keys, head_dim, scale, 0);
+  }
+})",
+                   {}};
+  };
+  Evaluation found = evaluated(task, program("i + seqlen_kv - seqlen_q + 1"), nullptr);
+  EXPECT_EQ(found.outcome, Outcome::valid) << found.reason;
+  found = evaluated(task, program("i + 1 < seqlen_kv ? i + 1 : seqlen_kv"), nullptr);
+  EXPECT_EQ(found.outcome, Outcome::correctness) << "the diagonal is at the bottom right";
 }
 
 TEST(Evaluator, SeesThatAFasterProgramIsFaster) {

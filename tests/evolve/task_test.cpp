@@ -66,11 +66,11 @@ TEST(Folder, KeepsATaskAndRefusesOthers) {
   const auto from = [&](const std::string& source) {
     return make_folder(scratch.path("other"), {source, {shape}, false});
   };
-  EXPECT_EQ(from("ladder/08_register_softmax").code(), StatusCode::unsupported);
-  EXPECT_EQ(
-      from("ladder/08_register_softmax").message(),
-      "--from: is 'ladder/08_register_softmax', a GPU kernel; GPU tasks cannot be evaluated yet");
-  EXPECT_EQ(from("seed.py").message(), "--from: is 'seed.py', wanted a .c or .cpp file");
+  EXPECT_EQ(shipped_or_file("ladder/99_none").status().message(),
+            "--from: is 'ladder/99_none', wanted a file, or a kernel of this library such as "
+            "ladder/08_register_softmax");
+  EXPECT_FALSE(shipped_or_file("../../seed").ok());
+  EXPECT_EQ(from("seed.py").message(), "--from: is 'seed.py', wanted a .c, .cpp or .cu file");
   EXPECT_FALSE(from("nothing.c").ok());
   EXPECT_FALSE(open_folder(scratch.path("other")).ok());
 }
@@ -88,7 +88,10 @@ TEST(Folder, RefusesATaskThatWasBent) {
   EXPECT_EQ(refusal("/version", 2), "version: is 2, wanted 1");
   EXPECT_EQ(refusal("/shapes/0/seqlen_q", 0), "shapes[0].seqlen_q: is 0, wanted 1 or more");
   EXPECT_EQ(refusal("/shapes", Json::array()), "shapes: there are none, wanted one or more");
-  EXPECT_EQ(refusal("/device/kind", "cuda"), "device.kind: is \"cuda\", wanted \"cpu\"");
+  EXPECT_EQ(refusal("/device/kind", "cuda"),
+            "device.kind: is \"cuda\", wanted one of \"cpu\", \"gpu\"");
+  EXPECT_EQ(refusal("/dtype", "f16"),
+            "dtype: is f16 in a task for c, wanted f32 on the CPU, f16 or bf16 in CUDA");
   EXPECT_EQ(refusal("/budgets/call_seconds", 0), "budgets.call_seconds: is 0, wanted more than 0");
 }
 

@@ -1,23 +1,24 @@
-// Candidates for the CPU, stage by stage, the cheapest first: compile, budgets, gates, repeat, time,
-// recheck.
+// Candidates stage by stage, the cheapest first: compile, budgets, gates, repeat, time, recheck. Where
+// they run is the task's: in a process for the CPU, or on the GPU.
 #pragma once
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "evolve/evaluate/call_memory.hpp"
-#include "evolve/evaluate/candidate_process.hpp"
+#include "evolve/evaluate/candidate.hpp"
 #include "evolve/evaluate/compile.hpp"
 #include "evolve/evaluate/evaluator.hpp"
+#include "evolve/evaluate/gpu_candidate.hpp"
 #include "evolve/task/task.hpp"
 
 namespace flashcore::evolve {
 
-class CpuEvaluator final : public Evaluator {
+class StageEvaluator final : public Evaluator {
  public:
-  // `runner` is the program flashcore_evolve_runner.
-  CpuEvaluator(Task task, std::string runner)
-      : task_(std::move(task)), runner_(std::move(runner)) {}
+  explicit StageEvaluator(Task task, Tools tools)
+      : task_(std::move(task)), tools_(std::move(tools)) {}
 
   Result<Evaluation> evaluate(const Program& program, const Incumbent* incumbent) override;
 
@@ -26,17 +27,16 @@ class CpuEvaluator final : public Evaluator {
   Result<Finding> measure(Attempt& attempt, const Incumbent* incumbent);
   Result<Finding> gate(Attempt& attempt);
   Result<Finding> time(Attempt& attempt, const Incumbent* incumbent);
-  Result<std::unique_ptr<CandidateProcess>> start(const Compiled& compiled,
-                                                  const CallMemory& memory, Finding& finding) const;
+  Result<std::unique_ptr<Candidate>> start(const Compiled& compiled, const Program& program,
+                                           const CallMemory& memory, Finding& finding);
+  Status start_ahead();
   Result<const Compiled*> compiled_incumbent(const Program& program);
 
   Task task_;
-  std::string runner_;
+  Tools tools_;
   std::string incumbent_hash_;  // of the one that is compiled already
   std::unique_ptr<Compiled> incumbent_;
+  std::vector<std::unique_ptr<GpuCandidate>> ahead_;  // with a context, and no candidate yet
 };
-
-// The runner beside this program, where the build and the installation put it.
-Result<std::string> find_runner();
 
 }  // namespace flashcore::evolve

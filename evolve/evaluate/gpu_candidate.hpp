@@ -1,0 +1,45 @@
+// A GPU candidate: our process loads, launches and times it, on a GPU context of its own.
+#pragma once
+
+#include <sys/types.h>
+
+#include <memory>
+#include <string>
+
+#include "evolve/evaluate/call_memory.hpp"
+#include "evolve/evaluate/candidate.hpp"
+#include "evolve/runner/gpu_commands.hpp"
+#include "evolve/task/task.hpp"
+
+namespace flashcore::evolve {
+
+class GpuCandidate final : public Candidate {
+ public:
+  // Starts the process and does not wait: a context takes half a second. `runner` is the program
+  // flashcore_evolve_gpu_runner.
+  static Result<std::unique_ptr<GpuCandidate>> start(const std::string& runner);
+  GpuCandidate(const GpuCandidate&) = delete;
+  GpuCandidate& operator=(const GpuCandidate&) = delete;
+  ~GpuCandidate() override;
+
+  // Waits for the context, and no more.
+  Status wait();
+  // Loads an object. A finding says why the candidate is not there. `text`: gpu_commands.hpp.
+  Status load(const Task& task, const std::string& text, const CallMemory& memory,
+              Finding& finding);
+
+  // The memory outlives it. What the GPU's clock says is held to that of this process.
+  Ran run(const RunCommand& command, double limit_seconds) override;
+  void describe(nlohmann::ordered_json& evidence) const override;
+
+ private:
+  GpuCandidate(pid_t process, int stream) : process_(process), stream_(stream) {}
+  bool receive(GpuAnswerKind wanted, double seconds, GpuAnswer& answer, Finding& finding);
+
+  pid_t process_;
+  int stream_;
+  bool is_ready_ = false;
+  GpuAnswer hello_{}, loaded_{}, prepared_{};
+};
+
+}  // namespace flashcore::evolve

@@ -1,0 +1,100 @@
+// What a task takes from the machine that it is made on.
+#include <fmt/format.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <map>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "bench/process/child_process.hpp"
+#include "bench/text/terminal.hpp"
+#include "bench/time/cpu_peak.hpp"
+#include "evolve/task/task.hpp"
+#include "problem/status.hpp"
+
+namespace flashcore::evolve {
+namespace {
+
+// Dense 16-bit Tensor Core operations of one SM in a clock, by compute capability; CUDA C++ Programming
+// Guide and the architectures' white papers. An unknown GPU has the most of all.
+double operations_a_clock(int64_t major, int64_t minor) {
+  if (major == 8) return minor == 0 ? 2048 : 1024;
+  return major == 9 ? 4096 : 8192;
+}
+
+// Bytes between L2 and one SM in a clock.
+constexpr double kL2BytesAClock = 64;
+
+void describe_cpu(Task& task) {
+  const bool is_c = task.language == "c";
+  task.compiler = {is_c ? "gcc" : "g++", is_c ? "-std=gnu11" : "-std=gnu++20", "-O3",
+                   "-march=native"};
+  if (!is_c) task.compiler.insert(task.compiler.end(), {"-fno-exceptions", "-fno-rtti"});
+  const DeviceInfo cpu = devices().front();
+  const bench::CpuPeak peak = bench::measure_cpu_peak(1, 0.2, true);
+  task.device = {
+      {"kind", "cpu"}, {"name", cpu.name},  {"instructions", build_info().cpu_target},
+      {"threads", 1},  {"peak", peak.what}, {"peak_flop_a_second", std::round(peak.flop_a_second)}};
+}
+
+Status describe_gpu(Task& task, const std::string& gpu_runner) {
+  const Result<bench::LimitedOutput> said =
+      bench::run_limited({gpu_runner, "describe"}, "", {60, 10000}, {});
+  if (!said.ok()) return said.status();
+  std::map<std::string, std::string> facts;
+  std::istringstream lines(said->text);
+  for (std::string line; std::getline(lines, line);) {
+    const size_t space = line.find(' ');
+    if (space != std::string::npos) facts[line.substr(0, space)] = line.substr(space + 1);
+  }
+  if (said->exit_status != 0 || facts.size() < 7) {
+    return unsupported(
+        "GPU: {}, wanted one for a task in CUDA",
+        bench::printable(facts["error"].empty() ? "it is not described" : facts["error"]));
+  }
+  const auto number = [&](const char* name) {
+    return static_cast<int64_t>(std::strtoll(facts[name].c_str(), nullptr, 10));
+  };
+  const int64_t major = number("compute_major"), minor = number("compute_minor");
+  const auto multiprocessors = static_cast<double>(number("multiprocessors"));
+  const double clock = 1e3 * static_cast<double>(number("clock_khz"));
+  task.device = {{"kind", "gpu"},
+                 {"name", bench::printable(facts["name"])},
+                 {"compute_capability", fmt::format("{}.{}", major, minor)},
+                 {"multiprocessors", number("multiprocessors")},
+                 {"highest_clock", clock},
+                 {"l2_bytes", number("l2_bytes")},
+                 {"shared_bytes_a_block", number("shared_bytes_a_block")},
+                 {"peak", fmt::format("16-bit Tensor Cores at {:.3g} GHz", clock / 1e9)},
+                 {"peak_flop_a_second", multiprocessors * clock * operations_a_clock(major, minor)},
+                 {"peak_l2_bytes_a_second", multiprocessors * clock * kL2BytesAClock}};
+  task.compiler = {"nvcc",
+                   "-std=c++20",
+                   "-O3",
+                   fmt::format("-arch=sm_{}{}{}", major, minor, major >= 9 ? "a" : ""),
+                   "--expt-relaxed-constexpr",
+                   "-cubin",
+                   "-Xptxas=-v",
+                   fmt::format("-DHEAD_DIM={}", task.shapes.front().head_dim),
+                   fmt::format("-DCAUSAL={}", task.causal ? 1 : 0)};
+  task.budgets.object_bytes = 4 << 20;
+  task.budgets.compile_seconds = 60;
+  task.timing.sample_seconds = 1e-3;
+  return {};
+}
+
+}  // namespace
+
+Status describe_machine(Task& task, const std::string& gpu_runner) {
+  if (task.is_gpu()) {
+    FLASHCORE_RETURN_IF_ERROR(describe_gpu(task, gpu_runner));
+  } else {
+    describe_cpu(task);
+  }
+  task.peak_flop_a_second = task.device["peak_flop_a_second"];
+  return {};
+}
+
+}  // namespace flashcore::evolve

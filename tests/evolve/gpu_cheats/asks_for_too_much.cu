@@ -1,0 +1,3 @@
+// resources: shared memory
+//@ launch shared 1000000
+KERNEL(SIGNATURE) { honest(ARGUMENTS); }

@@ -1,0 +1,3 @@
+// compile: lacks a number
+//@ launch shared 8 *
+KERNEL(SIGNATURE) { honest(ARGUMENTS); }

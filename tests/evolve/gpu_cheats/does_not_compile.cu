@@ -1,0 +1,2 @@
+// compile
+KERNEL(SIGNATURE) { honest(ARGUMENTS) }

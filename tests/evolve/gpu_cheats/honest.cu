@@ -1,0 +1,2 @@
+// valid
+KERNEL(SIGNATURE) { honest(ARGUMENTS); }

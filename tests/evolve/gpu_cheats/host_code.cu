@@ -1,0 +1,8 @@
+// compile: no extern "C" __global__ function
+// Host code is not linked, so nobody runs this constructor.
+struct Patch {
+  Patch() { *static_cast<volatile int*>(nullptr) = 1; }
+};
+static Patch patch;
+// gpu only: for the stand-in it would run.
+extern "C" __global__ void other(SIGNATURE) { honest(ARGUMENTS); }

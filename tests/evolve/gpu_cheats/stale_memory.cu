@@ -1,0 +1,3 @@
+// correctness
+// Whatever the outputs' memory has.
+KERNEL(SIGNATURE) {}
