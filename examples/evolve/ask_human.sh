@@ -14,7 +14,9 @@ import json, pathlib, sys
 folder = pathlib.Path(sys.argv[1])
 request = json.loads((folder / "request.json").read_text())
 parent = request["parents"][0]
-(folder / "program.c").write_text(parent["source"])
+suffix = {"c": ".c", "c++": ".cpp", "cuda": ".cu"}[request["task"]["language"]]
+(folder / "name").write_text("program" + suffix)
+(folder / ("program" + suffix)).write_text(parent["source"])
 (folder / "question").write_text(
     f"Attempt {request['attempt']}, {request['operator']} of attempt {parent['id']} "
     f"(score {parent['score']:.3g}, parameters {json.dumps(parent['parameters'])}).\n")
@@ -24,14 +26,15 @@ PYTHON
   cat "$folder/question"
   printf 'Edit the program, then save it and leave the editor.\n'
 } >&2
-${VISUAL:-${EDITOR:-vi}} "$folder/program.c" <"$terminal" >&2
+program=$folder/$(cat "$folder/name")
+${VISUAL:-${EDITOR:-vi}} "$program" <"$terminal" >&2
 exec 3<"$terminal"
 printf 'A name for it: ' >&2
 read -r name <&3
 printf 'Why will it be faster? ' >&2
 read -r thought <&3
 
-python3 - "$folder/program.c" "$name" "$thought" <<'PYTHON'
+python3 - "$program" "$name" "$thought" <<'PYTHON'
 import json, pathlib, sys
 print(json.dumps({"version": 1, "source": pathlib.Path(sys.argv[1]).read_text(),
                   "name": sys.argv[2], "thought": sys.argv[3]}))

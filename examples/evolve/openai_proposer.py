@@ -21,10 +21,11 @@ ANSWER = ("Answer with one line `name: ...`, one line `thought: ...` that says w
 
 def prompt_of(request: dict) -> str:
     task = request["task"]
-    parts = [f"Make this {task['language']} function fast on {task['device'].get('name', 'a CPU')}, one thread.",
-             task["signature"], task["semantics"],
-             f"Shapes to win on: {json.dumps(task['shapes'])}. Compiled with: {' '.join(task['compiler'])}. "
-             "Only functions of mathematics and memory of the C library may be called."]
+    where = task["device"].get("name", task["device"]["kind"])
+    rules = ("Device code alone." if task["language"] == "cuda" else
+             "One thread. Only functions of mathematics and memory of the C library may be called.")
+    parts = [f"Make this {task['language']} function fast on {where}.", task["signature"], task["semantics"],
+             f"Shapes to win on: {json.dumps(task['shapes'])}. Compiled with: {' '.join(task['compiler'])}. {rules}"]
     for old in request.get("insights", []):
         parts.append(f"Attempt {old['id']}: {old['outcome']} {old['reason']} score {old['measured']:.3g}; "
                      f"its thought was: {old['thought']}")
@@ -33,7 +34,8 @@ def prompt_of(request: dict) -> str:
         parts.append(f"Score {program['score']:.3g}, parameters {json.dumps(program['parameters'])}:\n"
                      f"```\n{program['source']}\n```")
         if "insights" in program:
-            parts.append(f"Measured: {json.dumps(program['insights'].get('times'))}")
+            told = {key: program["insights"].get(key) for key in ("times", "compiler", "launch", "profile")}
+            parts.append(f"Measured: {json.dumps({key: value for key, value in told.items() if value})}")
     return "\n\n".join(parts + [ANSWER])
 
 
