@@ -11,6 +11,7 @@
 
 #include "bench/process/child_process.hpp"
 #include "bench/text/terminal.hpp"
+#include "evolve/runner/gpu_commands.hpp"
 #include "evolve/runner/launch_lines.hpp"
 #include "problem/status.hpp"
 
@@ -80,6 +81,10 @@ Finding check_gpu(const Task& task, const Program& program, const Compiled& comp
   }
   LaunchLines lines;
   std::string error;
+  if (load_text(compiled.object(), program).size() > kLongestLoadText) {
+    return {Outcome::resources, fmt::format("launch lines and parameters have more than {} bytes",
+                                            kLongestLoadText)};
+  }
   if (read_launch_lines(program.source, lines, error)) return {};
   return {Outcome::compile, bench::printable(error)};
 }
