@@ -82,8 +82,8 @@ Finding check_gpu(const Task& task, const Program& program, const Compiled& comp
   LaunchLines lines;
   std::string error;
   if (load_text(compiled.object(), program).size() > kLongestLoadText) {
-    return {Outcome::resources, fmt::format("launch lines and parameters have more than {} bytes",
-                                            kLongestLoadText)};
+    return {Outcome::resources,
+            fmt::format("launch lines and parameters have more than {} bytes", kLongestLoadText)};
   }
   if (read_launch_lines(program.source, lines, error)) return {};
   return {Outcome::compile, bench::printable(error)};

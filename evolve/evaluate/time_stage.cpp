@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "bench/cases/work.hpp"
@@ -21,6 +22,7 @@ constexpr double kTimedFlop = 1e6;  // of a timed call: all rows of a small one
 constexpr double kMargin = 1.15;
 // What a sample takes on the way between processes, and half of what the GPU says besides.
 constexpr double kUnseen = 2e-3;
+constexpr int kClockTries = 20;
 
 double flop_of(const CallShape& shape, const Task& task) {
   return bench::forward_flop(problem_of(shape, task));
@@ -39,6 +41,22 @@ Ran sample(const GateContext& c, const Contender& who, const CallShape& shape, u
   Ran ran = who.candidate.run(command, c.task.budgets.call_seconds);
   ran.seconds /= static_cast<double>(calls);
   return ran;
+}
+
+// A sample in which the GPU's clock is no more behind that of this process than the way between
+// processes takes. A busy machine takes longer at times: then it is another sample that counts.
+Ran believed_sample(const GateContext& c, const Contender& who, const CallShape& shape,
+                    uint64_t calls) {
+  double least = std::numeric_limits<double>::infinity();
+  for (int i = 0; i < kClockTries; ++i) {
+    Ran ran = sample(c, who, shape, calls);
+    const double unseen = ran.wall_seconds - 1.5 * ran.seconds * static_cast<double>(calls);
+    if (!ran.finding.ok() || unseen <= kUnseen) return ran;
+    least = std::min(least, unseen);
+  }
+  return {.finding = {Outcome::constraints,
+                      fmt::format("{}: the clock of the GPU is {} behind that of the evaluator",
+                                  shape_text(shape), bench::seconds_text(least))}};
 }
 
 // Every output is looked through, and a random tenth of the calls is held to the gates.
@@ -86,7 +104,6 @@ Result<Finding> time_shape(const GateContext& c, const Contender* incumbent, Tim
   const auto wanted = static_cast<uint64_t>(std::ceil(c.task.timing.sample_seconds / shortest));
   timed.calls = std::clamp(wanted, first, most);
   std::vector<double> ours, theirs;
-  double unseen = 0.5;  // seconds that this process's clock saw and the GPU's did not, the least
   for (int64_t round = 0; round < c.task.timing.rounds; ++round) {
     if (incumbent != nullptr) {
       ran = sample(c, *incumbent, shape, timed.calls);
@@ -94,20 +111,11 @@ Result<Finding> time_shape(const GateContext& c, const Contender* incumbent, Tim
         return Status(StatusCode::internal, "incumbent: " + ran.finding.sentence);
       theirs.push_back(ran.seconds);
     }
-    ran = sample(c, candidate, shape, timed.calls);
+    ran = believed_sample(c, candidate, shape, timed.calls);
     if (!ran.finding.ok()) return ran.finding;
     ours.push_back(ran.seconds);
-    if (ran.wall_seconds > 0) {
-      const double events = ran.seconds * static_cast<double>(timed.calls);
-      unseen = std::min(unseen, ran.wall_seconds - events - 0.5 * events);
-    }
     Result<Finding> judged = judge_sample(c, shape, timed.calls);
     if (!judged.ok() || !judged->ok()) return judged;
-  }
-  if (c.task.is_gpu() && unseen > kUnseen) {
-    return Finding{Outcome::constraints,
-                   fmt::format("{}: the clock of the GPU is {} behind that of the evaluator",
-                               shape_text(shape), bench::seconds_text(unseen))};
   }
   timed.seconds = bench::quantile(ours, 0.5);
   timed.noise = relative_noise(ours);

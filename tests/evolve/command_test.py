@@ -170,13 +170,28 @@ class Evolve(unittest.TestCase):
         (folder / "task.json").write_text(json.dumps(task))
         ahead = document("compile", folder, **driver)
         self.assertEqual((ahead["programs"], ahead["failed"]), (4, 0))
+        # NVIDIA's tools, by stand-ins.
+        tools = self.work / "tools"
+        tools.mkdir()
+        (tools / "ncu").write_text(f"#!/bin/sh\ncat {ROOT / 'tests/bench/report/data/ncu_04_wmma_pv.txt'}\n")
+        (tools / "ncu").chmod(0o755)
+        driver["PATH"] = f"{tools}:{os.environ['PATH']}"
         run = document("run", folder, "--evaluations", 5, "--seed", 1, "--profile", **driver)
         self.assertEqual(run["ended"], "the proposer has nothing left")
         self.assertEqual(run["best"]["parameters"], {"TIMES": "1"})
         self.assertGreater(run["best"]["score"], 2)
         self.assertEqual(run["best"]["evidence"]["compiler"]["seconds"], 0)  # it had been compiled
-        self.assertIn("missing", run["best"]["evidence"]["profile"])  # no launch of a GPU to count
+        self.assertEqual(run["best"]["evidence"]["profile"]["kernel"], "wmma_pv_kernel<64>")
         self.assertEqual(document("verify", folder, **driver)["outcome"], "valid")
+        # One that is content, and one that complains.
+        tool = tools / "compute-sanitizer"
+        tool.write_text('#!/bin/sh\nshift 4\n"$@" && echo "========= ERROR SUMMARY: 0 errors"\n')
+        tool.chmod(0o755)
+        self.assertEqual(document("verify", folder, "--sanitizer", **driver)["evidence"]["sanitizer"], "clean")
+        tool.write_text('#!/bin/sh\necho "========= Invalid read of size 4"\n')
+        found = evolve("verify", folder, "--sanitizer", **driver)
+        self.assertEqual(found.returncode, 1)
+        self.assertIn("correctness in sanitizer: memcheck: Invalid read of size 4", found.stdout)
         # Without a driver it is refused, and the task stays what it was.
         if not pathlib.Path("/dev/nvidiactl").exists():
             refused = evolve("init", self.work / "none", "--from", seed, "--shape", "1,2,64,16")
