@@ -505,9 +505,12 @@ int run_once(char** words) {
                         number(5),
                         std::strtof(words[6], nullptr)};
   std::string text;
-  for (char piece[4096]; const size_t got = std::fread(piece, 1, sizeof piece, stdin);) {
+  char piece[4096];
+  size_t got = 0;
+  do {
+    got = std::fread(piece, 1, sizeof piece, stdin);
     text.append(piece, got);
-  }
+  } while (got > 0);
   try {
     Gpu gpu;
     gpu.make_context();
