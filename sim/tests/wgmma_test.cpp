@@ -8,7 +8,9 @@
 #include "cuda/ptx/mma.cuh"
 #include "cuda/ptx/sync.cuh"
 #include "cuda/ptx/tf32.cuh"
+#include "cuda/ptx/wgmma_e4m3.cuh"
 #include "cuda/ptx/wgmma_n96.cuh"
+#include "cuda/tile/byte_descriptor.hpp"
 #include "cuda/tile/descriptor.hpp"
 #include "cuda/tile/fragment.hpp"
 #include "cuda/tile/smem_tile.hpp"
@@ -309,6 +311,68 @@ TEST(Wgmma, Overwrite) {
       }
     }
   });
+}
+
+template <class SmemTile, class Value>
+void fill_bytes(unsigned char* shared, Value value) {
+  for (int i = static_cast<int>(threadIdx.x); i < SmemTile::kRows * SmemTile::kColumns; i += 128) {
+    const int row = i / SmemTile::kColumns, column = i % SmemTile::kColumns;
+    shared[SmemTile::offset(row, column)] = e4m3_of(value(row, column));
+  }
+}
+
+// C = A B twice, of which the second product overwrites, with k of kDepth, B stored by its columns.
+template <int kColumns, int kDepth, bool kFromRegisters>
+void multiply_byte_tiles() {
+  using ATile = tile::SmemTile<64, kDepth, 1>;
+  using BTile = tile::SmemTile<kColumns, kDepth, 1>;
+  auto* const shared = shared_array<unsigned char>();
+  unsigned char* const b = shared + ATile::kBytes;
+  const int thread = static_cast<int>(threadIdx.x);
+  fill_bytes<ATile>(shared, left);
+  fill_bytes<BTile>(b, [](int row, int column) { return right(column, row); });
+  ptx::fence_proxy_async();
+  ptx::named_barrier_sync(1, 128);
+  constexpr int kSteps = kDepth / 32;
+  float d[kColumns / 8][4] = {};
+  uint32_t a[kSteps][4];
+  for (int step = 0; step < kSteps; ++step) {
+    for (int e = 0; e < 16; e += 4) {
+      const auto [row_in_warp, k] = tile::mma_k32_a(thread % 32, e);
+      const int row = 16 * (thread / 32) + row_in_warp, first = 32 * step + k;
+      a[step][e / 4] = ptx::pack_e4m3x4(left(row, first), left(row, first + 1),
+                                        left(row, first + 2), left(row, first + 3));
+    }
+  }
+  ptx::warpgroup_fence();
+  for (int i = 0; i < 2 * kSteps; ++i) {
+    const int step = i % kSteps;
+    const auto accumulate = step == 0 ? Accumulate::overwrite : Accumulate::add;
+    const uint64_t right_operand =
+        tile::byte_descriptor<BTile>(ptx::shared_address(b)) + (tile::byte_step<BTile>(step) >> 4);
+    if constexpr (kFromRegisters) {
+      ptx::wgmma_rs_e4m3(d, a[step], right_operand, accumulate);
+    } else {
+      const uint64_t left_operand = tile::byte_descriptor<ATile>(ptx::shared_address(shared)) +
+                                    (tile::byte_step<ATile>(step) >> 4);
+      ptx::wgmma_ss_e4m3(d, left_operand, right_operand, accumulate);
+    }
+  }
+  ptx::warpgroup_commit();
+  ptx::warpgroup_wait<0>();
+  for (int n = 0; n < kColumns / 8; ++n) {
+    for (int e = 0; e < 4; ++e) {
+      const auto [row, column] = tile::wgmma_c(thread, 4 * n + e);
+      if (load(d[n][e]) != product(row, column, kDepth)) __trap();
+    }
+  }
+}
+
+TEST(Wgmma, ProductsOfE4m3AreExact) {
+  expect_clean(kWarpgroup, [] { multiply_byte_tiles<128, 64, false>(); });
+  expect_clean(kWarpgroup, [] { multiply_byte_tiles<128, 128, false>(); });
+  expect_clean(kWarpgroup, [] { multiply_byte_tiles<72, 128, true>(); });
+  expect_clean(kWarpgroup, [] { multiply_byte_tiles<136, 128, true>(); });
 }
 
 constexpr LaunchOptions kOneWarp{.grid = {1}, .block = {32}};
