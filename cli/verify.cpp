@@ -91,6 +91,7 @@ bench::RandomTrials random_part(const Options& options) {
   random.space.caches = options.paged;
   random.backward = options.backward;
   random.narrow = options.narrow;
+  random.space.only_e4m3 = options.narrow && options.dtypes == to_string(DType::f8e4m3);
   return random;
 }
 
@@ -110,6 +111,7 @@ Result<Json> run_sanitizers(const Options& options, const std::string& kernel,
         {"--largest-head-dim", std::to_string(options.largest_head_dim)},
         {"--most-heads", std::to_string(options.most_heads)},
         {"--kernel", kernel},
+        {"--dtypes", options.dtypes},
         {"--device", bench::to_text(plan.device)}}) {
     arguments.insert(arguments.end(), {name, value});
   }

@@ -119,8 +119,13 @@ void draw_score_features(Random& random, Problem& problem, const Sizes& s, int64
   if (random.chance(0.2)) problem.dropout_p = static_cast<float>(random.pick({0.1, 0.5}));
 }
 
-void draw_scale_and_offsets(Random& random, Problem& problem, const Sizes& s) {
-  if (random.chance(0.2)) {
+void draw_scale_and_offsets(Random& random, Problem& problem, const Sizes& s, bool e4m3) {
+  if (e4m3) {
+    // Times the scales of q and k, at most 2 each: scores of sigma 2 at most, as probabilities that
+    // are rounded to e4m3 have larger errors where few keys have a row (fp8_cases.hpp).
+    problem.softmax_scale = static_cast<float>((0.1 + 0.4 * random.uniform()) /
+                                               std::sqrt(static_cast<double>(s.head_dim_qk)));
+  } else if (random.chance(0.2)) {
     // Up to twice the default: the gates are for scores of moderate size, and the error that fp32
     // makes in a score grows with it.
     problem.softmax_scale =
@@ -132,9 +137,10 @@ void draw_scale_and_offsets(Random& random, Problem& problem, const Sizes& s) {
   }
 }
 
-void draw_scales(Random& random, Problem& problem, const Sizes& s, int64_t seqlen_kv) {
+void draw_scales(Random& random, Problem& problem, const Sizes& s, int64_t seqlen_kv,
+                 bool of_blocks) {
   const auto one_or = [&](int64_t extent) { return random.chance(0.5) ? 1 : extent; };
-  if (random.chance(0.3)) problem.kv_scale_block = 32 * random.integer(1, 3);
+  if (of_blocks && random.chance(0.3)) problem.kv_scale_block = 32 * random.integer(1, 3);
   const int64_t blocks = problem.kv_scale_block == 0
                              ? (seqlen_kv > 0 ? 1 : 0)
                              : (seqlen_kv + problem.kv_scale_block - 1) / problem.kv_scale_block;
@@ -200,7 +206,9 @@ void draw_hostile_values(Random& random, HostProblem& host) {
 }  // namespace
 
 RandomSpace narrowed(RandomSpace space, int narrowing) {
-  if (narrowing >= 1) space.only_16_bit = space.same_types = true, space.fp8 = false;
+  if (narrowing >= 1 && !space.only_e4m3) {
+    space.only_16_bit = space.same_types = true, space.fp8 = false;
+  }
   if (narrowing >= 2) space.any_head_dim = false;
   if (narrowing >= 3) space.any_score = false;
   if (narrowing >= 4) space.dense = true;
@@ -213,6 +221,7 @@ RandomDraw::RandomDraw(uint64_t seed, const RandomSpace& space) : random_(seed),
   sizes_ = s;
   const DType dtype =
       !space.any_dtype    ? space.dtype
+      : space.only_e4m3   ? DType::f8e4m3
       : space.only_16_bit ? random_.pick({DType::f16, DType::bf16})
       : space.fp8
           ? random_.pick({DType::f32, DType::f16, DType::bf16, DType::f8e4m3, DType::f8e5m2})
@@ -260,8 +269,8 @@ RandomDraw::RandomDraw(uint64_t seed, const RandomSpace& space) : random_(seed),
   if (space.any_feature && space.any_score) {
     draw_score_features(random_, problem, s, bound_q_, bound_kv_);
   }
-  if (space.any_feature) draw_scale_and_offsets(random_, problem, s);
-  if (fp8 && space.any_dtype) draw_scales(random_, problem, s, bound_kv_);
+  if (space.any_feature) draw_scale_and_offsets(random_, problem, s, space.only_e4m3);
+  if (fp8 && space.any_dtype) draw_scales(random_, problem, s, bound_kv_, !space.only_e4m3);
   if (fp8 && !space.any_dtype) problem = with_fp8_inputs(problem);
   const bool lengths = space.any_feature && !space.dense;
   const bool used_q = lengths && random_.chance(0.15);
@@ -281,6 +290,10 @@ HostProblem RandomDraw::fill() const {
   const uint64_t seed = random.bits();
   HostProblem host = make_host_problem(problem_, seed);
   if (!space_.any_dtype && problem_.q_scale) fill_fp8_inputs(host, seed);
+  if (space_.only_e4m3 && host.has("v_scale")) {  // outputs no larger than the gates are made for
+    HostTensor& scale = host.at("v_scale");
+    for (int64_t i = 0; i < scale.elements(); ++i) scale.set(i, scale.get(i) / 2);
+  }
   const bool packed = !packed_q_.empty();
   if (packed) {
     set_all(host.at("cu_seqlens_q"), packed_q_);

@@ -22,6 +22,7 @@ struct RandomSpace {
   bool any_score = true;      // otherwise scores are products alone: no bias, mask, ALiBi ...
   bool any_head_dim = true;   // otherwise 64, 128 and 256 as far as they go, Dqk == Dv
   bool only_16_bit = false;   // among any types
+  bool only_e4m3 = false;     // the same, for kernels of nothing else; and scales of whole heads
   bool same_types = false;    // gradients have the type of the inputs
   bool dense = false;         // no packed batch, lengths or diagonals per entry
   bool grouped_heads = true;  // Hq > Hkv

@@ -7,6 +7,7 @@
 #include <limits>
 #include <utility>
 
+#include "bench/cases/fp8_cases.hpp"
 #include "bench/tensors/random.hpp"
 
 namespace flashcore::bench {
@@ -63,7 +64,7 @@ void make_keys_equal(HostProblem& host) {
 class Cases {
  public:
   void add(std::string name, const Problem& problem, Bend bend, bool past_fp32 = false) {
-    cases_.push_back({std::move(name), problem, std::move(bend), past_fp32});
+    cases_.push_back({std::move(name), problem, std::move(bend), past_fp32, {}});
   }
   std::vector<ScoreCase> all() && { return std::move(cases_); }
 
@@ -336,7 +337,9 @@ std::vector<ScoreCase> score_cases() {
     add_sinks(cases, dtype);
     add_softcap(cases, dtype);
   }
-  return std::move(cases).all();
+  std::vector<ScoreCase> all = std::move(cases).all();
+  for (ScoreCase& one : fp8_cases()) all.push_back(std::move(one));
+  return all;
 }
 
 HostProblem fill(const ScoreCase& one) {
@@ -351,8 +354,9 @@ Result<Reference> score_reference(const ScoreCase& one, HostProblem& host, int t
   Result<Reference> reference = compute_reference(host, threads, false);
   if (!reference.ok()) return reference;
   const auto terms = static_cast<double>(one.problem.q.shape[3] + 8);
-  reference->lse_rounding = terms * 0x1p-24;
+  reference->lse_rounding = std::max(reference->lse_rounding, terms * 0x1p-24);
   reference->past_fp32 = one.past_fp32;
+  reference->limits = one.limits;
   return reference;
 }
 

@@ -31,6 +31,11 @@ GateLimits gate_limits(DType dtype);
 // The looser limits of the types that the numbers of a problem pass through.
 GateLimits gate_limits(const Problem& problem);
 
+// The same for a few rows, or for scores of any spread. The relative error of fp8 inputs may then be
+// what rounding to e4m3 is off by where it is coarsest, 1 / (8 sqrt(12)) in the root mean square: all
+// large probabilities of a row may lie at the lower end of a power of two.
+GateLimits gate_limits_of_few_rows(const Problem& problem);
+
 // What is right for a problem: outputs in fp64, in row-major order of their indices.
 struct Reference {
   std::vector<double> o;
@@ -40,6 +45,7 @@ struct Reference {
   std::vector<size_t> may_be_nan;
   double lse_rounding = 0;  // of an LSE, how large a part fp32 may lose: for large scores
   bool past_fp32 = false;   // scores past the largest fp32 number: a row may be infinite or NaN
+  std::optional<GateLimits> limits = {};  // of data that has its own
 
   bool allows_nan(size_t element) const;
 };

@@ -25,6 +25,7 @@ std::string repeat(uint64_t seed, const std::string& kernel, const RandomTrials&
   std::string line = fmt::format("flashcore verify{} --shapes none --random 1 --random-seed {}",
                                  asked.backward ? " --backward" : "", seed);
   if (asked.narrow) line += " --narrow";
+  if (space.only_e4m3) line += " --dtypes f8e4m3";
   // In company the choice is part of what is verified.
   if (!plan.batch_invariant || !plan.kernel.empty()) line += " --kernel " + kernel;
   if (space.largest_seqlen != kUsual.largest_seqlen) {
@@ -137,7 +138,13 @@ Status judge_random(const RandomTrials& asked, const Tested& tested, Findings& f
     const auto draw = drawn<RandomDraw>(seed, asked, tested);
     trial.problem = draw.problem();
     trial.fill = [&] { return draw.fill(); };
-    trial.reference = [&](HostProblem& host) { return compute_reference(host, one.plan.threads); };
+    trial.reference = [&](HostProblem& host) {
+      Result<Reference> reference = compute_reference(host, one.plan.threads);
+      if (reference.ok() && asked.space.only_e4m3) {
+        reference->limits = gate_limits_of_few_rows(host.problem);
+      }
+      return reference;
+    };
     return judge_trial(trial, one, found);
   };
   return for_each_trial("random", asked.problems, shared_out ? tested.plan.threads : 1, name,

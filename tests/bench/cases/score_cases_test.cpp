@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <limits>
@@ -29,6 +30,8 @@ struct Manner {
   bool backwards = false;       // sums
   bool rounds_maximum = false;  // log2(e) times the maximum, before it is subtracted
   bool exponential_tanh = false;
+  DType probabilities = DType::f32;  // what probabilities are rounded to before V, times 32 and
+                                     // relative to the largest of their 1,024 keys
 };
 
 float dot(const std::vector<float>& a, const std::vector<float>& b, bool backwards) {
@@ -112,20 +115,37 @@ class PlainFp32 {
       return manner_.rounds_maximum ? std::exp2(std::fma(x, kLog2E, -(largest * kLog2E)))
                                     : std::exp(x - largest);
     };
-    float sum = exponential(sink);
+    float sum = exponential(sink), rounded_sum = sum;
     std::vector<float> o(static_cast<size_t>(p_.head_dim_v));
     for (size_t n = 0; n < scores.size(); ++n) {
-      const float weight = exponential(scores[n]);
-      sum += weight;
+      const float exact = exponential(scores[n]);
+      const float weight = rounded(exact, scores, n, exponential);
+      sum += exact;
+      rounded_sum += weight;
       if (weight == 0) continue;
       const std::vector<float>& v = v_[static_cast<size_t>(keys.begin) + n];
       for (size_t d = 0; d < o.size(); ++d) o[d] += weight * v[d];
     }
     for (int64_t d = 0; d < p_.head_dim_v; ++d) {
       store_element(p_.o_dtype, args_.o, p_.o.at(b, h, i) + d,
-                    sum == 0 ? 0 : o[static_cast<size_t>(d)] / sum);
+                    sum == 0 ? 0 : o[static_cast<size_t>(d)] / rounded_sum);
     }
     static_cast<float*>(args_.lse)[p_.lse.at(b, h, i)] = largest + std::log(sum);
+  }
+
+  // Of scores[n], whose exponential is `weight`. Groups are counted from the last key.
+  template <class Exponential>
+  float rounded(float weight, const std::vector<float>& scores, size_t n,
+                const Exponential& exponential) const {
+    if (manner_.probabilities == DType::f32 || weight == 0) return weight;
+    constexpr size_t kGroup = 1024;
+    const size_t end = scores.size() - (scores.size() - 1 - n) / kGroup * kGroup;
+    const size_t begin = end > kGroup ? end - kGroup : 0;
+    const float most = exponential(*std::max_element(scores.begin() + static_cast<int64_t>(begin),
+                                                     scores.begin() + static_cast<int64_t>(end)));
+    std::array<unsigned char, 8> stored{};
+    store_element(manner_.probabilities, stored.data(), 0, 32.0 * weight / most);
+    return static_cast<float>(load_element(manner_.probabilities, stored.data(), 0) / 32 * most);
   }
 
   ForwardProblem p_;
@@ -165,6 +185,12 @@ int failures(const std::string& prefix, const Manner& manner) {
     if (one.name.starts_with(prefix)) failed += judge(one, manner).passed ? 0 : 1;
   }
   return failed;
+}
+
+// e4m3 has three bits of fraction, e5m2 two.
+TEST(ScoreCases, TakeProbabilitiesOfE4m3AndNoneOfFewerBits) {
+  EXPECT_EQ(failures("fp8/", {.probabilities = DType::f8e4m3}), 0);
+  EXPECT_GT(failures("fp8/normal/", {.probabilities = DType::f8e5m2}), 0);
 }
 
 TEST(ScoreCases, FailAMaximumThatIsRoundedBeforeItIsSubtracted) {
