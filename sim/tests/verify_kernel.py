@@ -7,6 +7,7 @@ PROBLEMS is one of
   200x112          200 random problems that the kernel computes, of sequences up to 112 long
   20x112x256       the same, of head dimensions up to 256
   narrow/20x112    20 problems, drawn anew with fewer features where the kernel refuses them
+  e4m3/20x112      the same, all of them e4m3
   20x112/4         the same, of at most 4 heads of queries in all batch entries together
   paged/20x112     the same over caches: pages, flat lists, padding on the left, fp8 keys and values
   scores/PREFIX    the problems with hard scores whose names begin so
@@ -20,7 +21,7 @@ import subprocess
 import sys
 
 MOST_DRAWS = 400000  # most are refused: a kernel that computes none of so many is not tested
-DTYPES = "f32,f16,bf16"
+DTYPES = "f32,f16,bf16,f8e4m3"
 
 
 SEEDS_APART = 10**6  # of two kinds of random problems
@@ -60,13 +61,15 @@ def problems(kernel, kind, first_seed):
         if computed == 0:
             sys.exit(f"computed no problem of {kind}")
         return f"{computed} of {kind}"
-    sizes, _, heads = kind.removeprefix("narrow/").removeprefix("paged/").partition("/")
+    sizes, _, heads = kind.removeprefix("narrow/").removeprefix("paged/").removeprefix("e4m3/").partition("/")
     wanted, *largest = sizes.split("x")
     options = [word for pair in zip(("--largest-seqlen", "--largest-head-dim"), largest) for word in pair]
     if heads:
         options += ["--most-heads", heads]
-    if kind.startswith("narrow/"):
+    if kind.startswith(("narrow/", "e4m3/")):
         options.append("--narrow")
+    if kind.startswith("e4m3/"):
+        options += ["--dtypes", "f8e4m3"]
     if kind.startswith("paged/"):
         options.append("--paged")
     return random_problems(kernel, int(wanted), first_seed, *options)

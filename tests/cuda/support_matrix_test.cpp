@@ -184,14 +184,28 @@ std::vector<Problem> fp32() {
   return all;
 }
 
-std::vector<Problem> fp8() {
-  std::vector<Problem> all;
-  for (const DType dtype : {DType::f8e4m3, DType::f8e5m2}) {
-    Problem& p = all.emplace_back(problem_of(dtype));
-    p.o.dtype = DType::bf16;
-    p.q_scale = TensorDesc::contiguous(DType::f32, {4, 16});
-    p.k_scale = p.v_scale = TensorDesc::contiguous(DType::f32, {4, 16, 1});
-  }
+Problem fp8(DType dtype) {
+  Problem p = problem_of(dtype);
+  p.o.dtype = DType::bf16;
+  p.q_scale = TensorDesc::contiguous(DType::f32, {4, 16});
+  p.k_scale = p.v_scale = TensorDesc::contiguous(DType::f32, {4, 16, 1});
+  return p;
+}
+
+// Full and causal, lengths and a window, sinks.
+std::vector<Problem> plain_e4m3() {
+  std::vector<Problem> all(4, fp8(DType::f8e4m3));
+  all[1].causal = true;
+  all[2].window_left = 64;
+  all[2].seqlens_kv = TensorDesc::contiguous(DType::i32, {4});
+  all[3].sinks = TensorDesc::contiguous(DType::f32, {16});
+  return all;
+}
+
+// e5m2, and e4m3 with a softcap.
+std::vector<Problem> other_fp8() {
+  std::vector<Problem> all = {fp8(DType::f8e5m2), fp8(DType::f8e4m3)};
+  all[1].softcap = 30;
   return all;
 }
 
@@ -247,7 +261,10 @@ std::string table() {
       {"... caches: pages, padding on the left, tree masks, fp8 keys and values", caches()},
       {"... MLA: keys of 576 elements, values their first 512", mla()},
       {"f32, every feature", fp32()},
-      {"fp8 e4m3 and e5m2, with scales", fp8()}};
+      {"fp8 e4m3, head_dim 64 and 128, scales per head: full, causal, windows, GQA, lengths, "
+       "sinks, LSE",
+       plain_e4m3()},
+      {"... every other feature, e5m2", other_fp8()}};
   std::string text = "| forward |", line = "| --- |";
   for (const Column& column : columns) text += fmt::format(" {} |", column.title), line += " --- |";
   text += "\n" + line + "\n";

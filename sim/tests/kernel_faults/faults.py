@@ -200,6 +200,12 @@ OURS = [
          "nonfinite_of(value * weight)", "nonfinite_of(value)")], "FAILED", commit="44b5fdf"),
 ]
 
+FP8_SM90, FP8_UNIT = "cuda/forward_fp8_sm90/throughput/", "forward_fp8_sm90/throughput/d64.cu"
+FP8 = problem("forward_fp8_sm90", "--dtype f8e4m3 --shape 1,1,200,64 --seqlen-kv 700 --causal")
+FP8_LONG = problem("forward_fp8_sm90", "--dtype f8e4m3 --shape 1,1,70,64 --seqlen-kv 2200")
+# Scores so large that blocks are computed again.
+FP8_AGAIN = problem("forward_fp8_sm90", "--dtype f8e4m3 --shape 1,1,70,64 --seqlen-kv 1200 --scale 0.25")
+
 C = THROUGHPUT + "consumer.cuh"
 K = THROUGHPUT + "kernel.cuh"
 PLANTED = [
@@ -560,6 +566,23 @@ PLANTED = [
           None, why="a part ends between two tiles, or with the entry's last key, where the band ends", more=True),
     Fault("decode_parts_joined_without_their_weights", "split_kv/combine.cu", DECODE, [
         (SM80_DECODE + "combine.cu", "    sum += part.y * weight;\n", "    sum += part.y;\n")], "FAILED"),
+    Fault("fp8_scores_not_awaited", FP8_UNIT, FP8, [
+        (FP8_SM90 + "consumer.cuh", "    ptx::warpgroup_wait<1>();\n    ptx::warpgroup_pin(s);\n", "")],
+          "register of wgmma touched in flight", more=True),
+    Fault("fp8_values_before_they_are_transposed", FP8_UNIT, FP8, [
+        (FP8_SM90 + "producer.cuh", "    if (!has_values) ptx::wait_for_earlier_grids();\n    has_values", "    has_values")],
+          "race"),
+    Fault("fp8_keys_released_before_they_are_read_again", FP8_UNIT, FP8_AGAIN, [
+        (FP8_SM90 + "consumer.cuh", "    release_v();\n    if (again) {", "    release_v();\n    release_k();\n    if (again) {"),
+        (FP8_SM90 + "consumer.cuh", "    release_k();\n    pack<S>(p, s);\n", "    pack<S>(p, s);\n")], "race"),
+    Fault("fp8_ones_without_a_proxy_fence", FP8_UNIT, FP8, [
+        (FP8_SM90 + "kernel.cuh", "  ptx::fence_proxy_async();\n", "")], "fence.proxy.async", more=True),
+    Fault("fp8_groups_meet_at_one_reference", FP8_UNIT, FP8_LONG, [
+        (FP8_SM90 + "consumer.cuh", "factor.now[slot] = held > 0 ? ptx::exp2_approx(its_reference[slot] - raised) : 0.0F;",
+         "factor.now[slot] = held > 0 ? 1.0F : 0.0F;")], "FAILED"),
+    Fault("fp8_groups_sums_counted_again", FP8_UNIT, FP8_LONG, [
+        (FP8_SM90 + "consumer.cuh", "      sum[slot] = 0;\n    }\n    return factor;", "    }\n    return factor;")],
+          "FAILED", more=True),
 ]
 
 FAULTS = OURS + PLANTED

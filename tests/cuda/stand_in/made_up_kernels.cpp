@@ -13,6 +13,7 @@
 #include "cuda/backward_sm90/throughput/launch.hpp"
 #include "cuda/backward_sm90/wide/launch.hpp"
 #include "cuda/decode_sm80/split_kv/launch.hpp"
+#include "cuda/forward_fp8_sm90/throughput/launch.hpp"
 #include "cuda/forward_sm80/latency/launch.hpp"
 #include "cuda/forward_sm80/throughput/launch.hpp"
 #include "cuda/forward_sm90/latency/launch.hpp"
@@ -191,6 +192,33 @@ const InstanceEntry& find_instance(const Instance& /*instance*/) {
 }
 
 }  // namespace forward_sm90::throughput
+
+namespace forward_fp8_sm90::throughput {
+
+const InstanceEntry& find_instance(int /*config*/) {
+  static const InstanceEntry entry = {
+      [](cudaFunction_t& function) {
+        function = nullptr;
+        return fake::load(fake::kernel<15>("forward_fp8_sm90"));
+      },
+      [](cudaFunction_t /*function*/, const Maps& maps, const Params& params, unsigned int blocks,
+         cudaStream_t stream) {
+        return fake::launch(fake::kernel<15>("forward_fp8_sm90"), blocks, stream, maps, params);
+      }};
+  return entry;
+}
+
+cudaError_t prepare_rows(int /*head_dim*/) {
+  return fake::load(fake::kernel<16>("forward_fp8_sm90_rows"));
+}
+cudaError_t transpose_values(const Params& params, cudaStream_t stream) {
+  return fake::launch(fake::kernel<16>("forward_fp8_sm90_rows"), 1, stream, params);
+}
+cudaError_t compute_exactly(const Params& params, cudaStream_t stream) {
+  return fake::launch(fake::kernel<16>("forward_fp8_sm90_rows"), 1, stream, params);
+}
+
+}  // namespace forward_fp8_sm90::throughput
 
 namespace backward_sm80::general {
 

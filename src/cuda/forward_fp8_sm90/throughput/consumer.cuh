@@ -1,0 +1,387 @@
+// A consumer: one warpgroup, 64 query rows, over the blocks of keys from right to left: what a sink
+// among the first keys makes too small for e4m3 has been summed before it comes.
+//
+//   block n + 1: ... P |        O += P V         | ...
+//   block n    :       | S = Q K^T | exponentials | P | ...
+//
+// The product S of a block and the product O += P V of the block before are started together, and
+// the exponentials run beside the second one.
+//
+// Groups of blocks have references of their own, and the sums of groups are fp32 numbers in shared
+// memory, which each thread has for itself, relative to the largest reference so far:
+//
+//   group    | block sets references | blocks | ... |  sums = sums * 2^(..) + o * 2^(..)
+//
+// So the tensor cores add up few blocks, which matters as they cut each product some 13 bits below
+// the sum that it is added to; and a key that has the row makes the others of its group too small
+// for e4m3, but not those of a hundred thousand.
+//
+// In a group, softmax without a maximum: blocks after the first neither compare nor rescale. The
+// exponentials' sums, needed anyway, prove that all P fit e4m3. Where they do not, the warp computes
+// the block's scores again (mma.sync, K still being there) and takes an ordinary online step, which
+// raises the reference.
+#pragma once
+
+#include <cstdint>
+
+#include "cuda/forward_fp8_sm90/throughput/scores.cuh"
+#include "cuda/forward_fp8_sm90/throughput/shape.cuh"
+#include "cuda/ptx/ldmatrix.cuh"
+#include "cuda/ptx/mbarrier.cuh"
+#include "cuda/ptx/mbarrier_wait.cuh"
+#include "cuda/ptx/pin.cuh"
+#include "cuda/ptx/registers.cuh"
+#include "cuda/ptx/shared_access.cuh"
+#include "cuda/ptx/store_shared.cuh"
+#include "cuda/ptx/sync.cuh"
+#include "cuda/ptx/unwritten.cuh"
+
+namespace flashcore::cuda::forward_fp8_sm90::throughput {
+
+inline constexpr int kTurnBarrier = 1;  // named barriers: one for each consumer
+
+__device__ __forceinline__ int uniform(int x) {
+  return static_cast<int>(ptx::uniform(static_cast<uint32_t>(x)));
+}
+
+template <class S>
+struct Consumer {
+  typename S::Shared& smem;
+  const Params& params;
+  uint32_t shared;  // address of smem
+  uint32_t thread;  // in the block
+  int group;        // which consumer: 0 ..
+  Ring<S::kQSlots> q_at{};
+  Ring<S::kKStages> k_at{};
+  Ring<S::kVStages> v_at{};  // one block behind K's, as its products are
+  TileRange range{};         // of the task at hand: the blocks that this warpgroup sees
+  float scale = 0;           // from products of stored elements to scores in units of log2
+  uint32_t q_begin = 0, k_begin = 0, v_begin = 0;  // lower halves of the first slots' descriptors
+
+  Scores<S> s;
+  Outputs<S> o;
+  Probabilities<S> p;
+  // Of the group at hand:
+  int held = 0;        // blocks that o is the sum of
+  float sum[2];        // this lane's, of P before rounding
+  float reference[2];  // what exponents are relative to, in units of log2
+  // Of the groups before:
+  bool has_flushed = false;  // whether there are any
+  float flushed_sum[2];
+  float flushed_rounded[2];  // of P as rounded, of the whole row
+  float flushed_reference[2];
+
+  // What follows from the thread's number is computed again for each use, so that it is not held.
+  __device__ __forceinline__ uint32_t thread_anew() const { return ptx::opaque(thread); }
+  __device__ __forceinline__ int lane() const { return static_cast<int>(thread_anew() % 32); }
+  __device__ __forceinline__ int warp() const { return static_cast<int>(thread_anew() / 32 % 4); }
+  // The lane's row of slot 0, in the tile.
+  __device__ __forceinline__ int row() const {
+    const uint32_t t = thread_anew();
+    return static_cast<int>(t / 32 * 16 + t % 32 / 4) - kWarpgroupRows;
+  }
+  __device__ __forceinline__ int first_row() const { return group * kWarpgroupRows; }
+  __device__ __forceinline__ const Task& task() const { return smem.task[q_at.slot]; }
+
+  __device__ __forceinline__ uint32_t q_tile() const {
+    return shared + S::kQ +
+           (q_at.slot * S::kConsumers + static_cast<uint32_t>(group)) * S::QTile::kBytes;
+  }
+  __device__ __forceinline__ uint32_t k_tile() const {
+    return shared + S::kK + k_at.slot * S::KTile::kBytes;
+  }
+  // By uniform(), so that they are held once a warp.
+  __device__ __forceinline__ void begin_descriptors() {
+    q_begin = ptx::uniform(lower_half(tile::byte_descriptor<typename S::QTile>(
+        shared + S::kQ + static_cast<uint32_t>(group) * S::QTile::kBytes)));
+    k_begin = ptx::uniform(lower_half(tile::byte_descriptor<typename S::KTile>(shared + S::kK)));
+    v_begin = ptx::uniform(lower_half(tile::byte_descriptor<typename S::VTile>(shared + S::kV)));
+  }
+  __device__ __forceinline__ uint32_t q_descriptor() const {
+    return q_begin + q_at.slot * (S::kConsumers * S::QTile::kBytes / 16);
+  }
+  __device__ __forceinline__ uint32_t k_descriptor() const {
+    return k_begin + k_at.slot * (S::KTile::kBytes / 16);
+  }
+  __device__ __forceinline__ uint32_t v_descriptor() const {
+    return v_begin + v_at.slot * (S::VTile::kBytes / 16);
+  }
+
+  __device__ __forceinline__ void wait_for_q() const {
+    ptx::mbarrier_wait_together(shared + S::kQFull + 8 * q_at.slot, q_at.parity);
+  }
+  __device__ __forceinline__ void wait_for_k() const {
+    ptx::mbarrier_wait_together(shared + S::kKFull + 8 * k_at.slot, k_at.parity);
+  }
+  __device__ __forceinline__ void wait_for_v() const {
+    ptx::mbarrier_wait_together(shared + S::kVFull + 8 * v_at.slot, v_at.parity);
+  }
+  // By each warp, when all of its lanes are done with the slot.
+  __device__ __forceinline__ void release_q() {
+    __syncwarp();
+    if (lane() == 0) ptx::mbarrier_arrive(shared + S::kQEmpty + 8 * q_at.slot);
+    q_at.next();
+  }
+  __device__ __forceinline__ void release_k() {
+    if (lane() == 0) ptx::mbarrier_arrive(shared + S::kKEmpty + 8 * k_at.slot);
+    k_at.next();
+  }
+  __device__ __forceinline__ void release_v() {
+    if (lane() == 0) ptx::mbarrier_arrive(shared + S::kVEmpty + 8 * v_at.slot);
+    v_at.next();
+  }
+
+  // A turn for each block of the tile, whether this warpgroup sees it or not.
+  __device__ __forceinline__ void wait_for_turn() const {
+    if constexpr (S::kConfig.ping_pong) {
+      ptx::named_barrier_sync(kTurnBarrier + group, 2 * kWarpgroupThreads);
+    }
+  }
+  __device__ __forceinline__ void give_turn() const {
+    if constexpr (S::kConfig.ping_pong) {
+      const int next = group + 1;
+      ptx::named_barrier_arrive(kTurnBarrier + (next == S::kConsumers ? 0 : next),
+                                2 * kWarpgroupThreads);
+    }
+  }
+  // The first turn is the first consumer's.
+  __device__ __forceinline__ void begin_turns() const {
+    if (group == S::kConsumers - 1) give_turn();
+  }
+
+  // Blocks that none of this warpgroup's rows sees. Lanes leave a wait one by one, as far as PTX
+  // promises: one that is late must not find the next phase in its slot.
+  __device__ __forceinline__ void pass_blocks(int count) {
+#pragma unroll 1
+    for (int i = uniform(count); i > 0; --i) {
+      wait_for_k();
+      __syncwarp();
+      release_k();
+      wait_for_turn();
+      give_turn();
+      wait_for_v();
+      __syncwarp();
+      release_v();
+    }
+  }
+
+  __device__ __forceinline__ void mask_block(int block) {
+    if (!range.needs_mask(block)) return;
+    mask_scores<S>(s, task().limits, task().first_query + row(), block * kBlockKv, lane());
+  }
+
+  // No key has been seen.
+  __device__ __forceinline__ void clear() {
+#pragma unroll
+    for (int slot = 0; slot < 2; ++slot) {
+      sum[slot] = flushed_sum[slot] = flushed_rounded[slot] = 0;
+      reference[slot] = flushed_reference[slot] = kNoReference;
+    }
+    held = 0;
+    has_flushed = false;
+    clear_outputs();
+  }
+  __device__ __forceinline__ void clear_outputs() {
+#pragma unroll
+    for (int n = 0; n <= S::kOutProducts; ++n) o[n][0] = o[n][1] = o[n][2] = o[n][3] = 0;
+  }
+
+  // Waits for the task at hand; false when there is none.
+  __device__ __forceinline__ bool open_task() {
+    wait_for_q();
+    const Task& t = task();
+    const TileRange& seen = t.seen[group];
+    ptx::may_be_unwritten(seen);  // after the last task
+    range = {uniform(seen.begin), uniform(seen.full_begin), uniform(seen.full_end),
+             uniform(seen.end)};
+    return uniform(t.rows_q) != Task::kNoMore;
+  }
+
+  // The address of product 0 of this thread's fp32 sums; the next is kSumStep further on.
+  static constexpr uint32_t kSumStep = kWarpgroupThreads * sizeof(float4);
+  __device__ __forceinline__ uint32_t sums() const {
+    return shared + S::kO + static_cast<uint32_t>(group) * (S::kOutProducts * kSumStep) +
+           thread_anew() % kWarpgroupThreads * static_cast<uint32_t>(sizeof(float4));
+  }
+  // What the sums of earlier groups, and those of this one, are multiplied by when they meet.
+  struct Meeting {
+    float before[2], now[2];
+  };
+  // Adds this group's sums, relative to `its_reference`, to the others.
+  __device__ __forceinline__ Meeting meet(const float (&its_reference)[2]) {
+    Meeting factor;
+#pragma unroll
+    for (int slot = 0; slot < 2; ++slot) {
+      const float raised = fmaxf(flushed_reference[slot], its_reference[slot]);
+      factor.before[slot] = ptx::exp2_approx(flushed_reference[slot] - raised);
+      factor.now[slot] = held > 0 ? ptx::exp2_approx(its_reference[slot] - raised) : 0.0F;
+      flushed_sum[slot] = flushed_sum[slot] * factor.before[slot] + sum[slot] * factor.now[slot];
+      flushed_rounded[slot] =
+          flushed_rounded[slot] * factor.before[slot] + o[S::kOnes][2 * slot] * factor.now[slot];
+      flushed_reference[slot] = raised;
+      sum[slot] = 0;
+    }
+    return factor;
+  }
+  // The group is complete: its part goes to the sums.
+  __device__ __forceinline__ void flush(const float (&its_reference)[2]) {
+    const Meeting factor = meet(its_reference);
+    const uint32_t at = sums();
+#pragma unroll
+    for (int n = 0; n < S::kOutProducts; ++n) {
+      float4 x{0, 0, 0, 0};
+      if (has_flushed) x = ptx::load_shared_f32x4(at + n * kSumStep);
+      ptx::store_shared_x4(at + n * kSumStep,
+                           {fmaf(x.x, factor.before[0], o[n][0] * factor.now[0]),
+                            fmaf(x.y, factor.before[0], o[n][1] * factor.now[0]),
+                            fmaf(x.z, factor.before[1], o[n][2] * factor.now[1]),
+                            fmaf(x.w, factor.before[1], o[n][3] * factor.now[1])});
+    }
+    has_flushed = true;
+    held = 0;
+  }
+  // All groups together, in o, relative to flushed_reference.
+  __device__ __forceinline__ void end_sums() {
+    const Meeting factor = meet(reference);
+    if (held > 0) {
+      attention::rescale_rows(o, factor.now);
+    } else {
+      clear_outputs();
+    }
+    if (!has_flushed) return;
+    const uint32_t at = sums();
+#pragma unroll
+    for (int n = 0; n < S::kOutProducts; ++n) {
+      const float4 x = ptx::load_shared_f32x4(at + n * kSumStep);
+      o[n][0] = fmaf(x.x, factor.before[0], o[n][0]);
+      o[n][1] = fmaf(x.y, factor.before[0], o[n][1]);
+      o[n][2] = fmaf(x.z, factor.before[1], o[n][2]);
+      o[n][3] = fmaf(x.w, factor.before[1], o[n][3]);
+    }
+  }
+  // What the group has so far.
+  __device__ __forceinline__ void rescale(const float (&factor)[2]) {
+    sum[0] *= factor[0];
+    sum[1] *= factor[1];
+    attention::rescale_rows(o, factor);
+  }
+
+  __device__ __forceinline__ void start_scores() {
+    ptx::warpgroup_pin(s);
+    ptx::warpgroup_fence();
+    start_qk<S>(s, q_descriptor(), k_descriptor());
+  }
+  // Starts O += P V, a group of its own.
+  __device__ __forceinline__ void start_outputs(ptx::Accumulate first) {
+    ptx::warpgroup_fence();
+    start_pv<S>(o, p, v_descriptor(), first);
+  }
+  // The first product of a group overwrites.
+  __device__ __forceinline__ ptx::Accumulate first_sum() const {
+    return held == 0 ? ptx::Accumulate::overwrite : ptx::Accumulate::add;
+  }
+
+  // A block by itself: S, and an ordinary step of the online softmax.
+  __device__ __forceinline__ void finish_scores(int block, float top, float (&factor)[2],
+                                                float (&total)[2]) {
+    wait_for_k();
+    wait_for_turn();
+    start_scores();
+    give_turn();
+    ptx::warpgroup_wait<0>();
+    ptx::warpgroup_pin(s);
+    release_k();
+    mask_block(block);
+    online_softmax<S>(s, top, reference, factor, total, scale);
+  }
+
+  // A later block; P is that of the block before.
+  __device__ __forceinline__ void next_block(int block) {
+    wait_for_k();
+    wait_for_turn();
+    ptx::warpgroup_pin(o);
+    start_scores();
+    wait_for_v();
+    start_outputs(first_sum());
+    give_turn();
+    ptx::warpgroup_wait<1>();
+    ptx::warpgroup_pin(s);
+    mask_block(block);
+    const float before[2] = {reference[0], reference[1]};
+    const bool begins_group = held + 1 == S::kConfig.flush_blocks;
+    if (begins_group) set_references<S>(s, reference, scale);
+    float total[2], most;
+    exponentiate<S>(s, reference, scale, total, most);
+    // A wait for products is one instruction for all four warps, never one branch's. The vote
+    // before it keeps ptxas from moving the exponentials below it, where nothing runs beside them.
+    const bool again = __any_sync(0xffffffffU, most >= kLargestP) != 0;
+    ptx::hold_back(again);
+    ptx::warpgroup_wait<0>();
+    ptx::warpgroup_pin(o);
+    ++held;
+    if (begins_group) flush(before);
+    release_v();
+    if (again) {
+      recompute_scores<S>(s, q_tile(), k_tile(), warp(), lane());
+      mask_block(block);
+      float factor[2];
+      online_softmax<S>(s, kTop, reference, factor, total, scale);
+      rescale(factor);
+      __syncwarp();  // all lanes have read K
+    }
+    sum[0] += total[0];
+    sum[1] += total[1];
+    release_k();
+    pack<S>(p, s);
+  }
+
+  // O += P V, complete on return.
+  __device__ __forceinline__ void add_outputs(ptx::Accumulate first) {
+    ptx::warpgroup_pin(o);
+    start_outputs(first);
+    ptx::warpgroup_wait<0>();
+    ptx::warpgroup_pin(o);
+  }
+  // P as e4m3 rounds it.
+  __device__ __forceinline__ void attend() {
+    clear();
+    int block = range.end - 1;
+    float factor[2];
+    finish_scores(block, range.needs_mask(block) ? kTopOfFew : kTop, factor, sum);
+    pack<S>(p, s);
+#pragma unroll 1
+    while (block > range.begin) next_block(--block);
+    wait_for_v();
+    add_outputs(first_sum());
+    ++held;
+    release_v();
+    end_sums();
+  }
+
+  // P as the sum of two e4m3 numbers: what rounding took from the first is the second. One block
+  // after another, with nothing beside the products.
+  __device__ __forceinline__ void attend_in_two_terms() {
+    clear();
+#pragma unroll 1
+    for (int block = range.end - 1; block >= range.begin; --block) {
+      float factor[2], total[2];
+      finish_scores(block, kTopOfTwoTerms, factor, total);
+      rescale(factor);
+      sum[0] += total[0];
+      sum[1] += total[1];
+      wait_for_v();
+      pack<S>(p, s);
+      add_outputs(first_sum());
+      take_rest<S>(p, s);
+      add_outputs(ptx::Accumulate::add);
+      release_v();
+      if (++held == S::kConfig.flush_blocks) {
+        flush(reference);
+        reference[0] = reference[1] = kNoReference;
+      }
+    }
+    end_sums();
+  }
+};
+
+}  // namespace flashcore::cuda::forward_fp8_sm90::throughput

@@ -1,0 +1,15 @@
+// The table of compiled kernels.
+#include "cuda/forward_fp8_sm90/throughput/launch.hpp"
+
+namespace flashcore::cuda::forward_fp8_sm90::throughput {
+
+InstanceEntry d64();
+InstanceEntry d128();
+
+const InstanceEntry& find_instance(int config) {
+  static const std::array list = {d64(), d128()};
+  static_assert(list.size() == kConfigs.size());
+  return list[static_cast<std::size_t>(config)];
+}
+
+}  // namespace flashcore::cuda::forward_fp8_sm90::throughput

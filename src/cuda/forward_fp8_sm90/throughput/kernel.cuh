@@ -1,0 +1,124 @@
+// forward_fp8_sm90: persistent blocks, a producer and consumers, on TMA, mbarriers and wgmma of e4m3
+// (sm_90a). V comes transposed from the workspace (rows.cu).
+//
+//   producer   tile t: | Q, K, K, V, ... |  tile t': | Q, K, ...      a ring or two ahead
+//   consumer 0          | S | O, S | O, S | ... | O | store |  next tile ...
+//   consumer 1             | S | O, S | ...
+#pragma once
+
+#include "cuda/forward_fp8_sm90/throughput/consumer.cuh"
+#include "cuda/forward_fp8_sm90/throughput/epilogue.cuh"
+#include "cuda/forward_fp8_sm90/throughput/producer.cuh"
+#include "cuda/forward_fp8_sm90/throughput/shape.cuh"
+#include "cuda/ptx/shared_memory.cuh"
+#include "cuda/ptx/special.cuh"
+#include "cuda/ptx/sync.cuh"
+
+namespace flashcore::cuda::forward_fp8_sm90::throughput {
+
+template <class S>
+__device__ __forceinline__ void end_tile(const Params& p, Consumer<S>& c) {
+  const Task& task = c.task();
+  RowEnd ends[2];
+  end_rows<S>(p, c, task, ends);
+  if (!store_rows<S>(p, task, c, ends)) {
+    compute_rows_exactly<S::kConfig.head_dim>(p, task, c.first_row() + kWarpRows * c.warp(),
+                                              c.lane());
+  }
+}
+
+// A consumer's share of one tile. Each way is a path of its own to the end: where accumulators of
+// different products meet, ptxas is short of registers.
+template <class S>
+__device__ __forceinline__ void consume_tile(const Params& p, Consumer<S>& c) {
+  const Task& task = c.task();
+  c.scale = score_scale(p, task, kLog2E);
+  const int begin = task.begin, end = task.end;
+  if (c.range.empty()) {
+    c.pass_blocks(end - begin);
+    c.clear();
+    c.flushed_reference[0] = c.flushed_reference[1] = 0;  // nothing is to be computed again
+    end_tile<S>(p, c);
+    return;
+  }
+  if (uniform(!(c.scale > 0)) != 0) {  // references are largest products
+    c.pass_blocks(end - begin);
+    compute_rows_exactly<S::kConfig.head_dim>(p, task, c.first_row() + kWarpRows * c.warp(),
+                                              c.lane());
+    return;
+  }
+  c.pass_blocks(end - c.range.end);
+  if (uniform(p.precise || task.has_few_keys()) != 0) {
+    c.attend_in_two_terms();
+    c.pass_blocks(c.range.begin - begin);
+    end_tile<S>(p, c);
+  } else {
+    c.attend();
+    c.pass_blocks(c.range.begin - begin);
+    end_tile<S>(p, c);
+  }
+}
+
+template <class S>
+__device__ __forceinline__ void consume(typename S::Shared& smem, const Params& p) {
+  const auto thread = static_cast<uint32_t>(ptx::thread_index());
+  Consumer<S> c{.smem = smem,
+                .params = p,
+                .shared = ptx::shared_address(&smem),
+                .thread = thread,
+                .group = static_cast<int>(ptx::uniform(thread / kWarpgroupThreads)) - 1};
+  c.begin_descriptors();
+  c.begin_turns();
+  while (c.open_task()) {
+    consume_tile<S>(p, c);
+    c.release_q();
+  }
+}
+
+template <class S>
+__device__ __forceinline__ void make_barriers(typename S::Shared& smem) {
+  constexpr int kConsumerWarps = kWarpgroupWarps * S::kConsumers;
+  const auto make = [](uint64_t& full, uint64_t& empty) {
+    ptx::mbarrier_init(ptx::shared_address(&full), 1);
+    ptx::mbarrier_init(ptx::shared_address(&empty), kConsumerWarps);
+  };
+  for (int i = 0; i < S::kQSlots; ++i) make(smem.q_full[i], smem.q_empty[i]);
+  for (int i = 0; i < S::kKStages; ++i) make(smem.k_full[i], smem.k_empty[i]);
+  for (int i = 0; i < S::kVStages; ++i) make(smem.v_full[i], smem.v_empty[i]);
+  ptx::mbarrier_init_fence();
+}
+
+// The rows behind those of V^T. All their elements are alike, so the swizzle does not matter.
+template <class S>
+__device__ __forceinline__ void make_ones(typename S::Shared& smem) {
+  constexpr uint32_t kFourOnes = 0x38383838U;  // of e4m3
+  constexpr int kWords = kOnesRows * kBlockKv / 4;
+  for (int i = static_cast<int>(threadIdx.x); i < S::kVStages * kWords; i += S::kConfig.threads()) {
+    *reinterpret_cast<uint32_t*>(&smem.v[i / kWords][S::kVCopied + i % kWords * 4]) = kFourOnes;
+  }
+  ptx::fence_proxy_async();
+}
+
+template <class S>
+__device__ __forceinline__ void run_block(const Maps& maps, const Params& p) {
+  auto& smem = *reinterpret_cast<typename S::Shared*>(ptx::dynamic_shared());
+  if (threadIdx.x == 0) make_barriers<S>(smem);
+  make_ones<S>(smem);
+  __syncthreads();
+  if (ptx::thread_index() < kWarpgroupThreads) {  // not held: consumers need their registers
+    ptx::release_registers<S::kConfig.producer_registers()>();
+    if (ptx::thread_index() == 0) Producer<S>{.smem = smem, .maps = maps, .p = p}.run();
+  } else {
+    ptx::acquire_registers<S::kConfig.consumer_registers()>();
+    consume<S>(smem, p);
+  }
+}
+
+// By index: nvcc 13.0 cannot name a __global__ template's argument of class type.
+template <int kConfigIndex>
+__global__ void __launch_bounds__(kConfigs[kConfigIndex].threads(), 1)
+    forward_kernel(const __grid_constant__ Maps maps, const __grid_constant__ Params p) {
+  if constexpr (ptx::kHasWgmma) run_block<Shape<kConfigIndex>>(maps, p);
+}
+
+}  // namespace flashcore::cuda::forward_fp8_sm90::throughput

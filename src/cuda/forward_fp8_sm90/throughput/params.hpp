@@ -1,0 +1,48 @@
+// Everything that one launch of forward_fp8_sm90 is told. Strides are in elements.
+#pragma once
+
+#include <cuda.h>
+
+#include <cstdint>
+
+#include "cuda/attention/forward_params.hpp"
+#include "cuda/attention/kv_range.hpp"
+#include "cuda/attention/scheduler.hpp"
+
+namespace flashcore::cuda::forward_fp8_sm90::throughput {
+
+struct Maps {
+  CUtensorMap q, k, vt;
+};
+
+enum class OutputType : int32_t { f32, f16, bf16 };
+
+// A scale for each batch entry and head; null: 1.
+struct HeadScale {
+  const float* data;
+  int64_t batch, head;
+
+  constexpr float at(int64_t b, int64_t h) const {
+    return data == nullptr ? 1.0F : data[b * batch + h * head];
+  }
+};
+
+struct Params : attention::ForwardParams {
+  attention::TileOrder order;
+  uint32_t heads, heads_per_kv_head;  // of queries
+  attention::BandLimits limits;       // of every entry, unless `varies`
+  bool varies;                        // entries differ in their lengths or diagonals
+  bool precise;                       // P in two terms, whatever the number of keys
+  OutputType output;
+  int64_t left, right;  // the band: unlimited sides are negative, others at most 2^32
+  float softmax_scale;
+  HeadScale q_scale, k_scale, v_scale;
+  const float* sinks;  // one per head; null when there are none
+  int64_t sinks_step;
+
+  // V^T in the workspace: [batch, heads_kv, head_dim, vt_keys], a whole number of blocks of keys.
+  uint8_t* vt;
+  int vt_keys;
+};
+
+}  // namespace flashcore::cuda::forward_fp8_sm90::throughput

@@ -1,0 +1,217 @@
+// One warpgroup's tile of scores: the products that make it, and what it becomes. A thread holds
+// rows l / 4 (slot 0) and l / 4 + 8 (slot 1) of its warp's 16, columns 8 n + 2 (l % 4) and + 1 of
+// product n (tile/fragment.hpp).
+#pragma once
+
+#include <cstdint>
+
+#include "cuda/attention/large_reference.hpp"
+#include "cuda/attention/mask.cuh"
+#include "cuda/attention/softmax.cuh"
+#include "cuda/forward_fp8_sm90/throughput/shape.cuh"
+#include "cuda/ptx/convert.cuh"
+#include "cuda/ptx/exp2.cuh"
+#include "cuda/ptx/ldmatrix.cuh"
+#include "cuda/ptx/math.cuh"
+#include "cuda/ptx/mma.cuh"
+#include "cuda/ptx/pin.cuh"
+#include "cuda/ptx/registers.cuh"
+#include "cuda/ptx/wgmma_e4m3.cuh"
+#include "cuda/tile/byte_descriptor.hpp"
+
+namespace flashcore::cuda::forward_fp8_sm90::throughput {
+
+template <class S>
+using Scores = float[S::kKeyProducts][4];
+
+// P as the left operand of products of 32 keys each, in the order of tile::fp8_p_source: V^T's keys
+// are stored in that of tile::fp8_key_of_slot.
+template <class S>
+using Probabilities = uint32_t[S::kKeySteps][4];
+
+// O, and the sums of P in the last product, whose columns are all alike.
+template <class S>
+using Outputs = float[S::kOutProducts + 1][4];
+
+// The largest score of a row, when its reference is set, becomes P = 2^kTop: exact in e4m3, which
+// ends at 448 and has fewer bits below 2^-6. Room above it is for later blocks with larger scores,
+// room below it for small probabilities. More room above is needed where the first block has a mask:
+// its rows may see few keys. In two terms each block sets references: no room above is needed.
+inline constexpr float kTop = 5, kTopOfFew = 2, kTopOfTwoTerms = 8, kLargestP = 448;
+
+// A row that has seen no key. Rows that end there, or past its opposite, are computed again
+// (exact_rows.cuh).
+inline constexpr float kNoReference = -attention::kLargestReference;
+
+// A descriptor's lower half is where it starts; the upper half is a constant.
+__device__ __forceinline__ constexpr uint32_t lower_half(uint64_t descriptor) {
+  return static_cast<uint32_t>(descriptor);
+}
+template <class Tile>
+__device__ __forceinline__ uint64_t descriptor_at(uint32_t lower, uint32_t bytes) {
+  constexpr auto kUpper = static_cast<uint32_t>(tile::byte_descriptor<Tile>(0) >> 32);
+  return ptx::join_words(lower + (bytes >> 4), kUpper);
+}
+
+// Starts S = Q K^T, a group of its own. `q` and `k`: the lower halves of their descriptors.
+template <class S>
+__device__ __forceinline__ void start_qk(Scores<S>& s, uint32_t q, uint32_t k) {
+#pragma unroll
+  for (int step = 0; step < S::kQkSteps; ++step) {
+    using QTile = typename S::QTile;
+    using KTile = typename S::KTile;
+    ptx::wgmma_ss_e4m3(s, descriptor_at<QTile>(q, tile::byte_step<QTile>(step)),
+                       descriptor_at<KTile>(k, tile::byte_step<KTile>(step)),
+                       step == 0 ? ptx::Accumulate::overwrite : ptx::Accumulate::add);
+  }
+  ptx::warpgroup_commit();
+}
+
+// Starts O += P V, or O = P V, a group of its own.
+template <class S>
+__device__ __forceinline__ void start_pv(Outputs<S>& o, const Probabilities<S>& p, uint32_t v,
+                                         ptx::Accumulate first) {
+#pragma unroll
+  for (int step = 0; step < S::kKeySteps; ++step) {
+    using VTile = typename S::VTile;
+    ptx::wgmma_rs_e4m3(o, p[step], descriptor_at<VTile>(v, tile::byte_step<VTile>(step)),
+                       step == 0 ? first : ptx::Accumulate::add);
+  }
+  ptx::warpgroup_commit();
+}
+
+// A warp's 16 rows of S once more, by mma.sync, while Q and K are still in shared memory.
+template <class S>
+__device__ __forceinline__ void recompute_scores(Scores<S>& s, uint32_t q, uint32_t k, int warp,
+                                                 int lane) {
+  // Opaque copies keep this rarely needed address arithmetic out of the loop around it.
+  ptx::pin(q, k, warp, lane);
+  using QTile = typename S::QTile;
+  using KTile = typename S::KTile;
+#pragma unroll
+  for (int n = 0; n < S::kKeyProducts; ++n) s[n][0] = s[n][1] = s[n][2] = s[n][3] = 0;
+#pragma unroll 1
+  for (int step = 0; step < S::kQkSteps; ++step) {
+    uint32_t a[4];
+    ptx::ldmatrix_x4(a, q + QTile::chunk_offset(16 * warp + lane % 16, 2 * step + lane / 16));
+    const uint32_t row = k + KTile::chunk_offset(lane % 8 + lane / 16 * 8, 2 * step + lane / 8 % 2);
+#pragma unroll
+    for (int n = 0; n < S::kKeyProducts; n += 2) {
+      uint32_t b[4];
+      ptx::ldmatrix_x4(b, row + n * 8 * KTile::kPanelRowBytes);
+      ptx::mma_m16n8k32_e4m3(s[n], a, b[0], b[1]);
+      ptx::mma_m16n8k32_e4m3(s[n + 1], a, b[2], b[3]);
+    }
+  }
+}
+
+// Removes what the band and the length remove from a block whose first key is `key`, by selection.
+// `query` is the lane's row of slot 0.
+template <class S>
+__device__ __forceinline__ void mask_scores(Scores<S>& s, const BandLimits& limits, int query,
+                                            int key, int lane) {
+  const bool open_left = limits.open_left();
+#pragma unroll
+  for (int slot = 0; slot < 2; ++slot) {
+    const attention::ColumnRange seen =
+        attention::visible_columns(limits, query + 8 * slot, key + 2 * (lane % 4));
+    attention::mask_row<attention::Ends::end>(s, slot, seen);
+    if (open_left) continue;
+    attention::mask_row<attention::Ends::begin>(s, slot, seen);
+  }
+}
+
+// P = 2^(S * scale - reference), in place. `total` is this lane's sum in each slot; `most` the
+// largest of the sums of eight that it is made of, which is at least as large as any of them.
+template <class S>
+__device__ __forceinline__ void exponentiate(Scores<S>& s, const float (&reference)[2], float scale,
+                                             float (&total)[2], float& most) {
+  constexpr int kSums = 4;  // of a slot
+  float sums[2][kSums] = {};
+#pragma unroll
+  for (int n = 0; n < S::kKeyProducts + 2; n += 2) {
+    if (n < S::kKeyProducts) {
+      attention::exponentiate(s[n], s[n], reference, scale);
+      attention::exponentiate(s[n + 1], s[n + 1], reference, scale);
+    }
+    if (n == 0) continue;
+#pragma unroll
+    for (int i = n - 2; i < n; ++i) {
+#pragma unroll
+      for (int e = 0; e < 4; ++e) sums[e / 2][i % 2 * 2 + e % 2] += s[i][e];
+    }
+  }
+  most = 0;
+#pragma unroll
+  for (int slot = 0; slot < 2; ++slot) {
+    total[slot] = (sums[slot][0] + sums[slot][1]) + (sums[slot][2] + sums[slot][3]);
+#pragma unroll
+    for (int i = 0; i < kSums; ++i) most = fmaxf(most, sums[slot][i]);
+  }
+}
+
+// A step of the online softmax: raises the references to the rows' maxima, exponentiates, and gives
+// the factors for what was accumulated before, and this lane's sums.
+template <class S>
+__device__ __forceinline__ void online_softmax(Scores<S>& s, float top, float (&reference)[2],
+                                               float (&rescale)[2], float (&total)[2],
+                                               float scale) {
+#pragma unroll
+  for (int slot = 0; slot < 2; ++slot) {
+    const float largest = attention::quad_max(attention::lane_max(s, slot));
+    const float raised = fmaxf(reference[slot], largest * scale - top);
+    rescale[slot] = ptx::exp2_approx(reference[slot] - raised);
+    reference[slot] = raised;
+  }
+  float most;
+  exponentiate<S>(s, reference, scale, total, most);
+}
+
+// References of a group of blocks, by the scores of its first.
+template <class S>
+__device__ __forceinline__ void set_references(const Scores<S>& s, float (&reference)[2],
+                                               float scale) {
+#pragma unroll
+  for (int slot = 0; slot < 2; ++slot) {
+    const float largest = attention::quad_max(attention::lane_max(s, slot));
+    reference[slot] = fmaxf(kNoReference, largest * scale - kTop);
+  }
+}
+
+// Register r of step i of P.
+template <class S>
+__device__ __forceinline__ uint32_t packed(const Scores<S>& s, int i, int r) {
+  const int n = 4 * i + 2 * (r / 2), slot = r % 2;
+  return ptx::pack_e4m3x4(s[n][2 * slot], s[n][2 * slot + 1], s[n + 1][2 * slot],
+                          s[n + 1][2 * slot + 1]);
+}
+
+template <class S>
+__device__ __forceinline__ void pack(Probabilities<S>& p, const Scores<S>& s) {
+#pragma unroll
+  for (int i = 0; i < 4 * S::kKeySteps; ++i) p[i / 4][i % 4] = packed<S>(s, i / 4, i % 4);
+}
+
+// What rounding took from the elements of a register.
+template <class S>
+__device__ __forceinline__ uint32_t rest_of(const Scores<S>& s, uint32_t rounded, int i, int r) {
+  const int n = 4 * i + 2 * (r / 2), slot = r % 2;
+  float rest[4];
+#pragma unroll
+  for (int e = 0; e < 4; ++e) {
+    const uint32_t pair = ptx::e4m3x2_to_f16x2(rounded >> (16 * (e / 2)) & 0xffffU);
+    rest[e] = s[n + e / 2][2 * slot + e % 2] -
+              ptx::f16_to_float(static_cast<uint16_t>(pair >> (16 * (e % 2))));
+  }
+  return ptx::pack_e4m3x4(rest[0], rest[1], rest[2], rest[3]);
+}
+
+template <class S>
+__device__ __forceinline__ void take_rest(Probabilities<S>& p, const Scores<S>& s) {
+#pragma unroll
+  for (int i = 0; i < 4 * S::kKeySteps; ++i) {
+    p[i / 4][i % 4] = rest_of<S>(s, p[i / 4][i % 4], i / 4, i % 4);
+  }
+}
+
+}  // namespace flashcore::cuda::forward_fp8_sm90::throughput

@@ -1,0 +1,116 @@
+#include "cuda/forward_fp8_sm90/throughput/supports.hpp"
+
+#include <fmt/format.h>
+
+#include <cstdint>
+#include <limits>
+#include <utility>
+
+#include "cuda/forward_fp8_sm90/throughput/config.hpp"
+#include "cuda/host/launch_limits.hpp"
+#include "cuda/host/row_strides.hpp"
+#include "kernel/device_code.hpp"
+#include "problem/sizes.hpp"
+
+namespace flashcore::cuda::forward_fp8_sm90::throughput {
+namespace {
+
+constexpr int kCapability = 90;
+
+std::string refuse_device(const DeviceInfo& device, std::string_view targets) {
+  if (device.compute_capability != kCapability) {
+    return fmt::format("device: compute capability is {}, wanted {}",
+                       capability_text(device.compute_capability), capability_text(kCapability));
+  }
+  return refuse_code(targets, kCapability);
+}
+
+std::string refuse_types(const ForwardProblem& p) {
+  if (p.dtype != DType::f8e4m3) {
+    return fmt::format("q: dtype is {}, wanted f8e4m3", to_string(p.dtype));
+  }
+  if (p.o_dtype != DType::f32 && p.o_dtype != DType::f16 && p.o_dtype != DType::bf16) {
+    return fmt::format("o: dtype is {}, wanted f32, f16 or bf16", to_string(p.o_dtype));
+  }
+  if (p.has_lse && p.lse_dtype != DType::f32) {
+    return fmt::format("lse: dtype is {}, wanted f32", to_string(p.lse_dtype));
+  }
+  return {};
+}
+
+std::string refuse_features(const ForwardProblem& p) {
+  if (p.packed) return "cu_seqlens_q: is given, wanted batch entries of their own";
+  if (p.bias.present) return "bias: is given, wanted none";
+  if (p.mask.present) return "mask: is given, wanted none";
+  if (p.alibi_slopes.present) return "alibi_slopes: is given, wanted none";
+  if (p.softcap > 0) return fmt::format("softcap: is {}, wanted 0", p.softcap);
+  if (p.dropout_p > 0) return fmt::format("dropout_p: is {}, wanted 0", p.dropout_p);
+  return {};
+}
+
+// Scales of K and V that differ between blocks of keys.
+std::string refuse_scales(const ForwardProblem& p) {
+  for (const auto& [name, scale] : {std::pair{"k_scale", &p.k_scale}, {"v_scale", &p.v_scale}}) {
+    if (scale->present && scale->block != 0 && p.kv_scale_block < p.seqlen_kv) {
+      return fmt::format("{}: has one for every {} keys, wanted one for all of a head", name,
+                         p.kv_scale_block);
+    }
+  }
+  return {};
+}
+
+std::string refuse_head_dims(const ForwardProblem& p) {
+  for (const auto& [name, head_dim] : {std::pair{"q", p.head_dim_qk}, {"v", p.head_dim_v}}) {
+    if (choose_config(head_dim) < 0 || head_dim != p.head_dim_qk) {
+      return fmt::format("{}: head dimension is {}, wanted 64 or 128, the same for q and v", name,
+                         head_dim);
+    }
+  }
+  return {};
+}
+
+std::string refuse_sizes(const ForwardProblem& p) {
+  const std::string refusal = host::refuse_rows(p);
+  if (!refusal.empty()) return refusal;
+  constexpr int64_t kMost = std::numeric_limits<int32_t>::max();  // blocks of a launch
+  const int64_t blocks = (p.seqlen_kv + kBlockKv - 1) / kBlockKv;
+  if (product_of({blocks, p.batch, p.heads_kv}) > kMost) {
+    return fmt::format("k: has {} blocks of {} keys in each of {} heads, wanted at most {} in all",
+                       blocks, kBlockKv, product_of({p.batch, p.heads_kv}), kMost);
+  }
+  return host::refuse_tiles(p, kWarpgroupRows);
+}
+
+std::string refuse_layouts(const ForwardProblem& p) {
+  const struct {
+    std::string_view name;
+    const RowStrides& stride;
+    DType dtype;
+    int64_t heads, rows;
+  } tensors[] = {{"q", p.q, p.dtype, p.heads_q, p.seqlen_q},
+                 {"k", p.k, p.dtype, p.heads_kv, p.seqlen_kv},
+                 {"v", p.v, p.dtype, p.heads_kv, p.seqlen_kv},
+                 {"o", p.o, p.o_dtype, p.heads_q, p.seqlen_q}};
+  for (const auto& [name, stride, dtype, heads, rows] : tensors) {
+    std::string refusal = host::unmappable_strides(name, stride, p.batch, heads, rows);
+    if (refusal.empty()) {
+      refusal = host::misaligned_rows(name, stride, dtype, p.batch, heads, rows);
+    }
+    if (!refusal.empty()) return refusal;
+  }
+  return {};
+}
+
+}  // namespace
+
+std::string refusal(const ForwardProblem& problem, const DeviceInfo& device,
+                    std::string_view targets) {
+  std::string refusal = refuse_device(device, targets);
+  for (const auto refuse : {refuse_types, refuse_features, refuse_head_dims, refuse_scales,
+                            refuse_sizes, refuse_layouts}) {
+    if (refusal.empty()) refusal = refuse(problem);
+  }
+  return refusal;
+}
+
+}  // namespace flashcore::cuda::forward_fp8_sm90::throughput

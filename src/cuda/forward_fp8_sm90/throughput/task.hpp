@@ -1,0 +1,69 @@
+// What a block knows of a tile of queries, worked out by one producer thread for the whole block.
+#pragma once
+
+#include <cstdint>
+
+#include "cuda/attention/entry.hpp"
+#include "cuda/attention/kv_range.hpp"
+#include "cuda/attention/scheduler.hpp"
+#include "cuda/forward_fp8_sm90/throughput/config.hpp"
+#include "cuda/forward_fp8_sm90/throughput/params.hpp"
+
+namespace flashcore::cuda::forward_fp8_sm90::throughput {
+
+using attention::BandLimits, attention::TileRange;
+
+inline constexpr int kMostConsumers = 3;
+
+struct Task {
+  int batch, head, kv_head;
+  int first_query;  // of the tile
+  int len_q;        // queries in use
+  int rows_q;       // rows of O and LSE, at least len_q
+  int begin, end;   // blocks of keys that are copied
+  BandLimits limits;
+  TileRange seen[kMostConsumers];  // blocks that each consumer's rows see
+
+  static constexpr int kNoMore = -1;  // as rows_q: there are no more tiles
+  constexpr bool is_tile() const { return rows_q != kNoMore; }
+  constexpr bool has_few_keys() const { return (end - begin) * kBlockKv <= kFewKeys; }
+};
+
+// Everything but the ranges of blocks, of tile `index` of block_q queries.
+constexpr Task find_tile(const Params& p, uint32_t index, int block_q) {
+  const attention::TileOrder::Place place = p.order.at(index);
+  const uint32_t batch = attention::quotient(place.batch_head, p.heads);
+  Task task{};
+  task.batch = static_cast<int>(batch);
+  task.head = static_cast<int>(place.batch_head - batch * p.heads);
+  task.kv_head = task.head;
+  if (p.heads_per_kv_head != 1) task.kv_head = task.head / static_cast<int>(p.heads_per_kv_head);
+  task.first_query = static_cast<int>(place.q_tile) * block_q;
+  task.len_q = task.rows_q = p.seqlen_q;
+  task.limits = p.limits;
+  if (p.varies) {
+    const attention::Entry entry = attention::find_entry(p, task.batch);
+    task.len_q = entry.len_q;
+    task.rows_q = entry.rows_q;
+    task.limits = attention::band_limits(p.left, p.right, entry.offset, entry.len_kv);
+  }
+  return task;
+}
+
+constexpr Task find_task(const Params& p, uint32_t index, int consumers) {
+  const int block_q = kWarpgroupRows * consumers;
+  Task task = find_tile(p, index, block_q);
+  const int first = task.first_query;
+  const TileRange all =
+      attention::tile_range(task.limits, task.len_q, first, first + block_q, kBlockKv);
+  task.begin = all.begin;
+  task.end = all.end;
+  for (int i = 0; i < consumers; ++i) {
+    const int row = first + i * kWarpgroupRows;
+    task.seen[i] =
+        attention::tile_range(task.limits, task.len_q, row, row + kWarpgroupRows, kBlockKv);
+  }
+  return task;
+}
+
+}  // namespace flashcore::cuda::forward_fp8_sm90::throughput
