@@ -39,26 +39,27 @@ void for_each_piece(const TensorMap& map, uint32_t shared, const TensorCoordinat
   const uint32_t row_bytes = map.row_bytes();
   const int64_t element = map.element_bytes();
   uint32_t row_start = shared;
-  for (int i3 = 0; i3 < map.box[3]; ++i3) {
-    for (int i2 = 0; i2 < map.box[2]; ++i2) {
-      for (int i1 = 0; i1 < map.box[1]; ++i1, row_start += row_bytes) {
-        const std::array<int64_t, 4> row{0, int64_t{at[1]} + i1, int64_t{at[2]} + i2,
-                                         int64_t{at[3]} + i3};
-        bool inside = true;
-        int64_t offset = 0;
-        for (size_t i = 1; i < 4; ++i) {
-          inside = inside && row[i] >= 0 && row[i] < map.extent[i];
-          offset += row[i] * map.stride[i];
-        }
-        for (uint32_t byte = 0; byte < row_bytes; byte += kPieceBytes) {
-          const int64_t from = at[0] * element + byte;
-          const int64_t end = std::min<int64_t>(from + kPieceBytes, map.extent[0] * element);
-          const bool has = inside && from >= 0 && from < end;
-          each(BoxPiece{swizzled(row_start + byte, map.span),
-                        has ? const_cast<unsigned char*>(map.base) + offset + from : nullptr,
-                        has ? static_cast<size_t>(end - from) : 0});
-        }
-      }
+  std::array<int, 5> in_box{};  // of a row; its column is 0
+  for (; in_box[4] < map.box[4]; row_start += row_bytes) {
+    bool inside = true;
+    int64_t offset = 0;
+    for (size_t i = 1; i < in_box.size(); ++i) {
+      const int64_t index = int64_t{at[i]} + in_box[i];
+      inside = inside && index >= 0 && index < map.extent[i];
+      offset += index * map.stride[i];
+    }
+    for (uint32_t byte = 0; byte < row_bytes; byte += kPieceBytes) {
+      const int64_t from = at[0] * element + byte;
+      const int64_t end = std::min<int64_t>(from + kPieceBytes, map.extent[0] * element);
+      const bool has = inside && from >= 0 && from < end;
+      each(BoxPiece{swizzled(row_start + byte, map.span),
+                    has ? const_cast<unsigned char*>(map.base) + offset + from : nullptr,
+                    has ? static_cast<size_t>(end - from) : 0});
+    }
+    ++in_box[1];
+    for (size_t i = 1; i + 1 < in_box.size() && in_box[i] == map.box[i]; ++i) {
+      in_box[i] = 0;
+      ++in_box[i + 1];
     }
   }
 }

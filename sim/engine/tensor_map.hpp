@@ -6,22 +6,23 @@
 
 namespace flashcore::sim {
 
-using TensorCoordinates = std::array<int, 4>;  // elements, innermost first
+// Of tensors of rank 4 or 5, which have one index more that is 0 where they have 4.
+using TensorCoordinates = std::array<int, 5>;  // elements, innermost first
 
 struct TensorMap {
   static constexpr uint64_t kMagic = 0x70616d726f736e65;
 
   uint64_t magic = 0;  // kMagic when somebody wrote the map
   const unsigned char* base = nullptr;
-  std::array<int64_t, 4> extent{};  // elements
-  std::array<int64_t, 4> stride{};  // bytes; the first is an element's size
-  std::array<int, 4> box{};         // elements
-  int span = 0;                     // of the swizzle: 128, 64 or 32 bytes; 0: none
+  std::array<int64_t, 5> extent{1, 1, 1, 1, 1};  // elements
+  std::array<int64_t, 5> stride{};               // bytes; the first is an element's size
+  std::array<int, 5> box{1, 1, 1, 1, 1};         // elements
+  int span = 0;                                  // of the swizzle: 128, 64 or 32 bytes; 0: none
 
   int64_t element_bytes() const { return stride[0]; }
   uint32_t row_bytes() const { return static_cast<uint32_t>(box[0] * stride[0]); }
   uint32_t box_bytes() const {
-    return row_bytes() * static_cast<uint32_t>(box[1] * box[2] * box[3]);
+    return row_bytes() * static_cast<uint32_t>(box[1] * box[2] * box[3] * box[4]);
   }
 };
 

@@ -96,6 +96,23 @@ void store_matrices(uint32_t row_address, const uint32_t (&r)[4], bool transpose
   });
 }
 
+uint32_t transpose_matrix(uint32_t x, Site site) {
+  uint32_t words[2] = {x, 0};  // before and after
+  meet({"movmatrix", kAllLanes, true}, words, site, [&](Warp& /*warp*/, Meeting& meeting) {
+    const auto words_of = [&](int lane) {
+      return static_cast<uint32_t*>(meeting.arguments[static_cast<size_t>(lane)]);
+    };
+    const auto element = [&](int row, int column) {
+      return words_of(4 * row + column / 2)[0] >> (column % 2 * 16) & 0xffff;
+    };
+    for (int lane = 0; lane < kLanes; ++lane) {
+      const int g = lane / 4, t = lane % 4 * 2;
+      words_of(lane)[1] = element(t, g) | element(t + 1, g) << 16;
+    }
+  });
+  return words[1];
+}
+
 void multiply_m16n8(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2], ElementType type,
                     Site site) {
   Operands operands{d, a, b};

@@ -30,7 +30,7 @@ int span_of(CUtensorMapSwizzle swizzle) {
   return kSpans[swizzle];
 }
 
-// As the driver: every rule of cuTensorMapEncodeTiled's page for tensors of rank 4.
+// As the driver: every rule of cuTensorMapEncodeTiled's page for tensors of rank 4 and 5.
 CUresult encode(CUtensorMap* map, CUtensorMapDataType type, cuuint32_t rank, void* base,
                 const cuuint64_t* extents, const cuuint64_t* strides, const cuuint32_t* box,
                 const cuuint32_t* element_strides, CUtensorMapInterleave /*interleave*/,
@@ -38,13 +38,13 @@ CUresult encode(CUtensorMap* map, CUtensorMapDataType type, cuuint32_t rank, voi
                 CUtensorMapFloatOOBfill /*fill*/) {
   const bool aligned =
       reinterpret_cast<uintptr_t>(map) % 64 == 0 && reinterpret_cast<uintptr_t>(base) % 16 == 0;
-  if (rank != 4 || !aligned || base == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if ((rank != 4 && rank != 5) || !aligned || base == nullptr) return CUDA_ERROR_INVALID_VALUE;
   TensorMap made;
   made.magic = TensorMap::kMagic;
   made.base = static_cast<const unsigned char*>(base);
   made.span = span_of(swizzle);
   made.stride[0] = bytes_of(type);
-  for (size_t i = 0; i < 4; ++i) {
+  for (size_t i = 0; i < rank; ++i) {
     if (extents[i] == 0 || extents[i] > kMostExtent || box[i] == 0 || box[i] > kMostBox ||
         element_strides[i] != 1) {
       return CUDA_ERROR_INVALID_VALUE;

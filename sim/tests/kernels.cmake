@@ -44,6 +44,8 @@ flashcore_simulated_kernel(forward_sm80_latency sim:0 80x112/4 2x400)
 # Caches: 500 problems and more have been tried by hand (docs/decode-sm80.md). A part has 128 keys at least.
 flashcore_simulated_kernel(decode_sm80 sim:1 paged/60x80/4 paged/3x500/4 10x112/4)
 flashcore_simulated_kernel(decode_sm80 sim:2 paged/20x80/4)
+# A share of a block has a whole number of 128 keys.
+flashcore_simulated_kernel(decode_sm90 sim:0 paged/80x80/4 paged/6x900/4 20x112/4)
 # Rows of kJointConfigs that share keys are those of 9.0, and that past head dimension 128.
 flashcore_simulated_kernel(backward_sm80 sim:1 --backward 160x112/4 3x300)
 flashcore_simulated_kernel(backward_sm80 sim:0 --backward --any-order 40x112/4 10x112x256/4)

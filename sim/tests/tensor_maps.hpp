@@ -29,10 +29,10 @@ struct Matrix {
     TensorMap made;
     made.magic = TensorMap::kMagic;
     made.base = bytes.data();
-    made.extent = {used, rows, 1, 1};
+    made.extent = {used, rows, 1, 1, 1};
     const int64_t all = static_cast<int64_t>(bytes.size());
-    made.stride = {element_bytes, row_bytes(), all, all};
-    made.box = {box_columns, box_rows, 1, 1};
+    made.stride = {element_bytes, row_bytes(), all, all, all};
+    made.box = {box_columns, box_rows, 1, 1, 1};
     made.span = span;
     CUtensorMap encoded{};
     std::memcpy(&encoded, &made, sizeof made);

@@ -9,6 +9,7 @@
 #include "cuda/backward_sm90/throughput/plan.hpp"
 #include "cuda/backward_sm90/wide/plan.hpp"
 #include "cuda/decode_sm80/split_kv/plan.hpp"
+#include "cuda/decode_sm90/stream_kv/plan.hpp"
 #include "cuda/forward_fp8_sm90/throughput/plan.hpp"
 #include "cuda/forward_sm80/latency/plan.hpp"
 #include "cuda/forward_sm80/throughput/plan.hpp"
@@ -110,6 +111,7 @@ std::vector<Kernel> cuda_kernels() {
   }
   table.push_back(declining(sm80::latency::kernel(), sm80_latency_declines));
   table.insert(table.end(), ampere.begin(), ampere.end());
+  table.push_back(cuda::decode_sm90::stream_kv::kernel());
   table.push_back(cuda::decode_sm80::split_kv::kernel());
   const Kernel any_backward = cuda::backward_sm80::general::kernel();
   table.push_back(

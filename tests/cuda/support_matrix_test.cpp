@@ -155,13 +155,17 @@ std::vector<Problem> caches() {
   add(
       all, [](Problem& p) { p.cache_leftpad = TensorDesc::contiguous(DType::i32, {4}); }, shape);
   add(
-      all,
+      all, [](Problem& p) { p.k.dtype = p.v.dtype = DType::f8e4m3; }, shape);
+  return all;
+}
+
+std::vector<Problem> tree_masks() {
+  std::vector<Problem> all;
+  add(all,
       [](Problem& p) {
         p.tree_mask = TensorDesc::contiguous(DType::i32, {4, 1, 1});
       },
-      shape);
-  add(
-      all, [](Problem& p) { p.k.dtype = p.v.dtype = DType::f8e4m3; }, shape);
+      {4, 32, 8, 1, 8192, 128, 128});
   return all;
 }
 
@@ -258,7 +262,8 @@ std::string table() {
       {"... dropout with its seed in the device's memory, f32 too", dropout_state()},
       {"... 8 heads of 512 or 1024 tokens", small()},
       {"... decode: one query against 8192 keys", decode()},
-      {"... caches: pages, padding on the left, tree masks, fp8 keys and values", caches()},
+      {"... caches: pages, padding on the left, fp8 keys and values", caches()},
+      {"... tree masks", tree_masks()},
       {"... MLA: keys of 576 elements, values their first 512", mla()},
       {"f32, every feature", fp32()},
       {"fp8 e4m3, head_dim 64 and 128, scales per head: full, causal, windows, GQA, lengths, "

@@ -157,7 +157,8 @@ std::string attributes_of(const Attribute* attributes, unsigned count) {
 }
 
 // The kernels that are given tensor maps: in which argument, and how many they look at whatever the
-// problem is. The ladder's are zeros without keys, and no block fetches them.
+// problem is. The ladder's are zeros without keys, decode_sm90's where keys are copied row by row, and
+// no block fetches them.
 struct MapArgument {
   std::string_view kernel;  // part of its mangled name
   int argument;
@@ -167,7 +168,7 @@ constexpr MapArgument kMapArguments[] = {
     {"forward_latency_kernel", 1, 3}, {"forward_latency_wide_kernel", 1, 3},
     {"12forward_sm90", 0, 4},         {"wide_gradient_kernel", 0, 7},
     {"13backward_sm90", 0, 6},        {"16forward_fp8_sm90", 0, 3},
-    {"wgmma_tma_kernel", 0, 0}};
+    {"wgmma_tma_kernel", 0, 0},       {"decode_stream_kernel", 1, 0}};
 
 int64_t unwritten_maps(std::string_view kernel, void** arguments) {
   if (kernel.find("4Maps") == std::string_view::npos) return 0;  // the type of such an argument

@@ -29,6 +29,8 @@
 #include "cuda/backward_sm90/wide/launch.hpp"
 #include "cuda/decode_sm80/split_kv/config.hpp"
 #include "cuda/decode_sm80/split_kv/launch.hpp"
+#include "cuda/decode_sm90/stream_kv/config.hpp"
+#include "cuda/decode_sm90/stream_kv/launch.hpp"
 #include "cuda/forward_sm80/latency/config.hpp"
 #include "cuda/forward_sm80/latency/launch.hpp"
 #include "cuda/forward_sm90/latency/config.hpp"
@@ -393,23 +395,41 @@ Status check_hopper_backward_instances() {
   return {};
 }
 
-// Every compiled kernel is the one that its place in the list of its family says.
-Status check_decode_instances() {
-  namespace decode = cuda::decode_sm80::split_kv;
+// Every compiled kernel is the one that its place in the list of its family says. launch: an entry's,
+// with arguments of its own.
+template <class Find, class Launch>
+Status check_decode_kernels(const std::string& kernel, size_t configs, Find find, Launch launch) {
+  using cuda::attention::decode::InputType;
   for (const auto& [type, element] :
-       {std::pair{decode::InputType::f16, "Fp16"}, {decode::InputType::bf16, "Bf16"}}) {
-    for (int config = 0; config < static_cast<int>(decode::kConfigs.size()); ++config) {
-      const auto& entry = decode::find_instance({type, config});
+       {std::pair{InputType::f16, "Fp16"}, {InputType::bf16, "Bf16"}}) {
+    for (int config = 0; config < static_cast<int>(configs); ++config) {
+      const auto& entry = find(type, config);
       FLASHCORE_RETURN_IF_ERROR(expect_instance(
-          fmt::format("::decode_kernel<{}, flashcore::cuda::decode_sm80::split_kv::{}>", config,
-                      element),
+          fmt::format("::{}<{}, flashcore::cuda::attention::decode::{}>", kernel, config, element),
           [&] {
             const cudaError_t error = entry.prepare();
-            return error != cudaSuccess ? error : entry.launch({}, 1, nullptr);
+            return error != cudaSuccess ? error : launch(entry);
           }));
     }
   }
   return {};
+}
+
+Status check_decode_instances() {
+  namespace sm80 = cuda::decode_sm80::split_kv;
+  namespace sm90 = cuda::decode_sm90::stream_kv;
+  FLASHCORE_RETURN_IF_ERROR(check_decode_kernels(
+      "decode_kernel", sm80::kConfigs.size(), [](auto type, int config) -> const auto& {
+        return sm80::find_instance({type, config});
+      },
+      [](const auto& entry) { return entry.launch({}, 1, nullptr); }));
+  return check_decode_kernels(
+      "decode_stream_kernel", sm90::kConfigs.size(), [](auto type, int config) -> const auto& {
+        return sm90::find_instance({type, config});
+      },
+      [](const auto& entry) {
+        return entry.launch({}, {}, {1, 1}, nullptr);
+      });
 }
 
 Status check_instances() {

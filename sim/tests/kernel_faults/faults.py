@@ -64,6 +64,18 @@ DECODE_FP8 = problem("decode_sm80", "--dtype bf16 --kv-dtype f8e4m3 --shape 2,8,
                      "--seqlen-kv 900 --paged 16 --with k_scale,v_scale")
 DECODE_FP8_UNIT = "decode80_bf16_config3.cu"
 
+# Keys as boxes of tensor maps, row by row, with scales; several units a block; a window that begins inside of a tile.
+STREAM = problem("decode_sm90", "--dtype bf16 --shape 2,8,1,128 --heads-kv 2 --seqlen-kv 1300 --paged 16")
+STREAM_UNIT = "decode90_bf16_config1.cu"
+STREAM_ROWS = problem("decode_sm90", "--dtype bf16 --shape 2,8,1,128 --heads-kv 2 --seqlen-kv 1300 --paged 7")
+STREAM_FP8 = problem("decode_sm90", "--dtype bf16 --kv-dtype f8e4m3 --shape 2,8,1,128 --heads-kv 2 "
+                     "--seqlen-kv 1300 --paged 32 --with k_scale,v_scale")
+STREAM_FP8_UNIT = "decode90_bf16_config3.cu"
+STREAM_MANY = problem("decode_sm90", "--dtype bf16 --shape 9,8,1,128 --heads-kv 4 --seqlen-kv 300")
+STREAM_WINDOW = problem("decode_sm90", "--dtype bf16 --shape 2,8,1,128 --heads-kv 2 --seqlen-kv 700 --paged 16 "
+                        "--causal --window 301,0")
+SM90_DECODE = "cuda/decode_sm90/stream_kv/"
+
 JOINT = ["run", "--backward", *problem("backward_sm80", "--dtype bf16 --shape 1,1,300,64 --seqlen-kv 500")[1:]]
 JOINT_UNIT = "general/bf16_config0_joint_none.cu"
 # Warps that share keys: two of them on 9.0.
@@ -565,7 +577,7 @@ PLANTED = [
         (SM80_DECODE + "attend.cuh", "    seen.end = min(seen.end, unit.end - key);\n", "")],
           None, why="a part ends between two tiles, or with the entry's last key, where the band ends", more=True),
     Fault("decode_parts_joined_without_their_weights", "split_kv/combine.cu", DECODE, [
-        (SM80_DECODE + "combine.cu", "    sum += part.y * weight;\n", "    sum += part.y;\n")], "FAILED"),
+        ("cuda/attention/decode/join.cuh", "joined.sum += own.y * weight;", "joined.sum += own.y;")], "FAILED"),
     Fault("fp8_scores_not_awaited", FP8_UNIT, FP8, [
         (FP8_SM90 + "consumer.cuh", "    ptx::warpgroup_wait<1>();\n    ptx::warpgroup_pin(s);\n", "")],
           "register of wgmma touched in flight", more=True),
@@ -583,6 +595,29 @@ PLANTED = [
     Fault("fp8_groups_sums_counted_again", FP8_UNIT, FP8_LONG, [
         (FP8_SM90 + "consumer.cuh", "      sum[slot] = 0;\n    }\n    return factor;", "    }\n    return factor;")],
           "FAILED", more=True),
+    Fault("stream_tile_not_awaited", STREAM_UNIT, STREAM, [
+        (SM90_DECODE + "kernel.cuh", "      ptx::mbarrier_wait_together(stages.barrier(stage), parity);\n", "")],
+          "not complete"),
+    Fault("stream_stage_loaded_while_it_is_read", STREAM_UNIT, STREAM_ROWS, [
+        (SM90_DECODE + "kernel.cuh", "      __syncwarp();  // the stage has been read\n", "")], "race"),
+    Fault("stream_box_loaded_while_it_is_read", STREAM_UNIT, STREAM, [
+        (SM90_DECODE + "kernel.cuh", "      __syncwarp();  // the stage has been read\n", "")], "race", more=True),
+    Fault("stream_scales_not_awaited", STREAM_FP8_UNIT, STREAM_FP8, [
+        (SM90_DECODE + "kernel.cuh", "__syncwarp();  // scales are there", "")], "race"),
+    Fault("stream_outputs_over_those_before", STREAM_UNIT, STREAM_MANY, [
+        (SM90_DECODE + "kernel.cuh", "    __syncthreads();  // the outputs before have been read\n", "")], "race"),
+    Fault("stream_line_not_awaited", STREAM_UNIT, STREAM_MANY, [
+        (SM90_DECODE + "walk.cuh", "line.first[p.batch] = before;\n  __syncthreads();", "line.first[p.batch] = before;")],
+          "race", more=True),
+    Fault("stream_join_does_not_wait", "stream_kv/join.cu", STREAM, [
+        (SM90_DECODE + "join.cu", "  ptx::wait_for_earlier_grids();\n", "")], "race"),
+    Fault("stream_pages_not_aligned", STREAM_UNIT, STREAM_WINDOW, [
+        (SM90_DECODE + "ring.cuh", " - (row & (p.key_alignment - 1))", "")], "FAILED"),
+    Fault("stream_keys_before_the_unit_seen", STREAM_UNIT, STREAM_WINDOW, [
+        (SM90_DECODE + "attend.cuh", "return key < unit.begin || ", "return "),
+        (SM90_DECODE + "attend.cuh", "    seen.begin = max(seen.begin, unit.begin - key);\n", "")], "FAILED", more=True),
+    Fault("stream_parts_in_one_place", STREAM_UNIT, STREAM, [
+        (SM90_DECODE + "schedule.hpp", "granule == 0 ? 2 * share + 1 : 2 * share", "2 * share")], "FAILED", more=True),
 ]
 
 FAULTS = OURS + PLANTED

@@ -3,6 +3,8 @@
 
 #include <cudaTypedefs.h>
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 
 #include "cuda/host/driver_entry.hpp"
@@ -24,40 +26,72 @@ int64_t element_bytes(CUtensorMapDataType type) {
   }
 }
 
+// One dimension of a map: how many elements, how far apart in bytes (the innermost: an element's
+// bytes), how many of them in a box.
+struct Dimension {
+  int64_t extent, stride;
+  int box;
+};
+
+template <std::size_t kRank>
+cudaError_t encode(CUtensorMap& map, CUtensorMapDataType type, const void* base,
+                   const std::array<Dimension, kRank>& dimensions,
+                   CUtensorMapL2promotion promotion) {
+  static DriverEntry<PFN_cuTensorMapEncodeTiled_v12000> encoder("cuTensorMapEncodeTiled", 12000);
+  PFN_cuTensorMapEncodeTiled_v12000 encode_tiled = nullptr;
+  if (const cudaError_t error = encoder.get(encode_tiled); error != cudaSuccess) return error;
+  const int64_t span = dimensions[0].box * dimensions[0].stride;
+  if (span != 128 && span != 64) return cudaErrorInvalidValue;
+  // Of a column's neighbours: any multiple of 16 does for a stride that is not used.
+  const int64_t row_bytes = dimensions[0].extent * dimensions[0].stride;
+  cuuint64_t extent[kRank], stride[kRank - 1];
+  cuuint32_t box[kRank], element_stride[kRank];
+  for (std::size_t i = 0; i < kRank; ++i) {
+    const Dimension& d = dimensions[i];
+    if (d.extent <= 0) return cudaErrorInvalidValue;
+    extent[i] = static_cast<cuuint64_t>(d.extent);
+    box[i] = static_cast<cuuint32_t>(d.box);
+    element_stride[i] = 1;
+    if (i == 0) continue;
+    // The stride of an extent of 1 is never used, and may then be anything.
+    const int64_t used = d.extent == 1 ? row_bytes : d.stride;
+    if (used < 0 || used % 16 != 0) return cudaErrorInvalidValue;
+    stride[i - 1] = static_cast<cuuint64_t>(used);
+  }
+  const CUresult result =
+      encode_tiled(&map, type, kRank, const_cast<void*>(base), extent, stride, box, element_stride,
+                   CU_TENSOR_MAP_INTERLEAVE_NONE,
+                   span == 128 ? CU_TENSOR_MAP_SWIZZLE_128B : CU_TENSOR_MAP_SWIZZLE_64B, promotion,
+                   CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  return result == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue;
+}
+
 }  // namespace
 
 cudaError_t encode_tensor_map(CUtensorMap& map, CUtensorMapDataType type, const void* base,
                               const TensorLayout& layout, int box_rows, int box_columns) {
-  static DriverEntry<PFN_cuTensorMapEncodeTiled_v12000> encoder("cuTensorMapEncodeTiled", 12000);
-  PFN_cuTensorMapEncodeTiled_v12000 encode = nullptr;
-  if (const cudaError_t error = encoder.get(encode); error != cudaSuccess) return error;
-
   const int64_t bytes = element_bytes(type);
-  const int64_t span = box_columns * bytes;
-  if (span != 128 && span != 64) return cudaErrorInvalidValue;
-  const int64_t extents[4] = {layout.columns, layout.rows, layout.heads, layout.batch};
-  const int64_t strides[3] = {layout.row_stride, layout.head_stride, layout.batch_stride};
-  cuuint64_t extent[4];
-  cuuint64_t stride[3];
-  for (int i = 0; i < 4; ++i) {
-    if (extents[i] <= 0) return cudaErrorInvalidValue;
-    extent[i] = static_cast<cuuint64_t>(extents[i]);
-  }
-  for (int i = 0; i < 3; ++i) {
-    // The stride of an extent of 1 is never used, and may then be anything.
-    const int64_t used = extents[i + 1] == 1 ? layout.columns * bytes : strides[i] * bytes;
-    if (used < 0 || used % 16 != 0) return cudaErrorInvalidValue;
-    stride[i] = static_cast<cuuint64_t>(used);
-  }
-  const cuuint32_t box[4] = {static_cast<cuuint32_t>(box_columns),
-                             static_cast<cuuint32_t>(box_rows), 1, 1};
-  const cuuint32_t element_stride[4] = {1, 1, 1, 1};
-  const CUresult result =
-      encode(&map, type, 4, const_cast<void*>(base), extent, stride, box, element_stride,
-             CU_TENSOR_MAP_INTERLEAVE_NONE,
-             span == 128 ? CU_TENSOR_MAP_SWIZZLE_128B : CU_TENSOR_MAP_SWIZZLE_64B,
-             CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
-  return result == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue;
+  return encode<4>(map, type, base,
+                   {{{layout.columns, bytes, box_columns},
+                     {layout.rows, layout.row_stride * bytes, box_rows},
+                     {layout.heads, layout.head_stride * bytes, 1},
+                     {layout.batch, layout.batch_stride * bytes, 1}}},
+                   CU_TENSOR_MAP_L2_PROMOTION_L2_256B);
+}
+
+cudaError_t encode_panel_map(CUtensorMap& map, CUtensorMapDataType type, const void* base,
+                             const TensorLayout& layout, int box_rows, int panel_columns,
+                             bool whole) {
+  const int64_t bytes = element_bytes(type);
+  const int64_t panels = whole ? layout.columns / panel_columns : 1;
+  if (whole && panels * panel_columns != layout.columns) return cudaErrorInvalidValue;
+  return encode<5>(map, type, base,
+                   {{{whole ? panel_columns : layout.columns, bytes, panel_columns},
+                     {layout.rows, layout.row_stride * bytes, box_rows},
+                     {panels, panel_columns * bytes, static_cast<int>(panels)},
+                     {layout.heads, layout.head_stride * bytes, 1},
+                     {layout.batch, layout.batch_stride * bytes, 1}}},
+                   CU_TENSOR_MAP_L2_PROMOTION_L2_128B);
 }
 
 }  // namespace flashcore::cuda::host

@@ -26,4 +26,12 @@ struct TensorLayout {
 cudaError_t encode_tensor_map(CUtensorMap& map, CUtensorMapDataType type, const void* base,
                               const TensorLayout& layout, int box_rows, int box_columns);
 
+// The same with coordinates in the order column, row, panel, head, batch. whole: the columns are a
+// whole number of panels of `panel_columns`, a box has all of them, one after the other in shared
+// memory, and a column is one of its panel; otherwise a box is one panel wide, and the panel is 0.
+// For data that is read once: L2 is asked for no more than a line around it.
+cudaError_t encode_panel_map(CUtensorMap& map, CUtensorMapDataType type, const void* base,
+                             const TensorLayout& layout, int box_rows, int panel_columns,
+                             bool whole);
+
 }  // namespace flashcore::cuda::host

@@ -13,6 +13,7 @@
 #include "cuda/backward_sm90/throughput/launch.hpp"
 #include "cuda/backward_sm90/wide/launch.hpp"
 #include "cuda/decode_sm80/split_kv/launch.hpp"
+#include "cuda/decode_sm90/stream_kv/launch.hpp"
 #include "cuda/forward_fp8_sm90/throughput/launch.hpp"
 #include "cuda/forward_sm80/latency/launch.hpp"
 #include "cuda/forward_sm80/throughput/launch.hpp"
@@ -105,6 +106,29 @@ cudaError_t combine_parts(const Params& params, cudaStream_t stream) {
 }
 
 }  // namespace decode_sm80::split_kv
+
+namespace decode_sm90::stream_kv {
+
+const InstanceEntry& find_instance(const Instance& /*instance*/) {
+  static const InstanceEntry entry = {
+      [] { return fake::load(fake::kernel<15>("decode_sm90")); },
+      [](const Params& params, const Maps& /*maps*/, const Grid& grid, cudaStream_t stream) {
+        return fake::launch(fake::kernel<15>("decode_sm90"), grid.tiles * grid.shares, stream,
+                            params);
+      }};
+  return entry;
+}
+
+cudaError_t prepare_join(cudaFunction_t& /*function*/) {
+  return fake::load(fake::kernel<16>("join"));
+}
+
+cudaError_t join(cudaFunction_t /*function*/, const Params& params, int /*rows_of_tile*/,
+                 cudaStream_t stream) {
+  return fake::launch(fake::kernel<16>("join"), 1, stream, params);
+}
+
+}  // namespace decode_sm90::stream_kv
 
 namespace forward_sm80::throughput {
 

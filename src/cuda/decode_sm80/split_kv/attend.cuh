@@ -16,11 +16,11 @@
 #include <cstdint>
 #include <limits>
 
+#include "cuda/attention/decode/element.cuh"
 #include "cuda/attention/mask.cuh"
 #include "cuda/attention/softcap.cuh"
 #include "cuda/attention/softmax.cuh"
 #include "cuda/attention/units.hpp"
-#include "cuda/decode_sm80/split_kv/element.cuh"
 #include "cuda/decode_sm80/split_kv/keys.cuh"
 #include "cuda/ptx/exp2.cuh"
 #include "cuda/ptx/ldmatrix.cuh"
@@ -29,6 +29,7 @@
 namespace flashcore::cuda::decode_sm80::split_kv {
 
 using attention::kLog2E, attention::kNoKey;
+using attention::decode::even_bytes, attention::decode::odd_bytes, attention::decode::of_fp8x2;
 
 // The column of O that element e (0 or 1) of a row of product n is.
 template <Config kConfig>

@@ -7,6 +7,8 @@
 
 namespace flashcore::cuda::decode_sm80::split_kv {
 
+using attention::decode::Bf16, attention::decode::Fp16;
+
 template <int kConfigIndex, class Element>
 struct CompiledInstance {
   static constexpr Config kConfig = kConfigs[kConfigIndex];

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "cuda/attention/decode/inputs.cuh"
 #include "cuda/decode_sm80/split_kv/attend.cuh"
 #include "cuda/decode_sm80/split_kv/keys.cuh"
 #include "cuda/decode_sm80/split_kv/merge.cuh"
@@ -13,15 +14,7 @@
 
 namespace flashcore::cuda::decode_sm80::split_kv {
 
-// Columns `column` and the next of a row of Q, packed, zeros past its end.
-__device__ __forceinline__ uint32_t query_pair(const Params& p, const uint16_t* row, int column) {
-  if (p.pairs && column + 1 < p.head_dim_qk) {
-    return __ldg(reinterpret_cast<const uint32_t*>(row + column));
-  }
-  const uint32_t low = column < p.head_dim_qk ? __ldg(row + column) : uint16_t{0};
-  const uint32_t high = column + 1 < p.head_dim_qk ? __ldg(row + column + 1) : uint16_t{0};
-  return low | high << 16;
-}
+using attention::decode::query_pair;
 
 // The unit's rows of Q as fragments, which all warps need alike: each loads some steps of them.
 template <Config kConfig>

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "cuda/attention/decode/inputs.cuh"
 #include "cuda/decode_sm80/split_kv/config.hpp"
 #include "cuda/decode_sm80/split_kv/walk.cuh"
 #include "cuda/ptx/cp_async.cuh"
@@ -45,20 +46,11 @@ struct Ring {
   __device__ Place find(int first) const {
     const int key = first + lane % kTileKeys;
     if (key >= unit.end) return {0, 0, 0, 0};
-    const attention::CachedKey at = attention::find_cached_key(
-        p.cache, unit.at, unit.batch, key, [](const int32_t* number) { return __ldg(number); });
-    if (at.off_the_table && p.cache.page_status != nullptr) atomicExch(p.cache.page_status, 1);
-    Place place{at.lead * p.k.batch + unit.kv_head * p.k.head + at.row * p.k.row,
-                at.lead * p.v.batch + unit.kv_head * p.v.head + at.row * p.v.row, 1, 1};
-    if constexpr (kConfig.kv_bytes == 1) {
-      if (p.scaled) {
-        const auto block =
-            static_cast<int>(p.by_scale_block.divide(static_cast<uint32_t>(at.scale_row)));
-        place.k_scale = scale_of(p.k_scale, at.lead, block);
-        place.v_scale = scale_of(p.v_scale, at.lead, block);
-      }
-    }
-    return place;
+    const attention::decode::KeyPlace at = attention::decode::find_place<kConfig.kv_bytes == 1>(
+        p, unit.at, unit.batch, unit.kv_head, key);
+    return {at.lead * p.k.batch + unit.kv_head * p.k.head + at.row * p.k.row,
+            at.lead * p.v.batch + unit.kv_head * p.v.head + at.row * p.v.row, at.k_scale,
+            at.v_scale};
   }
 
   // Starts the copies of the tile that begins at `first`, and closes their group.
@@ -80,11 +72,6 @@ struct Ring {
   }
 
  private:
-  __device__ float scale_of(const KeyScales& s, int lead, int block) const {
-    if (s.data == nullptr) return 1;
-    return __ldg(s.data + (lead * s.lead + unit.kv_head * s.head + block * s.block));
-  }
-
   __device__ void copy_rows(int stage, int first, const Place& place) const {
     constexpr int kRowsAtOnce = 32 / Tile::kRowChunks;
     const int chunk = lane % Tile::kRowChunks, lane_row = lane / Tile::kRowChunks;

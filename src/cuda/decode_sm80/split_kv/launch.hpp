@@ -8,7 +8,7 @@
 
 namespace flashcore::cuda::decode_sm80::split_kv {
 
-enum class InputType { f16, bf16 };
+using attention::decode::InputType;
 
 // Which compiled kernel: Q's type and kConfigs[config].
 struct Instance {

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "cuda/attention/combine_math.hpp"
+#include "cuda/attention/decode/output.cuh"
 #include "cuda/decode_sm80/split_kv/attend.cuh"
 #include "cuda/ptx/shared_memory.cuh"
 
@@ -14,10 +15,7 @@ struct WarpRows {
   float largest[kWarps][kTileRows], sum[kWarps][kTileRows];
 };
 
-__device__ __forceinline__ float weight_of(float largest, float of_all) {
-  return attention::split_weight(largest, of_all, kLog2E,
-                                 [](float x) { return ptx::exp2_approx(x); });
-}
+using attention::decode::weight_of;
 
 // A warp's outputs, to `o`: 16 rows of the tile's head dimension.
 template <Config kConfig>

@@ -12,15 +12,16 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "cuda/attention/decode/work.hpp"
 #include "cuda/attention/entry.hpp"
-#include "cuda/attention/kv_range.hpp"
 #include "cuda/decode_sm80/split_kv/config.hpp"
 #include "problem/sizes.hpp"
 #include "problem/visibility.hpp"
 
 namespace flashcore::cuda::decode_sm80::split_kv {
 
-inline constexpr int kGranule = 128;          // keys
+using attention::decode::kGranule, attention::decode::divide_up;
+
 inline constexpr int kMostOwnParts = 32;      // of an entry, batch invariant
 inline constexpr int kFewestOwnGranules = 2;  // of a part, batch invariant
 inline constexpr int kLongUnit = 8;           // granules: up to it a block gets one unit, ...
@@ -29,28 +30,19 @@ inline constexpr int kUnitsABlock = 4;        // ... then so many, which even ou
 // Units of a launch at most: those of a window of entries can be counted in 32 bits.
 inline constexpr int64_t kMostUnits = 1 << 23;
 
-constexpr int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
 // Keys [begin, end), and tiles of rows, of a batch entry.
 struct EntryWork {
   int begin, end;
   int row_tiles;
 
-  constexpr int granules() const {
-    return static_cast<int>((static_cast<unsigned>(end - begin) + kGranule - 1) / kGranule);
-  }
+  constexpr int granules() const { return attention::decode::SeenKeys{begin, end, 0}.granules(); }
 };
 
 // Rows of a tile that are queries of the entry; row = query * group + head of the group.
 constexpr EntryWork work_of(const attention::Entry& entry, const Band& band, int group) {
-  const attention::BandLimits limits =
-      attention::band_limits(band.left, band.right, entry.offset, entry.len_kv);
-  if (entry.len_q <= 0) return {0, 0, 0};
-  const int begin = std::max(0, limits.low);
-  const int end = std::min(entry.len_kv, entry.len_q + limits.high);
-  if (end <= begin) return {0, 0, 0};
-  const auto rows = static_cast<unsigned>(entry.len_q) * static_cast<unsigned>(group);
-  return {begin, end, static_cast<int>((rows + kTileRows - 1) / kTileRows)};
+  const attention::decode::SeenKeys seen = attention::decode::seen_keys(entry, band, group);
+  const auto rows = static_cast<unsigned>(seen.rows);
+  return {seen.begin, seen.end, static_cast<int>((rows + kTileRows - 1) / kTileRows)};
 }
 
 // Granules of a unit at most, of `total` granules in all heads and tiles of rows.

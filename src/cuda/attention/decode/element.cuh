@@ -7,7 +7,7 @@
 #include "cuda/ptx/math.cuh"
 #include "cuda/ptx/mma.cuh"
 
-namespace flashcore::cuda::decode_sm80::split_kv {
+namespace flashcore::cuda::attention::decode {
 
 struct Fp16 {
   static constexpr uint32_t kExponents = 0x7c007c00U;  // all ones: not finite
@@ -47,4 +47,4 @@ __device__ __forceinline__ uint32_t odd_bytes(uint32_t word) {
   return __byte_perm(word, 0, 0x4431);
 }
 
-}  // namespace flashcore::cuda::decode_sm80::split_kv
+}  // namespace flashcore::cuda::attention::decode

@@ -1,4 +1,4 @@
-// What decode_sm80 promises besides the right numbers, on a GPU: one plan, and one captured graph, for
+// What the decode kernels promise besides the right numbers, on a GPU: one plan, and one captured graph, for
 // every length; repeatable bits that do not depend on the batch; page indices reported.
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
@@ -8,6 +8,7 @@
 #include <limits>
 #include <random>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -22,14 +23,16 @@ namespace {
 
 const Device kGpu = first_gpu();
 
-bool has_gpu() {
+// Of the first GPU; 0: there is none.
+int major_capability() {
   int count = 0, major = 0;
-  if (cudaGetDeviceCount(&count) != cudaSuccess || count == 0) return false;
+  if (cudaGetDeviceCount(&count) != cudaSuccess || count == 0) return 0;
   cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0);
-  return major >= 8;
+  return major;
 }
 
 struct Subject {
+  const char* kernel;
   DType dtype, kv_dtype;
   int64_t head_dim;
   int64_t seqlen_q;
@@ -38,8 +41,9 @@ struct Subject {
 };
 
 std::ostream& operator<<(std::ostream& out, const Subject& s) {
-  return out << to_string(s.dtype) << " " << to_string(s.kv_dtype) << " " << s.head_dim << " Sq "
-             << s.seqlen_q << " page " << s.page_size << (s.batch_invariant ? " invariant" : "");
+  return out << s.kernel << " " << to_string(s.dtype) << " " << to_string(s.kv_dtype) << " "
+             << s.head_dim << " Sq " << s.seqlen_q << " page " << s.page_size
+             << (s.batch_invariant ? " invariant" : "");
 }
 
 constexpr int64_t kHeads = 4, kKvHeads = 2, kCapacity = 700;
@@ -61,11 +65,11 @@ Problem problem_of(const Subject& s, int64_t batch) {
   return p;
 }
 
-Plan plan_of(const Problem& problem, bool batch_invariant) {
+Plan plan_of(const Subject& s, const Problem& problem) {
   PlanOptions options;
   options.device = kGpu;
-  options.kernel = "decode_sm80";
-  options.batch_invariant = batch_invariant;
+  options.kernel = s.kernel;
+  options.batch_invariant = s.batch_invariant;
   const Result<Plan> plan = make_plan(problem, options);
   EXPECT_TRUE(plan.ok()) << plan.status().message();
   return *plan;
@@ -107,25 +111,28 @@ void run_once(const Plan& plan, bench::HostProblem& host, int workspace_fill = 0
   tensors.download_outputs(host);
 }
 
-class DecodeSm80Device : public testing::TestWithParam<Subject> {
+class DecodeDevice : public testing::TestWithParam<Subject> {
  protected:
   void SetUp() override {
-    if (!has_gpu()) GTEST_SKIP() << "no GPU of compute capability 8.0 or later";
+    const int major = major_capability();
+    const bool runs =
+        std::string_view(GetParam().kernel) == "decode_sm90" ? major == 9 : major >= 8;
+    if (!runs) GTEST_SKIP() << "no GPU that " << GetParam().kernel << " runs on";
   }
 };
 
-TEST_P(DecodeSm80Device, PassesItsGate) {
+TEST_P(DecodeDevice, PassesItsGate) {
   bench::HostProblem host = make_problem(GetParam(), {kCapacity, 0, 300}, 3);
   const Result<bench::Reference> reference = bench::compute_reference(host);
   ASSERT_TRUE(reference.ok()) << reference.status().message();
-  run_once(plan_of(host.problem, GetParam().batch_invariant), host);
+  run_once(plan_of(GetParam(), host.problem), host);
   const bench::Verdict verdict = bench::judge(host, *reference);
   EXPECT_TRUE(verdict.passed) << verdict.failure;
 }
 
-TEST_P(DecodeSm80Device, GivesTheSameBitsEveryTimeWhateverTheWorkspaceHeld) {
+TEST_P(DecodeDevice, GivesTheSameBitsEveryTimeWhateverTheWorkspaceHeld) {
   bench::HostProblem host = make_problem(GetParam(), {130, 600}, 4);
-  const Plan plan = plan_of(host.problem, GetParam().batch_invariant);
+  const Plan plan = plan_of(GetParam(), host.problem);
   run_once(plan, host);
   const Outputs first = outputs_of(host);
   for (const int fill : {0xFF, 0x7F}) {
@@ -135,9 +142,9 @@ TEST_P(DecodeSm80Device, GivesTheSameBitsEveryTimeWhateverTheWorkspaceHeld) {
 }
 
 // Capture in the global mode fails on any allocation or synchronisation.
-TEST_P(DecodeSm80Device, AGraphCapturedAtLengthOneServesEveryLength) {
+TEST_P(DecodeDevice, AGraphCapturedAtLengthOneServesEveryLength) {
   bench::HostProblem host = make_problem(GetParam(), {1, 1, 1}, 7);
-  const Plan plan = plan_of(host.problem, GetParam().batch_invariant);
+  const Plan plan = plan_of(GetParam(), host.problem);
   bench::poison_outputs(host);
   DeviceTensors tensors(host);
   const Workspace workspace(plan.workspace_bytes(), 0xFF);
@@ -156,7 +163,7 @@ TEST_P(DecodeSm80Device, AGraphCapturedAtLengthOneServesEveryLength) {
                                               {2, 0, 0},
                                               {0, 0, 0}}) {
     set_lengths(host, lengths);
-    run_once(plan_of(host.problem, GetParam().batch_invariant), host);
+    run_once(plan_of(GetParam(), host.problem), host);
     const Outputs wanted = outputs_of(host);
     bench::poison_outputs(host);
     tensors.upload(host);
@@ -194,14 +201,14 @@ bench::HostProblem alone(const Subject& s, const bench::HostProblem& all, int64_
   return one;
 }
 
-TEST_P(DecodeSm80Device, BatchInvariantARowAloneHasTheBitsThatItHasInABatch) {
+TEST_P(DecodeDevice, BatchInvariantARowAloneHasTheBitsThatItHasInABatch) {
   if (!GetParam().batch_invariant) GTEST_SKIP() << "batch_invariant is not set";
   const std::vector<int64_t> lengths = {500, 0, 40, kCapacity};
   bench::HostProblem all = make_problem(GetParam(), lengths, 5);
-  run_once(plan_of(all.problem, true), all);
+  run_once(plan_of(GetParam(), all.problem), all);
   for (const int64_t b : {int64_t{0}, int64_t{2}, int64_t{3}}) {
     bench::HostProblem one = alone(GetParam(), all, b, lengths[static_cast<size_t>(b)]);
-    run_once(plan_of(one.problem, true), one);
+    run_once(plan_of(GetParam(), one.problem), one);
     for (const char* const name : {"o", "lse"}) {
       const bench::HostTensor& found = one.at(name);
       for (int64_t i = 0; i < found.elements(); ++i) {
@@ -212,9 +219,9 @@ TEST_P(DecodeSm80Device, BatchInvariantARowAloneHasTheBitsThatItHasInABatch) {
   }
 }
 
-TEST_P(DecodeSm80Device, AnIndexOutOfRangeIsClampedAndReported) {
+TEST_P(DecodeDevice, AnIndexOutOfRangeIsClampedAndReported) {
   bench::HostProblem host = make_problem(GetParam(), {60, 300}, 6);
-  const Plan plan = plan_of(host.problem, GetParam().batch_invariant);
+  const Plan plan = plan_of(GetParam(), host.problem);
   bench::HostTensor& table = host.at("page_table");
   // Past the keys in use: nobody looks at it.
   table.set(table.elements() - 1, 1e9);
@@ -238,12 +245,21 @@ TEST_P(DecodeSm80Device, AnIndexOutOfRangeIsClampedAndReported) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Family, DecodeSm80Device,
-                         testing::Values(Subject{DType::bf16, DType::bf16, 128, 1, 16, false},
-                                         Subject{DType::f16, DType::f16, 64, 3, 1, true},
-                                         Subject{DType::bf16, DType::f8e4m3, 128, 1, 64, true},
-                                         Subject{DType::f16, DType::f8e5m2, 80, 9, 7, false},
-                                         Subject{DType::bf16, DType::bf16, 96, 2, 32, true}));
+INSTANTIATE_TEST_SUITE_P(
+    Sm80, DecodeDevice,
+    testing::Values(Subject{"decode_sm80", DType::bf16, DType::bf16, 128, 1, 16, false},
+                    Subject{"decode_sm80", DType::f16, DType::f16, 64, 3, 1, true},
+                    Subject{"decode_sm80", DType::bf16, DType::f8e4m3, 128, 1, 64, true},
+                    Subject{"decode_sm80", DType::f16, DType::f8e5m2, 80, 9, 7, false},
+                    Subject{"decode_sm80", DType::bf16, DType::bf16, 96, 2, 32, true}));
+INSTANTIATE_TEST_SUITE_P(
+    Sm90, DecodeDevice,
+    testing::Values(Subject{"decode_sm90", DType::bf16, DType::bf16, 128, 1, 16, false},
+                    Subject{"decode_sm90", DType::f16, DType::f16, 64, 3, 1, true},
+                    Subject{"decode_sm90", DType::bf16, DType::f8e4m3, 128, 1, 64, true},
+                    Subject{"decode_sm90", DType::f16, DType::f8e5m2, 80, 9, 7, false},
+                    Subject{"decode_sm90", DType::bf16, DType::bf16, 96, 5, 32, true},
+                    Subject{"decode_sm90", DType::bf16, DType::f8e4m3, 64, 6, 32, false}));
 
 }  // namespace
 }  // namespace flashcore

@@ -1,0 +1,47 @@
+// What every decode kernel is told, whatever else it adds. Strides are in elements.
+#pragma once
+
+#include <cstdint>
+
+#include "cuda/attention/divisor.hpp"
+#include "cuda/attention/forward_params.hpp"
+#include "cuda/attention/kv_cache.hpp"
+#include "cuda/attention/softcap.hpp"
+#include "problem/visibility.hpp"
+
+namespace flashcore::cuda::attention::decode {
+
+enum class InputType { f16, bf16 };
+enum class OutputType : int32_t { f32, f16, bf16 };
+
+// One fp32 number a batch entry and head; absent when data is null.
+struct HeadNumbers {
+  const float* data;
+  int64_t batch, head;
+};
+
+// One fp32 scale a batch entry or page, head, and block of keys; absent when data is null.
+struct KeyScales {
+  const float* data;
+  int64_t lead, head, block;
+};
+
+struct Params : ForwardParams {
+  KvCacheParams cache;
+  Band band;
+  float softmax_scale;
+  SoftcapParams softcap;  // its units are natural ones here; cap_log2 0: off
+  HeadNumbers sinks, alibi_slopes;
+  KeyScales k_scale, v_scale;
+  Divisor by_scale_block;
+  bool scaled;  // there are scales
+  bool e5m2;    // of fp8 keys and values; otherwise e4m3
+  bool chunks;  // rows of K and V are aligned 16-byte chunks; otherwise element by element
+  bool pairs;   // rows of Q are aligned pairs
+  bool batch_invariant;
+  OutputType o_type;
+  int group;  // heads_q / heads_kv
+  Divisor by_group;
+};
+
+}  // namespace flashcore::cuda::attention::decode

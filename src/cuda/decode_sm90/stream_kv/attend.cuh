@@ -1,0 +1,469 @@
+// A warp's share of a unit: 8 or 16 rows against every eighth tile of its keys.
+//
+//   tile n   : | wait | S^T = K Q^T | scale, softcap, ALiBi, mask | softmax, O *= r | O^T += V^T P^T |
+//   tile n+s :                                                           load into the stage -->
+//
+// Keys and output columns are the 16 rows of a product, rows of Q its 8 columns: lane l has rows
+// 2 (l % 4) and the next of 8, and keys (or columns) l / 4 and 8 further on. P^T becomes an operand
+// by transposing 8x8 matrices in registers.
+//
+// Scores are in natural units and exponents are of differences, e^(score - reference): right for
+// scores of any size. The reference is a score of the row that no later one has passed by more than
+// kHeadroom, so it moves seldom. Only tiles that some row does not see all of have a mask.
+//
+// fp8 keys and values stay as they are in shared memory. Of a row of K a lane gets four neighbouring
+// bytes, so step s of the product takes dimensions 16 s + 4 t .. + 3 where others take 2 t, 2 t + 1,
+// 2 t + 8 and 2 t + 9: Q has the same order. Of V a lane gets neighbouring columns of two keys, so
+// the even columns of 16 are the upper 8 rows of a product and the odd ones the lower.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+
+#include "cuda/attention/decode/element.cuh"
+#include "cuda/attention/softcap.cuh"
+#include "cuda/attention/units.hpp"
+#include "cuda/decode_sm90/stream_kv/ring.cuh"
+#include "cuda/ptx/exp2.cuh"
+#include "cuda/ptx/ldmatrix.cuh"
+#include "cuda/ptx/movmatrix.cuh"
+#include "cuda/ptx/pin.cuh"
+
+namespace flashcore::cuda::decode_sm90::stream_kv {
+
+using attention::kLog2E, attention::kNoKey;
+using attention::decode::even_bytes, attention::decode::odd_bytes, attention::decode::of_fp8x2;
+
+inline constexpr float kHeadroom = 5.5F;  // e^5.5 = 245: 16 bits of a probability hold it
+
+// The column of O that a lane's element e of product i is, and the row of a tile of rows.
+template <Config kConfig>
+__device__ __forceinline__ int output_column(int i, int e, int lane) {
+  if constexpr (kConfig.kv_bytes == 2) return 16 * i + lane / 4 + 8 * (e / 2);
+  return 16 * i + 2 * (lane / 4) + e / 2;
+}
+__device__ __forceinline__ int row_in_tile(int tile, int e, int lane) {
+  return kProductRows * tile + 2 * (lane % 4) + e % 2;
+}
+
+// Over the lanes that have a row.
+__device__ __forceinline__ float row_max(float x) {
+#pragma unroll
+  for (int step = 4; step < 32; step *= 2) x = fmaxf(x, __shfl_xor_sync(0xffffffffU, x, step));
+  return x;
+}
+__device__ __forceinline__ float row_sum(float x) {
+#pragma unroll
+  for (int step = 4; step < 32; step *= 2) x += __shfl_xor_sync(0xffffffffU, x, step);
+  return x;
+}
+
+// What a warp has found, of a lane's two rows in each tile of rows.
+template <Config kConfig>
+struct Found {
+  float o[kConfig.head_dim / 16][kConfig.row_tiles][4];
+  float reference[kConfig.row_tiles][2], sum[kConfig.row_tiles][2];
+  float unit;  // of o: a power of two, by the scales of V
+};
+
+template <Config kConfig>
+using Query = uint32_t[kConfig.head_dim / 16][kConfig.row_tiles][2];
+
+template <Config kConfig, class Element>
+struct Warp {
+  using Tile = KvTile<kConfig>;
+  static constexpr bool kFp8 = kConfig.kv_bytes == 1;
+  static constexpr int kKeys = 16;  // that are taken at once
+  static constexpr int kTiles = kConfig.row_tiles, kProducts = kConfig.head_dim / 16;
+  static constexpr int kKeysBytes = kKeys * Tile::kPanelRowBytes;  // in a panel
+  using Scores = float[kTiles][4];
+
+  const Params& p;
+  const Unit& unit;
+  const Stages<kConfig>& stages;
+  int lane;
+
+  // The fragments of Q, of rows that exist.
+  __device__ void load_query(Query<kConfig>& q) const {
+    const auto* const data = static_cast<const uint16_t*>(p.q.data);
+#pragma unroll
+    for (int tile = 0; tile < kTiles; ++tile) {
+      const int row = unit.first_row + min(kProductRows * tile + lane / 4, unit.rows - 1);
+      const auto query = static_cast<int>(p.by_group.divide(static_cast<uint32_t>(row)));
+      const int head = unit.kv_head * p.group + row - query * p.group;
+      const uint16_t* const from = data + (unit.batch * p.q.batch + head * p.q.head +
+                                           int64_t{unit.at.entry.q_row + query} * p.q.row);
+#pragma unroll
+      for (int step = 0; step < kProducts; ++step) {
+        const int first = 16 * step + (kFp8 ? 4 : 2) * (lane % 4);
+        q[step][tile][0] = attention::decode::query_pair(p, from, first);
+        q[step][tile][1] = attention::decode::query_pair(p, from, first + (kFp8 ? 2 : 8));
+      }
+    }
+  }
+
+  __device__ void begin(Found<kConfig>& w) const {
+#pragma unroll
+    for (int tile = 0; tile < kTiles; ++tile) {
+#pragma unroll
+      for (int slot = 0; slot < 2; ++slot) {
+        w.reference[tile][slot] = kNoKey;
+        w.sum[tile][slot] = 0;
+      }
+#pragma unroll
+      for (int i = 0; i < kProducts; ++i) {
+#pragma unroll
+        for (int e = 0; e < 4; ++e) w.o[i][tile][e] = 0;
+      }
+    }
+    w.unit = kFp8 && p.v_scale.data != nullptr ? std::numeric_limits<float>::min() : 1.0F;
+  }
+
+  // The tile in a stage, whose first key is `key`.
+  __device__ void step(Found<kConfig>& w, const Query<kConfig>& q, int stage, int key) const {
+#pragma unroll 1
+    for (int i = 0; i < kConfig.tile_keys / kKeys; ++i) {
+      const Keys keys{stages.k_tile(stage) + i * kKeysBytes, stages.v_tile(stage) + i * kKeysBytes,
+                      stages.k_scales(stage) + i * kKeys, stages.v_scales(stage) + i * kKeys,
+                      key + i * kKeys};
+      take(w, q, keys);
+    }
+  }
+
+ private:
+  // 16 keys of a tile: where they are, and the first.
+  struct Keys {
+    const unsigned char *k, *v;
+    const float *k_scales, *v_scales;
+    int first;
+  };
+
+  __device__ void take(Found<kConfig>& w, const Query<kConfig>& q, const Keys& keys) const {
+    Scores s;
+    products(s, q, keys.k);
+    scale_scores(s, keys);
+    if (is_masked(keys.first)) {
+      mask(s, keys.first);
+      softmax(w, s);
+      if constexpr (kFp8) scale_values(w, s, keys.v_scales);
+      const bool clean = outputs<true>(w, s, keys.v);
+      if (!clean) add_what_is_not_finite(w, keys);
+    } else {
+      softmax(w, s);
+      if constexpr (kFp8) scale_values(w, s, keys.v_scales);
+      outputs<false>(w, s, keys.v);
+    }
+  }
+
+  __device__ int row_of(int tile, int slot) const {
+    return unit.first_row + min(row_in_tile(tile, slot, lane), unit.rows - 1);
+  }
+
+  // Looked up when it is wanted: few tiles do.
+  __device__ int query_of(int row) const {
+    return static_cast<int>(p.by_group.divide(static_cast<uint32_t>(row)));
+  }
+
+  // The keys that a row sees, counted from `key`.
+  __device__ attention::ColumnRange seen_of(int tile, int slot, int key) const {
+    attention::ColumnRange seen =
+        attention::visible_columns(unit.limits, query_of(row_of(tile, slot)), key);
+    seen.begin = max(seen.begin, unit.begin - key);
+    seen.end = min(seen.end, unit.end - key);
+    return seen;
+  }
+
+  // Of ALiBi, of a row's head.
+  __device__ float slope_of(int row, int query) const {
+    const int head = unit.kv_head * p.group + row - query * p.group;
+    const attention::decode::HeadNumbers& slopes = p.alibi_slopes;
+    return __ldg(slopes.data + (unit.batch * slopes.batch + head * slopes.head));
+  }
+
+  // Whether some row does not see all keys of the tile.
+  __device__ bool is_masked(int key) const {
+    const int first = query_of(unit.first_row), last = query_of(unit.first_row + unit.rows - 1);
+    return key < unit.begin || key + kKeys > unit.end || key < last + unit.limits.low ||
+           key + kKeys - 1 > first + unit.limits.high;
+  }
+
+  __device__ void mask(Scores& s, int key) const {
+#pragma unroll
+    for (int tile = 0; tile < kTiles; ++tile) {
+#pragma unroll
+      for (int slot = 0; slot < 2; ++slot) {
+        const attention::ColumnRange seen = seen_of(tile, slot, key);
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+          const int column = 8 * half + lane / 4;
+          if (column < seen.begin || column >= seen.end) s[tile][2 * half + slot] = kNoKey;
+        }
+      }
+    }
+  }
+
+  // Which row of 8 a lane addresses of four 8x8 matrices: keys first, or chunks first.
+  __device__ uint32_t keys_first(const unsigned char* tile) const {
+    return ptx::shared_address(tile) +
+           Tile::chunk_offset((lane & 7) + (((lane >> 3) & 1) << 3), lane >> 4);
+  }
+  __device__ uint32_t chunks_first(const unsigned char* tile) const {
+    return ptx::shared_address(tile) +
+           Tile::chunk_offset((lane & 7) + ((lane >> 4) << 3), (lane >> 3) & 1);
+  }
+
+  __device__ void products(Scores& s, const Query<kConfig>& q, const unsigned char* tile) const {
+    const uint32_t k = keys_first(tile);
+#pragma unroll
+    for (int i = 0; i < 4 * kTiles; ++i) s[i / 4][i % 4] = 0;
+#pragma unroll
+    for (int pair = 0; pair < Tile::kRowChunks / 2; ++pair) {
+      uint32_t r[4];
+      ptx::ldmatrix_x4(r, Tile::template advance<2>(k, pair));
+      if constexpr (kFp8) {
+#pragma unroll
+        for (int i = 0; i < 2; ++i) {  // of the pair's chunks, a step each
+          const uint32_t a[4] = {of_fp8x2<Element>(r[2 * i] & 0xffffU, p.e5m2),
+                                 of_fp8x2<Element>(r[2 * i + 1] & 0xffffU, p.e5m2),
+                                 of_fp8x2<Element>(r[2 * i] >> 16, p.e5m2),
+                                 of_fp8x2<Element>(r[2 * i + 1] >> 16, p.e5m2)};
+          multiply_query(s, a, q[2 * pair + i]);
+        }
+      } else {
+        multiply_query(s, r, q[pair]);
+      }
+    }
+  }
+
+  __device__ static void multiply_query(Scores& s, const uint32_t (&a)[4],
+                                        const uint32_t (&q)[kTiles][2]) {
+#pragma unroll
+    for (int tile = 0; tile < kTiles; ++tile) {
+      Element::multiply(s[tile], a, q[tile][0], q[tile][1]);
+    }
+  }
+
+  // From products to scores in natural units.
+  __device__ void scale_scores(Scores& s, const Keys& keys) const {
+    if constexpr (kFp8) {
+      if (p.k_scale.data != nullptr) {
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+          const float scale = keys.k_scales[8 * half + lane / 4];
+#pragma unroll
+          for (int i = 0; i < 2 * kTiles; ++i) s[i / 2][2 * half + i % 2] *= scale;
+        }
+      }
+    }
+    if (p.softcap.cap_log2 > 0) {
+#pragma unroll
+      for (int i = 0; i < 4 * kTiles; ++i) {
+        s[i / 4][i % 4] = attention::capped_log2(s[i / 4][i % 4], p.softcap);
+      }
+    } else {
+#pragma unroll
+      for (int i = 0; i < 4 * kTiles; ++i) s[i / 4][i % 4] *= p.softmax_scale;
+    }
+    if (p.alibi_slopes.data != nullptr) {
+#pragma unroll
+      for (int tile = 0; tile < kTiles; ++tile) {
+#pragma unroll
+        for (int slot = 0; slot < 2; ++slot) {
+          const int row = row_of(tile, slot), query = query_of(row);
+          const float slope = slope_of(row, query);
+          // Exact up to 2^24; further away, to fp32's last places.
+          const auto distance = static_cast<float>(query + unit.at.entry.offset - keys.first);
+#pragma unroll
+          for (int half = 0; half < 2; ++half) {
+            const auto column = static_cast<float>(8 * half + lane / 4);
+            float& x = s[tile][2 * half + slot];
+            x = fmaf(-slope, fabsf(distance - column), x);
+          }
+        }
+      }
+    }
+  }
+
+  // s = e^(s - reference); sums and outputs follow the reference.
+  __device__ void softmax(Found<kConfig>& w, Scores& s) const {
+    float most[kTiles][2];
+    bool passed = false;
+#pragma unroll
+    for (int tile = 0; tile < kTiles; ++tile) {
+#pragma unroll
+      for (int slot = 0; slot < 2; ++slot) {
+        most[tile][slot] = fmaxf(s[tile][slot], s[tile][2 + slot]);
+        passed = passed || most[tile][slot] > w.reference[tile][slot] + kHeadroom;
+      }
+    }
+    if (__any_sync(0xffffffffU, passed)) {
+#pragma unroll
+      for (int tile = 0; tile < kTiles; ++tile) {
+#pragma unroll
+        for (int slot = 0; slot < 2; ++slot) {
+          const float before = w.reference[tile][slot];
+          const float after = fmaxf(before, row_max(most[tile][slot]));
+          const float by = ptx::exp2_approx((before - finite(after)) * kLog2E);
+          w.reference[tile][slot] = after;
+          w.sum[tile][slot] *= by;
+#pragma unroll
+          for (int i = 0; i < kProducts; ++i) {
+            w.o[i][tile][slot] *= by;
+            w.o[i][tile][2 + slot] *= by;
+          }
+        }
+      }
+    }
+#pragma unroll
+    for (int tile = 0; tile < kTiles; ++tile) {
+#pragma unroll
+      for (int slot = 0; slot < 2; ++slot) {
+        const float reference = finite(w.reference[tile][slot]);
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+          float& x = s[tile][2 * half + slot];
+          x = ptx::exp2_approx((x - reference) * kLog2E);
+          w.sum[tile][slot] += x;
+        }
+      }
+    }
+  }
+
+  // What exponents are taken against: 0 while a row has seen no key, as -inf - -inf would be NaN.
+  __device__ static float finite(float reference) { return reference == kNoKey ? 0 : reference; }
+
+  // Probabilities times the scales of values, in units that 16 bits hold.
+  __device__ void scale_values(Found<kConfig>& w, Scores& s, const float* scales) const {
+    if (p.v_scale.data == nullptr) return;
+    float largest = fabsf(scales[lane % kKeys]);
+    if (__any_sync(0xffffffffU, largest >= 2 * w.unit)) {
+#pragma unroll
+      for (int step = kKeys / 2; step > 0; step /= 2) {
+        largest = fmaxf(largest, __shfl_xor_sync(0xffffffffU, largest, step));
+      }
+      // The power of two below it, whose reciprocal is exact.
+      const uint32_t exponent = min(__float_as_uint(largest) & 0x7f800000U, 0x7e000000U);
+      const float raised = fmaxf(__uint_as_float(exponent), w.unit);
+      const float by = w.unit * reciprocal_of(raised);
+#pragma unroll
+      for (int i = 0; i < 4 * kTiles * kProducts; ++i) {
+        w.o[i / (4 * kTiles)][i / 4 % kTiles][i % 4] *= by;
+      }
+      w.unit = raised;
+    }
+    const float inverse = reciprocal_of(w.unit);
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const float scale = scales[8 * half + lane / 4] * inverse;
+#pragma unroll
+      for (int i = 0; i < 2 * kTiles; ++i) {
+        float& x = s[i / 2][2 * half + i % 2];
+        x = x == 0 ? 0 : x * scale;
+      }
+    }
+  }
+
+  // Of a power of two from 2^-126 to 2^125.
+  __device__ static float reciprocal_of(float power) {
+    return __uint_as_float(0x7f000000U - __float_as_uint(power));
+  }
+
+  // O^T += V^T P^T. kGuarded: values that are not finite are left out; false: there were some.
+  template <bool kGuarded>
+  __device__ bool outputs(Found<kConfig>& w, const Scores& s, const unsigned char* tile) const {
+    const uint32_t v = kFp8 ? keys_first(tile) : chunks_first(tile);
+    bool finite_values = true;
+    // Scales make values larger than those that 16 bits of a probability are enough for: there its
+    // rest is multiplied, too.
+    uint32_t b[kTiles][2], rest[kFp8 ? kTiles : 1][2];
+#pragma unroll
+    for (int i = 0; i < 2 * kTiles; ++i) {
+      const float low = s[i / 2][i % 2 * 2], high = s[i / 2][i % 2 * 2 + 1];
+      const uint32_t pair = Element::pack(low, high);
+      b[i / 2][i % 2] = ptx::transpose_8x8(pair);
+      if constexpr (kFp8) {
+        rest[i / 2][i % 2] = ptx::transpose_8x8(
+            Element::pack(rest_of(low, Element::to_float(static_cast<uint16_t>(pair))),
+                          rest_of(high, Element::to_float(static_cast<uint16_t>(pair >> 16)))));
+      }
+    }
+#pragma unroll
+    for (int chunks = 0; chunks < Tile::kRowChunks / 2; ++chunks) {
+      uint32_t r[4];
+      ptx::ldmatrix_x4_trans(r, Tile::template advance<2>(v, chunks));
+#pragma unroll
+      for (int i = 0; i < (kFp8 ? 2 : 1); ++i) {
+        uint32_t a[4] = {r[0], r[1], r[2], r[3]};
+        if constexpr (kFp8) {
+#pragma unroll
+          for (int j = 0; j < 2; ++j) {
+            a[2 * j] = of_fp8x2<Element>(even_bytes(r[2 * i + j]), p.e5m2);
+            a[2 * j + 1] = of_fp8x2<Element>(odd_bytes(r[2 * i + j]), p.e5m2);
+          }
+        }
+        if constexpr (kGuarded) {
+#pragma unroll
+          for (uint32_t& pair : a) {
+            const uint32_t wrong = __vcmpeq2(pair & Element::kExponents, Element::kExponents);
+            finite_values = finite_values && wrong == 0;
+            pair &= ~wrong;
+          }
+        }
+#pragma unroll
+        for (int t = 0; t < kTiles; ++t) {
+          float(&o)[4] = w.o[(kFp8 ? 2 : 1) * chunks + i][t];
+          Element::multiply(o, a, b[t][0], b[t][1]);
+          if constexpr (kFp8) Element::multiply(o, a, rest[t][0], rest[t][1]);
+        }
+      }
+    }
+    return !kGuarded || __all_sync(0xffffffffU, finite_values);
+  }
+
+  // Of an infinity: nothing.
+  __device__ static float rest_of(float x, float rounded) { return x == rounded ? 0 : x - rounded; }
+
+  // The values that outputs() left out, for the rows that see them: their weight is not 0, so it
+  // does not matter.
+  __device__ void add_what_is_not_finite(Found<kConfig>& w, const Keys& keys) const {
+#pragma unroll 1
+    for (int key = 0; key < kKeys; ++key) {
+      const int here =
+          ptx::opaque(lane);  // or addresses of all columns are held, which is too much
+      float sign = 1;
+      if constexpr (kFp8) {
+        if (p.v_scale.data != nullptr) sign = keys.v_scales[key];
+      }
+      bool sees[kTiles][2];
+#pragma unroll
+      for (int i = 0; i < 2 * kTiles; ++i) {
+        const attention::ColumnRange seen = seen_of(i / 2, i % 2, keys.first);
+        sees[i / 2][i % 2] = key >= seen.begin && key < seen.end;
+      }
+#pragma unroll
+      for (int i = 0; i < kProducts; ++i) {
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+          const int column = output_column<kConfig>(i, 2 * half, here);
+          const float x = value(keys.v, key, column) * sign;
+          if (x - x == 0) continue;
+#pragma unroll
+          for (int t = 0; t < 2 * kTiles; ++t) {
+            if (sees[t / 2][t % 2]) w.o[i][t / 2][2 * half + t % 2] += x;
+          }
+        }
+      }
+    }
+  }
+
+  __device__ float value(const unsigned char* tile, int key, int column) const {
+    const unsigned char* const at = tile + Tile::offset(key, column);
+    if constexpr (kFp8) {
+      return Element::to_float(static_cast<uint16_t>(of_fp8x2<Element>(*at, p.e5m2)));
+    } else {
+      return Element::to_float(*reinterpret_cast<const uint16_t*>(at));
+    }
+  }
+};
+
+}  // namespace flashcore::cuda::decode_sm90::stream_kv

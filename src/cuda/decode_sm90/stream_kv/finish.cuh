@@ -1,0 +1,82 @@
+// A unit's end: what the warps of a block found becomes rows of O, or a partial result in memory.
+#pragma once
+
+#include <cstdint>
+
+#include "cuda/attention/combine_math.hpp"
+#include "cuda/attention/decode/output.cuh"
+#include "cuda/decode_sm90/stream_kv/attend.cuh"
+
+namespace flashcore::cuda::decode_sm90::stream_kv {
+
+template <Config kConfig>
+struct WarpRows {
+  float reference[kWarps][kConfig.rows()], sum[kWarps][kConfig.rows()];
+};
+
+// A warp's outputs, to `o`: the tile's rows.
+template <Config kConfig>
+__device__ __forceinline__ void leave(const Found<kConfig>& w, float* o, WarpRows<kConfig>& rows,
+                                      int warp, int lane) {
+#pragma unroll
+  for (int tile = 0; tile < kConfig.row_tiles; ++tile) {
+#pragma unroll
+    for (int i = 0; i < kConfig.head_dim / 16; ++i) {
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        o[row_in_tile(tile, e, lane) * kConfig.output_row() + output_column<kConfig>(i, e, lane)] =
+            w.o[i][tile][e] * w.unit;
+      }
+    }
+#pragma unroll
+    for (int slot = 0; slot < 2; ++slot) {
+      const float sum = row_sum(w.sum[tile][slot]);
+      if (lane >= 4) continue;
+      rows.reference[warp][row_in_tile(tile, slot, lane)] = w.reference[tile][slot];
+      rows.sum[warp][row_in_tile(tile, slot, lane)] = sum;
+    }
+  }
+}
+
+// All warps' outputs are at `o`, one after the other. Warps in order, so that the bits do not depend
+// on who comes first.
+template <Config kConfig>
+__device__ __forceinline__ void store_unit(const Params& p, const Unit& unit, const float* o,
+                                           const WarpRows<kConfig>& rows) {
+  constexpr int kRowsAtOnce = kThreads / kConfig.head_dim;
+  const int thread = static_cast<int>(threadIdx.x);
+  const int column = thread % kConfig.head_dim;
+#pragma unroll 1
+  for (int row = thread / kConfig.head_dim; row < unit.rows; row += kRowsAtOnce) {
+    float largest = kNoKey, sum = 0, x = 0;
+#pragma unroll
+    for (int w = 0; w < kWarps; ++w) largest = fmaxf(largest, rows.reference[w][row]);
+#pragma unroll
+    for (int w = 0; w < kWarps; ++w) {
+      const float weight = attention::decode::weight_of(rows.reference[w][row], largest);
+      sum += weight * rows.sum[w][row];
+      x = attention::with_part(x, weight,
+                               o[(w * kConfig.rows() + row) * kConfig.output_row() + column]);
+    }
+    if (column >= p.head_dim_v) continue;
+    if (unit.slot >= 0) {
+      const int64_t at = (int64_t{unit.slot} * p.tiles + blockIdx.x) * p.tile_rows + row;
+      if (column == 0) p.partial_rows[at] = make_float2(largest, sum);
+      p.partial_o[at * p.head_dim_v + column] = x;
+      continue;
+    }
+    const int of_entry = unit.first_row + row;
+    const auto query = static_cast<int>(p.by_group.divide(static_cast<uint32_t>(of_entry)));
+    const int head = unit.kv_head * p.group + of_entry - query * p.group;
+    const int64_t output_row = int64_t{unit.at.entry.q_row} + query;
+    const attention::decode::Ending ending = attention::decode::ending_of(p, head, largest, sum);
+    attention::decode::store_output(
+        p, attention::decode::output_at(p, unit.batch, head, output_row) + column,
+        ending.empty ? 0.0F : x * ending.factor);
+    if (p.lse != nullptr && column == 0) {
+      p.lse[attention::decode::lse_at(p, unit.batch, head, output_row)] = ending.lse;
+    }
+  }
+}
+
+}  // namespace flashcore::cuda::decode_sm90::stream_kv

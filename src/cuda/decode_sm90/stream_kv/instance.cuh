@@ -1,0 +1,32 @@
+// What one translation unit of a compiled kernel defines; instances.cpp lists them.
+#pragma once
+
+#include "cuda/decode_sm90/stream_kv/kernel.cuh"
+#include "cuda/decode_sm90/stream_kv/launch.hpp"
+#include "cuda/host/launch_kernel.hpp"
+
+namespace flashcore::cuda::decode_sm90::stream_kv {
+
+using attention::decode::Bf16, attention::decode::Fp16;
+
+template <int kConfigIndex, class Element>
+struct CompiledInstance {
+  static constexpr Config kConfig = kConfigs[kConfigIndex];
+
+  static cudaError_t prepare() {
+    return cudaFuncSetAttribute(
+        reinterpret_cast<const void*>(&decode_stream_kernel<kConfigIndex, Element>),
+        cudaFuncAttributeMaxDynamicSharedMemorySize, kConfig.smem_bytes());
+  }
+
+  static cudaError_t launch(const Params& params, const Maps& maps, const Grid& grid,
+                            cudaStream_t stream) {
+    return host::launch_kernel(&decode_stream_kernel<kConfigIndex, Element>,
+                               {.grid = dim3(grid.tiles, grid.shares),
+                                .threads = kThreads,
+                                .shared_bytes = kConfig.smem_bytes()},
+                               stream, params, maps);
+  }
+};
+
+}  // namespace flashcore::cuda::decode_sm90::stream_kv

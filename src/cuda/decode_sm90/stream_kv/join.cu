@@ -1,0 +1,65 @@
+// The second kernel of decode_sm90: rows whose items were cut, and rows that see no key. Its blocks
+// are there before the first kernel ends.
+#include <cstdint>
+
+#include "cuda/attention/decode/join.cuh"
+#include "cuda/decode_sm90/stream_kv/launch.hpp"
+#include "cuda/decode_sm90/stream_kv/schedule.hpp"
+#include "cuda/host/launch_kernel.hpp"
+#include "cuda/ptx/dependent_launch.cuh"
+
+namespace flashcore::cuda::decode_sm90::stream_kv {
+namespace {
+
+using attention::decode::find_row, attention::decode::join_parts, attention::decode::Row;
+using attention::decode::row_count, attention::decode::store_row;
+
+constexpr int kRowsPerBlock = 4;
+constexpr int kLaneColumns = kLargestHeadDim / 32;
+
+__global__ void __launch_bounds__(32 * kRowsPerBlock)
+    decode_join_kernel(const __grid_constant__ Params p, int rows_of_tile) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const int64_t index = int64_t{blockIdx.x} * kRowsPerBlock + threadIdx.x / 32;
+  const bool exists = index < row_count(p);
+  const Row row = find_row(p, exists ? index : 0);
+  const SeenKeys seen = attention::decode::seen_keys(row.entry, p.band, p.group);
+  ptx::wait_for_earlier_grids();
+  if (!exists || row.query < 0 || row.query >= row.entry.rows_q) return;
+  const int granules = row.query < row.entry.len_q ? seen.granules() : 0;
+  Cut cut{0, granules, 0, 1, p.batch_invariant};
+  int of_entry = 0;
+  if (granules > 0) {
+    const auto kv_head = static_cast<int>(p.by_group.divide(static_cast<uint32_t>(row.head)));
+    of_entry = row.query * p.group + row.head - kv_head * p.group;
+    cut.first = p.first_granules[row.batch] + kv_head * granules;
+    cut.item = row.batch * p.heads_kv + kv_head;
+    cut.each = p.batch_invariant ? own_part(granules) : *p.share_granules;
+  }
+  const int parts = cut.parts();
+  if (parts == 1) return;  // the first kernel has stored it
+  const int tile = of_entry / rows_of_tile, in_tile = of_entry - tile * rows_of_tile;
+  const auto at = [&](int part) {
+    return (int64_t{cut.slot(part)} * p.tiles + tile) * p.tile_rows + in_tile;
+  };
+  store_row(p, row,
+            join_parts<kLaneColumns>(p.partial_rows, p.partial_o, p.head_dim_v, parts, at, lane),
+            lane);
+}
+
+}  // namespace
+
+cudaError_t prepare_join(cudaFunction_t& function) {
+  return host::find_function(function, &decode_join_kernel);
+}
+
+cudaError_t join(cudaFunction_t function, const Params& params, int rows_of_tile,
+                 cudaStream_t stream) {
+  const int64_t rows = row_count(params);
+  const auto blocks = static_cast<unsigned int>((rows + kRowsPerBlock - 1) / kRowsPerBlock);
+  return host::launch_kernel(function, &decode_join_kernel,
+                             {.grid = dim3(blocks), .threads = 32 * kRowsPerBlock, .early = true},
+                             stream, params, rows_of_tile);
+}
+
+}  // namespace flashcore::cuda::decode_sm90::stream_kv

@@ -1,0 +1,30 @@
+// Everything that one launch of decode_sm90 is told.
+#pragma once
+
+#include <cuda.h>
+#include <vector_types.h>
+
+#include "cuda/attention/decode/params.hpp"
+#include "cuda/attention/divisor.hpp"
+
+namespace flashcore::cuda::decode_sm90::stream_kv {
+
+struct Maps {
+  CUtensorMap k, v;
+};
+
+struct Params : attention::decode::Params {
+  int boxes;  // of the maps, that a tile of K has, and one of V; 0: tiles are copied row by row
+  int box_bytes, box_columns;  // of one
+  int key_alignment;  // a tile begins at a multiple of it, of a cache's rows; a power of two
+  attention::Divisor by_shares;
+
+  int* first_granules;   // of each batch entry, of the line
+  int* share_granules;   // one number
+  float2* partial_rows;  // [slot, tile of rows, row]: largest score, sum of e^(score - largest)
+  float* partial_o;      // [slot, tile of rows, row, head_dim_v]: not yet divided by the sums
+  int tiles;             // of rows, at most
+  int tile_rows;         // of a tile: rows that have partial results
+};
+
+}  // namespace flashcore::cuda::decode_sm90::stream_kv

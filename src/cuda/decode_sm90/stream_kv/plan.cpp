@@ -1,0 +1,190 @@
+#include "cuda/decode_sm90/stream_kv/plan.hpp"
+
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "cuda/attention/divisor.hpp"
+#include "cuda/decode_sm90/stream_kv/config.hpp"
+#include "cuda/decode_sm90/stream_kv/launch.hpp"
+#include "cuda/decode_sm90/stream_kv/schedule.hpp"
+#include "cuda/decode_sm90/stream_kv/supports.hpp"
+#include "cuda/host/decode_params.hpp"
+#include "cuda/host/device_guard.hpp"
+#include "cuda/host/forward_launch.hpp"
+#include "cuda/host/kernel_targets.hpp"
+#include "cuda/host/pointer_cache.hpp"
+#include "cuda/host/tensor_map.hpp"
+#include "problem/sizes.hpp"
+#include "problem/status.hpp"
+
+namespace flashcore::cuda::decode_sm90::stream_kv {
+namespace {
+
+constexpr std::string_view kName = "decode_sm90";
+constexpr int64_t kAlignment = 256;  // of each array in the workspace
+
+using MapCache = host::PointerCache<Maps, 2>;
+
+struct Planned {
+  Params params;
+  bool whole_boxes;  // of all panels of a tile
+  Instance instance;
+  Grid grid;
+  int device;
+  cudaFunction_t join;
+  // Bytes from the beginning of the workspace.
+  int64_t share_at, rows_at, o_at, bytes;
+};
+
+const Config& config_of(const Planned& planned) {
+  return kConfigs[static_cast<size_t>(planned.instance.config)];
+}
+
+// A whole number of panels is one box; otherwise each panel is one, and what is past the tensor's
+// columns becomes zeros.
+void set_boxes(Planned& planned, const ForwardProblem& p) {
+  const Config& config = config_of(planned);
+  const int columns = config.panel_columns(), panels = config.head_dim / columns;
+  const bool whole = p.head_dim_qk % columns == 0 && p.head_dim_v % columns == 0;
+  planned.whole_boxes = whole;
+  Params& params = planned.params;
+  params.boxes = !has_boxes(p) ? 0 : whole ? 1 : panels;
+  params.box_columns = columns;
+  params.box_bytes = config.tile_bytes() / (whole ? 1 : panels);
+  params.key_alignment = params.boxes > 0 && p.paging.present ? config.tile_keys : 1;
+}
+
+// Of the largest sizes alone. False: more bytes than there can be.
+bool place_workspace(Planned& planned, const ForwardProblem& p, bool batch_invariant) {
+  const auto end_of = [](int64_t begin, int64_t bytes) {
+    const int64_t end = sum_of({begin, bytes, kAlignment - 1});
+    return end == kTooLarge ? end : end / kAlignment * kAlignment;
+  };
+  const int64_t slots = most_slots(product_of({p.batch, p.heads_kv}), p.seqlen_kv,
+                                   planned.grid.shares, batch_invariant);
+  const int64_t rows = product_of({slots, planned.params.tiles, planned.params.tile_rows});
+  planned.share_at = end_of(0, product_of({p.batch, int64_t{sizeof(int)}}));
+  planned.rows_at = end_of(planned.share_at, sizeof(int));
+  planned.o_at = end_of(planned.rows_at, product_of({rows, int64_t{sizeof(float2)}}));
+  planned.bytes = end_of(planned.o_at, product_of({rows, p.head_dim_v, int64_t{sizeof(float)}}));
+  return planned.bytes != kTooLarge;
+}
+
+cudaError_t encode(Maps& maps, const Planned& planned, const ForwardProblem& p,
+                   const Arguments& args) {
+  const Config& config = config_of(planned);
+  const CUtensorMapDataType type = config.kv_bytes == 1       ? CU_TENSOR_MAP_DATA_TYPE_UINT8
+                                   : p.kv_dtype == DType::f16 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16
+                                                              : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
+  const auto one = [&](CUtensorMap& map, const void* base, const RowStrides& stride,
+                       int64_t head_dim) {
+    const host::TensorLayout layout{p.paging.present ? p.paging.num_pages
+                                    : p.packed       ? 1
+                                                     : p.batch,
+                                    p.heads_kv,
+                                    p.paging.present ? p.paging.page_size
+                                    : p.packed       ? p.total_kv
+                                                     : p.seqlen_kv,
+                                    head_dim,
+                                    stride.batch,
+                                    stride.head,
+                                    stride.row};
+    return host::encode_panel_map(map, type, base, layout, config.tile_keys, config.panel_columns(),
+                                  planned.whole_boxes);
+  };
+  const cudaError_t error = one(maps.k, args.k, p.k, p.head_dim_qk);
+  return error != cudaSuccess ? error : one(maps.v, args.v, p.v, p.head_dim_v);
+}
+
+Status run(const ForwardProblem& p, const Planned& planned, MapCache& cache, const Arguments& args,
+           std::span<std::byte> workspace, Stream stream) {
+  Params params = planned.params;
+  host::bind_decode_params(params, p, args);
+  params.first_granules = reinterpret_cast<int*>(workspace.data());
+  params.share_granules = reinterpret_cast<int*>(workspace.data() + planned.share_at);
+  params.partial_rows = reinterpret_cast<float2*>(workspace.data() + planned.rows_at);
+  params.partial_o = reinterpret_cast<float*>(workspace.data() + planned.o_at);
+  const host::DeviceGuard guard(planned.device);
+  if (guard.error() != cudaSuccess)
+    return host::cuda_failure(kName, "choosing its GPU", guard.error());
+  Maps maps{};
+  if (!params.chunks) {  // where K and V begin
+    params.boxes = 0;
+    params.key_alignment = 1;
+  }
+  if (params.boxes > 0) {
+    const cudaError_t error = cache.get(
+        {args.k, args.v}, maps, [&](Maps& made) { return encode(made, planned, p, args); },
+        cudaSuccess);
+    if (error != cudaSuccess) return host::cuda_failure(kName, "describing the tensors", error);
+  }
+  auto* const cuda_stream = static_cast<cudaStream_t>(stream.handle);
+  cudaError_t error =
+      find_instance(planned.instance).launch(params, maps, planned.grid, cuda_stream);
+  if (error != cudaSuccess) return host::cuda_failure(kName, "the launch", error);
+  error = join(planned.join, params, config_of(planned).rows(), cuda_stream);
+  if (error != cudaSuccess) return host::cuda_failure(kName, "the launch that joins parts", error);
+  return {};
+}
+
+Result<PlannedKernel> plan(const ForwardProblem& p, const PlanContext& context) {
+  if (p.heads_q == 0 || (p.packed ? p.total_q == 0 : p.batch == 0 || p.seqlen_q == 0)) {
+    return PlannedKernel{.run = [](const Arguments&, std::span<std::byte>, Stream) -> Status {
+      return {};  // no output has an element
+    }};
+  }
+  Planned planned{};
+  planned.device = context.device.device.index;
+  planned.instance = {p.dtype == DType::f16 ? InputType::f16 : InputType::bf16, config_index(p)};
+  planned.grid = {static_cast<unsigned int>(tile_count(p)),
+                  static_cast<unsigned int>(share_count(p, context.device))};
+  Params& params = planned.params;
+  host::set_decode_params(params, p, context.batch_invariant);
+  params.by_shares = attention::divisor(planned.grid.shares);
+  params.tiles = static_cast<int>(planned.grid.tiles);
+  params.tile_rows =
+      static_cast<int>(std::min<int64_t>(config_of(planned).rows(), p.seqlen_q * params.group));
+  set_boxes(planned, p);
+  if (!place_workspace(planned, p, context.batch_invariant)) {
+    return unsupported("kernel {}: workspace: is larger than memory can be", kName);
+  }
+  const host::DeviceGuard guard(planned.device);
+  if (guard.error() != cudaSuccess)
+    return host::cuda_failure(kName, "choosing its GPU", guard.error());
+  if (const cudaError_t error = find_instance(planned.instance).prepare(); error != cudaSuccess) {
+    return host::cuda_failure(kName, "preparing the kernel", error);
+  }
+  if (const cudaError_t error = prepare_join(planned.join); error != cudaSuccess) {
+    return host::cuda_failure(kName, "preparing to join parts", error);
+  }
+  return PlannedKernel{
+      .workspace_bytes = static_cast<size_t>(planned.bytes),
+      .run = [p, planned, cache = std::make_shared<MapCache>()](
+                 const Arguments& args, std::span<std::byte> workspace, Stream stream) {
+        return run(p, planned, *cache, args, workspace, stream);
+      }};
+}
+
+}  // namespace
+
+Kernel kernel() {
+  return {.name = std::string(kName),
+          .device = DeviceKind::cuda,
+          .automatic = false,
+          .by_name_because = "not yet gated on a GPU",
+          .reads_caches = true,
+          .targets = build::targets::decode_sm90,
+          .refuses =
+              [](const ForwardProblem& p, const PlanContext& context) {
+                return refusal(p, context, build::targets::decode_sm90);
+              },
+          .plan = plan};
+}
+
+}  // namespace flashcore::cuda::decode_sm90::stream_kv

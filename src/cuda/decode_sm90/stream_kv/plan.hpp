@@ -1,0 +1,10 @@
+// decode_sm90 as a row of the table of kernels.
+#pragma once
+
+#include "kernel/kernel.hpp"
+
+namespace flashcore::cuda::decode_sm90::stream_kv {
+
+Kernel kernel();
+
+}  // namespace flashcore::cuda::decode_sm90::stream_kv

@@ -1,0 +1,97 @@
+#include "cuda/decode_sm90/stream_kv/supports.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "cuda/decode_sm90/stream_kv/config.hpp"
+#include "cuda/decode_sm90/stream_kv/schedule.hpp"
+#include "cuda/host/decode_refusals.hpp"
+#include "cuda/host/row_strides.hpp"
+#include "kernel/device_code.hpp"
+#include "problem/sizes.hpp"
+
+namespace flashcore::cuda::decode_sm90::stream_kv {
+namespace {
+
+constexpr int64_t kMostTiles = 16;  // of rows: beyond them keys are read too often
+
+int64_t rows_of(const ForwardProblem& p) {
+  return product_of({p.seqlen_q, p.heads_kv > 0 ? p.heads_q / p.heads_kv : 1});
+}
+
+const Config& config_of(const ForwardProblem& p) {
+  return kConfigs[static_cast<size_t>(config_index(p))];
+}
+
+std::string refuse_sizes(const ForwardProblem& p) {
+  if (config_index(p) < 0) {
+    const bool qk = p.head_dim_qk > kLargestHeadDim;
+    return fmt::format("{}: head dimension is {}, wanted at most {}", qk ? "q" : "v",
+                       qk ? p.head_dim_qk : p.head_dim_v, kLargestHeadDim);
+  }
+  if (std::string refusal = host::refuse_decode_rows(p); !refusal.empty()) return refusal;
+  if (p.batch > kMostEntries) {
+    return fmt::format("q: batch is {}, wanted at most {}", p.batch, kMostEntries);
+  }
+  const int64_t most_rows = kMostTiles * config_of(p).rows();
+  if (rows_of(p) > most_rows) {
+    return fmt::format("q: has {} rows of a key/value head, wanted at most {}", rows_of(p),
+                       most_rows);
+  }
+  const int64_t granules = product_of({p.batch, p.heads_kv, divide_up(p.seqlen_kv, kGranule)});
+  if (granules > kMostGranules) {
+    return fmt::format("k: has {} times {} keys, wanted at most {} times", granules, kGranule,
+                       kMostGranules);
+  }
+  return {};
+}
+
+// Panels of columns that a row of so many has in shared memory.
+int64_t panels_of(int64_t columns, const Config& config) {
+  return divide_up(columns, config.panel_columns());
+}
+
+bool is_mappable(const ForwardProblem& p, const RowStrides& stride, int64_t head_dim) {
+  const int64_t lead = p.paging.present ? p.paging.num_pages : p.packed ? 1 : p.batch;
+  const int64_t rows = p.paging.present ? p.paging.page_size : p.packed ? p.total_kv : p.seqlen_kv;
+  const Config& config = config_of(p);
+  return lead > 0 && rows > 0 && p.heads_kv > 0 && head_dim > 0 &&
+         panels_of(head_dim, config) == panels_of(config.head_dim, config) &&
+         host::misaligned_rows("", stride, p.kv_dtype, lead, p.heads_kv, rows).empty() &&
+         host::unmappable_strides("", stride, lead, p.heads_kv, rows).empty();
+}
+
+}  // namespace
+
+int config_index(const ForwardProblem& p) {
+  return choose_config(p.head_dim_qk, p.head_dim_v, static_cast<int>(size_of(p.kv_dtype)),
+                       rows_of(p));
+}
+
+int64_t tile_count(const ForwardProblem& p) {
+  return std::max<int64_t>(1, divide_up(rows_of(p), config_of(p).rows()));
+}
+
+int64_t share_count(const ForwardProblem& p, const DeviceInfo& device) {
+  const int64_t granules = product_of({p.batch, p.heads_kv, divide_up(p.seqlen_kv, kGranule)});
+  const int64_t blocks = int64_t{device.multiprocessors} / tile_count(p);
+  return std::max<int64_t>(1, std::min(blocks, granules));
+}
+
+bool has_boxes(const ForwardProblem& p) {
+  return is_mappable(p, p.k, p.head_dim_qk) && is_mappable(p, p.v, p.head_dim_v) &&
+         (!p.paging.present || p.paging.page_size % config_of(p).tile_keys == 0);
+}
+
+std::string refusal(const ForwardProblem& problem, const PlanContext& context,
+                    std::string_view targets) {
+  if (std::string refusal = refuse_code(targets, context.device.compute_capability);
+      !refusal.empty()) {
+    return refusal;
+  }
+  if (std::string refusal = host::refuse_decode(problem); !refusal.empty()) return refusal;
+  return refuse_sizes(problem);
+}
+
+}  // namespace flashcore::cuda::decode_sm90::stream_kv

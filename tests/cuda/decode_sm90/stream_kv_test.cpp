@@ -1,0 +1,191 @@
+// What of decode_sm90 needs no GPU: its table of tiles, how work is cut, and its refusals.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <random>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cuda/decode_sm90/stream_kv/config.hpp"
+#include "cuda/decode_sm90/stream_kv/schedule.hpp"
+#include "cuda/decode_sm90/stream_kv/supports.hpp"
+
+namespace flashcore::cuda::decode_sm90::stream_kv {
+namespace {
+
+using testing::HasSubstr;
+
+TEST(DecodeSm90Config, EveryProblemGetsTheSmallestTileThatHoldsIt) {
+  for (const int bytes : {1, 2}) {
+    for (const auto& [head_dim, wanted] :
+         {std::pair{1, 64}, {64, 64}, {65, 128}, {80, 128}, {128, 128}}) {
+      for (const auto& [rows, tiles] : {std::pair{1, 1}, {8, 1}, {9, 2}, {16, 2}, {100, 2}}) {
+        const int config = choose_config(head_dim, head_dim, bytes, rows);
+        ASSERT_GE(config, 0);
+        const Config& found = kConfigs[static_cast<size_t>(config)];
+        EXPECT_EQ(found.head_dim, wanted);
+        EXPECT_EQ(found.kv_bytes, bytes);
+        EXPECT_EQ(found.row_tiles, tiles);
+        EXPECT_EQ(found.ring_bytes(), 128 * 1024);
+      }
+    }
+    EXPECT_EQ(choose_config(129, 64, bytes, 1), -1);
+    EXPECT_EQ(choose_config(64, 129, bytes, 1), -1);
+  }
+}
+
+// ---- how work is cut
+
+struct Item {
+  int first, granules;
+};
+
+// Every granule of every item in exactly one part, and no slot twice; parts as blocks find them.
+void check_cuts(const std::vector<Item>& items, int shares, int64_t seqlen_kv, bool invariant) {
+  int total = 0;
+  for (const Item& item : items) total += item.granules;
+  const int each = (total + shares - 1) / shares;
+  std::set<int> slots;
+  for (size_t i = 0; i < items.size(); ++i) {
+    const Item& item = items[i];
+    if (item.granules == 0) continue;
+    const Cut cut{item.first, item.granules, static_cast<int>(i),
+                  invariant ? own_part(item.granules) : each, invariant};
+    const int parts = cut.parts();
+    ASSERT_GE(parts, 1);
+    if (invariant) {
+      ASSERT_LE(parts, kMostOwnParts);
+      ASSERT_GE(parts * cut.each, item.granules);
+      ASSERT_LT((parts - 1) * cut.each, item.granules);
+    } else {
+      ASSERT_EQ(cut.first_share(), item.first / each);
+      ASSERT_EQ(cut.first_share() + parts - 1, (item.first + item.granules - 1) / each);
+    }
+    if (parts == 1) continue;
+    for (int part = 0; part < parts; ++part) {
+      const int slot = cut.slot(part);
+      ASSERT_TRUE(slots.insert(slot).second) << "item " << i << ", part " << part;
+      ASSERT_GE(slot, 0);
+      ASSERT_LT(slot, most_slots(static_cast<int64_t>(items.size()), seqlen_kv, shares, invariant));
+      // As a block knows it: by where the part begins, and its share.
+      const int begin = invariant   ? part * cut.each
+                        : part == 0 ? 0
+                                    : (cut.first_share() + part) * each - item.first;
+      ASSERT_EQ(slot, cut.slot_at(begin, cut.first_share() + part));
+    }
+  }
+}
+
+TEST(DecodeSm90Schedule, PartsAreWholeAndHavePlacesOfTheirOwn) {
+  std::mt19937 random(5);
+  const auto draw = [&](int low, int high) {
+    return low + static_cast<int>(random() % static_cast<unsigned>(high - low + 1));
+  };
+  for (int n = 0; n < 2000; ++n) {
+    const int entries = draw(1, 30), heads = draw(1, 6), most = draw(0, 5) == 0 ? 600 : 40;
+    std::vector<Item> items;
+    int first = 0;
+    for (int b = 0; b < entries; ++b) {
+      const int granules = draw(0, 3) == 0 ? 0 : draw(1, most);
+      for (int h = 0; h < heads; ++h) {
+        items.push_back({first, granules});
+        first += granules;
+      }
+    }
+    if (first == 0) continue;
+    const int64_t capacity = int64_t{most} * kGranule;
+    for (const int shares : {1, 7, 132}) {
+      check_cuts(items, shares, capacity, false);
+      check_cuts(items, shares, capacity, true);
+    }
+  }
+}
+
+TEST(DecodeSm90Schedule, PartsOfTheirOwnDependOnNothingElse) {
+  EXPECT_EQ(own_part(1), kFewestOwnGranules);
+  EXPECT_EQ(own_part(128), 8);
+  EXPECT_EQ(own_part(129), 9);
+  EXPECT_EQ(own_part(1024), 64);
+}
+
+TEST(DecodeSm90Schedule, AWorkspaceGrowsWithTheGridAlone) {
+  EXPECT_EQ(most_slots(1000, 1 << 20, 132, false), 264);
+  EXPECT_EQ(most_slots(16, 8192, 132, true), 16 + 16 * 64 / 8 + 1);
+}
+
+// ---- what is refused, and how keys are copied
+
+ForwardProblem decode() {
+  ForwardProblem p;
+  p.dtype = p.o_dtype = DType::bf16;
+  p.kv_dtype = DType::bf16;
+  p.batch = 4, p.heads_q = 32, p.heads_kv = 8;
+  p.seqlen_q = 1, p.seqlen_kv = 8192;
+  p.head_dim_qk = p.head_dim_v = 128;
+  p.paging = {.present = true, .num_pages = 4096, .page_size = 16, .table_pages = 512};
+  p.k = p.v = {.batch = 16 * 8 * 128, .head = 128, .row = 8 * 128};
+  return p;
+}
+
+std::string refused(const ForwardProblem& p, int capability = 90) {
+  PlanContext context;
+  context.device.compute_capability = capability;
+  context.device.multiprocessors = 132;
+  return refusal(p, context, "90a");
+}
+
+template <class Change>
+ForwardProblem with(Change change) {
+  ForwardProblem p = decode();
+  change(p);
+  return p;
+}
+
+TEST(DecodeSm90Refusals, NameTheArgument) {
+  EXPECT_EQ(refused(decode()), "");
+  EXPECT_NE(refused(decode(), 80), "");
+  EXPECT_NE(refused(decode(), 100), "");
+  EXPECT_EQ(refused(with([](ForwardProblem& p) { p.kv_dtype = DType::f8e4m3; })), "");
+  EXPECT_THAT(refused(with([](ForwardProblem& p) { p.dtype = p.kv_dtype = DType::f32; })),
+              HasSubstr("q: dtype is f32, wanted f16 or bf16"));
+  EXPECT_THAT(refused(with([](ForwardProblem& p) { p.mask.present = true; })), HasSubstr("mask:"));
+  EXPECT_THAT(refused(with([](ForwardProblem& p) { p.head_dim_v = 192; })),
+              HasSubstr("v: head dimension is 192, wanted at most 128"));
+  EXPECT_THAT(refused(with([](ForwardProblem& p) { p.batch = 2049; })),
+              HasSubstr("q: batch is 2049, wanted at most 2048"));
+  EXPECT_EQ(refused(with([](ForwardProblem& p) { p.seqlen_q = 64; })), "");
+  EXPECT_THAT(refused(with([](ForwardProblem& p) { p.seqlen_q = 65; })),
+              HasSubstr("q: has 260 rows of a key/value head, wanted at most 256"));
+  EXPECT_THAT(refused(with([](ForwardProblem& p) { p.seqlen_kv = 1 << 28, p.batch = 2000; })),
+              HasSubstr("k: has"));
+}
+
+TEST(DecodeSm90Boxes, AreWhereTilesLieInPages) {
+  EXPECT_TRUE(has_boxes(decode()));
+  EXPECT_FALSE(has_boxes(with([](ForwardProblem& p) { p.paging.page_size = 24; })));
+  // Tiles of fp8 keys are longer.
+  EXPECT_FALSE(has_boxes(with([](ForwardProblem& p) { p.kv_dtype = DType::f8e5m2; })));
+  EXPECT_TRUE(has_boxes(with([](ForwardProblem& p) { p.head_dim_qk = p.head_dim_v = 80; })));
+  // Panels of K that nothing would be copied to.
+  EXPECT_FALSE(has_boxes(with([](ForwardProblem& p) { p.head_dim_qk = 64; })));
+  EXPECT_FALSE(has_boxes(with([](ForwardProblem& p) { p.k.row = 8 * 128 + 4; })));
+  EXPECT_FALSE(has_boxes(with([](ForwardProblem& p) { p.v.head = 0; })));
+}
+
+TEST(DecodeSm90Shares, BlocksOfOneShareAreTilesOfRows) {
+  DeviceInfo device;
+  device.multiprocessors = 132;
+  EXPECT_EQ(share_count(decode(), device), 132);
+  const ForwardProblem many = with([](ForwardProblem& p) { p.seqlen_q = 8; });
+  EXPECT_EQ(tile_count(many), 2);
+  EXPECT_EQ(share_count(many, device), 66);
+  EXPECT_EQ(share_count(with([](ForwardProblem& p) { p.batch = 1, p.seqlen_kv = 300; }), device),
+            8 * 3);
+}
+
+}  // namespace
+}  // namespace flashcore::cuda::decode_sm90::stream_kv
