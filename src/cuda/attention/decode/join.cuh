@@ -1,11 +1,10 @@
-// A row's partial results become one: a warp a row.
+// A row's partial results become one: a lane a column.
 //
-// Each lane reads the numbers of a part of its own, and its columns of eight parts at once, so that
-// a row of many parts waits for memory seldom. Parts are added in the order of their keys, whatever
-// other rows there are: the same parts give the same bits in every batch.
+// Each lane also reads the numbers of a part, and its column of 16 parts at once, before anything is
+// waited for. Parts are added in the order of their keys, whatever other rows there are: the same
+// parts give the same bits in every batch.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 
 #include "cuda/attention/combine_math.hpp"
@@ -13,20 +12,29 @@
 
 namespace flashcore::cuda::attention::decode {
 
-// Of a row: a lane has columns lane, lane + 32, ...
-template <int kLaneColumns>
 struct Joined {
-  float largest = kNoKey, sum = 0, o[kLaneColumns] = {};
+  float largest = kNoKey, sum = 0, o = 0;
 };
 
-// at(i): where part i's numbers are in `rows`, and its outputs in `outputs`, in rows of head_dim.
-template <int kLaneColumns, class At>
-__device__ __forceinline__ Joined<kLaneColumns> join_parts(const float2* rows, const float* outputs,
-                                                           int head_dim, int count, At at,
-                                                           int lane) {
-  constexpr int kAtOnce = 8;
-  Joined<kLaneColumns> joined;
+// Of a warp's lanes, which have columns of their own. at(i): where part i's numbers are in `rows`,
+// and its outputs in `outputs`, in rows of head_dim.
+template <class At>
+__device__ __forceinline__ Joined join_parts(const float2* rows, const float* outputs, int head_dim,
+                                             int count, At at, int column) {
+  constexpr int kAtOnce = 16;
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const bool exists = column < head_dim;
+  Joined joined;
   float2 own = make_float2(kNoKey, 0);
+  float x[kAtOnce];
+  const auto load = [&](int first) {
+#pragma unroll
+    for (int j = 0; j < kAtOnce; ++j) {
+      const bool wanted = exists && first + j < count;
+      x[j] = wanted ? outputs[at(first + j) * head_dim + column] : 0.0F;
+    }
+  };
+  load(0);
 #pragma unroll 1
   for (int part = lane; part < count; part += 32) {
     own = rows[at(part)];
@@ -36,36 +44,23 @@ __device__ __forceinline__ Joined<kLaneColumns> join_parts(const float2* rows, c
   for (int step = 16; step > 0; step /= 2) {
     joined.largest = fmaxf(joined.largest, __shfl_xor_sync(0xffffffffU, joined.largest, step));
   }
+  float weight = 0;
+  bool seen = false;
 #pragma unroll 1
-  for (int first = 0; first < count; first += 32) {
-    if (count > 32) own = first + lane < count ? rows[at(first + lane)] : make_float2(kNoKey, 0);
-    const bool seen = own.y != 0;  // otherwise no key of the part is seen; a NaN is
-    const float weight = seen ? weight_of(own.x, joined.largest) : 0.0F;
-    joined.sum += own.y * weight;
-    const int here = min(32, count - first);
-#pragma unroll 1
-    for (int begin = 0; begin < here; begin += kAtOnce) {
-      float x[kAtOnce][kLaneColumns];
+  for (int first = 0; first < count; first += kAtOnce) {
+    if (first > 0) load(first);
+    if (first % 32 == 0) {
+      if (count > 32) own = first + lane < count ? rows[at(first + lane)] : make_float2(kNoKey, 0);
+      seen = own.y != 0;  // otherwise no key of the part is seen; a NaN is
+      weight = seen ? weight_of(own.x, joined.largest) : 0.0F;
+      joined.sum += own.y * weight;
+    }
 #pragma unroll
-      for (int j = 0; j < kAtOnce; ++j) {
-        const int64_t from = at(first + min(begin + j, here - 1)) * head_dim;
-#pragma unroll
-        for (int c = 0; c < kLaneColumns; ++c) {
-          const int column = lane + 32 * c;
-          x[j][c] = column < head_dim ? outputs[from + column] : 0.0F;
-        }
-      }
-#pragma unroll
-      for (int j = 0; j < kAtOnce; ++j) {
-        const int part = min(begin + j, here - 1);
-        const float of_part = __shfl_sync(0xffffffffU, weight, part);
-        const bool counts = __shfl_sync(0xffffffffU, static_cast<int>(seen), part) != 0;
-        if (!counts || begin + j >= here) continue;
-#pragma unroll
-        for (int c = 0; c < kLaneColumns; ++c) {
-          joined.o[c] = with_part(joined.o[c], of_part, x[j][c]);
-        }
-      }
+    for (int j = 0; j < kAtOnce; ++j) {
+      const int part = first % 32 + j;
+      const float of_part = __shfl_sync(0xffffffffU, weight, part);
+      if (__shfl_sync(0xffffffffU, static_cast<int>(seen), part) == 0) continue;
+      joined.o = with_part(joined.o, of_part, x[j]);
     }
   }
 #pragma unroll
@@ -75,20 +70,18 @@ __device__ __forceinline__ Joined<kLaneColumns> join_parts(const float2* rows, c
   return joined;
 }
 
-// A row of O and LSE, from its parts.
-template <int kLaneColumns>
-__device__ __forceinline__ void store_row(const Params& p, const Row& row,
-                                          const Joined<kLaneColumns>& joined, int lane) {
+// A column of a row of O, and LSE, from the row's parts.
+__device__ __forceinline__ void store_row(const Params& p, const Row& row, const Joined& joined,
+                                          int column) {
   const Ending ending = ending_of(p, row.head, joined.largest, joined.sum);
   const int64_t output_row = int64_t{row.entry.q_row} + row.query;
-  const int64_t first = output_at(p, row.batch, row.head, output_row);
-#pragma unroll
-  for (int c = 0; c < kLaneColumns; ++c) {
-    const int column = lane + 32 * c;
-    if (column >= p.head_dim_v) continue;
-    store_output(p, first + column, ending.empty ? 0.0F : joined.o[c] * ending.factor);
+  if (column < p.head_dim_v) {
+    store_output(p, output_at(p, row.batch, row.head, output_row) + column,
+                 ending.empty ? 0.0F : joined.o * ending.factor);
   }
-  if (p.lse != nullptr && lane == 0) p.lse[lse_at(p, row.batch, row.head, output_row)] = ending.lse;
+  if (p.lse != nullptr && column == 0) {
+    p.lse[lse_at(p, row.batch, row.head, output_row)] = ending.lse;
+  }
 }
 
 }  // namespace flashcore::cuda::attention::decode

@@ -12,8 +12,7 @@ namespace {
 using attention::decode::find_row, attention::decode::join_parts, attention::decode::Row;
 using attention::decode::row_count, attention::decode::store_row;
 
-constexpr int kRowsPerBlock = 4;
-constexpr int kLaneColumns = kLargestHeadDim / 32;
+constexpr int kThreads = kLargestHeadDim;  // a row
 
 // Where a row's partial results are: of the first part, and how far apart.
 struct PartialRows {
@@ -34,19 +33,15 @@ __device__ PartialRows find_parts(const Params& p, const Row& row) {
   return {units.parts, unit * p.unit_rows + of_entry % kTileRows, step * p.unit_rows};
 }
 
-__global__ void __launch_bounds__(32 * kRowsPerBlock)
-    combine_kernel(const __grid_constant__ Params p) {
-  const int lane = static_cast<int>(threadIdx.x) % 32;
-  const int64_t index = int64_t{blockIdx.x} * kRowsPerBlock + threadIdx.x / 32;
-  if (index >= row_count(p)) return;
-  const Row row = find_row(p, index);
+__global__ void __launch_bounds__(kThreads) combine_kernel(const __grid_constant__ Params p) {
+  const auto column = static_cast<int>(threadIdx.x);
+  const Row row = find_row(p, blockIdx.x);
   if (row.query < 0 || row.query >= row.entry.rows_q) return;
   const PartialRows parts = find_parts(p, row);
-
-  const auto joined = join_parts<kLaneColumns>(
+  const auto joined = join_parts(
       p.partial_rows, p.partial_o, p.head_dim_v, parts.count,
-      [&](int part) { return parts.first + part * parts.step; }, lane);
-  store_row(p, row, joined, lane);
+      [&](int part) { return parts.first + part * parts.step; }, column);
+  store_row(p, row, joined, column);
 }
 
 }  // namespace
@@ -57,10 +52,9 @@ cudaError_t prepare_combine() {
 }
 
 cudaError_t combine_parts(const Params& params, cudaStream_t stream) {
-  const int64_t rows = row_count(params);
-  const auto blocks = static_cast<unsigned int>((rows + kRowsPerBlock - 1) / kRowsPerBlock);
-  return host::launch_kernel(&combine_kernel, {.grid = dim3(blocks), .threads = 32 * kRowsPerBlock},
-                             stream, params);
+  const auto rows = static_cast<unsigned int>(row_count(params));
+  return host::launch_kernel(&combine_kernel, {.grid = dim3(rows), .threads = kThreads}, stream,
+                             params);
 }
 
 }  // namespace flashcore::cuda::decode_sm80::split_kv

@@ -73,6 +73,7 @@ template <Config kConfig, class Element>
 struct Warp {
   using Tile = KvTile<kConfig>;
   static constexpr bool kFp8 = kConfig.kv_bytes == 1;
+  static constexpr bool kRoundedSums = Element::kRoundedSums && !kFp8;
   static constexpr int kKeys = 16;  // that are taken at once
   static constexpr int kTiles = kConfig.row_tiles, kProducts = kConfig.head_dim / 16;
   static constexpr int kKeysBytes = kKeys * Tile::kPanelRowBytes;  // in a panel
@@ -323,7 +324,7 @@ struct Warp {
         for (int half = 0; half < 2; ++half) {
           float& x = s[tile][2 * half + slot];
           x = ptx::exp2_approx((x - reference) * kLog2E);
-          w.sum[tile][slot] += x;
+          if constexpr (!kRoundedSums) w.sum[tile][slot] += x;
         }
       }
     }
@@ -381,6 +382,10 @@ struct Warp {
       const float low = s[i / 2][i % 2 * 2], high = s[i / 2][i % 2 * 2 + 1];
       const uint32_t pair = Element::pack(low, high);
       b[i / 2][i % 2] = ptx::transpose_8x8(pair);
+      if constexpr (kRoundedSums) {
+        w.sum[i / 2][0] += Element::to_float(static_cast<uint16_t>(pair));
+        w.sum[i / 2][1] += Element::to_float(static_cast<uint16_t>(pair >> 16));
+      }
       if constexpr (kFp8) {
         rest[i / 2][i % 2] = ptx::transpose_8x8(
             Element::pack(rest_of(low, Element::to_float(static_cast<uint16_t>(pair))),

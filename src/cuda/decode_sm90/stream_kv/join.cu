@@ -14,18 +14,15 @@ namespace {
 using attention::decode::find_row, attention::decode::join_parts, attention::decode::Row;
 using attention::decode::row_count, attention::decode::store_row;
 
-constexpr int kRowsPerBlock = 4;
-constexpr int kLaneColumns = kLargestHeadDim / 32;
+constexpr int kJoinThreads = kLargestHeadDim;  // a row
 
-__global__ void __launch_bounds__(32 * kRowsPerBlock)
+__global__ void __launch_bounds__(kJoinThreads)
     decode_join_kernel(const __grid_constant__ Params p, int rows_of_tile) {
-  const int lane = static_cast<int>(threadIdx.x) % 32;
-  const int64_t index = int64_t{blockIdx.x} * kRowsPerBlock + threadIdx.x / 32;
-  const bool exists = index < row_count(p);
-  const Row row = find_row(p, exists ? index : 0);
+  const auto column = static_cast<int>(threadIdx.x);
+  const Row row = find_row(p, blockIdx.x);
   const SeenKeys seen = attention::decode::seen_keys(row.entry, p.band, p.group);
   ptx::wait_for_earlier_grids();
-  if (!exists || row.query < 0 || row.query >= row.entry.rows_q) return;
+  if (row.query < 0 || row.query >= row.entry.rows_q) return;
   const int granules = row.query < row.entry.len_q ? seen.granules() : 0;
   Cut cut{0, granules, 0, 1, p.batch_invariant};
   int of_entry = 0;
@@ -42,9 +39,8 @@ __global__ void __launch_bounds__(32 * kRowsPerBlock)
   const auto at = [&](int part) {
     return (int64_t{cut.slot(part)} * p.tiles + tile) * p.tile_rows + in_tile;
   };
-  store_row(p, row,
-            join_parts<kLaneColumns>(p.partial_rows, p.partial_o, p.head_dim_v, parts, at, lane),
-            lane);
+  store_row(p, row, join_parts(p.partial_rows, p.partial_o, p.head_dim_v, parts, at, column),
+            column);
 }
 
 }  // namespace
@@ -55,11 +51,10 @@ cudaError_t prepare_join(cudaFunction_t& function) {
 
 cudaError_t join(cudaFunction_t function, const Params& params, int rows_of_tile,
                  cudaStream_t stream) {
-  const int64_t rows = row_count(params);
-  const auto blocks = static_cast<unsigned int>((rows + kRowsPerBlock - 1) / kRowsPerBlock);
+  const auto rows = static_cast<unsigned int>(row_count(params));
   return host::launch_kernel(function, &decode_join_kernel,
-                             {.grid = dim3(blocks), .threads = 32 * kRowsPerBlock, .early = true},
-                             stream, params, rows_of_tile);
+                             {.grid = dim3(rows), .threads = kJoinThreads, .early = true}, stream,
+                             params, rows_of_tile);
 }
 
 }  // namespace flashcore::cuda::decode_sm90::stream_kv

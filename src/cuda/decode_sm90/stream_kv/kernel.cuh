@@ -55,10 +55,10 @@ __global__ void __launch_bounds__(kThreads, 1)
   Unit unit;
   const Warp<kConfig, Element> math{p, unit, stages, lane};
   Query<kConfig> query;
-  const Walk<kConfig.rows()> ahead = walk;
   bool more = walk.take(unit);
-  if (more) math.load_query(query);  // before the copies, which would keep it waiting
-  Producer<kConfig> producer(p, maps, stages, ahead, warp, lane);
+  if (!more) return;
+  math.load_query(query);  // before the copies, which would keep it waiting
+  Producer<kConfig> producer(p, maps, stages, walk, unit, warp, lane);
 #pragma unroll 1
   for (int stage = 0; stage < kConfig.stages; ++stage) producer.load(stage);
 

@@ -66,10 +66,11 @@ class Producer {
   static constexpr bool kFp8 = kConfig.kv_bytes == 1;
 
  public:
+  // `first`: the unit that `walk` took last; there is one.
   __device__ Producer(const Params& p, const Maps& maps, const Stages<kConfig>& stages,
-                      const Walk<kConfig.rows()>& walk, int warp, int lane)
-      : p_(p), maps_(maps), stages_(stages), walk_(walk), warp_(warp), lane_(lane) {
-    unit_.end = key_ = 0;
+                      const Walk<kConfig.rows()>& walk, const Unit& first, int warp, int lane)
+      : p_(p), maps_(maps), stages_(stages), walk_(walk), unit_(first), warp_(warp), lane_(lane) {
+    key_ = first_key<kConfig>(p_, unit_, warp_);
     find();
   }
 

@@ -13,7 +13,6 @@
 // its first granule. constexpr: kernels, plans and host tests share it.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 
 #include "cuda/attention/decode/work.hpp"
@@ -28,11 +27,11 @@ inline constexpr int kMostOwnParts = 16;      // of an item, batch invariant
 inline constexpr int kFewestOwnGranules = 8;  // of a part, batch invariant
 inline constexpr int64_t kMostGranules = 1 << 30;
 
-// Granules of a part, batch invariant.
+// Granules of a part, batch invariant. Not by std::max: device code has no address of a constant.
 constexpr int own_part(int granules) {
-  return std::max(
-      kFewestOwnGranules,
-      static_cast<int>((static_cast<unsigned>(granules) + kMostOwnParts - 1) / kMostOwnParts));
+  const auto each =
+      static_cast<int>((static_cast<unsigned>(granules) + kMostOwnParts - 1) / kMostOwnParts);
+  return each < kFewestOwnGranules ? kFewestOwnGranules : each;
 }
 
 // Where an item lies in the line, and how it is cut. each: granules of a part, batch invariant, or
