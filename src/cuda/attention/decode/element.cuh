@@ -10,9 +10,6 @@
 namespace flashcore::cuda::attention::decode {
 
 struct Fp16 {
-  // Sums are of probabilities as they are rounded, so that rounding does not change their total: of
-  // few keys it shows. LSE is off by 2^-12 of one at most.
-  static constexpr bool kRoundedSums = true;
   static constexpr uint32_t kExponents = 0x7c007c00U;  // all ones: not finite
   __device__ static void multiply(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
     ptx::mma_m16n8k16_f16(d, a, b0, b1);
@@ -23,7 +20,6 @@ struct Fp16 {
 };
 
 struct Bf16 {
-  static constexpr bool kRoundedSums = false;  // LSE would be off by 2^-9
   static constexpr uint32_t kExponents = 0x7f807f80U;
   __device__ static void multiply(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
     ptx::mma_m16n8k16_bf16(d, a, b0, b1);

@@ -292,19 +292,17 @@ struct Warp {
     bool finite = true;
 #pragma unroll
     for (int block = 0; block < kProducts / 2; ++block) {
-      // Scales make values larger than those that 16 bits of a probability are enough for: there its
-      // rest is multiplied, too.
+      // What 16 bits of a probability leave out is multiplied, too: where few keys count, or scales
+      // make values large, it shows, and reading takes longer than products.
       uint32_t a[4], rest[4];
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         const auto& pair = s[2 * block + i / 2];
         const float low = pair[i % 2 * 2], high = pair[i % 2 * 2 + 1];
         a[i] = Element::pack(low, high);
-        if constexpr (kFp8) {
-          rest[i] =
-              Element::pack(rest_of(low, Element::to_float(static_cast<uint16_t>(a[i]))),
-                            rest_of(high, Element::to_float(static_cast<uint16_t>(a[i] >> 16))));
-        }
+        rest[i] =
+            Element::pack(rest_of(low, Element::to_float(static_cast<uint16_t>(a[i]))),
+                          rest_of(high, Element::to_float(static_cast<uint16_t>(a[i] >> 16))));
       }
 #pragma unroll
       for (int chunks = 0; chunks < Tile::kRowChunks / 2; ++chunks) {
@@ -326,7 +324,7 @@ struct Warp {
           }
           float(&o)[4] = w.o[(kFp8 ? 4 : 2) * chunks + i];
           Element::multiply(o, a, b0, b1);
-          if constexpr (kFp8) Element::multiply(o, rest, b0, b1);
+          Element::multiply(o, rest, b0, b1);
         }
       }
     }

@@ -73,7 +73,6 @@ template <Config kConfig, class Element>
 struct Warp {
   using Tile = KvTile<kConfig>;
   static constexpr bool kFp8 = kConfig.kv_bytes == 1;
-  static constexpr bool kRoundedSums = Element::kRoundedSums && !kFp8;
   static constexpr int kKeys = 16;  // that are taken at once
   static constexpr int kTiles = kConfig.row_tiles, kProducts = kConfig.head_dim / 16;
   static constexpr int kKeysBytes = kKeys * Tile::kPanelRowBytes;  // in a panel
@@ -324,7 +323,7 @@ struct Warp {
         for (int half = 0; half < 2; ++half) {
           float& x = s[tile][2 * half + slot];
           x = ptx::exp2_approx((x - reference) * kLog2E);
-          if constexpr (!kRoundedSums) w.sum[tile][slot] += x;
+          w.sum[tile][slot] += x;
         }
       }
     }
@@ -374,23 +373,17 @@ struct Warp {
   __device__ bool outputs(Found<kConfig>& w, const Scores& s, const unsigned char* tile) const {
     const uint32_t v = kFp8 ? keys_first(tile) : chunks_first(tile);
     bool finite_values = true;
-    // Scales make values larger than those that 16 bits of a probability are enough for: there its
-    // rest is multiplied, too.
-    uint32_t b[kTiles][2], rest[kFp8 ? kTiles : 1][2];
+    // What 16 bits of a probability leave out is multiplied, too: where few keys count, or scales make
+    // values large, it shows, and reading takes longer than products.
+    uint32_t b[kTiles][2], rest[kTiles][2];
 #pragma unroll
     for (int i = 0; i < 2 * kTiles; ++i) {
       const float low = s[i / 2][i % 2 * 2], high = s[i / 2][i % 2 * 2 + 1];
       const uint32_t pair = Element::pack(low, high);
       b[i / 2][i % 2] = ptx::transpose_8x8(pair);
-      if constexpr (kRoundedSums) {
-        w.sum[i / 2][0] += Element::to_float(static_cast<uint16_t>(pair));
-        w.sum[i / 2][1] += Element::to_float(static_cast<uint16_t>(pair >> 16));
-      }
-      if constexpr (kFp8) {
-        rest[i / 2][i % 2] = ptx::transpose_8x8(
-            Element::pack(rest_of(low, Element::to_float(static_cast<uint16_t>(pair))),
-                          rest_of(high, Element::to_float(static_cast<uint16_t>(pair >> 16)))));
-      }
+      rest[i / 2][i % 2] = ptx::transpose_8x8(
+          Element::pack(rest_of(low, Element::to_float(static_cast<uint16_t>(pair))),
+                        rest_of(high, Element::to_float(static_cast<uint16_t>(pair >> 16)))));
     }
 #pragma unroll
     for (int chunks = 0; chunks < Tile::kRowChunks / 2; ++chunks) {
@@ -418,7 +411,7 @@ struct Warp {
         for (int t = 0; t < kTiles; ++t) {
           float(&o)[4] = w.o[(kFp8 ? 2 : 1) * chunks + i][t];
           Element::multiply(o, a, b[t][0], b[t][1]);
-          if constexpr (kFp8) Element::multiply(o, a, rest[t][0], rest[t][1]);
+          Element::multiply(o, a, rest[t][0], rest[t][1]);
         }
       }
     }
