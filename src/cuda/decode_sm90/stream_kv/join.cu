@@ -14,11 +14,12 @@ namespace {
 using attention::decode::find_row, attention::decode::join_parts, attention::decode::Row;
 using attention::decode::row_count, attention::decode::store_row;
 
-constexpr int kJoinThreads = kLargestHeadDim;  // a row
+// Columns of a row that a block has. Few, so that blocks find registers beside the first kernel's.
+constexpr int kColumns = 64;
 
-__global__ void __launch_bounds__(kJoinThreads)
+__global__ void __launch_bounds__(kColumns)
     decode_join_kernel(const __grid_constant__ Params p, int rows_of_tile) {
-  const auto column = static_cast<int>(threadIdx.x);
+  const auto column = static_cast<int>(blockIdx.y * kColumns + threadIdx.x);
   const Row row = find_row(p, blockIdx.x);
   const SeenKeys seen = attention::decode::seen_keys(row.entry, p.band, p.group);
   ptx::wait_for_earlier_grids();
@@ -52,9 +53,10 @@ cudaError_t prepare_join(cudaFunction_t& function) {
 cudaError_t join(cudaFunction_t function, const Params& params, int rows_of_tile,
                  cudaStream_t stream) {
   const auto rows = static_cast<unsigned int>(row_count(params));
+  const auto columns = static_cast<unsigned int>((params.head_dim_v + kColumns - 1) / kColumns);
   return host::launch_kernel(function, &decode_join_kernel,
-                             {.grid = dim3(rows), .threads = kJoinThreads, .early = true}, stream,
-                             params, rows_of_tile);
+                             {.grid = dim3(rows, columns), .threads = kColumns, .early = true},
+                             stream, params, rows_of_tile);
 }
 
 }  // namespace flashcore::cuda::decode_sm90::stream_kv
