@@ -19,7 +19,8 @@
 namespace flashcore::cuda::decode_sm90::stream_kv {
 
 inline constexpr int kWarps = 8, kThreads = 32 * kWarps;
-inline constexpr int kProductRows = 8;  // N of m16n8k16
+inline constexpr int kJoinThreads = 64;  // of the second kernel: columns of a row
+inline constexpr int kProductRows = 8;   // N of m16n8k16
 inline constexpr int kLargestHeadDim = 128;
 inline constexpr int kLargestSharedMemory = 227 * 1024;  // a block's limit on sm_90
 inline constexpr int kStaticSharedMemory = 12 * 1024;    // of the list of entries, at most
@@ -33,6 +34,11 @@ struct Config {
   int tile_keys;
   int stages;
 
+  // What the register limit is set for: with 8 rows of 16-bit keys there is room for a block of join.cu,
+  // which is there before this kernel ends.
+  constexpr int bounded_threads() const {
+    return row_tiles == 1 && kv_bytes == 2 ? kThreads + kJoinThreads : kThreads;
+  }
   constexpr int rows() const { return kProductRows * row_tiles; }
   constexpr int tile_bytes() const { return tile_keys * head_dim * kv_bytes; }  // of K, or of V
   constexpr int warp_ring_bytes() const { return 2 * stages * tile_bytes(); }

@@ -14,12 +14,9 @@ namespace {
 using attention::decode::find_row, attention::decode::join_parts, attention::decode::Row;
 using attention::decode::row_count, attention::decode::store_row;
 
-// Columns of a row that a block has. Few, so that blocks find registers beside the first kernel's.
-constexpr int kColumns = 64;
-
-__global__ void __launch_bounds__(kColumns)
+__global__ void __launch_bounds__(kJoinThreads)
     decode_join_kernel(const __grid_constant__ Params p, int rows_of_tile) {
-  const auto column = static_cast<int>(blockIdx.y * kColumns + threadIdx.x);
+  const auto column = static_cast<int>(blockIdx.y * kJoinThreads + threadIdx.x);
   const Row row = find_row(p, blockIdx.x);
   const SeenKeys seen = attention::decode::seen_keys(row.entry, p.band, p.group);
   ptx::wait_for_earlier_grids();
@@ -53,9 +50,10 @@ cudaError_t prepare_join(cudaFunction_t& function) {
 cudaError_t join(cudaFunction_t function, const Params& params, int rows_of_tile,
                  cudaStream_t stream) {
   const auto rows = static_cast<unsigned int>(row_count(params));
-  const auto columns = static_cast<unsigned int>((params.head_dim_v + kColumns - 1) / kColumns);
+  const auto columns =
+      static_cast<unsigned int>((params.head_dim_v + kJoinThreads - 1) / kJoinThreads);
   return host::launch_kernel(function, &decode_join_kernel,
-                             {.grid = dim3(rows, columns), .threads = kColumns, .early = true},
+                             {.grid = dim3(rows, columns), .threads = kJoinThreads, .early = true},
                              stream, params, rows_of_tile);
 }
 

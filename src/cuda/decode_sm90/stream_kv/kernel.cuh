@@ -35,7 +35,7 @@ __device__ __forceinline__ Stages<kConfig> stages_of(unsigned char* shared, int 
 
 // By index: nvcc 13.0 cannot name a __global__ template's argument of class type.
 template <int kConfigIndex, class Element>
-__global__ void __launch_bounds__(kThreads, 1)
+__global__ void __launch_bounds__(kConfigs[kConfigIndex].bounded_threads(), 1)
     decode_stream_kernel(const __grid_constant__ Params p, const __grid_constant__ Maps maps) {
   constexpr Config kConfig = kConfigs[kConfigIndex];
   unsigned char* const shared = ptx::dynamic_shared();
