@@ -102,6 +102,7 @@ std::vector<Kernel> cuda_kernels() {
   const std::vector<Kernel> ampere = sm80::throughput::kernels();
 
   std::vector<Kernel> table;
+  table.push_back(declining(cuda::decode_sm90::stream_kv::kernel(), sm90_decode_declines));
   table.push_back(declining(sm90::latency::kernel(), unless_fastest(LatencyKernel::latency)));
   table.push_back(
       declining(sm90::latency_wide::kernel(), unless_fastest(LatencyKernel::latency_wide)));
@@ -111,7 +112,6 @@ std::vector<Kernel> cuda_kernels() {
   }
   table.push_back(declining(sm80::latency::kernel(), sm80_latency_declines));
   table.insert(table.end(), ampere.begin(), ampere.end());
-  table.push_back(cuda::decode_sm90::stream_kv::kernel());
   table.push_back(cuda::decode_sm80::split_kv::kernel());
   const Kernel any_backward = cuda::backward_sm80::general::kernel();
   table.push_back(

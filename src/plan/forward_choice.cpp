@@ -142,4 +142,23 @@ std::string sm80_latency_declines(const ForwardProblem& p, const PlanContext& co
                          tuning);
 }
 
+// docs/decode-sm90.md has the times.
+std::string sm90_decode_declines(const ForwardProblem& p, const PlanContext& context) {
+  constexpr int64_t kMostRows = 16, kFewKeys = 2048;
+  if (context.batch_invariant) {
+    return "batch_invariant: is set, and it does not compute every batch";
+  }
+  if (p.paging.present || p.cache_leftpad.present || p.kv_dtype != p.dtype) return {};
+  const int64_t rows = p.heads_kv > 0 ? p.heads_q / p.heads_kv * p.seqlen_q : 0;
+  if (rows > kMostRows) {
+    return fmt::format("q: has {} rows of a key/value head, and keys are read again for each {}",
+                       rows, kMostRows);
+  }
+  if (p.seqlen_kv <= kFewKeys) {
+    return fmt::format("k: has {} rows, and one launch is faster than two up to {}", p.seqlen_kv,
+                       kFewKeys);
+  }
+  return {};
+}
+
 }  // namespace flashcore

@@ -30,6 +30,10 @@ std::string sm90_latency_declines(const ForwardProblem& p, const PlanContext& co
 // forward_sm80_latency, beside forward_sm80_throughput: the kernels for Hopper come before it.
 std::string sm80_latency_declines(const ForwardProblem& p, const PlanContext& context);
 
+// decode_sm90: where others compute the problem too, and it is not few queries against many keys. Batch
+// invariant, decode_sm80 takes batches of every size.
+std::string sm90_decode_declines(const ForwardProblem& p, const PlanContext& context);
+
 // ---- the same as times
 
 enum class Throughput { sm80, sm90 };
