@@ -85,7 +85,7 @@ TEST(DecodeSm90Schedule, PartsAreWholeAndHavePlacesOfTheirOwn) {
   const auto draw = [&](int low, int high) {
     return low + static_cast<int>(random() % static_cast<unsigned>(high - low + 1));
   };
-  for (int n = 0; n < 2000; ++n) {
+  for (int n = 0; n < 300; ++n) {
     const int entries = draw(1, 30), heads = draw(1, 6), most = draw(0, 5) == 0 ? 600 : 40;
     std::vector<Item> items;
     int first = 0;

@@ -10,6 +10,8 @@
 namespace flashcore::cuda::attention::decode {
 
 struct Fp16 {
+  // Of a probability's first term, and the least of its second: see Terms.
+  static constexpr float kBelow = 1 - 0x1p-11F, kLeast = 0x1p-24F;
   static constexpr uint32_t kExponents = 0x7c007c00U;  // all ones: not finite
   __device__ static void multiply(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
     ptx::mma_m16n8k16_f16(d, a, b0, b1);
@@ -20,6 +22,7 @@ struct Fp16 {
 };
 
 struct Bf16 {
+  static constexpr float kBelow = 1 - 0x1p-8F, kLeast = 0x1p-126F;
   static constexpr uint32_t kExponents = 0x7f807f80U;
   __device__ static void multiply(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
     ptx::mma_m16n8k16_bf16(d, a, b0, b1);
@@ -32,6 +35,24 @@ struct Bf16 {
                             ptx::f16_to_float(static_cast<uint16_t>(pair >> 16)));
   }
 };
+
+// Two probabilities, each as two terms of 16 bits: one is too coarse where few keys count, or scales
+// make values large. Both terms have the probability's sign and the second is never 0, so that an
+// infinite value gives what it gives by one term. Of 0, or of what is not seen: 0.
+struct Terms {
+  uint32_t first, second;
+};
+template <class Element>
+__device__ __forceinline__ float second_term(float x, uint16_t first) {
+  const float rest = fmaxf(fabsf(x - Element::to_float(first)), Element::kLeast);
+  return x == 0 ? 0 : copysignf(rest, x);
+}
+template <class Element>
+__device__ __forceinline__ Terms terms_of(float low, float high) {
+  const uint32_t first = Element::pack(low * Element::kBelow, high * Element::kBelow);
+  return {first, Element::pack(second_term<Element>(low, static_cast<uint16_t>(first)),
+                               second_term<Element>(high, static_cast<uint16_t>(first >> 16)))};
+}
 
 // Two fp8 values, in bits 0..15, as two of Q's type. e5m2 is the upper half of fp16.
 template <class Element>

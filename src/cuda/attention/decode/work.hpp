@@ -30,7 +30,8 @@ constexpr SeenKeys seen_keys(const Entry& entry, const Band& band, int group) {
   const int begin = std::max(0, limits.low);
   const int end = std::min(entry.len_kv, entry.len_q + limits.high);
   if (end <= begin) return {0, 0, 0};
-  return {begin, end, static_cast<int>(entry.len_q * static_cast<unsigned>(group))};
+  return {begin, end,
+          static_cast<int>(static_cast<unsigned>(entry.len_q) * static_cast<unsigned>(group))};
 }
 
 }  // namespace flashcore::cuda::attention::decode

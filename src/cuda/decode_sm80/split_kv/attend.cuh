@@ -292,17 +292,14 @@ struct Warp {
     bool finite = true;
 #pragma unroll
     for (int block = 0; block < kProducts / 2; ++block) {
-      // What 16 bits of a probability leave out is multiplied, too: where few keys count, or scales
-      // make values large, it shows, and reading takes longer than products.
       uint32_t a[4], rest[4];
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         const auto& pair = s[2 * block + i / 2];
-        const float low = pair[i % 2 * 2], high = pair[i % 2 * 2 + 1];
-        a[i] = Element::pack(low, high);
-        rest[i] =
-            Element::pack(rest_of(low, Element::to_float(static_cast<uint16_t>(a[i]))),
-                          rest_of(high, Element::to_float(static_cast<uint16_t>(a[i] >> 16))));
+        const attention::decode::Terms terms =
+            attention::decode::terms_of<Element>(pair[i % 2 * 2], pair[i % 2 * 2 + 1]);
+        a[i] = terms.first;
+        rest[i] = terms.second;
       }
 #pragma unroll
       for (int chunks = 0; chunks < Tile::kRowChunks / 2; ++chunks) {
@@ -330,9 +327,6 @@ struct Warp {
     }
     return !kGuarded || __all_sync(0xffffffffU, finite);
   }
-
-  // Of an infinity: nothing.
-  __device__ static float rest_of(float x, float rounded) { return x == rounded ? 0 : x - rounded; }
 
   // The values that outputs() left out, for the rows that see them: their weight is not 0, so it
   // does not matter.

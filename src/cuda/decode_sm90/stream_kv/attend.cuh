@@ -373,17 +373,13 @@ struct Warp {
   __device__ bool outputs(Found<kConfig>& w, const Scores& s, const unsigned char* tile) const {
     const uint32_t v = kFp8 ? keys_first(tile) : chunks_first(tile);
     bool finite_values = true;
-    // What 16 bits of a probability leave out is multiplied, too: where few keys count, or scales make
-    // values large, it shows, and reading takes longer than products.
     uint32_t b[kTiles][2], rest[kTiles][2];
 #pragma unroll
     for (int i = 0; i < 2 * kTiles; ++i) {
-      const float low = s[i / 2][i % 2 * 2], high = s[i / 2][i % 2 * 2 + 1];
-      const uint32_t pair = Element::pack(low, high);
-      b[i / 2][i % 2] = ptx::transpose_8x8(pair);
-      rest[i / 2][i % 2] = ptx::transpose_8x8(
-          Element::pack(rest_of(low, Element::to_float(static_cast<uint16_t>(pair))),
-                        rest_of(high, Element::to_float(static_cast<uint16_t>(pair >> 16)))));
+      const attention::decode::Terms terms =
+          attention::decode::terms_of<Element>(s[i / 2][i % 2 * 2], s[i / 2][i % 2 * 2 + 1]);
+      b[i / 2][i % 2] = ptx::transpose_8x8(terms.first);
+      rest[i / 2][i % 2] = ptx::transpose_8x8(terms.second);
     }
 #pragma unroll
     for (int chunks = 0; chunks < Tile::kRowChunks / 2; ++chunks) {
@@ -417,9 +413,6 @@ struct Warp {
     }
     return !kGuarded || __all_sync(0xffffffffU, finite_values);
   }
-
-  // Of an infinity: nothing.
-  __device__ static float rest_of(float x, float rounded) { return x == rounded ? 0 : x - rounded; }
 
   // The values that outputs() left out, for the rows that see them: their weight is not 0, so it
   // does not matter.
