@@ -176,7 +176,8 @@ Result<PlannedKernel> plan(const ForwardProblem& p, const PlanContext& context) 
 Kernel kernel() {
   return {.name = std::string(kName),
           .device = DeviceKind::cuda,
-          .automatic = true,
+          .automatic = false,
+          .by_name_because = "its last change has not run on a GPU",
           .reads_caches = true,
           .targets = build::targets::decode_sm90,
           .refuses =
