@@ -156,7 +156,7 @@ std::string with_config(std::string_view kernel, std::string_view config) {
 // Why an entry is not used for the problem, or empty.
 template <class AnyProblem>
 std::string objection(const TunedEntry& entry, const AnyProblem& problem,
-                      const PlanContext& context) {
+                      const PlanContext& context, const Kernel& standing) {
   const Kernel* const kernel = kernel_called(entry.kernel);
   if (kernel == nullptr || !runs_on(*kernel, context.device.device.kind))
     return "this build has no such kernel";
@@ -164,6 +164,11 @@ std::string objection(const TunedEntry& entry, const AnyProblem& problem,
   if (entry.fingerprint != source_fingerprint(*kernel)) return "its source has changed since";
   if (std::string refusal = refusal_of(*kernel, problem, context); !refusal.empty()) {
     return "it does not compute this problem: " + refusal;
+  }
+  const std::string_view before =
+      std::string_view(entry.default_kernel).substr(0, entry.default_kernel.find(':'));
+  if (!entry.is_default && standing.name != before && &standing != kernel) {
+    return fmt::format("that was ahead of {}, and the default is {} now", before, standing.name);
   }
   if (entry.config.empty()) return {};
   return refuse_config(*kernel, problem, context, entry.config);
@@ -184,7 +189,7 @@ TunedChoice choice_of(const AnyProblem& problem, const PlanContext& context,
   const std::string_view place = at->second.place;
   choice.named = entry.kernel;
   const std::string name = with_config(entry.kernel, entry.config);
-  if (const std::string why = objection(entry, problem, context); !why.empty()) {
+  if (const std::string why = objection(entry, problem, context, standing); !why.empty()) {
     choice.reason = fmt::format("the tuning table {} names {}, but {}: not used",
                                 found->source.place, name, why);
     return choice;

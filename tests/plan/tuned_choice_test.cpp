@@ -195,6 +195,17 @@ TEST_F(TunedChoice, ADefaultThatIsFastestStaysAChoice) {
   EXPECT_THAT(note("cpu_simd"), HasSubstr("none was ahead of cpu_simd by more than 2% and noise"));
 }
 
+TEST_F(TunedChoice, AWinnerOverAnotherDefaultIsNotUsed) {
+  tuning::TunedEntry one = entry("reference", "");
+  use(one);
+  EXPECT_EQ(plan().kernel(), "reference") << "it was ahead of the default of today";
+  one.default_kernel = "cpu_before:rows=8";
+  use(one);
+  EXPECT_EQ(plan().kernel(), "cpu_simd");
+  EXPECT_THAT(reason(), HasSubstr("names reference, but that was ahead of cpu_before, and the "
+                                  "default is cpu_simd now: not used"));
+}
+
 TEST_F(TunedChoice, FilesThatAreNoTableOfThisDeviceAreLeftAlone) {
   use_text("{\"schema\": ");
   EXPECT_THAT(reason(), Not(HasSubstr("tuning")));
