@@ -597,7 +597,7 @@ PLANTED = [
           "FAILED", more=True),
     Fault("stream_tile_not_awaited", STREAM_UNIT, STREAM, [
         (SM90_DECODE + "kernel.cuh", "      ptx::mbarrier_wait_together(stages.barrier(stage), parity);\n", "")],
-          "not complete"),
+          "read of unwritten shared memory"),
     Fault("stream_stage_loaded_while_it_is_read", STREAM_UNIT, STREAM_ROWS, [
         (SM90_DECODE + "kernel.cuh", "      __syncwarp();  // the stage has been read\n", "")], "race"),
     Fault("stream_box_loaded_while_it_is_read", STREAM_UNIT, STREAM, [
