@@ -176,8 +176,7 @@ Result<PlannedKernel> plan(const ForwardProblem& p, const PlanContext& context) 
 Kernel kernel() {
   return {.name = std::string(kName),
           .device = DeviceKind::cuda,
-          .automatic = false,
-          .by_name_because = "its last change has not run on a GPU",
+          .automatic = true,
           .reads_caches = true,
           .targets = build::targets::decode_sm90,
           .refuses =
