@@ -59,7 +59,7 @@ def record_launches(build: pathlib.Path) -> dict[tuple[str, str], int]:
         raise SystemExit(f"record_launches failed:\n{done.stderr}")
     launches: dict[tuple[str, str], int] = {}
     for line in done.stdout.splitlines():
-        target, _variant, _threads, shared, kernel = line.split()
+        target, _variant, _threads, shared, kernel = line.removeprefix("budget ").split()
         key = (target, kernel)
         launches[key] = max(launches.get(key, 0), int(shared))
     return launches

@@ -117,6 +117,24 @@ std::vector<Problem> problems() {
   return all;
 }
 
+// Launches that have a budget and are in no hash: a row of evidence does not go stale when one comes.
+std::vector<Problem> problems_for_budgets() {
+  std::vector<Problem> all;
+  for (const DType dtype : {DType::f16, DType::bf16}) {  // caches, for 4 and for 16 rows
+    for (const DType cache : {dtype, DType::f8e4m3}) {
+      for (const int64_t head_dim : {64, 128, 256}) {
+        for (const int64_t seqlen_q : {1, 4}) {
+          Problem problem;
+          problem.q = problem.o = TensorDesc::contiguous(dtype, {4, 8, seqlen_q, head_dim});
+          problem.k = problem.v = TensorDesc::contiguous(cache, {4, 2, 4096, head_dim});
+          all.push_back(problem);
+        }
+      }
+    }
+  }
+  return all;
+}
+
 struct BackwardCase {
   Problem problem;
   Gradients gradients;
@@ -192,15 +210,6 @@ std::span<std::byte> workspace(size_t bytes) {
   return {memory, bytes};
 }
 
-// Tensors that no wide copy reaches: they are refused, or another kernel is launched for them.
-Status run_unaligned(const PlannedKernel& planned) {
-  const Status status = planned.run(arguments(8), workspace(planned.workspace_bytes), Stream{});
-  const bool launched = !fake::take_launches().empty();
-  if (status.code() == StatusCode::invalid_argument && !launched) return {};
-  if (status.ok() && !launched) return {StatusCode::device_error, "unaligned: nothing is launched"};
-  return status;
-}
-
 struct Seen {
   int64_t threads = 0;
   int64_t dynamic_shared = 0;
@@ -240,6 +249,15 @@ Status expect_sound(const Kernel& kernel, int device, const std::vector<fake::La
           fmt::format("GPU {} is current after a run, wanted 0", fake::current_device())};
 }
 
+void keep(const Kernel& kernel, const PlanContext& context,
+          const std::vector<fake::Launch>& launches, AllSeen& seen) {
+  for (const fake::Launch& launch : launches) {
+    Seen& most = seen[{context.device.compute_capability, kernel.name, launch.kernel}];
+    most.threads = std::max(most.threads, launch.threads);
+    most.dynamic_shared = std::max(most.dynamic_shared, launch.dynamic_shared);
+  }
+}
+
 // A run of a plan that was just made.
 template <class Planned, class Args>
 Status record_launches(const Kernel& kernel, const Planned& planned, const Args& args,
@@ -249,20 +267,29 @@ Status record_launches(const Kernel& kernel, const Planned& planned, const Args&
   FLASHCORE_RETURN_IF_ERROR(planned.run(args, workspace(planned.workspace_bytes), Stream{}));
   const std::vector<fake::Launch> launches = fake::take_launches();
   FLASHCORE_RETURN_IF_ERROR(expect_sound(kernel, context.device.device.index, launches));
-  for (const fake::Launch& launch : launches) {
-    Seen& most = seen[{context.device.compute_capability, kernel.name, launch.kernel}];
-    most.threads = std::max(most.threads, launch.threads);
-    most.dynamic_shared = std::max(most.dynamic_shared, launch.dynamic_shared);
-  }
+  keep(kernel, context, launches, seen);
   return {};
 }
 
+// Tensors that no wide copy reaches: they are refused, or another kernel is launched for them.
+Status run_unaligned(const Kernel& kernel, const PlannedKernel& planned, const PlanContext& context,
+                     AllSeen& seen) {
+  const Status status = planned.run(arguments(8), workspace(planned.workspace_bytes), Stream{});
+  const std::vector<fake::Launch> launches = fake::take_launches();
+  if (status.code() == StatusCode::invalid_argument && launches.empty()) return {};
+  if (status.ok() && launches.empty())
+    return {StatusCode::device_error, "unaligned: nothing is launched"};
+  // Otherwise they are of the kernel that takes what is not aligned.
+  if (!kernel.wants_alignment) keep(kernel, context, launches, seen);
+  return status;
+}
+
 Status record_run(const Kernel& kernel, const ForwardProblem& p, const PlanContext& context,
-                  AllSeen& seen) {
+                  AllSeen& seen, AllSeen& for_budgets) {
   const Result<PlannedKernel> planned = kernel.plan(p, context);
   if (!planned.ok()) return planned.status();
   FLASHCORE_RETURN_IF_ERROR(record_launches(kernel, *planned, arguments(), context, seen));
-  return run_unaligned(*planned);
+  return run_unaligned(kernel, *planned, context, for_budgets);
 }
 
 Status record_backward(const Kernel& kernel, PlanContext context, AllSeen& seen) {
@@ -501,12 +528,35 @@ Status check_instances() {
   return check_hopper_backward_instances();
 }
 
+Status record_problems(const Kernel& kernel, const std::vector<Problem>& problems,
+                       const PlanContext& context, AllSeen& seen, AllSeen& for_budgets) {
+  for (const Problem& problem : problems) {
+    const Result<ForwardProblem> p = resolve(problem);
+    if (!p.ok() || !refusal_of(kernel, *p, context).empty()) continue;
+    FLASHCORE_RETURN_IF_ERROR(record_run(kernel, *p, context, seen, for_budgets));
+  }
+  return {};
+}
+
+// A line a function: "sm_90 KERNEL THREADS SHARED FUNCTION", behind "budget" where no hash has it.
+void print(const AllSeen& seen, const char* before) {
+  for (const auto& [key, most] : seen) {
+    const auto& [capability, variant, kernel] = key;
+    const bool is_other = std::any_of(std::begin(kOthers), std::end(kOthers), [&](const auto& gpu) {
+      return gpu.compute_capability == std::get<0>(key);
+    });
+    if (is_other) continue;  // no compiler's report is about them
+    fmt::print("{}sm_{} {} {} {} {}\n", before, capability, variant, most.threads,
+               most.dynamic_shared, kernel);
+  }
+}
+
 int record() {
   if (const Status status = check_instances(); !status.ok()) {
     fmt::print(stderr, "record_launches: {}\n", status.message());
     return 1;
   }
-  AllSeen seen;
+  AllSeen seen, for_budgets;
   fake::give_context(0);
   for (const auto& [gpu, device] : gpus_and_devices()) {
     fake::use(gpu);
@@ -521,25 +571,18 @@ int record() {
         fmt::print(stderr, "record_launches: {}: {}\n", kernel.name, status.message());
         return 1;
       }
-      for (const Problem& problem : problems()) {
-        const Result<ForwardProblem> p = resolve(problem);
-        if (!p.ok() || !refusal_of(kernel, *p, context).empty()) continue;
-        if (const Status status = record_run(kernel, *p, context, seen); !status.ok()) {
+      for (const auto& [list, into] :
+           {std::pair{problems(), &seen}, std::pair{problems_for_budgets(), &for_budgets}}) {
+        if (const Status status = record_problems(kernel, list, context, *into, for_budgets);
+            !status.ok()) {
           fmt::print(stderr, "record_launches: {}: {}\n", kernel.name, status.message());
           return 1;
         }
       }
     }
   }
-  for (const auto& [key, most] : seen) {
-    const auto& [capability, variant, kernel] = key;
-    const bool is_other = std::any_of(std::begin(kOthers), std::end(kOthers), [&](const auto& gpu) {
-      return gpu.compute_capability == std::get<0>(key);
-    });
-    if (is_other) continue;  // no compiler's report is about them
-    fmt::print("sm_{} {} {} {} {}\n", capability, variant, most.threads, most.dynamic_shared,
-               kernel);
-  }
+  print(seen, "");
+  print(for_budgets, "budget ");
   return seen.empty() ? 1 : 0;
 }
 
