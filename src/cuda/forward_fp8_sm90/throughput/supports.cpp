@@ -70,7 +70,7 @@ std::string refuse_head_dims(const ForwardProblem& p) {
 }
 
 std::string refuse_sizes(const ForwardProblem& p) {
-  const std::string refusal = host::refuse_rows(p);
+  std::string refusal = host::refuse_rows(p);
   if (!refusal.empty()) return refusal;
   constexpr int64_t kMost = std::numeric_limits<int32_t>::max();  // blocks of a launch
   const int64_t blocks = (p.seqlen_kv + kBlockKv - 1) / kBlockKv;
