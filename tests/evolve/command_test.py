@@ -156,7 +156,7 @@ class Evolve(unittest.TestCase):
     def test_a_gpu_task_without_a_gpu(self):
         folder, seed = self.work / "gpu", self.work / "seed.cu"
         cheats = ROOT / "tests" / "evolve" / "gpu_cheats"
-        seed.write_text("//@ param TIMES {3, 1, 2}\n" + (cheats / "honest.cuh").read_text() +
+        seed.write_text("//@ param TIMES {3, 1, 2}\n" + (cheats / "honest.inc").read_text() +
                         "KERNEL(SIGNATURE) { for (volatile int i = 0; i < TIMES; i = i + 1) honest(ARGUMENTS); }\n")
         driver = {"LD_LIBRARY_PATH": STAND_IN}
         done = evolve("init", folder, "--from", seed, "--shape", "1,2,64,16", **driver)

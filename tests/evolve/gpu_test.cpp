@@ -60,7 +60,7 @@ Task small_task() {
 }
 
 Program cheat(const std::string& name) {
-  return {*read_text(kCheats / "honest.cuh") + "#line 1\n" + *read_text(kCheats / (name + ".cu")),
+  return {*read_text(kCheats / "honest.inc") + "#line 1\n" + *read_text(kCheats / (name + ".cu")),
           {}};
 }
 
@@ -111,7 +111,7 @@ TEST(GpuCheatsFolder, HoldsWhatTheIssueAsksFor) { EXPECT_GE(names_of_cheats().si
 TEST(GpuEvaluator, SeesThatAFasterProgramIsFaster) {
   const std::string often =
       "KERNEL(SIGNATURE) { for (volatile int i = 0; i < 6; i = i + 1) honest(ARGUMENTS); }\n";
-  const Incumbent slow{{*read_text(kCheats / "honest.cuh") + often, {}}, 3};
+  const Incumbent slow{{*read_text(kCheats / "honest.inc") + often, {}}, 3};
   const Evaluation found = evaluated(small_task(), cheat("honest"), &slow);
   EXPECT_EQ(found.outcome, Outcome::valid) << found.reason;
   EXPECT_THAT(found.score, testing::Gt(6.0));
