@@ -25,7 +25,7 @@ flashcore_simulated_kernel(forward_sm90_64x64 sim:0 20x112/4 2x400)
 flashcore_simulated_kernel(forward_sm90_latency sim:0 200x112/4 3x400 6x1300/4)
 flashcore_simulated_kernel(forward_sm90_latency_wide sim:0 200x112/4 3x400)
 # e4m3 alone: of 20 tiles of keys O leaves the accumulators twice. The precise one is the same code.
-flashcore_simulated_kernel(forward_fp8_sm90 sim:0 e4m3/150x160/4 e4m3/6x700/4 e4m3/1x2600/1)
+flashcore_simulated_kernel(forward_fp8_sm90 sim:0 e4m3/185x160/4 e4m3/6x700/4 e4m3/1x2600/1)
 flashcore_simulated_kernel(forward_fp8_sm90_precise sim:0 e4m3/10x400/4 e4m3/1x1400/1)
 flashcore_simulated_kernel(forward_sm80_throughput sim:1 80x112/4 3x400
   scores/softcap/f16/30/normal scores/softcap/f16/1e+05 scores/bias/f16/f16/ scores/alibi/f16/100/)
@@ -42,17 +42,17 @@ flashcore_simulated_kernel(forward_sm80_split_kv sim:1 40x112/4 2x400)
 flashcore_simulated_kernel(forward_sm80_latency sim:1 120x112/4 3x400)
 flashcore_simulated_kernel(forward_sm80_latency sim:0 80x112/4 2x400)
 # Caches: 500 problems and more have been tried by hand (docs/decode-sm80.md). A part has 128 keys at least.
-flashcore_simulated_kernel(decode_sm80 sim:1 paged/60x80/4 paged/3x500/4 10x112/4)
-flashcore_simulated_kernel(decode_sm80 sim:2 paged/20x80/4)
+flashcore_simulated_kernel(decode_sm80 sim:1 paged/130x80/4 paged/3x500/4 20x112/4)
+flashcore_simulated_kernel(decode_sm80 sim:2 paged/50x80/4)
 # A share of a block has a whole number of 128 keys.
-flashcore_simulated_kernel(decode_sm90 sim:0 paged/80x80/4 paged/6x900/4 20x112/4)
+flashcore_simulated_kernel(decode_sm90 sim:0 paged/165x80/4 paged/6x900/4 30x112/4)
 # Rows of kJointConfigs that share keys are those of 9.0, and that past head dimension 128.
 flashcore_simulated_kernel(backward_sm80 sim:1 --backward 160x112/4 3x300)
 flashcore_simulated_kernel(backward_sm80 sim:0 --backward --any-order 40x112/4 10x112x256/4)
 # Several steps of a tile of keys, and heads of queries that share one.
 flashcore_simulated_kernel(backward_sm90 sim:0 --backward narrow/120x160/4 narrow/3x600)
 flashcore_simulated_kernel(backward_sm90 sim:0 --backward --any-order narrow/80x160/4 narrow/1x600)
-flashcore_simulated_kernel(backward_sm90_wide sim:0 --backward narrow/30x130x256/4 narrow/2x400x256)
+flashcore_simulated_kernel(backward_sm90_wide sim:0 --backward narrow/200x130x256/4 narrow/2x400x256)
 # 200 for the ladder too, by its own list of cases.
 foreach(rung
     00_unfused 01_scalar 02_wmma_qk 03_vector_pv 04_wmma_pv 05_warp_softmax 06_cp_async
