@@ -5,6 +5,8 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -255,6 +257,9 @@ Result<ExitCode> execute(const Options& options, Session& session) {
   const Result<Shapes> shapes = parse_shapes(
       options.backward && usual_shapes ? kBackwardShapes : options.shapes, options.dtypes);
   if (!shapes.ok()) return shapes.status();
+  if (shapes->table.empty() && shapes->scores.empty() && options.random == 0) {
+    return invalid("--random: is 0 with --shapes {}, wanted something to check", options.shapes);
+  }
 
   bench::Verified found;
   found.backward = options.backward;
@@ -262,7 +267,12 @@ Result<ExitCode> execute(const Options& options, Session& session) {
   if (!judged.ok()) return judged.status();
   bool passed = *judged;
   if (options.sanitizers) {
-    for (const std::string& kernel : bench::kernels_that_ran(found)) {
+    const std::set<std::string> kernels = bench::kernels_that_ran(found);
+    if (kernels.empty()) {
+      return invalid(
+          "--sanitizers: no kernel computed a problem, wanted --shapes or --random of some");
+    }
+    for (const std::string& kernel : kernels) {
       const Result<Json> results = run_sanitizers(options, kernel, plan);
       if (!results.ok()) return results.status();
       passed = report_sanitizers(kernel, *results, session) && passed;

@@ -1,8 +1,8 @@
 // Operators of serving beside attention itself: two partial results made one, and a cache that
 // grows. docs/semantics.md says what is computed ("Merge", "Append").
 //
-// Both are calls, not plans: they choose nothing, need no workspace, and depend on shapes alone.
-// They run on the CPU; a GPU is refused as unsupported.
+// Both are calls, not plans: they choose nothing, need no workspace, and depend on shapes alone. On a
+// GPU they are asynchronous in `stream`, as Plan::run is, and no length or table is read on the host.
 #pragma once
 
 #include <cstdint>
@@ -88,7 +88,7 @@ struct AppendArguments {
   void* q_out = nullptr;
 };
 
-// On an error nothing is written.
+// On an error nothing is written. On a GPU a row that does not fit is none: it is left out.
 FLASHCORE_API Status append(const Append& what, const AppendArguments& arguments,
                             const PlanOptions& options = {}, Stream stream = {});
 

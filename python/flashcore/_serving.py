@@ -1,7 +1,6 @@
 """Serving: attention over caches, merge of two results, and append to a cache.
 
-These calls take the arrays of one framework, as `attention` does, and run where the library has a
-kernel: merge and append on the CPU.
+These calls take the arrays of one framework, as `attention` does, and run where those lie.
 """
 
 from collections.abc import Hashable
@@ -314,7 +313,7 @@ def merge(
     out_lse: Any = None,
     threads: int = 0,
 ) -> tuple[Any, Any]:
-    """O and LSE of attention over two sets of keys, from those over each; on the CPU.
+    """O and LSE of attention over two sets of keys, from those over each.
 
     Arguments
         o_a, o_b: [B, Hq, Sq, Dv], or packed [total_q, Hq, Dv]; float32, float16 or bfloat16.
@@ -343,7 +342,8 @@ def merge(
     for name in MERGE_TENSORS:
         setattr(problem, name, layouts[_WORDS.get(name, name)].tensor())
     arguments = _addresses(MergeArguments(), backend, arrays | {"o": out, "lse": out_lse})
-    check(library.flashcore_merge(problem, arguments, _options(first, threads), None))
+    stream = None if first.device[0] == CPU else backend.stream(o_a)
+    check(library.flashcore_merge(problem, arguments, _options(first, threads), stream))
     return out, out_lse
 
 
@@ -373,7 +373,7 @@ def append(
     q: Any = None,
     threads: int = 0,
 ) -> Any:
-    """Writes new keys and values behind those of a cache, rotated by RoPE if asked; on the CPU.
+    """Writes new keys and values behind those of a cache, rotated by RoPE if asked.
 
     docs/semantics.md says exactly what is computed ("Append").
 
@@ -392,7 +392,7 @@ def append(
     """
     backend = registered.get(type(k_new)) or find("k_new", k_new)
     step = _Append(backend, locals())
-    check(
-        library.flashcore_append(step.problem, step.arguments, _options(step.first, threads), None)
-    )
+    stream = None if step.first.device[0] == CPU else backend.stream(k_new)
+    options = _options(step.first, threads)
+    check(library.flashcore_append(step.problem, step.arguments, options, stream))
     return step.arrays.get("q_out")

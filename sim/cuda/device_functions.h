@@ -34,6 +34,11 @@ inline float __fdiv_rn(float a, float b) { return a / b; }
 inline float __fdividef(float a, float b) { return a / b; }
 inline float __log2f(float x) { return std::log2(x); }
 inline float __logf(float x) { return std::log(x); }
+// Sine and cosine of pi x.
+inline void sincospi(double x, double* sine, double* cosine) {
+  constexpr double kPi = 3.14159265358979323846;
+  *sine = std::sin(kPi * x), *cosine = std::cos(kPi * x);
+}
 inline int __ffs(int x) { return x == 0 ? 0 : std::countr_zero(static_cast<uint32_t>(x)) + 1; }
 
 // Byte i of the result is the byte of {b, a} that the i-th four bits of `selector` name.

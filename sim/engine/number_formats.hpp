@@ -11,7 +11,7 @@ struct NumberFormat {
   int exponent_bits, fraction_bits;
   bool has_infinity;  // e4m3 has none: all exponent bits set are numbers, but for one NaN
 };
-inline constexpr NumberFormat kF16{5, 10, true}, kE4m3{4, 3, false};
+inline constexpr NumberFormat kF16{5, 10, true}, kE4m3{4, 3, false}, kE5m2{5, 2, true};
 
 // Rounded to nearest, ties to even. Beyond the format: infinity, or with `saturate` (and for e4m3)
 // the largest finite value. NaN gives `nan` bits without a sign.
@@ -44,8 +44,9 @@ constexpr uint32_t narrow(float x, NumberFormat format, bool saturate, uint32_t 
 }
 
 constexpr uint16_t f16_of(float x) { return static_cast<uint16_t>(narrow(x, kF16, false, 0x7fff)); }
-// cvt.rn.satfinite.e4m3: beyond +-448 saturates.
+// cvt.rn.satfinite.e4m3, .e5m2: beyond +-448 and +-57344 saturates.
 constexpr uint8_t e4m3_of(float x) { return static_cast<uint8_t>(narrow(x, kE4m3, true, 0x7f)); }
+constexpr uint8_t e5m2_of(float x) { return static_cast<uint8_t>(narrow(x, kE5m2, true, 0x7f)); }
 
 // bf16 is the upper half of fp32.
 constexpr uint16_t bf16_of(float x) {

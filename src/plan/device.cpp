@@ -6,6 +6,7 @@
 #include <string>
 
 #include "cpu/parallel.hpp"
+#include "problem/status.hpp"
 
 namespace flashcore {
 namespace {
@@ -28,6 +29,34 @@ DeviceInfo cpu_device() {
   info.multiprocessors = cpu::hardware_threads();
   info.memory_bytes = int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGE_SIZE);
   return info;
+}
+
+Result<DeviceInfo> find_device(const Device& device) {
+  if (device.kind == DeviceKind::cpu) {
+    if (device.index != 0) return invalid("device: CPU index is {}, wanted 0", device.index);
+    return cpu_device();
+  }
+  if (device.kind != DeviceKind::cuda && device.kind != DeviceKind::sim) {
+    return invalid("device: kind is {}, wanted cpu (0), cuda (1) or sim (2)",
+                   static_cast<int32_t>(device.kind));
+  }
+  size_t gpus = 0;  // of this kind
+  for (const DeviceInfo& gpu : cuda_devices()) {
+    if (gpu.device.kind != device.kind) continue;
+    ++gpus;
+    if (gpu.device.index == device.index) return gpu;
+  }
+  const bool simulated = device.kind == DeviceKind::sim;
+  if (gpus == 0 && simulated) {
+    return unsupported("device: is sim:{}, wanted a build with -DFLASHCORE_SIMULATOR=ON for that",
+                       device.index);
+  }
+  if (gpus == 0) {
+    return unsupported("device: is cuda:{}, but there is no usable GPU{}", device.index,
+                       build_info().cuda ? "" : " in a build without CUDA");
+  }
+  return invalid("device: is {}:{}, wanted an index from 0 to {}", simulated ? "sim" : "cuda",
+                 device.index, gpus - 1);
 }
 
 std::vector<DeviceInfo> devices() {

@@ -17,6 +17,9 @@ DeviceInfo cpu_device();
 // GPUs are of kind sim.
 std::vector<DeviceInfo> cuda_devices();
 
+// A device that a caller asks for, or why there is none.
+Result<DeviceInfo> find_device(const Device& device);
+
 // What DeviceInfo leaves out, of a GPU of cuda_devices(); of any other device nothing is known.
 tuning::DeviceSpeed device_speed(const DeviceInfo& device);
 

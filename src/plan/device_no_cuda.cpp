@@ -1,6 +1,8 @@
 // What a build without CUDA has instead of GPUs and their kernels.
 #include "plan/cuda_kernels.hpp"
+#include "plan/cuda_serving.hpp"
 #include "plan/device.hpp"
+#include "problem/status.hpp"
 
 namespace flashcore {
 
@@ -9,5 +11,15 @@ tuning::DeviceSpeed device_speed(const DeviceInfo& /*device*/) { return {}; }
 std::optional<uint64_t> simulator_seed() { return std::nullopt; }
 void seed_simulator(uint64_t /*seed*/) {}
 std::vector<Kernel> cuda_kernels() { return {}; }
+
+// There is no GPU to ask for.
+Status run_on_gpu(const MergeProblem& /*problem*/, const MergeArguments& /*arguments*/,
+                  const DeviceInfo& /*device*/, Stream /*stream*/) {
+  return unsupported("device: is a GPU, wanted the CPU in a build without CUDA");
+}
+Status run_on_gpu(const AppendProblem& /*problem*/, const AppendArguments& /*arguments*/,
+                  const DeviceInfo& /*device*/, Stream /*stream*/) {
+  return unsupported("device: is a GPU, wanted the CPU in a build without CUDA");
+}
 
 }  // namespace flashcore

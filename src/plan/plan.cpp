@@ -41,7 +41,7 @@ struct BackwardPass {
 }  // namespace
 
 struct Plan::Impl {
-  DeviceKind device = DeviceKind::cpu;
+  Device device;
   std::string kernel;
   std::string reason;
   std::variant<ForwardPass, BackwardPass> pass;
@@ -93,39 +93,15 @@ Result<PlanContext> resolve_context(const PlanOptions& options) {
   context.batch_invariant = options.batch_invariant;
   context.early_start = options.early_start;
   context.deterministic = options.deterministic;
-  if (options.device.kind == DeviceKind::cpu) {
-    if (options.device.index != 0) {
-      return invalid("device: CPU index is {}, wanted 0", options.device.index);
-    }
-    context.device = cpu_device();
+  const Result<DeviceInfo> device = find_device(options.device);
+  if (!device.ok()) return device.status();
+  context.device = *device;
+  if (context.device.device.kind == DeviceKind::cpu) {
     if (context.threads == 0) context.threads = context.device.multiprocessors;
-    return context;
+  } else {
+    FLASHCORE_RETURN_IF_ERROR(limit_grid(context.device));
   }
-  if (options.device.kind != DeviceKind::cuda && options.device.kind != DeviceKind::sim) {
-    return invalid("device: kind is {}, wanted cpu (0), cuda (1) or sim (2)",
-                   static_cast<int32_t>(options.device.kind));
-  }
-  size_t gpus = 0;  // of this kind
-  for (const DeviceInfo& gpu : cuda_devices()) {
-    if (gpu.device.kind != options.device.kind) continue;
-    ++gpus;
-    if (gpu.device.index == options.device.index) {
-      context.device = gpu;
-      FLASHCORE_RETURN_IF_ERROR(limit_grid(context.device));
-      return context;
-    }
-  }
-  const bool simulated = options.device.kind == DeviceKind::sim;
-  if (gpus == 0 && simulated) {
-    return unsupported("device: is sim:{}, wanted a build with -DFLASHCORE_SIMULATOR=ON for that",
-                       options.device.index);
-  }
-  if (gpus == 0) {
-    return unsupported("device: is cuda:{}, but there is no usable GPU{}", options.device.index,
-                       build_info().cuda ? "" : " in a build without CUDA");
-  }
-  return invalid("device: is {}:{}, wanted an index from 0 to {}", simulated ? "sim" : "cuda",
-                 options.device.index, gpus - 1);
+  return context;
 }
 
 // "NAME" or "NAME:CONFIG".
@@ -177,7 +153,7 @@ Result<Plan> plan_with(const Kernel& kernel, const AnyProblem& problem, const Pl
   auto pass = pass_of(kernel, problem, context);
   if (!pass.ok()) return pass.status();
   auto impl = std::make_shared<Plan::Impl>();
-  impl->device = context.device.device.kind;
+  impl->device = context.device.device;
   impl->kernel = kernel.name;
   impl->reason = std::move(reason);
   impl->pass = std::move(*pass);
@@ -354,21 +330,21 @@ Status Plan::run(const Arguments& arguments, void* workspace, size_t workspace_b
                  Stream stream) const {
   const auto* const pass = std::get_if<ForwardPass>(&impl_->pass);
   if (pass == nullptr) return invalid("plan: is of a backward pass, wanted BackwardArguments");
-  return run_pass(*pass, impl_->device, arguments, workspace, workspace_bytes, stream);
+  return run_pass(*pass, impl_->device.kind, arguments, workspace, workspace_bytes, stream);
 }
 
 Status Plan::run(const BackwardArguments& arguments, void* workspace, size_t workspace_bytes,
                  Stream stream) const {
   const auto* const pass = std::get_if<BackwardPass>(&impl_->pass);
   if (pass == nullptr) return invalid("plan: is of a forward pass, wanted Arguments");
-  return run_pass(*pass, impl_->device, arguments, workspace, workspace_bytes, stream);
+  return run_pass(*pass, impl_->device.kind, arguments, workspace, workspace_bytes, stream);
 }
 
 Status PlanChecks::of_run(const Plan& plan, const Arguments& arguments, const void* workspace,
                           size_t workspace_bytes) {
   const auto* const pass = std::get_if<ForwardPass>(&plan.impl_->pass);
   if (pass == nullptr) return invalid("plan: is of a backward pass, wanted one of attention");
-  const DeviceKind device = plan.impl_->device;
+  const DeviceKind device = plan.impl_->device.kind;
   FLASHCORE_RETURN_IF_ERROR(check_data(*pass, device, arguments));
   const size_t wanted = pass->planned.workspace_bytes;
   if (wanted > 0 && !brings_its_own(device, workspace, workspace_bytes)) {
@@ -379,7 +355,7 @@ Status PlanChecks::of_run(const Plan& plan, const Arguments& arguments, const vo
   return check_pages(pass->problem, arguments);
 }
 
-DeviceKind PlanChecks::device(const Plan& plan) { return plan.impl_->device; }
+Device PlanChecks::device(const Plan& plan) { return plan.impl_->device; }
 
 bool dropout_keeps(uint64_t seed, uint64_t offset, float dropout_p, int64_t batch, int64_t head,
                    int64_t query, int64_t key) {

@@ -11,7 +11,7 @@ struct PlanChecks {
   // Of Plan::run with the same arguments. A page status is not written.
   static Status of_run(const Plan& plan, const Arguments& arguments, const void* workspace,
                        size_t workspace_bytes);
-  static DeviceKind device(const Plan& plan);
+  static Device device(const Plan& plan);
 };
 
 }  // namespace flashcore

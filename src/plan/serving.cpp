@@ -5,6 +5,8 @@
 #include <stdexcept>
 
 #include "cpu/serving.hpp"
+#include "plan/cuda_serving.hpp"
+#include "plan/device.hpp"
 #include "plan/plan_checks.hpp"
 #include "problem/serving.hpp"
 #include "problem/status.hpp"
@@ -14,18 +16,19 @@ namespace {
 
 constexpr int32_t kMostThreads = 4096;
 
-Status check_options(const char* name, const PlanOptions& options) {
+Result<DeviceInfo> find_device(const PlanOptions& options) {
   if (options.threads < 0 || options.threads > kMostThreads) {
     return invalid("threads: is {}, wanted 0 (all) to {}", options.threads, kMostThreads);
   }
-  if (options.device.kind == DeviceKind::cpu && options.device.index != 0) {
-    return invalid("device: CPU index is {}, wanted 0", options.device.index);
-  }
-  if (options.device.kind != DeviceKind::cpu) {
-    return unsupported("device: {} has no kernel for a GPU yet, wanted the CPU", name);
-  }
-  return {};
+  return find_device(options.device);
 }
+
+const char* name_of(DeviceKind kind) {
+  if (kind == DeviceKind::cpu) return "cpu";
+  return kind == DeviceKind::cuda ? "cuda" : "sim";
+}
+
+bool is_cpu(const DeviceInfo& device) { return device.device.kind == DeviceKind::cpu; }
 
 template <class Run>
 Status without_exceptions(const Run& run) {
@@ -37,14 +40,29 @@ Status without_exceptions(const Run& run) {
   }
 }
 
+// What a run would refuse.
+Status check(const Append& what, const AppendProblem& problem, const AppendArguments& arguments,
+             const DeviceInfo& device) {
+  return is_cpu(device) ? check_arguments(what, problem, arguments)
+                        : check_pointers(what, problem, arguments);
+}
+
+Status run(const AppendProblem& problem, const AppendArguments& arguments,
+           const PlanOptions& options, const DeviceInfo& device, Stream stream) {
+  if (!is_cpu(device)) return run_on_gpu(problem, arguments, device, stream);
+  return without_exceptions([&] { cpu::append(problem, arguments, options.threads); });
+}
+
 }  // namespace
 
 Status merge(const Merge& what, const MergeArguments& arguments, const PlanOptions& options,
-             Stream /*stream*/) {
+             Stream stream) {
   const Result<MergeProblem> problem = resolve(what);
   if (!problem.ok()) return problem.status();
-  FLASHCORE_RETURN_IF_ERROR(check_options("merge", options));
+  const Result<DeviceInfo> device = find_device(options);
+  if (!device.ok()) return device.status();
   FLASHCORE_RETURN_IF_ERROR(check_pointers(what, *problem, arguments));
+  if (!is_cpu(*device)) return run_on_gpu(*problem, arguments, *device, stream);
   return without_exceptions([&] { cpu::merge(*problem, arguments, options.threads); });
 }
 
@@ -53,10 +71,12 @@ Status append_and_attend(const Append& what, const AppendArguments& rows, const 
                          size_t workspace_bytes, Stream stream) {
   const Result<AppendProblem> problem = resolve(what);
   if (!problem.ok()) return problem.status();
-  FLASHCORE_RETURN_IF_ERROR(check_options("append", options));
-  if (PlanChecks::device(plan) != DeviceKind::cpu) {
-    return unsupported(
-        "plan: append_and_attend has no kernel for a GPU yet, wanted one of the CPU");
+  const Result<DeviceInfo> device = find_device(options);
+  if (!device.ok()) return device.status();
+  const Device of_plan = PlanChecks::device(plan);
+  if (of_plan.kind != options.device.kind || of_plan.index != options.device.index) {
+    return invalid("plan: is for {}:{}, wanted the device of append, {}:{}", name_of(of_plan.kind),
+                   of_plan.index, name_of(options.device.kind), options.device.index);
   }
   if (attention.k != rows.k || attention.v != rows.v) {
     return invalid("{}: pointer {} is not the cache of append, {}, wanted the same one",
@@ -65,19 +85,19 @@ Status append_and_attend(const Append& what, const AppendArguments& rows, const 
                    attention.k != rows.k ? static_cast<const void*>(rows.k) : rows.v);
   }
   FLASHCORE_RETURN_IF_ERROR(PlanChecks::of_run(plan, attention, workspace, workspace_bytes));
-  FLASHCORE_RETURN_IF_ERROR(check_arguments(what, *problem, rows));
-  FLASHCORE_RETURN_IF_ERROR(
-      without_exceptions([&] { cpu::append(*problem, rows, options.threads); }));
+  FLASHCORE_RETURN_IF_ERROR(check(what, *problem, rows, *device));
+  FLASHCORE_RETURN_IF_ERROR(run(*problem, rows, options, *device, stream));
   return plan.run(attention, workspace, workspace_bytes, stream);
 }
 
 Status append(const Append& what, const AppendArguments& arguments, const PlanOptions& options,
-              Stream /*stream*/) {
+              Stream stream) {
   const Result<AppendProblem> problem = resolve(what);
   if (!problem.ok()) return problem.status();
-  FLASHCORE_RETURN_IF_ERROR(check_options("append", options));
-  FLASHCORE_RETURN_IF_ERROR(check_arguments(what, *problem, arguments));
-  return without_exceptions([&] { cpu::append(*problem, arguments, options.threads); });
+  const Result<DeviceInfo> device = find_device(options);
+  if (!device.ok()) return device.status();
+  FLASHCORE_RETURN_IF_ERROR(check(what, *problem, arguments, *device));
+  return run(*problem, arguments, options, *device, stream);
 }
 
 }  // namespace flashcore

@@ -364,10 +364,15 @@ Status check_new_pages(const AppendProblem& problem, const AppendArguments& args
 
 }  // namespace
 
+Status check_pointers(const Append& what, const AppendProblem& problem,
+                      const AppendArguments& args) {
+  FLASHCORE_RETURN_IF_ERROR(check_append_pointers(problem, args));
+  return check_append_apart(what, args);
+}
+
 Status check_arguments(const Append& what, const AppendProblem& problem,
                        const AppendArguments& args) {
-  FLASHCORE_RETURN_IF_ERROR(check_append_pointers(problem, args));
-  FLASHCORE_RETURN_IF_ERROR(check_append_apart(what, args));
+  FLASHCORE_RETURN_IF_ERROR(check_pointers(what, problem, args));
   FLASHCORE_RETURN_IF_ERROR(check_new_lengths(problem, args));
   return check_new_pages(problem, args);
 }

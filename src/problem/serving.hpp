@@ -43,7 +43,10 @@ struct AppendProblem {
 };
 
 Result<AppendProblem> resolve(const Append& what);
-// Pointers, lengths, and that every new row has a place; for the host.
+// Which a GPU's run is held to: nothing that lies in its memory is read.
+Status check_pointers(const Append& what, const AppendProblem& problem,
+                      const AppendArguments& args);
+// Those, lengths, and that every new row has a place; for the host.
 Status check_arguments(const Append& what, const AppendProblem& problem,
                        const AppendArguments& args);
 

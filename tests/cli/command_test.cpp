@@ -62,6 +62,8 @@ TEST(Usage, MistakesAreOneSentenceAndExitCode2) {
   expect_refused({"run", "--shape", "1,4,-8,8"}, 2, "q: shape [1, 4, -8, 8] has extent -8");
   expect_refused({"verify", "--shapes", "huge"}, 2, "--shapes: is 'huge'");
   expect_refused({"verify", "--random", "-1"}, 2, "--random: is -1");
+  expect_refused({"verify", "--shapes", "none", "--random", "0"}, 2,
+                 "--random: is 0 with --shapes none");
   expect_refused({"verify", "--largest-seqlen", "0"}, 2, "--largest-seqlen: is 0");
   expect_refused({"verify", "--largest-head-dim", "-8"}, 2, "--largest-head-dim: is -8");
   expect_refused({"verify", "--most-heads", "-1"}, 2, "--most-heads: is -1");

@@ -24,6 +24,8 @@
 #include "cuda/ladder/rung.hpp"
 #include "cuda/ladder/unfused_matrices.hpp"
 #include "cuda/ladder/wmma_probe.hpp"
+#include "cuda/serving/append/launch.hpp"
+#include "cuda/serving/merge/launch.hpp"
 
 extern "C" void __cudaRegisterFunction(void**, const char*, char*, const char*, int, uint3*, uint3*,
                                        dim3*, dim3*, int*);
@@ -129,6 +131,17 @@ cudaError_t join(cudaFunction_t /*function*/, const Params& params, int /*rows_o
 }
 
 }  // namespace decode_sm90::stream_kv
+
+namespace serving {
+
+cudaError_t append::launch(const Params& params, cudaStream_t stream) {
+  return fake::launch(fake::kernel<17>("append"), 1, stream, params);
+}
+cudaError_t merge::launch(const Params& params, cudaStream_t stream) {
+  return fake::launch(fake::kernel<18>("merge"), 1, stream, params);
+}
+
+}  // namespace serving
 
 namespace forward_sm80::throughput {
 

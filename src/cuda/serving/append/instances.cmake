@@ -1,0 +1,1 @@
+flashcore_cuda_sources(append SOURCES serving/append/kernel.cu)

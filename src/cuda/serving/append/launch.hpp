@@ -1,0 +1,39 @@
+// Everything that append's launch is told. Strides are in elements.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+
+#include "cuda/attention/decode/params.hpp"
+#include "cuda/serving/common/element_type.hpp"
+
+namespace flashcore::cuda::serving::append {
+
+struct Rotation {
+  const float *cos, *sin;  // of tables; null: there are none
+  int64_t cos_position, cos_pair, sin_position, sin_pair;
+  int64_t positions;  // that tables have
+  // Pair n at position m turns by m * turns * 2^(n * log2_step) whole turns.
+  double turns, log2_step;
+  int pairs;  // of a row; 0: no rotation
+  bool interleaved;
+};
+
+// The cache, as attention with the new rows as queries would be told of it: Q is k_new.
+struct Params : attention::decode::Params {
+  attention::RowMatrix v_new, queries;  // queries: none where data is null
+  attention::RowMatrix rotated;         // the place of the rotated queries
+  void *k_cache, *v_cache, *q_out;
+  int query_heads;
+  ElementType type, cache_type;  // of the new rows; of K and V
+  Rotation rotation;
+  int64_t rows;  // new ones, of all entries
+};
+
+// What a block keeps of a row: a cosine and a sine for each pair.
+constexpr int kMostPairs = 4096;
+
+cudaError_t launch(const Params& params, cudaStream_t stream);
+
+}  // namespace flashcore::cuda::serving::append

@@ -1,0 +1,93 @@
+#include "cuda/serving/append/run.hpp"
+
+#include <cmath>
+#include <cstdint>
+#include <string>
+
+#include "cuda/host/decode_params.hpp"
+#include "cuda/host/device_guard.hpp"
+#include "cuda/host/forward_launch.hpp"
+#include "cuda/host/kernel_targets.hpp"
+#include "cuda/serving/append/launch.hpp"
+#include "cuda/serving/common/element_type_of.hpp"
+#include "kernel/device_code.hpp"
+#include "problem/status.hpp"
+
+namespace flashcore::cuda::serving::append {
+namespace {
+
+constexpr const char* kName = "append";
+constexpr double kPi = 3.14159265358979323846;
+constexpr int64_t kMost = INT32_MAX;  // rows, pages and elements of a row, counted in 32 bits
+
+attention::RowMatrix matrix(const void* data, const RowStrides& stride) {
+  return {data, stride.batch, stride.head, stride.row};
+}
+
+Rotation rotation_of(const AppendProblem& p, const AppendArguments& args) {
+  return {.cos = p.from_tables ? args.rope_cos : nullptr,
+          .sin = p.from_tables ? args.rope_sin : nullptr,
+          .cos_position = p.rope_cos.row,
+          .cos_pair = p.rope_cos.head,
+          .sin_position = p.rope_sin.row,
+          .sin_pair = p.rope_sin.head,
+          .positions = p.positions,
+          .turns = p.rope_scale / (2 * kPi),
+          .log2_step = p.rope_base > 0 ? -2.0 / static_cast<double>(p.rotary_dim) *
+                                             std::log2(static_cast<double>(p.rope_base))
+                                       : 0,
+          .pairs = static_cast<int>(p.rotary_dim / 2),
+          .interleaved = p.interleaved};
+}
+
+int64_t new_row_count(const ForwardProblem& p) {
+  return p.packed ? p.total_q : p.batch * p.seqlen_q;
+}
+
+Status check_sizes(const AppendProblem& problem) {
+  const ForwardProblem& p = problem.cache;
+  if (problem.rotary_dim / 2 > kMostPairs) {
+    return unsupported("rotary_dim: is {}, wanted at most {} on a GPU", problem.rotary_dim,
+                       2 * kMostPairs);
+  }
+  if (new_row_count(p) > kMost) {
+    return unsupported("k_new: has {} rows, wanted at most {} on a GPU", new_row_count(p), kMost);
+  }
+  if (p.seqlen_kv > kMost || p.paging.num_pages > kMost || p.paging.table_pages > kMost) {
+    return unsupported("k: an entry has room for {} rows, wanted at most {} on a GPU", p.seqlen_kv,
+                       kMost);
+  }
+  return {};
+}
+
+}  // namespace
+
+Status run(const AppendProblem& problem, const AppendArguments& args, const DeviceInfo& device,
+           Stream stream) {
+  const std::string refusal = refuse_code(build::targets::append, device.compute_capability);
+  if (!refusal.empty()) return unsupported("device: {}", refusal);
+  const ForwardProblem& p = problem.cache;
+  if (p.batch == 0 || new_row_count(p) == 0) return {};
+  FLASHCORE_RETURN_IF_ERROR(check_sizes(problem));
+  Params params{};
+  host::set_decode_params(params, p, /*batch_invariant=*/false);
+  host::bind_decode_params(params, p, cache_arguments(args));
+  params.v_new = matrix(args.v_new, problem.v_new);
+  params.queries = matrix(problem.has_q ? args.q : nullptr, problem.q);
+  params.rotated = matrix(nullptr, problem.q_out);
+  params.k_cache = args.k;
+  params.v_cache = args.v;
+  params.q_out = problem.has_q ? args.q_out : nullptr;
+  params.query_heads = problem.has_q ? static_cast<int>(problem.heads_q) : 0;
+  params.type = element_type_of(p.dtype);
+  params.cache_type = element_type_of(p.kv_dtype);
+  params.rotation = rotation_of(problem, args);
+  params.rows = new_row_count(p);
+  const host::DeviceGuard guard(device.device.index);
+  if (guard.error() != cudaSuccess)
+    return host::cuda_failure(kName, "choosing its GPU", guard.error());
+  const cudaError_t error = launch(params, static_cast<cudaStream_t>(stream.handle));
+  return error == cudaSuccess ? Status() : host::cuda_failure(kName, "the launch", error);
+}
+
+}  // namespace flashcore::cuda::serving::append

@@ -1,0 +1,15 @@
+// What an element is, as a kernel is told.
+#pragma once
+
+#include <cstdint>
+
+namespace flashcore::cuda::serving {
+
+enum class ElementType : int32_t { f32, f16, bf16, e4m3, e5m2 };
+
+constexpr int bytes_of(ElementType type) {
+  if (type == ElementType::f32) return 4;
+  return type == ElementType::f16 || type == ElementType::bf16 ? 2 : 1;
+}
+
+}  // namespace flashcore::cuda::serving

@@ -1,0 +1,1 @@
+flashcore_cuda_sources(merge SOURCES serving/merge/kernel.cu)

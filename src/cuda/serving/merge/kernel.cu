@@ -1,0 +1,151 @@
+// Merge. A warp has 32 rows: each lane weighs one of them, and then all lanes take chunks of the 32 in
+// turn, so that both of a row's inputs are read and its output is written in whole lines.
+#include <cuda_runtime.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+
+#include "cuda/host/launch_kernel.hpp"
+#include "cuda/serving/common/element.cuh"
+#include "cuda/serving/merge/launch.hpp"
+
+namespace flashcore::cuda::serving::merge {
+namespace {
+
+constexpr int kThreads = 256, kWarpRows = 32, kMostBlocks = 1 << 30;
+constexpr uint32_t kAllLanes = 0xffffffffU;
+
+struct Weights {
+  float a, b, lse;
+};
+
+// In fp64, as on the CPU: it costs a lane a few hundred instructions for a whole row.
+__device__ Weights weights_of(float lse_a, float lse_b) {
+  const double a = lse_a, b = lse_b;
+  if (isnan(lse_a) || isnan(lse_b)) {
+    const float nan = __int_as_float(0x7fffffff);
+    return {nan, nan, nan};
+  }
+  const double largest = a > b ? a : b;
+  if (isinf(largest) && largest < 0) return {0, 0, lse_a};
+  const double part_a = a == largest ? 1.0 : exp(a - largest);
+  const double part_b = b == largest ? 1.0 : exp(b - largest);
+  const double sum = part_a + part_b;
+  return {static_cast<float>(part_a / sum), static_cast<float>(part_b / sum),
+          static_cast<float>(largest + log(sum))};
+}
+
+struct Place {
+  int64_t batch, head, row;
+};
+__device__ Place place_of(const Params& p, int64_t number) {
+  const int64_t batch_head = number / p.rows;
+  return {batch_head / p.heads, batch_head % p.heads, number % p.rows};
+}
+__device__ int64_t at(const Stride& stride, const Place& place) {
+  return place.batch * stride.batch + place.head * stride.head + place.row * stride.row;
+}
+
+// A part of weight 0 is left out and not read: it may hold NaN.
+__device__ void merge_element(const Params& p, const Weights& weights, int64_t a, int64_t b,
+                              int64_t o) {
+  const float of_a = weights.a == 0 ? 0.0F : load_element(p.type, p.o_a, a);
+  const float of_b = weights.b == 0 ? 0.0F : load_element(p.type, p.o_b, b);
+  store_element(p.o_type, p.o, o, weights.a * of_a + weights.b * of_b);
+}
+
+// The same of 16 aligned bytes.
+template <int kCount>
+__device__ void merge_chunk(const Params& p, const Weights& weights, int64_t a, int64_t b,
+                            int64_t o) {
+  constexpr int kBytes = 16 / kCount;
+  uint4 of_a{}, of_b{};
+  if (weights.a != 0) {
+    of_a = *reinterpret_cast<const uint4*>(static_cast<const uint8_t*>(p.o_a) + a * kBytes);
+  }
+  if (weights.b != 0) {
+    of_b = *reinterpret_cast<const uint4*>(static_cast<const uint8_t*>(p.o_b) + b * kBytes);
+  }
+  const uint32_t words_a[4] = {of_a.x, of_a.y, of_a.z, of_a.w};
+  const uint32_t words_b[4] = {of_b.x, of_b.y, of_b.z, of_b.w};
+  float out[kCount];
+#pragma unroll
+  for (int d = 0; d < kCount; ++d) {
+    const auto element = [&](const uint32_t(&words)[4]) {
+      if constexpr (kCount == 4) return __uint_as_float(words[d]);
+      const auto bits = static_cast<uint16_t>(words[d / 2] >> 16 * (d % 2));
+      return p.type == ElementType::f16 ? ptx::f16_to_float(bits) : ptx::bf16_to_float(bits);
+    };
+    out[d] = weights.a * element(words_a) + weights.b * element(words_b);
+  }
+  if (p.o_type == ElementType::f32) {
+    auto* const to = reinterpret_cast<float4*>(static_cast<float*>(p.o) + o);
+#pragma unroll
+    for (int i = 0; i < kCount / 4; ++i) {
+      to[i] = make_float4(out[4 * i], out[4 * i + 1], out[4 * i + 2], out[4 * i + 3]);
+    }
+    return;
+  }
+  if constexpr (kCount == 8) {
+    const auto pack = [&](int d) {
+      return p.o_type == ElementType::f16 ? ptx::pack_f16x2(out[d], out[d + 1])
+                                          : ptx::pack_bf16x2(out[d], out[d + 1]);
+    };
+    *reinterpret_cast<uint4*>(static_cast<uint16_t*>(p.o) + o) =
+        make_uint4(pack(0), pack(2), pack(4), pack(6));
+  }
+}
+
+__device__ int64_t from_lane(int64_t x, int lane) { return __shfl_sync(kAllLanes, x, lane); }
+
+__global__ void __launch_bounds__(kThreads) merge_kernel(const __grid_constant__ Params p) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const int64_t warp = (int64_t{blockIdx.x} * kThreads + threadIdx.x) / 32;
+  const int64_t warps = int64_t{gridDim.x} * (kThreads / 32);
+  const int chunks = p.per_chunk == 1 ? p.width : p.width / p.per_chunk;
+  for (int64_t first = warp * kWarpRows; first < p.all_rows; first += warps * kWarpRows) {
+    Weights mine{};
+    int64_t a = 0, b = 0, o = 0;
+    if (first + lane < p.all_rows) {
+      const Place place = place_of(p, first + lane);
+      mine = weights_of(p.lse_a[at(p.lse_a_at, place)], p.lse_b[at(p.lse_b_at, place)]);
+      if (p.lse != nullptr) p.lse[at(p.lse_at, place)] = mine.lse;
+      a = at(p.o_a_at, place), b = at(p.o_b_at, place), o = at(p.o_at, place);
+    }
+    const auto rows = static_cast<int>(std::min<int64_t>(p.all_rows - first, kWarpRows));
+    // All lanes take part in the shuffles of every step.
+    for (int begin = 0; begin < rows * chunks; begin += 32) {
+      const int number = begin + lane;
+      const auto row = static_cast<int>(p.by_chunks.divide(static_cast<uint32_t>(number)));
+      const int source = row < kWarpRows ? row : 0;
+      const Weights weights{__shfl_sync(kAllLanes, mine.a, source),
+                            __shfl_sync(kAllLanes, mine.b, source), 0};
+      const int64_t column = int64_t{number - row * chunks} * p.per_chunk;
+      const int64_t from_a = from_lane(a, source) + column, from_b = from_lane(b, source) + column;
+      const int64_t to = from_lane(o, source) + column;
+      if (number >= rows * chunks) continue;
+      if (p.per_chunk == 8) {
+        merge_chunk<8>(p, weights, from_a, from_b, to);
+      } else if (p.per_chunk == 4) {
+        merge_chunk<4>(p, weights, from_a, from_b, to);
+      } else {
+        merge_element(p, weights, from_a, from_b, to);
+      }
+    }
+  }
+}
+
+}  // namespace
+
+cudaError_t launch(const Params& params, cudaStream_t stream) {
+  constexpr int kBlockRows = kThreads / 32 * kWarpRows;
+  const int64_t blocks = (params.all_rows + kBlockRows - 1) / kBlockRows;
+  return host::launch_kernel(
+      &merge_kernel,
+      {.grid = dim3(static_cast<unsigned int>(std::min<int64_t>(blocks, kMostBlocks))),
+       .threads = kThreads},
+      stream, params);
+}
+
+}  // namespace flashcore::cuda::serving::merge

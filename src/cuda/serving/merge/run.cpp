@@ -1,0 +1,80 @@
+#include "cuda/serving/merge/run.hpp"
+
+#include <cstdint>
+#include <string>
+
+#include "cuda/host/device_guard.hpp"
+#include "cuda/host/forward_launch.hpp"
+#include "cuda/host/kernel_targets.hpp"
+#include "cuda/serving/common/element_type_of.hpp"
+#include "cuda/serving/merge/launch.hpp"
+#include "kernel/device_code.hpp"
+#include "problem/status.hpp"
+
+namespace flashcore::cuda::serving::merge {
+namespace {
+
+constexpr const char* kName = "merge";
+constexpr int64_t kChunkBytes = 16;
+constexpr int64_t kMostColumns = 1 << 24, kMostRows = INT32_MAX;  // numbers of 32 bits
+
+Stride stride_of(const RowStrides& stride) { return {stride.batch, stride.head, stride.row}; }
+
+// Whether the rows of a tensor are aligned 16-byte chunks.
+bool has_chunks(const RowStrides& stride, const void* data, int64_t elements) {
+  return stride.batch % elements == 0 && stride.head % elements == 0 &&
+         stride.row % elements == 0 && host::is_aligned(data);
+}
+
+int chunk_of(const MergeProblem& p, const MergeArguments& args) {
+  const int64_t elements = kChunkBytes / static_cast<int64_t>(size_of(p.dtype));
+  const bool whole = p.head_dim % elements == 0 && has_chunks(p.o_a, args.o_a, elements) &&
+                     has_chunks(p.o_b, args.o_b, elements) && has_chunks(p.o, args.o, elements);
+  return whole ? static_cast<int>(elements) : 1;
+}
+
+}  // namespace
+
+Status run(const MergeProblem& p, const MergeArguments& args, const DeviceInfo& device,
+           Stream stream) {
+  const std::string refusal = refuse_code(build::targets::merge, device.compute_capability);
+  if (!refusal.empty()) return unsupported("device: {}", refusal);
+  if (p.batch == 0 || p.heads == 0 || p.rows == 0) return {};
+  if (p.head_dim > kMostColumns) {
+    return unsupported("o_a: has rows of {} elements, wanted at most {} on a GPU", p.head_dim,
+                       kMostColumns);
+  }
+  if (p.rows > kMostRows || p.heads > kMostRows) {
+    return unsupported("o_a: has {} heads of {} rows, wanted at most {} of each on a GPU", p.heads,
+                       p.rows, kMostRows);
+  }
+  const int chunk = chunk_of(p, args);
+  const auto divisor = static_cast<uint32_t>(p.head_dim == 0 ? 1 : p.head_dim / chunk);
+  const Params params{.o_a = args.o_a,
+                      .o_b = args.o_b,
+                      .lse_a = args.lse_a,
+                      .lse_b = args.lse_b,
+                      .o = args.o,
+                      .lse = p.has_lse ? args.lse : nullptr,
+                      .o_a_at = stride_of(p.o_a),
+                      .o_b_at = stride_of(p.o_b),
+                      .lse_a_at = stride_of(p.lse_a),
+                      .lse_b_at = stride_of(p.lse_b),
+                      .o_at = stride_of(p.o),
+                      .lse_at = stride_of(p.lse),
+                      .type = element_type_of(p.dtype),
+                      .o_type = element_type_of(p.o_dtype),
+                      .all_rows = p.batch * p.heads * p.rows,
+                      .heads = static_cast<int>(p.heads),
+                      .rows = static_cast<int>(p.rows),
+                      .width = static_cast<int>(p.head_dim),
+                      .per_chunk = chunk,
+                      .by_chunks = attention::divisor(divisor)};
+  const host::DeviceGuard guard(device.device.index);
+  if (guard.error() != cudaSuccess)
+    return host::cuda_failure(kName, "choosing its GPU", guard.error());
+  const cudaError_t error = launch(params, static_cast<cudaStream_t>(stream.handle));
+  return error == cudaSuccess ? Status() : host::cuda_failure(kName, "the launch", error);
+}
+
+}  // namespace flashcore::cuda::serving::merge

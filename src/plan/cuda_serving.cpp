@@ -1,0 +1,18 @@
+#include "plan/cuda_serving.hpp"
+
+#include "cuda/serving/append/run.hpp"
+#include "cuda/serving/merge/run.hpp"
+
+namespace flashcore {
+
+Status run_on_gpu(const MergeProblem& problem, const MergeArguments& arguments,
+                  const DeviceInfo& device, Stream stream) {
+  return cuda::serving::merge::run(problem, arguments, device, stream);
+}
+
+Status run_on_gpu(const AppendProblem& problem, const AppendArguments& arguments,
+                  const DeviceInfo& device, Stream stream) {
+  return cuda::serving::append::run(problem, arguments, device, stream);
+}
+
+}  // namespace flashcore

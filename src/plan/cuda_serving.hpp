@@ -1,0 +1,14 @@
+// Merge and append on a GPU. Two definitions, as of cuda_kernels.hpp.
+#pragma once
+
+#include "flashcore/flashcore.hpp"
+#include "problem/serving.hpp"
+
+namespace flashcore {
+
+Status run_on_gpu(const MergeProblem& problem, const MergeArguments& arguments,
+                  const DeviceInfo& device, Stream stream);
+Status run_on_gpu(const AppendProblem& problem, const AppendArguments& arguments,
+                  const DeviceInfo& device, Stream stream);
+
+}  // namespace flashcore

@@ -1,0 +1,352 @@
+// Merge and append on a GPU: what they do on the CPU, and that no length in device memory makes them write
+// elsewhere.
+#include "flashcore/serving.hpp"
+
+#include <cuda_runtime_api.h>
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <map>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "bench/tensors/host_tensor.hpp"
+#include "bench/tensors/random.hpp"
+#include "tests/cpu/serving_cases.hpp"
+#include "tests/cuda/device/device_tensors.hpp"
+#include "tests/cuda/device/gpu.hpp"
+
+namespace flashcore {
+namespace {
+
+using bench::HostTensor;
+using bench::Random;
+using testing::AppendCase;
+using testing::expect_appended;
+using testing::expect_merged;
+using testing::i32;
+using testing::MergeCase;
+using testing::random_append;
+using testing::random_merge;
+using testing::Sizes;
+
+constexpr double kInf = std::numeric_limits<double>::infinity();
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+
+const Device kGpu = first_gpu();
+
+PlanOptions on_gpu() {
+  PlanOptions options;
+  options.device = kGpu;
+  return options;
+}
+
+// Copies of tensors in the GPU's memory.
+class OnDevice {
+ public:
+  explicit OnDevice(const std::map<std::string, HostTensor>& tensors) {
+    for (const auto& [name, tensor] : tensors) {
+      void*& copy = copies_[name];
+      const size_t bytes = tensor.memory().size();
+      EXPECT_EQ(cudaMalloc(&copy, std::max<size_t>(bytes, 1)), cudaSuccess);
+      EXPECT_EQ(cudaMemcpy(copy, tensor.memory().data(), bytes, cudaMemcpyHostToDevice),
+                cudaSuccess);
+    }
+  }
+  OnDevice(const OnDevice&) = delete;
+  OnDevice& operator=(const OnDevice&) = delete;
+  ~OnDevice() {
+    for (const auto& [name, copy] : copies_) cudaFree(copy);
+  }
+
+  // Where a pointer into a host tensor's memory points to in its copy.
+  template <class T>
+  T* there(const std::map<std::string, HostTensor>& tensors, T* pointer) const {
+    for (const auto& [name, tensor] : tensors) {
+      const auto memory = tensor.memory();
+      const auto* const byte = reinterpret_cast<const std::byte*>(pointer);
+      if (byte < memory.data() || byte > memory.data() + memory.size()) continue;
+      return reinterpret_cast<T*>(static_cast<std::byte*>(copies_.at(name)) +
+                                  (byte - memory.data()));
+    }
+    return nullptr;
+  }
+
+  // Waits for the GPU.
+  void download(std::map<std::string, HostTensor>& tensors) const {
+    const cudaError_t error = cudaDeviceSynchronize();
+    ASSERT_EQ(error, cudaSuccess) << cudaGetErrorString(error);
+    for (auto& [name, tensor] : tensors) {
+      ASSERT_EQ(cudaMemcpy(tensor.memory().data(), copies_.at(name), tensor.memory().size(),
+                           cudaMemcpyDeviceToHost),
+                cudaSuccess);
+    }
+  }
+
+ private:
+  std::map<std::string, void*> copies_;
+};
+
+MergeArguments moved(const OnDevice& device, MergeCase& one) {
+  MergeArguments args = one.arguments();
+  const auto move = [&](auto*& pointer) { pointer = device.there(one.tensors, pointer); };
+  move(args.o_a), move(args.o_b), move(args.lse_a), move(args.lse_b), move(args.o), move(args.lse);
+  return args;
+}
+
+AppendArguments moved(const OnDevice& device, AppendCase& one) {
+  AppendArguments args = one.arguments();
+  const auto move = [&](auto*&... pointers) {
+    ((pointers = device.there(one.tensors, pointers)), ...);
+  };
+  move(args.k_new, args.v_new, args.k, args.v, args.seqlens_kv, args.seqlens_new,
+       args.cu_seqlens_new, args.page_table, args.kv_indptr, args.kv_indices, args.cache_leftpad,
+       args.page_status, args.k_scale, args.v_scale, args.rope_cos, args.rope_sin, args.q,
+       args.q_out);
+  return args;
+}
+
+Status merge_on_gpu(MergeCase& one) {
+  const OnDevice device(one.tensors);
+  const Status status = merge(one.what, moved(device, one), on_gpu());
+  if (status.ok()) device.download(one.tensors);
+  return status;
+}
+
+Status append_on_gpu(AppendCase& one) {
+  const OnDevice device(one.tensors);
+  const Status status = append(one.what, moved(device, one), on_gpu());
+  if (status.ok()) device.download(one.tensors);
+  return status;
+}
+
+class ServingOnGpu : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    int count = 0;
+    if (cudaGetDeviceCount(&count) != cudaSuccess || count == 0) GTEST_SKIP() << "no GPU";
+  }
+};
+
+TEST_F(ServingOnGpu, MergeIsAttentionOverBoth) {
+  Random random(17);
+  for (int n = 0; n < 60; ++n) {
+    MergeCase one = random_merge(random);
+    const Status status = merge_on_gpu(one);
+    ASSERT_TRUE(status.ok()) << n << ' ' << status.message();
+    expect_merged(one, fmt::format("case {}", n));
+  }
+}
+
+// Aligned rows are read 16 bytes at a time: as wide as a chunk, some, and more than a warp.
+TEST_F(ServingOnGpu, MergesAlignedRows) {
+  Random random(23);
+  for (const DType dtype : {DType::f32, DType::f16, DType::bf16}) {
+    for (const DType out : {dtype, DType::f32}) {
+      for (const int64_t width : {8, 64, 128, 576}) {
+        MergeCase one;
+        const int64_t rows = 75;
+        one.what.o_a = one.what.o_b = TensorDesc::contiguous(dtype, {1, 2, rows, width});
+        one.what.o = TensorDesc::contiguous(out, {1, 2, rows, width});
+        one.what.lse_a = one.what.lse_b = TensorDesc::contiguous(DType::f32, {1, 2, rows});
+        one.what.lse = one.what.lse_a;
+        for (const auto& [name, desc] : {std::pair{"o_a", one.what.o_a},
+                                         {"o_b", one.what.o_b},
+                                         {"lse_a", one.what.lse_a},
+                                         {"lse_b", one.what.lse_b}}) {
+          one.tensors.emplace(name, HostTensor(desc)).first->second.fill([&] {
+            return random.normal();
+          });
+        }
+        one.tensors.emplace("o", HostTensor(one.what.o));
+        one.tensors.emplace("lse", HostTensor(*one.what.lse));
+        for (int64_t d = 0; d < width; ++d) {  // rows that count for nothing
+          one.at("o_a").set(3 * width + d, kNaN);
+          one.at("o_b").set(4 * width + d, kInf);
+        }
+        one.at("lse_a").set(3, -kInf), one.at("lse_b").set(4, -kInf);
+        one.at("lse_a").set(5, -kInf), one.at("lse_b").set(5, -kInf);
+        const Status status = merge_on_gpu(one);
+        ASSERT_TRUE(status.ok()) << status.message();
+        expect_merged(one,
+                      fmt::format("{} to {}, {} wide", to_string(dtype), to_string(out), width));
+      }
+    }
+  }
+}
+
+TEST_F(ServingOnGpu, MergesInPlace) {
+  Random random(29);
+  MergeCase one = random_merge(random);
+  while (one.what.o.dtype != one.what.o_a.dtype || !one.what.lse || one.at("o").elements() == 0) {
+    one = random_merge(random);
+  }
+  MergeCase apart = one;
+  one.what.o = one.what.o_a;
+  const OnDevice device(one.tensors);
+  MergeArguments args = moved(device, one);
+  args.o = const_cast<void*>(args.o_a);
+  args.lse = const_cast<float*>(args.lse_a);
+  const Status status = merge(one.what, args, on_gpu());
+  ASSERT_TRUE(status.ok()) << status.message();
+  device.download(one.tensors);
+  ASSERT_TRUE(merge_on_gpu(apart).ok());
+  for (int64_t i = 0; i < apart.at("o").elements(); ++i) {
+    EXPECT_EQ(one.at("o_a").get(i), apart.at("o").get(i)) << i;
+  }
+  EXPECT_TRUE(one.at("lse_a").same_elements(apart.at("lse")));
+}
+
+TEST_F(ServingOnGpu, AppendWritesTheNewRowsAndNothingElse) {
+  Random random(31);
+  int wrong_pages = 0;
+  for (int n = 0; n < 150; ++n) {
+    Sizes s{};
+    AppendCase one = random_append(random, s);
+    AppendCase before = one;
+    const Status status = append_on_gpu(one);
+    ASSERT_TRUE(status.ok()) << n << ' ' << status.message();
+    expect_appended(before, one, s, fmt::format("case {}", n));
+    if (one.has("page_status") && one.at("page_status").get(0) == 1) ++wrong_pages;
+  }
+  EXPECT_GT(wrong_pages, 0);
+}
+
+// The host cannot see lengths there: what they allow is written, and nothing else.
+TEST_F(ServingOnGpu, LengthsThatDoNotFitWriteNothing) {
+  Random random(37);
+  for (int n = 0; n < 60; ++n) {
+    Sizes s{};
+    AppendCase one = random_append(random, s);
+    while (!one.has("page_status") && s.paged) one = random_append(random, s);
+    HostTensor& lengths = one.at("seqlens_kv");
+    const auto wild = [&] {
+      return static_cast<double>(
+          random.pick<int64_t>({-1, INT32_MIN, INT32_MAX, INT32_MAX - 2, 1 << 20}));
+    };
+    for (int64_t b = 0; b < s.batch; ++b) lengths.set(b, wild());
+    for (const char* const name : {"seqlens_new", "cu_seqlens_new", "kv_indptr"}) {
+      if (!one.has(name) || random.chance(0.5)) continue;
+      for (int64_t i = 0; i < one.at(name).elements(); ++i) one.at(name).set(i, wild());
+    }
+    const AppendCase before = one;
+    const Status status = append_on_gpu(one);
+    ASSERT_TRUE(status.ok()) << n << ' ' << status.message();
+    for (const char* const name : {"k", "v"}) {
+      EXPECT_TRUE(one.at(name).same_elements(before.tensors.at(name))) << n << ' ' << name;
+      EXPECT_TRUE(one.at(name).canaries_intact()) << n << ' ' << name;
+    }
+    if (!one.has("q_out")) continue;
+    EXPECT_TRUE(one.at("q_out").canaries_intact()) << n;
+    for (int64_t i = 0; i < one.at("q_out").elements(); ++i) {
+      ASSERT_EQ(one.at("q_out").get(i), 0) << n << ", rotated query " << i;
+    }
+  }
+}
+
+TEST_F(ServingOnGpu, SaturatesInFp8) {
+  for (const auto& [dtype, largest] :
+       {std::pair{DType::f8e4m3, 448.0}, std::pair{DType::f8e5m2, 57344.0}}) {
+    AppendCase one;
+    Append& what = one.what;
+    what.k_new = what.v_new = TensorDesc::contiguous(DType::f32, {1, 1, 1, 5});
+    what.k = what.v = TensorDesc::contiguous(dtype, {1, 1, 2, 5});
+    what.seqlens_kv = i32(1);
+    for (const char* const name : {"k_new", "v_new"}) {
+      HostTensor& row = one.add(name, what.k_new);
+      row.set(0, 1e6), row.set(1, -1e6), row.set(2, kInf), row.set(3, 1), row.set(4, kNaN);
+    }
+    for (const char* const name : {"k", "v"}) one.add(name, what.k).fill([] { return 0.0; });
+    one.add("seqlens_kv", what.seqlens_kv).set(0, 1);
+    const Status status = append_on_gpu(one);
+    ASSERT_TRUE(status.ok()) << status.message();
+    for (const char* const name : {"k", "v"}) {
+      EXPECT_EQ(one.at(name).get(5), largest);
+      EXPECT_EQ(one.at(name).get(6), -largest);
+      EXPECT_EQ(one.at(name).get(7), largest);
+      EXPECT_EQ(one.at(name).get(8), 1);
+      EXPECT_TRUE(std::isnan(one.at(name).get(9)));
+    }
+  }
+}
+
+// A step in one call is the two calls.
+TEST_F(ServingOnGpu, AppendsAndAttends) {
+  Random random(41);
+  AppendCase one;
+  Append& what = one.what;
+  what.k_new = what.v_new = TensorDesc::contiguous(DType::bf16, {2, 2, 1, 64});
+  what.k = what.v = TensorDesc::contiguous(DType::bf16, {2, 2, 150, 64});
+  what.seqlens_kv = i32(2);
+  what.rope_base = 10000;
+  what.q = what.q_out = TensorDesc::contiguous(DType::bf16, {2, 4, 1, 64});
+  for (const auto& [name, desc] : {std::pair{"k_new", what.k_new},
+                                   {"v_new", what.v_new},
+                                   {"k", what.k},
+                                   {"v", what.v},
+                                   {"q", *what.q}}) {
+    one.add(name, desc).fill([&] { return random.normal(); });
+  }
+  one.add("q_out", *what.q_out);
+  one.add("o", *what.q);
+  for (const char* const name : {"seqlens_kv", "lengths"}) {
+    const int after = name[0] == 'l' ? 1 : 0;
+    HostTensor& lengths = one.add(name, what.seqlens_kv);
+    lengths.set(0, 17 + after), lengths.set(1, 140 + after);
+  }
+  Problem problem;
+  problem.q = problem.o = *what.q;
+  problem.k = what.k;
+  problem.v = what.v;
+  problem.seqlens_kv = what.seqlens_kv;
+  const auto step = [&](const Device& where, AppendCase& mine, const OnDevice* device) -> Status {
+    const auto place = [&](void* pointer) {
+      return device == nullptr ? pointer : device->there(mine.tensors, pointer);
+    };
+    PlanOptions options;
+    options.device = where;
+    const Result<Plan> plan = make_plan(problem, options);
+    if (!plan.ok()) return plan.status();
+    Arguments args;
+    args.q = place(mine.at("q_out").data());
+    args.k = place(mine.at("k").data());
+    args.v = place(mine.at("v").data());
+    args.o = place(mine.at("o").data());
+    args.seqlens_kv = static_cast<int32_t*>(place(mine.at("lengths").data()));
+    const Workspace workspace(device == nullptr ? 0 : plan->workspace_bytes(), 0xff);
+    const AppendArguments rows = device == nullptr ? mine.arguments() : moved(*device, mine);
+    return append_and_attend(mine.what, rows, *plan, args, options, workspace.data(),
+                             workspace.bytes());
+  };
+  AppendCase on_host = one;
+  ASSERT_TRUE(step({DeviceKind::cpu, 0}, on_host, nullptr).ok());
+  const OnDevice device(one.tensors);
+  const Status status = step(kGpu, one, &device);
+  ASSERT_TRUE(status.ok()) << status.message();
+  device.download(one.tensors);
+  for (const char* const name : {"k", "v", "q_out", "o"}) {
+    for (int64_t i = 0; i < one.at(name).elements(); ++i) {
+      const double want = on_host.at(name).get(i);
+      ASSERT_NEAR(one.at(name).get(i), want, 0x1p-7 * std::max(1.0, std::abs(want)))
+          << name << ' ' << i;
+    }
+  }
+  // A plan of another device is refused before anything is written.
+  PlanOptions on_cpu;
+  const Result<Plan> other = make_plan(problem, on_cpu);
+  ASSERT_TRUE(other.ok());
+  Arguments args;
+  const Status refused =
+      append_and_attend(one.what, moved(device, one), *other, args, on_gpu(), nullptr, 0);
+  EXPECT_EQ(refused.code(), StatusCode::invalid_argument);
+  EXPECT_TRUE(refused.message().starts_with("plan: is for cpu:0, wanted")) << refused.message();
+}
+
+}  // namespace
+}  // namespace flashcore
