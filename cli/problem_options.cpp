@@ -31,7 +31,7 @@ Result<TensorDesc> describe_source(const std::string& name, const bench::TensorS
   }
   const size_t wanted_rank = is_pair(name) ? 4
                              : is_scale(name) && io::element_count(shape) == uint64_t{1}
-                                 ? (name == "q_scale" ? 2 : 3)
+                                 ? (name == "q_scale" || name == "o_scale" ? 2 : 3)
                                  : shape.size();
   if (shape.size() < wanted_rank) shape.insert(shape.begin(), wanted_rank - shape.size(), 1);
   DType element = source.dtype;
@@ -64,7 +64,7 @@ std::optional<TensorDesc> generated_input(std::string_view name, const Shape& q,
   if (name == "bias") return f32({1, q[1], q[2], k[2]});
   if (name == "mask") return bench::contiguous(DType::boolean, Shape{1, 1, q[2], k[2]});
   if (name == "sinks" || name == "alibi_slopes") return f32({q[1]});
-  if (name == "q_scale") return f32({1, q[1]});
+  if (name == "q_scale" || name == "o_scale") return f32({1, q[1]});
   if (name == "k_scale" || name == "v_scale") return f32({1, k[1], 1});
   if (name == "tree_mask") {
     return bench::contiguous(DType::i32, Shape{q[0], q[2], (q[2] + 31) / 32});
@@ -77,7 +77,7 @@ std::optional<TensorDesc> generated_input(std::string_view name, const Shape& q,
 // Outputs in the layout of the inputs; the shapes follow from q and v, whatever their ranks are:
 // make_plan refuses what does not fit.
 void describe_outputs(Problem& problem, const std::string& layout, std::optional<DType> o_dtype,
-                      bool lse) {
+                      bool lse, bool amax) {
   // fp8 has too few bits for a result.
   const DType dtype =
       o_dtype.value_or(size_of(problem.q.dtype) == 1 ? DType::f16 : problem.q.dtype);
@@ -89,6 +89,11 @@ void describe_outputs(Problem& problem, const std::string& layout, std::optional
   }
   problem.o = shape.size() == 4 ? in_layout(dtype, shape, layout) : bench::contiguous(dtype, shape);
   if (lse) problem.lse = bench::contiguous(DType::f32, rows);
+  if (amax && shape.size() >= 2) {
+    const bool packed = problem.cu_seqlens_q && problem.cu_seqlens_q->rank == 1;
+    const int64_t batch = packed ? problem.cu_seqlens_q->shape[0] - 1 : shape[0];
+    problem.amax_o = problem.amax_s = bench::contiguous(DType::f32, Shape{batch, shape[1]});
+  }
 }
 
 }  // namespace
@@ -119,6 +124,7 @@ void ProblemOptions::declare(OptionSet& options) {
            {"q_scale", "Scale of an fp8 q, [B|1, Hq|1]"},
            {"k_scale", "Scale of an fp8 k, [B|1, Hkv|1, blocks|1]"},
            {"v_scale", "Scale of an fp8 v, [B|1, Hkv|1, blocks|1]"},
+           {"o_scale", "What an fp8 O is divided by, [B|1, Hq|1]"},
            {"cu_seqlens_q", "Packed batch: where the queries of each entry begin, [B + 1]"},
            {"cu_seqlens_kv", "The same for the keys; q, k and v are then [total, H, D]"},
            {"seqlens_q", "Number of queries in use, [B]"},
@@ -145,7 +151,7 @@ void ProblemOptions::declare(OptionSet& options) {
   options.number("--head-dim-v", head_dim_v_, "Head dimension of v (default: as q)");
   options.number("--paged", page_size_, "K and v in pages of that many rows, in a random order");
   options.text("--kv-dtype", kv_dtype_, "Type of k and v: as q, or fp8", "DTYPE");
-  options.text("--with", with_, "More inputs: bias,mask,sinks,alibi_slopes,seqlens_kv,q_scale,...",
+  options.text("--with", with_, "More inputs: bias,mask,sinks,alibi_slopes,seqlens_kv,o_scale,...",
                "NAMES");
   options.number("--seed", seed_, "Seed of the random inputs");
 
@@ -155,6 +161,8 @@ void ProblemOptions::declare(OptionSet& options) {
                "DTYPE");
   options.text("--out-dtype", o_dtype_, "Type of O (default: as q; f16 for fp8)", "DTYPE");
   options.flag("--no-lse", no_lse_, "Do not compute the log-sum-exp of the rows");
+  options.flag("--amax", amax_,
+               "Also the largest |O|, before its scale, and probability of each entry and head");
 
   options.group("What is computed");
   options.flag("--causal", causal_, "Query i sees no key after i + offset");
@@ -233,7 +241,7 @@ Result<Problem> ProblemOptions::from_shape(bool with_d_lse) const {
     if (!desc || !bench::set_tensor(problem, name, *desc)) {
       return invalid(
           "--with: is '{}', wanted bias, mask, sinks, alibi_slopes, q_scale, k_scale, v_scale, "
-          "seqlens_q, seqlens_kv or tree_mask{}",
+          "o_scale, seqlens_q, seqlens_kv or tree_mask{}",
           name, with_d_lse ? ", or d_lse" : "");
     }
   }
@@ -256,7 +264,7 @@ Result<Problem> ProblemOptions::from_sources(const bench::TensorSources& sources
 Status ProblemOptions::apply_options(Problem& problem) const {
   const Result<std::optional<DType>> o_dtype = dtype_option("--out-dtype", o_dtype_);
   if (!o_dtype.ok()) return o_dtype.status();
-  describe_outputs(problem, layout_, *o_dtype, !no_lse_);
+  describe_outputs(problem, layout_, *o_dtype, !no_lse_, amax_);
   problem.causal = causal_;
   problem.alignment = alignment_ == "top_left"       ? Alignment::top_left
                       : alignment_ == "bottom_right" ? Alignment::bottom_right

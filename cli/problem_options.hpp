@@ -48,7 +48,7 @@ class ProblemOptions {
   std::string with_;
   uint64_t seed_ = 0;
   std::string dtype_, kv_dtype_, o_dtype_;
-  bool no_lse_ = false;
+  bool no_lse_ = false, amax_ = false;
 
   bool causal_ = false;
   std::string alignment_ = "bottom_right";

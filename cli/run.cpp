@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <chrono>
+#include <cmath>
 #include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -50,6 +51,7 @@ struct Outcome {
   std::optional<bench::Verdict> verdict;
   std::optional<bench::Timing> timing;
   std::vector<std::string> written;
+  std::vector<std::pair<std::string, double>> largest;  // of amax_o and amax_s, where asked for
   double flop = 0;
 
   bool failed() const { return verdict && !verdict->passed; }
@@ -65,6 +67,22 @@ Result<bench::Reference> reference_of(bench::HostProblem& host, int threads) {
 // Few rows of a problem that somebody gives may have a gradient, as of a random one.
 Result<bench::GradientReferences> reference_of(bench::HostBackward& host, int threads) {
   return bench::compute_reference(host, threads, true);
+}
+
+std::vector<std::pair<std::string, double>> largest_of(const bench::HostProblem& host) {
+  std::vector<std::pair<std::string, double>> all;
+  for (const char* const name : {"amax_o", "amax_s"}) {
+    if (!host.has(name)) continue;
+    double largest = 0;
+    for (const double value : host.at(name).values()) {
+      if (value > largest || std::isnan(value)) largest = value;
+    }
+    all.emplace_back(name, largest);
+  }
+  return all;
+}
+std::vector<std::pair<std::string, double>> largest_of(const bench::HostBackward& /*host*/) {
+  return {};
 }
 
 double flop_of(bench::HostProblem& host) { return bench::forward_flop(host); }
@@ -88,6 +106,7 @@ Status compute(const Options& options, const bench::ChosenPlan& chosen, Host& ho
     outcome.verdict = bench::judge(host, *reference);
   }
   outcome.flop = flop_of(host);
+  outcome.largest = largest_of(host);
   const bool keeps_time = chosen.options.device.kind != DeviceKind::sim;
   if (options.no_time || !keeps_time || outcome.failed()) return {};
   if (first.count() > kSlowRun) {
@@ -152,6 +171,9 @@ void print(Session& session, const Work& work, const Outcome& outcome) {
     session.line("speed    " +
                  session.styled(bench::rate_text(outcome.flop / timing.p50), bench::Tone::strong));
   }
+  for (const auto& [name, value] : outcome.largest) {
+    session.line(fmt::format("{:<8} {:.6g}, the largest", name, value));
+  }
   for (const std::string& line : outcome.written) session.line("wrote    " + line);
 }
 
@@ -168,6 +190,7 @@ nlohmann::ordered_json json(const Work& work, const Outcome& outcome) {
                                 {"check", nullptr},
                                 {"time", nullptr},
                                 {"written", outcome.written}};
+  for (const auto& [name, value] : outcome.largest) out[name] = value;
   if (work.gradients != nullptr) {
     out["gradients"] = bench::gradients_json(*work.gradients);
     out["forward"] = work.from;
@@ -233,6 +256,7 @@ Result<ExitCode> run_backward(const Options& given, const bench::ProblemInputs& 
                               Session& session) {
   Options options = given;
   const Problem& problem = inputs.problem;
+  if (problem.amax_o) return invalid("--amax: is given with --backward, wanted one of them");
   const Result<Gradients> gradients =
       options.gradients.describe(inputs, options.problem.layout(), options.problem.draws_d_lse());
   if (!gradients.ok()) return gradients.status();
@@ -283,6 +307,7 @@ Command run_command() {
           "  flashcore run attention.safetensors --q query --softcap 30 --out result.safetensors\n"
           "  flashcore run --q q.npy --k k.npy --v v.npy --layout bshd --out o.npy\n"
           "  flashcore run --shape 2,8,512,64 --heads-kv 2 --dtype bf16 --causal --check\n"
+          "  flashcore run --shape 2,8,512,64 --out-dtype f8e4m3 --with o_scale --amax --check\n"
           "  flashcore run --shape 1,8,256,64 --with bias,sinks --save-inputs inputs.safetensors\n"
           "  flashcore run attention.safetensors --causal --backward --check --out "
           "gradients.safetensors",

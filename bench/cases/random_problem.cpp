@@ -21,6 +21,7 @@ using Sizes = RandomSizes;
 
 // Than those that the rest of a problem is drawn from.
 constexpr uint64_t kStateNumbers = 0x65746174735f6e69;
+constexpr uint64_t kOutputNumbers = 0x737475705f74756f;
 
 int64_t random_length(Random& random, int64_t largest) {
   if (random.chance(0.03)) return 0;
@@ -156,6 +157,25 @@ void draw_scales(Random& random, Problem& problem, const Sizes& s, int64_t seqle
   if (random.chance(0.8)) problem.v_scale = kv_scale();
 }
 
+// Of one problem in six: O of fp8, in half of them with a scale, and each of the largest values.
+void draw_more_outputs(Random random, Problem& problem, const Sizes& s, const RandomSpace& space) {
+  if (!space.more_outputs || !random.chance(1.0 / 6)) return;
+  const auto of_heads = [&] {
+    const int64_t batch = random.chance(0.4) ? 1 : s.batch;
+    return TensorDesc::contiguous(DType::f32, {batch, random.chance(0.4) ? 1 : s.heads_q});
+  };
+  if (space.any_dtype && space.fp8 && random.chance(0.6)) {
+    problem.o.dtype = random.pick({DType::f8e4m3, DType::f8e5m2});
+    if (random.chance(0.5)) problem.o_scale = of_heads();
+  }
+  if (random.chance(0.6)) problem.amax_o = of_heads();
+  if (random.chance(0.6)) problem.amax_s = of_heads();
+  if (problem.amax_s && random.chance(0.3)) {  // not dense
+    problem.amax_s->stride[0] += 3;
+    if (problem.amax_s->shape[0] == 1) problem.amax_s->stride[1] = 2;
+  }
+}
+
 // Keys and values past an entry's length must not matter: make them NaN.
 void dirty_padding(HostProblem& host, const Sizes& s, std::span<const int64_t> lengths) {
   for (const char* const name : {"k", "v"}) {
@@ -209,6 +229,7 @@ RandomSpace narrowed(RandomSpace space, int narrowing) {
   if (narrowing >= 1 && !space.only_e4m3) {
     space.only_16_bit = space.same_types = true, space.fp8 = false;
   }
+  if (narrowing >= 1) space.more_outputs = false;
   if (narrowing >= 2) space.any_head_dim = false;
   if (narrowing >= 3) space.any_score = false;
   if (narrowing >= 4) space.dense = true;
@@ -282,6 +303,7 @@ RandomDraw::RandomDraw(uint64_t seed, const RandomSpace& space) : random_(seed),
       space.dropout_state && problem.dropout_p > 0 && other.chance(0.5)) {
     problem.dropout_state = TensorDesc::strided(DType::i64, {2}, {other.integer(1, 3)});
   }
+  draw_more_outputs(Random(seed ^ kOutputNumbers), problem, s, space);
   if (space.caches) problem = with_random_cache(random_, problem, bound_kv_, aligned);
 }
 
@@ -293,6 +315,10 @@ HostProblem RandomDraw::fill() const {
   if (space_.only_e4m3 && host.has("v_scale")) {  // outputs no larger than the gates are made for
     HostTensor& scale = host.at("v_scale");
     for (int64_t i = 0; i < scale.elements(); ++i) scale.set(i, scale.get(i) / 2);
+  }
+  if (host.has("o_scale")) {  // from what saturates to what leaves few numbers
+    Random other(seed ^ kOutputNumbers);
+    host.at("o_scale").fill([&] { return std::exp2(16 * other.uniform() - 12); });
   }
   const bool packed = !packed_q_.empty();
   if (packed) {

@@ -27,6 +27,7 @@ struct RandomSpace {
   bool dense = false;         // no packed batch, lengths or diagonals per entry
   bool grouped_heads = true;  // Hq > Hkv
   bool dropout_state = true;  // half of the dropout has its seed in memory
+  bool more_outputs = false;  // O of fp8 with a scale, and largest values
   bool hostile_values =
       true;             // NaN and Inf in attended and in hidden keys and values, large scores
   bool caches = false;  // keys and values in caches (random_cache.hpp)

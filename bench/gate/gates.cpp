@@ -8,6 +8,8 @@
 #include <nlohmann/json.hpp>
 #include <span>
 
+#include "problem/dtype.hpp"
+
 namespace flashcore::bench {
 namespace {
 
@@ -17,18 +19,81 @@ TensorDesc contiguous_f64(const TensorDesc& like) {
   return contiguous(DType::f64, std::span(like.shape).first(static_cast<size_t>(like.rank)));
 }
 
+// What a run gives; a tensor that the problem lacks is empty.
+struct Outputs {
+  std::optional<HostTensor> o, lse, amax_o, amax_s;
+
+  explicit Outputs(const Problem& problem) : o(problem.o) {
+    if (problem.lse) lse.emplace(*problem.lse);
+    if (problem.amax_o) amax_o.emplace(*problem.amax_o);
+    if (problem.amax_s) amax_s.emplace(*problem.amax_s);
+  }
+};
+
 // Runs a CPU kernel on the inputs of `host`, with outputs described by `problem`.
-Status run_kernel(const char* kernel, HostProblem& host, const Problem& problem, HostTensor& o,
-                  HostTensor* lse, int threads) {
+Status run_kernel(const char* kernel, HostProblem& host, const Problem& problem, Outputs& outputs,
+                  int threads) {
   PlanOptions options;
   options.kernel = kernel;
   options.threads = threads;
   const Result<Plan> plan = make_plan(problem, options);
   if (!plan.ok()) return plan.status();
   Arguments args = host.arguments();
-  args.o = o.data();
-  args.lse = lse == nullptr ? nullptr : lse->data();
+  args.o = outputs.o->data();
+  args.lse = outputs.lse ? outputs.lse->data() : nullptr;
+  args.amax_o = outputs.amax_o ? static_cast<float*>(outputs.amax_o->data()) : nullptr;
+  args.amax_s = outputs.amax_s ? static_cast<float*>(outputs.amax_s->data()) : nullptr;
   return plan->run(args);
+}
+
+std::vector<double> values_of(const std::optional<HostTensor>& tensor) {
+  return tensor ? tensor->values() : std::vector<double>();
+}
+
+// The entry that each row of a packed batch belongs to.
+std::vector<int64_t> entries_of_rows(const HostProblem& host) {
+  std::vector<int64_t> entries(static_cast<size_t>(host.problem.o.shape[0]));
+  const HostTensor& begins = host.at("cu_seqlens_q");
+  for (int64_t b = 0; b + 1 < begins.elements(); ++b) {
+    for (auto row = static_cast<size_t>(begins.get(b));
+         row < static_cast<size_t>(begins.get(b + 1)); ++row) {
+      entries[row] = b;
+    }
+  }
+  return entries;
+}
+
+// The scale of each element of O, in row-major order of its indices.
+std::vector<double> scales_of_elements(const HostProblem& host) {
+  if (!host.has("o_scale")) return {};
+  const HostTensor& scale = host.at("o_scale");
+  const auto& extents = scale.desc().shape;
+  const auto& shape = host.problem.o.shape;
+  const bool packed = host.problem.cu_seqlens_q.has_value();
+  const std::vector<int64_t> entries = packed ? entries_of_rows(host) : std::vector<int64_t>();
+  const int64_t inner = packed ? shape[2] : shape[2] * shape[3];  // elements of one scale
+  std::vector<double> scales;
+  for (int64_t n = 0; n < shape[0] * shape[1]; ++n) {
+    const int64_t outer = n / shape[1], head = n % shape[1];
+    const int64_t b = packed ? entries[static_cast<size_t>(outer)] : outer;
+    const int64_t at = (extents[0] == 1 ? 0 : b) * extents[1] + (extents[1] == 1 ? 0 : head);
+    scales.insert(scales.end(), static_cast<size_t>(inner), scale.get(at));
+  }
+  return scales;
+}
+
+template <FloatFormat F>
+double distance_from_rounding_of(double stored, double x) {
+  const uint16_t bits = encode<F>(std::abs(stored));  // those of a sign count up
+  const bool is_largest = encode<F>(std::numeric_limits<double>::infinity()) == bits;
+  const double number = decode<F>(bits);
+  const double above = is_largest ? std::numeric_limits<double>::infinity()
+                                  : decode<F>(static_cast<uint16_t>(bits + 1));
+  const double below = bits == 0 ? -decode<F>(1) : decode<F>(static_cast<uint16_t>(bits - 1));
+  const double along = std::signbit(stored) ? -x : x;
+  const double last = (number + above) / 2, first = (below + number) / 2;
+  if (along > last) return along - last;
+  return along < first ? first - along : 0;
 }
 
 // Of two numbers that are not both finite: NaN for NaN, each infinity for itself.
@@ -44,17 +109,26 @@ std::string compare_o(const HostTensor& o, const Reference& reference, const Gat
   double error_square = 0;
   double norm_square = 0;
   int64_t outliers = 0;
+  const bool fp8 = is_fp8(o.desc().dtype);
+  const auto scale_of = [&](size_t i) {
+    return reference.o_scale.empty() ? 1.0 : reference.o_scale[i];
+  };
   for (size_t i = 0; i < reference.o.size(); ++i) {
     const double got = o.get(static_cast<int64_t>(i));
     const double want = reference.o[i];
     if (reference.past_fp32 && !std::isfinite(got)) continue;
     if (!std::isfinite(want) || !std::isfinite(got)) {
-      if (!same_kind(got, want) && !(std::isnan(got) && reference.allows_nan(i))) {
+      const bool saturates = fp8 && std::isfinite(got) && std::isinf(want) &&
+                             distance_from_rounding(o.desc().dtype, got, want) == 0;
+      const bool same = same_kind(got, want) && !(fp8 && std::isinf(got));
+      if (!same && !saturates && !(std::isnan(got) && reference.allows_nan(i))) {
         return fmt::format("o{} is {}, wanted {}", where(o.desc(), i), got, want);
       }
       continue;
     }
-    const double error = std::abs(got - want);
+    const double error =
+        fp8 ? distance_from_rounding(o.desc().dtype, got, want / scale_of(i)) * scale_of(i)
+            : std::abs(got - want);
     const double scaled_error = error / std::max(1.0, std::abs(want));
     verdict.max_error = std::max(verdict.max_error, error);
     if (scaled_error > verdict.max_scaled_error) {
@@ -75,8 +149,9 @@ std::string compare_o(const HostTensor& o, const Reference& reference, const Gat
         static_cast<double>(outliers) / static_cast<double>(reference.o.size());
   }
   if (verdict.max_scaled_error > 0) {
-    worst_element = fmt::format("o{} is {}, wanted {}", where(o.desc(), worst),
-                                o.get(static_cast<int64_t>(worst)), reference.o[worst]);
+    worst_element =
+        fmt::format("o{} is {}, wanted {}", where(o.desc(), worst),
+                    o.get(static_cast<int64_t>(worst)), reference.o[worst] / scale_of(worst));
   }
   return {};
 }
@@ -96,6 +171,35 @@ std::string compare_lse(const HostTensor& lse, const Reference& reference, Verdi
   return {};
 }
 
+// Of amax_o and amax_s: `limit_of` an element with the right value.
+template <class LimitOf>
+std::string compare_largest(const char* name, const HostProblem& host,
+                            const std::vector<double>& reference, bool may_be_nan,
+                            const LimitOf& limit_of) {
+  for (size_t i = 0; i < reference.size(); ++i) {
+    const double got = host.at(name).get(static_cast<int64_t>(i)), want = reference[i];
+    const bool right =
+        std::isfinite(want) && std::isfinite(got)
+            ? std::abs(got - want) <= limit_of(want) && !std::signbit(got)
+            : same_kind(got, want) || (may_be_nan && std::isnan(got) && std::isinf(want));
+    if (!right) {
+      return fmt::format("{}{} is {}, wanted {}", name, where(host.at(name).desc(), i), got, want);
+    }
+  }
+  return {};
+}
+
+std::string compare_largest(const HostProblem& host, const Reference& reference) {
+  const GateLimits limits = reference.limits.value_or(gate_limits(host.problem.q.dtype));
+  std::string failure =
+      compare_largest("amax_o", host, reference.amax_o, !reference.may_be_nan.empty(),
+                      [&](double want) { return limits.max_scaled_error * std::max(1.0, want); });
+  if (!failure.empty()) return failure;
+  return compare_largest("amax_s", host, reference.amax_s, false, [&](double want) {
+    return 2 * limits.lse_error * want + std::numeric_limits<float>::min();
+  });
+}
+
 std::string first_failure(const HostProblem& host, const Reference& reference,
                           const GateLimits& limits, Verdict& verdict) {
   for (const auto& [name, tensor] : host.tensors) {
@@ -113,6 +217,7 @@ std::string first_failure(const HostProblem& host, const Reference& reference,
       return failure;
     }
   }
+  if (std::string failure = compare_largest(host, reference); !failure.empty()) return failure;
   const auto past = [](const char* what, double value, double limit) {
     return value <= limit ? std::string()
                           : fmt::format("{} is {:.3g}, limit {:.3g}", what, value, limit);
@@ -132,6 +237,11 @@ std::string first_failure(const HostProblem& host, const Reference& reference,
 }
 
 }  // namespace
+
+double distance_from_rounding(DType fp8, double stored, double x) {
+  return fp8 == DType::f8e4m3 ? distance_from_rounding_of<kF8E4M3>(stored, x)
+                              : distance_from_rounding_of<kF8E5M2>(stored, x);
+}
 
 std::string where(const TensorDesc& desc, size_t element) {
   std::vector<int64_t> index(static_cast<size_t>(desc.rank));
@@ -176,6 +286,7 @@ GateLimits gate_limits(DType dtype) {
 
 GateLimits gate_limits(const Problem& problem) {
   const GateLimits in = gate_limits(problem.q.dtype);
+  if (is_fp8(problem.o.dtype)) return in;
   const GateLimits out = gate_limits(problem.o.dtype);
   return out.max_scaled_error > in.max_scaled_error ? out : in;
 }
@@ -195,15 +306,19 @@ Result<Reference> compute_reference(HostProblem& host, int threads, bool with_na
   Problem problem = host.problem;
   problem.o = contiguous_f64(problem.o);
   if (problem.lse) problem.lse = contiguous_f64(*problem.lse);
-  HostTensor o(problem.o);
-  std::optional<HostTensor> lse;
-  if (problem.lse) lse.emplace(*problem.lse);
-  HostTensor* const lse_or_null = lse ? &*lse : nullptr;
-  Status status = run_kernel("reference", host, problem, o, lse_or_null, threads);
+  problem.o_scale.reset();
+  for (std::optional<TensorDesc>* const largest : {&problem.amax_o, &problem.amax_s}) {
+    if (*largest) *largest = contiguous(DType::f32, std::span((**largest).shape).first(2));
+  }
+  Outputs right(problem);
+  Status status = run_kernel("reference", host, problem, right, threads);
   if (!status.ok()) return status;
   Reference reference;
-  reference.o = o.values();
-  if (lse) reference.lse = lse->values();
+  reference.o = right.o->values();
+  reference.lse = values_of(right.lse);
+  reference.amax_o = values_of(right.amax_o);
+  reference.amax_s = values_of(right.amax_s);
+  reference.o_scale = scales_of_elements(host);
   // Tensor cores cut sums of fp8 products some 13 bits below the largest.
   if (is_fp8(host.problem.q.dtype)) reference.lse_rounding = 0x1p-10;
   if (!gate_limits(host.problem).naive_allowance) return reference;
@@ -211,13 +326,17 @@ Result<Reference> compute_reference(HostProblem& host, int threads, bool with_na
     reference.naive_max_error = std::numeric_limits<double>::infinity();
     return reference;
   }
-  HostTensor naive(host.problem.o);
   Problem naive_problem = host.problem;
-  naive_problem.lse.reset();
-  status = run_kernel("naive", host, naive_problem, naive, nullptr, threads);
+  if (is_fp8(naive_problem.o.dtype)) naive_problem.o = problem.o;
+  for (auto* const one :
+       {&naive_problem.lse, &naive_problem.o_scale, &naive_problem.amax_o, &naive_problem.amax_s}) {
+    one->reset();
+  }
+  Outputs unfused(naive_problem);
+  status = run_kernel("naive", host, naive_problem, unfused, threads);
   if (!status.ok()) return status;
   for (size_t i = 0; i < reference.o.size(); ++i) {
-    const double value = naive.get(static_cast<int64_t>(i));
+    const double value = unfused.o->get(static_cast<int64_t>(i));
     const double error = std::abs(value - reference.o[i]);
     if (std::isfinite(error))
       reference.naive_max_error = std::max(reference.naive_max_error, error);

@@ -28,7 +28,8 @@ struct GateLimits {
 
 GateLimits gate_limits(DType dtype);
 
-// The looser limits of the types that the numbers of a problem pass through.
+// The looser limits of the types that the numbers of a problem pass through; an fp8 O is judged by
+// what was rounded to it, and loosens none.
 GateLimits gate_limits(const Problem& problem);
 
 // The same for a few rows, or for scores of any spread. The relative error of fp8 inputs may then be
@@ -40,7 +41,10 @@ GateLimits gate_limits_of_few_rows(const Problem& problem);
 struct Reference {
   std::vector<double> o;
   std::vector<double> lse;     // empty when the problem has none
-  double naive_max_error = 0;  // of the unfused computation with 16-bit intermediates
+  std::vector<double> amax_o;  // likewise
+  std::vector<double> amax_s;
+  std::vector<double> o_scale;  // of each element of O; empty: 1
+  double naive_max_error = 0;   // of the unfused computation with 16-bit intermediates
   // Infinite elements of O, rising, that may be NaN: a weight rounds to 0 in 16 bits.
   std::vector<size_t> may_be_nan;
   double lse_rounding = 0;  // of an LSE, how large a part fp32 may lose: for large scores
@@ -65,6 +69,10 @@ struct Verdict {
   double outlier_fraction = 0;
   bool repeats = true;  // a second run, where there was one, gave the same bits
 };
+
+// How far x is from the numbers that are rounded to `stored`, a finite number of an fp8 type, where
+// those past the largest number saturate.
+double distance_from_rounding(DType fp8, double stored, double x);
 
 // Judges the outputs in `host`: the limits of its type, NaN and each infinity exactly where the
 // reference has it (except for `may_be_nan` and `past_fp32`), and canaries around every tensor.

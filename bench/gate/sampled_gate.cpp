@@ -74,6 +74,9 @@ HostProblem block_problem(const Problem& whole, const ReadElements& inputs, cons
     part.tree_mask.reset();
     part.mask = TensorDesc::contiguous(DType::boolean, {1, 1, rows.count, seqlen_kv});
   }
+  if (whole.o_scale) part.o_scale = TensorDesc::contiguous(DType::f32, {1, 1});
+  part.amax_o.reset();  // of whole heads: a few rows do not say
+  part.amax_s.reset();
   HostProblem block = allocate(part);
   int64_t in_use = seqlen_kv;
   if (whole.seqlens_kv) {
@@ -95,6 +98,11 @@ HostProblem block_problem(const Problem& whole, const ReadElements& inputs, cons
   if (whole.tree_mask) fill_tree_pairs(whole, inputs, rows, offset, block.at("mask"));
   if (whole.mask) inputs("mask", first_pair(*whole.mask, rows), block.at("mask"));
   if (whole.alibi_slopes) inputs("alibi_slopes", rows.head, block.at("alibi_slopes"));
+  if (whole.o_scale) {
+    const auto& extents = whole.o_scale->shape;
+    const int64_t batch = extents[0] == 1 ? 0 : rows.batch, head = extents[1] == 1 ? 0 : rows.head;
+    inputs("o_scale", batch * extents[1] + head, block.at("o_scale"));
+  }
   return block;
 }
 

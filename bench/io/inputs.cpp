@@ -98,7 +98,8 @@ const std::vector<std::string>& input_names() {
                                                  "kv_indices",
                                                  "kv_last_page_len",
                                                  "cache_leftpad",
-                                                 "tree_mask"};
+                                                 "tree_mask",
+                                                 "o_scale"};
   return names;
 }
 

@@ -143,6 +143,10 @@ Status write_outputs(const OutputFiles& files, const HostProblem& host, const st
   if (host.has("lse")) tensors.push_back(stored("lse", host.at("lse"), layout));
   if (!files.lse.empty()) FLASHCORE_RETURN_IF_ERROR(write(files.lse, {tensors.back()}, written));
   if (is_npy(files.out)) tensors.resize(1);
+  for (const char* const name : {"amax_o", "amax_s"}) {
+    if (host.has(name) && !is_npy(files.out))
+      tensors.push_back(stored(name, host.at(name), layout));
+  }
   if (!files.out.empty()) FLASHCORE_RETURN_IF_ERROR(write(files.out, tensors, written));
   return {};
 }

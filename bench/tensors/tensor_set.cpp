@@ -25,7 +25,7 @@ struct OptionalTensor {
 constexpr std::array<RequiredTensor, 4> kRequired = {
     {{"q", &Problem::q}, {"k", &Problem::k}, {"v", &Problem::v}, {"o", &Problem::o}}};
 
-constexpr std::array<OptionalTensor, 21> kOptional = {
+constexpr std::array<OptionalTensor, 24> kOptional = {
     {{"lse", &Problem::lse},
      {"bias", &Problem::bias},
      {"mask", &Problem::mask},
@@ -46,7 +46,10 @@ constexpr std::array<OptionalTensor, 21> kOptional = {
      {"kv_last_page_len", &Problem::kv_last_page_len},
      {"cache_leftpad", &Problem::cache_leftpad},
      {"page_status", &Problem::page_status},
-     {"tree_mask", &Problem::tree_mask}}};
+     {"tree_mask", &Problem::tree_mask},
+     {"o_scale", &Problem::o_scale},
+     {"amax_o", &Problem::amax_o},
+     {"amax_s", &Problem::amax_s}}};
 
 // Of an entry, in rows.
 int64_t largest_length(const Problem& problem, std::string_view name) {
@@ -86,7 +89,9 @@ bool set_tensor(Problem& problem, std::string_view name, const TensorDesc& desc)
   return false;
 }
 
-bool is_output(std::string_view name) { return name == "o" || name == "lse"; }
+bool is_output(std::string_view name) {
+  return name == "o" || name == "lse" || name.starts_with("amax_");
+}
 
 void fill_pages(Random& random, const Problem& problem, HostTensor& table) {
   const int64_t pages = problem.k.shape[0];
@@ -131,6 +136,9 @@ Arguments bind(const Problem& problem, const std::function<void*(std::string_vie
   args.kv_last_page_len = ints(problem.kv_last_page_len, "kv_last_page_len");
   args.cache_leftpad = ints(problem.cache_leftpad, "cache_leftpad");
   args.tree_mask = ints(problem.tree_mask, "tree_mask");
+  args.o_scale = floats(problem.o_scale, "o_scale");
+  if (problem.amax_o) args.amax_o = static_cast<float*>(pointer_of("amax_o"));
+  if (problem.amax_s) args.amax_s = static_cast<float*>(pointer_of("amax_s"));
   if (problem.page_status) args.page_status = static_cast<int32_t*>(pointer_of("page_status"));
   if (problem.dropout_state) {
     args.dropout_state = static_cast<const int64_t*>(pointer_of("dropout_state"));

@@ -19,7 +19,7 @@ void for_each_tensor(const Problem& problem,
 // Sets the descriptor of a tensor by name; false when no tensor is called so.
 bool set_tensor(Problem& problem, std::string_view name, const TensorDesc& desc);
 
-bool is_output(std::string_view name);  // "o" and "lse"
+bool is_output(std::string_view name);  // "o", "lse", "amax_o" and "amax_s"
 
 // Arguments whose pointers come from pointer_of(name): host, device, or file memory.
 Arguments bind(const Problem& problem, const std::function<void*(std::string_view)>& pointer_of);
@@ -58,7 +58,7 @@ DropoutDraw dropout_draw(const HostProblem& host);
 void set_dropout_state(HostTensor& state, const DropoutDraw& draw);
 void fill_dropout_state(HostProblem& host);
 
-// Every byte of O and LSE becomes 0xFF again.
+// Every byte of the outputs becomes 0xFF again.
 void poison_outputs(HostProblem& host);
 
 // allocate and fill_inputs.

@@ -178,6 +178,14 @@ typedef struct flashcore_problem {
   /* Optional; [B|1, Sq, words]; packed: [total_q, words]. i32: bit t of a query's words says
    * whether it sees key offset + t; keys before are not concerned. Of speculative trees. */
   flashcore_tensor tree_mask;
+
+  /* Optional; [B|1, Hq|1], f32, for an fp8 o: what is stored is O divided by it, rounded and
+   * saturated. */
+  flashcore_tensor o_scale;
+  /* Optional; [B|1, Hq|1], f32, outputs: the largest |O| before it is divided by a scale and
+   * rounded, and the largest probability before dropout. */
+  flashcore_tensor amax_o;
+  flashcore_tensor amax_s;
 } flashcore_problem;
 
 /* Sets every member within the first struct_size bytes to its default, and struct_size itself.
@@ -285,12 +293,15 @@ typedef struct flashcore_arguments {
   const int32_t* cache_leftpad;
   int32_t* page_status;
   const int32_t* tree_mask;
+  const float* o_scale;
+  float* amax_o;
+  float* amax_s;
 } flashcore_arguments;
 
 FLASHCORE_API flashcore_status flashcore_arguments_init(flashcore_arguments* arguments,
                                                         size_t struct_size);
 
-/* Computes O (and LSE).
+/* Computes O (and LSE, and largest values).
  * workspace: at least flashcore_plan_workspace_bytes() bytes on the plan's device, aligned to 256
  * bytes. It needs no initialisation. On the CPU it may be null with 0 bytes: then the run allocates
  * and frees its own.

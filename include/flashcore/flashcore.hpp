@@ -167,6 +167,12 @@ struct Problem {
   // [B|1, Sq, words]; packed: [total_q, words]. i32: bit t of a query's words says whether it sees
   // key offset + t; keys before are not concerned. Of speculative trees (docs/semantics.md).
   std::optional<TensorDesc> tree_mask;
+  // [B|1, Hq|1], f32, for an fp8 o: what is stored is O divided by it, rounded and saturated.
+  std::optional<TensorDesc> o_scale;
+  // [B|1, Hq|1], f32, outputs: the largest |O| before it is divided by a scale and rounded, and the
+  // largest probability before dropout, over what the element stands for (docs/semantics.md).
+  std::optional<TensorDesc> amax_o;
+  std::optional<TensorDesc> amax_s;
 
   std::optional<float> softmax_scale;  // default 1 / sqrt(Dqk)
   float softcap = 0;                   // > 0: s = softcap * tanh(s / softcap)
@@ -212,6 +218,9 @@ struct Arguments {
   const int32_t* cache_leftpad = nullptr;
   int32_t* page_status = nullptr;
   const int32_t* tree_mask = nullptr;
+  const float* o_scale = nullptr;
+  float* amax_o = nullptr;
+  float* amax_s = nullptr;
 };
 
 // ---------------------------------------------------------------------------------------------
@@ -318,7 +327,7 @@ class FLASHCORE_API Plan {
   std::string_view reason() const;  // one sentence: why this kernel was chosen
   size_t workspace_bytes() const;   // that run() needs
 
-  // Computes O (and LSE), of a plan of make_plan. On an error nothing is launched and nothing is written.
+  // Computes O (and LSE, and largest values), of a plan of make_plan. On an error nothing is launched and nothing is written.
   //
   // `workspace` is memory on the plan's device, aligned to 256 bytes. It needs no initialisation,
   // and its contents mean nothing afterwards. On the CPU it may be left out: then each run

@@ -109,7 +109,7 @@ Result<Problem> read_problem(const flashcore_problem* problem) {
   out.v = to_cpp(c.v);
   out.o = to_cpp(c.o);
   const std::array<
-      std::tuple<std::string_view, const flashcore_tensor*, std::optional<TensorDesc>*>, 21>
+      std::tuple<std::string_view, const flashcore_tensor*, std::optional<TensorDesc>*>, 24>
       optional = {{{"lse", &c.lse, &out.lse},
                    {"bias", &c.bias, &out.bias},
                    {"mask", &c.mask, &out.mask},
@@ -130,7 +130,10 @@ Result<Problem> read_problem(const flashcore_problem* problem) {
                    {"kv_last_page_len", &c.kv_last_page_len, &out.kv_last_page_len},
                    {"cache_leftpad", &c.cache_leftpad, &out.cache_leftpad},
                    {"page_status", &c.page_status, &out.page_status},
-                   {"tree_mask", &c.tree_mask, &out.tree_mask}}};
+                   {"tree_mask", &c.tree_mask, &out.tree_mask},
+                   {"o_scale", &c.o_scale, &out.o_scale},
+                   {"amax_o", &c.amax_o, &out.amax_o},
+                   {"amax_s", &c.amax_s, &out.amax_s}}};
   for (const auto& [name, from, to] : optional) {
     FLASHCORE_RETURN_IF_ERROR(read_optional(name, *from, *to));
   }
@@ -200,7 +203,10 @@ Result<Arguments> read_arguments(const flashcore_arguments* arguments) {
                    .kv_last_page_len = c.kv_last_page_len,
                    .cache_leftpad = c.cache_leftpad,
                    .page_status = c.page_status,
-                   .tree_mask = c.tree_mask};
+                   .tree_mask = c.tree_mask,
+                   .o_scale = c.o_scale,
+                   .amax_o = c.amax_o,
+                   .amax_s = c.amax_s};
 }
 
 Result<Gradients> read_gradients(const flashcore_gradients* gradients) {

@@ -14,6 +14,7 @@
 #include <span>
 #include <string_view>
 
+#include "cpu/largest.hpp"
 #include "cpu/parallel.hpp"
 #include "cpu/simd/kernels.hpp"
 #include "cpu/simd/tile_job.hpp"
@@ -151,6 +152,7 @@ class Run {
         key_(dropout_key_of(plan.problem, args)) {}
 
   void all() {
+    clear_largest(plan_.problem, args_);
     const int64_t partials = schedule_.first_partial.back();
     in_parallel(schedule_.first_job.back(), [this](int64_t i, std::byte* scratch) {
       const Place place = place_of(i);
@@ -330,7 +332,10 @@ PlannedKernel plan_forward(const ForwardProblem& problem, const PlanContext& con
   const ForwardPlan plan = make_forward_plan(problem, context);
   if (all_rows(problem) == 0) {
     return {.workspace_bytes = 0,
-            .run = [](const Arguments&, std::span<std::byte>, Stream) { return Status(); }};
+            .run = [problem](const Arguments& args, std::span<std::byte>, Stream) {
+              clear_largest(problem, args);
+              return Status();
+            }};
   }
   return {.workspace_bytes = static_cast<size_t>(plan.bytes),
           .run = [plan](const Arguments& args, std::span<std::byte> workspace, Stream) {

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <vector>
 
+#include "cpu/largest.hpp"
 #include "cpu/parallel.hpp"
 #include "cpu/reference_rows.hpp"
 #include "problem/dtype.hpp"
@@ -30,23 +31,30 @@ void attend_row(const ForwardProblem& p, const Arguments& args, const Sequence& 
   }
 
   out.assign(static_cast<size_t>(p.head_dim_v), 0.0);
+  double largest_p = 0;
   double sum = largest == kRemovedPair ? 0 : std::exp(sink - largest);
   for (int64_t j = range.begin; any && j < range.end; ++j) {
     sum += std::exp(scores[static_cast<size_t>(j)] - largest);
   }
   for (int64_t j = range.begin; any && j < range.end; ++j) {
     if (scores[static_cast<size_t>(j)] == kRemovedPair) continue;
-    const double weight =
-        round_to(intermediate, std::exp(scores[static_cast<size_t>(j)] - largest) / sum) *
-        dropout.of(query, j);
+    const double probability =
+        round_to(intermediate, std::exp(scores[static_cast<size_t>(j)] - largest) / sum);
+    largest_p = larger(largest_p, probability);
+    const double weight = probability * dropout.of(query, j);
     const double* v_row = kv.v.data() + j * p.head_dim_v;
     for (int64_t d = 0; d < p.head_dim_v; ++d) out[static_cast<size_t>(d)] += weight * v_row[d];
   }
 
   const int64_t row = s.q_begin + i;
+  const double o_scale = p.o_scale.present ? args.o_scale[p.o_scale.at(b, h)] : 1.0;
+  double largest_o = 0;
   for (int64_t d = 0; d < p.head_dim_v; ++d) {
-    store_element(p.o_dtype, args.o, p.o.at(b, h, row) + d, out[static_cast<size_t>(d)]);
+    const double value = out[static_cast<size_t>(d)];
+    largest_o = larger(largest_o, std::abs(value));
+    store_element(p.o_dtype, args.o, p.o.at(b, h, row) + d, value / o_scale);
   }
+  add_largest(p, args, b, h, static_cast<float>(largest_o), static_cast<float>(largest_p));
   if (p.has_lse) {
     const double lse = largest == kRemovedPair ? kRemovedPair : largest + std::log(sum);
     store_element(p.lse_dtype, args.lse, p.lse.at(b, h, row), lse);
@@ -57,6 +65,7 @@ void attend_row(const ForwardProblem& p, const Arguments& args, const Sequence& 
 
 void reference_forward(const ForwardProblem& p, const Arguments& args, int threads,
                        DType intermediate) {
+  clear_largest(p, args);
   if (p.heads_q == 0 || p.seqlen_q == 0) return;  // no row, however large the batch
   const int64_t group = p.heads_q / p.heads_kv;
   const DropoutWeights dropout(p, args);

@@ -64,6 +64,8 @@ struct Kernel {
   bool reads_dropout_state = false;  // takes the seed and offset of dropout from memory
   bool reads_caches = false;         // K and V in pages, padded on the left, or fp8 under a wider Q
   bool reads_tree_masks = false;     // of speculative trees
+  bool scales_o = false;             // divides an fp8 O by its scale
+  bool writes_largest = false;       // amax_o and amax_s
   std::string_view sources = {};     // what its sources are known by, if that is not its name
   std::string_view targets = {};     // CUDA: what it was compiled for, as in device_code.hpp
   // The forward pass; without `plan` the kernel has none.

@@ -29,6 +29,14 @@ std::string refuse_tree_mask(const Kernel& kernel, const ForwardProblem& p) {
   return "tree_mask: is given, wanted a mask of pairs";
 }
 
+std::string refuse_more_outputs(const Kernel& kernel, const ForwardProblem& p) {
+  if (!kernel.scales_o && p.o_scale.present)
+    return "o_scale: is given, wanted an O without a scale";
+  if (kernel.writes_largest || (!p.amax_o.present && !p.amax_s.present)) return {};
+  return fmt::format("{}: is asked for, wanted O and LSE alone",
+                     p.amax_o.present ? "amax_o" : "amax_s");
+}
+
 }  // namespace
 
 std::string refusal_of(const Kernel& kernel, const ForwardProblem& problem,
@@ -37,6 +45,7 @@ std::string refusal_of(const Kernel& kernel, const ForwardProblem& problem,
   std::string refusal = refuse_dropout_state(kernel, problem);
   if (refusal.empty()) refusal = refuse_caches(kernel, problem);
   if (refusal.empty()) refusal = refuse_tree_mask(kernel, problem);
+  if (refusal.empty()) refusal = refuse_more_outputs(kernel, problem);
   return refusal.empty() ? kernel.refuses(problem, context) : refusal;
 }
 

@@ -241,6 +241,7 @@ Status check_data(const Pass& pass, DeviceKind device, const AnyArguments& argum
   FLASHCORE_RETURN_IF_ERROR(check_pointers(pass.problem, arguments));
   if (device == DeviceKind::cpu) {
     FLASHCORE_RETURN_IF_ERROR(check_lengths(forward_of(pass.problem), forward_of(arguments)));
+    FLASHCORE_RETURN_IF_ERROR(check_o_scale(forward_of(pass.problem), forward_of(arguments)));
   }
   return {};
 }

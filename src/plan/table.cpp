@@ -43,6 +43,8 @@ Kernel cpu_simd() {
           .reads_dropout_state = true,
           .reads_caches = true,
           .reads_tree_masks = true,
+          .scales_o = true,
+          .writes_largest = true,
           .refuses = [](const ForwardProblem& p,
                         const PlanContext& context) { return cpu::forward_refuses(p, context); },
           .plan = [](const ForwardProblem& p, const PlanContext& context) -> Result<PlannedKernel> {
@@ -65,6 +67,8 @@ Kernel reference() {
           .reads_dropout_state = true,
           .reads_caches = true,
           .reads_tree_masks = true,
+          .scales_o = true,
+          .writes_largest = true,
           .refuses = [](const ForwardProblem&, const PlanContext&) { return std::string(); },
           .plan =
               [](const ForwardProblem& p, const PlanContext& context) {
@@ -81,6 +85,8 @@ Kernel naive() {
           .reads_dropout_state = true,
           .reads_caches = true,
           .reads_tree_masks = true,
+          .scales_o = true,
+          .writes_largest = true,
           .refuses = [](const ForwardProblem& p, const PlanContext&) -> std::string {
             if (p.dtype == DType::f16 || p.dtype == DType::bf16) return {};
             return fmt::format(

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <string_view>
 #include <tuple>
@@ -75,7 +76,8 @@ bool has_optional_inputs(const ForwardProblem& p) {
          p.q_scale.present || p.k_scale.present || p.v_scale.present || p.cu_seqlens_q.present ||
          p.cu_seqlens_kv.present || p.seqlens_q.present || p.seqlens_kv.present ||
          p.causal_offsets.present || p.dropout_state.present || p.paging.present ||
-         p.cache_leftpad.present || p.page_status.present || p.tree_mask.present;
+         p.cache_leftpad.present || p.page_status.present || p.tree_mask.present ||
+         p.o_scale.present;
 }
 
 // Every pointer that a run of the forward pass has.
@@ -88,6 +90,12 @@ Status check_each(const ForwardProblem& p, const Arguments& args) {
   FLASHCORE_RETURN_IF_ERROR(check_pointer("v", args.v, p.kv_dtype, has_kv));
   FLASHCORE_RETURN_IF_ERROR(check_pointer("o", args.o, p.o_dtype, has_q));
   if (p.has_lse) FLASHCORE_RETURN_IF_ERROR(check_pointer("lse", args.lse, p.lse_dtype, has_q));
+  for (const auto& [name, largest, pointer] :
+       {std::tuple{"amax_o", &p.amax_o, args.amax_o}, {"amax_s", &p.amax_s, args.amax_s}}) {
+    if (!largest->present) continue;
+    const bool has_elements = largest->batches > 0 && largest->heads > 0;
+    FLASHCORE_RETURN_IF_ERROR(check_pointer(name, pointer, DType::f32, has_elements));
+  }
   if (p.bias.present) {
     FLASHCORE_RETURN_IF_ERROR(check_pointer("bias", args.bias, p.bias.dtype, has_pairs));
   }
@@ -103,7 +111,8 @@ Status check_each(const ForwardProblem& p, const Arguments& args) {
         {"sinks", p.sinks.present, args.sinks, p.heads_q > 0},
         {"q_scale", p.q_scale.present, args.q_scale, has_q && has_batch},
         {"k_scale", p.k_scale.present, args.k_scale, has_kv && has_batch},
-        {"v_scale", p.v_scale.present, args.v_scale, has_kv && has_batch}}) {
+        {"v_scale", p.v_scale.present, args.v_scale, has_kv && has_batch},
+        {"o_scale", p.o_scale.present, args.o_scale, has_q && has_batch}}) {
     if (present) FLASHCORE_RETURN_IF_ERROR(check_pointer(name, pointer, DType::f32, needed));
   }
   for (const auto& [name, present, pointer, needed] :
@@ -127,7 +136,7 @@ Status check_each(const ForwardProblem& p, const Arguments& args) {
 }
 
 Status check_outputs_apart(const ForwardProblem& p, const Arguments& args) {
-  const std::array<NamedMemory, 3> outputs = rows_written(p, args);
+  const std::array<NamedMemory, 5> outputs = all_written(p, args);
   for (size_t n = 0; n < outputs.size(); ++n) {
     FLASHCORE_RETURN_IF_ERROR(check_apart(outputs[n], std::span(outputs).subspan(n + 1)));
   }
@@ -235,6 +244,19 @@ Status check_lengths(const ForwardProblem& p, const Arguments& args) {
       check_lengths_of("cache_leftpad", p.cache_leftpad, args.cache_leftpad, p.batch, p.seqlen_kv));
   if (p.paging.flat) FLASHCORE_RETURN_IF_ERROR(check_flat_list(p, args));
   return check_lengths_of("seqlens_kv", p.seqlens_kv, args.seqlens_kv, p.batch, p.seqlen_kv);
+}
+
+Status check_o_scale(const ForwardProblem& p, const Arguments& args) {
+  if (!p.o_scale.present || !has_queries(p)) return {};
+  for (int64_t b = 0; b < (p.o_scale.batch == 0 ? std::min<int64_t>(p.batch, 1) : p.batch); ++b) {
+    for (int64_t h = 0; h < (p.o_scale.head == 0 ? 1 : p.heads_q); ++h) {
+      const float scale = args.o_scale[p.o_scale.at(b, h)];
+      if (scale > 0 && scale <= std::numeric_limits<float>::max()) continue;
+      return invalid("o_scale: element [{}, {}] is {}, wanted a positive finite number", b, h,
+                     scale);
+    }
+  }
+  return {};
 }
 
 PageRange pages_seen(const ForwardProblem& p, const Sequence& s) {

@@ -106,13 +106,27 @@ std::array<NamedMemory, 3> rows_written(const ForwardProblem& p, const Arguments
        {"page_status", args.page_status, vector_footprint(p.page_status, args.page_status, 1, 1)}}};
 }
 
+std::array<NamedMemory, 5> all_written(const ForwardProblem& p, const Arguments& args) {
+  const auto largest = [](const LargestOutput& output, const void* data) {
+    if (!output.present) return Footprint{};
+    return footprint(data, sizeof(float),
+                     {{output.batches, output.batch}, {output.heads, output.head}});
+  };
+  const auto [o, lse, page_status] = rows_written(p, args);
+  return {{o,
+           lse,
+           page_status,
+           {"amax_o", args.amax_o, largest(p.amax_o, args.amax_o)},
+           {"amax_s", args.amax_s, largest(p.amax_s, args.amax_s)}}};
+}
+
 std::array<NamedMemory, 3> rows_read(const ForwardProblem& p, const Arguments& args) {
   return {{{"q", args.q, rows_footprint(p, p.q, args.q, p.dtype, true, p.head_dim_qk)},
            {"k", args.k, rows_footprint(p, p.k, args.k, p.kv_dtype, false, p.head_dim_qk)},
            {"v", args.v, rows_footprint(p, p.v, args.v, p.kv_dtype, false, p.head_dim_v)}}};
 }
 
-std::array<NamedMemory, 19> optional_inputs(const ForwardProblem& p, const Arguments& args) {
+std::array<NamedMemory, 20> optional_inputs(const ForwardProblem& p, const Arguments& args) {
   const auto vector = [&p](const VectorInput& input, const void* data) {
     return vector_footprint(input, data, p.batch, p.heads_q);
   };
@@ -155,6 +169,7 @@ std::array<NamedMemory, 19> optional_inputs(const ForwardProblem& p, const Argum
                                         {p.packed ? p.total_q : p.seqlen_q, p.tree_mask.query},
                                         {p.tree_mask.words, p.tree_mask.word}})
                            : Footprint{}},
+      {"o_scale", args.o_scale, vector(p.o_scale, args.o_scale)},
   }};
 }
 

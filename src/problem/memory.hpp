@@ -43,8 +43,10 @@ struct NamedMemory {
 Status check_apart(const NamedMemory& output, std::span<const NamedMemory> others);
 
 std::array<NamedMemory, 3> rows_written(const ForwardProblem& p, const Arguments& args);
+// The same, and the largest values.
+std::array<NamedMemory, 5> all_written(const ForwardProblem& p, const Arguments& args);
 std::array<NamedMemory, 3> rows_read(const ForwardProblem& p, const Arguments& args);
-std::array<NamedMemory, 19> optional_inputs(const ForwardProblem& p, const Arguments& args);
+std::array<NamedMemory, 20> optional_inputs(const ForwardProblem& p, const Arguments& args);
 std::array<NamedMemory, 6> gradients_written(const BackwardProblem& p,
                                              const BackwardArguments& args);
 std::array<NamedMemory, 2> gradients_read(const BackwardProblem& p, const BackwardArguments& args);

@@ -54,6 +54,18 @@ struct VectorInput {
   constexpr int64_t at(int64_t b, int64_t h) const { return b * batch + h * head; }
 };
 
+// An optional fp32 output of the largest values, [B, H] or broadcast: then its stride is 0, and an
+// element is the largest over that dimension.
+struct LargestOutput {
+  bool present = false;
+  int64_t batches = 0;  // extents of the tensor
+  int64_t heads = 0;
+  int64_t batch = 0;  // strides
+  int64_t head = 0;
+
+  constexpr int64_t at(int64_t b, int64_t h) const { return b * batch + h * head; }
+};
+
 // K and V in pages: what a page is, and where an entry's pages are listed.
 struct Paging {
   bool present = false;
@@ -103,6 +115,8 @@ struct ForwardProblem {
   Paging paging;
   VectorInput kv_indptr, kv_last_page_len, cache_leftpad, page_status;
   TreeMask tree_mask;
+  VectorInput o_scale;
+  LargestOutput amax_o, amax_s;
 
   float softmax_scale = 1;
   float softcap = 0;
@@ -128,6 +142,9 @@ Status check_lengths(const ForwardProblem& problem, const Arguments& arguments);
 // Checks the pages that a run reads; only where the host can read the table. An index out of range
 // is an error, or, with a page status, makes that 1.
 Status check_pages(const ForwardProblem& problem, const Arguments& arguments);
+
+// Checks the scales that O is divided by; only where the host can read them.
+Status check_o_scale(const ForwardProblem& problem, const Arguments& arguments);
 
 // Batch entry b of a run whose lengths the host can read (after check_lengths).
 Sequence sequence_of(const ForwardProblem& problem, const Arguments& arguments, int64_t b);

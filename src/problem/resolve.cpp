@@ -365,6 +365,34 @@ Status resolve_optional_inputs(const Problem& problem, ForwardProblem& p) {
   return {};
 }
 
+// What belongs to O besides it: its scale, and the largest values.
+Status resolve_more_outputs(const Problem& problem, ForwardProblem& p) {
+  if (problem.o_scale) {
+    if (!is_fp8(p.o_dtype)) {
+      return invalid("o_scale: is present with an o of {}, wanted it only with fp8",
+                     to_string(p.o_dtype));
+    }
+    FLASHCORE_RETURN_IF_ERROR(check_dtype("o_scale", *problem.o_scale, DType::f32));
+    FLASHCORE_RETURN_IF_ERROR(
+        check_shape("o_scale", *problem.o_scale, {p.batch, p.heads_q}, true, "[B, Hq]"));
+    p.o_scale = head_strides(*problem.o_scale);
+  }
+  for (const auto& [name, largest, resolved] :
+       {std::tuple{"amax_o", &problem.amax_o, &p.amax_o}, {"amax_s", &problem.amax_s, &p.amax_s}}) {
+    if (!largest->has_value()) continue;
+    const TensorDesc& tensor = **largest;
+    FLASHCORE_RETURN_IF_ERROR(check_dtype(name, tensor, DType::f32));
+    FLASHCORE_RETURN_IF_ERROR(check_shape(name, tensor, {p.batch, p.heads_q}, true, "[B, Hq]"));
+    FLASHCORE_RETURN_IF_ERROR(check_no_overlap(name, tensor));
+    *resolved = {.present = true,
+                 .batches = tensor.shape[0],
+                 .heads = tensor.shape[1],
+                 .batch = used_stride(tensor, 0),
+                 .head = used_stride(tensor, 1)};
+  }
+  return {};
+}
+
 Status resolve_options(const Problem& problem, ForwardProblem& p) {
   p.softmax_scale = problem.softmax_scale.value_or(
       static_cast<float>(1.0 / std::sqrt(static_cast<double>(p.head_dim_qk))));
@@ -444,7 +472,10 @@ Status check_dtype_values(const Problem& problem) {
                                      {"kv_last_page_len", &problem.kv_last_page_len},
                                      {"cache_leftpad", &problem.cache_leftpad},
                                      {"page_status", &problem.page_status},
-                                     {"tree_mask", &problem.tree_mask}}) {
+                                     {"tree_mask", &problem.tree_mask},
+                                     {"o_scale", &problem.o_scale},
+                                     {"amax_o", &problem.amax_o},
+                                     {"amax_s", &problem.amax_s}}) {
     if (tensor->has_value()) FLASHCORE_RETURN_IF_ERROR(check_dtype_value(name, **tensor));
   }
   return {};
@@ -459,6 +490,7 @@ Result<ForwardProblem> resolve(const Problem& problem) {
   FLASHCORE_RETURN_IF_ERROR(resolve_table(problem, p));
   FLASHCORE_RETURN_IF_ERROR(resolve_lengths(problem, p));
   FLASHCORE_RETURN_IF_ERROR(resolve_optional_inputs(problem, p));
+  FLASHCORE_RETURN_IF_ERROR(resolve_more_outputs(problem, p));
   FLASHCORE_RETURN_IF_ERROR(resolve_options(problem, p));
   return p;
 }

@@ -155,6 +155,7 @@ Result<BackwardProblem> resolve(const Problem& problem, const Gradients& gradien
   if (!forward.ok()) return forward.status();
   BackwardProblem out;
   out.forward = *forward;
+  out.forward.amax_o = out.forward.amax_s = {};  // of the forward pass alone
   const ForwardProblem& p = out.forward;
   FLASHCORE_RETURN_IF_ERROR(check_forward(p));
   FLASHCORE_RETURN_IF_ERROR(check_dtype_value("d_o", gradients.d_o));

@@ -44,6 +44,8 @@ TEST(CStructs, LayoutIsThatOfVersion01) {
   EXPECT_EQ(offsetof(flashcore_arguments, dropout_state), 160u);
   EXPECT_EQ(offsetof(flashcore_problem, page_table), 1376u);
   EXPECT_EQ(offsetof(flashcore_arguments, page_table), 168u);
+  EXPECT_EQ(offsetof(flashcore_problem, o_scale), offsetof(flashcore_problem, tree_mask) + 72);
+  EXPECT_EQ(offsetof(flashcore_arguments, o_scale), offsetof(flashcore_arguments, tree_mask) + 8);
   EXPECT_EQ(offsetof(flashcore_device_info, name), 40u);
   EXPECT_EQ(offsetof(flashcore_build_info, cuda), 48u);
 }
@@ -309,6 +311,39 @@ TEST(CStructs, OlderStructsHaveNoDropoutState) {
   EXPECT_EQ(api::read_arguments(&arguments)->dropout_state, state);
   arguments.struct_size = offsetof(flashcore_arguments, dropout_state);
   EXPECT_EQ(api::read_arguments(&arguments)->dropout_state, nullptr);
+}
+
+// A program of a version without scales of O and largest values.
+TEST(CStructs, OlderStructsHaveNoMoreOutputs) {
+  flashcore_problem problem = small_problem();
+  const int64_t shape[] = {1, 1};
+  for (flashcore_tensor* const tensor : {&problem.o_scale, &problem.amax_o, &problem.amax_s}) {
+    ASSERT_EQ(flashcore_tensor_contiguous(tensor, FLASHCORE_F32, 2, shape), FLASHCORE_OK);
+  }
+  EXPECT_THAT(plan_outcome(&problem).message, StartsWith("o_scale: is present with an o of f32"));
+  problem.o.dtype = FLASHCORE_F8E5M2;
+  EXPECT_EQ(plan_outcome(&problem).status, FLASHCORE_OK);
+  const Result<Problem> now = api::read_problem(&problem);
+  EXPECT_TRUE(now->o_scale && now->amax_o && now->amax_s);
+  problem.struct_size = offsetof(flashcore_problem, amax_s);
+  const Result<Problem> between = api::read_problem(&problem);
+  EXPECT_TRUE(between->o_scale && between->amax_o && !between->amax_s);
+  problem.struct_size = offsetof(flashcore_problem, o_scale);
+  const Result<Problem> older = api::read_problem(&problem);
+  EXPECT_FALSE(older->o_scale || older->amax_o || older->amax_s);
+
+  flashcore_arguments arguments;
+  ASSERT_EQ(flashcore_arguments_init(&arguments, sizeof arguments), FLASHCORE_OK);
+  float values[3] = {};
+  arguments.o_scale = &values[0];
+  arguments.amax_o = &values[1];
+  arguments.amax_s = &values[2];
+  const Result<Arguments> read = api::read_arguments(&arguments);
+  EXPECT_EQ(read->o_scale, &values[0]);
+  EXPECT_EQ(read->amax_o, &values[1]);
+  EXPECT_EQ(read->amax_s, &values[2]);
+  arguments.struct_size = offsetof(flashcore_arguments, o_scale);
+  EXPECT_EQ(api::read_arguments(&arguments)->amax_s, nullptr);
 }
 
 TEST(CStructs, DropoutStateIsValidated) {

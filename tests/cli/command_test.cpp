@@ -266,6 +266,29 @@ TEST(Run, FromItsOwnSavedInputsGivesTheSameBits) {
   EXPECT_NE(stored_in(second).at("o"), a.at("o"));
 }
 
+TEST(Run, StoresFp8AndTellsLargestValues) {
+  const Scratch scratch;
+  const std::string inputs = scratch.path("in.safetensors"), first = scratch.path("1.safetensors"),
+                    second = scratch.path("2.safetensors");
+  const json result =
+      document(small_with({"--out-dtype", "f8e4m3", "--with", "o_scale", "--amax", "--check",
+                           "--no-time", "--save-inputs", inputs, "--out", first}));
+  EXPECT_EQ(result["check"]["passed"], true);
+  EXPECT_GT(result["amax_o"], 0.5);
+  EXPECT_GT(result["amax_s"], 0.1);
+  EXPECT_LE(result["amax_s"], 1);
+  const auto a = stored_in(first);
+  EXPECT_EQ(a.at("o").type, "F8_E4M3");
+  EXPECT_THAT(a.at("amax_o").shape, ElementsAre(2, 4));
+  EXPECT_EQ(a.at("amax_s").type, "F32");
+  EXPECT_THAT(stored_in(inputs).at("o_scale").shape, ElementsAre(1, 4));
+  document({"run", inputs, "--out-dtype", "f8e4m3", "--amax", "--no-time", "--check", "--device",
+            "cpu", "--out", second});
+  EXPECT_EQ(stored_in(second), a);
+  expect_refused({"run", inputs, "--device", "cpu"}, 2, "o_scale: is present with an o of f16");
+  expect_refused(small_with({"--backward", "--amax"}), 2, "--amax: is given with --backward");
+}
+
 // A tensor of a file as a .npy file, its bytes as they are.
 void write_array(const std::string& path, const Stored& tensor, DType dtype) {
   const io::OutputTensor output{"", dtype, tensor.shape, std::as_bytes(std::span(tensor.bytes))};

@@ -6,6 +6,7 @@
 #include <initializer_list>
 #include <limits>
 #include <string_view>
+#include <utility>
 
 namespace flashcore {
 namespace {
@@ -59,6 +60,11 @@ class Oracle {
   OracleResult run() {
     result_.o.assign(static_cast<size_t>(host_.at("o").elements()), std::nanl(""));
     result_.lse.assign(result_.o.size() / static_cast<size_t>(value_width_), std::nanl(""));
+    result_.o_scale.assign(result_.o.size(), 1);
+    for (const auto& [name, values] :
+         {std::pair{"amax_o", &result_.amax_o}, {"amax_s", &result_.amax_s}}) {
+      if (read_.has(name)) values->assign(static_cast<size_t>(host_.at(name).elements()), 0);
+    }
     const int64_t batch = packed_ ? problem_.cu_seqlens_q->shape[0] - 1 : problem_.q.shape[0];
     for (int64_t b = 0; b < batch; ++b) {
       const Entry entry = entry_of(b);
@@ -148,6 +154,15 @@ class Oracle {
     for (size_t i = 0; i < rows; ++i) finish_row(e, h, static_cast<int64_t>(i), s[i]);
   }
 
+  // Takes a number of entry b and head h into the largest ones.
+  void note(std::string_view name, std::vector<Real>& values, int64_t b, int64_t h, Real number) {
+    if (values.empty()) return;
+    const auto& shape = host_.at(name).desc().shape;
+    Real& value =
+        values[static_cast<size_t>((shape[0] == 1 ? 0 : b) * shape[1] + (shape[1] == 1 ? 0 : h))];
+    if (!std::isnan(value) && !(number <= value)) value = number;
+  }
+
   // Steps 5 to 7 of one row.
   void finish_row(const Entry& e, int64_t h, int64_t i, const std::vector<Real>& s) {
     const Real sink = read_.has("sinks") ? read_.at("sinks", {h}) : kMinusInfinity;
@@ -162,6 +177,10 @@ class Oracle {
       any = true;
       denominator += std::exp(score - around);
     }
+    for (const Real score : s) {
+      if (score == kMinusInfinity) continue;
+      note("amax_s", result_.amax_s, e.batch, h, std::exp(score - around) / denominator);
+    }
     const int64_t kv_head = h / (heads_ / kv_heads_);
     const size_t row_index = index_of_row(e, h, i);
     for (int64_t d = 0; d < value_width_; ++d) {
@@ -175,7 +194,10 @@ class Oracle {
         if (read_.has("v_scale")) value *= read_.at("v_scale", {e.batch, kv_head, block_of(key)});
         sum += p * value;
       }
-      result_.o[row_index * static_cast<size_t>(value_width_) + static_cast<size_t>(d)] = sum;
+      const size_t element = row_index * static_cast<size_t>(value_width_) + static_cast<size_t>(d);
+      result_.o[element] = sum;
+      if (read_.has("o_scale")) result_.o_scale[element] = read_.at("o_scale", {e.batch, h});
+      note("amax_o", result_.amax_o, e.batch, h, std::abs(sum));
     }
     result_.lse[row_index] = any || sink != kMinusInfinity ? around + std::log(denominator) : sink;
   }

@@ -11,8 +11,10 @@
 namespace flashcore {
 
 struct OracleResult {
-  std::vector<long double> o;    // row-major, as HostTensor::get counts
-  std::vector<long double> lse;  // of every row, whether the problem asks for it or not
+  std::vector<long double> o;               // row-major, as HostTensor::get counts
+  std::vector<long double> lse;             // of every row, whether the problem asks for it or not
+  std::vector<long double> o_scale;         // that each element of o is divided by when stored
+  std::vector<long double> amax_o, amax_s;  // of the elements of those tensors, if there are any
 };
 
 OracleResult oracle(const bench::HostProblem& host);

@@ -33,7 +33,8 @@ TensorDesc with_type(TensorDesc desc, DType dtype) {
   return desc;
 }
 
-// Runs the reference on `host` with O and LSE of their own, described by `problem`.
+// Runs the reference on `host` with O and LSE of their own, described by `problem`; the largest
+// values are the host's.
 Status run_reference(HostProblem& host, const Problem& problem, HostTensor& o, HostTensor* lse,
                      int threads = 1) {
   PlanOptions options;
@@ -62,11 +63,29 @@ void expect_near(const HostTensor& got, const std::vector<long double>& want, co
   }
 }
 
+// Numbers of fp32 that the oracle has in long double.
+void expect_largest(HostProblem& host, const char* name, const std::vector<long double>& want) {
+  if (!host.has(name)) return;
+  ASSERT_EQ(static_cast<size_t>(host.at(name).elements()), want.size()) << name;
+  for (size_t i = 0; i < want.size(); ++i) {
+    const double value = host.at(name).get(static_cast<int64_t>(i));
+    const auto wanted = static_cast<double>(want[i]);
+    const bool same = std::isfinite(wanted)
+                          ? std::abs(value - wanted) <= 1e-7 * wanted
+                          : value == wanted || (value != value && wanted != wanted);
+    ASSERT_TRUE(same && !std::signbit(value))
+        << name << ' ' << i << ": " << value << ", wanted " << wanted;
+  }
+  host.at(name).poison();
+}
+
 // Equal, or both NaN.
-void expect_rounded(const HostTensor& got, const HostTensor& exact, const char* name) {
+void expect_rounded(const HostTensor& got, const HostTensor& exact, const char* name,
+                    const std::vector<long double>& scale = {}) {
   for (int64_t i = 0; i < exact.elements(); ++i) {
     alignas(8) unsigned char bytes[8] = {};
-    store_element(got.desc().dtype, bytes, 0, exact.get(i));
+    const double divisor = scale.empty() ? 1.0 : static_cast<double>(scale[static_cast<size_t>(i)]);
+    store_element(got.desc().dtype, bytes, 0, exact.get(i) / divisor);
     const double want = load_element(got.desc().dtype, bytes, 0);
     const double value = got.get(i);
     ASSERT_TRUE(value == want || (std::isnan(value) && std::isnan(want)))
@@ -81,6 +100,7 @@ void check(HostProblem& host) {
   const OracleResult want = oracle(host);
   Problem exact = host.problem;
   exact.o = with_type(exact.o, DType::f64);
+  exact.o_scale.reset();
   if (exact.lse) exact.lse = with_type(*exact.lse, DType::f64);
   HostTensor o(exact.o), o_threads(exact.o);
   std::optional<HostTensor> lse;
@@ -94,14 +114,21 @@ void check(HostProblem& host) {
     ASSERT_NO_FATAL_FAILURE(expect_near(*lse, want.lse, "lse"));
     ASSERT_TRUE(lse->canaries_intact());
   }
+  const auto expect_all_largest = [&] {
+    ASSERT_NO_FATAL_FAILURE(expect_largest(host, "amax_o", want.amax_o));
+    ASSERT_NO_FATAL_FAILURE(expect_largest(host, "amax_s", want.amax_s));
+  };
+  ASSERT_NO_FATAL_FAILURE(expect_all_largest());
   status = run_reference(host, exact, o_threads, lse_or_null, 3);
   ASSERT_TRUE(status.ok()) << status.message();
   ASSERT_TRUE(o_threads.same_elements(o));
+  ASSERT_NO_FATAL_FAILURE(expect_all_largest());
 
   const bool has_lse = host.has("lse");
   status = run_reference(host, host.problem, host.at("o"), has_lse ? &host.at("lse") : nullptr);
   ASSERT_TRUE(status.ok()) << status.message();
-  ASSERT_NO_FATAL_FAILURE(expect_rounded(host.at("o"), o, "o"));
+  ASSERT_NO_FATAL_FAILURE(expect_rounded(host.at("o"), o, "o", want.o_scale));
+  ASSERT_NO_FATAL_FAILURE(expect_all_largest());
   if (has_lse) {
     ASSERT_NO_FATAL_FAILURE(expect_rounded(host.at("lse"), *lse, "lse"));
   }
@@ -738,6 +765,7 @@ TEST(Layouts, BshdBroadcastAndReversed) {
 
 TEST(Layouts, RandomProblemsLaidOutAnew) {
   bench::RandomSpace space;
+  space.more_outputs = true;
   space.largest_seqlen = 24;
   space.largest_head_dim = 24;
   for (uint64_t seed = 0; seed < problem_count(400); ++seed) {

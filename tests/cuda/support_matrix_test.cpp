@@ -213,6 +213,20 @@ std::vector<Problem> other_fp8() {
   return all;
 }
 
+// A scale of O, and each of the largest values.
+std::vector<Problem> more_outputs() {
+  std::vector<Problem> all;
+  for (const Problem& one : {problem_of(DType::f16), problem_of(DType::bf16), fp8(DType::f8e4m3)}) {
+    const TensorDesc heads = TensorDesc::contiguous(DType::f32, {4, 16});
+    all.emplace_back(one).amax_o = heads;
+    all.emplace_back(one).amax_s = heads;
+    Problem& scaled = all.emplace_back(one);
+    scaled.o.dtype = DType::f8e4m3;
+    scaled.o_scale = heads;
+  }
+  return all;
+}
+
 PlanContext context_of(const fake::Gpu& gpu) {
   PlanContext context;
   context.device.device = {DeviceKind::cuda, 0};
@@ -269,7 +283,8 @@ std::string table() {
       {"fp8 e4m3, head_dim 64 and 128, scales per head: full, causal, windows, GQA, lengths, "
        "sinks, LSE",
        plain_e4m3()},
-      {"... every other feature, e5m2", other_fp8()}};
+      {"... every other feature, e5m2", other_fp8()},
+      {"any type: an O of fp8 with a scale, largest values", more_outputs()}};
   std::string text = "| forward |", line = "| --- |";
   for (const Column& column : columns) text += fmt::format(" {} |", column.title), line += " --- |";
   text += "\n" + line + "\n";

@@ -154,6 +154,11 @@ inline flashcore_problem valid_problem(Source& source) {
   if ((present & 8192) != 0) p.window_left = source.draw<uint8_t>() % 24;
   if ((present & 16384) != 0) p.window_right = source.draw<uint8_t>() % 24;
   if ((present & 32768) != 0) set(p.dropout_state, FLASHCORE_I64, {2});
+  const auto more = source.draw<uint8_t>();
+  if ((more & 1) != 0) p.o.dtype = (more & 2) != 0 ? FLASHCORE_F8E4M3 : FLASHCORE_F8E5M2;
+  if ((more & 5) == 5) set(p.o_scale, FLASHCORE_F32, {broadcast(d.batch), broadcast(d.heads_q)});
+  if ((more & 8) != 0) set(p.amax_o, FLASHCORE_F32, {broadcast(d.batch), broadcast(d.heads_q)});
+  if ((more & 16) != 0) set(p.amax_s, FLASHCORE_F32, {broadcast(d.batch), broadcast(d.heads_q)});
   return p;
 }
 
@@ -188,9 +193,11 @@ inline bool change_tensor(flashcore_tensor& tensor, int choice, Source& source) 
 
 inline void change_members(flashcore_problem& problem, Source& source) {
   for (int changes = source.draw<uint8_t>() % 4; changes > 0; --changes) {
-    const size_t which = source.draw<uint8_t>() % (kTensors + 1);
+    const size_t which = source.draw<uint8_t>() % (kTensors + 4);
+    flashcore_tensor* const later[] = {&problem.dropout_state, &problem.o_scale, &problem.amax_o,
+                                       &problem.amax_s};
     flashcore_tensor& tensor =
-        which == kTensors ? problem.dropout_state : tensors_of(problem)[which];
+        which < kTensors ? tensors_of(problem)[which] : *later[which - kTensors];
     const int choice = source.draw<uint8_t>() % 12;
     if (change_tensor(tensor, choice, source)) continue;
     switch (choice) {
@@ -295,6 +302,12 @@ class Memory {
     }
     if (!make_buffer(problem.dropout_state, dropout_state_)) return false;
     fill(dropout_state_, problem.dropout_state, source);
+    for (const auto& [tensor, buffer] : {std::pair{&problem.o_scale, &o_scale_},
+                                         {&problem.amax_o, &amax_o_},
+                                         {&problem.amax_s, &amax_s_}}) {
+      if (!make_buffer(*tensor, *buffer)) return false;
+      fill(*buffer, *tensor, source);
+    }
     for (const auto& [t, rows] : {std::pair{kCuQ, problem.q.shape[0]},
                                   {kCuKv, problem.k.shape[0]},
                                   {kLenQ, int64_t{-1}},
@@ -320,6 +333,9 @@ class Memory {
     arguments.seqlens_q = ints(kLenQ), arguments.seqlens_kv = ints(kLenKv);
     arguments.causal_offsets = ints(kOffsets);
     arguments.dropout_state = reinterpret_cast<const int64_t*>(dropout_state_.element);
+    arguments.o_scale = reinterpret_cast<const float*>(o_scale_.element);
+    arguments.amax_o = reinterpret_cast<float*>(amax_o_.element);
+    arguments.amax_s = reinterpret_cast<float*>(amax_s_.element);
     return arguments;
   }
 
@@ -345,7 +361,7 @@ class Memory {
   };
 
   std::array<Buffer, kTensors> buffers_;
-  Buffer dropout_state_;
+  Buffer dropout_state_, o_scale_, amax_o_, amax_s_;
 };
 
 // A workspace of a plan for one run.

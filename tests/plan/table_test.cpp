@@ -336,6 +336,27 @@ TEST_F(Table, DropoutFromMemoryIsForKernelsThatReadIt) {
             "dropout_state: is given, wanted seed and offset as numbers");
 }
 
+TEST_F(Table, MoreOutputsAreForKernelsThatHaveThem) {
+  Kernel scales = fake("scales", true, ""), both = fake("both", true, "");
+  scales.scales_o = both.scales_o = both.writes_largest = true;
+  table() = {fake("old", true, ""), scales, both};
+  Problem problem = dense_problem();
+  problem.o.dtype = DType::f8e4m3;
+  EXPECT_EQ(make_plan(problem)->kernel(), "old");
+  problem.o_scale = TensorDesc::contiguous(DType::f32, {1, 1});
+  EXPECT_EQ(make_plan(problem)->kernel(), "scales");
+  EXPECT_EQ(explain(problem)->front().refusal, "o_scale: is given, wanted an O without a scale");
+  problem.o_scale.reset();
+  for (const auto& [name, largest] :
+       {std::pair{"amax_o", &Problem::amax_o}, {"amax_s", &Problem::amax_s}}) {
+    Problem asks = problem;
+    asks.*largest = TensorDesc::contiguous(DType::f32, {1, 1});
+    EXPECT_EQ(make_plan(asks)->kernel(), "both");
+    EXPECT_EQ(explain(asks)->front().refusal,
+              std::string(name) + ": is asked for, wanted O and LSE alone");
+  }
+}
+
 TEST_F(Table, NothingRunsOnBadArguments) {
   const Result<Plan> plan = make_plan(dense_problem(), named("last"));
   EXPECT_FALSE(plan->run(Arguments{}).ok());

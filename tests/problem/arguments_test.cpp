@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -47,7 +48,8 @@ class Trial {
     const size_t at = message.find("wanted");
     ASSERT_NE(at, std::string::npos) << message;
     EXPECT_THAT(message.substr(at), HasSubstr(wanted));
-    for (const char* const name : {"o", "lse"}) {
+    for (const char* const name : {"o", "lse", "amax_o", "amax_s"}) {
+      if (!host_.has(name)) continue;
       for (const std::byte byte : host_.at(name).memory()) {
         ASSERT_EQ(byte, std::byte{0xFF}) << name << " was written";
       }
@@ -92,6 +94,9 @@ const std::vector<PointerBend>& pointer_bends() {
       pointer_bend("seqlens_q", &Arguments::seqlens_q),
       pointer_bend("seqlens_kv", &Arguments::seqlens_kv),
       pointer_bend("causal_offsets", &Arguments::causal_offsets),
+      pointer_bend("o_scale", &Arguments::o_scale),
+      pointer_bend("amax_o", &Arguments::amax_o),
+      pointer_bend("amax_s", &Arguments::amax_s),
   };
   return bends;
 }
@@ -120,6 +125,7 @@ TEST(Pointers, NullIsRefusedForEachTensorOfTheProblem) {
 TEST(Pointers, MisalignedIsRefusedForEachType) {
   Problem full = full_problem();
   full.o = TensorDesc::contiguous(DType::f16, {2, 4, 3, 6});
+  full.o_scale.reset();
   for (const Problem& problem :
        {dense_problem(), dense_problem(DType::bf16), packed_problem(), full}) {
     for (const PointerBend& bend : pointer_bends()) {
@@ -168,7 +174,8 @@ TEST(Pointers, NothingIsNeededForTensorsWithoutElements) {
 
 TEST(Outputs, MustNotBeAnInputOrEachOther) {
   const Problem problem = full_problem();
-  for (const char* const output : {"o", "lse"}) {
+  const std::vector<std::string> outputs = {"o", "lse", "amax_o", "amax_s"};  // as they are checked
+  for (const std::string& output : outputs) {
     for (const PointerBend& bend : pointer_bends()) {
       const std::string name = bend.name;
       if (name == output) continue;
@@ -180,9 +187,11 @@ TEST(Outputs, MustNotBeAnInputOrEachOther) {
         return tensor == name || tensor == output ? static_cast<void*>(shared.data())
                                                   : trial.host().at(tensor).data();
       });
-      const bool both_outputs = name == "o" || name == "lse";
-      trial.expect_refused(both_outputs ? "o" : output, both_outputs ? "lse" : name,
-                           "memory of its own");
+      // Of two outputs the first one is named.
+      const auto first = std::find_if(outputs.begin(), outputs.end(), [&](const std::string& one) {
+        return one == name || one == output;
+      });
+      trial.expect_refused(*first, *first == output ? name : output, "memory of its own");
     }
   }
 }
@@ -232,6 +241,23 @@ TEST(Outputs, MayBeWovenIntoAFusedBuffer) {
   EXPECT_TRUE(status.ok()) << status.message();
   args.o = memory.data() + 8;
   EXPECT_THAT(run_plan(make_plan(problem), args).message(), HasSubstr("overlaps the memory of v"));
+}
+
+TEST(Scales, OfOAreReadBeforeTheRun) {
+  for (const double value : {0.0, -2.0, std::numeric_limits<double>::infinity(),
+                             std::numeric_limits<double>::quiet_NaN()}) {
+    Trial trial(full_problem());
+    trial.host().at("o_scale").set(6, value);
+    trial.expect_refused("o_scale", "element [1, 2] is ", "a positive finite number");
+  }
+  // Those of a broadcast are few, and of no row none is read.
+  Problem one = full_problem();
+  one.o_scale = TensorDesc::strided(DType::f32, {1, 4}, {1, 2});
+  Trial broadcast(one);
+  EXPECT_TRUE(broadcast.run().ok()) << broadcast.run().message();
+  Trial zero(one);
+  zero.host().at("o_scale").set(3, 0);
+  zero.expect_refused("o_scale", "element [0, 3] is 0", "a positive finite number");
 }
 
 TEST(Lengths, OutOfRange) {

@@ -28,7 +28,7 @@ inline Problem packed_problem(DType dtype = DType::f32) {
   return problem;
 }
 
-// Every optional tensor there is, with scales in blocks of 2 keys.
+// Every optional tensor of a dense problem, with scales in blocks of 2 keys.
 inline Problem full_problem() {
   Problem problem = dense_problem(DType::f8e4m3);
   problem.bias = TensorDesc::contiguous(DType::f32, {2, 4, 3, 5});
@@ -41,6 +41,8 @@ inline Problem full_problem() {
   problem.seqlens_q = TensorDesc::contiguous(DType::i32, {2});
   problem.seqlens_kv = TensorDesc::contiguous(DType::i32, {2});
   problem.causal_offsets = TensorDesc::contiguous(DType::i32, {2});
+  problem.o_scale = TensorDesc::contiguous(DType::f32, {2, 4});
+  problem.amax_o = problem.amax_s = problem.o_scale;
   problem.alignment = Alignment::given;
   problem.kv_scale_block = 2;
   return problem;

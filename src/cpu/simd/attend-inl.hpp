@@ -10,6 +10,7 @@
 #include <cmath>
 #include <limits>
 
+#include "cpu/largest.hpp"
 #if defined(FLASHCORE_SIMD_AMX)
 #include "cpu/simd/amx-inl.hpp"
 #else
@@ -118,6 +119,13 @@ inline void attend_tile(const TileJob& job, const Buffers& buffers, const BlockP
   if (special.count > 0) add_special(job, places, special, attends, columns, rows, buffers, o);
 }
 
+// The largest |o| of a row that is stored as `o` times `factor`.
+inline float largest_magnitude(const float* o, int64_t width, float factor) {
+  float largest = 0;
+  for (int64_t c = 0; c < width; ++c) largest = larger(largest, std::abs(o[c] * factor));
+  return largest;
+}
+
 // Writes a row of O and its LSE from its sums. The row has no key when the denominator is 0.
 inline void finish_row(const TileJob& job, int64_t row, float largest, float denominator,
                        const float* o) {
@@ -148,9 +156,18 @@ inline void finish_row(const TileJob& job, int64_t row, float largest, float den
     }
   }
   double factor = denominator == 0 ? 0 : weight / sum;
+  const double probability = factor;  // of a score at the row's reference, where exponents are 0
   if (p.dropout_p > 0) factor *= static_cast<double>(dropout_rescale(p.dropout_p));
+  const float o_scale = p.o_scale.present ? args.o_scale[p.o_scale.at(job.batch, head)] : 1.0f;
   store_row(p.o_dtype, o, p.head_dim_v, static_cast<float>(factor), args.o,
-            p.o.at(job.batch, head, position));
+            p.o.at(job.batch, head, position), o_scale);
+  if (wants_largest(p)) {
+    const double above = static_cast<double>(largest) * scale.power -
+                         reference_of(largest, scale.power);  // the largest score's exponent
+    add_largest(p, args, job.batch, head,
+                largest_magnitude(o, p.head_dim_v, static_cast<float>(factor)),
+                denominator == 0 ? 0 : static_cast<float>(probability * std::exp2(above)));
+  }
   if (!p.has_lse) return;
   constexpr double kLn2 = 0.69314718055994531;
   const double lse =

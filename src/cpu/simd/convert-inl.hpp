@@ -147,21 +147,23 @@ HWY_INLINE VecU encode_lanes(VecF x) {
 }
 
 template <FloatFormat kFormat, class T>
-void store_row_as(const float* in, int64_t width, VecF factor, T* out) {
+void store_row_as(const float* in, int64_t width, VecF factor, T* out, float divisor = 1) {
   HWY_ALIGN uint32_t lanes[kLanes];
   HWY_ALIGN T narrow[kLanes];
   for (int64_t c = 0; c < width; c += kLanes) {
-    hn::Store(encode_lanes<kFormat>(hn::Mul(hn::LoadU(kF, in + c), factor)), kU, lanes);
+    VecF value = hn::Mul(hn::LoadU(kF, in + c), factor);
+    if (divisor != 1) value = hn::Div(value, hn::Set(kF, divisor));
+    hn::Store(encode_lanes<kFormat>(value), kU, lanes);
     for (int64_t i = 0; i < kLanes; ++i) narrow[i] = static_cast<T>(lanes[i]);
     const int64_t count = width - c < kLanes ? width - c : kLanes;
     std::memcpy(out + c, narrow, static_cast<size_t>(count) * sizeof(T));
   }
 }
 
-// Writes `width` elements at `first` of `base`: `in`, times `scale`. `in` is padded to full
-// vectors.
+// Writes `width` elements at `first` of `base`: `in`, times `scale`; fp8 is divided by `divisor`,
+// too. `in` is padded to full vectors.
 inline void store_row(DType dtype, const float* in, int64_t width, float scale, void* base,
-                      int64_t first) {
+                      int64_t first, float divisor = 1) {
   const VecF factor = hn::Set(kF, scale);
   switch (dtype) {
     case DType::f16:
@@ -171,10 +173,10 @@ inline void store_row(DType dtype, const float* in, int64_t width, float scale, 
                                             static_cast<uint16_t*>(base) + first);
     case DType::f8e4m3:
       return store_row_as<flashcore::kF8E4M3>(in, width, factor,
-                                              static_cast<uint8_t*>(base) + first);
+                                              static_cast<uint8_t*>(base) + first, divisor);
     case DType::f8e5m2:
       return store_row_as<flashcore::kF8E5M2>(in, width, factor,
-                                              static_cast<uint8_t*>(base) + first);
+                                              static_cast<uint8_t*>(base) + first, divisor);
     default: {
       float* const out = static_cast<float*>(base) + first;
       int64_t c = 0;

@@ -48,6 +48,12 @@ class Judged {
     for (size_t i = 0; i < reference_.o.size(); ++i) {
       o().set(static_cast<int64_t>(i), reference_.o[i]);
     }
+    for (const auto& [name, values] :
+         {std::pair{"amax_o", &reference_.amax_o}, {"amax_s", &reference_.amax_s}}) {
+      for (size_t i = 0; i < values->size(); ++i) {
+        host_.at(name).set(static_cast<int64_t>(i), (*values)[i]);
+      }
+    }
     for (size_t i = 0; i < reference_.lse.size(); ++i) {  // none, if there is no LSE
       lse().set(static_cast<int64_t>(i), reference_.lse[i]);
     }
@@ -157,6 +163,137 @@ TEST(Gates, FailA16BitResultWorseThanTwiceTheNaive) {
     judged.expect_failure("max error");
     judged.o().set(17, judged.reference().o[17] + 0.9 * allowed);
     EXPECT_TRUE(judged.judge().passed) << judged.judge().failure;
+  }
+}
+
+// What rounds to a number lies between the middles to its neighbours; past the largest number there
+// is no end.
+TEST(Gates, DistancesFromAnFp8NumberBeginAtHalfAUnit) {
+  const auto e4m3 = [](double stored, double x) {
+    return bench::distance_from_rounding(DType::f8e4m3, stored, x);
+  };
+  EXPECT_EQ(e4m3(1.0, 1.0), 0);
+  EXPECT_EQ(e4m3(1.0, 1.0625), 0);
+  EXPECT_EQ(e4m3(1.0, 1.125), 0.0625);
+  EXPECT_EQ(e4m3(1.0, 0.96875), 0);  // half as far below a power of two
+  EXPECT_EQ(e4m3(1.0, 0.9375), 0.03125);
+  EXPECT_EQ(e4m3(-1.0, -1.125), 0.0625);
+  EXPECT_EQ(e4m3(-1.0, 1.0), 1.96875);
+  EXPECT_EQ(e4m3(0.0, -0x1p-10), 0);
+  EXPECT_EQ(e4m3(-0.0, 0x1p-9), 0x1p-10);
+  EXPECT_EQ(e4m3(448, 1e9), 0);
+  EXPECT_EQ(e4m3(448, kInf), 0);
+  EXPECT_EQ(e4m3(448, 430), 2);
+  EXPECT_EQ(e4m3(416, kInf), kInf);
+  EXPECT_EQ(e4m3(448, -kInf), kInf);
+  EXPECT_EQ(bench::distance_from_rounding(DType::f8e5m2, 57344, 1e9), 0);
+  EXPECT_EQ(bench::distance_from_rounding(DType::f8e5m2, 1.0, 1.25), 0.125);
+  // Whatever rounds to a number is no distance away.
+  bench::Random random(4);
+  for (int n = 0; n < 2000; ++n) {
+    const double x = random.normal() * std::exp2(static_cast<double>(random.integer(-20, 20)));
+    for (const DType dtype : {DType::f8e4m3, DType::f8e5m2}) {
+      unsigned char byte = 0;
+      store_element(dtype, &byte, 0, x);
+      EXPECT_EQ(bench::distance_from_rounding(dtype, load_element(dtype, &byte, 0), x), 0) << x;
+    }
+  }
+}
+
+Problem fp8_output(DType dtype, DType o_dtype) {
+  Problem problem = problem_of(dtype);
+  problem.o.dtype = o_dtype;
+  problem.o_scale = TensorDesc::contiguous(DType::f32, {1, 4});
+  problem.amax_o = problem.amax_s = problem.o_scale;
+  return problem;
+}
+
+// Rounded right, all is right, with small limits; the number beside the right one is not, nor one
+// that was divided by another head's scale.
+TEST(Gates, HoldAnFp8OutputToTheLimitsOfItsInputs) {
+  for (const DType dtype : kTypes) {
+    for (const DType o_dtype : {DType::f8e4m3, DType::f8e5m2}) {
+      SCOPED_TRACE(std::string(to_string(dtype)) + " to " + std::string(to_string(o_dtype)));
+      const Problem problem = fp8_output(dtype, o_dtype);
+      EXPECT_EQ(bench::gate_limits(problem).relative_error,
+                bench::gate_limits(dtype).relative_error);
+      Judged judged(problem, 1, [](HostProblem& host) {
+        for (int64_t h = 0; h < 4; ++h) host.at("o_scale").set(h, std::exp2(h));
+      });
+      const auto scaled = [&](size_t i) {
+        return judged.reference().o[i] / judged.reference().o_scale[i];
+      };
+      for (size_t i = 0; i < judged.reference().o.size(); ++i) {
+        judged.o().set(static_cast<int64_t>(i), scaled(i));
+      }
+      const bench::Verdict verdict = judged.judge();
+      EXPECT_TRUE(verdict.passed) << verdict.failure;
+      EXPECT_EQ(verdict.max_scaled_error, 0);
+      const double limit = bench::gate_limits(dtype).max_scaled_error;
+      size_t element = 0;  // a number that fp8 has some bits for
+      while (std::abs(judged.reference().o[element]) < 0.3) ++element;
+      const double right = judged.reference().o[element];
+      const double unit = o_dtype == DType::f8e4m3 ? 0.125 : 0.25;
+      const double off = (std::abs(right) * unit + 1.6 * limit * std::max(1.0, std::abs(right)));
+      judged.o().set(static_cast<int64_t>(element),
+                     (right + off) / judged.reference().o_scale[element]);
+      SCOPED_TRACE(std::to_string(right) + " is " +
+                   std::to_string(judged.o().get(static_cast<int64_t>(element))));
+      judged.expect_failure("max scaled error");
+      judged.o().set(static_cast<int64_t>(element), kNaN);
+      judged.expect_failure("is nan");
+      judged.o().set(static_cast<int64_t>(element), scaled(element));
+      for (int64_t i = 0; i < 48 * 32; ++i) {
+        judged.o().set(
+            i, judged.reference().o[static_cast<size_t>(i)] / judged.reference().o_scale.back());
+      }
+      EXPECT_FALSE(judged.judge().passed);
+    }
+  }
+}
+
+// A saturated number stands for an infinity, an infinity of e5m2 for nothing.
+TEST(Gates, AnInfinityOfAnFp8OutputIsTheLargestNumber) {
+  Judged judged(fp8_output(DType::f32, DType::f8e5m2), 1,
+                [](HostProblem& host) { host.at("v").set(7, kInf); });
+  for (size_t i = 0; i < judged.reference().o.size(); ++i) {
+    judged.o().set(static_cast<int64_t>(i),
+                   judged.reference().o[i] / judged.reference().o_scale[i]);
+  }
+  EXPECT_EQ(judged.o().get(kElement), 57344);
+  EXPECT_TRUE(judged.judge().passed) << judged.judge().failure;
+  auto* const byte = static_cast<unsigned char*>(judged.o().data()) + kElement;
+  *byte = 0x7C;
+  judged.expect_failure("o[0, 0, 5, 7] is inf");
+  *byte = 0xFB;
+  judged.expect_failure("o[0, 0, 5, 7] is -57344, wanted inf");
+  *byte = 0x7A;
+  judged.expect_failure("o[0, 0, 5, 7] is 49152, wanted inf");
+}
+
+TEST(Gates, FailALargestValueThatIsOff) {
+  for (const DType dtype : kTypes) {
+    Problem problem = problem_of(dtype);
+    problem.amax_o = problem.amax_s = TensorDesc::contiguous(DType::f32, {1, 4});
+    Judged judged(problem);
+    ASSERT_TRUE(judged.judge().passed) << judged.judge().failure;
+    const bench::GateLimits limits = bench::gate_limits(dtype);
+    const auto expect_both = [&](const char* name, double right, double limit) {
+      for (const double sign : {1.0, -1.0}) {
+        judged.host().at(name).set(2, right + sign * 0.8 * limit);
+        EXPECT_TRUE(judged.judge().passed) << name << ": " << judged.judge().failure;
+        judged.host().at(name).set(2, right + sign * 1.2 * limit);
+        judged.expect_failure(std::string(name) + "[0, 2] is ");
+      }
+      for (const double kind : {kNaN, kInf, -right}) {
+        judged.host().at(name).set(2, kind);
+        judged.expect_failure(std::string(name) + "[0, 2] is ");
+      }
+      judged.host().at(name).set(2, right);
+    };
+    const double o = judged.reference().amax_o[2], s = judged.reference().amax_s[2];
+    expect_both("amax_o", o, limits.max_scaled_error * std::max(1.0, o));
+    expect_both("amax_s", s, 2 * limits.lse_error * s);
   }
 }
 
