@@ -113,6 +113,9 @@ pub struct flashcore_problem {
     pub cache_leftpad: flashcore_tensor,
     pub page_status: flashcore_tensor,
     pub tree_mask: flashcore_tensor,
+    pub o_scale: flashcore_tensor,
+    pub amax_o: flashcore_tensor,
+    pub amax_s: flashcore_tensor,
 }
 
 // -------------------------------------------------------------------------------------------------
@@ -196,6 +199,9 @@ pub struct flashcore_arguments {
     pub cache_leftpad: *const i32,
     pub page_status: *mut i32,
     pub tree_mask: *const i32,
+    pub o_scale: *const f32,
+    pub amax_o: *mut f32,
+    pub amax_s: *mut f32,
 }
 
 // -------------------------------------------------------------------------------------------------

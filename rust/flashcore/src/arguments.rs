@@ -33,6 +33,7 @@ pub(crate) struct Inputs<'a> {
     pub(crate) kv_last_page_len: Option<Tensor<'a>>,
     pub(crate) cache_leftpad: Option<Tensor<'a>>,
     pub(crate) tree_mask: Option<Tensor<'a>>,
+    pub(crate) o_scale: Option<Tensor<'a>>,
     pub(crate) dropout: (u64, u64),
 }
 
@@ -61,6 +62,7 @@ impl<'a> Inputs<'a> {
             kv_last_page_len: None,
             cache_leftpad: None,
             tree_mask: None,
+            o_scale: None,
             dropout: (0, 0),
         }
     }
@@ -101,6 +103,7 @@ impl<'a> Inputs<'a> {
         c.cache_leftpad =
             input("cache_leftpad", p.cache_leftpad.as_ref(), self.cache_leftpad.as_ref())?.cast();
         c.tree_mask = input("tree_mask", p.tree_mask.as_ref(), self.tree_mask.as_ref())?.cast();
+        c.o_scale = input("o_scale", p.o_scale.as_ref(), self.o_scale.as_ref())?.cast();
         (c.dropout_seed, c.dropout_offset) = self.dropout;
         Ok(c)
     }
@@ -188,19 +191,42 @@ pub struct Arguments<'a> {
     inputs: Inputs<'a>,
     o: TensorMut<'a>,
     lse: Option<TensorMut<'a>>,
+    amax_o: Option<TensorMut<'a>>,
+    amax_s: Option<TensorMut<'a>>,
     page_status: Option<&'a mut i32>,
 }
 
 impl<'a> Arguments<'a> {
     /// The tensors that every problem has.
     pub fn new(q: Tensor<'a>, k: Tensor<'a>, v: Tensor<'a>, o: TensorMut<'a>) -> Arguments<'a> {
-        Arguments { inputs: Inputs::new(q, k, v), o, lse: None, page_status: None }
+        Arguments {
+            inputs: Inputs::new(q, k, v),
+            o,
+            lse: None,
+            amax_o: None,
+            amax_s: None,
+            page_status: None,
+        }
     }
 
     /// Where the data of [`Problem::lse`] go.
     #[must_use]
     pub fn lse(mut self, lse: TensorMut<'a>) -> Arguments<'a> {
         self.lse = Some(lse);
+        self
+    }
+
+    /// Where the data of [`Problem::amax_o`] go.
+    #[must_use]
+    pub fn amax_o(mut self, amax: TensorMut<'a>) -> Arguments<'a> {
+        self.amax_o = Some(amax);
+        self
+    }
+
+    /// Where the data of [`Problem::amax_s`] go.
+    #[must_use]
+    pub fn amax_s(mut self, amax: TensorMut<'a>) -> Arguments<'a> {
+        self.amax_s = Some(amax);
         self
     }
 
@@ -226,6 +252,7 @@ impl<'a> Arguments<'a> {
         seqlens_kv,
         causal_offsets,
         dropout_state,
+        o_scale,
     }
 
     /// As [`Inputs::pointers`], with those of O and LSE.
@@ -233,6 +260,8 @@ impl<'a> Arguments<'a> {
         let mut c = self.inputs.pointers(p)?;
         c.o = output("o", Some(&p.o), Some(&mut self.o))?;
         c.lse = output("lse", p.lse.as_ref(), self.lse.as_mut())?;
+        c.amax_o = output("amax_o", p.amax_o.as_ref(), self.amax_o.as_mut())?.cast();
+        c.amax_s = output("amax_s", p.amax_s.as_ref(), self.amax_s.as_mut())?.cast();
         c.page_status = status(p.page_status, self.page_status.as_deref_mut())?;
         Ok(c)
     }

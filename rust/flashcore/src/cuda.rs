@@ -88,7 +88,7 @@ impl DeviceArguments {
             dropout_seed: self.dropout_seed,
             dropout_offset: self.dropout_offset,
             dropout_state: self.dropout_state,
-            // No kernel of a GPU reads caches in pages.
+            // No kernel of a GPU reads caches in pages, scales O or writes the largest values.
             page_table: null(),
             kv_indptr: null(),
             kv_indices: null(),
@@ -96,6 +96,9 @@ impl DeviceArguments {
             cache_leftpad: null(),
             page_status: null_mut(),
             tree_mask: null(),
+            o_scale: null(),
+            amax_o: null_mut(),
+            amax_s: null_mut(),
         }
     }
 }

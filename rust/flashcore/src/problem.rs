@@ -52,6 +52,9 @@ pub struct Problem {
     pub(crate) kv_last_page_len: Option<TensorDesc>,
     pub(crate) cache_leftpad: Option<TensorDesc>,
     pub(crate) tree_mask: Option<TensorDesc>,
+    pub(crate) o_scale: Option<TensorDesc>,
+    pub(crate) amax_o: Option<TensorDesc>,
+    pub(crate) amax_s: Option<TensorDesc>,
     pub(crate) page_status: bool,
     softmax_scale: Option<f32>,
     softcap: f32,
@@ -98,6 +101,9 @@ impl Problem {
             kv_last_page_len: None,
             cache_leftpad: None,
             tree_mask: None,
+            o_scale: None,
+            amax_o: None,
+            amax_s: None,
             page_status: false,
             softmax_scale: None,
             softcap: 0.0,
@@ -164,6 +170,28 @@ impl Problem {
     #[must_use]
     pub fn v_scale(mut self, scale: impl Into<TensorDesc>) -> Problem {
         self.v_scale = Some(scale.into());
+        self
+    }
+
+    /// For an O of fp8, which stores O divided by it: `[B|1, Hq|1]` of f32.
+    #[must_use]
+    pub fn o_scale(mut self, scale: impl Into<TensorDesc>) -> Problem {
+        self.o_scale = Some(scale.into());
+        self
+    }
+
+    /// Computes the largest |O| too, before it is divided by a scale and rounded: `[B|1, Hq|1]` of
+    /// f32, of which each element is the largest over all that it stands for.
+    #[must_use]
+    pub fn amax_o(mut self, amax: impl Into<TensorDesc>) -> Problem {
+        self.amax_o = Some(amax.into());
+        self
+    }
+
+    /// Computes the largest probability too, before dropout: as [`Problem::amax_o`].
+    #[must_use]
+    pub fn amax_s(mut self, amax: impl Into<TensorDesc>) -> Problem {
+        self.amax_s = Some(amax.into());
         self
     }
 
@@ -358,6 +386,9 @@ impl Problem {
         c.kv_last_page_len = optional(self.kv_last_page_len);
         c.cache_leftpad = optional(self.cache_leftpad);
         c.tree_mask = optional(self.tree_mask);
+        c.o_scale = optional(self.o_scale);
+        c.amax_o = optional(self.amax_o);
+        c.amax_s = optional(self.amax_s);
         if self.page_status {
             c.page_status = page_status_desc().to_c();
         }

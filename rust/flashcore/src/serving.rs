@@ -343,6 +343,8 @@ pub struct Step<'a> {
     inputs: Inputs<'a>, // but for Q, K and V
     o: TensorMut<'a>,
     lse: Option<TensorMut<'a>>,
+    amax_o: Option<TensorMut<'a>>,
+    amax_s: Option<TensorMut<'a>>,
 }
 
 impl<'a> Step<'a> {
@@ -350,7 +352,15 @@ impl<'a> Step<'a> {
     pub fn new(append: Append<'a>, o: TensorMut<'a>) -> Step<'a> {
         // Placeholders for Q, K and V: `pointers` has the cache and the queries.
         let none = append.k_new;
-        Step { append, q: None, inputs: Inputs::new(none, none, none), o, lse: None }
+        Step {
+            append,
+            q: None,
+            inputs: Inputs::new(none, none, none),
+            o,
+            lse: None,
+            amax_o: None,
+            amax_s: None,
+        }
     }
 
     /// Queries that are not rotated.
@@ -364,6 +374,20 @@ impl<'a> Step<'a> {
     #[must_use]
     pub fn lse(mut self, lse: TensorMut<'a>) -> Step<'a> {
         self.lse = Some(lse);
+        self
+    }
+
+    /// Where the data of [`Problem::amax_o`] go.
+    #[must_use]
+    pub fn amax_o(mut self, amax: TensorMut<'a>) -> Step<'a> {
+        self.amax_o = Some(amax);
+        self
+    }
+
+    /// Where the data of [`Problem::amax_s`] go.
+    #[must_use]
+    pub fn amax_s(mut self, amax: TensorMut<'a>) -> Step<'a> {
+        self.amax_s = Some(amax);
         self
     }
 
@@ -382,6 +406,7 @@ impl<'a> Step<'a> {
         seqlens_kv,
         causal_offsets,
         dropout_state,
+        o_scale,
     }
 
     pub(crate) fn pointers(
@@ -409,6 +434,8 @@ impl<'a> Step<'a> {
         let mut c = inputs.pointers(p)?;
         c.o = output("o", Some(&p.o), Some(&mut self.o))?;
         c.lse = output("lse", p.lse.as_ref(), self.lse.as_mut())?;
+        c.amax_o = output("amax_o", p.amax_o.as_ref(), self.amax_o.as_mut())?.cast();
+        c.amax_s = output("amax_s", p.amax_s.as_ref(), self.amax_s.as_mut())?.cast();
         c.page_status = status(p.page_status, self.append.page_status.as_deref_mut())?;
         Ok((problem, rows, c))
     }

@@ -423,6 +423,43 @@ fn fp8_scales() {
     assert_close(&o_data, &wanted, 6e-2);
 }
 
+/// O in fp8 is divided by a scale; what was divided, and the probabilities, were at most so large.
+#[test]
+fn fp8_output_and_largest_values() {
+    let data = Data::new();
+    let (q, k, v) = data.views();
+    let scales = [0.0625f32, 0.125, 0.5, 0.001];
+    let o_scale = Tensor::new(&scales, &[1, HQ]).unwrap();
+    let mut o_data = vec![F8E4M3(0x7f); B * HQ * SQ * DV];
+    let (mut amax_o, mut amax_s) = ([f32::NAN; B * HQ], [f32::NAN]);
+    let o = TensorMut::new(&mut o_data, &[B, HQ, SQ, DV]).unwrap();
+    let largest_o = TensorMut::new(&mut amax_o, &[B, HQ]).unwrap();
+    let largest_s = TensorMut::new(&mut amax_s, &[1, 1]).unwrap();
+    let problem = Problem::new(q, k, v, &o).o_scale(o_scale).amax_o(&largest_o).amax_s(&largest_s);
+    let plan = Plan::new(&problem, &PlanOptions::new()).unwrap();
+    let arguments = Arguments::new(q, k, v, o).o_scale(o_scale);
+    plan.run(arguments.amax_o(largest_o).amax_s(largest_s), &mut Workspace::new()).unwrap();
+
+    let (wanted, _) = expected(&data, |_, dot| Some(SCALE * dot), |_| 1.0, None);
+    for (head, wanted) in wanted.chunks(SQ * DV).enumerate() {
+        let largest = wanted.iter().fold(0.0f64, |a, x| a.max(x.abs()));
+        assert!((f64::from(amax_o[head]) - largest).abs() < 1e-5);
+        let scale = scales[head % HQ];
+        for (found, wanted) in o_data[head * SQ * DV..].iter().zip(wanted) {
+            let quotient = (*wanted as f32 / scale).max(-448.0).min(448.0);
+            let error = (found.to_f32() - quotient).abs();
+            assert!(error <= quotient.abs() / 15.0 + 0.001, "{:?} for {}", found, quotient);
+        }
+    }
+    assert!(amax_s[0] > 1.0 / SKV as f32 && amax_s[0] < 1.0);
+    let (mut o_data, mut one) = (vec![F8E4M3(0); B * HQ * SQ * DV], [0.0f32]);
+    let o = TensorMut::new(&mut o_data, &[B, HQ, SQ, DV]).unwrap();
+    let arguments = Arguments::new(q, k, v, o).o_scale(o_scale);
+    let arguments = arguments.amax_o(TensorMut::new(&mut one, &[1, 1]).unwrap());
+    let error = plan.run(arguments, &mut Workspace::new()).unwrap_err();
+    assert!(error.to_string().starts_with("amax_o: is "), "{}", error);
+}
+
 /// The reference computes in fp64, and gives that too.
 #[test]
 fn a_kernel_by_name() {
