@@ -37,6 +37,7 @@ def attention(
     q_scale: Any = None,
     k_scale: Any = None,
     v_scale: Any = None,
+    o_scale: Any = None,
     kv_scale_block: int = 0,
     dropout_p: float = 0.0,
     dropout_seed: int | None = None,
@@ -44,6 +45,7 @@ def attention(
     dropout_state: Any = None,
     out_dtype: Any = None,
     return_lse: bool = False,
+    return_amax: bool = False,
     out: Any = None,
     out_lse: Any = None,
     kernel: str | None = None,
@@ -61,8 +63,8 @@ def attention(
 
     Arguments
         q: [B, Hq, Sq, Dqk], or packed [total_q, Hq, Dqk]; float32, float16, bfloat16 or fp8.
-        k: [B, Hkv, Skv, Dqk], or packed [total_kv, Hkv, Dqk]; dtype and device of q.
-        v: [B, Hkv, Skv, Dv], or packed [total_kv, Hkv, Dv]; dtype and device of q.
+        k: [B, Hkv, Skv, Dqk], or packed [total_kv, Hkv, Dqk]; dtype of q, or fp8; device of q.
+        v: [B, Hkv, Skv, Dv], or packed [total_kv, Hkv, Dv]; dtype of k; device of q.
             Any strides; the last dimension of q, k and v must be contiguous.
         causal: query i sees key j when j <= i + offset, with the offset of `alignment`.
         softmax_scale: default 1 / sqrt(Dqk).
@@ -79,11 +81,15 @@ def attention(
             max_seqlen_kv are the lengths of the longest entries, 0 if not known.
         q_scale, k_scale, v_scale: [B|1, Hq|1], [B|1, Hkv|1, blocks|1] twice, float32, with fp8;
             kv_scale_block is the number of keys per block, 0 for one block.
+        o_scale: [B|1, Hq|1], float32, with an fp8 result: what is stored is O / o_scale, rounded to
+            nearest even and saturated.
         dropout_p: in [0, 1]; above 0 it needs dropout_seed, and may have dropout_offset.
         dropout_state: [2], int64: seed and offset that a call reads from memory when it runs,
             instead of dropout_seed and dropout_offset.
         out_dtype: dtype of the result; default that of q.
         return_lse: also return the log of the softmax denominator.
+        return_amax: also return the largest |O|, before o_scale and rounding, and the largest
+            probability, before dropout, of each entry and head.
         out, out_lse: where to put the results, instead of new arrays.
         kernel: the name of a kernel, instead of the best that computes the problem.
         threads: CPU threads; 0 for all.
@@ -94,8 +100,9 @@ def attention(
             order. `attention` itself always repeats its bits.
 
     Returns
-        O: [B, Hq, Sq, Dv], or packed [total_q, Hq, Dv], of the framework of q; with return_lse the
-        pair of O and LSE: [B, Hq, Sq], or packed [total_q, Hq], float32.
+        O: [B, Hq, Sq, Dv], or packed [total_q, Hq, Dv], of the framework of q. With return_lse or
+        return_amax a tuple: O, then LSE, [B, Hq, Sq], or packed [total_q, Hq], float32; then
+        amax_o and amax_s, each [B, Hq], float32.
 
     Raises
         ArgumentTypeError (a TypeError): not an array, or arrays of different frameworks.
@@ -115,6 +122,7 @@ def attention(
         and q_scale is None
         and k_scale is None
         and v_scale is None
+        and o_scale is None
         and cu_seqlens_q is None
         and cu_seqlens_kv is None
         and seqlens_q is None
@@ -135,6 +143,7 @@ def attention(
             seqlens_q,
             seqlens_kv,
             causal_offsets,
+            o_scale,
             dropout_state,
         )
     options = (
@@ -147,6 +156,7 @@ def attention(
         dropout_p,
         out_dtype,
         return_lse,
+        return_amax,
         kv_scale_block,
         max_seqlen_q,
         max_seqlen_kv,

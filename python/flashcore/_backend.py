@@ -11,14 +11,17 @@ from ._layout import Layout, wrong_type
 from ._library import CPU, error, library
 from ._options import Options, seed, window_of
 from ._plan import (
+    ALL_ARGUMENTS_SIZE,
     ARGUMENTS_SIZE,
     FOUR_POINTERS_SIZE,
+    NO_CACHE,
     NO_EXTRAS,
     Plan,
     Request,
     cache,
     code_of_name,
     names_of,
+    pack_all_arguments,
     pack_arguments,
     pack_four_pointers,
 )
@@ -28,6 +31,9 @@ run_plan = library.flashcore_plan_run
 Extras = Sequence[Any] | None  # the optional arrays, in the order of OPTIONAL_TENSORS
 Values = tuple[Any, ...]  # of the fields of Options
 Pair = tuple[Any, Any] | None  # the dropout's seed and offset; O and LSE to write into
+# O and LSE, and, within the package, the largest values; in the order of OUTPUT_NAMES.
+Outputs = tuple[Any, ...] | None
+OUTPUT_NAMES = ("out", "out_lse", "amax_o", "amax_s")
 
 
 class Backend:
@@ -74,17 +80,33 @@ class Backend:
         """Raises when nothing may be written into the array."""
 
     def attention(
-        self, q: Any, k: Any, v: Any, extras: Extras, options: Values, dropout: Pair, outputs: Pair
+        self,
+        q: Any,
+        k: Any,
+        v: Any,
+        extras: Extras,
+        options: Values,
+        dropout: Pair,
+        outputs: Outputs,
     ) -> Any:
         return self.compute(q, k, v, extras, options, dropout, outputs)
 
     def compute(
-        self, q: Any, k: Any, v: Any, extras: Extras, options: Values, dropout: Pair, outputs: Pair
+        self,
+        q: Any,
+        k: Any,
+        v: Any,
+        extras: Extras,
+        options: Values,
+        dropout: Pair,
+        outputs: Outputs,
     ) -> Any:
         plan = self.plan(q, k, v, extras, options, outputs)
         return self.run(plan, q, k, v, extras, dropout, outputs)
 
-    def plan(self, q: Any, k: Any, v: Any, extras: Extras, options: Values, outputs: Pair) -> Plan:
+    def plan(
+        self, q: Any, k: Any, v: Any, extras: Extras, options: Values, outputs: Outputs
+    ) -> Plan:
         """The plan of a call: one of those that are kept, or a new one."""
         get = registered.get
         if get(type(k)) is not self or get(type(v)) is not self or extras or outputs:
@@ -105,19 +127,21 @@ class Backend:
         return plan
 
     def run(
-        self, plan: Plan, q: Any, k: Any, v: Any, extras: Extras, dropout: Pair, outputs: Pair
+        self, plan: Plan, q: Any, k: Any, v: Any, extras: Extras, dropout: Pair, outputs: Outputs
     ) -> Any:
         pointer = self.pointer
+        largest: tuple[Any, ...] = ()
         if outputs is None:
             out, lse = self.empty_out(plan, q), None
         else:
-            out, lse = outputs
-            for name, array in (("out", out), ("out_lse", lse)):
+            out, lse, *rest = outputs
+            largest = tuple(rest)
+            for name, array in zip(OUTPUT_NAMES, outputs, strict=False):
                 if array is not None:
                     self.check_writable(name, array)
             if out is None:
                 out = self.empty_out(plan, q)
-        if extras is None and dropout is None and plan.lse is None:
+        if extras is None and dropout is None and plan.lse is None and plan.amax is None:
             arguments = pack_four_pointers(
                 FOUR_POINTERS_SIZE, pointer(q), pointer(k), pointer(v), pointer(out)
             )
@@ -128,17 +152,25 @@ class Backend:
                 optional: Sequence[int] = NO_EXTRAS
             else:
                 optional = [0 if x is None else pointer(x) for x in extras]
-            arguments = pack_arguments(
-                ARGUMENTS_SIZE,
+            if plan.amax is not None and not largest:
+                largest = (self.empty(plan.amax, q), self.empty(plan.amax, q))
+            first = (
                 pointer(q),
                 pointer(k),
                 pointer(v),
                 pointer(out),
                 0 if plan.lse is None else pointer(lse),
-                *optional[:-1],
+                *optional[:-2],
                 *((0, 0) if dropout is None else seeds(dropout)),
                 optional[-1],
             )
+            if plan.amax is None and not optional[-2]:
+                arguments = pack_arguments(ARGUMENTS_SIZE, *first)
+            else:
+                places = map(pointer, largest) if plan.amax is not None else (0, 0)
+                arguments = pack_all_arguments(
+                    ALL_ARGUMENTS_SIZE, *first, *NO_CACHE, optional[-2], *places
+                )
         nbytes = plan.workspace_bytes
         owner, workspace = self.workspace(nbytes, q) if nbytes else (None, None)
         stream = 0 if plan.device[0] == CPU else self.stream(q)
@@ -146,16 +178,18 @@ class Backend:
         if status != 0:
             raise error(status)
         del owner
+        if plan.amax is not None:
+            return (out, *largest) if plan.lse is None else (out, lse, *largest)
         return out if plan.lse is None else (out, lse)
 
     def request(
-        self, q: Any, k: Any, v: Any, extras: Extras, options: Values, outputs: Pair
+        self, q: Any, k: Any, v: Any, extras: Extras, options: Values, outputs: Outputs
     ) -> Request:
         """The call as the library wants it described."""
         self._check_types(q, k, v, extras, outputs)
         layout = self.layout
         named = Options._make(options)
-        out, lse = (None, None) if outputs is None else outputs
+        out, lse = (None, None) if outputs is None else outputs[:2]
         return Request(
             q=layout("q", q),
             k=layout("k", k),
@@ -171,12 +205,12 @@ class Backend:
         self.check_arrays(call.arrays.items())
         return backward(self, call)
 
-    def _check_types(self, q: Any, k: Any, v: Any, extras: Extras, outputs: Pair) -> None:
+    def _check_types(self, q: Any, k: Any, v: Any, extras: Extras, outputs: Outputs) -> None:
         for name, array in (("q", q), ("k", k), ("v", v)):
             if find(name, array) is not self:
                 raise wrong_type(name, array, f"{self.wanted}, as q is")
         optional = names_of(extras) if extras else []
-        optional += zip(("out", "out_lse"), outputs, strict=True) if outputs else []
+        optional += zip(OUTPUT_NAMES, outputs, strict=False) if outputs else []
         self.check_arrays((name, array) for name, array in optional if array is not None)
 
     def check_arrays(self, named: Iterable[tuple[str, Any]]) -> None:

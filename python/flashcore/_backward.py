@@ -26,7 +26,7 @@ OPTIONAL_OUTPUTS = OUTPUTS[3:]
 
 _F64 = CODES["float64"]
 # flashcore_arguments, and flashcore_backward_arguments; all members have 8 bytes.
-_ForwardArguments = c_uint64 * (len(OPTIONAL_TENSORS) + 8)
+_ForwardArguments = c_uint64 * (len(OPTIONAL_TENSORS) + 7)  # there is no scale of O
 _Arguments = c_uint64 * 10
 
 
@@ -69,7 +69,7 @@ class BackwardPlan(AnyPlan):
         grad_dtype: int | None,
     ):
         check_devices(request.q, layouts)  # type: ignore[arg-type]
-        problem, _, _ = describe(request)
+        problem, *_ = describe(request)
         self.outputs = _outputs(layouts, asked, grad_dtype)
         gradients = _gradients(layouts | self.outputs)
         options = new_plan_options()
@@ -131,7 +131,7 @@ def compute(backend: Any, call: BackwardCall) -> Gradients:
 
     forward: Array[c_uint64] = _ForwardArguments(
         sizeof(_ForwardArguments),
-        *pointers(("q", "k", "v", "out", "lse", *OPTIONAL_TENSORS[:-1]), arrays),
+        *pointers(("q", "k", "v", "out", "lse", *OPTIONAL_TENSORS[:-2]), arrays),
         *((0, 0) if call.dropout is None else call.dropout),
         *pointers(OPTIONAL_TENSORS[-1:], arrays),
     )
@@ -153,6 +153,21 @@ def compute(backend: Any, call: BackwardCall) -> Gradients:
     return Gradients(**outputs)
 
 
+def refuse_fp8(dtypes: dict[str, str]) -> None:
+    """Of q, k and out, by their names."""
+    for name, dtype in dtypes.items():
+        if "float8" in dtype:
+            raise InvalidArgumentError(
+                f"{name}: dtype is {dtype}, which has no backward pass, wanted float32, float16 or "
+                "bfloat16"
+            )
+
+
+def _check_dtypes(backend: Any, arrays: dict[str, Any]) -> None:
+    given = [name for name in ("q", "k", "out") if name in arrays]
+    refuse_fp8({name: NAMES[backend.layout(name, arrays[name]).dtype] for name in given})
+
+
 def _with_forward(backend: Any, call: BackwardCall) -> BackwardCall:
     arrays = call.arrays
     for name, other in (("out", "lse"), ("lse", "out")):
@@ -163,9 +178,14 @@ def _with_forward(backend: Any, call: BackwardCall) -> BackwardCall:
             )
     if "out" in arrays:
         return call
+    _check_dtypes(backend, arrays)
     layout = backend.layout("d_out", arrays["d_out"])
     options = call.options._replace(
-        out_dtype=NAMES[layout.dtype], return_lse=True, kernel=None, early_start=False
+        out_dtype=NAMES[layout.dtype],
+        return_lse=True,
+        return_amax=False,
+        kernel=None,
+        early_start=False,
     )
     out, lse = backend.compute(
         arrays["q"], arrays["k"], arrays["v"], call.extras(), tuple(options), call.dropout, None
@@ -183,6 +203,7 @@ def _plan(backend: Any, call: BackwardCall) -> BackwardPlan:
     key: Hashable = ("backward", tuple(keys), call.asked, grad_dtype, call.options)
     plan = cache.get(key)
     if plan is None:
+        _check_dtypes(backend, arrays)
         layouts = {name: backend.layout(name, array) for name, array in arrays.items()}
         request = Request(
             q=layouts["q"],

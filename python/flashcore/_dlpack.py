@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from ._backend import Backend, Extras, Pair, Values, registered
+from ._backend import OUTPUT_NAMES, Backend, Extras, Outputs, Pair, Values, registered
 from ._backward import BackwardCall, Gradients
 from ._backward import compute as backward
 from ._errors import InvalidArgumentError, UnsupportedError
@@ -162,13 +162,20 @@ class DlpackBackend(Backend):
         return host_workspace(nbytes)
 
     def request(
-        self, q: Any, k: Any, v: Any, extras: Extras, options: Values, outputs: Pair
+        self, q: Any, k: Any, v: Any, extras: Extras, options: Values, outputs: Outputs
     ) -> Request:
         q, k, v, extras, outputs = self._exported(q, k, v, extras, outputs)
         return super().request(q, k, v, extras, options, outputs)
 
     def attention(
-        self, q: Any, k: Any, v: Any, extras: Extras, options: Values, dropout: Pair, outputs: Pair
+        self,
+        q: Any,
+        k: Any,
+        v: Any,
+        extras: Extras,
+        options: Values,
+        dropout: Pair,
+        outputs: Outputs,
     ) -> Any:
         held = self._exported(q, k, v, extras, outputs)
         result = self.compute(*held[:4], options, dropout, held[4])
@@ -183,8 +190,8 @@ class DlpackBackend(Backend):
         return Gradients(*[x if x is None else _home(x, call.arrays["q"]) for x in found])
 
     def _exported(
-        self, q: Any, k: Any, v: Any, extras: Extras, outputs: Pair
-    ) -> tuple[Any, Any, Any, Extras, Pair]:
+        self, q: Any, k: Any, v: Any, extras: Extras, outputs: Outputs
+    ) -> tuple[Any, Any, Any, Extras, Outputs]:
         self._check_types(q, k, v, extras, outputs)
 
         def one(argument: str, array: Any) -> Any:
@@ -193,7 +200,7 @@ class DlpackBackend(Backend):
         if extras is not None:
             extras = [one(*item) for item in zip(OPTIONAL_TENSORS, extras, strict=True)]
         if outputs is not None:
-            outputs = (one("out", outputs[0]), one("out_lse", outputs[1]))
+            outputs = tuple(one(*item) for item in zip(OUTPUT_NAMES, outputs, strict=False))
         return one("q", q), one("k", k), one("v", v), extras, outputs
 
     def empty(self, layout: Layout, like: Any) -> Any:

@@ -11,7 +11,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ._backend import Backend, Extras, Pair, Values
+from ._backend import Backend, Extras, Outputs, Pair, Values
 from ._backward import OUTPUTS, BackwardCall, Gradients
 from ._errors import ArgumentTypeError, DeviceError, InvalidArgumentError, UnsupportedError
 from ._layout import Layout, check_rank, dense_strides, dtype_code
@@ -68,6 +68,12 @@ class JaxBackend(Backend):
             dtype_code(argument, array.dtype.name), shape, dense_strides(shape), (kind, index)
         )
 
+    def dtype(self, argument: str, dtype: Any) -> int:
+        try:
+            return dtype_code(argument, jnp.dtype(dtype).name)
+        except TypeError:
+            return super().dtype(argument, dtype)
+
     def pointer(self, array: Any) -> int:
         return array.unsafe_buffer_pointer() if array.size else 0
 
@@ -100,7 +106,7 @@ class JaxBackend(Backend):
         extras: Extras,
         options: Values,
         dropout: Pair,
-        outputs: Pair,
+        outputs: Outputs,
     ) -> Any:
         arrays = [x for x in (q, k, v, *(extras or ())) if x is not None]
         if any(isinstance(array, jax.core.Tracer) for array in arrays):
@@ -110,7 +116,7 @@ class JaxBackend(Backend):
                     self.check_writable(name, array)
             from ._jax_ffi import attention
 
-            return attention(q, k, v, extras, options, dropout)
+            return attention(q, k, v, extras, options, dropout, self.dtype)
         jax.block_until_ready(arrays)
         return self.compute(q, k, v, extras, options, dropout, outputs)
 

@@ -14,14 +14,14 @@ import jax.numpy as jnp
 
 from . import _xla as xla
 from ._backend import Backend, Extras, Pair, Values, registered, seeds
-from ._backward import OPTIONAL_OUTPUTS, BackwardCall
+from ._backward import OPTIONAL_OUTPUTS, BackwardCall, refuse_fp8
 from ._backward import compute as compute_backward
 from ._errors import UnsupportedError
 from ._layout import CODES, CPU_DEVICE, NAMES, Layout, check_rank, dense_strides, dtype_code
-from ._library import CPU, CUDA, OPTIONAL_TENSORS
+from ._library import CPU, CUDA, LARGEST, OPTIONAL_TENSORS
 from ._numpy import numpy_dtype
 from ._options import Options, window_of
-from ._plan import Request, code_of_name, describe, host_workspace, names_of, verdicts
+from ._plan import Request, describe, host_workspace, names_of, verdicts
 
 
 class _Place(NamedTuple):
@@ -122,14 +122,16 @@ def _execute(kind: int, frame: Any) -> None:
         None if all(x is None for x in extras) else extras,
         tuple(options),
         dropout,
-        (arrays["out"], arrays.get("lse")),
+        tuple(arrays.get(name) for name in ("out", "lse", *LARGEST)),
     )
 
 
 def _execute_backward(kind: int, frame: Any) -> None:
     arrays, options, dropout = _given(kind, frame)
     asked = tuple(name for name in OPTIONAL_OUTPUTS if name in arrays)
-    options = options._replace(out_dtype=None, return_lse=True, early_start=False)
+    options = options._replace(
+        out_dtype=None, return_lse=True, return_amax=False, early_start=False
+    )
     numbers = None if dropout is None else seeds(dropout)
     compute_backward(_backend, BackwardCall(arrays, asked, None, options, numbers))
 
@@ -177,13 +179,17 @@ class _Call(NamedTuple):
     """What is static of a traced call: names of its arrays, and the rest as JSON."""
 
     names: tuple[str, ...]
-    return_lse: bool
+    results: tuple[str, ...]  # what is returned: of "out", "lse", and LARGEST
+    largest: tuple[int, ...]  # the shape of each of LARGEST
     out_dtype: str
     options: str
     dropout: str
 
     def run(self, target: str, inputs: dict[str, Any], outputs: dict[str, Any]) -> dict[str, Any]:
-        options = json.loads(self.options) | {"return_lse": "lse" in outputs}
+        options = json.loads(self.options) | {
+            "return_lse": "lse" in outputs,
+            "return_amax": LARGEST[0] in outputs,
+        }
         asked = {
             "inputs": list(inputs),
             "outputs": list(outputs),
@@ -195,13 +201,15 @@ class _Call(NamedTuple):
         )
         return dict(zip(outputs, found, strict=True))
 
-    def forward(self, arrays: Sequence[Any], return_lse: bool) -> dict[str, Any]:
+    def forward(self, arrays: Sequence[Any], needs_lse: bool) -> dict[str, Any]:
         given = dict(zip(self.names, arrays, strict=True))
         q, v = given["q"], given["v"]
         shape, dtype = (*q.shape[:-1], v.shape[-1]), numpy_dtype(CODES[self.out_dtype])
         outputs = {"out": jax.ShapeDtypeStruct(shape, dtype)}
-        if return_lse:
+        if needs_lse or "lse" in self.results:
             outputs["lse"] = jax.ShapeDtypeStruct(q.shape[:-1], jnp.float32)
+        if LARGEST[0] in self.results:
+            outputs |= dict.fromkeys(LARGEST, jax.ShapeDtypeStruct(self.largest, jnp.float32))
         return self.run("flashcore_attention", given, outputs)
 
     def backward(self, given: dict[str, Any], asked: Sequence[str]) -> dict[str, Any]:
@@ -218,7 +226,7 @@ class _Call(NamedTuple):
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
 def _differentiated(call: _Call, arrays: tuple[Any, ...]) -> tuple[Any, ...]:
-    return tuple(call.forward(arrays, call.return_lse).values())
+    return tuple(call.forward(arrays, False).values())
 
 
 def _forward(call: _Call, primals: tuple[Any, ...]) -> tuple[Any, Any]:
@@ -230,17 +238,24 @@ def _forward(call: _Call, primals: tuple[Any, ...]) -> tuple[Any, Any]:
         for name, primal in zip(call.names, primals, strict=True)
         if primal.perturbed and f"d_{name}" in OPTIONAL_OUTPUTS
     }
-    results = tuple(found.values())[: 1 + call.return_lse]
-    return results, (arrays, found, asked)
+    results = tuple(found[name] for name in call.results)
+    saved = {name: found[name] for name in ("out", "lse")}
+    return results, (arrays, saved, asked)
 
 
 def _backward(call: _Call, saved: Any, cotangents: tuple[Any, ...]) -> tuple[Any]:
     arrays, found, asked = saved
     given = dict(zip(call.names, arrays, strict=True)) | found
-    for name, cotangent in zip(("d_out", "d_lse"), cotangents, strict=False):
+    refuse_fp8({name: given[name].dtype.name for name in ("q", "k", "out")})
+    for result, cotangent in zip(call.results, cotangents, strict=True):
+        name = f"d_{result}"
         is_zero = isinstance(cotangent, jax.custom_derivatives.SymbolicZero)
         if is_zero and name == "d_out":
             given[name] = jnp.zeros(cotangent.shape, cotangent.dtype)
+        elif not is_zero and result in LARGEST:
+            raise UnsupportedError(
+                f"{result}: has no gradient, wanted jax.lax.stop_gradient around it"
+            )
         elif not is_zero:
             given[name] = cotangent
     gradients = call.backward(given, tuple(asked))
@@ -250,14 +265,16 @@ def _backward(call: _Call, saved: Any, cotangents: tuple[Any, ...]) -> tuple[Any
 _differentiated.defvjp(_forward, _backward, symbolic_zeros=True)
 
 
-def attention(q: Any, k: Any, v: Any, extras: Extras, options: Values, dropout: Pair) -> Any:
+def attention(
+    q: Any, k: Any, v: Any, extras: Extras, options: Values, dropout: Pair, dtype_of: Any
+) -> Any:
     """The traced call. What can be known of the problem without its device is checked here."""
     _register()
     named = Options(*options)
     named = named._replace(window=window_of(named.window))
     out_dtype = named.out_dtype
     if out_dtype is not None:
-        out_dtype = code_of_name("out_dtype", getattr(out_dtype, "name", out_dtype))
+        out_dtype = dtype_of("out_dtype", out_dtype)
         named = named._replace(out_dtype=jnp.dtype(numpy_dtype(out_dtype)).name)
     arrays = {"q": q, "k": k, "v": v} | dict(names_of(extras) if extras else [])
     request = Request(
@@ -271,13 +288,18 @@ def attention(q: Any, k: Any, v: Any, extras: Extras, options: Values, dropout: 
         out_lse=None,
     )
     verdicts(request)
-    _, out, lse = describe(request)
+    _, out, lse, amax = describe(request)
     call = _Call(
         names=tuple(arrays),
-        return_lse=lse is not None,
+        results=(
+            "out",
+            *(() if lse is None else ("lse",)),
+            *(() if amax is None else LARGEST),
+        ),
+        largest=() if amax is None else amax.shape,
         out_dtype=NAMES[out.dtype],
         options=json.dumps({name: _plain(value) for name, value in named._asdict().items()}),
         dropout=json.dumps(None if dropout is None else [_plain(x) for x in dropout]),
     )
     found = _differentiated(call, tuple(arrays.values()))
-    return found if call.return_lse else found[0]
+    return found if len(call.results) > 1 else found[0]

@@ -36,7 +36,7 @@ _CACHES = (
     "seqlens_new",
     "cu_seqlens_new",
 )
-_FACTORS = ("alibi_slopes", "sinks", "q_scale", "k_scale", "v_scale")
+_FACTORS = ("alibi_slopes", "sinks", "q_scale", "k_scale", "v_scale", "o_scale")
 _FLOATS = tuple(name for name in CODES if "float" in name)
 _WITH_GRADIENTS = tuple(name for name in _FLOATS if "float8" not in name)
 _ALLOWED: dict[str, tuple[str, ...]] = (

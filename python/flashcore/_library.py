@@ -41,8 +41,11 @@ OPTIONAL_TENSORS = (
     "seqlens_q",
     "seqlens_kv",
     "causal_offsets",
+    "o_scale",
     "dropout_state",
 )
+# Those that the structs have in this order; the last two come later.
+_FIRST_TENSORS = OPTIONAL_TENSORS[:-2]
 # Of problems over caches, in the order of the structs, after those.
 CACHE_TENSORS = (
     "page_table",
@@ -53,6 +56,8 @@ CACHE_TENSORS = (
     "page_status",
     "tree_mask",
 )
+LARGEST = ("amax_o", "amax_s")
+_LAST_TENSORS = ("dropout_state", *CACHE_TENSORS, "o_scale", *LARGEST)
 APPEND_TENSORS = (
     "k_new",
     "v_new",
@@ -88,7 +93,7 @@ class Tensor(Structure):
 class Problem(Structure):
     _fields_ = [
         ("struct_size", c_size_t),
-        *((name, Tensor) for name in ("q", "k", "v", "o", "lse", *OPTIONAL_TENSORS[:-1])),
+        *((name, Tensor) for name in ("q", "k", "v", "o", "lse", *_FIRST_TENSORS)),
         ("has_softmax_scale", c_int32),
         ("softmax_scale", c_float),
         ("softcap", c_float),
@@ -101,17 +106,17 @@ class Problem(Structure):
         ("kv_scale_block", c_int64),
         ("max_seqlen_q", c_int64),
         ("max_seqlen_kv", c_int64),
-        *((name, Tensor) for name in (OPTIONAL_TENSORS[-1], *CACHE_TENSORS)),
+        *((name, Tensor) for name in _LAST_TENSORS),
     ]
 
 
 class Arguments(Structure):
     _fields_ = [
         ("struct_size", c_size_t),
-        *((name, c_void_p) for name in ("q", "k", "v", "o", "lse", *OPTIONAL_TENSORS[:-1])),
+        *((name, c_void_p) for name in ("q", "k", "v", "o", "lse", *_FIRST_TENSORS)),
         ("dropout_seed", c_uint64),
         ("dropout_offset", c_uint64),
-        *((name, c_void_p) for name in (OPTIONAL_TENSORS[-1], *CACHE_TENSORS)),
+        *((name, c_void_p) for name in _LAST_TENSORS),
     ]
 
 

@@ -24,6 +24,7 @@ class Options(NamedTuple):
     dropout_p: Any
     out_dtype: Any
     return_lse: Any
+    return_amax: Any
     kv_scale_block: Any
     max_seqlen_q: Any
     max_seqlen_kv: Any

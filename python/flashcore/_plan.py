@@ -22,6 +22,7 @@ from ._layout import (
     wanted_dtype,
 )
 from ._library import (
+    CACHE_TENSORS,
     OPTIONAL_TENSORS,
     VERDICT_VISITOR,
     Problem,
@@ -33,11 +34,17 @@ from ._library import (
 )
 from ._options import Options, fill_plan_options, fill_problem, flag
 
-# struct_size, q, k, v, o, lse, the optional tensors in the order of OPTIONAL_TENSORS, with the
-# dropout's seed and offset before the last: flashcore_arguments, all of it 8-byte members.
+# struct_size, q, k, v, o, lse, the optional tensors in the order of OPTIONAL_TENSORS but for O's
+# scale, with the dropout's seed and offset before the last: the beginning of flashcore_arguments,
+# all of it 8-byte members.
 _ARGUMENTS = struct.Struct("@21Q")
 ARGUMENTS_SIZE = _ARGUMENTS.size
 pack_arguments = _ARGUMENTS.pack
+# The same, no cache, O's scale, and where the largest values go: all of it.
+_ALL_ARGUMENTS = struct.Struct("@31Q")
+ALL_ARGUMENTS_SIZE = _ALL_ARGUMENTS.size
+pack_all_arguments = _ALL_ARGUMENTS.pack
+NO_CACHE = (0,) * len(CACHE_TENSORS)
 # The same up to o; what lies past struct_size is absent.
 _FOUR_POINTERS = struct.Struct("@5Q")
 FOUR_POINTERS_SIZE = _FOUR_POINTERS.size
@@ -89,10 +96,11 @@ class AnyPlan:
 class Plan(AnyPlan):
     """Of a forward pass, and what its outputs look like."""
 
-    __slots__ = ("like_q", "lse", "out")
+    __slots__ = ("amax", "like_q", "lse", "out")
 
     def __init__(self, request: Request):
-        problem, self.out, self.lse = describe(request)  # no LSE without return_lse
+        # No LSE without return_lse, no largest values without return_amax.
+        problem, self.out, self.lse, self.amax = describe(request)
         # Whether a new O is one more array of exactly q's layout.
         self.like_q = self.out == request.q
         options = new_plan_options()
@@ -112,8 +120,8 @@ def check_devices(q: Layout, others: dict[str, Layout | None]) -> None:
             )
 
 
-def describe(request: Request) -> tuple[Problem, Layout, Layout | None]:
-    """The problem in C, and the layouts of its outputs."""
+def describe(request: Request) -> tuple[Problem, Layout, Layout | None, Layout | None]:
+    """The problem in C, and the layouts of its outputs: O, LSE, and each of the largest values."""
     q, k, v, options = request.q, request.k, request.v, request.options
     named = {"k": k, "v": v, "out": request.out, "out_lse": request.out_lse, **request.extras}
     check_devices(q, named)
@@ -141,12 +149,19 @@ def describe(request: Request) -> tuple[Problem, Layout, Layout | None]:
             problem.lse = lse.tensor()
     elif lse is not None:
         raise InvalidArgumentError("out_lse: is present, wanted it only with return_lse=True")
-    return problem, out, lse
+
+    amax = None
+    if flag("return_amax", options.return_amax) and len(q.shape) > 1:
+        starts = request.extras.get("cu_seqlens_q")
+        batch = q.shape[0] if starts is None else max(starts.shape[0] - 1, 0)
+        amax = Layout(F32, (batch, q.shape[1]), dense_strides((batch, q.shape[1])), q.device)
+        problem.amax_o = problem.amax_s = amax.tensor()
+    return problem, out, lse, amax
 
 
 def verdicts(request: Request) -> list[dict[str, Any]]:
     """Every kernel's verdict on a problem, best first."""
-    problem, _, _ = describe(request)
+    problem, *_ = describe(request)
     options = new_plan_options()
     fill_plan_options(options, request.options, request.q.device)
     found: list[dict[str, Any]] = []

@@ -15,6 +15,7 @@ from ._library import (
     APPEND_TENSORS,
     CACHE_TENSORS,
     CPU,
+    LARGEST,
     MERGE_TENSORS,
     OPTIONAL_TENSORS,
     AppendArguments,
@@ -36,10 +37,10 @@ _WORDS = {"o": "out", "lse": "out_lse", "q_out": "q"}
 class _CachePlan(AnyPlan):
     """Of attention over a cache."""
 
-    __slots__ = ("lse", "out")
+    __slots__ = ("amax", "lse", "out")
 
     def __init__(self, request: Request):
-        problem, self.out, self.lse = describe(request)
+        problem, self.out, self.lse, self.amax = describe(request)
         options = new_plan_options()
         fill_plan_options(options, request.options, request.q.device)
         handle = c_void_p()
@@ -171,6 +172,7 @@ def decode(
     q_scale: Any = None,
     k_scale: Any = None,
     v_scale: Any = None,
+    o_scale: Any = None,
     kv_scale_block: int = 0,
     rope_cos: Any = None,
     rope_sin: Any = None,
@@ -180,6 +182,7 @@ def decode(
     interleaved: bool = False,
     out_dtype: Any = None,
     return_lse: bool = False,
+    return_amax: bool = False,
     out: Any = None,
     out_lse: Any = None,
     kernel: str | None = None,
@@ -268,11 +271,10 @@ def decode(
         out = backend.empty(plan.out, q)
     if plan.lse is not None and out_lse is None:
         out_lse = backend.empty(plan.lse, q)
-    arguments = _addresses(
-        Arguments(),
-        backend,
-        named | {"o": out, "lse": None if plan.lse is None else out_lse},
-    )
+    found = {"o": out, "lse": None if plan.lse is None else out_lse}
+    if plan.amax is not None:
+        found |= {name: backend.empty(plan.amax, q) for name in LARGEST}
+    arguments = _addresses(Arguments(), backend, named | found)
     nbytes = plan.workspace_bytes
     owner, workspace = backend.workspace(nbytes, q) if nbytes else (None, None)
     stream = 0 if plan.device[0] == CPU else backend.stream(q)
@@ -292,7 +294,8 @@ def decode(
             )
         )
     del owner
-    return out if plan.lse is None else (out, out_lse)
+    results = tuple(array for array in found.values() if array is not None)
+    return results if len(results) > 1 else out
 
 
 def _options(q: Layout, threads: Any) -> Any:

@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from ._backend import Backend, Extras, Pair, Values
+from ._backend import Backend, Extras, Outputs, Values
 from ._errors import InvalidArgumentError, UnsupportedError
 from ._layout import CODES, Layout, check_rank, dtype_code
 from ._library import CPU, CUDA
@@ -114,7 +114,9 @@ class TorchTensors(Backend):
         if not array.is_inference():
             _increment_version(array)  # so that autograd notices the write
 
-    def plan(self, q: Any, k: Any, v: Any, extras: Extras, options: Values, outputs: Pair) -> Plan:
+    def plan(
+        self, q: Any, k: Any, v: Any, extras: Extras, options: Values, outputs: Outputs
+    ) -> Plan:
         """Most calls have a flat key, which costs less Python."""
         if extras is not None or outputs is not None:
             return super().plan(q, k, v, extras, options, outputs)

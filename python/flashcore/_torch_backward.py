@@ -37,13 +37,14 @@ library.define(
 )
 
 
-def save_for_backward(ctx: Any, inputs: tuple[Any, ...], output: tuple[Any, Any]) -> None:
+def save_for_backward(ctx: Any, inputs: tuple[Any, ...], output: tuple[Any, ...]) -> None:
     ctx.set_materialize_grads(False)
-    ctx.save_for_backward(*output, *inputs[: len(TENSORS)])
+    ctx.mark_non_differentiable(*output[2:])  # the largest values
+    ctx.save_for_backward(*output[:2], *inputs[: len(TENSORS)])
     ctx.scalars = inputs[len(TENSORS) :]
 
 
-def differentiate(ctx: Any, d_out: Any, d_lse: Any) -> tuple[Any, ...]:
+def differentiate(ctx: Any, d_out: Any, d_lse: Any, *_: Any) -> tuple[Any, ...]:
     found: list[Any] = [None] * (len(TENSORS) + OPTIONS_COUNT)
     if d_out is None and d_lse is None:
         return tuple(found)
@@ -117,7 +118,9 @@ def _backward(d_out: Any, d_lse: Any, out: Any, lse: Any, *rest: Any) -> tuple[t
         arrays={name: x for name, x in arrays.items() if x is not None},
         asked=tuple(n for n, wanted in zip(OPTIONAL_OUTPUTS, asked, strict=True) if wanted),
         grad_dtype=None,
-        options=options._replace(out_dtype=None, return_lse=True, early_start=False),
+        options=options._replace(
+            out_dtype=None, return_lse=True, return_amax=False, early_start=False
+        ),
         dropout=dropout,
     )
     nothing = tensors[0].new_empty

@@ -11,10 +11,10 @@ from typing import Any
 import torch
 from torch.autograd import forward_ad
 
-from ._backend import Extras, Pair, Values, seeds
+from ._backend import Extras, Outputs, Pair, Values, seeds
 from ._backward import BackwardCall, Gradients
 from ._errors import Error, InvalidArgumentError, UnsupportedError
-from ._library import OPTIONAL_TENSORS
+from ._library import LARGEST, OPTIONAL_TENSORS
 from ._options import Options
 from ._torch import DTYPE_OF, TorchTensors, in_transform, refuse_nested
 from ._torch_backward import Differentiated, differentiate, save_for_backward
@@ -46,7 +46,14 @@ _is_grad_enabled = torch.is_grad_enabled
 
 class TorchBackend(TorchTensors):
     def attention(
-        self, q: Any, k: Any, v: Any, extras: Extras, options: Values, dropout: Pair, outputs: Pair
+        self,
+        q: Any,
+        k: Any,
+        v: Any,
+        extras: Extras,
+        options: Values,
+        dropout: Pair,
+        outputs: Outputs,
     ) -> Any:
         if (
             _is_compiling()
@@ -104,7 +111,14 @@ class TorchBackend(TorchTensors):
         return any(isinstance(x, torch.Tensor) and x.requires_grad for x in arrays)
 
     def _by_operator(
-        self, q: Any, k: Any, v: Any, extras: Extras, options: Values, dropout: Pair, outputs: Pair
+        self,
+        q: Any,
+        k: Any,
+        v: Any,
+        extras: Extras,
+        options: Values,
+        dropout: Pair,
+        outputs: Outputs,
     ) -> Any:
         if outputs is not None:
             raise UnsupportedError(
@@ -132,35 +146,48 @@ class TorchBackend(TorchTensors):
         # torch.compile traces one of those, PyTorch refuses the operator.
         in_func_grad = not _is_compiling() and needs_grad and in_transform()
         call = Differentiated.apply if in_func_grad else _operator
-        out, lse = call(*arrays, *scalars)
-        return (out, lse) if named.return_lse else out
+        out, lse, *largest = call(*arrays, *scalars)
+        found = (out, lse) if named.return_lse else (out,)
+        if named.return_amax:
+            found += tuple(largest)
+        return found if len(found) > 1 else out
 
 
 backend = TorchBackend()
 
-# Returns O and LSE, which is empty without return_lse. The state of dropout is an input, so that
+# Returns O, LSE, which is empty without return_lse, and the largest values, which are empty without
+# return_amax. The state of dropout is an input, so that
 # whoever runs the operator again, as activation checkpointing does, has the same mask.
 library.define(
-    f"attention({TENSORS_SCHEMA}, {OPTIONS_SCHEMA}) -> (Tensor, Tensor)",
+    f"attention({TENSORS_SCHEMA}, {OPTIONS_SCHEMA}) -> (Tensor, Tensor, Tensor, Tensor)",
     tags=TAGS,
 )
 _operator = torch.ops.flashcore.attention
 
 
-def _attention(*arguments: Any) -> tuple[torch.Tensor, torch.Tensor]:
+def _attention(*arguments: Any) -> tuple[torch.Tensor, ...]:
     (q, k, v, *extras), scalars = arguments[: len(TENSORS)], arguments[len(TENSORS) :]
     options = options_of(scalars)
     extras[-1], dropout = state_of(extras[-1], options)
     optional = None if all(x is None for x in extras) else extras
     result = backend.compute(q, k, v, optional, options, dropout, None)
-    return result if options.return_lse else (result, q.new_empty(0, dtype=torch.float32))
+    found = list(result) if options.return_lse or options.return_amax else [result]
+    if not options.return_lse:
+        found.insert(1, q.new_empty(0, dtype=torch.float32))
+    if not options.return_amax:
+        found += [q.new_empty(0, dtype=torch.float32) for _ in LARGEST]
+    return tuple(found)
 
 
-def _attention_fake(q: Any, k: Any, v: Any, *rest: Any) -> tuple[torch.Tensor, torch.Tensor]:
+def _attention_fake(q: Any, k: Any, v: Any, *rest: Any) -> tuple[torch.Tensor, ...]:
     options = options_of(rest[len(OPTIONAL_TENSORS) :])
     dtype = q.dtype if options.out_dtype is None else options.out_dtype
     out = empty_like(q, (*q.shape[:-1], v.shape[-1]), dtype)
-    return out, q.new_empty(q.shape[:-1] if options.return_lse else 0, dtype=torch.float32)
+    lse = q.new_empty(q.shape[:-1] if options.return_lse else 0, dtype=torch.float32)
+    starts = rest[OPTIONAL_TENSORS.index("cu_seqlens_q")]
+    batch = q.shape[0] if starts is None else starts.shape[0] - 1
+    shape = (batch, q.shape[1]) if options.return_amax else 0
+    return out, lse, *(q.new_empty(shape, dtype=torch.float32) for _ in LARGEST)
 
 
 for _key in ("CPU", "CUDA"):

@@ -48,11 +48,12 @@ def batching_rule(info: Any, dims: tuple[int | None, ...], *arguments: Any) -> t
                 continue
             x = x.expand(size, batch, *x.shape[2:])
         tensors[i] = joined(x, mapped)
-    out, lse = torch.ops.flashcore.attention(*tensors)
-    out = out.unflatten(0, (size, batch))
-    if lse.dim() == 1:  # not asked for
-        return (out, lse), (0, None)
-    return (out, lse.unflatten(0, (size, batch))), (0, 0)
+    found = torch.ops.flashcore.attention(*tensors)
+    asked = [x.dim() > 1 for x in found]  # the others are empty
+    return (
+        tuple(x.unflatten(0, (size, batch)) if a else x for x, a in zip(found, asked, strict=True)),
+        tuple(0 if a else None for a in asked),
+    )
 
 
 def backward_batching_rule(

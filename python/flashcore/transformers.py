@@ -40,7 +40,8 @@ def attention_forward(
 
     The mask is that of "sdpa": None, or bool [B, 1, Sq, Skv] that holds causality, padding and
     window. Grouped key/value heads are read in place, never repeated. Beyond "sdpa" it takes a
-    softcap and sinks (s_aux).
+    softcap and sinks (s_aux), and keys and values of a cache in fp8 under a wider query, with
+    k_scale and v_scale ([B|1, Hkv|1, blocks|1], float32) among the model's keywords.
 
     Packed sequences (cu_seq_lens_q, cu_seq_lens_k, max_length_q, max_length_k) need no mask. Those
     of continuous batching come with its paged cache, into which the new keys and values go first.
@@ -67,6 +68,9 @@ def attention_forward(
         "sinks": None if s_aux is None else s_aux.float(),
         "dropout_p": dropout,
     }
+    for scale in ("k_scale", "v_scale"):
+        if options.get(scale) is not None:
+            of_scores[scale] = options[scale]
     if dropout != 0.0:
         of_scores |= draw_dropout(query.device)
     if attention_mask is None and options.get("cu_seq_lens_q") is not None:

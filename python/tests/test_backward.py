@@ -396,8 +396,12 @@ def test_what_has_no_backward_pass(x):
     small = x.astype(ml_dtypes.float8_e4m3fn)
     text = refused(INVALID, x, small, small, small)
     assert text == (
-        "q: dtype is float8_e4m3fn, wanted float32, float16 or bfloat16 for a backward pass"
+        "q: dtype is float8_e4m3fn, which has no backward pass, wanted float32, float16 or bfloat16"
     )
+    lse = np.zeros(x.shape[:-1], np.float32)
+    for d_out in (x, small):
+        text = refused(INVALID, d_out, x, x, x, small, lse)
+        assert text.startswith("out: dtype is float8_e4m3fn, which has no backward pass, wanted ")
     text = refused(flashcore.UnsupportedError, x, x, x, x, grad_dtype="float64", kernel="cpu_simd")
     assert "float64" in text
     text = refused(INVALID, x, x, x, x, kernel="fastest")

@@ -38,7 +38,7 @@ def test_operator_is_well_behaved(device, dtype):
     scalars = scalars_of(DEFAULTS._replace(causal=True, alignment="top_left", return_lse=True))
     for x in (q, q.transpose(1, 2).contiguous().transpose(1, 2)):
         torch.library.opcheck(
-            torch.ops.flashcore.attention.default, (x, k, v, *[None] * 13, *scalars)
+            torch.ops.flashcore.attention.default, (x, k, v, *[None] * 14, *scalars)
         )
 
 

@@ -258,6 +258,43 @@ def test_compiled(device, dtype):
     check(compiled(tokens, use_cache=False).logits, theirs(tokens).logits, dtype)
 
 
+@place
+@pytest.mark.parametrize("name", ["float8_e4m3fn", "float8_e5m2"])
+def test_cache_in_fp8(device, dtype, name):
+    """A cache that keeps fp8: what sdpa computes of the same numbers, widened."""
+    small = getattr(torch, name)
+
+    class Cache(transformers.DynamicCache):
+        def __init__(self, widened):
+            super().__init__()
+            self.widened = widened
+
+        def update(self, key_states, value_states, *rest, **options):
+            kept = [x.to(small) for x in (key_states, value_states)]
+            k, v = super().update(*[x.view(torch.uint8) for x in kept], *rest, **options)
+            k, v = k.view(small), v.view(small)
+            return (k.to(dtype), v.to(dtype)) if self.widened else (k, v)
+
+    ours, theirs = pair(DECODERS["grouped"], device, dtype)
+    tokens = torch.randint(1, 97, (2, 12), device=device)
+    logits = []
+    with torch.no_grad():
+        for model in (ours, theirs):
+            cache = Cache(widened=model is theirs)
+            found = [model(tokens[:, :9], past_key_values=cache).logits]
+            found += [model(tokens[:, n : n + 1], past_key_values=cache).logits for n in (9, 10)]
+            logits.append(torch.cat(found, 1))
+    check(*logits, dtype)
+    q, k = (torch.randn(2, heads, 7, 16, device=device, dtype=dtype) for heads in (4, 2))
+    module, scale = torch.nn.Module(), torch.tensor([[[0.5], [2.0]]], device=device)
+    module.is_causal = True
+    attend = flashcore.transformers.attention_forward
+    scaled, _ = attend(module, q, k.to(small), k.to(small), None, k_scale=scale, v_scale=scale)
+    wide = k.to(small).to(dtype) * scale[..., None].to(dtype)
+    plain, _ = attend(module, q, wide, wide, None)
+    check(scaled, plain, dtype)
+
+
 @pytest.mark.compiles
 @place
 def test_static_cache_compiled(device, dtype):
@@ -266,6 +303,7 @@ def test_static_cache_compiled(device, dtype):
     tokens = torch.randint(1, 97, (2, 12), device=device)
     steps = torch.randint(1, 97, (6, 2, 1), device=device)
     torch._dynamo.reset()
+    torch._dynamo.utils.counters.clear()
     logits = []
     for model in (ours, theirs):
         cache = transformers.StaticCache(config=model.config, max_cache_len=40)

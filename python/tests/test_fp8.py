@@ -1,0 +1,226 @@
+"""fp8 in and out: of NumPy with ml_dtypes, PyTorch and JAX, with scales and the largest values."""
+
+import itertools
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import flashcore
+
+F8 = {"float8_e4m3fn": ml_dtypes.float8_e4m3fn, "float8_e5m2": ml_dtypes.float8_e5m2}
+LARGEST = {"float8_e4m3fn": 448.0, "float8_e5m2": 57344.0}
+SCALE = np.array([[0.25, 1.0, 0.01, 3e-6]], np.float32)
+fp8 = pytest.mark.parametrize("name", F8)
+
+
+def inputs(dtype="float32", batch=2, heads=(4, 2), lengths=(9, 21), dim=16):
+    rng = np.random.default_rng(5)
+    shapes = ((batch, heads[0], lengths[0], dim), *[(batch, heads[1], lengths[1], dim)] * 2)
+    return [rng.standard_normal(shape).astype(dtype) for shape in shapes]
+
+
+def stored(exact, name, scale=SCALE):
+    """What an fp8 O holds; e5m2 of ml_dtypes has infinities, which O has not."""
+    quotient = exact / scale[..., None, None]
+    return np.clip(quotient, -LARGEST[name], LARGEST[name]).astype(F8[name])
+
+
+def check_amax(amax_o, amax_s, exact, probabilities=None):
+    np.testing.assert_allclose(amax_o, np.abs(exact).max((2, 3)), rtol=1e-6)
+    assert amax_s.dtype == np.float32
+    assert amax_s.shape == exact.shape[:2]
+    if probabilities is not None:
+        np.testing.assert_allclose(amax_s, probabilities.max((2, 3)), rtol=1e-4)
+
+
+@fp8
+def test_output_with_a_scale_and_the_largest_values(name):
+    q, k, v = inputs()
+    exact = flashcore.attention(q, k, v)
+    out, lse, amax_o, amax_s = flashcore.attention(
+        q, k, v, out_dtype=F8[name], o_scale=SCALE, return_lse=True, return_amax=True
+    )
+    assert out.dtype == F8[name]
+    assert np.array_equal(out.view(np.uint8), stored(exact, name).view(np.uint8))
+    scores = np.einsum("bhid,bhjd->bhij", q, k.repeat(2, axis=1)) / 4
+    check_amax(amax_o, amax_s, exact, np.exp(scores - lse[..., None]))
+    again = np.empty_like(out)
+    assert flashcore.attention(q, k, v, o_scale=SCALE, out=again) is again
+    assert np.array_equal(again.view(np.uint8), out.view(np.uint8))
+    without = flashcore.attention(q, k, v, return_amax=True)
+    assert len(without) == 3
+    check_amax(*without[1:], exact)
+
+
+def test_packed_and_cached():
+    q, k, v = (x.swapaxes(1, 2).reshape(-1, x.shape[1], 16) for x in inputs(lengths=(9, 9)))
+    starts = np.array([0, 4, 18], np.int32)
+    packed = {"cu_seqlens_q": starts, "cu_seqlens_kv": starts}
+    exact = flashcore.attention(q, k, v, **packed)
+    out, amax_o, _ = flashcore.attention(
+        q, k, v, **packed, out_dtype="float8_e4m3fn", o_scale=SCALE, return_amax=True
+    )
+    parts = [exact[first:last] for first, last in itertools.pairwise(starts)]
+    np.testing.assert_allclose(amax_o, [np.abs(x).max((0, 2)) for x in parts], rtol=1e-6)
+    assert np.array_equal(
+        out.view(np.uint8),
+        stored(exact[None].swapaxes(1, 2), "float8_e4m3fn")[0].swapaxes(0, 1).view(np.uint8),
+    )
+    q, k, v = inputs()
+    small = [x.astype(ml_dtypes.float8_e5m2) for x in (k, v)]
+    exact = flashcore.decode(q, *small)
+    out, lse, amax_o, amax_s = flashcore.decode(
+        q,
+        *small,
+        out_dtype="float8_e5m2",
+        o_scale=SCALE,
+        return_lse=True,
+        return_amax=True,
+    )
+    assert lse.shape == q.shape[:3]
+    assert np.array_equal(out.view(np.uint8), stored(exact, "float8_e5m2").view(np.uint8))
+    check_amax(amax_o, amax_s, exact)
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"o_scale": SCALE}, "o_scale: is present with an out of float32, wanted it only with fp8"),
+        ({"out_dtype": "float8_e5m2", "o_scale": SCALE[:, :2]}, "o_scale: shape is"),
+        (
+            {"out_dtype": "float8_e5m2", "o_scale": SCALE * 0},
+            "o_scale: element .0, 0. is 0, wanted",
+        ),
+        (
+            {"out_dtype": "float8_e5m2", "o_scale": -SCALE},
+            "o_scale: element .0, 0. is -0.25, wanted",
+        ),
+        ({"out_dtype": "float8_e5m2", "o_scale": SCALE.astype("f8")}, "o_scale: dtype is float64"),
+    ],
+)
+def test_bad_scales_are_refused(options, sentence):
+    with pytest.raises(flashcore.InvalidArgumentError, match=sentence):
+        flashcore.attention(*inputs(), **options)
+
+
+def test_explained():
+    options = {"out_dtype": "float8_e4m3fn", "o_scale": SCALE, "return_amax": True}
+    chosen = [x for x in flashcore.explain(*inputs(), **options) if x["chosen"]]
+    assert [x["kernel"] for x in chosen] == ["cpu_simd"]
+
+
+def torch_inputs(name):
+    torch = pytest.importorskip("torch")
+    return torch, [torch.from_numpy(x).to(getattr(torch, name)) for x in inputs()]
+
+
+def bits(tensor):
+    import torch
+
+    return tensor.view(torch.uint8) if tensor.itemsize == 1 else tensor
+
+
+@fp8
+@pytest.mark.compiles
+def test_torch_by_every_path(name):
+    """Eagerly, by the operator, with a dispatch mode, and in one graph: the same bits."""
+    torch, (q, k, v) = torch_inputs(name)
+    scale = torch.from_numpy(SCALE)
+    k_scale = torch.tensor([0.5, 2.0])[None, :, None]
+
+    def call(q, k, v, scale):
+        return flashcore.attention(
+            q, k, v, k_scale=k_scale, o_scale=scale, return_lse=True, return_amax=True
+        )
+
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    class Mode(TorchDispatchMode):
+        def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+            return function(*args, **(kwargs or {}))
+
+    eager = call(q, k, v, scale)
+    assert eager[0].dtype is getattr(torch, name)
+    assert [tuple(x.shape) for x in eager[1:]] == [(2, 4, 9), (2, 4), (2, 4)]
+    with Mode():
+        by_operator = call(q, k, v, scale)
+    torch._dynamo.reset()
+    compiled = torch.compile(call, fullgraph=True)(q, k, v, scale)
+    for found in (by_operator, compiled):
+        for x, y in zip(eager, found, strict=True):
+            assert torch.equal(bits(x), bits(y))
+    wide = [x.float().numpy() for x in (q, k, v)]
+    wide[1] *= k_scale.numpy()[..., None]
+    exact = flashcore.attention(*wide)
+    error = np.abs(eager[2].numpy() - np.abs(exact).max((2, 3)))
+    assert error.max() < 1e-4
+    with torch.device("meta"):
+        shapes = call(*(torch.empty_like(x, device="meta") for x in (q, k, v)), scale.to("meta"))
+    assert [x.shape for x in shapes] == [x.shape for x in eager]
+
+
+@fp8
+def test_torch_has_no_gradients_of_fp8(name):
+    torch, (q, k, v) = torch_inputs(name)
+    with pytest.raises(
+        flashcore.InvalidArgumentError,
+        match=f"q: dtype is {name}, which has no backward pass, wanted float32, ",
+    ):
+        flashcore.attention(q.requires_grad_(), k, v, out_dtype=torch.float32).sum().backward()
+    wide = [x.detach().float().requires_grad_() for x in (q, k, v)]
+    out, amax_o, amax_s = flashcore.attention(
+        *wide, out_dtype=getattr(torch, name), return_amax=True
+    )
+    assert not amax_o.requires_grad
+    assert not amax_s.requires_grad
+    with pytest.raises(flashcore.InvalidArgumentError, match=f"out: dtype is {name}, which has no"):
+        out.float().sum().backward()
+
+
+def test_torch_gradients_beside_the_largest_values():
+    torch, _ = torch_inputs("float32")
+    q, k, v = (torch.from_numpy(x).requires_grad_() for x in inputs())
+    flashcore.attention(q, k, v).sum().backward()
+    wanted, q.grad = q.grad, None
+    out, *_ = flashcore.attention(q, k, v, return_amax=True)
+    out.sum().backward()
+    assert torch.equal(q.grad, wanted)
+    each = torch.vmap(lambda q: flashcore.attention(q, q, q, return_amax=True))(q.detach()[None])
+    assert [tuple(x.shape) for x in each] == [(1, 2, 4, 9, 16), (1, 2, 4), (1, 2, 4)]
+
+
+@fp8
+def test_jax_eagerly_and_under_jit(name):
+    jax = pytest.importorskip("jax")
+    jnp = jax.numpy
+    dtype = getattr(jnp, name)
+    q, k, v = (jnp.asarray(x).astype(dtype) for x in inputs())
+    scale = jnp.asarray(SCALE)
+
+    def call(q, k, v, scale):
+        return flashcore.attention(
+            q, k, v, out_dtype=dtype, o_scale=scale, return_lse=True, return_amax=True
+        )
+
+    eager, compiled = call(q, k, v, scale), jax.jit(call)(q, k, v, scale)
+    expected = flashcore.attention(
+        *(np.asarray(x) for x in (q, k, v)),
+        o_scale=SCALE,
+        return_lse=True,
+        return_amax=True,
+    )
+    for x, y, z in zip(eager, compiled, expected, strict=True):
+        assert x.dtype == y.dtype == z.dtype
+        assert np.asarray(x).tobytes() == np.asarray(y).tobytes() == z.tobytes()
+    with pytest.raises(flashcore.InvalidArgumentError, match=f"q: dtype is {name}, which has no"):
+        jax.grad(lambda q: flashcore.attention(q, k, v, out_dtype="float32").sum())(q)
+    wide = q.astype(jnp.float32)
+    for which in (1, 2):
+        with pytest.raises(flashcore.UnsupportedError, match=r"amax_[os]: has no gradient, wanted"):
+            jax.grad(
+                lambda q, which=which: flashcore.attention(q, q, q, return_amax=True)[which].sum()
+            )(wide)
+    both = jax.grad(lambda q: flashcore.attention(q, q, q, return_amax=True)[0].sum())(wide)
+    alone = jax.grad(lambda q: flashcore.attention(q, q, q).sum())(wide)
+    assert np.array_equal(both, alone)
