@@ -27,7 +27,8 @@ using bench::HostProblem;
 using bench::HostTensor;
 using testing::run_on_host;
 
-constexpr bench::RandomSpace kCaches{.largest_seqlen = 120, .largest_head_dim = 72, .caches = true};
+constexpr bench::RandomSpace kCaches{
+    .largest_seqlen = 120, .largest_head_dim = 72, .more_outputs = true, .caches = true};
 
 PlanOptions on(const std::string& kernel) {
   PlanOptions options;
