@@ -84,8 +84,19 @@ Result<std::vector<KernelVerdict>> asked_kernels(const RandomDraw& draw, const T
   return kernels_under_test(draw.problem(), tested.plan, true, tested.kernels);
 }
 
-// The problem of a seed. Asked to be narrow: from the widest space in which some kernel under test
-// computes it; where the narrowest has none for this seed, by others made of it.
+// Whether a kernel under test computes it; true, too, where that cannot be told: whoever judges says
+// why.
+template <class Draw>
+bool is_computed(const Draw& draw, const Tested& tested) {
+  const Result<std::vector<KernelVerdict>> kernels = asked_kernels(draw, tested);
+  return !kernels.ok() ||
+         std::any_of(kernels->begin(), kernels->end(),
+                     [](const KernelVerdict& kernel) { return kernel.refusal.empty(); });
+}
+
+// The problem of a seed; without more outputs where no kernel under test has them. Asked to be
+// narrow: from the widest space in which some kernel under test computes it; where the narrowest has
+// none for this seed, by others made of it.
 template <class Draw>
 Draw drawn(uint64_t seed, const RandomTrials& asked, const Tested& tested) {
   constexpr int kAttempts = 20;
@@ -93,14 +104,12 @@ Draw drawn(uint64_t seed, const RandomTrials& asked, const Tested& tested) {
   const int last = asked.narrow ? kAttempts - 1 : 0;
   for (int attempt = 0;; ++attempt) {
     const int narrowing = std::min(attempt, kNarrowings);
-    Draw draw(seed ^ (kApart * static_cast<uint64_t>(attempt - narrowing)),
-              narrowed(asked.space, narrowing));
-    if (attempt == last) return draw;
-    const Result<std::vector<KernelVerdict>> kernels = asked_kernels(draw, tested);
-    if (!kernels.ok()) return draw;  // whoever judges it says why
-    for (const KernelVerdict& kernel : *kernels) {
-      if (kernel.refusal.empty()) return draw;
-    }
+    RandomSpace space = narrowed(asked.space, narrowing);
+    const uint64_t number = seed ^ (kApart * static_cast<uint64_t>(attempt - narrowing));
+    if (space.more_outputs && is_computed(Draw(number, space), tested)) return Draw(number, space);
+    space.more_outputs = false;
+    Draw draw(number, space);
+    if (attempt == last || is_computed(draw, tested)) return draw;
   }
 }
 
