@@ -1,8 +1,10 @@
 // Hard scores (bench/cases/score_cases.hpp) on the CPU's kernels.
 #include <gtest/gtest.h>
 
+#include <string>
 #include <vector>
 
+#include "bench/cases/fp8_cases.hpp"
 #include "bench/cases/score_cases.hpp"
 #include "tests/cpu/each_target.hpp"
 #include "tests/cpu/run_on_host.hpp"
@@ -35,6 +37,28 @@ TEST(HardScores, OnTheSimdKernel) {
     ASSERT_TRUE(reference.ok()) << reference.status().message();
     for (const uint64_t target : {uint64_t{0}, ++n}) {
       expect_passes(one, host, *reference, "cpu_simd", ", " + targets.use(target));
+    }
+  }
+}
+
+// Probabilities stay fp32 there, so what is hard for e4m3 is not: the limits of fp32 hold, of both
+// types of fp8, and O in fp8 is that, rounded.
+TEST(HardScores, OfFp8AreAsFp32OnTheSimdKernel) {
+  EachTarget targets;
+  uint64_t n = 0;
+  for (ScoreCase& one : bench::fp8_cases()) {
+    for (const DType dtype : {DType::f8e4m3, DType::f8e5m2}) {
+      for (TensorDesc* const input : {&one.problem.q, &one.problem.k, &one.problem.v}) {
+        input->dtype = dtype;
+      }
+      one.problem.o.dtype = n % 2 == 0 ? DType::f32 : dtype;
+      one.problem.amax_o = one.problem.amax_s = TensorDesc::contiguous(DType::f32, {1, 2});
+      HostProblem host = bench::fill(one);
+      Result<bench::Reference> reference = bench::score_reference(one, host);
+      ASSERT_TRUE(reference.ok()) << reference.status().message();
+      reference->limits = bench::gate_limits(DType::f32);
+      expect_passes(one, host, *reference, "cpu_simd",
+                    std::string(", ") + std::string(to_string(dtype)) + ", " + targets.use(n++));
     }
   }
 }
