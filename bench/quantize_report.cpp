@@ -165,6 +165,7 @@ std::vector<QuantizationError> errors_of(const Fp8Data& data, const std::vector<
 int report(const Settings& settings) {
   const std::vector<Way> ways = all_ways();
   nlohmann::ordered_json evidence = new_evidence("quantization");
+  evidence["device"] = {{"name", evidence["host"]["processor"]}, {"kind", "cpu"}};
   evidence["shape"] = fmt::format("{} heads of queries over {}, {} queries, {} keys, head_dim {}",
                                   kHeadsQ, kHeadsKv, kQueries, kKeys, kWidth);
   evidence["seeds"] = kSeeds;
