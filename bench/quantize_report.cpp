@@ -152,7 +152,7 @@ std::vector<QuantizationError> errors_of(const Fp8Data& data, const std::vector<
     if (!right.ok()) fail(right.status().message());
     for (size_t n = 0; n < ways.size(); ++n) {
       HostProblem& given = ways[n].rotated ? rotated : host;
-      Result<QuantizedProblem> narrow = quantized(given, ways[n].choice, threads);
+      Result<QuantizedProblem> narrow = quantized(given, ways[n].choice, cpu_quantizer(threads));
       if (!narrow.ok()) fail(narrow.status().message());
       const Result<QuantizationError> error = quantization_error(given, *right, *narrow, threads);
       if (!error.ok()) fail(error.status().message());

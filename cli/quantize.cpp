@@ -9,6 +9,8 @@
 #include <vector>
 
 #include "bench/cases/problem_text.hpp"
+#include "bench/device/plan_choice.hpp"
+#include "bench/device/quantizer.hpp"
 #include "bench/gate/quantization_error.hpp"
 #include "bench/io/outputs.hpp"
 #include "bench/tensors/quantized.hpp"
@@ -29,7 +31,8 @@ struct Options {
   bool keep_q = false;
   bool smooth_k = false;
   bool error = false;
-  int64_t threads = 0;
+  bool check = false;
+  bench::PlanChoice where;  // the CPU, unless it says otherwise
   std::string out;
 };
 
@@ -43,11 +46,25 @@ bench::QuantizeChoice choice_of(const Options& options, const Problem& problem) 
           .smooth_k = options.smooth_k};
 }
 
-void print(Session& session, const Problem& before, const Problem& after,
+// Which tensor has other bits than it should, or nothing.
+std::string difference(const bench::QuantizedProblem& found, const bench::QuantizedProblem& right) {
+  for (const auto& [name, tensor] : right.host.tensors) {
+    if (bench::is_output(name)) continue;
+    if (!found.host.at(name).same_elements(tensor)) return name + " has other bits than on the CPU";
+    if (!found.host.at(name).canaries_intact()) return name + ": memory around it was written";
+  }
+  if (right.k_mean && !found.k_mean->same_elements(*right.k_mean)) {
+    return "k_mean has other bits than on the CPU";
+  }
+  return {};
+}
+
+void print(Session& session, const Problem& before, const Problem& after, bool checked,
            const std::optional<bench::QuantizationError>& error,
            const std::vector<std::string>& written) {
   session.line("problem  " + bench::problem_text(before));
   session.line("becomes  " + bench::problem_text(after));
+  if (checked) session.line("check    passed: the bits of the CPU");
   if (error) {
     session.line(fmt::format("error    relative {:.2e}, largest scaled {:.2e}{}",
                              error->relative_error, error->max_scaled_error,
@@ -76,12 +93,12 @@ nlohmann::ordered_json json(const Problem& before, const Problem& after,
 }
 
 Result<ExitCode> execute(const Options& options, Session& session) {
-  if (options.out.empty() && !options.error) {
-    return invalid("--out: is missing, wanted a .safetensors file to write (or --error)");
+  if (options.out.empty() && !options.error && !options.check) {
+    return invalid("--out: is missing, wanted a .safetensors file to write (or --error, --check)");
   }
-  if (options.threads < 0 || options.threads > 4096) {
-    return invalid("--threads: is {}, wanted 0 (all) to 4096", options.threads);
-  }
+  const Result<std::vector<PlanOptions>> devices = bench::allowed_devices(options.where);
+  if (!devices.ok()) return devices.status();
+  const PlanOptions& device = devices->front();
   const Result<bench::ProblemInputs> inputs = options.problem.read();
   if (!inputs.ok()) return inputs.status();
   const Problem& problem = inputs->problem;
@@ -90,7 +107,7 @@ Result<ExitCode> execute(const Options& options, Session& session) {
         bench::check_input_file("--out", options.out, bench::paths_of(inputs->sources)));
   }
   const bench::QuantizeChoice choice = choice_of(options, problem);
-  const auto threads = static_cast<int>(options.threads);
+  const int threads = device.threads;
   const Result<Plan> plan = make_plan(problem);  // that the problem makes sense
   if (!plan.ok()) return plan.status();
   const Result<Problem> after = bench::quantized_problem(problem, choice);
@@ -103,8 +120,20 @@ Result<ExitCode> execute(const Options& options, Session& session) {
     Result<bench::HostProblem> host = inputs->load();
     if (!host.ok()) return host.status();
     progress.step("quantising");
-    Result<bench::QuantizedProblem> narrow = bench::quantized(*host, choice, threads);
+    Result<bench::QuantizedProblem> narrow =
+        bench::quantized(*host, choice, bench::quantizer_on(device));
     if (!narrow.ok()) return narrow.status();
+    if (options.check) {
+      progress.step("the CPU");
+      const Result<bench::QuantizedProblem> same =
+          bench::quantized(*host, choice, bench::cpu_quantizer(threads));
+      if (!same.ok()) return same.status();
+      if (const std::string failure = difference(*narrow, *same); !failure.empty()) {
+        session.line("check    " + session.styled("FAILED", bench::Tone::bad) + ": " + failure);
+        session.document({{"status", "check_failed"}, {"failure", failure}});
+        return ExitCode::check_failed;
+      }
+    }
     if (options.error) {
       progress.step("the fp64 reference of the inputs");
       const Result<bench::Reference> right = bench::compute_reference(*host, threads, false);
@@ -121,7 +150,7 @@ Result<ExitCode> execute(const Options& options, Session& session) {
                                                     options.problem.layout(), written));
     }
   }
-  print(session, problem, *after, error, written);
+  print(session, problem, *after, options.check, error, written);
   session.document(json(problem, *after, error, written));
   return ExitCode::ok;
 }
@@ -130,6 +159,7 @@ Result<ExitCode> execute(const Options& options, Session& session) {
 
 Command quantize_command() {
   auto options = std::make_shared<Options>();
+  options->where.device = "cpu";
   return {
       .name = "quantize",
       .summary = "Make fp8 tensors and their scales of q, k and v, as run reads them",
@@ -153,8 +183,18 @@ Command quantize_command() {
             set.flag("--smooth-k", options->smooth_k,
                      "Subtract the mean of k over its tokens, which attention does not see; it is "
                      "written as k_mean");
-            set.number("--threads", options->threads, "CPU threads; 0: all");
+            set.group("Where it runs");
+            set.text("--device", options->where.device, "cpu, cuda, cuda:N, sim or sim:N",
+                     "DEVICE");
+            set.text("--kernel", options->where.kernel,
+                     "On a GPU: quantize_sm80, which no GPU has run yet", "NAME");
+            set.number("--threads", options->where.threads, "CPU threads; 0 means all");
+            set.number("--sim-seed", options->where.sim_seed,
+                       "Simulated GPU: the order of its threads and blocks");
             set.group("Results");
+            set.flag(
+                "--check", options->check,
+                "Compare with the CPU, bit for bit; on a failure nothing is written, exit code 1");
             set.flag("--error", options->error,
                      "Compute attention of both in fp64, and print how far apart they are");
             set.text(

@@ -1,10 +1,10 @@
 #include "bench/tensors/quantized.hpp"
 
 #include <algorithm>
+#include <string>
 #include <string_view>
 #include <utility>
 
-#include "flashcore/quantize.hpp"
 #include "problem/status.hpp"
 
 namespace flashcore::bench {
@@ -79,7 +79,27 @@ Result<Problem> quantized_problem(const Problem& problem, const QuantizeChoice& 
   return out;
 }
 
-Result<QuantizedProblem> quantized(HostProblem& wide, const QuantizeChoice& choice, int threads) {
+Quantizer cpu_quantizer(int threads) {
+  return [threads](const Quantize& what, const QuantizeTensors& tensors) {
+    const auto lengths = [](const HostTensor* tensor) {
+      return tensor == nullptr ? nullptr : static_cast<const int32_t*>(tensor->data());
+    };
+    PlanOptions options;
+    options.threads = threads;
+    return quantize(
+        what,
+        {.x = tensors.x.data(),
+         .x_out = tensors.x_out.data(),
+         .scale = static_cast<float*>(tensors.scale.data()),
+         .mean = tensors.mean == nullptr ? nullptr : static_cast<float*>(tensors.mean->data()),
+         .cu_seqlens = lengths(tensors.cu_seqlens),
+         .seqlens = lengths(tensors.seqlens)},
+        options);
+  };
+}
+
+Result<QuantizedProblem> quantized(const HostProblem& wide, const QuantizeChoice& choice,
+                                   const Quantizer& quantizer) {
   const Problem& problem = wide.problem;
   Result<Problem> narrow = quantized_problem(problem, choice);
   if (!narrow.ok()) return narrow.status();
@@ -92,40 +112,35 @@ Result<QuantizedProblem> quantized(HostProblem& wide, const QuantizeChoice& choi
       out.host.at(name) = wide.at(name);
     }
   });
-  PlanOptions options;
-  options.threads = threads;
   const bool in_pages = problem.page_table || problem.kv_indices;
   for (const std::string name : {"q", "k", "v"}) {
     const bool is_q = name == "q";
     if (is_q && choice.keep_q) continue;
-    HostTensor& scale = out.host.at(name + "_scale");
-    Quantize what{.x = wide.at(name).desc(),
-                  .x_out = out.host.at(name).desc(),
-                  .scale = scale.desc(),
-                  .mean = std::nullopt,
-                  .cu_seqlens = is_q ? problem.cu_seqlens_q : problem.cu_seqlens_kv,
-                  .seqlens = is_q || !in_pages ? (is_q ? problem.seqlens_q : problem.seqlens_kv)
-                                               : std::nullopt,
-                  .scale_block = is_q ? 0 : choice.kv_block,
-                  .max_seqlen = 0};
-    if (what.cu_seqlens) what.max_seqlen = is_q ? problem.max_seqlen_q : problem.max_seqlen_kv;
+    const char* const starts = is_q ? "cu_seqlens_q" : "cu_seqlens_kv";
+    const char* const lengths = is_q ? "seqlens_q" : "seqlens_kv";
+    QuantizeTensors tensors{
+        .x = wide.at(name), .x_out = out.host.at(name), .scale = out.host.at(name + "_scale")};
+    Quantize what;
+    what.x = tensors.x.desc();
+    what.x_out = tensors.x_out.desc();
+    what.scale = tensors.scale.desc();
+    what.scale_block = is_q ? 0 : choice.kv_block;
+    if (wide.has(starts)) {
+      tensors.cu_seqlens = &wide.at(starts);
+      what.cu_seqlens = tensors.cu_seqlens->desc();
+      what.max_seqlen = is_q ? problem.max_seqlen_q : problem.max_seqlen_kv;
+    }
+    if (wide.has(lengths) && (is_q || !in_pages)) {  // of a page nobody knows
+      tensors.seqlens = &wide.at(lengths);
+      what.seqlens = tensors.seqlens->desc();
+    }
     if (name == "k" && choice.smooth_k) {
       const auto width = problem.k.shape[static_cast<size_t>(problem.k.rank - 1)];
       what.mean =
           TensorDesc::contiguous(DType::f32, {batch_of(problem, "k"), problem.k.shape[1], width});
-      out.k_mean.emplace(*what.mean);
+      tensors.mean = &out.k_mean.emplace(*what.mean);
     }
-    const Arguments arguments = wide.arguments();
-    const Status status =
-        quantize(what,
-                 {.x = wide.at(name).data(),
-                  .x_out = out.host.at(name).data(),
-                  .scale = static_cast<float*>(scale.data()),
-                  .mean = what.mean ? static_cast<float*>(out.k_mean->data()) : nullptr,
-                  .cu_seqlens = is_q ? arguments.cu_seqlens_q : arguments.cu_seqlens_kv,
-                  .seqlens = is_q ? arguments.seqlens_q : arguments.seqlens_kv},
-                 options);
-    if (!status.ok()) return named(status, name);
+    if (const Status status = quantizer(what, tensors); !status.ok()) return named(status, name);
   }
   return out;
 }

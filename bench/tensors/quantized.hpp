@@ -2,11 +2,12 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
-#include <string>
 
 #include "bench/tensors/tensor_set.hpp"
 #include "flashcore/flashcore.hpp"
+#include "flashcore/quantize.hpp"
 
 namespace flashcore::bench {
 
@@ -26,10 +27,23 @@ struct QuantizedProblem {
   std::optional<HostTensor> k_mean;  // [B, Hkv, D], with smooth_k
 };
 
+// The tensors of one run; null where it has none.
+struct QuantizeTensors {
+  const HostTensor& x;
+  HostTensor& x_out;
+  HostTensor& scale;
+  HostTensor* mean = nullptr;
+  const HostTensor* cu_seqlens = nullptr;
+  const HostTensor* seqlens = nullptr;
+};
+// What runs it: the CPU, or a device with copies of the tensors (device/quantizer.hpp).
+using Quantizer = std::function<Status(const Quantize&, const QuantizeTensors&)>;
+Quantizer cpu_quantizer(int threads = 0);
+
 // What the problem becomes, without data. Refuses what smoothing would make wrong.
 Result<Problem> quantized_problem(const Problem& problem, const QuantizeChoice& choice);
 
-Result<QuantizedProblem> quantized(HostProblem& wide, const QuantizeChoice& choice,
-                                   int threads = 0);
+Result<QuantizedProblem> quantized(const HostProblem& wide, const QuantizeChoice& choice,
+                                   const Quantizer& quantizer);
 
 }  // namespace flashcore::bench

@@ -41,7 +41,7 @@ class QuantizeRun {
         args_(args),
         threads_(threads),
         kernels_(*kernels_of(target_for(false)).quantize),
-        largest_number_(largest_of_fp8(problem.out_dtype)),
+        largest_number_(problem.out_dtype == DType::f8e4m3 ? kLargestE4M3 : kLargestE5M2),
         block_(problem.scale_blocks > 1 ? problem.scale_block : std::max<int64_t>(p_.rows, 1)) {
     for (int64_t b = 0; b < p_.batch; ++b) entries_.push_back(entry_rows(p_, args, b));
   }

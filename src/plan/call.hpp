@@ -1,15 +1,20 @@
-// What calls without a plan have in common: the options that count, and memory that there is not.
+// What calls without a plan have in common, and share with plans: the options that count, the device, and
+// memory that there is not.
 #pragma once
 
 #include <cstdint>
 #include <new>
 
 #include "flashcore/flashcore.hpp"
+#include "kernel/kernel.hpp"
 #include "problem/status.hpp"
 
 namespace flashcore {
 
 inline constexpr int32_t kMostThreads = 4096;
+
+// The device and the threads that options ask for; plan.cpp has it.
+Result<PlanContext> resolve_context(const PlanOptions& options);
 
 inline Status check_cpu_call(const char* name, const PlanOptions& options) {
   if (options.threads < 0 || options.threads > kMostThreads) {

@@ -1,6 +1,7 @@
 // What a build without CUDA has instead of GPUs and their kernels.
 #include "plan/cuda_kernels.hpp"
 #include "plan/device.hpp"
+#include "problem/status.hpp"
 
 namespace flashcore {
 
@@ -9,5 +10,9 @@ tuning::DeviceSpeed device_speed(const DeviceInfo& /*device*/) { return {}; }
 std::optional<uint64_t> simulator_seed() { return std::nullopt; }
 void seed_simulator(uint64_t /*seed*/) {}
 std::vector<Kernel> cuda_kernels() { return {}; }
+Status quantize_on_gpu(const QuantizeProblem& /*problem*/, const QuantizeArguments& /*args*/,
+                       const DeviceInfo& /*device*/, Stream /*stream*/) {
+  return unsupported("device: this build has no CUDA kernels, wanted the CPU");
+}
 
 }  // namespace flashcore

@@ -14,6 +14,7 @@
 #include <utility>
 #include <variant>
 
+#include "plan/call.hpp"
 #include "plan/device.hpp"
 #include "plan/former_names.hpp"
 #include "plan/kernel_choice.hpp"
@@ -50,7 +51,6 @@ struct Plan::Impl {
 namespace {
 
 constexpr std::align_val_t kWorkspaceAlignment{256};
-constexpr int32_t kMostThreads = 4096;
 
 struct WorkspaceDelete {
   void operator()(std::byte* memory) const { ::operator delete(memory, kWorkspaceAlignment); }
@@ -83,6 +83,8 @@ Status limit_grid(DeviceInfo& gpu) {
   gpu.multiprocessors = std::min(gpu.multiprocessors, limit);
   return {};
 }
+
+}  // namespace
 
 Result<PlanContext> resolve_context(const PlanOptions& options) {
   if (options.threads < 0 || options.threads > kMostThreads) {
@@ -127,6 +129,8 @@ Result<PlanContext> resolve_context(const PlanOptions& options) {
   return invalid("device: is {}:{}, wanted an index from 0 to {}", simulated ? "sim" : "cuda",
                  options.device.index, gpus - 1);
 }
+
+namespace {
 
 // "NAME" or "NAME:CONFIG".
 struct AskedKernel {

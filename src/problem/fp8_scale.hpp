@@ -1,11 +1,9 @@
-// The scale of numbers that become fp8, the same on every backend.
+// The scale of numbers that become fp8, the same on every backend; device code includes it.
 #pragma once
-
-#include "flashcore/flashcore.hpp"
 
 namespace flashcore {
 
-constexpr float largest_of_fp8(DType dtype) { return dtype == DType::f8e4m3 ? 448.0f : 57344.0f; }
+inline constexpr float kLargestE4M3 = 448, kLargestE5M2 = 57344;
 
 // Of a largest magnitude. At least the smallest normal number: some processors flush what is less.
 constexpr float fp8_scale(float largest, float largest_number) {

@@ -84,12 +84,12 @@ TEST(Quantize, RefusesInOneSentence) {
     expect_refused(quantize_with(more), 2, sentence);
     EXPECT_TRUE(scratch.names().empty());
   };
-  refused({}, "--out: is missing, wanted a .safetensors file to write (or --error)");
+  refused({}, "--out: is missing, wanted a .safetensors file to write (or --error, --check)");
   refused({"--out", scratch.path("x.npy")}, "wanted a file named .safetensors");
   refused({"--out", scratch.path("none/x.safetensors")}, "wanted a writable directory");
   refused({"--out", out, "--scales", "row"}, "--scales: is 'row', wanted tensor|entry|head");
   refused({"--out", out, "--to", "f16"}, "--to: is 'f16', wanted f8e4m3|f8e5m2");
-  refused({"--out", out, "--threads", "-1"}, "--threads: is -1, wanted 0 (all) to 4096");
+  refused({"--out", out, "--threads", "-1"}, "--threads: is -1, wanted 0 (all) or more");
   refused({"--out", out, "--smooth-k", "--with", "sinks"}, "sinks: are given with a smoothed k");
   refused({"--out", out, "--smooth-k", "--softcap", "5"}, "softcap: is 5 with a smoothed k");
   refused({"--out", out, "--smooth-k", "--paged", "8"}, "page_table: is given with a smoothed k");

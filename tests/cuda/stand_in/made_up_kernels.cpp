@@ -24,6 +24,7 @@
 #include "cuda/ladder/rung.hpp"
 #include "cuda/ladder/unfused_matrices.hpp"
 #include "cuda/ladder/wmma_probe.hpp"
+#include "cuda/quantize/rows/launch.hpp"
 
 extern "C" void __cudaRegisterFunction(void**, const char*, char*, const char*, int, uint3*, uint3*,
                                        dim3*, dim3*, int*);
@@ -87,6 +88,22 @@ std::vector<std::byte> take_arguments() { return std::exchange(arguments(), {});
 }  // namespace flashcore::fake
 
 namespace flashcore::cuda {
+
+namespace quantize::rows {
+
+#define FLASHCORE_STEP(name)                                                   \
+  cudaError_t name(const Params& params, cudaStream_t stream) {                \
+    return fake::launch(fake::kernel<17>("quantize_sm80"), 1, stream, params); \
+  }
+FLASHCORE_STEP(find_means)
+FLASHCORE_STEP(quantize_tiles)
+FLASHCORE_STEP(clear_scales)
+FLASHCORE_STEP(find_largest)
+FLASHCORE_STEP(convert_rows)
+FLASHCORE_STEP(finish_scales)
+#undef FLASHCORE_STEP
+
+}  // namespace quantize::rows
 
 namespace decode_sm80::split_kv {
 
