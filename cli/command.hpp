@@ -26,6 +26,7 @@ struct Command {
 std::vector<Command> all_commands();
 
 Command run_command();
+Command quantize_command();
 Command verify_command();
 Command bench_command();
 Command compare_command();

@@ -3,8 +3,8 @@
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
-install(FILES include/flashcore/flashcore.hpp include/flashcore/serving.hpp
-              include/flashcore/flashcore.h
+install(FILES include/flashcore/flashcore.hpp include/flashcore/quantize.hpp
+              include/flashcore/serving.hpp include/flashcore/flashcore.h
         DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/flashcore)
 install(TARGETS flashcore flashcore_shared EXPORT flashcore_targets
         ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}

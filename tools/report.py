@@ -13,8 +13,8 @@ import pathlib
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-from reporting import (bench, cpu, ladder, packed, page, pictures, python, small, text,  # noqa: E402
-                       tuning, verify)
+from reporting import (bench, cpu, ladder, packed, page, pictures, python, quantization,  # noqa: E402
+                       small, text, tuning, verify)
 from reporting.evidence import STALE, Evidence, Failure  # noqa: E402
 
 # Parts that their page must have; others are filled in wherever their markers are.
@@ -30,6 +30,7 @@ WANTED = {"docs/ladder.md": ["picture ladder", "times", "where", "goals", "ceili
           "docs/forward-sm90.md": ["kernel forward_sm90_throughput"],
           "docs/forward-latency.md": ["kernel forward_sm90_latency", "small eager"],
           "docs/verification.md": ["verify", "verify where", "mutants"],
+          "docs/numerics.md": ["quantization where", "quantization error", "quantization lse"],
           "docs/tuning.md": ["tuning summary", "tuning where", "tuning off grid"],
           "docs/python.md": ["python calls", "python tests"],
           "README.md": ["bench headline", "front picture ladder", "front picture sweep"]}
@@ -45,7 +46,7 @@ def generated(evidence: Evidence) -> dict[pathlib.Path, str]:
     """Every generated text file, as it should be."""
     parts = (ladder.parts(evidence) | bench.parts(evidence) | cpu.parts(evidence) |
              verify.parts(evidence) | small.parts(evidence) | packed.parts(evidence) |
-             python.parts(evidence) | tuning.parts(evidence) | pictures.parts(evidence))
+             python.parts(evidence) | quantization.parts(evidence) | tuning.parts(evidence) | pictures.parts(evidence))
     files = {}
     for path in marked_pages(evidence.root):
         content = path.read_text(encoding="utf-8")

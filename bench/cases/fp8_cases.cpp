@@ -18,15 +18,6 @@ struct Data {
 
 constexpr double kLseError = 1e-2;
 
-// Element d of row r of all heads becomes change(r, d, what it was).
-void change_rows(HostTensor& tensor,
-                 const std::function<double(int64_t, int64_t, double)>& change) {
-  const int64_t rows = tensor.desc().shape[2], width = tensor.desc().shape[3];
-  for (int64_t i = 0; i < tensor.elements(); ++i) {
-    tensor.set(i, change(i / width % rows, i % width, tensor.get(i)));
-  }
-}
-
 // All queries are alike, and one key in the middle is 1.5 times their vector.
 void hide_needle(HostProblem& host) {
   HostTensor &q = host.at("q"), &k = host.at("k");
@@ -85,6 +76,20 @@ struct Shape {
 };
 
 }  // namespace
+
+void change_rows(HostTensor& tensor,
+                 const std::function<double(int64_t, int64_t, double)>& change) {
+  const int64_t rows = tensor.desc().shape[2], width = tensor.desc().shape[3];
+  for (int64_t i = 0; i < tensor.elements(); ++i) {
+    tensor.set(i, change(i / width % rows, i % width, tensor.get(i)));
+  }
+}
+
+std::vector<Fp8Data> fp8_data() {
+  std::vector<Fp8Data> all;
+  for (const Data& data : all_data()) all.push_back({data.name, data.bend});
+  return all;
+}
 
 std::vector<ScoreCase> fp8_cases() {
   std::vector<ScoreCase> cases;

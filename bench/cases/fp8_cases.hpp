@@ -4,11 +4,24 @@
 // third on top.
 #pragma once
 
+#include <cstdint>
+#include <functional>
+#include <string>
 #include <vector>
 
 #include "bench/cases/score_cases.hpp"
 
 namespace flashcore::bench {
+
+// One of these kinds of data: what it makes of inputs from N(0, 1).
+struct Fp8Data {
+  std::string name;
+  std::function<void(HostProblem&)> bend;
+};
+std::vector<Fp8Data> fp8_data();
+
+// Element d of row r of all heads becomes change(r, d, what it was).
+void change_rows(HostTensor& tensor, const std::function<double(int64_t, int64_t, double)>& change);
 
 // "fp8/outliers/64x1000x128": one of score_cases().
 std::vector<ScoreCase> fp8_cases();

@@ -84,7 +84,7 @@ Status write(const std::string& path, const std::vector<io::OutputTensor>& tenso
 // The inputs' file, and that the result has a file of its own.
 Status check_others(const OutputFiles& files, const std::vector<std::string>& inputs) {
   if (!files.save_inputs.empty()) {
-    FLASHCORE_RETURN_IF_ERROR(check_path("--save-inputs", files.save_inputs, false, true, inputs));
+    FLASHCORE_RETURN_IF_ERROR(check_input_file("--save-inputs", files.save_inputs, inputs));
   }
   if (same_path(files.out, files.lse) || same_path(files.out, files.save_inputs)) {
     return invalid("--out: '{}' is another output too, wanted a file of its own", files.out);
@@ -164,7 +164,19 @@ Status write_outputs(const OutputFiles& files, const HostBackward& host, const s
 Status save_inputs(const OutputFiles& files, const HostProblem& host, const std::string& layout,
                    std::vector<std::string>& written) {
   if (files.save_inputs.empty()) return {};
-  return write(files.save_inputs, inputs_of(host, layout), written);
+  return write_inputs(files.save_inputs, host, nullptr, layout, written);
+}
+
+Status check_input_file(const std::string& option, const std::string& path,
+                        const std::vector<std::string>& inputs) {
+  return check_path(option, path, false, true, inputs);
+}
+
+Status write_inputs(const std::string& path, const HostProblem& host, const HostTensor* k_mean,
+                    const std::string& layout, std::vector<std::string>& written) {
+  std::vector<io::OutputTensor> tensors = inputs_of(host, layout);
+  if (k_mean != nullptr) tensors.push_back(stored("k_mean", *k_mean, layout));
+  return write(path, tensors, written);
 }
 
 Status save_inputs(const OutputFiles& files, const HostBackward& host, const std::string& layout,

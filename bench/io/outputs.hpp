@@ -35,4 +35,11 @@ Status save_inputs(const OutputFiles& files, const HostProblem& host, const std:
 Status save_inputs(const OutputFiles& files, const HostBackward& host, const std::string& layout,
                    std::vector<std::string>& written);
 
+// Refuses a file of inputs that cannot be written or would destroy one of `inputs`.
+Status check_input_file(const std::string& option, const std::string& path,
+                        const std::vector<std::string>& inputs);
+// The same as save_inputs, and what was subtracted from k, if anything.
+Status write_inputs(const std::string& path, const HostProblem& host, const HostTensor* k_mean,
+                    const std::string& layout, std::vector<std::string>& written);
+
 }  // namespace flashcore::bench

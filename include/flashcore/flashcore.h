@@ -481,6 +481,47 @@ FLASHCORE_API flashcore_status flashcore_append_and_attend(
     const flashcore_plan_options* options, void* workspace, size_t workspace_bytes, void* stream);
 
 /* -------------------------------------------------------------------------------------------------
+ * Quantisation: an fp8 tensor and its scales, as attention takes them. A call, not a plan, as those of
+ * serving. Of the options, which may be null, the device and the threads count, and on a GPU the
+ * kernel: that must be quantize_sm80, which no GPU has run yet. */
+
+typedef struct flashcore_quantize_problem {
+  size_t struct_size;
+  flashcore_tensor x;     /* [B, H, S, D]; packed: [total, H, D]. f32, f16 or bf16 */
+  flashcore_tensor x_out; /* output, the same shape. f8e4m3 or f8e5m2 */
+  flashcore_tensor scale; /* output, f32: [B|1, H|1], as q_scale, or [B|1, H|1, blocks|1] */
+
+  /* Optional tensors: rank 0 means absent, the default. */
+  flashcore_tensor mean;       /* output, [B, H, D], f32: subtracted from all rows first */
+  flashcore_tensor cu_seqlens; /* [B + 1], i32: the rows are packed */
+  flashcore_tensor seqlens;    /* [B], i32: rows in use */
+
+  int64_t scale_block; /* rows of a block; default 0: one block */
+  int64_t max_seqlen;  /* packed: most rows of an entry; default 0: not known */
+} flashcore_quantize_problem;
+
+typedef struct flashcore_quantize_arguments {
+  size_t struct_size;
+  const void* x;
+  void* x_out;
+  float* scale;
+  float* mean;
+  const int32_t* cu_seqlens;
+  const int32_t* seqlens;
+} flashcore_quantize_arguments;
+
+FLASHCORE_API flashcore_status flashcore_quantize_problem_init(flashcore_quantize_problem* problem,
+                                                               size_t struct_size);
+FLASHCORE_API flashcore_status
+flashcore_quantize_arguments_init(flashcore_quantize_arguments* arguments, size_t struct_size);
+
+/* On an error nothing is written. */
+FLASHCORE_API flashcore_status flashcore_quantize(const flashcore_quantize_problem* problem,
+                                                  const flashcore_quantize_arguments* arguments,
+                                                  const flashcore_plan_options* options,
+                                                  void* stream);
+
+/* -------------------------------------------------------------------------------------------------
  * Verdicts */
 
 /* Whether one kernel computes a problem. A sentence that does not apply is "". The library writes

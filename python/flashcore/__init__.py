@@ -23,6 +23,7 @@ from ._errors import (
 from ._gradients import attention_backward
 from ._kv_cache import KVCache, OutOfPagesError, Step
 from ._library import build_info, devices, version
+from ._quantize import Quantized, quantize
 from ._serving import append, decode, merge
 from ._tune import Tuning, tune
 
@@ -38,6 +39,7 @@ __all__ = [
     "KVCache",
     "OutOfMemoryError",
     "OutOfPagesError",
+    "Quantized",
     "Step",
     "Tuning",
     "UnsupportedError",
@@ -51,6 +53,7 @@ __all__ = [
     "devices",
     "explain",
     "merge",
+    "quantize",
     "show_config",
     "tune",
     "version",

@@ -35,6 +35,8 @@ _CACHES = (
     "page_status",
     "seqlens_new",
     "cu_seqlens_new",
+    "cu_seqlens",
+    "seqlens",
 )
 _FACTORS = ("alibi_slopes", "sinks", "q_scale", "k_scale", "v_scale", "o_scale")
 _FLOATS = tuple(name for name in CODES if "float" in name)
@@ -48,9 +50,9 @@ _ALLOWED: dict[str, tuple[str, ...]] = (
     | dict.fromkeys(("d_out", "dq", "dk", "dv", "d_bias"), _WITH_GRADIENTS)
     | dict.fromkeys((*_LENGTHS, *_CACHES), ("int32",))
     | dict.fromkeys(("k_new", "v_new"), tuple(name for name in _FLOATS if name != "float64"))
-    | dict.fromkeys(("o_a", "o_b"), ("float32", "float16", "bfloat16"))
     | dict.fromkeys(("lse_a", "lse_b", "rope_cos", "rope_sin"), ("float32",))
-    | {"dropout_state": ("int64",)}
+    | dict.fromkeys(("x", "o_a", "o_b"), ("float32", "float16", "bfloat16"))
+    | {"dtype": ("float8_e4m3fn", "float8_e5m2"), "dropout_state": ("int64",)}
     | dict.fromkeys(_FACTORS, ("float32",))
 )
 
@@ -81,7 +83,7 @@ def wanted_dtype(argument: str) -> str:
 
 def dtype_code(argument: str, name: str) -> int:
     if name not in _ALLOWED[argument]:
-        verb = "is" if argument in ("out_dtype", "grad_dtype") else "dtype is"
+        verb = "is" if argument in ("out_dtype", "grad_dtype", "dtype") else "dtype is"
         raise InvalidArgumentError(f"{argument}: {verb} {name}, wanted {wanted_dtype(argument)}")
     return CODES[name]
 

@@ -79,6 +79,7 @@ APPEND_TENSORS = (
     "q_out",
 )
 MERGE_TENSORS = ("o_a", "o_b", "lse_a", "lse_b", "o", "lse")
+QUANTIZE_TENSORS = ("x", "x_out", "scale", "mean", "cu_seqlens", "seqlens")
 
 
 class Tensor(Structure):
@@ -143,6 +144,19 @@ class AppendProblem(Structure):
 
 class AppendArguments(Structure):
     _fields_ = [("struct_size", c_size_t), *((name, c_void_p) for name in APPEND_TENSORS)]
+
+
+class QuantizeProblem(Structure):
+    _fields_ = [
+        ("struct_size", c_size_t),
+        *((name, Tensor) for name in QUANTIZE_TENSORS),
+        ("scale_block", c_int64),
+        ("max_seqlen", c_int64),
+    ]
+
+
+class QuantizeArguments(Structure):
+    _fields_ = [("struct_size", c_size_t), *((name, c_void_p) for name in QUANTIZE_TENSORS)]
 
 
 class GradientTensors(Structure):
@@ -284,6 +298,15 @@ def _load() -> ctypes.CDLL:
                 POINTER(PlanOptions),
                 c_void_p,
                 c_size_t,
+                c_void_p,
+            ],
+        ),
+        "flashcore_quantize": (
+            c_int32,
+            [
+                POINTER(QuantizeProblem),
+                POINTER(QuantizeArguments),
+                POINTER(PlanOptions),
                 c_void_p,
             ],
         ),

@@ -20,6 +20,7 @@
 #include "api/c_structs.hpp"
 #include "flashcore/flashcore.h"
 #include "flashcore/flashcore.hpp"
+#include "flashcore/quantize.hpp"
 #include "flashcore/serving.hpp"
 #include "problem/status.hpp"
 
@@ -422,6 +423,25 @@ flashcore_status flashcore_append_and_attend(const flashcore_append_problem* pro
         return flashcore::append_and_attend(what, data, live->plan, *attention, how, workspace,
                                             workspace_bytes, {stream});
       });
+}
+
+flashcore_status flashcore_quantize_problem_init(flashcore_quantize_problem* problem,
+                                                 size_t struct_size) {
+  return guarded([&] { return flashcore::api::init_problem(problem, struct_size); });
+}
+
+flashcore_status flashcore_quantize_arguments_init(flashcore_quantize_arguments* arguments,
+                                                   size_t struct_size) {
+  return guarded([&] { return flashcore::api::init_arguments(arguments, struct_size); });
+}
+
+flashcore_status flashcore_quantize(const flashcore_quantize_problem* problem,
+                                    const flashcore_quantize_arguments* arguments,
+                                    const flashcore_plan_options* options, void* stream) {
+  return call(problem, arguments, options,
+              [&](const auto& what, const auto& data, const auto& how) {
+                return flashcore::quantize(what, data, how, {stream});
+              });
 }
 
 flashcore_status flashcore_visit_verdicts(const flashcore_problem* problem,

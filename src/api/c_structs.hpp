@@ -3,6 +3,7 @@
 
 #include "flashcore/flashcore.h"
 #include "flashcore/flashcore.hpp"
+#include "flashcore/quantize.hpp"
 #include "flashcore/serving.hpp"
 
 namespace flashcore::api {
@@ -17,6 +18,8 @@ Result<Merge> read_problem(const flashcore_merge_problem* problem);
 Result<MergeArguments> read_arguments(const flashcore_merge_arguments* arguments);
 Result<Append> read_problem(const flashcore_append_problem* problem);
 Result<AppendArguments> read_arguments(const flashcore_append_arguments* arguments);
+Result<Quantize> read_problem(const flashcore_quantize_problem* problem);
+Result<QuantizeArguments> read_arguments(const flashcore_quantize_arguments* arguments);
 
 // Defaults into the first struct_size bytes.
 Status init_problem(flashcore_problem* problem, size_t struct_size);
@@ -28,6 +31,8 @@ Status init_problem(flashcore_merge_problem* problem, size_t struct_size);
 Status init_arguments(flashcore_merge_arguments* arguments, size_t struct_size);
 Status init_problem(flashcore_append_problem* problem, size_t struct_size);
 Status init_arguments(flashcore_append_arguments* arguments, size_t struct_size);
+Status init_problem(flashcore_quantize_problem* problem, size_t struct_size);
+Status init_arguments(flashcore_quantize_arguments* arguments, size_t struct_size);
 
 // As many bytes as the caller's struct_size says.
 Status write_device_info(const DeviceInfo& info, flashcore_device_info* out);

@@ -46,6 +46,12 @@ template <>
 inline constexpr size_t kSmallest<flashcore_append_arguments> = offsetof(flashcore_append_arguments,
                                                                          seqlens_new);
 template <>
+inline constexpr size_t kSmallest<flashcore_quantize_problem> = offsetof(flashcore_quantize_problem,
+                                                                         mean);
+template <>
+inline constexpr size_t kSmallest<flashcore_quantize_arguments> =
+    offsetof(flashcore_quantize_arguments, mean);
+template <>
 inline constexpr size_t kSmallest<flashcore_device_info> = sizeof(flashcore_device_info);
 template <>
 inline constexpr size_t kSmallest<flashcore_build_info> = sizeof(flashcore_build_info);
@@ -67,6 +73,10 @@ template <>
 inline constexpr std::string_view kName<flashcore_append_problem> = "problem";
 template <>
 inline constexpr std::string_view kName<flashcore_append_arguments> = "arguments";
+template <>
+inline constexpr std::string_view kName<flashcore_quantize_problem> = "problem";
+template <>
+inline constexpr std::string_view kName<flashcore_quantize_arguments> = "arguments";
 template <>
 inline constexpr std::string_view kName<flashcore_gradients> = "gradients";
 template <>
@@ -91,6 +101,10 @@ constexpr bool ends_between_members(size_t size) {
   }
   if constexpr (std::is_same_v<T, flashcore_append_problem>) {
     constexpr size_t last = offsetof(flashcore_append_problem, kv_scale_block);
+    if (size < last) return (size - sizeof(size_t)) % sizeof(flashcore_tensor) == 0;
+  }
+  if constexpr (std::is_same_v<T, flashcore_quantize_problem>) {
+    constexpr size_t last = offsetof(flashcore_quantize_problem, scale_block);
     if (size < last) return (size - sizeof(size_t)) % sizeof(flashcore_tensor) == 0;
   }
   return size % 8 == 0;

@@ -12,9 +12,13 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64|amd64")
     cpu/simd/backward_avx3_bf16.cpp
     cpu/simd/forward_avx3_bf16.cpp
     cpu/simd/backward_amx.cpp
-    cpu/simd/forward_amx.cpp)
+    cpu/simd/forward_amx.cpp
+    cpu/simd/quantize_avx2.cpp
+    cpu/simd/quantize_avx3.cpp
+    cpu/simd/quantize_sse4.cpp)
 else()
-  set(FLASHCORE_SIMD_SOURCES cpu/simd/backward_native.cpp cpu/simd/forward_native.cpp)
+  set(FLASHCORE_SIMD_SOURCES cpu/simd/backward_native.cpp cpu/simd/forward_native.cpp
+                             cpu/simd/quantize_native.cpp)
 endif()
 target_sources(flashcore_objects PRIVATE ${FLASHCORE_SIMD_SOURCES})
 target_include_directories(flashcore_objects SYSTEM PRIVATE ${FLASHCORE_HIGHWAY_INCLUDE})

@@ -25,7 +25,8 @@ std::string cpu_name() {
 DeviceInfo cpu_device() {
   DeviceInfo info;
   info.device = {DeviceKind::cpu, 0};
-  info.name = cpu_name();
+  static const std::string name = cpu_name();  // calls without a plan ask each time
+  info.name = name;
   info.multiprocessors = cpu::hardware_threads();
   info.memory_bytes = int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGE_SIZE);
   return info;

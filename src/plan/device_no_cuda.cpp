@@ -11,6 +11,10 @@ tuning::DeviceSpeed device_speed(const DeviceInfo& /*device*/) { return {}; }
 std::optional<uint64_t> simulator_seed() { return std::nullopt; }
 void seed_simulator(uint64_t /*seed*/) {}
 std::vector<Kernel> cuda_kernels() { return {}; }
+Status quantize_on_gpu(const QuantizeProblem& /*problem*/, const QuantizeArguments& /*args*/,
+                       const DeviceInfo& /*device*/, Stream /*stream*/) {
+  return unsupported("device: this build has no CUDA kernels, wanted the CPU");
+}
 
 // There is no GPU to ask for.
 Status run_on_gpu(const MergeProblem& /*problem*/, const MergeArguments& /*arguments*/,

@@ -14,6 +14,7 @@
 #include <utility>
 #include <variant>
 
+#include "plan/call.hpp"
 #include "plan/device.hpp"
 #include "plan/former_names.hpp"
 #include "plan/kernel_choice.hpp"
@@ -50,7 +51,6 @@ struct Plan::Impl {
 namespace {
 
 constexpr std::align_val_t kWorkspaceAlignment{256};
-constexpr int32_t kMostThreads = 4096;
 
 struct WorkspaceDelete {
   void operator()(std::byte* memory) const { ::operator delete(memory, kWorkspaceAlignment); }
@@ -84,6 +84,8 @@ Status limit_grid(DeviceInfo& gpu) {
   return {};
 }
 
+}  // namespace
+
 Result<PlanContext> resolve_context(const PlanOptions& options) {
   if (options.threads < 0 || options.threads > kMostThreads) {
     return invalid("threads: is {}, wanted 0 (all) to {}", options.threads, kMostThreads);
@@ -103,6 +105,8 @@ Result<PlanContext> resolve_context(const PlanOptions& options) {
   }
   return context;
 }
+
+namespace {
 
 // "NAME" or "NAME:CONFIG".
 struct AskedKernel {

@@ -1,12 +1,9 @@
 // The public face of merge and append.
 #include "flashcore/serving.hpp"
 
-#include <new>
-#include <stdexcept>
-
 #include "cpu/serving.hpp"
+#include "plan/call.hpp"
 #include "plan/cuda_serving.hpp"
-#include "plan/device.hpp"
 #include "plan/plan_checks.hpp"
 #include "problem/serving.hpp"
 #include "problem/status.hpp"
@@ -14,31 +11,12 @@
 namespace flashcore {
 namespace {
 
-constexpr int32_t kMostThreads = 4096;
-
-Result<DeviceInfo> find_device(const PlanOptions& options) {
-  if (options.threads < 0 || options.threads > kMostThreads) {
-    return invalid("threads: is {}, wanted 0 (all) to {}", options.threads, kMostThreads);
-  }
-  return find_device(options.device);
-}
-
 const char* name_of(DeviceKind kind) {
   if (kind == DeviceKind::cpu) return "cpu";
   return kind == DeviceKind::cuda ? "cuda" : "sim";
 }
 
 bool is_cpu(const DeviceInfo& device) { return device.device.kind == DeviceKind::cpu; }
-
-template <class Run>
-Status without_exceptions(const Run& run) {
-  try {
-    run();
-    return {};
-  } catch (const std::bad_alloc&) {
-    return {StatusCode::out_of_memory, "memory: the host has none left for this run"};
-  }
-}
 
 // What a run would refuse.
 Status check(const Append& what, const AppendProblem& problem, const AppendArguments& arguments,
@@ -59,10 +37,10 @@ Status merge(const Merge& what, const MergeArguments& arguments, const PlanOptio
              Stream stream) {
   const Result<MergeProblem> problem = resolve(what);
   if (!problem.ok()) return problem.status();
-  const Result<DeviceInfo> device = find_device(options);
-  if (!device.ok()) return device.status();
+  const Result<PlanContext> context = resolve_context(options);
+  if (!context.ok()) return context.status();
   FLASHCORE_RETURN_IF_ERROR(check_pointers(what, *problem, arguments));
-  if (!is_cpu(*device)) return run_on_gpu(*problem, arguments, *device, stream);
+  if (!is_cpu(context->device)) return run_on_gpu(*problem, arguments, context->device, stream);
   return without_exceptions([&] { cpu::merge(*problem, arguments, options.threads); });
 }
 
@@ -71,8 +49,8 @@ Status append_and_attend(const Append& what, const AppendArguments& rows, const 
                          size_t workspace_bytes, Stream stream) {
   const Result<AppendProblem> problem = resolve(what);
   if (!problem.ok()) return problem.status();
-  const Result<DeviceInfo> device = find_device(options);
-  if (!device.ok()) return device.status();
+  const Result<PlanContext> context = resolve_context(options);
+  if (!context.ok()) return context.status();
   const Device of_plan = PlanChecks::device(plan);
   if (of_plan.kind != options.device.kind || of_plan.index != options.device.index) {
     return invalid("plan: is for {}:{}, wanted the device of append, {}:{}", name_of(of_plan.kind),
@@ -85,8 +63,8 @@ Status append_and_attend(const Append& what, const AppendArguments& rows, const 
                    attention.k != rows.k ? static_cast<const void*>(rows.k) : rows.v);
   }
   FLASHCORE_RETURN_IF_ERROR(PlanChecks::of_run(plan, attention, workspace, workspace_bytes));
-  FLASHCORE_RETURN_IF_ERROR(check(what, *problem, rows, *device));
-  FLASHCORE_RETURN_IF_ERROR(run(*problem, rows, options, *device, stream));
+  FLASHCORE_RETURN_IF_ERROR(check(what, *problem, rows, context->device));
+  FLASHCORE_RETURN_IF_ERROR(run(*problem, rows, options, context->device, stream));
   return plan.run(attention, workspace, workspace_bytes, stream);
 }
 
@@ -94,10 +72,10 @@ Status append(const Append& what, const AppendArguments& arguments, const PlanOp
               Stream stream) {
   const Result<AppendProblem> problem = resolve(what);
   if (!problem.ok()) return problem.status();
-  const Result<DeviceInfo> device = find_device(options);
-  if (!device.ok()) return device.status();
-  FLASHCORE_RETURN_IF_ERROR(check(what, *problem, arguments, *device));
-  return run(*problem, arguments, options, *device, stream);
+  const Result<PlanContext> context = resolve_context(options);
+  if (!context.ok()) return context.status();
+  FLASHCORE_RETURN_IF_ERROR(check(what, *problem, arguments, context->device));
+  return run(*problem, arguments, options, context->device, stream);
 }
 
 }  // namespace flashcore

@@ -9,6 +9,7 @@
 
 #include "problem/backward.hpp"
 #include "problem/key_places.hpp"
+#include "problem/lengths.hpp"
 #include "problem/memory.hpp"
 #include "problem/pointer.hpp"
 #include "problem/problem.hpp"
@@ -28,8 +29,6 @@ Status check_pointer(std::string_view name, const void* pointer, DType dtype, bo
   }
   return {};
 }
-
-namespace {
 
 Status check_lengths_of(std::string_view name, const VectorInput& input, const int32_t* data,
                         int64_t count, int64_t largest) {
@@ -61,6 +60,8 @@ Status check_cu_seqlens(std::string_view name, const VectorInput& input, const i
   }
   return {};
 }
+
+namespace {
 
 bool has_queries(const ForwardProblem& p) {
   return p.heads_q > 0 && (p.packed ? p.total_q > 0 : p.batch > 0 && p.seqlen_q > 0);

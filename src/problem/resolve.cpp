@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "problem/layout.hpp"
+#include "problem/lengths.hpp"
 #include "problem/problem.hpp"
 #include "problem/status.hpp"
 #include "problem/strides.hpp"
@@ -168,6 +169,8 @@ Status resolve_tensors(const Problem& problem, ForwardProblem& p) {
   return {};
 }
 
+}  // namespace
+
 Status resolve_length_vector(std::string_view name, const std::optional<TensorDesc>& tensor,
                              int64_t wanted, std::string_view shape, VectorInput& out) {
   if (!tensor) return {};
@@ -176,6 +179,8 @@ Status resolve_length_vector(std::string_view name, const std::optional<TensorDe
   out = {.present = true, .batch = used_stride(*tensor, 0), .head = 0};
   return {};
 }
+
+namespace {
 
 // Where entries' pages are listed, and the most rows of an entry.
 Status resolve_table(const Problem& problem, ForwardProblem& p) {

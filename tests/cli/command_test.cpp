@@ -30,7 +30,8 @@ TEST(Help, IsThereForEveryCommand) {
   EXPECT_EQ(top.exit_code, 0);
   EXPECT_THAT(top.out, HasSubstr("Exit codes"));
   EXPECT_EQ(flashcore_command({"help"}).out, top.out);
-  for (const char* const command : {"run", "verify", "bench", "compare", "explain", "info"}) {
+  for (const char* const command :
+       {"run", "quantize", "verify", "bench", "compare", "explain", "info"}) {
     EXPECT_THAT(top.out, HasSubstr(std::string("\n  ") + command));
     const Outcome help = flashcore_command({command, "--help"});
     EXPECT_EQ(help.exit_code, 0);
@@ -43,8 +44,8 @@ TEST(Help, IsThereForEveryCommand) {
 
 TEST(Usage, MistakesAreOneSentenceAndExitCode2) {
   EXPECT_EQ(flashcore_command({}).exit_code, 2);
-  expect_refused({"other"}, 2, "command: is 'other', wanted one of run, verify");
-  expect_refused({"help", "other"}, 2, "command: is 'other', wanted one of run, verify");
+  expect_refused({"other"}, 2, "command: is 'other', wanted one of run, quantize, verify");
+  expect_refused({"help", "other"}, 2, "command: is 'other', wanted one of run, quantize, verify");
   expect_refused({"run", "--nonsense"}, 2, "--nonsense");
   expect_refused({"run"}, 2, "tensors: there are none");
   expect_refused({"run", "--shape", "1,2,3"}, 2, "--shape: is '1,2,3', wanted B,H,S,D");
@@ -111,7 +112,7 @@ std::vector<Words> talkative(const Scratch& scratch) {
     all.back().emplace_back("--json");
   }
   for (const char* const command :
-       {"run", "verify", "bench", "compare", "explain", "info", "ladder", "profile"}) {
+       {"run", "quantize", "verify", "bench", "compare", "explain", "info", "ladder", "profile"}) {
     all.push_back({command, "--help"});
   }
   all.push_back({"--help"});

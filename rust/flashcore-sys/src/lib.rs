@@ -323,6 +323,37 @@ pub struct flashcore_append_arguments {
     pub q_out: *mut c_void,
 }
 
+// -------------------------------------------------------------------------------------------------
+// Quantisation
+
+/// An fp8 tensor and its scales, as attention takes them.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct flashcore_quantize_problem {
+    pub struct_size: usize,
+    pub x: flashcore_tensor,
+    pub x_out: flashcore_tensor,
+    pub scale: flashcore_tensor,
+    pub mean: flashcore_tensor,
+    pub cu_seqlens: flashcore_tensor,
+    pub seqlens: flashcore_tensor,
+    pub scale_block: i64,
+    pub max_seqlen: i64,
+}
+
+/// The data of a quantisation.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct flashcore_quantize_arguments {
+    pub struct_size: usize,
+    pub x: *const c_void,
+    pub x_out: *mut c_void,
+    pub scale: *mut f32,
+    pub mean: *mut f32,
+    pub cu_seqlens: *const i32,
+    pub seqlens: *const i32,
+}
+
 /// Whether one kernel computes a problem. A sentence that does not apply is "".
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
@@ -483,6 +514,21 @@ extern "C" {
     pub fn flashcore_append(
         problem: *const flashcore_append_problem,
         arguments: *const flashcore_append_arguments,
+        options: *const flashcore_plan_options,
+        stream: *mut c_void,
+    ) -> flashcore_status;
+
+    pub fn flashcore_quantize_problem_init(
+        problem: *mut flashcore_quantize_problem,
+        struct_size: usize,
+    ) -> flashcore_status;
+    pub fn flashcore_quantize_arguments_init(
+        arguments: *mut flashcore_quantize_arguments,
+        struct_size: usize,
+    ) -> flashcore_status;
+    pub fn flashcore_quantize(
+        problem: *const flashcore_quantize_problem,
+        arguments: *const flashcore_quantize_arguments,
         options: *const flashcore_plan_options,
         stream: *mut c_void,
     ) -> flashcore_status;

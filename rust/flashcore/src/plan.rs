@@ -51,6 +51,10 @@ impl PlanOptions {
         self
     }
 
+    pub(crate) fn device_of(&self) -> Device {
+        self.device
+    }
+
     /// A kernel by its name. "", the default: that of the environment variable `FLASHCORE_KERNEL`, or
     /// the best that computes the problem.
     #[must_use]

@@ -115,6 +115,15 @@ CLUSTER_FAR = problem("forward_sm90_latency",
                       "--dtype bf16 --shape 1,8,64,64 --seqlen-kv 1024 --scale 1")
 CLUSTER_FAR_UNIT = "small_bf16_config1_whole.cu"
 
+# Groups in tiles, rows that fill no tile; larger groups, whose tiles meet in global memory; means.
+QUANTIZE = ["quantize", "--device", "sim", "--sim-seed", "5", "--kernel", "quantize_sm80", "--check", "--dtype", "bf16",
+            "--shape", "2,3,151,72"]
+QUANTIZE_TILES = [*QUANTIZE, "--kv-scale-block", "16"]
+QUANTIZE_MEANS = [*QUANTIZE, "--smooth-k"]
+QUANTIZE_TENSOR = [*QUANTIZE, "--scales", "tensor"]
+QUANTIZE_UNIT = "quantize/rows/kernel.cu"
+QUANTIZE_KERNEL = "cuda/quantize/rows/kernel.cu"
+
 # This project's own, each as it was before the commit that mended it.
 OURS = [
     Fault("reduction_inside_one_lane_branch", TALL_UNIT, TALL_MANY, [
@@ -578,6 +587,26 @@ PLANTED = [
           None, why="a part ends between two tiles, or with the entry's last key, where the band ends", more=True),
     Fault("decode_parts_joined_without_their_weights", "split_kv/combine.cu", DECODE, [
         ("cuda/attention/decode/join.cuh", "joined.sum += own.y * weight;", "joined.sum += own.y;")], "FAILED"),
+    Fault("quantize_scales_before_all_rows_are_seen", QUANTIZE_UNIT, QUANTIZE_TILES, [
+        (QUANTIZE_KERNEL, "  __syncthreads();\n  if (thread < count_of_groups) {\n    const float scale",
+         "  if (thread < count_of_groups) {\n    const float scale")], "race"),
+    Fault("quantize_groups_not_cleared_for_all", QUANTIZE_UNIT, QUANTIZE_TILES, [
+        (QUANTIZE_KERNEL, "groups.largest[thread] = 0;\n  __syncthreads();\n", "groups.largest[thread] = 0;\n")],
+          "race", more=True),
+    Fault("quantize_scales_not_awaited", QUANTIZE_UNIT, QUANTIZE_TILES, [
+        (QUANTIZE_KERNEL, "  }\n  __syncthreads();\n  each_chunk", "  }\n  each_chunk")], "race", more=True),
+    Fault("quantize_means_of_unfinished_sums", QUANTIZE_UNIT, QUANTIZE_MEANS, [
+        (QUANTIZE_KERNEL, "step /= 2) {\n    __syncthreads();\n", "step /= 2) {\n")], "race"),
+    Fault("quantize_largest_stored_and_not_joined", QUANTIZE_UNIT, QUANTIZE_TENSOR, [
+        (QUANTIZE_KERNEL, """  atomicMax(reinterpret_cast<uint32_t*>(p.scale) + scale_place(p, tile, tile.first / p.block),
+            largest);
+""", """  reinterpret_cast<uint32_t*>(p.scale)[scale_place(p, tile, tile.first / p.block)] = largest;
+""")], "race", more=True),
+    Fault("quantize_lanes_meet_in_a_branch", QUANTIZE_UNIT, QUANTIZE_TILES, [
+        (QUANTIZE_KERNEL, "      body(row + before, own, count, mean);\n",
+         "      if (row + before < tile.end) body(row + before, own, count, mean);\n")], "divergent", more=True),
+    Fault("quantize_scale_of_another_group", QUANTIZE_UNIT, QUANTIZE_TILES, [
+        (QUANTIZE_KERNEL, "mean, groups.scale[group_of(row)]);", "mean, groups.scale[0]);")], "FAILED", more=True),
     Fault("fp8_scores_not_awaited", FP8_UNIT, FP8, [
         (FP8_SM90 + "consumer.cuh", "    ptx::warpgroup_wait<1>();\n    ptx::warpgroup_pin(s);\n", "")],
           "register of wgmma touched in flight", more=True),

@@ -1,7 +1,8 @@
-// The kernels of both passes, by instruction set.
+// The kernels of both passes and of quantisation, by instruction set.
 #pragma once
 
 #include "cpu/simd/backward_job.hpp"
+#include "cpu/simd/quantize_rows.hpp"
 #include "cpu/simd/tile_job.hpp"
 #include "cpu/target.hpp"
 
@@ -11,6 +12,7 @@ namespace flashcore::cpu {
 struct TargetKernels {
   const SimdKernels* forward = nullptr;
   const BackwardKernels* backward = nullptr;
+  const QuantizeKernels* quantize = nullptr;  // of fp32 targets, as target_for(false) gives them
 };
 
 TargetKernels kernels_of(Target target);

@@ -24,6 +24,7 @@
 #include "cuda/ladder/rung.hpp"
 #include "cuda/ladder/unfused_matrices.hpp"
 #include "cuda/ladder/wmma_probe.hpp"
+#include "cuda/quantize/rows/launch.hpp"
 #include "cuda/serving/append/launch.hpp"
 #include "cuda/serving/merge/launch.hpp"
 
@@ -90,6 +91,22 @@ std::vector<std::byte> take_arguments() { return std::exchange(arguments(), {});
 
 namespace flashcore::cuda {
 
+namespace quantize::rows {
+
+#define FLASHCORE_STEP(name)                                                   \
+  cudaError_t name(const Params& params, cudaStream_t stream) {                \
+    return fake::launch(fake::kernel<17>("quantize_sm80"), 1, stream, params); \
+  }
+FLASHCORE_STEP(find_means)
+FLASHCORE_STEP(quantize_tiles)
+FLASHCORE_STEP(clear_scales)
+FLASHCORE_STEP(find_largest)
+FLASHCORE_STEP(convert_rows)
+FLASHCORE_STEP(finish_scales)
+#undef FLASHCORE_STEP
+
+}  // namespace quantize::rows
+
 namespace decode_sm80::split_kv {
 
 const InstanceEntry& find_instance(const Instance& /*instance*/) {
@@ -135,10 +152,10 @@ cudaError_t join(cudaFunction_t /*function*/, const Params& params, int /*rows_o
 namespace serving {
 
 cudaError_t append::launch(const Params& params, cudaStream_t stream) {
-  return fake::launch(fake::kernel<17>("append"), 1, stream, params);
+  return fake::launch(fake::kernel<18>("append"), 1, stream, params);
 }
 cudaError_t merge::launch(const Params& params, cudaStream_t stream) {
-  return fake::launch(fake::kernel<18>("merge"), 1, stream, params);
+  return fake::launch(fake::kernel<19>("merge"), 1, stream, params);
 }
 
 }  // namespace serving

@@ -1,0 +1,12 @@
+// Quantisation of host tensors on any device.
+#pragma once
+
+#include "bench/tensors/quantized.hpp"
+#include "flashcore/flashcore.hpp"
+
+namespace flashcore::bench {
+
+// On a GPU every run has copies of the tensors in its memory, guards included.
+Quantizer quantizer_on(const PlanOptions& options);
+
+}  // namespace flashcore::bench

@@ -1,0 +1,223 @@
+// What quantisation to fp8 costs in accuracy, by data, granularity of the scales, and what is done to K
+// before: the evidence behind docs/numerics.md.
+//
+//   flashcore_quantize_report [--threads N] [--json FILE]
+//
+// Inputs are drawn in fp32. Attention of them, and of what quantize makes of them, is computed by the
+// fp64 reference: so errors are those of the fp8 numbers and of nothing else. Each number is the
+// largest over the seeds. Takes a minute on two cores.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "bench/cases/fp8_cases.hpp"
+#include "bench/evidence/evidence.hpp"
+#include "bench/evidence/evidence_file.hpp"
+#include "bench/gate/quantization_error.hpp"
+#include "bench/tensors/random.hpp"
+
+namespace flashcore::bench {
+namespace {
+
+constexpr int64_t kHeadsQ = 4, kHeadsKv = 2, kQueries = 64, kKeys = 1000, kWidth = 128;
+constexpr uint64_t kSeeds = 3;
+
+[[noreturn]] void fail(const std::string& sentence) {
+  fmt::print(stderr, "flashcore_quantize_report: {}\n", sentence);
+  std::exit(1);
+}
+
+struct Settings {
+  int threads = 0;
+  std::string json;
+};
+
+// Data whose keys have something in common, channel by channel, as those of trained models do.
+std::vector<Fp8Data> channel_data() {
+  return {
+      {"offsets",  // each channel has an offset of its own, 3 times as large as what tells keys apart
+       [](HostProblem& host) {
+         Random random(11);
+         std::array<double, kWidth> offsets{};
+         for (double& offset : offsets) offset = 3 * random.normal();
+         change_rows(host.at("k"), [&](int64_t, int64_t d, double x) {
+           return x + offsets[static_cast<size_t>(d)];
+         });
+       }},
+      {"four channels",  // four of them have an offset of 20
+       [](HostProblem& host) {
+         change_rows(host.at("k"),
+                     [](int64_t, int64_t d, double x) { return x + (d % 32 == 9 ? 20 : 0); });
+       }},
+      {"wide channels",  // four of them are 16 times as large, without an offset
+       [](HostProblem& host) {
+         change_rows(host.at("k"),
+                     [](int64_t, int64_t d, double x) { return x * (d % 32 == 9 ? 16 : 1); });
+         change_rows(host.at("q"),
+                     [](int64_t, int64_t d, double x) { return x / (d % 32 == 9 ? 8 : 1); });
+       }},
+      {"heads",  // keys of one head are 2^15 times as small as those of the other, and its queries as large
+       [](HostProblem& host) {
+         HostTensor &k = host.at("k"), &q = host.at("q");
+         for (int64_t i = k.elements() / 2; i < k.elements(); ++i) k.set(i, k.get(i) * 0x1p-15);
+         for (int64_t i = q.elements() / 2; i < q.elements(); ++i) q.set(i, q.get(i) * 0x1p15);
+       }},
+  };
+}
+
+HostProblem drawn(const Fp8Data& data, uint64_t seed) {
+  Problem problem;
+  problem.q = problem.o = TensorDesc::contiguous(DType::f32, {1, kHeadsQ, kQueries, kWidth});
+  problem.k = problem.v = TensorDesc::contiguous(DType::f32, {1, kHeadsKv, kKeys, kWidth});
+  problem.lse = TensorDesc::contiguous(DType::f32, {1, kHeadsQ, kQueries});
+  HostProblem host = make_host_problem(problem, seed);
+  data.bend(host);
+  return host;
+}
+
+// Each row times a matrix of Hadamard with random signs: the same products of Q and K, and an
+// outlier of one channel is shared by all.
+void rotate(HostTensor& tensor) {
+  Random random(23);
+  std::array<double, kWidth> signs{}, row{};
+  for (double& sign : signs) sign = random.chance(0.5) ? 1 : -1;
+  for (int64_t first = 0; first < tensor.elements(); first += kWidth) {
+    for (size_t d = 0; d < kWidth; ++d) {
+      row[d] = tensor.get(first + static_cast<int64_t>(d)) * signs[d];
+    }
+    for (size_t step = 1; step < kWidth; step *= 2) {
+      for (size_t d = 0; d < kWidth; ++d) {
+        if ((d & step) != 0) continue;
+        const double a = row[d], b = row[d + step];
+        row[d] = a + b;
+        row[d + step] = a - b;
+      }
+    }
+    for (size_t d = 0; d < kWidth; ++d) {
+      tensor.set(first + static_cast<int64_t>(d), row[d] / std::sqrt(static_cast<double>(kWidth)));
+    }
+  }
+}
+
+struct Way {
+  const char* scales;
+  QuantizeChoice choice;
+  bool rotated = false;
+};
+
+std::vector<Way> all_ways() {
+  using Scales = QuantizeChoice::Scales;
+  std::vector<Way> ways;
+  for (const DType dtype : {DType::f8e4m3, DType::f8e5m2}) {
+    for (const auto& [name, scales, block] : {std::tuple{"tensor", Scales::tensor, int64_t{0}},
+                                              {"head", Scales::head, int64_t{0}},
+                                              {"block", Scales::head, int64_t{64}},
+                                              {"token", Scales::head, int64_t{1}}}) {
+      for (const auto& [smooth, rotated] :
+           {std::pair{false, false}, {true, false}, {false, true}, {true, true}}) {
+        ways.push_back({name,
+                        {.dtype = dtype,
+                         .scales = scales,
+                         .kv_block = block,
+                         .keep_q = false,
+                         .smooth_k = smooth},
+                        rotated});
+      }
+    }
+  }
+  return ways;
+}
+
+QuantizationError worse(const QuantizationError& a, const QuantizationError& b) {
+  return {std::max(a.max_scaled_error, b.max_scaled_error),
+          std::max(a.relative_error, b.relative_error), std::max(a.lse_error, b.lse_error)};
+}
+
+// The errors of all ways, in their order.
+std::vector<QuantizationError> errors_of(const Fp8Data& data, const std::vector<Way>& ways,
+                                         int threads) {
+  std::vector<QuantizationError> errors(ways.size());
+  for (uint64_t seed = 0; seed < kSeeds; ++seed) {
+    HostProblem host = drawn(data, seed), rotated = host;
+    for (const char* const name : {"q", "k"}) rotate(rotated.at(name));
+    const Result<Reference> right = compute_reference(host, threads, false);
+    if (!right.ok()) fail(right.status().message());
+    for (size_t n = 0; n < ways.size(); ++n) {
+      HostProblem& given = ways[n].rotated ? rotated : host;
+      Result<QuantizedProblem> narrow = quantized(given, ways[n].choice, cpu_quantizer(threads));
+      if (!narrow.ok()) fail(narrow.status().message());
+      const Result<QuantizationError> error = quantization_error(given, *right, *narrow, threads);
+      if (!error.ok()) fail(error.status().message());
+      errors[n] = worse(errors[n], *error);
+    }
+  }
+  return errors;
+}
+
+int report(const Settings& settings) {
+  const std::vector<Way> ways = all_ways();
+  nlohmann::ordered_json evidence = new_evidence("quantization");
+  evidence["device"] = {{"name", evidence["host"]["processor"]}, {"kind", "cpu"}};
+  evidence["shape"] = fmt::format("{} heads of queries over {}, {} queries, {} keys, head_dim {}",
+                                  kHeadsQ, kHeadsKv, kQueries, kKeys, kWidth);
+  evidence["seeds"] = kSeeds;
+  nlohmann::ordered_json& rows = evidence["rows"] = nlohmann::ordered_json::array();
+  std::vector<Fp8Data> all = fp8_data();
+  for (Fp8Data& data : channel_data()) all.push_back(std::move(data));
+  for (const Fp8Data& data : all) {
+    const std::vector<QuantizationError> errors = errors_of(data, ways, settings.threads);
+    for (size_t n = 0; n < ways.size(); ++n) {
+      const auto& [scales, choice, rotated] = ways[n];
+      fmt::print("{:14} {} {:6} {:8} {:7}  relative {:.2e}  scaled {:.2e}  LSE {:.2e}\n", data.name,
+                 to_string(choice.dtype), scales, choice.smooth_k ? "smooth" : "",
+                 rotated ? "rotated" : "", errors[n].relative_error, errors[n].max_scaled_error,
+                 errors[n].lse_error);
+      rows.push_back({{"data", data.name},
+                      {"dtype", to_string(choice.dtype)},
+                      {"scales", scales},
+                      {"smooth", choice.smooth_k},
+                      {"rotated", rotated},
+                      {"relative_error", errors[n].relative_error},
+                      {"max_scaled_error", errors[n].max_scaled_error},
+                      {"lse_error", errors[n].lse_error}});
+    }
+  }
+  evidence["complete"] = true;
+  if (settings.json.empty()) return 0;
+  if (const Status status = check_evidence(evidence); !status.ok()) fail(status.message());
+  const Status status = write_evidence(settings.json, evidence);
+  if (!status.ok()) fail(status.message());
+  return 0;
+}
+
+Settings parse(int count, char** words) {
+  Settings settings;
+  for (int n = 1; n < count; ++n) {
+    const std::string_view name = words[n];
+    if ((name != "--threads" && name != "--json") || n + 1 == count) {
+      fail(fmt::format("'{}' is not understood, wanted [--threads N] [--json FILE]", name));
+    }
+    const std::string value = words[++n];
+    if (name == "--json") {
+      settings.json = value;
+    } else if ((settings.threads = std::atoi(value.c_str())) < 1) {
+      fail(fmt::format("--threads: is '{}', wanted 1 or more", value));
+    }
+  }
+  return settings;
+}
+
+}  // namespace
+}  // namespace flashcore::bench
+
+int main(int count, char** words) {
+  return flashcore::bench::report(flashcore::bench::parse(count, words));
+}

@@ -1,0 +1,120 @@
+"""fp8 tensors and their scales, as attention takes them."""
+
+from ctypes import byref, sizeof
+from typing import Any, Literal, NamedTuple
+
+from ._backend import find, registered
+from ._errors import InvalidArgumentError
+from ._layout import F32, Layout, dense_strides, like
+from ._library import (
+    QUANTIZE_TENSORS,
+    QuantizeArguments,
+    QuantizeProblem,
+    check,
+    library,
+    new_plan_options,
+)
+from ._options import flag, integer
+from ._plan import check_devices
+
+_LARGEST = 2**31 - 1
+
+
+class Quantized(NamedTuple):
+    """What `quantize` returns: x is about `values * scale`, plus `mean`, if there is one."""
+
+    values: Any
+    scale: Any
+    mean: Any
+
+
+def _scale_shape(
+    shape: tuple[int, ...], batch: int, rows: int, scales: str, block: int | None
+) -> tuple[int, ...]:
+    per = {"tensor": (1, 1), "entry": (batch, 1), "head": (batch, shape[1])}.get(scales)
+    if per is None:
+        raise InvalidArgumentError(f"scales: is {scales!r}, wanted 'tensor', 'entry' or 'head'")
+    if block is None:
+        return per
+    return (*per, -(-rows // (block or max(rows, 1))))
+
+
+def quantize(
+    x: Any,
+    dtype: Any = "float8_e4m3fn",
+    *,
+    scales: Literal["tensor", "entry", "head"] = "head",
+    block: int | None = None,
+    smooth: bool = False,
+    cu_seqlens: Any = None,
+    seqlens: Any = None,
+    max_seqlen: int = 0,
+    threads: int = 0,
+) -> Quantized:
+    """An fp8 tensor and its scales, as `attention` takes them, of a q, k or v; on the CPU.
+
+    docs/semantics.md says exactly what is computed ("Quantisation").
+
+    Arguments
+        x: [B, H, S, D], or packed [total, H, D] with cu_seqlens; float32, float16 or bfloat16.
+        dtype: float8_e4m3fn or float8_e5m2.
+        scales: what has a scale of its own: the tensor, a batch entry, or a head of one.
+        block: None makes the scale of a q, [B|1, H|1]. A number makes that of a k or v,
+            [B|1, H|1, blocks], in which each block of so many rows has its own: 1 is a token, and 0
+            one block of all rows. It is `kv_scale_block` of `attention`.
+        smooth: subtract the mean of each channel over the rows first. Of a k this changes nothing
+            in the output of attention, but for sinks and softcap, and makes a smaller error where
+            channels have an offset. LSE is less by softmax_scale * dot(q, mean).
+        cu_seqlens: [B + 1], int32: where the rows of each entry begin.
+        seqlens: [B], int32: rows in use; others become 0.
+        max_seqlen: packed: the most rows of an entry, as attention is told; 0: not known.
+
+    Returns
+        values, scale, and mean: [B, H, D], or None.
+    """
+    backend = registered.get(type(x)) or find("x", x)
+    arrays = {"x": x, "cu_seqlens": cu_seqlens, "seqlens": seqlens}
+    arrays = {name: array for name, array in arrays.items() if array is not None}
+    backend.check_arrays(arrays.items())
+    layouts = {name: backend.layout(name, array) for name, array in arrays.items()}
+    first = layouts["x"]
+    check_devices(first, {name: layout for name, layout in layouts.items() if name != "x"})
+    wanted = 4 if cu_seqlens is None else 3
+    if len(first.shape) != wanted:
+        raise InvalidArgumentError(
+            f"x: shape {list(first.shape)} has rank {len(first.shape)}, wanted {wanted} "
+            f"with{'out' if cu_seqlens is None else ''} cu_seqlens"
+        )
+    problem = QuantizeProblem(struct_size=sizeof(QuantizeProblem))
+    problem.scale_block = 0 if block is None else integer("block", block, 0, _LARGEST)
+    problem.max_seqlen = integer("max_seqlen", max_seqlen, 0, _LARGEST)
+    if cu_seqlens is None:
+        batch, rows = first.shape[0], first.shape[2]
+    else:
+        batch = max(0, layouts["cu_seqlens"].shape[0] - 1)
+        rows = problem.max_seqlen or first.shape[0]
+    shape = _scale_shape(
+        first.shape, batch, rows, scales, None if block is None else problem.scale_block
+    )
+    outputs = {
+        "x_out": Layout(
+            backend.dtype("dtype", dtype), first.shape, like(first, first.shape), first.device
+        ),
+        "scale": Layout(F32, shape, dense_strides(shape), first.device),
+    }
+    if flag("smooth", smooth):
+        shape = (batch, first.shape[1], first.shape[-1])
+        outputs["mean"] = Layout(F32, shape, dense_strides(shape), first.device)
+    made = {name: backend.empty(layout, x) for name, layout in outputs.items()}
+    for name, array in made.items():
+        backend.check_writable(name, array)
+    arguments = QuantizeArguments(struct_size=sizeof(QuantizeArguments))
+    for name in QUANTIZE_TENSORS:
+        if name in layouts or name in outputs:
+            setattr(problem, name, (layouts | outputs)[name].tensor())
+            setattr(arguments, name, backend.pointer((arrays | made)[name]))
+    options = new_plan_options()
+    options.device_kind, options.device_index = first.device
+    options.threads = integer("threads", threads, 0, _LARGEST)
+    check(library.flashcore_quantize(byref(problem), byref(arguments), byref(options), None))
+    return Quantized(made["x_out"], made["scale"], made.get("mean"))

@@ -1,0 +1,86 @@
+// Quantisation through the C interface.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "flashcore/flashcore.h"
+
+namespace flashcore::testing {
+namespace {
+
+using ::testing::Each;
+using ::testing::HasSubstr;
+
+flashcore_tensor tensor(int32_t dtype, const std::vector<int64_t>& shape) {
+  flashcore_tensor made = {};
+  EXPECT_EQ(
+      flashcore_tensor_contiguous(&made, dtype, static_cast<int32_t>(shape.size()), shape.data()),
+      FLASHCORE_OK);
+  return made;
+}
+
+// Two heads of four rows, in blocks of two: row r of head h is 2^(4 h + r) + offset.
+struct Blocks {
+  std::array<float, 64> x{};
+  std::array<uint8_t, 64> out{};
+  std::array<float, 4> scale{};
+  std::array<float, 16> mean{};
+  flashcore_quantize_problem problem{};
+  flashcore_quantize_arguments arguments{};
+
+  explicit Blocks(float offset) {
+    for (size_t i = 0; i < x.size(); ++i) x[i] = std::exp2(static_cast<float>(i / 8)) + offset;
+    EXPECT_EQ(flashcore_quantize_problem_init(&problem, sizeof problem), FLASHCORE_OK);
+    EXPECT_EQ(flashcore_quantize_arguments_init(&arguments, sizeof arguments), FLASHCORE_OK);
+    problem.x = tensor(FLASHCORE_F32, {1, 2, 4, 8});
+    problem.x_out = tensor(FLASHCORE_F8E4M3, {1, 2, 4, 8});
+    problem.scale = tensor(FLASHCORE_F32, {1, 2, 2});
+    problem.scale_block = 2;
+    arguments.x = x.data();
+    arguments.x_out = out.data();
+    arguments.scale = scale.data();
+  }
+  flashcore_status run() {
+    arguments.mean = mean.data();
+    return flashcore_quantize(&problem, &arguments, nullptr, nullptr);
+  }
+};
+
+TEST(CQuantize, ScalesBlocks) {
+  Blocks run(0);
+  ASSERT_EQ(run.run(), FLASHCORE_OK) << flashcore_last_error();
+  EXPECT_THAT(run.scale, ::testing::ElementsAre(2 / 448.0f, 8 / 448.0f, 32 / 448.0f, 128 / 448.0f));
+  // 224 and 448, a block's two rows.
+  for (size_t i = 0; i < run.out.size(); ++i) EXPECT_EQ(run.out[i], i / 8 % 2 == 0 ? 0x76 : 0x7E);
+  EXPECT_THAT(run.mean, Each(0.0f));  // there is none
+}
+
+TEST(CQuantize, SubtractsTheMean) {
+  Blocks run(3);
+  run.problem.mean = tensor(FLASHCORE_F32, {1, 2, 8});
+  ASSERT_EQ(run.run(), FLASHCORE_OK) << flashcore_last_error();
+  for (size_t i = 0; i < run.mean.size(); ++i) EXPECT_EQ(run.mean[i], i < 8 ? 6.75f : 63.0f);
+  EXPECT_FLOAT_EQ(run.scale[0], 2.75f / 448);
+}
+
+TEST(CQuantize, RefusesWhatMakesNoSense) {
+  Blocks run(0);
+  run.problem.x.rank = 3;
+  EXPECT_EQ(run.run(), FLASHCORE_INVALID_ARGUMENT);
+  EXPECT_THAT(flashcore_last_error(), HasSubstr("cu_seqlens: is missing"));
+  Blocks other(0);
+  other.problem.struct_size = 12;
+  EXPECT_EQ(other.run(), FLASHCORE_INVALID_ARGUMENT);
+  EXPECT_THAT(flashcore_last_error(), HasSubstr("problem: struct_size is 12"));
+  EXPECT_EQ(flashcore_quantize(nullptr, &run.arguments, nullptr, nullptr),
+            FLASHCORE_INVALID_ARGUMENT);
+  EXPECT_THAT(run.scale, Each(0.0f));
+}
+
+}  // namespace
+}  // namespace flashcore::testing
