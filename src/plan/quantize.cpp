@@ -23,11 +23,7 @@ Status quantize(const Quantize& what, const QuantizeArguments& arguments,
   const Result<PlanContext> context = resolve_context(options);
   if (!context.ok()) return context.status();
   if (options.device.kind != DeviceKind::cpu) {
-    if (options.kernel != kOnGpu) {
-      return unsupported(
-          "kernel: is '{}', wanted {} on a GPU: no GPU has run it yet, so it runs by name alone",
-          options.kernel, kOnGpu);
-    }
+    FLASHCORE_RETURN_IF_ERROR(check_named(kOnGpu, options));
     FLASHCORE_RETURN_IF_ERROR(check_arguments(what, *problem, arguments, false));
     return quantize_on_gpu(*problem, arguments, context->device, stream);
   }
