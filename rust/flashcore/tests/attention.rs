@@ -446,7 +446,7 @@ fn fp8_output_and_largest_values() {
         assert!((f64::from(amax_o[head]) - largest).abs() < 1e-5);
         let scale = scales[head % HQ];
         for (found, wanted) in o_data[head * SQ * DV..].iter().zip(wanted) {
-            let quotient = (*wanted as f32 / scale).max(-448.0).min(448.0);
+            let quotient = (*wanted as f32 / scale).clamp(-448.0, 448.0);
             let error = (found.to_f32() - quotient).abs();
             assert!(error <= quotient.abs() / 15.0 + 0.001, "{:?} for {}", found, quotient);
         }
