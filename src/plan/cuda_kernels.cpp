@@ -17,7 +17,6 @@
 #include "cuda/forward_sm90/latency_wide/plan.hpp"
 #include "cuda/forward_sm90/throughput/plan.hpp"
 #include "cuda/ladder/plan.hpp"
-#include "cuda/quantize/rows/plan.hpp"
 #include "plan/forward_choice.hpp"
 
 namespace flashcore {
@@ -125,11 +124,6 @@ std::vector<Kernel> cuda_kernels() {
       kernel = for_any_pointers(std::move(kernel), ampere[0]);
   }
   return table;
-}
-
-Status quantize_on_gpu(const QuantizeProblem& problem, const QuantizeArguments& args,
-                       const DeviceInfo& device, Stream stream) {
-  return cuda::quantize::rows::run(problem, args, device, stream);
 }
 
 }  // namespace flashcore

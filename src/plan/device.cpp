@@ -32,6 +32,11 @@ DeviceInfo cpu_device() {
   return info;
 }
 
+const char* name_of(DeviceKind kind) {
+  if (kind == DeviceKind::cpu) return "cpu";
+  return kind == DeviceKind::cuda ? "cuda" : "sim";
+}
+
 Result<DeviceInfo> find_device(const Device& device) {
   if (device.kind == DeviceKind::cpu) {
     if (device.index != 0) return invalid("device: CPU index is {}, wanted 0", device.index);
@@ -56,7 +61,7 @@ Result<DeviceInfo> find_device(const Device& device) {
     return unsupported("device: is cuda:{}, but there is no usable GPU{}", device.index,
                        build_info().cuda ? "" : " in a build without CUDA");
   }
-  return invalid("device: is {}:{}, wanted an index from 0 to {}", simulated ? "sim" : "cuda",
+  return invalid("device: is {}:{}, wanted an index from 0 to {}", name_of(device.kind),
                  device.index, gpus - 1);
 }
 

@@ -17,6 +17,8 @@ DeviceInfo cpu_device();
 // GPUs are of kind sim.
 std::vector<DeviceInfo> cuda_devices();
 
+const char* name_of(DeviceKind kind);
+
 // A device that a caller asks for, or why there is none.
 Result<DeviceInfo> find_device(const Device& device);
 

@@ -1,29 +1,34 @@
 // What a build without CUDA has instead of GPUs and their kernels.
+#include "plan/cuda_calls.hpp"
 #include "plan/cuda_kernels.hpp"
-#include "plan/cuda_serving.hpp"
 #include "plan/device.hpp"
 #include "problem/status.hpp"
 
 namespace flashcore {
+namespace {
+
+// There is no GPU to ask for.
+Status no_gpu() { return unsupported("device: is a GPU, wanted the CPU in a build without CUDA"); }
+
+}  // namespace
 
 std::vector<DeviceInfo> cuda_devices() { return {}; }
 tuning::DeviceSpeed device_speed(const DeviceInfo& /*device*/) { return {}; }
 std::optional<uint64_t> simulator_seed() { return std::nullopt; }
 void seed_simulator(uint64_t /*seed*/) {}
 std::vector<Kernel> cuda_kernels() { return {}; }
-Status quantize_on_gpu(const QuantizeProblem& /*problem*/, const QuantizeArguments& /*args*/,
-                       const DeviceInfo& /*device*/, Stream /*stream*/) {
-  return unsupported("device: this build has no CUDA kernels, wanted the CPU");
-}
 
-// There is no GPU to ask for.
 Status run_on_gpu(const MergeProblem& /*problem*/, const MergeArguments& /*arguments*/,
                   const DeviceInfo& /*device*/, Stream /*stream*/) {
-  return unsupported("device: is a GPU, wanted the CPU in a build without CUDA");
+  return no_gpu();
 }
 Status run_on_gpu(const AppendProblem& /*problem*/, const AppendArguments& /*arguments*/,
                   const DeviceInfo& /*device*/, Stream /*stream*/) {
-  return unsupported("device: is a GPU, wanted the CPU in a build without CUDA");
+  return no_gpu();
+}
+Status run_on_gpu(const QuantizeProblem& /*problem*/, const QuantizeArguments& /*arguments*/,
+                  const DeviceInfo& /*device*/, Stream /*stream*/) {
+  return no_gpu();
 }
 
 }  // namespace flashcore

@@ -5,7 +5,7 @@
 #include "cpu/simd/kernels.hpp"
 #include "cpu/target.hpp"
 #include "plan/call.hpp"
-#include "plan/cuda_kernels.hpp"
+#include "plan/cuda_calls.hpp"
 #include "problem/quantize.hpp"
 #include "problem/status.hpp"
 
@@ -25,7 +25,7 @@ Status quantize(const Quantize& what, const QuantizeArguments& arguments,
   if (options.device.kind != DeviceKind::cpu) {
     FLASHCORE_RETURN_IF_ERROR(check_named(kOnGpu, options));
     FLASHCORE_RETURN_IF_ERROR(check_arguments(what, *problem, arguments, false));
-    return quantize_on_gpu(*problem, arguments, context->device, stream);
+    return run_on_gpu(*problem, arguments, context->device, stream);
   }
   if (cpu::kernels_of(cpu::target_for(false)).quantize == nullptr) {
     return unsupported("device: quantize has no kernel for this processor, wanted SSE4.2 or later");

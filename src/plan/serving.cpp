@@ -3,18 +3,14 @@
 
 #include "cpu/serving.hpp"
 #include "plan/call.hpp"
-#include "plan/cuda_serving.hpp"
+#include "plan/cuda_calls.hpp"
+#include "plan/device.hpp"
 #include "plan/plan_checks.hpp"
 #include "problem/serving.hpp"
 #include "problem/status.hpp"
 
 namespace flashcore {
 namespace {
-
-const char* name_of(DeviceKind kind) {
-  if (kind == DeviceKind::cpu) return "cpu";
-  return kind == DeviceKind::cuda ? "cuda" : "sim";
-}
 
 bool is_cpu(const DeviceInfo& device) { return device.device.kind == DeviceKind::cpu; }
 

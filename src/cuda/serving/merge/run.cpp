@@ -6,6 +6,7 @@
 #include "cuda/host/device_guard.hpp"
 #include "cuda/host/forward_launch.hpp"
 #include "cuda/host/kernel_targets.hpp"
+#include "cuda/host/row_strides.hpp"
 #include "cuda/serving/common/element_type_of.hpp"
 #include "cuda/serving/merge/launch.hpp"
 #include "kernel/device_code.hpp"
@@ -20,17 +21,16 @@ constexpr int64_t kMostColumns = 1 << 24, kMostRows = INT32_MAX;  // numbers of 
 
 Stride stride_of(const RowStrides& stride) { return {stride.batch, stride.head, stride.row}; }
 
-// Whether the rows of a tensor are aligned 16-byte chunks.
-bool has_chunks(const RowStrides& stride, const void* data, int64_t elements) {
-  return stride.batch % elements == 0 && stride.head % elements == 0 &&
-         stride.row % elements == 0 && host::is_aligned(data);
-}
-
+// Elements that a thread takes at once: 16 bytes, where rows are whole aligned chunks of so many.
 int chunk_of(const MergeProblem& p, const MergeArguments& args) {
-  const int64_t elements = kChunkBytes / static_cast<int64_t>(size_of(p.dtype));
-  const bool whole = p.head_dim % elements == 0 && has_chunks(p.o_a, args.o_a, elements) &&
-                     has_chunks(p.o_b, args.o_b, elements) && has_chunks(p.o, args.o, elements);
-  return whole ? static_cast<int>(elements) : 1;
+  const auto elements = static_cast<int>(kChunkBytes / static_cast<int64_t>(size_of(p.dtype)));
+  const auto aligned = [&](const RowStrides& stride, DType dtype, const void* data) {
+    return host::misaligned_rows("", stride, dtype, p.batch, p.heads, p.rows).empty() &&
+           host::is_aligned(data);
+  };
+  const bool whole = p.head_dim % elements == 0 && aligned(p.o_a, p.dtype, args.o_a) &&
+                     aligned(p.o_b, p.dtype, args.o_b) && aligned(p.o, p.o_dtype, args.o);
+  return whole ? elements : 1;
 }
 
 }  // namespace

@@ -1,7 +1,9 @@
-// Merge and append on a GPU. Two definitions, as of cuda_kernels.hpp.
+// Calls without a plan on a GPU, checked before, asynchronous in `stream`. Two definitions, as of
+// cuda_kernels.hpp.
 #pragma once
 
 #include "flashcore/flashcore.hpp"
+#include "problem/quantize.hpp"
 #include "problem/serving.hpp"
 
 namespace flashcore {
@@ -9,6 +11,8 @@ namespace flashcore {
 Status run_on_gpu(const MergeProblem& problem, const MergeArguments& arguments,
                   const DeviceInfo& device, Stream stream);
 Status run_on_gpu(const AppendProblem& problem, const AppendArguments& arguments,
+                  const DeviceInfo& device, Stream stream);
+Status run_on_gpu(const QuantizeProblem& problem, const QuantizeArguments& arguments,
                   const DeviceInfo& device, Stream stream);
 
 }  // namespace flashcore

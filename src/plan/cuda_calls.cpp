@@ -1,5 +1,6 @@
-#include "plan/cuda_serving.hpp"
+#include "plan/cuda_calls.hpp"
 
+#include "cuda/quantize/rows/plan.hpp"
 #include "cuda/serving/append/run.hpp"
 #include "cuda/serving/merge/run.hpp"
 
@@ -13,6 +14,11 @@ Status run_on_gpu(const MergeProblem& problem, const MergeArguments& arguments,
 Status run_on_gpu(const AppendProblem& problem, const AppendArguments& arguments,
                   const DeviceInfo& device, Stream stream) {
   return cuda::serving::append::run(problem, arguments, device, stream);
+}
+
+Status run_on_gpu(const QuantizeProblem& problem, const QuantizeArguments& arguments,
+                  const DeviceInfo& device, Stream stream) {
+  return cuda::quantize::rows::run(problem, arguments, device, stream);
 }
 
 }  // namespace flashcore
