@@ -186,8 +186,6 @@ Command quantize_command() {
             set.group("Where it runs");
             set.text("--device", options->where.device, "cpu, cuda, cuda:N, sim or sim:N",
                      "DEVICE");
-            set.text("--kernel", options->where.kernel,
-                     "On a GPU: quantize_sm80, which no GPU has run yet", "NAME");
             set.number("--threads", options->where.threads, "CPU threads; 0 means all");
             set.number("--sim-seed", options->where.sim_seed,
                        "Simulated GPU: the order of its threads and blocks");

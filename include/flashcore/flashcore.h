@@ -482,8 +482,7 @@ FLASHCORE_API flashcore_status flashcore_append_and_attend(
 
 /* -------------------------------------------------------------------------------------------------
  * Quantisation: an fp8 tensor and its scales, as attention takes them. A call, not a plan, as those of
- * serving. Of the options, which may be null, the device and the threads count, and on a GPU the
- * kernel: that must be quantize_sm80, which no GPU has run yet. */
+ * serving. Of the options, which may be null, only the device and the threads count. */
 
 typedef struct flashcore_quantize_problem {
   size_t struct_size;

@@ -40,9 +40,9 @@ struct QuantizeArguments {
   const int32_t* seqlens = nullptr;
 };
 
-// On an error nothing is written. Of the options, the device and the threads count, and on a GPU the
-// kernel: that must be quantize_sm80, which no GPU has run yet. There the call is asynchronous in
-// `stream`, allocates nothing, and lengths are not checked but cut to what there is.
+// On an error nothing is written. Of the options, only the device and the threads count. On a GPU
+// the call is asynchronous in `stream`, allocates nothing, and lengths are not checked but cut to what
+// there is.
 FLASHCORE_API Status quantize(const Quantize& what, const QuantizeArguments& arguments,
                               const PlanOptions& options = {}, Stream stream = {});
 

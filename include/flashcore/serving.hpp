@@ -3,8 +3,6 @@
 //
 // Both are calls, not plans: they choose nothing, need no workspace, and depend on shapes alone. On a
 // GPU they are asynchronous in `stream`, as Plan::run is, and no length or table is read on the host.
-// No GPU has run their kernels yet, only the simulator: there PlanOptions::kernel must name them,
-// "merge" or "append".
 #pragma once
 
 #include <cstdint>
@@ -35,7 +33,7 @@ struct MergeArguments {
   float* lse = nullptr;
 };
 
-// Of the options, only the device, the threads and, on a GPU, the kernel count.
+// Of the options, only the device and the threads count.
 FLASHCORE_API Status merge(const Merge& what, const MergeArguments& arguments,
                            const PlanOptions& options = {}, Stream stream = {});
 

@@ -51,7 +51,7 @@ def quantize(
     max_seqlen: int = 0,
     threads: int = 0,
 ) -> Quantized:
-    """An fp8 tensor and its scales, as `attention` takes them, of a q, k or v; on the CPU.
+    """An fp8 tensor and its scales, as `attention` takes them, of a q, k or v.
 
     docs/semantics.md says exactly what is computed ("Quantisation").
 

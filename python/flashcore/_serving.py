@@ -1,7 +1,6 @@
 """Serving: attention over caches, merge of two results, and append to a cache.
 
-These calls take the arrays of one framework, as `attention` does, and run where those lie, as far
-as the library lets them: merge and append on the CPU.
+These calls take the arrays of one framework, as `attention` does, and run where those lie.
 """
 
 from collections.abc import Hashable
@@ -317,7 +316,7 @@ def merge(
     out_lse: Any = None,
     threads: int = 0,
 ) -> tuple[Any, Any]:
-    """O and LSE of attention over two sets of keys, from those over each; on the CPU.
+    """O and LSE of attention over two sets of keys, from those over each.
 
     Arguments
         o_a, o_b: [B, Hq, Sq, Dv], or packed [total_q, Hq, Dv]; float32, float16 or bfloat16.
@@ -377,7 +376,7 @@ def append(
     q: Any = None,
     threads: int = 0,
 ) -> Any:
-    """Writes new keys and values behind those of a cache, rotated by RoPE if asked; on the CPU.
+    """Writes new keys and values behind those of a cache, rotated by RoPE if asked.
 
     docs/semantics.md says exactly what is computed ("Append").
 

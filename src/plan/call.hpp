@@ -7,7 +7,6 @@
 
 #include "flashcore/flashcore.hpp"
 #include "kernel/kernel.hpp"
-#include "problem/status.hpp"
 
 namespace flashcore {
 
@@ -15,14 +14,6 @@ inline constexpr int32_t kMostThreads = 4096;
 
 // The device and the threads that options ask for; plan.cpp has it.
 Result<PlanContext> resolve_context(const PlanOptions& options);
-
-// What a GPU wants of a call whose kernel none has gated yet.
-inline Status check_named(const char* kernel, const PlanOptions& options) {
-  if (options.device.kind == DeviceKind::cpu || options.kernel == kernel) return {};
-  return unsupported(
-      "kernel: is '{}', wanted {} on a GPU: no GPU has run it yet, so it runs by name alone",
-      options.kernel, kernel);
-}
 
 template <class Run>
 Status without_exceptions(const Run& run) {

@@ -10,11 +10,6 @@
 #include "problem/status.hpp"
 
 namespace flashcore {
-namespace {
-
-constexpr const char* kOnGpu = "quantize_sm80";
-
-}  // namespace
 
 Status quantize(const Quantize& what, const QuantizeArguments& arguments,
                 const PlanOptions& options, Stream stream) {
@@ -23,7 +18,6 @@ Status quantize(const Quantize& what, const QuantizeArguments& arguments,
   const Result<PlanContext> context = resolve_context(options);
   if (!context.ok()) return context.status();
   if (options.device.kind != DeviceKind::cpu) {
-    FLASHCORE_RETURN_IF_ERROR(check_named(kOnGpu, options));
     FLASHCORE_RETURN_IF_ERROR(check_arguments(what, *problem, arguments, false));
     return run_on_gpu(*problem, arguments, context->device, stream);
   }

@@ -35,7 +35,6 @@ Status merge(const Merge& what, const MergeArguments& arguments, const PlanOptio
   if (!problem.ok()) return problem.status();
   const Result<PlanContext> context = resolve_context(options);
   if (!context.ok()) return context.status();
-  FLASHCORE_RETURN_IF_ERROR(check_named("merge", options));
   FLASHCORE_RETURN_IF_ERROR(check_pointers(what, *problem, arguments));
   if (!is_cpu(context->device)) return run_on_gpu(*problem, arguments, context->device, stream);
   return without_exceptions([&] { cpu::merge(*problem, arguments, options.threads); });
@@ -48,7 +47,6 @@ Status append_and_attend(const Append& what, const AppendArguments& rows, const 
   if (!problem.ok()) return problem.status();
   const Result<PlanContext> context = resolve_context(options);
   if (!context.ok()) return context.status();
-  FLASHCORE_RETURN_IF_ERROR(check_named("append", options));
   const Device of_plan = PlanChecks::device(plan);
   if (of_plan.kind != options.device.kind || of_plan.index != options.device.index) {
     return invalid("plan: is for {}:{}, wanted the device of append, {}:{}", name_of(of_plan.kind),
@@ -72,7 +70,6 @@ Status append(const Append& what, const AppendArguments& arguments, const PlanOp
   if (!problem.ok()) return problem.status();
   const Result<PlanContext> context = resolve_context(options);
   if (!context.ok()) return context.status();
-  FLASHCORE_RETURN_IF_ERROR(check_named("append", options));
   FLASHCORE_RETURN_IF_ERROR(check(what, *problem, arguments, context->device));
   return run(*problem, arguments, options, context->device, stream);
 }

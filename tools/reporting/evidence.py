@@ -150,7 +150,7 @@ class Evidence:
         self.root = root
         self.files = {path.stem: read(path) for path in sorted((root / "docs/evidence").glob("*.json"))
                       if path.name != "schema.json"}
-        self.sources = fingerprint.fingerprints(root)
+        self.sources = fingerprint.fingerprints(root) | fingerprint.cuda_fingerprints(root)
         self.code = read_machine_code(build)
         self.unchecked: set[str] = set()  # kernels that this build says nothing about
 

@@ -37,7 +37,7 @@ fn refuses_memory_of_the_host_on_a_gpu() {
         TensorMut::new(&mut fp8, &SHAPE).unwrap(),
         TensorMut::new(&mut scale, &[1, 2]).unwrap(),
     )
-    .run(&PlanOptions::new().device(Device::Cuda(0)).kernel("quantize_sm80"))
+    .run(&PlanOptions::new().device(Device::Cuda(0)))
     .unwrap_err();
     assert!(error.to_string().starts_with("device: is Cuda(0), wanted Cpu"), "{}", error);
 }

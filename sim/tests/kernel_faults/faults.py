@@ -116,7 +116,7 @@ CLUSTER_FAR = problem("forward_sm90_latency",
 CLUSTER_FAR_UNIT = "small_bf16_config1_whole.cu"
 
 # Groups in tiles, rows that fill no tile; larger groups, whose tiles meet in global memory; means.
-QUANTIZE = ["quantize", "--device", "sim", "--sim-seed", "5", "--kernel", "quantize_sm80", "--check", "--dtype", "bf16",
+QUANTIZE = ["quantize", "--device", "sim", "--sim-seed", "5", "--check", "--dtype", "bf16",
             "--shape", "2,3,151,72"]
 QUANTIZE_TILES = [*QUANTIZE, "--kv-scale-block", "16"]
 QUANTIZE_MEANS = [*QUANTIZE, "--smooth-k"]

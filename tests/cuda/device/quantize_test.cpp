@@ -20,7 +20,6 @@ std::vector<PlanOptions> gpus() {
   for (const DeviceInfo& info : devices()) {
     if (info.device.kind == DeviceKind::cpu) continue;
     all.emplace_back().device = info.device;
-    all.back().kernel = "quantize_sm80";
   }
   return all;
 }
@@ -52,18 +51,6 @@ TEST(QuantizeOnGpu, IsItsDefinition) {
     testing::expect_quantized(one, where);
     if (::testing::Test::HasFailure()) return;
   }
-}
-
-TEST(QuantizeOnGpu, RunsByNameAlone) {
-  const std::vector<PlanOptions> all = gpus();
-  if (all.empty()) GTEST_SKIP() << "no GPU";
-  bench::Random random(1);
-  QuantizeCase one = testing::random_quantize(random, 10);
-  PlanOptions options = all[0];
-  options.kernel.clear();
-  const Status status = run(one, options);
-  EXPECT_EQ(status.code(), StatusCode::unsupported);
-  EXPECT_THAT(status.message(), ::testing::HasSubstr("wanted quantize_sm80 on a GPU"));
 }
 
 // Lengths that nobody checks never make a kernel read or write outside of the tensors.

@@ -41,10 +41,9 @@ constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
 const Device kGpu = first_gpu();
 
-PlanOptions on_gpu(const char* kernel) {
+PlanOptions on_gpu() {
   PlanOptions options;
   options.device = kGpu;
-  options.kernel = kernel;
   return options;
 }
 
@@ -115,14 +114,14 @@ AppendArguments moved(const OnDevice& device, AppendCase& one) {
 
 Status merge_on_gpu(MergeCase& one) {
   const OnDevice device(one.tensors);
-  const Status status = merge(one.what, moved(device, one), on_gpu("merge"));
+  const Status status = merge(one.what, moved(device, one), on_gpu());
   if (status.ok()) device.download(one.tensors);
   return status;
 }
 
 Status append_on_gpu(AppendCase& one) {
   const OnDevice device(one.tensors);
-  const Status status = append(one.what, moved(device, one), on_gpu("append"));
+  const Status status = append(one.what, moved(device, one), on_gpu());
   if (status.ok()) device.download(one.tensors);
   return status;
 }
@@ -194,7 +193,7 @@ TEST_F(ServingOnGpu, MergesInPlace) {
   MergeArguments args = moved(device, one);
   args.o = const_cast<void*>(args.o_a);
   args.lse = const_cast<float*>(args.lse_a);
-  const Status status = merge(one.what, args, on_gpu("merge"));
+  const Status status = merge(one.what, args, on_gpu());
   ASSERT_TRUE(status.ok()) << status.message();
   device.download(one.tensors);
   ASSERT_TRUE(merge_on_gpu(apart).ok());
@@ -277,15 +276,6 @@ TEST_F(ServingOnGpu, SaturatesInFp8) {
   }
 }
 
-TEST_F(ServingOnGpu, RunsByNameAlone) {
-  Random random(43);
-  MergeCase one = random_merge(random);
-  const Status status = merge(one.what, one.arguments(), on_gpu(""));
-  EXPECT_EQ(status.code(), StatusCode::unsupported);
-  EXPECT_TRUE(status.message().starts_with("kernel: is '', wanted merge on a GPU"))
-      << status.message();
-}
-
 // A step in one call is the two calls.
 TEST_F(ServingOnGpu, AppendsAndAttends) {
   Random random(41);
@@ -331,7 +321,6 @@ TEST_F(ServingOnGpu, AppendsAndAttends) {
     args.seqlens_kv = static_cast<int32_t*>(place(mine.at("lengths").data()));
     const Workspace workspace(device == nullptr ? 0 : plan->workspace_bytes(), 0xff);
     const AppendArguments rows = device == nullptr ? mine.arguments() : moved(*device, mine);
-    if (where.kind != DeviceKind::cpu) options.kernel = "append";
     return append_and_attend(mine.what, rows, *plan, args, options, workspace.data(),
                              workspace.bytes());
   };
@@ -354,7 +343,7 @@ TEST_F(ServingOnGpu, AppendsAndAttends) {
   ASSERT_TRUE(other.ok());
   Arguments args;
   const Status refused =
-      append_and_attend(one.what, moved(device, one), *other, args, on_gpu("append"), nullptr, 0);
+      append_and_attend(one.what, moved(device, one), *other, args, on_gpu(), nullptr, 0);
   EXPECT_EQ(refused.code(), StatusCode::invalid_argument);
   EXPECT_TRUE(refused.message().starts_with("plan: is for cpu:0, wanted")) << refused.message();
 }

@@ -1,0 +1,175 @@
+#!/usr/bin/env python3
+"""What merge, append and quantize cost beside a copy of as many bytes, on a GPU.
+
+    call_times.py [OUT.json] [--library LIBFLASHCORE.so] [--rounds 3]
+
+Runs where python3 has PyTorch, with a library that has CUDA kernels. Tensors are larger than a cache of
+the GPU, but for the step of decode. What a call writes must be what the CPU writes, to the bit (merge: to a
+unit in the last place of bf16), before it is timed. Bytes are what a call must read and write once. OUT.json is
+an evidence file (docs/evidence/schema.json), which tools/report.py makes a table of.
+"""
+import argparse
+import os
+import pathlib
+import statistics
+import sys
+
+import fingerprint
+import peers_torch
+from reporting import calls
+from reporting.evidence import Failure, check_evidence, write
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+PROTOCOL = {"graph_seconds": 5e-3, "warm_ups": 5, "samples": 9, "pause_seconds": 0.0}
+
+
+def merged(torch, flashcore, device):
+    """32 heads of 16k rows, and both LSEs."""
+    shape = (1, 32, 16384, 128)
+    torch.manual_seed(0)
+    o = [torch.randn(shape, dtype=torch.bfloat16).to(device) for _ in range(2)]
+    lse = [torch.randn(shape[:-1]).to(device) for _ in range(2)]
+    out, out_lse = torch.empty_like(o[0]), torch.empty_like(lse[0])
+    return (lambda: flashcore.merge(o[0], lse[0], o[1], lse[1], out=out, out_lse=out_lse),
+            [out], 3 * (out.nbytes + out_lse.nbytes))
+
+
+def appended(torch, flashcore, device, batch, rows, page, fp8=False, rope=False):
+    """New rows of 8 heads behind 1024 that a cache has, in shuffled pages where `page` is not 0."""
+    heads, dim, before = 8, 128, 1024
+    torch.manual_seed(0)
+    new = [torch.randn((batch, heads, rows, dim), dtype=torch.bfloat16).to(device) for _ in range(2)]
+    dtype = torch.float8_e4m3fn if fp8 else torch.bfloat16
+    capacity = before + rows
+    options = {"seqlens_kv": torch.full((batch,), before, dtype=torch.int32, device=device)}
+    if page:
+        pages = -(-capacity // page)
+        shape = (batch * pages, heads, page, dim)
+        table = torch.randperm(batch * pages, dtype=torch.int32).reshape(batch, pages)
+        options["page_table"] = table.to(device)
+    else:
+        shape = (batch, heads, capacity, dim)
+    cache = [torch.zeros(shape, dtype=dtype, device=device) for _ in range(2)]
+    if fp8:
+        options |= {name: torch.full((1, 1, 1), 0.01, device=device) for name in ("k_scale", "v_scale")}
+    if rope:
+        options |= {"rope_base": 10000.0}
+    written = sum(x.nbytes for x in new) // (2 if fp8 else 1)
+    return (lambda: flashcore.append(*new, *cache, **options), cache, sum(x.nbytes for x in new) + written)
+
+
+def quantized(torch, flashcore, device, **options):
+    """32 heads of 16k rows, to e4m3."""
+    shape = (1, 32, 16384, 128)
+    torch.manual_seed(0)
+    x = torch.randn(shape, dtype=torch.bfloat16).to(device)
+    kept = []
+
+    def call():
+        kept[:] = [flashcore.quantize(x, **options)]
+
+    call()
+    return call, kept, x.nbytes * 3 // 2
+
+
+def cases():
+    yield "merge", "merge", "32 heads, 16k rows, bf16", merged, {}
+    for batch, rows, page in ((256, 1, 16), (8, 4096, 0), (8, 4096, 64), (8, 4096, 16)):
+        for options, name in (({}, "bf16"), ({"rope": True}, "bf16, RoPE"), ({"fp8": True}, "bf16 to e4m3")):
+            where = f"pages of {page}" if page else "contiguous"
+            yield ("append", "append", f"{batch} x {rows} rows, {where}, {name}", appended,
+                   options | {"batch": batch, "rows": rows, "page": page})
+    for name, options in (("a tensor", {"scales": "tensor"}), ("a head", {}),
+                          ("128 rows", {"block": 128}), ("a token", {"block": 1}),
+                          ("a head, mean subtracted", {"smooth": True})):
+        yield "quantize", "quantize_sm80", f"32 heads, 16k rows, bf16 to e4m3, a scale for {name}", quantized, options
+
+
+def tensors_of(torch, results):
+    """The bits of everything that a call wrote."""
+    for one in results:
+        for part in ([one] if isinstance(one, torch.Tensor) else [x for x in one if x is not None]):
+            yield part.contiguous().cpu()
+
+
+def check(torch, flashcore, call, make, options, results) -> None:
+    call()
+    torch.cuda.synchronize()
+    host_call, expected, _ = make(torch, flashcore, "cpu", **options)
+    host_call()
+    for one, other in zip(tensors_of(torch, results), tensors_of(torch, expected), strict=True):
+        if one.dtype == torch.bfloat16 and make is merged:
+            off = (one.view(torch.int16).int() - other.view(torch.int16).int()).abs().max().item()
+            same = off <= 1
+        elif options.get("rope"):
+            # An angle's sine is not that of the host's library to the last bit.
+            same = torch.allclose(one.float(), other.float(), rtol=2**-7, atol=2**-7)
+        else:
+            same = torch.equal(one.view(torch.uint8), other.view(torch.uint8))
+        if not same:
+            raise Failure(f"{make.__name__} {options}: is not what the CPU writes, so it has no time")
+
+
+def copy_of(torch, bytes_moved):
+    x = torch.empty(max(1, bytes_moved // 2), dtype=torch.uint8, device="cuda")
+    y = torch.empty_like(x)
+    return lambda: y.copy_(x)
+
+
+def measure(torch, flashcore, timer, fingerprint_of, rounds):
+    """The evidence's rows, one after the other."""
+    for call_name, kernel, case, make, options in cases():
+        call, results, moved = make(torch, flashcore, "cuda", **options)
+        check(torch, flashcore, call, make, options, results)
+        contestants = {"call": call, "copy": copy_of(torch, moved)}
+        times = {name: [] for name in contestants}
+        for _ in range(rounds):
+            for name, contestant in contestants.items():
+                times[name] += timer.samples(contestant, PROTOCOL)[0]
+        yield {"call": call_name, "case": case, "kernel": kernel, "fingerprint": fingerprint_of(kernel),
+               "bytes": moved, "p50_us": statistics.median(times["call"]) * 1e6,
+               "p90_us": statistics.quantiles(times["call"], n=10)[8] * 1e6,
+               "samples": len(times["call"]), "copy_us": statistics.median(times["copy"]) * 1e6}
+
+
+def document(frame: dict, rounds: int, rows: list[dict]) -> dict:
+    protocol = (f"device time, graphs of about {PROTOCOL['graph_seconds'] * 1e3:g} ms of calls in turns with the copy, "
+                f"{rounds} rounds of {PROTOCOL['samples']} after {PROTOCOL['warm_ups']} warm-up replays")
+    evidence = frame | {"protocol": protocol, "rows": rows}
+    check_evidence(evidence)
+    return evidence
+
+
+def run(options) -> None:
+    os.environ["FLASHCORE_LIBRARY"] = str(options.library)
+    sys.path[:0] = [str(ROOT / "python"), str(ROOT / "python/tests")]
+    import evidence as python_evidence
+    import flashcore
+    import torch
+    known = fingerprint.cuda_fingerprints(ROOT)
+    rows = []
+    total = len(list(cases()))
+    for row in measure(torch, flashcore, peers_torch.CudaTimer(torch), known.__getitem__, options.rounds):
+        rows.append(row)
+        print(calls.line(row), flush=True)
+        torch.cuda.empty_cache()
+        if options.out:  # after each row, so that a run that is cut short leaves what it has
+            write(options.out, document(python_evidence.frame("calls", len(rows) == total), options.rounds, rows))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("out", type=pathlib.Path, nargs="?")
+    parser.add_argument("--library", type=pathlib.Path, default=ROOT / "build-wheel/src/libflashcore.so")
+    parser.add_argument("--rounds", type=int, default=3)
+    options = parser.parse_args()
+    try:
+        run(options)
+    except Failure as failure:
+        print(f"call_times: {failure}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
