@@ -21,7 +21,15 @@ from ._layout import CODES, CPU_DEVICE, NAMES, Layout, check_rank, dense_strides
 from ._library import CPU, CUDA, LARGEST, OPTIONAL_TENSORS
 from ._numpy import numpy_dtype
 from ._options import Options, window_of
-from ._plan import Request, describe, host_workspace, names_of, verdicts
+from ._plan import (
+    WORKSPACE_ALIGNMENT,
+    Request,
+    aligned,
+    describe,
+    host_workspace,
+    names_of,
+    verdicts,
+)
 
 
 class _Place(NamedTuple):
@@ -65,9 +73,11 @@ class _FfiBackend(Backend):
         place = like.place
         if place.device[0] == CPU:
             return host_workspace(nbytes)
-        memory = xla.Allocate(context=place.frame.context, size=nbytes, alignment=256)
-        xla.ask(place.frame.api.contents.memory_allocate, memory, "workspace")
-        return None, memory.data  # XLA frees it when the call is done
+        # XLA frees it when the call is done, and promises no more than its own alignment.
+        size = nbytes + WORKSPACE_ALIGNMENT
+        memory = xla.Allocate(context=place.frame.context, size=size, alignment=xla.ALIGNMENT)
+        xla.ask(place.frame.api, "memory_allocate", memory, "workspace")
+        return None, aligned(memory.data)
 
 
 _backend = _FfiBackend()
@@ -96,13 +106,12 @@ class _Given(NamedTuple):
 
 
 def _given(kind: int, frame: Any) -> _Given:
-    api = frame.api.contents
     device, stream = CPU_DEVICE, 0
     if kind == CUDA:
         pointer = xla.PointerGet(context=frame.context)
-        xla.ask(api.stream_get, pointer, "stream")
+        xla.ask(frame.api, "stream_get", pointer, "stream")
         ordinal = xla.OrdinalGet(context=frame.context)
-        xla.ask(api.device_ordinal_get, ordinal, "device")
+        xla.ask(frame.api, "device_ordinal_get", ordinal, "device")
         device, stream = (CUDA, ordinal.value), pointer.value or 0
     place = _Place(device, stream, frame)
     inputs, outputs, options, dropout = _asked(xla.asked(frame))

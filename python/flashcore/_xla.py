@@ -23,6 +23,7 @@ DTYPES = {
     20: "float8_e4m3fn",
 }
 _METADATA_EXTENSION = 1
+ALIGNMENT = 16  # the most that an allocation may ask for
 _HEAD = (("struct_size", c_size_t), ("extension", c_void_p))
 _FUNCTIONS = """
 error_create error_get_message error_destroy handler_register stream_get
@@ -151,12 +152,39 @@ _HANDLER = ctypes.CFUNCTYPE(c_void_p, POINTER(_Frame))
 _ERRORS = {"InvalidArgumentError": 3, "UnsupportedError": 12, "OutOfMemoryError": 8}
 
 
-def ask(function: int, arguments: Structure, what: str) -> None:
+class _ErrorMessage(Structure):
+    _fields_ = [
+        *_HEAD,
+        ("error", c_void_p),
+        ("message", c_char_p),
+    ]
+
+
+class _ErrorDestroy(Structure):
+    _fields_ = [
+        *_HEAD,
+        ("error", c_void_p),
+    ]
+
+
+def _call_of(api: Any, function: str, arguments: Structure) -> int | None:
+    """Calls one of XLA's functions; the error that it returns, or None."""
     # Where the last member ends; the structs of XLA are counted without the padding after it.
     name, kind = arguments._fields_[-1][:2]
     arguments.struct_size = getattr(type(arguments), name).offset + ctypes.sizeof(kind)
-    if _call(function)(ctypes.addressof(arguments)):
-        raise InternalError(f"XLA: gives no {what} for this call")
+    found: int | None = _call(getattr(api.contents, function))(ctypes.addressof(arguments))
+    return found
+
+
+def ask(api: Any, function: str, arguments: Structure, what: str) -> None:
+    failure = _call_of(api, function, arguments)
+    if not failure:
+        return
+    said = _ErrorMessage(error=failure)
+    _call_of(api, "error_get_message", said)
+    reason = (said.message or b"").decode(errors="replace")
+    _call_of(api, "error_destroy", _ErrorDestroy(error=failure))
+    raise InternalError(f"XLA: gives no {what} for this call: {reason}")
 
 
 def asked(frame: Any) -> str:

@@ -194,6 +194,8 @@ def test_torch_gradients_beside_the_largest_values():
 def test_jax_eagerly_and_under_jit(name):
     jax = pytest.importorskip("jax")
     jnp = jax.numpy
+    if jax.default_backend() == "gpu":
+        pytest.skip("no kernel of a GPU has an O of fp8")
     dtype = getattr(jnp, name)
     q, k, v = (jnp.asarray(x).astype(dtype) for x in inputs())
     scale = jnp.asarray(SCALE)

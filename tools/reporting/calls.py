@@ -20,7 +20,7 @@ def text(all_evidence: Evidence, evidence: dict) -> str:
                      us(row["p50_us"]), us(row["copy_us"]), f"{row['bytes'] / row['p50_us'] * 1e-6:.2f}",
                      f"{row['p50_us'] / row['copy_us']:.2f}"])
     header = ["call", "case", "MB", "us", "copy of as many bytes, us", "TB/s", "times the copy"]
-    return f"{cell(begin)}\n\n{table(header, rows)}"
+    return f"{cell(begin)}\n\n{table(header, rows, left=2)}"
 
 
 def parts(all_evidence: Evidence) -> dict:
