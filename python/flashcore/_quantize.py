@@ -7,6 +7,7 @@ from ._backend import find, registered
 from ._errors import InvalidArgumentError
 from ._layout import F32, Layout, dense_strides, like
 from ._library import (
+    CPU,
     QUANTIZE_TENSORS,
     QuantizeArguments,
     QuantizeProblem,
@@ -116,5 +117,6 @@ def quantize(
     options = new_plan_options()
     options.device_kind, options.device_index = first.device
     options.threads = integer("threads", threads, 0, _LARGEST)
-    check(library.flashcore_quantize(byref(problem), byref(arguments), byref(options), None))
+    stream = None if first.device[0] == CPU else backend.stream(x)
+    check(library.flashcore_quantize(byref(problem), byref(arguments), byref(options), stream))
     return Quantized(made["x_out"], made["scale"], made.get("mean"))

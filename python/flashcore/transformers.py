@@ -112,8 +112,6 @@ def register(name: str = "flashcore") -> None:
     a name.
     """
     AttentionInterface.register(name, attention_forward)
-    # transformers 5.17 looks the name up that continuous batching has; 5.23 does not.
-    AttentionInterface.register(f"paged|{name}", attention_forward)
     _not_flash_attention(name)
     try:
         from transformers import AttentionMaskInterface

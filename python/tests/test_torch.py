@@ -194,6 +194,34 @@ def test_cuda_graph():
 
 
 @cuda
+def test_cuda_graph_of_calls_without_a_plan():
+    """quantize, append and merge are captured, so they are in the current stream."""
+    q, k, v = inputs("cuda", torch.float16)
+    lengths = torch.tensor([5, 0], dtype=torch.int32, device="cuda")
+    caches = [torch.zeros(*x.shape[:2], 100, x.shape[3]).to(x) for x in (k, v)]
+
+    def calls():
+        small = flashcore.quantize(k, block=16, smooth=True)
+        flashcore.append(k, v, *caches, seqlens_kv=lengths)
+        parts = [flashcore.attention(q, k, v, return_lse=True, causal=x) for x in (False, True)]
+        return [*small, *flashcore.merge(*parts[0], *parts[1]), *caches]
+
+    calls()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        captured = calls()
+    for seed in range(2):
+        torch.manual_seed(seed)
+        k.copy_(torch.randn_like(k))
+        for x in captured:
+            x.zero_()
+        graph.replay()
+        found = [x.clone() for x in captured]
+        for x, expected in zip(found, calls(), strict=True):
+            assert torch.equal(x.view(torch.uint8), expected.view(torch.uint8))
+
+
+@cuda
 def test_cuda_graph_of_a_problem_never_seen():
     q, k, v = inputs("cuda", torch.float16, lengths=(39, 59))
     flashcore.clear_plans()

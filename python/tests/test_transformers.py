@@ -320,8 +320,8 @@ def test_static_cache_compiled(device, dtype):
 @decoder
 def test_continuous_batching(make, device, dtype, monkeypatch):
     """Requests of several lengths in one batch over a paged cache: each as if it were alone."""
-    if not hasattr(transformers.LlamaForCausalLM, "generate_batch"):
-        pytest.skip("this transformers has no continuous batching")
+    if tuple(int(n) for n in transformers.__version__.split(".")[:2]) < (5, 23):
+        pytest.skip("this transformers has no continuous batching for names that it does not know")
     seen = calls_of(monkeypatch)
     kind, config = make()
     config._attn_implementation = "flashcore"
