@@ -136,7 +136,10 @@ AppendCase random_append(Random& random, Sizes& s) {
   AppendCase one;
   s.batch = random.integer(1, 3), s.heads = random.integer(1, 3);
   s.heads_q = s.heads * random.integer(1, 3), s.rows = random.integer(1, 6);
-  s.dqk = 2 * random.integer(1, 24), s.dv = random.integer(1, 40);
+  // Half of them with rows of whole 16-byte chunks, which kernels take at once.
+  const bool chunks = random.chance(0.5);
+  s.dqk = chunks ? 16 * random.integer(1, 3) : 2 * random.integer(1, 24);
+  s.dv = chunks ? 16 * random.integer(1, 3) : random.integer(1, 40);
   s.paged = random.chance(0.75), s.flat = s.paged && random.chance(0.4);
   s.packed = s.paged && random.chance(0.4);
   s.page = random.pick<int64_t>({1, 2, 5, 8, 16}), s.columns = random.integer(8, 10);

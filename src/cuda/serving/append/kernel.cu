@@ -1,5 +1,5 @@
-// Append. A block has one new row, its warps a head at a time. The angles of the row are computed once,
-// for all of its heads.
+// Append. A block has one new row of all heads, a thread a step of it: 8 elements where rows are aligned
+// chunks of so many. The angles of the row are computed once, for all of its heads.
 #include <cuda_runtime.h>
 
 #include <cstdint>
@@ -16,7 +16,7 @@ namespace {
 
 using attention::CachedKey;
 
-constexpr int kThreads = 256, kWarps = kThreads / 32;
+constexpr int kThreads = 256;
 
 struct Place {
   int batch, row;  // row: of the entry, or of the packed tensor
@@ -58,35 +58,96 @@ struct Target {
   float scale;  // what is stored is the value over it
 };
 
-__device__ void store(const Target& to, int d, float x) {
-  store_element(to.type, to.data, to.at + d, __fdiv_rn(x, to.scale));
-}
+// A thread takes kCount elements at once: kChunk where rows are aligned chunks of so many, else one.
+constexpr int kChunk = 8;
 
-// One head's row by one warp.
-__device__ void copy_row(const Row& from, const Target& to, int width) {
-  const int lane = static_cast<int>(threadIdx.x) % 32;
-  for (int d = lane; d < width; d += 32) {
-    if (from.type == to.type) {
-      copy_element(from.type, from.data, from.at + d, to.data, to.at + d);
-    } else {
-      store(to, d, load_element(from.type, from.data, from.at + d));
-    }
+template <int kCount>
+__device__ void load(const Row& from, int d, float (&x)[kCount]) {
+  if constexpr (kCount == 1) {
+    x[0] = load_element(from.type, from.data, from.at + d);
+  } else {
+    load_chunk(from.type, from.data, from.at + d, x);
   }
 }
 
-__device__ void rotate_row(const Row& from, const Target& to, int width, const Rotation& r,
-                           const float2* angles) {
-  const int lane = static_cast<int>(threadIdx.x) % 32;
-  for (int n = lane; n < r.pairs; n += 32) {
-    const int first = r.interleaved ? 2 * n : n, second = r.interleaved ? 2 * n + 1 : n + r.pairs;
-    const float x = load_element(from.type, from.data, from.at + first);
-    const float y = load_element(from.type, from.data, from.at + second);
-    const float2 angle = angles[n];
-    store(to, first, x * angle.x - y * angle.y);
-    store(to, second, x * angle.y + y * angle.x);
+template <int kCount>
+__device__ void store(const Target& to, int d, float (&x)[kCount]) {
+  if (to.scale != 1) {
+#pragma unroll
+    for (float& one : x) one = __fdiv_rn(one, to.scale);
   }
-  for (int d = 2 * r.pairs + lane; d < width; d += 32) {
-    store(to, d, load_element(from.type, from.data, from.at + d));
+  if constexpr (kCount == 1) {
+    store_element(to.type, to.data, to.at + d, x[0]);
+  } else {
+    store_chunk(to.type, to.data, to.at + d, x);
+  }
+}
+
+template <int kCount>
+__device__ void copy(const Row& from, const Target& to, int d) {
+  if (from.type == to.type) {
+    copy_elements<kCount>(from.type, from.data, from.at + d, to.data, to.at + d);
+    return;
+  }
+  float x[kCount];
+  load(from, d, x);
+  store(to, d, x);
+}
+
+// Pairs of a step of kCount elements; half-split ones have two such steps, one in each half.
+template <int kCount>
+__device__ int pairs_of_step(const Rotation& r) {
+  return r.interleaved && kCount > 1 ? kCount / 2 : kCount;
+}
+
+template <int kCount>
+__device__ int rotation_steps(const Rotation& r) {
+  return r.pairs / pairs_of_step<kCount>(r);
+}
+
+__device__ void rotate(float& x, float& y, const float2& angle) {
+  const float turned = x * angle.x - y * angle.y;
+  y = x * angle.y + y * angle.x;
+  x = turned;
+}
+
+template <int kCount>
+__device__ void rotate_step(const Row& from, const Target& to, int step, const Rotation& r,
+                            const float2* angles) {
+  const int pair = step * pairs_of_step<kCount>(r);
+  if (r.interleaved && kCount > 1) {
+    float x[kCount];
+    load(from, 2 * pair, x);
+#pragma unroll
+    for (int i = 0; i + 1 < kCount; i += 2) rotate(x[i], x[i + 1], angles[pair + i / 2]);
+    store(to, 2 * pair, x);
+    return;
+  }
+  const int first = r.interleaved ? 2 * pair : pair;
+  const int second = r.interleaved ? first + 1 : pair + r.pairs;
+  float x[kCount], y[kCount];
+  load(from, first, x);
+  load(from, second, y);
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) rotate(x[i], y[i], angles[pair + i]);
+  store(to, first, x);
+  store(to, second, y);
+}
+
+// Steps of a row that is rotated as far as it has pairs.
+template <int kCount>
+__device__ int steps_of(const Rotation& r, int width) {
+  return rotation_steps<kCount>(r) + (width - 2 * r.pairs) / kCount;
+}
+
+template <int kCount>
+__device__ void turn(const Row& from, const Target& to, int step, const Rotation& r,
+                     const float2* angles) {
+  const int rotations = rotation_steps<kCount>(r);
+  if (step < rotations) {
+    rotate_step<kCount>(from, to, step, r, angles);
+  } else {
+    copy<kCount>(from, to, 2 * r.pairs + (step - rotations) * kCount);
   }
 }
 
@@ -101,29 +162,51 @@ __device__ float scale_of(const Params& p, const attention::decode::KeyScales& s
   return scale.data[key.lead * scale.lead + head * scale.head + block * scale.block];
 }
 
-__device__ void append_head(const Params& p, const Place& place, const CachedKey& key, int head,
-                            const float2* angles) {
-  const Row k{p.type, p.q.data, at(p.q, place.batch, head, place.row)};
-  const Target k_to{p.cache_type, p.k_cache, at(p.k, key.lead, head, key.row),
-                    scale_of(p, p.k_scale, key, head)};
-  if (p.rotation.pairs > 0) {
-    rotate_row(k, k_to, p.head_dim_qk, p.rotation, angles);
-  } else {
-    copy_row(k, k_to, p.head_dim_qk);
+// Steps of all heads of K and V, one a thread.
+template <int kCount>
+__device__ void append_row(const Params& p, const Place& place, const CachedKey& key,
+                           const float2* angles) {
+  const int steps_k = steps_of<kCount>(p.rotation, p.head_dim_qk);
+  const int steps = steps_k + p.head_dim_v / kCount;
+  for (auto i = static_cast<int>(threadIdx.x); i < p.heads_kv * steps; i += kThreads) {
+    const int head = i / steps, step = i - head * steps;
+    if (step < steps_k) {
+      const Row k{p.type, p.q.data, at(p.q, place.batch, head, place.row)};
+      const Target to{p.cache_type, p.k_cache, at(p.k, key.lead, head, key.row),
+                      scale_of(p, p.k_scale, key, head)};
+      turn<kCount>(k, to, step, p.rotation, angles);
+    } else {
+      const Row v{p.type, p.v_new.data, at(p.v_new, place.batch, head, place.row)};
+      const Target to{p.cache_type, p.v_cache, at(p.v, key.lead, head, key.row),
+                      scale_of(p, p.v_scale, key, head)};
+      copy<kCount>(v, to, (step - steps_k) * kCount);
+    }
   }
-  copy_row({p.type, p.v_new.data, at(p.v_new, place.batch, head, place.row)},
-           {p.cache_type, p.v_cache, at(p.v, key.lead, head, key.row),
-            scale_of(p, p.v_scale, key, head)},
-           p.head_dim_v);
 }
 
-__device__ void clear_row(const Target& to, int width) {
-  for (int d = static_cast<int>(threadIdx.x) % 32; d < width; d += 32) store(to, d, 0);
+template <int kCount>
+__device__ void rotate_queries(const Params& p, const Place& place, bool fits,
+                               const float2* angles) {
+  const int steps = steps_of<kCount>(p.rotation, p.head_dim_qk);
+  for (auto i = static_cast<int>(threadIdx.x); i < p.query_heads * steps; i += kThreads) {
+    const int head = i / steps, step = i - head * steps;
+    const Target to{p.type, p.q_out, at(p.rotated, place.batch, head, place.row), 1};
+    if (fits) {
+      turn<kCount>({p.type, p.queries.data, at(p.queries, place.batch, head, place.row)}, to, step,
+                   p.rotation, angles);
+    }
+  }
+  for (int i = static_cast<int>(threadIdx.x); !fits && i < p.query_heads * p.head_dim_qk;
+       i += kThreads) {
+    const int head = i / p.head_dim_qk;
+    store_element(p.type, p.q_out,
+                  at(p.rotated, place.batch, head, place.row) + i - head * p.head_dim_qk, 0);
+  }
 }
 
+template <int kCount>
 __global__ void __launch_bounds__(kThreads, 2) append_kernel(const __grid_constant__ Params p) {
   auto* const angles = reinterpret_cast<float2*>(ptx::dynamic_shared());
-  const int warp = static_cast<int>(threadIdx.x) / 32;
   const Place place = find_place(p);
   const NewRow row = find_new_row(p, p.cache, place.batch, place.row);
   const Rotation& rotation = p.rotation;
@@ -138,30 +221,19 @@ __global__ void __launch_bounds__(kThreads, 2) append_kernel(const __grid_consta
     const CachedKey key = attention::find_cached_key(p.cache, row.entry, place.batch, row.key,
                                                      [](const int32_t* page) { return *page; });
     stored = !key.off_the_table;
-    for (int head = warp; stored && head < p.heads_kv; head += kWarps) {
-      append_head(p, place, key, head, angles);
-    }
+    if (stored) append_row<kCount>(p, place, key, angles);
   }
   if (row.in_use && !stored && p.cache.page_status != nullptr && threadIdx.x == 0) {
     atomicExch(p.cache.page_status, 1);
   }
-  if (p.queries.data == nullptr) return;
-  for (int head = warp; head < p.query_heads; head += kWarps) {
-    const Target to{p.type, p.q_out, at(p.rotated, place.batch, head, place.row), 1};
-    if (fits) {
-      rotate_row({p.type, p.queries.data, at(p.queries, place.batch, head, place.row)}, to,
-                 p.head_dim_qk, rotation, angles);
-    } else {
-      clear_row(to, p.head_dim_qk);
-    }
-  }
+  if (p.queries.data != nullptr) rotate_queries<kCount>(p, place, fits, angles);
 }
 
 }  // namespace
 
 cudaError_t launch(const Params& params, cudaStream_t stream) {
   return host::launch_kernel(
-      &append_kernel,
+      params.in_chunks ? &append_kernel<kChunk> : &append_kernel<1>,
       {.grid = dim3(static_cast<unsigned int>(params.rows)),
        .threads = kThreads,
        .shared_bytes = static_cast<unsigned int>(params.rotation.pairs * sizeof(float2))},

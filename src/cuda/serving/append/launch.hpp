@@ -28,7 +28,8 @@ struct Params : attention::decode::Params {
   int query_heads;
   ElementType type, cache_type;  // of the new rows; of K and V
   Rotation rotation;
-  int64_t rows;  // new ones, of all entries
+  int64_t rows;    // new ones, of all entries
+  bool in_chunks;  // every row, and its pairs, are aligned chunks of 8 elements
 };
 
 // What a block keeps of a row: a cosine and a sine for each pair.

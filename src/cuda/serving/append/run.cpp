@@ -8,6 +8,7 @@
 #include "cuda/host/device_guard.hpp"
 #include "cuda/host/forward_launch.hpp"
 #include "cuda/host/kernel_targets.hpp"
+#include "cuda/host/row_strides.hpp"
 #include "cuda/serving/append/launch.hpp"
 #include "cuda/serving/common/element_type_of.hpp"
 #include "kernel/device_code.hpp"
@@ -17,6 +18,7 @@ namespace flashcore::cuda::serving::append {
 namespace {
 
 constexpr const char* kName = "append";
+constexpr int64_t kChunk = 8;
 constexpr double kPi = 3.14159265358979323846;
 constexpr int64_t kMost = INT32_MAX;  // rows, pages and elements of a row, counted in 32 bits
 
@@ -42,6 +44,22 @@ Rotation rotation_of(const AppendProblem& p, const AppendArguments& args) {
 
 int64_t new_row_count(const ForwardProblem& p) {
   return p.packed ? p.total_q : p.batch * p.seqlen_q;
+}
+
+// Whether all rows are chunks of 8 elements, at multiples of 16 bytes; `cache`: those of the cache are.
+bool in_chunks(const AppendProblem& problem, const AppendArguments& args, bool cache) {
+  const ForwardProblem& p = problem.cache;
+  const int64_t lead = p.packed ? 1 : p.batch, rows = p.packed ? p.total_q : p.seqlen_q;
+  const auto aligned = [&](const RowStrides& stride, int64_t heads, const void* data) {
+    return host::is_aligned(data) &&
+           host::misaligned_rows("", stride, p.dtype, lead, heads, rows).empty();
+  };
+  const int64_t pairs = problem.rotary_dim / (problem.interleaved ? 1 : 2);
+  return cache && p.head_dim_qk % kChunk == 0 && p.head_dim_v % kChunk == 0 &&
+         pairs % kChunk == 0 && aligned(problem.k_new, p.heads_kv, args.k_new) &&
+         aligned(problem.v_new, p.heads_kv, args.v_new) &&
+         (!problem.has_q || (aligned(problem.q, problem.heads_q, args.q) &&
+                             aligned(problem.q_out, problem.heads_q, args.q_out)));
 }
 
 Status check_sizes(const AppendProblem& problem) {
@@ -83,6 +101,7 @@ Status run(const AppendProblem& problem, const AppendArguments& args, const Devi
   params.cache_type = element_type_of(p.kv_dtype);
   params.rotation = rotation_of(problem, args);
   params.rows = new_row_count(p);
+  params.in_chunks = in_chunks(problem, args, params.chunks);
   const host::DeviceGuard guard(device.device.index);
   if (guard.error() != cudaSuccess)
     return host::cuda_failure(kName, "choosing its GPU", guard.error());
