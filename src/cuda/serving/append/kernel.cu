@@ -35,7 +35,7 @@ __device__ Place find_place(const Params& p) {
 
 // In fp64, as on the CPU, and rounded. Whole turns are taken off before the sine, which needs no long
 // way for large angles then.
-__device__ float2 angle_of(const Rotation& r, int64_t position, int pair) {
+__device__ __forceinline__ float2 angle_of(const Rotation& r, int64_t position, int pair) {
   if (r.cos != nullptr) {
     return make_float2(r.cos[position * r.cos_position + pair * r.cos_pair],
                        r.sin[position * r.sin_position + pair * r.sin_pair]);
@@ -105,7 +105,7 @@ __device__ int rotation_steps(const Rotation& r) {
   return r.pairs / pairs_of_step<kCount>(r);
 }
 
-__device__ void rotate(float& x, float& y, const float2& angle) {
+__device__ void rotate(float& x, float& y, float2 angle) {
   const float turned = x * angle.x - y * angle.y;
   y = x * angle.y + y * angle.x;
   x = turned;
