@@ -64,6 +64,21 @@ std::vector<Case> small() {
   return cases;
 }
 
+// The sweep's shapes in bf16 and in e4m3, which is to be the faster one.
+std::vector<Case> fp8() {
+  std::vector<Case> cases;
+  for (const Case& shape : sweep()) {
+    if (shape.head_dim > 128) continue;
+    for (const DType dtype : {DType::bf16, DType::f8e4m3}) {
+      Case& one = cases.emplace_back(shape);
+      one.name += fmt::format("/{}", to_string(dtype));
+      one.dtype = dtype;
+      one.scales = dtype == DType::f8e4m3;
+    }
+  }
+  return cases;
+}
+
 // In the types that a CPU's peers have.
 std::vector<Case> cpu() {
   std::vector<Case> cases;
@@ -349,6 +364,7 @@ std::vector<Suite> suites() {
           {"speculative", "1 to 16 queries of 16 entries with 8k keys, causal and as a tree"},
           {"features", "softcap, window, ALiBi, bias, mask, dropout; 4 x 4096 tokens, bf16"},
           {"backward", "of --backward: groups, windows, packed, options, short calls; bf16"},
+          {"fp8", "the sweep at D 64 and 128, in bf16 and in e4m3 with scales"},
           {"cpu", "the five shapes' sizes and a decode, fp32 and bf16, for a CPU and its peers"}};
 }
 
@@ -361,6 +377,7 @@ std::optional<std::vector<Case>> suite_cases(std::string_view name, bool quick) 
   if (name == "small") return small();
   if (name == "features") return features();
   if (name == "backward") return backward();
+  if (name == "fp8") return fp8();
   if (name == "cpu") return cpu();
   return std::nullopt;
 }

@@ -8,6 +8,7 @@ from reporting.text import cell, length, ratio, table, us
 
 MAIN = "bench"  # docs/evidence/bench.json
 ON_CPU = "bench-cpu"
+FP8 = "bench-fp8"
 # The backward pass, with sums in one order and in any.
 BACKWARD = {"backward-gpu": "### The same bits in every run",
             "backward-gpu-any-order": "### Sums in any order"}
@@ -266,6 +267,27 @@ class Bench:
         parts += [self.against_peer(suite) for suite in ("five", "backward") if self.suite(suite)]
         return "\n\n".join(parts)
 
+    def fp8(self) -> str:
+        """TFLOP/s of the fastest of our kernels for each type, a row a shape."""
+        shapes = dict.fromkeys(one["name"].rsplit("/", 1)[0] for one in self.suite("fp8"))
+        kernels = [name for source, name in implementations(self.evidence["cases"], self.protocol)
+                   if source == "flashcore"]
+        rows, used = [], {}
+        for shape in shapes:
+            found = []
+            for dtype in ("bf16", "f8e4m3"):
+                one = next(one for one in self.suite("fp8") if one["name"] == f"{shape}/{dtype}")
+                rates = {name: rate for name in kernels if (rate := self.value(one, name, "tflops"))}
+                best = max(rates, key=rates.get, default=None)
+                used |= {best: None} if best else {}
+                found.append(rates.get(best))
+            ratio = f"{found[1] / found[0]:.2f}" if all(found) else "-"
+            rows.append([cell(shape), *(f"{rate:.0f}" if rate else "-" for rate in found), ratio])
+        names = [label(name, "flashcore", self.stale(name, self.evidence["cases"])) for name in used]
+        return (self.where() + "\n\n" + table(["16,384 tokens, hidden size 2048; TFLOP/s", "bf16", "e4m3",
+                                              "e4m3 over bf16"], rows) +
+                f"\n\nOf {', '.join(names)}, the fastest for each shape.")
+
     def on_cpu(self) -> str:
         """A CPU's cases: ms of a call, and the rate."""
         cases = self.evidence["cases"]
@@ -335,5 +357,8 @@ def parts(all_evidence: Evidence) -> dict:
             for name, title in there.items()])
 
     found["backward"] = backward
+    fp8 = all_evidence.files.get(FP8)
+    found["bench fp8"] = lambda: (Bench(fp8, all_evidence.is_stale).fp8() if fp8 else
+                                  "Not measured yet.")
     found |= {"bench cpu": of_cpu(Bench.on_cpu), "bench cpu where": of_cpu(Bench.where)}
     return found
