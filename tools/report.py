@@ -13,7 +13,7 @@ import pathlib
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-from reporting import (bench, cpu, ladder, packed, page, pictures, python, quantization,  # noqa: E402
+from reporting import (bench, calls, cpu, ladder, packed, page, pictures, python, quantization,  # noqa: E402
                        small, text, tuning, verify)
 from reporting.evidence import STALE, Evidence, Failure  # noqa: E402
 
@@ -22,7 +22,7 @@ WANTED = {"docs/ladder.md": ["picture ladder", "times", "where", "goals", "ceili
           "docs/performance.md": ["bench where", "bench ceilings", "picture sweep",
                                   "picture roofline", "picture latency"],
           "docs/results.md": ["bench where", "bench five", "bench sweep", "bench small",
-                              "bench decode", "bench idle", "packed", "features forward_sm80_throughput",
+                              "bench decode", "bench idle", "packed", "calls", "features forward_sm80_throughput",
                               "features forward_sm90_throughput", "backward", "small grid where", "small grid ahead",
                               "cpu where", "cpu goals", "bench cpu where", "bench cpu"],
           "docs/cpu.md": ["cpu where", "cpu goals"],
@@ -45,7 +45,7 @@ def marked_pages(root: pathlib.Path) -> list[pathlib.Path]:
 def generated(evidence: Evidence) -> dict[pathlib.Path, str]:
     """Every generated text file, as it should be."""
     parts = (ladder.parts(evidence) | bench.parts(evidence) | cpu.parts(evidence) |
-             verify.parts(evidence) | small.parts(evidence) | packed.parts(evidence) |
+             verify.parts(evidence) | small.parts(evidence) | packed.parts(evidence) | calls.parts(evidence) |
              python.parts(evidence) | quantization.parts(evidence) | tuning.parts(evidence) | pictures.parts(evidence))
     files = {}
     for path in marked_pages(evidence.root):

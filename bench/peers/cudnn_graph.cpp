@@ -10,7 +10,7 @@ namespace {
 constexpr int64_t kAlignment = 16;
 constexpr int64_t kMostEngines = 16;
 
-CudnnGraph::Dims packed(const CudnnGraph::Dims& dims) {
+CudnnGraph::Dims dense_strides_of(const CudnnGraph::Dims& dims) {
   return {dims[1] * dims[2] * dims[3], dims[2] * dims[3], dims[3], 1};
 }
 
@@ -117,7 +117,7 @@ CudnnGraph::Tensor CudnnGraph::scalar(int64_t id, cudnnDataType_t type) {
 }
 
 CudnnGraph::Tensor CudnnGraph::unnamed(cudnnDataType_t type, const Dims& dims) {
-  return tensor(next_id_++, type, dims, packed(dims), false, false);
+  return tensor(next_id_++, type, dims, dense_strides_of(dims), false, false);
 }
 
 void CudnnGraph::product_into(Tensor a, Tensor b, Tensor c) {
