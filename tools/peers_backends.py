@@ -85,7 +85,7 @@ def backward_of(make):
 
 
 def flex_backward(q, k, v, d_o, causal):
-    import torch._functorch.config
+    import torch
     # Buffers of a forward pass whose backward pass is run again and again are not given away.
     torch._functorch.config.donated_buffer = False
     return backward_of(flex)(q, k, v, d_o, causal)
