@@ -312,6 +312,8 @@ TEST(Append, OutputsHaveMemoryOfTheirOwn) {
   AppendCase one = random_append(random, s);
   while (!one.has("q") || !one.what.rope_cos || !s.paged || s.flat) one = random_append(random, s);
   ASSERT_TRUE(append(one.what, one.arguments()).ok());
+  // Larger than any argument, so that nothing else lies in what follows the shared address.
+  std::vector<float> shared(size_t{1} << 20);
   const auto refused = [&](const char* output, const char* other, const auto& change) {
     AppendArguments args = one.arguments();
     change(args);
@@ -323,13 +325,17 @@ TEST(Append, OutputsHaveMemoryOfTheirOwn) {
         << output << ", " << other << ": " << status.message();
   };
   using Args = AppendArguments&;
-  refused("k", "v", [](Args a) { a.v = a.k; });
-  refused("k", "q_out", [](Args a) { a.q_out = a.k; });
-  refused("q_out", "k_new", [](Args a) { a.q_out = const_cast<void*>(a.k_new); });
-  refused("q_out", "rope_sin", [](Args a) { a.q_out = const_cast<float*>(a.rope_sin); });
-  refused("v", "v_new", [](Args a) { a.v_new = a.v; });
-  refused("k", "rope_cos", [](Args a) { a.rope_cos = static_cast<const float*>(a.k); });
-  refused("v", "page_table", [](Args a) { a.page_table = static_cast<const int32_t*>(a.v); });
+  refused("k", "v", [&](Args a) { a.k = a.v = shared.data(); });
+  refused("k", "q_out", [&](Args a) { a.k = a.q_out = shared.data(); });
+  refused("q_out", "k_new", [&](Args a) { a.k_new = a.q_out = shared.data(); });
+  refused("q_out", "rope_sin",
+          [&](Args a) { a.rope_sin = shared.data(), a.q_out = shared.data(); });
+  refused("v", "v_new", [&](Args a) { a.v_new = a.v = shared.data(); });
+  refused("k", "rope_cos", [&](Args a) { a.rope_cos = shared.data(), a.k = shared.data(); });
+  refused("v", "page_table", [&](Args a) {
+    a.v = shared.data();
+    a.page_table = reinterpret_cast<const int32_t*>(shared.data());
+  });
 }
 
 }  // namespace
