@@ -85,9 +85,10 @@ def backward_of(make):
 
 
 def flex_backward(q, k, v, d_o, causal):
-    import torch
+    # A module of its own, which `import torch` leaves out.
+    from torch._functorch import config
     # Buffers of a forward pass whose backward pass is run again and again are not given away.
-    torch._functorch.config.donated_buffer = False
+    config.donated_buffer = False
     return backward_of(flex)(q, k, v, d_o, causal)
 
 

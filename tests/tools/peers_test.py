@@ -196,8 +196,9 @@ class Peers(unittest.TestCase):
         self.check_backward(calls.deterministic_backward, {"causal": True, "deterministic": True})
 
     def test_flex_keeps_what_its_backward_pass_reads_again(self):
-        config = types.SimpleNamespace(donated_buffer=True)
-        self.torch._functorch = types.SimpleNamespace(config=config)
+        functorch, config = types.ModuleType("torch._functorch"), types.SimpleNamespace(donated_buffer=True)
+        functorch.config = config
+        self.install(functorch)
         self.check_backward(peers_backends.flex_backward, {
             "block_mask": seen(4, 4), "enable_gqa": True})
         self.assertFalse(config.donated_buffer)
