@@ -18,6 +18,47 @@ class OutOfPagesError(Error, MemoryError):
     """The cache has too few free pages; nothing has changed."""
 
 
+class _NumPy:
+    """NumPy arrays."""
+
+    def zeros(self, shape: tuple[int, ...], dtype: Any) -> Any:
+        import numpy
+
+        return numpy.zeros(shape, dtype)
+
+    def integers(self, values: Any) -> Any:
+        """From a NumPy array of int32."""
+        return values
+
+
+class _Torch:
+    """PyTorch tensors of a device."""
+
+    def __init__(self, device: Any):
+        try:
+            import torch
+
+            self._device = torch.device(device)
+        except (ImportError, RuntimeError, TypeError, ValueError) as error:
+            raise InvalidArgumentError(
+                f"device: is {device!r}, wanted None or a device of PyTorch ({error})"
+            ) from error
+
+    def zeros(self, shape: tuple[int, ...], dtype: Any) -> Any:
+        import torch
+
+        if isinstance(dtype, str):
+            dtype = getattr(torch, dtype, None)
+        if not isinstance(dtype, torch.dtype):
+            raise InvalidArgumentError("dtype: is none of PyTorch, wanted one or its name")
+        return torch.zeros(shape, dtype=dtype, device=self._device)
+
+    def integers(self, values: Any) -> Any:
+        import torch
+
+        return torch.from_numpy(values).to(self._device)
+
+
 class _Sequence:
     __slots__ = ("pages", "rows")
 
@@ -27,9 +68,12 @@ class _Sequence:
 
 
 class KVCache:
-    """Keys and values of `layers` layers in NumPy arrays, `num_pages` pages of `page_size` rows.
+    """Keys and values of `layers` layers, `num_pages` pages of `page_size` rows.
 
-    k[layer] and v[layer] are [num_pages, Hkv, page_size, D]. `add` gives the number of a sequence.
+    k[layer] and v[layer] are [num_pages, Hkv, page_size, D]: NumPy arrays, or PyTorch tensors of
+    `device` where it is given ("cuda", "cuda:1", "cpu", a torch.device). New rows and queries are
+    of the same framework and device. dtype: one of that framework, or its name. `add` gives the
+    number of a sequence.
 
     >>> cache = KVCache(64, 16, heads_kv=2, head_dim=32)
     >>> a = cache.add()
@@ -48,9 +92,8 @@ class KVCache:
         head_dim_v: int | None = None,
         layers: int = 1,
         dtype: Any = "float32",
+        device: Any = None,
     ):
-        import numpy
-
         largest = 2**31 - 1
         self.num_pages = integer("num_pages", num_pages, 1, largest)
         self.page_size = integer("page_size", page_size, 1, largest)
@@ -60,8 +103,9 @@ class KVCache:
         width_v = width if head_dim_v is None else integer("head_dim_v", head_dim_v, 1, largest)
         shape = (self.layers, self.num_pages, heads, self.page_size)
         # Zeros, so that the memory is there from the beginning.
-        self.k = numpy.zeros((*shape, width), dtype)
-        self.v = numpy.zeros((*shape, width_v), dtype)
+        self._arrays = _NumPy() if device is None else _Torch(device)
+        self.k = self._arrays.zeros((*shape, width), dtype)
+        self.v = self._arrays.zeros((*shape, width_v), dtype)
         # Lowest pages first.
         self._free = list(range(self.num_pages - 1, -1, -1))
         self._owners = [0] * self.num_pages
@@ -189,7 +233,8 @@ class Step:
     """Some sequences of a cache with new rows: their table and lengths, as the operators take them.
 
     It describes the sequences as they were after `extend`: use it before they change again.
-    page_table [B, pages], seqlens_before, seqlens_new and seqlens_kv (their sum) [B] are int32.
+    page_table [B, pages], seqlens_before, seqlens_new and seqlens_kv (their sum) [B] are int32, and
+    lie where the cache does.
     """
 
     def __init__(
@@ -201,11 +246,13 @@ class Step:
         columns = max((len(entry.pages) for entry in entries), default=0)
         # Rounded up, so that few plans serve all steps. Past a sequence's pages nothing is read.
         columns = 1 << max(columns - 1, 0).bit_length()
-        self.page_table = numpy.full((len(entries), columns), -1, numpy.int32)
-        for row, entry in zip(self.page_table, entries, strict=True):
+        table = numpy.full((len(entries), columns), -1, numpy.int32)
+        for row, entry in zip(table, entries, strict=True):
             row[: len(entry.pages)] = entry.pages
-        self.seqlens_before = numpy.array(before, numpy.int32)
-        self.seqlens_new = numpy.array(counts, numpy.int32)
+        self._counts = counts
+        self.page_table = cache._arrays.integers(table)
+        self.seqlens_before = cache._arrays.integers(numpy.array(before, numpy.int32))
+        self.seqlens_new = cache._arrays.integers(numpy.array(counts, numpy.int32))
         self.seqlens_kv = self.seqlens_before + self.seqlens_new
 
     def append(self, k_new: Any, v_new: Any, *, layer: int = 0, q: Any = None, **rope: Any) -> Any:
@@ -251,7 +298,7 @@ class Step:
         if getattr(array, "ndim", 4) == 3:
             import numpy
 
-            starts = numpy.zeros(len(self.seqlens_new) + 1, numpy.int32)
-            numpy.cumsum(self.seqlens_new, out=starts[1:])
-            return {packed: starts}
+            starts = numpy.zeros(len(self._counts) + 1, numpy.int32)
+            numpy.cumsum(self._counts, out=starts[1:])
+            return {packed: self._cache._arrays.integers(starts)}
         return {dense: self.seqlens_new}

@@ -6,6 +6,8 @@ import evidence
 import numpy as np
 import pytest
 
+import flashcore
+
 os.environ["FLASHCORE_TUNING"] = (
     "none"  # choices are the library's own, whatever is on this machine
 )
@@ -26,6 +28,17 @@ def torch_seeded():
     torch.manual_seed(0)
     with torch.no_grad():
         yield
+
+
+@pytest.fixture(params=["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+def torch_device(request):
+    """A device of PyTorch's, where it is there."""
+    torch = pytest.importorskip("torch")
+    if request.param == "cuda" and not (
+        torch.cuda.is_available() and flashcore.build_info()["cuda"]
+    ):
+        pytest.skip("needs a GPU")
+    return request.param
 
 
 def pytest_configure(config):

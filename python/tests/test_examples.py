@@ -49,6 +49,14 @@ def test_serving(seed):
     assert " 0 put back" not in printed
 
 
+def test_serving_on_a_device(torch_device):
+    printed = run(
+        EXAMPLES / "serving.py", "--requests", 12, "--pages", 36, "--device", torch_device
+    )
+    assert "12 of 12 requests have the tokens of a computation from scratch" in printed
+    assert " 0 put back" not in printed
+
+
 @pytest.mark.parametrize("page", ["README.md", "docs/python.md"])
 def test_examples_of_the_pages(page):
     text = (EXAMPLES.parent / page).read_text()

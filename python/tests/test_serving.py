@@ -357,6 +357,63 @@ def test_refusals():
         cache.extend([one], [9])
 
 
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_kv_cache_of_torch_tensors(torch_device, dtype):
+    """Forks that share a page, packed and dense steps: the rows and outputs of plain tensors."""
+    import torch
+
+    device, random = torch_device, rng(11)
+    cache = flashcore.KVCache(40, 4, heads_kv=2, head_dim=64, layers=2, dtype=dtype, device=device)
+    assert cache.k.device.type == device
+    parent = cache.add()
+    children = [cache.fork(parent)]
+    kept = {parent: [], children[0]: []}
+    steps = [([parent, children[0]], [6, 3], False), ([parent], [5], True)]
+    for turn in range(6):
+        if turn == 2:
+            children.append(cache.fork(parent))
+            kept[children[1]] = list(kept[parent])
+        chosen, counts, packed = (
+            steps[turn] if turn < 2 else ([parent, *children], [1, 1, 1], turn % 2)
+        )
+        step = cache.extend(chosen, counts)
+        rows = sum(counts) if packed else max(counts)
+        tensors = [
+            torch.from_numpy(
+                normal(random, rows, heads, 64)
+                if packed
+                else normal(random, len(chosen), heads, rows, 64)
+            ).to(device, getattr(torch, dtype))
+            for heads in (4, 2, 2)
+        ]
+        for layer in range(2):
+            q, k, v = (x * (layer + 1) for x in tensors)
+            step.append(k, v, layer=layer)
+            out = step.decode(q, layer=layer)
+            at = 0
+            for b, (sequence, count) in enumerate(zip(chosen, counts, strict=True)):
+                if packed:
+                    parts = [x[at : at + count].transpose(0, 1) for x in (q, k, v, out)]
+                else:
+                    parts = [x[b, :, :count] for x in (q, k, v, out)]
+                at += count
+                if layer == 0:
+                    kept[sequence] = [*kept[sequence], (parts[1], parts[2])]
+                keys, values = (
+                    torch.cat([one[i] for one in kept[sequence]], dim=1)[None] * (layer + 1)
+                    for i in range(2)
+                )
+                want = flashcore.attention(parts[0][None].contiguous(), keys, values, causal=True)[
+                    0
+                ]
+                torch.testing.assert_close(parts[3], want, atol=2e-2, rtol=1e-2)
+    assert cache.length(parent) == 15
+    with pytest.raises(flashcore.InvalidArgumentError, match="device: is 'nowhere'"):
+        flashcore.KVCache(4, 2, heads_kv=1, head_dim=4, device="nowhere")
+    with pytest.raises(flashcore.InvalidArgumentError, match="dtype: is none of PyTorch"):
+        flashcore.KVCache(4, 2, heads_kv=1, head_dim=4, dtype="float12", device="cpu")
+
+
 def test_torch_tensors():
     torch = pytest.importorskip("torch")
     random = rng(10)
