@@ -120,6 +120,8 @@ void declare(Options& all, OptionSet& set) {
   set.flag("--all-kernels", options.all_kernels,
            "Also time all kernels that are never chosen automatically (the ladder)");
   set.text("--also", options.also, "Also time these kernels, separated by commas", "NAMES");
+  set.text("--only", options.only, "Time these kernels and no others, separated by commas",
+           "NAMES");
   set.group("Peers and method");
   set.text("--peers", options.peers,
            "Other implementations in the same run: none, auto (tools/peers_torch.py, where python3 "

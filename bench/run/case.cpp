@@ -93,8 +93,13 @@ Status CaseRun::add_kernels() {
                ? kernels_under_test(problem_, *subject_.gradients, setting_.plan, all, names)
                : kernels_under_test(problem_, setting_.plan, all, names);
   };
-  Result<std::vector<KernelVerdict>> kernels = under_test(options.all_kernels, subject_.kernels);
-  if (!kernels.ok()) return kernels.status();
+  const bool only = subject_.kernels.empty() && !options.only.empty();
+  Result<std::vector<KernelVerdict>> kernels =
+      under_test(options.all_kernels, only ? split(options.only, ',') : subject_.kernels);
+  if (!kernels.ok()) {
+    if (!only) return kernels.status();
+    return invalid("--only: is '{}', wanted kernels that `flashcore explain` lists", options.only);
+  }
   for (const std::string& name : split(options.also, ',')) {
     const Result<std::vector<KernelVerdict>> also = under_test(true, {name});
     if (!also.ok()) {

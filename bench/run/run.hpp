@@ -27,6 +27,7 @@ struct Tuning {
 
 struct RunOptions {
   std::string also;  // kernels that are never chosen by themselves
+  std::string only;  // if not empty, these kernels and no others
   bool all_kernels = false;
   bool launches = false;       // rows say what a call launches
   std::string peers = "none";  // none, auto, or the helper's path

@@ -279,6 +279,20 @@ TEST(BenchLimits, NoCaseBeginsAfterTheTimeIsUp) {
   EXPECT_THAT(evidence["notes"].dump(), HasSubstr("--seconds"));
 }
 
+TEST(BenchLimits, OnlyTheKernelsThatAreNamed) {
+  const Scratch scratch;
+  ASSERT_EQ(flashcore_command(bench(scratch, {"--only", "naive"})).exit_code, 0);
+  const ordered_json evidence = evidence_of(scratch);
+  ASSERT_FALSE(evidence["cases"].empty());
+  for (const ordered_json& one : evidence["cases"]) {
+    ASSERT_EQ(one["rows"].size(), 1);
+    EXPECT_EQ(one["rows"][0]["implementation"], "naive");
+  }
+  const Outcome other = flashcore_command(bench(scratch, {"--only", "naive,other"}));
+  EXPECT_EQ(other.exit_code, 2);
+  EXPECT_THAT(other.err, HasSubstr("--only: is 'naive,other', wanted kernels"));
+}
+
 // What stands in for the working process when it hangs at a step, or falls there.
 Words hanging_at(const Scratch& scratch, const std::string& step, const std::string& how = "hang") {
   return {"FLASHCORE_COMMAND=" FLASHCORE_COMMAND, "HANG_AT=" + step, "HANG_HOW=" + how,

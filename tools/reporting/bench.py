@@ -276,8 +276,9 @@ class Bench:
         for shape in shapes:
             found = []
             for dtype in ("bf16", "f8e4m3"):
-                one = next(one for one in self.suite("fp8") if one["name"] == f"{shape}/{dtype}")
-                rates = {name: rate for name in kernels if (rate := self.value(one, name, "tflops"))}
+                one = next((one for one in self.suite("fp8") if one["name"] == f"{shape}/{dtype}"), None)
+                rates = {name: rate for name in kernels
+                         if one and (rate := self.value(one, name, "tflops"))}
                 best = max(rates, key=rates.get, default=None)
                 used |= {best: None} if best else {}
                 found.append(rates.get(best))
