@@ -109,6 +109,22 @@ class Pages(Tree):
         self.assertEqual(self.run_tool("--check"), 1)
         self.assertIn("docs/images/sweep.svg", self.said.getvalue())
 
+    def test_fp8_beside_bf16(self):
+        self.run_tool("--no-pictures")
+        self.assertIn("Not measured yet.", self.text("docs/forward-fp8.md"))
+        wide = "forward_sm80_throughput", 100.0, "flashcore", self.print_of("forward_sm80_throughput")
+        narrow = "forward_fp8_sm90", 80.0, "flashcore", "source 0123456789abcdef"
+        shape = 8, 32, 2048, 64, False
+        file = fixtures.bench([fixtures.case("fp8", "d64/s2048/full/bf16", *shape, [wide]),
+                               fixtures.case("fp8", "d64/s2048/full/f8e4m3", *shape, [narrow], "f8e4m3"),
+                               # A run that was cut short has one of a pair.
+                               fixtures.case("fp8", "d64/s4096/full/bf16", *shape, [wide])])
+        (self.root / "docs/evidence/bench-fp8.json").write_text(json.dumps(file))
+        self.assertEqual(self.run_tool("--no-pictures"), 0, self.said.getvalue())
+        rate = 4 * 8 * 32 * 2048 * 2048 * 64 / 100 * 1e-6
+        self.assertIn(f"| d64/s2048/full | {rate:.0f} | {rate * 1.25:.0f} | 1.25 |", self.text("docs/forward-fp8.md"))
+        self.assertIn(f"| d64/s4096/full | {rate:.0f} | - | - |", self.text("docs/forward-fp8.md"))
+
     def test_the_backward_pass_is_shown_where_it_was_measured(self):
         self.run_tool("--no-pictures")
         self.assertNotIn("backward pass", self.text("docs/results.md"))
