@@ -132,10 +132,12 @@ void expect_merged(MergeCase& one, const std::string& where) {
 // ---------------------------------------------------------------------------------------------
 // Append
 
-AppendCase random_append(Random& random, Sizes& s) {
+AppendCase random_append(Random& random, Sizes& s, int64_t least_rows) {
   AppendCase one;
   s.batch = random.integer(1, 3), s.heads = random.integer(1, 3);
   s.heads_q = s.heads * random.integer(1, 3), s.rows = random.integer(1, 6);
+  // An entry has half of its rows on average where lengths differ.
+  if (least_rows > 0) s.rows = 6, s.batch = least_rows / 2;
   // Half of them with rows of whole 16-byte chunks, which kernels take at once.
   const bool chunks = random.chance(0.5);
   s.dqk = chunks ? 16 * random.integer(1, 3) : 2 * random.integer(1, 24);

@@ -76,8 +76,8 @@ struct Sizes {
   bool paged, flat, packed;
 };
 
-// Every page has one owner, so that no two rows have one place.
-AppendCase random_append(Random& random, Sizes& s);
+// Every page has one owner, so that no two rows have one place. least_rows: of all entries, about; 0: a few.
+AppendCase random_append(Random& random, Sizes& s, int64_t least_rows = 0);
 
 // The contents after an append, of the cache (name "k" or "v") and of everything else in it.
 void expect_appended(AppendCase& before, AppendCase& after, const Sizes& s,

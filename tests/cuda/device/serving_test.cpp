@@ -218,6 +218,22 @@ TEST_F(ServingOnGpu, AppendWritesTheNewRowsAndNothingElse) {
   EXPECT_GT(wrong_pages, 0);
 }
 
+// Where rows fill the GPU, each is a warp's.
+TEST_F(ServingOnGpu, AppendsManyRows) {
+  int multiprocessors = 0;
+  ASSERT_EQ(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, kGpu.index),
+            cudaSuccess);
+  Random random(43);
+  for (int n = 0; n < 20; ++n) {
+    Sizes s{};
+    AppendCase one = random_append(random, s, int64_t{32} * multiprocessors);
+    AppendCase before = one;
+    const Status status = append_on_gpu(one);
+    ASSERT_TRUE(status.ok()) << n << ' ' << status.message();
+    expect_appended(before, one, s, fmt::format("case {}", n));
+  }
+}
+
 // The host cannot see lengths there: what they allow is written, and nothing else.
 TEST_F(ServingOnGpu, LengthsThatDoNotFitWriteNothing) {
   Random random(37);

@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "cuda/attention/quotient.cuh"
 #include "cuda/host/launch_kernel.hpp"
 #include "cuda/ptx/convert.cuh"
 #include "cuda/ptx/math.cuh"
@@ -78,38 +79,48 @@ __device__ __forceinline__ int64_t scale_place(const Params& p, const Tile& tile
          block * p.scale_stride.row;
 }
 
-// Eight elements at `at`, of which `count` exist; the others are 0.
+// What a kernel is compiled for. kWhole: rows of x and of the output are whole aligned chunks.
+template <Input kInput, bool kWhole>
+struct Kind {
+  static constexpr Input kOf = kInput;
+  static constexpr bool kChunksAreWhole = kWhole;
+  static constexpr int kWords = kInput == Input::f32 ? kChunk : kChunk / 2;
+  static constexpr int kDepth = kWhole ? 16 / kWords : 1;  // chunks that a thread loads at once
+};
+
+// The bits of eight elements at `at`, of which `count` exist; the others are 0.
+template <class K>
 __device__ __forceinline__ void load_chunk(const Params& p, int64_t at, int count,
-                                           float (&y)[kChunk]) {
-  if (p.input == Input::f32) {
-    const float* const from = static_cast<const float*>(p.x) + at;
-    if (p.wide_loads && count == kChunk) {
-      const float4 a = reinterpret_cast<const float4*>(from)[0];
-      const float4 b = reinterpret_cast<const float4*>(from)[1];
-      y[0] = a.x, y[1] = a.y, y[2] = a.z, y[3] = a.w;
-      y[4] = b.x, y[5] = b.y, y[6] = b.z, y[7] = b.w;
-      return;
-    }
+                                           uint32_t (&words)[K::kWords]) {
 #pragma unroll
-    for (int i = 0; i < kChunk; ++i) y[i] = i < count ? from[i] : 0.0F;
-    return;
-  }
-  const uint16_t* const from = static_cast<const uint16_t*>(p.x) + at;
-  uint32_t pairs[kChunk / 2] = {};
-  if (p.wide_loads && count == kChunk) {
-    const uint4 all = *reinterpret_cast<const uint4*>(from);
-    pairs[0] = all.x, pairs[1] = all.y, pairs[2] = all.z, pairs[3] = all.w;
+  for (uint32_t& word : words) word = 0;
+  if constexpr (K::kChunksAreWhole) {
+    const auto* const from = reinterpret_cast<const uint4*>(static_cast<const uint8_t*>(p.x) +
+                                                            at * (K::kOf == Input::f32 ? 4 : 2));
+#pragma unroll
+    for (int i = 0; i < K::kWords / 4; ++i) {
+      const uint4 four = count > 0 ? from[i] : uint4{};
+      words[4 * i] = four.x, words[4 * i + 1] = four.y;
+      words[4 * i + 2] = four.z, words[4 * i + 3] = four.w;
+    }
   } else {
 #pragma unroll
     for (int i = 0; i < kChunk; ++i) {
-      if (i < count) pairs[i / 2] |= uint32_t{from[i]} << 16 * (i % 2);
+      if (i >= count) continue;
+      if constexpr (K::kOf == Input::f32) {
+        words[i] = static_cast<const uint32_t*>(p.x)[at + i];
+      } else {
+        words[i / 2] |= uint32_t{static_cast<const uint16_t*>(p.x)[at + i]} << 16 * (i % 2);
+      }
     }
   }
-#pragma unroll
-  for (int i = 0; i < kChunk; ++i) {
-    const auto bits = static_cast<uint16_t>(pairs[i / 2] >> 16 * (i % 2));
-    y[i] = p.input == Input::f16 ? ptx::f16_to_float(bits) : ptx::bf16_to_float(bits);
-  }
+}
+
+template <class K>
+__device__ __forceinline__ float element(const uint32_t (&words)[K::kWords], int i) {
+  if constexpr (K::kOf == Input::f32) return __uint_as_float(words[i]);
+  const auto bits = static_cast<uint16_t>(words[i / 2] >> 16 * (i % 2));
+  return K::kOf == Input::f16 ? ptx::f16_to_float(bits) : ptx::bf16_to_float(bits);
 }
 
 __device__ __forceinline__ void load_mean(const Params& p, const Tile& tile, int column, int count,
@@ -126,37 +137,55 @@ __device__ __forceinline__ int64_t row_place(const Strides& stride, const Tile& 
          (tile.entry.begin + row) * stride.row;
 }
 
-// Calls body(row, column, count, mean) for this thread's chunks of the tile. All threads of a warp make
-// the same calls: a row from tile.end on is none of the tile's, and a column may have no element.
-template <class Body>
+// Calls body(row, column, count, words, mean) for this thread's chunks of the tile; `words` of rows that
+// are not in use are 0. All threads of a warp make the same calls: a row from tile.end on is none of
+// the tile's, and a column may have no element.
+template <class K, class Body>
 __device__ __forceinline__ void each_chunk(const Params& p, const Tile& tile, const Body& body) {
   const int lane = static_cast<int>(threadIdx.x) % p.lanes;
   const int before = static_cast<int>(threadIdx.x) / p.lanes, together = kThreads / p.lanes;
+  const int32_t readable = tile.end < tile.entry.in_use ? tile.end : tile.entry.in_use;
   for (int column = 0; column < p.head_dim; column += kChunk * p.lanes) {
     const int own = column + kChunk * lane, left = p.head_dim - own;
     const int count = left < 0 ? 0 : left < kChunk ? left : kChunk;
     float mean[kChunk];
     load_mean(p, tile, own, count, mean);
-    for (int32_t row = tile.first; row < tile.end; row += together) {
-      body(row + before, own, count, mean);
+    for (int32_t first = tile.first; first < tile.end; first += K::kDepth * together) {
+      uint32_t words[K::kDepth][K::kWords];
+#pragma unroll
+      for (int i = 0; i < K::kDepth; ++i) {
+        const int32_t row = first + before + i * together;
+        load_chunk<K>(p, row_place(p.x_stride, tile, row) + own, row < readable ? count : 0,
+                      words[i]);
+      }
+#pragma unroll
+      for (int i = 0; i < K::kDepth; ++i) {
+        body(first + before + i * together, own, count, words[i], mean);
+      }
     }
   }
 }
 
 // The largest magnitude of a chunk that is finite, as its bits, which rise with it.
-__device__ __forceinline__ uint32_t largest_of_chunk(const Params& p, const Tile& tile, int32_t row,
-                                                     int column, int count,
+template <class K>
+__device__ __forceinline__ uint32_t largest_of_chunk(const Tile& tile, int32_t row, int count,
+                                                     const uint32_t (&words)[K::kWords],
                                                      const float (&mean)[kChunk]) {
   if (row >= tile.end || row >= tile.entry.in_use || count == 0) return 0;
-  float y[kChunk];
-  load_chunk(p, row_place(p.x_stride, tile, row) + column, count, y);
-  uint32_t largest = 0;
+  float largest = 0;  // fmaxf passes over NaN
 #pragma unroll
   for (int i = 0; i < kChunk; ++i) {
-    const uint32_t bits = __float_as_uint(y[i] - mean[i]) & kMagnitude;
-    if (bits < kInfinity && bits > largest) largest = bits;
+    largest = fmaxf(largest, fabsf(element<K>(words, i) - mean[i]));
   }
-  return largest;
+  if (__float_as_uint(largest) == kInfinity) {
+    largest = 0;
+#pragma unroll
+    for (int i = 0; i < kChunk; ++i) {
+      const float one = fabsf(element<K>(words, i) - mean[i]);
+      largest = fmaxf(largest, __float_as_uint(one) < kInfinity ? one : 0.0F);
+    }
+  }
+  return __float_as_uint(largest);
 }
 
 __device__ __forceinline__ uint32_t largest_of_lanes(uint32_t value, int lanes) {
@@ -171,19 +200,17 @@ __device__ __forceinline__ float scale_of(const Params& p, uint32_t largest) {
   return fp8_scale(__uint_as_float(largest), p.e5m2 ? kLargestE5M2 : kLargestE4M3);
 }
 
-// y / scale, as a division rounds it: a quotient within one place, and a remainder that is exact, give
-// the nearest number (Markstein, 1990). A remainder of tiny numbers is not exact: those are divided.
-// An infinity becomes NaN. Zeros keep their sign.
-__device__ __forceinline__ float quotient(float y, float scale, float reciprocal) {
-  constexpr float kSmallestScale = 0x1p-80F;
+using attention::Scale, attention::scale_and_reciprocal;
+
+// y / scale, as a division rounds it. An infinity becomes NaN. Zeros keep their sign.
+template <bool kTiny>
+__device__ __forceinline__ float divide(float y, const Scale& by) {
   const uint32_t bits = __float_as_uint(y);
   float q = 0;
-  if (scale < kSmallestScale) {
-    q = (bits & kMagnitude) == kInfinity ? __uint_as_float(kMagnitude) : y / scale;
+  if constexpr (kTiny) {
+    q = (bits & kMagnitude) == kInfinity ? __uint_as_float(kMagnitude) : y / by.scale;
   } else {
-    q = y * reciprocal;
-    q = fmaf(fmaf(-q, scale, y), reciprocal, q);
-    q = fmaf(fmaf(-q, scale, y), reciprocal, q);
+    q = attention::quotient(y, by);
   }
   return __uint_as_float((__float_as_uint(q) & kMagnitude) | (bits & ~kMagnitude));
 }
@@ -204,43 +231,56 @@ __device__ __forceinline__ uint32_t pack(const Params& p, const float (&q)[4],
   return bytes;
 }
 
+template <class K, bool kTiny>
+__device__ __forceinline__ void convert_words(const Params& p, const uint32_t (&words)[K::kWords],
+                                              const float (&mean)[kChunk], const Scale& scale,
+                                              uint32_t (&out)[2]) {
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    float y[4], q[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      y[i] = element<K>(words, 4 * half + i) - mean[4 * half + i];
+      q[i] = divide<kTiny>(y[i], scale);
+    }
+    out[half] = pack(p, q, y);
+  }
+}
+
+// Rows that are not in use become 0.
+template <class K>
 __device__ __forceinline__ void convert_chunk(const Params& p, const Tile& tile, int32_t row,
-                                              int column, int count, const float (&mean)[kChunk],
-                                              float scale) {
-  uint32_t words[2] = {};
+                                              int column, int count,
+                                              const uint32_t (&words)[K::kWords],
+                                              const float (&mean)[kChunk], const Scale& scale) {
+  if (row >= tile.end || row >= tile.entry.all || count == 0) return;
+  uint32_t out[2] = {};
   if (row < tile.entry.in_use) {
-    const float reciprocal = 1.0F / scale;
-    float y[kChunk];
-    load_chunk(p, row_place(p.x_stride, tile, row) + column, count, y);
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      float part[4], q[4];
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        part[i] = y[4 * half + i] - mean[4 * half + i];
-        q[i] = quotient(part[i], scale, reciprocal);
-      }
-      words[half] = pack(p, q, part);
+    if (scale.scale < attention::kSmallestScale) {
+      convert_words<K, true>(p, words, mean, scale, out);
+    } else {
+      convert_words<K, false>(p, words, mean, scale, out);
     }
   }
   uint8_t* const to = p.out + row_place(p.out_stride, tile, row) + column;
-  if (p.wide_stores && count == kChunk) {
-    *reinterpret_cast<uint2*>(to) = make_uint2(words[0], words[1]);
-    return;
-  }
+  if constexpr (K::kChunksAreWhole) {
+    *reinterpret_cast<uint2*>(to) = make_uint2(out[0], out[1]);
+  } else {
 #pragma unroll
-  for (int i = 0; i < kChunk; ++i) {
-    if (i < count) to[i] = static_cast<uint8_t>(words[i / 4] >> 8 * (i % 4));
+    for (int i = 0; i < kChunk; ++i) {
+      if (i < count) to[i] = static_cast<uint8_t>(out[i / 4] >> 8 * (i % 4));
+    }
   }
 }
 
 struct Groups {
   uint32_t largest[kMostGroups];
-  float scale[kMostGroups];
+  Scale scale[kMostGroups];
 };
 
 // Groups begin with the tile.
-__global__ void __launch_bounds__(kThreads)
+template <class K>
+__global__ void __launch_bounds__(kThreads, 3)
     quantize_tiles_kernel(const __grid_constant__ Params p) {
   auto& groups = ptx::static_shared<Groups>();
   const Tile tile = find_tile(p);
@@ -251,47 +291,60 @@ __global__ void __launch_bounds__(kThreads)
   const auto group_of = [&](int32_t row) {
     return p.by_block.divide(static_cast<uint32_t>(row - tile.first));
   };
-  each_chunk(p, tile, [&](int32_t row, int column, int count, const float(&mean)[kChunk]) {
-    const uint32_t largest =
-        largest_of_lanes(largest_of_chunk(p, tile, row, column, count, mean), p.lanes);
-    if (thread % p.lanes == 0 && largest != 0) atomicMax(&groups.largest[group_of(row)], largest);
-  });
+  each_chunk<K>(p, tile,
+                [&](int32_t row, int, int count, const uint32_t(&words)[K::kWords],
+                    const float(&mean)[kChunk]) {
+                  const uint32_t largest =
+                      largest_of_lanes(largest_of_chunk<K>(tile, row, count, words, mean), p.lanes);
+                  if (thread % p.lanes == 0 && largest != 0) {
+                    atomicMax(&groups.largest[group_of(row)], largest);
+                  }
+                });
   __syncthreads();
   if (thread < count_of_groups) {
     const float scale = scale_of(p, groups.largest[thread]);
-    groups.scale[thread] = scale;
+    groups.scale[thread] = scale_and_reciprocal(scale);
     p.scale[scale_place(p, tile, tile.first / p.block + thread)] = scale;
   }
   __syncthreads();
-  each_chunk(p, tile, [&](int32_t row, int column, int count, const float(&mean)[kChunk]) {
-    if (row >= tile.end || row >= tile.entry.all || count == 0) return;
-    convert_chunk(p, tile, row, column, count, mean, groups.scale[group_of(row)]);
-  });
+  each_chunk<K>(p, tile,
+                [&](int32_t row, int column, int count, const uint32_t(&words)[K::kWords],
+                    const float(&mean)[kChunk]) {
+                  const Scale scale = groups.scale[row < tile.end ? group_of(row) : 0];
+                  convert_chunk<K>(p, tile, row, column, count, words, mean, scale);
+                });
 }
 
 // A tile lies in one group.
-__global__ void __launch_bounds__(kThreads) find_largest_kernel(const __grid_constant__ Params p) {
+template <class K>
+__global__ void __launch_bounds__(kThreads, 3)
+    find_largest_kernel(const __grid_constant__ Params p) {
   const Tile tile = find_tile(p);
   uint32_t largest = 0;
-  each_chunk(p, tile, [&](int32_t row, int column, int count, const float(&mean)[kChunk]) {
-    const uint32_t found = largest_of_chunk(p, tile, row, column, count, mean);
-    largest = found > largest ? found : largest;
-  });
+  each_chunk<K>(p, tile,
+                [&](int32_t row, int, int count, const uint32_t(&words)[K::kWords],
+                    const float(&mean)[kChunk]) {
+                  const uint32_t found = largest_of_chunk<K>(tile, row, count, words, mean);
+                  largest = found > largest ? found : largest;
+                });
   largest = largest_of_lanes(largest, 32);
   if (threadIdx.x % 32 != 0 || largest == 0) return;
   atomicMax(reinterpret_cast<uint32_t*>(p.scale) + scale_place(p, tile, tile.first / p.block),
             largest);
 }
 
-__global__ void __launch_bounds__(kThreads) convert_rows_kernel(const __grid_constant__ Params p) {
+template <class K>
+__global__ void __launch_bounds__(kThreads, 3)
+    convert_rows_kernel(const __grid_constant__ Params p) {
   const Tile tile = find_tile(p);
   if (tile.first >= tile.entry.all) return;
-  const float scale =
-      scale_of(p, __float_as_uint(p.scale[scale_place(p, tile, tile.first / p.block)]));
-  each_chunk(p, tile, [&](int32_t row, int column, int count, const float(&mean)[kChunk]) {
-    if (row >= tile.end || row >= tile.entry.all || count == 0) return;
-    convert_chunk(p, tile, row, column, count, mean, scale);
-  });
+  const Scale scale = scale_and_reciprocal(
+      scale_of(p, __float_as_uint(p.scale[scale_place(p, tile, tile.first / p.block)])));
+  each_chunk<K>(p, tile,
+                [&](int32_t row, int column, int count, const uint32_t(&words)[K::kWords],
+                    const float(&mean)[kChunk]) {
+                  convert_chunk<K>(p, tile, row, column, count, words, mean, scale);
+                });
 }
 
 // Scales become 0, or, where they are largest magnitudes, scales.
@@ -306,15 +359,18 @@ __global__ void __launch_bounds__(kThreads)
   scale = finish ? scale_of(p, __float_as_uint(scale)) : 0.0F;
 }
 
-constexpr int kMeanColumns = 2 * kChunk;  // of a block: 32 bytes of 16-bit elements
-constexpr int kMeanRows = kThreads / 2;   // at once
+constexpr int kMeanThreads = 512;
+constexpr int kMeanColumns = 2 * kChunk;     // of a block: 32 bytes of 16-bit elements
+constexpr int kMeanRows = kMeanThreads / 2;  // at once
 
 struct MeanSums {
   double sum[kMeanRows][kMeanColumns];
 };
 
 // A block has 16 channels of a head: two threads a row, sums in fp64, then those of all rows in a tree.
-__global__ void __launch_bounds__(kThreads) find_means_kernel(const __grid_constant__ Params p) {
+template <class K>
+__global__ void __launch_bounds__(kMeanThreads, 2)
+    find_means_kernel(const __grid_constant__ Params p) {
   auto& sums = ptx::static_shared<MeanSums>();
   const auto strips = static_cast<uint32_t>((p.head_dim + kMeanColumns - 1) / kMeanColumns);
   const uint32_t strip = blockIdx.x % strips, rest = blockIdx.x / strips;
@@ -328,12 +384,13 @@ __global__ void __launch_bounds__(kThreads) find_means_kernel(const __grid_const
   double sum[kChunk] = {};
 #pragma unroll 4
   for (int32_t row = before; row < (count > 0 ? tile.entry.in_use : 0); row += kMeanRows) {
-    float x[kChunk];
-    load_chunk(p, row_place(p.x_stride, tile, row) + column, count, x);
+    uint32_t words[K::kWords];
+    load_chunk<K>(p, row_place(p.x_stride, tile, row) + column, count, words);
 #pragma unroll
     for (int i = 0; i < kChunk; ++i) {
-      const bool finite = (__float_as_uint(x[i]) & kMagnitude) < kInfinity;
-      sum[i] += static_cast<double>(finite ? x[i] : 0.0F);
+      const float x = element<K>(words, i);
+      const bool finite = (__float_as_uint(x) & kMagnitude) < kInfinity;
+      sum[i] += static_cast<double>(finite ? x : 0.0F);
     }
   }
 #pragma unroll
@@ -355,12 +412,30 @@ __global__ void __launch_bounds__(kThreads) find_means_kernel(const __grid_const
 }
 
 template <class... Arguments>
-cudaError_t launch(void (*kernel)(Arguments...), int64_t blocks, cudaStream_t stream,
+cudaError_t launch(void (*kernel)(Arguments...), int64_t blocks, int threads, cudaStream_t stream,
                    const std::type_identity_t<Arguments>&... arguments) {
   if (blocks == 0) return cudaSuccess;
   return host::launch_kernel(kernel,
-                             {.grid = dim3(static_cast<unsigned int>(blocks)), .threads = kThreads},
+                             {.grid = dim3(static_cast<unsigned int>(blocks)),
+                              .threads = static_cast<unsigned int>(threads)},
                              stream, arguments...);
+}
+
+// Calls launch(Kind) with the kind of these rows.
+template <class Launch>
+cudaError_t with_kind(const Params& p, const Launch& launch) {
+  const auto of = [&]<Input kInput>() {
+    return p.whole_chunks ? launch(Kind<kInput, true>{}) : launch(Kind<kInput, false>{});
+  };
+  switch (p.input) {
+    case Input::f32:
+      return of.template operator()<Input::f32>();
+    case Input::f16:
+      return of.template operator()<Input::f16>();
+    case Input::bf16:
+      break;
+  }
+  return of.template operator()<Input::bf16>();
 }
 
 int64_t tiles_of(const Params& p) { return int64_t{p.tiles} * p.heads * p.batch; }
@@ -373,22 +448,31 @@ int64_t blocks_of_scales(const Params& p) {
 
 cudaError_t find_means(const Params& params, cudaStream_t stream) {
   const int64_t strips = (params.head_dim + kMeanColumns - 1) / kMeanColumns;
-  return launch(&find_means_kernel, strips * params.heads * params.batch, stream, params);
+  return with_kind(params, [&]<class K>(K) {
+    return launch(&find_means_kernel<K>, strips * params.heads * params.batch, kMeanThreads, stream,
+                  params);
+  });
 }
 cudaError_t quantize_tiles(const Params& params, cudaStream_t stream) {
-  return launch(&quantize_tiles_kernel, tiles_of(params), stream, params);
+  return with_kind(params, [&]<class K>(K) {
+    return launch(&quantize_tiles_kernel<K>, tiles_of(params), kThreads, stream, params);
+  });
 }
 cudaError_t clear_scales(const Params& params, cudaStream_t stream) {
-  return launch(&scales_kernel, blocks_of_scales(params), stream, params, false);
+  return launch(&scales_kernel, blocks_of_scales(params), kThreads, stream, params, false);
 }
 cudaError_t find_largest(const Params& params, cudaStream_t stream) {
-  return launch(&find_largest_kernel, tiles_of(params), stream, params);
+  return with_kind(params, [&]<class K>(K) {
+    return launch(&find_largest_kernel<K>, tiles_of(params), kThreads, stream, params);
+  });
 }
 cudaError_t convert_rows(const Params& params, cudaStream_t stream) {
-  return launch(&convert_rows_kernel, tiles_of(params), stream, params);
+  return with_kind(params, [&]<class K>(K) {
+    return launch(&convert_rows_kernel<K>, tiles_of(params), kThreads, stream, params);
+  });
 }
 cudaError_t finish_scales(const Params& params, cudaStream_t stream) {
-  return launch(&scales_kernel, blocks_of_scales(params), stream, params, true);
+  return launch(&scales_kernel, blocks_of_scales(params), kThreads, stream, params, true);
 }
 
 }  // namespace flashcore::cuda::quantize::rows

@@ -34,8 +34,8 @@ struct Params {
   int32_t span = 1, tile_rows = 1, tiles_a_span = 1, tiles = 0;  // `tiles` of an entry
   Input input = Input::f32;
   bool e5m2 = false;
-  bool wide_loads = false, wide_stores = false;  // eight elements at once
-  int32_t lanes = 1;                             // threads beside each other in a row, 1 to 32
+  bool whole_chunks = false;  // rows of x and out are aligned chunks of eight elements
+  int32_t lanes = 1;          // threads beside each other in a row, 1 to 32
 };
 
 }  // namespace flashcore::cuda::quantize::rows

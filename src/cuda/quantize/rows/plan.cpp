@@ -59,8 +59,8 @@ Params params_of(const QuantizeProblem& p, const QuantizeArguments& args, const 
   out.tiles = narrow(cut.tiles);
   out.input = p.dtype == DType::f32 ? Input::f32 : p.dtype == DType::f16 ? Input::f16 : Input::bf16;
   out.e5m2 = p.out_dtype == DType::f8e5m2;
-  out.wide_loads = are_aligned(args.x, p.x, size_of(p.dtype), 16);
-  out.wide_stores = are_aligned(args.x_out, p.x_out, 1, kChunk);
+  out.whole_chunks = p.head_dim % kChunk == 0 && are_aligned(args.x, p.x, size_of(p.dtype), 16) &&
+                     are_aligned(args.x_out, p.x_out, 1, kChunk);
   const auto chunks = static_cast<uint32_t>((p.head_dim + kChunk - 1) / kChunk);
   out.lanes = narrow(std::clamp<uint32_t>(std::bit_ceil(chunks), 1, 32));
   return out;

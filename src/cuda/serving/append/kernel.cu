@@ -1,10 +1,12 @@
-// Append. A block has one new row of all heads, a thread a step of it: 8 elements where rows are aligned
-// chunks of so many. The angles of the row are computed once, for all of its heads.
+// Append. A block has a new row of all heads, or where there are many rows each of its warps has one. A
+// thread takes steps of the row: 8 elements where rows are aligned chunks of so many. The angles of the
+// row are computed once, for all of its heads.
 #include <cuda_runtime.h>
 
 #include <cstdint>
 
 #include "cuda/attention/packed_tiles.hpp"
+#include "cuda/attention/quotient.cuh"
 #include "cuda/host/launch_kernel.hpp"
 #include "cuda/ptx/shared_memory.cuh"
 #include "cuda/serving/append/launch.hpp"
@@ -16,18 +18,20 @@ namespace {
 
 using attention::CachedKey;
 
-constexpr int kThreads = 256;
-
 struct Place {
   int batch, row;  // row: of the entry, or of the packed tensor
 };
 
-__device__ Place find_place(const Params& p) {
+// The threads that have a row.
+struct Team {
+  int thread, threads;
+};
+
+__device__ __forceinline__ Place find_place(const Params& p, int row) {
   if (p.cu_seqlens_q.data == nullptr) {
-    const auto batch = static_cast<int>(blockIdx.x / static_cast<uint32_t>(p.seqlen_q));
-    return {batch, static_cast<int>(blockIdx.x) - batch * p.seqlen_q};
+    const auto batch = static_cast<int>(static_cast<uint32_t>(row) / p.seqlen_q);
+    return {batch, row - batch * p.seqlen_q};
   }
-  const auto row = static_cast<int>(blockIdx.x);
   const int batch = attention::last_entry(
       row, p.batch, [&](int b) { return attention::clamped(p.cu_seqlens_q.at(b), 0, p.total_q); });
   return {batch, row};
@@ -71,11 +75,19 @@ __device__ void load(const Row& from, int d, float (&x)[kCount]) {
 }
 
 template <int kCount>
-__device__ void store(const Target& to, int d, float (&x)[kCount]) {
-  if (to.scale != 1) {
+__device__ __forceinline__ void divide(float scale, float (&x)[kCount]) {
+  const bool fast = scale > attention::kSmallestScale && scale < attention::kLargestScale;
+  const attention::Scale by = attention::scale_and_reciprocal(scale);
 #pragma unroll
-    for (float& one : x) one = __fdiv_rn(one, to.scale);
+  for (float& one : x) {
+    const float q = attention::quotient(one, by);
+    one = fast && isfinite(q) ? q : __fdiv_rn(one, scale);
   }
+}
+
+template <int kCount>
+__device__ void store(const Target& to, int d, float (&x)[kCount]) {
+  if (to.scale != 1) divide(to.scale, x);
   if constexpr (kCount == 1) {
     store_element(to.type, to.data, to.at + d, x[0]);
   } else {
@@ -162,14 +174,22 @@ __device__ float scale_of(const Params& p, const attention::decode::KeyScales& s
   return scale.data[key.lead * scale.lead + head * scale.head + block * scale.block];
 }
 
-// Steps of all heads of K and V, one a thread.
+struct Step {
+  int head, step;
+};
+__device__ __forceinline__ Step step_of(int number, int steps) {
+  const int head = number / steps;
+  return {head, number - head * steps};
+}
+
+// Steps of all heads of K and V.
 template <int kCount>
-__device__ void append_row(const Params& p, const Place& place, const CachedKey& key,
-                           const float2* angles) {
+__device__ __forceinline__ void append_row(const Params& p, const Team& team, const Place& place,
+                                           const CachedKey& key, const float2* angles) {
   const int steps_k = steps_of<kCount>(p.rotation, p.head_dim_qk);
   const int steps = steps_k + p.head_dim_v / kCount;
-  for (auto i = static_cast<int>(threadIdx.x); i < p.heads_kv * steps; i += kThreads) {
-    const int head = i / steps, step = i - head * steps;
+  for (int i = team.thread; i < p.heads_kv * steps; i += team.threads) {
+    const auto [head, step] = step_of(i, steps);
     if (step < steps_k) {
       const Row k{p.type, p.q.data, at(p.q, place.batch, head, place.row)};
       const Target to{p.cache_type, p.k_cache, at(p.k, key.lead, head, key.row),
@@ -184,59 +204,105 @@ __device__ void append_row(const Params& p, const Place& place, const CachedKey&
   }
 }
 
-template <int kCount>
-__device__ void rotate_queries(const Params& p, const Place& place, bool fits,
-                               const float2* angles) {
-  const int steps = steps_of<kCount>(p.rotation, p.head_dim_qk);
-  for (auto i = static_cast<int>(threadIdx.x); i < p.query_heads * steps; i += kThreads) {
-    const int head = i / steps, step = i - head * steps;
-    const Target to{p.type, p.q_out, at(p.rotated, place.batch, head, place.row), 1};
-    if (fits) {
-      turn<kCount>({p.type, p.queries.data, at(p.queries, place.batch, head, place.row)}, to, step,
-                   p.rotation, angles);
+// The same where nothing is turned, and chunks of 16 bytes are moved: several loads before the stores,
+// since the compiler cannot know that the cache is not the new rows.
+__device__ __forceinline__ void move_row(const Params& p, const Team& team, const Place& place,
+                                         const CachedKey& key) {
+  constexpr int kAtOnce = 4;
+  const int steps_k = p.head_dim_qk / kChunk, steps = steps_k + p.head_dim_v / kChunk;
+  const int all = p.heads_kv * steps;
+  for (int first = team.thread; first < all; first += kAtOnce * team.threads) {
+    uint4 data[kAtOnce], *to[kAtOnce];
+#pragma unroll
+    for (int n = 0; n < kAtOnce; ++n) {
+      const int number = first + n * team.threads;
+      to[n] = nullptr;
+      if (number >= all) continue;
+      const auto [head, step] = step_of(number, steps);
+      const bool is_k = step < steps_k;
+      const int64_t d = (is_k ? step : step - steps_k) * kChunk;
+      const attention::RowMatrix& from = is_k ? p.q : p.v_new;
+      const int64_t there = at(is_k ? p.k : p.v, key.lead, head, key.row) + d;
+      data[n] = static_cast<const uint4*>(
+          from.data)[(at(from, place.batch, head, place.row) + d) / kChunk];
+      to[n] = static_cast<uint4*>(is_k ? p.k_cache : p.v_cache) + there / kChunk;
     }
-  }
-  for (int i = static_cast<int>(threadIdx.x); !fits && i < p.query_heads * p.head_dim_qk;
-       i += kThreads) {
-    const int head = i / p.head_dim_qk;
-    store_element(p.type, p.q_out,
-                  at(p.rotated, place.batch, head, place.row) + i - head * p.head_dim_qk, 0);
+#pragma unroll
+    for (int n = 0; n < kAtOnce; ++n) {
+      if (to[n] != nullptr) *to[n] = data[n];
+    }
   }
 }
 
 template <int kCount>
-__global__ void __launch_bounds__(kThreads, 2) append_kernel(const __grid_constant__ Params p) {
-  auto* const angles = reinterpret_cast<float2*>(ptx::dynamic_shared());
-  const Place place = find_place(p);
-  const NewRow row = find_new_row(p, p.cache, place.batch, place.row);
-  const Rotation& rotation = p.rotation;
-  const bool has_angles = rotation.cos == nullptr || row.position < rotation.positions;
-  const bool fits = row.in_use && row.fits && has_angles;
-  for (int n = static_cast<int>(threadIdx.x); fits && n < rotation.pairs; n += kThreads) {
-    angles[n] = angle_of(rotation, row.position, n);
+__device__ __forceinline__ void rotate_queries(const Params& p, const Team& team,
+                                               const Place& place, bool fits,
+                                               const float2* angles) {
+  const int steps = steps_of<kCount>(p.rotation, p.head_dim_qk);
+  for (int i = team.thread; fits && i < p.query_heads * steps; i += team.threads) {
+    const auto [head, step] = step_of(i, steps);
+    turn<kCount>({p.type, p.queries.data, at(p.queries, place.batch, head, place.row)},
+                 {p.type, p.q_out, at(p.rotated, place.batch, head, place.row), 1}, step,
+                 p.rotation, angles);
   }
-  __syncthreads();
+  for (int i = team.thread; !fits && i < p.query_heads * p.head_dim_qk; i += team.threads) {
+    const auto [head, d] = step_of(i, p.head_dim_qk);
+    store_element(p.type, p.q_out, at(p.rotated, place.batch, head, place.row) + d, 0);
+  }
+}
+
+// kMoves: as in Params.
+template <int kCount, bool kMoves>
+__global__ void __launch_bounds__(kThreads, kMoves ? 4 : 2)
+    append_kernel(const __grid_constant__ Params p) {
+  const Rotation& rotation = p.rotation;
+  const auto thread = static_cast<int>(threadIdx.x);
+  const int number = thread / p.threads_a_row, rows_a_block = kThreads / p.threads_a_row;
+  const Team team{thread - number * p.threads_a_row, p.threads_a_row};
+  auto* const angles = reinterpret_cast<float2*>(ptx::dynamic_shared()) + number * rotation.pairs;
+  const int64_t own = int64_t{blockIdx.x} * rows_a_block + number;
+  const bool exists = own < p.rows;
+  const Place place = find_place(p, static_cast<int>(exists ? own : 0));
+  const NewRow row = find_new_row(p, p.cache, place.batch, place.row);
+  const bool has_angles = rotation.cos == nullptr || row.position < rotation.positions;
+  const bool fits = exists && row.in_use && row.fits && has_angles;
+  if constexpr (!kMoves) {
+    for (int n = team.thread; fits && n < rotation.pairs; n += team.threads) {
+      angles[n] = angle_of(rotation, row.position, n);
+    }
+    __syncthreads();
+  }
   bool stored = fits;
   if (fits) {
     const CachedKey key = attention::find_cached_key(p.cache, row.entry, place.batch, row.key,
                                                      [](const int32_t* page) { return *page; });
     stored = !key.off_the_table;
-    if (stored) append_row<kCount>(p, place, key, angles);
+    if constexpr (kMoves) {
+      if (stored) move_row(p, team, place, key);
+    } else {
+      if (stored) append_row<kCount>(p, team, place, key, angles);
+    }
   }
-  if (row.in_use && !stored && p.cache.page_status != nullptr && threadIdx.x == 0) {
+  if (exists && row.in_use && !stored && p.cache.page_status != nullptr && team.thread == 0) {
     atomicExch(p.cache.page_status, 1);
   }
-  if (p.queries.data != nullptr) rotate_queries<kCount>(p, place, fits, angles);
+  if constexpr (!kMoves) {
+    if (exists && p.queries.data != nullptr) rotate_queries<kCount>(p, team, place, fits, angles);
+  }
 }
 
 }  // namespace
 
 cudaError_t launch(const Params& params, cudaStream_t stream) {
+  const int64_t rows_a_block = kThreads / params.threads_a_row;
   return host::launch_kernel(
-      params.in_chunks ? &append_kernel<kChunk> : &append_kernel<1>,
-      {.grid = dim3(static_cast<unsigned int>(params.rows)),
+      params.moves       ? &append_kernel<kChunk, true>
+      : params.in_chunks ? &append_kernel<kChunk, false>
+                         : &append_kernel<1, false>,
+      {.grid = dim3(static_cast<unsigned int>((params.rows + rows_a_block - 1) / rows_a_block)),
        .threads = kThreads,
-       .shared_bytes = static_cast<unsigned int>(params.rotation.pairs * sizeof(float2))},
+       .shared_bytes = static_cast<unsigned int>(static_cast<size_t>(rows_a_block) *
+                                                 params.rotation.pairs * sizeof(float2))},
       stream, params);
 }
 

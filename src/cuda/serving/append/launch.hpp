@@ -28,12 +28,15 @@ struct Params : attention::decode::Params {
   int query_heads;
   ElementType type, cache_type;  // of the new rows; of K and V
   Rotation rotation;
-  int64_t rows;    // new ones, of all entries
-  bool in_chunks;  // every row, and its pairs, are aligned chunks of 8 elements
+  int64_t rows;       // new ones, of all entries
+  int threads_a_row;  // kThreads, or 32
+  bool in_chunks;     // every row, and its pairs, are aligned chunks of 8 elements
+  bool moves;         // these are 16 bytes that nothing turns or rounds, and there are no queries
 };
 
+constexpr int kThreads = 256;
 // What a block keeps of a row: a cosine and a sine for each pair.
-constexpr int kMostPairs = 4096;
+constexpr int kMostPairs = 4096, kMostPairsOfAWarp = kMostPairs / (kThreads / 32);
 
 cudaError_t launch(const Params& params, cudaStream_t stream);
 

@@ -101,7 +101,12 @@ Status run(const AppendProblem& problem, const AppendArguments& args, const Devi
   params.cache_type = element_type_of(p.kv_dtype);
   params.rotation = rotation_of(problem, args);
   params.rows = new_row_count(p);
+  const bool fills_with_warps = params.rows >= int64_t{32} * device.multiprocessors &&
+                                params.rotation.pairs <= kMostPairsOfAWarp;
+  params.threads_a_row = fills_with_warps ? 32 : kThreads;
   params.in_chunks = in_chunks(problem, args, params.chunks);
+  params.moves = params.in_chunks && params.type == params.cache_type &&
+                 bytes_of(params.type) == 2 && params.rotation.pairs == 0 && !problem.has_q;
   const host::DeviceGuard guard(device.device.index);
   if (guard.error() != cudaSuccess)
     return host::cuda_failure(kName, "choosing its GPU", guard.error());

@@ -8,6 +8,7 @@
 
 #include "cuda/ptx/convert.cuh"
 #include "cuda/ptx/math.cuh"
+#include "cuda/ptx/mma.cuh"
 #include "cuda/serving/common/element_type.hpp"
 
 namespace flashcore::cuda::serving {
@@ -102,9 +103,14 @@ __device__ __forceinline__ void store_chunk(ElementType type, void* data, int64_
     return;
   }
   uint32_t words[2] = {};
+  if (ptx::kHasE4m3Products && type == ElementType::e4m3) {
+    words[0] = ptx::pack_e4m3x4(x[0], x[1], x[2], x[3]);
+    words[1] = ptx::pack_e4m3x4(x[4], x[5], x[6], x[7]);
+  } else {
 #pragma unroll
-  for (int d = 0; d < 8; ++d) {
-    words[d / 4] |= uint32_t{float_to_fp8(type, x[d])} << 8 * (d % 4);
+    for (int d = 0; d < 8; ++d) {
+      words[d / 4] |= uint32_t{float_to_fp8(type, x[d])} << 8 * (d % 4);
+    }
   }
   *reinterpret_cast<uint2*>(static_cast<uint8_t*>(data) + at) = make_uint2(words[0], words[1]);
 }

@@ -55,18 +55,23 @@ __device__ void merge_element(const Params& p, const Weights& weights, int64_t a
   store_element(p.o_type, p.o, o, weights.a * of_a + weights.b * of_b);
 }
 
+// What a lane merges in a step: a chunk of one row.
+struct Chunk {
+  Weights weights;
+  int64_t a, b, o;
+  bool exists;
+};
+constexpr int kAtOnce = 2;  // chunks of a lane
+
+__device__ __forceinline__ uint4 load_bytes(const void* data, int64_t at, bool wanted) {
+  if (!wanted) return {};
+  return *reinterpret_cast<const uint4*>(static_cast<const uint8_t*>(data) + at);
+}
+
 // The same of 16 aligned bytes.
 template <int kCount>
-__device__ void merge_chunk(const Params& p, const Weights& weights, int64_t a, int64_t b,
-                            int64_t o) {
-  constexpr int kBytes = 16 / kCount;
-  uint4 of_a{}, of_b{};
-  if (weights.a != 0) {
-    of_a = *reinterpret_cast<const uint4*>(static_cast<const uint8_t*>(p.o_a) + a * kBytes);
-  }
-  if (weights.b != 0) {
-    of_b = *reinterpret_cast<const uint4*>(static_cast<const uint8_t*>(p.o_b) + b * kBytes);
-  }
+__device__ __forceinline__ void merge_bytes(const Params& p, const Chunk& chunk, const uint4& of_a,
+                                            const uint4& of_b) {
   const uint32_t words_a[4] = {of_a.x, of_a.y, of_a.z, of_a.w};
   const uint32_t words_b[4] = {of_b.x, of_b.y, of_b.z, of_b.w};
   float out[kCount];
@@ -77,10 +82,10 @@ __device__ void merge_chunk(const Params& p, const Weights& weights, int64_t a, 
       const auto bits = static_cast<uint16_t>(words[d / 2] >> 16 * (d % 2));
       return p.type == ElementType::f16 ? ptx::f16_to_float(bits) : ptx::bf16_to_float(bits);
     };
-    out[d] = weights.a * element(words_a) + weights.b * element(words_b);
+    out[d] = chunk.weights.a * element(words_a) + chunk.weights.b * element(words_b);
   }
   if (p.o_type == ElementType::f32) {
-    auto* const to = reinterpret_cast<float4*>(static_cast<float*>(p.o) + o);
+    auto* const to = reinterpret_cast<float4*>(static_cast<float*>(p.o) + chunk.o);
 #pragma unroll
     for (int i = 0; i < kCount / 4; ++i) {
       to[i] = make_float4(out[4 * i], out[4 * i + 1], out[4 * i + 2], out[4 * i + 3]);
@@ -92,12 +97,49 @@ __device__ void merge_chunk(const Params& p, const Weights& weights, int64_t a, 
       return p.o_type == ElementType::f16 ? ptx::pack_f16x2(out[d], out[d + 1])
                                           : ptx::pack_bf16x2(out[d], out[d + 1]);
     };
-    *reinterpret_cast<uint4*>(static_cast<uint16_t*>(p.o) + o) =
+    *reinterpret_cast<uint4*>(static_cast<uint16_t*>(p.o) + chunk.o) =
         make_uint4(pack(0), pack(2), pack(4), pack(6));
   }
 }
 
+// All loads before the first store: the compiler cannot know that the output is no input.
+template <int kCount>
+__device__ __forceinline__ void merge_chunks(const Params& p, const Chunk (&chunks)[kAtOnce]) {
+  constexpr int kBytes = 16 / kCount;
+  uint4 of_a[kAtOnce], of_b[kAtOnce];
+#pragma unroll
+  for (int n = 0; n < kAtOnce; ++n) {
+    const Chunk& one = chunks[n];
+    of_a[n] = load_bytes(p.o_a, one.a * kBytes, one.exists && one.weights.a != 0);
+    of_b[n] = load_bytes(p.o_b, one.b * kBytes, one.exists && one.weights.b != 0);
+  }
+#pragma unroll
+  for (int n = 0; n < kAtOnce; ++n) {
+    if (chunks[n].exists) merge_bytes<kCount>(p, chunks[n], of_a[n], of_b[n]);
+  }
+}
+
 __device__ int64_t from_lane(int64_t x, int lane) { return __shfl_sync(kAllLanes, x, lane); }
+
+// What a lane has found of its row.
+struct Row {
+  Weights weights;
+  int64_t a, b, o;
+};
+
+// All lanes take part in the shuffles. `chunks` of each of `rows` rows.
+__device__ __forceinline__ Chunk find_chunk(const Params& p, const Row& mine, int number, int rows,
+                                            int chunks) {
+  const auto row = static_cast<int>(p.by_chunks.divide(static_cast<uint32_t>(number)));
+  const int source = row < kWarpRows ? row : 0;
+  const int64_t column = int64_t{number - row * chunks} * p.per_chunk;
+  return {{__shfl_sync(kAllLanes, mine.weights.a, source),
+           __shfl_sync(kAllLanes, mine.weights.b, source), 0},
+          from_lane(mine.a, source) + column,
+          from_lane(mine.b, source) + column,
+          from_lane(mine.o, source) + column,
+          number < rows * chunks};
+}
 
 __global__ void __launch_bounds__(kThreads) merge_kernel(const __grid_constant__ Params p) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
@@ -105,32 +147,29 @@ __global__ void __launch_bounds__(kThreads) merge_kernel(const __grid_constant__
   const int64_t warps = int64_t{gridDim.x} * (kThreads / 32);
   const int chunks = p.per_chunk == 1 ? p.width : p.width / p.per_chunk;
   for (int64_t first = warp * kWarpRows; first < p.all_rows; first += warps * kWarpRows) {
-    Weights mine{};
-    int64_t a = 0, b = 0, o = 0;
+    Row mine{};
     if (first + lane < p.all_rows) {
       const Place place = place_of(p, first + lane);
-      mine = weights_of(p.lse_a[at(p.lse_a_at, place)], p.lse_b[at(p.lse_b_at, place)]);
-      if (p.lse != nullptr) p.lse[at(p.lse_at, place)] = mine.lse;
-      a = at(p.o_a_at, place), b = at(p.o_b_at, place), o = at(p.o_at, place);
+      mine.weights = weights_of(p.lse_a[at(p.lse_a_at, place)], p.lse_b[at(p.lse_b_at, place)]);
+      if (p.lse != nullptr) p.lse[at(p.lse_at, place)] = mine.weights.lse;
+      mine.a = at(p.o_a_at, place), mine.b = at(p.o_b_at, place), mine.o = at(p.o_at, place);
     }
     const auto rows = static_cast<int>(std::min<int64_t>(p.all_rows - first, kWarpRows));
-    // All lanes take part in the shuffles of every step.
-    for (int begin = 0; begin < rows * chunks; begin += 32) {
-      const int number = begin + lane;
-      const auto row = static_cast<int>(p.by_chunks.divide(static_cast<uint32_t>(number)));
-      const int source = row < kWarpRows ? row : 0;
-      const Weights weights{__shfl_sync(kAllLanes, mine.a, source),
-                            __shfl_sync(kAllLanes, mine.b, source), 0};
-      const int64_t column = int64_t{number - row * chunks} * p.per_chunk;
-      const int64_t from_a = from_lane(a, source) + column, from_b = from_lane(b, source) + column;
-      const int64_t to = from_lane(o, source) + column;
-      if (number >= rows * chunks) continue;
+    for (int begin = 0; begin < rows * chunks; begin += kAtOnce * 32) {
+      Chunk found[kAtOnce];
+#pragma unroll
+      for (int n = 0; n < kAtOnce; ++n) {
+        found[n] = find_chunk(p, mine, begin + 32 * n + lane, rows, chunks);
+      }
       if (p.per_chunk == 8) {
-        merge_chunk<8>(p, weights, from_a, from_b, to);
+        merge_chunks<8>(p, found);
       } else if (p.per_chunk == 4) {
-        merge_chunk<4>(p, weights, from_a, from_b, to);
+        merge_chunks<4>(p, found);
       } else {
-        merge_element(p, weights, from_a, from_b, to);
+#pragma unroll
+        for (const Chunk& one : found) {
+          if (one.exists) merge_element(p, one.weights, one.a, one.b, one.o);
+        }
       }
     }
   }
