@@ -224,7 +224,7 @@ TEST_F(ServingOnGpu, AppendsManyRows) {
   ASSERT_EQ(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, kGpu.index),
             cudaSuccess);
   Random random(43);
-  for (int n = 0; n < 20; ++n) {
+  for (int n = 0; n < 6; ++n) {
     Sizes s{};
     AppendCase one = random_append(random, s, int64_t{32} * multiprocessors);
     AppendCase before = one;
