@@ -57,7 +57,8 @@ KernelVerdict verdict(const Kernel& kernel, const AnyProblem& problem, const Pla
   if (!verdict.refusal.empty()) return verdict;
   const auto& declines = declines_of(kernel, problem);
   if (kernel.automatic && declines) verdict.declines = declines(problem, context);
-  verdict.note = note_of(kernel, context.device, static_cast<bool>(declines));
+  // What a backward pass declines is no matter of tuning.
+  verdict.note = note_of(kernel, context.device, static_cast<bool>(kernel.declines));
   return verdict;
 }
 

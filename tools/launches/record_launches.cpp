@@ -292,11 +292,15 @@ Status record_run(const Kernel& kernel, const ForwardProblem& p, const PlanConte
   return run_unaligned(kernel, *planned, context, for_budgets);
 }
 
-Status record_backward(const Kernel& kernel, PlanContext context, AllSeen& seen) {
+// What a kernel leaves to others has budgets, and is in no hash.
+Status record_backward(const Kernel& kernel, PlanContext context, AllSeen& seen,
+                       AllSeen& for_budgets) {
   for (const BackwardCase& one : backward_cases()) {
     const Result<BackwardProblem> problem = resolve(one.problem, one.gradients);
     if (!problem.ok()) return problem.status();
     if (!refusal_of(kernel, *problem, context).empty()) continue;
+    const auto& declines = kernel.backward.declines;
+    AllSeen& own = declines && !declines(*problem, context).empty() ? for_budgets : seen;
     for (const bool deterministic : {false, true}) {
       context.deterministic = deterministic;
       const Result<PlannedBackward> planned = kernel.backward.plan(*problem, context);
@@ -305,7 +309,7 @@ Status record_backward(const Kernel& kernel, PlanContext context, AllSeen& seen)
       for (const size_t offset : {0, 8}) {
         FLASHCORE_RETURN_IF_ERROR(
             record_launches(kernel, *planned, backward_arguments(offset), context,
-                            kernel.wants_alignment && offset != 0 ? others : seen));
+                            kernel.wants_alignment && offset != 0 ? others : own));
       }
     }
   }
@@ -387,37 +391,51 @@ Status check_joint_instances() {
   return {};
 }
 
-Status check_hopper_backward_instances() {
+Status check_hopper_instance(int type, int config, bool in_turn, bool options) {
   namespace hopper = cuda::backward_sm90::throughput;
   const char* const elements[] = {"Fp16", "Bf16"};
+  const auto& entry =
+      hopper::find_instance({static_cast<hopper::InputType>(type), config, in_turn, options});
+  const std::string element = fmt::format("flashcore::cuda::backward_sm90::{}", elements[type]);
+  const std::string wanted =
+      options ? fmt::format("::option_gradient_kernel<{}, {}>", config, element)
+              : fmt::format("::gradient_kernel<{}, {}, {}>", config, element, in_turn);
+  return expect_instance(wanted, [&] {
+    const cudaError_t error = entry.prepare();
+    hopper::OptionParams params{};
+    params.order = {.batch_heads = 1, .q_tiles = 1, .section_heads = 1, .longest_first = false};
+    return error != cudaSuccess ? error : entry.launch({}, params, nullptr);
+  });
+}
+
+Status check_wide_instance(int type, bool options) {
+  namespace wide = cuda::backward_sm90::wide;
+  const char* const elements[] = {"Fp16", "Bf16"};
+  const auto& entry = wide::find_instance({static_cast<wide::InputType>(type), options});
+  const std::string wanted =
+      fmt::format("::{}<flashcore::cuda::backward_sm90::{}>",
+                  options ? "wide_option_kernel" : "wide_gradient_kernel", elements[type]);
+  return expect_instance(wanted, [&] {
+    const cudaError_t error = entry.prepare();
+    wide::OptionParams params{};
+    params.query_order = params.key_order = {
+        .batch_heads = 1, .q_tiles = 1, .section_heads = 1, .longest_first = false};
+    return error != cudaSuccess ? error : entry.launch({}, params, nullptr);
+  });
+}
+
+Status check_hopper_backward_instances() {
+  namespace hopper = cuda::backward_sm90::throughput;
   for (int type = 0; type < 2; ++type) {
     for (int config = 0; config < static_cast<int>(hopper::kConfigs.size()); ++config) {
-      for (const bool in_turn : {false, true}) {
-        const auto& entry =
-            hopper::find_instance({static_cast<hopper::InputType>(type), config, in_turn});
-        const std::string wanted =
-            fmt::format("::gradient_kernel<{}, flashcore::cuda::backward_sm90::{}, {}>", config,
-                        elements[type], in_turn);
-        FLASHCORE_RETURN_IF_ERROR(expect_instance(wanted, [&] {
-          const cudaError_t error = entry.prepare();
-          hopper::Params params{};
-          params.order = {
-              .batch_heads = 1, .q_tiles = 1, .section_heads = 1, .longest_first = false};
-          return error != cudaSuccess ? error : entry.launch({}, params, nullptr);
-        }));
+      if (config < hopper::kPlainConfigs) {
+        FLASHCORE_RETURN_IF_ERROR(check_hopper_instance(type, config, false, false));
+        FLASHCORE_RETURN_IF_ERROR(check_hopper_instance(type, config, true, false));
       }
+      FLASHCORE_RETURN_IF_ERROR(check_hopper_instance(type, config, true, true));
     }
-    namespace wide = cuda::backward_sm90::wide;
-    const auto& entry = wide::find_instance({static_cast<wide::InputType>(type)});
-    const std::string wanted =
-        fmt::format("::wide_gradient_kernel<flashcore::cuda::backward_sm90::{}>", elements[type]);
-    FLASHCORE_RETURN_IF_ERROR(expect_instance(wanted, [&] {
-      const cudaError_t error = entry.prepare();
-      wide::Params params{};
-      params.query_order = params.key_order = {
-          .batch_heads = 1, .q_tiles = 1, .section_heads = 1, .longest_first = false};
-      return error != cudaSuccess ? error : entry.launch({}, params, nullptr);
-    }));
+    FLASHCORE_RETURN_IF_ERROR(check_wide_instance(type, false));
+    FLASHCORE_RETURN_IF_ERROR(check_wide_instance(type, true));
   }
   return {};
 }
@@ -567,7 +585,7 @@ int record() {
     context.device.shared_memory_a_block = gpu.shared_memory_a_block;
     for (const Kernel& kernel : kernels()) {
       if (kernel.device != DeviceKind::cuda) continue;
-      if (const Status status = record_backward(kernel, context, seen); !status.ok()) {
+      if (const Status status = record_backward(kernel, context, seen, for_budgets); !status.ok()) {
         fmt::print(stderr, "record_launches: {}: {}\n", kernel.name, status.message());
         return 1;
       }

@@ -539,7 +539,7 @@ PLANTED = [
          "    if (ptx::thread_index() % kWarpThreads == 0) ptx::tma_store_wait_read<0>();\n", "")],
           "left before bulk stores had read", more=True),
     Fault("hopper_one_key_too_few_in_the_window", HOPPER_UNIT, HOPPER_WINDOW, [
-        (SM90_BACKWARD + "consumer.cuh", "row - params.limits.low + 1 - first", "row - params.limits.low - first")],
+        (SM90_BACKWARD + "consumer.cuh", "row - limits.low + 1 - first", "row - limits.low - first")],
           "check    FAILED", more=True),
     Fault("hopper_rows_read_before_all_have_written", HOPPER_ROWS_UNIT, HOPPER, [
         (SM90_BACKWARD + "rows.cu",

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "cuda/backward_sm90/common/options.hpp"
 #include "cuda/backward_sm90/throughput/config.hpp"
 #include "cuda/backward_sm90/throughput/schedule.hpp"
 #include "cuda/backward_sm90/throughput/supports.hpp"
@@ -20,12 +21,16 @@ using testing::HasSubstr, testing::IsEmpty;
 
 // ---- the resource page
 
-TEST(BackwardSm90Config, HeadDimensionsHaveTilesOfTheirOwn) {
+TEST(BackwardSm90Config, HeadDimensionsTakeTheNextTiles) {
   for (int head_dim = 1; head_dim <= 256; ++head_dim) {
-    const int index = config_index(head_dim);
-    ASSERT_EQ(index >= 0, head_dim == 64 || head_dim == 128) << head_dim;
-    if (index >= 0) {
-      EXPECT_EQ(kConfigs[static_cast<size_t>(index)].head_dim, head_dim);
+    for (const bool softcap : {false, true}) {
+      const int index = config_index(head_dim, softcap);
+      ASSERT_EQ(index >= 0, head_dim <= 128) << head_dim;
+      if (index < 0) continue;
+      const Config& config = kConfigs[static_cast<size_t>(index)];
+      EXPECT_EQ(config.head_dim, head_dim <= 64 ? 64 : 128);
+      EXPECT_TRUE(config.caps || !softcap);
+      EXPECT_TRUE(index < kPlainConfigs || softcap);
     }
   }
 }
@@ -132,6 +137,67 @@ TEST(BackwardSm90Schedule, TilesOfAHeadComeInAscendingOrder) {
   }
 }
 
+// ---- batch entries of their own
+
+// Every tile of every entry of a packed batch has a slot, and no two have the same one; so have the
+// blocks of queries, by which the sums of dQ lie.
+TEST(BackwardSm90Entries, SlotsOfAPackedBatchHoldEachTileOnce) {
+  std::mt19937_64 random(3);
+  for (int round = 0; round < 300; ++round) {
+    std::vector<int32_t> ends{0};
+    const int batch = static_cast<int>(1 + random() % 6);
+    for (int b = 0; b < batch; ++b) {
+      ends.push_back(ends.back() + static_cast<int32_t>(random() % 4 == 0 ? 0 : random() % 400));
+    }
+    RowParams p{};
+    p.batch = batch, p.heads_q = 4, p.heads_kv = 2, p.group = 2;
+    p.seqlen_q = p.seqlen_kv = 400;
+    p.total_q = p.total_kv = ends.back() + static_cast<int>(random() % 50);
+    p.cu_seqlens_q = p.cu_seqlens_kv = {ends.data(), 1};
+    for (const int block : {64, 96, 128}) {
+      p.q_blocks = static_cast<int>(attention::packed_slots(p.total_q, batch, block));
+      std::vector<int> seen(static_cast<size_t>(p.heads_q * p.q_blocks));
+      for (size_t number = 0; number < seen.size(); ++number) {
+        const EntryBlock of = query_block(p, static_cast<int64_t>(number), block);
+        const EntryRows rows = entry_rows(p, {}, of.entry, block);
+        ASSERT_EQ(rows.batch, 0);
+        if (of.block < 0 || of.block * block >= rows.len_q) continue;
+        const int its_number = of.head * p.q_blocks + rows.first_block + of.block;
+        ASSERT_EQ(its_number, static_cast<int>(number));
+        ++seen[number];
+      }
+      for (int b = 0; b < batch; ++b) {
+        const EntryRows rows = entry_rows(p, {}, b, block);
+        ASSERT_EQ(rows.len_q, ends[static_cast<size_t>(b) + 1] - ends[static_cast<size_t>(b)]);
+        for (int i = 0; i * block < rows.len_q; ++i) {
+          for (int head = 0; head < p.heads_q; ++head) {
+            ASSERT_EQ(seen[static_cast<size_t>(head * p.q_blocks + rows.first_block + i)], 1);
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(BackwardSm90Entries, LengthsAreClampedAndSetTheDiagonal) {
+  const int32_t lengths_q[] = {10, 900}, lengths_kv[] = {70, -5};
+  RowParams p{};
+  p.batch = 2, p.heads_q = p.heads_kv = p.group = 1, p.q_blocks = 2;
+  p.seqlen_q = 100, p.seqlen_kv = 120;
+  p.seqlens_q = {lengths_q, 1}, p.seqlens_kv = {lengths_kv, 1};
+  p.diagonal = attention::Diagonal::bottom_right;
+  const EntryRows first = entry_rows(p, {.left = -1, .right = 0}, 0, 96);
+  EXPECT_EQ(first.len_q, 10);
+  EXPECT_EQ(first.limits.len_kv, 70);
+  EXPECT_EQ(first.limits.high, 60);
+  EXPECT_EQ(first.batch, 0);
+  const EntryRows second = entry_rows(p, {}, 1, 96);
+  EXPECT_EQ(second.len_q, 100);
+  EXPECT_EQ(second.limits.len_kv, 0);
+  EXPECT_EQ(second.batch, 1);
+  EXPECT_EQ(second.first_block, 0);
+}
+
 // ---- refusals
 
 constexpr const char* kTargets = "90a";
@@ -191,6 +257,26 @@ TEST(BackwardSm90Refuses, OtherDevicesAndTypes) {
   EXPECT_EQ(refused(asked), "lse: dtype is f64, wanted f32");
 }
 
+TEST(BackwardSm90Refuses, NothingOfItsOptions) {
+  Asked asked = dense();
+  asked.problem.sinks = asked.gradients.d_sinks = TensorDesc::contiguous(DType::f32, {4});
+  asked.problem.softcap = 30;
+  asked.problem.seqlens_q = asked.problem.seqlens_kv = TensorDesc::contiguous(DType::i32, {2});
+  EXPECT_THAT(refused(asked), IsEmpty());
+  for (const int64_t head_dim : {8, 40, 72, 96, 120}) {
+    EXPECT_THAT(refused(dense(DType::f16, head_dim)), IsEmpty()) << head_dim;
+  }
+  Asked packed;
+  Problem& p = packed.problem;
+  p.q = p.o = TensorDesc::contiguous(DType::bf16, {300, 4, 96});
+  p.k = p.v = TensorDesc::contiguous(DType::bf16, {200, 2, 96});
+  p.lse = TensorDesc::contiguous(DType::f32, {300, 4});
+  p.cu_seqlens_q = p.cu_seqlens_kv = TensorDesc::contiguous(DType::i32, {3});
+  packed.gradients.d_o = p.o, packed.gradients.dq = p.q;
+  packed.gradients.dk = p.k, packed.gradients.dv = p.v;
+  EXPECT_THAT(refused(packed), IsEmpty());
+}
+
 TEST(BackwardSm90Refuses, WhatChangesScores) {
   Asked asked = dense();
   asked.problem.bias = TensorDesc::contiguous(DType::f32, {1, 4, 1, 100});
@@ -202,24 +288,18 @@ TEST(BackwardSm90Refuses, WhatChangesScores) {
   asked.problem.alibi_slopes = TensorDesc::contiguous(DType::f32, {2, 4});
   EXPECT_EQ(refused(asked), "alibi_slopes: is given, wanted none");
   asked = dense();
-  asked.problem.sinks = TensorDesc::contiguous(DType::f32, {4});
-  EXPECT_EQ(refused(asked), "sinks: is given, wanted none");
-  asked = dense();
-  asked.problem.softcap = 30;
-  EXPECT_EQ(refused(asked), "softcap: is 30, wanted 0");
-  asked = dense();
   asked.problem.dropout_p = 0.5F;
   EXPECT_EQ(refused(asked), "dropout_p: is 0.5, wanted 0");
   asked = dense();
   asked.problem.softmax_scale = -1;
   EXPECT_EQ(refused(asked), "softmax_scale: is -1, wanted a positive one");
-  asked = dense();
-  asked.problem.seqlens_kv = TensorDesc::contiguous(DType::i32, {2});
-  EXPECT_EQ(refused(asked), "seqlens_kv: is given, wanted none");
 }
 
 TEST(BackwardSm90Refuses, OtherSizesAndRowsThatTmaCannotCopy) {
-  EXPECT_THAT(refused(dense(DType::f16, 96)), HasSubstr("head dimension is 96, wanted 64 or 128"));
+  EXPECT_EQ(refused(dense(DType::f16, 100)),
+            "q: head dimension is 100, wanted a multiple of 8, at most 128");
+  EXPECT_EQ(refused(dense(DType::f16, 136)),
+            "q: head dimension is 136, wanted a multiple of 8, at most 128");
   EXPECT_THAT(refused(dense(DType::f16, 128, 0)), HasSubstr("wanted at least 1"));
   Asked asked = dense();
   asked.gradients.dv.stride[2] = 132;

@@ -35,7 +35,7 @@ Result<Plan> plan_of(const bench::HostBackward& host, bool deterministic) {
   PlanOptions options;
   options.device = first_gpu();
   options.deterministic = deterministic;
-  options.kernel = host.forward.problem.q.shape[3] == 256 ? "backward_sm90_wide" : "backward_sm90";
+  options.kernel = host.forward.problem.q.shape[3] > 128 ? "backward_sm90_wide" : "backward_sm90";
   return make_backward_plan(host.forward.problem, host.gradients, options);
 }
 
@@ -145,6 +145,30 @@ TEST(BackwardSm90, ValuesThatAreNotFinite) {
     bench::HostTensor& v = host.at("v");
     v.set(290 * head_dim + 5, std::numeric_limits<double>::quiet_NaN());
   });
+}
+
+// ---- options, by name alone
+
+// Sinks, a softcap, and head dimensions that fill no tile.
+TEST(BackwardSm90, SinksSoftcapAndOtherHeadDimensions) {
+  if (!has_hopper()) GTEST_SKIP() << "needs a GPU of compute capability 9.0";
+  uint64_t seed = 400;
+  for (const int64_t head_dim : {40, 64, 96, 128, 192, 256}) {
+    for (const bool softcap : {false, true}) {
+      SCOPED_TRACE(testing::Message() << "head_dim " << head_dim << " softcap " << softcap);
+      Problem p = problem_of(++seed % 2 == 0 ? DType::bf16 : DType::f16, head_dim, true);
+      if (head_dim == 192) {
+        p.v = TensorDesc::contiguous(p.q.dtype, {1, kHeads, kKeys, 128});
+        p.o = TensorDesc::contiguous(p.q.dtype, {1, kHeads, kQueries, 128});
+      }
+      p.sinks = TensorDesc::contiguous(DType::f32, {kHeads});
+      if (softcap) p.softcap = 5;
+      Result<bench::HostBackward> host = bench::make_host_backward(
+          bench::make_host_problem(p, seed), bench::gradients_of(p, true), seed);
+      ASSERT_TRUE(host.ok()) << host.status().message();
+      ASSERT_NO_FATAL_FAILURE(expect_right(*host));
+    }
+  }
 }
 
 // ---- several runs of one plan

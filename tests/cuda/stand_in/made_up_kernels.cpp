@@ -311,7 +311,7 @@ namespace backward_sm90::throughput {
 const InstanceEntry& find_instance(const Instance& /*instance*/) {
   static const InstanceEntry entry = {
       [] { return fake::load(fake::kernel<9>("backward_sm90")); },
-      [](const Maps& maps, const Params& params, cudaStream_t stream) {
+      [](const Maps& maps, const OptionParams& params, cudaStream_t stream) {
         return fake::launch(fake::kernel<9>("backward_sm90"), params.order.size(), stream, maps,
                             params);
       }};
@@ -332,6 +332,18 @@ cudaError_t end_rows(InputType /*type*/, int /*config*/, const Params& params,
   return fake::launch(fake::kernel<10>("backward_sm90_rows"), 1, stream, params);
 }
 
+cudaError_t prepare_option_rows(InputType type, int config) { return prepare_rows(type, config); }
+
+cudaError_t begin_option_rows(InputType /*type*/, int /*config*/, const OptionParams& params,
+                              cudaStream_t stream) {
+  return fake::launch(fake::kernel<10>("backward_sm90_rows"), 1, stream, params);
+}
+
+cudaError_t end_option_rows(InputType /*type*/, int /*config*/, const OptionParams& params,
+                            cudaStream_t stream) {
+  return fake::launch(fake::kernel<10>("backward_sm90_rows"), 1, stream, params);
+}
+
 }  // namespace backward_sm90::throughput
 
 namespace backward_sm90::wide {
@@ -339,7 +351,7 @@ namespace backward_sm90::wide {
 const InstanceEntry& find_instance(const Instance& /*instance*/) {
   static const InstanceEntry entry = {
       [] { return fake::load(fake::kernel<11>("backward_sm90_wide")); },
-      [](const Maps& maps, const Params& params, cudaStream_t stream) {
+      [](const Maps& maps, const OptionParams& params, cudaStream_t stream) {
         return fake::launch(fake::kernel<11>("backward_sm90_wide"), params.blocks(), stream, maps,
                             params);
       }};
@@ -355,6 +367,16 @@ cudaError_t begin_rows(InputType /*type*/, const Params& params, cudaStream_t st
 }
 
 cudaError_t end_rows(InputType /*type*/, const Params& params, cudaStream_t stream) {
+  return fake::launch(fake::kernel<12>("backward_sm90_wide_rows"), 1, stream, params);
+}
+
+cudaError_t prepare_option_rows(InputType type) { return prepare_rows(type); }
+
+cudaError_t begin_option_rows(InputType /*type*/, const OptionParams& params, cudaStream_t stream) {
+  return fake::launch(fake::kernel<12>("backward_sm90_wide_rows"), 1, stream, params);
+}
+
+cudaError_t end_option_rows(InputType /*type*/, const OptionParams& params, cudaStream_t stream) {
   return fake::launch(fake::kernel<12>("backward_sm90_wide_rows"), 1, stream, params);
 }
 

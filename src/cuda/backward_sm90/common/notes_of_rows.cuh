@@ -2,13 +2,38 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 
 #include "cuda/attention/units.hpp"
+#include "cuda/backward_sm90/common/options.hpp"
 #include "cuda/backward_sm90/common/row_params.hpp"
+#include "cuda/ptx/exp2.cuh"
 
 namespace flashcore::cuda::backward_sm90 {
 
 inline constexpr int kLaneDims = 8;  // of a row, that a lane has
+
+// What a lane has of the product of two rows, its columns from `o` and `d_o` on.
+template <class Element>
+__device__ __forceinline__ float lane_dot(const uint16_t* o, const uint16_t* d_o) {
+  const uint4 x = *reinterpret_cast<const uint4*>(o), y = *reinterpret_cast<const uint4*>(d_o);
+  const uint32_t xs[4] = {x.x, x.y, x.z, x.w}, ys[4] = {y.x, y.y, y.z, y.w};
+  float sum = 0;
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    const float2 a = Element::unpack(xs[i]), b = Element::unpack(ys[i]);
+    sum = fmaf(a.x, b.x, fmaf(a.y, b.y, sum));
+  }
+  return sum;
+}
+
+// Over kLanes lanes side by side, to all of them.
+template <int kLanes>
+__device__ __forceinline__ float lanes_sum(float x) {
+#pragma unroll
+  for (int step = kLanes / 2; step > 0; step /= 2) x += __shfl_xor_sync(0xffffffffU, x, step);
+  return x;
+}
 
 // Of query `row` of all blocks of block_q queries, by kLanes lanes side by side, all of which call
 // this. Rows past the last query, and those that see no key, have no weights.
@@ -27,18 +52,9 @@ __device__ __forceinline__ void write_note(const RowParams& p, int64_t row, int 
                           query * p.o_row + lane * kLaneDims;
     const auto* const d_o = static_cast<const uint16_t*>(p.d_o.data) + batch * p.d_o.batch +
                             head * p.d_o.head + query * p.d_o.row + lane * kLaneDims;
-    const uint4 x = *reinterpret_cast<const uint4*>(o), y = *reinterpret_cast<const uint4*>(d_o);
-    const uint32_t xs[4] = {x.x, x.y, x.z, x.w}, ys[4] = {y.x, y.y, y.z, y.w};
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const float2 a = Element::unpack(xs[i]), b = Element::unpack(ys[i]);
-      delta = fmaf(a.x, b.x, fmaf(a.y, b.y, delta));
-    }
+    delta = lane_dot<Element>(o, d_o);
   }
-#pragma unroll
-  for (int step = kLanes / 2; step > 0; step /= 2) {
-    delta += __shfl_xor_sync(0xffffffffU, delta, step);
-  }
+  delta = lanes_sum<kLanes>(delta);
   if (lane != 0) return;
   float negative_lse = -__int_as_float(0x7f800000);
   if (exists) {
@@ -56,6 +72,52 @@ __device__ __forceinline__ void write_note(const RowParams& p, int64_t row, int 
   float* const notes = p.notes + number * (2 * block_q) + in_block;
   notes[0] = negative_lse;
   notes[block_q] = delta;
+}
+
+// The same with options, and what the query adds to its head's dSink.
+template <int kLanes, class Element>
+__device__ __forceinline__ void write_note_of_entry(const RowParams& p, const Options& options,
+                                                    int64_t row, int block_q, int lane) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  const int64_t number = row / block_q;
+  const auto in_block = static_cast<int>(row - number * block_q);
+  const EntryBlock block = query_block(p, number, block_q);
+  const EntryRows rows = entry_rows(p, options.band, block.entry, block_q);
+  const int query = block.block * block_q + in_block, head = block.head;
+  const bool used = block.block >= 0 && query < rows.len_q;
+  const attention::ColumnRange seen = attention::visible_columns(rows.limits, query, 0);
+  const bool sees = used && max(seen.begin, 0) < seen.end;
+  const int64_t q_row = int64_t{rows.q_row} + query;
+  float delta = 0;
+  if (sees && lane * kLaneDims < p.head_dim_v) {
+    delta = lane_dot<Element>(static_cast<const uint16_t*>(p.o) + rows.batch * p.o_batch +
+                                  head * p.o_head + q_row * p.o_row + lane * kLaneDims,
+                              static_cast<const uint16_t*>(p.d_o.data) + rows.batch * p.d_o.batch +
+                                  head * p.d_o.head + q_row * p.d_o.row + lane * kLaneDims);
+  }
+  delta = lanes_sum<kLanes>(delta);
+  if (lane != 0) return;
+  float d_lse = 0, lse = 0, negative_lse = -kInfinity, sink_term = 0;
+  if (used && p.d_lse != nullptr) {
+    d_lse = p.d_lse[rows.batch * p.d_lse_batch + head * p.d_lse_head + q_row * p.d_lse_row];
+  }
+  if (sees) {
+    lse = p.lse[rows.batch * p.lse_batch + head * p.lse_head + q_row * p.lse_row];
+    delta = lse == -kInfinity ? 0 : delta - d_lse;
+    if (lse == kInfinity) lse = std::numeric_limits<float>::quiet_NaN();
+    if (lse != -kInfinity) negative_lse = -lse * attention::kLog2E;
+  }
+  float* const notes = p.notes + number * (2 * block_q) + in_block;
+  notes[0] = negative_lse;
+  notes[block_q] = delta;
+  if (options.sink_terms == nullptr) return;
+  if (sees) {
+    const float sink = options.sinks[head * options.sink_head];
+    sink_term = -ptx::exp2_approx((sink - lse) * attention::kLog2E) * delta;
+  } else {  // such a row depends on its sink alone, and only its LSE does
+    sink_term = d_lse;
+  }
+  options.sink_terms[number * block_q + in_block] = sink_term;
 }
 
 }  // namespace flashcore::cuda::backward_sm90

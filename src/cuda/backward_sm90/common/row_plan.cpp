@@ -27,7 +27,8 @@ void set_row_params(RowParams& params, const BackwardProblem& problem, int block
   params.limits = attention::band_limits(p.band.left, p.band.right, common_offset(p),
                                          static_cast<int>(p.seqlen_kv));
   params.group = static_cast<int>(p.heads_q / p.heads_kv);
-  params.q_blocks = static_cast<int>((p.seqlen_q + block_q - 1) / block_q);
+  params.q_blocks = static_cast<int>(p.packed ? attention::packed_slots(p.total_q, p.batch, block_q)
+                                              : (p.seqlen_q + block_q - 1) / block_q);
   params.scale_log2 = static_cast<float>(p.softmax_scale * std::numbers::log2e);
   params.scale = p.softmax_scale;
 }
@@ -40,6 +41,46 @@ void bind_row_params(RowParams& params, const BackwardProblem& problem,
   params.dq.data = args.dq;
   params.dk.data = args.dk;
   params.dv.data = args.dv;
+}
+
+bool needs_option_tiles(const ForwardProblem& p) { return entries_vary(p) || p.softcap > 0; }
+
+bool needs_option_rows(const BackwardProblem& problem, int head_dim) {
+  const ForwardProblem& p = problem.forward;
+  return needs_option_tiles(p) || p.sinks.present || p.head_dim_qk != head_dim ||
+         p.head_dim_v != head_dim;
+}
+
+void set_options(Options& options, const BackwardProblem& problem) {
+  const ForwardProblem& p = problem.forward;
+  options.band = p.band;
+  if (p.softcap > 0) {
+    options.cap = attention::softcap_params(p.softmax_scale, p.softcap);
+    options.tanh_rate = 1 / options.cap.cap_log2;
+  }
+  options.sink_head = p.sinks.head;
+  options.d_sink_head = problem.d_sinks.head;
+}
+
+void bind_options(Options& options, const BackwardProblem& problem, const BackwardArguments& args,
+                  float* sink_terms) {
+  options.sinks = problem.forward.sinks.present ? args.forward.sinks : nullptr;
+  if (!problem.d_sinks.present) return;
+  options.d_sinks = static_cast<float*>(args.d_sinks);
+  options.sink_terms = sink_terms;
+}
+
+int64_t key_tiles_of_head(const ForwardProblem& p, int block) {
+  return p.packed ? attention::packed_slots(p.total_kv, p.batch, block)
+                  : (p.seqlen_kv + block - 1) / block;
+}
+
+host::TensorLayout tensor_layout(const ForwardProblem& p, const RowStrides& stride, bool queries,
+                                 int64_t columns) {
+  const int64_t rows =
+      queries ? (p.packed ? p.total_q : p.seqlen_q) : (p.packed ? p.total_kv : p.seqlen_kv);
+  return {tile_batch(p), queries ? p.heads_q : p.heads_kv, rows, columns, stride.batch, stride.head,
+          stride.row};
 }
 
 int64_t WorkspaceParts::add(int64_t count) {

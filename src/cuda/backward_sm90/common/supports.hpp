@@ -2,6 +2,7 @@
 // tested in every build.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -9,6 +10,13 @@
 #include "problem/backward.hpp"
 
 namespace flashcore::cuda::backward_sm90 {
+
+// TMA copies columns by so many, and fills the tiles' columns past them with zeros.
+inline constexpr int64_t kColumnStep = 8;
+
+// Rows of all tiles of `block` queries or keys of a head, over all batch entries.
+int64_t query_rows(const ForwardProblem& p, int64_t block);
+int64_t key_rows(const ForwardProblem& p, int64_t block);
 
 // One sentence, or empty. `targets`: what the kernel was compiled for, as in device_code.hpp.
 // `sizes`: the kernel's own sentence about head dimensions, or empty.

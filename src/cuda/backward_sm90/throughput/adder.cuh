@@ -20,7 +20,7 @@ template <class S>
 struct Adder {
   typename S::Shared& smem;
   const Params& p;
-  const Task& task;
+  const typename S::OwnTask& task;
   int group;  // of the consumer
 
   __device__ __forceinline__ void run() const {

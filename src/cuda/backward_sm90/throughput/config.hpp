@@ -41,6 +41,8 @@ struct Config {
   // Of the products of 8 queries that a warp has of dQ^T, those that go through shared memory, all
   // at once; there is no room for others.
   int bulk_products;
+  // Whether instances with options have the registers for a softcap: its slopes, beside P.
+  bool caps;
 
   constexpr int k_bytes() const { return 2 * kBlockKeys * head_dim; }  // and of V
   constexpr int q_bytes() const { return 2 * block_q * head_dim; }     // and of dO
@@ -58,19 +60,26 @@ struct Config {
   }
   constexpr int block_sums() const { return block_q * head_dim; }  // numbers of dQ in a block
 
-  // What a consumer thread holds all the time: the accumulator, P, dK and dV.
-  constexpr int held_registers() const { return block_q / 2 + block_q / 4 + head_dim; }
+  // What a consumer thread holds all the time: the accumulator, P, dK and dV, and slopes.
+  constexpr int held_registers() const {
+    return block_q / 2 + block_q / 4 + head_dim + (caps ? block_q / 4 : 0);
+  }
 };
 
 inline constexpr std::array kConfigs = {
-    Config{.head_dim = 64, .block_q = 128, .bulk_products = 8},
-    Config{.head_dim = 128, .block_q = 96, .bulk_products = 10},
+    Config{.head_dim = 64, .block_q = 128, .bulk_products = 8, .caps = true},
+    Config{.head_dim = 128, .block_q = 96, .bulk_products = 10, .caps = false},
+    Config{.head_dim = 128, .block_q = 64, .bulk_products = 8, .caps = true},
 };
+// The first of them have instances without options, too.
+inline constexpr int kPlainConfigs = 2;
 
-// Index into kConfigs, or -1.
-constexpr int config_index(int64_t head_dim) {
+// Index into kConfigs for the larger head dimension of Q and V, or -1: the first that holds it.
+constexpr int config_index(int64_t head_dim, bool softcap) {
   for (std::size_t i = 0; i < kConfigs.size(); ++i) {
-    if (head_dim == kConfigs[i].head_dim) return static_cast<int>(i);
+    if (head_dim <= kConfigs[i].head_dim && (kConfigs[i].caps || !softcap)) {
+      return static_cast<int>(i);
+    }
   }
   return -1;
 }

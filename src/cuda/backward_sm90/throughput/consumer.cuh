@@ -12,12 +12,14 @@
 #include <cstdint>
 
 #include "cuda/attention/units.hpp"
+#include "cuda/backward_sm90/common/capped.cuh"
 #include "cuda/backward_sm90/common/element.cuh"
 #include "cuda/backward_sm90/common/operand.cuh"
 #include "cuda/backward_sm90/throughput/shape.cuh"
 #include "cuda/ptx/bulk_copy.cuh"
 #include "cuda/ptx/exp2.cuh"
 #include "cuda/ptx/ldmatrix.cuh"
+#include "cuda/ptx/load_shared.cuh"
 #include "cuda/ptx/mbarrier.cuh"
 #include "cuda/ptx/mbarrier_wait.cuh"
 #include "cuda/ptx/pin.cuh"
@@ -45,12 +47,13 @@ struct Consumer {
   using DsTile = typename S::DsTile;
 
   typename S::Shared& smem;
-  const Params& params;
+  const typename S::KernelParams& params;
   uint32_t shared;  // its address
   uint32_t group;   // 0 or 1
   float a[S::kScoreProducts][4];
   uint32_t p[S::kQuerySteps][4];
   float dk[S::kDimProducts][4], dv[S::kDimProducts][4];
+  uint32_t sloped[S::kCaps ? S::kQuerySteps : 1][4];  // P times the softcap's slopes
   float narrow[S::kConfig.splits_queries() ? S::kDqProducts : 1][4];  // dQ^T where a is wider
 
   // Read anew at each use: a register that is held is one less for the products.
@@ -143,6 +146,14 @@ struct Consumer {
     ptx::warpgroup_commit();
   }
 
+  __device__ __forceinline__ const attention::BandLimits& own_limits() const {
+    if constexpr (S::kOptions) {
+      return smem.task.rows.limits;
+    } else {
+      return params.limits;
+    }
+  }
+
   // Pairs that are not visible get the score -inf.
   __device__ __forceinline__ void mask(int number) {
     const Step& step = smem.step[number % kSteps];
@@ -151,11 +162,12 @@ struct Consumer {
     const int key =
         static_cast<int>(group) * kWarpgroupKeys + static_cast<int>(warp()) * 16 + l / 4;
     const int first = step.first + 2 * (l % 4), keys = step.keys;
+    const attention::BandLimits& limits = own_limits();
 #pragma unroll
     for (int slot = 0; slot < 2; ++slot) {
       const int row = key + 8 * slot;
-      const int begin = row - params.limits.high - first;
-      const int end = row < keys ? row - params.limits.low + 1 - first : begin;
+      const int begin = row - limits.high - first;
+      const int end = row < keys ? row - limits.low + 1 - first : begin;
 #pragma unroll
       for (int n = 0; n < S::kScoreProducts; ++n) {
 #pragma unroll
@@ -172,8 +184,11 @@ struct Consumer {
     return shared + S::kNotes + (stage * 2 + which) * (4 * S::kBlockQ) + lane() % 4 * 8;
   }
 
-  // a = P, and p.
+  // a = P.
   __device__ __forceinline__ void exponentiate(uint32_t stage) {
+    if constexpr (S::kCaps) {
+      if (params.options.cap.cap_log2 > 0) return exponentiate_capped(stage);
+    }
     const uint32_t notes = notes_at(stage, 0);
     const float scale = params.scale_log2;
 #pragma unroll
@@ -185,12 +200,40 @@ struct Consumer {
       }
     }
   }
+  // a = P of capped scores, and sloped.
+  __device__ __forceinline__ void exponentiate_capped(uint32_t stage) requires(S::kCaps) {
+    const uint32_t notes = notes_at(stage, 0);
+#pragma unroll
+    for (int n = 0; n < S::kScoreProducts; ++n) {
+      const float2 lse = ptx::load_shared_x2(notes + 32 * n);
+#pragma unroll
+      for (int slot = 0; slot < 2; ++slot) {
+        float of[2];
+#pragma unroll
+        for (int e = 0; e < 2; ++e) {
+          float& score = a[n][2 * slot + e];
+          const CappedScore capped = capped_score(params.options, score);
+          score = ptx::exp2_approx(capped.log2 + (e == 0 ? lse.x : lse.y));
+          of[e] = score * capped.slope;
+        }
+        sloped[n / 2][n % 2 * 2 + slot] = Element::pack(of[0], of[1]);
+      }
+    }
+  }
   __device__ __forceinline__ void pack() {
 #pragma unroll
     for (int n = 0; n < S::kScoreProducts; ++n) {
 #pragma unroll
       for (int slot = 0; slot < 2; ++slot) {
         p[n / 2][n % 2 * 2 + slot] = Element::pack(a[n][2 * slot], a[n][2 * slot + 1]);
+      }
+    }
+    if constexpr (S::kCaps) {
+      if (params.options.cap.cap_log2 > 0) return;
+#pragma unroll
+      for (int step = 0; step < S::kQuerySteps; ++step) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) sloped[step][i] = p[step][i];
       }
     }
   }
@@ -203,7 +246,8 @@ struct Consumer {
 #pragma unroll
       for (int slot = 0; slot < 2; ++slot) {
         uint32_t& pair = p[n / 2][n % 2 * 2 + slot];
-        const float2 weight = Element::unpack(pair);
+        const float2 weight =
+            Element::unpack(S::kCaps ? sloped[S::kCaps ? n / 2 : 0][n % 2 * 2 + slot] : pair);
         pair = Element::pack(weight.x * (a[n][2 * slot] - delta.x),
                              weight.y * (a[n][2 * slot + 1] - delta.y));
       }
@@ -390,9 +434,13 @@ struct Consumer {
     }
   }
   // What was staged, once all of the consumer has.
-  __device__ __forceinline__ void store_rows(const Maps& maps, const Task& task) const {
+  __device__ __forceinline__ void store_rows(const Maps& maps,
+                                             const typename S::OwnTask& task) const {
     ptx::fence_proxy_async();
     ptx::named_barrier_sync(kConsumerBarrier + static_cast<int>(group), kWarpgroupThreads);
+    if constexpr (S::kOptions) {
+      if (is_packed(params)) return store_rows_of_entry(task);
+    }
     if (ptx::thread_index() % kWarpgroupThreads == 0) {
       const uint32_t own = group * (kWarpgroupKeys * KTile::kPanelRowBytes);
       const int row = task.tile * kBlockKeys + static_cast<int>(group) * kWarpgroupKeys;
@@ -409,6 +457,30 @@ struct Consumer {
       ptx::tma_store_commit();
     }
     if (ptx::thread_index() % kWarpThreads == 0) ptx::tma_store_wait_read<0>();
+  }
+  // In a packed batch the rows after the entry's are another's.
+  __device__ __forceinline__ void store_rows_of_entry(const EntryTask& task) const {
+    const auto first = static_cast<int>(group * kWarpgroupKeys);
+    const int left = task.rows.limits.len_kv - task.tile * kBlockKeys - first;
+    if (task.tile < 0) return;
+    store_staged(S::kV, params.dv, params.head_dim_v, task, first, left);
+    store_staged(S::kK, params.dk, params.head_dim_qk, task, first, left);
+  }
+  // Up to `left` rows of the consumer, whose first in the tile is `first`.
+  __device__ __forceinline__ void store_staged(uint32_t staged, const Target& target, int columns,
+                                               const EntryTask& task, int first, int left) const {
+    constexpr int kChunks = KTile::kPanels * 8;
+    auto* const to = static_cast<uint16_t*>(target.data) + task.kv_head * target.head +
+                     int64_t{task.rows.kv_row + task.tile * kBlockKeys + first} * target.row;
+    const auto thread = static_cast<int>(ptx::thread_index() % kWarpgroupThreads);
+#pragma unroll 1
+    for (int i = thread; i < kWarpgroupKeys * kChunks; i += kWarpgroupThreads) {
+      const int row = i / kChunks, chunk = i % kChunks;
+      if (row >= left || chunk * 8 >= columns) continue;
+      const uint32_t from = shared + staged + chunk / 8 * KTile::kPanelBytes +
+                            (first + row) * KTile::kPanelRowBytes + ((chunk % 8 ^ row % 8) << 4);
+      *reinterpret_cast<uint4*>(to + row * target.row + chunk * 8) = ptx::load_shared_x4(from);
+    }
   }
 };
 

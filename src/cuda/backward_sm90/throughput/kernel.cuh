@@ -40,14 +40,15 @@ __device__ __forceinline__ void make_barriers(typename S::Shared& smem) {
 
 // Its own registers are those of the whole task: they end before the products begin.
 template <class S>
-__device__ __forceinline__ void consume(const Maps& maps, const Params& p, uint32_t index) {
+__device__ __forceinline__ void consume(const Maps& maps, const typename S::KernelParams& p,
+                                        uint32_t index) {
   typename S::Shared& smem = S::shared();
   const auto thread = static_cast<uint32_t>(ptx::thread_index());
   Consumer<S> c{.smem = smem,
                 .params = p,
                 .shared = ptx::shared_address(&smem),
                 .group = ptx::uniform(thread / kWarpgroupThreads) - 1};
-  const int steps = find_task<S>(p, index).steps;
+  const int steps = own_task<S>(p, index).steps;
   if (steps > 0) {
     c.run(steps);
     if (!c.all_finite()) atomicExch(p.not_finite + index, 1U);
@@ -55,23 +56,24 @@ __device__ __forceinline__ void consume(const Maps& maps, const Params& p, uint3
   } else {
     c.stage_zeros();
   }
-  c.store_rows(maps, find_task<S>(p, index));
+  c.store_rows(maps, own_task<S>(p, index));
 }
 
 template <class S>
-__device__ __forceinline__ void run_block(const Maps& maps, const Params& p) {
+__device__ __forceinline__ void run_block(const Maps& maps, const typename S::KernelParams& p) {
   typename S::Shared& smem = S::shared();
   if (threadIdx.x == 0) {
     make_barriers<S>(smem);
     // Those whose turn is first must run: blocks take tiles as they come.
     smem.tile = S::kInTurn ? atomicAdd(p.next_tile, 1U) : blockIdx.x;
+    if constexpr (S::kOptions) smem.task = find_entry_task<S>(p, smem.tile);
   }
   __syncthreads();
   const uint32_t index = smem.tile;
   if (ptx::thread_index() < kWarpgroupThreads) {
     ptx::release_registers<kProducerRegisters>();
     const auto warp = static_cast<int>(threadIdx.x / kWarpThreads);
-    const Task task = find_task<S>(p, index);
+    const typename S::OwnTask& task = own_task<S>(p, index);
     if (threadIdx.x % kWarpThreads != 0 || task.steps == 0) return;
     if (warp == 0) {
       Producer<S> producer{
@@ -92,6 +94,14 @@ template <int kConfigIndex, class Element, bool kInTurn>
 __global__ void __launch_bounds__(kThreads, 1)
     gradient_kernel(const __grid_constant__ Maps maps, const __grid_constant__ Params p) {
   if constexpr (ptx::kHasWgmma) run_block<Shape<kConfigIndex, Element, kInTurn>>(maps, p);
+}
+
+// With options, in turn.
+template <int kConfigIndex, class Element>
+__global__ void __launch_bounds__(kThreads, 1)
+    option_gradient_kernel(const __grid_constant__ Maps maps,
+                           const __grid_constant__ OptionParams p) {
+  if constexpr (ptx::kHasWgmma) run_block<Shape<kConfigIndex, Element, true, true>>(maps, p);
 }
 
 }  // namespace flashcore::cuda::backward_sm90::throughput

@@ -3,6 +3,9 @@
 //   begin_rows   notes of queries, zeros in the rest of the workspace
 //   an instance  the tiles of keys: dK and dV, and sums of dQ
 //   end_rows     dQ; rows that are not finite are computed again
+//
+// With options the rows' launches are others, and so are the tiles' where entries differ or scores
+// are capped.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -14,11 +17,12 @@ namespace flashcore::cuda::backward_sm90::throughput {
 
 enum class InputType { f16, bf16 };
 
-// Which compiled kernel: its type, kConfigs[config], and whether tiles add to dQ in turn.
+// Which compiled kernel: its type, kConfigs[config], and whether tiles add to dQ in turn, as those with
+// options always do.
 struct Instance {
   InputType type;
   int config;
-  bool in_turn;
+  bool in_turn, options;
 
   bool operator==(const Instance&) const = default;
 };
@@ -26,7 +30,7 @@ struct Instance {
 // One row of the list of compiled kernels.
 struct InstanceEntry {
   cudaError_t (*prepare)();  // once per device, before the first launch
-  cudaError_t (*launch)(const Maps& maps, const Params& params, cudaStream_t stream);
+  cudaError_t (*launch)(const Maps& maps, const OptionParams& params, cudaStream_t stream);
 };
 
 // Of an instance that was not compiled: one whose functions fail.
@@ -36,5 +40,10 @@ const InstanceEntry& find_instance(const Instance& instance);
 cudaError_t prepare_rows(InputType type, int config);
 cudaError_t begin_rows(InputType type, int config, const Params& params, cudaStream_t stream);
 cudaError_t end_rows(InputType type, int config, const Params& params, cudaStream_t stream);
+cudaError_t prepare_option_rows(InputType type, int config);
+cudaError_t begin_option_rows(InputType type, int config, const OptionParams& params,
+                              cudaStream_t stream);
+cudaError_t end_option_rows(InputType type, int config, const OptionParams& params,
+                            cudaStream_t stream);
 
 }  // namespace flashcore::cuda::backward_sm90::throughput

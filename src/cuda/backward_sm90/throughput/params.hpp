@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "cuda/attention/scheduler.hpp"
+#include "cuda/backward_sm90/common/options.hpp"
 #include "cuda/backward_sm90/common/row_params.hpp"
 
 namespace flashcore::cuda::backward_sm90::throughput {
@@ -24,6 +25,11 @@ struct Params : RowParams {
   uint32_t* turns;       // of each block, and each consumer's part of it: how many tiles have added
   uint32_t* not_finite;  // of each tile of keys: whether a sum of it is not finite
   uint32_t* next_tile;   // of keys
+};
+
+// Kernels without options are told the first part alone.
+struct OptionParams : Params {
+  Options options;
 };
 
 }  // namespace flashcore::cuda::backward_sm90::throughput

@@ -36,13 +36,14 @@ using MapCache = host::PointerCache<Maps, 6>;
 
 // Where the parts of the workspace begin.
 struct Parts {
-  int64_t sums, notes, turns, not_finite, next_tile, end;
+  int64_t sums, notes, turns, not_finite, next_tile, sink_terms, end;
 };
 
 struct Planned {
   BackwardProblem problem;
   Instance instance;
-  Params params;
+  OptionParams params;
+  bool option_rows;
   Parts parts;
   int device;
 };
@@ -66,7 +67,7 @@ int64_t section_heads(const ForwardProblem& p, const Config& config, bool in_tur
 
 attention::TileOrder tile_order(const ForwardProblem& p, const Config& config, bool in_turn,
                                 int multiprocessors) {
-  const int64_t tiles = (p.seqlen_kv + kBlockKeys - 1) / kBlockKeys, heads = p.batch * p.heads_kv;
+  const int64_t tiles = key_tiles_of_head(p, kBlockKeys), heads = tile_batch(p) * p.heads_kv;
   return {.batch_heads = static_cast<uint32_t>(heads),
           .q_tiles = static_cast<uint32_t>(tiles),
           .section_heads = static_cast<uint32_t>(std::clamp<int64_t>(
@@ -75,18 +76,19 @@ attention::TileOrder tile_order(const ForwardProblem& p, const Config& config, b
 }
 
 // Everything but the pointers.
-Params make_params(const BackwardProblem& problem, const Config& config, bool in_turn,
-                   int multiprocessors) {
-  Params params{};
+OptionParams make_params(const BackwardProblem& problem, const Config& config, bool in_turn,
+                         int multiprocessors) {
+  OptionParams params{};
   set_row_params(params, problem, config.block_q);
+  set_options(params.options, problem);
   params.order = tile_order(problem.forward, config, in_turn, multiprocessors);
   params.in_turn = in_turn;
   return params;
 }
 
-Parts lay_out(const Params& params, const Config& config) {
-  const int64_t blocks =
-      product_of({params.batch, params.heads_q, static_cast<int64_t>(params.q_blocks)});
+Parts lay_out(const BackwardProblem& problem, const Params& params, const Config& config) {
+  const int64_t blocks = product_of(
+      {tile_batch(problem.forward), params.heads_q, static_cast<int64_t>(params.q_blocks)});
   Parts parts{};
   WorkspaceParts all;
   parts.sums = all.add(product_of({blocks, config.block_sums()}));
@@ -94,11 +96,12 @@ Parts lay_out(const Params& params, const Config& config) {
   parts.turns = all.add(product_of({blocks, kConsumers}));
   parts.not_finite = all.add(params.order.size());
   parts.next_tile = all.add(1);
+  parts.sink_terms = all.add(problem.d_sinks.present ? product_of({blocks, config.block_q}) : 0);
   parts.end = all.end;
   return parts;
 }
 
-void bind(Params& params, const Planned& planned, const BackwardArguments& args,
+void bind(OptionParams& params, const Planned& planned, const BackwardArguments& args,
           std::span<std::byte> workspace) {
   bind_row_params(params, planned.problem, args);
   const auto part = [&]<class T>(T*& pointer, int64_t begin) {
@@ -109,6 +112,9 @@ void bind(Params& params, const Planned& planned, const BackwardArguments& args,
   part(params.turns, planned.parts.turns);
   part(params.not_finite, planned.parts.not_finite);
   part(params.next_tile, planned.parts.next_tile);
+  float* sink_terms = nullptr;
+  part(sink_terms, planned.parts.sink_terms);
+  bind_options(params.options, planned.problem, args, sink_terms);
 }
 
 cudaError_t encode(Maps& maps, const BackwardProblem& problem, const BackwardArguments& args,
@@ -118,21 +124,20 @@ cudaError_t encode(Maps& maps, const BackwardProblem& problem, const BackwardArg
     CUtensorMap& map;
     const void* base;
     const RowStrides& stride;
-    int64_t heads, rows;
+    bool queries;
+    int64_t columns;
     int box_rows;
-  } tensors[] = {{maps.q, args.forward.q, p.q, p.heads_q, p.seqlen_q, config.block_q},
-                 {maps.k, args.forward.k, p.k, p.heads_kv, p.seqlen_kv, kBlockKeys},
-                 {maps.v, args.forward.v, p.v, p.heads_kv, p.seqlen_kv, kBlockKeys},
-                 {maps.d_o, args.d_o, problem.d_o, p.heads_q, p.seqlen_q, config.block_q},
-                 {maps.dk, args.dk, problem.dk, p.heads_kv, p.seqlen_kv, kWarpgroupKeys},
-                 {maps.dv, args.dv, problem.dv, p.heads_kv, p.seqlen_kv, kWarpgroupKeys}};
+  } tensors[] = {{maps.q, args.forward.q, p.q, true, p.head_dim_qk, config.block_q},
+                 {maps.k, args.forward.k, p.k, false, p.head_dim_qk, kBlockKeys},
+                 {maps.v, args.forward.v, p.v, false, p.head_dim_v, kBlockKeys},
+                 {maps.d_o, args.d_o, problem.d_o, true, p.head_dim_v, config.block_q},
+                 {maps.dk, args.dk, problem.dk, false, p.head_dim_qk, kWarpgroupKeys},
+                 {maps.dv, args.dv, problem.dv, false, p.head_dim_v, kWarpgroupKeys}};
   const CUtensorMapDataType type =
       p.dtype == DType::f16 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
-  for (const auto& [map, base, stride, heads, rows, box_rows] : tensors) {
-    const host::TensorLayout layout{p.batch,      heads,       rows,      config.head_dim,
-                                    stride.batch, stride.head, stride.row};
-    const cudaError_t error =
-        host::encode_tensor_map(map, type, base, layout, box_rows, kPanelColumns);
+  for (const auto& [map, base, stride, queries, columns, box_rows] : tensors) {
+    const cudaError_t error = host::encode_tensor_map(
+        map, type, base, tensor_layout(p, stride, queries, columns), box_rows, kPanelColumns);
     if (error != cudaSuccess) return error;
   }
   return cudaSuccess;
@@ -142,7 +147,7 @@ Status run(const Planned& planned, MapCache& cache, const BackwardArguments& arg
            std::span<std::byte> workspace, Stream stream) {
   const auto type = planned.instance.type;
   const int config = planned.instance.config;
-  Params params = planned.params;
+  OptionParams params = planned.params;
   bind(params, planned, args, workspace);
   Maps maps{};
   const host::DeviceGuard guard(planned.device);
@@ -156,33 +161,41 @@ Status run(const Planned& planned, MapCache& cache, const BackwardArguments& arg
       cudaSuccess);
   if (error != cudaSuccess) return host::cuda_failure(kName, "encoding a tensor map", error);
   const auto cuda_stream = static_cast<cudaStream_t>(stream.handle);
-  error = begin_rows(type, config, params, cuda_stream);
+  error = planned.option_rows ? begin_option_rows(type, config, params, cuda_stream)
+                              : begin_rows(type, config, params, cuda_stream);
   if (error == cudaSuccess)
     error = find_instance(planned.instance).launch(maps, params, cuda_stream);
-  if (error == cudaSuccess) error = end_rows(type, config, params, cuda_stream);
+  if (error != cudaSuccess) return host::cuda_failure(kName, "a launch", error);
+  error = planned.option_rows ? end_option_rows(type, config, params, cuda_stream)
+                              : end_rows(type, config, params, cuda_stream);
   return error == cudaSuccess ? Status() : host::cuda_failure(kName, "a launch", error);
 }
 
 Result<PlannedBackward> plan(const BackwardProblem& problem, const PlanContext& context) {
   const ForwardProblem& p = problem.forward;
-  const int index = config_index(p.head_dim_qk);
+  const int index = config_index(std::max(p.head_dim_qk, p.head_dim_v), p.softcap > 0);
   const Config& config = kConfigs[static_cast<size_t>(index)];
-  const bool in_turn = context.deterministic || context.batch_invariant;
+  const bool option_tiles = needs_option_tiles(p);
+  const bool option_rows = needs_option_rows(problem, config.head_dim);
+  const bool in_turn = context.deterministic || context.batch_invariant || option_tiles;
   Planned planned{.problem = problem,
                   .instance = {.type = p.dtype == DType::f16 ? InputType::f16 : InputType::bf16,
                                .config = index,
-                               .in_turn = in_turn},
+                               .in_turn = in_turn,
+                               .options = option_tiles},
                   .params = make_params(problem, config, in_turn, context.device.multiprocessors),
+                  .option_rows = option_rows,
                   .parts = {},
                   .device = context.device.device.index};
-  planned.parts = lay_out(planned.params, config);
+  planned.parts = lay_out(problem, planned.params, config);
   if (planned.parts.end == kTooLarge) {
     return Status(StatusCode::invalid_argument, "q: needs a workspace larger than memory can be");
   }
   const host::DeviceGuard guard(planned.device);
   if (guard.error() != cudaSuccess)
     return host::cuda_failure(kName, "choosing its GPU", guard.error());
-  cudaError_t error = prepare_rows(planned.instance.type, index);
+  cudaError_t error = option_rows ? prepare_option_rows(planned.instance.type, index)
+                                  : prepare_rows(planned.instance.type, index);
   if (error == cudaSuccess) error = find_instance(planned.instance).prepare();
   if (error != cudaSuccess) return host::cuda_failure(kName, "preparing the kernel", error);
   return PlannedBackward{

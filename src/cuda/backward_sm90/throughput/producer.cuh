@@ -19,7 +19,7 @@ struct Producer {
   Shared& smem;
   const Maps& maps;
   const Params& p;
-  const Task& task;
+  const typename S::OwnTask& task;
   Walk<S> walk;  // to the next step
 
   // All panels of a tile.
@@ -39,14 +39,14 @@ struct Producer {
     const int stage = number % kStages;
     const int first_key = task.tile * kBlockKeys;
     smem.step[number % kSteps] = {.first = walk.block * S::kBlockQ - first_key,
-                                  .keys = p.limits.len_kv - first_key,
+                                  .keys = limits_of(p, task).len_kv - first_key,
                                   .masked = task.range.needs_mask(walk.block) ? 1 : 0,
                                   .stores = S::kInTurn && walk.turn() == 0 ? 1 : 0,
                                   .block = walk.number()};
     const uint32_t barrier = ptx::shared_address(&smem.q_full[stage]);
     ptx::mbarrier_arrive_expect(barrier, S::QTile::kBytes + S::kNotesBytes);
-    load_tile<typename S::QTile>(smem.q[stage], maps.q, barrier, walk.block * S::kBlockQ,
-                                 walk.head);
+    load_tile<typename S::QTile>(smem.q[stage], maps.q, barrier,
+                                 q_row_of(task) + walk.block * S::kBlockQ, walk.head);
     ptx::bulk_load(ptx::shared_address(smem.notes[stage]),
                    p.notes + int64_t{walk.number()} * (2 * S::kBlockQ), S::kNotesBytes, barrier);
   }
@@ -54,13 +54,13 @@ struct Producer {
     const int stage = number % kStages;
     const uint32_t barrier = ptx::shared_address(&smem.o_full[stage]);
     ptx::mbarrier_arrive_expect(barrier, S::QTile::kBytes);
-    load_tile<typename S::QTile>(smem.d_o[stage], maps.d_o, barrier, walk.block * S::kBlockQ,
-                                 walk.head);
+    load_tile<typename S::QTile>(smem.d_o[stage], maps.d_o, barrier,
+                                 q_row_of(task) + walk.block * S::kBlockQ, walk.head);
   }
 
   __device__ __forceinline__ void run() {
     const uint32_t kv_full = ptx::shared_address(&smem.kv_full);
-    const int first_key = task.tile * kBlockKeys;
+    const int first_key = kv_row_of(task) + task.tile * kBlockKeys;
     ptx::mbarrier_arrive_expect(kv_full, 2 * S::KTile::kBytes);
     load_tile<typename S::KTile>(smem.k, maps.k, kv_full, first_key, task.kv_head);
     load_q(0);

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 #include "cuda/backward_sm90/throughput/config.hpp"
 #include "cuda/backward_sm90/throughput/params.hpp"
@@ -12,11 +13,27 @@
 
 namespace flashcore::cuda::backward_sm90::throughput {
 
-template <int kConfigIndex, class Element_, bool kInTurn_>
+// What a block computes. Rows: with options those of its own batch entry.
+template <class Rows>
+struct TaskOf {
+  int batch, kv_head, tile;
+  TileRange range;  // of blocks of queries
+  int steps;        // the range once for each head of queries
+  Rows rows;
+};
+struct NoRows {};
+using Task = TaskOf<NoRows>;
+using EntryTask = TaskOf<EntryRows>;
+
+template <int kConfigIndex, class Element_, bool kInTurn_, bool kOptions_ = false>
 struct Shape {
   static constexpr Config kConfig = kConfigs[kConfigIndex];
   using Element = Element_;
   static constexpr bool kInTurn = kInTurn_;  // additions to dQ
+  static constexpr bool kOptions = kOptions_;
+  static constexpr bool kCaps = kOptions && kConfig.caps;  // scores, where there is a softcap
+  using KernelParams = std::conditional_t<kOptions, OptionParams, Params>;
+  using OwnTask = std::conditional_t<kOptions, EntryTask, Task>;
   static constexpr int kBlockQ = kConfig.block_q;
 
   using KTile = tile::SmemTile<kBlockKeys, kConfig.head_dim, 2>;  // and of V
@@ -50,6 +67,8 @@ struct Shape {
     uint64_t turn_here[kConsumers], staged[kConsumers], staging_free[kConsumers];
     Step step[kSteps];
     uint32_t tile;
+    // With options a task takes loads from memory to find: one thread does.
+    std::conditional_t<kOptions, EntryTask, NoRows> task;
   };
   // Byte offsets: addresses in shared memory are 32-bit sums.
   static constexpr uint32_t kK = offsetof(Shared, k), kV = offsetof(Shared, v),
@@ -74,12 +93,28 @@ struct Shape {
   __device__ static Shared& shared() { return *reinterpret_cast<Shared*>(ptx::dynamic_shared()); }
 };
 
-// What a block computes.
-struct Task {
-  int batch, kv_head, tile;
-  TileRange range;  // of blocks of queries
-  int steps;        // the range once for each head of queries
-};
+// Of a task: what its pairs may be, its queries, and where rows and blocks of queries begin.
+__device__ __forceinline__ attention::BandLimits limits_of(const Params& p, const Task& /*all*/) {
+  return p.limits;
+}
+__device__ __forceinline__ attention::BandLimits limits_of(const Params& /*p*/,
+                                                           const EntryTask& task) {
+  return task.rows.limits;
+}
+__device__ __forceinline__ int queries_of(const Params& p, const Task& /*all*/) {
+  return p.seqlen_q;
+}
+__device__ __forceinline__ int queries_of(const Params& /*p*/, const EntryTask& task) {
+  return task.rows.len_q;
+}
+__device__ __forceinline__ int q_row_of(const Task& /*all*/) { return 0; }
+__device__ __forceinline__ int q_row_of(const EntryTask& task) { return task.rows.q_row; }
+__device__ __forceinline__ int kv_row_of(const Task& /*all*/) { return 0; }
+__device__ __forceinline__ int kv_row_of(const EntryTask& task) { return task.rows.kv_row; }
+__device__ __forceinline__ int first_block_of(const Task& /*all*/) { return 0; }
+__device__ __forceinline__ int first_block_of(const EntryTask& task) {
+  return task.rows.first_block;
+}
 
 template <class S>
 __device__ __forceinline__ Task find_task(const Params& p, uint32_t index) {
@@ -93,9 +128,37 @@ __device__ __forceinline__ Task find_task(const Params& p, uint32_t index) {
   return task;
 }
 
+template <class S>
+__device__ __forceinline__ EntryTask find_entry_task(const OptionParams& p, uint32_t index) {
+  const KeyTile place = key_tile(p.order, index);
+  const EntryBlock tile = key_block(p, place.batch_head, place.tile, kBlockKeys);
+  EntryTask task;
+  task.rows = entry_rows(p, p.options.band, tile.entry, S::kBlockQ);
+  task.batch = task.rows.batch;
+  task.kv_head = tile.head;
+  task.tile = tile.block;
+  if (tile.block >= 0) {
+    task.range = query_blocks(task.rows.limits, task.rows.len_q, tile.block, S::kBlockQ);
+  }
+  task.steps = task.range.empty() ? 0 : task.range.size() * p.group;
+  return task;
+}
+
+// The task of this block; with options a reference to shared memory, which takes no registers.
+template <class S>
+__device__ __forceinline__ decltype(auto) own_task(const typename S::KernelParams& p,
+                                                   uint32_t index) {
+  if constexpr (S::kOptions) {
+    return static_cast<const EntryTask&>(S::shared().task);
+  } else {
+    return find_task<S>(p, index);
+  }
+}
+
 // The blocks of queries of a task, one after the other.
 template <class S>
 struct Walk {
+  using Task = typename S::OwnTask;
   const Params& p;
   const Task& task;
   int head, block;  // of queries
@@ -120,11 +183,12 @@ struct Walk {
   }
   // The block's number among those of all heads.
   __device__ __forceinline__ int number() const {
-    return (task.batch * p.heads_q + head) * p.q_blocks + block;
+    return (task.batch * p.heads_q + head) * p.q_blocks + block + first_block_of(task);
   }
   // How many tiles add to it before this one.
   __device__ __forceinline__ uint32_t turn() const {
-    return static_cast<uint32_t>(task.tile - first_tile(p.limits, p.seqlen_q, block, S::kBlockQ));
+    return static_cast<uint32_t>(
+        task.tile - first_tile(limits_of(p, task), queries_of(p, task), block, S::kBlockQ));
   }
 };
 

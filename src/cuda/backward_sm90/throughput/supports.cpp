@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <utility>
@@ -17,23 +18,25 @@ namespace {
 constexpr int64_t kMostBlocks = std::numeric_limits<int32_t>::max();
 
 std::string refuse_head_dims(const ForwardProblem& p) {
+  const int64_t most = kConfigs[kPlainConfigs - 1].head_dim;
   for (const auto& [name, head_dim] : {std::pair{"q", p.head_dim_qk}, {"v", p.head_dim_v}}) {
-    if (config_index(head_dim) < 0 || head_dim != p.head_dim_qk) {
-      return fmt::format("{}: head dimension is {}, wanted 64 or 128, the same for q and v", name,
-                         head_dim);
+    if (head_dim <= 0 || head_dim % kColumnStep != 0 || head_dim > most) {
+      return fmt::format("{}: head dimension is {}, wanted a multiple of {}, at most {}", name,
+                         head_dim, kColumnStep, most);
     }
   }
   return {};
 }
 
 std::string refuse_launches(const ForwardProblem& p) {
-  const int64_t block = kConfigs[static_cast<size_t>(config_index(p.head_dim_qk))].block_q;
-  const int64_t queries = (p.seqlen_q + block - 1) / block * block;
-  const int64_t chunks = product_of({p.batch, p.heads_q, queries, p.head_dim_qk / 8});
-  const int64_t tiles =
-      product_of({p.batch, p.heads_kv, (p.seqlen_kv + kBlockKeys - 1) / kBlockKeys});
-  // Launches have fewer blocks than a quarter of the chunks, and as many as tiles besides.
-  if (sum_of({chunks / 8, tiles}) <= kMostBlocks) return {};
+  const int index = config_index(std::max(p.head_dim_qk, p.head_dim_v), p.softcap > 0);
+  const Config& config = kConfigs[static_cast<size_t>(index)];
+  const int64_t queries = query_rows(p, config.block_q);
+  const int64_t chunks = product_of({p.heads_q, queries, config.head_dim / 8});
+  const int64_t keys = product_of({p.heads_kv, key_rows(p, kBlockKeys)});
+  // Launches have fewer blocks than a quarter of the chunks, and as many as tiles besides; zeros of a
+  // packed batch take an eighth of a block a row.
+  if (sum_of({chunks / 8, keys / (p.packed ? 8 : kBlockKeys)}) <= kMostBlocks) return {};
   return fmt::format("q: batch is {}, heads {} and length {}, wanted fewer in all", p.batch,
                      p.heads_q, p.seqlen_q);
 }

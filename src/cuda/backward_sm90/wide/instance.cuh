@@ -7,18 +7,25 @@
 
 namespace flashcore::cuda::backward_sm90::wide {
 
-template <class Element>
+template <class Element, bool kOptions>
 struct CompiledInstance {
+  static constexpr auto function() {
+    if constexpr (kOptions) {
+      return &wide_option_kernel<Element>;
+    } else {
+      return &wide_gradient_kernel<Element>;
+    }
+  }
+
   static cudaError_t prepare() {
-    return cudaFuncSetAttribute(reinterpret_cast<const void*>(&wide_gradient_kernel<Element>),
+    return cudaFuncSetAttribute(reinterpret_cast<const void*>(function()),
                                 cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes);
   }
 
-  static cudaError_t launch(const Maps& maps, const Params& p, cudaStream_t stream) {
+  static cudaError_t launch(const Maps& maps, const OptionParams& p, cudaStream_t stream) {
     return host::launch_kernel(
-        &wide_gradient_kernel<Element>,
-        {.grid = dim3(p.blocks()), .threads = kThreads, .shared_bytes = kSharedBytes}, stream, maps,
-        p);
+        function(), {.grid = dim3(p.blocks()), .threads = kThreads, .shared_bytes = kSharedBytes},
+        stream, maps, p);
   }
 };
 

@@ -11,17 +11,26 @@
 
 namespace flashcore::cuda::backward_sm90::wide {
 
+template <class Element, class P>
+__device__ __forceinline__ void run_block(const Maps& maps, const P& p) {
+  const uint32_t index = blockIdx.x, queries = p.query_order.size();
+  if (index < queries) {
+    run_queries<Element>(maps, p, index);
+  } else {
+    run_keys<Element>(maps, p, index - queries);
+  }
+}
+
 template <class Element>
 __global__ void __launch_bounds__(kThreads, 1)
     wide_gradient_kernel(const __grid_constant__ Maps maps, const __grid_constant__ Params p) {
-  if constexpr (ptx::kHasWgmma) {
-    const uint32_t index = blockIdx.x, queries = p.query_order.size();
-    if (index < queries) {
-      run_queries<Element>(maps, p, index);
-    } else {
-      run_keys<Element>(maps, p, index - queries);
-    }
-  }
+  if constexpr (ptx::kHasWgmma) run_block<Element>(maps, p);
+}
+
+template <class Element>
+__global__ void __launch_bounds__(kThreads, 1)
+    wide_option_kernel(const __grid_constant__ Maps maps, const __grid_constant__ OptionParams p) {
+  if constexpr (ptx::kHasWgmma) run_block<Element>(maps, p);
 }
 
 }  // namespace flashcore::cuda::backward_sm90::wide

@@ -46,6 +46,16 @@ struct KeyTask {
   int steps;        // the range once for each head of queries
 };
 
+// With options it has rows of its own batch entry.
+struct EntryKeyTask : KeyTask {
+  EntryRows rows;
+};
+// What a task is takes loads from memory to find out: one thread does.
+struct OptionKeysShared : KeysShared {
+  EntryKeyTask task;
+};
+static_assert(sizeof(OptionKeysShared) <= kSharedBytes);
+
 __device__ __forceinline__ KeyTask find_key_task(const Params& p, uint32_t index) {
   const KeyTile place = key_tile(p.key_order, index);
   KeyTask task;
@@ -55,6 +65,47 @@ __device__ __forceinline__ KeyTask find_key_task(const Params& p, uint32_t index
   task.range = query_steps(p.limits, p.seqlen_q, place.tile);
   task.steps = task.range.empty() ? 0 : task.range.size() * p.group;
   return task;
+}
+
+__device__ __forceinline__ EntryKeyTask find_key_task(const OptionParams& p, uint32_t index) {
+  const KeyTile place = key_tile(p.key_order, index);
+  const EntryBlock tile = key_block(p, place.batch_head, place.tile, kRows);
+  EntryKeyTask task;
+  task.rows = entry_rows(p, p.options.band, tile.entry, kBlockQ);
+  task.batch = task.rows.batch;
+  task.kv_head = tile.head;
+  task.tile = tile.block;
+  if (tile.block >= 0) task.range = query_steps(task.rows.limits, task.rows.len_q, tile.block);
+  task.steps = task.range.empty() ? 0 : task.range.size() * p.group;
+  return task;
+}
+
+// The task of this block; with options a reference to shared memory, which takes no registers.
+template <class P>
+__device__ __forceinline__ decltype(auto) own_key_task(const P& p, uint32_t index) {
+  if constexpr (kHasOptions<P>) {
+    return static_cast<const EntryKeyTask&>(
+        reinterpret_cast<const OptionKeysShared*>(ptx::dynamic_shared())->task);
+  } else {
+    return find_key_task(p, index);
+  }
+}
+
+__device__ __forceinline__ attention::BandLimits limits_of(const Params& p,
+                                                           const KeyTask& /*all*/) {
+  return p.limits;
+}
+__device__ __forceinline__ attention::BandLimits limits_of(const Params& /*p*/,
+                                                           const EntryKeyTask& task) {
+  return task.rows.limits;
+}
+__device__ __forceinline__ int q_row_of(const KeyTask& /*all*/) { return 0; }
+__device__ __forceinline__ int q_row_of(const EntryKeyTask& task) { return task.rows.q_row; }
+__device__ __forceinline__ int kv_row_of(const KeyTask& /*all*/) { return 0; }
+__device__ __forceinline__ int kv_row_of(const EntryKeyTask& task) { return task.rows.kv_row; }
+__device__ __forceinline__ int first_block_of(const KeyTask& /*all*/) { return 0; }
+__device__ __forceinline__ int first_block_of(const EntryKeyTask& task) {
+  return task.rows.first_block;
 }
 
 // The steps of a task, one after the other.
@@ -74,14 +125,14 @@ struct KeyWalk {
 __device__ __forceinline__ uint32_t parity_of(int number) { return number / kStages % 2; }
 
 // Warp 0: K and Q, with -LSE log2(e) of its rows; warp 1: V and dO, with delta. One thread of each.
-template <bool kOfKeys>
+template <bool kOfKeys, class Task>
 __device__ __forceinline__ void produce_for_keys(KeysShared& smem, const Maps& maps,
-                                                 const Params& p, const KeyTask& task) {
+                                                 const Params& p, const Task& task) {
   const int first_key = task.tile * kRows;
   const uint32_t own_full = ptx::shared_address(kOfKeys ? &smem.k_full : &smem.v_full);
   ptx::mbarrier_arrive_expect(own_full, kTileBytes);
   load_tile(ptx::shared_address(kOfKeys ? smem.k : smem.v), kOfKeys ? maps.k : maps.v, own_full,
-            first_key, task.kv_head, task.batch);
+            kv_row_of(task) + first_key, task.kv_head, task.batch);
   KeyWalk walk(p, task);
 #pragma unroll 1
   for (int number = 0; number < task.steps; ++number, walk.advance()) {
@@ -94,22 +145,23 @@ __device__ __forceinline__ void produce_for_keys(KeysShared& smem, const Maps& m
       smem.first[stage] = task.range.needs_mask(walk.step) ? row - first_key : kNoMask;
     }
     ptx::mbarrier_arrive_expect(full, kTileBytes + kNoteBytes);
-    const float* const notes =
-        p.notes +
-        (int64_t{task.batch * p.heads_q + walk.head} * p.q_blocks + row / kBlockQ) * (2 * kBlockQ) +
-        row % kBlockQ + (kOfKeys ? 0 : kBlockQ);
+    const float* const notes = p.notes +
+                               (int64_t{task.batch * p.heads_q + walk.head} * p.q_blocks +
+                                first_block_of(task) + row / kBlockQ) *
+                                   (2 * kBlockQ) +
+                               row % kBlockQ + (kOfKeys ? 0 : kBlockQ);
     ptx::bulk_load(ptx::shared_address(smem.notes[stage][kOfKeys ? 0 : 1]), notes, kNoteBytes,
                    full);
     load_tile(ptx::shared_address(kOfKeys ? smem.q[stage] : smem.d_o[stage]),
-              kOfKeys ? maps.q : maps.d_o, full, row, walk.head, task.batch);
+              kOfKeys ? maps.q : maps.d_o, full, q_row_of(task) + row, walk.head, task.batch);
   }
 }
 
 // Consumer 0 (kWeights) has S and dV, consumer 1 dP and dK. Of the tiles of a step one makes its
 // scores and the other its sums.
-template <class Element, bool kWeights>
+template <class Element, bool kWeights, class P>
 struct KeyConsumer {
-  const Params& p;
+  const P& p;
   uint32_t shared;  // its address
   Sums sums;
   Scores a;
@@ -144,17 +196,26 @@ struct KeyConsumer {
            warp_in_group() * (kExchangeBytes / kWarpgroupWarps) + lane_index() * 16;
   }
 
+  __device__ __forceinline__ attention::BandLimits own_limits() const {
+    if constexpr (kHasOptions<P>) {
+      return own_key_task(p, 0).rows.limits;
+    } else {
+      return p.limits;
+    }
+  }
+
   // Pairs that are not visible get the score -inf.
   __device__ __forceinline__ void mask(uint32_t stage, int keys) {
     const int first = reinterpret_cast<const KeysShared*>(ptx::dynamic_shared())->first[stage];
     if (first == kNoMask) return;
     const auto l = static_cast<int>(lane_index());
     const int key = static_cast<int>(warp_in_group()) * 16 + l / 4, column0 = first + 2 * (l % 4);
+    const attention::BandLimits limits = own_limits();
 #pragma unroll
     for (int slot = 0; slot < 2; ++slot) {
       const int row = key + 8 * slot;
-      const int begin = row - p.limits.high - column0;
-      const int end = row < keys ? row - p.limits.low + 1 - column0 : begin;
+      const int begin = row - limits.high - column0;
+      const int end = row < keys ? row - limits.low + 1 - column0 : begin;
 #pragma unroll
       for (int n = 0; n < kScoreProducts; ++n) {
 #pragma unroll
@@ -166,11 +227,50 @@ struct KeyConsumer {
     }
   }
 
+  // a: scores become P, and w; `given`: P for consumer 1, times the softcap's slopes.
+  __device__ __forceinline__ void exponentiate_capped(uint32_t notes, Weights& given) {
+#pragma unroll
+    for (int n = 0; n < kScoreProducts; ++n) {
+      const float2 lse = ptx::load_shared_x2(notes + 32 * n);
+#pragma unroll
+      for (int slot = 0; slot < 2; ++slot) {
+        float of[2];
+#pragma unroll
+        for (int e = 0; e < 2; ++e) {
+          float& score = a[n][2 * slot + e];
+          const CappedScore capped = capped_score(p.options, score);
+          score = ptx::exp2_approx(capped.log2 + (e == 0 ? lse.x : lse.y));
+          of[e] = score * capped.slope;
+        }
+        given[n / 2][n % 2 * 2 + slot] = Element::pack(of[0], of[1]);
+      }
+    }
+  }
+  __device__ __forceinline__ void give(int number, const Weights& given) {
+    const uint32_t stage = number % kStages;
+    wait(offsetof(KeysShared, p_empty) + 8 * stage, parity_of(number) ^ 1);
+    const uint32_t to = exchange_at(stage);
+#pragma unroll
+    for (int step = 0; step < kRows / 16; ++step) {
+      ptx::store_shared_x4(to + step * (16 * kWarpThreads), given[step]);
+    }
+    ptx::mbarrier_arrive(shared + offsetof(KeysShared, p_full) + 8 * stage);
+  }
+
   // a: scores become P, which consumer 1 gets too.
   __device__ __forceinline__ void weigh(int number, int keys) requires kWeights {
     const uint32_t stage = number % kStages;
     mask(stage, keys);
     const uint32_t notes = notes_at(stage);
+    if constexpr (kHasOptions<P>) {
+      if (p.options.cap.cap_log2 > 0) {
+        Weights given;
+        exponentiate_capped(notes, given);
+        ptx::mbarrier_arrive(shared + kScoreEmpty + 8 * stage);
+        pack<Element>(w, a);
+        return give(number, given);
+      }
+    }
     const float scale = p.scale_log2;
 #pragma unroll
     for (int n = 0; n < kScoreProducts; ++n) {
@@ -182,13 +282,7 @@ struct KeyConsumer {
     }
     ptx::mbarrier_arrive(shared + kScoreEmpty + 8 * stage);
     pack<Element>(w, a);
-    wait(offsetof(KeysShared, p_empty) + 8 * stage, parity_of(number) ^ 1);
-    const uint32_t to = exchange_at(stage);
-#pragma unroll
-    for (int step = 0; step < kRows / 16; ++step) {
-      ptx::store_shared_x4(to + step * (16 * kWarpThreads), w[step]);
-    }
-    ptx::mbarrier_arrive(shared + offsetof(KeysShared, p_full) + 8 * stage);
+    give(number, w);
   }
   // a: dP becomes dS.
   __device__ __forceinline__ void weigh(int number, int /*keys*/) requires(!kWeights) {
@@ -248,22 +342,30 @@ struct KeyConsumer {
   }
 };
 
-template <class Element, bool kWeights>
-__device__ __forceinline__ void consume_keys(const Maps& maps, const Params& p, uint32_t index) {
-  KeyConsumer<Element, kWeights> c{.p = p, .shared = ptx::shared_address(ptx::dynamic_shared())};
+template <class Element, bool kWeights, class P>
+__device__ __forceinline__ void consume_keys(const Maps& maps, const P& p, uint32_t index) {
+  KeyConsumer<Element, kWeights, P> c{.p = p, .shared = ptx::shared_address(ptx::dynamic_shared())};
   clear(c.sums);
   {
-    const KeyTask task = find_key_task(p, index);
+    const auto& task = own_key_task(p, index);
     if (task.steps > 0) {
-      c.run(task.steps, p.limits.len_kv - task.tile * kRows);
+      c.run(task.steps, limits_of(p, task).len_kv - task.tile * kRows);
       if (!all_finite(c.sums)) atomicExch(p.not_finite + p.query_order.size() + index, 1U);
     }
   }
-  const KeyTask task = find_key_task(p, index);
+  const auto& task = own_key_task(p, index);
   // K is read by consumer 0 alone, V by consumer 1.
-  store_sums<Element>(c.sums, kWeights ? 1 : p.scale, c.shared + c.kLeft,
-                      kWeights ? maps.dv : maps.dk, kWeights ? 0 : 1, task.tile * kRows,
-                      p.seqlen_kv, task.kv_head, task.batch);
+  const uint32_t tile = c.shared + c.kLeft;
+  stage_sums<Element>(c.sums, kWeights ? 1 : p.scale, tile, kWeights ? 0 : 1);
+  const int row = task.tile * kRows;
+  if constexpr (kHasOptions<P>) {
+    if (is_packed(p)) {
+      if (task.tile < 0) return;
+      return store_rows(tile, kWeights ? p.dv : p.dk, kWeights ? p.head_dim_v : p.head_dim_qk,
+                        task.rows.kv_row + row, task.rows.limits.len_kv - row, task.kv_head);
+    }
+  }
+  store_tile(tile, kWeights ? maps.dv : maps.dk, row, p.seqlen_kv, task.kv_head, task.batch);
 }
 
 __device__ __forceinline__ void make_key_barriers(KeysShared& smem) {
@@ -280,17 +382,22 @@ __device__ __forceinline__ void make_key_barriers(KeysShared& smem) {
   ptx::mbarrier_init_fence();
 }
 
-template <class Element>
-__device__ __forceinline__ void run_keys(const Maps& maps, const Params& p, uint32_t index) {
+template <class Element, class P>
+__device__ __forceinline__ void run_keys(const Maps& maps, const P& p, uint32_t index) {
   KeysShared& smem = *reinterpret_cast<KeysShared*>(ptx::dynamic_shared());
-  if (threadIdx.x == 0) make_key_barriers(smem);
+  if (threadIdx.x == 0) {
+    make_key_barriers(smem);
+    if constexpr (kHasOptions<P>) {
+      reinterpret_cast<OptionKeysShared*>(ptx::dynamic_shared())->task = find_key_task(p, index);
+    }
+  }
   __syncthreads();
   const uint32_t group =
       ptx::uniform(static_cast<uint32_t>(ptx::thread_index()) / kWarpgroupThreads);
   if (group == 0) {
     ptx::release_registers<kProducerRegisters>();
     const auto warp = static_cast<int>(threadIdx.x / kWarpThreads);
-    const KeyTask task = find_key_task(p, index);
+    const auto& task = own_key_task(p, index);
     if (threadIdx.x % kWarpThreads != 0 || task.steps == 0) return;
     if (warp == 0) produce_for_keys<true>(smem, maps, p, task);
     if (warp == 1) produce_for_keys<false>(smem, maps, p, task);

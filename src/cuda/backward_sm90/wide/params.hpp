@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "cuda/attention/scheduler.hpp"
+#include "cuda/backward_sm90/common/options.hpp"
 #include "cuda/backward_sm90/common/row_params.hpp"
 
 namespace flashcore::cuda::backward_sm90::wide {
@@ -23,6 +24,11 @@ struct Params : RowParams {
   uint32_t* not_finite;
 
   constexpr uint32_t blocks() const { return query_order.size() + key_order.size(); }
+};
+
+// Kernels without options are told the first part alone.
+struct OptionParams : Params {
+  Options options;
 };
 
 }  // namespace flashcore::cuda::backward_sm90::wide

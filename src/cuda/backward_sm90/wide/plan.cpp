@@ -33,9 +33,10 @@ using MapCache = host::PointerCache<Maps, 7>;
 
 struct Planned {
   BackwardProblem problem;
-  InputType type;
-  Params params;
-  int64_t notes, not_finite;  // where they begin in the workspace
+  Instance instance;
+  OptionParams params;
+  bool option_rows;
+  int64_t notes, not_finite, sink_terms;  // where they begin in the workspace
   int device;
 };
 
@@ -51,13 +52,15 @@ attention::TileOrder tile_order(const ForwardProblem& p, int64_t heads, int64_t 
 }
 
 // Everything but the pointers.
-Params make_params(const BackwardProblem& problem) {
+OptionParams make_params(const BackwardProblem& problem) {
   const ForwardProblem& p = problem.forward;
-  Params params{};
+  OptionParams params{};
   set_row_params(params, problem, kBlockQ);
-  params.query_order = tile_order(p, p.batch * p.heads_q, p.seqlen_kv, params.q_blocks);
-  params.key_order = tile_order(p, p.batch * p.heads_kv, p.seqlen_q * params.group,
-                                (p.seqlen_kv + kRows - 1) / kRows);
+  set_options(params.options, problem);
+  const int64_t batch = tile_batch(p);
+  params.query_order = tile_order(p, batch * p.heads_q, p.seqlen_kv, params.q_blocks);
+  params.key_order =
+      tile_order(p, batch * p.heads_kv, p.seqlen_q * params.group, key_tiles_of_head(p, kRows));
   return params;
 }
 
@@ -67,21 +70,20 @@ cudaError_t encode(Maps& maps, const BackwardProblem& problem, const BackwardArg
     CUtensorMap& map;
     const void* base;
     const RowStrides& stride;
-    int64_t heads, rows;
-  } tensors[] = {{maps.q, args.forward.q, p.q, p.heads_q, p.seqlen_q},
-                 {maps.k, args.forward.k, p.k, p.heads_kv, p.seqlen_kv},
-                 {maps.v, args.forward.v, p.v, p.heads_kv, p.seqlen_kv},
-                 {maps.d_o, args.d_o, problem.d_o, p.heads_q, p.seqlen_q},
-                 {maps.dq, args.dq, problem.dq, p.heads_q, p.seqlen_q},
-                 {maps.dk, args.dk, problem.dk, p.heads_kv, p.seqlen_kv},
-                 {maps.dv, args.dv, problem.dv, p.heads_kv, p.seqlen_kv}};
+    bool queries;
+    int64_t columns;
+  } tensors[] = {{maps.q, args.forward.q, p.q, true, p.head_dim_qk},
+                 {maps.k, args.forward.k, p.k, false, p.head_dim_qk},
+                 {maps.v, args.forward.v, p.v, false, p.head_dim_v},
+                 {maps.d_o, args.d_o, problem.d_o, true, p.head_dim_v},
+                 {maps.dq, args.dq, problem.dq, true, p.head_dim_qk},
+                 {maps.dk, args.dk, problem.dk, false, p.head_dim_qk},
+                 {maps.dv, args.dv, problem.dv, false, p.head_dim_v}};
   const CUtensorMapDataType type =
       p.dtype == DType::f16 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
-  for (const auto& [map, base, stride, heads, rows] : tensors) {
-    const host::TensorLayout layout{p.batch,      heads,       rows,      kHeadDim,
-                                    stride.batch, stride.head, stride.row};
-    const cudaError_t error =
-        host::encode_tensor_map(map, type, base, layout, kRows, kPanelColumns);
+  for (const auto& [map, base, stride, queries, columns] : tensors) {
+    const cudaError_t error = host::encode_tensor_map(
+        map, type, base, tensor_layout(p, stride, queries, columns), kRows, kPanelColumns);
     if (error != cudaSuccess) return error;
   }
   return cudaSuccess;
@@ -89,11 +91,13 @@ cudaError_t encode(Maps& maps, const BackwardProblem& problem, const BackwardArg
 
 Status run(const Planned& planned, MapCache& cache, const BackwardArguments& args,
            std::span<std::byte> workspace, Stream stream) {
-  const InputType type = planned.type;
-  Params params = planned.params;
+  const InputType type = planned.instance.type;
+  OptionParams params = planned.params;
   bind_row_params(params, planned.problem, args);
   params.notes = reinterpret_cast<float*>(workspace.data() + planned.notes);
   params.not_finite = reinterpret_cast<uint32_t*>(workspace.data() + planned.not_finite);
+  bind_options(params.options, planned.problem, args,
+               reinterpret_cast<float*>(workspace.data() + planned.sink_terms));
   Maps maps{};
   const host::DeviceGuard guard(planned.device);
   if (guard.error() != cudaSuccess)
@@ -103,32 +107,43 @@ Status run(const Planned& planned, MapCache& cache, const BackwardArguments& arg
       [&](Maps& made) { return encode(made, planned.problem, args); }, cudaSuccess);
   if (error != cudaSuccess) return host::cuda_failure(kName, "encoding a tensor map", error);
   const auto cuda_stream = static_cast<cudaStream_t>(stream.handle);
-  error = begin_rows(type, params, cuda_stream);
-  if (error == cudaSuccess) error = find_instance({type}).launch(maps, params, cuda_stream);
-  if (error == cudaSuccess) error = end_rows(type, params, cuda_stream);
+  error = planned.option_rows ? begin_option_rows(type, params, cuda_stream)
+                              : begin_rows(type, params, cuda_stream);
+  if (error == cudaSuccess)
+    error = find_instance(planned.instance).launch(maps, params, cuda_stream);
+  if (error != cudaSuccess) return host::cuda_failure(kName, "a launch", error);
+  error = planned.option_rows ? end_option_rows(type, params, cuda_stream)
+                              : end_rows(type, params, cuda_stream);
   return error == cudaSuccess ? Status() : host::cuda_failure(kName, "a launch", error);
 }
 
 Result<PlannedBackward> plan(const BackwardProblem& problem, const PlanContext& context) {
-  Planned planned{.problem = problem,
-                  .type = problem.forward.dtype == DType::f16 ? InputType::f16 : InputType::bf16,
-                  .params = make_params(problem),
-                  .notes = 0,
-                  .not_finite = 0,
-                  .device = context.device.device.index};
+  Planned planned{
+      .problem = problem,
+      .instance = {.type = problem.forward.dtype == DType::f16 ? InputType::f16 : InputType::bf16,
+                   .options = needs_option_tiles(problem.forward)},
+      .params = make_params(problem),
+      .option_rows = needs_option_rows(problem, kHeadDim),
+      .notes = 0,
+      .not_finite = 0,
+      .sink_terms = 0,
+      .device = context.device.device.index};
   const Params& params = planned.params;
   WorkspaceParts parts;
-  planned.notes = parts.add(product_of(
-      {params.batch, params.heads_q, static_cast<int64_t>(params.q_blocks), 2 * kBlockQ}));
+  const int64_t rows = product_of({tile_batch(problem.forward), params.heads_q,
+                                   static_cast<int64_t>(params.q_blocks), kBlockQ});
+  planned.notes = parts.add(product_of({rows, 2}));
   planned.not_finite = parts.add(params.blocks());
+  planned.sink_terms = parts.add(problem.d_sinks.present ? rows : 0);
   if (parts.end == kTooLarge) {
     return Status(StatusCode::invalid_argument, "q: needs a workspace larger than memory can be");
   }
   const host::DeviceGuard guard(planned.device);
   if (guard.error() != cudaSuccess)
     return host::cuda_failure(kName, "choosing its GPU", guard.error());
-  cudaError_t error = prepare_rows(planned.type);
-  if (error == cudaSuccess) error = find_instance({planned.type}).prepare();
+  const InputType type = planned.instance.type;
+  cudaError_t error = planned.option_rows ? prepare_option_rows(type) : prepare_rows(type);
+  if (error == cudaSuccess) error = find_instance(planned.instance).prepare();
   if (error != cudaSuccess) return host::cuda_failure(kName, "preparing the kernel", error);
   return PlannedBackward{
       .workspace_bytes = static_cast<size_t>(parts.end),

@@ -3,12 +3,15 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
+#include "cuda/backward_sm90/common/capped.cuh"
 #include "cuda/backward_sm90/common/element.cuh"
 #include "cuda/backward_sm90/common/operand.cuh"
 #include "cuda/backward_sm90/wide/config.hpp"
 #include "cuda/backward_sm90/wide/params.hpp"
 #include "cuda/ptx/ldmatrix.cuh"
+#include "cuda/ptx/load_shared.cuh"
 #include "cuda/ptx/mbarrier.cuh"
 #include "cuda/ptx/mbarrier_wait.cuh"
 #include "cuda/ptx/special.cuh"
@@ -26,6 +29,10 @@ static_assert(Tile::kBytes == kTileBytes);
 inline constexpr int kScoreProducts = kRows / 8;             // accumulators of m16n8
 inline constexpr int kSumProducts = kHeadDim / kPieces / 8;  // of a piece
 inline constexpr int kConsumerBarrier = 1;                   // named; + group: a consumer's own
+
+// Whether a launch is told of options.
+template <class P>
+inline constexpr bool kHasOptions = std::is_same_v<P, OptionParams>;
 
 using Scores = float[kScoreProducts][4];
 using Weights = uint32_t[kRows / 16][4];  // a left operand
@@ -122,12 +129,11 @@ __device__ __forceinline__ bool all_finite(const Sums& sums) {
   return zero == 0;
 }
 
-// The sums of a consumer, times scale, by way of the tile at `tile` in shared memory, which only this
+// The sums of a consumer, times scale, to the tile at `tile` in shared memory, which only this
 // consumer's products have read.
 template <class Element>
-__device__ __forceinline__ void store_sums(const Sums& sums, float scale, uint32_t tile,
-                                           const CUtensorMap& map, uint32_t group, int row,
-                                           int rows, int head, int batch) {
+__device__ __forceinline__ void stage_sums(const Sums& sums, float scale, uint32_t tile,
+                                           uint32_t group) {
   const int own_barrier = kConsumerBarrier + static_cast<int>(group);
   const uint32_t l = lane_index(), own_row = warp_in_group() * 16 + l % 16;
   ptx::named_barrier_sync(own_barrier, kWarpgroupThreads);  // all warps are done with the tile
@@ -147,6 +153,11 @@ __device__ __forceinline__ void store_sums(const Sums& sums, float scale, uint32
   }
   ptx::fence_proxy_async();
   ptx::named_barrier_sync(own_barrier, kWarpgroupThreads);
+}
+
+// A staged tile to rows `row` and on.
+__device__ __forceinline__ void store_tile(uint32_t tile, const CUtensorMap& map, int row, int rows,
+                                           int head, int batch) {
   if (ptx::thread_index() % kWarpgroupThreads == 0) {
     if (row < rows) {
 #pragma unroll
@@ -157,6 +168,24 @@ __device__ __forceinline__ void store_sums(const Sums& sums, float scale, uint32
     }
     ptx::tma_store_commit();
     ptx::tma_store_wait_read<0>();
+  }
+}
+
+// The first `left` rows of a staged tile to rows `row` and on of a packed tensor, where those after
+// them may be another entry's.
+__device__ __forceinline__ void store_rows(uint32_t tile, const Target& target, int columns,
+                                           int row, int left, int head) {
+  constexpr int kChunks = kHeadDim / 8;
+  auto* const to =
+      static_cast<uint16_t*>(target.data) + head * target.head + int64_t{row} * target.row;
+  const auto thread = static_cast<int>(ptx::thread_index() % kWarpgroupThreads);
+#pragma unroll 1
+  for (int i = thread; i < kRows * kChunks; i += kWarpgroupThreads) {
+    const int own = i / kChunks, chunk = i % kChunks;
+    if (own >= left || chunk * 8 >= columns) continue;
+    const uint32_t from = tile + chunk / 8 * Tile::kPanelBytes + own * Tile::kPanelRowBytes +
+                          ((chunk % 8 ^ own % 8) << 4);
+    *reinterpret_cast<uint4*>(to + own * target.row + chunk * 8) = ptx::load_shared_x4(from);
   }
 }
 

@@ -31,6 +31,16 @@ struct QueryTask {
   TileRange range;  // of tiles of keys
 };
 
+// With options it has rows of its own batch entry.
+struct EntryQueryTask : QueryTask {
+  EntryRows rows;
+};
+// What a task is takes loads from memory to find out: one thread does.
+struct OptionQueriesShared : QueriesShared {
+  EntryQueryTask task;
+};
+static_assert(sizeof(OptionQueriesShared) <= kQueriesBytes);
+
 __device__ __forceinline__ QueryTask find_query_task(const Params& p, uint32_t index) {
   const attention::TileOrder::Place place = p.query_order.at(index);
   QueryTask task;
@@ -41,16 +51,49 @@ __device__ __forceinline__ QueryTask find_query_task(const Params& p, uint32_t i
   return task;
 }
 
+__device__ __forceinline__ EntryQueryTask find_query_task(const OptionParams& p, uint32_t index) {
+  const attention::TileOrder::Place place = p.query_order.at(index);
+  const EntryBlock block =
+      query_block(p, int64_t{place.batch_head} * p.q_blocks + place.q_tile, kBlockQ);
+  EntryQueryTask task;
+  task.rows = entry_rows(p, p.options.band, block.entry, kBlockQ);
+  task.batch = task.rows.batch;
+  task.head = block.head;
+  task.block = block.block;
+  if (block.block >= 0) task.range = key_tiles(task.rows.limits, task.rows.len_q, block.block);
+  return task;
+}
+
+// The task of this block; with options a reference to shared memory, which takes no registers.
+template <class P>
+__device__ __forceinline__ decltype(auto) own_query_task(const P& p, uint32_t index) {
+  if constexpr (kHasOptions<P>) {
+    return static_cast<const EntryQueryTask&>(
+        reinterpret_cast<const OptionQueriesShared*>(ptx::dynamic_shared())->task);
+  } else {
+    return find_query_task(p, index);
+  }
+}
+
+__device__ __forceinline__ int q_row_of(const QueryTask& /*all*/) { return 0; }
+__device__ __forceinline__ int q_row_of(const EntryQueryTask& task) { return task.rows.q_row; }
+__device__ __forceinline__ int kv_row_of(const QueryTask& /*all*/) { return 0; }
+__device__ __forceinline__ int kv_row_of(const EntryQueryTask& task) { return task.rows.kv_row; }
+__device__ __forceinline__ int first_block_of(const QueryTask& /*all*/) { return 0; }
+__device__ __forceinline__ int first_block_of(const EntryQueryTask& task) {
+  return task.rows.first_block;
+}
+
 // Warp 0: Q and K; warp 1: dO and V. One thread of each.
-template <bool kOfScores>
+template <bool kOfScores, class Task>
 __device__ __forceinline__ void produce_for_queries(QueriesShared& smem, const Maps& maps,
-                                                    const Params& p, const QueryTask& task) {
+                                                    const Params& p, const Task& task) {
   const uint32_t own_full = ptx::shared_address(kOfScores ? &smem.q_full : &smem.o_full);
   ptx::mbarrier_arrive_expect(own_full, kConsumers * kTileBytes);
   for (int group = 0; group < kConsumers; ++group) {
     load_tile(ptx::shared_address(kOfScores ? smem.q[group] : smem.d_o[group]),
-              kOfScores ? maps.q : maps.d_o, own_full, task.block * kBlockQ + group * kRows,
-              task.head, task.batch);
+              kOfScores ? maps.q : maps.d_o, own_full,
+              q_row_of(task) + task.block * kBlockQ + group * kRows, task.head, task.batch);
   }
   const int kv_head = task.head / p.group;
 #pragma unroll 1
@@ -62,13 +105,13 @@ __device__ __forceinline__ void produce_for_queries(QueriesShared& smem, const M
     ptx::mbarrier_wait(empty, turn ^ 1);
     ptx::mbarrier_arrive_expect(full, kTileBytes);
     load_tile(ptx::shared_address(kOfScores ? smem.k[stage] : smem.v), kOfScores ? maps.k : maps.v,
-              full, (task.range.begin + number) * kRows, kv_head, task.batch);
+              full, kv_row_of(task) + (task.range.begin + number) * kRows, kv_head, task.batch);
   }
 }
 
-template <class Element>
+template <class Element, class P>
 struct QueryConsumer {
-  const Params& p;
+  const P& p;
   uint32_t shared;  // its address
   uint32_t group;   // 0 or 1
   Sums dq;
@@ -82,11 +125,13 @@ struct QueryConsumer {
   __device__ __forceinline__ int own_query() const {
     return static_cast<int>(group * kRows + warp_in_group() * 16 + lane_index() / 4);
   }
-  __device__ __forceinline__ void load_notes(const QueryTask& task) {
-    const float* const notes =
-        p.notes +
-        (int64_t{task.batch * p.heads_q + task.head} * p.q_blocks + task.block) * (2 * kBlockQ) +
-        own_query();
+  template <class Task>
+  __device__ __forceinline__ void load_notes(const Task& task) {
+    const float* const notes = p.notes +
+                               (int64_t{task.batch * p.heads_q + task.head} * p.q_blocks +
+                                first_block_of(task) + task.block) *
+                                   (2 * kBlockQ) +
+                               own_query();
 #pragma unroll
     for (int slot = 0; slot < 2; ++slot) {
       lse[slot] = notes[8 * slot];
@@ -106,13 +151,22 @@ struct QueryConsumer {
     issue_sums<Element>(dq, ds, shared + offsetof(QueriesShared, k) + stage * kTileBytes);
   }
 
+  __device__ __forceinline__ attention::BandLimits own_limits() const {
+    if constexpr (kHasOptions<P>) {
+      return own_query_task(p, 0).rows.limits;
+    } else {
+      return p.limits;
+    }
+  }
+
   // Pairs that are not visible get the score -inf.
   __device__ __forceinline__ void mask(int first_query, int first_key) {
     const int key0 = first_key + 2 * static_cast<int>(lane_index() % 4);
+    const attention::BandLimits limits = own_limits();
 #pragma unroll
     for (int slot = 0; slot < 2; ++slot) {
       const int query = first_query + own_query() + 8 * slot;
-      const attention::ColumnRange seen = attention::visible_columns(p.limits, query, key0);
+      const attention::ColumnRange seen = attention::visible_columns(limits, query, key0);
 #pragma unroll
       for (int n = 0; n < kScoreProducts; ++n) {
 #pragma unroll
@@ -123,8 +177,21 @@ struct QueryConsumer {
       }
     }
   }
-  // s: scores become P.
+  // s: scores become P, with a softcap P times its slopes.
   __device__ __forceinline__ void exponentiate() {
+    if constexpr (kHasOptions<P>) {
+      if (p.options.cap.cap_log2 > 0) {
+#pragma unroll
+        for (int n = 0; n < kScoreProducts; ++n) {
+#pragma unroll
+          for (int e = 0; e < 4; ++e) {
+            const CappedScore capped = capped_score(p.options, s[n][e]);
+            s[n][e] = ptx::exp2_approx(capped.log2 + lse[e / 2]) * capped.slope;
+          }
+        }
+        return;
+      }
+    }
     const float scale = p.scale_log2;
 #pragma unroll
     for (int n = 0; n < kScoreProducts; ++n) {
@@ -189,24 +256,32 @@ struct QueryConsumer {
   }
 };
 
-template <class Element>
-__device__ __forceinline__ void consume_queries(const Maps& maps, const Params& p, uint32_t index,
+template <class Element, class P>
+__device__ __forceinline__ void consume_queries(const Maps& maps, const P& p, uint32_t index,
                                                 uint32_t group) {
-  QueryConsumer<Element> c{
+  QueryConsumer<Element, P> c{
       .p = p, .shared = ptx::shared_address(ptx::dynamic_shared()), .group = group};
   clear(c.dq);
   {
-    const QueryTask task = find_query_task(p, index);
+    const auto& task = own_query_task(p, index);
     if (!task.range.empty()) {
       c.load_notes(task);
       c.run(task.range, task.block * kBlockQ);
       if (!all_finite(c.dq)) atomicExch(p.not_finite + index, 1U);
     }
   }
-  const QueryTask task = find_query_task(p, index);
-  store_sums<Element>(c.dq, p.scale, c.shared + offsetof(QueriesShared, q) + group * kTileBytes,
-                      maps.dq, group, task.block * kBlockQ + static_cast<int>(group) * kRows,
-                      p.seqlen_q, task.head, task.batch);
+  const auto& task = own_query_task(p, index);
+  const uint32_t tile = c.shared + offsetof(QueriesShared, q) + group * kTileBytes;
+  const int row = task.block * kBlockQ + static_cast<int>(group) * kRows;
+  stage_sums<Element>(c.dq, p.scale, tile, group);
+  if constexpr (kHasOptions<P>) {
+    if (is_packed(p)) {
+      if (task.block < 0) return;
+      return store_rows(tile, p.dq, p.head_dim_qk, task.rows.q_row + row, task.rows.len_q - row,
+                        task.head);
+    }
+  }
+  store_tile(tile, maps.dq, row, p.seqlen_q, task.head, task.batch);
 }
 
 __device__ __forceinline__ void make_query_barriers(QueriesShared& smem) {
@@ -221,16 +296,22 @@ __device__ __forceinline__ void make_query_barriers(QueriesShared& smem) {
   ptx::mbarrier_init_fence();
 }
 
-template <class Element>
-__device__ __forceinline__ void run_queries(const Maps& maps, const Params& p, uint32_t index) {
+template <class Element, class P>
+__device__ __forceinline__ void run_queries(const Maps& maps, const P& p, uint32_t index) {
   QueriesShared& smem = *reinterpret_cast<QueriesShared*>(ptx::dynamic_shared());
-  if (threadIdx.x == 0) make_query_barriers(smem);
+  if (threadIdx.x == 0) {
+    make_query_barriers(smem);
+    if constexpr (kHasOptions<P>) {
+      reinterpret_cast<OptionQueriesShared*>(ptx::dynamic_shared())->task =
+          find_query_task(p, index);
+    }
+  }
   __syncthreads();
   const uint32_t group =
       ptx::uniform(static_cast<uint32_t>(ptx::thread_index()) / kWarpgroupThreads);
   if (group == 0) {
     ptx::release_registers<kProducerRegisters>();
-    const QueryTask task = find_query_task(p, index);
+    const auto& task = own_query_task(p, index);
     if (threadIdx.x % kWarpThreads != 0 || task.range.empty()) return;
     const auto warp = static_cast<int>(threadIdx.x / kWarpThreads);
     if (warp == 0) produce_for_queries<true>(smem, maps, p, task);

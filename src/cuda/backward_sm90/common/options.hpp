@@ -1,0 +1,87 @@
+// What kernels with options are told besides: a softcap, sinks, and batch entries that differ in
+// their lengths, diagonals or places in packed tensors.
+#pragma once
+
+#include <cstdint>
+
+#include "cuda/attention/entry.hpp"
+#include "cuda/attention/kv_range.hpp"
+#include "cuda/attention/packed_tiles.hpp"
+#include "cuda/attention/softcap.hpp"
+#include "cuda/backward_sm90/common/row_params.hpp"
+#include "problem/visibility.hpp"
+
+namespace flashcore::cuda::backward_sm90 {
+
+struct Options {
+  Band band;
+  attention::SoftcapParams cap;  // cap_log2 0: there is no cap
+  float tanh_rate;               // tanh of a capped score over the capped score, 1 / cap_log2
+  const float* sinks;            // null: there are none
+  int64_t sink_head;
+  float* d_sinks;  // null: not wanted
+  int64_t d_sink_head;
+
+  // The workspace: what each query of all blocks adds to its head's dSink.
+  float* sink_terms;
+};
+
+constexpr bool is_packed(const RowParams& p) { return p.cu_seqlens_q.data != nullptr; }
+
+// Batch entries that have blocks of queries of their own: a packed batch counts as one, whose heads
+// have q_blocks slots of packed_tiles.hpp.
+constexpr int block_batch(const RowParams& p) { return is_packed(p) ? 1 : p.batch; }
+
+// The rows of one batch entry.
+struct EntryRows {
+  attention::BandLimits limits;
+  int batch;          // in strides and tensor maps
+  int q_row, kv_row;  // of query 0 and key 0
+  int len_q;          // queries in use; limits.len_kv: keys
+  int first_block;    // of queries, among those of a head
+};
+
+constexpr EntryRows entry_rows(const RowParams& p, const Band& band, int batch, int block_q) {
+  const attention::Entry entry = attention::find_entry(p, batch);
+  const bool packed = is_packed(p);
+  return {.limits = attention::band_limits(band.left, band.right, entry.offset, entry.len_kv),
+          .batch = packed ? 0 : batch,
+          .q_row = entry.q_row,
+          .kv_row = entry.kv_row,
+          .len_q = entry.len_q,
+          .first_block =
+              packed ? static_cast<int>(attention::first_slot(entry.q_row, batch, block_q)) : 0};
+}
+
+// A block of rows of one head: its batch entry, and its number in the entry, which may have fewer.
+struct EntryBlock {
+  int entry, head, block;
+};
+
+// Block `slot` of entry or packed batch `batch`.
+constexpr EntryBlock entry_block(const RowParams& p, const attention::EntryVector& cu_seqlens,
+                                 int total, int batch, int head, int slot, int rows) {
+  if (!is_packed(p)) return {batch, head, slot};
+  const attention::PackedTile tile = attention::find_packed_tile(
+      slot, p.batch, rows,
+      [=](int entry) { return attention::clamped(cu_seqlens.at(entry), 0, total); });
+  return {tile.entry, head, static_cast<int>(tile.tile)};
+}
+
+// Block `number` of the queries of all heads.
+constexpr EntryBlock query_block(const RowParams& p, int64_t number, int block_q) {
+  const auto batch_head = static_cast<int>(number / p.q_blocks);
+  const auto slot = static_cast<int>(number - int64_t{batch_head} * p.q_blocks);
+  const int batch = batch_head / p.heads_q;
+  return entry_block(p, p.cu_seqlens_q, p.total_q, batch, batch_head - batch * p.heads_q, slot,
+                     block_q);
+}
+
+// Block `slot` of the keys of a head, `batch_head` of all.
+constexpr EntryBlock key_block(const RowParams& p, int batch_head, int slot, int block_keys) {
+  const int batch = batch_head / p.heads_kv;
+  return entry_block(p, p.cu_seqlens_kv, p.total_kv, batch, batch_head - batch * p.heads_kv, slot,
+                     block_keys);
+}
+
+}  // namespace flashcore::cuda::backward_sm90

@@ -1,0 +1,176 @@
+// What backward_sm90 does by rows where a problem has options or a head dimension below its config's:
+// notes, dQ from its sums, dSinks, and zeros in packed gradients.
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+#include "cuda/backward_sm90/common/exact.cuh"
+#include "cuda/backward_sm90/common/notes_of_rows.cuh"
+#include "cuda/backward_sm90/common/option_rows.cuh"
+#include "cuda/backward_sm90/throughput/launch.hpp"
+#include "cuda/backward_sm90/throughput/rows.cuh"
+#include "cuda/backward_sm90/throughput/schedule.hpp"
+#include "cuda/host/launch_kernel.hpp"
+#include "cuda/ptx/shared_memory.cuh"
+
+namespace flashcore::cuda::backward_sm90::throughput {
+namespace {
+
+// Blocks of queries in all heads.
+constexpr int64_t all_blocks(const Params& p) {
+  return int64_t{block_batch(p)} * p.heads_q * p.q_blocks;
+}
+
+// As begin_kernel.
+template <int kConfigIndex, class Element>
+__global__ void __launch_bounds__(kRowThreads)
+    begin_options_kernel(const __grid_constant__ OptionParams p) {
+  constexpr Config kConfig = kConfigs[kConfigIndex];
+  constexpr int kLanes = kConfig.head_dim / kLaneDims, kBlockQ = kConfig.block_q;
+  const int64_t thread = int64_t{blockIdx.x} * kRowThreads + threadIdx.x;
+  const int64_t row = thread / kLanes;  // of all blocks
+  const auto lane = static_cast<int>(threadIdx.x % kLanes);
+  const int64_t tiles = p.order.size();
+  if (thread == 0) *p.next_tile = 0;
+  for (int64_t i = thread; i < tiles; i += int64_t{gridDim.x} * kRowThreads) p.not_finite[i] = 0;
+  if (row >= all_blocks(p) * kBlockQ) return;
+  if (!p.in_turn) {
+    auto* const sums =
+        reinterpret_cast<float4*>(p.sums + row * kConfig.head_dim + lane * kLaneDims);
+    sums[0] = sums[1] = make_float4(0, 0, 0, 0);
+  }
+  const int64_t number = row / kBlockQ;
+  const auto in_block = static_cast<int>(row - number * kBlockQ);
+  if (lane == 1 && in_block < kConsumers) p.turns[number * kConsumers + in_block] = 0;
+  write_note_of_entry<kLanes, Element>(p, p.options, row, kBlockQ, lane);
+}
+
+// dQ of a block of queries. A packed batch has its zeros already.
+template <int kConfigIndex, class Element>
+__device__ __forceinline__ void store_block(const OptionParams& p, int64_t number) {
+  constexpr Config kConfig = kConfigs[kConfigIndex];
+  constexpr int kBlockQ = kConfig.block_q, kDims = kConfig.head_dim;
+  const EntryBlock block = query_block(p, number, kBlockQ);
+  const EntryRows entry = entry_rows(p, p.options.band, block.entry, kBlockQ);
+  const int first = block.block * kBlockQ, end = is_packed(p) ? entry.len_q : p.seqlen_q;
+  if (block.block < 0 || first >= end) return;
+  using Rows = BlockRows<kConfigIndex>;
+  Rows& rows = ptx::static_shared<Rows>();
+  const auto thread = static_cast<int>(threadIdx.x);
+  for (int i = thread; i < kBlockQ; i += kRowThreads) rows.not_finite[i] = 0;
+  __syncthreads();
+  const int warp = thread / 32, lane = thread % 32;
+  // Nobody has written sums of a block that sees no key.
+  const bool has_sums =
+      !p.in_turn ||
+      !attention::tile_range(entry.limits, entry.len_q, first, first + kBlockQ, kBlockKeys).empty();
+  gather_sums<kConfigIndex, Element>(rows, p, number, has_sums);
+  __syncthreads();
+  auto* const to = static_cast<uint16_t*>(p.dq.data) + entry.batch * p.dq.batch +
+                   block.head * p.dq.head + int64_t{entry.q_row} * p.dq.row;
+  constexpr int kChunks = kDims / 8;
+  for (int i = thread; i < kBlockQ * kChunks; i += kRowThreads) {
+    const int row = i / kChunks, column = i % kChunks * 8;
+    if (first + row >= end || column >= p.head_dim_qk || rows.not_finite[row] != 0) continue;
+    *reinterpret_cast<uint4*>(to + (first + row) * p.dq.row + column) =
+        *reinterpret_cast<const uint4*>(&rows.x[row][column]);
+  }
+  const OptionRows exact{p, p.options, entry, entry.batch};
+  for (int row = warp; row < kBlockQ; row += kRowWarps) {
+    if (first + row >= end || rows.not_finite[row] == 0) continue;
+    compute_query_exactly<kDims, Element>(exact, block.head, first + row, kBlockQ, lane);
+  }
+}
+
+// As end_kernel.
+template <int kConfigIndex, class Element>
+__global__ void __launch_bounds__(kRowThreads)
+    end_options_kernel(const __grid_constant__ OptionParams p) {
+  constexpr Config kConfig = kConfigs[kConfigIndex];
+  const int64_t blocks = all_blocks(p);
+  if (blockIdx.x < blocks) {
+    store_block<kConfigIndex, Element>(p, blockIdx.x);
+    return;
+  }
+  const auto index = static_cast<uint32_t>(blockIdx.x - blocks);
+  if (p.not_finite[index] == 0) return;
+  const KeyTile place = key_tile(p.order, index);
+  const EntryBlock tile = key_block(p, place.batch_head, place.tile, kBlockKeys);
+  const EntryRows entry = entry_rows(p, p.options.band, tile.entry, kConfig.block_q);
+  const auto warp = static_cast<int>(threadIdx.x / 32), lane = static_cast<int>(threadIdx.x % 32);
+  const int end =
+      min((tile.block + 1) * kBlockKeys, is_packed(p) ? entry.limits.len_kv : p.seqlen_kv);
+  const OptionRows exact{p, p.options, entry, entry.batch};
+  for (int key = tile.block * kBlockKeys + warp; key < end; key += kRowWarps) {
+    compute_key_exactly<kConfig.head_dim, Element>(exact, tile.head, key, kConfig.block_q, lane);
+  }
+}
+
+template <int kConfigIndex, class Element>
+cudaError_t prepare() {
+  cudaFuncAttributes attributes{};
+  for (const auto kernel :
+       {&begin_options_kernel<kConfigIndex, Element>, &end_options_kernel<kConfigIndex, Element>}) {
+    const cudaError_t error =
+        cudaFuncGetAttributes(&attributes, reinterpret_cast<const void*>(kernel));
+    if (error != cudaSuccess) return error;
+  }
+  return backward_sm90::prepare_option_rows();
+}
+
+dim3 grid_of(int64_t blocks) { return dim3(static_cast<unsigned int>(blocks)); }
+
+template <int kConfigIndex, class Element>
+cudaError_t begin(const OptionParams& p, cudaStream_t stream) {
+  constexpr Config kConfig = kConfigs[kConfigIndex];
+  if (const cudaError_t error = zero_packed(p, stream); error != cudaSuccess) return error;
+  const int64_t threads = all_blocks(p) * kConfig.block_q * (kConfig.head_dim / kLaneDims);
+  const cudaError_t error = host::launch_kernel(
+      &begin_options_kernel<kConfigIndex, Element>,
+      {.grid = grid_of((threads + kRowThreads - 1) / kRowThreads), .threads = kRowThreads}, stream,
+      p);
+  if (error != cudaSuccess) return error;
+  return add_sink_terms(p, p.options, kConfig.block_q, stream);
+}
+
+template <int kConfigIndex, class Element>
+cudaError_t end(const OptionParams& p, cudaStream_t stream) {
+  return host::launch_kernel(
+      &end_options_kernel<kConfigIndex, Element>,
+      {.grid = grid_of(all_blocks(p) + p.order.size()), .threads = kRowThreads}, stream, p);
+}
+
+struct RowsEntry {
+  cudaError_t (*prepare)();
+  cudaError_t (*begin)(const OptionParams& params, cudaStream_t stream);
+  cudaError_t (*end)(const OptionParams& params, cudaStream_t stream);
+};
+
+template <int kConfigIndex, class Element>
+constexpr RowsEntry kEntry = {&prepare<kConfigIndex, Element>, &begin<kConfigIndex, Element>,
+                              &end<kConfigIndex, Element>};
+
+const RowsEntry& entry(InputType type, int config) {
+  static_assert(kConfigs.size() == 3);
+  static constexpr RowsEntry kEntries[2][3] = {{kEntry<0, Fp16>, kEntry<1, Fp16>, kEntry<2, Fp16>},
+                                               {kEntry<0, Bf16>, kEntry<1, Bf16>, kEntry<2, Bf16>}};
+  return kEntries[type == InputType::bf16 ? 1 : 0][config];
+}
+
+}  // namespace
+
+cudaError_t prepare_option_rows(InputType type, int config) {
+  return entry(type, config).prepare();
+}
+
+cudaError_t begin_option_rows(InputType type, int config, const OptionParams& params,
+                              cudaStream_t stream) {
+  return entry(type, config).begin(params, stream);
+}
+
+cudaError_t end_option_rows(InputType type, int config, const OptionParams& params,
+                            cudaStream_t stream) {
+  return entry(type, config).end(params, stream);
+}
+
+}  // namespace flashcore::cuda::backward_sm90::throughput
