@@ -551,7 +551,9 @@ Status record_problems(const Kernel& kernel, const std::vector<Problem>& problem
   for (const Problem& problem : problems) {
     const Result<ForwardProblem> p = resolve(problem);
     if (!p.ok() || !refusal_of(kernel, *p, context).empty()) continue;
-    FLASHCORE_RETURN_IF_ERROR(record_run(kernel, *p, context, seen, for_budgets));
+    // What no GPU has gated has no evidence either: it is in no hash.
+    AllSeen& into = by_name_alone(kernel, *p).empty() ? seen : for_budgets;
+    FLASHCORE_RETURN_IF_ERROR(record_run(kernel, *p, context, into, for_budgets));
   }
   return {};
 }

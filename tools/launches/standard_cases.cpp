@@ -116,6 +116,7 @@ Status print_launches(const Kernel& kernel, const Problem& problem, size_t numbe
                       const PlanContext& context) {
   const Result<ForwardProblem> p = resolve(problem);
   if (!p.ok() || !refusal_of(kernel, *p, context).empty()) return {};
+  if (!by_name_alone(kernel, *p).empty()) return {};  // no measurement of it can go stale
   std::vector<fake::Launch> both[2];
   for (int i = 0; i < 2; ++i) {
     Result<std::vector<fake::Launch>> launches = launches_of(kernel, *p, context, kLeftover[i]);

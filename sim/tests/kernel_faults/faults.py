@@ -63,6 +63,9 @@ DECODE_TABLE = ["verify", "--device", "sim", "--sim-seed", "5", "--kernel", "dec
 DECODE_FP8 = problem("decode_sm80", "--dtype bf16 --kv-dtype f8e4m3 --shape 2,8,1,128 --heads-kv 2 "
                      "--seqlen-kv 900 --paged 16 --with k_scale,v_scale")
 DECODE_FP8_UNIT = "decode80_bf16_config3.cu"
+# Two warps share the columns of O.
+DECODE_WIDE = problem("decode_sm80", "--dtype bf16 --shape 2,8,1,256 --heads-kv 2 --seqlen-kv 700 --paged 16")
+DECODE_WIDE_UNIT = "decode80_bf16_config4.cu"
 
 # Keys as boxes of tensor maps, row by row, with scales; several units a block; a window that begins inside of a tile.
 STREAM = problem("decode_sm90", "--dtype bf16 --shape 2,8,1,128 --heads-kv 2 --seqlen-kv 1300 --paged 16")
@@ -565,10 +568,10 @@ PLANTED = [
         (SM80_DECODE + "kernel.cuh", "    ptx::cp_async_wait<kConfig.stages - 1>();\n", "")],
           "read of bytes in flight"),
     Fault("decode_warp_does_not_meet_before_a_tile", DECODE_UNIT, DECODE, [
-        (SM80_DECODE + "kernel.cuh", "    __syncwarp();\n    math.step(", "    math.step(")],
+        (SM80_DECODE + "kernel.cuh", "    ring.meet();\n    math.step(", "    math.step(")],
           "read of bytes in flight", more=True),
     Fault("decode_stage_loaded_while_it_is_read", DECODE_UNIT, DECODE, [
-        (SM80_DECODE + "kernel.cuh", "    __syncwarp();  // the stage has been read\n", "")], "race"),
+        (SM80_DECODE + "kernel.cuh", "    ring.meet();  // the stage has been read\n", "")], "race"),
     Fault("decode_q_not_awaited", DECODE_UNIT, DECODE, [
         (SM80_DECODE + "kernel.cuh", "  __syncthreads();  // Q is there\n", "")], "race", more=True),
     Fault("decode_outputs_left_over_tiles_in_use", DECODE_UNIT, DECODE, [
@@ -579,6 +582,8 @@ PLANTED = [
           "race", more=True),
     Fault("decode_scales_of_another_stage", DECODE_FP8_UNIT, DECODE_FP8, [
         (SM80_DECODE + "keys.cuh", "scales + 2 * stage * kTileKeys", "scales")], "FAILED", more=True),
+    Fault("decode_warps_of_a_ring_do_not_meet", DECODE_WIDE_UNIT, DECODE_WIDE, [
+        (SM80_DECODE + "keys.cuh", "ptx::named_barrier_sync(2, kThreads);", "__syncwarp();")], "race"),
     Fault("decode_page_index_not_clamped", DECODE_UNIT, DECODE_TABLE, [
         ("cuda/attention/kv_cache.hpp", "  const int lead = clamped(stored, 0, c.num_pages - 1);\n",
          "  const int lead = stored;\n")], "outside of global memory", more=True),

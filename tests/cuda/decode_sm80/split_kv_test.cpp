@@ -19,17 +19,24 @@ using testing::HasSubstr;
 
 TEST(DecodeSm80Config, EveryHeadDimensionGetsTheCheapestTileThatHoldsIt) {
   for (const int bytes : {1, 2}) {
-    for (const auto& [head_dim, wanted] :
-         {std::pair{1, 64}, {64, 64}, {65, 128}, {80, 128}, {128, 128}, {192, 256}, {256, 256}}) {
+    for (const auto& [head_dim, wanted] : {std::pair{1, 64},
+                                           {64, 64},
+                                           {65, 128},
+                                           {80, 128},
+                                           {128, 128},
+                                           {136, 256},
+                                           {192, 256},
+                                           {256, 256}}) {
       for (const auto& [qk, v] : {std::pair{head_dim, 1}, {1, head_dim}, {head_dim, head_dim}}) {
         const int config = choose_config(qk, v, bytes);
-        ASSERT_EQ(config >= 0, head_dim <= kLargestHeadDim) << head_dim;
-        if (config < 0) continue;
-        EXPECT_EQ(kConfigs[static_cast<size_t>(config)].head_dim, wanted) << head_dim;
+        ASSERT_GE(config, 0) << head_dim;
+        EXPECT_EQ(kConfigs[static_cast<size_t>(config)].head_dim_qk, wanted) << head_dim;
+        EXPECT_EQ(kConfigs[static_cast<size_t>(config)].head_dim_v, wanted) << head_dim;
         EXPECT_EQ(kConfigs[static_cast<size_t>(config)].kv_bytes, bytes);
       }
     }
     EXPECT_EQ(choose_config(257, 64, bytes), -1);
+    EXPECT_EQ(choose_config(64, 257, bytes), -1);
   }
 }
 
@@ -38,7 +45,7 @@ TEST(DecodeSm80Config, TwoBlocksShareAnSmWhereTheMemoryIsThere) {
     EXPECT_EQ(blocks_on_sm(config, 99 * 1024), 1);
     EXPECT_EQ(blocks_on_sm(config, 163 * 1024), 2);
     EXPECT_EQ(blocks_on_sm(config, 227 * 1024), 2);
-    EXPECT_EQ(config.ring_bytes(), 64 * 1024);
+    EXPECT_EQ(config.all_ring_bytes(), 64 * 1024);
   }
 }
 
@@ -158,11 +165,22 @@ TEST(DecodeSm80Refusals, NameTheArgument) {
   EXPECT_THAT(with([](ForwardProblem& p) { p.bias.present = true; }), HasSubstr("bias:"));
   EXPECT_THAT(with([](ForwardProblem& p) { p.mask.present = true; }), HasSubstr("mask:"));
   EXPECT_THAT(with([](ForwardProblem& p) { p.dropout_p = 0.5; }), HasSubstr("dropout_p: is 0.5"));
-  EXPECT_THAT(with([](ForwardProblem& p) { p.head_dim_v = 192; }),
-              HasSubstr("v: head dimension is 192, wanted at most 128"));
+  EXPECT_EQ(with([](ForwardProblem& p) { p.head_dim_qk = 192; }), "");
+  EXPECT_THAT(with([](ForwardProblem& p) { p.head_dim_v = 264; }),
+              HasSubstr("v: head dimension is 264, wanted at most 256"));
   EXPECT_THAT(with([](ForwardProblem& p) { p.seqlen_kv = 1 << 30; }), HasSubstr("k: has"));
   EXPECT_THAT(with([](ForwardProblem& p) { p.batch = 1 << 27; }), HasSubstr("q: has"));
   EXPECT_THAT(with([](ForwardProblem& p) { p.batch = 1 << 22; }), HasSubstr("units of work"));
+}
+
+TEST(DecodeSm80Refusals, WhatNoGpuHasGatedIsComputedByNameAlone) {
+  EXPECT_EQ(by_name_alone(decode()), "");
+  ForwardProblem wide = decode();
+  wide.head_dim_v = 192;
+  EXPECT_THAT(by_name_alone(wide),
+              HasSubstr("v: head dimension is 192, and past 128 it was never"));
+  wide.head_dim_qk = 256;
+  EXPECT_THAT(by_name_alone(wide), HasSubstr("q: head dimension is 256"));
 }
 
 }  // namespace

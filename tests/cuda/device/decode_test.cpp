@@ -251,7 +251,9 @@ INSTANTIATE_TEST_SUITE_P(
                     Subject{"decode_sm80", DType::f16, DType::f16, 64, 3, 1, true},
                     Subject{"decode_sm80", DType::bf16, DType::f8e4m3, 128, 1, 64, true},
                     Subject{"decode_sm80", DType::f16, DType::f8e5m2, 80, 9, 7, false},
-                    Subject{"decode_sm80", DType::bf16, DType::bf16, 96, 2, 32, true}));
+                    Subject{"decode_sm80", DType::bf16, DType::bf16, 96, 2, 32, true},
+                    Subject{"decode_sm80", DType::bf16, DType::bf16, 256, 1, 16, false},
+                    Subject{"decode_sm80", DType::f16, DType::f8e4m3, 192, 6, 5, true}));
 INSTANTIATE_TEST_SUITE_P(
     Sm90, DecodeDevice,
     testing::Values(Subject{"decode_sm90", DType::bf16, DType::bf16, 128, 1, 16, false},

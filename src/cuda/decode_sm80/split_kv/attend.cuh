@@ -1,4 +1,5 @@
-// A warp's share of a unit: 16 rows against every `warps`-th tile of its keys.
+// A warp's share of a unit: 16 rows against the tiles of its ring, every `rings`-th of the unit's
+// keys, with all columns of O or those of its own.
 //
 //   tile n   : | wait | S = Q K^T | scale, softcap, ALiBi, mask | softmax, O *= r | O += P V |
 //   tile n+s :                                                        load into the stage -->
@@ -31,17 +32,19 @@ namespace flashcore::cuda::decode_sm80::split_kv {
 using attention::kLog2E, attention::kNoKey;
 using attention::decode::even_bytes, attention::decode::odd_bytes, attention::decode::of_fp8x2;
 
-// The column of O that element e (0 or 1) of a row of product n is.
+// The column of O that element e (0 or 1) of a row of a warp's product n is.
 template <Config kConfig>
 __device__ __forceinline__ int output_column(int n, int e, int lane) {
-  if constexpr (kConfig.kv_bytes == 2) return 8 * n + 2 * (lane % 4) + e;
-  return 16 * (n / 2) + 4 * (lane % 4) + 2 * e + n % 2;
+  int first = 0;
+  if constexpr (kConfig.column_warps > 1) first = this_member<kConfig>() * kConfig.warp_columns();
+  if constexpr (kConfig.kv_bytes == 2) return first + 8 * n + 2 * (lane % 4) + e;
+  return first + 16 * (n / 2) + 4 * (lane % 4) + 2 * e + n % 2;
 }
 
 // What a warp has found, of a lane's two rows (lane / 4 and 8 further on).
 template <Config kConfig>
 struct Found {
-  float o[kConfig.head_dim / 8][4];
+  float o[kConfig.warp_columns() / 8][4];
   float largest[2], sum[2];
   float unit;  // of o: a power of two, by the scales of V
 };
@@ -49,7 +52,7 @@ struct Found {
 // The fragments of Q: in registers, or in shared memory, 16 bytes a lane and step.
 template <Config kConfig>
 struct Query {
-  static constexpr int kSteps = kConfig.head_dim / 16;
+  static constexpr int kSteps = kConfig.head_dim_qk / 16;
   const uint4* shared;
   uint32_t held[kConfig.q_in_registers ? kSteps : 1][4];
 
@@ -77,11 +80,13 @@ struct Query {
 
 template <Config kConfig, class Element>
 struct Warp {
-  using Tile = KvTile<kConfig>;
+  using OfK = KTile<kConfig>;
+  using OfV = VTile<kConfig>;
   static constexpr bool kFp8 = kConfig.kv_bytes == 1;
   static constexpr int kKeys = kConfig.tile_keys, kProducts = kKeys / 8;
-  static constexpr int kOutProducts = kConfig.head_dim / 8;
-  static constexpr int kBlockBytes = 16 * Tile::kPanelRowBytes;  // of 16 keys in a panel
+  static constexpr int kOutProducts = kConfig.warp_columns() / 8;
+  static constexpr int kBlockBytes = 16 * OfK::kPanelRowBytes;  // of 16 keys in a panel
+  static_assert(OfK::kPanelRowBytes == OfV::kPanelRowBytes);
   using Scores = float[kProducts][4];
 
   const Params& p;
@@ -158,12 +163,12 @@ struct Warp {
 
   __device__ void products(Scores& s, const Query<kConfig>& q, const unsigned char* tile) const {
     const uint32_t k = ptx::shared_address(tile) +
-                       Tile::chunk_offset((lane & 7) + ((lane >> 4) << 3), (lane >> 3) & 1);
+                       OfK::chunk_offset((lane & 7) + ((lane >> 4) << 3), (lane >> 3) & 1);
 #pragma unroll
     for (int i = 0; i < 4 * kProducts; ++i) s[i / 4][i % 4] = 0;
 #pragma unroll
-    for (int pair = 0; pair < Tile::kRowChunks / 2; ++pair) {
-      const uint32_t column = Tile::template advance<2>(k, pair);
+    for (int pair = 0; pair < OfK::kRowChunks / 2; ++pair) {
+      const uint32_t column = OfK::template advance<2>(k, pair);
       uint32_t a[kFp8 ? 2 : 1][4];
 #pragma unroll
       for (int i = 0; i < (kFp8 ? 2 : 1); ++i) q.get(a[i], kFp8 ? 2 * pair + i : pair, lane);
@@ -288,7 +293,10 @@ struct Warp {
   // O += P V. kGuarded: values that are not finite are left out; false: there were some.
   template <bool kGuarded>
   __device__ bool outputs(Found<kConfig>& w, const Scores& s, const unsigned char* tile) const {
-    const uint32_t v = ptx::shared_address(tile) + Tile::chunk_offset(lane & 15, lane >> 4);
+    constexpr int kWarpBytes = OfV::kBytes / kConfig.column_warps;  // whole panels
+    const uint32_t v = ptx::shared_address(tile) +
+                       static_cast<uint32_t>(this_member<kConfig>() * kWarpBytes) +
+                       OfV::chunk_offset(lane & 15, lane >> 4);
     bool finite = true;
 #pragma unroll
     for (int block = 0; block < kProducts / 2; ++block) {
@@ -302,9 +310,9 @@ struct Warp {
         rest[i] = terms.second;
       }
 #pragma unroll
-      for (int chunks = 0; chunks < Tile::kRowChunks / 2; ++chunks) {
+      for (int chunks = 0; chunks < OfV::kRowChunks / 2 / kConfig.column_warps; ++chunks) {
         uint32_t r[4];
-        ptx::ldmatrix_x4_trans(r, Tile::template advance<2>(v, chunks) + block * kBlockBytes);
+        ptx::ldmatrix_x4_trans(r, OfV::template advance<2>(v, chunks) + block * kBlockBytes);
 #pragma unroll
         for (int i = 0; i < (kFp8 ? 4 : 2); ++i) {
           uint32_t b0 = r[i / (kFp8 ? 2 : 1) * 2], b1 = r[i / (kFp8 ? 2 : 1) * 2 + 1];
@@ -356,7 +364,7 @@ struct Warp {
   }
 
   __device__ float value(const unsigned char* tile, int key, int column) const {
-    const unsigned char* const at = tile + Tile::offset(key, column);
+    const unsigned char* const at = tile + OfV::offset(key, column);
     if constexpr (kFp8) {
       return Element::to_float(static_cast<uint16_t>(of_fp8x2<Element>(*at, p.e5m2)));
     } else {

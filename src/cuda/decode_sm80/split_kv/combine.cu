@@ -12,7 +12,7 @@ namespace {
 using attention::decode::find_row, attention::decode::join_parts, attention::decode::Row;
 using attention::decode::row_count, attention::decode::store_row;
 
-constexpr int kThreads = kLargestHeadDim;  // a row
+constexpr int kThreads = 128;  // of a row, or of each 128 columns of a wide one
 
 // Where a row's partial results are: of the first part, and how far apart.
 struct PartialRows {
@@ -33,8 +33,7 @@ __device__ PartialRows find_parts(const Params& p, const Row& row) {
   return {units.parts, unit * p.unit_rows + of_entry % kTileRows, step * p.unit_rows};
 }
 
-__global__ void __launch_bounds__(kThreads) combine_kernel(const __grid_constant__ Params p) {
-  const auto column = static_cast<int>(threadIdx.x);
+__device__ __forceinline__ void combine_row(const Params& p, int column) {
   const Row row = find_row(p, blockIdx.x);
   if (row.query < 0 || row.query >= row.entry.rows_q) return;
   const PartialRows parts = find_parts(p, row);
@@ -44,15 +43,32 @@ __global__ void __launch_bounds__(kThreads) combine_kernel(const __grid_constant
   store_row(p, row, joined, column);
 }
 
+__global__ void __launch_bounds__(kThreads) combine_kernel(const __grid_constant__ Params p) {
+  combine_row(p, static_cast<int>(threadIdx.x));
+}
+
+// The same of rows that are longer than a block.
+__global__ void __launch_bounds__(kThreads) combine_wide_kernel(const __grid_constant__ Params p) {
+  combine_row(p, static_cast<int>(blockIdx.y) * kThreads + static_cast<int>(threadIdx.x));
+}
+
 }  // namespace
 
 cudaError_t prepare_combine() {
   cudaFuncAttributes attributes{};
-  return cudaFuncGetAttributes(&attributes, reinterpret_cast<const void*>(&combine_kernel));
+  const cudaError_t error =
+      cudaFuncGetAttributes(&attributes, reinterpret_cast<const void*>(&combine_kernel));
+  if (error != cudaSuccess) return error;
+  return cudaFuncGetAttributes(&attributes, reinterpret_cast<const void*>(&combine_wide_kernel));
 }
 
 cudaError_t combine_parts(const Params& params, cudaStream_t stream) {
   const auto rows = static_cast<unsigned int>(row_count(params));
+  if (params.head_dim_v > kThreads) {
+    const auto slices = static_cast<unsigned int>((params.head_dim_v + kThreads - 1) / kThreads);
+    return host::launch_kernel(&combine_wide_kernel,
+                               {.grid = dim3(rows, slices), .threads = kThreads}, stream, params);
+  }
   return host::launch_kernel(&combine_kernel, {.grid = dim3(rows), .threads = kThreads}, stream,
                              params);
 }

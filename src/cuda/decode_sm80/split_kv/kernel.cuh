@@ -1,4 +1,4 @@
-// decode_sm80: a block takes units of rows and keys in turn (walk.cuh), its warps share the keys of
+// decode_sm80: a block takes units of rows and keys in turn (walk.cuh), its rings share the keys of
 // a unit (attend.cuh), and what they find goes to memory, where combine.cu joins it.
 #pragma once
 
@@ -32,9 +32,9 @@ __device__ __forceinline__ void load_query(const Params& p, const Unit& unit, ui
                       int64_t{unit.at.entry.q_row + query} * p.q.row);
   }
 #pragma unroll
-  for (int i = 0; i < kConfig.head_dim / 16; i += kConfig.warps) {
+  for (int i = 0; i < kConfig.head_dim_qk / 16; i += kConfig.warps) {
     const int step = i + warp;
-    if (kConfig.head_dim / 16 % kConfig.warps != 0 && step >= kConfig.head_dim / 16) break;
+    if (kConfig.head_dim_qk / 16 % kConfig.warps != 0 && step >= kConfig.head_dim_qk / 16) break;
     // See attend.cuh for the order of dimensions.
     const int first = 16 * step + (kConfig.kv_bytes == 1 ? 4 : 2) * (lane % 4);
     const int second = first + (kConfig.kv_bytes == 1 ? 2 : 8);
@@ -48,9 +48,9 @@ __device__ __forceinline__ void load_query(const Params& p, const Unit& unit, ui
 template <Config kConfig, class Element>
 __device__ __forceinline__ void attend(const Params& p, const Unit& unit, Found<kConfig>& found,
                                        uint4* fragments, const Ring<kConfig>& ring) {
-  constexpr int kStep = kConfig.warps * kConfig.tile_keys;
-  const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
-  const int first = unit.begin + warp * kConfig.tile_keys;
+  constexpr int kStep = kConfig.rings() * kConfig.tile_keys;
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const int first = unit.begin + this_ring<kConfig>() * kConfig.tile_keys;
   Place places[kConfig.stages];
 #pragma unroll
   for (int stage = 0; stage < kConfig.stages; ++stage) {
@@ -72,9 +72,9 @@ __device__ __forceinline__ void attend(const Params& p, const Unit& unit, Found<
 #pragma unroll 1
   for (int key = first; key < unit.end; key += kStep) {
     ptx::cp_async_wait<kConfig.stages - 1>();
-    __syncwarp();
+    ring.meet();
     math.step(found, query, stage, key);
-    __syncwarp();  // the stage has been read
+    ring.meet();  // the stage has been read
     ring.load(stage, key + kConfig.stages * kStep, next);
     next = ring.find(key + (kConfig.stages + 1) * kStep);
     stage = stage + 1 == kConfig.stages ? 0 : stage + 1;
@@ -89,26 +89,26 @@ __global__ void __launch_bounds__(kConfigs[kConfigIndex].threads(),
   constexpr Config kConfig = kConfigs[kConfigIndex];
   unsigned char* const shared = ptx::dynamic_shared();
   unsigned char* const rings = shared + kConfig.q_bytes();
-  auto* const scales = reinterpret_cast<float*>(rings + kConfig.ring_bytes());
+  auto* const scales = reinterpret_cast<float*>(rings + kConfig.all_ring_bytes());
   auto* const outputs = reinterpret_cast<float*>(rings);
-  auto& rows = ptx::static_shared<WarpRows<kConfig.warps>>();
-  const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
+  auto& rows = ptx::static_shared<RingRows<kConfig.rings()>>();
+  const int lane = static_cast<int>(threadIdx.x) % 32, number = this_ring<kConfig>();
 
   Walk<kConfig.threads()> walk(p);
   const Unit& unit = this_unit();
   while (walk.take()) {
     Found<kConfig> found;
-    const Ring<kConfig> ring{p, unit, rings + warp * kConfig.warp_ring_bytes(),
-                             scales + warp * 2 * kConfig.stages * kConfig.tile_keys, lane};
+    const Ring<kConfig> ring{p, unit, rings + number * kConfig.ring_bytes(),
+                             scales + number * 2 * kConfig.stages * kConfig.tile_keys, lane};
     attend<kConfig, Element>(p, unit, found, reinterpret_cast<uint4*>(shared), ring);
     __syncthreads();  // all rings have been read
-    leave_outputs<kConfig>(found, outputs + warp * kTileRows * kConfig.head_dim, lane);
+    leave_outputs<kConfig>(found, outputs + number * kTileRows * kConfig.head_dim_v, lane);
 #pragma unroll
     for (int slot = 0; slot < 2; ++slot) {
       const float sum = attention::quad_sum(found.sum[slot]);
-      if (lane % 4 != 0) continue;
-      rows.largest[warp][lane / 4 + 8 * slot] = found.largest[slot];
-      rows.sum[warp][lane / 4 + 8 * slot] = sum;
+      if (lane % 4 != 0 || this_member<kConfig>() != 0) continue;
+      rows.largest[number][lane / 4 + 8 * slot] = found.largest[slot];
+      rows.sum[number][lane / 4 + 8 * slot] = sum;
     }
     __syncthreads();
     store_unit<kConfig>(p, unit, outputs, rows);

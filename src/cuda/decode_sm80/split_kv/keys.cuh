@@ -1,4 +1,5 @@
-// A warp's ring: which keys its tiles hold, where they lie, and their copies.
+// A ring: which keys its tiles hold, where they lie, and their copies. It is a warp's own, or of
+// several warps that take pieces of each tile in turn.
 //
 // Each lane looks one key of a tile up, a tile ahead of its copies, so that a load from the page
 // table is never waited for. The lanes that copy a row get its place by shuffles.
@@ -11,12 +12,15 @@
 #include "cuda/decode_sm80/split_kv/config.hpp"
 #include "cuda/decode_sm80/split_kv/walk.cuh"
 #include "cuda/ptx/cp_async.cuh"
+#include "cuda/ptx/sync.cuh"
 #include "cuda/tile/smem_tile.hpp"
 
 namespace flashcore::cuda::decode_sm80::split_kv {
 
 template <Config kConfig>
-using KvTile = tile::SmemTile<kConfig.tile_keys, kConfig.head_dim, kConfig.kv_bytes>;
+using KTile = tile::SmemTile<kConfig.tile_keys, kConfig.head_dim_qk, kConfig.kv_bytes>;
+template <Config kConfig>
+using VTile = tile::SmemTile<kConfig.tile_keys, kConfig.head_dim_v, kConfig.kv_bytes>;
 
 // A key's rows, in elements from the beginning of K and V, and its scales.
 struct Place {
@@ -24,23 +28,53 @@ struct Place {
   float k_scale, v_scale;
 };
 
+// Of the block's rings, the one that this warp is of, and which of its warps this one is.
+template <Config kConfig>
+__device__ __forceinline__ int this_ring() {
+  return static_cast<int>(threadIdx.x) / 32 / kConfig.column_warps;
+}
+template <Config kConfig>
+__device__ __forceinline__ int this_member() {
+  if constexpr (kConfig.column_warps == 1) return 0;
+  return static_cast<int>(threadIdx.x) / 32 % kConfig.column_warps;
+}
+
 template <Config kConfig>
 struct Ring {
-  using Tile = KvTile<kConfig>;
+  static constexpr bool kShared = kConfig.column_warps > 1;
   static constexpr int kTileKeys = kConfig.tile_keys;
-  static constexpr int kStageBytes = 2 * kConfig.tile_bytes();
   static constexpr int kElementsAChunk = 16 / kConfig.kv_bytes;
 
   const Params& p;
   const Unit& unit;
-  unsigned char* tiles;  // of this warp
-  float* scales;         // of this warp: of K and of V, by stage
+  unsigned char* tiles;
+  float* scales;  // of K and of V, by stage
   int lane;
 
-  __device__ unsigned char* k_tile(int stage) const { return tiles + stage * kStageBytes; }
-  __device__ unsigned char* v_tile(int stage) const { return k_tile(stage) + kConfig.tile_bytes(); }
+  __device__ unsigned char* k_tile(int stage) const {
+    return tiles + stage * kConfig.stage_bytes();
+  }
+  __device__ unsigned char* v_tile(int stage) const {
+    return k_tile(stage) + kConfig.k_tile_bytes();
+  }
   __device__ float* k_scales(int stage) const { return scales + 2 * stage * kTileKeys; }
   __device__ float* v_scales(int stage) const { return k_scales(stage) + kTileKeys; }
+
+  // The ring's warps meet: what each has copied and waited for, all may read.
+  __device__ void meet() const {
+    if constexpr (kShared) {
+      // A number that is no constant would take all of a block's barriers.
+      static_assert(kConfig.rings() <= 2);
+      constexpr int kThreads = 32 * kConfig.column_warps;
+      if (kConfig.rings() == 1 || this_ring<kConfig>() == 0) {
+        ptx::named_barrier_sync(1, kThreads);
+      } else {
+        ptx::named_barrier_sync(2, kThreads);
+      }
+    } else {
+      __syncwarp();
+    }
+  }
 
   // Of this lane's key of the tile that begins at `first`. A key past the unit's is not looked up.
   __device__ Place find(int first) const {
@@ -57,13 +91,18 @@ struct Ring {
   __device__ void load(int stage, int first, const Place& place) const {
     if (first < unit.end) {
       if constexpr (kConfig.kv_bytes == 1) {
-        if (p.scaled && lane < kTileKeys) {
+        if (p.scaled && lane < kTileKeys && this_member<kConfig>() == 0) {
           k_scales(stage)[lane] = place.k_scale;
           v_scales(stage)[lane] = place.v_scale;
         }
       }
       if (p.chunks) {
-        copy_rows(stage, first, place);
+        if constexpr (kShared) {
+          copy_pieces<KTile<kConfig>>(k_tile(stage), first, place.k, p.k.data, p.head_dim_qk);
+          copy_pieces<VTile<kConfig>>(v_tile(stage), first, place.v, p.v.data, p.head_dim_v);
+        } else {
+          copy_rows(stage, first, place);
+        }
       } else {
         copy_elements(stage, first, place);
       }
@@ -73,6 +112,7 @@ struct Ring {
 
  private:
   __device__ void copy_rows(int stage, int first, const Place& place) const {
+    using Tile = KTile<kConfig>;  // and V's
     constexpr int kRowsAtOnce = 32 / Tile::kRowChunks;
     const int chunk = lane % Tile::kRowChunks, lane_row = lane / Tile::kRowChunks;
     const int column = chunk * kElementsAChunk;
@@ -85,7 +125,22 @@ struct Ring {
       const bool exists = first + row < unit.end;
       unsigned char* const to = k_tile(stage) + Tile::chunk_offset(row, chunk);
       copy_chunk(to, p.k.data, k + column, exists && in_k);
-      copy_chunk(to + kConfig.tile_bytes(), p.v.data, v + column, exists && in_v);
+      copy_chunk(to + kConfig.k_tile_bytes(), p.v.data, v + column, exists && in_v);
+    }
+  }
+
+  // This warp's share of a tile of K or V: 32 chunks at once, whatever the length of a row.
+  template <class Tile>
+  __device__ void copy_pieces(unsigned char* tile, int first, int64_t place, const void* data,
+                              int head_dim) const {
+#pragma unroll 4
+    for (int i = 0; i < kTileKeys * Tile::kRowChunks / 32; i += kConfig.column_warps) {
+      const int piece = 32 * (i + this_member<kConfig>()) + lane;
+      const int row = piece / Tile::kRowChunks, chunk = piece % Tile::kRowChunks;
+      const int column = chunk * kElementsAChunk;
+      const int64_t at = __shfl_sync(0xffffffffU, static_cast<long long>(place), row) + column;
+      copy_chunk(tile + Tile::chunk_offset(row, chunk), data, at,
+                 first + row < unit.end && column < head_dim);
     }
   }
 
@@ -98,14 +153,16 @@ struct Ring {
   // The same of rows that are not aligned chunks, by ordinary loads.
   __device__ void copy_elements(int stage, int first, const Place& place) const {
 #pragma unroll 1
-    for (int row = 0; row < kTileKeys; ++row) {
+    for (int row = this_member<kConfig>(); row < kTileKeys; row += kConfig.column_warps) {
       const int64_t k = __shfl_sync(0xffffffffU, static_cast<long long>(place.k), row);
       const int64_t v = __shfl_sync(0xffffffffU, static_cast<long long>(place.v), row);
       const bool exists = first + row < unit.end;
 #pragma unroll 1
-      for (int column = lane; column < kConfig.head_dim; column += 32) {
-        const uint32_t to = Tile::offset(row, column);
+      for (int column = lane; column < kConfig.head_dim_qk; column += 32) {
+        const uint32_t to = KTile<kConfig>::offset(row, column);
         copy_element(k_tile(stage) + to, p.k.data, k + column, exists && column < p.head_dim_qk);
+        // Of a row of V, which may be shorter, a column lies where it lies of K: panels are alike.
+        if (kConfig.head_dim_v < kConfig.head_dim_qk && column >= kConfig.head_dim_v) continue;
         copy_element(v_tile(stage) + to, p.v.data, v + column, exists && column < p.head_dim_v);
       }
     }

@@ -27,7 +27,7 @@ struct InstanceEntry {
 // Of an instance that was not compiled: one whose functions fail.
 const InstanceEntry& find_instance(const Instance& instance);
 
-// Loads the kernel of combine_parts: once per device, before the first launch, which may not load
+// Loads the kernels of combine_parts: once per device, before the first launch, which may not load
 // anything while a graph is captured.
 cudaError_t prepare_combine();
 

@@ -1,4 +1,4 @@
-// A unit's end: what the warps of a block found becomes the unit's partial result in memory.
+// A unit's end: what the rings' warps found becomes the unit's partial result in memory.
 #pragma once
 
 #include <cstdint>
@@ -10,40 +10,40 @@
 
 namespace flashcore::cuda::decode_sm80::split_kv {
 
-template <int kWarps>
-struct WarpRows {
-  float largest[kWarps][kTileRows], sum[kWarps][kTileRows];
+template <int kRings>
+struct RingRows {
+  float largest[kRings][kTileRows], sum[kRings][kTileRows];
 };
 
 using attention::decode::weight_of;
 
-// A warp's outputs, to `o`: 16 rows of the tile's head dimension.
+// A warp's outputs, to the ring's 16 rows of V's head dimension, `o`.
 template <Config kConfig>
 __device__ __forceinline__ void leave_outputs(const Found<kConfig>& w, float* o, int lane) {
 #pragma unroll
-  for (int n = 0; n < kConfig.head_dim / 8; ++n) {
+  for (int n = 0; n < kConfig.warp_columns() / 8; ++n) {
 #pragma unroll
     for (int e = 0; e < 4; ++e) {
       const int row = lane / 4 + 8 * (e / 2);
-      o[row * kConfig.head_dim + output_column<kConfig>(n, e % 2, lane)] = w.o[n][e] * w.unit;
+      o[row * kConfig.head_dim_v + output_column<kConfig>(n, e % 2, lane)] = w.o[n][e] * w.unit;
     }
   }
 }
 
-// All warps' outputs are where their rings were, one after the other. Warps in order, so that the
-// bits do not depend on who comes first.
+// All outputs are where the rings were, one after the other. Rings in order, so that the bits do not
+// depend on who comes first.
 template <Config kConfig>
 __device__ __forceinline__ void store_unit(const Params& p, const Unit& unit, const float* o,
-                                           const WarpRows<kConfig.warps>& rows) {
+                                           const RingRows<kConfig.rings()>& rows) {
   const int thread = static_cast<int>(threadIdx.x);
   const int64_t first = int64_t{unit.index} * p.unit_rows;
 #pragma unroll 1
   for (int row = 0; row < unit.rows; ++row) {
-    float largest = kNoKey, sum = 0, weight[kConfig.warps];
+    float largest = kNoKey, sum = 0, weight[kConfig.rings()];
 #pragma unroll
-    for (int w = 0; w < kConfig.warps; ++w) largest = fmaxf(largest, rows.largest[w][row]);
+    for (int w = 0; w < kConfig.rings(); ++w) largest = fmaxf(largest, rows.largest[w][row]);
 #pragma unroll
-    for (int w = 0; w < kConfig.warps; ++w) {
+    for (int w = 0; w < kConfig.rings(); ++w) {
       weight[w] = weight_of(rows.largest[w][row], largest);
       sum += weight[w] * rows.sum[w][row];
     }
@@ -52,9 +52,9 @@ __device__ __forceinline__ void store_unit(const Params& p, const Unit& unit, co
     for (int column = thread; column < p.head_dim_v; column += kConfig.threads()) {
       float x = 0;
 #pragma unroll
-      for (int w = 0; w < kConfig.warps; ++w) {
+      for (int w = 0; w < kConfig.rings(); ++w) {
         x = attention::with_part(x, weight[w],
-                                 o[(w * kTileRows + row) * kConfig.head_dim + column]);
+                                 o[(w * kTileRows + row) * kConfig.head_dim_v + column]);
       }
       p.partial_o[(first + row) * p.head_dim_v + column] = x;
     }

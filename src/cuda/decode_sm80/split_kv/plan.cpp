@@ -115,6 +115,7 @@ Kernel kernel() {
           .automatic = true,
           .reads_caches = true,
           .targets = build::targets::decode_sm80,
+          .by_name_alone = by_name_alone,  // until a GPU has gated it
           .refuses =
               [](const ForwardProblem& p, const PlanContext& context) {
                 return refusal(p, context, build::targets::decode_sm80);
