@@ -128,6 +128,8 @@ std::vector<Problem> problems_for_budgets() {
           problem.q = problem.o = TensorDesc::contiguous(dtype, {4, 8, seqlen_q, head_dim});
           problem.k = problem.v = TensorDesc::contiguous(cache, {4, 2, 4096, head_dim});
           all.push_back(problem);
+          problem.tree_mask = TensorDesc::contiguous(DType::i32, {1, seqlen_q, 1});
+          all.push_back(problem);
         }
       }
     }

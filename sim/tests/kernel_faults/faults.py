@@ -65,7 +65,7 @@ DECODE_FP8 = problem("decode_sm80", "--dtype bf16 --kv-dtype f8e4m3 --shape 2,8,
 DECODE_FP8_UNIT = "decode80_bf16_config3.cu"
 # Two warps share the columns of O.
 DECODE_WIDE = problem("decode_sm80", "--dtype bf16 --shape 2,8,1,256 --heads-kv 2 --seqlen-kv 700 --paged 16")
-DECODE_WIDE_UNIT = "decode80_bf16_config4.cu"
+DECODE_WIDE_UNIT = "decode80_bf16_config8.cu"
 
 # Keys as boxes of tensor maps, row by row, with scales; several units a block; a window that begins inside of a tile.
 STREAM = problem("decode_sm90", "--dtype bf16 --shape 2,8,1,128 --heads-kv 2 --seqlen-kv 1300 --paged 16")

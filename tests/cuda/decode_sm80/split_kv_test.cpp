@@ -37,6 +37,14 @@ TEST(DecodeSm80Config, EveryHeadDimensionGetsTheCheapestTileThatHoldsIt) {
     }
     EXPECT_EQ(choose_config(257, 64, bytes), -1);
     EXPECT_EQ(choose_config(64, 257, bytes), -1);
+    for (const int head_dim : {64, 128, 256}) {
+      const Config& config =
+          kConfigs[static_cast<size_t>(choose_config(head_dim, head_dim, bytes, true))];
+      EXPECT_TRUE(config.reads_trees) << head_dim;
+      EXPECT_EQ(config.head_dim_qk, head_dim);
+    }
+    const int plain = choose_config(128, 128, bytes);
+    EXPECT_FALSE(kConfigs[static_cast<size_t>(plain)].reads_trees) << "gated as it is";
   }
 }
 
@@ -166,6 +174,7 @@ TEST(DecodeSm80Refusals, NameTheArgument) {
   EXPECT_THAT(with([](ForwardProblem& p) { p.mask.present = true; }), HasSubstr("mask:"));
   EXPECT_THAT(with([](ForwardProblem& p) { p.dropout_p = 0.5; }), HasSubstr("dropout_p: is 0.5"));
   EXPECT_EQ(with([](ForwardProblem& p) { p.head_dim_qk = 192; }), "");
+  EXPECT_EQ(with([](ForwardProblem& p) { p.tree_mask.present = true; }), "");
   EXPECT_THAT(with([](ForwardProblem& p) { p.head_dim_v = 264; }),
               HasSubstr("v: head dimension is 264, wanted at most 256"));
   EXPECT_THAT(with([](ForwardProblem& p) { p.seqlen_kv = 1 << 30; }), HasSubstr("k: has"));
@@ -179,6 +188,9 @@ TEST(DecodeSm80Refusals, WhatNoGpuHasGatedIsComputedByNameAlone) {
   wide.head_dim_v = 192;
   EXPECT_THAT(by_name_alone(wide),
               HasSubstr("v: head dimension is 192, and past 128 it was never"));
+  ForwardProblem tree = decode();
+  tree.tree_mask.present = true;
+  EXPECT_THAT(by_name_alone(tree), HasSubstr("tree_mask: is given, and was never gated"));
   wide.head_dim_qk = 256;
   EXPECT_THAT(by_name_alone(wide), HasSubstr("q: head dimension is 256"));
 }

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "bench/cases/cases.hpp"
 #include "bench/gate/gates.hpp"
 #include "bench/tensors/tensor_set.hpp"
 #include "tests/cuda/device/device_tensors.hpp"
@@ -38,12 +39,13 @@ struct Subject {
   int64_t seqlen_q;
   int64_t page_size;
   bool batch_invariant;
+  bool tree = false;
 };
 
 std::ostream& operator<<(std::ostream& out, const Subject& s) {
   return out << s.kernel << " " << to_string(s.dtype) << " " << to_string(s.kv_dtype) << " "
              << s.head_dim << " Sq " << s.seqlen_q << " page " << s.page_size
-             << (s.batch_invariant ? " invariant" : "");
+             << (s.batch_invariant ? " invariant" : "") << (s.tree ? " tree" : "");
 }
 
 constexpr int64_t kHeads = 4, kKvHeads = 2, kCapacity = 700;
@@ -59,6 +61,9 @@ Problem problem_of(const Subject& s, int64_t batch) {
   p.seqlens_kv = TensorDesc::contiguous(DType::i32, {batch});
   p.page_status = TensorDesc::contiguous(DType::i32, {1});
   p.causal = true;
+  if (s.tree) {
+    p.tree_mask = TensorDesc::contiguous(DType::i32, {1, s.seqlen_q, (s.seqlen_q + 31) / 32});
+  }
   if (size_of(s.kv_dtype) == 1) {
     p.k_scale = p.v_scale = TensorDesc::contiguous(DType::f32, {1, kKvHeads, 1});
   }
@@ -99,6 +104,12 @@ bench::HostProblem make_problem(const Subject& s, const std::vector<int64_t>& le
       bench::make_host_problem(problem_of(s, static_cast<int64_t>(lengths.size())), seed);
   fill_table(host, seed);
   set_lengths(host, lengths);
+  if (s.tree) {
+    const std::vector<int32_t> words = bench::tree_words(s.seqlen_q);
+    for (size_t n = 0; n < words.size(); ++n) {
+      host.at("tree_mask").set(static_cast<int64_t>(n), words[n]);
+    }
+  }
   return host;
 }
 
@@ -253,7 +264,10 @@ INSTANTIATE_TEST_SUITE_P(
                     Subject{"decode_sm80", DType::f16, DType::f8e5m2, 80, 9, 7, false},
                     Subject{"decode_sm80", DType::bf16, DType::bf16, 96, 2, 32, true},
                     Subject{"decode_sm80", DType::bf16, DType::bf16, 256, 1, 16, false},
-                    Subject{"decode_sm80", DType::f16, DType::f8e4m3, 192, 6, 5, true}));
+                    Subject{"decode_sm80", DType::f16, DType::f8e4m3, 192, 6, 5, true},
+                    Subject{"decode_sm80", DType::bf16, DType::bf16, 128, 40, 16, true, true},
+                    Subject{"decode_sm80", DType::f16, DType::f8e4m3, 64, 15, 7, false, true},
+                    Subject{"decode_sm80", DType::f16, DType::f16, 256, 9, 16, false, true}));
 INSTANTIATE_TEST_SUITE_P(
     Sm90, DecodeDevice,
     testing::Values(Subject{"decode_sm90", DType::bf16, DType::bf16, 128, 1, 16, false},

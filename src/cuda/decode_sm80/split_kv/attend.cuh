@@ -5,7 +5,8 @@
 //   tile n+s :                                                        load into the stage -->
 //
 // Scores are in natural units and exponents are of differences, e^(score - largest): right for
-// scores of any size. Only tiles that some row does not see all of have a mask.
+// scores of any size. Only tiles that some row does not see all of have a mask, and of tree masks only
+// those with keys of the tree.
 //
 // fp8 keys and values stay as they are in shared memory. Four neighbouring bytes of a row of K are
 // what a lane gets, so step s of the product takes dimensions 16 s + 4 t .. + 3 where others take
@@ -23,6 +24,7 @@
 #include "cuda/attention/softmax.cuh"
 #include "cuda/attention/units.hpp"
 #include "cuda/decode_sm80/split_kv/keys.cuh"
+#include "cuda/decode_sm80/split_kv/tree.cuh"
 #include "cuda/ptx/exp2.cuh"
 #include "cuda/ptx/ldmatrix.cuh"
 #include "cuda/ptx/pin.cuh"
@@ -89,7 +91,7 @@ struct Warp {
   static_assert(OfK::kPanelRowBytes == OfV::kPanelRowBytes);
   using Scores = float[kProducts][4];
 
-  const Params& p;
+  const ParamsOf<kConfig>& p;
   const Unit& unit;
   const Ring<kConfig>& ring;
   int lane;
@@ -116,6 +118,7 @@ struct Warp {
         const attention::ColumnRange seen = seen_of(slot, key);
         const int column = 2 * (lane % 4);
         attention::mask_row(s, slot, {seen.begin - column, seen.end - column});
+        if constexpr (kConfig.reads_trees) mask_by_bits(s, slot, allowed_of(slot, key) >> column);
       }
       softmax(w, s);
       if constexpr (kFp8) scale_values(w, s, stage);
@@ -145,6 +148,14 @@ struct Warp {
     return seen;
   }
 
+  // Bit c: whether a row's tree mask, if there is one, allows column c of the same tile.
+  __device__ uint32_t allowed_of(int slot, int key) const {
+    if constexpr (kConfig.reads_trees) {
+      if (p.tree.present) return tree_bits(p.tree, unit, query_of(slot), key);
+    }
+    return ~uint32_t{0};
+  }
+
   // Of ALiBi, of a row's head.
   __device__ float slope_of(int slot) const {
     const int head = unit.kv_head * p.group + row_of(slot) - query_of(slot) * p.group;
@@ -154,6 +165,9 @@ struct Warp {
 
   // Whether some row does not see all keys of the tile.
   __device__ bool is_masked(int key) const {
+    if constexpr (kConfig.reads_trees) {
+      if (p.tree.present && key + kKeys > unit.at.entry.offset) return true;
+    }
     const int first = static_cast<int>(p.by_group.divide(static_cast<uint32_t>(unit.first_row)));
     const int last =
         static_cast<int>(p.by_group.divide(static_cast<uint32_t>(unit.first_row + unit.rows - 1)));
@@ -340,6 +354,7 @@ struct Warp {
   // does not matter.
   __device__ void add_what_is_not_finite(Found<kConfig>& w, int stage, int first_key) const {
     const attention::ColumnRange seen[2] = {seen_of(0, first_key), seen_of(1, first_key)};
+    const uint32_t allowed[2] = {allowed_of(0, first_key), allowed_of(1, first_key)};
 #pragma unroll 1
     for (int key = 0; key < kKeys; ++key) {
       const int here =
@@ -356,6 +371,9 @@ struct Warp {
           if (x - x == 0) continue;
 #pragma unroll
           for (int slot = 0; slot < 2; ++slot) {
+            if constexpr (kConfig.reads_trees) {
+              if ((allowed[slot] >> key & 1) == 0) continue;
+            }
             if (key >= seen[slot].begin && key < seen[slot].end) w.o[n][2 * slot + e] += x;
           }
         }

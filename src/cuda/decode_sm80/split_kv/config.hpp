@@ -33,9 +33,10 @@ struct Config {
   int warps;
   int tile_keys;
   int stages;
-  bool q_in_registers;  // otherwise read again from shared memory for every tile
-  int blocks_per_sm;    // what the register limit is set for
-  int column_warps = 1;
+  bool q_in_registers;       // otherwise read again from shared memory for every tile
+  int blocks_per_sm;         // what the register limit is set for
+  int column_warps = 1;      // that share a ring
+  bool reads_trees = false;  // tree masks
 
   constexpr int threads() const { return 32 * warps; }
   constexpr int rings() const { return warps / column_warps; }
@@ -53,8 +54,8 @@ struct Config {
   constexpr int smem_bytes() const { return q_bytes() + all_ring_bytes() + scale_bytes(); }
 };
 
-// By head dimension, for K and V of 16 bits and then of 8. Rows after the fourth: wide ones.
-inline constexpr std::array kConfigs = {
+// By head dimension, for K and V of 16 bits and then of 8: without tree masks, ...
+inline constexpr std::array kPlainConfigs = {
     Config{.head_dim_qk = 64,
            .head_dim_v = 64,
            .kv_bytes = 2,
@@ -87,6 +88,9 @@ inline constexpr std::array kConfigs = {
            .stages = 2,
            .q_in_registers = false,
            .blocks_per_sm = 2},
+};
+// ... and rows that are longer, with them and without.
+inline constexpr std::array kWideConfigs = {
     Config{.head_dim_qk = 256,
            .head_dim_v = 256,
            .kv_bytes = 2,
@@ -107,11 +111,29 @@ inline constexpr std::array kConfigs = {
            .column_warps = 2},
 };
 
+constexpr Config with_trees(Config config) {
+  config.reads_trees = true;
+  return config;
+}
+
+// The compiled kernels. A problem gets the first that computes it.
+inline constexpr std::array kConfigs = {kPlainConfigs[0],
+                                        kPlainConfigs[1],
+                                        kPlainConfigs[2],
+                                        kPlainConfigs[3],
+                                        with_trees(kPlainConfigs[0]),
+                                        with_trees(kPlainConfigs[1]),
+                                        with_trees(kPlainConfigs[2]),
+                                        with_trees(kPlainConfigs[3]),
+                                        with_trees(kWideConfigs[0]),
+                                        with_trees(kWideConfigs[1])};
+
 // Index into kConfigs, or -1 when a head dimension is too large.
-constexpr int choose_config(int64_t head_dim_qk, int64_t head_dim_v, int kv_bytes) {
+constexpr int choose_config(int64_t head_dim_qk, int64_t head_dim_v, int kv_bytes,
+                            bool tree = false) {
   for (std::size_t i = 0; i < kConfigs.size(); ++i) {
     if (kv_bytes == kConfigs[i].kv_bytes && head_dim_qk <= kConfigs[i].head_dim_qk &&
-        head_dim_v <= kConfigs[i].head_dim_v) {
+        head_dim_v <= kConfigs[i].head_dim_v && (!tree || kConfigs[i].reads_trees)) {
       return static_cast<int>(i);
     }
   }

@@ -22,11 +22,11 @@ struct CompiledInstance {
                                 cudaSharedmemCarveoutMaxShared);
   }
 
-  static cudaError_t launch(const Params& params, unsigned int blocks, cudaStream_t stream) {
+  static cudaError_t launch(const TreeParams& params, unsigned int blocks, cudaStream_t stream) {
     return host::launch_kernel(
         &decode_kernel<kConfigIndex, Element>,
         {.grid = dim3(blocks), .threads = kConfig.threads(), .shared_bytes = kConfig.smem_bytes()},
-        stream, params);
+        stream, static_cast<const ParamsOf<kConfig>&>(params));
   }
 };
 

@@ -46,8 +46,9 @@ __device__ __forceinline__ void load_query(const Params& p, const Unit& unit, ui
 
 // A warp's tiles of a unit.
 template <Config kConfig, class Element>
-__device__ __forceinline__ void attend(const Params& p, const Unit& unit, Found<kConfig>& found,
-                                       uint4* fragments, const Ring<kConfig>& ring) {
+__device__ __forceinline__ void attend(const ParamsOf<kConfig>& p, const Unit& unit,
+                                       Found<kConfig>& found, uint4* fragments,
+                                       const Ring<kConfig>& ring) {
   constexpr int kStep = kConfig.rings() * kConfig.tile_keys;
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const int first = unit.begin + this_ring<kConfig>() * kConfig.tile_keys;
@@ -85,7 +86,7 @@ __device__ __forceinline__ void attend(const Params& p, const Unit& unit, Found<
 template <int kConfigIndex, class Element>
 __global__ void __launch_bounds__(kConfigs[kConfigIndex].threads(),
                                   kConfigs[kConfigIndex].blocks_per_sm)
-    decode_kernel(const __grid_constant__ Params p) {
+    decode_kernel(const __grid_constant__ ParamsOf<kConfigs[kConfigIndex]> p) {
   constexpr Config kConfig = kConfigs[kConfigIndex];
   unsigned char* const shared = ptx::dynamic_shared();
   unsigned char* const rings = shared + kConfig.q_bytes();

@@ -3,7 +3,11 @@
 
 #include <vector_types.h>
 
+#include <cstdint>
+#include <type_traits>
+
 #include "cuda/attention/decode/params.hpp"
+#include "cuda/decode_sm80/split_kv/config.hpp"
 
 namespace flashcore::cuda::decode_sm80::split_kv {
 
@@ -21,5 +25,21 @@ struct Params : attention::decode::Params {
   int unit_rows;            // rows of a unit that have partial results
   int most_units;           // that there is room for
 };
+
+// A tree mask; strides are in words.
+struct TreeBits {
+  const int32_t* data;  // null is right for one without words
+  int64_t batch, query, word;
+  int64_t words;
+  bool present;
+};
+
+// What kernels that read tree masks are told.
+struct TreeParams : Params {
+  TreeBits tree;
+};
+
+template <Config kConfig>
+using ParamsOf = std::conditional_t<kConfig.reads_trees, TreeParams, Params>;
 
 }  // namespace flashcore::cuda::decode_sm80::split_kv

@@ -25,7 +25,7 @@ constexpr std::string_view kName = "decode_sm80";
 constexpr int64_t kAlignment = 256;  // of each array in the workspace
 
 struct Planned {
-  Params params;
+  TreeParams params;
   Instance instance;
   unsigned int blocks;
   int device;
@@ -33,10 +33,12 @@ struct Planned {
   int64_t rows_at, o_at, bytes;
 };
 
-Params make_params(const ForwardProblem& p, bool batch_invariant) {
-  Params params{};
+TreeParams make_params(const ForwardProblem& p, bool batch_invariant) {
+  TreeParams params{};
   host::set_decode_params(params, p, batch_invariant);
   params.unit_rows = static_cast<int>(std::min<int64_t>(kTileRows, p.seqlen_q * params.group));
+  const TreeMask& tree = p.tree_mask;
+  params.tree = {nullptr, tree.batch, tree.query, tree.word, tree.words, tree.present};
   return params;
 }
 
@@ -55,8 +57,9 @@ bool place_workspace(Planned& planned, const ForwardProblem& p, int64_t units) {
 
 Status run(const ForwardProblem& p, const Planned& planned, const Arguments& args,
            std::span<std::byte> workspace, Stream stream) {
-  Params params = planned.params;
+  TreeParams params = planned.params;
   host::bind_decode_params(params, p, args);
+  params.tree.data = p.tree_mask.present ? args.tree_mask : nullptr;
   params.entry_units = reinterpret_cast<EntryUnits*>(workspace.data());
   params.partial_rows = reinterpret_cast<float2*>(workspace.data() + planned.rows_at);
   params.partial_o = reinterpret_cast<float*>(workspace.data() + planned.o_at);
@@ -114,6 +117,7 @@ Kernel kernel() {
           .device = DeviceKind::cuda,
           .automatic = true,
           .reads_caches = true,
+          .reads_tree_masks = true,
           .targets = build::targets::decode_sm80,
           .by_name_alone = by_name_alone,  // until a GPU has gated it
           .refuses =

@@ -29,7 +29,8 @@ std::string refuse_sizes(const ForwardProblem& p, const PlanContext& context) {
 }  // namespace
 
 int config_index(const ForwardProblem& p) {
-  return choose_config(p.head_dim_qk, p.head_dim_v, static_cast<int>(size_of(p.kv_dtype)));
+  return choose_config(p.head_dim_qk, p.head_dim_v, static_cast<int>(size_of(p.kv_dtype)),
+                       p.tree_mask.present);
 }
 
 int64_t block_count(const ForwardProblem& p, const DeviceInfo& device) {
@@ -48,6 +49,7 @@ int64_t unit_count(const ForwardProblem& p, const PlanContext& context) {
 // What no gate of a GPU has run. Once one has, and its evidence is in docs/evidence, this function,
 // kLargestGatedHeadDim and its line in plan.cpp go.
 std::string by_name_alone(const ForwardProblem& p) {
+  if (p.tree_mask.present) return "tree_mask: is given, and was never gated on a GPU";
   const bool qk = p.head_dim_qk > kLargestGatedHeadDim;
   if (!qk && p.head_dim_v <= kLargestGatedHeadDim) return {};
   return fmt::format("{}: head dimension is {}, and past {} it was never gated on a GPU",
