@@ -132,6 +132,13 @@ std::vector<Problem> problems_for_budgets() {
           all.push_back(problem);
         }
       }
+      Problem mla;
+      mla.q = TensorDesc::contiguous(dtype, {4, 16, 1, 576});
+      mla.o = TensorDesc::contiguous(dtype, {4, 16, 1, 512});
+      mla.k = TensorDesc::contiguous(cache, {4, 1, 4096, 576});
+      mla.v = mla.k;
+      mla.v.shape[3] = 512;
+      all.push_back(mla);
     }
   }
   return all;

@@ -22,7 +22,7 @@ namespace flashcore::cuda::decode_sm80::split_kv {
 inline constexpr int kTileRows = 16;                  // of Q, one mma
 inline constexpr int kSmallSharedMemory = 99 * 1024;  // a block's limit on sm_86 and sm_89
 inline constexpr int kReservedSharedMemory = 1024;    // of each block, by the runtime
-inline constexpr int kLargestHeadDim = 256;
+inline constexpr int kLargestHeadDimQk = 576, kLargestHeadDimV = 512;
 inline constexpr int kLargestGatedHeadDim = 128;  // by the gate of a GPU: see by_name_alone
 
 // A structural type: the one template argument that a kernel's geometry is.
@@ -109,6 +109,25 @@ inline constexpr std::array kWideConfigs = {
            .q_in_registers = false,
            .blocks_per_sm = 2,
            .column_warps = 2},
+    // MLA's latent rows. Rows of fp8 are padded to whole panels of 128 bytes.
+    Config{.head_dim_qk = 576,
+           .head_dim_v = 512,
+           .kv_bytes = 2,
+           .warps = 4,
+           .tile_keys = 16,
+           .stages = 2,
+           .q_in_registers = false,
+           .blocks_per_sm = 2,
+           .column_warps = 4},
+    Config{.head_dim_qk = 640,
+           .head_dim_v = 512,
+           .kv_bytes = 1,
+           .warps = 4,
+           .tile_keys = 32,
+           .stages = 2,
+           .q_in_registers = false,
+           .blocks_per_sm = 2,
+           .column_warps = 4},
 };
 
 constexpr Config with_trees(Config config) {
@@ -126,11 +145,14 @@ inline constexpr std::array kConfigs = {kPlainConfigs[0],
                                         with_trees(kPlainConfigs[2]),
                                         with_trees(kPlainConfigs[3]),
                                         with_trees(kWideConfigs[0]),
-                                        with_trees(kWideConfigs[1])};
+                                        with_trees(kWideConfigs[1]),
+                                        with_trees(kWideConfigs[2]),
+                                        with_trees(kWideConfigs[3])};
 
 // Index into kConfigs, or -1 when a head dimension is too large.
 constexpr int choose_config(int64_t head_dim_qk, int64_t head_dim_v, int kv_bytes,
                             bool tree = false) {
+  if (head_dim_qk > kLargestHeadDimQk) return -1;
   for (std::size_t i = 0; i < kConfigs.size(); ++i) {
     if (kv_bytes == kConfigs[i].kv_bytes && head_dim_qk <= kConfigs[i].head_dim_qk &&
         head_dim_v <= kConfigs[i].head_dim_v && (!tree || kConfigs[i].reads_trees)) {

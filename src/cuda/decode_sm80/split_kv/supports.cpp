@@ -15,9 +15,10 @@ namespace {
 
 std::string refuse_sizes(const ForwardProblem& p, const PlanContext& context) {
   if (config_index(p) < 0) {
-    const bool qk = p.head_dim_qk > kLargestHeadDim;
+    const bool qk = p.head_dim_qk > kLargestHeadDimQk;
     return fmt::format("{}: head dimension is {}, wanted at most {}", qk ? "q" : "v",
-                       qk ? p.head_dim_qk : p.head_dim_v, kLargestHeadDim);
+                       qk ? p.head_dim_qk : p.head_dim_v,
+                       qk ? kLargestHeadDimQk : kLargestHeadDimV);
   }
   if (std::string refusal = host::refuse_decode_rows(p); !refusal.empty()) return refusal;
   if (const int64_t units = unit_count(p, context); units > kMostUnits) {
