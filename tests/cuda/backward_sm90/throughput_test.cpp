@@ -158,7 +158,7 @@ TEST(BackwardSm90Entries, SlotsOfAPackedBatchHoldEachTileOnce) {
       p.q_blocks = static_cast<int>(attention::packed_slots(p.total_q, batch, block));
       std::vector<int> seen(static_cast<size_t>(p.heads_q * p.q_blocks));
       for (size_t number = 0; number < seen.size(); ++number) {
-        const EntryBlock of = query_block(p, static_cast<int64_t>(number), block);
+        const EntryBlock of = query_block(p, static_cast<uint32_t>(number), block);
         const EntryRows rows = entry_rows(p, {}, of.entry, block);
         ASSERT_EQ(rows.batch, 0);
         if (of.block < 0 || of.block * block >= rows.len_q) continue;

@@ -81,7 +81,7 @@ __device__ __forceinline__ void write_note_of_entry(const RowParams& p, const Op
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   const int64_t number = row / block_q;
   const auto in_block = static_cast<int>(row - number * block_q);
-  const EntryBlock block = query_block(p, number, block_q);
+  const EntryBlock block = query_block(p, static_cast<uint32_t>(number), block_q);
   const EntryRows rows = entry_rows(p, options.band, block.entry, block_q);
   const int query = block.block * block_q + in_block, head = block.head;
   const bool used = block.block >= 0 && query < rows.len_q;

@@ -68,10 +68,11 @@ constexpr EntryBlock entry_block(const RowParams& p, const attention::EntryVecto
   return {tile.entry, head, static_cast<int>(tile.tile)};
 }
 
-// Block `number` of the queries of all heads.
-constexpr EntryBlock query_block(const RowParams& p, int64_t number, int block_q) {
-  const auto batch_head = static_cast<int>(number / p.q_blocks);
-  const auto slot = static_cast<int>(number - int64_t{batch_head} * p.q_blocks);
+// Block `number` of the queries of all heads: a launch has one for each.
+constexpr EntryBlock query_block(const RowParams& p, uint32_t number, int block_q) {
+  const auto slots = static_cast<uint32_t>(p.q_blocks);
+  const auto batch_head = static_cast<int>(number / slots);
+  const auto slot = static_cast<int>(number % slots);
   const int batch = batch_head / p.heads_q;
   return entry_block(p, p.cu_seqlens_q, p.total_q, batch, batch_head - batch * p.heads_q, slot,
                      block_q);

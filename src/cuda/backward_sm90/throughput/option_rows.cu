@@ -4,17 +4,19 @@
 
 #include <cstdint>
 
-#include "cuda/backward_sm90/common/exact.cuh"
+#include "cuda/backward_sm90/common/exact_options.cuh"
 #include "cuda/backward_sm90/common/notes_of_rows.cuh"
 #include "cuda/backward_sm90/common/option_rows.cuh"
 #include "cuda/backward_sm90/throughput/launch.hpp"
-#include "cuda/backward_sm90/throughput/rows.cuh"
 #include "cuda/backward_sm90/throughput/schedule.hpp"
 #include "cuda/host/launch_kernel.hpp"
 #include "cuda/ptx/shared_memory.cuh"
 
 namespace flashcore::cuda::backward_sm90::throughput {
 namespace {
+
+constexpr int kRowThreads = 256, kRowWarps = kRowThreads / 32;
+static_assert(kRowWarps == kConsumerWarps);
 
 // Blocks of queries in all heads.
 constexpr int64_t all_blocks(const Params& p) {
@@ -45,9 +47,55 @@ __global__ void __launch_bounds__(kRowThreads)
   write_note_of_entry<kLanes, Element>(p, p.options, row, kBlockQ, lane);
 }
 
+// rows.cu has the same as part of a function, whose instructions measurements are bound to.
+//
+// dQ of a block, and which of its rows are not finite.
+template <int kConfigIndex>
+struct BlockRows {
+  static constexpr Config kConfig = kConfigs[kConfigIndex];
+  static constexpr int kStep = kConfig.head_dim + 8;  // from row to row, in rows of 16-byte chunks
+  alignas(16) uint16_t x[kConfig.block_q][kStep];
+  uint32_t not_finite[kConfig.block_q];
+};
+
+// By all threads of a block of kRowThreads; nobody has marked a row yet. `sums`: of a thread's warp.
+// Where there are none, rows are 0.
+template <int kConfigIndex, class Element>
+__device__ __forceinline__ void gather_sums(BlockRows<kConfigIndex>& rows, const float4* sums,
+                                            bool has_none, float scale) {
+  constexpr Config kConfig = kConfigs[kConfigIndex];
+  constexpr int kBlockQ = kConfig.block_q, kDims = kConfig.head_dim;
+  const auto thread = static_cast<int>(threadIdx.x);
+  const int warp = thread / 32, lane = thread % 32;
+  if (has_none) {
+    for (int i = thread; i < kBlockQ * kDims; i += kRowThreads) rows.x[i / kDims][i % kDims] = 0;
+  } else {
+#pragma unroll 4
+    for (int n = 0; n < kConfig.dq_products(); ++n) {
+      const float4 x = sums[n * 32 + lane];
+      const float of[4] = {x.x, x.y, x.z, x.w};
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        const SumPlace place = sum_place(kConfig, warp, n, lane, e);
+        rows.x[place.query][place.dim] = static_cast<uint16_t>(Element::pack(of[e] * scale, 0));
+        if (of[e] * 0 != 0) atomicExch(&rows.not_finite[place.query], 1U);
+      }
+    }
+  }
+}
+
+// The sums of block `number` that a thread's warp has.
+template <int kConfigIndex>
+__device__ __forceinline__ const float4* warp_sums(const Params& p, uint32_t number) {
+  constexpr Config kConfig = kConfigs[kConfigIndex];
+  const int warp = static_cast<int>(threadIdx.x) / 32;
+  return reinterpret_cast<const float4*>(p.sums + int64_t{number} * kConfig.block_sums() +
+                                         warp * (kConfig.dq_products() * 32 * kSumsFloats));
+}
+
 // dQ of a block of queries. A packed batch has its zeros already.
 template <int kConfigIndex, class Element>
-__device__ __forceinline__ void store_block(const OptionParams& p, int64_t number) {
+__device__ __forceinline__ void store_block(const OptionParams& p, uint32_t number) {
   constexpr Config kConfig = kConfigs[kConfigIndex];
   constexpr int kBlockQ = kConfig.block_q, kDims = kConfig.head_dim;
   const EntryBlock block = query_block(p, number, kBlockQ);
@@ -61,10 +109,12 @@ __device__ __forceinline__ void store_block(const OptionParams& p, int64_t numbe
   __syncthreads();
   const int warp = thread / 32, lane = thread % 32;
   // Nobody has written sums of a block that sees no key.
-  const bool has_sums =
-      !p.in_turn ||
-      !attention::tile_range(entry.limits, entry.len_q, first, first + kBlockQ, kBlockKeys).empty();
-  gather_sums<kConfigIndex, Element>(rows, p, number, has_sums);
+  gather_sums<kConfigIndex, Element>(
+      rows, warp_sums<kConfigIndex>(p, number),
+      p.in_turn &&
+          attention::tile_range(entry.limits, entry.len_q, first, first + kBlockQ, kBlockKeys)
+              .empty(),
+      p.scale);
   __syncthreads();
   auto* const to = static_cast<uint16_t*>(p.dq.data) + entry.batch * p.dq.batch +
                    block.head * p.dq.head + int64_t{entry.q_row} * p.dq.row;
@@ -75,16 +125,16 @@ __device__ __forceinline__ void store_block(const OptionParams& p, int64_t numbe
     *reinterpret_cast<uint4*>(to + (first + row) * p.dq.row + column) =
         *reinterpret_cast<const uint4*>(&rows.x[row][column]);
   }
-  const OptionRows exact{p, p.options, entry, entry.batch};
+  const ExactEntry exact{p, p.options, entry, kConfig.block_q};
   for (int row = warp; row < kBlockQ; row += kRowWarps) {
     if (first + row >= end || rows.not_finite[row] == 0) continue;
-    compute_query_exactly<kDims, Element>(exact, block.head, first + row, kBlockQ, lane);
+    compute_entry_query<kDims, Element>(exact, block.head, first + row, lane);
   }
 }
 
-// As end_kernel.
+// As end_kernel. Two blocks an SM: ptxas goes for three by itself, and spills.
 template <int kConfigIndex, class Element>
-__global__ void __launch_bounds__(kRowThreads)
+__global__ void __launch_bounds__(kRowThreads, 2)
     end_options_kernel(const __grid_constant__ OptionParams p) {
   constexpr Config kConfig = kConfigs[kConfigIndex];
   const int64_t blocks = all_blocks(p);
@@ -100,9 +150,9 @@ __global__ void __launch_bounds__(kRowThreads)
   const auto warp = static_cast<int>(threadIdx.x / 32), lane = static_cast<int>(threadIdx.x % 32);
   const int end =
       min((tile.block + 1) * kBlockKeys, is_packed(p) ? entry.limits.len_kv : p.seqlen_kv);
-  const OptionRows exact{p, p.options, entry, entry.batch};
+  const ExactEntry exact{p, p.options, entry, kConfig.block_q};
   for (int key = tile.block * kBlockKeys + warp; key < end; key += kRowWarps) {
-    compute_key_exactly<kConfig.head_dim, Element>(exact, tile.head, key, kConfig.block_q, lane);
+    compute_entry_key<kConfig.head_dim, Element>(exact, tile.head, key, lane);
   }
 }
 

@@ -6,13 +6,14 @@
 #include "cuda/backward_sm90/common/exact.cuh"
 #include "cuda/backward_sm90/common/notes_of_rows.cuh"
 #include "cuda/backward_sm90/throughput/launch.hpp"
-#include "cuda/backward_sm90/throughput/rows.cuh"
 #include "cuda/backward_sm90/throughput/schedule.hpp"
 #include "cuda/host/launch_kernel.hpp"
 #include "cuda/ptx/shared_memory.cuh"
 
 namespace flashcore::cuda::backward_sm90::throughput {
 namespace {
+
+constexpr int kRowThreads = 256, kRowWarps = kRowThreads / 32;
 
 // Blocks of queries in all heads.
 constexpr int64_t all_blocks(const Params& p) { return int64_t{p.batch} * p.heads_q * p.q_blocks; }
@@ -45,7 +46,11 @@ template <int kConfigIndex, class Element>
 __device__ __forceinline__ void store_block(const Params& p, int64_t number) {
   constexpr Config kConfig = kConfigs[kConfigIndex];
   constexpr int kBlockQ = kConfig.block_q, kDims = kConfig.head_dim;
-  using Rows = BlockRows<kConfigIndex>;
+  constexpr int kStep = kDims + 8;  // from row to row, in rows of 16-byte chunks
+  struct Rows {
+    alignas(16) uint16_t x[kBlockQ][kStep];
+    uint32_t not_finite[kBlockQ];
+  };
   Rows& rows = ptx::static_shared<Rows>();
   const auto thread = static_cast<int>(threadIdx.x);
   for (int i = thread; i < kBlockQ; i += kRowThreads) rows.not_finite[i] = 0;
@@ -53,11 +58,26 @@ __device__ __forceinline__ void store_block(const Params& p, int64_t number) {
   const int64_t batch_head = number / p.q_blocks;
   const int first = static_cast<int>(number - batch_head * p.q_blocks) * kBlockQ;
   const int warp = thread / 32, lane = thread % 32;
-  // Nobody has written sums of a block that sees no key.
-  const bool has_sums =
-      !p.in_turn ||
-      !attention::tile_range(p.limits, p.seqlen_q, first, first + kBlockQ, kBlockKeys).empty();
-  gather_sums<kConfigIndex, Element>(rows, p, number, has_sums);
+  static_assert(kRowWarps == kConsumerWarps);
+  const auto* const sums = reinterpret_cast<const float4*>(
+      p.sums + number * kConfig.block_sums() + warp * (kConfig.dq_products() * 32 * kSumsFloats));
+  if (p.in_turn &&
+      attention::tile_range(p.limits, p.seqlen_q, first, first + kBlockQ, kBlockKeys).empty()) {
+    // Nobody has written sums of a block that sees no key.
+    for (int i = thread; i < kBlockQ * kDims; i += kRowThreads) rows.x[i / kDims][i % kDims] = 0;
+  } else {
+#pragma unroll 4
+    for (int n = 0; n < kConfig.dq_products(); ++n) {
+      const float4 x = sums[n * 32 + lane];
+      const float of[4] = {x.x, x.y, x.z, x.w};
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        const SumPlace place = sum_place(kConfig, warp, n, lane, e);
+        rows.x[place.query][place.dim] = static_cast<uint16_t>(Element::pack(of[e] * p.scale, 0));
+        if (of[e] * 0 != 0) atomicExch(&rows.not_finite[place.query], 1U);
+      }
+    }
+  }
   __syncthreads();
   const auto batch = static_cast<int>(batch_head / p.heads_q);
   const auto head = static_cast<int>(batch_head - int64_t{batch} * p.heads_q);
@@ -71,7 +91,7 @@ __device__ __forceinline__ void store_block(const Params& p, int64_t number) {
   }
   for (int row = warp; row < kBlockQ; row += kRowWarps) {
     if (first + row >= p.seqlen_q || rows.not_finite[row] == 0) continue;
-    compute_query_exactly<kDims, Element>(PlainRows{p, batch}, head, first + row, kBlockQ, lane);
+    compute_query_exactly<kDims, Element>(p, batch, head, first + row, kBlockQ, lane);
   }
 }
 
@@ -92,8 +112,7 @@ __global__ void __launch_bounds__(kRowThreads) end_kernel(const __grid_constant_
   const auto warp = static_cast<int>(threadIdx.x / 32), lane = static_cast<int>(threadIdx.x % 32);
   const int end = min((place.tile + 1) * kBlockKeys, p.seqlen_kv);
   for (int key = place.tile * kBlockKeys + warp; key < end; key += kRowWarps) {
-    compute_key_exactly<kConfig.head_dim, Element>(PlainRows{p, batch}, kv_head, key,
-                                                   kConfig.block_q, lane);
+    compute_key_exactly<kConfig.head_dim, Element>(p, batch, kv_head, key, kConfig.block_q, lane);
   }
 }
 

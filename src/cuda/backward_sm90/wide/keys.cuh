@@ -196,7 +196,7 @@ struct KeyConsumer {
            warp_in_group() * (kExchangeBytes / kWarpgroupWarps) + lane_index() * 16;
   }
 
-  __device__ __forceinline__ attention::BandLimits own_limits() const {
+  __device__ __forceinline__ const attention::BandLimits& own_limits() const {
     if constexpr (kHasOptions<P>) {
       return own_key_task(p, 0).rows.limits;
     } else {
@@ -210,7 +210,7 @@ struct KeyConsumer {
     if (first == kNoMask) return;
     const auto l = static_cast<int>(lane_index());
     const int key = static_cast<int>(warp_in_group()) * 16 + l / 4, column0 = first + 2 * (l % 4);
-    const attention::BandLimits limits = own_limits();
+    const attention::BandLimits& limits = own_limits();
 #pragma unroll
     for (int slot = 0; slot < 2; ++slot) {
       const int row = key + 8 * slot;

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "cuda/backward_sm90/common/exact.cuh"
+#include "cuda/backward_sm90/common/exact_options.cuh"
 #include "cuda/backward_sm90/common/notes_of_rows.cuh"
 #include "cuda/backward_sm90/common/option_rows.cuh"
 #include "cuda/backward_sm90/wide/launch.hpp"
@@ -44,25 +44,25 @@ __global__ void __launch_bounds__(kRowThreads)
   EntryBlock block;
   if (of_queries) {
     const attention::TileOrder::Place place = p.query_order.at(index);
-    block = query_block(p, int64_t{place.batch_head} * p.q_blocks + place.q_tile, kBlockQ);
+    block = query_block(p, place.batch_head * p.q_blocks + place.q_tile, kBlockQ);
   } else {
     index -= p.query_order.size();
     const KeyTile place = key_tile(p.key_order, index);
     block = key_block(p, place.batch_head, place.tile, kRows);
   }
   const EntryRows entry = entry_rows(p, p.options.band, block.entry, kBlockQ);
-  const OptionRows exact{p, p.options, entry, entry.batch};
+  const ExactEntry exact{p, p.options, entry, kBlockQ};
   if (of_queries) {
     const int first = block.block * kBlockQ;
     const int end = min(first + kBlockQ, is_packed(p) ? entry.len_q : p.seqlen_q);
     for (int query = first + warp; query < end; query += kRowWarps) {
-      compute_query_exactly<kHeadDim, Element>(exact, block.head, query, kBlockQ, lane);
+      compute_entry_query<kHeadDim, Element>(exact, block.head, query, lane);
     }
     return;
   }
   const int end = min((block.block + 1) * kRows, is_packed(p) ? entry.limits.len_kv : p.seqlen_kv);
   for (int key = block.block * kRows + warp; key < end; key += kRowWarps) {
-    compute_key_exactly<kHeadDim, Element>(exact, block.head, key, kBlockQ, lane);
+    compute_entry_key<kHeadDim, Element>(exact, block.head, key, lane);
   }
 }
 

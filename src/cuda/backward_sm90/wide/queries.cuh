@@ -53,8 +53,7 @@ __device__ __forceinline__ QueryTask find_query_task(const Params& p, uint32_t i
 
 __device__ __forceinline__ EntryQueryTask find_query_task(const OptionParams& p, uint32_t index) {
   const attention::TileOrder::Place place = p.query_order.at(index);
-  const EntryBlock block =
-      query_block(p, int64_t{place.batch_head} * p.q_blocks + place.q_tile, kBlockQ);
+  const EntryBlock block = query_block(p, place.batch_head * p.q_blocks + place.q_tile, kBlockQ);
   EntryQueryTask task;
   task.rows = entry_rows(p, p.options.band, block.entry, kBlockQ);
   task.batch = task.rows.batch;
@@ -79,11 +78,6 @@ __device__ __forceinline__ int q_row_of(const QueryTask& /*all*/) { return 0; }
 __device__ __forceinline__ int q_row_of(const EntryQueryTask& task) { return task.rows.q_row; }
 __device__ __forceinline__ int kv_row_of(const QueryTask& /*all*/) { return 0; }
 __device__ __forceinline__ int kv_row_of(const EntryQueryTask& task) { return task.rows.kv_row; }
-__device__ __forceinline__ int first_block_of(const QueryTask& /*all*/) { return 0; }
-__device__ __forceinline__ int first_block_of(const EntryQueryTask& task) {
-  return task.rows.first_block;
-}
-
 // Warp 0: Q and K; warp 1: dO and V. One thread of each.
 template <bool kOfScores, class Task>
 __device__ __forceinline__ void produce_for_queries(QueriesShared& smem, const Maps& maps,
@@ -127,11 +121,11 @@ struct QueryConsumer {
   }
   template <class Task>
   __device__ __forceinline__ void load_notes(const Task& task) {
-    const float* const notes = p.notes +
-                               (int64_t{task.batch * p.heads_q + task.head} * p.q_blocks +
-                                first_block_of(task) + task.block) *
-                                   (2 * kBlockQ) +
-                               own_query();
+    const float* notes =
+        p.notes +
+        (int64_t{task.batch * p.heads_q + task.head} * p.q_blocks + task.block) * (2 * kBlockQ) +
+        own_query();
+    if constexpr (kHasOptions<P>) notes += int64_t{task.rows.first_block} * (2 * kBlockQ);
 #pragma unroll
     for (int slot = 0; slot < 2; ++slot) {
       lse[slot] = notes[8 * slot];
@@ -151,7 +145,7 @@ struct QueryConsumer {
     issue_sums<Element>(dq, ds, shared + offsetof(QueriesShared, k) + stage * kTileBytes);
   }
 
-  __device__ __forceinline__ attention::BandLimits own_limits() const {
+  __device__ __forceinline__ const attention::BandLimits& own_limits() const {
     if constexpr (kHasOptions<P>) {
       return own_query_task(p, 0).rows.limits;
     } else {
@@ -162,7 +156,7 @@ struct QueryConsumer {
   // Pairs that are not visible get the score -inf.
   __device__ __forceinline__ void mask(int first_query, int first_key) {
     const int key0 = first_key + 2 * static_cast<int>(lane_index() % 4);
-    const attention::BandLimits limits = own_limits();
+    const attention::BandLimits& limits = own_limits();
 #pragma unroll
     for (int slot = 0; slot < 2; ++slot) {
       const int query = first_query + own_query() + 8 * slot;

@@ -42,8 +42,8 @@ __global__ void __launch_bounds__(kRowThreads) end_wide_kernel(const __grid_cons
     const int first = static_cast<int>(place.q_tile) * kBlockQ;
     const int end = min(first + kBlockQ, p.seqlen_q);
     for (int query = first + warp; query < end; query += kRowWarps) {
-      compute_query_exactly<kHeadDim, Element>(PlainRows{p, batch_head / p.heads_q},
-                                               batch_head % p.heads_q, query, kBlockQ, lane);
+      compute_query_exactly<kHeadDim, Element>(p, batch_head / p.heads_q, batch_head % p.heads_q,
+                                               query, kBlockQ, lane);
     }
     return;
   }
@@ -51,7 +51,7 @@ __global__ void __launch_bounds__(kRowThreads) end_wide_kernel(const __grid_cons
   const KeyTile place = key_tile(p.key_order, index);
   const int end = min((place.tile + 1) * kRows, p.seqlen_kv);
   for (int key = place.tile * kRows + warp; key < end; key += kRowWarps) {
-    compute_key_exactly<kHeadDim, Element>(PlainRows{p, place.batch_head / p.heads_kv},
+    compute_key_exactly<kHeadDim, Element>(p, place.batch_head / p.heads_kv,
                                            place.batch_head % p.heads_kv, key, kBlockQ, lane);
   }
 }

@@ -1,0 +1,120 @@
+// Rows of gradients that are computed again (exact.cuh), of problems with options: of one batch entry,
+// with columns that end before kDims, and with a softcap.
+#pragma once
+
+#include <cstdint>
+
+#include "cuda/attention/kv_range.hpp"
+#include "cuda/attention/sides.hpp"
+#include "cuda/backward_sm90/common/capped.cuh"
+#include "cuda/backward_sm90/common/element.cuh"
+#include "cuda/backward_sm90/common/exact.cuh"
+#include "cuda/backward_sm90/common/options.hpp"
+#include "cuda/ptx/exp2.cuh"
+
+namespace flashcore::cuda::backward_sm90 {
+
+// The rows of one batch entry, and blocks of how many queries notes come in.
+struct ExactEntry {
+  const RowParams& p;
+  const Options& options;
+  const EntryRows& rows;
+  int block_q;
+};
+
+// Columns from the head dimension on are zeros.
+template <int kDims, class Element>
+struct EntryRow : ExactRow<kDims, Element> {
+  using ExactRow<kDims, Element>::x;
+  using ExactRow<kDims, Element>::kOwn;
+
+  __device__ __forceinline__ void load(const attention::RowMatrix& m, int batch, int head, int row,
+                                       int lane, int columns) {
+    const auto* const from =
+        static_cast<const uint16_t*>(m.data) + batch * m.batch + head * m.head + row * m.row + lane;
+#pragma unroll
+    for (int i = 0; i < kOwn; ++i) {
+      x[i] = lane + 32 * i < columns ? Element::to_float(from[32 * i]) : 0.0F;
+    }
+  }
+  __device__ __forceinline__ void store(const Target& target, int batch, int head, int row,
+                                        int lane, int columns, float scale) const {
+    auto* const to = static_cast<uint16_t*>(target.data) + batch * target.batch +
+                     head * target.head + row * target.row + lane;
+#pragma unroll
+    for (int i = 0; i < kOwn; ++i) {
+      if (lane + 32 * i >= columns) continue;
+      to[32 * i] = static_cast<uint16_t>(Element::pack(x[i] * scale, 0));
+    }
+  }
+};
+
+// The weights of a pair: for dV, and for dS, which has the softcap's slope.
+struct PairWeights {
+  float p, ds;
+};
+
+// products: of Q and K, and of dO and V.
+__device__ __forceinline__ PairWeights pair_weights(const ExactEntry& e, int head, int query,
+                                                    float qk, float dov) {
+  const int block = query / e.block_q;
+  const int64_t number =
+      (int64_t{e.rows.batch} * e.p.heads_q + head) * e.p.q_blocks + e.rows.first_block + block;
+  const float* const notes = e.p.notes + number * (2 * e.block_q) + (query - block * e.block_q);
+  const float negative_lse = notes[0], delta = notes[e.block_q];
+  if (!(e.options.cap.cap_log2 > 0)) {
+    const float weight = ptx::exp2_approx(fmaf(qk, e.p.scale_log2, negative_lse));
+    return {weight, weight * (dov - delta)};
+  }
+  const CappedScore score = capped_score(e.options, qk);
+  const float weight = ptx::exp2_approx(score.log2 + negative_lse);
+  return {weight, weight * (dov - delta) * score.slope};
+}
+
+template <int kDims, class Element>
+__device__ __forceinline__ void compute_entry_query(const ExactEntry& e, int head, int query,
+                                                    int lane) {
+  using Row = EntryRow<kDims, Element>;
+  const RowParams& p = e.p;
+  const int batch = e.rows.batch, row = e.rows.q_row + query;
+  attention::ColumnRange seen = attention::visible_columns(e.rows.limits, query, 0);
+  if (query >= e.rows.len_q) seen.end = seen.begin;
+  Row q, d_o, sum{};
+  q.load(p.q, batch, head, row, lane, p.head_dim_qk);
+  d_o.load(p.d_o, batch, head, row, lane, p.head_dim_v);
+  for (int key = max(seen.begin, 0); key < seen.end; ++key) {
+    Row k, v;
+    k.load(p.k, batch, head / p.group, e.rows.kv_row + key, lane, p.head_dim_qk);
+    v.load(p.v, batch, head / p.group, e.rows.kv_row + key, lane, p.head_dim_v);
+    sum.add(pair_weights(e, head, query, q.dot(k), d_o.dot(v)).ds, k);
+  }
+  sum.store(p.dq, batch, head, row, lane, p.head_dim_qk, p.scale);
+}
+
+template <int kDims, class Element>
+__device__ __forceinline__ void compute_entry_key(const ExactEntry& e, int kv_head, int key,
+                                                  int lane) {
+  using Row = EntryRow<kDims, Element>;
+  const RowParams& p = e.p;
+  const int batch = e.rows.batch, row = e.rows.kv_row + key;
+  attention::ColumnRange seen =
+      attention::visible_columns(attention::seen_from_keys(e.rows.limits, e.rows.len_q), key, 0);
+  if (key >= e.rows.limits.len_kv) seen.end = seen.begin;
+  Row k, v, dk{}, dv{};
+  k.load(p.k, batch, kv_head, row, lane, p.head_dim_qk);
+  v.load(p.v, batch, kv_head, row, lane, p.head_dim_v);
+  for (int head = kv_head * p.group; head < (kv_head + 1) * p.group; ++head) {
+    for (int query = max(seen.begin, 0); query < seen.end; ++query) {
+      Row q, d_o;
+      q.load(p.q, batch, head, e.rows.q_row + query, lane, p.head_dim_qk);
+      d_o.load(p.d_o, batch, head, e.rows.q_row + query, lane, p.head_dim_v);
+      const PairWeights pair = pair_weights(e, head, query, q.dot(k), d_o.dot(v));
+      dk.add(pair.ds, q);
+      dv.add(pair.p, d_o);
+    }
+  }
+  dk.store(p.dk, batch, kv_head, row, lane, p.head_dim_qk, p.scale);
+  dv.store(p.dv, batch, kv_head, row, lane, p.head_dim_v, 1);
+}
+
+}  // namespace flashcore::cuda::backward_sm90
