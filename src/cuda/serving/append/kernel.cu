@@ -182,12 +182,12 @@ __device__ __forceinline__ Step step_of(int number, int steps) {
   return {head, number - head * steps};
 }
 
-// Steps of all heads of K and V.
-template <int kCount>
+// Steps of all heads of K and, kWithValues, of V.
+template <int kCount, bool kWithValues>
 __device__ __forceinline__ void append_row(const Params& p, const Team& team, const Place& place,
                                            const CachedKey& key, const float2* angles) {
   const int steps_k = steps_of<kCount>(p.rotation, p.head_dim_qk);
-  const int steps = steps_k + p.head_dim_v / kCount;
+  const int steps = steps_k + (kWithValues ? p.head_dim_v / kCount : 0);
   for (int i = team.thread; i < p.heads_kv * steps; i += team.threads) {
     const auto [head, step] = step_of(i, steps);
     if (step < steps_k) {
@@ -204,32 +204,43 @@ __device__ __forceinline__ void append_row(const Params& p, const Team& team, co
   }
 }
 
-// The same where nothing is turned, and chunks of 16 bytes are moved: several loads before the stores,
-// since the compiler cannot know that the cache is not the new rows.
+// The same of rows of 16 bits that nothing turns, of V and, kWithKeys, of K: several loads before the
+// stores, since the compiler cannot know that the cache is not the new rows.
+template <bool kWithKeys, bool kConverts>
 __device__ __forceinline__ void move_row(const Params& p, const Team& team, const Place& place,
                                          const CachedKey& key) {
-  constexpr int kAtOnce = 4;
-  const int steps_k = p.head_dim_qk / kChunk, steps = steps_k + p.head_dim_v / kChunk;
-  const int all = p.heads_kv * steps;
+  constexpr int kAtOnce = kConverts ? 2 : 4;
+  const int steps_k = kWithKeys ? p.head_dim_qk / kChunk : 0;
+  const int steps = steps_k + p.head_dim_v / kChunk, all = p.heads_kv * steps;
   for (int first = team.thread; first < all; first += kAtOnce * team.threads) {
-    uint4 data[kAtOnce], *to[kAtOnce];
+    uint4 data[kAtOnce];
+    int64_t places[kAtOnce];
+    float scales[kAtOnce];
 #pragma unroll
     for (int n = 0; n < kAtOnce; ++n) {
       const int number = first + n * team.threads;
-      to[n] = nullptr;
       if (number >= all) continue;
       const auto [head, step] = step_of(number, steps);
       const bool is_k = step < steps_k;
       const int64_t d = (is_k ? step : step - steps_k) * kChunk;
       const attention::RowMatrix& from = is_k ? p.q : p.v_new;
-      const int64_t there = at(is_k ? p.k : p.v, key.lead, head, key.row) + d;
       data[n] = static_cast<const uint4*>(
           from.data)[(at(from, place.batch, head, place.row) + d) / kChunk];
-      to[n] = static_cast<uint4*>(is_k ? p.k_cache : p.v_cache) + there / kChunk;
+      places[n] = at(is_k ? p.k : p.v, key.lead, head, key.row) + d;
+      scales[n] = kConverts ? scale_of(p, is_k ? p.k_scale : p.v_scale, key, head) : 1.0F;
     }
 #pragma unroll
     for (int n = 0; n < kAtOnce; ++n) {
-      if (to[n] != nullptr) *to[n] = data[n];
+      const int number = first + n * team.threads;
+      if (number >= all) continue;
+      void* const to = step_of(number, steps).step < steps_k ? p.k_cache : p.v_cache;
+      if constexpr (kConverts) {
+        float x[kChunk];
+        unpack_chunk(p.type, data[n], x);
+        store({p.cache_type, to, places[n], scales[n]}, 0, x);
+      } else {
+        static_cast<uint4*>(to)[places[n] / kChunk] = data[n];
+      }
     }
   }
 }
@@ -251,10 +262,13 @@ __device__ __forceinline__ void rotate_queries(const Params& p, const Team& team
   }
 }
 
-// kMoves: as in Params.
-template <int kCount, bool kMoves>
-__global__ void __launch_bounds__(kThreads, kMoves ? 4 : 2)
+template <Work kWork>
+__global__ void __launch_bounds__(kThreads, kWork == Work::moves      ? 4
+                                            : kWork == Work::converts ? 3
+                                                                      : 2)
     append_kernel(const __grid_constant__ Params p) {
+  constexpr int kCount = kWork == Work::elements ? 1 : kChunk;
+  constexpr bool kTurns = kWork != Work::moves && kWork != Work::converts;
   const Rotation& rotation = p.rotation;
   const auto thread = static_cast<int>(threadIdx.x);
   const int number = thread / p.threads_a_row, rows_a_block = kThreads / p.threads_a_row;
@@ -266,7 +280,7 @@ __global__ void __launch_bounds__(kThreads, kMoves ? 4 : 2)
   const NewRow row = find_new_row(p, p.cache, place.batch, place.row);
   const bool has_angles = rotation.cos == nullptr || row.position < rotation.positions;
   const bool fits = exists && row.in_use && row.fits && has_angles;
-  if constexpr (!kMoves) {
+  if constexpr (kTurns) {
     for (int n = team.thread; fits && n < rotation.pairs; n += team.threads) {
       angles[n] = angle_of(rotation, row.position, n);
     }
@@ -277,16 +291,18 @@ __global__ void __launch_bounds__(kThreads, kMoves ? 4 : 2)
     const CachedKey key = attention::find_cached_key(p.cache, row.entry, place.batch, row.key,
                                                      [](const int32_t* page) { return *page; });
     stored = !key.off_the_table;
-    if constexpr (kMoves) {
-      if (stored) move_row(p, team, place, key);
-    } else {
-      if (stored) append_row<kCount>(p, team, place, key, angles);
+    if (stored) {
+      if constexpr (kTurns) {
+        append_row<kCount, kWork != Work::turns>(p, team, place, key, angles);
+      }
+      if constexpr (kWork == Work::turns) move_row<false, true>(p, team, place, key);
+      if constexpr (!kTurns) move_row<true, kWork == Work::converts>(p, team, place, key);
     }
   }
   if (exists && row.in_use && !stored && p.cache.page_status != nullptr && team.thread == 0) {
     atomicExch(p.cache.page_status, 1);
   }
-  if constexpr (!kMoves) {
+  if constexpr (kTurns) {
     if (exists && p.queries.data != nullptr) rotate_queries<kCount>(p, team, place, fits, angles);
   }
 }
@@ -295,15 +311,24 @@ __global__ void __launch_bounds__(kThreads, kMoves ? 4 : 2)
 
 cudaError_t launch(const Params& params, cudaStream_t stream) {
   const int64_t rows_a_block = kThreads / params.threads_a_row;
-  return host::launch_kernel(
-      params.moves       ? &append_kernel<kChunk, true>
-      : params.in_chunks ? &append_kernel<kChunk, false>
-                         : &append_kernel<1, false>,
-      {.grid = dim3(static_cast<unsigned int>((params.rows + rows_a_block - 1) / rows_a_block)),
-       .threads = kThreads,
-       .shared_bytes = static_cast<unsigned int>(static_cast<size_t>(rows_a_block) *
-                                                 params.rotation.pairs * sizeof(float2))},
-      stream, params);
+  const host::LaunchShape how{
+      .grid = dim3(static_cast<unsigned int>((params.rows + rows_a_block - 1) / rows_a_block)),
+      .threads = kThreads,
+      .shared_bytes = static_cast<unsigned int>(static_cast<size_t>(rows_a_block) *
+                                                params.rotation.pairs * sizeof(float2))};
+  switch (params.work) {
+    case Work::elements:
+      return host::launch_kernel(&append_kernel<Work::elements>, how, stream, params);
+    case Work::chunks:
+      return host::launch_kernel(&append_kernel<Work::chunks>, how, stream, params);
+    case Work::turns:
+      return host::launch_kernel(&append_kernel<Work::turns>, how, stream, params);
+    case Work::converts:
+      return host::launch_kernel(&append_kernel<Work::converts>, how, stream, params);
+    case Work::moves:
+      break;
+  }
+  return host::launch_kernel(&append_kernel<Work::moves>, how, stream, params);
 }
 
 }  // namespace flashcore::cuda::serving::append

@@ -20,6 +20,16 @@ struct Rotation {
   bool interleaved;
 };
 
+// What a thread does at a time; in all but `elements` every row, and its pairs, are aligned chunks of 8
+// elements. The last three have new rows of 16 bits.
+enum class Work {
+  elements,
+  chunks,
+  turns,     // with a rotation
+  converts,  // without, to a cache of another type, and there are no queries
+  moves      // the same to a cache of the same type
+};
+
 // The cache, as attention with the new rows as queries would be told of it: Q is k_new.
 struct Params : attention::decode::Params {
   attention::RowMatrix v_new, queries;  // queries: none where data is null
@@ -30,8 +40,7 @@ struct Params : attention::decode::Params {
   Rotation rotation;
   int64_t rows;       // new ones, of all entries
   int threads_a_row;  // kThreads, or 32
-  bool in_chunks;     // every row, and its pairs, are aligned chunks of 8 elements
-  bool moves;         // these are 16 bytes that nothing turns or rounds, and there are no queries
+  Work work;
 };
 
 constexpr int kThreads = 256;

@@ -62,6 +62,13 @@ bool in_chunks(const AppendProblem& problem, const AppendArguments& args, bool c
                              aligned(problem.q_out, problem.heads_q, args.q_out)));
 }
 
+Work work_of(const Params& params, bool in_chunks) {
+  if (!in_chunks) return Work::elements;
+  if (bytes_of(params.type) != 2) return Work::chunks;
+  if (params.rotation.pairs > 0 || params.queries.data != nullptr) return Work::turns;
+  return params.type == params.cache_type ? Work::moves : Work::converts;
+}
+
 Status check_sizes(const AppendProblem& problem) {
   const ForwardProblem& p = problem.cache;
   if (problem.rotary_dim / 2 > kMostPairs) {
@@ -104,9 +111,7 @@ Status run(const AppendProblem& problem, const AppendArguments& args, const Devi
   const bool fills_with_warps = params.rows >= int64_t{32} * device.multiprocessors &&
                                 params.rotation.pairs <= kMostPairsOfAWarp;
   params.threads_a_row = fills_with_warps ? 32 : kThreads;
-  params.in_chunks = in_chunks(problem, args, params.chunks);
-  params.moves = params.in_chunks && params.type == params.cache_type &&
-                 bytes_of(params.type) == 2 && params.rotation.pairs == 0 && !problem.has_q;
+  params.work = work_of(params, in_chunks(problem, args, params.chunks));
   const host::DeviceGuard guard(device.device.index);
   if (guard.error() != cudaSuccess)
     return host::cuda_failure(kName, "choosing its GPU", guard.error());

@@ -58,6 +58,16 @@ __device__ __forceinline__ void store_element(ElementType type, void* data, int6
   }
 }
 
+// 8 elements of 16 bits.
+__device__ __forceinline__ void unpack_chunk(ElementType type, const uint4& from, float (&x)[8]) {
+  const uint32_t words[4] = {from.x, from.y, from.z, from.w};
+#pragma unroll
+  for (int d = 0; d < 8; ++d) {
+    const auto bits = static_cast<uint16_t>(words[d / 2] >> 16 * (d % 2));
+    x[d] = type == ElementType::f16 ? ptx::f16_to_float(bits) : ptx::bf16_to_float(bits);
+  }
+}
+
 // 8 elements at once, from and to a multiple of 8 bytes (fp8) or 16.
 __device__ __forceinline__ void load_chunk(ElementType type, const void* data, int64_t at,
                                            float (&x)[8]) {
@@ -69,13 +79,7 @@ __device__ __forceinline__ void load_chunk(ElementType type, const void* data, i
     return;
   }
   if (bytes_of(type) == 2) {
-    const uint4 found = *reinterpret_cast<const uint4*>(static_cast<const uint16_t*>(data) + at);
-    const uint32_t words[4] = {found.x, found.y, found.z, found.w};
-#pragma unroll
-    for (int d = 0; d < 8; ++d) {
-      const auto bits = static_cast<uint16_t>(words[d / 2] >> 16 * (d % 2));
-      x[d] = type == ElementType::f16 ? ptx::f16_to_float(bits) : ptx::bf16_to_float(bits);
-    }
+    unpack_chunk(type, *reinterpret_cast<const uint4*>(static_cast<const uint16_t*>(data) + at), x);
     return;
   }
   const uint2 found = *reinterpret_cast<const uint2*>(static_cast<const uint8_t*>(data) + at);
