@@ -21,7 +21,7 @@ build/tests/cuda/device/decode_device_test | tee "$out/device.txt"
 "${verify[@]}" --shapes none --paged --narrow --random 500 --random-seed 192000000 --largest-seqlen 2000 \
   --largest-head-dim 128 --out "$out/verify-paged-long.json"
 if [[ $kernel == decode_sm80 ]]; then
-  # What it computes by name until this has run on a GPU: wide rows and MLA. One problem of five has a tree mask.
+  # Wide rows and MLA. One problem of five has a tree mask.
   "${verify[@]}" --shapes none --paged --narrow --random 5000 --random-seed 195000000 --largest-head-dim 256 \
     --out "$out/verify-wide.json"
   "${verify[@]}" --shapes none --paged --narrow --random 2000 --random-seed 198000000 --largest-head-dim 576 \

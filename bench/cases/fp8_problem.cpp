@@ -6,17 +6,21 @@
 #include <vector>
 
 #include "bench/tensors/random.hpp"
+#include "cpu/parallel.hpp"
 
 namespace flashcore::bench {
 namespace {
 
 constexpr float kLargestE4m3 = 448;
 
-void quantise(HostTensor& values, HostTensor& scales, Random& random) {
+// A head has a stream of random numbers of its own, so that heads are drawn at once.
+void quantise(HostTensor& values, HostTensor& scales, uint64_t seed) {
   const auto& shape = values.desc().shape;
   const int64_t heads = shape[0] * shape[1], elements = shape[2] * shape[3];
-  std::vector<float> drawn(static_cast<size_t>(elements));
-  for (int64_t head = 0; head < heads; ++head) {
+  const int threads = heads * elements < (int64_t{1} << 20) ? 1 : 0;
+  cpu::parallel_for(heads, threads, [&](int64_t head) {
+    Random random(Random(seed + static_cast<uint64_t>(head)).bits());
+    std::vector<float> drawn(static_cast<size_t>(elements));
     float largest = 0;
     for (float& value : drawn) {
       value = static_cast<float>(random.normal());
@@ -27,7 +31,7 @@ void quantise(HostTensor& values, HostTensor& scales, Random& random) {
     for (int64_t i = 0; i < elements; ++i) {
       values.set(head * elements + i, drawn[static_cast<size_t>(i)] / scale);
     }
-  }
+  });
 }
 
 }  // namespace
@@ -43,9 +47,9 @@ Problem with_fp8_inputs(const Problem& problem) {
 }
 
 void fill_fp8_inputs(HostProblem& host, uint64_t seed) {
-  Random random(seed);
+  Random seeds(seed);
   for (const char* name : {"q", "k", "v"}) {
-    quantise(host.at(name), host.at(std::string(name) + "_scale"), random);
+    quantise(host.at(name), host.at(std::string(name) + "_scale"), seeds.bits());
   }
 }
 

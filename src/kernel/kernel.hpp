@@ -68,9 +68,6 @@ struct Kernel {
   bool writes_largest = false;       // amax_o and amax_s
   std::string_view sources = {};     // what its sources are known by, if that is not its name
   std::string_view targets = {};     // CUDA: what it was compiled for, as in device_code.hpp
-  // Why an automatic kernel gets a problem that it computes only when asked for by name (what no GPU
-  // has gated); empty (or absent) when it does not.
-  std::function<std::string(const ForwardProblem&)> by_name_alone = {};
   // The forward pass; without `plan` the kernel has none.
   // One sentence why the kernel cannot compute the problem; empty when it can.
   std::function<std::string(const ForwardProblem&, const PlanContext&)> refuses = {};
@@ -98,14 +95,6 @@ std::string refusal_of(const Kernel& kernel, const ForwardProblem& problem,
                        const PlanContext& context);
 std::string refusal_of(const Kernel& kernel, const BackwardProblem& problem,
                        const PlanContext& context);
-
-// Kernel::by_name_alone of a problem that the kernel does not refuse.
-inline std::string by_name_alone(const Kernel& kernel, const ForwardProblem& problem) {
-  return kernel.by_name_alone ? kernel.by_name_alone(problem) : std::string();
-}
-inline std::string by_name_alone(const Kernel& /*kernel*/, const BackwardProblem& /*problem*/) {
-  return {};
-}
 
 // Whether a kernel is one of those for a device.
 inline bool runs_on(const Kernel& kernel, DeviceKind device) {

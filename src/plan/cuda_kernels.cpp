@@ -1,12 +1,8 @@
 #include "plan/cuda_kernels.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cstdint>
 #include <initializer_list>
-#include <string>
-#include <string_view>
 #include <utility>
 
 #include "cuda/backward_sm80/general/plan.hpp"
@@ -22,7 +18,6 @@
 #include "cuda/forward_sm90/throughput/plan.hpp"
 #include "cuda/ladder/plan.hpp"
 #include "plan/forward_choice.hpp"
-#include "problem/entries.hpp"
 
 namespace flashcore {
 namespace {
@@ -94,25 +89,6 @@ Kernel declining(Kernel kernel, Declines declines) {
   return kernel;
 }
 
-// What backward_sm90 and backward_sm90_wide compute and no GPU has gated yet: it runs by name alone,
-// and the choice leaves it to backward_sm80. Once it is gated, this function and its use go.
-std::string backward_sm90_declines(const BackwardProblem& problem, const PlanContext& /*context*/) {
-  const ForwardProblem& p = problem.forward;
-  const auto ungated = [](std::string_view what) {
-    return fmt::format("{}: no GPU has gated this kernel with it, so it runs by name alone", what);
-  };
-  if (p.packed) return ungated("cu_seqlens_q");
-  if (p.seqlens_q.present) return ungated("seqlens_q");
-  if (p.seqlens_kv.present) return ungated("seqlens_kv");
-  if (entries_vary(p)) return ungated("causal_offsets");
-  if (p.sinks.present) return ungated("sinks");
-  if (p.softcap > 0) return ungated("softcap");
-  const int64_t head_dim = p.head_dim_qk;
-  const bool gated = head_dim == 64 || head_dim == 128 || head_dim == 256;
-  if (gated && p.head_dim_v == head_dim) return {};
-  return ungated(fmt::format("head dimensions {} and {}", head_dim, p.head_dim_v));
-}
-
 }  // namespace
 
 std::vector<Kernel> cuda_kernels() {
@@ -138,11 +114,9 @@ std::vector<Kernel> cuda_kernels() {
   table.insert(table.end(), ampere.begin(), ampere.end());
   table.push_back(cuda::decode_sm80::split_kv::kernel());
   const Kernel any_backward = cuda::backward_sm80::general::kernel();
-  for (Kernel kernel :
-       {cuda::backward_sm90::throughput::kernel(), cuda::backward_sm90::wide::kernel()}) {
-    kernel.backward.declines = backward_sm90_declines;
-    table.push_back(backward_for_any_pointers(std::move(kernel), any_backward));
-  }
+  table.push_back(
+      backward_for_any_pointers(cuda::backward_sm90::throughput::kernel(), any_backward));
+  table.push_back(backward_for_any_pointers(cuda::backward_sm90::wide::kernel(), any_backward));
   table.push_back(any_backward);
   for (Kernel& kernel : cuda::ladder::kernels()) table.push_back(std::move(kernel));
   for (Kernel& kernel : table) {

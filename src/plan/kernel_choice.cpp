@@ -14,8 +14,7 @@ namespace flashcore {
 namespace {
 
 // What a caller should know of a kernel that runs.
-std::string note_of(const Kernel& kernel, const DeviceInfo& device, std::string_view by_name,
-                    bool has_declines) {
+std::string note_of(const Kernel& kernel, const DeviceInfo& device, bool has_declines) {
   std::string note;
   if (device_code(kernel.targets, device.compute_capability) == DeviceCode::ptx) {
     note = fmt::format(
@@ -23,8 +22,8 @@ std::string note_of(const Kernel& kernel, const DeviceInfo& device, std::string_
         "use",
         capability_text(device.compute_capability));
   }
-  for (const std::string_view why : {kernel.by_name_because, by_name}) {
-    if (!why.empty()) note += fmt::format("{}{}", note.empty() ? "" : "; ", why);
+  if (!kernel.by_name_because.empty()) {
+    note += fmt::format("{}{}", note.empty() ? "" : "; ", kernel.by_name_because);
   }
   if (kernel.device != DeviceKind::cuda || !has_declines) return note;
   const std::string provenance = tuning_for(device).provenance();
@@ -56,12 +55,9 @@ KernelVerdict verdict(const Kernel& kernel, const AnyProblem& problem, const Pla
                         .refusal = refusal_of(kernel, problem, context),
                         .automatic = kernel.automatic};
   if (!verdict.refusal.empty()) return verdict;
-  const std::string by_name = by_name_alone(kernel, problem);
-  verdict.automatic = kernel.automatic && by_name.empty();
   const auto& declines = declines_of(kernel, problem);
-  if (verdict.automatic && declines) verdict.declines = declines(problem, context);
-  // What a backward pass declines is no matter of tuning.
-  verdict.note = note_of(kernel, context.device, by_name, static_cast<bool>(kernel.declines));
+  if (kernel.automatic && declines) verdict.declines = declines(problem, context);
+  verdict.note = note_of(kernel, context.device, static_cast<bool>(declines));
   return verdict;
 }
 
@@ -94,14 +90,13 @@ KernelChoice choose(const AnyProblem& problem, const PlanContext& context, bool 
     choice.verdicts.push_back(verdict(kernel, problem, context));
     const KernelVerdict& said = choice.verdicts.back();
     if (choice.kernel != nullptr || !kernel.automatic || !computes(kernel, problem)) continue;
-    if (said.automatic && objection_of(said).empty()) {
+    if (objection_of(said).empty()) {
       choice.kernel = &kernel;
       continue;
     }
-    if (said.refusal.empty() && said.automatic && declined == nullptr) declined = &kernel;
-    objections += fmt::format(
-        "{}{}: {}", objections.empty() ? "" : "; ", kernel.name,
-        said.automatic ? std::string(objection_of(said)) : "runs only by name; " + said.note);
+    if (said.refusal.empty() && declined == nullptr) declined = &kernel;
+    objections +=
+        fmt::format("{}{}: {}", objections.empty() ? "" : "; ", kernel.name, objection_of(said));
   }
   if (choice.kernel != nullptr) {
     choice.reason = objections.empty() ? "it is the best kernel of this device"
@@ -138,8 +133,7 @@ std::vector<std::string> all_candidates(const AnyProblem& problem, const PlanCon
   const Kernel* const first = choose(problem, context, false).kernel;
   if (first != nullptr) add(*first);
   for (const Kernel& kernel : kernels()) {
-    const bool may_run = (kernel.automatic || kernel.tunable) && kernel.name != "reference" &&
-                         by_name_alone(kernel, problem).empty();
+    const bool may_run = (kernel.automatic || kernel.tunable) && kernel.name != "reference";
     if (&kernel == first || !may_run || !runs_on(kernel, context.device.device.kind)) continue;
     if (computes(kernel, problem) && refusal_of(kernel, problem, context).empty()) add(kernel);
   }

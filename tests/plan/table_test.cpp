@@ -185,23 +185,6 @@ TEST_F(Table, ExplainAndTheChoiceAgree) {
   }
 }
 
-TEST_F(Table, WhatAnAutomaticKernelComputesByNameAloneIsNotChosen) {
-  Kernel kernel = fake("new", true, "");
-  kernel.by_name_alone = [](const ForwardProblem&) { return std::string("q: was never gated"); };
-  table() = {kernel, fake("next", true, "")};
-  const Result<Plan> plan = make_plan(dense_problem());
-  ASSERT_TRUE(plan.ok()) << plan.status().message();
-  EXPECT_EQ(plan->kernel(), "next");
-  EXPECT_THAT(std::string(plan->reason()), HasSubstr("new: runs only by name; q: was never gated"));
-  const KernelVerdict verdict = (*explain(dense_problem()))[0];
-  EXPECT_EQ(verdict.refusal, "") << "it computes the problem";
-  EXPECT_FALSE(verdict.automatic);
-  EXPECT_THAT(std::string(verdict.note), HasSubstr("q: was never gated"));
-  EXPECT_EQ(make_plan(dense_problem(), named("new"))->kernel(), "new");
-  table().pop_back();
-  EXPECT_EQ(make_plan(dense_problem()).status().code(), StatusCode::unsupported);
-}
-
 TEST_F(Table, AKernelThatDeclinesRunsWhereNoOtherDoes) {
   table() = {fake("picky", true, "head_dim is 8"), declining("slow_here", "would take 9 us"),
              fake("pickier", true, "dtype is f32")};

@@ -41,6 +41,7 @@
 #include "plan/table.hpp"
 #include "problem/status.hpp"
 #include "standard_cases.hpp"
+#include "unmeasured.hpp"
 
 namespace flashcore {
 namespace {
@@ -301,15 +302,13 @@ Status record_run(const Kernel& kernel, const ForwardProblem& p, const PlanConte
   return run_unaligned(kernel, *planned, context, for_budgets);
 }
 
-// What a kernel leaves to others has budgets, and is in no hash.
 Status record_backward(const Kernel& kernel, PlanContext context, AllSeen& seen,
                        AllSeen& for_budgets) {
   for (const BackwardCase& one : backward_cases()) {
     const Result<BackwardProblem> problem = resolve(one.problem, one.gradients);
     if (!problem.ok()) return problem.status();
     if (!refusal_of(kernel, *problem, context).empty()) continue;
-    const auto& declines = kernel.backward.declines;
-    AllSeen& own = declines && !declines(*problem, context).empty() ? for_budgets : seen;
+    AllSeen& own = is_unmeasured(kernel, *problem) ? for_budgets : seen;
     for (const bool deterministic : {false, true}) {
       context.deterministic = deterministic;
       const Result<PlannedBackward> planned = kernel.backward.plan(*problem, context);
@@ -560,8 +559,7 @@ Status record_problems(const Kernel& kernel, const std::vector<Problem>& problem
   for (const Problem& problem : problems) {
     const Result<ForwardProblem> p = resolve(problem);
     if (!p.ok() || !refusal_of(kernel, *p, context).empty()) continue;
-    // What no GPU has gated has no evidence either: it is in no hash.
-    AllSeen& into = by_name_alone(kernel, *p).empty() ? seen : for_budgets;
+    AllSeen& into = is_unmeasured(kernel, *p) ? for_budgets : seen;
     FLASHCORE_RETURN_IF_ERROR(record_run(kernel, *p, context, into, for_budgets));
   }
   return {};

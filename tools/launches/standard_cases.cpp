@@ -18,6 +18,7 @@
 #include "leftovers.hpp"
 #include "plan/table.hpp"
 #include "problem/status.hpp"
+#include "unmeasured.hpp"
 
 namespace flashcore {
 namespace {
@@ -116,7 +117,7 @@ Status print_launches(const Kernel& kernel, const Problem& problem, size_t numbe
                       const PlanContext& context) {
   const Result<ForwardProblem> p = resolve(problem);
   if (!p.ok() || !refusal_of(kernel, *p, context).empty()) return {};
-  if (!by_name_alone(kernel, *p).empty()) return {};  // no measurement of it can go stale
+  if (is_unmeasured(kernel, *p)) return {};
   std::vector<fake::Launch> both[2];
   for (int i = 0; i < 2; ++i) {
     Result<std::vector<fake::Launch>> launches = launches_of(kernel, *p, context, kLeftover[i]);

@@ -12,6 +12,7 @@ FP8 = "bench-fp8"
 # The backward pass, with sums in one order and in any.
 BACKWARD = {"backward-gpu": "### The same bits in every run",
             "backward-gpu-any-order": "### Sums in any order",
+            "backward-options": "### Options, beside `backward_sm80`",
             "backward-flex": "### Beside FlexAttention"}
 # What stands for the whole in the README: bf16, 16384 tokens.
 HEADLINE_LENGTHS = (512, 2048, 8192, 16384)

@@ -188,18 +188,5 @@ TEST(DecodeSm80Refusals, NameTheArgument) {
   EXPECT_THAT(with([](ForwardProblem& p) { p.batch = 1 << 22; }), HasSubstr("units of work"));
 }
 
-TEST(DecodeSm80Refusals, WhatNoGpuHasGatedIsComputedByNameAlone) {
-  EXPECT_EQ(by_name_alone(decode()), "");
-  ForwardProblem wide = decode();
-  wide.head_dim_v = 192;
-  EXPECT_THAT(by_name_alone(wide),
-              HasSubstr("v: head dimension is 192, and past 128 it was never"));
-  ForwardProblem tree = decode();
-  tree.tree_mask.present = true;
-  EXPECT_THAT(by_name_alone(tree), HasSubstr("tree_mask: is given, and was never gated"));
-  wide.head_dim_qk = 256;
-  EXPECT_THAT(by_name_alone(wide), HasSubstr("q: head dimension is 256"));
-}
-
 }  // namespace
 }  // namespace flashcore::cuda::decode_sm80::split_kv

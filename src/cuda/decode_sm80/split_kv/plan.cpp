@@ -119,7 +119,6 @@ Kernel kernel() {
           .reads_caches = true,
           .reads_tree_masks = true,
           .targets = build::targets::decode_sm80,
-          .by_name_alone = by_name_alone,  // until a GPU has gated it
           .refuses =
               [](const ForwardProblem& p, const PlanContext& context) {
                 return refusal(p, context, build::targets::decode_sm80);

@@ -47,16 +47,6 @@ int64_t unit_count(const ForwardProblem& p, const PlanContext& context) {
   return most_units(items, p.seqlen_kv, block_count(p, context.device), context.batch_invariant);
 }
 
-// What no gate of a GPU has run. Once one has, and its evidence is in docs/evidence, this function,
-// kLargestGatedHeadDim and its line in plan.cpp go.
-std::string by_name_alone(const ForwardProblem& p) {
-  if (p.tree_mask.present) return "tree_mask: is given, and was never gated on a GPU";
-  const bool qk = p.head_dim_qk > kLargestGatedHeadDim;
-  if (!qk && p.head_dim_v <= kLargestGatedHeadDim) return {};
-  return fmt::format("{}: head dimension is {}, and past {} it was never gated on a GPU",
-                     qk ? "q" : "v", qk ? p.head_dim_qk : p.head_dim_v, kLargestGatedHeadDim);
-}
-
 std::string refusal(const ForwardProblem& problem, const PlanContext& context,
                     std::string_view targets) {
   const DeviceInfo& device = context.device;

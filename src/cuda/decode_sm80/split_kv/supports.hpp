@@ -18,9 +18,6 @@ int64_t block_count(const ForwardProblem& problem, const DeviceInfo& device);
 // Units of a launch at most, whatever the lengths are.
 int64_t unit_count(const ForwardProblem& problem, const PlanContext& context);
 
-// Why a problem that is not refused is computed only when the kernel is asked for by name, or empty.
-std::string by_name_alone(const ForwardProblem& problem);
-
 // One sentence, or empty. `targets`: what the kernels were compiled for, as in device_code.hpp.
 std::string refusal(const ForwardProblem& problem, const PlanContext& context,
                     std::string_view targets);
