@@ -154,7 +154,7 @@ def test_mixed_devices():
 
 @cuda
 def test_unsupported_on_the_gpu():
-    q = draw(1, 4, 8, 320, device="cuda", dtype=torch.float16)
+    q = draw(1, 4, 8, 584, device="cuda", dtype=torch.float16)
     with pytest.raises(NotImplementedError, match="no kernel of this device computes it"):
         flashcore.attention(q, q, q)
     with ft.replace_sdpa(fallback=True):
@@ -168,7 +168,7 @@ def test_the_current_stream_is_used():
     stream = torch.cuda.Stream()
     torch.cuda.synchronize()
     with torch.cuda.stream(stream):
-        torch.cuda._sleep(200_000_000)
+        torch.cuda._sleep(1_000_000_000)
         late = q * 1  # done only when the sleep is
         out = flashcore.attention(late, k, v)
         done = torch.cuda.Event()

@@ -260,10 +260,10 @@ class Bench:
         """All tables of a backward run."""
         parts = [self.where(), self.ceilings()]
         suites = [suite for suite in ("sweep", "five", "backward") if self.suite(suite)]
-        parts += [f"`{cell(name)}`, how many times faster than each peer:\n\n" +
-                  self.speeds(name, suites)
-                  for source, name in implementations(self.evidence["cases"], self.protocol)
-                  if source == "flashcore"]
+        found = implementations(self.evidence["cases"], self.protocol)
+        if any(source == "peer" for source, _ in found):
+            parts += [f"`{cell(name)}`, how many times faster than each peer:\n\n" + self.speeds(name, suites)
+                      for source, name in found if source == "flashcore"]
         if self.suite("sweep"):
             parts += ["bf16, 16384 tokens in all, hidden size 2048:", self.sweep()]
         parts += [self.against_peer(suite) for suite in ("five", "backward") if self.suite(suite)]
