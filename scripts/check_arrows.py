@@ -30,7 +30,7 @@ ARROWS = {
     "api": "include problem",
 }
 # The folders of bench/, each on those before it, and what else one needs of src/.
-BENCH = {"text": "", "process": "", "tensors": "", "io": "", "gate": "cpu", "cases": "", "evidence": "",
+BENCH = {"text": "", "process": "", "tensors": "", "io": "", "gate": "cpu", "cases": "cpu", "evidence": "",
          "device": "plan", "time": "cpu", "peers": "", "run": "plan", "verify": "cpu plan", "ladder": "plan",
          "report": "", "tune": "kernel plan tuning"}
 for number, (folder, more) in enumerate(BENCH.items()):

@@ -281,16 +281,16 @@ TEST(BenchLimits, NoCaseBeginsAfterTheTimeIsUp) {
 
 TEST(BenchLimits, OnlyTheKernelsThatAreNamed) {
   const Scratch scratch;
-  ASSERT_EQ(flashcore_command(bench(scratch, {"--only", "naive"})).exit_code, 0);
+  ASSERT_EQ(flashcore_command(bench(scratch, {"--only", "reference"})).exit_code, 0);
   const ordered_json evidence = evidence_of(scratch);
   ASSERT_FALSE(evidence["cases"].empty());
   for (const ordered_json& one : evidence["cases"]) {
     ASSERT_EQ(one["rows"].size(), 1);
-    EXPECT_EQ(one["rows"][0]["implementation"], "naive");
+    EXPECT_EQ(one["rows"][0]["implementation"], "reference");
   }
-  const Outcome other = flashcore_command(bench(scratch, {"--only", "naive,other"}));
+  const Outcome other = flashcore_command(bench(scratch, {"--only", "reference,other"}));
   EXPECT_EQ(other.exit_code, 2);
-  EXPECT_THAT(other.err, HasSubstr("--only: is 'naive,other', wanted kernels"));
+  EXPECT_THAT(other.err, HasSubstr("--only: is 'reference,other', wanted kernels"));
 }
 
 // What stands in for the working process when it hangs at a step, or falls there.
