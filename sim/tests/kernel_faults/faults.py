@@ -593,14 +593,13 @@ PLANTED = [
     Fault("decode_parts_joined_without_their_weights", "split_kv/combine.cu", DECODE, [
         ("cuda/attention/decode/join.cuh", "joined.sum += own.y * weight;", "joined.sum += own.y;")], "FAILED"),
     Fault("quantize_scales_before_all_rows_are_seen", QUANTIZE_UNIT, QUANTIZE_TILES, [
-        (QUANTIZE_KERNEL, "[&] {\n    __syncthreads();\n", "[&] {\n")], "race"),
+        (QUANTIZE_KERNEL, "  __syncthreads();\n  if (thread < count_of_groups) {\n    const float scale",
+         "  if (thread < count_of_groups) {\n    const float scale")], "race"),
     Fault("quantize_groups_not_cleared_for_all", QUANTIZE_UNIT, QUANTIZE_TILES, [
-        (QUANTIZE_KERNEL, "    __syncthreads();\n    each_of<K, kHeldChunks>(place, tile.first, words, find_largest)",
-         "    each_of<K, kHeldChunks>(place, tile.first, words, find_largest)"),
-        (QUANTIZE_KERNEL, "    __syncthreads();\n    each_chunk<K>(p, tile, find_largest)",
-         "    each_chunk<K>(p, tile, find_largest)")], "race", more=True),
+        (QUANTIZE_KERNEL, "groups.largest[thread] = 0;\n  __syncthreads();\n", "groups.largest[thread] = 0;\n")],
+          "race", more=True),
     Fault("quantize_scales_not_awaited", QUANTIZE_UNIT, QUANTIZE_TILES, [
-        (QUANTIZE_KERNEL, "    }\n    __syncthreads();\n  };", "    }\n  };")], "race", more=True),
+        (QUANTIZE_KERNEL, "  }\n  __syncthreads();\n  each_chunk", "  }\n  each_chunk")], "race", more=True),
     Fault("quantize_means_of_unfinished_sums", QUANTIZE_UNIT, QUANTIZE_MEANS, [
         (QUANTIZE_KERNEL, "step /= 2) {\n    __syncthreads();\n", "step /= 2) {\n")], "race"),
     Fault("quantize_largest_stored_and_not_joined", QUANTIZE_UNIT, QUANTIZE_TENSOR, [
@@ -609,7 +608,7 @@ PLANTED = [
 """, """  reinterpret_cast<uint32_t*>(p.scale)[scale_place(p, tile, tile.first / p.block)] = largest;
 """)], "race", more=True),
     Fault("quantize_lanes_meet_in_a_branch", QUANTIZE_UNIT, QUANTIZE_TILES, [
-        (QUANTIZE_KERNEL, "    body(place, first", "    if (place.before % 2 == 0) body(place, first")],
+        (QUANTIZE_KERNEL, "        body(first + before", "        if (before % 2 == 0) body(first + before")],
           "divergent", more=True),
     Fault("quantize_scale_of_another_group", QUANTIZE_UNIT, QUANTIZE_TILES, [
         (QUANTIZE_KERNEL, "groups.scale[row < tile.end ? group_of(row) : 0];", "groups.scale[0];")],

@@ -292,6 +292,30 @@ TEST_F(ServingOnGpu, SaturatesInFp8) {
   }
 }
 
+// The quotient of a zero and a scale has the zero's sign.
+TEST_F(ServingOnGpu, KeepsTheSignOfZero) {
+  AppendCase one;
+  Append& what = one.what;
+  what.k_new = what.v_new = TensorDesc::contiguous(DType::bf16, {1, 1, 1, 8});
+  what.k = what.v = TensorDesc::contiguous(DType::f8e4m3, {1, 1, 2, 8});
+  what.seqlens_kv = i32(1);
+  what.k_scale = what.v_scale = TensorDesc::contiguous(DType::f32, {1, 1, 1});
+  for (const char* const name : {"k_new", "v_new"}) {
+    one.add(name, what.k_new).fill([] { return -0.0; });
+  }
+  for (const char* const name : {"k", "v"}) one.add(name, what.k).fill([] { return 1.0; });
+  for (const char* const name : {"k_scale", "v_scale"}) one.add(name, *what.k_scale).set(0, 0.01);
+  one.add("seqlens_kv", what.seqlens_kv).set(0, 1);
+  const Status status = append_on_gpu(one);
+  ASSERT_TRUE(status.ok()) << status.message();
+  for (const char* const name : {"k", "v"}) {
+    for (int64_t i = 8; i < 16; ++i) {
+      EXPECT_EQ(one.at(name).get(i), 0);
+      EXPECT_TRUE(std::signbit(one.at(name).get(i))) << name << ' ' << i;
+    }
+  }
+}
+
 // A step in one call is the two calls.
 TEST_F(ServingOnGpu, AppendsAndAttends) {
   Random random(41);

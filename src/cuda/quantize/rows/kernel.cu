@@ -137,78 +137,51 @@ __device__ __forceinline__ int64_t row_place(const Strides& stride, const Tile& 
          (tile.entry.begin + row) * stride.row;
 }
 
-// A thread's chunk of each row, from `column` on: of `count` elements, with their means. The thread's rows
-// are `before` behind the tile's first, and then each `together`.
-struct Place {
-  int column, count, before, together;
-  float mean[kChunk];
-};
-
-__device__ __forceinline__ Place find_place(const Params& p, const Tile& tile, int column) {
-  Place place;
-  place.column = column + kChunk * (static_cast<int>(threadIdx.x) % p.lanes);
-  const int left = p.head_dim - place.column;
-  place.count = left < 0 ? 0 : left < kChunk ? left : kChunk;
-  place.before = static_cast<int>(threadIdx.x) / p.lanes;
-  place.together = kThreads / p.lanes;
-  load_mean(p, tile, place.column, place.count, place.mean);
-  return place;
-}
-
-// The chunks of kDepth rows from `first` on; those of rows that are not in use are 0.
-template <class K, int kDepth>
-__device__ __forceinline__ void load_chunks(const Params& p, const Tile& tile, const Place& place,
-                                            int32_t first, uint32_t (&words)[kDepth][K::kWords]) {
-  const int32_t readable = tile.end < tile.entry.in_use ? tile.end : tile.entry.in_use;
-#pragma unroll
-  for (int i = 0; i < kDepth; ++i) {
-    const int32_t row = first + place.before + i * place.together;
-    load_chunk<K>(p, row_place(p.x_stride, tile, row) + place.column,
-                  row < readable ? place.count : 0, words[i]);
-  }
-}
-
-// Calls body(place, row, words) for each of them. All threads of a warp make the same calls: a row from
-// tile.end on is none of the tile's, and a place may have no element.
-template <class K, int kDepth, class Body>
-__device__ __forceinline__ void each_of(const Place& place, int32_t first,
-                                        const uint32_t (&words)[kDepth][K::kWords],
-                                        const Body& body) {
-#pragma unroll
-  for (int i = 0; i < kDepth; ++i) {
-    body(place, first + place.before + i * place.together, words[i]);
-  }
-}
-
-// The same for all of the thread's chunks of the tile.
+// Calls body(row, column, count, words, mean) for this thread's chunks of the tile; `words` of rows that
+// are not in use are 0. All threads of a warp make the same calls: a row from tile.end on is none of
+// the tile's, and a column may have no element.
 template <class K, class Body>
 __device__ __forceinline__ void each_chunk(const Params& p, const Tile& tile, const Body& body) {
+  const int lane = static_cast<int>(threadIdx.x) % p.lanes;
+  const int before = static_cast<int>(threadIdx.x) / p.lanes, together = kThreads / p.lanes;
+  const int32_t readable = tile.end < tile.entry.in_use ? tile.end : tile.entry.in_use;
   for (int column = 0; column < p.head_dim; column += kChunk * p.lanes) {
-    const Place place = find_place(p, tile, column);
-    for (int32_t first = tile.first; first < tile.end; first += K::kDepth * place.together) {
+    const int own = column + kChunk * lane, left = p.head_dim - own;
+    const int count = left < 0 ? 0 : left < kChunk ? left : kChunk;
+    float mean[kChunk];
+    load_mean(p, tile, own, count, mean);
+    for (int32_t first = tile.first; first < tile.end; first += K::kDepth * together) {
       uint32_t words[K::kDepth][K::kWords];
-      load_chunks<K, K::kDepth>(p, tile, place, first, words);
-      each_of<K, K::kDepth>(place, first, words, body);
+#pragma unroll
+      for (int i = 0; i < K::kDepth; ++i) {
+        const int32_t row = first + before + i * together;
+        load_chunk<K>(p, row_place(p.x_stride, tile, row) + own, row < readable ? count : 0,
+                      words[i]);
+      }
+#pragma unroll
+      for (int i = 0; i < K::kDepth; ++i) {
+        body(first + before + i * together, own, count, words[i], mean);
+      }
     }
   }
 }
 
 // The largest magnitude of a chunk that is finite, as its bits, which rise with it.
 template <class K>
-__device__ __forceinline__ uint32_t largest_of_chunk(const Tile& tile, const Place& place,
-                                                     int32_t row,
-                                                     const uint32_t (&words)[K::kWords]) {
-  if (row >= tile.end || row >= tile.entry.in_use || place.count == 0) return 0;
+__device__ __forceinline__ uint32_t largest_of_chunk(const Tile& tile, int32_t row, int count,
+                                                     const uint32_t (&words)[K::kWords],
+                                                     const float (&mean)[kChunk]) {
+  if (row >= tile.end || row >= tile.entry.in_use || count == 0) return 0;
   float largest = 0;  // fmaxf passes over NaN
 #pragma unroll
   for (int i = 0; i < kChunk; ++i) {
-    largest = fmaxf(largest, fabsf(element<K>(words, i) - place.mean[i]));
+    largest = fmaxf(largest, fabsf(element<K>(words, i) - mean[i]));
   }
   if (__float_as_uint(largest) == kInfinity) {
     largest = 0;
 #pragma unroll
     for (int i = 0; i < kChunk; ++i) {
-      const float one = fabsf(element<K>(words, i) - place.mean[i]);
+      const float one = fabsf(element<K>(words, i) - mean[i]);
       largest = fmaxf(largest, __float_as_uint(one) < kInfinity ? one : 0.0F);
     }
   }
@@ -276,25 +249,26 @@ __device__ __forceinline__ void convert_words(const Params& p, const uint32_t (&
 
 // Rows that are not in use become 0.
 template <class K>
-__device__ __forceinline__ void convert_chunk(const Params& p, const Tile& tile, const Place& place,
-                                              int32_t row, const uint32_t (&words)[K::kWords],
-                                              const Scale& scale) {
-  if (row >= tile.end || row >= tile.entry.all || place.count == 0) return;
+__device__ __forceinline__ void convert_chunk(const Params& p, const Tile& tile, int32_t row,
+                                              int column, int count,
+                                              const uint32_t (&words)[K::kWords],
+                                              const float (&mean)[kChunk], const Scale& scale) {
+  if (row >= tile.end || row >= tile.entry.all || count == 0) return;
   uint32_t out[2] = {};
   if (row < tile.entry.in_use) {
     if (scale.scale < attention::kSmallestScale) {
-      convert_words<K, true>(p, words, place.mean, scale, out);
+      convert_words<K, true>(p, words, mean, scale, out);
     } else {
-      convert_words<K, false>(p, words, place.mean, scale, out);
+      convert_words<K, false>(p, words, mean, scale, out);
     }
   }
-  uint8_t* const to = p.out + row_place(p.out_stride, tile, row) + place.column;
+  uint8_t* const to = p.out + row_place(p.out_stride, tile, row) + column;
   if constexpr (K::kChunksAreWhole) {
     *reinterpret_cast<uint2*>(to) = make_uint2(out[0], out[1]);
   } else {
 #pragma unroll
     for (int i = 0; i < kChunk; ++i) {
-      if (i < place.count) to[i] = static_cast<uint8_t>(out[i / 4] >> 8 * (i % 4));
+      if (i < count) to[i] = static_cast<uint8_t>(out[i / 4] >> 8 * (i % 4));
     }
   }
 }
@@ -304,51 +278,41 @@ struct Groups {
   Scale scale[kMostGroups];
 };
 
-// Groups begin with the tile. kHolds: threads hold their chunks until the scales are known.
-template <class K, bool kHolds>
+// Groups begin with the tile.
+template <class K>
 __global__ void __launch_bounds__(kThreads, 3)
     quantize_tiles_kernel(const __grid_constant__ Params p) {
   auto& groups = ptx::static_shared<Groups>();
   const Tile tile = find_tile(p);
   const int thread = static_cast<int>(threadIdx.x);
   const int count_of_groups = (tile.end - tile.first + p.block - 1) / p.block;
+  if (thread < count_of_groups) groups.largest[thread] = 0;
+  __syncthreads();
   const auto group_of = [&](int32_t row) {
     return p.by_block.divide(static_cast<uint32_t>(row - tile.first));
   };
-  const auto find_largest = [&](const Place& place, int32_t row,
-                                const uint32_t(&words)[K::kWords]) {
-    const uint32_t largest =
-        largest_of_lanes(largest_of_chunk<K>(tile, place, row, words), p.lanes);
-    if (thread % p.lanes == 0 && largest != 0) atomicMax(&groups.largest[group_of(row)], largest);
-  };
-  const auto find_scales = [&] {
-    __syncthreads();
-    if (thread < count_of_groups) {
-      const float scale = scale_of(p, groups.largest[thread]);
-      groups.scale[thread] = scale_and_reciprocal(scale);
-      p.scale[scale_place(p, tile, tile.first / p.block + thread)] = scale;
-    }
-    __syncthreads();
-  };
-  const auto convert = [&](const Place& place, int32_t row, const uint32_t(&words)[K::kWords]) {
-    const Scale scale = groups.scale[row < tile.end ? group_of(row) : 0];
-    convert_chunk<K>(p, tile, place, row, words, scale);
-  };
-  if (thread < count_of_groups) groups.largest[thread] = 0;
-  if constexpr (kHolds) {
-    const Place place = find_place(p, tile, 0);
-    uint32_t words[kHeldChunks][K::kWords];
-    load_chunks<K, kHeldChunks>(p, tile, place, tile.first, words);
-    __syncthreads();
-    each_of<K, kHeldChunks>(place, tile.first, words, find_largest);
-    find_scales();
-    each_of<K, kHeldChunks>(place, tile.first, words, convert);
-  } else {
-    __syncthreads();
-    each_chunk<K>(p, tile, find_largest);
-    find_scales();
-    each_chunk<K>(p, tile, convert);
+  each_chunk<K>(p, tile,
+                [&](int32_t row, int, int count, const uint32_t(&words)[K::kWords],
+                    const float(&mean)[kChunk]) {
+                  const uint32_t largest =
+                      largest_of_lanes(largest_of_chunk<K>(tile, row, count, words, mean), p.lanes);
+                  if (thread % p.lanes == 0 && largest != 0) {
+                    atomicMax(&groups.largest[group_of(row)], largest);
+                  }
+                });
+  __syncthreads();
+  if (thread < count_of_groups) {
+    const float scale = scale_of(p, groups.largest[thread]);
+    groups.scale[thread] = scale_and_reciprocal(scale);
+    p.scale[scale_place(p, tile, tile.first / p.block + thread)] = scale;
   }
+  __syncthreads();
+  each_chunk<K>(p, tile,
+                [&](int32_t row, int column, int count, const uint32_t(&words)[K::kWords],
+                    const float(&mean)[kChunk]) {
+                  const Scale scale = groups.scale[row < tile.end ? group_of(row) : 0];
+                  convert_chunk<K>(p, tile, row, column, count, words, mean, scale);
+                });
 }
 
 // A tile lies in one group.
@@ -357,10 +321,12 @@ __global__ void __launch_bounds__(kThreads, 3)
     find_largest_kernel(const __grid_constant__ Params p) {
   const Tile tile = find_tile(p);
   uint32_t largest = 0;
-  each_chunk<K>(p, tile, [&](const Place& place, int32_t row, const uint32_t(&words)[K::kWords]) {
-    const uint32_t found = largest_of_chunk<K>(tile, place, row, words);
-    largest = found > largest ? found : largest;
-  });
+  each_chunk<K>(p, tile,
+                [&](int32_t row, int, int count, const uint32_t(&words)[K::kWords],
+                    const float(&mean)[kChunk]) {
+                  const uint32_t found = largest_of_chunk<K>(tile, row, count, words, mean);
+                  largest = found > largest ? found : largest;
+                });
   largest = largest_of_lanes(largest, 32);
   if (threadIdx.x % 32 != 0 || largest == 0) return;
   atomicMax(reinterpret_cast<uint32_t*>(p.scale) + scale_place(p, tile, tile.first / p.block),
@@ -374,9 +340,11 @@ __global__ void __launch_bounds__(kThreads, 3)
   if (tile.first >= tile.entry.all) return;
   const Scale scale = scale_and_reciprocal(
       scale_of(p, __float_as_uint(p.scale[scale_place(p, tile, tile.first / p.block)])));
-  each_chunk<K>(p, tile, [&](const Place& place, int32_t row, const uint32_t(&words)[K::kWords]) {
-    convert_chunk<K>(p, tile, place, row, words, scale);
-  });
+  each_chunk<K>(p, tile,
+                [&](int32_t row, int column, int count, const uint32_t(&words)[K::kWords],
+                    const float(&mean)[kChunk]) {
+                  convert_chunk<K>(p, tile, row, column, count, words, mean, scale);
+                });
 }
 
 // Scales become 0, or, where they are largest magnitudes, scales.
@@ -487,13 +455,7 @@ cudaError_t find_means(const Params& params, cudaStream_t stream) {
 }
 cudaError_t quantize_tiles(const Params& params, cudaStream_t stream) {
   return with_kind(params, [&]<class K>(K) {
-    // The registers of a thread have room for rows of 16 bits.
-    if constexpr (K::kChunksAreWhole && K::kOf != Input::f32) {
-      if (params.holds) {
-        return launch(&quantize_tiles_kernel<K, true>, tiles_of(params), kThreads, stream, params);
-      }
-    }
-    return launch(&quantize_tiles_kernel<K, false>, tiles_of(params), kThreads, stream, params);
+    return launch(&quantize_tiles_kernel<K>, tiles_of(params), kThreads, stream, params);
   });
 }
 cudaError_t clear_scales(const Params& params, cudaStream_t stream) {

@@ -7,6 +7,10 @@
 
 namespace flashcore::cuda::quantize::rows {
 
+inline constexpr int kThreads = 256;
+inline constexpr int kMostGroups = 256;  // that a block finds the scales of
+inline constexpr int kChunk = 8;         // elements that a thread handles at once
+
 // The means of all heads.
 cudaError_t find_means(const Params& params, cudaStream_t stream);
 // Groups that lie in a tile: largest magnitudes, scales and the conversion in one launch.

@@ -1,30 +1,11 @@
 // What a launch is told: the run in strides, and how its rows are cut into tiles.
 #pragma once
 
-#include <algorithm>
-#include <bit>
 #include <cstdint>
 
 #include "cuda/attention/divisor.hpp"
 
 namespace flashcore::cuda::quantize::rows {
-
-inline constexpr int kThreads = 256;
-inline constexpr int kMostGroups = 256;  // that a block finds the scales of
-inline constexpr int kChunk = 8;         // elements that a thread handles at once
-inline constexpr int kHeldChunks = 8;    // that a thread can keep in registers
-
-// Threads beside each other in a row, 1 to 32.
-constexpr int32_t lanes_of(int64_t head_dim) {
-  const int64_t chunks = std::clamp<int64_t>((head_dim + kChunk - 1) / kChunk, 1, 32);
-  return static_cast<int32_t>(std::bit_ceil(static_cast<uint32_t>(chunks)));
-}
-
-// Rows of which each thread has at most kHeldChunks chunks; 0 where it has several of a row.
-constexpr int64_t rows_to_hold(int64_t head_dim) {
-  if (head_dim > 32 * kChunk) return 0;
-  return int64_t{kHeldChunks} * kThreads / lanes_of(head_dim);
-}
 
 enum class Input { f32, f16, bf16 };
 
@@ -54,8 +35,7 @@ struct Params {
   Input input = Input::f32;
   bool e5m2 = false;
   bool whole_chunks = false;  // rows of x and out are aligned chunks of eight elements
-  bool holds = false;         // a tile has at most rows_to_hold rows
-  int32_t lanes = 1;
+  int32_t lanes = 1;          // threads beside each other in a row, 1 to 32
 };
 
 }  // namespace flashcore::cuda::quantize::rows

@@ -1,5 +1,7 @@
 #include "cuda/quantize/rows/plan.hpp"
 
+#include <algorithm>
+#include <bit>
 #include <cstdint>
 #include <initializer_list>
 #include <string>
@@ -59,8 +61,8 @@ Params params_of(const QuantizeProblem& p, const QuantizeArguments& args, const 
   out.e5m2 = p.out_dtype == DType::f8e5m2;
   out.whole_chunks = p.head_dim % kChunk == 0 && are_aligned(args.x, p.x, size_of(p.dtype), 16) &&
                      are_aligned(args.x_out, p.x_out, 1, kChunk);
-  out.holds = cut.tile_rows <= rows_to_hold(p.head_dim);
-  out.lanes = lanes_of(p.head_dim);
+  const auto chunks = static_cast<uint32_t>((p.head_dim + kChunk - 1) / kChunk);
+  out.lanes = narrow(std::clamp<uint32_t>(std::bit_ceil(chunks), 1, 32));
   return out;
 }
 

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 
-#include "cuda/quantize/rows/params.hpp"
 #include "kernel/device_code.hpp"
 #include "problem/sizes.hpp"
 
@@ -13,6 +12,7 @@ namespace {
 
 constexpr int64_t kMostRows = int64_t{1} << 30;          // counted in 32 bits, with some to spare
 constexpr int64_t kMostBlocks = (int64_t{1} << 31) - 1;  // of a launch
+constexpr int64_t kMostGroups = 256;                     // of a tile
 // A tile that is read twice stays in the first-level cache.
 constexpr int64_t kElementsATile = 16384;
 constexpr int64_t kLargestTile = 65536;
@@ -24,10 +24,8 @@ constexpr int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 Cut cut_of(const QuantizeProblem& p) {
   Cut cut;
   cut.block = std::max<int64_t>(1, p.scale_blocks > 1 ? std::min(p.scale_block, p.rows) : p.rows);
-  const int64_t held = rows_to_hold(p.head_dim);
-  const int64_t most = held > 0 ? std::min<int64_t>(held, kMostGroups) : kMostGroups;
   const int64_t rows_a_tile =
-      std::clamp<int64_t>(kElementsATile / std::max<int64_t>(p.head_dim, 1), 1, most);
+      std::clamp<int64_t>(kElementsATile / std::max<int64_t>(p.head_dim, 1), 1, kMostGroups);
   const bool has_own_scales = p.scale_batches == p.batch && p.scale_heads == p.heads;
   cut.in_tiles = has_own_scales && cut.block * p.head_dim <= kLargestTile;
   if (cut.in_tiles) {

@@ -81,7 +81,7 @@ __device__ __forceinline__ void divide(float scale, float (&x)[kCount]) {
 #pragma unroll
   for (float& one : x) {
     const float q = attention::quotient(one, by);
-    one = fast && isfinite(q) ? q : __fdiv_rn(one, scale);
+    one = fast && isfinite(q) && q != 0 ? q : __fdiv_rn(one, scale);
   }
 }
 
