@@ -23,6 +23,18 @@ constexpr int64_t all_blocks(const Params& p) {
   return int64_t{block_batch(p)} * p.heads_q * p.q_blocks;
 }
 
+// By one block, whose threads are all here.
+__device__ __forceinline__ void note_falling_starts(const OptionParams& p) {
+  int falls = 0;
+  for (int b = static_cast<int>(threadIdx.x); b < p.batch; b += kRowThreads) {
+    for (const attention::EntryVector* const starts : {&p.cu_seqlens_q, &p.cu_seqlens_kv}) {
+      if (starts->at(int64_t{b} + 1) < starts->at(b)) falls = 1;
+    }
+  }
+  falls = __syncthreads_or(falls);
+  if (threadIdx.x == 0) *p.starts_fall = static_cast<uint32_t>(falls);
+}
+
 // As begin_kernel.
 template <int kConfigIndex, class Element>
 __global__ void __launch_bounds__(kRowThreads)
@@ -34,6 +46,7 @@ __global__ void __launch_bounds__(kRowThreads)
   const auto lane = static_cast<int>(threadIdx.x % kLanes);
   const int64_t tiles = p.order.size();
   if (thread == 0) *p.next_tile = 0;
+  if (is_packed(p) && blockIdx.x == 0) note_falling_starts(p);
   for (int64_t i = thread; i < tiles; i += int64_t{gridDim.x} * kRowThreads) p.not_finite[i] = 0;
   if (row >= all_blocks(p) * kBlockQ) return;
   if (!p.in_turn) {
@@ -112,8 +125,9 @@ __device__ __forceinline__ void store_block(const OptionParams& p, uint32_t numb
   gather_sums<kConfigIndex, Element>(
       rows, warp_sums<kConfigIndex>(p, number),
       p.in_turn &&
-          attention::tile_range(entry.limits, entry.len_q, first, first + kBlockQ, kBlockKeys)
-              .empty(),
+          (attention::tile_range(entry.limits, entry.len_q, first, first + kBlockQ, kBlockKeys)
+               .empty() ||
+           (is_packed(p) && *p.starts_fall != 0)),
       p.scale);
   __syncthreads();
   auto* const to = static_cast<uint16_t*>(p.dq.data) + entry.batch * p.dq.batch +

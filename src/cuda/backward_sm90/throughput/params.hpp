@@ -30,6 +30,9 @@ struct Params : RowParams {
 // Kernels without options are told the first part alone.
 struct OptionParams : Params {
   Options options;
+  // In the workspace: whether starts of the packed batch fall. Tiles of an entry wait for those before
+  // them, and then some have no block; so nothing is computed, and gradients are 0.
+  uint32_t* starts_fall;
 };
 
 }  // namespace flashcore::cuda::backward_sm90::throughput

@@ -137,7 +137,8 @@ __device__ __forceinline__ EntryTask find_entry_task(const OptionParams& p, uint
   task.batch = task.rows.batch;
   task.kv_head = tile.head;
   task.tile = tile.block;
-  if (tile.block >= 0) {
+  const bool starts_fall = is_packed(p) && *p.starts_fall != 0;
+  if (tile.block >= 0 && !starts_fall) {
     task.range = query_blocks(task.rows.limits, task.rows.len_q, tile.block, S::kBlockQ);
   }
   task.steps = task.range.empty() ? 0 : task.range.size() * p.group;
