@@ -67,7 +67,7 @@ void check_cuts(const std::vector<Item>& items, int shares, int64_t seqlen_kv, b
     }
     if (parts == 1) continue;
     for (int part = 0; part < parts; ++part) {
-      const int slot = cut.slot(part);
+      const int slot = cut.slots().at(part);
       ASSERT_TRUE(slots.insert(slot).second) << "item " << i << ", part " << part;
       ASSERT_GE(slot, 0);
       ASSERT_LT(slot, most_slots(static_cast<int64_t>(items.size()), seqlen_kv, shares, invariant));

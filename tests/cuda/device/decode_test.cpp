@@ -256,6 +256,89 @@ TEST_P(DecodeDevice, AnIndexOutOfRangeIsClampedAndReported) {
   }
 }
 
+// One plan with tensors of its own, for what serving does: the same call at every step, eagerly or from
+// a graph, with lengths that change in the device's memory.
+class Step {
+ public:
+  Step(const Subject& subject, int64_t batch, uint64_t seed)
+      : host_(make_problem(subject, std::vector<int64_t>(static_cast<size_t>(batch), 1), seed)),
+        plan_(plan_of(subject, host_.problem)),
+        tensors_(host_),
+        workspace_(plan_.workspace_bytes(), 0xFF) {}
+
+  void run(cudaStream_t stream) const {
+    const Status status =
+        plan_.run(tensors_.arguments(host_), workspace_.data(), workspace_.bytes(), Stream{stream});
+    EXPECT_TRUE(status.ok()) << status.message();
+  }
+  void set_lengths(const std::vector<int32_t>& lengths, cudaStream_t stream) const {
+    auto* const to = const_cast<int32_t*>(tensors_.arguments(host_).seqlens_kv);
+    EXPECT_EQ(cudaMemcpyAsync(to, lengths.data(), lengths.size() * sizeof(int32_t),
+                              cudaMemcpyHostToDevice, stream),
+              cudaSuccess);
+  }
+  // What O holds, after filling it with NaN for the next step.
+  std::vector<std::byte> take_output(cudaStream_t stream) const {
+    void* const o = tensors_.arguments(host_).o;
+    std::vector<std::byte> bytes(host_.at("o").memory().size());
+    EXPECT_EQ(cudaMemcpyAsync(bytes.data(), o, bytes.size(), cudaMemcpyDeviceToHost, stream),
+              cudaSuccess);
+    EXPECT_EQ(cudaMemsetAsync(o, 0xFF, bytes.size(), stream), cudaSuccess);
+    EXPECT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
+    return bytes;
+  }
+
+ private:
+  bench::HostProblem host_;
+  Plan plan_;
+  DeviceTensors tensors_;
+  Workspace workspace_;
+};
+
+class DecodeReplay : public DecodeDevice {};
+
+// Two plans in one graph, captured while every length is 1, so that items are cut into more parts at
+// most replays. Entries without a key are the padding of a batch.
+TEST_P(DecodeReplay, TenThousandStepsOfTwoPlansHaveTheBitsOfEagerRuns) {
+  constexpr int64_t kBatch = 6;
+  Subject several = GetParam();
+  several.seqlen_q = 3;
+  const OwnStream stream;
+  const Step replayed[] = {{GetParam(), kBatch, 21}, {several, kBatch, 22}};
+  const Step eager[] = {{GetParam(), kBatch, 21}, {several, kBatch, 22}};
+  cudaGraph_t graph = nullptr;
+  cudaGraphExec_t executable = nullptr;
+  ASSERT_EQ(cudaStreamBeginCapture(stream.get(), cudaStreamCaptureModeGlobal), cudaSuccess);
+  for (const Step& step : replayed) step.run(stream.get());
+  ASSERT_EQ(cudaStreamEndCapture(stream.get(), &graph), cudaSuccess);
+  ASSERT_EQ(cudaGraphInstantiate(&executable, graph, 0), cudaSuccess);
+  std::mt19937 random(23);
+  std::vector<int32_t> lengths(kBatch);
+  for (int n = 0; n < 10000; ++n) {
+    for (int32_t& length : lengths) {
+      length = random() % 4 == 0 ? 0 : static_cast<int32_t>(random() % (kCapacity + 1));
+    }
+    for (const Step* const steps : {replayed, eager}) {
+      for (int plan = 0; plan < 2; ++plan) steps[plan].set_lengths(lengths, stream.get());
+    }
+    ASSERT_EQ(cudaGraphLaunch(executable, stream.get()), cudaSuccess);
+    for (const Step& step : eager) step.run(stream.get());
+    for (int plan = 0; plan < 2; ++plan) {
+      ASSERT_TRUE(replayed[plan].take_output(stream.get()) == eager[plan].take_output(stream.get()))
+          << "step " << n << ", plan " << plan;
+    }
+  }
+  cudaGraphExecDestroy(executable);
+  cudaGraphDestroy(graph);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    BothKernels, DecodeReplay,
+    testing::Values(Subject{"decode_sm80", DType::bf16, DType::bf16, 128, 1, 16, false},
+                    Subject{"decode_sm80", DType::f16, DType::f8e4m3, 64, 1, 1, true},
+                    Subject{"decode_sm90", DType::bf16, DType::bf16, 128, 1, 16, false},
+                    Subject{"decode_sm90", DType::bf16, DType::f8e4m3, 128, 1, 64, true}));
+
 INSTANTIATE_TEST_SUITE_P(
     Sm80, DecodeDevice,
     testing::Values(Subject{"decode_sm80", DType::bf16, DType::bf16, 128, 1, 16, false},

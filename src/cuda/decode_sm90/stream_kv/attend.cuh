@@ -11,7 +11,10 @@
 // scores of any size. The reference is a score of the row that no later one has passed by more than
 // kHeadroom, so it moves seldom. Only tiles that some row does not see all of have a mask.
 //
-// fp8 keys and values stay as they are in shared memory. Of a row of K a lane gets four neighbouring
+// fp8 keys and values stay as they are in shared memory, and become fp16 on the way to a product, which
+// one instruction does for two of them; to bf16 it takes five. So rows of Q in bf16 become fp16 as well,
+// times a power of two that brings a row's largest number below 2^15: what is too small for fp16 then
+// is 2^-38 of it. Of a row of K a lane gets four neighbouring
 // bytes, so step s of the product takes dimensions 16 s + 4 t .. + 3 where others take 2 t, 2 t + 1,
 // 2 t + 8 and 2 t + 9: Q has the same order. Of V a lane gets neighbouring columns of two keys, so
 // the even columns of 16 are the upper 8 rows of a product and the odd ones the lower.
@@ -19,6 +22,7 @@
 
 #include <cstdint>
 #include <limits>
+#include <type_traits>
 
 #include "cuda/attention/decode/element.cuh"
 #include "cuda/attention/softcap.cuh"
@@ -46,6 +50,16 @@ __device__ __forceinline__ int row_in_tile(int tile, int e, int lane) {
   return kProductRows * tile + 2 * (lane % 4) + e % 2;
 }
 
+// Two probabilities, each as one term, which is never 0 for what is seen: an infinite value stays one.
+template <class Element>
+__device__ __forceinline__ float not_zero(float x) {
+  return x == 0 ? 0 : copysignf(fmaxf(fabsf(x), Element::kLeast), x);
+}
+template <class Element>
+__device__ __forceinline__ uint32_t term_of(float low, float high) {
+  return Element::pack(not_zero<Element>(low), not_zero<Element>(high));
+}
+
 // Over the lanes that have a row.
 __device__ __forceinline__ float row_max(float x) {
 #pragma unroll
@@ -67,15 +81,23 @@ struct Found {
 };
 
 template <Config kConfig>
-using Query = uint32_t[kConfig.head_dim / 16][kConfig.row_tiles][2];
+struct Query {
+  uint32_t pairs[kConfig.head_dim / 16][kConfig.row_tiles][2];
+  float unit[kConfig.row_tiles][2];  // of a lane's two rows of scores, where rows have been scaled
+};
 
 template <Config kConfig, class Element>
 struct Warp {
   using Tile = KvTile<kConfig>;
   static constexpr bool kFp8 = kConfig.kv_bytes == 1;
+  using Product = std::conditional_t<kFp8, attention::decode::Fp16, Element>;
+  static constexpr bool kScalesQuery = kFp8 && !std::is_same_v<Product, Element>;
+  // Of a probability. One of fp16 is finer than Q of bf16 asks for.
+  static constexpr int kTerms = kScalesQuery ? 1 : 2;
   static constexpr int kKeys = 16;  // that are taken at once
   static constexpr int kTiles = kConfig.row_tiles, kProducts = kConfig.head_dim / 16;
   static constexpr int kKeysBytes = kKeys * Tile::kPanelRowBytes;  // in a panel
+  static constexpr int kLanePairs = kFp8 ? 2 : 1;                  // of Q, next to each other
   using Scores = float[kTiles][4];
 
   const Params& p;
@@ -93,12 +115,8 @@ struct Warp {
       const int head = unit.kv_head * p.group + row - query * p.group;
       const uint16_t* const from = data + (unit.batch * p.q.batch + head * p.q.head +
                                            int64_t{unit.at.entry.q_row + query} * p.q.row);
-#pragma unroll
-      for (int step = 0; step < kProducts; ++step) {
-        const int first = 16 * step + (kFp8 ? 4 : 2) * (lane % 4);
-        q[step][tile][0] = attention::decode::query_pair(p, from, first);
-        q[step][tile][1] = attention::decode::query_pair(p, from, first + (kFp8 ? 2 : 8));
-      }
+      load_pairs(q.pairs, tile, from);
+      if constexpr (kScalesQuery) scale_query(q, tile);
     }
   }
 
@@ -131,6 +149,55 @@ struct Warp {
   }
 
  private:
+  using Pairs = uint32_t[kProducts][kTiles][2];
+
+  __device__ void load_pairs(Pairs& q, int tile, const uint16_t* row) const {
+    // Whole rows in pairs take few instructions: none is in the cache when a block begins.
+    if (p.pairs && p.head_dim_qk == kConfig.head_dim) [[likely]] {
+      const auto* const pairs = reinterpret_cast<const uint32_t*>(row) + kLanePairs * (lane % 4);
+#pragma unroll
+      for (int step = 0; step < kProducts; ++step) {
+        q[step][tile][0] = __ldg(pairs + 8 * step);
+        q[step][tile][1] = __ldg(pairs + 8 * step + (kFp8 ? 1 : 4));
+      }
+      return;
+    }
+#pragma unroll
+    for (int step = 0; step < kProducts; ++step) {
+      const int first = 16 * step + 2 * kLanePairs * (lane % 4);
+      q[step][tile][0] = attention::decode::query_pair(p, row, first);
+      q[step][tile][1] = attention::decode::query_pair(p, row, first + (kFp8 ? 2 : 8));
+    }
+  }
+
+  // From bf16 to fp16, by rows.
+  __device__ void scale_query(Query<kConfig>& q, int tile) const {
+    uint32_t largest = 0;  // of the finite numbers' bits
+#pragma unroll
+    for (int i = 0; i < 2 * kProducts; ++i) {
+      const uint32_t pair = q.pairs[i / 2][tile][i % 2];
+      const uint32_t wrong = __vcmpeq2(pair & Element::kExponents, Element::kExponents);
+      const uint32_t size = pair & 0x7fff7fffU & ~wrong;
+      largest = max(largest, max(size & 0xffffU, size >> 16));
+    }
+    largest = max(largest, __shfl_xor_sync(0xffffffffU, largest, 1));
+    largest = max(largest, __shfl_xor_sync(0xffffffffU, largest, 2));
+    // Exponents as fp32 has them: the factor's, so that 14 is that of the largest number times it.
+    const uint32_t exponent = min(127 + 14 + 127 - (largest >> 7), 253U);
+    const float factor = __uint_as_float(exponent << 23);
+#pragma unroll
+    for (int i = 0; i < 2 * kProducts; ++i) {
+      uint32_t& pair = q.pairs[i / 2][tile][i % 2];
+      pair = Product::pack(Element::to_float(static_cast<uint16_t>(pair)) * factor,
+                           Element::to_float(static_cast<uint16_t>(pair >> 16)) * factor);
+    }
+    const float unit = __uint_as_float((254 - exponent) << 23);
+#pragma unroll
+    for (int slot = 0; slot < 2; ++slot) {
+      q.unit[tile][slot] = __shfl_sync(0xffffffffU, unit, 4 * row_in_tile(0, slot, lane));
+    }
+  }
+
   // 16 keys of a tile: where they are, and the first.
   struct Keys {
     const unsigned char *k, *v;
@@ -141,13 +208,14 @@ struct Warp {
   __device__ void take(Found<kConfig>& w, const Query<kConfig>& q, const Keys& keys) const {
     Scores s;
     products(s, q, keys.k);
-    scale_scores(s, keys);
-    if (is_masked(keys.first)) {
+    scale_scores(s, q, keys);
+    if (is_masked(keys.first)) [[unlikely]] {
       mask(s, keys.first);
       softmax(w, s);
       if constexpr (kFp8) scale_values(w, s, keys.v_scales);
       const bool clean = outputs<true>(w, s, keys.v);
-      if (!clean) add_what_is_not_finite(w, keys);
+      if (!clean) [[unlikely]]
+        add_what_is_not_finite(w, keys);
     } else {
       softmax(w, s);
       if constexpr (kFp8) scale_values(w, s, keys.v_scales);
@@ -223,14 +291,14 @@ struct Warp {
       if constexpr (kFp8) {
 #pragma unroll
         for (int i = 0; i < 2; ++i) {  // of the pair's chunks, a step each
-          const uint32_t a[4] = {of_fp8x2<Element>(r[2 * i] & 0xffffU, p.e5m2),
-                                 of_fp8x2<Element>(r[2 * i + 1] & 0xffffU, p.e5m2),
-                                 of_fp8x2<Element>(r[2 * i] >> 16, p.e5m2),
-                                 of_fp8x2<Element>(r[2 * i + 1] >> 16, p.e5m2)};
-          multiply_query(s, a, q[2 * pair + i]);
+          const uint32_t a[4] = {of_fp8x2<Product>(r[2 * i] & 0xffffU, p.e5m2),
+                                 of_fp8x2<Product>(r[2 * i + 1] & 0xffffU, p.e5m2),
+                                 of_fp8x2<Product>(r[2 * i] >> 16, p.e5m2),
+                                 of_fp8x2<Product>(r[2 * i + 1] >> 16, p.e5m2)};
+          multiply_query(s, a, q.pairs[2 * pair + i]);
         }
       } else {
-        multiply_query(s, r, q[pair]);
+        multiply_query(s, r, q.pairs[pair]);
       }
     }
   }
@@ -239,12 +307,16 @@ struct Warp {
                                         const uint32_t (&q)[kTiles][2]) {
 #pragma unroll
     for (int tile = 0; tile < kTiles; ++tile) {
-      Element::multiply(s[tile], a, q[tile][0], q[tile][1]);
+      Product::multiply(s[tile], a, q[tile][0], q[tile][1]);
     }
   }
 
   // From products to scores in natural units.
-  __device__ void scale_scores(Scores& s, const Keys& keys) const {
+  __device__ void scale_scores(Scores& s, const Query<kConfig>& q, const Keys& keys) const {
+    if constexpr (kScalesQuery) {
+#pragma unroll
+      for (int i = 0; i < 4 * kTiles; ++i) s[i / 4][i % 4] *= q.unit[i / 4][i % 2];
+    }
     if constexpr (kFp8) {
       if (p.k_scale.data != nullptr) {
 #pragma unroll
@@ -255,7 +327,7 @@ struct Warp {
         }
       }
     }
-    if (p.softcap.cap_log2 > 0) {
+    if (p.softcap.cap_log2 > 0) [[unlikely]] {
 #pragma unroll
       for (int i = 0; i < 4 * kTiles; ++i) {
         s[i / 4][i % 4] = attention::capped_log2(s[i / 4][i % 4], p.softcap);
@@ -264,7 +336,7 @@ struct Warp {
 #pragma unroll
       for (int i = 0; i < 4 * kTiles; ++i) s[i / 4][i % 4] *= p.softmax_scale;
     }
-    if (p.alibi_slopes.data != nullptr) {
+    if (p.alibi_slopes.data != nullptr) [[unlikely]] {
 #pragma unroll
       for (int tile = 0; tile < kTiles; ++tile) {
 #pragma unroll
@@ -296,7 +368,7 @@ struct Warp {
         passed = passed || most[tile][slot] > w.reference[tile][slot] + kHeadroom;
       }
     }
-    if (__any_sync(0xffffffffU, passed)) {
+    if (__any_sync(0xffffffffU, passed)) [[unlikely]] {
 #pragma unroll
       for (int tile = 0; tile < kTiles; ++tile) {
 #pragma unroll
@@ -373,13 +445,17 @@ struct Warp {
   __device__ bool outputs(Found<kConfig>& w, const Scores& s, const unsigned char* tile) const {
     const uint32_t v = kFp8 ? keys_first(tile) : chunks_first(tile);
     bool finite_values = true;
-    uint32_t b[kTiles][2], rest[kTiles][2];
+    uint32_t b[kTiles][2], rest[kTiles][2] = {};
 #pragma unroll
     for (int i = 0; i < 2 * kTiles; ++i) {
-      const attention::decode::Terms terms =
-          attention::decode::terms_of<Element>(s[i / 2][i % 2 * 2], s[i / 2][i % 2 * 2 + 1]);
-      b[i / 2][i % 2] = ptx::transpose_8x8(terms.first);
-      rest[i / 2][i % 2] = ptx::transpose_8x8(terms.second);
+      const float low = s[i / 2][i % 2 * 2], high = s[i / 2][i % 2 * 2 + 1];
+      if constexpr (kTerms == 1) {
+        b[i / 2][i % 2] = ptx::transpose_8x8(term_of<Product>(low, high));
+      } else {
+        const attention::decode::Terms terms = attention::decode::terms_of<Product>(low, high);
+        b[i / 2][i % 2] = ptx::transpose_8x8(terms.first);
+        rest[i / 2][i % 2] = ptx::transpose_8x8(terms.second);
+      }
     }
 #pragma unroll
     for (int chunks = 0; chunks < Tile::kRowChunks / 2; ++chunks) {
@@ -391,14 +467,14 @@ struct Warp {
         if constexpr (kFp8) {
 #pragma unroll
           for (int j = 0; j < 2; ++j) {
-            a[2 * j] = of_fp8x2<Element>(even_bytes(r[2 * i + j]), p.e5m2);
-            a[2 * j + 1] = of_fp8x2<Element>(odd_bytes(r[2 * i + j]), p.e5m2);
+            a[2 * j] = of_fp8x2<Product>(even_bytes(r[2 * i + j]), p.e5m2);
+            a[2 * j + 1] = of_fp8x2<Product>(odd_bytes(r[2 * i + j]), p.e5m2);
           }
         }
         if constexpr (kGuarded) {
 #pragma unroll
           for (uint32_t& pair : a) {
-            const uint32_t wrong = __vcmpeq2(pair & Element::kExponents, Element::kExponents);
+            const uint32_t wrong = __vcmpeq2(pair & Product::kExponents, Product::kExponents);
             finite_values = finite_values && wrong == 0;
             pair &= ~wrong;
           }
@@ -406,8 +482,8 @@ struct Warp {
 #pragma unroll
         for (int t = 0; t < kTiles; ++t) {
           float(&o)[4] = w.o[(kFp8 ? 2 : 1) * chunks + i][t];
-          Element::multiply(o, a, b[t][0], b[t][1]);
-          Element::multiply(o, a, rest[t][0], rest[t][1]);
+          Product::multiply(o, a, b[t][0], b[t][1]);
+          if constexpr (kTerms == 2) Product::multiply(o, a, rest[t][0], rest[t][1]);
         }
       }
     }
@@ -450,7 +526,7 @@ struct Warp {
   __device__ float value(const unsigned char* tile, int key, int column) const {
     const unsigned char* const at = tile + Tile::offset(key, column);
     if constexpr (kFp8) {
-      return Element::to_float(static_cast<uint16_t>(of_fp8x2<Element>(*at, p.e5m2)));
+      return Product::to_float(static_cast<uint16_t>(of_fp8x2<Product>(*at, p.e5m2)));
     } else {
       return Element::to_float(*reinterpret_cast<const uint16_t*>(at));
     }

@@ -37,7 +37,7 @@ struct Config {
   // What the register limit is set for: with 8 rows of 16-bit keys there is room for a block of join.cu,
   // which is there before this kernel ends.
   constexpr int bounded_threads() const {
-    return row_tiles == 1 && kv_bytes == 2 ? kThreads + kJoinThreads : kThreads;
+    return row_tiles == 1 ? kThreads + kJoinThreads : kThreads;
   }
   constexpr int rows() const { return kProductRows * row_tiles; }
   constexpr int tile_bytes() const { return tile_keys * head_dim * kv_bytes; }  // of K, or of V

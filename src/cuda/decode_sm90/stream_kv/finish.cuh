@@ -39,30 +39,35 @@ __device__ __forceinline__ void leave(const Found<kConfig>& w, float* o, WarpRow
 }
 
 // All warps' outputs are at `o`, one after the other. Warps in order, so that the bits do not depend
-// on who comes first.
+// on who comes first. A thread has two columns.
 template <Config kConfig>
 __device__ __forceinline__ void store_unit(const Params& p, const Unit& unit, const float* o,
                                            const WarpRows<kConfig>& rows) {
-  constexpr int kRowsAtOnce = kThreads / kConfig.head_dim;
+  constexpr int kRowThreads = kConfig.head_dim / 2, kRowsAtOnce = kThreads / kRowThreads;
   const int thread = static_cast<int>(threadIdx.x);
-  const int column = thread % kConfig.head_dim;
+  const int column = thread % kRowThreads * 2;
 #pragma unroll 1
-  for (int row = thread / kConfig.head_dim; row < unit.rows; row += kRowsAtOnce) {
-    float largest = kNoKey, sum = 0, x = 0;
+  for (int row = thread / kRowThreads; row < unit.rows; row += kRowsAtOnce) {
+    float largest = kNoKey, sum = 0, x[2] = {0, 0};
 #pragma unroll
     for (int w = 0; w < kWarps; ++w) largest = fmaxf(largest, rows.reference[w][row]);
 #pragma unroll
     for (int w = 0; w < kWarps; ++w) {
       const float weight = attention::decode::weight_of(rows.reference[w][row], largest);
       sum += weight * rows.sum[w][row];
-      x = attention::with_part(x, weight,
-                               o[(w * kConfig.rows() + row) * kConfig.output_row() + column]);
+      const auto of_warp = *reinterpret_cast<const float2*>(
+          o + (w * kConfig.rows() + row) * kConfig.output_row() + column);
+      x[0] = attention::with_part(x[0], weight, of_warp.x);
+      x[1] = attention::with_part(x[1], weight, of_warp.y);
     }
-    if (column >= p.head_dim_v) continue;
     if (unit.slot >= 0) {
       const int64_t at = (int64_t{unit.slot} * p.tiles + blockIdx.x) * p.tile_rows + row;
       if (column == 0) p.partial_rows[at] = make_float2(largest, sum);
-      p.partial_o[at * p.head_dim_v + column] = x;
+      float* const to = p.partial_o + at * p.head_dim_v;
+#pragma unroll
+      for (int e = 0; e < 2; ++e) {
+        if (column + e < p.head_dim_v) to[column + e] = x[e];
+      }
       continue;
     }
     const int of_entry = unit.first_row + row;
@@ -70,9 +75,12 @@ __device__ __forceinline__ void store_unit(const Params& p, const Unit& unit, co
     const int head = unit.kv_head * p.group + of_entry - query * p.group;
     const int64_t output_row = int64_t{unit.at.entry.q_row} + query;
     const attention::decode::Ending ending = attention::decode::ending_of(p, head, largest, sum);
-    attention::decode::store_output(
-        p, attention::decode::output_at(p, unit.batch, head, output_row) + column,
-        ending.empty ? 0.0F : x * ending.factor);
+    const int64_t to = attention::decode::output_at(p, unit.batch, head, output_row) + column;
+#pragma unroll
+    for (int e = 0; e < 2; ++e) {
+      if (column + e >= p.head_dim_v) continue;
+      attention::decode::store_output(p, to + e, ending.empty ? 0.0F : x[e] * ending.factor);
+    }
     if (p.lse != nullptr && column == 0) {
       p.lse[attention::decode::lse_at(p, unit.batch, head, output_row)] = ending.lse;
     }

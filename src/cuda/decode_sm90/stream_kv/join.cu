@@ -34,9 +34,9 @@ __global__ void __launch_bounds__(kJoinThreads)
   const int parts = cut.parts();
   if (parts == 1) return;  // the first kernel has stored it
   const int tile = of_entry / rows_of_tile, in_tile = of_entry - tile * rows_of_tile;
-  const auto at = [&](int part) {
-    return (int64_t{cut.slot(part)} * p.tiles + tile) * p.tile_rows + in_tile;
-  };
+  const int first = tile * p.tile_rows + in_tile, slot_rows = p.tiles * p.tile_rows;
+  const Slots slots = cut.slots();
+  const auto at = [&](int part) { return int64_t{slots.at(part)} * slot_rows + first; };
   store_row(p, row, join_parts(p.partial_rows, p.partial_o, p.head_dim_v, parts, at, column),
             column);
 }

@@ -11,6 +11,7 @@
 #include "cuda/decode_sm90/stream_kv/walk.cuh"
 #include "cuda/ptx/dependent_launch.cuh"
 #include "cuda/ptx/shared_memory.cuh"
+#include "cuda/ptx/tma.cuh"
 
 namespace flashcore::cuda::decode_sm90::stream_kv {
 
@@ -45,6 +46,10 @@ __global__ void __launch_bounds__(kConfigs[kConfigIndex].bounded_threads(), 1)
   const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
 
   ptx::start_next_grid();
+  if (threadIdx.x == 0 && p.boxes > 0) {
+    ptx::prefetch_tensor_map(&maps.k);
+    ptx::prefetch_tensor_map(&maps.v);
+  }
   const Stages<kConfig> stages = stages_of<kConfig>(shared, warp);
   stages.begin(p, lane);
   Line& line = this_line();

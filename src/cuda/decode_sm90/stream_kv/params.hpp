@@ -17,7 +17,7 @@ struct Params : attention::decode::Params {
   int boxes;  // of the maps, that a tile of K has, and one of V; 0: tiles are copied row by row
   int box_bytes, box_columns;  // of one
   int key_alignment;  // a tile begins at a multiple of it, of a cache's rows; a power of two
-  attention::Divisor by_shares;
+  attention::Divisor by_shares, by_heads;  // of keys
 
   int* first_granules;   // of each batch entry, of the line
   int* share_granules;   // one number

@@ -147,6 +147,7 @@ Result<PlannedKernel> plan(const ForwardProblem& p, const PlanContext& context) 
   Params& params = planned.params;
   host::set_decode_params(params, p, context.batch_invariant);
   params.by_shares = attention::divisor(planned.grid.shares);
+  params.by_heads = attention::divisor(static_cast<uint32_t>(p.heads_kv));
   params.tiles = static_cast<int>(planned.grid.tiles);
   params.tile_rows =
       static_cast<int>(std::min<int64_t>(config_of(planned).rows(), p.seqlen_q * params.group));

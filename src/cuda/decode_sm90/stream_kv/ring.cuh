@@ -83,7 +83,7 @@ class Producer {
         stages_.v_scales(stage)[lane_] = place_.v_scale;
       }
     }
-    if (p_.boxes > 0) {
+    if (p_.boxes > 0) [[likely]] {
       if (lane_ == 0) copy_boxes(stage);
     } else if (p_.chunks) {
       copy_rows(stage);
@@ -100,11 +100,11 @@ class Producer {
   // Of this lane's key of the next tile. A key past the unit's is not looked up, but for the first
   // of a box.
   __device__ void find() {
-    while (key_ >= unit_.end) {
-      done_ = !walk_.take(unit_);
-      if (done_) return;
-      key_ = first_key<kConfig>(p_, unit_, warp_);
-    }
+    while (key_ >= unit_.end) [[unlikely]] {
+        done_ = !walk_.take(unit_);
+        if (done_) return;
+        key_ = first_key<kConfig>(p_, unit_, warp_);
+      }
     const int key = key_ + lane_ % kTileKeys;
     if (key >= unit_.end) {
       place_ = {0, 0, 0, 0};

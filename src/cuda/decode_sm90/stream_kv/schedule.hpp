@@ -34,6 +34,17 @@ constexpr int own_part(int granules) {
   return each < kFewestOwnGranules ? kFewestOwnGranules : each;
 }
 
+// Where the partial results are of an item's parts: one form for both ways to cut, so that what reads
+// many of them asks nothing in between.
+struct Slots {
+  int base, first, step, odd;
+
+  constexpr int at(int part) const {
+    const auto place = static_cast<unsigned>(first + part * step);
+    return base + static_cast<int>(place / kFewestOwnGranules) + (part == 0 ? odd : 0);
+  }
+};
+
 // Where an item lies in the line, and how it is cut. each: granules of a part, batch invariant, or
 // of a share.
 struct Cut {
@@ -62,7 +73,11 @@ struct Cut {
     }
     return granule == 0 ? 2 * share + 1 : 2 * share;
   }
-  constexpr int slot(int part) const { return slot_at(part * each, first_share() + part); }
+  // Of all parts, which begin at multiples of `each`, in shares that follow each other.
+  constexpr Slots slots() const {
+    if (batch_invariant) return {item, first, each, 0};
+    return {2 * first_share(), 0, 2 * kFewestOwnGranules, 1};
+  }
 };
 
 // Slots of a launch, whatever the lengths are. items, seqlen_kv: at most.
