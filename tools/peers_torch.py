@@ -14,6 +14,7 @@ backward pass ("pass": "backward") the forward pass runs once, before the timing
 import argparse
 import contextlib
 import ctypes
+import itertools
 import json
 import math
 import os
@@ -113,6 +114,12 @@ class CpuTimer:
         return 0.0
 
 
+def in_turn(calls):
+    """One call after the other: caches that come from memory have several copies."""
+    turns = itertools.cycle(calls)
+    return lambda: next(turns)()
+
+
 class Server:
     def __init__(self, torch, options):
         device = options.device
@@ -157,24 +164,26 @@ class Server:
         if self.device != "cpu":
             self.torch.cuda.empty_cache()
         q = self.tensor(request, "q", request["heads_q"], request["seqlen_q"])
-        k = self.tensor(request, "k", request["heads_kv"], request["seqlen_kv"])
-        v = self.tensor(request, "v", request["heads_kv"], request["seqlen_kv"])
+        k, v = (self.tensor(request, name, request["heads_kv"], request["seqlen_kv"])
+                for name in ("k", "v"))
+        copies = [(k, v)] + [(k.clone(), v.clone()) for _ in range(1, request.get("copies", 1))]
         d_o = None
         if request.get("pass") == "backward":
             d_o = self.tensor(request, "d_o", request["heads_q"], request["seqlen_q"])
-        return {"backends": [self.computed(request, backend, q, k, v, d_o)
+        return {"backends": [self.computed(request, backend, q, copies, d_o)
                              for backend in self.backends if backend.computes(request)]}
 
-    def computed(self, request, backend, q, k, v, d_o):
+    def computed(self, request, backend, q, copies, d_o):
         answer = {"name": backend.name, "version": backend.version}
         try:
             with backend.context(), self.timer.context():
                 if d_o is None:
                     with self.torch.no_grad():
-                        call = backend.make(q, k, v, request["causal"])
+                        call = in_turn([backend.make(q, k, v, request["causal"])
+                                        for k, v in copies])
                         parts = [(call(), request["blocks"])]
                 else:
-                    call = backend.make_backward(q, k, v, d_o, request["causal"])
+                    call = backend.make_backward(q, *copies[0], d_o, request["causal"])
                     blocks = request["blocks_q"], request["blocks_kv"], request["blocks_kv"]
                     parts = list(zip(call(), blocks))
                 answer["finite"] = all(bool(self.torch.isfinite(out).all().item())

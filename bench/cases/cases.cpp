@@ -290,6 +290,14 @@ Problem to_problem(const Case& one) {
   return one.scales ? with_fp8_inputs(problem) : problem;
 }
 
+int64_t rotated_copies(const Case& one) {
+  if (!one.rotated) return 1;
+  constexpr int64_t kOthers = int64_t{512} << 20;
+  const Problem problem = to_problem(one);
+  const auto bytes = static_cast<int64_t>(element_bytes(problem.k) + element_bytes(problem.v));
+  return 1 + (kOthers + bytes - 1) / bytes;
+}
+
 HostProblem fill(const Case& one, uint64_t seed) {
   HostProblem host = make_host_problem(to_problem(one), seed);
   if (one.packed) {
@@ -361,6 +369,7 @@ std::vector<Suite> suites() {
           {"decode", "one query, 32 heads over 8 or 32, long caches, bf16"},
           {"paged", "the same in pages of 64, 16 and 1 rows, one head of keys, and an fp8 cache"},
           {"ragged", "64 entries of 100 to 8k keys, in one piece and in pages"},
+          {"rotated", "decode whose caches come from memory at each call, bf16 and fp8"},
           {"speculative", "1 to 16 queries of 16 entries with 8k keys, causal and as a tree"},
           {"features", "softcap, window, ALiBi, bias, mask, dropout; 4 x 4096 tokens, bf16"},
           {"backward", "of --backward: groups, windows, packed, options, short calls; bf16"},

@@ -43,6 +43,7 @@ struct Case {
   std::optional<DType> kv_dtype = std::nullopt;  // where it is not that of q
   bool tree = false;                             // queries are a binary tree of tokens
   bool ragged = false;                           // keys in use: ragged_lengths
+  bool rotated = false;                          // calls take turns with rotated_copies of K and V
 };
 
 // The features in words: "softcap 30, bias f32"; empty for a plain case.
@@ -61,6 +62,10 @@ std::vector<int32_t> ragged_lengths(int64_t longest, int64_t batch);
 
 // The tree mask of `tree`, one row: token t's parent is (t - 1) / 2.
 std::vector<int32_t> tree_words(int64_t tokens);
+
+// How many copies of K and V calls take in turn, so that each reads them from memory: between two calls
+// on one, at least 512 MB of others are read, eight times the largest L2. 1: not `rotated`.
+int64_t rotated_copies(const Case& one);
 
 // Keys in use of each entry.
 std::vector<int32_t> keys_in_use(const Case& one);

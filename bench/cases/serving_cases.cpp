@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <string>
+#include <tuple>
 #include <utility>
 
 namespace flashcore::bench {
@@ -87,6 +88,28 @@ std::vector<Case> ragged(bool quick) {
   return cases.take();
 }
 
+std::vector<Case> rotated(bool quick) {
+  CacheCases cases(quick);
+  for (const auto& [batch, keys, page] : {std::tuple<int64_t, int64_t, int64_t>{1, 8192, 0},
+                                          {1, 65536, 0},
+                                          {16, 8192, 0},
+                                          {16, 8192, 64},
+                                          {16, 8192, 16}}) {
+    (void)cases.add_paged(batch, keys, 8, page);
+  }
+  for (const int64_t batch : {1, 16}) {
+    Case& one = cases.add_paged(batch, 8192, 8, 0);
+    one.kv_dtype = DType::f8e4m3;
+    one.name += "/f8e4m3";
+  }
+  std::vector<Case> all = cases.take();
+  for (Case& one : all) {
+    one.rotated = true;
+    one.name += "/rotated";
+  }
+  return all;
+}
+
 // Query i of n sees all keys but the last n - 1 - i, as the last tokens of a draft do,
 // or, with a tree mask, its ancestors among the last n.
 std::vector<Case> speculative(bool quick) {
@@ -113,6 +136,7 @@ std::optional<std::vector<Case>> serving_cases(std::string_view name, bool quick
   if (name == "decode") return decode(quick);
   if (name == "paged") return paged(quick);
   if (name == "ragged") return ragged(quick);
+  if (name == "rotated") return rotated(quick);
   if (name == "speculative") return speculative(quick);
   return std::nullopt;
 }

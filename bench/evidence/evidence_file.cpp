@@ -57,6 +57,7 @@ constexpr const char* kCasesSchema = R"({
         "page_size": {"$ref": "extent"},
         "kv_dtype": {"enum": ["f32", "f16", "bf16", "f8e4m3", "f8e5m2"]},
         "ragged": {"type": "boolean"},
+        "rotated": {"type": "boolean"},
         "tree": {"type": "boolean"}
       }
     }}
@@ -169,6 +170,7 @@ Result<std::vector<FileCase>> read_cases(const std::string& path) {
       one.kv_dtype = dtype_from_string(item["kv_dtype"].get<std::string>());
     }
     one.ragged = item.value("ragged", false);
+    one.rotated = item.value("rotated", false);
     one.tree = item.value("tree", false);
   }
   return cases;

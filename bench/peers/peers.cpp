@@ -129,7 +129,8 @@ Result<std::vector<PeerVerdict>> Peers::begin(const Case& one, const std::string
                   {"seqlen_q", one.seqlen_q},
                   {"seqlen_kv", one.seqlen_kv},
                   {"head_dim", one.head_dim},
-                  {"causal", one.causal}};
+                  {"causal", one.causal},
+                  {"copies", rotated_copies(one)}};
   request.update(pass);
   const Result<Json> answer = process_->ask(request, kCaseSeconds);
   if (!answer.ok()) return answer.status();

@@ -161,7 +161,8 @@ Status CaseRun::make_workload() {
     return {};
   }
   Result<std::unique_ptr<TiledWorkload>> made =
-      TiledWorkload::make(problem_, keys_in_use(subject_.one), setting_.inputs, setting_.plan);
+      TiledWorkload::make(problem_, keys_in_use(subject_.one), rotated_copies(subject_.one),
+                          setting_.inputs, setting_.plan);
   if (!made.ok()) return made.status();
   workload_ = std::move(*made);
   return {};

@@ -45,6 +45,13 @@ Status TiledTensors::add_input(const std::string& name, const TensorDesc& desc,
   return memory_->copy_tiled(data_[name], bytes_of(desc), pieces_[name]);
 }
 
+Status TiledTensors::add_copy(const std::string& name, const TensorDesc& desc,
+                              std::string_view of) {
+  FLASHCORE_RETURN_IF_ERROR(add_memory(name, desc));
+  pieces_[name] = pieces_.find(of)->second;
+  return memory_->copy_tiled(data_[name], bytes_of(desc), pieces_[name]);
+}
+
 Status TiledTensors::add_tiled(const std::string& name, const TensorDesc& desc, HostTensor piece) {
   FLASHCORE_RETURN_IF_ERROR(add_memory(name, desc));
   const HostTensor& kept = own_pieces_.emplace(name, std::move(piece)).first->second;

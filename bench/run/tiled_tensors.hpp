@@ -23,6 +23,8 @@ class TiledTensors {
   explicit TiledTensors(std::unique_ptr<DeviceMemory> memory) : memory_(std::move(memory)) {}
 
   Status add_input(const std::string& name, const TensorDesc& desc, const TiledInputs& inputs);
+  // The elements of input `of` once more, elsewhere.
+  Status add_copy(const std::string& name, const TensorDesc& desc, std::string_view of);
   // Those of the problem besides q, k, v and lengths. Bias and mask repeat a piece, too; entries of
   // a packed batch begin at packed_starts; pages are in a random order.
   Status add_features(const Problem& problem);

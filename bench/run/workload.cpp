@@ -93,10 +93,16 @@ class DeviceTiles final : public TiledWorkload {
   DeviceTiles(const Problem& problem, std::unique_ptr<DeviceMemory> memory)
       : problem_(problem), tensors_(std::move(memory)) {}
 
-  Status fill(const TiledInputs& inputs, std::span<const int32_t> keys) {
+  Status fill(const TiledInputs& inputs, std::span<const int32_t> keys, int64_t copies) {
     FLASHCORE_RETURN_IF_ERROR(tensors_.add_input("q", problem_.q, inputs));
     FLASHCORE_RETURN_IF_ERROR(tensors_.add_input("k", problem_.k, inputs));
     FLASHCORE_RETURN_IF_ERROR(tensors_.add_input("v", problem_.v, inputs));
+    copies_.emplace_back();
+    for (int64_t i = 1; i < copies; ++i) {
+      copies_.push_back(fmt::format(" {}", i));
+      FLASHCORE_RETURN_IF_ERROR(tensors_.add_copy("k" + copies_.back(), problem_.k, "k"));
+      FLASHCORE_RETURN_IF_ERROR(tensors_.add_copy("v" + copies_.back(), problem_.v, "v"));
+    }
     FLASHCORE_RETURN_IF_ERROR(tensors_.add_features(problem_));
     FLASHCORE_RETURN_IF_ERROR(tensors_.add_lengths(problem_, keys));
     flop_ = forward_flop(problem_, {.seqlens_kv = problem_.seqlens_kv ? keys.data() : nullptr});
@@ -117,14 +123,23 @@ class DeviceTiles final : public TiledWorkload {
     const size_t bytes = plan.workspace_bytes();
     const Result<void*> workspace = tensors_.workspace(bytes);
     if (!workspace.ok()) return workspace.status();
-    return TimedCall([plan, arguments = arguments(), memory = *workspace, bytes](Stream stream) {
-      return plan.run(arguments, memory, bytes, stream);
-    });
+    std::vector<TimedCall> calls;
+    for (const std::string& copy : copies_) {
+      calls.emplace_back([plan, arguments = arguments(copy), memory = *workspace, bytes](
+                             Stream stream) { return plan.run(arguments, memory, bytes, stream); });
+    }
+    return in_turn(std::move(calls));
   }
 
   Result<TimedCall> prepare(NativePeer& peer) override {
     FLASHCORE_RETURN_IF_ERROR(tensors_.poison());
-    return peer.prepare(problem_, arguments());
+    std::vector<TimedCall> calls;
+    for (const std::string& copy : copies_) {
+      Result<TimedCall> call = peer.prepare(problem_, arguments(copy));
+      if (!call.ok()) return call;
+      calls.push_back(std::move(*call));
+    }
+    return in_turn(std::move(calls));
   }
 
   Result<Verdict> judge() override { return judge(problem_.lse.has_value()); }
@@ -135,8 +150,21 @@ class DeviceTiles final : public TiledWorkload {
   const SampledReference& reference() const override { return reference_; }
 
  private:
-  Arguments arguments() {
-    return bind(problem_, [this](std::string_view name) { return tensors_.pointer(name); });
+  // `copy`: what names of K and V end in.
+  Arguments arguments(const std::string& copy) {
+    return bind(problem_, [&](std::string_view name) {
+      const bool has_copies = name == "k" || name == "v";
+      return tensors_.pointer(has_copies ? std::string(name) + copy : std::string(name));
+    });
+  }
+
+  static TimedCall in_turn(std::vector<TimedCall> calls) {
+    if (calls.size() == 1) return std::move(calls.front());
+    return [calls = std::move(calls), next = size_t{0}](Stream stream) mutable {
+      const size_t now = next;
+      next = (next + 1) % calls.size();
+      return calls[now](stream);
+    };
   }
 
   Result<Verdict> judge(bool with_lse) {
@@ -152,6 +180,7 @@ class DeviceTiles final : public TiledWorkload {
 
   Problem problem_;
   TiledTensors tensors_;
+  std::vector<std::string> copies_;
   SampledReference reference_;
   double flop_ = 0;
 };
@@ -166,13 +195,14 @@ Result<std::unique_ptr<Workload>> given_workload(Result<HostProblem> host,
 
 Result<std::unique_ptr<TiledWorkload>> TiledWorkload::make(const Problem& problem,
                                                            std::span<const int32_t> keys,
+                                                           int64_t copies,
                                                            const TiledInputs& inputs,
                                                            const PlanOptions& options) {
   FLASHCORE_RETURN_IF_ERROR(check_memory(problem));
   Result<std::unique_ptr<DeviceMemory>> memory = device_memory(options.device);
   if (!memory.ok()) return memory.status();
   auto workload = std::make_unique<DeviceTiles>(problem, std::move(*memory));
-  FLASHCORE_RETURN_IF_ERROR(workload->fill(inputs, keys));
+  FLASHCORE_RETURN_IF_ERROR(workload->fill(inputs, keys, copies));
   FLASHCORE_RETURN_IF_ERROR(workload->make_reference(options.threads));
   return std::unique_ptr<TiledWorkload>(std::move(workload));
 }

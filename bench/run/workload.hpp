@@ -41,9 +41,10 @@ Result<std::unique_ptr<Workload>> given_workload(Result<HostProblem> host,
 class TiledWorkload : public Workload {
  public:
   using Workload::prepare;
-  // `keys`: in use of each entry, where the problem has lengths.
+  // `keys`: in use of each entry, where the problem has lengths. `copies` of K and V, which calls take
+  // in turn.
   static Result<std::unique_ptr<TiledWorkload>> make(const Problem& problem,
-                                                     std::span<const int32_t> keys,
+                                                     std::span<const int32_t> keys, int64_t copies,
                                                      const TiledInputs& inputs,
                                                      const PlanOptions& options);
 

@@ -215,7 +215,7 @@ TEST(Cases, AreValidProblemsWithNamesOfTheirOwn) {
 }
 
 TEST(Cases, OfServingHaveASmallForm) {
-  for (const char* const suite : {"decode", "paged", "ragged", "speculative"}) {
+  for (const char* const suite : {"decode", "paged", "ragged", "rotated", "speculative"}) {
     const auto cases = bench::suite_cases(suite), quick = bench::suite_cases(suite, true);
     ASSERT_TRUE(cases && quick && quick->size() == cases->size()) << suite;
     for (size_t n = 0; n < cases->size(); ++n) {
@@ -225,6 +225,9 @@ TEST(Cases, OfServingHaveASmallForm) {
   }
   EXPECT_EQ(bench::suite_cases("decode", true)->front().name, "b1/1k/hkv8");
   EXPECT_FALSE(bench::suite_cases("five", true).has_value());
+  // 34 MB of K and V, so that between two calls on one copy 512 MB of others are read.
+  EXPECT_EQ(bench::rotated_copies(bench::suite_cases("rotated")->front()), 17);
+  EXPECT_EQ(bench::rotated_copies(bench::suite_cases("decode")->front()), 1);
   const std::vector<int32_t> lengths = bench::ragged_lengths(8192, 64);
   EXPECT_EQ(lengths.front(), 102);
   EXPECT_EQ(lengths.back(), 8192);
