@@ -3,12 +3,12 @@
 //   tile n    : | wait, barrier | S = Q K^T | (cap, mask) | maxima, P | T = P V | O = O b + T a |
 //   tile n + 1:                 | copy K, V ------------------------------------------------->
 //
-// Each tile of 64 keys has references of its own, the largest scores of its rows, and meets the sums
+// Each tile of keys has references of its own, the largest scores of its rows, and meets the sums
 // before it in fp32:
 //
 //   reference R of the sums, r of the tile:  a = 2^(r - max(R, r)),  b = 2^(R - max(R, r))
 //
-// So the tensor cores add up 64 keys at most, which matters as they cut each product some 13 bits
+// So the tensor cores add up few keys, which matters as they cut each product some 13 bits
 // below the sum that it is added to; no P is past e4m3's range, and a key that has the row makes
 // the others of its tile too small for e4m3, but not those of all other tiles.
 #pragma once
@@ -76,10 +76,10 @@ __device__ __forceinline__ void add_tile(typename S::Shared& smem, Rows<S>& rows
   using KvTile = typename S::KvTile;
   const auto& stage = smem.kv[tile % kStages];
   const int lane = lane_index();
-  const uint32_t q_lane = ptx::shared_address(smem.q) +
-                          QTile::chunk_offset(warp_row() + lane % 16, lane / 16);
-  const uint32_t k_lane = ptx::shared_address(stage[0]) +
-                          KvTile::chunk_offset(lane % 8 + lane / 16 * 8, lane / 8 % 2);
+  const uint32_t q_lane =
+      ptx::shared_address(smem.q) + QTile::chunk_offset(warp_row() + lane % 16, lane / 16);
+  const uint32_t k_lane =
+      ptx::shared_address(stage[0]) + KvTile::chunk_offset(lane % 8 + lane / 16 * 8, lane / 8 % 2);
   const uint32_t v_lane = ptx::shared_address(stage[1]) + KvTile::chunk_offset(lane, 0);
   Scores<S> s;
   multiply_qk<S>(s, q_lane, k_lane);
@@ -87,7 +87,7 @@ __device__ __forceinline__ void add_tile(typename S::Shared& smem, Rows<S>& rows
   if (work.cap.cap_log2 > 0) cap_scores<S>(s, work.cap);
   if (masked) {
     mask_scores<S>(s, work.task.limits, work.task.first_query + warp_row() + lane / 4,
-                   tile * kBlockKv, lane);
+                   tile * S::kBlockKv, lane);
   }
   Meeting factor;
   exponentiate<S>(s, rows, work.scale, factor);
@@ -116,8 +116,8 @@ __device__ __forceinline__ void attend(const Params& p, typename S::Shared& smem
   load_keys<S>(p, smem, task.tiles.begin);
   const int first = task.first_query + warp_row();
   const attention::TileRange seen =
-      attention::tile_range(task.limits, task.len_q, first, first + kWarpRows, kBlockKv);
-  const bool two_terms = p.precise || seen.size() * kBlockKv <= kFewKeys;
+      attention::tile_range(task.limits, task.len_q, first, first + kWarpRows, S::kBlockKv);
+  const bool two_terms = p.precise || seen.size() * S::kBlockKv <= kFewKeys;
 #pragma unroll 1
   for (int tile = task.tiles.begin; tile < task.tiles.end; ++tile) {
     ptx::cp_async_wait<0>();

@@ -78,8 +78,7 @@ __device__ __forceinline__ bool store_row(const Params& p, const Task& task, con
 }
 
 template <class S>
-__device__ __forceinline__ void store_rows(const Params& p, const Task& task,
-                                           const Rows<S>& rows) {
+__device__ __forceinline__ void store_rows(const Params& p, const Task& task, const Rows<S>& rows) {
   const int lane = lane_index(), first = task.first_query + warp_row();
   bool right = true;
 #pragma unroll

@@ -9,13 +9,14 @@
 #include "cuda/forward_fp8_sm89/throughput/exact_rows.cuh"
 #include "cuda/forward_fp8_sm89/throughput/shape.cuh"
 #include "cuda/ptx/mma.cuh"
+#include "cuda/ptx/native_e4m3.cuh"
 #include "cuda/ptx/shared_memory.cuh"
 
 namespace flashcore::cuda::forward_fp8_sm89::throughput {
 
 template <class S>
 __device__ __forceinline__ void find_work(const Params& p, typename S::Work& work) {
-  const Task task = find_task(p, blockIdx.x);
+  const Task task = find_task(p, blockIdx.x, S::kBlockKv);
   work.task = task;
   work.cap = {0, 0, 0};
   if (task.first_query >= task.rows_q) return;
@@ -36,8 +37,7 @@ __device__ __forceinline__ void run_block(const Params& p) {
   if (task.first_query >= task.rows_q) return;
   // References are largest products.
   if (p.by_rows || (!task.tiles.empty() && !(smem.work.scale > 0))) {
-    compute_rows_exactly<S::kConfig.head_dim>(p, task, task.first_query + warp_row(),
-                                              lane_index());
+    compute_rows_exactly<S::kConfig.head_dim>(p, task, task.first_query + warp_row(), lane_index());
     return;
   }
   Rows<S> rows;
@@ -45,9 +45,14 @@ __device__ __forceinline__ void run_block(const Params& p) {
   store_rows<S>(p, task, rows);
 }
 
+// What the register limit is set for. On Hopper, which is no target to be fast on, operands take more.
+constexpr int blocks_per_sm(const Config& config) {
+  return ptx::kMultipliesE4m3 ? config.blocks_per_sm : 1;
+}
+
 // By index: nvcc 13.0 cannot name a __global__ template's argument of class type.
 template <int kConfigIndex>
-__global__ void __launch_bounds__(kThreads, kConfigs[kConfigIndex].blocks_per_sm)
+__global__ void __launch_bounds__(kThreads, blocks_per_sm(kConfigs[kConfigIndex]))
     forward_kernel(const __grid_constant__ Params p) {
   if constexpr (ptx::kHasE4m3Products) run_block<Shape<kConfigIndex>>(p);
 }

@@ -175,8 +175,7 @@ __device__ __forceinline__ void add_rounded(float (&rounded)[2], const Probabili
   }
 #pragma unroll
   for (int slot = 0; slot < 2; ++slot) {
-    rounded[slot] =
-        fmaf(rounded[slot], factor.before[slot], product[2 * slot] * factor.now[slot]);
+    rounded[slot] = fmaf(rounded[slot], factor.before[slot], product[2 * slot] * factor.now[slot]);
   }
 }
 

@@ -21,6 +21,8 @@ template <int kConfigIndex>
 struct Shape {
   static constexpr Config kConfig = kConfigs[kConfigIndex];
 
+  static constexpr int kBlockKv = kConfig.block_kv;
+
   using QTile = tile::SmemTile<kBlockQ, kConfig.head_dim, 1>;
   using KvTile = tile::SmemTile<kBlockKv, kConfig.head_dim, 1>;
 

@@ -26,17 +26,16 @@ struct Task {
 // Slot `slot` of a head of a packed batch: its entry and which tile of it. q_tiles, which no entry
 // has, where there is none.
 constexpr attention::TileOrder::Place find_packed(const Params& p, uint32_t head, uint32_t slot) {
-  const attention::PackedTile found =
-      attention::find_packed_tile(slot, p.batch, kBlockQ, [&](int b) {
-        return attention::clamped(p.cu_seqlens_q.at(b), 0, p.total_q);
-      });
+  const attention::PackedTile found = attention::find_packed_tile(
+      slot, p.batch, kBlockQ,
+      [&](int b) { return attention::clamped(p.cu_seqlens_q.at(b), 0, p.total_q); });
   // What is in memory need not increase: no tile then, like those past an entry's end.
   const int64_t here = p.order.longest_first ? found.tiles - 1 - found.tile : found.tile;
   return {static_cast<uint32_t>(found.entry) * p.heads + head,
           here < 0 || here >= p.order.q_tiles ? p.order.q_tiles : static_cast<uint32_t>(here)};
 }
 
-constexpr Task find_task(const Params& p, uint32_t index) {
+constexpr Task find_task(const Params& p, uint32_t index, int block_kv) {
   attention::TileOrder::Place place{};
   if (p.packed_slots > 0) {
     const auto slots = static_cast<uint32_t>(p.packed_slots);
@@ -58,7 +57,7 @@ constexpr Task find_task(const Params& p, uint32_t index) {
   task.kv_row = entry.kv_row;
   task.limits = attention::band_limits(p.left, p.right, entry.offset, entry.len_kv);
   task.tiles = attention::tile_range(task.limits, task.len_q, task.first_query,
-                                     task.first_query + kBlockQ, kBlockKv);
+                                     task.first_query + kBlockQ, block_kv);
   return task;
 }
 

@@ -58,7 +58,7 @@ __device__ __forceinline__ void load_queries(const Params& p, typename S::Shared
 template <class S>
 __device__ __forceinline__ void load_keys(const Params& p, typename S::Shared& smem, int tile) {
   const Task& task = smem.work.task;
-  const int first = tile * kBlockKv, rows = task.limits.len_kv - first;
+  const int first = tile * S::kBlockKv, rows = task.limits.len_kv - first;
   const int64_t row = int64_t{task.kv_row} + first;
   auto& stage = smem.kv[tile % kStages];
   load_tile<typename S::KvTile>(stage[0], row_pointer(p.k, task.batch, task.kv_head, row), p.k.row,
