@@ -27,6 +27,10 @@ flashcore_simulated_kernel(forward_sm90_latency_wide sim:0 200x112/4 3x400)
 # e4m3 alone: of 20 tiles of keys O leaves the accumulators twice. The precise one is the same code.
 flashcore_simulated_kernel(forward_fp8_sm90 sim:0 e4m3/185x160/4 e4m3/6x700/4 e4m3/1x2600/1)
 flashcore_simulated_kernel(forward_fp8_sm90_precise sim:0 e4m3/10x400/4 e4m3/1x1400/1)
+# e4m3 alone; 96 and 240 among the head dimensions. On Hopper the same code.
+flashcore_simulated_kernel(forward_fp8_sm89 sim:2 e4m3/180x112/4 e4m3/8x200x256/4 e4m3/2x700/4)
+flashcore_simulated_kernel(forward_fp8_sm89 sim:0 e4m3/5x300/4)
+flashcore_simulated_kernel(forward_fp8_sm89_precise sim:2 e4m3/5x400/4)
 flashcore_simulated_kernel(forward_sm80_throughput sim:1 80x112/4 3x400
   scores/softcap/f16/30/normal scores/softcap/f16/1e+05 scores/bias/f16/f16/ scores/alibi/f16/100/)
 # Pairs of warps at head dimension 256.

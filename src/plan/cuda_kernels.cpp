@@ -10,6 +10,7 @@
 #include "cuda/backward_sm90/wide/plan.hpp"
 #include "cuda/decode_sm80/split_kv/plan.hpp"
 #include "cuda/decode_sm90/stream_kv/plan.hpp"
+#include "cuda/forward_fp8_sm89/throughput/plan.hpp"
 #include "cuda/forward_fp8_sm90/throughput/plan.hpp"
 #include "cuda/forward_sm80/latency/plan.hpp"
 #include "cuda/forward_sm80/throughput/plan.hpp"
@@ -108,6 +109,9 @@ std::vector<Kernel> cuda_kernels() {
       declining(sm90::latency_wide::kernel(), unless_fastest(LatencyKernel::latency_wide)));
   table.insert(table.end(), hopper.begin(), hopper.end());
   for (Kernel& kernel : cuda::forward_fp8_sm90::throughput::kernels()) {
+    table.push_back(std::move(kernel));
+  }
+  for (Kernel& kernel : cuda::forward_fp8_sm89::throughput::kernels()) {
     table.push_back(std::move(kernel));
   }
   table.push_back(declining(sm80::latency::kernel(), sm80_latency_declines));

@@ -230,6 +230,14 @@ FP8_LONG = problem("forward_fp8_sm90", "--dtype f8e4m3 --shape 1,1,70,64 --seqle
 # Scores so large that blocks are computed again.
 FP8_AGAIN = problem("forward_fp8_sm90", "--dtype f8e4m3 --shape 1,1,70,64 --seqlen-kv 1200 --scale 0.25")
 
+FP8_ADA, FP8_ADA_UNIT = "cuda/forward_fp8_sm89/throughput/", "forward_fp8_sm89/throughput/d64.cu"
+FP8_ADA_PROBLEM = problem("forward_fp8_sm89", "--dtype f8e4m3 --shape 1,1,200,64 --seqlen-kv 700 --causal")
+FP8_ADA_LARGE = problem("forward_fp8_sm89", "--dtype f8e4m3 --shape 1,1,70,64 --seqlen-kv 300 --scale 1e8 --no-lse")
+# A value that is NaN and that only some rows of a tile see.
+FP8_ADA_HIDDEN = ["verify", "--device", "sim", "--sim-seed", "5", "--kernel", "forward_fp8_sm89", "--shapes", "none",
+                  "--narrow", "--dtypes", "f8e4m3", "--random", "1", "--random-seed", "384", "--largest-seqlen", "100",
+                  "--largest-head-dim", "64", "--most-heads", "2"]
+
 C = THROUGHPUT + "consumer.cuh"
 K = THROUGHPUT + "kernel.cuh"
 PLANTED = [
@@ -630,6 +638,28 @@ PLANTED = [
     Fault("fp8_groups_sums_counted_again", FP8_UNIT, FP8_LONG, [
         (FP8_SM90 + "consumer.cuh", "      sum[slot] = 0;\n    }\n    return factor;", "    }\n    return factor;")],
           "FAILED", more=True),
+    Fault("fp8_ada_tile_not_awaited", FP8_ADA_UNIT, FP8_ADA_PROBLEM, [
+        (FP8_ADA + "attend.cuh", "    ptx::cp_async_wait<0>();\n", "")], "read of bytes in flight", more=True),
+    Fault("fp8_ada_stage_loaded_while_it_is_read", FP8_ADA_UNIT, FP8_ADA_PROBLEM, [
+        (FP8_ADA + "attend.cuh", "    __syncthreads();  // the tile has landed, and nothing reads the one before any more\n",
+         "")], "race"),
+    Fault("fp8_ada_tiles_meet_at_one_reference", FP8_ADA_UNIT, FP8_ADA_PROBLEM, [
+        (FP8_ADA + "attend.cuh", "factor.now[slot] = ptx::exp2_approx(reference[slot] - raised);",
+         "factor.now[slot] = 1;")], "FAILED"),
+    Fault("fp8_ada_values_in_order", FP8_ADA_UNIT, FP8_ADA_PROBLEM, [
+        (FP8_ADA + "scores.cuh", "const uint32_t bytes = parity == 0 ? 0x6420 : 0x7531;",
+         "const uint32_t bytes = parity == 0 ? 0x6240 : 0x7351;")], "FAILED", more=True),
+    Fault("fp8_ada_second_term_rescales_again", FP8_ADA_UNIT,
+          problem("forward_fp8_sm89", "--dtype f8e4m3 --shape 1,1,70,64 --seqlen-kv 250"), [
+        (FP8_ADA + "attend.cuh", "    factor.before[0] = factor.before[1] = 1;\n", "")], "FAILED", more=True),
+    Fault("fp8_ada_rows_with_hidden_values", FP8_ADA_UNIT, FP8_ADA_HIDDEN, [
+        (FP8_ADA + "epilogue.cuh", "finite && fabsf", "(finite || true) && fabsf")], "FAILED"),
+    Fault("fp8_ada_output_stored_twice_by_different_lanes", FP8_ADA_UNIT, FP8_ADA_LARGE, [
+        (FP8_ADA + "exact_rows.cuh", "  __syncwarp();                            // other lanes have stored what they had\n",
+         "")], "race", more=True),
+    Fault("fp8_ada_scores_not_capped", FP8_ADA_UNIT,
+          problem("forward_fp8_sm89", "--dtype f8e4m3 --shape 1,1,70,64 --seqlen-kv 300 --softcap 0.5"), [
+        (FP8_ADA + "attend.cuh", "  if (work.cap.cap_log2 > 0) cap_scores<S>(s, work.cap);\n", "")], "FAILED", more=True),
     Fault("stream_tile_not_awaited", STREAM_UNIT, STREAM, [
         (SM90_DECODE + "kernel.cuh", "      ptx::mbarrier_wait_together(stages.barrier(stage), parity);\n", "")],
           "read of unwritten shared memory"),

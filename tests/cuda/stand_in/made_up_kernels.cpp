@@ -14,6 +14,7 @@
 #include "cuda/backward_sm90/wide/launch.hpp"
 #include "cuda/decode_sm80/split_kv/launch.hpp"
 #include "cuda/decode_sm90/stream_kv/launch.hpp"
+#include "cuda/forward_fp8_sm89/throughput/launch.hpp"
 #include "cuda/forward_fp8_sm90/throughput/launch.hpp"
 #include "cuda/forward_sm80/latency/launch.hpp"
 #include "cuda/forward_sm80/throughput/launch.hpp"
@@ -246,6 +247,19 @@ const InstanceEntry& find_instance(const Instance& /*instance*/) {
 }
 
 }  // namespace forward_sm90::throughput
+
+namespace forward_fp8_sm89::throughput {
+
+const InstanceEntry& find_instance(int /*config*/) {
+  static const InstanceEntry entry = {
+      [] { return fake::load(fake::kernel<20>("forward_fp8_sm89")); },
+      [](const Params& params, unsigned int blocks, cudaStream_t stream) {
+        return fake::launch(fake::kernel<20>("forward_fp8_sm89"), blocks, stream, params);
+      }};
+  return entry;
+}
+
+}  // namespace forward_fp8_sm89::throughput
 
 namespace forward_fp8_sm90::throughput {
 

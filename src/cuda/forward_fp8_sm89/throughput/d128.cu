@@ -1,0 +1,11 @@
+// forward_fp8_sm89 for rows of up to 128 elements.
+#include "cuda/forward_fp8_sm89/throughput/instance.cuh"
+
+namespace flashcore::cuda::forward_fp8_sm89::throughput {
+
+InstanceEntry d128() {
+  using Compiled = CompiledInstance<1>;
+  return {&Compiled::prepare, &Compiled::launch};
+}
+
+}  // namespace flashcore::cuda::forward_fp8_sm89::throughput

@@ -1,0 +1,198 @@
+// What of forward_fp8_sm89 needs no GPU: its tiles, which tile a block computes, what is refused.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "cuda/forward_fp8_sm89/throughput/config.hpp"
+#include "cuda/forward_fp8_sm89/throughput/supports.hpp"
+#include "cuda/forward_fp8_sm89/throughput/task.hpp"
+
+namespace flashcore::cuda::forward_fp8_sm89::throughput {
+namespace {
+
+using testing::HasSubstr;
+
+TEST(ForwardFp8Sm89Config, TheFirstThatHoldsBothRows) {
+  const auto head_dim = [](int64_t qk, int64_t v) {
+    return kConfigs.at(static_cast<size_t>(choose_config(qk, v))).head_dim;
+  };
+  EXPECT_EQ(head_dim(16, 64), 64);
+  EXPECT_EQ(head_dim(64, 80), 128);
+  EXPECT_EQ(head_dim(96, 96), 128);
+  EXPECT_EQ(head_dim(192, 128), 256);
+  EXPECT_EQ(head_dim(256, 256), 256);
+  for (const int64_t other : {0, 1, 8, 72, 100, 257, 272}) {
+    EXPECT_EQ(choose_config(other, 64), -1) << other;
+    EXPECT_EQ(choose_config(64, other), -1) << other;
+  }
+}
+
+Params params_of(int seqlen_q, int seqlen_kv, int heads, int heads_kv) {
+  Params p{};
+  p.batch = 2;
+  p.heads_q = heads, p.heads_kv = heads_kv;
+  p.seqlen_q = seqlen_q, p.seqlen_kv = seqlen_kv;
+  p.heads = static_cast<uint32_t>(heads);
+  p.heads_per_kv_head = static_cast<uint32_t>(heads / heads_kv);
+  p.order = {.batch_heads = static_cast<uint32_t>(2 * heads),
+             .q_tiles = static_cast<uint32_t>((seqlen_q + kBlockQ - 1) / kBlockQ),
+             .section_heads = 1,
+             .longest_first = false};
+  p.left = p.right = -1;
+  return p;
+}
+
+TEST(ForwardFp8Sm89Task, TakesTilesOfAHeadInTurn) {
+  const Params p = params_of(300, 200, 6, 2);
+  const Task task = find_task(p, (1 * 6 + 4) * 3 + 2, 64);
+  EXPECT_EQ(task.batch, 1);
+  EXPECT_EQ(task.head, 4);
+  EXPECT_EQ(task.kv_head, 1);
+  EXPECT_EQ(task.first_query, 2 * kBlockQ);
+  EXPECT_EQ(task.tiles.begin, 0);
+  EXPECT_EQ(task.tiles.end, 4);
+}
+
+TEST(ForwardFp8Sm89Task, RowsOutsideOfTheBandSeeNoKey) {
+  Params p = params_of(300, 200, 1, 1);
+  p.left = 10, p.right = 0;
+  const Task task = find_task(p, 0, 64);
+  EXPECT_EQ(seen_keys(task, 0).begin, 0);
+  EXPECT_EQ(seen_keys(task, 0).end, 1);
+  EXPECT_EQ(seen_keys(task, 50).begin, 40);
+  EXPECT_EQ(seen_keys(task, 50).end, 51);
+  const auto last = seen_keys(task, 299);
+  EXPECT_LE(last.end, last.begin);
+  const auto unused = seen_keys(task, 300);  // past the queries in use
+  EXPECT_LE(unused.end, unused.begin);
+}
+
+// Every tile of every entry once, whatever slots that leaves empty.
+TEST(ForwardFp8Sm89Task, PackedEntriesHaveTheirOwnTiles) {
+  const std::array<int32_t, 4> begins = {0, 130, 131, 400};
+  Params p = params_of(269, 269, 2, 2);
+  p.batch = 3;
+  p.total_q = p.total_kv = 400;
+  p.cu_seqlens_q = p.cu_seqlens_kv = {begins.data(), 1};
+  p.packed_slots = static_cast<int>(attention::packed_slots(400, 3, kBlockQ));
+  for (const bool longest_first : {false, true}) {
+    p.order.longest_first = longest_first;
+    std::vector<std::array<int, 3>> found;
+    for (int i = 0; i < 2 * p.packed_slots; ++i) {
+      const Task task = find_task(p, static_cast<uint32_t>(i), 64);
+      if (task.first_query >= task.rows_q) continue;
+      found.push_back({task.batch, task.head, task.first_query / kBlockQ});
+      EXPECT_EQ(task.q_row, begins.at(static_cast<size_t>(task.batch)));
+      EXPECT_EQ(task.kv_row, task.q_row);
+    }
+    std::vector<std::array<int, 3>> wanted;
+    for (int head = 0; head < 2; ++head) {
+      for (const auto& [batch, tile] : {std::array{0, 0}, {0, 1}, {1, 0}, {2, 0}, {2, 1}, {2, 2}}) {
+        wanted.push_back({batch, head, tile});
+      }
+    }
+    EXPECT_THAT(found, testing::UnorderedElementsAreArray(wanted));
+  }
+}
+
+Problem dense(int64_t head_dim, DType dtype = DType::f8e4m3) {
+  Problem p;
+  p.q = TensorDesc::contiguous(dtype, {2, 4, 100, head_dim});
+  p.k = p.v = TensorDesc::contiguous(dtype, {2, 2, 200, head_dim});
+  p.o = TensorDesc::contiguous(DType::bf16, {2, 4, 100, head_dim});
+  p.lse = TensorDesc::contiguous(DType::f32, {2, 4, 100});
+  return p;
+}
+
+std::string refusal(const Problem& problem, int32_t compute_capability = 89,
+                    const char* targets = "80;89;90a") {
+  const Result<ForwardProblem> resolved = resolve(problem);
+  EXPECT_TRUE(resolved.ok()) << resolved.status().message();
+  DeviceInfo device;
+  device.compute_capability = compute_capability;
+  return throughput::refusal(*resolved, device, targets);
+}
+
+TEST(ForwardFp8Sm89Refusal, NamesTheDevice) {
+  EXPECT_THAT(refusal(dense(64), 80), HasSubstr("compute capability is 8.0, wanted 8.9 or later"));
+  EXPECT_THAT(refusal(dense(64), 86), HasSubstr("compute capability is 8.6, wanted 8.9 or later"));
+  EXPECT_THAT(refusal(dense(64), 90, "89"), HasSubstr("code for 89"));
+  EXPECT_THAT(refusal(dense(64), 89, "90a"), HasSubstr("code for 90a"));
+  EXPECT_EQ(refusal(dense(64), 90), "");
+}
+
+TEST(ForwardFp8Sm89Refusal, NamesTypesAndSizes) {
+  EXPECT_THAT(refusal(dense(64, DType::f8e5m2)), HasSubstr("q: dtype is f8e5m2, wanted f8e4m3"));
+  EXPECT_THAT(refusal(dense(72)), HasSubstr("q: head dimension is 72, wanted a multiple of 16"));
+  EXPECT_THAT(refusal(dense(272)), HasSubstr("q: head dimension is 272"));
+  Problem p = dense(128);
+  p.v = TensorDesc::contiguous(DType::f8e4m3, {2, 2, 200, 8});
+  p.o = TensorDesc::contiguous(DType::bf16, {2, 4, 100, 8});
+  EXPECT_THAT(refusal(p), HasSubstr("v: head dimension is 8"));
+  p = dense(64);
+  p.o.dtype = DType::f8e4m3;
+  EXPECT_THAT(refusal(p), HasSubstr("o: dtype is f8e4m3, wanted f32, f16 or bf16"));
+  p = dense(64);
+  p.lse->dtype = DType::f64;
+  EXPECT_THAT(refusal(p), HasSubstr("lse: dtype is f64, wanted f32"));
+  p = dense(64);
+  p.k = TensorDesc::strided(DType::f8e4m3, {2, 2, 200, 64}, {2 * 200 * 72, 200 * 72, 72, 1});
+  EXPECT_THAT(refusal(p), HasSubstr("k: row stride is 72 elements, wanted a multiple of 16"));
+}
+
+TEST(ForwardFp8Sm89Refusal, NamesFeatures) {
+  Problem p = dense(64);
+  p.bias = TensorDesc::contiguous(DType::f32, {1, 4, 1, 200});
+  EXPECT_THAT(refusal(p), HasSubstr("bias: is given"));
+  p = dense(64);
+  p.mask = TensorDesc::contiguous(DType::boolean, {1, 4, 100, 200});
+  EXPECT_THAT(refusal(p), HasSubstr("mask: is given"));
+  p = dense(64);
+  p.alibi_slopes = TensorDesc::contiguous(DType::f32, {4});
+  EXPECT_THAT(refusal(p), HasSubstr("alibi_slopes: is given"));
+  p = dense(64);
+  p.dropout_p = 0.5F;
+  EXPECT_THAT(refusal(p), HasSubstr("dropout_p: is 0.5"));
+  for (const bool of_values : {false, true}) {
+    p = dense(64);
+    p.kv_scale_block = 128;
+    (of_values ? p.v_scale : p.k_scale) = TensorDesc::contiguous(DType::f32, {2, 2, 2});
+    EXPECT_THAT(refusal(p), HasSubstr(of_values ? "v_scale: has one for every 128 keys"
+                                                : "k_scale: has one for every 128 keys"));
+  }
+}
+
+TEST(ForwardFp8Sm89Refusal, ComputesTheRest) {
+  for (const int64_t head_dim : {16, 64, 96, 128, 256}) {
+    for (const DType dtype : {DType::f32, DType::f16, DType::bf16}) {
+      Problem p = dense(head_dim);
+      p.o.dtype = dtype;
+      p.causal = true;
+      p.window_left = 100;
+      p.softcap = 30;
+      p.q_scale = TensorDesc::contiguous(DType::f32, {2, 4});
+      p.k_scale = TensorDesc::contiguous(DType::f32, {2, 2, 1});
+      p.v_scale = TensorDesc::contiguous(DType::f32, {1, 1, 1});
+      p.seqlens_kv = TensorDesc::contiguous(DType::i32, {2});
+      p.sinks = TensorDesc::contiguous(DType::f32, {4});
+      EXPECT_EQ(refusal(p), "");
+    }
+  }
+}
+
+TEST(ForwardFp8Sm89Refusal, ComputesPackedBatches) {
+  Problem p = dense(64);
+  p.q = TensorDesc::contiguous(DType::f8e4m3, {300, 4, 64});
+  p.o = TensorDesc::contiguous(DType::bf16, {300, 4, 64});
+  p.k = p.v = TensorDesc::contiguous(DType::f8e4m3, {300, 2, 64});
+  p.lse = TensorDesc::contiguous(DType::f32, {300, 4});
+  p.cu_seqlens_q = p.cu_seqlens_kv = TensorDesc::contiguous(DType::i32, {3});
+  EXPECT_EQ(refusal(p), "");
+}
+
+}  // namespace
+}  // namespace flashcore::cuda::forward_fp8_sm89::throughput
