@@ -165,7 +165,7 @@ namespace forward_sm80::throughput {
 const InstanceEntry& find_instance(const Instance& /*instance*/) {
   static const InstanceEntry entry = {
       [] { return fake::load(fake::kernel<0>("forward_sm80_throughput")); },
-      [](const StateParams& params, unsigned int blocks, cudaStream_t stream) {
+      [](const Fp8Params& params, unsigned int blocks, cudaStream_t stream) {
         return fake::launch(fake::kernel<0>("forward_sm80_throughput"), blocks, stream, params);
       }};
   return entry;

@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "cuda/forward_sm80/throughput/element.cuh"
+#include "cuda/forward_sm80/throughput/fp8_scales.cuh"
 #include "cuda/forward_sm80/throughput/scores.cuh"
 #include "cuda/forward_sm80/throughput/shape.cuh"
 #include "cuda/forward_sm80/throughput/task.cuh"
@@ -60,9 +61,21 @@ __device__ __forceinline__ void clear_rows(WarpState<kConfig>& w, int first_row,
   }
 }
 
-template <Config kConfig, Features kFeatures>
-__device__ __forceinline__ void finish_rows(const Params& p, const Task& task,
-                                            WarpState<kConfig>& w, float unit) {
+template <Config kConfig>
+__device__ __forceinline__ void scale_outputs(WarpState<kConfig>& w, float factor) {
+#pragma unroll
+  for (int g = 0; g < kConfig.row_groups; ++g) {
+#pragma unroll
+    for (int n = 0; n < kConfig.head_dim_v / 8; ++n) {
+#pragma unroll
+      for (int e = 0; e < 4; ++e) w.o[g][n][e] *= factor;
+    }
+  }
+}
+
+template <Config kConfig, Features kFeatures, class P>
+__device__ __forceinline__ void finish_rows(const P& p, const Task& task, WarpState<kConfig>& w,
+                                            float unit) {
   const int lane = ptx::thread_index() % 32;
   const int warp = ptx::thread_index() / 32;
   if (const auto len_q = static_cast<int>(task.sequence.len_q);
@@ -70,6 +83,7 @@ __device__ __forceinline__ void finish_rows(const Params& p, const Task& task,
     clear_rows<kConfig>(w, task.first_query + warp * kConfig.warp_rows() + lane / 4, len_q);
   }
   if (kFeatures == Features::all && p.splits > 1) {
+    if constexpr (kHasScales<P>) scale_outputs<kConfig>(w, value_factor<kConfig>(p));
 #pragma unroll
     for (int g = 0; g < kConfig.row_groups; ++g) {
 #pragma unroll
@@ -85,7 +99,8 @@ __device__ __forceinline__ void finish_rows(const Params& p, const Task& task,
     return;
   }
   const float sink = p.sinks.data == nullptr ? kNoKey : p.sinks.data[task.head * p.sinks.head];
-  const float rescale = kFeatures == Features::all && p.dropout ? p.dropout_rescale : 1.0F;
+  float rescale = kFeatures == Features::all && p.dropout ? p.dropout_rescale : 1.0F;
+  if constexpr (kHasScales<P>) rescale *= value_factor<kConfig>(p);
 #pragma unroll
   for (int g = 0; g < kConfig.row_groups; ++g) {
 #pragma unroll

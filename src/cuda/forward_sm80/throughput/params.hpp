@@ -86,4 +86,21 @@ struct StateParams : Params {
   int64_t dropout_state_step;
 };
 
+// One element a batch entry, KV head and block of keys; absent when data is null.
+struct KeyScales {
+  const float* data;
+  int64_t batch, head, block;
+
+  constexpr bool by_key() const { return data != nullptr && block != 0; }
+};
+
+// With Features::fp8: how Q, K and V are stored, and what their elements are multiplied by. Without
+// dropout_state the key is dropout_key.
+struct Fp8Params : StateParams {
+  bool q_e5m2, kv_e5m2;  // otherwise e4m3
+  HeadVector q_scale;
+  KeyScales k_scale, v_scale;
+  attention::Divisor by_scale_block;
+};
+
 }  // namespace flashcore::cuda::forward_sm80::throughput
