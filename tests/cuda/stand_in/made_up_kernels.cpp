@@ -177,6 +177,12 @@ cudaError_t combine_splits(const Params& params, cudaStream_t stream) {
   return fake::launch(fake::kernel<1>("combine_splits"), 1, stream, params);
 }
 
+cudaError_t prepare_zero() { return fake::load(fake::kernel<26>("zero_largest")); }
+
+cudaError_t zero_largest(const LargestValues& values, cudaStream_t stream) {
+  return fake::launch(fake::kernel<26>("zero_largest"), 1, stream, values);
+}
+
 }  // namespace forward_sm80::throughput
 
 namespace forward_sm80::latency {

@@ -69,8 +69,9 @@ __device__ __forceinline__ bool note_scales(const Fp8Params& p, const Task& task
     return s.data + task.batch * s.batch + kv_head * s.head;
   };
   ScaleNotes& notes = scale_notes();
-  if (p.v_scale.by_key() && begin < end) {
-    const float largest = largest_scale(p, first(p.v_scale), begin, end, thread, kConfig.threads());
+  if (p.v_scale.by_key()) {
+    const float largest =
+        begin < end ? largest_scale(p, first(p.v_scale), begin, end, thread, kConfig.threads()) : 0;
     if (thread % 32 == 0) notes.largest[thread / 32] = largest;
   }
   if (thread != 0) return false;

@@ -71,6 +71,7 @@ endforeach()
 configure_file(forward_sm80/throughput/instance_list.hpp.in ${sm80_generated}/throughput/instance_list.hpp @ONLY)
 
 flashcore_cuda_sources(forward_sm80_throughput SOURCES ${sm80_sources} forward_sm80/throughput/combine.cu)
+flashcore_cuda_sources(forward_sm80_fp8 SOURCES forward_sm80/throughput/zero_largest.cu)
 target_sources(flashcore_objects PRIVATE forward_sm80/throughput/instances.cpp)
 set_source_files_properties(forward_sm80/throughput/instances.cpp TARGET_DIRECTORY flashcore_objects
   PROPERTIES INCLUDE_DIRECTORIES ${sm80_generated}/throughput)

@@ -37,4 +37,10 @@ cudaError_t prepare_combine();
 // From the partial results of all splits to O and LSE.
 cudaError_t combine_splits(const Params& params, cudaStream_t stream);
 
+// Loads the kernel of zero_largest, as prepare_combine does.
+cudaError_t prepare_zero();
+
+// Largest values before there are any.
+cudaError_t zero_largest(const LargestValues& values, cudaStream_t stream);
+
 }  // namespace flashcore::cuda::forward_sm80::throughput

@@ -99,7 +99,9 @@ bool has_chunks(const RowStrides& stride, DType dtype, const ForwardProblem& p, 
 // Whether O may be written in 16-byte pieces: it has 16 bits, and the type that P has or, where inputs
 // are stored in fp8, either.
 bool has_vectors(const ForwardProblem& p) {
-  if (is_fp8(p.dtype)) return p.o_dtype == DType::f16 || p.o_dtype == DType::bf16;
+  if (is_fp8(p.dtype)) {
+    return !p.amax_o.present && (p.o_dtype == DType::f16 || p.o_dtype == DType::bf16);
+  }
   return p.o_dtype == p.dtype && p.dtype != DType::f32;
 }
 
@@ -161,7 +163,11 @@ KeyScales key_scales(const ScaleInput& input) {
   return {nullptr, input.batch, input.head, input.block};
 }
 
-// How inputs are stored in fp8, where they are.
+LargestValues largest_values(const LargestOutput& output) {
+  return {nullptr, output.batch, output.head, output.batches, output.heads};
+}
+
+// How inputs are stored in fp8, where they are, and what only those kernels write.
 void set_fp8(Fp8Params& params, const ForwardProblem& p) {
   params.q_e5m2 = p.dtype == DType::f8e5m2;
   params.kv_e5m2 = p.kv_dtype == DType::f8e5m2;
@@ -170,6 +176,12 @@ void set_fp8(Fp8Params& params, const ForwardProblem& p) {
   params.v_scale = key_scales(p.v_scale);
   params.by_scale_block = attention::divisor(
       static_cast<uint32_t>(std::clamp<int64_t>(p.kv_scale_block, 1, INT32_MAX)));
+  if (is_fp8(p.o_dtype)) {
+    params.o_fp8 = p.o_dtype == DType::f8e4m3 ? Fp8Output::e4m3 : Fp8Output::e5m2;
+  }
+  params.o_scale = {nullptr, p.o_scale.batch, p.o_scale.head};
+  params.amax_o = largest_values(p.amax_o);
+  params.amax_s = largest_values(p.amax_s);
 }
 
 void bind_scales(Fp8Params& params, const ForwardProblem& p, const Arguments& args) {
@@ -177,6 +189,9 @@ void bind_scales(Fp8Params& params, const ForwardProblem& p, const Arguments& ar
   params.q_scale.data = p.q_scale.present ? args.q_scale : nullptr;
   params.k_scale.data = p.k_scale.present && has_keys ? args.k_scale : nullptr;
   params.v_scale.data = p.v_scale.present && has_keys ? args.v_scale : nullptr;
+  params.o_scale.data = p.o_scale.present ? args.o_scale : nullptr;
+  params.amax_o.data = p.amax_o.present ? args.amax_o : nullptr;
+  params.amax_s.data = p.amax_s.present ? args.amax_s : nullptr;
 }
 
 // Everything but the pointers.
@@ -254,6 +269,16 @@ int64_t partial_rows(const ForwardProblem& p) {
   return p.heads_q * (p.packed ? p.total_q : p.batch * p.seqlen_q);
 }
 
+// Whether the query heads of a KV head differ in what is no row.
+bool has_numbers_by_head(const ForwardProblem& p) {
+  return p.q_scale.head != 0 || p.o_scale.head != 0 || p.amax_o.head != 0 || p.amax_s.head != 0;
+}
+
+// Whether there are outputs that combine_splits does not write.
+bool has_fp8_outputs(const ForwardProblem& p) {
+  return is_fp8(p.o_dtype) || p.amax_o.present || p.amax_s.present;
+}
+
 // Cuts the keys; the bytes of workspace that this takes.
 size_t split(Launch& launch, const ForwardProblem& p) {
   const Config& config = config_of(launch.instance);
@@ -284,9 +309,29 @@ Fp8Params columns_from(const Fp8Params& all, int64_t column, const Config& confi
   return part;
 }
 
+// Largest values, which have elements even where nothing else has one.
+Status zero_largest_values(const ForwardProblem& p, const Planned& planned, const Arguments& args,
+                           Stream stream) {
+  Fp8Params params = planned.own.params;
+  bind_scales(params, p, args);
+  const host::DeviceGuard guard(planned.device);
+  if (guard.error() != cudaSuccess)
+    return host::cuda_failure(kName, "choosing its GPU", guard.error());
+  for (const LargestValues& values : {params.amax_o, params.amax_s}) {
+    if (values.data == nullptr) continue;
+    const cudaError_t error = zero_largest(values, static_cast<cudaStream_t>(stream.handle));
+    if (error != cudaSuccess)
+      return host::cuda_failure(kName, "the launch that zeroes largest values", error);
+  }
+  return {};
+}
+
 Status run(const ForwardProblem& p, const Planned& planned, const Arguments& args,
            std::span<std::byte> workspace, Stream stream) {
-  if (planned.own.blocks == 0) return {};  // no output has an element
+  if (p.amax_o.present || p.amax_s.present) {
+    FLASHCORE_RETURN_IF_ERROR(zero_largest_values(p, planned, args, stream));
+  }
+  if (planned.own.blocks == 0) return {};  // no other output has an element
   Fp8Params params = planned.own.params;
   const bool own = bind(params, p, args) || planned.own.instance == planned.any.instance;
   const auto& [all_params, instance, blocks] = own ? planned.own : planned.any;
@@ -328,11 +373,13 @@ Launch make_launch(const ForwardProblem& p, const Instance& instance) {
 Result<PlannedKernel> plan(const ForwardProblem& asked, const PlanContext& context,
                            Variant kernel) {
   // Whether heads are grouped depends on the longest entry.
-  const ForwardProblem p =
-      context.batch_invariant || asked.q_scale.head != 0 ? asked : host::with_grouped_heads(asked);
+  const ForwardProblem p = context.batch_invariant || has_numbers_by_head(asked)
+                               ? asked
+                               : host::with_grouped_heads(asked);
   Planned planned{};
   const bool splits =
-      kernel == Variant::split_kv || (splits_keys(asked, context) && context.config != kWhole);
+      kernel == Variant::split_kv ||
+      (splits_keys(asked, context) && !has_fp8_outputs(asked) && context.config != kWhole);
   planned.device = context.device.device.index;
   Instance instance = {.type = input_type(p.dtype),
                        .config = config_index(p),
@@ -356,6 +403,11 @@ Result<PlannedKernel> plan(const ForwardProblem& asked, const PlanContext& conte
     const cudaError_t error = find_instance(one).prepare();
     if (error != cudaSuccess) return host::cuda_failure(kName, "preparing the kernel", error);
   }
+  if (p.amax_o.present || p.amax_s.present) {
+    const cudaError_t error = prepare_zero();
+    if (error != cudaSuccess)
+      return host::cuda_failure(kName, "preparing to zero largest values", error);
+  }
   if (splits) {
     const cudaError_t error = prepare_combine();
     if (error != cudaSuccess) return host::cuda_failure(kName, "preparing to join splits", error);
@@ -377,7 +429,8 @@ Kernel row(std::string_view name, bool automatic, Variant kernel) {
                 .automatic = automatic,
                 .by_name_because = fp8 ? kFp8ByNameBecause : std::string_view(),
                 .reads_dropout_state = fp8 || kernel == Variant::dropout_state,
-                .reads_caches = fp8,  // of them, K and V of another fp8 type than Q
+                .scales_o = fp8,
+                .writes_largest = fp8,
                 .sources = fp8 || kernel == Variant::dropout_state ? std::string_view() : kName,
                 .targets = targets,
                 .refuses =

@@ -30,16 +30,6 @@ std::string refuse_device(const DeviceInfo& device, std::string_view targets) {
   return refuse_code(targets, device.compute_capability);
 }
 
-// What Kernel::reads_caches lets through and no kernel here reads.
-std::string refuse_caches(const ForwardProblem& p) {
-  if (p.paging.present) {
-    return fmt::format("{}: is given, wanted keys and values in one piece",
-                       p.paging.flat ? "kv_indices" : "page_table");
-  }
-  if (p.cache_leftpad.present) return "cache_leftpad: is given, wanted keys from the first row";
-  return {};
-}
-
 std::string refuse_types(const ForwardProblem& p, Variant kernel) {
   const bool f32 = p.dtype == DType::f32;
   if (kernel == Variant::half && !is_16_bit(p.dtype)) {
@@ -54,7 +44,8 @@ std::string refuse_types(const ForwardProblem& p, Variant kernel) {
   if (kernel != Variant::fp8 && !f32 && !is_16_bit(p.dtype)) {
     return fmt::format("q: dtype is {}, wanted f16, bf16 or f32", to_string(p.dtype));
   }
-  if (!is_16_bit(p.o_dtype) && p.o_dtype != DType::f32) {
+  const bool fp8_output = kernel == Variant::fp8 && is_fp8(p.o_dtype);
+  if (!is_16_bit(p.o_dtype) && p.o_dtype != DType::f32 && !fp8_output) {
     return fmt::format("o: dtype is {}, wanted f16, bf16 or f32", to_string(p.o_dtype));
   }
   if (p.has_lse && p.lse_dtype != DType::f32) {
@@ -117,7 +108,6 @@ std::string refusal(const ForwardProblem& problem, const DeviceInfo& device,
     return "dropout_state: is not given, wanted dropout's seed and offset in memory";
   }
   if (std::string refusal = refuse_types(problem, kernel); !refusal.empty()) return refusal;
-  if (std::string refusal = refuse_caches(problem); !refusal.empty()) return refusal;
   return refuse_sizes(problem, kernel);
 }
 
