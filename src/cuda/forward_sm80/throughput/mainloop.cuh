@@ -293,7 +293,7 @@ __device__ __forceinline__ bool attend(const P& p, const Task& task, unsigned ch
       if constexpr (kFeatures == Features::all) {
         if (p.dropout) drop(s, p, noted.task, place, first_key, kinds);
       }
-      bool two_terms = kFeatures == Features::all && p.dropout && !kinds;
+      [[maybe_unused]] bool two_terms = kFeatures == Features::all && p.dropout && !kinds;
       if constexpr (kFp8) {
         if (p.v_scale.by_key() && !kinds) {
           scale_probabilities<kConfig, kGuarded>(s, p, first_key, noted.limits.len_kv, here % 32);
