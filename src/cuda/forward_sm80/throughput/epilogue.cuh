@@ -230,7 +230,8 @@ __device__ __forceinline__ void store_elements(const P& p, const Task& task, uns
       kinds ? static_cast<int>(task.sequence.len_q) : static_cast<int>(task.sequence.rows_q);
   const RowPlace place = place_rows(p, task);
   const float weight = p.dropout ? 1 / kDropoutKinds.kept : 1.0F;
-  auto output = output_of(p, task);
+  [[maybe_unused]] ScaledOutput output;
+  if constexpr (kHasScales<P>) output = output_of(p, task);
 #pragma unroll 1
   for (int row = first; row < first + kConfig.warp_rows(); ++row) {
     if (task.first_query + row >= limit) break;
@@ -238,14 +239,19 @@ __device__ __forceinline__ void store_elements(const P& p, const Task& task, uns
 #pragma unroll 1
     for (int column = lane; column < p.head_dim_v; column += 32) {
       const float value = staged[row * kConfig.head_dim_v + column];
-      if (!kinds) {
-        output.store(place.type, place.data, o + column, value);
+      if constexpr (kHasScales<P>) {
+        if (!kinds || value != 0) {
+          const float stored = kinds ? nonfinite_of(value * weight) : value;
+          output.store(place.type, place.data, o + column, stored);
+        }
+      } else if (!kinds) {
+        store_as(place.type, place.data, o + column, value);
       } else if (value != 0) {
-        output.store(place.type, place.data, o + column, nonfinite_of(value * weight));
+        store_as(place.type, place.data, o + column, nonfinite_of(value * weight));
       }
     }
   }
-  output.finish(p, task);
+  if constexpr (kHasScales<P>) output.largest.put(p.amax_o, task);
 }
 
 }  // namespace flashcore::cuda::forward_sm80::throughput

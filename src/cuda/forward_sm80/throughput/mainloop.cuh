@@ -293,11 +293,11 @@ __device__ __forceinline__ bool attend(const P& p, const Task& task, unsigned ch
       if constexpr (kFeatures == Features::all) {
         if (p.dropout) drop(s, p, noted.task, place, first_key, kinds);
       }
-      [[maybe_unused]] bool two_terms = kFeatures == Features::all && p.dropout && !kinds;
+      [[maybe_unused]] bool scaled = false;
       if constexpr (kFp8) {
         if (p.v_scale.by_key() && !kinds) {
           scale_probabilities<kConfig, kGuarded>(s, p, first_key, noted.limits.len_kv, here % 32);
-          two_terms = true;
+          scaled = true;
         }
       }
       const uint32_t v_slice = v_tile + i * kSliceKeys * S::VTile::kPanelRowBytes;
@@ -310,7 +310,7 @@ __device__ __forceinline__ bool attend(const P& p, const Task& task, unsigned ch
         if constexpr (kFeatures == Features::all) {
           // Dropped keys leave sums that are small beside their terms, as small scales of V do: P
           // needs a second half.
-          if (two_terms) {
+          if ((p.dropout && !kinds) || (kFp8 && scaled)) {
             take_rest<Element>(s, pr);
             pack<Element>(pr, s);
             multiply_pv<kConfig, Element>(w, pr, v_slice);

@@ -56,22 +56,10 @@ __device__ __forceinline__ float largest_probability(float reference, float sum,
   return share / (sum * share + of_sink);
 }
 
-// How a kernel stores elements one by one.
-struct PlainOutput {
-  __device__ __forceinline__ void store(ElementType type, void* data, int64_t at,
-                                        float value) const {
-    store_as(type, data, at, value);
-  }
-  __device__ __forceinline__ void finish(const Params& /*p*/, const Task& /*task*/) const {}
-};
-__device__ __forceinline__ PlainOutput output_of(const Params& /*p*/, const Task& /*task*/) {
-  return {};
-}
-
-// The same with O of fp8 and the largest values.
+// Elements of O one by one where it may be of fp8, and the largest of them.
 struct ScaledOutput {
-  Fp8Output fp8;
-  float scale;
+  Fp8Output fp8 = Fp8Output::none;
+  float scale = 1;
   Largest largest;
 
   __device__ __forceinline__ void store(ElementType type, void* data, int64_t at, float value) {
@@ -84,9 +72,6 @@ struct ScaledOutput {
     const float x = value / scale;
     static_cast<uint8_t*>(data)[at] = static_cast<uint8_t>(
         fp8 == Fp8Output::e4m3 ? fp8_of<attention::kE4M3>(x) : fp8_of<attention::kE5M2>(x));
-  }
-  __device__ __forceinline__ void finish(const Fp8Params& p, const Task& task) {
-    largest.put(p.amax_o, task);
   }
 };
 __device__ __forceinline__ ScaledOutput output_of(const Fp8Params& p, const Task& task) {
