@@ -226,7 +226,8 @@ OURS = [
          "        if (p.dropout) drop(s, p, noted.task, place, first_key, kinds);\n",
          "        if (p.dropout && !kinds) drop(s, p, noted.task, place, first_key, kinds);\n"),
         (SM80 + "epilogue.cuh",
-         "nonfinite_of(value * weight)", "nonfinite_of(value)")], "FAILED", commit="44b5fdf"),
+         "o + column, nonfinite_of(value * weight)", "o + column, nonfinite_of(value)")],
+          "FAILED", commit="44b5fdf"),
 ]
 
 FP8_SM90, FP8_UNIT = "cuda/forward_fp8_sm90/throughput/", "forward_fp8_sm90/throughput/d64.cu"
