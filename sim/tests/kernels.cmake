@@ -43,6 +43,12 @@ set_tests_properties(simulated.alibi PROPERTIES LABELS "simulator;kernels" TIMEO
 flashcore_simulated_kernel(forward_sm80_f32 sim:1 40x112/4 2x400)
 flashcore_simulated_kernel(forward_sm80_dropout_state sim:1 40x112/4 2x400)
 flashcore_simulated_kernel(forward_sm80_split_kv sim:1 40x112/4 2x400)
+# Two problems in five are of fp8. With one query against so many keys, these are split.
+flashcore_simulated_kernel(forward_sm80_fp8 sim:1 80x112/4 2x400)
+add_test(NAME simulated.fp8_splits
+  COMMAND flashcore_command run --device sim:1 --kernel forward_sm80_fp8 --dtype f8e4m3 --shape 1,1,1,64
+          --seqlen-kv 2100 --check)
+set_tests_properties(simulated.fp8_splits PROPERTIES LABELS "simulator;kernels" TIMEOUT 120)
 flashcore_simulated_kernel(forward_sm80_latency sim:1 120x112/4 3x400)
 flashcore_simulated_kernel(forward_sm80_latency sim:0 80x112/4 2x400)
 # Caches: 500 problems and more have been tried by hand (docs/decode-sm80.md). A part has 128 keys at least.

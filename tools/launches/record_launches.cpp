@@ -121,6 +121,11 @@ std::vector<Problem> problems() {
 // Launches that have a budget and are in no hash: a row of evidence does not go stale when one comes.
 std::vector<Problem> problems_for_budgets() {
   std::vector<Problem> all;
+  Problem stored;  // in fp8, with the largest values
+  stored.q = stored.k = stored.v = stored.o =
+      TensorDesc::contiguous(DType::f8e4m3, {1, 8, 512, 64});
+  stored.amax_o = TensorDesc::contiguous(DType::f32, {1, 8});
+  all.push_back(stored);
   for (const DType dtype : {DType::f16, DType::bf16}) {  // caches, for 4 and for 16 rows
     for (const DType cache : {dtype, DType::f8e4m3}) {
       for (const int64_t head_dim : {64, 128, 256}) {

@@ -47,6 +47,11 @@ SHARED_UNIT = "latency_wide/bf16.cu"
 
 AMPERE = problem("forward_sm80_throughput", "--dtype bf16 --shape 1,1,100,64 --seqlen-kv 300")
 AMPERE_UNIT = "forward_sm80/throughput/bf16_config0_none.cu"
+STORED = problem("forward_sm80_fp8", "--dtype f8e4m3 --shape 1,1,100,64 --seqlen-kv 300")
+STORED_UNIT = "forward_sm80/fp8/fp8_config0_fp8.cu"
+# Values in blocks of 64 keys, each with a scale.
+STORED_BLOCKS = ["verify", "--device", "sim", "--sim-seed", "5", "--kernel", "forward_sm80_fp8", "--shapes", "none",
+                 "--random", "1", "--random-seed", "1039", "--largest-seqlen", "112", "--most-heads", "4"]
 AMPERE_LATENCY = problem("forward_sm80_latency", "--dtype bf16 --shape 1,1,64,64 --seqlen-kv 1000")
 AMPERE_LATENCY_UNIT = "small80_bf16_config0.cu"
 
@@ -221,7 +226,8 @@ OURS = [
          "        if (p.dropout) drop(s, p, noted.task, place, first_key, kinds);\n",
          "        if (p.dropout && !kinds) drop(s, p, noted.task, place, first_key, kinds);\n"),
         (SM80 + "epilogue.cuh",
-         "nonfinite_of(value * weight)", "nonfinite_of(value)")], "FAILED", commit="44b5fdf"),
+         "o + column, nonfinite_of(value * weight)", "o + column, nonfinite_of(value)")],
+          "FAILED", commit="44b5fdf"),
 ]
 
 FP8_SM90, FP8_UNIT = "cuda/forward_fp8_sm90/throughput/", "forward_fp8_sm90/throughput/d64.cu"
@@ -394,6 +400,11 @@ PLANTED = [
     Fault("sm80_one_stage", AMPERE_UNIT, AMPERE, [
         (SM80 + "mainloop.cuh", "      loader.load(p, shared, stage ^ 1);",
          "      loader.load(p, shared, stage);")], "read of bytes in flight", more=True),
+    Fault("sm80_fp8_next_bytes_before_all_have_converted", STORED_UNIT, STORED, [
+        (SM80 + "mainloop.cuh", "      __syncthreads();  // and its bytes may be overwritten\n", "")], "race"),
+    Fault("sm80_fp8_scales_of_the_first_keys", STORED_UNIT, STORED_BLOCKS, [
+        (SM80 + "fp8_scales.cuh", "of_key(min(first_key + lane % (8 * kProducts), len_kv - 1))",
+         "of_key(min(lane % (8 * kProducts), len_kv - 1))")], "max scaled error", more=True),
     Fault("sm80_latency_not_awaited", AMPERE_LATENCY_UNIT, AMPERE_LATENCY, [
         (SM80_LATENCY + "attend.cuh", "  ptx::cp_async_wait<kPending>();\n", "")],
           "read of bytes in flight", more=True),

@@ -76,6 +76,16 @@ TEST(ForwardSm80ThroughputConfig, Fp32HasATileForEveryHeadDimensionOfALaunch) {
   }
 }
 
+TEST(ForwardSm80ThroughputConfig, WhatIsStoredInFp8HasATileForEveryHeadDimension) {
+  for (int qk = 1; qk <= 256; ++qk) {
+    for (int v = 1; v <= 256; ++v) {
+      const Config& config = kConfigs[static_cast<size_t>(config_with_fp8(choose_config(qk, v)))];
+      ASSERT_TRUE(config.head_dim_qk >= qk && config.head_dim_v >= v) << qk << "/" << v;
+      ASSERT_EQ(config.element_bytes, 2);
+    }
+  }
+}
+
 TEST(ForwardSm80ThroughputConfig, WhatTheTableSays) {
   EXPECT_EQ(kConfigs[0].block_q(), 128);
   EXPECT_EQ(kConfigs[0].smem_bytes(), 48 * 1024);
@@ -404,6 +414,29 @@ TEST(ForwardSm80Refusal, EachRowOfTheFamilyNamesItsTypes) {
   p.lse.reset();
   EXPECT_THAT(refusal(p, 80, "80", Variant::split_kv), HasSubstr("splits"));
   EXPECT_EQ(refusal(p, 80, "80", Variant::half), "");
+}
+
+TEST(ForwardSm80Refusal, WhatIsStoredInFp8HasAKernelOfItsOwn) {
+  const auto by_fp8 = [](const Problem& p) { return refusal(p, 80, "80", Variant::fp8); };
+  for (const DType dtype : {DType::f8e4m3, DType::f8e5m2}) {
+    Problem p = dense(dtype, 61, 33);
+    p.k_scale = p.v_scale = TensorDesc::contiguous(DType::f32, {2, 4, 100});
+    p.q_scale = TensorDesc::contiguous(DType::f32, {2, 4});
+    p.kv_scale_block = 1;
+    p.dropout_p = 0.5F;
+    p.dropout_state = TensorDesc::contiguous(DType::i64, {2});
+    for (const DType o : {DType::f32, DType::f16, DType::bf16, dtype}) {
+      p.o.dtype = o;
+      EXPECT_EQ(by_fp8(p), "");
+    }
+    p.o.dtype = DType::f64;
+    EXPECT_THAT(by_fp8(p), HasSubstr("o: dtype is f64"));
+  }
+  EXPECT_EQ(by_fp8(dense(DType::f16, 64, 64)), "q: dtype is f16, wanted f8e4m3 or f8e5m2");
+  EXPECT_THAT(by_fp8(dense(DType::f8e4m3, 257, 64)), HasSubstr("q: head dimension is 257"));
+  Problem p = dense(DType::f16, 64, 64);
+  p.o.dtype = DType::f8e4m3;
+  EXPECT_THAT(refusal(p), HasSubstr("o: dtype is f8e4m3"));
 }
 
 TEST(ForwardSm80Refusal, ComputesTheWholeForwardOfSixteenBitInputs) {

@@ -8,13 +8,14 @@
 #include <string>
 
 #include "bench/tensors/random.hpp"
-#include "cuda/quantize/rows/encode.hpp"
+#include "cuda/attention/encode_fp8.hpp"
 #include "cuda/quantize/rows/supports.hpp"
 #include "problem/dtype.hpp"
 
 namespace flashcore::cuda::quantize::rows {
 namespace {
 
+using attention::fp8_of, attention::kE4M3, attention::kE5M2;
 using ::testing::HasSubstr;
 
 void expect_encoded(float x) {

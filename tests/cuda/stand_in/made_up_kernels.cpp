@@ -166,7 +166,7 @@ namespace forward_sm80::throughput {
 const InstanceEntry& find_instance(const Instance& /*instance*/) {
   static const InstanceEntry entry = {
       [] { return fake::load(fake::kernel<0>("forward_sm80_throughput")); },
-      [](const StateParams& params, unsigned int blocks, cudaStream_t stream) {
+      [](const Fp8Params& params, unsigned int blocks, cudaStream_t stream) {
         return fake::launch(fake::kernel<0>("forward_sm80_throughput"), blocks, stream, params);
       }};
   return entry;
@@ -176,6 +176,12 @@ cudaError_t prepare_combine() { return fake::load(fake::kernel<1>("combine_split
 
 cudaError_t combine_splits(const Params& params, cudaStream_t stream) {
   return fake::launch(fake::kernel<1>("combine_splits"), 1, stream, params);
+}
+
+cudaError_t prepare_zero() { return fake::load(fake::kernel<26>("zero_largest")); }
+
+cudaError_t zero_largest(const LargestValues& values, cudaStream_t stream) {
+  return fake::launch(fake::kernel<26>("zero_largest"), 1, stream, values);
 }
 
 }  // namespace forward_sm80::throughput

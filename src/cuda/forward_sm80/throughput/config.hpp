@@ -29,6 +29,7 @@ enum class Features {
   all,     // also boolean masks, dropout, a scale that is not positive, rows that are not 16-byte
            // chunks, an O of another type, keys in splits
   dropout_state,  // the same, with dropout's seed and offset from memory
+  fp8,            // the same, from memory or not, with Q, K and V stored in fp8
 };
 
 // Biases are read in pieces of four keys where a kernel is made for them.
@@ -168,6 +169,15 @@ constexpr bool has_scores_kernel(int config) { return config == 0 || config == 2
 constexpr int config_with_all(int config) { return config == 1 ? 2 : config; }
 static_assert(kConfigs[1].block_q() == kConfigs[2].block_q() &&
               kConfigs[1].threads() == kConfigs[2].threads());
+
+// The row whose kernel serves a row's head dimensions where inputs are stored in fp8: there are few
+// kernels, as each has all features.
+constexpr int config_with_fp8(int config) {
+  if (config == 3) return 4;
+  return config_with_all(config);
+}
+static_assert(kConfigs[3].head_dim_qk <= kConfigs[4].head_dim_qk &&
+              kConfigs[3].head_dim_v <= kConfigs[4].head_dim_v);
 
 // Index into kConfigs, or -1 when a head dimension is too large for one launch.
 constexpr int choose_config(int64_t head_dim_qk, int64_t head_dim_v, int element_bytes = 2) {

@@ -48,6 +48,9 @@ struct Bf16 {
   __device__ static float to_float(uint16_t bits) { return ptx::bf16_to_float(bits); }
 };
 
+// Q, K and V stored in fp8: fp16 from shared memory on, which is exact (fp8_tiles.cuh).
+struct Fp8 : Fp16 {};
+
 // Multiplied by other functions: fp32_math.cuh.
 struct Fp32 {
   static constexpr ElementType kType = ElementType::f32;
@@ -58,5 +61,7 @@ struct Fp32 {
 
 template <class Element>
 inline constexpr bool kIsFp32 = std::is_same_v<Element, Fp32>;
+template <class Element>
+inline constexpr bool kIsFp8 = std::is_same_v<Element, Fp8>;
 
 }  // namespace flashcore::cuda::forward_sm80::throughput

@@ -7,6 +7,8 @@
 #include <cstdint>
 
 #include "cuda/forward_sm80/throughput/element.cuh"
+#include "cuda/forward_sm80/throughput/fp8_scales.cuh"
+#include "cuda/forward_sm80/throughput/outputs.cuh"
 #include "cuda/forward_sm80/throughput/scores.cuh"
 #include "cuda/forward_sm80/throughput/shape.cuh"
 #include "cuda/forward_sm80/throughput/task.cuh"
@@ -60,9 +62,21 @@ __device__ __forceinline__ void clear_rows(WarpState<kConfig>& w, int first_row,
   }
 }
 
-template <Config kConfig, Features kFeatures>
-__device__ __forceinline__ void finish_rows(const Params& p, const Task& task,
-                                            WarpState<kConfig>& w, float unit) {
+template <Config kConfig>
+__device__ __forceinline__ void scale_outputs(WarpState<kConfig>& w, float factor) {
+#pragma unroll
+  for (int g = 0; g < kConfig.row_groups; ++g) {
+#pragma unroll
+    for (int n = 0; n < kConfig.head_dim_v / 8; ++n) {
+#pragma unroll
+      for (int e = 0; e < 4; ++e) w.o[g][n][e] *= factor;
+    }
+  }
+}
+
+template <Config kConfig, Features kFeatures, class P>
+__device__ __forceinline__ void finish_rows(const P& p, const Task& task, WarpState<kConfig>& w,
+                                            float unit) {
   const int lane = ptx::thread_index() % 32;
   const int warp = ptx::thread_index() / 32;
   if (const auto len_q = static_cast<int>(task.sequence.len_q);
@@ -70,6 +84,7 @@ __device__ __forceinline__ void finish_rows(const Params& p, const Task& task,
     clear_rows<kConfig>(w, task.first_query + warp * kConfig.warp_rows() + lane / 4, len_q);
   }
   if (kFeatures == Features::all && p.splits > 1) {
+    if constexpr (kHasScales<P>) scale_outputs<kConfig>(w, value_factor<kConfig>(p));
 #pragma unroll
     for (int g = 0; g < kConfig.row_groups; ++g) {
 #pragma unroll
@@ -85,12 +100,19 @@ __device__ __forceinline__ void finish_rows(const Params& p, const Task& task,
     return;
   }
   const float sink = p.sinks.data == nullptr ? kNoKey : p.sinks.data[task.head * p.sinks.head];
-  const float rescale = kFeatures == Features::all && p.dropout ? p.dropout_rescale : 1.0F;
+  float rescale = kFeatures == Features::all && p.dropout ? p.dropout_rescale : 1.0F;
+  if constexpr (kHasScales<P>) rescale *= value_factor<kConfig>(p);
+  [[maybe_unused]] Largest largest;
 #pragma unroll
   for (int g = 0; g < kConfig.row_groups; ++g) {
 #pragma unroll
     for (int slot = 0; slot < 2; ++slot) {
       const int row = task.first_query + warp * kConfig.warp_rows() + 16 * g + 8 * slot + lane / 4;
+      if constexpr (kHasScales<P>) {
+        if (p.amax_s.data != nullptr) {
+          largest.add(largest_probability(w.reference[g][slot] * unit, w.sum[g][slot], sink));
+        }
+      }
       const float lse = finish_row<kConfig>(w, g, slot, sink, rescale, unit);
       if (p.lse != nullptr && lane % 4 == 0 && row < task.sequence.rows_q) {
         p.lse[task.batch * p.lse_batch + task.head * p.lse_head +
@@ -98,6 +120,7 @@ __device__ __forceinline__ void finish_rows(const Params& p, const Task& task,
       }
     }
   }
+  if constexpr (kHasScales<P>) largest.put(p.amax_s, task);
 }
 
 // Element offset of column 0 of query `row`.
@@ -165,20 +188,6 @@ __device__ __forceinline__ void store_vectors(const Params& p, const Task& task,
       lane);
 }
 
-__device__ inline void store_as(ElementType type, void* data, int64_t at, float value) {
-  switch (type) {
-    case ElementType::f32:
-      static_cast<float*>(data)[at] = value;
-      break;
-    case ElementType::f16:
-      static_cast<uint16_t*>(data)[at] = static_cast<uint16_t>(ptx::pack_f16x2(value, 0));
-      break;
-    case ElementType::bf16:
-      static_cast<uint16_t*>(data)[at] = static_cast<uint16_t>(ptx::pack_bf16x2(value, 0));
-      break;
-  }
-}
-
 // Where rows of O go, or of one split's part of O.
 struct RowPlace {
   void* data;
@@ -197,10 +206,9 @@ __device__ inline RowPlace place_rows(const Params& p, const Task& task) {
 
 // O element by element. `kinds`: the accumulators count values that are not finite; only outputs
 // with such are written.
-template <Config kConfig>
-__device__ __forceinline__ void store_elements(const Params& p, const Task& task,
-                                               unsigned char* shared, const WarpState<kConfig>& w,
-                                               bool kinds) {
+template <Config kConfig, class P>
+__device__ __forceinline__ void store_elements(const P& p, const Task& task, unsigned char* shared,
+                                               const WarpState<kConfig>& w, bool kinds) {
   static_assert(4 * kConfig.block_q() * kConfig.head_dim_v <= kConfig.smem_bytes());
   auto* const staged = reinterpret_cast<float*>(shared);
   const int lane = ptx::thread_index() % 32;
@@ -222,6 +230,8 @@ __device__ __forceinline__ void store_elements(const Params& p, const Task& task
       kinds ? static_cast<int>(task.sequence.len_q) : static_cast<int>(task.sequence.rows_q);
   const RowPlace place = place_rows(p, task);
   const float weight = p.dropout ? 1 / kDropoutKinds.kept : 1.0F;
+  [[maybe_unused]] ScaledOutput output;
+  if constexpr (kHasScales<P>) output = output_of(p, task);
 #pragma unroll 1
   for (int row = first; row < first + kConfig.warp_rows(); ++row) {
     if (task.first_query + row >= limit) break;
@@ -229,13 +239,19 @@ __device__ __forceinline__ void store_elements(const Params& p, const Task& task
 #pragma unroll 1
     for (int column = lane; column < p.head_dim_v; column += 32) {
       const float value = staged[row * kConfig.head_dim_v + column];
-      if (!kinds) {
+      if constexpr (kHasScales<P>) {
+        if (!kinds || value != 0) {
+          const float stored = kinds ? nonfinite_of(value * weight) : value;
+          output.store(place.type, place.data, o + column, stored);
+        }
+      } else if (!kinds) {
         store_as(place.type, place.data, o + column, value);
       } else if (value != 0) {
         store_as(place.type, place.data, o + column, nonfinite_of(value * weight));
       }
     }
   }
+  if constexpr (kHasScales<P>) output.largest.put(p.amax_o, task);
 }
 
 }  // namespace flashcore::cuda::forward_sm80::throughput

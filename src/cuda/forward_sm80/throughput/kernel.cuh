@@ -44,6 +44,12 @@ struct Told<Features::dropout_state> {
   static constexpr Features kLooksFor = Features::all;
 };
 
+template <>
+struct Told<Features::fp8> {
+  using Type = Fp8Params;
+  static constexpr Features kLooksFor = Features::all;
+};
+
 // By index: nvcc 13.0 cannot name a __global__ template's argument of class type.
 template <int kConfigIndex, class Element, Features kLevel>
 __global__ void __launch_bounds__(kConfigs[kConfigIndex].threads(),
@@ -78,6 +84,12 @@ __global__ void __launch_bounds__(kConfigs[kConfigIndex].threads(),
   finish_rows<kConfig, kFeatures>(p, task, w, kSoftmax == Softmax::stale ? kLn2 : p.score_unit);
   if constexpr (!kIsFp32<Element>) {
     if (kFeatures != Features::all || (p.o_vectors && p.splits == 1)) {
+      if constexpr (kIsFp8<Element>) {
+        if (p.o_type == ElementType::bf16) {
+          store_vectors<kConfig, Bf16>(p, task, shared, w);
+          return;
+        }
+      }
       store_vectors<kConfig, Element>(p, task, shared, w);
       return;
     }

@@ -8,10 +8,11 @@
 
 namespace flashcore::cuda::forward_sm80::throughput {
 
-enum class InputType { f16, bf16, f32 };
+enum class InputType { f16, bf16, f32, fp8 };
 
 // Which compiled kernel: kConfigs[config] or kPairedRow, its type, and what every tile looks for.
-// fp32 has only instances with all features, and not every row has one with Features::scores.
+// fp32 has only instances with all features, fp8 those of config_with_fp8 with Features::fp8, and not
+// every row has one with Features::scores.
 struct Instance {
   InputType type;
   int config;
@@ -23,7 +24,7 @@ struct Instance {
 // One row of the list of compiled kernels.
 struct InstanceEntry {
   cudaError_t (*prepare)();  // once per device, before the first launch
-  cudaError_t (*launch)(const StateParams& params, unsigned int blocks, cudaStream_t stream);
+  cudaError_t (*launch)(const Fp8Params& params, unsigned int blocks, cudaStream_t stream);
 };
 
 // Of an instance that was not compiled: one whose functions fail.
@@ -35,5 +36,11 @@ cudaError_t prepare_combine();
 
 // From the partial results of all splits to O and LSE.
 cudaError_t combine_splits(const Params& params, cudaStream_t stream);
+
+// Loads the kernel of zero_largest, as prepare_combine does.
+cudaError_t prepare_zero();
+
+// Largest values before there are any.
+cudaError_t zero_largest(const LargestValues& values, cudaStream_t stream);
 
 }  // namespace flashcore::cuda::forward_sm80::throughput

@@ -23,6 +23,8 @@
 #include "cuda/forward_sm80/throughput/element.cuh"
 #include "cuda/forward_sm80/throughput/fetched_bias.cuh"
 #include "cuda/forward_sm80/throughput/fp32_math.cuh"
+#include "cuda/forward_sm80/throughput/fp8_scales.cuh"
+#include "cuda/forward_sm80/throughput/fp8_tiles.cuh"
 #include "cuda/forward_sm80/throughput/notes.cuh"
 #include "cuda/forward_sm80/throughput/score_lines.cuh"
 #include "cuda/forward_sm80/throughput/scores.cuh"
@@ -59,6 +61,9 @@ template <Config kConfig, class Element, Features kFeatures, Softmax kSoftmax, c
 __device__ __forceinline__ bool attend(const P& p, const Task& task, unsigned char* shared,
                                        WarpState<kConfig>& w, GuardPass pass) {
   using S = Shape<kConfig>;
+  using Stored = typename StoredShape<Element, kConfig>::Type;
+  using Loader = KvLoader<kConfig, kFeatures, Stored>;
+  constexpr bool kFp8 = kIsFp8<Element>;
   constexpr int kSliceKeys =
       kSoftmax == Softmax::guarded ? kGuardedSliceKeys : kConfig.slice_keys(kFeatures);
   constexpr int kSlices = S::kBlockKv / kSliceKeys;
@@ -105,6 +110,12 @@ __device__ __forceinline__ bool attend(const P& p, const Task& task, unsigned ch
     noted.limits = limits;
     note_dropout_key(p);
   }
+  if constexpr (kFp8) {
+    const auto len_kv = static_cast<int>(task.sequence.len_kv);
+    const bool wrong = note_scales<kConfig>(p, task, block.begin * S::kBlockKv,
+                                            min(block.end * S::kBlockKv, len_kv), thread);
+    found = !kGuarded && wrong;
+  }
   if (block.begin >= block.end) return found;
 
   const bool alibi = kScores && p.alibi_slopes.data != nullptr;
@@ -113,11 +124,11 @@ __device__ __forceinline__ bool attend(const P& p, const Task& task, unsigned ch
     turns.first =
         nearest_tile(task.first_query + task.sequence.offset, block.begin, block.end, S::kBlockKv);
   }
-  load_queries<kConfig, kFeatures>(p, task, shared);
-  const KvOrigin origin = kv_origin<S::kBytes>(p, task);
-  KvLoader<kConfig, kFeatures> loader(p, origin, static_cast<int>(task.sequence.len_kv),
-                                      turns.first, thread);
-  loader.load(p, shared, block.begin & 1);
+  if constexpr (!kFp8) load_queries<kConfig, kFeatures>(p, task, shared);
+  const KvOrigin origin = kv_origin<Stored::kBytes>(p, task);
+  Loader loader(p, origin, static_cast<int>(task.sequence.len_kv), turns.first, thread);
+  loader.load(p, shared, kFp8 ? 0 : block.begin & 1);
+  if constexpr (kFp8) convert_queries<kConfig>(p, task, shared);
 
   if (kScores && thread == 0) {
     noted.origin = origin;
@@ -167,20 +178,29 @@ __device__ __forceinline__ bool attend(const P& p, const Task& task, unsigned ch
     WarpNotes& notes = own_notes();
     const LoopBounds& at = kConfig.spares_registers(kFeatures) ? bounds : notes.bounds;
     if (turn >= at.end) break;
-    const int stage = turn & 1;
+    const int stage = kFp8 ? 0 : turn & 1;
     ptx::cp_async_wait<0>();
     __syncthreads();  // the tile has landed, and nothing reads the one before any more
+    if constexpr (kFp8) {
+      convert_keys<kConfig>(p, shared, lane_source<kConfig, kFeatures>());
+      __syncthreads();  // and its bytes may be overwritten
+    }
     const int tile = tile_of(turn);
     if (turn + 1 < at.end) {
       if constexpr (kScores) {  // no registers for pointers, and any order
-        loader = KvLoader<kConfig, kFeatures>(p, noted.origin, noted.limits.len_kv,
-                                              tile_of(turn + 1), lane_source<kConfig, kFeatures>());
+        loader = Loader(p, noted.origin, noted.limits.len_kv, tile_of(turn + 1),
+                        lane_source<kConfig, kFeatures>());
       }
       loader.load(p, shared, stage ^ 1);
     }
     if constexpr (kSoftmax == Softmax::guarded) {
-      found |= guard_values<Element, S::VTile::kBytes>(
-          shared + S::v_offset(0) + stage * S::kStageBytes, pass, thread, S::kThreads);
+      if constexpr (kFp8) {
+        found |= guard_scaled_values<typename S::VTile>(
+            shared + S::v_offset(0), p, noted.task, tile * S::kBlockKv, pass, thread, S::kThreads);
+      } else {
+        found |= guard_values<Element, S::VTile::kBytes>(
+            shared + S::v_offset(0) + stage * S::kStageBytes, pass, thread, S::kThreads);
+      }
       __syncthreads();
     }
     const int here = lane_source<kConfig, kFeatures>();
@@ -231,6 +251,9 @@ __device__ __forceinline__ bool attend(const P& p, const Task& task, unsigned ch
       } else {
         multiply_qk_fp32<kConfig>(s, q, k_tile + i * kSliceKeys * S::KTile::kPanelRowBytes);
       }
+      if constexpr (kFp8) {
+        scale_products(s, p, first_key, noted.limits.len_kv, here % 32);
+      }
       if constexpr (kScores) {
         if (!kGuarded && largest_of(s) > p.largest_first) {
           (p.score_line == ScoreLine::softcap ? notes.far : notes.wrong) = true;
@@ -270,6 +293,13 @@ __device__ __forceinline__ bool attend(const P& p, const Task& task, unsigned ch
       if constexpr (kFeatures == Features::all) {
         if (p.dropout) drop(s, p, noted.task, place, first_key, kinds);
       }
+      [[maybe_unused]] bool scaled = false;
+      if constexpr (kFp8) {
+        if (p.v_scale.by_key() && !kinds) {
+          scale_probabilities<kConfig, kGuarded>(s, p, first_key, noted.limits.len_kv, here % 32);
+          scaled = true;
+        }
+      }
       const uint32_t v_slice = v_tile + i * kSliceKeys * S::VTile::kPanelRowBytes;
       if constexpr (kIsFp32<Element>) {
         multiply_pv_fp32<kConfig>(w, s, v_slice);
@@ -278,8 +308,9 @@ __device__ __forceinline__ bool attend(const P& p, const Task& task, unsigned ch
         pack<Element>(pr, s);
         multiply_pv<kConfig, Element>(w, pr, v_slice);
         if constexpr (kFeatures == Features::all) {
-          // Dropped keys leave sums that are small beside their terms: P needs a second half.
-          if (p.dropout && !kinds) {
+          // Dropped keys leave sums that are small beside their terms, as small scales of V do: P
+          // needs a second half.
+          if ((p.dropout && !kinds) || (kFp8 && scaled)) {
             take_rest<Element>(s, pr);
             pack<Element>(pr, s);
             multiply_pv<kConfig, Element>(w, pr, v_slice);

@@ -86,4 +86,33 @@ struct StateParams : Params {
   int64_t dropout_state_step;
 };
 
+// One element a batch entry, KV head and block of keys; absent when data is null.
+struct KeyScales {
+  const float* data;
+  int64_t batch, head, block;
+
+  constexpr bool by_key() const { return data != nullptr && block != 0; }
+};
+
+// One number a batch entry and head, which only grows; absent when data is null.
+struct LargestValues {
+  float* data;
+  int64_t batch, head;
+  int64_t batches, heads;  // extents
+};
+
+enum class Fp8Output : int32_t { none, e4m3, e5m2 };
+
+// With Features::fp8: how Q, K and V are stored, and what their elements are multiplied by. Without
+// dropout_state the key is dropout_key.
+struct Fp8Params : StateParams {
+  bool q_e5m2, kv_e5m2;  // otherwise e4m3
+  HeadVector q_scale;
+  KeyScales k_scale, v_scale;
+  attention::Divisor by_scale_block;
+  Fp8Output o_fp8;  // O's type, where it is no ElementType
+  HeadVector o_scale;
+  LargestValues amax_o, amax_s;
+};
+
 }  // namespace flashcore::cuda::forward_sm80::throughput

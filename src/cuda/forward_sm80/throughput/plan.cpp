@@ -33,12 +33,14 @@ constexpr int64_t kSectionBytes = int64_t{20} << 20;
 constexpr int64_t kChunkBytes = 16;
 constexpr std::string_view kName = "forward_sm80_throughput";
 constexpr std::string_view kWhole = "whole";  // the config without splits
+// Why problems with fp8 inputs have to ask for their kernel; empty once it is chosen by itself.
+constexpr std::string_view kFp8ByNameBecause = "no GPU has run its gates yet";
 constexpr double kLog2E = std::numbers::log2e;
 constexpr float kFp32Largest = std::numeric_limits<float>::max();
 
 // One of the compiled kernels, and what it is launched with.
 struct Launch {
-  StateParams params;
+  Fp8Params params;
   Instance instance;
   unsigned int blocks;
 };
@@ -60,13 +62,14 @@ int block_q_of(const Instance& instance) {
 
 // What computes all that `instance` does, and everything else too.
 Instance with_all_features(Instance instance) {
+  if (instance.features == Features::fp8) return instance;
   const int config = instance.config == kPairedRow ? kPairedConfig.fallback : instance.config;
   const bool state = instance.features == Features::dropout_state;
   return {instance.type, config_with_all(config), state ? Features::dropout_state : Features::all};
 }
 
-int64_t pass_bytes(const RowStrides& stride, const Config& config) {
-  return config.element_bytes * stride.row * config.copied_rows();
+int64_t pass_bytes(const RowStrides& stride, DType dtype, const Config& config) {
+  return static_cast<int64_t>(size_of(dtype)) * stride.row * config.copied_rows();
 }
 
 PairMatrix pair_matrix(const PairInput& input) {
@@ -78,16 +81,28 @@ ElementType element_type(DType dtype) {
   return dtype == DType::bf16 ? ElementType::bf16 : ElementType::f32;
 }
 
+bool is_fp8(DType dtype) { return dtype == DType::f8e4m3 || dtype == DType::f8e5m2; }
+
 InputType input_type(DType dtype) {
+  if (is_fp8(dtype)) return InputType::fp8;
   if (dtype == DType::f16) return InputType::f16;
   return dtype == DType::bf16 ? InputType::bf16 : InputType::f32;
 }
 
 // Whether the rows of a tensor are aligned 16-byte chunks, except for where it begins.
-bool has_chunks(const RowStrides& stride, const ForwardProblem& p, int64_t heads, int64_t rows,
-                int64_t head_dim) {
-  return head_dim * static_cast<int64_t>(size_of(p.dtype)) % kChunkBytes == 0 &&
-         host::misaligned_rows("", stride, p.dtype, p.packed ? 1 : p.batch, heads, rows).empty();
+bool has_chunks(const RowStrides& stride, DType dtype, const ForwardProblem& p, int64_t heads,
+                int64_t rows, int64_t head_dim) {
+  return head_dim * static_cast<int64_t>(size_of(dtype)) % kChunkBytes == 0 &&
+         host::misaligned_rows("", stride, dtype, p.packed ? 1 : p.batch, heads, rows).empty();
+}
+
+// Whether O may be written in 16-byte pieces: it has 16 bits, and the type that P has or, where inputs
+// are stored in fp8, either.
+bool has_vectors(const ForwardProblem& p) {
+  if (is_fp8(p.dtype)) {
+    return !p.amax_o.present && (p.o_dtype == DType::f16 || p.o_dtype == DType::bf16);
+  }
+  return p.o_dtype == p.dtype && p.dtype != DType::f32;
 }
 
 // What Features::scores is told: which hot line, and how far references may be off.
@@ -144,13 +159,48 @@ bool has_groups(const PairMatrix& m, int64_t keys, size_t element_bytes, int cou
          reinterpret_cast<uintptr_t>(m.data) % (static_cast<size_t>(count) * element_bytes) == 0;
 }
 
+KeyScales key_scales(const ScaleInput& input) {
+  return {nullptr, input.batch, input.head, input.block};
+}
+
+LargestValues largest_values(const LargestOutput& output) {
+  return {nullptr, output.batch, output.head, output.batches, output.heads};
+}
+
+// How inputs are stored in fp8, where they are, and what only those kernels write.
+void set_fp8(Fp8Params& params, const ForwardProblem& p) {
+  params.q_e5m2 = p.dtype == DType::f8e5m2;
+  params.kv_e5m2 = p.kv_dtype == DType::f8e5m2;
+  params.q_scale = {nullptr, p.q_scale.batch, p.q_scale.head};
+  params.k_scale = key_scales(p.k_scale);
+  params.v_scale = key_scales(p.v_scale);
+  params.by_scale_block = attention::divisor(
+      static_cast<uint32_t>(std::clamp<int64_t>(p.kv_scale_block, 1, INT32_MAX)));
+  if (is_fp8(p.o_dtype)) {
+    params.o_fp8 = p.o_dtype == DType::f8e4m3 ? Fp8Output::e4m3 : Fp8Output::e5m2;
+  }
+  params.o_scale = {nullptr, p.o_scale.batch, p.o_scale.head};
+  params.amax_o = largest_values(p.amax_o);
+  params.amax_s = largest_values(p.amax_s);
+}
+
+void bind_scales(Fp8Params& params, const ForwardProblem& p, const Arguments& args) {
+  const bool has_keys = p.seqlen_kv > 0;  // without them those of K and V have no element
+  params.q_scale.data = p.q_scale.present ? args.q_scale : nullptr;
+  params.k_scale.data = p.k_scale.present && has_keys ? args.k_scale : nullptr;
+  params.v_scale.data = p.v_scale.present && has_keys ? args.v_scale : nullptr;
+  params.o_scale.data = p.o_scale.present ? args.o_scale : nullptr;
+  params.amax_o.data = p.amax_o.present ? args.amax_o : nullptr;
+  params.amax_s.data = p.amax_s.present ? args.amax_s : nullptr;
+}
+
 // Everything but the pointers.
-StateParams make_params(const ForwardProblem& p, const Config& config, int block_q) {
-  StateParams params{};
+Fp8Params make_params(const ForwardProblem& p, const Config& config, int block_q) {
+  Fp8Params params{};
   host::set_forward_params(params, p);
-  params.q_pass_bytes = pass_bytes(p.q, config);
-  params.k_pass_bytes = pass_bytes(p.k, config);
-  params.v_pass_bytes = pass_bytes(p.v, config);
+  params.q_pass_bytes = pass_bytes(p.q, p.dtype, config);
+  params.k_pass_bytes = pass_bytes(p.k, p.dtype, config);
+  params.v_pass_bytes = pass_bytes(p.v, p.dtype, config);
   params.band = p.band;
   params.softmax_scale = p.softmax_scale;
   params.sinks = {nullptr, 0, p.sinks.head};
@@ -179,15 +229,17 @@ StateParams make_params(const ForwardProblem& p, const Config& config, int block
       static_cast<uint32_t>(std::min<uint64_t>(dropout_threshold(p.dropout_p), UINT32_MAX));
   params.dropout_rescale = dropout_rescale(p.dropout_p);
   params.dropout_state_step = p.dropout_state.batch;
+  set_fp8(params, p);
   return params;
 }
 
 // The pointers of a run, and what follows from how they are aligned. False: only the kernel with
 // all features computes this.
-bool bind(StateParams& params, const ForwardProblem& p, const Arguments& args) {
+bool bind(Fp8Params& params, const ForwardProblem& p, const Arguments& args) {
   const int64_t rows_q = p.packed ? p.total_q : p.seqlen_q;
   const int64_t rows_kv = p.packed ? p.total_kv : p.seqlen_kv;
   host::bind_forward_params(params, p, args);
+  bind_scales(params, p, args);
   params.sinks.data = p.sinks.present ? args.sinks : nullptr;
   params.bias.data = p.bias.present ? args.bias : nullptr;
   params.mask.data = p.mask.present ? args.mask : nullptr;
@@ -199,13 +251,13 @@ bool bind(StateParams& params, const ForwardProblem& p, const Arguments& args) {
     params.dropout_key = dropout_key(args.dropout_seed, args.dropout_offset);
   }
 
-  params.chunks_qk = has_chunks(p.q, p, p.heads_q, rows_q, p.head_dim_qk) &&
-                     has_chunks(p.k, p, p.heads_kv, rows_kv, p.head_dim_qk) &&
+  params.chunks_qk = has_chunks(p.q, p.dtype, p, p.heads_q, rows_q, p.head_dim_qk) &&
+                     has_chunks(p.k, p.dtype, p, p.heads_kv, rows_kv, p.head_dim_qk) &&
                      host::is_aligned(args.q) && host::is_aligned(args.k);
   params.chunks_v =
-      has_chunks(p.v, p, p.heads_kv, rows_kv, p.head_dim_v) && host::is_aligned(args.v);
-  params.o_vectors = p.o_dtype == p.dtype && p.dtype != DType::f32 &&
-                     has_chunks(p.o, p, p.heads_q, rows_q, p.head_dim_v) &&
+      has_chunks(p.v, p.dtype, p, p.heads_kv, rows_kv, p.head_dim_v) && host::is_aligned(args.v);
+  params.o_vectors = has_vectors(p) &&
+                     has_chunks(p.o, p.o_dtype, p, p.heads_q, rows_q, p.head_dim_v) &&
                      host::is_aligned(args.o);
   return params.chunks_qk && params.chunks_v && params.o_vectors &&
          (params.bias.data == nullptr ||
@@ -215,6 +267,16 @@ bool bind(StateParams& params, const ForwardProblem& p, const Arguments& args) {
 // Rows of partial results.
 int64_t partial_rows(const ForwardProblem& p) {
   return p.heads_q * (p.packed ? p.total_q : p.batch * p.seqlen_q);
+}
+
+// Whether the query heads of a KV head differ in what is no row.
+bool has_numbers_by_head(const ForwardProblem& p) {
+  return p.q_scale.head != 0 || p.o_scale.head != 0 || p.amax_o.head != 0 || p.amax_s.head != 0;
+}
+
+// Whether there are outputs that combine_splits does not write.
+bool has_fp8_outputs(const ForwardProblem& p) {
+  return is_fp8(p.o_dtype) || p.amax_o.present || p.amax_s.present;
 }
 
 // Cuts the keys; the bytes of workspace that this takes.
@@ -235,8 +297,8 @@ void bind_partial(Params& params, const ForwardProblem& p, std::span<std::byte> 
 }
 
 // The launch for columns of V and O from `column` on, as many as the kernel computes.
-StateParams columns_from(const StateParams& all, int64_t column, const Config& config) {
-  StateParams part = all;
+Fp8Params columns_from(const Fp8Params& all, int64_t column, const Config& config) {
+  Fp8Params part = all;
   part.head_dim_v = static_cast<int>(std::min<int64_t>(all.head_dim_v - column, config.head_dim_v));
   part.whole_chunks = all.chunks_qk && all.chunks_v && all.head_dim_qk == config.head_dim_qk &&
                       part.head_dim_v == config.head_dim_v;
@@ -247,10 +309,30 @@ StateParams columns_from(const StateParams& all, int64_t column, const Config& c
   return part;
 }
 
+// Largest values, which have elements even where nothing else has one.
+Status zero_largest_values(const ForwardProblem& p, const Planned& planned, const Arguments& args,
+                           Stream stream) {
+  Fp8Params params = planned.own.params;
+  bind_scales(params, p, args);
+  const host::DeviceGuard guard(planned.device);
+  if (guard.error() != cudaSuccess)
+    return host::cuda_failure(kName, "choosing its GPU", guard.error());
+  for (const LargestValues& values : {params.amax_o, params.amax_s}) {
+    if (values.data == nullptr) continue;
+    const cudaError_t error = zero_largest(values, static_cast<cudaStream_t>(stream.handle));
+    if (error != cudaSuccess)
+      return host::cuda_failure(kName, "the launch that zeroes largest values", error);
+  }
+  return {};
+}
+
 Status run(const ForwardProblem& p, const Planned& planned, const Arguments& args,
            std::span<std::byte> workspace, Stream stream) {
-  if (planned.own.blocks == 0) return {};  // no output has an element
-  StateParams params = planned.own.params;
+  if (p.amax_o.present || p.amax_s.present) {
+    FLASHCORE_RETURN_IF_ERROR(zero_largest_values(p, planned, args, stream));
+  }
+  if (planned.own.blocks == 0) return {};  // no other output has an element
+  Fp8Params params = planned.own.params;
   const bool own = bind(params, p, args) || planned.own.instance == planned.any.instance;
   const auto& [all_params, instance, blocks] = own ? planned.own : planned.any;
   if (!own) {
@@ -265,7 +347,7 @@ Status run(const ForwardProblem& p, const Planned& planned, const Arguments& arg
     return host::cuda_failure(kName, "choosing its GPU", guard.error());
   auto* const cuda_stream = static_cast<cudaStream_t>(stream.handle);
   for (int64_t column = 0; column < p.head_dim_v || column == 0; column += config.head_dim_v) {
-    const StateParams part = columns_from(params, column, config);
+    const Fp8Params part = columns_from(params, column, config);
     const cudaError_t error = find_instance(instance).launch(part, blocks, cuda_stream);
     if (error != cudaSuccess) return host::cuda_failure(kName, "the launch", error);
     if (part.splits == 1) continue;
@@ -291,10 +373,13 @@ Launch make_launch(const ForwardProblem& p, const Instance& instance) {
 Result<PlannedKernel> plan(const ForwardProblem& asked, const PlanContext& context,
                            Variant kernel) {
   // Whether heads are grouped depends on the longest entry.
-  const ForwardProblem p = context.batch_invariant ? asked : host::with_grouped_heads(asked);
+  const ForwardProblem p = context.batch_invariant || has_numbers_by_head(asked)
+                               ? asked
+                               : host::with_grouped_heads(asked);
   Planned planned{};
   const bool splits =
-      kernel == Variant::split_kv || (splits_keys(asked, context) && context.config != kWhole);
+      kernel == Variant::split_kv ||
+      (splits_keys(asked, context) && !has_fp8_outputs(asked) && context.config != kWhole);
   planned.device = context.device.device.index;
   Instance instance = {.type = input_type(p.dtype),
                        .config = config_index(p),
@@ -318,6 +403,11 @@ Result<PlannedKernel> plan(const ForwardProblem& asked, const PlanContext& conte
     const cudaError_t error = find_instance(one).prepare();
     if (error != cudaSuccess) return host::cuda_failure(kName, "preparing the kernel", error);
   }
+  if (p.amax_o.present || p.amax_s.present) {
+    const cudaError_t error = prepare_zero();
+    if (error != cudaSuccess)
+      return host::cuda_failure(kName, "preparing to zero largest values", error);
+  }
   if (splits) {
     const cudaError_t error = prepare_combine();
     if (error != cudaSuccess) return host::cuda_failure(kName, "preparing to join splits", error);
@@ -330,14 +420,18 @@ Result<PlannedKernel> plan(const ForwardProblem& asked, const PlanContext& conte
 }
 
 Kernel row(std::string_view name, bool automatic, Variant kernel) {
-  const std::string_view targets = kernel == Variant::dropout_state
-                                       ? build::targets::forward_sm80_dropout_state
-                                       : build::targets::forward_sm80_throughput;
+  const bool fp8 = kernel == Variant::fp8;
+  std::string_view targets = build::targets::forward_sm80_throughput;
+  if (kernel == Variant::dropout_state) targets = build::targets::forward_sm80_dropout_state;
+  if (fp8) targets = build::targets::forward_sm80_fp8;
   return Kernel{.name = std::string(name),
                 .device = DeviceKind::cuda,
                 .automatic = automatic,
-                .reads_dropout_state = kernel == Variant::dropout_state,
-                .sources = kernel == Variant::dropout_state ? std::string_view() : kName,
+                .by_name_because = fp8 ? kFp8ByNameBecause : std::string_view(),
+                .reads_dropout_state = fp8 || kernel == Variant::dropout_state,
+                .scales_o = fp8,
+                .writes_largest = fp8,
+                .sources = fp8 || kernel == Variant::dropout_state ? std::string_view() : kName,
                 .targets = targets,
                 .refuses =
                     [kernel, targets](const ForwardProblem& p, const PlanContext& context) {
@@ -354,9 +448,10 @@ std::vector<Kernel> kernels() {
   std::vector<Kernel> rows = {row(kName, true, Variant::half),
                               row("forward_sm80_f32", true, Variant::f32),
                               row("forward_sm80_dropout_state", true, Variant::dropout_state),
-                              row("forward_sm80_split_kv", false, Variant::split_kv)};
+                              row("forward_sm80_split_kv", false, Variant::split_kv),
+                              row("forward_sm80_fp8", kFp8ByNameBecause.empty(), Variant::fp8)};
   for (Kernel& one : rows) {
-    if (!one.automatic) {
+    if (one.name == "forward_sm80_split_kv") {
       one.tunable = true;
       continue;
     }

@@ -259,6 +259,13 @@ __device__ __forceinline__ void note_dropout_key(const StateParams& p) {
       dropout_key(static_cast<uint64_t>(__ldg(p.dropout_state)),
                   static_cast<uint64_t>(__ldg(p.dropout_state + p.dropout_state_step)));
 }
+__device__ __forceinline__ void note_dropout_key(const Fp8Params& p) {
+  if (p.dropout_state != nullptr) {
+    note_dropout_key(static_cast<const StateParams&>(p));
+  } else {
+    ptx::static_shared<PhiloxKey>() = p.dropout_key;
+  }
+}
 
 // Zeroes the probabilities of dropped pairs; the rest is rescaled with the output. `kinds`: weights
 // them instead (element.cuh). One Philox block holds four keys, two of this lane and two of its

@@ -20,6 +20,7 @@ namespace {
 constexpr int kChunkElements = 8;  // of 16 bits in a 16-byte chunk
 
 bool is_16_bit(DType dtype) { return dtype == DType::f16 || dtype == DType::bf16; }
+bool is_fp8(DType dtype) { return dtype == DType::f8e4m3 || dtype == DType::f8e5m2; }
 
 std::string refuse_device(const DeviceInfo& device, std::string_view targets) {
   if (device.compute_capability < 80) {
@@ -37,10 +38,14 @@ std::string refuse_types(const ForwardProblem& p, Variant kernel) {
   if (kernel == Variant::f32 && !f32) {
     return fmt::format("q: dtype is {}, wanted f32", to_string(p.dtype));
   }
-  if (!f32 && !is_16_bit(p.dtype)) {
+  if (kernel == Variant::fp8 && !is_fp8(p.dtype)) {
+    return fmt::format("q: dtype is {}, wanted f8e4m3 or f8e5m2", to_string(p.dtype));
+  }
+  if (kernel != Variant::fp8 && !f32 && !is_16_bit(p.dtype)) {
     return fmt::format("q: dtype is {}, wanted f16, bf16 or f32", to_string(p.dtype));
   }
-  if (!is_16_bit(p.o_dtype) && p.o_dtype != DType::f32) {
+  const bool fp8_output = kernel == Variant::fp8 && is_fp8(p.o_dtype);
+  if (!is_16_bit(p.o_dtype) && p.o_dtype != DType::f32 && !fp8_output) {
     return fmt::format("o: dtype is {}, wanted f16, bf16 or f32", to_string(p.o_dtype));
   }
   if (p.has_lse && p.lse_dtype != DType::f32) {
@@ -88,6 +93,10 @@ int64_t most_keys(const ForwardProblem& p) {
 int config_index(const ForwardProblem& p) {
   const auto bytes = static_cast<int>(size_of(p.dtype));
   if (p.head_dim_v > kLargestHeadDim) return -1;
+  if (is_fp8(p.dtype)) {
+    const int config = choose_config(p.head_dim_qk, p.head_dim_v);
+    return config < 0 ? config : config_with_fp8(config);
+  }
   return choose_config(p.head_dim_qk, std::min<int64_t>(p.head_dim_v, launch_columns(bytes)),
                        bytes);
 }
@@ -112,6 +121,7 @@ bool splits_keys(const ForwardProblem& p, const PlanContext& context) {
 }
 
 Features features_of(const ForwardProblem& p, bool batch_invariant) {
+  if (is_fp8(p.dtype)) return Features::fp8;
   if (p.dropout_state.present) return Features::dropout_state;
   if (!is_16_bit(p.dtype) || p.o_dtype != p.dtype) return Features::all;
   if (p.mask.present || p.dropout_p > 0 || !(p.softmax_scale > 0)) return Features::all;

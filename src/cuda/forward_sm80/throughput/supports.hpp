@@ -10,8 +10,8 @@
 namespace flashcore::cuda::forward_sm80::throughput {
 
 // The rows of the family: 16-bit inputs, fp32 inputs, any of them with dropout's seed in memory, and
-// with the keys in splits.
-enum class Variant { half, f32, dropout_state, split_kv };
+// with the keys in splits; and inputs stored in fp8.
+enum class Variant { half, f32, dropout_state, split_kv, fp8 };
 
 // The row of kConfigs that computes a problem, or -1.
 int config_index(const ForwardProblem& problem);

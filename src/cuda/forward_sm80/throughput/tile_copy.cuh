@@ -99,6 +99,8 @@ struct TileCopy {
           const unsigned char* const at = source + panel * kPanelRow + kElementBytes * e;
           if constexpr (kElementBytes == 4) {
             word[e] = *reinterpret_cast<const uint32_t*>(at);
+          } else if constexpr (kElementBytes == 1) {
+            word[e / 4] |= static_cast<uint32_t>(*at) << (e % 4 * 8);
           } else {
             const auto bits = *reinterpret_cast<const uint16_t*>(at);
             word[e / 2] |= static_cast<uint32_t>(bits) << (e % 2 * 16);

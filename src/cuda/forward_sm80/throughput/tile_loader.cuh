@@ -28,10 +28,11 @@ __device__ __forceinline__ KvOrigin kv_origin(const Params& p, const Task& task)
           row_pointer<kElementBytes>(p.v, task.batch, kv_head, task.sequence.kv_begin)};
 }
 
-// Copies tiles of K and V of one head, one after the other.
-template <Config kConfig, Features kFeatures>
+// Copies tiles of K and V of one head, one after the other. Stored: the geometry of what lies in
+// memory.
+template <Config kConfig, Features kFeatures, class Stored = Shape<kConfig>>
 struct KvLoader {
-  using S = Shape<kConfig>;
+  using S = Stored;
   using KCopy = typename S::template KCopy<key_order(kFeatures)>;
   using VCopy = typename S::template VCopy<key_order(kFeatures)>;
   const unsigned char *k, *v;

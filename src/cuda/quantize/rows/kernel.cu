@@ -12,13 +12,13 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "cuda/attention/encode_fp8.hpp"
 #include "cuda/attention/quotient.cuh"
 #include "cuda/host/launch_kernel.hpp"
 #include "cuda/ptx/convert.cuh"
 #include "cuda/ptx/math.cuh"
 #include "cuda/ptx/mma.cuh"
 #include "cuda/ptx/shared_memory.cuh"
-#include "cuda/quantize/rows/encode.hpp"
 #include "cuda/quantize/rows/launch.hpp"
 #include "problem/fp8_scale.hpp"
 
@@ -200,6 +200,7 @@ __device__ __forceinline__ float scale_of(const Params& p, uint32_t largest) {
   return fp8_scale(__uint_as_float(largest), p.e5m2 ? kLargestE5M2 : kLargestE4M3);
 }
 
+using attention::fp8_of, attention::kE4M3, attention::kE5M2;
 using attention::Scale, attention::scale_and_reciprocal;
 
 // y / scale, as a division rounds it. An infinity becomes NaN. Zeros keep their sign.

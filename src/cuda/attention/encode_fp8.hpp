@@ -4,7 +4,7 @@
 #include <bit>
 #include <cstdint>
 
-namespace flashcore::cuda::quantize::rows {
+namespace flashcore::cuda::attention {
 
 struct Fp8Format {
   int mantissa_bits, bias;
@@ -33,4 +33,4 @@ constexpr uint32_t fp8_of(float x) {
   return size > 0x7F800000U ? 0x7FU : bits | sign;
 }
 
-}  // namespace flashcore::cuda::quantize::rows
+}  // namespace flashcore::cuda::attention

@@ -1,0 +1,84 @@
+// Elements of O in its type, and the largest values (docs/semantics.md).
+#pragma once
+
+#include <cstdint>
+
+#include "cuda/attention/encode_fp8.hpp"
+#include "cuda/attention/units.hpp"
+#include "cuda/forward_sm80/throughput/element.cuh"
+#include "cuda/forward_sm80/throughput/shape.cuh"
+#include "cuda/forward_sm80/throughput/task.cuh"
+#include "cuda/ptx/exp2.cuh"
+#include "cuda/ptx/math.cuh"
+
+namespace flashcore::cuda::forward_sm80::throughput {
+
+__device__ inline void store_as(ElementType type, void* data, int64_t at, float value) {
+  switch (type) {
+    case ElementType::f32:
+      static_cast<float*>(data)[at] = value;
+      break;
+    case ElementType::f16:
+      static_cast<uint16_t*>(data)[at] = static_cast<uint16_t>(ptx::pack_f16x2(value, 0));
+      break;
+    case ElementType::bf16:
+      static_cast<uint16_t*>(data)[at] = static_cast<uint16_t>(ptx::pack_bf16x2(value, 0));
+      break;
+  }
+}
+
+// The largest of a warp's numbers, none below 0. The bits of such have their order, and NaN is the
+// largest.
+struct Largest {
+  uint32_t bits = 0;
+
+  __device__ __forceinline__ void add(float x) {
+    bits = max(bits, __float_as_uint(x) & 0x7fffffffU);
+  }
+  __device__ __forceinline__ void put(const LargestValues& values, const Task& task) {
+    if (values.data == nullptr) return;
+#pragma unroll
+    for (int step = 16; step > 0; step /= 2) {
+      bits = max(bits, __shfl_xor_sync(0xffffffffU, bits, step));
+    }
+    if (threadIdx.x % 32 != 0 || bits == 0) return;
+    float* const to = values.data + task.batch * values.batch + task.head * values.head;
+    atomicMax(reinterpret_cast<uint32_t*>(to), bits);
+  }
+};
+
+// Of a row whose largest score, in natural units, is `reference` and weighs 1 in `sum`.
+__device__ __forceinline__ float largest_probability(float reference, float sum, float sink) {
+  if (sum == 0) return 0;  // no key; a NaN sum is not
+  const float top = fmaxf(reference, sink);
+  const float share = ptx::exp2_approx((reference - top) * kLog2E);
+  const float of_sink = sink == kNoKey ? 0.0F : ptx::exp2_approx((sink - top) * kLog2E);
+  return share / (sum * share + of_sink);
+}
+
+// Elements of O one by one where it may be of fp8, and the largest of them.
+struct ScaledOutput {
+  Fp8Output fp8 = Fp8Output::none;
+  float scale = 1;
+  Largest largest;
+
+  __device__ __forceinline__ void store(ElementType type, void* data, int64_t at, float value) {
+    using attention::fp8_of;
+    largest.add(value);
+    if (fp8 == Fp8Output::none) {
+      store_as(type, data, at, value);
+      return;
+    }
+    const float x = value / scale;
+    static_cast<uint8_t*>(data)[at] = static_cast<uint8_t>(
+        fp8 == Fp8Output::e4m3 ? fp8_of<attention::kE4M3>(x) : fp8_of<attention::kE5M2>(x));
+  }
+};
+__device__ __forceinline__ ScaledOutput output_of(const Fp8Params& p, const Task& task) {
+  const HeadVector& s = p.o_scale;
+  const float scale =
+      s.data == nullptr ? 1.0F : __ldg(s.data + task.batch * s.batch + task.head * s.head);
+  return {p.o_fp8, scale, {}};
+}
+
+}  // namespace flashcore::cuda::forward_sm80::throughput
