@@ -49,6 +49,11 @@ const auto& candidates_function(const Kernel& kernel, const BackwardProblem& /*p
   return kernel.backward.candidates;
 }
 
+std::string joined(std::string first, const std::string& second) {
+  if (!first.empty() && !second.empty()) first += "; ";
+  return first + second;
+}
+
 template <class AnyProblem>
 KernelVerdict verdict(const Kernel& kernel, const AnyProblem& problem, const PlanContext& context) {
   KernelVerdict verdict{.kernel = kernel.name,
@@ -57,7 +62,8 @@ KernelVerdict verdict(const Kernel& kernel, const AnyProblem& problem, const Pla
   if (!verdict.refusal.empty()) return verdict;
   const auto& declines = declines_of(kernel, problem);
   if (kernel.automatic && declines) verdict.declines = declines(problem, context);
-  verdict.note = note_of(kernel, context.device, static_cast<bool>(declines));
+  verdict.note = joined(own_note(kernel, problem, context),
+                        note_of(kernel, context.device, static_cast<bool>(declines)));
   return verdict;
 }
 
@@ -69,7 +75,7 @@ void take_tuned(KernelChoice& choice, const AnyProblem& problem, const PlanConte
   if (tuned.reason.empty()) return;
   for (KernelVerdict& verdict : choice.verdicts) {
     if (verdict.kernel != tuned.named) continue;
-    verdict.note += (verdict.note.empty() ? "" : "; ") + tuned.reason;
+    verdict.note = joined(std::move(verdict.note), tuned.reason);
   }
   if (tuned.kernel == nullptr) {
     choice.reason += "; " + tuned.reason;
@@ -158,6 +164,16 @@ std::string config_refusal(const Kernel& kernel, const AnyProblem& problem,
 }
 
 }  // namespace
+
+std::string own_note(const Kernel& kernel, const ForwardProblem& problem,
+                     const PlanContext& context) {
+  return kernel.note ? kernel.note(problem, context) : std::string();
+}
+
+std::string own_note(const Kernel& /*kernel*/, const BackwardProblem& /*problem*/,
+                     const PlanContext& /*context*/) {
+  return {};
+}
 
 KernelVerdict verdict_of(const Kernel& kernel, const ForwardProblem& problem,
                          const PlanContext& context) {

@@ -37,6 +37,12 @@ std::string refuse_config(const Kernel& kernel, const ForwardProblem& problem,
 std::string refuse_config(const Kernel& kernel, const BackwardProblem& problem,
                           const PlanContext& context, const std::string& config);
 
+// What a kernel says of how it computes a problem, or empty.
+std::string own_note(const Kernel& kernel, const ForwardProblem& problem,
+                     const PlanContext& context);
+std::string own_note(const Kernel& kernel, const BackwardProblem& problem,
+                     const PlanContext& context);
+
 // What one kernel of the context's device says.
 KernelVerdict verdict_of(const Kernel& kernel, const ForwardProblem& problem,
                          const PlanContext& context);
