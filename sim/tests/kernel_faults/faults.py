@@ -230,6 +230,12 @@ FP8_LONG = problem("forward_fp8_sm90", "--dtype f8e4m3 --shape 1,1,70,64 --seqle
 # Scores so large that blocks are computed again.
 FP8_AGAIN = problem("forward_fp8_sm90", "--dtype f8e4m3 --shape 1,1,70,64 --seqlen-kv 1200 --scale 0.25")
 
+CONVERTED_UNIT = "forward_fp8/converted/kernel.cu"
+CONVERTED = "cuda/" + CONVERTED_UNIT
+# Packed batches, scales and LSEs among them.
+CONVERTED_RANDOM = ["verify", "--device", "sim", "--sim-seed", "5", "--kernel", "forward_fp8_converted", "--shapes",
+                    "none", "--random", "15", "--random-seed", "196", "--largest-seqlen", "64", "--most-heads", "4"]
+
 C = THROUGHPUT + "consumer.cuh"
 K = THROUGHPUT + "kernel.cuh"
 PLANTED = [
@@ -630,6 +636,10 @@ PLANTED = [
     Fault("fp8_groups_sums_counted_again", FP8_UNIT, FP8_LONG, [
         (FP8_SM90 + "consumer.cuh", "      sum[slot] = 0;\n    }\n    return factor;", "    }\n    return factor;")],
           "FAILED", more=True),
+    Fault("converted_powers_left_out", CONVERTED_UNIT, CONVERTED_RANDOM, [
+        (CONVERTED, "return scale * lift * power.up[0] * power.up[1];", "return scale * lift;")], "FAILED"),
+    Fault("converted_scales_of_the_first_entry", CONVERTED_UNIT, CONVERTED_RANDOM, [
+        (CONVERTED, "return {entry, place.head, row};", "return {0, place.head, row};")], "FAILED", more=True),
     Fault("stream_tile_not_awaited", STREAM_UNIT, STREAM, [
         (SM90_DECODE + "kernel.cuh", "      ptx::mbarrier_wait_together(stages.barrier(stage), parity);\n", "")],
           "read of unwritten shared memory"),
