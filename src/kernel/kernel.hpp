@@ -78,8 +78,6 @@ struct Kernel {
   // Called only for problems that it does not refuse.
   std::function<Result<PlannedKernel>(const ForwardProblem&, const PlanContext&)> plan = {};
   Candidates<ForwardProblem> candidates = {};
-  // A few words on how it computes a problem that it does not refuse, for explain and the plan's reason.
-  std::function<std::string(const ForwardProblem&, const PlanContext&)> note = {};
   BackwardKernel backward = {};
 };
 

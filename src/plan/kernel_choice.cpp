@@ -5,6 +5,7 @@
 #include <string_view>
 #include <utility>
 
+#include "cuda/forward_fp8/converted/layout.hpp"
 #include "kernel/device_code.hpp"
 #include "plan/forward_choice.hpp"
 #include "plan/table.hpp"
@@ -167,7 +168,14 @@ std::string config_refusal(const Kernel& kernel, const AnyProblem& problem,
 
 std::string own_note(const Kernel& kernel, const ForwardProblem& problem,
                      const PlanContext& context) {
-  return kernel.note ? kernel.note(problem, context) : std::string();
+  namespace converted = cuda::forward_fp8::converted;
+  if (kernel.name != converted::kName) return {};
+  const converted::Layout layout = converted::layout_of(problem);
+  PlanContext inside = context;
+  inside.config.clear();
+  const Kernel* const inner = choose_kernel(converted::as_16_bit(problem, layout), inside).kernel;
+  return inner == nullptr ? std::string()
+                          : fmt::format("{} by {}", to_string(layout.dtype), inner->name);
 }
 
 std::string own_note(const Kernel& /*kernel*/, const BackwardProblem& /*problem*/,

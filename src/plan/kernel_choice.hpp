@@ -37,7 +37,7 @@ std::string refuse_config(const Kernel& kernel, const ForwardProblem& problem,
 std::string refuse_config(const Kernel& kernel, const BackwardProblem& problem,
                           const PlanContext& context, const std::string& config);
 
-// What a kernel says of how it computes a problem, or empty.
+// How a kernel computes a problem, where it is by another kernel, or empty.
 std::string own_note(const Kernel& kernel, const ForwardProblem& problem,
                      const PlanContext& context);
 std::string own_note(const Kernel& kernel, const BackwardProblem& problem,

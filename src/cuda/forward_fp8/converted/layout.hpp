@@ -7,12 +7,15 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
+#include <string_view>
 
 #include "cuda/forward_fp8/converted/params.hpp"
 #include "problem/problem.hpp"
 #include "problem/sizes.hpp"
 
 namespace flashcore::cuda::forward_fp8::converted {
+
+inline constexpr std::string_view kName = "forward_fp8_converted";
 
 // A tensor of 16 bits without gaps but those behind its rows, which are whole chunks.
 struct Placed {

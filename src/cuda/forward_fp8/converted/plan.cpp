@@ -1,7 +1,6 @@
 #include "cuda/forward_fp8/converted/plan.hpp"
 
 #include <cuda_runtime_api.h>
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <bit>
@@ -24,7 +23,6 @@
 namespace flashcore::cuda::forward_fp8::converted {
 namespace {
 
-constexpr std::string_view kName = "forward_fp8_converted";
 constexpr std::string_view kTargets = build::targets::forward_fp8_converted;
 
 struct Planned {
@@ -315,15 +313,7 @@ Kernel kernel(ChooseInner choose, bool automatic) {
                 return sentence.empty() ? inner_of(p, context, choose).refusal : sentence;
               },
           .plan = [choose](const ForwardProblem& p,
-                           const PlanContext& context) { return plan(p, context, choose); },
-          .note =
-              [choose](const ForwardProblem& p, const PlanContext& context) {
-                const Inner inner = inner_of(p, context, choose);
-                return inner.kernel == nullptr
-                           ? std::string()
-                           : fmt::format("{} by {}", to_string(layout_of(p).dtype),
-                                         inner.kernel->name);
-              }};
+                           const PlanContext& context) { return plan(p, context, choose); }};
 }
 
 }  // namespace flashcore::cuda::forward_fp8::converted
