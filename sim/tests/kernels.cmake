@@ -31,6 +31,9 @@ flashcore_simulated_kernel(forward_fp8_sm90_precise sim:0 e4m3/10x400/4 e4m3/1x1
 flashcore_simulated_kernel(forward_fp8_sm89 sim:2 e4m3/180x112/4 e4m3/8x200x256/4 e4m3/2x700/4)
 flashcore_simulated_kernel(forward_fp8_sm89 sim:0 e4m3/5x300/4)
 flashcore_simulated_kernel(forward_fp8_sm89_precise sim:2 e4m3/5x400/4)
+# The kernels inside are those above and below.
+flashcore_simulated_kernel(forward_fp8_converted sim:1 100x112/4 2x300)
+flashcore_simulated_kernel(forward_fp8_converted sim:0 100x112/4 scores/fp8/outliers/64x1000x64)
 flashcore_simulated_kernel(forward_sm80_throughput sim:1 80x112/4 3x400
   scores/softcap/f16/30/normal scores/softcap/f16/1e+05 scores/bias/f16/f16/ scores/alibi/f16/100/)
 # Pairs of warps at head dimension 256.

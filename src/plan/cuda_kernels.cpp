@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <initializer_list>
+#include <string_view>
 #include <utility>
 
 #include "cuda/backward_sm80/general/plan.hpp"
@@ -11,6 +12,7 @@
 #include "cuda/decode_sm80/split_kv/plan.hpp"
 #include "cuda/decode_sm90/stream_kv/plan.hpp"
 #include "cuda/forward_fp8_sm89/throughput/plan.hpp"
+#include "cuda/forward_fp8/converted/plan.hpp"
 #include "cuda/forward_fp8_sm90/throughput/plan.hpp"
 #include "cuda/forward_sm80/latency/plan.hpp"
 #include "cuda/forward_sm80/throughput/plan.hpp"
@@ -19,6 +21,7 @@
 #include "cuda/forward_sm90/throughput/plan.hpp"
 #include "cuda/ladder/plan.hpp"
 #include "plan/forward_choice.hpp"
+#include "plan/kernel_choice.hpp"
 
 namespace flashcore {
 namespace {
@@ -90,6 +93,20 @@ Kernel declining(Kernel kernel, Declines declines) {
   return kernel;
 }
 
+// What the choice takes for an fp8 problem as one of 16 bits; where it takes none, the words of the kernel that
+// computes most.
+cuda::forward_fp8::converted::Inner choose_16_bit(const ForwardProblem& p,
+                                                  const PlanContext& context) {
+  KernelChoice choice = choose_kernel(p, context);
+  if (choice.kernel != nullptr) return {choice.kernel, std::move(choice.config), {}};
+  const std::string_view most =
+      p.dropout_state.present ? "forward_sm80_dropout_state" : "forward_sm80_throughput";
+  for (const KernelVerdict& said : choice.verdicts) {
+    if (said.kernel == most) return {nullptr, {}, said.refusal};
+  }
+  return {nullptr, {}, choice.reason};
+}
+
 }  // namespace
 
 std::vector<Kernel> cuda_kernels() {
@@ -108,12 +125,13 @@ std::vector<Kernel> cuda_kernels() {
   table.push_back(
       declining(sm90::latency_wide::kernel(), unless_fastest(LatencyKernel::latency_wide)));
   table.insert(table.end(), hopper.begin(), hopper.end());
-  for (Kernel& kernel : cuda::forward_fp8_sm90::throughput::kernels()) {
-    table.push_back(std::move(kernel));
-  }
+  std::vector<Kernel> fp8 = cuda::forward_fp8_sm90::throughput::kernels();
+  if (kChoiceConverts) fp8[0].declines = sm90_fp8_declines;
+  table.insert(table.end(), fp8.begin(), fp8.end());
   for (Kernel& kernel : cuda::forward_fp8_sm89::throughput::kernels()) {
     table.push_back(std::move(kernel));
   }
+  table.push_back(cuda::forward_fp8::converted::kernel(choose_16_bit, kChoiceConverts));
   table.push_back(declining(sm80::latency::kernel(), sm80_latency_declines));
   table.insert(table.end(), ampere.begin(), ampere.end());
   table.push_back(cuda::decode_sm80::split_kv::kernel());

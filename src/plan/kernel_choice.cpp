@@ -5,6 +5,7 @@
 #include <string_view>
 #include <utility>
 
+#include "cuda/forward_fp8/converted/layout.hpp"
 #include "kernel/device_code.hpp"
 #include "plan/forward_choice.hpp"
 #include "plan/table.hpp"
@@ -49,6 +50,11 @@ const auto& candidates_function(const Kernel& kernel, const BackwardProblem& /*p
   return kernel.backward.candidates;
 }
 
+std::string joined(std::string first, const std::string& second) {
+  if (!first.empty() && !second.empty()) first += "; ";
+  return first + second;
+}
+
 template <class AnyProblem>
 KernelVerdict verdict(const Kernel& kernel, const AnyProblem& problem, const PlanContext& context) {
   KernelVerdict verdict{.kernel = kernel.name,
@@ -57,7 +63,8 @@ KernelVerdict verdict(const Kernel& kernel, const AnyProblem& problem, const Pla
   if (!verdict.refusal.empty()) return verdict;
   const auto& declines = declines_of(kernel, problem);
   if (kernel.automatic && declines) verdict.declines = declines(problem, context);
-  verdict.note = note_of(kernel, context.device, static_cast<bool>(declines));
+  verdict.note = joined(own_note(kernel, problem, context),
+                        note_of(kernel, context.device, static_cast<bool>(declines)));
   return verdict;
 }
 
@@ -69,7 +76,7 @@ void take_tuned(KernelChoice& choice, const AnyProblem& problem, const PlanConte
   if (tuned.reason.empty()) return;
   for (KernelVerdict& verdict : choice.verdicts) {
     if (verdict.kernel != tuned.named) continue;
-    verdict.note += (verdict.note.empty() ? "" : "; ") + tuned.reason;
+    verdict.note = joined(std::move(verdict.note), tuned.reason);
   }
   if (tuned.kernel == nullptr) {
     choice.reason += "; " + tuned.reason;
@@ -158,6 +165,23 @@ std::string config_refusal(const Kernel& kernel, const AnyProblem& problem,
 }
 
 }  // namespace
+
+std::string own_note(const Kernel& kernel, const ForwardProblem& problem,
+                     const PlanContext& context) {
+  namespace converted = cuda::forward_fp8::converted;
+  if (kernel.name != converted::kName) return {};
+  const converted::Layout layout = converted::layout_of(problem);
+  PlanContext inside = context;
+  inside.config.clear();
+  const Kernel* const inner = choose_kernel(converted::as_16_bit(problem, layout), inside).kernel;
+  return inner == nullptr ? std::string()
+                          : fmt::format("{} by {}", to_string(layout.dtype), inner->name);
+}
+
+std::string own_note(const Kernel& /*kernel*/, const BackwardProblem& /*problem*/,
+                     const PlanContext& /*context*/) {
+  return {};
+}
 
 KernelVerdict verdict_of(const Kernel& kernel, const ForwardProblem& problem,
                          const PlanContext& context) {

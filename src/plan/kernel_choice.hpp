@@ -37,6 +37,12 @@ std::string refuse_config(const Kernel& kernel, const ForwardProblem& problem,
 std::string refuse_config(const Kernel& kernel, const BackwardProblem& problem,
                           const PlanContext& context, const std::string& config);
 
+// How a kernel computes a problem, where it is by another kernel, or empty.
+std::string own_note(const Kernel& kernel, const ForwardProblem& problem,
+                     const PlanContext& context);
+std::string own_note(const Kernel& kernel, const BackwardProblem& problem,
+                     const PlanContext& context);
+
 // What one kernel of the context's device says.
 KernelVerdict verdict_of(const Kernel& kernel, const ForwardProblem& problem,
                          const PlanContext& context);

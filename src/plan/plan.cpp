@@ -160,6 +160,9 @@ Result<Plan> plan_with(const Kernel& kernel, const AnyProblem& problem, const Pl
   impl->device = context.device.device;
   impl->kernel = kernel.name;
   impl->reason = std::move(reason);
+  if (const std::string note = own_note(kernel, problem, context); !note.empty()) {
+    impl->reason += "; " + note;
+  }
   impl->pass = std::move(*pass);
   return Plan(std::move(impl));
 }

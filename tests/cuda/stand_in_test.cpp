@@ -300,6 +300,60 @@ TEST(UniqueName, NoTwoAreAlike) {
   }
 }
 
+// ---- forward_fp8_converted: a plan within a plan
+
+PlanOptions converted_options() {
+  PlanOptions options;
+  options.device = {DeviceKind::cuda, 0};
+  options.kernel = "forward_fp8_converted";
+  return options;
+}
+
+TEST_F(StandIn, AConversionSaysWhichKernelItRuns) {
+  Problem problem = dense(DType::f8e4m3, 2048, 2048);
+  problem.o.dtype = DType::bf16;
+  PlanOptions options = converted_options();
+  const Result<Plan> plan = make_plan(problem, options);
+  ASSERT_TRUE(plan.ok()) << plan.status().message();
+  EXPECT_THAT(plan->reason(), HasSubstr("bf16 by forward_sm90_throughput"));
+  options.kernel.clear();
+  const Result<std::vector<KernelVerdict>> all = explain(problem, options);
+  ASSERT_TRUE(all.ok());
+  const auto found = std::find_if(all->begin(), all->end(), [](const KernelVerdict& one) {
+    return one.kernel == "forward_fp8_converted";
+  });
+  ASSERT_NE(found, all->end());
+  EXPECT_EQ(found->refusal, "");
+  EXPECT_THAT(found->note, HasSubstr("bf16 by forward_sm90_throughput"));
+}
+
+// What no kernel inside computes is refused in that kernel's words.
+TEST_F(StandIn, AConversionRefusesWhatNoKernelComputes) {
+  const Result<Plan> plan = make_plan(dense(DType::f8e4m3, 300, 300, 600), converted_options());
+  ASSERT_FALSE(plan.ok());
+  EXPECT_THAT(plan.status().message(), HasSubstr("head dimension is 600, wanted at most"));
+}
+
+TEST_F(StandIn, AConversionLaunchesTwoOrThreeTimes) {
+  for (const auto& [dtype, launches] :
+       {std::pair{DType::bf16, 2}, {DType::f16, 2}, {DType::f32, 3}, {DType::f8e4m3, 3}}) {
+    Problem problem = dense(DType::f8e4m3, 2048, 2048);
+    problem.o.dtype = dtype;
+    const Result<Plan> plan = make_plan(problem, converted_options());
+    ASSERT_TRUE(plan.ok()) << plan.status().message();
+    const Result<Plan> again = make_plan(problem, converted_options());
+    EXPECT_EQ(plan->workspace_bytes(), again->workspace_bytes());
+    ASSERT_LE(plan->workspace_bytes(), sizeof memory / 2);
+    (void)fake::take_launches();
+    Arguments args = arguments();
+    args.q = args.k = args.v = memory + sizeof memory / 2;
+    args.o = memory + sizeof memory / 4 * 3;
+    const Status status = plan->run(args, memory, plan->workspace_bytes());
+    ASSERT_TRUE(status.ok()) << status.message();
+    EXPECT_EQ(fake::take_launches().size(), static_cast<size_t>(launches));
+  }
+}
+
 // ---- the choice, and what explain says of it
 
 std::vector<KernelVerdict> verdicts(const Problem& problem, const PlanOptions& options) {

@@ -147,6 +147,10 @@ std::vector<Problem> problems_for_budgets() {
       all.push_back(mla);
     }
   }
+  Problem converted;  // whose O is converted, too
+  converted.q = converted.k = converted.v = TensorDesc::contiguous(DType::f8e4m3, {1, 8, 512, 64});
+  converted.o = TensorDesc::contiguous(DType::f32, {1, 8, 512, 64});
+  all.push_back(converted);
   return all;
 }
 

@@ -243,6 +243,11 @@ FP8_ADA_LARGE = problem("forward_fp8_sm89", "--dtype f8e4m3 --shape 1,1,70,64 --
 FP8_ADA_HIDDEN = ["verify", "--device", "sim", "--sim-seed", "5", "--kernel", "forward_fp8_sm89", "--shapes", "none",
                   "--narrow", "--dtypes", "f8e4m3", "--random", "1", "--random-seed", "384", "--largest-seqlen", "100",
                   "--largest-head-dim", "64", "--most-heads", "2"]
+CONVERTED_UNIT = "forward_fp8/converted/kernel.cu"
+CONVERTED = "cuda/" + CONVERTED_UNIT
+# Packed batches, scales and LSEs among them.
+CONVERTED_RANDOM = ["verify", "--device", "sim", "--sim-seed", "5", "--kernel", "forward_fp8_converted", "--shapes",
+                    "none", "--random", "15", "--random-seed", "196", "--largest-seqlen", "64", "--most-heads", "4"]
 
 C = THROUGHPUT + "consumer.cuh"
 K = THROUGHPUT + "kernel.cuh"
@@ -671,6 +676,10 @@ PLANTED = [
     Fault("fp8_ada_scores_not_capped", FP8_ADA_UNIT,
           problem("forward_fp8_sm89", "--dtype f8e4m3 --shape 1,1,70,64 --seqlen-kv 300 --softcap 0.5"), [
         (FP8_ADA + "attend.cuh", "  if (work.cap.cap_log2 > 0) cap_scores<S>(s, work.cap);\n", "")], "FAILED", more=True),
+    Fault("converted_powers_left_out", CONVERTED_UNIT, CONVERTED_RANDOM, [
+        (CONVERTED, "return scale * lift * power.up[0] * power.up[1];", "return scale * lift;")], "FAILED"),
+    Fault("converted_scales_of_the_first_entry", CONVERTED_UNIT, CONVERTED_RANDOM, [
+        (CONVERTED, "return {entry, place.head, row};", "return {0, place.head, row};")], "FAILED", more=True),
     Fault("stream_tile_not_awaited", STREAM_UNIT, STREAM, [
         (SM90_DECODE + "kernel.cuh", "      ptx::mbarrier_wait_together(stages.barrier(stage), parity);\n", "")],
           "read of unwritten shared memory"),

@@ -15,6 +15,7 @@
 #include "cuda/decode_sm80/split_kv/launch.hpp"
 #include "cuda/decode_sm90/stream_kv/launch.hpp"
 #include "cuda/forward_fp8_sm89/throughput/launch.hpp"
+#include "cuda/forward_fp8/converted/launch.hpp"
 #include "cuda/forward_fp8_sm90/throughput/launch.hpp"
 #include "cuda/forward_sm80/latency/launch.hpp"
 #include "cuda/forward_sm80/throughput/launch.hpp"
@@ -293,6 +294,23 @@ cudaError_t compute_exactly(const Params& params, cudaStream_t stream) {
 }
 
 }  // namespace forward_fp8_sm90::throughput
+
+namespace forward_fp8::converted {
+
+cudaError_t prepare(Functions& functions) {
+  functions = {};
+  return fake::load(fake::kernel<20>("forward_fp8_converted"));
+}
+cudaError_t convert_inputs(const Functions& /*functions*/, const InputParams& params,
+                           bool /*early*/, cudaStream_t stream) {
+  return fake::launch(fake::kernel<20>("forward_fp8_converted"), 1, stream, params);
+}
+cudaError_t convert_outputs(const Functions& /*functions*/, const OutputParams& params,
+                            cudaStream_t stream) {
+  return fake::launch(fake::kernel<20>("forward_fp8_converted"), 1, stream, params);
+}
+
+}  // namespace forward_fp8::converted
 
 namespace backward_sm80::general {
 
