@@ -1,5 +1,7 @@
 #include "engine/warp_matrix.hpp"
 
+#include "engine/byte_types.hpp"
+
 #include <array>
 #include <cstring>
 
@@ -40,7 +42,7 @@ struct Operands {
 
 // The type's elements in a register, and the width of k.
 int per_register(ElementType type) {
-  return type == ElementType::e4m3 ? 4 : type == ElementType::tf32 ? 1 : 2;
+  return is_byte(type) ? 4 : type == ElementType::tf32 ? 1 : 2;
 }
 
 }  // namespace
