@@ -131,7 +131,8 @@ void compute_product(Warp& warp, Product& product) {
   if (product.overwrite) std::fill(d.value.begin(), d.value.end(), 0.0F);
   if (is_byte(type)) {
     const auto left = byte_left_of(warp, product, left_type(type));
-    const auto right = byte_right_of(warp, product, right_type(type), static_cast<size_t>(d.columns));
+    const auto right =
+        byte_right_of(warp, product, right_type(type), static_cast<size_t>(d.columns));
     multiply(d.value.data(), left.data(), right.data(), kWarpRows, d.columns, kByteK);
     return;
   }

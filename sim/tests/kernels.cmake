@@ -27,6 +27,8 @@ flashcore_simulated_kernel(forward_sm90_latency_wide sim:0 200x112/4 3x400)
 # e4m3 alone: of 20 tiles of keys O leaves the accumulators twice. The precise one is the same code.
 flashcore_simulated_kernel(forward_fp8_sm90 sim:0 e4m3/185x160/4 e4m3/6x700/4 e4m3/1x2600/1)
 flashcore_simulated_kernel(forward_fp8_sm90_precise sim:0 e4m3/10x400/4 e4m3/1x1400/1)
+# With options: fp8 outputs, largest values, e5m2, softcap, packed batches, other head dimensions.
+flashcore_simulated_kernel(forward_fp8_sm90_options sim:0 40x112x256/4 e4m3/2x700/3)
 flashcore_simulated_kernel(forward_sm80_throughput sim:1 80x112/4 3x400
   scores/softcap/f16/30/normal scores/softcap/f16/1e+05 scores/bias/f16/f16/ scores/alibi/f16/100/)
 # Pairs of warps at head dimension 256.

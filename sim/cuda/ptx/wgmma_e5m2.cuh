@@ -12,15 +12,13 @@ inline sim::ProductOptions e5m2_options(sim::ElementType type, int columns, Accu
 
 inline void wgmma_ss_e5m2(float (&d)[16][4], uint64_t a, uint64_t b, Accumulate accumulate,
                           sim::Site site = sim::Site::here()) {
-  sim::issue_product(d[0], nullptr, a, b, e5m2_options(sim::kE5M2Elements, 128, accumulate),
-                     site);
+  sim::issue_product(d[0], nullptr, a, b, e5m2_options(sim::kE5M2Elements, 128, accumulate), site);
 }
 template <int kCount>
 requires kIsByteWidth<kCount>
 void wgmma_rs_e4m3_e5m2(float (&d)[kCount][4], const uint32_t (&a)[4], uint64_t b,
                         Accumulate accumulate, sim::Site site = sim::Site::here()) {
-  sim::issue_product(d[0], a, 0, b,
-                     e5m2_options(sim::kE4M3WithE5M2, 8 * kCount, accumulate), site);
+  sim::issue_product(d[0], a, 0, b, e5m2_options(sim::kE4M3WithE5M2, 8 * kCount, accumulate), site);
 }
 
 }  // namespace flashcore::cuda::ptx

@@ -36,8 +36,8 @@ __device__ __forceinline__ void wgmma_ss_e5m2(float (&d)[16][4], uint64_t a, uin
 }
 
 // PTX ISA: wgmma.mma_async.sync.aligned.m64n136k32.f32.e4m3.e5m2, sm_90a; A in registers.
-__device__ __forceinline__ void wgmma_rs_e4m3_e5m2(float (&d)[17][4], const uint32_t (&a)[4], uint64_t b,
-                                              Accumulate accumulate) {
+__device__ __forceinline__ void wgmma_rs_e4m3_e5m2(float (&d)[17][4], const uint32_t (&a)[4],
+                                                   uint64_t b, Accumulate accumulate) {
   asm volatile(
       "{\n.reg .pred p;\nsetp.ne.b32 p, %73, 0;\n"
       "wgmma.mma_async.sync.aligned.m64n136k32.f32.e4m3.e5m2 "
@@ -65,8 +65,8 @@ __device__ __forceinline__ void wgmma_rs_e4m3_e5m2(float (&d)[17][4], const uint
 }
 
 // PTX ISA: wgmma.mma_async.sync.aligned.m64n72k32.f32.e4m3.e5m2, sm_90a; A in registers.
-__device__ __forceinline__ void wgmma_rs_e4m3_e5m2(float (&d)[9][4], const uint32_t (&a)[4], uint64_t b,
-                                              Accumulate accumulate) {
+__device__ __forceinline__ void wgmma_rs_e4m3_e5m2(float (&d)[9][4], const uint32_t (&a)[4],
+                                                   uint64_t b, Accumulate accumulate) {
   asm volatile(
       "{\n.reg .pred p;\nsetp.ne.b32 p, %41, 0;\n"
       "wgmma.mma_async.sync.aligned.m64n72k32.f32.e4m3.e5m2 "

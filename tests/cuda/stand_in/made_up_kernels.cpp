@@ -286,9 +286,7 @@ const OptionEntry& find_option_instance(int /*config*/, bool /*e5m2*/) {
   return entry;
 }
 
-cudaError_t prepare_option_rows() {
-  return fake::load(fake::kernel<16>("forward_fp8_sm90_rows"));
-}
+cudaError_t prepare_option_rows() { return fake::load(fake::kernel<16>("forward_fp8_sm90_rows")); }
 cudaError_t clear_largest(const OptionParams& params, cudaStream_t stream) {
   return fake::launch(fake::kernel<16>("forward_fp8_sm90_rows"), 1, stream, params);
 }

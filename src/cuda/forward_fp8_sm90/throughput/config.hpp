@@ -61,9 +61,7 @@ struct Config {
   constexpr int consumer_registers() const { return options ? 232 : consumers == 3 ? 160 : 240; }
 
   // What a consumer thread holds all the time: S, O with its ones, and P.
-  constexpr int held_registers() const { 
-    return kBlockKv / 2 + head_dim_v / 2 + 4 + kBlockKv / 8;
-  }
+  constexpr int held_registers() const { return kBlockKv / 2 + head_dim_v / 2 + 4 + kBlockKv / 8; }
 };
 
 inline constexpr std::array kConfigs = {Config{.head_dim = 64,

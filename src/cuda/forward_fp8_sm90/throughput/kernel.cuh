@@ -19,7 +19,8 @@ namespace flashcore::cuda::forward_fp8_sm90::throughput {
 
 // What the products cannot do, with options: this warp's rows one by one.
 template <class S>
-__device__ __forceinline__ void recompute_option_rows(const typename S::Params& p, const Consumer<S>& c) {
+__device__ __forceinline__ void recompute_option_rows(const typename S::Params& p,
+                                                      const Consumer<S>& c) {
   compute_option_rows<S::kE5M2, S::kConfig.head_dim_v>(
       p, c.task(), c.first_row() + kWarpRows * c.warp(), c.lane());
 }

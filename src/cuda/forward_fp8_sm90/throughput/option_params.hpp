@@ -12,8 +12,8 @@ namespace flashcore::cuda::forward_fp8_sm90::throughput {
 // wanted.
 struct LargestValues {
   uint32_t* data;
-  int64_t batch, head;   // strides; 0: one element serves the whole dimension
-  int batches, heads;    // extents
+  int64_t batch, head;  // strides; 0: one element serves the whole dimension
+  int batches, heads;   // extents
 
   constexpr uint32_t* at(int64_t b, int64_t h) const { return data + b * batch + h * head; }
 };

@@ -61,12 +61,11 @@ OptionParams make_params(const ForwardProblem& p, const Config& config) {
   params.packed = p.packed;
   if (p.packed) {  // slots of tiles and of blocks of keys, whatever entries they belong to
     params.varies = true;
-    params.order = {
-        .batch_heads = static_cast<uint32_t>(p.batch > 0 ? p.heads_q : 0),
-        .q_tiles = static_cast<uint32_t>(
-            attention::packed_slots(p.total_q, p.batch, config.block_q())),
-        .section_heads = 1,
-        .longest_first = false};
+    params.order = {.batch_heads = static_cast<uint32_t>(p.total_q > 0 ? p.heads_q : 0),
+                    .q_tiles = static_cast<uint32_t>(
+                        attention::packed_slots(p.total_q, p.batch, config.block_q())),
+                    .section_heads = 1,
+                    .longest_first = false};
     const int64_t slots = attention::packed_slots(p.total_kv, p.batch, kBlockKv);
     params.vt_keys = p.total_kv > 0 ? static_cast<int>(slots * kBlockKv) : 0;
   }
@@ -160,9 +159,8 @@ Result<PlannedKernel> plan(const ForwardProblem& p, const PlanContext& context) 
   planned.e5m2 = p.dtype == DType::f8e5m2;
   planned.device = context.device.device.index;
   planned.params = make_params(p, kOptionConfigs[static_cast<size_t>(planned.config)]);
-  planned.blocks = static_cast<unsigned int>(
-      std::min<int64_t>(int64_t{planned.params.order.size()} * planned.params.parts,
-                        context.device.multiprocessors));
+  planned.blocks = static_cast<unsigned int>(std::min<int64_t>(
+      int64_t{planned.params.order.size()} * planned.params.parts, context.device.multiprocessors));
   const int64_t bytes = workspace_bytes(p, planned.params);
   if (bytes == kTooLarge) {
     return Status(StatusCode::invalid_argument, "k: needs a workspace larger than memory can be");
@@ -171,8 +169,7 @@ Result<PlannedKernel> plan(const ForwardProblem& p, const PlanContext& context) 
   if (guard.error() != cudaSuccess) {
     return host::cuda_failure(kName, "choosing its GPU", guard.error());
   }
-  cudaError_t error =
-      find_option_instance(planned.config, planned.e5m2).prepare(planned.function);
+  cudaError_t error = find_option_instance(planned.config, planned.e5m2).prepare(planned.function);
   if (error == cudaSuccess) error = prepare_option_rows();
   if (error != cudaSuccess) return host::cuda_failure(kName, "preparing the kernel", error);
   return PlannedKernel{

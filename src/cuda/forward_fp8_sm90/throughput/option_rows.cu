@@ -78,8 +78,8 @@ __device__ __forceinline__ void transpose_piece(const OptionParams& p, Transpose
   __syncthreads();
   for (int at = thread; at < 16 * chunks * kPieceChunks; at += kThreads) {
     const int dim = at / kPieceChunks, chunk = at % kPieceChunks;
-    *reinterpret_cast<uint4*>(out + (static_cast<int64_t>(begin) * tile::kChunkBytes + dim) *
-                                        p.vt_keys +
+    *reinterpret_cast<uint4*>(out +
+                              (static_cast<int64_t>(begin) * tile::kChunkBytes + dim) * p.vt_keys +
                               chunk * tile::kChunkBytes) =
         *reinterpret_cast<const uint4*>(&tiles.transposed[chunk_place(dim, dim / 2, chunk)]);
   }
@@ -155,8 +155,8 @@ cudaError_t transpose_option_values(const OptionParams& params, cudaStream_t str
   const int entries = params.packed ? 1 : params.batch;
   const auto blocks =
       static_cast<unsigned int>(params.vt_keys / kBlockKv * entries * params.heads_kv);
-  return host::launch_kernel(&option_transpose_kernel,
-                             {.grid = dim3(blocks), .threads = kThreads}, stream, params);
+  return host::launch_kernel(&option_transpose_kernel, {.grid = dim3(blocks), .threads = kThreads},
+                             stream, params);
 }
 
 cudaError_t compute_options_exactly(const OptionParams& params, bool e5m2, cudaStream_t stream) {

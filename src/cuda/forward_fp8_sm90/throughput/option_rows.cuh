@@ -83,8 +83,7 @@ __device__ __forceinline__ void compute_option_rows(const OptionParams& p, const
     const int begin = static_cast<int>(ptx::uniform(max(0, query + task.limits.low)));
     const int end = static_cast<int>(ptx::uniform(
         query < task.len_q ? min(task.limits.len_kv, query + task.limits.high + 1) : begin));
-    const uint8_t* const q =
-        packed_row_pointer(p, p.q, task.batch, task.head, task.q_row + query);
+    const uint8_t* const q = packed_row_pointer(p, p.q, task.batch, task.head, task.q_row + query);
     float largest = attention::kNoKey, sum = 0;
     float o[kColumns] = {}, not_finite[kColumns] = {};
 #pragma unroll 1

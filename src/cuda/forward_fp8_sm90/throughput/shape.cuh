@@ -38,7 +38,7 @@ struct Shape {
   using QTile = tile::SmemTile<kWarpgroupRows, kConfig.head_dim, 1>;  // of one consumer
   using KTile = tile::SmemTile<kBlockKv, kConfig.head_dim, 1>;
   using VTile = tile::SmemTile<kConfig.head_dim_v + kOnesRows, kBlockKv, 1>;  // transposed
-  static constexpr int kVCopied = kConfig.head_dim_v * kBlockKv;            // without the ones
+  static constexpr int kVCopied = kConfig.head_dim_v * kBlockKv;              // without the ones
 
   static constexpr int kQkSteps = kConfig.head_dim / 32;
   static constexpr int kKeyProducts = kBlockKv / 8;  // m16n8 accumulators of S
