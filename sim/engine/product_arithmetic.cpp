@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "engine/access.hpp"
+#include "engine/byte_types.hpp"
 #include "engine/matrix.hpp"
 #include "engine/product_operands.hpp"
 
@@ -128,9 +129,10 @@ void compute_product(Warp& warp, Product& product) {
   const auto type = static_cast<ElementType>(product.kind);
   Accumulators& d = *product.d;
   if (product.overwrite) std::fill(d.value.begin(), d.value.end(), 0.0F);
-  if (type == ElementType::e4m3) {
-    const auto left = byte_left_of(warp, product, type);
-    const auto right = byte_right_of(warp, product, type, static_cast<size_t>(d.columns));
+  if (is_byte(type)) {
+    const auto left = byte_left_of(warp, product, left_type(type));
+    const auto right =
+        byte_right_of(warp, product, right_type(type), static_cast<size_t>(d.columns));
     multiply(d.value.data(), left.data(), right.data(), kWarpRows, d.columns, kByteK);
     return;
   }

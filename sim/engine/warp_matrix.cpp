@@ -5,6 +5,7 @@
 
 #include "engine/access.hpp"
 #include "engine/bank_conflicts.hpp"
+#include "engine/byte_types.hpp"
 #include "engine/collective.hpp"
 #include "engine/scheduler.hpp"
 
@@ -39,9 +40,7 @@ struct Operands {
 };
 
 // The type's elements in a register, and the width of k.
-int per_register(ElementType type) {
-  return type == ElementType::e4m3 ? 4 : type == ElementType::tf32 ? 1 : 2;
-}
+int per_register(ElementType type) { return is_byte(type) ? 4 : type == ElementType::tf32 ? 1 : 2; }
 
 }  // namespace
 

@@ -34,6 +34,8 @@ flashcore_simulated_kernel(forward_fp8_sm89_precise sim:2 e4m3/5x400/4)
 # The kernels inside are those above and below.
 flashcore_simulated_kernel(forward_fp8_converted sim:1 100x112/4 2x300)
 flashcore_simulated_kernel(forward_fp8_converted sim:0 100x112/4 scores/fp8/outliers/64x1000x64)
+# With options: fp8 outputs, largest values, e5m2, softcap, packed batches, other head dimensions.
+flashcore_simulated_kernel(forward_fp8_sm90_options sim:0 40x112x256/4 e4m3/2x700/3)
 flashcore_simulated_kernel(forward_sm80_throughput sim:1 80x112/4 3x400
   scores/softcap/f16/30/normal scores/softcap/f16/1e+05 scores/bias/f16/f16/ scores/alibi/f16/100/)
 # Pairs of warps at head dimension 256.

@@ -233,6 +233,9 @@ OURS = [
 FP8_SM90, FP8_UNIT = "cuda/forward_fp8_sm90/throughput/", "forward_fp8_sm90/throughput/d64.cu"
 FP8 = problem("forward_fp8_sm90", "--dtype f8e4m3 --shape 1,1,200,64 --seqlen-kv 700 --causal")
 FP8_LONG = problem("forward_fp8_sm90", "--dtype f8e4m3 --shape 1,1,70,64 --seqlen-kv 2200")
+# V in two parts of 128 columns.
+FP8_PARTS = problem("forward_fp8_sm90_options", "--dtype f8e4m3 --shape 1,1,70,256 --seqlen-kv 300")
+FP8_PARTS_UNIT = "forward_fp8_sm90/throughput/options_e4m3_256.cu"
 # Scores so large that blocks are computed again.
 FP8_AGAIN = problem("forward_fp8_sm90", "--dtype f8e4m3 --shape 1,1,70,64 --seqlen-kv 1200 --scale 0.25")
 
@@ -646,6 +649,9 @@ PLANTED = [
     Fault("fp8_keys_released_before_they_are_read_again", FP8_UNIT, FP8_AGAIN, [
         (FP8_SM90 + "consumer.cuh", "    release_v();\n    if (again) {", "    release_v();\n    release_k();\n    if (again) {"),
         (FP8_SM90 + "consumer.cuh", "    release_k();\n    pack<S>(p, s);\n", "    pack<S>(p, s);\n")], "race"),
+    Fault("fp8_options_first_part_of_v_twice", FP8_PARTS_UNIT, FP8_PARTS, [
+        (FP8_SM90 + "producer.cuh", "(task.v_block + block) * kBlockKv, task.column,",
+         "(task.v_block + block) * kBlockKv, 0,")], "FAILED"),
     Fault("fp8_ones_without_a_proxy_fence", FP8_UNIT, FP8, [
         (FP8_SM90 + "kernel.cuh", "  ptx::fence_proxy_async();\n", "")], "fence.proxy.async", more=True),
     Fault("fp8_groups_meet_at_one_reference", FP8_UNIT, FP8_LONG, [

@@ -21,6 +21,20 @@ TEST(ForwardFp8Config, OnlyItsHeadDimensions) {
   }
 }
 
+TEST(ForwardFp8Config, OptionsTakeNarrowerHeads) {
+  const auto head_dim = [](int64_t qk, int64_t v) {
+    const int config = choose_option_config(qk, v);
+    return config < 0 ? 0 : kOptionConfigs[static_cast<size_t>(config)].head_dim;
+  };
+  EXPECT_EQ(head_dim(64, 64), 64);
+  EXPECT_EQ(head_dim(16, 32), 64);
+  EXPECT_EQ(head_dim(96, 96), 128);
+  EXPECT_EQ(head_dim(64, 128), 128);
+  EXPECT_EQ(head_dim(192, 128), 256);
+  EXPECT_EQ(head_dim(256, 256), 256);
+  for (const int64_t other : {0, 8, 72, 272}) EXPECT_EQ(head_dim(other, other), 0) << other;
+}
+
 TEST(ForwardFp8Ring, ParityChangesWithEachRound) {
   tile::Ring<3> ring;
   for (uint32_t passed = 0; passed < 20; ++passed, ring.next()) {
@@ -45,6 +59,49 @@ std::string refusal(const Problem& problem, int32_t compute_capability = 90,
   DeviceInfo device;
   device.compute_capability = compute_capability;
   return throughput::refusal(*resolved, device, targets);
+}
+
+std::string option_refusal(const Problem& problem) {
+  const Result<ForwardProblem> resolved = resolve(problem);
+  EXPECT_TRUE(resolved.ok()) << resolved.status().message();
+  DeviceInfo device;
+  device.compute_capability = 90;
+  return throughput::option_refusal(*resolved, device, "90a");
+}
+
+TEST(ForwardFp8OptionRefusal, NamesWhatItDoesNotCompute) {
+  EXPECT_THAT(option_refusal(dense(64, DType::bf16)), HasSubstr("q: dtype is bf16"));
+  EXPECT_THAT(option_refusal(dense(72)), HasSubstr("q: head dimension is 72, wanted a multiple"));
+  EXPECT_THAT(option_refusal(dense(512)), HasSubstr("q: head dimension is 512"));
+  Problem p = dense(64);
+  p.o.dtype = DType::f64;
+  EXPECT_THAT(option_refusal(p), HasSubstr("o: dtype is f64"));
+  p = dense(64);
+  p.bias = TensorDesc::contiguous(DType::f32, {1, 4, 1, 200});
+  EXPECT_THAT(option_refusal(p), HasSubstr("bias: is given"));
+  p = dense(64);
+  p.kv_scale_block = 128;
+  p.v_scale = TensorDesc::contiguous(DType::f32, {2, 2, 2});
+  EXPECT_THAT(option_refusal(p), HasSubstr("v_scale: has one for every 128 keys"));
+}
+
+TEST(ForwardFp8OptionRefusal, ComputesOptions) {
+  for (const int64_t head_dim : {16, 64, 96, 128, 192, 256}) {
+    for (const DType dtype : {DType::f8e4m3, DType::f8e5m2}) {
+      Problem p = dense(head_dim, dtype);
+      p.o.dtype = DType::f8e5m2;
+      p.o_scale = p.amax_o = TensorDesc::contiguous(DType::f32, {2, 4});
+      p.amax_s = TensorDesc::contiguous(DType::f32, {1, 1});
+      p.softcap = 20;
+      EXPECT_EQ(option_refusal(p), "");
+    }
+  }
+  Problem p;
+  p.q = p.o = TensorDesc::contiguous(DType::f8e4m3, {300, 4, 64});
+  p.k = p.v = TensorDesc::contiguous(DType::f8e4m3, {300, 4, 64});
+  p.lse = TensorDesc::contiguous(DType::f32, {300, 4});
+  p.cu_seqlens_q = p.cu_seqlens_kv = TensorDesc::contiguous(DType::i32, {3});
+  EXPECT_EQ(option_refusal(p), "");
 }
 
 TEST(ForwardFp8Refusal, NamesWhatItDoesNotCompute) {

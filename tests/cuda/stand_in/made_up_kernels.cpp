@@ -17,6 +17,7 @@
 #include "cuda/forward_fp8_sm89/throughput/launch.hpp"
 #include "cuda/forward_fp8/converted/launch.hpp"
 #include "cuda/forward_fp8_sm90/throughput/launch.hpp"
+#include "cuda/forward_fp8_sm90/throughput/option_launch.hpp"
 #include "cuda/forward_sm80/latency/launch.hpp"
 #include "cuda/forward_sm80/throughput/launch.hpp"
 #include "cuda/forward_sm90/latency/launch.hpp"
@@ -290,6 +291,31 @@ cudaError_t transpose_values(const Params& params, cudaStream_t stream) {
   return fake::launch(fake::kernel<16>("forward_fp8_sm90_rows"), 1, stream, params);
 }
 cudaError_t compute_exactly(const Params& params, cudaStream_t stream) {
+  return fake::launch(fake::kernel<16>("forward_fp8_sm90_rows"), 1, stream, params);
+}
+
+const OptionEntry& find_option_instance(int /*config*/, bool /*e5m2*/) {
+  static const OptionEntry entry = {
+      [](cudaFunction_t& function) {
+        function = nullptr;
+        return fake::load(fake::kernel<15>("forward_fp8_sm90"));
+      },
+      [](cudaFunction_t /*function*/, const Maps& maps, const OptionParams& params,
+         unsigned int blocks, cudaStream_t stream) {
+        return fake::launch(fake::kernel<15>("forward_fp8_sm90"), blocks, stream, maps, params);
+      }};
+  return entry;
+}
+
+cudaError_t prepare_option_rows() { return fake::load(fake::kernel<16>("forward_fp8_sm90_rows")); }
+cudaError_t clear_largest(const OptionParams& params, cudaStream_t stream) {
+  return fake::launch(fake::kernel<16>("forward_fp8_sm90_rows"), 1, stream, params);
+}
+cudaError_t transpose_option_values(const OptionParams& params, cudaStream_t stream) {
+  return fake::launch(fake::kernel<16>("forward_fp8_sm90_rows"), 1, stream, params);
+}
+cudaError_t compute_options_exactly(const OptionParams& params, bool /*e5m2*/,
+                                    cudaStream_t stream) {
   return fake::launch(fake::kernel<16>("forward_fp8_sm90_rows"), 1, stream, params);
 }
 

@@ -24,51 +24,106 @@ inline constexpr int kBlockKv = 128;              // keys of a step: V^T's rows 
 inline constexpr int kOnesRows = 8;               // the least that a product has
 inline constexpr int kSharedMemory = 227 * 1024;  // that a block may have
 inline constexpr int kBarrierBytes = 2 * 1024;    // at most, for barriers and tasks
+inline constexpr int kScoreBytes = 8;             // of a thread with options
 
 // A tile of so few keys has P in two terms: rounding errors of few probabilities do not average out.
 inline constexpr int kFewKeys = 256;
 
 // A structural type: the one template argument that a kernel's geometry is.
 struct Config {
-  int head_dim;
+  int head_dim;    // of Q and K
+  int head_dim_v;  // of V's part that a tile has
   int consumers;
   int q_slots, k_stages, v_stages;
   int flush_blocks;  // so many blocks of keys are a group: consumer.cuh
   bool ping_pong;    // consumers take turns at starting products
+  bool options;      // instances with options: option_params.hpp
 
   constexpr int threads() const { return kWarpgroupThreads * (consumers + 1); }
   constexpr int block_q() const { return kWarpgroupRows * consumers; }
   constexpr int q_bytes() const { return kWarpgroupRows * head_dim; }  // of one consumer
   constexpr int k_bytes() const { return kBlockKv * head_dim; }
-  constexpr int v_bytes() const { return kBlockKv * (head_dim + kOnesRows); }
-  constexpr int o_bytes() const { return 4 * kWarpgroupRows * head_dim; }  // of one consumer
+  constexpr int v_bytes() const { return kBlockKv * (head_dim_v + kOnesRows); }
+  constexpr int o_bytes() const { return 4 * kWarpgroupRows * head_dim_v; }  // of one consumer
   constexpr int tile_bytes() const {
     return consumers * (q_slots * q_bytes() + o_bytes()) + k_stages * k_bytes() +
            v_stages * v_bytes();
   }
 
+  constexpr int shared_bytes() const {
+    return tile_bytes() + kBarrierBytes +
+           (options ? kScoreBytes * consumers * kWarpgroupThreads : 0);
+  }
+
   // Of what the launch allocates: see ptx::release_registers.
-  constexpr int producer_registers() const { return consumers == 3 ? 32 : 24; }
-  constexpr int consumer_registers() const { return consumers == 3 ? 160 : 240; }
+  // With options the producer, which finds tiles, has more to do.
+  constexpr int producer_registers() const { return options ? 40 : consumers == 3 ? 32 : 24; }
+  constexpr int consumer_registers() const { return options ? 232 : consumers == 3 ? 160 : 240; }
 
   // What a consumer thread holds all the time: S, O with its ones, and P.
-  constexpr int held_registers() const { return kBlockKv / 2 + head_dim / 2 + 4 + kBlockKv / 8; }
+  constexpr int held_registers() const { return kBlockKv / 2 + head_dim_v / 2 + 4 + kBlockKv / 8; }
 };
 
 inline constexpr std::array kConfigs = {Config{.head_dim = 64,
+                                               .head_dim_v = 64,
                                                .consumers = 3,
                                                .q_slots = 2,
                                                .k_stages = 4,
                                                .v_stages = 4,
                                                .flush_blocks = 8,
-                                               .ping_pong = false},
+                                               .ping_pong = false,
+                                               .options = false},
                                         Config{.head_dim = 128,
+                                               .head_dim_v = 128,
                                                .consumers = 2,
                                                .q_slots = 2,
                                                .k_stages = 3,
                                                .v_stages = 3,
                                                .flush_blocks = 8,
-                                               .ping_pong = false}};
+                                               .ping_pong = false,
+                                               .options = false}};
+
+// Of the instances with options (option_params.hpp). They take heads that are narrower, as if these
+// had columns of zeros, and V wider than head_dim_v in parts, each a tile of its own.
+inline constexpr std::array kOptionConfigs = {Config{.head_dim = 64,
+                                                     .head_dim_v = 64,
+                                                     .consumers = 2,
+                                                     .q_slots = 2,
+                                                     .k_stages = 4,
+                                                     .v_stages = 4,
+                                                     .flush_blocks = 8,
+                                                     .ping_pong = false,
+                                                     .options = true},
+                                              Config{.head_dim = 128,
+                                                     .head_dim_v = 128,
+                                                     .consumers = 2,
+                                                     .q_slots = 2,
+                                                     .k_stages = 3,
+                                                     .v_stages = 3,
+                                                     .flush_blocks = 8,
+                                                     .ping_pong = false,
+                                                     .options = true},
+                                              Config{.head_dim = 256,
+                                                     .head_dim_v = 128,
+                                                     .consumers = 2,
+                                                     .q_slots = 1,
+                                                     .k_stages = 2,
+                                                     .v_stages = 3,
+                                                     .flush_blocks = 8,
+                                                     .ping_pong = false,
+                                                     .options = true}};
+inline constexpr int kHeadDimStep = 16;  // head dimensions are multiples of it: rows are copied
+
+// Index into kOptionConfigs, or -1.
+constexpr int choose_option_config(int64_t head_dim_qk, int64_t head_dim_v) {
+  if (head_dim_qk < kHeadDimStep || head_dim_v < kHeadDimStep) return -1;
+  if (head_dim_qk % kHeadDimStep != 0 || head_dim_v % kHeadDimStep != 0) return -1;
+  for (std::size_t i = 0; i < kOptionConfigs.size(); ++i) {
+    const int most = kOptionConfigs[i].head_dim;
+    if (head_dim_qk <= most && head_dim_v <= most) return static_cast<int>(i);
+  }
+  return -1;
+}
 
 // Index into kConfigs, or -1: only these head dimensions are computed.
 constexpr int choose_config(int64_t head_dim) {
@@ -83,11 +138,14 @@ constexpr bool is_sound(const Config& c) {
   const int allocated = 65536 / c.threads() / 8 * 8 * c.threads();
   const int wanted =
       kWarpgroupThreads * (c.producer_registers() + c.consumers * c.consumer_registers());
-  return c.tile_bytes() + kBarrierBytes <= kSharedMemory && wanted <= allocated &&
+  return c.shared_bytes() <= kSharedMemory && wanted <= allocated &&
          c.held_registers() + 24 <= c.consumer_registers() && c.k_stages >= 2 && c.v_stages >= 2;
 }
 static_assert([] {
   for (const Config& config : kConfigs) {
+    if (!is_sound(config)) return false;
+  }
+  for (const Config& config : kOptionConfigs) {
     if (!is_sound(config)) return false;
   }
   return true;

@@ -23,6 +23,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 
 #include "cuda/forward_fp8_sm90/throughput/scores.cuh"
 #include "cuda/forward_fp8_sm90/throughput/shape.cuh"
@@ -47,7 +48,7 @@ __device__ __forceinline__ int uniform(int x) {
 template <class S>
 struct Consumer {
   typename S::Shared& smem;
-  const Params& params;
+  const typename S::Params& params;
   uint32_t shared;  // address of smem
   uint32_t thread;  // in the block
   int group;        // which consumer: 0 ..
@@ -81,7 +82,7 @@ struct Consumer {
     return static_cast<int>(t / 32 * 16 + t % 32 / 4) - kWarpgroupRows;
   }
   __device__ __forceinline__ int first_row() const { return group * kWarpgroupRows; }
-  __device__ __forceinline__ const Task& task() const { return smem.task[q_at.slot]; }
+  __device__ __forceinline__ const typename S::Task& task() const { return smem.task[q_at.slot]; }
 
   __device__ __forceinline__ uint32_t q_tile() const {
     return shared + S::kQ +
@@ -165,9 +166,38 @@ struct Consumer {
     }
   }
 
+  // With options. Under a cap scores are made in units of log2, and may have any scale.
+  __device__ __forceinline__ bool caps() const { return params.softcap > 0; }
+  __device__ __forceinline__ bool takes_scale() const {
+    return caps() ? fabsf(scale) <= std::numeric_limits<float>::max() : scale > 0;
+  }
+  __device__ __forceinline__ float exponent_scale() const {
+    if constexpr (S::kOptions) return caps() ? 1.0F : scale;
+    return scale;
+  }
+  // The row's largest scores, of this lane, before they are scaled: in shared memory, as hardly any
+  // problem asks for them.
+  __device__ __forceinline__ float2& largest_scores() const {
+    return smem.largest.scores[group * kWarpgroupThreads + thread_anew() % kWarpgroupThreads];
+  }
+  __device__ __forceinline__ void note_largest() {
+    if (params.amax_s.data == nullptr) return;
+    float2& largest = largest_scores();
+    largest = {fmaxf(largest.x, attention::lane_max(s, 0)),
+               fmaxf(largest.y, attention::lane_max(s, 1))};
+  }
+  // Scores of a block from its products: the cap, and what the band and the length remove.
   __device__ __forceinline__ void mask_block(int block) {
-    if (!range.needs_mask(block)) return;
-    mask_scores<S>(s, task().limits, task().first_query + row(), block * kBlockKv, lane());
+    if constexpr (S::kOptions) {
+      if (caps()) cap_scores<S>(s, softcap_of(params.softcap, scale * kLn2));
+      if (range.needs_mask(block)) {
+        mask_scores<S>(s, task().limits, task().first_query + row(), block * kBlockKv, lane());
+      }
+      note_largest();
+    } else {
+      if (!range.needs_mask(block)) return;
+      mask_scores<S>(s, task().limits, task().first_query + row(), block * kBlockKv, lane());
+    }
   }
 
   // No key has been seen.
@@ -176,6 +206,9 @@ struct Consumer {
     for (int slot = 0; slot < 2; ++slot) {
       sum[slot] = flushed_sum[slot] = flushed_rounded[slot] = 0;
       reference[slot] = flushed_reference[slot] = kNoReference;
+    }
+    if constexpr (S::kOptions) {
+      if (params.amax_s.data != nullptr) largest_scores() = {kNoKey, kNoKey};
     }
     held = 0;
     has_flushed = false;
@@ -292,7 +325,7 @@ struct Consumer {
     ptx::warpgroup_pin(s);
     release_k();
     mask_block(block);
-    online_softmax<S>(s, top, reference, factor, total, scale);
+    online_softmax<S>(s, top, reference, factor, total, exponent_scale());
   }
 
   // A later block; P is that of the block before.
@@ -309,9 +342,9 @@ struct Consumer {
     mask_block(block);
     const float before[2] = {reference[0], reference[1]};
     const bool begins_group = held + 1 == S::kConfig.flush_blocks;
-    if (begins_group) set_references<S>(s, reference, scale);
+    if (begins_group) set_references<S>(s, reference, exponent_scale());
     float total[2], most;
-    exponentiate<S>(s, reference, scale, total, most);
+    exponentiate<S>(s, reference, exponent_scale(), total, most);
     // A wait for products is one instruction for all four warps, never one branch's. The vote
     // before it keeps ptxas from moving the exponentials below it, where nothing runs beside them.
     const bool again = __any_sync(0xffffffffU, most >= kLargestP) != 0;
@@ -325,7 +358,7 @@ struct Consumer {
       recompute_scores<S>(s, q_tile(), k_tile(), warp(), lane());
       mask_block(block);
       float factor[2];
-      online_softmax<S>(s, kTop, reference, factor, total, scale);
+      online_softmax<S>(s, kTop, reference, factor, total, exponent_scale());
       rescale(factor);
       __syncwarp();  // all lanes have read K
     }

@@ -10,7 +10,7 @@ namespace flashcore::cuda::forward_fp8_sm90::throughput {
 template <int kConfigIndex>
 struct CompiledInstance {
   static constexpr Config kConfig = kConfigs[kConfigIndex];
-  static constexpr int kSharedBytes = kConfig.tile_bytes() + kBarrierBytes;
+  static constexpr int kSharedBytes = kConfig.shared_bytes();
 
   static cudaError_t prepare(cudaFunction_t& function) {
     const cudaError_t error =

@@ -1,7 +1,16 @@
-# forward_fp8_sm90's compiled kernels: one small translation unit for each row of kConfigs (config.hpp), and the
-# kernels around them.
+# forward_fp8_sm90's compiled kernels: one small translation unit for each row of kConfigs and, for each type,
+# of kOptionConfigs (config.hpp), and the kernels around them.
 flashcore_cuda_sources(forward_fp8_sm90 SOURCES
   forward_fp8_sm90/throughput/d64.cu
   forward_fp8_sm90/throughput/d128.cu
-  forward_fp8_sm90/throughput/rows.cu)
-target_sources(flashcore_objects PRIVATE forward_fp8_sm90/throughput/instances.cpp)
+  forward_fp8_sm90/throughput/rows.cu
+  forward_fp8_sm90/throughput/options_e4m3_64.cu
+  forward_fp8_sm90/throughput/options_e4m3_128.cu
+  forward_fp8_sm90/throughput/options_e4m3_256.cu
+  forward_fp8_sm90/throughput/options_e5m2_64.cu
+  forward_fp8_sm90/throughput/options_e5m2_128.cu
+  forward_fp8_sm90/throughput/options_e5m2_256.cu
+  forward_fp8_sm90/throughput/option_rows.cu)
+target_sources(flashcore_objects PRIVATE
+  forward_fp8_sm90/throughput/instances.cpp
+  forward_fp8_sm90/throughput/option_instances.cpp)

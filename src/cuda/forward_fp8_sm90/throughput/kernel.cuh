@@ -8,6 +8,7 @@
 
 #include "cuda/forward_fp8_sm90/throughput/consumer.cuh"
 #include "cuda/forward_fp8_sm90/throughput/epilogue.cuh"
+#include "cuda/forward_fp8_sm90/throughput/option_epilogue.cuh"
 #include "cuda/forward_fp8_sm90/throughput/producer.cuh"
 #include "cuda/forward_fp8_sm90/throughput/shape.cuh"
 #include "cuda/ptx/shared_memory.cuh"
@@ -16,22 +17,36 @@
 
 namespace flashcore::cuda::forward_fp8_sm90::throughput {
 
+// What the products cannot do, with options: this warp's rows one by one.
 template <class S>
-__device__ __forceinline__ void end_tile(const Params& p, Consumer<S>& c) {
-  const Task& task = c.task();
-  RowEnd ends[2];
-  end_rows<S>(p, c, task, ends);
-  if (!store_rows<S>(p, task, c, ends)) {
-    compute_rows_exactly<S::kConfig.head_dim>(p, task, c.first_row() + kWarpRows * c.warp(),
-                                              c.lane());
+__device__ __forceinline__ void recompute_option_rows(const typename S::Params& p,
+                                                      const Consumer<S>& c) {
+  compute_option_rows<S::kE5M2, S::kConfig.head_dim_v>(
+      p, c.task(), c.first_row() + kWarpRows * c.warp(), c.lane());
+}
+
+template <class S>
+__device__ __forceinline__ void end_tile(const typename S::Params& p, Consumer<S>& c) {
+  const typename S::Task& task = c.task();
+  if constexpr (S::kOptions) {
+    OptionRowEnd ends[2];
+    end_option_rows<S>(p, c, task, ends);
+    if (!store_option_rows<S>(p, task, c, ends)) recompute_option_rows<S>(p, c);
+  } else {
+    RowEnd ends[2];
+    end_rows<S>(p, c, task, ends);
+    if (!store_rows<S>(p, task, c, ends)) {
+      compute_rows_exactly<S::kConfig.head_dim>(p, task, c.first_row() + kWarpRows * c.warp(),
+                                                c.lane());
+    }
   }
 }
 
 // A consumer's share of one tile. Each way is a path of its own to the end: where accumulators of
 // different products meet, ptxas is short of registers.
 template <class S>
-__device__ __forceinline__ void consume_tile(const Params& p, Consumer<S>& c) {
-  const Task& task = c.task();
+__device__ __forceinline__ void consume_tile(const typename S::Params& p, Consumer<S>& c) {
+  const typename S::Task& task = c.task();
   c.scale = score_scale(p, task, kLog2E);
   const int begin = task.begin, end = task.end;
   if (c.range.empty()) {
@@ -41,10 +56,16 @@ __device__ __forceinline__ void consume_tile(const Params& p, Consumer<S>& c) {
     end_tile<S>(p, c);
     return;
   }
-  if (uniform(!(c.scale > 0)) != 0) {  // references are largest products
+  bool takes_scale = c.scale > 0;  // references are largest products
+  if constexpr (S::kOptions) takes_scale = c.takes_scale();
+  if (uniform(!takes_scale) != 0) {
     c.pass_blocks(end - begin);
-    compute_rows_exactly<S::kConfig.head_dim>(p, task, c.first_row() + kWarpRows * c.warp(),
-                                              c.lane());
+    if constexpr (S::kOptions) {
+      recompute_option_rows<S>(p, c);
+    } else {
+      compute_rows_exactly<S::kConfig.head_dim>(p, task, c.first_row() + kWarpRows * c.warp(),
+                                                c.lane());
+    }
     return;
   }
   c.pass_blocks(end - c.range.end);
@@ -60,7 +81,7 @@ __device__ __forceinline__ void consume_tile(const Params& p, Consumer<S>& c) {
 }
 
 template <class S>
-__device__ __forceinline__ void consume(typename S::Shared& smem, const Params& p) {
+__device__ __forceinline__ void consume(typename S::Shared& smem, const typename S::Params& p) {
   const auto thread = static_cast<uint32_t>(ptx::thread_index());
   Consumer<S> c{.smem = smem,
                 .params = p,
@@ -91,7 +112,7 @@ __device__ __forceinline__ void make_barriers(typename S::Shared& smem) {
 // The rows behind those of V^T. All their elements are alike, so the swizzle does not matter.
 template <class S>
 __device__ __forceinline__ void make_ones(typename S::Shared& smem) {
-  constexpr uint32_t kFourOnes = 0x38383838U;  // of e4m3
+  constexpr uint32_t kFourOnes = S::kE5M2 ? 0x3C3C3C3CU : 0x38383838U;
   constexpr int kWords = kOnesRows * kBlockKv / 4;
   for (int i = static_cast<int>(threadIdx.x); i < S::kVStages * kWords; i += S::kConfig.threads()) {
     *reinterpret_cast<uint32_t*>(&smem.v[i / kWords][S::kVCopied + i % kWords * 4]) = kFourOnes;
@@ -100,7 +121,7 @@ __device__ __forceinline__ void make_ones(typename S::Shared& smem) {
 }
 
 template <class S>
-__device__ __forceinline__ void run_block(const Maps& maps, const Params& p) {
+__device__ __forceinline__ void run_block(const Maps& maps, const typename S::Params& p) {
   auto& smem = *reinterpret_cast<typename S::Shared*>(ptx::dynamic_shared());
   if (threadIdx.x == 0) make_barriers<S>(smem);
   make_ones<S>(smem);
@@ -119,6 +140,13 @@ template <int kConfigIndex>
 __global__ void __launch_bounds__(kConfigs[kConfigIndex].threads(), 1)
     forward_kernel(const __grid_constant__ Maps maps, const __grid_constant__ Params p) {
   if constexpr (ptx::kHasWgmma) run_block<Shape<kConfigIndex>>(maps, p);
+}
+
+// With options.
+template <int kConfigIndex, bool kE5M2>
+__global__ void __launch_bounds__(kOptionConfigs[kConfigIndex].threads(), 1)
+    option_kernel(const __grid_constant__ Maps maps, const __grid_constant__ OptionParams p) {
+  if constexpr (ptx::kHasWgmma) run_block<Shape<kConfigIndex, true, kE5M2>>(maps, p);
 }
 
 }  // namespace flashcore::cuda::forward_fp8_sm90::throughput

@@ -15,7 +15,7 @@ struct Maps {
   CUtensorMap q, k, vt;
 };
 
-enum class OutputType : int32_t { f32, f16, bf16 };
+enum class OutputType : int32_t { f32, f16, bf16, e4m3, e5m2 };  // fp8: with options
 
 // A scale for each batch entry and head; null: 1.
 struct HeadScale {

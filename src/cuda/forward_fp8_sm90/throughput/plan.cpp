@@ -5,34 +5,30 @@
 #include <algorithm>
 #include <cstdint>
 #include <memory>
-#include <numbers>
 #include <span>
 #include <string>
 #include <string_view>
 
 #include "cuda/forward_fp8_sm90/throughput/config.hpp"
 #include "cuda/forward_fp8_sm90/throughput/launch.hpp"
+#include "cuda/forward_fp8_sm90/throughput/option_plan.hpp"
+#include "cuda/forward_fp8_sm90/throughput/params_plan.hpp"
 #include "cuda/forward_fp8_sm90/throughput/supports.hpp"
 #include "cuda/host/device_guard.hpp"
 #include "cuda/host/forward_launch.hpp"
 #include "cuda/host/kernel_targets.hpp"
 #include "cuda/host/pointer_cache.hpp"
 #include "cuda/host/tensor_map.hpp"
-#include "problem/entries.hpp"
 #include "problem/sizes.hpp"
 #include "problem/status.hpp"
 
 namespace flashcore::cuda::forward_fp8_sm90::throughput {
 namespace {
 
-// Keys and values of a section of heads that runs at once: half of an H100's L2 and some.
-constexpr int64_t kSectionBytes = int64_t{32} << 20;
 constexpr std::string_view kName = "forward_fp8_sm90";
 
 // Of Q, K and the workspace.
 using MapCache = host::PointerCache<Maps, 3>;
-
-enum class Terms { as_needed, two };
 
 struct Planned {
   Params params;
@@ -42,48 +38,8 @@ struct Planned {
   cudaFunction_t function;
 };
 
-OutputType output_type(DType dtype) {
-  if (dtype == DType::f32) return OutputType::f32;
-  return dtype == DType::f16 ? OutputType::f16 : OutputType::bf16;
-}
-
-// Everything but the pointers.
-Params make_params(const ForwardProblem& p, const Config& config, Terms terms) {
-  Params params{};
-  host::set_forward_params(params, p);
-  params.order = host::tile_order(p, config.block_q(), host::section_rows(p, kSectionBytes));
-  params.heads = static_cast<uint32_t>(p.heads_q);
-  params.heads_per_kv_head = static_cast<uint32_t>(p.heads_kv > 0 ? p.heads_q / p.heads_kv : 1);
-  params.limits = attention::band_limits(p.band.left, p.band.right, common_offset(p),
-                                         static_cast<int>(p.seqlen_kv));
-  params.varies = entries_vary(p);
-  params.precise = terms == Terms::two;
-  params.output = output_type(p.o_dtype);
-  params.left = p.band.left;
-  params.right = p.band.right;
-  params.softmax_scale = p.softmax_scale;
-  params.q_scale = {nullptr, p.q_scale.batch, p.q_scale.head};
-  params.k_scale = {nullptr, p.k_scale.batch, p.k_scale.head};
-  params.v_scale = {nullptr, p.v_scale.batch, p.v_scale.head};
-  params.sinks_step = p.sinks.head;
-  params.vt_keys = static_cast<int>((p.seqlen_kv + kBlockKv - 1) / kBlockKv * kBlockKv);
-  return params;
-}
-
 int64_t workspace_bytes(const Params& params) {
   return product_of({params.batch, params.heads_kv, params.head_dim_v, params.vt_keys});
-}
-
-// The pointers of a run.
-void bind(Params& params, const ForwardProblem& p, const Arguments& args,
-          std::span<std::byte> workspace) {
-  host::bind_forward_params(params, p, args);
-  params.q_scale.data = p.q_scale.present ? args.q_scale : nullptr;
-  const bool has_keys = p.seqlen_kv > 0;  // without them these have no element either
-  params.k_scale.data = p.k_scale.present && has_keys ? args.k_scale : nullptr;
-  params.v_scale.data = p.v_scale.present && has_keys ? args.v_scale : nullptr;
-  params.sinks = p.sinks.present ? args.sinks : nullptr;
-  params.vt = reinterpret_cast<uint8_t*>(workspace.data());
 }
 
 // Without keys no block uses those of K and V, but the launch takes all: any map does.
@@ -121,7 +77,7 @@ bool are_aligned(const ForwardProblem& p, const Arguments& args) {
 Status run(const ForwardProblem& p, const Planned& planned, MapCache& cache, const Arguments& args,
            std::span<std::byte> workspace, Stream stream) {
   Params params = planned.params;
-  bind(params, p, args, workspace);
+  bind_params(params, p, args, workspace);
   const auto cuda_stream = static_cast<cudaStream_t>(stream.handle);
   const host::DeviceGuard guard(planned.device);
   if (guard.error() != cudaSuccess)
@@ -148,7 +104,7 @@ Result<PlannedKernel> plan(const ForwardProblem& p, const PlanContext& context, 
   planned.config = choose_config(p.head_dim_qk);
   planned.device = context.device.device.index;
   const Config& config = kConfigs[static_cast<size_t>(planned.config)];
-  planned.params = make_params(p, config, terms);
+  set_params(planned.params, p, config.block_q(), terms);
   planned.blocks = static_cast<unsigned int>(
       std::min<int64_t>(planned.params.order.size(), context.device.multiprocessors));
   const int64_t bytes = workspace_bytes(planned.params);
@@ -188,7 +144,8 @@ Kernel row(std::string_view name, std::string_view by_name_because, Terms terms)
 
 std::vector<Kernel> kernels() {
   return {row(kName, {}, Terms::as_needed),
-          row("forward_fp8_sm90_precise", "probabilities in two terms take longer", Terms::two)};
+          row("forward_fp8_sm90_precise", "probabilities in two terms take longer", Terms::two),
+          option_kernel()};
 }
 
 }  // namespace flashcore::cuda::forward_fp8_sm90::throughput

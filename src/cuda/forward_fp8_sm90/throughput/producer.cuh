@@ -20,7 +20,7 @@ template <class S>
 struct Producer {
   typename S::Shared& smem;
   const Maps& maps;
-  const Params& p;
+  const typename S::Params& p;
   Ring<S::kQSlots> q_at{};
   Ring<S::kKStages> k_at{};
   Ring<S::kVStages> v_at{};
@@ -31,8 +31,25 @@ struct Producer {
     ptx::mbarrier_wait(ptx::shared_address(&barrier), parity ^ 1);
   }
 
+  // A box of Q or K from row `row` of the entry on, by panels.
+  template <class Tile>
+  __device__ __forceinline__ void load_rows(uint32_t to, const CUtensorMap& map, uint32_t full,
+                                            int row, int head, const typename S::Task& task) const {
+#pragma unroll
+    for (int panel = 0; panel < Tile::kPanels; ++panel) {
+      const uint32_t at = to + static_cast<uint32_t>(panel * Tile::kPanelBytes);
+      const int column = panel * Tile::kPanelColumns;
+      if constexpr (S::kOptions) {
+        const bool is_q = &map == &maps.q;
+        ptx::tma_load_4d(at, &map, full, column, row + (is_q ? task.q_row : task.kv_row), head,
+                         p.packed ? 0 : task.batch);
+      } else {
+        ptx::tma_load_4d(at, &map, full, column, row, head, task.batch);
+      }
+    }
+  }
   // The task, and Q, or word that there is none.
-  __device__ __forceinline__ void give_task(const Task& task) {
+  __device__ __forceinline__ void give_task(const typename S::Task& task) {
     wait_empty(smem.q_empty[q_at.slot], q_at.parity);
     smem.task[q_at.slot] = task;
     const uint32_t full = ptx::shared_address(&smem.q_full[q_at.slot]);
@@ -43,33 +60,56 @@ struct Producer {
     ptx::mbarrier_arrive_expect(full, S::kConsumers * S::QTile::kBytes);
 #pragma unroll
     for (int w = 0; w < S::kConsumers; ++w) {
-      ptx::tma_load_4d(ptx::shared_address(smem.q[q_at.slot][w]), &maps.q, full, 0,
-                       task.first_query + w * kWarpgroupRows, task.head, task.batch);
+      load_rows<typename S::QTile>(ptx::shared_address(smem.q[q_at.slot][w]), maps.q, full,
+                                   task.first_query + w * kWarpgroupRows, task.head, task);
     }
     q_at.next();
   }
-  __device__ __forceinline__ void load_k(const Task& task, int block) {
+  __device__ __forceinline__ void load_k(const typename S::Task& task, int block) {
     wait_empty(smem.k_empty[k_at.slot], k_at.parity);
     const uint32_t full = ptx::shared_address(&smem.k_full[k_at.slot]);
     ptx::mbarrier_arrive_expect(full, S::KTile::kBytes);
-    ptx::tma_load_4d(ptx::shared_address(smem.k[k_at.slot]), &maps.k, full, 0, block * kBlockKv,
-                     task.kv_head, task.batch);
+    load_rows<typename S::KTile>(ptx::shared_address(smem.k[k_at.slot]), maps.k, full,
+                                 block * kBlockKv, task.kv_head, task);
     k_at.next();
   }
-  __device__ __forceinline__ void load_v(const Task& task, int block) {
+  __device__ __forceinline__ void load_v(const typename S::Task& task, int block) {
     if (!has_values) ptx::wait_for_earlier_grids();
     has_values = true;
     wait_empty(smem.v_empty[v_at.slot], v_at.parity);
     const uint32_t full = ptx::shared_address(&smem.v_full[v_at.slot]);
     ptx::mbarrier_arrive_expect(full, S::kVCopied);
-    ptx::tma_load_4d(ptx::shared_address(smem.v[v_at.slot]), &maps.vt, full, block * kBlockKv, 0,
-                     task.kv_head, task.batch);
+    const uint32_t to = ptx::shared_address(smem.v[v_at.slot]);
+    if constexpr (S::kOptions) {
+      ptx::tma_load_4d(to, &maps.vt, full, (task.v_block + block) * kBlockKv, task.column,
+                       task.kv_head, p.packed ? 0 : task.batch);
+    } else {
+      ptx::tma_load_4d(to, &maps.vt, full, block * kBlockKv, 0, task.kv_head, task.batch);
+    }
     v_at.next();
   }
 
+  __device__ __forceinline__ uint32_t tiles() const {
+    if constexpr (S::kOptions) return p.order.size() * static_cast<uint32_t>(p.parts);
+    return p.order.size();
+  }
+  __device__ __forceinline__ typename S::Task find(uint32_t index) const {
+    if constexpr (S::kOptions) {
+      typename S::Task task =
+          find_option_tile(p, index, S::kConfig.block_q(), S::kConfig.head_dim_v);
+      find_ranges(task, S::kConsumers);
+      return task;
+    } else {
+      return find_task(p, index, S::kConsumers);
+    }
+  }
+
   __device__ __forceinline__ void run() {
-    for (uint32_t index = blockIdx.x; index < p.order.size(); index += gridDim.x) {
-      const Task task = find_task(p, index, S::kConsumers);
+    for (uint32_t index = blockIdx.x; index < tiles(); index += gridDim.x) {
+      const typename S::Task task = find(index);
+      if constexpr (S::kOptions) {
+        if (!task.exists()) continue;
+      }
       give_task(task);
       for (int block = task.end - 1; block >= task.begin; --block) {
         load_k(task, block);
@@ -78,7 +118,7 @@ struct Producer {
       if (task.begin < task.end) load_v(task, task.begin);
     }
     if (!has_values) ptx::wait_for_earlier_grids();  // some thread of every block does
-    Task none{};
+    typename S::Task none{};
     none.rows_q = Task::kNoMore;
     give_task(none);
   }

@@ -8,8 +8,10 @@
 #include "cuda/attention/large_reference.hpp"
 #include "cuda/attention/mask.cuh"
 #include "cuda/attention/softmax.cuh"
+#include "cuda/forward_fp8_sm90/throughput/option_cap.cuh"
 #include "cuda/forward_fp8_sm90/throughput/shape.cuh"
 #include "cuda/ptx/convert.cuh"
+#include "cuda/ptx/e5m2.cuh"
 #include "cuda/ptx/exp2.cuh"
 #include "cuda/ptx/ldmatrix.cuh"
 #include "cuda/ptx/math.cuh"
@@ -17,6 +19,7 @@
 #include "cuda/ptx/pin.cuh"
 #include "cuda/ptx/registers.cuh"
 #include "cuda/ptx/wgmma_e4m3.cuh"
+#include "cuda/ptx/wgmma_e5m2.cuh"
 #include "cuda/tile/byte_descriptor.hpp"
 
 namespace flashcore::cuda::forward_fp8_sm90::throughput {
@@ -60,9 +63,15 @@ __device__ __forceinline__ void start_qk(Scores<S>& s, uint32_t q, uint32_t k) {
   for (int step = 0; step < S::kQkSteps; ++step) {
     using QTile = typename S::QTile;
     using KTile = typename S::KTile;
-    ptx::wgmma_ss_e4m3(s, descriptor_at<QTile>(q, tile::byte_step<QTile>(step)),
-                       descriptor_at<KTile>(k, tile::byte_step<KTile>(step)),
-                       step == 0 ? ptx::Accumulate::overwrite : ptx::Accumulate::add);
+    if constexpr (S::kE5M2) {
+      ptx::wgmma_ss_e5m2(s, descriptor_at<QTile>(q, tile::byte_step<QTile>(step)),
+                         descriptor_at<KTile>(k, tile::byte_step<KTile>(step)),
+                         step == 0 ? ptx::Accumulate::overwrite : ptx::Accumulate::add);
+    } else {
+      ptx::wgmma_ss_e4m3(s, descriptor_at<QTile>(q, tile::byte_step<QTile>(step)),
+                         descriptor_at<KTile>(k, tile::byte_step<KTile>(step)),
+                         step == 0 ? ptx::Accumulate::overwrite : ptx::Accumulate::add);
+    }
   }
   ptx::warpgroup_commit();
 }
@@ -74,8 +83,13 @@ __device__ __forceinline__ void start_pv(Outputs<S>& o, const Probabilities<S>& 
 #pragma unroll
   for (int step = 0; step < S::kKeySteps; ++step) {
     using VTile = typename S::VTile;
-    ptx::wgmma_rs_e4m3(o, p[step], descriptor_at<VTile>(v, tile::byte_step<VTile>(step)),
-                       step == 0 ? first : ptx::Accumulate::add);
+    if constexpr (S::kE5M2) {
+      ptx::wgmma_rs_e4m3_e5m2(o, p[step], descriptor_at<VTile>(v, tile::byte_step<VTile>(step)),
+                              step == 0 ? first : ptx::Accumulate::add);
+    } else {
+      ptx::wgmma_rs_e4m3(o, p[step], descriptor_at<VTile>(v, tile::byte_step<VTile>(step)),
+                         step == 0 ? first : ptx::Accumulate::add);
+    }
   }
   ptx::warpgroup_commit();
 }
@@ -99,9 +113,42 @@ __device__ __forceinline__ void recompute_scores(Scores<S>& s, uint32_t q, uint3
     for (int n = 0; n < S::kKeyProducts; n += 2) {
       uint32_t b[4];
       ptx::ldmatrix_x4(b, row + n * 8 * KTile::kPanelRowBytes);
-      ptx::mma_m16n8k32_e4m3(s[n], a, b[0], b[1]);
-      ptx::mma_m16n8k32_e4m3(s[n + 1], a, b[2], b[3]);
+      if constexpr (S::kE5M2) {
+        ptx::mma_m16n8k32_e5m2(s[n], a, b[0], b[1]);
+        ptx::mma_m16n8k32_e5m2(s[n + 1], a, b[2], b[3]);
+      } else {
+        ptx::mma_m16n8k32_e4m3(s[n], a, b[0], b[1]);
+        ptx::mma_m16n8k32_e4m3(s[n + 1], a, b[2], b[3]);
+      }
     }
+  }
+}
+
+// Scores from products, under a cap: in units of log2. Far below the cap a polynomial does; what is
+// nearer costs two special functions an element, and gives the same numbers.
+template <class S>
+__device__ __forceinline__ void cap_scores(Scores<S>& s, const attention::SoftcapParams& cap) {
+  float largest = 0;
+#pragma unroll
+  for (int n = 0; n < S::kKeyProducts; ++n) {
+#pragma unroll
+    for (int e = 0; e < 4; ++e) largest = fmaxf(largest, fabsf(s[n][e]));
+  }
+  if (__all_sync(0xffffffffU, largest * fabsf(cap.rate) <= attention::kCapNear) != 0) {
+#pragma unroll
+    for (int n = 0; n < S::kKeyProducts; ++n) {
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        const float x = s[n][e] * cap.rate;
+        s[n][e] = s[n][e] * cap.scale_log2 * attention::tanh_ratio(x * x);
+      }
+    }
+    return;
+  }
+#pragma unroll
+  for (int n = 0; n < S::kKeyProducts; ++n) {
+#pragma unroll
+    for (int e = 0; e < 4; ++e) s[n][e] = attention::capped_log2(s[n][e], cap);
   }
 }
 

@@ -5,9 +5,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 #include "cuda/attention/units.hpp"
 #include "cuda/forward_fp8_sm90/throughput/config.hpp"
+#include "cuda/forward_fp8_sm90/throughput/option_params.hpp"
+#include "cuda/forward_fp8_sm90/throughput/option_task.hpp"
 #include "cuda/forward_fp8_sm90/throughput/params.hpp"
 #include "cuda/forward_fp8_sm90/throughput/task.hpp"
 #include "cuda/tile/ring.hpp"
@@ -18,40 +21,54 @@ namespace flashcore::cuda::forward_fp8_sm90::throughput {
 using attention::kLn2, attention::kLog2E, attention::kNoKey;
 using tile::Ring;
 
-template <int kConfigIndex>
+template <int kConfigIndex, bool kOptions_ = false, bool kE5M2_ = false>
 struct Shape {
-  static constexpr Config kConfig = kConfigs[kConfigIndex];
+  static constexpr bool kOptions = kOptions_;  // OptionParams: what only some problems ask for
+  static constexpr bool kE5M2 = kE5M2_;        // Q, K and V are of that type
+  static constexpr Config kConfig = [] {
+    if constexpr (kOptions_) return kOptionConfigs[kConfigIndex];
+    return kConfigs[kConfigIndex];
+  }();
+  using Params = std::conditional_t<kOptions, OptionParams, throughput::Params>;
+  using Task = std::conditional_t<kOptions, OptionTask, throughput::Task>;
   static constexpr int kConsumers = kConfig.consumers;
   static constexpr int kQSlots = kConfig.q_slots;
   static constexpr int kKStages = kConfig.k_stages, kVStages = kConfig.v_stages;
 
   using QTile = tile::SmemTile<kWarpgroupRows, kConfig.head_dim, 1>;  // of one consumer
   using KTile = tile::SmemTile<kBlockKv, kConfig.head_dim, 1>;
-  using VTile = tile::SmemTile<kConfig.head_dim + kOnesRows, kBlockKv, 1>;  // transposed
-  static constexpr int kVCopied = kConfig.head_dim * kBlockKv;              // without the ones
+  using VTile = tile::SmemTile<kConfig.head_dim_v + kOnesRows, kBlockKv, 1>;  // transposed
+  static constexpr int kVCopied = kConfig.head_dim_v * kBlockKv;              // without the ones
 
   static constexpr int kQkSteps = kConfig.head_dim / 32;
   static constexpr int kKeyProducts = kBlockKv / 8;  // m16n8 accumulators of S
   static constexpr int kKeySteps = kBlockKv / 32;
-  static constexpr int kOutProducts = kConfig.head_dim / 8;
+  static constexpr int kOutProducts = kConfig.head_dim_v / 8;
   static constexpr int kOnes = kOutProducts;  // the product of the ones
 
-  struct Shared {
-    alignas(tile::kTileAlignment) unsigned char q[kQSlots][kConsumers][QTile::kBytes];
+  struct Tiles {
+    unsigned char q[kQSlots][kConsumers][QTile::kBytes];
     unsigned char k[kKStages][KTile::kBytes];
     unsigned char v[kVStages][VTile::kBytes];
     float4 o[kConsumers][kOutProducts][kWarpgroupThreads];  // of each thread, its own
     uint64_t q_full[kQSlots], q_empty[kQSlots];
     uint64_t k_full[kKStages], k_empty[kKStages], v_full[kVStages], v_empty[kVStages];
+  };
+  struct LargestScores {
+    float2 scores[kConsumers * kWarpgroupThreads];  // of each thread, its own
+  };
+  struct NoScores {};
+  struct alignas(tile::kTileAlignment) Shared : Tiles {
     Task task[kQSlots];
+    std::conditional_t<kOptions, LargestScores, NoScores> largest;
   };
   // Byte offsets of its arrays: addresses in shared memory are 32-bit sums.
-  static constexpr uint32_t kQ = offsetof(Shared, q), kK = offsetof(Shared, k),
-                            kV = offsetof(Shared, v), kO = offsetof(Shared, o);
-  static constexpr uint32_t kQFull = offsetof(Shared, q_full), kQEmpty = offsetof(Shared, q_empty),
-                            kKFull = offsetof(Shared, k_full), kKEmpty = offsetof(Shared, k_empty),
-                            kVFull = offsetof(Shared, v_full), kVEmpty = offsetof(Shared, v_empty);
-  static_assert(sizeof(Shared) <= static_cast<std::size_t>(kConfig.tile_bytes() + kBarrierBytes));
+  static constexpr uint32_t kQ = offsetof(Tiles, q), kK = offsetof(Tiles, k),
+                            kV = offsetof(Tiles, v), kO = offsetof(Tiles, o);
+  static constexpr uint32_t kQFull = offsetof(Tiles, q_full), kQEmpty = offsetof(Tiles, q_empty),
+                            kKFull = offsetof(Tiles, k_full), kKEmpty = offsetof(Tiles, k_empty),
+                            kVFull = offsetof(Tiles, v_full), kVEmpty = offsetof(Tiles, v_empty);
+  static_assert(sizeof(Shared) <= static_cast<std::size_t>(kConfig.shared_bytes()));
 };
 
 }  // namespace flashcore::cuda::forward_fp8_sm90::throughput

@@ -12,4 +12,8 @@ namespace flashcore::cuda::forward_fp8_sm90::throughput {
 std::string refusal(const ForwardProblem& problem, const DeviceInfo& device,
                     std::string_view targets);
 
+// The same of forward_fp8_sm90_options.
+std::string option_refusal(const ForwardProblem& problem, const DeviceInfo& device,
+                           std::string_view targets);
+
 }  // namespace flashcore::cuda::forward_fp8_sm90::throughput

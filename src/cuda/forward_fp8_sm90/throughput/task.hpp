@@ -50,9 +50,9 @@ constexpr Task find_tile(const Params& p, uint32_t index, int block_q) {
   return task;
 }
 
-constexpr Task find_task(const Params& p, uint32_t index, int consumers) {
+// The blocks of keys that a tile's queries see.
+constexpr void find_ranges(Task& task, int consumers) {
   const int block_q = kWarpgroupRows * consumers;
-  Task task = find_tile(p, index, block_q);
   const int first = task.first_query;
   const TileRange all =
       attention::tile_range(task.limits, task.len_q, first, first + block_q, kBlockKv);
@@ -63,6 +63,11 @@ constexpr Task find_task(const Params& p, uint32_t index, int consumers) {
     task.seen[i] =
         attention::tile_range(task.limits, task.len_q, row, row + kWarpgroupRows, kBlockKv);
   }
+}
+
+constexpr Task find_task(const Params& p, uint32_t index, int consumers) {
+  Task task = find_tile(p, index, kWarpgroupRows * consumers);
+  find_ranges(task, consumers);
   return task;
 }
 

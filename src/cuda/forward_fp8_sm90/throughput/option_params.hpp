@@ -1,0 +1,29 @@
+// What a launch of an instance with options is told besides: what only some problems ask for.
+#pragma once
+
+#include <cstdint>
+
+#include "cuda/attention/softcap.hpp"
+#include "cuda/forward_fp8_sm90/throughput/params.hpp"
+
+namespace flashcore::cuda::forward_fp8_sm90::throughput {
+
+// amax_o or amax_s, as the bits of numbers that are not negative: NaN is larger than all. Null: not
+// wanted.
+struct LargestValues {
+  uint32_t* data;
+  int64_t batch, head;  // strides; 0: one element serves the whole dimension
+  int batches, heads;   // extents
+
+  constexpr uint32_t* at(int64_t b, int64_t h) const { return data + b * batch + h * head; }
+};
+
+struct OptionParams : Params {
+  HeadScale o_scale;  // an fp8 O is divided by it
+  LargestValues amax_o, amax_s;
+  float softcap;  // 0: none
+  int parts;      // of V's columns: tiles of the same queries
+  bool packed;
+};
+
+}  // namespace flashcore::cuda::forward_fp8_sm90::throughput

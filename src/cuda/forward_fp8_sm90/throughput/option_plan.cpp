@@ -1,0 +1,201 @@
+#include "cuda/forward_fp8_sm90/throughput/option_plan.hpp"
+
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string_view>
+
+#include "cuda/attention/packed_tiles.hpp"
+#include "cuda/forward_fp8_sm90/throughput/config.hpp"
+#include "cuda/forward_fp8_sm90/throughput/option_launch.hpp"
+#include "cuda/forward_fp8_sm90/throughput/params_plan.hpp"
+#include "cuda/forward_fp8_sm90/throughput/supports.hpp"
+#include "cuda/host/device_guard.hpp"
+#include "cuda/host/forward_launch.hpp"
+#include "cuda/host/kernel_targets.hpp"
+#include "cuda/host/pointer_cache.hpp"
+#include "cuda/host/tensor_map.hpp"
+#include "problem/sizes.hpp"
+#include "problem/status.hpp"
+
+namespace flashcore::cuda::forward_fp8_sm90::throughput {
+namespace {
+
+constexpr std::string_view kName = "forward_fp8_sm90_options";
+
+// The switch: empty once the kernel has passed its gates on a GPU. Then it is chosen for what
+// forward_fp8_sm90, which comes before it, refuses.
+constexpr std::string_view kByNameBecause = "it has not been gated on a GPU";
+
+// Of Q, K and the workspace.
+using MapCache = host::PointerCache<Maps, 3>;
+
+struct Planned {
+  OptionParams params;
+  int config;
+  bool e5m2;
+  unsigned int blocks;
+  int device;
+  cudaFunction_t function;
+};
+
+LargestValues largest_values(const LargestOutput& output) {
+  return {nullptr, output.batch, output.head, static_cast<int>(output.batches),
+          static_cast<int>(output.heads)};
+}
+
+int64_t tensor_batch(const ForwardProblem& p) { return p.packed ? 1 : p.batch; }
+
+// Everything but the pointers.
+OptionParams make_params(const ForwardProblem& p, const Config& config) {
+  OptionParams params{};
+  set_params(params, p, config.block_q(), Terms::as_needed);
+  params.o_scale = {nullptr, p.o_scale.batch, p.o_scale.head};
+  params.amax_o = largest_values(p.amax_o);
+  params.amax_s = largest_values(p.amax_s);
+  params.softcap = p.softcap;
+  params.parts = static_cast<int>((p.head_dim_v + config.head_dim_v - 1) / config.head_dim_v);
+  params.packed = p.packed;
+  if (p.packed) {  // slots of tiles and of blocks of keys, whatever entries they belong to
+    params.varies = true;
+    params.order = {.batch_heads = static_cast<uint32_t>(p.total_q > 0 ? p.heads_q : 0),
+                    .q_tiles = static_cast<uint32_t>(
+                        attention::packed_slots(p.total_q, p.batch, config.block_q())),
+                    .section_heads = 1,
+                    .longest_first = false};
+    const int64_t slots = attention::packed_slots(p.total_kv, p.batch, kBlockKv);
+    params.vt_keys = p.total_kv > 0 ? static_cast<int>(slots * kBlockKv) : 0;
+  }
+  return params;
+}
+
+int64_t workspace_bytes(const ForwardProblem& p, const OptionParams& params) {
+  return product_of({tensor_batch(p), params.heads_kv, params.head_dim_v, params.vt_keys});
+}
+
+// Without keys no block uses those of K and V, but the launch takes all: any map does.
+cudaError_t encode(Maps& maps, const ForwardProblem& p, const OptionParams& params,
+                   const Config& config) {
+  const auto one = [](CUtensorMap& map, const void* base, const host::TensorLayout& layout,
+                      int box_rows, int box_columns) {
+    return host::encode_tensor_map(map, CU_TENSOR_MAP_DATA_TYPE_UINT8, base, layout, box_rows,
+                                   box_columns);
+  };
+  const int64_t batch = tensor_batch(p);
+  const int panel = std::min(config.head_dim, 128);
+  const auto layout = [&](const RowStrides& stride, int64_t heads, int64_t rows) {
+    return host::TensorLayout{batch,        heads,       rows,      p.head_dim_qk,
+                              stride.batch, stride.head, stride.row};
+  };
+  const int64_t rows_q = p.packed ? p.total_q : p.seqlen_q;
+  const int64_t rows_kv = p.packed ? p.total_kv : p.seqlen_kv;
+  cudaError_t error =
+      one(maps.q, params.q.data, layout(p.q, p.heads_q, rows_q), kWarpgroupRows, panel);
+  maps.k = maps.vt = maps.q;
+  if (rows_kv == 0 || params.vt_keys == 0) return error;
+  if (error == cudaSuccess) {
+    error = one(maps.k, params.k.data, layout(p.k, p.heads_kv, rows_kv), kBlockKv, panel);
+  }
+  if (error == cudaSuccess) {
+    const int64_t keys = params.vt_keys, head = p.head_dim_v * keys;
+    error = one(maps.vt, params.vt,
+                {batch, p.heads_kv, p.head_dim_v, keys, p.heads_kv * head, head, keys},
+                config.head_dim_v, kBlockKv);
+  }
+  return error;
+}
+
+bool are_aligned(const ForwardProblem& p, const Arguments& args) {
+  return host::is_aligned(args.q) && host::is_aligned(args.o) &&
+         (p.seqlen_kv == 0 || (host::is_aligned(args.k) && host::is_aligned(args.v)));
+}
+
+void bind(OptionParams& params, const ForwardProblem& p, const Arguments& args,
+          std::span<std::byte> workspace) {
+  bind_params(params, p, args, workspace);
+  params.o_scale.data = p.o_scale.present ? args.o_scale : nullptr;
+  params.amax_o.data = p.amax_o.present ? reinterpret_cast<uint32_t*>(args.amax_o) : nullptr;
+  params.amax_s.data = p.amax_s.present ? reinterpret_cast<uint32_t*>(args.amax_s) : nullptr;
+}
+
+cudaError_t attend(const ForwardProblem& p, const Planned& planned, MapCache& cache,
+                   const OptionParams& params, const Arguments& args, cudaStream_t stream) {
+  if (planned.blocks == 0) return cudaSuccess;
+  if (!are_aligned(p, args)) return compute_options_exactly(params, planned.e5m2, stream);
+  const Config& config = kOptionConfigs[static_cast<size_t>(planned.config)];
+  Maps maps{};
+  cudaError_t error = cache.get(
+      {args.q, args.k, params.vt}, maps,
+      [&](Maps& made) { return encode(made, p, params, config); }, cudaSuccess);
+  if (error == cudaSuccess && params.vt_keys > 0) error = transpose_option_values(params, stream);
+  if (error != cudaSuccess) return error;
+  return find_option_instance(planned.config, planned.e5m2)
+      .launch(planned.function, maps, params, planned.blocks, stream);
+}
+
+Status run(const ForwardProblem& p, const Planned& planned, MapCache& cache, const Arguments& args,
+           std::span<std::byte> workspace, Stream stream) {
+  OptionParams params = planned.params;
+  bind(params, p, args, workspace);
+  const auto cuda_stream = static_cast<cudaStream_t>(stream.handle);
+  const host::DeviceGuard guard(planned.device);
+  if (guard.error() != cudaSuccess) {
+    return host::cuda_failure(kName, "choosing its GPU", guard.error());
+  }
+  cudaError_t error = cudaSuccess;
+  if (params.amax_o.data != nullptr || params.amax_s.data != nullptr) {
+    error = clear_largest(params, cuda_stream);
+  }
+  if (error == cudaSuccess) error = attend(p, planned, cache, params, args, cuda_stream);
+  return error == cudaSuccess ? Status() : host::cuda_failure(kName, "the launch", error);
+}
+
+Result<PlannedKernel> plan(const ForwardProblem& p, const PlanContext& context) {
+  Planned planned{};
+  planned.config = choose_option_config(p.head_dim_qk, p.head_dim_v);
+  planned.e5m2 = p.dtype == DType::f8e5m2;
+  planned.device = context.device.device.index;
+  planned.params = make_params(p, kOptionConfigs[static_cast<size_t>(planned.config)]);
+  planned.blocks = static_cast<unsigned int>(std::min<int64_t>(
+      int64_t{planned.params.order.size()} * planned.params.parts, context.device.multiprocessors));
+  const int64_t bytes = workspace_bytes(p, planned.params);
+  if (bytes == kTooLarge) {
+    return Status(StatusCode::invalid_argument, "k: needs a workspace larger than memory can be");
+  }
+  const host::DeviceGuard guard(planned.device);
+  if (guard.error() != cudaSuccess) {
+    return host::cuda_failure(kName, "choosing its GPU", guard.error());
+  }
+  cudaError_t error = find_option_instance(planned.config, planned.e5m2).prepare(planned.function);
+  if (error == cudaSuccess) error = prepare_option_rows();
+  if (error != cudaSuccess) return host::cuda_failure(kName, "preparing the kernel", error);
+  return PlannedKernel{
+      .workspace_bytes = static_cast<size_t>(bytes),
+      .run = [p, planned, cache = std::make_shared<MapCache>()](
+                 const Arguments& args, std::span<std::byte> workspace, Stream stream) {
+        return run(p, planned, *cache, args, workspace, stream);
+      }};
+}
+
+}  // namespace
+
+Kernel option_kernel() {
+  return {.name = std::string(kName),
+          .device = DeviceKind::cuda,
+          .automatic = kByNameBecause.empty(),
+          .by_name_because = kByNameBecause,
+          .scales_o = true,
+          .writes_largest = true,
+          .sources = "forward_fp8_sm90",
+          .targets = build::targets::forward_fp8_sm90,
+          .refuses =
+              [](const ForwardProblem& p, const PlanContext& context) {
+                return option_refusal(p, context.device, build::targets::forward_fp8_sm90);
+              },
+          .plan = plan};
+}
+
+}  // namespace flashcore::cuda::forward_fp8_sm90::throughput

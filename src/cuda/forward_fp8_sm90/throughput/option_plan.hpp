@@ -1,0 +1,10 @@
+// forward_fp8_sm90 with options as a row of the table of kernels.
+#pragma once
+
+#include "kernel/kernel.hpp"
+
+namespace flashcore::cuda::forward_fp8_sm90::throughput {
+
+Kernel option_kernel();
+
+}  // namespace flashcore::cuda::forward_fp8_sm90::throughput

@@ -1,0 +1,22 @@
+// From a problem to what every launch of this folder is told.
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+#include "cuda/forward_fp8_sm90/throughput/params.hpp"
+#include "flashcore/flashcore.hpp"
+#include "problem/problem.hpp"
+
+namespace flashcore::cuda::forward_fp8_sm90::throughput {
+
+enum class Terms { as_needed, two };
+
+// Everything but the pointers.
+void set_params(Params& params, const ForwardProblem& p, int block_q, Terms terms);
+
+// The pointers of a run.
+void bind_params(Params& params, const ForwardProblem& p, const Arguments& args,
+                 std::span<std::byte> workspace);
+
+}  // namespace flashcore::cuda::forward_fp8_sm90::throughput
