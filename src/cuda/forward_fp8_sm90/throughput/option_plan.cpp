@@ -26,10 +26,6 @@ namespace {
 
 constexpr std::string_view kName = "forward_fp8_sm90_options";
 
-// The switch: empty once the kernel has passed its gates on a GPU. Then it is chosen for what
-// forward_fp8_sm90, which comes before it, refuses.
-constexpr std::string_view kByNameBecause = "it has not been gated on a GPU";
-
 // Of Q, K and the workspace.
 using MapCache = host::PointerCache<Maps, 3>;
 
@@ -185,8 +181,6 @@ Result<PlannedKernel> plan(const ForwardProblem& p, const PlanContext& context) 
 Kernel option_kernel() {
   return {.name = std::string(kName),
           .device = DeviceKind::cuda,
-          .automatic = kByNameBecause.empty(),
-          .by_name_because = kByNameBecause,
           .scales_o = true,
           .writes_largest = true,
           .sources = "forward_fp8_sm90",

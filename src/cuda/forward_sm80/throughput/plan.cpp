@@ -33,8 +33,6 @@ constexpr int64_t kSectionBytes = int64_t{20} << 20;
 constexpr int64_t kChunkBytes = 16;
 constexpr std::string_view kName = "forward_sm80_throughput";
 constexpr std::string_view kWhole = "whole";  // the config without splits
-// Why problems with fp8 inputs have to ask for their kernel; empty once it is chosen by itself.
-constexpr std::string_view kFp8ByNameBecause = "no GPU has run its gates yet";
 constexpr double kLog2E = std::numbers::log2e;
 constexpr float kFp32Largest = std::numeric_limits<float>::max();
 
@@ -427,7 +425,6 @@ Kernel row(std::string_view name, bool automatic, Variant kernel) {
   return Kernel{.name = std::string(name),
                 .device = DeviceKind::cuda,
                 .automatic = automatic,
-                .by_name_because = fp8 ? kFp8ByNameBecause : std::string_view(),
                 .reads_dropout_state = fp8 || kernel == Variant::dropout_state,
                 .scales_o = fp8,
                 .writes_largest = fp8,
@@ -449,7 +446,7 @@ std::vector<Kernel> kernels() {
                               row("forward_sm80_f32", true, Variant::f32),
                               row("forward_sm80_dropout_state", true, Variant::dropout_state),
                               row("forward_sm80_split_kv", false, Variant::split_kv),
-                              row("forward_sm80_fp8", kFp8ByNameBecause.empty(), Variant::fp8)};
+                              row("forward_sm80_fp8", true, Variant::fp8)};
   for (Kernel& one : rows) {
     if (one.name == "forward_sm80_split_kv") {
       one.tunable = true;
