@@ -19,8 +19,10 @@ constexpr const char* kStandard = "five,sweep,small,decode,features";
 Status add_suite(const std::string& name, bool quick, std::vector<bench::Subject>& subjects) {
   const std::optional<std::vector<bench::Case>> cases = bench::suite_cases(name, quick);
   if (quick && !cases && bench::suite_cases(name)) {
-    return invalid("--quick: the suite is '{}', wanted one of decode, paged, ragged, speculative",
-                   name);
+    return invalid(
+        "--quick: the suite is '{}', wanted one of decode, paged, ragged, speculative, "
+        "prefill",
+        name);
   }
   if (!cases) {
     std::string names;
@@ -104,7 +106,8 @@ void SubjectOptions::declare(OptionSet& set) {
   set.group("What is timed");
   set.text("--suite", suites, help, "NAMES");
   set.flag("--quick", quick,
-           "Of decode, paged, ragged and speculative: an eighth of the entries and of the keys");
+           "Of decode, paged, ragged, speculative and prefill: an eighth of the entries and of the "
+           "keys");
   set.text("--cases", cases, "Cases from a JSON file instead (docs/cli.md)", "FILE");
 }
 

@@ -9,6 +9,7 @@ from reporting.text import cell, length, ratio, table, us
 MAIN = "bench"  # docs/evidence/bench.json
 ON_CPU = "bench-cpu"
 FP8 = "bench-fp8"
+PREFILL = "bench-prefill"  # chunks of a prompt, in one piece and in pages
 # The backward pass, with sums in one order and in any.
 BACKWARD = {"backward-gpu": "### The same bits in every run",
             "backward-gpu-any-order": "### Sums in any order",
@@ -78,6 +79,42 @@ class Bench:
 
     def suite(self, name: str) -> list[dict]:
         return [one for one in self.evidence["cases"] if one["suite"] == name]
+
+    def fastest(self, one: dict) -> dict | None:
+        """Our row of the least time."""
+        ours = [row for row in one["rows"] if row["source"] == "flashcore" and time_of(row, self.protocol)]
+        return min(ours, key=lambda row: time_of(row, self.protocol)["p50_us"], default=None)
+
+    def own_label(self, row: dict) -> str:
+        name = row["implementation"]
+        return label(name, "flashcore", self.is_stale(name, row["fingerprint"]))
+
+    def prefill(self) -> str:
+        """Pages beside one piece, of the same chunk: names are those of the pieces, and /pageN."""
+        pages: dict[str, dict[str, dict]] = {}
+        for one in self.suite("prefill"):
+            piece, _, page = one["name"].partition("/page")
+            pages.setdefault(piece, {})[page] = one
+        sizes = sorted({size for found in pages.values() for size in found if size}, key=int, reverse=True)
+        rows = []
+        for piece, found in pages.items():
+            of = {size: self.fastest(one) for size, one in found.items()}
+            whole = of.get("")
+            cells = [cell(piece)] + [""] * 2
+            if whole:
+                cells[1] = self.own_label(whole)
+                cells[2] = us(time_of(whole, self.protocol)["p50_us"])
+            for size in sizes:
+                row = of.get(size)
+                if not row or not whole:
+                    cells.append("-")
+                    continue
+                times = [time_of(one, self.protocol)["p50_us"] for one in (row, whole)]
+                cells.append(f"{us(times[0])} ({times[0] / times[1]:.3f}x, "
+                             f"{self.own_label(row)})")
+            rows.append(cells)
+        header = ["chunk", "kernel", "in one piece, us", *[f"pages of {size}, us (over one piece)" for size in sizes]]
+        return f"{where(self.evidence)}\n\n{table(header, rows)}"
 
     def stale(self, name: str, cases: list[dict]) -> bool:
         return any(row["source"] == "flashcore" and self.is_stale(name, row["fingerprint"])
@@ -360,6 +397,9 @@ def parts(all_evidence: Evidence) -> dict:
             for name, title in there.items()])
 
     found["backward"] = backward
+    prefill = all_evidence.files.get(PREFILL)
+    found["bench prefill"] = lambda: (Bench(prefill, all_evidence.is_stale).prefill() if prefill else
+                                      "Not measured yet.")
     fp8 = all_evidence.files.get(FP8)
     found["bench fp8"] = lambda: (Bench(fp8, all_evidence.is_stale).fp8() if fp8 else
                                   "Not measured yet.")

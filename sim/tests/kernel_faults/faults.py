@@ -39,6 +39,15 @@ TALL_AGAIN = problem("forward_sm90_192x128",
 # Outputs go from registers.
 WIDE_HEAD_UNIT = "forward_sm90/throughput/bf16_config6.cu"
 
+# Chunks of a prompt over pages: several boxes a tile, several tiles of keys; random tables.
+PAGED = problem("forward_sm90_paged", "--dtype bf16 --shape 2,4,200,128 --heads-kv 2 --seqlen-kv 700 --paged 16 --causal")
+PAGED_WINDOW = [*PAGED, "--window", "150,0"]
+PAGED_UNIT = "forward_sm90/throughput/bf16_config5_paged.cu"
+PAGED_TABLE = ["verify", "--device", "sim", "--sim-seed", "5", "--kernel", "forward_sm90_paged", "--shapes", "none",
+               "--paged", "--random", "1500", "--random-seed", "0", "--largest-seqlen", "112", "--most-heads", "4",
+               "--dtypes", "bf16"]
+PAGED_TABLE_UNIT = "forward_sm90/throughput/bf16_config3_paged.cu"
+
 CLUSTER = problem("forward_sm90_latency", "--dtype bf16 --shape 1,1,64,64 --seqlen-kv 512")
 CLUSTER_UNIT = "small_bf16_config0_whole.cu"
 CLUSTER_LONG = problem("forward_sm90_latency", "--dtype bf16 --shape 1,1,64,64 --seqlen-kv 1536")
@@ -630,6 +639,13 @@ PLANTED = [
     Fault("fp8_groups_sums_counted_again", FP8_UNIT, FP8_LONG, [
         (FP8_SM90 + "consumer.cuh", "      sum[slot] = 0;\n    }\n    return factor;", "    }\n    return factor;")],
           "FAILED", more=True),
+    Fault("paged_index_not_clamped", PAGED_TABLE_UNIT, PAGED_TABLE, [
+        (THROUGHPUT + "page_copies.cuh", "attention::clamped(stored, 0, p_.cache.num_pages - 1)", "stored")], "failed"),
+    Fault("paged_values_of_the_next_tile", PAGED_UNIT, PAGED, [
+        (THROUGHPUT + "page_copies.cuh", "behind ? older_ : newest_", "newest_")], "FAILED"),
+    Fault("paged_rows_of_the_first_box", PAGED_UNIT, PAGED, [
+        (THROUGHPUT + "page_copies.cuh", "const int row = __shfl_sync(0xffffffffU, own_row, i);",
+         "const int row = __shfl_sync(0xffffffffU, own_row, 0);")], "FAILED"),
     Fault("stream_tile_not_awaited", STREAM_UNIT, STREAM, [
         (SM90_DECODE + "kernel.cuh", "      ptx::mbarrier_wait_together(stages.barrier(stage), parity);\n", "")],
           "read of unwritten shared memory"),

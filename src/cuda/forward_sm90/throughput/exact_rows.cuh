@@ -29,8 +29,7 @@ __device__ inline const uint16_t* row_pointer(const attention::RowMatrix& m, int
 // The row of K or V that key `key` of an entry has in its pages.
 __device__ __forceinline__ const uint16_t* paged_row(const PagedParams& p,
                                                      const attention::RowMatrix& m,
-                                                     const TaskInfo& task, int64_t in_table,
-                                                     int key) {
+                                                     const TaskInfo& task, int in_table, int key) {
   attention::CachedEntry at{};
   at.entry.kv_row = task.kv_row;
   at.in_table = in_table;
@@ -83,7 +82,7 @@ __device__ __forceinline__ void compute_rows_exactly(const typename S::KernelPar
   using Element = typename S::Element;
   constexpr int kColumns = S::kConfig.head_dim_v / 32;  // of a lane, 32 apart
   const int kv_head = task.kv_head;
-  int64_t in_table = 0;
+  int in_table = 0;
   if constexpr (S::kPaged) in_table = find_table(p, pages_entry);
   // From scores to units of log2, and to what the caller means.
   const float to_log2 = S::kFeatures ? 1.0F : p.scale_log2;

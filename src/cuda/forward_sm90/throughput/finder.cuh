@@ -108,6 +108,8 @@ struct Finder {
 
   __device__ __forceinline__ void find_others() {
     if (p.counter != nullptr && lane == 0) claim(p.counter, counter());
+    if constexpr (S::kPaged)
+      is_tile = smem.task[0].is_tile();  // not held since: registers are short
     while (is_tile) {
       if (lane == 0) ptx::mbarrier_wait(ptx::shared_address(&smem.task_wanted), at.parity());
       __syncwarp();

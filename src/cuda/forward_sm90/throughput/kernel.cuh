@@ -152,7 +152,6 @@ __device__ __forceinline__ void produce(const Maps& maps, const typename S::Kern
   const int warp = static_cast<int>(threadIdx.x / kWarpThreads);
   const int lane = static_cast<int>(threadIdx.x % kWarpThreads);
   Producer<S> producer{.smem = smem, .maps = maps, .pages = {p, lane}};
-  const bool copies = S::kPaged || lane == 0;
   Finder<S> finder{.smem = smem, .p = p, .lane = lane};
   if (warp == 0) {
     if (lane == 0) make_other_barriers<S>(smem);
@@ -166,11 +165,11 @@ __device__ __forceinline__ void produce(const Maps& maps, const typename S::Kern
   __syncwarp();
   ptx::named_barrier_sync(kFirstBarrier, kWarpgroupThreads);
   ptx::named_barrier_arrive(kMeetBarrier, S::kConfig.threads());
-  if (copies && warp == 1) producer.start_k();
-  if (copies && warp == 2) producer.start_q();
+  if ((S::kPaged || lane == 0) && warp == 1) producer.start_k();
+  if ((S::kPaged || lane == 0) && warp == 2) producer.start_q();
   __syncwarp();
   ptx::release_registers<S::kConfig.producer_registers()>();
-  if (warp == 0 && copies) producer.run(p.counter != nullptr);
+  if (warp == 0 && (S::kPaged || lane == 0)) producer.run(p.counter != nullptr);
   if (warp == 1) finder.find_others();
 }
 

@@ -116,7 +116,7 @@ class PageCopies {
 
   const PagedParams& p_;
   int lane_;
-  int64_t in_table_ = 0;        // of the task's entry
+  int in_table_ = 0;            // of the task's entry
   int ahead_ = 0;               // in the table, of the tile after the newest
   int newest_ = 0, older_ = 0;  // pages of the last two tiles of K
 };

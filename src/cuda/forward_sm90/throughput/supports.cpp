@@ -11,6 +11,7 @@
 #include "cuda/host/launch_limits.hpp"
 #include "cuda/host/row_strides.hpp"
 #include "kernel/device_code.hpp"
+#include "problem/sizes.hpp"
 
 namespace flashcore::cuda::forward_sm90::throughput {
 namespace {
@@ -68,16 +69,20 @@ std::string refuse_cache(const ForwardProblem& p) {
     return fmt::format("k: dtype is {}, wanted q's {}", to_string(p.kv_dtype), to_string(p.dtype));
   }
   const int config = choose_paged_config(p.head_dim_qk, p.head_dim_v, has_features(p));
-  if (config < 0) {
-    return fmt::format("q: head dimension is {} and that of v {}, wanted at most 128 of both",
-                       p.head_dim_qk, p.head_dim_v);
-  }
   if (p.paging.num_pages < 1) {
     return fmt::format("k: has {} pages, wanted 1 or more", p.paging.num_pages);
   }
   if (box_rows(p.paging.page_size, kConfigs[static_cast<size_t>(config)]) == 0) {
     return fmt::format("k: page size is {}, wanted a multiple of {}", p.paging.page_size,
                        kLeastBoxRows);
+  }
+  const int64_t table = p.paging.flat
+                            ? product_of({p.paging.table_pages, p.paging.table_page})
+                            : sum_of({product_of({p.batch, p.paging.table_batch}),
+                                      product_of({p.paging.table_pages, p.paging.table_page})});
+  if (table > std::numeric_limits<int32_t>::max()) {
+    return fmt::format("{}: has {} numbers from its first to its last, wanted less than 2^31",
+                       p.paging.flat ? "kv_indices" : "page_table", table);
   }
   return {};
 }

@@ -27,9 +27,9 @@ __device__ __forceinline__ OwnEntry find_own_entry(const PagedParams& p, int bat
           attention::band_limits(p.left, p.right, entry.offset, entry.len_kv)};
 }
 
-// Where the pages of an entry are listed: see CachedEntry.
-__device__ __forceinline__ int64_t find_table(const PagedParams& p, int entry) {
-  return attention::find_cached_entry(p, p.cache, entry).in_table;
+// Where the pages of an entry are listed: see CachedEntry. A table has less than 2^31 numbers.
+__device__ __forceinline__ int find_table(const PagedParams& p, int entry) {
+  return static_cast<int>(attention::find_cached_entry(p, p.cache, entry).in_table);
 }
 
 // Everything but the ranges of blocks.
