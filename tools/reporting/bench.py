@@ -82,38 +82,38 @@ class Bench:
 
     def fastest(self, one: dict) -> dict | None:
         """Our row of the least time."""
-        ours = [row for row in one["rows"] if row["source"] == "flashcore" and time_of(row, self.protocol)]
+        ours = [row for row in one["rows"]
+                if row["source"] == "flashcore" and time_of(row, self.protocol)]
         return min(ours, key=lambda row: time_of(row, self.protocol)["p50_us"], default=None)
 
     def own_label(self, row: dict) -> str:
         name = row["implementation"]
         return label(name, "flashcore", self.is_stale(name, row["fingerprint"]))
 
+    def beside_piece(self, row: dict | None, whole: dict | None) -> str:
+        """A time in pages, over that in one piece."""
+        if not row or not whole:
+            return "-"
+        time, piece = (time_of(one, self.protocol)["p50_us"] for one in (row, whole))
+        return f"{us(time)} ({time / piece:.3f}x, {self.own_label(row)})"
+
     def prefill(self) -> str:
-        """Pages beside one piece, of the same chunk: names are those of the pieces, and /pageN."""
-        pages: dict[str, dict[str, dict]] = {}
+        """Chunks in pages beside one piece: cases are named after the piece, then /pageN."""
+        chunks: dict[str, dict[str, dict | None]] = {}
         for one in self.suite("prefill"):
-            piece, _, page = one["name"].partition("/page")
-            pages.setdefault(piece, {})[page] = one
-        sizes = sorted({size for found in pages.values() for size in found if size}, key=int, reverse=True)
+            name, _, size = one["name"].partition("/page")
+            chunks.setdefault(name, {})[size] = self.fastest(one)
+        sizes = sorted({size for found in chunks.values() for size in found if size}, key=int,
+                       reverse=True)
         rows = []
-        for piece, found in pages.items():
-            of = {size: self.fastest(one) for size, one in found.items()}
-            whole = of.get("")
-            cells = [cell(piece)] + [""] * 2
-            if whole:
-                cells[1] = self.own_label(whole)
-                cells[2] = us(time_of(whole, self.protocol)["p50_us"])
-            for size in sizes:
-                row = of.get(size)
-                if not row or not whole:
-                    cells.append("-")
-                    continue
-                times = [time_of(one, self.protocol)["p50_us"] for one in (row, whole)]
-                cells.append(f"{us(times[0])} ({times[0] / times[1]:.3f}x, "
-                             f"{self.own_label(row)})")
-            rows.append(cells)
-        header = ["chunk", "kernel", "in one piece, us", *[f"pages of {size}, us (over one piece)" for size in sizes]]
+        for name, found in chunks.items():
+            whole = found.get("")
+            piece = ([self.own_label(whole), us(time_of(whole, self.protocol)["p50_us"])] if whole
+                     else ["-", "-"])
+            rows.append([cell(name), *piece,
+                         *[self.beside_piece(found.get(size), whole) for size in sizes]])
+        header = ["chunk", "kernel", "in one piece, us",
+                  *[f"pages of {size}, us (over one piece)" for size in sizes]]
         return f"{where(self.evidence)}\n\n{table(header, rows)}"
 
     def stale(self, name: str, cases: list[dict]) -> bool:
