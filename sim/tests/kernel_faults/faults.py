@@ -39,14 +39,12 @@ TALL_AGAIN = problem("forward_sm90_192x128",
 # Outputs go from registers.
 WIDE_HEAD_UNIT = "forward_sm90/throughput/bf16_config6.cu"
 
-# Chunks of a prompt over pages: several boxes a tile, several tiles of keys; random tables.
+# A chunk of a prompt over pages: several boxes a tile, several tiles of keys.
 PAGED = problem("forward_sm90_paged", "--dtype bf16 --shape 2,4,200,128 --heads-kv 2 --seqlen-kv 700 --paged 16 --causal")
-PAGED_WINDOW = [*PAGED, "--window", "150,0"]
+# Several boxes a page.
+PAGED_BOXES = problem("forward_sm90_paged",
+                      "--dtype bf16 --shape 1,2,150,128 --heads-kv 1 --seqlen-kv 400 --paged 48 --causal")
 PAGED_UNIT = "forward_sm90/throughput/bf16_config5_paged.cu"
-PAGED_TABLE = ["verify", "--device", "sim", "--sim-seed", "5", "--kernel", "forward_sm90_paged", "--shapes", "none",
-               "--paged", "--random", "1500", "--random-seed", "0", "--largest-seqlen", "112", "--most-heads", "4",
-               "--dtypes", "bf16"]
-PAGED_TABLE_UNIT = "forward_sm90/throughput/bf16_config3_paged.cu"
 
 CLUSTER = problem("forward_sm90_latency", "--dtype bf16 --shape 1,1,64,64 --seqlen-kv 512")
 CLUSTER_UNIT = "small_bf16_config0_whole.cu"
@@ -639,11 +637,9 @@ PLANTED = [
     Fault("fp8_groups_sums_counted_again", FP8_UNIT, FP8_LONG, [
         (FP8_SM90 + "consumer.cuh", "      sum[slot] = 0;\n    }\n    return factor;", "    }\n    return factor;")],
           "FAILED", more=True),
-    Fault("paged_index_not_clamped", PAGED_TABLE_UNIT, PAGED_TABLE, [
-        (THROUGHPUT + "page_copies.cuh", "attention::clamped(stored, 0, p_.cache.num_pages - 1)", "stored")], "failed"),
     Fault("paged_values_of_the_next_tile", PAGED_UNIT, PAGED, [
         (THROUGHPUT + "page_copies.cuh", "behind ? older_ : newest_", "newest_")], "FAILED"),
-    Fault("paged_rows_of_the_first_box", PAGED_UNIT, PAGED, [
+    Fault("paged_rows_of_the_first_box", PAGED_UNIT, PAGED_BOXES, [
         (THROUGHPUT + "page_copies.cuh", "const int row = __shfl_sync(0xffffffffU, own_row, i);",
          "const int row = __shfl_sync(0xffffffffU, own_row, 0);")], "FAILED"),
     Fault("stream_tile_not_awaited", STREAM_UNIT, STREAM, [
