@@ -20,8 +20,8 @@ Status add_suite(const std::string& name, bool quick, std::vector<bench::Subject
   const std::optional<std::vector<bench::Case>> cases = bench::suite_cases(name, quick);
   if (quick && !cases && bench::suite_cases(name)) {
     return invalid(
-        "--quick: the suite is '{}', wanted one of decode, paged, ragged, rotated, "
-        "speculative",
+        "--quick: the suite is '{}', wanted one of decode, paged, ragged, rotated, speculative, "
+        "prefill",
         name);
   }
   if (!cases) {
@@ -105,9 +105,11 @@ void SubjectOptions::declare(OptionSet& set) {
   help += fmt::format("\nstandard: {}", kStandard);
   set.group("What is timed");
   set.text("--suite", suites, help, "NAMES");
-  set.flag("--quick", quick,
-           "Of decode, paged, ragged, rotated and speculative: an eighth of the entries and of the "
-           "keys");
+  set.flag(
+      "--quick", quick,
+      "Of decode, paged, ragged, rotated, speculative and prefill: an eighth of the entries and "
+      "of the "
+      "keys");
   set.text("--cases", cases, "Cases from a JSON file instead (docs/cli.md)", "FILE");
 }
 

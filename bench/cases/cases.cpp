@@ -371,6 +371,8 @@ std::vector<Suite> suites() {
           {"ragged", "64 entries of 100 to 8k keys, in one piece and in pages"},
           {"rotated", "decode whose caches come from memory at each call, bf16 and fp8"},
           {"speculative", "1 to 16 queries of 16 entries with 8k keys, causal and as a tree"},
+          {"prefill",
+           "chunks of 512 and 2048 queries behind 8k and 32k keys, in one piece and in pages"},
           {"features", "softcap, window, ALiBi, bias, mask, dropout; 4 x 4096 tokens, bf16"},
           {"backward", "of --backward: groups, windows, packed, options, short calls; bf16"},
           {"fp8", "the sweep at D 64 and 128, in bf16 and in e4m3 with scales"},

@@ -130,6 +130,27 @@ std::vector<Case> speculative(bool quick) {
   return cases.take();
 }
 
+// A chunk of a prompt behind the keys of those before it; in one piece, and in pages. A small form
+// has as many entries, and an eighth of the queries and of the keys.
+std::vector<Case> prefill(bool quick) {
+  CacheCases cases(quick);
+  for (const int64_t batch : {1, 4}) {
+    for (const int64_t keys : {8192, 32768}) {
+      for (const int64_t queries : {512, 2048}) {
+        for (const int64_t page : {0, 128, 64, 16}) {
+          Case& one = cases.add_paged(batch, keys, 8, page);
+          one.batch = batch;
+          one.seqlen_q = quick ? queries / 8 : queries;
+          one.causal = true;
+          one.name = fmt::format("b{}/{}/hkv8/q{}", batch, keys_text(one.seqlen_kv), one.seqlen_q);
+          if (page > 0) one.name += fmt::format("/page{}", page);
+        }
+      }
+    }
+  }
+  return cases.take();
+}
+
 }  // namespace
 
 std::optional<std::vector<Case>> serving_cases(std::string_view name, bool quick) {
@@ -138,6 +159,7 @@ std::optional<std::vector<Case>> serving_cases(std::string_view name, bool quick
   if (name == "ragged") return ragged(quick);
   if (name == "rotated") return rotated(quick);
   if (name == "speculative") return speculative(quick);
+  if (name == "prefill") return prefill(quick);
   return std::nullopt;
 }
 

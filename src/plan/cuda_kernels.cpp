@@ -66,6 +66,16 @@ Kernel for_any_pointers(Kernel kernel, const Kernel& other) {
   return kernel;
 }
 
+// A kernel whose problems `other` computes, too.
+Kernel unless_refused(Kernel kernel, const Kernel& other) {
+  kernel.refuses = [own = std::move(kernel.refuses), other = other.refuses](
+                       const ForwardProblem& p, const PlanContext& context) {
+    std::string refusal = own(p, context);
+    return refusal.empty() ? other(p, context) : refusal;
+  };
+  return kernel;
+}
+
 // The same of a backward pass.
 Kernel backward_for_any_pointers(Kernel kernel, const Kernel& other) {
   kernel.backward.plan = [own = std::move(kernel.backward.plan), other = other.backward.plan](
@@ -118,6 +128,7 @@ std::vector<Kernel> cuda_kernels() {
     };
   };
   const std::vector<Kernel> ampere = sm80::throughput::kernels();
+  const Kernel any_cache = cuda::decode_sm80::split_kv::kernel();
 
   std::vector<Kernel> table;
   table.push_back(declining(cuda::decode_sm90::stream_kv::kernel(), sm90_decode_declines));
@@ -134,7 +145,8 @@ std::vector<Kernel> cuda_kernels() {
   table.push_back(cuda::forward_fp8::converted::kernel(choose_16_bit, kChoiceConverts));
   table.push_back(declining(sm80::latency::kernel(), sm80_latency_declines));
   table.insert(table.end(), ampere.begin(), ampere.end());
-  table.push_back(cuda::decode_sm80::split_kv::kernel());
+  table.push_back(unless_refused(sm90::throughput::paged_kernel(), any_cache));
+  table.push_back(any_cache);
   const Kernel any_backward = cuda::backward_sm80::general::kernel();
   table.push_back(
       backward_for_any_pointers(cuda::backward_sm90::throughput::kernel(), any_backward));
@@ -142,8 +154,9 @@ std::vector<Kernel> cuda_kernels() {
   table.push_back(any_backward);
   for (Kernel& kernel : cuda::ladder::kernels()) table.push_back(std::move(kernel));
   for (Kernel& kernel : table) {
+    const bool reads_caches = kernel.reads_caches;
     if (kernel.wants_alignment && kernel.plan)
-      kernel = for_any_pointers(std::move(kernel), ampere[0]);
+      kernel = for_any_pointers(std::move(kernel), reads_caches ? any_cache : ampere[0]);
   }
   return table;
 }

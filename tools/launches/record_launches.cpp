@@ -146,6 +146,20 @@ std::vector<Problem> problems_for_budgets() {
       mla.v.shape[3] = 512;
       all.push_back(mla);
     }
+    // Pages under many queries.
+    for (const auto& [head_dim_qk, head_dim_v] :
+         {std::pair<int64_t, int64_t>{64, 64}, {128, 128}, {192, 128}, {256, 256}}) {
+      for (const float softcap : {0.0F, 20.0F}) {
+        Problem problem;
+        problem.q = TensorDesc::contiguous(dtype, {4, 8, 512, head_dim_qk});
+        problem.o = TensorDesc::contiguous(dtype, {4, 8, 512, head_dim_v});
+        problem.k = TensorDesc::contiguous(dtype, {64, 2, 64, head_dim_qk});
+        problem.v = TensorDesc::contiguous(dtype, {64, 2, 64, head_dim_v});
+        problem.page_table = TensorDesc::contiguous(DType::i32, {4, 16});
+        problem.softcap = softcap;
+        all.push_back(problem);
+      }
+    }
   }
   Problem converted;  // whose O is converted, too
   converted.q = converted.k = converted.v = TensorDesc::contiguous(DType::f8e4m3, {1, 8, 512, 64});
@@ -504,17 +518,25 @@ Status check_instances() {
          ++config) {
       const forward_sm90::throughput::Config& c =
           forward_sm90::throughput::kConfigs[static_cast<size_t>(config)];
-      for (const bool features : {false, true}) {
-        if (!(features ? c.features : c.plain)) continue;
+      const auto expect = [&](bool features, bool paged) {
         const auto& entry = forward_sm90::throughput::find_instance(
-            {static_cast<forward_sm90::throughput::InputType>(type), config, features});
-        FLASHCORE_RETURN_IF_ERROR(expect_instance(
-            fmt::format("::forward_kernel<{}, flashcore::cuda::forward_sm90::throughput::{}, {}>",
-                        config, element, features),
+            {static_cast<forward_sm90::throughput::InputType>(type), config, features, paged});
+        return expect_instance(
+            fmt::format("::{}_kernel<{}, flashcore::cuda::forward_sm90::throughput::{}, {}>",
+                        paged ? "paged" : "forward", config, element, features),
             [&] {
               const cudaError_t error = entry.prepare();
               return error != cudaSuccess ? error : entry.launch({}, {}, 1, nullptr);
-            }));
+            });
+      };
+      for (const bool features : {false, true}) {
+        if (!(features ? c.features : c.plain)) continue;
+        FLASHCORE_RETURN_IF_ERROR(expect(features, false));
+      }
+      for (const auto& paged : forward_sm90::throughput::kPagedConfigs) {
+        if (paged.row != config) continue;
+        FLASHCORE_RETURN_IF_ERROR(expect(false, true));
+        if (paged.features) FLASHCORE_RETURN_IF_ERROR(expect(true, true));
       }
     }
     for (int config = 0; config < static_cast<int>(forward_sm90::latency::kConfigs.size());
@@ -553,7 +575,8 @@ Status check_instances() {
       }
     }
   }
-  if (forward_sm90::throughput::find_instance({forward_sm90::throughput::InputType::f16, 99, false})
+  if (forward_sm90::throughput::find_instance(
+          {forward_sm90::throughput::InputType::f16, 99, false, false})
           .prepare() == cudaSuccess) {
     return {StatusCode::internal, "forward_sm90_throughput: row 99 of its table can be prepared"};
   }

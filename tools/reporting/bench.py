@@ -9,6 +9,7 @@ from reporting.text import cell, length, ratio, table, us
 MAIN = "bench"  # docs/evidence/bench.json
 ON_CPU = "bench-cpu"
 FP8 = "bench-fp8"
+PREFILL = "bench-prefill"  # chunks of a prompt, in one piece and in pages
 # The backward pass, with sums in one order and in any.
 BACKWARD = {"backward-gpu": "### The same bits in every run",
             "backward-gpu-any-order": "### Sums in any order",
@@ -78,6 +79,42 @@ class Bench:
 
     def suite(self, name: str) -> list[dict]:
         return [one for one in self.evidence["cases"] if one["suite"] == name]
+
+    def fastest(self, one: dict) -> dict | None:
+        """Our row of the least time."""
+        ours = [row for row in one["rows"]
+                if row["source"] == "flashcore" and time_of(row, self.protocol)]
+        return min(ours, key=lambda row: time_of(row, self.protocol)["p50_us"], default=None)
+
+    def own_label(self, row: dict) -> str:
+        name = row["implementation"]
+        return label(name, "flashcore", self.is_stale(name, row["fingerprint"]))
+
+    def beside_piece(self, row: dict | None, whole: dict | None) -> str:
+        """A time in pages, over that in one piece."""
+        if not row or not whole:
+            return "-"
+        time, piece = (time_of(one, self.protocol)["p50_us"] for one in (row, whole))
+        return f"{us(time)} ({time / piece:.3f}x, {self.own_label(row)})"
+
+    def prefill(self) -> str:
+        """Chunks in pages beside one piece: cases are named after the piece, then /pageN."""
+        chunks: dict[str, dict[str, dict | None]] = {}
+        for one in self.suite("prefill"):
+            name, _, size = one["name"].partition("/page")
+            chunks.setdefault(name, {})[size] = self.fastest(one)
+        sizes = sorted({size for found in chunks.values() for size in found if size}, key=int,
+                       reverse=True)
+        rows = []
+        for name, found in chunks.items():
+            whole = found.get("")
+            piece = ([self.own_label(whole), us(time_of(whole, self.protocol)["p50_us"])] if whole
+                     else ["-", "-"])
+            rows.append([cell(name), *piece,
+                         *[self.beside_piece(found.get(size), whole) for size in sizes]])
+        header = ["chunk", "kernel", "in one piece, us",
+                  *[f"pages of {size}, us (over one piece)" for size in sizes]]
+        return f"{where(self.evidence)}\n\n{table(header, rows)}"
 
     def stale(self, name: str, cases: list[dict]) -> bool:
         return any(row["source"] == "flashcore" and self.is_stale(name, row["fingerprint"])
@@ -360,6 +397,9 @@ def parts(all_evidence: Evidence) -> dict:
             for name, title in there.items()])
 
     found["backward"] = backward
+    prefill = all_evidence.files.get(PREFILL)
+    found["bench prefill"] = lambda: (Bench(prefill, all_evidence.is_stale).prefill() if prefill else
+                                      "Not measured yet.")
     fp8 = all_evidence.files.get(FP8)
     found["bench fp8"] = lambda: (Bench(fp8, all_evidence.is_stale).fp8() if fp8 else
                                   "Not measured yet.")

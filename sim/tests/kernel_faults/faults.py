@@ -39,6 +39,13 @@ TALL_AGAIN = problem("forward_sm90_192x128",
 # Outputs go from registers.
 WIDE_HEAD_UNIT = "forward_sm90/throughput/bf16_config6.cu"
 
+# A chunk of a prompt over pages: several boxes a tile, several tiles of keys.
+PAGED = problem("forward_sm90_paged", "--dtype bf16 --shape 2,4,200,128 --heads-kv 2 --seqlen-kv 700 --paged 16 --causal")
+# Several boxes a page.
+PAGED_BOXES = problem("forward_sm90_paged",
+                      "--dtype bf16 --shape 1,2,150,128 --heads-kv 1 --seqlen-kv 400 --paged 48 --causal")
+PAGED_UNIT = "forward_sm90/throughput/bf16_config5_paged.cu"
+
 CLUSTER = problem("forward_sm90_latency", "--dtype bf16 --shape 1,1,64,64 --seqlen-kv 512")
 CLUSTER_UNIT = "small_bf16_config0_whole.cu"
 CLUSTER_LONG = problem("forward_sm90_latency", "--dtype bf16 --shape 1,1,64,64 --seqlen-kv 1536")
@@ -686,6 +693,11 @@ PLANTED = [
         (CONVERTED, "return scale * lift * power.up[0] * power.up[1];", "return scale * lift;")], "FAILED"),
     Fault("converted_scales_of_the_first_entry", CONVERTED_UNIT, CONVERTED_RANDOM, [
         (CONVERTED, "return {entry, place.head, row};", "return {0, place.head, row};")], "FAILED", more=True),
+    Fault("paged_values_of_the_next_tile", PAGED_UNIT, PAGED, [
+        (THROUGHPUT + "page_copies.cuh", "behind ? older_ : newest_", "newest_")], "FAILED"),
+    Fault("paged_rows_of_the_first_box", PAGED_UNIT, PAGED_BOXES, [
+        (THROUGHPUT + "page_copies.cuh", "const int row = __shfl_sync(0xffffffffU, own_row, i);",
+         "const int row = __shfl_sync(0xffffffffU, own_row, 0);")], "FAILED"),
     Fault("stream_tile_not_awaited", STREAM_UNIT, STREAM, [
         (SM90_DECODE + "kernel.cuh", "      ptx::mbarrier_wait_together(stages.barrier(stage), parity);\n", "")],
           "read of unwritten shared memory"),

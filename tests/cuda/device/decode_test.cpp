@@ -1,4 +1,4 @@
-// What the decode kernels promise besides the right numbers, on a GPU: one plan, and one captured graph, for
+// What the kernels for caches promise besides the right numbers, on a GPU: one plan, and one captured graph, for
 // every length; repeatable bits that do not depend on the batch; page indices reported.
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
@@ -127,7 +127,7 @@ class DecodeDevice : public testing::TestWithParam<Subject> {
   void SetUp() override {
     const int major = major_capability();
     const bool runs =
-        std::string_view(GetParam().kernel) == "decode_sm90" ? major == 9 : major >= 8;
+        std::string_view(GetParam().kernel) == "decode_sm80" ? major >= 8 : major == 9;
     if (!runs) GTEST_SKIP() << "no GPU that " << GetParam().kernel << " runs on";
   }
 };
@@ -359,6 +359,15 @@ INSTANTIATE_TEST_SUITE_P(
                     Subject{"decode_sm90", DType::f16, DType::f8e5m2, 80, 9, 7, false},
                     Subject{"decode_sm90", DType::bf16, DType::bf16, 96, 5, 32, true},
                     Subject{"decode_sm90", DType::bf16, DType::f8e4m3, 64, 6, 32, false}));
+
+// Chunks of a prompt: more than a tile of queries.
+INSTANTIATE_TEST_SUITE_P(
+    Sm90Paged, DecodeDevice,
+    testing::Values(Subject{"forward_sm90_paged", DType::bf16, DType::bf16, 128, 200, 16, true},
+                    Subject{"forward_sm90_paged", DType::f16, DType::f16, 64, 300, 64, true},
+                    Subject{"forward_sm90_paged", DType::bf16, DType::bf16, 96, 130, 24, false},
+                    Subject{"forward_sm90_paged", DType::f16, DType::f16, 192, 200, 128, false},
+                    Subject{"forward_sm90_paged", DType::bf16, DType::bf16, 256, 150, 8, true}));
 
 }  // namespace
 }  // namespace flashcore

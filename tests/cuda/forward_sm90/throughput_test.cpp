@@ -55,6 +55,33 @@ TEST(ForwardSm90Config, RegistersAndSharedMemoryAreThereForAllWarps) {
   }
 }
 
+TEST(ForwardSm90Config, PagesHaveTheirOwnTiles) {
+  EXPECT_EQ(choose_paged_config(64, 64, false), 3);
+  EXPECT_EQ(choose_paged_config(64, 64, true), 5) << "compiled without features";
+  EXPECT_EQ(choose_paged_config(80, 128, true), 5);
+  EXPECT_EQ(choose_paged_config(192, 128, false), 6);
+  EXPECT_EQ(choose_paged_config(192, 128, true), 7);
+  EXPECT_EQ(choose_paged_config(256, 256, true), 7);
+  EXPECT_EQ(choose_paged_config(264, 64, false), -1);
+}
+
+TEST(ForwardSm90Config, ABoxOfRowsNeverLeavesAPage) {
+  for (const PagedConfig& paged : kPagedConfigs) {
+    const Config& config = kConfigs[static_cast<size_t>(paged.row)];
+    for (int page_size = 1; page_size <= 600; ++page_size) {
+      const int rows = box_rows(page_size, config);
+      EXPECT_EQ(rows == 0, page_size % 8 != 0) << page_size;
+      if (rows == 0) continue;
+      EXPECT_EQ(page_size % rows, 0) << page_size;
+      EXPECT_EQ(config.block_kv % rows, 0) << page_size;
+      EXPECT_LE(config.block_kv / rows, 32) << "one lane a box";
+    }
+    EXPECT_EQ(box_rows(config.block_kv, config), config.block_kv);
+    EXPECT_EQ(box_rows(1024, config), config.block_kv);
+    EXPECT_EQ(box_rows(48, config), 16);
+  }
+}
+
 // ---- the counter
 
 // What lies in memory.
@@ -223,6 +250,39 @@ TEST(ForwardSm90Refusal, TilesByNameAreForProblemsWithAChoice) {
   Problem p = dense(DType::f16, 64, 64);
   p.softcap = 30;
   EXPECT_THAT(tallest(p), HasSubstr("softcap: is 30"));
+}
+
+// Keys and values in pages of so many rows.
+Problem paged(int64_t page_size, int64_t head_dim = 128) {
+  Problem p;
+  p.q = p.o = TensorDesc::contiguous(DType::bf16, {2, 4, 100, head_dim});
+  p.k = p.v = TensorDesc::contiguous(DType::bf16, {30, 2, page_size, head_dim});
+  p.page_table = TensorDesc::contiguous(DType::i32, {2, 10});
+  return p;
+}
+
+TEST(ForwardSm90Refusal, OfPagesNamesWhatItDoesNotCompute) {
+  const auto of_pages = [](const Problem& p) {
+    return refusal(p, 90, "80;89;90a", TileChoice::pages);
+  };
+  for (const int64_t page_size : {8, 16, 24, 64, 128, 1000}) {
+    EXPECT_EQ(of_pages(paged(page_size)), "") << page_size;
+  }
+  EXPECT_THAT(of_pages(dense(DType::f16, 64, 64)), HasSubstr("page_table: is not given"));
+  EXPECT_THAT(of_pages(paged(20)), HasSubstr("k: page size is 20, wanted a multiple of 8"));
+  EXPECT_THAT(of_pages(paged(64, 264)), HasSubstr("q: head dimension is 264"));
+  Problem p = paged(64);
+  p.cache_leftpad = TensorDesc::contiguous(DType::i32, {2});
+  EXPECT_THAT(of_pages(p), HasSubstr("cache_leftpad: is given"));
+  p = paged(64);
+  p.k.dtype = p.v.dtype = DType::f8e4m3;
+  EXPECT_THAT(of_pages(p), HasSubstr("k: dtype is f8e4m3, wanted q's bf16"));
+  p = paged(64);
+  p.k = TensorDesc::strided(DType::bf16, {30, 2, 64, 128}, {2 * 64 * 132, 64 * 132, 132, 1});
+  EXPECT_THAT(of_pages(p), HasSubstr("k: row stride is 132 elements"));
+  p = paged(64);
+  p.page_table = TensorDesc::strided(DType::i32, {2, 10}, {int64_t{1} << 31, 1});
+  EXPECT_THAT(of_pages(p), HasSubstr("page_table: has"));
 }
 
 TEST(ForwardSm90Refusal, ComputesTheRest) {

@@ -247,7 +247,7 @@ namespace forward_sm90::throughput {
 const InstanceEntry& find_instance(const Instance& /*instance*/) {
   static const InstanceEntry entry = {
       [] { return fake::load(fake::kernel<5>("forward_sm90_throughput")); },
-      [](const Maps& maps, const Params& params, unsigned int blocks, cudaStream_t stream) {
+      [](const Maps& maps, const PagedParams& params, unsigned int blocks, cudaStream_t stream) {
         return fake::launch(fake::kernel<5>("forward_sm90_throughput"), blocks, stream, maps,
                             params);
       }};

@@ -174,6 +174,37 @@ constexpr int choose_config(int64_t head_dim_qk, int64_t head_dim_v, bool featur
   return -1;
 }
 
+// Rows of kConfigs that are also compiled for keys and values in pages, by growing cost: without
+// features all of them, with features some.
+struct PagedConfig {
+  int row;
+  bool features;
+};
+inline constexpr std::array kPagedConfigs = {
+    PagedConfig{.row = 3, .features = false}, PagedConfig{.row = 5, .features = true},
+    PagedConfig{.row = 6, .features = false}, PagedConfig{.row = 7, .features = true}};
+
+// Rows of a page that one copy takes: all of a tile's, or a power of two that divides the page size.
+// Copies of fewer rows are too many for a tile: 0.
+inline constexpr int kLeastBoxRows = 8;
+constexpr int box_rows(int64_t page_size, const Config& config) {
+  const int64_t divides = page_size & -page_size;
+  const auto rows = static_cast<int>(divides < config.block_kv ? divides : config.block_kv);
+  return rows < kLeastBoxRows ? 0 : rows;
+}
+
+// As choose_config.
+constexpr int choose_paged_config(int64_t head_dim_qk, int64_t head_dim_v, bool features) {
+  for (const PagedConfig& paged : kPagedConfigs) {
+    const Config& c = kConfigs[static_cast<std::size_t>(paged.row)];
+    if (head_dim_qk <= c.head_dim_qk && head_dim_v <= c.head_dim_v &&
+        (paged.features || !features)) {
+      return paged.row;
+    }
+  }
+  return -1;
+}
+
 // What the kernels rely on.
 constexpr bool is_sound(const Config& c) {
   const int threads = c.threads() * c.blocks_an_sm;

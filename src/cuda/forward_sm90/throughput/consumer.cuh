@@ -110,6 +110,12 @@ struct Consumer {
     return smem.task[q_at.passed % S::kTaskSlots];
   }
 
+  // Whose pages the task's keys lie in.
+  __device__ __forceinline__ int pages_entry() const {
+    if constexpr (S::kPaged) return smem.pages.of[q_at.passed % S::kTaskSlots].entry;
+    return 0;
+  }
+
   // Scores with features are in units of log2 already.
   __device__ __forceinline__ float exponent_scale() const {
     return S::kFeatures ? 1.0F : params.scale_log2;

@@ -16,6 +16,7 @@
 #include "cuda/attention/softmax.cuh"
 #include "cuda/forward_sm90/throughput/scores.cuh"
 #include "cuda/forward_sm90/throughput/shape.cuh"
+#include "cuda/forward_sm90/throughput/task.cuh"
 #include "cuda/ptx/registers.cuh"
 
 namespace flashcore::cuda::forward_sm90::throughput {
@@ -23,6 +24,18 @@ namespace flashcore::cuda::forward_sm90::throughput {
 __device__ inline const uint16_t* row_pointer(const attention::RowMatrix& m, int batch, int head,
                                               int row) {
   return static_cast<const uint16_t*>(m.data) + batch * m.batch + head * m.head + row * m.row;
+}
+
+// The row of K or V that key `key` of an entry has in its pages.
+__device__ __forceinline__ const uint16_t* paged_row(const PagedParams& p,
+                                                     const attention::RowMatrix& m,
+                                                     const TaskInfo& task, int in_table, int key) {
+  attention::CachedEntry at{};
+  at.entry.kv_row = task.kv_row;
+  at.in_table = in_table;
+  const attention::CachedKey found = attention::find_cached_key(
+      p.cache, at, 0, key, [](const int32_t* number) { return __ldg(number); });
+  return row_pointer(m, found.lead, task.kv_head, found.row);
 }
 
 // The dot product of two rows.
@@ -62,12 +75,15 @@ __device__ inline uint16_t* output_row(const Params& p, const TaskInfo& task, in
 // a call, or a loop that lanes may leave one by one, would cost the main loop its uniform
 // registers.
 template <class S>
-__device__ __forceinline__ void compute_rows_exactly(const Params& p, const TaskInfo& task,
+__device__ __forceinline__ void compute_rows_exactly(const typename S::KernelParams& p,
+                                                     const TaskInfo& task, int pages_entry,
                                                      int first_row, int lane) {
   __syncwarp();  // other lanes have stored what they had
   using Element = typename S::Element;
   constexpr int kColumns = S::kConfig.head_dim_v / 32;  // of a lane, 32 apart
   const int kv_head = task.kv_head;
+  int in_table = 0;
+  if constexpr (S::kPaged) in_table = find_table(p, pages_entry);
   // From scores to units of log2, and to what the caller means.
   const float to_log2 = S::kFeatures ? 1.0F : p.scale_log2;
   const float to_natural = S::kFeatures ? kLn2 : p.scale;
@@ -87,8 +103,12 @@ __device__ __forceinline__ void compute_rows_exactly(const Params& p, const Task
       const int key = first + lane;
       float score = kNoKey;
       if (key < end) {
-        const uint16_t* const k = row_pointer(p.k, task.batch, kv_head, task.kv_row + key);
-        score = dot<Element>(q, k, p.head_dim_qk);
+        if constexpr (S::kPaged) {
+          score = dot<Element>(q, paged_row(p, p.k, task, in_table, key), p.head_dim_qk);
+        } else {
+          const uint16_t* const k = row_pointer(p.k, task.batch, kv_head, task.kv_row + key);
+          score = dot<Element>(q, k, p.head_dim_qk);
+        }
         if constexpr (S::kFeatures) {
           score = p.softcap.cap_log2 > 0 ? attention::capped_log2(score, p.softcap)
                                          : score * p.scale_log2;
@@ -105,7 +125,12 @@ __device__ __forceinline__ void compute_rows_exactly(const Params& p, const Task
 #pragma unroll 1
       for (int j = 0; j < min(32, end - first); ++j) {
         const float w = __shfl_sync(0xffffffffU, weight, j);
-        const uint16_t* const v = row_pointer(p.v, task.batch, kv_head, task.kv_row + first + j);
+        const uint16_t* v = nullptr;
+        if constexpr (S::kPaged) {
+          v = paged_row(p, p.v, task, in_table, first + j);
+        } else {
+          v = row_pointer(p.v, task.batch, kv_head, task.kv_row + first + j);
+        }
 #pragma unroll
         for (int i = 0; i < kColumns; ++i) {
           if (lane + 32 * i >= p.head_dim_v) continue;

@@ -23,7 +23,7 @@ namespace flashcore::cuda::forward_sm90::throughput {
 template <class S>
 struct Finder {
   typename S::Shared& smem;
-  const Params& p;
+  const typename S::KernelParams& p;
   const int lane;
   uint32_t taken = 0;  // the number of the tile at hand
   bool is_tile = true;
@@ -39,19 +39,38 @@ struct Finder {
     return __shfl_sync(0xffffffffU, tile, 0);
   }
 
+  // What is to be known of pages, where there are some: whose they are, and which keys some query of
+  // the tile, of those before `last`, sees.
+  __device__ __forceinline__ void set_entry(int entry) const {
+    if constexpr (S::kPaged) pages().entry = entry;
+  }
+  __device__ __forceinline__ void set_seen(const TaskInfo& task, int last) const {
+    if constexpr (S::kPaged) {
+      pages().first_key = max(0, task.first_query + task.limits.low);
+      pages().end_key = min(task.limits.len_kv, min(last, task.len_q) + task.limits.high);
+    }
+  }
+  __device__ __forceinline__ TaskPages& pages() const {
+    return smem.pages.of[at.passed % S::kTaskSlots];
+  }
+
   // Writes the task of tile `taken`, except its ranges, at once: registers are short. False: there
   // are no more.
   __device__ __forceinline__ bool find_task_of(TaskInfo& slot) {
     constexpr int kBlockQ = S::kConfig.block_q();
     if (p.packed) {
-      PackedWalk::Place place;
+      typename PackedWalk<typename S::KernelParams>::Place place;
       if (!smem.walk.find(p, taken, kBlockQ, lane, place)) return false;
       if (lane == 0) {
         slot = find_packed_task(p, smem.walk.entries[place.lane], place.index, kBlockQ);
+        set_entry(smem.walk.first_entry + place.lane);
       }
     } else {
       if (taken >= p.order.size()) return false;
-      if (lane == 0) slot = find_task(p, taken, kBlockQ);
+      if (lane == 0) {
+        slot = find_task(p, taken, kBlockQ);
+        set_entry(slot.batch);
+      }
     }
     __syncwarp();
     return true;
@@ -73,7 +92,10 @@ struct Finder {
     const int rows = is_consumer ? kWarpgroupRows : S::kConfig.block_q();
     const TileRange range =
         attention::tile_range(slot.limits, slot.len_q, first, first + rows, S::kBlockKv);
-    if (lane == S::kConsumers) slot.begin = range.begin, slot.end = range.end;
+    if (lane == S::kConsumers) {
+      slot.begin = range.begin, slot.end = range.end;
+      set_seen(slot, first + rows);
+    }
     if (is_consumer) slot.seen[lane] = range;
   }
 
@@ -86,6 +108,8 @@ struct Finder {
 
   __device__ __forceinline__ void find_others() {
     if (p.counter != nullptr && lane == 0) claim(p.counter, counter());
+    if constexpr (S::kPaged)
+      is_tile = smem.task[0].is_tile();  // not held since: registers are short
     while (is_tile) {
       if (lane == 0) ptx::mbarrier_wait(ptx::shared_address(&smem.task_wanted), at.parity());
       __syncwarp();

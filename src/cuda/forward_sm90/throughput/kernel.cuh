@@ -24,17 +24,18 @@ namespace flashcore::cuda::forward_sm90::throughput {
 
 // O of this warp's rows.
 template <class S>
-__device__ __forceinline__ void end_tile(const CUtensorMap& map, const Params& p,
+__device__ __forceinline__ void end_tile(const CUtensorMap& map, const typename S::KernelParams& p,
                                          const TaskInfo& task, Consumer<S>& c,
                                          const RowEnd (&ends)[2]) {
   if (!store_rows<S>(map, p, task, c, ends)) {
-    compute_rows_exactly<S>(p, task, c.first_row() + 16 * c.warp(), c.lane());
+    compute_rows_exactly<S>(p, task, c.pages_entry(), c.first_row() + 16 * c.warp(), c.lane());
   }
 }
 
 // A consumer's share of one tile, of which its rows see some block.
 template <class S>
-__device__ __forceinline__ void attend(const CUtensorMap& map, const Params& p, Consumer<S>& c) {
+__device__ __forceinline__ void attend(const CUtensorMap& map, const typename S::KernelParams& p,
+                                       Consumer<S>& c) {
   const TaskInfo& task = c.task();
 #pragma unroll 1
   for (int i = c.passes_before(); i > 0; --i) c.pass_block(true);
@@ -55,7 +56,8 @@ __device__ __forceinline__ void attend(const CUtensorMap& map, const Params& p, 
 // A tile of which they see none. A path of its own to the end: where accumulators of products and
 // cleared ones meet, ptxas is short of registers.
 template <class S>
-__device__ __forceinline__ void pass_tile(const CUtensorMap& map, const Params& p, Consumer<S>& c) {
+__device__ __forceinline__ void pass_tile(const CUtensorMap& map, const typename S::KernelParams& p,
+                                          Consumer<S>& c) {
   const TaskInfo& task = c.task();
   c.release_q();
 #pragma unroll 1
@@ -71,7 +73,7 @@ __device__ __forceinline__ void pass_tile(const CUtensorMap& map, const Params& 
 
 template <class S>
 __device__ __forceinline__ void consume(typename S::Shared& smem, const CUtensorMap& map,
-                                        const Params& p) {
+                                        const typename S::KernelParams& p) {
   const auto thread = static_cast<uint32_t>(ptx::thread_index());
   Consumer<S> c{.smem = smem,
                 .params = p,
@@ -145,11 +147,11 @@ __device__ __forceinline__ void make_other_barriers(typename S::Shared& smem) {
 //
 // Warps meet at one instruction, or arrive at it: synccheck takes two for divergence.
 template <class S>
-__device__ __forceinline__ void produce(const Maps& maps, const Params& p) {
+__device__ __forceinline__ void produce(const Maps& maps, const typename S::KernelParams& p) {
   typename S::Shared& smem = shared_memory<S>();
   const int warp = static_cast<int>(threadIdx.x / kWarpThreads);
   const int lane = static_cast<int>(threadIdx.x % kWarpThreads);
-  Producer<S> producer{.smem = smem, .maps = maps};
+  Producer<S> producer{.smem = smem, .maps = maps, .pages = {p, lane}};
   Finder<S> finder{.smem = smem, .p = p, .lane = lane};
   if (warp == 0) {
     if (lane == 0) make_other_barriers<S>(smem);
@@ -163,16 +165,16 @@ __device__ __forceinline__ void produce(const Maps& maps, const Params& p) {
   __syncwarp();
   ptx::named_barrier_sync(kFirstBarrier, kWarpgroupThreads);
   ptx::named_barrier_arrive(kMeetBarrier, S::kConfig.threads());
-  if (lane == 0 && warp == 1) producer.start_k();
-  if (lane == 0 && warp == 2) producer.start_q();
+  if ((S::kPaged || lane == 0) && warp == 1) producer.start_k();
+  if ((S::kPaged || lane == 0) && warp == 2) producer.start_q();
   __syncwarp();
   ptx::release_registers<S::kConfig.producer_registers()>();
-  if (warp == 0 && lane == 0) producer.run(p.counter != nullptr);
+  if (warp == 0 && (S::kPaged || lane == 0)) producer.run(p.counter != nullptr);
   if (warp == 1) finder.find_others();
 }
 
 template <class S>
-__device__ __forceinline__ void run_block(const Maps& maps, const Params& p) {
+__device__ __forceinline__ void run_block(const Maps& maps, const typename S::KernelParams& p) {
   if (ptx::thread_index() < kWarpgroupThreads) {  // not held: consumers need their registers
     produce<S>(maps, p);
   } else {
@@ -188,6 +190,14 @@ __global__ void __launch_bounds__(kConfigs[kConfigIndex].threads(),
                                   kConfigs[kConfigIndex].blocks_an_sm)
     forward_kernel(const __grid_constant__ Maps maps, const __grid_constant__ Params p) {
   if constexpr (ptx::kHasWgmma) run_block<Shape<kConfigIndex, Element, kFeatures>>(maps, p);
+}
+
+// The same where keys and values lie in pages.
+template <int kConfigIndex, class Element, bool kFeatures>
+__global__ void __launch_bounds__(kConfigs[kConfigIndex].threads(),
+                                  kConfigs[kConfigIndex].blocks_an_sm)
+    paged_kernel(const __grid_constant__ Maps maps, const __grid_constant__ PagedParams p) {
+  if constexpr (ptx::kHasWgmma) run_block<Shape<kConfigIndex, Element, kFeatures, true>>(maps, p);
 }
 
 }  // namespace flashcore::cuda::forward_sm90::throughput

@@ -9,12 +9,13 @@ namespace flashcore::cuda::forward_sm90::throughput {
 
 enum class InputType { f16, bf16 };
 
-// Which compiled kernel: kConfigs[config], its type, and whether scores are transformed (softcap,
-// or a scale that is not positive).
+// Which compiled kernel: kConfigs[config], its type, whether scores are transformed (softcap, or a
+// scale that is not positive), and whether keys and values lie in pages.
 struct Instance {
   InputType type;
   int config;
   bool features;
+  bool paged;
 
   bool operator==(const Instance&) const = default;
 };
@@ -22,7 +23,7 @@ struct Instance {
 // One row of the list of compiled kernels.
 struct InstanceEntry {
   cudaError_t (*prepare)();  // once per device, before the first launch
-  cudaError_t (*launch)(const Maps& maps, const Params& params, unsigned int blocks,
+  cudaError_t (*launch)(const Maps& maps, const PagedParams& params, unsigned int blocks,
                         cudaStream_t stream);
 };
 

@@ -17,6 +17,7 @@
 namespace flashcore::cuda::forward_sm90::throughput {
 
 // In shared memory: the warp that walks has few registers.
+template <class P>
 struct PackedWalk {
   int first_entry;       // lane i looks at the i-th from here
   uint32_t first_index;  // of their tiles
@@ -29,13 +30,13 @@ struct PackedWalk {
   };
 
   // By the whole warp, before it finds anything.
-  __device__ __forceinline__ void begin(const Params& p, int block_q, int lane) {
+  __device__ __forceinline__ void begin(const P& p, int block_q, int lane) {
     if (lane == 0) first_entry = 0, first_index = 0;
     look(p, 0, block_q, lane);
   }
 
   // By the whole warp, with an index that is not below the one before. False: there is none.
-  __device__ __forceinline__ bool find(const Params& p, uint32_t index, int block_q, int lane,
+  __device__ __forceinline__ bool find(const P& p, uint32_t index, int block_q, int lane,
                                        Place& place) {
     while (true) {
       const uint32_t within = index - first_index;
@@ -55,7 +56,7 @@ struct PackedWalk {
   }
 
  private:
-  __device__ __forceinline__ void look(const Params& p, int first, int block_q, int lane) {
+  __device__ __forceinline__ void look(const P& p, int first, int block_q, int lane) {
     const int entry = first + lane;
     uint32_t tiles = 0;
     if (entry < p.batch) {

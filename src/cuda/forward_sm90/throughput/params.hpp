@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "cuda/attention/forward_params.hpp"
+#include "cuda/attention/kv_cache.hpp"
 #include "cuda/attention/softcap.hpp"
 #include "cuda/forward_sm90/throughput/schedule.hpp"
 
@@ -45,6 +46,12 @@ struct Params : FirstParams, attention::ForwardParams {
 
   unsigned long long* counter;  // of tiles handed out; null: block b takes b, b + blocks, ...
   uint64_t launch_name;         // what says that the counter is this plan's
+};
+
+// Of keys and values in pages: a box of their maps is rows of one page.
+struct PagedParams : Params {
+  attention::KvCacheParams cache;
+  int box_rows, boxes;  // of a tile; box_rows divides the page size
 };
 
 }  // namespace flashcore::cuda::forward_sm90::throughput

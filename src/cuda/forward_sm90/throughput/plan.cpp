@@ -17,6 +17,7 @@
 #include "cuda/forward_sm90/throughput/launch.hpp"
 #include "cuda/forward_sm90/throughput/supports.hpp"
 #include "cuda/forward_sm90/throughput/tiles.hpp"
+#include "cuda/host/cache_params.hpp"
 #include "cuda/host/device_guard.hpp"
 #include "cuda/host/forward_launch.hpp"
 #include "cuda/host/kernel_targets.hpp"
@@ -38,7 +39,7 @@ constexpr size_t kCounterBytes = 256;  // a counter, alone in its cache lines
 using MapCache = host::PointerCache<Maps, 4>;
 
 struct Planned {
-  Params params;
+  PagedParams params;
   Instance instance;
   unsigned int blocks;
   int device;
@@ -47,8 +48,8 @@ struct Planned {
 };
 
 // Everything but the pointers.
-Params make_params(const ForwardProblem& p, const Config& config) {
-  Params params{};
+PagedParams make_params(const ForwardProblem& p, const Config& config) {
+  PagedParams params{};
   host::set_forward_params(params, p);
   params.left = p.band.left;
   params.right = p.band.right;
@@ -69,6 +70,12 @@ Params make_params(const ForwardProblem& p, const Config& config) {
   params.varies = entries_vary(p);
   params.packed = p.packed;
   params.order = host::tile_order(p, config.block_q(), params.section_rows);
+  if (p.paging.present) {
+    host::set_cache_params(params.cache, p);
+    params.box_rows = box_rows(p.paging.page_size, config);
+    params.boxes = config.block_kv / params.box_rows;
+    params.varies = true;  // each has its own pages
+  }
   return params;
 }
 
@@ -93,6 +100,15 @@ int best_tile(const ForwardProblem& p, const PlanContext& context, ChooseTile ch
   return choose_tile(seen_by_choice(p, context), context.device);
 }
 
+int config_row(const ForwardProblem& p, const PlanContext& context, TileChoice tile,
+               ChooseTile choose_tile) {
+  if (tile == TileChoice::pages) {
+    return choose_paged_config(p.head_dim_qk, p.head_dim_v, has_features(p));
+  }
+  return tile == TileChoice::best ? best_tile(p, context, choose_tile)
+                                  : tile_candidates(p)[static_cast<size_t>(tile)];
+}
+
 std::vector<std::string> other_tiles(const ForwardProblem& p, const PlanContext& context,
                                      ChooseTile choose_tile) {
   std::vector<std::string> names;
@@ -109,25 +125,25 @@ Planned make_planned(const ForwardProblem& p, const PlanContext& context, TileCh
   planned.device = context.device.device.index;
   const int64_t multiprocessors = context.device.multiprocessors;
   planned.instance = {.type = p.dtype == DType::f16 ? InputType::f16 : InputType::bf16,
-                      .config = tile == TileChoice::best
-                                    ? best_tile(p, context, choose_tile)
-                                    : tile_candidates(p)[static_cast<size_t>(tile)],
-                      .features = has_features(p)};
+                      .config = config_row(p, context, tile, choose_tile),
+                      .features = has_features(p),
+                      .paged = tile == TileChoice::pages};
   const Config& config = kConfigs[static_cast<size_t>(planned.instance.config)];
   planned.params = make_params(p, config);
   planned.params.launch_name = host::unique_name();
   const int64_t tiles = most_tiles(p, planned.params, config.block_q());
   planned.blocks =
       static_cast<unsigned int>(std::min(tiles, multiprocessors * config.blocks_an_sm));
-  planned.has_keys = (p.packed ? p.total_kv : p.seqlen_kv) > 0;
-  planned.counts = is_uneven(p, config) && tiles > planned.blocks;
+  planned.has_keys = (p.packed_kv() ? p.total_kv : p.seqlen_kv) > 0;
+  planned.counts = (is_uneven(p, config) || p.paging.flat) && tiles > planned.blocks;
   return planned;
 }
 
 // The pointers of a run.
-void bind(Params& params, const ForwardProblem& p, const Arguments& args) {
+void bind(PagedParams& params, const ForwardProblem& p, const Arguments& args) {
   host::bind_forward_params(params, p, args);
   params.sinks = p.sinks.present ? args.sinks : nullptr;
+  if (p.paging.present) host::bind_cache_params(params.cache, p, args);
 }
 
 // The tensor maps for these pointers. Without keys no block uses those of K and V, but all are
@@ -137,23 +153,25 @@ cudaError_t encode(Maps& maps, const ForwardProblem& p, const Arguments& args, c
   const CUtensorMapDataType type =
       p.dtype == DType::f16 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
   const auto one = [&](CUtensorMap& map, const void* base, const RowStrides& stride, int64_t heads,
-                       int64_t rows, int64_t columns, int box_rows) {
-    const host::TensorLayout layout{p.packed ? 1 : p.batch, heads,       rows,      columns,
-                                    stride.batch,           stride.head, stride.row};
-    return host::encode_tensor_map(map, type, base, layout, box_rows, kPanelColumns);
+                       int64_t rows, int64_t columns, int rows_of_box, int64_t lead) {
+    const host::TensorLayout layout{lead,         heads,       rows,      columns,
+                                    stride.batch, stride.head, stride.row};
+    return host::encode_tensor_map(map, type, base, layout, rows_of_box, kPanelColumns);
   };
-  const int64_t rows_q = p.packed ? p.total_q : p.seqlen_q;
-  const int64_t rows_kv = p.packed ? p.total_kv : p.seqlen_kv;
-  cudaError_t error = one(maps.q, args.q, p.q, p.heads_q, rows_q, p.head_dim_qk, kWarpgroupRows);
+  const int64_t batch = p.packed ? 1 : p.batch, rows_q = p.packed ? p.total_q : p.seqlen_q;
+  const int64_t lead_kv = lead_of_keys(p), rows_kv = rows_of_keys(p);
+  const int rows_of_box = p.paging.present ? box_rows(p.paging.page_size, config) : config.block_kv;
+  cudaError_t error =
+      one(maps.q, args.q, p.q, p.heads_q, rows_q, p.head_dim_qk, kWarpgroupRows, batch);
   if (error == cudaSuccess) {
-    error = one(maps.o, args.o, p.o, p.heads_q, rows_q, p.head_dim_v, kWarpRows);
+    error = one(maps.o, args.o, p.o, p.heads_q, rows_q, p.head_dim_v, kWarpRows, batch);
   }
   maps.k = maps.v = maps.q;
   if (error == cudaSuccess && has_keys) {
-    error = one(maps.k, args.k, p.k, p.heads_kv, rows_kv, p.head_dim_qk, config.block_kv);
+    error = one(maps.k, args.k, p.k, p.heads_kv, rows_kv, p.head_dim_qk, rows_of_box, lead_kv);
   }
   if (error == cudaSuccess && has_keys) {
-    error = one(maps.v, args.v, p.v, p.heads_kv, rows_kv, p.head_dim_v, config.block_kv);
+    error = one(maps.v, args.v, p.v, p.heads_kv, rows_kv, p.head_dim_v, rows_of_box, lead_kv);
   }
   return error;
 }
@@ -161,7 +179,7 @@ cudaError_t encode(Maps& maps, const ForwardProblem& p, const Arguments& args, c
 Status run(const ForwardProblem& p, const Planned& planned, MapCache& cache, const Arguments& args,
            std::span<std::byte> workspace, Stream stream) {
   const Config& config = kConfigs[static_cast<size_t>(planned.instance.config)];
-  Params params = planned.params;
+  PagedParams params = planned.params;
   bind(params, p, args);
   if (planned.counts) params.counter = reinterpret_cast<unsigned long long*>(workspace.data());
   Maps maps{};
@@ -212,6 +230,13 @@ Kernel row(std::string_view name, bool automatic, TileChoice tile, ChooseTile ch
 }
 
 }  // namespace
+
+Kernel paged_kernel() {
+  Kernel kernel = row("forward_sm90_paged", false, TileChoice::pages, nullptr);
+  kernel.by_name_because = "it was not timed on a GPU";
+  kernel.reads_caches = true;
+  return kernel;
+}
 
 std::vector<Kernel> kernels(ChooseTile choose_tile) {
   Kernel best = row(kName, true, TileChoice::best, choose_tile);

@@ -14,4 +14,7 @@ using ChooseTile = int (*)(const ForwardProblem& seen, const DeviceInfo& device)
 // The first chooses between its tiles; by name, each for any problem that it holds.
 std::vector<Kernel> kernels(ChooseTile choose_tile);
 
+// For keys and values in pages.
+Kernel paged_kernel();
+
 }  // namespace flashcore::cuda::forward_sm90::throughput

@@ -1,4 +1,5 @@
-// The producer: one thread, which copies what the consumers need, ahead of them.
+// The producer: one thread, which copies what the consumers need, ahead of them. Where keys lie in
+// pages, a warp, whose lanes look up pages, and whose first lane copies (page_copies.cuh).
 //
 //   a tile   K[last] Q  K[last-1] V[last]  K[last-2] V[last-1] ... Q' ... K'[last] V[first]
 //
@@ -8,6 +9,7 @@
 
 #include <cstdint>
 
+#include "cuda/forward_sm90/throughput/page_copies.cuh"
 #include "cuda/forward_sm90/throughput/shape.cuh"
 #include "cuda/ptx/ldmatrix.cuh"
 #include "cuda/ptx/mbarrier.cuh"
@@ -34,6 +36,7 @@ struct Producer {
   const Maps& maps;
   RingPosition<S::kQSlots> q_at;  // tasks go round with it, in slots of their own
   RingPosition<S::kStages> k_at, v_at;
+  [[no_unique_address]] std::conditional_t<S::kPaged, PageCopies<S>, NoPages> pages;
 
   // Where tiles are handed out one by one, a block asks for its next when so many blocks of keys
   // are left: a block that is done early then gets more. Otherwise at once, so that the next Q is
@@ -42,11 +45,16 @@ struct Producer {
 
   // The finder shall find the next task. The first is there when the block has met.
   __device__ __forceinline__ void want_task() const {
-    ptx::mbarrier_arrive(ptx::shared_address(&smem.task_wanted));
+    if (pages.leads()) ptx::mbarrier_arrive(ptx::shared_address(&smem.task_wanted));
   }
   __device__ __forceinline__ const TaskInfo* take_task() const {
     ptx::mbarrier_wait(ptx::shared_address(&smem.task_found), (q_at.passed - 1) % 2);
+    pages.meet();
     return &smem.task[q_at.passed % S::kTaskSlots];
+  }
+
+  __device__ __forceinline__ const TaskPages& pages_of(const TaskInfo& task) const {
+    return smem.pages.of[&task - smem.task];
   }
 
   // Q of a task, or word that there is none.
@@ -57,6 +65,8 @@ struct Producer {
         ptx::mbarrier_wait(ptx::shared_address(&smem.q_empty[q_at.slot()][w]),
                            RingPosition<S::kQSlots>{q_at.passed - 1}.parity());
       }
+      pages.meet();
+      if (!pages.leads()) continue;
       if (task.is_tile()) {
         load_tile<typename S::QTile>(smem.q[q_at.slot()][w], maps.q, smem.q_full[q_at.slot()][w],
                                      task.q_row + w * kWarpgroupRows, task.head, task.batch);
@@ -71,14 +81,26 @@ struct Producer {
     copy_k(task, block);
   }
   __device__ __forceinline__ void copy_k(const TaskInfo& task, int block) {
-    load_tile<typename S::KTile>(smem.k[k_at.slot()], maps.k, smem.k_full[k_at.slot()],
-                                 task.kv_row + block * S::kBlockKv, task.kv_head, task.batch);
+    if constexpr (S::kPaged) {
+      pages.find(task, pages_of(task), block);
+      pages.template load_k<typename S::KTile>(smem.k[k_at.slot()], maps.k,
+                                               smem.k_full[k_at.slot()], task, block);
+    } else {
+      load_tile<typename S::KTile>(smem.k[k_at.slot()], maps.k, smem.k_full[k_at.slot()],
+                                   task.kv_row + block * S::kBlockKv, task.kv_head, task.batch);
+    }
     k_at.next();
   }
   __device__ __forceinline__ void load_v(const TaskInfo& task, int block) {
     ptx::mbarrier_wait(ptx::shared_address(&smem.v_empty[v_at.slot()]), v_at.parity() ^ 1);
-    load_tile<typename S::VTile>(smem.v[v_at.slot()], maps.v, smem.v_full[v_at.slot()],
-                                 task.kv_row + block * S::kBlockKv, task.kv_head, task.batch);
+    if constexpr (S::kPaged) {
+      pages.template load_v<typename S::VTile>(smem.v[v_at.slot()], maps.v,
+                                               smem.v_full[v_at.slot()], task, block,
+                                               k_at.passed - v_at.passed > 1);
+    } else {
+      load_tile<typename S::VTile>(smem.v[v_at.slot()], maps.v, smem.v_full[v_at.slot()],
+                                   task.kv_row + block * S::kBlockKv, task.kv_head, task.batch);
+    }
     v_at.next();
   }
   __device__ __forceinline__ void load_first_k(const TaskInfo& task) {
@@ -94,7 +116,10 @@ struct Producer {
 
   __device__ __forceinline__ void run(bool hands_out) {
     const TaskInfo* next = &smem.task[0];
-    if (next->begin < next->end) k_at.next();
+    if (next->begin < next->end) {
+      if constexpr (S::kPaged) pages.find(*next, pages_of(*next), next->end - 1);
+      k_at.next();
+    }
     q_at.next();
     while (next->is_tile()) {
       const TaskInfo& task = *next;

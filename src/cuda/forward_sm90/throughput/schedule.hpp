@@ -37,4 +37,11 @@ struct TaskInfo {
   constexpr bool is_tile() const { return rows_q != kNoMore; }
 };
 
+// Besides it, where keys and values lie in pages.
+struct TaskPages {
+  int entry;               // of the batch
+  int first_key, end_key;  // that some query of the tile sees: no other key's page is looked up
+};
+struct NoTaskPages {};
+
 }  // namespace flashcore::cuda::forward_sm90::throughput

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 #include "cuda/attention/units.hpp"
 #include "cuda/forward_sm90/throughput/config.hpp"
@@ -17,7 +18,7 @@ namespace flashcore::cuda::forward_sm90::throughput {
 
 using attention::kLn2, attention::kLog2E, attention::kNoKey;
 
-template <int kConfigIndex, class Element_, bool kFeatures_>
+template <int kConfigIndex, class Element_, bool kFeatures_, bool kPaged_ = false>
 struct Shape {
   static constexpr Config kConfig = kConfigs[kConfigIndex];
   using Element = Element_;
@@ -26,9 +27,11 @@ struct Shape {
   static constexpr bool kHoldsThread = kConfig.consumers != 3;
   // Whether a warp holds V's descriptor. By trial: where it does not, or elsewhere does, ptxas
   // serialises products.
-  static constexpr bool kHoldsV = !kFeatures_ && kConfig.head_dim_qk <= 128;
+  static constexpr bool kHoldsV = !kFeatures_ && !kPaged_ && kConfig.head_dim_qk <= 128;
   static constexpr bool kHoldsSums = !kFeatures_ && kConfig.consumers != 3;
   static constexpr bool kFeatures = kFeatures_;  // softcap, or a scale that is not positive
+  static constexpr bool kPaged = kPaged_;        // keys and values lie in pages
+  using KernelParams = std::conditional_t<kPaged, PagedParams, Params>;
   static constexpr int kConsumers = kConfig.consumers;
   static constexpr int kStages = kConfig.stages;  // of the K ring, and of the V ring
   static constexpr int kBlockKv = kConfig.block_kv;
@@ -53,6 +56,10 @@ struct Shape {
   static constexpr int kOutProducts = kConfig.head_dim_v / 8 / kOutParts;
   static constexpr int kPartPanels = VTile::kPanels / kOutParts;
 
+  // Of each task slot.
+  struct PageSlots {
+    TaskPages of[kTaskSlots];
+  };
   struct Shared {
     alignas(tile::kTileAlignment) unsigned char q[kQSlots][kConsumers][QTile::kBytes];
     unsigned char k[kStages][KTile::kBytes];
@@ -61,9 +68,10 @@ struct Shape {
     uint64_t k_full[kStages], k_empty[kStages], v_full[kStages], v_empty[kStages];
     uint64_t task_wanted, task_found;
     TaskInfo task[kTaskSlots];
-    PackedWalk walk;
+    PackedWalk<KernelParams> walk;
     bool caps_exactly[kFeatures ? kWarpgroupWarps * kConsumers : 1];    // of each warp
     float2 saved_sum[kHoldsSums ? 1 : kWarpgroupThreads * kConsumers];  // of each thread
+    [[no_unique_address]] std::conditional_t<kPaged, PageSlots, NoTaskPages> pages;
   };
   // Byte offsets of its arrays: addresses in shared memory are 32-bit sums.
   static constexpr uint32_t kQ = offsetof(Shared, q), kK = offsetof(Shared, k),

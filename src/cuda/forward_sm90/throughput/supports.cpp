@@ -11,6 +11,7 @@
 #include "cuda/host/launch_limits.hpp"
 #include "cuda/host/row_strides.hpp"
 #include "kernel/device_code.hpp"
+#include "problem/sizes.hpp"
 
 namespace flashcore::cuda::forward_sm90::throughput {
 namespace {
@@ -60,6 +61,32 @@ std::string refuse_head_dims(const ForwardProblem& p) {
   return {};
 }
 
+// Of the kernel for pages: what it computes of caches.
+std::string refuse_cache(const ForwardProblem& p) {
+  if (!p.paging.present) return "page_table: is not given, wanted keys and values in pages";
+  if (p.cache_leftpad.present) return "cache_leftpad: is given, wanted keys from the first row";
+  if (p.kv_dtype != p.dtype) {
+    return fmt::format("k: dtype is {}, wanted q's {}", to_string(p.kv_dtype), to_string(p.dtype));
+  }
+  const int config = choose_paged_config(p.head_dim_qk, p.head_dim_v, has_features(p));
+  if (p.paging.num_pages < 1) {
+    return fmt::format("k: has {} pages, wanted 1 or more", p.paging.num_pages);
+  }
+  if (box_rows(p.paging.page_size, kConfigs[static_cast<size_t>(config)]) == 0) {
+    return fmt::format("k: page size is {}, wanted a multiple of {}", p.paging.page_size,
+                       kLeastBoxRows);
+  }
+  const int64_t table = p.paging.flat
+                            ? product_of({p.paging.table_pages, p.paging.table_page})
+                            : sum_of({product_of({p.batch, p.paging.table_batch}),
+                                      product_of({p.paging.table_pages, p.paging.table_page})});
+  if (table > std::numeric_limits<int32_t>::max()) {
+    return fmt::format("{}: has {} numbers from its first to its last, wanted less than 2^31",
+                       p.paging.flat ? "kv_indices" : "page_table", table);
+  }
+  return {};
+}
+
 // Of a tile by name: where there is no other.
 std::string refuse_single_tile(const ForwardProblem& p) {
   if (tile_candidates(p).size() > 1) return {};
@@ -86,10 +113,10 @@ std::string refuse_strides(std::string_view name, const RowStrides& stride, DTyp
 std::string refuse_layouts(const ForwardProblem& p) {
   const int64_t batch = p.packed ? 1 : p.batch;
   const int64_t rows_q = p.packed ? p.total_q : p.seqlen_q;
-  const int64_t rows_kv = p.packed ? p.total_kv : p.seqlen_kv;
+  const int64_t lead_kv = lead_of_keys(p), rows_kv = rows_of_keys(p);
   std::string refusal = refuse_strides("q", p.q, p.dtype, batch, p.heads_q, rows_q);
-  if (refusal.empty()) refusal = refuse_strides("k", p.k, p.dtype, batch, p.heads_kv, rows_kv);
-  if (refusal.empty()) refusal = refuse_strides("v", p.v, p.dtype, batch, p.heads_kv, rows_kv);
+  if (refusal.empty()) refusal = refuse_strides("k", p.k, p.dtype, lead_kv, p.heads_kv, rows_kv);
+  if (refusal.empty()) refusal = refuse_strides("v", p.v, p.dtype, lead_kv, p.heads_kv, rows_kv);
   if (refusal.empty()) refusal = refuse_strides("o", p.o, p.dtype, batch, p.heads_q, rows_q);
   return refusal;
 }
@@ -103,8 +130,8 @@ std::string refusal(const ForwardProblem& problem, const DeviceInfo& device,
        {refuse_types, refuse_features, refuse_head_dims, refuse_sizes, refuse_layouts}) {
     if (refusal.empty()) refusal = refuse(problem);
   }
-  if (refusal.empty() && tile != TileChoice::best) refusal = refuse_single_tile(problem);
-  return refusal;
+  if (!refusal.empty() || tile == TileChoice::best) return refusal;
+  return tile == TileChoice::pages ? refuse_cache(problem) : refuse_single_tile(problem);
 }
 
 }  // namespace flashcore::cuda::forward_sm90::throughput

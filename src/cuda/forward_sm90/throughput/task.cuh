@@ -21,6 +21,16 @@ __device__ __forceinline__ OwnEntry find_own_entry(const Params& p, int batch) {
   return {entry.q_row, entry.kv_row, entry.len_q, entry.rows_q,
           attention::band_limits(p.left, p.right, entry.offset, entry.len_kv)};
 }
+__device__ __forceinline__ OwnEntry find_own_entry(const PagedParams& p, int batch) {
+  const attention::Entry entry = attention::find_cached_entry(p, p.cache, batch).entry;
+  return {entry.q_row, entry.kv_row, entry.len_q, entry.rows_q,
+          attention::band_limits(p.left, p.right, entry.offset, entry.len_kv)};
+}
+
+// Where the pages of an entry are listed: see CachedEntry. A table has less than 2^31 numbers.
+__device__ __forceinline__ int find_table(const PagedParams& p, int entry) {
+  return static_cast<int>(attention::find_cached_entry(p, p.cache, entry).in_table);
+}
 
 // Everything but the ranges of blocks.
 __device__ __forceinline__ TaskInfo make_task(const Params& p, uint32_t batch, uint32_t head,
@@ -45,7 +55,8 @@ __device__ __forceinline__ void set_entry(TaskInfo& task, const OwnEntry& entry)
 }
 
 // Tile `index` of a batch whose entries have equally many tiles.
-__device__ __forceinline__ TaskInfo find_task(const Params& p, uint32_t index, int block_q) {
+template <class P>
+__device__ __forceinline__ TaskInfo find_task(const P& p, uint32_t index, int block_q) {
   const TileOrder::Place place = p.order.at(index);
   const uint32_t batch = attention::quotient(place.batch_head, p.heads);
   TaskInfo task = make_task(p, batch, place.batch_head - batch * p.heads, place.q_tile, block_q);

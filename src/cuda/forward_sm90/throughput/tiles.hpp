@@ -33,6 +33,16 @@ inline std::vector<int> tile_candidates(const ForwardProblem& p) {
   return rows;
 }
 
+// Of K and V: what their batch strides lead to, and how many rows that has.
+constexpr int64_t lead_of_keys(const ForwardProblem& p) {
+  if (p.paging.present) return p.paging.num_pages;
+  return p.packed ? 1 : p.batch;
+}
+constexpr int64_t rows_of_keys(const ForwardProblem& p) {
+  if (p.paging.present) return p.paging.page_size;
+  return p.packed ? p.total_kv : p.seqlen_kv;
+}
+
 // Whether tiles differ in how many keys they see, or in how many rows they have: then they are
 // handed out one by one.
 constexpr bool is_uneven(const ForwardProblem& p, const Config& config) {
