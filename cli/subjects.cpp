@@ -108,8 +108,7 @@ void SubjectOptions::declare(OptionSet& set) {
   set.flag(
       "--quick", quick,
       "Of decode, paged, ragged, rotated, speculative and prefill: an eighth of the entries and "
-      "of the "
-      "keys");
+      "of the keys");
   set.text("--cases", cases, "Cases from a JSON file instead (docs/cli.md)", "FILE");
 }
 
