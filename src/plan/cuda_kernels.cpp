@@ -11,8 +11,8 @@
 #include "cuda/backward_sm90/wide/plan.hpp"
 #include "cuda/decode_sm80/split_kv/plan.hpp"
 #include "cuda/decode_sm90/stream_kv/plan.hpp"
-#include "cuda/forward_fp8_sm89/throughput/plan.hpp"
 #include "cuda/forward_fp8/converted/plan.hpp"
+#include "cuda/forward_fp8_sm89/throughput/plan.hpp"
 #include "cuda/forward_fp8_sm90/throughput/plan.hpp"
 #include "cuda/forward_sm80/latency/plan.hpp"
 #include "cuda/forward_sm80/throughput/plan.hpp"
@@ -145,7 +145,8 @@ std::vector<Kernel> cuda_kernels() {
   table.push_back(cuda::forward_fp8::converted::kernel(choose_16_bit, kChoiceConverts));
   table.push_back(declining(sm80::latency::kernel(), sm80_latency_declines));
   table.insert(table.end(), ampere.begin(), ampere.end());
-  table.push_back(unless_refused(sm90::throughput::paged_kernel(), any_cache));
+  table.push_back(
+      unless_refused(declining(sm90::throughput::paged_kernel(), sm90_paged_declines), any_cache));
   table.push_back(any_cache);
   const Kernel any_backward = cuda::backward_sm80::general::kernel();
   table.push_back(

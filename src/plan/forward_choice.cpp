@@ -194,4 +194,15 @@ std::string sm90_decode_declines(const ForwardProblem& p, const PlanContext& con
   return {};
 }
 
+std::string sm90_paged_declines(const ForwardProblem& p, const PlanContext& context) {
+  constexpr int64_t kTileQueries = 128;
+  if (context.batch_invariant) return {};  // the choice must not depend on the batch
+  const int64_t queries = p.packed ? p.total_q : p.batch * p.seqlen_q;
+  const int64_t tiles = p.heads_q * ((queries + kTileQueries - 1) / kTileQueries);
+  const int64_t wanted = context.device.multiprocessors / 2;
+  if (tiles >= wanted) return {};
+  return fmt::format("q: has {} tiles of {} queries, wanted {}: it does not split keys", tiles,
+                     kTileQueries, wanted);
+}
+
 }  // namespace flashcore

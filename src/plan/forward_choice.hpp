@@ -34,6 +34,10 @@ std::string sm80_latency_declines(const ForwardProblem& p, const PlanContext& co
 // invariant, decode_sm80 takes batches of every size.
 std::string sm90_decode_declines(const ForwardProblem& p, const PlanContext& context);
 
+// Caches in pages under more rows than decode_sm90 takes: whether there are too few tiles of queries for
+// a kernel that does not split the keys.
+std::string sm90_paged_declines(const ForwardProblem& p, const PlanContext& context);
+
 // Whether the choice takes forward_fp8_converted: where no other kernel computes an fp8 problem, and where
 // sm90_fp8_declines says so. Off until it is gated on a GPU.
 inline constexpr bool kChoiceConverts = false;

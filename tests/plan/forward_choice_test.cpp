@@ -197,6 +197,25 @@ TEST(Sm90ThroughputDeclines, FewQueriesAgainstManyKeysAreForTheKernelThatSplitsT
   EXPECT_EQ(declines(1, 8192, 100), "");
 }
 
+TEST(Sm90PagedDeclines, FewTilesAreForTheKernelThatSplitsTheirKeys) {
+  const auto declines = [](int64_t queries, int64_t batch, bool batch_invariant = false) {
+    Problem p;
+    p.q = p.o = TensorDesc::contiguous(DType::bf16, {batch, 32, queries, 128});
+    p.k = p.v = TensorDesc::contiguous(DType::bf16, {512, 8, 64, 128});
+    p.page_table = TensorDesc::contiguous(DType::i32, {batch, 128});
+    const Result<ForwardProblem> resolved = resolve(p);
+    EXPECT_TRUE(resolved.ok()) << resolved.status().message();
+    PlanContext context;
+    context.device = kH200;
+    context.batch_invariant = batch_invariant;
+    return sm90_paged_declines(*resolved, context);
+  };
+  EXPECT_THAT(declines(100, 1), HasSubstr("q: has 32 tiles of 128 queries, wanted 66"));
+  EXPECT_EQ(declines(512, 1), "");
+  EXPECT_EQ(declines(100, 4), "");
+  EXPECT_EQ(declines(100, 1, true), "") << "the choice must not depend on the batch";
+}
+
 // ---- between tiles
 
 const sm90::throughput::Config& tile(const ForwardProblem& p, const DeviceInfo& device = kH200) {
