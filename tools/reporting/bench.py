@@ -9,6 +9,11 @@ from reporting.text import cell, length, ratio, table, us
 MAIN = "bench"  # docs/evidence/bench.json
 ON_CPU = "bench-cpu"
 FP8 = "bench-fp8"
+SERVING = "bench-serving"  # few queries against caches, by suite
+SERVING_SUITES = {"decode": "One query, caches in one piece",
+                  "rotated": "Caches that come from memory at each call",
+                  "paged": "Pages, and fp8", "ragged": "64 entries of 100 to 8k keys",
+                  "speculative": "Several queries, causal and as a tree"}
 PREFILL = "bench-prefill"  # chunks of a prompt, in one piece and in pages
 # The backward pass, with sums in one order and in any.
 BACKWARD = {"backward-gpu": "### The same bits in every run",
@@ -96,6 +101,11 @@ class Bench:
             return "-"
         time, piece = (time_of(one, self.protocol)["p50_us"] for one in (row, whole))
         return f"{us(time)} ({time / piece:.3f}x, {self.own_label(row)})"
+
+    def serving(self) -> str:
+        tables = [f"**{title}**\n\n{self.against_peer(suite)}"
+                  for suite, title in SERVING_SUITES.items() if self.suite(suite)]
+        return "\n\n".join([self.where(), *tables])
 
     def prefill(self) -> str:
         """Chunks in pages beside one piece: cases are named after the piece, then /pageN."""
@@ -397,6 +407,9 @@ def parts(all_evidence: Evidence) -> dict:
             for name, title in there.items()])
 
     found["backward"] = backward
+    serving = all_evidence.files.get(SERVING)
+    found["bench serving"] = lambda: (Bench(serving, all_evidence.is_stale).serving() if serving else
+                                      "Not measured yet.")
     prefill = all_evidence.files.get(PREFILL)
     found["bench prefill"] = lambda: (Bench(prefill, all_evidence.is_stale).prefill() if prefill else
                                       "Not measured yet.")
