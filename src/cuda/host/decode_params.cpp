@@ -39,6 +39,11 @@ bool has_pairs(const ForwardProblem& p, const void* q) {
 
 }  // namespace
 
+attention::decode::TreeBits tree_bits_of(const ForwardProblem& p) {
+  const TreeMask& tree = p.tree_mask;
+  return {nullptr, tree.batch, tree.query, tree.word, tree.words, tree.present};
+}
+
 void set_decode_params(Params& params, const ForwardProblem& p, bool batch_invariant) {
   using attention::softcap::finite;
   set_forward_params(params, p);

@@ -11,6 +11,9 @@ namespace flashcore::cuda::host {
 void set_decode_params(attention::decode::Params& params, const ForwardProblem& p,
                        bool batch_invariant);
 
+// A tree mask; its pointer comes with a run.
+attention::decode::TreeBits tree_bits_of(const ForwardProblem& p);
+
 // The pointers of a run, and what follows from how they are aligned.
 void bind_decode_params(attention::decode::Params& params, const ForwardProblem& p,
                         const Arguments& args);

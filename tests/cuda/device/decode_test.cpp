@@ -358,7 +358,9 @@ INSTANTIATE_TEST_SUITE_P(
                     Subject{"decode_sm90", DType::bf16, DType::f8e4m3, 128, 1, 64, true},
                     Subject{"decode_sm90", DType::f16, DType::f8e5m2, 80, 9, 7, false},
                     Subject{"decode_sm90", DType::bf16, DType::bf16, 96, 5, 32, true},
-                    Subject{"decode_sm90", DType::bf16, DType::f8e4m3, 64, 6, 32, false}));
+                    Subject{"decode_sm90", DType::bf16, DType::f8e4m3, 64, 6, 32, false},
+                    Subject{"decode_sm90", DType::bf16, DType::bf16, 128, 40, 16, false, true},
+                    Subject{"decode_sm90", DType::f16, DType::f16, 64, 15, 7, true, true}));
 
 // Chunks of a prompt: more than a tile of queries.
 INSTANTIATE_TEST_SUITE_P(

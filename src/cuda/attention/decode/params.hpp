@@ -26,6 +26,14 @@ struct KeyScales {
   int64_t lead, head, block;
 };
 
+// A tree mask; strides are in words.
+struct TreeBits {
+  const int32_t* data;  // null is right for one without words
+  int64_t batch, query, word;
+  int64_t words;
+  bool present;
+};
+
 struct Params : ForwardParams {
   KvCacheParams cache;
   Band band;

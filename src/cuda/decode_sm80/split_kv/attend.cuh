@@ -19,6 +19,7 @@
 #include <limits>
 
 #include "cuda/attention/decode/element.cuh"
+#include "cuda/attention/decode/tree.cuh"
 #include "cuda/attention/mask.cuh"
 #include "cuda/attention/softcap.cuh"
 #include "cuda/attention/softmax.cuh"
@@ -151,7 +152,9 @@ struct Warp {
   // Bit c: whether a row's tree mask, if there is one, allows column c of the same tile.
   __device__ uint32_t allowed_of(int slot, int key) const {
     if constexpr (kConfig.reads_trees) {
-      if (p.tree.present) return tree_bits(p.tree, unit, query_of(slot), key);
+      if (p.tree.present) {
+        return attention::decode::tree_bits(p.tree, unit.at.entry, unit.batch, query_of(slot), key);
+      }
     }
     return ~uint32_t{0};
   }

@@ -11,7 +11,7 @@
 
 namespace flashcore::cuda::decode_sm80::split_kv {
 
-using attention::decode::HeadNumbers, attention::decode::KeyScales;
+using attention::decode::HeadNumbers, attention::decode::KeyScales, attention::decode::TreeBits;
 
 // Where an entry's partial results begin, in units, and how many parts its keys have.
 struct EntryUnits {
@@ -24,14 +24,6 @@ struct Params : attention::decode::Params {
   float* partial_o;         // [unit, row, head_dim_v]: not yet divided by the sums
   int unit_rows;            // rows of a unit that have partial results
   int most_units;           // that there is room for
-};
-
-// A tree mask; strides are in words.
-struct TreeBits {
-  const int32_t* data;  // null is right for one without words
-  int64_t batch, query, word;
-  int64_t words;
-  bool present;
 };
 
 // What kernels that read tree masks are told.

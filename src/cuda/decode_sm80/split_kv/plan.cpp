@@ -37,8 +37,7 @@ TreeParams make_params(const ForwardProblem& p, bool batch_invariant) {
   TreeParams params{};
   host::set_decode_params(params, p, batch_invariant);
   params.unit_rows = static_cast<int>(std::min<int64_t>(kTileRows, p.seqlen_q * params.group));
-  const TreeMask& tree = p.tree_mask;
-  params.tree = {nullptr, tree.batch, tree.query, tree.word, tree.words, tree.present};
+  params.tree = host::tree_bits_of(p);
   return params;
 }
 

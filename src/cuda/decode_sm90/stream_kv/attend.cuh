@@ -25,6 +25,7 @@
 #include <type_traits>
 
 #include "cuda/attention/decode/element.cuh"
+#include "cuda/attention/decode/tree.cuh"
 #include "cuda/attention/softcap.cuh"
 #include "cuda/attention/units.hpp"
 #include "cuda/decode_sm90/stream_kv/ring.cuh"
@@ -90,6 +91,7 @@ template <Config kConfig, class Element>
 struct Warp {
   using Tile = KvTile<kConfig>;
   static constexpr bool kFp8 = kConfig.kv_bytes == 1;
+  static constexpr bool kReadsTrees = !kFp8;  // registers are too few for both
   using Product = std::conditional_t<kFp8, attention::decode::Fp16, Element>;
   static constexpr bool kScalesQuery = kFp8 && !std::is_same_v<Product, Element>;
   // Of a probability. One of fp16 is finer than Q of bf16 asks for.
@@ -241,6 +243,17 @@ struct Warp {
     return seen;
   }
 
+  // Bit c: whether a row's tree mask, if there is one, allows key + c.
+  __device__ uint32_t allowed_of(int tile, int slot, int key) const {
+    if (!kReadsTrees || !p.tree.present) return ~uint32_t{0};
+    return attention::decode::tree_bits(p.tree, unit.at.entry, unit.batch,
+                                        query_of(row_of(tile, slot)), key);
+  }
+  __device__ static bool sees_column(const attention::ColumnRange& seen, uint32_t allowed,
+                                     int column) {
+    return column >= seen.begin && column < seen.end && (allowed >> column & 1) != 0;
+  }
+
   // Of ALiBi, of a row's head.
   __device__ float slope_of(int row, int query) const {
     const int head = unit.kv_head * p.group + row - query * p.group;
@@ -251,6 +264,7 @@ struct Warp {
   // Whether some row does not see all keys of the tile.
   __device__ bool is_masked(int key) const {
     const int first = query_of(unit.first_row), last = query_of(unit.first_row + unit.rows - 1);
+    if (kReadsTrees && p.tree.present && key + kKeys > unit.at.entry.offset) return true;
     return key < unit.begin || key + kKeys > unit.end || key < last + unit.limits.low ||
            key + kKeys - 1 > first + unit.limits.high;
   }
@@ -261,10 +275,11 @@ struct Warp {
 #pragma unroll
       for (int slot = 0; slot < 2; ++slot) {
         const attention::ColumnRange seen = seen_of(tile, slot, key);
+        const uint32_t allowed = allowed_of(tile, slot, key);
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
           const int column = 8 * half + lane / 4;
-          if (column < seen.begin || column >= seen.end) s[tile][2 * half + slot] = kNoKey;
+          if (!sees_column(seen, allowed, column)) s[tile][2 * half + slot] = kNoKey;
         }
       }
     }
@@ -504,8 +519,8 @@ struct Warp {
       bool sees[kTiles][2];
 #pragma unroll
       for (int i = 0; i < 2 * kTiles; ++i) {
-        const attention::ColumnRange seen = seen_of(i / 2, i % 2, keys.first);
-        sees[i / 2][i % 2] = key >= seen.begin && key < seen.end;
+        sees[i / 2][i % 2] = sees_column(seen_of(i / 2, i % 2, keys.first),
+                                         allowed_of(i / 2, i % 2, keys.first), key);
       }
 #pragma unroll
       for (int i = 0; i < kProducts; ++i) {

@@ -18,6 +18,7 @@ struct Params : attention::decode::Params {
   int box_bytes, box_columns;  // of one
   int key_alignment;  // a tile begins at a multiple of it, of a cache's rows; a power of two
   attention::Divisor by_shares, by_heads;  // of keys
+  attention::decode::TreeBits tree;
 
   int* first_granules;   // of each batch entry, of the line
   int* share_granules;   // one number

@@ -106,6 +106,7 @@ Status run(const ForwardProblem& p, const Planned& planned, MapCache& cache, con
            std::span<std::byte> workspace, Stream stream) {
   Params params = planned.params;
   host::bind_decode_params(params, p, args);
+  params.tree.data = p.tree_mask.present ? args.tree_mask : nullptr;
   params.first_granules = reinterpret_cast<int*>(workspace.data());
   params.share_granules = reinterpret_cast<int*>(workspace.data() + planned.share_at);
   params.partial_rows = reinterpret_cast<float2*>(workspace.data() + planned.rows_at);
@@ -146,6 +147,7 @@ Result<PlannedKernel> plan(const ForwardProblem& p, const PlanContext& context) 
                   static_cast<unsigned int>(share_count(p, context.device))};
   Params& params = planned.params;
   host::set_decode_params(params, p, context.batch_invariant);
+  params.tree = host::tree_bits_of(p);
   params.by_shares = attention::divisor(planned.grid.shares);
   params.by_heads = attention::divisor(static_cast<uint32_t>(p.heads_kv));
   params.tiles = static_cast<int>(planned.grid.tiles);
@@ -179,6 +181,7 @@ Kernel kernel() {
           .device = DeviceKind::cuda,
           .automatic = true,
           .reads_caches = true,
+          .reads_tree_masks = true,
           .targets = build::targets::decode_sm90,
           .refuses =
               [](const ForwardProblem& p, const PlanContext& context) {

@@ -9,6 +9,7 @@
 #include "cuda/host/decode_refusals.hpp"
 #include "cuda/host/row_strides.hpp"
 #include "kernel/device_code.hpp"
+#include "problem/dtype.hpp"
 #include "problem/sizes.hpp"
 
 namespace flashcore::cuda::decode_sm90::stream_kv {
@@ -91,6 +92,10 @@ std::string refusal(const ForwardProblem& problem, const PlanContext& context,
     return refusal;
   }
   if (std::string refusal = host::refuse_decode(problem); !refusal.empty()) return refusal;
+  if (problem.tree_mask.present && size_of(problem.kv_dtype) == 1) {
+    return fmt::format("tree_mask: is given with k of {}, wanted one of 16 bits",
+                       to_string(problem.kv_dtype));
+  }
   return refuse_sizes(problem);
 }
 
