@@ -153,6 +153,12 @@ TEST(DecodeSm90Refusals, NameTheArgument) {
   EXPECT_THAT(refused(with([](ForwardProblem& p) { p.dtype = p.kv_dtype = DType::f32; })),
               HasSubstr("q: dtype is f32, wanted f16 or bf16"));
   EXPECT_THAT(refused(with([](ForwardProblem& p) { p.mask.present = true; })), HasSubstr("mask:"));
+  EXPECT_EQ(refused(with([](ForwardProblem& p) { p.tree_mask.present = true; })), "");
+  EXPECT_EQ(refused(with([](ForwardProblem& p) {
+              p.tree_mask.present = true;
+              p.kv_dtype = DType::f8e4m3;
+            })),
+            "tree_mask: is given with k of f8e4m3, wanted one of 16 bits");
   EXPECT_THAT(refused(with([](ForwardProblem& p) { p.head_dim_v = 192; })),
               HasSubstr("v: head dimension is 192, wanted at most 128"));
   EXPECT_THAT(refused(with([](ForwardProblem& p) { p.batch = 2049; })),
