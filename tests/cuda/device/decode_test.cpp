@@ -280,7 +280,8 @@ class Step {
   // What O holds, after filling it with NaN for the next step.
   std::vector<std::byte> take_output(cudaStream_t stream) const {
     void* const o = tensors_.arguments(host_).o;
-    std::vector<std::byte> bytes(host_.at("o").memory().size());
+    const bench::HostTensor& tensor = host_.at("o");
+    std::vector<std::byte> bytes(static_cast<size_t>(bench::element_bytes(tensor.desc())));
     EXPECT_EQ(cudaMemcpyAsync(bytes.data(), o, bytes.size(), cudaMemcpyDeviceToHost, stream),
               cudaSuccess);
     EXPECT_EQ(cudaMemsetAsync(o, 0xFF, bytes.size(), stream), cudaSuccess);
