@@ -234,6 +234,13 @@ std::vector<int32_t> packed_starts(int64_t total, int64_t batch) {
   return starts;
 }
 
+std::vector<int32_t> packed_starts(int64_t total, int64_t batch, int64_t longest) {
+  if (batch * longest != total) return packed_starts(total, batch);
+  std::vector<int32_t> starts;
+  for (int64_t b = 0; b <= batch; ++b) starts.push_back(static_cast<int32_t>(b * longest));
+  return starts;
+}
+
 Case square_case(std::string name, DType dtype, int64_t batch, int64_t heads, int64_t seqlen,
                  int64_t head_dim, bool causal) {
   return {.name = std::move(name),
@@ -303,10 +310,9 @@ HostProblem fill(const Case& one, uint64_t seed) {
   if (one.packed) {
     for (const auto& [name, seqlen] :
          {std::pair{"cu_seqlens_q", one.seqlen_q}, {"cu_seqlens_kv", one.seqlen_kv}}) {
-      std::vector<int32_t> starts = packed_starts(one.batch * seqlen, one.batch);
+      const std::vector<int32_t> starts =
+          packed_starts(one.batch * seqlen, one.batch, has_even_entries(one) ? seqlen : 0);
       for (size_t b = 0; b < starts.size(); ++b) {
-        if (has_even_entries(one))
-          starts[b] = static_cast<int32_t>(static_cast<int64_t>(b) * seqlen);
         host.at(name).set(static_cast<int64_t>(b), starts[b]);
       }
     }

@@ -57,6 +57,9 @@ Case square_case(std::string name, DType dtype, int64_t batch, int64_t heads, in
 // first.
 std::vector<int32_t> packed_starts(int64_t total, int64_t batch);
 
+// The same of a problem that says `longest`: where all entries can be that long, they are.
+std::vector<int32_t> packed_starts(int64_t total, int64_t batch, int64_t longest);
+
 // Keys in use of each entry where they differ: they rise evenly to `longest`, from an eightieth.
 std::vector<int32_t> ragged_lengths(int64_t longest, int64_t batch);
 

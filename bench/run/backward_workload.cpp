@@ -198,8 +198,10 @@ class DeviceBackward final : public TiledBackwardWorkload {
   double flop() override {
     if (!problem_.cu_seqlens_q) return backward_flop(problem_);
     const int64_t batch = problem_.cu_seqlens_q->shape[0] - 1;
-    const std::vector<int32_t> of_q = packed_starts(problem_.q.shape[0], batch);
-    const std::vector<int32_t> of_kv = packed_starts(problem_.k.shape[0], batch);
+    const std::vector<int32_t> of_q =
+        packed_starts(problem_.q.shape[0], batch, problem_.max_seqlen_q);
+    const std::vector<int32_t> of_kv =
+        packed_starts(problem_.k.shape[0], batch, problem_.max_seqlen_kv);
     Arguments lengths;
     lengths.cu_seqlens_q = of_q.data();
     lengths.cu_seqlens_kv = of_kv.data();

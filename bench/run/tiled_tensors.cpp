@@ -73,11 +73,11 @@ Status TiledTensors::add_features(const Problem& problem) {
   FLASHCORE_RETURN_IF_ERROR(
       add("mask", problem.mask, [&] { return random.bits() % 4 != 0 ? 1.0 : 0.0; }));
   FLASHCORE_RETURN_IF_ERROR(add("sinks", problem.sinks, [&] { return random.normal(); }));
-  for (const auto& [name, desc, rows] :
-       {std::tuple{"cu_seqlens_q", problem.cu_seqlens_q, problem.q},
-        {"cu_seqlens_kv", problem.cu_seqlens_kv, problem.k}}) {
+  for (const auto& [name, desc, rows, longest] :
+       {std::tuple{"cu_seqlens_q", problem.cu_seqlens_q, problem.q, problem.max_seqlen_q},
+        {"cu_seqlens_kv", problem.cu_seqlens_kv, problem.k, problem.max_seqlen_kv}}) {
     if (!desc) continue;
-    const std::vector<int32_t> starts = packed_starts(rows.shape[0], desc->shape[0] - 1);
+    const std::vector<int32_t> starts = packed_starts(rows.shape[0], desc->shape[0] - 1, longest);
     FLASHCORE_RETURN_IF_ERROR(add(
         name, desc, [next = starts.begin()]() mutable { return static_cast<double>(*next++); }));
   }

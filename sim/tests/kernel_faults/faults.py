@@ -44,7 +44,7 @@ PAGED = problem("forward_sm90_paged", "--dtype bf16 --shape 2,4,200,128 --heads-
 # Several boxes a page.
 PAGED_BOXES = problem("forward_sm90_paged",
                       "--dtype bf16 --shape 1,2,150,128 --heads-kv 1 --seqlen-kv 400 --paged 48 --causal")
-PAGED_UNIT = "forward_sm90/throughput/bf16_config5_paged.cu"
+PAGED_UNIT = "forward_sm90/paged/bf16_config5_paged.cu"
 
 CLUSTER = problem("forward_sm90_latency", "--dtype bf16 --shape 1,1,64,64 --seqlen-kv 512")
 CLUSTER_UNIT = "small_bf16_config0_whole.cu"

@@ -214,15 +214,18 @@ Result<PlannedKernel> plan(const ForwardProblem& p, const PlanContext& context, 
 }
 
 Kernel row(std::string_view name, bool automatic, TileChoice tile, ChooseTile choose_tile) {
+  const bool paged = tile == TileChoice::pages;
+  const std::string_view targets =
+      paged ? build::targets::forward_sm90_paged : build::targets::forward_sm90_throughput;
   return {.name = std::string(name),
           .device = DeviceKind::cuda,
           .automatic = automatic,
           .wants_alignment = true,
-          .sources = kName,
-          .targets = build::targets::forward_sm90_throughput,
+          .sources = paged ? std::string_view() : kName,
+          .targets = targets,
           .refuses =
-              [tile](const ForwardProblem& p, const PlanContext& context) {
-                return refusal(p, context.device, build::targets::forward_sm90_throughput, tile);
+              [tile, targets](const ForwardProblem& p, const PlanContext& context) {
+                return refusal(p, context.device, targets, tile);
               },
           .plan = [tile, choose_tile](
                       const ForwardProblem& p,
