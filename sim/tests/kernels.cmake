@@ -74,8 +74,8 @@ flashcore_simulated_kernel(backward_sm80 sim:1 --backward 160x112/4 3x300)
 flashcore_simulated_kernel(backward_sm80 sim:0 --backward --any-order 40x112/4 10x112x256/4)
 # Several steps of a tile of keys, and heads of queries that share one.
 flashcore_simulated_kernel(backward_sm90 sim:0 --backward narrow/120x160/4 narrow/3x600)
-flashcore_simulated_kernel(backward_sm90 sim:0 --backward --any-order narrow/80x160/4 narrow/1x600)
-flashcore_simulated_kernel(backward_sm90_wide sim:0 --backward narrow/200x100x256/2 narrow/2x400x256)
+flashcore_simulated_kernel(backward_sm90 sim:0 --backward --any-order narrow/50x160/4 narrow/1x600)
+flashcore_simulated_kernel(backward_sm90_wide sim:0 --backward narrow/120x100x256/2 narrow/2x400x256)
 # 200 for the ladder too, by its own list of cases.
 foreach(rung
     00_unfused 01_scalar 02_wmma_qk 03_vector_pv 04_wmma_pv 05_warp_softmax 06_cp_async
