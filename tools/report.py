@@ -28,7 +28,7 @@ WANTED = {"docs/ladder.md": ["picture ladder", "times", "where", "goals", "ceili
           "docs/cpu.md": ["cpu where", "cpu goals"],
           "docs/forward-sm80.md": ["kernel forward_sm80_throughput"],
           "docs/forward-sm90.md": ["kernel forward_sm90_throughput"],
-          "docs/forward-fp8.md": ["bench fp8"],
+          "docs/forward-fp8.md": ["bench fp8", "bench fp8 kernels"],
           "docs/forward-latency.md": ["kernel forward_sm90_latency", "small eager"],
           "docs/verification.md": ["verify", "verify where", "mutants"],
           "docs/numerics.md": ["quantization where", "quantization error", "quantization lse"],

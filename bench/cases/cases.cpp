@@ -308,10 +308,10 @@ int64_t rotated_copies(const Case& one) {
 HostProblem fill(const Case& one, uint64_t seed) {
   HostProblem host = make_host_problem(to_problem(one), seed);
   if (one.packed) {
-    for (const auto& [name, seqlen] :
-         {std::pair{"cu_seqlens_q", one.seqlen_q}, {"cu_seqlens_kv", one.seqlen_kv}}) {
-      const std::vector<int32_t> starts =
-          packed_starts(one.batch * seqlen, one.batch, has_even_entries(one) ? seqlen : 0);
+    for (const auto& [name, seqlen, longest] :
+         {std::tuple{"cu_seqlens_q", one.seqlen_q, host.problem.max_seqlen_q},
+          {"cu_seqlens_kv", one.seqlen_kv, host.problem.max_seqlen_kv}}) {
+      const std::vector<int32_t> starts = packed_starts(one.batch * seqlen, one.batch, longest);
       for (size_t b = 0; b < starts.size(); ++b) {
         host.at(name).set(static_cast<int64_t>(b), starts[b]);
       }

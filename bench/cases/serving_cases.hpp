@@ -9,8 +9,7 @@
 
 namespace flashcore::bench {
 
-// decode, paged, ragged, speculative, prefill; nothing for another name. `quick`: an eighth of the entries and
-// of the keys.
+// The suites of serving; nothing for another name. `quick`: an eighth of the entries and of the keys.
 std::optional<std::vector<Case>> serving_cases(std::string_view name, bool quick);
 
 }  // namespace flashcore::bench

@@ -136,13 +136,13 @@ std::vector<Kernel> cuda_kernels() {
   table.push_back(
       declining(sm90::latency_wide::kernel(), unless_fastest(LatencyKernel::latency_wide)));
   table.insert(table.end(), hopper.begin(), hopper.end());
-  std::vector<Kernel> fp8 = cuda::forward_fp8_sm90::throughput::kernels();
-  if (kChoiceConverts) fp8[0].declines = sm90_fp8_declines;
-  table.insert(table.end(), fp8.begin(), fp8.end());
+  for (Kernel& kernel : cuda::forward_fp8_sm90::throughput::kernels()) {
+    table.push_back(std::move(kernel));
+  }
   for (Kernel& kernel : cuda::forward_fp8_sm89::throughput::kernels()) {
     table.push_back(std::move(kernel));
   }
-  table.push_back(cuda::forward_fp8::converted::kernel(choose_16_bit, kChoiceConverts));
+  table.push_back(cuda::forward_fp8::converted::kernel(choose_16_bit));
   table.push_back(declining(sm80::latency::kernel(), sm80_latency_declines));
   table.insert(table.end(), ampere.begin(), ampere.end());
   table.push_back(

@@ -108,39 +108,6 @@ std::string sm90_throughput_declines(const ForwardProblem& p, const PlanContext&
       p.seqlen_q, p.seqlen_kv);
 }
 
-// Fitted to the table in docs/forward-fp8.md: of the time of bf16 the e4m3 products take a part, and V is read
-// and written once more before them. A conversion reads a byte and writes two for each element of Q, K and V, near
-// the memory's bandwidth. Both have a launch before the attention.
-Fp8Choice sm90_fp8_choice(const ForwardProblem& p, const Tuning& tuning, int64_t shared_memory) {
-  constexpr double kProductsAtD64 = 0.85, kProductsAtD128 = 0.78;
-  constexpr double kTransposition = 0.5, kConversion = 0.75;  // of the memory's bandwidth
-  ForwardProblem half = p;
-  half.dtype = half.kv_dtype = half.o_dtype = DType::bf16;
-  const LatencyChoice bf16 = sm90_latency_choice(half, tuning, shared_memory, Throughput::sm90);
-  const double fastest = bf16.is_latency()        ? bf16.latency_us
-                         : bf16.is_latency_wide() ? bf16.latency_wide_us
-                                                  : bf16.throughput_us;
-  const auto q = static_cast<double>(p.batch * p.heads_q * p.seqlen_q);
-  const auto kv = static_cast<double>(p.batch * p.heads_kv * p.seqlen_kv);
-  const auto qk = static_cast<double>(p.head_dim_qk), v = static_cast<double>(p.head_dim_v);
-  const double products = p.head_dim_v > 64 ? kProductsAtD128 : kProductsAtD64;
-  return {
-      .fp8_us = products * bf16.throughput_us + 2 * kv * v / (kTransposition * tuning.bytes_a_us),
-      .converted_us = fastest + 3 * (q * qk + kv * (qk + v)) / (kConversion * tuning.bytes_a_us),
-      .margin = tuning.margin()};
-}
-
-std::string sm90_fp8_declines(const ForwardProblem& p, const PlanContext& context) {
-  if (!unpredicted(p, context).empty()) return {};
-  const Tuning tuning = tuning_for(context.device);
-  const Fp8Choice choice = sm90_fp8_choice(p, tuning, context.device.shared_memory_a_block);
-  if (!choice.converts()) return {};
-  return with_provenance(
-      fmt::format("would take about {:.1f} us, a conversion to bf16 and its attention {:.1f}",
-                  choice.fp8_us, choice.converted_us),
-      tuning);
-}
-
 std::string sm90_latency_declines(const ForwardProblem& p, const PlanContext& context,
                                   const Kernel& sm90_throughput, LatencyKernel kernel) {
   if (std::string why = unpredicted(p, context); !why.empty()) return why;

@@ -38,13 +38,6 @@ std::string sm90_decode_declines(const ForwardProblem& p, const PlanContext& con
 // a kernel that does not split the keys.
 std::string sm90_paged_declines(const ForwardProblem& p, const PlanContext& context);
 
-// Whether the choice takes forward_fp8_converted: where no other kernel computes an fp8 problem, and where
-// sm90_fp8_declines says so. Off until it is gated on a GPU.
-inline constexpr bool kChoiceConverts = false;
-
-// forward_fp8_sm90: where a 16-bit kernel after a conversion is predicted to be faster.
-std::string sm90_fp8_declines(const ForwardProblem& p, const PlanContext& context);
-
 // ---- the same as times
 
 enum class Throughput { sm80, sm90 };
@@ -68,16 +61,6 @@ struct LatencyChoice {
 
 LatencyChoice sm90_latency_choice(const ForwardProblem& p, const tuning::Tuning& tuning,
                                   int64_t shared_memory, Throughput next);
-// `p` of e4m3.
-struct Fp8Choice {
-  double fp8_us, converted_us;
-  double margin = 0;  // as above
-
-  bool converts() const { return converted_us < fp8_us * (1 - margin); }
-};
-Fp8Choice sm90_fp8_choice(const ForwardProblem& p, const tuning::Tuning& tuning,
-                          int64_t shared_memory);
-
 LatencyChoice sm80_latency_choice(const ForwardProblem& p, const tuning::Tuning& tuning,
                                   int64_t shared_memory);
 

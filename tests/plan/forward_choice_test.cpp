@@ -268,45 +268,5 @@ TEST(Sm90Tile, UnevenTilesAreHandedOutOneByOne) {
   EXPECT_TRUE(is_uneven(square(8, 384, 64, true), tall));
 }
 
-// ---- e4m3 or a conversion: the table in docs/forward-fp8.md
-
-ForwardProblem of_sweep(int64_t seqlen, int64_t head_dim, bool causal) {
-  ForwardProblem p = square(2048 / head_dim, seqlen, head_dim, causal);
-  p.batch = 16384 / seqlen;
-  p.dtype = p.kv_dtype = DType::f8e4m3;
-  return p;
-}
-
-TEST(Fp8Choice, TheSweepIsNotConverted) {
-  const Tuning tuning = tuning_for(kH200);
-  for (const int64_t head_dim : {64, 128}) {
-    for (int64_t seqlen = 512; seqlen <= 16384; seqlen *= 2) {
-      for (const bool causal : {false, true}) {
-        const Fp8Choice choice =
-            sm90_fp8_choice(of_sweep(seqlen, head_dim, causal), tuning, kHopperMemory);
-        EXPECT_FALSE(choice.converts()) << seqlen << ' ' << head_dim << ' ' << causal;
-        EXPECT_GT(choice.fp8_us, 0);
-      }
-    }
-  }
-}
-
-// Of the time of bf16 that of e4m3 is what the table says, within a tenth.
-TEST(Fp8Choice, TheTranspositionWeighsMostWhereRowsAreShort) {
-  Tuning tuning = tuning_for(kH200);
-  tuning.bytes_a_us = 3.35e6;  // of the table's H100
-  const auto gain = [&](int64_t seqlen, int64_t head_dim, bool causal) {
-    ForwardProblem p = of_sweep(seqlen, head_dim, causal);
-    const double e4m3 = sm90_fp8_choice(p, tuning, kHopperMemory).fp8_us;
-    p.dtype = p.kv_dtype = DType::bf16;
-    return sm90_latency_choice(p, tuning, kHopperMemory, Throughput::sm90).throughput_us / e4m3;
-  };
-  EXPECT_NEAR(gain(512, 64, true), 0.77, 0.1);
-  EXPECT_NEAR(gain(512, 64, false), 0.90, 0.1);
-  EXPECT_NEAR(gain(16384, 64, false), 1.18, 0.1);
-  EXPECT_NEAR(gain(512, 128, false), 0.89, 0.1);
-  EXPECT_NEAR(gain(2048, 128, false), 1.17, 0.1);
-}
-
 }  // namespace
 }  // namespace flashcore

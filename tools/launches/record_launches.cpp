@@ -115,6 +115,22 @@ std::vector<Problem> problems() {
       all.push_back(problem);
     }
   }
+  for (const DType dtype : {DType::f16, DType::bf16}) {
+    // Pages under many queries.
+    for (const auto& [head_dim_qk, head_dim_v] :
+         {std::pair<int64_t, int64_t>{64, 64}, {128, 128}, {192, 128}, {256, 256}}) {
+      for (const float softcap : {0.0F, 20.0F}) {
+        Problem problem;
+        problem.q = TensorDesc::contiguous(dtype, {4, 8, 512, head_dim_qk});
+        problem.o = TensorDesc::contiguous(dtype, {4, 8, 512, head_dim_v});
+        problem.k = TensorDesc::contiguous(dtype, {64, 2, 64, head_dim_qk});
+        problem.v = TensorDesc::contiguous(dtype, {64, 2, 64, head_dim_v});
+        problem.page_table = TensorDesc::contiguous(DType::i32, {4, 16});
+        problem.softcap = softcap;
+        all.push_back(problem);
+      }
+    }
+  }
   return all;
 }
 
@@ -145,20 +161,6 @@ std::vector<Problem> problems_for_budgets() {
       mla.v = mla.k;
       mla.v.shape[3] = 512;
       all.push_back(mla);
-    }
-    // Pages under many queries.
-    for (const auto& [head_dim_qk, head_dim_v] :
-         {std::pair<int64_t, int64_t>{64, 64}, {128, 128}, {192, 128}, {256, 256}}) {
-      for (const float softcap : {0.0F, 20.0F}) {
-        Problem problem;
-        problem.q = TensorDesc::contiguous(dtype, {4, 8, 512, head_dim_qk});
-        problem.o = TensorDesc::contiguous(dtype, {4, 8, 512, head_dim_v});
-        problem.k = TensorDesc::contiguous(dtype, {64, 2, 64, head_dim_qk});
-        problem.v = TensorDesc::contiguous(dtype, {64, 2, 64, head_dim_v});
-        problem.page_table = TensorDesc::contiguous(DType::i32, {4, 16});
-        problem.softcap = softcap;
-        all.push_back(problem);
-      }
     }
   }
   Problem converted;  // whose O is converted, too

@@ -8,9 +8,8 @@
 namespace flashcore {
 
 inline bool is_unmeasured(const Kernel& kernel, const ForwardProblem& p) {
-  if (kernel.name == "forward_fp8_sm90_options") return true;
   if (kernel.name != "decode_sm80") return false;
-  return p.tree_mask.present || p.head_dim_qk > 128 || p.head_dim_v > 128;
+  return p.paging.present || p.tree_mask.present || p.head_dim_qk > 128 || p.head_dim_v > 128;
 }
 
 inline bool is_unmeasured(const Kernel& kernel, const BackwardProblem& problem) {

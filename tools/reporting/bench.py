@@ -9,6 +9,7 @@ from reporting.text import cell, length, ratio, table, us
 MAIN = "bench"  # docs/evidence/bench.json
 ON_CPU = "bench-cpu"
 FP8 = "bench-fp8"
+FP8_KERNELS = "bench-fp8-kernels"  # all that compute e4m3, beside each other
 SERVING = "bench-serving"  # few queries against caches, by suite
 SERVING_SUITES = {"decode": "One query, caches in one piece",
                   "rotated": "Caches that come from memory at each call",
@@ -339,6 +340,18 @@ class Bench:
                                               "e4m3 over bf16"], rows) +
                 f"\n\nOf {', '.join(names)}, the fastest for each shape.")
 
+    def fp8_kernels(self) -> str:
+        """TFLOP/s, a row a shape, a column a kernel."""
+        cases = [one for one in self.suite("fp8") if one["dtype"] == "f8e4m3"]
+        names = [name for source, name in implementations(cases, self.protocol)
+                 if source == "flashcore"]
+        rows = [[cell(one["name"].rsplit("/", 1)[0]),
+                 *(rate(found) if (found := self.value(one, name, "tflops")) else "-"
+                   for name in names)] for one in cases]
+        header = ["16,384 tokens, hidden size 2048; TFLOP/s",
+                  *(label(name, "flashcore", self.stale(name, cases)) for name in names)]
+        return self.where() + "\n\n" + table(header, rows)
+
     def on_cpu(self) -> str:
         """A CPU's cases: ms of a call, and the rate."""
         cases = self.evidence["cases"]
@@ -417,5 +430,9 @@ def parts(all_evidence: Evidence) -> dict:
     fp8 = all_evidence.files.get(FP8)
     found["bench fp8"] = lambda: (Bench(fp8, all_evidence.is_stale).fp8() if fp8 else
                                   "Not measured yet.")
+    fp8_kernels = all_evidence.files.get(FP8_KERNELS)
+    found["bench fp8 kernels"] = lambda: (
+        Bench(fp8_kernels, all_evidence.is_stale).fp8_kernels() if fp8_kernels else
+        "Not measured yet.")
     found |= {"bench cpu": of_cpu(Bench.on_cpu), "bench cpu where": of_cpu(Bench.where)}
     return found

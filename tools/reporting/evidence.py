@@ -158,10 +158,7 @@ class Evidence:
         return {name: file for name, file in self.files.items() if file["kind"] == kind}
 
     def is_stale(self, kernel: str, measured: str) -> bool:
-        """Whether a row is not of the code of now. What cannot be known is not checked, not stale:
-        that of a kernel which no standard problem runs has no hash."""
-        if not measured:
-            return False
+        """Whether a row is not of the code of now. What cannot be known is not checked, not stale."""
         code = CODE_FINGERPRINT.fullmatch(measured)
         if code is None:
             return measured != self.sources.get(kernel)

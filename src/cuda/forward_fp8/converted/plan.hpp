@@ -15,7 +15,6 @@ struct Inner {
 };
 using ChooseInner = Inner (*)(const ForwardProblem& problem, const PlanContext& context);
 
-// automatic: chosen where nobody asks for it by name.
-Kernel kernel(ChooseInner choose, bool automatic);
+Kernel kernel(ChooseInner choose);
 
 }  // namespace flashcore::cuda::forward_fp8::converted

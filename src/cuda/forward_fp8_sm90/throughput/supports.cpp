@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "cuda/forward_fp8_sm90/throughput/config.hpp"
+#include "cuda/host/fp8_refusals.hpp"
 #include "cuda/host/launch_limits.hpp"
 #include "cuda/host/row_strides.hpp"
 #include "kernel/device_code.hpp"
@@ -25,19 +26,6 @@ std::string refuse_device(const DeviceInfo& device, std::string_view targets) {
   return refuse_code(targets, kCapability);
 }
 
-std::string refuse_types(const ForwardProblem& p) {
-  if (p.dtype != DType::f8e4m3) {
-    return fmt::format("q: dtype is {}, wanted f8e4m3", to_string(p.dtype));
-  }
-  if (p.o_dtype != DType::f32 && p.o_dtype != DType::f16 && p.o_dtype != DType::bf16) {
-    return fmt::format("o: dtype is {}, wanted f32, f16 or bf16", to_string(p.o_dtype));
-  }
-  if (p.has_lse && p.lse_dtype != DType::f32) {
-    return fmt::format("lse: dtype is {}, wanted f32", to_string(p.lse_dtype));
-  }
-  return {};
-}
-
 std::string refuse_option_types(const ForwardProblem& p) {
   if (p.dtype != DType::f8e4m3 && p.dtype != DType::f8e5m2) {
     return fmt::format("q: dtype is {}, wanted f8e4m3 or f8e5m2", to_string(p.dtype));
@@ -49,29 +37,10 @@ std::string refuse_option_types(const ForwardProblem& p) {
   return {};
 }
 
-std::string refuse_option_features(const ForwardProblem& p) {
-  if (p.bias.present) return "bias: is given, wanted none";
-  if (p.mask.present) return "mask: is given, wanted none";
-  if (p.alibi_slopes.present) return "alibi_slopes: is given, wanted none";
-  if (p.dropout_p > 0) return fmt::format("dropout_p: is {}, wanted 0", p.dropout_p);
-  return {};
-}
-
 std::string refuse_features(const ForwardProblem& p) {
   if (p.packed) return "cu_seqlens_q: is given, wanted batch entries of their own";
   if (p.softcap > 0) return fmt::format("softcap: is {}, wanted 0", p.softcap);
-  return refuse_option_features(p);
-}
-
-// Scales of K and V that differ between blocks of keys.
-std::string refuse_scales(const ForwardProblem& p) {
-  for (const auto& [name, scale] : {std::pair{"k_scale", &p.k_scale}, {"v_scale", &p.v_scale}}) {
-    if (scale->present && scale->block != 0 && p.kv_scale_block < p.seqlen_kv) {
-      return fmt::format("{}: has one for every {} keys, wanted one for all of a head", name,
-                         p.kv_scale_block);
-    }
-  }
-  return {};
+  return host::refuse_pair_options(p);
 }
 
 std::string refuse_head_dims(const ForwardProblem& p) {
@@ -150,8 +119,8 @@ std::string refuse_layouts(const ForwardProblem& p) {
 std::string refusal(const ForwardProblem& problem, const DeviceInfo& device,
                     std::string_view targets) {
   std::string refusal = refuse_device(device, targets);
-  for (const auto refuse : {refuse_types, refuse_features, refuse_head_dims, refuse_scales,
-                            refuse_sizes, refuse_layouts}) {
+  for (const auto refuse : {host::refuse_e4m3_types, refuse_features, refuse_head_dims,
+                            host::refuse_block_scales, refuse_sizes, refuse_layouts}) {
     if (refusal.empty()) refusal = refuse(problem);
   }
   return refusal;
@@ -160,8 +129,9 @@ std::string refusal(const ForwardProblem& problem, const DeviceInfo& device,
 std::string option_refusal(const ForwardProblem& problem, const DeviceInfo& device,
                            std::string_view targets) {
   std::string refusal = refuse_device(device, targets);
-  for (const auto refuse : {refuse_option_types, refuse_option_features, refuse_option_head_dims,
-                            refuse_scales, refuse_sizes, refuse_option_sizes, refuse_layouts}) {
+  for (const auto refuse :
+       {refuse_option_types, host::refuse_pair_options, refuse_option_head_dims,
+        host::refuse_block_scales, refuse_sizes, refuse_option_sizes, refuse_layouts}) {
     if (refusal.empty()) refusal = refuse(problem);
   }
   return refusal;
