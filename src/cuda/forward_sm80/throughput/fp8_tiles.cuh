@@ -12,6 +12,7 @@
 #include <cstdint>
 
 #include "cuda/attention/decode/element.cuh"
+#include "cuda/forward_sm80/throughput/element.cuh"
 #include "cuda/forward_sm80/throughput/shape.cuh"
 #include "cuda/forward_sm80/throughput/task.cuh"
 #include "cuda/forward_sm80/throughput/tile_copy.cuh"
