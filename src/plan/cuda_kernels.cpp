@@ -150,6 +150,8 @@ std::vector<Kernel> cuda_kernels() {
   table.push_back(any_cache);
   const Kernel any_backward = cuda::backward_sm80::general::kernel();
   table.push_back(
+      backward_for_any_pointers(cuda::backward_sm90::throughput::split_kernel(), any_backward));
+  table.push_back(
       backward_for_any_pointers(cuda::backward_sm90::throughput::kernel(), any_backward));
   table.push_back(backward_for_any_pointers(cuda::backward_sm90::wide::kernel(), any_backward));
   table.push_back(any_backward);

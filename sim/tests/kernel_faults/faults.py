@@ -117,6 +117,10 @@ HOPPER_ROWS_UNIT = "backward_sm90/throughput/rows.cu"
 SM90_BACKWARD = "cuda/backward_sm90/throughput/"
 
 # Blocks of queries and of keys.
+# Four blocks share the queries of a tile.
+HOPPER_SPLIT = ["run", "--backward", *problem("backward_sm90_split", "--dtype bf16 --shape 1,1,700,128 --seqlen-kv 200")[1:]]
+HOPPER_SPLIT_UNIT = "backward_sm90/split/split_bf16_config1.cu"
+HOPPER_SPLIT_FOLDER = "cuda/backward_sm90/split/"
 HOPPER_WIDE = ["run", "--backward", *problem("backward_sm90_wide", "--dtype bf16 --shape 1,1,250,256 --causal")[1:]]
 HOPPER_WIDE_UNIT = "backward_sm90/wide/wide_bf16.cu"
 HOPPER_WIDE_FOLDER = "cuda/backward_sm90/wide/"
@@ -582,6 +586,14 @@ PLANTED = [
         (SM90_BACKWARD + "rows.cu",
          "  __syncthreads();\n  const auto batch = static_cast<int>(batch_head / p.heads_q);\n",
          "  const auto batch = static_cast<int>(batch_head / p.heads_q);\n")], "race", more=True),
+    Fault("split_backward_sums_sent_over_tiles_in_use", HOPPER_SPLIT_UNIT, HOPPER_SPLIT, [
+        (HOPPER_SPLIT_FOLDER + "exchange.cuh", "    wait_for_all();\n", "")], "race"),
+    Fault("split_backward_sums_not_awaited", HOPPER_SPLIT_UNIT, HOPPER_SPLIT, [
+        (HOPPER_SPLIT_FOLDER + "exchange.cuh", "    ptx::mbarrier_wait_cluster(received(), 0);\n", "")], "race"),
+    Fault("split_backward_steps_of_another_block", HOPPER_SPLIT_UNIT, HOPPER_SPLIT, [
+        (HOPPER_SPLIT_FOLDER + "kernel.cuh", "task.first_step = part.first;", "task.first_step = 0;")], "stuck"),
+    Fault("split_backward_barriers_used_before_they_are_there", HOPPER_SPLIT_UNIT, HOPPER_SPLIT, [
+        (HOPPER_SPLIT_FOLDER + "kernel.cuh", "  ptx::cluster_wait();\n", "")], "race", more=True),
     Fault("wide_backward_weights_not_awaited", HOPPER_WIDE_UNIT, HOPPER_WIDE, [
         (HOPPER_WIDE_FOLDER + "keys.cuh",
          "    wait(offsetof(KeysShared, p_full) + 8 * stage, parity_of(number));\n", "")], "race"),

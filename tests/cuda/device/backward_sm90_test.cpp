@@ -31,11 +31,20 @@ Problem problem_of(DType dtype, int64_t head_dim, bool causal) {
   return p;
 }
 
-Result<Plan> plan_of(const bench::HostBackward& host, bool deterministic) {
+constexpr const char* kSplit = "backward_sm90_split";
+
+// Those that compute a problem. backward_sm90_split has no softcap.
+std::vector<const char*> kernels_of(const Problem& p) {
+  if (p.q.shape.back() > 128) return {"backward_sm90_wide"};
+  if (p.softcap > 0) return {"backward_sm90"};
+  return {"backward_sm90", kSplit};
+}
+
+Result<Plan> plan_of(const bench::HostBackward& host, bool deterministic, const char* kernel) {
   PlanOptions options;
   options.device = first_gpu();
   options.deterministic = deterministic;
-  options.kernel = host.forward.problem.q.shape[3] > 128 ? "backward_sm90_wide" : "backward_sm90";
+  options.kernel = kernel;
   return make_backward_plan(host.forward.problem, host.gradients, options);
 }
 
@@ -48,13 +57,12 @@ std::vector<std::byte> bits_of(const bench::HostBackward& host) {
   return bits;
 }
 
-// In turn twice with the same bits, and in any order.
-void expect_right(bench::HostBackward& host) {
-  const Result<bench::GradientReferences> reference = bench::compute_reference(host);
-  ASSERT_TRUE(reference.ok()) << reference.status().message();
+void expect_right(bench::HostBackward& host, const bench::GradientReferences& reference,
+                  const char* kernel) {
+  SCOPED_TRACE(kernel);
   std::vector<std::byte> first;
   for (const bool deterministic : {true, true, false}) {
-    const Result<Plan> plan = plan_of(host, deterministic);
+    const Result<Plan> plan = plan_of(host, deterministic, kernel);
     ASSERT_TRUE(plan.ok()) << plan.status().message();
     bench::poison_outputs(host);
     Result<bench::Execution> execution = bench::Execution::prepare(*plan, first_gpu(), host);
@@ -62,12 +70,21 @@ void expect_right(bench::HostBackward& host) {
     ASSERT_TRUE(execution->run().ok());
     const Status fetched = execution->fetch();
     ASSERT_TRUE(fetched.ok()) << fetched.message();
-    EXPECT_EQ(bench::judge(host, *reference).failure, "");
+    EXPECT_EQ(bench::judge(host, reference).failure, "");
     if (first.empty()) {
       first = bits_of(host);
     } else if (deterministic) {
       EXPECT_EQ(first, bits_of(host));
     }
+  }
+}
+
+// By each kernel in turn twice with the same bits, and in any order.
+void expect_right(bench::HostBackward& host) {
+  const Result<bench::GradientReferences> reference = bench::compute_reference(host);
+  ASSERT_TRUE(reference.ok()) << reference.status().message();
+  for (const char* const kernel : kernels_of(host.forward.problem)) {
+    ASSERT_NO_FATAL_FAILURE(expect_right(host, *reference, kernel));
   }
 }
 
@@ -189,7 +206,7 @@ TEST(BackwardSm90, StartsThatFallGiveZeros) {
       constexpr double kFalling[] = {0, 1400, 300, 1500};
       for (int64_t i = 0; i <= kEntries; ++i) host->forward.at(name).set(i, kFalling[i]);
     }
-    const Result<Plan> plan = plan_of(*host, true);
+    const Result<Plan> plan = plan_of(*host, true, "backward_sm90");
     ASSERT_TRUE(plan.ok()) << plan.status().message();
     bench::poison_outputs(*host);
     Result<bench::Execution> execution = bench::Execution::prepare(*plan, first_gpu(), *host);
@@ -221,9 +238,10 @@ bench::HostBackward many_tiles(int64_t head_dim, bool causal, uint64_t seed) {
 // One plan's runs on inputs of two seeds, and what they give when they run alone.
 class TwoRuns {
  public:
-  TwoRuns(int64_t head_dim, bool causal) {
+  TwoRuns(int64_t head_dim, bool causal, bool split) {
     for (const uint64_t seed : {21, 22}) hosts_.push_back(many_tiles(head_dim, causal, seed));
-    const Result<Plan> plan = plan_of(hosts_[0], true);
+    const std::vector<const char*> kernels = kernels_of(hosts_[0].forward.problem);
+    const Result<Plan> plan = plan_of(hosts_[0], true, split ? kernels.back() : kernels.front());
     EXPECT_TRUE(plan.ok()) << plan.status().message();
     for (bench::HostBackward& host : hosts_) {
       bench::poison_outputs(host);
@@ -251,10 +269,14 @@ class TwoRuns {
   std::vector<std::vector<std::byte>> alone_;
 };
 
+// Head dimensions, and whether by backward_sm90_split.
+constexpr std::pair<int64_t, bool> kRuns[] = {
+    {64, false}, {128, false}, {256, false}, {64, true}, {128, true}};
+
 TEST(BackwardSm90, RunsOfOnePlanOnTwoStreamsDoNotDisturbEachOther) {
   if (!has_hopper()) GTEST_SKIP() << "needs a GPU of compute capability 9.0";
-  for (const int64_t head_dim : {64, 128, 256}) {
-    TwoRuns runs(head_dim, true);
+  for (const auto& [head_dim, split] : kRuns) {
+    TwoRuns runs(head_dim, true, split);
     const OwnStream streams[2];
     for (int i = 0; i < 3; ++i) {
       for (size_t r = 0; r < 2; ++r) EXPECT_TRUE(runs[r].run({streams[r].get()}).ok());
@@ -266,8 +288,8 @@ TEST(BackwardSm90, RunsOfOnePlanOnTwoStreamsDoNotDisturbEachOther) {
 // Capture fails on any allocation or synchronisation.
 TEST(BackwardSm90, AGraphOfItReplays) {
   if (!has_hopper()) GTEST_SKIP() << "needs a GPU of compute capability 9.0";
-  for (const int64_t head_dim : {64, 128, 256}) {
-    TwoRuns runs(head_dim, true);
+  for (const auto& [head_dim, split] : kRuns) {
+    TwoRuns runs(head_dim, true, split);
     const OwnStream stream;
     cudaGraph_t graph = nullptr;
     cudaGraphExec_t executable = nullptr;

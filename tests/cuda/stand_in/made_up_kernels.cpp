@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "cuda/backward_sm80/general/launch.hpp"
+#include "cuda/backward_sm90/split/launch.hpp"
 #include "cuda/backward_sm90/throughput/launch.hpp"
 #include "cuda/backward_sm90/wide/launch.hpp"
 #include "cuda/decode_sm80/split_kv/launch.hpp"
@@ -409,6 +410,25 @@ cudaError_t end_option_rows(InputType /*type*/, int /*config*/, const OptionPara
 }
 
 }  // namespace backward_sm90::throughput
+
+namespace backward_sm90::split {
+
+const InstanceEntry& find_instance(const Instance& /*instance*/) {
+  static const InstanceEntry entry = {
+      [](cudaFunction_t& function) {
+        function = nullptr;
+        return fake::load(fake::kernel<9>("backward_sm90"));
+      },
+      [](cudaFunction_t /*function*/, int splits, const throughput::Maps& maps,
+         const throughput::Params& params, cudaStream_t stream) {
+        return fake::launch(fake::kernel<9>("backward_sm90"),
+                            static_cast<uint32_t>(splits) * params.order.size(), stream, maps,
+                            params);
+      }};
+  return entry;
+}
+
+}  // namespace backward_sm90::split
 
 namespace backward_sm90::wide {
 

@@ -11,6 +11,9 @@
 #include <string_view>
 
 #include "cuda/backward_sm90/common/row_plan.hpp"
+#include "cuda/backward_sm90/split/config.hpp"
+#include "cuda/backward_sm90/split/launch.hpp"
+#include "cuda/backward_sm90/split/supports.hpp"
 #include "cuda/backward_sm90/throughput/config.hpp"
 #include "cuda/backward_sm90/throughput/launch.hpp"
 #include "cuda/backward_sm90/throughput/supports.hpp"
@@ -43,6 +46,8 @@ struct Planned {
   BackwardProblem problem;
   Instance instance;
   OptionParams params;
+  int splits;  // blocks a tile; 1: a kernel of this folder
+  cudaFunction_t split_function;
   bool option_rows;
   Parts parts;
   int device;
@@ -145,6 +150,28 @@ cudaError_t encode(Maps& maps, const BackwardProblem& problem, const BackwardArg
   return cudaSuccess;
 }
 
+// Of a tile, where tiles are split; with batch_invariant whatever the batch.
+int splits_of(const ForwardProblem& p, const PlanContext& context) {
+  return context.batch_invariant ? split::kSplits.front()
+                                 : split::own_splits(p, context.device.multiprocessors);
+}
+
+split::Instance split_instance(const Instance& instance) {
+  return {instance.type, instance.config};
+}
+
+cudaError_t launch_tiles(const Planned& planned, const Maps& maps, const OptionParams& params,
+                         cudaStream_t stream) {
+  if (planned.splits == 1) return find_instance(planned.instance).launch(maps, params, stream);
+  return split::find_instance(split_instance(planned.instance))
+      .launch(planned.split_function, planned.splits, maps, params, stream);
+}
+
+cudaError_t prepare_tiles(Planned& planned) {
+  if (planned.splits == 1) return find_instance(planned.instance).prepare();
+  return split::find_instance(split_instance(planned.instance)).prepare(planned.split_function);
+}
+
 Status run(const Planned& planned, MapCache& cache, const BackwardArguments& args,
            std::span<std::byte> workspace, Stream stream) {
   const auto type = planned.instance.type;
@@ -165,27 +192,30 @@ Status run(const Planned& planned, MapCache& cache, const BackwardArguments& arg
   const auto cuda_stream = static_cast<cudaStream_t>(stream.handle);
   error = planned.option_rows ? begin_option_rows(type, config, params, cuda_stream)
                               : begin_rows(type, config, params, cuda_stream);
-  if (error == cudaSuccess)
-    error = find_instance(planned.instance).launch(maps, params, cuda_stream);
+  if (error == cudaSuccess) error = launch_tiles(planned, maps, params, cuda_stream);
   if (error != cudaSuccess) return host::cuda_failure(kName, "a launch", error);
   error = planned.option_rows ? end_option_rows(type, config, params, cuda_stream)
                               : end_rows(type, config, params, cuda_stream);
   return error == cudaSuccess ? Status() : host::cuda_failure(kName, "a launch", error);
 }
 
-Result<PlannedBackward> plan(const BackwardProblem& problem, const PlanContext& context) {
+// `splits`: tiles are split.
+Result<PlannedBackward> plan(const BackwardProblem& problem, const PlanContext& context,
+                             bool splits) {
   const ForwardProblem& p = problem.forward;
   const int index = config_index(std::max(p.head_dim_qk, p.head_dim_v), p.softcap > 0);
   const Config& config = kConfigs[static_cast<size_t>(index)];
   const bool option_tiles = needs_option_tiles(p);
   const bool option_rows = needs_option_rows(problem, config.head_dim);
-  const bool in_turn = context.deterministic || context.batch_invariant || option_tiles;
+  const bool in_turn = context.deterministic || context.batch_invariant || option_tiles || splits;
   Planned planned{.problem = problem,
                   .instance = {.type = p.dtype == DType::f16 ? InputType::f16 : InputType::bf16,
                                .config = index,
                                .in_turn = in_turn,
                                .options = option_tiles},
                   .params = make_params(problem, config, in_turn, context.device.multiprocessors),
+                  .splits = splits ? splits_of(p, context) : 1,
+                  .split_function = nullptr,
                   .option_rows = option_rows,
                   .parts = {},
                   .device = context.device.device.index};
@@ -198,7 +228,7 @@ Result<PlannedBackward> plan(const BackwardProblem& problem, const PlanContext& 
     return host::cuda_failure(kName, "choosing its GPU", guard.error());
   cudaError_t error = option_rows ? prepare_option_rows(planned.instance.type, index)
                                   : prepare_rows(planned.instance.type, index);
-  if (error == cudaSuccess) error = find_instance(planned.instance).prepare();
+  if (error == cudaSuccess) error = prepare_tiles(planned);
   if (error != cudaSuccess) return host::cuda_failure(kName, "preparing the kernel", error);
   return PlannedBackward{
       .workspace_bytes = static_cast<size_t>(planned.parts.end),
@@ -215,11 +245,30 @@ Kernel kernel() {
           .device = DeviceKind::cuda,
           .wants_alignment = true,
           .targets = build::targets::backward_sm90,
-          .backward = {.refuses =
-                           [](const BackwardProblem& problem, const PlanContext& context) {
-                             return refusal(problem, context.device, build::targets::backward_sm90);
-                           },
-                       .plan = plan}};
+          .backward = {
+              .refuses =
+                  [](const BackwardProblem& problem, const PlanContext& context) {
+                    return refusal(problem, context.device, build::targets::backward_sm90);
+                  },
+              .plan = [](const BackwardProblem& problem,
+                         const PlanContext& context) { return plan(problem, context, false); }}};
+}
+
+Kernel split_kernel() {
+  constexpr std::string_view kTargets = build::targets::backward_sm90_split;
+  return {.name = "backward_sm90_split",
+          .device = DeviceKind::cuda,
+          .automatic = false,
+          .by_name_because = "no GPU has gated it yet",
+          .wants_alignment = true,
+          .targets = kTargets,
+          .backward = {
+              .refuses =
+                  [](const BackwardProblem& problem, const PlanContext& context) {
+                    return split::refusal(problem, context.device, kTargets);
+                  },
+              .plan = [](const BackwardProblem& problem,
+                         const PlanContext& context) { return plan(problem, context, true); }}};
 }
 
 }  // namespace flashcore::cuda::backward_sm90::throughput

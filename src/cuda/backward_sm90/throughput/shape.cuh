@@ -31,6 +31,7 @@ struct Shape {
   using Element = Element_;
   static constexpr bool kInTurn = kInTurn_;  // additions to dQ
   static constexpr bool kOptions = kOptions_;
+  static constexpr bool kSharesTask = kOptions;            // in shared memory
   static constexpr bool kCaps = kOptions && kConfig.caps;  // scores, where there is a softcap
   using KernelParams = std::conditional_t<kOptions, OptionParams, Params>;
   using OwnTask = std::conditional_t<kOptions, EntryTask, Task>;
@@ -51,7 +52,8 @@ struct Shape {
   // Whether consumers add some products of dQ themselves.
   static constexpr bool kAddsItself = kConfig.bulk_products < kDqProducts;
 
-  struct Shared {
+  template <class SharedTask>
+  struct SharedOf {
     alignas(tile::kTileAlignment) unsigned char k[KTile::kBytes];
     unsigned char v[KTile::kBytes];
     unsigned char q[kStages][QTile::kBytes];
@@ -67,9 +69,10 @@ struct Shape {
     uint64_t turn_here[kConsumers], staged[kConsumers], staging_free[kConsumers];
     Step step[kSteps];
     uint32_t tile;
-    // With options a task takes loads from memory to find: one thread does.
-    std::conditional_t<kOptions, EntryTask, NoRows> task;
+    SharedTask task;
   };
+  // With options a task takes loads from memory to find: one thread does.
+  using Shared = SharedOf<std::conditional_t<kOptions, EntryTask, NoRows>>;
   // Byte offsets: addresses in shared memory are 32-bit sums.
   static constexpr uint32_t kK = offsetof(Shared, k), kV = offsetof(Shared, v),
                             kQ = offsetof(Shared, q), kDo = offsetof(Shared, d_o),
@@ -145,12 +148,12 @@ __device__ __forceinline__ EntryTask find_entry_task(const OptionParams& p, uint
   return task;
 }
 
-// The task of this block; with options a reference to shared memory, which takes no registers.
+// The task of this block; a reference to shared memory, where it lies there, takes no registers.
 template <class S>
 __device__ __forceinline__ decltype(auto) own_task(const typename S::KernelParams& p,
                                                    uint32_t index) {
-  if constexpr (S::kOptions) {
-    return static_cast<const EntryTask&>(S::shared().task);
+  if constexpr (S::kSharesTask) {
+    return static_cast<const typename S::OwnTask&>(S::shared().task);
   } else {
     return find_task<S>(p, index);
   }
@@ -160,11 +163,18 @@ __device__ __forceinline__ decltype(auto) own_task(const typename S::KernelParam
 template <class S>
 struct Walk {
   using Task = typename S::OwnTask;
+  // Whether a block has a part of the steps (split/shape.cuh).
+  static constexpr bool kHasPart = requires(const Task& one) { one.first_step; };
   const Params& p;
   const Task& task;
   int head, block;  // of queries
 
-  __device__ __forceinline__ Walk(const Params& params, const Task& of)
+  __device__ __forceinline__ Walk(const Params& params, const Task& of) requires(kHasPart)
+      : p(params),
+        task(of),
+        head(of.kv_head * params.group + of.first_step / of.range.size()),
+        block(of.range.end - 1 - of.first_step % of.range.size()) {}
+  __device__ __forceinline__ Walk(const Params& params, const Task& of) requires(!kHasPart)
       : p(params),
         task(of),
         head(of.kv_head * params.group),

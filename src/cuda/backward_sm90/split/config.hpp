@@ -1,0 +1,88 @@
+// The resource page of backward_sm90_split: the tiles of backward_sm90, each by a cluster of blocks that share its
+// queries, for problems whose tiles are too few for the GPU.
+//
+//   block 0   | steps   0 ..  9 | ready | dV of keys  0 ..  63 from all, stored |      a cluster of four
+//   block 1   | steps  10 .. 19 | ready | dV of keys 64 .. 127                  |
+//   block 2   | steps  20 .. 29 | ready | dK of keys  0 ..  63                  |
+//   block 3   | steps  30 .. 39 | ready | dK of keys 64 .. 127                  |
+//
+// Each block has sums of dK and dV over its own queries. At the end each consumer sends what another block stores,
+// into the shared memory where that had Q, dO and dS, and adds what it is sent, in the order of the blocks.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+
+#include "cuda/backward_sm90/throughput/config.hpp"
+
+namespace flashcore::cuda::backward_sm90::split {
+
+using throughput::Config, throughput::kConfigs, throughput::kConsumers,
+    throughput::kWarpgroupThreads;
+
+inline constexpr std::array kSplits = {2, 4};  // blocks of a cluster
+inline constexpr int kMostSplits = 4;
+inline constexpr int kChunkBytes = 16;  // what a thread sends at once
+
+// The steps of block `rank`, of `steps` of its tile.
+struct Part {
+  int first, steps;
+};
+constexpr Part part_of(int steps, int splits, int rank) {
+  const int first = steps * rank / splits;
+  return {first, steps * (rank + 1) / splits - first};
+}
+
+enum class Sums : uint8_t { dv, dk };
+
+// The block that stores the sums of consumer `group`: with two blocks one has dV and one dK, of both consumers; with
+// four each has one consumer's.
+constexpr int owner_of(Sums sums, int group, int splits) {
+  const int which = static_cast<int>(sums);
+  return splits == kMostSplits ? kConsumers * which + group : which;
+}
+// How many consumers a block gets sums from, of each other block.
+constexpr int groups_sent(int splits) { return splits == kMostSplits ? 1 : kConsumers; }
+// The place of `rank` among those that send to `owner`.
+constexpr int sender_of(int rank, int owner) { return rank < owner ? rank : rank - 1; }
+
+// Bytes that a consumer sends to a block, and that a block gets.
+constexpr int sent_bytes(const Config& config) {
+  return config.head_dim / 8 * kWarpgroupThreads * kChunkBytes;
+}
+constexpr int received_bytes(const Config& config, int splits) {
+  return (splits - 1) * groups_sent(splits) * sent_bytes(config);
+}
+// Q, dO and dS, where they go.
+constexpr int room_bytes(const Config& config) {
+  return 2 * throughput::kStages * config.q_bytes() + config.ds_bytes();
+}
+static_assert([] {
+  for (int i = 0; i < throughput::kPlainConfigs; ++i) {
+    for (const int splits : kSplits) {
+      if (received_bytes(kConfigs[i], splits) > room_bytes(kConfigs[i])) return false;
+    }
+  }
+  return true;
+}());
+
+// What a block takes besides its steps, in steps: by measurement (docs/backward-sm90.md).
+constexpr double kOwnSteps = 2, kExchangeSteps = 1;
+
+// Into how many blocks, at least `least`, tiles are split whose longest has `steps` steps.
+constexpr int fewest_steps(int64_t tiles, int64_t steps, int multiprocessors, int least) {
+  const auto cost = [&](int splits) {
+    const int64_t waves = (tiles * splits + multiprocessors - 1) / multiprocessors;
+    const int64_t own = (steps + splits - 1) / splits;
+    return static_cast<double>(waves) *
+           (static_cast<double>(own) + kOwnSteps + (splits > 1 ? kExchangeSteps : 0));
+  };
+  int best = least;
+  for (const int splits : kSplits) {
+    if (cost(splits) < cost(best)) best = splits;
+  }
+  return best;
+}
+
+}  // namespace flashcore::cuda::backward_sm90::split

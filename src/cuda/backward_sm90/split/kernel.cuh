@@ -1,0 +1,109 @@
+// backward_sm90_split: a cluster of blocks a tile of keys, each a block of backward_sm90 (sm_90a) with its part of the
+// tile's queries.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include "cuda/backward_sm90/split/exchange.cuh"
+#include "cuda/backward_sm90/split/shape.cuh"
+#include "cuda/backward_sm90/throughput/kernel.cuh"
+
+namespace flashcore::cuda::backward_sm90::split {
+
+using throughput::Params;
+
+template <class S>
+__device__ __forceinline__ void make_barriers(typename S::Shared& smem, int splits) {
+  throughput::make_barriers<S>(smem);
+  const uint32_t tile_here = ptx::shared_address(&smem.task.tile_here);
+  const uint32_t received = ptx::shared_address(&smem.task.received);
+  ptx::mbarrier_init(tile_here, 1);
+  ptx::mbarrier_init(ptx::shared_address(&smem.task.ready), throughput::kConsumerWarps * splits);
+  ptx::mbarrier_init(received, 1);
+  ptx::publish_barriers();
+  ptx::mbarrier_arrive_expect(tile_here, sizeof smem.tile);
+  ptx::mbarrier_arrive_expect(received, (splits - 1) * groups_sent(splits) * S::kSentBytes);
+}
+
+// One block of the cluster takes the next tile for all.
+template <class S>
+__device__ __forceinline__ void take_tile(typename S::Shared& smem, const Params& p, int splits,
+                                          int rank) {
+  if (rank == 0) {
+    const uint32_t tile = atomicAdd(p.next_tile, 1U);
+    for (int other = 0; other < splits; ++other) {
+      const auto to = static_cast<uint32_t>(other);
+      ptx::store_async(ptx::cluster_address(ptx::shared_address(&smem.tile), to), tile,
+                       ptx::cluster_address(ptx::shared_address(&smem.task.tile_here), to));
+    }
+  }
+  ptx::mbarrier_wait_cluster(ptx::shared_address(&smem.task.tile_here), 0);
+  SplitTask task{throughput::find_task<S>(p, smem.tile), 0, splits, rank};
+  const Part part = part_of(task.steps, splits, rank);
+  task.first_step = part.first;
+  task.steps = part.steps;
+  static_cast<SplitTask&>(smem.task) = task;
+}
+
+template <class S>
+__device__ __forceinline__ void consume(const Maps& maps, const Params& p) {
+  typename S::Shared& smem = S::shared();
+  const auto thread = static_cast<uint32_t>(ptx::thread_index());
+  Consumer<S> c{.smem = smem,
+                .params = p,
+                .shared = ptx::shared_address(&smem),
+                .group = ptx::uniform(thread / kWarpgroupThreads) - 1};
+  // Each with its own exchange: sums that came by two ways would not stay in their registers.
+  if (smem.task.steps > 0) {
+    c.run(smem.task.steps);
+    Exchange<S>{c, maps}.run(c.dk, c.dv);
+  } else {
+    c.clear();
+    Exchange<S>{c, maps}.run(c.dk, c.dv);
+  }
+}
+
+// One thread copies, two others add.
+template <class S>
+__device__ __forceinline__ void produce(const Maps& maps, const Params& p) {
+  typename S::Shared& smem = S::shared();
+  const SplitTask& task = smem.task;
+  const auto warp = static_cast<int>(threadIdx.x / throughput::kWarpThreads);
+  if (threadIdx.x % throughput::kWarpThreads != 0 || task.steps == 0) return;
+  if (warp == 0) {
+    throughput::Producer<S> producer{
+        .smem = smem, .maps = maps, .p = p, .task = task, .walk = throughput::Walk<S>(p, task)};
+    producer.run();
+  } else if (warp <= kConsumers) {
+    const throughput::Adder<S> adder{.smem = smem, .p = p, .task = task, .group = warp - 1};
+    adder.run();
+  }
+}
+
+template <class S>
+__device__ __forceinline__ void run_block(const Maps& maps, const Params& p, int splits) {
+  typename S::Shared& smem = S::shared();
+  const int rank = static_cast<int>(blockIdx.x) % splits;
+  if (threadIdx.x == 0) make_barriers<S>(smem, splits);
+  __syncthreads();
+  ptx::cluster_arrive_relaxed();
+  ptx::cluster_wait();
+  if (threadIdx.x == 0) take_tile<S>(smem, p, splits, rank);
+  __syncthreads();
+  if (ptx::thread_index() < kWarpgroupThreads) {
+    ptx::release_registers<throughput::kProducerRegisters>();
+    produce<S>(maps, p);
+  } else {
+    ptx::acquire_registers<throughput::kConsumerRegisters>();
+    consume<S>(maps, p);
+  }
+}
+
+template <int kConfigIndex, class Element>
+__global__ void __launch_bounds__(throughput::kThreads, 1)
+    split_gradient_kernel(const __grid_constant__ Maps maps, const __grid_constant__ Params p,
+                          int splits) {
+  if constexpr (ptx::kHasWgmma) run_block<Shape<kConfigIndex, Element>>(maps, p, splits);
+}
+
+}  // namespace flashcore::cuda::backward_sm90::split

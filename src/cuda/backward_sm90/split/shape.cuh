@@ -1,0 +1,35 @@
+// What a block of backward_sm90_split works on: the tiles and shared memory of backward_sm90, and its part of a tile.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "cuda/backward_sm90/split/config.hpp"
+#include "cuda/backward_sm90/throughput/shape.cuh"
+
+namespace flashcore::cuda::backward_sm90::split {
+
+struct SplitTask : throughput::Task {
+  int first_step;    // of the tile's; `steps` are this block's
+  int splits, rank;  // blocks of the cluster, and which this one is
+};
+
+template <int kConfigIndex, class Element>
+struct Shape : throughput::Shape<kConfigIndex, Element, true> {
+  using Base = throughput::Shape<kConfigIndex, Element, true>;
+  using OwnTask = SplitTask;
+  static constexpr bool kSharesTask = true;
+  static constexpr uint32_t kSentBytes = sent_bytes(Base::kConfig);
+
+  // tile_here: rank 0 sends it to all. ready: consumers of the cluster that read Q, dO and dS no more. received: bytes
+  // of sums from other blocks.
+  struct ClusterTask : SplitTask {
+    uint64_t tile_here, ready, received;
+  };
+  using Shared = typename Base::template SharedOf<ClusterTask>;
+  static_assert(sizeof(Shared) <= static_cast<std::size_t>(Base::kConfig.shared_bytes()));
+
+  __device__ static Shared& shared() { return *reinterpret_cast<Shared*>(ptx::dynamic_shared()); }
+};
+
+}  // namespace flashcore::cuda::backward_sm90::split

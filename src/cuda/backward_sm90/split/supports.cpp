@@ -1,0 +1,56 @@
+#include "cuda/backward_sm90/split/supports.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdint>
+
+#include "cuda/backward_sm90/common/row_plan.hpp"
+#include "cuda/backward_sm90/split/config.hpp"
+#include "cuda/backward_sm90/throughput/supports.hpp"
+#include "problem/sizes.hpp"
+
+namespace flashcore::cuda::backward_sm90::split {
+namespace {
+
+// Tiles of keys of a problem, and the most steps of one.
+struct Work {
+  int64_t tiles, steps;
+};
+Work work_of(const ForwardProblem& p) {
+  const int index = throughput::config_index(std::max(p.head_dim_qk, p.head_dim_v), false);
+  const Config& config = kConfigs[static_cast<size_t>(index)];
+  const int64_t blocks = (p.seqlen_q + config.block_q - 1) / config.block_q;
+  return {product_of({p.batch, p.heads_kv, key_tiles_of_head(p, throughput::kBlockKeys)}),
+          blocks * (p.heads_q / p.heads_kv)};
+}
+
+}  // namespace
+
+int best_splits(const ForwardProblem& p, int multiprocessors) {
+  const Work work = work_of(p);
+  return fewest_steps(work.tiles, work.steps, multiprocessors, 1);
+}
+int own_splits(const ForwardProblem& p, int multiprocessors) {
+  const Work work = work_of(p);
+  return fewest_steps(work.tiles, work.steps, multiprocessors, kSplits.front());
+}
+
+std::string refusal(const BackwardProblem& problem, const DeviceInfo& device,
+                    std::string_view targets) {
+  std::string refusal = throughput::refusal(problem, device, targets);
+  if (!refusal.empty()) return refusal;
+  const ForwardProblem& p = problem.forward;
+  if (p.softcap > 0) return fmt::format("softcap: is {}, wanted 0", p.softcap);
+  if (p.packed) return "cu_seqlens_q: is given, wanted none";
+  if (needs_option_tiles(p)) return "seqlens_kv: entries differ, wanted all alike";
+  // A launch has 2^31 - 1 blocks at most.
+  constexpr int64_t kMostTiles = (int64_t{1} << 31) / kMostSplits - 1;
+  if (const int64_t tiles = work_of(p).tiles; tiles > kMostTiles) {
+    return fmt::format("k: makes {} tiles of {} keys, wanted at most {}", tiles,
+                       throughput::kBlockKeys, kMostTiles);
+  }
+  return {};
+}
+
+}  // namespace flashcore::cuda::backward_sm90::split

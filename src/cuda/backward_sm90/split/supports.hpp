@@ -1,0 +1,22 @@
+// What backward_sm90_split refuses, and how it splits a problem. No CUDA header is needed here, so that both are tested
+// in every build.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "flashcore/flashcore.hpp"
+#include "problem/backward.hpp"
+
+namespace flashcore::cuda::backward_sm90::split {
+
+// One sentence why the kernel cannot compute the problem; empty when it can.
+std::string refusal(const BackwardProblem& problem, const DeviceInfo& device,
+                    std::string_view targets);
+
+// Blocks that share a tile of keys: what takes the fewest steps, 1 among them.
+int best_splits(const ForwardProblem& p, int multiprocessors);
+// Among those that split.
+int own_splits(const ForwardProblem& p, int multiprocessors);
+
+}  // namespace flashcore::cuda::backward_sm90::split

@@ -1,0 +1,125 @@
+// What of backward_sm90_split needs no GPU: parts of tiles, who stores what, when tiles are split, and its refusals.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "cuda/backward_sm90/split/config.hpp"
+#include "cuda/backward_sm90/split/supports.hpp"
+#include "problem/backward.hpp"
+
+namespace flashcore::cuda::backward_sm90::split {
+namespace {
+
+TEST(BackwardSm90Split, BlocksHaveEachStepOnce) {
+  for (const int splits : kSplits) {
+    for (int steps = 0; steps < 300; ++steps) {
+      int next = 0, most = 0, least = steps;
+      for (int rank = 0; rank < splits; ++rank) {
+        const Part part = part_of(steps, splits, rank);
+        ASSERT_EQ(part.first, next) << steps;
+        next += part.steps;
+        most = std::max(most, part.steps);
+        least = std::min(least, part.steps);
+      }
+      ASSERT_EQ(next, steps);
+      ASSERT_LE(most - least, 1) << steps;
+    }
+  }
+}
+
+// All sums of a tile have one block that stores them, which gets them from each other block at a place of its own.
+TEST(BackwardSm90Split, SumsHaveOneOwnerAndPlacesOfTheirOwn) {
+  for (const int splits : kSplits) {
+    std::set<std::pair<int, int>> stored;  // (owner, group): a consumer stores one of the two
+    for (const Sums sums : {Sums::dv, Sums::dk}) {
+      for (int group = 0; group < kConsumers; ++group) {
+        const int owner = owner_of(sums, group, splits);
+        ASSERT_TRUE(owner >= 0 && owner < splits);
+        EXPECT_TRUE(stored.insert({owner, group}).second);
+        std::set<int> senders;
+        for (int rank = 0; rank < splits; ++rank) {
+          if (rank != owner) senders.insert(sender_of(rank, owner));
+        }
+        EXPECT_EQ(static_cast<int>(senders.size()), splits - 1);
+        EXPECT_EQ(*senders.begin(), 0);
+        EXPECT_EQ(*senders.rbegin(), splits - 2);
+      }
+    }
+    // As many consumers of a block store as it has room for.
+    for (int rank = 0; rank < splits; ++rank) {
+      int own = 0;
+      for (const auto& [owner, group] : stored) own += owner == rank ? 1 : 0;
+      EXPECT_EQ(own, groups_sent(splits));
+    }
+  }
+}
+
+TEST(BackwardSm90Split, TilesAreSplitWhereTheyAreTooFew) {
+  EXPECT_EQ(fewest_steps(16, 40, 132, 1), 4);
+  EXPECT_EQ(fewest_steps(60, 40, 132, 1), 2);
+  EXPECT_EQ(fewest_steps(2048, 40, 132, 1), 1);
+  EXPECT_EQ(fewest_steps(16, 1, 132, 1), 1);  // there is nothing to share
+  EXPECT_EQ(fewest_steps(2048, 40, 132, 2), 2);
+}
+
+struct Asked {
+  Problem problem;
+  Gradients gradients;
+};
+
+Asked dense() {
+  Asked asked;
+  Problem& p = asked.problem;
+  p.q = p.k = p.v = p.o = TensorDesc::contiguous(DType::bf16, {1, 2, 100, 128});
+  p.lse = TensorDesc::contiguous(DType::f32, {1, 2, 100});
+  asked.gradients.d_o = asked.gradients.dq = asked.gradients.dk = asked.gradients.dv = p.q;
+  return asked;
+}
+
+std::string refused(const Asked& asked) {
+  const Result<BackwardProblem> problem = resolve(asked.problem, asked.gradients);
+  EXPECT_TRUE(problem.ok()) << problem.status().message();
+  if (!problem.ok()) return problem.status().message();
+  DeviceInfo device;
+  device.compute_capability = 90;
+  return refusal(*problem, device, "90a");
+}
+
+TEST(BackwardSm90Split, RefusesInOneSentence) {
+  EXPECT_EQ(refused(dense()), "");
+  Asked asked = dense();
+  asked.problem.causal = true;
+  asked.problem.sinks = TensorDesc::contiguous(DType::f32, {2});
+  EXPECT_EQ(refused(asked), "");
+  asked = dense();
+  asked.problem.softcap = 5;
+  EXPECT_EQ(refused(asked), "softcap: is 5, wanted 0");
+  asked = dense();
+  asked.problem.seqlens_kv = TensorDesc::contiguous(DType::i32, {1});
+  EXPECT_EQ(refused(asked), "seqlens_kv: entries differ, wanted all alike");
+  asked = dense();
+  asked.problem.dropout_p = 0.5;
+  EXPECT_EQ(refused(asked), "dropout_p: is 0.5, wanted 0");
+}
+
+TEST(BackwardSm90Split, HeadsOfQueriesThatShareKeysAreSteps) {
+  Asked asked = dense();
+  Problem& p = asked.problem;
+  p.q = p.o = TensorDesc::contiguous(DType::bf16, {1, 16, 100, 128});
+  p.lse = TensorDesc::contiguous(DType::f32, {1, 16, 100});
+  asked.gradients.d_o = asked.gradients.dq = p.q;
+  const Result<BackwardProblem> grouped = resolve(asked.problem, asked.gradients);
+  const Asked plain = dense();
+  const Result<BackwardProblem> alone = resolve(plain.problem, plain.gradients);
+  ASSERT_TRUE(grouped.ok() && alone.ok());
+  EXPECT_EQ(best_splits(grouped->forward, 132), 4);
+  EXPECT_EQ(best_splits(alone->forward, 132), 1);
+  EXPECT_EQ(own_splits(alone->forward, 132), 2);
+}
+
+}  // namespace
+}  // namespace flashcore::cuda::backward_sm90::split
