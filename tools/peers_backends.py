@@ -11,10 +11,14 @@ LowerTriangularMask are aligned top left, which is the same for square problems 
 import contextlib
 import importlib
 import importlib.metadata
+import itertools
 from collections.abc import Callable
 from typing import NamedTuple
 
 LARGEST_SCORES = 2e9  # bytes of a full matrix of fp32 scores that an unfused backend may write
+# Of a request, where the case has them: [left, right], -1 for no end; a number; where entries of a packed
+# batch begin, whose tensors are [total, heads, head_dim].
+FEATURES = ("window", "softcap", "starts_q", "starts_kv")
 PAGE = 16  # keys of a page of FlashInfer's cache
 FLASHINFER_WORKSPACE = 128 << 20  # bytes, as its pages advise
 
@@ -29,6 +33,11 @@ def mask_of(q, k, causal):
     if not causal or q.shape[2] == 1:
         return None
     return "square" if q.shape[2] == k.shape[2] else "lower_right"
+
+
+def reach(window, causal):
+    """How far a query sees to its left and right, -1 for no end; a causal one sees nothing to its right."""
+    return window[0], 0 if causal else window[1]
 
 
 def sdpa(name):
@@ -60,43 +69,55 @@ def sdpa_context(name):
     return lambda: sdpa_kernel(backend)
 
 
-def flex(q, k, v, causal):
+def flex(q, k, v, causal, window=(-1, -1), softcap=0):
     # Imported here: its compiler takes seconds to import, and only some cases ask it.
     import torch
     from torch.nn.attention.flex_attention import create_block_mask, flex_attention
     compiled = torch.compile(flex_attention, dynamic=False)
-    mask = None
-    if mask_of(q, k, causal):
-        offset = k.shape[2] - q.shape[2]
-        mask = create_block_mask(lambda b, h, i, j: i + offset >= j, None, None, q.shape[2],
-                                 k.shape[2], device=q.device)
-    grouped = q.shape[1] != k.shape[1]
-    return lambda: compiled(q, k, v, block_mask=mask, enable_gqa=grouped)
+    mask, offset = None, k.shape[2] - q.shape[2]
+    left, right = reach(window, mask_of(q, k, causal))
+    sees = None
+    if left >= 0 and right >= 0:
+        def sees(b, h, i, j):
+            return (i + offset - left <= j) & (i + offset + right >= j)
+    elif left >= 0:
+        def sees(b, h, i, j):
+            return i + offset - left <= j
+    elif right >= 0:
+        def sees(b, h, i, j):
+            return i + offset + right >= j
+    if sees:
+        mask = create_block_mask(sees, None, None, q.shape[2], k.shape[2], device=q.device)
+    words = {"block_mask": mask, "enable_gqa": q.shape[1] != k.shape[1]}
+    if softcap:
+        words["score_mod"] = lambda score, b, h, i, j: softcap * torch.tanh(score / softcap)
+    return lambda: compiled(q, k, v, **words)
 
 
 def backward_of(make):
     """The backward pass of what a maker of forward calls computes on these very tensors."""
-    def make_backward(q, k, v, d_o, causal):
+    def make_backward(q, k, v, d_o, causal, **features):
         import torch
         inputs = [t.detach().requires_grad_() for t in (q, k, v)]
-        out = make(*inputs, causal)()
+        out = make(*inputs, causal, **features)()
         return lambda: torch.autograd.grad(out, inputs, d_o, retain_graph=True)
     return make_backward
 
 
-def flex_backward(q, k, v, d_o, causal):
+def flex_backward(q, k, v, d_o, causal, **features):
     # A module of its own, which `import torch` leaves out.
     from torch._functorch import config
     # Buffers of a forward pass whose backward pass is run again and again are not given away.
     config.donated_buffer = False
-    return backward_of(flex)(q, k, v, d_o, causal)
+    return backward_of(flex)(q, k, v, d_o, causal, **features)
 
 
 class Calls(NamedTuple):
-    """A package's makers; None for what it does not compute."""
+    """A package's makers; None for what it does not compute. `features` are of its backward passes."""
     forward: Callable
     backward: Callable | None = None
     deterministic_backward: Callable | None = None
+    features: tuple[str, ...] = ()
 
 
 def token_major(attention):
@@ -114,13 +135,14 @@ def token_major(attention):
 
 
 def token_major_backward(attention):
-    """As token_major; the gradients are of tensors that were laid out so before."""
-    def make_backward(q, k, v, d_o, causal):
+    """As token_major; the gradients are of tensors that were laid out so before. `attention` gets the
+    features, too."""
+    def make_backward(q, k, v, d_o, causal, **features):
         import torch
         mask = mask_of(q, k, causal)
         inputs = [t.transpose(1, 2).contiguous().requires_grad_() for t in (q, k, v)]
         d_o = d_o.transpose(1, 2).contiguous()
-        out = attention(*inputs, mask)
+        out = attention(*inputs, mask, **features)
         out = out[0] if isinstance(out, tuple) else out
 
         def call():
@@ -130,13 +152,53 @@ def token_major_backward(attention):
     return make_backward
 
 
-def flash_attn(module):
-    """FlashAttention 2, 3 and 4, whose causal masks are aligned bottom right."""
-    def attention(**words):
-        return lambda q, k, v, mask: module.flash_attn_func(q, k, v, causal=mask is not None,
-                                                            **words)
-    return Calls(token_major(attention()), token_major_backward(attention()),
-                 token_major_backward(attention(deterministic=True)))
+def packed_backward(attention):
+    """Of packed batches: `attention` gets tensors [total, heads, head_dim], and where entries begin."""
+    def make_backward(q, k, v, d_o, causal, starts_q, starts_kv, **features):
+        import torch
+        inputs = [t.detach().requires_grad_() for t in (q, k, v)]
+        words = {"causal": causal}
+        for side, starts in (("q", starts_q), ("k", starts_kv)):
+            words[f"cu_seqlens_{side}"] = torch.tensor(starts, dtype=torch.int32, device=q.device)
+            words[f"max_seqlen_{side}"] = max(end - begin for begin, end in itertools.pairwise(starts))
+        out = attention(*inputs, **words, **features)
+        out = out[0] if isinstance(out, tuple) else out
+        return lambda: torch.autograd.grad(out, inputs, d_o, retain_graph=True)
+    return make_backward
+
+
+def flash_attn(module, no_end=-1):
+    """FlashAttention 2, 3 and 4, whose causal masks are aligned bottom right. `no_end` is what a
+    window without one has there."""
+    def options(causal, window=None, softcap=0):
+        words = {"causal": causal}
+        if window:
+            words["window_size"] = tuple(no_end if end < 0 else end for end in reach(window, causal))
+        return words | ({"softcap": softcap} if softcap else {})
+
+    def attention(**more):
+        return lambda q, k, v, mask, **features: module.flash_attn_func(
+            q, k, v, **options(mask is not None, **features), **more)
+
+    def packed(**more):
+        def call(q, k, v, causal, window=None, softcap=0, **starts):
+            return module.flash_attn_varlen_func(q, k, v, **starts, **options(causal, window, softcap),
+                                                 **more)
+        return call
+
+    def backward(**more):
+        dense = token_major_backward(attention(**more))
+        of_packed = packed_backward(packed(**more))
+        return lambda *tensors, **features: (of_packed if "starts_q" in features else dense)(
+            *tensors, **features)
+
+    varlen = hasattr(module, "flash_attn_varlen_func")
+    return Calls(token_major(attention()), backward(), backward(deterministic=True),
+                 FEATURES if varlen else ("window", "softcap"))
+
+
+def flash_attn_4(module):
+    return flash_attn(module, no_end=None)
 
 
 def xformers(module):
@@ -207,15 +269,17 @@ def fits_flex(case):
 
 class Backend:
     """`make` and `make_backward` give a call for tensors, which runs within `context`, or are None;
-    `fits` says for which cases."""
+    `fits` says for which cases. `features`: those that `make_backward` takes."""
 
     def __init__(self, name, version, make, fits=always, context=contextlib.nullcontext,
-                 make_backward=None):
+                 make_backward=None, features=()):
         self.name, self.version, self.make, self.fits = name, version, make, fits
-        self.context, self.make_backward = context, make_backward
+        self.context, self.make_backward, self.features = context, make_backward, features
 
     def computes(self, request):
         backward = request.get("pass") == "backward"
+        if any(name in request and not (backward and name in self.features) for name in FEATURES):
+            return False
         return (self.make_backward if backward else self.make) is not None and self.fits(request)
 
 
@@ -232,7 +296,7 @@ class Package(NamedTuple):
 PACKAGES = (
     Package("fa2", "flash_attn", "flash_attn_func", flash_attn, "flash-attn"),
     Package("fa3", "flash_attn_interface", "flash_attn_func", flash_attn, "flash-attn-3"),
-    Package("fa4", "flash_attn.cute", "flash_attn_func", flash_attn, "flash-attn-4"),
+    Package("fa4", "flash_attn.cute", "flash_attn_func", flash_attn_4, "flash-attn-4"),
     Package("flashinfer", "flashinfer", "single_prefill_with_kv_cache", flashinfer,
             "flashinfer-python"),
     Package("xformers", "xformers.ops", "memory_efficient_attention", xformers, "xformers"))
@@ -257,10 +321,12 @@ def package_backends(wanted):
             getattr(module, package.function)
             text = f"{package.distribution} {version_of(package, module)}"
             calls = package.maker(module)
-            found.append(Backend(package.name, text, calls.forward, make_backward=calls.backward))
+            found.append(Backend(package.name, text, calls.forward, make_backward=calls.backward,
+                                 features=calls.features))
             if calls.deterministic_backward is not None:
                 found.append(Backend(deterministic, text, None,
-                                     make_backward=calls.deterministic_backward))
+                                     make_backward=calls.deterministic_backward,
+                                     features=calls.features))
         except Exception as error:  # a package that is there but broken, too
             missing[package.module] = first_line(error)
     return found, missing
@@ -279,7 +345,8 @@ def backends(torch, device, option):
         found.append(Backend(name, text, sdpa(name), scores_fit if name == "math" else always,
                              sdpa_context(name), backward_of(sdpa(name))))
     if device != "cpu":
-        found.append(Backend("flex", version, flex, fits_flex, make_backward=flex_backward))
+        found.append(Backend("flex", version, flex, fits_flex, make_backward=flex_backward,
+                             features=("window", "softcap")))
         more, missing = package_backends(wanted)
         found += more
     if wanted is not None:

@@ -23,7 +23,7 @@ import platform
 import sys
 import time
 
-from peers_backends import backends, first_line
+from peers_backends import FEATURES, backends, first_line
 
 MOST_CALLS = 4000
 
@@ -120,6 +120,13 @@ def in_turn(calls):
     return lambda: next(turns)()
 
 
+def entries_of(tensor, starts):
+    """[heads, seqlen, head_dim] of each batch entry; of a packed batch by where they begin."""
+    if starts is None:
+        return tensor
+    return [tensor[begin:end].transpose(0, 1) for begin, end in itertools.pairwise(starts)]
+
+
 class Server:
     def __init__(self, torch, options):
         device = options.device
@@ -150,7 +157,9 @@ class Server:
         dtypes = {"f32": self.torch.float32, "f16": self.torch.float16, "bf16": self.torch.bfloat16}
         data = bytearray((pathlib.Path(request["folder"]) / name).read_bytes())
         piece = self.torch.frombuffer(data, dtype=dtypes[request["dtype"]]).to(self.device)
-        shape = (request["batch"], heads, seqlen, request["head_dim"])
+        batch, head_dim = request["batch"], request["head_dim"]
+        packed = "starts_q" in request
+        shape = (batch * seqlen, heads, head_dim) if packed else (batch, heads, seqlen, head_dim)
         out = self.torch.empty(math.prod(shape), dtype=piece.dtype, device=self.device)
         whole = out.numel() // piece.numel() * piece.numel()
         out[:whole].view(-1, piece.numel()).copy_(piece)
@@ -183,11 +192,14 @@ class Server:
                                         for k, v in copies])
                         parts = [(call(), request["blocks"])]
                 else:
-                    call = backend.make_backward(q, *copies[0], d_o, request["causal"])
+                    features = {name: request[name] for name in FEATURES if name in request}
+                    call = backend.make_backward(q, *copies[0], d_o, request["causal"], **features)
                     blocks = request["blocks_q"], request["blocks_kv"], request["blocks_kv"]
-                    parts = list(zip(call(), blocks))
-                answer["finite"] = all(bool(self.torch.isfinite(out).all().item())
-                                       for out, _ in parts)
+                    starts = [request.get(f"starts_{side}") for side in ("q", "kv", "kv")]
+                    parts = [(entries_of(out, one), rows)
+                             for out, rows, one in zip(call(), blocks, starts)]
+                answer["finite"] = all(bool(self.torch.isfinite(one).all().item())
+                                       for out, _ in parts for one in out)
                 answer["rows"] = f"rows.{backend.name}"
                 self.write_rows(parts, request, answer["rows"])
             self.calls[backend.name] = backend, call
@@ -200,7 +212,7 @@ class Server:
         with open(pathlib.Path(request["folder"]) / name, "wb") as file:
             for out, blocks in parts:
                 for batch, head, first, count in blocks:
-                    rows = out[batch, head, first:first + count].contiguous().cpu()
+                    rows = out[batch][head, first:first + count].contiguous().cpu()
                     file.write(ctypes.string_at(rows.data_ptr(),
                                                 rows.numel() * rows.element_size()))
 

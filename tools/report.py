@@ -13,7 +13,7 @@ import pathlib
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-from reporting import (bench, calls, cpu, ladder, packed, page, pictures, python, quantization,  # noqa: E402
+from reporting import (bench, calls, cpu, fp8, ladder, packed, page, pictures, python, quantization,  # noqa: E402
                        small, text, tuning, verify)
 from reporting.evidence import STALE, Evidence, Failure  # noqa: E402
 
@@ -28,7 +28,7 @@ WANTED = {"docs/ladder.md": ["picture ladder", "times", "where", "goals", "ceili
           "docs/cpu.md": ["cpu where", "cpu goals"],
           "docs/forward-sm80.md": ["kernel forward_sm80_throughput"],
           "docs/forward-sm90.md": ["kernel forward_sm90_throughput"],
-          "docs/forward-fp8.md": ["bench fp8", "bench fp8 kernels"],
+          "docs/forward-fp8.md": ["bench fp8", "bench fp8 kernels", "picture fp8", "fp8 modes", "fp8 amax"],
           "docs/forward-latency.md": ["kernel forward_sm90_latency", "small eager"],
           "docs/verification.md": ["verify", "verify where", "mutants"],
           "docs/numerics.md": ["quantization where", "quantization error", "quantization lse"],
@@ -47,7 +47,8 @@ def generated(evidence: Evidence) -> dict[pathlib.Path, str]:
     """Every generated text file, as it should be."""
     parts = (ladder.parts(evidence) | bench.parts(evidence) | cpu.parts(evidence) |
              verify.parts(evidence) | small.parts(evidence) | packed.parts(evidence) | calls.parts(evidence) |
-             python.parts(evidence) | quantization.parts(evidence) | tuning.parts(evidence) | pictures.parts(evidence))
+             python.parts(evidence) | quantization.parts(evidence) | fp8.parts(evidence) |
+             tuning.parts(evidence) | pictures.parts(evidence))
     files = {}
     for path in marked_pages(evidence.root):
         content = path.read_text(encoding="utf-8")

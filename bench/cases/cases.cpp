@@ -79,6 +79,45 @@ std::vector<Case> fp8() {
   return cases;
 }
 
+// Kernels that compute e4m3 are beside each other on these, and bf16 beside them. Without scales, so
+// that a few rows are judged.
+std::vector<Case> fp8_modes() {
+  constexpr int64_t kSeqlen = 2048;
+  std::vector<Case> cases;
+  for (const Case& shape : sweep()) {
+    if (shape.head_dim > 128 || shape.seqlen_q != kSeqlen) continue;
+    for (const DType dtype : {DType::bf16, DType::f8e4m3}) {
+      Case& one = cases.emplace_back(shape);
+      one.name += fmt::format("/{}", to_string(dtype));
+      one.dtype = dtype;
+    }
+  }
+  return cases;
+}
+
+// What amax_o and amax_s cost: each problem without and with them, one after the other.
+std::vector<Case> amax() {
+  constexpr int64_t kSeqlen = 2048, kHidden = 2048;
+  std::vector<Case> cases;
+  for (const int64_t head_dim : {64, 128}) {
+    for (const int64_t batch : {1, 8}) {
+      for (const bool causal : {false, true}) {
+        for (const DType o : {DType::bf16, DType::f8e4m3}) {
+          for (const bool largest : {false, true}) {
+            Case& one = cases.emplace_back(
+                square_case(fmt::format("d{}/{}k{}/O {}{}", head_dim, batch * kSeqlen / 1024,
+                                        suffix(causal), to_string(o), largest ? "/amax" : ""),
+                            DType::f8e4m3, batch, kHidden / head_dim, kSeqlen, head_dim, causal));
+            one.o_dtype = o;
+            one.largest = largest;
+          }
+        }
+      }
+    }
+  }
+  return cases;
+}
+
 // In the types that a CPU's peers have.
 std::vector<Case> cpu() {
   std::vector<Case> cases;
@@ -276,6 +315,9 @@ Problem to_problem(const Case& one) {
   }
   // fp8 has too few bits for O to be judged in it.
   if (size_of(one.dtype) == 1) problem.o.dtype = DType::f16;
+  if (one.largest) {
+    problem.amax_o = problem.amax_s = TensorDesc::contiguous(DType::f32, {one.batch, one.heads_q});
+  }
   problem.causal = one.causal;
   if (one.top_left) problem.alignment = Alignment::top_left;
   problem.softcap = one.softcap;
@@ -294,7 +336,10 @@ Problem to_problem(const Case& one) {
   }
   if (one.alibi) problem.alibi_slopes = TensorDesc::contiguous(DType::f32, {one.heads_q});
   if (one.sinks) problem.sinks = TensorDesc::contiguous(DType::f32, {one.heads_q});
-  return one.scales ? with_fp8_inputs(problem) : problem;
+  if (one.scales) problem = with_fp8_inputs(problem);
+  if (one.o_dtype) problem.o.dtype = *one.o_dtype;
+  if (size_of(problem.o.dtype) == 1) problem.o_scale = TensorDesc::contiguous(DType::f32, {1, 1});
+  return problem;
 }
 
 int64_t rotated_copies(const Case& one) {
@@ -329,6 +374,7 @@ HostProblem fill(const Case& one, uint64_t seed) {
       host.at("tree_mask").set(static_cast<int64_t>(n), words[n]);
     }
   }
+  if (host.problem.o_scale) host.at("o_scale").set(0, kOutputScale);
   if (one.scales) fill_fp8_inputs(host, seed);
   return host;
 }
@@ -357,6 +403,8 @@ std::string features_text(const Case& one) {
   if (one.kv_dtype) add(fmt::format("cache {}", to_string(*one.kv_dtype)));
   if (one.ragged) add("ragged");
   if (one.tree) add("tree mask");
+  if (one.o_dtype) add(fmt::format("O {}", to_string(*one.o_dtype)));
+  if (one.largest) add("amax_o and amax_s");
   return text;
 }
 
@@ -382,6 +430,8 @@ std::vector<Suite> suites() {
           {"features", "softcap, window, ALiBi, bias, mask, dropout; 4 x 4096 tokens, bf16"},
           {"backward", "of --backward: groups, windows, packed, options, short calls; bf16"},
           {"fp8", "the sweep at D 64 and 128, in bf16 and in e4m3 with scales"},
+          {"fp8_modes", "of these S 2048, without scales: all that compute e4m3 beside each other"},
+          {"amax", "e4m3 with an O of bf16 and e4m3, without and with amax_o and amax_s"},
           {"cpu", "the five shapes' sizes and a decode, fp32 and bf16, for a CPU and its peers"}};
 }
 
@@ -395,6 +445,8 @@ std::optional<std::vector<Case>> suite_cases(std::string_view name, bool quick) 
   if (name == "features") return features();
   if (name == "backward") return backward();
   if (name == "fp8") return fp8();
+  if (name == "fp8_modes") return fp8_modes();
+  if (name == "amax") return amax();
   if (name == "cpu") return cpu();
   return std::nullopt;
 }

@@ -44,7 +44,13 @@ struct Case {
   bool tree = false;                             // queries are a binary tree of tokens
   bool ragged = false;                           // keys in use: ragged_lengths
   bool rotated = false;                          // calls take turns with rotated_copies of K and V
+  // O, where it is not what to_problem makes it; in fp8 with kOutputScale.
+  std::optional<DType> o_dtype = std::nullopt;
+  bool largest = false;  // with amax_o and amax_s, an element each batch entry and head
 };
+
+// Of an fp8 O of N(0, 1) inputs: no average of values is so large that it saturates.
+inline constexpr float kOutputScale = 0x1p-6f;
 
 // The features in words: "softcap 30, bias f32"; empty for a plain case.
 std::string features_text(const Case& one);
@@ -74,7 +80,7 @@ int64_t rotated_copies(const Case& one);
 std::vector<int32_t> keys_in_use(const Case& one);
 
 // Contiguous [B, H, S, D] tensors, or [B * S, H, D] where they are packed. O has the inputs' type
-// (f16 for fp8). With LSE. Pages are [num_pages, page_size, H, D] in memory, as many as entries fill.
+// (f16 for fp8), if the case has no other. With LSE. Pages are [num_pages, page_size, H, D] in memory, as many as entries fill.
 Problem to_problem(const Case& one);
 
 // Its data: inputs drawn from N(0, 1), outputs poisoned.

@@ -58,7 +58,9 @@ constexpr const char* kCasesSchema = R"({
         "kv_dtype": {"enum": ["f32", "f16", "bf16", "f8e4m3", "f8e5m2"]},
         "ragged": {"type": "boolean"},
         "rotated": {"type": "boolean"},
-        "tree": {"type": "boolean"}
+        "tree": {"type": "boolean"},
+        "o_dtype": {"enum": ["f32", "f16", "bf16", "f8e4m3", "f8e5m2"]},
+        "largest": {"type": "boolean"}
       }
     }}
   }
@@ -172,6 +174,10 @@ Result<std::vector<FileCase>> read_cases(const std::string& path) {
     one.ragged = item.value("ragged", false);
     one.rotated = item.value("rotated", false);
     one.tree = item.value("tree", false);
+    if (item.contains("o_dtype")) {
+      one.o_dtype = dtype_from_string(item["o_dtype"].get<std::string>());
+    }
+    one.largest = item.value("largest", false);
   }
   return cases;
 }

@@ -37,7 +37,29 @@ Json json_of(const std::vector<RowBlock>& blocks) {
   return list;
 }
 
+// Those that peers are asked for; a packed batch by where its entries begin.
+void add_features(const Case& one, Json& request) {
+  if (one.window_left >= 0 || one.window_right >= 0) {
+    request["window"] = {one.window_left, one.window_right};
+  }
+  if (one.softcap > 0) request["softcap"] = one.softcap;
+  if (!one.packed) return;
+  const Problem problem = to_problem(one);
+  request["starts_q"] = packed_starts(problem.q.shape[0], one.batch, problem.max_seqlen_q);
+  request["starts_kv"] = packed_starts(problem.k.shape[0], one.batch, problem.max_seqlen_kv);
+}
+
 }  // namespace
+
+bool asks_peers(const Case& one, bool backward) {
+  Case others = one;
+  if (backward) {
+    others.window_left = others.window_right = -1;
+    others.softcap = 0;
+    others.packed = false;
+  }
+  return features_text(others).empty();
+}
 
 // The helper lies beside the sources: in the folder we are called from, or above the program.
 std::string peers_script(const std::string& option) {
@@ -132,6 +154,7 @@ Result<std::vector<PeerVerdict>> Peers::begin(const Case& one, const std::string
                   {"causal", one.causal},
                   {"copies", rotated_copies(one)}};
   request.update(pass);
+  add_features(one, request);
   const Result<Json> answer = process_->ask(request, kCaseSeconds);
   if (!answer.ok()) return answer.status();
   std::vector<PeerVerdict> verdicts;

@@ -29,6 +29,10 @@ struct PeerVerdict {
   Verdict verdict;
 };
 
+// Whether peers are asked for a case: a plain one, and of the backward pass one whose features some of
+// them have: windows, softcap and packed batches.
+bool asks_peers(const Case& one, bool backward);
+
 // The helper's path: tools/peers_torch.py for "auto".
 std::string peers_script(const std::string& option);
 

@@ -339,7 +339,7 @@ Result<Json> CaseRun::run() {
     FLASHCORE_RETURN_IF_ERROR(gate_kernel(point));
   }
   phase_ended("gates");
-  if (features_text(subject_.one).empty()) {
+  if (asks_peers(subject_.one, subject_.gradients.has_value())) {
     auto* const forward = dynamic_cast<TiledWorkload*>(workload_.get());
     const auto* const backward = dynamic_cast<TiledBackwardWorkload*>(workload_.get());
     if (forward != nullptr) add_native_peers(*forward);

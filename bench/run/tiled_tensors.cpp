@@ -73,6 +73,7 @@ Status TiledTensors::add_features(const Problem& problem) {
   FLASHCORE_RETURN_IF_ERROR(
       add("mask", problem.mask, [&] { return random.bits() % 4 != 0 ? 1.0 : 0.0; }));
   FLASHCORE_RETURN_IF_ERROR(add("sinks", problem.sinks, [&] { return random.normal(); }));
+  FLASHCORE_RETURN_IF_ERROR(add("o_scale", problem.o_scale, [] { return kOutputScale; }));
   for (const auto& [name, desc, rows, longest] :
        {std::tuple{"cu_seqlens_q", problem.cu_seqlens_q, problem.q, problem.max_seqlen_q},
         {"cu_seqlens_kv", problem.cu_seqlens_kv, problem.k, problem.max_seqlen_kv}}) {

@@ -8,6 +8,7 @@
 #include "bench/cases/work.hpp"
 #include "bench/device/device_memory.hpp"
 #include "bench/device/execution.hpp"
+#include "bench/run/largest_values.hpp"
 #include "bench/run/one_piece.hpp"
 #include "bench/run/tiled_tensors.hpp"
 #include "bench/tensors/tensor_set.hpp"
@@ -106,6 +107,10 @@ class DeviceTiles final : public TiledWorkload {
     FLASHCORE_RETURN_IF_ERROR(tensors_.add_features(problem_));
     FLASHCORE_RETURN_IF_ERROR(tensors_.add_lengths(problem_, keys));
     flop_ = forward_flop(problem_, {.seqlens_kv = problem_.seqlens_kv ? keys.data() : nullptr});
+    for (const auto& [name, desc] :
+         {std::pair{"amax_o", problem_.amax_o}, {"amax_s", problem_.amax_s}}) {
+      if (desc) FLASHCORE_RETURN_IF_ERROR(tensors_.add_output(name, *desc));
+    }
     FLASHCORE_RETURN_IF_ERROR(tensors_.add_output("o", problem_.o));
     return problem_.lse ? tensors_.add_output("lse", *problem_.lse) : Status();
   }
@@ -172,6 +177,9 @@ class DeviceTiles final : public TiledWorkload {
     Verdict verdict = reference_.judge(tensors_.outputs(), with_lse);
     if (verdict.passed && tensors_.has_nan("o")) {
       verdict.failure = "o has elements that are NaN or were not written";
+    }
+    if (verdict.passed && verdict.failure.empty()) {
+      verdict.failure = largest_values_failure(problem_, tensors_.inputs(), tensors_.outputs());
     }
     if (verdict.passed && verdict.failure.empty()) verdict.failure = tensors_.overrun();
     verdict.passed = verdict.failure.empty();

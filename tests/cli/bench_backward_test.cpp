@@ -147,8 +147,14 @@ struct BackwardPeers : BenchBackward {
         scratch.write("plain.json", R"({"schema": "flashcore-cases", "version": 1, "cases": [
           {"name": "one", "dtype": "f32", "batch": 2, "heads_q": 4, "heads_kv": 2, "seqlen_q": 5,
            "seqlen_kv": 9, "head_dim": 8, "causal": true},
+          {"name": "sinks", "dtype": "f32", "batch": 1, "heads_q": 1, "seqlen_q": 3,
+           "head_dim": 8, "sinks": true},
           {"name": "softcap", "dtype": "f32", "batch": 1, "heads_q": 1, "seqlen_q": 3,
-           "head_dim": 8, "softcap": 30}]})");
+           "head_dim": 8, "softcap": 0.5},
+          {"name": "window", "dtype": "f32", "batch": 2, "heads_q": 2, "seqlen_q": 9,
+           "seqlen_kv": 7, "head_dim": 8, "window": [3, 1]},
+          {"name": "packed", "dtype": "f32", "batch": 3, "heads_q": 4, "heads_kv": 2,
+           "seqlen_q": 6, "head_dim": 8, "packed": true, "causal": true, "window": [4, -1]}]})");
     Words all = words({"--peers", FLASHCORE_PEERS, "--backends", "plain"});
     *std::next(std::find(all.begin(), all.end(), "--cases")) = plain;
     EXPECT_EQ(flashcore_command(all, {"PEER_FAULT=" + fault}).exit_code, 0);
@@ -165,7 +171,13 @@ TEST_F(BackwardPeers, AreJudgedAndTimed) {
   EXPECT_LT(rows[1]["gate"]["relative_error"], 1e-6);
   EXPECT_DOUBLE_EQ(rows[1]["times"]["wall"]["p50_us"], 3000);
   EXPECT_EQ(rows[0]["times"]["wall"]["fastest_peer"], "plain");
-  EXPECT_EQ(found["cases"][1]["rows"].size(), 1U);  // no peer is asked for a softcap
+  EXPECT_EQ(found["cases"][1]["rows"].size(), 1U);  // no peer is asked for sinks
+  ASSERT_EQ(found["cases"].size(), 5U);
+  for (size_t n = 2; n < 5; ++n) {
+    const ordered_json& with_feature = found["cases"][n];
+    ASSERT_EQ(with_feature["rows"].size(), 2U) << with_feature;
+    EXPECT_EQ(with_feature["rows"][1]["gate"]["passed"], true) << with_feature;
+  }
 }
 
 TEST_F(BackwardPeers, ThatAreWrongHaveNoTime) {

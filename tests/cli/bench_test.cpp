@@ -82,18 +82,19 @@ TEST(BenchCases, FeaturesPassTheirGatesOnSampledRowsAndPeersAreNotAsked) {
            feature + "}";
   };
   const std::string cases = scratch.write(
-      "features.json", R"({"schema": "flashcore-cases", "version": 1, "cases": [)" +
-                           one("softcap", R"("softcap": 2)") + "," +
-                           one("window", R"("window": [30, 5])") + "," +
-                           one("bias", R"("bias": "f16", "causal": true)") + "," +
-                           one("mask", R"("mask": true)") + "," + one("ALiBi", R"("alibi": true)") +
-                           "," + one("dropout", R"("dropout": 0.4)") + "]}");
+      "features.json",
+      R"({"schema": "flashcore-cases", "version": 1, "cases": [)" +
+          one("softcap", R"("softcap": 2)") + "," + one("window", R"("window": [30, 5])") + "," +
+          one("bias", R"("bias": "f16", "causal": true)") + "," + one("mask", R"("mask": true)") +
+          "," + one("ALiBi", R"("alibi": true)") + "," + one("amax", R"("largest": true)") + "," +
+          one("fp8 O", R"("largest": true, "o_dtype": "f8e4m3")") + "," +
+          one("dropout", R"("dropout": 0.4)") + "]}");
   const Outcome outcome =
       flashcore_command({"bench", "--cases", cases, "--device", "cpu", "--threads", "2", "--out",
                          scratch.path("out.json"), "--peers", FLASHCORE_PEERS});
   EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
   const ordered_json evidence = evidence_of(scratch);
-  ASSERT_EQ(evidence["cases"].size(), 6U);
+  ASSERT_EQ(evidence["cases"].size(), 8U);
   for (const ordered_json& item : evidence["cases"]) {
     ASSERT_EQ(item["rows"].size(), 1U) << item["name"];
     EXPECT_EQ(item["rows"][0]["gate"]["passed"], true) << item;

@@ -174,6 +174,15 @@ def standard(print_of):
     return bench(cases)
 
 
+def fp8_accuracy(kernels):
+    """`kernels`: (name, type of the inputs, fingerprint). Two kinds of data, at two head dimensions."""
+    return common("fp8_accuracy") | {"shape": "a fixture's heads", "seqlen": 2048, "rows": [
+        {"data": data, "head_dim": dim, "dtype": dtype, "implementation": name, "fingerprint": print_of,
+         "relative_error": 0.001 * number + at, "max_scaled_error": 0.0, "lse_error": 0.25}
+        for dim in (128, 64) for data, at in (("normal", 1e-4), ("sink", 2e-4))
+        for number, (name, dtype, print_of) in enumerate([("inputs", "f8e4m3", ""), *kernels])]}
+
+
 def picture(shown):
     """A picture that says what it shows, and shows nothing."""
     return f"<svg><dc:description>shows {shown}</dc:description></svg>"

@@ -9,6 +9,7 @@ from unittest import mock
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tools"))
 import peers_backends  # noqa: E402
+import peers_torch  # noqa: E402
 
 LENGTHS = ((4, 4), (1, 4), (3, 5), (5, 3))
 
@@ -85,6 +86,8 @@ class Peers(unittest.TestCase):
         torch.zeros = lambda size, dtype, device: Tensor(size)
         torch.arange = lambda *span, dtype, device: list(range(*span))
         torch.full = lambda size, value, dtype, device: [value] * size[0]
+        torch.tanh = lambda score: ("tanh", score)
+        torch.tensor = lambda values, dtype, device: (tuple(values), dtype)
         torch.compile = lambda function, dynamic: function
         torch.backends = types.SimpleNamespace(cudnn=types.SimpleNamespace(version=lambda: 91900))
         torch.__version__ = "2.11.0"
@@ -160,6 +163,95 @@ class Peers(unittest.TestCase):
             else:
                 self.assertEqual(pairs, seen(*lengths), lengths)
         self.assertIsNone(self.one_call(peers_backends.flex, *problem(4, 4), False)[2]["block_mask"])
+
+    def test_flex_windows_and_softcaps(self):
+        for lengths in LENGTHS:
+            for causal in (False, True):
+                for window in ((2, 1), (1, -1), (-1, 0), (-1, -1)):
+                    words = self.one_call(
+                        lambda *tensors: peers_backends.flex(*tensors, window=window),
+                        *problem(*lengths), causal)[2]
+                    left, right = window
+                    offset = lengths[1] - lengths[0]
+                    wanted = {(i, j) for i in range(lengths[0]) for j in range(lengths[1])
+                              if (left < 0 or i + offset - left <= j) and
+                              (right < 0 or j <= i + offset + right)}
+                    if causal:
+                        wanted &= seen(*lengths)
+                    pairs = words["block_mask"]
+                    if pairs is None:
+                        pairs = {(i, j) for i in range(lengths[0]) for j in range(lengths[1])}
+                    self.assertEqual(pairs, wanted, (lengths, causal, window))
+                    self.assertNotIn("score_mod", words)
+        modify = self.one_call(lambda *tensors: peers_backends.flex(*tensors, softcap=20.0),
+                               *problem(4, 4), False)[2]["score_mod"]
+        self.torch.tanh = lambda score: score + 1  # so that the order is seen
+        self.assertEqual(modify(40.0, 0, 0, 1, 2), 20 * (40 / 20 + 1))
+
+    def test_flash_attention_has_windows_and_softcaps(self):
+        self.differentiate()
+        module = types.SimpleNamespace(flash_attn_func=self.record("fa"))
+        cases = [({"window": (128, -1)}, True, {"window_size": (128, 0)}, {"window_size": (128, 0)}),
+                 ({"window": (128, -1)}, False, {"window_size": (128, -1)},
+                  {"window_size": (128, None)}),
+                 ({"softcap": 30}, False, {"softcap": 30}, {"softcap": 30})]
+        for features, causal, old, new in cases:
+            for maker, wanted in ((peers_backends.flash_attn, old), (peers_backends.flash_attn_4, new)):
+                calls = maker(module)
+                self.assertEqual(calls.features, ("window", "softcap"))  # without packed batches
+                for make, more in ((calls.backward, {}),
+                                   (calls.deterministic_backward, {"deterministic": True})):
+                    self.calls.clear()
+                    q, k, v = problem(4, 4, 8, 2)
+                    make(q, k, v, Tensor(*q.shape), causal, **features)()
+                    self.assertEqual(self.calls[0][2], {"causal": causal} | wanted | more)
+
+    def test_flash_attention_has_packed_batches(self):
+        self.differentiate()
+        module = types.SimpleNamespace(flash_attn_func=None,
+                                       flash_attn_varlen_func=self.record("varlen"))
+        calls = peers_backends.flash_attn_4(module)
+        self.assertEqual(calls.features, peers_backends.FEATURES)
+        q, k, v = Tensor(9, 8, 16), Tensor(12, 2, 16), Tensor(12, 2, 16)
+        self.calls.clear()
+        call = calls.deterministic_backward(q, k, v, Tensor(9, 8, 16), True, starts_q=[0, 2, 9],
+                                            starts_kv=[0, 7, 12], window=(3, -1))
+        self.assertEqual([one.shape for one in call()], [q.shape, k.shape, v.shape])
+        self.assertEqual(self.calls[0][0], "varlen")
+        self.assertEqual(self.calls[0][2], {
+            "causal": True, "deterministic": True, "window_size": (3, 0),
+            "cu_seqlens_q": ((0, 2, 9), "int32"), "cu_seqlens_k": ((0, 7, 12), "int32"),
+            "max_seqlen_q": 7, "max_seqlen_k": 7})
+
+    def test_rows_of_a_packed_batch_are_found_by_entry(self):
+        class Rows:  # of [total, heads, head_dim]: only the first two matter
+            def __init__(self, rows):
+                self.rows = rows
+
+            def __getitem__(self, some):
+                return Rows(self.rows[some])
+
+            def transpose(self, a, b):
+                assert (a, b) == (0, 1)
+                return [list(column) for column in zip(*self.rows)]
+
+        packed = Rows([(10 * row, 10 * row + 1) for row in range(5)])
+        entries = peers_torch.entries_of(packed, [0, 2, 5])
+        self.assertEqual(entries, [[[0, 10], [1, 11]], [[20, 30, 40], [21, 31, 41]]])
+        self.assertIs(peers_torch.entries_of(packed, None), packed)
+
+    def test_who_is_asked_for_features(self):
+        backward = {"suite": "backward", "pass": "backward"}
+        dense = peers_backends.Backend("flex", "1", print, make_backward=print,
+                                       features=("window", "softcap"))
+        packs = peers_backends.Backend("fa4", "1", print, make_backward=print,
+                                       features=peers_backends.FEATURES)
+        plain = peers_backends.Backend("flash", "1", print, make_backward=print)
+        for more, wanted in (({}, [True] * 3), ({"softcap": 30}, [True, True, False]),
+                             ({"window": [5, -1]}, [True, True, False]),
+                             ({"starts_q": [0, 3], "starts_kv": [0, 3]}, [False, True, False])):
+            self.assertEqual([one.computes(backward | more) for one in (dense, packs, plain)], wanted)
+        self.assertFalse(packs.computes({"suite": "features", "softcap": 30}))  # of a forward pass
 
     def differentiate(self):
         """A stand-in for torch.autograd.grad that keeps its calls."""

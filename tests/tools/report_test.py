@@ -125,6 +125,69 @@ class Pages(Tree):
         self.assertIn(f"| d64/s2048/full | {rate:.0f} | {rate * 1.25:.0f} | 1.25 |", self.text("docs/forward-fp8.md"))
         self.assertIn(f"| d64/s4096/full | {rate:.0f} | - | - |", self.text("docs/forward-fp8.md"))
 
+    def write_modes(self):
+        """Accuracy of a kernel for bf16 and two for fp8, and the speed of two of them at one D."""
+        self.code["kernels"]["forward_fp8_sm90"] = {"sm_90": "c" * 16}
+        self.write_code()
+        wide = "forward_sm80_throughput", self.print_of("forward_sm80_throughput")
+        narrow = "forward_fp8_sm90", self.print_of("forward_fp8_sm90")
+        accuracy = fixtures.fp8_accuracy([(wide[0], "bf16", wide[1]), (narrow[0], "f8e4m3", narrow[1]),
+                                          ("01_scalar", "f8e4m3", self.print_of("01_scalar"))])
+        speed = fixtures.bench([
+            fixtures.case("fp8_modes", f"d128/s2048/{dtype}", 8, 16, 2048, 128, False,
+                          [(name, us, "flashcore", print_of)], dtype)
+            for dtype, us, (name, print_of) in (("bf16", 200.0, wide), ("f8e4m3", 100.0, narrow))])
+        for name, file in (("fp8-accuracy", accuracy), ("bench-fp8-modes", speed)):
+            (self.root / f"docs/evidence/{name}.json").write_text(json.dumps(file))
+
+    def test_accuracy_stands_beside_speed(self):
+        self.write_modes()
+        self.assertEqual(self.run_tool("--no-pictures"), 0, self.said.getvalue())
+        page = self.text("docs/forward-fp8.md")
+        rate = 4 * 8 * 16 * 2048 * 2048 * 128 * 1e-6
+        for part in ('<img alt="Relative error of O against TFLOP/s',
+                     "| relative error of O, D 128 | TFLOP/s | causal | normal | sink |",
+                     "| e4m3 inputs, before any kernel | - | - | 1.0e-04 | 2.0e-04 |",
+                     f"| `forward_sm80_throughput` | {rate / 200:.0f} | - | 1.1e-03 | 1.2e-03 |",
+                     f"| `forward_fp8_sm90` | {rate / 100:.0f} | - | 2.1e-03 | 2.2e-03 |",
+                     "| `01_scalar` | - | - | 3.1e-03 | 3.2e-03 |", "relative error of O, D 64",
+                     "| largest error of LSE, D 128 | normal | sink |"):
+            self.assertIn(part, page)
+        self.assertNotIn("(stale)", page)
+        # The picture is not there yet, then shows something else.
+        for _ in range(2):
+            self.assertEqual(self.run_tool("--check"), 1)
+            self.assertIn("docs/images/fp8.svg, docs/images/fp8-dark.svg", self.said.getvalue())
+            for name in ("fp8", "fp8-dark"):
+                (self.root / f"docs/images/{name}.svg").write_text(fixtures.picture("0" * 16))
+        self.change("forward_fp8_sm90")
+        self.run_tool("--no-pictures")
+        self.assertIn("| `forward_fp8_sm90` (stale) |", self.text("docs/forward-fp8.md"))
+
+    def test_a_picture_of_accuracy_has_a_point_a_kernel_that_was_timed(self):
+        self.write_modes()
+        (panels, *about), _ = pictures.drawings(Evidence(self.root))["fp8"]
+        self.assertEqual(about, ["A GPU", "S 2048"])
+        self.assertEqual([panel[:2] for panel in panels], [("normal", 1e-4), ("sink", 2e-4)])
+        self.assertEqual([mode for mode, *_ in panels[0][2]],
+                         [("forward_sm80_throughput", "bf16"), ("forward_fp8_sm90", "f8e4m3")])
+        (self.root / "docs/evidence/bench-fp8-modes.json").unlink()
+        self.assertNotIn("fp8", pictures.drawings(Evidence(self.root)))
+
+    def test_what_the_largest_values_cost(self):
+        kernel = self.print_of("forward_sm80_throughput")
+        cases = [fixtures.case("amax", name, 1, 16, 2048, 128, False,
+                               [("forward_sm80_throughput", us, "flashcore", kernel)], "f8e4m3")
+                 for name, us in (("d128/2k/O bf16", 50.0), ("d128/2k/O bf16/amax", 51.0),
+                                  ("d128/2k/O f8e4m3", 40.0), ("d128/2k/O f8e4m3/amax", 40.2),
+                                  ("d128/16k/O bf16", 400.0))]  # cut short
+        (self.root / "docs/evidence/bench-fp8-amax.json").write_text(json.dumps(fixtures.bench(cases)))
+        self.assertEqual(self.run_tool("--no-pictures"), 0, self.said.getvalue())
+        for part in ("| d128/2k/O bf16 | `forward_sm80_throughput` | 50.00 | 51.00 | +2.0% |",
+                     "| 40.00 | 40.20 | +0.5% |", "| 400 | - | - |",
+                     "+1.3% in the median, +0.5% to +2.0%"):
+            self.assertIn(part, self.text("docs/forward-fp8.md"))
+
     def test_the_backward_pass_is_shown_where_it_was_measured(self):
         self.run_tool("--no-pictures")
         self.assertNotIn("backward pass", self.text("docs/results.md"))

@@ -7,6 +7,7 @@ import pathlib
 import re
 
 from reporting import bench as bench_parts
+from reporting import fp8 as fp8_parts
 from reporting import ladder as ladder_parts
 from reporting import plots
 from reporting.evidence import Evidence, Failure
@@ -16,9 +17,11 @@ HASH = re.compile(r"<dc:description>shows ([0-9a-f]{16})</dc:description>")
 STYLE = 3  # of the drawing itself: part of the hash
 THEMES = {"": {"ground": "#ffffff", "ink": "#1a1d21", "grid": "#d9dee4"},
           "-dark": {"ground": "#0d1117", "ink": "#dde3ea", "grid": "#30363d"}}
+FP8_FLOOR = 1e-6  # smaller errors are drawn here
 SHAPE_COLORS = ("#2f7fd6", "#e0681f", "#3f9d4f")
 TEXTS = {"ladder": "Time of one call, rung by rung", "sweep": "Throughput by sequence length",
-         "roofline": "Roofline", "latency": "Where the time of short calls goes"}
+         "roofline": "Roofline", "latency": "Where the time of short calls goes",
+         "fp8": "Relative error of O against TFLOP/s of each kernel for fp8, by data"}
 
 
 def hash_of(shown) -> str:
@@ -161,11 +164,49 @@ def draw_latency(bench, pyplot):
     return figure
 
 
+def draw_fp8(panels: list, device: str, shape: str, pyplot):
+    columns = min(4, len(panels))
+    figure, grid = pyplot.subplots(-(-len(panels) // columns), columns, figsize=(11, 6.2), sharex=True,
+                                   sharey=True, squeeze=False)
+    handles: dict = {}
+    ink = pyplot.rcParams["text.color"]
+    for number, axes in enumerate(grid.flat):
+        if number >= len(panels):
+            axes.set_visible(False)
+            continue
+        data, lost, points = panels[number]
+        if lost:
+            handles["what e4m3 lost of the inputs"] = axes.axhline(lost, color=ink, linestyle=":", linewidth=1.2)
+        for (name, dtype), speed, error in points:
+            color, marker = plots.FP8_MARKS.get(name, (plots.OTHER, "o"))
+            handles[f"{name} ({dtype.removeprefix('f8')})"] = axes.scatter(
+                [speed], [max(error, FP8_FLOOR)], color=color, marker=marker, s=62, zorder=3, edgecolors=ink, linewidths=0.5)
+        axes.set_yscale("log")
+        axes.minorticks_off()
+        axes.set_title(data, fontsize=10)
+        axes.grid(alpha=0.7)
+        if number % columns == 0:
+            axes.set_ylabel("relative error of O")
+        if number + columns >= len(panels):
+            axes.set_xlabel("TFLOP/s")
+    grid.flat[0].set_xlim(left=0)
+    grid.flat[0].set_ylim(bottom=FP8_FLOOR / 1.6)
+    figure.suptitle(f"{shape}, D {fp8_parts.PICTURED_DIM}, full, {device}. "
+                    f"Right and down is better; the lowest points are {FP8_FLOOR:g} or less", fontsize=11)
+    figure.legend(handles.values(), handles.keys(), loc="lower center", ncol=3, fontsize=9, frameon=False)
+    figure.subplots_adjust(bottom=0.24, top=0.9, wspace=0.08, hspace=0.28)
+    return figure
+
+
 def drawings(all_evidence: Evidence) -> dict:
     """By name: what is to be seen, and the function that draws it."""
     found: dict = {}
     if ladder := all_evidence.files.get("ladder"):
         found["ladder"] = (ladder_shown(ladder), lambda plt: draw_ladder(ladder, plt))
+    modes = fp8_parts.modes_of(all_evidence)
+    if modes and (panels := modes.points()):
+        about = [modes.evidence["device"]["name"], f"S {modes.evidence['seqlen']}"]
+        found["fp8"] = ([panels, *about], lambda plt: draw_fp8(panels, *about, plt))
     bench = bench_parts.main_of(all_evidence)
     if bench is None:
         return found

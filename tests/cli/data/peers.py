@@ -25,7 +25,25 @@ def tensor(request, name, heads, seqlen):
     dim = request["head_dim"]
     rows = [[piece[(row * dim + i) % len(piece)] for i in range(dim)]
             for row in range(request["batch"] * heads * seqlen)]
+    starts = request.get("starts_q" if name in ("q", "d_o") else "starts_kv")
+    if starts:
+        return lambda b, h, s: rows[(starts[b] + s) * heads + h]
     return lambda b, h, s: rows[(b * heads + h) * seqlen + s]
+
+
+def lengths(request, side, entry):
+    starts = request.get(f"starts_{side}")
+    return starts[entry + 1] - starts[entry] if starts else request[f"seqlen_{side}"]
+
+
+def visible(request, queries, keys, i):
+    """The keys that query i of an entry sees, aligned bottom right."""
+    left, right = request.get("window", (-1, -1))
+    if request["causal"]:
+        right = 0
+    at = keys - queries + i
+    return [j for j in range(keys)
+            if (left < 0 or j >= at - left) and (right < 0 or j <= at + right)]
 
 
 def attention(request, batch, head, query):
@@ -51,7 +69,7 @@ def gradients(request):
               for name in ("q", "d_o"))
     k, v = (tensor(request, name, request["heads_kv"], request["seqlen_kv"])
             for name in ("k", "v"))
-    scale = 1 / math.sqrt(dim)
+    scale, softcap = 1 / math.sqrt(dim), request.get("softcap", 0)
     sums = [{}, {}, {}]
 
     def add(which, place, weight, row):
@@ -64,16 +82,19 @@ def gradients(request):
 
     for b in range(request["batch"]):
         for h in range(request["heads_q"]):
-            for i in range(request["seqlen_q"]):
-                last = request["seqlen_kv"] - request["seqlen_q"] + i
-                keys = [j for j in range(request["seqlen_kv"])
-                        if j <= last or not request["causal"]]
-                weights = [math.exp(scale * dot(q(b, h, i), k(b, h // group, j))) for j in keys]
+            for i in range(lengths(request, "q", b)):
+                keys = visible(request, lengths(request, "q", b), lengths(request, "kv", b), i)
+                scores = [scale * dot(q(b, h, i), k(b, h // group, j)) for j in keys]
+                # Of a softcap: what it makes of a score, and its slope there.
+                tanhs = [math.tanh(score / softcap) if softcap else 0 for score in scores]
+                if softcap:
+                    scores = [softcap * tanh for tanh in tanhs]
+                weights = [math.exp(score) for score in scores]
                 p = [weight / sum(weights) for weight in weights]
                 dp = [dot(d_o(b, h, i), v(b, h // group, j)) for j in keys]
                 delta = dot(p, dp)
-                for j, p_j, dp_j in zip(keys, p, dp):
-                    ds = scale * p_j * (dp_j - delta)
+                for j, p_j, dp_j, tanh in zip(keys, p, dp, tanhs):
+                    ds = scale * p_j * (dp_j - delta) * (1 - tanh * tanh)
                     add(0, (b, h, i), ds, k(b, h // group, j))
                     add(1, (b, h // group, j), ds, q(b, h, i))
                     add(2, (b, h // group, j), p_j, d_o(b, h, i))
@@ -86,7 +107,7 @@ def backward_case(request):
         for of_gradient, rows in zip(gradients(request), blocks):
             for batch, head, first, count in rows:
                 for i in range(first, first + count):
-                    row = of_gradient[batch, head, i]
+                    row = of_gradient.get((batch, head, i), [0.0] * request["head_dim"])
                     if FAULT == "wrong":
                         row[0] += 1
                     file.write(struct.pack(f"<{len(row)}{CODES[request['dtype']]}", *row))

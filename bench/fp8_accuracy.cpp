@@ -1,0 +1,240 @@
+// How far each kernel for fp8 is from right, by data: the evidence behind the picture in
+// docs/forward-fp8.md.
+//
+//   flashcore_fp8_accuracy [--device DEVICE] [--threads N] [--seqlen N] [--json FILE]
+//
+// Inputs are drawn in fp32, and quantised to e4m3 with a scale for each head, or rounded to bf16. A
+// kernel is judged by the fp64 reference of the inputs that it gets, so its errors are its own; what
+// the inputs lost before is a row of its own, "inputs". fp8 kernels write an O of f32, so that its
+// rounding hides nothing; bf16's is bf16. Takes a minute on two cores, and the GPU almost nothing.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <cstdint>
+#include <cstdlib>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "bench/cases/fp8_cases.hpp"
+#include "bench/device/plan_choice.hpp"
+#include "bench/evidence/evidence.hpp"
+#include "bench/evidence/evidence_file.hpp"
+#include "bench/gate/gates.hpp"
+#include "bench/tensors/quantized.hpp"
+#include "bench/time/meter.hpp"
+#include "bench/verify/kernel.hpp"
+#include "plan/fingerprints.hpp"
+
+namespace flashcore::bench {
+namespace {
+
+constexpr int64_t kHeadsQ = 4, kHeadsKv = 2;
+constexpr uint64_t kSeed = 0;
+constexpr const char* kBf16Kernel = "forward_sm90_throughput";
+constexpr const char* kFp8Kernels[] = {"forward_fp8_sm90",         "forward_fp8_sm90_precise",
+                                       "forward_fp8_sm90_options", "forward_fp8_sm89",
+                                       "forward_fp8_sm89_precise", "forward_sm80_fp8",
+                                       "forward_fp8_converted"};
+
+[[noreturn]] void fail(const std::string& sentence) {
+  fmt::print(stderr, "flashcore_fp8_accuracy: {}\n", sentence);
+  std::exit(1);
+}
+
+template <class T>
+T taken(Result<T> result) {
+  if (!result.ok()) fail(result.status().message());
+  return std::move(*result);
+}
+
+struct Settings {
+  std::string device = "cuda", json;
+  int threads = 0;
+  int64_t seqlen = 2048;
+};
+
+HostProblem drawn(const Fp8Data& data, int64_t seqlen, int64_t head_dim) {
+  Problem problem;
+  problem.q = problem.o = TensorDesc::contiguous(DType::f32, {1, kHeadsQ, seqlen, head_dim});
+  problem.k = problem.v = TensorDesc::contiguous(DType::f32, {1, kHeadsKv, seqlen, head_dim});
+  problem.lse = TensorDesc::contiguous(DType::f32, {1, kHeadsQ, seqlen});
+  HostProblem host = make_host_problem(problem, kSeed);
+  data.bend(host);
+  return host;
+}
+
+HostProblem in_bf16(const HostProblem& wide) {
+  Problem problem = wide.problem;
+  for (TensorDesc* const desc : {&problem.q, &problem.k, &problem.v, &problem.o}) {
+    desc->dtype = DType::bf16;
+  }
+  HostProblem host = allocate(problem);
+  for (const char* const name : {"q", "k", "v"}) {
+    const HostTensor& from = wide.at(name);
+    HostTensor& to = host.at(name);
+    for (int64_t i = 0; i < from.elements(); ++i) to.set(i, from.get(i));
+  }
+  return host;
+}
+
+// What the inputs lost: `after` is right for what they became.
+Verdict loss(const Reference& before, const Reference& after) {
+  Verdict lost;
+  double square = 0, size = 0;
+  for (size_t i = 0; i < before.o.size(); ++i) {
+    const double want = before.o[i], off = std::abs(after.o[i] - want);
+    lost.max_scaled_error = std::max(lost.max_scaled_error, off / std::max(1.0, std::abs(want)));
+    square += off * off;
+    size += want * want;
+  }
+  lost.relative_error = std::sqrt(square / size);
+  for (size_t i = 0; i < before.lse.size(); ++i) {
+    lost.lse_error = std::max(lost.lse_error, std::abs(after.lse[i] - before.lse[i]));
+  }
+  return lost;
+}
+
+// A simulated GPU has a name only.
+nlohmann::ordered_json device_json(const PlanOptions& plan) {
+  if (plan.device.kind == DeviceKind::sim) return {{"name", info_of(plan.device).name}};
+  return taken(make_meter(plan.device, plan.threads))->environment();
+}
+
+class Accuracy {
+ public:
+  Accuracy(const Settings& settings, PlanOptions plan)
+      : settings_(settings), plan_(std::move(plan)) {}
+
+  // All rows of a kind of data.
+  void measure(const Fp8Data& data, int64_t head_dim) {
+    data_ = data.name;
+    head_dim_ = head_dim;
+    HostProblem wide = drawn(data, settings_.seqlen, head_dim);
+    const Reference before = reference_of(wide);
+    HostProblem half = in_bf16(wide);
+    judge_all(half, before, {kBf16Kernel});
+    QuantizedProblem narrow =
+        taken(quantized(wide, QuantizeChoice{}, cpu_quantizer(settings_.threads)));
+    judge_all(narrow.host, before, {std::begin(kFp8Kernels), std::end(kFp8Kernels)});
+  }
+
+  nlohmann::ordered_json rows = nlohmann::ordered_json::array();
+
+ private:
+  Reference reference_of(HostProblem& host) const {
+    Reference right = taken(compute_reference(host, settings_.threads, false));
+    right.lse_rounding = 0;  // errors are shown as they are
+    return right;
+  }
+
+  // `before`: what is right for the numbers that the inputs of `host` were rounded from.
+  void judge_all(HostProblem& host, const Reference& before,
+                 const std::vector<std::string>& kernels) {
+    const Reference right = reference_of(host);
+    add("inputs", "", host, loss(before, right));
+    for (const KernelVerdict& kernel :
+         taken(kernels_under_test(host.problem, plan_, true, kernels))) {
+      if (!kernel.refusal.empty()) {
+        fmt::print("{}: {}\n", kernel.kernel, kernel.refusal);
+        continue;
+      }
+      if (const Status status = run_kernel(host, plan_, kernel.kernel); !status.ok()) {
+        fail(status.message());
+      }
+      const Verdict verdict = judge(host, right);
+      if (!std::isfinite(verdict.relative_error) || verdict.relative_error == 0) {
+        fail(fmt::format("{} of {}: {}", kernel.kernel, data_, verdict.failure));
+      }
+      add(kernel.kernel, std::string(kernel_fingerprint(kernel.kernel, plan_.device)), host,
+          verdict);
+    }
+  }
+
+  void add(const std::string& name, const std::string& fingerprint, const HostProblem& host,
+           const Verdict& verdict) {
+    const std::string_view dtype = to_string(host.problem.q.dtype);
+    fmt::print("{:8} D {:3} {:6} {:25} relative {:.2e}  scaled {:.2e}  LSE {:.2e}\n", data_,
+               head_dim_, dtype, name, verdict.relative_error, verdict.max_scaled_error,
+               verdict.lse_error);
+    rows.push_back({{"data", data_},
+                    {"head_dim", head_dim_},
+                    {"dtype", dtype},
+                    {"implementation", name},
+                    {"fingerprint", fingerprint},
+                    {"relative_error", verdict.relative_error},
+                    {"max_scaled_error", verdict.max_scaled_error},
+                    {"lse_error", verdict.lse_error}});
+  }
+
+  Settings settings_;
+  PlanOptions plan_;
+  std::string data_;
+  int64_t head_dim_ = 0;
+};
+
+int report(const Settings& settings) {
+  PlanOptions plan = taken(gpu_plan(settings.device));
+  plan.threads = settings.threads;
+  Accuracy accuracy(settings, plan);
+  for (const int64_t head_dim : {128, 64}) {
+    for (const Fp8Data& data : fp8_data()) accuracy.measure(data, head_dim);
+  }
+  nlohmann::ordered_json evidence = new_evidence("fp8_accuracy");
+  evidence["device"] = device_json(plan);
+  evidence["shape"] = fmt::format("{} heads of queries over {}, {} queries and keys", kHeadsQ,
+                                  kHeadsKv, settings.seqlen);
+  evidence["seqlen"] = settings.seqlen;
+  evidence["rows"] = accuracy.rows;
+  evidence["complete"] = true;
+  if (settings.json.empty()) return 0;
+  if (const Status status = check_evidence(evidence); !status.ok()) fail(status.message());
+  const Status status = write_evidence(settings.json, evidence);
+  if (!status.ok()) fail(status.message());
+  return 0;
+}
+
+int64_t number(std::string_view name, const std::string& text) {
+  int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || value < 1 || value > 65536) {
+    fail(fmt::format("{}: is '{}', wanted 1 to 65536", name, text));
+  }
+  return value;
+}
+
+Settings parse(int count, char** words) {
+  Settings settings;
+  for (int n = 1; n < count; n += 2) {
+    const std::string_view name = words[n];
+    const std::string value = n + 1 < count ? words[n + 1] : "";
+    if (name == "--device" && !value.empty()) {
+      settings.device = value;
+    } else if (name == "--json" && !value.empty()) {
+      settings.json = value;
+    } else if (name == "--threads") {
+      settings.threads = static_cast<int>(number(name, value));
+    } else if (name == "--seqlen") {
+      settings.seqlen = number(name, value);
+    } else {
+      fail(
+          fmt::format("'{}' is not understood, wanted [--device DEVICE] [--threads N] "
+                      "[--seqlen N] [--json FILE]",
+                      name));
+    }
+  }
+  return settings;
+}
+
+}  // namespace
+}  // namespace flashcore::bench
+
+int main(int count, char** words) {
+  return flashcore::bench::report(flashcore::bench::parse(count, words));
+}

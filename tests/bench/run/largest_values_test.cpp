@@ -1,0 +1,78 @@
+// The gate of amax_o and amax_s beside sampled rows: what it passes and fails.
+#include "bench/run/largest_values.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "bench/cases/cases.hpp"
+
+namespace flashcore::bench {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr int64_t kHeads = 3, kElements = 4 * 16;
+
+// Three heads of O, each with one element of `largest`, which amax_o is of.
+struct Written {
+  explicit Written(DType o_dtype) {
+    Case one{
+        .name = "test", .dtype = DType::f8e4m3, .heads_q = kHeads, .seqlen_q = 4, .seqlen_kv = 4};
+    one.head_dim = 16;
+    one.o_dtype = o_dtype;
+    one.largest = true;
+    problem = to_problem(one);
+  }
+
+  std::string failure() const {
+    const double scale = problem.o_scale ? kOutputScale : 1;
+    return largest_values_failure(
+        problem, [&](std::string_view, int64_t, HostTensor& to) { to.set(0, kOutputScale); },
+        [&](std::string_view name, int64_t begin, HostTensor& to) {
+          if (name == "amax_o") return to.set(0, amax_o[static_cast<size_t>(begin)]);
+          if (name == "amax_s") return to.set(0, amax_s[static_cast<size_t>(begin)]);
+          const auto head = static_cast<size_t>(begin / kElements);
+          for (int64_t i = 0; i < kElements; ++i) to.set(i, i == 7 ? -largest[head] / scale : 0.01);
+        });
+  }
+
+  Problem problem;
+  std::vector<double> largest{1.3, 0.71, 2.9}, amax_o = largest, amax_s{1, 0.2, 1e-6};
+};
+
+TEST(LargestValues, PassWhatOWasRoundedFrom) {
+  for (const DType dtype : {DType::f32, DType::f16, DType::bf16, DType::f8e4m3, DType::f8e5m2}) {
+    EXPECT_EQ(Written(dtype).failure(), "") << to_string(dtype);
+  }
+}
+
+TEST(LargestValues, FailOthers) {
+  for (const double wrong : {2.5, 3.3, 0.0, -2.9, std::numeric_limits<double>::quiet_NaN()}) {
+    for (const DType dtype : {DType::f16, DType::bf16, DType::f8e4m3}) {
+      Written written(dtype);
+      written.amax_o[2] = wrong;
+      EXPECT_THAT(written.failure(), HasSubstr("amax_o of head 2 is")) << wrong;
+    }
+  }
+  Written swapped(DType::bf16);
+  std::swap(swapped.amax_o[0], swapped.amax_o[1]);
+  EXPECT_THAT(swapped.failure(), HasSubstr("amax_o of head 0"));
+}
+
+TEST(LargestValues, FailWhatIsNoProbability) {
+  for (const double wrong : {0.0, 1.1, -0.5, std::numeric_limits<double>::quiet_NaN()}) {
+    Written written(DType::bf16);
+    written.amax_s[1] = wrong;
+    EXPECT_THAT(written.failure(), HasSubstr("amax_s of head 1 is")) << wrong;
+  }
+}
+
+}  // namespace
+}  // namespace flashcore::bench
