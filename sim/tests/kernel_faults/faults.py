@@ -591,7 +591,8 @@ PLANTED = [
     Fault("split_backward_sums_not_awaited", HOPPER_SPLIT_UNIT, HOPPER_SPLIT, [
         (HOPPER_SPLIT_FOLDER + "exchange.cuh", "    ptx::mbarrier_wait_cluster(received(), 0);\n", "")], "race"),
     Fault("split_backward_steps_of_another_block", HOPPER_SPLIT_UNIT, HOPPER_SPLIT, [
-        (HOPPER_SPLIT_FOLDER + "kernel.cuh", "task.first_step = part.first;", "task.first_step = 0;")], "stuck"),
+        (SM90_BACKWARD + "shape.cuh", "        block(of.range.end - 1 - of.rank) {",
+         "        block(of.range.end - 1) {")], "stuck"),
     Fault("split_backward_barriers_used_before_they_are_there", HOPPER_SPLIT_UNIT, HOPPER_SPLIT, [
         (HOPPER_SPLIT_FOLDER + "kernel.cuh", "  ptx::cluster_wait();\n", "")], "race", more=True),
     Fault("wide_backward_weights_not_awaited", HOPPER_WIDE_UNIT, HOPPER_WIDE, [

@@ -1,10 +1,10 @@
 // The resource page of backward_sm90_split: the tiles of backward_sm90, each by a cluster of blocks that share its
 // queries, for problems whose tiles are too few for the GPU.
 //
-//   block 0   | steps   0 ..  9 | ready | dV of keys  0 ..  63 from all, stored |      a cluster of four
-//   block 1   | steps  10 .. 19 | ready | dV of keys 64 .. 127                  |
-//   block 2   | steps  20 .. 29 | ready | dK of keys  0 ..  63                  |
-//   block 3   | steps  30 .. 39 | ready | dK of keys 64 .. 127                  |
+//   block 0   | steps 0, 4, 8 .. | ready | dV of keys  0 ..  63 from all, stored |      a cluster of four
+//   block 1   | steps 1, 5, 9 .. | ready | dV of keys 64 .. 127                  |
+//   block 2   | steps 2, 6 ..    | ready | dK of keys  0 ..  63                  |
+//   block 3   | steps 3, 7 ..    | ready | dK of keys 64 .. 127                  |
 //
 // Each block has sums of dK and dV over its own queries. At the end each consumer sends what another block stores,
 // into the shared memory where that had Q, dO and dS, and adds what it is sent, in the order of the blocks.
@@ -25,13 +25,11 @@ inline constexpr std::array kSplits = {2, 4};  // blocks of a cluster
 inline constexpr int kMostSplits = 4;
 inline constexpr int kChunkBytes = 16;  // what a thread sends at once
 
-// The steps of block `rank`, of `steps` of its tile.
-struct Part {
-  int first, steps;
-};
-constexpr Part part_of(int steps, int splits, int rank) {
-  const int first = steps * rank / splits;
-  return {first, steps * (rank + 1) / splits - first};
+// How many of the `steps` of its tile block `rank` has: it begins with that of this number, and goes on with every
+// splits-th. So under a causal mask, where all tiles see the last queries, the blocks of all tiles are at the same ones
+// together, and none waits long for its turn to add.
+constexpr int steps_of(int steps, int splits, int rank) {
+  return (steps - rank + splits - 1) / splits;
 }
 
 enum class Sums : uint8_t { dv, dk };

@@ -38,10 +38,8 @@ __device__ __forceinline__ void take_tile(typename S::Shared& smem, const Params
     }
   }
   ptx::mbarrier_wait_cluster(ptx::shared_address(&smem.task.tile_here), 0);
-  SplitTask task{throughput::find_task<S>(p, smem.tile), 0, splits, rank};
-  const Part part = part_of(task.steps, splits, rank);
-  task.first_step = part.first;
-  task.steps = part.steps;
+  SplitTask task{throughput::find_task<S>(p, smem.tile), splits, rank};
+  task.steps = steps_of(task.steps, splits, rank);
   static_cast<SplitTask&>(smem.task) = task;
 }
 

@@ -10,8 +10,7 @@
 namespace flashcore::cuda::backward_sm90::split {
 
 struct SplitTask : throughput::Task {
-  int first_step;    // of the tile's; `steps` are this block's
-  int splits, rank;  // blocks of the cluster, and which this one is
+  int splits, rank;  // blocks of the cluster, and which this one is; `steps` are its own
 };
 
 template <int kConfigIndex, class Element>
@@ -19,6 +18,8 @@ struct Shape : throughput::Shape<kConfigIndex, Element, true> {
   using Base = throughput::Shape<kConfigIndex, Element, true>;
   using OwnTask = SplitTask;
   static constexpr bool kSharesTask = true;
+  // In a cluster an address says the block, too, above what a descriptor has room for.
+  static constexpr uint32_t kOperandBits = 0x3ffff;
   static constexpr uint32_t kSentBytes = sent_bytes(Base::kConfig);
 
   // tile_here: rank 0 sends it to all. ready: consumers of the cluster that read Q, dO and dS no more. received: bytes

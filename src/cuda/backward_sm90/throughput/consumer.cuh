@@ -77,7 +77,7 @@ struct Consumer {
 
   // Of an operand at byte `at` of the shared memory.
   __device__ __forceinline__ Operand operand(uint32_t at, uint32_t leading_bytes) const {
-    return {shared + at, leading_bytes};
+    return {(shared & S::kOperandBits) + at, leading_bytes};
   }
 
   // a = A B^T with rows `group` of the tile at `left` and queries of the tile at `right`.

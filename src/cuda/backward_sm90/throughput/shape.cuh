@@ -36,6 +36,7 @@ struct Shape {
   using KernelParams = std::conditional_t<kOptions, OptionParams, Params>;
   using OwnTask = std::conditional_t<kOptions, EntryTask, Task>;
   static constexpr int kBlockQ = kConfig.block_q;
+  static constexpr uint32_t kOperandBits = ~0U;  // of an address, in an operand's descriptor
 
   using KTile = tile::SmemTile<kBlockKeys, kConfig.head_dim, 2>;  // and of V
   using QTile = tile::SmemTile<kBlockQ, kConfig.head_dim, 2>;     // and of dO
@@ -164,16 +165,15 @@ template <class S>
 struct Walk {
   using Task = typename S::OwnTask;
   // Whether a block has a part of the steps (split/shape.cuh).
-  static constexpr bool kHasPart = requires(const Task& one) { one.first_step; };
+  static constexpr bool kHasPart = requires(const Task& one) { one.splits; };
   const Params& p;
   const Task& task;
   int head, block;  // of queries
 
   __device__ __forceinline__ Walk(const Params& params, const Task& of) requires(kHasPart)
-      : p(params),
-        task(of),
-        head(of.kv_head * params.group + of.first_step / of.range.size()),
-        block(of.range.end - 1 - of.first_step % of.range.size()) {}
+      : p(params), task(of), head(of.kv_head * params.group), block(of.range.end - 1 - of.rank) {
+    find_head();
+  }
   __device__ __forceinline__ Walk(const Params& params, const Task& of) requires(!kHasPart)
       : p(params),
         task(of),
@@ -183,6 +183,10 @@ struct Walk {
   // In turn blocks go from the last to the first, so that under a causal mask, where the first tile
   // has the most of them, all begin at the same one.
   __device__ __forceinline__ void advance() {
+    if constexpr (kHasPart) {
+      block -= task.splits;
+      return find_head();
+    }
     if (S::kInTurn) {
       if (--block >= task.range.begin) return;
       block = task.range.end - 1;
@@ -191,6 +195,10 @@ struct Walk {
       block = task.range.begin;
     }
     ++head;
+  }
+  // Goes on to the head that has the step.
+  __device__ __forceinline__ void find_head() {
+    for (; block < task.range.begin; ++head) block += task.range.size();
   }
   // The block's number among those of all heads.
   __device__ __forceinline__ int number() const {
