@@ -161,6 +161,14 @@ std::string sm90_decode_declines(const ForwardProblem& p, const PlanContext& con
   return {};
 }
 
+std::string by_name_alone(const Kernel& kernel, const ForwardProblem& p) {
+  if (kChoiceDecodesPairs || kernel.name != "decode_sm80") return {};
+  if (!p.bias.present && !p.mask.present) return {};
+  return fmt::format(
+      "{}: is given, and no GPU has gated this kernel with it, so it runs by name alone",
+      p.bias.present ? "bias" : "mask");
+}
+
 std::string sm90_paged_declines(const ForwardProblem& p, const PlanContext& context) {
   constexpr int64_t kTileQueries = 128;
   if (context.batch_invariant) return {};  // the choice must not depend on the batch

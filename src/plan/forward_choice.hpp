@@ -7,6 +7,7 @@
 #include <string>
 
 #include "kernel/kernel.hpp"
+#include "problem/backward.hpp"
 #include "problem/problem.hpp"
 #include "tuning/gpu.hpp"
 
@@ -33,6 +34,15 @@ std::string sm80_latency_declines(const ForwardProblem& p, const PlanContext& co
 // decode_sm90: where others compute the problem too, and it is not few queries against many keys. Batch
 // invariant, decode_sm80 takes batches of every size.
 std::string sm90_decode_declines(const ForwardProblem& p, const PlanContext& context);
+
+// Whether the choice takes decode_sm80 for bias and masks of pairs. Off until a GPU has gated them.
+inline constexpr bool kChoiceDecodesPairs = false;
+
+// Why an automatic kernel gets a problem that it computes only when asked for by name, or empty.
+std::string by_name_alone(const Kernel& kernel, const ForwardProblem& p);
+inline std::string by_name_alone(const Kernel& /*kernel*/, const BackwardProblem& /*pass*/) {
+  return {};
+}
 
 // Caches in pages under more rows than decode_sm90 takes: whether there are too few tiles of queries for
 // a kernel that does not split the keys.

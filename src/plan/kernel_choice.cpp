@@ -61,9 +61,11 @@ KernelVerdict verdict(const Kernel& kernel, const AnyProblem& problem, const Pla
                         .refusal = refusal_of(kernel, problem, context),
                         .automatic = kernel.automatic};
   if (!verdict.refusal.empty()) return verdict;
+  const std::string by_name = by_name_alone(kernel, problem);
+  verdict.automatic = kernel.automatic && by_name.empty();
   const auto& declines = declines_of(kernel, problem);
-  if (kernel.automatic && declines) verdict.declines = declines(problem, context);
-  verdict.note = joined(own_note(kernel, problem, context),
+  if (verdict.automatic && declines) verdict.declines = declines(problem, context);
+  verdict.note = joined(joined(own_note(kernel, problem, context), by_name),
                         note_of(kernel, context.device, static_cast<bool>(declines)));
   return verdict;
 }
@@ -97,13 +99,13 @@ KernelChoice choose(const AnyProblem& problem, const PlanContext& context, bool 
     choice.verdicts.push_back(verdict(kernel, problem, context));
     const KernelVerdict& said = choice.verdicts.back();
     if (choice.kernel != nullptr || !kernel.automatic || !computes(kernel, problem)) continue;
-    if (objection_of(said).empty()) {
+    if (said.automatic && objection_of(said).empty()) {
       choice.kernel = &kernel;
       continue;
     }
-    if (said.refusal.empty() && declined == nullptr) declined = &kernel;
-    objections +=
-        fmt::format("{}{}: {}", objections.empty() ? "" : "; ", kernel.name, objection_of(said));
+    if (said.refusal.empty() && said.automatic && declined == nullptr) declined = &kernel;
+    objections += fmt::format("{}{}: {}", objections.empty() ? "" : "; ", kernel.name,
+                              said.automatic ? objection_of(said) : said.note);
   }
   if (choice.kernel != nullptr) {
     choice.reason = objections.empty() ? "it is the best kernel of this device"
@@ -140,7 +142,8 @@ std::vector<std::string> all_candidates(const AnyProblem& problem, const PlanCon
   const Kernel* const first = choose(problem, context, false).kernel;
   if (first != nullptr) add(*first);
   for (const Kernel& kernel : kernels()) {
-    const bool may_run = (kernel.automatic || kernel.tunable) && kernel.name != "reference";
+    const bool may_run = (kernel.automatic || kernel.tunable) && kernel.name != "reference" &&
+                         by_name_alone(kernel, problem).empty();
     if (&kernel == first || !may_run || !runs_on(kernel, context.device.device.kind)) continue;
     if (computes(kernel, problem) && refusal_of(kernel, problem, context).empty()) add(kernel);
   }

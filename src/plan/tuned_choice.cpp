@@ -11,6 +11,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "plan/forward_choice.hpp"
 #include "plan/kernel_choice.hpp"
 #include "plan/source_fingerprints.hpp"
 #include "plan/table.hpp"
@@ -165,6 +166,7 @@ std::string objection(const TunedEntry& entry, const AnyProblem& problem,
   if (std::string refusal = refusal_of(*kernel, problem, context); !refusal.empty()) {
     return "it does not compute this problem: " + refusal;
   }
+  if (std::string why = by_name_alone(*kernel, problem); !why.empty()) return why;
   const std::string_view before =
       std::string_view(entry.default_kernel).substr(0, entry.default_kernel.find(':'));
   if (!entry.is_default && standing.name != before && &standing != kernel) {

@@ -15,6 +15,7 @@
 
 #include "bench/tensors/backward_set.hpp"
 #include "bench/tensors/tensor_set.hpp"
+#include "plan/forward_choice.hpp"
 #include "problem/status.hpp"
 #include "tests/problem/problems.hpp"
 
@@ -183,6 +184,25 @@ TEST_F(Table, ExplainAndTheChoiceAgree) {
       EXPECT_EQ(plan->kernel(), expected) << code;
     }
   }
+}
+
+TEST_F(Table, WhatNoGpuHasGatedRunsByNameAlone) {
+  if (kChoiceDecodesPairs) GTEST_SKIP() << "a GPU has gated it";
+  table() = {fake("decode_sm80", true, ""), fake("next", true, "")};
+  Problem problem = dense_problem();
+  EXPECT_EQ(make_plan(problem)->kernel(), "decode_sm80");
+  problem.mask = TensorDesc::contiguous(DType::boolean, {1, 1, 1, 1});
+  const Result<Plan> plan = make_plan(problem);
+  ASSERT_TRUE(plan.ok()) << plan.status().message();
+  EXPECT_EQ(plan->kernel(), "next");
+  EXPECT_THAT(std::string(plan->reason()), HasSubstr("decode_sm80: mask: is given, and no GPU"));
+  const KernelVerdict verdict = (*explain(problem))[0];
+  EXPECT_EQ(verdict.refusal, "") << "it computes the problem";
+  EXPECT_FALSE(verdict.automatic);
+  EXPECT_THAT(std::string(verdict.note), HasSubstr("it runs by name alone"));
+  EXPECT_EQ(make_plan(problem, named("decode_sm80"))->kernel(), "decode_sm80");
+  table().pop_back();
+  EXPECT_EQ(make_plan(problem).status().code(), StatusCode::unsupported);
 }
 
 TEST_F(Table, AKernelThatDeclinesRunsWhereNoOtherDoes) {

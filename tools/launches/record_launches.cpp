@@ -153,6 +153,8 @@ std::vector<Problem> problems_for_budgets() {
           all.push_back(problem);
           problem.tree_mask = TensorDesc::contiguous(DType::i32, {1, seqlen_q, 1});
           all.push_back(problem);
+          problem.bias = TensorDesc::contiguous(DType::f32, {1, 8, seqlen_q, 4096});
+          all.push_back(problem);
         }
       }
       Problem mla;

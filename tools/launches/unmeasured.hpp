@@ -9,7 +9,8 @@ namespace flashcore {
 
 inline bool is_unmeasured(const Kernel& kernel, const ForwardProblem& p) {
   if (kernel.name != "decode_sm80") return false;
-  return p.paging.present || p.tree_mask.present || p.head_dim_qk > 128 || p.head_dim_v > 128;
+  return p.paging.present || p.tree_mask.present || p.bias.present || p.mask.present ||
+         p.head_dim_qk > 128 || p.head_dim_v > 128;
 }
 
 inline bool is_unmeasured(const Kernel& kernel, const BackwardProblem& problem) {

@@ -78,6 +78,8 @@ DECODE_FP8_UNIT = "decode80_bf16_config3.cu"
 # Two warps share the columns of O.
 DECODE_WIDE = problem("decode_sm80", "--dtype bf16 --shape 2,8,1,256 --heads-kv 2 --seqlen-kv 700 --paged 16")
 DECODE_WIDE_UNIT = "decode80_bf16_config8.cu"
+DECODE_MASK = problem("decode_sm80", "--dtype bf16 --shape 2,8,1,128 --heads-kv 2 --seqlen-kv 700 --paged 16 --with mask")
+DECODE_PAIRS_UNIT = "decode80_bf16_config12.cu"
 
 # Keys as boxes of tensor maps, row by row, with scales; several units a block; a window that begins inside of a tile.
 STREAM = problem("decode_sm90", "--dtype bf16 --shape 2,8,1,128 --heads-kv 2 --seqlen-kv 1300 --paged 16")
@@ -631,6 +633,8 @@ PLANTED = [
         (SM80_DECODE + "keys.cuh", "scales + 2 * stage * kTileKeys", "scales")], "FAILED", more=True),
     Fault("decode_warps_of_a_ring_do_not_meet", DECODE_WIDE_UNIT, DECODE_WIDE, [
         (SM80_DECODE + "keys.cuh", "ptx::named_barrier_sync(2, kThreads);", "__syncwarp();")], "race"),
+    Fault("decode_mask_left_out_of_tiles_that_all_rows_see", DECODE_PAIRS_UNIT, DECODE_MASK, [
+        (SM80_DECODE + "attend.cuh", "      if (pairs.removes_any()) return true;\n", "")], "FAILED"),
     Fault("decode_page_index_not_clamped", DECODE_UNIT, DECODE_TABLE, [
         ("cuda/attention/kv_cache.hpp", "  const int lead = clamped(stored, 0, c.num_pages - 1);\n",
          "  const int lead = stored;\n")], "outside of global memory", more=True),

@@ -30,20 +30,20 @@ std::string refuse_types(const ForwardProblem& p) {
   return {};
 }
 
-std::string refuse_features(const ForwardProblem& p) {
-  for (const auto& [name, present] :
-       {std::pair{"bias", p.bias.present}, std::pair{"mask", p.mask.present}}) {
-    if (present) return fmt::format("{}: is given, wanted none", name);
-  }
-  if (p.dropout_p > 0) return fmt::format("dropout_p: is {}, wanted 0", p.dropout_p);
-  return {};
-}
-
 }  // namespace
 
 std::string refuse_decode(const ForwardProblem& p) {
   if (std::string refusal = refuse_types(p); !refusal.empty()) return refusal;
-  return refuse_features(p);
+  if (p.dropout_p > 0) return fmt::format("dropout_p: is {}, wanted 0", p.dropout_p);
+  return {};
+}
+
+std::string refuse_decode_pairs(const ForwardProblem& p) {
+  for (const auto& [name, present] :
+       {std::pair{"bias", p.bias.present}, std::pair{"mask", p.mask.present}}) {
+    if (present) return fmt::format("{}: is given, wanted none", name);
+  }
+  return {};
 }
 
 std::string refuse_decode_rows(const ForwardProblem& p) {

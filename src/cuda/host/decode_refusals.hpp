@@ -1,4 +1,4 @@
-// What no decode kernel computes. No CUDA header is needed here, so that refusals are tested in every
+// What decode kernels do not compute. No CUDA header is needed here, so that refusals are tested in every
 // build.
 #pragma once
 
@@ -8,8 +8,9 @@
 
 namespace flashcore::cuda::host {
 
-// Empty, or a sentence: of types and features; of numbers of rows.
+// Empty, or a sentence: of types and dropout; of bias and masks; of numbers of rows.
 std::string refuse_decode(const ForwardProblem& p);
+std::string refuse_decode_pairs(const ForwardProblem& p);
 std::string refuse_decode_rows(const ForwardProblem& p);
 
 }  // namespace flashcore::cuda::host

@@ -152,7 +152,10 @@ TEST(DecodeSm90Refusals, NameTheArgument) {
   EXPECT_EQ(refused(with([](ForwardProblem& p) { p.kv_dtype = DType::f8e4m3; })), "");
   EXPECT_THAT(refused(with([](ForwardProblem& p) { p.dtype = p.kv_dtype = DType::f32; })),
               HasSubstr("q: dtype is f32, wanted f16 or bf16"));
-  EXPECT_THAT(refused(with([](ForwardProblem& p) { p.mask.present = true; })), HasSubstr("mask:"));
+  EXPECT_EQ(refused(with([](ForwardProblem& p) { p.bias.present = true; })),
+            "bias: is given, wanted none");
+  EXPECT_EQ(refused(with([](ForwardProblem& p) { p.mask.present = true; })),
+            "mask: is given, wanted none");
   EXPECT_EQ(refused(with([](ForwardProblem& p) { p.tree_mask.present = true; })), "");
   EXPECT_EQ(refused(with([](ForwardProblem& p) {
               p.tree_mask.present = true;

@@ -40,12 +40,14 @@ struct Subject {
   int64_t page_size;
   bool batch_invariant;
   bool tree = false;
+  bool pairs = false;  // a bias and a mask, at any distances
 };
 
 std::ostream& operator<<(std::ostream& out, const Subject& s) {
   return out << s.kernel << " " << to_string(s.dtype) << " " << to_string(s.kv_dtype) << " "
              << s.head_dim << " Sq " << s.seqlen_q << " page " << s.page_size
-             << (s.batch_invariant ? " invariant" : "") << (s.tree ? " tree" : "");
+             << (s.batch_invariant ? " invariant" : "") << (s.tree ? " tree" : "")
+             << (s.pairs ? " bias and mask" : "");
 }
 
 constexpr int64_t kHeads = 4, kKvHeads = 2, kCapacity = 700;
@@ -63,6 +65,12 @@ Problem problem_of(const Subject& s, int64_t batch) {
   p.causal = true;
   if (s.tree) {
     p.tree_mask = TensorDesc::contiguous(DType::i32, {1, s.seqlen_q, (s.seqlen_q + 31) / 32});
+  }
+  if (s.pairs) {
+    const int64_t keys = pages * s.page_size, row = 3 * keys + 1, head = s.seqlen_q * row + 5;
+    p.bias = TensorDesc::strided(DType::f16, {1, kHeads, s.seqlen_q, keys},
+                                 {kHeads * head, head, row, 3});
+    p.mask = TensorDesc::strided(DType::boolean, {1, 1, s.seqlen_q, keys}, {1, 1, keys + 1, 1});
   }
   if (size_of(s.kv_dtype) == 1) {
     p.k_scale = p.v_scale = TensorDesc::contiguous(DType::f32, {1, kKvHeads, 1});
@@ -141,6 +149,34 @@ TEST_P(DecodeDevice, PassesItsGate) {
   EXPECT_TRUE(verdict.passed) << verdict.failure;
 }
 
+// Of several queries the last one sees them.
+TEST_P(DecodeDevice, ValuesThatAMaskRemovesMayBeAnything) {
+  const Subject& s = GetParam();
+  if (!s.pairs) GTEST_SKIP() << "there is no mask";
+  bench::HostProblem host = make_problem(s, {kCapacity, 90}, 8);
+  const int64_t pages = host.problem.page_table->shape[1], keys = pages * s.page_size;
+  for (int64_t key = 5; key < kCapacity; key += 16) {
+    for (int64_t i = 0; i < s.seqlen_q; ++i) {
+      host.at("mask").set(i * keys + key, i > 0 && i == s.seqlen_q - 1 ? 1 : 0);
+    }
+    for (int64_t b = 0; b < 2; ++b) {
+      const auto page =
+          static_cast<int64_t>(host.at("page_table").get(b * pages + key / s.page_size));
+      for (int64_t h = 0; h < kKvHeads; ++h) {
+        const int64_t row = (page * kKvHeads + h) * s.page_size + key % s.page_size;
+        for (int64_t d = 0; d < s.head_dim; ++d) {
+          host.at("v").set(row * s.head_dim + d, std::numeric_limits<double>::quiet_NaN());
+        }
+      }
+    }
+  }
+  const Result<bench::Reference> reference = bench::compute_reference(host);
+  ASSERT_TRUE(reference.ok()) << reference.status().message();
+  run_once(plan_of(s, host.problem), host);
+  const bench::Verdict verdict = bench::judge(host, *reference);
+  EXPECT_TRUE(verdict.passed) << verdict.failure;
+}
+
 TEST_P(DecodeDevice, GivesTheSameBitsEveryTimeWhateverTheWorkspaceHeld) {
   bench::HostProblem host = make_problem(GetParam(), {130, 600}, 4);
   const Plan plan = plan_of(GetParam(), host.problem);
@@ -206,8 +242,8 @@ bench::HostProblem alone(const Subject& s, const bench::HostProblem& all, int64_
       copy(all.at(name), from * page, one.at(name), to * page, page);
     }
   }
-  for (const char* const name : {"k_scale", "v_scale"}) {
-    if (one.has(name)) copy(all.at(name), 0, one.at(name), 0, kKvHeads);
+  for (const char* const name : {"k_scale", "v_scale", "bias", "mask"}) {
+    if (one.has(name)) copy(all.at(name), 0, one.at(name), 0, one.at(name).elements());
   }
   return one;
 }
@@ -351,7 +387,11 @@ INSTANTIATE_TEST_SUITE_P(
                     Subject{"decode_sm80", DType::f16, DType::f8e4m3, 192, 6, 5, true},
                     Subject{"decode_sm80", DType::bf16, DType::bf16, 128, 40, 16, true, true},
                     Subject{"decode_sm80", DType::f16, DType::f8e4m3, 64, 15, 7, false, true},
-                    Subject{"decode_sm80", DType::f16, DType::f16, 256, 9, 16, false, true}));
+                    Subject{"decode_sm80", DType::f16, DType::f16, 256, 9, 16, false, true},
+                    Subject{"decode_sm80", DType::bf16, DType::bf16, 128, 1, 16, false, false,
+                            true},
+                    Subject{"decode_sm80", DType::f16, DType::f8e4m3, 64, 5, 7, true, true, true},
+                    Subject{"decode_sm80", DType::f16, DType::f16, 192, 3, 1, true, false, true}));
 INSTANTIATE_TEST_SUITE_P(
     Sm90, DecodeDevice,
     testing::Values(Subject{"decode_sm90", DType::bf16, DType::bf16, 128, 1, 16, false},

@@ -116,7 +116,7 @@ namespace decode_sm80::split_kv {
 const InstanceEntry& find_instance(const Instance& /*instance*/) {
   static const InstanceEntry entry = {
       [] { return fake::load(fake::kernel<13>("decode_sm80")); },
-      [](const TreeParams& params, unsigned int blocks, cudaStream_t stream) {
+      [](const PairParams& params, unsigned int blocks, cudaStream_t stream) {
         return fake::launch(fake::kernel<13>("decode_sm80"), blocks, stream, params);
       }};
   return entry;

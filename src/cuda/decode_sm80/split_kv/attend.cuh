@@ -1,12 +1,12 @@
 // A warp's share of a unit: 16 rows against the tiles of its ring, every `rings`-th of the unit's
 // keys, with all columns of O or those of its own.
 //
-//   tile n   : | wait | S = Q K^T | scale, softcap, ALiBi, mask | softmax, O *= r | O += P V |
-//   tile n+s :                                                        load into the stage -->
+//   tile n   : | wait | S = Q K^T | scale, softcap, bias, ALiBi, mask | softmax, O *= r | O += P V |
+//   tile n+s :                                                              load into the stage -->
 //
 // Scores are in natural units and exponents are of differences, e^(score - largest): right for
 // scores of any size. Only tiles that some row does not see all of have a mask, and of tree masks only
-// those with keys of the tree.
+// those with keys of the tree. Bias and masks of pairs are read for every tile, by instances of their own.
 //
 // fp8 keys and values stay as they are in shared memory. Four neighbouring bytes of a row of K are
 // what a lane gets, so step s of the product takes dimensions 16 s + 4 t .. + 3 where others take
@@ -17,6 +17,7 @@
 
 #include <cstdint>
 #include <limits>
+#include <type_traits>
 
 #include "cuda/attention/decode/element.cuh"
 #include "cuda/attention/decode/tree.cuh"
@@ -25,6 +26,7 @@
 #include "cuda/attention/softmax.cuh"
 #include "cuda/attention/units.hpp"
 #include "cuda/decode_sm80/split_kv/keys.cuh"
+#include "cuda/decode_sm80/split_kv/pairs.cuh"
 #include "cuda/decode_sm80/split_kv/tree.cuh"
 #include "cuda/ptx/exp2.cuh"
 #include "cuda/ptx/ldmatrix.cuh"
@@ -91,6 +93,7 @@ struct Warp {
   static constexpr int kBlockBytes = 16 * OfK::kPanelRowBytes;  // of 16 keys in a panel
   static_assert(OfK::kPanelRowBytes == OfV::kPanelRowBytes);
   using Scores = float[kProducts][4];
+  using Pairs = std::conditional_t<kConfig.reads_pairs, LanePairs<kProducts>, NoPairs>;
 
   const ParamsOf<kConfig>& p;
   const Unit& unit;
@@ -108,23 +111,40 @@ struct Warp {
     for (int i = 0; i < 4 * kOutProducts; ++i) w.o[i / 4][i % 4] = 0;
   }
 
+  // Bias and mask of the tile whose first key is `key`.
+  __device__ void read_pairs(Pairs& pairs, int key) const {
+    if constexpr (kConfig.reads_pairs) {
+#pragma unroll
+      for (int slot = 0; slot < 2; ++slot) {
+        const int query = query_of(slot);
+        const int head = unit.kv_head * p.group + row_of(slot) - query * p.group;
+        const auto row = [&](const PairElements& m) {
+          return unit.batch * m.batch + head * m.head + query * m.query;
+        };
+        pairs.read(p, slot, row(p.bias), row(p.mask), key + 2 * (lane % 4), unit.end - 1);
+      }
+    }
+  }
+
   // The tile in a stage, whose first key is `key`.
-  __device__ void step(Found<kConfig>& w, const Query<kConfig>& q, int stage, int key) const {
+  __device__ void step(Found<kConfig>& w, const Query<kConfig>& q, const Pairs& pairs, int stage,
+                       int key) const {
     Scores s;
     products(s, q, ring.k_tile(stage));
-    scale_scores(s, stage, key);
-    if (is_masked(key)) {
+    scale_scores(s, pairs, stage, key);
+    if (is_masked(pairs, key)) {
 #pragma unroll
       for (int slot = 0; slot < 2; ++slot) {
         const attention::ColumnRange seen = seen_of(slot, key);
         const int column = 2 * (lane % 4);
         attention::mask_row(s, slot, {seen.begin - column, seen.end - column});
         if constexpr (kConfig.reads_trees) mask_by_bits(s, slot, allowed_of(slot, key) >> column);
+        if constexpr (kConfig.reads_pairs) mask_by_bits(s, slot, pairs.lane_bits(slot));
       }
       softmax(w, s);
       if constexpr (kFp8) scale_values(w, s, stage);
       const bool clean = outputs<true>(w, s, ring.v_tile(stage));
-      if (!clean) add_what_is_not_finite(w, stage, key);
+      if (!clean) add_what_is_not_finite(w, pairs, stage, key);
     } else {
       softmax(w, s);
       if constexpr (kFp8) scale_values(w, s, stage);
@@ -149,6 +169,12 @@ struct Warp {
     return seen;
   }
 
+  // The same of a row, with bias and mask of pairs.
+  __device__ uint32_t allowed_of(int slot, const Pairs& pairs, int key) const {
+    if constexpr (kConfig.reads_pairs) return allowed_of(slot, key) & pairs.row_bits(slot, lane);
+    return allowed_of(slot, key);
+  }
+
   // Bit c: whether a row's tree mask, if there is one, allows column c of the same tile.
   __device__ uint32_t allowed_of(int slot, int key) const {
     if constexpr (kConfig.reads_trees) {
@@ -167,7 +193,10 @@ struct Warp {
   }
 
   // Whether some row does not see all keys of the tile.
-  __device__ bool is_masked(int key) const {
+  __device__ bool is_masked(const Pairs& pairs, int key) const {
+    if constexpr (kConfig.reads_pairs) {
+      if (pairs.removes_any()) return true;
+    }
     if constexpr (kConfig.reads_trees) {
       if (p.tree.present && key + kKeys > unit.at.entry.offset) return true;
     }
@@ -209,7 +238,7 @@ struct Warp {
   }
 
   // From products to scores in natural units.
-  __device__ void scale_scores(Scores& s, int stage, int key) const {
+  __device__ void scale_scores(Scores& s, const Pairs& pairs, int stage, int key) const {
     if constexpr (kFp8) {
       if (p.k_scale.data != nullptr) {
         const float* const scales = ring.k_scales(stage) + 2 * (lane % 4);
@@ -228,6 +257,14 @@ struct Warp {
     } else {
 #pragma unroll
       for (int i = 0; i < 4 * kProducts; ++i) s[i / 4][i % 4] *= p.softmax_scale;
+    }
+    if constexpr (kConfig.reads_pairs) {
+      if (p.bias.data != nullptr) {
+#pragma unroll
+        for (int i = 0; i < 4 * kProducts; ++i) {
+          s[i / 4][i % 4] += pairs.bias[i % 4 / 2][i / 4][i % 2];
+        }
+      }
     }
     if (p.alibi_slopes.data != nullptr) {
 #pragma unroll
@@ -355,9 +392,10 @@ struct Warp {
 
   // The values that outputs() left out, for the rows that see them: their weight is not 0, so it
   // does not matter.
-  __device__ void add_what_is_not_finite(Found<kConfig>& w, int stage, int first_key) const {
+  __device__ void add_what_is_not_finite(Found<kConfig>& w, const Pairs& pairs, int stage,
+                                         int first_key) const {
     const attention::ColumnRange seen[2] = {seen_of(0, first_key), seen_of(1, first_key)};
-    const uint32_t allowed[2] = {allowed_of(0, first_key), allowed_of(1, first_key)};
+    const uint32_t allowed[2] = {allowed_of(0, pairs, first_key), allowed_of(1, pairs, first_key)};
 #pragma unroll 1
     for (int key = 0; key < kKeys; ++key) {
       const int here =

@@ -36,6 +36,7 @@ struct Config {
   int blocks_per_sm;         // what the register limit is set for
   int column_warps = 1;      // that share a ring
   bool reads_trees = false;  // tree masks
+  bool reads_pairs = false;  // bias and masks of pairs
 
   constexpr int threads() const { return 32 * warps; }
   constexpr int rings() const { return warps / column_warps; }
@@ -134,7 +135,18 @@ constexpr Config with_trees(Config config) {
   return config;
 }
 
-// The compiled kernels. A problem gets the first that computes it.
+constexpr Config with_pairs(Config config) {
+  config.reads_trees = config.reads_pairs = true;
+  // Registers are for the bias, and there are none left in front of 32 keys of fp8.
+  if (config.kv_bytes == 1 && config.column_warps == 1) {
+    config.stages *= config.tile_keys / 16;
+    config.tile_keys = 16;
+  }
+  return config;
+}
+
+// The compiled kernels. A problem gets the first that computes it. With bias or masks of pairs there are
+// two lengths of rows alone, as each costs compilation: shorter ones are padded, but not where they are read.
 inline constexpr std::array kConfigs = {kPlainConfigs[0],
                                         kPlainConfigs[1],
                                         kPlainConfigs[2],
@@ -146,15 +158,20 @@ inline constexpr std::array kConfigs = {kPlainConfigs[0],
                                         with_trees(kWideConfigs[0]),
                                         with_trees(kWideConfigs[1]),
                                         with_trees(kWideConfigs[2]),
-                                        with_trees(kWideConfigs[3])};
+                                        with_trees(kWideConfigs[3]),
+                                        with_pairs(kPlainConfigs[1]),
+                                        with_pairs(kPlainConfigs[3]),
+                                        with_pairs(kWideConfigs[2]),
+                                        with_pairs(kWideConfigs[3])};
 
 // Index into kConfigs, or -1 when a head dimension is too large.
 constexpr int choose_config(int64_t head_dim_qk, int64_t head_dim_v, int kv_bytes,
-                            bool tree = false) {
+                            bool tree = false, bool pairs = false) {
   if (head_dim_qk > kLargestHeadDimQk) return -1;
   for (std::size_t i = 0; i < kConfigs.size(); ++i) {
     if (kv_bytes == kConfigs[i].kv_bytes && head_dim_qk <= kConfigs[i].head_dim_qk &&
-        head_dim_v <= kConfigs[i].head_dim_v && (!tree || kConfigs[i].reads_trees)) {
+        head_dim_v <= kConfigs[i].head_dim_v && (!tree || kConfigs[i].reads_trees) &&
+        (!pairs || kConfigs[i].reads_pairs)) {
       return static_cast<int>(i);
     }
   }

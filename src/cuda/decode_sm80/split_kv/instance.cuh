@@ -22,7 +22,7 @@ struct CompiledInstance {
                                 cudaSharedmemCarveoutMaxShared);
   }
 
-  static cudaError_t launch(const TreeParams& params, unsigned int blocks, cudaStream_t stream) {
+  static cudaError_t launch(const PairParams& params, unsigned int blocks, cudaStream_t stream) {
     return host::launch_kernel(
         &decode_kernel<kConfigIndex, Element>,
         {.grid = dim3(blocks), .threads = kConfig.threads(), .shared_bytes = kConfig.smem_bytes()},

@@ -72,9 +72,11 @@ __device__ __forceinline__ void attend(const ParamsOf<kConfig>& p, const Unit& u
   int stage = 0;
 #pragma unroll 1
   for (int key = first; key < unit.end; key += kStep) {
+    typename Warp<kConfig, Element>::Pairs pairs;
+    math.read_pairs(pairs, key);
     ptx::cp_async_wait<kConfig.stages - 1>();
     ring.meet();
-    math.step(found, query, stage, key);
+    math.step(found, query, pairs, stage, key);
     ring.meet();  // the stage has been read
     ring.load(stage, key + kConfig.stages * kStep, next);
     next = ring.find(key + (kConfig.stages + 1) * kStep);

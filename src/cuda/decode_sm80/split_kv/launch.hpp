@@ -21,7 +21,7 @@ struct Instance {
 // One row of the list of compiled kernels.
 struct InstanceEntry {
   cudaError_t (*prepare)();  // once per device, before the first launch
-  cudaError_t (*launch)(const TreeParams& params, unsigned int blocks, cudaStream_t stream);
+  cudaError_t (*launch)(const PairParams& params, unsigned int blocks, cudaStream_t stream);
 };
 
 // Of an instance that was not compiled: one whose functions fail.

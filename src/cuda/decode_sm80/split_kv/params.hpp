@@ -31,7 +31,22 @@ struct TreeParams : Params {
   TreeBits tree;
 };
 
+enum class BiasType : int32_t { f32, f16, bf16 };
+
+// [batch, head, query, key], broadcast where a stride is 0; absent when data is null.
+struct PairElements {
+  const void* data;
+  int64_t batch, head, query, key;
+};
+
+// What kernels that read bias and masks are told.
+struct PairParams : TreeParams {
+  PairElements bias, mask;
+  BiasType bias_type;
+};
+
 template <Config kConfig>
-using ParamsOf = std::conditional_t<kConfig.reads_trees, TreeParams, Params>;
+using ParamsOf = std::conditional_t<kConfig.reads_pairs, PairParams,
+                                    std::conditional_t<kConfig.reads_trees, TreeParams, Params>>;
 
 }  // namespace flashcore::cuda::decode_sm80::split_kv

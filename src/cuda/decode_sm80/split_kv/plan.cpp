@@ -25,7 +25,7 @@ constexpr std::string_view kName = "decode_sm80";
 constexpr int64_t kAlignment = 256;  // of each array in the workspace
 
 struct Planned {
-  TreeParams params;
+  PairParams params;
   Instance instance;
   unsigned int blocks;
   int device;
@@ -33,11 +33,23 @@ struct Planned {
   int64_t rows_at, o_at, bytes;
 };
 
-TreeParams make_params(const ForwardProblem& p, bool batch_invariant) {
-  TreeParams params{};
+PairElements pair_elements(const PairInput& input) {
+  return {nullptr, input.batch, input.head, input.query, input.key};
+}
+
+BiasType bias_type(DType dtype) {
+  if (dtype == DType::f16) return BiasType::f16;
+  return dtype == DType::bf16 ? BiasType::bf16 : BiasType::f32;
+}
+
+PairParams make_params(const ForwardProblem& p, bool batch_invariant) {
+  PairParams params{};
   host::set_decode_params(params, p, batch_invariant);
   params.unit_rows = static_cast<int>(std::min<int64_t>(kTileRows, p.seqlen_q * params.group));
   params.tree = host::tree_bits_of(p);
+  params.bias = pair_elements(p.bias);
+  params.mask = pair_elements(p.mask);
+  params.bias_type = bias_type(p.bias.dtype);
   return params;
 }
 
@@ -56,9 +68,11 @@ bool place_workspace(Planned& planned, const ForwardProblem& p, int64_t units) {
 
 Status run(const ForwardProblem& p, const Planned& planned, const Arguments& args,
            std::span<std::byte> workspace, Stream stream) {
-  TreeParams params = planned.params;
+  PairParams params = planned.params;
   host::bind_decode_params(params, p, args);
   params.tree.data = p.tree_mask.present ? args.tree_mask : nullptr;
+  params.bias.data = p.bias.present ? args.bias : nullptr;
+  params.mask.data = p.mask.present ? args.mask : nullptr;
   params.entry_units = reinterpret_cast<EntryUnits*>(workspace.data());
   params.partial_rows = reinterpret_cast<float2*>(workspace.data() + planned.rows_at);
   params.partial_o = reinterpret_cast<float*>(workspace.data() + planned.o_at);

@@ -92,6 +92,7 @@ std::string refusal(const ForwardProblem& problem, const PlanContext& context,
     return refusal;
   }
   if (std::string refusal = host::refuse_decode(problem); !refusal.empty()) return refusal;
+  if (std::string refusal = host::refuse_decode_pairs(problem); !refusal.empty()) return refusal;
   if (problem.tree_mask.present && size_of(problem.kv_dtype) == 1) {
     return fmt::format("tree_mask: is given with k of {}, wanted one of 16 bits",
                        to_string(problem.kv_dtype));
