@@ -24,6 +24,7 @@
 #include "bench/cases/fp8_problem.hpp"
 #include "cuda/backward_sm80/general/config.hpp"
 #include "cuda/backward_sm80/general/launch.hpp"
+#include "cuda/backward_sm90/split/config.hpp"
 #include "cuda/backward_sm90/split/launch.hpp"
 #include "cuda/backward_sm90/throughput/config.hpp"
 #include "cuda/backward_sm90/throughput/launch.hpp"
@@ -445,19 +446,22 @@ Status check_hopper_instance(int type, int config, bool in_turn, bool options) {
 }
 
 Status check_split_instance(int type, int config) {
-  namespace split = cuda::backward_sm90::split;
   namespace hopper = cuda::backward_sm90::throughput;
   const char* const elements[] = {"Fp16", "Bf16"};
-  const auto& entry = split::find_instance({static_cast<hopper::InputType>(type), config});
-  const std::string wanted = fmt::format(
-      "::split_gradient_kernel<{}, flashcore::cuda::backward_sm90::{}>", config, elements[type]);
-  return expect_instance(wanted, [&] {
-    cudaFunction_t function = nullptr;
-    const cudaError_t error = entry.prepare(function);
-    hopper::Params params{};
-    params.order = {.batch_heads = 1, .q_tiles = 1, .section_heads = 1, .longest_first = false};
-    return error != cudaSuccess ? error : entry.launch(function, 2, {}, params, nullptr);
-  });
+  for (const int splits : cuda::backward_sm90::split::kSplits) {
+    const auto& entry = cuda::backward_sm90::split::find_instance(
+        {static_cast<hopper::InputType>(type), config, splits});
+    const std::string wanted =
+        fmt::format("::split_gradient_kernel<{}, flashcore::cuda::backward_sm90::{}, {}>", config,
+                    elements[type], splits);
+    FLASHCORE_RETURN_IF_ERROR(expect_instance(wanted, [&] {
+      const cudaError_t error = entry.prepare();
+      hopper::Params params{};
+      params.order = {.batch_heads = 1, .q_tiles = 1, .section_heads = 1, .longest_first = false};
+      return error != cudaSuccess ? error : entry.launch({}, params, nullptr);
+    }));
+  }
+  return {};
 }
 
 Status check_wide_instance(int type, bool options) {

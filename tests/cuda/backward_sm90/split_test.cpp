@@ -57,12 +57,10 @@ TEST(BackwardSm90Split, SumsHaveOneOwnerAndPlacesOfTheirOwn) {
   }
 }
 
-TEST(BackwardSm90Split, TilesAreSplitWhereTheyAreTooFew) {
-  EXPECT_EQ(fewest_steps(16, 40, 132, 1), 4);
-  EXPECT_EQ(fewest_steps(60, 40, 132, 1), 2);
-  EXPECT_EQ(fewest_steps(2048, 40, 132, 1), 1);
-  EXPECT_EQ(fewest_steps(16, 1, 132, 1), 1);  // there is nothing to share
-  EXPECT_EQ(fewest_steps(2048, 40, 132, 2), 2);
+TEST(BackwardSm90Split, TilesAreSplitAsFarAsThereAreMultiprocessors) {
+  EXPECT_EQ(fewest_steps(16, 40, 132), 4);
+  EXPECT_EQ(fewest_steps(60, 40, 132), 2);
+  EXPECT_EQ(fewest_steps(16, 2, 132), 2);  // there is nothing more to share
 }
 
 struct Asked {
@@ -115,9 +113,8 @@ TEST(BackwardSm90Split, HeadsOfQueriesThatShareKeysAreSteps) {
   const Asked plain = dense();
   const Result<BackwardProblem> alone = resolve(plain.problem, plain.gradients);
   ASSERT_TRUE(grouped.ok() && alone.ok());
-  EXPECT_EQ(best_splits(grouped->forward, 132), 4);
-  EXPECT_EQ(best_splits(alone->forward, 132), 1);
-  EXPECT_EQ(own_splits(alone->forward, 132), 2);
+  EXPECT_EQ(splits_of(grouped->forward, 132), 4);
+  EXPECT_EQ(splits_of(alone->forward, 132), 2);
 }
 
 }  // namespace

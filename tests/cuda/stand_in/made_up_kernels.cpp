@@ -415,14 +415,9 @@ namespace backward_sm90::split {
 
 const InstanceEntry& find_instance(const Instance& /*instance*/) {
   static const InstanceEntry entry = {
-      [](cudaFunction_t& function) {
-        function = nullptr;
-        return fake::load(fake::kernel<9>("backward_sm90"));
-      },
-      [](cudaFunction_t /*function*/, int splits, const throughput::Maps& maps,
-         const throughput::Params& params, cudaStream_t stream) {
-        return fake::launch(fake::kernel<9>("backward_sm90"),
-                            static_cast<uint32_t>(splits) * params.order.size(), stream, maps,
+      [] { return fake::load(fake::kernel<9>("backward_sm90")); },
+      [](const throughput::Maps& maps, const throughput::Params& params, cudaStream_t stream) {
+        return fake::launch(fake::kernel<9>("backward_sm90"), params.order.size(), stream, maps,
                             params);
       }};
   return entry;

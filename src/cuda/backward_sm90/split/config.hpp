@@ -65,18 +65,16 @@ static_assert([] {
   return true;
 }());
 
-// What a block takes besides its steps, in steps: by measurement (docs/backward-sm90.md).
-constexpr double kOwnSteps = 2, kExchangeSteps = 1;
+// What a block takes besides its steps, in steps: a guess, as no GPU has measured all of them (docs/backward-sm90.md).
+constexpr int kOwnSteps = 3;
 
-// Into how many blocks, at least `least`, tiles are split whose longest has `steps` steps.
-constexpr int fewest_steps(int64_t tiles, int64_t steps, int multiprocessors, int least) {
+// Into how many blocks tiles are split whose longest has `steps` steps.
+constexpr int fewest_steps(int64_t tiles, int64_t steps, int multiprocessors) {
   const auto cost = [&](int splits) {
     const int64_t waves = (tiles * splits + multiprocessors - 1) / multiprocessors;
-    const int64_t own = (steps + splits - 1) / splits;
-    return static_cast<double>(waves) *
-           (static_cast<double>(own) + kOwnSteps + (splits > 1 ? kExchangeSteps : 0));
+    return waves * ((steps + splits - 1) / splits + kOwnSteps);
   };
-  int best = least;
+  int best = kSplits.front();
   for (const int splits : kSplits) {
     if (cost(splits) < cost(best)) best = splits;
   }

@@ -21,9 +21,11 @@ struct Exchange {
   const Maps& maps;
   using Numbers = float[S::kDimProducts][4];
 
-  __device__ __forceinline__ const SplitTask& task() const { return consumer.smem.task; }
+  using Task = typename S::OwnTask;
+  static constexpr int kSplits = Task::splits;
+  __device__ __forceinline__ const Task& task() const { return consumer.smem.task; }
   __device__ __forceinline__ int owner(Sums sums) const {
-    return owner_of(sums, static_cast<int>(consumer.group), task().splits);
+    return owner_of(sums, static_cast<int>(consumer.group), kSplits);
   }
   __device__ __forceinline__ bool is_own(Sums sums) const { return owner(sums) == task().rank; }
 
@@ -34,8 +36,8 @@ struct Exchange {
   // Where a thread's numbers lie in the block that they are sent to: those of one product of all threads follow each
   // other.
   __device__ __forceinline__ uint32_t place(int sender) const {
-    const int groups = groups_sent(task().splits);
-    const int part = sender * groups + (groups > 1 ? static_cast<int>(consumer.group) : 0);
+    constexpr int kGroups = groups_sent(kSplits);
+    const int part = sender * kGroups + (kGroups > 1 ? static_cast<int>(consumer.group) : 0);
     return consumer.shared + S::kQ + static_cast<uint32_t>(part) * S::kSentBytes +
            ptx::thread_index() % kWarpgroupThreads * kChunkBytes;
   }
@@ -45,7 +47,7 @@ struct Exchange {
     const uint32_t ready = ptx::shared_address(&consumer.smem.task.ready);
     __syncwarp();
     if (Consumer<S>::lane() == 0) {
-      for (int rank = 0; rank < task().splits; ++rank) {
+      for (int rank = 0; rank < kSplits; ++rank) {
         ptx::mbarrier_arrive_cluster(ptx::cluster_address(ready, static_cast<uint32_t>(rank)));
       }
     }
@@ -69,7 +71,7 @@ struct Exchange {
   // Adds what the other blocks have, always in the same order.
   __device__ __forceinline__ void receive(Numbers& numbers) const {
     ptx::mbarrier_wait_cluster(received(), 0);
-    for (int sender = 0; sender < task().splits - 1; ++sender) {
+    for (int sender = 0; sender < kSplits - 1; ++sender) {
       const uint32_t from = place(sender);
 #pragma unroll
       for (int n = 0; n < S::kDimProducts; ++n) {

@@ -1,5 +1,5 @@
-# backward_sm90_split's compiled kernels: one small translation unit for each config without a softcap, and input type;
-# instances.cpp makes the list of them a table. The launches of rows are those of backward_sm90.
+# backward_sm90_split's compiled kernels: one small translation unit for each config without a softcap, input type and
+# number of blocks; instances.cpp makes the list of them a table. The launches of rows are those of backward_sm90.
 set(backward_sm90_split_generated ${CMAKE_CURRENT_BINARY_DIR}/generated/backward_sm90/split)
 set(backward_sm90_split_sources "")
 set(backward_sm90_split_declarations "")
@@ -9,15 +9,17 @@ set(type_Fp16 f16)
 set(type_Bf16 bf16)
 foreach(INSTANCE_ELEMENT Fp16 Bf16)
   foreach(INSTANCE_CONFIG RANGE 1)  # kPlainConfigs
-    string(TOLOWER "split_${INSTANCE_ELEMENT}_config${INSTANCE_CONFIG}" INSTANCE_NAME)
-    set(INSTANCE_CLASS "CompiledInstance<${INSTANCE_CONFIG}, ${INSTANCE_ELEMENT}>")
-    set(source ${backward_sm90_split_generated}/${INSTANCE_NAME}.cu)
-    configure_file(backward_sm90/split/instance.cu.in ${source} @ONLY)
-    list(APPEND backward_sm90_split_sources ${source})
-    string(APPEND backward_sm90_split_declarations "InstanceEntry ${INSTANCE_NAME}();\n")
-    string(APPEND backward_sm90_split_entries
-      "      {{throughput::InputType::${type_${INSTANCE_ELEMENT}}, ${INSTANCE_CONFIG}}, ${INSTANCE_NAME}()},\n")
-    math(EXPR backward_sm90_split_instances "${backward_sm90_split_instances} + 1")
+    foreach(splits 2 4)
+      string(TOLOWER "split${splits}_${INSTANCE_ELEMENT}_config${INSTANCE_CONFIG}" INSTANCE_NAME)
+      set(INSTANCE_CLASS "CompiledInstance<${INSTANCE_CONFIG}, ${INSTANCE_ELEMENT}, ${splits}>")
+      set(source ${backward_sm90_split_generated}/${INSTANCE_NAME}.cu)
+      configure_file(backward_sm90/split/instance.cu.in ${source} @ONLY)
+      list(APPEND backward_sm90_split_sources ${source})
+      string(APPEND backward_sm90_split_declarations "InstanceEntry ${INSTANCE_NAME}();\n")
+      string(APPEND backward_sm90_split_entries
+        "      {{throughput::InputType::${type_${INSTANCE_ELEMENT}}, ${INSTANCE_CONFIG}, ${splits}}, ${INSTANCE_NAME}()},\n")
+      math(EXPR backward_sm90_split_instances "${backward_sm90_split_instances} + 1")
+    endforeach()
   endforeach()
 endforeach()
 configure_file(backward_sm90/split/instance_list.hpp.in ${backward_sm90_split_generated}/instance_list.hpp @ONLY)

@@ -13,34 +13,34 @@ namespace flashcore::cuda::backward_sm90::split {
 using throughput::Params;
 
 template <class S>
-__device__ __forceinline__ void make_barriers(typename S::Shared& smem, int splits) {
+__device__ __forceinline__ void make_barriers(typename S::Shared& smem) {
   throughput::make_barriers<S>(smem);
   const uint32_t tile_here = ptx::shared_address(&smem.task.tile_here);
   const uint32_t received = ptx::shared_address(&smem.task.received);
   ptx::mbarrier_init(tile_here, 1);
-  ptx::mbarrier_init(ptx::shared_address(&smem.task.ready), throughput::kConsumerWarps * splits);
+  ptx::mbarrier_init(ptx::shared_address(&smem.task.ready),
+                     throughput::kConsumerWarps * S::OwnTask::splits);
   ptx::mbarrier_init(received, 1);
   ptx::publish_barriers();
   ptx::mbarrier_arrive_expect(tile_here, sizeof smem.tile);
-  ptx::mbarrier_arrive_expect(received, (splits - 1) * groups_sent(splits) * S::kSentBytes);
+  ptx::mbarrier_arrive_expect(received, S::kReceivedBytes);
 }
 
 // One block of the cluster takes the next tile for all.
 template <class S>
-__device__ __forceinline__ void take_tile(typename S::Shared& smem, const Params& p, int splits,
-                                          int rank) {
+__device__ __forceinline__ void take_tile(typename S::Shared& smem, const Params& p, int rank) {
+  constexpr int kSplits = S::OwnTask::splits;
   if (rank == 0) {
     const uint32_t tile = atomicAdd(p.next_tile, 1U);
-    for (int other = 0; other < splits; ++other) {
-      const auto to = static_cast<uint32_t>(other);
+    for (uint32_t to = 0; to < kSplits; ++to) {
       ptx::store_async(ptx::cluster_address(ptx::shared_address(&smem.tile), to), tile,
                        ptx::cluster_address(ptx::shared_address(&smem.task.tile_here), to));
     }
   }
   ptx::mbarrier_wait_cluster(ptx::shared_address(&smem.task.tile_here), 0);
-  SplitTask task{throughput::find_task<S>(p, smem.tile), splits, rank};
-  task.steps = steps_of(task.steps, splits, rank);
-  static_cast<SplitTask&>(smem.task) = task;
+  typename S::OwnTask task{throughput::find_task<S>(p, smem.tile), rank};
+  task.steps = steps_of(task.steps, kSplits, rank);
+  static_cast<typename S::OwnTask&>(smem.task) = task;
 }
 
 template <class S>
@@ -65,7 +65,7 @@ __device__ __forceinline__ void consume(const Maps& maps, const Params& p) {
 template <class S>
 __device__ __forceinline__ void produce(const Maps& maps, const Params& p) {
   typename S::Shared& smem = S::shared();
-  const SplitTask& task = smem.task;
+  const typename S::OwnTask& task = smem.task;
   const auto warp = static_cast<int>(threadIdx.x / throughput::kWarpThreads);
   if (threadIdx.x % throughput::kWarpThreads != 0 || task.steps == 0) return;
   if (warp == 0) {
@@ -79,29 +79,28 @@ __device__ __forceinline__ void produce(const Maps& maps, const Params& p) {
 }
 
 template <class S>
-__device__ __forceinline__ void run_block(const Maps& maps, const Params& p, int splits) {
+__device__ __forceinline__ void run_block(const Maps& maps, const Params& p) {
   typename S::Shared& smem = S::shared();
-  const int rank = static_cast<int>(blockIdx.x) % splits;
-  if (threadIdx.x == 0) make_barriers<S>(smem, splits);
+  const int rank = static_cast<int>(blockIdx.x) % S::OwnTask::splits;
+  if (threadIdx.x == 0) split::make_barriers<S>(smem);
   __syncthreads();
   ptx::cluster_arrive_relaxed();
   ptx::cluster_wait();
-  if (threadIdx.x == 0) take_tile<S>(smem, p, splits, rank);
+  if (threadIdx.x == 0) take_tile<S>(smem, p, rank);
   __syncthreads();
   if (ptx::thread_index() < kWarpgroupThreads) {
     ptx::release_registers<throughput::kProducerRegisters>();
-    produce<S>(maps, p);
+    split::produce<S>(maps, p);
   } else {
     ptx::acquire_registers<throughput::kConsumerRegisters>();
-    consume<S>(maps, p);
+    split::consume<S>(maps, p);
   }
 }
 
-template <int kConfigIndex, class Element>
-__global__ void __launch_bounds__(throughput::kThreads, 1)
-    split_gradient_kernel(const __grid_constant__ Maps maps, const __grid_constant__ Params p,
-                          int splits) {
-  if constexpr (ptx::kHasWgmma) run_block<Shape<kConfigIndex, Element>>(maps, p, splits);
+template <int kConfigIndex, class Element, int kSplits>
+__global__ void __cluster_dims__(kSplits, 1, 1) __launch_bounds__(throughput::kThreads, 1)
+    split_gradient_kernel(const __grid_constant__ Maps maps, const __grid_constant__ Params p) {
+  if constexpr (ptx::kHasWgmma) split::run_block<Shape<kConfigIndex, Element, kSplits>>(maps, p);
 }
 
 }  // namespace flashcore::cuda::backward_sm90::split

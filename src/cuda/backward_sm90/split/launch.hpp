@@ -8,19 +8,19 @@
 
 namespace flashcore::cuda::backward_sm90::split {
 
-// Which compiled kernel: its type, and kConfigs[config].
+// Which compiled kernel: its type, kConfigs[config], and blocks of a cluster.
 struct Instance {
   throughput::InputType type;
-  int config;
+  int config, splits;
 
   bool operator==(const Instance&) const = default;
 };
 
 // One row of the list of compiled kernels.
 struct InstanceEntry {
-  cudaError_t (*prepare)(cudaFunction_t& function);  // once per device, before the first launch
-  cudaError_t (*launch)(cudaFunction_t function, int splits, const throughput::Maps& maps,
-                        const throughput::Params& params, cudaStream_t stream);
+  cudaError_t (*prepare)();  // once per device, before the first launch
+  cudaError_t (*launch)(const throughput::Maps& maps, const throughput::Params& params,
+                        cudaStream_t stream);
 };
 
 // Of an instance that was not compiled: one whose functions fail.

@@ -9,22 +9,25 @@
 
 namespace flashcore::cuda::backward_sm90::split {
 
+template <int kSplits>
 struct SplitTask : throughput::Task {
-  int splits, rank;  // blocks of the cluster, and which this one is; `steps` are its own
+  static constexpr int splits = kSplits;  // blocks of the cluster
+  int rank;                               // which this one is; `steps` are its own
 };
 
-template <int kConfigIndex, class Element>
+template <int kConfigIndex, class Element, int kSplits>
 struct Shape : throughput::Shape<kConfigIndex, Element, true> {
   using Base = throughput::Shape<kConfigIndex, Element, true>;
-  using OwnTask = SplitTask;
+  using OwnTask = SplitTask<kSplits>;
   static constexpr bool kSharesTask = true;
   // In a cluster an address says the block, too, above what a descriptor has room for.
   static constexpr uint32_t kOperandBits = 0x3ffff;
   static constexpr uint32_t kSentBytes = sent_bytes(Base::kConfig);
+  static constexpr uint32_t kReceivedBytes = received_bytes(Base::kConfig, kSplits);
 
   // tile_here: rank 0 sends it to all. ready: consumers of the cluster that read Q, dO and dS no more. received: bytes
   // of sums from other blocks.
-  struct ClusterTask : SplitTask {
+  struct ClusterTask : OwnTask {
     uint64_t tile_here, ready, received;
   };
   using Shared = typename Base::template SharedOf<ClusterTask>;

@@ -27,13 +27,9 @@ Work work_of(const ForwardProblem& p) {
 
 }  // namespace
 
-int best_splits(const ForwardProblem& p, int multiprocessors) {
+int splits_of(const ForwardProblem& p, int multiprocessors) {
   const Work work = work_of(p);
-  return fewest_steps(work.tiles, work.steps, multiprocessors, 1);
-}
-int own_splits(const ForwardProblem& p, int multiprocessors) {
-  const Work work = work_of(p);
-  return fewest_steps(work.tiles, work.steps, multiprocessors, kSplits.front());
+  return fewest_steps(work.tiles, work.steps, multiprocessors);
 }
 
 std::string refusal(const BackwardProblem& problem, const DeviceInfo& device,

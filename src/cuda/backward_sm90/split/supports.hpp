@@ -14,9 +14,7 @@ namespace flashcore::cuda::backward_sm90::split {
 std::string refusal(const BackwardProblem& problem, const DeviceInfo& device,
                     std::string_view targets);
 
-// Blocks that share a tile of keys: what takes the fewest steps, 1 among them.
-int best_splits(const ForwardProblem& p, int multiprocessors);
-// Among those that split.
-int own_splits(const ForwardProblem& p, int multiprocessors);
+// Blocks that share a tile of keys: what takes the fewest steps.
+int splits_of(const ForwardProblem& p, int multiprocessors);
 
 }  // namespace flashcore::cuda::backward_sm90::split

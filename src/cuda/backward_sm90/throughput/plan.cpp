@@ -47,7 +47,6 @@ struct Planned {
   Instance instance;
   OptionParams params;
   int splits;  // blocks a tile; 1: a kernel of this folder
-  cudaFunction_t split_function;
   bool option_rows;
   Parts parts;
   int device;
@@ -153,23 +152,22 @@ cudaError_t encode(Maps& maps, const BackwardProblem& problem, const BackwardArg
 // Of a tile, where tiles are split; with batch_invariant whatever the batch.
 int splits_of(const ForwardProblem& p, const PlanContext& context) {
   return context.batch_invariant ? split::kSplits.front()
-                                 : split::own_splits(p, context.device.multiprocessors);
+                                 : split::splits_of(p, context.device.multiprocessors);
 }
 
-split::Instance split_instance(const Instance& instance) {
-  return {instance.type, instance.config};
+const split::InstanceEntry& split_entry(const Planned& planned) {
+  return split::find_instance({planned.instance.type, planned.instance.config, planned.splits});
+}
+
+cudaError_t prepare_tiles(const Planned& planned) {
+  return planned.splits == 1 ? find_instance(planned.instance).prepare()
+                             : split_entry(planned).prepare();
 }
 
 cudaError_t launch_tiles(const Planned& planned, const Maps& maps, const OptionParams& params,
                          cudaStream_t stream) {
-  if (planned.splits == 1) return find_instance(planned.instance).launch(maps, params, stream);
-  return split::find_instance(split_instance(planned.instance))
-      .launch(planned.split_function, planned.splits, maps, params, stream);
-}
-
-cudaError_t prepare_tiles(Planned& planned) {
-  if (planned.splits == 1) return find_instance(planned.instance).prepare();
-  return split::find_instance(split_instance(planned.instance)).prepare(planned.split_function);
+  return planned.splits == 1 ? find_instance(planned.instance).launch(maps, params, stream)
+                             : split_entry(planned).launch(maps, params, stream);
 }
 
 Status run(const Planned& planned, MapCache& cache, const BackwardArguments& args,
@@ -215,7 +213,6 @@ Result<PlannedBackward> plan(const BackwardProblem& problem, const PlanContext& 
                                .options = option_tiles},
                   .params = make_params(problem, config, in_turn, context.device.multiprocessors),
                   .splits = splits ? splits_of(p, context) : 1,
-                  .split_function = nullptr,
                   .option_rows = option_rows,
                   .parts = {},
                   .device = context.device.device.index};
