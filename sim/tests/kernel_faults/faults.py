@@ -593,10 +593,10 @@ PLANTED = [
     Fault("split_backward_sums_not_awaited", HOPPER_SPLIT_UNIT, HOPPER_SPLIT, [
         (HOPPER_SPLIT_FOLDER + "exchange.cuh", "    ptx::mbarrier_wait_cluster(received(), 0);\n", "")], "race"),
     Fault("split_backward_steps_of_another_block", HOPPER_SPLIT_UNIT, HOPPER_SPLIT, [
-        (SM90_BACKWARD + "shape.cuh", "        block(of.range.end - 1 - of.rank) {",
-         "        block(of.range.end - 1) {")], "stuck"),
+        (SM90_BACKWARD + "shape.cuh", "of.range.end - 1 - of.rank", "of.range.end - 1")], "race"),
     Fault("split_backward_barriers_used_before_they_are_there", HOPPER_SPLIT_UNIT, HOPPER_SPLIT, [
-        (HOPPER_SPLIT_FOLDER + "kernel.cuh", "  ptx::cluster_wait();\n", "")], "race", more=True),
+        (HOPPER_SPLIT_FOLDER + "kernel.cuh", "  ptx::cluster_wait();\n", "")],
+          "before the block's start", more=True),
     Fault("wide_backward_weights_not_awaited", HOPPER_WIDE_UNIT, HOPPER_WIDE, [
         (HOPPER_WIDE_FOLDER + "keys.cuh",
          "    wait(offsetof(KeysShared, p_full) + 8 * stage, parity_of(number));\n", "")], "race"),
