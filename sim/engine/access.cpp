@@ -132,7 +132,7 @@ void for_each_word(Block& block, uint32_t address, uint32_t bytes, Each each) {
 
 }  // namespace
 
-uint32_t shared_address(const void* pointer, Site site) {
+uint32_t own_offset(const void* pointer, Site site) {
   const auto* const p = static_cast<const unsigned char*>(pointer);
   const Block& block = own_block();
   if (p < block.shared || p > block.shared + block.shared_bytes) {
@@ -141,6 +141,21 @@ uint32_t shared_address(const void* pointer, Site site) {
     give_up();
   }
   return kFirstShared + static_cast<uint32_t>(p - block.shared);
+}
+
+uint32_t shared_address(const void* pointer, Site site) {
+  const uint32_t offset = own_offset(pointer, site);
+  const auto rank = static_cast<uint32_t>(own_block().rank);
+  return rank == 0 ? offset : offset | (rank + 1) << kBlockShift;
+}
+
+uint32_t own_address(uint32_t address, Site site) {
+  if (&resolve(address, site) != &own_block()) {
+    report(Fault::outside_shared_memory, site, Site(),
+           name_of(self()) + " gives another block's address to what takes its own alone");
+    give_up();
+  }
+  return address;
 }
 
 Block& resolve(uint32_t& address, Site site) {
@@ -207,6 +222,7 @@ void on_read(Thread& thread, uint32_t address, uint32_t bytes, Site site) {
 }
 
 void allow_unwritten(Thread& thread, uint32_t address, uint32_t bytes) {
+  address &= (1U << kBlockShift) - 1;
   for_each_word(*thread.block, address, bytes,
                 [](Piece&, Word& word, uint32_t, uint8_t mask) { word.written |= mask; });
 }

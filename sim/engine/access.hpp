@@ -25,6 +25,10 @@ inline Piece& piece_at(Block& block, uint32_t address) {
 
 // The address of a pointer into this block's shared memory; ends the launch for any other.
 uint32_t shared_address(const void* pointer, Site site);
+// The same without the block.
+uint32_t own_offset(const void* pointer, Site site);
+// Of an address of this block's memory: without the block.
+uint32_t own_address(uint32_t address, Site site);
 
 // The block that `address` names, which becomes an address of that block.
 Block& resolve(uint32_t& address, Site site);

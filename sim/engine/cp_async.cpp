@@ -29,6 +29,7 @@ void land(Copy16& copy) {
 
 void issue_cp_async(uint32_t shared, const void* from, Site site) {
   Thread& thread = self();
+  shared = own_address(shared, site);
   check_range(*thread.block, shared, kPieceBytes, kPieceBytes, "cp.async", site);
   if (reinterpret_cast<uintptr_t>(from) % kPieceBytes != 0) {
     report(Fault::misaligned_copy, site, Site(), "cp.async from an address no multiple of 16");
@@ -61,7 +62,7 @@ void wait_cp_async(size_t pending_groups) {
 
 void arrive_after_cp_async(uint32_t mbarrier, Site site) {
   Thread& thread = self();
-  Mbarrier& barrier = mbarrier_at(*thread.block, mbarrier, site);
+  Mbarrier& barrier = mbarrier_at(*thread.block, own_address(mbarrier, site), site);
   auto copies = std::make_shared<std::vector<CopyPointer>>();
   for (const auto& group : thread.copies.committed) {
     copies->insert(copies->end(), group.begin(), group.end());

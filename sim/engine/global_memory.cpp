@@ -49,7 +49,7 @@ AtomicAccess::AtomicAccess(void* pointer, size_t bytes, Site site) {
         {pointer, bytes, Use::atomic}, site);
     return;
   }
-  const uint32_t address = shared_address(pointer, site);
+  const uint32_t address = own_offset(pointer, site);
   check_range(own_block(), address, static_cast<uint32_t>(bytes), static_cast<uint32_t>(bytes),
               "atomic operation", site);
   on_atomic(self(), address, static_cast<uint32_t>(bytes), site);

@@ -80,6 +80,7 @@ void note_wait(Mbarrier& barrier, Site site) {
 
 void init_mbarrier(uint32_t address, uint32_t count, Site site) {
   Block& block = own_block();
+  address = own_address(address, site);
   check_range(block, address, kMbarrierBytes, kMbarrierBytes, "mbarrier.init", site);
   on_write(self(), address, kMbarrierBytes, site);
   Mbarrier& barrier = block.mbarriers[address];
@@ -175,6 +176,7 @@ Access access_of_phase(const Mbarrier& barrier, Site site) {
 }
 
 bool try_wait_mbarrier(uint32_t address, uint32_t parity, Site site) {
+  address = own_address(address, site);
   Mbarrier& barrier = mbarrier_at(own_block(), address, site);
   const auto is_complete = [&] { return (barrier.phase & 1) != (parity & 1); };
   if (!is_complete()) {

@@ -209,6 +209,7 @@ void load_box(uint32_t shared, const void* map_address, uint32_t mbarrier, uint3
               const TensorCoordinates& at, Site site) {
   const TensorMap& map = map_at(map_address, site);
   check_place(map, at, false, site);
+  shared = own_address(shared, site), mbarrier = own_address(mbarrier, site);
   if (blocks == 0) {
     load_to(own_block(), shared, map, mbarrier, at, site);
     return;
@@ -224,6 +225,7 @@ void store_box(const void* map_address, uint32_t shared, const TensorCoordinates
   const TensorMap& map = map_at(map_address, site);
   check_place(map, at, true, site);
   Thread& thread = self();
+  shared = own_address(shared, site);
   check_box(*thread.block, map, shared, site);
   for_each_piece(map, shared, at, [&](const BoxPiece& piece) {
     on_global_write(check_global(piece.global, piece.stored(), 1, "tensor copy", site),
@@ -281,6 +283,7 @@ void wait_stores_written(size_t pending_groups) {
 
 void load_bytes(uint32_t shared, const void* global, uint32_t bytes, uint32_t mbarrier, Site site) {
   Block& block = own_block();
+  shared = own_address(shared, site), mbarrier = own_address(mbarrier, site);
   check_row(block, global, shared, bytes, site);
   Mbarrier& barrier = mbarrier_at(block, mbarrier, site);
   check_published(barrier, site);
@@ -310,6 +313,7 @@ namespace {
 
 void store_row(void* global, uint32_t shared, uint32_t bytes, bool adds, Site site) {
   Thread& thread = self();
+  shared = own_address(shared, site);
   check_row(*thread.block, global, shared, bytes, site);
   on_global_write(check_global(global, bytes, kPieceBytes, adds ? "bulk sum" : "bulk store", site),
                   by_store(global, bytes, adds ? Use::atomic : Use::plain), site);

@@ -45,6 +45,7 @@ int per_register(ElementType type) { return is_byte(type) ? 4 : type == ElementT
 }  // namespace
 
 void load_matrices(uint32_t (&r)[4], uint32_t row_address, bool transposed, Site site) {
+  row_address = own_address(row_address, site);
   check_range(own_block(), row_address, kPieceBytes, kPieceBytes, "ldmatrix", site);
   // Each lane reads the row whose address it gives; that others get the values orders nothing.
   on_read(self(), row_address, kPieceBytes, site);
@@ -69,6 +70,7 @@ void load_matrices(uint32_t (&r)[4], uint32_t row_address, bool transposed, Site
 }
 
 void store_matrices(uint32_t row_address, const uint32_t (&r)[4], bool transposed, Site site) {
+  row_address = own_address(row_address, site);
   check_range(own_block(), row_address, kPieceBytes, kPieceBytes, "stmatrix", site);
   on_write(self(), row_address, kPieceBytes, site);
   uint32_t values[4] = {r[0], r[1], r[2], r[3]};
@@ -150,6 +152,7 @@ void multiply_m16n8(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2
 }
 
 void load_shared(uint32_t address, void* to, uint32_t bytes, Site site) {
+  address = own_address(address, site);
   check_range(own_block(), address, bytes, bytes, "ld.shared", site);
   on_read(self(), address, bytes, site);
   count_lane_access(self(), address, bytes, site);
@@ -157,6 +160,7 @@ void load_shared(uint32_t address, void* to, uint32_t bytes, Site site) {
 }
 
 void store_shared(uint32_t address, const void* from, uint32_t bytes, Site site) {
+  address = own_address(address, site);
   check_range(own_block(), address, bytes, bytes, "st.shared", site);
   on_write(self(), address, bytes, site);
   count_lane_access(self(), address, bytes, site);

@@ -10,7 +10,6 @@
 // into the shared memory where that had Q, dO and dS, and adds what it is sent, in the order of the blocks.
 #pragma once
 
-#include <algorithm>
 #include <array>
 #include <cstdint>
 
