@@ -122,7 +122,7 @@ SM90_BACKWARD = "cuda/backward_sm90/throughput/"
 # Four blocks share the queries of a tile.
 HOPPER_SPLIT = ["run", "--backward", *problem("backward_sm90_split", "--dtype bf16 --shape 1,1,700,128 --seqlen-kv 200")[1:]]
 HOPPER_SPLIT_UNIT = "backward_sm90/split/split4_bf16_config1.cu"
-HOPPER_SPLIT_FOLDER = "cuda/backward_sm90/split/"
+HOPPER_SPLIT_FOLDER = "cuda/backward_sm90/throughput/split/"
 HOPPER_WIDE = ["run", "--backward", *problem("backward_sm90_wide", "--dtype bf16 --shape 1,1,250,256 --causal")[1:]]
 HOPPER_WIDE_UNIT = "backward_sm90/wide/wide_bf16.cu"
 HOPPER_WIDE_FOLDER = "cuda/backward_sm90/wide/"

@@ -7,8 +7,8 @@
 #include <string>
 #include <utility>
 
-#include "cuda/backward_sm90/split/config.hpp"
-#include "cuda/backward_sm90/split/supports.hpp"
+#include "cuda/backward_sm90/throughput/split/config.hpp"
+#include "cuda/backward_sm90/throughput/split/supports.hpp"
 #include "problem/backward.hpp"
 
 namespace flashcore::cuda::backward_sm90::split {

@@ -10,8 +10,8 @@
 #include <utility>
 
 #include "cuda/backward_sm80/general/launch.hpp"
-#include "cuda/backward_sm90/split/launch.hpp"
 #include "cuda/backward_sm90/throughput/launch.hpp"
+#include "cuda/backward_sm90/throughput/split/launch.hpp"
 #include "cuda/backward_sm90/wide/launch.hpp"
 #include "cuda/decode_sm80/split_kv/launch.hpp"
 #include "cuda/decode_sm90/stream_kv/launch.hpp"

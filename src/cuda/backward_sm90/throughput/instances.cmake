@@ -41,3 +41,5 @@ flashcore_cuda_sources(backward_sm90 SOURCES ${backward_sm90_sources} backward_s
 target_sources(flashcore_objects PRIVATE backward_sm90/throughput/instances.cpp)
 set_source_files_properties(backward_sm90/throughput/instances.cpp TARGET_DIRECTORY flashcore_objects
   PROPERTIES INCLUDE_DIRECTORIES ${backward_sm90_generated})
+
+include(backward_sm90/throughput/split/instances.cmake)

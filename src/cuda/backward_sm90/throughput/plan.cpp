@@ -11,11 +11,11 @@
 #include <string_view>
 
 #include "cuda/backward_sm90/common/row_plan.hpp"
-#include "cuda/backward_sm90/split/config.hpp"
-#include "cuda/backward_sm90/split/launch.hpp"
-#include "cuda/backward_sm90/split/supports.hpp"
 #include "cuda/backward_sm90/throughput/config.hpp"
 #include "cuda/backward_sm90/throughput/launch.hpp"
+#include "cuda/backward_sm90/throughput/split/config.hpp"
+#include "cuda/backward_sm90/throughput/split/launch.hpp"
+#include "cuda/backward_sm90/throughput/split/supports.hpp"
 #include "cuda/backward_sm90/throughput/supports.hpp"
 #include "cuda/host/device_guard.hpp"
 #include "cuda/host/forward_launch.hpp"

@@ -7,7 +7,7 @@ namespace flashcore::cuda::backward_sm90::throughput {
 
 Kernel kernel();
 
-// backward_sm90_split: a cluster of blocks a tile, for few tiles (../split).
+// backward_sm90_split: a cluster of blocks a tile, for few tiles (split/).
 Kernel split_kernel();
 
 }  // namespace flashcore::cuda::backward_sm90::throughput

@@ -4,9 +4,9 @@
 
 #include <cuda_runtime_api.h>
 
-#include "cuda/backward_sm90/split/exchange.cuh"
-#include "cuda/backward_sm90/split/shape.cuh"
 #include "cuda/backward_sm90/throughput/kernel.cuh"
+#include "cuda/backward_sm90/throughput/split/exchange.cuh"
+#include "cuda/backward_sm90/throughput/split/shape.cuh"
 
 namespace flashcore::cuda::backward_sm90::split {
 

@@ -13,7 +13,7 @@ foreach(INSTANCE_ELEMENT Fp16 Bf16)
       string(TOLOWER "split${splits}_${INSTANCE_ELEMENT}_config${INSTANCE_CONFIG}" INSTANCE_NAME)
       set(INSTANCE_CLASS "CompiledInstance<${INSTANCE_CONFIG}, ${INSTANCE_ELEMENT}, ${splits}>")
       set(source ${backward_sm90_split_generated}/${INSTANCE_NAME}.cu)
-      configure_file(backward_sm90/split/instance.cu.in ${source} @ONLY)
+      configure_file(backward_sm90/throughput/split/instance.cu.in ${source} @ONLY)
       list(APPEND backward_sm90_split_sources ${source})
       string(APPEND backward_sm90_split_declarations "InstanceEntry ${INSTANCE_NAME}();\n")
       string(APPEND backward_sm90_split_entries
@@ -22,9 +22,9 @@ foreach(INSTANCE_ELEMENT Fp16 Bf16)
     endforeach()
   endforeach()
 endforeach()
-configure_file(backward_sm90/split/instance_list.hpp.in ${backward_sm90_split_generated}/instance_list.hpp @ONLY)
+configure_file(backward_sm90/throughput/split/instance_list.hpp.in ${backward_sm90_split_generated}/instance_list.hpp @ONLY)
 
 flashcore_cuda_sources(backward_sm90_split SOURCES ${backward_sm90_split_sources})
-target_sources(flashcore_objects PRIVATE backward_sm90/split/instances.cpp)
-set_source_files_properties(backward_sm90/split/instances.cpp TARGET_DIRECTORY flashcore_objects
+target_sources(flashcore_objects PRIVATE backward_sm90/throughput/split/instances.cpp)
+set_source_files_properties(backward_sm90/throughput/split/instances.cpp TARGET_DIRECTORY flashcore_objects
   PROPERTIES INCLUDE_DIRECTORIES ${backward_sm90_split_generated})

@@ -1,8 +1,8 @@
 // What one translation unit of a compiled kernel defines; instances.cpp lists them.
 #pragma once
 
-#include "cuda/backward_sm90/split/kernel.cuh"
-#include "cuda/backward_sm90/split/launch.hpp"
+#include "cuda/backward_sm90/throughput/split/kernel.cuh"
+#include "cuda/backward_sm90/throughput/split/launch.hpp"
 #include "cuda/host/launch_kernel.hpp"
 
 namespace flashcore::cuda::backward_sm90::split {

@@ -5,8 +5,8 @@
 
 #include <cstdint>
 
-#include "cuda/backward_sm90/split/shape.cuh"
 #include "cuda/backward_sm90/throughput/consumer.cuh"
+#include "cuda/backward_sm90/throughput/split/shape.cuh"
 #include "cuda/ptx/cluster.cuh"
 #include "cuda/ptx/load_shared.cuh"
 #include "cuda/ptx/tma_multicast.cuh"

@@ -1,6 +1,6 @@
 // The table of compiled kernels.
-#include "cuda/backward_sm90/split/config.hpp"
-#include "cuda/backward_sm90/split/launch.hpp"
+#include "cuda/backward_sm90/throughput/split/config.hpp"
+#include "cuda/backward_sm90/throughput/split/launch.hpp"
 #include "cuda/host/instance_list.hpp"
 #include "instance_list.hpp"
 

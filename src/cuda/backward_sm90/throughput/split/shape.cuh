@@ -4,8 +4,8 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "cuda/backward_sm90/split/config.hpp"
 #include "cuda/backward_sm90/throughput/shape.cuh"
+#include "cuda/backward_sm90/throughput/split/config.hpp"
 
 namespace flashcore::cuda::backward_sm90::split {
 

@@ -1,4 +1,4 @@
-#include "cuda/backward_sm90/split/supports.hpp"
+#include "cuda/backward_sm90/throughput/split/supports.hpp"
 
 #include <fmt/format.h>
 
@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "cuda/backward_sm90/common/row_plan.hpp"
-#include "cuda/backward_sm90/split/config.hpp"
+#include "cuda/backward_sm90/throughput/split/config.hpp"
 #include "cuda/backward_sm90/throughput/supports.hpp"
 #include "problem/sizes.hpp"
 
