@@ -73,7 +73,7 @@ flashcore_simulated_kernel(decode_sm90 sim:0 paged/165x80/4 paged/6x900/4 30x112
 flashcore_simulated_kernel(backward_sm80 sim:1 --backward 160x112/4 3x300)
 flashcore_simulated_kernel(backward_sm80 sim:0 --backward --any-order 40x112/4 10x112x256/4)
 # Several steps of a tile of keys, and heads of queries that share one.
-flashcore_simulated_kernel(backward_sm90 sim:0 --backward narrow/120x160/4 narrow/3x600)
+flashcore_simulated_kernel(backward_sm90 sim:0 --backward narrow/80x160/4 narrow/3x600)
 flashcore_simulated_kernel(backward_sm90 sim:0 --backward --any-order narrow/50x160/4 narrow/1x600)
 flashcore_simulated_kernel(backward_sm90_split sim:0 --backward narrow/40x112/4 narrow/1x600)
 flashcore_simulated_kernel(backward_sm90_wide sim:0 --backward narrow/120x100x256/2 narrow/2x400x256)

@@ -593,7 +593,8 @@ PLANTED = [
     Fault("split_backward_sums_not_awaited", HOPPER_SPLIT_UNIT, HOPPER_SPLIT, [
         (HOPPER_SPLIT_FOLDER + "exchange.cuh", "    ptx::mbarrier_wait_cluster(received(), 0);\n", "")], "race"),
     Fault("split_backward_steps_of_another_block", HOPPER_SPLIT_UNIT, HOPPER_SPLIT, [
-        (SM90_BACKWARD + "shape.cuh", "of.range.end - 1 - of.rank", "of.range.end - 1")], "race"),
+        (SM90_BACKWARD + "shape.cuh", "of.range.end - 1 - of.rank", "of.range.end - 1")], "race",
+          more=True),
     Fault("split_backward_block_in_the_address_of_operands", HOPPER_SPLIT_UNIT, HOPPER_SPLIT, [
         (HOPPER_SPLIT_FOLDER + "shape.cuh", "kOperandBits = 0x3ffff;", "kOperandBits = ~0U;")], "race",
           commit="40705b3"),
