@@ -5,9 +5,10 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "cuda/backward_sm90/common/row_plan.hpp"
+#include "cuda/backward_sm90/common/supports.hpp"
 #include "cuda/backward_sm90/throughput/split/config.hpp"
 #include "cuda/backward_sm90/throughput/supports.hpp"
+#include "problem/entries.hpp"
 #include "problem/sizes.hpp"
 
 namespace flashcore::cuda::backward_sm90::split {
@@ -21,8 +22,9 @@ Work work_of(const ForwardProblem& p) {
   const int index = throughput::config_index(std::max(p.head_dim_qk, p.head_dim_v), false);
   const Config& config = kConfigs[static_cast<size_t>(index)];
   const int64_t blocks = (p.seqlen_q + config.block_q - 1) / config.block_q;
-  return {product_of({p.batch, p.heads_kv, key_tiles_of_head(p, throughput::kBlockKeys)}),
-          blocks * (p.heads_q / p.heads_kv)};
+  const int64_t tiles =
+      product_of({p.heads_kv, key_rows(p, throughput::kBlockKeys) / throughput::kBlockKeys});
+  return {tiles, blocks * (p.heads_q / p.heads_kv)};
 }
 
 }  // namespace
@@ -39,7 +41,7 @@ std::string refusal(const BackwardProblem& problem, const DeviceInfo& device,
   const ForwardProblem& p = problem.forward;
   if (p.softcap > 0) return fmt::format("softcap: is {}, wanted 0", p.softcap);
   if (p.packed) return "cu_seqlens_q: is given, wanted none";
-  if (needs_option_tiles(p)) return "seqlens_kv: entries differ, wanted all alike";
+  if (entries_vary(p)) return "seqlens_kv: entries differ, wanted all alike";
   // A launch has 2^31 - 1 blocks at most.
   constexpr int64_t kMostTiles = (int64_t{1} << 31) / kMostSplits - 1;
   if (const int64_t tiles = work_of(p).tiles; tiles > kMostTiles) {
