@@ -252,17 +252,17 @@ Kernel kernel() {
 }
 
 Kernel split_kernel() {
-  constexpr std::string_view kTargets = build::targets::backward_sm90_split;
   return {.name = "backward_sm90_split",
           .device = DeviceKind::cuda,
           .automatic = false,
           .by_name_because = "no GPU has gated it yet",
           .wants_alignment = true,
-          .targets = kTargets,
+          .targets = build::targets::backward_sm90_split,
           .backward = {
               .refuses =
                   [](const BackwardProblem& problem, const PlanContext& context) {
-                    return split::refusal(problem, context.device, kTargets);
+                    return split::refusal(problem, context.device,
+                                          build::targets::backward_sm90_split);
                   },
               .plan = [](const BackwardProblem& problem,
                          const PlanContext& context) { return plan(problem, context, true); }}};
