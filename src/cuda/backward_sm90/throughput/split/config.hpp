@@ -12,6 +12,7 @@
 
 #include <array>
 #include <cstdint>
+#include <span>
 
 #include "cuda/backward_sm90/throughput/config.hpp"
 
@@ -56,9 +57,9 @@ constexpr int room_bytes(const Config& config) {
   return 2 * throughput::kStages * config.q_bytes() + config.ds_bytes();
 }
 static_assert([] {
-  for (int i = 0; i < throughput::kPlainConfigs; ++i) {
+  for (const Config& config : std::span(kConfigs).first(throughput::kPlainConfigs)) {
     for (const int splits : kSplits) {
-      if (received_bytes(kConfigs[i], splits) > room_bytes(kConfigs[i])) return false;
+      if (received_bytes(config, splits) > room_bytes(config)) return false;
     }
   }
   return true;
