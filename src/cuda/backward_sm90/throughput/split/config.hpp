@@ -27,7 +27,7 @@ inline constexpr int kChunkBytes = 16;  // what a thread sends at once
 
 // How many of the `steps` of its tile block `rank` has: it begins with that of this number, and goes on with every
 // splits-th. So under a causal mask, where all tiles see the last queries, the blocks of all tiles are at the same ones
-// together, and none waits long for its turn to add.
+// together.
 constexpr int steps_of(int steps, int splits, int rank) {
   return (steps - rank + splits - 1) / splits;
 }
