@@ -60,16 +60,6 @@ struct Settings {
   int64_t seqlen = 2048;
 };
 
-HostProblem drawn(const Fp8Data& data, int64_t seqlen, int64_t head_dim) {
-  Problem problem;
-  problem.q = problem.o = TensorDesc::contiguous(DType::f32, {1, kHeadsQ, seqlen, head_dim});
-  problem.k = problem.v = TensorDesc::contiguous(DType::f32, {1, kHeadsKv, seqlen, head_dim});
-  problem.lse = TensorDesc::contiguous(DType::f32, {1, kHeadsQ, seqlen});
-  HostProblem host = make_host_problem(problem, kSeed);
-  data.bend(host);
-  return host;
-}
-
 HostProblem in_bf16(const HostProblem& wide) {
   Problem problem = wide.problem;
   for (TensorDesc* const desc : {&problem.q, &problem.k, &problem.v, &problem.o}) {
@@ -116,7 +106,8 @@ class Accuracy {
   void measure(const Fp8Data& data, int64_t head_dim) {
     data_ = data.name;
     head_dim_ = head_dim;
-    HostProblem wide = drawn(data, settings_.seqlen, head_dim);
+    HostProblem wide = draw(data, {1, kHeadsQ, settings_.seqlen, head_dim},
+                            {1, kHeadsKv, settings_.seqlen, head_dim}, kSeed);
     const Reference before = reference_of(wide);
     HostProblem half = in_bf16(wide);
     judge_all(half, before, {kBf16Kernel});

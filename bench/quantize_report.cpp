@@ -73,16 +73,6 @@ std::vector<Fp8Data> channel_data() {
   };
 }
 
-HostProblem drawn(const Fp8Data& data, uint64_t seed) {
-  Problem problem;
-  problem.q = problem.o = TensorDesc::contiguous(DType::f32, {1, kHeadsQ, kQueries, kWidth});
-  problem.k = problem.v = TensorDesc::contiguous(DType::f32, {1, kHeadsKv, kKeys, kWidth});
-  problem.lse = TensorDesc::contiguous(DType::f32, {1, kHeadsQ, kQueries});
-  HostProblem host = make_host_problem(problem, seed);
-  data.bend(host);
-  return host;
-}
-
 // Each row times a matrix of Hadamard with random signs: the same products of Q and K, and an
 // outlier of one channel is shared by all.
 void rotate(HostTensor& tensor) {
@@ -146,7 +136,9 @@ std::vector<QuantizationError> errors_of(const Fp8Data& data, const std::vector<
                                          int threads) {
   std::vector<QuantizationError> errors(ways.size());
   for (uint64_t seed = 0; seed < kSeeds; ++seed) {
-    HostProblem host = drawn(data, seed), rotated = host;
+    HostProblem host =
+                    draw(data, {1, kHeadsQ, kQueries, kWidth}, {1, kHeadsKv, kKeys, kWidth}, seed),
+                rotated = host;
     for (const char* const name : {"q", "k"}) rotate(rotated.at(name));
     const Result<Reference> right = compute_reference(host, threads, false);
     if (!right.ok()) fail(right.status().message());

@@ -91,6 +91,17 @@ std::vector<Fp8Data> fp8_data() {
   return all;
 }
 
+HostProblem draw(const Fp8Data& data, std::initializer_list<int64_t> q,
+                 std::initializer_list<int64_t> k, uint64_t seed) {
+  Problem problem;
+  problem.q = problem.o = TensorDesc::contiguous(DType::f32, q);
+  problem.k = problem.v = TensorDesc::contiguous(DType::f32, k);
+  problem.lse = TensorDesc::contiguous(DType::f32, {q.begin()[0], q.begin()[1], q.begin()[2]});
+  HostProblem host = make_host_problem(problem, seed);
+  data.bend(host);
+  return host;
+}
+
 std::vector<ScoreCase> fp8_cases() {
   std::vector<ScoreCase> cases;
   for (const Data& data : all_data()) {

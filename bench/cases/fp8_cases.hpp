@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <initializer_list>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,10 @@ struct Fp8Data {
   std::function<void(HostProblem&)> bend;
 };
 std::vector<Fp8Data> fp8_data();
+
+// Inputs of such a kind in f32, with an O of f32 and an LSE. `q` and `k`: [1, H, S, D].
+HostProblem draw(const Fp8Data& data, std::initializer_list<int64_t> q,
+                 std::initializer_list<int64_t> k, uint64_t seed);
 
 // Element d of row r of all heads becomes change(r, d, what it was).
 void change_rows(HostTensor& tensor, const std::function<double(int64_t, int64_t, double)>& change);
