@@ -91,7 +91,7 @@ bench::RandomTrials random_part(const Options& options) {
   random.space.largest_head_dim = options.largest_head_dim;
   random.space.most_heads = options.most_heads;
   random.space.caches = options.paged;
-  random.space.more_outputs = !options.backward;
+  random.space.more_outputs = random.space.mixes_fp8 = !options.backward;
   random.backward = options.backward;
   random.narrow = options.narrow;
   random.space.only_e4m3 = options.narrow && options.dtypes == to_string(DType::f8e4m3);

@@ -22,6 +22,7 @@ using Sizes = RandomSizes;
 // Than those that the rest of a problem is drawn from.
 constexpr uint64_t kStateNumbers = 0x65746174735f6e69;
 constexpr uint64_t kOutputNumbers = 0x737475705f74756f;
+constexpr uint64_t kTypeNumbers = 0x73657079745f3866;
 
 int64_t random_length(Random& random, int64_t largest) {
   if (random.chance(0.03)) return 0;
@@ -176,6 +177,17 @@ void draw_more_outputs(Random random, Problem& problem, const Sizes& s, const Ra
   }
 }
 
+// Of a third of the problems whose K and V are fp8: K, V or both become the other type.
+void draw_mix(Random random, Problem& problem) {
+  if (size_of(problem.k.dtype) != 1 || !random.chance(1.0 / 3)) return;
+  const int64_t which = random.integer(1, 3);
+  const auto other = [](DType dtype) {
+    return dtype == DType::f8e4m3 ? DType::f8e5m2 : DType::f8e4m3;
+  };
+  if ((which & 1) != 0) problem.k.dtype = other(problem.k.dtype);
+  if ((which & 2) != 0) problem.v.dtype = other(problem.v.dtype);
+}
+
 // Keys and values past an entry's length must not matter: make them NaN.
 void dirty_padding(HostProblem& host, const Sizes& s, std::span<const int64_t> lengths) {
   for (const char* const name : {"k", "v"}) {
@@ -229,7 +241,7 @@ RandomSpace narrowed(RandomSpace space, int narrowing) {
   if (narrowing >= 1 && !space.only_e4m3) {
     space.only_16_bit = space.same_types = true, space.fp8 = false;
   }
-  if (narrowing >= 1) space.more_outputs = false;
+  if (narrowing >= 1) space.more_outputs = space.mixes_fp8 = false;
   if (narrowing >= 2) space.any_head_dim = false;
   if (narrowing >= 3) space.any_score = false;
   if (narrowing >= 4) space.dense = true;
@@ -305,6 +317,9 @@ RandomDraw::RandomDraw(uint64_t seed, const RandomSpace& space) : random_(seed),
   }
   draw_more_outputs(Random(seed ^ kOutputNumbers), problem, s, space);
   if (space.caches) problem = with_random_cache(random_, problem, bound_kv_, aligned);
+  if (space.mixes_fp8 && space.any_dtype && !space.only_e4m3) {
+    draw_mix(Random(seed ^ kTypeNumbers), problem);
+  }
 }
 
 HostProblem RandomDraw::fill() const {
@@ -348,6 +363,11 @@ HostProblem RandomDraw::fill() const {
 
 HostProblem random_problem(uint64_t seed, const RandomSpace& space) {
   return RandomDraw(seed, space).fill();
+}
+
+bool mixes_fp8(const Problem& problem) {
+  const DType q = problem.q.dtype, k = problem.k.dtype;
+  return problem.v.dtype != k || (size_of(q) == 1 && k != q);
 }
 
 std::string describe(const Problem& problem) {

@@ -28,6 +28,7 @@ struct RandomSpace {
   bool grouped_heads = true;  // Hq > Hkv
   bool dropout_state = true;  // half of the dropout has its seed in memory
   bool more_outputs = false;  // O of fp8 with a scale, and largest values
+  bool mixes_fp8 = false;     // K and V of other types of fp8 than Q, or each of its own
   bool hostile_values =
       true;             // NaN and Inf in attended and in hidden keys and values, large scores
   bool caches = false;  // keys and values in caches (random_cache.hpp)
@@ -62,6 +63,9 @@ class RandomDraw {
 
 // Drawn and filled.
 HostProblem random_problem(uint64_t seed, const RandomSpace& space = {});
+
+// Whether both e4m3 and e5m2 are among the types of Q, K and V.
+bool mixes_fp8(const Problem& problem);
 
 // One line: shapes, dtypes and features, for a failure's message.
 std::string describe(const Problem& problem);

@@ -94,9 +94,9 @@ bool is_computed(const Draw& draw, const Tested& tested) {
                      [](const KernelVerdict& kernel) { return kernel.refusal.empty(); });
 }
 
-// The problem of a seed; without more outputs where no kernel under test has them. Asked to be
-// narrow: from the widest space in which some kernel under test computes it; where the narrowest has
-// none for this seed, by others made of it.
+// The problem of a seed; without mixes of fp8 where no kernel under test has them, nor more outputs
+// where none has these. Asked to be narrow: from the widest space in which some kernel under test
+// computes it; where the narrowest has none for this seed, by others made of it.
 template <class Draw>
 Draw drawn(uint64_t seed, const RandomTrials& asked, const Tested& tested) {
   constexpr int kAttempts = 20;
@@ -106,6 +106,11 @@ Draw drawn(uint64_t seed, const RandomTrials& asked, const Tested& tested) {
     const int narrowing = std::min(attempt, kNarrowings);
     RandomSpace space = narrowed(asked.space, narrowing);
     const uint64_t number = seed ^ (kApart * static_cast<uint64_t>(attempt - narrowing));
+    if (space.mixes_fp8) {
+      const Draw draw(number, space);
+      if (mixes_fp8(draw.problem()) && is_computed(draw, tested)) return draw;
+      space.mixes_fp8 = false;
+    }
     if (space.more_outputs && is_computed(Draw(number, space), tested)) return Draw(number, space);
     space.more_outputs = false;
     Draw draw(number, space);

@@ -130,7 +130,7 @@ typedef struct flashcore_problem {
   flashcore_tensor q; /* [B, Hq, Sq, Dqk]; packed: [total_q, Hq, Dqk]. f32, f16, bf16 or fp8 */
   flashcore_tensor k; /* [B, Hkv, Skv, Dqk]; packed: [total_kv, Hkv, Dqk]; in pages:
                          [num_pages, Hkv, page_size, Dqk]. dtype of q, or fp8 */
-  flashcore_tensor v; /* the same with Dv, dtype of k */
+  flashcore_tensor v; /* the same with Dv, dtype of k, or fp8 where k is */
   flashcore_tensor o; /* [B, Hq, Sq, Dv]; packed: [total_q, Hq, Dv]. a type of q, or f64 */
 
   /* Optional tensors: rank 0 means absent, the default. */

@@ -136,7 +136,7 @@ struct Problem {
   // [B, Hkv, Skv, Dqk]; packed: [total_kv, Hkv, Dqk]; in pages: [num_pages, Hkv, page_size, Dqk].
   // dtype of q, or fp8
   TensorDesc k;
-  TensorDesc v;  // the same with Dv, dtype of k
+  TensorDesc v;  // the same with Dv, dtype of k, or fp8 where k is
   TensorDesc o;  // [B, Hq, Sq, Dv]; packed: [total_q, Hq, Dv]. Any of the types of q, or f64
   std::optional<TensorDesc> lse;  // [B, Hq, Sq]; packed: [total_q, Hq]. f32 (f64: reference)
 

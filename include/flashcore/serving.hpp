@@ -43,7 +43,7 @@ struct Append {
   TensorDesc k_new;  // [B, Hkv, Snew, Dqk]; packed: [total, Hkv, Dqk]. f32, f16, bf16 or fp8
   TensorDesc v_new;  // the same with Dv, dtype of k_new
   TensorDesc k;      // the cache, as Problem::k: in one piece or in pages. dtype of k_new, or fp8
-  TensorDesc v;
+  TensorDesc v;      // the same with Dv; dtype of v_new, or fp8
   TensorDesc seqlens_kv;                     // [B], i32: rows of the cache in use before the call
   std::optional<TensorDesc> seqlens_new;     // [B], i32: new rows in use
   std::optional<TensorDesc> cu_seqlens_new;  // [B + 1], i32: the new rows are packed

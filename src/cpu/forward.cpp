@@ -36,9 +36,7 @@ constexpr int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 constexpr int64_t align(int64_t bytes) { return divide_up(bytes, kAlignment) * kAlignment; }
 
 // Whether the products can be those of bf16: fp8 caches under a bf16 Q are widened to fp32.
-bool is_bf16(const ForwardProblem& p) {
-  return p.dtype == DType::bf16 && p.kv_dtype == DType::bf16;
-}
+bool is_bf16(const ForwardProblem& p) { return p.dtype == DType::bf16 && p.k_dtype == DType::bf16; }
 
 // Keys per block: K and V of one packed fit the second-level cache.
 int64_t choose_block_kv(const ForwardProblem& p) {

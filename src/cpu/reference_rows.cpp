@@ -72,11 +72,11 @@ KvHead load_kv_head(const ForwardProblem& p, const Arguments& args, const Sequen
         p.v_scale.present ? args.v_scale[p.v_scale.at(lead, kv_head, block)] : 1.0;
     for (int64_t d = 0; d < p.head_dim_qk; ++d) {
       kv.k[static_cast<size_t>(j * p.head_dim_qk + d)] =
-          load_element(p.kv_dtype, args.k, p.k.at(lead, kv_head, row) + d);
+          load_element(p.k_dtype, args.k, p.k.at(lead, kv_head, row) + d);
     }
     for (int64_t d = 0; d < p.head_dim_v; ++d) {
       kv.v[static_cast<size_t>(j * p.head_dim_v + d)] =
-          load_element(p.kv_dtype, args.v, p.v.at(lead, kv_head, row) + d) * v_scale;
+          load_element(p.v_dtype, args.v, p.v.at(lead, kv_head, row) + d) * v_scale;
     }
   }
   return kv;

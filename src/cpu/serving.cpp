@@ -240,33 +240,34 @@ class AppendRun {
     }
   }
 
-  void store_scaled(std::vector<float>& row, float scale, void* to, int64_t at) const {
+  static void store_scaled(DType dtype, std::vector<float>& row, float scale, void* to,
+                           int64_t at) {
     for (float& value : row) value /= scale;
-    store(p_.kv_dtype, row, to, at);
+    store(dtype, row, to, at);
   }
 
   void store_key(int64_t b, int64_t h, int64_t i, const KeyPlace& place,
                  const std::vector<Angle>& angles, std::vector<float>& row) const {
     const int64_t from = problem_.k_new.at(b, h, i), to = p_.k.at(place.lead, h, place.row);
-    if (problem_.rotary_dim == 0 && p_.kv_dtype == p_.dtype) {
+    if (problem_.rotary_dim == 0 && p_.k_dtype == p_.dtype) {
       copy_row(p_.dtype, args_.k_new, from, args_.k, to, p_.head_dim_qk);
       return;
     }
     load(p_.dtype, args_.k_new, from, p_.head_dim_qk, row);
     if (problem_.rotary_dim > 0) rotation_.rotate(angles, row);
-    const float scale = p_.kv_dtype == p_.dtype ? 1 : scale_of(p_.k_scale, args_.k_scale, place, h);
-    store_scaled(row, scale, args_.k, to);
+    const float scale = p_.k_dtype == p_.dtype ? 1 : scale_of(p_.k_scale, args_.k_scale, place, h);
+    store_scaled(p_.k_dtype, row, scale, args_.k, to);
   }
 
   void store_value(int64_t b, int64_t h, int64_t i, const KeyPlace& place,
                    std::vector<float>& row) const {
     const int64_t from = problem_.v_new.at(b, h, i), to = p_.v.at(place.lead, h, place.row);
-    if (p_.kv_dtype == p_.dtype) {
+    if (p_.v_dtype == p_.dtype) {
       copy_row(p_.dtype, args_.v_new, from, args_.v, to, p_.head_dim_v);
       return;
     }
     load(p_.dtype, args_.v_new, from, p_.head_dim_v, row);
-    store_scaled(row, scale_of(p_.v_scale, args_.v_scale, place, h), args_.v, to);
+    store_scaled(p_.v_dtype, row, scale_of(p_.v_scale, args_.v_scale, place, h), args_.v, to);
   }
 
   const AppendProblem& problem_;

@@ -52,6 +52,10 @@ struct BackwardKernel {
   Candidates<BackwardProblem> candidates = {};
 };
 
+// Of which types of fp8 Q, K and V may be at once: one for all; one for Q and one for K and V; any for
+// each. (Under a wider Q, K and V are of one, or of any.)
+enum class Fp8Types { one, kv_apart, any };
+
 // What a kernel computes is a closed world: a pass that it has no plan for, and what it does not
 // say here, is refused for it (refusal_of).
 struct Kernel {
@@ -64,10 +68,11 @@ struct Kernel {
   bool reads_dropout_state = false;  // takes the seed and offset of dropout from memory
   bool reads_caches = false;         // K and V in pages, padded on the left, or fp8 under a wider Q
   bool reads_tree_masks = false;     // of speculative trees
-  bool scales_o = false;             // divides an fp8 O by its scale
-  bool writes_largest = false;       // amax_o and amax_s
-  std::string_view sources = {};     // what its sources are known by, if that is not its name
-  std::string_view targets = {};     // CUDA: what it was compiled for, as in device_code.hpp
+  Fp8Types fp8_types = Fp8Types::one;  // that it takes
+  bool scales_o = false;               // divides an fp8 O by its scale
+  bool writes_largest = false;         // amax_o and amax_s
+  std::string_view sources = {};       // what its sources are known by, if that is not its name
+  std::string_view targets = {};       // CUDA: what it was compiled for, as in device_code.hpp
   // The forward pass; without `plan` the kernel has none.
   // One sentence why the kernel cannot compute the problem; empty when it can.
   std::function<std::string(const ForwardProblem&, const PlanContext&)> refuses = {};

@@ -6,6 +6,8 @@
 namespace flashcore {
 namespace {
 
+bool is_fp8(DType dtype) { return dtype == DType::f8e4m3 || dtype == DType::f8e5m2; }
+
 std::string refuse_dropout_state(const Kernel& kernel, const ForwardProblem& p) {
   if (kernel.reads_dropout_state || !p.dropout_state.present) return {};
   return "dropout_state: is given, wanted seed and offset as numbers";
@@ -18,10 +20,19 @@ std::string refuse_caches(const Kernel& kernel, const ForwardProblem& p) {
                        p.paging.flat ? "kv_indices" : "page_table");
   }
   if (p.cache_leftpad.present) return "cache_leftpad: is given, wanted keys from the first row";
-  if (p.kv_dtype != p.dtype) {
-    return fmt::format("k: dtype is {}, wanted q's {}", to_string(p.kv_dtype), to_string(p.dtype));
+  if (p.k_dtype != p.dtype && !is_fp8(p.dtype)) {
+    return fmt::format("k: dtype is {}, wanted q's {}", to_string(p.k_dtype), to_string(p.dtype));
   }
   return {};
+}
+
+std::string refuse_mixes(const Kernel& kernel, const ForwardProblem& p) {
+  if (kernel.fp8_types == Fp8Types::any || !p.mixes_fp8()) return {};
+  if (p.v_dtype != p.k_dtype) {
+    return fmt::format("v: dtype is {}, wanted k's {}", to_string(p.v_dtype), to_string(p.k_dtype));
+  }
+  if (kernel.fp8_types == Fp8Types::kv_apart) return {};
+  return fmt::format("k: dtype is {}, wanted q's {}", to_string(p.k_dtype), to_string(p.dtype));
 }
 
 std::string refuse_tree_mask(const Kernel& kernel, const ForwardProblem& p) {
@@ -46,7 +57,9 @@ std::string refusal_of(const Kernel& kernel, const ForwardProblem& problem,
   if (refusal.empty()) refusal = refuse_caches(kernel, problem);
   if (refusal.empty()) refusal = refuse_tree_mask(kernel, problem);
   if (refusal.empty()) refusal = refuse_more_outputs(kernel, problem);
-  return refusal.empty() ? kernel.refuses(problem, context) : refusal;
+  if (refusal.empty()) refusal = kernel.refuses(problem, context);
+  // Last: what takes no type of fp8 says so.
+  return refusal.empty() ? refuse_mixes(kernel, problem) : refusal;
 }
 
 std::string refusal_of(const Kernel& kernel, const BackwardProblem& problem,

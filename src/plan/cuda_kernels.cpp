@@ -142,12 +142,12 @@ std::vector<Kernel> cuda_kernels() {
   for (Kernel& kernel : cuda::forward_fp8_sm89::throughput::kernels()) {
     table.push_back(std::move(kernel));
   }
-  table.push_back(cuda::forward_fp8::converted::kernel(choose_16_bit));
   table.push_back(declining(sm80::latency::kernel(), sm80_latency_declines));
   table.insert(table.end(), ampere.begin(), ampere.end());
   table.push_back(
       unless_refused(declining(sm90::throughput::paged_kernel(), sm90_paged_declines), any_cache));
   table.push_back(any_cache);
+  table.push_back(cuda::forward_fp8::converted::kernel(choose_16_bit));
   const Kernel any_backward = cuda::backward_sm80::general::kernel();
   table.push_back(
       backward_for_any_pointers(cuda::backward_sm90::throughput::split_kernel(), any_backward));

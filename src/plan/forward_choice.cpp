@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "cuda/forward_fp8/converted/layout.hpp"
 #include "cuda/forward_sm80/latency/work.hpp"
 #include "cuda/forward_sm80/throughput/supports.hpp"
 #include "cuda/forward_sm80/throughput/work.hpp"
@@ -148,7 +149,7 @@ std::string sm90_decode_declines(const ForwardProblem& p, const PlanContext& con
   if (context.batch_invariant) {
     return "batch_invariant: is set, and it does not compute every batch";
   }
-  if (p.paging.present || p.cache_leftpad.present || p.kv_dtype != p.dtype) return {};
+  if (p.paging.present || p.cache_leftpad.present || p.k_dtype != p.dtype) return {};
   const int64_t rows = p.heads_kv > 0 ? p.heads_q / p.heads_kv * p.seqlen_q : 0;
   if (rows > kMostRows) {
     return fmt::format("q: has {} rows of a key/value head, and keys are read again for each {}",
@@ -162,11 +163,23 @@ std::string sm90_decode_declines(const ForwardProblem& p, const PlanContext& con
 }
 
 std::string by_name_alone(const Kernel& kernel, const ForwardProblem& p) {
-  if (kChoiceDecodesPairs || kernel.name != "decode_sm80") return {};
-  if (!p.bias.present && !p.mask.present) return {};
+  const bool pairs = p.bias.present || p.mask.present;
+  if (!kChoiceDecodesPairs && pairs && kernel.name == "decode_sm80") {
+    return fmt::format(
+        "{}: is given, and no GPU has gated this kernel with it, so it runs by name alone",
+        p.bias.present ? "bias" : "mask");
+  }
+  if (!p.mixes_fp8()) {
+    if (kernel.name != cuda::forward_fp8::converted::kName) return {};
+    return fmt::format("q: is {} as k and v are, for which it runs by name alone",
+                       to_string(p.dtype));
+  }
+  if (kChoiceMixesFp8 || kernel.device != DeviceKind::cuda) return {};
   return fmt::format(
-      "{}: is given, and no GPU has gated this kernel with it, so it runs by name alone",
-      p.bias.present ? "bias" : "mask");
+      "{}, and no GPU has gated this kernel with both, so it runs by name alone",
+      p.v_dtype != p.k_dtype
+          ? fmt::format("v: is {} beside {} k", to_string(p.v_dtype), to_string(p.k_dtype))
+          : fmt::format("k: is {} under {} q", to_string(p.k_dtype), to_string(p.dtype)));
 }
 
 std::string sm90_paged_declines(const ForwardProblem& p, const PlanContext& context) {

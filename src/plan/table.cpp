@@ -43,6 +43,7 @@ Kernel cpu_simd() {
           .reads_dropout_state = true,
           .reads_caches = true,
           .reads_tree_masks = true,
+          .fp8_types = Fp8Types::any,
           .scales_o = true,
           .writes_largest = true,
           .refuses = [](const ForwardProblem& p,
@@ -67,6 +68,7 @@ Kernel reference() {
           .reads_dropout_state = true,
           .reads_caches = true,
           .reads_tree_masks = true,
+          .fp8_types = Fp8Types::any,
           .scales_o = true,
           .writes_largest = true,
           .refuses = [](const ForwardProblem&, const PlanContext&) { return std::string(); },
@@ -85,6 +87,7 @@ Kernel naive() {
           .reads_dropout_state = true,
           .reads_caches = true,
           .reads_tree_masks = true,
+          .fp8_types = Fp8Types::any,
           .scales_o = true,
           .writes_largest = true,
           .refuses = [](const ForwardProblem& p, const PlanContext&) -> std::string {

@@ -58,16 +58,24 @@ Status in_words_of_append(const Status& status) {
   return {status.code(), sentence};
 }
 
+Status check_cache_type(std::string_view name, DType cache, DType rows) {
+  const bool fp8 = cache == DType::f8e4m3 || cache == DType::f8e5m2;
+  if (cache == rows || (fp8 && is_wide_float(rows))) return {};
+  return invalid("{}: dtype is {}, wanted {}_new's {}{}", name, to_string(cache), name,
+                 to_string(rows), is_wide_float(rows) ? ", or fp8" : "");
+}
+
 Status check_new_rows(const Append& what) {
   for (const auto& [name, tensor] : {std::pair{"k_new", &what.k_new}, {"v_new", &what.v_new}}) {
     FLASHCORE_RETURN_IF_ERROR(check_dtype_value(name, *tensor));
   }
   FLASHCORE_RETURN_IF_ERROR(check_dtype_value("k", what.k));
+  FLASHCORE_RETURN_IF_ERROR(check_dtype_value("v", what.v));
   FLASHCORE_RETURN_IF_ERROR(check_dtype("v_new", what.v_new, what.k_new.dtype));
-  const bool fp8_cache = what.k.dtype == DType::f8e4m3 || what.k.dtype == DType::f8e5m2;
-  if (what.k.dtype != what.k_new.dtype && !(fp8_cache && is_wide_float(what.k_new.dtype))) {
-    return invalid("k: dtype is {}, wanted k_new's {}{}", to_string(what.k.dtype),
-                   to_string(what.k_new.dtype), is_wide_float(what.k_new.dtype) ? ", or fp8" : "");
+  FLASHCORE_RETURN_IF_ERROR(check_cache_type("k", what.k.dtype, what.k_new.dtype));
+  // Rows of fp8 are moved as they are.
+  if (!is_wide_float(what.k_new.dtype)) {
+    FLASHCORE_RETURN_IF_ERROR(check_cache_type("v", what.v.dtype, what.k_new.dtype));
   }
   if (what.cu_seqlens_new && !what.page_table && !what.kv_indices) {
     // Attention has no packed queries over a cache in one piece, and append has nothing to add.
@@ -217,8 +225,8 @@ Status check_append_pointers(const AppendProblem& problem, const AppendArguments
   for (const auto& [name, pointer, dtype, needed] :
        {std::tuple{"k_new", args.k_new, p.dtype, has_new},
         {"v_new", args.v_new, p.dtype, has_new},
-        {"k", static_cast<const void*>(args.k), p.kv_dtype, has_cache},
-        {"v", static_cast<const void*>(args.v), p.kv_dtype, has_cache},
+        {"k", static_cast<const void*>(args.k), p.k_dtype, has_cache},
+        {"v", static_cast<const void*>(args.v), p.v_dtype, has_cache},
         {"q", problem.has_q ? args.q : nullptr, p.dtype, problem.has_q && has_new},
         {"q_out", problem.has_q ? static_cast<const void*>(args.q_out) : nullptr, p.dtype,
          problem.has_q && has_new},

@@ -87,8 +87,8 @@ Status check_each(const ForwardProblem& p, const Arguments& args) {
   const bool has_batch = p.batch > 0;
   const bool has_pairs = has_batch && p.heads_q > 0 && p.seqlen_q > 0 && p.seqlen_kv > 0;
   FLASHCORE_RETURN_IF_ERROR(check_pointer("q", args.q, p.dtype, has_q));
-  FLASHCORE_RETURN_IF_ERROR(check_pointer("k", args.k, p.kv_dtype, has_kv));
-  FLASHCORE_RETURN_IF_ERROR(check_pointer("v", args.v, p.kv_dtype, has_kv));
+  FLASHCORE_RETURN_IF_ERROR(check_pointer("k", args.k, p.k_dtype, has_kv));
+  FLASHCORE_RETURN_IF_ERROR(check_pointer("v", args.v, p.v_dtype, has_kv));
   FLASHCORE_RETURN_IF_ERROR(check_pointer("o", args.o, p.o_dtype, has_q));
   if (p.has_lse) FLASHCORE_RETURN_IF_ERROR(check_pointer("lse", args.lse, p.lse_dtype, has_q));
   for (const auto& [name, largest, pointer] :

@@ -87,8 +87,9 @@ struct TreeMask {
 };
 
 struct ForwardProblem {
-  DType dtype = DType::f32;     // of Q
-  DType kv_dtype = DType::f32;  // of K and V: that of Q, but for fp8 caches
+  DType dtype = DType::f32;    // of Q
+  DType k_dtype = DType::f32;  // that of Q, or fp8
+  DType v_dtype = DType::f32;  // that of K, or the other type of fp8
   DType o_dtype = DType::f32;
   DType lse_dtype = DType::f32;
 
@@ -125,6 +126,11 @@ struct ForwardProblem {
   int64_t causal_offset = 0;
   float dropout_p = 0;
 
+  // Whether both e4m3 and e5m2 are among the types of Q, K and V.
+  constexpr bool mixes_fp8() const {
+    const bool narrow = dtype == DType::f8e4m3 || dtype == DType::f8e5m2;
+    return v_dtype != k_dtype || (narrow && k_dtype != dtype);
+  }
   // Whether entries follow each other in K and V, where cu_seqlens_kv says.
   constexpr bool packed_kv() const { return packed && !paging.present; }
   constexpr int64_t kv_head(int64_t head_q) const { return head_q / (heads_q / heads_kv); }

@@ -56,12 +56,13 @@ Status check_input_types(const TensorDesc& q, const TensorDesc& k, const TensorD
                      to_string(tensor->dtype));
     }
   }
-  if (k.dtype != q.dtype && (is_fp8(q.dtype) || !is_fp8(k.dtype))) {
-    return invalid("k: dtype is {}, wanted q's {}{}", to_string(k.dtype), to_string(q.dtype),
-                   is_fp8(q.dtype) ? "" : ", or fp8");
+  if (k.dtype != q.dtype && !is_fp8(k.dtype)) {
+    return invalid("k: dtype is {}, wanted q's {}, or {}fp8", to_string(k.dtype),
+                   to_string(q.dtype), is_fp8(q.dtype) ? "other " : "");
   }
-  if (v.dtype != k.dtype) {
-    return invalid("v: dtype is {}, wanted k's {}", to_string(v.dtype), to_string(k.dtype));
+  if (v.dtype != k.dtype && !(is_fp8(k.dtype) && is_fp8(v.dtype))) {
+    return invalid("v: dtype is {}, wanted k's {}{}", to_string(v.dtype), to_string(k.dtype),
+                   is_fp8(k.dtype) ? ", or other fp8" : "");
   }
   return {};
 }
@@ -94,7 +95,8 @@ Status resolve_tensors(const Problem& problem, ForwardProblem& p) {
   FLASHCORE_RETURN_IF_ERROR(check_layout("v", v, kv_rank, v_shape));
 
   p.dtype = q.dtype;
-  p.kv_dtype = k.dtype;
+  p.k_dtype = k.dtype;
+  p.v_dtype = v.dtype;
   p.o_dtype = o.dtype;
   if (p.packed_kv()) {
     p.total_kv = k.shape[0], p.heads_kv = k.shape[1], p.head_dim_v = v.shape[2];
@@ -345,8 +347,8 @@ Status resolve_optional_inputs(const Problem& problem, ForwardProblem& p) {
   }
 
   for (const auto& [name, scale, dtype] : {std::tuple{"q_scale", &problem.q_scale, p.dtype},
-                                           {"k_scale", &problem.k_scale, p.kv_dtype},
-                                           {"v_scale", &problem.v_scale, p.kv_dtype}}) {
+                                           {"k_scale", &problem.k_scale, p.k_dtype},
+                                           {"v_scale", &problem.v_scale, p.v_dtype}}) {
     if (scale->has_value() && !is_fp8(dtype)) {
       return invalid("{}: is present with {} inputs, wanted it only with fp8", name,
                      to_string(dtype));

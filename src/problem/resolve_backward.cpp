@@ -34,8 +34,8 @@ Status check_forward(const ForwardProblem& p) {
   if (p.tree_mask.present) {
     return invalid("tree_mask: is given, wanted a mask of pairs for a backward pass");
   }
-  if (p.kv_dtype != p.dtype) {
-    return invalid("k: dtype is {}, wanted q's {} for a backward pass", to_string(p.kv_dtype),
+  if (p.k_dtype != p.dtype) {
+    return invalid("k: dtype is {}, wanted q's {} for a backward pass", to_string(p.k_dtype),
                    to_string(p.dtype));
   }
   if (!p.has_lse) return invalid("lse: is missing, wanted that of the forward pass");

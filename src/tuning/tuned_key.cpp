@@ -14,7 +14,9 @@ constexpr int64_t kDecodeQueries = 16;  // up to which a forward pass is called 
 
 std::string types_of(const ForwardProblem& p) {
   std::string text(to_string(p.dtype));
-  if (p.kv_dtype != p.dtype) text += fmt::format("/{}", to_string(p.kv_dtype));
+  const bool one_for_kv = p.v_dtype == p.k_dtype;
+  if (p.k_dtype != p.dtype || !one_for_kv) text += fmt::format("/{}", to_string(p.k_dtype));
+  if (!one_for_kv) text += fmt::format("/{}", to_string(p.v_dtype));
   if (p.o_dtype != p.dtype) text += fmt::format(">{}", to_string(p.o_dtype));
   return text;
 }

@@ -27,8 +27,11 @@ using bench::HostProblem;
 using bench::HostTensor;
 using testing::run_on_host;
 
-constexpr bench::RandomSpace kCaches{
-    .largest_seqlen = 120, .largest_head_dim = 72, .more_outputs = true, .caches = true};
+constexpr bench::RandomSpace kCaches{.largest_seqlen = 120,
+                                     .largest_head_dim = 72,
+                                     .more_outputs = true,
+                                     .mixes_fp8 = true,
+                                     .caches = true};
 
 PlanOptions on(const std::string& kernel) {
   PlanOptions options;
@@ -283,8 +286,10 @@ TEST(Cache, DescriptionsThatMakeNoSense) {
   expect_refused(p, "k: dtype is f16, wanted q's f32, or fp8");
   p = paged_problem();
   p.k.dtype = DType::f8e4m3;
+  expect_refused(p, "v: dtype is f32, wanted k's f8e4m3, or other fp8");
+  p = paged_problem();
   p.v.dtype = DType::f8e5m2;
-  expect_refused(p, "v: dtype is f8e5m2, wanted k's f8e4m3");
+  expect_refused(p, "v: dtype is f8e5m2, wanted k's f32");
   p = paged_problem();
   p.cache_leftpad = TensorDesc::contiguous(DType::i32, {3});
   expect_refused(p, "cache_leftpad: shape is [3], wanted [B] = [2]");
@@ -535,6 +540,10 @@ TEST(Cache, IsRefusedForAKernelThatDoesNotSayThatItReadsOne) {
   EXPECT_EQ(refusal(tree), "tree_mask: is given, wanted a mask of pairs");
   other.reads_tree_masks = true;
   EXPECT_EQ(refusal(tree), "");
+  narrow.v.dtype = DType::f8e5m2;
+  EXPECT_EQ(refusal(narrow), "v: dtype is f8e5m2, wanted k's f8e4m3");
+  other.fp8_types = Fp8Types::any;
+  EXPECT_EQ(refusal(narrow), "");
 }
 
 // A plan is made of capacities: any lengths and tables run on it, with the same workspace.

@@ -124,7 +124,7 @@ void test_kernel(const HostProblem& original, const bench::Reference& reference,
 // Mostly small and various; now and then long enough for several blocks, or wide.
 bench::RandomSpace space_of(uint64_t seed) {
   bench::RandomSpace space;
-  space.more_outputs = true;
+  space.more_outputs = space.mixes_fp8 = true;
   if (seed % 16 == 7) space.largest_seqlen = 700;
   if (seed % 16 == 15) space.largest_head_dim = 600;
   if (seed % 3 == 0) space.largest_seqlen = 48;

@@ -86,6 +86,31 @@ TEST_P(EveryTarget, PassesTheGatesOnTheStandardShapes) {
   }
 }
 
+// Numbers are widened to fp32, each tensor's by its own type: the limits of fp32 hold.
+TEST_P(EveryTarget, MixesOfFp8AreAsFp32) {
+  for (const DType q : {DType::f8e4m3, DType::f8e5m2, DType::f32, DType::bf16}) {
+    for (const DType k : {DType::f8e4m3, DType::f8e5m2}) {
+      for (const DType v : {DType::f8e4m3, DType::f8e5m2}) {
+        SCOPED_TRACE(std::string(to_string(q)) + ' ' + std::string(to_string(k)) + ' ' +
+                     std::string(to_string(v)));
+        Problem problem = problem_of(
+            {.batch = 1, .heads_q = 4, .heads_kv = 2, .seqlen_q = 33, .seqlen_kv = 300}, q);
+        problem.k.dtype = k;
+        problem.v.dtype = v;
+        problem.o.dtype = DType::f32;
+        problem.k_scale = problem.v_scale = TensorDesc::contiguous(DType::f32, {1, 2, 1});
+        HostProblem host = bench::make_host_problem(problem, 7);
+        Result<bench::Reference> reference = bench::compute_reference(host);
+        ASSERT_TRUE(reference.ok()) << reference.status().message();
+        reference->limits = bench::gate_limits(DType::f32);
+        ASSERT_TRUE(run_on_host(host, simd_options(2)).ok());
+        const bench::Verdict verdict = bench::judge(host, *reference);
+        EXPECT_TRUE(verdict.passed) << verdict.failure;
+      }
+    }
+  }
+}
+
 // O in any type is the fp32 O, rounded to nearest even: values of every size, and not finite ones.
 TEST_P(EveryTarget, RoundsOToAnyType) {
   for (const DType dtype : kDTypes) {

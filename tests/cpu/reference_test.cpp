@@ -219,6 +219,23 @@ TEST(Reference, Fp8ScalesWithEveryBroadcast) {
   }
 }
 
+// Each tensor by its own type, under a wider Q, too.
+TEST(Reference, MixesOfFp8) {
+  uint64_t seed = 0;
+  for (const DType q : {DType::f8e4m3, DType::f8e5m2, DType::bf16}) {
+    for (const DType k : {DType::f8e4m3, DType::f8e5m2}) {
+      for (const DType v : {DType::f8e4m3, DType::f8e5m2}) {
+        Problem problem = problem_of({.dtype = q});
+        problem.k.dtype = k;
+        problem.v.dtype = v;
+        problem.o.dtype = DType::f32;
+        problem.v_scale = TensorDesc::contiguous(DType::f32, {2, 2, 1});
+        check_problem(problem, ++seed);
+      }
+    }
+  }
+}
+
 TEST(Reference, EachFp8ScaleAlone) {
   for (std::optional<TensorDesc> Problem::*scale : {&Problem::k_scale, &Problem::v_scale}) {
     Problem problem = problem_of({.dtype = DType::f8e4m3});
@@ -765,7 +782,7 @@ TEST(Layouts, BshdBroadcastAndReversed) {
 
 TEST(Layouts, RandomProblemsLaidOutAnew) {
   bench::RandomSpace space;
-  space.more_outputs = true;
+  space.more_outputs = space.mixes_fp8 = true;
   space.largest_seqlen = 24;
   space.largest_head_dim = 24;
   for (uint64_t seed = 0; seed < problem_count(400); ++seed) {

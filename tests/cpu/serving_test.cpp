@@ -253,6 +253,34 @@ TEST(Append, SaturatesInFp8) {
   }
 }
 
+// Wide rows are rounded to the type of each cache; rows of fp8 are moved, and need one of their own.
+TEST(Append, ACacheOfKeysMayHaveAnotherTypeOfFp8ThanOneOfValues) {
+  AppendCase one;
+  Append& what = one.what;
+  what.k_new = what.v_new = TensorDesc::contiguous(DType::f32, {1, 1, 1, 4});
+  what.k = TensorDesc::contiguous(DType::f8e4m3, {1, 1, 2, 4});
+  what.v = TensorDesc::contiguous(DType::f8e5m2, {1, 1, 2, 4});
+  what.seqlens_kv = i32(1);
+  for (const char* const name : {"k_new", "v_new"}) {
+    HostTensor& rows = one.add(name, what.k_new);
+    rows.set(0, 1e6), rows.set(1, -1e6), rows.set(2, 1.125), rows.set(3, 0x1p-16);
+  }
+  one.add("k", what.k).fill([] { return 0.0; });
+  one.add("v", what.v).fill([] { return 0.0; });
+  one.add("seqlens_kv", what.seqlens_kv).set(0, 1);
+  const Status status = append(what, one.arguments());
+  ASSERT_TRUE(status.ok()) << status.message();
+  const double wanted[2][4] = {{448, -448, 1.125, 0}, {57344, -57344, 1, 0x1p-16}};
+  for (int64_t d = 0; d < 4; ++d) {
+    EXPECT_EQ(one.at("k").get(4 + d), wanted[0][d]);
+    EXPECT_EQ(one.at("v").get(4 + d), wanted[1][d]);
+  }
+  what.k_new.dtype = what.v_new.dtype = DType::f8e4m3;
+  EXPECT_EQ(append(what, one.arguments()).message(), "v: dtype is f8e5m2, wanted v_new's f8e4m3");
+  what.k_new.dtype = what.v_new.dtype = DType::f8e5m2;
+  EXPECT_EQ(append(what, one.arguments()).message(), "k: dtype is f8e4m3, wanted k_new's f8e5m2");
+}
+
 TEST(Append, RefusesWhatMakesNoSense) {
   Random random(9);
   Sizes s{};

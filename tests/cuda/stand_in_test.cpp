@@ -23,6 +23,7 @@
 #include "kernel/device_code.hpp"
 #include "plan/device.hpp"
 #include "plan/former_names.hpp"
+#include "plan/forward_choice.hpp"
 #include "plan/kernel_choice.hpp"
 #include "plan/table.hpp"
 #include "plan/tuning_plans.hpp"
@@ -325,6 +326,38 @@ TEST_F(StandIn, AConversionSaysWhichKernelItRuns) {
   ASSERT_NE(found, all->end());
   EXPECT_EQ(found->refusal, "");
   EXPECT_THAT(found->note, HasSubstr("bf16 by forward_sm90_throughput"));
+}
+
+// Mixes of e4m3 and e5m2: by products of f16 where K and V have one type, and else by a conversion.
+TEST_F(StandIn, MixesOfFp8HaveAKernelOfTheChoice) {
+  PlanOptions options;
+  options.device = {DeviceKind::cuda, 0};
+  const auto chosen = [&](DType k, DType v) {
+    Problem problem = dense(DType::f8e4m3, 2048, 2048);
+    problem.k.dtype = k;
+    problem.v.dtype = v;
+    const Result<Plan> plan = make_plan(problem, options);
+    return plan.ok() ? std::string(plan->kernel()) : plan.status().message();
+  };
+  ASSERT_TRUE(kChoiceMixesFp8);
+  EXPECT_EQ(chosen(DType::f8e4m3, DType::f8e4m3), "forward_fp8_sm90");
+  EXPECT_EQ(chosen(DType::f8e5m2, DType::f8e5m2), "forward_sm80_fp8");
+  EXPECT_EQ(chosen(DType::f8e4m3, DType::f8e5m2), "forward_fp8_converted");
+  EXPECT_EQ(chosen(DType::f8e5m2, DType::f8e4m3), "forward_fp8_converted");
+  // Each of the others says why it is not.
+  Problem problem = dense(DType::f8e4m3, 2048, 2048);
+  problem.v.dtype = DType::f8e5m2;
+  const Result<std::vector<KernelVerdict>> all = explain(problem, options);
+  ASSERT_TRUE(all.ok()) << all.status().message();
+  for (const KernelVerdict& one : *all) {
+    if (one.kernel == "forward_fp8_converted") {
+      EXPECT_EQ(one.refusal, "");
+    } else if (one.kernel.starts_with("forward_fp8_sm90") || one.kernel == "forward_sm80_fp8") {
+      EXPECT_EQ(one.refusal, "v: dtype is f8e5m2, wanted k's f8e4m3") << one.kernel;
+    } else {
+      EXPECT_NE(one.refusal, "") << one.kernel;
+    }
+  }
 }
 
 // What no kernel inside computes is refused in that kernel's words.

@@ -205,6 +205,43 @@ TEST_F(Table, WhatNoGpuHasGatedRunsByNameAlone) {
   EXPECT_EQ(make_plan(problem).status().code(), StatusCode::unsupported);
 }
 
+// What a kernel takes of e4m3 and e5m2 at once is what it says.
+TEST_F(Table, AMixOfFp8IsRefusedForAKernelThatDoesNotSayThatItTakesIt) {
+  table() = {fake("one", true, ""), fake("kv_apart", true, ""), fake("any", true, "")};
+  for (Kernel& kernel : table()) kernel.reads_caches = true;
+  table()[1].fp8_types = Fp8Types::kv_apart;
+  table()[2].fp8_types = Fp8Types::any;
+  const auto expect = [](DType q, DType k, DType v, const std::vector<std::string>& sentences) {
+    Problem problem = dense_problem(q);
+    problem.k.dtype = k;
+    problem.v.dtype = v;
+    const Result<std::vector<KernelVerdict>> verdicts = explain(problem);
+    ASSERT_TRUE(verdicts.ok()) << verdicts.status().message();
+    for (size_t n = 0; n < sentences.size(); ++n) EXPECT_EQ((*verdicts)[n].refusal, sentences[n]);
+  };
+  constexpr DType kE4m3 = DType::f8e4m3, kE5m2 = DType::f8e5m2;
+  const std::string of_k = "k: dtype is f8e5m2, wanted q's f8e4m3";
+  const std::string of_v = "v: dtype is f8e5m2, wanted k's f8e4m3";
+  expect(kE4m3, kE4m3, kE4m3, {"", "", ""});
+  expect(kE4m3, kE5m2, kE5m2, {of_k, "", ""});
+  expect(kE4m3, kE4m3, kE5m2, {of_v, of_v, ""});
+  expect(kE5m2, kE4m3, kE5m2, {of_v, of_v, ""});
+  expect(DType::f16, kE5m2, kE5m2, {"", "", ""});
+  expect(DType::f16, kE4m3, kE5m2, {of_v, of_v, ""});
+}
+
+// Where Q, K and V have one type, others compute the problem within the operator's meaning.
+TEST_F(Table, AConversionIsChosenForMixesAlone) {
+  table() = {fake("before", true, "head_dim is 8"), fake("forward_fp8_converted", true, "")};
+  for (Kernel& kernel : table()) kernel.device = DeviceKind::cuda;
+  const ForwardProblem one = *resolve(dense_problem(DType::f8e5m2));
+  EXPECT_THAT(by_name_alone(table()[1], one), HasSubstr("q: is f8e5m2 as k and v are"));
+  EXPECT_EQ(by_name_alone(table()[0], one), "");
+  Problem problem = dense_problem(DType::f8e5m2);
+  problem.v.dtype = DType::f8e4m3;
+  EXPECT_EQ(by_name_alone(table()[1], *resolve(problem)).empty(), kChoiceMixesFp8);
+}
+
 TEST_F(Table, AKernelThatDeclinesRunsWhereNoOtherDoes) {
   table() = {fake("picky", true, "head_dim is 8"), declining("slow_here", "would take 9 us"),
              fake("pickier", true, "dtype is f32")};

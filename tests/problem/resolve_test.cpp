@@ -124,6 +124,12 @@ const std::vector<Refusal>& refusals() {
        "k:", "f16", "q's f32"},
       {"v_not_as_q", Base::dense, set(&Problem::v, contiguous(DType::bf16, {2, 2, 5, 6})),
        "v:", "bf16", "k's f32"},
+      {"k_not_fp8", Base::full, set(&Problem::k, contiguous(DType::bf16, {2, 2, 5, 8})),
+       "k:", "bf16", "q's f8e4m3, or other fp8"},
+      {"v_not_fp8", Base::full, set(&Problem::v, contiguous(DType::f16, {2, 2, 5, 6})),
+       "v:", "f16", "k's f8e4m3, or other fp8"},
+      {"v_alone_fp8", Base::dense, set(&Problem::v, contiguous(DType::f8e5m2, {2, 2, 5, 6})),
+       "v:", "f8e5m2", "k's f32"},
       {"o_i32", Base::dense, set(&Problem::o, contiguous(DType::i32, {2, 4, 3, 6})), "o:", "i32",
        "a floating-point type"},
       {"lse_f16", Base::dense, set(&Problem::lse, contiguous(DType::f16, {2, 4, 3})), "lse:", "f16",
@@ -453,6 +459,27 @@ ForwardProblem resolved(const Problem& problem) {
   const Result<ForwardProblem> result = resolve(problem);
   EXPECT_TRUE(result.ok()) << result.status().message();
   return result.ok() ? *result : ForwardProblem{};
+}
+
+// e4m3 and e5m2 for each of Q, K and V, and for K and V under a wider Q.
+TEST(Resolve, TakesEveryMixOfFp8) {
+  for (const DType q : {DType::f8e4m3, DType::f8e5m2, DType::f32, DType::bf16}) {
+    for (const DType k : {DType::f8e4m3, DType::f8e5m2}) {
+      for (const DType v : {DType::f8e4m3, DType::f8e5m2}) {
+        Problem problem = dense_problem(q);
+        problem.k.dtype = k;
+        problem.v.dtype = v;
+        problem.k_scale = problem.v_scale = contiguous(DType::f32, {1, 1, 1});
+        const ForwardProblem p = resolved(problem);
+        EXPECT_EQ(p.dtype, q);
+        EXPECT_EQ(p.k_dtype, k);
+        EXPECT_EQ(p.v_dtype, v);
+        const bool is_narrow = q == DType::f8e4m3 || q == DType::f8e5m2;
+        EXPECT_EQ(p.mixes_fp8(), k != v || (is_narrow && q != k));
+      }
+    }
+  }
+  EXPECT_FALSE(resolved(dense_problem(DType::f16)).mixes_fp8());
 }
 
 TEST(Resolve, FillsInSizesAndDefaults) {

@@ -214,6 +214,11 @@ TEST(TunedKey, IsOfWhatMakesAProblemFastOrSlow) {
   Problem top_left = causal;
   top_left.alignment = Alignment::top_left;
   EXPECT_EQ(key(top_left), key(causal)) << "with as many queries as keys";
+  Problem mixed = dense(1024, 1024);
+  mixed.q.dtype = mixed.k.dtype = DType::f8e4m3, mixed.v.dtype = DType::f8e5m2;
+  EXPECT_EQ(key(mixed), "forward f8e4m3/f8e4m3/f8e5m2>bf16 d128 full group4 q1024 kv1024 bh16");
+  mixed.k.dtype = DType::f8e5m2;
+  EXPECT_EQ(key(mixed), "forward f8e4m3/f8e5m2>bf16 d128 full group4 q1024 kv1024 bh16");
   Problem chunk = dense(1024, 4096);
   chunk.causal = true;
   chunk.softcap = 30;

@@ -111,7 +111,7 @@ inline void pack_k(const TileJob& job, const BlockPlaces& places, int64_t count,
         continue;
       }
       const KeyPlace& place = places.of[j + r];
-      load_units(p, p.kv_dtype, args.k, p.k.at(place.lead, job.head_kv, place.row),
+      load_units(p, p.k_dtype, args.k, p.k.at(place.lead, job.head_kv, place.row),
                  scale_at(p, p.k_scale, args.k_scale, place, job.head_kv), row, units);
     }
     transpose_rows(staging, units, units, to);
@@ -122,7 +122,7 @@ inline void pack_k(const TileJob& job, const BlockPlaces& places, int64_t count,
 inline void load_v_row(const TileJob& job, const KeyPlace& place, float* out) {
   const ForwardProblem& p = *job.problem;
   const Arguments& args = *job.arguments;
-  load_row(p.kv_dtype, args.v, p.v.at(place.lead, job.head_kv, place.row), p.head_dim_v,
+  load_row(p.v_dtype, args.v, p.v.at(place.lead, job.head_kv, place.row), p.head_dim_v,
            scale_at(p, p.v_scale, args.v_scale, place, job.head_kv), out, job.layout->width_v);
 }
 

@@ -28,8 +28,8 @@ KeyScales key_scales(const ScaleInput& scale) {
 bool has_chunks(const RowStrides& stride, const ForwardProblem& p, int64_t head_dim) {
   const int64_t lead = p.paging.present ? p.paging.num_pages : p.packed ? 1 : p.batch;
   const int64_t rows = p.paging.present ? p.paging.page_size : p.packed ? p.total_kv : p.seqlen_kv;
-  return head_dim * static_cast<int64_t>(size_of(p.kv_dtype)) % kChunkBytes == 0 &&
-         misaligned_rows("", stride, p.kv_dtype, lead, p.heads_kv, rows).empty();
+  return head_dim * static_cast<int64_t>(size_of(p.k_dtype)) % kChunkBytes == 0 &&
+         misaligned_rows("", stride, p.k_dtype, lead, p.heads_kv, rows).empty();
 }
 
 bool has_pairs(const ForwardProblem& p, const void* q) {
@@ -61,7 +61,7 @@ void set_decode_params(Params& params, const ForwardProblem& p, bool batch_invar
   params.v_scale = key_scales(p.v_scale);
   params.by_scale_block = divisor_of(p.kv_scale_block);
   params.scaled = p.k_scale.present || p.v_scale.present;
-  params.e5m2 = p.kv_dtype == DType::f8e5m2;
+  params.e5m2 = p.k_dtype == DType::f8e5m2;
   params.batch_invariant = batch_invariant;
   params.o_type = output_type(p.o_dtype);
   params.group = static_cast<int>(p.heads_kv > 0 ? p.heads_q / p.heads_kv : 1);

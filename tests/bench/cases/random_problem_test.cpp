@@ -39,6 +39,30 @@ TEST(RandomProblem, OfOneFp8TypeIsQuantisedAsAUserWould) {
   EXPECT_GT(strided, 0);
 }
 
+// A seed is the same problem with mixes as without, but for the types of K and V.
+TEST(RandomProblem, MixesOfFp8ChangeNothingElse) {
+  for (const bool caches : {false, true}) {
+    RandomSpace space{
+        .largest_seqlen = 40, .most_heads = 4, .more_outputs = true, .caches = caches};
+    int64_t mixes = 0, of_k = 0, of_v = 0;
+    for (uint64_t seed = 0; seed < 300; ++seed) {
+      space.mixes_fp8 = false;
+      const Problem without = RandomDraw(seed, space).problem();
+      ASSERT_FALSE(mixes_fp8(without)) << seed;
+      space.mixes_fp8 = true;
+      Problem with = RandomDraw(seed, space).problem();
+      mixes += mixes_fp8(with) ? 1 : 0;
+      of_k += with.k.dtype != without.k.dtype ? 1 : 0;
+      of_v += with.v.dtype != without.v.dtype ? 1 : 0;
+      with.k.dtype = without.k.dtype, with.v.dtype = without.v.dtype;
+      ASSERT_EQ(describe(with), describe(without)) << seed;
+    }
+    EXPECT_GT(mixes, 20);
+    EXPECT_GT(of_k, 10);
+    EXPECT_GT(of_v, 10);
+  }
+}
+
 // Of packed tensors the entries are counted by their lengths.
 TEST(RandomProblem, HasAtMostSoManyHeads) {
   constexpr int64_t kMost = 4;

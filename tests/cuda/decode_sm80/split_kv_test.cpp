@@ -153,7 +153,7 @@ TEST(DecodeSm80Schedule, KeysThatNoQuerySeesAreNoWork) {
 ForwardProblem decode() {
   ForwardProblem p;
   p.dtype = p.o_dtype = DType::bf16;
-  p.kv_dtype = DType::bf16;
+  p.k_dtype = p.v_dtype = DType::bf16;
   p.batch = 4, p.heads_q = 32, p.heads_kv = 8;
   p.seqlen_q = 1, p.seqlen_kv = 8192;
   p.head_dim_qk = p.head_dim_v = 128;
@@ -178,9 +178,9 @@ TEST(DecodeSm80Refusals, NameTheArgument) {
     change(p);
     return refused(p);
   };
-  EXPECT_EQ(with([](ForwardProblem& p) { p.kv_dtype = DType::f8e4m3; }), "");
+  EXPECT_EQ(with([](ForwardProblem& p) { p.k_dtype = p.v_dtype = DType::f8e4m3; }), "");
   EXPECT_EQ(with([](ForwardProblem& p) { p.o_dtype = DType::f32; }), "");
-  EXPECT_THAT(with([](ForwardProblem& p) { p.dtype = p.kv_dtype = DType::f32; }),
+  EXPECT_THAT(with([](ForwardProblem& p) { p.dtype = p.k_dtype = p.v_dtype = DType::f32; }),
               HasSubstr("q: dtype is f32, wanted f16 or bf16"));
   EXPECT_THAT(with([](ForwardProblem& p) { p.o_dtype = DType::f64; }), HasSubstr("o: dtype"));
   EXPECT_EQ(with([](ForwardProblem& p) { p.bias.present = p.mask.present = true; }), "");

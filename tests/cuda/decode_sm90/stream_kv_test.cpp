@@ -122,7 +122,7 @@ TEST(DecodeSm90Schedule, AWorkspaceGrowsWithTheGridAlone) {
 ForwardProblem decode() {
   ForwardProblem p;
   p.dtype = p.o_dtype = DType::bf16;
-  p.kv_dtype = DType::bf16;
+  p.k_dtype = p.v_dtype = DType::bf16;
   p.batch = 4, p.heads_q = 32, p.heads_kv = 8;
   p.seqlen_q = 1, p.seqlen_kv = 8192;
   p.head_dim_qk = p.head_dim_v = 128;
@@ -149,9 +149,10 @@ TEST(DecodeSm90Refusals, NameTheArgument) {
   EXPECT_EQ(refused(decode()), "");
   EXPECT_NE(refused(decode(), 80), "");
   EXPECT_NE(refused(decode(), 100), "");
-  EXPECT_EQ(refused(with([](ForwardProblem& p) { p.kv_dtype = DType::f8e4m3; })), "");
-  EXPECT_THAT(refused(with([](ForwardProblem& p) { p.dtype = p.kv_dtype = DType::f32; })),
-              HasSubstr("q: dtype is f32, wanted f16 or bf16"));
+  EXPECT_EQ(refused(with([](ForwardProblem& p) { p.k_dtype = p.v_dtype = DType::f8e4m3; })), "");
+  EXPECT_THAT(
+      refused(with([](ForwardProblem& p) { p.dtype = p.k_dtype = p.v_dtype = DType::f32; })),
+      HasSubstr("q: dtype is f32, wanted f16 or bf16"));
   EXPECT_EQ(refused(with([](ForwardProblem& p) { p.bias.present = true; })),
             "bias: is given, wanted none");
   EXPECT_EQ(refused(with([](ForwardProblem& p) { p.mask.present = true; })),
@@ -159,7 +160,7 @@ TEST(DecodeSm90Refusals, NameTheArgument) {
   EXPECT_EQ(refused(with([](ForwardProblem& p) { p.tree_mask.present = true; })), "");
   EXPECT_EQ(refused(with([](ForwardProblem& p) {
               p.tree_mask.present = true;
-              p.kv_dtype = DType::f8e4m3;
+              p.k_dtype = p.v_dtype = DType::f8e4m3;
             })),
             "tree_mask: is given with k of f8e4m3, wanted one of 16 bits");
   EXPECT_THAT(refused(with([](ForwardProblem& p) { p.head_dim_v = 192; })),
@@ -177,7 +178,7 @@ TEST(DecodeSm90Boxes, AreWhereTilesLieInPages) {
   EXPECT_TRUE(has_boxes(decode()));
   EXPECT_FALSE(has_boxes(with([](ForwardProblem& p) { p.paging.page_size = 24; })));
   // Tiles of fp8 keys are longer.
-  EXPECT_FALSE(has_boxes(with([](ForwardProblem& p) { p.kv_dtype = DType::f8e5m2; })));
+  EXPECT_FALSE(has_boxes(with([](ForwardProblem& p) { p.k_dtype = p.v_dtype = DType::f8e5m2; })));
   EXPECT_TRUE(has_boxes(with([](ForwardProblem& p) { p.head_dim_qk = p.head_dim_v = 80; })));
   // Panels of K that nothing would be copied to.
   EXPECT_FALSE(has_boxes(with([](ForwardProblem& p) { p.head_dim_qk = 64; })));

@@ -25,6 +25,7 @@ struct Subject {
   DType o_dtype = DType::bf16;
   bool has_lse = false, has_largest = false, early = false;
   int64_t seqlen = 300;
+  DType k_dtype = DType::f8e4m3, v_dtype = DType::f8e4m3;
 };
 
 Problem problem_of(const Subject& s) {
@@ -32,6 +33,7 @@ Problem problem_of(const Subject& s) {
   p.q = p.o = TensorDesc::contiguous(DType::bf16, {2, 4, s.seqlen, 64});
   p.k = p.v = TensorDesc::contiguous(DType::bf16, {2, 2, s.seqlen, 64});
   p = bench::with_fp8_inputs(p);
+  p.k.dtype = s.k_dtype, p.v.dtype = s.v_dtype;
   p.o.dtype = s.o_dtype;
   if (s.has_lse) p.lse = TensorDesc::contiguous(DType::f32, {2, 4, s.seqlen});
   if (s.has_largest) p.amax_o = TensorDesc::contiguous(DType::f32, {2, 4});
@@ -77,7 +79,11 @@ INSTANTIATE_TEST_SUITE_P(All, ForwardFp8Converted,
                                          Subject{"early", DType::bf16, false, false, true},
                                          Subject{"f16_lse", DType::f16, true},
                                          Subject{"e4m3_largest", DType::f8e4m3, true, true},
-                                         Subject{"long", DType::f32, false, true, false, 1500}),
+                                         Subject{"long", DType::f32, false, true, false, 1500},
+                                         Subject{"mixed", DType::f16, true, false, false, 300,
+                                                 DType::f8e4m3, DType::f8e5m2},
+                                         Subject{"mixed_keys", DType::bf16, false, true, false, 300,
+                                                 DType::f8e5m2, DType::f8e4m3}),
                          [](const auto& one) { return one.param.name; });
 
 void run_once(const Plan& plan, bench::HostProblem& host, int fill) {

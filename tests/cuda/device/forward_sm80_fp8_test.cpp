@@ -29,11 +29,12 @@ struct Subject {
   DType inputs, o;
   int64_t head_dim_qk, head_dim_v;
   int64_t scale_block;  // keys; 0: one scale for a head
+  DType of_kv = inputs;
 };
 
 std::ostream& operator<<(std::ostream& out, const Subject& s) {
-  return out << to_string(s.inputs) << " " << to_string(s.o) << " " << s.head_dim_qk << "/"
-             << s.head_dim_v << " scales of " << s.scale_block;
+  return out << to_string(s.inputs) << " " << to_string(s.of_kv) << " " << to_string(s.o) << " "
+             << s.head_dim_qk << "/" << s.head_dim_v << " scales of " << s.scale_block;
 }
 
 TensorDesc of_heads(int64_t batch, int64_t heads) {
@@ -43,8 +44,8 @@ TensorDesc of_heads(int64_t batch, int64_t heads) {
 Problem problem_of(const Subject& s) {
   Problem p;
   p.q = TensorDesc::contiguous(s.inputs, {kBatch, kHeads, kQueries, s.head_dim_qk});
-  p.k = TensorDesc::contiguous(s.inputs, {kBatch, kKvHeads, kKeys, s.head_dim_qk});
-  p.v = TensorDesc::contiguous(s.inputs, {kBatch, kKvHeads, kKeys, s.head_dim_v});
+  p.k = TensorDesc::contiguous(s.of_kv, {kBatch, kKvHeads, kKeys, s.head_dim_qk});
+  p.v = TensorDesc::contiguous(s.of_kv, {kBatch, kKvHeads, kKeys, s.head_dim_v});
   p.o = TensorDesc::contiguous(s.o, {kBatch, kHeads, kQueries, s.head_dim_v});
   p.lse = TensorDesc::contiguous(DType::f32, {kBatch, kHeads, kQueries});
   p.q_scale = of_heads(kBatch, kHeads);
@@ -215,13 +216,16 @@ TEST_P(ForwardSm80Fp8, AGraphOfItReplaysOnNewInputs) {
   cudaGraphDestroy(graph);
 }
 
-INSTANTIATE_TEST_SUITE_P(Family, ForwardSm80Fp8,
-                         testing::Values(Subject{DType::f8e4m3, DType::f16, 64, 64, 0},
-                                         Subject{DType::f8e5m2, DType::bf16, 128, 128, 1},
-                                         Subject{DType::f8e4m3, DType::f32, 192, 128, 16},
-                                         Subject{DType::f8e5m2, DType::f16, 256, 256, 0},
-                                         Subject{DType::f8e4m3, DType::f8e4m3, 72, 40, 1},
-                                         Subject{DType::f8e4m3, DType::f8e5m2, 128, 128, 0}));
+INSTANTIATE_TEST_SUITE_P(
+    Family, ForwardSm80Fp8,
+    testing::Values(Subject{DType::f8e4m3, DType::f16, 64, 64, 0},
+                    Subject{DType::f8e5m2, DType::bf16, 128, 128, 1},
+                    Subject{DType::f8e4m3, DType::f32, 192, 128, 16},
+                    Subject{DType::f8e5m2, DType::f16, 256, 256, 0},
+                    Subject{DType::f8e4m3, DType::f8e4m3, 72, 40, 1},
+                    Subject{DType::f8e4m3, DType::f8e5m2, 128, 128, 0},
+                    Subject{DType::f8e4m3, DType::f16, 64, 64, 0, DType::f8e5m2},
+                    Subject{DType::f8e5m2, DType::f32, 72, 40, 1, DType::f8e4m3}));
 
 }  // namespace
 }  // namespace flashcore

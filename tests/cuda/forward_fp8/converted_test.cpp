@@ -62,6 +62,24 @@ TEST(ForwardFp8Converted, LeavesTheRestToTheKernelInside) {
   }
 }
 
+TEST(ForwardFp8Converted, TakesEveryTensorByItsOwnType) {
+  for (const DType q : {DType::f8e4m3, DType::f8e5m2}) {
+    for (const DType k : {DType::f8e4m3, DType::f8e5m2}) {
+      for (const DType v : {DType::f8e4m3, DType::f8e5m2}) {
+        Problem p = dense(64, q);
+        p.k.dtype = k;
+        p.v.dtype = v;
+        EXPECT_EQ(refusal(p), "");
+        const ForwardProblem asked = resolved(p);
+        const ForwardProblem half = as_16_bit(asked, layout_of(asked));
+        EXPECT_EQ(half.k_dtype, DType::bf16);
+        EXPECT_EQ(half.v_dtype, DType::bf16);
+        EXPECT_FALSE(half.mixes_fp8());
+      }
+    }
+  }
+}
+
 // Rows are whole chunks, and lie in the order of the caller's.
 TEST(ForwardFp8Converted, PlacesTensorsBehindEachOther) {
   Problem p = dense(72);

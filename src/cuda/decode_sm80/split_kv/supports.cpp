@@ -30,7 +30,7 @@ std::string refuse_sizes(const ForwardProblem& p, const PlanContext& context) {
 }  // namespace
 
 int config_index(const ForwardProblem& p) {
-  return choose_config(p.head_dim_qk, p.head_dim_v, static_cast<int>(size_of(p.kv_dtype)),
+  return choose_config(p.head_dim_qk, p.head_dim_v, static_cast<int>(size_of(p.k_dtype)),
                        p.tree_mask.present, p.bias.present || p.mask.present);
 }
 

@@ -79,9 +79,9 @@ bool place_workspace(Planned& planned, const ForwardProblem& p, bool batch_invar
 cudaError_t encode(Maps& maps, const Planned& planned, const ForwardProblem& p,
                    const Arguments& args) {
   const Config& config = config_of(planned);
-  const CUtensorMapDataType type = config.kv_bytes == 1       ? CU_TENSOR_MAP_DATA_TYPE_UINT8
-                                   : p.kv_dtype == DType::f16 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16
-                                                              : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
+  const CUtensorMapDataType type = config.kv_bytes == 1      ? CU_TENSOR_MAP_DATA_TYPE_UINT8
+                                   : p.k_dtype == DType::f16 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16
+                                                             : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
   const auto one = [&](CUtensorMap& map, const void* base, const RowStrides& stride,
                        int64_t head_dim) {
     const host::TensorLayout layout{p.paging.present ? p.paging.num_pages

@@ -59,14 +59,14 @@ bool is_mappable(const ForwardProblem& p, const RowStrides& stride, int64_t head
   const Config& config = config_of(p);
   return lead > 0 && rows > 0 && p.heads_kv > 0 && head_dim > 0 &&
          panels_of(head_dim, config) == panels_of(config.head_dim, config) &&
-         host::misaligned_rows("", stride, p.kv_dtype, lead, p.heads_kv, rows).empty() &&
+         host::misaligned_rows("", stride, p.k_dtype, lead, p.heads_kv, rows).empty() &&
          host::unmappable_strides("", stride, lead, p.heads_kv, rows).empty();
 }
 
 }  // namespace
 
 int config_index(const ForwardProblem& p) {
-  return choose_config(p.head_dim_qk, p.head_dim_v, static_cast<int>(size_of(p.kv_dtype)),
+  return choose_config(p.head_dim_qk, p.head_dim_v, static_cast<int>(size_of(p.k_dtype)),
                        rows_of(p));
 }
 
@@ -93,9 +93,9 @@ std::string refusal(const ForwardProblem& problem, const PlanContext& context,
   }
   if (std::string refusal = host::refuse_decode(problem); !refusal.empty()) return refusal;
   if (std::string refusal = host::refuse_decode_pairs(problem); !refusal.empty()) return refusal;
-  if (problem.tree_mask.present && size_of(problem.kv_dtype) == 1) {
+  if (problem.tree_mask.present && size_of(problem.k_dtype) == 1) {
     return fmt::format("tree_mask: is given with k of {}, wanted one of 16 bits",
-                       to_string(problem.kv_dtype));
+                       to_string(problem.k_dtype));
   }
   return refuse_sizes(problem);
 }

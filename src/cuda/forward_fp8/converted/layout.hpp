@@ -88,7 +88,7 @@ inline Layout layout_of(const ForwardProblem& p) {
 // The same problem with the tensors in the workspace.
 inline ForwardProblem as_16_bit(const ForwardProblem& p, const Layout& layout) {
   ForwardProblem half = p;
-  half.dtype = half.kv_dtype = half.o_dtype = layout.dtype;
+  half.dtype = half.k_dtype = half.v_dtype = half.o_dtype = layout.dtype;
   half.q = layout.q.strides(p.packed);
   half.k = layout.k.strides(p.packed);
   half.v = layout.v.strides(p.packed);

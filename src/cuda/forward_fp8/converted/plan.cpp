@@ -91,23 +91,23 @@ float lift_of(DType dtype) { return dtype == DType::f8e5m2 ? 0x1p-8F : 0x1p-1F; 
 void set_powers(Planned& planned, const ForwardProblem& p) {
   const Layout& layout = planned.layout;
   InputParams& params = planned.inputs;
-  const float lift = lift_of(p.kv_dtype);
+  const float lifts[] = {lift_of(p.k_dtype), lift_of(p.v_dtype)};
   for (Input& in : params.inputs) in.f16 = layout.dtype == DType::f16;
   params.by_group = planned.outputs.by_group = attention::divisor(
       static_cast<uint32_t>(p.heads_kv > 0 ? std::max<int64_t>(p.heads_q / p.heads_kv, 1) : 1));
   for (int i = 0; i < 2; ++i) {
     if (layout.keeps_powers[i]) continue;
     params.inputs[i + 1].powers = Powers::left_out;
-    params.inputs[i + 1].lift = lift;
+    params.inputs[i + 1].lift = lifts[i];
   }
   if (!layout.keeps_powers[0]) {
     params.inputs[0].powers = Powers::brought_in;
-    params.inputs[0].lift = 1 / lift;
+    params.inputs[0].lift = 1 / lifts[0];
   }
   planned.outputs.f16 = layout.dtype == DType::f16;
   if (layout.keeps_powers[1]) return;
   planned.outputs.powers = Powers::brought_in;
-  planned.outputs.lift = 1 / lift;
+  planned.outputs.lift = 1 / lifts[1];
 }
 
 void set_inputs(Planned& planned, const ForwardProblem& p) {
@@ -117,9 +117,9 @@ void set_inputs(Planned& planned, const ForwardProblem& p) {
   params.inputs[0] = input_of(p.q, layout.q, p.head_dim_qk, p.dtype,
                               scales_of(as_scale(p.q_scale), p.seqlen_q, p.seqlen_q, p.packed));
   params.inputs[0].is_q = true;
-  params.inputs[1] = input_of(p.k, layout.k, p.head_dim_qk, p.kv_dtype,
+  params.inputs[1] = input_of(p.k, layout.k, p.head_dim_qk, p.k_dtype,
                               scales_of(p.k_scale, p.kv_scale_block, p.seqlen_kv, p.packed));
-  params.inputs[2] = input_of(p.v, layout.v, p.head_dim_v, p.kv_dtype,
+  params.inputs[2] = input_of(p.v, layout.v, p.head_dim_v, p.v_dtype,
                               scales_of(p.v_scale, p.kv_scale_block, p.seqlen_kv, p.packed));
   planned.in_chunks[0] = in_chunks(p.q, layout.q, p.head_dim_qk);
   planned.in_chunks[1] = in_chunks(p.k, layout.k, p.head_dim_qk);
@@ -301,9 +301,9 @@ Result<PlannedKernel> plan(const ForwardProblem& p, const PlanContext& context,
 Kernel kernel(ChooseInner choose) {
   return {.name = std::string(kName),
           .device = DeviceKind::cuda,
-          .automatic = false,
           .by_name_because = "numbers past f16 are not the operator's",
           .reads_dropout_state = true,
+          .fp8_types = Fp8Types::any,
           .scales_o = true,
           .writes_largest = true,
           .targets = kTargets,

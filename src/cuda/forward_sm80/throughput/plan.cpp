@@ -168,7 +168,7 @@ LargestValues largest_values(const LargestOutput& output) {
 // How inputs are stored in fp8, where they are, and what only those kernels write.
 void set_fp8(Fp8Params& params, const ForwardProblem& p) {
   params.q_e5m2 = p.dtype == DType::f8e5m2;
-  params.kv_e5m2 = p.kv_dtype == DType::f8e5m2;
+  params.kv_e5m2 = p.k_dtype == DType::f8e5m2;
   params.q_scale = {nullptr, p.q_scale.batch, p.q_scale.head};
   params.k_scale = key_scales(p.k_scale);
   params.v_scale = key_scales(p.v_scale);
@@ -426,6 +426,7 @@ Kernel row(std::string_view name, bool automatic, Variant kernel) {
                 .device = DeviceKind::cuda,
                 .automatic = automatic,
                 .reads_dropout_state = fp8 || kernel == Variant::dropout_state,
+                .fp8_types = fp8 ? Fp8Types::kv_apart : Fp8Types::one,
                 .scales_o = fp8,
                 .writes_largest = fp8,
                 .sources = fp8 || kernel == Variant::dropout_state ? std::string_view() : kName,

@@ -65,8 +65,8 @@ std::string refuse_head_dims(const ForwardProblem& p) {
 std::string refuse_cache(const ForwardProblem& p) {
   if (!p.paging.present) return "page_table: is not given, wanted keys and values in pages";
   if (p.cache_leftpad.present) return "cache_leftpad: is given, wanted keys from the first row";
-  if (p.kv_dtype != p.dtype) {
-    return fmt::format("k: dtype is {}, wanted q's {}", to_string(p.kv_dtype), to_string(p.dtype));
+  if (p.k_dtype != p.dtype) {
+    return fmt::format("k: dtype is {}, wanted q's {}", to_string(p.k_dtype), to_string(p.dtype));
   }
   const int config = choose_paged_config(p.head_dim_qk, p.head_dim_v, has_features(p));
   if (p.paging.num_pages < 1) {

@@ -69,8 +69,12 @@ Work work_of(const Params& params, bool in_chunks) {
   return params.type == params.cache_type ? Work::moves : Work::converts;
 }
 
-Status check_sizes(const AppendProblem& problem) {
+Status check_limits(const AppendProblem& problem) {
   const ForwardProblem& p = problem.cache;
+  if (p.v_dtype != p.k_dtype) {
+    return unsupported("v: dtype is {}, wanted k's {} on a GPU", to_string(p.v_dtype),
+                       to_string(p.k_dtype));
+  }
   if (problem.rotary_dim / 2 > kMostPairs) {
     return unsupported("rotary_dim: is {}, wanted at most {} on a GPU", problem.rotary_dim,
                        2 * kMostPairs);
@@ -93,7 +97,7 @@ Status run(const AppendProblem& problem, const AppendArguments& args, const Devi
   if (!refusal.empty()) return unsupported("device: {}", refusal);
   const ForwardProblem& p = problem.cache;
   if (p.batch == 0 || new_row_count(p) == 0) return {};
-  FLASHCORE_RETURN_IF_ERROR(check_sizes(problem));
+  FLASHCORE_RETURN_IF_ERROR(check_limits(problem));
   Params params{};
   host::set_decode_params(params, p, /*batch_invariant=*/false);
   host::bind_decode_params(params, p, cache_arguments(args));
@@ -105,7 +109,7 @@ Status run(const AppendProblem& problem, const AppendArguments& args, const Devi
   params.q_out = problem.has_q ? args.q_out : nullptr;
   params.query_heads = problem.has_q ? static_cast<int>(problem.heads_q) : 0;
   params.type = element_type_of(p.dtype);
-  params.cache_type = element_type_of(p.kv_dtype);
+  params.cache_type = element_type_of(p.k_dtype);
   params.rotation = rotation_of(problem, args);
   params.rows = new_row_count(p);
   const bool fills_with_warps = params.rows >= int64_t{32} * device.multiprocessors &&
