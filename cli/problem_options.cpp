@@ -150,7 +150,6 @@ void ProblemOptions::declare(OptionSet& options) {
   options.number("--seqlen-kv", seqlen_kv_, "Rows of k and v (default: as q)");
   options.number("--head-dim-v", head_dim_v_, "Head dimension of v (default: as q)");
   options.number("--paged", page_size_, "K and v in pages of that many rows, in a random order");
-  options.text("--kv-dtype", kv_dtype_, "Type of k and v: as q, or fp8", "DTYPE");
   options.text("--with", with_, "More inputs: bias,mask,sinks,alibi_slopes,seqlens_kv,o_scale,...",
                "NAMES");
   options.number("--seed", seed_, "Seed of the random inputs");
@@ -159,6 +158,8 @@ void ProblemOptions::declare(OptionSet& options) {
   options.text("--dtype", dtype_,
                "f32, f16, bf16, f8e4m3 or f8e5m2 (default f16); inputs from files are converted",
                "DTYPE");
+  options.text("--kv-dtype", kv_dtype_, "Type of k and v: as q, or fp8", "DTYPE");
+  options.text("--v-dtype", v_dtype_, "Type of v: as k, or the other type of fp8", "DTYPE");
   options.text("--out-dtype", o_dtype_, "Type of O (default: as q; f16 for fp8)", "DTYPE");
   options.flag("--no-lse", no_lse_, "Do not compute the log-sum-exp of the rows");
   options.flag("--amax", amax_,
@@ -203,6 +204,18 @@ Result<std::optional<DType>> ProblemOptions::dtype_option(const std::string& opt
   return invalid("{}: is '{}', wanted f32, f16, bf16, f8e4m3 or f8e5m2", option, name);
 }
 
+Result<ProblemOptions::Types> ProblemOptions::types() const {
+  const Result<std::optional<DType>> q = dtype_option("--dtype", dtype_);
+  if (!q.ok()) return q.status();
+  const Result<std::optional<DType>> kv = dtype_option("--kv-dtype", kv_dtype_);
+  if (!kv.ok()) return kv.status();
+  const Result<std::optional<DType>> v = dtype_option("--v-dtype", v_dtype_);
+  if (!v.ok()) return v.status();
+  Types types{.q = *q, .k = *kv ? *kv : *q, .v = *v};
+  if (!types.v) types.v = types.k;
+  return types;
+}
+
 // Keys and values in pages, where asked for: as many pages as they fill.
 Status ProblemOptions::apply_paging(Problem& problem) const {
   if (!page_size_) return {};
@@ -223,18 +236,15 @@ Result<Problem> ProblemOptions::from_shape(bool with_d_lse) const {
   const Result<Shape> parsed =
       bench::parse_numbers("--shape", shape_, 4, "B,H,S,D such as 2,8,512,64");
   if (!parsed.ok()) return parsed.status();
-  const Result<std::optional<DType>> dtype = dtype_option("--dtype", dtype_);
-  if (!dtype.ok()) return dtype.status();
+  const Result<Types> types = this->types();
+  if (!types.ok()) return types.status();
   const Shape& q = *parsed;
   const Shape k = {q[0], heads_kv_.value_or(q[1]), seqlen_kv_.value_or(q[2]), q[3]};
   const Shape v = {k[0], k[1], k[2], head_dim_v_.value_or(q[3])};
-  const DType element = dtype->value_or(DType::f16);
   Problem problem;
-  problem.q = in_layout(element, q, layout_);
-  const Result<std::optional<DType>> kv_dtype = dtype_option("--kv-dtype", kv_dtype_);
-  if (!kv_dtype.ok()) return kv_dtype.status();
-  problem.k = in_layout(kv_dtype->value_or(element), k, layout_);
-  problem.v = in_layout(kv_dtype->value_or(element), v, layout_);
+  problem.q = in_layout(types->q.value_or(DType::f16), q, layout_);
+  problem.k = in_layout(types->k.value_or(problem.q.dtype), k, layout_);
+  problem.v = in_layout(types->v.value_or(problem.k.dtype), v, layout_);
   for (const std::string& name : bench::split(with_, ',')) {
     if (with_d_lse && name == "d_lse") continue;  // not of the problem itself
     const std::optional<TensorDesc> desc = generated_input(name, q, k);
@@ -250,11 +260,14 @@ Result<Problem> ProblemOptions::from_shape(bool with_d_lse) const {
 }
 
 Result<Problem> ProblemOptions::from_sources(const bench::TensorSources& sources) const {
-  const Result<std::optional<DType>> dtype = dtype_option("--dtype", dtype_);
-  if (!dtype.ok()) return dtype.status();
+  const Result<Types> types = this->types();
+  if (!types.ok()) return types.status();
   Problem problem;
   for (const auto& [name, source] : sources) {
-    const Result<TensorDesc> desc = describe_source(name, source, layout_, *dtype);
+    const Result<TensorDesc> desc = describe_source(name, source, layout_,
+                                                    name == "k"   ? types->k
+                                                    : name == "v" ? types->v
+                                                                  : types->q);
     if (!desc.ok()) return desc.status();
     bench::set_tensor(problem, name, *desc);
   }

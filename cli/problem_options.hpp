@@ -37,6 +37,10 @@ class ProblemOptions {
   Status apply_options(Problem& problem) const;
   Result<std::optional<DType>> dtype_option(const std::string& option,
                                             const std::string& name) const;
+  struct Types {
+    std::optional<DType> q, k, v;  // where asked for
+  };
+  Result<Types> types() const;
 
   std::string file_;
   std::map<std::string, std::string> chosen_;
@@ -47,7 +51,7 @@ class ProblemOptions {
   std::optional<int64_t> heads_kv_, seqlen_kv_, head_dim_v_, page_size_;
   std::string with_;
   uint64_t seed_ = 0;
-  std::string dtype_, kv_dtype_, o_dtype_;
+  std::string dtype_, kv_dtype_, v_dtype_, o_dtype_;
   bool no_lse_ = false, amax_ = false;
 
   bool causal_ = false;

@@ -309,6 +309,7 @@ Problem to_problem(const Case& one) {
     problem.lse = TensorDesc::contiguous(DType::f32, {one.batch, one.heads_q, one.seqlen_q});
   }
   if (one.kv_dtype) problem.k.dtype = problem.v.dtype = *one.kv_dtype;
+  if (one.v_dtype) problem.v.dtype = *one.v_dtype;
   if (one.page_size > 0) set_pages(one, problem);
   if (one.ragged || one.page_size > 0) {
     problem.seqlens_kv = TensorDesc::contiguous(DType::i32, {one.batch});
@@ -400,7 +401,11 @@ std::string features_text(const Case& one) {
   if (one.dropout_p > 0) add(fmt::format("dropout {:g}", one.dropout_p));
   if (one.scales) add("scales");
   if (one.page_size > 0) add(fmt::format("pages of {}", one.page_size));
-  if (one.kv_dtype) add(fmt::format("cache {}", to_string(*one.kv_dtype)));
+  if (one.kv_dtype) {
+    add(fmt::format("{} {}", size_of(one.dtype) == 1 ? "k and v" : "cache",
+                    to_string(*one.kv_dtype)));
+  }
+  if (one.v_dtype) add(fmt::format("v {}", to_string(*one.v_dtype)));
   if (one.ragged) add("ragged");
   if (one.tree) add("tree mask");
   if (one.o_dtype) add(fmt::format("O {}", to_string(*one.o_dtype)));

@@ -41,6 +41,7 @@ struct Case {
   // K and V are a cache, docs/semantics.md.
   int64_t page_size = 0;                         // rows of a page, in a random order; 0: one piece
   std::optional<DType> kv_dtype = std::nullopt;  // where it is not that of q
+  std::optional<DType> v_dtype = std::nullopt;   // where it is not that of k
   bool tree = false;                             // queries are a binary tree of tokens
   bool ragged = false;                           // keys in use: ragged_lengths
   bool rotated = false;                          // calls take turns with rotated_copies of K and V

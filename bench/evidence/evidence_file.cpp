@@ -56,6 +56,7 @@ constexpr const char* kCasesSchema = R"({
         "dropout": {"type": "number", "minimum": 0, "maximum": 1},
         "page_size": {"$ref": "extent"},
         "kv_dtype": {"enum": ["f32", "f16", "bf16", "f8e4m3", "f8e5m2"]},
+        "v_dtype": {"enum": ["f8e4m3", "f8e5m2"]},
         "ragged": {"type": "boolean"},
         "rotated": {"type": "boolean"},
         "tree": {"type": "boolean"},
@@ -170,6 +171,9 @@ Result<std::vector<FileCase>> read_cases(const std::string& path) {
     one.page_size = item.value("page_size", int64_t{0});
     if (item.contains("kv_dtype")) {
       one.kv_dtype = dtype_from_string(item["kv_dtype"].get<std::string>());
+    }
+    if (item.contains("v_dtype")) {
+      one.v_dtype = dtype_from_string(item["v_dtype"].get<std::string>());
     }
     one.ragged = item.value("ragged", false);
     one.rotated = item.value("rotated", false);

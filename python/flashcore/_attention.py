@@ -64,7 +64,8 @@ def attention(
     Arguments
         q: [B, Hq, Sq, Dqk], or packed [total_q, Hq, Dqk]; float32, float16, bfloat16 or fp8.
         k: [B, Hkv, Skv, Dqk], or packed [total_kv, Hkv, Dqk]; dtype of q, or fp8; device of q.
-        v: [B, Hkv, Skv, Dv], or packed [total_kv, Hkv, Dv]; dtype of k; device of q.
+        v: [B, Hkv, Skv, Dv], or packed [total_kv, Hkv, Dv]; dtype of k, or fp8 where k is; device
+            of q.
             Any strides; the last dimension of q, k and v must be contiguous.
         causal: query i sees key j when j <= i + offset, with the offset of `alignment`.
         softmax_scale: default 1 / sqrt(Dqk).

@@ -160,6 +160,8 @@ def _case(problem: Problem) -> dict[str, Any] | str:
         return "q or k: has no element"
     if k.dtype != q.dtype:
         case["kv_dtype"] = _SHORT[k.dtype]
+    if v.dtype != k.dtype:
+        case["v_dtype"] = _SHORT[v.dtype]
     if problem.causal:
         case["causal"] = True
     if problem.alignment == _TOP_LEFT:

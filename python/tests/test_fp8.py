@@ -83,6 +83,46 @@ def test_packed_and_cached():
     check_amax(amax_o, amax_s, exact)
 
 
+MIXES = list(itertools.product(F8, repeat=3))
+mixes = pytest.mark.parametrize("names", MIXES, ids="-".join)
+
+
+def mixed(names):
+    """q, k and v, each of its own type, and the same numbers in float32."""
+    given = [x.astype(F8[name]) for x, name in zip(inputs(), names, strict=True)]
+    return given, [x.astype(np.float32) for x in given]
+
+
+@mixes
+def test_each_of_q_k_and_v_has_its_own_type(names):
+    given, wide = mixed(names)
+    out, lse = flashcore.attention(*given, out_dtype="float32", return_lse=True)
+    exact, exact_lse = flashcore.attention(*wide, return_lse=True)
+    np.testing.assert_allclose(out, exact, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(lse, exact_lse, rtol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_caches_of_two_types(dtype):
+    given, wide = mixed(["float8_e4m3fn", "float8_e4m3fn", "float8_e5m2"])
+    q = inputs(dtype)[0]
+    out = flashcore.decode(q, *given[1:], out_dtype="float32")
+    exact = flashcore.decode(q.astype(np.float32), *wide[1:])
+    np.testing.assert_allclose(out, exact, rtol=1e-5, atol=1e-6)
+
+
+def test_types_that_do_not_go_together():
+    q, k, v = mixed(["float8_e4m3fn", "float8_e5m2", "float8_e5m2"])[0]
+    half = v.astype(np.float16)
+    for tensors, sentence in (
+        ((q, half, half), "k: dtype is float16, wanted q's float8_e4m3fn, or other fp8"),
+        ((q, k, half), "v: dtype is float16, wanted k's float8_e5m2, or other fp8"),
+        ((half, half, v), "v: dtype is float8_e5m2, wanted k's float16"),
+    ):
+        with pytest.raises(flashcore.InvalidArgumentError, match=sentence):
+            flashcore.attention(*tensors)
+
+
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
@@ -119,6 +159,19 @@ def bits(tensor):
     import torch
 
     return tensor.view(torch.uint8) if tensor.itemsize == 1 else tensor
+
+
+@mixes
+def test_torch_takes_every_mix(names):
+    torch = pytest.importorskip("torch")
+    given, _ = mixed(names)
+    tensors = [
+        torch.from_numpy(x.view(np.uint8)).view(getattr(torch, name))
+        for x, name in zip(given, names, strict=True)
+    ]
+    expected = flashcore.attention(*given, out_dtype="float32")
+    out = flashcore.attention(*tensors, out_dtype=torch.float32)
+    assert np.array_equal(out.numpy(), expected)
 
 
 @fp8
@@ -188,6 +241,23 @@ def test_torch_gradients_beside_the_largest_values():
     assert torch.equal(q.grad, wanted)
     each = torch.vmap(lambda q: flashcore.attention(q, q, q, return_amax=True))(q.detach()[None])
     assert [tuple(x.shape) for x in each] == [(1, 2, 4, 9, 16), (1, 2, 4), (1, 2, 4)]
+
+
+@mixes
+def test_jax_takes_every_mix(names):
+    jax = pytest.importorskip("jax")
+    given, _ = mixed(names)
+    expected = flashcore.attention(*given, out_dtype="float32")
+    tensors = [jax.numpy.asarray(x) for x in given]
+
+    def call(q, k, v):
+        return flashcore.attention(q, k, v, out_dtype="float32")
+
+    if jax.default_backend() == "gpu":
+        np.testing.assert_allclose(call(*tensors), expected, rtol=0.05, atol=0.05)
+        return
+    assert np.array_equal(call(*tensors), expected)
+    assert np.array_equal(jax.jit(call)(*tensors), expected)
 
 
 @fp8

@@ -61,6 +61,16 @@ add_test(NAME simulated.fp8_splits
   COMMAND flashcore_command run --device sim:1 --kernel forward_sm80_fp8 --dtype f8e4m3 --shape 1,1,1,64
           --seqlen-kv 2100 --check)
 set_tests_properties(simulated.fp8_splits PROPERTIES LABELS "simulator;kernels" TIMEOUT 120)
+# Mixes of e4m3 and e5m2, by what the choice takes: forward_fp8_converted where V is of another type than K.
+foreach(types "f8e4m3;f8e4m3;f8e5m2" "f8e5m2;f8e4m3;f8e5m2" "f8e4m3;f8e5m2;f8e5m2")
+  list(GET types 0 q)
+  list(GET types 1 k)
+  list(GET types 2 v)
+  add_test(NAME simulated.fp8_mix.${q}.${k}.${v}
+    COMMAND flashcore_command run --device sim:1 --dtype ${q} --kv-dtype ${k} --v-dtype ${v} --shape 1,2,70,64
+            --with q_scale,k_scale,v_scale --causal --check)
+  set_tests_properties(simulated.fp8_mix.${q}.${k}.${v} PROPERTIES LABELS "simulator;kernels" TIMEOUT 120)
+endforeach()
 flashcore_simulated_kernel(forward_sm80_latency sim:1 120x112/4 3x400)
 flashcore_simulated_kernel(forward_sm80_latency sim:0 80x112/4 2x400)
 # Caches: 500 problems and more have been tried by hand (docs/decode-sm80.md). A part has 128 keys at least.

@@ -230,6 +230,43 @@ TEST(Run, EveryDtypeAndFeature) {
   }
 }
 
+TEST(Run, MixesOfFp8) {
+  for (const Words& types :
+       {Words{"--dtype", "f8e4m3", "--kv-dtype", "f8e5m2"},
+        Words{"--dtype", "f8e5m2", "--v-dtype", "f8e4m3"},
+        Words{"--dtype", "f16", "--kv-dtype", "f8e4m3", "--v-dtype", "f8e5m2"}}) {
+    Words words = small_with(types);
+    words.insert(words.end(), {"--check", "--no-time", "--with", "v_scale"});
+    const json result = document(words);
+    EXPECT_EQ(result["check"]["passed"], true) << result["check"]["failure"];
+  }
+  EXPECT_EQ(document(small_with({"--dtype", "f8e5m2", "--v-dtype", "f8e4m3",
+                                 "--no-time"}))["problem"]["tensors"]["v"]["dtype"],
+            "f8e4m3");
+  // A file has types of its own, which the same options change.
+  const Scratch scratch;
+  const std::string file = scratch.path("mix.safetensors");
+  document(
+      small_with({"--dtype", "f8e4m3", "--v-dtype", "f8e5m2", "--no-time", "--save-inputs", file}));
+  const auto types_of = [&](Words options) {
+    Words all = {"run", file, "--device", "cpu", "--no-time", "--check"};
+    all.insert(all.end(), options.begin(), options.end());
+    const json result = document(all);
+    EXPECT_EQ(result["check"]["passed"], true) << result["check"]["failure"];
+    const json& tensors = result["problem"]["tensors"];
+    std::string text;
+    for (const char* const name : {"q", "k", "v"}) {
+      text += tensors[name]["dtype"].get<std::string>() + ' ';
+    }
+    return text;
+  };
+  EXPECT_EQ(types_of({}), "f8e4m3 f8e4m3 f8e5m2 ");
+  EXPECT_EQ(types_of({"--dtype", "f8e5m2"}), "f8e5m2 f8e5m2 f8e5m2 ");
+  EXPECT_EQ(types_of({"--kv-dtype", "f8e5m2", "--v-dtype", "f8e4m3"}), "f8e4m3 f8e5m2 f8e4m3 ");
+  Words words = small_with({"--v-dtype", "f8e4m3"});
+  expect_refused(words, 2, "v: dtype is f8e4m3, wanted k's f16");
+}
+
 TEST(Run, AFailedCheckIsExitCode1AndWritesNothing) {
   const Scratch scratch;
   // Scores in the hundreds, rounded to f16 by the naive computation.
@@ -590,11 +627,14 @@ TEST(Bench, TimesCachesInPages) {
      "seqlen_kv": 100, "head_dim": 32, "causal": true, "page_size": 16, "ragged": true},
     {"name": "narrow", "dtype": "f16", "batch": 2, "heads_q": 2, "seqlen_q": 1, "seqlen_kv": 50,
      "head_dim": 32, "page_size": 7, "kv_dtype": "f8e4m3"},
+    {"name": "mixed", "dtype": "f8e4m3", "batch": 2, "heads_q": 2, "seqlen_q": 9, "seqlen_kv": 50,
+     "head_dim": 32, "kv_dtype": "f8e5m2", "v_dtype": "f8e4m3"},
     {"name": "tree", "dtype": "f16", "batch": 2, "heads_q": 2, "seqlen_q": 40, "seqlen_kv": 50,
      "head_dim": 32, "page_size": 7, "tree": true, "ragged": true}]})");
   const json result = document({"bench", "--cases", file, "--device", "cpu"});
-  ASSERT_EQ(result["cases"].size(), 3U);
+  ASSERT_EQ(result["cases"].size(), 4U);
   EXPECT_EQ(result["cases"][0]["features"], "pages of 16, ragged");
+  EXPECT_EQ(result["cases"][2]["features"], "k and v f8e5m2, v f8e4m3");
   for (const json& one : result["cases"]) {
     ASSERT_FALSE(one["rows"].empty());
     EXPECT_EQ(one["judged"], "all rows");
