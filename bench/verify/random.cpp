@@ -107,7 +107,7 @@ Draw drawn(uint64_t seed, const RandomTrials& asked, const Tested& tested) {
     RandomSpace space = narrowed(asked.space, narrowing);
     const uint64_t number = seed ^ (kApart * static_cast<uint64_t>(attempt - narrowing));
     if (space.mixes_fp8) {
-      const Draw draw(number, space);
+      Draw draw(number, space);
       if (mixes_fp8(draw.problem()) && is_computed(draw, tested)) return draw;
       space.mixes_fp8 = false;
     }
