@@ -20,6 +20,7 @@
 #include "cuda/forward_sm90/latency_wide/plan.hpp"
 #include "cuda/forward_sm90/throughput/plan.hpp"
 #include "cuda/ladder/plan.hpp"
+#include "plan/backward_choice.hpp"
 #include "plan/forward_choice.hpp"
 #include "plan/kernel_choice.hpp"
 
@@ -149,8 +150,9 @@ std::vector<Kernel> cuda_kernels() {
   table.push_back(any_cache);
   table.push_back(cuda::forward_fp8::converted::kernel(choose_16_bit));
   const Kernel any_backward = cuda::backward_sm80::general::kernel();
-  table.push_back(
-      backward_for_any_pointers(cuda::backward_sm90::throughput::split_kernel(), any_backward));
+  Kernel split = cuda::backward_sm90::throughput::split_kernel();
+  split.backward.declines = sm90_split_declines;
+  table.push_back(backward_for_any_pointers(std::move(split), any_backward));
   table.push_back(
       backward_for_any_pointers(cuda::backward_sm90::throughput::kernel(), any_backward));
   table.push_back(backward_for_any_pointers(cuda::backward_sm90::wide::kernel(), any_backward));

@@ -163,23 +163,9 @@ std::string sm90_decode_declines(const ForwardProblem& p, const PlanContext& con
 }
 
 std::string by_name_alone(const Kernel& kernel, const ForwardProblem& p) {
-  const bool pairs = p.bias.present || p.mask.present;
-  if (!kChoiceDecodesPairs && pairs && kernel.name == "decode_sm80") {
-    return fmt::format(
-        "{}: is given, and no GPU has gated this kernel with it, so it runs by name alone",
-        p.bias.present ? "bias" : "mask");
-  }
-  if (!p.mixes_fp8()) {
-    if (kernel.name != cuda::forward_fp8::converted::kName) return {};
-    return fmt::format("q: is {} as k and v are, for which it runs by name alone",
-                       to_string(p.dtype));
-  }
-  if (kChoiceMixesFp8 || kernel.device != DeviceKind::cuda) return {};
-  return fmt::format(
-      "{}, and no GPU has gated this kernel with both, so it runs by name alone",
-      p.v_dtype != p.k_dtype
-          ? fmt::format("v: is {} beside {} k", to_string(p.v_dtype), to_string(p.k_dtype))
-          : fmt::format("k: is {} under {} q", to_string(p.k_dtype), to_string(p.dtype)));
+  if (kernel.name != cuda::forward_fp8::converted::kName || p.mixes_fp8()) return {};
+  return fmt::format("q: is {} as k and v are, for which it runs by name alone",
+                     to_string(p.dtype));
 }
 
 std::string sm90_paged_declines(const ForwardProblem& p, const PlanContext& context) {

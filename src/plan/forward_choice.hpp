@@ -35,12 +35,6 @@ std::string sm80_latency_declines(const ForwardProblem& p, const PlanContext& co
 // invariant, decode_sm80 takes batches of every size.
 std::string sm90_decode_declines(const ForwardProblem& p, const PlanContext& context);
 
-// Whether the choice takes decode_sm80 for bias and masks of pairs. Off until a GPU has gated them.
-inline constexpr bool kChoiceDecodesPairs = false;
-
-// Whether the choice takes the kernels that compute mixes of e4m3 and e5m2.
-inline constexpr bool kChoiceMixesFp8 = true;
-
 // Why an automatic kernel gets a problem that it computes only when asked for by name, or empty.
 std::string by_name_alone(const Kernel& kernel, const ForwardProblem& p);
 inline std::string by_name_alone(const Kernel& /*kernel*/, const BackwardProblem& /*pass*/) {

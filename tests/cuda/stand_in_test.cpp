@@ -330,7 +330,6 @@ TEST_F(StandIn, AConversionSaysWhichKernelItRuns) {
 
 // Mixes of e4m3 and e5m2: by products of f16 where K and V have one type, and else by a conversion.
 TEST_F(StandIn, MixesOfFp8HaveAKernelOfTheChoice) {
-  if (!kChoiceMixesFp8) GTEST_SKIP() << "the choice leaves them out";
   PlanOptions options;
   options.device = {DeviceKind::cuda, 0};
   const auto chosen = [&](DType k, DType v) {

@@ -21,6 +21,7 @@ BACKWARD = {"backward-gpu": "### The same bits in every run",
             "backward-gpu-any-order": "### Sums in any order",
             "backward-options": "### Options, beside `backward_sm80`",
             "backward-peers": "### Options that peers have, too",
+            "backward-few-tiles": "### Few tiles",
             "backward-packed": "### Packed batches, beside dense ones",
             "backward-flex": "### Beside FlexAttention"}
 # What stands for the whole in the README: bf16, 16384 tokens.

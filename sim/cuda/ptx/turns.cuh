@@ -21,6 +21,9 @@ inline void add_or_store_f32x4(float* sums, const float (&x)[4], bool stores,
   }
   for (int i = 0; i < 4; ++i) sums[i] = x[i];
 }
+inline void load_and_add_f32x4(float (&x)[4], const float* sums) {
+  for (int i = 0; i < 4; ++i) x[i] += sums[i];
+}
 inline void wait_for_turn(const uint32_t* counter, uint32_t turn,
                           sim::Site site = sim::Site::here()) {
   while (sim::load_acquire(counter, site) != turn) {

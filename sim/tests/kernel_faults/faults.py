@@ -113,7 +113,7 @@ HOPPER_UNIT = "backward_sm90/throughput/bf16_config1_in_turn.cu"
 HOPPER_WINDOW = [*HOPPER, "--window", "70,30"]
 HOPPER_LONG = ["run", "--backward", *problem("backward_sm90", "--dtype bf16 --shape 1,6,300,128 --seqlen-kv 600")[1:]]
 ANY_ORDER = ["run", "--backward", "--any-order",
-             *problem("backward_sm90", "--dtype bf16 --shape 1,2,500,64 --seqlen-kv 400")[1:]]
+             *problem("backward_sm90", "--dtype bf16 --shape 1,1,300,64 --seqlen-kv 1100")[1:]]
 ANY_ORDER_UNIT = "backward_sm90/throughput/bf16_config0.cu"
 HOPPER_ROWS_UNIT = "backward_sm90/throughput/rows.cu"
 SM90_BACKWARD = "cuda/backward_sm90/throughput/"
@@ -539,8 +539,8 @@ PLANTED = [
         (SM90_BACKWARD + "consumer.cuh", "    ptx::fence_proxy_async();\n    release(S::kDsFull);\n",
          "    release(S::kDsFull);\n")], "missing fence.proxy.async"),
     Fault("hopper_sums_without_a_proxy_fence", HOPPER_UNIT, HOPPER, [
-        (SM90_BACKWARD + "consumer.cuh", "    ptx::fence_proxy_async();\n    if constexpr (S::kInTurn) {\n",
-         "    if constexpr (S::kInTurn) {\n")], "missing fence.proxy.async", more=True),
+        (SM90_BACKWARD + "consumer.cuh", "dq()[n]);\n    }\n    ptx::fence_proxy_async();\n",
+         "dq()[n]);\n    }\n")], "missing fence.proxy.async", more=True),
     Fault("hopper_notes_not_expected", HOPPER_UNIT, HOPPER, [
         (SM90_BACKWARD + "producer.cuh", "S::QTile::kBytes + S::kNotesBytes", "S::QTile::kBytes")],
           "race", more=True),
@@ -550,11 +550,11 @@ PLANTED = [
         (SM90_BACKWARD + "kernel.cuh", "&smem.q_empty[stage]), kConsumers * kWarpgroupThreads)",
          "&smem.q_empty[stage]), kWarpgroupThreads)")], "arrival out of phase", more=True),
     Fault("hopper_nobody_waits_for_a_turn", HOPPER_UNIT, HOPPER, [
-        (SM90_BACKWARD + "adder.cuh", "      ptx::wait_for_turn(turn, own_turn);\n", "")], "race"),
+        (SM90_BACKWARD + "adder.cuh", "      ptx::wait_for_turn(turn, own.number);\n", "")], "race"),
     Fault("hopper_consumers_add_before_their_turn", HOPPER_UNIT, HOPPER, [
         (SM90_BACKWARD + "consumer.cuh",
-         "      if constexpr (S::kAddsItself) wait(S::kTurnHere + 8 * group, number % 2);\n", "")],
-          "race", more=True),
+         "      stage_dq();\n      if constexpr (S::kAddsItself) wait(S::kTurnHere + 8 * group, number % 2);\n",
+         "      stage_dq();\n")], "race", more=True),
     Fault("hopper_turns_by_place_in_the_grid", HOPPER_UNIT, HOPPER_LONG, [
         (SM90_BACKWARD + "kernel.cuh", "S::kInTurn ? atomicAdd(p.next_tile, 1U) : blockIdx.x",
          "blockIdx.x")], "deadlock"),
@@ -564,10 +564,24 @@ PLANTED = [
         (SM90_BACKWARD + "adder.cuh", "      ptx::tma_store_wait_read<0>();\n", "")],
           "race", more=True),
     Fault("hopper_staging_not_awaited", HOPPER_UNIT, HOPPER, [
-        (SM90_BACKWARD + "consumer.cuh", "      wait(S::kStagingFree + 8 * group, number % 2 ^ 1);\n",
+        (SM90_BACKWARD + "consumer.cuh", "    wait(S::kStagingFree + 8 * group, number % 2 ^ 1);\n",
          "")], "race", more=True),
+    Fault("hopper_sums_of_the_other_tiles_not_awaited", HOPPER_UNIT, HOPPER, [
+        (SM90_BACKWARD + "consumer.cuh", "    wait(S::kSumsHere + 8 * group, step.sums_parity);\n", "")], "race"),
+    Fault("hopper_sums_fetched_before_their_turn", HOPPER_UNIT, HOPPER, [
+        (SM90_BACKWARD + "adder.cuh", "      ptx::wait_for_turn(turn, own.number);\n",
+         "      if (!own.wants_sums()) ptx::wait_for_turn(turn, own.number);\n")], "race", more=True),
+    Fault("hopper_rows_of_dq_staged_over_sums_in_use", HOPPER_UNIT, HOPPER, [
+        (SM90_BACKWARD + "consumer.cuh", "    __syncwarp();\n  }\n  // Rows of dQ", "  }\n  // Rows of dQ")],
+          "race", more=True),
+    Fault("hopper_rows_of_dq_without_a_proxy_fence", HOPPER_UNIT, HOPPER, [
+        (SM90_BACKWARD + "consumer.cuh", "l % 2));\n    }\n    ptx::fence_proxy_async();\n",
+         "l % 2));\n    }\n")], "missing fence.proxy.async", more=True),
+    Fault("hopper_two_tiles_store_rows_of_dq", HOPPER_UNIT, HOPPER, [
+        (SM90_BACKWARD + "shape.cuh", "task.tile + 1 == tiles.end", "task.tile + 2 >= tiles.end")], "FAILED",
+          more=True),
     Fault("hopper_sums_staged_over_those_on_their_way", ANY_ORDER_UNIT, ANY_ORDER, [
-        (SM90_BACKWARD + "consumer.cuh", "      if (l == 0) ptx::tma_store_wait_read<0>();\n", "")],
+        (SM90_BACKWARD + "consumer.cuh", "    if (lane() == 0) ptx::tma_store_wait_read<0>();\n", "")],
           "write to an operand in use"),
     Fault("hopper_dk_staged_over_k_in_use", HOPPER_UNIT, HOPPER, [
         (SM90_BACKWARD + "consumer.cuh",
@@ -584,7 +598,7 @@ PLANTED = [
     Fault("hopper_one_key_too_few_in_the_window", HOPPER_UNIT, HOPPER_WINDOW, [
         (SM90_BACKWARD + "consumer.cuh", "row - limits.low + 1 - first", "row - limits.low - first")],
           "check    FAILED", more=True),
-    Fault("hopper_rows_read_before_all_have_written", HOPPER_ROWS_UNIT, HOPPER, [
+    Fault("hopper_rows_read_before_all_have_written", HOPPER_ROWS_UNIT, ANY_ORDER, [
         (SM90_BACKWARD + "rows.cu",
          "  __syncthreads();\n  const auto batch = static_cast<int>(batch_head / p.heads_q);\n",
          "  const auto batch = static_cast<int>(batch_head / p.heads_q);\n")], "race", more=True),

@@ -18,6 +18,12 @@ __device__ __forceinline__ void bulk_load(uint32_t shared, const void* global, u
       : "memory");
 }
 
+// Orders what this thread saw in global memory, by ordinary accesses, before what it copies next.
+// PTX ISA: fence.proxy.async.global, sm_90.
+__device__ __forceinline__ void fence_proxy_async_global() {
+  asm volatile("fence.proxy.async.global;" ::: "memory");
+}
+
 // Shared -> global memory. As bulk_add_f32 but for what it does.
 // PTX ISA: cp.async.bulk.global.shared::cta.bulk_group, sm_90.
 __device__ __forceinline__ void bulk_store(void* global, uint32_t shared, uint32_t bytes) {

@@ -40,6 +40,18 @@ __device__ __forceinline__ void add_or_store_f32x4(float* sums, const float (&x)
 #endif
 }
 
+// x[i] += sums[i] for four numbers at a multiple of 16 bytes, which other blocks have written.
+// PTX ISA: ld.relaxed.gpu.global.v4.f32, sm_70.
+__device__ __forceinline__ void load_and_add_f32x4(float (&x)[4], const float* sums) {
+  float y[4];
+  asm volatile("ld.relaxed.gpu.global.v4.f32 {%0,%1,%2,%3}, [%4];"
+               : "=f"(y[0]), "=f"(y[1]), "=f"(y[2]), "=f"(y[3])
+               : "l"(sums)
+               : "memory");
+#pragma unroll
+  for (int i = 0; i < 4; ++i) x[i] += y[i];
+}
+
 // Waits until *counter is `turn`; what the thread does next sees what came before those who
 // counted.
 // PTX ISA: ld.acquire.gpu.global.u32, sm_70.

@@ -101,7 +101,7 @@ TEST(BackwardSm90Schedule, BlocksOfQueriesHoldWhatATileSees) {
   EXPECT_GT(free, 100000);
 }
 
-// A tile's turn at a block is how many tiles before it visit the block.
+// A tile's turn at a block is how many tiles before it visit the block, and the last does.
 TEST(BackwardSm90Schedule, TilesAddInAscendingOrderWithoutGaps) {
   std::mt19937_64 random(2);
   int64_t additions = 0;
@@ -113,11 +113,16 @@ TEST(BackwardSm90Schedule, TilesAddInAscendingOrderWithoutGaps) {
       for (int tile = 0; tile < tiles; ++tile) {
         const TileRange range = query_blocks(limits, queries, tile, config.block_q);
         for (int block = range.begin; block < range.end; ++block) {
-          ASSERT_EQ(tile - first_tile(limits, queries, block, config.block_q),
+          ASSERT_EQ(tile - key_tiles(limits, queries, block, config.block_q).begin,
                     added[static_cast<size_t>(block)]++)
               << "tile " << tile << ", block " << block << ", round " << round;
           ++additions;
         }
+      }
+      for (int block = 0; block < static_cast<int>(added.size()); ++block) {
+        ASSERT_EQ(key_tiles(limits, queries, block, config.block_q).size(),
+                  added[static_cast<size_t>(block)])
+            << "block " << block << ", round " << round;
       }
     }
   }

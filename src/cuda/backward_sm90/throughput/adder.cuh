@@ -1,5 +1,6 @@
 // Additions to dQ in turn: a thread of the producer's warpgroup for each consumer, which waits for the
 // turn of each step, adds what the consumer's warps have staged, and counts when all of it is there.
+// For the last tile it fetches the sums, as the consumer adds its own and stores rows.
 //
 // These waits are for other blocks, and for the end of the additions: a consumer would wait a third
 // of its time for them.
@@ -29,30 +30,53 @@ struct Adder {
     for (int number = 0; number < task.steps; ++number, walk.advance()) {
       const int block = walk.number();
       uint32_t* const turn = p.turns + int64_t{block} * kConsumers + group;
-      const uint32_t own_turn = walk.turn();
-      ptx::wait_for_turn(turn, own_turn);
+      const auto own = walk.turn();
+      ptx::wait_for_turn(turn, own.number);
       if constexpr (S::kAddsItself) {
         ptx::mbarrier_arrive(ptx::shared_address(&smem.turn_here[group]));
       }
+      if (own.wants_sums()) load_sums(block, ptx::shared_address(&smem.sums_here[group]));
       ptx::mbarrier_wait(ptx::shared_address(&smem.staged[group]), number % 2);
-#pragma unroll
-      for (int w = 0; w < kWarpgroupWarps; ++w) {
-        const int warp = group * kWarpgroupWarps + w;
-        float* const to = p.sums + S::sums_of(block, static_cast<uint32_t>(warp));
-        const uint32_t from = ptx::shared_address(smem.staging[warp]);
-        if (own_turn == 0) {
-          ptx::bulk_store(to, from, S::kStagingBytes);
-        } else {
-          ptx::bulk_add_f32(to, from, S::kStagingBytes);
-        }
+      const uint32_t free = ptx::shared_address(&smem.staging_free[group]);
+      if (own.is_last) {
+        ptx::mbarrier_arrive(free);
+        continue;
       }
+      add_sums(block, own.number == 0);
       ptx::tma_store_commit();
       ptx::tma_store_wait_read<0>();
-      ptx::mbarrier_arrive(ptx::shared_address(&smem.staging_free[group]));
+      ptx::mbarrier_arrive(free);
       ptx::bulk_wait<0>();
       if constexpr (S::kAddsItself) ptx::fence_gpu();
       ptx::count_turn(turn);
     }
+  }
+
+  // Calls act(sums, staging) for each warp of the consumer.
+  template <class Act>
+  __device__ __forceinline__ void for_each_warp(int block, const Act& act) const {
+#pragma unroll
+    for (int w = 0; w < kWarpgroupWarps; ++w) {
+      const int warp = group * kWarpgroupWarps + w;
+      act(p.sums + S::sums_of(block, static_cast<uint32_t>(warp)),
+          ptx::shared_address(smem.staging[warp]));
+    }
+  }
+  __device__ __forceinline__ void add_sums(int block, bool stores) const {
+    for_each_warp(block, [stores](float* to, uint32_t from) {
+      if (stores) {
+        ptx::bulk_store(to, from, S::kStagingBytes);
+      } else {
+        ptx::bulk_add_f32(to, from, S::kStagingBytes);
+      }
+    });
+  }
+  __device__ __forceinline__ void load_sums(int block, uint32_t barrier) const {
+    ptx::fence_proxy_async_global();
+    ptx::mbarrier_arrive_expect(barrier, kWarpgroupWarps * S::kStagingBytes);
+    for_each_warp(block, [barrier](const float* from, uint32_t to) {
+      ptx::bulk_load(to, from, S::kStagingBytes, barrier);
+    });
   }
 };
 

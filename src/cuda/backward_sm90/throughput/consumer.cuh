@@ -46,6 +46,8 @@ struct Consumer {
   using KTile = typename S::KTile;
   using DsTile = typename S::DsTile;
 
+  static constexpr int kStaged = S::kConfig.bulk_products;  // of dQ
+
   typename S::Shared& smem;
   const typename S::KernelParams& params;
   uint32_t shared;  // its address
@@ -268,43 +270,111 @@ struct Consumer {
     release(S::kDsFull);
   }
 
-  // Adds dQ of a step to the sums, as the warp has it. In turn: what is staged goes by the adder.
-  __device__ __forceinline__ void add_dq(int number) {
+  __device__ __forceinline__ uint32_t own_staging() const {
+    return shared + S::kStaging + consumer_warp() * S::kStagingBytes;
+  }
+  __device__ __forceinline__ void stage_dq() {
+#pragma unroll
+    for (int n = 0; n < kStaged; ++n) {
+      ptx::store_shared_x4(own_staging() + n * kSumsBytes + lane() * 16, dq()[n]);
+    }
+    ptx::fence_proxy_async();
+  }
+  // The lane's sums of product n of a block, whose own begin at `sums`.
+  __device__ __forceinline__ static float* lane_sums(float* sums, int n) {
+    return sums + n * 32 * kSumsFloats + lane() * kSumsFloats;
+  }
+
+  // Adds dQ of a step to the sums, as the warp has it.
+  __device__ __forceinline__ void add_dq(int number) requires(!S::kInTurn) {
+    float* const to = params.sums + S::sums_of(smem.step[number % kSteps].block, consumer_warp());
+    if (lane() == 0) ptx::tma_store_wait_read<0>();
+    __syncwarp();
+    stage_dq();
+    __syncwarp();
+    if (lane() == 0) {
+      ptx::bulk_add_f32(to, own_staging(), S::kStagingBytes);
+      ptx::tma_store_commit();
+    }
+#pragma unroll
+    for (int n = kStaged; n < S::kDqProducts; ++n) ptx::add_f32x4(lane_sums(to, n), dq()[n]);
+  }
+  // In turn: what is staged goes by the adder. The last tile stores rows.
+  __device__ __forceinline__ void add_dq(int number) requires(S::kInTurn) {
     const Step& step = smem.step[number % kSteps];
-    const uint32_t own = consumer_warp(), l = lane();
-    const uint32_t staging = shared + S::kStaging + own * S::kStagingBytes;
-    float* const to = params.sums + S::sums_of(step.block, own);
-    constexpr int kStaged = S::kConfig.bulk_products;
-    if constexpr (S::kInTurn) {
-      wait(S::kStagingFree + 8 * group, number % 2 ^ 1);
+    const bool is_last = step.is_last != 0;
+    wait(S::kStagingFree + 8 * group, number % 2 ^ 1);
+    if (is_last) {
+      if constexpr (S::kAddsItself) wait(S::kTurnHere + 8 * group, number % 2);
+      if (step.stores == 0) add_other_sums(step);
+      store_dq(step);
     } else {
-      if (l == 0) ptx::tma_store_wait_read<0>();
-      __syncwarp();
+      stage_dq();
+      if constexpr (S::kAddsItself) wait(S::kTurnHere + 8 * group, number % 2);
+      float* const to = params.sums + S::sums_of(step.block, consumer_warp());
+#pragma unroll
+      for (int n = kStaged; n < S::kDqProducts; ++n) {
+        ptx::add_or_store_f32x4(lane_sums(to, n), dq()[n], step.stores != 0);
+      }
+    }
+    // Each thread for itself: racecheck does not follow an arrival for a warp.
+    ptx::mbarrier_arrive(shared + S::kStaged + 8 * group);
+  }
+  // dQ += the sums of the other tiles.
+  __device__ __forceinline__ void add_other_sums(const Step& step) {
+    wait(S::kSumsHere + 8 * group, step.sums_parity);
+    float* const from = params.sums + S::sums_of(step.block, consumer_warp());
+#pragma unroll
+    for (int n = kStaged; n < S::kDqProducts; ++n) {
+      ptx::load_and_add_f32x4(dq()[n], lane_sums(from, n));
     }
 #pragma unroll
     for (int n = 0; n < kStaged; ++n) {
-      ptx::store_shared_x4(staging + n * kSumsBytes + l * 16, dq()[n]);
+      const uint4 bits = ptx::load_shared_x4(own_staging() + n * kSumsBytes + lane() * 16);
+      dq()[n][0] += __uint_as_float(bits.x);
+      dq()[n][1] += __uint_as_float(bits.y);
+      dq()[n][2] += __uint_as_float(bits.z);
+      dq()[n][3] += __uint_as_float(bits.w);
+    }
+    __syncwarp();
+  }
+  // Rows of dQ, by way of the warp's staging: 16 dims of each query, in two chunks of 16 bytes.
+  __device__ __forceinline__ void store_dq(const Step& step) {
+    constexpr uint32_t kRowBytes = 32;
+    constexpr bool kSplits = S::kConfig.splits_queries();
+    const auto chunk_at = [](uint32_t row, uint32_t half) {
+      return row * kRowBytes + ((half ^ (row / 4 % 2)) << 4);
+    };
+    float zero = 0;  // or NaN
+    const uint32_t l = lane();
+#pragma unroll
+    for (int n = 0; n < S::kDqProducts; n += 2) {
+      uint32_t of[4];
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const float x = dq()[n + i / 2][i % 2 * 2], y = dq()[n + i / 2][i % 2 * 2 + 1];
+        zero = fmaf(x, 0, fmaf(y, 0, zero));
+        of[i] = Element::pack(x * params.scale, y * params.scale);
+      }
+      ptx::stmatrix_x4_trans(own_staging() + chunk_at(8 * (n + l / 16) + l % 8, l / 8 % 2), of[0],
+                             of[1], of[2], of[3]);
+    }
+    if (zero != 0) atomicExch(params.turns + int64_t{step.block} * kConsumers + group, kNotFinite);
+    __syncwarp();
+    const int first_dim = (kSplits ? 0 : static_cast<int>(group) * kWarpgroupKeys) +
+                          static_cast<int>(warp()) * 16 + static_cast<int>(l % 2) * 8;
+    auto* const to = static_cast<uint16_t*>(params.dq.data) + step.batch * params.dq.batch +
+                     step.head * params.dq.head + step.row * params.dq.row;
+    const int first_query = kSplits ? static_cast<int>(group) * S::kConfig.dq_queries() : 0;
+#pragma unroll
+    for (int i = 0; i < S::kConfig.dq_queries() / 16; ++i) {
+      const uint32_t row = 16 * i + l / 2;
+      const int query = first_query + static_cast<int>(row);
+      if (query >= step.queries || first_dim >= params.head_dim_qk) continue;
+      *reinterpret_cast<uint4*>(to + query * params.dq.row + first_dim) =
+          ptx::load_shared_x4(own_staging() + chunk_at(row, l % 2));
     }
     ptx::fence_proxy_async();
-    if constexpr (S::kInTurn) {
-      if constexpr (S::kAddsItself) wait(S::kTurnHere + 8 * group, number % 2);
-    } else {
-      __syncwarp();
-      if (l == 0) {
-        ptx::bulk_add_f32(to, staging, S::kStagingBytes);
-        ptx::tma_store_commit();
-      }
-    }
-#pragma unroll
-    for (int n = kStaged; n < S::kDqProducts; ++n) {
-      float* const at = to + n * 32 * kSumsFloats + l * kSumsFloats;
-      if constexpr (S::kInTurn) {
-        ptx::add_or_store_f32x4(at, dq()[n], step.stores != 0);
-      } else {
-        ptx::add_f32x4(at, dq()[n]);
-      }
-    }
-    if constexpr (S::kInTurn) release(S::kStaged + 8 * group);
   }
 
   __device__ __forceinline__ void clear() {
@@ -360,7 +430,7 @@ struct Consumer {
       ptx::warpgroup_wait<0>();
       ptx::warpgroup_pin(a);
       ptx::warpgroup_pin(dk);
-      // Each thread for itself: racecheck does not follow an arrival for a warp, and the notes go too.
+      // Each thread for itself, as the notes go, too: racecheck does not follow an arrival for a warp.
       ptx::mbarrier_arrive(shared + S::kQEmpty + 8 * stage);
       pack();
       wait(S::kDsFull, ds_parity);

@@ -32,31 +32,32 @@ __device__ __forceinline__ void make_barriers(typename S::Shared& smem) {
   }
   for (int group = 0; group < kConsumers && S::kInTurn; ++group) {
     ptx::mbarrier_init(ptx::shared_address(&smem.turn_here[group]), 1);
-    ptx::mbarrier_init(ptx::shared_address(&smem.staged[group]), kWarpgroupWarps);
+    ptx::mbarrier_init(ptx::shared_address(&smem.sums_here[group]), 1);
+    ptx::mbarrier_init(ptx::shared_address(&smem.staged[group]), kWarpgroupThreads);
     ptx::mbarrier_init(ptx::shared_address(&smem.staging_free[group]), 1);
   }
   ptx::mbarrier_init_fence();
 }
 
-// Its own registers are those of the whole task: they end before the products begin.
+// Its own registers are those of the whole task: they end before the products begin, and what the
+// task is, is found again after them.
 template <class S>
-__device__ __forceinline__ void consume(const Maps& maps, const typename S::KernelParams& p,
-                                        uint32_t index) {
+__device__ __forceinline__ void consume(const Maps& maps, const typename S::KernelParams& p) {
   typename S::Shared& smem = S::shared();
   const auto thread = static_cast<uint32_t>(ptx::thread_index());
   Consumer<S> c{.smem = smem,
                 .params = p,
                 .shared = ptx::shared_address(&smem),
                 .group = ptx::uniform(thread / kWarpgroupThreads) - 1};
-  const int steps = own_task<S>(p, index).steps;
+  const int steps = own_task<S>(p, smem.tile).steps;
   if (steps > 0) {
     c.run(steps);
-    if (!c.all_finite()) atomicExch(p.not_finite + index, 1U);
+    if (!c.all_finite()) atomicExch(p.not_finite + smem.tile, 1U);
     c.stage_sums();
   } else {
     c.stage_zeros();
   }
-  c.store_rows(maps, own_task<S>(p, index));
+  c.store_rows(maps, own_task<S>(p, smem.tile));
 }
 
 template <class S>
@@ -66,14 +67,13 @@ __device__ __forceinline__ void run_block(const Maps& maps, const typename S::Ke
     make_barriers<S>(smem);
     // Those whose turn is first must run: blocks take tiles as they come.
     smem.tile = S::kInTurn ? atomicAdd(p.next_tile, 1U) : blockIdx.x;
-    if constexpr (S::kOptions) smem.task = find_entry_task<S>(p, smem.tile);
+    if constexpr (S::kSharesTask) smem.task = find_task<S>(p, smem.tile);
   }
   __syncthreads();
-  const uint32_t index = smem.tile;
   if (ptx::thread_index() < kWarpgroupThreads) {
     ptx::release_registers<kProducerRegisters>();
     const auto warp = static_cast<int>(threadIdx.x / kWarpThreads);
-    const typename S::OwnTask& task = own_task<S>(p, index);
+    const typename S::OwnTask& task = own_task<S>(p, smem.tile);
     if (threadIdx.x % kWarpThreads != 0 || task.steps == 0) return;
     if (warp == 0) {
       Producer<S> producer{
@@ -85,7 +85,7 @@ __device__ __forceinline__ void run_block(const Maps& maps, const typename S::Ke
     }
   } else {
     ptx::acquire_registers<kConsumerRegisters>();
-    consume<S>(maps, p, index);
+    consume<S>(maps, p);
   }
 }
 

@@ -7,6 +7,7 @@
 #include "cuda/backward_sm90/common/exact_options.cuh"
 #include "cuda/backward_sm90/common/notes_of_rows.cuh"
 #include "cuda/backward_sm90/common/option_rows.cuh"
+#include "cuda/backward_sm90/throughput/finish.cuh"
 #include "cuda/backward_sm90/throughput/launch.hpp"
 #include "cuda/backward_sm90/throughput/schedule.hpp"
 #include "cuda/host/launch_kernel.hpp"
@@ -72,27 +73,21 @@ struct BlockRows {
 };
 
 // By all threads of a block of kRowThreads; nobody has marked a row yet. `sums`: of a thread's warp.
-// Where there are none, rows are 0.
 template <int kConfigIndex, class Element>
 __device__ __forceinline__ void gather_sums(BlockRows<kConfigIndex>& rows, const float4* sums,
-                                            bool has_none, float scale) {
+                                            float scale) {
   constexpr Config kConfig = kConfigs[kConfigIndex];
-  constexpr int kBlockQ = kConfig.block_q, kDims = kConfig.head_dim;
   const auto thread = static_cast<int>(threadIdx.x);
   const int warp = thread / 32, lane = thread % 32;
-  if (has_none) {
-    for (int i = thread; i < kBlockQ * kDims; i += kRowThreads) rows.x[i / kDims][i % kDims] = 0;
-  } else {
 #pragma unroll 4
-    for (int n = 0; n < kConfig.dq_products(); ++n) {
-      const float4 x = sums[n * 32 + lane];
-      const float of[4] = {x.x, x.y, x.z, x.w};
+  for (int n = 0; n < kConfig.dq_products(); ++n) {
+    const float4 x = sums[n * 32 + lane];
+    const float of[4] = {x.x, x.y, x.z, x.w};
 #pragma unroll
-      for (int e = 0; e < 4; ++e) {
-        const SumPlace place = sum_place(kConfig, warp, n, lane, e);
-        rows.x[place.query][place.dim] = static_cast<uint16_t>(Element::pack(of[e] * scale, 0));
-        if (of[e] * 0 != 0) atomicExch(&rows.not_finite[place.query], 1U);
-      }
+    for (int e = 0; e < 4; ++e) {
+      const SumPlace place = sum_place(kConfig, warp, n, lane, e);
+      rows.x[place.query][place.dim] = static_cast<uint16_t>(Element::pack(of[e] * scale, 0));
+      if (of[e] * 0 != 0) atomicExch(&rows.not_finite[place.query], 1U);
     }
   }
 }
@@ -106,29 +101,21 @@ __device__ __forceinline__ const float4* warp_sums(const Params& p, uint32_t num
                                          warp * (kConfig.dq_products() * 32 * kSumsFloats));
 }
 
-// dQ of a block of queries. A packed batch has its zeros already.
+// dQ of a block of queries. Packed batches add in turn.
 template <int kConfigIndex, class Element>
 __device__ __forceinline__ void store_block(const OptionParams& p, uint32_t number) {
   constexpr Config kConfig = kConfigs[kConfigIndex];
   constexpr int kBlockQ = kConfig.block_q, kDims = kConfig.head_dim;
   const EntryBlock block = query_block(p, number, kBlockQ);
   const EntryRows entry = entry_rows(p, p.options.band, block.entry, kBlockQ);
-  const int first = block.block * kBlockQ, end = is_packed(p) ? entry.len_q : p.seqlen_q;
-  if (block.block < 0 || first >= end) return;
+  const int first = block.block * kBlockQ, end = p.seqlen_q;
   using Rows = BlockRows<kConfigIndex>;
   Rows& rows = ptx::static_shared<Rows>();
   const auto thread = static_cast<int>(threadIdx.x);
   for (int i = thread; i < kBlockQ; i += kRowThreads) rows.not_finite[i] = 0;
   __syncthreads();
   const int warp = thread / 32, lane = thread % 32;
-  // Nobody has written sums of a block that sees no key.
-  gather_sums<kConfigIndex, Element>(
-      rows, warp_sums<kConfigIndex>(p, number),
-      p.in_turn &&
-          (attention::tile_range(entry.limits, entry.len_q, first, first + kBlockQ, kBlockKeys)
-               .empty() ||
-           (is_packed(p) && *p.starts_fall != 0)),
-      p.scale);
+  gather_sums<kConfigIndex, Element>(rows, warp_sums<kConfigIndex>(p, number), p.scale);
   __syncthreads();
   auto* const to = static_cast<uint16_t*>(p.dq.data) + entry.batch * p.dq.batch +
                    block.head * p.dq.head + int64_t{entry.q_row} * p.dq.row;
@@ -146,18 +133,9 @@ __device__ __forceinline__ void store_block(const OptionParams& p, uint32_t numb
   }
 }
 
-// As end_kernel. Two blocks an SM: ptxas goes for three by itself, and spills.
 template <int kConfigIndex, class Element>
-__global__ void __launch_bounds__(kRowThreads, 2)
-    end_options_kernel(const __grid_constant__ OptionParams p) {
+__device__ __forceinline__ void compute_tile_exactly(const OptionParams& p, uint32_t index) {
   constexpr Config kConfig = kConfigs[kConfigIndex];
-  const int64_t blocks = all_blocks(p);
-  if (blockIdx.x < blocks) {
-    store_block<kConfigIndex, Element>(p, blockIdx.x);
-    return;
-  }
-  const auto index = static_cast<uint32_t>(blockIdx.x - blocks);
-  if (p.not_finite[index] == 0) return;
   const KeyTile place = key_tile(p.order, index);
   const EntryBlock tile = key_block(p, place.batch_head, place.tile, kBlockKeys);
   const EntryRows entry = entry_rows(p, p.options.band, tile.entry, kConfig.block_q);
@@ -170,11 +148,77 @@ __global__ void __launch_bounds__(kRowThreads, 2)
   }
 }
 
+// As end_kernel. Two blocks an SM: ptxas goes for three by itself, and spills.
+template <int kConfigIndex, class Element>
+__global__ void __launch_bounds__(kRowThreads, 2)
+    end_options_kernel(const __grid_constant__ OptionParams p) {
+  const int64_t blocks = all_blocks(p);
+  if (blockIdx.x < blocks) {
+    store_block<kConfigIndex, Element>(p, blockIdx.x);
+    return;
+  }
+  const auto index = static_cast<uint32_t>(blockIdx.x - blocks);
+  if (p.not_finite[index] != 0) compute_tile_exactly<kConfigIndex, Element>(p, index);
+}
+
+// Whether block `number` of queries has rows, which no tile of keys visits. Packed batches have zeros there.
+template <int kConfigIndex>
+__device__ __forceinline__ bool is_unvisited(const OptionParams& p, int64_t number) {
+  constexpr int kBlockQ = kConfigs[kConfigIndex].block_q;
+  if (is_packed(p)) return false;
+  const EntryBlock block = query_block(p, static_cast<uint32_t>(number), kBlockQ);
+  const EntryRows entry = entry_rows(p, p.options.band, block.entry, kBlockQ);
+  return key_tiles(entry.limits, entry.len_q, block.block, kBlockQ).empty();
+}
+
+template <int kConfigIndex, class Element>
+__device__ __forceinline__ void finish_block(const OptionParams& p, int64_t number) {
+  constexpr Config kConfig = kConfigs[kConfigIndex];
+  constexpr int kBlockQ = kConfig.block_q;
+  const bool unvisited = is_unvisited<kConfigIndex>(p, number);
+  const EntryBlock block = query_block(p, static_cast<uint32_t>(number), kBlockQ);
+  const EntryRows entry = entry_rows(p, p.options.band, block.entry, kBlockQ);
+  const int first = block.block * kBlockQ;
+  const int end = min(first + kBlockQ, is_packed(p) ? entry.len_q : p.seqlen_q);
+  auto* const to = static_cast<uint16_t*>(p.dq.data) + entry.batch * p.dq.batch +
+                   block.head * p.dq.head + int64_t{entry.q_row} * p.dq.row;
+  const auto warp = static_cast<int>(threadIdx.x / 32), lane = static_cast<int>(threadIdx.x % 32);
+  const ExactEntry exact{p, p.options, entry, kBlockQ};
+  for (int query = first + warp; query < end; query += kRowWarps) {
+    uint16_t* const row = to + query * p.dq.row;
+    if (unvisited) {
+      store_zeros(row, p.head_dim_qk, lane);
+    } else if (is_not_finite<Element>(row, p.head_dim_qk, lane)) {
+      compute_entry_query<kConfig.head_dim, Element>(exact, block.head, query, lane);
+    }
+  }
+}
+
+template <int kConfigIndex, class Element>
+__global__ void __launch_bounds__(kRowThreads, 2)
+    finish_options_kernel(const __grid_constant__ OptionParams p) {
+  const int64_t blocks = all_blocks(p);
+  for_each_wanted(
+      blocks + p.order.size(),
+      [&](int64_t item) {
+        return item < blocks ? is_unvisited<kConfigIndex>(p, item) || has_other_sums(p, item)
+                             : p.not_finite[item - blocks] != 0;
+      },
+      [&](int64_t item) {
+        if (item < blocks) {
+          finish_block<kConfigIndex, Element>(p, item);
+        } else {
+          compute_tile_exactly<kConfigIndex, Element>(p, static_cast<uint32_t>(item - blocks));
+        }
+      });
+}
+
 template <int kConfigIndex, class Element>
 cudaError_t prepare() {
   cudaFuncAttributes attributes{};
   for (const auto kernel :
-       {&begin_options_kernel<kConfigIndex, Element>, &end_options_kernel<kConfigIndex, Element>}) {
+       {&begin_options_kernel<kConfigIndex, Element>, &end_options_kernel<kConfigIndex, Element>,
+        &finish_options_kernel<kConfigIndex, Element>}) {
     const cudaError_t error =
         cudaFuncGetAttributes(&attributes, reinterpret_cast<const void*>(kernel));
     if (error != cudaSuccess) return error;
@@ -199,9 +243,14 @@ cudaError_t begin(const OptionParams& p, cudaStream_t stream) {
 
 template <int kConfigIndex, class Element>
 cudaError_t end(const OptionParams& p, cudaStream_t stream) {
-  return host::launch_kernel(
-      &end_options_kernel<kConfigIndex, Element>,
-      {.grid = grid_of(all_blocks(p) + p.order.size()), .threads = kRowThreads}, stream, p);
+  const int64_t items = all_blocks(p) + p.order.size();
+  return p.in_turn
+             ? host::launch_kernel(
+                   &finish_options_kernel<kConfigIndex, Element>,
+                   {.grid = grid_of((items + kItems - 1) / kItems), .threads = kRowThreads}, stream,
+                   p)
+             : host::launch_kernel(&end_options_kernel<kConfigIndex, Element>,
+                                   {.grid = grid_of(items), .threads = kRowThreads}, stream, p);
 }
 
 struct RowsEntry {

@@ -15,14 +15,18 @@ struct Maps {
   CUtensorMap q, k, v, d_o, dk, dv;
 };
 
+inline constexpr uint32_t kNotFinite = ~0U;
+
 // TMA goes by the maps; the matrices are for what goes by rows.
 struct Params : RowParams {
   attention::TileOrder order;  // of tiles of keys
-  bool in_turn;                // tiles add to dQ in turn, and the first stores
+  bool in_turn;                // tiles add to dQ in turn: the first stores sums, and the last rows
 
   // The rest of the workspace.
-  float* sums;           // dQ / scale, by blocks of queries: see sum_place
-  uint32_t* turns;       // of each block, and each consumer's part of it: how many tiles have added
+  float* sums;  // dQ / scale, by blocks of queries: see sum_place
+  // Of each block, and each consumer's part of it: how many tiles have added in turn, then kNotFinite
+  // where a sum of it is not.
+  uint32_t* turns;
   uint32_t* not_finite;  // of each tile of keys: whether a sum of it is not finite
   uint32_t* next_tile;   // of keys
 };

@@ -21,6 +21,7 @@ struct Producer {
   const Params& p;
   const typename S::OwnTask& task;
   Walk<S> walk;  // to the next step
+  uint32_t sums_parity = 0;
 
   // All panels of a tile.
   template <class Tile>
@@ -34,15 +35,29 @@ struct Producer {
     }
   }
 
+  __device__ __forceinline__ void describe_turn(Step& step) {
+    const auto turn = walk.turn();
+    const int first = walk.block * S::kBlockQ;
+    step.stores = turn.number == 0 ? 1 : 0;
+    step.is_last = turn.is_last ? 1 : 0;
+    step.queries = stored_queries_of(p, task) - first;
+    step.batch = task.batch;
+    step.head = walk.head;
+    step.row = q_row_of(task) + first;
+    step.sums_parity = sums_parity;
+    if (turn.wants_sums()) sums_parity ^= 1;
+  }
+
   // Q of step `number`, with its notes and description.
-  __device__ __forceinline__ void load_q(int number) const {
+  __device__ __forceinline__ void load_q(int number) {
     const int stage = number % kStages;
     const int first_key = task.tile * kBlockKeys;
-    smem.step[number % kSteps] = {.first = walk.block * S::kBlockQ - first_key,
-                                  .keys = limits_of(p, task).len_kv - first_key,
-                                  .masked = task.range.needs_mask(walk.block) ? 1 : 0,
-                                  .stores = S::kInTurn && walk.turn() == 0 ? 1 : 0,
-                                  .block = walk.number()};
+    Step& step = smem.step[number % kSteps];
+    step.first = walk.block * S::kBlockQ - first_key;
+    step.keys = limits_of(p, task).len_kv - first_key;
+    step.masked = task.range.needs_mask(walk.block) ? 1 : 0;
+    step.block = walk.number();
+    if constexpr (S::kInTurn) describe_turn(step);
     const uint32_t barrier = ptx::shared_address(&smem.q_full[stage]);
     ptx::mbarrier_arrive_expect(barrier, S::QTile::kBytes + S::kNotesBytes);
     load_tile<typename S::QTile>(smem.q[stage], maps.q, barrier,

@@ -1,10 +1,11 @@
-// What backward_sm90 does by rows, before and after its tiles: notes, and dQ from its sums.
+// What backward_sm90 does by rows, before and after its tiles: notes, and dQ from sums in any order.
 #include <cuda_runtime.h>
 
 #include <cstdint>
 
 #include "cuda/backward_sm90/common/exact.cuh"
 #include "cuda/backward_sm90/common/notes_of_rows.cuh"
+#include "cuda/backward_sm90/throughput/finish.cuh"
 #include "cuda/backward_sm90/throughput/launch.hpp"
 #include "cuda/backward_sm90/throughput/schedule.hpp"
 #include "cuda/host/launch_kernel.hpp"
@@ -61,21 +62,15 @@ __device__ __forceinline__ void store_block(const Params& p, int64_t number) {
   static_assert(kRowWarps == kConsumerWarps);
   const auto* const sums = reinterpret_cast<const float4*>(
       p.sums + number * kConfig.block_sums() + warp * (kConfig.dq_products() * 32 * kSumsFloats));
-  if (p.in_turn &&
-      attention::tile_range(p.limits, p.seqlen_q, first, first + kBlockQ, kBlockKeys).empty()) {
-    // Nobody has written sums of a block that sees no key.
-    for (int i = thread; i < kBlockQ * kDims; i += kRowThreads) rows.x[i / kDims][i % kDims] = 0;
-  } else {
 #pragma unroll 4
-    for (int n = 0; n < kConfig.dq_products(); ++n) {
-      const float4 x = sums[n * 32 + lane];
-      const float of[4] = {x.x, x.y, x.z, x.w};
+  for (int n = 0; n < kConfig.dq_products(); ++n) {
+    const float4 x = sums[n * 32 + lane];
+    const float of[4] = {x.x, x.y, x.z, x.w};
 #pragma unroll
-      for (int e = 0; e < 4; ++e) {
-        const SumPlace place = sum_place(kConfig, warp, n, lane, e);
-        rows.x[place.query][place.dim] = static_cast<uint16_t>(Element::pack(of[e] * p.scale, 0));
-        if (of[e] * 0 != 0) atomicExch(&rows.not_finite[place.query], 1U);
-      }
+    for (int e = 0; e < 4; ++e) {
+      const SumPlace place = sum_place(kConfig, warp, n, lane, e);
+      rows.x[place.query][place.dim] = static_cast<uint16_t>(Element::pack(of[e] * p.scale, 0));
+      if (of[e] * 0 != 0) atomicExch(&rows.not_finite[place.query], 1U);
     }
   }
   __syncthreads();
@@ -95,18 +90,10 @@ __device__ __forceinline__ void store_block(const Params& p, int64_t number) {
   }
 }
 
-// A block each for the blocks of dQ, then one for each tile of keys, which does something where its
-// sums are not finite.
+// dK and dV of a tile of keys whose sums are not finite.
 template <int kConfigIndex, class Element>
-__global__ void __launch_bounds__(kRowThreads) end_kernel(const __grid_constant__ Params p) {
+__device__ __forceinline__ void compute_tile_exactly(const Params& p, uint32_t index) {
   constexpr Config kConfig = kConfigs[kConfigIndex];
-  const int64_t blocks = all_blocks(p);
-  if (blockIdx.x < blocks) {
-    store_block<kConfigIndex, Element>(p, blockIdx.x);
-    return;
-  }
-  const auto index = static_cast<uint32_t>(blockIdx.x - blocks);
-  if (p.not_finite[index] == 0) return;
   const KeyTile place = key_tile(p.order, index);
   const int batch = place.batch_head / p.heads_kv, kv_head = place.batch_head % p.heads_kv;
   const auto warp = static_cast<int>(threadIdx.x / 32), lane = static_cast<int>(threadIdx.x % 32);
@@ -116,11 +103,74 @@ __global__ void __launch_bounds__(kRowThreads) end_kernel(const __grid_constant_
   }
 }
 
+// A block each for the blocks of dQ, then one for each tile of keys, which does something where its
+// sums are not finite.
+template <int kConfigIndex, class Element>
+__global__ void __launch_bounds__(kRowThreads) end_kernel(const __grid_constant__ Params p) {
+  const int64_t blocks = all_blocks(p);
+  if (blockIdx.x < blocks) {
+    store_block<kConfigIndex, Element>(p, blockIdx.x);
+    return;
+  }
+  const auto index = static_cast<uint32_t>(blockIdx.x - blocks);
+  if (p.not_finite[index] != 0) compute_tile_exactly<kConfigIndex, Element>(p, index);
+}
+
+// Whether no tile of keys visits block `number` of queries.
+template <int kConfigIndex>
+__device__ __forceinline__ bool is_unvisited(const Params& p, int64_t number) {
+  constexpr int kBlockQ = kConfigs[kConfigIndex].block_q;
+  const auto block = static_cast<int>(number % p.q_blocks);
+  return key_tiles(p.limits, p.seqlen_q, block, kBlockQ).empty();
+}
+
+template <int kConfigIndex, class Element>
+__device__ __forceinline__ void finish_block(const Params& p, int64_t number) {
+  constexpr Config kConfig = kConfigs[kConfigIndex];
+  constexpr int kBlockQ = kConfig.block_q, kDims = kConfig.head_dim;
+  const bool unvisited = is_unvisited<kConfigIndex>(p, number);
+  const int64_t batch_head = number / p.q_blocks;
+  const int first = static_cast<int>(number - batch_head * p.q_blocks) * kBlockQ;
+  const auto batch = static_cast<int>(batch_head / p.heads_q);
+  const auto head = static_cast<int>(batch_head - int64_t{batch} * p.heads_q);
+  auto* const to = static_cast<uint16_t*>(p.dq.data) + batch * p.dq.batch + head * p.dq.head;
+  const auto warp = static_cast<int>(threadIdx.x / 32), lane = static_cast<int>(threadIdx.x % 32);
+  const int end = min(first + kBlockQ, p.seqlen_q);
+  for (int query = first + warp; query < end; query += kRowWarps) {
+    uint16_t* const row = to + query * p.dq.row;
+    if (unvisited) {
+      store_zeros(row, kDims, lane);
+    } else if (is_not_finite<Element>(row, kDims, lane)) {
+      compute_query_exactly<kDims, Element>(p, batch, head, query, kBlockQ, lane);
+    }
+  }
+}
+
+// Two blocks an SM: ptxas goes for three by itself, and spills.
+template <int kConfigIndex, class Element>
+__global__ void __launch_bounds__(kRowThreads, 2) finish_kernel(const __grid_constant__ Params p) {
+  const int64_t blocks = all_blocks(p);
+  for_each_wanted(
+      blocks + p.order.size(),
+      [&](int64_t item) {
+        return item < blocks ? is_unvisited<kConfigIndex>(p, item) || has_other_sums(p, item)
+                             : p.not_finite[item - blocks] != 0;
+      },
+      [&](int64_t item) {
+        if (item < blocks) {
+          finish_block<kConfigIndex, Element>(p, item);
+        } else {
+          compute_tile_exactly<kConfigIndex, Element>(p, static_cast<uint32_t>(item - blocks));
+        }
+      });
+}
+
 template <int kConfigIndex, class Element>
 cudaError_t prepare() {
   cudaFuncAttributes attributes{};
   for (const auto kernel :
-       {&begin_kernel<kConfigIndex, Element>, &end_kernel<kConfigIndex, Element>}) {
+       {&begin_kernel<kConfigIndex, Element>, &end_kernel<kConfigIndex, Element>,
+        &finish_kernel<kConfigIndex, Element>}) {
     const cudaError_t error =
         cudaFuncGetAttributes(&attributes, reinterpret_cast<const void*>(kernel));
     if (error != cudaSuccess) return error;
@@ -142,9 +192,14 @@ cudaError_t begin(const Params& p, cudaStream_t stream) {
 
 template <int kConfigIndex, class Element>
 cudaError_t end(const Params& p, cudaStream_t stream) {
-  return host::launch_kernel(
-      &end_kernel<kConfigIndex, Element>,
-      {.grid = grid_of(all_blocks(p) + p.order.size()), .threads = kRowThreads}, stream, p);
+  const int64_t items = all_blocks(p) + p.order.size();
+  return p.in_turn
+             ? host::launch_kernel(
+                   &finish_kernel<kConfigIndex, Element>,
+                   {.grid = grid_of((items + kItems - 1) / kItems), .threads = kRowThreads}, stream,
+                   p)
+             : host::launch_kernel(&end_kernel<kConfigIndex, Element>,
+                                   {.grid = grid_of(items), .threads = kRowThreads}, stream, p);
 }
 
 struct RowsEntry {

@@ -23,10 +23,10 @@ constexpr TileRange query_blocks(const BandLimits& limits, int queries, int tile
   return range;
 }
 
-// The first tile of keys that block `block` of queries sees.
-constexpr int first_tile(const BandLimits& limits, int queries, int block, int block_q) {
-  return attention::tile_range(limits, queries, block * block_q, (block + 1) * block_q, kBlockKeys)
-      .begin;
+// The tiles of keys that block `block` of queries sees. They add to its dQ in this order: the first
+// stores its sums, and the last has all and stores rows.
+constexpr TileRange key_tiles(const BandLimits& limits, int queries, int block, int block_q) {
+  return attention::tile_range(limits, queries, block * block_q, (block + 1) * block_q, kBlockKeys);
 }
 
 // Block `index` of a launch: a head of keys of some batch entry, and a tile of it. Tiles of a head
@@ -47,8 +47,11 @@ struct Step {
   int first;   // query of the block, from the tile's first key
   int keys;    // of the tile that exist
   int masked;  // whether some pair is not visible
-  int stores;  // whether the tile is the first that has a part of dQ there, in turn
   int block;   // number among the blocks of dQ of all heads
+  // In turn: whether the tile is the first that has a part of dQ there, which stores its sums, and
+  // whether it is the last, which stores rows: `queries` of them, from `row` of dQ.
+  int stores, is_last, queries, batch, head, row;
+  uint32_t sums_parity;  // of the barrier at which it then gets the sums of the others
 };
 
 }  // namespace flashcore::cuda::backward_sm90::throughput

@@ -31,7 +31,8 @@ struct Shape {
   using Element = Element_;
   static constexpr bool kInTurn = kInTurn_;  // additions to dQ
   static constexpr bool kOptions = kOptions_;
-  static constexpr bool kSharesTask = kOptions;            // in shared memory
+  // In shared memory, where a producer that tells more of a step has no registers for its task.
+  static constexpr bool kSharesTask = kInTurn;
   static constexpr bool kCaps = kOptions && kConfig.caps;  // scores, where there is a softcap
   using KernelParams = std::conditional_t<kOptions, OptionParams, Params>;
   using OwnTask = std::conditional_t<kOptions, EntryTask, Task>;
@@ -65,15 +66,16 @@ struct Shape {
     uint64_t kv_full;
     uint64_t q_full[kStages], q_empty[kStages], o_full[kStages], o_empty[kStages];
     uint64_t ds_full, ds_empty;
-    // Of each consumer, where sums are added in turn: whether the turn has come, all warps have
-    // staged their sums, and those have been read.
-    uint64_t turn_here[kConsumers], staged[kConsumers], staging_free[kConsumers];
+    // Of each consumer, where sums are added in turn: whether the turn has come (where consumers add
+    // some themselves), the other tiles' sums are staged (for the last tile), all warps are done with
+    // their staging, and that has been read.
+    uint64_t turn_here[kConsumers], sums_here[kConsumers];
+    uint64_t staged[kConsumers], staging_free[kConsumers];
     Step step[kSteps];
     uint32_t tile;
     SharedTask task;
   };
-  // With options a task takes loads from memory to find: one thread does.
-  using Shared = SharedOf<std::conditional_t<kOptions, EntryTask, NoRows>>;
+  using Shared = SharedOf<std::conditional_t<kSharesTask, OwnTask, NoRows>>;
   // Byte offsets: addresses in shared memory are 32-bit sums.
   static constexpr uint32_t kK = offsetof(Shared, k), kV = offsetof(Shared, v),
                             kQ = offsetof(Shared, q), kDo = offsetof(Shared, d_o),
@@ -85,6 +87,7 @@ struct Shape {
                             kDsFull = offsetof(Shared, ds_full),
                             kDsEmpty = offsetof(Shared, ds_empty),
                             kTurnHere = offsetof(Shared, turn_here),
+                            kSumsHere = offsetof(Shared, sums_here),
                             kStaged = offsetof(Shared, staged),
                             kStagingFree = offsetof(Shared, staging_free);
   static_assert(sizeof(Shared) <= static_cast<std::size_t>(kConfig.shared_bytes()));
@@ -111,6 +114,13 @@ __device__ __forceinline__ int queries_of(const Params& p, const Task& /*all*/) 
 __device__ __forceinline__ int queries_of(const Params& /*p*/, const EntryTask& task) {
   return task.rows.len_q;
 }
+// Whose rows of dQ are written: those past an entry's length are 0, or another entry's.
+__device__ __forceinline__ int stored_queries_of(const Params& p, const Task& /*all*/) {
+  return p.seqlen_q;
+}
+__device__ __forceinline__ int stored_queries_of(const Params& p, const EntryTask& task) {
+  return is_packed(p) ? task.rows.len_q : p.seqlen_q;
+}
 __device__ __forceinline__ int q_row_of(const Task& /*all*/) { return 0; }
 __device__ __forceinline__ int q_row_of(const EntryTask& task) { return task.rows.q_row; }
 __device__ __forceinline__ int kv_row_of(const Task& /*all*/) { return 0; }
@@ -121,7 +131,7 @@ __device__ __forceinline__ int first_block_of(const EntryTask& task) {
 }
 
 template <class S>
-__device__ __forceinline__ Task find_task(const Params& p, uint32_t index) {
+__device__ __forceinline__ Task find_task(const Params& p, uint32_t index) requires(!S::kOptions) {
   const KeyTile place = key_tile(p.order, index);
   Task task;
   task.batch = place.batch_head / p.heads_kv;
@@ -132,8 +142,10 @@ __device__ __forceinline__ Task find_task(const Params& p, uint32_t index) {
   return task;
 }
 
+// It takes loads from memory.
 template <class S>
-__device__ __forceinline__ EntryTask find_entry_task(const OptionParams& p, uint32_t index) {
+__device__ __forceinline__ EntryTask find_task(const OptionParams& p,
+                                               uint32_t index) requires(S::kOptions) {
   const KeyTile place = key_tile(p.order, index);
   const EntryBlock tile = key_block(p, place.batch_head, place.tile, kBlockKeys);
   EntryTask task;
@@ -204,10 +216,16 @@ struct Walk {
   __device__ __forceinline__ int number() const {
     return (task.batch * p.heads_q + head) * p.q_blocks + block + first_block_of(task);
   }
-  // How many tiles add to it before this one.
-  __device__ __forceinline__ uint32_t turn() const {
-    return static_cast<uint32_t>(
-        task.tile - first_tile(limits_of(p, task), queries_of(p, task), block, S::kBlockQ));
+  // How many tiles add to it before this one, and whether any do after it.
+  struct Turn {
+    uint32_t number;
+    bool is_last;
+    // Whether it stores rows, and needs the sums of those before it.
+    __device__ __forceinline__ bool wants_sums() const { return is_last && number != 0; }
+  };
+  __device__ __forceinline__ Turn turn() const {
+    const TileRange tiles = key_tiles(limits_of(p, task), queries_of(p, task), block, S::kBlockQ);
+    return {static_cast<uint32_t>(task.tile - tiles.begin), task.tile + 1 == tiles.end};
   }
 };
 

@@ -1,0 +1,45 @@
+// The end where tiles have added in turn: most rows of dQ are stored, and what is left is blocks that no tile
+// has visited, and rows that are not finite.
+#pragma once
+
+#include <cstdint>
+
+#include "cuda/backward_sm90/throughput/config.hpp"
+#include "cuda/backward_sm90/throughput/params.hpp"
+
+namespace flashcore::cuda::backward_sm90::throughput {
+
+// Of a block of threads. Items are blocks of queries, then tiles of keys; few are wanted.
+inline constexpr int kItems = 32;
+
+// Calls act(item), by all threads, for each item of the block of threads that is wanted.
+template <class Wanted, class Act>
+__device__ __forceinline__ void for_each_wanted(int64_t items, const Wanted& wanted,
+                                                const Act& act) {
+  const int64_t first = int64_t{blockIdx.x} * kItems, own = first + threadIdx.x % kItems;
+  uint32_t left = __ballot_sync(0xffffffffU, own < items && wanted(own));
+  for (; left != 0; left &= left - 1) act(first + __ffs(static_cast<int>(left)) - 1);
+}
+
+// Whether a consumer found a sum of block `number` that is not finite.
+__device__ __forceinline__ bool has_other_sums(const Params& p, int64_t number) {
+  const uint32_t* const turns = p.turns + number * kConsumers;
+  return turns[0] == kNotFinite || turns[1] == kNotFinite;
+}
+
+// A row of `columns` numbers of 16 bits at `row`, by a warp: whether one is not finite.
+template <class Element>
+__device__ __forceinline__ bool is_not_finite(const uint16_t* row, int columns, int lane) {
+  bool found = false;
+  for (int i = lane; i < columns; i += kWarpThreads) {
+    found = found || Element::to_float(row[i]) * 0 != 0;
+  }
+  return __any_sync(0xffffffffU, found);
+}
+__device__ __forceinline__ void store_zeros(uint16_t* row, int columns, int lane) {
+  for (int i = 8 * lane; i < columns; i += 8 * kWarpThreads) {
+    *reinterpret_cast<uint4*>(row + i) = make_uint4(0, 0, 0, 0);
+  }
+}
+
+}  // namespace flashcore::cuda::backward_sm90::throughput
