@@ -550,7 +550,7 @@ PLANTED = [
         (SM90_BACKWARD + "kernel.cuh", "&smem.q_empty[stage]), kConsumers * kWarpgroupThreads)",
          "&smem.q_empty[stage]), kWarpgroupThreads)")], "arrival out of phase", more=True),
     Fault("hopper_nobody_waits_for_a_turn", HOPPER_UNIT, HOPPER, [
-        (SM90_BACKWARD + "adder.cuh", "      ptx::wait_for_turn(turn, own.number);\n", "")], "race"),
+        (SM90_BACKWARD + "adder.cuh", "      if (before != 0) ptx::wait_for_turn(turn, static_cast<uint32_t>(before));\n", "")], "race"),
     Fault("hopper_consumers_add_before_their_turn", HOPPER_UNIT, HOPPER, [
         (SM90_BACKWARD + "consumer.cuh",
          "      stage_dq();\n      if constexpr (S::kAddsItself) wait(S::kTurnHere + 8 * group, number % 2);\n",
@@ -569,14 +569,14 @@ PLANTED = [
     Fault("hopper_sums_of_the_other_tiles_not_awaited", HOPPER_UNIT, HOPPER, [
         (SM90_BACKWARD + "consumer.cuh", "    wait(S::kSumsHere + 8 * group, step.sums_parity);\n", "")], "race"),
     Fault("hopper_sums_fetched_before_their_turn", HOPPER_UNIT, HOPPER, [
-        (SM90_BACKWARD + "adder.cuh", "      ptx::wait_for_turn(turn, own.number);\n",
-         "      if (!own.wants_sums()) ptx::wait_for_turn(turn, own.number);\n")], "race", more=True),
+        (SM90_BACKWARD + "adder.cuh", "      if (before != 0) ptx::wait_for_turn(turn, static_cast<uint32_t>(before));\n",
+         "      if (before != 0 && step.is_last == 0) ptx::wait_for_turn(turn, static_cast<uint32_t>(before));\n")], "race", more=True),
     Fault("hopper_rows_of_dq_staged_over_sums_in_use", HOPPER_UNIT, HOPPER, [
         (SM90_BACKWARD + "consumer.cuh", "    __syncwarp();\n  }\n  // Rows of dQ", "  }\n  // Rows of dQ")],
           "race", more=True),
     Fault("hopper_rows_of_dq_without_a_proxy_fence", HOPPER_UNIT, HOPPER, [
-        (SM90_BACKWARD + "consumer.cuh", "l % 2));\n    }\n    ptx::fence_proxy_async();\n",
-         "l % 2));\n    }\n")], "missing fence.proxy.async", more=True),
+        (SM90_BACKWARD + "consumer.cuh", "l % 2));\n    }\n    __syncwarp();  // wgmma wants all lanes\n    ptx::fence_proxy_async();\n",
+         "l % 2));\n    }\n    __syncwarp();\n")], "missing fence.proxy.async", more=True),
     Fault("hopper_two_tiles_store_rows_of_dq", HOPPER_UNIT, HOPPER, [
         (SM90_BACKWARD + "shape.cuh", "task.tile + 1 == tiles.end", "task.tile + 2 >= tiles.end")], "FAILED",
           more=True),

@@ -25,27 +25,31 @@ struct Adder {
   int group;  // of the consumer
 
   __device__ __forceinline__ void run() const {
-    Walk<S> walk(p, task);
+    const auto barrier = [this](uint64_t(&of)[kConsumers]) {
+      return ptx::shared_address(&of[group]);
+    };
+    int lasts = 0;
 #pragma unroll 1
-    for (int number = 0; number < task.steps; ++number, walk.advance()) {
-      const int block = walk.number();
+    for (int number = 0; number < task.steps; ++number) {
+      ptx::mbarrier_wait(ptx::shared_address(&smem.described[number % kSteps]),
+                         number / kSteps % 2);
+      const Step& step = smem.step[number % kSteps];
+      const int block = step.block, before = step.turn;
       uint32_t* const turn = p.turns + int64_t{block} * kConsumers + group;
-      const auto own = walk.turn();
-      ptx::wait_for_turn(turn, own.number);
-      if constexpr (S::kAddsItself) {
-        ptx::mbarrier_arrive(ptx::shared_address(&smem.turn_here[group]));
-      }
-      if (own.wants_sums()) load_sums(block, ptx::shared_address(&smem.sums_here[group]));
-      ptx::mbarrier_wait(ptx::shared_address(&smem.staged[group]), number % 2);
-      const uint32_t free = ptx::shared_address(&smem.staging_free[group]);
-      if (own.is_last) {
-        ptx::mbarrier_arrive(free);
+      // The first has its turn; where it is the last, too, the consumer may have left its mark there.
+      if (before != 0) ptx::wait_for_turn(turn, static_cast<uint32_t>(before));
+      if constexpr (S::kAddsItself) ptx::mbarrier_arrive(barrier(smem.turn_here));
+      if (step.is_last != 0) {
+        if (before != 0) load_sums(block, barrier(smem.sums_here));
+        ptx::mbarrier_wait(barrier(smem.stored), lasts++ % 2);
+        ptx::mbarrier_arrive(barrier(smem.staging_free));
         continue;
       }
-      add_sums(block, own.number == 0);
+      ptx::mbarrier_wait(barrier(smem.staged), (number - lasts) % 2);
+      add_sums(block, before == 0);
       ptx::tma_store_commit();
       ptx::tma_store_wait_read<0>();
-      ptx::mbarrier_arrive(free);
+      ptx::mbarrier_arrive(barrier(smem.staging_free));
       ptx::bulk_wait<0>();
       if constexpr (S::kAddsItself) ptx::fence_gpu();
       ptx::count_turn(turn);

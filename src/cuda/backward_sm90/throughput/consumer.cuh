@@ -306,19 +306,20 @@ struct Consumer {
     wait(S::kStagingFree + 8 * group, number % 2 ^ 1);
     if (is_last) {
       if constexpr (S::kAddsItself) wait(S::kTurnHere + 8 * group, number % 2);
-      if (step.stores == 0) add_other_sums(step);
+      if (step.turn != 0) add_other_sums(step);
       store_dq(step);
+      // Each thread for itself: racecheck does not follow an arrival for a warp.
+      ptx::mbarrier_arrive(shared + S::kStored + 8 * group);
     } else {
       stage_dq();
       if constexpr (S::kAddsItself) wait(S::kTurnHere + 8 * group, number % 2);
       float* const to = params.sums + S::sums_of(step.block, consumer_warp());
 #pragma unroll
       for (int n = kStaged; n < S::kDqProducts; ++n) {
-        ptx::add_or_store_f32x4(lane_sums(to, n), dq()[n], step.stores != 0);
+        ptx::add_or_store_f32x4(lane_sums(to, n), dq()[n], step.turn == 0);
       }
+      release(S::kStaged + 8 * group);
     }
-    // Each thread for itself: racecheck does not follow an arrival for a warp.
-    ptx::mbarrier_arrive(shared + S::kStaged + 8 * group);
   }
   // dQ += the sums of the other tiles.
   __device__ __forceinline__ void add_other_sums(const Step& step) {
@@ -374,6 +375,7 @@ struct Consumer {
       *reinterpret_cast<uint4*>(to + query * params.dq.row + first_dim) =
           ptx::load_shared_x4(own_staging() + chunk_at(row, l % 2));
     }
+    __syncwarp();  // wgmma wants all lanes
     ptx::fence_proxy_async();
   }
 

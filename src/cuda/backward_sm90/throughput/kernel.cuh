@@ -33,8 +33,12 @@ __device__ __forceinline__ void make_barriers(typename S::Shared& smem) {
   for (int group = 0; group < kConsumers && S::kInTurn; ++group) {
     ptx::mbarrier_init(ptx::shared_address(&smem.turn_here[group]), 1);
     ptx::mbarrier_init(ptx::shared_address(&smem.sums_here[group]), 1);
-    ptx::mbarrier_init(ptx::shared_address(&smem.staged[group]), kWarpgroupThreads);
+    ptx::mbarrier_init(ptx::shared_address(&smem.staged[group]), kWarpgroupWarps);
+    ptx::mbarrier_init(ptx::shared_address(&smem.stored[group]), kWarpgroupThreads);
     ptx::mbarrier_init(ptx::shared_address(&smem.staging_free[group]), 1);
+  }
+  for (int step = 0; step < kSteps && S::kInTurn; ++step) {
+    ptx::mbarrier_init(ptx::shared_address(&smem.described[step]), 1);
   }
   ptx::mbarrier_init_fence();
 }

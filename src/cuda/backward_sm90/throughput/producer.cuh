@@ -38,14 +38,14 @@ struct Producer {
   __device__ __forceinline__ void describe_turn(Step& step) {
     const auto turn = walk.turn();
     const int first = walk.block * S::kBlockQ;
-    step.stores = turn.number == 0 ? 1 : 0;
+    step.turn = turn.number;
     step.is_last = turn.is_last ? 1 : 0;
     step.queries = stored_queries_of(p, task) - first;
     step.batch = task.batch;
     step.head = walk.head;
     step.row = q_row_of(task) + first;
     step.sums_parity = sums_parity;
-    if (turn.wants_sums()) sums_parity ^= 1;
+    if (turn.is_last && turn.number != 0) sums_parity ^= 1;
   }
 
   // Q of step `number`, with its notes and description.
@@ -57,7 +57,10 @@ struct Producer {
     step.keys = limits_of(p, task).len_kv - first_key;
     step.masked = task.range.needs_mask(walk.block) ? 1 : 0;
     step.block = walk.number();
-    if constexpr (S::kInTurn) describe_turn(step);
+    if constexpr (S::kInTurn) {
+      describe_turn(step);
+      ptx::mbarrier_arrive(ptx::shared_address(&smem.described[number % kSteps]));
+    }
     const uint32_t barrier = ptx::shared_address(&smem.q_full[stage]);
     ptx::mbarrier_arrive_expect(barrier, S::QTile::kBytes + S::kNotesBytes);
     load_tile<typename S::QTile>(smem.q[stage], maps.q, barrier,

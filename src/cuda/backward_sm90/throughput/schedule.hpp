@@ -48,9 +48,9 @@ struct Step {
   int keys;    // of the tile that exist
   int masked;  // whether some pair is not visible
   int block;   // number among the blocks of dQ of all heads
-  // In turn: whether the tile is the first that has a part of dQ there, which stores its sums, and
-  // whether it is the last, which stores rows: `queries` of them, from `row` of dQ.
-  int stores, is_last, queries, batch, head, row;
+  // In turn: how many tiles have a part of dQ there before this one, the first of which stores its sums,
+  // and whether it is the last, which stores rows: `queries` of them, from `row` of dQ.
+  int turn, is_last, queries, batch, head, row;
   uint32_t sums_parity;  // of the barrier at which it then gets the sums of the others
 };
 

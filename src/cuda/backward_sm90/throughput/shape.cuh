@@ -67,10 +67,11 @@ struct Shape {
     uint64_t q_full[kStages], q_empty[kStages], o_full[kStages], o_empty[kStages];
     uint64_t ds_full, ds_empty;
     // Of each consumer, where sums are added in turn: whether the turn has come (where consumers add
-    // some themselves), the other tiles' sums are staged (for the last tile), all warps are done with
-    // their staging, and that has been read.
-    uint64_t turn_here[kConsumers], sums_here[kConsumers];
-    uint64_t staged[kConsumers], staging_free[kConsumers];
+    // some themselves), all warps have staged their sums, and staging is free again. For the last tile:
+    // whether the other tiles' sums are staged, and rows of dQ are stored.
+    uint64_t turn_here[kConsumers], staged[kConsumers], staging_free[kConsumers];
+    uint64_t sums_here[kConsumers], stored[kConsumers];
+    uint64_t described[kSteps];  // for the adder
     Step step[kSteps];
     uint32_t tile;
     SharedTask task;
@@ -88,7 +89,7 @@ struct Shape {
                             kDsEmpty = offsetof(Shared, ds_empty),
                             kTurnHere = offsetof(Shared, turn_here),
                             kSumsHere = offsetof(Shared, sums_here),
-                            kStaged = offsetof(Shared, staged),
+                            kStaged = offsetof(Shared, staged), kStored = offsetof(Shared, stored),
                             kStagingFree = offsetof(Shared, staging_free);
   static_assert(sizeof(Shared) <= static_cast<std::size_t>(kConfig.shared_bytes()));
 
@@ -218,14 +219,12 @@ struct Walk {
   }
   // How many tiles add to it before this one, and whether any do after it.
   struct Turn {
-    uint32_t number;
+    int number;
     bool is_last;
-    // Whether it stores rows, and needs the sums of those before it.
-    __device__ __forceinline__ bool wants_sums() const { return is_last && number != 0; }
   };
   __device__ __forceinline__ Turn turn() const {
     const TileRange tiles = key_tiles(limits_of(p, task), queries_of(p, task), block, S::kBlockQ);
-    return {static_cast<uint32_t>(task.tile - tiles.begin), task.tile + 1 == tiles.end};
+    return {task.tile - tiles.begin, task.tile + 1 == tiles.end};
   }
 };
 
