@@ -28,6 +28,7 @@ WANTED = {"docs/ladder.md": ["picture ladder", "times", "where", "goals", "ceili
           "docs/cpu.md": ["cpu where", "cpu goals"],
           "docs/forward-sm80.md": ["kernel forward_sm80_throughput"],
           "docs/forward-sm90.md": ["kernel forward_sm90_throughput"],
+          "docs/backward-sm90.md": ["backward ratios"],
           "docs/forward-fp8.md": ["bench fp8", "bench fp8 kernels", "picture fp8", "fp8 modes", "fp8 amax"],
           "docs/forward-latency.md": ["kernel forward_sm90_latency", "small eager"],
           "docs/verification.md": ["verify", "verify where", "mutants"],

@@ -2,11 +2,10 @@
 #include <fmt/format.h>
 
 #include "kernel/kernel.hpp"
+#include "problem/dtypes.hpp"
 
 namespace flashcore {
 namespace {
-
-bool is_fp8(DType dtype) { return dtype == DType::f8e4m3 || dtype == DType::f8e5m2; }
 
 std::string refuse_dropout_state(const Kernel& kernel, const ForwardProblem& p) {
   if (kernel.reads_dropout_state || !p.dropout_state.present) return {};

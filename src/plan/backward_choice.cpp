@@ -4,21 +4,21 @@
 
 #include <cstdint>
 
+#include "cuda/backward_sm90/throughput/split/supports.hpp"
 #include "problem/sizes.hpp"
 
 namespace flashcore {
 
 std::string sm90_split_declines(const BackwardProblem& problem, const PlanContext& context) {
-  constexpr int64_t kTileKeys = 128, kManyQueries = 2048;
+  constexpr int64_t kManyQueries = 2048;
   const ForwardProblem& p = problem.forward;
   if (context.batch_invariant) {
     return "batch_invariant: is set, and whether it is faster depends on the batch";
   }
-  const int64_t tiles =
-      product_of({p.batch, p.heads_kv, (p.seqlen_kv + kTileKeys - 1) / kTileKeys});
+  const int64_t tiles = cuda::backward_sm90::split::tiles_of(p);
   const int64_t most = context.device.multiprocessors / (context.deterministic ? 2 : 4);
   if (tiles > most) {
-    return fmt::format("k: has {} tiles of {} keys, wanted at most {}", tiles, kTileKeys, most);
+    return fmt::format("k: has {} tiles of keys, wanted at most {}", tiles, most);
   }
   const int64_t queries = product_of({p.heads_q / p.heads_kv, p.seqlen_q});
   if (context.deterministic || queries >= kManyQueries) return {};

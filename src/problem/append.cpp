@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "problem/dtypes.hpp"
 #include "problem/key_places.hpp"
 #include "problem/layout.hpp"
 #include "problem/memory.hpp"
@@ -59,8 +60,7 @@ Status in_words_of_append(const Status& status) {
 }
 
 Status check_cache_type(std::string_view name, DType cache, DType rows) {
-  const bool fp8 = cache == DType::f8e4m3 || cache == DType::f8e5m2;
-  if (cache == rows || (fp8 && is_wide_float(rows))) return {};
+  if (cache == rows || (is_fp8(cache) && is_wide_float(rows))) return {};
   return invalid("{}: dtype is {}, wanted {}_new's {}{}", name, to_string(cache), name,
                  to_string(rows), is_wide_float(rows) ? ", or fp8" : "");
 }

@@ -7,6 +7,7 @@
 #include <tuple>
 #include <utility>
 
+#include "problem/dtypes.hpp"
 #include "problem/layout.hpp"
 #include "problem/lengths.hpp"
 #include "problem/problem.hpp"
@@ -23,8 +24,6 @@ bool is_float_input(DType dtype) {
   return dtype == DType::f32 || dtype == DType::f16 || dtype == DType::bf16 ||
          dtype == DType::f8e4m3 || dtype == DType::f8e5m2;
 }
-
-bool is_fp8(DType dtype) { return dtype == DType::f8e4m3 || dtype == DType::f8e5m2; }
 
 // Which of the ways to list pages there is: none, a table, or one flat list.
 Status resolve_paging(const Problem& problem, ForwardProblem& p) {

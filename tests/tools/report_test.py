@@ -212,6 +212,27 @@ class Pages(Tree):
         self.run_tool("--no-pictures")
         self.assertIn("| 64 full | `backward_sm80` (stale) |", self.text("docs/results.md"))
 
+    def test_the_backward_pass_beside_flash_attention_4_by_head_dimension(self):
+        self.code["kernels"]["backward_sm80"] = {"sm_90": "b" * 16}
+        self.write_code()
+        kernel = "backward_sm80", 100.0, "flashcore", self.print_of("backward_sm80")
+        for file, peer, times in (("backward-gpu-any-order", "fa4", (90.0, 160.0)),
+                                  ("backward-gpu", "fa4_deterministic", (200.0, 50.0))):
+            evidence = fixtures.bench([
+                fixtures.case("sweep", f"d{dim}/s2048", 8, 32, 2048, dim, False,
+                              [kernel, (peer, time, "peer")])
+                for dim, time in zip((64, 128), times)])
+            path = self.root / f"docs/evidence/{file}.json"
+            path.write_text(json.dumps(evidence | {"pass": "backward"}))
+        self.assertEqual(self.run_tool("--no-pictures"), 0, self.said.getvalue())
+        for part in ("| all | 1.20 (0.90 to 1.60); 1 of 2 | 1.00 (0.50 to 2.00); 1 of 2 |",
+                     "| 64 | 0.90 (0.90 to 0.90); 1 of 1 | 2.00 (2.00 to 2.00); 0 of 1 |"):
+            self.assertIn(part, self.text("docs/backward-sm90.md"))
+        self.assertNotIn("(stale)", self.text("docs/backward-sm90.md"))
+        self.change("backward_sm80")
+        self.run_tool("--no-pictures")
+        self.assertIn("the same bits (stale)", self.text("docs/backward-sm90.md"))
+
     def test_idle_times_stand_beside_the_sustained_ones(self):
         self.run_tool("--no-pictures")
         self.assertIn("TFLOP/s, sustained / idle", self.text("docs/results.md"))

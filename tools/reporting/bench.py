@@ -290,6 +290,16 @@ class Bench:
         mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
         return f"{mean:.2f} ({min(ratios):.2f}, {max(ratios):.2f}; {len(ratios)})"
 
+    def head_dim_ratios(self, peer: str) -> dict[str, list[float]]:
+        """Of the sweep, by head dimension: how many times faster our fastest kernel is than one peer."""
+        ratios: dict[str, list[float]] = {}
+        for one in self.suite("sweep"):
+            theirs = self.value(one, peer, "p50_us")
+            if theirs and (ours := self.fastest(one)):
+                ratios.setdefault(str(one["head_dim"]), []).append(
+                    theirs / time_of(ours, self.protocol)["p50_us"])
+        return ratios
+
     def features(self, name: str) -> str:
         """What a feature costs: TFLOP/s of one kernel, a row a head_dim."""
         cases = [one for one in self.suite("features")
@@ -396,6 +406,30 @@ def main_of(all_evidence: Evidence) -> Bench | None:
     return Bench(evidence, all_evidence.is_stale) if evidence else None
 
 
+def backward_ratios(all_evidence: Evidence) -> str:
+    """Beside FlashAttention-4, in both modes."""
+    files = [all_evidence.files.get(name) for name in ("backward-gpu-any-order", "backward-gpu")]
+    if not all(files):
+        return "Not measured yet."
+    benches = [Bench(one, all_evidence.is_stale) for one in files]
+    modes = [bench.head_dim_ratios(peer)
+             for bench, peer in zip(benches, ("fa4", "fa4_deterministic"), strict=True)]
+    stale = [STALE if any(bench.stale(one.name, bench.suite("sweep")) for one in KERNELS) else ""
+             for bench in benches]
+
+    def text(ratios: list[float]) -> str:
+        if not ratios:
+            return "-"
+        mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
+        below = sum(ratio < 0.95 for ratio in ratios)
+        return f"{mean:.2f} ({min(ratios):.2f} to {max(ratios):.2f}); {below} of {len(ratios)}"
+
+    rows = [["all", *(text(sum(mode.values(), [])) for mode in modes)]]
+    rows += [[dim, *(text(mode.get(dim, [])) for mode in modes)] for dim in modes[0]]
+    return table(["head dimension: mean (least to most); below 0.95", f"in any order{stale[0]}",
+                  f"the same bits{stale[1]}"], rows)
+
+
 def parts(all_evidence: Evidence) -> dict:
     bench = main_of(all_evidence)
 
@@ -423,6 +457,7 @@ def parts(all_evidence: Evidence) -> dict:
             for name, title in there.items()])
 
     found["backward"] = backward
+    found["backward ratios"] = lambda: backward_ratios(all_evidence)
     serving = all_evidence.files.get(SERVING)
     found["bench serving"] = lambda: (Bench(serving, all_evidence.is_stale).serving() if serving else
                                       "Not measured yet.")

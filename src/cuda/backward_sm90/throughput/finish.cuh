@@ -27,6 +27,26 @@ __device__ __forceinline__ bool has_other_sums(const Params& p, int64_t number) 
   return turns[0] == kNotFinite || turns[1] == kNotFinite;
 }
 
+// Does what is left, by blocks of threads that have kItems each.
+template <class P, class IsUnvisited, class FinishBlock, class ComputeTile>
+__device__ __forceinline__ void finish(const P& p, int64_t blocks, const IsUnvisited& is_unvisited,
+                                       const FinishBlock& finish_block,
+                                       const ComputeTile& compute_tile) {
+  for_each_wanted(
+      blocks + p.order.size(),
+      [&](int64_t item) {
+        return item < blocks ? is_unvisited(item) || has_other_sums(p, item)
+                             : p.not_finite[item - blocks] != 0;
+      },
+      [&](int64_t item) {
+        if (item < blocks) {
+          finish_block(item);
+        } else {
+          compute_tile(static_cast<uint32_t>(item - blocks));
+        }
+      });
+}
+
 // A row of `columns` numbers of 16 bits at `row`, by a warp: whether one is not finite.
 template <class Element>
 __device__ __forceinline__ bool is_not_finite(const uint16_t* row, int columns, int lane) {

@@ -149,20 +149,10 @@ __device__ __forceinline__ void finish_block(const Params& p, int64_t number) {
 // Two blocks an SM: ptxas goes for three by itself, and spills.
 template <int kConfigIndex, class Element>
 __global__ void __launch_bounds__(kRowThreads, 2) finish_kernel(const __grid_constant__ Params p) {
-  const int64_t blocks = all_blocks(p);
-  for_each_wanted(
-      blocks + p.order.size(),
-      [&](int64_t item) {
-        return item < blocks ? is_unvisited<kConfigIndex>(p, item) || has_other_sums(p, item)
-                             : p.not_finite[item - blocks] != 0;
-      },
-      [&](int64_t item) {
-        if (item < blocks) {
-          finish_block<kConfigIndex, Element>(p, item);
-        } else {
-          compute_tile_exactly<kConfigIndex, Element>(p, static_cast<uint32_t>(item - blocks));
-        }
-      });
+  finish(
+      p, all_blocks(p), [&](int64_t block) { return is_unvisited<kConfigIndex>(p, block); },
+      [&](int64_t block) { finish_block<kConfigIndex, Element>(p, block); },
+      [&](uint32_t tile) { compute_tile_exactly<kConfigIndex, Element>(p, tile); });
 }
 
 template <int kConfigIndex, class Element>

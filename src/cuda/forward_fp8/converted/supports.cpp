@@ -9,12 +9,11 @@
 
 #include "cuda/host/launch_limits.hpp"
 #include "kernel/device_code.hpp"
+#include "problem/dtypes.hpp"
 #include "problem/sizes.hpp"
 
 namespace flashcore::cuda::forward_fp8::converted {
 namespace {
-
-bool is_fp8(DType dtype) { return dtype == DType::f8e4m3 || dtype == DType::f8e5m2; }
 
 std::string refuse_types(const ForwardProblem& p) {
   if (!is_fp8(p.dtype)) {

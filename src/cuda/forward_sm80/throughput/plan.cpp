@@ -23,6 +23,7 @@
 #include "cuda/host/grouped_heads.hpp"
 #include "cuda/host/kernel_targets.hpp"
 #include "cuda/host/row_strides.hpp"
+#include "problem/dtypes.hpp"
 #include "problem/status.hpp"
 
 namespace flashcore::cuda::forward_sm80::throughput {
@@ -78,8 +79,6 @@ ElementType element_type(DType dtype) {
   if (dtype == DType::f16) return ElementType::f16;
   return dtype == DType::bf16 ? ElementType::bf16 : ElementType::f32;
 }
-
-bool is_fp8(DType dtype) { return dtype == DType::f8e4m3 || dtype == DType::f8e5m2; }
 
 InputType input_type(DType dtype) {
   if (is_fp8(dtype)) return InputType::fp8;

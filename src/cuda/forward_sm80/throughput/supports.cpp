@@ -12,6 +12,7 @@
 #include "cuda/host/row_strides.hpp"
 #include "kernel/device_code.hpp"
 #include "kernel/seen_by_choice.hpp"
+#include "problem/dtypes.hpp"
 #include "problem/entries.hpp"
 
 namespace flashcore::cuda::forward_sm80::throughput {
@@ -20,8 +21,6 @@ namespace {
 constexpr int kChunkElements = 8;  // of 16 bits in a 16-byte chunk
 
 bool is_16_bit(DType dtype) { return dtype == DType::f16 || dtype == DType::bf16; }
-bool is_fp8(DType dtype) { return dtype == DType::f8e4m3 || dtype == DType::f8e5m2; }
-
 std::string refuse_device(const DeviceInfo& device, std::string_view targets) {
   if (device.compute_capability < 80) {
     return fmt::format("device: compute capability is {}, wanted 8.0 or later",

@@ -14,24 +14,22 @@
 namespace flashcore::cuda::backward_sm90::split {
 namespace {
 
-// Tiles of keys of a problem, and the most steps of one.
-struct Work {
-  int64_t tiles, steps;
-};
-Work work_of(const ForwardProblem& p) {
+// The most steps of a tile.
+int64_t steps_of(const ForwardProblem& p) {
   const int index = throughput::config_index(std::max(p.head_dim_qk, p.head_dim_v), false);
   const Config& config = kConfigs[static_cast<size_t>(index)];
   const int64_t blocks = (p.seqlen_q + config.block_q - 1) / config.block_q;
-  const int64_t tiles =
-      product_of({p.heads_kv, key_rows(p, throughput::kBlockKeys) / throughput::kBlockKeys});
-  return {tiles, blocks * (p.heads_q / p.heads_kv)};
+  return blocks * (p.heads_q / p.heads_kv);
 }
 
 }  // namespace
 
+int64_t tiles_of(const ForwardProblem& p) {
+  return product_of({p.heads_kv, key_rows(p, throughput::kBlockKeys) / throughput::kBlockKeys});
+}
+
 int splits_of(const ForwardProblem& p, int multiprocessors) {
-  const Work work = work_of(p);
-  return fewest_steps(work.tiles, work.steps, multiprocessors);
+  return fewest_steps(tiles_of(p), steps_of(p), multiprocessors);
 }
 
 std::string refusal(const BackwardProblem& problem, const DeviceInfo& device,
@@ -44,7 +42,7 @@ std::string refusal(const BackwardProblem& problem, const DeviceInfo& device,
   if (entries_vary(p)) return "seqlens_kv: entries differ, wanted all alike";
   // A launch has 2^31 - 1 blocks at most.
   constexpr int64_t kMostTiles = (int64_t{1} << 31) / kMostSplits - 1;
-  if (const int64_t tiles = work_of(p).tiles; tiles > kMostTiles) {
+  if (const int64_t tiles = tiles_of(p); tiles > kMostTiles) {
     return fmt::format("k: makes {} tiles of {} keys, wanted at most {}", tiles,
                        throughput::kBlockKeys, kMostTiles);
   }

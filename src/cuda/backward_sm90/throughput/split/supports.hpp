@@ -2,6 +2,7 @@
 // in every build.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -13,6 +14,9 @@ namespace flashcore::cuda::backward_sm90::split {
 // One sentence why the kernel cannot compute the problem; empty when it can.
 std::string refusal(const BackwardProblem& problem, const DeviceInfo& device,
                     std::string_view targets);
+
+// Tiles of keys of a problem, in all heads.
+int64_t tiles_of(const ForwardProblem& p);
 
 // Blocks that share a tile of keys: what takes the fewest steps.
 int splits_of(const ForwardProblem& p, int multiprocessors);
