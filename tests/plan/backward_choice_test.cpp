@@ -35,8 +35,7 @@ std::string declines(int64_t heads_q, int64_t heads_kv, int64_t queries, int64_t
 
 TEST(Sm90SplitDeclines, TilesThatFillTheGpuAreNotSplit) {
   EXPECT_EQ(declines(16, 16, 512, 512), "");
-  EXPECT_THAT(declines(17, 17, 512, 512),
-              HasSubstr("k: has 68 tiles of keys, wanted at most 66"));
+  EXPECT_THAT(declines(17, 17, 512, 512), HasSubstr("k: has 68 tiles of keys, wanted at most 66"));
   EXPECT_EQ(declines(66, 66, 512, 128), "");
   EXPECT_THAT(declines(66, 66, 512, 129), HasSubstr("k: has 132 tiles"));
 }
