@@ -8,6 +8,7 @@
 #include "cuda/backward_sm90/common/options.hpp"
 #include "cuda/backward_sm90/common/row_params.hpp"
 #include "cuda/ptx/exp2.cuh"
+#include "cuda/ptx/shared_memory.cuh"
 
 namespace flashcore::cuda::backward_sm90 {
 
@@ -74,15 +75,36 @@ __device__ __forceinline__ void write_note(const RowParams& p, int64_t row, int 
   notes[block_q] = delta;
 }
 
-// The same with options, and what the query adds to its head's dSink.
+// A block of queries, and its entry's rows.
+struct OwnBlock {
+  EntryBlock block;
+  EntryRows rows;
+};
+// Block `number`, found by one thread for all of a block of threads: a bisection for each would cost more
+// than their rows.
+__device__ __forceinline__ const OwnBlock& find_own_block(const RowParams& p,
+                                                          const Options& options, int64_t number,
+                                                          int block_q) {
+  OwnBlock& own = ptx::static_shared<OwnBlock>();
+  if (threadIdx.x == 0) {
+    const EntryBlock block = query_block(p, static_cast<uint32_t>(number), block_q);
+    const EntryRows rows = entry_rows(p, options.band, block.entry, block_q);
+    own.block = block;
+    own.rows = rows;
+  }
+  __syncthreads();
+  return own;
+}
+
+// The same with options, and what the query adds to its head's dSink. A block of threads has rows of
+// one block of queries.
 template <int kLanes, class Element>
 __device__ __forceinline__ void write_note_of_entry(const RowParams& p, const Options& options,
                                                     int64_t row, int block_q, int lane) {
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   const int64_t number = row / block_q;
   const auto in_block = static_cast<int>(row - number * block_q);
-  const EntryBlock block = query_block(p, static_cast<uint32_t>(number), block_q);
-  const EntryRows rows = entry_rows(p, options.band, block.entry, block_q);
+  const auto& [block, rows] = find_own_block(p, options, number, block_q);
   const int query = block.block * block_q + in_block, head = block.head;
   const bool used = block.block >= 0 && query < rows.len_q;
   const attention::ColumnRange seen = attention::visible_columns(rows.limits, query, 0);

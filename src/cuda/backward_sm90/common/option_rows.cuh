@@ -1,9 +1,10 @@
-// Launches of kernels with options that have nothing to do with their tiles: zeros in the gradients
-// of a packed batch, and dSinks from what each query adds.
+// Launches of kernels with options that have nothing to do with their tiles: zeros in rows of a packed
+// batch that have none, and dSinks from what each query adds.
 #pragma once
 
 #include <cuda_runtime.h>
 
+#include <algorithm>
 #include <cstdint>
 
 #include "cuda/backward_sm90/common/options.hpp"
@@ -15,18 +16,61 @@ namespace {
 
 constexpr int kOptionThreads = 256;
 
-// Zeros, a warp a row, in all rows of a packed gradient: which of them belong to no entry, or lie
-// past its length, only the device knows.
+// A gradient of a packed batch: its rows begin and count by `queries` or by keys.
+struct PackedGradient {
+  Target target;
+  int heads, rows, columns;
+  bool queries;
+};
+struct PackedGradients {
+  PackedGradient of[3];  // dQ, dK, dV
+};
+
+// By all threads of a block.
+__device__ __forceinline__ bool do_starts_fall(const RowParams& p) {
+  bool falls = false;
+  for (int b = static_cast<int>(threadIdx.x); b < p.batch; b += kOptionThreads) {
+    for (const attention::EntryVector* const starts : {&p.cu_seqlens_q, &p.cu_seqlens_kv}) {
+      falls = falls || starts->at(int64_t{b} + 1) < starts->at(b);
+    }
+  }
+  return __syncthreads_or(static_cast<int>(falls)) != 0;
+}
+
+// Whether no entry has this row, or it lies past its entry's length. Starts do not fall.
+__device__ __forceinline__ bool is_hidden(const RowParams& p, const PackedGradient& gradient,
+                                          int row) {
+  const attention::EntryVector& starts = gradient.queries ? p.cu_seqlens_q : p.cu_seqlens_kv;
+  const attention::Entry entry =
+      attention::find_entry(p, attention::last_entry(row, p.batch, [&](int b) {
+                              return int64_t{attention::clamped(starts.at(b), 0, gradient.rows)};
+                            }));
+  const int in_entry = row - (gradient.queries ? entry.q_row : entry.kv_row);
+  return in_entry < 0 || in_entry >= (gradient.queries ? entry.len_q : entry.len_kv);
+}
+
+// Zeros in rows of packed gradients that no tile writes, by warps that have 32 rows in all heads each:
+// which rows these are only the device knows. All are where starts fall.
 __global__ void __launch_bounds__(kOptionThreads)
-    zero_rows_kernel(const __grid_constant__ Target target, int64_t rows, int head_rows,
-                     int columns) {
-  const int64_t number = (int64_t{blockIdx.x} * kOptionThreads + threadIdx.x) / 32;
-  if (number >= rows) return;
-  const int64_t head = number / head_rows;
-  auto* const row = static_cast<uint16_t*>(target.data) + head * target.head +
-                    (number - head * head_rows) * target.row;
-  for (int column = 8 * static_cast<int>(threadIdx.x % 32); column < columns; column += 8 * 32) {
-    *reinterpret_cast<uint4*>(row + column) = make_uint4(0, 0, 0, 0);
+    zero_hidden_rows_kernel(const __grid_constant__ RowParams p,
+                            const __grid_constant__ PackedGradients gradients) {
+  const PackedGradient& gradient = gradients.of[blockIdx.y];
+  const bool all = do_starts_fall(p);
+  const auto lane = static_cast<int>(threadIdx.x % 32);
+  const int first =
+      (static_cast<int>(blockIdx.x) * kOptionThreads + static_cast<int>(threadIdx.x)) - lane;
+  const int own = first + lane;
+  uint32_t left =
+      __ballot_sync(0xffffffffU, own < gradient.rows && (all || is_hidden(p, gradient, own)));
+  for (; left != 0; left &= left - 1) {
+    auto* const row = static_cast<uint16_t*>(gradient.target.data) +
+                      (first + __ffs(static_cast<int>(left)) - 1) * gradient.target.row;
+    for (int head = 0; head < gradient.heads; ++head) {
+      for (int column = 8 * lane; column < gradient.columns; column += 8 * 32) {
+        *reinterpret_cast<uint4*>(row + head * gradient.target.head + column) =
+            make_uint4(0, 0, 0, 0);
+      }
+    }
   }
 }
 
@@ -59,23 +103,17 @@ __global__ void __launch_bounds__(kOptionThreads)
   }
 }
 
-cudaError_t zero_rows(const Target& target, int64_t heads, int head_rows, int columns,
-                      cudaStream_t stream) {
-  const int64_t rows = heads * head_rows;
-  const int64_t blocks = (rows * 32 + kOptionThreads - 1) / kOptionThreads;
-  return host::launch_kernel(
-      &zero_rows_kernel,
-      {.grid = dim3(static_cast<unsigned int>(blocks)), .threads = kOptionThreads}, stream, target,
-      rows, head_rows, columns);
-}
-
-// Before the tiles.
-cudaError_t zero_packed(const RowParams& p, cudaStream_t stream) {
+// Of a packed batch, before the tiles.
+cudaError_t zero_hidden_rows(const RowParams& p, cudaStream_t stream) {
   if (!is_packed(p)) return cudaSuccess;
-  cudaError_t error = zero_rows(p.dq, p.heads_q, p.total_q, p.head_dim_qk, stream);
-  if (error == cudaSuccess) error = zero_rows(p.dk, p.heads_kv, p.total_kv, p.head_dim_qk, stream);
-  if (error == cudaSuccess) error = zero_rows(p.dv, p.heads_kv, p.total_kv, p.head_dim_v, stream);
-  return error;
+  const PackedGradients gradients = {{{p.dq, p.heads_q, p.total_q, p.head_dim_qk, true},
+                                      {p.dk, p.heads_kv, p.total_kv, p.head_dim_qk, false},
+                                      {p.dv, p.heads_kv, p.total_kv, p.head_dim_v, false}}};
+  const int rows = std::max(p.total_q, p.total_kv);
+  const auto blocks = static_cast<unsigned int>((rows + kOptionThreads - 1) / kOptionThreads);
+  return host::launch_kernel(&zero_hidden_rows_kernel,
+                             {.grid = dim3(blocks, 3), .threads = kOptionThreads}, stream, p,
+                             gradients);
 }
 
 // After the notes of queries.
@@ -92,7 +130,7 @@ cudaError_t add_sink_terms(const RowParams& p, const Options& options, int block
 cudaError_t prepare_option_rows() {
   cudaFuncAttributes attributes{};
   cudaError_t error =
-      cudaFuncGetAttributes(&attributes, reinterpret_cast<const void*>(&zero_rows_kernel));
+      cudaFuncGetAttributes(&attributes, reinterpret_cast<const void*>(&zero_hidden_rows_kernel));
   if (error != cudaSuccess) return error;
   return cudaFuncGetAttributes(&attributes, reinterpret_cast<const void*>(&add_sink_terms_kernel));
 }

@@ -534,7 +534,6 @@ struct Consumer {
   __device__ __forceinline__ void store_rows_of_entry(const EntryTask& task) const {
     const auto first = static_cast<int>(group * kWarpgroupKeys);
     const int left = task.rows.limits.len_kv - task.tile * kBlockKeys - first;
-    if (task.tile < 0) return;
     store_staged(S::kV, params.dv, params.head_dim_v, task, first, left);
     store_staged(S::kK, params.dk, params.head_dim_qk, task, first, left);
   }

@@ -74,6 +74,9 @@ __device__ __forceinline__ void run_block(const Maps& maps, const typename S::Ke
     if constexpr (S::kSharesTask) smem.task = find_task<S>(p, smem.tile);
   }
   __syncthreads();
+  if constexpr (S::kOptions) {
+    if (is_without_rows(p, smem.task)) return;
+  }
   if (ptx::thread_index() < kWarpgroupThreads) {
     ptx::release_registers<kProducerRegisters>();
     const auto warp = static_cast<int>(threadIdx.x / kWarpThreads);

@@ -1,5 +1,5 @@
 // What backward_sm90 does by rows where a problem has options or a head dimension below its config's:
-// notes, dQ from its sums, dSinks, and zeros in packed gradients.
+// notes, tasks, dQ from its sums, dSinks, and zeros in packed gradients.
 #include <cuda_runtime.h>
 
 #include <cstdint>
@@ -7,6 +7,7 @@
 #include "cuda/backward_sm90/common/exact_options.cuh"
 #include "cuda/backward_sm90/common/notes_of_rows.cuh"
 #include "cuda/backward_sm90/common/option_rows.cuh"
+#include "cuda/backward_sm90/throughput/entry_task.hpp"
 #include "cuda/backward_sm90/throughput/finish.cuh"
 #include "cuda/backward_sm90/throughput/launch.hpp"
 #include "cuda/backward_sm90/throughput/schedule.hpp"
@@ -16,24 +17,12 @@
 namespace flashcore::cuda::backward_sm90::throughput {
 namespace {
 
-constexpr int kRowThreads = 256, kRowWarps = kRowThreads / 32;
+constexpr int kRowThreads = kOptionThreads, kRowWarps = kRowThreads / 32;
 static_assert(kRowWarps == kConsumerWarps);
 
 // Blocks of queries in all heads.
 constexpr int64_t all_blocks(const Params& p) {
   return int64_t{block_batch(p)} * p.heads_q * p.q_blocks;
-}
-
-// By one block, whose threads are all here.
-__device__ __forceinline__ void note_falling_starts(const OptionParams& p) {
-  int falls = 0;
-  for (int b = static_cast<int>(threadIdx.x); b < p.batch; b += kRowThreads) {
-    for (const attention::EntryVector* const starts : {&p.cu_seqlens_q, &p.cu_seqlens_kv}) {
-      if (starts->at(int64_t{b} + 1) < starts->at(b)) falls = 1;
-    }
-  }
-  falls = __syncthreads_or(falls);
-  if (threadIdx.x == 0) *p.starts_fall = static_cast<uint32_t>(falls);
 }
 
 // As begin_kernel.
@@ -47,8 +36,15 @@ __global__ void __launch_bounds__(kRowThreads)
   const auto lane = static_cast<int>(threadIdx.x % kLanes);
   const int64_t tiles = p.order.size();
   if (thread == 0) *p.next_tile = 0;
-  if (is_packed(p) && blockIdx.x == 0) note_falling_starts(p);
-  for (int64_t i = thread; i < tiles; i += int64_t{gridDim.x} * kRowThreads) p.not_finite[i] = 0;
+  if (is_packed(p) && blockIdx.x == 0) {
+    const bool falls = do_starts_fall(p);
+    if (thread == 0) *p.starts_fall = falls ? 1 : 0;
+  }
+  for (int64_t i = thread; i < tiles; i += int64_t{gridDim.x} * kRowThreads) {
+    p.not_finite[i] = 0;
+    const EntryTask task = entry_task(p, static_cast<uint32_t>(i), kBlockQ);
+    p.tasks[i] = task;
+  }
   if (row >= all_blocks(p) * kBlockQ) return;
   if (!p.in_turn) {
     auto* const sums =
@@ -161,13 +157,13 @@ __global__ void __launch_bounds__(kRowThreads, 2)
   if (p.not_finite[index] != 0) compute_tile_exactly<kConfigIndex, Element>(p, index);
 }
 
-// Whether block `number` of queries has rows, which no tile of keys visits. Packed batches have zeros there.
+// Whether block `number` of queries has rows, which no tile of keys visits.
 template <int kConfigIndex>
 __device__ __forceinline__ bool is_unvisited(const OptionParams& p, int64_t number) {
   constexpr int kBlockQ = kConfigs[kConfigIndex].block_q;
-  if (is_packed(p)) return false;
   const EntryBlock block = query_block(p, static_cast<uint32_t>(number), kBlockQ);
   const EntryRows entry = entry_rows(p, p.options.band, block.entry, kBlockQ);
+  if (is_packed(p) && (block.block < 0 || block.block * kBlockQ >= entry.len_q)) return false;
   return key_tiles(entry.limits, entry.len_q, block.block, kBlockQ).empty();
 }
 
@@ -221,7 +217,7 @@ dim3 grid_of(int64_t blocks) { return dim3(static_cast<unsigned int>(blocks)); }
 template <int kConfigIndex, class Element>
 cudaError_t begin(const OptionParams& p, cudaStream_t stream) {
   constexpr Config kConfig = kConfigs[kConfigIndex];
-  if (const cudaError_t error = zero_packed(p, stream); error != cudaSuccess) return error;
+  if (const cudaError_t error = zero_hidden_rows(p, stream); error != cudaSuccess) return error;
   const int64_t threads = all_blocks(p) * kConfig.block_q * (kConfig.head_dim / kLaneDims);
   const cudaError_t error = host::launch_kernel(
       &begin_options_kernel<kConfigIndex, Element>,

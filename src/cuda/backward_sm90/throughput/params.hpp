@@ -31,9 +31,22 @@ struct Params : RowParams {
   uint32_t* next_tile;   // of keys
 };
 
+// What a block computes: a tile of keys. Rows: with options those of its own batch entry.
+template <class Rows>
+struct TaskOf {
+  int batch, kv_head, tile;
+  attention::TileRange range;  // of blocks of queries
+  int steps;                   // the range once for each head of queries
+  Rows rows;
+};
+struct NoRows {};
+using Task = TaskOf<NoRows>;
+using EntryTask = TaskOf<EntryRows>;
+
 // Kernels without options are told the first part alone.
 struct OptionParams : Params {
   Options options;
+  EntryTask* tasks;  // in the workspace: of each tile, found by the first launch
   // In the workspace: whether starts of the packed batch fall. Tiles of an entry wait for those before
   // them, and then some have no block; so nothing is computed, and gradients are 0.
   uint32_t* starts_fall;

@@ -39,7 +39,7 @@ using MapCache = host::PointerCache<Maps, 6>;
 
 // Where the parts of the workspace begin.
 struct Parts {
-  int64_t sums, notes, turns, not_finite, next_tile, starts_fall, sink_terms, end;
+  int64_t sums, notes, turns, not_finite, next_tile, starts_fall, tasks, sink_terms, end;
 };
 
 struct Planned {
@@ -110,6 +110,7 @@ Parts lay_out(const BackwardProblem& problem, const Params& params, const Config
   parts.not_finite = all.add(params.order.size());
   parts.next_tile = all.add(1);
   parts.starts_fall = all.add(1);
+  parts.tasks = all.add(product_of({params.order.size(), sizeof(EntryTask) / sizeof(float)}));
   parts.sink_terms = all.add(problem.d_sinks.present ? product_of({blocks, config.block_q}) : 0);
   parts.end = all.end;
   return parts;
@@ -127,6 +128,7 @@ void bind(OptionParams& params, const Planned& planned, const BackwardArguments&
   part(params.not_finite, planned.parts.not_finite);
   part(params.next_tile, planned.parts.next_tile);
   part(params.starts_fall, planned.parts.starts_fall);
+  part(params.tasks, planned.parts.tasks);
   float* sink_terms = nullptr;
   part(sink_terms, planned.parts.sink_terms);
   bind_options(params.options, planned.problem, args, sink_terms);

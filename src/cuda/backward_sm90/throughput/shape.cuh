@@ -13,18 +13,6 @@
 
 namespace flashcore::cuda::backward_sm90::throughput {
 
-// What a block computes. Rows: with options those of its own batch entry.
-template <class Rows>
-struct TaskOf {
-  int batch, kv_head, tile;
-  TileRange range;  // of blocks of queries
-  int steps;        // the range once for each head of queries
-  Rows rows;
-};
-struct NoRows {};
-using Task = TaskOf<NoRows>;
-using EntryTask = TaskOf<EntryRows>;
-
 template <int kConfigIndex, class Element_, bool kInTurn_, bool kOptions_ = false>
 struct Shape {
   static constexpr Config kConfig = kConfigs[kConfigIndex];
@@ -143,23 +131,19 @@ __device__ __forceinline__ Task find_task(const Params& p, uint32_t index) requi
   return task;
 }
 
-// It takes loads from memory.
+// Where starts of a packed batch fall there is nothing to do.
 template <class S>
 __device__ __forceinline__ EntryTask find_task(const OptionParams& p,
                                                uint32_t index) requires(S::kOptions) {
-  const KeyTile place = key_tile(p.order, index);
-  const EntryBlock tile = key_block(p, place.batch_head, place.tile, kBlockKeys);
-  EntryTask task;
-  task.rows = entry_rows(p, p.options.band, tile.entry, S::kBlockQ);
-  task.batch = task.rows.batch;
-  task.kv_head = tile.head;
-  task.tile = tile.block;
   const bool starts_fall = is_packed(p) && *p.starts_fall != 0;
-  if (tile.block >= 0 && !starts_fall) {
-    task.range = query_blocks(task.rows.limits, task.rows.len_q, tile.block, S::kBlockQ);
-  }
-  task.steps = task.range.empty() ? 0 : task.range.size() * p.group;
+  EntryTask task = p.tasks[index];
+  if (starts_fall) task.steps = 0;
   return task;
+}
+
+// Whether nothing is stored: a packed batch has more tiles than its entries.
+__device__ __forceinline__ bool is_without_rows(const OptionParams& p, const EntryTask& task) {
+  return is_packed(p) && (task.tile < 0 || task.tile * kBlockKeys >= task.rows.limits.len_kv);
 }
 
 // The task of this block; a reference to shared memory, where it lies there, takes no registers.

@@ -85,7 +85,7 @@ cudaError_t prepare_option_rows(InputType type) {
 }
 
 cudaError_t begin_option_rows(InputType type, const OptionParams& params, cudaStream_t stream) {
-  cudaError_t error = zero_packed(params, stream);
+  cudaError_t error = zero_hidden_rows(params, stream);
   if (error != cudaSuccess) return error;
   const int64_t blocks = (all_rows(params) * kLanes + kRowThreads - 1) / kRowThreads;
   error = host::launch_kernel(
