@@ -439,8 +439,8 @@ typedef struct flashcore_append_problem {
   int64_t rotary_dim;  /* with rope_base: elements that are rotated; default 0: all of Dqk */
   float rope_base;     /* above 0: angles are position * rope_scale * base^(-2n / rotary_dim) */
   float rope_scale;    /* default 1 */
-  int32_t interleaved; /* 1: pairs are (2n, 2n + 1); default 0: (n, n + rotary_dim / 2) */
-  int32_t reserved;    /* zero */
+  int32_t interleaved;  /* 1: pairs are (2n, 2n + 1); default 0: (n, n + rotary_dim / 2) */
+  int32_t v_transposed; /* 1: v is [B, Hkv, Dv, columns], as in flashcore_problem; default 0 */
 } flashcore_append_problem;
 
 typedef struct flashcore_append_arguments {

@@ -90,6 +90,7 @@ class _Append:
         problem.rope_base = real("rope_base", given["rope_base"])
         problem.rope_scale = real("rope_scale", given["rope_scale"])
         problem.interleaved = flag("interleaved", given["interleaved"])
+        problem.v_transposed = flag("v_transposed", given["v_transposed"])
         self.problem = problem
         self.arrays = arrays
         self.arguments = _addresses(AppendArguments(), backend, arrays)
@@ -174,6 +175,7 @@ def decode(
     v_scale: Any = None,
     o_scale: Any = None,
     kv_scale_block: int = 0,
+    v_transposed: bool = False,
     rope_cos: Any = None,
     rope_sin: Any = None,
     rope_base: float = 0.0,
@@ -367,6 +369,7 @@ def append(
     k_scale: Any = None,
     v_scale: Any = None,
     kv_scale_block: int = 0,
+    v_transposed: bool = False,
     rope_cos: Any = None,
     rope_sin: Any = None,
     rope_base: float = 0.0,

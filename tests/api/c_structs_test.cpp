@@ -94,6 +94,8 @@ TEST(CStructs, InitGivesTheDefaultsOfTheCppInterface) {
   EXPECT_EQ(problem.kv_scale_block, defaults.kv_scale_block);
   EXPECT_EQ(problem.max_seqlen_q, defaults.max_seqlen_q);
   EXPECT_EQ(problem.max_seqlen_kv, defaults.max_seqlen_kv);
+  EXPECT_EQ(problem.v_transposed, 0);
+  EXPECT_EQ(problem.reserved, 0);
 
   flashcore_plan_options options;
   std::memset(&options, 0xff, sizeof options);

@@ -159,6 +159,9 @@ namespace serving {
 cudaError_t append::launch(const Params& params, cudaStream_t stream) {
   return fake::launch(fake::kernel<18>("append"), 1, stream, params);
 }
+cudaError_t append::launch_columns(const Params& params, cudaStream_t stream) {
+  return fake::launch(fake::kernel<35>("append_columns"), 1, stream, params);
+}
 cudaError_t merge::launch(const Params& params, cudaStream_t stream) {
   return fake::launch(fake::kernel<19>("merge"), 1, stream, params);
 }
