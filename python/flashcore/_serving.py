@@ -214,6 +214,7 @@ def decode(
             t of a query's words says whether it sees key offset + t; with as many new keys as
             queries, that of query t.
         k_scale, v_scale: [num_pages|1, Hkv|1, blocks|1] (B without pages), float32, of fp8 caches.
+        v_transposed: v_cache is [B, Hkv, Dv, columns], fp8, as `transpose_v` makes it.
         max_seqlen_kv: the most rows of a sequence; 0: all that the table has room for.
         k_new, v_new: new rows, written behind the others before the queries attend to them, as
             `append` does. seqlens_kv counts the rows before then, and seqlens_new the new rows in
@@ -386,6 +387,7 @@ def append(
     Arguments
         k_new, v_new: [B, Hkv, Snew, D], or packed [total, Hkv, D] with cu_seqlens_new and pages.
         k_cache, v_cache: as in `decode`; dtype of k_new, or fp8. They are written.
+        v_transposed: v_cache is [B, Hkv, Dv, columns], as in `decode`.
         seqlens_kv: [B], int32: rows in use before; it is not changed.
         seqlens_new: [B], int32: new rows in use, of Snew.
         rope_cos, rope_sin: [positions, R / 2], float32; or rope_base, with the angle
