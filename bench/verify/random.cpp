@@ -96,8 +96,9 @@ bool is_computed(const Draw& draw, const Tested& tested) {
 }
 
 // The problem of a seed; with V in rows where no kernel under test takes it transposed, without mixes
-// of fp8 where none has them, nor more outputs where none has these. Asked to be narrow: from the widest space in which some kernel under test
-// computes it; where the narrowest has none for this seed, by others made of it.
+// of fp8 where none has them, nor more outputs where none has these. Asked to be narrow: from the
+// widest space in which some kernel under test computes it; where the narrowest has none for this
+// seed, by others made of it.
 template <class Draw>
 Draw drawn(uint64_t seed, const RandomTrials& asked, const Tested& tested) {
   constexpr int kAttempts = 20;

@@ -436,9 +436,9 @@ typedef struct flashcore_append_problem {
   flashcore_tensor q_out; /* rotated; may be q itself */
 
   int64_t kv_scale_block;
-  int64_t rotary_dim;  /* with rope_base: elements that are rotated; default 0: all of Dqk */
-  float rope_base;     /* above 0: angles are position * rope_scale * base^(-2n / rotary_dim) */
-  float rope_scale;    /* default 1 */
+  int64_t rotary_dim;   /* with rope_base: elements that are rotated; default 0: all of Dqk */
+  float rope_base;      /* above 0: angles are position * rope_scale * base^(-2n / rotary_dim) */
+  float rope_scale;     /* default 1 */
   int32_t interleaved;  /* 1: pairs are (2n, 2n + 1); default 0: (n, n + rotary_dim / 2) */
   int32_t v_transposed; /* 1: v is [B, Hkv, Dv, columns], as in flashcore_problem; default 0 */
 } flashcore_append_problem;
