@@ -6,6 +6,7 @@
 #include "bench/io/tensor.hpp"
 #include "bench/text/numbers.hpp"
 #include "problem/status.hpp"
+#include "problem/transposed.hpp"
 
 namespace flashcore::cli {
 namespace {
@@ -85,7 +86,10 @@ void describe_outputs(Problem& problem, const std::string& layout, std::optional
   Shape rows = shape;
   if (!shape.empty()) {
     rows.pop_back();
-    if (problem.v.rank > 0) shape.back() = problem.v.shape[static_cast<size_t>(problem.v.rank - 1)];
+    const int32_t width = problem.v_transposed ? 2 : 1;  // counted from the last dimension
+    if (problem.v.rank >= width) {
+      shape.back() = problem.v.shape[static_cast<size_t>(problem.v.rank - width)];
+    }
   }
   problem.o = shape.size() == 4 ? in_layout(dtype, shape, layout) : bench::contiguous(dtype, shape);
   if (lse) problem.lse = bench::contiguous(DType::f32, rows);
@@ -160,6 +164,8 @@ void ProblemOptions::declare(OptionSet& options) {
                "DTYPE");
   options.text("--kv-dtype", kv_dtype_, "Type of k and v: as q, or fp8", "DTYPE");
   options.text("--v-dtype", v_dtype_, "Type of v: as k, or the other type of fp8", "DTYPE");
+  options.flag("--v-transposed", v_transposed_,
+               "V is [B, Hkv, Dv, columns]: fp8, as the operator transpose_v makes it");
   options.text("--out-dtype", o_dtype_, "Type of O (default: as q; f16 for fp8)", "DTYPE");
   options.flag("--no-lse", no_lse_, "Do not compute the log-sum-exp of the rows");
   options.flag("--amax", amax_,
@@ -245,6 +251,9 @@ Result<Problem> ProblemOptions::from_shape(bool with_d_lse) const {
   problem.q = in_layout(types->q.value_or(DType::f16), q, layout_);
   problem.k = in_layout(types->k.value_or(problem.q.dtype), k, layout_);
   problem.v = in_layout(types->v.value_or(problem.k.dtype), v, layout_);
+  if (v_transposed_) {
+    problem.v = bench::contiguous(problem.v.dtype, Shape{v[0], v[1], v[3], columns_of_keys(v[2])});
+  }
   for (const std::string& name : bench::split(with_, ',')) {
     if (with_d_lse && name == "d_lse") continue;  // not of the problem itself
     const std::optional<TensorDesc> desc = generated_input(name, q, k);
@@ -277,6 +286,7 @@ Result<Problem> ProblemOptions::from_sources(const bench::TensorSources& sources
 Status ProblemOptions::apply_options(Problem& problem) const {
   const Result<std::optional<DType>> o_dtype = dtype_option("--out-dtype", o_dtype_);
   if (!o_dtype.ok()) return o_dtype.status();
+  problem.v_transposed = v_transposed_;
   describe_outputs(problem, layout_, *o_dtype, !no_lse_, amax_);
   problem.causal = causal_;
   problem.alignment = alignment_ == "top_left"       ? Alignment::top_left

@@ -63,6 +63,7 @@ class ProblemOptions {
   double dropout_ = 0;
   uint64_t dropout_seed_ = 0, dropout_offset_ = 0;
   int64_t kv_scale_block_ = 0, max_seqlen_q_ = 0, max_seqlen_kv_ = 0;
+  bool v_transposed_ = false;
 };
 
 }  // namespace flashcore::cli

@@ -47,6 +47,7 @@ struct Options {
   bool only_run = false;
   bool backward = false;
   bool paged = false;
+  bool v_transposed = false;
   std::string out;
 };
 
@@ -92,6 +93,7 @@ bench::RandomTrials random_part(const Options& options) {
   random.space.most_heads = options.most_heads;
   random.space.caches = options.paged;
   random.space.more_outputs = random.space.mixes_fp8 = !options.backward;
+  random.space.transposed_v = options.backward ? 0 : options.v_transposed ? 1 : 0.25;
   random.backward = options.backward;
   random.narrow = options.narrow;
   random.space.only_e4m3 = options.narrow && options.dtypes == to_string(DType::f8e4m3);
@@ -105,6 +107,7 @@ Result<Json> run_sanitizers(const Options& options, const std::string& kernel,
   std::vector<std::string> arguments = {"verify", "--only-run"};
   if (options.backward) arguments.emplace_back("--backward");
   if (options.paged) arguments.emplace_back("--paged");
+  if (options.v_transposed) arguments.emplace_back("--v-transposed");
   if (options.choice.any_order) arguments.emplace_back("--any-order");
   if (options.narrow) arguments.emplace_back("--narrow");
   for (const auto& [name, value] :
@@ -336,6 +339,9 @@ Command verify_command() {
             set.flag(
                 "--paged", options->paged,
                 "Random problems have caches: pages, padding on the left, fp8 under a wider Q");
+            set.flag("--v-transposed", options->v_transposed,
+                     "Each fp8 V in one piece of the random problems is stored transposed, where "
+                     "--kernel takes it; otherwise a quarter of them");
             set.flag("--backward", options->backward, "Of the backward pass: gradients");
             set.flag("--any-order", options->choice.any_order,
                      "Of gradients: sums may be added in any order, so bits may differ");

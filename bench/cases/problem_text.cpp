@@ -49,6 +49,7 @@ std::string options_text(const Problem& problem) {
   if (problem.softcap > 0) parts.push_back(fmt::format("softcap {}", problem.softcap));
   if (problem.softmax_scale) parts.push_back(fmt::format("scale {}", *problem.softmax_scale));
   if (problem.dropout_p > 0) parts.push_back(fmt::format("dropout {}", problem.dropout_p));
+  if (problem.v_transposed) parts.emplace_back("v_transposed");
   return fmt::format("{}", fmt::join(parts, ", "));
 }
 
@@ -84,6 +85,7 @@ nlohmann::ordered_json problem_json(const Problem& problem) {
                                 {"dropout_p", problem.dropout_p},
                                 {"kv_scale_block", problem.kv_scale_block}};
   if (problem.softmax_scale) out["softmax_scale"] = *problem.softmax_scale;
+  if (problem.v_transposed) out["v_transposed"] = true;
   return out;
 }
 

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 #include <span>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -13,6 +14,7 @@
 #include "bench/cases/random_cache.hpp"
 #include "bench/cases/random_layout.hpp"
 #include "bench/tensors/random.hpp"
+#include "problem/transposed.hpp"
 
 namespace flashcore::bench {
 namespace {
@@ -23,6 +25,7 @@ using Sizes = RandomSizes;
 constexpr uint64_t kStateNumbers = 0x65746174735f6e69;
 constexpr uint64_t kOutputNumbers = 0x737475705f74756f;
 constexpr uint64_t kTypeNumbers = 0x73657079745f3866;
+constexpr uint64_t kColumnNumbers = 0x736e6d756c6f635f;
 
 int64_t random_length(Random& random, int64_t largest) {
   if (random.chance(0.03)) return 0;
@@ -188,17 +191,30 @@ void draw_mix(Random random, Problem& problem) {
   if ((which & 2) != 0) problem.v.dtype = other(problem.v.dtype);
 }
 
+void draw_transposed(Random random, Problem& problem, double share, bool aligned) {
+  const bool in_one_piece = problem.v.rank == 4 && !problem.page_table && !problem.kv_indices;
+  if (size_of(problem.v.dtype) != 1 || !in_one_piece || !random.chance(share)) return;
+  const auto [batch, heads, rows, width] = problem.v.shape;
+  const int64_t more = random.chance(0.2) ? kColumnBlock : 0;
+  problem.v_transposed = true;
+  problem.v = random_layout(random, problem.v.dtype, batch, heads, width,
+                            columns_of_keys(rows) + more, aligned);
+}
+
 // Keys and values past an entry's length must not matter: make them NaN.
 void dirty_padding(HostProblem& host, const Sizes& s, std::span<const int64_t> lengths) {
-  for (const char* const name : {"k", "v"}) {
+  for (const std::string_view name : {"k", "v"}) {
     HostTensor& tensor = host.at(name);
-    const int64_t width = tensor.desc().shape[3];
+    const bool by_column = host.problem.v_transposed && name == "v";
+    const int64_t width = tensor.desc().shape[by_column ? 2 : 3];
+    const int64_t keys = tensor.desc().shape[by_column ? 3 : 2];
     for (int64_t b = 0; b < s.batch; ++b) {
       for (int64_t h = 0; h < s.heads_kv; ++h) {
-        for (int64_t j = lengths[static_cast<size_t>(b)]; j < s.seqlen_kv; ++j) {
-          const int64_t row = ((b * s.heads_kv + h) * s.seqlen_kv + j) * width;
+        const int64_t head = (b * s.heads_kv + h) * width * keys;
+        for (int64_t j = lengths[static_cast<size_t>(b)]; j < keys; ++j) {
           for (int64_t d = 0; d < width; ++d) {
-            tensor.set(row + d, std::numeric_limits<double>::quiet_NaN());
+            tensor.set(head + (by_column ? d * keys + column_of_key(j) : j * width + d),
+                       std::numeric_limits<double>::quiet_NaN());
           }
         }
       }
@@ -320,6 +336,9 @@ RandomDraw::RandomDraw(uint64_t seed, const RandomSpace& space) : random_(seed),
   if (space.mixes_fp8 && space.any_dtype && !space.only_e4m3) {
     draw_mix(Random(seed ^ kTypeNumbers), problem);
   }
+  if (space.transposed_v > 0 && space.any_dtype && !space.caches) {
+    draw_transposed(Random(seed ^ kColumnNumbers), problem, space.transposed_v, aligned);
+  }
 }
 
 HostProblem RandomDraw::fill() const {
@@ -348,12 +367,17 @@ HostProblem RandomDraw::fill() const {
   if (problem_.seqlens_q) {
     set_all(host.at("seqlens_q"), random_lengths(random, sizes_.batch, bound_q_));
   }
+  std::vector<int64_t> lengths(static_cast<size_t>(packed ? 0 : sizes_.batch), sizes_.seqlen_kv);
   if (space_.caches) {
     fill_random_cache(random, host);
   } else if (problem_.seqlens_kv) {
-    const std::vector<int64_t> lengths = random_lengths(random, sizes_.batch, bound_kv_);
+    lengths = random_lengths(random, sizes_.batch, bound_kv_);
     set_all(host.at("seqlens_kv"), lengths);
-    if (!packed) dirty_padding(host, sizes_, lengths);
+    if (!packed && !problem_.v_transposed) dirty_padding(host, sizes_, lengths);
+  }
+  // Half of the time: kernels may do all rows again whose products meet a NaN.
+  if (problem_.v_transposed && Random(seed ^ kColumnNumbers).chance(0.5)) {
+    dirty_padding(host, sizes_, lengths);
   }
   if (space_.hostile_values) draw_hostile_values(random, host);
   // Who takes the numbers instead draws another mask.
@@ -393,6 +417,7 @@ std::string describe(const Problem& problem) {
   if (problem.dropout_p > 0) text += fmt::format(" dropout {}", problem.dropout_p);
   if (problem.max_seqlen_kv > 0) text += fmt::format(" max_seqlen_kv {}", problem.max_seqlen_kv);
   if (problem.kv_scale_block > 0) text += fmt::format(" scale block {}", problem.kv_scale_block);
+  if (problem.v_transposed) text += " v_transposed";
   return text;
 }
 

@@ -29,6 +29,7 @@ struct RandomSpace {
   bool dropout_state = true;  // half of the dropout has its seed in memory
   bool more_outputs = false;  // O of fp8 with a scale, and largest values
   bool mixes_fp8 = false;     // K and V of other types of fp8 than Q, or each of its own
+  double transposed_v = 0;    // share of the fp8 V in one piece that is stored transposed
   bool hostile_values =
       true;             // NaN and Inf in attended and in hidden keys and values, large scores
   bool caches = false;  // keys and values in caches (random_cache.hpp)

@@ -59,7 +59,7 @@ HostProblem block_problem(const Problem& whole, const ReadElements& inputs, cons
   Problem part = whole;
   part.q = TensorDesc::contiguous(whole.q.dtype, {1, 1, rows.count, whole.q.shape[3]});
   part.k = TensorDesc::contiguous(whole.k.dtype, {1, 1, seqlen_kv, whole.k.shape[3]});
-  part.v = TensorDesc::contiguous(whole.v.dtype, {1, 1, seqlen_kv, whole.v.shape[3]});
+  part.v = TensorDesc::contiguous(whole.v.dtype, {1, 1, whole.v.shape[2], whole.v.shape[3]});
   part.o = TensorDesc::contiguous(whole.o.dtype, {1, 1, rows.count, whole.o.shape[3]});
   if (whole.lse) part.lse = TensorDesc::contiguous(whole.lse->dtype, {1, 1, rows.count});
   if (whole.seqlens_kv) part.seqlens_kv = TensorDesc::contiguous(DType::i32, {1});
@@ -90,10 +90,10 @@ HostProblem block_problem(const Problem& whole, const ReadElements& inputs, cons
   block.problem.alignment = Alignment::given;
   block.problem.causal_offset = offset + rows.first;
   const int64_t query = (rows.batch * heads_q + rows.head) * seqlen_q + rows.first;
-  const int64_t key = (rows.batch * heads_kv + head_kv) * seqlen_kv;
+  const int64_t kv_head = rows.batch * heads_kv + head_kv;
   inputs("q", query * whole.q.shape[3], block.at("q"));
-  inputs("k", key * whole.k.shape[3], block.at("k"));
-  inputs("v", key * whole.v.shape[3], block.at("v"));
+  inputs("k", kv_head * seqlen_kv * whole.k.shape[3], block.at("k"));
+  inputs("v", kv_head * whole.v.shape[2] * whole.v.shape[3], block.at("v"));
   if (whole.bias) inputs("bias", first_pair(*whole.bias, rows), block.at("bias"));
   if (whole.tree_mask) fill_tree_pairs(whole, inputs, rows, offset, block.at("mask"));
   if (whole.mask) inputs("mask", first_pair(*whole.mask, rows), block.at("mask"));
@@ -124,7 +124,7 @@ std::vector<RowBlock> choose_blocks(const Problem& p, double flop) {
   if (p.dropout_p > 0) return {{0, 0, 0, std::min(seqlen_q, 4 * kBlockRows)}};
   const int64_t count = std::min(seqlen_q, kBlockRows);
   const double block_flop =
-      2.0 * static_cast<double>(count * p.k.shape[2] * (p.q.shape[3] + p.v.shape[3]));
+      2.0 * static_cast<double>(count * p.k.shape[2] * (p.q.shape[3] + p.o.shape[3]));
   const int64_t possible = batch * heads * ((seqlen_q + count - 1) / count);
   const auto affordable = static_cast<int64_t>(std::clamp(flop / block_flop, 2.0, 1e9));
   const int64_t blocks = std::min({possible, affordable, kMostBlocks});

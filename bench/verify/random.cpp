@@ -38,6 +38,7 @@ std::string repeat(uint64_t seed, const std::string& kernel, const RandomTrials&
     line += fmt::format(" --most-heads {}", space.most_heads);
   }
   if (space.caches) line += " --paged";
+  if (space.transposed_v == 1) line += " --v-transposed";
   if (plan.batch_invariant) line += " --batch-invariant";
   if (!plan.deterministic) line += " --any-order";
   return line + repeat_device(plan.device);
@@ -94,9 +95,10 @@ bool is_computed(const Draw& draw, const Tested& tested) {
                      [](const KernelVerdict& kernel) { return kernel.refusal.empty(); });
 }
 
-// The problem of a seed; without mixes of fp8 where no kernel under test has them, nor more outputs
-// where none has these. Asked to be narrow: from the widest space in which some kernel under test
-// computes it; where the narrowest has none for this seed, by others made of it.
+// The problem of a seed; with V in rows where no kernel under test takes it transposed, without mixes
+// of fp8 where none has them, nor more outputs where none has these. Asked to be narrow: from the
+// widest space in which some kernel under test computes it; where the narrowest has none for this
+// seed, by others made of it.
 template <class Draw>
 Draw drawn(uint64_t seed, const RandomTrials& asked, const Tested& tested) {
   constexpr int kAttempts = 20;
@@ -106,6 +108,11 @@ Draw drawn(uint64_t seed, const RandomTrials& asked, const Tested& tested) {
     const int narrowing = std::min(attempt, kNarrowings);
     RandomSpace space = narrowed(asked.space, narrowing);
     const uint64_t number = seed ^ (kApart * static_cast<uint64_t>(attempt - narrowing));
+    if (space.transposed_v > 0) {
+      Draw draw(number, space);
+      if (draw.problem().v_transposed && is_computed(draw, tested)) return draw;
+      space.transposed_v = 0;
+    }
     if (space.mixes_fp8) {
       Draw draw(number, space);
       if (mixes_fp8(draw.problem()) && is_computed(draw, tested)) return draw;
@@ -175,6 +182,7 @@ nlohmann::ordered_json random_json(const RandomTrials& asked, const Findings& fo
                                  {"largest_head_dim", asked.space.largest_head_dim},
                                  {"narrow", asked.narrow}};
   if (asked.space.caches) json["paged"] = true;
+  if (asked.space.transposed_v == 1) json["v_transposed"] = true;
   if (asked.space.most_heads > 0) json["most_heads"] = asked.space.most_heads;
   json["kernels"] = tallies_json(found);
   json["failures"] = failures;

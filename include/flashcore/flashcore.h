@@ -130,7 +130,7 @@ typedef struct flashcore_problem {
   flashcore_tensor q; /* [B, Hq, Sq, Dqk]; packed: [total_q, Hq, Dqk]. f32, f16, bf16 or fp8 */
   flashcore_tensor k; /* [B, Hkv, Skv, Dqk]; packed: [total_kv, Hkv, Dqk]; in pages:
                          [num_pages, Hkv, page_size, Dqk]. dtype of q, or fp8 */
-  flashcore_tensor v; /* the same with Dv, dtype of k, or fp8 where k is */
+  flashcore_tensor v; /* the same with Dv, dtype of k, or fp8 where k is; or see v_transposed */
   flashcore_tensor o; /* [B, Hq, Sq, Dv]; packed: [total_q, Hq, Dv]. a type of q, or f64 */
 
   /* Optional tensors: rank 0 means absent, the default. */
@@ -186,6 +186,11 @@ typedef struct flashcore_problem {
    * rounded, and the largest probability before dropout. */
   flashcore_tensor amax_o;
   flashcore_tensor amax_s;
+
+  int32_t
+      v_transposed; /* 1: v is [B, Hkv, Dv, columns], as flashcore_transpose_v makes it; default 0.
+                           fp8 in one piece alone, columns a multiple of 128, at least Skv */
+  int32_t reserved; /* zero */
 } flashcore_problem;
 
 /* Sets every member within the first struct_size bytes to its default, and struct_size itself.
@@ -431,11 +436,11 @@ typedef struct flashcore_append_problem {
   flashcore_tensor q_out; /* rotated; may be q itself */
 
   int64_t kv_scale_block;
-  int64_t rotary_dim;  /* with rope_base: elements that are rotated; default 0: all of Dqk */
-  float rope_base;     /* above 0: angles are position * rope_scale * base^(-2n / rotary_dim) */
-  float rope_scale;    /* default 1 */
-  int32_t interleaved; /* 1: pairs are (2n, 2n + 1); default 0: (n, n + rotary_dim / 2) */
-  int32_t reserved;    /* zero */
+  int64_t rotary_dim;   /* with rope_base: elements that are rotated; default 0: all of Dqk */
+  float rope_base;      /* above 0: angles are position * rope_scale * base^(-2n / rotary_dim) */
+  float rope_scale;     /* default 1 */
+  int32_t interleaved;  /* 1: pairs are (2n, 2n + 1); default 0: (n, n + rotary_dim / 2) */
+  int32_t v_transposed; /* 1: v is [B, Hkv, Dv, columns], as in flashcore_problem; default 0 */
 } flashcore_append_problem;
 
 typedef struct flashcore_append_arguments {
@@ -519,6 +524,15 @@ FLASHCORE_API flashcore_status flashcore_quantize(const flashcore_quantize_probl
                                                   const flashcore_quantize_arguments* arguments,
                                                   const flashcore_plan_options* options,
                                                   void* stream);
+
+/* An fp8 v in rows, [B, H, S, D], as v_transposed of flashcore_problem wants it: v_out, an output of the
+ * same type, is [B, H, D, columns], a multiple of 128 columns and at least S. Columns of no row become
+ * 0. On an error nothing is written. */
+FLASHCORE_API flashcore_status flashcore_transpose_v(const flashcore_tensor* v, const void* v_data,
+                                                     const flashcore_tensor* v_out,
+                                                     void* v_out_data,
+                                                     const flashcore_plan_options* options,
+                                                     void* stream);
 
 /* -------------------------------------------------------------------------------------------------
  * Verdicts */

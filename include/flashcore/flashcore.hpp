@@ -136,7 +136,7 @@ struct Problem {
   // [B, Hkv, Skv, Dqk]; packed: [total_kv, Hkv, Dqk]; in pages: [num_pages, Hkv, page_size, Dqk].
   // dtype of q, or fp8
   TensorDesc k;
-  TensorDesc v;  // the same with Dv, dtype of k, or fp8 where k is
+  TensorDesc v;  // the same with Dv, dtype of k, or fp8 where k is; or as v_transposed says
   TensorDesc o;  // [B, Hq, Sq, Dv]; packed: [total_q, Hq, Dv]. Any of the types of q, or f64
   std::optional<TensorDesc> lse;  // [B, Hq, Sq]; packed: [total_q, Hq]. f32 (f64: reference)
 
@@ -185,6 +185,9 @@ struct Problem {
   int64_t kv_scale_block = 0;  // keys per block of k_scale and v_scale; 0: one block
   int64_t max_seqlen_q = 0;    // packed: most queries of an entry; 0: not known (at most total_q)
   int64_t max_seqlen_kv = 0;   // also in pages: most rows of an entry; 0: all that the table has
+  // v is [B, Hkv, Dv, columns], as transpose_v makes it (quantize.hpp): fp8 in one piece alone, and
+  // columns are a multiple of 128, at least Skv.
+  bool v_transposed = false;
 };
 
 // The data of one run: pointers to element [0, 0, ...] of the tensors that the problem describes,

@@ -1,5 +1,6 @@
 // Quantisation: an fp8 tensor and its scales, as attention takes them, of a Q, K or V in a wider
-// type. docs/semantics.md says what is computed ("Quantisation").
+// type; and an fp8 V stored transposed. docs/semantics.md says what is computed ("Quantisation", "V
+// stored transposed").
 //
 //   Quantize what;
 //   what.x = TensorDesc::contiguous(DType::bf16, {1, 8, 4096, 128});
@@ -45,5 +46,11 @@ struct QuantizeArguments {
 // there is.
 FLASHCORE_API Status quantize(const Quantize& what, const QuantizeArguments& arguments,
                               const PlanOptions& options = {}, Stream stream = {});
+
+// An fp8 V in rows, [B, H, S, D], as Problem::v_transposed wants it: `v_out`, an output of the same
+// type, is [B, H, D, columns], a multiple of 128 columns and at least S. Columns of no row become 0.
+// A call as `quantize` is.
+FLASHCORE_API Status transpose_v(const TensorDesc& v, const void* data, const TensorDesc& v_out,
+                                 void* out, const PlanOptions& options = {}, Stream stream = {});
 
 }  // namespace flashcore

@@ -55,6 +55,7 @@ struct Append {
   std::optional<TensorDesc> k_scale;  // of an fp8 cache: what is stored is the value over its scale
   std::optional<TensorDesc> v_scale;
   int64_t kv_scale_block = 0;
+  bool v_transposed = false;  // v is [B, Hkv, Dv, columns], as Problem::v_transposed says
 
   // RoPE: from tables, or with a base above 0.
   std::optional<TensorDesc> rope_cos;  // [positions, rotary_dim / 2], f32

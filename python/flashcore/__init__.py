@@ -23,7 +23,7 @@ from ._errors import (
 from ._gradients import attention_backward
 from ._kv_cache import KVCache, OutOfPagesError, Step
 from ._library import build_info, devices, version
-from ._quantize import Quantized, quantize
+from ._quantize import Quantized, quantize, transpose_v
 from ._serving import append, decode, merge
 from ._tune import Tuning, tune
 
@@ -55,6 +55,7 @@ __all__ = [
     "merge",
     "quantize",
     "show_config",
+    "transpose_v",
     "tune",
     "version",
 ]

@@ -34,6 +34,7 @@ def attention(
     cu_seqlens_kv: Any = None,
     max_seqlen_q: int = 0,
     max_seqlen_kv: int = 0,
+    v_transposed: bool = False,
     q_scale: Any = None,
     k_scale: Any = None,
     v_scale: Any = None,
@@ -80,6 +81,7 @@ def attention(
         seqlens_q, seqlens_kv: [B], int32: numbers of queries and keys in use.
         cu_seqlens_q, cu_seqlens_kv: [B + 1], int32: make the batch a packed one; max_seqlen_q and
             max_seqlen_kv are the lengths of the longest entries, 0 if not known.
+        v_transposed: v is [B, Hkv, Dv, columns], fp8, as `transpose_v` makes it.
         q_scale, k_scale, v_scale: [B|1, Hq|1], [B|1, Hkv|1, blocks|1] twice, float32, with fp8;
             kv_scale_block is the number of keys per block, 0 for one block.
         o_scale: [B|1, Hq|1], float32, with an fp8 result: what is stored is O / o_scale, rounded to
@@ -161,6 +163,7 @@ def attention(
         kv_scale_block,
         max_seqlen_q,
         max_seqlen_kv,
+        v_transposed,
         kernel,
         threads,
         batch_invariant,

@@ -213,7 +213,8 @@ class _Call(NamedTuple):
     def forward(self, arrays: Sequence[Any], needs_lse: bool) -> dict[str, Any]:
         given = dict(zip(self.names, arrays, strict=True))
         q, v = given["q"], given["v"]
-        shape, dtype = (*q.shape[:-1], v.shape[-1]), numpy_dtype(CODES[self.out_dtype])
+        head_dim_v = v.shape[-2 if json.loads(self.options)["v_transposed"] else -1]
+        shape, dtype = (*q.shape[:-1], head_dim_v), numpy_dtype(CODES[self.out_dtype])
         outputs = {"out": jax.ShapeDtypeStruct(shape, dtype)}
         if needs_lse or "lse" in self.results:
             outputs["lse"] = jax.ShapeDtypeStruct(q.shape[:-1], jnp.float32)

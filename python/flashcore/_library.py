@@ -108,6 +108,8 @@ class Problem(Structure):
         ("max_seqlen_q", c_int64),
         ("max_seqlen_kv", c_int64),
         *((name, Tensor) for name in _LAST_TENSORS),
+        ("v_transposed", c_int32),
+        ("reserved", c_int32),
     ]
 
 
@@ -138,7 +140,7 @@ class AppendProblem(Structure):
         ("rope_base", c_float),
         ("rope_scale", c_float),
         ("interleaved", c_int32),
-        ("reserved", c_int32),
+        ("v_transposed", c_int32),
     ]
 
 
@@ -306,6 +308,17 @@ def _load() -> ctypes.CDLL:
             [
                 POINTER(QuantizeProblem),
                 POINTER(QuantizeArguments),
+                POINTER(PlanOptions),
+                c_void_p,
+            ],
+        ),
+        "flashcore_transpose_v": (
+            c_int32,
+            [
+                POINTER(Tensor),
+                c_void_p,
+                POINTER(Tensor),
+                c_void_p,
                 POINTER(PlanOptions),
                 c_void_p,
             ],

@@ -28,6 +28,7 @@ class Options(NamedTuple):
     kv_scale_block: Any
     max_seqlen_q: Any
     max_seqlen_kv: Any
+    v_transposed: Any
     kernel: Any
     threads: Any
     batch_invariant: Any
@@ -109,6 +110,7 @@ def fill_problem(problem: Problem, options: Options) -> None:
     problem.window_left, problem.window_right = window_of(options.window)
     for name in ("kv_scale_block", "max_seqlen_q", "max_seqlen_kv"):
         setattr(problem, name, integer(name, getattr(options, name), 0, largest))
+    problem.v_transposed = flag("v_transposed", options.v_transposed)
 
 
 def fill_plan_options(out: PlanOptions, options: Options, device: tuple[int, int]) -> None:

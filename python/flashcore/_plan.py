@@ -133,7 +133,8 @@ def describe(request: Request) -> tuple[Problem, Layout, Layout | None, Layout |
 
     out = request.out
     if out is None:
-        shape = (*q.shape[:-1], v.shape[-1])
+        head_dim_v = v.shape[-2:][0] if problem.v_transposed else v.shape[-1]
+        shape = (*q.shape[:-1], head_dim_v)
         dtype = q.dtype if request.out_dtype is None else request.out_dtype
         out = Layout(dtype, shape, like(q, shape), q.device)
     elif request.out_dtype not in (None, out.dtype):

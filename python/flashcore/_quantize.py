@@ -19,6 +19,7 @@ from ._options import flag, integer
 from ._plan import check_devices
 
 _LARGEST = 2**31 - 1
+_COLUMNS = 128  # a transposed v has a multiple of so many
 
 
 class Quantized(NamedTuple):
@@ -120,3 +121,46 @@ def quantize(
     stream = None if first.device[0] == CPU else backend.stream(x)
     check(library.flashcore_quantize(byref(problem), byref(arguments), byref(options), stream))
     return Quantized(made["x_out"], made["scale"], made.get("mean"))
+
+
+def transpose_v(v: Any, *, columns: int = 0, threads: int = 0) -> Any:
+    """An fp8 v as `attention` takes it with v_transposed.
+
+    docs/semantics.md has the layout ("V stored transposed").
+
+    Arguments
+        v: [B, H, S, D], float8_e4m3fn or float8_e5m2.
+        columns: of the result, a multiple of 128 and at least S, for a cache that grows; 0: as few
+            as that allows.
+
+    Returns
+        [B, H, D, columns], dtype of v. Columns that belong to no row are 0.
+    """
+    backend = registered.get(type(v)) or find("v", v)
+    backend.check_arrays([("v", v)])
+    given = backend.layout("v", v)
+    if len(given.shape) != 4:
+        raise InvalidArgumentError(
+            f"v: shape {list(given.shape)} has rank {len(given.shape)}, wanted 4 for [B, H, S, D]"
+        )
+    batch, heads, rows, width = given.shape
+    wanted = integer("columns", columns, 0, _LARGEST) or -(-rows // _COLUMNS) * _COLUMNS
+    shape = (batch, heads, width, wanted)
+    made = Layout(given.dtype, shape, dense_strides(shape), given.device)
+    out = backend.empty(made, v)
+    backend.check_writable("v_out", out)
+    options = new_plan_options()
+    options.device_kind, options.device_index = given.device
+    options.threads = integer("threads", threads, 0, _LARGEST)
+    stream = None if given.device[0] == CPU else backend.stream(v)
+    check(
+        library.flashcore_transpose_v(
+            byref(given.tensor()),
+            backend.pointer(v),
+            byref(made.tensor()),
+            backend.pointer(out),
+            byref(options),
+            stream,
+        )
+    )
+    return out

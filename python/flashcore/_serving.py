@@ -90,6 +90,7 @@ class _Append:
         problem.rope_base = real("rope_base", given["rope_base"])
         problem.rope_scale = real("rope_scale", given["rope_scale"])
         problem.interleaved = flag("interleaved", given["interleaved"])
+        problem.v_transposed = flag("v_transposed", given["v_transposed"])
         self.problem = problem
         self.arrays = arrays
         self.arguments = _addresses(AppendArguments(), backend, arrays)
@@ -174,6 +175,7 @@ def decode(
     v_scale: Any = None,
     o_scale: Any = None,
     kv_scale_block: int = 0,
+    v_transposed: bool = False,
     rope_cos: Any = None,
     rope_sin: Any = None,
     rope_base: float = 0.0,
@@ -212,6 +214,7 @@ def decode(
             t of a query's words says whether it sees key offset + t; with as many new keys as
             queries, that of query t.
         k_scale, v_scale: [num_pages|1, Hkv|1, blocks|1] (B without pages), float32, of fp8 caches.
+        v_transposed: v_cache is [B, Hkv, Dv, columns], fp8, as `transpose_v` makes it.
         max_seqlen_kv: the most rows of a sequence; 0: all that the table has room for.
         k_new, v_new: new rows, written behind the others before the queries attend to them, as
             `append` does. seqlens_kv counts the rows before then, and seqlens_new the new rows in
@@ -367,6 +370,7 @@ def append(
     k_scale: Any = None,
     v_scale: Any = None,
     kv_scale_block: int = 0,
+    v_transposed: bool = False,
     rope_cos: Any = None,
     rope_sin: Any = None,
     rope_base: float = 0.0,
@@ -383,6 +387,7 @@ def append(
     Arguments
         k_new, v_new: [B, Hkv, Snew, D], or packed [total, Hkv, D] with cu_seqlens_new and pages.
         k_cache, v_cache: as in `decode`; dtype of k_new, or fp8. They are written.
+        v_transposed: v_cache is [B, Hkv, Dv, columns], as in `decode`.
         seqlens_kv: [B], int32: rows in use before; it is not changed.
         seqlens_new: [B], int32: new rows in use, of Snew.
         rope_cos, rope_sin: [positions, R / 2], float32; or rope_base, with the angle

@@ -182,7 +182,8 @@ def _attention(*arguments: Any) -> tuple[torch.Tensor, ...]:
 def _attention_fake(q: Any, k: Any, v: Any, *rest: Any) -> tuple[torch.Tensor, ...]:
     options = options_of(rest[len(OPTIONAL_TENSORS) :])
     dtype = q.dtype if options.out_dtype is None else options.out_dtype
-    out = empty_like(q, (*q.shape[:-1], v.shape[-1]), dtype)
+    head_dim_v = v.shape[-2 if options.v_transposed else -1]
+    out = empty_like(q, (*q.shape[:-1], head_dim_v), dtype)
     lse = q.new_empty(q.shape[:-1] if options.return_lse else 0, dtype=torch.float32)
     starts = rest[OPTIONAL_TENSORS.index("cu_seqlens_q")]
     batch = q.shape[0] if starts is None else starts.shape[0] - 1

@@ -128,6 +128,8 @@ def _case(problem: Problem) -> dict[str, Any] | str:
         return "alignment: is 'given', wanted top_left or bottom_right"
     if problem.o.dtype != q.dtype:
         return "out_dtype: is not that of q"
+    if problem.v_transposed:
+        return "v_transposed: no case has it"
     packed, paged = problem.cu_seqlens_q.rank > 0, problem.page_table.rank > 0
     if packed and paged:
         return "cu_seqlens_q: is given with pages"

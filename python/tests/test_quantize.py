@@ -73,6 +73,44 @@ def test_goes_straight_into_attention():
     assert error(False) > 2 * error(True)
 
 
+COLUMNS = [0, 1, 8, 9, 2, 3, 10, 11, 4, 5, 12, 13, 6, 7, 14, 15]
+
+
+def test_transposed_v_is_what_attention_takes():
+    q, k, v = (
+        flashcore.quantize(normal(2, heads, rows, 64, seed=seed))
+        for heads, rows, seed in ((4, 50, 0), (2, 90, 1), (2, 90, 2))
+    )
+    stored = flashcore.transpose_v(v.values)
+    assert stored.shape == (2, 2, 64, 128)
+    assert stored.dtype == v.values.dtype
+    padded = np.zeros((2, 2, 128, 64), np.uint8)
+    padded[:, :, :90] = v.values.view(np.uint8)
+    want = padded.reshape(2, 2, 8, 16, 64)[:, :, :, COLUMNS].reshape(2, 2, 128, 64)
+    np.testing.assert_array_equal(stored.view(np.uint8), want.swapaxes(2, 3))
+    scales = {"q_scale": q.scale, "k_scale": k.scale[..., None], "v_scale": v.scale[..., None]}
+    scales |= {"causal": True, "out_dtype": "float32"}
+    want = flashcore.attention(q.values, k.values, v.values, **scales)
+    found = flashcore.attention(q.values, k.values, stored, v_transposed=True, **scales)
+    np.testing.assert_array_equal(found, want)
+    assert flashcore.transpose_v(v.values, columns=384).shape == (2, 2, 64, 384)
+
+
+def test_transposed_v_refuses():
+    v = flashcore.quantize(normal(1, 2, 200, 16)).values
+    with pytest.raises(flashcore.InvalidArgumentError, match="v_out: shape .* 128 columns"):
+        flashcore.transpose_v(v, columns=128)
+    with pytest.raises(flashcore.InvalidArgumentError, match="v: dtype is float32, wanted"):
+        flashcore.transpose_v(normal(1, 2, 200, 16))
+    with pytest.raises(flashcore.InvalidArgumentError, match="v: shape .* wanted 4"):
+        flashcore.transpose_v(v[0])
+    x = normal(1, 2, 128, 16)
+    with pytest.raises(flashcore.InvalidArgumentError, match="v_transposed: is true with a v of"):
+        flashcore.attention(x, x, x, v_transposed=True)
+    with pytest.raises(flashcore.ArgumentTypeError, match="v_transposed"):
+        flashcore.attention(v, v, v, v_transposed="yes")
+
+
 def test_packed_rows_and_lengths():
     x = normal(30, 3, 16)
     starts = np.array([0, 10, 10, 30], np.int32)

@@ -156,6 +156,25 @@ def test_fp8_cache_under_wider_queries():
     np.testing.assert_allclose(out, want, atol=2e-5)
 
 
+def test_append_to_a_transposed_v():
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    random = rng(7)
+    k, v = normal(random, 2, 2, 21, 32), normal(random, 2, 2, 21, 32)
+    k8, rows = (np.zeros((2, 2, 50, 32), ml_dtypes.float8_e4m3fn) for _ in range(2))
+    columns = flashcore.transpose_v(rows)
+    used = np.array([3, 29], np.int32)
+    flashcore.append(k, v, k8, rows, seqlens_kv=used)
+    flashcore.append(k, v, k8, columns, seqlens_kv=used, v_transposed=True)
+    np.testing.assert_array_equal(
+        columns.view(np.uint8), flashcore.transpose_v(rows).view(np.uint8)
+    )
+    q = normal(random, 2, 4, 2, 32)
+    more = used + 21
+    want = flashcore.decode(q, k8, rows, seqlens_kv=more)
+    found = flashcore.decode(q, k8, columns, seqlens_kv=more, v_transposed=True)
+    np.testing.assert_array_equal(found, want)
+
+
 def test_merge_of_a_shared_prefix():
     random = rng(6)
     prefix_k, prefix_v = normal(random, 1, 2, 50, 16), normal(random, 1, 2, 50, 16)

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "api/c_structs.hpp"
+#include "api/sized_struct.hpp"
 #include "flashcore/flashcore.h"
 #include "flashcore/flashcore.hpp"
 #include "flashcore/quantize.hpp"
@@ -442,6 +443,20 @@ flashcore_status flashcore_quantize(const flashcore_quantize_problem* problem,
               [&](const auto& what, const auto& data, const auto& how) {
                 return flashcore::quantize(what, data, how, {stream});
               });
+}
+
+flashcore_status flashcore_transpose_v(const flashcore_tensor* v, const void* v_data,
+                                       const flashcore_tensor* v_out, void* v_out_data,
+                                       const flashcore_plan_options* options, void* stream) {
+  return guarded([&]() -> Status {
+    for (const auto& [name, tensor] : {std::pair{"v", v}, {"v_out", v_out}}) {
+      if (tensor == nullptr) return invalid("{}: pointer is null, wanted a tensor", name);
+    }
+    const Result<flashcore::PlanOptions> how = flashcore::api::read_options(options);
+    if (!how.ok()) return how.status();
+    return flashcore::transpose_v(flashcore::api::to_cpp(*v), v_data,
+                                  flashcore::api::to_cpp(*v_out), v_out_data, *how, {stream});
+  });
 }
 
 flashcore_status flashcore_visit_verdicts(const flashcore_problem* problem,

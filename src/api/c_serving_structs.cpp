@@ -67,8 +67,8 @@ Result<Append> read_problem(const flashcore_append_problem* problem) {
     FLASHCORE_RETURN_IF_ERROR(read_optional(name, *from, *to));
   }
   FLASHCORE_RETURN_IF_ERROR(read_flag("interleaved", c.interleaved, out.interleaved));
-  if (c.reserved != 0) return invalid("reserved: is {}, wanted 0", c.reserved);
   out.kv_scale_block = c.kv_scale_block;
+  FLASHCORE_RETURN_IF_ERROR(read_flag("v_transposed", c.v_transposed, out.v_transposed));
   out.rotary_dim = c.rotary_dim;
   out.rope_base = c.rope_base;
   out.rope_scale = c.rope_scale;

@@ -32,6 +32,7 @@ flashcore_problem default_problem() {
   problem.kv_scale_block = defaults.kv_scale_block;
   problem.max_seqlen_q = defaults.max_seqlen_q;
   problem.max_seqlen_kv = defaults.max_seqlen_kv;
+  problem.v_transposed = defaults.v_transposed ? 1 : 0;
   return problem;
 }
 
@@ -148,6 +149,8 @@ Result<Problem> read_problem(const flashcore_problem* problem) {
   out.kv_scale_block = c.kv_scale_block;
   out.max_seqlen_q = c.max_seqlen_q;
   out.max_seqlen_kv = c.max_seqlen_kv;
+  FLASHCORE_RETURN_IF_ERROR(read_flag("v_transposed", c.v_transposed, out.v_transposed));
+  if (c.reserved != 0) return invalid("reserved: is {}, wanted 0", c.reserved);
   return out;
 }
 

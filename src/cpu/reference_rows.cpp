@@ -76,7 +76,7 @@ KvHead load_kv_head(const ForwardProblem& p, const Arguments& args, const Sequen
     }
     for (int64_t d = 0; d < p.head_dim_v; ++d) {
       kv.v[static_cast<size_t>(j * p.head_dim_v + d)] =
-          load_element(p.v_dtype, args.v, p.v.at(lead, kv_head, row) + d) * v_scale;
+          load_element(p.v_dtype, args.v, p.v_at(lead, kv_head, row, d)) * v_scale;
     }
   }
   return kv;

@@ -261,13 +261,31 @@ class AppendRun {
 
   void store_value(int64_t b, int64_t h, int64_t i, const KeyPlace& place,
                    std::vector<float>& row) const {
-    const int64_t from = problem_.v_new.at(b, h, i), to = p_.v.at(place.lead, h, place.row);
+    const int64_t from = problem_.v_new.at(b, h, i), to = p_.v_at(place.lead, h, place.row, 0);
+    if (p_.v_transposed) {
+      store_column(from, to, scale_of(p_.v_scale, args_.v_scale, place, h), row);
+      return;
+    }
     if (p_.v_dtype == p_.dtype) {
       copy_row(p_.dtype, args_.v_new, from, args_.v, to, p_.head_dim_v);
       return;
     }
     load(p_.dtype, args_.v_new, from, p_.head_dim_v, row);
     store_scaled(p_.v_dtype, row, scale_of(p_.v_scale, args_.v_scale, place, h), args_.v, to);
+  }
+
+  // Into a V that is stored transposed, whose elements are bytes.
+  void store_column(int64_t from, int64_t to, float scale, std::vector<float>& row) const {
+    if (p_.v_dtype == p_.dtype) {
+      for (int64_t d = 0; d < p_.head_dim_v; ++d) {
+        copy_row(p_.dtype, args_.v_new, from + d, args_.v, to + d * p_.v.row, 1);
+      }
+      return;
+    }
+    load(p_.dtype, args_.v_new, from, p_.head_dim_v, row);
+    for (int64_t d = 0; d < p_.head_dim_v; ++d) {
+      store_element(p_.v_dtype, args_.v, to + d * p_.v.row, row[static_cast<size_t>(d)] / scale);
+    }
   }
 
   const AppendProblem& problem_;

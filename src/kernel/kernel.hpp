@@ -68,6 +68,7 @@ struct Kernel {
   bool reads_dropout_state = false;  // takes the seed and offset of dropout from memory
   bool reads_caches = false;         // K and V in pages, padded on the left, or fp8 under a wider Q
   bool reads_tree_masks = false;     // of speculative trees
+  bool reads_transposed_v = false;   // V stored transposed
   Fp8Types fp8_types = Fp8Types::one;  // that it takes
   bool scales_o = false;               // divides an fp8 O by its scale
   bool writes_largest = false;         // amax_o and amax_s

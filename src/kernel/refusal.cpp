@@ -39,6 +39,11 @@ std::string refuse_tree_mask(const Kernel& kernel, const ForwardProblem& p) {
   return "tree_mask: is given, wanted a mask of pairs";
 }
 
+std::string refuse_transposed_v(const Kernel& kernel, const ForwardProblem& p) {
+  if (kernel.reads_transposed_v || !p.v_transposed) return {};
+  return "v_transposed: is true, wanted V in rows of keys";
+}
+
 std::string refuse_more_outputs(const Kernel& kernel, const ForwardProblem& p) {
   if (!kernel.scales_o && p.o_scale.present)
     return "o_scale: is given, wanted an O without a scale";
@@ -55,6 +60,7 @@ std::string refusal_of(const Kernel& kernel, const ForwardProblem& problem,
   std::string refusal = refuse_dropout_state(kernel, problem);
   if (refusal.empty()) refusal = refuse_caches(kernel, problem);
   if (refusal.empty()) refusal = refuse_tree_mask(kernel, problem);
+  if (refusal.empty()) refusal = refuse_transposed_v(kernel, problem);
   if (refusal.empty()) refusal = refuse_more_outputs(kernel, problem);
   if (refusal.empty()) refusal = kernel.refuses(problem, context);
   // Last: what takes no type of fp8 says so.

@@ -5,6 +5,7 @@
 #include "flashcore/flashcore.hpp"
 #include "problem/quantize.hpp"
 #include "problem/serving.hpp"
+#include "problem/transpose_v.hpp"
 
 namespace flashcore {
 
@@ -13,6 +14,8 @@ Status run_on_gpu(const MergeProblem& problem, const MergeArguments& arguments,
 Status run_on_gpu(const AppendProblem& problem, const AppendArguments& arguments,
                   const DeviceInfo& device, Stream stream);
 Status run_on_gpu(const QuantizeProblem& problem, const QuantizeArguments& arguments,
+                  const DeviceInfo& device, Stream stream);
+Status run_on_gpu(const TransposeProblem& problem, const void* v, void* v_out,
                   const DeviceInfo& device, Stream stream);
 
 }  // namespace flashcore

@@ -41,6 +41,7 @@ Problem as_attention(const Append& what) {
   p.k_scale = what.k_scale;
   p.v_scale = what.v_scale;
   p.kv_scale_block = what.kv_scale_block;
+  p.v_transposed = what.v_transposed;
   return p;
 }
 

@@ -123,7 +123,13 @@ std::array<NamedMemory, 5> all_written(const ForwardProblem& p, const Arguments&
 std::array<NamedMemory, 3> rows_read(const ForwardProblem& p, const Arguments& args) {
   return {{{"q", args.q, rows_footprint(p, p.q, args.q, p.dtype, true, p.head_dim_qk)},
            {"k", args.k, rows_footprint(p, p.k, args.k, p.k_dtype, false, p.head_dim_qk)},
-           {"v", args.v, rows_footprint(p, p.v, args.v, p.v_dtype, false, p.head_dim_v)}}};
+           {"v", args.v,
+            p.v_transposed ? footprint(args.v, size_of(p.v_dtype),
+                                       {{p.batch, p.v.batch},
+                                        {p.heads_kv, p.v.head},
+                                        {p.head_dim_v, p.v.row},
+                                        {p.seqlen_kv > 0 ? p.v_columns : 0, 1}})
+                           : rows_footprint(p, p.v, args.v, p.v_dtype, false, p.head_dim_v)}}};
 }
 
 std::array<NamedMemory, 20> optional_inputs(const ForwardProblem& p, const Arguments& args) {

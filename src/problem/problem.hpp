@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "flashcore/flashcore.hpp"
+#include "problem/transposed.hpp"
 #include "problem/visibility.hpp"
 
 namespace flashcore {
@@ -116,6 +117,8 @@ struct ForwardProblem {
   Paging paging;
   VectorInput kv_indptr, kv_last_page_len, cache_leftpad, page_status;
   TreeMask tree_mask;
+  bool v_transposed = false;  // V is [batch, head, Dv, v_columns]: v.row is between dimensions
+  int64_t v_columns = 0;
   VectorInput o_scale;
   LargestOutput amax_o, amax_s;
 
@@ -133,6 +136,11 @@ struct ForwardProblem {
   }
   // Whether entries follow each other in K and V, where cu_seqlens_kv says.
   constexpr bool packed_kv() const { return packed && !paging.present; }
+  // Where element d of V's row `row` lies.
+  constexpr int64_t v_at(int64_t lead, int64_t head, int64_t row, int64_t d) const {
+    if (v_transposed) return v.at(lead, head, d) + column_of_key(row);
+    return v.at(lead, head, row) + d;
+  }
   constexpr int64_t kv_head(int64_t head_q) const { return head_q / (heads_q / heads_kv); }
 };
 

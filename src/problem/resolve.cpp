@@ -66,6 +66,35 @@ Status check_input_types(const TensorDesc& q, const TensorDesc& k, const TensorD
   return {};
 }
 
+// What V is like where it is stored transposed, [B, Hkv, Dv, columns]; before anything is read of it.
+Status check_transposed(const Problem& problem, const ForwardProblem& p) {
+  if (!problem.v_transposed) return {};
+  if (!is_fp8(problem.v.dtype)) {
+    return invalid("v_transposed: is true with a v of {}, wanted it only with fp8",
+                   to_string(problem.v.dtype));
+  }
+  if (p.paging.present) {
+    return invalid("v_transposed: is true with {}, wanted false with keys in pages",
+                   p.paging.flat ? "kv_indices" : "page_table");
+  }
+  if (p.packed) return invalid("v_transposed: is true with cu_seqlens_kv, wanted false if packed");
+  return {};
+}
+
+Status resolve_transposed(const TensorDesc& v, ForwardProblem& p) {
+  constexpr const char* kShape = "[B, Hkv, Dv, columns]";
+  const int64_t columns = v.shape[3];
+  FLASHCORE_RETURN_IF_ERROR(
+      check_shape("v", v, {p.batch, p.heads_kv, p.head_dim_v, columns}, false, kShape));
+  if (columns % kColumnBlock != 0 || columns < p.seqlen_kv) {
+    return invalid("v: shape {} has {} columns, wanted a multiple of {}, at least k's {} rows",
+                   shape_text(v), columns, kColumnBlock, p.seqlen_kv);
+  }
+  p.v_transposed = true;
+  p.v_columns = columns;
+  return {};
+}
+
 Status resolve_tensors(const Problem& problem, ForwardProblem& p) {
   const auto& [q, k, v, o] = std::tie(problem.q, problem.k, problem.v, problem.o);
   FLASHCORE_RETURN_IF_ERROR(resolve_paging(problem, p));
@@ -80,12 +109,14 @@ Status resolve_tensors(const Problem& problem, ForwardProblem& p) {
   const char* const k_shape = p.paging.present ? "[num_pages, Hkv, page_size, Dqk]"
                               : p.packed       ? "[total_kv, Hkv, Dqk]"
                                                : "[B, Hkv, Skv, Dqk]";
-  const char* const v_shape = p.paging.present ? "[num_pages, Hkv, page_size, Dv]"
-                              : p.packed       ? "[total_kv, Hkv, Dv]"
-                                               : "[B, Hkv, Skv, Dv]";
+  const char* const v_shape = problem.v_transposed ? "[B, Hkv, Dv, columns]"
+                              : p.paging.present   ? "[num_pages, Hkv, page_size, Dv]"
+                              : p.packed           ? "[total_kv, Hkv, Dv]"
+                                                   : "[B, Hkv, Skv, Dv]";
   const char* const o_shape = p.packed ? "[total_q, Hq, Dv]" : "[B, Hq, Sq, Dv]";
 
   FLASHCORE_RETURN_IF_ERROR(check_input_types(q, k, v));
+  FLASHCORE_RETURN_IF_ERROR(check_transposed(problem, p));
   if (!is_float_input(o.dtype) && o.dtype != DType::f64) {
     return invalid("o: dtype is {}, wanted a floating-point type", to_string(o.dtype));
   }
@@ -100,7 +131,8 @@ Status resolve_tensors(const Problem& problem, ForwardProblem& p) {
   if (p.packed_kv()) {
     p.total_kv = k.shape[0], p.heads_kv = k.shape[1], p.head_dim_v = v.shape[2];
   } else {
-    p.heads_kv = k.shape[1], p.seqlen_kv = k.shape[2], p.head_dim_v = v.shape[3];
+    p.heads_kv = k.shape[1], p.seqlen_kv = k.shape[2];
+    p.head_dim_v = v.shape[problem.v_transposed ? 2 : 3];
   }
   if (p.packed) {
     p.total_q = q.shape[0], p.heads_q = q.shape[1], p.head_dim_qk = q.shape[2];
@@ -132,7 +164,9 @@ Status resolve_tensors(const Problem& problem, ForwardProblem& p) {
     FLASHCORE_RETURN_IF_ERROR(
         check_shape("k", k, {lead, p.heads_kv, p.seqlen_kv, p.head_dim_qk}, false, k_shape));
     FLASHCORE_RETURN_IF_ERROR(
-        check_shape("v", v, {lead, p.heads_kv, p.seqlen_kv, p.head_dim_v}, false, v_shape));
+        problem.v_transposed
+            ? resolve_transposed(v, p)
+            : check_shape("v", v, {lead, p.heads_kv, p.seqlen_kv, p.head_dim_v}, false, v_shape));
   }
   if (p.packed) {
     FLASHCORE_RETURN_IF_ERROR(

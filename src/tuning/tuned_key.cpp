@@ -56,6 +56,7 @@ std::string features_of(const ForwardProblem& p) {
   if (p.paging.present) text += fmt::format(" pages{}", bucket_of(p.paging.page_size));
   add(p.cache_leftpad.present, "leftpad");
   add(p.tree_mask.present, "tree");
+  add(p.v_transposed, "v_transposed");
   add(p.o_scale.present, "o_scale");
   add(p.amax_o.present || p.amax_s.present, "amax");
   return text;

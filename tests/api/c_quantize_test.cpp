@@ -82,5 +82,69 @@ TEST(CQuantize, RefusesWhatMakesNoSense) {
   EXPECT_THAT(run.scale, Each(0.0f));
 }
 
+// Row r of V is r + 1 in all columns; each row of a dimension has them in the order of the page.
+TEST(CQuantize, TransposesV) {
+  std::array<uint8_t, 20 * 2> v{};
+  std::array<uint8_t, 2 * 128> out{};
+  for (size_t i = 0; i < v.size(); ++i) v[i] = static_cast<uint8_t>(i / 2 + 1);
+  const flashcore_tensor rows = tensor(FLASHCORE_F8E4M3, {1, 1, 20, 2});
+  const flashcore_tensor columns = tensor(FLASHCORE_F8E4M3, {1, 1, 2, 128});
+  ASSERT_EQ(flashcore_transpose_v(&rows, v.data(), &columns, out.data(), nullptr, nullptr),
+            FLASHCORE_OK)
+      << flashcore_last_error();
+  const std::vector<uint8_t> first = {1, 2, 9,  10, 3,  4,  11, 12, 5,  6,  13, 14,
+                                      7, 8, 15, 16, 17, 18, 0,  0,  19, 20, 0};
+  for (size_t i = 0; i < out.size(); ++i) {
+    EXPECT_EQ(out[i], i % 128 < first.size() ? first[i % 128] : 0) << i;
+  }
+  EXPECT_EQ(flashcore_transpose_v(nullptr, v.data(), &columns, out.data(), nullptr, nullptr),
+            FLASHCORE_INVALID_ARGUMENT);
+  EXPECT_THAT(flashcore_last_error(), HasSubstr("v: pointer is null"));
+  const flashcore_tensor few = tensor(FLASHCORE_F8E4M3, {1, 1, 2, 64});
+  EXPECT_EQ(flashcore_transpose_v(&rows, v.data(), &few, out.data(), nullptr, nullptr),
+            FLASHCORE_INVALID_ARGUMENT);
+  EXPECT_THAT(flashcore_last_error(), HasSubstr("wanted a multiple of 128"));
+}
+
+// The same numbers, by attention over both.
+TEST(CQuantize, AttentionReadsATransposedV) {
+  std::array<uint8_t, 2 * 20 * 4> q{}, v{};
+  std::array<uint8_t, 2 * 4 * 128> columns{};
+  for (size_t i = 0; i < v.size(); ++i) {
+    q[i] = static_cast<uint8_t>(0x30 + i * 7 % 16);
+    v[i] = static_cast<uint8_t>(0x28 + i * 5 % 24);
+  }
+  std::array<std::array<float, 2 * 20 * 4>, 2> o{};
+  flashcore_problem problem;
+  ASSERT_EQ(flashcore_problem_init(&problem, sizeof problem), FLASHCORE_OK);
+  problem.q = problem.k = problem.v = tensor(FLASHCORE_F8E4M3, {1, 2, 20, 4});
+  problem.o = tensor(FLASHCORE_F32, {1, 2, 20, 4});
+  const flashcore_tensor transposed = tensor(FLASHCORE_F8E4M3, {1, 2, 4, 128});
+  ASSERT_EQ(
+      flashcore_transpose_v(&problem.v, v.data(), &transposed, columns.data(), nullptr, nullptr),
+      FLASHCORE_OK);
+  for (const int32_t is_transposed : {0, 1}) {
+    problem.v_transposed = is_transposed;
+    if (is_transposed == 1) problem.v = transposed;
+    flashcore_plan* plan = nullptr;
+    ASSERT_EQ(flashcore_plan_create(&problem, nullptr, &plan), FLASHCORE_OK)
+        << flashcore_last_error();
+    flashcore_arguments arguments;
+    ASSERT_EQ(flashcore_arguments_init(&arguments, sizeof arguments), FLASHCORE_OK);
+    arguments.q = arguments.k = q.data();
+    arguments.v = is_transposed == 1 ? columns.data() : v.data();
+    arguments.o = o[static_cast<size_t>(is_transposed)].data();
+    EXPECT_EQ(flashcore_plan_run(plan, &arguments, nullptr, 0, nullptr), FLASHCORE_OK)
+        << flashcore_last_error();
+    flashcore_plan_destroy(plan);
+  }
+  EXPECT_EQ(o[0], o[1]);
+  EXPECT_NE(o[0][0], 0);
+  flashcore_plan* plan = nullptr;
+  problem.v_transposed = 2;
+  EXPECT_EQ(flashcore_plan_create(&problem, nullptr, &plan), FLASHCORE_INVALID_ARGUMENT);
+  EXPECT_THAT(flashcore_last_error(), HasSubstr("v_transposed: is 2, wanted 0 or 1"));
+}
+
 }  // namespace
 }  // namespace flashcore::testing

@@ -168,9 +168,12 @@ TEST(CServing, Appends) {
   EXPECT_EQ(v, want_v);
   EXPECT_FLOAT_EQ(k[10], std::cos(3.0f));
   EXPECT_FLOAT_EQ(k[11], std::sin(3.0f));
-  problem.reserved = 1;
-  EXPECT_EQ(flashcore_append(&problem, &arguments, nullptr, nullptr), FLASHCORE_INVALID_ARGUMENT);
-  problem.reserved = 0;
+  for (const int32_t transposed : {1, 2}) {
+    problem.v_transposed = transposed;
+    EXPECT_EQ(flashcore_append(&problem, &arguments, nullptr, nullptr), FLASHCORE_INVALID_ARGUMENT);
+    EXPECT_THAT(flashcore_last_error(), HasSubstr("v_transposed: is "));
+  }
+  problem.v_transposed = 0;
   problem.interleaved = 2;
   EXPECT_EQ(flashcore_append(&problem, &arguments, nullptr, nullptr), FLASHCORE_INVALID_ARGUMENT);
   EXPECT_THAT(flashcore_last_error(), HasSubstr("interleaved: is 2, wanted 0 or 1"));

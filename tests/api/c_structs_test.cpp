@@ -94,6 +94,8 @@ TEST(CStructs, InitGivesTheDefaultsOfTheCppInterface) {
   EXPECT_EQ(problem.kv_scale_block, defaults.kv_scale_block);
   EXPECT_EQ(problem.max_seqlen_q, defaults.max_seqlen_q);
   EXPECT_EQ(problem.max_seqlen_kv, defaults.max_seqlen_kv);
+  EXPECT_EQ(problem.v_transposed, 0);
+  EXPECT_EQ(problem.reserved, 0);
 
   flashcore_plan_options options;
   std::memset(&options, 0xff, sizeof options);
@@ -151,13 +153,18 @@ TEST(CStructs, ShorterProblemHasDefaultsForTheRest) {
   EXPECT_EQ(plan_outcome(&problem).status, FLASHCORE_OK);
   problem.struct_size = offsetof(flashcore_problem, cu_seqlens_q);
   EXPECT_EQ(plan_outcome(&problem).status, FLASHCORE_OK);
+  problem = small_problem();
+  problem.v_transposed = 7;  // of no program that was compiled before there was one
+  problem.struct_size = offsetof(flashcore_problem, v_transposed);
+  EXPECT_EQ(plan_outcome(&problem).status, FLASHCORE_OK);
 }
 
 TEST(CStructs, SizesThatCutAMemberAreRefused) {
   for (const size_t size :
        {size_t{0}, size_t{7}, size_t{8}, offsetof(flashcore_problem, o),
         offsetof(flashcore_problem, lse) + 8, offsetof(flashcore_problem, window_left) + 4,
-        offsetof(flashcore_problem, dropout_state) + 8, sizeof(flashcore_problem) - 8,
+        offsetof(flashcore_problem, dropout_state) + 8,
+        offsetof(flashcore_problem, v_transposed) - 8, sizeof(flashcore_problem) - 4,
         sizeof(flashcore_problem) + 4, size_t{8200}, SIZE_MAX}) {
     flashcore_problem problem = small_problem();
     problem.struct_size = size;

@@ -11,6 +11,8 @@
 #include <utility>
 
 #include "bench/cases/random_layout.hpp"
+#include "flashcore/quantize.hpp"
+#include "problem/transposed.hpp"
 
 namespace flashcore::testing {
 namespace {
@@ -262,6 +264,20 @@ AppendCase random_append(Random& random, Sizes& s, int64_t least_rows) {
     one.add("q_out", *what.q_out);
   }
   return one;
+}
+
+AppendCase with_transposed_v(const AppendCase& rows) {
+  AppendCase out = rows;
+  const auto& shape = rows.what.v.shape;
+  out.what.v_transposed = true;
+  out.what.v = TensorDesc::contiguous(rows.what.v.dtype,
+                                      {shape[0], shape[1], shape[3], columns_of_keys(shape[2])});
+  out.tensors.erase("v");
+  HostTensor& v = out.add("v", out.what.v);
+  const Status status =
+      transpose_v(rows.what.v, rows.tensors.find("v")->second.data(), out.what.v, v.data());
+  EXPECT_TRUE(status.ok()) << status.message();
+  return out;
 }
 
 void expect_appended(AppendCase& before, AppendCase& after, const Sizes& s,

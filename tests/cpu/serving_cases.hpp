@@ -79,6 +79,11 @@ struct Sizes {
 // Every page has one owner, so that no two rows have one place. least_rows: of all entries, about; 0: a few.
 AppendCase random_append(Random& random, Sizes& s, int64_t least_rows = 0);
 
+inline bool is_fp8_cache(const AppendCase& one) { return size_of(one.what.v.dtype) == 1; }
+
+// The same of a cache whose V is stored transposed; one piece of fp8 alone.
+AppendCase with_transposed_v(const AppendCase& rows);
+
 // The contents after an append, of the cache (name "k" or "v") and of everything else in it.
 void expect_appended(AppendCase& before, AppendCase& after, const Sizes& s,
                      const std::string& where);

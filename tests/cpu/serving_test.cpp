@@ -191,6 +191,59 @@ TEST(Append, WritesTheNewRowsAndNothingElse) {
   EXPECT_GT(wrong_pages, 3);
 }
 
+// What the same append to V in rows leaves, transposed.
+TEST(Append, WritesColumnsOfATransposedV) {
+  Random random(77);
+  int cases = 0;
+  while (cases < 40) {
+    Sizes s{};
+    AppendCase rows = random_append(random, s);
+    if (s.paged || !testing::is_fp8_cache(rows)) continue;
+    ++cases;
+    AppendCase columns = testing::with_transposed_v(rows);
+    const Status status = append(columns.what, columns.arguments(), on_threads(2));
+    ASSERT_TRUE(status.ok()) << cases << ' ' << status.message();
+    ASSERT_TRUE(append(rows.what, rows.arguments(), on_threads(2)).ok());
+    AppendCase want = testing::with_transposed_v(rows);
+    for (const char* const name : {"k", "v", "q_out"}) {
+      if (!want.has(name)) continue;
+      EXPECT_TRUE(columns.at(name).same_elements(want.at(name))) << cases << ' ' << name;
+      EXPECT_TRUE(columns.at(name).canaries_intact()) << cases << ' ' << name;
+    }
+  }
+}
+
+// fp8 rows are moved as they are.
+TEST(Append, MovesColumnsOfFp8) {
+  AppendCase one;
+  one.what.k_new = one.what.v_new = TensorDesc::contiguous(DType::f8e5m2, {1, 2, 3, 8});
+  one.what.k = TensorDesc::contiguous(DType::f8e5m2, {1, 2, 40, 8});
+  one.what.v = TensorDesc::contiguous(DType::f8e5m2, {1, 2, 8, 128});
+  one.what.v_transposed = true;
+  one.what.seqlens_kv = i32(1);
+  Random random(5);
+  for (const auto& [name, desc] : {std::pair{"k_new", one.what.k_new},
+                                   {"v_new", one.what.v_new},
+                                   {"k", one.what.k},
+                                   {"v", one.what.v}}) {
+    one.add(name, desc).fill([&] { return random.normal(); });
+  }
+  one.add("seqlens_kv", one.what.seqlens_kv).set(0, 8);
+  const AppendCase before = one;
+  ASSERT_TRUE(append(one.what, one.arguments()).ok());
+  for (int64_t row = 0; row < 16; ++row) {
+    for (int64_t column = 0; column < 128; ++column) {
+      // Rows 8, 9 and 10 are these columns.
+      const int64_t n = column == 2 ? 0 : column == 3 ? 1 : column == 6 ? 2 : -1;
+      const double want = n < 0 ? before.tensors.at("v").get(row * 128 + column)
+                                : before.tensors.at("v_new").get((row / 8 * 3 + n) * 8 + row % 8);
+      EXPECT_EQ(one.at("v").get(row * 128 + column), want) << row << ' ' << column;
+    }
+  }
+  one.what.v.dtype = one.what.v_new.dtype = one.what.k.dtype = one.what.k_new.dtype = DType::f16;
+  EXPECT_TRUE(append(one.what, one.arguments()).message().starts_with("v_transposed: is true"));
+}
+
 // A rotation leaves lengths alone, and products of rotated rows depend on distances alone.
 TEST(Append, RotationKeepsProductsOfEqualDistances) {
   for (const bool interleaved : {false, true}) {

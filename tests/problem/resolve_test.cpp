@@ -424,6 +424,34 @@ const std::vector<Refusal>& refusals() {
          p.causal_offset = kMin;
        },
        "causal_offset:", "-9223372036854775808", "-4294967296 to 4294967296"},
+      {"transposed_not_fp8", Base::dense, set(&Problem::v_transposed, true), "v_transposed:",
+       "f32", "only with fp8"},
+      {"transposed_packed", Base::packed,
+       [](Problem& p) {
+         p.q.dtype = p.k.dtype = p.v.dtype = DType::f8e4m3;
+         p.v_transposed = true;
+       },
+       "v_transposed:", "cu_seqlens_kv", "false if packed"},
+      {"transposed_in_pages", Base::full,
+       [](Problem& p) {
+         p.page_table = contiguous(DType::i32, {2, 1});
+         p.v_transposed = true;
+       },
+       "v_transposed:", "page_table", "false with keys in pages"},
+      {"transposed_rows", Base::full, set(&Problem::v_transposed, true), "v:", "[2, 2, 5, 6]",
+       "a multiple of 128"},
+      {"transposed_columns", Base::full,
+       [](Problem& p) {
+         p.v = contiguous(DType::f8e4m3, {2, 2, 6, 130});
+         p.v_transposed = true;
+       },
+       "v:", "130", "a multiple of 128, at least k's 5 rows"},
+      {"transposed_few_columns", Base::full,
+       [](Problem& p) {
+         p.v = contiguous(DType::f8e4m3, {2, 2, 6, 0});
+         p.v_transposed = true;
+       },
+       "v:", "0 columns", "a multiple of 128, at least k's 5 rows"},
       {"scale_block_negative", Base::full, set(&Problem::kv_scale_block, -1), "kv_scale_block:",
        "-1", "0 to 2147483647"},
       {"scale_block_highest", Base::full, set(&Problem::kv_scale_block, kMax), "kv_scale_block:",

@@ -116,6 +116,8 @@ pub struct flashcore_problem {
     pub o_scale: flashcore_tensor,
     pub amax_o: flashcore_tensor,
     pub amax_s: flashcore_tensor,
+    pub v_transposed: i32,
+    pub reserved: i32,
 }
 
 // -------------------------------------------------------------------------------------------------
@@ -295,7 +297,7 @@ pub struct flashcore_append_problem {
     pub rope_base: f32,
     pub rope_scale: f32,
     pub interleaved: i32,
-    pub reserved: i32,
+    pub v_transposed: i32,
 }
 
 /// The data of an append.
@@ -529,6 +531,15 @@ extern "C" {
     pub fn flashcore_quantize(
         problem: *const flashcore_quantize_problem,
         arguments: *const flashcore_quantize_arguments,
+        options: *const flashcore_plan_options,
+        stream: *mut c_void,
+    ) -> flashcore_status;
+
+    pub fn flashcore_transpose_v(
+        v: *const flashcore_tensor,
+        v_data: *const c_void,
+        v_out: *const flashcore_tensor,
+        v_out_data: *mut c_void,
         options: *const flashcore_plan_options,
         stream: *mut c_void,
     ) -> flashcore_status;

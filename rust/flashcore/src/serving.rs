@@ -301,7 +301,7 @@ impl<'a> Append<'a> {
             rope_base: self.rope_base,
             rope_scale: self.rope_scale,
             interleaved: i32::from(self.interleaved),
-            reserved: 0,
+            v_transposed: 0,
         })
     }
 

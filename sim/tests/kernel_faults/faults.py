@@ -246,6 +246,11 @@ OURS = [
 FP8_SM90, FP8_UNIT = "cuda/forward_fp8_sm90/throughput/", "forward_fp8_sm90/throughput/d64.cu"
 FP8 = problem("forward_fp8_sm90", "--dtype f8e4m3 --shape 1,1,200,64 --seqlen-kv 700 --causal")
 FP8_LONG = problem("forward_fp8_sm90", "--dtype f8e4m3 --shape 1,1,70,64 --seqlen-kv 2200")
+# V stored transposed, with NaN in hidden columns: rows are done again.
+FP8_COLUMNS = ["verify", "--device", "sim", "--sim-seed", "5", "--kernel", "forward_fp8_sm90", "--shapes", "none",
+               "--narrow", "--dtypes", "f8e4m3", "--v-transposed", "--random", "6", "--random-seed", "0",
+               "--largest-seqlen", "100", "--largest-head-dim", "64", "--most-heads", "2"]
+FP8_COLUMNS_UNIT = "forward_fp8_sm90/throughput/columns_d64.cu"
 # V in two parts of 128 columns.
 FP8_PARTS = problem("forward_fp8_sm90_options", "--dtype f8e4m3 --shape 1,1,70,256 --seqlen-kv 300")
 FP8_PARTS_UNIT = "forward_fp8_sm90/throughput/options_e4m3_256.cu"
@@ -694,6 +699,8 @@ PLANTED = [
     Fault("fp8_options_first_part_of_v_twice", FP8_PARTS_UNIT, FP8_PARTS, [
         (FP8_SM90 + "producer.cuh", "(task.v_block + block) * kBlockKv, task.column,",
          "(task.v_block + block) * kBlockKv, 0,")], "FAILED"),
+    Fault("fp8_columns_in_the_order_of_keys", FP8_COLUMNS_UNIT, FP8_COLUMNS, [
+        (FP8_SM90 + "exact_rows.cuh", "task.kv_head, 0) + column_of_key(key)", "task.kv_head, 0) + key")], "FAILED"),
     Fault("fp8_ones_without_a_proxy_fence", FP8_UNIT, FP8, [
         (FP8_SM90 + "kernel.cuh", "  ptx::fence_proxy_async();\n", "")], "fence.proxy.async", more=True),
     Fault("fp8_groups_meet_at_one_reference", FP8_UNIT, FP8_LONG, [

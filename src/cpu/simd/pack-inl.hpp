@@ -118,12 +118,31 @@ inline void pack_k(const TileJob& job, const BlockPlaces& places, int64_t count,
   }
 }
 
+// A column of a V that is stored transposed, as load_row has a row; its elements are bytes.
+inline void load_column(const ForwardProblem& p, const void* base, int64_t first, float scale,
+                        float* out, int64_t padded) {
+  constexpr int64_t kPiece = 128;
+  uint8_t piece[kPiece];
+  for (int64_t d = 0; d < p.head_dim_v; d += kPiece) {
+    const int64_t count = std::min(kPiece, p.head_dim_v - d);
+    const uint8_t* const in = static_cast<const uint8_t*>(base) + first + d * p.v.row;
+    for (int64_t i = 0; i < count; ++i) piece[i] = in[i * p.v.row];
+    const bool last = d + count == p.head_dim_v;
+    load_row(p.v_dtype, piece, 0, count, scale, out + d, last ? padded - d : count);
+  }
+}
+
 // One row of V, scaled, padded to width_v.
 inline void load_v_row(const TileJob& job, const KeyPlace& place, float* out) {
   const ForwardProblem& p = *job.problem;
   const Arguments& args = *job.arguments;
-  load_row(p.v_dtype, args.v, p.v.at(place.lead, job.head_kv, place.row), p.head_dim_v,
-           scale_at(p, p.v_scale, args.v_scale, place, job.head_kv), out, job.layout->width_v);
+  const int64_t first = p.v_at(place.lead, job.head_kv, place.row, 0);
+  const float scale = scale_at(p, p.v_scale, args.v_scale, place, job.head_kv);
+  if (p.v_transposed) {
+    load_column(p, args.v, first, scale, out, job.layout->width_v);
+  } else {
+    load_row(p.v_dtype, args.v, first, p.head_dim_v, scale, out, job.layout->width_v);
+  }
 }
 
 // x * 0 is NaN for what is not finite, so a sum of them tells of any.

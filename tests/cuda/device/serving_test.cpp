@@ -16,8 +16,11 @@
 #include <string_view>
 #include <utility>
 
+#include "bench/cases/random_layout.hpp"
 #include "bench/tensors/host_tensor.hpp"
 #include "bench/tensors/random.hpp"
+#include "flashcore/quantize.hpp"
+#include "problem/transposed.hpp"
 #include "tests/cpu/serving_cases.hpp"
 #include "tests/cuda/device/device_tensors.hpp"
 #include "tests/cuda/device/gpu.hpp"
@@ -216,6 +219,55 @@ TEST_F(ServingOnGpu, AppendWritesTheNewRowsAndNothingElse) {
     if (one.has("page_status") && one.at("page_status").get(0) == 1) ++wrong_pages;
   }
   EXPECT_GT(wrong_pages, 0);
+}
+
+TEST_F(ServingOnGpu, AppendWritesColumnsOfATransposedV) {
+  Random random(41);
+  int cases = 0;
+  while (cases < 25) {
+    Sizes s{};
+    AppendCase rows = random_append(random, s);
+    if (s.paged || !testing::is_fp8_cache(rows)) continue;
+    ++cases;
+    AppendCase columns = testing::with_transposed_v(rows);
+    const Status status = append_on_gpu(columns);
+    ASSERT_TRUE(status.ok()) << cases << ' ' << status.message();
+    ASSERT_TRUE(append_on_gpu(rows).ok());
+    AppendCase want = testing::with_transposed_v(rows);
+    for (const char* const name : {"k", "v", "q_out"}) {
+      if (!want.has(name)) continue;
+      EXPECT_TRUE(columns.at(name).same_elements(want.at(name))) << cases << ' ' << name;
+      EXPECT_TRUE(columns.at(name).canaries_intact()) << cases << ' ' << name;
+    }
+  }
+}
+
+// As on the CPU, whatever the layouts: gaps, rows that do not begin at multiples of 16 bytes, heads inside
+// of rows.
+TEST_F(ServingOnGpu, TransposesV) {
+  Random random(53);
+  for (int n = 0; n < 30; ++n) {
+    const int64_t batch = random.integer(1, 2), heads = random.integer(1, 3);
+    const int64_t rows = random.integer(1, 300);
+    const int64_t width = random.chance(0.5) ? 16 * random.integer(1, 9) : random.integer(1, 140);
+    const bool aligned = random.chance(0.5);
+    const TensorDesc v =
+        bench::random_layout(random, DType::f8e4m3, batch, heads, rows, width, aligned);
+    const TensorDesc out = bench::random_layout(random, DType::f8e4m3, batch, heads, width,
+                                                columns_of_keys(rows), aligned);
+    std::map<std::string, HostTensor> tensors;
+    tensors.emplace("v", HostTensor(v)).first->second.fill([&] { return random.normal(); });
+    tensors.emplace("v_out", HostTensor(out)).first->second.poison();
+    HostTensor want = tensors.at("v_out");
+    ASSERT_TRUE(transpose_v(v, tensors.at("v").data(), out, want.data()).ok());
+    const OnDevice device(tensors);
+    const Status status = transpose_v(v, device.there(tensors, tensors.at("v").data()), out,
+                                      device.there(tensors, tensors.at("v_out").data()), on_gpu());
+    ASSERT_TRUE(status.ok()) << n << ' ' << status.message();
+    device.download(tensors);
+    EXPECT_TRUE(tensors.at("v_out").same_elements(want)) << n;
+    EXPECT_TRUE(tensors.at("v_out").canaries_intact()) << n;
+  }
 }
 
 // Where rows fill the GPU, each is a warp's.

@@ -31,6 +31,7 @@
 #include "cuda/quantize/rows/launch.hpp"
 #include "cuda/serving/append/launch.hpp"
 #include "cuda/serving/merge/launch.hpp"
+#include "cuda/serving/transpose_v/launch.hpp"
 
 extern "C" void __cudaRegisterFunction(void**, const char*, char*, const char*, int, uint3*, uint3*,
                                        dim3*, dim3*, int*);
@@ -158,8 +159,14 @@ namespace serving {
 cudaError_t append::launch(const Params& params, cudaStream_t stream) {
   return fake::launch(fake::kernel<18>("append"), 1, stream, params);
 }
+cudaError_t append::launch_columns(const Params& params, cudaStream_t stream) {
+  return fake::launch(fake::kernel<35>("append_columns"), 1, stream, params);
+}
 cudaError_t merge::launch(const Params& params, cudaStream_t stream) {
   return fake::launch(fake::kernel<19>("merge"), 1, stream, params);
+}
+cudaError_t transpose_v::launch(const Params& params, cudaStream_t stream) {
+  return fake::launch(fake::kernel<34>("transpose_v"), 1, stream, params);
 }
 
 }  // namespace serving
@@ -281,6 +288,15 @@ const InstanceEntry& find_instance(int /*config*/) {
       [](cudaFunction_t /*function*/, const Maps& maps, const Params& params, unsigned int blocks,
          cudaStream_t stream) {
         return fake::launch(fake::kernel<15>("forward_fp8_sm90"), blocks, stream, maps, params);
+      }};
+  return entry;
+}
+
+const ColumnsEntry& find_columns_instance(int config) {
+  static const ColumnsEntry entry = {
+      find_instance(config), [] { return fake::load(fake::kernel<16>("forward_fp8_sm90_rows")); },
+      [](const Params& params, cudaStream_t stream) {
+        return fake::launch(fake::kernel<16>("forward_fp8_sm90_rows"), 1, stream, params);
       }};
   return entry;
 }

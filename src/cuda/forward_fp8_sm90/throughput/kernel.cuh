@@ -1,5 +1,5 @@
 // forward_fp8_sm90: persistent blocks, a producer and consumers, on TMA, mbarriers and wgmma of e4m3
-// (sm_90a). V comes transposed from the workspace (rows.cu).
+// (sm_90a). V comes transposed from the workspace (rows.cu), or from the caller.
 //
 //   producer   tile t: | Q, K, K, V, ... |  tile t': | Q, K, ...      a ring or two ahead
 //   consumer 0          | S | O, S | O, S | ... | O | store |  next tile ...
@@ -36,8 +36,8 @@ __device__ __forceinline__ void end_tile(const typename S::Params& p, Consumer<S
     RowEnd ends[2];
     end_rows<S>(p, c, task, ends);
     if (!store_rows<S>(p, task, c, ends)) {
-      compute_rows_exactly<S::kConfig.head_dim>(p, task, c.first_row() + kWarpRows * c.warp(),
-                                                c.lane());
+      compute_rows_exactly<S::kConfig.head_dim, S::kVColumns>(
+          p, task, c.first_row() + kWarpRows * c.warp(), c.lane());
     }
   }
 }
@@ -63,8 +63,8 @@ __device__ __forceinline__ void consume_tile(const typename S::Params& p, Consum
     if constexpr (S::kOptions) {
       recompute_option_rows<S>(p, c);
     } else {
-      compute_rows_exactly<S::kConfig.head_dim>(p, task, c.first_row() + kWarpRows * c.warp(),
-                                                c.lane());
+      compute_rows_exactly<S::kConfig.head_dim, S::kVColumns>(
+          p, task, c.first_row() + kWarpRows * c.warp(), c.lane());
     }
     return;
   }
@@ -140,6 +140,13 @@ template <int kConfigIndex>
 __global__ void __launch_bounds__(kConfigs[kConfigIndex].threads(), 1)
     forward_kernel(const __grid_constant__ Maps maps, const __grid_constant__ Params p) {
   if constexpr (ptx::kHasWgmma) run_block<Shape<kConfigIndex>>(maps, p);
+}
+
+// V stored transposed by the caller.
+template <int kConfigIndex>
+__global__ void __launch_bounds__(kConfigs[kConfigIndex].threads(), 1)
+    columns_kernel(const __grid_constant__ Maps maps, const __grid_constant__ Params p) {
+  if constexpr (ptx::kHasWgmma) run_block<Shape<kConfigIndex, false, false, true>>(maps, p);
 }
 
 // With options.

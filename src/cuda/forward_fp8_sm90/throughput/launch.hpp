@@ -22,6 +22,14 @@ struct InstanceEntry {
 };
 const InstanceEntry& find_instance(int config);
 
+// The same where the caller's V is stored transposed.
+struct ColumnsEntry {
+  InstanceEntry kernel;
+  cudaError_t (*prepare_exactly)();
+  cudaError_t (*compute_exactly)(const Params& params, cudaStream_t stream);
+};
+const ColumnsEntry& find_columns_instance(int config);
+
 // Of the other two.
 cudaError_t prepare_rows(int head_dim);
 cudaError_t transpose_values(const Params& params, cudaStream_t stream);

@@ -40,7 +40,8 @@ struct Params : attention::ForwardParams {
   const float* sinks;  // one per head; null when there are none
   int64_t sinks_step;
 
-  // V^T in the workspace: [batch, heads_kv, head_dim, vt_keys], a whole number of blocks of keys.
+  // V^T in the workspace: [batch, heads_kv, head_dim, vt_keys], a whole number of blocks of keys. Of
+  // none where the caller's V is stored transposed: then `v` has rows of dimensions.
   uint8_t* vt;
   int vt_keys;
 };

@@ -27,7 +27,7 @@ namespace {
 
 constexpr std::string_view kName = "forward_fp8_sm90";
 
-// Of Q, K and the workspace.
+// Of Q, K and V^T.
 using MapCache = host::PointerCache<Maps, 3>;
 
 struct Planned {
@@ -62,9 +62,12 @@ cudaError_t encode(Maps& maps, const ForwardProblem& p, const Params& params) {
   }
   if (error == cudaSuccess) {
     const int64_t keys = params.vt_keys, head = head_dim * keys;
-    error = one(maps.vt, params.vt,
-                {p.batch, p.heads_kv, head_dim, keys, p.heads_kv * head, head, keys}, head_dim,
-                kBlockKv);
+    const host::TensorLayout made = {p.batch,           p.heads_kv, head_dim, keys,
+                                     p.heads_kv * head, head,       keys};
+    const host::TensorLayout given = {p.batch,   p.heads_kv, head_dim, p.v_columns,
+                                      p.v.batch, p.v.head,   p.v.row};
+    error = one(maps.vt, p.v_transposed ? params.v.data : params.vt, p.v_transposed ? given : made,
+                head_dim, kBlockKv);
   }
   return error;
 }
@@ -72,6 +75,10 @@ cudaError_t encode(Maps& maps, const ForwardProblem& p, const Params& params) {
 bool are_aligned(const ForwardProblem& p, const Arguments& args) {
   return host::is_aligned(args.q) && host::is_aligned(args.o) &&
          (p.seqlen_kv == 0 || (host::is_aligned(args.k) && host::is_aligned(args.v)));
+}
+
+const InstanceEntry& instance_of(const ForwardProblem& p, int config) {
+  return p.v_transposed ? find_columns_instance(config).kernel : find_instance(config);
 }
 
 Status run(const ForwardProblem& p, const Planned& planned, MapCache& cache, const Arguments& args,
@@ -83,17 +90,19 @@ Status run(const ForwardProblem& p, const Planned& planned, MapCache& cache, con
   if (guard.error() != cudaSuccess)
     return host::cuda_failure(kName, "choosing its GPU", guard.error());
   if (!are_aligned(p, args)) {
-    const cudaError_t error = compute_exactly(params, cuda_stream);
+    const cudaError_t error =
+        p.v_transposed ? find_columns_instance(planned.config).compute_exactly(params, cuda_stream)
+                       : compute_exactly(params, cuda_stream);
     return error == cudaSuccess ? Status() : host::cuda_failure(kName, "the launch", error);
   }
   Maps maps{};
   cudaError_t error = cache.get(
-      {args.q, args.k, workspace.data()}, maps, [&](Maps& made) { return encode(made, p, params); },
-      cudaSuccess);
+      {args.q, args.k, p.v_transposed ? args.v : params.vt}, maps,
+      [&](Maps& made) { return encode(made, p, params); }, cudaSuccess);
   if (error != cudaSuccess) return host::cuda_failure(kName, "encoding a tensor map", error);
   if (params.vt_keys > 0) error = transpose_values(params, cuda_stream);
   if (error == cudaSuccess) {
-    error = find_instance(planned.config)
+    error = instance_of(p, planned.config)
                 .launch(planned.function, maps, params, planned.blocks, cuda_stream);
   }
   return error == cudaSuccess ? Status() : host::cuda_failure(kName, "the launch", error);
@@ -115,8 +124,11 @@ Result<PlannedKernel> plan(const ForwardProblem& p, const PlanContext& context, 
   if (guard.error() != cudaSuccess) {
     return host::cuda_failure(kName, "choosing its GPU", guard.error());
   }
-  cudaError_t error = find_instance(planned.config).prepare(planned.function);
-  if (error == cudaSuccess) error = prepare_rows(config.head_dim);
+  cudaError_t error = instance_of(p, planned.config).prepare(planned.function);
+  if (error == cudaSuccess) {
+    error = p.v_transposed ? find_columns_instance(planned.config).prepare_exactly()
+                           : prepare_rows(config.head_dim);
+  }
   if (error != cudaSuccess) return host::cuda_failure(kName, "preparing the kernel", error);
   return PlannedKernel{
       .workspace_bytes = static_cast<size_t>(bytes),
@@ -131,6 +143,7 @@ Kernel row(std::string_view name, std::string_view by_name_because, Terms terms)
           .device = DeviceKind::cuda,
           .automatic = by_name_because.empty(),
           .by_name_because = by_name_because,
+          .reads_transposed_v = true,
           .targets = build::targets::forward_fp8_sm90,
           .refuses =
               [](const ForwardProblem& p, const PlanContext& context) {

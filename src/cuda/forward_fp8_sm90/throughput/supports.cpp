@@ -102,7 +102,7 @@ std::string refuse_layouts(const ForwardProblem& p) {
     int64_t heads, rows;
   } tensors[] = {{"q", p.q, p.dtype, p.heads_q, rows_q},
                  {"k", p.k, p.dtype, p.heads_kv, rows_kv},
-                 {"v", p.v, p.dtype, p.heads_kv, rows_kv},
+                 {"v", p.v, p.dtype, p.heads_kv, p.v_transposed ? p.head_dim_v : rows_kv},
                  {"o", p.o, p.o_dtype, p.heads_q, rows_q}};
   for (const auto& [name, stride, dtype, heads, rows] : tensors) {
     std::string refusal = host::unmappable_strides(name, stride, batch, heads, rows);

@@ -1,1 +1,1 @@
-flashcore_cuda_sources(append SOURCES serving/append/kernel.cu)
+flashcore_cuda_sources(append SOURCES serving/append/kernel.cu serving/append/columns.cu)

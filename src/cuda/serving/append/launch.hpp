@@ -48,5 +48,7 @@ constexpr int kThreads = 256;
 constexpr int kMostPairs = 4096, kMostPairsOfAWarp = kMostPairs / (kThreads / 32);
 
 cudaError_t launch(const Params& params, cudaStream_t stream);
+// V alone, where the cache has it stored transposed.
+cudaError_t launch_columns(const Params& params, cudaStream_t stream);
 
 }  // namespace flashcore::cuda::serving::append

@@ -119,7 +119,10 @@ Status run(const AppendProblem& problem, const AppendArguments& args, const Devi
   const host::DeviceGuard guard(device.device.index);
   if (guard.error() != cudaSuccess)
     return host::cuda_failure(kName, "choosing its GPU", guard.error());
-  const cudaError_t error = launch(params, static_cast<cudaStream_t>(stream.handle));
+  const auto cuda_stream = static_cast<cudaStream_t>(stream.handle);
+  cudaError_t error = p.v_transposed ? launch_columns(params, cuda_stream) : cudaSuccess;
+  if (p.v_transposed) params.head_dim_v = 0;  // V is written
+  if (error == cudaSuccess) error = launch(params, cuda_stream);
   return error == cudaSuccess ? Status() : host::cuda_failure(kName, "the launch", error);
 }
 

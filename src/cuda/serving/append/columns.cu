@@ -1,0 +1,55 @@
+// Append's V where the cache has it stored transposed: a block has a new row of all heads, which becomes
+// a column. K and the queries are kernel.cu's.
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+#include "cuda/host/launch_kernel.hpp"
+#include "cuda/serving/append/launch.hpp"
+#include "cuda/serving/append/new_row.hpp"
+#include "cuda/serving/common/element.cuh"
+#include "problem/transposed.hpp"
+
+namespace flashcore::cuda::serving::append {
+namespace {
+
+__device__ __forceinline__ float scale_of_column(const Params& p, const attention::CachedKey& key,
+                                                 int head) {
+  if (p.v_scale.data == nullptr || p.type == p.cache_type) return 1;
+  const auto block = p.by_scale_block.divide(static_cast<uint32_t>(key.scale_row));
+  return p.v_scale
+      .data[key.lead * p.v_scale.lead + head * p.v_scale.head + block * p.v_scale.block];
+}
+
+__global__ void __launch_bounds__(kThreads)
+    append_columns_kernel(const __grid_constant__ Params p) {
+  const auto batch = static_cast<int>(blockIdx.x / static_cast<uint32_t>(p.seqlen_q));
+  const int new_row = static_cast<int>(blockIdx.x) - batch * p.seqlen_q;
+  const NewRow row = find_new_row(p, p.cache, batch, new_row);
+  const bool has_angles = p.rotation.cos == nullptr || row.position < p.rotation.positions;
+  if (!row.in_use || !row.fits || !has_angles) return;  // kernel.cu says so where that is wanted
+  const attention::CachedKey key = attention::find_cached_key(
+      p.cache, row.entry, batch, row.key, [](const int32_t* page) { return *page; });
+  const int64_t column = column_of_key(key.row);
+  for (int i = static_cast<int>(threadIdx.x); i < p.heads_kv * p.head_dim_v; i += kThreads) {
+    const int head = i / p.head_dim_v, d = i - head * p.head_dim_v;
+    const int64_t from = batch * p.v_new.batch + head * p.v_new.head + new_row * p.v_new.row + d;
+    const int64_t to = key.lead * p.v.batch + head * p.v.head + d * p.v.row + column;
+    if (p.type == p.cache_type) {
+      static_cast<uint8_t*>(p.v_cache)[to] = static_cast<const uint8_t*>(p.v_new.data)[from];
+      continue;
+    }
+    const float x = load_element(p.type, p.v_new.data, from);
+    store_element(p.cache_type, p.v_cache, to, __fdiv_rn(x, scale_of_column(p, key, head)));
+  }
+}
+
+}  // namespace
+
+cudaError_t launch_columns(const Params& params, cudaStream_t stream) {
+  return host::launch_kernel(
+      &append_columns_kernel,
+      {.grid = dim3(static_cast<unsigned int>(params.rows)), .threads = kThreads}, stream, params);
+}
+
+}  // namespace flashcore::cuda::serving::append

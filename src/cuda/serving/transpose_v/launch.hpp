@@ -1,0 +1,30 @@
+// Everything that a launch of V's transposition is told. Strides are in elements, which are bytes.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+
+namespace flashcore::cuda::serving::transpose_v {
+
+inline constexpr int kThreads = 256;
+inline constexpr int kColumns = 128;  // of a block: kColumnBlock
+inline constexpr int kDims = 64;      // of a block
+
+struct Stride {
+  int64_t batch, head, row;
+};
+
+struct Params {
+  const uint8_t* v;
+  uint8_t* out;
+  Stride v_at, out_at;  // out_at.row is between dimensions
+  int heads, rows, head_dim;
+  uint32_t column_blocks, dim_blocks;  // of a head
+  uint32_t blocks;                     // of all heads
+  bool in_chunks, out_chunks;          // rows are aligned chunks of 16 bytes
+};
+
+cudaError_t launch(const Params& params, cudaStream_t stream);
+
+}  // namespace flashcore::cuda::serving::transpose_v

@@ -1,0 +1,64 @@
+#include "cuda/serving/transpose_v/run.hpp"
+
+#include <cstdint>
+#include <string>
+
+#include "cuda/host/device_guard.hpp"
+#include "cuda/host/forward_launch.hpp"
+#include "cuda/host/kernel_targets.hpp"
+#include "cuda/host/row_strides.hpp"
+#include "cuda/serving/transpose_v/launch.hpp"
+#include "kernel/device_code.hpp"
+#include "problem/sizes.hpp"
+#include "problem/status.hpp"
+
+namespace flashcore::cuda::serving::transpose_v {
+namespace {
+
+constexpr const char* kName = "transpose_v";
+constexpr int64_t kChunkBytes = 16;
+constexpr int64_t kMostBlocks = INT32_MAX;  // of a launch
+
+static_assert(kColumns == kColumnBlock);
+
+Stride stride_of(const RowStrides& stride) { return {stride.batch, stride.head, stride.row}; }
+
+bool in_chunks(const TransposeProblem& p, const RowStrides& stride, const void* data, int64_t rows,
+               int64_t width) {
+  return width % kChunkBytes == 0 && host::is_aligned(data) &&
+         host::misaligned_rows("", stride, DType::f8e4m3, p.batch, p.heads, rows).empty();
+}
+
+}  // namespace
+
+Status run(const TransposeProblem& p, const void* v, void* v_out, const DeviceInfo& device,
+           Stream stream) {
+  const std::string refusal = refuse_code(build::targets::transpose_v, device.compute_capability);
+  if (!refusal.empty()) return unsupported("device: {}", refusal);
+  if (p.batch == 0 || p.heads == 0 || p.columns == 0 || p.head_dim == 0) return {};
+  const int64_t column_blocks = p.columns / kColumns, dim_blocks = (p.head_dim + kDims - 1) / kDims;
+  const int64_t blocks = product_of({p.batch, p.heads, column_blocks, dim_blocks});
+  if (blocks > kMostBlocks) {
+    return unsupported("v_out: has {} blocks of {} x {} elements, wanted at most {} on a GPU",
+                       blocks, kDims, kColumns, kMostBlocks);
+  }
+  const Params params{.v = static_cast<const uint8_t*>(v),
+                      .out = static_cast<uint8_t*>(v_out),
+                      .v_at = stride_of(p.v),
+                      .out_at = stride_of(p.v_out),
+                      .heads = static_cast<int>(p.heads),
+                      .rows = static_cast<int>(p.rows),
+                      .head_dim = static_cast<int>(p.head_dim),
+                      .column_blocks = static_cast<uint32_t>(column_blocks),
+                      .dim_blocks = static_cast<uint32_t>(dim_blocks),
+                      .blocks = static_cast<uint32_t>(blocks),
+                      .in_chunks = in_chunks(p, p.v, v, p.rows, p.head_dim),
+                      .out_chunks = in_chunks(p, p.v_out, v_out, p.head_dim, p.columns)};
+  const host::DeviceGuard guard(device.device.index);
+  if (guard.error() != cudaSuccess)
+    return host::cuda_failure(kName, "choosing its GPU", guard.error());
+  const cudaError_t error = launch(params, static_cast<cudaStream_t>(stream.handle));
+  return error == cudaSuccess ? Status() : host::cuda_failure(kName, "the launch", error);
+}
+
+}  // namespace flashcore::cuda::serving::transpose_v

@@ -1,0 +1,121 @@
+// forward_fp8_sm90 over a V stored transposed, on a GPU: without a workspace, at any address, with NaN in
+// hidden columns, and one plan over one V after another.
+#include <cuda_runtime_api.h>
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <limits>
+#include <map>
+#include <string>
+#include <string_view>
+
+#include "bench/gate/gates.hpp"
+#include "bench/tensors/tensor_set.hpp"
+#include "problem/transposed.hpp"
+
+namespace flashcore {
+namespace {
+
+constexpr int64_t kQueries = 70, kKeys = 333, kUsed = 300;
+
+// Of compute capability 9.0.
+bool find_hopper(Device& found) {
+  for (const DeviceInfo& info : devices()) {
+    if (info.device.kind == DeviceKind::cpu || info.compute_capability != 90) continue;
+    found = info.device;
+    return true;
+  }
+  return false;
+}
+
+bench::HostProblem made(int64_t head_dim, uint64_t seed, bool hidden_nan) {
+  Problem p;
+  p.q = TensorDesc::contiguous(DType::f8e4m3, {1, 2, kQueries, head_dim});
+  p.k = TensorDesc::contiguous(DType::f8e4m3, {1, 1, kKeys, head_dim});
+  p.v = TensorDesc::contiguous(DType::f8e4m3, {1, 1, head_dim, 384});
+  p.o = TensorDesc::contiguous(DType::f32, {1, 2, kQueries, head_dim});
+  p.lse = TensorDesc::contiguous(DType::f32, {1, 2, kQueries});
+  p.seqlens_kv = TensorDesc::contiguous(DType::i32, {1});
+  p.softmax_scale = 0.05F;
+  p.v_transposed = true;
+  bench::HostProblem host = bench::make_host_problem(p, seed);
+  host.at("seqlens_kv").set(0, kUsed);
+  for (int64_t d = 0; hidden_nan && d < head_dim; ++d) {
+    for (int64_t key = kUsed; key < 384; ++key) {
+      host.at("v").set(d * 384 + column_of_key(key), std::numeric_limits<double>::quiet_NaN());
+    }
+  }
+  return host;
+}
+
+// Runs on tensors that begin `shift` bytes past a multiple of 256, all but O and LSE, which are of 4 bytes.
+void run_at(const Plan& plan, bench::HostProblem& host, size_t shift) {
+  bench::poison_outputs(host);
+  std::map<std::string, std::byte*, std::less<>> memory;
+  const auto shift_of = [&](std::string_view name) {
+    return size_of(host.at(name).desc().dtype) == 1 ? shift : 0;
+  };
+  for (const auto& [name, tensor] : host.tensors) {
+    void* data = nullptr;
+    ASSERT_EQ(cudaMalloc(&data, tensor.memory().size() + 256), cudaSuccess);
+    memory[name] = static_cast<std::byte*>(data);
+    ASSERT_EQ(cudaMemcpy(memory[name] + shift_of(name), tensor.memory().data(),
+                         tensor.memory().size(), cudaMemcpyHostToDevice),
+              cudaSuccess);
+  }
+  const Arguments args = bench::bind(host.problem, [&](std::string_view name) -> void* {
+    return memory.find(name)->second + shift_of(name) + host.at(name).origin();
+  });
+  const Status status = plan.run(args);
+  EXPECT_TRUE(status.ok()) << status.message();
+  EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+  for (auto& [name, tensor] : host.tensors) {
+    if (bench::is_output(name)) {
+      EXPECT_EQ(cudaMemcpy(tensor.memory().data(), memory[name], tensor.memory().size(),
+                           cudaMemcpyDeviceToHost),
+                cudaSuccess);
+    }
+    EXPECT_EQ(cudaFree(memory[name]), cudaSuccess);
+  }
+}
+
+TEST(TransposedVOnGpu, PassesItsGateAtAnyAddress) {
+  PlanOptions options;
+  if (!find_hopper(options.device)) GTEST_SKIP() << "no GPU of compute capability 9.0";
+  options.kernel = "forward_fp8_sm90";
+  for (const int64_t head_dim : {64, 128}) {
+    const Result<Plan> plan = make_plan(made(head_dim, 0, false).problem, options);
+    ASSERT_TRUE(plan.ok()) << plan.status().message();
+    EXPECT_EQ(plan->workspace_bytes(), 0U);
+    uint64_t seed = 1;
+    for (const size_t shift : {0, 1, 0}) {
+      for (const bool hidden_nan : {false, true}) {
+        bench::HostProblem host = made(head_dim, seed++, hidden_nan);
+        const Result<bench::Reference> reference = bench::compute_reference(host);
+        ASSERT_TRUE(reference.ok()) << reference.status().message();
+        ASSERT_NO_FATAL_FAILURE(run_at(*plan, host, shift));
+        const bench::Verdict verdict = bench::judge(host, *reference);
+        EXPECT_TRUE(verdict.passed)
+            << head_dim << " at " << shift << (hidden_nan ? ", NaN: " : ": ") << verdict.failure;
+      }
+    }
+  }
+}
+
+// Not chosen before a GPU has gated it, and refused by the others in the same words.
+TEST(TransposedVOnGpu, RunsByName) {
+  PlanOptions options;
+  if (!find_hopper(options.device)) GTEST_SKIP() << "no GPU of compute capability 9.0";
+  const auto verdicts = explain(made(64, 0, false).problem, options);
+  ASSERT_TRUE(verdicts.ok());
+  for (const KernelVerdict& one : *verdicts) {
+    const bool takes_it =
+        one.kernel == "forward_fp8_sm90" || one.kernel == "forward_fp8_sm90_precise";
+    EXPECT_EQ(one.refusal.empty(), takes_it) << one.kernel << ": " << one.refusal;
+    if (takes_it || one.refusal.starts_with("pass: ")) continue;
+    EXPECT_TRUE(one.refusal.starts_with("v_transposed: ")) << one.refusal;
+  }
+}
+
+}  // namespace
+}  // namespace flashcore
