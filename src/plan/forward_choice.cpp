@@ -163,9 +163,6 @@ std::string sm90_decode_declines(const ForwardProblem& p, const PlanContext& con
 }
 
 std::string by_name_alone(const Kernel& kernel, const ForwardProblem& p) {
-  if (p.v_transposed && kernel.device == DeviceKind::cuda && !kChoiceReadsTransposedV) {
-    return "v_transposed: is true, for which it runs by name alone";
-  }
   if (kernel.name != cuda::forward_fp8::converted::kName || p.mixes_fp8()) return {};
   return fmt::format("q: is {} as k and v are, for which it runs by name alone",
                      to_string(p.dtype));

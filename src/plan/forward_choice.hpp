@@ -35,9 +35,6 @@ std::string sm80_latency_declines(const ForwardProblem& p, const PlanContext& co
 // invariant, decode_sm80 takes batches of every size.
 std::string sm90_decode_declines(const ForwardProblem& p, const PlanContext& context);
 
-// Whether the choice takes a V stored transposed to a GPU's kernel by itself.
-inline constexpr bool kChoiceReadsTransposedV = false;
-
 // Why an automatic kernel gets a problem that it computes only when asked for by name, or empty.
 std::string by_name_alone(const Kernel& kernel, const ForwardProblem& p);
 inline std::string by_name_alone(const Kernel& /*kernel*/, const BackwardProblem& /*pass*/) {

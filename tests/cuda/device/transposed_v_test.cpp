@@ -102,8 +102,8 @@ TEST(TransposedVOnGpu, PassesItsGateAtAnyAddress) {
   }
 }
 
-// Not chosen before a GPU has gated it, and refused by the others in the same words.
-TEST(TransposedVOnGpu, RunsByName) {
+// Taken by one kernel, in either mode, and refused by the others in the same words.
+TEST(TransposedVOnGpu, IsComputedByOneKernel) {
   PlanOptions options;
   if (!find_hopper(options.device)) GTEST_SKIP() << "no GPU of compute capability 9.0";
   const auto verdicts = explain(made(64, 0, false).problem, options);
