@@ -30,5 +30,9 @@ Status run_on_gpu(const QuantizeProblem& /*problem*/, const QuantizeArguments& /
                   const DeviceInfo& /*device*/, Stream /*stream*/) {
   return no_gpu();
 }
+Status run_on_gpu(const TransposeProblem& /*problem*/, const void* /*v*/, void* /*v_out*/,
+                  const DeviceInfo& /*device*/, Stream /*stream*/) {
+  return no_gpu();
+}
 
 }  // namespace flashcore
