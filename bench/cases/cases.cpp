@@ -8,6 +8,7 @@
 
 #include "bench/cases/fp8_problem.hpp"
 #include "bench/cases/serving_cases.hpp"
+#include "problem/transposed.hpp"
 
 namespace flashcore::bench {
 namespace {
@@ -64,16 +65,19 @@ std::vector<Case> small() {
   return cases;
 }
 
-// The sweep's shapes in bf16 and in e4m3, which is to be the faster one.
+// The sweep's shapes in bf16 and in e4m3, which is to be the faster one, and with V stored transposed.
 std::vector<Case> fp8() {
   std::vector<Case> cases;
   for (const Case& shape : sweep()) {
     if (shape.head_dim > 128) continue;
-    for (const DType dtype : {DType::bf16, DType::f8e4m3}) {
+    for (const auto& [name, dtype, v_transposed] : {std::tuple{"bf16", DType::bf16, false},
+                                                    {"f8e4m3", DType::f8e4m3, false},
+                                                    {"f8e4m3, V^T", DType::f8e4m3, true}}) {
       Case& one = cases.emplace_back(shape);
-      one.name += fmt::format("/{}", to_string(dtype));
+      one.name += fmt::format("/{}", name);
       one.dtype = dtype;
       one.scales = dtype == DType::f8e4m3;
+      one.v_transposed = v_transposed;
     }
   }
   return cases;
@@ -311,6 +315,12 @@ Problem to_problem(const Case& one) {
   if (one.kv_dtype) problem.k.dtype = problem.v.dtype = *one.kv_dtype;
   if (one.v_dtype) problem.v.dtype = *one.v_dtype;
   if (one.page_size > 0) set_pages(one, problem);
+  if (one.v_transposed) {
+    problem.v_transposed = true;
+    problem.v = TensorDesc::contiguous(
+        problem.v.dtype,
+        {one.batch, one.heads_kv, problem.o.shape[3], columns_of_keys(one.seqlen_kv)});
+  }
   if (one.ragged || one.page_size > 0) {
     problem.seqlens_kv = TensorDesc::contiguous(DType::i32, {one.batch});
   }
@@ -400,6 +410,7 @@ std::string features_text(const Case& one) {
   if (one.top_left) add("top left");
   if (one.dropout_p > 0) add(fmt::format("dropout {:g}", one.dropout_p));
   if (one.scales) add("scales");
+  if (one.v_transposed) add("V transposed");
   if (one.page_size > 0) add(fmt::format("pages of {}", one.page_size));
   if (one.kv_dtype) {
     add(fmt::format("{} {}", size_of(one.dtype) == 1 ? "k and v" : "cache",
@@ -434,7 +445,7 @@ std::vector<Suite> suites() {
            "chunks of 512 and 2048 queries behind 8k and 32k keys, in one piece and in pages"},
           {"features", "softcap, window, ALiBi, bias, mask, dropout; 4 x 4096 tokens, bf16"},
           {"backward", "of --backward: groups, windows, packed, options, short calls; bf16"},
-          {"fp8", "the sweep at D 64 and 128, in bf16 and in e4m3 with scales"},
+          {"fp8", "the sweep at D 64 and 128, in bf16, in e4m3 with scales, and with V transposed"},
           {"fp8_modes", "of these S 2048, without scales: all that compute e4m3 beside each other"},
           {"amax", "e4m3 with an O of bf16 and e4m3, without and with amax_o and amax_s"},
           {"cpu", "the five shapes' sizes and a decode, fp32 and bf16, for a CPU and its peers"}};

@@ -38,6 +38,7 @@ struct Case {
   int64_t max_seqlen_q = 0, max_seqlen_kv = 0;
   float dropout_p = 0;
   bool scales = false;  // f8e4m3, with a scale per batch entry and head, as a user would make it
+  bool v_transposed = false;
   // K and V are a cache, docs/semantics.md.
   int64_t page_size = 0;                         // rows of a page, in a random order; 0: one piece
   std::optional<DType> kv_dtype = std::nullopt;  // where it is not that of q

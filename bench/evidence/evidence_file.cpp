@@ -57,6 +57,7 @@ constexpr const char* kCasesSchema = R"({
         "page_size": {"$ref": "extent"},
         "kv_dtype": {"enum": ["f32", "f16", "bf16", "f8e4m3", "f8e5m2"]},
         "v_dtype": {"enum": ["f8e4m3", "f8e5m2"]},
+        "v_transposed": {"type": "boolean"},
         "ragged": {"type": "boolean"},
         "rotated": {"type": "boolean"},
         "tree": {"type": "boolean"},
@@ -175,6 +176,7 @@ Result<std::vector<FileCase>> read_cases(const std::string& path) {
     if (item.contains("v_dtype")) {
       one.v_dtype = dtype_from_string(item["v_dtype"].get<std::string>());
     }
+    one.v_transposed = item.value("v_transposed", false);
     one.ragged = item.value("ragged", false);
     one.rotated = item.value("rotated", false);
     one.tree = item.value("tree", false);

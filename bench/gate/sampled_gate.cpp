@@ -6,6 +6,7 @@
 #include <cstring>
 #include <optional>
 #include <thread>
+#include <tuple>
 #include <utility>
 
 #include "problem/status.hpp"
@@ -29,6 +30,20 @@ int64_t first_pair(const TensorDesc& pairs, const RowBlock& rows) {
   const auto at = [&](size_t d, int64_t index) { return pairs.shape[d] == 1 ? int64_t{0} : index; };
   const int64_t head = at(0, rows.batch) * pairs.shape[1] + at(1, rows.head);
   return (head * pairs.shape[2] + at(2, rows.first)) * pairs.shape[3];
+}
+
+// The scales of one head, from [B|1, H|1] or [B|1, H|1, blocks]; those of the block are [1, 1, ..].
+void read_scales(const ReadElements& inputs, const char* name, const TensorDesc& all, int64_t batch,
+                 int64_t head, HostTensor& to) {
+  const int64_t row =
+      (all.shape[0] == 1 ? 0 : batch) * all.shape[1] + (all.shape[1] == 1 ? 0 : head);
+  inputs(name, row * to.elements(), to);
+}
+
+std::optional<TensorDesc> of_one_head(const std::optional<TensorDesc>& scales) {
+  if (!scales) return std::nullopt;
+  return scales->rank == 2 ? TensorDesc::contiguous(scales->dtype, {1, 1})
+                           : TensorDesc::contiguous(scales->dtype, {1, 1, scales->shape[2]});
 }
 
 // The bits of a tree mask as a mask of the block's pairs: a block begins at another diagonal.
@@ -74,7 +89,10 @@ HostProblem block_problem(const Problem& whole, const ReadElements& inputs, cons
     part.tree_mask.reset();
     part.mask = TensorDesc::contiguous(DType::boolean, {1, 1, rows.count, seqlen_kv});
   }
-  if (whole.o_scale) part.o_scale = TensorDesc::contiguous(DType::f32, {1, 1});
+  for (std::optional<TensorDesc>* const scales :
+       {&part.q_scale, &part.k_scale, &part.v_scale, &part.o_scale}) {
+    *scales = of_one_head(*scales);
+  }
   part.amax_o.reset();  // of whole heads: a few rows do not say
   part.amax_s.reset();
   HostProblem block = allocate(part);
@@ -98,10 +116,11 @@ HostProblem block_problem(const Problem& whole, const ReadElements& inputs, cons
   if (whole.tree_mask) fill_tree_pairs(whole, inputs, rows, offset, block.at("mask"));
   if (whole.mask) inputs("mask", first_pair(*whole.mask, rows), block.at("mask"));
   if (whole.alibi_slopes) inputs("alibi_slopes", rows.head, block.at("alibi_slopes"));
-  if (whole.o_scale) {
-    const auto& extents = whole.o_scale->shape;
-    const int64_t batch = extents[0] == 1 ? 0 : rows.batch, head = extents[1] == 1 ? 0 : rows.head;
-    inputs("o_scale", batch * extents[1] + head, block.at("o_scale"));
+  for (const auto& [name, scales, head] : {std::tuple{"q_scale", whole.q_scale, rows.head},
+                                           {"k_scale", whole.k_scale, head_kv},
+                                           {"v_scale", whole.v_scale, head_kv},
+                                           {"o_scale", whole.o_scale, rows.head}}) {
+    if (scales) read_scales(inputs, name, *scales, rows.batch, head, block.at(name));
   }
   return block;
 }

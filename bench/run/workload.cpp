@@ -68,9 +68,8 @@ class GivenWorkload final : public Workload {
   Status make_reference(int threads) {
     const Problem& p = host_.problem;
     const bool simple = !p.cu_seqlens_q && !p.bias && !p.mask && !p.alibi_slopes && !p.sinks &&
-                        !p.q_scale && !p.k_scale && !p.v_scale && !p.seqlens_q && !p.seqlens_kv &&
-                        !p.causal_offsets && !p.page_table && !p.kv_indptr && !p.cache_leftpad &&
-                        !p.tree_mask && p.dropout_p == 0;
+                        !p.seqlens_q && !p.seqlens_kv && !p.causal_offsets && !p.page_table &&
+                        !p.kv_indptr && !p.cache_leftpad && !p.tree_mask && p.dropout_p == 0;
     if (simple && forward_flop(host_) > kLargestReference) {
       Result<SampledReference> sampled = SampledReference::compute(host_, kSampledWork, threads);
       if (!sampled.ok()) return sampled.status();

@@ -41,6 +41,9 @@ flashcore_simulated_kernel(forward_fp8_sm89_precise sim:2 e4m3/5x400/4)
 # The kernels inside are those above and below.
 flashcore_simulated_kernel(forward_fp8_converted sim:1 100x112/4 2x300)
 flashcore_simulated_kernel(forward_fp8_converted sim:0 100x112/4 scores/fp8/outliers/64x1000x64)
+# V in rows for the kernels that want it so.
+flashcore_simulated_kernel(forward_fp8_v_rows sim:1 transposed/40x112/4 transposed/2x300/4)
+flashcore_simulated_kernel(forward_fp8_v_rows sim:0 transposed/30x112/4)
 # With options: fp8 outputs, largest values, e5m2, softcap, packed batches, other head dimensions.
 flashcore_simulated_kernel(forward_fp8_sm90_options sim:0 40x112x256/4 e4m3/2x700/3)
 flashcore_simulated_kernel(forward_sm80_throughput sim:1 80x112/4 3x400

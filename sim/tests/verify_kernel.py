@@ -10,6 +10,7 @@ PROBLEMS is one of
   e4m3/20x112      the same, all of them e4m3
   20x112/4         the same, of at most 4 heads of queries in all batch entries together
   paged/20x112     the same over caches: pages, flat lists, padding on the left, fp8 keys and values
+  transposed/20x112  the same, of an fp8 V that is stored transposed
   scores/PREFIX    the problems with hard scores whose names begin so
 
 Sequences are so long in some that every ring of buffers is passed several times. Each random problem has an order of
@@ -59,7 +60,10 @@ def problems(kernel, kind, first_seed):
         if computed == 0:
             sys.exit(f"computed no problem of {kind}")
         return f"{computed} of {kind}"
-    sizes, _, heads = kind.removeprefix("narrow/").removeprefix("paged/").removeprefix("e4m3/").partition("/")
+    sizes = kind
+    for prefix in ("narrow/", "paged/", "e4m3/", "transposed/"):
+        sizes = sizes.removeprefix(prefix)
+    sizes, _, heads = sizes.partition("/")
     wanted, *largest = sizes.split("x")
     options = [word for pair in zip(("--largest-seqlen", "--largest-head-dim"), largest) for word in pair]
     if heads:
@@ -70,6 +74,8 @@ def problems(kernel, kind, first_seed):
         options += ["--dtypes", "f8e4m3"]
     if kind.startswith("paged/"):
         options.append("--paged")
+    if kind.startswith("transposed/"):
+        options.append("--v-transposed")
     return random_problems(kernel, int(wanted), first_seed, *options)
 
 

@@ -12,6 +12,7 @@
 #include "cuda/decode_sm80/split_kv/plan.hpp"
 #include "cuda/decode_sm90/stream_kv/plan.hpp"
 #include "cuda/forward_fp8/converted/plan.hpp"
+#include "cuda/forward_fp8/v_rows/plan.hpp"
 #include "cuda/forward_fp8_sm89/throughput/plan.hpp"
 #include "cuda/forward_fp8_sm90/throughput/plan.hpp"
 #include "cuda/forward_sm80/latency/plan.hpp"
@@ -23,6 +24,7 @@
 #include "plan/backward_choice.hpp"
 #include "plan/forward_choice.hpp"
 #include "plan/kernel_choice.hpp"
+#include "problem/dtypes.hpp"
 
 namespace flashcore {
 namespace {
@@ -104,18 +106,28 @@ Kernel declining(Kernel kernel, Declines declines) {
   return kernel;
 }
 
-// What the choice takes for an fp8 problem as one of 16 bits; where it takes none, the words of the kernel that
+// What the choice takes for the problem inside of a kernel; where it takes none, the words of the kernel that
 // computes most.
-cuda::forward_fp8::converted::Inner choose_16_bit(const ForwardProblem& p,
-                                                  const PlanContext& context) {
+cuda::forward_fp8::Inner choose_inner(const ForwardProblem& p, const PlanContext& context,
+                                      std::string_view most) {
   KernelChoice choice = choose_kernel(p, context);
   if (choice.kernel != nullptr) return {choice.kernel, std::move(choice.config), {}};
-  const std::string_view most =
-      p.dropout_state.present ? "forward_sm80_dropout_state" : "forward_sm80_throughput";
   for (const KernelVerdict& said : choice.verdicts) {
     if (said.kernel == most) return {nullptr, {}, said.refusal};
   }
   return {nullptr, {}, choice.reason};
+}
+
+// For an fp8 problem as one of 16 bits.
+cuda::forward_fp8::Inner choose_16_bit(const ForwardProblem& p, const PlanContext& context) {
+  return choose_inner(
+      p, context,
+      p.dropout_state.present ? "forward_sm80_dropout_state" : "forward_sm80_throughput");
+}
+
+// For one whose V was stored transposed.
+cuda::forward_fp8::Inner choose_for_rows(const ForwardProblem& p, const PlanContext& context) {
+  return choose_inner(p, context, is_fp8(p.dtype) ? "forward_sm80_fp8" : "decode_sm80");
 }
 
 }  // namespace
@@ -149,6 +161,7 @@ std::vector<Kernel> cuda_kernels() {
       unless_refused(declining(sm90::throughput::paged_kernel(), sm90_paged_declines), any_cache));
   table.push_back(any_cache);
   table.push_back(cuda::forward_fp8::converted::kernel(choose_16_bit));
+  table.push_back(cuda::forward_fp8::v_rows::kernel(choose_for_rows));
   const Kernel any_backward = cuda::backward_sm80::general::kernel();
   Kernel split = cuda::backward_sm90::throughput::split_kernel();
   split.backward.declines = sm90_split_declines;

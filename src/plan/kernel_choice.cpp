@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "cuda/forward_fp8/converted/layout.hpp"
+#include "cuda/forward_fp8/v_rows/supports.hpp"
 #include "kernel/device_code.hpp"
 #include "plan/forward_choice.hpp"
 #include "plan/table.hpp"
@@ -171,14 +172,19 @@ std::string config_refusal(const Kernel& kernel, const AnyProblem& problem,
 
 std::string own_note(const Kernel& kernel, const ForwardProblem& problem,
                      const PlanContext& context) {
-  namespace converted = cuda::forward_fp8::converted;
-  if (kernel.name != converted::kName) return {};
-  const converted::Layout layout = converted::layout_of(problem);
+  namespace fp8 = cuda::forward_fp8;
   PlanContext inside = context;
   inside.config.clear();
-  const Kernel* const inner = choose_kernel(converted::as_16_bit(problem, layout), inside).kernel;
-  return inner == nullptr ? std::string()
-                          : fmt::format("{} by {}", to_string(layout.dtype), inner->name);
+  const auto by = [&](std::string_view what, const ForwardProblem& inner) {
+    const Kernel* const chosen = choose_kernel(inner, inside).kernel;
+    return chosen == nullptr ? std::string() : fmt::format("{} by {}", what, chosen->name);
+  };
+  if (kernel.name == fp8::converted::kName) {
+    const fp8::converted::Layout layout = fp8::converted::layout_of(problem);
+    return by(to_string(layout.dtype), fp8::converted::as_16_bit(problem, layout));
+  }
+  if (kernel.name == fp8::v_rows::kName) return by("V in rows", fp8::v_rows::in_rows(problem));
+  return {};
 }
 
 std::string own_note(const Kernel& /*kernel*/, const BackwardProblem& /*problem*/,

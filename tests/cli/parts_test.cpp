@@ -317,6 +317,38 @@ TEST(SampledGate, PassesWhatIsRight) {
   }
 }
 
+TEST(SampledGate, ReadsTheScalesOfEachHeadAndColumnsOfV) {
+  for (const bool v_transposed : {false, true}) {
+    const bench::Case one{.name = "test",
+                          .dtype = DType::f8e4m3,
+                          .batch = 2,
+                          .heads_q = 4,
+                          .heads_kv = 2,
+                          .seqlen_q = 100,
+                          .seqlen_kv = 130,
+                          .head_dim = 32,
+                          .scales = true,
+                          .v_transposed = v_transposed};
+    bench::HostProblem host = bench::fill(one, 7);
+    for (const char* const name : {"q_scale", "k_scale", "v_scale"}) {
+      bench::HostTensor& scales = host.at(name);
+      for (int64_t i = 0; i < scales.elements(); ++i) {
+        scales.set(i, 0.01 * static_cast<double>(i + 1));
+      }
+    }
+    PlanOptions options;
+    options.kernel = "reference";
+    const Result<Plan> plan = make_plan(host.problem, options);
+    ASSERT_TRUE(plan.ok() && plan->run(host.arguments()).ok());
+    const Result<bench::SampledReference> reference = bench::SampledReference::compute(host, 2e6);
+    ASSERT_TRUE(reference.ok()) << reference.status().message();
+    EXPECT_LT(reference->rows(), 2 * 4 * 100);
+    const bench::Verdict verdict = reference->judge(host);
+    EXPECT_TRUE(verdict.passed) << verdict.failure;
+    EXPECT_LT(verdict.max_scaled_error, 1e-3);  // f16 rounding: no scale was another head's
+  }
+}
+
 TEST(SampledGate, FailsAWrongFirstOrLastRow) {
   for (const bool last : {false, true}) {
     Sampled sampled = Sampled::make(true);

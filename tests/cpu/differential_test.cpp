@@ -125,6 +125,7 @@ void test_kernel(const HostProblem& original, const bench::Reference& reference,
 bench::RandomSpace space_of(uint64_t seed) {
   bench::RandomSpace space;
   space.more_outputs = space.mixes_fp8 = true;
+  space.transposed_v = 0.5;
   if (seed % 16 == 7) space.largest_seqlen = 700;
   if (seed % 16 == 15) space.largest_head_dim = 600;
   if (seed % 3 == 0) space.largest_seqlen = 48;

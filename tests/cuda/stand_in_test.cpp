@@ -359,6 +359,39 @@ TEST_F(StandIn, MixesOfFp8HaveAKernelOfTheChoice) {
   }
 }
 
+// Every V stored transposed has a kernel: one that reads it so, or one that reads V in rows.
+TEST_F(StandIn, AVStoredTransposedHasAKernelOfTheChoice) {
+  PlanOptions options;
+  options.device = {DeviceKind::cuda, 0};
+  Problem problem = dense(DType::f8e4m3, 2048, 2048);
+  problem.o.dtype = DType::bf16;
+  problem.v = TensorDesc::contiguous(DType::f8e4m3, {2, 8, 128, 2048});
+  problem.v_transposed = true;
+  Result<Plan> plan = make_plan(problem, options);
+  ASSERT_TRUE(plan.ok()) << plan.status().message();
+  EXPECT_EQ(plan->kernel(), "forward_fp8_sm90");
+  const auto reason = [&] {
+    plan = make_plan(problem, options);
+    if (!plan.ok()) return plan.status().message();
+    EXPECT_EQ(plan->kernel(), "forward_fp8_v_rows");
+    EXPECT_GE(plan->workspace_bytes(), size_t{2} * 8 * 2048 * 128);
+    return std::string(plan->reason());
+  };
+  problem.softcap = 30;
+  EXPECT_THAT(reason(), HasSubstr("V in rows by forward_fp8_sm90_options"));
+  problem.dropout_p = 0.5F;
+  EXPECT_THAT(reason(), HasSubstr("V in rows by forward_sm80_fp8"));
+  problem.v.dtype = DType::f8e5m2;
+  EXPECT_THAT(reason(), HasSubstr("V in rows by forward_fp8_converted"));
+  problem.q.dtype = problem.o.dtype = DType::f16;
+  problem.q_scale.reset();
+  problem.v.dtype = DType::f8e4m3;
+  // What no kernel computes is refused in the words of the one that computes most.
+  EXPECT_THAT(reason(), HasSubstr("forward_fp8_v_rows: dropout_p: is 0.5, wanted 0"));
+  problem.dropout_p = 0;
+  EXPECT_THAT(reason(), HasSubstr("V in rows by decode_sm80"));
+}
+
 // What no kernel inside computes is refused in that kernel's words.
 TEST_F(StandIn, AConversionRefusesWhatNoKernelComputes) {
   const Result<Plan> plan = make_plan(dense(DType::f8e4m3, 300, 300, 600), converted_options());

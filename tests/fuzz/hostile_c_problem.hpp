@@ -159,6 +159,11 @@ inline flashcore_problem valid_problem(Source& source) {
   if ((more & 5) == 5) set(p.o_scale, FLASHCORE_F32, {broadcast(d.batch), broadcast(d.heads_q)});
   if ((more & 8) != 0) set(p.amax_o, FLASHCORE_F32, {broadcast(d.batch), broadcast(d.heads_q)});
   if ((more & 16) != 0) set(p.amax_s, FLASHCORE_F32, {broadcast(d.batch), broadcast(d.heads_q)});
+  if ((more & 32) != 0 && !packed && dtype >= FLASHCORE_F8E4M3) {
+    p.v_transposed = 1;
+    const int64_t columns = 128 * (1 + source.draw<uint8_t>() % 2);
+    set(p.v, dtype, {d.batch, d.heads_kv, d.dim_v, columns});
+  }
   return p;
 }
 
@@ -198,7 +203,7 @@ inline void change_members(flashcore_problem& problem, Source& source) {
                                        &problem.amax_s};
     flashcore_tensor& tensor =
         which < kTensors ? tensors_of(problem)[which] : *later[which - kTensors];
-    const int choice = source.draw<uint8_t>() % 12;
+    const int choice = source.draw<uint8_t>() % 13;
     if (change_tensor(tensor, choice, source)) continue;
     switch (choice) {
       case 6:
@@ -216,6 +221,9 @@ inline void change_members(flashcore_problem& problem, Source& source) {
       case 10:
         problem.max_seqlen_q = source.draw_extent();
         problem.max_seqlen_kv = source.draw_extent();
+        break;
+      case 11:
+        problem.v_transposed = source.draw<int8_t>() % 3;
         break;
       default:
         source.take(&problem.has_softmax_scale, 24);  // through dropout_p

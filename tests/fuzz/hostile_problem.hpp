@@ -7,6 +7,7 @@
 #include <iterator>
 
 #include "flashcore/flashcore.hpp"
+#include "problem/transposed.hpp"
 
 namespace flashcore::tests {
 
@@ -39,6 +40,11 @@ class HostileProblem {
       p.v = rows(dtype, {batch, heads_kv, seqlen_kv, head_dim_v});
       p.o = TensorDesc::contiguous(out, {batch, heads_q, seqlen_q, head_dim_v});
       if (flag()) p.lse = TensorDesc::contiguous(DType::f32, {batch, heads_q, seqlen_q});
+      p.v_transposed = size_of(dtype) == 1 && draw_() % 4 == 0;
+      if (p.v_transposed) {
+        const int64_t columns = flag() ? columns_of_keys(seqlen_kv) : extent();
+        p.v = rows(dtype, {batch, heads_kv, head_dim_v, columns});
+      }
     }
     if (draw_() % 8 == 0) p.bias = TensorDesc::contiguous(DType::f32, {1, 1, 1, 1});
     if (draw_() % 8 == 0) p.alibi_slopes = vector(DType::f32, heads_q);

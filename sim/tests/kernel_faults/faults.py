@@ -270,6 +270,11 @@ CONVERTED = "cuda/" + CONVERTED_UNIT
 CONVERTED_RANDOM = ["verify", "--device", "sim", "--sim-seed", "5", "--kernel", "forward_fp8_converted", "--shapes",
                     "none", "--random", "15", "--random-seed", "196", "--largest-seqlen", "64", "--most-heads", "4"]
 
+V_ROWS_UNIT = "forward_fp8/v_rows/kernel.cu"
+V_ROWS = "cuda/" + V_ROWS_UNIT
+V_ROWS_RANDOM = ["verify", "--device", "sim", "--sim-seed", "5", "--kernel", "forward_fp8_v_rows", "--shapes", "none",
+                 "--v-transposed", "--random", "15", "--random-seed", "0", "--largest-seqlen", "64", "--most-heads", "4"]
+
 C = THROUGHPUT + "consumer.cuh"
 K = THROUGHPUT + "kernel.cuh"
 PLANTED = [
@@ -735,6 +740,10 @@ PLANTED = [
         (CONVERTED, "return scale * lift * power.up[0] * power.up[1];", "return scale * lift;")], "FAILED"),
     Fault("converted_scales_of_the_first_entry", CONVERTED_UNIT, CONVERTED_RANDOM, [
         (CONVERTED, "return {entry, place.head, row};", "return {0, place.head, row};")], "FAILED", more=True),
+    Fault("v_rows_in_the_order_of_columns", V_ROWS_UNIT, V_ROWS_RANDOM, [
+        (V_ROWS, "kChunk * group + tile::fp8_key_of_slot(slot);", "kChunk * group + slot;")], "FAILED"),
+    Fault("v_rows_of_a_tile_not_awaited", V_ROWS_UNIT, V_ROWS_RANDOM, [
+        (V_ROWS, "  __syncthreads();\n", "")], "race", more=True),
     Fault("paged_values_of_the_next_tile", PAGED_UNIT, PAGED, [
         (THROUGHPUT + "page_copies.cuh", "behind ? older_ : newest_", "newest_")], "FAILED"),
     Fault("paged_rows_of_the_first_box", PAGED_UNIT, PAGED_BOXES, [

@@ -16,6 +16,7 @@
 #include "cuda/decode_sm80/split_kv/launch.hpp"
 #include "cuda/decode_sm90/stream_kv/launch.hpp"
 #include "cuda/forward_fp8/converted/launch.hpp"
+#include "cuda/forward_fp8/v_rows/launch.hpp"
 #include "cuda/forward_fp8_sm89/throughput/launch.hpp"
 #include "cuda/forward_fp8_sm90/throughput/launch.hpp"
 #include "cuda/forward_fp8_sm90/throughput/option_launch.hpp"
@@ -354,6 +355,18 @@ cudaError_t convert_outputs(const Functions& /*functions*/, const OutputParams& 
 }
 
 }  // namespace forward_fp8::converted
+
+namespace forward_fp8::v_rows {
+
+cudaError_t prepare(cudaFunction_t& function) {
+  function = {};
+  return fake::load(fake::kernel<36>("forward_fp8_v_rows"));
+}
+cudaError_t launch(cudaFunction_t /*function*/, const Params& params, cudaStream_t stream) {
+  return fake::launch(fake::kernel<36>("forward_fp8_v_rows"), params.blocks, stream, params);
+}
+
+}  // namespace forward_fp8::v_rows
 
 namespace backward_sm80::general {
 

@@ -53,9 +53,9 @@ struct Planned {
 };
 
 // Heads whose tiles of one place follow each other: under a causal mask, so that the last wave is of
-// the shortest tiles, and in turn, since tiles of one head wait for each other; a wave's at most. By
-// measurement (docs/backward-sm90.md).
-int64_t section_heads(const ForwardProblem& p, const Config& config, bool in_turn, int64_t tiles,
+// the shortest tiles, and in turn, since tiles of one head wait for each other; a wave's at most, of a
+// packed batch one of its longest entry. By measurement (docs/backward-sm90.md).
+int64_t section_heads(const ForwardProblem& p, const Config& config, bool in_turn,
                       int multiprocessors) {
   const int64_t group = p.heads_q / p.heads_kv;
   const int64_t head_bytes =
@@ -63,6 +63,7 @@ int64_t section_heads(const ForwardProblem& p, const Config& config, bool in_tur
   const int64_t heads = kSectionBytes / head_bytes;
   const bool causal = p.band.right >= 0;
   if (in_turn) {
+    const int64_t tiles = (p.seqlen_kv + kBlockKeys - 1) / kBlockKeys;  // of the longest entry
     const int64_t wave = multiprocessors / std::max<int64_t>(tiles, 1);
     return std::max(std::min(heads, wave), causal ? kCausalHeadsInTurn : kHeadsInTurn);
   }
@@ -83,8 +84,8 @@ attention::TileOrder tile_order(const ForwardProblem& p, const Config& config, b
   const int64_t tiles = key_tiles_of_head(p, kBlockKeys), heads = tile_batch(p) * p.heads_kv;
   return {.batch_heads = static_cast<uint32_t>(heads),
           .q_tiles = static_cast<uint32_t>(tiles),
-          .section_heads = static_cast<uint32_t>(std::clamp<int64_t>(
-              section_heads(p, config, in_turn, tiles, multiprocessors), 1, heads)),
+          .section_heads = static_cast<uint32_t>(
+              std::clamp<int64_t>(section_heads(p, config, in_turn, multiprocessors), 1, heads)),
           .longest_first = true};
 }
 

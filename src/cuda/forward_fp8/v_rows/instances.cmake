@@ -1,0 +1,1 @@
+flashcore_cuda_sources(forward_fp8_v_rows SOURCES forward_fp8/v_rows/kernel.cu)

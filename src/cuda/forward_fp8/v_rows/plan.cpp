@@ -1,0 +1,134 @@
+#include "cuda/forward_fp8/v_rows/plan.hpp"
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+#include <span>
+#include <utility>
+
+#include "cuda/forward_fp8/v_rows/launch.hpp"
+#include "cuda/forward_fp8/v_rows/supports.hpp"
+#include "cuda/host/device_guard.hpp"
+#include "cuda/host/forward_launch.hpp"
+#include "cuda/host/kernel_targets.hpp"
+#include "cuda/host/row_strides.hpp"
+#include "problem/sizes.hpp"
+#include "problem/status.hpp"
+
+namespace flashcore::cuda::forward_fp8::v_rows {
+namespace {
+
+constexpr std::string_view kTargets = build::targets::forward_fp8_v_rows;
+
+static_assert(kColumns == kColumnBlock);
+
+struct Planned {
+  ForwardProblem problem;
+  Params params;  // but for the pointers
+  cudaFunction_t function;
+  size_t own_bytes;  // of the workspace: V's rows, before the kernel's
+  int device;
+  bool even_strides;  // V's rows are chunks, if the first begins one
+};
+
+Params make_params(const ForwardProblem& p) {
+  Params params{};
+  host::set_forward_params(params, p);
+  params.pitch = pitch_of(p);
+  params.column_blocks = static_cast<uint32_t>((p.seqlen_kv + kColumns - 1) / kColumns);
+  params.dim_blocks = static_cast<uint32_t>((p.head_dim_v + kDims - 1) / kDims);
+  params.blocks = static_cast<uint32_t>(blocks_of(p));
+  // An entry's keys may begin anywhere then.
+  if (p.cache_leftpad.present) params.seqlens_kv = {};
+  return params;
+}
+
+Status run(const Planned& planned, const PlannedKernel& inner, const Arguments& args,
+           std::span<std::byte> workspace, Stream stream) {
+  const ForwardProblem& p = planned.problem;
+  Arguments with_rows = args;
+  with_rows.v = workspace.data();
+  if (planned.params.blocks > 0) {
+    Params params = planned.params;
+    host::bind_forward_params(params, p, args);
+    if (p.cache_leftpad.present) params.seqlens_kv = {};
+    params.rows = reinterpret_cast<uint8_t*>(workspace.data());
+    params.in_chunks = planned.even_strides && host::is_aligned(args.v);
+    const host::DeviceGuard guard(planned.device);
+    if (guard.error() != cudaSuccess) {
+      return host::cuda_failure(kName, "choosing its GPU", guard.error());
+    }
+    const cudaError_t error =
+        launch(planned.function, params, static_cast<cudaStream_t>(stream.handle));
+    if (error != cudaSuccess) return host::cuda_failure(kName, "the launch", error);
+  }
+  return inner.run(with_rows, workspace.subspan(planned.own_bytes), stream);
+}
+
+// Its launches begin when V's rows are there.
+PlanContext inner_context(PlanContext context) {
+  context.config.clear();
+  context.early_start = false;
+  return context;
+}
+
+Result<PlannedKernel> plan(const ForwardProblem& p, const PlanContext& context,
+                           ChooseInner choose) {
+  const ForwardProblem rows = in_rows(p);
+  PlanContext inside = inner_context(context);
+  Inner inner = choose(rows, inside);
+  if (inner.kernel == nullptr) return unsupported("kernel {}: {}", kName, inner.refusal);
+  inside.config = std::move(inner.config);
+  Result<PlannedKernel> attention = inner.kernel->plan(rows, inside);
+  if (!attention.ok()) return attention.status();
+  const int64_t bytes = sum_of({rows_bytes(p), static_cast<int64_t>(attention->workspace_bytes)});
+  if (bytes == kTooLarge) {
+    return Status(StatusCode::invalid_argument, "v: needs a workspace larger than memory can be");
+  }
+  Planned planned{
+      .problem = p,
+      .params = make_params(p),
+      .function = {},
+      .own_bytes = static_cast<size_t>(rows_bytes(p)),
+      .device = context.device.device.index,
+      .even_strides =
+          host::misaligned_rows("", p.v, DType::f8e4m3, p.batch, p.heads_kv, p.head_dim_v).empty()};
+  const host::DeviceGuard guard(planned.device);
+  if (guard.error() != cudaSuccess) {
+    return host::cuda_failure(kName, "choosing its GPU", guard.error());
+  }
+  if (const cudaError_t error = prepare(planned.function); error != cudaSuccess) {
+    return host::cuda_failure(kName, "preparing the kernel", error);
+  }
+  return PlannedKernel{
+      .workspace_bytes = static_cast<size_t>(bytes),
+      .run = [planned, attention = std::move(*attention)](
+                 const Arguments& args, std::span<std::byte> workspace, Stream stream) {
+        return run(planned, attention, args, workspace, stream);
+      }};
+}
+
+}  // namespace
+
+Kernel kernel(ChooseInner choose) {
+  return {.name = std::string(kName),
+          .device = DeviceKind::cuda,
+          .reads_dropout_state = true,
+          .reads_caches = true,
+          .reads_tree_masks = true,
+          .reads_transposed_v = true,
+          .fp8_types = Fp8Types::any,
+          .scales_o = true,
+          .writes_largest = true,
+          .targets = kTargets,
+          .refuses =
+              [choose](const ForwardProblem& p, const PlanContext& context) {
+                std::string sentence = refusal(p, context.device, kTargets);
+                return sentence.empty() ? choose(in_rows(p), inner_context(context)).refusal
+                                        : sentence;
+              },
+          .plan = [choose](const ForwardProblem& p,
+                           const PlanContext& context) { return plan(p, context, choose); }};
+}
+
+}  // namespace flashcore::cuda::forward_fp8::v_rows

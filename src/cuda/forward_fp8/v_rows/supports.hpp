@@ -1,0 +1,31 @@
+// What forward_fp8_v_rows does not compute, whatever the kernels inside do, and the problem that is left to
+// them. Needs no CUDA header.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "kernel/kernel.hpp"
+
+namespace flashcore::cuda::forward_fp8::v_rows {
+
+inline constexpr std::string_view kName = "forward_fp8_v_rows";
+
+// One sentence, or empty. `targets`: what the kernel was compiled for, as in device_code.hpp.
+std::string refusal(const ForwardProblem& problem, const DeviceInfo& device,
+                    std::string_view targets);
+
+// Bytes from a row of V in the workspace to the next: whole chunks of 16.
+int64_t pitch_of(const ForwardProblem& problem);
+
+// Bytes of V in the workspace, up to where a kernel's own part may begin; kTooLarge where they do not fit.
+int64_t rows_bytes(const ForwardProblem& problem);
+
+// The same problem with V in rows in the workspace.
+ForwardProblem in_rows(const ForwardProblem& problem);
+
+// Blocks of a launch; kTooLarge where they do not fit.
+int64_t blocks_of(const ForwardProblem& problem);
+
+}  // namespace flashcore::cuda::forward_fp8::v_rows
