@@ -133,6 +133,12 @@ std::vector<Problem> problems() {
       }
     }
   }
+  Problem transposed;  // a V that no kernel reads so
+  transposed.q = transposed.k = TensorDesc::contiguous(DType::f8e5m2, {1, 8, 512, 64});
+  transposed.v = TensorDesc::contiguous(DType::f8e5m2, {1, 8, 64, 512});
+  transposed.o = TensorDesc::contiguous(DType::bf16, {1, 8, 512, 64});
+  transposed.v_transposed = true;
+  all.push_back(transposed);
   return all;
 }
 
