@@ -76,11 +76,13 @@ TEST(BenchCases, WritesEvidenceThatItsSchemaHolds) {
 
 TEST(BenchCases, TheHelperIsNotAskedForFp8) {
   const Scratch scratch;
-  const std::string cases =
-      scratch.write("fp8.json", R"({"schema": "flashcore-cases", "version": 1, "cases": [
-        {"name": "O f16", "dtype": "f8e4m3", "heads_q": 2, "seqlen_q": 40, "head_dim": 16},
-        {"name": "O e4m3", "dtype": "f8e4m3", "o_dtype": "f8e4m3", "heads_q": 2, "seqlen_q": 40,
-         "head_dim": 16}]})");
+  const auto one = [](const std::string& name, const std::string& output) {
+    return R"({"name": ")" + name + R"(", "dtype": "f8e4m3", )" + output + R"("batch": 1,
+               "heads_q": 2, "seqlen_q": 40, "head_dim": 16})";
+  };
+  const std::string cases = scratch.write(
+      "fp8.json", R"({"schema": "flashcore-cases", "version": 1, "cases": [)" + one("O f16", "") +
+                      "," + one("O e4m3", R"("o_dtype": "f8e4m3", )") + "]}");
   const Outcome outcome = flashcore_command({"bench", "--cases", cases, "--device", "cpu",
                                              "--threads", "2", "--out", scratch.path("out.json"),
                                              "--peers", FLASHCORE_PEERS, "--backends", "plain"});
