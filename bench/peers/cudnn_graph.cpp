@@ -1,6 +1,8 @@
 #include "bench/peers/cudnn_graph.hpp"
 
+#include <algorithm>
 #include <array>
+#include <string_view>
 
 #include "problem/status.hpp"
 
@@ -51,6 +53,17 @@ Status CudnnLibrary::status(cudnnStatus_t code, const std::string& doing) const 
   last_error(words.data(), words.size());
   return unsupported("cudnn: {}: {}{}{}", doing, error_string(code), words[0] != 0 ? ": " : "",
                      words.data());
+}
+
+std::string CudnnLibrary::reason() const {
+  std::array<char, 1024> words{};
+  last_error(words.data(), words.size());
+  const std::string_view text = words.data();
+  constexpr std::string_view kBefore = "Reason: ", kAfter = " at: ";
+  const size_t begin = text.find(kBefore);
+  if (begin == std::string_view::npos) return {};
+  const std::string_view rest = text.substr(begin + kBefore.size());
+  return std::string(rest.substr(0, std::min(rest.find(kAfter), rest.find('\n'))));
 }
 
 CudnnDescriptor::CudnnDescriptor(const CudnnLibrary& cudnn, cudnnBackendDescriptorType_t type,
@@ -148,11 +161,8 @@ CudnnGraph::Tensor CudnnGraph::pointwise_descriptor(cudnnPointwiseMode_t mode,
   return add(std::move(how));
 }
 
-CudnnGraph::Tensor CudnnGraph::pointwise(cudnnPointwiseMode_t mode, Tensor x, Tensor b,
-                                         const Dims& dims, cudnnDataType_t type) {
-  const cudnnDataType_t precision =
-      type == CUDNN_DATA_BOOLEAN || type == CUDNN_DATA_INT32 ? type : CUDNN_DATA_FLOAT;
-  const Tensor y = unnamed(type, dims);
+void CudnnGraph::pointwise_operation(cudnnPointwiseMode_t mode, cudnnDataType_t precision, Tensor x,
+                                     Tensor b, Tensor y) {
   const Tensor how = pointwise_descriptor(mode, precision, nullptr);
   CudnnDescriptor one(*cudnn_, CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR,
                       fmt::format("pointwise operation {}", static_cast<int>(mode)));
@@ -161,7 +171,19 @@ CudnnGraph::Tensor CudnnGraph::pointwise(cudnnPointwiseMode_t mode, Tensor x, Te
       .set(CUDNN_ATTR_OPERATION_POINTWISE_YDESC, *y);
   if (b != nullptr) one.set(CUDNN_ATTR_OPERATION_POINTWISE_BDESC, *b);
   operation(std::move(one));
+}
+
+CudnnGraph::Tensor CudnnGraph::pointwise(cudnnPointwiseMode_t mode, Tensor x, Tensor b,
+                                         const Dims& dims, cudnnDataType_t type) {
+  const cudnnDataType_t precision =
+      type == CUDNN_DATA_BOOLEAN || type == CUDNN_DATA_INT32 ? type : CUDNN_DATA_FLOAT;
+  const Tensor y = unnamed(type, dims);
+  pointwise_operation(mode, precision, x, b, y);
   return y;
+}
+
+void CudnnGraph::pointwise_into(cudnnPointwiseMode_t mode, Tensor x, Tensor b, Tensor y) {
+  pointwise_operation(mode, CUDNN_DATA_FLOAT, x, b, y);
 }
 
 CudnnGraph::Tensor CudnnGraph::index(Tensor x, int64_t axis, const Dims& dims) {
@@ -188,9 +210,7 @@ CudnnGraph::Tensor CudnnGraph::select(Tensor where, Tensor x, Tensor otherwise, 
   return y;
 }
 
-CudnnGraph::Tensor CudnnGraph::reduce(cudnnReduceTensorOp_t operation_kind, Tensor x,
-                                      const Dims& dims) {
-  const Tensor y = unnamed(CUDNN_DATA_FLOAT, dims);
+void CudnnGraph::reduce_into(cudnnReduceTensorOp_t operation_kind, Tensor x, Tensor y) {
   CudnnDescriptor how(*cudnn_, CUDNN_BACKEND_REDUCTION_DESCRIPTOR, "a reduction");
   how.set(CUDNN_ATTR_REDUCTION_OPERATOR, CUDNN_TYPE_REDUCTION_OPERATOR_TYPE, operation_kind)
       .set(CUDNN_ATTR_REDUCTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, CUDNN_DATA_FLOAT);
@@ -199,6 +219,12 @@ CudnnGraph::Tensor CudnnGraph::reduce(cudnnReduceTensorOp_t operation_kind, Tens
       .set(CUDNN_ATTR_OPERATION_REDUCTION_XDESC, *x)
       .set(CUDNN_ATTR_OPERATION_REDUCTION_YDESC, *y);
   operation(std::move(one));
+}
+
+CudnnGraph::Tensor CudnnGraph::reduce(cudnnReduceTensorOp_t operation_kind, Tensor x,
+                                      const Dims& dims) {
+  const Tensor y = unnamed(CUDNN_DATA_FLOAT, dims);
+  reduce_into(operation_kind, x, y);
   return y;
 }
 
@@ -226,7 +252,9 @@ Result<CudnnDescriptor> CudnnGraph::build(cudnnHandle_t handle) {
       cudnn_->get_attribute(heuristics.raw(), CUDNN_ATTR_ENGINEHEUR_RESULTS,
                             CUDNN_TYPE_BACKEND_DESCRIPTOR, kMostEngines, &count, raw.data()),
       "the heuristics"));
-  Status last = unsupported("cudnn: no engine takes the graph");
+  const std::string reason = count == 0 ? cudnn_->reason() : "";
+  Status last =
+      unsupported("cudnn: no engine takes the graph{}{}", reason.empty() ? "" : ": ", reason);
   for (int64_t i = 0; i < std::min(count, kMostEngines); ++i) {
     CudnnDescriptor plan(*cudnn_, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, "a plan");
     plan.set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, engines[static_cast<size_t>(i)])

@@ -37,6 +37,9 @@ struct CudnnLibrary {
 
   // "cudnn: <doing>: CUDNN_STATUS_NOT_SUPPORTED: <its own words>"
   Status status(cudnnStatus_t code, const std::string& doing) const;
+
+  // Why its heuristics named no engine: the first sentence of what it recorded, which is then gone.
+  std::string reason() const;
 };
 
 // One descriptor. The first error is kept, and everything after it is left out.
@@ -92,9 +95,11 @@ class CudnnGraph {
   void product_into(Tensor a, Tensor b, Tensor c);       // of memory
   Tensor pointwise(cudnnPointwiseMode_t mode, Tensor x, Tensor b, const Dims& dims,
                    cudnnDataType_t type = CUDNN_DATA_FLOAT);
+  void pointwise_into(cudnnPointwiseMode_t mode, Tensor x, Tensor b, Tensor y);  // of memory
   Tensor index(Tensor x, int64_t axis, const Dims& dims);
   Tensor select(Tensor where, Tensor x, Tensor otherwise, const Dims& dims);
   Tensor reduce(cudnnReduceTensorOp_t operation, Tensor x, const Dims& dims);
+  void reduce_into(cudnnReduceTensorOp_t operation, Tensor x, Tensor y);  // of memory
 
   // The graph as a plan of the engine that cuDNN's heuristics put first and that takes it.
   Result<CudnnDescriptor> build(cudnnHandle_t handle);
@@ -105,6 +110,8 @@ class CudnnGraph {
                 bool in_memory, bool by_value);
   Tensor unnamed(cudnnDataType_t type, const Dims& dims);
   void operation(CudnnDescriptor descriptor);
+  void pointwise_operation(cudnnPointwiseMode_t mode, cudnnDataType_t precision, Tensor x, Tensor b,
+                           Tensor y);
   Tensor pointwise_descriptor(cudnnPointwiseMode_t mode, cudnnDataType_t precision,
                               const int64_t* axis);
 

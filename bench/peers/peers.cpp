@@ -11,6 +11,7 @@
 #include "bench/device/plan_choice.hpp"
 #include "bench/process/child_process.hpp"
 #include "bench/text/terminal.hpp"
+#include "problem/dtype.hpp"
 #include "problem/status.hpp"
 
 namespace flashcore::bench {
@@ -58,6 +59,12 @@ bool asks_peers(const Case& one, bool backward) {
     others.softcap = 0;
     others.packed = false;
   }
+  return size_of(one.dtype) > 1 && features_text(others).empty();
+}
+
+bool asks_native_peers(const Case& one) {
+  Case others = one;
+  if (size_of(one.dtype) == 1) others.o_dtype.reset();
   return features_text(others).empty();
 }
 

@@ -29,9 +29,13 @@ struct PeerVerdict {
   Verdict verdict;
 };
 
-// Whether peers are asked for a case: a plain one, and of the backward pass one whose features some of
-// them have: windows, softcap and packed batches.
+// Whether the helper is asked for a case: a plain one, and of the backward pass one whose features some
+// of its libraries have: windows, softcap and packed batches. None of fp8, which they do not compute.
 bool asks_peers(const Case& one, bool backward);
+
+// Whether the peers of this process are asked for a forward pass: a plain one, in fp8 with any type of
+// O.
+bool asks_native_peers(const Case& one);
 
 // The helper's path: tools/peers_torch.py for "auto".
 std::string peers_script(const std::string& option);

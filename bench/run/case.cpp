@@ -339,12 +339,12 @@ Result<Json> CaseRun::run() {
     FLASHCORE_RETURN_IF_ERROR(gate_kernel(point));
   }
   phase_ended("gates");
-  if (asks_peers(subject_.one, subject_.gradients.has_value())) {
-    auto* const forward = dynamic_cast<TiledWorkload*>(workload_.get());
-    const auto* const backward = dynamic_cast<TiledBackwardWorkload*>(workload_.get());
-    if (forward != nullptr) add_native_peers(*forward);
-    if (forward != nullptr && setting_.peers != nullptr) add_process_peers(forward->reference());
-    if (backward != nullptr && setting_.peers != nullptr) add_process_peers(backward->reference());
+  auto* const forward = dynamic_cast<TiledWorkload*>(workload_.get());
+  const auto* const backward = dynamic_cast<TiledBackwardWorkload*>(workload_.get());
+  if (forward != nullptr && asks_native_peers(subject_.one)) add_native_peers(*forward);
+  if (setting_.peers != nullptr && asks_peers(subject_.one, subject_.gradients.has_value())) {
+    if (forward != nullptr) add_process_peers(forward->reference());
+    if (backward != nullptr) add_process_peers(backward->reference());
   }
   phase_ended("peers");
   FLASHCORE_RETURN_IF_ERROR(time_all());

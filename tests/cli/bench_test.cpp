@@ -74,6 +74,29 @@ TEST(BenchCases, WritesEvidenceThatItsSchemaHolds) {
   EXPECT_LE(row["times"]["wall"]["p50_us"].dump().size(), 9U);
 }
 
+TEST(BenchCases, TheHelperIsNotAskedForFp8) {
+  const Scratch scratch;
+  const auto one = [](const std::string& name, const std::string& output) {
+    return R"({"name": ")" + name + R"(", "dtype": "f8e4m3", )" + output + R"("batch": 1,
+               "heads_q": 2, "seqlen_q": 40, "head_dim": 16})";
+  };
+  const std::string cases = scratch.write(
+      "fp8.json", R"({"schema": "flashcore-cases", "version": 1, "cases": [)" + one("O f16", "") +
+                      "," + one("O e4m3", R"("o_dtype": "f8e4m3", )") + "]}");
+  const Outcome outcome = flashcore_command({"bench", "--cases", cases, "--device", "cpu",
+                                             "--threads", "2", "--out", scratch.path("out.json"),
+                                             "--peers", FLASHCORE_PEERS, "--backends", "plain"});
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  const ordered_json evidence = evidence_of(scratch);
+  EXPECT_EQ(evidence["peers"]["plain"], "1");
+  EXPECT_TRUE(evidence["notes"].empty()) << evidence["notes"];
+  ASSERT_EQ(evidence["cases"].size(), 2U);
+  for (const ordered_json& item : evidence["cases"]) {
+    ASSERT_EQ(item["rows"].size(), 1U) << item;
+    EXPECT_EQ(item["rows"][0]["gate"]["passed"], true) << item;
+  }
+}
+
 TEST(BenchCases, FeaturesPassTheirGatesOnSampledRowsAndPeersAreNotAsked) {
   const Scratch scratch;
   const auto one = [](const std::string& name, const std::string& feature) {
