@@ -119,6 +119,9 @@ std::vector<std::string> ceiling_lines(const Json& ceilings) {
       text +=
           fmt::format(", copy {:.2f} TB/s", values["copy_bytes_a_second"].get<double>() * 1e-12);
     }
+    if (values.contains("read_bytes_a_second")) {
+      text += fmt::format(", read {:.1f} GB/s", values["read_bytes_a_second"].get<double>() * 1e-9);
+    }
     if (values.contains("empty_kernel")) {
       text +=
           fmt::format(", empty kernel {:.2f} us", values["empty_kernel"]["p50_us"].get<double>());

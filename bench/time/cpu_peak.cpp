@@ -7,6 +7,8 @@
 #include <barrier>
 #include <cstdint>
 #include <ctime>
+#include <memory>
+#include <new>
 #include <thread>
 #include <vector>
 
@@ -58,6 +60,20 @@ Probe choose_probe() {
   return {chains_128, 4};
 }
 
+constexpr int64_t kReadBytes = int64_t{512} << 20;
+using Words [[gnu::vector_size(64)]] = uint64_t;
+
+// Eight loads at once, so that none waits for the one before it.
+uint64_t sum_of(const Words* words, int64_t count) {
+  constexpr int kAtOnce = 8;
+  Words sums[kAtOnce] = {};
+  for (int64_t i = 0; i + kAtOnce <= count; i += kAtOnce) {
+    for (int n = 0; n < kAtOnce; ++n) sums[n] += words[i + n];
+  }
+  for (int n = 1; n < kAtOnce; ++n) sums[0] += sums[n];
+  return sums[0][0];
+}
+
 double seconds_now(bool thread_time) {
   timespec now{};
   clock_gettime(thread_time ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC, &now);
@@ -103,6 +119,38 @@ CpuPeak measure_cpu_peak(int threads, double seconds, bool thread_time) {
   peak.what = fmt::format("fp32 FMA, {} bits, {} thread{}", probe.lanes * 32, threads,
                           threads == 1 ? "" : "s");
   return peak;
+}
+
+double measure_cpu_read(int threads) {
+  constexpr int kRounds = 5;
+  const int64_t each = kReadBytes / static_cast<int64_t>(sizeof(Words)) / threads;
+  const std::unique_ptr<Words[]> memory(new (std::nothrow)
+                                            Words[static_cast<size_t>(each * threads)]);
+  if (memory == nullptr) return 0;
+  std::vector<double> seconds(static_cast<size_t>(threads) * kRounds);
+  std::atomic<uint64_t> sink{0};
+  std::barrier together(threads);
+  const auto work = [&](int thread) {
+    Words* const own = memory.get() + thread * each;
+    std::fill(own, own + each, Words{} + 1);
+    for (int round = 0; round < kRounds; ++round) {
+      together.arrive_and_wait();
+      const double start = seconds_now(false);
+      sink += sum_of(own, each);
+      seconds[static_cast<size_t>(round * threads + thread)] = seconds_now(false) - start;
+    }
+  };
+  {
+    std::vector<std::jthread> others;
+    for (int t = 1; t < threads; ++t) others.emplace_back(work, t);
+    work(0);
+  }
+  double best = 0;
+  for (auto round = seconds.begin(); round != seconds.end(); round += threads) {
+    const double slowest = *std::max_element(round, round + threads);
+    best = std::max(best, static_cast<double>(each * threads * int64_t{sizeof(Words)}) / slowest);
+  }
+  return best;
 }
 
 }  // namespace flashcore::bench

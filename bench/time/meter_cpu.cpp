@@ -64,7 +64,11 @@ class CpuMeter final : public Meter {
       products[std::string(to_string(dtype))] = {{"tflops", peak.flop_a_second * 1e-12},
                                                  {"library", peak.what}};
     }
-    return {{"matrix_product", products}};
+    nlohmann::ordered_json ceilings = {{"matrix_product", products}};
+    if (const double read = measure_cpu_read(threads_); read > 0) {
+      ceilings["read_bytes_a_second"] = read;
+    }
+    return ceilings;
   }
 
   nlohmann::ordered_json environment() const override {

@@ -15,6 +15,7 @@
 #include "bench/text/numbers.hpp"
 #include "bench/text/progress.hpp"
 #include "bench/text/table.hpp"
+#include "bench/time/cpu_peak.hpp"
 #include "bench/time/meter.hpp"
 #include "bench/time/timing.hpp"
 #include "cli/problem_options.hpp"
@@ -279,6 +280,14 @@ TEST(Work, CountsTheBackwardPass) {
   host.at("seqlens_kv").set(1, 0);
   // The last query of the first entry sees its one key.
   EXPECT_EQ(bench::backward_flop(host), 10.0 * 8 * 64);
+}
+
+TEST(CpuCeilings, SomeBytesASecondAreRead) {
+  for (const int threads : {1, 3}) {
+    const double read = bench::measure_cpu_read(threads);
+    EXPECT_GT(read, 1e8) << threads;  // a tenth of the slowest memory
+    EXPECT_LT(read, 1e13) << threads;
+  }
 }
 
 // A computed problem, and the reference of some of its rows.

@@ -168,6 +168,8 @@ class Bench:
                 parts.append(f"empty kernel {values['empty_kernel']['p50_us']:.2f} us")
             if "copy_bytes_a_second" in values:
                 parts.append(f"copy {values['copy_bytes_a_second'] * 1e-12:.2f} TB/s")
+            if "read_bytes_a_second" in values:
+                parts.append(f"read {values['read_bytes_a_second'] * 1e-9:.1f} GB/s")
             for dtype, product in values.get("matrix_product", {}).items():
                 if product:
                     parts.append(f"{cell(dtype)} matrix product {rate(product['tflops'])} TFLOP/s")
