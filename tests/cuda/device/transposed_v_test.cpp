@@ -1,5 +1,5 @@
-// forward_fp8_sm90 over a V stored transposed, on a GPU: without a workspace, at any address, with NaN in
-// hidden columns, and one plan over one V after another.
+// The kernels that take a V stored transposed, on a GPU: forward_fp8_sm90 without a workspace, both at any
+// address, with NaN in hidden columns, and one plan over one V after another.
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
@@ -63,12 +63,15 @@ void run_at(const Plan& plan, bench::HostProblem& host, size_t shift) {
                          tensor.memory().size(), cudaMemcpyHostToDevice),
               cudaSuccess);
   }
+  void* workspace = nullptr;
+  ASSERT_EQ(cudaMalloc(&workspace, plan.workspace_bytes() + 1), cudaSuccess);
   const Arguments args = bench::bind(host.problem, [&](std::string_view name) -> void* {
     return memory.find(name)->second + shift_of(name) + host.at(name).origin();
   });
-  const Status status = plan.run(args);
+  const Status status = plan.run(args, workspace, plan.workspace_bytes());
   EXPECT_TRUE(status.ok()) << status.message();
   EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+  EXPECT_EQ(cudaFree(workspace), cudaSuccess);
   for (auto& [name, tensor] : host.tensors) {
     if (bench::is_output(name)) {
       EXPECT_EQ(cudaMemcpy(tensor.memory().data(), memory[name], tensor.memory().size(),
@@ -79,38 +82,47 @@ void run_at(const Plan& plan, bench::HostProblem& host, size_t shift) {
   }
 }
 
-TEST(TransposedVOnGpu, PassesItsGateAtAnyAddress) {
-  PlanOptions options;
-  if (!find_hopper(options.device)) GTEST_SKIP() << "no GPU of compute capability 9.0";
-  options.kernel = "forward_fp8_sm90";
-  for (const int64_t head_dim : {64, 128}) {
-    const Result<Plan> plan = make_plan(made(head_dim, 0, false).problem, options);
-    ASSERT_TRUE(plan.ok()) << plan.status().message();
-    EXPECT_EQ(plan->workspace_bytes(), 0U);
-    uint64_t seed = 1;
-    for (const size_t shift : {0, 1, 0}) {
-      for (const bool hidden_nan : {false, true}) {
-        bench::HostProblem host = made(head_dim, seed++, hidden_nan);
-        const Result<bench::Reference> reference = bench::compute_reference(host);
-        ASSERT_TRUE(reference.ok()) << reference.status().message();
-        ASSERT_NO_FATAL_FAILURE(run_at(*plan, host, shift));
-        const bench::Verdict verdict = bench::judge(host, *reference);
-        EXPECT_TRUE(verdict.passed)
-            << head_dim << " at " << shift << (hidden_nan ? ", NaN: " : ": ") << verdict.failure;
-      }
+void expect_its_gate(PlanOptions options, int64_t head_dim, bool has_workspace) {
+  const Result<Plan> plan = make_plan(made(head_dim, 0, false).problem, options);
+  ASSERT_TRUE(plan.ok()) << plan.status().message();
+  EXPECT_EQ(plan->workspace_bytes() > 0, has_workspace);
+  uint64_t seed = 1;
+  for (const size_t shift : {0, 1, 0}) {
+    for (const bool hidden_nan : {false, true}) {
+      bench::HostProblem host = made(head_dim, seed++, hidden_nan);
+      const Result<bench::Reference> reference = bench::compute_reference(host);
+      ASSERT_TRUE(reference.ok()) << reference.status().message();
+      ASSERT_NO_FATAL_FAILURE(run_at(*plan, host, shift));
+      const bench::Verdict verdict = bench::judge(host, *reference);
+      EXPECT_TRUE(verdict.passed) << options.kernel << ", " << head_dim << " at " << shift
+                                  << (hidden_nan ? ", NaN: " : ": ") << verdict.failure;
     }
   }
 }
 
-// Taken by one kernel, in either mode, and refused by the others in the same words.
-TEST(TransposedVOnGpu, IsComputedByOneKernel) {
+TEST(TransposedVOnGpu, PassesItsGateAtAnyAddress) {
+  PlanOptions options;
+  if (!find_hopper(options.device)) GTEST_SKIP() << "no GPU of compute capability 9.0";
+  for (const char* const kernel : {"forward_fp8_sm90", "forward_fp8_v_rows"}) {
+    options.kernel = kernel;
+    for (const int64_t head_dim : {64, 128}) {
+      ASSERT_NO_FATAL_FAILURE(
+          expect_its_gate(options, head_dim, options.kernel == "forward_fp8_v_rows"));
+    }
+  }
+}
+
+// Taken by one kernel, in either mode, and by the one that makes rows of it; refused by the others in the
+// same words.
+TEST(TransposedVOnGpu, IsRefusedByTheOthersInTheSameWords) {
   PlanOptions options;
   if (!find_hopper(options.device)) GTEST_SKIP() << "no GPU of compute capability 9.0";
   const auto verdicts = explain(made(64, 0, false).problem, options);
   ASSERT_TRUE(verdicts.ok());
   for (const KernelVerdict& one : *verdicts) {
-    const bool takes_it =
-        one.kernel == "forward_fp8_sm90" || one.kernel == "forward_fp8_sm90_precise";
+    const bool takes_it = one.kernel == "forward_fp8_sm90" ||
+                          one.kernel == "forward_fp8_sm90_precise" ||
+                          one.kernel == "forward_fp8_v_rows";
     EXPECT_EQ(one.refusal.empty(), takes_it) << one.kernel << ": " << one.refusal;
     if (takes_it || one.refusal.starts_with("pass: ")) continue;
     EXPECT_TRUE(one.refusal.starts_with("v_transposed: ")) << one.refusal;
