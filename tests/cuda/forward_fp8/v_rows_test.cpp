@@ -60,14 +60,14 @@ TEST(ForwardFp8VRows, PutsRowsOfWholeChunksIntoTheWorkspace) {
   EXPECT_EQ(rows_bytes(p), 2 * 2 * 200 * 80);
   EXPECT_EQ(rows_bytes(resolved(dense(40, 1))),
             256);  // 192, and the next part begins at a multiple of 256
-  EXPECT_EQ(blocks_of(p), 2 * 2 * 2 * 2);
+  EXPECT_EQ(blocks_of(p).all, 2 * 2 * 2 * 2);
   EXPECT_EQ(rows.k_dtype, p.k_dtype);
 }
 
 TEST(ForwardFp8VRows, HasNothingToDoWithoutKeys) {
   const ForwardProblem p = resolved(dense(64, 0));
   EXPECT_EQ(rows_bytes(p), 0);
-  EXPECT_EQ(blocks_of(p), 0);
+  EXPECT_EQ(blocks_of(p).all, 0);
 }
 
 }  // namespace

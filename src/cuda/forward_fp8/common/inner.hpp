@@ -2,8 +2,11 @@
 #pragma once
 
 #include <string>
+#include <string_view>
+#include <utility>
 
 #include "kernel/kernel.hpp"
+#include "problem/status.hpp"
 
 namespace flashcore::cuda::forward_fp8 {
 
@@ -14,5 +17,14 @@ struct Inner {
   std::string refusal;             // where there is none, a sentence why
 };
 using ChooseInner = Inner (*)(const ForwardProblem& problem, const PlanContext& context);
+
+// Its plan. `kernel`: the name of the one that it is inside of; `context` has no config.
+inline Result<PlannedKernel> plan_inner(std::string_view kernel, const ForwardProblem& problem,
+                                        PlanContext context, ChooseInner choose) {
+  Inner inner = choose(problem, context);
+  if (inner.kernel == nullptr) return unsupported("kernel {}: {}", kernel, inner.refusal);
+  context.config = std::move(inner.config);
+  return inner.kernel->plan(problem, context);
+}
 
 }  // namespace flashcore::cuda::forward_fp8

@@ -264,11 +264,7 @@ Result<PlannedKernel> plan(const ForwardProblem& p, const PlanContext& context,
   Planned planned{};
   planned.layout = layout_of(p);
   const ForwardProblem half = as_16_bit(p, planned.layout);
-  PlanContext half_context = inner_context(context);
-  Inner inner = choose(half, half_context);
-  if (inner.kernel == nullptr) return unsupported("kernel {}: {}", kName, inner.refusal);
-  half_context.config = std::move(inner.config);
-  Result<PlannedKernel> attention = inner.kernel->plan(half, half_context);
+  Result<PlannedKernel> attention = plan_inner(kName, half, inner_context(context), choose);
   if (!attention.ok()) return attention.status();
   const int64_t bytes =
       sum_of({planned.layout.rest, static_cast<int64_t>(attention->workspace_bytes)});

@@ -1,9 +1,6 @@
 // V stored transposed becomes V in rows. A block has 128 keys and 64 dimensions of one head:
 //
 //   global, rows of dimensions  ->  shared, rows of keys  ->  global, rows of keys, 16 dimensions a thread
-//
-// Each 16 keys lie one word further on in shared memory, so that the threads of a warp, which have keys
-// of all eight groups of 16, find them in different banks.
 #include <cuda_runtime.h>
 
 #include <cstdint>
@@ -13,18 +10,14 @@
 #include "cuda/host/launch_kernel.hpp"
 #include "cuda/ptx/shared_memory.cuh"
 #include "cuda/tile/fragment.hpp"
+#include "cuda/tile/v_tile.hpp"
 
 namespace flashcore::cuda::forward_fp8::v_rows {
 namespace {
 
-constexpr int kGroups = kColumns / kChunk;  // of keys
-constexpr int kPitch = kDims + 4;           // bytes from a key to the next
-
-struct Tile {
-  unsigned char values[kColumns * kPitch + kGroups * 4];
-};
-
-__device__ __forceinline__ int key_place(int key) { return key * kPitch + key / kChunk * 4; }
+using Tile = tile::VTile;
+constexpr int kColumns = Tile::kColumns, kDims = Tile::kDims, kChunk = Tile::kChunk;
+constexpr int kGroups = Tile::kGroups;
 
 struct Block {
   const uint8_t* v;  // of its first dimension and column
@@ -54,7 +47,8 @@ __device__ __forceinline__ void scatter(Tile& tile, int group, int dim, const ui
 #pragma unroll
   for (int slot = 0; slot < kChunk; ++slot) {
     const int key = kChunk * group + tile::fp8_key_of_slot(slot);
-    tile.values[key_place(key) + dim] = static_cast<unsigned char>(x[slot / 4] >> slot % 4 * 8);
+    tile.values[Tile::place_of(key) + dim] =
+        static_cast<unsigned char>(x[slot / 4] >> slot % 4 * 8);
   }
 }
 
@@ -83,7 +77,8 @@ __device__ __forceinline__ void store_rows(const Params& p, const Block& block, 
   for (int at = static_cast<int>(threadIdx.x); at < block.keys * kChunks; at += kThreads) {
     const int key = at / kChunks, dim = at % kChunks * kChunk;
     if (dim >= block.dims) continue;
-    const auto* const from = reinterpret_cast<const uint32_t*>(&tile.values[key_place(key) + dim]);
+    const auto* const from =
+        reinterpret_cast<const uint32_t*>(&tile.values[Tile::place_of(key) + dim]);
     const uint4 chunk = make_uint4(from[0], from[1], from[2], from[3]);
     *reinterpret_cast<uint4*>(block.rows + key * p.pitch + dim) = chunk;
   }

@@ -10,16 +10,13 @@
 namespace flashcore::cuda::forward_fp8::v_rows {
 
 inline constexpr int kThreads = 256;
-inline constexpr int kColumns = 128;  // of a block
-inline constexpr int kDims = 64;      // of a block
-inline constexpr int kChunk = 16;     // bytes that a thread moves at once
 // Keys of the largest tile of a kernel that reads the rows: none is made so far past those in use.
 inline constexpr int kTileRows = 256;
 
 // Of the ForwardParams, v is the caller's: v.row is between dimensions.
 struct Params : attention::ForwardParams {
   uint8_t* rows;                       // [B, Hkv, Skv, pitch]
-  int64_t pitch;                       // a multiple of kChunk
+  int64_t pitch;                       // a multiple of VTile::kChunk
   uint32_t column_blocks, dim_blocks;  // of a head
   uint32_t blocks;                     // of all heads
   bool in_chunks;                      // V's rows are aligned chunks

@@ -20,8 +20,6 @@ namespace {
 
 constexpr std::string_view kTargets = build::targets::forward_fp8_v_rows;
 
-static_assert(kColumns == kColumnBlock);
-
 struct Planned {
   ForwardProblem problem;
   Params params;  // but for the pointers
@@ -35,11 +33,10 @@ Params make_params(const ForwardProblem& p) {
   Params params{};
   host::set_forward_params(params, p);
   params.pitch = pitch_of(p);
-  params.column_blocks = static_cast<uint32_t>((p.seqlen_kv + kColumns - 1) / kColumns);
-  params.dim_blocks = static_cast<uint32_t>((p.head_dim_v + kDims - 1) / kDims);
-  params.blocks = static_cast<uint32_t>(blocks_of(p));
-  // An entry's keys may begin anywhere then.
-  if (p.cache_leftpad.present) params.seqlens_kv = {};
+  const Blocks blocks = blocks_of(p);
+  params.column_blocks = static_cast<uint32_t>(blocks.columns);
+  params.dim_blocks = static_cast<uint32_t>(blocks.dims);
+  params.blocks = static_cast<uint32_t>(blocks.all);
   return params;
 }
 
@@ -51,7 +48,7 @@ Status run(const Planned& planned, const PlannedKernel& inner, const Arguments& 
   if (planned.params.blocks > 0) {
     Params params = planned.params;
     host::bind_forward_params(params, p, args);
-    if (p.cache_leftpad.present) params.seqlens_kv = {};
+    if (p.cache_leftpad.present) params.seqlens_kv = {};  // keys may begin anywhere then
     params.rows = reinterpret_cast<uint8_t*>(workspace.data());
     params.in_chunks = planned.even_strides && host::is_aligned(args.v);
     const host::DeviceGuard guard(planned.device);
@@ -75,11 +72,7 @@ PlanContext inner_context(PlanContext context) {
 Result<PlannedKernel> plan(const ForwardProblem& p, const PlanContext& context,
                            ChooseInner choose) {
   const ForwardProblem rows = in_rows(p);
-  PlanContext inside = inner_context(context);
-  Inner inner = choose(rows, inside);
-  if (inner.kernel == nullptr) return unsupported("kernel {}: {}", kName, inner.refusal);
-  inside.config = std::move(inner.config);
-  Result<PlannedKernel> attention = inner.kernel->plan(rows, inside);
+  Result<PlannedKernel> attention = plan_inner(kName, rows, inner_context(context), choose);
   if (!attention.ok()) return attention.status();
   const int64_t bytes = sum_of({rows_bytes(p), static_cast<int64_t>(attention->workspace_bytes)});
   if (bytes == kTooLarge) {

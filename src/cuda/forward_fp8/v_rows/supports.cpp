@@ -4,14 +4,17 @@
 
 #include <limits>
 
+#include "cuda/tile/v_tile.hpp"
 #include "kernel/device_code.hpp"
 #include "problem/sizes.hpp"
 
 namespace flashcore::cuda::forward_fp8::v_rows {
 namespace {
 
-constexpr int64_t kChunkBytes = 16, kAlignment = 256;
-constexpr int64_t kBlockColumns = 128, kBlockDims = 64;
+using tile::VTile;
+
+constexpr int64_t kAlignment = 256;
+static_assert(VTile::kColumns == kColumnBlock);
 
 int64_t up_to(int64_t value, int64_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
@@ -19,7 +22,7 @@ int64_t up_to(int64_t value, int64_t multiple) {
 
 }  // namespace
 
-int64_t pitch_of(const ForwardProblem& p) { return up_to(p.head_dim_v, kChunkBytes); }
+int64_t pitch_of(const ForwardProblem& p) { return up_to(p.head_dim_v, VTile::kChunk); }
 
 int64_t rows_bytes(const ForwardProblem& p) {
   const int64_t bytes = product_of({p.batch, p.heads_kv, p.seqlen_kv, pitch_of(p)});
@@ -35,9 +38,10 @@ ForwardProblem in_rows(const ForwardProblem& p) {
   return inner;
 }
 
-int64_t blocks_of(const ForwardProblem& p) {
-  return product_of({p.batch, p.heads_kv, (p.seqlen_kv + kBlockColumns - 1) / kBlockColumns,
-                     (p.head_dim_v + kBlockDims - 1) / kBlockDims});
+Blocks blocks_of(const ForwardProblem& p) {
+  const int64_t columns = (p.seqlen_kv + VTile::kColumns - 1) / VTile::kColumns;
+  const int64_t dims = (p.head_dim_v + VTile::kDims - 1) / VTile::kDims;
+  return {columns, dims, product_of({p.batch, p.heads_kv, columns, dims})};
 }
 
 std::string refusal(const ForwardProblem& p, const DeviceInfo& device, std::string_view targets) {
@@ -46,10 +50,10 @@ std::string refusal(const ForwardProblem& p, const DeviceInfo& device, std::stri
     return code;
   }
   constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
-  if (blocks_of(p) > kMost || rows_bytes(p) == kTooLarge) {
+  if (blocks_of(p).all > kMost || rows_bytes(p) == kTooLarge) {
     return fmt::format("v: has {} heads of {} rows of {}, wanted at most {} blocks of {} x {}",
                        product_of({p.batch, p.heads_kv}), p.seqlen_kv, p.head_dim_v, kMost,
-                       kBlockColumns, kBlockDims);
+                       VTile::kColumns, VTile::kDims);
   }
   return {};
 }

@@ -25,7 +25,11 @@ int64_t rows_bytes(const ForwardProblem& problem);
 // The same problem with V in rows in the workspace.
 ForwardProblem in_rows(const ForwardProblem& problem);
 
-// Blocks of a launch; kTooLarge where they do not fit.
-int64_t blocks_of(const ForwardProblem& problem);
+// Blocks of a launch, a tile each: of the keys of a head, of its dimensions, and of all heads; kTooLarge where
+// they do not fit.
+struct Blocks {
+  int64_t columns, dims, all;
+};
+Blocks blocks_of(const ForwardProblem& problem);
 
 }  // namespace flashcore::cuda::forward_fp8::v_rows

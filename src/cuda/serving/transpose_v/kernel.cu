@@ -1,9 +1,6 @@
 // V in rows becomes V stored transposed. A block has 128 keys and 64 dimensions of one head:
 //
 //   global, rows of keys  ->  shared, as they are  ->  global, rows of dimensions, 16 keys a thread
-//
-// Each 16 keys lie one word further on in shared memory, so that the threads of a warp, which read keys
-// of all eight groups of 16, find them in different banks.
 #include <cuda_runtime.h>
 
 #include <cstdint>
@@ -12,19 +9,14 @@
 #include "cuda/ptx/shared_memory.cuh"
 #include "cuda/serving/transpose_v/launch.hpp"
 #include "cuda/tile/fragment.hpp"
+#include "cuda/tile/v_tile.hpp"
 
 namespace flashcore::cuda::serving::transpose_v {
 namespace {
 
-constexpr int kChunk = 16;              // bytes that a thread moves at once
-constexpr int kGroups = kColumns / 16;  // of keys
-constexpr int kPitch = kDims + 4;       // bytes from a key to the next
-
-struct Tile {
-  unsigned char values[kColumns * kPitch + kGroups * 4];
-};
-
-__device__ __forceinline__ int key_place(int key) { return key * kPitch + key / 16 * 4; }
+using Tile = tile::VTile;
+constexpr int kColumns = Tile::kColumns, kDims = Tile::kDims, kChunk = Tile::kChunk;
+constexpr int kGroups = Tile::kGroups;
 
 struct Block {
   const uint8_t* v;  // of its first key and dimension
@@ -52,7 +44,7 @@ __device__ __forceinline__ void load_chunks(const Params& p, const Block& block,
     if (key < block.keys && dim < block.dims) {
       x = *reinterpret_cast<const uint4*>(block.v + key * p.v_at.row + dim);
     }
-    auto* const to = reinterpret_cast<uint32_t*>(&tile.values[key_place(key) + dim]);
+    auto* const to = reinterpret_cast<uint32_t*>(&tile.values[Tile::place_of(key) + dim]);
     to[0] = x.x;
     to[1] = x.y;
     to[2] = x.z;
@@ -64,7 +56,7 @@ __device__ __forceinline__ void load_elements(const Params& p, const Block& bloc
   for (int at = static_cast<int>(threadIdx.x); at < kColumns * kDims; at += kThreads) {
     const int key = at / kDims, dim = at % kDims;
     const bool exists = key < block.keys && dim < block.dims;
-    tile.values[key_place(key) + dim] = exists ? block.v[key * p.v_at.row + dim] : uint8_t{0};
+    tile.values[Tile::place_of(key) + dim] = exists ? block.v[key * p.v_at.row + dim] : uint8_t{0};
   }
 }
 
@@ -73,7 +65,7 @@ __device__ __forceinline__ void gather(const Tile& tile, int group, int dim, uin
 #pragma unroll
   for (int slot = 0; slot < kChunk; ++slot) {
     const int key = 16 * group + tile::fp8_key_of_slot(slot);
-    const uint32_t value = tile.values[key_place(key) + dim];
+    const uint32_t value = tile.values[Tile::place_of(key) + dim];
     x[slot / 4] = slot % 4 == 0 ? value : x[slot / 4] | value << slot % 4 * 8;
   }
 }

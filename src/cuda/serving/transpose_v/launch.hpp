@@ -8,8 +8,6 @@
 namespace flashcore::cuda::serving::transpose_v {
 
 inline constexpr int kThreads = 256;
-inline constexpr int kColumns = 128;  // of a block: kColumnBlock
-inline constexpr int kDims = 64;      // of a block
 
 struct Stride {
   int64_t batch, head, row;

@@ -8,6 +8,7 @@
 #include "cuda/host/kernel_targets.hpp"
 #include "cuda/host/row_strides.hpp"
 #include "cuda/serving/transpose_v/launch.hpp"
+#include "cuda/tile/v_tile.hpp"
 #include "kernel/device_code.hpp"
 #include "problem/sizes.hpp"
 #include "problem/status.hpp"
@@ -16,16 +17,15 @@ namespace flashcore::cuda::serving::transpose_v {
 namespace {
 
 constexpr const char* kName = "transpose_v";
-constexpr int64_t kChunkBytes = 16;
-constexpr int64_t kMostBlocks = INT32_MAX;  // of a launch
-
+constexpr int kColumns = tile::VTile::kColumns, kDims = tile::VTile::kDims;
 static_assert(kColumns == kColumnBlock);
+constexpr int64_t kMostBlocks = INT32_MAX;  // of a launch
 
 Stride stride_of(const RowStrides& stride) { return {stride.batch, stride.head, stride.row}; }
 
 bool in_chunks(const TransposeProblem& p, const RowStrides& stride, const void* data, int64_t rows,
                int64_t width) {
-  return width % kChunkBytes == 0 && host::is_aligned(data) &&
+  return width % tile::VTile::kChunk == 0 && host::is_aligned(data) &&
          host::misaligned_rows("", stride, DType::f8e4m3, p.batch, p.heads, rows).empty();
 }
 
