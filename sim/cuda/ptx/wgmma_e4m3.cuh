@@ -11,9 +11,10 @@ inline sim::ProductOptions e4m3_options(int columns, Accumulate accumulate) {
           .overwrite = accumulate == Accumulate::overwrite};
 }
 
-inline void wgmma_ss_e4m3(float (&d)[16][4], uint64_t a, uint64_t b, Accumulate accumulate,
-                          sim::Site site = sim::Site::here()) {
-  sim::issue_product(d[0], nullptr, a, b, e4m3_options(128, accumulate), site);
+template <int kCount>
+void wgmma_ss_e4m3(float (&d)[kCount][4], uint64_t a, uint64_t b, Accumulate accumulate,
+                   sim::Site site = sim::Site::here()) {
+  sim::issue_product(d[0], nullptr, a, b, e4m3_options(8 * kCount, accumulate), site);
 }
 // Of the widths that src/cuda/ptx has.
 template <int kCount>

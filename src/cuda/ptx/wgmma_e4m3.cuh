@@ -14,6 +14,25 @@
 
 namespace flashcore::cuda::ptx {
 
+// PTX ISA: wgmma.mma_async.sync.aligned.m64n64k32.f32.e4m3.e4m3, sm_90a; A in shared memory.
+__device__ __forceinline__ void wgmma_ss_e4m3(float (&d)[8][4], uint64_t a, uint64_t b,
+                                              Accumulate accumulate) {
+  asm volatile(
+      "{\n.reg .pred p;\nsetp.ne.b32 p, %34, 0;\n"
+      "wgmma.mma_async.sync.aligned.m64n64k32.f32.e4m3.e4m3 "
+      "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,"
+      "%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31}, "
+      "%32, %33, p, 1, 1;\n}"
+      : "+f"(d[0][0]), "+f"(d[0][1]), "+f"(d[0][2]), "+f"(d[0][3]), "+f"(d[1][0]), "+f"(d[1][1]),
+        "+f"(d[1][2]), "+f"(d[1][3]), "+f"(d[2][0]), "+f"(d[2][1]), "+f"(d[2][2]), "+f"(d[2][3]),
+        "+f"(d[3][0]), "+f"(d[3][1]), "+f"(d[3][2]), "+f"(d[3][3]), "+f"(d[4][0]), "+f"(d[4][1]),
+        "+f"(d[4][2]), "+f"(d[4][3]), "+f"(d[5][0]), "+f"(d[5][1]), "+f"(d[5][2]), "+f"(d[5][3]),
+        "+f"(d[6][0]), "+f"(d[6][1]), "+f"(d[6][2]), "+f"(d[6][3]), "+f"(d[7][0]), "+f"(d[7][1]),
+        "+f"(d[7][2]), "+f"(d[7][3])
+      : "l"(a), "l"(b), "r"(static_cast<int>(accumulate))
+      : "memory");
+}
+
 // PTX ISA: wgmma.mma_async.sync.aligned.m64n128k32.f32.e4m3.e4m3, sm_90a; A in shared memory.
 __device__ __forceinline__ void wgmma_ss_e4m3(float (&d)[16][4], uint64_t a, uint64_t b,
                                               Accumulate accumulate) {

@@ -20,8 +20,7 @@ inline constexpr int kWarpgroupThreads = 128;
 inline constexpr int kWarpgroupWarps = 4;
 inline constexpr int kWarpgroupRows = 64;         // what one wgmma computes
 inline constexpr int kWarpRows = 16;              // of them, a warp's
-inline constexpr int kBlockKv = 128;              // keys of a step: V^T's rows are 128 bytes
-inline constexpr int kOnesRows = 8;               // the least that a product has
+inline constexpr int kBlockKv = 128;              // keys of a block of V^T in the workspace
 inline constexpr int kSharedMemory = 227 * 1024;  // that a block may have
 inline constexpr int kBarrierBytes = 2 * 1024;    // at most, for barriers and tasks
 inline constexpr int kScoreBytes = 8;             // of a thread with options
@@ -34,16 +33,18 @@ struct Config {
   int head_dim;    // of Q and K
   int head_dim_v;  // of V's part that a tile has
   int consumers;
+  int block_kv;  // keys of a step: of a tile of K and V^T
   int q_slots, k_stages, v_stages;
   int flush_blocks;  // so many blocks of keys are a group: consumer.cuh
-  bool ping_pong;    // consumers take turns at starting products
   bool options;      // instances with options: option_params.hpp
 
   constexpr int threads() const { return kWarpgroupThreads * (consumers + 1); }
   constexpr int block_q() const { return kWarpgroupRows * consumers; }
   constexpr int q_bytes() const { return kWarpgroupRows * head_dim; }  // of one consumer
-  constexpr int k_bytes() const { return kBlockKv * head_dim; }
-  constexpr int v_bytes() const { return kBlockKv * (head_dim_v + kOnesRows); }
+  constexpr int k_bytes() const { return block_kv * head_dim; }
+  // The product has eight; tiles are whole kilobytes.
+  constexpr int ones_rows() const { return 1024 / block_kv; }
+  constexpr int v_bytes() const { return block_kv * (head_dim_v + ones_rows()); }
   constexpr int o_bytes() const { return 4 * kWarpgroupRows * head_dim_v; }  // of one consumer
   constexpr int tile_bytes() const {
     return consumers * (q_slots * q_bytes() + o_bytes()) + k_stages * k_bytes() +
@@ -61,26 +62,35 @@ struct Config {
   constexpr int consumer_registers() const { return options ? 232 : consumers == 3 ? 160 : 240; }
 
   // What a consumer thread holds all the time: S, O with its ones, and P.
-  constexpr int held_registers() const { return kBlockKv / 2 + head_dim_v / 2 + 4 + kBlockKv / 8; }
+  constexpr int held_registers() const { return block_kv / 2 + head_dim_v / 2 + 4 + block_kv / 8; }
 };
 
 inline constexpr std::array kConfigs = {Config{.head_dim = 64,
                                                .head_dim_v = 64,
                                                .consumers = 3,
+                                               .block_kv = 128,
                                                .q_slots = 2,
                                                .k_stages = 4,
                                                .v_stages = 4,
                                                .flush_blocks = 8,
-                                               .ping_pong = false,
                                                .options = false},
                                         Config{.head_dim = 128,
                                                .head_dim_v = 128,
                                                .consumers = 2,
+                                               .block_kv = 128,
                                                .q_slots = 2,
                                                .k_stages = 3,
                                                .v_stages = 3,
                                                .flush_blocks = 8,
-                                               .ping_pong = false,
+                                               .options = false},
+                                        Config{.head_dim = 128,
+                                               .head_dim_v = 128,
+                                               .consumers = 3,
+                                               .block_kv = 64,
+                                               .q_slots = 2,
+                                               .k_stages = 4,
+                                               .v_stages = 5,
+                                               .flush_blocks = 16,
                                                .options = false}};
 
 // Of the instances with options (option_params.hpp). They take heads that are narrower, as if these
@@ -88,29 +98,29 @@ inline constexpr std::array kConfigs = {Config{.head_dim = 64,
 inline constexpr std::array kOptionConfigs = {Config{.head_dim = 64,
                                                      .head_dim_v = 64,
                                                      .consumers = 2,
+                                                     .block_kv = 128,
                                                      .q_slots = 2,
                                                      .k_stages = 4,
                                                      .v_stages = 4,
                                                      .flush_blocks = 8,
-                                                     .ping_pong = false,
                                                      .options = true},
                                               Config{.head_dim = 128,
                                                      .head_dim_v = 128,
                                                      .consumers = 2,
+                                                     .block_kv = 128,
                                                      .q_slots = 2,
                                                      .k_stages = 3,
                                                      .v_stages = 3,
                                                      .flush_blocks = 8,
-                                                     .ping_pong = false,
                                                      .options = true},
                                               Config{.head_dim = 256,
                                                      .head_dim_v = 128,
                                                      .consumers = 2,
+                                                     .block_kv = 128,
                                                      .q_slots = 1,
                                                      .k_stages = 2,
                                                      .v_stages = 3,
                                                      .flush_blocks = 8,
-                                                     .ping_pong = false,
                                                      .options = true}};
 inline constexpr int kHeadDimStep = 16;  // head dimensions are multiples of it: rows are copied
 
@@ -125,12 +135,31 @@ constexpr int choose_option_config(int64_t head_dim_qk, int64_t head_dim_v) {
   return -1;
 }
 
-// Index into kConfigs, or -1: only these head dimensions are computed.
-constexpr int choose_config(int64_t head_dim) {
-  for (std::size_t i = 0; i < kConfigs.size(); ++i) {
-    if (head_dim == kConfigs[i].head_dim) return static_cast<int>(i);
-  }
-  return -1;
+// The tiles of queries that a config makes of a problem, and the share of a GPU's rows that they use: the
+// last round of blocks may be few, and the last tile of a head may have few queries.
+constexpr double used_share(const Config& config, int64_t queries, int64_t heads, int sms) {
+  const int64_t tiles = heads * ((queries + config.block_q() - 1) / config.block_q());
+  const int64_t rounds = (tiles + sms - 1) / sms;
+  return tiles == 0 ? 1
+                    : static_cast<double>(heads * queries) /
+                          static_cast<double>(rounds * sms * config.block_q());
+}
+
+// What three consumers gain over two at 128 where both fill the GPU, measured on an H100: without a
+// diagonal, and with one, as blocks of 64 keys leave out more of what nobody sees.
+inline constexpr double kGainOfThree = 1.06, kGainOfThreeOnDiagonal = 1.17;
+
+constexpr bool takes_head_dim(int64_t head_dim) { return head_dim == 64 || head_dim == 128; }
+
+// Index into kConfigs. `heads`: of all entries. A result that must not depend on the number of entries
+// has the tile of one entry whatever it is.
+constexpr int choose_config(int64_t head_dim, int64_t queries, int64_t heads, bool diagonal,
+                            bool batch_invariant, int sms) {
+  if (head_dim == 64) return 0;
+  if (batch_invariant) return 1;
+  const double two = used_share(kConfigs[1], queries, heads, sms);
+  const double three = used_share(kConfigs[2], queries, heads, sms);
+  return three * (diagonal ? kGainOfThreeOnDiagonal : kGainOfThree) > two ? 2 : 1;
 }
 
 // What the kernels rely on.

@@ -39,8 +39,6 @@
 
 namespace flashcore::cuda::forward_fp8_sm90::throughput {
 
-inline constexpr int kTurnBarrier = 1;  // named barriers: one for each consumer
-
 __device__ __forceinline__ int uniform(int x) {
   return static_cast<int>(ptx::uniform(static_cast<uint32_t>(x)));
 }
@@ -132,24 +130,6 @@ struct Consumer {
     v_at.next();
   }
 
-  // A turn for each block of the tile, whether this warpgroup sees it or not.
-  __device__ __forceinline__ void wait_for_turn() const {
-    if constexpr (S::kConfig.ping_pong) {
-      ptx::named_barrier_sync(kTurnBarrier + group, 2 * kWarpgroupThreads);
-    }
-  }
-  __device__ __forceinline__ void give_turn() const {
-    if constexpr (S::kConfig.ping_pong) {
-      const int next = group + 1;
-      ptx::named_barrier_arrive(kTurnBarrier + (next == S::kConsumers ? 0 : next),
-                                2 * kWarpgroupThreads);
-    }
-  }
-  // The first turn is the first consumer's.
-  __device__ __forceinline__ void begin_turns() const {
-    if (group == S::kConsumers - 1) give_turn();
-  }
-
   // Blocks that none of this warpgroup's rows sees. Lanes leave a wait one by one, as far as PTX
   // promises: one that is late must not find the next phase in its slot.
   __device__ __forceinline__ void pass_blocks(int count) {
@@ -158,8 +138,6 @@ struct Consumer {
       wait_for_k();
       __syncwarp();
       release_k();
-      wait_for_turn();
-      give_turn();
       wait_for_v();
       __syncwarp();
       release_v();
@@ -175,29 +153,38 @@ struct Consumer {
     if constexpr (S::kOptions) return caps() ? 1.0F : scale;
     return scale;
   }
-  // The row's largest scores, of this lane, before they are scaled: in shared memory, as hardly any
-  // problem asks for them.
+  // The row's largest scores, of this lane, in units of log2: in shared memory, as hardly any problem
+  // asks for them.
   __device__ __forceinline__ float2& largest_scores() const {
     return smem.largest.scores[group * kWarpgroupThreads + thread_anew() % kWarpgroupThreads];
   }
-  __device__ __forceinline__ void note_largest() {
-    if (params.amax_s.data == nullptr) return;
+  __device__ __forceinline__ bool wants_largest() const {
+    if constexpr (S::kOptions) return params.amax_s.data != nullptr;
+    return false;
+  }
+  __device__ __forceinline__ void note_largest(float first, float second) {
     float2& largest = largest_scores();
-    largest = {fmaxf(largest.x, attention::lane_max(s, 0)),
-               fmaxf(largest.y, attention::lane_max(s, 1))};
+    largest = {fmaxf(largest.x, first), fmaxf(largest.y, second)};
+  }
+  __device__ __forceinline__ void note_largest_scores() {
+    if constexpr (S::kOptions) {
+      if (!wants_largest()) return;
+      note_largest(attention::lane_max(s, 0) * exponent_scale(),
+                   attention::lane_max(s, 1) * exponent_scale());
+    }
+  }
+  // The same from P, which spares the comparisons before the exponentials.
+  __device__ __forceinline__ void note_largest_of(const BlockSums& found) {
+    note_largest(__log2f(found.largest[0]) + reference[0],
+                 __log2f(found.largest[1]) + reference[1]);
   }
   // Scores of a block from its products: the cap, and what the band and the length remove.
   __device__ __forceinline__ void mask_block(int block) {
     if constexpr (S::kOptions) {
       if (caps()) cap_scores<S>(s, softcap_of(params.softcap, scale * kLn2));
-      if (range.needs_mask(block)) {
-        mask_scores<S>(s, task().limits, task().first_query + row(), block * kBlockKv, lane());
-      }
-      note_largest();
-    } else {
-      if (!range.needs_mask(block)) return;
-      mask_scores<S>(s, task().limits, task().first_query + row(), block * kBlockKv, lane());
     }
+    if (!range.needs_mask(block)) return;
+    mask_scores<S>(s, task().limits, task().first_query + row(), block * S::kBlockKeys, lane());
   }
 
   // No key has been seen.
@@ -208,7 +195,7 @@ struct Consumer {
       reference[slot] = flushed_reference[slot] = kNoReference;
     }
     if constexpr (S::kOptions) {
-      if (params.amax_s.data != nullptr) largest_scores() = {kNoKey, kNoKey};
+      if (wants_largest()) largest_scores() = {kNoKey, kNoKey};
     }
     held = 0;
     has_flushed = false;
@@ -318,36 +305,35 @@ struct Consumer {
   __device__ __forceinline__ void finish_scores(int block, float top, float (&factor)[2],
                                                 float (&total)[2]) {
     wait_for_k();
-    wait_for_turn();
     start_scores();
-    give_turn();
     ptx::warpgroup_wait<0>();
     ptx::warpgroup_pin(s);
     release_k();
     mask_block(block);
+    note_largest_scores();
     online_softmax<S>(s, top, reference, factor, total, exponent_scale());
   }
 
-  // A later block; P is that of the block before.
+  // A later block; P is that of the block before. Sums of P before rounding, and the largest scores, are
+  // made where they are wanted only.
+  template <bool kSums, bool kLargest>
   __device__ __forceinline__ void next_block(int block) {
     wait_for_k();
-    wait_for_turn();
     ptx::warpgroup_pin(o);
     start_scores();
     wait_for_v();
     start_outputs(first_sum());
-    give_turn();
     ptx::warpgroup_wait<1>();
     ptx::warpgroup_pin(s);
     mask_block(block);
     const float before[2] = {reference[0], reference[1]};
     const bool begins_group = held + 1 == S::kConfig.flush_blocks;
     if (begins_group) set_references<S>(s, reference, exponent_scale());
-    float total[2], most;
-    exponentiate<S>(s, reference, exponent_scale(), total, most);
+    BlockSums found;
+    exponentiate<S, kSums, kLargest || !kSums>(s, reference, exponent_scale(), found);
     // A wait for products is one instruction for all four warps, never one branch's. The vote
     // before it keeps ptxas from moving the exponentials below it, where nothing runs beside them.
-    const bool again = __any_sync(0xffffffffU, most >= kLargestP) != 0;
+    const bool again = __any_sync(0xffffffffU, !(found.most < kLargestP)) != 0;
     ptx::hold_back(again);
     ptx::warpgroup_wait<0>();
     ptx::warpgroup_pin(o);
@@ -357,13 +343,18 @@ struct Consumer {
     if (again) {
       recompute_scores<S>(s, q_tile(), k_tile(), warp(), lane());
       mask_block(block);
+      note_largest_scores();
       float factor[2];
-      online_softmax<S>(s, kTop, reference, factor, total, exponent_scale());
+      online_softmax<S>(s, kTop, reference, factor, found.total, exponent_scale());
       rescale(factor);
       __syncwarp();  // all lanes have read K
+    } else if constexpr (kLargest) {
+      note_largest_of(found);
     }
-    sum[0] += total[0];
-    sum[1] += total[1];
+    if constexpr (kSums) {
+      sum[0] += found.total[0];
+      sum[1] += found.total[1];
+    }
     release_k();
     pack<S>(p, s);
   }
@@ -375,7 +366,8 @@ struct Consumer {
     ptx::warpgroup_wait<0>();
     ptx::warpgroup_pin(o);
   }
-  // P as e4m3 rounds it.
+  // P as e4m3 rounds it. Without kSums those of P as it was rounded stand for those before.
+  template <bool kSums, bool kLargest>
   __device__ __forceinline__ void attend() {
     clear();
     int block = range.end - 1;
@@ -383,12 +375,16 @@ struct Consumer {
     finish_scores(block, range.needs_mask(block) ? kTopOfFew : kTop, factor, sum);
     pack<S>(p, s);
 #pragma unroll 1
-    while (block > range.begin) next_block(--block);
+    while (block > range.begin) next_block<kSums, kLargest>(--block);
     wait_for_v();
     add_outputs(first_sum());
     ++held;
     release_v();
     end_sums();
+    if constexpr (!kSums) {  // a quarter each lane
+      flushed_sum[0] = 0.25F * flushed_rounded[0];
+      flushed_sum[1] = 0.25F * flushed_rounded[1];
+    }
   }
 
   // P as the sum of two e4m3 numbers: what rounding took from the first is the second. One block

@@ -3,9 +3,11 @@
 flashcore_cuda_sources(forward_fp8_sm90 SOURCES
   forward_fp8_sm90/throughput/d64.cu
   forward_fp8_sm90/throughput/d128.cu
+  forward_fp8_sm90/throughput/d128_three.cu
   forward_fp8_sm90/throughput/rows.cu
   forward_fp8_sm90/throughput/columns_d64.cu
   forward_fp8_sm90/throughput/columns_d128.cu
+  forward_fp8_sm90/throughput/columns_d128_three.cu
   forward_fp8_sm90/throughput/options_e4m3_64.cu
   forward_fp8_sm90/throughput/options_e4m3_128.cu
   forward_fp8_sm90/throughput/options_e4m3_256.cu

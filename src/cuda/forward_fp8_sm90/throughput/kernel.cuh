@@ -69,14 +69,23 @@ __device__ __forceinline__ void consume_tile(const typename S::Params& p, Consum
     return;
   }
   c.pass_blocks(end - c.range.end);
-  if (uniform(p.precise || task.has_few_keys()) != 0) {
+  const auto end_here = [&] {
+    c.pass_blocks(c.range.begin - begin);
+    end_tile<S>(p, c);
+  };
+  // Sums of P before rounding are of the LSE, and stand beside a sink.
+  if (uniform(p.precise || task.has_few_keys(S::kBlockKeys)) != 0) {
     c.attend_in_two_terms();
-    c.pass_blocks(c.range.begin - begin);
-    end_tile<S>(p, c);
+    end_here();
+  } else if (S::kOptions && uniform(c.wants_largest()) != 0) {
+    c.template attend<true, S::kOptions>();
+    end_here();
+  } else if (uniform(p.lse != nullptr || p.sinks != nullptr) != 0) {
+    c.template attend<true, false>();
+    end_here();
   } else {
-    c.attend();
-    c.pass_blocks(c.range.begin - begin);
-    end_tile<S>(p, c);
+    c.template attend<false, false>();
+    end_here();
   }
 }
 
@@ -89,7 +98,6 @@ __device__ __forceinline__ void consume(typename S::Shared& smem, const typename
                 .thread = thread,
                 .group = static_cast<int>(ptx::uniform(thread / kWarpgroupThreads)) - 1};
   c.begin_descriptors();
-  c.begin_turns();
   while (c.open_task()) {
     consume_tile<S>(p, c);
     c.release_q();
@@ -113,7 +121,7 @@ __device__ __forceinline__ void make_barriers(typename S::Shared& smem) {
 template <class S>
 __device__ __forceinline__ void make_ones(typename S::Shared& smem) {
   constexpr uint32_t kFourOnes = S::kE5M2 ? 0x3C3C3C3CU : 0x38383838U;
-  constexpr int kWords = kOnesRows * kBlockKv / 4;
+  constexpr int kWords = S::kConfig.ones_rows() * S::kBlockKeys / 4;
   for (int i = static_cast<int>(threadIdx.x); i < S::kVStages * kWords; i += S::kConfig.threads()) {
     *reinterpret_cast<uint32_t*>(&smem.v[i / kWords][S::kVCopied + i % kWords * 4]) = kFourOnes;
   }

@@ -42,8 +42,7 @@ __device__ __forceinline__ void end_option_rows(const OptionParams& p, const Con
     if (p.amax_s.data != nullptr) {
       const float2 largest = c.largest_scores();
       const float score = attention::quad_max(slot == 0 ? largest.x : largest.y);
-      const float exponent = fmaf(score, c.exponent_scale(), -reference);
-      ends[slot].largest = ptx::exp2_approx(exponent) * share_of_one(sum, reference, sink);
+      ends[slot].largest = ptx::exp2_approx(score - reference) * share_of_one(sum, reference, sink);
     }
     if (p.lse != nullptr && task.column == 0 && c.lane() % 4 == 0 && query < task.rows_q) {
       *lse_place(p, task, row) = ends[slot].lse;

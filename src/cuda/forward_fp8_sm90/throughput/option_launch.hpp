@@ -1,10 +1,10 @@
 // Launching the instances with options.
 //
-//   clear_largest      0 into amax_o and amax_s, where they are wanted
-//   transpose_values   V^T into the workspace
+//   transpose_values   V^T into the workspace, and 0 into amax_o and amax_s, where they are wanted
 //   an instance        attention; it starts while the values are still being transposed
 //
-//   compute_exactly    instead of the last two, of tensors that do not begin at multiples of 16 bytes
+//   clear_largest      those alone, where V^T is not made
+//   compute_exactly    instead of the others, of tensors that do not begin at multiples of 16 bytes
 #pragma once
 
 #include <cuda_runtime_api.h>

@@ -93,13 +93,13 @@ cudaError_t encode(Maps& maps, const ForwardProblem& p, const OptionParams& para
   maps.k = maps.vt = maps.q;
   if (rows_kv == 0 || params.vt_keys == 0) return error;
   if (error == cudaSuccess) {
-    error = one(maps.k, params.k.data, layout(p.k, p.heads_kv, rows_kv), kBlockKv, panel);
+    error = one(maps.k, params.k.data, layout(p.k, p.heads_kv, rows_kv), config.block_kv, panel);
   }
   if (error == cudaSuccess) {
     const int64_t keys = params.vt_keys, head = p.head_dim_v * keys;
     error = one(maps.vt, params.vt,
                 {batch, p.heads_kv, p.head_dim_v, keys, p.heads_kv * head, head, keys},
-                config.head_dim_v, kBlockKv);
+                config.head_dim_v, config.block_kv);
   }
   return error;
 }
@@ -117,16 +117,25 @@ void bind(OptionParams& params, const ForwardProblem& p, const Arguments& args,
   params.amax_s.data = p.amax_s.present ? reinterpret_cast<uint32_t*>(args.amax_s) : nullptr;
 }
 
+// Before O and the largest values are written: V^T, and 0 into the largest values.
+cudaError_t prepare_run(const OptionParams& params, bool makes_values, cudaStream_t stream) {
+  if (makes_values) return transpose_option_values(params, stream);
+  if (params.amax_o.data == nullptr && params.amax_s.data == nullptr) return cudaSuccess;
+  return clear_largest(params, stream);
+}
+
 cudaError_t attend(const ForwardProblem& p, const Planned& planned, MapCache& cache,
                    const OptionParams& params, const Arguments& args, cudaStream_t stream) {
-  if (planned.blocks == 0) return cudaSuccess;
-  if (!are_aligned(p, args)) return compute_options_exactly(params, planned.e5m2, stream);
+  const bool by_rows = !are_aligned(p, args);
+  const bool makes_values = !by_rows && planned.blocks > 0 && params.vt_keys > 0;
+  cudaError_t error = prepare_run(params, makes_values, stream);
+  if (error != cudaSuccess || planned.blocks == 0) return error;
+  if (by_rows) return compute_options_exactly(params, planned.e5m2, stream);
   const Config& config = kOptionConfigs[static_cast<size_t>(planned.config)];
   Maps maps{};
-  cudaError_t error = cache.get(
+  error = cache.get(
       {args.q, args.k, params.vt}, maps,
       [&](Maps& made) { return encode(made, p, params, config); }, cudaSuccess);
-  if (error == cudaSuccess && params.vt_keys > 0) error = transpose_option_values(params, stream);
   if (error != cudaSuccess) return error;
   return find_option_instance(planned.config, planned.e5m2)
       .launch(planned.function, maps, params, planned.blocks, stream);
@@ -141,11 +150,7 @@ Status run(const ForwardProblem& p, const Planned& planned, MapCache& cache, con
   if (guard.error() != cudaSuccess) {
     return host::cuda_failure(kName, "choosing its GPU", guard.error());
   }
-  cudaError_t error = cudaSuccess;
-  if (params.amax_o.data != nullptr || params.amax_s.data != nullptr) {
-    error = clear_largest(params, cuda_stream);
-  }
-  if (error == cudaSuccess) error = attend(p, planned, cache, params, args, cuda_stream);
+  const cudaError_t error = attend(p, planned, cache, params, args, cuda_stream);
   return error == cudaSuccess ? Status() : host::cuda_failure(kName, "the launch", error);
 }
 

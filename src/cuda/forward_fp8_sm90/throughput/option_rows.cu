@@ -85,9 +85,23 @@ __device__ __forceinline__ void transpose_piece(const OptionParams& p, Transpose
   }
 }
 
+__device__ __forceinline__ void clear(const LargestValues& values) {
+  if (values.data == nullptr) return;
+  const int64_t count = static_cast<int64_t>(values.batches) * values.heads;
+  for (int64_t i = threadIdx.x; i < count; i += blockDim.x) {
+    *values.at(i / values.heads, i % values.heads) = 0;
+  }
+}
+
+__device__ __forceinline__ void clear_largest(const OptionParams& p) {
+  clear(p.amax_o);
+  clear(p.amax_s);
+}
+
 __global__ void __launch_bounds__(kThreads)
     option_transpose_kernel(const __grid_constant__ OptionParams p) {
   ptx::start_next_grid();
+  if (blockIdx.x == 0) clear_largest(p);  // raised by those who have waited for V^T
   auto& tiles = ptx::static_shared<TransposeTiles, 128>();
   const auto blocks = static_cast<uint32_t>(p.vt_keys / kBlockKv);
   const auto heads = static_cast<uint32_t>(p.heads_kv);
@@ -116,18 +130,9 @@ __global__ void __launch_bounds__(kWarpgroupThreads)
                                      static_cast<int>(threadIdx.x) % 32);
 }
 
-__device__ __forceinline__ void clear(const LargestValues& values) {
-  if (values.data == nullptr) return;
-  const int64_t count = static_cast<int64_t>(values.batches) * values.heads;
-  for (int64_t i = threadIdx.x; i < count; i += blockDim.x) {
-    *values.at(i / values.heads, i % values.heads) = 0;
-  }
-}
-
 __global__ void __launch_bounds__(kThreads)
     clear_largest_kernel(const __grid_constant__ OptionParams p) {
-  clear(p.amax_o);
-  clear(p.amax_s);
+  clear_largest(p);
 }
 
 using Kernel = void (*)(const OptionParams);

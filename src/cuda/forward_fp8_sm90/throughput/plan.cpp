@@ -43,7 +43,8 @@ int64_t workspace_bytes(const Params& params) {
 }
 
 // Without keys no block uses those of K and V, but the launch takes all: any map does.
-cudaError_t encode(Maps& maps, const ForwardProblem& p, const Params& params) {
+cudaError_t encode(Maps& maps, const ForwardProblem& p, const Params& params,
+                   const Config& config) {
   const int head_dim = params.head_dim_v;
   const auto one = [&](CUtensorMap& map, const void* base, const host::TensorLayout& layout,
                        int box_rows, int box_columns) {
@@ -58,7 +59,7 @@ cudaError_t encode(Maps& maps, const ForwardProblem& p, const Params& params) {
   if (error == cudaSuccess) {
     error = one(maps.k, params.k.data,
                 {p.batch, p.heads_kv, p.seqlen_kv, head_dim, p.k.batch, p.k.head, p.k.row},
-                kBlockKv, head_dim);
+                config.block_kv, head_dim);
   }
   if (error == cudaSuccess) {
     const int64_t keys = params.vt_keys, head = head_dim * keys;
@@ -67,7 +68,7 @@ cudaError_t encode(Maps& maps, const ForwardProblem& p, const Params& params) {
     const host::TensorLayout given = {p.batch,   p.heads_kv, head_dim, p.v_columns,
                                       p.v.batch, p.v.head,   p.v.row};
     error = one(maps.vt, p.v_transposed ? params.v.data : params.vt, p.v_transposed ? given : made,
-                head_dim, kBlockKv);
+                head_dim, config.block_kv);
   }
   return error;
 }
@@ -98,7 +99,10 @@ Status run(const ForwardProblem& p, const Planned& planned, MapCache& cache, con
   Maps maps{};
   cudaError_t error = cache.get(
       {args.q, args.k, p.v_transposed ? args.v : params.vt}, maps,
-      [&](Maps& made) { return encode(made, p, params); }, cudaSuccess);
+      [&](Maps& made) {
+        return encode(made, p, params, kConfigs[static_cast<size_t>(planned.config)]);
+      },
+      cudaSuccess);
   if (error != cudaSuccess) return host::cuda_failure(kName, "encoding a tensor map", error);
   if (params.vt_keys > 0) error = transpose_values(params, cuda_stream);
   if (error == cudaSuccess) {
@@ -110,7 +114,9 @@ Status run(const ForwardProblem& p, const Planned& planned, MapCache& cache, con
 
 Result<PlannedKernel> plan(const ForwardProblem& p, const PlanContext& context, Terms terms) {
   Planned planned{};
-  planned.config = choose_config(p.head_dim_qk);
+  planned.config =
+      choose_config(p.head_dim_qk, p.seqlen_q, product_of({p.batch, p.heads_q}), p.band.right >= 0,
+                    context.batch_invariant, context.device.multiprocessors);
   planned.device = context.device.device.index;
   const Config& config = kConfigs[static_cast<size_t>(planned.config)];
   set_params(planned.params, p, config.block_q(), terms);

@@ -70,7 +70,7 @@ struct Producer {
     const uint32_t full = ptx::shared_address(&smem.k_full[k_at.slot]);
     ptx::mbarrier_arrive_expect(full, S::KTile::kBytes);
     load_rows<typename S::KTile>(ptx::shared_address(smem.k[k_at.slot]), maps.k, full,
-                                 block * kBlockKv, task.kv_head, task);
+                                 block * S::kBlockKeys, task.kv_head, task);
     k_at.next();
   }
   __device__ __forceinline__ void load_v(const typename S::Task& task, int block) {
@@ -81,10 +81,10 @@ struct Producer {
     ptx::mbarrier_arrive_expect(full, S::kVCopied);
     const uint32_t to = ptx::shared_address(smem.v[v_at.slot]);
     if constexpr (S::kOptions) {
-      ptx::tma_load_4d(to, &maps.vt, full, (task.v_block + block) * kBlockKv, task.column,
-                       task.kv_head, p.packed ? 0 : task.batch);
+      ptx::tma_load_4d(to, &maps.vt, full, task.v_block * kBlockKv + block * S::kBlockKeys,
+                       task.column, task.kv_head, p.packed ? 0 : task.batch);
     } else {
-      ptx::tma_load_4d(to, &maps.vt, full, block * kBlockKv, 0, task.kv_head, task.batch);
+      ptx::tma_load_4d(to, &maps.vt, full, block * S::kBlockKeys, 0, task.kv_head, task.batch);
     }
     v_at.next();
   }
@@ -97,10 +97,10 @@ struct Producer {
     if constexpr (S::kOptions) {
       typename S::Task task =
           find_option_tile(p, index, S::kConfig.block_q(), S::kConfig.head_dim_v);
-      find_ranges(task, S::kConsumers);
+      find_ranges(task, S::kConsumers, S::kBlockKeys);
       return task;
     } else {
-      return find_task(p, index, S::kConsumers);
+      return find_task(p, index, S::kConsumers, S::kBlockKeys);
     }
   }
 

@@ -15,6 +15,7 @@
 #include "cuda/ptx/exp2.cuh"
 #include "cuda/ptx/ldmatrix.cuh"
 #include "cuda/ptx/math.cuh"
+#include "cuda/ptx/max_of_three.cuh"
 #include "cuda/ptx/mma.cuh"
 #include "cuda/ptx/pin.cuh"
 #include "cuda/ptx/registers.cuh"
@@ -168,13 +169,21 @@ __device__ __forceinline__ void mask_scores(Scores<S>& s, const BandLimits& limi
   }
 }
 
-// P = 2^(S * scale - reference), in place. `total` is this lane's sum in each slot; `most` the
-// largest of the sums of eight that it is made of, which is at least as large as any of them.
-template <class S>
+// What a lane knows of a block's P, which are not negative.
+struct BlockSums {
+  float total[2];    // the sum in each slot
+  float largest[2];  // the largest in each slot; a NaN is larger than all
+  float most;        // of all: at least as large as any of them
+};
+
+// P = 2^(S * scale - reference), in place. With kSums their sums, and with kLargest the largest: bits of
+// numbers that are not negative are in their order, and the largest of three takes one instruction.
+template <class S, bool kSums, bool kLargest>
 __device__ __forceinline__ void exponentiate(Scores<S>& s, const float (&reference)[2], float scale,
-                                             float (&total)[2], float& most) {
-  constexpr int kSums = 4;  // of a slot
-  float sums[2][kSums] = {};
+                                             BlockSums& found) {
+  constexpr int kParts = 4;  // of a slot
+  float sums[2][kParts];
+  int largest[2] = {0, 0};
 #pragma unroll
   for (int n = 0; n < S::kKeyProducts + 2; n += 2) {
     if (n < S::kKeyProducts) {
@@ -185,15 +194,33 @@ __device__ __forceinline__ void exponentiate(Scores<S>& s, const float (&referen
 #pragma unroll
     for (int i = n - 2; i < n; ++i) {
 #pragma unroll
-      for (int e = 0; e < 4; ++e) sums[e / 2][i % 2 * 2 + e % 2] += s[i][e];
+      for (int e = 0; e < 4; ++e) {
+        float& sum = sums[e / 2][i % 2 * 2 + e % 2];
+        if constexpr (kSums) sum = n == 2 ? s[i][e] : sum + s[i][e];
+      }
+      if constexpr (kLargest) {
+#pragma unroll
+        for (int slot = 0; slot < 2; ++slot) {
+          largest[slot] = ptx::max_of_three(largest[slot], __float_as_int(s[i][2 * slot]),
+                                            __float_as_int(s[i][2 * slot + 1]));
+        }
+      }
     }
   }
-  most = 0;
+  found.most = 0;
+  if constexpr (kSums) {
 #pragma unroll
-  for (int slot = 0; slot < 2; ++slot) {
-    total[slot] = (sums[slot][0] + sums[slot][1]) + (sums[slot][2] + sums[slot][3]);
+    for (int slot = 0; slot < 2; ++slot) {
+      const float(&part)[kParts] = sums[slot];
+      found.total[slot] = (part[0] + part[1]) + (part[2] + part[3]);
 #pragma unroll
-    for (int i = 0; i < kSums; ++i) most = fmaxf(most, sums[slot][i]);
+      for (int i = 0; i < kParts; ++i) found.most = fmaxf(found.most, part[i]);
+    }
+  }
+  if constexpr (kLargest) {
+    found.most = __int_as_float(max(largest[0], largest[1]));
+#pragma unroll
+    for (int slot = 0; slot < 2; ++slot) found.largest[slot] = __int_as_float(largest[slot]);
   }
 }
 
@@ -210,8 +237,10 @@ __device__ __forceinline__ void online_softmax(Scores<S>& s, float top, float (&
     rescale[slot] = ptx::exp2_approx(reference[slot] - raised);
     reference[slot] = raised;
   }
-  float most;
-  exponentiate<S>(s, reference, scale, total, most);
+  BlockSums found;
+  exponentiate<S, true, false>(s, reference, scale, found);
+  total[0] = found.total[0];
+  total[1] = found.total[1];
 }
 
 // References of a group of blocks, by the scores of its first.

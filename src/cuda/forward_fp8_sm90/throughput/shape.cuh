@@ -33,17 +33,19 @@ struct Shape {
   using Params = std::conditional_t<kOptions, OptionParams, throughput::Params>;
   using Task = std::conditional_t<kOptions, OptionTask, throughput::Task>;
   static constexpr int kConsumers = kConfig.consumers;
+  static constexpr int kBlockKeys = kConfig.block_kv;
   static constexpr int kQSlots = kConfig.q_slots;
   static constexpr int kKStages = kConfig.k_stages, kVStages = kConfig.v_stages;
 
   using QTile = tile::SmemTile<kWarpgroupRows, kConfig.head_dim, 1>;  // of one consumer
-  using KTile = tile::SmemTile<kBlockKv, kConfig.head_dim, 1>;
-  using VTile = tile::SmemTile<kConfig.head_dim_v + kOnesRows, kBlockKv, 1>;  // transposed
-  static constexpr int kVCopied = kConfig.head_dim_v * kBlockKv;              // without the ones
+  using KTile = tile::SmemTile<kBlockKeys, kConfig.head_dim, 1>;
+  // Transposed, with the rows of ones behind it.
+  using VTile = tile::SmemTile<kConfig.head_dim_v + kConfig.ones_rows(), kBlockKeys, 1>;
+  static constexpr int kVCopied = kConfig.head_dim_v * kBlockKeys;  // without the ones
 
   static constexpr int kQkSteps = kConfig.head_dim / 32;
-  static constexpr int kKeyProducts = kBlockKv / 8;  // m16n8 accumulators of S
-  static constexpr int kKeySteps = kBlockKv / 32;
+  static constexpr int kKeyProducts = kBlockKeys / 8;  // m16n8 accumulators of S
+  static constexpr int kKeySteps = kBlockKeys / 32;
   static constexpr int kOutProducts = kConfig.head_dim_v / 8;
   static constexpr int kOnes = kOutProducts;  // the product of the ones
 

@@ -45,7 +45,7 @@ std::string refuse_features(const ForwardProblem& p) {
 
 std::string refuse_head_dims(const ForwardProblem& p) {
   for (const auto& [name, head_dim] : {std::pair{"q", p.head_dim_qk}, {"v", p.head_dim_v}}) {
-    if (choose_config(head_dim) < 0 || head_dim != p.head_dim_qk) {
+    if (!takes_head_dim(head_dim) || head_dim != p.head_dim_qk) {
       return fmt::format("{}: head dimension is {}, wanted 64 or 128, the same for q and v", name,
                          head_dim);
     }

@@ -26,7 +26,7 @@ struct Task {
 
   static constexpr int kNoMore = -1;  // as rows_q: there are no more tiles
   constexpr bool is_tile() const { return rows_q != kNoMore; }
-  constexpr bool has_few_keys() const { return (end - begin) * kBlockKv <= kFewKeys; }
+  constexpr bool has_few_keys(int block_kv) const { return (end - begin) * block_kv <= kFewKeys; }
 };
 
 // Everything but the ranges of blocks, of tile `index` of block_q queries.
@@ -51,23 +51,23 @@ constexpr Task find_tile(const Params& p, uint32_t index, int block_q) {
 }
 
 // The blocks of keys that a tile's queries see.
-constexpr void find_ranges(Task& task, int consumers) {
+constexpr void find_ranges(Task& task, int consumers, int block_kv) {
   const int block_q = kWarpgroupRows * consumers;
   const int first = task.first_query;
   const TileRange all =
-      attention::tile_range(task.limits, task.len_q, first, first + block_q, kBlockKv);
+      attention::tile_range(task.limits, task.len_q, first, first + block_q, block_kv);
   task.begin = all.begin;
   task.end = all.end;
   for (int i = 0; i < consumers; ++i) {
     const int row = first + i * kWarpgroupRows;
     task.seen[i] =
-        attention::tile_range(task.limits, task.len_q, row, row + kWarpgroupRows, kBlockKv);
+        attention::tile_range(task.limits, task.len_q, row, row + kWarpgroupRows, block_kv);
   }
 }
 
-constexpr Task find_task(const Params& p, uint32_t index, int consumers) {
+constexpr Task find_task(const Params& p, uint32_t index, int consumers, int block_kv) {
   Task task = find_tile(p, index, kWarpgroupRows * consumers);
-  find_ranges(task, consumers);
+  find_ranges(task, consumers, block_kv);
   return task;
 }
 
