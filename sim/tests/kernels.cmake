@@ -33,6 +33,7 @@ flashcore_simulated_kernel(forward_sm90_latency sim:0 200x112/4 3x400 6x1300/4)
 flashcore_simulated_kernel(forward_sm90_latency_wide sim:0 200x112/4 3x400)
 # e4m3 alone: of 20 tiles of keys O leaves the accumulators twice. The precise one is the same code.
 flashcore_simulated_kernel(forward_fp8_sm90 sim:0 e4m3/185x160/4 e4m3/6x700/4 e4m3/1x2600/1)
+flashcore_simulated_kernel(forward_fp8_sm90_three sim:0 e4m3/60x160/4 e4m3/3x700/4 e4m3/1x2600/1)
 flashcore_simulated_kernel(forward_fp8_sm90_precise sim:0 e4m3/10x400/4 e4m3/1x1400/1)
 # e4m3 alone; 96 and 240 among the head dimensions. On Hopper the same code.
 flashcore_simulated_kernel(forward_fp8_sm89 sim:2 e4m3/180x112/4 e4m3/8x200x256/4 e4m3/2x700/4)

@@ -3,6 +3,6 @@
 
 namespace flashcore::cuda::forward_fp8_sm90::throughput {
 
-ColumnsEntry columns_d128_three() { return CompiledColumns<2>::entry(); }
+ColumnsEntry columns_d128_three() { return CompiledColumns<kThreeAt128>::entry(); }
 
 }  // namespace flashcore::cuda::forward_fp8_sm90::throughput

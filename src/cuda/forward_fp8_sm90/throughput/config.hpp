@@ -149,6 +149,7 @@ constexpr double used_share(const Config& config, int64_t queries, int64_t heads
 // diagonal, and with one, as blocks of 64 keys leave out more of what nobody sees.
 inline constexpr double kGainOfThree = 1.06, kGainOfThreeOnDiagonal = 1.17;
 
+inline constexpr int kTwoAt128 = 1, kThreeAt128 = 2;  // in kConfigs
 constexpr bool takes_head_dim(int64_t head_dim) { return head_dim == 64 || head_dim == 128; }
 
 // Index into kConfigs. `heads`: of all entries. A result that must not depend on the number of entries
@@ -156,10 +157,10 @@ constexpr bool takes_head_dim(int64_t head_dim) { return head_dim == 64 || head_
 constexpr int choose_config(int64_t head_dim, int64_t queries, int64_t heads, bool diagonal,
                             bool batch_invariant, int sms) {
   if (head_dim == 64) return 0;
-  if (batch_invariant) return 1;
-  const double two = used_share(kConfigs[1], queries, heads, sms);
-  const double three = used_share(kConfigs[2], queries, heads, sms);
-  return three * (diagonal ? kGainOfThreeOnDiagonal : kGainOfThree) > two ? 2 : 1;
+  if (batch_invariant) return kTwoAt128;
+  const double two = used_share(kConfigs[kTwoAt128], queries, heads, sms);
+  const double three = used_share(kConfigs[kThreeAt128], queries, heads, sms);
+  return three * (diagonal ? kGainOfThreeOnDiagonal : kGainOfThree) > two ? kThreeAt128 : kTwoAt128;
 }
 
 // What the kernels rely on.

@@ -4,7 +4,7 @@
 namespace flashcore::cuda::forward_fp8_sm90::throughput {
 
 InstanceEntry d128_three() {
-  using Compiled = CompiledInstance<2>;
+  using Compiled = CompiledInstance<kThreeAt128>;
   return {&Compiled::prepare, &Compiled::launch};
 }
 

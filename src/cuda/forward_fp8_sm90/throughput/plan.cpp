@@ -112,14 +112,25 @@ Status run(const ForwardProblem& p, const Planned& planned, MapCache& cache, con
   return error == cudaSuccess ? Status() : host::cuda_failure(kName, "the launch", error);
 }
 
-Result<PlannedKernel> plan(const ForwardProblem& p, const PlanContext& context, Terms terms) {
+// What a row of the table computes differently.
+struct Variant {
+  Terms terms = Terms::as_needed;
+  bool three = false;  // consumers, however few the tiles are: so random problems reach them
+};
+
+int config_of(const ForwardProblem& p, const PlanContext& context, const Variant& variant) {
+  if (variant.three) return kThreeAt128;
+  return choose_config(p.head_dim_qk, p.seqlen_q, product_of({p.batch, p.heads_q}),
+                       p.band.right >= 0, context.batch_invariant, context.device.multiprocessors);
+}
+
+Result<PlannedKernel> plan(const ForwardProblem& p, const PlanContext& context,
+                           const Variant& variant) {
   Planned planned{};
-  planned.config =
-      choose_config(p.head_dim_qk, p.seqlen_q, product_of({p.batch, p.heads_q}), p.band.right >= 0,
-                    context.batch_invariant, context.device.multiprocessors);
+  planned.config = config_of(p, context, variant);
   planned.device = context.device.device.index;
   const Config& config = kConfigs[static_cast<size_t>(planned.config)];
-  set_params(planned.params, p, config.block_q(), terms);
+  set_params(planned.params, p, config.block_q(), variant.terms);
   planned.blocks = static_cast<unsigned int>(
       std::min<int64_t>(planned.params.order.size(), context.device.multiprocessors));
   const int64_t bytes = workspace_bytes(planned.params);
@@ -144,7 +155,7 @@ Result<PlannedKernel> plan(const ForwardProblem& p, const PlanContext& context, 
       }};
 }
 
-Kernel row(std::string_view name, std::string_view by_name_because, Terms terms) {
+Kernel row(std::string_view name, std::string_view by_name_because, const Variant& variant) {
   return {.name = std::string(name),
           .device = DeviceKind::cuda,
           .automatic = by_name_because.empty(),
@@ -152,18 +163,22 @@ Kernel row(std::string_view name, std::string_view by_name_because, Terms terms)
           .reads_transposed_v = true,
           .targets = build::targets::forward_fp8_sm90,
           .refuses =
-              [](const ForwardProblem& p, const PlanContext& context) {
-                return refusal(p, context.device, build::targets::forward_fp8_sm90);
+              [variant](const ForwardProblem& p, const PlanContext& context) {
+                std::string sentence = refusal(p, context.device, build::targets::forward_fp8_sm90);
+                return sentence.empty() && variant.three ? refuse_three(p) : sentence;
               },
-          .plan = [terms](const ForwardProblem& p,
-                          const PlanContext& context) { return plan(p, context, terms); }};
+          .plan = [variant](const ForwardProblem& p,
+                            const PlanContext& context) { return plan(p, context, variant); }};
 }
 
 }  // namespace
 
 std::vector<Kernel> kernels() {
-  return {row(kName, {}, Terms::as_needed),
-          row("forward_fp8_sm90_precise", "probabilities in two terms take longer", Terms::two),
+  return {row(kName, {}, {}),
+          row("forward_fp8_sm90_precise", "probabilities in two terms take longer",
+              {.terms = Terms::two}),
+          row("forward_fp8_sm90_three", "forward_fp8_sm90 has its tile where it fills the GPU",
+              {.three = true}),
           option_kernel()};
 }
 

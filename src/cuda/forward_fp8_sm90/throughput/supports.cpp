@@ -126,6 +126,12 @@ std::string refusal(const ForwardProblem& problem, const DeviceInfo& device,
   return refusal;
 }
 
+std::string refuse_three(const ForwardProblem& problem) {
+  if (problem.head_dim_qk == kConfigs[kThreeAt128].head_dim) return {};
+  return fmt::format("q: head dimension is {}, wanted {}", problem.head_dim_qk,
+                     kConfigs[kThreeAt128].head_dim);
+}
+
 std::string option_refusal(const ForwardProblem& problem, const DeviceInfo& device,
                            std::string_view targets) {
   std::string refusal = refuse_device(device, targets);

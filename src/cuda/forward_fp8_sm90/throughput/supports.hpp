@@ -12,6 +12,9 @@ namespace flashcore::cuda::forward_fp8_sm90::throughput {
 std::string refusal(const ForwardProblem& problem, const DeviceInfo& device,
                     std::string_view targets);
 
+// Of forward_fp8_sm90_three besides.
+std::string refuse_three(const ForwardProblem& problem);
+
 // The same of forward_fp8_sm90_options.
 std::string option_refusal(const ForwardProblem& problem, const DeviceInfo& device,
                            std::string_view targets);
