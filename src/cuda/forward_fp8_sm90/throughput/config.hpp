@@ -36,6 +36,7 @@ struct Config {
   int block_kv;  // keys of a step: of a tile of K and V^T
   int q_slots, k_stages, v_stages;
   int flush_blocks;  // so many blocks of keys are a group: consumer.cuh
+  bool spares_sums;  // makes sums of P before rounding only where they are wanted
   bool options;      // instances with options: option_params.hpp
 
   constexpr int threads() const { return kWarpgroupThreads * (consumers + 1); }
@@ -73,6 +74,7 @@ inline constexpr std::array kConfigs = {Config{.head_dim = 64,
                                                .k_stages = 4,
                                                .v_stages = 4,
                                                .flush_blocks = 8,
+                                               .spares_sums = false,
                                                .options = false},
                                         Config{.head_dim = 128,
                                                .head_dim_v = 128,
@@ -82,6 +84,7 @@ inline constexpr std::array kConfigs = {Config{.head_dim = 64,
                                                .k_stages = 3,
                                                .v_stages = 3,
                                                .flush_blocks = 8,
+                                               .spares_sums = false,
                                                .options = false},
                                         Config{.head_dim = 128,
                                                .head_dim_v = 128,
@@ -91,6 +94,7 @@ inline constexpr std::array kConfigs = {Config{.head_dim = 64,
                                                .k_stages = 4,
                                                .v_stages = 5,
                                                .flush_blocks = 16,
+                                               .spares_sums = true,
                                                .options = false}};
 
 // Of the instances with options (option_params.hpp). They take heads that are narrower, as if these
@@ -103,6 +107,7 @@ inline constexpr std::array kOptionConfigs = {Config{.head_dim = 64,
                                                      .k_stages = 4,
                                                      .v_stages = 4,
                                                      .flush_blocks = 8,
+                                                     .spares_sums = true,
                                                      .options = true},
                                               Config{.head_dim = 128,
                                                      .head_dim_v = 128,
@@ -112,6 +117,7 @@ inline constexpr std::array kOptionConfigs = {Config{.head_dim = 64,
                                                      .k_stages = 3,
                                                      .v_stages = 3,
                                                      .flush_blocks = 8,
+                                                     .spares_sums = true,
                                                      .options = true},
                                               Config{.head_dim = 256,
                                                      .head_dim_v = 128,
@@ -121,6 +127,7 @@ inline constexpr std::array kOptionConfigs = {Config{.head_dim = 64,
                                                      .k_stages = 2,
                                                      .v_stages = 3,
                                                      .flush_blocks = 8,
+                                                     .spares_sums = true,
                                                      .options = true}};
 inline constexpr int kHeadDimStep = 16;  // head dimensions are multiples of it: rows are copied
 
@@ -149,18 +156,15 @@ constexpr double used_share(const Config& config, int64_t queries, int64_t heads
 // diagonal, and with one, as blocks of 64 keys leave out more of what nobody sees.
 inline constexpr double kGainOfThree = 1.06, kGainOfThreeOnDiagonal = 1.17;
 
-inline constexpr int kTwoAt128 = 1, kThreeAt128 = 2;  // in kConfigs
+inline constexpr int kThreeAt128 = 2;  // in kConfigs; others have a head dimension of their own
 constexpr bool takes_head_dim(int64_t head_dim) { return head_dim == 64 || head_dim == 128; }
+constexpr int choose_config(int64_t head_dim) { return head_dim == 64 ? 0 : 1; }
 
-// Index into kConfigs. `heads`: of all entries. A result that must not depend on the number of entries
-// has the tile of one entry whatever it is.
-constexpr int choose_config(int64_t head_dim, int64_t queries, int64_t heads, bool diagonal,
-                            bool batch_invariant, int sms) {
-  if (head_dim == 64) return 0;
-  if (batch_invariant) return kTwoAt128;
-  const double two = used_share(kConfigs[kTwoAt128], queries, heads, sms);
+// Whether three consumers are ahead of two. `heads`: of all entries.
+constexpr bool gains_by_three(int64_t queries, int64_t heads, bool diagonal, int sms) {
+  const double two = used_share(kConfigs[1], queries, heads, sms);
   const double three = used_share(kConfigs[kThreeAt128], queries, heads, sms);
-  return three * (diagonal ? kGainOfThreeOnDiagonal : kGainOfThree) > two ? kThreeAt128 : kTwoAt128;
+  return three * (diagonal ? kGainOfThreeOnDiagonal : kGainOfThree) > two;
 }
 
 // What the kernels rely on.

@@ -329,11 +329,21 @@ struct Consumer {
     const float before[2] = {reference[0], reference[1]};
     const bool begins_group = held + 1 == S::kConfig.flush_blocks;
     if (begins_group) set_references<S>(s, reference, exponent_scale());
-    BlockSums found;
-    exponentiate<S, kSums, kLargest || !kSums>(s, reference, exponent_scale(), found);
+    // Either, in places of its own: so measured instances without spared sums keep their machine code.
+    [[maybe_unused]] BlockSums found;
+    [[maybe_unused]] float totals[2], most_of_sums;
+    float(&total)[2] = S::kConfig.spares_sums ? found.total : totals;
+    float& most = S::kConfig.spares_sums ? found.most : most_of_sums;
+    if constexpr (S::kConfig.spares_sums) {
+      exponentiate_sparing<S, kSums, kLargest || !kSums>(s, reference, exponent_scale(), found);
+    } else {
+      exponentiate<S>(s, reference, exponent_scale(), total, most);
+    }
     // A wait for products is one instruction for all four warps, never one branch's. The vote
     // before it keeps ptxas from moving the exponentials below it, where nothing runs beside them.
-    const bool again = __any_sync(0xffffffffU, !(found.most < kLargestP)) != 0;
+    // Of sums a NaN is none, of P it is the largest.
+    const bool large = S::kConfig.spares_sums ? !(most < kLargestP) : most >= kLargestP;
+    const bool again = __any_sync(0xffffffffU, large) != 0;
     ptx::hold_back(again);
     ptx::warpgroup_wait<0>();
     ptx::warpgroup_pin(o);
@@ -345,15 +355,15 @@ struct Consumer {
       mask_block(block);
       note_largest_scores();
       float factor[2];
-      online_softmax<S>(s, kTop, reference, factor, found.total, exponent_scale());
+      online_softmax<S>(s, kTop, reference, factor, total, exponent_scale());
       rescale(factor);
       __syncwarp();  // all lanes have read K
     } else if constexpr (kLargest) {
       note_largest_of(found);
     }
     if constexpr (kSums) {
-      sum[0] += found.total[0];
-      sum[1] += found.total[1];
+      sum[0] += total[0];
+      sum[1] += total[1];
     }
     release_k();
     pack<S>(p, s);

@@ -69,23 +69,23 @@ __device__ __forceinline__ void consume_tile(const typename S::Params& p, Consum
     return;
   }
   c.pass_blocks(end - c.range.end);
-  const auto end_here = [&] {
-    c.pass_blocks(c.range.begin - begin);
-    end_tile<S>(p, c);
-  };
   // Sums of P before rounding are of the LSE, and stand beside a sink.
   if (uniform(p.precise || task.has_few_keys(S::kBlockKeys)) != 0) {
     c.attend_in_two_terms();
-    end_here();
+    c.pass_blocks(c.range.begin - begin);
+    end_tile<S>(p, c);
   } else if (S::kOptions && uniform(c.wants_largest()) != 0) {
     c.template attend<true, S::kOptions>();
-    end_here();
-  } else if (uniform(p.lse != nullptr || p.sinks != nullptr) != 0) {
+    c.pass_blocks(c.range.begin - begin);
+    end_tile<S>(p, c);
+  } else if (!S::kConfig.spares_sums || uniform(p.lse != nullptr || p.sinks != nullptr) != 0) {
     c.template attend<true, false>();
-    end_here();
+    c.pass_blocks(c.range.begin - begin);
+    end_tile<S>(p, c);
   } else {
-    c.template attend<false, false>();
-    end_here();
+    c.template attend<!S::kConfig.spares_sums, false>();
+    c.pass_blocks(c.range.begin - begin);
+    end_tile<S>(p, c);
   }
 }
 

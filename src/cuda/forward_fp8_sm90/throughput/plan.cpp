@@ -1,6 +1,7 @@
 #include "cuda/forward_fp8_sm90/throughput/plan.hpp"
 
 #include <cuda_runtime_api.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <cstdint>
@@ -8,6 +9,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "cuda/forward_fp8_sm90/throughput/config.hpp"
 #include "cuda/forward_fp8_sm90/throughput/launch.hpp"
@@ -115,19 +117,13 @@ Status run(const ForwardProblem& p, const Planned& planned, MapCache& cache, con
 // What a row of the table computes differently.
 struct Variant {
   Terms terms = Terms::as_needed;
-  bool three = false;  // consumers, however few the tiles are: so random problems reach them
+  bool three = false;  // consumers at 128
 };
-
-int config_of(const ForwardProblem& p, const PlanContext& context, const Variant& variant) {
-  if (variant.three) return kThreeAt128;
-  return choose_config(p.head_dim_qk, p.seqlen_q, product_of({p.batch, p.heads_q}),
-                       p.band.right >= 0, context.batch_invariant, context.device.multiprocessors);
-}
 
 Result<PlannedKernel> plan(const ForwardProblem& p, const PlanContext& context,
                            const Variant& variant) {
   Planned planned{};
-  planned.config = config_of(p, context, variant);
+  planned.config = variant.three ? kThreeAt128 : choose_config(p.head_dim_qk);
   planned.device = context.device.device.index;
   const Config& config = kConfigs[static_cast<size_t>(planned.config)];
   set_params(planned.params, p, config.block_q(), variant.terms);
@@ -155,6 +151,17 @@ Result<PlannedKernel> plan(const ForwardProblem& p, const PlanContext& context,
       }};
 }
 
+std::string three_declines(const ForwardProblem& p, const PlanContext& context) {
+  if (context.batch_invariant)
+    return "batch_invariant: is set, and whether it gains depends on the batch";
+  if (gains_by_three(p.seqlen_q, product_of({p.batch, p.heads_q}), p.band.right >= 0,
+                     context.device.multiprocessors)) {
+    return {};
+  }
+  return fmt::format("q: has {} rows of {} heads, which use less of the GPU in tiles of {}",
+                     p.seqlen_q, product_of({p.batch, p.heads_q}), kConfigs[kThreeAt128].block_q());
+}
+
 Kernel row(std::string_view name, std::string_view by_name_because, const Variant& variant) {
   return {.name = std::string(name),
           .device = DeviceKind::cuda,
@@ -174,11 +181,11 @@ Kernel row(std::string_view name, std::string_view by_name_because, const Varian
 }  // namespace
 
 std::vector<Kernel> kernels() {
-  return {row(kName, {}, {}),
+  Kernel three = row("forward_fp8_sm90_three", {}, {.three = true});
+  three.declines = three_declines;
+  return {std::move(three), row(kName, {}, {}),
           row("forward_fp8_sm90_precise", "probabilities in two terms take longer",
               {.terms = Terms::two}),
-          row("forward_fp8_sm90_three", "forward_fp8_sm90 has its tile where it fills the GPU",
-              {.three = true}),
           option_kernel()};
 }
 

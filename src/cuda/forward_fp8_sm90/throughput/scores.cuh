@@ -169,6 +169,35 @@ __device__ __forceinline__ void mask_scores(Scores<S>& s, const BandLimits& limi
   }
 }
 
+// P = 2^(S * scale - reference), in place. `total` is this lane's sum in each slot; `most` the
+// largest of the sums of eight that it is made of, which is at least as large as any of them.
+template <class S>
+__device__ __forceinline__ void exponentiate(Scores<S>& s, const float (&reference)[2], float scale,
+                                             float (&total)[2], float& most) {
+  constexpr int kSums = 4;  // of a slot
+  float sums[2][kSums] = {};
+#pragma unroll
+  for (int n = 0; n < S::kKeyProducts + 2; n += 2) {
+    if (n < S::kKeyProducts) {
+      attention::exponentiate(s[n], s[n], reference, scale);
+      attention::exponentiate(s[n + 1], s[n + 1], reference, scale);
+    }
+    if (n == 0) continue;
+#pragma unroll
+    for (int i = n - 2; i < n; ++i) {
+#pragma unroll
+      for (int e = 0; e < 4; ++e) sums[e / 2][i % 2 * 2 + e % 2] += s[i][e];
+    }
+  }
+  most = 0;
+#pragma unroll
+  for (int slot = 0; slot < 2; ++slot) {
+    total[slot] = (sums[slot][0] + sums[slot][1]) + (sums[slot][2] + sums[slot][3]);
+#pragma unroll
+    for (int i = 0; i < kSums; ++i) most = fmaxf(most, sums[slot][i]);
+  }
+}
+
 // What a lane knows of a block's P, which are not negative.
 struct BlockSums {
   float total[2];    // the sum in each slot
@@ -176,11 +205,11 @@ struct BlockSums {
   float most;        // of all: at least as large as any of them
 };
 
-// P = 2^(S * scale - reference), in place. With kSums their sums, and with kLargest the largest: bits of
+// The same where sums may be spared (Config). With kSums their sums, and with kLargest the largest: bits of
 // numbers that are not negative are in their order, and the largest of three takes one instruction.
 template <class S, bool kSums, bool kLargest>
-__device__ __forceinline__ void exponentiate(Scores<S>& s, const float (&reference)[2], float scale,
-                                             BlockSums& found) {
+__device__ __forceinline__ void exponentiate_sparing(Scores<S>& s, const float (&reference)[2],
+                                                     float scale, BlockSums& found) {
   constexpr int kParts = 4;  // of a slot
   float sums[2][kParts];
   int largest[2] = {0, 0};
@@ -237,10 +266,15 @@ __device__ __forceinline__ void online_softmax(Scores<S>& s, float top, float (&
     rescale[slot] = ptx::exp2_approx(reference[slot] - raised);
     reference[slot] = raised;
   }
-  BlockSums found;
-  exponentiate<S, true, false>(s, reference, scale, found);
-  total[0] = found.total[0];
-  total[1] = found.total[1];
+  if constexpr (S::kConfig.spares_sums) {
+    BlockSums found;
+    exponentiate_sparing<S, true, false>(s, reference, scale, found);
+    total[0] = found.total[0];
+    total[1] = found.total[1];
+  } else {
+    float most;
+    exponentiate<S>(s, reference, scale, total, most);
+  }
 }
 
 // References of a group of blocks, by the scores of its first.
