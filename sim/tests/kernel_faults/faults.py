@@ -702,8 +702,7 @@ PLANTED = [
         (FP8_SM90 + "consumer.cuh", "    release_v();\n    if (again) {", "    release_v();\n    release_k();\n    if (again) {"),
         (FP8_SM90 + "consumer.cuh", "    release_k();\n    pack<S>(p, s);\n", "    pack<S>(p, s);\n")], "race"),
     Fault("fp8_options_first_part_of_v_twice", FP8_PARTS_UNIT, FP8_PARTS, [
-        (FP8_SM90 + "producer.cuh", "(task.v_block + block) * kBlockKv, task.column,",
-         "(task.v_block + block) * kBlockKv, 0,")], "FAILED"),
+        (FP8_SM90 + "producer.cuh", "task.column, task.kv_head,", "0, task.kv_head,")], "FAILED"),
     Fault("fp8_columns_in_the_order_of_keys", FP8_COLUMNS_UNIT, FP8_COLUMNS, [
         (FP8_SM90 + "exact_rows.cuh", "task.kv_head, 0) + column_of_key(key)", "task.kv_head, 0) + key")], "FAILED"),
     Fault("fp8_ones_without_a_proxy_fence", FP8_UNIT, FP8, [
