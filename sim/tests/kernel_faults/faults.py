@@ -253,7 +253,7 @@ FP8_COLUMNS = ["verify", "--device", "sim", "--sim-seed", "5", "--kernel", "forw
 FP8_COLUMNS_UNIT = "forward_fp8_sm90/throughput/columns_d64.cu"
 # V in two parts of 128 columns.
 FP8_PARTS = problem("forward_fp8_sm90_options", "--dtype f8e4m3 --shape 1,1,70,256 --seqlen-kv 300")
-FP8_PARTS_UNIT = "forward_fp8_sm90/throughput/options_e4m3_256.cu"
+FP8_PARTS_UNIT = "forward_fp8_sm90/options/options_e4m3_256.cu"
 # Scores so large that blocks are computed again.
 FP8_AGAIN = problem("forward_fp8_sm90", "--dtype f8e4m3 --shape 1,1,70,64 --seqlen-kv 1200 --scale 0.25")
 

@@ -123,7 +123,8 @@ TEST(TransposedVOnGpu, IsRefusedByTheOthersInTheSameWords) {
     const bool takes_it = one.kernel == "forward_fp8_sm90" ||
                           one.kernel == "forward_fp8_sm90_precise" ||
                           one.kernel == "forward_fp8_v_rows";
-    if (one.kernel == "forward_fp8_sm90_three") continue;  // takes it, and no head dimension but 128
+    if (one.kernel == "forward_fp8_sm90_three")
+      continue;  // takes it, and no head dimension but 128
     EXPECT_EQ(one.refusal.empty(), takes_it) << one.kernel << ": " << one.refusal;
     if (takes_it || one.refusal.starts_with("pass: ")) continue;
     EXPECT_TRUE(one.refusal.starts_with("v_transposed: ")) << one.refusal;

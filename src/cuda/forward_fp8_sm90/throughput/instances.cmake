@@ -7,14 +7,15 @@ flashcore_cuda_sources(forward_fp8_sm90 SOURCES
   forward_fp8_sm90/throughput/rows.cu
   forward_fp8_sm90/throughput/columns_d64.cu
   forward_fp8_sm90/throughput/columns_d128.cu
-  forward_fp8_sm90/throughput/columns_d128_three.cu
-  forward_fp8_sm90/throughput/options_e4m3_64.cu
-  forward_fp8_sm90/throughput/options_e4m3_128.cu
-  forward_fp8_sm90/throughput/options_e4m3_256.cu
-  forward_fp8_sm90/throughput/options_e5m2_64.cu
-  forward_fp8_sm90/throughput/options_e5m2_128.cu
-  forward_fp8_sm90/throughput/options_e5m2_256.cu
-  forward_fp8_sm90/throughput/option_rows.cu)
+  forward_fp8_sm90/throughput/columns_d128_three.cu)
+flashcore_cuda_sources(forward_fp8_sm90_options SOURCES
+  forward_fp8_sm90/options/options_e4m3_64.cu
+  forward_fp8_sm90/options/options_e4m3_128.cu
+  forward_fp8_sm90/options/options_e4m3_256.cu
+  forward_fp8_sm90/options/options_e5m2_64.cu
+  forward_fp8_sm90/options/options_e5m2_128.cu
+  forward_fp8_sm90/options/options_e5m2_256.cu
+  forward_fp8_sm90/options/option_rows.cu)
 target_sources(flashcore_objects PRIVATE
   forward_fp8_sm90/throughput/instances.cpp
   forward_fp8_sm90/throughput/option_instances.cpp)
