@@ -5,17 +5,20 @@ flashcore_cuda_sources(forward_fp8_sm90 SOURCES
   forward_fp8_sm90/throughput/d128.cu
   forward_fp8_sm90/throughput/d128_three.cu
   forward_fp8_sm90/throughput/rows.cu
+  forward_fp8_sm90/throughput/option_rows.cu
   forward_fp8_sm90/throughput/columns_d64.cu
   forward_fp8_sm90/throughput/columns_d128.cu
   forward_fp8_sm90/throughput/columns_d128_three.cu)
-flashcore_cuda_sources(forward_fp8_sm90_options SOURCES
-  forward_fp8_sm90/options/options_e4m3_64.cu
-  forward_fp8_sm90/options/options_e4m3_128.cu
-  forward_fp8_sm90/options/options_e4m3_256.cu
-  forward_fp8_sm90/options/options_e5m2_64.cu
-  forward_fp8_sm90/options/options_e5m2_128.cu
-  forward_fp8_sm90/options/options_e5m2_256.cu
-  forward_fp8_sm90/options/option_rows.cu)
+# Those with options are copied, as objects go by their folders: each has 4 MB of machine code.
+foreach(instance e4m3_64 e4m3_128 e4m3_256 e5m2_64 e5m2_128 e5m2_256)
+  set(folder options)
+  if(instance MATCHES "^e5m2")
+    set(folder options_e5m2)
+  endif()
+  set(source ${CMAKE_CURRENT_BINARY_DIR}/generated/forward_fp8_sm90/${folder}/options_${instance}.cu)
+  configure_file(forward_fp8_sm90/throughput/options_${instance}.cu ${source} COPYONLY)
+  flashcore_cuda_sources(forward_fp8_sm90_${folder} SOURCES ${source})
+endforeach()
 target_sources(flashcore_objects PRIVATE
   forward_fp8_sm90/throughput/instances.cpp
   forward_fp8_sm90/throughput/option_instances.cpp)
