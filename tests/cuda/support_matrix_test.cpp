@@ -188,21 +188,22 @@ std::vector<Problem> fp32() {
   return all;
 }
 
-Problem fp8(DType dtype) {
-  Problem p = problem_of(dtype);
+Problem fp8(DType dtype, const Shape& shape = {}) {
+  Problem p = problem_of(dtype, shape);
   p.o.dtype = DType::bf16;
   p.q_scale = TensorDesc::contiguous(DType::f32, {4, 16});
   p.k_scale = p.v_scale = TensorDesc::contiguous(DType::f32, {4, 16, 1});
   return p;
 }
 
-// Full and causal, lengths and a window, sinks.
+// Full and causal, lengths and a window, sinks; and the other head dimension.
 std::vector<Problem> plain_e4m3() {
   std::vector<Problem> all(4, fp8(DType::f8e4m3));
   all[1].causal = true;
   all[2].window_left = 64;
   all[2].seqlens_kv = TensorDesc::contiguous(DType::i32, {4});
   all[3].sinks = TensorDesc::contiguous(DType::f32, {16});
+  all.push_back(fp8(DType::f8e4m3, {.head_dim = 64, .head_dim_v = 64}));
   return all;
 }
 

@@ -162,7 +162,7 @@ constexpr int choose_config(int64_t head_dim) { return head_dim == 64 ? 0 : 1; }
 
 // Whether three consumers are ahead of two. `heads`: of all entries.
 constexpr bool gains_by_three(int64_t queries, int64_t heads, bool diagonal, int sms) {
-  const double two = used_share(kConfigs[1], queries, heads, sms);
+  const double two = used_share(kConfigs[choose_config(128)], queries, heads, sms);
   const double three = used_share(kConfigs[kThreeAt128], queries, heads, sms);
   return three * (diagonal ? kGainOfThreeOnDiagonal : kGainOfThree) > two;
 }
