@@ -8,8 +8,9 @@ or a macro) are in different groups; a group that does not compile is checked fi
 
 The analyzer stops exploring a function after MOST_NODES states, not after 225,000.
 
-A file that passed before is not checked again: what passed is remembered in .cache/tidy, by a hash
-of all files that ninja knows its object to be made of, the command and .clang-tidy.
+A file that passed before is not checked again, here or in another checkout: what passed is remembered
+in the user's cache folder, by a hash of all files that ninja knows its object to be made of, the
+command without the checkout's own path, and .clang-tidy.
 
 The library comes first. After FLASHCORE_TIDY_SECONDS (default 900) no further group is begun, and
 the files that were left out are counted.
@@ -29,7 +30,8 @@ import sys
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-PASSED = ROOT / ".cache" / "tidy"
+CACHES = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache")
+PASSED = CACHES / "flashcore" / "tidy"
 
 
 def dependencies(build):
@@ -58,7 +60,8 @@ def key_of(entry, made_of, settings):
     if files is None or not all((folder / name).is_file() for name in files):
         return None
     parts = [digest_of(folder / name) for name in files]
-    return hashlib.sha256(b"\0".join([*parts, entry["command"].encode(), settings])).hexdigest()
+    command = entry["command"].replace(str(ROOT), ".").encode()
+    return hashlib.sha256(b"\0".join([*parts, command, settings])).hexdigest()
 
 
 ORDER = ["src", "cli", "bench", "evolve"]

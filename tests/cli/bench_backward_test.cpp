@@ -10,6 +10,7 @@
 #include "bench/evidence/evidence_file.hpp"
 #include "tests/cli/command.hpp"
 #include "tests/cli/scratch.hpp"
+#include "tests/problem_count.hpp"
 
 namespace flashcore::tests {
 namespace {
@@ -129,6 +130,7 @@ TEST_F(BenchBackward, AGateThatTakesTooLongIsARefusal) {
 
 // Of a long problem rows are judged.
 TEST_F(BenchBackward, JudgesRowsOfLongProblems) {
+  if (kSanitized) GTEST_SKIP() << kTooLong;
   const std::string cases =
       scratch.write("long.json", R"({"schema": "flashcore-cases", "version": 1, "cases": [
         {"name": "long", "dtype": "f16", "batch": 1, "heads_q": 1, "seqlen_q": 4096,

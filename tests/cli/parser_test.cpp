@@ -7,6 +7,7 @@
 #include <CLI/CLI.hpp>
 
 #include "cli/command.hpp"
+#include "tests/problem_count.hpp"
 
 namespace flashcore::tests {
 namespace {
@@ -54,7 +55,7 @@ TEST(Parser, RefusesAnEmptyValueOfEveryOption) {
       const bool is_long = name.starts_with("--");  // a short one is called by its long name
       EXPECT_THAT(refusal_of({command, name, ""}), HasSubstr((is_long ? name : "") + ": is ''"));
       ++values;
-      if (!is_long) continue;
+      if (!is_long || kSanitized) continue;  // the same code again
       EXPECT_THAT(refusal_of({command, name + "="}), HasSubstr(name + ": is ''"));
       EXPECT_THAT(refusal_of({command, name + "=", "word"}), HasSubstr(name + ": is ''"));
     }

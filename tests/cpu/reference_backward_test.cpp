@@ -13,6 +13,7 @@
 
 #include "bench/cases/random_backward.hpp"
 #include "tests/cpu/oracle.hpp"
+#include "tests/problem_count.hpp"
 
 namespace flashcore {
 namespace {
@@ -127,8 +128,9 @@ TEST(ReferenceBackward, MatchesFiniteDifferences) {
   space.any_dtype = false;
   space.dtype = DType::f32;
   space.hostile_values = false;
-  int compared = 0, with_bias = 0, with_sinks = 0, with_slopes = 0;
-  for (uint64_t seed = 0; compared < 60; ++seed) {
+  uint64_t compared = 0;
+  int with_bias = 0, with_sinks = 0, with_slopes = 0;
+  for (uint64_t seed = 0; compared < problem_count(60); ++seed) {
     const bench::RandomBackward draw(seed, space);
     if (draw.problem().q.shape[static_cast<size_t>(draw.problem().q.rank) - 1] > 8) continue;
     Result<HostBackward> made = draw.fill();
@@ -162,9 +164,10 @@ TEST(ReferenceBackward, MatchesFiniteDifferences) {
     with_sinks += gradients.contains("d_sinks") ? 1 : 0;
     with_slopes += gradients.contains("d_alibi_slopes") ? 1 : 0;
   }
-  EXPECT_GT(with_bias, 2);
-  EXPECT_GT(with_sinks, 2);
-  EXPECT_GT(with_slopes, 2);
+  const int enough = kSanitized ? 0 : 2;
+  EXPECT_GT(with_bias, enough);
+  EXPECT_GT(with_sinks, enough);
+  EXPECT_GT(with_slopes, enough);
 }
 
 Problem small_problem() {

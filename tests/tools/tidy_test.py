@@ -108,6 +108,19 @@ class Findings(Tree):
         self.assertEqual(code, 1)
         self.assertIn("3 files, of which 1 are new, in 1 groups; 1 not passed", said)
 
+    def test_what_passed_in_one_checkout_is_not_checked_in_another(self):
+        self.add("src/a.cpp", GOOD.format(1))
+        self.assertIn("1 files, of which 1 are new", self.run_tool()[1])
+        other = self.root / "other"
+        shutil.copytree(self.root / "build", other / "build")
+        shutil.copy(self.root / ".clang-tidy", other / ".clang-tidy")
+        with mock.patch.object(tidy, "ROOT", other), mock.patch.object(self, "root", other):
+            self.entries = []
+            self.add("src/a.cpp", GOOD.format(1))
+            self.assertIn("1 files, of which 0 are new", self.run_tool()[1])
+            self.add("src/a.cpp", self.BAD)
+            self.assertIn("1 files, of which 1 are new", self.run_tool()[1])
+
     def test_each_file_of_a_group_is_held_to_what_a_main_file_is(self):
         """Of headers clang-tidy does not say these, so the group may not be made of includes."""
         self.add("src/a.cpp", GOOD.format(1))

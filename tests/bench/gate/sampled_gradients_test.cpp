@@ -13,6 +13,7 @@
 
 #include "bench/gate/gradient_rows.hpp"
 #include "bench/tensors/backward_set.hpp"
+#include "tests/problem_count.hpp"
 
 namespace flashcore::bench {
 namespace {
@@ -284,6 +285,7 @@ TEST(SampledGradients, WritesTheForwardPassOfItsHeads) {
 
 // Of a long problem few rows are judged, the first and the last among them.
 TEST(SampledGradients, SpreadsItsRows) {
+  if (kSanitized) GTEST_SKIP() << kTooLong;
   const Problem problem = problem_of(DType::bf16, 3, 8, 4, 2048, 512, 16);
   HostBackward host = add_gradients(make_host_problem(problem, 1), plain(problem), 1);
   const SampledGradients sampled = sampled_of(host);

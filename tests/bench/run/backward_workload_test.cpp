@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "bench/cases/cases.hpp"
+#include "tests/problem_count.hpp"
 
 namespace flashcore::bench {
 namespace {
@@ -175,6 +176,7 @@ TEST(BackwardWorkload, ALargeGateIsOfRows) {
 
 // A given problem past the limit of whole gradients, with gaps between its rows.
 TEST(BackwardWorkload, AGivenProblemIsSampled) {
+  if (kSanitized) GTEST_SKIP() << kTooLong;
   Case one = small_case();
   one.batch = 4, one.heads_q = one.heads_kv = 16;
   one.seqlen_q = one.seqlen_kv = 2100;
