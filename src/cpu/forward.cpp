@@ -1,5 +1,6 @@
 // Cuts a run into jobs: (batch entry, KV head, some of its query heads, some queries), for short
-// sequences of queries also a range of keys. A row's bits depend on none of it but the range of
+// sequences of queries also a range of keys. With very few rows, several KV heads make a job that
+// reads K and V in place (simd/direct-inl.hpp). A row's bits depend on none of it but the range of
 // keys, and that only on the entry's own lengths and the config: so neither threads nor the batch
 // change a result. (A tuning table's configs go by the batch, where that is allowed.)
 //
@@ -27,10 +28,10 @@ namespace flashcore::cpu {
 namespace {
 
 constexpr int64_t kAlignment = 256;
-// Entries with at most this many rows a KV head are cut along the keys as well.
+// Entries with at most this many rows in use a KV head are cut along the keys as well.
 constexpr int64_t kFewRows = 48;
-constexpr int64_t kKeysASplit = 4096;
-constexpr int64_t kMostRows = 384;  // of a job, unless a config has more
+constexpr int64_t kKeysASplit = 4096;  // of one KV head
+constexpr int64_t kMostRows = 384;     // of a job, unless a config has more
 
 constexpr int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 constexpr int64_t align(int64_t bytes) { return divide_up(bytes, kAlignment) * kAlignment; }
@@ -67,24 +68,66 @@ bool has_few_rows(const ForwardProblem& p, int64_t group, int64_t rows_q) {
   return group * rows_q <= kFewRows && p.heads_q > 0;
 }
 
-// Parts that the keys of an entry are cut into; 1 when it is not.
-int64_t splits_of(const ForwardPlan& plan, const Sequence& sequence) {
-  if (!has_few_rows(plan.problem, plan.group, sequence.rows_q)) return 1;
-  return std::max<int64_t>(1, divide_up(sequence.len_kv, plan.keys_a_split));
+bool is_direct(const ForwardPlan& plan, int64_t len_q) { return plan.group * len_q <= kDirectRows; }
+
+// KV heads of a direct job, and the keys that it takes of them: together as many as another job has.
+int64_t direct_heads(const ForwardPlan& plan) {
+  const int64_t heads = plan.problem.heads_kv;
+  return divide_up(heads, divide_up(heads, kDirectHeads));
+}
+int64_t direct_keys(const ForwardPlan& plan) {
+  const int64_t keys = plan.keys_a_split / direct_heads(plan);
+  return divide_up(keys, kLargestBlockKv) * kLargestBlockKv;
+}
+
+// How an entry is cut. Jobs of queries in use come first: [queries from last to first][heads][keys];
+// then those of rows behind them.
+struct Cut {
+  bool direct = false;
+  int64_t heads = 0;   // parts of the heads, of queries in use
+  int64_t keys = 0;    // keys of a part
+  int64_t splits = 1;  // parts of the keys
+  int64_t blocks = 0;  // parts of the queries in use
+  int64_t idle = 0;    // jobs of the rows behind them
+
+  int64_t live_jobs() const { return heads * blocks * splits; }
+  int64_t jobs() const { return live_jobs() + idle; }
+  int64_t partials() const { return splits > 1 ? live_jobs() : 0; }
+};
+
+Cut cut_of(const ForwardPlan& plan, const Sequence& s) {
+  Cut cut;
+  cut.direct = is_direct(plan, s.len_q);
+  const int64_t heads = plan.problem.heads_kv * plan.chunks();
+  cut.heads = cut.direct ? divide_up(plan.problem.heads_kv, direct_heads(plan)) : heads;
+  cut.keys = cut.direct ? direct_keys(plan) : plan.keys_a_split;
+  if (has_few_rows(plan.problem, plan.group, s.len_q)) {
+    cut.splits = std::max<int64_t>(1, divide_up(s.len_kv, cut.keys));
+  }
+  cut.blocks = divide_up(s.len_q, plan.queries_a_job);
+  cut.idle = heads * divide_up(s.rows_q - s.len_q, plan.queries_a_job);
+  return cut;
 }
 
 // Most partial results that a run can need.
 int64_t most_partials(const ForwardPlan& plan) {
   const ForwardProblem& p = plan.problem;
-  const int64_t heads = product_of({p.heads_kv, plan.chunks()});
-  if (!p.packed || p.paging.present) {
-    const int64_t splits = divide_up(p.seqlen_kv, plan.keys_a_split);
-    return splits > 1 && has_few_rows(p, plan.group, p.packed ? 1 : p.seqlen_q)
-               ? product_of({p.batch, heads, splits})
-               : 0;
-  }
-  if (plan.group > kFewRows || p.seqlen_kv <= plan.keys_a_split) return 0;
-  return product_of({heads, p.total_kv / plan.keys_a_split + p.batch});
+  const bool own_lengths = p.packed || p.seqlens_q.present;
+  const int64_t fewest = own_lengths ? 1 : p.seqlen_q;
+  if (!has_few_rows(p, plan.group, fewest)) return 0;
+  const auto most = [&](int64_t heads, int64_t keys) -> int64_t {
+    if (p.packed && !p.paging.present) {
+      return p.seqlen_kv > keys ? product_of({heads, p.total_kv / keys + p.batch}) : 0;
+    }
+    const int64_t splits = divide_up(p.seqlen_kv, keys);
+    return splits > 1 ? product_of({p.batch, heads, splits}) : 0;
+  };
+  const int64_t others =
+      is_direct(plan, p.seqlen_q) ? 0 : most(p.heads_kv * plan.chunks(), plan.keys_a_split);
+  const int64_t direct = is_direct(plan, fewest)
+                             ? most(divide_up(p.heads_kv, direct_heads(plan)), direct_keys(plan))
+                             : 0;
+  return sum_of({others, direct});
 }
 
 // Rows of O, of all heads.
@@ -128,12 +171,9 @@ Schedule make_schedule(const ForwardPlan& plan, const Arguments& args, std::byte
   for (int64_t b = 0; b < p.batch; ++b) {
     schedule.first_job[static_cast<size_t>(b)] = job;
     schedule.first_partial[static_cast<size_t>(b)] = partial;
-    const Sequence s = sequence_of(p, args, b);
-    const int64_t splits = splits_of(plan, s);
-    const int64_t jobs =
-        p.heads_kv * plan.chunks() * divide_up(s.rows_q, plan.queries_a_job) * splits;
-    job += jobs;
-    if (splits > 1) partial += jobs;
+    const Cut cut = cut_of(plan, sequence_of(p, args, b));
+    job += cut.jobs();
+    partial += cut.partials();
   }
   schedule.first_job.back() = job;
   schedule.first_partial.back() = partial;
@@ -156,8 +196,8 @@ class Run {
       const Place place = place_of(i);
       TileJob job = job_at(place, scratch);
       if (place.splits > 1) {
-        job.keys.begin = std::max(job.keys.begin, place.split * plan_.keys_a_split);
-        job.keys.end = std::min(job.keys.end, (place.split + 1) * plan_.keys_a_split);
+        job.keys.begin = std::max(job.keys.begin, place.split * place.cut.keys);
+        job.keys.end = std::min(job.keys.end, (place.split + 1) * place.cut.keys);
         job.partial = partial(place, place.split);
       }
       plan_.kernels->attend(job);
@@ -175,9 +215,14 @@ class Run {
   struct Place {
     int64_t batch = 0;
     int64_t in_entry = 0;  // number of the job in its entry
-    int64_t splits = 1;
-    int64_t split = 0;
     Sequence sequence;
+    Cut cut;
+    bool direct = false;
+    int64_t heads = 0;   // which part of the heads
+    int64_t splits = 1;  // of the keys
+    int64_t split = 0;   // which of them
+    int64_t first = 0;   // queries [first, last)
+    int64_t last = 0;
   };
 
   // Calls task(i, scratch) with a scratch memory that no other thread has.
@@ -197,8 +242,24 @@ class Run {
     place.batch = after - schedule_.first_job.begin() - 1;
     place.in_entry = i - schedule_.first_job[static_cast<size_t>(place.batch)];
     place.sequence = sequence_of(plan_.problem, args_, place.batch);
-    place.splits = splits_of(plan_, place.sequence);
-    place.split = place.in_entry % place.splits;
+    place.cut = cut_of(plan_, place.sequence);
+    const Cut& cut = place.cut;
+    const int64_t idle = place.in_entry - cut.live_jobs();
+    if (idle < 0) {
+      place.direct = cut.direct;
+      place.splits = cut.splits;
+      place.split = place.in_entry % cut.splits;
+      const int64_t n = place.in_entry / cut.splits;
+      place.heads = n % cut.heads;
+      // The last queries first, since under a causal mask they have the most keys.
+      place.first = (cut.blocks - 1 - n / cut.heads) * plan_.queries_a_job;
+      place.last = std::min(place.first + plan_.queries_a_job, place.sequence.len_q);
+    } else {
+      const int64_t heads = plan_.problem.heads_kv * plan_.chunks();
+      place.heads = idle % heads;
+      place.first = place.sequence.len_q + idle / heads * plan_.queries_a_job;
+      place.last = std::min(place.first + plan_.queries_a_job, place.sequence.rows_q);
+    }
     return place;
   }
 
@@ -209,16 +270,8 @@ class Run {
            number * plan_.partial_floats;
   }
 
-  // Jobs of an entry: the last queries first, since under a causal mask they have the most keys.
   TileJob job_at(const Place& place, std::byte* scratch) const {
-    const ForwardProblem& p = plan_.problem;
     const Sequence& s = place.sequence;
-    const int64_t heads = p.heads_kv * plan_.chunks();
-    const int64_t blocks = divide_up(s.rows_q, plan_.queries_a_job);
-    const int64_t n = place.in_entry / place.splits;
-    const int64_t block = blocks - 1 - n / heads;
-    const int64_t chunk = n % plan_.chunks();
-
     TileJob job;
     job.problem = &plan_.problem;
     job.arguments = &args_;
@@ -227,12 +280,21 @@ class Run {
     job.sequence = s;
     job.dropout_key = key_;
     job.batch = place.batch;
-    job.head_kv = n % heads / plan_.chunks();
-    job.head_first = job.head_kv * plan_.group + chunk * plan_.heads_a_job;
-    job.heads = std::min(plan_.heads_a_job, plan_.group - chunk * plan_.heads_a_job);
-    job.query_first = block * plan_.queries_a_job;
-    job.queries = std::min(plan_.queries_a_job, s.rows_q - job.query_first);
-    job.keys = visible_keys(s, p.band, job.query_first, job.query_first + job.queries);
+    job.group = plan_.group;
+    job.direct = place.direct;
+    if (job.direct) {
+      job.head_kv = place.heads * direct_heads(plan_);
+      job.head_first = job.head_kv * plan_.group;
+      job.heads = std::min(direct_heads(plan_), plan_.problem.heads_kv - job.head_kv) * plan_.group;
+    } else {
+      const int64_t chunk = place.heads % plan_.chunks();
+      job.head_kv = place.heads / plan_.chunks();
+      job.head_first = job.head_kv * plan_.group + chunk * plan_.heads_a_job;
+      job.heads = std::min(plan_.heads_a_job, plan_.group - chunk * plan_.heads_a_job);
+    }
+    job.query_first = place.first;
+    job.queries = place.last - place.first;
+    job.keys = visible_keys(s, plan_.problem.band, job.query_first, job.query_first + job.queries);
     job.first_seen = job.keys.begin;
     job.keys.begin = job.keys.begin / plan_.layout.block_kv * plan_.layout.block_kv;
     return job;
@@ -265,10 +327,14 @@ ForwardPlan make_forward_plan(const ForwardProblem& problem, const PlanContext& 
   plan.group = problem.heads_q / problem.heads_kv;
   set_rows(plan, config_value(context.config, kRowsName, choose_rows(problem, plan.threads)));
   const int64_t rows = plan.heads_a_job * plan.queries_a_job;
-  plan.layout = plan.kernels->layout(
-      problem, rows, config_value(context.config, kBlockName, choose_block_kv(problem)));
+  const int64_t rows_direct = direct_heads(plan) * std::min(rows, kDirectRows);
+  plan.layout =
+      plan.kernels->layout(problem, std::max(rows, rows_direct),
+                           config_value(context.config, kBlockName, choose_block_kv(problem)));
   // Only entries of few rows have partial results.
-  plan.partial_floats = divide_up(std::min(rows, kFewRows) * (2 + plan.layout.width_v), 16) * 16;
+  plan.partial_floats =
+      divide_up(std::max(std::min(rows, kFewRows), rows_direct) * (2 + plan.layout.width_v), 16) *
+      16;
   plan.scratch_offset = align(2 * (problem.batch + 1) * static_cast<int64_t>(sizeof(int64_t)));
   plan.scratch_stride = align(static_cast<int64_t>(plan.layout.bytes));
   plan.partial_offset =

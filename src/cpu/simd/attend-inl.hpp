@@ -3,7 +3,8 @@
 //   for each block of keys:       pack K^T and V (once, for all rows of all heads of the job)
 //     for each tile of rows:      S = Q K^T | mask | P = softmax(S) | O = O * alpha + P V
 //
-// S and P of a tile stay in the first-level cache, the packed block in the second.
+// S and P of a tile stay in the first-level cache, the packed block in the second. A job of few rows
+// (TileJob::direct) reads K and V in place instead.
 #pragma once
 
 #include <algorithm>
@@ -16,6 +17,7 @@
 #else
 #include "cpu/simd/micro_kernel-inl.hpp"
 #endif
+#include "cpu/simd/direct-inl.hpp"
 #include "cpu/simd/softmax-inl.hpp"
 
 HWY_BEFORE_NAMESPACE();
@@ -58,7 +60,8 @@ inline void add_special(const TileJob& job, const BlockPlaces& places, const Spe
     load_v_row(job, places.of[column], buffers.staging);
     for (int64_t r = 0; r < rows; ++r) {
       if (attends[r * kLargestBlockKv + n] == 0) continue;
-      const VecF p = hn::Set(kF, load_probability(buffers.s + r * kScoreStride, column));
+      const VecF p =
+          hn::Set(kF, load_probability(is_narrow(job), buffers.s + r * kScoreStride, column));
       float* const to = o + r * width;
       for (int64_t c = 0; c < width; c += kLanes) {
         const VecF sum = hn::MulAdd(p, hn::LoadU(kF, buffers.staging + c), hn::Load(kF, to + c));
@@ -68,30 +71,33 @@ inline void add_special(const TileJob& job, const BlockPlaces& places, const Spe
   }
 }
 
-// A tile of rows against the packed block.
-inline void attend_tile(const TileJob& job, const Buffers& buffers, const BlockPlaces& places,
-                        const SpecialKeys& special, int64_t row, int64_t rows, int64_t block,
-                        int64_t count) {
+// Of a block, what a tile of rows sees: no columns when it is nothing.
+inline Columns columns_of(const TileJob& job, int64_t row, int64_t rows, int64_t block,
+                          int64_t count) {
   const ForwardProblem& p = *job.problem;
-  const TileLayout& layout = *job.layout;
   const KeyRange queries = queries_of(job, row, rows);
   const KeyRange hull = visible_keys(job.sequence, p.band, queries.begin, queries.end);
   const KeyRange seen{std::max(hull.begin, block), std::min(hull.end, block + count)};
-  if (seen.empty()) return;
-
   Columns columns;
   columns.block = block;
+  if (seen.empty()) return columns;
   columns.first = (seen.begin - block) / kPanel * kPanel;
   columns.last = round_up(seen.end - block, kColumnStep);
   columns.keys = std::min(columns.last, count);
   const KeyRange common = common_keys(job.sequence, p.band, queries.begin, queries.end);
-  const bool banded = common.begin > block + columns.first || common.end < block + columns.last;
+  columns.banded = common.begin > block + columns.first || common.end < block + columns.last;
+  return columns;
+}
 
-  scores_of(rows, buffers.q + row * layout.units_qk, buffers.k, layout.units_qk, columns.first,
-            columns.last, buffers.s);
+// What the softmax of a tile leaves beside the probabilities.
+struct TileState {
+  HWY_ALIGN float alpha[kLargestRowTile] = {};         // factors of the rows' older sums
+  uint8_t attends[kLargestRowTile * kLargestBlockKv];  // whether a row attends to a special key
+};
 
-  uint8_t attends[kLargestRowTile * kLargestBlockKv];
-  HWY_ALIGN float alpha[kLargestRowTile] = {};
+// Scores of a tile to probabilities.
+inline void softmax_tile(const TileJob& job, const Buffers& buffers, const SpecialKeys& special,
+                         const Columns& columns, int64_t row, int64_t rows, TileState& state) {
   HWY_ALIGN float sums[kLargestRowTile] = {};
   for (int64_t r = 0; r < rows; ++r) {
     float* const s = buffers.s + r * kScoreStride;
@@ -99,24 +105,75 @@ inline void attend_tile(const TileJob& job, const Buffers& buffers, const BlockP
     const int64_t query = job.query_of(row + r);
     const RowScale scale = row_scale(job, head);
     if (scale.transforms) transform_row(job, head, query, scale.product, columns, s);
-    if (banded) remove_outside(visible_keys(job.sequence, p.band, query), columns, s);
-    for (int32_t n = 0; n < special.count; ++n) {
-      attends[r * kLargestBlockKv + n] = s[special.index[n]] != kRemoved;
+    if (columns.banded) {
+      remove_outside(visible_keys(job.sequence, job.problem->band, query), columns, s);
     }
-    alpha[r] =
+    for (int32_t n = 0; n < special.count; ++n) {
+      state.attends[r * kLargestBlockKv + n] = s[special.index[n]] != kRemoved;
+    }
+    state.alpha[r] =
         softmax_row(job, row + r, scale.power, columns, s, buffers.largest[row + r], sums[r]);
   }
   for (int64_t r = 0; r < rows; r += kLanes) {
-    hn::Store(exp2_of(hn::Load(kF, alpha + r)), kF, alpha + r);
+    hn::Store(exp2_of(hn::Load(kF, state.alpha + r)), kF, state.alpha + r);
   }
   for (int64_t r = 0; r < rows; ++r) {
     float& denominator = buffers.denominator[row + r];
-    denominator = denominator * alpha[r] + sums[r];
+    denominator = denominator * state.alpha[r] + sums[r];
   }
+}
+
+// A tile of rows against the packed block.
+inline void attend_tile(const TileJob& job, const Buffers& buffers, const BlockPlaces& places,
+                        const SpecialKeys& special, int64_t row, int64_t rows, int64_t block,
+                        int64_t count) {
+  const TileLayout& layout = *job.layout;
+  const Columns columns = columns_of(job, row, rows, block, count);
+  if (columns.last == 0) return;
+  scores_of(rows, buffers.q + row * layout.units_qk, buffers.k, layout.units_qk, columns.first,
+            columns.last, buffers.s);
+  TileState state;
+  softmax_tile(job, buffers, special, columns, row, rows, state);
   float* const o = buffers.o + row * layout.width_v;
-  values_of(rows, buffers.s, buffers.v, layout.block_kv / kUnit, columns.first, columns.last, alpha,
-            o, layout.width_v);
-  if (special.count > 0) add_special(job, places, special, attends, columns, rows, buffers, o);
+  values_of(rows, buffers.s, buffers.v, layout.block_kv / kUnit, columns.first, columns.last,
+            state.alpha, o, layout.width_v);
+  if (special.count > 0)
+    add_special(job, places, special, state.attends, columns, rows, buffers, o);
+}
+
+// The rows of one KV head against a block that is read in place.
+inline void attend_head(const TileJob& job, const Buffers& buffers, const BlockPlaces& places,
+                        const NextKeys& next, int64_t block) {
+  const int64_t rows = job.rows();
+  const Columns columns = columns_of(job, 0, rows, block, places.end);
+  if (columns.last == 0) return;
+  SpecialKeys special;
+  DirectValues values;
+  TileState state;
+  direct_scores(job, places, columns, buffers.q, buffers.staging, buffers.s);
+  direct_values(job, places, next, columns, buffers.v, special, values);
+  softmax_tile(job, buffers, special, columns, 0, rows, state);
+  direct_products(rows, buffers.s, values, state.alpha, buffers.o, job.layout->width_v);
+  if (special.count > 0) {
+    add_special(job, places, special, state.attends, columns, rows, buffers, buffers.o);
+  }
+}
+
+// Part n of a job of several KV heads, and of its buffers.
+inline TileJob head_of_job(TileJob job, int64_t n) {
+  job.head_kv += n;
+  job.head_first += n * job.group;
+  job.heads = job.group;
+  return job;
+}
+
+inline Buffers head_of_buffers(const TileJob& job, Buffers buffers, int64_t n) {
+  const int64_t row = n * job.group * job.queries;
+  buffers.q += row * depth_of(*job.problem);
+  buffers.o += row * job.layout->width_v;
+  buffers.largest += row;
+  buffers.denominator += row;
+  return buffers;
 }
 
 // The largest |o| of a row that is stored as `o` times `factor`.
@@ -175,18 +232,12 @@ inline void finish_row(const TileJob& job, int64_t row, float largest, float den
   static_cast<float*>(args.lse)[p.lse.at(job.batch, head, position)] = static_cast<float>(lse);
 }
 
-inline void attend(const TileJob& job) {
+inline void attend_packed(const TileJob& job, const Buffers& buffers) {
   const TileLayout& layout = *job.layout;
-  const Buffers buffers = buffers_of(job);
   const int64_t rows = job.rows();
-  std::fill_n(buffers.largest, rows, kRemoved);
-  std::fill_n(buffers.denominator, rows, 0.0f);
-  std::fill_n(buffers.o, rows * layout.width_v, 0.0f);
-  if (!job.keys.empty()) {
-    for (int64_t row = 0, tile = 0; row < rows; row += tile) {
-      tile = row_tile(rows - row);
-      pack_q(job, row, tile, buffers.staging, buffers.q + row * layout.units_qk);
-    }
+  for (int64_t row = 0, tile = 0; row < rows; row += tile) {
+    tile = row_tile(rows - row);
+    pack_q(job, row, tile, buffers.staging, buffers.q + row * layout.units_qk);
   }
   BlockPlaces places;
   SpecialKeys special;
@@ -202,6 +253,43 @@ inline void attend(const TileJob& job) {
     }
   }
   end_products();
+}
+
+inline void attend_direct(const TileJob& job, const Buffers& buffers) {
+  load_direct_q(job, buffers.q);
+  const int64_t heads = job.heads / job.group;
+  BlockPlaces places[2];
+  const auto find = [&](int64_t block) -> const BlockPlaces& {
+    BlockPlaces& found = places[block / kDirectKeys % 2];
+    find_places(job, block, std::clamp<int64_t>(job.keys.end - block, 0, kDirectKeys), found);
+    return found;
+  };
+  const BlockPlaces* here = &find(job.keys.begin);
+  for (int64_t block = job.keys.begin; block < job.keys.end; block += kDirectKeys) {
+    const BlockPlaces& after = find(block + kDirectKeys);
+    for (int64_t n = 0; n < heads; ++n) {
+      const bool last = n + 1 == heads;
+      attend_head(head_of_job(job, n), head_of_buffers(job, buffers, n), *here,
+                  {last ? after : *here, last ? job.head_kv : job.head_kv + n + 1}, block);
+    }
+    here = &after;
+  }
+}
+
+inline void attend(const TileJob& job) {
+  const TileLayout& layout = *job.layout;
+  const Buffers buffers = buffers_of(job);
+  const int64_t rows = job.rows();
+  std::fill_n(buffers.largest, rows, kRemoved);
+  std::fill_n(buffers.denominator, rows, 0.0f);
+  std::fill_n(buffers.o, rows * layout.width_v, 0.0f);
+  if (!job.keys.empty()) {
+    if (job.direct) {
+      attend_direct(job, buffers);
+    } else {
+      attend_packed(job, buffers);
+    }
+  }
   for (int64_t row = 0; row < rows; ++row) {
     const float* const o = buffers.o + row * layout.width_v;
     if (job.partial == nullptr) {
@@ -250,9 +338,10 @@ inline TileLayout layout_for(const ForwardProblem& p, int64_t rows, int64_t bloc
     return at;
   };
   const int64_t all_rows = round_up(rows, kRowStep);
-  layout.q = place(all_rows * layout.units_qk);
+  layout.q = place(std::max(all_rows * layout.units_qk, kDirectHeads * kDirectRows * depth_of(p)));
   layout.k = place(block_kv * layout.units_qk);
-  layout.v = place(block_kv / kUnit * round_up(layout.width_v, kPanel));
+  layout.v = place(
+      std::max(block_kv / kUnit * round_up(layout.width_v, kPanel), kDirectKeys * layout.width_v));
   layout.o = place(all_rows * layout.width_v);
   layout.s = place(kLargestRowTile * kScoreStride);
   layout.state = place(2 * rows);

@@ -62,12 +62,31 @@ struct DecodeF16 {
   }
 };
 
+// e5m2 is the upper half of an fp16. e4m3 has a bit more of mantissa and one less of exponent: as an
+// fp16 it is 2^-8 of its value, but for NaN.
 template <FloatFormat kFormat>
 struct DecodeF8 {
   using T = uint8_t;
   static HWY_INLINE VecF load(const T* p) {
     const hn::Rebind<uint8_t, F> narrow;
+#if HWY_ARCH_X86 && HWY_CAP_GE256
+    const hn::Rebind<uint16_t, F> wide;
+    const hn::Rebind<int16_t, F> wide_signed;
+    const hn::Rebind<hwy::float16_t, F> half;
+    const auto raw = hn::ShiftLeft<8>(hn::PromoteTo(wide, hn::LoadU(narrow, p)));
+    if constexpr (kFormat.has_infinity) {
+      return hn::PromoteTo(kF, hn::BitCast(half, raw));
+    } else {
+      const auto twice = hn::BitCast(wide, hn::ShiftRight<1>(hn::BitCast(wide_signed, raw)));
+      const auto bits = hn::And(twice, hn::Set(wide, uint16_t{0xBFFF}));
+      const auto top = hn::Set(wide, uint16_t{0x3F80});
+      const auto is_nan = hn::Eq(hn::And(bits, top), top);
+      const auto all = hn::IfThenElse(is_nan, hn::Set(wide, uint16_t{0x7F80}), bits);
+      return hn::Mul(hn::PromoteTo(kF, hn::BitCast(half, all)), hn::Set(kF, 256.0f));
+    }
+#else
     return decode_lanes<kFormat>(hn::PromoteTo(kU, hn::LoadU(narrow, p)));
+#endif
   }
 };
 
@@ -78,6 +97,7 @@ void load_row_as(const void* base, int64_t first, int64_t width, float scale, fl
   const T* const in = static_cast<const T*>(base) + first;
   const VecF factor = hn::Set(kF, scale);
   int64_t c = 0;
+#pragma GCC unroll 4
   for (; c + kLanes <= width; c += kLanes) {
     hn::StoreU(hn::Mul(Decode::load(in + c), factor), kF, out + c);
   }

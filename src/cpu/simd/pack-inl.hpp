@@ -80,11 +80,13 @@ inline void transpose_rows(const float* in, int64_t stride, int64_t columns, flo
 struct BlockPlaces {
   KeyPlace of[kLargestBlockKv];
   int64_t begin = 0;  // keys of the block before it are not read
+  int64_t end = 0;    // keys of the block that there are
 };
 
 // Of keys [first, first + count) of the job's sequence.
 inline void find_places(const TileJob& job, int64_t first, int64_t count, BlockPlaces& places) {
   places.begin = job.first_seen > first ? job.first_seen - first : 0;
+  places.end = count;
   if (places.begin >= count) return;
   KeyPlaces(*job.problem, *job.arguments, job.sequence, job.batch)
       .fill(first + places.begin, count - places.begin, places.of + places.begin);
@@ -145,12 +147,20 @@ inline void load_v_row(const TileJob& job, const KeyPlace& place, float* out) {
   }
 }
 
-// x * 0 is NaN for what is not finite, so a sum of them tells of any.
+// x * 0 is NaN for what is not finite, so a sum of them tells of any. Four sums, so that none waits
+// for the one before it.
 inline bool all_finite(const float* row, int64_t width) {
-  VecF sum = hn::Zero(kF);
-  for (int64_t c = 0; c < width; c += kLanes) {
-    sum = hn::MulAdd(hn::LoadU(kF, row + c), hn::Zero(kF), sum);
+  const VecF zero = hn::Zero(kF);
+  VecF a = zero, b = zero, d = zero, e = zero;
+  int64_t c = 0;
+  for (; c + 4 * kLanes <= width; c += 4 * kLanes) {
+    a = hn::MulAdd(hn::LoadU(kF, row + c), zero, a);
+    b = hn::MulAdd(hn::LoadU(kF, row + c + kLanes), zero, b);
+    d = hn::MulAdd(hn::LoadU(kF, row + c + 2 * kLanes), zero, d);
+    e = hn::MulAdd(hn::LoadU(kF, row + c + 3 * kLanes), zero, e);
   }
+  for (; c < width; c += kLanes) a = hn::MulAdd(hn::LoadU(kF, row + c), zero, a);
+  const VecF sum = hn::Add(hn::Add(a, b), hn::Add(d, e));
   return hn::AllTrue(kF, hn::Eq(sum, sum));
 }
 

@@ -17,10 +17,11 @@ inline constexpr float kRemoved = -std::numeric_limits<float>::infinity();
 
 // Columns [first, last) of a block: what a tile of rows computes. `keys` of them exist.
 struct Columns {
-  int64_t block = 0;  // key of column 0
-  int64_t first = 0;  // a multiple of kPanel
-  int64_t last = 0;   // a multiple of kColumnStep
-  int64_t keys = 0;   // columns at and past it have no key
+  int64_t block = 0;    // key of column 0
+  int64_t first = 0;    // a multiple of kPanel
+  int64_t last = 0;     // a multiple of kColumnStep
+  int64_t keys = 0;     // columns at and past it have no key
+  bool banded = false;  // not every row sees every column
 };
 
 // From what a tile holds of a row to scores, and to powers of two.

@@ -35,13 +35,16 @@ HWY_INLINE void store_probabilities(VecF p, int64_t column, float* s) {
 #endif
 }
 
-inline float load_probability(const float* s, int64_t column) {
-  if constexpr (kPairs) {
+inline float load_probability(bool narrow, const float* s, int64_t column) {
+  if (narrow) {
     const uint32_t bits = static_cast<uint32_t>(reinterpret_cast<const uint16_t*>(s)[column]) << 16;
     return std::bit_cast<float>(bits);
   }
   return s[column];
 }
+
+// Whether the probabilities of a job are stored as bf16.
+inline bool is_narrow(const TileJob& job) { return kPairs && !job.direct; }
 
 // s = 2^(c * s - largest); returns the sum. With kNarrow, s becomes what the micro-kernel reads.
 template <bool kNarrow>
@@ -145,13 +148,15 @@ HWY_INLINE float softmax_row(const TileJob& job, int64_t row, float c, const Col
   if (job.problem->dropout_p > 0) {
     sum = exponentiate<false>(s, columns, c, rounded);
     drop(job, job.head_of(row), job.query_of(row), columns, s);
-    if constexpr (kPairs) {
+    if (is_narrow(job)) {
       for (int64_t i = columns.first; i < columns.last; i += kLanes) {
         store_probabilities(hn::Load(kF, s + i), i, s);
       }
     }
-  } else {
+  } else if (is_narrow(job)) {
     sum = exponentiate<true>(s, columns, c, rounded);
+  } else {
+    sum = exponentiate<false>(s, columns, c, rounded);
   }
   return static_cast<float>(before - reference);
 }

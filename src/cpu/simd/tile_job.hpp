@@ -13,6 +13,8 @@ inline constexpr int64_t kLargestBlockKv = 256;
 // Floats between two rows of scores: past a block by a cache line, so that rows do not share sets.
 inline constexpr int64_t kScoreStride = kLargestBlockKv + 16;
 inline constexpr int64_t kLargestRowTile = 32;  // rows of the largest micro-kernel
+inline constexpr int64_t kDirectHeads = 8;      // KV heads of a direct job at most
+inline constexpr int64_t kDirectRows = 8;       // rows of an entry and KV head, for TileJob::direct
 
 // Sizes of the blocks and of a thread's scratch memory, decided when planning. All offsets are in
 // bytes, multiples of 64.
@@ -49,8 +51,10 @@ struct TileJob {
   int64_t head_kv = 0;
   int64_t head_first = 0;  // query heads [head_first, head_first + heads)
   int64_t heads = 0;
+  int64_t group = 1;        // query heads of a KV head
   int64_t query_first = 0;  // queries [query_first, query_first + queries)
   int64_t queries = 0;
+  bool direct = false;     // kDirectRows at most: K and V are read in place (simd/direct-inl.hpp)
   KeyRange keys{0, 0};     // nothing outside is looked at; begins at a multiple of block_kv
   int64_t first_seen = 0;  // of the keys; those before it are not read
   // Null: O and LSE are written. Otherwise: [rows][2 + width_v] of largest score, denominator, and
