@@ -244,30 +244,58 @@ TEST_P(EveryTarget, PassesTheGatesWithFewQueriesAndManyKeys) {
 
 // A packed batch's plan knows the total of its keys, not its entries: each entry that is a key past
 // a split has one partial result more than its share of the total. The workspace ends in canaries.
+// Two KV heads: with 2 queries 4 rows a head, which are read in place in parts of 2048 keys; with 12
+// parts of 4096.
 TEST_P(EveryTarget, PackedEntriesJustPastASplitHaveTheirWorkspace) {
-  for (const std::vector<int64_t>& lengths :
-       {std::vector<int64_t>{4097, 4097, 4097}, {4095, 4096, 4097, 4098}, {4098}, {1, 4097, 0}}) {
-    std::vector<int64_t> ends_q = {0}, ends_kv = {0};
-    for (const int64_t length : lengths) {
-      ends_q.push_back(ends_q.back() + 2);
-      ends_kv.push_back(ends_kv.back() + length);
-    }
-    Problem problem;
-    problem.q = problem.o = TensorDesc::contiguous(DType::f32, {ends_q.back(), 4, 16});
-    problem.k = problem.v = TensorDesc::contiguous(DType::f32, {ends_kv.back(), 2, 16});
-    problem.lse = TensorDesc::contiguous(DType::f32, {ends_q.back(), 4});
-    problem.cu_seqlens_q = problem.cu_seqlens_kv =
-        TensorDesc::contiguous(DType::i32, {std::ssize(lengths) + 1});
-    for (const int64_t longest : {int64_t{0}, *std::max_element(lengths.begin(), lengths.end())}) {
-      problem.max_seqlen_kv = longest;
-      HostProblem host = bench::make_host_problem(problem, 9);
-      for (size_t b = 0; b < ends_q.size(); ++b) {
-        const auto entry = static_cast<int64_t>(b);
-        host.at("cu_seqlens_q").set(entry, static_cast<double>(ends_q[b]));
-        host.at("cu_seqlens_kv").set(entry, static_cast<double>(ends_kv[b]));
+  for (const std::vector<int64_t>& lengths : {std::vector<int64_t>{4097, 4097, 4097},
+                                              {4095, 4096, 4097, 4098},
+                                              {4098},
+                                              {1, 4097, 0},
+                                              {2049, 2049, 2049},
+                                              {2047, 2048, 2049}}) {
+    for (const auto& [even, odd] : {std::pair<int64_t, int64_t>{2, 2}, {12, 12}, {2, 12}}) {
+      std::vector<int64_t> ends_q = {0}, ends_kv = {0};
+      for (const int64_t length : lengths) {
+        ends_q.push_back(ends_q.back() + (ends_q.size() % 2 == 1 ? even : odd));
+        ends_kv.push_back(ends_kv.back() + length);
       }
-      expect_passes(host);
+      Problem problem;
+      problem.q = problem.o = TensorDesc::contiguous(DType::f32, {ends_q.back(), 4, 16});
+      problem.k = problem.v = TensorDesc::contiguous(DType::f32, {ends_kv.back(), 2, 16});
+      problem.lse = TensorDesc::contiguous(DType::f32, {ends_q.back(), 4});
+      problem.cu_seqlens_q = problem.cu_seqlens_kv =
+          TensorDesc::contiguous(DType::i32, {std::ssize(lengths) + 1});
+      for (const int64_t longest :
+           {int64_t{0}, *std::max_element(lengths.begin(), lengths.end())}) {
+        problem.max_seqlen_kv = longest;
+        HostProblem host = bench::make_host_problem(problem, 9);
+        for (size_t b = 0; b < ends_q.size(); ++b) {
+          const auto entry = static_cast<int64_t>(b);
+          host.at("cu_seqlens_q").set(entry, static_cast<double>(ends_q[b]));
+          host.at("cu_seqlens_kv").set(entry, static_cast<double>(ends_kv[b]));
+        }
+        expect_passes(host);
+      }
     }
+  }
+}
+
+// More KV heads than a job that reads in place takes, in parts of different sizes, with few and many
+// rows behind the queries in use.
+TEST_P(EveryTarget, PassesTheGatesWithManyKvHeadsAndFewQueriesInUse) {
+  for (const auto& [heads_kv, rows] : {std::pair<int64_t, int64_t>{9, 1}, {17, 2}, {11, 120}}) {
+    Problem problem = problem_of({.batch = 3,
+                                  .heads_q = 2 * heads_kv,
+                                  .heads_kv = heads_kv,
+                                  .seqlen_q = rows,
+                                  .seqlen_kv = 1100,
+                                  .head_dim = 24},
+                                 DType::bf16);
+    problem.seqlens_q = TensorDesc::contiguous(DType::i32, {3});
+    HostProblem host = bench::make_host_problem(problem, 15);
+    const int64_t used[] = {1, 0, std::min<int64_t>(rows, 4)};
+    for (int64_t b = 0; b < 3; ++b) host.at("seqlens_q").set(b, static_cast<double>(used[b]));
+    expect_passes(host);
   }
 }
 
@@ -462,6 +490,39 @@ TEST_P(EveryTarget, ARowDoesNotDependOnItsBatch) {
       for (size_t i = 0; i < got.size(); ++i) {
         ASSERT_TRUE(same(got[i], wanted[4 * got.size() + i])) << i;
       }
+    }
+  }
+}
+
+// Rows behind the last query in use are no reason for other parts of the keys.
+TEST_P(EveryTarget, APaddedEntryHasTheBitsOfTheEntryAlone) {
+  for (const int64_t queries : {1, 12}) {
+    const int64_t rows = 100, heads = 4, head_dim = 64;
+    Problem problem = problem_of(
+        {.batch = 1, .heads_q = heads, .heads_kv = 2, .seqlen_q = queries, .seqlen_kv = 4500},
+        DType::f32);
+    HostProblem alone = bench::make_host_problem(problem, 16);
+    ASSERT_TRUE(run_on_host(alone, simd_options()).ok());
+    problem.q = problem.o = TensorDesc::contiguous(DType::f32, {1, heads, rows, head_dim});
+    problem.lse = TensorDesc::contiguous(DType::f32, {1, heads, rows});
+    problem.seqlens_q = TensorDesc::contiguous(DType::i32, {1});
+    HostProblem padded = bench::make_host_problem(problem, 16);
+    padded.at("seqlens_q").set(0, static_cast<double>(queries));
+    for (const char* const name : {"k", "v"}) {
+      for (int64_t i = 0; i < alone.at(name).elements(); ++i) {
+        padded.at(name).set(i, alone.at(name).get(i));
+      }
+    }
+    const auto at = [&](int64_t head, int64_t row) { return (head * rows + row) * head_dim; };
+    for (int64_t i = 0; i < alone.at("q").elements(); ++i) {
+      const int64_t head = i / head_dim / queries, row = i / head_dim % queries;
+      padded.at("q").set(at(head, row) + i % head_dim, alone.at("q").get(i));
+    }
+    ASSERT_TRUE(run_on_host(padded, simd_options()).ok());
+    for (int64_t i = 0; i < alone.at("o").elements(); ++i) {
+      const int64_t head = i / head_dim / queries, row = i / head_dim % queries;
+      ASSERT_TRUE(same(padded.at("o").get(at(head, row) + i % head_dim), alone.at("o").get(i)))
+          << i;
     }
   }
 }
