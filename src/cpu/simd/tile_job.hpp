@@ -14,7 +14,7 @@ inline constexpr int64_t kLargestBlockKv = 256;
 inline constexpr int64_t kScoreStride = kLargestBlockKv + 16;
 inline constexpr int64_t kLargestRowTile = 32;  // rows of the largest micro-kernel
 inline constexpr int64_t kDirectHeads = 8;      // KV heads of a direct job at most
-inline constexpr int64_t kDirectRows = 8;       // rows of an entry and KV head, for TileJob::direct
+inline constexpr int64_t kDirectRows = 16;      // rows of an entry and KV head, for TileJob::direct
 
 // Sizes of the blocks and of a thread's scratch memory, decided when planning. All offsets are in
 // bytes, multiples of 64.
