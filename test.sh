@@ -201,8 +201,8 @@ stage_thread() {
 stage_simulator() {
   configured build-simulator -DCMAKE_BUILD_TYPE=Release -DFLASHCORE_CUDA=OFF \
     -DFLASHCORE_SIMULATOR=ON -DFLASHCORE_TESTS=ON || return 0
-  built build-simulator flashcore_command simulator_test recorded_values serving_device_test \
-    quantize_device_test || return 0
+  built build-simulator flashcore_command flashcore_fp8_accuracy simulator_test recorded_values \
+    serving_device_test quantize_device_test || return 0
   run_ctest build-simulator -L simulator
 }
 

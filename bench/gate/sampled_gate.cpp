@@ -17,13 +17,6 @@ namespace {
 constexpr int64_t kBlockRows = 16;
 constexpr int64_t kMostBlocks = 64;
 
-ReadElements reader_of(const HostProblem& host) {
-  return [&host](std::string_view name, int64_t begin, HostTensor& to) {
-    const HostTensor& from = host.at(name);
-    for (int64_t i = 0; i < to.elements(); ++i) to.set(i, from.get(begin + i));
-  };
-}
-
 // Where a block's rows begin in a tensor of pairs, [B|1, H|1, Sq|1, Skv]; an extent of 1 is the
 // same for all.
 int64_t first_pair(const TensorDesc& pairs, const RowBlock& rows) {
@@ -158,6 +151,13 @@ std::vector<RowBlock> choose_blocks(const Problem& p, double flop) {
 }
 
 }  // namespace
+
+ReadElements reader_of(const HostProblem& host) {
+  return [&host](std::string_view name, int64_t begin, HostTensor& to) {
+    const HostTensor& from = host.at(name);
+    for (int64_t i = 0; i < to.elements(); ++i) to.set(i, from.get(begin + i));
+  };
+}
 
 Result<SampledReference> SampledReference::compute(const Problem& problem,
                                                    const ReadElements& inputs, double flop,

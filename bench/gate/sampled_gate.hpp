@@ -16,6 +16,8 @@ namespace flashcore::bench {
 // into all of the contiguous tensor `to`.
 using ReadElements = std::function<void(std::string_view name, int64_t begin, HostTensor& to)>;
 
+ReadElements reader_of(const HostProblem& host);  // which must outlive it
+
 // Query rows [first, first + count) of one head.
 struct RowBlock {
   int64_t batch, head, first, count;

@@ -9,7 +9,7 @@
 namespace flashcore::bench {
 
 // What is wrong, empty for nothing: amax_o is not what the largest element of O was rounded from, or
-// amax_s is no probability. O is contiguous [B, H, S, D] without NaN.
+// amax_s is no probability. O is [B, H, S, D] without NaN; both read elements as ReadElements says.
 std::string largest_values_failure(const Problem& problem, const ReadElements& inputs,
                                    const ReadElements& outputs);
 

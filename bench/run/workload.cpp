@@ -52,7 +52,13 @@ class GivenWorkload final : public Workload {
   Result<Verdict> judge() override {
     FLASHCORE_RETURN_IF_ERROR(executions_.back()->fetch());
     if (const auto* sampled = std::get_if<SampledReference>(&reference_)) {
-      return sampled->judge(host_);
+      Verdict verdict = sampled->judge(host_);
+      if (verdict.passed) {
+        const ReadElements elements = reader_of(host_);
+        verdict.failure = largest_values_failure(host_.problem, elements, elements);
+        verdict.passed = verdict.failure.empty();
+      }
+      return verdict;
     }
     return bench::judge(host_, std::get<Reference>(reference_));
   }

@@ -299,6 +299,21 @@ class Pages(Tree):
         self.run_tool("--no-pictures")
         self.assertIn("| (1,8,512,64)/f32 | 1.50 (358) | 3.00 (179) |", self.text("docs/results.md"))
 
+    def test_decode_on_a_cpu_has_its_share_of_the_read_rate(self):
+        pages = fixtures.case("decode", "b4/page16", 4, 8, 1, 128, False,
+                              [("cpu_simd", 2000.0, "flashcore", "x")], "bf16", 8192)
+        pages |= {"kv_dtype": "f8e4m3", "page_size": 16, "bytes": 8e7}
+        slow = fixtures.case("decode", "b4", 4, 8, 1, 128, False, [], "f32", 8192)
+        evidence = fixtures.bench([pages, slow])
+        evidence["device"] = {"name": "A processor", "kind": "cpu", "threads": 2}
+        evidence["ceilings"]["sustained"]["read_bytes_a_second"] = 5e10
+        (self.root / "docs/evidence/bench-cpu-decode-a.json").write_text(json.dumps(evidence))
+        self.assertEqual(self.run_tool("--no-pictures"), 0, self.said.getvalue())
+        page = self.text("docs/cpu.md")
+        self.assertIn("2 threads, which read 50.0 GB/s.", page)
+        self.assertIn("| f8e4m3, pages of 16 | 2.00 | 40.0 | 80% |", page)
+        self.assertIn("| f32, one piece | - | - | - |", page)
+
     def test_it_says_what_was_verified(self):
         self.run_tool("--no-pictures")
         page = self.text("docs/verification.md")

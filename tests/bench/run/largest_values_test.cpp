@@ -6,12 +6,14 @@
 
 #include <cstdint>
 #include <limits>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "bench/cases/cases.hpp"
+#include "bench/run/workload.hpp"
 
 namespace flashcore::bench {
 namespace {
@@ -71,6 +73,52 @@ TEST(LargestValues, FailWhatIsNoProbability) {
     Written written(DType::bf16);
     written.amax_s[1] = wrong;
     EXPECT_THAT(written.failure(), HasSubstr("amax_s of head 1 is")) << wrong;
+  }
+}
+
+TEST(LargestValues, OfAnOThatSaturatesMayBeLarger) {
+  for (const DType dtype : {DType::f8e4m3, DType::f8e5m2}) {
+    Written written(dtype);
+    written.largest[1] = (dtype == DType::f8e4m3 ? 448 : 57344) * kOutputScale;
+    written.amax_o[1] = 3 * written.largest[1];
+    EXPECT_EQ(written.failure(), "");
+    written.amax_o[1] = written.largest[1] / 2;
+    EXPECT_THAT(written.failure(), HasSubstr("amax_o of head 1 is"));
+  }
+}
+
+TEST(LargestValues, MayBeOfAllHeads) {
+  Written written(DType::f8e4m3);
+  written.problem.amax_o = written.problem.amax_s = TensorDesc::contiguous(DType::f32, {1, 1});
+  written.amax_o = {2.9};
+  EXPECT_EQ(written.failure(), "");
+  written.amax_o = {1.3};
+  EXPECT_THAT(written.failure(), HasSubstr("amax_o of head 0 is"));
+}
+
+// Rows of a given problem are sampled where it is long; the largest values are of all.
+TEST(LargestValues, OfALongGivenProblemAreJudged) {
+  Case one{.name = "test", .heads_q = 2, .seqlen_q = 2048, .seqlen_kv = 2048};
+  one.head_dim = 64;
+  one.largest = true;
+  const Problem problem = to_problem(one);
+  Problem without = problem;
+  without.amax_s.reset();
+  for (const Problem& planned : {problem, without}) {
+    Result<std::unique_ptr<Workload>> made = given_workload(fill(one, 3), PlanOptions{});
+    ASSERT_TRUE(made.ok()) << made.status().message();
+    ASSERT_THAT((*made)->judged(), HasSubstr(" of 4096 rows"));
+    const Result<Plan> plan = make_plan(planned);
+    ASSERT_TRUE(plan.ok()) << plan.status().message();
+    const Result<TimedCall> call = (*made)->prepare(*plan);
+    ASSERT_TRUE(call.ok() && (*call)(Stream{}).ok());
+    const Result<Verdict> verdict = (*made)->judge();
+    ASSERT_TRUE(verdict.ok()) << verdict.status().message();
+    EXPECT_EQ(verdict->passed, planned.amax_s.has_value());
+    EXPECT_EQ(verdict->failure.empty(), verdict->passed);
+    if (!verdict->passed) {
+      EXPECT_THAT(verdict->failure, HasSubstr("amax_s of head 0 is"));
+    }
   }
 }
 
