@@ -95,12 +95,10 @@ def decode(evidence: dict, is_stale) -> str:
             rate = one["bytes"] / time["p50_us"] * 1e6
             values = [f"{time['p50_us'] / 1e3:.2f}", f"{rate / 1e9:.1f}", f"{rate / read:.0%}"]
             stale |= is_stale("cpu_simd", row["fingerprint"])
-        kv = one.get("kv_dtype", one["dtype"])
-        layout = f"pages of {one['page_size']}" if one.get("page_size") else "one piece"
-        rows.append([f"{kv}, {layout}", *values])
+        rows.append([cell(one["name"]), *values])
     threads = evidence["device"]["threads"]
     return (f"{where(evidence)} {threads} threads, which read {read / 1e9:.1f} GB/s.\n\n" +
-            table([f"K and V{STALE if stale else ''}", "ms", "GB/s", "of the read rate"], rows))
+            table([f"case{STALE if stale else ''}", "ms", "GB/s", "of the read rate"], rows))
 
 
 def parts(all_evidence: Evidence) -> dict:
