@@ -25,14 +25,6 @@ int64_t first_pair(const TensorDesc& pairs, const RowBlock& rows) {
   return (head * pairs.shape[2] + at(2, rows.first)) * pairs.shape[3];
 }
 
-// The scales of one head, from [B|1, H|1] or [B|1, H|1, blocks]; those of the block are [1, 1, ..].
-void read_scales(const ReadElements& inputs, const char* name, const TensorDesc& all, int64_t batch,
-                 int64_t head, HostTensor& to) {
-  const int64_t row =
-      (all.shape[0] == 1 ? 0 : batch) * all.shape[1] + (all.shape[1] == 1 ? 0 : head);
-  inputs(name, row * to.elements(), to);
-}
-
 std::optional<TensorDesc> of_one_head(const std::optional<TensorDesc>& scales) {
   if (!scales) return std::nullopt;
   return scales->rank == 2 ? TensorDesc::contiguous(scales->dtype, {1, 1})
@@ -113,7 +105,9 @@ HostProblem block_problem(const Problem& whole, const ReadElements& inputs, cons
                                            {"k_scale", whole.k_scale, head_kv},
                                            {"v_scale", whole.v_scale, head_kv},
                                            {"o_scale", whole.o_scale, rows.head}}) {
-    if (scales) read_scales(inputs, name, *scales, rows.batch, head, block.at(name));
+    if (!scales) continue;
+    HostTensor& to = block.at(name);
+    inputs(name, element_of_head(*scales, rows.batch, head) * to.elements(), to);
   }
   return block;
 }
@@ -151,6 +145,10 @@ std::vector<RowBlock> choose_blocks(const Problem& p, double flop) {
 }
 
 }  // namespace
+
+int64_t element_of_head(const TensorDesc& all, int64_t batch, int64_t head) {
+  return (all.shape[0] == 1 ? 0 : batch) * all.shape[1] + (all.shape[1] == 1 ? 0 : head);
+}
 
 ReadElements reader_of(const HostProblem& host) {
   return [&host](std::string_view name, int64_t begin, HostTensor& to) {

@@ -18,6 +18,9 @@ using ReadElements = std::function<void(std::string_view name, int64_t begin, Ho
 
 ReadElements reader_of(const HostProblem& host);  // which must outlive it
 
+// Where a head lies in [B|1, H|1]; in [B|1, H|1, blocks], in groups of that many elements.
+int64_t element_of_head(const TensorDesc& all, int64_t batch, int64_t head);
+
 // Query rows [first, first + count) of one head.
 struct RowBlock {
   int64_t batch, head, first, count;

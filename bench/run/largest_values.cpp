@@ -47,11 +47,6 @@ double saturates_at(DType dtype) {
   return dtype == DType::f8e5m2 ? kLargestE5M2 : kLargestE4M3;
 }
 
-// Where the element of a head lies in [B|1, H|1].
-int64_t element_of(const TensorDesc& all, int64_t batch, int64_t head) {
-  return (all.shape[0] == 1 ? 0 : batch) * all.shape[1] + (all.shape[1] == 1 ? 0 : head);
-}
-
 // What the largest elements of O say of an element of amax_o.
 struct Largest {
   double value = 0;
@@ -68,10 +63,10 @@ std::vector<Largest> largest_values(const Problem& problem, const ReadElements& 
   scale.set(0, 1);
   for (int64_t b = 0; b < problem.o.shape[0]; ++b) {
     for (int64_t h = 0; h < problem.o.shape[1]; ++h) {
-      if (problem.o_scale) inputs("o_scale", element_of(*problem.o_scale, b, h), scale);
+      if (problem.o_scale) inputs("o_scale", element_of_head(*problem.o_scale, b, h), scale);
       outputs("o", (b * problem.o.shape[1] + h) * elements, o);
       const double stored = largest_of(o);
-      Largest& one = found[static_cast<size_t>(element_of(desc, b, h))];
+      Largest& one = found[static_cast<size_t>(element_of_head(desc, b, h))];
       one.value = std::max(one.value, stored * scale.get(0));
       one.saturated |= stored > 0 && stored == saturates_at(problem.o.dtype);
     }

@@ -75,9 +75,14 @@ int64_t direct_heads(const ForwardPlan& plan) {
   const int64_t heads = plan.problem.heads_kv;
   return divide_up(heads, divide_up(heads, kDirectHeads));
 }
-int64_t direct_keys(const ForwardPlan& plan) {
+int64_t keys_of_part(const ForwardPlan& plan, bool direct) {
+  if (!direct) return plan.keys_a_split;
   const int64_t keys = plan.keys_a_split / direct_heads(plan);
   return divide_up(keys, kLargestBlockKv) * kLargestBlockKv;
+}
+int64_t parts_of_heads(const ForwardPlan& plan, bool direct) {
+  const int64_t heads = plan.problem.heads_kv;
+  return direct ? divide_up(heads, direct_heads(plan)) : heads * plan.chunks();
 }
 
 // How an entry is cut. Jobs of queries in use come first: [queries from last to first][heads][keys];
@@ -98,14 +103,13 @@ struct Cut {
 Cut cut_of(const ForwardPlan& plan, const Sequence& s) {
   Cut cut;
   cut.direct = is_direct(plan, s.len_q);
-  const int64_t heads = plan.problem.heads_kv * plan.chunks();
-  cut.heads = cut.direct ? divide_up(plan.problem.heads_kv, direct_heads(plan)) : heads;
-  cut.keys = cut.direct ? direct_keys(plan) : plan.keys_a_split;
+  cut.heads = parts_of_heads(plan, cut.direct);
+  cut.keys = keys_of_part(plan, cut.direct);
   if (has_few_rows(plan.problem, plan.group, s.len_q)) {
     cut.splits = std::max<int64_t>(1, divide_up(s.len_kv, cut.keys));
   }
   cut.blocks = divide_up(s.len_q, plan.queries_a_job);
-  cut.idle = heads * divide_up(s.rows_q - s.len_q, plan.queries_a_job);
+  cut.idle = parts_of_heads(plan, false) * divide_up(s.rows_q - s.len_q, plan.queries_a_job);
   return cut;
 }
 
@@ -115,18 +119,16 @@ int64_t most_partials(const ForwardPlan& plan) {
   const bool own_lengths = p.packed || p.seqlens_q.present;
   const int64_t fewest = own_lengths ? 1 : p.seqlen_q;
   if (!has_few_rows(p, plan.group, fewest)) return 0;
-  const auto most = [&](int64_t heads, int64_t keys) -> int64_t {
+  const auto most = [&](bool direct) -> int64_t {
+    const int64_t heads = parts_of_heads(plan, direct), keys = keys_of_part(plan, direct);
     if (p.packed && !p.paging.present) {
       return p.seqlen_kv > keys ? product_of({heads, p.total_kv / keys + p.batch}) : 0;
     }
     const int64_t splits = divide_up(p.seqlen_kv, keys);
     return splits > 1 ? product_of({p.batch, heads, splits}) : 0;
   };
-  const int64_t others =
-      is_direct(plan, p.seqlen_q) ? 0 : most(p.heads_kv * plan.chunks(), plan.keys_a_split);
-  const int64_t direct = is_direct(plan, fewest)
-                             ? most(divide_up(p.heads_kv, direct_heads(plan)), direct_keys(plan))
-                             : 0;
+  const int64_t others = is_direct(plan, p.seqlen_q) ? 0 : most(false);
+  const int64_t direct = is_direct(plan, fewest) ? most(true) : 0;
   return sum_of({others, direct});
 }
 
@@ -195,7 +197,7 @@ class Run {
     in_parallel(schedule_.first_job.back(), [this](int64_t i, std::byte* scratch) {
       const Place place = place_of(i);
       TileJob job = job_at(place, scratch);
-      if (place.splits > 1) {
+      if (place.cut.splits > 1) {
         job.keys.begin = std::max(job.keys.begin, place.split * place.cut.keys);
         job.keys.end = std::min(job.keys.end, (place.split + 1) * place.cut.keys);
         job.partial = partial(place, place.split);
@@ -205,8 +207,8 @@ class Run {
     if (partials == 0) return;
     in_parallel(schedule_.first_job.back(), [this](int64_t i, std::byte* scratch) {
       const Place place = place_of(i);
-      if (place.splits == 1 || place.split != 0) return;
-      plan_.kernels->merge(job_at(place, scratch), partial(place, 0), place.splits,
+      if (place.cut.splits == 1 || place.split != 0) return;
+      plan_.kernels->merge(job_at(place, scratch), partial(place, 0), place.cut.splits,
                            plan_.partial_floats);
     });
   }
@@ -217,11 +219,9 @@ class Run {
     int64_t in_entry = 0;  // number of the job in its entry
     Sequence sequence;
     Cut cut;
-    bool direct = false;
-    int64_t heads = 0;   // which part of the heads
-    int64_t splits = 1;  // of the keys
-    int64_t split = 0;   // which of them
-    int64_t first = 0;   // queries [first, last)
+    int64_t heads = 0;  // which part of the heads
+    int64_t split = 0;  // and of the keys
+    int64_t first = 0;  // queries [first, last)
     int64_t last = 0;
   };
 
@@ -243,11 +243,9 @@ class Run {
     place.in_entry = i - schedule_.first_job[static_cast<size_t>(place.batch)];
     place.sequence = sequence_of(plan_.problem, args_, place.batch);
     place.cut = cut_of(plan_, place.sequence);
-    const Cut& cut = place.cut;
+    Cut& cut = place.cut;
     const int64_t idle = place.in_entry - cut.live_jobs();
     if (idle < 0) {
-      place.direct = cut.direct;
-      place.splits = cut.splits;
       place.split = place.in_entry % cut.splits;
       const int64_t n = place.in_entry / cut.splits;
       place.heads = n % cut.heads;
@@ -255,7 +253,9 @@ class Run {
       place.first = (cut.blocks - 1 - n / cut.heads) * plan_.queries_a_job;
       place.last = std::min(place.first + plan_.queries_a_job, place.sequence.len_q);
     } else {
-      const int64_t heads = plan_.problem.heads_kv * plan_.chunks();
+      cut.direct = false;
+      cut.splits = 1;
+      const int64_t heads = parts_of_heads(plan_, false);
       place.heads = idle % heads;
       place.first = place.sequence.len_q + idle / heads * plan_.queries_a_job;
       place.last = std::min(place.first + plan_.queries_a_job, place.sequence.rows_q);
@@ -281,7 +281,7 @@ class Run {
     job.dropout_key = key_;
     job.batch = place.batch;
     job.group = plan_.group;
-    job.direct = place.direct;
+    job.direct = place.cut.direct;
     if (job.direct) {
       job.head_kv = place.heads * direct_heads(plan_);
       job.head_first = job.head_kv * plan_.group;

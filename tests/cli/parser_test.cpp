@@ -55,7 +55,7 @@ TEST(Parser, RefusesAnEmptyValueOfEveryOption) {
       const bool is_long = name.starts_with("--");  // a short one is called by its long name
       EXPECT_THAT(refusal_of({command, name, ""}), HasSubstr((is_long ? name : "") + ": is ''"));
       ++values;
-      if (!is_long || kSanitized) continue;  // the same code again
+      if (!is_long || kSanitized) continue;  // the same parser, minutes of it
       EXPECT_THAT(refusal_of({command, name + "="}), HasSubstr(name + ": is ''"));
       EXPECT_THAT(refusal_of({command, name + "=", "word"}), HasSubstr(name + ": is ''"));
     }

@@ -128,8 +128,7 @@ TEST(ReferenceBackward, MatchesFiniteDifferences) {
   space.any_dtype = false;
   space.dtype = DType::f32;
   space.hostile_values = false;
-  uint64_t compared = 0;
-  int with_bias = 0, with_sinks = 0, with_slopes = 0;
+  int compared = 0, with_bias = 0, with_sinks = 0, with_slopes = 0;
   for (uint64_t seed = 0; compared < (kSanitized ? 20 : 60); ++seed) {
     const bench::RandomBackward draw(seed, space);
     if (draw.problem().q.shape[static_cast<size_t>(draw.problem().q.rank) - 1] > 8) continue;

@@ -136,13 +136,14 @@ TEST(Evaluator, SeesThatAFasterProgramIsFaster) {
   const std::string twice =
       "void attention(SIGNATURE) { for (volatile int i = 0; i < 2; ++i) honest(ARGUMENTS); }\n";
   const Incumbent slow{{*read_text(kCheats / "honest.h") + twice, {}}, 3};
+  const testing::Matcher<double> is_twice = testing::AllOf(testing::Gt(4.5), testing::Lt(7.5));
   Evaluation found;
   for (int tries = 0; tries < 3; ++tries) {  // others may take turns on this processor
     found = evaluated(small_task(), cheat("honest"), &slow);
-    if (found.outcome == Outcome::valid && found.score > 4.5 && found.score < 7.5) break;
+    if (found.outcome == Outcome::valid && is_twice.Matches(found.score)) break;
   }
   EXPECT_EQ(found.outcome, Outcome::valid) << found.reason;
-  EXPECT_THAT(found.score, testing::AllOf(testing::Gt(4.5), testing::Lt(7.5)));
+  EXPECT_THAT(found.score, is_twice);
   EXPECT_EQ(found.stage, "recheck");
 }
 

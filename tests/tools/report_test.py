@@ -310,7 +310,7 @@ class Pages(Tree):
         (self.root / "docs/evidence/bench-cpu-decode-a.json").write_text(json.dumps(evidence))
         self.assertEqual(self.run_tool("--no-pictures"), 0, self.said.getvalue())
         page = self.text("docs/cpu.md")
-        self.assertIn("2 threads, which read 50.0 GB/s.", page)
+        self.assertIn("All threads together read 50.0 GB/s.", page)
         self.assertIn("| b4/page16 | 2.00 | 40.0 | 80% |", page)
         self.assertIn("| b4 | - | - | - |", page)
 

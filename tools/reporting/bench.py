@@ -8,6 +8,7 @@ from reporting.text import cell, length, ratio, table, us
 
 MAIN = "bench"  # docs/evidence/bench.json
 ON_CPU = "bench-cpu"
+CPU_DECODE = "bench-cpu-decode"  # what its files' names begin with, one for each machine
 FP8 = "bench-fp8"
 FP8_KERNELS = "bench-fp8-kernels"  # all that compute e4m3, beside each other
 SERVING = "bench-serving"  # few queries against caches, by suite
@@ -129,6 +130,19 @@ class Bench:
         header = ["chunk", "kernel", "in one piece, us",
                   *[f"pages of {size}, us (over one piece)" for size in sizes]]
         return f"{where(self.evidence)}\n\n{table(header, rows)}"
+
+    def cpu_decode(self) -> str:
+        """The time of each case, and what share of the read rate of the same run it is."""
+        read = self.evidence["ceilings"][self.protocol]["read_bytes_a_second"]
+        rows = []
+        for one in self.evidence["cases"]:
+            time = self.value(one, "cpu_simd", "p50_us")
+            rate = one["bytes"] / time * 1e6 if time else 0
+            rows.append([cell(one["name"]), *([f"{time / 1e3:.2f}", f"{rate / 1e9:.1f}", f"{rate / read:.0%}"]
+                                              if time else ["-", "-", "-"])])
+        name = label("cpu_simd", "flashcore", self.stale("cpu_simd", self.evidence["cases"]))
+        return (f"{where(self.evidence)} All threads together read {read / 1e9:.1f} GB/s.\n\n" +
+                table([f"{name}, case", "ms", "GB/s", "of the read rate"], rows))
 
     def stale(self, name: str, cases: list[dict]) -> bool:
         return any(row["source"] == "flashcore" and self.is_stale(name, row["fingerprint"])
@@ -476,5 +490,8 @@ def parts(all_evidence: Evidence) -> dict:
     found["bench fp8 kernels"] = lambda: (
         Bench(fp8_kernels, all_evidence.is_stale).fp8_kernels() if fp8_kernels else
         "Not measured yet.")
+    decodes = [one for name, one in sorted(all_evidence.files.items()) if name.startswith(CPU_DECODE)]
+    found["bench cpu decode"] = lambda: "\n\n".join(
+        Bench(one, all_evidence.is_stale).cpu_decode() for one in decodes) or "Not measured yet."
     found |= {"bench cpu": of_cpu(Bench.on_cpu), "bench cpu where": of_cpu(Bench.where)}
     return found

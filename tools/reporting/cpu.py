@@ -1,8 +1,6 @@
-"""The parts that come from the evidence that `flashcore_cpu_report` wrote, and `bench` of decode on a CPU."""
-from reporting.evidence import STALE, Evidence, where
+"""The parts that come from the evidence that `flashcore_cpu_report` wrote."""
+from reporting.evidence import Evidence, where
 from reporting.text import cell, table
-
-DECODE = "bench-cpu-decode"  # what its files' names begin with, one for each machine
 
 
 def column(name: str, evidence: dict) -> str:
@@ -82,35 +80,13 @@ def goals(files: dict[str, dict]) -> str:
     return table(["not causal unless said", *(column(*item) for item in files.items())], rows)
 
 
-def decode(evidence: dict, is_stale) -> str:
-    """The time of each case, and what share of the read rate of the same run it is."""
-    protocol = next(iter(evidence["protocols"]))
-    read = evidence["ceilings"][protocol]["read_bytes_a_second"]
-    rows, stale = [], False
-    for one in evidence["cases"]:
-        row = next((row for row in one["rows"] if row["implementation"] == "cpu_simd"), None)
-        time = row["times"].get(protocol) if row else None
-        values = ["-", "-", "-"]
-        if time:
-            rate = one["bytes"] / time["p50_us"] * 1e6
-            values = [f"{time['p50_us'] / 1e3:.2f}", f"{rate / 1e9:.1f}", f"{rate / read:.0%}"]
-            stale |= is_stale("cpu_simd", row["fingerprint"])
-        rows.append([cell(one["name"]), *values])
-    threads = evidence["device"]["threads"]
-    return (f"{where(evidence)} {threads} threads, which read {read / 1e9:.1f} GB/s.\n\n" +
-            table([f"case{STALE if stale else ''}", "ms", "GB/s", "of the read rate"], rows))
-
-
 def parts(all_evidence: Evidence) -> dict:
     files = all_evidence.of_kind("cpu")
 
     def made(make):
         return lambda: make() if files else "Not measured yet."
 
-    decodes = [one for name, one in sorted(all_evidence.files.items()) if name.startswith(DECODE)]
-    return {"cpu decode": lambda: ("\n\n".join(decode(one, all_evidence.is_stale) for one in decodes)
-                                   or "Not measured yet."),
-            "cpu goals": made(lambda: goals(files)),
+    return {"cpu goals": made(lambda: goals(files)),
             "cpu where": made(lambda: "\n".join(
                 f"- `docs/evidence/{name}.json`: {cell(where(evidence))}" +
                 "".join(f" {cell(note)}" for note in evidence["notes"])
