@@ -11,6 +11,7 @@ ON_CPU = "bench-cpu"
 CPU_DECODE = "bench-cpu-decode"  # what its files' names begin with, one for each machine
 FP8 = "bench-fp8"
 FP8_KERNELS = "bench-fp8-kernels"  # all that compute e4m3, beside each other
+FP8_PEERS = "bench-fp8-peers"  # beside cuDNN
 SERVING = "bench-serving"  # few queries against caches, by suite
 SERVING_SUITES = {"decode": "One query, caches in one piece",
                   "rotated": "Caches that come from memory at each call",
@@ -371,17 +372,23 @@ class Bench:
                                               "V transposed over bf16"], rows) +
                 f"\n\nOf {', '.join(names)}, the fastest for each shape.")
 
-    def fp8_kernels(self) -> str:
-        """TFLOP/s, a row a shape, a column a kernel."""
-        cases = [one for one in self.suite("fp8") if one["name"].endswith("/f8e4m3")]
-        names = [name for source, name in implementations(cases, self.protocol)
-                 if source == "flashcore"]
-        rows = [[cell(one["name"].rsplit("/", 1)[0]),
+    def rates(self, first: str, cases: list, name_of) -> str:
+        """TFLOP/s, a row a case, a column an implementation."""
+        used = implementations(cases, self.protocol)
+        rows = [[cell(name_of(one)),
                  *(rate(found) if (found := self.value(one, name, "tflops")) else "-"
-                   for name in names)] for one in cases]
-        header = ["16,384 tokens, hidden size 2048; TFLOP/s",
-                  *(label(name, "flashcore", self.stale(name, cases)) for name in names)]
+                   for _, name in used)] for one in cases]
+        header = [first, *(label(name, source, self.stale(name, cases)) for source, name in used)]
         return self.where() + "\n\n" + table(header, rows)
+
+    def fp8_kernels(self) -> str:
+        cases = [one for one in self.suite("fp8") if one["name"].endswith("/f8e4m3")]
+        return self.rates("16,384 tokens, hidden size 2048; TFLOP/s", cases,
+                          lambda one: one["name"].rsplit("/", 1)[0])
+
+    def fp8_peers(self) -> str:
+        return self.rates("16,384 tokens, hidden size 2048, no scales, O of e4m3; TFLOP/s",
+                          self.evidence["cases"], lambda one: one["name"].removesuffix("/O f8e4m3"))
 
     def on_cpu(self) -> str:
         """A CPU's cases: ms of a call, and the rate."""
@@ -463,10 +470,11 @@ def parts(all_evidence: Evidence) -> dict:
     for kernel in [one.name for one in KERNELS]:
         found[f"kernel {kernel}"] = of(lambda b, name=kernel: b.kernel(name))
         found[f"features {kernel}"] = of(lambda b, name=kernel: b.features(name))
-    on_cpu = all_evidence.files.get(ON_CPU)
 
-    def of_cpu(make):
-        return lambda: make(Bench(on_cpu, all_evidence.is_stale)) if on_cpu else "Not measured yet."
+    def of_file(name, make):
+        evidence = all_evidence.files.get(name)
+        return lambda: (make(Bench(evidence, all_evidence.is_stale)) if evidence else
+                        "Not measured yet.")
 
     def backward() -> str:
         """Nothing, the heading included, where it was not measured."""
@@ -477,21 +485,12 @@ def parts(all_evidence: Evidence) -> dict:
 
     found["backward"] = backward
     found["backward ratios"] = lambda: backward_ratios(all_evidence)
-    serving = all_evidence.files.get(SERVING)
-    found["bench serving"] = lambda: (Bench(serving, all_evidence.is_stale).serving() if serving else
-                                      "Not measured yet.")
-    prefill = all_evidence.files.get(PREFILL)
-    found["bench prefill"] = lambda: (Bench(prefill, all_evidence.is_stale).prefill() if prefill else
-                                      "Not measured yet.")
-    fp8 = all_evidence.files.get(FP8)
-    found["bench fp8"] = lambda: (Bench(fp8, all_evidence.is_stale).fp8() if fp8 else
-                                  "Not measured yet.")
-    fp8_kernels = all_evidence.files.get(FP8_KERNELS)
-    found["bench fp8 kernels"] = lambda: (
-        Bench(fp8_kernels, all_evidence.is_stale).fp8_kernels() if fp8_kernels else
-        "Not measured yet.")
+    for part, name, make in (("serving", SERVING, Bench.serving), ("prefill", PREFILL, Bench.prefill),
+                             ("fp8", FP8, Bench.fp8), ("fp8 kernels", FP8_KERNELS, Bench.fp8_kernels),
+                             ("fp8 peers", FP8_PEERS, Bench.fp8_peers), ("cpu", ON_CPU, Bench.on_cpu),
+                             ("cpu where", ON_CPU, Bench.where)):
+        found[f"bench {part}"] = of_file(name, make)
     decodes = [one for name, one in sorted(all_evidence.files.items()) if name.startswith(CPU_DECODE)]
     found["bench cpu decode"] = lambda: "\n\n".join(
         Bench(one, all_evidence.is_stale).cpu_decode() for one in decodes) or "Not measured yet."
-    found |= {"bench cpu": of_cpu(Bench.on_cpu), "bench cpu where": of_cpu(Bench.where)}
     return found
