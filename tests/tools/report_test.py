@@ -128,6 +128,24 @@ class Pages(Tree):
         self.assertIn(f"| d64/s2048/full | {rate:.0f} | {rate * 1.25:.0f} | {rate * 2:.0f} | 1.25 | 2.00 |", page)
         self.assertIn(f"| d64/s4096/full | {rate:.0f} | - | - | - | - |", page)
 
+    def test_fp8_kernels_and_cudnn_have_a_column_each(self):
+        ours = "forward_fp8_sm90", 80.0, "flashcore", "source 0123456789abcdef"
+        peer = "cudnn_direct", 100.0, "peer"
+        shape = 8, 32, 2048, 64, False
+        kernels = fixtures.bench([fixtures.case("fp8", "d64/s2048/bf16", *shape, []),
+                                  fixtures.case("fp8", "d64/s2048/f8e4m3", *shape, [ours], "f8e4m3")])
+        peers = fixtures.bench([fixtures.case("file", "d64/s2048/O f8e4m3", *shape, [ours, peer], "f8e4m3"),
+                                fixtures.case("file", "d64/s4096/O f8e4m3", *shape, [ours], "f8e4m3")])
+        for name, file in (("kernels", kernels), ("peers", peers)):
+            (self.root / f"docs/evidence/bench-fp8-{name}.json").write_text(json.dumps(file))
+        self.assertEqual(self.run_tool("--no-pictures"), 0, self.said.getvalue())
+        rate = 4 * 8 * 32 * 2048 * 2048 * 64 / 100 * 1e-6
+        page = self.text("docs/forward-fp8.md")
+        self.assertIn(f"| d64/s2048 | {rate * 1.25:.0f} |\n", page)
+        self.assertIn(f"| d64/s2048 | {rate * 1.25:.0f} | {rate:.0f} |\n| d64/s4096 | {rate * 1.25:.0f} | - |",
+                      page)
+        self.assertIn("| `forward_fp8_sm90` (stale) | cuDNN from C++ |", page)
+
     def write_modes(self):
         """Accuracy of a kernel for bf16 and two for fp8, and the speed of two of them at one D."""
         self.code["kernels"]["forward_fp8_sm90"] = {"sm_90": "c" * 16}
