@@ -503,8 +503,8 @@ Status check_hopper_backward_instances() {
   return {};
 }
 
-// Every compiled kernel is the one that its place in the list of its family says. launch: an entry's,
-// with arguments of its own.
+// Every compiled kernel is the one that its place in the list of its family says. launch: prepares an
+// entry and launches it, with arguments of its own.
 template <class Find, class Launch>
 Status check_decode_kernels(const std::string& kernel, size_t configs, Find find, Launch launch) {
   using cuda::attention::decode::InputType;
@@ -514,10 +514,7 @@ Status check_decode_kernels(const std::string& kernel, size_t configs, Find find
       const auto& entry = find(type, config);
       FLASHCORE_RETURN_IF_ERROR(expect_instance(
           fmt::format("::{}<{}, flashcore::cuda::attention::decode::{}>", kernel, config, element),
-          [&] {
-            const cudaError_t error = entry.prepare();
-            return error != cudaSuccess ? error : launch(entry);
-          }));
+          [&] { return launch(entry); }));
     }
   }
   return {};
@@ -530,13 +527,19 @@ Status check_decode_instances() {
       "decode_kernel", sm80::kConfigs.size(), [](auto type, int config) -> const auto& {
         return sm80::find_instance({type, config});
       },
-      [](const auto& entry) { return entry.launch({}, 1, nullptr); }));
+      [](const auto& entry) {
+        const cudaError_t error = entry.prepare();
+        return error != cudaSuccess ? error : entry.launch({}, 1, nullptr);
+      }));
   return check_decode_kernels(
       "decode_stream_kernel", sm90::kConfigs.size(), [](auto type, int config) -> const auto& {
         return sm90::find_instance({type, config});
       },
       [](const auto& entry) {
-        return entry.launch({}, {}, {1, 1}, nullptr);
+        cudaFunction_t function = nullptr;
+        const cudaError_t error = entry.prepare(function);
+        return error != cudaSuccess ? error
+                                    : entry.launch(function, {}, {}, {1, 1}, false, nullptr);
       });
 }
 

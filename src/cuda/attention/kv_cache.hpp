@@ -49,30 +49,34 @@ constexpr ListedRows listed_rows(const KvCacheParams& c, int b) {
   return {begin, (int64_t{pages} - 1) * c.page_size + last};
 }
 
+// kPlain: the launch has neither packed tensors nor a flat list, padding on the left, or lengths and
+// offsets of queries; without the questions for these.
+template <bool kPlain = false>
 constexpr CachedEntry find_cached_entry(const ForwardParams& p, const KvCacheParams& c, int b) {
   CachedEntry found{};
   Entry& entry = found.entry;
   entry.len_q = entry.rows_q = p.seqlen_q;
   entry.len_kv = p.seqlen_kv;
-  if (p.cu_seqlens_q.data != nullptr) {
+  if (!kPlain && p.cu_seqlens_q.data != nullptr) {
     const PackedRows q = packed_rows(p.cu_seqlens_q, b, p.total_q, p.seqlen_q);
     entry.q_row = q.begin;
     entry.len_q = entry.rows_q = q.count;
   }
-  if (p.cu_seqlens_kv.data != nullptr) {
+  if (!kPlain && p.cu_seqlens_kv.data != nullptr) {
     const PackedRows kv = packed_rows(p.cu_seqlens_kv, b, p.total_kv, p.seqlen_kv);
     entry.kv_row = kv.begin;
     entry.len_kv = kv.count;
   }
   found.in_table = b * c.table_batch;
-  if (c.flat) {
+  if (!kPlain && c.flat) {
     const ListedRows listed = listed_rows(c, b);
     entry.len_kv = static_cast<int>(std::min<int64_t>(listed.rows, p.seqlen_kv));
     found.in_table = listed.first_page * c.table_page;
   }
-  if (p.seqlens_q.data != nullptr) entry.len_q = clamped(p.seqlens_q.at(b), 0, entry.len_q);
+  if (!kPlain && p.seqlens_q.data != nullptr)
+    entry.len_q = clamped(p.seqlens_q.at(b), 0, entry.len_q);
   if (p.seqlens_kv.data != nullptr) entry.len_kv = clamped(p.seqlens_kv.at(b), 0, entry.len_kv);
-  if (c.leftpad.data != nullptr) {
+  if (!kPlain && c.leftpad.data != nullptr) {
     found.scale_row = clamped(c.leftpad.at(b), 0, entry.len_kv);
     entry.kv_row += found.scale_row;
     entry.len_kv -= found.scale_row;
@@ -80,7 +84,8 @@ constexpr CachedEntry find_cached_entry(const ForwardParams& p, const KvCachePar
   if (p.diagonal == Diagonal::bottom_right) {
     entry.offset = int64_t{entry.len_kv} - entry.len_q;
   } else if (p.diagonal == Diagonal::given) {
-    entry.offset = p.causal_offsets.data != nullptr ? p.causal_offsets.at(b) : p.causal_offset;
+    entry.offset =
+        kPlain || p.causal_offsets.data == nullptr ? p.causal_offset : p.causal_offsets.at(b);
   }
   return found;
 }

@@ -20,21 +20,22 @@ namespace {
 using testing::HasSubstr;
 
 TEST(DecodeSm90Config, EveryProblemGetsTheSmallestTileThatHoldsIt) {
-  for (const int bytes : {1, 2}) {
+  for (const auto& [bytes, e5m2] : {std::pair{2, false}, {1, false}, {1, true}}) {
     for (const auto& [head_dim, wanted] :
          {std::pair{1, 64}, {64, 64}, {65, 128}, {80, 128}, {128, 128}}) {
       for (const auto& [rows, tiles] : {std::pair{1, 1}, {8, 1}, {9, 2}, {16, 2}, {100, 2}}) {
-        const int config = choose_config(head_dim, head_dim, bytes, rows);
+        const int config = choose_config(head_dim, head_dim, bytes, e5m2, rows);
         ASSERT_GE(config, 0);
         const Config& found = kConfigs[static_cast<size_t>(config)];
         EXPECT_EQ(found.head_dim, wanted);
         EXPECT_EQ(found.kv_bytes, bytes);
+        EXPECT_EQ(found.e5m2, e5m2);
         EXPECT_EQ(found.row_tiles, tiles);
         EXPECT_EQ(found.ring_bytes(), 128 * 1024);
       }
     }
-    EXPECT_EQ(choose_config(129, 64, bytes, 1), -1);
-    EXPECT_EQ(choose_config(64, 129, bytes, 1), -1);
+    EXPECT_EQ(choose_config(129, 64, bytes, e5m2, 1), -1);
+    EXPECT_EQ(choose_config(64, 129, bytes, e5m2, 1), -1);
   }
 }
 
@@ -54,7 +55,8 @@ void check_cuts(const std::vector<Item>& items, int shares, int64_t seqlen_kv, b
     const Item& item = items[i];
     if (item.granules == 0) continue;
     const Cut cut{item.first, item.granules, static_cast<int>(i),
-                  invariant ? own_part(item.granules) : each, invariant};
+                  invariant ? own_part(item.granules) : each,
+                  invariant ? most_own_parts(seqlen_kv) : 0};
     const int parts = cut.parts();
     ASSERT_GE(parts, 1);
     if (invariant) {
@@ -114,7 +116,9 @@ TEST(DecodeSm90Schedule, PartsOfTheirOwnDependOnNothingElse) {
 
 TEST(DecodeSm90Schedule, AWorkspaceGrowsWithTheGridAlone) {
   EXPECT_EQ(most_slots(1000, 1 << 20, 132, false), 264);
-  EXPECT_EQ(most_slots(16, 8192, 132, true), 16 + 16 * 64 / 8 + 1);
+  EXPECT_EQ(most_slots(16, 8192, 132, true), 16 * 8);
+  EXPECT_EQ(most_slots(16, 1 << 20, 132, true), 16 * kMostOwnParts);
+  EXPECT_EQ(most_slots(16, 0, 132, true), 16);
 }
 
 // ---- what is refused, and how keys are copied
@@ -170,6 +174,10 @@ TEST(DecodeSm90Refusals, NameTheArgument) {
   EXPECT_EQ(refused(with([](ForwardProblem& p) { p.seqlen_q = 64; })), "");
   EXPECT_THAT(refused(with([](ForwardProblem& p) { p.seqlen_q = 65; })),
               HasSubstr("q: has 260 rows of a key/value head, wanted at most 256"));
+  EXPECT_THAT(refused(with([](ForwardProblem& p) {
+                p.batch = 2048, p.heads_q = 1024, p.heads_kv = 256, p.seqlen_q = 64;
+              })),
+              HasSubstr("q: has 134217728 rows, of 64 queries an entry, wanted at most 67108864"));
   EXPECT_THAT(refused(with([](ForwardProblem& p) { p.seqlen_kv = 1 << 28, p.batch = 2000; })),
               HasSubstr("k: has"));
 }

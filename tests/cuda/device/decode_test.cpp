@@ -78,10 +78,11 @@ Problem problem_of(const Subject& s, int64_t batch) {
   return p;
 }
 
-Plan plan_of(const Subject& s, const Problem& problem) {
+Plan plan_of(const Subject& s, const Problem& problem, bool early = false) {
   PlanOptions options;
   options.device = kGpu;
   options.kernel = s.kernel;
+  options.early_start = early;
   options.batch_invariant = s.batch_invariant;
   const Result<Plan> plan = make_plan(problem, options);
   EXPECT_TRUE(plan.ok()) << plan.status().message();
@@ -221,6 +222,34 @@ TEST_P(DecodeDevice, AGraphCapturedAtLengthOneServesEveryLength) {
   }
   cudaGraphExecDestroy(executable);
   cudaGraphDestroy(graph);
+}
+
+// Runs of which each reads as Q what the one before wrote as O, started early or not: equal bits.
+TEST_P(DecodeDevice, EarlyStartsChangeNothing) {
+  constexpr int kRuns = 20;
+  bench::HostProblem host = make_problem(GetParam(), {kCapacity, 0, 130}, 8);
+  Outputs wanted;
+  for (const bool early : {false, true}) {
+    const Plan plan = plan_of(GetParam(), host.problem, early);
+    bench::poison_outputs(host);
+    const DeviceTensors tensors(host);
+    const Workspace workspace(plan.workspace_bytes(), 0xFF);
+    const OwnStream stream;
+    Arguments args = tensors.arguments(host);
+    void* const first = const_cast<void*>(args.q);
+    void* const second = args.o;
+    for (int run = 0; run < kRuns; ++run) {
+      args.q = run % 2 == 0 ? first : second;
+      args.o = run % 2 == 0 ? second : first;
+      const Status status =
+          plan.run(args, workspace.data(), workspace.bytes(), Stream{stream.get()});
+      ASSERT_TRUE(status.ok()) << status.message();
+    }
+    ASSERT_EQ(cudaStreamSynchronize(stream.get()), cudaSuccess);
+    tensors.download_outputs(host);
+    if (!early) wanted = outputs_of(host);
+  }
+  EXPECT_TRUE(outputs_of(host) == wanted);
 }
 
 // An entry's pages of a cache for `batch` entries, as those of a cache for it alone.

@@ -263,10 +263,7 @@ struct Warp {
 
   // Whether some row does not see all keys of the tile.
   __device__ bool is_masked(int key) const {
-    const int first = query_of(unit.first_row), last = query_of(unit.first_row + unit.rows - 1);
-    if (kReadsTrees && p.tree.present && key + kKeys > unit.at.entry.offset) return true;
-    return key < unit.begin || key + kKeys > unit.end || key < last + unit.limits.low ||
-           key + kKeys - 1 > first + unit.limits.high;
+    return key < unit.open_begin || key + kKeys > unit.open_end;
   }
 
   __device__ void mask(Scores& s, int key) const {
@@ -306,10 +303,10 @@ struct Warp {
       if constexpr (kFp8) {
 #pragma unroll
         for (int i = 0; i < 2; ++i) {  // of the pair's chunks, a step each
-          const uint32_t a[4] = {of_fp8x2<Product>(r[2 * i] & 0xffffU, p.e5m2),
-                                 of_fp8x2<Product>(r[2 * i + 1] & 0xffffU, p.e5m2),
-                                 of_fp8x2<Product>(r[2 * i] >> 16, p.e5m2),
-                                 of_fp8x2<Product>(r[2 * i + 1] >> 16, p.e5m2)};
+          const uint32_t a[4] = {of_fp8x2<Product>(r[2 * i] & 0xffffU, kConfig.e5m2),
+                                 of_fp8x2<Product>(r[2 * i + 1] & 0xffffU, kConfig.e5m2),
+                                 of_fp8x2<Product>(r[2 * i] >> 16, kConfig.e5m2),
+                                 of_fp8x2<Product>(r[2 * i + 1] >> 16, kConfig.e5m2)};
           multiply_query(s, a, q.pairs[2 * pair + i]);
         }
       } else {
@@ -482,8 +479,8 @@ struct Warp {
         if constexpr (kFp8) {
 #pragma unroll
           for (int j = 0; j < 2; ++j) {
-            a[2 * j] = of_fp8x2<Product>(even_bytes(r[2 * i + j]), p.e5m2);
-            a[2 * j + 1] = of_fp8x2<Product>(odd_bytes(r[2 * i + j]), p.e5m2);
+            a[2 * j] = of_fp8x2<Product>(even_bytes(r[2 * i + j]), kConfig.e5m2);
+            a[2 * j + 1] = of_fp8x2<Product>(odd_bytes(r[2 * i + j]), kConfig.e5m2);
           }
         }
         if constexpr (kGuarded) {
@@ -541,7 +538,7 @@ struct Warp {
   __device__ float value(const unsigned char* tile, int key, int column) const {
     const unsigned char* const at = tile + Tile::offset(key, column);
     if constexpr (kFp8) {
-      return Product::to_float(static_cast<uint16_t>(of_fp8x2<Product>(*at, p.e5m2)));
+      return Product::to_float(static_cast<uint16_t>(of_fp8x2<Product>(*at, kConfig.e5m2)));
     } else {
       return Element::to_float(*reinterpret_cast<const uint16_t*>(at));
     }

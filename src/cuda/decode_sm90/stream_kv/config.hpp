@@ -19,7 +19,7 @@
 namespace flashcore::cuda::decode_sm90::stream_kv {
 
 inline constexpr int kWarps = 8, kThreads = 32 * kWarps;
-inline constexpr int kJoinThreads = 64;  // of the second kernel: columns of a row
+inline constexpr int kJoinThreads = 64;  // that the first kernel leaves room for, of the second
 inline constexpr int kProductRows = 8;   // N of m16n8k16
 inline constexpr int kLargestHeadDim = 128;
 inline constexpr int kLargestSharedMemory = 227 * 1024;  // a block's limit on sm_90
@@ -33,6 +33,7 @@ struct Config {
   int row_tiles;  // of 8 rows
   int tile_keys;
   int stages;
+  bool e5m2 = false;  // the type of fp8; otherwise e4m3
 
   // What the register limit is set for: with 8 rows of 16-bit keys there is room for a block of join.cu,
   // which is there before this kernel ends.
@@ -55,7 +56,7 @@ struct Config {
   }
 };
 
-// By rows, then by the bytes of K and V, then by head dimension.
+// By the type of fp8, then by rows, by the bytes of K and V, and by head dimension.
 inline constexpr std::array kConfigs = {
     Config{.head_dim = 64, .kv_bytes = 2, .row_tiles = 1, .tile_keys = 32, .stages = 2},
     Config{.head_dim = 128, .kv_bytes = 2, .row_tiles = 1, .tile_keys = 16, .stages = 2},
@@ -65,15 +66,24 @@ inline constexpr std::array kConfigs = {
     Config{.head_dim = 128, .kv_bytes = 2, .row_tiles = 2, .tile_keys = 16, .stages = 2},
     Config{.head_dim = 64, .kv_bytes = 1, .row_tiles = 2, .tile_keys = 32, .stages = 4},
     Config{.head_dim = 128, .kv_bytes = 1, .row_tiles = 2, .tile_keys = 32, .stages = 2},
+    Config{
+        .head_dim = 64, .kv_bytes = 1, .row_tiles = 1, .tile_keys = 32, .stages = 4, .e5m2 = true},
+    Config{
+        .head_dim = 128, .kv_bytes = 1, .row_tiles = 1, .tile_keys = 32, .stages = 2, .e5m2 = true},
+    Config{
+        .head_dim = 64, .kv_bytes = 1, .row_tiles = 2, .tile_keys = 32, .stages = 4, .e5m2 = true},
+    Config{
+        .head_dim = 128, .kv_bytes = 1, .row_tiles = 2, .tile_keys = 32, .stages = 2, .e5m2 = true},
 };
 
 // Index into kConfigs, or -1 when a head dimension is too large. rows: of a key/value head.
-constexpr int choose_config(int64_t head_dim_qk, int64_t head_dim_v, int kv_bytes, int64_t rows) {
+constexpr int choose_config(int64_t head_dim_qk, int64_t head_dim_v, int kv_bytes, bool e5m2,
+                            int64_t rows) {
   const int row_tiles = rows <= kProductRows ? 1 : 2;
   for (std::size_t i = 0; i < kConfigs.size(); ++i) {
     const Config& c = kConfigs[i];
-    if (kv_bytes == c.kv_bytes && row_tiles == c.row_tiles && head_dim_qk <= c.head_dim &&
-        head_dim_v <= c.head_dim) {
+    if (kv_bytes == c.kv_bytes && e5m2 == c.e5m2 && row_tiles == c.row_tiles &&
+        head_dim_qk <= c.head_dim && head_dim_v <= c.head_dim) {
       return static_cast<int>(i);
     }
   }

@@ -13,18 +13,21 @@ template <int kConfigIndex, class Element>
 struct CompiledInstance {
   static constexpr Config kConfig = kConfigs[kConfigIndex];
 
-  static cudaError_t prepare() {
-    return cudaFuncSetAttribute(
+  static cudaError_t prepare(cudaFunction_t& function) {
+    const cudaError_t error = cudaFuncSetAttribute(
         reinterpret_cast<const void*>(&decode_stream_kernel<kConfigIndex, Element>),
         cudaFuncAttributeMaxDynamicSharedMemorySize, kConfig.smem_bytes());
+    if (error != cudaSuccess) return error;
+    return host::find_function(function, &decode_stream_kernel<kConfigIndex, Element>);
   }
 
-  static cudaError_t launch(const Params& params, const Maps& maps, const Grid& grid,
-                            cudaStream_t stream) {
-    return host::launch_kernel(&decode_stream_kernel<kConfigIndex, Element>,
+  static cudaError_t launch(cudaFunction_t function, const Params& params, const Maps& maps,
+                            const Grid& grid, bool early, cudaStream_t stream) {
+    return host::launch_kernel(function, &decode_stream_kernel<kConfigIndex, Element>,
                                {.grid = dim3(grid.tiles, grid.shares),
                                 .threads = kThreads,
-                                .shared_bytes = kConfig.smem_bytes()},
+                                .shared_bytes = kConfig.smem_bytes(),
+                                .early = early},
                                stream, params, maps);
   }
 };

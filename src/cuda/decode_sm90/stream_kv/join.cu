@@ -1,44 +1,108 @@
 // The second kernel of decode_sm90: rows whose items were cut, and rows that see no key. Its blocks
-// are there before the first kernel ends.
+// are there before the first kernel ends, and know by then which rows they join:
+//
+//   lane l of the first warp of block i   looks at row i + l * blocks
+//   all                                   join those that are not stored yet, a lane a column
+//
+// What is done after the first kernel has ended is in no instruction cache and everybody waits for it.
 #include <cstdint>
 
 #include "cuda/attention/decode/join.cuh"
 #include "cuda/decode_sm90/stream_kv/launch.hpp"
 #include "cuda/decode_sm90/stream_kv/schedule.hpp"
+#include "cuda/decode_sm90/stream_kv/walk.cuh"
 #include "cuda/host/launch_kernel.hpp"
 #include "cuda/ptx/dependent_launch.cuh"
 
 namespace flashcore::cuda::decode_sm90::stream_kv {
 namespace {
 
-using attention::decode::find_row, attention::decode::join_parts, attention::decode::Row;
-using attention::decode::row_count, attention::decode::store_row;
+using attention::decode::Row;
 
-__global__ void __launch_bounds__(kJoinThreads)
-    decode_join_kernel(const __grid_constant__ Params p, int rows_of_tile) {
-  const auto column = static_cast<int>(blockIdx.y * kJoinThreads + threadIdx.x);
-  const Row row = find_row(p, blockIdx.x);
-  const SeenKeys seen = attention::decode::seen_keys(row.entry, p.band, p.group);
-  ptx::wait_for_earlier_grids();
-  if (row.query < 0 || row.query >= row.entry.rows_q) return;
-  const int granules = row.query < row.entry.len_q ? seen.granules() : 0;
-  Cut cut{0, granules, 0, 1, p.batch_invariant};
-  int of_entry = 0;
-  if (granules > 0) {
-    const auto kv_head = static_cast<int>(p.by_group.divide(static_cast<uint32_t>(row.head)));
-    of_entry = row.query * p.group + row.head - kv_head * p.group;
-    cut.first = p.first_granules[row.batch] + kv_head * granules;
-    cut.item = row.batch * p.heads_kv + kv_head;
-    cut.each = p.batch_invariant ? own_part(granules) : *p.share_granules;
+constexpr int kMostThreads = kLargestHeadDim;
+
+// A row, and where its partial results are; parts: 0 when it sees no key, 1 when it is stored.
+struct Job {
+  Row row;
+  int parts, first;
+  Slots slots;
+};
+
+struct Jobs {
+  unsigned todo;
+  Job of[32];
+};
+
+__device__ __forceinline__ int of_lane(int x, int lane) {
+  return __shfl_sync(0xffffffffU, x, lane);
+}
+
+// Row `index` of all: rows within key/value heads within entries, as if each entry had as many queries
+// as the one with most.
+__device__ Job find_job(const Params& p, int index, int tile_shift, int lane) {
+  const auto item = static_cast<int>(p.by_rows.divide(static_cast<uint32_t>(index)));
+  const auto batch = static_cast<int>(p.by_heads.divide(static_cast<uint32_t>(item)));
+  const int kv_head = item - batch * p.heads_kv, of_head = index - item * p.rows_of_head;
+  const auto query = static_cast<int>(p.by_group.divide(static_cast<uint32_t>(of_head)));
+  int total = 0, first = 0, granules = 0;
+  attention::Entry entry{};
+#pragma unroll 1
+  for (int from = 0; from < p.batch; from += 32) {
+    KnownEntry known{};
+    if (from + lane < p.batch) {
+      known = p.plain ? look_up<true>(p, from + lane) : look_up<false>(p, from + lane);
+    }
+    const int own = known.seen.granules(), sum = sum_of_lanes(own * p.heads_kv, lane);
+    const int source = batch - from;
+    const int first_there = of_lane(total + sum - own * p.heads_kv, source),
+              granules_there = of_lane(own, source);
+    const int q_row = of_lane(known.at.entry.q_row, source),
+              len_q = of_lane(known.at.entry.len_q, source),
+              rows_q = of_lane(known.at.entry.rows_q, source);
+    if (source >= 0 && source < 32) {
+      first = first_there;
+      granules = granules_there;
+      entry.q_row = q_row, entry.len_q = len_q, entry.rows_q = rows_q;
+    }
+    total += of_lane(sum, 31);
   }
-  const int parts = cut.parts();
-  if (parts == 1) return;  // the first kernel has stored it
-  const int tile = of_entry / rows_of_tile, in_tile = of_entry - tile * rows_of_tile;
-  const int first = tile * p.tile_rows + in_tile, slot_rows = p.tiles * p.tile_rows;
-  const Slots slots = cut.slots();
-  const auto at = [&](int part) { return int64_t{slots.at(part)} * slot_rows + first; };
-  store_row(p, row, join_parts(p.partial_rows, p.partial_o, p.head_dim_v, parts, at, column),
-            column);
+  if (batch >= p.batch || query >= entry.rows_q) return {{}, 1, 0, {}};
+  if (query >= entry.len_q) granules = 0;
+  const int each = p.own_parts > 0 ? own_part(granules) : share_granules(p, total);
+  const Cut cut{first + kv_head * granules, granules, item, each, p.own_parts};
+  const int tile = of_head >> tile_shift, in_tile = of_head - (tile << tile_shift);
+  return {{batch, kv_head * p.group + of_head - query * p.group, query, entry},
+          cut.parts(),
+          tile * p.tile_rows + in_tile,
+          granules > 0 ? cut.slots() : Slots{}};
+}
+
+__global__ void __launch_bounds__(kMostThreads)
+    decode_join_kernel(const __grid_constant__ Params p, int tile_shift) {
+  auto& jobs = ptx::static_shared<Jobs>();
+  const int column = static_cast<int>(threadIdx.x), lane = column % 32;
+  if (column < 32) {
+    const auto index = static_cast<int>(blockIdx.x + static_cast<unsigned>(lane) * gridDim.x);
+    const Job own = find_job(p, index, tile_shift, lane);
+    jobs.of[lane] = own;
+    const unsigned todo = __ballot_sync(0xffffffffU, own.parts != 1);
+    if (lane == 0) jobs.todo = todo;
+  }
+  __syncthreads();
+  ptx::start_next_grid();
+  ptx::wait_for_earlier_grids();
+#pragma unroll 1
+  for (unsigned todo = jobs.todo; todo != 0; todo &= todo - 1) {
+    const Job& job = jobs.of[__ffs(static_cast<int>(todo)) - 1];
+    const int slot_rows = p.tiles * p.tile_rows;
+    const auto at = [&, slots = job.slots, first = job.first](int part) {
+      return int64_t{slots.at(part)} * slot_rows + first;
+    };
+    attention::decode::store_row(p, job.row,
+                                 attention::decode::join_parts(p.partial_rows, p.partial_o,
+                                                               p.head_dim_v, job.parts, at, column),
+                                 column);
+  }
 }
 
 }  // namespace
@@ -47,14 +111,11 @@ cudaError_t prepare_join(cudaFunction_t& function) {
   return host::find_function(function, &decode_join_kernel);
 }
 
-cudaError_t join(cudaFunction_t function, const Params& params, int rows_of_tile,
+cudaError_t join(cudaFunction_t function, const Params& params, const JoinGrid& grid,
                  cudaStream_t stream) {
-  const auto rows = static_cast<unsigned int>(row_count(params));
-  const auto columns =
-      static_cast<unsigned int>((params.head_dim_v + kJoinThreads - 1) / kJoinThreads);
   return host::launch_kernel(function, &decode_join_kernel,
-                             {.grid = dim3(rows, columns), .threads = kJoinThreads, .early = true},
-                             stream, params, rows_of_tile);
+                             {.grid = dim3(grid.blocks), .threads = grid.threads, .early = true},
+                             stream, params, grid.tile_shift);
 }
 
 }  // namespace flashcore::cuda::decode_sm90::stream_kv

@@ -15,15 +15,6 @@
 
 namespace flashcore::cuda::decode_sm90::stream_kv {
 
-// What join.cu has to know of the line.
-__device__ __forceinline__ void leave_line(const Params& p, const Line& line) {
-  if (blockIdx.x != 0 || blockIdx.y != 0) return;
-  for (int b = static_cast<int>(threadIdx.x); b < p.batch; b += kThreads) {
-    p.first_granules[b] = line.first[b];
-  }
-  if (threadIdx.x == 0) *p.share_granules = share_granules(p, line);
-}
-
 template <Config kConfig>
 __device__ __forceinline__ Stages<kConfig> stages_of(unsigned char* shared, int warp) {
   struct Barriers {
@@ -45,52 +36,59 @@ __global__ void __launch_bounds__(kConfigs[kConfigIndex].bounded_threads(), 1)
   auto& rows = ptx::static_shared<WarpRows<kConfig>>();
   const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
 
-  ptx::start_next_grid();
-  if (threadIdx.x == 0 && p.boxes > 0) {
+  if (threadIdx.x == kThreads - 1 && p.boxes > 0) {  // not of the warp that has more to do
     ptx::prefetch_tensor_map(&maps.k);
     ptx::prefetch_tensor_map(&maps.v);
   }
   const Stages<kConfig> stages = stages_of<kConfig>(shared, warp);
   stages.begin(p, lane);
+  ptx::wait_for_earlier_grids();
+  ptx::start_next_grid();  // what that reads before it waits, earlier grids have written
   Line& line = this_line();
   count_granules(p, line);
-  Walk<kConfig.rows()> walk(p, line);
-  leave_line(p, line);
+  const Walk<kConfig.rows()> walk(p, line);
+  if (warp == 0) walk.begin(lane);
 
-  Unit unit;
-  const Warp<kConfig, Element> math{p, unit, stages, lane};
   Query<kConfig> query;
-  bool more = walk.take(unit);
-  if (!more) return;
-  math.load_query(query);  // before the copies, which would keep it waiting
-  Producer<kConfig> producer(p, maps, stages, walk, unit, warp, lane);
-#pragma unroll 1
-  for (int stage = 0; stage < kConfig.stages; ++stage) producer.load(stage);
-
+  Producer<kConfig> producer(p, maps, stages, line, warp, lane);
   int stage = 0;
   uint32_t parity = 0;
-  while (more) {
+  // Round n: unit n is found, so that copies run on into it, and unit n - 1 is computed.
+#pragma unroll 1
+  for (int n = 0;; ++n) {
+    if (warp == 0) walk.take(n, lane);
+    __syncthreads();  // unit n is found, and the outputs before have been read
+    const Unit& next = line.unit(n);
+    const bool more = next.rows > 0;
+    if (n == 0) {
+      if (!more) return;
+      // Before the copies, which would keep it waiting.
+      Warp<kConfig, Element>{p, next, stages, lane}.load_query(query);
+      producer.begin();
+      continue;
+    }
+    const Unit& unit = line.unit(n - 1);
+    const Warp<kConfig, Element> math{p, unit, stages, lane};
     Found<kConfig> found;
     math.begin(found);
 #pragma unroll 1
-    for (int key = first_key<kConfig>(p, unit, warp); key < unit.end; key += kStep<kConfig>) {
+    for (int key = first_key<kConfig>(p, unit, warp), end = unit.end;; key += kStep<kConfig>) {
+      producer.fill(more ? n : n - 1);
+      if (key >= end) break;
       ptx::mbarrier_wait_together(stages.barrier(stage), parity);
-      if constexpr (kConfig.kv_bytes == 1) __syncwarp();  // scales are there
       math.step(found, query, stage, key);
       __syncwarp();  // the stage has been read
-      producer.load(stage);
+      producer.release();
       if (++stage == kConfig.stages) {
         stage = 0;
         parity ^= 1;
       }
     }
-    __syncthreads();  // the outputs before have been read
     leave<kConfig>(found, outputs + warp * kConfig.rows() * kConfig.output_row(), rows, warp, lane);
     __syncthreads();
-    const Unit ended = unit;
-    more = walk.take(unit);
-    if (more) math.load_query(query);
-    store_unit<kConfig>(p, ended, outputs, rows);
+    if (more) Warp<kConfig, Element>{p, next, stages, lane}.load_query(query);
+    store_unit<kConfig>(p, unit, outputs, rows);
+    if (!more) return;
   }
 }
 

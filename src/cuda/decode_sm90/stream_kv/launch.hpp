@@ -23,11 +23,17 @@ struct Grid {
   unsigned int tiles, shares;
 };
 
+// Of the second kernel.
+struct JoinGrid {
+  unsigned int blocks, threads;
+  int tile_shift;  // of the first kernel's tile: log2 of its rows
+};
+
 // One row of the list of compiled kernels.
 struct InstanceEntry {
-  cudaError_t (*prepare)();  // once per device, before the first launch
-  cudaError_t (*launch)(const Params& params, const Maps& maps, const Grid& grid,
-                        cudaStream_t stream);
+  cudaError_t (*prepare)(cudaFunction_t& function);  // once per device, before the first launch
+  cudaError_t (*launch)(cudaFunction_t function, const Params& params, const Maps& maps,
+                        const Grid& grid, bool early, cudaStream_t stream);
 };
 
 // Of an instance that was not compiled: one whose functions fail.
@@ -37,8 +43,8 @@ const InstanceEntry& find_instance(const Instance& instance);
 // graph is captured.
 cudaError_t prepare_join(cudaFunction_t& function);
 
-// From the partial results of all parts to O and LSE. rows_of_tile: of the first kernel.
-cudaError_t join(cudaFunction_t function, const Params& params, int rows_of_tile,
+// From the partial results of all parts to O and LSE.
+cudaError_t join(cudaFunction_t function, const Params& params, const JoinGrid& grid,
                  cudaStream_t stream);
 
 }  // namespace flashcore::cuda::decode_sm90::stream_kv

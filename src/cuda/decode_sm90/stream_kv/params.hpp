@@ -18,10 +18,12 @@ struct Params : attention::decode::Params {
   int box_bytes, box_columns;  // of one
   int key_alignment;  // a tile begins at a multiple of it, of a cache's rows; a power of two
   attention::Divisor by_shares, by_heads;  // of keys
+  attention::Divisor by_rows;              // of a key/value head: rows_of_head
+  int shares, rows_of_head;
+  int own_parts;  // of an item, at most; 0: not batch invariant
+  bool plain;     // entries are as find_cached_entry<true> wants them
   attention::decode::TreeBits tree;
 
-  int* first_granules;   // of each batch entry, of the line
-  int* share_granules;   // one number
   float2* partial_rows;  // [slot, tile of rows, row]: largest score, sum of e^(score - largest)
   float* partial_o;      // [slot, tile of rows, row, head_dim_v]: not yet divided by the sums
   int tiles;             // of rows, at most

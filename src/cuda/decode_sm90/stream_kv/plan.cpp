@@ -3,6 +3,7 @@
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -27,7 +28,8 @@ namespace flashcore::cuda::decode_sm90::stream_kv {
 namespace {
 
 constexpr std::string_view kName = "decode_sm90";
-constexpr int64_t kAlignment = 256;  // of each array in the workspace
+constexpr int64_t kAlignment = 256;     // of each array in the workspace
+constexpr int64_t kJoinBlocksAnSm = 4;  // that there is room for beside the first kernel
 
 using MapCache = host::PointerCache<Maps, 2>;
 
@@ -36,10 +38,12 @@ struct Planned {
   bool whole_boxes;  // of all panels of a tile
   Instance instance;
   Grid grid;
+  JoinGrid join_grid;
+  bool early;
   int device;
-  cudaFunction_t join;
+  cudaFunction_t kernel, join;
   // Bytes from the beginning of the workspace.
-  int64_t share_at, rows_at, o_at, bytes;
+  int64_t o_at, bytes;
 };
 
 const Config& config_of(const Planned& planned) {
@@ -60,6 +64,16 @@ void set_boxes(Planned& planned, const ForwardProblem& p) {
   params.key_alignment = params.boxes > 0 && p.paging.present ? config.tile_keys : 1;
 }
 
+// As many blocks as rows while there are few, and later one for as many rows as a warp has lanes.
+JoinGrid join_grid_of(const ForwardProblem& p, const Planned& planned, int multiprocessors) {
+  const int64_t rows = product_of({p.batch, p.heads_kv, planned.params.rows_of_head});
+  const int64_t many = kJoinBlocksAnSm * multiprocessors;
+  const int64_t blocks = std::max({int64_t{1}, std::min(rows, many), divide_up(rows, 32)});
+  return {static_cast<unsigned int>(blocks),
+          static_cast<unsigned int>(32 * std::max<int64_t>(1, divide_up(p.head_dim_v, 32))),
+          std::countr_zero(static_cast<unsigned int>(config_of(planned).rows()))};
+}
+
 // Of the largest sizes alone. False: more bytes than there can be.
 bool place_workspace(Planned& planned, const ForwardProblem& p, bool batch_invariant) {
   const auto end_of = [](int64_t begin, int64_t bytes) {
@@ -69,9 +83,7 @@ bool place_workspace(Planned& planned, const ForwardProblem& p, bool batch_invar
   const int64_t slots = most_slots(product_of({p.batch, p.heads_kv}), p.seqlen_kv,
                                    planned.grid.shares, batch_invariant);
   const int64_t rows = product_of({slots, planned.params.tiles, planned.params.tile_rows});
-  planned.share_at = end_of(0, product_of({p.batch, int64_t{sizeof(int)}}));
-  planned.rows_at = end_of(planned.share_at, sizeof(int));
-  planned.o_at = end_of(planned.rows_at, product_of({rows, int64_t{sizeof(float2)}}));
+  planned.o_at = end_of(0, product_of({rows, int64_t{sizeof(float2)}}));
   planned.bytes = end_of(planned.o_at, product_of({rows, p.head_dim_v, int64_t{sizeof(float)}}));
   return planned.bytes != kTooLarge;
 }
@@ -102,14 +114,20 @@ cudaError_t encode(Maps& maps, const Planned& planned, const ForwardProblem& p,
   return error != cudaSuccess ? error : one(maps.v, args.v, p.v, p.head_dim_v);
 }
 
+// What find_cached_entry<true> wants, of pointers that are bound.
+bool is_plain(const Params& p) {
+  return !p.cache.flat && p.cache.leftpad.data == nullptr && p.cu_seqlens_q.data == nullptr &&
+         p.cu_seqlens_kv.data == nullptr && p.seqlens_q.data == nullptr &&
+         p.causal_offsets.data == nullptr;
+}
+
 Status run(const ForwardProblem& p, const Planned& planned, MapCache& cache, const Arguments& args,
            std::span<std::byte> workspace, Stream stream) {
   Params params = planned.params;
   host::bind_decode_params(params, p, args);
+  params.plain = is_plain(params);
   params.tree.data = p.tree_mask.present ? args.tree_mask : nullptr;
-  params.first_granules = reinterpret_cast<int*>(workspace.data());
-  params.share_granules = reinterpret_cast<int*>(workspace.data() + planned.share_at);
-  params.partial_rows = reinterpret_cast<float2*>(workspace.data() + planned.rows_at);
+  params.partial_rows = reinterpret_cast<float2*>(workspace.data());
   params.partial_o = reinterpret_cast<float*>(workspace.data() + planned.o_at);
   const host::DeviceGuard guard(planned.device);
   if (guard.error() != cudaSuccess)
@@ -127,9 +145,10 @@ Status run(const ForwardProblem& p, const Planned& planned, MapCache& cache, con
   }
   auto* const cuda_stream = static_cast<cudaStream_t>(stream.handle);
   cudaError_t error =
-      find_instance(planned.instance).launch(params, maps, planned.grid, cuda_stream);
+      find_instance(planned.instance)
+          .launch(planned.kernel, params, maps, planned.grid, planned.early, cuda_stream);
   if (error != cudaSuccess) return host::cuda_failure(kName, "the launch", error);
-  error = join(planned.join, params, config_of(planned).rows(), cuda_stream);
+  error = join(planned.join, params, planned.join_grid, cuda_stream);
   if (error != cudaSuccess) return host::cuda_failure(kName, "the launch that joins parts", error);
   return {};
 }
@@ -150,9 +169,15 @@ Result<PlannedKernel> plan(const ForwardProblem& p, const PlanContext& context) 
   params.tree = host::tree_bits_of(p);
   params.by_shares = attention::divisor(planned.grid.shares);
   params.by_heads = attention::divisor(static_cast<uint32_t>(p.heads_kv));
+  params.shares = static_cast<int>(planned.grid.shares);
+  params.own_parts = context.batch_invariant ? most_own_parts(p.seqlen_kv) : 0;
+  params.rows_of_head = static_cast<int>(std::max<int64_t>(1, p.seqlen_q * params.group));
+  params.by_rows = attention::divisor(static_cast<uint32_t>(params.rows_of_head));
   params.tiles = static_cast<int>(planned.grid.tiles);
   params.tile_rows =
-      static_cast<int>(std::min<int64_t>(config_of(planned).rows(), p.seqlen_q * params.group));
+      static_cast<int>(std::min<int64_t>(config_of(planned).rows(), params.rows_of_head));
+  planned.join_grid = join_grid_of(p, planned, context.device.multiprocessors);
+  planned.early = context.early_start;
   set_boxes(planned, p);
   if (!place_workspace(planned, p, context.batch_invariant)) {
     return unsupported("kernel {}: workspace: is larger than memory can be", kName);
@@ -160,7 +185,8 @@ Result<PlannedKernel> plan(const ForwardProblem& p, const PlanContext& context) 
   const host::DeviceGuard guard(planned.device);
   if (guard.error() != cudaSuccess)
     return host::cuda_failure(kName, "choosing its GPU", guard.error());
-  if (const cudaError_t error = find_instance(planned.instance).prepare(); error != cudaSuccess) {
+  if (const cudaError_t error = find_instance(planned.instance).prepare(planned.kernel);
+      error != cudaSuccess) {
     return host::cuda_failure(kName, "preparing the kernel", error);
   }
   if (const cudaError_t error = prepare_join(planned.join); error != cudaSuccess) {

@@ -58,7 +58,7 @@ struct Stages {
   }
 };
 
-// Copies a warp's tiles, unit after unit.
+// Copies a warp's tiles, unit after unit, into the stages that are free.
 template <Config kConfig>
 class Producer {
   using Tile = KvTile<kConfig>;
@@ -66,54 +66,104 @@ class Producer {
   static constexpr bool kFp8 = kConfig.kv_bytes == 1;
 
  public:
-  // `first`: the unit that `walk` took last; there is one.
-  __device__ Producer(const Params& p, const Maps& maps, const Stages<kConfig>& stages,
-                      const Walk<kConfig.rows()>& walk, const Unit& first, int warp, int lane)
-      : p_(p), maps_(maps), stages_(stages), walk_(walk), unit_(first), warp_(warp), lane_(lane) {
-    key_ = first_key<kConfig>(p_, unit_, warp_);
+  __device__ Producer(const Params& p, const Maps& maps, const Stages<kConfig>& stages, Line& line,
+                      int warp, int lane)
+      : p_(p), maps_(maps), stages_(stages), line_(line), warp_(warp), lane_(lane) {}
+
+  // All lanes have read the stage that was filled first.
+  __device__ void release() { ++free_; }
+
+  // The first unit's first tiles, where they are boxes; others wait for fill(), whose jumps over what
+  // boxes do not need would take longer than all that is done here.
+  __device__ void begin() {
+    if (p_.boxes == 0) return;
+    enter(0);
+#pragma unroll 1
+    while (free_ > 0 && key_ < end_) {
+      find();
+      load_boxes();
+      advance();
+    }
     find();
   }
 
-  // Starts the copies of the next tile, if there is one. All lanes have read the stage.
-  __device__ void load(int stage) {
-    if (done_) return;
-    if constexpr (kFp8) {
-      if (p_.scaled && lane_ < kTileKeys) {
-        stages_.k_scales(stage)[lane_] = place_.k_scale;
-        stages_.v_scales(stage)[lane_] = place_.v_scale;
+  // Starts copies until no stage is free, or the tiles of all units up to `last` are on their way.
+  __device__ void fill(int last) {
+#pragma unroll 1
+    while (free_ > 0) {
+      if (key_ >= end_) [[unlikely]] {
+        if (unit_ == last) return;
+        enter(unit_ + 1);
+        find();
+        continue;
       }
+      load();
+      advance();
+      find();
     }
-    if (p_.boxes > 0) [[likely]] {
-      if (lane_ == 0) copy_boxes(stage);
-    } else if (p_.chunks) {
-      copy_rows(stage);
-      ptx::cp_async_arrive(stages_.barrier(stage));
-    } else {
-      copy_elements(stage);
-      ptx::mbarrier_arrive(stages_.barrier(stage));
-    }
-    key_ += kStep<kConfig>;
-    find();
   }
 
  private:
-  // Of this lane's key of the next tile. A key past the unit's is not looked up, but for the first
-  // of a box.
-  __device__ void find() {
-    while (key_ >= unit_.end) [[unlikely]] {
-        done_ = !walk_.take(unit_);
-        if (done_) return;
-        key_ = first_key<kConfig>(p_, unit_, warp_);
+  __device__ const Unit& unit() const { return line_.unit(unit_); }
+
+  __device__ void enter(int n) {
+    unit_ = n;
+    key_ = first_key<kConfig>(p_, unit(), warp_);
+    end_ = unit().end;
+    kv_row_ = unit().at.entry.kv_row;
+    batch_ = unit().batch;
+    kv_head_ = unit().kv_head;
+  }
+
+  __device__ void advance() {
+    stage_ = stage_ + 1 < kConfig.stages ? stage_ + 1 : 0;
+    --free_;
+    key_ += kStep<kConfig>;
+  }
+
+  // Read after the lanes have met: a tile of boxes is used an iteration or a round later, and of other
+  // tiles every lane arrives at the barrier.
+  __device__ void store_scales() const {
+    if constexpr (kFp8) {
+      if (p_.scaled && lane_ < kTileKeys) {
+        stages_.k_scales(stage_)[lane_] = place_.k_scale;
+        stages_.v_scales(stage_)[lane_] = place_.v_scale;
       }
-    const int key = key_ + lane_ % kTileKeys;
-    if (key >= unit_.end) {
-      place_ = {0, 0, 0, 0};
-    } else {
-      place_ = attention::decode::find_place<kFp8>(p_, unit_.at, unit_.batch, unit_.kv_head, key);
     }
   }
 
-  __device__ void copy_boxes(int stage) {
+  __device__ void load_boxes() const {
+    store_scales();
+    if (lane_ == 0) copy_boxes(stage_);
+  }
+
+  __device__ void load() const {
+    if (p_.boxes > 0) [[likely]] {
+      load_boxes();
+      return;
+    }
+    store_scales();
+    if (p_.chunks) {
+      copy_rows(stage_);
+      ptx::cp_async_arrive(stages_.barrier(stage_));
+    } else {
+      copy_elements(stage_);
+      ptx::mbarrier_arrive(stages_.barrier(stage_));
+    }
+  }
+
+  // Of this lane's key of the next tile. A key past the unit's is not looked up, but for the first
+  // of a box.
+  __device__ void find() {
+    const int key = key_ + lane_ % kTileKeys;
+    place_ = {0, 0, 0, 0};
+    if (key >= end_) return;
+    attention::CachedEntry at = unit().at;
+    at.entry.kv_row = kv_row_;
+    place_ = attention::decode::find_place<kFp8>(p_, at, batch_, kv_head_, key);
+  }
+
+  __device__ void copy_boxes(int stage) const {
     const uint32_t barrier = stages_.barrier(stage);
     ptx::mbarrier_arrive_expect(barrier, static_cast<uint32_t>(2 * p_.boxes * p_.box_bytes));
     const int lead = p_.cu_seqlens_kv.data != nullptr ? 0 : place_.lead;
@@ -125,7 +175,7 @@ class Producer {
 #pragma unroll 1
     for (int i = 0; i < p_.boxes; ++i) {
       ptx::tma_load_5d(to + static_cast<uint32_t>(i * p_.box_bytes), &map, barrier,
-                       i * p_.box_columns, place_.row, 0, unit_.kv_head, lead);
+                       i * p_.box_columns, place_.row, 0, kv_head_, lead);
     }
   }
 
@@ -139,7 +189,7 @@ class Producer {
       const int row = i + lane_row;
       const int lead = __shfl_sync(0xffffffffU, place_.lead, row);
       const int at = __shfl_sync(0xffffffffU, place_.row, row);
-      const bool exists = key_ + row < unit_.end;
+      const bool exists = key_ + row < end_;
       unsigned char* const to = stages_.k_tile(stage) + Tile::chunk_offset(row, chunk);
       copy_chunk(to, p_.k.data, element_at(p_.k, lead, at) + column, exists && in_k);
       copy_chunk(to + kConfig.tile_bytes(), p_.v.data, element_at(p_.v, lead, at) + column,
@@ -148,7 +198,7 @@ class Producer {
   }
 
   __device__ int64_t element_at(const attention::RowMatrix& x, int lead, int row) const {
-    return lead * x.batch + unit_.kv_head * x.head + row * x.row;
+    return lead * x.batch + kv_head_ * x.head + row * x.row;
   }
 
   // 16 bytes from element `at` on, or zeros.
@@ -163,7 +213,7 @@ class Producer {
     for (int row = 0; row < kTileKeys; ++row) {
       const int lead = __shfl_sync(0xffffffffU, place_.lead, row);
       const int at = __shfl_sync(0xffffffffU, place_.row, row);
-      const bool exists = key_ + row < unit_.end;
+      const bool exists = key_ + row < end_;
 #pragma unroll 1
       for (int column = lane_; column < kConfig.head_dim; column += 32) {
         const uint32_t to = Tile::offset(row, column);
@@ -184,11 +234,12 @@ class Producer {
   const Params& p_;
   const Maps& maps_;
   const Stages<kConfig>& stages_;
-  Walk<kConfig.rows()> walk_;
-  Unit unit_;
-  int key_;  // of the next tile
-  attention::decode::KeyPlace place_;
-  bool done_ = false;
+  Line& line_;
+  int unit_ = -1;          // that the next tile is of
+  int key_ = 0, end_ = 0;  // of the tile, of the unit
+  int kv_row_, batch_, kv_head_;
+  int stage_ = 0, free_ = kConfig.stages;
+  attention::decode::KeyPlace place_{};
   int warp_, lane_;
 };
 

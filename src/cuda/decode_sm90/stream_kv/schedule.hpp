@@ -13,6 +13,7 @@
 // its first granule. constexpr: kernels, plans and host tests share it.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "cuda/attention/decode/work.hpp"
@@ -26,6 +27,7 @@ inline constexpr int kMostEntries = 2048;     // of a batch: their list is in sh
 inline constexpr int kMostOwnParts = 16;      // of an item, batch invariant
 inline constexpr int kFewestOwnGranules = 8;  // of a part, batch invariant
 inline constexpr int64_t kMostGranules = 1 << 30;
+inline constexpr int64_t kMostJoinRows = 1 << 26;  // whether they exist or not
 
 // Granules of a part, batch invariant. Not by std::max: device code has no address of a constant.
 constexpr int own_part(int granules) {
@@ -34,31 +36,34 @@ constexpr int own_part(int granules) {
   return each < kFewestOwnGranules ? kFewestOwnGranules : each;
 }
 
+// Parts of an item of at most so many keys, batch invariant.
+constexpr int most_own_parts(int64_t seqlen_kv) {
+  const int64_t parts = divide_up(divide_up(seqlen_kv, kGranule), kFewestOwnGranules);
+  return static_cast<int>(std::clamp<int64_t>(parts, 1, kMostOwnParts));
+}
+
 // Where the partial results are of an item's parts: one form for both ways to cut, so that what reads
 // many of them asks nothing in between.
 struct Slots {
-  int base, first, step, odd;
+  int base, step, odd;
 
-  constexpr int at(int part) const {
-    const auto place = static_cast<unsigned>(first + part * step);
-    return base + static_cast<int>(place / kFewestOwnGranules) + (part == 0 ? odd : 0);
-  }
+  constexpr int at(int part) const { return base + part * step + (part == 0 ? odd : 0); }
 };
 
 // Where an item lies in the line, and how it is cut. each: granules of a part, batch invariant, or
-// of a share.
+// of a share. own_parts: of any item, at most, batch invariant; otherwise 0.
 struct Cut {
   int first, granules;  // of the item
   int item;             // its index, of all
   int each;
-  bool batch_invariant;
+  int own_parts;
 
   constexpr int first_share() const {
     return static_cast<int>(static_cast<unsigned>(first) / static_cast<unsigned>(each));
   }
   constexpr int parts() const {
     if (granules == 0) return 0;
-    if (batch_invariant) {
+    if (own_parts > 0) {
       return static_cast<int>((static_cast<unsigned>(granules + each) - 1) /
                               static_cast<unsigned>(each));
     }
@@ -68,15 +73,16 @@ struct Cut {
   // Where the partial result is of the part that begins at a granule of the item and belongs to a
   // share. No two of different items have the same.
   constexpr int slot_at(int granule, int share) const {
-    if (batch_invariant) {
-      return item + static_cast<int>(static_cast<unsigned>(first + granule) / kFewestOwnGranules);
+    if (own_parts > 0) {
+      return item * own_parts +
+             static_cast<int>(static_cast<unsigned>(granule) / static_cast<unsigned>(each));
     }
     return granule == 0 ? 2 * share + 1 : 2 * share;
   }
   // Of all parts, which begin at multiples of `each`, in shares that follow each other.
   constexpr Slots slots() const {
-    if (batch_invariant) return {item, first, each, 0};
-    return {2 * first_share(), 0, 2 * kFewestOwnGranules, 1};
+    if (own_parts > 0) return {item * own_parts, 1, 0};
+    return {2 * first_share(), 2, 1};
   }
 };
 
@@ -84,8 +90,7 @@ struct Cut {
 constexpr int64_t most_slots(int64_t items, int64_t seqlen_kv, int64_t shares,
                              bool batch_invariant) {
   if (!batch_invariant) return product_of({2, shares});
-  return sum_of(
-      {items, product_of({items, divide_up(seqlen_kv, kGranule)}) / kFewestOwnGranules, 1});
+  return product_of({items, most_own_parts(seqlen_kv)});
 }
 
 }  // namespace flashcore::cuda::decode_sm90::stream_kv

@@ -40,6 +40,11 @@ std::string refuse_sizes(const ForwardProblem& p) {
     return fmt::format("q: has {} rows of a key/value head, wanted at most {}", rows_of(p),
                        most_rows);
   }
+  // As the second kernel counts them.
+  if (const int64_t rows = product_of({p.batch, p.heads_kv, rows_of(p)}); rows > kMostJoinRows) {
+    return fmt::format("q: has {} rows, of {} queries an entry, wanted at most {}", rows,
+                       p.seqlen_q, kMostJoinRows);
+  }
   const int64_t granules = product_of({p.batch, p.heads_kv, divide_up(p.seqlen_kv, kGranule)});
   if (granules > kMostGranules) {
     return fmt::format("k: has {} times {} keys, wanted at most {} times", granules, kGranule,
@@ -67,7 +72,7 @@ bool is_mappable(const ForwardProblem& p, const RowStrides& stride, int64_t head
 
 int config_index(const ForwardProblem& p) {
   return choose_config(p.head_dim_qk, p.head_dim_v, static_cast<int>(size_of(p.k_dtype)),
-                       rows_of(p));
+                       p.k_dtype == DType::f8e5m2, rows_of(p));
 }
 
 int64_t tile_count(const ForwardProblem& p) {

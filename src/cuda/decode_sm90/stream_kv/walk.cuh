@@ -1,5 +1,5 @@
-// A block's units, one after the other: which part of which entry they are. Each warp walks by
-// itself, once for what it computes and once, ahead of that, for what it copies.
+// A block's units, one after the other: which part of which entry they are. One warp finds them, a unit
+// ahead of the one that the block computes; copies run on into what it has found.
 #pragma once
 
 #include <cstdint>
@@ -13,6 +13,7 @@
 namespace flashcore::cuda::decode_sm90::stream_kv {
 
 inline constexpr int kKnownEntries = 32;  // of a batch: what they ask is in shared memory
+inline constexpr int kKnownUnits = 4;     // of a block: the one that ends, this one, and the next
 
 // What an entry asks for. Looking it up takes some 250 instructions, and a block has none of them in
 // its cache when it begins: for few entries each is looked up once.
@@ -22,20 +23,54 @@ struct KnownEntry {
   attention::BandLimits limits;
 };
 
+// The instructions of what few launches have stand by themselves (`__noinline__`), here and below: a
+// jump over them costs a block that begins more than they do.
+template <bool kPlain>
 __device__ __forceinline__ KnownEntry look_up(const Params& p, int b) {
   KnownEntry known{};
-  known.at = attention::find_cached_entry(p, p.cache, b);
+  known.at = attention::find_cached_entry<kPlain>(p, p.cache, b);
   const attention::Entry& entry = known.at.entry;
   known.seen = attention::decode::seen_keys(entry, p.band, p.group);
   known.limits = attention::band_limits(p.band.left, p.band.right, entry.offset, entry.len_kv);
   return known;
 }
+__device__ __noinline__ inline void look_up_any(const Params& p, int b, KnownEntry& known) {
+  known = look_up<false>(p, b);
+}
+__device__ __forceinline__ void look_up(const Params& p, int b, KnownEntry& known) {
+  if (p.plain) [[likely]] {
+    known = look_up<true>(p, b);
+  } else {
+    look_up_any(p, b, known);
+  }
+}
 
-// The granules of a launch, in shared memory.
+// What a block computes at once: a tile of rows and a range of keys.
+struct Unit {
+  attention::CachedEntry at;
+  int batch, kv_head;
+  int first_row, rows;       // of the entry and key/value head; no rows: there is no more
+  int begin, end;            // keys
+  int open_begin, open_end;  // those of them that all rows see
+  int slot;                  // of its partial result; -1: it is whole
+  attention::BandLimits limits;
+};
+
+// How far a block has come.
+struct Position {
+  int at, end;  // in the line
+  int entry, head, granule;
+};
+
+// The granules of a launch, and the units of this block, in shared memory.
 struct Line {
   int first[kMostEntries + 1];  // granules of all heads before an entry's; the last: of all
   int warp[kWarps];
   KnownEntry known[kKnownEntries];
+  Unit units[kKnownUnits];
+  Position position;
+
+  __device__ Unit& unit(int n) { return units[static_cast<unsigned>(n) % kKnownUnits]; }
 };
 
 __device__ __forceinline__ Line& this_line() { return ptx::static_shared<Line>(); }
@@ -51,27 +86,27 @@ __device__ __forceinline__ int sum_of_lanes(int own, int lane) {
   return sum;
 }
 
-// Of as many entries as a warp has lanes: one warp.
+// Of as many entries as a warp has lanes: the walking warp, which alone needs them.
 __device__ __forceinline__ void count_few(const Params& p, Line& line, int lane) {
   int own = 0;
   if (lane < p.batch) {
-    const KnownEntry known = look_up(p, lane);
-    line.known[lane] = known;
-    own = known.seen.granules() * p.heads_kv;
+    look_up(p, lane, line.known[lane]);
+    own = line.known[lane].seen.granules() * p.heads_kv;
   }
   const int sum = sum_of_lanes(own, lane);
   if (lane < p.batch) line.first[lane + 1] = sum;
   if (lane == 0) line.first[0] = 0;
+  __syncwarp();
 }
 
 // All threads of the block.
-__device__ __forceinline__ void count_many(const Params& p, Line& line) {
+__device__ __noinline__ inline void count_many(const Params& p, Line& line) {
   const int thread = static_cast<int>(threadIdx.x), lane = thread % 32;
   int before = 0;
 #pragma unroll 1
   for (int from = 0; from < p.batch; from += kThreads) {
     const int b = from + thread;
-    const int own = b < p.batch ? look_up(p, b).seen.granules() * p.heads_kv : 0;
+    const int own = b < p.batch ? look_up<false>(p, b).seen.granules() * p.heads_kv : 0;
     const int sum = sum_of_lanes(own, lane);
     __syncthreads();  // the sums of the round before have been read
     if (lane == 31) line.warp[thread / 32] = sum;
@@ -85,111 +120,127 @@ __device__ __forceinline__ void count_many(const Params& p, Line& line) {
     if (b < p.batch) line.first[b + 1] = end;
   }
   if (thread == 0) line.first[0] = 0;
+  __syncthreads();
 }
 
-// All threads of the block.
+// All threads of the block; what is found is there for the walking warp.
 __device__ __forceinline__ void count_granules(const Params& p, Line& line) {
   if (p.batch <= kKnownEntries) [[likely]] {
     if (threadIdx.x < 32) count_few(p, line, static_cast<int>(threadIdx.x));
   } else {
     count_many(p, line);
   }
-  __syncthreads();
 }
 
-// What a block computes at once: a tile of rows and a range of keys.
-struct Unit {
-  attention::CachedEntry at;
-  int batch, kv_head;
-  int first_row, rows;  // of the entry and key/value head
-  int begin, end;       // keys
-  int slot;             // of its partial result; -1: it is whole
-  attention::BandLimits limits;
-};
-
-// Granules of a share.
-__device__ __forceinline__ int share_granules(const Params& p, const Line& line) {
-  const auto total = static_cast<unsigned>(line.first[p.batch]);
-  return static_cast<int>(p.by_shares.divide(total + gridDim.y - 1));
+// Granules of a share, of a line of so many.
+__device__ __forceinline__ int share_granules(const Params& p, int line) {
+  return static_cast<int>(p.by_shares.divide(static_cast<uint32_t>(line + p.shares - 1)));
 }
 
-// The block's column is its tile of kTileRows rows, its row the share that it has: what is always
-// known is not held in registers.
+// The block's column is its tile of kTileRows rows, its row the share that it has. One warp.
 template <int kTileRows>
 class Walk {
  public:
-  __device__ Walk(const Params& p, const Line& line) : p_(p), line_(line) {
-    const int total = line.first[p.batch], each = share_granules(p, line);
-    position_ = min(static_cast<int>(blockIdx.y) * each, total);
-    end_ = min(position_ + each, total);
-    if (position_ >= end_) return;
-    entry_ = attention::last_entry(position_, p.batch, [&](int b) { return line.first[b]; });
-    const int first = line.first[entry_];
-    const unsigned granules =
-        p.by_heads.divide(static_cast<uint32_t>(line.first[entry_ + 1] - first));
-    const auto in_entry = static_cast<unsigned>(position_ - first);
-    head_ = static_cast<int>(in_entry / granules);
-    granule_ = static_cast<int>(in_entry - static_cast<unsigned>(head_) * granules);
-    if (p.batch_invariant && granule_ != 0) [[unlikely]] {
-      // The part that the share before has begun is its own.
-      const auto part = static_cast<unsigned>(own_part(static_cast<int>(granules)));
-      const unsigned next = (static_cast<unsigned>(granule_) + part - 1) / part * part;
-      skip(static_cast<int>(min(next, granules)) - granule_, static_cast<int>(granules));
-    }
+  __device__ Walk(const Params& p, Line& line) : p_(p), line_(line) {}
+
+  __device__ void begin(int lane) const {
+    const int total = line_.first[p_.batch], each = share_granules(p_, total);
+    Position to{};
+    to.at = min(static_cast<int>(blockIdx.y) * each, total);
+    to.end = min(to.at + each, total);
+    if (to.at < to.end) find_item(to);
+    if (lane == 0) line_.position = to;
+    __syncwarp();
   }
 
-  // The next unit that has rows; false: there is none.
-  __device__ bool take(Unit& unit) {
-    while (position_ < end_) {
-      while (position_ >= line_.first[entry_ + 1]) {  // also entries without keys
-        ++entry_;
-        head_ = granule_ = 0;
-      }
-      KnownEntry known;
-      if (p_.batch <= kKnownEntries) [[likely]] {
-        known = line_.known[entry_];
-      } else {
-        known = look_up(p_, entry_);
-      }
-      const int granules = known.seen.granules();
-      const int most = p_.batch_invariant ? own_part(granules) : end_ - position_;
-      const int count = min(granules - granule_, most);
-      unit.at = known.at;
-      unit.limits = known.limits;
-      unit.batch = entry_;
-      unit.kv_head = head_;
-      unit.slot = slot_of(granules, count);
-      unit.first_row = static_cast<int>(blockIdx.x) * kTileRows;
-      unit.rows = min(kTileRows, known.seen.rows - unit.first_row);
-      const int begin = known.seen.begin + granule_ * kGranule;
-      const int end = begin + count * kGranule;
-      skip(count, granules);
-      if (unit.rows <= 0) continue;
-      // Of the part's keys, those that the tile's queries see. Sequences and limits are shorter than
-      // kMostRows, so sums of two stay inside 32 bits.
-      const int first_query = query_of(unit.first_row);
-      const int last_query = query_of(unit.first_row + unit.rows - 1);
-      unit.begin = max(begin, first_query + unit.limits.low);
-      unit.end = min(end, min(known.at.entry.len_kv, last_query + unit.limits.high + 1));
-      return true;
+  // The next unit that has rows becomes the block's unit n, or one without rows, the last.
+  __device__ void take(int n, int lane) const {
+    Position to = line_.position;
+    Unit unit{};
+    while (to.at < to.end && !find_unit(to, unit)) {
     }
-    return false;
+    __syncwarp();
+    if (lane != 0) return;
+    line_.unit(n) = unit;
+    line_.position = to;
   }
 
  private:
-  __device__ int slot_of(int granules, int count) const {
-    if (count == granules) return -1;
-    const int item = entry_ * p_.heads_kv + head_;
-    const Cut cut{position_ - granule_, granules, item, 1, p_.batch_invariant};
-    return cut.slot_at(granule_, static_cast<int>(blockIdx.y));
+  // The item of a position, and how much of it lies before.
+  __device__ void find_item(Position& to) const {
+    to.entry = attention::last_entry(to.at, p_.batch, [&](int b) { return line_.first[b]; });
+    const int first = line_.first[to.entry];
+    const unsigned granules =
+        p_.by_heads.divide(static_cast<uint32_t>(line_.first[to.entry + 1] - first));
+    const auto in_entry = static_cast<unsigned>(to.at - first);
+    to.head = static_cast<int>(in_entry / granules);
+    to.granule = static_cast<int>(in_entry - static_cast<unsigned>(to.head) * granules);
+    if (p_.batch_invariant && to.granule != 0) [[unlikely]] {
+      // The part that the share before has begun is its own.
+      const auto part = static_cast<unsigned>(own_part(static_cast<int>(granules)));
+      const unsigned next = (static_cast<unsigned>(to.granule) + part - 1) / part * part;
+      skip(to, static_cast<int>(min(next, granules)) - to.granule, static_cast<int>(granules));
+    }
   }
 
-  __device__ void skip(int count, int granules) {
-    position_ += count;
-    granule_ += count;
-    if (granule_ < granules) return;
-    granule_ = 0;
-    ++head_;
+  // Of what the share has of an item; false: the tile has no rows there.
+  __device__ bool find_unit(Position& to, Unit& unit) const {
+    while (to.at >= line_.first[to.entry + 1]) {  // also entries without keys
+      ++to.entry;
+      to.head = to.granule = 0;
+    }
+    const KnownEntry& known = known_entry(to.entry);
+    const int granules = known.seen.granules();
+    const int most = p_.batch_invariant ? own_part(granules) : to.end - to.at;
+    const int count = min(granules - to.granule, most);
+    unit.at = known.at;
+    unit.limits = known.limits;
+    unit.batch = to.entry;
+    unit.kv_head = to.head;
+    unit.slot = slot_of(to, granules, count);
+    unit.first_row = static_cast<int>(blockIdx.x) * kTileRows;
+    unit.rows = max(0, min(kTileRows, known.seen.rows - unit.first_row));
+    const int begin = known.seen.begin + to.granule * kGranule;
+    const int end = begin + count * kGranule;
+    skip(to, count, granules);
+    if (unit.rows == 0) return false;
+    // Of the part's keys, those that the tile's queries see. Sequences and limits are shorter than
+    // kMostRows, so sums of two stay inside 32 bits.
+    const int first_query = query_of(unit.first_row);
+    const int last_query = query_of(unit.first_row + unit.rows - 1);
+    unit.begin = max(begin, first_query + unit.limits.low);
+    unit.end = min(end, min(known.at.entry.len_kv, last_query + unit.limits.high + 1));
+    unit.open_begin = max(unit.begin, last_query + unit.limits.low);
+    unit.open_end = min(unit.end, first_query + unit.limits.high + 1);
+    if (p_.tree.present) {
+      unit.open_end = static_cast<int>(min(int64_t{unit.open_end}, known.at.entry.offset));
+    }
+    return true;
+  }
+
+  // All lanes have read the one before.
+  __device__ const KnownEntry& known_entry(int b) const {
+    if (p_.batch <= kKnownEntries) [[likely]]
+      return line_.known[b];
+    __syncwarp();
+    if (threadIdx.x == 0) look_up_any(p_, b, line_.known[0]);
+    __syncwarp();
+    return line_.known[0];
+  }
+
+  __device__ int slot_of(const Position& to, int granules, int count) const {
+    if (count == granules) return -1;
+    const int item = to.entry * p_.heads_kv + to.head;
+    const Cut cut{to.at - to.granule, granules, item, own_part(granules), p_.own_parts};
+    return cut.slot_at(to.granule, static_cast<int>(blockIdx.y));
+  }
+
+  __device__ static void skip(Position& to, int count, int granules) {
+    to.at += count;
+    to.granule += count;
+    if (to.granule < granules) return;
+    to.granule = 0;
+    ++to.head;
   }
 
   __device__ int query_of(int row) const {
@@ -197,9 +248,7 @@ class Walk {
   }
 
   const Params& p_;
-  const Line& line_;
-  int position_, end_;  // in the line
-  int entry_ = 0, head_ = 0, granule_ = 0;
+  Line& line_;
 };
 
 }  // namespace flashcore::cuda::decode_sm90::stream_kv
