@@ -28,8 +28,10 @@ namespace flashcore::cuda::decode_sm90::stream_kv {
 namespace {
 
 constexpr std::string_view kName = "decode_sm90";
-constexpr int64_t kAlignment = 256;     // of each array in the workspace
-constexpr int64_t kJoinBlocksAnSm = 4;  // that there is room for beside the first kernel
+constexpr int64_t kAlignment = 256;  // of each array in the workspace
+// Blocks of the second kernel on an SM: those that there is room for beside the first, and those that
+// run at once after it.
+constexpr int64_t kJoinBlocksBeside = 4, kJoinBlocksAfter = 16;
 
 using MapCache = host::PointerCache<Maps, 2>;
 
@@ -65,9 +67,11 @@ void set_boxes(Planned& planned, const ForwardProblem& p) {
 }
 
 // As many blocks as rows while there are few, and later one for as many rows as a warp has lanes.
+// Where few rows are joined, those are best that wait beside the first kernel.
 JoinGrid join_grid_of(const ForwardProblem& p, const Planned& planned, int multiprocessors) {
   const int64_t rows = product_of({p.batch, p.heads_kv, planned.params.rows_of_head});
-  const int64_t many = kJoinBlocksAnSm * multiprocessors;
+  const bool beside = config_of(planned).row_tiles == 1 && !planned.params.batch_invariant;
+  const int64_t many = (beside ? kJoinBlocksBeside : kJoinBlocksAfter) * multiprocessors;
   const int64_t blocks = std::max({int64_t{1}, std::min(rows, many), divide_up(rows, 32)});
   return {static_cast<unsigned int>(blocks),
           static_cast<unsigned int>(32 * std::max<int64_t>(1, divide_up(p.head_dim_v, 32))),
