@@ -151,7 +151,7 @@ std::vector<Problem> problems_for_budgets() {
   stored.amax_o = TensorDesc::contiguous(DType::f32, {1, 8});
   all.push_back(stored);
   for (const DType dtype : {DType::f16, DType::bf16}) {  // caches, for 4 and for 16 rows
-    for (const DType cache : {dtype, DType::f8e4m3}) {
+    for (const DType cache : {dtype, DType::f8e4m3, DType::f8e5m2}) {
       for (const int64_t head_dim : {64, 128, 256}) {
         for (const int64_t seqlen_q : {1, 4}) {
           Problem problem;

@@ -12,6 +12,7 @@ CPU_DECODE = "bench-cpu-decode"  # what its files' names begin with, one for eac
 FP8 = "bench-fp8"
 FP8_KERNELS = "bench-fp8-kernels"  # all that compute e4m3, beside each other
 FP8_PEERS = "bench-fp8-peers"  # beside cuDNN
+FP8_WIDE, FP8_WIDE_CONVERTED = "bench-fp8-wide", "bench-fp8-wide-converted"  # at head dimension 256
 SERVING = "bench-serving"  # few queries against caches, by suite
 SERVING_SUITES = {"decode": "One query, caches in one piece",
                   "rotated": "Caches that come from memory at each call",
@@ -112,6 +113,10 @@ class Bench:
         tables = [f"**{title}**\n\n{self.against_peer(suite)}"
                   for suite, title in SERVING_SUITES.items() if self.suite(suite)]
         return "\n\n".join([self.where(), *tables])
+
+    def serving_decode(self) -> str:
+        """The first of these: what a page of results shows."""
+        return f"{self.where()}\n\n{self.against_peer('decode')}"
 
     def prefill(self) -> str:
         """Chunks in pages beside one piece: cases are named after the piece, then /pageN."""
@@ -390,6 +395,10 @@ class Bench:
         return self.rates("16,384 tokens, hidden size 2048, no scales, O of e4m3; TFLOP/s",
                           self.evidence["cases"], lambda one: one["name"].removesuffix("/O f8e4m3"))
 
+    def fp8_wide(self) -> str:
+        return self.rates("16,384 tokens, hidden size 2048, no scales, O of bf16; TFLOP/s",
+                          [one for one in self.evidence["cases"] if one["rows"]], lambda one: one["name"])
+
     def on_cpu(self) -> str:
         """A CPU's cases: ms of a call, and the rate."""
         cases = self.evidence["cases"]
@@ -485,10 +494,12 @@ def parts(all_evidence: Evidence) -> dict:
 
     found["backward"] = backward
     found["backward ratios"] = lambda: backward_ratios(all_evidence)
-    for part, name, make in (("serving", SERVING, Bench.serving), ("prefill", PREFILL, Bench.prefill),
-                             ("fp8", FP8, Bench.fp8), ("fp8 kernels", FP8_KERNELS, Bench.fp8_kernels),
-                             ("fp8 peers", FP8_PEERS, Bench.fp8_peers), ("cpu", ON_CPU, Bench.on_cpu),
-                             ("cpu where", ON_CPU, Bench.where)):
+    for part, name, make in (("serving", SERVING, Bench.serving), ("serving decode", SERVING, Bench.serving_decode),
+                             ("prefill", PREFILL, Bench.prefill), ("fp8", FP8, Bench.fp8),
+                             ("fp8 kernels", FP8_KERNELS, Bench.fp8_kernels), ("fp8 peers", FP8_PEERS, Bench.fp8_peers),
+                             ("fp8 wide", FP8_WIDE, Bench.fp8_wide),
+                             ("fp8 wide converted", FP8_WIDE_CONVERTED, Bench.fp8_wide),
+                             ("cpu", ON_CPU, Bench.on_cpu), ("cpu where", ON_CPU, Bench.where)):
         found[f"bench {part}"] = of_file(name, make)
     decodes = [one for name, one in sorted(all_evidence.files.items()) if name.startswith(CPU_DECODE)]
     found["bench cpu decode"] = lambda: "\n\n".join(

@@ -136,8 +136,9 @@ namespace decode_sm90::stream_kv {
 
 const InstanceEntry& find_instance(const Instance& /*instance*/) {
   static const InstanceEntry entry = {
-      [] { return fake::load(fake::kernel<15>("decode_sm90")); },
-      [](const Params& params, const Maps& /*maps*/, const Grid& grid, cudaStream_t stream) {
+      [](cudaFunction_t& /*function*/) { return fake::load(fake::kernel<15>("decode_sm90")); },
+      [](cudaFunction_t /*function*/, const Params& params, const Maps& /*maps*/, const Grid& grid,
+         bool /*early*/, cudaStream_t stream) {
         return fake::launch(fake::kernel<15>("decode_sm90"), grid.tiles * grid.shares, stream,
                             params);
       }};
@@ -148,9 +149,9 @@ cudaError_t prepare_join(cudaFunction_t& /*function*/) {
   return fake::load(fake::kernel<16>("join"));
 }
 
-cudaError_t join(cudaFunction_t /*function*/, const Params& params, int /*rows_of_tile*/,
+cudaError_t join(cudaFunction_t /*function*/, const Params& params, const JoinGrid& grid,
                  cudaStream_t stream) {
-  return fake::launch(fake::kernel<16>("join"), 1, stream, params);
+  return fake::launch(fake::kernel<16>("join"), grid.blocks, stream, params);
 }
 
 }  // namespace decode_sm90::stream_kv
