@@ -136,7 +136,10 @@ class Pages(Tree):
                                   fixtures.case("fp8", "d64/s2048/f8e4m3", *shape, [ours], "f8e4m3")])
         peers = fixtures.bench([fixtures.case("file", "d64/s2048/O f8e4m3", *shape, [ours, peer], "f8e4m3"),
                                 fixtures.case("file", "d64/s4096/O f8e4m3", *shape, [ours], "f8e4m3")])
-        for name, file in (("kernels", kernels), ("peers", peers), ("wide", peers)):
+        wide = fixtures.bench([fixtures.case("file", "d64/s1024/bf16", *shape, [peer]),
+                               fixtures.case("file", "d64/s1024/f8e4m3", *shape, [ours], "f8e4m3"),
+                               fixtures.case("file", "d64/s1024/causal/f8e4m3", *shape, [ours], "f8e4m3")])
+        for name, file in (("kernels", kernels), ("peers", peers), ("wide", wide)):
             (self.root / f"docs/evidence/bench-fp8-{name}.json").write_text(json.dumps(file))
         self.assertEqual(self.run_tool("--no-pictures"), 0, self.said.getvalue())
         rate = 4 * 8 * 32 * 2048 * 2048 * 64 / 100 * 1e-6
@@ -144,7 +147,8 @@ class Pages(Tree):
         self.assertIn(f"| d64/s2048 | {rate * 1.25:.0f} |\n", page)
         self.assertIn(f"| d64/s2048 | {rate * 1.25:.0f} | {rate:.0f} |\n| d64/s4096 | {rate * 1.25:.0f} | - |",
                       page)
-        self.assertIn(f"| d64/s2048/O f8e4m3 | {rate * 1.25:.0f} | {rate:.0f} |", page)
+        self.assertIn(f"| d64/s1024 | {rate * 1.25:.0f} | {rate:.0f} |\n"
+                      f"| d64/s1024/causal | {rate * 1.25:.0f} | - |", page)
         self.assertIn("| `forward_fp8_sm90` (stale) | cuDNN from C++ |", page)
 
     def write_modes(self):

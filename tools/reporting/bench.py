@@ -396,8 +396,20 @@ class Bench:
                           self.evidence["cases"], lambda one: one["name"].removesuffix("/O f8e4m3"))
 
     def fp8_wide(self) -> str:
-        return self.rates("16,384 tokens, hidden size 2048, no scales, O of bf16; TFLOP/s",
-                          [one for one in self.evidence["cases"] if one["rows"]], lambda one: one["name"])
+        """A row a problem, whatever type each kernel takes it in: the last word of a case's name."""
+        cases = [one for one in self.evidence["cases"] if one["rows"]]
+        used = implementations(cases, self.protocol)
+        problems: dict[str, list] = {}
+        for one in cases:
+            problems.setdefault(one["name"].rpartition("/")[0], []).append(one)
+        rows = []
+        for name, of_types in problems.items():
+            speeds = [next((speed for one in of_types if (speed := self.value(one, kernel, "tflops"))), None)
+                      for _, kernel in used]
+            rows.append([cell(name), *(rate(speed) if speed else "-" for speed in speeds)])
+        header = ["16,384 tokens, hidden size 2048, no scales, O of bf16; TFLOP/s",
+                  *(label(name, source, self.stale(name, cases)) for source, name in used)]
+        return self.where() + "\n\n" + table(header, rows)
 
     def on_cpu(self) -> str:
         """A CPU's cases: ms of a call, and the rate."""
