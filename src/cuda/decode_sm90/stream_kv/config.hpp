@@ -35,8 +35,8 @@ struct Config {
   int stages;
   bool e5m2 = false;  // the type of fp8; otherwise e4m3
 
-  // What the register limit is set for: with 8 rows of 16-bit keys there is room for a block of join.cu,
-  // which is there before this kernel ends.
+  // What the register limit is set for: with 8 rows there is room for blocks of join.cu, which are there
+  // before this kernel ends.
   constexpr int bounded_threads() const {
     return row_tiles == 1 ? kThreads + kJoinThreads : kThreads;
   }
