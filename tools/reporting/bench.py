@@ -378,11 +378,17 @@ class Bench:
                 f"\n\nOf {', '.join(names)}, the fastest for each shape.")
 
     def rates(self, first: str, cases: list, name_of) -> str:
-        """TFLOP/s, a row a case, a column an implementation."""
+        """TFLOP/s, a row for cases of one name, a column an implementation, which has one of them at most."""
         used = implementations(cases, self.protocol)
-        rows = [[cell(name_of(one)),
-                 *(rate(found) if (found := self.value(one, name, "tflops")) else "-"
-                   for _, name in used)] for one in cases]
+        named: dict[str, list] = {}
+        for one in cases:
+            named.setdefault(name_of(one), []).append(one)
+
+        def speed(alike: list, name: str) -> str:
+            found = (self.value(one, name, "tflops") for one in alike)
+            return next((rate(value) for value in found if value), "-")
+
+        rows = [[cell(title), *(speed(alike, name) for _, name in used)] for title, alike in named.items()]
         header = [first, *(label(name, source, self.stale(name, cases)) for source, name in used)]
         return self.where() + "\n\n" + table(header, rows)
 
@@ -397,19 +403,9 @@ class Bench:
 
     def fp8_wide(self) -> str:
         """A row a problem, whatever type each kernel takes it in: the last word of a case's name."""
-        cases = [one for one in self.evidence["cases"] if one["rows"]]
-        used = implementations(cases, self.protocol)
-        problems: dict[str, list] = {}
-        for one in cases:
-            problems.setdefault(one["name"].rpartition("/")[0], []).append(one)
-        rows = []
-        for name, of_types in problems.items():
-            speeds = [next((speed for one in of_types if (speed := self.value(one, kernel, "tflops"))), None)
-                      for _, kernel in used]
-            rows.append([cell(name), *(rate(speed) if speed else "-" for speed in speeds)])
-        header = ["16,384 tokens, hidden size 2048, no scales, O of bf16; TFLOP/s",
-                  *(label(name, source, self.stale(name, cases)) for source, name in used)]
-        return self.where() + "\n\n" + table(header, rows)
+        return self.rates("16,384 tokens, hidden size 2048, no scales, O of bf16; TFLOP/s",
+                          [one for one in self.evidence["cases"] if one["rows"]],
+                          lambda one: one["name"].rpartition("/")[0])
 
     def on_cpu(self) -> str:
         """A CPU's cases: ms of a call, and the rate."""
