@@ -140,7 +140,10 @@ std::vector<Kernel> cuda_kernels() {
       return sm90_latency_declines(p, context, next, kernel);
     };
   };
-  const std::vector<Kernel> ampere = sm80::throughput::kernels();
+  std::vector<Kernel> ampere = sm80::throughput::kernels();
+  for (Kernel& kernel : ampere) {
+    if (kernel.name == "forward_sm80_fp8") kernel.declines = fp8_declines;
+  }
   const Kernel any_cache = cuda::decode_sm80::split_kv::kernel();
 
   std::vector<Kernel> table;
@@ -150,7 +153,7 @@ std::vector<Kernel> cuda_kernels() {
       declining(sm90::latency_wide::kernel(), unless_fastest(LatencyKernel::latency_wide)));
   table.insert(table.end(), hopper.begin(), hopper.end());
   for (Kernel& kernel : cuda::forward_fp8_sm90::throughput::kernels()) {
-    table.push_back(std::move(kernel));
+    table.push_back(declining(std::move(kernel), fp8_declines));
   }
   for (Kernel& kernel : cuda::forward_fp8_sm89::throughput::kernels()) {
     table.push_back(std::move(kernel));

@@ -44,6 +44,17 @@ std::string with_provenance(const std::string& sentence, const Tuning& tuning) {
   return provenance.empty() ? sentence : sentence + " (" + provenance + ")";
 }
 
+// Where fp8 products take each score twice (docs/forward-fp8.md), and what bf16 rounds shows in no LSE.
+bool is_faster_as_bf16(const ForwardProblem& p) {
+  constexpr int64_t kNarrower = 192, kLong = 16384;  // where fp8 products are ahead
+  if (p.dtype != DType::f8e4m3 || p.mixes_fp8() || p.v_transposed) return false;
+  if (p.o_dtype != DType::bf16 || p.has_lse || p.amax_o.present || p.amax_s.present) return false;
+  if (p.head_dim_v <= kNarrower || p.seqlen_q < kLong || p.seqlen_kv < kLong) return false;
+  const bool whole = p.band.left < 0 && p.band.right <= 0;
+  return whole && !p.packed && !entries_vary(p) && !p.bias.present && !p.mask.present &&
+         !p.alibi_slopes.present && !p.sinks.present && !(p.softcap > 0) && p.dropout_p == 0;
+}
+
 // It pads head dimensions to 128, and is not for those that need not be.
 bool is_wide(const ForwardProblem& p) { return std::max(p.head_dim_qk, p.head_dim_v) > 64; }
 
@@ -162,8 +173,17 @@ std::string sm90_decode_declines(const ForwardProblem& p, const PlanContext& con
   return {};
 }
 
+std::string fp8_declines(const ForwardProblem& p, const PlanContext& context) {
+  constexpr int kMeasured = 90;
+  if (context.device.compute_capability != kMeasured || context.batch_invariant) return {};
+  if (!is_faster_as_bf16(p)) return {};
+  return fmt::format("q: has {} rows of head dimension {}, and a conversion to bf16 is faster",
+                     p.seqlen_q, p.head_dim_qk);
+}
+
 std::string by_name_alone(const Kernel& kernel, const ForwardProblem& p) {
   if (kernel.name != cuda::forward_fp8::converted::kName || p.mixes_fp8()) return {};
+  if (is_faster_as_bf16(p)) return {};
   return fmt::format("q: is {} as k and v are, for which it runs by name alone",
                      to_string(p.dtype));
 }

@@ -35,6 +35,9 @@ std::string sm80_latency_declines(const ForwardProblem& p, const PlanContext& co
 // invariant, decode_sm80 takes batches of every size.
 std::string sm90_decode_declines(const ForwardProblem& p, const PlanContext& context);
 
+// The kernels that take fp8 as it is, where long rows are faster as bf16.
+std::string fp8_declines(const ForwardProblem& p, const PlanContext& context);
+
 // Why an automatic kernel gets a problem that it computes only when asked for by name, or empty.
 std::string by_name_alone(const Kernel& kernel, const ForwardProblem& p);
 inline std::string by_name_alone(const Kernel& /*kernel*/, const BackwardProblem& /*pass*/) {

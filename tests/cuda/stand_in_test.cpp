@@ -359,6 +359,58 @@ TEST_F(StandIn, MixesOfFp8HaveAKernelOfTheChoice) {
   }
 }
 
+// Under a Q of 16 bits, K and V may be of two types of fp8.
+TEST_F(StandIn, CachesOfTwoFp8TypesHaveAKernel) {
+  PlanOptions options;
+  options.device = {DeviceKind::cuda, 0};
+  for (const auto& [k, v] :
+       {std::pair{DType::f8e4m3, DType::f8e5m2}, {DType::f8e5m2, DType::f8e4m3}}) {
+    Problem problem = dense(DType::bf16, 1, 4096);
+    problem.k.dtype = k;
+    problem.v.dtype = v;
+    const Result<Plan> plan = make_plan(problem, options);
+    ASSERT_TRUE(plan.ok()) << plan.status().message();
+    EXPECT_EQ(plan->kernel(), "decode_sm80");
+    EXPECT_THAT(std::string(plan->reason()), HasSubstr("decode_sm90: v: dtype is"));
+  }
+}
+
+// Of head dimension 256, fp8 products come in two parts: long rows are faster as bf16, where that shows
+// in no output.
+TEST_F(StandIn, LongWideFp8RowsAreConverted) {
+  PlanOptions options;
+  options.device = {DeviceKind::cuda, 0};
+  Problem problem = dense(DType::f8e4m3, 16384, 16384, 256);
+  problem.o.dtype = DType::bf16;
+  const auto chosen = [&] {
+    const Result<Plan> plan = make_plan(problem, options);
+    return plan.ok() ? std::string(plan->kernel()) : plan.status().message();
+  };
+  EXPECT_EQ(chosen(), "forward_fp8_converted");
+  const Result<std::vector<KernelVerdict>> all = explain(problem, options);
+  ASSERT_TRUE(all.ok()) << all.status().message();
+  for (const KernelVerdict& one : *all) {
+    if (one.kernel != "forward_fp8_sm90_options" && one.kernel != "forward_sm80_fp8") continue;
+    EXPECT_THAT(one.declines, HasSubstr("a conversion to bf16 is faster")) << one.kernel;
+  }
+  problem.causal = true;
+  EXPECT_EQ(chosen(), "forward_fp8_converted");
+  for (const DType dtype : {DType::f16, DType::f32}) {
+    problem.o.dtype = dtype;
+    EXPECT_EQ(chosen(), "forward_fp8_sm90_options");
+  }
+  problem = dense(DType::f8e4m3, 16384, 16384, 256);
+  problem.o.dtype = DType::bf16;
+  problem.softcap = 30;
+  EXPECT_EQ(chosen(), "forward_fp8_sm90_options");
+  problem = dense(DType::f8e4m3, 8192, 8192, 256);
+  problem.o.dtype = DType::bf16;
+  EXPECT_EQ(chosen(), "forward_fp8_sm90_options");
+  problem = dense(DType::f8e4m3, 16384, 16384);
+  problem.o.dtype = DType::bf16;
+  EXPECT_EQ(chosen(), "forward_fp8_sm90");
+}
+
 // Every V stored transposed has a kernel: one that reads it so, or one that reads V in rows.
 TEST_F(StandIn, AVStoredTransposedHasAKernelOfTheChoice) {
   PlanOptions options;

@@ -61,7 +61,8 @@ void set_decode_params(Params& params, const ForwardProblem& p, bool batch_invar
   params.v_scale = key_scales(p.v_scale);
   params.by_scale_block = divisor_of(p.kv_scale_block);
   params.scaled = p.k_scale.present || p.v_scale.present;
-  params.e5m2 = p.k_dtype == DType::f8e5m2;
+  params.k_e5m2 = p.k_dtype == DType::f8e5m2;
+  params.v_e5m2 = p.v_dtype == DType::f8e5m2;
   params.batch_invariant = batch_invariant;
   params.o_type = output_type(p.o_dtype);
   params.group = static_cast<int>(p.heads_kv > 0 ? p.heads_q / p.heads_kv : 1);

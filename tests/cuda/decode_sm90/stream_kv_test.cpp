@@ -45,10 +45,22 @@ struct Item {
   int first, granules;
 };
 
+// Items one after the other in a line, an end after each.
+std::vector<Item> in_line(const std::vector<int>& granules, int end) {
+  std::vector<Item> items;
+  int first = 0;
+  for (const int count : granules) {
+    items.push_back({first, count});
+    first += item_places(count, end);
+  }
+  return items;
+}
+
 // Every granule of every item in exactly one part, and no slot twice; parts as blocks find them.
-void check_cuts(const std::vector<Item>& items, int shares, int64_t seqlen_kv, bool invariant) {
-  int total = 0;
-  for (const Item& item : items) total += item.granules;
+void check_cuts(const std::vector<int>& granules, int end, int shares, int64_t seqlen_kv,
+                bool invariant) {
+  const std::vector<Item> items = in_line(granules, end);
+  const int total = items.back().first + item_places(items.back().granules, end);
   const int each = (total + shares - 1) / shares;
   std::set<int> slots;
   for (size_t i = 0; i < items.size(); ++i) {
@@ -89,22 +101,45 @@ TEST(DecodeSm90Schedule, PartsAreWholeAndHavePlacesOfTheirOwn) {
   };
   for (int n = 0; n < 300; ++n) {
     const int entries = draw(1, 30), heads = draw(1, 6), most = draw(0, 5) == 0 ? 600 : 40;
-    std::vector<Item> items;
-    int first = 0;
+    std::vector<int> items;
     for (int b = 0; b < entries; ++b) {
-      const int granules = draw(0, 3) == 0 ? 0 : draw(1, most);
-      for (int h = 0; h < heads; ++h) {
-        items.push_back({first, granules});
-        first += granules;
-      }
+      items.insert(items.end(), static_cast<size_t>(heads), draw(0, 3) == 0 ? 0 : draw(1, most));
     }
-    if (first == 0) continue;
+    if (std::all_of(items.begin(), items.end(), [](int granules) { return granules == 0; }))
+      continue;
     const int64_t capacity = int64_t{most} * kGranule;
     for (const int shares : {1, 7, 132}) {
-      check_cuts(items, shares, capacity, false);
-      check_cuts(items, shares, capacity, true);
+      for (const int end : {0, 1, 2}) {
+        check_cuts(items, end, shares, capacity, false);
+        check_cuts(items, end, shares, capacity, true);
+      }
     }
   }
+}
+
+// Of a batch with many short entries, no share has many more of them than others have keys.
+TEST(DecodeSm90Schedule, EndsOfShortItemsCount) {
+  std::vector<int> granules;
+  for (int b = 0; b < 64; ++b) granules.insert(granules.end(), 8, 1 + b);
+  constexpr int kShares = 132;
+  const auto most = [&](int end) {
+    const std::vector<Item> items = in_line(granules, end);
+    const int total = items.back().first + item_places(items.back().granules, end);
+    const int each = (total + kShares - 1) / kShares;
+    int most = 0;
+    for (int share = 0; share < kShares; ++share) {
+      int places = 0;  // granules, and one for each item's end
+      for (const Item& item : items) {
+        const int count = std::min(item.first + item.granules, (share + 1) * each) -
+                          std::max(item.first, share * each);
+        if (count > 0) places += count + 1;
+      }
+      most = std::max(most, places);
+    }
+    return most;
+  };
+  EXPECT_GT(most(0), 160);
+  EXPECT_LT(most(1), 135);
 }
 
 TEST(DecodeSm90Schedule, PartsOfTheirOwnDependOnNothingElse) {

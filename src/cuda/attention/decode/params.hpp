@@ -43,10 +43,11 @@ struct Params : ForwardParams {
   KeyScales k_scale, v_scale;
   Divisor by_scale_block;
   bool scaled;  // there are scales
-  bool e5m2;    // of fp8 keys and values; otherwise e4m3
+  bool k_e5m2;  // of fp8 keys; otherwise e4m3
   bool chunks;  // rows of K and V are aligned 16-byte chunks; otherwise element by element
   bool pairs;   // rows of Q are aligned pairs
   bool batch_invariant;
+  bool v_e5m2;  // of fp8 values
   OutputType o_type;
   int group;  // heads_q / heads_kv
   Divisor by_group;

@@ -226,8 +226,8 @@ struct Warp {
 #pragma unroll
           for (int i = 0; i < 4; ++i) {
             Element::multiply(s[2 * block + i / 2], a[i % 2],
-                              of_fp8x2<Element>(b[i] & 0xffffU, p.e5m2),
-                              of_fp8x2<Element>(b[i] >> 16, p.e5m2));
+                              of_fp8x2<Element>(b[i] & 0xffffU, p.k_e5m2),
+                              of_fp8x2<Element>(b[i] >> 16, p.k_e5m2));
           }
         } else {
           Element::multiply(s[2 * block], a[0], b[0], b[1]);
@@ -371,8 +371,8 @@ struct Warp {
         for (int i = 0; i < (kFp8 ? 4 : 2); ++i) {
           uint32_t b0 = r[i / (kFp8 ? 2 : 1) * 2], b1 = r[i / (kFp8 ? 2 : 1) * 2 + 1];
           if constexpr (kFp8) {
-            b0 = of_fp8x2<Element>(i % 2 == 0 ? even_bytes(b0) : odd_bytes(b0), p.e5m2);
-            b1 = of_fp8x2<Element>(i % 2 == 0 ? even_bytes(b1) : odd_bytes(b1), p.e5m2);
+            b0 = of_fp8x2<Element>(i % 2 == 0 ? even_bytes(b0) : odd_bytes(b0), v_is_e5m2());
+            b1 = of_fp8x2<Element>(i % 2 == 0 ? even_bytes(b1) : odd_bytes(b1), v_is_e5m2());
           }
           if constexpr (kGuarded) {
             const uint32_t wrong0 = __vcmpeq2(b0 & Element::kExponents, Element::kExponents);
@@ -422,10 +422,15 @@ struct Warp {
     }
   }
 
+  // Of long rows V has K's type: there are no registers for two.
+  __device__ bool v_is_e5m2() const {
+    return kConfig.head_dim_qk > kMostColumnsOfTwoTypes ? p.k_e5m2 : p.v_e5m2;
+  }
+
   __device__ float value(const unsigned char* tile, int key, int column) const {
     const unsigned char* const at = tile + OfV::offset(key, column);
     if constexpr (kFp8) {
-      return Element::to_float(static_cast<uint16_t>(of_fp8x2<Element>(*at, p.e5m2)));
+      return Element::to_float(static_cast<uint16_t>(of_fp8x2<Element>(*at, v_is_e5m2())));
     } else {
       return Element::to_float(*reinterpret_cast<const uint16_t*>(at));
     }

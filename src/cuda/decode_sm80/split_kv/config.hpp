@@ -23,6 +23,7 @@ inline constexpr int kTileRows = 16;                  // of Q, one mma
 inline constexpr int kSmallSharedMemory = 99 * 1024;  // a block's limit on sm_86 and sm_89
 inline constexpr int kReservedSharedMemory = 1024;    // of each block, by the runtime
 inline constexpr int kLargestHeadDimQk = 576, kLargestHeadDimV = 512;
+inline constexpr int kMostColumnsOfTwoTypes = 128;  // of K, where V is the other type of fp8
 
 // A structural type: the one template argument that a kernel's geometry is.
 struct Config {

@@ -131,6 +131,7 @@ Kernel kernel() {
           .automatic = true,
           .reads_caches = true,
           .reads_tree_masks = true,
+          .fp8_types = Fp8Types::any,
           .targets = build::targets::decode_sm80,
           .refuses =
               [](const ForwardProblem& p, const PlanContext& context) {

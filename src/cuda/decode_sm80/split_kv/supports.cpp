@@ -8,6 +8,7 @@
 #include "cuda/decode_sm80/split_kv/schedule.hpp"
 #include "cuda/host/decode_refusals.hpp"
 #include "kernel/device_code.hpp"
+#include "problem/dtype.hpp"
 #include "problem/sizes.hpp"
 
 namespace flashcore::cuda::decode_sm80::split_kv {
@@ -19,6 +20,12 @@ std::string refuse_sizes(const ForwardProblem& p, const PlanContext& context) {
     return fmt::format("{}: head dimension is {}, wanted at most {}", qk ? "q" : "v",
                        qk ? p.head_dim_qk : p.head_dim_v,
                        qk ? kLargestHeadDimQk : kLargestHeadDimV);
+  }
+  const Config& config = kConfigs[static_cast<size_t>(config_index(p))];
+  if (p.mixes_fp8() && config.head_dim_qk > kMostColumnsOfTwoTypes) {
+    return fmt::format("v: dtype is {} and rows are of {} columns, wanted k's {} past {}",
+                       to_string(p.v_dtype), p.head_dim_qk, to_string(p.k_dtype),
+                       kMostColumnsOfTwoTypes);
   }
   if (std::string refusal = host::refuse_decode_rows(p); !refusal.empty()) return refusal;
   if (const int64_t units = unit_count(p, context); units > kMostUnits) {

@@ -78,7 +78,8 @@ template <Config kConfig>
 struct Found {
   float o[kConfig.head_dim / 16][kConfig.row_tiles][4];
   float reference[kConfig.row_tiles][2], sum[kConfig.row_tiles][2];
-  float unit;  // of o: a power of two, by the scales of V
+  float rounded[kConfig.row_tiles][2];  // the sum of what products take: see leave()
+  float unit;                           // of o: a power of two, by the scales of V
 };
 
 template <Config kConfig>
@@ -94,8 +95,10 @@ struct Warp {
   static constexpr bool kReadsTrees = !kFp8;  // registers are too few for both
   using Product = std::conditional_t<kFp8, attention::decode::Fp16, Element>;
   static constexpr bool kScalesQuery = kFp8 && !std::is_same_v<Product, Element>;
-  // Of a probability. One of fp16 is finer than Q of bf16 asks for.
-  static constexpr int kTerms = kScalesQuery ? 1 : 2;
+  // Of a probability. One of fp16 is finer than Q of bf16 asks for, and one of bf16 is enough where its
+  // rounding does not change the sum of weights.
+  static constexpr int kTerms = std::is_same_v<Element, attention::decode::Bf16> ? 1 : 2;
+  static constexpr bool kSumsRounded = kTerms == 1 && !kScalesQuery;
   static constexpr int kKeys = 16;  // that are taken at once
   static constexpr int kTiles = kConfig.row_tiles, kProducts = kConfig.head_dim / 16;
   static constexpr int kKeysBytes = kKeys * Tile::kPanelRowBytes;  // in a panel
@@ -128,7 +131,7 @@ struct Warp {
 #pragma unroll
       for (int slot = 0; slot < 2; ++slot) {
         w.reference[tile][slot] = kNoKey;
-        w.sum[tile][slot] = 0;
+        w.sum[tile][slot] = w.rounded[tile][slot] = 0;
       }
 #pragma unroll
       for (int i = 0; i < kProducts; ++i) {
@@ -390,6 +393,7 @@ struct Warp {
           const float by = ptx::exp2_approx((before - finite(after)) * kLog2E);
           w.reference[tile][slot] = after;
           w.sum[tile][slot] *= by;
+          w.rounded[tile][slot] *= by;
 #pragma unroll
           for (int i = 0; i < kProducts; ++i) {
             w.o[i][tile][slot] *= by;
@@ -462,7 +466,12 @@ struct Warp {
     for (int i = 0; i < 2 * kTiles; ++i) {
       const float low = s[i / 2][i % 2 * 2], high = s[i / 2][i % 2 * 2 + 1];
       if constexpr (kTerms == 1) {
-        b[i / 2][i % 2] = ptx::transpose_8x8(term_of<Product>(low, high));
+        const uint32_t pair = term_of<Product>(low, high);
+        if constexpr (kSumsRounded) {
+          w.rounded[i / 2][0] += Product::to_float(static_cast<uint16_t>(pair));
+          w.rounded[i / 2][1] += Product::to_float(static_cast<uint16_t>(pair >> 16));
+        }
+        b[i / 2][i % 2] = ptx::transpose_8x8(pair);
       } else {
         const attention::decode::Terms terms = attention::decode::terms_of<Product>(low, high);
         b[i / 2][i % 2] = ptx::transpose_8x8(terms.first);

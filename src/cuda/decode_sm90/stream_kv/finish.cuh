@@ -14,26 +14,33 @@ struct WarpRows {
   float reference[kWarps][kConfig.rows()], sum[kWarps][kConfig.rows()];
 };
 
-// A warp's outputs, to `o`: the tile's rows.
-template <Config kConfig>
+// A warp's outputs, to `o`: the tile's rows. Where products take rounded probabilities, those weigh
+// values as parts of their own sum: one key has all of the weight, however its own is rounded.
+template <Config kConfig, bool kSumsRounded>
 __device__ __forceinline__ void leave(const Found<kConfig>& w, float* o, WarpRows<kConfig>& rows,
                                       int warp, int lane) {
 #pragma unroll
   for (int tile = 0; tile < kConfig.row_tiles; ++tile) {
+    float unit[2];
+#pragma unroll
+    for (int slot = 0; slot < 2; ++slot) {
+      const float sum = row_sum(w.sum[tile][slot]);
+      unit[slot] = w.unit;
+      if constexpr (kSumsRounded) {
+        const float rounded = row_sum(w.rounded[tile][slot]);
+        unit[slot] = rounded == 0 ? 1 : __fdividef(sum, rounded);
+      }
+      if (lane >= 4) continue;
+      rows.reference[warp][row_in_tile(tile, slot, lane)] = w.reference[tile][slot];
+      rows.sum[warp][row_in_tile(tile, slot, lane)] = sum;
+    }
 #pragma unroll
     for (int i = 0; i < kConfig.head_dim / 16; ++i) {
 #pragma unroll
       for (int e = 0; e < 4; ++e) {
         o[row_in_tile(tile, e, lane) * kConfig.output_row() + output_column<kConfig>(i, e, lane)] =
-            w.o[i][tile][e] * w.unit;
+            w.o[i][tile][e] * unit[e % 2];
       }
-    }
-#pragma unroll
-    for (int slot = 0; slot < 2; ++slot) {
-      const float sum = row_sum(w.sum[tile][slot]);
-      if (lane >= 4) continue;
-      rows.reference[warp][row_in_tile(tile, slot, lane)] = w.reference[tile][slot];
-      rows.sum[warp][row_in_tile(tile, slot, lane)] = sum;
     }
   }
 }

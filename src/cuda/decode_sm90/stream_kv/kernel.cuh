@@ -45,7 +45,7 @@ __global__ void __launch_bounds__(kConfigs[kConfigIndex].bounded_threads(), 1)
   ptx::wait_for_earlier_grids();
   ptx::start_next_grid();  // what that reads before it waits, earlier grids have written
   Line& line = this_line();
-  count_granules(p, line);
+  count_places(p, line);
   const Walk<kConfig.rows()> walk(p, line);
   if (warp == 0) walk.begin(lane);
 
@@ -84,7 +84,8 @@ __global__ void __launch_bounds__(kConfigs[kConfigIndex].bounded_threads(), 1)
         parity ^= 1;
       }
     }
-    leave<kConfig>(found, outputs + warp * kConfig.rows() * kConfig.output_row(), rows, warp, lane);
+    leave<kConfig, Warp<kConfig, Element>::kSumsRounded>(
+        found, outputs + warp * kConfig.rows() * kConfig.output_row(), rows, warp, lane);
     __syncthreads();
     if (more) Warp<kConfig, Element>{p, next, stages, lane}.load_query(query);
     store_unit<kConfig>(p, unit, outputs, rows);

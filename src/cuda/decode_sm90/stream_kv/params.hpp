@@ -21,6 +21,7 @@ struct Params : attention::decode::Params {
   attention::Divisor by_rows;              // of a key/value head: rows_of_head
   int shares, rows_of_head;
   int own_parts;  // of an item, at most; 0: not batch invariant
+  int item_end;   // places in the line that an item's end takes
   bool plain;     // entries are as find_cached_entry<true> wants them
   attention::decode::TreeBits tree;
 

@@ -175,6 +175,7 @@ Result<PlannedKernel> plan(const ForwardProblem& p, const PlanContext& context) 
   params.by_heads = attention::divisor(static_cast<uint32_t>(p.heads_kv));
   params.shares = static_cast<int>(planned.grid.shares);
   params.own_parts = context.batch_invariant ? most_own_parts(p.seqlen_kv) : 0;
+  params.item_end = p.batch * p.heads_kv >= params.shares ? 1 : 0;
   params.rows_of_head = static_cast<int>(std::max<int64_t>(1, p.seqlen_q * params.group));
   params.by_rows = attention::divisor(static_cast<uint32_t>(params.rows_of_head));
   params.tiles = static_cast<int>(planned.grid.tiles);

@@ -2,8 +2,10 @@
 // only, and one captured launch serves every later length.
 //
 //   item      an entry's keys with one key/value head: a whole number of granules
-//   line      the granules of all items, one after the other, heads within entries
-//   share i   granules [i, i + 1) * ceil(line / shares), of the blocks of row `i` of the grid
+//   line      the granules of all items, one after the other, heads within entries. Where there are
+//             more items than shares, places follow each item's granules, for the time that its end
+//             takes: otherwise a share of many short items would end last
+//   share i   places [i, i + 1) * ceil(line / shares), of the blocks of row `i` of the grid
 //   column    of the grid: the tile of rows; blocks of a row read the same keys at the same time
 //
 // A unit is what a share has of an item. So a share begins and ends with a unit that may be a part,
@@ -26,8 +28,12 @@ using attention::decode::kGranule, attention::decode::divide_up, attention::deco
 inline constexpr int kMostEntries = 2048;     // of a batch: their list is in shared memory
 inline constexpr int kMostOwnParts = 16;      // of an item, batch invariant
 inline constexpr int kFewestOwnGranules = 8;  // of a part, batch invariant
-inline constexpr int64_t kMostGranules = 1 << 30;
+inline constexpr int64_t kMostGranules = 1
+                                         << 29;  // the line has at most three times as many places
 inline constexpr int64_t kMostJoinRows = 1 << 26;  // whether they exist or not
+
+// Places of an item in the line. end: those that its end takes.
+constexpr int item_places(int granules, int end) { return granules == 0 ? 0 : granules + end; }
 
 // Granules of a part, batch invariant. Not by std::max: device code has no address of a constant.
 constexpr int own_part(int granules) {
@@ -51,7 +57,7 @@ struct Slots {
 };
 
 // Where an item lies in the line, and how it is cut. each: granules of a part, batch invariant, or
-// of a share. own_parts: of any item, at most, batch invariant; otherwise 0.
+// places of a share. own_parts: of any item, at most, batch invariant; otherwise 0.
 struct Cut {
   int first, granules;  // of the item
   int item;             // its index, of all

@@ -60,11 +60,12 @@ struct Unit {
 struct Position {
   int at, end;  // in the line
   int entry, head, granule;
+  int known;  // entry of the only known one, in batches of more than a block keeps
 };
 
-// The granules of a launch, and the units of this block, in shared memory.
+// The items of a launch, and the units of this block, in shared memory.
 struct Line {
-  int first[kMostEntries + 1];  // granules of all heads before an entry's; the last: of all
+  int first[kMostEntries + 1];  // places of all heads before an entry's; the last: of all
   int warp[kWarps];
   KnownEntry known[kKnownEntries];
   Unit units[kKnownUnits];
@@ -74,6 +75,11 @@ struct Line {
 };
 
 __device__ __forceinline__ Line& this_line() { return ptx::static_shared<Line>(); }
+
+// Of an item, in the line.
+__device__ __forceinline__ int places_of(const Params& p, const KnownEntry& known) {
+  return item_places(known.seen.granules(), p.item_end);
+}
 
 // Over the lanes up to this one.
 __device__ __forceinline__ int sum_of_lanes(int own, int lane) {
@@ -91,7 +97,7 @@ __device__ __forceinline__ void count_few(const Params& p, Line& line, int lane)
   int own = 0;
   if (lane < p.batch) {
     look_up(p, lane, line.known[lane]);
-    own = line.known[lane].seen.granules() * p.heads_kv;
+    own = places_of(p, line.known[lane]) * p.heads_kv;
   }
   const int sum = sum_of_lanes(own, lane);
   if (lane < p.batch) line.first[lane + 1] = sum;
@@ -106,7 +112,7 @@ __device__ __noinline__ inline void count_many(const Params& p, Line& line) {
 #pragma unroll 1
   for (int from = 0; from < p.batch; from += kThreads) {
     const int b = from + thread;
-    const int own = b < p.batch ? look_up<false>(p, b).seen.granules() * p.heads_kv : 0;
+    const int own = b < p.batch ? places_of(p, look_up<false>(p, b)) * p.heads_kv : 0;
     const int sum = sum_of_lanes(own, lane);
     __syncthreads();  // the sums of the round before have been read
     if (lane == 31) line.warp[thread / 32] = sum;
@@ -124,7 +130,7 @@ __device__ __noinline__ inline void count_many(const Params& p, Line& line) {
 }
 
 // All threads of the block; what is found is there for the walking warp.
-__device__ __forceinline__ void count_granules(const Params& p, Line& line) {
+__device__ __forceinline__ void count_places(const Params& p, Line& line) {
   if (p.batch <= kKnownEntries) [[likely]] {
     if (threadIdx.x < 32) count_few(p, line, static_cast<int>(threadIdx.x));
   } else {
@@ -132,8 +138,8 @@ __device__ __forceinline__ void count_granules(const Params& p, Line& line) {
   }
 }
 
-// Granules of a share, of a line of so many.
-__device__ __forceinline__ int share_granules(const Params& p, int line) {
+// Places of a share, of a line of so many.
+__device__ __forceinline__ int share_places(const Params& p, int line) {
   return static_cast<int>(p.by_shares.divide(static_cast<uint32_t>(line + p.shares - 1)));
 }
 
@@ -144,10 +150,11 @@ class Walk {
   __device__ Walk(const Params& p, Line& line) : p_(p), line_(line) {}
 
   __device__ void begin(int lane) const {
-    const int total = line_.first[p_.batch], each = share_granules(p_, total);
+    const int total = line_.first[p_.batch], each = share_places(p_, total);
     Position to{};
     to.at = min(static_cast<int>(blockIdx.y) * each, total);
     to.end = min(to.at + each, total);
+    to.known = -1;
     if (to.at < to.end) find_item(to);
     if (lane == 0) line_.position = to;
     __syncwarp();
@@ -166,20 +173,23 @@ class Walk {
   }
 
  private:
-  // The item of a position, and how much of it lies before.
+  // The item of a position, and how much of it lies before. Of one that lies in an item's end, the next.
   __device__ void find_item(Position& to) const {
     to.entry = attention::last_entry(to.at, p_.batch, [&](int b) { return line_.first[b]; });
     const int first = line_.first[to.entry];
-    const unsigned granules =
+    const unsigned places =
         p_.by_heads.divide(static_cast<uint32_t>(line_.first[to.entry + 1] - first));
+    const int granules = static_cast<int>(places) - p_.item_end;
     const auto in_entry = static_cast<unsigned>(to.at - first);
-    to.head = static_cast<int>(in_entry / granules);
-    to.granule = static_cast<int>(in_entry - static_cast<unsigned>(to.head) * granules);
-    if (p_.batch_invariant && to.granule != 0) [[unlikely]] {
+    to.head = static_cast<int>(in_entry / places);
+    to.granule = static_cast<int>(in_entry - static_cast<unsigned>(to.head) * places);
+    if (to.granule >= granules) {
+      skip(to, 0, granules);
+    } else if (p_.batch_invariant && to.granule != 0) [[unlikely]] {
       // The part that the share before has begun is its own.
-      const auto part = static_cast<unsigned>(own_part(static_cast<int>(granules)));
+      const auto part = static_cast<unsigned>(own_part(granules));
       const unsigned next = (static_cast<unsigned>(to.granule) + part - 1) / part * part;
-      skip(to, static_cast<int>(min(next, granules)) - to.granule, static_cast<int>(granules));
+      skip(to, min(static_cast<int>(next), granules) - to.granule, granules);
     }
   }
 
@@ -189,7 +199,7 @@ class Walk {
       ++to.entry;
       to.head = to.granule = 0;
     }
-    const KnownEntry& known = known_entry(to.entry);
+    const KnownEntry& known = known_entry(to);
     const int granules = known.seen.granules();
     const int most = p_.batch_invariant ? own_part(granules) : to.end - to.at;
     const int count = min(granules - to.granule, most);
@@ -218,13 +228,15 @@ class Walk {
     return true;
   }
 
-  // All lanes have read the one before.
-  __device__ const KnownEntry& known_entry(int b) const {
+  __device__ const KnownEntry& known_entry(Position& to) const {
     if (p_.batch <= kKnownEntries) [[likely]]
-      return line_.known[b];
-    __syncwarp();
-    if (threadIdx.x == 0) look_up_any(p_, b, line_.known[0]);
-    __syncwarp();
+      return line_.known[to.entry];
+    if (to.known != to.entry) {
+      __syncwarp();  // all lanes have read the one before
+      if (threadIdx.x == 0) look_up_any(p_, to.entry, line_.known[0]);
+      __syncwarp();
+      to.known = to.entry;
+    }
     return line_.known[0];
   }
 
@@ -235,10 +247,12 @@ class Walk {
     return cut.slot_at(to.granule, static_cast<int>(blockIdx.y));
   }
 
-  __device__ static void skip(Position& to, int count, int granules) {
+  // The item's end goes with its last granule.
+  __device__ void skip(Position& to, int count, int granules) const {
     to.at += count;
     to.granule += count;
     if (to.granule < granules) return;
+    to.at += granules + p_.item_end - to.granule;
     to.granule = 0;
     ++to.head;
   }
