@@ -163,8 +163,7 @@ std::vector<Problem> caches() {
 std::vector<Problem> chunks() {
   std::vector<Problem> all;
   for (const int64_t page_size : {16, 4}) {
-    add(
-        all,
+    add(all,
         [&](Problem& p) {
           p.k = p.v = TensorDesc::contiguous(p.q.dtype, {2048, 8, page_size, 128});
           p.page_table = TensorDesc::contiguous(DType::i32, {4, 8192 / page_size});

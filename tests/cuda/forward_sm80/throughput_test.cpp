@@ -529,11 +529,11 @@ TEST(ForwardSm80Refusal, OfCachesNamesWhatItDoesNotCompute) {
   EXPECT_THAT(with([](Problem& p) { p.softmax_scale = -1.0F; }), HasSubstr("softmax_scale: is -1"));
   EXPECT_THAT(with([](Problem& p) { p.alibi_slopes = TensorDesc::contiguous(DType::f32, {4}); }),
               HasSubstr("alibi_slopes: is given"));
-  EXPECT_THAT(with([](Problem& p) {
-                p.k = TensorDesc::strided(DType::bf16, {30, 2, 16, 128},
-                                          {2 * 16 * 132, 16 * 132, 132, 1});
-              }),
-              HasSubstr("k: row stride is 132 elements"));
+  EXPECT_THAT(
+      with([](Problem& p) {
+        p.k = TensorDesc::strided(DType::bf16, {30, 2, 16, 128}, {2 * 16 * 132, 16 * 132, 132, 1});
+      }),
+      HasSubstr("k: row stride is 132 elements"));
   EXPECT_THAT(with([](Problem& p) {
                 p.v = TensorDesc::strided(DType::bf16, {30, 2, 16, 128},
                                           {int64_t{1} << 31, 16 * 128, 128, 1});

@@ -27,13 +27,19 @@
 
 namespace flashcore::cuda::forward_sm80::throughput {
 
-// What lookups of a block go by: registers are short, so each warp writes it down.
+// Where the rows of a block's KV head lie in K, or in V: in chunks of 16 bytes from its beginning.
+struct CachePlaces {
+  uint32_t first;      // of page 0; of keys in one piece, of the entry
+  uint32_t page, row;  // from one to the next
+};
+
+// What lookups of a block go by. Rows are those of the entry's cache.
 struct CacheOrigin {
-  const int32_t* pages;     // of the entry; null where its keys are in one piece
-  int batch;                // then the index of that piece
-  int row;                  // of key 0, in the entry's cache
-  int seen_begin, seen_end;  // the keys that some query of the block sees
-  uint32_t k_head, v_head;  // where the KV head begins, in chunks
+  const int32_t* pages;  // of the entry
+  int first_row;         // of key 0
+  int seen_begin;        // the rows that some query of the block sees
+  uint32_t seen_rows;
+  CachePlaces of[2];  // K, V
 };
 
 template <int kElementBytes>
@@ -43,20 +49,25 @@ __device__ __forceinline__ CacheOrigin kv_origin(const PagedParams& p, const Tas
   const auto kv_head = static_cast<uint32_t>(kv_head_of(p, task.head));
   const attention::BandLimits limits = attention::band_limits(task.sequence, p.band);
   const int last = min(task.first_query + block_q, static_cast<int>(task.sequence.len_q)) - 1;
+  const int begin = max(0, task.first_query + limits.low);
+  const int end = min(limits.len_kv, last + limits.high + 1);
   CacheOrigin origin;
-  origin.pages = nullptr;
-  if (cache.pages != nullptr) {
-    const int64_t in_table =
-        cache.flat ? attention::listed_rows(cache, task.batch).first_page * cache.table_page
-                   : task.batch * cache.table_batch;
-    origin.pages = cache.pages + in_table;
+  origin.pages = cache.pages;
+  origin.first_row = static_cast<int>(task.sequence.kv_begin);
+  origin.seen_begin = origin.first_row + begin;
+  origin.seen_rows = static_cast<uint32_t>(max(0, end - begin));
+  uint32_t lead = 0;
+  if (cache.pages == nullptr) {
+    lead = static_cast<uint32_t>(task.batch);
+  } else if (cache.flat) {
+    origin.pages += attention::listed_rows(cache, task.batch).first_page * cache.table_page;
+  } else {
+    origin.pages += task.batch * cache.table_batch;
   }
-  origin.batch = task.batch;
-  origin.row = static_cast<int>(task.sequence.kv_begin);
-  origin.seen_begin = max(0, task.first_query + limits.low);
-  origin.seen_end = min(limits.len_kv, last + limits.high + 1);
-  origin.k_head = kv_head * p.k_chunks.head;
-  origin.v_head = kv_head * p.v_chunks.head;
+  for (int i = 0; i < 2; ++i) {
+    const ChunkStrides& strides = i == 0 ? p.k_chunks : p.v_chunks;
+    origin.of[i] = {kv_head * strides.head + lead * strides.lead, strides.lead, strides.row};
+  }
   return origin;
 }
 
@@ -71,17 +82,19 @@ struct PagedKvLoader {
   static_assert(VCopy::kPasses == kPasses && 2 * kPasses <= KCopy::kPanelChunks &&
                 VCopy::kPanelChunks == KCopy::kPanelChunks && S::kBytes == 2);
 
-  uint32_t at;  // where this lane's row of the next tile begins, in chunks; kUnseen: nowhere
-  int key;      // of the tile after that: this lane's
-  int stored;   // what the table says of it
+  uint32_t at;       // where this lane's row of the next tile begins, in chunks; kUnseen: nowhere
+  int row;           // of the tile after that: this lane's
+  uint32_t in_page;  // where that begins, counted from the same row of page 0; or kUnseen
+  int stored;        // its page, as the table says
 
   __device__ __forceinline__ PagedKvLoader(const PagedParams& p, const CacheOrigin& origin,
                                            int /*len_kv*/, int tile, int thread) {
-    if (thread % 32 == 0) notes(thread) = origin;
-    __syncwarp();
+    if (thread == 0) notes() = origin;
+    __syncthreads();
     const int pass = KCopy::chunk_of(thread) / 2 % kPasses;
-    key = tile * S::kBlockKv + pass * KCopy::kRowsPerPass + KCopy::source_row(thread);
-    stored = stored_page(p, origin);
+    row = origin.first_row + tile * S::kBlockKv + pass * KCopy::kRowsPerPass +
+          KCopy::source_row(thread);
+    look_up(p, thread);
     advance(p, thread);
   }
 
@@ -90,21 +103,19 @@ struct PagedKvLoader {
     unsigned char* const k_tile = shared + S::k_offset(0) + stage * S::kStageBytes;
     unsigned char* const k_to = KCopy::target(k_tile, thread);
     unsigned char* const v_to = VCopy::target(k_tile + S::KTile::kBytes, thread);
-    const unsigned char* const k = first_row(p.k, thread);
-    const unsigned char* const v = first_row(p.v, thread);
     if (p.whole_chunks && __all_sync(0xffffffffU, at != kUnseen)) {
 #pragma unroll
       for (int pass = 0; pass < kPasses; ++pass) {
-        KCopy::whole_row(k_to, k + byte_offset(of_lane(2 * pass, thread)), pass, thread);
-        VCopy::whole_row(v_to, v + byte_offset(of_lane(2 * pass + 1, thread)), pass, thread);
+        KCopy::whole_row(k_to, source(p.k, of_lane(2 * pass, thread), thread), pass, thread);
+        VCopy::whole_row(v_to, source(p.v, of_lane(2 * pass + 1, thread), thread), pass, thread);
       }
     } else {
 #pragma unroll 1
       for (int pass = 0; pass < kPasses; ++pass) {
         const uint32_t k_at = of_lane(2 * pass, thread), v_at = of_lane(2 * pass + 1, thread);
-        KCopy::part_row(k_to, k + byte_offset(k_at), pass, k_at != kUnseen,
+        KCopy::part_row(k_to, source(p.k, k_at, thread), pass, k_at != kUnseen,
                         p.head_dim_qk / S::kChunkElements, p.k.data, thread);
-        VCopy::part_row(v_to, v + byte_offset(v_at), pass, v_at != kUnseen,
+        VCopy::part_row(v_to, source(p.v, v_at, thread), pass, v_at != kUnseen,
                         p.head_dim_v / S::kChunkElements, p.v.data, thread);
       }
     }
@@ -113,63 +124,47 @@ struct PagedKvLoader {
   }
 
  private:
-  static constexpr int kWarps = kConfig.warps;
-  struct WarpNotes {
-    CacheOrigin of[kWarps];
-  };
   // With what all kernels write down, 1 KB: see block_notes.
-  static_assert(sizeof(WarpNotes) + sizeof(BlockNotes<kWarps>) <= 1024);
-  __device__ __forceinline__ static CacheOrigin& notes(int thread) {
-    return ptx::static_shared<WarpNotes>().of[thread / 32];
+  static_assert(sizeof(CacheOrigin) + sizeof(BlockNotes<kConfig.warps>) <= 1024);
+  __device__ __forceinline__ static CacheOrigin& notes() {
+    return ptx::static_shared<CacheOrigin>();
   }
 
-  __device__ __forceinline__ static const unsigned char* first_row(const attention::RowMatrix& m,
-                                                                   int thread) {
-    return static_cast<const unsigned char*>(m.data) +
-           KCopy::chunk_of(thread) * tile::kChunkBytes;
-  }
-  __device__ __forceinline__ static uint64_t byte_offset(uint32_t chunks) {
-    return uint64_t{chunks} * tile::kChunkBytes;
+  // This thread's chunk of a row.
+  __device__ __forceinline__ static const unsigned char* source(const attention::RowMatrix& m,
+                                                                uint32_t row_at, int thread) {
+    const uint32_t chunk = row_at + static_cast<uint32_t>(KCopy::chunk_of(thread));
+    return static_cast<const unsigned char*>(m.data) + uint64_t{chunk} * tile::kChunkBytes;
   }
   // What lane `lane` of the eight knows.
   __device__ __forceinline__ uint32_t of_lane(int lane, int thread) const {
     return __shfl_sync(0xffffffffU, at, (thread & 24) + lane);
   }
 
-  __device__ __forceinline__ bool is_seen(const CacheOrigin& origin) const {
-    return key >= origin.seen_begin && key < origin.seen_end;
-  }
-  __device__ __forceinline__ static int page_of(const PagedParams& p, int row) {
-    return static_cast<int>(p.cache.by_page_size.divide(static_cast<uint32_t>(row)));
-  }
-
-  // What the table says of `key`; nobody waits for it yet.
-  __device__ __forceinline__ int stored_page(const PagedParams& p, const CacheOrigin& origin) const {
-    if (origin.pages == nullptr) return origin.batch;
-    if (!is_seen(origin)) return 0;
-    return __ldg(origin.pages + page_of(p, origin.row + key) * p.cache.table_page);
-  }
-
-  // The place of `key`, by what the table says of it.
-  __device__ __forceinline__ uint32_t place(const PagedParams& p, const CacheOrigin& origin,
-                                            int thread) const {
-    if (!is_seen(origin)) return kUnseen;
-    const int row = origin.row + key;
-    const int lead = attention::clamped(stored, 0, p.cache.num_pages - 1);
-    if (lead != stored && p.cache.page_status != nullptr) atomicExch(p.cache.page_status, 1);
-    const auto in_page = static_cast<uint32_t>(row - page_of(p, row) * p.cache.page_size);
-    const bool of_k = thread % 2 == 0;
-    return (of_k ? origin.k_head : origin.v_head) +
-           static_cast<uint32_t>(lead) * (of_k ? p.k_chunks.lead : p.v_chunks.lead) +
-           in_page * (of_k ? p.k_chunks.row : p.v_chunks.row);
+  // Reads the table for `row`, if somebody sees it; nobody waits for it yet.
+  __device__ __forceinline__ void look_up(const PagedParams& p, int thread) {
+    const CacheOrigin& origin = notes();
+    stored = 0;
+    in_page = kUnseen;
+    if (static_cast<uint32_t>(row - origin.seen_begin) >= origin.seen_rows) return;
+    const CachePlaces& places = origin.of[thread & 1];
+    const uint32_t page = p.cache.by_page_size.divide(static_cast<uint32_t>(row));
+    const uint32_t rows =
+        static_cast<uint32_t>(row) - page * static_cast<uint32_t>(p.cache.page_size);
+    in_page = places.first + rows * places.row;
+    if (p.cache.pages != nullptr) {
+      stored = __ldg(origin.pages + int64_t{static_cast<int>(page)} * p.table_step);
+    }
   }
 
   // On to the next tile.
   __device__ __forceinline__ void advance(const PagedParams& p, int thread) {
-    const CacheOrigin& origin = notes(thread);
-    at = place(p, origin, thread);
-    key += S::kBlockKv;
-    stored = stored_page(p, origin);
+    const int page = attention::clamped(stored, 0, p.cache.num_pages - 1);
+    if (page != stored && p.cache.page_status != nullptr) atomicExch(p.cache.page_status, 1);
+    at = in_page == kUnseen ? kUnseen
+                            : in_page + static_cast<uint32_t>(page) * notes().of[thread & 1].page;
+    row += S::kBlockKv;
+    look_up(p, thread);
   }
 };
 

@@ -121,20 +121,22 @@ struct ChunkStrides {
   uint32_t lead, head, row;  // lead: from page to page, or from entry to entry
 };
 
-// With Features::paged: where a cache has the keys. Keys in one piece are pages of so many rows that
-// an entry has one.
+// With Features::paged: where a cache has the keys. Keys in one piece are in a page of so many rows
+// that there is no second one.
 struct PagedParams : Params {
   attention::KvCacheParams cache;
+  int table_step;  // cache.table_page
   ChunkStrides k_chunks, v_chunks;
 };
 
 // What a launch is told, whichever kernel it is of: each takes its part.
 struct LaunchParams : Fp8Params {
   attention::KvCacheParams cache;
+  int table_step;
   ChunkStrides k_chunks, v_chunks;
 
   operator PagedParams() const {
-    return {static_cast<const Params&>(*this), cache, k_chunks, v_chunks};
+    return {static_cast<const Params&>(*this), cache, table_step, k_chunks, v_chunks};
   }
 };
 

@@ -203,14 +203,15 @@ ChunkStrides chunk_strides(const RowStrides& stride, const ForwardProblem& p) {
           chunks(rows_of_keys(p), stride.row)};
 }
 
-// Where keys are in one piece, a page has more rows than an entry.
+// Where keys are in one piece, one page has them all.
 void set_cache(LaunchParams& params, const ForwardProblem& p) {
   host::set_cache_params(params.cache, p);
+  params.table_step = static_cast<int>(p.paging.table_page);
   if (!p.paging.present) {
     constexpr int kPageSize = std::numeric_limits<int32_t>::max();
     params.cache.page_size = kPageSize;
     params.cache.by_page_size = host::divisor_of(kPageSize);
-    params.cache.num_pages = static_cast<int>(p.batch);
+    params.cache.num_pages = 1;
   }
   params.k_chunks = chunk_strides(p.k, p);
   params.v_chunks = chunk_strides(p.v, p);
@@ -402,14 +403,14 @@ Result<PlannedKernel> plan(const ForwardProblem& asked, const PlanContext& conte
                                : host::with_grouped_heads(asked);
   Planned planned{};
   const bool paged = kernel == Variant::paged;
-  const bool splits = kernel == Variant::split_kv ||
-                      (!paged && splits_keys(asked, context) && !has_fp8_outputs(asked) &&
-                       context.config != kWhole);
+  const bool splits =
+      kernel == Variant::split_kv || (!paged && splits_keys(asked, context) &&
+                                      !has_fp8_outputs(asked) && context.config != kWhole);
   planned.device = context.device.device.index;
-  Instance instance = {.type = input_type(p.dtype),
-                       .config = config_index(p),
-                       .features = paged ? Features::paged
-                                         : features_of(p, context.batch_invariant)};
+  Instance instance = {
+      .type = input_type(p.dtype),
+      .config = config_index(p),
+      .features = paged ? Features::paged : features_of(p, context.batch_invariant)};
   planned.any = make_launch(p, with_all_features(instance));
   size_t workspace_bytes = 0;
   if (splits) workspace_bytes = split(planned.any, p);

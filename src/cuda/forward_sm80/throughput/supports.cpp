@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <limits>
 #include <tuple>
 #include <utility>
@@ -147,6 +148,10 @@ std::string refuse_cache(const ForwardProblem& p) {
   }
   if (p.paging.present && p.paging.num_pages < 1) {
     return fmt::format("k: has {} pages, wanted 1 or more", p.paging.num_pages);
+  }
+  if (std::abs(p.paging.table_page) > std::numeric_limits<int32_t>::max()) {
+    return fmt::format("{}: has a stride of {}, wanted less than 2^31",
+                       p.paging.flat ? "kv_indices" : "page_table", p.paging.table_page);
   }
   if (p.seqlen_kv >= attention::kMostRows) {
     return fmt::format("k: has {} rows of an entry, wanted less than {}", p.seqlen_kv,
