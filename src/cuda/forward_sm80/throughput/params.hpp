@@ -116,7 +116,8 @@ struct Fp8Params : StateParams {
   LargestValues amax_o, amax_s;
 };
 
-// Strides of K or V in pieces of 16 bytes. The last row begins before piece 2^32 - 1.
+// Strides of K or V in pieces of 16 bytes. The last row begins before piece 2^32 - 9: numbers of the
+// pieces of its first 128 bytes have 32 bits, and the last number is none of them.
 struct ChunkStrides {
   uint32_t lead, head, row;  // lead: from page to page, or from entry to entry
 };

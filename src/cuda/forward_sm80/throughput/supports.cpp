@@ -24,7 +24,8 @@ namespace flashcore::cuda::forward_sm80::throughput {
 namespace {
 
 constexpr int64_t kChunkElements = 8;  // of 16 bits in a 16-byte chunk
-constexpr int64_t kMostChunks = std::numeric_limits<uint32_t>::max();  // of ChunkStrides
+// Rows begin before this one: see ChunkStrides.
+constexpr int64_t kMostChunks = std::numeric_limits<uint32_t>::max() - kPanelBytes / 16;
 
 bool is_16_bit(DType dtype) { return dtype == DType::f16 || dtype == DType::bf16; }
 std::string refuse_device(const DeviceInfo& device, std::string_view targets) {
