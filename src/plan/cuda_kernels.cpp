@@ -162,6 +162,8 @@ std::vector<Kernel> cuda_kernels() {
   table.insert(table.end(), ampere.begin(), ampere.end());
   table.push_back(
       unless_refused(declining(sm90::throughput::paged_kernel(), sm90_paged_declines), any_cache));
+  table.push_back(
+      unless_refused(declining(sm80::throughput::paged_kernel(), sm80_paged_declines), any_cache));
   table.push_back(any_cache);
   table.push_back(cuda::forward_fp8::converted::kernel(choose_16_bit));
   table.push_back(cuda::forward_fp8::v_rows::kernel(choose_for_rows));

@@ -199,4 +199,24 @@ std::string sm90_paged_declines(const ForwardProblem& p, const PlanContext& cont
                      kTileQueries, wanted);
 }
 
+// Neither bound is measured.
+std::string sm80_paged_declines(const ForwardProblem& p, const PlanContext& context) {
+  constexpr int64_t kFewestQueries = 64;
+  if (context.batch_invariant) {
+    return "batch_invariant: is set, and how many queries there are depends on the batch";
+  }
+  const int64_t queries = p.packed ? p.total_q / std::max<int64_t>(p.batch, 1) : p.seqlen_q;
+  if (queries < kFewestQueries) {
+    return fmt::format("q: has {} queries an entry, wanted {}: they leave its tiles empty", queries,
+                       kFewestQueries);
+  }
+  const int64_t block_q =
+      sm80::throughput::work_unit(p, context.device.shared_memory_a_block).block_q;
+  const int64_t tiles = p.heads_q * p.batch * ((queries + block_q - 1) / block_q);
+  const int64_t wanted = context.device.multiprocessors / 2;
+  if (tiles >= wanted) return {};
+  return fmt::format("q: has {} tiles of {} queries, wanted {}: it does not split keys", tiles,
+                     block_q, wanted);
+}
+
 }  // namespace flashcore

@@ -48,6 +48,10 @@ inline std::string by_name_alone(const Kernel& /*kernel*/, const BackwardProblem
 // a kernel that does not split the keys.
 std::string sm90_paged_declines(const ForwardProblem& p, const PlanContext& context);
 
+// Caches below Hopper, and those that forward_sm90_paged refuses: whether queries are so few that decode_sm80,
+// which packs the query heads of a group into its tiles and splits the keys, is taken to be faster.
+std::string sm80_paged_declines(const ForwardProblem& p, const PlanContext& context);
+
 // ---- the same as times
 
 enum class Throughput { sm80, sm90 };

@@ -159,6 +159,21 @@ std::vector<Problem> caches() {
   return all;
 }
 
+// Many queries over pages of 16 and of 4 rows.
+std::vector<Problem> chunks() {
+  std::vector<Problem> all;
+  for (const int64_t page_size : {16, 4}) {
+    add(all,
+        [&](Problem& p) {
+          p.k = p.v = TensorDesc::contiguous(p.q.dtype, {2048, 8, page_size, 128});
+          p.page_table = TensorDesc::contiguous(DType::i32, {4, 8192 / page_size});
+          p.causal = true;
+        },
+        {4, 32, 8, 512, 8192, 128, 128});
+  }
+  return all;
+}
+
 std::vector<Problem> tree_masks() {
   std::vector<Problem> all;
   add(all,
@@ -278,6 +293,7 @@ std::string table() {
       {"... 8 heads of 512 or 1024 tokens", small()},
       {"... decode: one query against 8192 keys", decode()},
       {"... caches: pages, padding on the left, fp8 keys and values", caches()},
+      {"... 512 queries over pages of 16 and of 4 rows", chunks()},
       {"... tree masks", tree_masks()},
       {"... MLA: keys of 576 elements, values their first 512", mla()},
       {"f32, every feature", fp32()},

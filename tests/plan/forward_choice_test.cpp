@@ -216,6 +216,44 @@ TEST(Sm90PagedDeclines, FewTilesAreForTheKernelThatSplitsTheirKeys) {
   EXPECT_EQ(declines(100, 1, true), "") << "the choice must not depend on the batch";
 }
 
+TEST(Sm80PagedDeclines, FewQueriesAreForDecode) {
+  const auto declines = [](int64_t queries, int64_t batch, bool batch_invariant = false) {
+    Problem p;
+    p.q = p.o = TensorDesc::contiguous(DType::bf16, {batch, 32, queries, 128});
+    p.k = p.v = TensorDesc::contiguous(DType::bf16, {512, 8, 16, 128});
+    p.page_table = TensorDesc::contiguous(DType::i32, {batch, 128});
+    const Result<ForwardProblem> resolved = resolve(p);
+    EXPECT_TRUE(resolved.ok()) << resolved.status().message();
+    PlanContext context;
+    context.device = kH200;
+    context.batch_invariant = batch_invariant;
+    return sm80_paged_declines(*resolved, context);
+  };
+  EXPECT_THAT(declines(1, 1000), HasSubstr("q: has 1 queries an entry"));
+  EXPECT_THAT(declines(100, 1), HasSubstr("q: has 32 tiles of 128 queries, wanted 66"));
+  EXPECT_EQ(declines(512, 1), "");
+  EXPECT_EQ(declines(100, 4), "");
+  EXPECT_THAT(declines(512, 1, true), HasSubstr("batch_invariant: is set"));
+}
+
+TEST(Sm80PagedDeclines, APackedBatchHasSoManyQueriesInTheMean) {
+  const auto declines = [](int64_t total_q, int64_t batch) {
+    Problem p;
+    p.q = p.o = TensorDesc::contiguous(DType::bf16, {total_q, 32, 128});
+    p.cu_seqlens_q = TensorDesc::contiguous(DType::i32, {batch + 1});
+    p.k = p.v = TensorDesc::contiguous(DType::bf16, {512, 8, 16, 128});
+    p.page_table = TensorDesc::contiguous(DType::i32, {batch, 128});
+    const Result<ForwardProblem> resolved = resolve(p);
+    EXPECT_TRUE(resolved.ok()) << resolved.status().message();
+    PlanContext context;
+    context.device = kH200;
+    return sm80_paged_declines(*resolved, context);
+  };
+  EXPECT_EQ(declines(4 * 512, 4), "");
+  EXPECT_THAT(declines(4 * 512, 64), HasSubstr("q: has 32 queries an entry, wanted 64"));
+  EXPECT_THAT(declines(0, 0), HasSubstr("q: has 0 queries an entry"));
+}
+
 // ---- between tiles
 
 const sm90::throughput::Config& tile(const ForwardProblem& p, const DeviceInfo& device = kH200) {

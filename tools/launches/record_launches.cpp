@@ -173,6 +173,13 @@ std::vector<Problem> problems_for_budgets() {
       all.push_back(mla);
     }
   }
+  for (const DType dtype : {DType::f16, DType::bf16}) {  // pages of rows of 96
+    Problem problem;
+    problem.q = problem.o = TensorDesc::contiguous(dtype, {4, 8, 512, 96});
+    problem.k = problem.v = TensorDesc::contiguous(dtype, {64, 2, 64, 96});
+    problem.page_table = TensorDesc::contiguous(DType::i32, {4, 16});
+    all.push_back(problem);
+  }
   Problem converted;  // whose O is converted, too
   converted.q = converted.k = converted.v = TensorDesc::contiguous(DType::f8e4m3, {1, 8, 512, 64});
   converted.o = TensorDesc::contiguous(DType::f32, {1, 8, 512, 64});

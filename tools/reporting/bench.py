@@ -19,6 +19,7 @@ SERVING_SUITES = {"decode": "One query, caches in one piece",
                   "paged": "Pages, and fp8", "ragged": "64 entries of 100 to 8k keys",
                   "speculative": "Several queries, causal and as a tree"}
 PREFILL = "bench-prefill"  # chunks of a prompt, in one piece and in pages
+PREFILL_SM80 = "bench-prefill-sm80"  # the same by the kernels for Ampere
 # The backward pass, with sums in one order and in any.
 BACKWARD = {"backward-gpu": "### The same bits in every run",
             "backward-gpu-any-order": "### Sums in any order",
@@ -503,7 +504,8 @@ def parts(all_evidence: Evidence) -> dict:
     found["backward"] = backward
     found["backward ratios"] = lambda: backward_ratios(all_evidence)
     for part, name, make in (("serving", SERVING, Bench.serving), ("serving decode", SERVING, Bench.serving_decode),
-                             ("prefill", PREFILL, Bench.prefill), ("fp8", FP8, Bench.fp8),
+                             ("prefill", PREFILL, Bench.prefill),
+                             ("prefill sm80", PREFILL_SM80, Bench.prefill), ("fp8", FP8, Bench.fp8),
                              ("fp8 kernels", FP8_KERNELS, Bench.fp8_kernels), ("fp8 peers", FP8_PEERS, Bench.fp8_peers),
                              ("fp8 wide", FP8_WIDE, Bench.fp8_wide),
                              ("fp8 wide converted", FP8_WIDE_CONVERTED, Bench.fp8_wide),

@@ -54,6 +54,14 @@ SHARED_UNIT = "latency_wide/bf16.cu"
 
 AMPERE = problem("forward_sm80_throughput", "--dtype bf16 --shape 1,1,100,64 --seqlen-kv 300")
 AMPERE_UNIT = "forward_sm80/throughput/bf16_config0_none.cu"
+AMPERE_PAGED = problem("forward_sm80_paged",
+                       "--dtype bf16 --shape 2,4,200,128 --heads-kv 2 --seqlen-kv 700 --paged 16 --causal")
+AMPERE_PAGED_UNIT = "forward_sm80/paged/bf16_config2_paged.cu"
+# Random problems whose tables have indices out of range.
+AMPERE_TABLE = ["verify", "--device", "sim", "--sim-seed", "5", "--kernel", "forward_sm80_paged", "--shapes", "none",
+                "--paged", "--narrow", "--dtypes", "bf16", "--random", "60", "--random-seed", "0", "--largest-seqlen",
+                "60", "--largest-head-dim", "64", "--most-heads", "4"]
+AMPERE_TABLE_UNIT = "forward_sm80/paged/bf16_config0_paged.cu"
 STORED = problem("forward_sm80_fp8", "--dtype f8e4m3 --shape 1,1,100,64 --seqlen-kv 300")
 STORED_UNIT = "forward_sm80/fp8/fp8_config0_fp8.cu"
 # Values in blocks of 64 keys, each with a scale.
@@ -747,6 +755,21 @@ PLANTED = [
     Fault("paged_rows_of_the_first_box", PAGED_UNIT, PAGED_BOXES, [
         (THROUGHPUT + "page_copies.cuh", "const int row = __shfl_sync(0xffffffffU, own_row, i);",
          "const int row = __shfl_sync(0xffffffffU, own_row, 0);")], "FAILED"),
+    Fault("paged80_place_of_the_tile_before", AMPERE_PAGED_UNIT, AMPERE_PAGED, [
+        (SM80 + "paged_loader.cuh", "    row += S::kBlockKv;\n    look_up(p, thread);\n",
+         "    look_up(p, thread);\n    row += S::kBlockKv;\n")], "FAILED"),
+    Fault("paged80_rows_of_the_first_pass", AMPERE_PAGED_UNIT, AMPERE_PAGED, [
+        (SM80 + "paged_loader.cuh", "source(p.k, of_lane(2 * pass, thread), thread)",
+         "source(p.k, of_lane(0, thread), thread)")], "FAILED", more=True),
+    Fault("paged80_page_index_not_clamped", AMPERE_TABLE_UNIT, AMPERE_TABLE, [
+        (SM80 + "paged_loader.cuh", "attention::clamped(stored, 0, p.cache.num_pages - 1)", "stored")],
+          "FAILED"),
+    Fault("paged80_keys_that_nobody_sees", AMPERE_TABLE_UNIT, AMPERE_TABLE, [
+        (SM80 + "paged_loader.cuh",
+         "    if (static_cast<uint32_t>(row - origin.seen_begin) >= origin.seen_rows) return;\n", "")],
+          "outside of global memory", more=True),
+    Fault("paged80_notes_read_before_they_are_written", AMPERE_PAGED_UNIT, AMPERE_PAGED, [
+        (SM80 + "paged_loader.cuh", "    __syncthreads();\n", "")], "unwritten shared memory", more=True),
     Fault("stream_tile_not_awaited", STREAM_UNIT, STREAM, [
         (SM90_DECODE + "kernel.cuh", "      ptx::mbarrier_wait_together(stages.barrier(stage), parity);\n", "")],
           "race"),

@@ -135,8 +135,8 @@ class DecodeDevice : public testing::TestWithParam<Subject> {
  protected:
   void SetUp() override {
     const int major = major_capability();
-    const bool runs =
-        std::string_view(GetParam().kernel) == "decode_sm80" ? major >= 8 : major == 9;
+    const bool any = std::string_view(GetParam().kernel).find("sm80") != std::string_view::npos;
+    const bool runs = any ? major >= 8 : major == 9;
     if (!runs) GTEST_SKIP() << "no GPU that " << GetParam().kernel << " runs on";
   }
 };
@@ -440,6 +440,13 @@ INSTANTIATE_TEST_SUITE_P(
                     Subject{"forward_sm90_paged", DType::bf16, DType::bf16, 96, 130, 24, false},
                     Subject{"forward_sm90_paged", DType::f16, DType::f16, 192, 200, 128, false},
                     Subject{"forward_sm90_paged", DType::bf16, DType::bf16, 256, 150, 8, true}));
+INSTANTIATE_TEST_SUITE_P(
+    Sm80Paged, DecodeDevice,
+    testing::Values(Subject{"forward_sm80_paged", DType::bf16, DType::bf16, 128, 200, 16, true},
+                    Subject{"forward_sm80_paged", DType::f16, DType::f16, 64, 300, 64, true},
+                    Subject{"forward_sm80_paged", DType::bf16, DType::bf16, 96, 130, 1, false},
+                    Subject{"forward_sm80_paged", DType::f16, DType::f16, 192, 200, 128, false},
+                    Subject{"forward_sm80_paged", DType::bf16, DType::bf16, 256, 150, 7, true}));
 
 }  // namespace
 }  // namespace flashcore

@@ -476,6 +476,76 @@ TEST(ForwardSm80Refusal, ASeedInMemoryHasKernelsOfItsOwn) {
   EXPECT_THAT(refusal(p, 80, "80", Variant::dropout_state), HasSubstr("q: dtype is f8e4m3"));
 }
 
+// Keys and values in pages of so many rows.
+Problem paged(int64_t page_size, int64_t head_dim = 128) {
+  Problem p;
+  p.q = p.o = TensorDesc::contiguous(DType::bf16, {2, 4, 100, head_dim});
+  p.k = p.v = TensorDesc::contiguous(DType::bf16, {30, 2, page_size, head_dim});
+  p.page_table = TensorDesc::contiguous(DType::i32, {2, 10});
+  return p;
+}
+
+TEST(ForwardSm80Refusal, OfCachesComputesEverythingThatKeysLieIn) {
+  const auto of_caches = [](const Problem& p) { return refusal(p, 80, "80", Variant::paged); };
+  for (const int64_t page_size : {1, 7, 16, 64, 1000}) {
+    EXPECT_EQ(of_caches(paged(page_size)), "") << page_size;
+  }
+  for (const int64_t head_dim : {8, 64, 72, 96, 128, 192, 256}) {
+    EXPECT_EQ(of_caches(paged(16, head_dim)), "") << head_dim;
+  }
+  Problem p = paged(16);
+  p.cache_leftpad = TensorDesc::contiguous(DType::i32, {2});
+  p.seqlens_q = p.seqlens_kv = TensorDesc::contiguous(DType::i32, {2});
+  p.sinks = TensorDesc::contiguous(DType::f32, {4});
+  p.causal = true;
+  p.window_left = 7;
+  EXPECT_EQ(of_caches(p), "");
+  p.page_table.reset();
+  p.kv_indptr = TensorDesc::contiguous(DType::i32, {3});
+  p.kv_indices = TensorDesc::contiguous(DType::i32, {40});
+  p.page_status = TensorDesc::contiguous(DType::i32, {1});
+  EXPECT_EQ(of_caches(p), "");
+  p = dense(DType::f16, 64, 64);
+  p.cache_leftpad = TensorDesc::contiguous(DType::i32, {2});
+  EXPECT_EQ(of_caches(p), "");
+}
+
+TEST(ForwardSm80Refusal, OfCachesNamesWhatItDoesNotCompute) {
+  const auto of_caches = [](const Problem& p) { return refusal(p, 80, "80", Variant::paged); };
+  EXPECT_THAT(of_caches(dense(DType::f16, 64, 64)), HasSubstr("page_table: is not given"));
+  EXPECT_THAT(of_caches(dense(DType::f32, 64, 64)), HasSubstr("q: dtype is f32"));
+  EXPECT_THAT(of_caches(paged(16, 264)), HasSubstr("q: head dimension is 264"));
+  EXPECT_THAT(of_caches(paged(16, 60)), HasSubstr("q: head dimension is 60, wanted a multiple"));
+  const auto with = [&](const auto& change) {
+    Problem p = paged(16);
+    change(p);
+    return of_caches(p);
+  };
+  EXPECT_THAT(with([](Problem& p) { p.k.dtype = p.v.dtype = DType::f8e4m3; }),
+              HasSubstr("k: dtype is f8e4m3, wanted q's bf16"));
+  EXPECT_THAT(with([](Problem& p) { p.o.dtype = DType::f32; }), HasSubstr("o: dtype is f32"));
+  EXPECT_THAT(with([](Problem& p) { p.softcap = 30; }), HasSubstr("softcap: is 30"));
+  EXPECT_THAT(with([](Problem& p) { p.dropout_p = 0.5F; }), HasSubstr("dropout_p: is 0.5"));
+  EXPECT_THAT(with([](Problem& p) { p.softmax_scale = -1.0F; }), HasSubstr("softmax_scale: is -1"));
+  EXPECT_THAT(with([](Problem& p) { p.alibi_slopes = TensorDesc::contiguous(DType::f32, {4}); }),
+              HasSubstr("alibi_slopes: is given"));
+  EXPECT_THAT(
+      with([](Problem& p) {
+        p.k = TensorDesc::strided(DType::bf16, {30, 2, 16, 128}, {2 * 16 * 132, 16 * 132, 132, 1});
+      }),
+      HasSubstr("k: row stride is 132 elements"));
+  EXPECT_THAT(with([](Problem& p) {
+                p.v = TensorDesc::strided(DType::bf16, {30, 2, 16, 128},
+                                          {int64_t{1} << 31, 16 * 128, 128, 1});
+              }),
+              HasSubstr("v: its last row begins"));
+  EXPECT_EQ(with([](Problem& p) {
+              p.v = TensorDesc::strided(DType::bf16, {30, 2, 16, 128},
+                                        {int64_t{1} << 30, 16 * 128, 128, 1});
+            }),
+            "");
+}
+
 TEST(ForwardSm80Splits, AreForFewQueriesLongKeysAndAnIdleGpu) {
   const auto splits = [](int64_t batch, int64_t queries, int64_t keys, bool batch_invariant) {
     Problem p;

@@ -178,7 +178,7 @@ namespace forward_sm80::throughput {
 const InstanceEntry& find_instance(const Instance& /*instance*/) {
   static const InstanceEntry entry = {
       [] { return fake::load(fake::kernel<0>("forward_sm80_throughput")); },
-      [](const Fp8Params& params, unsigned int blocks, cudaStream_t stream) {
+      [](const LaunchParams& params, unsigned int blocks, cudaStream_t stream) {
         return fake::launch(fake::kernel<0>("forward_sm80_throughput"), blocks, stream, params);
       }};
   return entry;

@@ -30,6 +30,7 @@ enum class Features {
            // chunks, an O of another type, keys in splits
   dropout_state,  // the same, with dropout's seed and offset from memory
   fp8,            // the same, from memory or not, with Q, K and V stored in fp8
+  paged,          // what `none` looks for, with keys and values in a cache
 };
 
 // Biases are read in pieces of four keys where a kernel is made for them.

@@ -21,7 +21,7 @@ struct CompiledInstance {
                                 cudaSharedmemCarveoutMaxShared);
   }
 
-  static cudaError_t launch(const Fp8Params& params, unsigned int blocks, cudaStream_t stream) {
+  static cudaError_t launch(const LaunchParams& params, unsigned int blocks, cudaStream_t stream) {
     return host::launch_kernel(
         &forward_kernel<kConfigIndex, Element, kFeatures>,
         {.grid = dim3(blocks), .threads = kConfig.threads(), .shared_bytes = kConfig.smem_bytes()},

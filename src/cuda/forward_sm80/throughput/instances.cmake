@@ -24,13 +24,13 @@ function(sm80_instance INSTANCE_ELEMENT INSTANCE_CONFIG INSTANCE_FEATURES)
   set(type_Fp32 f32)
   set(type_Fp8 fp8)
   set(key "{InputType::${type_${INSTANCE_ELEMENT}}, ${INSTANCE_CONFIG}, Features::${INSTANCE_FEATURES}}")
-  if(INSTANCE_FEATURES MATCHES "^(dropout_state|fp8)$")  # a kernel of its own, with its own budgets
+  if(INSTANCE_FEATURES MATCHES "^(dropout_state|fp8|paged)$")  # a kernel of its own, with its own budgets
     set(source ${sm80_generated}/${INSTANCE_FEATURES}/${INSTANCE_NAME}.cu)
   else()
     set(source ${sm80_generated}/throughput/${INSTANCE_NAME}.cu)
   endif()
   configure_file(forward_sm80/throughput/${template} ${source} @ONLY)
-  if(INSTANCE_FEATURES MATCHES "^(dropout_state|fp8)$")
+  if(INSTANCE_FEATURES MATCHES "^(dropout_state|fp8|paged)$")
     flashcore_cuda_sources(forward_sm80_${INSTANCE_FEATURES} SOURCES ${source})
   elseif(INSTANCE_CONFIG EQUAL sm80_paired_fallback AND INSTANCE_FEATURES STREQUAL none)
     # On 9.0 pairs of warps always take its place.
@@ -49,6 +49,7 @@ math(EXPR last "${sm80_configs} - 1")
 foreach(element Fp16 Bf16)
   foreach(config RANGE ${last_half})
     sm80_instance(${element} ${config} none)
+    sm80_instance(${element} ${config} paged)
     if(NOT config EQUAL 1)  # config_with_all
       sm80_instance(${element} ${config} all)
       sm80_instance(${element} ${config} dropout_state)

@@ -50,6 +50,12 @@ struct Told<Features::fp8> {
   static constexpr Features kLooksFor = Features::all;
 };
 
+template <>
+struct Told<Features::paged> {
+  using Type = PagedParams;
+  static constexpr Features kLooksFor = Features::none;
+};
+
 // By index: nvcc 13.0 cannot name a __global__ template's argument of class type.
 template <int kConfigIndex, class Element, Features kLevel>
 __global__ void __launch_bounds__(kConfigs[kConfigIndex].threads(),

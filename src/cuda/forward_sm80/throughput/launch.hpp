@@ -11,8 +11,8 @@ namespace flashcore::cuda::forward_sm80::throughput {
 enum class InputType { f16, bf16, f32, fp8 };
 
 // Which compiled kernel: kConfigs[config] or kPairedRow, its type, and what every tile looks for.
-// fp32 has only instances with all features, fp8 those of config_with_fp8 with Features::fp8, and not
-// every row has one with Features::scores.
+// fp32 has only instances with all features, fp8 those of config_with_fp8 with Features::fp8, only
+// types of 16 bits have some with Features::paged, and not every row has one with Features::scores.
 struct Instance {
   InputType type;
   int config;
@@ -24,7 +24,7 @@ struct Instance {
 // One row of the list of compiled kernels.
 struct InstanceEntry {
   cudaError_t (*prepare)();  // once per device, before the first launch
-  cudaError_t (*launch)(const Fp8Params& params, unsigned int blocks, cudaStream_t stream);
+  cudaError_t (*launch)(const LaunchParams& params, unsigned int blocks, cudaStream_t stream);
 };
 
 // Of an instance that was not compiled: one whose functions fail.

@@ -26,6 +26,7 @@
 #include "cuda/forward_sm80/throughput/fp8_scales.cuh"
 #include "cuda/forward_sm80/throughput/fp8_tiles.cuh"
 #include "cuda/forward_sm80/throughput/notes.cuh"
+#include "cuda/forward_sm80/throughput/paged_loader.cuh"
 #include "cuda/forward_sm80/throughput/score_lines.cuh"
 #include "cuda/forward_sm80/throughput/scores.cuh"
 #include "cuda/forward_sm80/throughput/task.cuh"
@@ -62,7 +63,7 @@ __device__ __forceinline__ bool attend(const P& p, const Task& task, unsigned ch
                                        WarpState<kConfig>& w, GuardPass pass) {
   using S = Shape<kConfig>;
   using Stored = typename StoredShape<Element, kConfig>::Type;
-  using Loader = KvLoader<kConfig, kFeatures, Stored>;
+  using Loader = typename LoaderOf<P, kConfig, kFeatures, Stored>::Type;
   constexpr bool kFp8 = kIsFp8<Element>;
   constexpr int kSliceKeys =
       kSoftmax == Softmax::guarded ? kGuardedSliceKeys : kConfig.slice_keys(kFeatures);
@@ -125,14 +126,16 @@ __device__ __forceinline__ bool attend(const P& p, const Task& task, unsigned ch
         nearest_tile(task.first_query + task.sequence.offset, block.begin, block.end, S::kBlockKv);
   }
   if constexpr (!kFp8) load_queries<kConfig, kFeatures>(p, task, shared);
-  const KvOrigin origin = kv_origin<Stored::kBytes>(p, task);
+  const auto origin = kv_origin<Stored::kBytes>(p, task, S::kBlockQ);
   Loader loader(p, origin, static_cast<int>(task.sequence.len_kv), turns.first, thread);
   loader.load(p, shared, kFp8 ? 0 : block.begin & 1);
   if constexpr (kFp8) convert_queries<kConfig>(p, task, shared);
 
-  if (kScores && thread == 0) {
-    noted.origin = origin;
-    noted.turns = turns;
+  if constexpr (kScores) {
+    if (thread == 0) {
+      noted.origin = origin;
+      noted.turns = turns;
+    }
   }
   const int first_row = task.first_query + warp * S::kWarpRows;
   const attention::TileRange slices =

@@ -7,6 +7,7 @@
 
 #include "cuda/attention/divisor.hpp"
 #include "cuda/attention/forward_params.hpp"
+#include "cuda/attention/kv_cache.hpp"
 #include "cuda/attention/scheduler.hpp"
 #include "cuda/attention/softcap.hpp"
 #include "problem/philox.hpp"
@@ -113,6 +114,31 @@ struct Fp8Params : StateParams {
   Fp8Output o_fp8;  // O's type, where it is no ElementType
   HeadVector o_scale;
   LargestValues amax_o, amax_s;
+};
+
+// Strides of K or V in pieces of 16 bytes. The last row begins before piece 2^32 - 9: numbers of the
+// pieces of its first 128 bytes have 32 bits, and the last number is none of them.
+struct ChunkStrides {
+  uint32_t lead, head, row;  // lead: from page to page, or from entry to entry
+};
+
+// With Features::paged: where a cache has the keys. Keys in one piece are in a page of so many rows
+// that there is no second one.
+struct PagedParams : Params {
+  attention::KvCacheParams cache;
+  int table_step;  // cache.table_page
+  ChunkStrides k_chunks, v_chunks;
+};
+
+// What a launch is told, whichever kernel it is of: each takes its part.
+struct LaunchParams : Fp8Params {
+  attention::KvCacheParams cache;
+  int table_step;
+  ChunkStrides k_chunks, v_chunks;
+
+  operator PagedParams() const {
+    return {static_cast<const Params&>(*this), cache, table_step, k_chunks, v_chunks};
+  }
 };
 
 }  // namespace flashcore::cuda::forward_sm80::throughput

@@ -18,6 +18,7 @@
 #include "cuda/forward_sm80/throughput/launch.hpp"
 #include "cuda/forward_sm80/throughput/splits.hpp"
 #include "cuda/forward_sm80/throughput/supports.hpp"
+#include "cuda/host/cache_params.hpp"
 #include "cuda/host/device_guard.hpp"
 #include "cuda/host/forward_launch.hpp"
 #include "cuda/host/grouped_heads.hpp"
@@ -39,7 +40,7 @@ constexpr float kFp32Largest = std::numeric_limits<float>::max();
 
 // One of the compiled kernels, and what it is launched with.
 struct Launch {
-  Fp8Params params;
+  LaunchParams params;
   Instance instance;
   unsigned int blocks;
 };
@@ -61,7 +62,7 @@ int block_q_of(const Instance& instance) {
 
 // What computes all that `instance` does, and everything else too.
 Instance with_all_features(Instance instance) {
-  if (instance.features == Features::fp8) return instance;
+  if (instance.features == Features::fp8 || instance.features == Features::paged) return instance;
   const int config = instance.config == kPairedRow ? kPairedConfig.fallback : instance.config;
   const bool state = instance.features == Features::dropout_state;
   return {instance.type, config_with_all(config), state ? Features::dropout_state : Features::all};
@@ -86,11 +87,12 @@ InputType input_type(DType dtype) {
   return dtype == DType::bf16 ? InputType::bf16 : InputType::f32;
 }
 
-// Whether the rows of a tensor are aligned 16-byte chunks, except for where it begins.
-bool has_chunks(const RowStrides& stride, DType dtype, const ForwardProblem& p, int64_t heads,
-                int64_t rows, int64_t head_dim) {
+// Whether the rows of a tensor are aligned 16-byte chunks, except for where it begins. `lead`: what
+// its batch stride leads to.
+bool has_chunks(const RowStrides& stride, DType dtype, int64_t lead, int64_t heads, int64_t rows,
+                int64_t head_dim) {
   return head_dim * static_cast<int64_t>(size_of(dtype)) % kChunkBytes == 0 &&
-         host::misaligned_rows("", stride, dtype, p.packed ? 1 : p.batch, heads, rows).empty();
+         host::misaligned_rows("", stride, dtype, lead, heads, rows).empty();
 }
 
 // Whether O may be written in 16-byte pieces: it has 16 bits, and the type that P has or, where inputs
@@ -191,9 +193,33 @@ void bind_scales(Fp8Params& params, const ForwardProblem& p, const Arguments& ar
   params.amax_s.data = p.amax_s.present ? args.amax_s : nullptr;
 }
 
+// Strides that lead nowhere may be anything.
+ChunkStrides chunk_strides(const RowStrides& stride, const ForwardProblem& p) {
+  constexpr int64_t kElements = kChunkBytes / 2;
+  const auto chunks = [](int64_t extent, int64_t step) {
+    return extent > 1 ? static_cast<uint32_t>(step / kElements) : 0U;
+  };
+  return {chunks(lead_of_keys(p), stride.batch), chunks(p.heads_kv, stride.head),
+          chunks(rows_of_keys(p), stride.row)};
+}
+
+// Where keys are in one piece, one page has them all.
+void set_cache(LaunchParams& params, const ForwardProblem& p) {
+  host::set_cache_params(params.cache, p);
+  params.table_step = static_cast<int>(p.paging.table_page);
+  if (!p.paging.present) {
+    constexpr int kPageSize = std::numeric_limits<int32_t>::max();
+    params.cache.page_size = kPageSize;
+    params.cache.by_page_size = host::divisor_of(kPageSize);
+    params.cache.num_pages = 1;
+  }
+  params.k_chunks = chunk_strides(p.k, p);
+  params.v_chunks = chunk_strides(p.v, p);
+}
+
 // Everything but the pointers.
-Fp8Params make_params(const ForwardProblem& p, const Config& config, int block_q) {
-  Fp8Params params{};
+LaunchParams make_params(const ForwardProblem& p, const Config& config, int block_q) {
+  LaunchParams params{};
   host::set_forward_params(params, p);
   params.q_pass_bytes = pass_bytes(p.q, p.dtype, config);
   params.k_pass_bytes = pass_bytes(p.k, p.dtype, config);
@@ -227,15 +253,17 @@ Fp8Params make_params(const ForwardProblem& p, const Config& config, int block_q
   params.dropout_rescale = dropout_rescale(p.dropout_p);
   params.dropout_state_step = p.dropout_state.batch;
   set_fp8(params, p);
+  set_cache(params, p);
   return params;
 }
 
 // The pointers of a run, and what follows from how they are aligned. False: only the kernel with
 // all features computes this.
-bool bind(Fp8Params& params, const ForwardProblem& p, const Arguments& args) {
-  const int64_t rows_q = p.packed ? p.total_q : p.seqlen_q;
-  const int64_t rows_kv = p.packed ? p.total_kv : p.seqlen_kv;
+bool bind(LaunchParams& params, const ForwardProblem& p, const Arguments& args) {
+  const int64_t batch = p.packed ? 1 : p.batch, rows_q = p.packed ? p.total_q : p.seqlen_q;
+  const int64_t lead_kv = lead_of_keys(p), rows_kv = rows_of_keys(p);
   host::bind_forward_params(params, p, args);
+  host::bind_cache_params(params.cache, p, args);
   bind_scales(params, p, args);
   params.sinks.data = p.sinks.present ? args.sinks : nullptr;
   params.bias.data = p.bias.present ? args.bias : nullptr;
@@ -248,13 +276,13 @@ bool bind(Fp8Params& params, const ForwardProblem& p, const Arguments& args) {
     params.dropout_key = dropout_key(args.dropout_seed, args.dropout_offset);
   }
 
-  params.chunks_qk = has_chunks(p.q, p.dtype, p, p.heads_q, rows_q, p.head_dim_qk) &&
-                     has_chunks(p.k, p.dtype, p, p.heads_kv, rows_kv, p.head_dim_qk) &&
+  params.chunks_qk = has_chunks(p.q, p.dtype, batch, p.heads_q, rows_q, p.head_dim_qk) &&
+                     has_chunks(p.k, p.dtype, lead_kv, p.heads_kv, rows_kv, p.head_dim_qk) &&
                      host::is_aligned(args.q) && host::is_aligned(args.k);
-  params.chunks_v =
-      has_chunks(p.v, p.dtype, p, p.heads_kv, rows_kv, p.head_dim_v) && host::is_aligned(args.v);
+  params.chunks_v = has_chunks(p.v, p.dtype, lead_kv, p.heads_kv, rows_kv, p.head_dim_v) &&
+                    host::is_aligned(args.v);
   params.o_vectors = has_vectors(p) &&
-                     has_chunks(p.o, p.o_dtype, p, p.heads_q, rows_q, p.head_dim_v) &&
+                     has_chunks(p.o, p.o_dtype, batch, p.heads_q, rows_q, p.head_dim_v) &&
                      host::is_aligned(args.o);
   return params.chunks_qk && params.chunks_v && params.o_vectors &&
          (params.bias.data == nullptr ||
@@ -294,8 +322,8 @@ void bind_partial(Params& params, const ForwardProblem& p, std::span<std::byte> 
 }
 
 // The launch for columns of V and O from `column` on, as many as the kernel computes.
-Fp8Params columns_from(const Fp8Params& all, int64_t column, const Config& config) {
-  Fp8Params part = all;
+LaunchParams columns_from(const LaunchParams& all, int64_t column, const Config& config) {
+  LaunchParams part = all;
   part.head_dim_v = static_cast<int>(std::min<int64_t>(all.head_dim_v - column, config.head_dim_v));
   part.whole_chunks = all.chunks_qk && all.chunks_v && all.head_dim_qk == config.head_dim_qk &&
                       part.head_dim_v == config.head_dim_v;
@@ -329,7 +357,7 @@ Status run(const ForwardProblem& p, const Planned& planned, const Arguments& arg
     FLASHCORE_RETURN_IF_ERROR(zero_largest_values(p, planned, args, stream));
   }
   if (planned.own.blocks == 0) return {};  // no other output has an element
-  Fp8Params params = planned.own.params;
+  LaunchParams params = planned.own.params;
   const bool own = bind(params, p, args) || planned.own.instance == planned.any.instance;
   const auto& [all_params, instance, blocks] = own ? planned.own : planned.any;
   if (!own) {
@@ -344,7 +372,7 @@ Status run(const ForwardProblem& p, const Planned& planned, const Arguments& arg
     return host::cuda_failure(kName, "choosing its GPU", guard.error());
   auto* const cuda_stream = static_cast<cudaStream_t>(stream.handle);
   for (int64_t column = 0; column < p.head_dim_v || column == 0; column += config.head_dim_v) {
-    const Fp8Params part = columns_from(params, column, config);
+    const LaunchParams part = columns_from(params, column, config);
     const cudaError_t error = find_instance(instance).launch(part, blocks, cuda_stream);
     if (error != cudaSuccess) return host::cuda_failure(kName, "the launch", error);
     if (part.splits == 1) continue;
@@ -374,13 +402,15 @@ Result<PlannedKernel> plan(const ForwardProblem& asked, const PlanContext& conte
                                ? asked
                                : host::with_grouped_heads(asked);
   Planned planned{};
+  const bool paged = kernel == Variant::paged;
   const bool splits =
-      kernel == Variant::split_kv ||
-      (splits_keys(asked, context) && !has_fp8_outputs(asked) && context.config != kWhole);
+      kernel == Variant::split_kv || (!paged && splits_keys(asked, context) &&
+                                      !has_fp8_outputs(asked) && context.config != kWhole);
   planned.device = context.device.device.index;
-  Instance instance = {.type = input_type(p.dtype),
-                       .config = config_index(p),
-                       .features = features_of(p, context.batch_invariant)};
+  Instance instance = {
+      .type = input_type(p.dtype),
+      .config = config_index(p),
+      .features = paged ? Features::paged : features_of(p, context.batch_invariant)};
   planned.any = make_launch(p, with_all_features(instance));
   size_t workspace_bytes = 0;
   if (splits) workspace_bytes = split(planned.any, p);
@@ -417,18 +447,22 @@ Result<PlannedKernel> plan(const ForwardProblem& asked, const PlanContext& conte
 }
 
 Kernel row(std::string_view name, bool automatic, Variant kernel) {
-  const bool fp8 = kernel == Variant::fp8;
+  const bool fp8 = kernel == Variant::fp8, paged = kernel == Variant::paged;
+  const bool own_sources = fp8 || paged || kernel == Variant::dropout_state;
   std::string_view targets = build::targets::forward_sm80_throughput;
   if (kernel == Variant::dropout_state) targets = build::targets::forward_sm80_dropout_state;
   if (fp8) targets = build::targets::forward_sm80_fp8;
+  if (paged) targets = build::targets::forward_sm80_paged;
   return Kernel{.name = std::string(name),
                 .device = DeviceKind::cuda,
                 .automatic = automatic,
+                .wants_alignment = paged,
                 .reads_dropout_state = fp8 || kernel == Variant::dropout_state,
+                .reads_caches = paged,
                 .fp8_types = fp8 ? Fp8Types::kv_apart : Fp8Types::one,
                 .scales_o = fp8,
                 .writes_largest = fp8,
-                .sources = fp8 || kernel == Variant::dropout_state ? std::string_view() : kName,
+                .sources = own_sources ? std::string_view() : kName,
                 .targets = targets,
                 .refuses =
                     [kernel, targets](const ForwardProblem& p, const PlanContext& context) {
@@ -439,6 +473,8 @@ Kernel row(std::string_view name, bool automatic, Variant kernel) {
 }
 
 }  // namespace
+
+Kernel paged_kernel() { return row("forward_sm80_paged", true, Variant::paged); }
 
 std::vector<Kernel> kernels() {
   // Splits of the keys are chosen by the others where they pay; by name, for any problem.

@@ -3,8 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <limits>
+#include <tuple>
+#include <utility>
 
+#include "cuda/attention/kv_range.hpp"
 #include "cuda/forward_sm80/throughput/config.hpp"
 #include "cuda/forward_sm80/throughput/splits.hpp"
 #include "cuda/host/grouped_heads.hpp"
@@ -14,11 +18,14 @@
 #include "kernel/seen_by_choice.hpp"
 #include "problem/dtypes.hpp"
 #include "problem/entries.hpp"
+#include "problem/sizes.hpp"
 
 namespace flashcore::cuda::forward_sm80::throughput {
 namespace {
 
-constexpr int kChunkElements = 8;  // of 16 bits in a 16-byte chunk
+constexpr int64_t kChunkElements = 8;  // of 16 bits in a 16-byte chunk
+// Rows begin before this one: see ChunkStrides.
+constexpr int64_t kMostChunks = std::numeric_limits<uint32_t>::max() - kPanelBytes / 16;
 
 bool is_16_bit(DType dtype) { return dtype == DType::f16 || dtype == DType::bf16; }
 std::string refuse_device(const DeviceInfo& device, std::string_view targets) {
@@ -39,6 +46,9 @@ std::string refuse_types(const ForwardProblem& p, Variant kernel) {
   }
   if (kernel == Variant::fp8 && !is_fp8(p.dtype)) {
     return fmt::format("q: dtype is {}, wanted f8e4m3 or f8e5m2", to_string(p.dtype));
+  }
+  if (kernel == Variant::paged && !is_16_bit(p.dtype)) {
+    return fmt::format("q: dtype is {}, wanted f16 or bf16", to_string(p.dtype));
   }
   if (kernel != Variant::fp8 && !f32 && !is_16_bit(p.dtype)) {
     return fmt::format("q: dtype is {}, wanted f16, bf16 or f32", to_string(p.dtype));
@@ -75,6 +85,83 @@ std::string refuse_sizes(const ForwardProblem& p, Variant kernel) {
   return {};
 }
 
+// Of the kernel for caches: what else than the band it would have to look for.
+std::string refuse_features(const ForwardProblem& p) {
+  if (p.o_dtype != p.dtype) {
+    return fmt::format("o: dtype is {}, wanted that of q, {}", to_string(p.o_dtype),
+                       to_string(p.dtype));
+  }
+  for (const auto& [name, present] : {std::pair{"bias", p.bias.present},
+                                      {"mask", p.mask.present},
+                                      {"alibi_slopes", p.alibi_slopes.present}}) {
+    if (present) return fmt::format("{}: is given, wanted none", name);
+  }
+  if (p.softcap > 0) return fmt::format("softcap: is {}, wanted 0", p.softcap);
+  if (p.dropout_p > 0) return fmt::format("dropout_p: is {}, wanted 0", p.dropout_p);
+  if (!(p.softmax_scale > 0)) {
+    return fmt::format("softmax_scale: is {}, wanted a positive one", p.softmax_scale);
+  }
+  return {};
+}
+
+// Of the kernel for caches: rows are copied in pieces of 16 bytes, whose numbers have 32 bits.
+std::string refuse_chunks(const ForwardProblem& p) {
+  for (const auto& [name, head_dim] : {std::pair{"q", p.head_dim_qk}, {"v", p.head_dim_v}}) {
+    if (head_dim % kChunkElements != 0) {
+      return fmt::format("{}: head dimension is {}, wanted a multiple of {}", name, head_dim,
+                         kChunkElements);
+    }
+  }
+  const int64_t batch = p.packed ? 1 : p.batch, rows_q = p.packed ? p.total_q : p.seqlen_q;
+  for (const auto& [name, stride] : {std::pair{"q", &p.q}, {"o", &p.o}}) {
+    std::string refusal = host::misaligned_rows(name, *stride, p.dtype, batch, p.heads_q, rows_q);
+    if (!refusal.empty()) return refusal;
+  }
+  const int64_t lead = lead_of_keys(p), rows = rows_of_keys(p);
+  for (const auto& [name, stride] : {std::pair{"k", &p.k}, {"v", &p.v}}) {
+    std::string refusal = host::misaligned_rows(name, *stride, p.dtype, lead, p.heads_kv, rows);
+    if (!refusal.empty()) return refusal;
+    int64_t last = 0;  // row, in pieces
+    for (const auto& [dimension, extent, step] : {std::tuple{"batch", lead, stride->batch},
+                                                  {"head", p.heads_kv, stride->head},
+                                                  {"row", rows, stride->row}}) {
+      if (extent <= 1) continue;
+      if (step < 0) {
+        return fmt::format("{}: {} stride is {}, wanted 0 or more", name, dimension, step);
+      }
+      last = sum_of({last, product_of({extent - 1, step / kChunkElements})});
+    }
+    if (last >= kMostChunks) {
+      return fmt::format("{}: its last row begins {} elements from the first, wanted less than {}",
+                         name, product_of({last, kChunkElements}), kMostChunks * kChunkElements);
+    }
+  }
+  return {};
+}
+
+// Of the kernel for caches.
+std::string refuse_cache(const ForwardProblem& p) {
+  if (!p.paging.present && !p.cache_leftpad.present) {
+    return "page_table: is not given, wanted keys and values in a cache";
+  }
+  if (p.k_dtype != p.dtype) {
+    return fmt::format("k: dtype is {}, wanted q's {}", to_string(p.k_dtype), to_string(p.dtype));
+  }
+  if (p.paging.present && p.paging.num_pages < 1) {
+    return fmt::format("k: has {} pages, wanted 1 or more", p.paging.num_pages);
+  }
+  if (std::abs(p.paging.table_page) > std::numeric_limits<int32_t>::max()) {
+    return fmt::format("{}: has a stride of {}, wanted less than 2^31",
+                       p.paging.flat ? "kv_indices" : "page_table", p.paging.table_page);
+  }
+  if (p.seqlen_kv >= attention::kMostRows) {
+    return fmt::format("k: has {} rows of an entry, wanted less than {}", p.seqlen_kv,
+                       attention::kMostRows);
+  }
+  if (std::string refusal = refuse_features(p); !refusal.empty()) return refusal;
+  return refuse_chunks(p);
+}
+
 // At most so many keys are seen by any row.
 int64_t most_keys(const ForwardProblem& p) {
   int64_t most = p.seqlen_kv;
@@ -107,7 +194,18 @@ std::string refusal(const ForwardProblem& problem, const DeviceInfo& device,
     return "dropout_state: is not given, wanted dropout's seed and offset in memory";
   }
   if (std::string refusal = refuse_types(problem, kernel); !refusal.empty()) return refusal;
-  return refuse_sizes(problem, kernel);
+  if (std::string refusal = refuse_sizes(problem, kernel); !refusal.empty()) return refusal;
+  return kernel == Variant::paged ? refuse_cache(problem) : std::string();
+}
+
+int64_t lead_of_keys(const ForwardProblem& p) {
+  if (p.paging.present) return p.paging.num_pages;
+  return p.packed ? 1 : p.batch;
+}
+
+int64_t rows_of_keys(const ForwardProblem& p) {
+  if (p.paging.present) return p.paging.page_size;
+  return p.packed ? p.total_kv : p.seqlen_kv;
 }
 
 bool splits_keys(const ForwardProblem& p, const PlanContext& context) {
@@ -129,10 +227,10 @@ Features features_of(const ForwardProblem& p, bool batch_invariant) {
   }
   const int64_t batch = p.packed ? 1 : p.batch;
   const int64_t rows_q = p.packed ? p.total_q : p.seqlen_q;
-  const int64_t rows_kv = p.packed ? p.total_kv : p.seqlen_kv;
+  const int64_t lead_kv = lead_of_keys(p), rows_kv = rows_of_keys(p);
   if (!host::misaligned_rows("q", p.q, p.dtype, batch, p.heads_q, rows_q).empty() ||
-      !host::misaligned_rows("k", p.k, p.dtype, batch, p.heads_kv, rows_kv).empty() ||
-      !host::misaligned_rows("v", p.v, p.dtype, batch, p.heads_kv, rows_kv).empty() ||
+      !host::misaligned_rows("k", p.k, p.dtype, lead_kv, p.heads_kv, rows_kv).empty() ||
+      !host::misaligned_rows("v", p.v, p.dtype, lead_kv, p.heads_kv, rows_kv).empty() ||
       !host::misaligned_rows("o", p.o, p.dtype, batch, p.heads_q, rows_q).empty()) {
     return Features::all;
   }

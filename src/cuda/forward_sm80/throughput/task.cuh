@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "cuda/attention/entry.hpp"
+#include "cuda/attention/kv_cache.hpp"
 #include "cuda/attention/kv_range.hpp"
 #include "cuda/attention/packed_tiles.hpp"
 #include "cuda/forward_sm80/throughput/params.hpp"
@@ -40,13 +41,18 @@ __device__ inline attention::TileOrder::Place find_packed(const Params& p, uint3
           here < 0 || here >= p.order.q_tiles ? p.order.q_tiles : static_cast<uint32_t>(here)};
 }
 
-__device__ inline Sequence find_sequence(const Params& p, int b) {
-  const attention::Entry entry = attention::find_entry(p, b);
+__device__ inline Sequence sequence_of(const attention::Entry& entry) {
   Sequence s;
   s.q_begin = entry.q_row, s.len_q = entry.len_q, s.rows_q = entry.rows_q;
   s.kv_begin = entry.kv_row, s.len_kv = entry.len_kv;
   s.offset = entry.offset;
   return s;
+}
+__device__ inline Sequence find_sequence(const Params& p, int b) {
+  return sequence_of(attention::find_entry(p, b));
+}
+__device__ inline Sequence find_sequence(const PagedParams& p, int b) {
+  return sequence_of(attention::find_cached_entry(p, p.cache, b).entry);
 }
 
 // Which split of the keys is the share of block `index`.
@@ -62,8 +68,8 @@ __device__ inline int split_tiles(const Task& task, int block_kv) {
 
 // With splits, those of a tile and its heads of one group follow each other: what runs at once
 // shares keys and values.
-template <bool kSplits>
-__device__ inline Task find_task(const Params& p, uint32_t index, int block_q) {
+template <bool kSplits, class P>
+__device__ inline Task find_task(const P& p, uint32_t index, int block_q) {
   attention::TileOrder::Place place;
   if (kSplits && p.splits > 1) {
     const auto heads = static_cast<uint32_t>(p.heads_q / p.heads_kv);

@@ -47,17 +47,23 @@ struct TileCopy {
     unsigned char* const to = target(tile, thread);
 #pragma unroll
     for (int pass = 0; pass < kPasses; ++pass) {
-#pragma unroll
-      for (int panel = 0; panel < Tile::kPanels; ++panel) {
-        const int first = panel * kPanelChunks;
-        if (first + kPanelChunks <= kRowChunks || first + chunk_of(thread) < kRowChunks) {
-          ptx::cp_async_16(to + panel * Tile::kPanelBytes + pass * kRowsPerPass * kPanelRow,
-                           source + panel * kPanelRow);
-        }
-      }
+      whole_row(to, source, pass, thread);
       source += pass_bytes;
     }
     return source;
+  }
+
+  // The thread's row of one pass. `to`: target(tile, thread).
+  __device__ static void whole_row(unsigned char* to, const unsigned char* source, int pass,
+                                   int thread) {
+#pragma unroll
+    for (int panel = 0; panel < Tile::kPanels; ++panel) {
+      const int first = panel * kPanelChunks;
+      if (first + kPanelChunks <= kRowChunks || first + chunk_of(thread) < kRowChunks) {
+        ptx::cp_async_16(to + panel * Tile::kPanelBytes + pass * kRowsPerPass * kPanelRow,
+                         source + panel * kPanelRow);
+      }
+    }
   }
 
   // The same with zeros for rows at or past `rows` and chunks at or past `chunks`. `readable` is
@@ -68,16 +74,22 @@ struct TileCopy {
     unsigned char* const to = target(tile, thread);
 #pragma unroll 1  // rarely run, and in many places
     for (int pass = 0; pass < kPasses; ++pass) {
-#pragma unroll
-      for (int panel = 0; panel < Tile::kPanels; ++panel) {
-        const bool valid = pass * kRowsPerPass + source_row(thread) < rows &&
-                           panel * kPanelChunks + chunk_of(thread) < chunks;
-        ptx::cp_async_16(to + panel * Tile::kPanelBytes + pass * kRowsPerPass * kPanelRow,
-                         valid ? source + panel * kPanelRow : readable, valid);
-      }
+      part_row(to, source, pass, pass * kRowsPerPass + source_row(thread) < rows, chunks, readable,
+               thread);
       source += pass_bytes;
     }
     return source;
+  }
+
+  // The thread's row of one pass, with zeros if it is not `used`.
+  __device__ static void part_row(unsigned char* to, const unsigned char* source, int pass,
+                                  bool used, int chunks, const void* readable, int thread) {
+#pragma unroll
+    for (int panel = 0; panel < Tile::kPanels; ++panel) {
+      const bool valid = used && panel * kPanelChunks + chunk_of(thread) < chunks;
+      ptx::cp_async_16(to + panel * Tile::kPanelBytes + pass * kRowsPerPass * kPanelRow,
+                       valid ? source + panel * kPanelRow : readable, valid);
+    }
   }
 
   // The same for rows of any length and alignment, element by element and at once.

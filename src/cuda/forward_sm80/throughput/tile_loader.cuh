@@ -22,7 +22,7 @@ struct KvOrigin {
 };
 
 template <int kElementBytes>
-__device__ __forceinline__ KvOrigin kv_origin(const Params& p, const Task& task) {
+__device__ __forceinline__ KvOrigin kv_origin(const Params& p, const Task& task, int /*block_q*/) {
   const int kv_head = kv_head_of(p, task.head);
   return {row_pointer<kElementBytes>(p.k, task.batch, kv_head, task.sequence.kv_begin),
           row_pointer<kElementBytes>(p.v, task.batch, kv_head, task.sequence.kv_begin)};
