@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <cstdint>
 #include <cstdlib>
 #include <functional>
 #include <limits>
@@ -425,6 +426,113 @@ TEST_P(EveryTarget, ANaNReachesExactlyTheRowsThatAttendToIt) {
         }
         ASSERT_GT(attending, 20);
         ASSERT_LT(attending, 2 * (90 - key));
+      }
+    }
+  }
+}
+
+// One key in each entry, so that O is its value and LSE its score.
+TEST_P(EveryTarget, FewRowsReadEveryByteOfFp8) {
+  for (const DType dtype : {DType::f8e4m3, DType::f8e5m2}) {
+    for (const DType q : {DType::f32, DType::f16, DType::bf16}) {
+      for (const int64_t rows : {1, 2, 3, 4, 7, 8, 9, 16}) {
+        SCOPED_TRACE(fmt::format("{} under {}, {} rows", to_string(dtype), to_string(q), rows));
+        Problem problem = problem_of(
+            {.batch = 256, .heads_q = rows, .heads_kv = 1, .seqlen_q = 1, .seqlen_kv = 1}, q);
+        problem.k.dtype = problem.v.dtype = dtype;
+        problem.o.dtype = DType::f32;
+        problem.softmax_scale = 1.0f;
+        HostProblem host = bench::make_host_problem(problem, 12);
+        std::vector<double> value(256);
+        auto* const k = static_cast<uint8_t*>(host.at("k").data());
+        auto* const v = static_cast<uint8_t*>(host.at("v").data());
+        for (int64_t b = 0; b < 256; ++b) {
+          std::fill_n(k + b * 64, 64, uint8_t{0});
+          std::fill_n(v + b * 64, 64, uint8_t{0});
+          k[b * 64 + b % 64] = v[b * 64 + b % 64] = static_cast<uint8_t>(b);
+          value[static_cast<size_t>(b)] = host.at("v").get(b * 64 + b % 64);
+        }
+        for (int64_t i = 0; i < 256 * rows * 64; ++i) host.at("q").set(i, 1);
+        ASSERT_TRUE(run_on_host(host, simd_options()).ok());
+        for (int64_t b = 0; b < 256; ++b) {
+          const double wanted = value[static_cast<size_t>(b)];
+          for (int64_t r = 0; r < rows; ++r) {
+            const double lse = host.at("lse").get(b * rows + r);
+            const double o = host.at("o").get((b * rows + r) * 64 + b % 64);
+            if (std::isfinite(wanted)) {
+              ASSERT_NEAR(o, wanted, std::abs(wanted) * 1e-6) << "byte " << b;
+              ASSERT_NEAR(lse, wanted, std::abs(wanted) * 1e-6) << "byte " << b;
+            } else {
+              ASSERT_TRUE(std::isnan(o) || std::isinf(wanted)) << "byte " << b;
+              ASSERT_TRUE(std::isnan(lse) || std::isinf(wanted)) << "byte " << b;
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+// Head dimensions that end inside of a vector, and tiles of 4, 2 and 1 rows.
+TEST_P(EveryTarget, PassesTheGatesOnAnyFewRows) {
+  for (const int64_t head_dim : {1, 63, 64, 80, 128, 256}) {
+    for (int64_t rows = 1; rows <= 16; ++rows) {
+      for (const DType dtype : kDTypes) {
+        SCOPED_TRACE(fmt::format("{}, {} rows, D {}", to_string(dtype), rows, head_dim));
+        Problem problem = problem_of({.batch = 1,
+                                      .heads_q = 2 * rows,
+                                      .heads_kv = 2,
+                                      .seqlen_q = 1,
+                                      .seqlen_kv = 70,
+                                      .head_dim = head_dim},
+                                     dtype);
+        HostProblem host = bench::make_host_problem(problem, static_cast<uint64_t>(rows));
+        expect_passes(host);
+      }
+    }
+  }
+}
+
+// A value that is not finite, in a cache that few rows read: the column of the rows that attend to it
+// is not finite, either. All other elements have the bits that they have where it is 0.
+TEST_P(EveryTarget, FewRowsChooseValuesThatAreNotFinite) {
+  constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+  constexpr double kInf = std::numeric_limits<double>::infinity();
+  bench::Random random(13);
+  for (const int64_t head_dim : {1, 63, 80, 256}) {
+    for (const DType dtype : kDTypes) {
+      for (const double value : {kNaN, kInf, -kInf}) {
+        const int64_t rows = random.integer(1, 16), keys = 70, key = random.integer(0, keys - 1);
+        const int64_t element = random.integer(0, head_dim - 1);
+        SCOPED_TRACE(fmt::format("{} {}, {} rows, D {}, key {}, element {}", to_string(dtype),
+                                 value, rows, head_dim, key, element));
+        Problem problem = problem_of({.batch = 1,
+                                      .heads_q = 1,
+                                      .heads_kv = 1,
+                                      .seqlen_q = rows,
+                                      .seqlen_kv = keys,
+                                      .head_dim = head_dim},
+                                     dtype);
+        problem.o.dtype = DType::f32;
+        problem.mask = TensorDesc::contiguous(DType::boolean, {1, 1, rows, keys});
+        HostProblem host = bench::make_host_problem(problem, 14);
+        host.at("v").set(key * head_dim + element, 0);
+        ASSERT_TRUE(run_on_host(host, simd_options()).ok());
+        const std::vector<double> without = host.at("o").values();
+        host.at("v").set(key * head_dim + element, value);
+        if (std::isfinite(host.at("v").get(key * head_dim + element))) continue;  // it saturates
+        ASSERT_TRUE(run_on_host(host, simd_options()).ok());
+        for (int64_t r = 0; r < rows; ++r) {
+          const bool attends = host.at("mask").get(r * keys + key) != 0;
+          for (int64_t d = 0; d < head_dim; ++d) {
+            const double o = host.at("o").get(r * head_dim + d);
+            if (attends && d == element) {
+              ASSERT_FALSE(std::isfinite(o)) << "row " << r;
+            } else {
+              ASSERT_EQ(o, without[static_cast<size_t>(r * head_dim + d)]) << r << ' ' << d;
+            }
+          }
+        }
       }
     }
   }

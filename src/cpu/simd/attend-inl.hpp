@@ -89,38 +89,40 @@ inline Columns columns_of(const TileJob& job, int64_t row, int64_t rows, int64_t
   return columns;
 }
 
-// What the softmax of a tile leaves beside the probabilities.
-struct TileState {
-  HWY_ALIGN float alpha[kLargestRowTile] = {};         // factors of the rows' older sums
-  uint8_t attends[kLargestRowTile * kLargestBlockKv];  // whether a row attends to a special key
+// What the softmax needs of a row.
+struct SoftmaxRow {
+  int64_t head = 0;
+  int64_t query = 0;
+  RowScale scale;
 };
 
-// Scores of a tile to probabilities.
-inline void softmax_tile(const TileJob& job, const Buffers& buffers, const SpecialKeys& special,
-                         const Columns& columns, int64_t row, int64_t rows, TileState& state) {
+inline SoftmaxRow softmax_row_of(const TileJob& job, int64_t row) {
+  const int64_t head = job.head_of(row);
+  return {head, job.query_of(row), row_scale(job, head)};
+}
+
+// Scores of `rows` rows to probabilities; alpha[r] becomes the factor of a row's older sums. Calls
+// keep(r, scores) with the scores that are about to go. `largest` and `denominator` are the rows'.
+template <class Keep>
+void softmax_tile(const TileJob& job, const SoftmaxRow* of, int64_t rows, const Columns& columns,
+                  float* s, float* largest, float* denominator, float* alpha, const Keep& keep) {
   HWY_ALIGN float sums[kLargestRowTile] = {};
-  for (int64_t r = 0; r < rows; ++r) {
-    float* const s = buffers.s + r * kScoreStride;
-    const int64_t head = job.head_of(row + r);
-    const int64_t query = job.query_of(row + r);
-    const RowScale scale = row_scale(job, head);
-    if (scale.transforms) transform_row(job, head, query, scale.product, columns, s);
+  for (int64_t r = 0; r < rows; ++r, s += kScoreStride) {
+    const SoftmaxRow& row = of[r];
+    if (row.scale.transforms) {
+      transform_row(job, row.head, row.query, row.scale.product, columns, s);
+    }
     if (columns.banded) {
-      remove_outside(visible_keys(job.sequence, job.problem->band, query), columns, s);
+      remove_outside(visible_keys(job.sequence, job.problem->band, row.query), columns, s);
     }
-    for (int32_t n = 0; n < special.count; ++n) {
-      state.attends[r * kLargestBlockKv + n] = s[special.index[n]] != kRemoved;
-    }
-    state.alpha[r] =
-        softmax_row(job, row + r, scale.power, columns, s, buffers.largest[row + r], sums[r]);
+    keep(r, s);
+    alpha[r] =
+        softmax_row(job, row.head, row.query, row.scale.power, columns, s, largest[r], sums[r]);
   }
   for (int64_t r = 0; r < rows; r += kLanes) {
-    hn::Store(exp2_of(hn::Load(kF, state.alpha + r)), kF, state.alpha + r);
+    hn::Store(exp2_of(hn::Load(kF, alpha + r)), kF, alpha + r);
   }
-  for (int64_t r = 0; r < rows; ++r) {
-    float& denominator = buffers.denominator[row + r];
-    denominator = denominator * state.alpha[r] + sums[r];
-  }
+  for (int64_t r = 0; r < rows; ++r) denominator[r] = denominator[r] * alpha[r] + sums[r];
 }
 
 // A tile of rows against the packed block.
@@ -132,48 +134,20 @@ inline void attend_tile(const TileJob& job, const Buffers& buffers, const BlockP
   if (columns.last == 0) return;
   scores_of(rows, buffers.q + row * layout.units_qk, buffers.k, layout.units_qk, columns.first,
             columns.last, buffers.s);
-  TileState state;
-  softmax_tile(job, buffers, special, columns, row, rows, state);
+  SoftmaxRow of[kLargestRowTile];
+  for (int64_t r = 0; r < rows; ++r) of[r] = softmax_row_of(job, row + r);
+  HWY_ALIGN float alpha[kLargestRowTile] = {};
+  uint8_t attends[kLargestRowTile * kLargestBlockKv];  // whether a row attends to a special key
+  softmax_tile(job, of, rows, columns, buffers.s, buffers.largest + row, buffers.denominator + row,
+               alpha, [&](int64_t r, const float* s) {
+                 for (int32_t n = 0; n < special.count; ++n) {
+                   attends[r * kLargestBlockKv + n] = s[special.index[n]] != kRemoved;
+                 }
+               });
   float* const o = buffers.o + row * layout.width_v;
-  values_of(rows, buffers.s, buffers.v, layout.block_kv / kUnit, columns.first, columns.last,
-            state.alpha, o, layout.width_v);
-  if (special.count > 0)
-    add_special(job, places, special, state.attends, columns, rows, buffers, o);
-}
-
-// The rows of one KV head against a block that is read in place.
-inline void attend_head(const TileJob& job, const Buffers& buffers, const BlockPlaces& places,
-                        const NextKeys& next, int64_t block) {
-  const int64_t rows = job.rows();
-  const Columns columns = columns_of(job, 0, rows, block, places.end);
-  if (columns.last == 0) return;
-  SpecialKeys special;
-  DirectValues values;
-  TileState state;
-  direct_scores(job, places, columns, buffers.q, buffers.staging, buffers.s);
-  direct_values(job, places, next, columns, buffers.v, special, values);
-  softmax_tile(job, buffers, special, columns, 0, rows, state);
-  direct_products(rows, buffers.s, values, state.alpha, buffers.o, job.layout->width_v);
-  if (special.count > 0) {
-    add_special(job, places, special, state.attends, columns, rows, buffers, buffers.o);
-  }
-}
-
-// Part n of a job of several KV heads, and of its buffers.
-inline TileJob head_of_job(TileJob job, int64_t n) {
-  job.head_kv += n;
-  job.head_first += n * job.group;
-  job.heads = job.group;
-  return job;
-}
-
-inline Buffers head_of_buffers(const TileJob& job, Buffers buffers, int64_t n) {
-  const int64_t row = n * job.group * job.queries;
-  buffers.q += row * depth_of(*job.problem);
-  buffers.o += row * job.layout->width_v;
-  buffers.largest += row;
-  buffers.denominator += row;
-  return buffers;
+  values_of(rows, buffers.s, buffers.v, layout.block_kv / kUnit, columns.first, columns.last, alpha,
+            o, layout.width_v);
+  if (special.count > 0) add_special(job, places, special, attends, columns, rows, buffers, o);
 }
 
 // The largest |o| of a row that is stored as `o` times `factor`.
@@ -255,24 +229,88 @@ inline void attend_packed(const TileJob& job, const Buffers& buffers) {
   end_products();
 }
 
+// The rows of KV head n of the job against a block that is read in place.
+inline void attend_head(const TileJob& job, const Buffers& buffers, const SoftmaxRow* of, int64_t n,
+                        const DirectBlock& block, const Columns& columns, RowsAhead& k_ahead,
+                        RowsAhead& v_ahead) {
+  const ForwardProblem& p = *job.problem;
+  const Arguments& args = *job.arguments;
+  const int64_t rows = job.group * job.queries, row = n * rows, head_kv = job.head_kv + n;
+  const DirectRows k = rows_of_k(job, head_kv, block);
+  DirectRows v = rows_of_v(job, head_kv, block);
+  v.begin = std::max(v.begin, columns.first);
+  v.end = columns.keys;
+  const float* const q = buffers.q + row * direct_width(p.head_dim_qk);
+  int64_t at[kDirectKeys];
+  with_widening(p.k_dtype, [&](auto widen) {
+    using Widen = decltype(widen);
+    if (sizeof(typename Widen::T) > 1 || rows <= kMostRowsOfBytes) {
+      return direct_scores<Widen>(q, rows, k, k_ahead, v_ahead, columns, buffers.s);
+    }
+    direct_scores<WidenF32>(q, rows, widen_rows<Widen>(k, buffers.k, at), k_ahead, v_ahead, columns,
+                            buffers.s);
+  });
+  if (p.k_scale.present) {
+    scale_columns(args.k_scale + p.k_scale.at(0, head_kv, 0), block.k_scale, columns, rows,
+                  buffers.s);
+  }
+  HWY_ALIGN float alpha[kLargestRowTile] = {};
+  HWY_ALIGN float scores[kDirectRows * kDirectKeys];
+  softmax_tile(job, of + row, rows, columns, buffers.s, buffers.largest + row,
+               buffers.denominator + row, alpha, [&](int64_t r, const float* s) HWY_ATTR {
+                 for (int64_t c = columns.first; c < columns.last; c += kLanes) {
+                   hn::Store(hn::Load(kF, s + c), kF, scores + r * kDirectKeys + c);
+                 }
+               });
+  if (p.v_scale.present) {
+    scale_columns(args.v_scale + p.v_scale.at(0, head_kv, 0), block.v_scale, columns, rows,
+                  buffers.s);
+  }
+  int64_t turned[kDirectKeys];
+  if (p.v_transposed) {
+    v = rows_of_columns(job, v, reinterpret_cast<uint8_t*>(buffers.staging), turned);
+  }
+  const int64_t width = direct_width(p.head_dim_v);
+  with_widening(p.v_dtype, [&](auto widen) {
+    using Widen = decltype(widen);
+    const DirectSums sums{buffers.s, scores, alpha, buffers.v + row * width, width};
+    if (sizeof(typename Widen::T) > 1 || rows <= kMostRowsOfBytes) {
+      return direct_products<Widen>(sums, rows, v);
+    }
+    direct_products<WidenF32>(sums, rows, widen_rows<Widen>(v, buffers.k, at));
+  });
+}
+
 inline void attend_direct(const TileJob& job, const Buffers& buffers) {
+  const ForwardProblem& p = *job.problem;
+  const int64_t rows = job.rows(), heads = job.heads / job.group;
   load_direct_q(job, buffers.q);
-  const int64_t heads = job.heads / job.group;
-  BlockPlaces places[2];
-  const auto find = [&](int64_t block) -> const BlockPlaces& {
-    BlockPlaces& found = places[block / kDirectKeys % 2];
-    find_places(job, block, std::clamp<int64_t>(job.keys.end - block, 0, kDirectKeys), found);
+  SoftmaxRow of[kDirectHeads * kDirectRows];
+  for (int64_t r = 0; r < rows; ++r) of[r] = softmax_row_of(job, r);
+  const int64_t width = direct_width(p.head_dim_v);
+  std::fill_n(buffers.v, rows * width, 0.0f);
+  DirectBlock blocks[2];
+  const auto find = [&](int64_t first) -> const DirectBlock& {
+    DirectBlock& found = blocks[first / kDirectKeys % 2];
+    find_rows(job, first, std::clamp<int64_t>(job.keys.end - first, 0, kDirectKeys), found);
     return found;
   };
-  const BlockPlaces* here = &find(job.keys.begin);
-  for (int64_t block = job.keys.begin; block < job.keys.end; block += kDirectKeys) {
-    const BlockPlaces& after = find(block + kDirectKeys);
-    for (int64_t n = 0; n < heads; ++n) {
-      const bool last = n + 1 == heads;
-      attend_head(head_of_job(job, n), head_of_buffers(job, buffers, n), *here,
-                  {last ? after : *here, last ? job.head_kv : job.head_kv + n + 1}, block);
+  const DirectBlock* here = &find(job.keys.begin);
+  for (int64_t first = job.keys.begin; first < job.keys.end; first += kDirectKeys) {
+    const DirectBlock& after = find(first + kDirectKeys);
+    const Columns columns = columns_of(job, 0, rows, first, here->end);
+    RowsAhead k_ahead(rows_of_k(job, job.head_kv, after), p.k_dtype, p.k, heads);
+    RowsAhead v_ahead(rows_of_v(job, job.head_kv, after), p.v_dtype, p.v,
+                      p.v_transposed ? 0 : heads);
+    for (int64_t n = 0; n < heads && columns.last > 0; ++n) {
+      attend_head(job, buffers, of, n, *here, columns, k_ahead, v_ahead);
     }
     here = &after;
+  }
+  for (int64_t r = 0; r < rows; ++r) {
+    float* const o = buffers.v + r * width;
+    if (comes_in_pairs(p.v_dtype)) join_pairs(o, width);
+    std::copy_n(o, job.layout->width_v, buffers.o + r * job.layout->width_v);
   }
 }
 
@@ -338,14 +376,18 @@ inline TileLayout layout_for(const ForwardProblem& p, int64_t rows, int64_t bloc
     return at;
   };
   const int64_t all_rows = round_up(rows, kRowStep);
-  layout.q = place(std::max(all_rows * layout.units_qk, kDirectHeads * kDirectRows * depth_of(p)));
-  layout.k = place(block_kv * layout.units_qk);
-  layout.v = place(
-      std::max(block_kv / kUnit * round_up(layout.width_v, kPanel), kDirectKeys * layout.width_v));
+  // A direct job has Q, widened rows, O and the columns of a transposed V in the four.
+  constexpr int64_t kRows = kDirectHeads * kDirectRows;
+  layout.q = place(std::max(all_rows * layout.units_qk, kRows * direct_width(p.head_dim_qk)));
+  layout.k = place(std::max(block_kv * layout.units_qk,
+                            kDirectKeys * direct_width(std::max(p.head_dim_qk, p.head_dim_v))));
+  layout.v = place(std::max(block_kv / kUnit * round_up(layout.width_v, kPanel),
+                            kRows * direct_width(p.head_dim_v)));
   layout.o = place(all_rows * layout.width_v);
   layout.s = place(kLargestRowTile * kScoreStride);
   layout.state = place(2 * rows);
-  layout.staging = place(std::max(kLanes * layout.units_qk, kUnit * layout.width_v));
+  layout.staging = place(std::max(
+      {kLanes * layout.units_qk, kUnit * layout.width_v, kDirectKeys * layout.width_v / 4}));
   layout.bytes = end;
   return layout;
 }

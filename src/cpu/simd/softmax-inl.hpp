@@ -133,8 +133,8 @@ HWY_INLINE void subtract(float largest, const Columns& columns, float* s) {
 
 // One row: scores (masked; times c they are powers of two) to probabilities. Gives what the row's
 // older sums are to be multiplied by, as a power of two.
-HWY_INLINE float softmax_row(const TileJob& job, int64_t row, float c, const Columns& columns,
-                             float* s, float& largest, float& sum) {
+HWY_INLINE float softmax_row(const TileJob& job, int64_t head, int64_t query, float c,
+                             const Columns& columns, float* s, float& largest, float& sum) {
   const double before = reference_of(largest, c);
   largest = std::max(largest, largest_of(s, columns));
   // With nothing seen yet, any finite number will do.
@@ -147,7 +147,7 @@ HWY_INLINE float softmax_row(const TileJob& job, int64_t row, float c, const Col
   }
   if (job.problem->dropout_p > 0) {
     sum = exponentiate<false>(s, columns, c, rounded);
-    drop(job, job.head_of(row), job.query_of(row), columns, s);
+    drop(job, head, query, columns, s);
     if (is_narrow(job)) {
       for (int64_t i = columns.first; i < columns.last; i += kLanes) {
         store_probabilities(hn::Load(kF, s + i), i, s);
