@@ -122,7 +122,7 @@ TEST(DecodeSm90Schedule, EndsOfShortItemsCount) {
   std::vector<int> granules;
   for (int b = 0; b < 64; ++b) granules.insert(granules.end(), 8, 1 + b);
   constexpr int kShares = 132;
-  const auto most = [&](int end) {
+  const auto longest = [&](int end) {
     const std::vector<Item> items = in_line(granules, end);
     const int total = items.back().first + item_places(items.back().granules, end);
     const int each = (total + kShares - 1) / kShares;
@@ -138,8 +138,8 @@ TEST(DecodeSm90Schedule, EndsOfShortItemsCount) {
     }
     return most;
   };
-  EXPECT_GT(most(0), 160);
-  EXPECT_LT(most(1), 135);
+  EXPECT_GT(longest(0), 160);
+  EXPECT_LT(longest(1), 135);
 }
 
 TEST(DecodeSm90Schedule, PartsOfTheirOwnDependOnNothingElse) {
