@@ -211,10 +211,7 @@ Problem with_random_cache(Random& random, Problem problem, int64_t bound_kv, boo
   const int64_t heads = problem.k.shape[1];
   const int64_t dqk = problem.k.shape[width], dv = problem.v.shape[width];
   const int64_t batch = cache_entries(problem);
-  const bool apart = narrow && random.chance(0.2);
-  const DType v_dtype = !apart ? dtype : dtype == DType::f8e4m3 ? DType::f8e5m2 : DType::f8e4m3;
-  problem.k.dtype = dtype;
-  problem.v.dtype = v_dtype;
+  problem.k.dtype = problem.v.dtype = dtype;
   if (random.chance(0.3)) problem.cache_leftpad = ints(batch);
   if (random.chance(0.2)) problem.tree_mask = random_tree_mask(random, problem);
   if (random.chance(0.1)) {  // in one piece
@@ -251,7 +248,7 @@ Problem with_random_cache(Random& random, Problem problem, int64_t bound_kv, boo
   const int64_t pages = random.chance(0.3) ? random.integer(1, std::max<int64_t>(1, listed))
                                            : std::max<int64_t>(1, listed) + random.integer(0, 4);
   problem.k = random_layout(random, dtype, pages, heads, page, dqk, aligned);
-  problem.v = random_layout(random, v_dtype, pages, heads, page, dv, aligned);
+  problem.v = random_layout(random, dtype, pages, heads, page, dv, aligned);
   problem.kv_scale_block = 0;
   problem.k_scale.reset();
   problem.v_scale.reset();

@@ -153,7 +153,8 @@ std::vector<Kernel> cuda_kernels() {
       declining(sm90::latency_wide::kernel(), unless_fastest(LatencyKernel::latency_wide)));
   table.insert(table.end(), hopper.begin(), hopper.end());
   for (Kernel& kernel : cuda::forward_fp8_sm90::throughput::kernels()) {
-    table.push_back(declining(std::move(kernel), fp8_declines));
+    if (kernel.name == "forward_fp8_sm90_options") kernel.declines = fp8_declines;
+    table.push_back(std::move(kernel));
   }
   for (Kernel& kernel : cuda::forward_fp8_sm89::throughput::kernels()) {
     table.push_back(std::move(kernel));

@@ -188,35 +188,36 @@ std::string by_name_alone(const Kernel& kernel, const ForwardProblem& p) {
                      to_string(p.dtype));
 }
 
-std::string sm90_paged_declines(const ForwardProblem& p, const PlanContext& context) {
-  constexpr int64_t kTileQueries = 128;
-  if (context.batch_invariant) return {};  // the choice must not depend on the batch
+namespace {
+
+// A kernel that does not split the keys, where caches are in pages. A tile of it takes as long as
+// decode_sm80 takes for `rows` rows a head, so tiles that are emptier, or leave multiprocessors idle, are
+// decode_sm80's. Measured with 8192 keys, 16 to 256 queries and 1 and 4 entries: docs/forward-sm80.md.
+std::string paged_declines(const ForwardProblem& p, const PlanContext& context, int64_t block_q,
+                           int64_t tiles_at_once, int64_t rows) {
   const int64_t queries = p.packed ? p.total_q : p.batch * p.seqlen_q;
-  const int64_t tiles = p.heads_q * ((queries + kTileQueries - 1) / kTileQueries);
-  const int64_t wanted = context.device.multiprocessors / 2;
-  if (tiles >= wanted) return {};
-  return fmt::format("q: has {} tiles of {} queries, wanted {}: it does not split keys", tiles,
-                     kTileQueries, wanted);
+  const int64_t entries = std::max<int64_t>(p.batch, 1);
+  const int64_t tiles = p.heads_q * entries * ((queries / entries + block_q - 1) / block_q);
+  const int64_t wanted = rows * std::max(tiles, tiles_at_once * context.device.multiprocessors);
+  if (p.heads_q * queries >= wanted) return {};
+  return fmt::format("q: has {} rows in all heads, wanted {}: it does not split keys",
+                     p.heads_q * queries, wanted);
 }
 
-// Neither bound is measured.
+}  // namespace
+
+std::string sm90_paged_declines(const ForwardProblem& p, const PlanContext& context) {
+  constexpr int64_t kTileQueries = 128, kLongPages = 64;
+  if (context.batch_invariant) return {};  // the choice must not depend on the batch
+  return paged_declines(p, context, kTileQueries, 1, p.paging.page_size < kLongPages ? 24 : 12);
+}
+
 std::string sm80_paged_declines(const ForwardProblem& p, const PlanContext& context) {
-  constexpr int64_t kFewestQueries = 64;
   if (context.batch_invariant) {
     return "batch_invariant: is set, and how many queries there are depends on the batch";
   }
-  const int64_t queries = p.packed ? p.total_q / std::max<int64_t>(p.batch, 1) : p.seqlen_q;
-  if (queries < kFewestQueries) {
-    return fmt::format("q: has {} queries an entry, wanted {}: they leave its tiles empty", queries,
-                       kFewestQueries);
-  }
-  const int64_t block_q =
-      sm80::throughput::work_unit(p, context.device.shared_memory_a_block).block_q;
-  const int64_t tiles = p.heads_q * p.batch * ((queries + block_q - 1) / block_q);
-  const int64_t wanted = context.device.multiprocessors / 2;
-  if (tiles >= wanted) return {};
-  return fmt::format("q: has {} tiles of {} queries, wanted {}: it does not split keys", tiles,
-                     block_q, wanted);
+  const WorkUnit unit = sm80::throughput::work_unit(p, context.device.shared_memory_a_block);
+  return paged_declines(p, context, unit.block_q, unit.units_at_once, 12);
 }
 
 }  // namespace flashcore

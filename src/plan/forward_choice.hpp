@@ -44,8 +44,8 @@ inline std::string by_name_alone(const Kernel& /*kernel*/, const BackwardProblem
   return {};
 }
 
-// Caches in pages under more rows than decode_sm90 takes: whether there are too few tiles of queries for
-// a kernel that does not split the keys.
+// Caches in pages under more rows than decode_sm90 takes: whether there are too few of them for a
+// kernel that does not split the keys.
 std::string sm90_paged_declines(const ForwardProblem& p, const PlanContext& context);
 
 // Caches below Hopper, and those that forward_sm90_paged refuses: whether queries are so few that decode_sm80,

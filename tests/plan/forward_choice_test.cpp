@@ -197,11 +197,12 @@ TEST(Sm90ThroughputDeclines, FewQueriesAgainstManyKeysAreForTheKernelThatSplitsT
   EXPECT_EQ(declines(1, 8192, 100), "");
 }
 
-TEST(Sm90PagedDeclines, FewTilesAreForTheKernelThatSplitsTheirKeys) {
-  const auto declines = [](int64_t queries, int64_t batch, bool batch_invariant = false) {
+TEST(Sm90PagedDeclines, FewRowsAreForTheKernelThatSplitsTheirKeys) {
+  const auto declines = [](int64_t queries, int64_t batch, int64_t page = 64,
+                           bool batch_invariant = false) {
     Problem p;
     p.q = p.o = TensorDesc::contiguous(DType::bf16, {batch, 32, queries, 128});
-    p.k = p.v = TensorDesc::contiguous(DType::bf16, {512, 8, 64, 128});
+    p.k = p.v = TensorDesc::contiguous(DType::bf16, {512, 8, page, 128});
     p.page_table = TensorDesc::contiguous(DType::i32, {batch, 128});
     const Result<ForwardProblem> resolved = resolve(p);
     EXPECT_TRUE(resolved.ok()) << resolved.status().message();
@@ -210,10 +211,12 @@ TEST(Sm90PagedDeclines, FewTilesAreForTheKernelThatSplitsTheirKeys) {
     context.batch_invariant = batch_invariant;
     return sm90_paged_declines(*resolved, context);
   };
-  EXPECT_THAT(declines(100, 1), HasSubstr("q: has 32 tiles of 128 queries, wanted 66"));
-  EXPECT_EQ(declines(512, 1), "");
+  EXPECT_THAT(declines(32, 1), HasSubstr("q: has 1024 rows in all heads, wanted 1584"));
+  EXPECT_EQ(declines(64, 1), "");
+  EXPECT_THAT(declines(64, 1, 16), HasSubstr("q: has 2048 rows in all heads, wanted 3168"));
+  EXPECT_EQ(declines(128, 1, 16), "");
   EXPECT_EQ(declines(100, 4), "");
-  EXPECT_EQ(declines(100, 1, true), "") << "the choice must not depend on the batch";
+  EXPECT_EQ(declines(1, 1, 64, true), "") << "the choice must not depend on the batch";
 }
 
 TEST(Sm80PagedDeclines, FewQueriesAreForDecode) {
@@ -229,10 +232,12 @@ TEST(Sm80PagedDeclines, FewQueriesAreForDecode) {
     context.batch_invariant = batch_invariant;
     return sm80_paged_declines(*resolved, context);
   };
-  EXPECT_THAT(declines(1, 1000), HasSubstr("q: has 1 queries an entry"));
-  EXPECT_THAT(declines(100, 1), HasSubstr("q: has 32 tiles of 128 queries, wanted 66"));
-  EXPECT_EQ(declines(512, 1), "");
-  EXPECT_EQ(declines(100, 4), "");
+  // 12 rows of each tile, or of each that runs at once.
+  EXPECT_THAT(declines(1, 1000), HasSubstr("q: has 32000 rows in all heads, wanted 384000"));
+  EXPECT_THAT(declines(64, 1), HasSubstr("q: has 2048 rows in all heads, wanted 3168"));
+  EXPECT_EQ(declines(128, 1), "");
+  EXPECT_THAT(declines(16, 4), HasSubstr("q: has 2048 rows"));
+  EXPECT_EQ(declines(32, 4), "");
   EXPECT_THAT(declines(512, 1, true), HasSubstr("batch_invariant: is set"));
 }
 
@@ -250,8 +255,9 @@ TEST(Sm80PagedDeclines, APackedBatchHasSoManyQueriesInTheMean) {
     return sm80_paged_declines(*resolved, context);
   };
   EXPECT_EQ(declines(4 * 512, 4), "");
-  EXPECT_THAT(declines(4 * 512, 64), HasSubstr("q: has 32 queries an entry, wanted 64"));
-  EXPECT_THAT(declines(0, 0), HasSubstr("q: has 0 queries an entry"));
+  EXPECT_EQ(declines(4 * 512, 64), "");
+  EXPECT_THAT(declines(8 * 64, 64), HasSubstr("q: has 16384 rows in all heads, wanted 24576"));
+  EXPECT_THAT(declines(0, 0), HasSubstr("q: has 0 rows"));
 }
 
 // ---- between tiles

@@ -344,23 +344,29 @@ TEST_F(ServingOnGpu, SaturatesInFp8) {
   }
 }
 
-// Nothing is written: the CPU takes such caches.
-TEST_F(ServingOnGpu, RefusesCachesOfTwoTypesOfFp8) {
-  AppendCase one;
-  Append& what = one.what;
-  what.k_new = what.v_new = TensorDesc::contiguous(DType::bf16, {1, 1, 1, 8});
-  what.k = TensorDesc::contiguous(DType::f8e4m3, {1, 1, 2, 8});
-  what.v = TensorDesc::contiguous(DType::f8e5m2, {1, 1, 2, 8});
-  what.seqlens_kv = i32(1);
-  for (const char* const name : {"k_new", "v_new"})
-    one.add(name, what.k_new).fill([] { return 1; });
-  one.add("k", what.k).fill([] { return 0.0; });
-  one.add("v", what.v).fill([] { return 0.0; });
-  one.add("seqlens_kv", what.seqlens_kv).set(0, 1);
-  const Status status = append_on_gpu(one);
-  EXPECT_EQ(status.code(), StatusCode::unsupported);
-  EXPECT_EQ(status.message(), "v: dtype is f8e5m2, wanted k's f8e4m3 on a GPU");
-  for (const char* const name : {"k", "v"}) EXPECT_EQ(one.at(name).get(8), 0) << name;
+TEST_F(ServingOnGpu, AppendsToCachesOfTwoTypesOfFp8) {
+  for (const int64_t width : {8, 5}) {
+    AppendCase one;
+    Append& what = one.what;
+    what.k_new = what.v_new = TensorDesc::contiguous(DType::bf16, {1, 1, 1, width});
+    what.k = TensorDesc::contiguous(DType::f8e4m3, {1, 1, 2, width});
+    what.v = TensorDesc::contiguous(DType::f8e5m2, {1, 1, 2, width});
+    what.seqlens_kv = i32(1);
+    // e4m3 holds 1.125, and e5m2 1.25 beside it.
+    for (const char* const name : {"k_new", "v_new"})
+      one.add(name, what.k_new).fill([] { return 1.1328125; });
+    one.add("k", what.k).fill([] { return 0.0; });
+    one.add("v", what.v).fill([] { return 0.0; });
+    one.add("seqlens_kv", what.seqlens_kv).set(0, 1);
+    const Status status = append_on_gpu(one);
+    ASSERT_TRUE(status.ok()) << status.message();
+    for (int64_t i = 0; i < width; ++i) {
+      EXPECT_EQ(one.at("k").get(width + i), 1.125);
+      EXPECT_EQ(one.at("v").get(width + i), 1.25);
+      EXPECT_EQ(one.at("k").get(i), 0);
+      EXPECT_EQ(one.at("v").get(i), 0);
+    }
+  }
 }
 
 // The quotient of a zero and a scale has the zero's sign.

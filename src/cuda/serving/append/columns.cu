@@ -15,7 +15,7 @@ namespace {
 
 __device__ __forceinline__ float scale_of_column(const Params& p, const attention::CachedKey& key,
                                                  int head) {
-  if (p.v_scale.data == nullptr || p.type == p.cache_type) return 1;
+  if (p.v_scale.data == nullptr || p.type == p.v_type) return 1;
   const auto block = p.by_scale_block.divide(static_cast<uint32_t>(key.scale_row));
   return p.v_scale
       .data[key.lead * p.v_scale.lead + head * p.v_scale.head + block * p.v_scale.block];
@@ -35,12 +35,12 @@ __global__ void __launch_bounds__(kThreads)
     const int head = i / p.head_dim_v, d = i - head * p.head_dim_v;
     const int64_t from = batch * p.v_new.batch + head * p.v_new.head + new_row * p.v_new.row + d;
     const int64_t to = key.lead * p.v.batch + head * p.v.head + d * p.v.row + column;
-    if (p.type == p.cache_type) {
+    if (p.type == p.v_type) {
       static_cast<uint8_t*>(p.v_cache)[to] = static_cast<const uint8_t*>(p.v_new.data)[from];
       continue;
     }
     const float x = load_element(p.type, p.v_new.data, from);
-    store_element(p.cache_type, p.v_cache, to, __fdiv_rn(x, scale_of_column(p, key, head)));
+    store_element(p.v_type, p.v_cache, to, __fdiv_rn(x, scale_of_column(p, key, head)));
   }
 }
 

@@ -169,7 +169,7 @@ __device__ int64_t at(const attention::RowMatrix& m, int64_t lead, int head, int
 
 __device__ float scale_of(const Params& p, const attention::decode::KeyScales& scale,
                           const CachedKey& key, int head) {
-  if (scale.data == nullptr || p.type == p.cache_type) return 1;
+  if (scale.data == nullptr || p.type == p.k_type) return 1;
   const auto block = p.by_scale_block.divide(static_cast<uint32_t>(key.scale_row));
   return scale.data[key.lead * scale.lead + head * scale.head + block * scale.block];
 }
@@ -192,12 +192,12 @@ __device__ __forceinline__ void append_row(const Params& p, const Team& team, co
     const auto [head, step] = step_of(i, steps);
     if (step < steps_k) {
       const Row k{p.type, p.q.data, at(p.q, place.batch, head, place.row)};
-      const Target to{p.cache_type, p.k_cache, at(p.k, key.lead, head, key.row),
+      const Target to{p.k_type, p.k_cache, at(p.k, key.lead, head, key.row),
                       scale_of(p, p.k_scale, key, head)};
       turn<kCount>(k, to, step, p.rotation, angles);
     } else {
       const Row v{p.type, p.v_new.data, at(p.v_new, place.batch, head, place.row)};
-      const Target to{p.cache_type, p.v_cache, at(p.v, key.lead, head, key.row),
+      const Target to{p.v_type, p.v_cache, at(p.v, key.lead, head, key.row),
                       scale_of(p, p.v_scale, key, head)};
       copy<kCount>(v, to, (step - steps_k) * kCount);
     }
@@ -233,11 +233,12 @@ __device__ __forceinline__ void move_row(const Params& p, const Team& team, cons
     for (int n = 0; n < kAtOnce; ++n) {
       const int number = first + n * team.threads;
       if (number >= all) continue;
-      void* const to = step_of(number, steps).step < steps_k ? p.k_cache : p.v_cache;
+      const bool is_k = step_of(number, steps).step < steps_k;
+      void* const to = is_k ? p.k_cache : p.v_cache;
       if constexpr (kConverts) {
         float x[kChunk];
         unpack_chunk(p.type, data[n], x);
-        store({p.cache_type, to, places[n], scales[n]}, 0, x);
+        store({is_k ? p.k_type : p.v_type, to, places[n], scales[n]}, 0, x);
       } else {
         static_cast<uint4*>(to)[places[n] / kChunk] = data[n];
       }

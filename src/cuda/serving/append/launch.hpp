@@ -36,7 +36,7 @@ struct Params : attention::decode::Params {
   attention::RowMatrix rotated;         // the place of the rotated queries
   void *k_cache, *v_cache, *q_out;
   int query_heads;
-  ElementType type, cache_type;  // of the new rows; of K and V
+  ElementType type, k_type, v_type;  // of the new rows; of K and V in the cache
   Rotation rotation;
   int64_t rows;       // new ones, of all entries
   int threads_a_row;  // kThreads, or 32

@@ -66,15 +66,11 @@ Work work_of(const Params& params, bool in_chunks) {
   if (!in_chunks) return Work::elements;
   if (bytes_of(params.type) != 2) return Work::chunks;
   if (params.rotation.pairs > 0 || params.queries.data != nullptr) return Work::turns;
-  return params.type == params.cache_type ? Work::moves : Work::converts;
+  return params.type == params.k_type ? Work::moves : Work::converts;
 }
 
 Status check_limits(const AppendProblem& problem) {
   const ForwardProblem& p = problem.cache;
-  if (p.v_dtype != p.k_dtype) {
-    return unsupported("v: dtype is {}, wanted k's {} on a GPU", to_string(p.v_dtype),
-                       to_string(p.k_dtype));
-  }
   if (problem.rotary_dim / 2 > kMostPairs) {
     return unsupported("rotary_dim: is {}, wanted at most {} on a GPU", problem.rotary_dim,
                        2 * kMostPairs);
@@ -109,7 +105,8 @@ Status run(const AppendProblem& problem, const AppendArguments& args, const Devi
   params.q_out = problem.has_q ? args.q_out : nullptr;
   params.query_heads = problem.has_q ? static_cast<int>(problem.heads_q) : 0;
   params.type = element_type_of(p.dtype);
-  params.cache_type = element_type_of(p.k_dtype);
+  params.k_type = element_type_of(p.k_dtype);
+  params.v_type = element_type_of(p.v_dtype);
   params.rotation = rotation_of(problem, args);
   params.rows = new_row_count(p);
   const bool fills_with_warps = params.rows >= int64_t{32} * device.multiprocessors &&
