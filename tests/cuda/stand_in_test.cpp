@@ -408,7 +408,7 @@ TEST_F(StandIn, LongWideFp8RowsAreConverted) {
   EXPECT_EQ(chosen(), "forward_fp8_sm90_options");
   problem = dense(DType::f8e4m3, 16384, 16384);
   problem.o.dtype = DType::bf16;
-  EXPECT_EQ(chosen(), "forward_fp8_sm90");
+  EXPECT_EQ(chosen(), "forward_fp8_sm90_three");
 }
 
 // Every V stored transposed has a kernel: one that reads it so, or one that reads V in rows.
