@@ -25,11 +25,10 @@ namespace flashcore::cuda::decode_sm90::stream_kv {
 
 using attention::decode::kGranule, attention::decode::divide_up, attention::decode::SeenKeys;
 
-inline constexpr int kMostEntries = 2048;     // of a batch: their list is in shared memory
-inline constexpr int kMostOwnParts = 16;      // of an item, batch invariant
-inline constexpr int kFewestOwnGranules = 8;  // of a part, batch invariant
-inline constexpr int64_t kMostGranules = 1
-                                         << 29;  // the line has at most three times as many places
+inline constexpr int kMostEntries = 2048;          // of a batch: their list is in shared memory
+inline constexpr int kMostOwnParts = 16;           // of an item, batch invariant
+inline constexpr int kFewestOwnGranules = 8;       // of a part, batch invariant
+inline constexpr int64_t kMostGranules = 1 << 29;  // the line has twice as many places at most
 inline constexpr int64_t kMostJoinRows = 1 << 26;  // whether they exist or not
 
 // Places of an item in the line. end: those that its end takes.
