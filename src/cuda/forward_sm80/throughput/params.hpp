@@ -4,6 +4,7 @@
 #include <vector_types.h>
 
 #include <cstdint>
+#include <cstring>
 
 #include "cuda/attention/divisor.hpp"
 #include "cuda/attention/forward_params.hpp"
@@ -136,8 +137,16 @@ struct LaunchParams : Fp8Params {
   int table_step;
   ChunkStrides k_chunks, v_chunks;
 
+  // Whole bytes, also those between members: recorded launches are compared by them.
   operator PagedParams() const {
-    return {static_cast<const Params&>(*this), cache, table_step, k_chunks, v_chunks};
+    PagedParams told;
+    std::memset(static_cast<void*>(&told), 0, sizeof told);
+    static_cast<Params&>(told) = *this;
+    told.cache = cache;
+    told.table_step = table_step;
+    told.k_chunks = k_chunks;
+    told.v_chunks = v_chunks;
+    return told;
   }
 };
 
