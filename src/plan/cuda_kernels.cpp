@@ -99,10 +99,14 @@ Kernel backward_for_any_pointers(Kernel kernel, const Kernel& other) {
 }
 
 // What is faster for a problem is not a kernel's own business: its measurements stand whatever the
-// choice.
+// choice. What the kernel declines already, it goes on to.
 template <class Declines>
 Kernel declining(Kernel kernel, Declines declines) {
-  kernel.declines = std::move(declines);
+  kernel.declines = [own = std::move(kernel.declines), more = std::move(declines)](
+                        const ForwardProblem& p, const PlanContext& context) -> std::string {
+    std::string why = own ? own(p, context) : std::string();
+    return why.empty() ? more(p, context) : why;
+  };
   return kernel;
 }
 
@@ -142,7 +146,7 @@ std::vector<Kernel> cuda_kernels() {
   };
   std::vector<Kernel> ampere = sm80::throughput::kernels();
   for (Kernel& kernel : ampere) {
-    if (kernel.name == "forward_sm80_fp8") kernel.declines = fp8_declines;
+    if (kernel.name == "forward_sm80_fp8") kernel = declining(std::move(kernel), fp8_declines);
   }
   const Kernel any_cache = cuda::decode_sm80::split_kv::kernel();
 
@@ -153,8 +157,7 @@ std::vector<Kernel> cuda_kernels() {
       declining(sm90::latency_wide::kernel(), unless_fastest(LatencyKernel::latency_wide)));
   table.insert(table.end(), hopper.begin(), hopper.end());
   for (Kernel& kernel : cuda::forward_fp8_sm90::throughput::kernels()) {
-    if (kernel.name == "forward_fp8_sm90_options") kernel.declines = fp8_declines;
-    table.push_back(std::move(kernel));
+    table.push_back(declining(std::move(kernel), fp8_declines));
   }
   for (Kernel& kernel : cuda::forward_fp8_sm89::throughput::kernels()) {
     table.push_back(std::move(kernel));

@@ -44,15 +44,30 @@ std::string with_provenance(const std::string& sentence, const Tuning& tuning) {
   return provenance.empty() ? sentence : sentence + " (" + provenance + ")";
 }
 
-// Where fp8 products take each score twice (docs/forward-fp8.md), and what bf16 rounds shows in no LSE.
+// Where fp8 products take each score twice (docs/forward-fp8.md), and a conversion gives what they give.
 bool is_faster_as_bf16(const ForwardProblem& p) {
   constexpr int64_t kNarrower = 192, kLong = 16384;  // where fp8 products are ahead
   if (p.dtype != DType::f8e4m3 || p.mixes_fp8() || p.v_transposed) return false;
-  if (p.o_dtype != DType::bf16 || p.has_lse || p.amax_o.present || p.amax_s.present) return false;
+  const cuda::forward_fp8::converted::Layout layout = cuda::forward_fp8::converted::layout_of(p);
+  if (layout.dtype != DType::bf16 || layout.converts_o || p.amax_s.present) return false;
   if (p.head_dim_v <= kNarrower || p.seqlen_q < kLong || p.seqlen_kv < kLong) return false;
   const bool whole = p.band.left < 0 && p.band.right <= 0;
   return whole && !p.packed && !entries_vary(p) && !p.bias.present && !p.mask.present &&
          !p.alibi_slopes.present && !p.sinks.present && !(p.softcap > 0) && p.dropout_p == 0;
+}
+
+// A kernel that does not split the keys, where caches are in pages. A tile of it takes as long as
+// decode_sm80 takes for `rows` rows a head, so tiles that are emptier, or leave multiprocessors idle, are
+// decode_sm80's. Measured with 8192 keys, 16 to 256 queries and 1 and 4 entries: docs/forward-sm80.md.
+std::string paged_declines(const ForwardProblem& p, const PlanContext& context, int64_t block_q,
+                           int64_t tiles_at_once, int64_t rows) {
+  const int64_t queries = p.packed ? p.total_q : p.batch * p.seqlen_q;
+  const int64_t entries = std::max<int64_t>(p.batch, 1);
+  const int64_t tiles = p.heads_q * entries * ((queries / entries + block_q - 1) / block_q);
+  const int64_t wanted = rows * std::max(tiles, tiles_at_once * context.device.multiprocessors);
+  if (p.heads_q * queries >= wanted) return {};
+  return fmt::format("q: has {} rows in all heads, wanted {}: it does not split keys",
+                     p.heads_q * queries, wanted);
 }
 
 // It pads head dimensions to 128, and is not for those that need not be.
@@ -188,36 +203,20 @@ std::string by_name_alone(const Kernel& kernel, const ForwardProblem& p) {
                      to_string(p.dtype));
 }
 
-namespace {
-
-// A kernel that does not split the keys, where caches are in pages. A tile of it takes as long as
-// decode_sm80 takes for `rows` rows a head, so tiles that are emptier, or leave multiprocessors idle, are
-// decode_sm80's. Measured with 8192 keys, 16 to 256 queries and 1 and 4 entries: docs/forward-sm80.md.
-std::string paged_declines(const ForwardProblem& p, const PlanContext& context, int64_t block_q,
-                           int64_t tiles_at_once, int64_t rows) {
-  const int64_t queries = p.packed ? p.total_q : p.batch * p.seqlen_q;
-  const int64_t entries = std::max<int64_t>(p.batch, 1);
-  const int64_t tiles = p.heads_q * entries * ((queries / entries + block_q - 1) / block_q);
-  const int64_t wanted = rows * std::max(tiles, tiles_at_once * context.device.multiprocessors);
-  if (p.heads_q * queries >= wanted) return {};
-  return fmt::format("q: has {} rows in all heads, wanted {}: it does not split keys",
-                     p.heads_q * queries, wanted);
-}
-
-}  // namespace
-
 std::string sm90_paged_declines(const ForwardProblem& p, const PlanContext& context) {
-  constexpr int64_t kTileQueries = 128, kLongPages = 64;
+  constexpr int64_t kTileQueries = 128, kLongPages = 64, kRows = 12, kRowsOfShortPages = 24;
   if (context.batch_invariant) return {};  // the choice must not depend on the batch
-  return paged_declines(p, context, kTileQueries, 1, p.paging.page_size < kLongPages ? 24 : 12);
+  const bool short_pages = p.paging.page_size < kLongPages;
+  return paged_declines(p, context, kTileQueries, 1, short_pages ? kRowsOfShortPages : kRows);
 }
 
 std::string sm80_paged_declines(const ForwardProblem& p, const PlanContext& context) {
   if (context.batch_invariant) {
     return "batch_invariant: is set, and how many queries there are depends on the batch";
   }
+  constexpr int64_t kRows = 12;
   const WorkUnit unit = sm80::throughput::work_unit(p, context.device.shared_memory_a_block);
-  return paged_declines(p, context, unit.block_q, unit.units_at_once, 12);
+  return paged_declines(p, context, unit.block_q, unit.units_at_once, kRows);
 }
 
 }  // namespace flashcore

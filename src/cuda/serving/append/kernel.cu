@@ -190,15 +190,15 @@ __device__ __forceinline__ void append_row(const Params& p, const Team& team, co
   const int steps = steps_k + (kWithValues ? p.head_dim_v / kCount : 0);
   for (int i = team.thread; i < p.heads_kv * steps; i += team.threads) {
     const auto [head, step] = step_of(i, steps);
-    if (step < steps_k) {
+    const bool is_k = !kWithValues || step < steps_k;
+    const Target to{is_k ? p.k_type : p.v_type, is_k ? p.k_cache : p.v_cache,
+                    at(is_k ? p.k : p.v, key.lead, head, key.row),
+                    scale_of(p, is_k ? p.k_scale : p.v_scale, key, head)};
+    if (is_k) {
       const Row k{p.type, p.q.data, at(p.q, place.batch, head, place.row)};
-      const Target to{p.k_type, p.k_cache, at(p.k, key.lead, head, key.row),
-                      scale_of(p, p.k_scale, key, head)};
       turn<kCount>(k, to, step, p.rotation, angles);
     } else {
       const Row v{p.type, p.v_new.data, at(p.v_new, place.batch, head, place.row)};
-      const Target to{p.v_type, p.v_cache, at(p.v, key.lead, head, key.row),
-                      scale_of(p, p.v_scale, key, head)};
       copy<kCount>(v, to, (step - steps_k) * kCount);
     }
   }
