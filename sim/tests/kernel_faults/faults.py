@@ -778,7 +778,7 @@ PLANTED = [
     Fault("stream_box_loaded_while_it_is_read", STREAM_UNIT, STREAM, [
         (SM90_DECODE + "kernel.cuh", "      __syncwarp();  // the stage has been read\n", "")], "race", more=True),
     Fault("stream_ends_not_passed", STREAM_UNIT, STREAM_MANY, [
-        (SM90_DECODE + "walk.cuh", "    to.at += granules + p_.item_end - to.granule;\n", "")], "FAILED"),
+        (SM90_DECODE + "walk.cuh", "    to.at += granules + p_.item_end - to.granule;\n", "")], "outside of global memory"),
     Fault("stream_unit_not_awaited", STREAM_UNIT, STREAM_MANY, [
         (SM90_DECODE + "kernel.cuh", "    __syncthreads();  // unit n is found, and the outputs before have been read\n", "")],
           "read of unwritten shared memory"),
