@@ -90,7 +90,7 @@ check sdist_is_complete
 junit=$directory/junit.xml
 rm -f "$junit"
 (cd "$directory" && env -u PYTHONPATH -u FLASHCORE_LIBRARY "$python" -P -m pytest --quiet \
-  --timeout=300 --override-ini=cache_dir="$directory/pytest" --junitxml="$junit" \
+  --numprocesses="$(nproc)" --timeout=300 --override-ini=cache_dir="$directory/pytest" --junitxml="$junit" \
   --rootdir="$root/python/tests" "$root/python/tests") || true
 read -r tests bad skipped < <("$python" - "$junit" <<'PYTHON'
 import sys

@@ -29,7 +29,6 @@ constexpr double kStatistics = 1e10;
 constexpr double kFp64Statistics = 2e10;
 constexpr double kMostStatistics = 4e11;
 // A pair's weights, exponentials and roundings, beside the products of its rows.
-constexpr int64_t kPairOfStatistics = 200;
 constexpr int64_t kPairOfGradients = 400;
 
 // Lengths of a batch entry, and where its rows begin in a packed tensor.

@@ -14,29 +14,27 @@ namespace {
 using Real = long double;
 constexpr Real kMinusInfinity = -std::numeric_limits<Real>::infinity();
 
-// Reads tensors by index, whatever their strides; an extent of 1 stands for any.
-class Reader {
+// A tensor of a problem, or none: reads it by index, whatever its strides; an extent of 1 stands for any.
+class Operand {
  public:
-  explicit Reader(const bench::HostProblem& host) : host_(host) {}
+  Operand(const bench::HostProblem& host, std::string_view name)
+      : tensor_(host.has(name) ? &host.at(name) : nullptr) {}
 
-  bool has(std::string_view name) const { return host_.has(name); }
+  explicit operator bool() const { return tensor_ != nullptr; }
 
-  Real at(std::string_view name, std::initializer_list<int64_t> index) const {
-    const bench::HostTensor& tensor = host_.at(name);
+  Real operator()(std::initializer_list<int64_t> index) const {
     int64_t element = 0;
     size_t d = 0;
     for (const int64_t i : index) {
-      const int64_t extent = tensor.desc().shape[d++];
+      const int64_t extent = tensor_->desc().shape[d++];
       element = element * extent + (extent == 1 ? 0 : i);
     }
-    return tensor.get(element);
+    return tensor_->get(element);
   }
-  int64_t integer(std::string_view name, int64_t i) const {
-    return static_cast<int64_t>(at(name, {i}));
-  }
+  int64_t integer(int64_t i) const { return static_cast<int64_t>((*this)({i})); }
 
  private:
-  const bench::HostProblem& host_;
+  const bench::HostTensor* tensor_;
 };
 
 // One batch entry: its rows in Q, O and K, V, and how many of them are in use.
@@ -50,12 +48,12 @@ class Oracle {
   explicit Oracle(const bench::HostProblem& host)
       : problem_(host.problem),
         host_(host),
-        read_(host),
         packed_(host.problem.cu_seqlens_q.has_value()),
         heads_(host.problem.q.shape[1]),
         kv_heads_(host.problem.k.shape[1]),
         width_(host.problem.q.shape[packed_ ? 2 : 3]),
-        value_width_(host.problem.v.shape[packed_ ? 2 : 3]) {}
+        value_width_(host.problem.v.shape[packed_ ? 2 : 3]),
+        draw_(bench::dropout_draw(host)) {}
 
   OracleResult run() {
     result_.o.assign(static_cast<size_t>(host_.at("o").elements()), std::nanl(""));
@@ -63,7 +61,7 @@ class Oracle {
     result_.o_scale.assign(result_.o.size(), 1);
     for (const auto& [name, values] :
          {std::pair{"amax_o", &result_.amax_o}, {"amax_s", &result_.amax_s}}) {
-      if (read_.has(name)) values->assign(static_cast<size_t>(host_.at(name).elements()), 0);
+      if (host_.has(name)) values->assign(static_cast<size_t>(host_.at(name).elements()), 0);
     }
     const int64_t batch = packed_ ? problem_.cu_seqlens_q->shape[0] - 1 : problem_.q.shape[0];
     for (int64_t b = 0; b < batch; ++b) {
@@ -83,25 +81,24 @@ class Oracle {
             .keys = problem_.k.shape[2],
             .diagonal = 0};
     if (packed_) {
-      e.first_query = read_.integer("cu_seqlens_q", b);
-      e.rows = read_.integer("cu_seqlens_q", b + 1) - e.first_query;
-      e.first_key = read_.integer("cu_seqlens_kv", b);
-      e.keys = read_.integer("cu_seqlens_kv", b + 1) - e.first_key;
+      e.first_query = cu_seqlens_q_.integer(b);
+      e.rows = cu_seqlens_q_.integer(b + 1) - e.first_query;
+      e.first_key = cu_seqlens_kv_.integer(b);
+      e.keys = cu_seqlens_kv_.integer(b + 1) - e.first_key;
     }
     e.queries = e.rows;
-    if (read_.has("seqlens_q")) e.queries = std::min(e.rows, read_.integer("seqlens_q", b));
-    if (read_.has("seqlens_kv")) e.keys = std::min(e.keys, read_.integer("seqlens_kv", b));
+    if (seqlens_q_) e.queries = std::min(e.rows, seqlens_q_.integer(b));
+    if (seqlens_kv_) e.keys = std::min(e.keys, seqlens_kv_.integer(b));
     if (problem_.alignment == Alignment::bottom_right) e.diagonal = e.keys - e.queries;
     if (problem_.alignment == Alignment::given) {
-      e.diagonal =
-          read_.has("causal_offsets") ? read_.integer("causal_offsets", b) : problem_.causal_offset;
+      e.diagonal = causal_offsets_ ? causal_offsets_.integer(b) : problem_.causal_offset;
     }
     return e;
   }
 
-  Real row(std::string_view name, const Entry& e, int64_t h, int64_t first, int64_t i,
+  Real row(const Operand& tensor, const Entry& e, int64_t h, int64_t first, int64_t i,
            int64_t d) const {
-    return packed_ ? read_.at(name, {first + i, h, d}) : read_.at(name, {e.batch, h, i, d});
+    return packed_ ? tensor({first + i, h, d}) : tensor({e.batch, h, i, d});
   }
 
   // Step 4: nothing where the pair is removed.
@@ -111,8 +108,8 @@ class Oracle {
     if (problem_.causal && distance > 0) return true;
     if (problem_.window_right >= 0 && distance > problem_.window_right) return true;
     if (problem_.window_left >= 0 && -distance > problem_.window_left) return true;
-    if (read_.has("mask") && read_.at("mask", {e.batch, h, i, j}) == 0) return true;
-    return read_.has("bias") && read_.at("bias", {e.batch, h, i, j}) == kMinusInfinity;
+    if (mask_ && mask_({e.batch, h, i, j}) == 0) return true;
+    return bias_ && bias_({e.batch, h, i, j}) == kMinusInfinity;
   }
 
   // Steps 1 to 3.
@@ -120,17 +117,17 @@ class Oracle {
     const int64_t kv_head = h / (heads_ / kv_heads_);
     Real s = 0;
     for (int64_t d = 0; d < width_; ++d) {
-      s += row("q", e, h, e.first_query, i, d) * row("k", e, kv_head, e.first_key, j, d);
+      s += row(q_, e, h, e.first_query, i, d) * row(k_, e, kv_head, e.first_key, j, d);
     }
     s *= problem_.softmax_scale.value_or(
         static_cast<float>(1 / std::sqrt(static_cast<double>(width_))));
-    if (read_.has("q_scale")) s *= read_.at("q_scale", {e.batch, h});
-    if (read_.has("k_scale")) s *= read_.at("k_scale", {e.batch, kv_head, block_of(j)});
+    if (q_scale_) s *= q_scale_({e.batch, h});
+    if (k_scale_) s *= k_scale_({e.batch, kv_head, block_of(j)});
     if (problem_.softcap > 0) s = problem_.softcap * std::tanh(s / problem_.softcap);
-    if (read_.has("bias")) s += read_.at("bias", {e.batch, h, i, j});
-    if (read_.has("alibi_slopes")) {
-      const Real slope = problem_.alibi_slopes->rank == 1 ? read_.at("alibi_slopes", {h})
-                                                          : read_.at("alibi_slopes", {e.batch, h});
+    if (bias_) s += bias_({e.batch, h, i, j});
+    if (alibi_slopes_) {
+      const Real slope =
+          problem_.alibi_slopes->rank == 1 ? alibi_slopes_({h}) : alibi_slopes_({e.batch, h});
       s += slope * -static_cast<Real>(std::abs(j - (i + e.diagonal)));
     }
     return s;
@@ -165,7 +162,7 @@ class Oracle {
 
   // Steps 5 to 7 of one row.
   void finish_row(const Entry& e, int64_t h, int64_t i, const std::vector<Real>& s) {
-    const Real sink = read_.has("sinks") ? read_.at("sinks", {h}) : kMinusInfinity;
+    const Real sink = sinks_ ? sinks_({h}) : kMinusInfinity;
     Real around = sink;  // the largest; it cancels
     for (const Real score : s) {
       if (std::isnan(score) || score > around) around = score;
@@ -190,13 +187,13 @@ class Oracle {
         const auto key = static_cast<int64_t>(j);
         Real p = std::exp(s[j] - around) / denominator;
         if (problem_.dropout_p > 0) p *= kept(e, h, i, key);
-        Real value = row("v", e, kv_head, e.first_key, key, d);
-        if (read_.has("v_scale")) value *= read_.at("v_scale", {e.batch, kv_head, block_of(key)});
+        Real value = row(v_, e, kv_head, e.first_key, key, d);
+        if (v_scale_) value *= v_scale_({e.batch, kv_head, block_of(key)});
         sum += p * value;
       }
       const size_t element = row_index * static_cast<size_t>(value_width_) + static_cast<size_t>(d);
       result_.o[element] = sum;
-      if (read_.has("o_scale")) result_.o_scale[element] = read_.at("o_scale", {e.batch, h});
+      if (o_scale_) result_.o_scale[element] = o_scale_({e.batch, h});
       note("amax_o", result_.amax_o, e.batch, h, std::abs(sum));
     }
     result_.lse[row_index] = any || sink != kMinusInfinity ? around + std::log(denominator) : sink;
@@ -205,8 +202,7 @@ class Oracle {
   // 0 for a dropped pair, otherwise what makes up for the dropped ones.
   Real kept(const Entry& e, int64_t h, int64_t i, int64_t j) const {
     const float p = problem_.dropout_p;
-    const auto [seed, offset] = bench::dropout_draw(host_);
-    if (!dropout_keeps(seed, offset, p, e.batch, h, i, j)) return 0;
+    if (!dropout_keeps(draw_.seed, draw_.offset, p, e.batch, h, i, j)) return 0;
     return 1.0f / (1.0f - p);
   }
 
@@ -218,9 +214,25 @@ class Oracle {
 
   const Problem& problem_;
   const bench::HostProblem& host_;
-  Reader read_;
   bool packed_;
   int64_t heads_, kv_heads_, width_, value_width_;
+  bench::DropoutDraw draw_;
+  Operand q_{host_, "q"};
+  Operand k_{host_, "k"};
+  Operand v_{host_, "v"};
+  Operand mask_{host_, "mask"};
+  Operand bias_{host_, "bias"};
+  Operand q_scale_{host_, "q_scale"};
+  Operand k_scale_{host_, "k_scale"};
+  Operand v_scale_{host_, "v_scale"};
+  Operand o_scale_{host_, "o_scale"};
+  Operand alibi_slopes_{host_, "alibi_slopes"};
+  Operand sinks_{host_, "sinks"};
+  Operand cu_seqlens_q_{host_, "cu_seqlens_q"};
+  Operand cu_seqlens_kv_{host_, "cu_seqlens_kv"};
+  Operand seqlens_q_{host_, "seqlens_q"};
+  Operand seqlens_kv_{host_, "seqlens_kv"};
+  Operand causal_offsets_{host_, "causal_offsets"};
   OracleResult result_;
 };
 

@@ -36,7 +36,6 @@ using testing::random_merge;
 using testing::Sizes;
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
 double rounded(DType dtype, double value) {
   double stored = 0;
