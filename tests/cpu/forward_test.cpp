@@ -9,7 +9,6 @@
 #include <cstdlib>
 #include <functional>
 #include <limits>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -42,16 +41,9 @@ class EveryTarget : public ::testing::TestWithParam<cpu::Target> {
   void TearDown() override { unsetenv("FLASHCORE_CPU_TARGET"); }
 };
 
-// Under the thread sanitizer the best one alone: what threads share is the same on all of them.
-std::span<const cpu::Target> tested_targets() {
-#if defined(__SANITIZE_THREAD__)
-  return cpu::supported_targets().last(1);
-#else
-  return cpu::supported_targets();
-#endif
-}
 INSTANTIATE_TEST_SUITE_P(Cpu, EveryTarget,
-                         ::testing::ValuesIn(tested_targets().begin(), tested_targets().end()),
+                         ::testing::ValuesIn(cpu::supported_targets().begin(),
+                                             cpu::supported_targets().end()),
                          [](const auto& target) {
                            return std::string(cpu::to_string(target.param));
                          });
