@@ -40,6 +40,8 @@ foreach(file ${kernel_files})
     list(APPEND wanted ${target})
   endforeach()
   flashcore_cuda_family(${name} ${wanted})
+  cmake_path(GET file PARENT_PATH folder)
+  cmake_path(RELATIVE_PATH folder BASE_DIRECTORY ${CMAKE_CURRENT_LIST_DIR} OUTPUT_VARIABLE ${name}_folder)
   list(APPEND FLASHCORE_CUDA_FAMILIES ${name})
 endforeach()
 

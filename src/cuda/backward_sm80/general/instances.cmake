@@ -1,10 +1,8 @@
-# backward_sm80's compiled kernels: one small translation unit for each row of kConfigs (config.hpp), input
-# type, output and level of features; instances.cpp makes the list of them a table.
+# backward_sm80's compiled kernels: one for each row of kConfigs (config.hpp), input type, output and level of
+# features; instances.cpp makes the list of them a table. kernel.json has budgets by group.
 set(backward_generated ${CMAKE_CURRENT_BINARY_DIR}/generated/backward_sm80/general)
-set(backward_sources "")
 set(backward_declarations "")
 set(backward_entries "")
-set(backward_instances 0)
 
 function(backward_instance INSTANCE_ELEMENT INSTANCE_CONFIG INSTANCE_OUTPUT INSTANCE_FEATURES)
   set(INSTANCE_NAME
@@ -17,17 +15,27 @@ function(backward_instance INSTANCE_ELEMENT INSTANCE_CONFIG INSTANCE_OUTPUT INST
     "Output::${INSTANCE_OUTPUT}, Features::${INSTANCE_FEATURES}}")
   set(source ${backward_generated}/${INSTANCE_NAME}.cu)
   configure_file(backward_sm80/general/instance.cu.in ${source} @ONLY)
-  if(INSTANCE_OUTPUT STREQUAL joint AND INSTANCE_CONFIG EQUAL 1)  # joint_config_index
-    flashcore_cuda_sources(backward_sm80 EXCEPT 90a SOURCES ${source})
-  elseif(INSTANCE_OUTPUT STREQUAL joint AND INSTANCE_CONFIG EQUAL 2)
-    flashcore_cuda_sources(backward_sm80 ONLY 90a SOURCES ${source})
-  else()
-    set(backward_sources ${backward_sources} ${source} PARENT_SCOPE)
+  set(group "${type_${INSTANCE_ELEMENT}}_config${INSTANCE_CONFIG}")
+  set(where "")
+  if(INSTANCE_OUTPUT STREQUAL joint)
+    set(group "joint${INSTANCE_CONFIG}")
+    if(INSTANCE_CONFIG EQUAL 1)  # joint_config_index
+      set(where EXCEPT 90a)
+    elseif(INSTANCE_CONFIG EQUAL 2)
+      set(where ONLY 90a)
+    endif()
+  elseif(INSTANCE_CONFIG LESS 2)
+    set(group "${type_${INSTANCE_ELEMENT}}_config01")
+  elseif(INSTANCE_CONFIG EQUAL 2 AND INSTANCE_FEATURES STREQUAL none)
+    set(group "config2_none")
+  elseif(INSTANCE_CONFIG LESS 5)
+    set(group "f32_config34")
   endif()
-  set(backward_declarations "${backward_declarations}InstanceEntry ${INSTANCE_NAME}();\n" PARENT_SCOPE)
-  set(backward_entries "${backward_entries}      {${key}, ${INSTANCE_NAME}()},\n" PARENT_SCOPE)
-  math(EXPR backward_instances "${backward_instances} + 1")
-  set(backward_instances ${backward_instances} PARENT_SCOPE)
+  flashcore_cuda_sources(backward_sm80 LISTED ${where} GROUP ${group} SOURCES ${source})
+  if(flashcore_cuda_compiled)
+    set(backward_declarations "${backward_declarations}InstanceEntry ${INSTANCE_NAME}();\n" PARENT_SCOPE)
+    set(backward_entries "${backward_entries}      {${key}, ${INSTANCE_NAME}()},\n" PARENT_SCOPE)
+  endif()
 endfunction()
 
 foreach(config RANGE 5)
@@ -64,7 +72,7 @@ foreach(config RANGE 3)  # of kJointConfigs
 endforeach()
 configure_file(backward_sm80/general/instance_list.hpp.in ${backward_generated}/instance_list.hpp @ONLY)
 
-flashcore_cuda_sources(backward_sm80 SOURCES ${backward_sources} backward_sm80/general/rows.cu)
+flashcore_cuda_sources(backward_sm80 SOURCES backward_sm80/general/rows.cu)
 target_sources(flashcore_objects PRIVATE backward_sm80/general/instances.cpp)
 set_source_files_properties(backward_sm80/general/instances.cpp TARGET_DIRECTORY flashcore_objects
   PROPERTIES INCLUDE_DIRECTORIES ${backward_generated})

@@ -1,10 +1,8 @@
-# backward_sm90's compiled kernels: one small translation unit for each row of kConfigs (config.hpp), input type
+# backward_sm90's compiled kernels: one for each row of kConfigs (config.hpp), input type
 # and order of additions, and for each row and type one with options; instances.cpp makes the list of them a table.
 set(backward_sm90_generated ${CMAKE_CURRENT_BINARY_DIR}/generated/backward_sm90/throughput)
-set(backward_sm90_sources "")
 set(backward_sm90_declarations "")
 set(backward_sm90_entries "")
-set(backward_sm90_instances 0)
 set(type_Fp16 f16)
 set(type_Bf16 bf16)
 
@@ -14,11 +12,16 @@ macro(backward_sm90_instance name class element config in_turn options)
   set(INSTANCE_CLASS "${class}")
   set(source ${backward_sm90_generated}/${INSTANCE_NAME}.cu)
   configure_file(backward_sm90/throughput/instance.cu.in ${source} @ONLY)
-  list(APPEND backward_sm90_sources ${source})
-  string(APPEND backward_sm90_declarations "InstanceEntry ${INSTANCE_NAME}();\n")
-  string(APPEND backward_sm90_entries
-    "      {{InputType::${type_${element}}, ${config}, ${in_turn}, ${options}}, ${INSTANCE_NAME}()},\n")
-  math(EXPR backward_sm90_instances "${backward_sm90_instances} + 1")
+  set(group ${type_${element}}_plain)
+  if(${options})
+    set(group ${type_${element}}_options)
+  endif()
+  flashcore_cuda_sources(backward_sm90 LISTED GROUP ${group} SOURCES ${source})
+  if(flashcore_cuda_compiled)
+    string(APPEND backward_sm90_declarations "InstanceEntry ${INSTANCE_NAME}();\n")
+    string(APPEND backward_sm90_entries
+      "      {{InputType::${type_${element}}, ${config}, ${in_turn}, ${options}}, ${INSTANCE_NAME}()},\n")
+  endif()
 endmacro()
 
 foreach(INSTANCE_ELEMENT Fp16 Bf16)
@@ -36,7 +39,7 @@ foreach(INSTANCE_ELEMENT Fp16 Bf16)
 endforeach()
 configure_file(backward_sm90/throughput/instance_list.hpp.in ${backward_sm90_generated}/instance_list.hpp @ONLY)
 
-flashcore_cuda_sources(backward_sm90 SOURCES ${backward_sm90_sources} backward_sm90/throughput/rows.cu
+flashcore_cuda_sources(backward_sm90 SOURCES backward_sm90/throughput/rows.cu
   backward_sm90/throughput/option_rows.cu)
 target_sources(flashcore_objects PRIVATE backward_sm90/throughput/instances.cpp)
 set_source_files_properties(backward_sm90/throughput/instances.cpp TARGET_DIRECTORY flashcore_objects

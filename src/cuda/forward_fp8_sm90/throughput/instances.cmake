@@ -1,11 +1,13 @@
 # forward_fp8_sm90's compiled kernels: one small translation unit for each row of kConfigs and, for each type,
 # of kOptionConfigs (config.hpp), and the kernels around them.
-flashcore_cuda_sources(forward_fp8_sm90 SOURCES
+flashcore_cuda_sources(forward_fp8_sm90 GROUP plain SOURCES
   forward_fp8_sm90/throughput/d64.cu
   forward_fp8_sm90/throughput/d128.cu
-  forward_fp8_sm90/throughput/d128_three.cu
+  forward_fp8_sm90/throughput/d128_three.cu)
+flashcore_cuda_sources(forward_fp8_sm90 SOURCES
   forward_fp8_sm90/throughput/rows.cu
-  forward_fp8_sm90/throughput/option_rows.cu
+  forward_fp8_sm90/throughput/option_rows.cu)
+flashcore_cuda_sources(forward_fp8_sm90 GROUP columns SOURCES
   forward_fp8_sm90/throughput/columns_d64.cu
   forward_fp8_sm90/throughput/columns_d128.cu
   forward_fp8_sm90/throughput/columns_d128_three.cu)

@@ -1,14 +1,12 @@
-# forward_sm80_throughput's compiled kernels: one small translation unit for each row of kConfigs (config.hpp),
+# forward_sm80_throughput's compiled kernels: one for each row of kConfigs (config.hpp),
 # input type and level of features; instances.cpp makes the list of them a table.
 set(sm80_half_configs 5)
 set(sm80_configs 8)
 set(sm80_paired_fallback 4)  # kPairedConfig.fallback
 set(sm80_scores_configs 0 2)  # has_scores_kernel
 set(sm80_generated ${CMAKE_CURRENT_BINARY_DIR}/generated/forward_sm80)
-set(sm80_sources "")
 set(sm80_declarations "")
 set(sm80_entries "")
-set(sm80_instances 0)
 
 # TEMPLATE, the file that defines the kernel, may follow.
 function(sm80_instance INSTANCE_ELEMENT INSTANCE_CONFIG INSTANCE_FEATURES)
@@ -30,18 +28,29 @@ function(sm80_instance INSTANCE_ELEMENT INSTANCE_CONFIG INSTANCE_FEATURES)
     set(source ${sm80_generated}/throughput/${INSTANCE_NAME}.cu)
   endif()
   configure_file(forward_sm80/throughput/${template} ${source} @ONLY)
+  set(family forward_sm80_throughput)
+  set(type ${type_${INSTANCE_ELEMENT}})
+  set(where GROUP ${type}_${INSTANCE_FEATURES})
   if(INSTANCE_FEATURES MATCHES "^(dropout_state|fp8|paged)$")
-    flashcore_cuda_sources(forward_sm80_${INSTANCE_FEATURES} SOURCES ${source})
+    set(family forward_sm80_${INSTANCE_FEATURES})
+    if(type STREQUAL fp8)
+      set(where "")  # 12 s each
+    elseif(INSTANCE_FEATURES STREQUAL paged AND INSTANCE_CONFIG GREATER 2)
+      string(APPEND where _wide)
+    endif()
+  elseif(ARGC GREATER 3)
+    set(where GROUP both_paired)
+  elseif(INSTANCE_FEATURES STREQUAL scores)
+    set(where GROUP both_scores)
   elseif(INSTANCE_CONFIG EQUAL sm80_paired_fallback AND INSTANCE_FEATURES STREQUAL none)
     # On 9.0 pairs of warps always take its place.
-    flashcore_cuda_sources(forward_sm80_throughput EXCEPT 90a SOURCES ${source})
-  else()
-    set(sm80_sources ${sm80_sources} ${source} PARENT_SCOPE)
+    set(where EXCEPT 90a GROUP both_config4_none)
   endif()
-  set(sm80_declarations "${sm80_declarations}InstanceEntry ${INSTANCE_NAME}();\n" PARENT_SCOPE)
-  set(sm80_entries "${sm80_entries}      {${key}, ${INSTANCE_NAME}()},\n" PARENT_SCOPE)
-  math(EXPR sm80_instances "${sm80_instances} + 1")
-  set(sm80_instances ${sm80_instances} PARENT_SCOPE)
+  flashcore_cuda_sources(${family} LISTED ${where} SOURCES ${source})
+  if(flashcore_cuda_compiled)
+    set(sm80_declarations "${sm80_declarations}InstanceEntry ${INSTANCE_NAME}();\n" PARENT_SCOPE)
+    set(sm80_entries "${sm80_entries}      {${key}, ${INSTANCE_NAME}()},\n" PARENT_SCOPE)
+  endif()
 endfunction()
 
 math(EXPR last_half "${sm80_half_configs} - 1")
@@ -71,7 +80,7 @@ foreach(config 0 2 4)  # config_with_fp8
 endforeach()
 configure_file(forward_sm80/throughput/instance_list.hpp.in ${sm80_generated}/throughput/instance_list.hpp @ONLY)
 
-flashcore_cuda_sources(forward_sm80_throughput SOURCES ${sm80_sources} forward_sm80/throughput/combine.cu)
+flashcore_cuda_sources(forward_sm80_throughput SOURCES forward_sm80/throughput/combine.cu)
 flashcore_cuda_sources(forward_sm80_fp8 SOURCES forward_sm80/throughput/zero_largest.cu)
 target_sources(flashcore_objects PRIVATE forward_sm80/throughput/instances.cpp)
 set_source_files_properties(forward_sm80/throughput/instances.cpp TARGET_DIRECTORY flashcore_objects

@@ -1,4 +1,4 @@
-# forward_sm90_throughput's compiled kernels: one small translation unit for each row of kConfigs (config.hpp),
+# forward_sm90_throughput's compiled kernels: one for each row of kConfigs (config.hpp),
 # type, and with or without features, where it has any. instances.cpp makes the list of them a table.
 set(sm90_configs 8)
 # Rows without Config::features, and without Config::plain.
@@ -9,11 +9,8 @@ set(sm90_paged 3 5 6 7)
 set(sm90_paged_features 5 7)
 set(sm90_generated ${CMAKE_CURRENT_BINARY_DIR}/generated/forward_sm90/throughput)
 set(sm90_paged_generated ${CMAKE_CURRENT_BINARY_DIR}/generated/forward_sm90/paged)
-set(sm90_sources "")
-set(sm90_paged_sources "")
 set(sm90_declarations "")
 set(sm90_entries "")
-set(sm90_instances 0)
 set(type_Fp16 f16)
 set(type_Bf16 bf16)
 math(EXPR sm90_last_config "${sm90_configs} - 1")
@@ -40,24 +37,28 @@ foreach(INSTANCE_ELEMENT Fp16 Bf16)
         endif()
         if(INSTANCE_PAGED)  # a kernel of its own, with its own budgets
           set(source ${sm90_paged_generated}/${INSTANCE_NAME}.cu)
-          list(APPEND sm90_paged_sources ${source})
+          math(EXPR group "${INSTANCE_CONFIG} / 6")
+          flashcore_cuda_sources(forward_sm90_paged LISTED GROUP ${type_${INSTANCE_ELEMENT}}_group${group} SOURCES ${source})
         else()
           set(source ${sm90_generated}/${INSTANCE_NAME}.cu)
-          list(APPEND sm90_sources ${source})
+          math(EXPR group "${INSTANCE_CONFIG} / 2")
+          if(INSTANCE_CONFIG LESS 4)
+            set(group 0)  # one compiled kernel each
+          endif()
+          flashcore_cuda_sources(forward_sm90_throughput LISTED GROUP ${type_${INSTANCE_ELEMENT}}_group${group} SOURCES ${source})
         endif()
         configure_file(forward_sm90/throughput/instance.cu.in ${source} @ONLY)
-        string(APPEND sm90_declarations "InstanceEntry ${INSTANCE_NAME}();\n")
-        string(APPEND sm90_entries
-          "      {{InputType::${type_${INSTANCE_ELEMENT}}, ${INSTANCE_CONFIG}, ${INSTANCE_FEATURES}, ${INSTANCE_PAGED}}, ${INSTANCE_NAME}()},\n")
-        math(EXPR sm90_instances "${sm90_instances} + 1")
+        if(flashcore_cuda_compiled)
+          string(APPEND sm90_declarations "InstanceEntry ${INSTANCE_NAME}();\n")
+          string(APPEND sm90_entries
+            "      {{InputType::${type_${INSTANCE_ELEMENT}}, ${INSTANCE_CONFIG}, ${INSTANCE_FEATURES}, ${INSTANCE_PAGED}}, ${INSTANCE_NAME}()},\n")
+        endif()
       endforeach()
     endforeach()
   endforeach()
 endforeach()
 configure_file(forward_sm90/throughput/instance_list.hpp.in ${sm90_generated}/instance_list.hpp @ONLY)
 
-flashcore_cuda_sources(forward_sm90_throughput SOURCES ${sm90_sources})
-flashcore_cuda_sources(forward_sm90_paged SOURCES ${sm90_paged_sources})
 target_sources(flashcore_objects PRIVATE forward_sm90/throughput/instances.cpp)
 set_source_files_properties(forward_sm90/throughput/instances.cpp TARGET_DIRECTORY flashcore_objects
   PROPERTIES INCLUDE_DIRECTORIES ${sm90_generated})
