@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
-# Everything that run.sh does, then every test. Ends in a line "N passed, N failed".
+# Builds, and tests what was built. Ends in a line "N passed, N failed, N skipped".
 #
-#   ./test.sh                   all stages
-#   ./test.sh lint release      only these
+#   ./test.sh                   the library, the command, Python and the examples
+#   ./test.sh --all             that, and every other stage: linters, sanitizers, fuzzers, Rust, the simulator
+#   ./test.sh --long            that, with what takes hours: before a release
+#   ./test.sh lint release      only these stages
 #   ./test.sh --list            their names
 #
 # Build folders are kept, so a second run compiles only what changed.
@@ -11,12 +13,14 @@ set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/scripts/common.sh"
 cd "$root"
 
-stages=(release example lint headers install resources bare python rust address thread simulator fuzz)
+default_stages=(release example install python)
+stages=(release example lint headers install resources bare python torch rust address thread simulator fuzz fresh)
 # These need no CUDA: where there is a toolkit they run with it hidden, as on a machine without. The
 # fuzzers see its headers, for those are all that plans of CUDA kernels need.
-bare_stages=(bare python rust address thread)
+bare_stages=(bare python torch rust address thread)
 passed=0
 failed=0
+skipped=0
 failures=()
 
 # Programs with a sanitizer want an address space without surprises where that can be had.
@@ -44,28 +48,34 @@ check() {
 
 # run_ctest DIRECTORY [CTEST ARGUMENT...]: counts every test that ran.
 run_ctest() {
-  local directory=$1 log status=0 total bad
+  local directory=$1 log counts status=0 good bad left_out
   shift
   log=$(mktemp)
+  counts=$(mktemp)
+  rm -rf "$directory/results"
+  mkdir "$directory/results"
   "${fixed_addresses[@]}" ctest --test-dir "$directory" -j "$(nproc)" --output-on-failure \
-    --no-tests=error --timeout 600 "$@" >"$log" 2>&1 || status=$?
-  # "97% tests passed, 3 tests failed out of 100"
-  if ! read -r bad total < <(sed -nE \
-      's/^[0-9]+% tests passed, ([0-9]+) tests? failed out of ([0-9]+)$/\1 \2/p' "$log"); then
+    --no-tests=error --timeout 1800 --output-junit results/ctest.xml "$@" >"$log" 2>&1 || status=$?
+  if ! scripts/count_tests.py "$directory/results/ctest.xml" "$directory/results" >"$counts"; then
     tail -n 40 "$log"
     count 1 "$stage: ctest did not run"
-    rm -f "$log"
+    rm -f "$log" "$counts"
     return
   fi
-  say "$((total - bad)) of $total tests passed"
-  passed=$((passed + total - bad))
-  failed=$((failed + bad))
   if ((status != 0)); then
-    grep -vE '^ *[0-9]+/[0-9]+ Test .* Passed|^ +Start ' "$log" | tail -n 300
-    failures+=("$stage: $bad of $total tests")
-    ((bad > 0)) || failed=$((failed + 1))
+    grep -vE '^ *[0-9]+/[0-9]+ Test .* Passed|^ +Start |^ *\[ +(OK|RUN) +\]' "$log" | tail -n 300
   fi
-  rm -f "$log"
+  cat "$counts"
+  IFS=' ,' read -r good _ bad _ left_out _ <<<"$(tail -n 1 "$counts")"
+  passed=$((passed + good))
+  skipped=$((skipped + left_out))
+  if ((bad > 0)); then
+    failed=$((failed + bad))
+    failures+=("$stage: $bad of $((good + bad)) tests")
+  elif ((status != 0)); then
+    count 1 "$stage: ctest failed"
+  fi
+  rm -f "$log" "$counts"
 }
 
 # configured DIRECTORY [CMAKE ARGUMENT...], built DIRECTORY [TARGET...]: count and return a failure.
@@ -84,10 +94,15 @@ built() {
   return 1
 }
 
-# For every GPU, whatever run.sh has built; file by file, as the stages lint and headers want it.
+# For the GPUs of this machine, or 90a: what a user builds. A full run builds for every GPU, what is for fp16
+# alone only for 90a; a long one builds everything.
 stage_release() {
+  local targets=90a one_type=OFF
+  if has_gpu; then targets=native; fi
+  if [[ $run != default ]]; then targets="80+ptx;89;90a"; fi
+  if [[ $run == all ]]; then one_type=ON; fi
   configured build -DCMAKE_BUILD_TYPE=Release -DFLASHCORE_TESTS=ON -UFLASHCORE_CUDA \
-    -UFLASHCORE_CUDA_ARCHITECTURES -DFLASHCORE_UNITY=OFF || return 0
+    "-DFLASHCORE_CUDA_ARCHITECTURES=$targets" "-DFLASHCORE_CUDA_ONE_TYPE=$one_type" || return 0
   built build || return 0
   report_cuda build
   run_ctest build
@@ -95,20 +110,41 @@ stage_release() {
 
 stage_example() { check ./run.sh; }
 
-stage_lint() { check scripts/lint.sh build; }
+# build-lint: the commands of each file by itself, in a folder that is configured and never built, with the headers
+# that the release build generated.
+configured_for_lint() {
+  if [[ ! -f build/src/generated/build_info.hpp ]]; then
+    say "The release build is not there: run ./test.sh release first."
+    count 1 "$stage: no release build"
+    return 1
+  fi
+  configured build-lint -DCMAKE_BUILD_TYPE=Release -DFLASHCORE_TESTS=ON -DFLASHCORE_UNITY=OFF \
+    -DFLASHCORE_PCH=OFF || return 1
+  (cd build && find . -path '*/generated/*' \( -name '*.hpp' -o -name '*.inc' \) -print0 |
+    tar -c --null -T -) | tar -x -C build-lint
+}
 
-stage_headers() { check scripts/check_headers.py build; }
+stage_lint() {
+  configured_for_lint || return 0
+  local changed=(--changed)
+  if [[ $run == long ]]; then changed=(); fi
+  check scripts/lint.sh "${changed[@]}" build-lint
+}
+
+stage_headers() {
+  configured_for_lint || return 0
+  check scripts/check_headers.py build-lint
+}
 
 stage_install() { check scripts/check_install.sh build; }
 
 # The compiler's report on registers, spills and shared memory; needs no GPU.
 stage_resources() {
-  if [[ ! -f tools/check_resources.py ]]; then
-    say "No tools/check_resources.py here."
-  elif cuda_is_built build; then
+  if cuda_is_built build; then
     check python3 tools/check_resources.py build
   else
     say "Not checked: the CUDA kernels are not built."
+    skipped=$((skipped + 1))
   fi
 }
 
@@ -131,12 +167,14 @@ stage_bare() {
 # without_cuda STAGE: runs a stage in a process for which there is no CUDA toolkit, and counts what
 # it counts.
 without_cuda() {
-  local log good bad
+  local log good bad left_out
   log=$(mktemp)
-  scripts/without_cuda.sh ./test.sh "$1" | tee "$log" | grep -vE '^(===|---) |^[0-9]+ passed, ' || true
-  if read -r good bad < <(sed -nE 's/^([0-9]+) passed, ([0-9]+) failed$/\1 \2/p' "$log"); then
+  scripts/without_cuda.sh env "FLASHCORE_TEST_RUN=$run" ./test.sh "$1" | tee "$log" |
+    grep -vE '^(===|---) |^Seconds: |^[0-9]+ passed, ' || true
+  if IFS=' ,' read -r good _ bad _ left_out _ < <(tail -n 1 "$log" | grep -E '^[0-9]+ passed, '); then
     passed=$((passed + good))
     failed=$((failed + bad))
+    skipped=$((skipped + left_out))
     ((bad == 0)) || failures+=("$1, without CUDA")
   else
     count 1 "$1: did not run without CUDA"
@@ -144,14 +182,14 @@ without_cuda() {
   rm -f "$log"
 }
 
-# counted_by NAME COMMAND...: a script whose last line is "NAME: N passed, M failed", with more after
-# it or not.
+# counted_by NAME COMMAND...: a script whose last line is "NAME: N passed, M failed", with ", K skipped" or not.
 counted_by() {
-  local name=$1 log status=0 good bad
+  local name=$1 log status=0 good bad left_out
   shift
   log=$(mktemp)
   "$@" >"$log" 2>&1 || status=$?
-  if ! read -r good bad < <(sed -nE "s/^$name: ([0-9]+) passed, ([0-9]+) failed.*/\1 \2/p" "$log"); then
+  if ! read -r good bad left_out < <(
+      sed -nE "s/^$name: ([0-9]+) passed, ([0-9]+) failed(, ([0-9]+) skipped)?$/\1 \2 \4/p" "$log"); then
     tail -n 60 "$log"
     count 1 "$stage: the tests did not run"
     rm -f "$log"
@@ -159,6 +197,7 @@ counted_by() {
   fi
   passed=$((passed + good))
   failed=$((failed + bad))
+  skipped=$((skipped + ${left_out:-0}))
   if ((status == 0)); then
     tail -n 1 "$log"
   else
@@ -174,6 +213,12 @@ stage_python() { counted_by python scripts/python.sh build-python; }
 # The Rust crates, with the distribution's two compilers.
 stage_rust() { counted_by rust scripts/rust.sh build-rust; }
 
+# What a run that is not a long one leaves out: all instruction sets but the best under sanitizers, 7 of 10 random
+# problems of each kernel on the simulator, and two thirds of its planted faults, other ones at each commit.
+shorter() {
+  [[ $run == long ]] || export FLASHCORE_TEST_TARGETS=best FLASHCORE_SIMULATED_SHARE=0.3
+}
+
 # Quick to compile, and with the line numbers that a report needs.
 sanitized=(-DCMAKE_BUILD_TYPE=RelWithDebInfo "-DCMAKE_CXX_FLAGS_RELWITHDEBINFO=-O1 -g1"
            -DFLASHCORE_CUDA=OFF)
@@ -182,6 +227,7 @@ stage_address() {
   configured build-address "${sanitized[@]}" -DFLASHCORE_TESTS=ON \
     -DFLASHCORE_SANITIZE=address,undefined || return 0
   built build-address || return 0
+  shorter
   # Without those of the scripts, which no sanitizer sees.
   run_ctest build-address -E '^tools[.]'
   check scripts/rust_address.sh build-address
@@ -191,8 +237,8 @@ stage_address() {
 stage_thread() {
   configured build-thread "${sanitized[@]}" -DFLASHCORE_TESTS=ON -DFLASHCORE_SANITIZE=thread ||
     return 0
-  # The build starts the test programs too, to list their tests.
   built build-thread threads || return 0
+  shorter
   run_ctest build-thread -L threads
 }
 
@@ -202,8 +248,15 @@ stage_simulator() {
   configured build-simulator -DCMAKE_BUILD_TYPE=Release -DFLASHCORE_CUDA=OFF \
     -DFLASHCORE_SIMULATOR=ON -DFLASHCORE_TESTS=ON || return 0
   built build-simulator flashcore_command flashcore_fp8_accuracy simulator_test recorded_values \
-    serving_device_test quantize_device_test || return 0
-  run_ctest build-simulator -L simulator
+    calls_device_test || return 0
+  shorter
+  local left_out=()
+  if [[ $run != long ]]; then
+    local commit
+    commit=$(git rev-parse --short=6 HEAD 2>/dev/null || echo 0)
+    left_out=(-LE "^third[^$((16#$commit % 3))]\$|^clang\$")
+  fi
+  run_ctest build-simulator -L simulator "${left_out[@]}"
 }
 
 stage_fuzz() {
@@ -219,19 +272,29 @@ stage_fuzz() {
   [[ ! -x build-fuzz/tests/fuzz/stand_in_test ]] || run_ctest build-fuzz/tests/fuzz
 }
 
-chosen=("${stages[@]}")
+run=${FLASHCORE_TEST_RUN:-default}
+chosen=("${default_stages[@]}")
+case ${1:-} in
+  --list) printf '%s\n' "${stages[@]}"; exit ;;
+  --all) run=all chosen=("${stages[@]}"); shift ;;
+  --long) run=long chosen=("${stages[@]}"); shift ;;
+  -*) fail "$1: is no option, wanted --all, --long or --list" ;;
+esac
 if (($# > 0)); then
-  if [[ $1 == --list ]]; then
-    printf '%s\n' "${stages[@]}"
-    exit
-  fi
   chosen=("$@")
   for stage in "${chosen[@]}"; do
     [[ " ${stages[*]} " == *" $stage "* ]] || fail "There is no stage $stage; there are: ${stages[*]}"
   done
 fi
 
-need_packages "${build_packages[@]}" "${test_packages[@]}"
+packages=("${build_packages[@]}" "${test_packages[@]}")
+for stage in "${chosen[@]}"; do
+  case $stage in
+    lint | headers | fuzz) packages+=("${lint_packages[@]}") ;;
+    rust | address) packages+=("${rust_packages[@]}") ;;
+  esac
+done
+need_packages "${packages[@]}"
 can_hide_cuda=""
 if [[ -n $(find_nvcc) ]] && scripts/without_cuda.sh true; then can_hide_cuda=yes; fi
 times=()
@@ -250,5 +313,5 @@ done
 say "Seconds: $(IFS=,; echo "${times[*]}")"
 
 for failure in "${failures[@]}"; do say "FAILED: $failure"; done
-say "$passed passed, $failed failed"
+say "$passed passed, $failed failed, $skipped skipped"
 ((failed == 0))

@@ -1,8 +1,10 @@
 # What can be chosen when configuring, and the flags that every target gets.
 set(FLASHCORE_CUDA "AUTO" CACHE STRING "Build the CUDA kernels: AUTO (when nvcc is found), ON, OFF")
 option(FLASHCORE_TESTS "Build the tests" ON)
-option(FLASHCORE_UNITY "Compile bench and evolve in groups of files: less than half of the time, but a
-change compiles its whole group again" ON)
+option(FLASHCORE_UNITY "Compile bench, evolve and the tests in groups of files: less than half of the time,
+but a change compiles its whole group again" ON)
+option(FLASHCORE_PCH "Precompile the headers of the standard library for the library and the command" ON)
+option(FLASHCORE_CUDA_ONE_TYPE "Compile what is for fp16 alone for 90a only: for checks without a GPU" OFF)
 option(FLASHCORE_FUZZ "Build the libFuzzer programs, with address and undefined sanitizers" OFF)
 option(FLASHCORE_SIMULATOR "Build the simulator of CUDA kernels and its tests; in a folder of its own" OFF)
 option(FLASHCORE_LIBRARY_ONLY "Build the libraries alone, with fewer dependencies; without tests" OFF)
@@ -35,9 +37,27 @@ set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 find_program(FLASHCORE_CCACHE ccache)
 if(FLASHCORE_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   set(CMAKE_C_COMPILER_LAUNCHER ${FLASHCORE_CCACHE})
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${FLASHCORE_CCACHE})
+  # What ccache's manual asks for where headers are precompiled; no file of ours uses __TIME__.
+  set(CMAKE_CXX_COMPILER_LAUNCHER
+      ${CMAKE_COMMAND};-E;env;CCACHE_SLOPPINESS=pch_defines,time_macros;${FLASHCORE_CCACHE})
   set(CMAKE_CUDA_COMPILER_LAUNCHER ${FLASHCORE_CCACHE})
 endif()
+
+# flashcore_precompile(TARGET HEADER...): precompiles these, which files include as before, for a target that is not
+# compiled in groups. Files with options of their own say SKIP_PRECOMPILE_HEADERS.
+set(FLASHCORE_STANDARD_HEADERS algorithm array cmath cstddef cstdint cstring functional limits memory optional
+    span string string_view utility vector fmt/format.h)
+function(flashcore_precompile target)
+  if(FLASHCORE_PCH)
+    if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+      target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-fpch-preprocess>)  # for ccache
+    else()
+      target_compile_options(${target} PRIVATE "$<$<COMPILE_LANGUAGE:CXX>:SHELL:-Xclang -fno-pch-timestamp>")
+    endif()
+    list(TRANSFORM ARGN REPLACE "^(.+)$" "$<$<COMPILE_LANGUAGE:CXX>:<\\1$<ANGLE-R>>")
+    target_precompile_headers(${target} PRIVATE ${ARGN})
+  endif()
+endfunction()
 
 # Not for the library: tests put files of their own in the place of its files. Files with options of
 # their own are never in a group.

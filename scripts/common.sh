@@ -8,11 +8,11 @@ export CCACHE_BASEDIR=${CCACHE_BASEDIR:-$root} CCACHE_NOHASHDIR=1
 export DEBIAN_FRONTEND=noninteractive
 
 # What each part needs, by its name in Debian 12 and Ubuntu 24.04.
-build_packages=(g++ cmake ninja-build libfmt-dev libcli11-dev nlohmann-json3-dev libhwy-dev libsqlite3-dev
+build_packages=(g++ cmake ninja-build ccache libfmt-dev libcli11-dev nlohmann-json3-dev libhwy-dev libsqlite3-dev
                 python3)
-test_packages=(ccache pkg-config libgtest-dev libgmock-dev binutils shellcheck
-               clang-14 clang-format-14 clang-tidy-14 libclang-rt-14-dev python3-venv
-               cargo rustc rustfmt rust-clippy)
+test_packages=(pkg-config libgtest-dev libgmock-dev binutils python3-venv)
+lint_packages=(shellcheck clang-14 clang-format-14 clang-tidy-14 libclang-rt-14-dev)
+rust_packages=(cargo rustc rustfmt rust-clippy)
 
 say() { printf '%s\n' "$*"; }
 fail() { printf '%s\n' "$*" >&2; exit 1; }

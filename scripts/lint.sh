@@ -2,14 +2,20 @@
 # Formatting, shellcheck, the arrows between rooms, what device code may say, and clang-tidy. The verdicts of
 # the tools depend on their version, so it is fixed.
 #
-# usage: lint.sh [BUILD_DIRECTORY]    a configured and built directory; default build
+# usage: lint.sh [--changed] BUILD_DIRECTORY    a configured one, with the commands of each file by itself and the
+#                                               generated headers; --changed: clang-tidy only where a change reaches
 set -euo pipefail
 # shellcheck source=scripts/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 cd "$root"
-directory=${1:-build}
+changed=()
+if [[ ${1:-} == --changed ]]; then
+  changed=(--changed)
+  shift
+fi
+directory=$1
 [[ -f $directory/compile_commands.json ]] ||
-  fail "$directory: is not configured and built, wanted for clang-tidy: run ./test.sh release first"
+  fail "$directory: is not configured, wanted for clang-tidy: run ./test.sh lint"
 bad=0
 
 mapfile -t sources < <(project_files '*.c' '*.cpp' '*.h' '*.hpp' '*.cu' '*.cuh')
@@ -30,6 +36,6 @@ scripts/check_device_code.py || bad=1
 if clang_is_too_old; then
   say "clang-tidy: not run, Clang 14 cannot read this system's C++ library."
 else
-  scripts/tidy.py "$directory" clang-tidy-14 || bad=1
+  scripts/tidy.py "${changed[@]}" "$directory" clang-tidy-14 || bad=1
 fi
 exit "$bad"

@@ -9,13 +9,13 @@ or a macro) are in different groups; a group that does not compile is checked fi
 The analyzer stops exploring a function after MOST_NODES states, not after 225,000.
 
 A file that passed before is not checked again, here or in another checkout: what passed is remembered
-in the user's cache folder, by a hash of all files that ninja knows its object to be made of, the
-command without the checkout's own path, and .clang-tidy.
+in the user's cache folder, by a hash of all files of ours that it includes, the command without the
+checkout's own path, and .clang-tidy.
 
 The library comes first. After FLASHCORE_TIDY_SECONDS (default 900) no further group is begun, and
 the files that were left out are counted.
 
-usage: tidy.py BUILD_DIRECTORY CLANG_TIDY
+usage: tidy.py [--changed] BUILD_DIRECTORY CLANG_TIDY    --changed: only files that a change reaches
 """
 import concurrent.futures
 import functools
@@ -34,17 +34,7 @@ CACHES = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / 
 PASSED = CACHES / "flashcore" / "tidy"
 
 
-def dependencies(build):
-    """What ninja noted of each object of a build: {path of the object: paths that it was made of}."""
-    text = subprocess.run(["ninja", "-C", build, "-t", "deps"], capture_output=True, text=True,
-                          check=True).stdout
-    found, current = {}, None
-    for line in text.splitlines():
-        if not line.startswith(" "):
-            current = found.setdefault(line.split(": #deps")[0], []) if "(VALID)" in line else []
-        elif current is not None:
-            current.append(line.strip())
-    return found
+INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.M)
 
 
 @functools.cache
@@ -52,16 +42,48 @@ def digest_of(path):
     return hashlib.sha256(path.read_bytes()).digest()
 
 
-def key_of(entry, made_of, settings):
-    """A hash of all that the verdict on a file depends on, or None when it is not built."""
-    folder = pathlib.Path(entry["directory"])
-    words = shlex.split(entry["command"])
-    files = made_of.get(words[words.index("-o") + 1])
-    if files is None or not all((folder / name).is_file() for name in files):
-        return None
-    parts = [digest_of(folder / name) for name in files]
+@functools.cache
+def includes_of(path, folders):
+    """Our files that a file of ours includes by name."""
+    found = []
+    for name in INCLUDE.findall(path.read_text(encoding="utf-8")):
+        found += [one.resolve() for one in (folder / name for folder in (path.parent, *folders)) if one.is_file()][:1]
+    return found
+
+
+def made_of(entry):
+    """Our files that a file is compiled from, itself among them."""
+    folders = tuple(pathlib.Path(entry["directory"], word[2:]) for word in shlex.split(entry["command"])
+                    if word.startswith("-I"))
+    found, waiting = set(), [pathlib.Path(entry["file"])]
+    while waiting:
+        path = waiting.pop()
+        if path not in found:
+            found.add(path)
+            waiting += includes_of(path, folders)
+    return found
+
+
+def key_of(entry, settings):
+    """A hash of all that the verdict on a file depends on."""
+    parts = sorted(digest_of(path) for path in made_of(entry))
     command = entry["command"].replace(str(ROOT), ".").encode()
     return hashlib.sha256(b"\0".join([*parts, command, settings])).hexdigest()
+
+
+def changed_files():
+    """What differs from FLASHCORE_TIDY_BASE, from where this branch left origin/main, or from 20 commits ago; None
+    for everything, where git does not know."""
+    def git(*words):
+        done = subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=False)
+        return done.stdout.strip() if done.returncode == 0 else ""
+
+    base = os.environ.get("FLASHCORE_TIDY_BASE", "") or git("merge-base", "origin/main", "HEAD")
+    if not base or base == git("rev-parse", "HEAD"):
+        base = git("rev-parse", "HEAD~20")
+    if not base:
+        return None
+    return {(ROOT / name).resolve() for name in git("diff", "--name-only", base).splitlines()}
 
 
 ORDER = ["src", "cli", "bench", "evolve"]
@@ -225,14 +247,18 @@ def wanted_entries(build):
 
 
 def main():
-    build, program = pathlib.Path(sys.argv[1]).resolve(), sys.argv[2]
+    words = sys.argv[1:]
+    only_changed = words[:1] == ["--changed"]
+    build, program = pathlib.Path(words[only_changed]).resolve(), words[only_changed + 1]
     PASSED.mkdir(parents=True, exist_ok=True)
     version = subprocess.run([program, "--version"], capture_output=True, check=True).stdout
     settings = (ROOT / ".clang-tidy").read_bytes() + version + " ".join(ARGUMENTS).encode()
-    wanted, made_of = wanted_entries(build), dependencies(build)
-    keys = {entry["file"]: key_of(entry, made_of, settings) for entry in wanted}
-    pending = [entry for entry in wanted
-               if keys[entry["file"]] is None or not (PASSED / keys[entry["file"]]).exists()]
+    wanted = wanted_entries(build)
+    changed = changed_files() if only_changed else None
+    if changed is not None:
+        wanted = [entry for entry in wanted if made_of(entry) & changed]
+    keys = {entry["file"]: key_of(entry, settings) for entry in wanted}
+    pending = [entry for entry in wanted if not (PASSED / keys[entry["file"]]).exists()]
     groups = groups_of(pending)
     seconds = float(os.environ.get("FLASHCORE_TIDY_SECONDS", "900"))
     tidy = Tidy(build, program, time.monotonic() + seconds)
@@ -249,8 +275,7 @@ def main():
             if said:
                 print(said.replace(f"{ROOT}/", ""), flush=True)
             for entry in passed:
-                if keys[entry["file"]] is not None:
-                    (PASSED / keys[entry["file"]]).touch()
+                (PASSED / keys[entry["file"]]).touch()
     print(f"clang-tidy: {len(wanted)} files, of which {len(pending)} are new, in {len(groups)} groups; "
           f"{failures} not passed, {left_out} left out for lack of time")
     return 1 if failures else 0

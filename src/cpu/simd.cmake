@@ -29,4 +29,5 @@ set(simd_options -ffp-contract=off -Wno-unknown-pragmas)
 if(NOT FLASHCORE_SANITIZE)
   list(PREPEND simd_options -O3)
 endif()
-set_source_files_properties(${FLASHCORE_SIMD_SOURCES} PROPERTIES COMPILE_OPTIONS "${simd_options}")
+set_source_files_properties(${FLASHCORE_SIMD_SOURCES} PROPERTIES COMPILE_OPTIONS "${simd_options}"
+  SKIP_PRECOMPILE_HEADERS ON)

@@ -3,11 +3,20 @@
 
 #include <cstdint>
 #include <cstdlib>
+#include <span>
 #include <string>
 
 #include "cpu/target.hpp"
 
 namespace flashcore {
+
+// The instruction sets that tests with a parameter for one run on: all, or with FLASHCORE_TEST_TARGETS=best the best
+// one, as under the sanitizers of a run that is not a long one.
+inline std::span<const cpu::Target> tested_targets() {
+  const char* const wanted = std::getenv("FLASHCORE_TEST_TARGETS");
+  const auto all = cpu::supported_targets();
+  return wanted != nullptr && std::string(wanted) == "best" ? all.last(1) : all;
+}
 
 class EachTarget {
  public:

@@ -42,8 +42,7 @@ class EveryTarget : public ::testing::TestWithParam<cpu::Target> {
 };
 
 INSTANTIATE_TEST_SUITE_P(Cpu, EveryTarget,
-                         ::testing::ValuesIn(cpu::supported_targets().begin(),
-                                             cpu::supported_targets().end()),
+                         ::testing::ValuesIn(tested_targets().begin(), tested_targets().end()),
                          [](const auto& target) {
                            return std::string(cpu::to_string(target.param));
                          });

@@ -2,8 +2,10 @@
 import contextlib
 import io
 import json
+import os
 import pathlib
 import shutil
+import subprocess
 import sys
 import tempfile
 import unittest
@@ -26,17 +28,12 @@ class Tree(unittest.TestCase):
         self.root = pathlib.Path(self.folder.name).resolve()
         (self.root / "build").mkdir()
         shutil.copy(ROOT / ".clang-tidy", self.root / ".clang-tidy")
-        for name, value in (("ROOT", self.root), ("PASSED", self.root / ".cache/tidy"),
-                            ("dependencies", self.dependencies)):
+        for name, value in (("ROOT", self.root), ("PASSED", self.root / ".cache/tidy")):
             patch = mock.patch.object(tidy, name, value)
             patch.start()
             self.addCleanup(patch.stop)
         self.addCleanup(self.folder.cleanup)
         self.entries = []
-
-    def dependencies(self, _):
-        """Each object is made of its file, as ninja would have noted."""
-        return {f"{pathlib.Path(entry['file']).stem}.o": [entry["file"]] for entry in self.entries}
 
     def add(self, name, text, flags=""):
         path = self.root / name
@@ -54,6 +51,7 @@ class Tree(unittest.TestCase):
     def run_tool(self):
         said = io.StringIO()
         tidy.digest_of.cache_clear()
+        tidy.includes_of.cache_clear()
         with mock.patch.object(sys, "argv", ["tidy.py", str(self.root / "build"), "clang-tidy-14"]), \
                 contextlib.redirect_stdout(said):
             code = tidy.main()
@@ -83,6 +81,28 @@ class Groups(Tree):
         groups = self.groups()
         self.assertEqual(sorted(map(sorted, groups)),
                          [["a.cpp", "f.cpp"], ["b.cpp"], ["c.cpp"], ["d.cpp"], ["e.cpp"], ["g.c"]])
+
+
+class Changes(Tree):
+    def git(self, *words):
+        subprocess.run(["git", "-c", "user.name=a", "-c", "user.email=a@b", *words], cwd=self.root, check=True,
+                       capture_output=True)
+
+    @unittest.skipUnless(shutil.which("git"), "git is not here")
+    def test_a_file_is_reached_by_a_change_of_what_it_includes(self):
+        (self.root / "src").mkdir()
+        (self.root / "src/deep.hpp").write_text("#pragma once\n")
+        (self.root / "src/shared.hpp").write_text('#include "src/deep.hpp"\n')
+        self.add("src/a.cpp", '#include "src/shared.hpp"\n' + GOOD.format(1), f"-I{self.root}")
+        self.add("src/b.cpp", GOOD.format(2))
+        self.git("init", "-q")
+        self.git("add", "-A")
+        self.git("commit", "-q", "-m", "first")
+        (self.root / "src/deep.hpp").write_text("#pragma once\nint changed();\n")
+        with mock.patch.dict(os.environ, {"FLASHCORE_TIDY_BASE": "HEAD"}):
+            changed = tidy.changed_files()
+        reached = [pathlib.Path(entry["file"]).name for entry in self.entries if tidy.made_of(entry) & changed]
+        self.assertEqual(reached, ["a.cpp"])
 
 
 @unittest.skipUnless(shutil.which("clang-tidy-14"), "clang-tidy 14 is not here")

@@ -108,16 +108,16 @@ TileRange defined_range(const Sequence& s, const Band& band, int64_t first, int6
 
 TEST(KvRange, AgreesWithSixtyFourBitsUpToTheLongestSequencesAndFurthestOffsets) {
   Draw draw(5);
-  constexpr int64_t kBeyond = int64_t{1} << 32, kMost = kMostRows - 1;
+  constexpr int64_t kBeyond = int64_t{1} << 32, kMostKeys = kMostRows - 1;
   for (int n = 0; n < 300000; ++n) {
-    const int64_t len_q = draw.of({0, 1, 63, 64, 65, 100, 1000, kMost - 1, kMost});
-    const int64_t offset = draw.of({0, 1, -1, 63, -64, 500, -500, 1000, kMost, -kMost, kMostRows,
+    const int64_t len_q = draw.of({0, 1, 63, 64, 65, 100, 1000, kMostKeys - 1, kMostKeys});
+    const int64_t offset = draw.of({0, 1, -1, 63, -64, 500, -500, 1000, kMostKeys, -kMostKeys, kMostRows,
                                     -kMostRows, kBeyond, -kBeyond}) +
                            draw.of({0, 0, 1, -1, 7});
     const Sequence s =
-        sequence(len_q, draw.of({0, 1, 64, 127, 128, 129, 1000, kMost - 1, kMost}), offset);
-    const Band band{draw.of({-1, 0, 1, 7, 100, 999, kMost, kMostRows, kBeyond}),
-                    draw.of({-1, 0, 1, 7, 100, 999, kMost, kMostRows, kBeyond})};
+        sequence(len_q, draw.of({0, 1, 64, 127, 128, 129, 1000, kMostKeys - 1, kMostKeys}), offset);
+    const Band band{draw.of({-1, 0, 1, 7, 100, 999, kMostKeys, kMostRows, kBeyond}),
+                    draw.of({-1, 0, 1, 7, 100, 999, kMostKeys, kMostRows, kBeyond})};
     const auto rows = static_cast<int>(draw.of({16, 32, 64, 128}));
     const auto block = static_cast<int>(draw.of({16, 32, 64, 128}));
     const int64_t last_tile = std::max<int64_t>(len_q - 1, 0) / rows;
@@ -144,7 +144,7 @@ TEST(KvRange, AgreesWithSixtyFourBitsUpToTheLongestSequencesAndFurthestOffsets) 
     if (query >= len_q) continue;
     const int64_t near = draw.of({wanted.begin, wanted.end, wanted.full_begin, wanted.full_end, 0});
     const auto key =
-        static_cast<int>(std::clamp<int64_t>(near + draw.of({0, -1, 1}), 0, kMost / block) * block);
+        static_cast<int>(std::clamp<int64_t>(near + draw.of({0, -1, 1}), 0, kMostKeys / block) * block);
     const ColumnRange columns = visible_columns(limits, query, key);
     for (int c = 0; c < block; ++c) {
       ASSERT_EQ(c >= columns.begin && c < columns.end, sees(s, band, query, int64_t{key} + c))
