@@ -260,7 +260,7 @@ void add_bias(Cases& cases, DType dtype, DType bias_dtype) {
 
 // Slopes so steep that the key nearest to the diagonal has the row, wherever the diagonal is.
 void add_alibi(Cases& cases, DType dtype) {
-  for (const double slope : {1e2, 1e4, 1e8, 1e15, 1e30, 1e36, -1e4, -1e30}) {
+  for (const double slope : {1e2, 1e4, 1e8, 1e15, 1e30, 1e36, 1e38, -1e4, -1e30}) {
     const auto add = [&](const char* what, const Shape& shape,
                          const std::function<void(Problem&)>& change) {
       Problem problem = problem_of(shape, dtype);
@@ -281,6 +281,16 @@ void add_alibi(Cases& cases, DType dtype) {
     add("one-query", kOneQuery, [](Problem& p) { p.window_left = 60; });
     if (std::abs(slope) < 1e33) add("far-right", kTall, far(1000));
     if (slope > 0 && slope < 1e33) add("far-left", kTall, far(-1000));
+    // No key is on a diagonal, so a sink has every row, however far below it the scores are.
+    const auto sinks_and_offset = [](int64_t offset) {
+      return [=](Problem& p) {
+        p.sinks = TensorDesc::contiguous(DType::f32, {p.q.shape[1]});
+        p.alignment = Alignment::given;
+        p.causal_offset = offset;
+      };
+    };
+    if (slope > 0) add("one-key/sink", kOneKey, sinks_and_offset(2));
+    if (slope > 0) add("far-left/sink", kTall, sinks_and_offset(-1000));
   }
 }
 
