@@ -256,12 +256,12 @@ bool draw_hostile_values(Random& random, HostProblem& host) {
   return in_v;
 }
 
-// Of a third of the problems that have slopes: one that is no number. An infinite slope
+// Of a third of the problems that have them: a sink, or a slope, that is no number. An infinite slope
 // removes pairs, which a kernel may still multiply by a value (`in_v`: one is no number) if it is 0.
 void draw_hostile_heads(Random& random, HostProblem& host, bool in_v) {
   constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
   constexpr double kInf = std::numeric_limits<double>::infinity();
-  for (const std::string_view name : {"alibi_slopes"}) {
+  for (const std::string_view name : {"sinks", "alibi_slopes"}) {
     if (!host.has(name) || host.at(name).elements() == 0 || !random.chance(1.0 / 3)) continue;
     HostTensor& tensor = host.at(name);
     const double value = random.pick({kInf, -kInf, kNaN});

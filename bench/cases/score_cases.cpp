@@ -294,7 +294,8 @@ void add_alibi(Cases& cases, DType dtype) {
   }
 }
 
-// Sinks that are far from the scores: above all, below all.
+// Sinks that are far from the scores: above all, below all; and those that are no number, where the
+// first rows see no key.
 void add_sinks(Cases& cases, DType dtype) {
   for (const double sink : {-kLargest, -1e30, -1e11, 1e11, 1e30, kLargest}) {
     Problem problem = problem_of(kTall, dtype);
@@ -302,6 +303,17 @@ void add_sinks(Cases& cases, DType dtype) {
     problem.causal = true;
     cases.add(fmt::format("sink/{}/{:.2g}", to_string(dtype), sink), problem,
               [=](HostProblem& host) { host.at("sinks").fill([=] { return sink; }); });
+  }
+  for (const double sink : {-kInf, kInf, std::numeric_limits<double>::quiet_NaN()}) {
+    for (const Shape& shape : {kTall, kWide}) {
+      Problem problem = problem_of(shape, dtype);
+      problem.sinks = TensorDesc::contiguous(DType::f32, {problem.q.shape[1]});
+      problem.causal = true;
+      problem.alignment = Alignment::given;
+      problem.causal_offset = -20;
+      cases.add(fmt::format("sink/{}/{}/d{}", to_string(dtype), sink, shape.head_dim), problem,
+                [=](HostProblem& host) { host.at("sinks").set(0, sink); });
+    }
   }
 }
 

@@ -183,7 +183,8 @@ inline void finish_row(const TileJob& job, int64_t row, float largest, float den
       const double power = static_cast<double>(largest) * scale.power;
       const double above = (sink - score) * kLog2EExact + (power - top);
       weight = std::exp2(-std::max(above, 0.0));
-      sum = sum * weight + std::exp2(std::min(above, 0.0));
+      // Of a sink of +inf this is NaN, as it is of a score of +inf.
+      sum = sum * weight + std::exp2(above - std::max(above, 0.0));
       if (above > 0) natural = sink;
     }
   }
