@@ -8,6 +8,7 @@
 #include <cmath>
 #include <limits>
 #include <string>
+#include <vector>
 
 #include "bench/gate/gates.hpp"
 #include "bench/tensors/tensor_set.hpp"
@@ -237,6 +238,20 @@ TEST(Quantize, RefusesWhatMakesNoSense) {
   args = one.arguments();
   args.mean = args.scale;
   refused(what, args, "scale: pointer");
+  // Rows of 32 bytes in rows of 48, and a row of 16 bytes behind each, or a byte too near.
+  std::vector<std::byte> rows(size_t{48} * 600);
+  Quantize woven = what;
+  woven.x = TensorDesc::strided(DType::bf16, {2, 3, 100, 16}, {7200, 2400, 24, 1});
+  woven.x_out = TensorDesc::strided(DType::f8e4m3, {2, 3, 100, 16}, {14400, 4800, 48, 1});
+  args = one.arguments();
+  args.x = rows.data();
+  args.x_out = rows.data() + 31;
+  refused(woven, args, "x_out: pointer");
+  args.x_out = rows.data() + 32;
+  QuantizeArguments apart = args;
+  HostTensor scale(what.scale);
+  apart.scale = static_cast<float*>(scale.data());
+  EXPECT_TRUE(quantize(woven, apart).ok());
   args = one.arguments();
   args.x_out = const_cast<void*>(args.x);
   refused(what, args, "x_out: pointer");

@@ -167,6 +167,16 @@ TEST(Merge, RefusesWhatMakesNoSense) {
   args = one.arguments();
   args.o = static_cast<std::byte*>(one.at("o_a").data()) + size_of(one.what.o.dtype);
   refused(one.what, args, "o: pointer");
+  // Eight columns of 16, and the same a column on: neither is dense, and they share seven.
+  std::vector<uint16_t> wide(2 * 2 * 3 * 16);
+  what = one.what;
+  what.o_a = what.o = TensorDesc::strided(DType::bf16, {2, 2, 3, 8}, {96, 48, 16, 1});
+  args = one.arguments();
+  args.o_a = wide.data();
+  args.o = wide.data() + 1;
+  refused(what, args, "o: pointer");
+  args.o = wide.data() + 8;
+  EXPECT_TRUE(merge(what, args).ok());
   const Status gpu = merge(one.what, one.arguments(), on_a_gpu_that_is_not_there());
   EXPECT_FALSE(gpu.ok());
   EXPECT_TRUE(gpu.message().starts_with("device: is cuda:1000, ")) << gpu.message();
@@ -390,7 +400,10 @@ TEST(Append, OutputsHaveMemoryOfTheirOwn) {
   Random random(10);
   Sizes s{};
   AppendCase one = random_append(random, s);
-  while (!one.has("q") || !one.what.rope_cos || !s.paged || s.flat) one = random_append(random, s);
+  while (!one.has("q") || !one.what.rope_cos || !s.paged || s.flat ||
+         one.what.k.dtype != one.what.v.dtype) {
+    one = random_append(random, s);
+  }
   ASSERT_TRUE(append(one.what, one.arguments()).ok());
   // Larger than any argument, so that nothing else lies in what follows the shared address.
   std::vector<float> shared(size_t{1} << 20);
@@ -406,6 +419,22 @@ TEST(Append, OutputsHaveMemoryOfTheirOwn) {
   };
   using Args = AppendArguments&;
   refused("k", "v", [&](Args a) { a.k = a.v = shared.data(); });
+  // Columns of one buffer, as MLA has them, but one too many.
+  Append woven = one.what;
+  const int64_t width_k = woven.k.shape[3], width_v = woven.v.shape[3], row = width_k + width_v;
+  for (TensorDesc* const cache : {&woven.k, &woven.v}) {
+    cache->stride = {row * cache->shape[1] * cache->shape[2], row * cache->shape[2], row, 1};
+  }
+  const auto size = static_cast<int64_t>(size_of(woven.k.dtype));
+  ASSERT_LE(woven.k.shape[0] * woven.k.stride[0] * size,
+            static_cast<int64_t>(shared.size() * sizeof(float)));
+  auto* const bytes = reinterpret_cast<std::byte*>(shared.data());
+  AppendArguments columns = one.arguments();
+  columns.k = bytes;
+  columns.v = bytes + width_k * size;
+  EXPECT_TRUE(append(woven, columns).ok()) << append(woven, columns).message();
+  columns.v = bytes + (width_k - 1) * size;
+  EXPECT_NE(append(woven, columns).message().find("k: pointer"), std::string::npos);
   refused("k", "q_out", [&](Args a) { a.k = a.q_out = shared.data(); });
   refused("q_out", "k_new", [&](Args a) { a.k_new = a.q_out = shared.data(); });
   refused("q_out", "rope_sin",
