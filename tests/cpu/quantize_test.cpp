@@ -179,6 +179,16 @@ TEST(Quantize, OfNothingWritesScalesAndMeans) {
     for (int64_t i = 0; i < 6; ++i) EXPECT_EQ(one.at("scale").get(i), 1);
     for (int64_t i = 0; i < one.at("mean").elements(); ++i) EXPECT_EQ(one.at("mean").get(i), 0);
   }
+  // Of no rows there are no blocks.
+  for (const int64_t block : {0, 64}) {
+    Quantize what = dense(DType::f32, {2, 3, 0, 8}, TensorDesc::contiguous(DType::f32, {2, 3, 0}));
+    what.scale_block = block;
+    QuantizeCase one = make_quantize(what, 1);
+    EXPECT_TRUE(quantize(what, one.arguments()).ok());
+    what.scale.shape[2] = 2;
+    EXPECT_THAT(quantize(what, one.arguments()).message(),
+                HasSubstr("scale: shape is [2, 3, 2], wanted [B, H, blocks] = [2, 3, 0]"));
+  }
   // Extents without memory behind them take no time.
   const int64_t most = (int64_t{1} << 31) - 1;
   Quantize what;

@@ -36,6 +36,7 @@ using testing::random_merge;
 using testing::Sizes;
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
 double rounded(DType dtype, double value) {
   double stored = 0;
@@ -292,26 +293,27 @@ TEST(Append, RotationKeepsProductsOfEqualDistances) {
 }
 
 TEST(Append, SaturatesInFp8) {
-  AppendCase one;
-  Append& what = one.what;
-  what.k_new = what.v_new = TensorDesc::contiguous(DType::f32, {1, 1, 1, 4});
-  what.k = what.v = TensorDesc::contiguous(DType::f8e4m3, {1, 1, 2, 4});
-  what.seqlens_kv = i32(1);
-  one.add("k_new", what.k_new);
-  one.add("v_new", what.v_new);
-  one.add("k", what.k).fill([] { return 0.0; });
-  one.add("v", what.v).fill([] { return 0.0; });
-  one.add("seqlens_kv", what.seqlens_kv).set(0, 1);
-  for (const char* const name : {"k_new", "v_new"}) {
-    one.at(name).set(0, 1e6), one.at(name).set(1, -1e6), one.at(name).set(2, kInf);
-    one.at(name).set(3, 1.0);
-  }
-  ASSERT_TRUE(append(what, one.arguments()).ok());
-  for (const char* const name : {"k", "v"}) {
-    EXPECT_EQ(one.at(name).get(4), 448);
-    EXPECT_EQ(one.at(name).get(5), -448);
-    EXPECT_EQ(one.at(name).get(6), 448);
-    EXPECT_EQ(one.at(name).get(7), 1);
+  for (const auto& [dtype, largest] : {std::pair{DType::f8e4m3, 448.0}, {DType::f8e5m2, 57344.0}}) {
+    AppendCase one;
+    Append& what = one.what;
+    what.k_new = what.v_new = TensorDesc::contiguous(DType::f32, {1, 1, 1, 6});
+    what.k = what.v = TensorDesc::contiguous(dtype, {1, 1, 2, 6});
+    what.seqlens_kv = i32(1);
+    one.add("k_new", what.k_new);
+    one.add("v_new", what.v_new);
+    one.add("k", what.k).fill([] { return 0.0; });
+    one.add("v", what.v).fill([] { return 0.0; });
+    one.add("seqlens_kv", what.seqlens_kv).set(0, 1);
+    for (const char* const name : {"k_new", "v_new"}) {
+      const double rows[] = {1e6, -1e6, kInf, -kInf, 1.0, kNaN};
+      one.at(name).fill([&, n = 0]() mutable { return rows[n++]; });
+    }
+    ASSERT_TRUE(append(what, one.arguments()).ok());
+    for (const char* const name : {"k", "v"}) {
+      const double want[] = {largest, -largest, largest, -largest, 1.0};
+      for (int64_t d = 0; d < 5; ++d) EXPECT_EQ(one.at(name).get(6 + d), want[d]) << d;
+      EXPECT_TRUE(std::isnan(one.at(name).get(11)));
+    }
   }
 }
 
