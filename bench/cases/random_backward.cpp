@@ -15,6 +15,7 @@ constexpr uint64_t kGradientNumbers = 0x6772616469656E74;  // than the forward p
 RandomSpace forward_space(RandomSpace space) {
   space.fp8 = false;
   space.dropout_state = false;  // is drawn here
+  space.steep_slopes = false;   // P is of the LSE, which rounds the rest of a large score away
   return space;
 }
 

@@ -69,10 +69,12 @@ void fill_lengths(Random& random, HostProblem& host) {
     const int64_t page = problem.k.shape[2];
     const int64_t pages = problem.kv_indices->shape[0] / std::max<int64_t>(batch, 1);
     largest = std::min(largest, pages * page);
+    // Beside lengths, a list may be longer than any entry.
+    const int64_t most = problem.seqlens_kv ? pages * page : largest;
     int64_t at = 0;
     host.at("kv_indptr").set(0, 0);
     for (int64_t b = 0; b < batch; ++b) {
-      const int64_t rows = random.chance(0.1) ? 0 : random.integer(0, largest);
+      const int64_t rows = random.chance(0.1) ? 0 : random.integer(0, most);
       const bool last = problem.kv_last_page_len.has_value();
       const int64_t used = last ? divide_up(rows, page) : rows / page;
       at += used;

@@ -26,6 +26,7 @@ constexpr uint64_t kStateNumbers = 0x65746174735f6e69;
 constexpr uint64_t kOutputNumbers = 0x737475705f74756f;
 constexpr uint64_t kTypeNumbers = 0x73657079745f3866;
 constexpr uint64_t kColumnNumbers = 0x736e6d756c6f635f;
+constexpr uint64_t kHeadNumbers = 0x73646165685f5f5f;
 
 int64_t random_length(Random& random, int64_t largest) {
   if (random.chance(0.03)) return 0;
@@ -222,16 +223,19 @@ void dirty_padding(HostProblem& host, const Sizes& s, std::span<const int64_t> l
   }
 }
 
-void draw_hostile_values(Random& random, HostProblem& host) {
+// Whether V has some of them.
+bool draw_hostile_values(Random& random, HostProblem& host) {
+  bool in_v = false;
   constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
   constexpr double kInf = std::numeric_limits<double>::infinity();
   if (random.chance(0.1)) {  // a few attended (or masked) NaNs and, in V, infinities
     HostTensor& tensor = host.at(random.pick({"q", "k", "v"}));
+    in_v = &tensor == &host.at("v");
     // Not in fp8, which saturates: the largest number it has makes outputs so large that rounding
     // them is more than the gates' absolute limit on outliers. Not with ALiBi, which makes weights
     // that are 0 in fp32 but not in the reference.
     const bool may_be_infinite =
-        &tensor == &host.at("v") && size_of(tensor.desc().dtype) > 1 && !host.has("alibi_slopes");
+        in_v && size_of(tensor.desc().dtype) > 1 && !host.has("alibi_slopes");
     for (int64_t n = std::min<int64_t>(tensor.elements(), 2); n > 0; --n) {
       tensor.set(random.integer(0, tensor.elements() - 1),
                  may_be_infinite && random.chance(0.5) ? kInf : kNaN);
@@ -249,6 +253,29 @@ void draw_hostile_values(Random& random, HostProblem& host) {
       if (random.chance(0.2)) bias.set(i, -kInf);
     }
   }
+  return in_v;
+}
+
+// Of a third of the problems that have them: a sink, or a slope, that is no number. An infinite slope
+// removes pairs, which a kernel may still multiply by a value (`in_v`: one is no number) if it is 0.
+void draw_hostile_heads(Random& random, HostProblem& host, bool in_v) {
+  constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+  constexpr double kInf = std::numeric_limits<double>::infinity();
+  for (const std::string_view name : {"sinks", "alibi_slopes"}) {
+    if (!host.has(name) || host.at(name).elements() == 0 || !random.chance(1.0 / 3)) continue;
+    HostTensor& tensor = host.at(name);
+    const double value = random.pick({kInf, -kInf, kNaN});
+    if (name == "alibi_slopes" && value == kInf && in_v) continue;
+    tensor.set(random.integer(0, tensor.elements() - 1), value);
+  }
+}
+
+// Slopes so steep that the nearest key has its row: exact where no pair is removed by other means,
+// and where there is no LSE, which is as large as a slope times a distance, past the gates' limit.
+void draw_steep_slopes(Random& random, HostProblem& host) {
+  const Problem& p = host.problem;
+  if (!p.alibi_slopes || p.lse || p.bias || p.mask || p.tree_mask || random.chance(0.5)) return;
+  host.at("alibi_slopes").fill([&] { return random.pick({0.5, 1e9, 1e20, 1e30}); });
 }
 
 }  // namespace
@@ -379,7 +406,12 @@ HostProblem RandomDraw::fill() const {
   if (problem_.v_transposed && Random(seed ^ kColumnNumbers).chance(0.5)) {
     dirty_padding(host, sizes_, lengths);
   }
-  if (space_.hostile_values) draw_hostile_values(random, host);
+  if (space_.hostile_values) {
+    const bool in_v = draw_hostile_values(random, host);
+    Random other(seed ^ kHeadNumbers);
+    if (space_.steep_slopes) draw_steep_slopes(other, host);
+    draw_hostile_heads(other, host, in_v);
+  }
   // Who takes the numbers instead draws another mask.
   if (problem_.dropout_state) std::swap(host.dropout_seed, host.dropout_offset);
   return host;

@@ -31,8 +31,9 @@ struct RandomSpace {
   bool mixes_fp8 = false;     // K and V of other types of fp8 than Q, or each of its own
   double transposed_v = 0;    // share of the fp8 V in one piece that is stored transposed
   bool hostile_values =
-      true;             // NaN and Inf in attended and in hidden keys and values, large scores
-  bool caches = false;  // keys and values in caches (random_cache.hpp)
+      true;  // NaN and Inf in attended and in hidden keys and values, large scores, sinks and slopes
+  bool steep_slopes = true;  // among these, finite ones
+  bool caches = false;       // keys and values in caches (random_cache.hpp)
 };
 
 // The space without what few kernels compute: 0 for the space itself, up to kNarrowings, each of

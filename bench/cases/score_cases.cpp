@@ -260,7 +260,7 @@ void add_bias(Cases& cases, DType dtype, DType bias_dtype) {
 
 // Slopes so steep that the key nearest to the diagonal has the row, wherever the diagonal is.
 void add_alibi(Cases& cases, DType dtype) {
-  for (const double slope : {1e2, 1e4, 1e8, 1e15, 1e30, 1e36, -1e4, -1e30}) {
+  for (const double slope : {1e2, 1e4, 1e8, 1e15, 1e30, 1e36, 1e38, -1e4, -1e30}) {
     const auto add = [&](const char* what, const Shape& shape,
                          const std::function<void(Problem&)>& change) {
       Problem problem = problem_of(shape, dtype);
@@ -281,10 +281,21 @@ void add_alibi(Cases& cases, DType dtype) {
     add("one-query", kOneQuery, [](Problem& p) { p.window_left = 60; });
     if (std::abs(slope) < 1e33) add("far-right", kTall, far(1000));
     if (slope > 0 && slope < 1e33) add("far-left", kTall, far(-1000));
+    // No key is on a diagonal, so a sink has every row, however far below it the scores are.
+    const auto sinks_and_offset = [](int64_t offset) {
+      return [=](Problem& p) {
+        p.sinks = TensorDesc::contiguous(DType::f32, {p.q.shape[1]});
+        p.alignment = Alignment::given;
+        p.causal_offset = offset;
+      };
+    };
+    if (slope > 0) add("one-key/sink", kOneKey, sinks_and_offset(2));
+    if (slope > 0) add("far-left/sink", kTall, sinks_and_offset(-1000));
   }
 }
 
-// Sinks that are far from the scores: above all, below all.
+// Sinks that are far from the scores: above all, below all; and those that are no number, where the
+// first rows see no key.
 void add_sinks(Cases& cases, DType dtype) {
   for (const double sink : {-kLargest, -1e30, -1e11, 1e11, 1e30, kLargest}) {
     Problem problem = problem_of(kTall, dtype);
@@ -292,6 +303,17 @@ void add_sinks(Cases& cases, DType dtype) {
     problem.causal = true;
     cases.add(fmt::format("sink/{}/{:.2g}", to_string(dtype), sink), problem,
               [=](HostProblem& host) { host.at("sinks").fill([=] { return sink; }); });
+  }
+  for (const double sink : {-kInf, kInf, std::numeric_limits<double>::quiet_NaN()}) {
+    for (const Shape& shape : {kTall, kWide}) {
+      Problem problem = problem_of(shape, dtype);
+      problem.sinks = TensorDesc::contiguous(DType::f32, {problem.q.shape[1]});
+      problem.causal = true;
+      problem.alignment = Alignment::given;
+      problem.causal_offset = -20;
+      cases.add(fmt::format("sink/{}/{}/d{}", to_string(dtype), sink, shape.head_dim), problem,
+                [=](HostProblem& host) { host.at("sinks").set(0, sink); });
+    }
   }
 }
 

@@ -267,8 +267,9 @@ FLASHCORE_API const char* flashcore_plan_reason(const flashcore_plan* plan);
 FLASHCORE_API size_t flashcore_plan_workspace_bytes(const flashcore_plan* plan);
 
 /* The data of one run: pointers to element [0, 0, ...] of the tensors of the problem, all on the
- * plan's device. Pointers to tensors that the problem does not have are ignored. An output must not
- * overlap any other tensor. */
+ * plan's device. Pointers to tensors that the problem does not have are ignored. No element of an
+ * output shares memory with one of another tensor (woven views of one buffer do not), or the run is
+ * refused. So it is in every other call. */
 typedef struct flashcore_arguments {
   size_t struct_size;
   const void* q;
@@ -345,8 +346,7 @@ typedef struct flashcore_gradients {
 FLASHCORE_API flashcore_status flashcore_gradients_init(flashcore_gradients* gradients,
                                                         size_t struct_size);
 
-/* The data of one backward run. Pointers to tensors that the gradients do not have are ignored. An
- * output must not overlap any other tensor. */
+/* The data of one backward run. Pointers to tensors that the gradients do not have are ignored. */
 typedef struct flashcore_backward_arguments {
   size_t struct_size;
   const flashcore_arguments* forward; /* as the forward pass ran: its o and lse are read */

@@ -190,9 +190,9 @@ struct Problem {
   bool v_transposed = false;
 };
 
-// The data of one run: pointers to element [0, 0, ...] of the tensors that the problem describes,
-// all on the plan's device. Pointers to tensors that the problem does not have are ignored. An
-// output must not overlap any other tensor.
+// The data of one run: pointers to element [0, 0, ...] of the problem's tensors, on the plan's
+// device; those of tensors that it does not have are ignored. No element of an output shares memory
+// with one of another tensor (woven views of one buffer do not), or the run is refused.
 struct Arguments {
   const void* q = nullptr;
   const void* k = nullptr;
@@ -244,8 +244,8 @@ struct Gradients {
   std::optional<TensorDesc> d_alibi_slopes;  // f32 (f64: reference)
 };
 
-// The data of one backward run. Pointers to tensors that the gradients do not have are ignored. An
-// output must not overlap any other tensor.
+// The data of one backward run. Pointers to tensors that the gradients do not have are ignored. What
+// Arguments says of outputs holds here, too.
 struct BackwardArguments {
   // As the forward pass ran: its o and lse hold what it wrote, and are only read. The dropout is
   // the same when seed and offset are.

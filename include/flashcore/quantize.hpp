@@ -31,7 +31,7 @@ struct Quantize {
   int64_t max_seqlen = 0;  // packed: most rows of an entry; 0: not known (at most total)
 };
 
-// An output shares no memory with any other tensor.
+// An output shares no memory with any other tensor (Arguments says how).
 struct QuantizeArguments {
   const void* x = nullptr;
   void* x_out = nullptr;

@@ -23,7 +23,7 @@ struct Merge {
 };
 
 // An output may be the input of the same kind (o that of o_a or o_b, lse that of lse_a or lse_b),
-// with the same strides and dtype. Otherwise it shares no memory with an input.
+// with the same strides and dtype. Otherwise it shares no memory with an input (Arguments says how).
 struct MergeArguments {
   const void* o_a = nullptr;
   const void* o_b = nullptr;
@@ -89,7 +89,8 @@ struct AppendArguments {
   void* q_out = nullptr;
 };
 
-// On an error nothing is written. On a GPU a row that does not fit is none: it is left out.
+// k, v and q_out share no memory with each other or with an input (Arguments says how), but q_out may
+// be q. On an error nothing is written. On a GPU a row that does not fit is none: it is left out.
 FLASHCORE_API Status append(const Append& what, const AppendArguments& arguments,
                             const PlanOptions& options = {}, Stream stream = {});
 

@@ -90,6 +90,20 @@ def test_decode_over_pages(page_size, queries):
     np.testing.assert_array_equal(rows.reshape(3, queries, 6, 24).transpose(0, 2, 1, 3), out)
 
 
+def test_a_flat_list_may_be_longer_than_the_sequence():
+    random = rng(4)
+    q, k, v = (normal(random, *shape) for shape in [(1, 2, 1, 8), (3, 2, 4, 8), (3, 2, 4, 8)])
+    options = {"seqlens_kv": np.array([5], np.int32), "max_seqlen_kv": 5}
+    table = flashcore.decode(q, k, v, page_table=np.array([[2, 0]], np.int32), **options)
+    lists = {
+        "kv_indices": np.array([2, 0], np.int32),
+        "kv_indptr": np.array([0, 2], np.int32),
+    }
+    np.testing.assert_array_equal(flashcore.decode(q, k, v, **lists, **options), table)
+    with pytest.raises(flashcore.InvalidArgumentError, match="has 8 rows, wanted at most 5"):
+        flashcore.decode(q, k, v, **lists, max_seqlen_kv=5)
+
+
 def test_decode_in_a_window_reads_only_its_pages():
     random = rng(3)
     dense_k, dense_v, k, v, table = both(random, [64], 8, 1, 16)

@@ -56,7 +56,7 @@ void attend_row(const ForwardProblem& p, const Arguments& args, const Sequence& 
   }
   add_largest(p, args, b, h, static_cast<float>(largest_o), static_cast<float>(largest_p));
   if (p.has_lse) {
-    const double lse = largest == kRemovedPair ? kRemovedPair : largest + std::log(sum);
+    const double lse = any ? largest + std::log(sum) : sink;
     store_element(p.lse_dtype, args.lse, p.lse.at(b, h, row), lse);
   }
 }

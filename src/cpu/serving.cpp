@@ -69,7 +69,8 @@ struct Weights {
 
 Weights weights_of(float lse_a, float lse_b) {
   const double a = lse_a, b = lse_b;
-  if (std::isnan(a) || std::isnan(b)) {
+  // The sum of both is +inf where one is and the other is not -inf.
+  if (std::isnan(a) || std::isnan(b) || a + b == std::numeric_limits<double>::infinity()) {
     const float nan = std::numeric_limits<float>::quiet_NaN();
     return {nan, nan, nan};
   }

@@ -1,5 +1,7 @@
 #include "problem/memory.hpp"
 
+#include <algorithm>
+#include <cstdlib>
 #include <initializer_list>
 
 #include "problem/status.hpp"
@@ -8,17 +10,18 @@
 namespace flashcore {
 
 Footprint footprint(const void* data, size_t element_size, std::span<const Dimension> shape) {
+  Footprint out{.element_size = static_cast<int64_t>(element_size)};
   int64_t lowest = 0, highest = 0;
-  uint64_t elements = 1;  // at addresses of their own; wraps for absurd broadcasts only
-  for (const Dimension& dimension : shape) {
-    if (dimension.extent == 0) return {};
-    (dimension.stride < 0 ? lowest : highest) += (dimension.extent - 1) * dimension.stride;
-    if (dimension.stride != 0) elements *= static_cast<uint64_t>(dimension.extent);
+  for (size_t d = 0; d < shape.size(); ++d) {
+    const auto [extent, stride] = shape[d];
+    if (extent == 0) return {};
+    (stride < 0 ? lowest : highest) += (extent - 1) * stride;
+    out.shape[d] = shape[d];
   }
   const auto origin = reinterpret_cast<uintptr_t>(data);
-  return {.first = origin + static_cast<uintptr_t>(lowest) * element_size,
-          .last = origin + (static_cast<uintptr_t>(highest) + 1) * element_size,
-          .dense = static_cast<uint64_t>(highest - lowest) + 1 == elements};
+  out.first = origin + static_cast<uintptr_t>(lowest) * element_size;
+  out.last = origin + (static_cast<uintptr_t>(highest) + 1) * element_size;
+  return out;
 }
 
 Footprint footprint(const TensorDesc& tensor, const void* data) {
@@ -91,11 +94,74 @@ Footprint scale_footprint(const ForwardProblem& p, const ScaleInput& input, cons
 
 }  // namespace
 
+namespace {
+
+// Sums of multiples of some steps, each multiple from 0 to a number of its own.
+class Sums {
+ public:
+  // Of the steps, in bytes, from an element of `a` up, and from one of `b` down.
+  Sums(const Footprint& a, const Footprint& b) {
+    for (const Footprint* const tensor : {&a, &b}) {
+      for (const auto& [extent, stride] : tensor->shape) {
+        if (extent <= 1 || stride == 0) continue;
+        steps_[count_++] = {std::abs(stride) * tensor->element_size, extent - 1};
+      }
+    }
+    std::sort(steps_.begin(), steps_.begin() + count_,
+              [](const Step& x, const Step& y) { return x.size < y.size; });
+    size_t last = 0;  // equal steps become one
+    for (size_t n = 1; n < count_; ++n) {
+      if (steps_[n].size == steps_[last].size) {
+        steps_[last].most += steps_[n].most;
+      } else {
+        steps_[++last] = steps_[n];
+      }
+    }
+    count_ = std::min(count_, last + 1);
+    for (size_t n = 0; n < count_; ++n) reach_[n + 1] = reach_[n] + steps_[n].size * steps_[n].most;
+  }
+
+  // Whether one of them lies in [low, high]; true as well where that takes too long to find out.
+  bool any_in(int64_t low, int64_t high) {
+    // Of the smallest steps, as many as leave no gap that is wider.
+    gapless_ = 0;
+    while (gapless_ < count_ && steps_[gapless_].size <= reach_[gapless_] + high - low + 1) {
+      ++gapless_;
+    }
+    return any_in(count_, low, high);
+  }
+
+ private:
+  struct Step {
+    int64_t size, most;
+  };
+
+  // Of the first `count` steps.
+  bool any_in(size_t count, int64_t low, int64_t high) {
+    if (high < 0 || low > reach_[count]) return false;
+    if (count <= gapless_) return true;
+    const auto& [size, most] = steps_[count - 1];
+    const int64_t missing = std::max<int64_t>(0, low - reach_[count - 1]);
+    for (int64_t n = (missing + size - 1) / size; n <= std::min(most, high / size); ++n) {
+      if (tries_-- == 0 || any_in(count - 1, low - n * size, high - n * size)) return true;
+    }
+    return false;
+  }
+
+  std::array<Step, 2 * TensorDesc::kMaxRank> steps_{};         // rising
+  std::array<int64_t, 2 * TensorDesc::kMaxRank + 1> reach_{};  // the largest sum of the first steps
+  size_t count_ = 0, gapless_ = 0;
+  int64_t tries_ = 1 << 14;  // views of one buffer need a few
+};
+
+}  // namespace
+
+// Up from a's first element and down from b's last one: steps whose sum is the distance of these two,
+// to less than the size of an element, lead to elements that share a byte.
 bool share_memory(const Footprint& a, const Footprint& b) {
   if (a.empty() || b.empty() || a.first >= b.last || b.first >= a.last) return false;
-  if (a.first == b.first || a.last == b.last || (a.dense && b.dense)) return true;
-  return (a.dense && (a.contains(b.first) || a.contains(b.last - 1))) ||
-         (b.dense && (b.contains(a.first) || b.contains(a.last - 1)));
+  const auto end = static_cast<int64_t>(b.last - a.first);
+  return Sums(a, b).any_in(end - a.element_size - b.element_size + 1, end - 1);
 }
 
 std::array<NamedMemory, 3> rows_written(const ForwardProblem& p, const Arguments& args) {

@@ -11,25 +11,26 @@
 
 namespace flashcore {
 
-// The bytes [first, last) that a tensor lies in; dense: all of them are its own.
-struct Footprint {
-  uintptr_t first = 0;
-  uintptr_t last = 0;
-  bool dense = false;
-
-  bool empty() const { return first == last; }
-  bool contains(uintptr_t byte) const { return byte >= first && byte < last; }
-};
-
 struct Dimension {
   int64_t extent;
   int64_t stride;  // in elements; 0 where broadcast
 };
+
+// Where a tensor's elements lie, in the bytes [first, last).
+struct Footprint {
+  uintptr_t first = 0;
+  uintptr_t last = 0;
+  int64_t element_size = 0;
+  std::array<Dimension, TensorDesc::kMaxRank> shape{};
+
+  bool empty() const { return first == last; }
+};
 Footprint footprint(const void* data, size_t element_size, std::span<const Dimension> shape);
 Footprint footprint(const TensorDesc& tensor, const void* data);
 
-// True when two tensors share bytes for sure: tensors that are woven into each other (rows of a
-// fused buffer) are not told from those that collide, and get the benefit of the doubt.
+// Whether an element of one tensor shares a byte with one of the other. Tensors that are woven into
+// each other (columns of a fused buffer) do not. Exact, except that strides for which the search
+// takes too many steps count as sharing.
 bool share_memory(const Footprint& a, const Footprint& b);
 
 // A tensor that the problem lacks has no bytes.

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <cstdlib>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -101,6 +102,54 @@ Problem plain(int64_t seqlen) {
       TensorDesc::contiguous(DType::f32, {1, 2, seqlen, 64});
   problem.lse = TensorDesc::contiguous(DType::f32, {1, 2, seqlen});
   return problem;
+}
+
+// Every other row sees no key: by a mask, and with an infinite slope whose diagonal is past the keys.
+// A sink of +inf or NaN is the LSE of such rows and leaves no trace in them, and its own gradient is
+// that of the LSE.
+TEST(CpuBackward, SinksThatAreNoNumberTouchOnlyRowsThatSeeAKey) {
+  constexpr double kInf = std::numeric_limits<double>::infinity();
+  constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+  for (const bool by_slope : {false, true}) {
+    Problem problem = plain(6);
+    problem.q = problem.o = TensorDesc::contiguous(DType::f32, {1, 4, 6, 64});
+    problem.lse = TensorDesc::contiguous(DType::f32, {1, 4, 6});
+    problem.sinks = TensorDesc::contiguous(DType::f32, {4});
+    if (by_slope) {
+      problem.alibi_slopes = TensorDesc::contiguous(DType::f32, {4});
+      problem.alignment = Alignment::given;
+      problem.causal_offset = 7;
+    } else {
+      problem.mask = TensorDesc::contiguous(DType::boolean, {1, 1, 6, 1});
+    }
+    for (const bool all : {true, false}) {
+      if (by_slope && !all) continue;
+      bench::HostProblem forward = bench::make_host_problem(problem, 3);
+      if (by_slope) {
+        forward.at("alibi_slopes").fill([] { return kInf; });
+      } else {
+        forward.at("mask").fill([&, n = 0]() mutable { return all || n++ % 2 == 0 ? 0.0 : 1.0; });
+      }
+      forward.at("sinks").fill([n = 0]() mutable {
+        const double sinks[] = {kInf, kNaN, 0.5, -kInf};
+        return sinks[n++];
+      });
+      const Result<HostBackward> host =
+          bench::make_host_backward(std::move(forward), bench::gradients_of(problem, true), 3);
+      ASSERT_TRUE(host.ok()) << host.status().message();
+      for (uint64_t target = 0; target < 8; ++target) {
+        ASSERT_NO_FATAL_FAILURE(check(*host, target));
+      }
+      HostBackward one = *host;
+      ASSERT_TRUE(run(one, 1).ok());
+      for (int64_t h = 0; all && h < 4; ++h) {
+        double want = 0;
+        for (int64_t i = 0; i < 6; ++i) want += one.at("d_lse").get(h * 6 + i);
+        EXPECT_NEAR(one.at("d_sinks").get(h), want, 1e-5) << h;
+        for (int64_t d = 0; d < 6 * 64; ++d) EXPECT_EQ(one.at("dq").get(h * 384 + d), 0);
+      }
+    }
+  }
 }
 
 TEST(CpuBackward, WorkspaceIsLinearInTheSequence) {

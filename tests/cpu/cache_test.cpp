@@ -375,6 +375,30 @@ TEST(Cache, ListsAndLengthsThatMakeNoSense) {
   host.at("kv_indptr").set(0, 1);
   expect_run_refused(host, "kv_indptr: first entry is 1, wanted 0");
 
+  Problem short_list = flat_problem();
+  short_list.max_seqlen_kv = 5;
+  HostProblem full = bench::make_host_problem(short_list, 1);
+  full.at("kv_last_page_len").set(0, 2);
+  expect_run_refused(full, "kv_indptr: entry 0 has 6 rows, wanted at most 5, max_seqlen_kv");
+  // With lengths beside the list the smaller number counts, as it does beside a page table.
+  short_list.seqlens_kv = TensorDesc::contiguous(DType::i32, {2});
+  HostProblem shorter = bench::make_host_problem(short_list, 1);
+  shorter.at("kv_last_page_len").set(0, 2);
+  shorter.at("seqlens_kv").set(0, 5);
+  shorter.at("seqlens_kv").set(1, 3);
+  ASSERT_TRUE(run_on_host(shorter, on("cpu_simd")).ok());
+  HostProblem cut = bench::make_host_problem(flat_problem(), 1);
+  for (const char* const name : {"q", "k", "v", "kv_indices"}) cut.at(name) = shorter.at(name);
+  cut.at("kv_last_page_len").set(0, 1);
+  cut.at("kv_indptr").set(2, 3);
+  cut.at("kv_last_page_len").set(1, 3);
+  ASSERT_TRUE(run_on_host(cut, on("cpu_simd")).ok());
+  for (int64_t i = 0; i < cut.at("o").elements(); ++i) {
+    EXPECT_EQ(shorter.at("o").get(i), cut.at("o").get(i)) << i;
+  }
+  shorter.at("seqlens_kv").set(0, 6);
+  expect_run_refused(shorter, "seqlens_kv: entry 0 is 6, wanted 0 to 5");
+
   Problem padded = paged_problem();
   padded.cache_leftpad = TensorDesc::contiguous(DType::i32, {2});
   HostProblem paged = bench::make_host_problem(padded, 1);

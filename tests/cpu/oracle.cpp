@@ -196,7 +196,7 @@ class Oracle {
       if (o_scale_) result_.o_scale[element] = o_scale_({e.batch, h});
       note("amax_o", result_.amax_o, e.batch, h, std::abs(sum));
     }
-    result_.lse[row_index] = any || sink != kMinusInfinity ? around + std::log(denominator) : sink;
+    result_.lse[row_index] = any ? around + std::log(denominator) : sink;
   }
 
   // 0 for a dropped pair, otherwise what makes up for the dropped ones.

@@ -287,12 +287,13 @@ TEST(LargestValues, AreZeroWhereThereIsNoRow) {
       [](const HostProblem& host) { EXPECT_THAT(values(host, "amax_o"), ElementsAre(0, 0)); });
 }
 
-// A NaN or a score of +inf shows in amax_s of its head, a sink of NaN only where a row sees a key.
+// A NaN or a score of +inf shows in amax_s of its head, a sink of NaN or +inf only where a row sees a
+// key.
 TEST(LargestValues, AreNaNWhereAProbabilityIs) {
-  const Shape shape{.batch = 1, .heads = 3, .seqlen_q = 2, .seqlen_kv = 40, .head_dim = 4};
+  const Shape shape{.batch = 1, .heads = 4, .seqlen_q = 2, .seqlen_kv = 40, .head_dim = 4};
   Problem problem = problem_of(shape, DType::f32);
-  problem.bias = f32({1, 3, 2, 40});
-  problem.sinks = f32({3});
+  problem.bias = f32({1, 4, 2, 40});
+  problem.sinks = f32({4});
   problem.seqlens_kv = TensorDesc::contiguous(DType::i32, {1});
   for (const double keys : {40, 0}) {
     on_each_kernel(
@@ -301,16 +302,18 @@ TEST(LargestValues, AreNaNWhereAProbabilityIs) {
           host.at("seqlens_kv").set(0, keys);
           host.at("bias").set(17, kInf);
           host.at("sinks").set(1, kNaN);
+          host.at("sinks").set(2, kInf);
         },
         [&](const HostProblem& host) {
           for (const char* const name : {"amax_o", "amax_s"}) {
             if (keys == 0) {
-              EXPECT_THAT(values(host, name), ElementsAre(0, 0, 0)) << name;
+              EXPECT_THAT(values(host, name), ElementsAre(0, 0, 0, 0)) << name;
               continue;
             }
             EXPECT_TRUE(std::isnan(host.at(name).get(0))) << name;
             EXPECT_TRUE(std::isnan(host.at(name).get(1))) << name;
-            EXPECT_GT(host.at(name).get(2), 0) << name;
+            EXPECT_TRUE(std::isnan(host.at(name).get(2))) << name;
+            EXPECT_GT(host.at(name).get(3), 0) << name;
           }
         });
   }

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <limits>
 #include <string>
+#include <vector>
 
 #include "bench/gate/gates.hpp"
 #include "bench/tensors/tensor_set.hpp"
@@ -178,6 +179,16 @@ TEST(Quantize, OfNothingWritesScalesAndMeans) {
     for (int64_t i = 0; i < 6; ++i) EXPECT_EQ(one.at("scale").get(i), 1);
     for (int64_t i = 0; i < one.at("mean").elements(); ++i) EXPECT_EQ(one.at("mean").get(i), 0);
   }
+  // Of no rows there are no blocks.
+  for (const int64_t block : {0, 64}) {
+    Quantize what = dense(DType::f32, {2, 3, 0, 8}, TensorDesc::contiguous(DType::f32, {2, 3, 0}));
+    what.scale_block = block;
+    QuantizeCase one = make_quantize(what, 1);
+    EXPECT_TRUE(quantize(what, one.arguments()).ok());
+    what.scale.shape[2] = 2;
+    EXPECT_THAT(quantize(what, one.arguments()).message(),
+                HasSubstr("scale: shape is [2, 3, 2], wanted [B, H, blocks] = [2, 3, 0]"));
+  }
   // Extents without memory behind them take no time.
   const int64_t most = (int64_t{1} << 31) - 1;
   Quantize what;
@@ -237,6 +248,20 @@ TEST(Quantize, RefusesWhatMakesNoSense) {
   args = one.arguments();
   args.mean = args.scale;
   refused(what, args, "scale: pointer");
+  // Rows of 32 bytes in rows of 48, and a row of 16 bytes behind each, or a byte too near.
+  std::vector<std::byte> rows(size_t{48} * 600);
+  Quantize woven = what;
+  woven.x = TensorDesc::strided(DType::bf16, {2, 3, 100, 16}, {7200, 2400, 24, 1});
+  woven.x_out = TensorDesc::strided(DType::f8e4m3, {2, 3, 100, 16}, {14400, 4800, 48, 1});
+  args = one.arguments();
+  args.x = rows.data();
+  args.x_out = rows.data() + 31;
+  refused(woven, args, "x_out: pointer");
+  args.x_out = rows.data() + 32;
+  QuantizeArguments apart = args;
+  HostTensor scale(what.scale);
+  apart.scale = static_cast<float*>(scale.data());
+  EXPECT_TRUE(quantize(woven, apart).ok());
   args = one.arguments();
   args.x_out = const_cast<void*>(args.x);
   refused(what, args, "x_out: pointer");

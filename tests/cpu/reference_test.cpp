@@ -450,7 +450,7 @@ TEST(Reference, Sinks) {
     fill(host.at("sinks"), {-kInf, 100, -100, 0});
   });
   check_problem(problem, 1, [](HostProblem& host) {
-    fill(host.at("sinks"), {kNaN, 0, kNaN, -kInf});
+    fill(host.at("sinks"), {kNaN, 0, kInf, -kInf});
   });
 }
 

@@ -94,6 +94,7 @@ MergeCase random_merge(Random& random) {
     HostTensor& values = one.at(lse);
     for (int64_t i = 0; i < values.elements(); ++i) {
       values.set(i, 3 * random.normal() + (random.chance(0.05) ? 400 : 0));
+      if (random.chance(0.03)) values.set(i, random.pick({kInf, kNaN}));
       if (!random.chance(0.1)) continue;
       values.set(i, -kInf);  // whatever its O is, it counts for nothing
       for (int64_t d = 0; d < width; ++d) one.at(o).set(i * width + d, kNaN);
@@ -107,8 +108,16 @@ void expect_merged(MergeCase& one, const std::string& where) {
   const DType dtype = one.what.o.dtype;
   for (int64_t i = 0; i < one.at("lse_a").elements(); ++i) {
     const double a = one.at("lse_a").get(i), b = one.at("lse_b").get(i);
+    if (std::isnan(a) || std::isnan(b) || a + b == kInf) {  // one is +inf, and the other not -inf
+      if (one.what.lse) EXPECT_TRUE(std::isnan(one.at("lse").get(i))) << where;
+      for (int64_t d = 0; d < width; ++d) {
+        ASSERT_TRUE(std::isnan(one.at("o").get(i * width + d))) << where << ", row " << i;
+      }
+      continue;
+    }
     const double top = std::max(a, b);
-    const double lse = top == -kInf ? -kInf : top + std::log(std::exp(a - top) + std::exp(b - top));
+    const double lse =
+        std::isinf(top) ? top : top + std::log(std::exp(a - top) + std::exp(b - top));
     if (one.what.lse) {
       const double got = one.at("lse").get(i);
       if (std::isfinite(lse)) {
@@ -120,7 +129,8 @@ void expect_merged(MergeCase& one, const std::string& where) {
     for (int64_t d = 0; d < width; ++d) {
       double want = 0;
       for (const auto& [part, o] : {std::pair{a, "o_a"}, {b, "o_b"}}) {
-        const auto weight = static_cast<double>(static_cast<float>(std::exp(part - lse)));
+        const auto weight =
+            part == lse ? 1.0 : static_cast<double>(static_cast<float>(std::exp(part - lse)));
         if (lse != -kInf && weight > 0) want += weight * one.at(o).get(i * width + d);
       }
       const double step = dtype == DType::f32 ? 1e-6 : dtype == DType::f16 ? 1e-3 : 8e-3;

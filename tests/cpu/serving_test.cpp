@@ -36,6 +36,7 @@ using testing::random_merge;
 using testing::Sizes;
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
 double rounded(DType dtype, double value) {
   double stored = 0;
@@ -167,6 +168,16 @@ TEST(Merge, RefusesWhatMakesNoSense) {
   args = one.arguments();
   args.o = static_cast<std::byte*>(one.at("o_a").data()) + size_of(one.what.o.dtype);
   refused(one.what, args, "o: pointer");
+  // Eight columns of 16, and the same a column on: neither is dense, and they share seven.
+  std::vector<uint16_t> wide(2 * 2 * 3 * 16);
+  what = one.what;
+  what.o_a = what.o = TensorDesc::strided(DType::bf16, {2, 2, 3, 8}, {96, 48, 16, 1});
+  args = one.arguments();
+  args.o_a = wide.data();
+  args.o = wide.data() + 1;
+  refused(what, args, "o: pointer");
+  args.o = wide.data() + 8;
+  EXPECT_TRUE(merge(what, args).ok());
   const Status gpu = merge(one.what, one.arguments(), on_a_gpu_that_is_not_there());
   EXPECT_FALSE(gpu.ok());
   EXPECT_TRUE(gpu.message().starts_with("device: is cuda:1000, ")) << gpu.message();
@@ -282,26 +293,27 @@ TEST(Append, RotationKeepsProductsOfEqualDistances) {
 }
 
 TEST(Append, SaturatesInFp8) {
-  AppendCase one;
-  Append& what = one.what;
-  what.k_new = what.v_new = TensorDesc::contiguous(DType::f32, {1, 1, 1, 4});
-  what.k = what.v = TensorDesc::contiguous(DType::f8e4m3, {1, 1, 2, 4});
-  what.seqlens_kv = i32(1);
-  one.add("k_new", what.k_new);
-  one.add("v_new", what.v_new);
-  one.add("k", what.k).fill([] { return 0.0; });
-  one.add("v", what.v).fill([] { return 0.0; });
-  one.add("seqlens_kv", what.seqlens_kv).set(0, 1);
-  for (const char* const name : {"k_new", "v_new"}) {
-    one.at(name).set(0, 1e6), one.at(name).set(1, -1e6), one.at(name).set(2, kInf);
-    one.at(name).set(3, 1.0);
-  }
-  ASSERT_TRUE(append(what, one.arguments()).ok());
-  for (const char* const name : {"k", "v"}) {
-    EXPECT_EQ(one.at(name).get(4), 448);
-    EXPECT_EQ(one.at(name).get(5), -448);
-    EXPECT_EQ(one.at(name).get(6), 448);
-    EXPECT_EQ(one.at(name).get(7), 1);
+  for (const auto& [dtype, largest] : {std::pair{DType::f8e4m3, 448.0}, {DType::f8e5m2, 57344.0}}) {
+    AppendCase one;
+    Append& what = one.what;
+    what.k_new = what.v_new = TensorDesc::contiguous(DType::f32, {1, 1, 1, 6});
+    what.k = what.v = TensorDesc::contiguous(dtype, {1, 1, 2, 6});
+    what.seqlens_kv = i32(1);
+    one.add("k_new", what.k_new);
+    one.add("v_new", what.v_new);
+    one.add("k", what.k).fill([] { return 0.0; });
+    one.add("v", what.v).fill([] { return 0.0; });
+    one.add("seqlens_kv", what.seqlens_kv).set(0, 1);
+    for (const char* const name : {"k_new", "v_new"}) {
+      const double rows[] = {1e6, -1e6, kInf, -kInf, 1.0, kNaN};
+      one.at(name).fill([&, n = 0]() mutable { return rows[n++]; });
+    }
+    ASSERT_TRUE(append(what, one.arguments()).ok());
+    for (const char* const name : {"k", "v"}) {
+      const double want[] = {largest, -largest, largest, -largest, 1.0};
+      for (int64_t d = 0; d < 5; ++d) EXPECT_EQ(one.at(name).get(6 + d), want[d]) << d;
+      EXPECT_TRUE(std::isnan(one.at(name).get(11)));
+    }
   }
 }
 
@@ -390,7 +402,10 @@ TEST(Append, OutputsHaveMemoryOfTheirOwn) {
   Random random(10);
   Sizes s{};
   AppendCase one = random_append(random, s);
-  while (!one.has("q") || !one.what.rope_cos || !s.paged || s.flat) one = random_append(random, s);
+  while (!one.has("q") || !one.what.rope_cos || !s.paged || s.flat ||
+         one.what.k.dtype != one.what.v.dtype) {
+    one = random_append(random, s);
+  }
   ASSERT_TRUE(append(one.what, one.arguments()).ok());
   // Larger than any argument, so that nothing else lies in what follows the shared address.
   std::vector<float> shared(size_t{1} << 20);
@@ -406,6 +421,22 @@ TEST(Append, OutputsHaveMemoryOfTheirOwn) {
   };
   using Args = AppendArguments&;
   refused("k", "v", [&](Args a) { a.k = a.v = shared.data(); });
+  // Columns of one buffer, as MLA has them, but one too many.
+  Append woven = one.what;
+  const int64_t width_k = woven.k.shape[3], width_v = woven.v.shape[3], row = width_k + width_v;
+  for (TensorDesc* const cache : {&woven.k, &woven.v}) {
+    cache->stride = {row * cache->shape[1] * cache->shape[2], row * cache->shape[2], row, 1};
+  }
+  const auto size = static_cast<int64_t>(size_of(woven.k.dtype));
+  ASSERT_LE(woven.k.shape[0] * woven.k.stride[0] * size,
+            static_cast<int64_t>(shared.size() * sizeof(float)));
+  auto* const bytes = reinterpret_cast<std::byte*>(shared.data());
+  AppendArguments columns = one.arguments();
+  columns.k = bytes;
+  columns.v = bytes + width_k * size;
+  EXPECT_TRUE(append(woven, columns).ok()) << append(woven, columns).message();
+  columns.v = bytes + (width_k - 1) * size;
+  EXPECT_NE(append(woven, columns).message().find("k: pointer"), std::string::npos);
   refused("k", "q_out", [&](Args a) { a.k = a.q_out = shared.data(); });
   refused("q_out", "k_new", [&](Args a) { a.k_new = a.q_out = shared.data(); });
   refused("q_out", "rope_sin",

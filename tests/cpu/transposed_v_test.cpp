@@ -118,6 +118,15 @@ TEST(TransposeV, RefusesWithOneSentence) {
   EXPECT_THAT(refused(v, out, nullptr, to.data()), StartsWith("v: pointer is null"));
   EXPECT_THAT(refused(v, out, from.data(), nullptr), StartsWith("v_out: pointer is null"));
   EXPECT_THAT(refused(v, out, from.data(), from.data()), HasSubstr("overlaps the memory of v"));
+  // Rows of 8 and of 256 bytes in rows of 512: a byte too near.
+  std::vector<uint8_t> rows(size_t{512} * 300);
+  other = out;
+  other.stride = {512 * 16, 512 * 8, 512, 1};
+  TensorDesc narrow = v;
+  narrow.stride = {512 * 130, 512 * 16, 512, 1};
+  EXPECT_TRUE(transpose_v(narrow, rows.data(), other, rows.data() + 8).ok());
+  EXPECT_THAT(refused(narrow, other, rows.data(), rows.data() + 7),
+              HasSubstr("overlaps the memory of v"));
 }
 
 // Where the values of columns that belong to no key in use come from.

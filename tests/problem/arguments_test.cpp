@@ -8,10 +8,13 @@
 #include <cstdint>
 #include <functional>
 #include <limits>
+#include <set>
 #include <string>
 #include <vector>
 
+#include "bench/tensors/random.hpp"
 #include "bench/tensors/tensor_set.hpp"
+#include "problem/memory.hpp"
 #include "problem/problem.hpp"
 #include "tests/problem/problems.hpp"
 #include "tests/problem/run_plan.hpp"
@@ -233,14 +236,76 @@ TEST(Outputs, MayBeWovenIntoAFusedBuffer) {
   Problem problem;
   problem.q = problem.k = problem.v = problem.o =
       TensorDesc::strided(DType::f32, {1, 1, 6, 4}, {96, 96, 16, 1});
-  std::vector<float> memory(96, 0.5f);
+  std::vector<float> memory(128, 0.5f);
   Arguments args;
   args.q = memory.data(), args.k = memory.data() + 4, args.v = memory.data() + 8;
   args.o = memory.data() + 12;
   const Status status = run_plan(make_plan(problem), args);
   EXPECT_TRUE(status.ok()) << status.message();
-  args.o = memory.data() + 8;
-  EXPECT_THAT(run_plan(make_plan(problem), args).message(), HasSubstr("overlaps the memory of v"));
+  std::fill(memory.begin(), memory.end(), 0.5f);
+  // On v, on its last columns, and a row below.
+  for (const int64_t element : {8, 10, 16 + 8}) {
+    args.o = memory.data() + element;
+    EXPECT_THAT(run_plan(make_plan(problem), args).message(),
+                HasSubstr("overlaps the memory of v"));
+  }
+  EXPECT_EQ(memory, std::vector<float>(128, 0.5f));
+}
+
+// Two tensors of random strides, against the bytes of their elements.
+TEST(Memory, IsSharedWhereElementsAre) {
+  bench::Random random(3);
+  constexpr uintptr_t kBase = 1 << 16;
+  int shared = 0;
+  for (int n = 0; n < 20000; ++n) {
+    Footprint both[2];
+    std::set<uintptr_t> bytes[2];
+    for (int i = 0; i < 2; ++i) {
+      const int64_t size = random.pick<int64_t>({1, 2, 4});
+      const uintptr_t origin = kBase + static_cast<uintptr_t>(size * random.integer(0, 20));
+      Dimension shape[4];
+      for (Dimension& d : shape) {
+        d = {random.chance(0.02) ? 0 : random.integer(1, 4), random.integer(-30, 30)};
+      }
+      if (random.chance(0.5)) shape[3].stride = 1;
+      both[i] = footprint(reinterpret_cast<const void*>(origin), static_cast<size_t>(size), shape);
+      for (int64_t e = 0; e < 256; ++e) {
+        int64_t at = 0, rest = e;
+        bool is_element = true;
+        for (const auto& [extent, stride] : shape) {
+          at += rest % 4 * stride;
+          is_element = is_element && rest % 4 < extent;
+          rest /= 4;
+        }
+        for (int64_t b = 0; is_element && b < size; ++b) {
+          bytes[i].insert(origin + static_cast<uintptr_t>(at * size + b));
+        }
+      }
+    }
+    const bool want = std::any_of(bytes[0].begin(), bytes[0].end(),
+                                  [&](uintptr_t byte) { return bytes[1].contains(byte); });
+    ASSERT_EQ(share_memory(both[0], both[1]), want) << n;
+    ASSERT_EQ(share_memory(both[1], both[0]), want) << n;
+    shared += want ? 1 : 0;
+  }
+  EXPECT_GT(shared, 2000);
+  EXPECT_LT(shared, 18000);
+}
+
+// Large, as views of one buffer are; and strides so unlike that nobody waits for the answer.
+TEST(Memory, IsSharedWhereThatCannotBeRuledOut) {
+  const auto at = [](uintptr_t address, int64_t rows, int64_t stride, int64_t width) {
+    const Dimension shape[] = {{rows, 1 << 20}, {1 << 10, stride}, {width, 1}};
+    return footprint(reinterpret_cast<const void*>(uintptr_t{1} << 20 | address), 4, shape);
+  };
+  const Footprint k = at(0, 1 << 20, 1024, 576);
+  EXPECT_TRUE(share_memory(k, at(4 * 1024, 1 << 20, 1024, 512)));
+  EXPECT_TRUE(share_memory(k, at(4 * 575, 1 << 20, 1024, 64)));
+  EXPECT_FALSE(share_memory(k, at(4 * 576, 1 << 20, 1024, 448)));
+  EXPECT_TRUE(share_memory(k, at(4 * 576, 1 << 20, 1024, 449)));
+  const Dimension even[] = {{1 << 30, 1000}}, odd[] = {{1 << 30, 998}};
+  EXPECT_TRUE(share_memory(footprint(reinterpret_cast<const void*>(4096), 4, even),
+                           footprint(reinterpret_cast<const void*>(4100), 4, odd)));
 }
 
 TEST(Scales, OfOAreReadBeforeTheRun) {

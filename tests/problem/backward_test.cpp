@@ -154,6 +154,31 @@ TEST_F(BackwardPointers, OutputsShareNoMemory) {
               HasSubstr("overlaps the memory of d_lse"));
 }
 
+// Rows of one buffer with 32 columns: those of dk and dv are apart, or not.
+TEST(BackwardOutputs, MayBeWovenButNotOverlap) {
+  Problem problem;
+  problem.q = problem.k = problem.v = problem.o = TensorDesc::contiguous(DType::f32, {1, 1, 6, 8});
+  problem.lse = TensorDesc::contiguous(DType::f32, {1, 1, 6});
+  Gradients gradients = bench::gradients_of(problem, false);
+  gradients.dk = gradients.dv = TensorDesc::strided(DType::f32, {1, 1, 6, 8}, {192, 192, 32, 1});
+  bench::HostBackward host = std::move(*bench::make_host_backward(
+      bench::make_host_problem(problem, 1), bench::gradients_of(problem, false), 1));
+  std::vector<float> buffer(256);
+  BackwardArguments args = host.arguments();
+  args.dk = buffer.data();
+  const BackwardProblem resolved = *resolve(problem, gradients);
+  for (const int64_t apart : {8, 24, 32 + 8}) {
+    args.dv = buffer.data() + apart;
+    EXPECT_TRUE(check_pointers(resolved, args).ok()) << apart;
+  }
+  for (const int64_t shifted : {0, 7, 25, 32, 64 + 1}) {
+    args.dv = buffer.data() + shifted;
+    EXPECT_THAT(check_pointers(resolved, args).message(),
+                HasSubstr("overlaps the memory of dk, wanted memory of its own"))
+        << shifted;
+  }
+}
+
 TEST_F(BackwardPointers, ARunOfTheOtherPassIsRefused) {
   const Result<Plan> forward = make_plan(host.forward.problem);
   const Result<Plan> backward = make_backward_plan(host.forward.problem, host.gradients);

@@ -330,7 +330,7 @@ impl Plan {
     ///   outputs and workspace are neither read nor written by anyone else, inputs not written. A
     ///   launch that is captured in a graph asks for this at each of the graph's launches. The plan
     ///   itself may be dropped.
-    /// - Outputs do not overlap any other tensor.
+    /// - No element of an output shares memory with an element of another tensor.
     /// - On a GPU the library cannot read lengths before the launch, so they make sense: `cu_seqlens`
     ///   rise from 0 to the total in steps of at most [`Problem::max_seqlens`], and `seqlens` are from
     ///   0 to Sq or Skv.

@@ -167,23 +167,25 @@ inline void finish_row(const TileJob& job, int64_t row, float largest, float den
   const int64_t position = job.sequence.q_begin + query;
   const double shift = alibi_of(job, head, query).shift;
   const RowScale scale = row_scale(job, head);
-  double top = reference_of(largest, scale.power);  // in powers of two
+  constexpr double kLog2EExact = 1.4426950408889634, kLn2 = 0.69314718055994531;
+  const double top = reference_of(largest, scale.power);  // in powers of two
+  double natural = top * kLn2 + shift;
   double sum = denominator;
   double weight = 1;
   if (p.sinks.present) {
-    constexpr double kLog2EExact = 1.4426950408889634;
-    const double sink = static_cast<double>(args.sinks[p.sinks.at(0, head)]) - shift;
+    const double sink = args.sinks[p.sinks.at(0, head)];
     if (denominator == 0) {
-      top = sink * kLog2EExact;
+      natural = sink;
       sum = 1;
     } else {
       // Scores are compared, then scaled: the sink may be the largest of them to the last bit.
-      const double score = static_cast<double>(largest) * scale.score;
+      const double score = static_cast<double>(largest) * scale.score + shift;
       const double power = static_cast<double>(largest) * scale.power;
       const double above = (sink - score) * kLog2EExact + (power - top);
       weight = std::exp2(-std::max(above, 0.0));
-      sum = sum * weight + std::exp2(std::min(above, 0.0));
-      if (above > 0) top = sink * kLog2EExact;
+      // Of a sink of +inf this is NaN, as it is of a score of +inf.
+      sum = sum * weight + std::exp2(above - std::max(above, 0.0));
+      if (above > 0) natural = sink;
     }
   }
   double factor = denominator == 0 ? 0 : weight / sum;
@@ -200,9 +202,7 @@ inline void finish_row(const TileJob& job, int64_t row, float largest, float den
                 denominator == 0 ? 0 : static_cast<float>(probability * std::exp2(above)));
   }
   if (!p.has_lse) return;
-  constexpr double kLn2 = 0.69314718055994531;
-  const double lse =
-      sum == 0 ? -std::numeric_limits<double>::infinity() : (top + std::log2(sum)) * kLn2 + shift;
+  const double lse = sum == 0 ? -std::numeric_limits<double>::infinity() : natural + std::log(sum);
   static_cast<float*>(args.lse)[p.lse.at(job.batch, head, position)] = static_cast<float>(lse);
 }
 

@@ -154,16 +154,19 @@ inline double prepare_rows(const BackwardJob& job, int64_t head) {
             ? static_cast<const float*>(
                   job.arguments->d_lse)[job.problem->d_lse.at(job.tile.batch, head, at)]
             : 0.0f;
-    const bool none = visible_keys(s, p.band, i).empty() || lse == -kInfinity ||
-                      (lse == sink && !sees_key(job, head, i));
+    bool none = visible_keys(s, p.band, i).empty() || lse == -kInfinity ||
+                (lse == sink && (lse == kInfinity || !sees_key(job, head, i)));
+    if (!none) {
+      load_row(p.o_dtype, job.arguments->forward.o, p.o.at(job.tile.batch, head, at), p.head_dim_v,
+               1.0f, o, l.width_v);
+      none = std::isnan(sink) && !std::isnan(o[0]);  // with a key, O is NaN, too
+    }
     if (none) {
       lse = kInfinity;
       delta = 0;
       if (p.sinks.present) d_sink += static_cast<double>(d_lse);
       continue;
     }
-    load_row(p.o_dtype, job.arguments->forward.o, p.o.at(job.tile.batch, head, at), p.head_dim_v,
-             1.0f, o, l.width_v);
     load_d_o(job, head, i, d_o);
     delta = row_dot(d_o, o, l.width_v) - d_lse;
     if (lse == kInfinity) lse = std::numeric_limits<float>::quiet_NaN();

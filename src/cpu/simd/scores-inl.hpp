@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "cpu/simd/convert-inl.hpp"
@@ -64,6 +65,8 @@ inline Alibi alibi_of(const TileJob& job, int64_t head, int64_t query) {
   if (!p.alibi_slopes.present || visible.empty()) return alibi;
   const int64_t diagonal = query + job.sequence.offset;
   alibi.slope = job.arguments->alibi_slopes[p.alibi_slopes.at(job.batch, head)];
+  alibi.nearest = diagonal;
+  if (!std::isfinite(alibi.slope)) return alibi;  // leaves no bits to keep
   alibi.nearest = std::clamp(diagonal, visible.begin, visible.end - 1);
   alibi.shift =
       static_cast<double>(alibi.slope) * -static_cast<double>(std::abs(diagonal - alibi.nearest));

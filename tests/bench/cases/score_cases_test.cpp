@@ -117,6 +117,7 @@ class PlainFp32 {
       return manner_.rounds_maximum ? std::exp2(std::fma(x, kLog2E, -(largest * kLog2E)))
                                     : std::exp(x - largest);
     };
+    const bool any = std::any_of(scores.begin(), scores.end(), [](float x) { return x != -kInf; });
     float sum = exponential(sink), rounded_sum = sum;
     std::vector<float> o(static_cast<size_t>(p_.head_dim_v));
     for (size_t n = 0; n < scores.size(); ++n) {
@@ -130,9 +131,9 @@ class PlainFp32 {
     }
     for (int64_t d = 0; d < p_.head_dim_v; ++d) {
       store_element(p_.o_dtype, args_.o, p_.o.at(b, h, i) + d,
-                    sum == 0 ? 0 : o[static_cast<size_t>(d)] / rounded_sum);
+                    any ? o[static_cast<size_t>(d)] / rounded_sum : 0);
     }
-    static_cast<float*>(args_.lse)[p_.lse.at(b, h, i)] = largest + std::log(sum);
+    static_cast<float*>(args_.lse)[p_.lse.at(b, h, i)] = any ? largest + std::log(sum) : sink;
   }
 
   // Of scores[n], whose exponential is `weight`. Groups are counted from the last key.

@@ -23,7 +23,8 @@ struct Weights {
 // In fp64, as on the CPU: it costs a lane a few hundred instructions for a whole row.
 __device__ Weights weights_of(float lse_a, float lse_b) {
   const double a = lse_a, b = lse_b;
-  if (isnan(lse_a) || isnan(lse_b)) {
+  // The sum of both is +inf where one is and the other is not -inf.
+  if (isnan(lse_a) || isnan(lse_b) || lse_a + lse_b == __int_as_float(0x7f800000)) {
     const float nan = __int_as_float(0x7fffffff);
     return {nan, nan, nan};
   }
