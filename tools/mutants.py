@@ -265,6 +265,8 @@ def evidence() -> dict:
                      "by": result["by"], "why": mutant.get("why", "")})
 
     def git(*words: str) -> str:
+        if not shutil.which("git"):
+            return ""
         return subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True,
                               check=False).stdout.strip()
 

@@ -28,7 +28,7 @@ class CudaOption(unittest.TestCase):
         self.folder.cleanup()
 
     def configure(self, *options):
-        return subprocess.run(["cmake", "-S", self.source, "-B", self.build, *options],
+        return subprocess.run(["cmake", "-G", "Ninja", "-S", self.source, "-B", self.build, *options],
                               capture_output=True, text=True, check=False)
 
     def reported(self):
