@@ -86,11 +86,12 @@ Result<ExitCode> init(const Options& options, Session& session) {
                        .shapes = *shapes,
                        .causal = options.causal,
                        .dtype = options.dtype == "bf16" ? DType::bf16 : DType::f16,
-                       .gpu_runner = tools->gpu_runner}));
+                       .gpu_runner = tools->gpu_runner,
+                       .gpu = gpu}));
   const Result<evolve::RunFolder> folder = evolve::open_folder(options.folder);
   if (!folder.ok()) return folder.status();
-  session.line(fmt::format("task   {}/task.json: {}, {} parameters", options.folder,
-                           folder->task.language, folder->seed.values.size()));
+  session.line(fmt::format("task   {}/task.json: {}, {}", options.folder, folder->task.language,
+                           bench::counted(std::ssize(folder->seed.values), "parameter")));
   session.line(fmt::format("peak   {} ({})", bench::rate_text(folder->task.peak_flop_a_second),
                            folder->task.device["peak"].get<std::string>()));
   session.line(fmt::format("next   flashcore evolve run {} --proposer params", options.folder));
@@ -230,8 +231,8 @@ Result<ExitCode> compile(const Options& options, Session& session) {
         if (!finding.ok()) session.line(fmt::format("{}: {}", one.name, finding.sentence));
       });
   FLASHCORE_RETURN_IF_ERROR(status);
-  session.line(fmt::format("{} of {} programs compile; they are in {}",
-                           std::ssize(*programs) - failed, programs->size(), folder->objects));
+  session.line(fmt::format("{} of {} compile; they are in {}", std::ssize(*programs) - failed,
+                           bench::counted(std::ssize(*programs), "program"), folder->objects));
   session.document({{"status", "ok"}, {"programs", programs->size()}, {"failed", failed}});
   return ExitCode::ok;
 }

@@ -56,8 +56,10 @@ Result<ExitCode> show(const Options& options, const PlanOptions& plan, Session& 
   if (!shown.ok()) return shown.status();
   const auto& [device, place, path, table] = *shown;
   session.line("device   " + device);
-  session.line(place.empty() ? "table    none; `flashcore tune` makes one: " + path
-                             : fmt::format("table    {}, {} entries", place, table.entries.size()));
+  session.line(place.empty()
+                   ? "table    none; `flashcore tune` makes one: " + path
+                   : fmt::format("table    {}, {}", place,
+                                 bench::counted(std::ssize(table.entries), "entry", "entries")));
   bench::Table rows({{"problems"},
                      {"fastest"},
                      {"time", bench::Align::right},
@@ -147,8 +149,9 @@ Result<ExitCode> execute(const Options& all, Session& session) {
     session.line("note: " + bench::printable(note.get<std::string>()));
   }
   session.line();
-  session.line(fmt::format("measured {} problems in {:.0f} s; the table had {} already{}",
-                           summary.measured, summary.seconds, summary.known,
+  session.line(fmt::format("measured {} in {:.0f} s; the table had {} already{}",
+                           bench::counted(summary.measured, "problem"), summary.seconds,
+                           summary.known,
                            summary.known > 0 ? " (--again measures them, too)" : ""));
   if (summary.measured > 0) {
     session.line(fmt::format(

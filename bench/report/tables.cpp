@@ -248,8 +248,8 @@ std::vector<std::string> ladder_failures(const Json& evidence) {
       if (result["passed"]) continue;
       const std::string first = result["first"].empty() ? std::string("it did not finish")
                                                         : result["first"][0].get<std::string>();
-      lines.push_back(printable(fmt::format("failed: {}: {}: {} ({} lines)", name, tool, first,
-                                            result["findings"].get<int64_t>())));
+      lines.push_back(printable(fmt::format("failed: {}: {}: {} ({})", name, tool, first,
+                                            counted(result["findings"], "line"))));
     }
   }
   return lines;

@@ -126,8 +126,9 @@ Status Run::resume() {
     const std::string text = note.is_string() ? note.get<std::string>() : "";
     return text == kOutOfTime || text.starts_with(kEndedEarly);
   });
-  evidence_["notes"].push_back(fmt::format("resumed with the ceilings and {} cases of {}",
-                                           earlier_.size(), (*file)["created"].get<std::string>()));
+  evidence_["notes"].push_back(fmt::format("resumed with the ceilings and {} of {}",
+                                           counted(std::ssize(earlier_), "case"),
+                                           (*file)["created"].get<std::string>()));
   return {};
 }
 
