@@ -146,17 +146,31 @@ TEST(BenchCases, RefusesWhatIsNoListOfCases) {
   EXPECT_THAT(refusal(R"({"schema": "other", "version": 1, "cases": []})"),
               HasSubstr("schema: is \"other\", wanted \"flashcore-cases\""));
   EXPECT_THAT(refusal(with(R"({"name": "a"})")), HasSubstr("cases[0]: has no 'dtype'"));
+  EXPECT_THAT(refusal(with("")), HasSubstr("cases: has 0 items, wanted at least 1"));
   const std::string good =
       R"({"name": "a", "dtype": "f16", "batch": 1, "heads_q": 1, "seqlen_q": 4, "head_dim": )";
   EXPECT_THAT(refusal(with(good + "0}")), HasSubstr("cases[0].head_dim: is 0, wanted 1 or more"));
   EXPECT_THAT(refusal(with(good + "1e300}")), HasSubstr("wanted integer"));
   EXPECT_THAT(refusal(with(good + "18446744073709551615}")), HasSubstr("or less"));
   EXPECT_THAT(refusal(with(good + "8}," + good + "8}")), HasSubstr("two cases named 'a'"));
+  EXPECT_THAT(
+      refusal(with(good + R"(8, "caucal": true})")),
+      HasSubstr("cases[0]: has 'caucal', wanted a key that is known; the nearest is 'causal'"));
   EXPECT_THAT(refusal(with(good + R"(8, "window": [3]})")), HasSubstr("has a window of 1 numbers"));
   EXPECT_THAT(refusal(with(good + R"(8, "dropout": 2})")), HasSubstr("dropout: is 2"));
   EXPECT_THAT(refusal(std::string(100, '[') + std::string(100, ']')), HasSubstr("levels"));
   const Outcome absent = flashcore_command({"bench", "--cases", scratch.path("absent.json")});
   EXPECT_EQ(absent.exit_code, 2);
+  const Outcome twice = flashcore_command({"bench", "--suite", "five,small,five"});
+  EXPECT_EQ(twice.exit_code, 2);
+  EXPECT_THAT(twice.err, HasSubstr("--suite: has 'five' twice, wanted each once"));
+  for (const Words& other :
+       {Words{"--cases", scratch.write("cases.json", kCases), "--shape", "1,1,8,8"},
+        Words{"--quick", "--shape", "1,1,8,8"}, Words{"--suite", ","}}) {
+    Words words = {"bench"};
+    words.insert(words.end(), other.begin(), other.end());
+    EXPECT_EQ(flashcore_command(words).exit_code, 2) << other.front();
+  }
 }
 
 const ordered_json& row_of(const ordered_json& one, const std::string& name) {

@@ -104,6 +104,12 @@ class Mutants(unittest.TestCase):
         with self.assertRaisesRegex(mutants.Failure, "'one' is there twice"):
             mutants.mutants()
 
+    def test_a_key_that_is_not_known_is_refused(self):
+        mutants.LIST.write_text(json.dumps([{"name": "one", "test": {}}]))
+        with self.assertRaisesRegex(mutants.Failure,
+                                    r"^list.json\[0\]: has 'test', wanted a key that is known; the nearest is 'tests'"):
+            mutants.mutants()
+
 
 if __name__ == "__main__":
     unittest.main()
