@@ -186,7 +186,8 @@ void declare(Options& options, OptionSet& set) {
   set.flag("--show", options.show, "Only show the table that is in use, or that of --out");
   set.flag("--again", options.order.again, "Also measure what the table has of this build");
   set.group("Method");
-  set.number("--seconds", run.seconds, "Begin no problem after this many seconds; 0: no limit");
+  set.number("--seconds", run.seconds,
+             "End after this many seconds, without the problem that is not done; 0: no limit");
   set.number(
       "--deadline", run.deadline,
       "Give up a candidate after this many seconds on a GPU, or ten times as many elsewhere");
