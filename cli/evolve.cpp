@@ -11,6 +11,7 @@
 #include <random>
 #include <thread>
 
+#include "bench/device/known_gpus.hpp"
 #include "bench/evidence/evidence_file.hpp"
 #include "bench/text/numbers.hpp"
 #include "cli/command.hpp"
@@ -36,6 +37,7 @@ struct Options {
   std::string from, shapes;
   bool causal = false;
   std::string dtype = "f16";
+  std::string gpu;
   std::optional<int64_t> heads_kv, seqlen_kv;
   evolve::RunPlan plan;
   int64_t evaluations = 20;
@@ -79,6 +81,13 @@ Result<ExitCode> init(const Options& options, Session& session) {
   if (!from.ok()) return from.status();
   const Result<evolve::Tools> tools = evolve::find_tools();
   if (!tools.ok()) return tools.status();
+  const bench::KnownGpu* gpu = nullptr;
+  if (!options.gpu.empty()) {
+    gpu = bench::find_gpu(options.gpu);
+    if (gpu == nullptr) {
+      return invalid("--gpu: is '{}', wanted one of {}", options.gpu, bench::known_gpu_names());
+    }
+  }
   const Result<std::vector<evolve::CallShape>> shapes = parse_shapes(options);
   if (!shapes.ok()) return shapes.status();
   FLASHCORE_RETURN_IF_ERROR(evolve::make_folder(
@@ -395,6 +404,10 @@ Command evolve_command() {
             set.number("--seqlen-kv", options->seqlen_kv, "Rows of k and v (default: as q)");
             set.flag("--causal", options->causal, "Query i sees no key after i + Skv - Sq");
             set.choice("--dtype", options->dtype, {"f16", "bf16"}, "Of a kernel in CUDA");
+            set.text("--gpu", options->gpu,
+                     "The GPU that a kernel in CUDA is for, where it is not the one here: " +
+                         bench::known_gpu_names(),
+                     "NAME");
             set.group("run");
             set.text("--proposer", options->plan.proposer,
                      "params, params:random, params:local, params:evolution, replay:FILE, ladder, "
