@@ -189,7 +189,14 @@ Result<ExitCode> run(const Options& options, bool resumes, Session& session) {
                                  [&](const evolve::Attempt& one) { tell(one, session); }};
   const Result<evolve::LoopEnd> end = evolve::run_loop(loop, *store, **proposer, evaluator);
   if (!end.ok()) return end.status();
-  return summarise(*store, *end, session);
+  const Result<ExitCode> code = summarise(*store, *end, session);
+  if (!plan->proposer.starts_with(evolve::kReplay)) return code;
+  const auto lines = evolve::replay_lines(plan->proposer.substr(evolve::kReplay.size()));
+  const auto attempts = store->attempts();
+  if (!lines.ok() || !attempts.ok()) return code;
+  const std::string text = evolve::reproduction_text(*lines, *attempts);
+  if (!text.empty()) session.line(text);
+  return code;
 }
 
 // What the proposer would ask for, as far as that is known beforehand: a replay's programs, or all values
@@ -205,7 +212,7 @@ Result<std::vector<evolve::Ahead>> known_programs(const Options& options,
   }
   const auto proposer = evolve::make_proposer(options.plan.proposer, options.plan.proposer_seconds);
   if (!proposer.ok()) return proposer.status();
-  if (options.plan.proposer != "ladder" && !options.plan.proposer.starts_with("replay:")) {
+  if (options.plan.proposer != "ladder" && !options.plan.proposer.starts_with(evolve::kReplay)) {
     return invalid("--proposer: is '{}', wanted params, ladder or replay:FILE to compile ahead",
                    options.plan.proposer);
   }
@@ -360,6 +367,9 @@ Result<ExitCode> verify(const Options& options, Session& session) {
 
 Result<ExitCode> execute(const Options& options, Session& session) {
   if (options.folder.empty()) return invalid("DIR: is missing, wanted the folder of a run");
+  if (!options.id.empty() && options.action != "export" && options.action != "verify") {
+    return invalid("ID: is '{}', wanted it with export or verify only", options.id);
+  }
   if (options.action == "init") return init(options, session);
   if (options.action == "run") return run(options, false, session);
   if (options.action == "resume") return run(options, true, session);
