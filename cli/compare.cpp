@@ -40,7 +40,7 @@ std::vector<bench::Cell> cells_of(const bench::ComparedPoint& point) {
   const bool worse =
       !point.peer && (point.change == bench::Change::slower || point.change == bench::Change::lost);
   const bool better = !point.peer && point.change == bench::Change::faster;
-  return {point.problem,
+  return {point.suite.empty() ? point.problem : point.suite + ": " + point.problem,
           point.implementation + (point.peer ? " (peer)" : ""),
           time_text(point.before_us),
           time_text(point.after_us),
@@ -65,11 +65,21 @@ void print(const bench::Comparison& comparison, const Options& options, Session&
   }
   session.table(table);
   session.line();
+  const auto count = [&](bench::Change change) {
+    return std::count_if(comparison.points.begin(), comparison.points.end(),
+                         [&](const bench::ComparedPoint& point) { return point.change == change; });
+  };
+  const auto gone = count(bench::Change::only_before), fresh = count(bench::Change::only_after);
+  if (gone + fresh > 0) {
+    session.line(fmt::format("not judged: {} only before, {} only after",
+                             bench::counted(gone, "point"), bench::counted(fresh, "point")));
+  }
   session.line(fmt::format("all of ours together: {:+.1f}% time (geometric mean)",
                            100 * (comparison.geometric_mean - 1)));
   if (comparison.drift_of > 0) {
-    session.line(fmt::format("the machine's drift: {:+.1f}% time (median of {} peer points)",
-                             100 * (comparison.drift - 1), comparison.drift_of));
+    session.line(fmt::format("the machine's drift: {:+.1f}% time (median of {})",
+                             100 * (comparison.drift - 1),
+                             bench::counted(comparison.drift_of, "peer point")));
   } else {
     session.line("the machine's drift is not known: no peer is in both files");
   }
@@ -78,7 +88,8 @@ void print(const bench::Comparison& comparison, const Options& options, Session&
 Json document_of(const bench::Comparison& comparison) {
   Json points = Json::array();
   for (const bench::ComparedPoint& point : comparison.points) {
-    points.push_back({{"problem", point.problem},
+    points.push_back({{"suite", point.suite},
+                      {"problem", point.problem},
                       {"implementation", point.implementation},
                       {"source", point.peer ? "peer" : "flashcore"},
                       {"before_us", point.before_us > 0 ? Json(point.before_us) : Json()},

@@ -11,6 +11,7 @@
 #include <random>
 #include <thread>
 
+#include "bench/device/known_gpus.hpp"
 #include "bench/evidence/evidence_file.hpp"
 #include "bench/text/numbers.hpp"
 #include "cli/command.hpp"
@@ -36,6 +37,7 @@ struct Options {
   std::string from, shapes;
   bool causal = false;
   std::string dtype = "f16";
+  std::string gpu;
   std::optional<int64_t> heads_kv, seqlen_kv;
   evolve::RunPlan plan;
   int64_t evaluations = 20;
@@ -79,6 +81,13 @@ Result<ExitCode> init(const Options& options, Session& session) {
   if (!from.ok()) return from.status();
   const Result<evolve::Tools> tools = evolve::find_tools();
   if (!tools.ok()) return tools.status();
+  const bench::KnownGpu* gpu = nullptr;
+  if (!options.gpu.empty()) {
+    gpu = bench::find_gpu(options.gpu);
+    if (gpu == nullptr) {
+      return invalid("--gpu: is '{}', wanted one of {}", options.gpu, bench::known_gpu_names());
+    }
+  }
   const Result<std::vector<evolve::CallShape>> shapes = parse_shapes(options);
   if (!shapes.ok()) return shapes.status();
   FLASHCORE_RETURN_IF_ERROR(evolve::make_folder(
@@ -86,11 +95,12 @@ Result<ExitCode> init(const Options& options, Session& session) {
                        .shapes = *shapes,
                        .causal = options.causal,
                        .dtype = options.dtype == "bf16" ? DType::bf16 : DType::f16,
-                       .gpu_runner = tools->gpu_runner}));
+                       .gpu_runner = tools->gpu_runner,
+                       .gpu = gpu}));
   const Result<evolve::RunFolder> folder = evolve::open_folder(options.folder);
   if (!folder.ok()) return folder.status();
-  session.line(fmt::format("task   {}/task.json: {}, {} parameters", options.folder,
-                           folder->task.language, folder->seed.values.size()));
+  session.line(fmt::format("task   {}/task.json: {}, {}", options.folder, folder->task.language,
+                           bench::counted(std::ssize(folder->seed.values), "parameter")));
   session.line(fmt::format("peak   {} ({})", bench::rate_text(folder->task.peak_flop_a_second),
                            folder->task.device["peak"].get<std::string>()));
   session.line(fmt::format("next   flashcore evolve run {} --proposer params", options.folder));
@@ -179,7 +189,14 @@ Result<ExitCode> run(const Options& options, bool resumes, Session& session) {
                                  [&](const evolve::Attempt& one) { tell(one, session); }};
   const Result<evolve::LoopEnd> end = evolve::run_loop(loop, *store, **proposer, evaluator);
   if (!end.ok()) return end.status();
-  return summarise(*store, *end, session);
+  const Result<ExitCode> code = summarise(*store, *end, session);
+  if (!plan->proposer.starts_with(evolve::kReplay)) return code;
+  const auto lines = evolve::replay_lines(plan->proposer.substr(evolve::kReplay.size()));
+  const auto attempts = store->attempts();
+  if (!lines.ok() || !attempts.ok()) return code;
+  const std::string text = evolve::reproduction_text(*lines, *attempts);
+  if (!text.empty()) session.line(text);
+  return code;
 }
 
 // What the proposer would ask for, as far as that is known beforehand: a replay's programs, or all values
@@ -195,7 +212,7 @@ Result<std::vector<evolve::Ahead>> known_programs(const Options& options,
   }
   const auto proposer = evolve::make_proposer(options.plan.proposer, options.plan.proposer_seconds);
   if (!proposer.ok()) return proposer.status();
-  if (options.plan.proposer != "ladder" && !options.plan.proposer.starts_with("replay:")) {
+  if (options.plan.proposer != "ladder" && !options.plan.proposer.starts_with(evolve::kReplay)) {
     return invalid("--proposer: is '{}', wanted params, ladder or replay:FILE to compile ahead",
                    options.plan.proposer);
   }
@@ -230,8 +247,8 @@ Result<ExitCode> compile(const Options& options, Session& session) {
         if (!finding.ok()) session.line(fmt::format("{}: {}", one.name, finding.sentence));
       });
   FLASHCORE_RETURN_IF_ERROR(status);
-  session.line(fmt::format("{} of {} programs compile; they are in {}",
-                           std::ssize(*programs) - failed, programs->size(), folder->objects));
+  session.line(fmt::format("{} of {} compile; they are in {}", std::ssize(*programs) - failed,
+                           bench::counted(std::ssize(*programs), "program"), folder->objects));
   session.document({{"status", "ok"}, {"programs", programs->size()}, {"failed", failed}});
   return ExitCode::ok;
 }
@@ -350,6 +367,9 @@ Result<ExitCode> verify(const Options& options, Session& session) {
 
 Result<ExitCode> execute(const Options& options, Session& session) {
   if (options.folder.empty()) return invalid("DIR: is missing, wanted the folder of a run");
+  if (!options.id.empty() && options.action != "export" && options.action != "verify") {
+    return invalid("ID: is '{}', wanted it with export or verify only", options.id);
+  }
   if (options.action == "init") return init(options, session);
   if (options.action == "run") return run(options, false, session);
   if (options.action == "resume") return run(options, true, session);
@@ -394,6 +414,10 @@ Command evolve_command() {
             set.number("--seqlen-kv", options->seqlen_kv, "Rows of k and v (default: as q)");
             set.flag("--causal", options->causal, "Query i sees no key after i + Skv - Sq");
             set.choice("--dtype", options->dtype, {"f16", "bf16"}, "Of a kernel in CUDA");
+            set.text("--gpu", options->gpu,
+                     "The GPU that a kernel in CUDA is for, where it is not the one here: " +
+                         bench::known_gpu_names(),
+                     "NAME");
             set.group("run");
             set.text("--proposer", options->plan.proposer,
                      "params, params:random, params:local, params:evolution, replay:FILE, ladder, "

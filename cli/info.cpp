@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/evidence/evidence.hpp"
 #include "cli/command.hpp"
 #include "cli/report.hpp"
 
@@ -37,6 +38,10 @@ Result<ExitCode> execute(Session& session) {
   const std::vector<DeviceInfo> found = devices();
   session.line(
       fmt::format("flashcore  {} ({}, {})", build.version, build.compiler, build.build_type));
+  const bench::BuiltFrom source = bench::built_from();
+  session.line(fmt::format("built      {} of {}{}", source.day,
+                           source.commit.empty() ? "an unknown commit" : "commit " + source.commit,
+                           source.modified ? ", with changes" : ""));
   session.line(fmt::format("SIMD       {}", build.cpu_target));
   session.line(
       fmt::format("CUDA       {}", build.cuda ? "built for " + build.cuda_targets : "not built"));
@@ -60,6 +65,9 @@ Result<ExitCode> execute(Session& session) {
                     {"version", build.version},
                     {"compiler", build.compiler},
                     {"build_type", build.build_type},
+                    {"commit", source.commit},
+                    {"modified", source.modified},
+                    {"built", source.day},
                     {"cpu_target", build.cpu_target},
                     {"cuda", build.cuda},
                     {"cuda_targets", build.cuda_targets},

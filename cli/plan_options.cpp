@@ -2,10 +2,12 @@
 
 namespace flashcore::cli {
 
-void declare_plan_choice(OptionSet& options, bench::PlanChoice& choice) {
+void declare_plan_choice(OptionSet& options, bench::PlanChoice& choice,
+                         const std::string& more_devices) {
   options.group("Where it runs");
   options.text("--device", choice.device,
-               "auto (the best available), cpu, cuda, cuda:N, sim or sim:N", "DEVICE");
+               "auto (the best available), cpu, cuda, cuda:N, sim or sim:N" + more_devices,
+               "DEVICE");
   options.text("--kernel", choice.kernel, "Run this kernel (`flashcore explain` lists them)",
                "NAME");
   options.number("--threads", choice.threads, "CPU threads; 0 means all");

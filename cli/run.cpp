@@ -165,9 +165,9 @@ void print(Session& session, const Work& work, const Outcome& outcome) {
   }
   if (outcome.timing) {
     const bench::Timing& timing = *outcome.timing;
-    session.line(fmt::format("time     {} p50, {} p90, {} sample{}",
-                             bench::seconds_text(timing.p50), bench::seconds_text(timing.p90),
-                             timing.samples, timing.samples == 1 ? "" : "s"));
+    session.line(fmt::format("time     {} p50, {} p90, {}", bench::seconds_text(timing.p50),
+                             bench::seconds_text(timing.p90),
+                             bench::counted(timing.samples, "sample")));
     session.line("speed    " +
                  session.styled(bench::rate_text(outcome.flop / timing.p50), bench::Tone::strong));
   }

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 
@@ -55,6 +56,12 @@ Result<bench::Subject> given_subject(const SubjectOptions& options) {
 
 Result<std::vector<bench::Subject>> all_subjects(const SubjectOptions& options) {
   std::vector<bench::Subject> subjects;
+  if (!options.cases.empty() && options.problem.given()) {
+    return invalid("--cases: is '{}', wanted either that or a problem", options.cases);
+  }
+  if (options.quick && (!options.cases.empty() || options.problem.given())) {
+    return invalid("--quick: is given, wanted it with --suite");
+  }
   if (options.problem.given()) {
     Result<bench::Subject> subject = given_subject(options);
     if (!subject.ok()) return subject.status();
@@ -74,7 +81,11 @@ Result<std::vector<bench::Subject>> all_subjects(const SubjectOptions& options) 
     return subjects;
   }
   const std::string suites = options.suites == "standard" ? kStandard : options.suites;
-  for (const std::string& name : bench::split(suites, ',')) {
+  const std::vector<std::string> names = bench::split(suites, ',');
+  for (const std::string& name : names) {
+    if (std::count(names.begin(), names.end(), name) > 1) {
+      return invalid("--suite: has '{}' twice, wanted each once", name);
+    }
     FLASHCORE_RETURN_IF_ERROR(add_suite(name, options.quick, subjects));
   }
   return subjects;

@@ -56,8 +56,10 @@ Result<ExitCode> show(const Options& options, const PlanOptions& plan, Session& 
   if (!shown.ok()) return shown.status();
   const auto& [device, place, path, table] = *shown;
   session.line("device   " + device);
-  session.line(place.empty() ? "table    none; `flashcore tune` makes one: " + path
-                             : fmt::format("table    {}, {} entries", place, table.entries.size()));
+  session.line(place.empty()
+                   ? "table    none; `flashcore tune` makes one: " + path
+                   : fmt::format("table    {}, {}", place,
+                                 bench::counted(std::ssize(table.entries), "entry", "entries")));
   bench::Table rows({{"problems"},
                      {"fastest"},
                      {"time", bench::Align::right},
@@ -147,8 +149,9 @@ Result<ExitCode> execute(const Options& all, Session& session) {
     session.line("note: " + bench::printable(note.get<std::string>()));
   }
   session.line();
-  session.line(fmt::format("measured {} problems in {:.0f} s; the table had {} already{}",
-                           summary.measured, summary.seconds, summary.known,
+  session.line(fmt::format("measured {} in {:.0f} s; the table had {} already{}",
+                           bench::counted(summary.measured, "problem"), summary.seconds,
+                           summary.known,
                            summary.known > 0 ? " (--again measures them, too)" : ""));
   if (summary.measured > 0) {
     session.line(fmt::format(
@@ -183,7 +186,8 @@ void declare(Options& options, OptionSet& set) {
   set.flag("--show", options.show, "Only show the table that is in use, or that of --out");
   set.flag("--again", options.order.again, "Also measure what the table has of this build");
   set.group("Method");
-  set.number("--seconds", run.seconds, "Begin no problem after this many seconds; 0: no limit");
+  set.number("--seconds", run.seconds,
+             "End after this many seconds, without the problem that is not done; 0: no limit");
   set.number(
       "--deadline", run.deadline,
       "Give up a candidate after this many seconds on a GPU, or ten times as many elsewhere");

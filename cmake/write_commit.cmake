@@ -1,9 +1,11 @@
-# cmake -DROOT=... -DOUTPUT=... -P write_commit.cmake: the commit that is being built, as a header.
-# The file is touched only when its contents change.
+# cmake -DROOT=... -DOUTPUT=... -P write_commit.cmake: the commit that is being built and the day, as a
+# header. The file is touched only when its contents change, so a build of the same day and commit
+# compiles nothing again. The day is that of SOURCE_DATE_EPOCH where it is set: CMake sees to that.
 execute_process(COMMAND git -C ${ROOT} rev-parse HEAD
   OUTPUT_VARIABLE commit OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
 execute_process(COMMAND git -C ${ROOT} status --porcelain --untracked-files=no
   OUTPUT_VARIABLE changes ERROR_QUIET)
+string(TIMESTAMP day "%Y-%m-%d" UTC)
 set(modified false)
 if(changes)
   set(modified true)
@@ -12,6 +14,7 @@ set(text "// Written by the build.\n#pragma once\n
 namespace flashcore::build {\n
 inline constexpr char kCommit[] = \"${commit}\";
 inline constexpr bool kModified = ${modified};
+inline constexpr char kDay[] = \"${day}\";
 \n}  // namespace flashcore::build\n")
 set(before "")
 if(EXISTS ${OUTPUT})

@@ -14,7 +14,20 @@ import fnmatch
 import json
 import pathlib
 
+from reporting.evidence import Failure, check
+
 ROOT = pathlib.Path(__file__).resolve().parents[1]
+NAMES = {"type": "array", "items": {"type": "string"}}
+SCHEMA = {
+    "type": "object", "required": ["name", "targets", "budgets"],
+    "properties": {"name": {"type": "string"}, "targets": NAMES, "color": {"type": "string"},
+                   "fills_the_gpu": {"type": "boolean"}, "sources": {"type": "string"}, "about": {"type": "string"},
+                   "budgets": {"type": "array", "items": {
+                       "type": "object",
+                       "required": ["files", "targets", "registers", "spills", "stack", "shared"],
+                       "properties": {"files": {"type": "string"}, "targets": NAMES, "static_only": {"type": "boolean"}}
+                       | dict.fromkeys(("registers", "spills", "stack", "shared"), {"type": "integer", "minimum": 0}),
+                   }}}}
 
 
 @dataclasses.dataclass
@@ -44,6 +57,10 @@ def folders(root: pathlib.Path = ROOT) -> list[Folder]:
     found = []
     for path in sorted(base.rglob("kernel.json")):
         said = json.loads(path.read_text(encoding="utf-8"))
+        try:
+            check(said, SCHEMA, {})
+        except Failure as failure:
+            raise Failure(f"{path}: {failure}") from failure
         found.append(Folder(path.parent.relative_to(base).as_posix(), said["name"], said.get("color", ""),
                             said.get("fills_the_gpu", True), said["budgets"]))
     return found

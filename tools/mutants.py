@@ -34,7 +34,7 @@ import threading
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-from reporting.evidence import write  # noqa: E402
+from reporting.evidence import Failure, check, write  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 LIST = ROOT / "tools/mutants.json"
@@ -42,10 +42,10 @@ FOLDER = ROOT / "build-mutants"
 RESULTS = FOLDER / "results.json"
 EVIDENCE = ROOT / "docs/evidence/mutants.json"
 BUILD_SECONDS, TEST_SECONDS = 1800, 300
-
-
-class Failure(Exception):
-    """A sentence for the person who ran this."""
+SCHEMA = {"type": "array", "items": {
+    "type": "object", "required": ["name"],
+    "properties": dict.fromkeys(("name", "file", "find", "replace", "why"), {"type": "string"}) | {
+        "tests": {"type": "object", "additionalProperties": {"type": "string"}}}}}
 
 
 def run(command: list[str], folder: pathlib.Path, seconds: float) -> tuple[bool, str]:
@@ -173,6 +173,7 @@ class Build:
 
 def mutants() -> list[dict]:
     listed = json.loads(LIST.read_text(encoding="utf-8"))
+    check(listed, SCHEMA, {}, LIST.name)
     names = [one["name"] for one in listed]
     for name in names:
         if names.count(name) > 1:
@@ -265,6 +266,8 @@ def evidence() -> dict:
                      "by": result["by"], "why": mutant.get("why", "")})
 
     def git(*words: str) -> str:
+        if not shutil.which("git"):
+            return ""
         return subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True,
                               check=False).stdout.strip()
 

@@ -48,6 +48,8 @@ void append(std::string& text, const Json& value, size_t depth) {
 
 }  // namespace
 
+BuiltFrom built_from() { return {build::kCommit, build::kModified, build::kDay}; }
+
 nlohmann::ordered_json new_evidence(const std::string& kind) {
   const BuildInfo build = build_info();
   const DeviceInfo cpu = devices().front();

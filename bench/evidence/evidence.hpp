@@ -6,6 +6,14 @@
 
 namespace flashcore::bench {
 
+// Which source this program was built of, and when.
+struct BuiltFrom {
+  std::string commit;     // empty: it was built without git
+  bool modified = false;  // files differed from the commit
+  std::string day;        // "2026-11-28"
+};
+BuiltFrom built_from();
+
 inline constexpr int kEvidenceVersion = 1;  // of the schema; readers refuse others
 
 // {"schema": "flashcore-evidence", "version", "kind", "created", "library": {version, commit, ...},

@@ -27,7 +27,7 @@ constexpr const char* kCasesSchema = R"({
   "properties": {
     "schema": {"const": "flashcore-cases"},
     "version": {"const": 1},
-    "cases": {"type": "array", "maxItems": 10000, "items": {
+    "cases": {"type": "array", "minItems": 1, "maxItems": 10000, "items": {
       "type": "object",
       "required": ["name", "dtype", "batch", "heads_q", "seqlen_q", "head_dim"],
       "properties": {
@@ -115,8 +115,9 @@ Status check_evidence(const Json& evidence) {
   const Json& schema = evidence_schema();
   const Json& definitions = schema["definitions"];
   FLASHCORE_RETURN_IF_ERROR(check_schema(evidence, schema["common"], definitions));
-  return check_schema(evidence, schema["kinds"].at(evidence["kind"].get<std::string>()),
-                      definitions);
+  Json kind = schema["kinds"].at(evidence["kind"].get<std::string>());
+  kind["properties"].update(schema["common"]["properties"]);
+  return check_schema(evidence, kind, definitions);
 }
 
 Result<Json> read_evidence(const std::string& path) {

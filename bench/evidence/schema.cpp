@@ -2,8 +2,11 @@
 
 #include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "bench/text/terminal.hpp"
+#include "problem/nearest_name.hpp"
 #include "problem/status.hpp"
 
 namespace flashcore::bench {
@@ -106,7 +109,10 @@ class Checker {
     const Json properties = schema.value("properties", Json::object());
     for (const auto& [name, member] : value.items()) {
       const auto known = properties.find(name);
-      if (known == properties.end() && !schema.contains("additionalProperties")) continue;
+      if (known == properties.end() && !schema.contains("additionalProperties")) {
+        if (properties.empty()) continue;
+        return unknown_key(name, properties, place);
+      }
       const Json& rule = known == properties.end() ? schema["additionalProperties"] : *known;
       const std::string safe = printable(name).substr(0, 80);
       FLASHCORE_RETURN_IF_ERROR(
@@ -115,7 +121,19 @@ class Checker {
     return {};
   }
 
+  static Status unknown_key(const std::string& name, const Json& properties,
+                            const std::string& place) {
+    std::vector<std::string_view> known;
+    for (const auto& property : properties.items()) known.emplace_back(property.key());
+    return invalid("{}has '{}', wanted a key that is known; the nearest is '{}'", begin(place),
+                   printable(name).substr(0, 80), nearest_name(name, known));
+  }
+
   Status check_array(const Json& value, const Json& schema, const std::string& place) const {
+    if (value.size() < schema.value("minItems", size_t{0})) {
+      return invalid("{}has {} items, wanted at least {}", begin(place), value.size(),
+                     shown(schema["minItems"]));
+    }
     if (schema.contains("maxItems") && value.size() > schema["maxItems"].get<size_t>()) {
       return invalid("{}has {} items, wanted at most {}", begin(place), value.size(),
                      shown(schema["maxItems"]));

@@ -7,7 +7,8 @@
 
 namespace flashcore::bench {
 
-// `definitions` are what "$ref" names. The error begins with the place: "cases[3].rows[0].gate:
+// An object whose `properties` are listed has no others, unless `additionalProperties` says what they
+// are. `definitions` are what "$ref" names. The error begins with the place: "cases[3].rows[0].gate:
 // ...".
 Status check_schema(const nlohmann::ordered_json& value, const nlohmann::ordered_json& schema,
                     const nlohmann::ordered_json& definitions);

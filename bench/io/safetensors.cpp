@@ -243,7 +243,9 @@ Result<std::vector<TensorInfo>> list_safetensors(const ByteSource& source) {
   std::memcpy(&length, length_bytes.data(), kLengthBytes);
   const uint64_t largest = std::min(source.size() - kLengthBytes, kLargestHeader);
   if (length > largest) {
-    return invalid("{}: header length is {}, wanted at most {}", source.name(), length, largest);
+    return invalid(
+        "{}: is no .safetensors file, or was cut off: header length is {}, wanted at most {}",
+        source.name(), length, largest);
   }
   std::string text(length, '\0');
   FLASHCORE_RETURN_IF_ERROR(source.read(kLengthBytes, std::as_writable_bytes(std::span(text))));

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <tuple>
 #include <utility>
 
 #include "bench/text/terminal.hpp"
@@ -17,14 +18,19 @@ using Json = nlohmann::ordered_json;
 
 // One point of one file.
 struct Sample {
-  std::string problem, implementation;
+  std::string suite, problem, implementation;
   bool peer = false;
   double p50_us = 0;  // 0: it failed, or was refused
   double spread = 0;  // relative
+
+  // What makes it the same point in another file.
+  auto key() const { return std::tie(suite, problem, implementation, peer); }
 };
 
-Sample sample_of(const std::string& problem, const Json& name, bool peer, const Json* time) {
-  Sample sample{.problem = printable(problem),
+Sample sample_of(const std::string& suite, const std::string& problem, const Json& name, bool peer,
+                 const Json* time) {
+  Sample sample{.suite = printable(suite),
+                .problem = printable(problem),
                 .implementation = printable(name.get<std::string>()),
                 .peer = peer};
   if (time != nullptr) {
@@ -44,8 +50,8 @@ void add_bench(const Json& evidence, const std::string& protocol, std::vector<Sa
     for (const Json& row : one["rows"]) {
       const std::string problem =
           one["name"].get<std::string>() + " " + one["dtype"].get<std::string>();
-      samples.push_back(sample_of(problem, row["implementation"], row["source"] == "peer",
-                                  member(row["times"], protocol)));
+      samples.push_back(sample_of(one["suite"], problem, row["implementation"],
+                                  row["source"] == "peer", member(row["times"], protocol)));
     }
   }
 }
@@ -55,13 +61,13 @@ void add_ladder(const Json& evidence, const std::string& protocol, std::vector<S
     const std::string name = shape["name"];
     for (const Json& rung : evidence["rungs"]) {
       const Json* const times = member(rung["times"], name);
-      samples.push_back(sample_of(name, rung["name"], false,
+      samples.push_back(sample_of("", name, rung["name"], false,
                                   times == nullptr ? nullptr : member(*times, protocol)));
     }
     if (!evidence["peers"].is_object()) continue;
     const Json* const rows = member(evidence["peers"]["shapes"], name);
     for (const Json& row : rows == nullptr ? Json::array() : *rows) {
-      samples.push_back(sample_of(name, row["backend"], true, member(row, protocol)));
+      samples.push_back(sample_of("", name, row["backend"], true, member(row, protocol)));
     }
   }
 }
@@ -69,7 +75,8 @@ void add_ladder(const Json& evidence, const std::string& protocol, std::vector<S
 void add_cpu(const Json& evidence, std::vector<Sample>& samples) {
   for (const char* const part : {"peak", "dtypes", "others"}) {
     for (const Json& row : evidence[part]) {
-      Sample sample{.problem = printable(row["case"].get<std::string>()),
+      Sample sample{.suite = "",
+                    .problem = printable(row["case"].get<std::string>()),
                     .implementation = part,
                     .peer = false};
       sample.p50_us = row["seconds"].get<double>() * 1e6;
@@ -87,10 +94,25 @@ std::vector<Sample> samples_of(const Json& evidence, const std::string& protocol
   return samples;
 }
 
+using Index = std::map<decltype(std::declval<Sample>().key()), const Sample*>;
+
+Result<Index> index_of(const std::vector<Sample>& samples, const char* file) {
+  Index index;
+  for (const Sample& sample : samples) {
+    if (!index.emplace(sample.key(), &sample).second) {
+      return invalid("{}: has {} of '{}' twice in suite '{}', wanted one time for each", file,
+                     sample.implementation, sample.problem, sample.suite);
+    }
+  }
+  return index;
+}
+
 ComparedPoint compared(const Sample* before, const Sample* after, double threshold) {
   const Sample& either = before == nullptr ? *after : *before;
-  ComparedPoint point{
-      .problem = either.problem, .implementation = either.implementation, .peer = either.peer};
+  ComparedPoint point{.suite = either.suite,
+                      .problem = either.problem,
+                      .implementation = either.implementation,
+                      .peer = either.peer};
   point.before_us = before == nullptr ? 0 : before->p50_us;
   point.after_us = after == nullptr ? 0 : after->p50_us;
   if (before == nullptr) {
@@ -179,20 +201,17 @@ Result<Comparison> compare_evidence(const Json& before, const Json& after,
   }
   const std::vector<Sample> old_samples = samples_of(before, protocol);
   const std::vector<Sample> new_samples = samples_of(after, protocol);
-  const auto key = [](const Sample& sample) {
-    return std::pair(sample.problem, sample.implementation);
-  };
-  std::map<std::pair<std::string, std::string>, const Sample*> news, olds;
-  for (const Sample& sample : new_samples) news[key(sample)] = &sample;
-  for (const Sample& sample : old_samples) olds[key(sample)] = &sample;
+  const Result<Index> olds = index_of(old_samples, "before"), news = index_of(new_samples, "after");
+  if (!olds.ok()) return olds.status();
+  if (!news.ok()) return news.status();
   Comparison comparison;
   for (const Sample& sample : old_samples) {
-    const auto found = news.find(key(sample));
+    const auto found = news->find(sample.key());
     comparison.points.push_back(
-        compared(&sample, found == news.end() ? nullptr : found->second, threshold));
+        compared(&sample, found == news->end() ? nullptr : found->second, threshold));
   }
   for (const Sample& sample : new_samples) {
-    if (!olds.contains(key(sample))) {
+    if (!olds->contains(sample.key())) {
       comparison.points.push_back(compared(nullptr, &sample, threshold));
     }
   }

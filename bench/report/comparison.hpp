@@ -21,7 +21,7 @@ std::string_view to_string(Change change);
 
 // One implementation on one case.
 struct ComparedPoint {
-  std::string problem, implementation;
+  std::string suite, problem, implementation;  // no suite: the kind of evidence has none
   bool peer = false;
   double before_us = 0, after_us = 0;  // 0: no time
   double ratio = 0;                    // after / before; 0 without both
@@ -38,7 +38,8 @@ struct Comparison {
 };
 
 // Files of one kind from one device; `threshold` is relative, 0.03 for 3%. A point changed when its
-// ratio is past both the threshold and its noise.
+// ratio is past both the threshold and its noise. A point is known by its suite, problem and
+// implementation; a file with two of one name is refused.
 Result<Comparison> compare_evidence(const nlohmann::ordered_json& before,
                                     const nlohmann::ordered_json& after,
                                     const std::string& protocol, double threshold);

@@ -24,6 +24,10 @@ std::string text_of(const Json& object, const char* name) {
   return printable(object[name].get<std::string>());
 }
 
+std::string case_text(const Json& one) {
+  return text_of(one, "suite") + ": " + text_of(one, "name");
+}
+
 std::string error_text(double error) { return fmt::format("{:.2e}", error); }
 
 Cell run_mark(const Json& row) {
@@ -34,7 +38,7 @@ Cell run_mark(const Json& row) {
 
 std::vector<Cell> run_cells(const Json& one, const Json& row, const std::string& protocol) {
   std::vector<Cell> cells = {
-      text_of(one, "name"), text_of(row, "implementation"), run_mark(row), "-", "-", "-", "-", "-"};
+      case_text(one), text_of(row, "implementation"), run_mark(row), "-", "-", "-", "-", "-"};
   if (row["gate"].is_object()) {
     cells[3] = fmt::format("{:.1e}", row["gate"]["max_scaled_error"].get<double>());
   }
@@ -98,7 +102,7 @@ std::vector<std::string> run_failures(const Json& evidence) {
       std::string why = row.value("error", std::string());
       if (why.empty() && row["gate"].is_object()) why = row["gate"]["failure"];
       if (why.empty()) continue;
-      lines.push_back(fmt::format("failed: {} {}: {}", text_of(one, "name"),
+      lines.push_back(fmt::format("failed: {} {}: {}", case_text(one),
                                   text_of(row, "implementation"), printable(why)));
     }
   }
@@ -248,8 +252,8 @@ std::vector<std::string> ladder_failures(const Json& evidence) {
       if (result["passed"]) continue;
       const std::string first = result["first"].empty() ? std::string("it did not finish")
                                                         : result["first"][0].get<std::string>();
-      lines.push_back(printable(fmt::format("failed: {}: {}: {} ({} lines)", name, tool, first,
-                                            result["findings"].get<int64_t>())));
+      lines.push_back(printable(fmt::format("failed: {}: {}: {} ({})", name, tool, first,
+                                            counted(result["findings"], "line"))));
     }
   }
   return lines;

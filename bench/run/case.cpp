@@ -58,6 +58,8 @@ class CaseRun {
   Status time_round(Point& point, const Protocol& protocol);
   void time_hosts();
   Status list_launches();
+  // What tuning compares are whole rounds: a part of a case is worth nothing.
+  bool out_of_time() const { return setting_.options.tuning && setting_.out_of_time(); }
   bool takes(const Protocol& protocol) const;
   bool sits_out(const Point& point) const;
 
@@ -68,6 +70,7 @@ class CaseRun {
   std::unique_ptr<Workload> workload_;
   std::vector<Point> points_;
   Json state_;  // clock and power right after the headline's points
+  bool ended_early_ = false;
 };
 
 Status CaseRun::add_candidates() {
@@ -272,6 +275,8 @@ Status CaseRun::time_all() {
     for (int round = 0; round < protocol.rounds; ++round) {
       for (Point& point : points_) {
         if (!point.timed() || (round > 0 && sits_out(point))) continue;
+        ended_early_ = out_of_time();
+        if (ended_early_) return {};
         step(point.name, protocol.name);
         FLASHCORE_RETURN_IF_ERROR(time_round(point, protocol));
       }
@@ -335,6 +340,7 @@ Result<Json> CaseRun::run() {
   phase_ended("reference");
   for (Point& point : points_) {
     if (!point.refusal.empty() || !point.error.empty()) continue;
+    if (out_of_time()) return Json();
     step(point.name, "gate");
     FLASHCORE_RETURN_IF_ERROR(gate_kernel(point));
   }
@@ -348,6 +354,7 @@ Result<Json> CaseRun::run() {
   }
   phase_ended("peers");
   FLASHCORE_RETURN_IF_ERROR(time_all());
+  if (ended_early_) return Json();
 
   Json one = case_json(subject_);
   if (workload_) one["flop"] = workload_->flop();

@@ -30,10 +30,13 @@ struct CaseSetting {
   std::function<void(Step)> step;
   // Why an implementation is not asked on the case again; empty for all others.
   std::function<std::string(const Subject&, const std::string& implementation)> lost;
+  // Of a run that tunes: then the case ends after the step that it is at.
+  std::function<bool()> out_of_time;
 };
 
-// The case with its rows, ready for evidence; `notes` gets what concerns more than a row. A status
-// means that the device failed, or that the case did not fit into memory.
+// The case with its rows, ready for evidence, or null where it ran out of time; `notes` gets what
+// concerns more than a row. A status means that the device failed, or that the case did not fit into
+// memory.
 Result<nlohmann::ordered_json> measure_case(const CaseSetting& setting, const Subject& subject,
                                             nlohmann::ordered_json& notes);
 

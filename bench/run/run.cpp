@@ -56,6 +56,7 @@ class Run {
   std::string why_lost(const Subject& subject, const std::string& implementation) const;
   Status save();
   double elapsed() const;
+  bool out_of_time() const { return options_.seconds > 0 && elapsed() > options_.seconds; }
 
   const RunOptions& options_;
   const std::vector<Subject>& subjects_;
@@ -126,8 +127,9 @@ Status Run::resume() {
     const std::string text = note.is_string() ? note.get<std::string>() : "";
     return text == kOutOfTime || text.starts_with(kEndedEarly);
   });
-  evidence_["notes"].push_back(fmt::format("resumed with the ceilings and {} cases of {}",
-                                           earlier_.size(), (*file)["created"].get<std::string>()));
+  evidence_["notes"].push_back(fmt::format("resumed with the ceilings and {} of {}",
+                                           counted(std::ssize(earlier_), "case"),
+                                           (*file)["created"].get<std::string>()));
   return {};
 }
 
@@ -229,7 +231,8 @@ Status Run::measure(size_t index) {
       .native_peers = native_peers_,
       .inputs = inputs_of(subject.problem().q.dtype),
       .step = [this](const Step& step) { listener_.begins(step); },
-      .lost = [this](const Subject& one, const std::string& name) { return why_lost(one, name); }};
+      .lost = [this](const Subject& one, const std::string& name) { return why_lost(one, name); },
+      .out_of_time = [this] { return out_of_time(); }};
   Result<Json> one = measure_case(setting, subject, evidence_["notes"]);
   if (one.status().code() == StatusCode::out_of_memory) {  // the next case may be smaller
     evidence_["notes"].push_back(subject.name() + ": not measured: " + one.status().message());
@@ -237,6 +240,10 @@ Status Run::measure(size_t index) {
     return {};
   }
   if (!one.ok()) return one.status();
+  if (one->is_null()) {
+    skipped_ = true;
+    return {};
+  }
   cases_[index] = std::move(*one);
   if (options_.tuning) {
     FLASHCORE_RETURN_IF_ERROR(options_.tuning->finished(subject, cases_[index]));
@@ -261,7 +268,7 @@ Status Run::measure_all() {
       listener_.finished(nullptr);
       continue;
     }
-    if (options_.seconds > 0 && elapsed() > options_.seconds) {
+    if (out_of_time()) {
       skipped_ = true;
       return {};
     }

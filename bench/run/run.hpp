@@ -33,7 +33,7 @@ struct RunOptions {
   std::string peers = "none";  // none, auto, or the helper's path
   std::string backends = "auto";
   std::string protocols = "auto";
-  double seconds = 0;  // no case begins after these; 0: no limit
+  double seconds = 0;  // no case begins after these, and tuning ends; 0: no limit
   std::string out;
   bool resume = false;
   bool backward = false;  // of gradients: all subjects have them

@@ -4,11 +4,15 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "flashcore/flashcore.hpp"
 
 namespace flashcore::bench {
+
+// "1 problem", "2 problems"; `many` where it is not `one` with an s.
+std::string counted(int64_t number, std::string_view one, std::string_view many = {});
 
 std::vector<std::string> split(const std::string& text, char separator);
 

@@ -74,7 +74,13 @@ class Loop {
     since_ = Clock::now();
     const int64_t next = attempts.back().id + 1;
     bench::Random random = random_of(random_, next);
-    const Choice choice = choose(options_.plan.preset, attempts, options_.plan.elites, random);
+    Choice choice = choose(options_.plan.preset, attempts, options_.plan.elites, random);
+    if (const std::optional<RecordedChoice> recorded = proposer_.choice(next)) {
+      choice = {recorded->operation, {}};
+      for (const int64_t id : recorded->parents) {
+        choice.parents.push_back(&attempts[static_cast<size_t>(id - 1)]);
+      }
+    }
     Request request{.attempt = next,
                     .random = random.bits(),
                     .preset = options_.plan.preset,

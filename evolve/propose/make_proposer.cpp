@@ -16,7 +16,7 @@ Result<std::unique_ptr<Proposer>> make_proposer(const std::string& name, double 
                    name);
   }
   if (name == "ladder") return replay_proposer(shipped_folder() + "/" + kLadder);
-  if (name.starts_with("replay:")) return replay_proposer(name.substr(7));
+  if (name.starts_with(kReplay)) return replay_proposer(name.substr(kReplay.size()));
   std::vector<std::string> words = bench::split(name, ' ');
   std::erase(words, "");
   if (words.empty())

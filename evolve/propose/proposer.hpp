@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "evolve/store/store.hpp"
@@ -24,6 +25,12 @@ struct Request {
   nlohmann::ordered_json task;
 };
 
+// What an earlier run chose for an attempt.
+struct RecordedChoice {
+  std::string operation;
+  std::vector<int64_t> parents;
+};
+
 struct Proposal {
   std::string name;
   Program program;
@@ -34,9 +41,13 @@ struct Proposal {
 class Proposer {
  public:
   virtual ~Proposer() = default;
+  // Of a replay: then nothing is chosen anew.
+  virtual std::optional<RecordedChoice> choice(int64_t /*attempt*/) const { return std::nullopt; }
   // Nothing: it has no more. `invalid_argument` costs the attempt, any other status ends the run.
   virtual Result<std::optional<Proposal>> propose(const Request& request) = 0;
 };
+
+inline constexpr std::string_view kReplay = "replay:";
 
 // "params", "params:random", "params:local", "params:evolution", "replay:FILE", or a program and its
 // arguments, separated by spaces.
@@ -48,6 +59,8 @@ std::vector<Program> all_values(const Program& program, int64_t most);
 enum class Search { random, local, evolution };
 std::unique_ptr<Proposer> params_proposer(Search search);
 Result<std::unique_ptr<Proposer>> replay_proposer(const std::string& path);
+// Its lines: line i is of attempt i + 2, for the seed has none.
+Result<std::vector<nlohmann::ordered_json>> replay_lines(const std::string& path);
 
 // The request as a proposer gets it, docs/evolve/request.schema.json.
 nlohmann::ordered_json request_json(const Request& request);

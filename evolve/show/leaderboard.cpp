@@ -42,6 +42,29 @@ void add_below(const std::multimap<int64_t, const Attempt*>& children, int64_t i
 
 }  // namespace
 
+std::string reproduction_text(const std::vector<nlohmann::ordered_json>& lines,
+                              const std::vector<Attempt>& attempts) {
+  int64_t recorded = 0, same = 0;
+  const Attempt* best = nullptr;  // of the recording, as it is here
+  double best_score = 1;          // that of the seed
+  for (size_t i = 0; i < lines.size() && i + 1 < attempts.size(); ++i) {
+    const Attempt& one = attempts[i + 1];
+    const auto outcome = lines[i].find("outcome"), score = lines[i].find("score");
+    if (outcome == lines[i].end() || !outcome->is_string()) continue;
+    ++recorded;
+    if (*outcome == one.outcome) ++same;
+    if (*outcome != "valid" || score == lines[i].end() || !score->is_number()) continue;
+    if (score->get<double>() <= best_score) continue;
+    best_score = *score;
+    best = &one;
+  }
+  if (recorded == 0) return "";
+  std::string text = fmt::format("{} of {} recorded outcomes are the same", same, recorded);
+  if (best == nullptr) return text;
+  return text + fmt::format("; the recording's best, attempt {}, has {:.2f} there and {:.2f} here",
+                            best->id, best_score, best->score);
+}
+
 bench::Table leaderboard(const std::vector<Attempt>& attempts, int64_t rows) {
   using bench::Align;
   bench::Table table({{"attempt", Align::right},

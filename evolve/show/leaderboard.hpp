@@ -18,6 +18,11 @@ std::string outcomes_text(const std::vector<Attempt>& attempts);
 // Each attempt below its first parent, indented; invalid ones with their outcome.
 std::vector<std::string> lineage(const std::vector<Attempt>& attempts);
 
+// How far a replay came out as the run that its lines (replay_lines) are of: the programs and their
+// parents are the same, and times are measured anew. Empty where the lines have no outcomes.
+std::string reproduction_text(const std::vector<nlohmann::ordered_json>& lines,
+                              const std::vector<Attempt>& attempts);
+
 // "3.42x, 118 us (12.1 GFLOP/s, 14% of peak)" or "correctness: ..."
 std::string result_text(const Attempt& attempt);
 

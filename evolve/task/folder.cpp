@@ -10,6 +10,7 @@
 #include <span>
 #include <utility>
 
+#include "bench/device/known_gpus.hpp"
 #include "bench/evidence/evidence_file.hpp"
 #include "bench/io/atomic_file.hpp"
 #include "bench/io/byte_source.hpp"
@@ -89,7 +90,10 @@ Status make_folder(const std::string& folder, const TaskRequest& request) {
   task.shapes = request.shapes;
   task.causal = request.causal;
   task.dtype = task.is_gpu() ? request.dtype : DType::f32;
-  FLASHCORE_RETURN_IF_ERROR(describe_machine(task, request.gpu_runner));
+  if (request.gpu != nullptr && !task.is_gpu()) {
+    return invalid("--gpu: is '{}', wanted it with a .cu file", request.gpu->name);
+  }
+  FLASHCORE_RETURN_IF_ERROR(describe_machine(task, request.gpu_runner, request.gpu));
   const nlohmann::ordered_json json = task_json(task);
   if (Result<Task> read = task_from(json); !read.ok()) return read.status();
   fs::create_directories(root, error);

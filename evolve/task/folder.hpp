@@ -15,6 +15,7 @@ struct TaskRequest {
   bool causal = false;
   DType dtype = DType::f16;  // of a GPU task
   std::string gpu_runner = {};
+  const bench::KnownGpu* gpu = nullptr;  // of a GPU task; none: the GPU of this machine
 };
 
 // Makes the folder. Refuses one that has a task.

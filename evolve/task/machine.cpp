@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/device/known_gpus.hpp"
 #include "bench/process/child_process.hpp"
 #include "bench/text/terminal.hpp"
 #include "bench/time/cpu_peak.hpp"
@@ -19,7 +20,7 @@ namespace {
 
 // Dense 16-bit Tensor Core operations of one SM in a clock, by compute capability; CUDA C++ Programming
 // Guide and the architectures' white papers. An unknown GPU has the most of all.
-double operations_a_clock(int64_t major, int64_t minor) {
+double operations_a_clock(int32_t major, int32_t minor) {
   if (major == 8) return minor == 0 ? 2048 : 1024;
   return major == 9 ? 4096 : 8192;
 }
@@ -39,7 +40,8 @@ void describe_cpu(Task& task) {
       {"threads", 1},  {"peak", peak.what}, {"peak_flop_a_second", std::round(peak.flop_a_second)}};
 }
 
-Status describe_gpu(Task& task, const std::string& gpu_runner) {
+// The GPU that is here.
+Result<bench::KnownGpu> ask_gpu(const std::string& gpu_runner, std::string& name) {
   const Result<bench::LimitedOutput> said =
       bench::run_limited({gpu_runner, "describe"}, "", {60, 10000}, {});
   if (!said.ok()) return said.status();
@@ -51,22 +53,33 @@ Status describe_gpu(Task& task, const std::string& gpu_runner) {
   }
   if (said->exit_status != 0 || facts.size() < 7) {
     return unsupported(
-        "GPU: {}, wanted one for a task in CUDA",
+        "GPU: {}, wanted one for a task in CUDA, or --gpu with the name of the one that it is for",
         bench::printable(facts["error"].empty() ? "it is not described" : facts["error"]));
   }
-  const auto number = [&](const char* name) {
-    return static_cast<int64_t>(std::strtoll(facts[name].c_str(), nullptr, 10));
+  const auto number = [&](const char* fact) {
+    return static_cast<int32_t>(std::strtoll(facts[fact].c_str(), nullptr, 10));
   };
-  const int64_t major = number("compute_major"), minor = number("compute_minor");
-  const auto multiprocessors = static_cast<double>(number("multiprocessors"));
-  const double clock = 1e3 * static_cast<double>(number("clock_khz"));
+  constexpr double kKhzOfMhz = 1000;
+  name = bench::printable(facts["name"]);
+  return bench::KnownGpu{
+      .name = name,
+      .compute_capability = 10 * number("compute_major") + number("compute_minor"),
+      .multiprocessors = number("multiprocessors"),
+      .highest_clock_mhz = number("clock_khz") / kKhzOfMhz,
+      .l2_bytes = number("l2_bytes"),
+      .shared_memory_a_block = number("shared_bytes_a_block")};
+}
+
+void describe_gpu(Task& task, const bench::KnownGpu& gpu) {
+  const int32_t major = gpu.compute_capability / 10, minor = gpu.compute_capability % 10;
+  const double multiprocessors = gpu.multiprocessors, clock = 1e6 * gpu.highest_clock_mhz;
   task.device = {{"kind", "gpu"},
-                 {"name", bench::printable(facts["name"])},
+                 {"name", gpu.name},
                  {"compute_capability", fmt::format("{}.{}", major, minor)},
-                 {"multiprocessors", number("multiprocessors")},
+                 {"multiprocessors", gpu.multiprocessors},
                  {"highest_clock", clock},
-                 {"l2_bytes", number("l2_bytes")},
-                 {"shared_bytes_a_block", number("shared_bytes_a_block")},
+                 {"l2_bytes", gpu.l2_bytes},
+                 {"shared_bytes_a_block", gpu.shared_memory_a_block},
                  {"peak", fmt::format("16-bit Tensor Cores at {:.3g} GHz", clock / 1e9)},
                  {"peak_flop_a_second", multiprocessors * clock * operations_a_clock(major, minor)},
                  {"peak_l2_bytes_a_second", multiprocessors * clock * kL2BytesAClock}};
@@ -82,16 +95,20 @@ Status describe_gpu(Task& task, const std::string& gpu_runner) {
   task.budgets.object_bytes = 4 << 20;
   task.budgets.compile_seconds = 60;
   task.timing.sample_seconds = 1e-3;
-  return {};
 }
 
 }  // namespace
 
-Status describe_machine(Task& task, const std::string& gpu_runner) {
-  if (task.is_gpu()) {
-    FLASHCORE_RETURN_IF_ERROR(describe_gpu(task, gpu_runner));
-  } else {
+Status describe_machine(Task& task, const std::string& gpu_runner, const bench::KnownGpu* gpu) {
+  if (!task.is_gpu()) {
     describe_cpu(task);
+  } else if (gpu != nullptr) {
+    describe_gpu(task, *gpu);
+  } else {
+    std::string name;
+    const Result<bench::KnownGpu> here = ask_gpu(gpu_runner, name);
+    if (!here.ok()) return here.status();
+    describe_gpu(task, *here);
   }
   task.peak_flop_a_second = task.device["peak_flop_a_second"];
   return {};

@@ -9,6 +9,10 @@
 #include "evolve/runner/commands.hpp"
 #include "flashcore/flashcore.hpp"
 
+namespace flashcore::bench {
+struct KnownGpu;
+}
+
 namespace flashcore::evolve {
 
 inline constexpr int kTaskVersion = 1;
@@ -48,9 +52,10 @@ Problem problem_of(const CallShape& shape, const Task& task);
 // "1,8,512,64", with heads and rows of k and v where they differ.
 std::string shape_text(const CallShape& shape);
 
-// The default compiler, budgets, facts and ceilings of this machine. `gpu_runner` is our program that
-// asks the GPU, for a task that needs one.
-Status describe_machine(Task& task, const std::string& gpu_runner);
+// The default compiler, budgets, facts and ceilings of this machine. For a task that needs a GPU those of
+// `gpu`, or, without it, of the one that is here: `gpu_runner` is our program that asks it.
+Status describe_machine(Task& task, const std::string& gpu_runner,
+                        const bench::KnownGpu* gpu = nullptr);
 
 nlohmann::ordered_json task_json(const Task& task);
 Result<Task> task_from(const nlohmann::ordered_json& json);

@@ -142,4 +142,5 @@ def like(q: Layout, shape: Sequence[int]) -> tuple[int, ...]:
 def wrong_type(argument: str, value: object, wanted: str) -> ArgumentTypeError:
     kind = type(value)
     name = kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__name__}"
-    return ArgumentTypeError(f"{argument}: is a {name}, wanted {wanted}")
+    article = "an" if name[0] in "aeiou" else "a"
+    return ArgumentTypeError(f"{argument}: is {article} {name}, wanted {wanted}")

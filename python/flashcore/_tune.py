@@ -90,7 +90,7 @@ def tune(
     go by it, in this process and later ones (docs/tuning.md). After an exception nothing is tuned.
 
     Arguments
-        seconds: begin no problem after so many seconds on a device; 0: no limit.
+        seconds: end after so many on a device, without the problem that is not done; 0: no limit.
         out: the table; default where FLASHCORE_TUNING says, or the user's cache folder.
         cases: write the problems to this file for `flashcore tune --cases`, and tune nothing.
         command: the `flashcore` command; default FLASHCORE_COMMAND, or the one on PATH.

@@ -109,8 +109,10 @@ KernelChoice choose(const AnyProblem& problem, const PlanContext& context, bool 
                               said.automatic ? objection_of(said) : said.note);
   }
   if (choice.kernel != nullptr) {
-    choice.reason = objections.empty() ? "it is the best kernel of this device"
-                                       : "others come before it: " + objections;
+    choice.reason = objections.empty()
+                        ? "it is the best kernel of this device"
+                        : "it is the best of those that take this problem; better ones do not (" +
+                              objections + ")";
   } else if (declined != nullptr) {
     choice.kernel = declined;
     choice.reason = "no other computes it: " + objections;

@@ -16,6 +16,7 @@
 
 #include "plan/call.hpp"
 #include "plan/device.hpp"
+#include "plan/explain_for.hpp"
 #include "plan/former_names.hpp"
 #include "plan/kernel_choice.hpp"
 #include "plan/plan_checks.hpp"
@@ -84,9 +85,7 @@ Status limit_grid(DeviceInfo& gpu) {
   return {};
 }
 
-}  // namespace
-
-Result<PlanContext> resolve_context(const PlanOptions& options) {
+Result<PlanContext> context_on(const Result<DeviceInfo>& device, const PlanOptions& options) {
   if (options.threads < 0 || options.threads > kMostThreads) {
     return invalid("threads: is {}, wanted 0 (all) to {}", options.threads, kMostThreads);
   }
@@ -95,7 +94,6 @@ Result<PlanContext> resolve_context(const PlanOptions& options) {
   context.batch_invariant = options.batch_invariant;
   context.early_start = options.early_start;
   context.deterministic = options.deterministic;
-  const Result<DeviceInfo> device = find_device(options.device);
   if (!device.ok()) return device.status();
   context.device = *device;
   if (context.device.device.kind == DeviceKind::cpu) {
@@ -104,6 +102,12 @@ Result<PlanContext> resolve_context(const PlanOptions& options) {
     FLASHCORE_RETURN_IF_ERROR(limit_grid(context.device));
   }
   return context;
+}
+
+}  // namespace
+
+Result<PlanContext> resolve_context(const PlanOptions& options) {
+  return context_on(find_device(options.device), options);
 }
 
 namespace {
@@ -234,6 +238,32 @@ Result<std::vector<KernelVerdict>> explain_resolved(const Result<AnyProblem>& re
   return choose_kernel(*resolved, *context).verdicts;
 }
 
+template <class AnyProblem>
+Result<ExplainedFor> explain_on(const DeviceInfo& gpu, const Result<AnyProblem>& resolved,
+                                const PlanOptions& options) {
+  if (!resolved.ok()) return resolved.status();
+  const Result<PlanContext> context = context_on(gpu, options);
+  if (!context.ok()) return context.status();
+  KernelChoice choice = choose_kernel(*resolved, *context);
+  if (choice.verdicts.empty()) {
+    return unsupported("device: is {}, wanted a build with the kernels of GPUs", gpu.name);
+  }
+  ExplainedFor explained{.verdicts = std::move(choice.verdicts),
+                         .kernel = choice.kernel == nullptr ? "" : choice.kernel->name,
+                         .reason = std::move(choice.reason)};
+  const std::string forced = asked_kernel(forced_kernel(options, *resolved)).name;
+  if (forced.empty()) return explained;
+  const auto asked = std::find_if(explained.verdicts.begin(), explained.verdicts.end(),
+                                  [&](const KernelVerdict& one) { return one.kernel == forced; });
+  if (asked == explained.verdicts.end()) {
+    return invalid("kernel: is '{}', wanted one of those for {}", forced, gpu.name);
+  }
+  explained.kernel = asked->refusal.empty() ? forced : "";
+  explained.reason = asked->refusal.empty() ? "it was asked for by name"
+                                            : fmt::format("kernel {}: {}", forced, asked->refusal);
+  return explained;
+}
+
 const ForwardProblem& forward_of(const ForwardProblem& problem) { return problem; }
 const ForwardProblem& forward_of(const BackwardProblem& problem) { return problem.forward; }
 const Arguments& forward_of(const Arguments& arguments) { return arguments; }
@@ -305,6 +335,16 @@ Result<std::vector<KernelVerdict>> explain_backward(const Problem& problem,
                                                     const Gradients& gradients,
                                                     const PlanOptions& options) {
   return explain_resolved(resolve(problem, gradients), options);
+}
+
+Result<ExplainedFor> explain_for(const DeviceInfo& gpu, const Problem& problem,
+                                 const PlanOptions& options) {
+  return explain_on(gpu, resolve(problem), options);
+}
+
+Result<ExplainedFor> explain_for(const DeviceInfo& gpu, const Problem& problem,
+                                 const Gradients& gradients, const PlanOptions& options) {
+  return explain_on(gpu, resolve(problem, gradients), options);
 }
 
 Result<std::vector<std::string>> candidates_of(const Problem& problem, const PlanOptions& options) {

@@ -13,7 +13,9 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
+#include <vector>
 
+#include "problem/nearest_name.hpp"
 #include "problem/status.hpp"
 
 namespace flashcore::tuning {
@@ -37,7 +39,8 @@ bool is_plain(std::string_view text) {
          std::all_of(text.begin(), text.end(), [](char c) { return c >= ' ' && c <= '~'; });
 }
 
-// Reads members of one object; the first that is not as wanted is kept as the status.
+// Reads members of one object; the first that is not as wanted is kept as the status. Only those that
+// are read may be there.
 class Members {
  public:
   Members(const Json& object, std::string place) : object_(object), place_(std::move(place)) {
@@ -78,12 +81,24 @@ class Members {
     return fail(name, fmt::format("a list of at most {}", most)), nullptr;
   }
   const Json* find(const char* name) {
+    known_.emplace_back(name);
     const auto found = object_.is_object() ? object_.find(name) : object_.end();
     if (object_.is_object() && found != object_.end()) return &*found;
     if (object_.is_object()) fail(fmt::format("has no {}, wanted one", name));
     return nullptr;
   }
   const Status& status() const { return status_; }
+
+  // Of an object whose members are all read.
+  const Status& finish() {
+    if (!status_.ok()) return status_;
+    for (const auto& [name, member] : object_.items()) {
+      if (std::find(known_.begin(), known_.end(), name) != known_.end()) continue;
+      fail(fmt::format("has '{}', wanted a key that is known; the nearest is '{}'", shown(name),
+                       nearest_name(name, known_)));
+    }
+    return status_;
+  }
 
  private:
   void fail(std::string_view name, std::string_view wanted) {
@@ -95,6 +110,7 @@ class Members {
 
   const Json& object_;
   std::string place_;
+  std::vector<std::string_view> known_;
   Status status_;
 };
 
@@ -103,7 +119,7 @@ Result<TunedDevice> device_of(const Json& json) {
   TunedDevice device{.name = members.text("name"),
                      .compute_capability = members.count("compute_capability"),
                      .multiprocessors = members.count("multiprocessors")};
-  if (!members.status().ok()) return members.status();
+  if (!members.finish().ok()) return members.status();
   return device;
 }
 
@@ -131,7 +147,7 @@ Result<std::pair<std::string, TunedEntry>> entry_of(const Json& json, size_t num
       entry.problems.push_back(problem);
     }
   }
-  if (!members.status().ok()) return members.status();
+  if (!members.finish().ok()) return members.status();
   if (key.empty() || entry.kernel.empty()) return invalid("{}: key or kernel is empty", place);
   return std::pair(std::move(key), std::move(entry));
 }
@@ -223,7 +239,7 @@ Result<TunedTable> parse_table(std::string_view text) {
   }
   const Json* const device = members.find("device");
   const Json* const entries = members.list("entries", kMostEntries);
-  if (!members.status().ok()) return members.status();
+  if (!members.finish().ok()) return members.status();
   Result<TunedDevice> read = device_of(*device);
   if (!read.ok()) return read.status();
   TunedTable table{.device = std::move(*read), .entries = {}};

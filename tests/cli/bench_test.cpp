@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <csignal>
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include "bench/evidence/evidence_file.hpp"
+#include "bench/report/comparison.hpp"
 #include "tests/cli/process.hpp"
 #include "tests/cli/scratch.hpp"
 
@@ -144,17 +146,31 @@ TEST(BenchCases, RefusesWhatIsNoListOfCases) {
   EXPECT_THAT(refusal(R"({"schema": "other", "version": 1, "cases": []})"),
               HasSubstr("schema: is \"other\", wanted \"flashcore-cases\""));
   EXPECT_THAT(refusal(with(R"({"name": "a"})")), HasSubstr("cases[0]: has no 'dtype'"));
+  EXPECT_THAT(refusal(with("")), HasSubstr("cases: has 0 items, wanted at least 1"));
   const std::string good =
       R"({"name": "a", "dtype": "f16", "batch": 1, "heads_q": 1, "seqlen_q": 4, "head_dim": )";
   EXPECT_THAT(refusal(with(good + "0}")), HasSubstr("cases[0].head_dim: is 0, wanted 1 or more"));
   EXPECT_THAT(refusal(with(good + "1e300}")), HasSubstr("wanted integer"));
   EXPECT_THAT(refusal(with(good + "18446744073709551615}")), HasSubstr("or less"));
   EXPECT_THAT(refusal(with(good + "8}," + good + "8}")), HasSubstr("two cases named 'a'"));
+  EXPECT_THAT(
+      refusal(with(good + R"(8, "caucal": true})")),
+      HasSubstr("cases[0]: has 'caucal', wanted a key that is known; the nearest is 'causal'"));
   EXPECT_THAT(refusal(with(good + R"(8, "window": [3]})")), HasSubstr("has a window of 1 numbers"));
   EXPECT_THAT(refusal(with(good + R"(8, "dropout": 2})")), HasSubstr("dropout: is 2"));
   EXPECT_THAT(refusal(std::string(100, '[') + std::string(100, ']')), HasSubstr("levels"));
   const Outcome absent = flashcore_command({"bench", "--cases", scratch.path("absent.json")});
   EXPECT_EQ(absent.exit_code, 2);
+  const Outcome twice = flashcore_command({"bench", "--suite", "five,small,five"});
+  EXPECT_EQ(twice.exit_code, 2);
+  EXPECT_THAT(twice.err, HasSubstr("--suite: has 'five' twice, wanted each once"));
+  for (const Words& other :
+       {Words{"--cases", scratch.write("cases.json", kCases), "--shape", "1,1,8,8"},
+        Words{"--quick", "--shape", "1,1,8,8"}, Words{"--suite", ","}}) {
+    Words words = {"bench"};
+    words.insert(words.end(), other.begin(), other.end());
+    EXPECT_EQ(flashcore_command(words).exit_code, 2) << other.front();
+  }
 }
 
 const ordered_json& row_of(const ordered_json& one, const std::string& name) {
@@ -471,13 +487,79 @@ TEST(Compare, FindsWhatChangedPastThresholdAndNoise) {
   EXPECT_EQ(change(fixture(10, 10.1, 20, false), 1), "lost its time");
 }
 
+// A case of the same name is in two suites: each has its own times.
+TEST(Compare, FindsARegressionInEachOfTwoSuites) {
+  ordered_json before = ordered_json::parse(fixture(10, 10.1, 20));
+  before["cases"].push_back(before["cases"][0]);
+  before["cases"][1]["suite"] = "small";
+  for (const size_t slower : {0, 1}) {
+    ordered_json after = before;
+    after["cases"][slower]["rows"][0]["times"]["sustained"]["p50_us"] = 20;
+    const Outcome outcome = compare(before.dump(), after.dump(), {"--changed"});
+    EXPECT_EQ(outcome.exit_code, 1) << outcome.err;
+    const ordered_json points = ordered_json::parse(outcome.out)["points"];
+    ASSERT_EQ(points.size(), 4);
+    for (const ordered_json& point : points) {
+      const bool planted =
+          point["suite"] == (slower == 0 ? "five" : "small") && point["implementation"] == "ours";
+      EXPECT_EQ(point["change"], planted ? "slower" : "same") << point;
+    }
+    EXPECT_THAT(outcome.err, HasSubstr(slower == 0 ? "five: a f16" : "small: a f16"));
+  }
+}
+
+// Each point of a file that is kept has another factor planted, and is found with that one.
+TEST(Compare, FindsWhatWasPlantedInEveryPointOfRealEvidence) {
+  for (const char* const name : {"bench.json", "bench-serving.json", "backward-gpu.json"}) {
+    const std::filesystem::path path = std::filesystem::path(FLASHCORE_LADDER).parent_path() / name;
+    const Result<ordered_json> before = bench::read_evidence(path);
+    ASSERT_TRUE(before.ok()) << before.status().message();
+    const Result<bench::Comparison> itself =
+        bench::compare_evidence(*before, *before, "sustained", 0.03);
+    ASSERT_TRUE(itself.ok()) << itself.status().message();
+    for (const bench::ComparedPoint& point : itself->points) {
+      EXPECT_EQ(point.before_us, point.after_us) << point.suite << " " << point.problem;
+    }
+    ordered_json after = *before;
+    std::vector<double> factors;  // in the order of the points; 0 where there is no time
+    for (ordered_json& one : after["cases"]) {
+      for (ordered_json& row : one["rows"]) {
+        const bool timed = row["times"].contains("sustained");
+        factors.push_back(timed ? 2 + 0.001 * static_cast<double>(factors.size()) : 0);
+        if (!timed) continue;
+        ordered_json& p50 = row["times"]["sustained"]["p50_us"];
+        p50 = p50.get<double>() * factors.back();
+      }
+    }
+    const Result<bench::Comparison> planted =
+        bench::compare_evidence(*before, after, "sustained", 0.03);
+    ASSERT_TRUE(planted.ok()) << planted.status().message();
+    ASSERT_EQ(planted->points.size(), factors.size());
+    for (size_t i = 0; i < factors.size(); ++i) {
+      const bench::ComparedPoint& point = planted->points[i];
+      EXPECT_NEAR(point.ratio, factors[i], 1e-9) << point.suite << " " << point.problem;
+      EXPECT_EQ(point.change, factors[i] > 0 ? bench::Change::slower : bench::Change::same)
+          << point.suite << " " << point.problem;
+    }
+  }
+}
+
+TEST(Compare, SaysWhatIsInOneFileOnly) {
+  ordered_json after = ordered_json::parse(fixture(10, 10.1, 20));
+  after["cases"].push_back(after["cases"][0]);
+  after["cases"][1]["name"] = "b";
+  const Outcome outcome = compare(fixture(10, 10.1, 20), after.dump());
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_THAT(outcome.err, HasSubstr("not judged: 0 points only before, 2 points only after"));
+}
+
 TEST(Compare, APeerIsDriftAndNoRegression) {
   const Outcome outcome = compare(fixture(10, 10.1, 20), fixture(10, 10.1, 30));
   EXPECT_EQ(outcome.exit_code, 0);
   const ordered_json result = ordered_json::parse(outcome.out);
   EXPECT_DOUBLE_EQ(result["drift"], 1.5);
   EXPECT_DOUBLE_EQ(result["geometric_mean"], 1);
-  EXPECT_THAT(outcome.err, HasSubstr("the machine's drift: +50.0% time (median of 1 peer points)"));
+  EXPECT_THAT(outcome.err, HasSubstr("the machine's drift: +50.0% time (median of 1 peer point)"));
 }
 
 TEST(Compare, ReadsTheEvidenceOfTheLadder) {
@@ -505,6 +587,8 @@ TEST(Compare, RefusesWhatItCannotCompare) {
           "cases[0].rows[0].times.sustained.p50_us: is -1, wanted more than 0");
   refused(without([](auto& e) { e["cases"][0].erase("rows"); }), "cases[0]: has no 'rows'");
   refused(without([](auto& e) { e["device"]["name"] = "other"; }), "device: is fixture and other");
+  refused(without([](auto& e) { e["cases"].push_back(e["cases"][0]); }),
+          "after: has ours of 'a f16' twice in suite 'five', wanted one time for each");
   refused(good, "none has a time by protocol 'idle'", {"--protocol", "idle"});
   refused(good, "--threshold: is -1", {"--threshold", "-1"});
   EXPECT_EQ(flashcore_command({"compare", "only-one.json"}).exit_code, 2);

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <tuple>
 
 #include "bench/io/npy.hpp"
 #include "bench/io/safetensors.hpp"
@@ -449,7 +450,7 @@ TEST(Run, RefusesBadFilesAndLosesNothing) {
   expect_refused({"run", scratch.path("missing.safetensors"), "--out", out}, 2, "cannot be opened");
   expect_refused({"run", scratch.path("."), "--out", out}, 2, "is not a regular file");
   expect_refused({"run", cut, "--out", out}, 2, "has data_offsets");
-  expect_refused({"run", text, "--out", out}, 2, "header length is");
+  expect_refused({"run", text, "--out", out}, 2, "is no .safetensors file, or was cut off");
   expect_refused({"run", array, "--out", out}, 2, "is one array, wanted a .safetensors file");
   expect_refused({"run", good, "--q", array, "--out", out}, 2, "a.npy: has 4 bytes");
   const Outcome escaped = flashcore_command({"run", escape, "--out", out});
@@ -520,8 +521,50 @@ TEST(Explain, HasAVerdictForEveryKernel) {
   EXPECT_THAT(people.out, AllOf(HasSubstr("reference  yes"), HasSubstr("naive")));
 }
 
+// Every kernel's verdict for a GPU that need not be here, by a number of SMs that is said.
+TEST(Explain, AGpuThatIsNotHere) {
+  const auto words = [](const std::string& device) {
+    return Words{"explain", "--shape", "2,8,512,64", "--device", device};
+  };
+  for (const char* const none :
+       {"H1000", "sm_", "sm_75", "sm_90:", "sm_90:0", "sm_90:x", "sm_90:1:1"}) {
+    expect_refused(words(none), 2,
+                   "wanted auto, cpu, cuda, cuda:N, sim, sim:N, or a GPU that need not");
+  }
+  if (flashcore_command(words("sm_90")).exit_code == 3) {
+    EXPECT_FALSE(build_info().cuda);
+    expect_refused(words("sm_90"), 3,
+                   "device: is NVIDIA H100, wanted a build with the kernels of GPUs");
+    return;
+  }
+  for (const auto& [name, heading, family] :
+       {std::tuple{"nvidia h100", "NVIDIA H100 of compute capability 9.0 with 132 SMs, not here",
+                   "sm90"},
+        {"sm_90", "NVIDIA H100 of compute capability 9.0 with 132 SMs, not here", "sm90"},
+        {"sm_90:114", "GPU of compute capability 9.0 with 114 SMs, not here", "sm90"},
+        {"A100", "NVIDIA A100 of compute capability 8.0 with 108 SMs, not here", "sm80"}}) {
+    const Outcome people = flashcore_command(words(name));
+    EXPECT_EQ(people.exit_code, 0) << people.err;
+    EXPECT_THAT(people.out, HasSubstr(heading));
+    int chosen = 0;
+    const json result = document(words(name));
+    for (const json& kernel : result["kernels"]) {
+      if (!kernel["chosen"].get<bool>()) continue;
+      ++chosen;
+      EXPECT_THAT(kernel["kernel"].get<std::string>(), HasSubstr(family));
+    }
+    EXPECT_EQ(chosen, 1) << name;
+  }
+  EXPECT_EQ(flashcore_command(words("A100")).out.find("forward_sm90_throughput  yes"),
+            std::string::npos);
+}
+
 TEST(Info, NamesTheBuildAndTheDevices) {
   const json result = document({"info"});
+  EXPECT_THAT(result["commit"].get<std::string>(), testing::MatchesRegex("([0-9a-f]{40})?"));
+  EXPECT_TRUE(result["modified"].is_boolean());
+  EXPECT_THAT(result["built"].get<std::string>(),
+              testing::MatchesRegex("[0-9]{4}-[0-9]{2}-[0-9]{2}"));
   EXPECT_EQ(result["devices"][0]["device"], "cpu");
   EXPECT_GT(result["devices"][0]["multiprocessors"], 0);
   EXPECT_FALSE(result["version"].get<std::string>().empty());

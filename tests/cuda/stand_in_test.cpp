@@ -22,6 +22,7 @@
 #include "cuda/host/unique_name.hpp"
 #include "kernel/device_code.hpp"
 #include "plan/device.hpp"
+#include "plan/explain_for.hpp"
 #include "plan/former_names.hpp"
 #include "plan/forward_choice.hpp"
 #include "plan/kernel_choice.hpp"
@@ -561,6 +562,45 @@ TEST_F(StandIn, AGridLimitIsANumberOfSms) {
   }
   ::unsetenv("FLASHCORE_GRID_LIMIT");
   EXPECT_GT(tuning_key(problem, options)->device.multiprocessors, 66);
+}
+
+// What is said of a GPU that is not here is what plans do where it is.
+TEST_F(StandIn, AGpuThatIsDescribedGetsTheVerdictsOfOneThatIsHere) {
+  fake::use(kHopper);
+  PlanOptions options;
+  options.device = {DeviceKind::cuda, 0};
+  const Result<DeviceInfo> here = find_device(options.device);
+  ASSERT_TRUE(here.ok()) << here.status().message();
+  DeviceInfo ampere = *here;
+  ampere.name = "GPU";
+  ampere.compute_capability = kAmpere.compute_capability;
+  ampere.multiprocessors = kAmpere.multiprocessors;
+  ampere.shared_memory_a_block = kAmpere.shared_memory_a_block;
+  for (const Problem& problem : problems()) {
+    const Result<std::vector<KernelVerdict>> wanted = explain(problem, options);
+    const Result<Plan> plan = make_plan(problem, options);
+    const Result<ExplainedFor> said = explain_for(*here, problem, PlanOptions{});
+    ASSERT_TRUE(wanted.ok() && said.ok());
+    EXPECT_EQ(said->kernel, plan.ok() ? plan->kernel() : "");
+    ASSERT_EQ(said->verdicts.size(), wanted->size());
+    for (size_t i = 0; i < wanted->size(); ++i) {
+      EXPECT_EQ(said->verdicts[i].kernel, (*wanted)[i].kernel);
+      EXPECT_EQ(said->verdicts[i].refusal, (*wanted)[i].refusal);
+      EXPECT_EQ(said->verdicts[i].declines, (*wanted)[i].declines);
+      EXPECT_EQ(said->verdicts[i].note, (*wanted)[i].note);
+    }
+    const Result<ExplainedFor> elsewhere = explain_for(ampere, problem, PlanOptions{});
+    ASSERT_TRUE(elsewhere.ok());
+    EXPECT_THAT(elsewhere->kernel, Not(HasSubstr("sm90")));
+  }
+  PlanOptions named;
+  named.kernel = "forward_sm90_throughput";
+  const Problem problem = dense(DType::f16, 512, 512);
+  EXPECT_EQ(explain_for(*here, problem, named)->kernel, named.kernel);
+  EXPECT_EQ(explain_for(ampere, problem, named)->kernel, "");
+  named.kernel = "none";
+  EXPECT_THAT(explain_for(ampere, problem, named).status().message(),
+              HasSubstr("kernel: is 'none', wanted one of those for GPU"));
 }
 
 TEST_F(StandIn, ARunOnAGpuAllocatesNoWorkspace) {

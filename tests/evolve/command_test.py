@@ -211,11 +211,18 @@ class Evolve(unittest.TestCase):
         found = evolve("verify", folder, "--sanitizer", **driver)
         self.assertEqual(found.returncode, 1)
         self.assertIn("correctness in sanitizer: memcheck: Invalid read of size 4", found.stdout)
-        # Without a driver it is refused, and the task stays what it was.
+        # Nothing is asked of a GPU that is named.
+        done = evolve("init", self.work / "named", "--from", seed, "--shape", "1,2,64,16", "--gpu", "nvidia a100")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        task = json.loads((self.work / "named" / "task.json").read_text())
+        self.assertEqual((task["device"]["name"], task["device"]["multiprocessors"]), ("A100", 108))
+        self.assertIn("-arch=sm_80", task["compiler"])
+        # Without a driver and a name it is refused, and the task stays what it was.
         if not pathlib.Path("/dev/nvidiactl").exists():
             refused = evolve("init", self.work / "none", "--from", seed, "--shape", "1,2,64,16")
             self.assertEqual(refused.returncode, 3)
-            self.assertIn("GPU: there is no NVIDIA driver here (libcuda.so.1), wanted one", refused.stderr)
+            self.assertIn("GPU: there is no NVIDIA driver here (libcuda.so.1), wanted one for a task in CUDA, or --gpu "
+                          "with the name", refused.stderr)
             self.assertFalse((self.work / "none").exists())
 
     def test_the_ladder_is_shipped_as_candidates(self):
@@ -243,6 +250,11 @@ class Evolve(unittest.TestCase):
                 (["init", folder, "--from", SEED], 2, "--shape: is missing, wanted B,H,S,D"),
                 (["init", folder, "--shape", "1,1,1,1"], 2, "--from: is missing"),
                 (["init", folder, "--from", SEED, "--shape", "1,0,1,1"], 2, "wanted extents of 1 or more"),
+                (["init", folder, "--from", SEED, "--shape", "1,1,1,1", "--gpu", "A100"], 2,
+                 "--gpu: is 'A100', wanted it with a .cu file"),
+                (["init", folder, "--from", SEED, "--shape", "1,1,1,1", "--gpu", "A101"], 2,
+                 "--gpu: is 'A101', wanted one of A100, A30, "),
+                (["show", folder, "999"], 2, "ID: is '999', wanted it with export or verify only"),
                 (["init", folder, "--from", SEED, "--shape", "1,4,8,16", "--heads-kv", "3"], 2, "wanted a divisor of 4"),
                 (["run", folder], 2, "has no task.json"),
                 (["grow", folder], 2, "ACTION: is 'grow', wanted init, compile, run, resume, show, export or verify"),

@@ -49,12 +49,13 @@ class FakeEvaluator final : public Evaluator {
 };
 
 Result<LoopEnd> loop_in(const std::string& path, const std::string& proposer_name,
-                        const std::string& preset, int microseconds) {
+                        const std::string& preset, int microseconds,
+                        const std::string& seed = "42") {
   Result<Store> store = Store::open(path);
   if (!store.ok()) return store.status();
   const Result<std::string> random = store->setting("random");
   if (random.ok() && random->empty()) {
-    const Status status = store->set("random", "42");
+    const Status status = store->set("random", seed);
     if (!status.ok()) return status;
   }
   auto proposer = make_proposer(proposer_name, 10);
@@ -111,19 +112,50 @@ TEST(Loop, GoesOnAsIfItHadNotBeenKilled) {
   }
 }
 
+// With other random numbers and another preset, the same run: nothing is chosen anew.
 TEST(Loop, ReplaysItsExport) {
-  const tests::Scratch scratch;
-  ASSERT_TRUE(loop_in(scratch.path("first"), "params:random", "full", 0).ok());
-  const std::vector<Attempt> first = *Store::open(scratch.path("first"))->attempts();
-  const std::string file = scratch.write("run.jsonl", jsonl(first));
-  const Result<LoopEnd> end = loop_in(scratch.path("again"), "replay:" + file, "full", 0);
-  ASSERT_TRUE(end.ok()) << end.status().message();
-  const std::vector<Attempt> again = *Store::open(scratch.path("again"))->attempts();
-  ASSERT_EQ(again.size(), first.size());
-  for (size_t i = 0; i < first.size(); ++i) {
-    EXPECT_EQ(again[i].hash, first[i].hash);
-    EXPECT_EQ(again[i].outcome, first[i].outcome);
+  for (const char* const search : {"params:random", "params:evolution"}) {
+    const tests::Scratch scratch;
+    ASSERT_TRUE(loop_in(scratch.path("first"), search, "full", 0).ok());
+    const std::vector<Attempt> first = *Store::open(scratch.path("first"))->attempts();
+    const std::string file = scratch.write("run.jsonl", jsonl(first));
+    const Result<LoopEnd> end =
+        loop_in(scratch.path("again"), "replay:" + file, "insight", 0, "43");
+    ASSERT_TRUE(end.ok()) << end.status().message();
+    const std::vector<Attempt> again = *Store::open(scratch.path("again"))->attempts();
+    EXPECT_EQ(proposals(scratch.path("again")), proposals(scratch.path("first")));
+    const Attempt& best = *elites_of(first, 1).front();
+    EXPECT_EQ(elites_of(again, 1).front()->id, best.id);
+    const Result<std::vector<nlohmann::ordered_json>> lines = replay_lines(file);
+    ASSERT_TRUE(lines.ok());
+    EXPECT_EQ(reproduction_text(*lines, again),
+              fmt::format("59 of 59 recorded outcomes are the same; the recording's best, attempt "
+                          "{0}, has {1:.2f} there and {1:.2f} here",
+                          best.id, best.score));
   }
+}
+
+TEST(Loop, AReplayTakesParentsThatCameBefore) {
+  const tests::Scratch scratch;
+  for (const char* const parents : {"[2]", "[0]", "[]", "[1, 1, 1]", "[-1]", "1", "[1.5]"}) {
+    const std::string file = scratch.write(
+        "bad.jsonl",
+        fmt::format("{{\"version\": 1, \"name\": \"a\", \"parents\": {}}}\n", parents));
+    const auto proposer = replay_proposer(file);
+    ASSERT_FALSE(proposer.ok()) << parents;
+    EXPECT_THAT(proposer.status().message(),
+                testing::HasSubstr("line 1 has other parents, wanted one or two earlier attempts"));
+  }
+}
+
+// What a proposer says besides is a misspelled word.
+TEST(Loop, AKeyThatIsNotKnownIsRefusedWithTheNearest) {
+  const tests::Scratch scratch;
+  const std::string file =
+      scratch.write("one.jsonl", "{\"version\": 1, \"name\": \"a\", \"parametres\": {\"A\": 2}}\n");
+  ASSERT_TRUE(loop_in(scratch.path("run"), "replay:" + file, "full", 0).ok());
+  EXPECT_EQ((*Store::open(scratch.path("run"))->attempts())[1].reason,
+            "has 'parametres', wanted a key that is known; the nearest is 'parameters'");
 }
 
 TEST(Loop, EveryPresetAndSearchFindsTheBest) {

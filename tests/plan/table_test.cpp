@@ -128,6 +128,9 @@ TEST_F(Table, TheFirstThatDoesNotRefuseRuns) {
   const Result<Plan> plan = make_plan(dense_problem());
   ASSERT_TRUE(plan.ok());
   EXPECT_EQ(plan->kernel(), "workspace");
+  EXPECT_THAT(std::string(plan->reason()),
+              testing::StartsWith(
+                  "it is the best of those that take this problem; better ones do not (pick"));
   EXPECT_THAT(std::string(plan->reason()), HasSubstr("picky: head_dim is 8, wanted 64"));
   EXPECT_THAT(std::string(plan->reason()), HasSubstr("pickier: dtype is f32, wanted f16"));
   table().erase(table().begin() + 2, table().begin() + 4);

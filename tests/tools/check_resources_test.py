@@ -1,4 +1,5 @@
 """tools/check_resources.py and tools/compile_cuda.py on reports that must and must not pass."""
+import json
 import pathlib
 import sys
 import tempfile
@@ -7,7 +8,8 @@ import unittest
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tools"))
 import check_resources  # noqa: E402
 import compile_cuda  # noqa: E402
-from kernel_folders import Folder  # noqa: E402
+from kernel_folders import Folder, folders  # noqa: E402
+from reporting.evidence import Failure  # noqa: E402
 
 NAME = "_ZN9flashcore12_GLOBAL__N_112small_kernelILi64EEEvv"
 
@@ -96,6 +98,20 @@ class Check(unittest.TestCase):
         for code in ("C7507", "C7508", "C7510", "C7511", "C7514", "C7518", "C7519"):
             found = problems(report(extra=alarm.replace("C7599", code)))
             self.assertIn(code, found[0])
+
+
+class Folders(unittest.TestCase):
+    def test_a_key_that_is_not_known_is_refused_with_the_nearest(self):
+        with tempfile.TemporaryDirectory() as name:
+            path = pathlib.Path(name) / "src/cuda/a/kernel.json"
+            path.parent.mkdir(parents=True)
+            sound = {"name": "a", "targets": ["80"], "budgets": []}
+            path.write_text(json.dumps(sound))
+            self.assertEqual(folders(pathlib.Path(name))[0].name, "a")
+            path.write_text(json.dumps(sound | {"fills_gpu": False}))
+            with self.assertRaisesRegex(Failure, "kernel.json: has 'fills_gpu', wanted a key that is known; the "
+                                                 "nearest is 'fills_the_gpu'"):
+                folders(pathlib.Path(name))
 
 
 class Compile(unittest.TestCase):

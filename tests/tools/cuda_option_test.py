@@ -1,6 +1,7 @@
 """FLASHCORE_CUDA: which values there are, and that what is said about CUDA is why it is left out.
 
-cmake/cuda.cmake runs in a project of its own; scripts/common.sh reports on the folder.
+cmake/cuda.cmake runs in a project of its own; scripts/common.sh reports on the folder. And what a build says that it was
+made of, by cmake/write_commit.cmake.
 """
 import os
 import pathlib
@@ -28,7 +29,7 @@ class CudaOption(unittest.TestCase):
         self.folder.cleanup()
 
     def configure(self, *options):
-        return subprocess.run(["cmake", "-S", self.source, "-B", self.build, *options],
+        return subprocess.run(["cmake", "-G", "Ninja", "-S", self.source, "-B", self.build, *options],
                               capture_output=True, text=True, check=False)
 
     def reported(self):
@@ -85,6 +86,30 @@ class CudaOption(unittest.TestCase):
             self.assertIn("nvidia-smi names no GPU here", self.native(capabilities, status)[1])
         self.assertIn("a GPU of compute capability 7.5 here, wanted 8.0 or later",
                       self.native("7.5\\n")[1])
+
+
+class Commit(unittest.TestCase):
+    def written(self, output, **environment):
+        subprocess.run(["cmake", f"-DROOT={ROOT}", f"-DOUTPUT={output}", "-P", ROOT / "cmake/write_commit.cmake"],
+                       check=True, env=os.environ | environment)
+        return output.read_text()
+
+    def test_a_build_of_the_same_day_and_source_compiles_nothing_again(self):
+        with tempfile.TemporaryDirectory() as folder:
+            output = pathlib.Path(folder) / "commit.hpp"
+            first = self.written(output, SOURCE_DATE_EPOCH="86400")
+            self.assertIn('kDay[] = "1970-01-02";', first)
+            os.utime(output, (1, 1))
+            self.assertEqual(self.written(output, SOURCE_DATE_EPOCH="86401"), first)
+            self.assertEqual(output.stat().st_mtime, 1)
+            self.assertIn('kDay[] = "1970-01-03";', self.written(output, SOURCE_DATE_EPOCH="172800"))
+
+    def test_without_git_the_commit_is_not_known(self):
+        with tempfile.TemporaryDirectory() as folder:
+            (pathlib.Path(folder) / "cmake").symlink_to(shutil.which("cmake"))
+            text = self.written(pathlib.Path(folder) / "commit.hpp", PATH=folder)
+            self.assertIn('kCommit[] = "";', text)
+            self.assertIn("kModified = false;", text)
 
 
 if __name__ == "__main__":

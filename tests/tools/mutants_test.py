@@ -1,5 +1,6 @@
 """tools/mutants.py without compiling: what it makes of a change, and what the page says of it."""
 import json
+import os
 import pathlib
 import sys
 import tempfile
@@ -91,9 +92,22 @@ class Mutants(unittest.TestCase):
         self.assertIn("- survived: second. Nothing depends on it.", page)
         self.assertIn("- not run: third.", page)
 
+    def test_evidence_without_git_has_no_commit(self):
+        mutants.LIST.write_text("[]")
+        with mock.patch.dict(os.environ, {"PATH": str(self.root)}):
+            evidence = mutants.evidence()
+        check_evidence(evidence)
+        self.assertEqual((evidence["library"]["commit"], evidence["library"]["modified"]), ("", False))
+
     def test_names_are_their_own(self):
         mutants.LIST.write_text(json.dumps([{"name": "one"}, {"name": "one"}]))
         with self.assertRaisesRegex(mutants.Failure, "'one' is there twice"):
+            mutants.mutants()
+
+    def test_a_key_that_is_not_known_is_refused(self):
+        mutants.LIST.write_text(json.dumps([{"name": "one", "test": {}}]))
+        with self.assertRaisesRegex(mutants.Failure,
+                                    r"^list.json\[0\]: has 'test', wanted a key that is known; the nearest is 'tests'"):
             mutants.mutants()
 
 

@@ -585,6 +585,11 @@ class Schema(unittest.TestCase):
         self.refused(good | {"version": True}, "version: is true, wanted 1")
         self.refused(good | {"kind": "talk"}, 'kind: is "talk", wanted one of "bench"')
         self.refused({k: v for k, v in good.items() if k != "cases"}, "has no 'cases'")
+        self.refused(good | {"protocol": {}},
+                     "has 'protocol', wanted a key that is known; the nearest is 'protocols'")
+        bad = fixtures.standard("")
+        bad["cases"][2]["rows"][1]["refusals"] = "a misspelled key"
+        self.refused(bad, "cases[2].rows[1]: has 'refusals', wanted a key that is known; the nearest is 'refusal'")
         for value, sentence in ((-1, "is -1, wanted more than 0"), ("1", 'is "1", wanted number'),
                                 (None, "is null, wanted number")):
             bad = fixtures.standard("")

@@ -73,6 +73,11 @@ TEST(TunedTable, RefusesWhatIsNoTable) {
   EXPECT_THAT(said(with("\"us\":90.125", "\"us\":-1")), HasSubstr("us is something else"));
   EXPECT_THAT(said(with("\"us\":90.125", "\"us\":1e300")), HasSubstr("us is something else"));
   EXPECT_THAT(said(with("\"us\":90.125", "\"us\":\"90\"")), HasSubstr("us is something else"));
+  EXPECT_THAT(said(with("\"us\":90.125", "\"us\":90.125,\"nois\":0")),
+              HasSubstr("has 'nois', wanted a key that is known; the nearest is 'noise'"));
+  EXPECT_THAT(
+      said(with("\"version\": 1", "\"version\": 1, \"devices\": []")),
+      HasSubstr("table: has 'devices', wanted a key that is known; the nearest is 'device'"));
   EXPECT_THAT(said(with("\"kernel\":\"other\"", "\"kernel\":\"\"")), HasSubstr("kernel is empty"));
   EXPECT_THAT(said(with("\"two\"", "[\"two\"]")), HasSubstr("problems has something else"));
   EXPECT_THAT(said(with("Test CPU", "Test\\u0007CPU")), HasSubstr("name is something else"));

@@ -1,4 +1,5 @@
 """Evidence files: read, held to docs/evidence/schema.json, and asked whether they are still true."""
+import difflib
 import json
 import pathlib
 import re
@@ -64,10 +65,16 @@ def check(value, schema: dict, definitions: dict, place: str = "") -> None:
             if name not in value:
                 fail(f"has no '{name}', wanted one")
         for name, member in value.items():
-            rule = schema.get("properties", {}).get(name, schema.get("additionalProperties"))
+            known = schema.get("properties", {})
+            rule = known.get(name, schema.get("additionalProperties"))
+            if rule is None and known:
+                nearest = difflib.get_close_matches(name, known, 1, 0)[0]
+                fail(f"has '{name}', wanted a key that is known; the nearest is '{nearest}'")
             if rule is not None:
                 check(member, rule, definitions, f"{place}.{name}" if place else name)
     if isinstance(value, list):
+        if len(value) < schema.get("minItems", 0):
+            fail(f"has {len(value)} items, wanted at least {schema['minItems']}")
         if len(value) > schema.get("maxItems", 1 << 30):
             fail(f"has {len(value)} items, wanted at most {schema['maxItems']}")
         if "items" in schema:
@@ -78,7 +85,9 @@ def check(value, schema: dict, definitions: dict, place: str = "") -> None:
 def check_evidence(evidence) -> None:
     schema = json.loads(SCHEMA_PATH.read_text(encoding="utf-8"))
     check(evidence, schema["common"], schema["definitions"])
-    check(evidence, schema["kinds"][evidence["kind"]], schema["definitions"])
+    kind = schema["kinds"][evidence["kind"]]
+    properties = kind["properties"] | schema["common"]["properties"]
+    check(evidence, kind | {"properties": properties}, schema["definitions"])
 
 
 def refuse_constant(text: str):

@@ -1,0 +1,103 @@
+// GPUs by name, for those that are not here: what their data sheets say. What plans would be on them
+// is what explain_for() says.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cstdint>
+#include <iterator>
+#include <string>
+#include <string_view>
+
+#include "flashcore/flashcore.hpp"
+#include "plan/explain_for.hpp"
+
+namespace flashcore::bench {
+
+struct KnownGpu {
+  std::string_view name;  // without "NVIDIA"
+  int32_t compute_capability = 0;
+  int32_t multiprocessors = 0;
+  double highest_clock_mhz = 0;
+  int64_t l2_bytes = 0;
+  int64_t shared_memory_a_block = 0;
+};
+
+inline constexpr int64_t kMiB = int64_t{1} << 20;
+inline constexpr int64_t kShared80 = 163 << 10, kShared86 = 99 << 10, kShared90 = 227 << 10;
+
+// Of each compute capability the one that stands for it first.
+inline constexpr KnownGpu kKnownGpus[] = {
+    {"A100", 80, 108, 1410, 40 * kMiB, kShared80},
+    {"A30", 80, 56, 1440, 24 * kMiB, kShared80},
+    {"A10", 86, 72, 1695, 6 * kMiB, kShared86},
+    {"RTX 3090", 86, 82, 1695, 6 * kMiB, kShared86},
+    {"L40S", 89, 142, 2520, 96 * kMiB, kShared86},
+    {"L4", 89, 58, 2040, 48 * kMiB, kShared86},
+    {"RTX 4090", 89, 128, 2520, 72 * kMiB, kShared86},
+    {"H100", 90, 132, 1980, 50 * kMiB, kShared90},
+    {"H100 PCIe", 90, 114, 1755, 50 * kMiB, kShared90},
+    {"H200", 90, 132, 1980, 60 * kMiB, kShared90},
+    {"B200", 100, 148, 1965, 126 * kMiB, kShared90},
+    {"RTX 5090", 120, 170, 2407, 96 * kMiB, kShared86},
+};
+
+// Letters and digits only, small: "NVIDIA H100-PCIe" is "h100pcie".
+inline std::string plain_gpu_name(std::string_view name) {
+  std::string plain;
+  for (const char c : name) {
+    const auto letter = static_cast<unsigned char>(c);
+    if (std::isalnum(letter) != 0) plain += static_cast<char>(std::tolower(letter));
+  }
+  return plain.starts_with("nvidia") ? plain.substr(6) : plain;
+}
+
+// Nothing for a name that is not known.
+inline const KnownGpu* find_gpu(std::string_view name) {
+  const auto* const found = std::find_if(
+      std::begin(kKnownGpus), std::end(kKnownGpus),
+      [&](const KnownGpu& one) { return plain_gpu_name(one.name) == plain_gpu_name(name); });
+  return found == std::end(kKnownGpus) ? nullptr : found;
+}
+
+// The one that stands for a compute capability (90), if there is one.
+inline const KnownGpu* gpu_of(int32_t compute_capability) {
+  const auto* const found = std::find_if(
+      std::begin(kKnownGpus), std::end(kKnownGpus),
+      [&](const KnownGpu& one) { return one.compute_capability == compute_capability; });
+  return found == std::end(kKnownGpus) ? nullptr : found;
+}
+
+// "A100, A30, ..."
+inline std::string known_gpu_names() {
+  std::string names;
+  for (const KnownGpu& one : kKnownGpus) {
+    names += fmt::format("{}{}", names.empty() ? "" : ", ", one.name);
+  }
+  return names;
+}
+
+// "sm_80, sm_86, ..."
+inline std::string known_capabilities() {
+  std::string names;
+  for (const KnownGpu& one : kKnownGpus) {
+    if (gpu_of(one.compute_capability) != &one) continue;
+    names += fmt::format("{}sm_{}", names.empty() ? "" : ", ", one.compute_capability);
+  }
+  return names;
+}
+
+// As a plan sees it; its name is the one that its driver gives it, where that is so simple.
+inline DeviceInfo device_info(const KnownGpu& gpu) {
+  DeviceInfo info;
+  info.device = {DeviceKind::cuda, 0};
+  info.name = fmt::format("NVIDIA {}", gpu.name);
+  info.compute_capability = gpu.compute_capability;
+  info.multiprocessors = gpu.multiprocessors;
+  info.shared_memory_a_block = gpu.shared_memory_a_block;
+  return info;
+}
+
+}  // namespace flashcore::bench
