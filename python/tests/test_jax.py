@@ -78,9 +78,20 @@ def test_late_inputs_are_waited_for():
     assert np.allclose(np.asarray(out, np.float32), np.asarray(q, np.float32), atol=1e-2)
 
 
-def test_zero_sizes():
-    empty = jnp.ones((1, 4, 0, 64), DTYPES[0])
-    assert flashcore.attention(empty, empty, empty).shape == empty.shape
+@differentiates
+@pytest.mark.parametrize("shapes", definition.EMPTY.values(), ids=definition.EMPTY)
+def test_sizes_of_zero(shapes):
+    """In both passes, eagerly and traced."""
+    q, k = (jnp.ones(shape) for shape in shapes)
+    for call in (flashcore.attention, jax.jit(flashcore.attention)):
+        out = call(q, k, k)
+        assert out.shape == q.shape
+        assert not out.any()
+    found = jax.grad(lambda *x: flashcore.attention(*x).sum(), (0, 1, 2))(q, k, k)
+    for gradients in (found, flashcore.attention_backward(out, q, k, k)[:3]):
+        for gradient, of in zip(gradients, (q, k, k), strict=True):
+            assert gradient.shape == of.shape
+            assert not gradient.any()
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
