@@ -91,6 +91,13 @@ class _Append:
         problem.rope_scale = real("rope_scale", given["rope_scale"])
         problem.interleaved = flag("interleaved", given["interleaved"])
         problem.v_transposed = flag("v_transposed", given["v_transposed"])
+        if problem.rope_base == 0:
+            if problem.rope_scale != 1:
+                raise InvalidArgumentError(
+                    f"rope_scale: is {problem.rope_scale}, wanted 1 without rope_base"
+                )
+            if problem.interleaved and "rope_cos" not in arrays:
+                raise InvalidArgumentError("interleaved: is True, wanted False without a rotation")
         self.problem = problem
         self.arrays = arrays
         self.arguments = _addresses(AppendArguments(), backend, arrays)
