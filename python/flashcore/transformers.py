@@ -79,7 +79,7 @@ def attention_forward(
     for name in ("k_scale", "v_scale", "deterministic"):
         if options.get(name) is not None:
             of_scores[name] = options[name]
-    seen = {"causal": causal, "window": (left, -1 if causal else left)}
+    seen: dict[str, Any] = {"causal": causal, "window": (left, -1 if causal else left)}
     starts = _starts(options)
     if starts is not None and _says_no_more(attention_mask, starts, **seen):
         batch = query.shape[0]
@@ -121,8 +121,7 @@ def attention_forward(
     return out.transpose(1, 2).contiguous(), None
 
 
-@torch.compiler.assume_constant_result  # under torch.compile it is said when the graph is made
-def _warn_of_weights() -> None:
+def _say_no_weights() -> None:
     warnings.warn(
         "output_attentions: flashcore never has the weights of attention, so there are none in the "
         'result; attn_implementation="eager" has them',
@@ -130,15 +129,17 @@ def _warn_of_weights() -> None:
     )
 
 
+# Under torch.compile it is said when the graph is made.
+_warn_of_weights: Any = torch.compiler.assume_constant_result(_say_no_weights)
+
+
 def _starts(options: dict[str, Any]) -> tuple[torch.Tensor, torch.Tensor] | None:
     """Where packed sequences begin, of queries and of keys."""
-    starts = options.get("cu_seq_lens_q"), options.get("cu_seq_lens_k")
-    if starts[0] is None and starts[1] is None:
-        return None
-    for name, given in zip(("cu_seq_lens_q", "cu_seq_lens_k"), starts, strict=True):
-        if given is None:
-            raise InvalidArgumentError(f"{name}: is None, wanted both of cu_seq_lens_q and _k")
-    return starts[0].int(), starts[1].int()
+    names = ("cu_seq_lens_q", "cu_seq_lens_k")
+    missing = [name for name in names if options.get(name) is None]
+    if len(missing) == 1:
+        raise InvalidArgumentError(f"{missing[0]}: is None, wanted both of {' and '.join(names)}")
+    return None if missing else (options[names[0]].int(), options[names[1]].int())
 
 
 def _says_no_more(
