@@ -1,5 +1,10 @@
 """JAX arrays, eagerly and traced, on JAX's default device."""
 
+import os
+import pathlib
+import subprocess
+import sys
+
 import definition
 import gates
 import numpy as np
@@ -309,3 +314,17 @@ def test_derivatives_that_there_are_not():
         jax.jvp(loss, (q,), (q,))
     with pytest.raises(flashcore.UnsupportedError, match="attention_backward: is traced by JAX"):
         jax.jit(lambda q: flashcore.attention_backward(q, q, q, q).dq)(q)
+
+
+def test_sharded_arrays_stay_sharded():
+    """In a process of its own, with four devices of the CPU."""
+    program = pathlib.Path(__file__).with_name("sharded.py")
+    four = {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": "--xla_force_host_platform_device_count=4"}
+    run = subprocess.run(
+        [sys.executable, program],
+        env=os.environ | four,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert run.returncode == 0, run.stdout + run.stderr
