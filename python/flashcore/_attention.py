@@ -1,11 +1,11 @@
 """The operator, for the arrays of every framework."""
 
 import inspect
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn
 
 from ._backend import dropout_of, find, registered
 from ._library import OPTIONAL_TENSORS
-from ._options import Options
+from ._options import Options, refuse_unknown
 from ._plan import cache, explained
 
 Alignment = Literal["top_left", "bottom_right", "given"]
@@ -54,6 +54,7 @@ def attention(
     batch_invariant: bool = False,
     early_start: bool = False,
     deterministic: bool = True,
+    **unknown: NoReturn,
 ) -> Any:
     """softmax(Q K^T) V of NumPy, PyTorch, JAX, CuPy and other DLPack arrays, without copying them.
 
@@ -86,7 +87,8 @@ def attention(
             kv_scale_block is the number of keys per block, 0 for one block.
         o_scale: [B|1, Hq|1], float32, with an fp8 result: what is stored is O / o_scale, rounded to
             nearest even and saturated.
-        dropout_p: in [0, 1]; above 0 it needs dropout_seed, and may have dropout_offset.
+        dropout_p: in [0, 1]; above 0 it needs dropout_seed, and may have dropout_offset. Without a
+            seed PyTorch tensors have one from PyTorch's generator.
         dropout_state: [2], int64: seed and offset that a call reads from memory when it runs,
             instead of dropout_seed and dropout_offset.
         out_dtype: dtype of the result; default that of q.
@@ -115,6 +117,8 @@ def attention(
         OutOfMemoryError, DeviceError, InternalError: see their classes.
         After an exception, nothing has been written.
     """
+    if unknown:
+        refuse_unknown(attention, unknown)
     backend = registered.get(type(q)) or find("q", q)
     extras: tuple[Any, ...] | None = None
     if not (
@@ -201,6 +205,8 @@ def explain(q: Any, k: Any, v: Any, **options: Any) -> list[dict[str, Any]]:
     bound = _SIGNATURE.bind(q, k, v, **options)
     bound.apply_defaults()
     given = bound.arguments
+    if given["unknown"]:
+        refuse_unknown(attention, given["unknown"])
     backend = find("q", q)
     extras = [given[name] for name in OPTIONAL_TENSORS]
     outputs = (given["out"], given["out_lse"])

@@ -1,7 +1,7 @@
 """The operator's gradients, for the arrays of every framework."""
 
 from functools import lru_cache
-from typing import Any
+from typing import Any, NoReturn
 
 from ._attention import DEFAULTS, Alignment, Window, options_of
 from ._backend import dropout_of, find, hashable, is_array, seeds
@@ -9,7 +9,7 @@ from ._backward import OPTIONAL_OUTPUTS, BackwardCall, BackwardPlan, Gradients
 from ._errors import Error
 from ._layout import F32, Layout, dense_strides
 from ._library import OPTIONAL_TENSORS
-from ._options import Options, flag
+from ._options import Options, flag, refuse_unknown
 from ._plan import Request
 
 
@@ -54,6 +54,7 @@ def attention_backward(
     threads: int = 0,
     batch_invariant: bool = False,
     deterministic: bool = True,
+    **unknown: NoReturn,
 ) -> Gradients:
     """The gradients of `attention`, of the same arrays and options.
 
@@ -81,6 +82,8 @@ def attention_backward(
 
     Raises what `attention` raises.
     """
+    if unknown:
+        refuse_unknown(attention_backward, unknown)
     given = locals()
     backend = find("q", q)
     options = options_of(given)._replace(return_lse=True)

@@ -17,6 +17,7 @@ from ._backend import Backend, Extras, Pair, Values, registered, seeds
 from ._backward import OPTIONAL_OUTPUTS, BackwardCall, refuse_fp8
 from ._backward import compute as compute_backward
 from ._errors import UnsupportedError
+from ._jax_sharding import in_shard_map, partitioned
 from ._layout import CODES, CPU_DEVICE, NAMES, Layout, check_rank, dense_strides, dtype_code
 from ._library import CPU, CUDA, LARGEST, OPTIONAL_TENSORS
 from ._numpy import numpy_dtype
@@ -174,7 +175,18 @@ def _layout(argument: str, array: Any) -> Layout:
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1, 2))
 def _ffi_call(target: str, results: Any, asked: str, arrays: tuple[Any, ...]) -> Any:
-    return jax.ffi.ffi_call(target, results, vmap_method="sequential")(*arrays, asked=asked)
+    dtypes = [result.dtype for result in results]
+
+    def compute(shapes: Sequence[Any], *arrays: Any) -> Any:
+        outputs = tuple(map(jax.ShapeDtypeStruct, shapes, dtypes))
+        return jax.ffi.ffi_call(target, outputs, vmap_method="sequential")(*arrays, asked=asked)
+
+    spec = json.loads(asked)
+    # The numbers of dropout go by the place of an entry and a head among all.
+    if jax.device_count() == 1 or in_shard_map() or spec["options"]["dropout_p"] != 0:
+        return compute([result.shape for result in results], *arrays)
+    operands = dict(zip(spec["inputs"], arrays, strict=True))
+    return partitioned(operands, dict(zip(spec["outputs"], results, strict=True)), compute)
 
 
 @_ffi_call.defjvp

@@ -66,7 +66,9 @@ class Layout(NamedTuple):
     def tensor(self) -> Tensor:
         rank = len(self.shape)
         padding = (0,) * (MAX_RANK - rank)
-        return Tensor(self.dtype, rank, (*self.shape, *padding), (*self.stride, *padding))
+        # Frameworks leave anything in the strides of an array without elements.
+        stride = dense_strides(self.shape) if 0 in self.shape else self.stride
+        return Tensor(self.dtype, rank, (*self.shape, *padding), (*stride, *padding))
 
 
 def device_name(device: tuple[int, int]) -> str:
@@ -98,10 +100,8 @@ def check_rank(argument: str, shape: Sequence[int]) -> None:
 def element_strides(
     argument: str, shape: Sequence[int], strides: Sequence[int], itemsize: int
 ) -> tuple[int, ...]:
-    if 0 in shape:
-        return dense_strides(shape)  # NumPy's are all 0 then
     for stride in strides:
-        if stride % itemsize != 0:
+        if stride % itemsize != 0 and 0 not in shape:
             raise InvalidArgumentError(
                 f"{argument}: a stride is {stride} bytes, wanted a multiple of the element's "
                 f"{itemsize}"

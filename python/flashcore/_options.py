@@ -3,9 +3,10 @@
 import math
 import numbers
 import operator
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple, NoReturn
 
-from ._errors import InvalidArgumentError
+from ._errors import ArgumentTypeError, InvalidArgumentError
 from ._layout import wrong_type
 from ._library import PlanOptions, Problem
 
@@ -34,6 +35,32 @@ class Options(NamedTuple):
     batch_invariant: Any
     early_start: Any
     deterministic: Any
+
+
+# What others call it.
+_SYNONYMS = {
+    "attention_mask": "mask",
+    "attn_mask": "mask",
+    "dropout": "dropout_p",
+    "is_causal": "causal",
+    "scale": "softmax_scale",
+    "scaling": "softmax_scale",
+    "sm_scale": "softmax_scale",
+    "window_size": "window",
+}
+
+
+def refuse_unknown(function: Callable[..., Any], unknown: dict[str, Any]) -> NoReturn:
+    """Names a keyword that a function has not, and the one that was meant."""
+    import difflib  # here, for an import of flashcore takes no time for it
+    import inspect
+
+    known = [name for name in inspect.signature(function).parameters if name != "unknown"]
+    name = next(iter(unknown))
+    meant = [_SYNONYMS.get(name)] if _SYNONYMS.get(name) in known else []
+    meant += difflib.get_close_matches(name, known, 1)
+    wanted = meant[0] if meant else f"one of help(flashcore.{function.__name__})"
+    raise ArgumentTypeError(f"{name}: is no argument of {function.__name__}, wanted {wanted}")
 
 
 def refuse_array(argument: str, value: Any, wanted: str) -> None:

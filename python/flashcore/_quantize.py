@@ -1,7 +1,7 @@
 """fp8 tensors and their scales, as attention takes them."""
 
 from ctypes import byref, sizeof
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, NoReturn
 
 from ._backend import find, registered
 from ._errors import InvalidArgumentError
@@ -15,7 +15,7 @@ from ._library import (
     library,
     new_plan_options,
 )
-from ._options import flag, integer
+from ._options import flag, integer, refuse_unknown
 from ._plan import check_devices
 
 _LARGEST = 2**31 - 1
@@ -52,6 +52,7 @@ def quantize(
     seqlens: Any = None,
     max_seqlen: int = 0,
     threads: int = 0,
+    **unknown: NoReturn,
 ) -> Quantized:
     """An fp8 tensor and its scales, as `attention` takes them, of a q, k or v.
 
@@ -74,6 +75,8 @@ def quantize(
     Returns
         values, scale, and mean: [B, H, D], or None.
     """
+    if unknown:
+        refuse_unknown(quantize, unknown)
     backend = registered.get(type(x)) or find("x", x)
     arrays = {"x": x, "cu_seqlens": cu_seqlens, "seqlens": seqlens}
     arrays = {name: array for name, array in arrays.items() if array is not None}
@@ -123,7 +126,7 @@ def quantize(
     return Quantized(made["x_out"], made["scale"], made.get("mean"))
 
 
-def transpose_v(v: Any, *, columns: int = 0, threads: int = 0) -> Any:
+def transpose_v(v: Any, *, columns: int = 0, threads: int = 0, **unknown: NoReturn) -> Any:
     """An fp8 v as `attention` takes it with v_transposed.
 
     docs/semantics.md has the layout ("V stored transposed").
@@ -136,6 +139,8 @@ def transpose_v(v: Any, *, columns: int = 0, threads: int = 0) -> Any:
     Returns
         [B, H, D, columns], dtype of v. Columns that belong to no row are 0.
     """
+    if unknown:
+        refuse_unknown(transpose_v, unknown)
     backend = registered.get(type(v)) or find("v", v)
     backend.check_arrays([("v", v)])
     given = backend.layout("v", v)

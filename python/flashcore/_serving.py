@@ -5,7 +5,7 @@ These calls take the arrays of one framework, as `attention` does, and run where
 
 from collections.abc import Hashable
 from ctypes import byref, c_void_p, sizeof
-from typing import Any
+from typing import Any, NoReturn
 
 from ._attention import Alignment, Window, options_of
 from ._backend import Backend, find, hashable, registered
@@ -27,7 +27,7 @@ from ._library import (
     new_append_problem,
     new_plan_options,
 )
-from ._options import Options, fill_plan_options, flag, integer, real
+from ._options import Options, fill_plan_options, flag, integer, real, refuse_unknown
 from ._plan import AnyPlan, Request, announce, cache, check_devices, describe
 
 # Sentences of the library name what Python calls by another name.
@@ -91,6 +91,13 @@ class _Append:
         problem.rope_scale = real("rope_scale", given["rope_scale"])
         problem.interleaved = flag("interleaved", given["interleaved"])
         problem.v_transposed = flag("v_transposed", given["v_transposed"])
+        if problem.rope_base == 0:
+            if problem.rope_scale != 1:
+                raise InvalidArgumentError(
+                    f"rope_scale: is {problem.rope_scale}, wanted 1 without rope_base"
+                )
+            if problem.interleaved and "rope_cos" not in arrays:
+                raise InvalidArgumentError("interleaved: is True, wanted False without a rotation")
         self.problem = problem
         self.arrays = arrays
         self.arguments = _addresses(AppendArguments(), backend, arrays)
@@ -190,6 +197,7 @@ def decode(
     kernel: str | None = None,
     threads: int = 0,
     batch_invariant: bool = False,
+    **unknown: NoReturn,
 ) -> Any:
     """Attention of a few queries, or of many, over keys and values in a cache.
 
@@ -223,6 +231,8 @@ def decode(
 
     Returns and raises what `attention` does.
     """
+    if unknown:
+        refuse_unknown(decode, unknown)
     backend = registered.get(type(q)) or find("q", q)
     if cache_batch_idx is not None:
         if page_table is not None or kv_indices is not None:
@@ -318,6 +328,7 @@ def merge(
     out: Any = None,
     out_lse: Any = None,
     threads: int = 0,
+    **unknown: NoReturn,
 ) -> tuple[Any, Any]:
     """O and LSE of attention over two sets of keys, from those over each.
 
@@ -327,6 +338,8 @@ def merge(
         out_dtype: that of o_a, the default, or float32.
         out, out_lse: where to put the results: new arrays, or the inputs themselves.
     """
+    if unknown:
+        refuse_unknown(merge, unknown)
     backend = registered.get(type(o_a)) or find("o_a", o_a)
     arrays = {"o_a": o_a, "o_b": o_b, "lse_a": lse_a, "lse_b": lse_b}
     _check_arrays(backend, arrays | {"out": out, "out_lse": out_lse})
@@ -379,6 +392,7 @@ def append(
     interleaved: bool = False,
     q: Any = None,
     threads: int = 0,
+    **unknown: NoReturn,
 ) -> Any:
     """Writes new keys and values behind those of a cache, rotated by RoPE if asked.
 
@@ -398,6 +412,8 @@ def append(
     Returns
         q, rotated, as a new array; None without q.
     """
+    if unknown:
+        refuse_unknown(append, unknown)
     backend = registered.get(type(k_new)) or find("k_new", k_new)
     step = _Append(backend, locals())
     stream = None if step.first.device[0] == CPU else backend.stream(k_new)

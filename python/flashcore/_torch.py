@@ -35,6 +35,13 @@ def refuse_nested(argument: str, array: torch.Tensor) -> None:
         )
 
 
+def is_recorded(device: torch.device) -> bool:
+    """Whether the call is compiled or captured for later runs: no value can be looked at now."""
+    return torch.compiler.is_compiling() or (
+        device.type == "cuda" and torch.cuda.is_current_stream_capturing()
+    )
+
+
 def draw_dropout(device: torch.device) -> dict[str, Any]:
     """Seed or state for dropout on a device: torch.manual_seed repeats it.
 
@@ -42,9 +49,7 @@ def draw_dropout(device: torch.device) -> dict[str, Any]:
     while a CUDA graph is captured, it is a tensor instead, from the device's: each run and each
     replay draws another.
     """
-    if torch.compiler.is_compiling() or (
-        device.type == "cuda" and torch.cuda.is_current_stream_capturing()
-    ):
+    if is_recorded(device):
         return {"dropout_state": torch.randint(2**63 - 1, (2,), device=device)}
     return {"dropout_seed": int(torch.empty((), dtype=torch.int64).random_().item())}
 

@@ -6,7 +6,6 @@ import torch
 
 from ._attention import attention
 from ._errors import InvalidArgumentError, UnsupportedError
-from ._torch import draw_dropout
 
 
 def _packed(argument: str, x: Any) -> tuple[torch.Tensor, torch.Tensor]:
@@ -51,6 +50,5 @@ def jagged_attention(
         cu_seqlens_q=starts_q,
         cu_seqlens_kv=starts_kv,
         dropout_p=dropout_p,
-        **draw_dropout(q.device) if dropout_p != 0.0 else {},
     )
     return torch.nested.nested_tensor_from_jagged(out, query.offsets()).transpose(1, 2)

@@ -16,7 +16,7 @@ from ._backward import BackwardCall, Gradients
 from ._errors import Error, InvalidArgumentError, UnsupportedError
 from ._library import LARGEST, OPTIONAL_TENSORS
 from ._options import Options
-from ._torch import DTYPE_OF, TorchTensors, in_transform, refuse_nested
+from ._torch import DTYPE_OF, TorchTensors, draw_dropout, in_transform, refuse_nested
 from ._torch_backward import Differentiated, differentiate, save_for_backward
 from ._torch_schema import (
     OPTIONS_SCHEMA,
@@ -44,6 +44,18 @@ _is_compiling = torch.compiler.is_dynamo_compiling  # other tracers come as mode
 _is_grad_enabled = torch.is_grad_enabled
 
 
+def _drawn(q: Any, extras: Extras, offset: Any) -> tuple[Extras, Pair]:
+    """The optional tensors and the dropout of a call that names no seed."""
+    if offset != 0:
+        raise InvalidArgumentError(
+            f"dropout_offset: is {offset!r}, wanted 0 without dropout_seed: both are drawn"
+        )
+    drawn = draw_dropout(q.device)
+    if "dropout_seed" in drawn:
+        return extras, (drawn["dropout_seed"], 0)
+    return (*(extras or _NO_EXTRAS)[:-1], drawn["dropout_state"]), None
+
+
 class TorchBackend(TorchTensors):
     def attention(
         self,
@@ -55,6 +67,8 @@ class TorchBackend(TorchTensors):
         dropout: Pair,
         outputs: Outputs,
     ) -> Any:
+        if dropout is not None and dropout[0] is None:
+            extras, dropout = _drawn(q, extras, dropout[1])
         if (
             _is_compiling()
             or type(q) not in PLAIN

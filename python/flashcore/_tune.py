@@ -101,6 +101,10 @@ def tune(
     """
     if not seconds >= 0:
         raise InvalidArgumentError(f"seconds: is {seconds}, wanted 0 or more")
+    if cases is not None:
+        for name, value in (("seconds", seconds or None), ("out", out), ("command", command)):
+            if value is not None:
+                raise InvalidArgumentError(f"{name}: is given with cases, wanted one of them")
     program = _command(command) if cases is None else ""
     tuning = Tuning()
     cache.clear()  # every problem is planned anew, so that it is seen

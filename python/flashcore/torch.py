@@ -18,7 +18,7 @@ from ._backend import registered
 from ._errors import InvalidArgumentError, UnsupportedError
 from ._gradients import attention_backward, differentiates
 from ._layout import CODES, wrong_type
-from ._torch import KINDS, draw_dropout, refuse_nested
+from ._torch import KINDS, refuse_nested
 from ._torch_nested import jagged_attention
 from ._torch_operator import PLAIN, backend
 
@@ -103,7 +103,6 @@ def scaled_dot_product_attention(
         bias=bias,
         mask=mask,
         dropout_p=dropout_p,
-        **draw_dropout(query.device) if dropout_p != 0.0 else {},
     )
 
 
@@ -185,9 +184,9 @@ def replace_sdpa(fallback: bool = False) -> Iterator[None]:
     Whoever calls it by that name is routed: models, nn.MultiheadAttention, other libraries. It is
     one name for the whole process, so other threads are routed as well; contexts may be nested.
 
-    fallback: calls that FlashCore refuses (UnsupportedError, float64, and where an input requires a
-    gradient, a device without a backward pass) go to what was there before the outermost context.
-    Without it they raise.
+    fallback: calls that FlashCore refuses (UnsupportedError, float64, tensors that do not know its
+    operator, as a DTensor, and where an input requires a gradient, a device without a backward
+    pass) go to what was there before the outermost context. Without it they raise.
     """
     with _lock:
         _stack.append(F.scaled_dot_product_attention)
@@ -215,7 +214,7 @@ def _with_fallback(before: Callable[..., torch.Tensor]) -> Callable[..., torch.T
         if not refused:
             try:
                 return scaled_dot_product_attention(query, key, value, *rest, **options)
-            except UnsupportedError:
+            except NotImplementedError:  # ours, or of a subclass that does not know our operator
                 pass
         return before(query, key, value, *rest, **options)
 
@@ -263,6 +262,8 @@ def _flash_forward(
             f"dropout_p: is {dropout_p}, wanted 0: the backward pass of PyTorch's flash attention "
             "draws other numbers"
         )
+    if return_debug_mask:
+        raise UnsupportedError("return_debug_mask: is True, wanted False")
     out, lse = attention(
         query,
         key,
@@ -296,6 +297,8 @@ def _flash_backward(
 ) -> tuple[torch.Tensor, ...]:
     """aten::_scaled_dot_product_flash_attention_backward. What we refuse, PyTorch computes."""
     try:
+        if dropout_p != 0.0:  # another one's forward pass drew the numbers
+            raise UnsupportedError(f"dropout_p: is {dropout_p}, wanted 0")
         return attention_backward(
             _dense(grad_out),
             query,

@@ -8,13 +8,14 @@
 import contextlib
 import functools
 import sys
+import warnings
 from typing import Any
 
 import torch
 from transformers import AttentionInterface
 
-from ._errors import UnsupportedError
-from ._torch import draw_dropout
+from ._errors import InvalidArgumentError, UnsupportedError
+from ._torch import is_recorded
 from .torch import attention, autocast
 
 __all__ = ["attention_forward", "register"]
@@ -39,68 +40,144 @@ def attention_forward(
     """An attention function of transformers: [B, H, S, D] in, [B, S, H, D] out, no weights.
 
     The mask is that of "sdpa": None, or bool [B, 1, Sq, Skv] that holds causality, padding and
-    window. Grouped key/value heads are read in place, never repeated. Beyond "sdpa" it takes a
-    softcap and sinks (s_aux), and keys and values of a cache in fp8 under a wider query, with
-    k_scale and v_scale ([B|1, Hkv|1, blocks|1], float32) among the model's keywords.
+    window. Without a mask, is_causal and sliding_window say which keys a query sees: the last
+    sliding_window keys, or, where it is not causal, as many in both directions. Grouped key/value
+    heads are read in place, never repeated. Beyond "sdpa" it takes a softcap and sinks (s_aux), and
+    keys and values of a cache in fp8 under a wider query, with k_scale and v_scale
+    ([B|1, Hkv|1, blocks|1], float32) among the model's keywords.
 
-    Packed sequences (cu_seq_lens_q, cu_seq_lens_k, max_length_q, max_length_k) need no mask. Those
-    of continuous batching come with its paged cache, into which the new keys and values go first.
+    Packed sequences (cu_seq_lens_q, cu_seq_lens_k, max_length_q, max_length_k) are apart from each
+    other, with a mask and without. Those of continuous batching come with its paged cache, into
+    which the new keys and values go first.
     """
-    if position_bias is not None:
-        raise UnsupportedError("position_bias: is given, wanted None; use attn_implementation sdpa")
+    for name, given, instead in (
+        ("position_bias", position_bias, "use attn_implementation sdpa"),
+        ("block_table", options.get("block_table"), "set max_blocks_per_request=0"),
+    ):
+        if given is not None:
+            raise UnsupportedError(f"{name}: is given, wanted None; {instead}")
+    config = getattr(module, "config", None)
+    if options.get("output_attentions", getattr(config, "output_attentions", False)):
+        _warn_of_weights()
     if is_causal is None:
         is_causal = getattr(module, "is_causal", True)
     causal = bool(is_causal)
     if cache is not None:
-        if options.get("block_table") is not None:
-            raise UnsupportedError(
-                "block_table: is given, wanted None; set max_blocks_per_request=0"
-            )
         key, value = cache.update(
             key_states=key, value_states=value, layer_idx=module.layer_idx, kwargs=options
         )
         attention_mask = None  # of the new keys alone
     query, key, value, attention_mask = autocast(query, key, value, attention_mask)
     query, key, value = (x if x.stride(-1) == 1 else x.contiguous() for x in (query, key, value))
+    left = -1 if sliding_window is None else sliding_window - 1
     of_scores: dict[str, Any] = {
         "softmax_scale": scaling,
         "softcap": softcap or 0.0,
         "sinks": None if s_aux is None else s_aux.float(),
         "dropout_p": dropout,
     }
-    for scale in ("k_scale", "v_scale"):
-        if options.get(scale) is not None:
-            of_scores[scale] = options[scale]
-    if dropout != 0.0:
-        of_scores |= draw_dropout(query.device)
-    if attention_mask is None and options.get("cu_seq_lens_q") is not None:
-        # One row of the batch holds all sequences.
-        query, key, value = (x.squeeze(0).transpose(0, 1) for x in (query, key, value))
+    for name in ("k_scale", "v_scale", "deterministic"):
+        if options.get(name) is not None:
+            of_scores[name] = options[name]
+    seen: dict[str, Any] = {"causal": causal, "window": (left, -1 if causal else left)}
+    starts = _starts(options)
+    if starts is not None and _says_no_more(attention_mask, starts, **seen):
+        batch = query.shape[0]
+        query, key, value = (x.transpose(1, 2).flatten(0, 1) for x in (query, key, value))
         out = attention(
             query,
             key,
             value,
-            causal=causal,
-            window=(-1 if sliding_window is None or not causal else sliding_window - 1, -1),
-            cu_seqlens_q=options["cu_seq_lens_q"].int(),
-            cu_seqlens_kv=options["cu_seq_lens_k"].int(),
+            cu_seqlens_q=starts[0],
+            cu_seqlens_kv=starts[1],
             max_seqlen_q=int(options.get("max_length_q") or 0),
             max_seqlen_kv=int(options.get("max_length_k") or 0),
+            **seen,
             **of_scores,
         )
-        return out.unsqueeze(0), None
-    is_mask = attention_mask is not None and attention_mask.dtype is torch.bool
+        return out.unflatten(0, (batch, -1)), None
+    bias = mask = None
+    if attention_mask is not None:
+        seen = {}
+        if attention_mask.dtype is torch.bool:
+            mask = attention_mask
+        else:
+            bias = attention_mask
+        if starts is not None:
+            same = _same_sequence(starts, query.shape[0], query.shape[2], key.shape[2])
+            mask = same if mask is None else mask & same
+    elif query.shape[2] == 1:  # the last one, which sees all keys
+        seen["causal"] = False
     out = attention(
         query,
         key,
         value,
-        causal=query.shape[2] > 1 and attention_mask is None and causal,
-        alignment="top_left",
-        mask=attention_mask if is_mask else None,
-        bias=None if is_mask else attention_mask,
+        alignment="top_left" if seen.get("causal") else "bottom_right",
+        mask=mask,
+        bias=bias,
+        **seen,
         **of_scores,
     )
     return out.transpose(1, 2).contiguous(), None
+
+
+def _say_no_weights() -> None:
+    warnings.warn(
+        "output_attentions: flashcore never has the weights of attention, so there are none in the "
+        'result; attn_implementation="eager" has them',
+        stacklevel=3,
+    )
+
+
+# Under torch.compile it is said when the graph is made.
+_warn_of_weights: Any = torch.compiler.assume_constant_result(_say_no_weights)
+
+
+def _starts(options: dict[str, Any]) -> tuple[torch.Tensor, torch.Tensor] | None:
+    """Where packed sequences begin, of queries and of keys."""
+    names = ("cu_seq_lens_q", "cu_seq_lens_k")
+    missing = [name for name in names if options.get(name) is None]
+    if len(missing) == 1:
+        raise InvalidArgumentError(f"{missing[0]}: is None, wanted both of {' and '.join(names)}")
+    return None if missing else (options[names[0]].int(), options[names[1]].int())
+
+
+def _says_no_more(
+    mask: torch.Tensor | None,
+    starts: tuple[torch.Tensor, torch.Tensor],
+    causal: bool,
+    window: tuple[int, int],
+) -> bool:
+    """Whether the mask of packed sequences removes what causality and window do, and no more.
+
+    transformers makes such a mask for the whole row, whose sequences it does not know.
+    """
+    if mask is None:
+        return True
+    if is_recorded(mask.device):  # its values are not there to be looked at
+        return False
+    if mask.dtype is not torch.bool or mask.shape[-1] != mask.shape[-2]:
+        return False
+    if not torch.equal(*starts):
+        return False
+    band = torch.ones(mask.shape[-2:], dtype=torch.bool, device=mask.device)
+    if window[0] >= 0:
+        band = band.triu(-window[0])
+    right = 0 if causal else window[1]
+    if causal or right >= 0:
+        band = band.tril(right)
+    return torch.equal(mask, band.expand_as(mask))
+
+
+def _same_sequence(
+    starts: tuple[torch.Tensor, torch.Tensor], batch: int, queries: int, keys: int
+) -> torch.Tensor:
+    """bool [B, 1, Sq, Skv]: whether query and key are of one sequence."""
+    of = [
+        torch.bucketize(torch.arange(batch * n, device=x.device, dtype=x.dtype), x, right=True)
+        for x, n in zip(starts, (queries, keys), strict=True)
+    ]
+    return of[0].view(batch, 1, queries, 1) == of[1].view(batch, 1, 1, keys)
 
 
 def register(name: str = "flashcore") -> None:

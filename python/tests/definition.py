@@ -2,6 +2,15 @@
 
 import numpy as np
 
+# Shapes of q and of k without elements, by what has none.
+EMPTY = {
+    "batch": ((0, 4, 5, 16), (0, 2, 6, 16)),
+    "heads": ((2, 0, 5, 16), (2, 0, 6, 16)),
+    "queries": ((2, 4, 0, 16), (2, 2, 6, 16)),
+    "keys": ((2, 4, 5, 16), (2, 2, 0, 16)),
+    "all": ((0, 0, 0, 16), (0, 0, 0, 16)),
+}
+
 
 def attention(
     q,

@@ -208,21 +208,24 @@ def test_dropout(rng):
     assert np.abs(mean - flashcore.attention(q, k, v)).max() < 0.25
 
 
-@pytest.mark.parametrize(
-    ("shape_q", "shape_kv"),
-    [
-        ((0, 4, 5, 8), (0, 4, 5, 8)),
-        ((1, 0, 5, 8), (1, 0, 5, 8)),
-        ((1, 4, 0, 8), (1, 4, 5, 8)),
-        ((1, 4, 5, 8), (1, 4, 0, 8)),
-    ],
-)
-def test_sizes_of_zero(shape_q, shape_kv):
-    q, kv = np.ones(shape_q, np.float32), np.ones(shape_kv, np.float32)
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("shapes", definition.EMPTY.values(), ids=definition.EMPTY)
+def test_sizes_of_zero(shapes, transposed):
+    """In both passes, whatever is in the strides of an array without elements."""
+
+    def ones(shape):
+        return np.ones(shape[::-1], np.float32).T if transposed and 0 in shape else np.ones(shape)
+
+    q, kv = (ones(shape).astype(np.float32, copy=False) for shape in shapes)
     out, lse = flashcore.attention(q, kv, kv, return_lse=True)
-    assert out.shape == shape_q
+    assert out.shape == q.shape
     assert not out.any()
     assert np.isneginf(lse).all()
+    for gradient, of in zip(
+        flashcore.attention_backward(out, q, kv, kv), (q, kv, kv), strict=False
+    ):
+        assert gradient.shape == of.shape
+        assert not gradient.any()
 
 
 def test_offered_kernels(rng):

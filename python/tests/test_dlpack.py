@@ -4,6 +4,7 @@ import sys
 import types
 import weakref
 
+import definition
 import numpy as np
 import pytest
 
@@ -83,6 +84,19 @@ def test_strides(rng):
     q = rng.normal(size=(1, 5, 2, 8)).astype(np.float32).transpose(0, 2, 1, 3)
     out = flashcore.attention(Array(q), Array(q), Array(q))
     assert np.array_equal(out.data, flashcore.attention(q, q, q))
+
+
+@pytest.mark.parametrize("shapes", definition.EMPTY.values(), ids=definition.EMPTY)
+def test_sizes_of_zero(shapes):
+    """In both passes; NumPy exports strides of 0 of an array without elements."""
+    q, k = (Array(np.ones(shape, np.float32)) for shape in shapes)
+    out = flashcore.attention(q, k, k)
+    assert out.data.shape == q.data.shape
+    assert not out.data.any()
+    found = flashcore.attention_backward(out, q, k, k)[:3]
+    for gradient, of in zip(found, (q, k, k), strict=True):
+        assert gradient.data.shape == of.data.shape
+        assert not gradient.data.any()
 
 
 def test_written_into(rng):

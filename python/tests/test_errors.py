@@ -327,3 +327,44 @@ def test_a_library_that_does_not_load_is_named(tmp_path):
     assert said.startswith("ImportError: flashcore: ")
     assert str(broken) in said
     assert "wanted Linux" in said
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("scale", "softmax_scale"),
+        ("is_causal", "causal"),
+        ("attn_mask", "mask"),
+        ("sotfcap", "softcap"),
+        ("zzz", "one of help(flashcore.attention)"),
+    ],
+)
+def test_unknown_keywords_name_the_one_that_was_meant(x, name, meant):
+    for call in (flashcore.attention, flashcore.explain):
+        text = message(flashcore.ArgumentTypeError, call, x, x, x, **{name: 1})
+        assert text == f"{name}: is no argument of attention, wanted {meant}"
+
+
+def test_every_function_names_unknown_keywords(x):
+    calls = {
+        flashcore.attention_backward: (x, x, x, x),
+        flashcore.decode: (x, x, x),
+        flashcore.merge: (x, x, x, x),
+        flashcore.append: (x, x, x, x),
+        flashcore.quantize: (x,),
+        flashcore.transpose_v: (x,),
+    }
+    for call, arrays in calls.items():
+        needed = {"seqlens_kv": x} if call is flashcore.append else {}
+        text = message(flashcore.ArgumentTypeError, call, *arrays, **needed, thread=1)
+        assert text == f"thread: is no argument of {call.__name__}, wanted threads"
+
+
+def test_the_module_takes_no_words():
+    run = [sys.executable, "-m", "flashcore"]
+    bogus = subprocess.run([*run, "bogus"], capture_output=True, text=True, check=False)
+    assert bogus.returncode == 2
+    assert "unrecognized arguments: bogus" in bogus.stderr
+    assert bogus.stdout == ""
+    plain = subprocess.run(run, capture_output=True, text=True, check=True)
+    assert plain.stdout.startswith("flashcore ")

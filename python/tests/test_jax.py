@@ -1,5 +1,10 @@
 """JAX arrays, eagerly and traced, on JAX's default device."""
 
+import os
+import pathlib
+import subprocess
+import sys
+
 import definition
 import gates
 import numpy as np
@@ -78,9 +83,20 @@ def test_late_inputs_are_waited_for():
     assert np.allclose(np.asarray(out, np.float32), np.asarray(q, np.float32), atol=1e-2)
 
 
-def test_zero_sizes():
-    empty = jnp.ones((1, 4, 0, 64), DTYPES[0])
-    assert flashcore.attention(empty, empty, empty).shape == empty.shape
+@differentiates
+@pytest.mark.parametrize("shapes", definition.EMPTY.values(), ids=definition.EMPTY)
+def test_sizes_of_zero(shapes):
+    """In both passes, eagerly and traced."""
+    q, k = (jnp.ones(shape) for shape in shapes)
+    for call in (flashcore.attention, jax.jit(flashcore.attention)):
+        out = call(q, k, k)
+        assert out.shape == q.shape
+        assert not out.any()
+    found = jax.grad(lambda *x: flashcore.attention(*x).sum(), (0, 1, 2))(q, k, k)
+    for gradients in (found, flashcore.attention_backward(out, q, k, k)[:3]):
+        for gradient, of in zip(gradients, (q, k, k), strict=True):
+            assert gradient.shape == of.shape
+            assert not gradient.any()
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -298,3 +314,17 @@ def test_derivatives_that_there_are_not():
         jax.jvp(loss, (q,), (q,))
     with pytest.raises(flashcore.UnsupportedError, match="attention_backward: is traced by JAX"):
         jax.jit(lambda q: flashcore.attention_backward(q, q, q, q).dq)(q)
+
+
+def test_sharded_arrays_stay_sharded():
+    """In a process of its own, with four devices of the CPU."""
+    program = pathlib.Path(__file__).with_name("sharded.py")
+    four = {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": "--xla_force_host_platform_device_count=4"}
+    run = subprocess.run(
+        [sys.executable, program],
+        env=os.environ | four,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert run.returncode == 0, run.stdout + run.stderr

@@ -1,5 +1,6 @@
 """PyTorch tensors, on the CPU and where there is one on a GPU."""
 
+import definition
 import gates
 import numpy as np
 import pytest
@@ -138,9 +139,35 @@ def test_hostile_tensors():
         flashcore.attention(q.long(), q.long(), q.long())
     with pytest.raises(ValueError, match="seqlens_kv: dtype is int64, wanted int32"):
         flashcore.attention(q, q, q, seqlens_kv=torch.tensor([3]))
-    for shape in [(0, 4, 8, 16), (1, 0, 8, 16), (1, 4, 0, 16)]:
-        empty = torch.empty(shape)
-        assert flashcore.attention(empty, empty, empty).shape == shape
+
+
+@place
+@pytest.mark.parametrize("call", [flashcore.attention, ft.scaled_dot_product_attention])
+@pytest.mark.parametrize("kind", ["plain", "transposed", "expanded"])
+@pytest.mark.parametrize("shapes", definition.EMPTY.values(), ids=definition.EMPTY)
+def test_sizes_of_zero(call, kind, shapes, device, dtype):
+    """In both passes, whatever is in the strides of a tensor without elements."""
+
+    def made(shape):
+        if kind == "transposed" and 0 in shape:
+            return draw(*shape[::-1], device=device, dtype=dtype).permute(3, 2, 1, 0)
+        if kind == "expanded" and 0 in shape:
+            return draw(1, device=device, dtype=dtype).expand(shape)
+        return draw(*shape, device=device, dtype=dtype)
+
+    q, k = (made(shape).requires_grad_() for shape in shapes)
+    options = {} if call is flashcore.attention else {"enable_gqa": True}
+    with torch.enable_grad():
+        out = call(q, k, k, **options)
+        assert out.shape == q.shape
+        assert not out.any()
+        out.sum().backward()
+    for x in (q, k):
+        assert x.grad.shape == x.shape
+        assert not x.grad.any()
+    with torch.no_grad():
+        for gradient in flashcore.attention_backward(out, q, k, k)[:3]:
+            assert not gradient.any()
 
 
 @cuda

@@ -8,6 +8,8 @@ import sys
 import pytest
 from torch_cases import F, check, compiles, cuda, draw, ft, inputs, place, place_compiled, torch
 
+import flashcore
+
 pytestmark = pytest.mark.usefixtures("torch_seeded")
 
 
@@ -100,13 +102,50 @@ def test_sdpa_row_that_sees_nothing_is_zero():
     assert not out[:, :, 3].any()
 
 
+CALLS = pytest.mark.parametrize("call", [ft.scaled_dot_product_attention, ft.attention])
+
+
+@CALLS
 @place
-def test_sdpa_dropout_follows_the_generator(device, dtype):
+def test_dropout_follows_the_generator(call, device, dtype):
     q, k, v = inputs(device, dtype, heads=(4, 4))
     results = []
     for seed in (1, 1, 2):
         torch.manual_seed(seed)
-        results.append(ft.scaled_dot_product_attention(q, k, v, dropout_p=0.5))
+        results.append(call(q, k, v, dropout_p=0.5))
+    assert torch.equal(results[0], results[1])
+    assert not torch.equal(results[0], results[2])
+    with pytest.raises(ValueError, match="dropout_offset: is 3, wanted 0 without dropout_seed"):
+        ft.attention(q, k, v, dropout_p=0.5, dropout_offset=3)
+    with pytest.raises(ValueError, match="dropout_seed: is None"):  # it must be the forward pass's
+        flashcore.attention_backward(q, q, k, v, dropout_p=0.5)
+
+
+@CALLS
+def test_drawn_dropout_is_that_of_the_gradients(call):
+    q, k, v = (x.requires_grad_() for x in inputs("cpu", torch.float32, heads=(4, 4)))
+    with torch.enable_grad():
+        torch.manual_seed(1)
+        out = call(q, k, v, dropout_p=0.5)
+        found = torch.autograd.grad(out.square().sum(), (q, k, v))
+    torch.manual_seed(1)
+    seed = int(torch.empty((), dtype=torch.int64).random_())
+    options = {"dropout_p": 0.5, "dropout_seed": seed}
+    expected = flashcore.attention_backward(2 * out.detach(), q, k, v, **options)
+    for one, other in zip(found, expected, strict=False):
+        torch.testing.assert_close(one, other)
+
+
+@compiles
+@place_compiled
+def test_compiled_dropout_without_a_seed(device, dtype):
+    q, k, v = inputs(device, dtype, heads=(4, 4))
+    compiled = torch.compile(lambda q: ft.attention(q, k, v, dropout_p=0.5), fullgraph=True)
+    results = []
+    for seed in (1, 1, None):
+        if seed is not None:
+            torch.manual_seed(seed)
+        results.append(compiled(q))
     assert torch.equal(results[0], results[1])
     assert not torch.equal(results[0], results[2])
 
@@ -179,6 +218,25 @@ def test_fallback_keeps_gradients(has_gradients, monkeypatch):
         assert ("flashcore" in out.grad_fn.name()) == has_gradients
         assert F.scaled_dot_product_attention(q, q, q, attn_mask=mask).requires_grad
         assert not F.scaled_dot_product_attention(q, q, q).requires_grad
+
+
+@pytest.mark.parametrize("needs_grad", [False, True])
+def test_fallback_for_a_distributed_tensor(needs_grad, monkeypatch):
+    """A DTensor does not know our operator, and says so in PyTorch's own words."""
+    distributed = pytest.importorskip("torch.distributed")
+    tensor = pytest.importorskip("torch.distributed.tensor")
+    monkeypatch.setattr(F, "scaled_dot_product_attention", lambda q, k, v: "as before")
+    distributed.init_process_group("gloo", store=distributed.HashStore(), rank=0, world_size=1)
+    try:
+        mesh = distributed.init_device_mesh("cpu", (1,))
+        q = tensor.distribute_tensor(draw(1, 4, 8, 16), mesh, [tensor.Shard(1)])
+        q.requires_grad_(needs_grad)
+        with torch.enable_grad(), ft.replace_sdpa(fallback=True):
+            assert F.scaled_dot_product_attention(q, q, q) == "as before"
+        with pytest.raises(NotImplementedError), ft.replace_sdpa():
+            F.scaled_dot_product_attention(q, q, q)
+    finally:
+        distributed.destroy_process_group()
 
 
 def test_which_devices_have_gradients():

@@ -1,5 +1,8 @@
 """Models of transformers, small and randomly initialised: the same logits as with sdpa."""
 
+import itertools
+import warnings
+
 import gates
 import pytest
 
@@ -346,37 +349,152 @@ def test_continuous_batching(make, device, dtype, monkeypatch):
         assert ((logits.amax(1) - chosen) <= tie * logits.abs().amax()).all()
 
 
-def test_packed_sequences_are_apart():
-    """Lengths of packed sequences without a mask: each sequence by itself, with its window."""
-    q = torch.randn(1, 4, 20, 16)
-    k = torch.randn(1, 2, 20, 16)
-    module = torch.nn.Module()
-    starts = torch.tensor([0, 7, 7, 20])
+LENGTHS = (13, 1, 26)
+STARTS = torch.tensor([0, 13, 14, 40])
+PACKED = {"cu_seq_lens_q": STARTS, "cu_seq_lens_k": STARTS, "max_length_q": 26, "max_length_k": 26}
+
+
+def spans():
+    """Where each of the packed sequences lies."""
+    return [slice(end - length, end) for end, length in zip(STARTS[1:], LENGTHS, strict=True)]
+
+
+@place
+@pytest.mark.parametrize("beside", ["nothing", "ones", "padding", "no-cache"])
+@pytest.mark.parametrize(
+    "make",
+    [DECODERS["grouped"], mistral, gemma, gpt_oss],
+    ids=["grouped", "sliding-window", "softcap", "sinks"],
+)
+def test_packed_models(make, beside, device, dtype):
+    """Several sequences in one row longer than the window, whatever mask comes with them."""
+    ours, theirs = pair(make, device, dtype, other="eager")
+    tokens = torch.randint(1, 97, (1, 40), device=device)
+    positions = torch.cat([torch.arange(n) for n in LENGTHS])[None].to(device)
+    options = {n: x.to(device) if n.startswith("cu") else x for n, x in PACKED.items()}
+    mask = torch.ones_like(tokens)
+    if beside == "padding":
+        mask[0, [5, 20, 21, 39]] = 0
+    if beside in ("ones", "padding"):
+        options["attention_mask"] = mask
+    options["use_cache"] = beside != "no-cache"
+    actual = ours(tokens, position_ids=positions, **options).logits
+    for part in spans():
+        expected = theirs(tokens[:, part], attention_mask=mask[:, part]).logits
+        kept = mask[:, part] == 1
+        check(actual[:, part][kept], expected[kept], dtype)
+
+
+@pytest.mark.compiles
+@place
+def test_packed_models_compiled(device, dtype):
+    ours, theirs = pair(mistral, device, dtype)
+    tokens = torch.randint(1, 97, (1, 40), device=device)
+    positions = torch.cat([torch.arange(n) for n in LENGTHS])[None].to(device)
+    options = {n: x.to(device) if n.startswith("cu") else x for n, x in PACKED.items()}
+    compiled = torch.compile(ours, fullgraph=True)
+    actual = compiled(tokens, position_ids=positions, use_cache=False, **options).logits
+    for part in spans():
+        check(actual[:, part], theirs(tokens[:, part]).logits, dtype)
+
+
+def attend(*arrays, module=None, **options):
+    out, weights = flashcore.transformers.attention_forward(
+        torch.nn.Module() if module is None else module, *arrays, **options
+    )
+    assert weights is None
+    return out.transpose(1, 2)
+
+
+@pytest.mark.parametrize("window", [None, 3])
+@pytest.mark.parametrize("causal", [True, False])
+@pytest.mark.parametrize("mask", ["none", "band", "random", "bias", "two rows"])
+def test_packed_sequences_are_apart(mask, causal, window):
+    """Each sequence by itself, with its window, under every kind of mask."""
+    rows = 2 if mask == "two rows" else 1
+    q, k = torch.randn(rows, 4, 20, 16), torch.randn(rows, 2, 20, 16)
+    starts = torch.tensor([0, 7, 7, 20, 31, 40] if rows == 2 else [0, 7, 7, 20])
     lengths = {"cu_seq_lens_q": starts, "cu_seq_lens_k": starts, "max_length_q": 13}
-    for window in (None, 3):
-        out, weights = flashcore.transformers.attention_forward(
-            module, q, k, k, None, scaling=0.3, is_causal=True, sliding_window=window, **lengths
-        )
-        assert weights is None
-        for begin, end in ((0, 7), (7, 20)):
-            part = slice(begin, end)
-            expected = flashcore.attention(
-                q[:, :, part],
-                k[:, :, part],
-                k[:, :, part],
-                causal=True,
-                softmax_scale=0.3,
-                window=(-1 if window is None else window - 1, -1),
-            )
-            torch.testing.assert_close(out[:, part], expected.transpose(1, 2))
+    left = -1 if window is None else window - 1
+    seen = {"causal": causal, "window": (left, -1 if causal else left)}
+    given = None
+    if mask == "band":
+        far = torch.arange(20)[:, None] - torch.arange(20)
+        given = (far >= 0 if causal else far >= -20)[None, None]
+        if window is not None:
+            given = given & (far.abs() < window)
+    elif mask in ("random", "bias"):
+        given = torch.rand(1, 1, 20, 20) > 0.4
+        seen = {}
+    if mask == "bias":
+        given = torch.randn(1, 4, 20, 20).masked_fill(~given, -torch.inf)
+    out = attend(q, k, k, given, scaling=0.3, is_causal=causal, sliding_window=window, **lengths)
+    for begin, end in itertools.pairwise(starts):
+        row, part = int(begin) // 20, slice(int(begin) % 20, int(end - 1) % 20 + 1)
+        if begin == end:
+            continue
+        inputs = [x[row : row + 1, :, part] for x in (q, k, k)]
+        of_part = {}
+        if mask in ("random", "bias"):
+            of_part = {"mask" if mask == "random" else "bias": given[..., part, part]}
+        expected = flashcore.attention(*inputs, softmax_scale=0.3, **seen, **of_part)
+        torch.testing.assert_close(out[row : row + 1, :, part], expected)
+
+
+def test_packed_sequences_with_a_plain_mask_take_no_mask(monkeypatch):
+    """The mask that transformers makes of a windowed layer says no more than the window."""
+    seen = calls_of(monkeypatch)
+    q = torch.randn(1, 4, 40, 16)
+    far = torch.arange(40)[:, None] - torch.arange(40)
+    mask = ((far >= 0) & (far < 8))[None, None]
+    attend(q, q, q, mask, is_causal=True, sliding_window=8, **PACKED)
+    attend(q, q, q, mask, is_causal=True, **PACKED)
+    assert ["mask" in call for call in seen] == [False, True]
+
+
+@pytest.mark.parametrize("queries", [20, 1])
+@pytest.mark.parametrize("causal", [True, False])
+def test_windows_without_a_mask(causal, queries):
+    q, k = torch.randn(1, 4, queries, 16), torch.randn(1, 2, 20, 16)
+    out = attend(q, k, k, None, is_causal=causal, sliding_window=5)
+    window = (4, -1 if causal else 4)
+    expected = flashcore.attention(q, k, k, causal=causal, window=window)
+    torch.testing.assert_close(out, expected)
 
 
 def test_tables_of_blocks_are_refused():
     q = torch.randn(1, 4, 8, 16)
-    with pytest.raises(NotImplementedError, match="block_table"):
-        flashcore.transformers.attention_forward(
-            torch.nn.Module(), q, q, q, None, cache=object(), block_table=torch.zeros(1, 1)
-        )
+    for cache in (None, object()):
+        with pytest.raises(NotImplementedError, match="block_table"):
+            attend(q, q, q, None, cache=cache, block_table=torch.zeros(1, 1))
+
+
+@pytest.mark.parametrize("asked", ["in the call", "in the config"])
+def test_weights_that_there_are_not(asked):
+    """As with sdpa: said, for the result has none of them."""
+    kind, config = llama(num_key_value_heads=2)
+    config._attn_implementation = "flashcore"
+    options = {"output_attentions": True}
+    if asked == "in the config":
+        config._output_attentions, options = True, {}
+    model = kind(config).eval()
+    tokens = torch.randint(1, 97, (1, 5))
+    with pytest.warns(UserWarning, match="output_attentions: flashcore never has the weights"):
+        model(tokens, **options)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        config._output_attentions = False
+        model(tokens, output_attentions=False)
+
+
+@pytest.mark.compiles
+def test_weights_that_there_are_not_compiled():
+    q = torch.randn(1, 4, 8, 16)
+    compiled = torch.compile(
+        lambda q: attend(q, q, q, None, is_causal=True, output_attentions=True), fullgraph=True
+    )
+    with pytest.warns(UserWarning, match="output_attentions: flashcore never has the weights"):
+        compiled(q)
 
 
 def test_softcap_and_sinks_reach_the_library():

@@ -118,6 +118,10 @@ def test_nothing_is_recorded_outside_or_after_an_exception(tmp_path):
         ({"command": "/none"}, flashcore.UnsupportedError, "wanted the `flashcore` command"),
         ({"command": "true"}, flashcore.UnsupportedError, "is of version something else"),
         ({"seconds": -1}, flashcore.InvalidArgumentError, "seconds: is -1"),
+        *(
+            ({"cases": "/none", name: value}, flashcore.InvalidArgumentError, f"{name}: is given")
+            for name, value in (("seconds", 1), ("out", "/none"), ("command", "true"))
+        ),
     ],
 )
 def test_what_cannot_be_tuned_is_refused_before_the_run(keywords, error, sentence):
