@@ -22,6 +22,13 @@ if [[ ! -f $root/build/CMakeCache.txt ]]; then
   fi
 fi
 configure "$root/build" "${options[@]}"
+if [[ ! -x $root/build/bin/flashcore ]]; then
+  if cuda_is_built "$root/build"; then
+    say "Building the library and the command with CUDA kernels: on two cores about 14 minutes for one GPU."
+  else
+    say "Building the library and the command for the CPU: on two cores about 5 minutes."
+  fi
+fi
 build "$root/build" flashcore_command flashcore_shared
 report_cuda "$root/build"
 flashcore=$root/build/bin/flashcore

@@ -14,7 +14,8 @@ source "$(dirname "${BASH_SOURCE[0]}")/scripts/common.sh"
 cd "$root"
 
 default_stages=(release example install python)
-stages=(release example lint headers install resources bare python torch rust address thread simulator fuzz fresh)
+stages=(release example lint headers install resources bare python torch rust address thread simulator fuzz)
+long_stages=("${stages[@]}" fresh)
 # These need no CUDA: where there is a toolkit they run with it hidden, as on a machine without. The
 # fuzzers see its headers, for those are all that plans of CUDA kernels need.
 bare_stages=(bare python torch rust address thread)
@@ -97,12 +98,12 @@ built() {
 # For the GPUs of this machine, or 90a: what a user builds. A full run builds for every GPU, what is for fp16
 # alone only for 90a; a long one builds everything.
 stage_release() {
-  local targets=90a one_type=OFF
-  if has_gpu; then targets=native; fi
-  if [[ $run != default ]]; then targets="80+ptx;89;90a"; fi
+  local gpus=90a one_type=OFF
+  if has_gpu; then gpus=native; fi
+  if [[ $run != default ]]; then gpus="80+ptx;89;90a"; fi
   if [[ $run == all ]]; then one_type=ON; fi
   configured build -DCMAKE_BUILD_TYPE=Release -DFLASHCORE_TESTS=ON -UFLASHCORE_CUDA \
-    "-DFLASHCORE_CUDA_ARCHITECTURES=$targets" "-DFLASHCORE_CUDA_ONE_TYPE=$one_type" || return 0
+    "-DFLASHCORE_CUDA_ARCHITECTURES=$gpus" "-DFLASHCORE_CUDA_ONE_TYPE=$one_type" || return 0
   built build || return 0
   report_cuda build
   run_ctest build
@@ -164,6 +165,9 @@ stage_bare() {
   check scripts/check_install.sh build-bare
 }
 
+# The README's two commands on a minimal system.
+stage_fresh() { counted_by fresh scripts/fresh.sh; }
+
 # without_cuda STAGE: runs a stage in a process for which there is no CUDA toolkit, and counts what
 # it counts.
 without_cuda() {
@@ -182,12 +186,19 @@ without_cuda() {
   rm -f "$log"
 }
 
-# counted_by NAME COMMAND...: a script whose last line is "NAME: N passed, M failed", with ", K skipped" or not.
+# counted_by NAME COMMAND...: a script whose last line is "NAME: N passed, M failed", with ", K skipped" or not. One
+# that exits with 77 says why it cannot run here, and counts as one skipped.
 counted_by() {
   local name=$1 log status=0 good bad left_out
   shift
   log=$(mktemp)
   "$@" >"$log" 2>&1 || status=$?
+  if ((status == 77)); then
+    tail -n 1 "$log"
+    skipped=$((skipped + 1))
+    rm -f "$log"
+    return
+  fi
   if ! read -r good bad left_out < <(
       sed -nE "s/^$name: ([0-9]+) passed, ([0-9]+) failed(, ([0-9]+) skipped)?$/\1 \2 \4/p" "$log"); then
     tail -n 60 "$log"
@@ -267,7 +278,9 @@ stage_fuzz() {
   CC=clang-14 CXX=clang++-14 configured build-fuzz "${sanitized[@]}" -DFLASHCORE_TESTS=OFF \
     -DFLASHCORE_FUZZ=ON || return 0
   built build-fuzz fuzzers || return 0
-  check scripts/fuzz.sh build-fuzz "${FLASHCORE_FUZZ_SECONDS:-30}"
+  local seconds=10
+  if [[ $run == long ]]; then seconds=30; fi
+  check scripts/fuzz.sh build-fuzz "${FLASHCORE_FUZZ_SECONDS:-$seconds}"
   # stand_in_test, where CUDA's headers are found.
   [[ ! -x build-fuzz/tests/fuzz/stand_in_test ]] || run_ctest build-fuzz/tests/fuzz
 }
@@ -275,15 +288,15 @@ stage_fuzz() {
 run=${FLASHCORE_TEST_RUN:-default}
 chosen=("${default_stages[@]}")
 case ${1:-} in
-  --list) printf '%s\n' "${stages[@]}"; exit ;;
+  --list) printf '%s\n' "${long_stages[@]}"; exit ;;
   --all) run=all chosen=("${stages[@]}"); shift ;;
-  --long) run=long chosen=("${stages[@]}"); shift ;;
+  --long) run=long chosen=("${long_stages[@]}"); shift ;;
   -*) fail "$1: is no option, wanted --all, --long or --list" ;;
 esac
 if (($# > 0)); then
   chosen=("$@")
   for stage in "${chosen[@]}"; do
-    [[ " ${stages[*]} " == *" $stage "* ]] || fail "There is no stage $stage; there are: ${stages[*]}"
+    [[ " ${long_stages[*]} " == *" $stage "* ]] || fail "There is no stage $stage; there are: ${long_stages[*]}"
   done
 fi
 
@@ -292,6 +305,7 @@ for stage in "${chosen[@]}"; do
   case $stage in
     lint | headers | fuzz) packages+=("${lint_packages[@]}") ;;
     rust | address) packages+=("${rust_packages[@]}") ;;
+    fresh) packages+=(debootstrap) ;;
   esac
 done
 need_packages "${packages[@]}"

@@ -21,7 +21,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-struct Options {
+struct BenchOptions {
   bench::RunOptions bench;
   SubjectOptions subjects;
   bench::PlanChoice choice;
@@ -88,7 +88,7 @@ Result<ExitCode> run_watched(const bench::RunOptions& options,
   return ExitCode::interrupted;
 }
 
-Result<ExitCode> execute(const Options& all, Session& session) {
+Result<ExitCode> execute_bench(const BenchOptions& all, Session& session) {
   FLASHCORE_RETURN_IF_ERROR(all.subjects.gradients.check(all.choice));
   bench::RunOptions options = all.bench;
   options.backward = all.subjects.gradients.backward();
@@ -114,7 +114,7 @@ Result<ExitCode> execute(const Options& all, Session& session) {
   return run_here(options, *subjects, plan, session);
 }
 
-void declare(Options& all, OptionSet& set) {
+void declare(BenchOptions& all, OptionSet& set) {
   bench::RunOptions& options = all.bench;
   all.subjects.declare(set);
   set.flag("--all-kernels", options.all_kernels,
@@ -156,7 +156,7 @@ void declare(Options& all, OptionSet& set) {
 }  // namespace
 
 Command bench_command() {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<BenchOptions>();
   return {
       .name = "bench",
       .summary = "Time kernels that pass their gates, beside peers and ceilings",
@@ -169,7 +169,7 @@ Command bench_command() {
           "  flashcore bench --backward --suite sweep --peers auto --out backward.json\n"
           "  flashcore bench attention.safetensors --causal",
       .declare = [options](OptionSet& set) { declare(*options, set); },
-      .execute = [options](Session& session) { return execute(*options, session); }};
+      .execute = [options](Session& session) { return execute_bench(*options, session); }};
 }
 
 }  // namespace flashcore::cli

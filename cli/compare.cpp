@@ -18,7 +18,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-struct Options {
+struct CompareOptions {
   std::string before, after;
   std::string protocol;
   double threshold = 3;  // percent
@@ -51,7 +51,7 @@ std::vector<bench::Cell> cells_of(const bench::ComparedPoint& point) {
                                                                      : bench::Tone::plain)};
 }
 
-void print(const bench::Comparison& comparison, const Options& options, Session& session) {
+void print(const bench::Comparison& comparison, const CompareOptions& options, Session& session) {
   bench::Table table({{"problem"},
                       {"implementation"},
                       {"before", bench::Align::right},
@@ -104,7 +104,7 @@ Json document_of(const bench::Comparison& comparison) {
           {"points", points}};
 }
 
-Result<ExitCode> execute(const Options& options, Session& session) {
+Result<ExitCode> execute_compare(const CompareOptions& options, Session& session) {
   if (options.after.empty()) {
     return invalid("files: there are fewer than two, wanted BEFORE.json AFTER.json");
   }
@@ -138,7 +138,7 @@ Result<ExitCode> execute(const Options& options, Session& session) {
 }  // namespace
 
 Command compare_command() {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<CompareOptions>();
   return {.name = "compare",
           .summary = "Compare two evidence files point by point, with their noise",
           .examples =
@@ -159,7 +159,7 @@ Command compare_command() {
                 set.flag("--any-device", options->any_device,
                          "Also compare files of two different devices");
               },
-          .execute = [options](Session& session) { return execute(*options, session); }};
+          .execute = [options](Session& session) { return execute_compare(*options, session); }};
 }
 
 }  // namespace flashcore::cli

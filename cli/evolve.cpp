@@ -32,7 +32,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr int64_t kMostAhead = 1000;
 
-struct Options {
+struct EvolveOptions {
   std::string action, folder, id;
   std::string from, shapes;
   bool causal = false;
@@ -49,7 +49,7 @@ struct Options {
 };
 
 // "1,8,512,64", and more of them after ';'.
-Result<std::vector<evolve::CallShape>> parse_shapes(const Options& options) {
+Result<std::vector<evolve::CallShape>> parse_shapes(const EvolveOptions& options) {
   std::vector<evolve::CallShape> shapes;
   for (const std::string& text : bench::split(options.shapes, ';')) {
     const Result<std::vector<int64_t>> n =
@@ -73,7 +73,7 @@ Result<std::vector<evolve::CallShape>> parse_shapes(const Options& options) {
   return shapes;
 }
 
-Result<ExitCode> init(const Options& options, Session& session) {
+Result<ExitCode> init(const EvolveOptions& options, Session& session) {
   if (options.from.empty()) {
     return invalid("--from: is missing, wanted a .c, .cpp or .cu file, or ladder/NAME");
   }
@@ -134,7 +134,7 @@ Result<ExitCode> summarise(const evolve::Store& store, evolve::LoopEnd end, Sess
 }
 
 // The plan of a new run: counted from what the folder has.
-Result<evolve::RunPlan> new_plan(const Options& options, evolve::Store& store) {
+Result<evolve::RunPlan> new_plan(const EvolveOptions& options, evolve::Store& store) {
   if (options.evaluations < 1) {
     return invalid("--evaluations: is {}, wanted 1 or more", options.evaluations);
   }
@@ -163,7 +163,7 @@ Result<evolve::RunPlan> new_plan(const Options& options, evolve::Store& store) {
   return plan;
 }
 
-Result<ExitCode> run(const Options& options, bool resumes, Session& session) {
+Result<ExitCode> run(const EvolveOptions& options, bool resumes, Session& session) {
   const Result<evolve::RunFolder> folder = evolve::open_folder(options.folder);
   if (!folder.ok()) return folder.status();
   const Result<evolve::FolderLock> lock = evolve::FolderLock::take(options.folder);
@@ -201,7 +201,7 @@ Result<ExitCode> run(const Options& options, bool resumes, Session& session) {
 
 // What the proposer would ask for, as far as that is known beforehand: a replay's programs, or all values
 // of the seed's parameters.
-Result<std::vector<evolve::Ahead>> known_programs(const Options& options,
+Result<std::vector<evolve::Ahead>> known_programs(const EvolveOptions& options,
                                                   const evolve::RunFolder& folder) {
   std::vector<evolve::Ahead> programs = {{"seed", folder.seed}};
   if (options.plan.proposer.starts_with("params")) {
@@ -227,7 +227,7 @@ Result<std::vector<evolve::Ahead>> known_programs(const Options& options,
   }
 }
 
-Result<ExitCode> compile(const Options& options, Session& session) {
+Result<ExitCode> compile(const EvolveOptions& options, Session& session) {
   const Result<evolve::RunFolder> folder = evolve::open_folder(options.folder);
   if (!folder.ok()) return folder.status();
   if (!folder->task.is_gpu()) {
@@ -253,7 +253,7 @@ Result<ExitCode> compile(const Options& options, Session& session) {
   return ExitCode::ok;
 }
 
-Result<std::vector<evolve::Attempt>> stored_attempts(const Options& options) {
+Result<std::vector<evolve::Attempt>> stored_attempts(const EvolveOptions& options) {
   const Result<evolve::RunFolder> folder = evolve::open_folder(options.folder);
   if (!folder.ok()) return folder.status();
   std::error_code error;
@@ -269,7 +269,7 @@ Result<std::vector<evolve::Attempt>> stored_attempts(const Options& options) {
   return attempts;
 }
 
-Result<ExitCode> show(const Options& options, Session& session) {
+Result<ExitCode> show(const EvolveOptions& options, Session& session) {
   const Result<std::vector<evolve::Attempt>> attempts = stored_attempts(options);
   if (!attempts.ok()) return attempts.status();
   const std::string title =
@@ -294,7 +294,7 @@ Result<ExitCode> show(const Options& options, Session& session) {
 }
 
 // The attempt that ID names, or the best.
-Result<evolve::Attempt> named(const Options& options) {
+Result<evolve::Attempt> named(const EvolveOptions& options) {
   Result<std::vector<evolve::Attempt>> attempts = stored_attempts(options);
   if (!attempts.ok()) return attempts.status();
   if (options.id.empty()) {
@@ -312,7 +312,7 @@ Result<evolve::Attempt> named(const Options& options) {
   return invalid("ID: is '{}', wanted an attempt with a program", options.id);
 }
 
-Result<ExitCode> export_program(const Options& options, Session& session) {
+Result<ExitCode> export_program(const EvolveOptions& options, Session& session) {
   const Result<evolve::Attempt> attempt = named(options);
   if (!attempt.ok()) return attempt.status();
   const std::string text = evolve::text_of(attempt->program);
@@ -328,7 +328,7 @@ Result<ExitCode> export_program(const Options& options, Session& session) {
 }
 
 // Every stage again, with new seeds, timed in turns with the seed.
-Result<ExitCode> verify(const Options& options, Session& session) {
+Result<ExitCode> verify(const EvolveOptions& options, Session& session) {
   const Result<evolve::RunFolder> folder = evolve::open_folder(options.folder);
   if (!folder.ok()) return folder.status();
   const Result<evolve::Attempt> attempt = named(options);
@@ -365,7 +365,7 @@ Result<ExitCode> verify(const Options& options, Session& session) {
   return passed ? ExitCode::ok : ExitCode::check_failed;
 }
 
-Result<ExitCode> execute(const Options& options, Session& session) {
+Result<ExitCode> execute_evolve(const EvolveOptions& options, Session& session) {
   if (options.folder.empty()) return invalid("DIR: is missing, wanted the folder of a run");
   if (!options.id.empty() && options.action != "export" && options.action != "verify") {
     return invalid("ID: is '{}', wanted it with export or verify only", options.id);
@@ -384,7 +384,7 @@ Result<ExitCode> execute(const Options& options, Session& session) {
 }  // namespace
 
 Command evolve_command() {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<EvolveOptions>();
   return {
       .name = "evolve",
       .summary = "Improve a kernel in a loop, gates first",
@@ -442,7 +442,7 @@ Command evolve_command() {
             set.text("--jsonl", options->jsonl, "show: every attempt, one a line", "FILE");
             set.text("--out", options->out, "export: the program; verify: the evidence", "FILE");
           },
-      .execute = [options](Session& session) { return execute(*options, session); }};
+      .execute = [options](Session& session) { return execute_evolve(*options, session); }};
 }
 
 }  // namespace flashcore::cli

@@ -23,7 +23,7 @@
 namespace flashcore::cli {
 namespace {
 
-struct Options {
+struct ExplainOptions {
   ProblemOptions problem;
   bench::PlanChoice choice;
   bool backward = false;
@@ -129,7 +129,7 @@ Result<std::optional<DeviceInfo>> named_gpu(const std::string& name) {
   return std::optional(info);
 }
 
-Result<std::vector<Said>> all_said(const Options& options, const Passes& pass) {
+Result<std::vector<Said>> all_said(const ExplainOptions& options, const Passes& pass) {
   bench::PlanChoice choice = options.choice;
   const Result<std::optional<DeviceInfo>> gpu = named_gpu(choice.device);
   if (!gpu.ok()) return gpu.status();
@@ -145,7 +145,7 @@ Result<std::vector<Said>> all_said(const Options& options, const Passes& pass) {
   return all;
 }
 
-Result<ExitCode> execute(const Options& options, Session& session) {
+Result<ExitCode> execute_explain(const ExplainOptions& options, Session& session) {
   const Result<bench::ProblemInputs> inputs = options.problem.read();
   if (!inputs.ok()) return inputs.status();
   const Passes pass = passes_of(inputs->problem, options.backward);
@@ -186,7 +186,7 @@ Result<ExitCode> execute(const Options& options, Session& session) {
 }  // namespace
 
 Command explain_command() {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<ExplainOptions>();
   return {.name = "explain",
           .summary = "Say of every kernel whether it computes a problem, and if not, why",
           .examples =
@@ -204,7 +204,7 @@ Command explain_command() {
                                     ", or a GPU that is not here: sm_90, sm_90:114 (SMs), " +
                                         bench::known_gpu_names());
               },
-          .execute = [options](Session& session) { return execute(*options, session); }};
+          .execute = [options](Session& session) { return execute_explain(*options, session); }};
 }
 
 }  // namespace flashcore::cli

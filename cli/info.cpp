@@ -33,7 +33,7 @@ std::vector<std::string> notes_on(const DeviceInfo& device) {
   return notes;
 }
 
-Result<ExitCode> execute(Session& session) {
+Result<ExitCode> execute_info(Session& session) {
   const BuildInfo build = build_info();
   const std::vector<DeviceInfo> found = devices();
   session.line(
@@ -82,7 +82,7 @@ Command info_command() {
           .summary = "Show the build and the devices it can use",
           .examples = "  flashcore info\n  flashcore info --json",
           .declare = [](OptionSet&) {},
-          .execute = execute};
+          .execute = execute_info};
 }
 
 }  // namespace flashcore::cli

@@ -22,7 +22,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-struct Options {
+struct LadderOptions {
   std::string rungs = "all";
   std::string device = "cuda:0";
   std::string out = "ladder.json";  // or "none"
@@ -102,7 +102,7 @@ void print(const Json& evidence, const bench::LadderOptions& ladder, Session& se
   if (!ladder.out.empty()) session.line("evidence: " + ladder.out);
 }
 
-Result<ExitCode> execute(const Options& options, Session& session) {
+Result<ExitCode> execute_ladder(const LadderOptions& options, Session& session) {
   Result<std::vector<bench::Rung>> rungs = chosen_rungs(options.rungs, 0);
   if (!rungs.ok()) return rungs.status();
   if (options.list) {
@@ -157,7 +157,7 @@ Result<ExitCode> execute(const Options& options, Session& session) {
 }  // namespace
 
 Command ladder_command() {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<LadderOptions>();
   return {
       .name = "ladder",
       .summary = "Gate and time every rung of the ladder, and write the evidence",
@@ -184,7 +184,7 @@ Command ladder_command() {
             set.text("--out", options->out, "Where the evidence is written; none for nowhere",
                      "FILE");
           },
-      .execute = [options](Session& session) { return execute(*options, session); }};
+      .execute = [options](Session& session) { return execute_ladder(*options, session); }};
 }
 
 }  // namespace flashcore::cli

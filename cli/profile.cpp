@@ -19,7 +19,7 @@
 namespace flashcore::cli {
 namespace {
 
-struct Options {
+struct ProfileOptions {
   std::string kernel;
   std::string shape = "2,8,2048,64";
   std::string dtype;  // empty: f16, or f8e4m3 for a kernel that wants it
@@ -30,7 +30,7 @@ struct Options {
   bool inside = false;
 };
 
-Result<bench::Case> case_of(const Options& options) {
+Result<bench::Case> case_of(const ProfileOptions& options) {
   const Result<std::vector<int64_t>> sizes =
       bench::parse_numbers("--shape", options.shape, 4, "B,H,S,D");
   if (!sizes.ok()) return sizes.status();
@@ -45,14 +45,14 @@ Result<bench::Case> case_of(const Options& options) {
   return one;
 }
 
-Result<PlanOptions> plan_options(const Options& options) {
+Result<PlanOptions> plan_options(const ProfileOptions& options) {
   Result<PlanOptions> plan = bench::gpu_plan(options.device);
   if (plan.ok()) plan->kernel = options.kernel;
   return plan;
 }
 
 // The profiled child.
-Status run_inside(const Options& options) {
+Status run_inside(const ProfileOptions& options) {
   const Result<bench::Case> one = case_of(options);
   if (!one.ok()) return one.status();
   const Result<PlanOptions> plan = plan_options(options);
@@ -61,7 +61,7 @@ Status run_inside(const Options& options) {
   return bench::run_profiled(host, *plan);
 }
 
-Result<std::string> profiler_output(const Options& options) {
+Result<std::string> profiler_output(const ProfileOptions& options) {
   if (!options.from.empty()) {
     const Result<bench::ChildOutput> text = bench::run_child({"cat", "--", options.from});
     if (!text.ok()) return text.status();
@@ -110,7 +110,7 @@ Result<std::string> profiler_output(const Options& options) {
   return std::move(output->text);
 }
 
-Result<ExitCode> execute(const Options& options, Session& session) {
+Result<ExitCode> execute_profile(const ProfileOptions& options, Session& session) {
   if (options.kernel.empty()) {
     return invalid("VARIANT: is missing, wanted a kernel's name (explain shows them)");
   }
@@ -147,7 +147,7 @@ Result<ExitCode> execute(const Options& options, Session& session) {
 }  // namespace
 
 Command profile_command() {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<ProfileOptions>();
   return {.name = "profile",
           .summary = "Say what limits a kernel, from profiler counters",
           .examples =
@@ -169,7 +169,7 @@ Command profile_command() {
                 set.text("--out", options->out, "Where the diagnosis is written as JSON", "FILE");
                 set.flag("--inside", options->inside, "One call and no profiler: what ncu runs");
               },
-          .execute = [options](Session& session) { return execute(*options, session); }};
+          .execute = [options](Session& session) { return execute_profile(*options, session); }};
 }
 
 }  // namespace flashcore::cli

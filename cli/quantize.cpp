@@ -24,7 +24,7 @@ namespace {
 
 using Scales = bench::QuantizeChoice::Scales;
 
-struct Options {
+struct QuantizeOptions {
   ProblemOptions problem;
   std::string dtype = "f8e4m3";
   std::string scales = "head";
@@ -36,7 +36,7 @@ struct Options {
   std::string out;
 };
 
-bench::QuantizeChoice choice_of(const Options& options, const Problem& problem) {
+bench::QuantizeChoice choice_of(const QuantizeOptions& options, const Problem& problem) {
   return {.dtype = options.dtype == "f8e5m2" ? DType::f8e5m2 : DType::f8e4m3,
           .scales = options.scales == "tensor"  ? Scales::tensor
                     : options.scales == "entry" ? Scales::entry
@@ -92,7 +92,7 @@ nlohmann::ordered_json json(const Problem& before, const Problem& after,
   return out;
 }
 
-Result<ExitCode> execute(const Options& options, Session& session) {
+Result<ExitCode> execute_quantize(const QuantizeOptions& options, Session& session) {
   if (options.out.empty() && !options.error && !options.check) {
     return invalid("--out: is missing, wanted a .safetensors file to write (or --error, --check)");
   }
@@ -158,7 +158,7 @@ Result<ExitCode> execute(const Options& options, Session& session) {
 }  // namespace
 
 Command quantize_command() {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<QuantizeOptions>();
   options->where.device = "cpu";
   return {
       .name = "quantize",
@@ -200,7 +200,7 @@ Command quantize_command() {
                 "Write all inputs, q, k and v in fp8: .safetensors; an existing file is replaced",
                 "FILE");
           },
-      .execute = [options](Session& session) { return execute(*options, session); }};
+      .execute = [options](Session& session) { return execute_quantize(*options, session); }};
 }
 
 }  // namespace flashcore::cli

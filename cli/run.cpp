@@ -30,7 +30,7 @@
 namespace flashcore::cli {
 namespace {
 
-struct Options {
+struct RunOptions {
   ProblemOptions problem;
   GradientOptions gradients;
   bench::PlanChoice choice;
@@ -89,7 +89,7 @@ double flop_of(bench::HostProblem& host) { return bench::forward_flop(host); }
 double flop_of(bench::HostBackward& host) { return bench::backward_flop(host.forward); }
 
 template <class Host>
-Status compute(const Options& options, const bench::ChosenPlan& chosen, Host& host,
+Status compute(const RunOptions& options, const bench::ChosenPlan& chosen, Host& host,
                bench::Progress& progress, Outcome& outcome) {
   Result<bench::Execution> execution =
       bench::Execution::prepare(chosen.plan, chosen.options.device, host);
@@ -207,7 +207,7 @@ nlohmann::ordered_json json(const Work& work, const Outcome& outcome) {
 
 // `load` reads the inputs; of a backward run it computes the forward pass too.
 template <class Host>
-Result<ExitCode> run_and_report(const Options& options, const Work& work, Session& session,
+Result<ExitCode> run_and_report(const RunOptions& options, const Work& work, Session& session,
                                 const std::function<Result<Host>(bench::Progress&)>& load) {
   Outcome outcome;
   {
@@ -231,7 +231,7 @@ Result<ExitCode> run_and_report(const Options& options, const Work& work, Sessio
   return outcome.failed() ? ExitCode::check_failed : ExitCode::ok;
 }
 
-Result<ExitCode> run_forward(const Options& options, const bench::ProblemInputs& inputs,
+Result<ExitCode> run_forward(const RunOptions& options, const bench::ProblemInputs& inputs,
                              Session& session) {
   FLASHCORE_RETURN_IF_ERROR(
       bench::check_outputs(options.files, inputs.problem, bench::paths_of(inputs.sources)));
@@ -252,9 +252,9 @@ Result<Plan> forward_plan(const Problem& problem, PlanOptions options) {
   return make_plan(problem, options);
 }
 
-Result<ExitCode> run_backward(const Options& given, const bench::ProblemInputs& inputs,
+Result<ExitCode> run_backward(const RunOptions& given, const bench::ProblemInputs& inputs,
                               Session& session) {
-  Options options = given;
+  RunOptions options = given;
   const Problem& problem = inputs.problem;
   if (problem.amax_o) return invalid("--amax: is given with --backward, wanted one of them");
   const Result<Gradients> gradients =
@@ -287,7 +287,7 @@ Result<ExitCode> run_backward(const Options& given, const bench::ProblemInputs& 
       });
 }
 
-Result<ExitCode> execute(const Options& options, Session& session) {
+Result<ExitCode> execute_run(const RunOptions& options, Session& session) {
   FLASHCORE_RETURN_IF_ERROR(options.gradients.check(options.choice));
   const Result<bench::ProblemInputs> inputs = options.problem.read(options.gradients.sources());
   if (!inputs.ok()) return inputs.status();
@@ -298,7 +298,7 @@ Result<ExitCode> execute(const Options& options, Session& session) {
 }  // namespace
 
 Command run_command() {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<RunOptions>();
   return {
       .name = "run",
       .summary = "Compute attention, or its gradients, over tensors from files or of a given shape",
@@ -330,7 +330,7 @@ Command run_command() {
             set.text("--save-inputs", options->files.save_inputs,
                      "Write the inputs: .safetensors, to compute them again elsewhere", "FILE");
           },
-      .execute = [options](Session& session) { return execute(*options, session); }};
+      .execute = [options](Session& session) { return execute_run(*options, session); }};
 }
 
 }  // namespace flashcore::cli

@@ -22,7 +22,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr const char* kAuto = "auto";
 
-struct Options {
+struct TuneOptions {
   bench::TuneOrder order;
   SubjectOptions subjects;
   bench::PlanChoice choice;
@@ -51,7 +51,7 @@ Json entry_json(const std::string& key, const tuning::TunedEntry& entry) {
 }
 
 // The table in use, or that of --out.
-Result<ExitCode> show(const Options& options, const PlanOptions& plan, Session& session) {
+Result<ExitCode> show(const TuneOptions& options, const PlanOptions& plan, Session& session) {
   const Result<bench::ShownTable> shown = bench::shown_table(plan, options.out);
   if (!shown.ok()) return shown.status();
   const auto& [device, place, path, table] = *shown;
@@ -112,9 +112,9 @@ void print_cases(const Json& evidence, Session& session) {
   if (!evidence["cases"].empty()) session.table(rows);
 }
 
-Result<ExitCode> execute(const Options& all, Session& session) {
+Result<ExitCode> execute_tune(const TuneOptions& all, Session& session) {
   FLASHCORE_RETURN_IF_ERROR(all.subjects.gradients.check(all.choice));
-  Options options = all;
+  TuneOptions options = all;
   const Result<std::vector<PlanOptions>> allowed = bench::allowed_devices(options.choice);
   if (!allowed.ok()) return allowed.status();
   const PlanOptions& plan = allowed->front();
@@ -174,7 +174,7 @@ Result<ExitCode> execute(const Options& all, Session& session) {
   return ExitCode::ok;
 }
 
-void declare(Options& options, OptionSet& set) {
+void declare(TuneOptions& options, OptionSet& set) {
   bench::RunOptions& run = options.order.run;
   options.subjects.suites = kAuto;
   options.subjects.declare(set);
@@ -204,7 +204,7 @@ void declare(Options& options, OptionSet& set) {
 }  // namespace
 
 Command tune_command() {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<TuneOptions>();
   return {.name = "tune",
           .summary = "Measure which kernel is fastest for which problem, for all plans to come",
           .examples =
@@ -215,7 +215,7 @@ Command tune_command() {
               "  flashcore tune --backward --shape 2,8,2048,128\n"
               "  flashcore tune --show",
           .declare = [options](OptionSet& set) { declare(*options, set); },
-          .execute = [options](Session& session) { return execute(*options, session); }};
+          .execute = [options](Session& session) { return execute_tune(*options, session); }};
 }
 
 }  // namespace flashcore::cli

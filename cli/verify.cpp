@@ -32,7 +32,7 @@ using Json = nlohmann::ordered_json;
 constexpr const char* kBackwardShapes = "small,mission,long,wide";
 constexpr int64_t kSanitized = 12;  // random problems of a kernel under each tool
 
-struct Options {
+struct VerifyOptions {
   bench::PlanChoice choice;
   std::string shapes = "small,mission,long,wide,scores";
   std::string dtypes = "f16";
@@ -51,7 +51,7 @@ struct Options {
   std::string out;
 };
 
-Status check(const Options& options) {
+Status check(const VerifyOptions& options) {
   if (options.random < 0) return invalid("--random: is {}, wanted 0 or more", options.random);
   if (options.largest_seqlen < 1) {
     return invalid("--largest-seqlen: is {}, wanted 1 or more", options.largest_seqlen);
@@ -67,7 +67,7 @@ Status check(const Options& options) {
                    options.most_heads);
   }
   if (options.backward && options.shapes.find("scores") != std::string::npos &&
-      options.shapes != Options{}.shapes) {
+      options.shapes != VerifyOptions{}.shapes) {
     return invalid("--shapes: is '{}', wanted no scores with --backward", options.shapes);
   }
   if (options.backward && options.choice.batch_invariant) {
@@ -85,7 +85,7 @@ Status check(const Options& options) {
   return {};
 }
 
-bench::RandomTrials random_part(const Options& options) {
+bench::RandomTrials random_part(const VerifyOptions& options) {
   bench::RandomTrials random{
       .problems = options.random, .first_seed = options.random_seed, .space = {}};
   random.space.largest_seqlen = options.largest_seqlen;
@@ -102,7 +102,7 @@ bench::RandomTrials random_part(const Options& options) {
 
 // This program under each tool, all at once: {tool: {"passed", "ran", "findings", "first"}}. Without
 // compute-sanitizer there is a sentence instead.
-Result<Json> run_sanitizers(const Options& options, const std::string& kernel,
+Result<Json> run_sanitizers(const VerifyOptions& options, const std::string& kernel,
                             const PlanOptions& plan) {
   std::vector<std::string> arguments = {"verify", "--only-run"};
   if (options.backward) arguments.emplace_back("--backward");
@@ -215,7 +215,7 @@ bool print_table(const std::vector<bench::GateRow>& rows, Session& session) {
 
 // The table, the hard scores and the random problems, each printed when it is done; whether all
 // passed.
-Result<bool> judge_all(const Options& options, const Shapes& shapes,
+Result<bool> judge_all(const VerifyOptions& options, const Shapes& shapes,
                        const std::vector<int64_t>& seeds, const bench::Tested& tested,
                        bench::Verified& found, Session& session) {
   const Result<std::vector<bench::GateRow>> rows =
@@ -239,7 +239,7 @@ Result<bool> judge_all(const Options& options, const Shapes& shapes,
   return passed;
 }
 
-Result<ExitCode> execute(const Options& options, Session& session) {
+Result<ExitCode> execute_verify(const VerifyOptions& options, Session& session) {
   const auto seed_count = bench::split(options.seeds, ',').size();
   const Result<std::vector<int64_t>> seeds =
       bench::parse_numbers("--seeds", options.seeds, seed_count, "numbers such as 0,1,2");
@@ -257,7 +257,7 @@ Result<ExitCode> execute(const Options& options, Session& session) {
     return unsupported("--sanitizers: is given for the CPU, wanted a CUDA device");
   }
   // Hard scores are of the forward pass.
-  const bool usual_shapes = options.shapes == Options{}.shapes;
+  const bool usual_shapes = options.shapes == VerifyOptions{}.shapes;
   const Result<Shapes> shapes = parse_shapes(
       options.backward && usual_shapes ? kBackwardShapes : options.shapes, options.dtypes);
   if (!shapes.ok()) return shapes.status();
@@ -301,7 +301,7 @@ Result<ExitCode> execute(const Options& options, Session& session) {
 }  // namespace
 
 Command verify_command() {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<VerifyOptions>();
   return {
       .name = "verify",
       .summary = "Check kernels against the correctness gates, hard scores and random problems",
@@ -352,7 +352,7 @@ Command verify_command() {
             set.text("--out", options->out, "Write the results as evidence", "FILE");
             declare_plan_choice(set, options->choice);
           },
-      .execute = [options](Session& session) { return execute(*options, session); }};
+      .execute = [options](Session& session) { return execute_verify(*options, session); }};
 }
 
 }  // namespace flashcore::cli

@@ -3,7 +3,7 @@ set(FLASHCORE_CUDA "AUTO" CACHE STRING "Build the CUDA kernels: AUTO (when nvcc 
 option(FLASHCORE_TESTS "Build the tests" ON)
 option(FLASHCORE_UNITY "Compile bench, evolve and the tests in groups of files: less than half of the time,
 but a change compiles its whole group again" ON)
-option(FLASHCORE_PCH "Precompile the headers of the standard library for the library and the command" ON)
+option(FLASHCORE_PCH "Precompile the headers of the standard library, for the library" ON)
 option(FLASHCORE_CUDA_ONE_TYPE "Compile what is for fp16 alone for 90a only: for checks without a GPU" OFF)
 option(FLASHCORE_FUZZ "Build the libFuzzer programs, with address and undefined sanitizers" OFF)
 option(FLASHCORE_SIMULATOR "Build the simulator of CUDA kernels and its tests; in a folder of its own" OFF)

@@ -1,0 +1,61 @@
+#!/usr/bin/env bash
+# The README's two commands on a minimal Debian 12, so that what they need is in the lists of packages and nowhere
+# else. The system is made once, in the cache folder, and each run works on a copy of it. Objects come from this
+# user's ccache.
+#
+# usage: fresh.sh
+#
+# The last line is "fresh: N passed, M failed, K skipped". Exits with 77 where a system of its own is not allowed.
+set -euo pipefail
+# shellcheck source=scripts/common.sh
+source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+cd "$root"
+
+cache=${XDG_CACHE_HOME:-$HOME/.cache}/flashcore/fresh
+((EUID == 0)) || { say "Not run: only root may change into another system."; exit 77; }
+command -v debootstrap >/dev/null || { say "Not run: debootstrap is not here."; exit 77; }
+unshare --mount true 2>/dev/null || { say "Not run: mount namespaces are not allowed here."; exit 77; }
+
+if [[ ! -f $cache/base/made ]]; then
+  mirror=$(sed -nE 's/^(URIs: *|deb )(http[^ ]+).*/\2/p' /etc/apt/sources.list /etc/apt/sources.list.d/* 2>/dev/null | head -n 1)
+  rm -rf "$cache/base"
+  mkdir -p "$cache"
+  quietly debootstrap --variant=minbase bookworm "$cache/base" "$mirror" ||
+    { say "Not run: debootstrap could not make a system."; exit 77; }
+  # How this machine reaches its packages.
+  cp -rL /etc/apt/sources.list* /etc/apt/apt.conf.d "$cache/base/etc/apt/"
+  cp -rL /usr/share/keyrings "$cache/base/usr/share/"
+  cp -rL /etc/ssl/certs "$cache/base/etc/ssl/"
+  touch "$cache/base/made"
+fi
+system=$cache/system
+rm -rf "$system"
+cp -a "$cache/base" "$system"
+cp -L /etc/resolv.conf /etc/hosts "$system/etc/"
+mkdir -p "$system/project" "$system/ccache" "$system/pip"
+project_files '*' | tar -c -T - | tar -x -C "$system/project"
+cp -r .ci "$system/project/"
+
+compiled=${CCACHE_DIR:-$HOME/.cache/ccache}
+mkdir -p "$compiled"
+log=$(mktemp)
+# shellcheck disable=SC2016
+unshare --mount bash -c '
+  set -euo pipefail
+  mount --rbind /proc "$0/proc"
+  mount --rbind /dev "$0/dev"
+  mount --bind "$1" "$0/ccache"
+  exec env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LANG=C.UTF-8 \
+    CCACHE_DIR=/ccache ${http_proxy:+http_proxy="$http_proxy"} ${https_proxy:+https_proxy="$https_proxy"} \
+    ${PIP_INDEX_URL:+PIP_INDEX_URL="$PIP_INDEX_URL"} PIP_CERT=/etc/ssl/certs/ca-certificates.crt \
+    chroot "$0" sh -c "cd /project && ./run.sh && ./test.sh"
+' "$system" "$compiled" >"$log" 2>&1 || true
+if ! IFS=' ,' read -r good _ bad _ left_out _ < <(tail -n 1 "$log" | grep -E '^[0-9]+ passed, '); then
+  tail -n 60 "$log"
+  say "fresh: 0 passed, 1 failed, 0 skipped"
+  exit 1
+fi
+grep -E '^(FAILED|Seconds)' "$log" || true
+rm -f "$log"
+say "fresh: $good passed, $bad failed, $left_out skipped"
+((bad == 0))
