@@ -322,7 +322,7 @@ int report(const Settings& settings) {
                         {"cpu_target", build.cpu_target},
                         {"threads", settings.threads}};
   evidence["clock"] = clock;
-  evidence["fingerprint"] = kernel_fingerprint("cpu_simd", Device{});
+  evidence["fingerprint"] = cpu_fingerprint("cpu_simd");
   evidence["notes"] = Json::array();
   evidence["peak"] = report_peak(settings);
   evidence["unfused"] = report_unfused(settings);

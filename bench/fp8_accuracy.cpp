@@ -16,6 +16,7 @@
 #include <cstdlib>
 #include <iterator>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -136,15 +137,15 @@ class Accuracy {
         fmt::print("{}: {}\n", kernel.kernel, kernel.refusal);
         continue;
       }
-      if (const Status status = run_kernel(host, plan_, kernel.kernel); !status.ok()) {
+      std::set<std::string> launched;
+      if (const Status status = run_kernel(host, plan_, kernel.kernel, &launched); !status.ok()) {
         fail(status.message());
       }
       const Verdict verdict = judge(host, right);
       if (!std::isfinite(verdict.relative_error) || verdict.relative_error == 0) {
         fail(fmt::format("{} of {}: {}", kernel.kernel, data_, verdict.failure));
       }
-      add(kernel.kernel, std::string(kernel_fingerprint(kernel.kernel, plan_.device)), host,
-          verdict);
+      add(kernel.kernel, fingerprint_of(kernel.kernel, plan_.device, launched), host, verdict);
     }
   }
 

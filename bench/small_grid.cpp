@@ -14,6 +14,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <ostream>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -24,6 +25,7 @@
 #include "bench/gate/sampled_gate.hpp"
 #include "bench/tensors/tiled_inputs.hpp"
 #include "bench/time/cuda_timer.hpp"
+#include "bench/time/launched.hpp"
 #include "flashcore/flashcore.hpp"
 #include "plan/fingerprints.hpp"
 #include "problem/status.hpp"
@@ -116,8 +118,7 @@ ordered_json measure(HostProblem& host, const SampledReference& reference,
   options.device = kGpu;
   options.kernel = candidate.kernel;
   options.early_start = candidate.early;
-  ordered_json row = {{"kernel", candidate.name()},
-                      {"fingerprint", kernel_fingerprint(candidate.kernel, kGpu)}};
+  ordered_json row = {{"kernel", candidate.name()}};
   poison_outputs(host);
   const Status status = [&]() -> Status {
     const Result<Plan> plan = make_plan(host.problem, options);
@@ -129,6 +130,9 @@ ordered_json measure(HostProblem& host, const SampledReference& reference,
     const Verdict verdict = reference.judge(host);
     if (!verdict.passed) return {StatusCode::internal, "gate: " + verdict.failure};
     const auto call = [&](Stream stream) { return execution->run(stream); };
+    const Result<std::set<std::string>> launched = bench::launched_by(call, kGpu);
+    if (!launched.ok()) return launched.status();
+    row["fingerprint"] = fingerprint_of(candidate.kernel, kGpu, *launched);
     const Result<Timing> timing = timer.time(call);
     if (!timing.ok()) return timing.status();
     row["us"] = timing->p50 * 1e6;

@@ -5,7 +5,6 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -223,10 +222,13 @@ Result<bool> judge_all(const VerifyOptions& options, const Shapes& shapes,
   if (!rows.ok()) return rows.status();
   bool passed = print_table(*rows, session);
   found.table = bench::gate_rows_json(*rows, seeds);
+  for (const auto& [one, kernel, tally] : *rows) found.add(kernel, tally);
   if (!shapes.scores.empty()) {
-    Result<Json> scores = bench::judge_scores(shapes.scores, tested);
+    bench::Findings findings;
+    Result<Json> scores = bench::judge_scores(shapes.scores, tested, findings);
     if (!scores.ok()) return scores.status();
     found.scores = std::move(*scores);
+    found.add(findings);
     passed = print_part("hard scores", found.scores, session) && passed;
   }
   if (options.random > 0) {
@@ -234,6 +236,7 @@ Result<bool> judge_all(const VerifyOptions& options, const Shapes& shapes,
     const Status status = bench::judge_random(random_part(options), tested, findings);
     if (!status.ok()) return status;
     found.random = bench::random_json(random_part(options), findings);
+    found.add(findings);
     passed = print_part("random problems", found.random, session) && passed;
   }
   return passed;
@@ -271,12 +274,11 @@ Result<ExitCode> execute_verify(const VerifyOptions& options, Session& session) 
   if (!judged.ok()) return judged.status();
   bool passed = *judged;
   if (options.sanitizers) {
-    const std::set<std::string> kernels = bench::kernels_that_ran(found);
-    if (kernels.empty()) {
+    if (found.ran.empty()) {
       return invalid(
           "--sanitizers: no kernel computed a problem, wanted --shapes or --random of some");
     }
-    for (const std::string& kernel : kernels) {
+    for (const auto& [kernel, launched] : found.ran) {
       const Result<Json> results = run_sanitizers(options, kernel, plan);
       if (!results.ok()) return results.status();
       passed = report_sanitizers(kernel, *results, session) && passed;

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """What merge, append and quantize cost beside a copy of as many bytes, on a GPU.
 
-    call_times.py [OUT.json] [--library LIBFLASHCORE.so] [--rounds 3]
+    call_times.py [OUT.json] [--build BUILD] [--rounds 3]
 
-Runs where python3 has PyTorch, with a library that has CUDA kernels. Tensors are larger than a cache of
+Runs where python3 has PyTorch, with the library of a build with CUDA kernels. Tensors are larger than a cache of
 the GPU, but for the step of decode. What a call writes must be what the CPU writes before it is timed,
 to the bit where no exponential or sine is in it. Bytes are what a call must read and write once. OUT.json is
 an evidence file (docs/evidence/schema.json), which tools/report.py makes a table of.
@@ -14,8 +14,8 @@ import pathlib
 import statistics
 import sys
 
-import fingerprint
 import peers_torch
+from launched import fingerprint, functions, measured_build
 from reporting import calls
 from reporting.evidence import Failure, check_evidence, write
 
@@ -114,7 +114,7 @@ def copy_of(torch, bytes_moved):
 
 
 def measure(torch, flashcore, timer, fingerprint_of, rounds):
-    """The evidence's rows, one after the other."""
+    """The evidence's rows, one after the other; fingerprint_of: of a call."""
     for call_name, kernel, case, make, options in cases():
         call, results, moved = make(torch, flashcore, "cuda", **options)
         check(torch, flashcore, call, make, options, results)
@@ -123,7 +123,7 @@ def measure(torch, flashcore, timer, fingerprint_of, rounds):
         for _ in range(rounds):
             for name, contestant in contestants.items():
                 times[name] += timer.samples(contestant, PROTOCOL)[0]
-        yield {"call": call_name, "case": case, "kernel": kernel, "fingerprint": fingerprint_of(kernel),
+        yield {"call": call_name, "case": case, "kernel": kernel, "fingerprint": fingerprint_of(call),
                "bytes": moved, "p50_us": statistics.median(times["call"]) * 1e6,
                "p90_us": statistics.quantiles(times["call"], n=10)[8] * 1e6,
                "samples": len(times["call"]), "copy_us": statistics.median(times["copy"]) * 1e6}
@@ -138,15 +138,18 @@ def document(frame: dict, rounds: int, rows: list[dict]) -> dict:
 
 
 def run(options) -> None:
-    os.environ["FLASHCORE_LIBRARY"] = str(options.library)
+    code, library = measured_build(options.build)
+    os.environ["FLASHCORE_LIBRARY"] = str(library)  # so that the times are of that machine code
     sys.path[:0] = [str(ROOT / "python"), str(ROOT / "python/tests")]
     import evidence as python_evidence
     import flashcore
     import torch
-    known = fingerprint.cuda_fingerprints(ROOT)
+    major, minor = torch.cuda.get_device_capability()
     rows = []
     total = len(list(cases()))
-    for row in measure(torch, flashcore, peers_torch.CudaTimer(torch), known.__getitem__, options.rounds):
+    for row in measure(torch, flashcore, peers_torch.CudaTimer(torch),
+                       lambda call: fingerprint(code, functions(torch, call), 10 * major + minor),
+                       options.rounds):
         rows.append(row)
         print(calls.line(row), flush=True)
         torch.cuda.empty_cache()
@@ -157,7 +160,7 @@ def run(options) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=pathlib.Path, nargs="?")
-    parser.add_argument("--library", type=pathlib.Path, default=ROOT / "build-wheel/src/libflashcore.so")
+    parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build")
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
     try:

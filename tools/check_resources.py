@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
-"""Holds every kernel to its budget of registers, spills, stack and shared memory. Needs no GPU.
+"""Holds every kernel to its budget of registers, spills, stack and shared memory, and sees that evidence
+can name it. Needs no GPU.
 
     check_resources.py BUILD              the table, then each kernel that is over its budget
     check_resources.py BUILD --quiet      only those
 
 Registers, spills, stack and static shared memory come from the ptxas reports that the build keeps
-beside the objects in its cuda_objects.txt; dynamic shared memory from BUILD/bin/record_launches, which runs the launch code
-of every kernel against a runtime that only writes launches down. Budgets are data: kernel.json of each kernel's
-folder (kernel_folders.py).
+beside the objects in its cuda_objects.txt; dynamic shared memory from BUILD/bin/record_launches, which runs
+the launch code of every kernel against a runtime that only writes launches down. Budgets are data: kernel.json
+of each kernel's folder (kernel_folders.py). Every kernel must have a digest in BUILD/machine_code.json: a row
+of evidence that ran one without could not go stale.
 """
 import argparse
 import dataclasses
@@ -18,6 +20,7 @@ import sys
 
 import kernel_folders
 import ptxas_report
+from reporting.evidence import read_machine_code
 
 REPORT_SUFFIX = ".cu.o.ptxas.txt"
 OBJECTS = "cuda_objects.txt"  # written when the build is configured
@@ -59,7 +62,9 @@ def record_launches(build: pathlib.Path) -> dict[tuple[str, str], int]:
         raise SystemExit(f"record_launches failed:\n{done.stderr}")
     launches: dict[tuple[str, str], int] = {}
     for line in done.stdout.splitlines():
-        target, _variant, _threads, shared, kernel = line.removeprefix("budget ").split()
+        if line.startswith("case "):
+            continue
+        target, _variant, _threads, shared, kernel = line.split()
         key = (target, kernel)
         launches[key] = max(launches.get(key, 0), int(shared))
     return launches
@@ -94,10 +99,18 @@ def complaints(row: Row, budget: dict | None) -> list[str]:
     return found
 
 
+def without_digest(rows: list[Row], code: dict) -> list[str]:
+    """Sentences; `code`: what tools/machine_code.py wrote."""
+    return [f"{row.file}: {short_name(row.kernel.name)} for {row.kernel.target}: has no digest in machine_code.json"
+            for row in rows
+            if row.kernel.name not in code["functions"].get(row.kernel.target.rstrip("af"), {})]
+
+
 def check(reports: dict[str, str], launches: dict[tuple[str, str], int],
-          folders: list[kernel_folders.Folder]) -> tuple[list[Row], list[str]]:
+          folders: list[kernel_folders.Folder], code: dict) -> tuple[list[Row], list[str]]:
     rows = rows_of(reports, launches)
     problems = [line for row in rows for line in complaints(row, budget_of(folders, row))]
+    problems += without_digest(rows, code)
     for file, report in reports.items():
         problems += [f"{file}: ptxas dropped a fast path: {line}"
                      for line in ptxas_report.alarms(report)]
@@ -138,11 +151,11 @@ def main() -> int:
     parser.add_argument("--quiet", action="store_true")
     options = parser.parse_args()
     rows, problems = check(read_reports(options.build), record_launches(options.build),
-                           kernel_folders.folders())
+                           kernel_folders.folders(), read_machine_code(options.build))
     if not options.quiet:
         print_table(rows)
     for line in problems:
-        print(f"over budget: {line}", file=sys.stderr)
+        print(f"check_resources: {line}", file=sys.stderr)
     print(f"{len(rows)} kernels checked, {len(problems)} complaints")
     return 1 if problems else 0
 

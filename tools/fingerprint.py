@@ -117,14 +117,11 @@ def main() -> int:
     found = fingerprints(options.root)
     if options.all is not None:
         found = fingerprints(options.root, CPU_ROOMS) | cuda_fingerprints(options.root)
-        write(options.all, "".join(f'{{"{name}", "{value}"}},\n' for name, value in found.items()))
+    if (output := options.all or options.output) is not None:
+        write(output, "".join(f'{{"{name}", "{value}"}},\n' for name, value in found.items()))
         return 0
-    if options.output is None:
-        for name, value in found.items():
-            print(name, value)
-        return 0
-    write(options.output,
-          "".join(f'{{"{name}", 0, "{value}"}},\n' for name, value in found.items()))
+    for name, value in found.items():
+        print(name, value)
     return 0
 
 

@@ -1,20 +1,20 @@
 #!/usr/bin/env python3
-"""What of a CUDA kernel reaches a GPU, as a hash: its instructions and its launches. Needs no GPU.
+"""The machine code of this build's device functions, as digests, and which of them each kernel launches.
+Needs no GPU.
 
-    machine_code.py --objects FILE --recorder PROGRAM --nvcc VERSION --json FILE --table FILE
+    machine_code.py --objects FILE --recorder PROGRAM --nvcc VERSION --json FILE --table FILE [--launches FILE]
 
-reads the device programs of a build's objects (FILE names one per line), lets the recorder
-(tools/launches) say which functions each kernel of the library launches, how and with what, and
-writes a hash for each kernel and GPU family: as JSON for tools/report.py, and as rows of a C++
-table for the library, so that a measurement says what it measured.
+reads the device programs of a build's objects (FILE names one per line) and lets the recorder
+(tools/launches) say which functions each recorded case of each kernel launches. The JSON file is for
+tools/report.py: {"nvcc", "functions": {"sm_90": {name: digest}}, "cases": {"sm_90": {kernel: [[name]]}}}.
+The table is for C++ (src/plan/fingerprints.cpp), so that a measurement says what it ran. --launches keeps
+what the recorder says of each launch, with its arguments, so that those of two builds can be compared.
 
-Names of functions, files and types, line tables and addresses are no part of it: code that is
-moved, renamed or commented keeps its hash. A hash of one nvcc says nothing about that of another.
+Names of functions, files and types, line tables and addresses are no part of a digest: code that is
+moved, renamed or commented keeps its own. A digest of one nvcc says nothing about that of another.
 """
 import argparse
-import bisect
 import collections
-import hashlib
 import json
 import pathlib
 import subprocess
@@ -26,35 +26,27 @@ from cubin import Cubin, Failure, Function, fail, programs_of
 DIGITS = 16
 
 
-def read_functions(objects: list[pathlib.Path]) -> dict[str, dict[int, Function]]:
-    """By mangled name and target."""
-    found: dict[str, dict[int, Function]] = collections.defaultdict(dict)
+def read_functions(objects: list[pathlib.Path]) -> dict[int, dict[str, Function]]:
+    """By target and mangled name."""
+    found: dict[int, dict[str, Function]] = collections.defaultdict(dict)
     for path in objects:
         try:
-            programs = programs_of(path.read_bytes())
-            for target, program in programs:
+            for target, program in programs_of(path.read_bytes()):
                 for name, function in Cubin(program).functions().items():
-                    if found[name].setdefault(target, function).digest != function.digest:
+                    if found[target].setdefault(name, function).digest != function.digest:
                         fail(f"has another kernel {name} for sm_{target} than an earlier object")
         except OSError as error:
             raise Failure(f"{path}: cannot be read: {error.strerror}") from error
         except Failure as failure:
             raise Failure(f"{path}: {failure}") from failure
-    return dict(found)
+    return dict(sorted(found.items()))
 
 
-def image_for(function: dict[int, Function], capability: int) -> Function | None:
-    """What a GPU runs: of its own generation the newest that it knows."""
-    targets = sorted(one for one in function if one // 10 == capability // 10)
-    place = bisect.bisect_right(targets, capability)
-    return function[targets[place - 1]] if place else None
-
-
-def record(recorder: pathlib.Path, functions: dict[str, dict[int, Function]]) -> str:
+def record(recorder: pathlib.Path, functions: dict[int, dict[str, Function]]) -> str:
+    sizes = {name: one.argument_bytes for by_name in functions.values() for name, one in by_name.items()}
     with tempfile.NamedTemporaryFile("w", suffix=".txt") as file:
-        for name, by_target in functions.items():
-            sizes = next(iter(by_target.values())).argument_bytes
-            file.write(" ".join([name, *map(str, sizes)]) + "\n")
+        for name, bytes_of_each in sizes.items():
+            file.write(" ".join([name, *map(str, bytes_of_each)]) + "\n")
         file.flush()
         done = subprocess.run([recorder, "--arguments", file.name], capture_output=True, text=True,
                               check=False)
@@ -63,41 +55,23 @@ def record(recorder: pathlib.Path, functions: dict[str, dict[int, Function]]) ->
     return done.stdout
 
 
-def hashes(functions: dict[str, dict[int, Function]], recorded: str) -> dict[str, dict[str, str]]:
-    """By kernel of the library and family ("sm_90"); none where this build has no code for it.
-
-    Lines are sorted by what they hold: the order in which kernels, cases or files come is no matter.
-    """
-    lines: dict[tuple[str, str], set[str]] = collections.defaultdict(set)
-    cases: dict[tuple[str, str, str], list[str]] = collections.defaultdict(list)
-    without_code = set()
-    for line in recorded.splitlines():
-        words = line.split(" ")
-        if words[0] == "budget":
-            continue
-        is_launch = words[0] == "launch"
-        family, kernel = words[1:3] if is_launch else words[:2]
-        function = words[4]
-        image = image_for(functions.get(function, {}), int(family.removeprefix("sm_")))
-        if image is None:
-            without_code.add((kernel, family))
-        elif is_launch:
-            cases[kernel, family, words[3]].append(" ".join([image.digest, *words[5:]]))
-        else:
-            lines[kernel, family].add(image.digest)
-    for (kernel, family, _), launches in cases.items():
-        lines[kernel, family].add("\n".join(launches))
-    found: dict[str, dict[str, str]] = collections.defaultdict(dict)
-    for (kernel, family), content in sorted(lines.items()):
-        if (kernel, family) not in without_code:
-            digest = hashlib.sha256("\n\n".join(sorted(content)).encode())
-            found[kernel][family] = digest.hexdigest()[:DIGITS]
-    return dict(found)
+def lines_of(recorded: str, kind: str) -> list[list[str]]:
+    return [words[1:] for line in recorded.splitlines() if (words := line.split(" "))[0] == kind]
 
 
-def table(nvcc: str, kernels: dict[str, dict[str, str]]) -> str:
-    return "".join(f'{{"{kernel}", {family.removeprefix("sm_")}, "nvcc {nvcc} {family} {digest}"}},\n'
-                   for kernel, families in kernels.items() for family, digest in families.items())
+def cases(recorded: str, targets: list[str]) -> dict[str, dict[str, list[list[str]]]]:
+    """By target ("sm_90") and kernel: the functions of each case, those that launch the same as one."""
+    found: dict[str, dict[str, set[tuple[str, ...]]]] = {target: {} for target in targets}
+    for target, kernel, *names in lines_of(recorded, "case"):
+        if target in found:
+            found[target].setdefault(kernel, set()).add(tuple(names))
+    return {target: {kernel: sorted(map(list, sets)) for kernel, sets in sorted(kernels.items())}
+            for target, kernels in found.items()}
+
+
+def table(nvcc: str, functions: dict[str, dict[str, str]]) -> str:
+    return "".join(f'{{"{name}", {target.removeprefix("sm_")}, "nvcc {nvcc}", "{digest}"}},\n'
+                   for target, by_name in functions.items() for name, digest in by_name.items())
 
 
 def write(path: pathlib.Path, text: str) -> None:
@@ -113,16 +87,22 @@ def main() -> int:
     parser.add_argument("--nvcc", required=True)
     parser.add_argument("--json", type=pathlib.Path, required=True)
     parser.add_argument("--table", type=pathlib.Path, required=True)
+    parser.add_argument("--launches", type=pathlib.Path)
     options = parser.parse_args()
     try:
         names = options.objects.read_text(encoding="utf-8").splitlines()
-        functions = read_functions([pathlib.Path(name) for name in names if name.endswith(".cu.o")])
-        kernels = hashes(functions, record(options.recorder, functions))
+        compiled = read_functions([pathlib.Path(name) for name in names if name.endswith(".cu.o")])
+        recorded = record(options.recorder, compiled)
     except (OSError, Failure) as failure:
         print(f"machine_code: {failure}", file=sys.stderr)
         return 1
-    write(options.json, json.dumps({"nvcc": options.nvcc, "kernels": kernels}, indent=1) + "\n")
-    write(options.table, table(options.nvcc, kernels))
+    functions = {f"sm_{target}": {name: one.digest[:DIGITS] for name, one in sorted(by_name.items())}
+                 for target, by_name in compiled.items()}
+    write(options.json, json.dumps({"nvcc": options.nvcc, "functions": functions,
+                                    "cases": cases(recorded, list(functions))}, indent=1) + "\n")
+    write(options.table, table(options.nvcc, functions))
+    if options.launches:
+        write(options.launches, "".join(" ".join(words) + "\n" for words in lines_of(recorded, "launch")))
     return 0
 
 

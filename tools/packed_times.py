@@ -17,8 +17,9 @@ import statistics
 import sys
 
 import peers_torch
+from launched import fingerprint, functions, measured_build
 from reporting import packed
-from reporting.evidence import Failure, check_evidence, read_machine_code, write
+from reporting.evidence import Failure, check_evidence, write
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 PROTOCOL = {"graph_seconds": 5e-3, "warm_ups": 5, "samples": 9, "pause_seconds": 0.0}
@@ -79,18 +80,8 @@ class Setting:
                 self.kernel(q, k, v, causal=causal))
 
 
-def fingerprint_of(code: dict, kernel: str, capability: int) -> str:
-    """As src/plan/fingerprints.cpp finds it: of the GPU's generation, the newest that it runs."""
-    families = [int(family.removeprefix("sm_")) for family in code["kernels"].get(kernel, {})]
-    fitting = [one for one in families if one // 10 == capability // 10 and one <= capability]
-    if not fitting:
-        raise Failure(f"the build has no machine code of {kernel} for compute capability {capability}")
-    family = f"sm_{max(fitting)}"
-    return f"nvcc {code['nvcc']} {family} {code['kernels'][kernel][family]}"
-
-
-def measure(setting, timer, fingerprint, head_dims, rounds):
-    """The evidence's rows, one after the other; `fingerprint` is of a kernel's name."""
+def measure(setting, timer, fingerprint_of, head_dims, rounds):
+    """The evidence's rows, one after the other; fingerprint_of: of a call."""
     for head_dim in head_dims:
         for name, lengths, beside in batches():
             for causal in (False, True):
@@ -105,11 +96,11 @@ def measure(setting, timer, fingerprint, head_dims, rounds):
                        "lengths": [{"entries": lengths.count(length), "seqlen": length}
                                    for length in sorted(set(lengths))],
                        "dense": [{"entries": len(beside), "seqlen": beside[0]}],
-                       "points": [{"form": form, "kernel": kernel, "fingerprint": fingerprint(kernel),
+                       "points": [{"form": form, "kernel": kernel, "fingerprint": fingerprint_of(call),
                                    "p50_us": statistics.median(times[form]) * 1e6,
                                    "p90_us": statistics.quantiles(times[form], n=10)[8] * 1e6,
                                    "samples": len(times[form])}
-                                  for form, (_, kernel) in calls.items()]}
+                                  for form, (call, kernel) in calls.items()]}
 
 
 def document(frame: dict, heads: int, dtype: str, rounds: int, rows: list[dict]) -> dict:
@@ -121,11 +112,7 @@ def document(frame: dict, heads: int, dtype: str, rounds: int, rows: list[dict])
 
 
 def run(options) -> None:
-    code = read_machine_code(options.build)
-    library = options.build / "src/libflashcore.so"
-    if not code["kernels"] or not library.exists():
-        raise Failure(f"{options.build}: is no build with CUDA kernels: it wants {library} and "
-                      "machine_code.json")
+    code, library = measured_build(options.build)
     os.environ["FLASHCORE_LIBRARY"] = str(library)  # so that the times are of that machine code
     sys.path[:0] = [str(ROOT / "python"), str(ROOT / "python/tests")]
     import evidence as python_evidence
@@ -136,7 +123,7 @@ def run(options) -> None:
     head_dims = [int(text) for text in options.head_dims.split(",")]
     rows = []
     for row in measure(setting, peers_torch.CudaTimer(torch),
-                       lambda kernel: fingerprint_of(code, kernel, 10 * major + minor),
+                       lambda call: fingerprint(code, functions(torch, call), 10 * major + minor),
                        head_dims, options.rounds):
         rows.append(row)
         print(packed.line(row), flush=True)

@@ -3,6 +3,7 @@
 
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -67,7 +68,8 @@ struct Verdict {
   double lse_error = 0;
   double naive_max_error = 0;
   double outlier_fraction = 0;
-  bool repeats = true;  // a second run, where there was one, gave the same bits
+  bool repeats = true;             // a second run, where there was one, gave the same bits
+  std::set<std::string> launched;  // on a GPU: device functions, by mangled names
 };
 
 // How far x is from the numbers that are rounded to `stored`, a finite number of an fp8 type, where

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <map>
 #include <memory>
 #include <set>
 #include <string_view>
@@ -59,7 +60,21 @@ class Ladder final : public RunListener {
   void finished(const Json* one) override {
     if (one == nullptr) return;
     add_case(evidence_, *one);
+    for (const Json& row : (*one)["rows"]) {
+      std::set<std::string> launched;
+      for (const Json& launch : row.value("launches", Json::array())) {
+        launched.insert(launch["kernel"].get<std::string>());
+      }
+      if (!launched.empty()) add_launched(row["implementation"], launched);
+    }
     saved_ = save();
+  }
+
+  // What a rung is known by: all that it launched for its gates and its times.
+  void add_launched(const std::string& rung, const std::set<std::string>& launched) {
+    std::set<std::string>& all = launched_[rung];
+    all.insert(launched.begin(), launched.end());
+    rung_record(evidence_, rung)["fingerprint"] = fingerprint_of(rung, plan_.device, all);
   }
 
   std::vector<std::string> names_of(DType input) const {
@@ -75,6 +90,7 @@ class Ladder final : public RunListener {
   const LadderOptions& options_;
   const std::function<void(const std::string&)>& step_;
   std::vector<std::string> names_;
+  std::map<std::string, std::set<std::string>> launched_;  // by each rung
   Json evidence_;
   Status saved_;
 };
@@ -108,7 +124,7 @@ Status Ladder::open() {
                                   {"prediction", rung.prediction},
                                   {"input", to_string(rung.input)},
                                   {"min_compute_capability", rung.min_compute_capability},
-                                  {"fingerprint", kernel_fingerprint(rung.name, plan_.device)},
+                                  {"fingerprint", fingerprint_of(rung.name, plan_.device, {})},
                                   {"gate", nullptr},
                                   {"sanitizers", Json::object()},
                                   {"times", Json::object()},
@@ -145,6 +161,8 @@ Status Ladder::gate_input(DType input) {
   for (const std::string& name : tested.kernels) {
     rung_record(evidence_, name)["gate"] = rung_gate(name, *rows, found);
   }
+  for (const auto& [one, kernel, tally] : *rows) add_launched(kernel, tally.launched);
+  for (const auto& [kernel, tally] : found.tallies()) add_launched(kernel, tally.launched);
   return {};
 }
 

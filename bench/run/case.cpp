@@ -4,12 +4,14 @@
 
 #include <algorithm>
 #include <chrono>
+#include <set>
 #include <utility>
 
 #include "bench/device/plan_choice.hpp"
 #include "bench/run/backward_workload.hpp"
 #include "bench/run/case_evidence.hpp"
 #include "bench/text/numbers.hpp"
+#include "bench/time/launched.hpp"
 #include "plan/fingerprints.hpp"
 #include "plan/tuning_plans.hpp"
 #include "problem/status.hpp"
@@ -81,7 +83,6 @@ Status CaseRun::add_candidates() {
   for (const std::string& name : *names) {
     Point& point = points_.emplace_back();
     point.name = name;
-    point.fingerprint = kernel_fingerprint(name, setting_.plan.device);
     point.error = setting_.lost(subject_, name);
     point.is_default = points_.size() == 1;
   }
@@ -123,7 +124,6 @@ Status CaseRun::add_kernels() {
     if (!kernel.refusal.empty() && !asked) continue;
     Point& point = points_.emplace_back();
     point.name = kernel.kernel;
-    point.fingerprint = kernel_fingerprint(kernel.kernel, setting_.plan.device);
     point.refusal = kernel.refusal;
     point.error = setting_.lost(subject_, kernel.kernel);
   }
@@ -184,6 +184,9 @@ Status CaseRun::gate_kernel(Point& point) {
     if (!call.ok()) return call.status();
     point.call = std::move(*call);
     FLASHCORE_RETURN_IF_ERROR(point.call(Stream{}));
+    const Result<std::set<std::string>> launched = launched_by(point.call, options.device);
+    if (!launched.ok()) return launched.status();
+    point.fingerprint = fingerprint_of(point.name, options.device, *launched);
     const Result<Verdict> verdict = workload_->judge();
     if (!verdict.ok()) return verdict.status();
     point.verdict = *verdict;

@@ -139,8 +139,7 @@ Json rows_json(const std::vector<Point>& points, const Json& one, const Subject&
   return rows;
 }
 
-const Json* finished_case(const Json& earlier, const Subject& subject, Device device,
-                          bool wants_peers) {
+const Json* finished_case(const Json& earlier, const Subject& subject, bool wants_peers) {
   Json wanted = rounded(case_json(subject));
   wanted.erase("flop");  // is of the lengths, which are data
   for (const Json& one : earlier) {
@@ -150,9 +149,9 @@ const Json* finished_case(const Json& earlier, const Subject& subject, Device de
     if (!same) continue;
     const Json& rows = one["rows"];
     const bool current = std::all_of(rows.begin(), rows.end(), [&](const Json& row) {
-      return row["source"] == "peer" ||
-             row["fingerprint"] ==
-                 kernel_fingerprint(row["implementation"].get<std::string>(), device);
+      return row["source"] == "peer" || row["fingerprint"] == "" ||  // did not run
+             is_current(row["implementation"].get<std::string>(),
+                        row["fingerprint"].get<std::string>());
     });
     const bool has_peers = std::any_of(rows.begin(), rows.end(),
                                        [](const Json& row) { return row["source"] == "peer"; });

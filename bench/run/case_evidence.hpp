@@ -19,11 +19,10 @@ nlohmann::ordered_json rows_json(const std::vector<Point>& points,
                                  const nlohmann::ordered_json& one, const Subject& subject,
                                  const nlohmann::ordered_json& ceilings);
 
-// The subject's case among `earlier` ones, if its kernels are still what they were on this device
-// and it has peers where they are wanted; null when there is none.
+// The subject's case among `earlier` ones, if this build still has the code that ran in it and it has
+// peers where they are wanted; null when there is none.
 const nlohmann::ordered_json* finished_case(const nlohmann::ordered_json& earlier,
-                                            const Subject& subject, Device device,
-                                            bool wants_peers);
+                                            const Subject& subject, bool wants_peers);
 
 // Whether one of ours failed in a case.
 bool has_failure(const nlohmann::ordered_json& one);

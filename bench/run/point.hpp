@@ -17,7 +17,8 @@ namespace flashcore::bench {
 struct Point {
   enum class Kind { kernel, peer_process, native_peer };
 
-  std::string name, version, fingerprint;
+  std::string name, version;
+  std::string fingerprint;  // of what a kernel ran (plan/fingerprints.hpp); empty before it did
   Kind kind = Kind::kernel;
   bool of_gradients = false;
   bool is_default = false;  // of candidates: what runs without a tuning table

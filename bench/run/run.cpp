@@ -256,8 +256,7 @@ Status Run::measure(size_t index) {
 Status Run::measure_all() {
   // All that is there is taken over first, so that a new interruption costs none of it.
   for (size_t i = 0; i < subjects_.size(); ++i) {
-    if (const Json* const one =
-            finished_case(earlier_, subjects_[i], plan_.device, peers_ != nullptr)) {
+    if (const Json* const one = finished_case(earlier_, subjects_[i], peers_ != nullptr)) {
       cases_[i] = *one;
       listener_.finished(nullptr);
     }

@@ -27,6 +27,7 @@ void Tally::add(const Verdict& verdict, const std::string& where) {
   max_scaled_error = std::max(max_scaled_error, verdict.max_scaled_error);
   relative_error = std::max(relative_error, verdict.relative_error);
   lse_error = std::max(lse_error, verdict.lse_error);
+  launched.insert(verdict.launched.begin(), verdict.launched.end());
 }
 
 void Findings::refuse(const std::string& kernel, const std::string& sentence) {

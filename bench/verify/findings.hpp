@@ -6,6 +6,7 @@
 #include <map>
 #include <mutex>
 #include <nlohmann/json_fwd.hpp>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,7 @@ struct Tally {
   std::string failure;    // the first
   std::string refusal;    // likewise
   double max_scaled_error = 0, relative_error = 0, lse_error = 0;
+  std::set<std::string> launched;  // by all of them
 
   void refuse(const std::string& sentence);
   void add(const Verdict& verdict, const std::string& where);

@@ -6,6 +6,8 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
+#include <utility>
 #include <vector>
 
 #include "bench/device/execution.hpp"
@@ -13,6 +15,7 @@
 #include "bench/process/forked_call.hpp"
 #include "bench/process/sanitizer.hpp"
 #include "bench/text/terminal.hpp"
+#include "bench/time/launched.hpp"
 #include "plan/device.hpp"
 #include "problem/status.hpp"
 
@@ -48,8 +51,10 @@ Result<Plan> plan_of(const HostBackward& host, const PlanOptions& options) {
   return make_backward_plan(host.forward.problem, host.gradients, options);
 }
 
+// `launched`: where the names of the device functions go.
 template <class Host>
-Status run_poisoned(Host& host, PlanOptions options, const std::string& kernel) {
+Status run_poisoned(Host& host, PlanOptions options, const std::string& kernel,
+                    std::set<std::string>* launched) {
   options.kernel = kernel;
   poison_outputs(host);
   const Result<Plan> plan = plan_of(host, options);
@@ -57,6 +62,12 @@ Status run_poisoned(Host& host, PlanOptions options, const std::string& kernel) 
   Result<Execution> execution = Execution::prepare(*plan, options.device, host);
   if (!execution.ok()) return execution.status();
   FLASHCORE_RETURN_IF_ERROR(execution->run());
+  if (launched != nullptr) {
+    Result<std::set<std::string>> names =
+        launched_by([&](Stream stream) { return execution->run(stream); }, options.device);
+    if (!names.ok()) return names.status();
+    *launched = std::move(*names);
+  }
   return execution->fetch();
 }
 
@@ -67,14 +78,16 @@ template <class Host, class AnyReference>
 Verdict judge_two_runs(Host& host, const AnyReference& reference, const PlanOptions& options,
                        const std::string& kernel) {
   Verdict verdict;
-  Status status = run_poisoned(host, options, kernel);
+  std::set<std::string> launched;
+  Status status = run_poisoned(host, options, kernel, &launched);
   if (status.ok()) {
     verdict = judge(host, reference);
+    verdict.launched = std::move(launched);
     const std::vector<std::byte> first = outputs(host);
     if (const std::optional<uint64_t> order = simulator_seed()) {
       seed_simulator(*order + kOtherOrder);
     }
-    status = run_poisoned(host, options, kernel);
+    status = run_poisoned(host, options, kernel, nullptr);
     verdict.repeats = !status.ok() || !options.deterministic || outputs(host) == first;
     if (verdict.passed && !verdict.repeats) {
       verdict.passed = false;
@@ -135,12 +148,13 @@ Verdict judge_any(Host& host, const AnyReference& reference, const PlanOptions& 
 
 }  // namespace
 
-Status run_kernel(HostProblem& host, const PlanOptions& options, const std::string& kernel) {
-  return run_poisoned(host, options, kernel);
+Status run_kernel(HostProblem& host, const PlanOptions& options, const std::string& kernel,
+                  std::set<std::string>* launched) {
+  return run_poisoned(host, options, kernel, launched);
 }
 
 Status run_kernel(HostBackward& host, const PlanOptions& options, const std::string& kernel) {
-  return run_poisoned(host, options, kernel);
+  return run_poisoned(host, options, kernel, nullptr);
 }
 
 Verdict judge_kernel(HostProblem& host, const Reference& reference, const PlanOptions& options,

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <set>
 #include <string>
 
 #include "bench/gate/gates.hpp"
@@ -10,8 +11,9 @@
 
 namespace flashcore::bench {
 
-// Runs a kernel on poisoned outputs; they are in `host` then.
-Status run_kernel(HostProblem& host, const PlanOptions& options, const std::string& kernel);
+// Runs a kernel on poisoned outputs; they are in `host` then, and in `launched` what a GPU launched.
+Status run_kernel(HostProblem& host, const PlanOptions& options, const std::string& kernel,
+                  std::set<std::string>* launched = nullptr);
 Status run_kernel(HostBackward& host, const PlanOptions& options, const std::string& kernel);
 
 // Runs it twice: what it wrote passes the gates, and both runs give the same bits. An error is a

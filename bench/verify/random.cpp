@@ -6,6 +6,7 @@
 #include <cstring>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -66,7 +67,9 @@ Status judge_company(Trial trial, const RandomSpace& space, const PlanOptions& p
       break;
     }
     HostProblem host = company.fill(batch);
-    FLASHCORE_RETURN_IF_ERROR(run_kernel(host, plan, kernel));
+    std::set<std::string> launched;
+    FLASHCORE_RETURN_IF_ERROR(run_kernel(host, plan, kernel, &launched));
+    verdict.launched.merge(launched);
     const std::vector<double> results = company.results(host, batch);
     if (batch == 0) first = results;
     if (std::memcmp(results.data(), first.data(), first.size() * sizeof(double)) != 0) {

@@ -34,10 +34,10 @@ Result<std::vector<ScoreCase>> score_cases_of(const std::vector<std::string>& pr
   return asked;
 }
 
-Result<Json> judge_scores(const std::vector<ScoreCase>& cases, const Tested& tested) {
+Result<Json> judge_scores(const std::vector<ScoreCase>& cases, const Tested& tested,
+                          Findings& found) {
   Tested alone = tested;  // each thread computes a problem of its own
   alone.plan.threads = 1;
-  Findings found;
   const auto at = [&](int64_t n) -> const ScoreCase& { return cases[static_cast<size_t>(n)]; };
   const Status status = for_each_trial(
       "scores", std::ssize(cases), tested.plan.threads, [&](int64_t n) { return at(n).name; },

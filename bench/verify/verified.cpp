@@ -1,6 +1,5 @@
 #include "bench/verify/verified.hpp"
 
-#include <cstdint>
 #include <memory>
 
 #include "bench/evidence/evidence.hpp"
@@ -13,20 +12,13 @@ namespace flashcore::bench {
 
 using Json = nlohmann::ordered_json;
 
-std::set<std::string> kernels_that_ran(const Verified& found) {
-  std::set<std::string> kernels;
-  for (const Json& row : found.table) {
-    if (row["refusal"].get<std::string>().empty()) kernels.insert(row["kernel"]);
-  }
-  for (const Json* const part : {&found.scores, &found.random}) {
-    if (!part->is_object()) continue;
-    for (const Json& one : (*part)["kernels"]) {
-      if (one["passed"].get<int64_t>() + one["failed"].get<int64_t>() > 0) {
-        kernels.insert(one["kernel"]);
-      }
-    }
-  }
-  return kernels;
+void Verified::add(const std::string& kernel, const Tally& tally) {
+  if (tally.passed + tally.failed == 0) return;
+  ran[kernel].insert(tally.launched.begin(), tally.launched.end());
+}
+
+void Verified::add(const Findings& found) {
+  for (const auto& [kernel, tally] : found.tallies()) add(kernel, tally);
 }
 
 Result<Json> verify_evidence(const Verified& found, const PlanOptions& plan) {
@@ -36,8 +28,8 @@ Result<Json> verify_evidence(const Verified& found, const PlanOptions& plan) {
   evidence["complete"] = true;
   evidence["device"] = (*meter)->environment();
   evidence["fingerprints"] = Json::object();
-  for (const std::string& kernel : kernels_that_ran(found)) {
-    evidence["fingerprints"][kernel] = kernel_fingerprint(kernel, plan.device);
+  for (const auto& [kernel, launched] : found.ran) {
+    evidence["fingerprints"][kernel] = fingerprint_of(kernel, plan.device, launched);
   }
   if (found.backward) evidence["pass"] = "backward";
   evidence["table"] = found.table;

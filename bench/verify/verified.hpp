@@ -1,10 +1,12 @@
 // What `flashcore verify` found, as evidence.
 #pragma once
 
+#include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string>
 
+#include "bench/verify/findings.hpp"
 #include "flashcore/flashcore.hpp"
 
 namespace flashcore::bench {
@@ -14,12 +16,14 @@ struct Verified {
   nlohmann::ordered_json table = nlohmann::ordered_json::array();  // gate_rows_json
   nlohmann::ordered_json scores, random;  // judge_scores, random_json; null: not asked for
   nlohmann::ordered_json sanitizers = nlohmann::ordered_json::object();  // by kernel
+  // The kernels that computed a problem, and the device functions that they launched.
+  std::map<std::string, std::set<std::string>> ran;
+
+  void add(const std::string& kernel, const Tally& tally);
+  void add(const Findings& found);
 };
 
-// The kernels that computed a problem of the table, of the hard scores or of the random ones.
-std::set<std::string> kernels_that_ran(const Verified& found);
-
-// The whole of it, with the fingerprints of those kernels; fits the schema.
+// The whole of it, with what the kernels that ran are known by; fits the schema.
 Result<nlohmann::ordered_json> verify_evidence(const Verified& found, const PlanOptions& plan);
 
 }  // namespace flashcore::bench

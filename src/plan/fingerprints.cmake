@@ -1,6 +1,6 @@
-# What each kernel is known by, compiled into the static library, which the programs that measure
-# are linked with: a hash of the CPU kernels' sources, and one of the CUDA kernels' machine code and
-# launches, taken from this build's objects.
+# What measured code is known by, compiled into the static library, which the programs that measure
+# are linked with: a hash of the CPU kernels' sources, and one of each device function's machine code,
+# taken from this build's objects.
 find_package(Python3 REQUIRED COMPONENTS Interpreter)
 set(generated ${CMAKE_CURRENT_BINARY_DIR}/generated/plan)
 file(GLOB_RECURSE fingerprinted CONFIGURE_DEPENDS cpu/* problem/*.hpp kernel/*.hpp)
@@ -11,7 +11,7 @@ add_custom_command(OUTPUT ${generated}/fingerprints.inc
   COMMENT "Fingerprints of the CPU kernels' sources"
   VERBATIM)
 if(FLASHCORE_HAS_CUDA)
-  # The JSON file is for tools/report.py.
+  # The JSON file is for tools/report.py, and has the functions of each recorded case.
   add_custom_command(
     OUTPUT ${generated}/machine_code.inc ${PROJECT_BINARY_DIR}/machine_code.json
     COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tools/machine_code.py
@@ -20,7 +20,7 @@ if(FLASHCORE_HAS_CUDA)
             --table ${generated}/machine_code.inc
     DEPENDS record_launches $<TARGET_OBJECTS:flashcore_cuda>
             ${PROJECT_SOURCE_DIR}/tools/machine_code.py
-    COMMENT "Hashes of the CUDA kernels' machine code and launches"
+    COMMENT "Hashes of the device functions' machine code"
     VERBATIM)
 else()
   file(CONFIGURE OUTPUT ${generated}/machine_code.inc CONTENT "")
@@ -28,6 +28,6 @@ endif()
 add_library(flashcore_fingerprints OBJECT plan/fingerprints.cpp)
 target_include_directories(flashcore_fingerprints PRIVATE
   ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src ${CMAKE_CURRENT_BINARY_DIR}/generated)
-target_link_libraries(flashcore_fingerprints PRIVATE flashcore_warnings)
+target_link_libraries(flashcore_fingerprints PRIVATE flashcore_fmt flashcore_warnings)
 set_source_files_properties(plan/fingerprints.cpp PROPERTIES
   OBJECT_DEPENDS "${generated}/fingerprints.inc;${generated}/machine_code.inc")

@@ -11,44 +11,67 @@
 namespace flashcore {
 namespace {
 
-using testing::MatchesRegex;
+constexpr DeviceFunction kFunctions[] = {{"rows", 80, "nvcc 13.0.88", "00000000000000a0"},
+                                         {"rows", 89, "nvcc 13.0.88", "00000000000000a9"},
+                                         {"rows", 90, "nvcc 13.0.88", "0000000000000090"},
+                                         {"join", 80, "nvcc 13.0.88", "00000000000000b0"},
+                                         {"join", 90, "nvcc 13.0.88", "0000000000000001"}};
 
-TEST(Fingerprints, EveryKernelHasOne) {
+TEST(Fingerprints, CpuKernelsAreKnownByTheirSources) {
   for (const Kernel& kernel : kernels()) {
     SCOPED_TRACE(kernel.name);
-    if (kernel.device == DeviceKind::cpu) {
-      EXPECT_THAT(std::string(kernel_fingerprint(kernel.name, Device{})),
-                  MatchesRegex("source [0-9a-f]+"));
-      EXPECT_EQ(kernel_fingerprint(kernel.name, 90), "");
+    const std::string text(cpu_fingerprint(kernel.name));
+    if (kernel.device != DeviceKind::cpu) {
+      EXPECT_EQ(text, "");
       continue;
     }
-    EXPECT_EQ(kernel_fingerprint(kernel.name, 0), "");
-    bool found = false;  // for one of the GPU families of this build at least
-    for (const int capability : {80, 89, 90}) {
-      const std::string text(kernel_fingerprint(kernel.name, capability));
-      if (text.empty()) continue;
-      found = true;
-      EXPECT_THAT(text, MatchesRegex("nvcc [0-9.]+ sm_[0-9]+ [0-9a-f]+"));
-    }
-    EXPECT_TRUE(found);
+    EXPECT_THAT(text, testing::MatchesRegex("source [0-9a-f]+"));
+    EXPECT_EQ(cpu_fingerprint(kernel.name + ":config"), text);
+    EXPECT_EQ(fingerprint_of(kernel.name, Device{}, {}), text);
+    EXPECT_TRUE(is_current(kernel.name, text));
+    EXPECT_FALSE(is_current(kernel.name, "source 0123456789abcdef"));
   }
 }
 
-TEST(Fingerprints, VariantsHaveTheirOwn) {
-  if (kernel_fingerprint("06_cp_async", 80).empty()) GTEST_SKIP() << "no CUDA kernels for 8.0";
-  EXPECT_NE(kernel_fingerprint("06_cp_async", 80), kernel_fingerprint("06_cp_async_s3", 80));
-  EXPECT_EQ(kernel_fingerprint("06", 80), "");
-  EXPECT_EQ(kernel_fingerprint("06_cp_async_s4", 80), "");
+TEST(Fingerprints, AGpuIsKnownByEachFunctionThatItLaunched) {
+  EXPECT_EQ(code_fingerprint({"rows", "join"}, 90, kFunctions),
+            "nvcc 13.0.88 sm_90 0000000000000001 0000000000000090");
+  EXPECT_EQ(code_fingerprint({"rows"}, 90, kFunctions), "nvcc 13.0.88 sm_90 0000000000000090");
+  EXPECT_EQ(code_fingerprint({}, 90, kFunctions), "");
+  EXPECT_EQ(code_fingerprint({"rows", "another"}, 90, kFunctions), "");
 }
 
-TEST(Fingerprints, CodeIsThatOfTheNewestFamilyOfAGpusGeneration) {
-  const std::string_view on_80 = kernel_fingerprint("12_mma_sync", 80);
-  if (on_80.empty()) GTEST_SKIP() << "no CUDA kernels for 8.0";
-  EXPECT_EQ(kernel_fingerprint("12_mma_sync", 86), on_80);
-  EXPECT_EQ(kernel_fingerprint("12_mma_sync", 75), "");
-  EXPECT_EQ(kernel_fingerprint("12_mma_sync", 100), "");
-  if (const std::string on_90(kernel_fingerprint("12_mma_sync", 90)); !on_90.empty()) {
-    EXPECT_NE(on_90, on_80);
+TEST(Fingerprints, CodeIsTheNewestOfAGpusGeneration) {
+  EXPECT_EQ(code_fingerprint({"rows"}, 86, kFunctions), "nvcc 13.0.88 sm_80 00000000000000a0");
+  EXPECT_EQ(code_fingerprint({"rows", "join"}, 89, kFunctions),
+            "nvcc 13.0.88 sm_89 00000000000000a9 00000000000000b0");
+  for (const int other : {75, 100}) EXPECT_EQ(code_fingerprint({"rows"}, other, kFunctions), "");
+}
+
+TEST(Fingerprints, ARowIsCurrentWhileItsFunctionsAreWhatTheyWere) {
+  const std::string text = code_fingerprint({"rows", "join"}, 90, kFunctions);
+  EXPECT_TRUE(is_current("kernel", text, kFunctions));
+  DeviceFunction changed[std::size(kFunctions)];
+  std::copy(std::begin(kFunctions), std::end(kFunctions), changed);
+  changed[0].digest = "00000000000000ff";  // of another GPU
+  changed[4].name = "renamed";
+  EXPECT_TRUE(is_current("kernel", text, changed));
+  changed[4].digest = "00000000000000ff";
+  EXPECT_FALSE(is_current("kernel", text, changed));
+  EXPECT_FALSE(is_current("kernel", text, std::span(kFunctions).first(4)));
+  for (const char* const other :
+       {"", "nvcc 13.0.88", "nvcc 13.0.88 sm_90", "nvcc 13.0.88 sm_90 ",
+        "nvcc 13.0.89 sm_90 0000000000000090", "nvcc 13.0.88 sm_80 0000000000000090",
+        "nvcc 13.0.88 sm_90 0000000000000090 00", "source 0123456789abcdef"}) {
+    EXPECT_FALSE(is_current("kernel", other, kFunctions)) << other;
+  }
+}
+
+TEST(Fingerprints, EveryFunctionOfThisBuildHasADigest) {
+  for (const DeviceFunction& one : device_functions()) {
+    EXPECT_THAT(std::string(one.digest), testing::MatchesRegex("[0-9a-f]+")) << one.name;
+    EXPECT_THAT(std::string(one.compiler), testing::MatchesRegex("nvcc [0-9.]+")) << one.name;
+    EXPECT_TRUE(is_current("kernel", code_fingerprint({std::string(one.name)}, one.target)));
   }
 }
 

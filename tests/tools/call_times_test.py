@@ -9,9 +9,10 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tools"))
 
 import call_times  # noqa: E402
 import fixtures  # noqa: E402
+import kernel_folders  # noqa: E402
 from reporting import calls, evidence  # noqa: E402
 
-PRINT = "source 0123456789abcdef"
+PRINT = "nvcc 13.0.88 sm_90 0123456789abcdef"
 
 
 def row(**changed) -> dict:
@@ -34,7 +35,7 @@ class Evidence:
 
 class CallTimesTest(unittest.TestCase):
     def test_cases_are_of_kernels_that_there_are(self):
-        known = call_times.fingerprint.cuda_fingerprints(call_times.ROOT)
+        known = {folder.name for folder in kernel_folders.folders()}
         cases = list(call_times.cases())
         self.assertEqual({"merge", "append", "quantize"}, {case[0] for case in cases})
         self.assertEqual(len(cases), len({case[:3] for case in cases}))
@@ -51,7 +52,7 @@ class CallTimesTest(unittest.TestCase):
             call_times.document(fixtures.common("calls"), 3, [row(p50_us=0)])
 
     def test_table(self):
-        text = calls.parts(Evidence([row(), row(fingerprint="source 0")]))["calls"]()
+        text = calls.parts(Evidence([row(), row(fingerprint="nvcc 13.0.88 sm_90 0")]))["calls"]()
         self.assertIn("| `merge` | 32 heads | 400.0 | 100 | 80.00 | 4.00 | 1.25 |", text)
         self.assertIn("`merge` (stale)", text)
 

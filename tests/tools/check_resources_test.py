@@ -27,9 +27,12 @@ BUDGETS = [Folder("ladder", "ladder", "", True,
                     "shared": 101376}])]
 
 
-def problems(text, dynamic=1024, target="sm_80"):
+CODE = {"nvcc": "13.0.88", "functions": {target: {NAME: "0" * 16} for target in ("sm_80", "sm_89")}}
+
+
+def problems(text, dynamic=1024, target="sm_80", code=None):
     launches = {} if dynamic is None else {(target, NAME): dynamic}
-    return check_resources.check({"ladder/04": text}, launches, BUDGETS)[1]
+    return check_resources.check({"ladder/04": text}, launches, BUDGETS, code or CODE)[1]
 
 
 class Check(unittest.TestCase):
@@ -58,6 +61,11 @@ class Check(unittest.TestCase):
     def test_a_kernel_without_a_budget_fails(self):
         self.assertIn("has no budget", problems(report(target="sm_89"), 0, "sm_89")[0])
 
+    def test_a_kernel_without_a_digest_fails(self):
+        for functions in ({}, {"sm_80": {}}, {"sm_90": {NAME: "0" * 16}}):
+            found = problems(report(), code={"nvcc": "13.0.88", "functions": functions})
+            self.assertEqual(found, ["ladder/04: small_kernel<64> for sm_80: has no digest in machine_code.json"])
+
     def test_a_cut_off_report_fails(self):
         cut = report().split("ptxas info    : Used")[0]
         self.assertIn("not complete", problems(cut)[0])
@@ -72,7 +80,7 @@ class Check(unittest.TestCase):
             self.assertEqual(check_resources.short_name(mangled), name)
 
     def test_an_empty_build_fails(self):
-        self.assertIn("no ptxas reports", check_resources.check({}, {}, BUDGETS)[1][0])
+        self.assertIn("no ptxas reports", check_resources.check({}, {}, BUDGETS, CODE)[1][0])
         self.assertIn("names no kernel", problems("ptxas info    : 0 bytes gmem\n")[0])
 
     def test_reports_are_those_of_the_builds_objects(self):

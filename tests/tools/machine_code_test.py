@@ -1,13 +1,17 @@
 #!/usr/bin/env python3
-"""machine_code.py: what changes a kernel's hash and what does not, on programs made by hand and, where
+"""machine_code.py: what changes a function's digest and what does not, on programs made by hand and, where
 there is an nvcc, on compiled ones."""
+import contextlib
 import copy
+import io
+import json
 import pathlib
 import shutil
 import subprocess
 import sys
 import tempfile
 import unittest
+from unittest import mock
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tools"))
 import machine_code as tool  # noqa: E402
@@ -74,62 +78,68 @@ class Instructions(unittest.TestCase):
                 Cubin(bad)
 
 
-def functions(kernels: dict, targets=(80, 90)) -> dict:
-    with tempfile.TemporaryDirectory() as folder:
-        path = pathlib.Path(folder) / "a.cu.o"
-        path.write_bytes(object_file({target: program(kernels) for target in targets}))
-        return tool.read_functions([path])
+RECORDED = """sm_90 fast 32 0 first
+case sm_90 fast second first
+case sm_90 fast first
+case sm_90 fast first
+case sm_80 slow second
+case sm_89 slow second
+launch sm_90 fast 0 first 1,1,1/32,1,1/0 00ff
+"""
 
 
-def launch(kernel: str, case: int, function: str, geometry: str = "1,1,1/32,1,1/0",
-           arguments: str = "00ff", family: str = "sm_90") -> str:
-    return f"launch {family} {kernel} {case} {function} {geometry} {arguments}"
+class Build(unittest.TestCase):
+    """The whole of a build: an object, and a recorder that says the same of any."""
 
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.root = pathlib.Path(self.folder.name)
+        (self.root / "a.cu.o").write_bytes(object_file({80: program(KERNELS), 90: program(KERNELS)}))
+        (self.root / "objects.txt").write_text(f"{self.root}/a.cu.o\n{self.root}/not_there.cpp.o\n")
+        (self.root / "recorded").write_text(RECORDED)
+        (self.root / "recorder").write_text(f'#!/bin/sh\ncp "$2" {self.root}/sizes\ncat {self.root}/recorded\n')
+        (self.root / "recorder").chmod(0o755)
 
-RECORDED = ["sm_90 fast 32 0 first", "sm_90 slow 32 0 second", "sm_80 slow 32 0 second",
-            launch("fast", 0, "first"), launch("fast", 1, "first", arguments="00fe"),
-            launch("slow", 0, "second"), launch("slow", 0, "second", family="sm_80")]
+    def tearDown(self):
+        self.folder.cleanup()
 
+    def run_tool(self, *more: str) -> int:
+        names = {"objects": "objects.txt", "recorder": "recorder", "json": "code.json", "table": "code.inc"}
+        words = [word for name, file in names.items() for word in (f"--{name}", str(self.root / file))]
+        said = io.StringIO()
+        with mock.patch.object(sys, "argv", ["machine_code.py", "--nvcc", "13.0.88", *words, *more]), \
+                contextlib.redirect_stderr(said):
+            code = tool.main()
+        self.said = said.getvalue()
+        return code
 
-class Hashes(unittest.TestCase):
-    def hashes(self, lines, kernels=None, targets=(80, 90)):
-        return tool.hashes(functions(kernels or KERNELS, targets), "\n".join(lines))
+    def test_every_compiled_function_has_a_digest(self):
+        self.assertEqual(self.run_tool(), 0, self.said)
+        found = json.loads((self.root / "code.json").read_text())
+        wanted = {name: digest[:16] for name, digest in digests(KERNELS).items()}
+        self.assertEqual(set(wanted), {"first", "second"})
+        self.assertEqual(found["functions"], {"sm_80": wanted, "sm_90": wanted})
+        self.assertEqual(found["nvcc"], "13.0.88")
+        self.assertEqual((self.root / "code.inc").read_text(), "".join(
+            f'{{"{name}", {target}, "nvcc 13.0.88", "{wanted[name]}"}},\n'
+            for target in (80, 90) for name in ("first", "second")))
 
-    def test_kernels_have_one_a_family(self):
-        found = self.hashes(RECORDED)
-        self.assertEqual({kernel: list(one) for kernel, one in found.items()},
-                         {"fast": ["sm_90"], "slow": ["sm_80", "sm_90"]})
-        self.assertRegex(found["fast"]["sm_90"], "^[0-9a-f]{16}$")
+    def test_cases_have_the_functions_that_they_launch(self):
+        self.run_tool()
+        found = json.loads((self.root / "code.json").read_text())
+        self.assertEqual(found["cases"], {"sm_80": {"slow": [["second"]]},
+                                          "sm_90": {"fast": [["first"], ["second", "first"]]}})
 
-    def test_the_order_of_kernels_cases_and_files_is_no_matter(self):
-        renumbered = [line.replace("fast 0", "fast 7") for line in reversed(RECORDED)]
-        self.assertEqual(self.hashes(RECORDED), self.hashes(renumbered))
+    def test_launches_can_be_kept(self):
+        self.run_tool("--launches", str(self.root / "launches.txt"))
+        self.assertEqual((self.root / "launches.txt").read_text(), "sm_90 fast 0 first 1,1,1/32,1,1/0 00ff\n")
+        self.assertEqual((self.root / "sizes").read_text(), "first 8 128\nsecond 8\n")
 
-    def test_a_function_or_a_launch_changes_its_own_kernel_alone(self):
-        before = self.hashes(RECORDED)
-        changed = copy.deepcopy(KERNELS)
-        changed["first"]["text"] = b"load sub store.."
-        for after in (self.hashes(RECORDED, changed),
-                      self.hashes([line.replace("00fe", "00fd") for line in RECORDED]),
-                      self.hashes([*RECORDED[:3], launch("fast", 0, "first", "2,1,1/32,1,1/0"),
-                                   *RECORDED[4:]]),
-                      self.hashes([*RECORDED, launch("fast", 1, "second")]),  # after the other
-                      self.hashes([*RECORDED, "sm_90 fast 32 0 second"])):
-            self.assertNotEqual(before["fast"], after["fast"])
-            self.assertEqual(before["slow"], after["slow"])
-
-    def test_a_family_that_a_build_has_no_code_for_is_left_out(self):
-        self.assertEqual(self.hashes(RECORDED, targets=(80,)),
-                         {"slow": {"sm_80": self.hashes(RECORDED)["slow"]["sm_80"]}})
-
-    def test_a_gpu_runs_the_newest_code_of_its_generation(self):
-        images = {80: "a", 89: "b", 90: "c"}
-        self.assertEqual([tool.image_for(images, one) for one in (75, 80, 86, 89, 90, 100)],
-                         [None, "a", "a", "b", "c", None])
-
-    def test_the_table_names_the_compiler_and_the_family(self):
-        self.assertEqual(tool.table("13.0.88", {"fast": {"sm_90": "0123"}}),
-                         '{"fast", 90, "nvcc 13.0.88 sm_90 0123"},\n')
+    def test_a_recorder_that_fails_ends_it(self):
+        (self.root / "recorder").write_text("#!/bin/sh\necho two plans differ >&2; exit 1\n")
+        self.assertEqual(self.run_tool(), 1)
+        self.assertIn("failed: two plans differ", self.said)
+        self.assertFalse((self.root / "code.json").exists())
 
     def test_two_kernels_of_one_name_are_refused(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -183,11 +193,10 @@ class Compiled(unittest.TestCase):
             subprocess.run([find_nvcc(), "-c", f"{words['space']}.cu", "-o", "a.o", "-gencode",
                             "arch=compute_90a,code=sm_90a"], cwd=root, check=True)
             found = tool.read_functions([root / "a.o"])
-        self.assertEqual(len(found), 2)
-        self.assertTrue(all(list(one) == [90] for one in found.values()))
-        self.assertEqual({one[90].argument_bytes for one in found.values()}, {(16, 8)})
-        scaled, = [one[90].digest for name, one in found.items() if "scaled" in name]
-        added, = [one[90].digest for name, one in found.items() if "added" in name]
+        self.assertEqual(list(found), [90])
+        self.assertEqual([one.argument_bytes for one in found[90].values()], [(16, 8)] * 2)
+        scaled, = [one.digest for name, one in found[90].items() if "scaled" in name]
+        added, = [one.digest for name, one in found[90].items() if "added" in name]
         return [added, scaled]
 
     def test_only_what_changes_instructions_changes_a_hash(self):

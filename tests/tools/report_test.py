@@ -27,9 +27,10 @@ class Tree(unittest.TestCase):
         self.root = pathlib.Path(self.folder.name)
         for folder in ("docs/evidence", "docs/images", "build"):
             (self.root / folder).mkdir(parents=True)
-        self.code = {"nvcc": "13.0.88", "kernels": {
-            name: {"sm_80": "0" * 16, "sm_90": f"{number:016x}"} for number, name
-            in enumerate(("00_unfused", "01_scalar", "forward_sm80_throughput"))}}
+        self.code = {"nvcc": "13.0.88", "functions": {"sm_80": {}, "sm_90": {}}}
+        for number, name in enumerate(("00_unfused", "01_scalar", "forward_sm80_throughput")):
+            self.code["functions"]["sm_80"][name] = "0" * 16
+            self.code["functions"]["sm_90"] |= {name: f"{number:016x}", f"join {name}": f"a{number:015x}"}
         self.write_code()
         for name, parts in report.WANTED.items():
             (self.root / name).write_text(f"# A page\nby hand\n{markers(parts)}\n")
@@ -44,14 +45,16 @@ class Tree(unittest.TestCase):
         self.folder.cleanup()
 
     def print_of(self, kernel):
-        """As a build with this machine code says it on a GPU of compute capability 9.0."""
-        return f"nvcc {self.code['nvcc']} sm_90 {self.code['kernels'][kernel]['sm_90']}"
+        """As a build with this machine code says it on a GPU of compute capability 9.0, of what launches all
+        functions that are called after the kernel."""
+        digests = [digest for name, digest in self.code["functions"]["sm_90"].items() if name.endswith(kernel)]
+        return " ".join([f"nvcc {self.code['nvcc']} sm_90", *sorted(digests)])
 
     def write_code(self):
         (self.root / "build/machine_code.json").write_text(json.dumps(self.code))
 
-    def change(self, kernel, family="sm_90"):
-        self.code["kernels"][kernel][family] = "f" * 16
+    def change(self, function, target="sm_90"):
+        self.code["functions"][target][function] = "f" * 16
         self.write_code()
 
     def write(self):
@@ -153,7 +156,7 @@ class Pages(Tree):
 
     def write_modes(self):
         """Accuracy of a kernel for bf16 and two for fp8, and the speed of two of them at one D."""
-        self.code["kernels"]["forward_fp8_sm90"] = {"sm_90": "c" * 16}
+        self.code["functions"]["sm_90"]["forward_fp8_sm90"] = "c" * 16
         self.write_code()
         wide = "forward_sm80_throughput", self.print_of("forward_sm80_throughput")
         narrow = "forward_fp8_sm90", self.print_of("forward_fp8_sm90")
@@ -217,7 +220,7 @@ class Pages(Tree):
     def test_the_backward_pass_is_shown_where_it_was_measured(self):
         self.run_tool("--no-pictures")
         self.assertNotIn("backward pass", self.text("docs/results.md"))
-        self.code["kernels"]["backward_sm80"] = {"sm_90": "b" * 16}
+        self.code["functions"]["sm_90"]["backward_sm80"] = "b" * 16
         self.write_code()
         kernel = "backward_sm80", 100.0, "flashcore", self.print_of("backward_sm80")
         peers = ("flash", 150.0, "peer"), ("fa4_deterministic", 80.0, "peer")
@@ -239,7 +242,7 @@ class Pages(Tree):
         self.assertIn("| 64 full | `backward_sm80` (stale) |", self.text("docs/results.md"))
 
     def test_the_backward_pass_beside_flash_attention_4_by_head_dimension(self):
-        self.code["kernels"]["backward_sm80"] = {"sm_90": "b" * 16}
+        self.code["functions"]["sm_90"]["backward_sm80"] = "b" * 16
         self.write_code()
         kernel = "backward_sm80", 100.0, "flashcore", self.print_of("backward_sm80")
         for file, peer, times in (("backward-gpu-any-order", "fa4", (90.0, 160.0)),
@@ -433,10 +436,41 @@ class Pages(Tree):
         self.run_tool("--no-pictures")
         self.assertIn("`forward_sm80_throughput` (stale)", self.text("docs/results.md"))
         self.assertIn("forward_sm80_throughput (stale)", self.text("docs/report.html"))
-        del self.code["kernels"]["01_scalar"]  # a kernel that is gone, or has another name
+        functions = self.code["functions"]["sm_90"]
+        functions["another name"] = functions.pop("01_scalar")
+        self.write_code()
+        self.assertEqual(self.run_tool("--check"), 0)
+        del functions["another name"]
         self.write_code()
         self.run_tool("--no-pictures")
         self.assertIn("`01_scalar` (stale)", self.text("docs/ladder.md"))
+
+    def test_a_row_is_stale_when_one_of_its_functions_is_no_more(self):
+        self.run_tool("--no-pictures")
+        self.assertEqual(self.run_tool("--check"), 0)
+        self.code["functions"]["sm_90"]["a new one"] = "e" * 16
+        self.write_code()
+        self.assertEqual(self.run_tool("--check"), 0)
+        self.change("join 01_scalar")
+        self.assertEqual(self.run_tool("--check"), 1)
+        self.run_tool("--no-pictures")
+        self.assertIn("`01_scalar` (stale)", self.text("docs/ladder.md"))
+        self.assertNotIn("`00_unfused` (stale)", self.text("docs/ladder.md"))
+
+    def test_a_hash_of_all_that_a_kernel_launches_is_no_functions(self):
+        self.ladder["rungs"][0]["fingerprint"] = f"nvcc 13.0.88 sm_90 {'7' * 16}"
+        self.write()
+        self.run_tool("--no-pictures")
+        self.assertIn("`00_unfused` (stale)", self.text("docs/ladder.md"))
+
+    def test_what_did_not_run_is_not_stale(self):
+        refused = {"implementation": "forward_sm90_paged", "source": "flashcore", "fingerprint": "", "gate": None,
+                   "times": {}, "refusal": "pages: are none, wanted some"}
+        self.bench["cases"][0]["rows"].append(refused)
+        self.write()
+        self.run_tool("--no-pictures")
+        self.assertIn("forward_sm90_paged", self.text("docs/report.html"))
+        self.assertNotIn("(stale)", self.text("docs/report.html"))
 
     def test_what_a_build_says_nothing_about_is_not_checked(self):
         self.change("00_unfused")
@@ -444,8 +478,8 @@ class Pages(Tree):
         pages = self.text("docs/ladder.md")
         self.assertIn("`00_unfused` (stale)", pages)
         built = self.root / "build/machine_code.json"
-        sixty_four = {"nvcc": "13.0.88", "kernels": {"00_unfused": {"sm_80": "0" * 16}}}
-        for other in (self.code | {"nvcc": "13.1.50"}, sixty_four, None):
+        ampere = {"nvcc": "13.0.88", "functions": {"sm_80": {"00_unfused": "0" * 16}}}
+        for other in (self.code | {"nvcc": "13.1.50"}, ampere, None):
             built.unlink() if other is None else built.write_text(json.dumps(other))
             # A page with marks that another build gave it still matches.
             self.assertEqual(self.run_tool("--check"), 0, self.said.getvalue())
@@ -463,7 +497,7 @@ class Pages(Tree):
         (self.root / "build").rename(self.root / "elsewhere")
         self.assertEqual(self.run_tool("--check"), 0)
         self.assertEqual(self.run_tool("--check", "--build", str(self.root / "elsewhere")), 1)
-        for content in ("{", "[]", '{"nvcc": 13, "kernels": {}}'):
+        for content in ("{", "[]", '{"nvcc": 13, "functions": {}}'):
             (self.root / "elsewhere/machine_code.json").write_text(content)
             self.assertEqual(self.run_tool("--build", str(self.root / "elsewhere")), 1)
             self.assertIn("elsewhere/machine_code.json: ", self.said.getvalue())

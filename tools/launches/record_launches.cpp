@@ -1,19 +1,24 @@
-// Plans and runs every CUDA kernel of the table for each GPU family and on each of two GPUs,
-// against the recording runtime, and prints what was launched: one line per kernel and family,
+// Plans and runs every CUDA kernel of the table, and each call, for each GPU family and on each of
+// two GPUs, against the recording runtime, and prints what was launched: of each function the most,
 //
-//   sm_90 12_mma_sync 256 98304 _ZN9flashcore...      (threads, most dynamic shared bytes, kernel)
+//   sm_90 12_mma_sync 256 98304 _ZN9flashcore...      (threads, dynamic shared bytes, function)
 //
-// tools/check_resources.py adds the static shared memory and judges the sum.
+// so that tools/check_resources.py adds the static shared memory and judges the sum, and of each case
+// its functions, those that launch the same as one:
+//
+//   case sm_90 12_mma_sync _ZN9flashcore...
 //
 //   record_launches --arguments FILE
 //
 // also prints the launches of the standard cases (standard_cases.hpp).
 #include <cxxabi.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cstdlib>
 #include <map>
+#include <set>
 #include <span>
 #include <string_view>
 #include <tuple>
@@ -22,6 +27,7 @@
 
 #include "bench/cases/cases.hpp"
 #include "bench/cases/fp8_problem.hpp"
+#include "call_cases.hpp"
 #include "cuda/backward_sm80/general/config.hpp"
 #include "cuda/backward_sm80/general/launch.hpp"
 #include "cuda/backward_sm90/throughput/config.hpp"
@@ -43,7 +49,6 @@
 #include "plan/table.hpp"
 #include "problem/status.hpp"
 #include "standard_cases.hpp"
-#include "unmeasured.hpp"
 
 namespace flashcore {
 namespace {
@@ -139,12 +144,6 @@ std::vector<Problem> problems() {
   transposed.o = TensorDesc::contiguous(DType::bf16, {1, 8, 512, 64});
   transposed.v_transposed = true;
   all.push_back(transposed);
-  return all;
-}
-
-// Launches that have a budget and are in no hash: a row of evidence does not go stale when one comes.
-std::vector<Problem> problems_for_budgets() {
-  std::vector<Problem> all;
   Problem stored;  // in fp8, with the largest values
   stored.q = stored.k = stored.v = stored.o =
       TensorDesc::contiguous(DType::f8e4m3, {1, 8, 512, 64});
@@ -266,7 +265,11 @@ struct Seen {
   int64_t threads = 0;
   int64_t dynamic_shared = 0;
 };
-using AllSeen = std::map<std::tuple<int, std::string, std::string>, Seen>;
+// By compute capability and kernel.
+struct AllSeen {
+  std::map<std::tuple<int, std::string, std::string>, Seen> most;  // of each function
+  std::map<std::pair<int, std::string>, std::set<std::vector<std::string>>> cases;
+};
 
 // An error that the caller made and has not looked at yet.
 constexpr int kCallersError = 719;
@@ -301,12 +304,17 @@ Status expect_sound(const Kernel& kernel, int device, const std::vector<fake::La
           fmt::format("GPU {} is current after a run, wanted 0", fake::current_device())};
 }
 
-void keep(const Kernel& kernel, const PlanContext& context,
+void keep(const std::string& kernel, const PlanContext& context,
           const std::vector<fake::Launch>& launches, AllSeen& seen) {
+  std::vector<std::string> functions;
   for (const fake::Launch& launch : launches) {
-    Seen& most = seen[{context.device.compute_capability, kernel.name, launch.kernel}];
+    Seen& most = seen.most[{context.device.compute_capability, kernel, launch.kernel}];
     most.threads = std::max(most.threads, launch.threads);
     most.dynamic_shared = std::max(most.dynamic_shared, launch.dynamic_shared);
+    functions.push_back(launch.kernel);
+  }
+  if (!functions.empty()) {
+    seen.cases[{context.device.compute_capability, kernel}].insert(functions);
   }
 }
 
@@ -319,7 +327,7 @@ Status record_launches(const Kernel& kernel, const Planned& planned, const Args&
   FLASHCORE_RETURN_IF_ERROR(planned.run(args, workspace(planned.workspace_bytes), Stream{}));
   const std::vector<fake::Launch> launches = fake::take_launches();
   FLASHCORE_RETURN_IF_ERROR(expect_sound(kernel, context.device.device.index, launches));
-  keep(kernel, context, launches, seen);
+  keep(kernel.name, context, launches, seen);
   return {};
 }
 
@@ -332,25 +340,23 @@ Status run_unaligned(const Kernel& kernel, const PlannedKernel& planned, const P
   if (status.ok() && launches.empty())
     return {StatusCode::device_error, "unaligned: nothing is launched"};
   // Otherwise they are of the kernel that takes what is not aligned.
-  if (!kernel.wants_alignment) keep(kernel, context, launches, seen);
+  if (!kernel.wants_alignment) keep(kernel.name, context, launches, seen);
   return status;
 }
 
 Status record_run(const Kernel& kernel, const ForwardProblem& p, const PlanContext& context,
-                  AllSeen& seen, AllSeen& for_budgets) {
+                  AllSeen& seen) {
   const Result<PlannedKernel> planned = kernel.plan(p, context);
   if (!planned.ok()) return planned.status();
   FLASHCORE_RETURN_IF_ERROR(record_launches(kernel, *planned, arguments(), context, seen));
-  return run_unaligned(kernel, *planned, context, for_budgets);
+  return run_unaligned(kernel, *planned, context, seen);
 }
 
-Status record_backward(const Kernel& kernel, PlanContext context, AllSeen& seen,
-                       AllSeen& for_budgets) {
+Status record_backward(const Kernel& kernel, PlanContext context, AllSeen& seen) {
   for (const BackwardCase& one : backward_cases()) {
     const Result<BackwardProblem> problem = resolve(one.problem, one.gradients);
     if (!problem.ok()) return problem.status();
     if (!refusal_of(kernel, *problem, context).empty()) continue;
-    AllSeen& own = is_unmeasured(kernel, *problem) ? for_budgets : seen;
     for (const bool deterministic : {false, true}) {
       context.deterministic = deterministic;
       const Result<PlannedBackward> planned = kernel.backward.plan(*problem, context);
@@ -359,7 +365,7 @@ Status record_backward(const Kernel& kernel, PlanContext context, AllSeen& seen,
       for (const size_t offset : {0, 8}) {
         FLASHCORE_RETURN_IF_ERROR(
             record_launches(kernel, *planned, backward_arguments(offset), context,
-                            kernel.wants_alignment && offset != 0 ? others : own));
+                            kernel.wants_alignment && offset != 0 ? others : seen));
       }
     }
   }
@@ -629,35 +635,49 @@ Status check_instances() {
 }
 
 Status record_problems(const Kernel& kernel, const std::vector<Problem>& problems,
-                       const PlanContext& context, AllSeen& seen, AllSeen& for_budgets) {
+                       const PlanContext& context, AllSeen& seen) {
   for (const Problem& problem : problems) {
     const Result<ForwardProblem> p = resolve(problem);
     if (!p.ok() || !refusal_of(kernel, *p, context).empty()) continue;
-    AllSeen& into = is_unmeasured(kernel, *p) ? for_budgets : seen;
-    FLASHCORE_RETURN_IF_ERROR(record_run(kernel, *p, context, into, for_budgets));
+    FLASHCORE_RETURN_IF_ERROR(record_run(kernel, *p, context, seen));
   }
   return {};
 }
 
-// A line a function: "sm_90 KERNEL THREADS SHARED FUNCTION", behind "budget" where no hash has it.
-void print(const AllSeen& seen, const char* before) {
-  for (const auto& [key, most] : seen) {
-    const auto& [capability, variant, kernel] = key;
-    const bool is_other = std::any_of(std::begin(kOthers), std::end(kOthers), [&](const auto& gpu) {
-      return gpu.compute_capability == std::get<0>(key);
-    });
-    if (is_other) continue;  // no compiler's report is about them
-    fmt::print("{}sm_{} {} {} {} {}\n", before, capability, variant, most.threads,
-               most.dynamic_shared, kernel);
+// On GPUs that their code is for.
+Status record_calls(const PlanContext& context, AllSeen& seen) {
+  for (const CallCase& one : call_cases()) {
+    (void)fake::take_launches();
+    const Status status = one.run(context.device);
+    if (status.code() == StatusCode::unsupported) continue;
+    if (!status.ok()) return status;
+    keep(std::string(one.kernel), context, fake::take_launches(), seen);
+  }
+  return {};
+}
+
+void print(const AllSeen& seen) {
+  const auto is_other = [](int capability) {  // no compiler's report is about them
+    return std::any_of(std::begin(kOthers), std::end(kOthers),
+                       [&](const auto& gpu) { return gpu.compute_capability == capability; });
+  };
+  for (const auto& [key, most] : seen.most) {
+    const auto& [capability, kernel, function] = key;
+    if (is_other(capability)) continue;
+    fmt::print("sm_{} {} {} {} {}\n", capability, kernel, most.threads, most.dynamic_shared,
+               function);
+  }
+  for (const auto& [key, cases] : seen.cases) {
+    const auto& [capability, kernel] = key;
+    if (is_other(capability)) continue;
+    for (const std::vector<std::string>& functions : cases) {
+      fmt::print("case sm_{} {} {}\n", capability, kernel, fmt::join(functions, " "));
+    }
   }
 }
 
-int record() {
-  if (const Status status = check_instances(); !status.ok()) {
-    fmt::print(stderr, "record_launches: {}\n", status.message());
-    return 1;
-  }
-  AllSeen seen, for_budgets;
+Status record(AllSeen& seen) {
+  FLASHCORE_RETURN_IF_ERROR(check_instances());
   fake::give_context(0);
   for (const auto& [gpu, device] : gpus_and_devices()) {
     fake::use(gpu);
@@ -666,33 +686,31 @@ int record() {
     context.device.compute_capability = gpu.compute_capability;
     context.device.multiprocessors = gpu.multiprocessors;
     context.device.shared_memory_a_block = gpu.shared_memory_a_block;
+    FLASHCORE_RETURN_IF_ERROR(record_calls(context, seen));
     for (const Kernel& kernel : kernels()) {
       if (kernel.device != DeviceKind::cuda) continue;
-      if (const Status status = record_backward(kernel, context, seen, for_budgets); !status.ok()) {
-        fmt::print(stderr, "record_launches: {}: {}\n", kernel.name, status.message());
-        return 1;
-      }
-      for (const auto& [list, into] :
-           {std::pair{problems(), &seen}, std::pair{problems_for_budgets(), &for_budgets}}) {
-        if (const Status status = record_problems(kernel, list, context, *into, for_budgets);
-            !status.ok()) {
-          fmt::print(stderr, "record_launches: {}: {}\n", kernel.name, status.message());
-          return 1;
-        }
-      }
+      const Status status = [&]() -> Status {
+        FLASHCORE_RETURN_IF_ERROR(record_backward(kernel, context, seen));
+        return record_problems(kernel, problems(), context, seen);
+      }();
+      if (!status.ok()) return {status.code(), kernel.name + ": " + status.message()};
     }
   }
-  print(seen, "");
-  print(for_budgets, "budget ");
-  return seen.empty() ? 1 : 0;
+  return {};
 }
 
 }  // namespace
 }  // namespace flashcore
 
 int main(int count, char** words) {
+  using namespace flashcore;
   const std::span<char*> all(words, static_cast<size_t>(count));
-  const int failed = flashcore::record();
-  if (failed != 0 || count != 3 || std::string_view(all[1]) != "--arguments") return failed;
-  return flashcore::record_standard_cases(all[2]);
+  AllSeen seen;
+  if (const Status status = record(seen); !status.ok()) {
+    fmt::print(stderr, "record_launches: {}\n", status.message());
+    return 1;
+  }
+  print(seen);
+  if (count != 3 || std::string_view(all[1]) != "--arguments") return seen.most.empty() ? 1 : 0;
+  return record_standard_cases(all[2]);
 }

@@ -100,8 +100,12 @@ class Bench:
         return min(ours, key=lambda row: time_of(row, self.protocol)["p50_us"], default=None)
 
     def own_label(self, row: dict) -> str:
-        name = row["implementation"]
-        return label(name, "flashcore", self.is_stale(name, row["fingerprint"]))
+        return label(row["implementation"], "flashcore", self.is_stale_row(row))
+
+    def is_stale_row(self, row: dict) -> bool:
+        """What did not run has nothing to be stale."""
+        return (row["source"] == "flashcore" and bool(row["gate"] or row["times"]) and
+                self.is_stale(row["implementation"], row["fingerprint"]))
 
     def beside_piece(self, row: dict | None, whole: dict | None) -> str:
         """A time in pages, over that in one piece."""
@@ -152,8 +156,7 @@ class Bench:
                 table([f"{name}, case", "ms", "GB/s", "of the read rate"], rows))
 
     def stale(self, name: str, cases: list[dict]) -> bool:
-        return any(row["source"] == "flashcore" and self.is_stale(name, row["fingerprint"])
-                   for one in cases if (row := row_of(one, name)))
+        return any(self.is_stale_row(row) for one in cases if (row := row_of(one, name)))
 
     def value(self, one: dict, name: str, what: str) -> float | None:
         row = row_of(one, name)

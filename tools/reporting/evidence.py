@@ -12,11 +12,12 @@ ROW_DEPTH, LONGEST_LINE = 4, 100
 STALE = " (stale)"
 MACHINE_CODE = "machine_code.json"  # of a build folder
 MACHINE_CODE_SCHEMA = {
-    "type": "object", "required": ["nvcc", "kernels"],
+    "type": "object", "required": ["nvcc", "functions"],
     "properties": {"nvcc": {"type": "string"},
-                   "kernels": {"type": "object", "additionalProperties": {
-                       "type": "object", "additionalProperties": {"type": "string"}}}}}
-CODE_FINGERPRINT = re.compile(r"nvcc (\S+) (sm_\d+) ([0-9a-f]{16})")
+                   "functions": {"type": "object", "additionalProperties": {
+                       "type": "object", "additionalProperties": {"type": "string"}}},
+                   "cases": {"type": "object"}}}
+CODE_FINGERPRINT = re.compile(r"nvcc (\S+) (sm_\d+)((?: [0-9a-f]{16})+)")
 
 
 class Failure(Exception):
@@ -138,10 +139,10 @@ def write(path: pathlib.Path, evidence: dict) -> None:
 
 
 def read_machine_code(build: pathlib.Path | None) -> dict:
-    """What tools/machine_code.py wrote about a build's kernels; nothing where there is none."""
+    """What tools/machine_code.py wrote about a build's functions; nothing where there is none."""
     path = build / MACHINE_CODE if build else None
     if path is None or not path.exists():
-        return {"nvcc": "", "kernels": {}}
+        return {"nvcc": "", "functions": {}}
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
         check(found, MACHINE_CODE_SCHEMA, {})
@@ -153,13 +154,13 @@ def read_machine_code(build: pathlib.Path | None) -> dict:
 
 
 class Evidence:
-    """All evidence of a tree, by the file's name, and what its kernels are known by now."""
+    """All evidence of a tree, by the file's name, and the code that there is now."""
 
     def __init__(self, root: pathlib.Path, build: pathlib.Path | None = None):
         self.root = root
         self.files = {path.stem: read(path) for path in sorted((root / "docs/evidence").glob("*.json"))
                       if path.name != "schema.json"}
-        self.sources = fingerprint.fingerprints(root) | fingerprint.cuda_fingerprints(root)
+        self.sources = fingerprint.fingerprints(root)  # of CPU kernels
         self.code = read_machine_code(build)
         self.unchecked: set[str] = set()  # kernels that this build says nothing about
 
@@ -167,16 +168,17 @@ class Evidence:
         return {name: file for name, file in self.files.items() if file["kind"] == kind}
 
     def is_stale(self, kernel: str, measured: str) -> bool:
-        """Whether a row is not of the code of now. What cannot be known is not checked, not stale."""
+        """Whether code that a row ran is no more. What cannot be known is not checked, not stale."""
         code = CODE_FINGERPRINT.fullmatch(measured)
         if code is None:
             return measured != self.sources.get(kernel)
-        nvcc, family, digest = code.groups()
-        has_family = any(family in families for families in self.code["kernels"].values())
-        if nvcc != self.code["nvcc"] or not has_family:
+        nvcc, target, digests = code.groups()
+        if nvcc != self.code["nvcc"] or target not in self.code["functions"]:
             self.unchecked.add(kernel)
             return False
-        return digest != self.code["kernels"].get(kernel, {}).get(family)
+        now = {digest for other, by_name in self.code["functions"].items() if other[:-1] == target[:-1]
+               for digest in by_name.values()}  # a GPU may have run code for an older one of its generation
+        return not now.issuperset(digests.split())
 
 
 def where(evidence: dict) -> str:

@@ -83,7 +83,7 @@ def bench_rows(bench) -> str:
             source = row["source"]
             name = display(source, row["implementation"])
             name = name.removesuffix(" (FA2)") if on_cpu else name
-            if source == "flashcore" and bench.is_stale(row["implementation"], row["fingerprint"]):
+            if bench.is_stale_row(row):
                 name += " (stale)"
             error = gate.get("max_scaled_error") if gate else None
             rows.append([

@@ -17,7 +17,7 @@ class Tuned:
         self.cases = [one for one in evidence["cases"] if "tuned" in one]
         rows = [row for one in evidence["cases"] for row in one["rows"]]
         self.stale = any(is_stale(row["implementation"].partition(":")[0], row["fingerprint"])
-                         for row in rows)
+                         for row in rows if row["times"])
         self.rows = len(rows)
         self.failed = sum(not row["times"] for row in rows)
 

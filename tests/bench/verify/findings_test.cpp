@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
+#include <set>
 
+#include "bench/verify/verified.hpp"
 #include "problem/status.hpp"
 
 namespace flashcore::bench {
@@ -67,6 +69,27 @@ TEST(Findings, AreInOrderOfSeedsWithTheCommandThatRepeatsThem) {
   EXPECT_EQ(tallies[0]["kernel"], "k1");
   EXPECT_EQ(tallies[0]["passed"], 1);
   EXPECT_EQ(tallies[1]["failed"], 2);
+}
+
+TEST(Verified, HasAllFunctionsOfTheKernelsThatComputedAProblem) {
+  const auto launching = [](std::set<std::string> functions, const std::string& failure = {}) {
+    Verdict one = verdict(1, failure);
+    one.launched = std::move(functions);
+    return one;
+  };
+  Findings found;
+  found.add("fast", launching({"rows", "join"}), trial(1, "seed 1"));
+  found.add("fast", launching({"rows", "short"}, "wrong"), trial(2, "seed 2"));
+  found.refuse("other", "too long");
+  Verified all;
+  all.add(found);
+  Tally more;
+  more.add(launching({"rows", "wide"}), "small f16");
+  all.add("fast", more);
+  all.add("slow", more);
+  using Functions = std::set<std::string>;
+  EXPECT_EQ(all.ran, (std::map<std::string, Functions>{{"fast", {"join", "rows", "short", "wide"}},
+                                                       {"slow", {"rows", "wide"}}}));
 }
 
 TEST(ForEachTrial, EndsWithTheFirstError) {
