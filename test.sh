@@ -221,6 +221,14 @@ counted_by() {
 # The wheel in an environment of its own, and the tests of python/tests in it.
 stage_python() { counted_by python scripts/python.sh build-python; }
 
+# PyTorch and transformers, over the same wheel.
+stage_torch() {
+  if ! compgen -G 'build-python/wheel/flashcore-*.whl' >/dev/null; then
+    stage_python
+  fi
+  counted_by torch scripts/torch.sh build-python/wheel build-torch
+}
+
 # The Rust crates, with the distribution's two compilers.
 stage_rust() { counted_by rust scripts/rust.sh build-rust; }
 

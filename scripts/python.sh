@@ -4,8 +4,8 @@
 #
 # usage: python.sh [DIRECTORY]    default build-python
 #
-# The last line is "python: N passed, M failed, K skipped". With FLASHCORE_PYTHON_TORCH=1 PyTorch and
-# transformers are installed too, about 6 GB; without, their tests are skipped.
+# The last line is "python: N passed, M failed, K skipped". Tests of PyTorch and transformers are skipped: they are
+# torch.sh's.
 set -euo pipefail
 # shellcheck source=scripts/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
@@ -16,7 +16,6 @@ environment=$directory/environment
 python=$environment/bin/python
 
 requirements=(python/requirements-test.txt)
-[[ ${FLASHCORE_PYTHON_TORCH:-} == 1 ]] && requirements+=(python/requirements-torch.txt)
 
 # Nothing is fetched when these have not changed.
 wanted=$(cat "${requirements[@]}")
@@ -92,16 +91,8 @@ rm -f "$junit"
 (cd "$directory" && env -u PYTHONPATH -u FLASHCORE_LIBRARY "$python" -P -m pytest --quiet \
   --numprocesses="$(nproc)" --timeout=300 --override-ini=cache_dir="$directory/pytest" --junitxml="$junit" \
   --rootdir="$root/python/tests" "$root/python/tests") || true
-read -r tests bad skipped < <("$python" - "$junit" <<'PYTHON'
-import sys
-import xml.etree.ElementTree as xml
-
-suite = xml.parse(sys.argv[1]).getroot().find("testsuite")
-count = {name: int(suite.get(name)) for name in ("tests", "failures", "errors", "skipped")}
-print(count["tests"], count["failures"] + count["errors"], count["skipped"])
-PYTHON
-)
-passed=$((passed + tests - bad - skipped))
+IFS=' ,' read -r _ tests _ bad _ skipped _ < <(scripts/count_pytest.py python "$junit" || true)
+passed=$((passed + tests))
 failed=$((failed + bad))
 say "python: $passed passed, $failed failed, $skipped skipped"
 ((failed == 0))
