@@ -1,5 +1,5 @@
-// The support matrix of README.md: which kernel the library chooses for each kind of problem, on
-// each kind of device. The table is made here and compared with the page.
+// The tables of README.md and docs/forward-sm90.md that say which kernel the library chooses for each
+// kind of problem, on each kind of device. They are made here and compared with the pages.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <gtest/gtest.h>
@@ -13,13 +13,11 @@
 
 #include "plan/device.hpp"
 #include "plan/kernel_choice.hpp"
+#include "problem/backward.hpp"
 #include "tools/launches/fake_runtime.hpp"
 
 namespace flashcore {
 namespace {
-
-constexpr const char* kBegin = "<!-- tested: support matrix -->\n";
-constexpr const char* kEnd = "<!-- end: support matrix -->\n";
 
 struct Column {
   std::string title;
@@ -259,71 +257,150 @@ PlanContext on_cpu() {
   return context;
 }
 
-// The kernels that are chosen, each once; "-" where none computes a problem.
-std::string cell(const Row& row, const Column& column) {
+Gradients gradients_of(const Problem& p) {
+  Gradients gradients;
+  gradients.d_o = p.o;
+  gradients.dq = p.q;
+  gradients.dk = p.k;
+  gradients.dv = p.v;
+  return gradients;
+}
+
+enum class Pass { forward, backward };
+
+// The name of the kernel that is chosen, or "-".
+template <class AnyProblem>
+std::string chosen(const Result<AnyProblem>& resolved, const PlanContext& context) {
+  EXPECT_TRUE(resolved.ok()) << resolved.status().message();
+  if (!resolved.ok()) return "?";
+  const Kernel* const kernel = choose_kernel(*resolved, context).kernel;
+  return kernel == nullptr ? "-" : fmt::format("`{}`", kernel->name);
+}
+
+// Those of all problems, each once.
+std::string cell(const std::vector<Problem>& problems, const Column& column, Pass pass) {
   std::vector<PlanContext> contexts;
   if (column.gpus.empty()) contexts.push_back(on_cpu());
   for (const fake::Gpu& gpu : column.gpus) contexts.push_back(context_of(gpu));
   std::vector<std::string> names;
   for (const PlanContext& context : contexts) {
-    for (const Problem& problem : row.problems) {
-      const Result<ForwardProblem> resolved = resolve(problem);
-      EXPECT_TRUE(resolved.ok()) << row.title << ": " << resolved.status().message();
-      if (!resolved.ok()) continue;
-      const Kernel* const kernel = choose_kernel(*resolved, context).kernel;
-      std::string name = kernel == nullptr ? "-" : fmt::format("`{}`", kernel->name);
+    for (const Problem& problem : problems) {
+      std::string name = pass == Pass::forward
+                             ? chosen(resolve(problem), context)
+                             : chosen(resolve(problem, gradients_of(problem)), context);
       if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
     }
   }
   return fmt::format("{}", fmt::join(names, ", "));
 }
 
-std::string table() {
+const fake::Gpu kHopper{90, 132, 227 * 1024};
+
+std::string head_of(const std::string& first, const std::vector<std::string>& titles) {
+  std::string text = fmt::format("| {} |", first), line = "| --- |";
+  for (const std::string& title : titles) text += fmt::format(" {} |", title), line += " --- |";
+  return text + "\n" + line + "\n";
+}
+
+std::string table(Pass pass, const std::vector<Row>& rows) {
   const std::vector<Column> columns = {
       {"CPU", {}},
       {"Ampere, Ada (8.x)", {{80, 108, 163 * 1024}, {86, 84, 99 * 1024}, {89, 58, 99 * 1024}}},
-      {"Hopper (9.0)", {{90, 132, 227 * 1024}}},
+      {"Hopper (9.0)", {kHopper}},
       {"Later, by PTX (10.x, 12.x)", {{100, 148, 227 * 1024}, {120, 188, 99 * 1024}}}};
-  const std::vector<Row> rows = {
-      {"f16, bf16: full, causal, windows, GQA, LSE, head_dim up to 256", plain()},
-      {"... packed batches, sequence lengths", lengths()},
-      {"... softcap, sinks", softcap_and_sinks()},
-      {"... bias, boolean masks, ALiBi, dropout", bias_and_masks()},
-      {"... dropout with its seed in the device's memory, f32 too", dropout_state()},
-      {"... 8 heads of 512 or 1024 tokens", small()},
-      {"... decode: one query against 8192 keys", decode()},
-      {"... caches: pages, padding on the left, fp8 keys and values", caches()},
-      {"... 512 queries over pages of 16 and of 4 rows", chunks()},
-      {"... tree masks", tree_masks()},
-      {"... MLA: keys of 576 elements, values their first 512", mla()},
-      {"f32, every feature", fp32()},
-      {"fp8 e4m3, head_dim 64 and 128, scales per head: full, causal, windows, GQA, lengths, "
-       "sinks, LSE",
-       plain_e4m3()},
-      {"... every other feature, e5m2", other_fp8()},
-      {"... an O of fp8 with a scale, largest values", more_outputs({fp8(DType::f8e4m3)})},
-      {"other types: an O of fp8 with a scale, largest values",
-       more_outputs({problem_of(DType::f16), problem_of(DType::bf16)})}};
-  std::string text = "| forward |", line = "| --- |";
-  for (const Column& column : columns) text += fmt::format(" {} |", column.title), line += " --- |";
-  text += "\n" + line + "\n";
+  std::vector<std::string> titles;
+  for (const Column& column : columns) titles.push_back(column.title);
+  std::string text = head_of(pass == Pass::forward ? "forward" : "backward", titles);
   for (const Row& row : rows) {
     text += fmt::format("| {} |", row.title);
-    for (const Column& column : columns) text += fmt::format(" {} |", cell(row, column));
+    for (const Column& column : columns) {
+      text += fmt::format(" {} |", cell(row.problems, column, pass));
+    }
     text += "\n";
   }
   return text;
 }
 
-TEST(SupportMatrix, OfTheReadmeIsWhatTheLibraryChooses) {
-  std::ifstream file(std::filesystem::path(FLASHCORE_ROOT) / "README.md");
-  const std::string page{std::istreambuf_iterator<char>(file), {}};
-  const size_t begin = page.find(kBegin), end = page.find(kEnd);
+std::string forward_table() {
+  return table(
+      Pass::forward,
+      {{"f16, bf16: full, causal, windows, GQA, LSE, head_dim up to 256", plain()},
+       {"... packed batches, sequence lengths", lengths()},
+       {"... softcap, sinks", softcap_and_sinks()},
+       {"... bias, boolean masks, ALiBi, dropout", bias_and_masks()},
+       {"... dropout with its seed in the device's memory, f32 too", dropout_state()},
+       {"... 8 heads of 512 or 1024 tokens", small()},
+       {"... decode: one query against 8192 keys", decode()},
+       {"... caches: pages, padding on the left, fp8 keys and values", caches()},
+       {"... 512 queries over pages of 16 and of 4 rows", chunks()},
+       {"... tree masks", tree_masks()},
+       {"... MLA: keys of 576 elements, values their first 512", mla()},
+       {"f32, every feature", fp32()},
+       {"fp8 e4m3, head_dim 64 and 128, scales per head: full, causal, windows, GQA, lengths, "
+        "sinks, LSE",
+        plain_e4m3()},
+       {"... every other feature, e5m2", other_fp8()},
+       {"... an O of fp8 with a scale, largest values", more_outputs({fp8(DType::f8e4m3)})},
+       {"other types: an O of fp8 with a scale, largest values",
+        more_outputs({problem_of(DType::f16), problem_of(DType::bf16)})}});
+}
+
+std::string backward_table() {
+  return table(Pass::backward,
+               {{"f16, bf16: full, causal, windows, GQA, head_dim up to 256", plain()},
+                {"... packed batches, sequence lengths", lengths()},
+                {"... softcap, sinks", softcap_and_sinks()},
+                {"... bias, boolean masks, ALiBi, dropout", bias_and_masks()},
+                {"... 8 heads of 512 or 1024 tokens", small()},
+                {"f32, every feature", fp32()}});
+}
+
+// Few queries, by how many keys they see.
+std::string few_queries_table() {
+  constexpr int64_t kKeys[] = {2048, 8192};
+  std::vector<std::string> titles;
+  for (const int64_t keys : kKeys) titles.push_back(fmt::format("{}k keys", keys / 1024));
+  std::string text = head_of("32 heads over 8, head_dim 128", titles);
+  for (const int64_t batch : {1, 64}) {
+    for (const int64_t queries : {1, 16, 64}) {
+      text +=
+          fmt::format("| {}, {} |", queries == 1 ? "1 query" : fmt::format("{} queries", queries),
+                      batch == 1 ? "1 entry" : fmt::format("{} entries", batch));
+      for (const int64_t keys : kKeys) {
+        std::vector<Problem> problems;
+        add(problems, [](Problem&) {}, {batch, 32, 8, queries, keys, 128, 128});
+        text += fmt::format(" {} |", cell(problems, {"", {kHopper}}, Pass::forward));
+      }
+      text += "\n";
+    }
+  }
+  return text;
+}
+
+// The part of a page between the markers of this name is `wanted`.
+void check_part(const std::string& page, const std::string& name, const std::string& wanted) {
+  std::ifstream file(std::filesystem::path(FLASHCORE_ROOT) / page);
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  const std::string before = fmt::format("<!-- tested: {} -->\n", name);
+  const std::string after = fmt::format("<!-- end: {} -->\n", name);
+  const size_t begin = text.find(before), end = text.find(after);
   ASSERT_TRUE(begin != std::string::npos && end != std::string::npos && begin < end)
-      << "README.md: wanted the markers\n"
-      << kBegin << kEnd;
-  const size_t first = begin + std::string(kBegin).size();
-  EXPECT_EQ(page.substr(first, end - first), table());
+      << page << ": wanted the markers\n"
+      << before << after;
+  const size_t first = begin + before.size();
+  EXPECT_EQ(text.substr(first, end - first), wanted) << page;
+}
+
+TEST(SupportMatrix, OfTheReadmeIsWhatTheLibraryChooses) {
+  check_part("README.md", "support matrix", forward_table());
+}
+
+TEST(SupportMatrix, GradientsOfTheReadmeAreWhatTheLibraryChooses) {
+  check_part("README.md", "gradients", backward_table());
+}
+
+TEST(SupportMatrix, FewQueriesOnHopperAreWhatTheLibraryChooses) {
+  check_part("docs/forward-sm90.md", "few queries", few_queries_table());
 }
 
 }  // namespace

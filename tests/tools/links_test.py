@@ -45,6 +45,13 @@ class Links(unittest.TestCase):
         for page in pages():
             self.assertEqual(dead_links(page, page.read_text(encoding="utf-8")), [], page.name)
 
+    def test_the_page_of_performance_leads_to_that_of_each_kernel(self):
+        folders = [folder.name.replace("_", "-") for folder in (ROOT / "src/cuda").iterdir()]
+        kernels = {f"{name}.md" for name in folders if (ROOT / f"docs/{name}.md").exists()}
+        self.assertGreater(len(kernels), 8)
+        text = (ROOT / "docs/performance.md").read_text(encoding="utf-8")
+        self.assertEqual(kernels - set(LINK.findall(text)), set())
+
     def test_a_dead_one_is_noticed(self):
         page = ROOT / "README.md"
         for text, dead in (("[a](docs/none.md)", ["docs/none.md"]), ("[a](docs/cli.md)", []),

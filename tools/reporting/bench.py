@@ -477,6 +477,48 @@ def backward_ratios(all_evidence: Evidence) -> str:
                   f"the same bits{stale[1]}"], rows)
 
 
+def untrained(bench: Bench) -> str:
+    """The options whose gradients on Hopper a kernel of another GPU computes, beside a pass without one."""
+    cases = {one["name"]: one for one in bench.suite("backward")}
+    plain = bench.fastest(cases.get("4k", {"rows": []}))
+    ours = {name.removeprefix("4k/").split()[0]: row for name, one in cases.items()
+            if name.startswith("4k/") and (row := bench.fastest(one))}
+    slow = {name: row for name, row in ours.items() if not row["implementation"].startswith("backward_sm90")}
+    if not plain or not slow:
+        return ""
+    times = [time_of(row, bench.protocol)["p50_us"] / time_of(plain, bench.protocol)["p50_us"] for row in slow.values()]
+    stale = STALE if any(bench.stale(row["implementation"], bench.suite("backward"))
+                         for row in [plain, *slow.values()]) else ""
+    names = " or ".join(filter(None, [", ".join([*slow][:-1]), [*slow][-1]]))
+    return (f"- to **train with {cell(names)} and expect the same lead**: on Hopper these gradients\n"
+            f"  run on the kernel for Ampere, and take {min(times):.1f} to {max(times):.1f} times as long as those of a plain "
+            f"pass{stale}\n  ([table](docs/results.md#the-backward-pass));")
+
+
+def decoded_behind(bench: Bench) -> str:
+    """How far decode_sm90 is behind cuDNN with one query, where it is."""
+    times = [(ours / peer, one) for one in bench.evidence["cases"] if one["seqlen_q"] == 1
+             and (ours := bench.value(one, "decode_sm90", "p50_us"))
+             and (peer := bench.value(one, "cudnn", "p50_us"))]
+    worst, one = max(times, key=lambda item: item[0], default=(0, {}))
+    if worst <= 1:
+        return ""
+    where_worst = (f"{one['batch']} entries of {length(one['seqlen_kv'])} keys, {one['heads_q']} heads over "
+                   f"{one['heads_kv']}")
+    least = min(ratio for ratio, _ in times)
+    stale = STALE if bench.stale("decode_sm90", bench.evidence["cases"]) else ""
+    return (f"- for **decode of one query where cuDNN does what you want**: on Hopper it takes {least:.2f} to {worst:.2f} times\n"
+            f"  cuDNN's time{stale} ({worst:.2f}: {where_worst};\n  [table](docs/decode-sm90.md#as-it-is-now));")
+
+
+def behind(all_evidence: Evidence) -> str:
+    """What the front page says of others that are ahead."""
+    lines = [make(Bench(evidence, all_evidence.is_stale))
+             for name, make in (("backward-gpu", untrained), (SERVING, decoded_behind))
+             if (evidence := all_evidence.files.get(name))]
+    return "\n".join(filter(None, lines)) if lines else "Not measured yet."
+
+
 def parts(all_evidence: Evidence) -> dict:
     bench = main_of(all_evidence)
 
@@ -505,6 +547,7 @@ def parts(all_evidence: Evidence) -> dict:
             for name, title in there.items()])
 
     found["backward"] = backward
+    found["bench behind"] = lambda: behind(all_evidence)
     found["backward ratios"] = lambda: backward_ratios(all_evidence)
     for part, name, make in (("serving", SERVING, Bench.serving), ("serving decode", SERVING, Bench.serving_decode),
                              ("prefill", PREFILL, Bench.prefill),

@@ -9,6 +9,7 @@ from reporting.text import cell, table, us
 ACCURACY, SPEED, AMAX = "fp8-accuracy", "bench-fp8-modes", "bench-fp8-amax"
 INPUTS = "inputs"  # the row of what was lost before any kernel
 PICTURED_DIM = 128
+BY_TERMS = ("forward_fp8_sm90", "forward_fp8_sm90_precise")  # e4m3 probabilities in one term, and in two
 WITH = "/amax"  # the end of a case's name that asks for both
 
 
@@ -67,6 +68,13 @@ class Modes:
     def text(self) -> str:
         return "\n\n".join([self.where(), *map(self.of_o, self.dims), *map(self.of_lse, self.dims[:1])])
 
+    def by_terms(self) -> str:
+        """What a second term of the probabilities gains, of O and of LSE."""
+        rows = [[f"{self.title(mode)}, {name}", *self.cells(mode, PICTURED_DIM, what)]
+                for name, what in (("O", "relative_error"), ("LSE", "lse_error"))
+                for mode in self.modes if mode[0] in BY_TERMS]
+        return table([f"relative error of O, largest of LSE, D {PICTURED_DIM}", *map(cell, self.data)], rows)
+
     def points(self) -> list | None:
         """[(data, what the e4m3 inputs lost, [(mode, TFLOP/s, relative error)])] of the picture."""
         timed = [(mode, speed) for mode in self.modes if (speed := self.tflops(mode, PICTURED_DIM, False))]
@@ -113,6 +121,7 @@ def amax(bench: Bench) -> str:
 
 def parts(all_evidence: Evidence) -> dict:
     modes, measured = modes_of(all_evidence), all_evidence.files.get(AMAX)
-    return {"fp8 modes": lambda: modes.text() if modes else "Not measured yet.",
+    return {"fp8 terms": lambda: modes.by_terms() if modes else "Not measured yet.",
+            "fp8 modes": lambda: modes.text() if modes else "Not measured yet.",
             "fp8 amax": lambda: (amax(Bench(measured, all_evidence.is_stale)) if measured else
                                  "Not measured yet.")}

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <random>
 #include <set>
 #include <string>
@@ -108,7 +109,8 @@ TEST(DecodeSm90Schedule, PartsAreWholeAndHavePlacesOfTheirOwn) {
     if (std::all_of(items.begin(), items.end(), [](int granules) { return granules == 0; }))
       continue;
     const int64_t capacity = int64_t{most} * kGranule;
-    for (const int shares : {1, 7, 132}) {
+    const auto chosen = static_cast<int>(share_count(entries * heads, most, 132, 56));
+    for (const int shares : {1, 7, chosen, 132}) {
       for (const int end : {0, 1, 2}) {
         check_cuts(items, end, shares, capacity, false);
         check_cuts(items, end, shares, capacity, true);
@@ -140,6 +142,48 @@ TEST(DecodeSm90Schedule, EndsOfShortItemsCount) {
   };
   EXPECT_GT(longest(0), 160);
   EXPECT_LT(longest(1), 135);
+}
+
+// ---- how many shares there are
+
+constexpr int kAllFill = std::numeric_limits<int>::max();
+static_assert(share_count(128, 64, 132, 56) == 128);  // an item each
+static_assert(share_count(512, 32, 132, kAllFill) == 128);
+static_assert(share_count(160, 12, 132, 56) == 80);  // two each: memory is no slower
+static_assert(share_count(160, 12, 132, kAllFill) == 132);
+static_assert(share_count(56, 40, 132, 56) == 56 && share_count(56, 600, 132, 56) == 132);
+static_assert(share_count(8, 64, 132, 56) == 132);   // eight blocks would read alone
+static_assert(share_count(391, 9, 132, 56) == 132);  // 17 times 23
+static_assert(share_count(3, 40, 132, 56) == 120);   // no more than granules
+static_assert(share_count(32, 3, 132, 56) == 32 && share_count(16, 5, 132, 56) == 80);
+static_assert(share_count(0, 5, 132, 56) == 1 && share_count(5, 0, 132, 56) == 1);
+
+TEST(DecodeSm90Shares, AreAsManyAsBlocksOrHaveWholeItems) {
+  std::mt19937 random(43);
+  const auto draw = [&](int low, int high) {
+    return low + static_cast<int>(random() % static_cast<unsigned>(high - low + 1));
+  };
+  int fewer = 0;
+  for (int n = 0; n < 20000; ++n) {
+    const int items = draw(1, draw(0, 1) == 0 ? 200 : 3000), granules = draw(1, 600),
+              blocks = draw(1, 150), filling = draw(0, 1) == 0 ? 56 : kAllFill;
+    const int64_t shares = share_count(items, granules, blocks, filling);
+    const int64_t most = std::min<int64_t>(blocks, int64_t{items} * granules);
+    ASSERT_GE(shares, 1);
+    ASSERT_LE(shares, most);
+    if (shares == most) continue;
+    ASSERT_EQ(items % shares, 0);
+    ++fewer;
+    // As blocks find them: a share begins where an item does.
+    ASSERT_EQ(divide_up(int64_t{items} * item_places(granules, 1), shares),
+              items / shares * item_places(granules, 1));
+    // No block has much more to do than with all of them, unless memory is what is waited for.
+    const int64_t own = items / shares * (granules + 1),
+                  even = divide_up(int64_t{items} * (granules + (items >= most ? 1 : 0)), most);
+    const int64_t memory = divide_up(int64_t{items} * granules, std::min<int64_t>(filling, most));
+    ASSERT_LE(100 * own, 104 * std::max(even, memory) + 300);
+  }
+  EXPECT_GT(fewer, 500);
 }
 
 TEST(DecodeSm90Schedule, PartsOfTheirOwnDependOnNothingElse) {
@@ -229,15 +273,54 @@ TEST(DecodeSm90Boxes, AreWhereTilesLieInPages) {
   EXPECT_FALSE(has_boxes(with([](ForwardProblem& p) { p.v.head = 0; })));
 }
 
+Shares shares(const ForwardProblem& p, bool batch_invariant = false) {
+  PlanContext context;
+  context.device.multiprocessors = 132;
+  context.batch_invariant = batch_invariant;
+  return shares_of(p, context);
+}
+
 TEST(DecodeSm90Shares, BlocksOfOneShareAreTilesOfRows) {
-  DeviceInfo device;
-  device.multiprocessors = 132;
-  EXPECT_EQ(share_count(decode(), device), 132);
+  EXPECT_EQ(shares(decode()).count, 132);
   const ForwardProblem many = with([](ForwardProblem& p) { p.seqlen_q = 8; });
   EXPECT_EQ(tile_count(many), 2);
-  EXPECT_EQ(share_count(many, device), 66);
-  EXPECT_EQ(share_count(with([](ForwardProblem& p) { p.batch = 1, p.seqlen_kv = 300; }), device),
-            8 * 3);
+  EXPECT_EQ(shares(many).count, 66);
+  EXPECT_EQ(shares(with([](ForwardProblem& p) { p.batch = 1, p.seqlen_kv = 1280; })).count, 80);
+}
+
+// What is stored whole by the first kernel wants no second one; where lengths are known to the device
+// alone, or items are cut by themselves, there is one.
+TEST(DecodeSm90Shares, AreWholeWhereThatIsKnown) {
+  const auto sixteen = [](auto&& change) {
+    return with([&](ForwardProblem& p) {
+      p.batch = 16;
+      change(p);
+    });
+  };
+  const Shares whole = shares(sixteen([](ForwardProblem&) {}));
+  EXPECT_EQ(whole.count, 128);
+  EXPECT_TRUE(whole.whole);
+  EXPECT_TRUE(
+      shares(sixteen([](ForwardProblem& p) { p.band = {.left = 1000, .right = 0}; })).whole);
+  EXPECT_FALSE(shares(decode()).whole);
+  for (const ForwardProblem& p :
+       {sixteen([](ForwardProblem& p) { p.seqlens_kv.present = true; }),
+        sixteen([](ForwardProblem& p) { p.seqlens_q.present = true; }),
+        sixteen([](ForwardProblem& p) { p.causal_offsets.present = true; }),
+        sixteen([](ForwardProblem& p) { p.packed = true; }),
+        sixteen([](ForwardProblem& p) { p.cache_leftpad.present = true; }),
+        sixteen([](ForwardProblem& p) { p.paging.flat = true; }),
+        sixteen([](ForwardProblem& p) {  // no query sees a key
+          p.alignment = Alignment::given;
+          p.causal_offset = -5;
+          p.band.right = 0;
+        })}) {
+    const Shares cut = shares(p);
+    EXPECT_EQ(cut.count, 132);
+    EXPECT_FALSE(cut.whole);
+  }
+  EXPECT_EQ(shares(sixteen([](ForwardProblem&) {}), true).count, 132);
+  EXPECT_FALSE(shares(sixteen([](ForwardProblem&) {}), true).whole);
 }
 
 }  // namespace

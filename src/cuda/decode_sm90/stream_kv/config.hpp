@@ -15,6 +15,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 
 namespace flashcore::cuda::decode_sm90::stream_kv {
 
@@ -41,6 +42,12 @@ struct Config {
     return row_tiles == 1 ? kThreads + kJoinThreads : kThreads;
   }
   constexpr int rows() const { return kProductRows * row_tiles; }
+  // Blocks that read an H200's memory as fast as it goes, by what one reads alone. Those of fp8 and of more rows are bound
+  // by what they compute: more are always faster.
+  constexpr int filling_blocks() const {
+    if (row_tiles > 1 || kv_bytes == 1) return std::numeric_limits<int>::max();
+    return head_dim == kLargestHeadDim ? 56 : 80;
+  }
   constexpr int tile_bytes() const { return tile_keys * head_dim * kv_bytes; }  // of K, or of V
   constexpr int warp_ring_bytes() const { return 2 * stages * tile_bytes(); }
   constexpr int ring_bytes() const { return kWarps * warp_ring_bytes(); }

@@ -41,6 +41,7 @@ struct Planned {
   Instance instance;
   Grid grid;
   JoinGrid join_grid;
+  bool joins;  // whether there is anything to join
   bool early;
   int device;
   cudaFunction_t kernel, join;
@@ -152,6 +153,7 @@ Status run(const ForwardProblem& p, const Planned& planned, MapCache& cache, con
       find_instance(planned.instance)
           .launch(planned.kernel, params, maps, planned.grid, planned.early, cuda_stream);
   if (error != cudaSuccess) return host::cuda_failure(kName, "the launch", error);
+  if (!planned.joins) return {};
   error = join(planned.join, params, planned.join_grid, cuda_stream);
   if (error != cudaSuccess) return host::cuda_failure(kName, "the launch that joins parts", error);
   return {};
@@ -166,8 +168,10 @@ Result<PlannedKernel> plan(const ForwardProblem& p, const PlanContext& context) 
   Planned planned{};
   planned.device = context.device.device.index;
   planned.instance = {p.dtype == DType::f16 ? InputType::f16 : InputType::bf16, config_index(p)};
+  const Shares shares = shares_of(p, context);
   planned.grid = {static_cast<unsigned int>(tile_count(p)),
-                  static_cast<unsigned int>(share_count(p, context.device))};
+                  static_cast<unsigned int>(shares.count)};
+  planned.joins = !shares.whole;
   Params& params = planned.params;
   host::set_decode_params(params, p, context.batch_invariant);
   params.tree = host::tree_bits_of(p);

@@ -34,6 +34,24 @@ inline constexpr int64_t kMostJoinRows = 1 << 26;  // whether they exist or not
 // Places of an item in the line. end: those that its end takes.
 constexpr int item_places(int granules, int end) { return granules == 0 ? 0 : granules + end; }
 
+// Shares of items of so many granules each, on so many blocks, of which `filling` read as fast as memory does: as many as
+// blocks, or fewer that have whole items. As measured on an H200 (docs/decode-sm90.md), cuts cost 4% (blocks have a unit
+// more) and as long as a block takes for three granules (the second kernel, which whole items do not need); and
+// memory is read 6% slower by less than 90% of the blocks.
+constexpr int64_t share_count(int64_t items, int64_t granules, int64_t blocks, int64_t filling) {
+  const int64_t most =
+      std::max<int64_t>(1, std::min<int64_t>(blocks, product_of({items, granules})));
+  int64_t whole = std::min(std::max<int64_t>(1, items), most);
+  while (items % whole != 0) --whole;
+  // In hundredths of a block's time for a granule.
+  const int64_t memory = divide_up(items * granules, std::min(filling, most));
+  const int64_t even = divide_up(items * (granules + (items >= most ? 1 : 0)), most);
+  const int64_t of_whole = std::max((10 * whole < 9 * most ? 106 : 100) * memory,
+                                    100 * (items / whole) * (granules + 1));
+  const int64_t of_cut = 104 * std::max(memory, even) + 300;
+  return of_whole <= of_cut ? whole : most;
+}
+
 // Granules of a part, batch invariant. Not by std::max: device code has no address of a constant.
 constexpr int own_part(int granules) {
   const auto each =

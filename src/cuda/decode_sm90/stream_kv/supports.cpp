@@ -10,6 +10,7 @@
 #include "cuda/host/row_strides.hpp"
 #include "kernel/device_code.hpp"
 #include "problem/dtype.hpp"
+#include "problem/entries.hpp"
 #include "problem/sizes.hpp"
 
 namespace flashcore::cuda::decode_sm90::stream_kv {
@@ -79,10 +80,23 @@ int64_t tile_count(const ForwardProblem& p) {
   return std::max<int64_t>(1, divide_up(rows_of(p), config_of(p).rows()));
 }
 
-int64_t share_count(const ForwardProblem& p, const DeviceInfo& device) {
-  const int64_t granules = product_of({p.batch, p.heads_kv, divide_up(p.seqlen_kv, kGranule)});
-  const int64_t blocks = int64_t{device.multiprocessors} / tile_count(p);
-  return std::max<int64_t>(1, std::min(blocks, granules));
+Shares shares_of(const ForwardProblem& p, const PlanContext& context) {
+  const int64_t items = product_of({p.batch, p.heads_kv});
+  const int64_t blocks = int64_t{context.device.multiprocessors} / tile_count(p);
+  const int64_t most =
+      std::max<int64_t>(1, std::min(blocks, product_of({items, divide_up(p.seqlen_kv, kGranule)})));
+  // Where items are not equally long, or are cut by themselves, fewer shares cut as many.
+  if (entries_vary(p) || p.cache_leftpad.present || p.paging.flat || context.batch_invariant) {
+    return {most, false};
+  }
+  const attention::Entry entry{.len_q = static_cast<int>(p.seqlen_q),
+                               .len_kv = static_cast<int>(p.seqlen_kv),
+                               .rows_q = static_cast<int>(p.seqlen_q),
+                               .offset = common_offset(p)};
+  const int granules = attention::decode::seen_keys(entry, p.band, 1).granules();
+  if (granules == 0) return {most, false};
+  const int64_t count = share_count(items, granules, blocks, config_of(p).filling_blocks());
+  return {count, items % count == 0};
 }
 
 bool has_boxes(const ForwardProblem& p) {
