@@ -33,7 +33,9 @@ struct RandomSpace {
   bool hostile_values =
       true;  // NaN and Inf in attended and in hidden keys and values, large scores, sinks and slopes
   bool steep_slopes = true;  // among these, finite ones
-  bool caches = false;       // keys and values in caches (random_cache.hpp)
+  bool hostile_heads =
+      true;  // and sinks and slopes that are no number, which GPU kernels do not compute yet
+  bool caches = false;  // keys and values in caches (random_cache.hpp)
 };
 
 // The space without what few kernels compute: 0 for the space itself, up to kNarrowings, each of

@@ -21,6 +21,7 @@ struct ScoreCase {
   std::function<void(HostProblem&)> bend;  // what it makes of N(0, 1) inputs
   bool past_fp32 = false;                  // scores past the largest fp32 number: NaN will do
   std::optional<GateLimits> limits = {};   // instead of those of its types
+  bool on_gpus = true;                     // whether GPU kernels compute it yet
 };
 
 std::vector<ScoreCase> score_cases();  // each with a name of its own

@@ -205,7 +205,7 @@ __device__ inline RowPlace place_rows(const Params& p, const Task& task) {
 }
 
 // O element by element. `kinds`: the accumulators count values that are not finite; only outputs
-// with such are written, and a NaN of the pass before, of a score or a sink, stays.
+// with such are written.
 template <Config kConfig, class P>
 __device__ __forceinline__ void store_elements(const P& p, const Task& task, unsigned char* shared,
                                                const WarpState<kConfig>& w, bool kinds) {
@@ -240,13 +240,13 @@ __device__ __forceinline__ void store_elements(const P& p, const Task& task, uns
     for (int column = lane; column < p.head_dim_v; column += 32) {
       const float value = staged[row * kConfig.head_dim_v + column];
       if constexpr (kHasScales<P>) {
-        if (!kinds || (value != 0 && !output.left_nan(place.type, place.data, o + column))) {
+        if (!kinds || value != 0) {
           const float stored = kinds ? nonfinite_of(value * weight) : value;
           output.store(place.type, place.data, o + column, stored);
         }
       } else if (!kinds) {
         store_as(place.type, place.data, o + column, value);
-      } else if (value != 0 && !is_nan_at(place.type, place.data, o + column)) {
+      } else if (value != 0) {
         store_as(place.type, place.data, o + column, nonfinite_of(value * weight));
       }
     }
