@@ -109,7 +109,9 @@ void expect_merged(MergeCase& one, const std::string& where) {
   for (int64_t i = 0; i < one.at("lse_a").elements(); ++i) {
     const double a = one.at("lse_a").get(i), b = one.at("lse_b").get(i);
     if (std::isnan(a) || std::isnan(b) || a + b == kInf) {  // one is +inf, and the other not -inf
-      if (one.what.lse) EXPECT_TRUE(std::isnan(one.at("lse").get(i))) << where;
+      if (one.what.lse) {
+        EXPECT_TRUE(std::isnan(one.at("lse").get(i))) << where;
+      }
       for (int64_t d = 0; d < width; ++d) {
         ASSERT_TRUE(std::isnan(one.at("o").get(i * width + d))) << where << ", row " << i;
       }
