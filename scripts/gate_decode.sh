@@ -13,7 +13,7 @@ flashcore=build/bin/flashcore
 verify=("$flashcore" verify --device cuda --kernel "$kernel")
 
 # One captured graph for all lengths, bits, page indices.
-build/tests/cuda/device/decode_device_test | tee "$out/device.txt"
+build/tests/cuda/device/device_test --gtest_filter="*Decode*" | tee "$out/device.txt"
 
 # The gate table, hard scores, random problems; with caches: 10,000. Twice each, the same bits.
 "${verify[@]}" --random 2000 --random-seed 190000000 --out "$out/verify.json"

@@ -4,9 +4,11 @@
 
 #include <cstdio>
 #include <limits>
+#include <mutex>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
+#include <shared_mutex>
 #include <utility>
 #include <vector>
 
@@ -51,6 +53,12 @@ Result<Plan> plan_of(const HostBackward& host, const PlanOptions& options) {
   return make_backward_plan(host.forward.problem, host.gradients, options);
 }
 
+// Trials share a GPU, but for a capture: nothing else may run beside it.
+std::shared_mutex& gpu_calls() {
+  static std::shared_mutex calls;
+  return calls;
+}
+
 // `launched`: where the names of the device functions go.
 template <class Host>
 Status run_poisoned(Host& host, PlanOptions options, const std::string& kernel,
@@ -59,15 +67,19 @@ Status run_poisoned(Host& host, PlanOptions options, const std::string& kernel,
   poison_outputs(host);
   const Result<Plan> plan = plan_of(host, options);
   if (!plan.ok()) return plan.status();
+  std::shared_lock together(gpu_calls());
   Result<Execution> execution = Execution::prepare(*plan, options.device, host);
   if (!execution.ok()) return execution.status();
   FLASHCORE_RETURN_IF_ERROR(execution->run());
-  if (launched != nullptr) {
+  if (launched != nullptr && options.device.kind == DeviceKind::cuda) {
+    together.unlock();
+    const std::unique_lock alone(gpu_calls());
     Result<std::set<std::string>> names =
         launched_by([&](Stream stream) { return execution->run(stream); }, options.device);
     if (!names.ok()) return names.status();
     *launched = std::move(*names);
   }
+  if (!together.owns_lock()) together.lock();
   return execution->fetch();
 }
 

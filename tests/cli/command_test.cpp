@@ -590,8 +590,8 @@ TEST(Verify, WritesEvidence) {
   const json evidence = json::parse(folder.read("gates.json"));
   EXPECT_EQ(evidence["kind"], "verify");
   EXPECT_EQ(evidence["table"].size(), 2U);
-  EXPECT_EQ(evidence["scores"]["problems"], 10);
-  EXPECT_EQ(evidence["scores"]["kernels"][0]["passed"], 10);
+  EXPECT_EQ(evidence["scores"]["problems"], 16);
+  EXPECT_EQ(evidence["scores"]["kernels"][0]["passed"], 16);
   EXPECT_TRUE(evidence["scores"]["failures"].empty());
   EXPECT_EQ(evidence["random"]["largest_seqlen"], 40);
   EXPECT_EQ(evidence["random"]["kernels"][0]["passed"], 6);
