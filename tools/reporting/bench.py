@@ -487,8 +487,8 @@ def untrained(bench: Bench) -> str:
     if not plain or not slow:
         return ""
     times = [time_of(row, bench.protocol)["p50_us"] / time_of(plain, bench.protocol)["p50_us"] for row in slow.values()]
-    stale = STALE if any(bench.stale(row["implementation"], bench.suite("backward"))
-                         for row in [plain, *slow.values()]) else ""
+    used = [cases["4k"], *(one for name, one in cases.items() if name.removeprefix("4k/").split()[0] in slow)]
+    stale = STALE if any(bench.stale(row["implementation"], used) for row in [plain, *slow.values()]) else ""
     names = " or ".join(filter(None, [", ".join([*slow][:-1]), [*slow][-1]]))
     return (f"- to **train with {cell(names)} and expect the same lead**: on Hopper these gradients\n"
             f"  run on the kernel for Ampere, and take {min(times):.1f} to {max(times):.1f} times as long as those of a plain "
