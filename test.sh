@@ -14,7 +14,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/scripts/common.sh"
 cd "$root"
 
 default_stages=(release example install python)
-stages=(release example lint headers install resources bare python torch rust address thread simulator fuzz)
+stages=(release example lint install resources python headers bare rust address simulator fuzz torch thread)
 long_stages=("${stages[@]}" fresh)
 # These need no CUDA: where there is a toolkit they run with it hidden, as on a machine without. The
 # fuzzers see its headers, for those are all that plans of CUDA kernels need.
@@ -129,6 +129,7 @@ stage_lint() {
   configured_for_lint || return 0
   local changed=(--changed)
   if [[ $run == long ]]; then changed=(); fi
+  if [[ $run == all ]]; then export FLASHCORE_TIDY_SECONDS=${FLASHCORE_TIDY_SECONDS:-240}; fi
   check scripts/lint.sh "${changed[@]}" build-lint
 }
 
@@ -323,6 +324,11 @@ times=()
 for stage in "${chosen[@]}"; do
   started=$SECONDS
   say "=== $stage"
+  if ((${FLASHCORE_TEST_MINUTES:-0} > 0 && SECONDS > 60 * FLASHCORE_TEST_MINUTES)); then
+    say "Not begun: $FLASHCORE_TEST_MINUTES minutes are over."
+    skipped=$((skipped + 1))
+    continue
+  fi
   if [[ -n $can_hide_cuda && " ${bare_stages[*]} " == *" $stage "* ]]; then
     without_cuda "$stage"
   else
