@@ -189,7 +189,7 @@ Result<ExitCode> run(const EvolveOptions& options, bool resumes, Session& sessio
                                  [&](const evolve::Attempt& one) { tell(one, session); }};
   const Result<evolve::LoopEnd> end = evolve::run_loop(loop, *store, **proposer, evaluator);
   if (!end.ok()) return end.status();
-  const Result<ExitCode> code = summarise(*store, *end, session);
+  Result<ExitCode> code = summarise(*store, *end, session);
   if (!plan->proposer.starts_with(evolve::kReplay)) return code;
   const auto lines = evolve::replay_lines(plan->proposer.substr(evolve::kReplay.size()));
   const auto attempts = store->attempts();

@@ -111,8 +111,8 @@ TEST(KvRange, AgreesWithSixtyFourBitsUpToTheLongestSequencesAndFurthestOffsets) 
   constexpr int64_t kBeyond = int64_t{1} << 32, kMostKeys = kMostRows - 1;
   for (int n = 0; n < 300000; ++n) {
     const int64_t len_q = draw.of({0, 1, 63, 64, 65, 100, 1000, kMostKeys - 1, kMostKeys});
-    const int64_t offset = draw.of({0, 1, -1, 63, -64, 500, -500, 1000, kMostKeys, -kMostKeys, kMostRows,
-                                    -kMostRows, kBeyond, -kBeyond}) +
+    const int64_t offset = draw.of({0, 1, -1, 63, -64, 500, -500, 1000, kMostKeys, -kMostKeys,
+                                    kMostRows, -kMostRows, kBeyond, -kBeyond}) +
                            draw.of({0, 0, 1, -1, 7});
     const Sequence s =
         sequence(len_q, draw.of({0, 1, 64, 127, 128, 129, 1000, kMostKeys - 1, kMostKeys}), offset);
@@ -143,8 +143,8 @@ TEST(KvRange, AgreesWithSixtyFourBitsUpToTheLongestSequencesAndFurthestOffsets) 
     const auto query = static_cast<int>(first + draw.below(rows));
     if (query >= len_q) continue;
     const int64_t near = draw.of({wanted.begin, wanted.end, wanted.full_begin, wanted.full_end, 0});
-    const auto key =
-        static_cast<int>(std::clamp<int64_t>(near + draw.of({0, -1, 1}), 0, kMostKeys / block) * block);
+    const auto key = static_cast<int>(
+        std::clamp<int64_t>(near + draw.of({0, -1, 1}), 0, kMostKeys / block) * block);
     const ColumnRange columns = visible_columns(limits, query, key);
     for (int c = 0; c < block; ++c) {
       ASSERT_EQ(c >= columns.begin && c < columns.end, sees(s, band, query, int64_t{key} + c))
