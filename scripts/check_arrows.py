@@ -20,11 +20,12 @@ ARROWS = {
     "cuda/tile": "cuda/ptx",
     "cuda/attention": "problem cuda/ptx cuda/tile",
     "cuda/host": "include problem kernel cuda/attention",
+    "cuda/launch": "include problem kernel cuda/host",
     "cuda/ladder": "include problem kernel cuda/ptx cuda/tile cuda/attention cuda/host",
     # What the kernels of one architecture share.
-    "cuda/*/common": "include problem kernel cuda/ptx cuda/tile cuda/attention cuda/host",
+    "cuda/*/common": "include problem kernel cuda/ptx cuda/tile cuda/attention cuda/host cuda/launch",
     # The kernels.
-    "cuda/*/*": "include problem kernel cuda/ptx cuda/tile cuda/attention cuda/host cuda/*/common",
+    "cuda/*/*": "include problem kernel cuda/ptx cuda/tile cuda/attention cuda/host cuda/launch cuda/*/common",
     "tuning": "include problem kernel",
     "plan": "include problem kernel cpu cuda/ladder cuda/*/* tuning",
     "api": "include problem",

@@ -108,6 +108,7 @@ cudaError_t cudaFuncSetAttribute(void (*kernel)(Parameters...), cudaFuncAttribut
 struct cudaFuncAttributes {
   size_t sharedSizeBytes;
 };
+cudaError_t cudaGetFuncBySymbol(cudaFunction_t* function, const void* kernel);
 cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void* kernel);
 // What shared memory allows; registers are not known.
 cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, const void* kernel,

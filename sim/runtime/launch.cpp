@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "engine/access.hpp"
+#include "cuda/launch/launch.hpp"
 #include "engine/allocations.hpp"
 #include "plan/device.hpp"
 #include "runtime/state.hpp"
@@ -76,6 +77,12 @@ int blocks_an_sm(unsigned threads, size_t shared_bytes) {
       std::min<size_t>(kMostThreads / threads, all / (shared_bytes + kReserved)));
 }
 
+// Filled in while lists of instances are made.
+std::map<const void*, Caller>& callers() {
+  static std::map<const void*, Caller> one;
+  return one;
+}
+
 cudaError_t refuse(cudaError_t error) {
   last_error() = error;
   return error;
@@ -136,7 +143,29 @@ cudaError_t enqueue(const void* kernel, const LaunchOptions& options, std::funct
   return cudaSuccess;
 }
 
+void learn_kernel(const void* kernel, Caller caller) {
+  callers()[kernel] = std::move(caller);
+}
+
 }  // namespace flashcore::sim
+
+namespace flashcore::cuda::launch {
+
+cudaError_t start_blocks(const Kernel& kernel, const Grid& grid, unsigned int threads,
+                         void** arguments, cudaStream_t stream) {
+  const Instance& instance = *kernel.instance;
+  const sim::LaunchOptions options{
+      .grid = {grid.blocks.x, grid.blocks.y, grid.blocks.z},
+      .block = {threads},
+      .shared_bytes = instance.shape.shared_bytes,
+      .cluster_blocks = static_cast<int>(instance.shape.cluster),
+      .registers = sim::first_registers(threads, instance.shape.blocks_per_sm),
+      .starts_early = grid.early};
+  return sim::enqueue(instance.function, options,
+                      sim::callers().at(instance.function)(arguments), stream);
+}
+
+}  // namespace flashcore::cuda::launch
 
 namespace flashcore {
 
@@ -209,6 +238,11 @@ cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute attribute
   flashcore::sim::KernelAttributes& known = flashcore::sim::attributes();
   const std::lock_guard lock(known.mutex);
   known.most_shared[kernel] = value;
+  return cudaSuccess;
+}
+
+cudaError_t cudaGetFuncBySymbol(cudaFunction_t* function, const void* kernel) {
+  *function = static_cast<cudaFunction_t>(const_cast<void*>(kernel));
   return cudaSuccess;
 }
 

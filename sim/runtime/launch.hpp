@@ -21,4 +21,8 @@ constexpr int first_registers(unsigned threads, unsigned blocks) {
 cudaError_t enqueue(const void* kernel, const LaunchOptions& options, std::function<void()> body,
                     cudaStream_t stream);
 
+// Makes the call of a kernel from a launch's arguments, which it copies.
+using Caller = std::function<std::function<void()>(void** arguments)>;
+void learn_kernel(const void* kernel, Caller caller);
+
 }  // namespace flashcore::sim

@@ -22,9 +22,6 @@
 #include "cuda/forward_fp8_sm90/throughput/option_launch.hpp"
 #include "cuda/forward_sm80/latency/launch.hpp"
 #include "cuda/forward_sm80/throughput/launch.hpp"
-#include "cuda/forward_sm90/latency/launch.hpp"
-#include "cuda/forward_sm90/latency_wide/launch.hpp"
-#include "cuda/forward_sm90/throughput/launch.hpp"
 #include "cuda/host/driver_launch.hpp"
 #include "cuda/ladder/rung.hpp"
 #include "cuda/ladder/unfused_matrices.hpp"
@@ -43,16 +40,6 @@ namespace {
 std::vector<std::byte>& arguments() {
   static std::vector<std::byte> bytes;
   return bytes;
-}
-
-template <class T>
-void keep(T argument) {
-#if defined(__GNUC__) && !defined(__clang__)
-  __builtin_clear_padding(&argument);
-#endif
-  const size_t before = arguments().size();
-  arguments().resize(before + sizeof argument);
-  std::memcpy(arguments().data() + before, &argument, sizeof argument);
 }
 
 // One for each name, known to the runtime.
@@ -91,6 +78,9 @@ cudaError_t launch_by_driver(cudaFunction_t function, const void* host_function,
 
 }  // namespace
 
+void keep_bytes(std::span<const std::byte> bytes) {
+  arguments().insert(arguments().end(), bytes.begin(), bytes.end());
+}
 std::vector<std::byte> take_arguments() { return std::exchange(arguments(), {}); }
 
 }  // namespace flashcore::fake
@@ -216,55 +206,6 @@ const InstanceEntry& find_instance(const Instance& /*instance*/) {
 }
 
 }  // namespace forward_sm80::latency
-
-namespace forward_sm90::latency {
-namespace {
-
-template <int kNumber>
-InstanceEntry mapped_entry() {
-  return {[](cudaFunction_t& function) {
-            const cudaError_t error = fake::load(fake::kernel<kNumber>("by tensor maps"));
-            return error != cudaSuccess
-                       ? error
-                       : host::find_function(function, fake::kernel<kNumber>("by tensor maps"));
-          },
-          [](cudaFunction_t function, const Maps& maps, const Params& params, const Grid& /*grid*/,
-             bool /*early*/, cudaStream_t stream) {
-            return fake::launch_by_driver(function, fake::kernel<kNumber>("by tensor maps"), stream,
-                                          maps, params);
-          }};
-}
-
-}  // namespace
-
-const InstanceEntry& find_instance(const Instance& /*instance*/) {
-  static const InstanceEntry entry = mapped_entry<3>();
-  return entry;
-}
-
-}  // namespace forward_sm90::latency
-
-namespace forward_sm90::latency_wide {
-
-InstanceEntry find_instance(InputType /*type*/, Cover /*cover*/) {
-  return forward_sm90::latency::find_instance({});
-}
-
-}  // namespace forward_sm90::latency_wide
-
-namespace forward_sm90::throughput {
-
-const InstanceEntry& find_instance(const Instance& /*instance*/) {
-  static const InstanceEntry entry = {
-      [] { return fake::load(fake::kernel<5>("forward_sm90_throughput")); },
-      [](const Maps& maps, const PagedParams& params, unsigned int blocks, cudaStream_t stream) {
-        return fake::launch(fake::kernel<5>("forward_sm90_throughput"), blocks, stream, maps,
-                            params);
-      }};
-  return entry;
-}
-
-}  // namespace forward_sm90::throughput
 
 namespace forward_fp8_sm89::throughput {
 

@@ -39,4 +39,8 @@ Cover cover_of(const ForwardProblem& p) {
   return is_whole(open) ? Cover::band : Cover::any;
 }
 
+std::string_view cover_name(Cover cover) {
+  return cover == Cover::any ? "any" : cover == Cover::band ? "band" : "whole";
+}
+
 }  // namespace flashcore::cuda::forward_sm90

@@ -16,5 +16,7 @@ std::string latency_refusal(const ForwardProblem& problem, const DeviceInfo& dev
 
 // What the instance for a problem may take for granted.
 attention::latency::Cover cover_of(const ForwardProblem& problem);
+// How names of instances spell it: any, band or whole.
+std::string_view cover_name(attention::latency::Cover cover);
 
 }  // namespace flashcore::cuda::forward_sm90

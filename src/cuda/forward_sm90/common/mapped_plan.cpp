@@ -7,12 +7,12 @@
 
 #include "cuda/attention/latency/key_tiles.hpp"
 #include "cuda/forward_sm90/common/latency_supports.hpp"
-#include "cuda/host/device_guard.hpp"
+#include "cuda/forward_sm90/common/maps.hpp"
 #include "cuda/host/forward_launch.hpp"
 #include "cuda/host/latency_params.hpp"
 #include "cuda/host/pointer_cache.hpp"
 #include "cuda/host/tensor_map.hpp"
-#include "problem/status.hpp"
+#include "cuda/launch/launch.hpp"
 
 namespace flashcore::cuda::forward_sm90 {
 namespace {
@@ -23,13 +23,10 @@ constexpr int kBoxRows = attention::latency::kBlockKv;  // of Q as well
 constexpr int kPanelColumns = 64;                       // 128 bytes, the swizzle
 
 struct Planned {
-  MappedKernel kernel;
-  Grid grid;
-  bool early;
+  launch::Kernel kernel;
+  launch::Grid grid;
   Params params;
   TensorLayout q, k, v;
-  int device;
-  cudaFunction_t function;
 };
 
 TensorLayout layout(const ForwardProblem& p, const RowStrides& stride, int64_t heads, int64_t rows,
@@ -56,61 +53,42 @@ cudaError_t encode(Maps& maps, const Planned& planned, DType dtype, const Argume
 using MapCache = host::PointerCache<Maps, 3>;
 
 Status run(const ForwardProblem& p, const Planned& planned, MapCache& cache, const Arguments& args,
-           Stream stream) {
+           const launch::Launcher& launcher) {
   Params params = planned.params;
   host::bind_forward_params(params, p, args);
-  const host::DeviceGuard guard(planned.device);
-  if (guard.error() != cudaSuccess)
-    return host::cuda_failure(planned.kernel.name, "choosing its GPU", guard.error());
   Maps maps;
-  cudaError_t error = cache.get(
+  const cudaError_t error = cache.get(
       {args.q, args.k, args.v}, maps,
       [&](Maps& made) { return encode(made, planned, p.dtype, args); }, cudaSuccess);
-  if (error != cudaSuccess)
-    return host::cuda_failure(planned.kernel.name, "describing the tensors", error);
-  error = planned.kernel.instance.launch(planned.function, maps, params, planned.grid,
-                                         planned.early, static_cast<cudaStream_t>(stream.handle));
-  if (error != cudaSuccess) return host::cuda_failure(planned.kernel.name, "the launch", error);
-  return {};
+  FLASHCORE_RETURN_IF_ERROR(launcher.failed("describing the tensors", error));
+  return launcher.launch(planned.kernel, planned.grid, params, maps);
 }
 
 }  // namespace
 
-InputType mapped_input_type(const ForwardProblem& p) {
-  return p.dtype == DType::f16 ? InputType::f16 : InputType::bf16;
-}
-
 Result<PlannedKernel> plan_mapped(const ForwardProblem& p, const PlanContext& context,
-                                  MappedKernel kernel) {
-  if (p.seqlen_q == 0 || p.heads_q == 0 || p.batch == 0) {  // no output has an element
-    return PlannedKernel{
-        .run = [](const Arguments&, std::span<std::byte>, Stream) { return Status(); }};
-  }
+                                  const MappedKernel& kernel) {
+  if (p.seqlen_q == 0 || p.heads_q == 0 || p.batch == 0) return launch::nothing<PlannedKernel>();
   const int64_t rows_q = p.packed ? p.total_q : p.seqlen_q;
   const int64_t rows_kv = p.packed ? p.total_kv : p.seqlen_kv;
   const int64_t q_tiles = (p.seqlen_q + kernel.block_q - 1) / kernel.block_q;
-  Planned planned{.kernel = kernel,
-                  .grid = {static_cast<unsigned int>(q_tiles), static_cast<unsigned int>(p.heads_q),
-                           static_cast<unsigned int>(p.batch)},
-                  .early = context.early_start,
+  const dim3 blocks(static_cast<unsigned int>(kernel.cluster * q_tiles),
+                    static_cast<unsigned int>(p.heads_q), static_cast<unsigned int>(p.batch));
+  Planned planned{.kernel = {},
+                  .grid = {.blocks = blocks, .early = context.early_start},
                   .params = host::latency_params(p),
                   .q = layout(p, p.q, p.heads_q, rows_q, p.head_dim_qk),
                   .k = layout(p, p.k, p.heads_kv, rows_kv, p.head_dim_qk),
-                  .v = layout(p, p.v, p.heads_kv, rows_kv, p.head_dim_v),
-                  .device = context.device.device.index,
-                  .function = nullptr};
-  const host::DeviceGuard guard(planned.device);
-  if (guard.error() != cudaSuccess) {
-    return host::cuda_failure(planned.kernel.name, "choosing its GPU", guard.error());
-  }
-  const cudaError_t error = planned.kernel.instance.prepare(planned.function);
-  if (error != cudaSuccess) {
-    return host::cuda_failure(planned.kernel.name, "preparing the kernel", error);
-  }
-  return PlannedKernel{.run = [p, planned, cache = std::make_shared<MapCache>()](
-                                  const Arguments& args, std::span<std::byte>, Stream stream) {
-    return run(p, planned, *cache, args, stream);
-  }};
+                  .v = layout(p, p.v, p.heads_kv, rows_kv, p.head_dim_v)};
+  const int device = context.device.device.index;
+  FLASHCORE_RETURN_IF_ERROR(launch::Loader(kernel.name, device)
+                                .load(planned.kernel, kernel.name, kernel.instance));
+  return launch::planned<PlannedKernel>(
+      kernel.name, device, 0,
+      [p, planned, cache = std::make_shared<MapCache>()](
+          const Arguments& args, std::span<std::byte>, const launch::Launcher& launcher) {
+        return run(p, planned, *cache, args, launcher);
+      });
 }
 
 Kernel mapped_kernel(std::string_view name, std::string_view targets,

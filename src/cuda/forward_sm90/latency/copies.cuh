@@ -11,7 +11,7 @@
 
 #include <cstdint>
 
-#include "cuda/forward_sm90/common/launch.hpp"
+#include "cuda/forward_sm90/common/maps.hpp"
 #include "cuda/forward_sm90/common/task.cuh"
 #include "cuda/forward_sm90/latency/shape.cuh"
 #include "cuda/ptx/cluster.cuh"

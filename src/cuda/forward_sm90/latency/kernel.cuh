@@ -6,7 +6,7 @@
 #pragma once
 
 #include "cuda/forward_sm90/common/element.cuh"
-#include "cuda/forward_sm90/common/launch.hpp"
+#include "cuda/forward_sm90/common/maps.hpp"
 #include "cuda/forward_sm90/latency/attend.cuh"
 #include "cuda/forward_sm90/latency/copies.cuh"
 #include "cuda/forward_sm90/latency/merge.cuh"

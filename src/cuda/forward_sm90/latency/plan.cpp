@@ -10,8 +10,8 @@
 #include "cuda/forward_sm90/common/latency_supports.hpp"
 #include "cuda/forward_sm90/common/mapped_plan.hpp"
 #include "cuda/forward_sm90/latency/config.hpp"
-#include "cuda/forward_sm90/latency/launch.hpp"
 #include "cuda/host/kernel_targets.hpp"
+#include "cuda/launch/launch.hpp"
 #include "kernel/query_tiles.hpp"
 #include "kernel/seen_by_choice.hpp"
 
@@ -56,9 +56,11 @@ std::vector<std::string> candidates(const ForwardProblem& p, const PlanContext& 
 }
 
 Result<PlannedKernel> plan(const ForwardProblem& p, const PlanContext& context) {
-  const InstanceEntry& instance = find_instance(
-      {.type = mapped_input_type(p), .config = config_of(p, context), .cover = cover_of(p)});
-  return plan_mapped(p, context, {kName, kBlockQ, instance});
+  const int config = config_of(p, context);
+  return plan_mapped(p, context,
+                     {kName, kBlockQ, kConfigs[static_cast<size_t>(config)].ranks,
+                      fmt::format("small_{}_config{}_{}", launch::element_name(p.dtype), config,
+                                  cover_name(cover_of(p)))});
 }
 
 }  // namespace

@@ -1,12 +1,14 @@
 #include "cuda/forward_sm90/latency_wide/plan.hpp"
 
+#include <fmt/format.h>
+
 #include <string_view>
 
 #include "cuda/forward_sm90/common/latency_supports.hpp"
 #include "cuda/forward_sm90/common/mapped_plan.hpp"
 #include "cuda/forward_sm90/latency_wide/config.hpp"
-#include "cuda/forward_sm90/latency_wide/launch.hpp"
 #include "cuda/host/kernel_targets.hpp"
+#include "cuda/launch/launch.hpp"
 
 namespace flashcore::cuda::forward_sm90::latency_wide {
 namespace {
@@ -15,7 +17,8 @@ constexpr std::string_view kName = "forward_sm90_latency_wide";
 
 Result<PlannedKernel> plan(const ForwardProblem& p, const PlanContext& context) {
   return plan_mapped(p, context,
-                     {kName, kBlockQ, find_instance(mapped_input_type(p), cover_of(p))});
+                     {kName, kBlockQ, kRanks,
+                      fmt::format("{}_{}", launch::element_name(p.dtype), cover_name(cover_of(p)))});
 }
 
 }  // namespace

@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "cuda/forward_sm90/common/launch.hpp"
+#include "cuda/forward_sm90/common/maps.hpp"
 #include "cuda/forward_sm90/latency_wide/config.hpp"
 #include "cuda/ptx/ldmatrix.cuh"
 #include "cuda/tile/smem_tile.hpp"

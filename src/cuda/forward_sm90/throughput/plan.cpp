@@ -14,38 +14,41 @@
 #include "cuda/attention/packed_tiles.hpp"
 #include "cuda/attention/softcap.hpp"
 #include "cuda/forward_sm90/throughput/config.hpp"
-#include "cuda/forward_sm90/throughput/launch.hpp"
+#include "cuda/forward_sm90/throughput/params.hpp"
 #include "cuda/forward_sm90/throughput/supports.hpp"
 #include "cuda/forward_sm90/throughput/tiles.hpp"
 #include "cuda/host/cache_params.hpp"
-#include "cuda/host/device_guard.hpp"
 #include "cuda/host/forward_launch.hpp"
 #include "cuda/host/kernel_targets.hpp"
 #include "cuda/host/pointer_cache.hpp"
 #include "cuda/host/tensor_map.hpp"
 #include "cuda/host/unique_name.hpp"
+#include "cuda/launch/launch.hpp"
 #include "kernel/seen_by_choice.hpp"
 #include "problem/entries.hpp"
-#include "problem/status.hpp"
 
 namespace flashcore::cuda::forward_sm90::throughput {
 namespace {
 
 // Keys and values of a section of heads that runs at once: half of an H100's L2 and some.
 constexpr int64_t kSectionBytes = int64_t{32} << 20;
-constexpr std::string_view kName = "forward_sm90_throughput";
+constexpr std::string_view kName = "forward_sm90_throughput", kPagedName = "forward_sm90_paged";
 constexpr size_t kCounterBytes = 256;  // a counter, alone in its cache lines
 
 using MapCache = host::PointerCache<Maps, 4>;
 
 struct Planned {
   PagedParams params;
-  Instance instance;
+  launch::Kernel kernel;
+  int config;  // the row of kConfigs
   unsigned int blocks;
-  int device;
   bool has_keys;
   bool counts;  // tiles are handed out by a counter, which lies in the workspace
 };
+
+const Config& config_of(const Planned& planned) {
+  return kConfigs[static_cast<size_t>(planned.config)];
+}
 
 // Everything but the pointers.
 PagedParams make_params(const ForwardProblem& p, const Config& config) {
@@ -122,13 +125,9 @@ std::vector<std::string> other_tiles(const ForwardProblem& p, const PlanContext&
 Planned make_planned(const ForwardProblem& p, const PlanContext& context, TileChoice tile,
                      ChooseTile choose_tile) {
   Planned planned{};
-  planned.device = context.device.device.index;
   const int64_t multiprocessors = context.device.multiprocessors;
-  planned.instance = {.type = p.dtype == DType::f16 ? InputType::f16 : InputType::bf16,
-                      .config = config_row(p, context, tile, choose_tile),
-                      .features = has_features(p),
-                      .paged = tile == TileChoice::pages};
-  const Config& config = kConfigs[static_cast<size_t>(planned.instance.config)];
+  planned.config = config_row(p, context, tile, choose_tile);
+  const Config& config = config_of(planned);
   planned.params = make_params(p, config);
   planned.params.launch_name = host::unique_name();
   const int64_t tiles = most_tiles(p, planned.params, config.block_q());
@@ -177,40 +176,39 @@ cudaError_t encode(Maps& maps, const ForwardProblem& p, const Arguments& args, c
 }
 
 Status run(const ForwardProblem& p, const Planned& planned, MapCache& cache, const Arguments& args,
-           std::span<std::byte> workspace, Stream stream) {
-  const Config& config = kConfigs[static_cast<size_t>(planned.instance.config)];
+           std::span<std::byte> workspace, const launch::Launcher& launcher) {
   PagedParams params = planned.params;
   bind(params, p, args);
   if (planned.counts) params.counter = reinterpret_cast<unsigned long long*>(workspace.data());
   Maps maps{};
-  const host::DeviceGuard guard(planned.device);
-  if (guard.error() != cudaSuccess)
-    return host::cuda_failure(kName, "choosing its GPU", guard.error());
-  cudaError_t error = cache.get(
+  const cudaError_t error = cache.get(
       {args.q, args.k, args.v, args.o}, maps,
-      [&](Maps& made) { return encode(made, p, args, config, planned.has_keys); }, cudaSuccess);
-  if (error != cudaSuccess) return host::cuda_failure(kName, "encoding a tensor map", error);
-  error = find_instance(planned.instance)
-              .launch(maps, params, planned.blocks, static_cast<cudaStream_t>(stream.handle));
-  if (error != cudaSuccess) return host::cuda_failure(kName, "the launch", error);
-  return {};
+      [&](Maps& made) { return encode(made, p, args, config_of(planned), planned.has_keys); },
+      cudaSuccess);
+  FLASHCORE_RETURN_IF_ERROR(launcher.failed("encoding a tensor map", error));
+  const launch::Grid grid{.blocks = dim3(planned.blocks)};
+  return p.paging.present
+             ? launcher.launch(planned.kernel, grid, maps, params)
+             : launcher.launch(planned.kernel, grid, maps, static_cast<const Params&>(params));
 }
 
 Result<PlannedKernel> plan(const ForwardProblem& p, const PlanContext& context, TileChoice tile,
                            ChooseTile choose_tile) {
-  const Planned planned = make_planned(p, context, tile, choose_tile);
-  const host::DeviceGuard guard(planned.device);
-  if (guard.error() != cudaSuccess) {
-    return host::cuda_failure(kName, "choosing its GPU", guard.error());
-  }
-  const cudaError_t error = find_instance(planned.instance).prepare();
-  if (error != cudaSuccess) return host::cuda_failure(kName, "preparing the kernel", error);
-  return PlannedKernel{
-      .workspace_bytes = planned.counts ? kCounterBytes : 0,
-      .run = [p, planned, cache = std::make_shared<MapCache>()](
-                 const Arguments& args, std::span<std::byte> workspace, Stream stream) {
-        return planned.blocks == 0 ? Status{} : run(p, planned, *cache, args, workspace, stream);
-      }};
+  Planned planned = make_planned(p, context, tile, choose_tile);
+  if (planned.blocks == 0) return launch::nothing<PlannedKernel>();
+  const int device = context.device.device.index;
+  FLASHCORE_RETURN_IF_ERROR(
+      launch::Loader(kName, device)
+          .load(planned.kernel, p.paging.present ? kPagedName : kName,
+                fmt::format("{}_config{}{}{}", launch::element_name(p.dtype), planned.config,
+                            has_features(p) ? "_features" : "", p.paging.present ? "_paged" : "")));
+  return launch::planned<PlannedKernel>(
+      kName, device, planned.counts ? kCounterBytes : 0,
+      [p, planned, cache = std::make_shared<MapCache>()](const Arguments& args,
+                                                         std::span<std::byte> workspace,
+                                                         const launch::Launcher& launcher) {
+        return run(p, planned, *cache, args, workspace, launcher);
+      });
 }
 
 Kernel row(std::string_view name, bool automatic, TileChoice tile, ChooseTile choose_tile) {
@@ -235,7 +233,7 @@ Kernel row(std::string_view name, bool automatic, TileChoice tile, ChooseTile ch
 }  // namespace
 
 Kernel paged_kernel() {
-  Kernel kernel = row("forward_sm90_paged", true, TileChoice::pages, nullptr);
+  Kernel kernel = row(kPagedName, true, TileChoice::pages, nullptr);
   kernel.reads_caches = true;
   return kernel;
 }
