@@ -18,7 +18,8 @@ void keep_bytes(std::span<const std::byte> bytes);
 
 // Keeps a launch's argument.
 template <class T>
-void keep(T argument) {
+void keep(const T& given) {
+  T argument = given;
 #if defined(__GNUC__) && !defined(__clang__)
   __builtin_clear_padding(&argument);
 #endif
