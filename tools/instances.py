@@ -59,21 +59,27 @@ def elements(values):
     return values
 
 
-def expand(path, family, described):
+def expand(path, source, family, described):
     """The instances of a kernel.json."""
-    folder = path.parent.relative_to(SOURCE)
+    folder = path.parent.relative_to(source)
     namespace = described.get("namespace", "::".join(folder.parts[1:]))
     for row in described["list"]:
         unknown = set(row) - ROW
         unknown |= set(row.get("shape", {})) - set(SHAPE) | set(described.get("shape", {})) - set(SHAPE)
         if unknown:
-            raise SystemExit(f"{path}: instances: {sorted(unknown)[0]} is unknown")
+            raise SystemExit(f"{path}: instances: '{sorted(unknown)[0]}' is unknown")
+        for key in ("name", "kernel", "group"):
+            if key not in row:
+                raise SystemExit(f"{path}: instances: {row}: '{key}' is missing")
         over = row.get("over", {})
         for values in itertools.product(*over.values()):
             filled = elements(dict(zip(over, values)))
 
             def fill(text, filled=filled):
-                return str(text).format_map(filled)
+                try:
+                    return str(text).format_map(filled)
+                except KeyError as missing:
+                    raise SystemExit(f"{path}: instances: {text}: {missing} is not in \"over\"") from missing
 
             header = fill(row.get("header", described.get("header", "kernel.cuh")))
             if "/" not in header:
@@ -90,11 +96,11 @@ def read(source):
     for path in sorted([*source.glob("cuda/*/kernel.json"), *source.glob("cuda/*/*/kernel.json")]):
         data = json.loads(path.read_text(encoding="utf-8"))
         if "instances" in data:
-            all_of[data["name"]] = list(expand(path, data["name"], data["instances"]))
+            all_of[data["name"]] = list(expand(path, source, data["name"], data["instances"]))
             names = [one.name for one in all_of[data["name"]]]
             twice = {name for name in names if names.count(name) > 1}
             if twice:
-                raise SystemExit(f"{path}: instances: {sorted(twice)[0]} is there twice")
+                raise SystemExit(f"{path}: instances: '{sorted(twice)[0]}' is there twice")
     return all_of
 
 

@@ -8,6 +8,7 @@
     budgets        of its functions, first match first: registers per thread; bytes of spills, stack and shared
                    memory per block. `files` are its objects' names; static_only: no variant of the table launches
                    it, so only its static shared memory counts
+    instances      its compiled kernels (tools/instances.py)
 """
 import dataclasses
 import fnmatch

@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
-#include "engine/access.hpp"
 #include "cuda/launch/launch.hpp"
+#include "engine/access.hpp"
 #include "engine/allocations.hpp"
 #include "plan/device.hpp"
 #include "runtime/state.hpp"
@@ -143,9 +143,7 @@ cudaError_t enqueue(const void* kernel, const LaunchOptions& options, std::funct
   return cudaSuccess;
 }
 
-void learn_kernel(const void* kernel, Caller caller) {
-  callers()[kernel] = std::move(caller);
-}
+void learn_kernel(const void* kernel, Caller caller) { callers()[kernel] = std::move(caller); }
 
 }  // namespace flashcore::sim
 
@@ -161,8 +159,8 @@ cudaError_t start_blocks(const Kernel& kernel, const Grid& grid, unsigned int th
       .cluster_blocks = static_cast<int>(instance.shape.cluster),
       .registers = sim::first_registers(threads, instance.shape.blocks_per_sm),
       .starts_early = grid.early};
-  return sim::enqueue(instance.function, options,
-                      sim::callers().at(instance.function)(arguments), stream);
+  return sim::enqueue(instance.function, options, sim::callers().at(instance.function)(arguments),
+                      stream);
 }
 
 }  // namespace flashcore::cuda::launch

@@ -35,12 +35,6 @@
 #include "cuda/backward_sm90/throughput/split/config.hpp"
 #include "cuda/backward_sm90/throughput/split/launch.hpp"
 #include "cuda/backward_sm90/wide/launch.hpp"
-#include "cuda/decode_sm80/split_kv/config.hpp"
-#include "cuda/decode_sm80/split_kv/launch.hpp"
-#include "cuda/decode_sm90/stream_kv/config.hpp"
-#include "cuda/decode_sm90/stream_kv/launch.hpp"
-#include "cuda/forward_sm80/latency/config.hpp"
-#include "cuda/forward_sm80/latency/launch.hpp"
 #include "cuda/launch/launch.hpp"
 #include "fake_runtime.hpp"
 #include "plan/table.hpp"
@@ -515,53 +509,14 @@ Status check_hopper_backward_instances() {
   return {};
 }
 
-// Every compiled kernel is the one that its place in the list of its family says. launch: prepares an
-// entry and launches it, with arguments of its own.
-template <class Find, class Launch>
-Status check_decode_kernels(const std::string& kernel, size_t configs, Find find, Launch launch) {
-  using cuda::attention::decode::InputType;
-  for (const auto& [type, element] :
-       {std::pair{InputType::f16, "Fp16"}, {InputType::bf16, "Bf16"}}) {
-    for (int config = 0; config < static_cast<int>(configs); ++config) {
-      const auto& entry = find(type, config);
-      FLASHCORE_RETURN_IF_ERROR(expect_instance(
-          fmt::format("::{}<{}, flashcore::cuda::attention::decode::{}>", kernel, config, element),
-          [&] { return launch(entry); }));
-    }
-  }
-  return {};
-}
-
-Status check_decode_instances() {
-  namespace sm80 = cuda::decode_sm80::split_kv;
-  namespace sm90 = cuda::decode_sm90::stream_kv;
-  FLASHCORE_RETURN_IF_ERROR(check_decode_kernels(
-      "decode_kernel", sm80::kConfigs.size(), [](auto type, int config) -> const auto& {
-        return sm80::find_instance({type, config});
-      },
-      [](const auto& entry) {
-        const cudaError_t error = entry.prepare();
-        return error != cudaSuccess ? error : entry.launch({}, 1, nullptr);
-      }));
-  return check_decode_kernels(
-      "decode_stream_kernel", sm90::kConfigs.size(), [](auto type, int config) -> const auto& {
-        return sm90::find_instance({type, config});
-      },
-      [](const auto& entry) {
-        cudaFunction_t function = nullptr;
-        const cudaError_t error = entry.prepare(function);
-        return error != cudaSuccess ? error
-                                    : entry.launch(function, {}, {}, {1, 1}, false, nullptr);
-      });
-}
-
 // Every listed kernel is one of its own, and can be loaded.
 Status check_lists() {
   std::set<const void*> functions;
   for (const std::string_view family : cuda::launch::families()) {
     for (const cuda::launch::Instance& one : cuda::launch::instances(family)) {
       if (!functions.insert(one.function).second) {
-        return {StatusCode::internal, fmt::format("{}: {} is another's function", family, one.name)};
+        return {StatusCode::internal,
+                fmt::format("{}: {} is another's function", family, one.name)};
       }
       cuda::launch::Kernel loaded;
       FLASHCORE_RETURN_IF_ERROR(cuda::launch::Loader(family, 0).load(loaded, family, one.name));
@@ -575,30 +530,8 @@ Status check_lists() {
 }
 
 Status check_instances() {
-  using namespace cuda;
   fake::use({90, 132, 227 * 1024});
-  const char* const elements[] = {"Fp16", "Bf16"};
-  for (int type = 0; type < 2; ++type) {
-    const std::string element = elements[type];
-    for (int config = 0; config < static_cast<int>(forward_sm80::latency::kConfigs.size());
-         ++config) {
-      for (const bool whole : {false, true}) {
-        const auto& entry = forward_sm80::latency::find_instance(
-            {static_cast<forward_sm80::latency::InputType>(type), config, whole});
-        FLASHCORE_RETURN_IF_ERROR(expect_instance(
-            fmt::format(
-                "::forward_latency_kernel<{}, flashcore::cuda::forward_sm80::latency::{}, {}>",
-                config, element, whole),
-            [&] {
-              cudaFunction_t function = nullptr;
-              const cudaError_t error = entry.prepare(function);
-              return error != cudaSuccess ? error : entry.launch(function, {}, {1, 1, 1}, nullptr);
-            }));
-      }
-    }
-  }
   FLASHCORE_RETURN_IF_ERROR(check_lists());
-  FLASHCORE_RETURN_IF_ERROR(check_decode_instances());
   FLASHCORE_RETURN_IF_ERROR(check_backward_instances());
   FLASHCORE_RETURN_IF_ERROR(check_joint_instances());
   return check_hopper_backward_instances();

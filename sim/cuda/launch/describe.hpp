@@ -14,12 +14,11 @@ template <class... Parameters>
 Instance describe(std::string_view name, void (*kernel)(Parameters...), const Shape& shape) {
   const auto* const function = reinterpret_cast<const void*>(kernel);
   sim::learn_kernel(function, [kernel](void** arguments) -> std::function<void()> {
-    return [&]<size_t... kPlaces>(std::index_sequence<kPlaces...>) -> std::function<void()> {
-      return [kernel, copies = std::tuple<Parameters...>(
-                          *static_cast<const Parameters*>(arguments[kPlaces])...)] {
-        std::apply(kernel, copies);
-      };
-    }(std::index_sequence_for<Parameters...>());
+    return [&]<size_t... kPlaces>(std::index_sequence<kPlaces...>)->std::function<void()> {
+      return [kernel, copies = std::tuple<Parameters...>(*static_cast<const Parameters*>(
+                          arguments[kPlaces])...)] { std::apply(kernel, copies); };
+    }
+    (std::index_sequence_for<Parameters...>());
   });
   return {name, function, &kSignature<Parameters...>, shape};
 }

@@ -11,10 +11,11 @@ cudaError_t load_function(Kernel& kernel) {
   const void* const function = kernel.instance->function;
   const Shape& shape = kernel.instance->shape;
   cudaFuncAttributes attributes{};
-  cudaError_t error = shape.shared_bytes == 0
-                          ? cudaFuncGetAttributes(&attributes, function)
-                          : cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                                 static_cast<int>(shape.shared_bytes));
+  cudaError_t error =
+      shape.shared_bytes == 0
+          ? cudaFuncGetAttributes(&attributes, function)
+          : cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                 static_cast<int>(shape.shared_bytes));
   if (error == cudaSuccess && shape.prefers_shared) {
     error = cudaFuncSetAttribute(function, cudaFuncAttributePreferredSharedMemoryCarveout,
                                  cudaSharedmemCarveoutMaxShared);
@@ -26,8 +27,8 @@ cudaError_t load_function(Kernel& kernel) {
 
 const Instance* find_instance(std::string_view family, std::string_view name) {
   const std::span<const Instance> all = instances(family);
-  const auto found = std::find_if(all.begin(), all.end(),
-                                  [&](const Instance& one) { return one.name == name; });
+  const auto found =
+      std::find_if(all.begin(), all.end(), [&](const Instance& one) { return one.name == name; });
   return found == all.end() ? nullptr : &*found;
 }
 

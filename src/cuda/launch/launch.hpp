@@ -77,8 +77,7 @@ class Launcher {
     (fake::keep(arguments), ...);
 #endif
     void* pointers[] = {const_cast<Arguments*>(&arguments)..., nullptr};
-    return failed("the launch",
-                  start(kernel, grid, pointers, &kSignature<Arguments...>, stream_));
+    return failed("the launch", start(kernel, grid, pointers, &kSignature<Arguments...>, stream_));
   }
 
  private:

@@ -13,15 +13,11 @@
 #include "cuda/backward_sm90/throughput/launch.hpp"
 #include "cuda/backward_sm90/throughput/split/launch.hpp"
 #include "cuda/backward_sm90/wide/launch.hpp"
-#include "cuda/decode_sm80/split_kv/launch.hpp"
-#include "cuda/decode_sm90/stream_kv/launch.hpp"
 #include "cuda/forward_fp8/converted/launch.hpp"
 #include "cuda/forward_fp8/v_rows/launch.hpp"
 #include "cuda/forward_fp8_sm89/throughput/launch.hpp"
 #include "cuda/forward_fp8_sm90/throughput/launch.hpp"
 #include "cuda/forward_fp8_sm90/throughput/option_launch.hpp"
-#include "cuda/forward_sm80/latency/launch.hpp"
-#include "cuda/forward_sm80/throughput/launch.hpp"
 #include "cuda/host/driver_launch.hpp"
 #include "cuda/ladder/rung.hpp"
 #include "cuda/ladder/unfused_matrices.hpp"
@@ -103,49 +99,6 @@ FLASHCORE_STEP(finish_scales)
 
 }  // namespace quantize::rows
 
-namespace decode_sm80::split_kv {
-
-const InstanceEntry& find_instance(const Instance& /*instance*/) {
-  static const InstanceEntry entry = {
-      [] { return fake::load(fake::kernel<13>("decode_sm80")); },
-      [](const PairParams& params, unsigned int blocks, cudaStream_t stream) {
-        return fake::launch(fake::kernel<13>("decode_sm80"), blocks, stream, params);
-      }};
-  return entry;
-}
-
-cudaError_t prepare_combine() { return fake::load(fake::kernel<14>("combine_parts")); }
-
-cudaError_t combine_parts(const Params& params, cudaStream_t stream) {
-  return fake::launch(fake::kernel<14>("combine_parts"), 1, stream, params);
-}
-
-}  // namespace decode_sm80::split_kv
-
-namespace decode_sm90::stream_kv {
-
-const InstanceEntry& find_instance(const Instance& /*instance*/) {
-  static const InstanceEntry entry = {
-      [](cudaFunction_t& /*function*/) { return fake::load(fake::kernel<15>("decode_sm90")); },
-      [](cudaFunction_t /*function*/, const Params& params, const Maps& /*maps*/, const Grid& grid,
-         bool /*early*/, cudaStream_t stream) {
-        return fake::launch(fake::kernel<15>("decode_sm90"), grid.tiles * grid.shares, stream,
-                            params);
-      }};
-  return entry;
-}
-
-cudaError_t prepare_join(cudaFunction_t& /*function*/) {
-  return fake::load(fake::kernel<16>("join"));
-}
-
-cudaError_t join(cudaFunction_t /*function*/, const Params& params, const JoinGrid& grid,
-                 cudaStream_t stream) {
-  return fake::launch(fake::kernel<16>("join"), grid.blocks, stream, params);
-}
-
-}  // namespace decode_sm90::stream_kv
-
 namespace serving {
 
 cudaError_t append::launch(const Params& params, cudaStream_t stream) {
@@ -162,50 +115,6 @@ cudaError_t transpose_v::launch(const Params& params, cudaStream_t stream) {
 }
 
 }  // namespace serving
-
-namespace forward_sm80::throughput {
-
-const InstanceEntry& find_instance(const Instance& /*instance*/) {
-  static const InstanceEntry entry = {
-      [] { return fake::load(fake::kernel<0>("forward_sm80_throughput")); },
-      [](const LaunchParams& params, unsigned int blocks, cudaStream_t stream) {
-        return fake::launch(fake::kernel<0>("forward_sm80_throughput"), blocks, stream, params);
-      }};
-  return entry;
-}
-
-cudaError_t prepare_combine() { return fake::load(fake::kernel<1>("combine_splits")); }
-
-cudaError_t combine_splits(const Params& params, cudaStream_t stream) {
-  return fake::launch(fake::kernel<1>("combine_splits"), 1, stream, params);
-}
-
-cudaError_t prepare_zero() { return fake::load(fake::kernel<26>("zero_largest")); }
-
-cudaError_t zero_largest(const LargestValues& values, cudaStream_t stream) {
-  return fake::launch(fake::kernel<26>("zero_largest"), 1, stream, values);
-}
-
-}  // namespace forward_sm80::throughput
-
-namespace forward_sm80::latency {
-
-const InstanceEntry& find_instance(const Instance& /*instance*/) {
-  static const InstanceEntry entry = {
-      [](cudaFunction_t& function) {
-        const cudaError_t error = fake::load(fake::kernel<2>("forward_sm80_latency"));
-        return error != cudaSuccess
-                   ? error
-                   : host::find_function(function, fake::kernel<2>("forward_sm80_latency"));
-      },
-      [](cudaFunction_t function, const Params& params, const Grid& /*grid*/, cudaStream_t stream) {
-        return fake::launch_by_driver(function, fake::kernel<2>("forward_sm80_latency"), stream,
-                                      params);
-      }};
-  return entry;
-}
-
-}  // namespace forward_sm80::latency
 
 namespace forward_fp8_sm89::throughput {
 

@@ -14,11 +14,6 @@
 
 namespace flashcore::cuda::attention::decode {
 
-__host__ __device__ inline int64_t row_count(const Params& p) {
-  const int64_t rows = p.cu_seqlens_q.data != nullptr ? p.total_q : int64_t{p.batch} * p.seqlen_q;
-  return rows * p.heads_q;
-}
-
 struct Row {
   int batch, head, query;
   Entry entry;

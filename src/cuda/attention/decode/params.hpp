@@ -11,7 +11,6 @@
 
 namespace flashcore::cuda::attention::decode {
 
-enum class InputType { f16, bf16 };
 enum class OutputType : int32_t { f32, f16, bf16 };
 
 // One fp32 number a batch entry and head; absent when data is null.

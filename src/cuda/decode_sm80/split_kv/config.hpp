@@ -19,7 +19,9 @@
 
 namespace flashcore::cuda::decode_sm80::split_kv {
 
-inline constexpr int kTileRows = 16;                  // of Q, one mma
+inline constexpr int kTileRows = 16;  // of Q, one mma
+inline constexpr int kCombineThreads =
+    128;  // of a row that is joined, or of 128 columns of a wide one
 inline constexpr int kSmallSharedMemory = 99 * 1024;  // a block's limit on sm_86 and sm_89
 inline constexpr int kReservedSharedMemory = 1024;    // of each block, by the runtime
 inline constexpr int kLargestHeadDimQk = 576, kLargestHeadDimV = 512;

@@ -1,6 +1,7 @@
 #include "cuda/decode_sm80/split_kv/plan.hpp"
 
 #include <cuda_runtime_api.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <cstddef>
@@ -9,12 +10,11 @@
 #include <string_view>
 
 #include "cuda/decode_sm80/split_kv/config.hpp"
-#include "cuda/decode_sm80/split_kv/launch.hpp"
+#include "cuda/decode_sm80/split_kv/params.hpp"
 #include "cuda/decode_sm80/split_kv/supports.hpp"
 #include "cuda/host/decode_params.hpp"
-#include "cuda/host/device_guard.hpp"
-#include "cuda/host/forward_launch.hpp"
 #include "cuda/host/kernel_targets.hpp"
+#include "cuda/launch/launch.hpp"
 #include "problem/sizes.hpp"
 #include "problem/status.hpp"
 
@@ -26,9 +26,9 @@ constexpr int64_t kAlignment = 256;  // of each array in the workspace
 
 struct Planned {
   PairParams params;
-  Instance instance;
+  launch::Kernel kernel, combine;
+  int config;  // the row of kConfigs
   unsigned int blocks;
-  int device;
   // Bytes from the beginning of the workspace.
   int64_t rows_at, o_at, bytes;
 };
@@ -66,8 +66,29 @@ bool place_workspace(Planned& planned, const ForwardProblem& p, int64_t units) {
   return planned.bytes != kTooLarge;
 }
 
+// Each kernel takes its part of the parameters.
+Status start(const launch::Launcher& launcher, const Planned& planned, const PairParams& params) {
+  const Config& config = kConfigs[static_cast<size_t>(planned.config)];
+  const launch::Grid grid{.blocks = dim3(planned.blocks)};
+  if (config.reads_pairs) return launcher.launch(planned.kernel, grid, params);
+  if (config.reads_trees) {
+    return launcher.launch(planned.kernel, grid, static_cast<const TreeParams&>(params));
+  }
+  return launcher.launch(planned.kernel, grid, static_cast<const Params&>(params));
+}
+
+// A block per row, and of rows that are wider than it per slice.
+Status combine(const launch::Launcher& launcher, const Planned& planned, const ForwardProblem& p,
+               const Params& params) {
+  const int64_t rows = p.heads_q * (p.packed ? p.total_q : p.batch * p.seqlen_q);
+  const int64_t slices =
+      std::max<int64_t>(1, (p.head_dim_v + kCombineThreads - 1) / kCombineThreads);
+  const dim3 blocks(static_cast<unsigned int>(rows), static_cast<unsigned int>(slices));
+  return launcher.launch(planned.combine, {.blocks = blocks}, params);
+}
+
 Status run(const ForwardProblem& p, const Planned& planned, const Arguments& args,
-           std::span<std::byte> workspace, Stream stream) {
+           std::span<std::byte> workspace, const launch::Launcher& launcher) {
   PairParams params = planned.params;
   host::bind_decode_params(params, p, args);
   params.tree.data = p.tree_mask.present ? args.tree_mask : nullptr;
@@ -76,30 +97,19 @@ Status run(const ForwardProblem& p, const Planned& planned, const Arguments& arg
   params.entry_units = reinterpret_cast<EntryUnits*>(workspace.data());
   params.partial_rows = reinterpret_cast<float2*>(workspace.data() + planned.rows_at);
   params.partial_o = reinterpret_cast<float*>(workspace.data() + planned.o_at);
-  const host::DeviceGuard guard(planned.device);
-  if (guard.error() != cudaSuccess)
-    return host::cuda_failure(kName, "choosing its GPU", guard.error());
-  auto* const cuda_stream = static_cast<cudaStream_t>(stream.handle);
   if (p.heads_kv > 0 && p.seqlen_kv > 0) {
-    const cudaError_t error =
-        find_instance(planned.instance).launch(params, planned.blocks, cuda_stream);
-    if (error != cudaSuccess) return host::cuda_failure(kName, "the launch", error);
+    FLASHCORE_RETURN_IF_ERROR(start(launcher, planned, params));
   }
-  const cudaError_t error = combine_parts(params, cuda_stream);
-  if (error != cudaSuccess) return host::cuda_failure(kName, "the launch that joins parts", error);
-  return {};
+  return combine(launcher, planned, p, params);
 }
 
 Result<PlannedKernel> plan(const ForwardProblem& p, const PlanContext& context) {
-  Planned planned{};
-  planned.device = context.device.device.index;
-  planned.params = make_params(p, context.batch_invariant);
-  planned.instance = {p.dtype == DType::f16 ? InputType::f16 : InputType::bf16, config_index(p)};
   if (p.heads_q == 0 || (p.packed ? p.total_q == 0 : p.batch == 0 || p.seqlen_q == 0)) {
-    return PlannedKernel{.run = [](const Arguments&, std::span<std::byte>, Stream) -> Status {
-      return {};  // no output has an element
-    }};
+    return launch::nothing<PlannedKernel>();
   }
+  Planned planned{};
+  planned.params = make_params(p, context.batch_invariant);
+  planned.config = config_index(p);
   const int64_t units = unit_count(p, context);
   planned.blocks =
       static_cast<unsigned int>(std::clamp<int64_t>(units, 1, block_count(p, context.device)));
@@ -107,20 +117,22 @@ Result<PlannedKernel> plan(const ForwardProblem& p, const PlanContext& context) 
   if (!place_workspace(planned, p, units)) {
     return unsupported("kernel {}: workspace: is larger than memory can be", kName);
   }
-  const host::DeviceGuard guard(planned.device);
-  if (guard.error() != cudaSuccess)
-    return host::cuda_failure(kName, "choosing its GPU", guard.error());
-  if (const cudaError_t error = find_instance(planned.instance).prepare(); error != cudaSuccess) {
-    return host::cuda_failure(kName, "preparing the kernel", error);
+  const bool pairs = kConfigs[static_cast<size_t>(planned.config)].reads_pairs;
+  const int device = context.device.device.index;
+  {
+    const launch::Loader loader(kName, device);
+    FLASHCORE_RETURN_IF_ERROR(loader.load(
+        planned.kernel, pairs ? "decode_sm80_pairs" : kName,
+        fmt::format("decode80_{}_config{}", launch::element_name(p.dtype), planned.config)));
+    FLASHCORE_RETURN_IF_ERROR(loader.load(
+        planned.combine, kName, p.head_dim_v > kCombineThreads ? "combine_wide" : "combine"));
   }
-  if (const cudaError_t error = prepare_combine(); error != cudaSuccess) {
-    return host::cuda_failure(kName, "preparing to join parts", error);
-  }
-  return PlannedKernel{
-      .workspace_bytes = static_cast<size_t>(planned.bytes),
-      .run = [p, planned](const Arguments& args, std::span<std::byte> workspace, Stream stream) {
-        return run(p, planned, args, workspace, stream);
-      }};
+  return launch::planned<PlannedKernel>(
+      kName, device, static_cast<size_t>(planned.bytes),
+      [p, planned](const Arguments& args, std::span<std::byte> workspace,
+                   const launch::Launcher& launcher) {
+        return run(p, planned, args, workspace, launcher);
+      });
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "cuda/decode_sm90/stream_kv/plan.hpp"
 
 #include <cuda_runtime_api.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <bit>
@@ -12,15 +13,14 @@
 
 #include "cuda/attention/divisor.hpp"
 #include "cuda/decode_sm90/stream_kv/config.hpp"
-#include "cuda/decode_sm90/stream_kv/launch.hpp"
+#include "cuda/decode_sm90/stream_kv/params.hpp"
 #include "cuda/decode_sm90/stream_kv/schedule.hpp"
 #include "cuda/decode_sm90/stream_kv/supports.hpp"
 #include "cuda/host/decode_params.hpp"
-#include "cuda/host/device_guard.hpp"
-#include "cuda/host/forward_launch.hpp"
 #include "cuda/host/kernel_targets.hpp"
 #include "cuda/host/pointer_cache.hpp"
 #include "cuda/host/tensor_map.hpp"
+#include "cuda/launch/launch.hpp"
 #include "problem/sizes.hpp"
 #include "problem/status.hpp"
 
@@ -38,19 +38,17 @@ using MapCache = host::PointerCache<Maps, 2>;
 struct Planned {
   Params params;
   bool whole_boxes;  // of all panels of a tile
-  Instance instance;
-  Grid grid;
-  JoinGrid join_grid;
-  bool joins;  // whether there is anything to join
-  bool early;
-  int device;
-  cudaFunction_t kernel, join;
+  int config;        // the row of kConfigs
+  launch::Kernel kernel, join;
+  launch::Grid grid, join_grid;  // blocks: tiles of rows, and shares of the keys
+  int tile_shift;                // log2 of a tile's rows
+  bool joins;                    // whether there is anything to join
   // Bytes from the beginning of the workspace.
   int64_t o_at, bytes;
 };
 
 const Config& config_of(const Planned& planned) {
-  return kConfigs[static_cast<size_t>(planned.instance.config)];
+  return kConfigs[static_cast<size_t>(planned.config)];
 }
 
 // A whole number of panels is one box; otherwise each panel is one, and what is past the tensor's
@@ -69,14 +67,15 @@ void set_boxes(Planned& planned, const ForwardProblem& p) {
 
 // As many blocks as rows while there are few, and later one for as many rows as a warp has lanes.
 // Where few rows are joined, those are best that wait beside the first kernel.
-JoinGrid join_grid_of(const ForwardProblem& p, const Planned& planned, int multiprocessors) {
+launch::Grid join_grid_of(const ForwardProblem& p, const Planned& planned, int multiprocessors) {
   const int64_t rows = product_of({p.batch, p.heads_kv, planned.params.rows_of_head});
   const bool beside = config_of(planned).row_tiles == 1 && !planned.params.batch_invariant;
   const int64_t many = (beside ? kJoinBlocksBeside : kJoinBlocksAfter) * multiprocessors;
   const int64_t blocks = std::max({int64_t{1}, std::min(rows, many), divide_up(rows, 32)});
-  return {static_cast<unsigned int>(blocks),
-          static_cast<unsigned int>(32 * std::max<int64_t>(1, divide_up(p.head_dim_v, 32))),
-          std::countr_zero(static_cast<unsigned int>(config_of(planned).rows()))};
+  return {
+      .blocks = dim3(static_cast<unsigned int>(blocks)),
+      .early = true,
+      .threads = static_cast<unsigned int>(32 * std::max<int64_t>(1, divide_up(p.head_dim_v, 32)))};
 }
 
 // Of the largest sizes alone. False: more bytes than there can be.
@@ -86,7 +85,7 @@ bool place_workspace(Planned& planned, const ForwardProblem& p, bool batch_invar
     return end == kTooLarge ? end : end / kAlignment * kAlignment;
   };
   const int64_t slots = most_slots(product_of({p.batch, p.heads_kv}), p.seqlen_kv,
-                                   planned.grid.shares, batch_invariant);
+                                   planned.params.shares, batch_invariant);
   const int64_t rows = product_of({slots, planned.params.tiles, planned.params.tile_rows});
   planned.o_at = end_of(0, product_of({rows, int64_t{sizeof(float2)}}));
   planned.bytes = end_of(planned.o_at, product_of({rows, p.head_dim_v, int64_t{sizeof(float)}}));
@@ -127,16 +126,13 @@ bool is_plain(const Params& p) {
 }
 
 Status run(const ForwardProblem& p, const Planned& planned, MapCache& cache, const Arguments& args,
-           std::span<std::byte> workspace, Stream stream) {
+           std::span<std::byte> workspace, const launch::Launcher& launcher) {
   Params params = planned.params;
   host::bind_decode_params(params, p, args);
   params.plain = is_plain(params);
   params.tree.data = p.tree_mask.present ? args.tree_mask : nullptr;
   params.partial_rows = reinterpret_cast<float2*>(workspace.data());
   params.partial_o = reinterpret_cast<float*>(workspace.data() + planned.o_at);
-  const host::DeviceGuard guard(planned.device);
-  if (guard.error() != cudaSuccess)
-    return host::cuda_failure(kName, "choosing its GPU", guard.error());
   Maps maps{};
   if (!params.chunks) {  // where K and V begin
     params.boxes = 0;
@@ -146,67 +142,58 @@ Status run(const ForwardProblem& p, const Planned& planned, MapCache& cache, con
     const cudaError_t error = cache.get(
         {args.k, args.v}, maps, [&](Maps& made) { return encode(made, planned, p, args); },
         cudaSuccess);
-    if (error != cudaSuccess) return host::cuda_failure(kName, "describing the tensors", error);
+    FLASHCORE_RETURN_IF_ERROR(launcher.failed("describing the tensors", error));
   }
-  auto* const cuda_stream = static_cast<cudaStream_t>(stream.handle);
-  cudaError_t error =
-      find_instance(planned.instance)
-          .launch(planned.kernel, params, maps, planned.grid, planned.early, cuda_stream);
-  if (error != cudaSuccess) return host::cuda_failure(kName, "the launch", error);
-  if (!planned.joins) return {};
-  error = join(planned.join, params, planned.join_grid, cuda_stream);
-  if (error != cudaSuccess) return host::cuda_failure(kName, "the launch that joins parts", error);
-  return {};
+  FLASHCORE_RETURN_IF_ERROR(launcher.launch(planned.kernel, planned.grid, params, maps));
+  return planned.joins
+             ? launcher.launch(planned.join, planned.join_grid, params, planned.tile_shift)
+             : Status{};
 }
 
 Result<PlannedKernel> plan(const ForwardProblem& p, const PlanContext& context) {
   if (p.heads_q == 0 || (p.packed ? p.total_q == 0 : p.batch == 0 || p.seqlen_q == 0)) {
-    return PlannedKernel{.run = [](const Arguments&, std::span<std::byte>, Stream) -> Status {
-      return {};  // no output has an element
-    }};
+    return launch::nothing<PlannedKernel>();
   }
   Planned planned{};
-  planned.device = context.device.device.index;
-  planned.instance = {p.dtype == DType::f16 ? InputType::f16 : InputType::bf16, config_index(p)};
+  planned.config = config_index(p);
   const Shares shares = shares_of(p, context);
-  planned.grid = {static_cast<unsigned int>(tile_count(p)),
-                  static_cast<unsigned int>(shares.count)};
+  const auto tiles = static_cast<unsigned int>(tile_count(p));
+  const auto share_count = static_cast<unsigned int>(shares.count);
+  planned.grid = {.blocks = dim3(tiles, share_count), .early = context.early_start};
   planned.joins = !shares.whole;
   Params& params = planned.params;
   host::set_decode_params(params, p, context.batch_invariant);
   params.tree = host::tree_bits_of(p);
-  params.by_shares = attention::divisor(planned.grid.shares);
+  params.by_shares = attention::divisor(share_count);
   params.by_heads = attention::divisor(static_cast<uint32_t>(p.heads_kv));
-  params.shares = static_cast<int>(planned.grid.shares);
+  params.shares = static_cast<int>(share_count);
   params.own_parts = context.batch_invariant ? most_own_parts(p.seqlen_kv) : 0;
   params.item_end = p.batch * p.heads_kv >= params.shares ? 1 : 0;
   params.rows_of_head = static_cast<int>(std::max<int64_t>(1, p.seqlen_q * params.group));
   params.by_rows = attention::divisor(static_cast<uint32_t>(params.rows_of_head));
-  params.tiles = static_cast<int>(planned.grid.tiles);
+  params.tiles = static_cast<int>(tiles);
   params.tile_rows =
       static_cast<int>(std::min<int64_t>(config_of(planned).rows(), params.rows_of_head));
   planned.join_grid = join_grid_of(p, planned, context.device.multiprocessors);
-  planned.early = context.early_start;
+  planned.tile_shift = std::countr_zero(static_cast<unsigned int>(config_of(planned).rows()));
   set_boxes(planned, p);
   if (!place_workspace(planned, p, context.batch_invariant)) {
     return unsupported("kernel {}: workspace: is larger than memory can be", kName);
   }
-  const host::DeviceGuard guard(planned.device);
-  if (guard.error() != cudaSuccess)
-    return host::cuda_failure(kName, "choosing its GPU", guard.error());
-  if (const cudaError_t error = find_instance(planned.instance).prepare(planned.kernel);
-      error != cudaSuccess) {
-    return host::cuda_failure(kName, "preparing the kernel", error);
+  const int device = context.device.device.index;
+  {
+    const launch::Loader loader(kName, device);
+    FLASHCORE_RETURN_IF_ERROR(loader.load(
+        planned.kernel, kName,
+        fmt::format("decode90_{}_config{}", launch::element_name(p.dtype), planned.config)));
+    FLASHCORE_RETURN_IF_ERROR(loader.load(planned.join, kName, "join"));
   }
-  if (const cudaError_t error = prepare_join(planned.join); error != cudaSuccess) {
-    return host::cuda_failure(kName, "preparing to join parts", error);
-  }
-  return PlannedKernel{
-      .workspace_bytes = static_cast<size_t>(planned.bytes),
-      .run = [p, planned, cache = std::make_shared<MapCache>()](
-                 const Arguments& args, std::span<std::byte> workspace, Stream stream) {
-        return run(p, planned, *cache, args, workspace, stream);
-      }};
+  return launch::planned<PlannedKernel>(
+      kName, device, static_cast<size_t>(planned.bytes),
+      [p, planned, cache = std::make_shared<MapCache>()](
+          const Arguments& args, std::span<std::byte> workspace, const launch::Launcher& launcher) {
+        return run(p, planned, *cache, args, workspace, launcher);
+      });
 }
 
 }  // namespace

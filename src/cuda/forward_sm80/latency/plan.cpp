@@ -1,6 +1,7 @@
 #include "cuda/forward_sm80/latency/plan.hpp"
 
 #include <cuda_runtime_api.h>
+#include <fmt/format.h>
 
 #include <cstdint>
 #include <string>
@@ -8,16 +9,15 @@
 #include <vector>
 
 #include "cuda/forward_sm80/latency/config.hpp"
-#include "cuda/forward_sm80/latency/launch.hpp"
+#include "cuda/forward_sm80/latency/params.hpp"
 #include "cuda/forward_sm80/latency/supports.hpp"
 #include "cuda/forward_sm80/latency/whole_tiles.hpp"
-#include "cuda/host/device_guard.hpp"
 #include "cuda/host/forward_launch.hpp"
 #include "cuda/host/kernel_targets.hpp"
 #include "cuda/host/latency_params.hpp"
+#include "cuda/launch/launch.hpp"
 #include "kernel/query_tiles.hpp"
 #include "kernel/seen_by_choice.hpp"
-#include "problem/status.hpp"
 
 namespace flashcore::cuda::forward_sm80::latency {
 namespace {
@@ -26,26 +26,18 @@ constexpr std::string_view kName = "forward_sm80_latency";
 
 struct Planned {
   Params params;
-  Instance instance;
-  Grid grid;
-  int device;
-  cudaFunction_t function;
+  launch::Kernel kernel;
+  launch::Grid grid;
 };
 
-Status run(const ForwardProblem& p, const Planned& planned, const Arguments& args, Stream stream) {
+Status run(const ForwardProblem& p, const Planned& planned, const Arguments& args,
+           const launch::Launcher& launcher) {
   Params params = planned.params;
   host::bind_forward_params(params.problem, p, args);
   params.whole.q.data = args.q;
   params.whole.k.data = args.k;
   params.whole.v.data = args.v;
-  const host::DeviceGuard guard(planned.device);
-  if (guard.error() != cudaSuccess)
-    return host::cuda_failure(kName, "choosing its GPU", guard.error());
-  const cudaError_t error =
-      find_instance(planned.instance)
-          .launch(planned.function, params, planned.grid, static_cast<cudaStream_t>(stream.handle));
-  if (error != cudaSuccess) return host::cuda_failure(kName, "the launch", error);
-  return {};
+  return launcher.launch(planned.kernel, planned.grid, params);
 }
 
 // What blocks are for, as a config: an SM for each, or half of one.
@@ -83,33 +75,28 @@ std::vector<std::string> candidates(const ForwardProblem& p, const PlanContext& 
 }
 
 Result<PlannedKernel> plan(const ForwardProblem& p, const PlanContext& context) {
+  if (p.seqlen_q == 0 || p.heads_q == 0 || p.batch == 0) return launch::nothing<PlannedKernel>();
   Planned planned{};
   planned.params.problem = host::latency_params(p);
-  planned.grid = {static_cast<unsigned int>((p.seqlen_q + kBlockQ - 1) / kBlockQ),
-                  static_cast<unsigned int>(p.heads_q), static_cast<unsigned int>(p.batch)};
-  planned.instance = {.type = p.dtype == DType::f16 ? InputType::f16 : InputType::bf16,
-                      .config = config_of(p, context),
-                      .whole = false};
-  planned.device = context.device.device.index;
-  const Config& config = kConfigs[static_cast<size_t>(planned.instance.config)];
+  planned.grid.blocks =
+      dim3(static_cast<unsigned int>((p.seqlen_q + kBlockQ - 1) / kBlockQ),
+           static_cast<unsigned int>(p.heads_q), static_cast<unsigned int>(p.batch));
+  const int row = config_of(p, context);
+  const Config& config = kConfigs[static_cast<size_t>(row)];
   planned.params.problem.fills =
       p.head_dim_qk == config.head_dim && p.head_dim_v == config.head_dim;
-  planned.instance.whole = set_whole_params(planned.params, p, config);
-
-  if (planned.grid.q_tiles == 0 || planned.grid.heads == 0 || planned.grid.batch == 0) {
-    return PlannedKernel{
-        // no output has an element
-        .run = [](const Arguments&, std::span<std::byte>, Stream) { return Status(); }};
-  }
-  const host::DeviceGuard guard(planned.device);
-  if (guard.error() != cudaSuccess)
-    return host::cuda_failure(kName, "choosing its GPU", guard.error());
-  const cudaError_t error = find_instance(planned.instance).prepare(planned.function);
-  if (error != cudaSuccess) return host::cuda_failure(kName, "preparing the kernel", error);
-  return PlannedKernel{
-      .run = [p, planned](const Arguments& args, std::span<std::byte>, Stream stream) {
-        return run(p, planned, args, stream);
-      }};
+  const bool whole = set_whole_params(planned.params, p, config);
+  const int device = context.device.device.index;
+  FLASHCORE_RETURN_IF_ERROR(
+      launch::Loader(kName, device)
+          .load(planned.kernel, kName,
+                fmt::format("small80_{}_config{}{}", launch::element_name(p.dtype), row,
+                            whole ? "_whole" : "")));
+  return launch::planned<PlannedKernel>(
+      kName, device, 0,
+      [p, planned](const Arguments& args, std::span<std::byte>, const launch::Launcher& launcher) {
+        return run(p, planned, args, launcher);
+      });
 }
 
 }  // namespace

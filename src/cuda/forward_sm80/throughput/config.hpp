@@ -154,6 +154,8 @@ inline constexpr std::array kConfigs = {
 inline constexpr int kHalfConfigs = 5;  // those for 16-bit inputs
 
 inline constexpr int kLargestHeadDim = 256;
+inline constexpr int kCombineRows = 4;    // per block of the kernel that joins splits
+inline constexpr int kZeroThreads = 128;  // per block of the kernel that zeroes largest values
 
 // Columns of V and O that one launch computes at most: fp32 has no registers for more, and takes
 // longer rows in parts.
@@ -219,7 +221,7 @@ struct PairedConfig {
 inline constexpr PairedConfig kPairedConfig = {
     .head_dim = 256, .warps = 8, .block_kv = 64, .held_q_steps = 0, .fallback = 4};
 inline constexpr int kLargeSharedMemory = 163 * 1024;  // a block's limit on sm_80; sm_90 has more
-inline constexpr int kPairedRow = static_cast<int>(kConfigs.size());  // of an Instance
+inline constexpr int kPairedRow = static_cast<int>(kConfigs.size());  // of a Choice
 
 // Whether pairs of warps serve what row `config` of kConfigs would without features.
 constexpr bool pairs_serve(int config, int64_t shared_memory_a_block) {

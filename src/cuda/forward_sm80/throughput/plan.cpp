@@ -1,6 +1,7 @@
 #include "cuda/forward_sm80/throughput/plan.hpp"
 
 #include <cuda_runtime_api.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <cstddef>
@@ -15,17 +16,16 @@
 #include "cuda/attention/packed_tiles.hpp"
 #include "cuda/attention/softcap.hpp"
 #include "cuda/forward_sm80/throughput/config.hpp"
-#include "cuda/forward_sm80/throughput/launch.hpp"
+#include "cuda/forward_sm80/throughput/params.hpp"
 #include "cuda/forward_sm80/throughput/splits.hpp"
 #include "cuda/forward_sm80/throughput/supports.hpp"
 #include "cuda/host/cache_params.hpp"
-#include "cuda/host/device_guard.hpp"
 #include "cuda/host/forward_launch.hpp"
 #include "cuda/host/grouped_heads.hpp"
 #include "cuda/host/kernel_targets.hpp"
 #include "cuda/host/row_strides.hpp"
+#include "cuda/launch/launch.hpp"
 #include "problem/dtypes.hpp"
-#include "problem/status.hpp"
 
 namespace flashcore::cuda::forward_sm80::throughput {
 namespace {
@@ -38,34 +38,61 @@ constexpr std::string_view kWhole = "whole";  // the config without splits
 constexpr double kLog2E = std::numbers::log2e;
 constexpr float kFp32Largest = std::numeric_limits<float>::max();
 
-// One of the compiled kernels, and what it is launched with.
+// Which instance: kConfigs[config] or kPairedRow, its type, and what every tile looks for.
+struct Choice {
+  DType dtype;
+  int config;
+  Features features;
+
+  bool operator==(const Choice&) const = default;
+};
+
+// An instance, and what it is launched with.
 struct Launch {
   LaunchParams params;
-  Instance instance;
+  Choice choice;
   unsigned int blocks;
+  launch::Kernel kernel;
 };
 
 struct Planned {
   Launch own;
   Launch any;  // with all features: where pointers or strides turn out to be unaligned
-  int device;
+  launch::Kernel combine, zero;
 };
 
-const Config& config_of(const Instance& instance) {
-  const bool paired = instance.config == kPairedRow;
-  return kConfigs[static_cast<size_t>(paired ? kPairedConfig.fallback : instance.config)];
+const Config& config_of(const Choice& choice) {
+  const bool paired = choice.config == kPairedRow;
+  return kConfigs[static_cast<size_t>(paired ? kPairedConfig.fallback : choice.config)];
 }
 
-int block_q_of(const Instance& instance) {
-  return instance.config == kPairedRow ? kPairedConfig.block_q() : config_of(instance).block_q();
+int block_q_of(const Choice& choice) {
+  return choice.config == kPairedRow ? kPairedConfig.block_q() : config_of(choice).block_q();
 }
 
-// What computes all that `instance` does, and everything else too.
-Instance with_all_features(Instance instance) {
-  if (instance.features == Features::fp8 || instance.features == Features::paged) return instance;
-  const int config = instance.config == kPairedRow ? kPairedConfig.fallback : instance.config;
-  const bool state = instance.features == Features::dropout_state;
-  return {instance.type, config_with_all(config), state ? Features::dropout_state : Features::all};
+// The instance that computes all that `choice` does, and everything else too.
+Choice with_all_features(Choice choice) {
+  if (choice.features == Features::fp8 || choice.features == Features::paged) return choice;
+  const int config = choice.config == kPairedRow ? kPairedConfig.fallback : choice.config;
+  const bool state = choice.features == Features::dropout_state;
+  return {choice.dtype, config_with_all(config), state ? Features::dropout_state : Features::all};
+}
+
+std::string_view features_name(Features features) {
+  constexpr std::string_view kNames[] = {"none", "scores", "all", "dropout_state", "fp8", "paged"};
+  return kNames[static_cast<size_t>(features)];
+}
+
+std::string instance_name(const Choice& choice) {
+  const std::string_view element = launch::element_name(choice.dtype);
+  if (choice.config == kPairedRow) return fmt::format("{}_paired", element);
+  return fmt::format("{}_config{}_{}", element, choice.config, features_name(choice.features));
+}
+
+// Some features have families of their own.
+std::string family_name(const Choice& choice) {
+  if (choice.features <= Features::all) return std::string(kName);
+  return fmt::format("forward_sm80_{}", features_name(choice.features));
 }
 
 int64_t pass_bytes(const RowStrides& stride, DType dtype, const Config& config) {
@@ -79,12 +106,6 @@ PairMatrix pair_matrix(const PairInput& input) {
 ElementType element_type(DType dtype) {
   if (dtype == DType::f16) return ElementType::f16;
   return dtype == DType::bf16 ? ElementType::bf16 : ElementType::f32;
-}
-
-InputType input_type(DType dtype) {
-  if (is_fp8(dtype)) return InputType::fp8;
-  if (dtype == DType::f16) return InputType::f16;
-  return dtype == DType::bf16 ? InputType::bf16 : InputType::f32;
 }
 
 // Whether the rows of a tensor are aligned 16-byte chunks, except for where it begins. `lead`: what
@@ -306,7 +327,7 @@ bool has_fp8_outputs(const ForwardProblem& p) {
 
 // Cuts the keys; the bytes of workspace that this takes.
 size_t split(Launch& launch, const ForwardProblem& p) {
-  const Config& config = config_of(launch.instance);
+  const Config& config = config_of(launch.choice);
   const int64_t splits = most_splits(p.seqlen_kv);
   launch.params.splits = static_cast<int>(splits);
   launch.blocks *= static_cast<unsigned int>(splits);
@@ -336,57 +357,66 @@ LaunchParams columns_from(const LaunchParams& all, int64_t column, const Config&
 
 // Largest values, which have elements even where nothing else has one.
 Status zero_largest_values(const ForwardProblem& p, const Planned& planned, const Arguments& args,
-                           Stream stream) {
+                           const launch::Launcher& launcher) {
   Fp8Params params = planned.own.params;
   bind_scales(params, p, args);
-  const host::DeviceGuard guard(planned.device);
-  if (guard.error() != cudaSuccess)
-    return host::cuda_failure(kName, "choosing its GPU", guard.error());
   for (const LargestValues& values : {params.amax_o, params.amax_s}) {
     if (values.data == nullptr) continue;
-    const cudaError_t error = zero_largest(values, static_cast<cudaStream_t>(stream.handle));
-    if (error != cudaSuccess)
-      return host::cuda_failure(kName, "the launch that zeroes largest values", error);
+    const int64_t blocks = (values.batches * values.heads + kZeroThreads - 1) / kZeroThreads;
+    FLASHCORE_RETURN_IF_ERROR(
+        launcher.launch(planned.zero, {.blocks = dim3(static_cast<unsigned int>(blocks))}, values));
   }
   return {};
+}
+
+// Each kernel takes its part of the parameters.
+Status start(const launch::Launcher& launcher, const Launch& launch, const LaunchParams& params) {
+  const launch::Grid grid{.blocks = dim3(launch.blocks)};
+  switch (launch.choice.features) {
+    case Features::fp8:
+      return launcher.launch(launch.kernel, grid, static_cast<const Fp8Params&>(params));
+    case Features::dropout_state:
+      return launcher.launch(launch.kernel, grid, static_cast<const StateParams&>(params));
+    case Features::paged:
+      return launcher.launch(launch.kernel, grid, PagedParams(params));
+    default:
+      return launcher.launch(launch.kernel, grid, static_cast<const Params&>(params));
+  }
 }
 
 Status run(const ForwardProblem& p, const Planned& planned, const Arguments& args,
-           std::span<std::byte> workspace, Stream stream) {
+           std::span<std::byte> workspace, const launch::Launcher& launcher) {
   if (p.amax_o.present || p.amax_s.present) {
-    FLASHCORE_RETURN_IF_ERROR(zero_largest_values(p, planned, args, stream));
+    FLASHCORE_RETURN_IF_ERROR(zero_largest_values(p, planned, args, launcher));
   }
   if (planned.own.blocks == 0) return {};  // no other output has an element
   LaunchParams params = planned.own.params;
-  const bool own = bind(params, p, args) || planned.own.instance == planned.any.instance;
-  const auto& [all_params, instance, blocks] = own ? planned.own : planned.any;
+  const bool own = bind(params, p, args) || planned.own.choice == planned.any.choice;
+  const Launch& chosen = own ? planned.own : planned.any;
   if (!own) {
-    params = all_params;
+    params = chosen.params;
     bind(params, p, args);
   }
-  const Config& config = config_of(instance);
+  const Config& config = config_of(chosen.choice);
   if (params.splits > 1) bind_partial(params, p, workspace);
-
-  const host::DeviceGuard guard(planned.device);
-  if (guard.error() != cudaSuccess)
-    return host::cuda_failure(kName, "choosing its GPU", guard.error());
-  auto* const cuda_stream = static_cast<cudaStream_t>(stream.handle);
+  const int64_t combined = (partial_rows(p) + kCombineRows - 1) / kCombineRows;
   for (int64_t column = 0; column < p.head_dim_v || column == 0; column += config.head_dim_v) {
     const LaunchParams part = columns_from(params, column, config);
-    const cudaError_t error = find_instance(instance).launch(part, blocks, cuda_stream);
-    if (error != cudaSuccess) return host::cuda_failure(kName, "the launch", error);
+    FLASHCORE_RETURN_IF_ERROR(start(launcher, chosen, part));
     if (part.splits == 1) continue;
-    const cudaError_t combine = combine_splits(part, cuda_stream);
-    if (combine != cudaSuccess)
-      return host::cuda_failure(kName, "the launch that joins splits", combine);
+    FLASHCORE_RETURN_IF_ERROR(launcher.launch(planned.combine,
+                                              {.blocks = dim3(static_cast<unsigned int>(combined))},
+                                              static_cast<const Params&>(part)));
   }
   return {};
 }
 
-Launch make_launch(const ForwardProblem& p, const Instance& instance) {
-  const int block_q = block_q_of(instance);
-  Launch launch{
-      .params = make_params(p, config_of(instance), block_q), .instance = instance, .blocks = 0};
+Launch make_launch(const ForwardProblem& p, const Choice& choice) {
+  const int block_q = block_q_of(choice);
+  Launch launch{.params = make_params(p, config_of(choice), block_q),
+                .choice = choice,
+                .blocks = 0,
+                .kernel = {}};
   const int64_t tiles = p.batch * int64_t{launch.params.order.q_tiles};
   const int64_t slots = attention::packed_slots(p.total_q, p.batch, block_q);
   const bool packed = p.packed && slots < tiles;
@@ -406,44 +436,39 @@ Result<PlannedKernel> plan(const ForwardProblem& asked, const PlanContext& conte
   const bool splits =
       kernel == Variant::split_kv || (!paged && splits_keys(asked, context) &&
                                       !has_fp8_outputs(asked) && context.config != kWhole);
-  planned.device = context.device.device.index;
-  Instance instance = {
-      .type = input_type(p.dtype),
-      .config = config_index(p),
-      .features = paged ? Features::paged : features_of(p, context.batch_invariant)};
-  planned.any = make_launch(p, with_all_features(instance));
+  Choice choice = {.dtype = p.dtype,
+                   .config = config_index(p),
+                   .features = paged ? Features::paged : features_of(p, context.batch_invariant)};
+  planned.any = make_launch(p, with_all_features(choice));
   size_t workspace_bytes = 0;
   if (splits) workspace_bytes = split(planned.any, p);
   planned.own = planned.any;
-  if (!splits && instance.features != planned.any.instance.features) {
-    if (instance.features == Features::none &&
-        pairs_serve(instance.config, context.device.shared_memory_a_block)) {
-      instance.config = kPairedRow;
+  if (!splits && choice.features != planned.any.choice.features) {
+    if (choice.features == Features::none &&
+        pairs_serve(choice.config, context.device.shared_memory_a_block)) {
+      choice.config = kPairedRow;
     }
-    planned.own = make_launch(p, instance);
+    planned.own = make_launch(p, choice);
   }
 
-  const host::DeviceGuard guard(planned.device);
-  if (guard.error() != cudaSuccess)
-    return host::cuda_failure(kName, "choosing its GPU", guard.error());
-  for (const Instance& one : {planned.own.instance, planned.any.instance}) {
-    const cudaError_t error = find_instance(one).prepare();
-    if (error != cudaSuccess) return host::cuda_failure(kName, "preparing the kernel", error);
+  const int device = context.device.device.index;
+  {
+    const launch::Loader loader(kName, device);
+    for (Launch* const one : {&planned.own, &planned.any}) {
+      FLASHCORE_RETURN_IF_ERROR(
+          loader.load(one->kernel, family_name(one->choice), instance_name(one->choice)));
+    }
+    if (p.amax_o.present || p.amax_s.present) {
+      FLASHCORE_RETURN_IF_ERROR(loader.load(planned.zero, kName, "zero_largest"));
+    }
+    if (splits) FLASHCORE_RETURN_IF_ERROR(loader.load(planned.combine, kName, "combine"));
   }
-  if (p.amax_o.present || p.amax_s.present) {
-    const cudaError_t error = prepare_zero();
-    if (error != cudaSuccess)
-      return host::cuda_failure(kName, "preparing to zero largest values", error);
-  }
-  if (splits) {
-    const cudaError_t error = prepare_combine();
-    if (error != cudaSuccess) return host::cuda_failure(kName, "preparing to join splits", error);
-  }
-  return PlannedKernel{
-      .workspace_bytes = workspace_bytes,
-      .run = [p, planned](const Arguments& args, std::span<std::byte> workspace, Stream stream) {
-        return run(p, planned, args, workspace, stream);
-      }};
+  return launch::planned<PlannedKernel>(
+      kName, device, workspace_bytes,
+      [p, planned](const Arguments& args, std::span<std::byte> workspace,
+                   const launch::Launcher& launcher) {
+        return run(p, planned, args, workspace, launcher);
+      });
 }
 
 Kernel row(std::string_view name, bool automatic, Variant kernel) {

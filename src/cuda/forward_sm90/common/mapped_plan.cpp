@@ -81,8 +81,8 @@ Result<PlannedKernel> plan_mapped(const ForwardProblem& p, const PlanContext& co
                   .k = layout(p, p.k, p.heads_kv, rows_kv, p.head_dim_qk),
                   .v = layout(p, p.v, p.heads_kv, rows_kv, p.head_dim_v)};
   const int device = context.device.device.index;
-  FLASHCORE_RETURN_IF_ERROR(launch::Loader(kernel.name, device)
-                                .load(planned.kernel, kernel.name, kernel.instance));
+  FLASHCORE_RETURN_IF_ERROR(
+      launch::Loader(kernel.name, device).load(planned.kernel, kernel.name, kernel.instance));
   return launch::planned<PlannedKernel>(
       kernel.name, device, 0,
       [p, planned, cache = std::make_shared<MapCache>()](

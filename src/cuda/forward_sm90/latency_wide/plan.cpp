@@ -16,9 +16,10 @@ namespace {
 constexpr std::string_view kName = "forward_sm90_latency_wide";
 
 Result<PlannedKernel> plan(const ForwardProblem& p, const PlanContext& context) {
-  return plan_mapped(p, context,
-                     {kName, kBlockQ, kRanks,
-                      fmt::format("{}_{}", launch::element_name(p.dtype), cover_name(cover_of(p)))});
+  return plan_mapped(
+      p, context,
+      {kName, kBlockQ, kRanks,
+       fmt::format("{}_{}", launch::element_name(p.dtype), cover_name(cover_of(p)))});
 }
 
 }  // namespace

@@ -204,9 +204,8 @@ Result<PlannedKernel> plan(const ForwardProblem& p, const PlanContext& context, 
                             has_features(p) ? "_features" : "", p.paging.present ? "_paged" : "")));
   return launch::planned<PlannedKernel>(
       kName, device, planned.counts ? kCounterBytes : 0,
-      [p, planned, cache = std::make_shared<MapCache>()](const Arguments& args,
-                                                         std::span<std::byte> workspace,
-                                                         const launch::Launcher& launcher) {
+      [p, planned, cache = std::make_shared<MapCache>()](
+          const Arguments& args, std::span<std::byte> workspace, const launch::Launcher& launcher) {
         return run(p, planned, *cache, args, workspace, launcher);
       });
 }

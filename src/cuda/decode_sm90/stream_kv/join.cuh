@@ -5,21 +5,21 @@
 //   all                                   join those that are not stored yet, a lane a column
 //
 // What is done after the first kernel has ended is in no instruction cache and everybody waits for it.
+#pragma once
+
 #include <cstdint>
 
 #include "cuda/attention/decode/join.cuh"
-#include "cuda/decode_sm90/stream_kv/launch.hpp"
+#include "cuda/decode_sm90/stream_kv/config.hpp"
+#include "cuda/decode_sm90/stream_kv/params.hpp"
 #include "cuda/decode_sm90/stream_kv/schedule.hpp"
 #include "cuda/decode_sm90/stream_kv/walk.cuh"
-#include "cuda/host/launch_kernel.hpp"
 #include "cuda/ptx/dependent_launch.cuh"
 
 namespace flashcore::cuda::decode_sm90::stream_kv {
 namespace {
 
 using attention::decode::Row;
-
-constexpr int kMostThreads = kLargestHeadDim;
 
 // A row, and where its partial results are; parts: 0 when it sees no key, 1 when it is stored.
 struct Job {
@@ -78,7 +78,7 @@ __device__ Job find_job(const Params& p, int index, int tile_shift, int lane) {
           granules > 0 ? cut.slots() : Slots{}};
 }
 
-__global__ void __launch_bounds__(kMostThreads)
+__global__ void __launch_bounds__(kLargestHeadDim)
     decode_join_kernel(const __grid_constant__ Params p, int tile_shift) {
   auto& jobs = ptx::static_shared<Jobs>();
   const int column = static_cast<int>(threadIdx.x), lane = column % 32;
@@ -107,16 +107,4 @@ __global__ void __launch_bounds__(kMostThreads)
 }
 
 }  // namespace
-
-cudaError_t prepare_join(cudaFunction_t& function) {
-  return host::find_function(function, &decode_join_kernel);
-}
-
-cudaError_t join(cudaFunction_t function, const Params& params, const JoinGrid& grid,
-                 cudaStream_t stream) {
-  return host::launch_kernel(function, &decode_join_kernel,
-                             {.grid = dim3(grid.blocks), .threads = grid.threads, .early = true},
-                             stream, params, grid.tile_shift);
-}
-
 }  // namespace flashcore::cuda::decode_sm90::stream_kv

@@ -1,19 +1,18 @@
 // The second kernel of a split problem: the partial results of a row's splits become O and LSE.
 //
-// One warp a row. Splits are taken in the order of their keys, and a lane's share of the sum does
+// One warp per row. Splits are taken in the order of their keys, and a lane's share of the sum does
 // not depend on other rows: the same row has the same bits in every batch.
+#pragma once
+
 #include <cstdint>
 
 #include "cuda/attention/combine_math.hpp"
 #include "cuda/forward_sm80/throughput/config.hpp"
 #include "cuda/forward_sm80/throughput/epilogue.cuh"
-#include "cuda/forward_sm80/throughput/launch.hpp"
-#include "cuda/host/launch_kernel.hpp"
 
 namespace flashcore::cuda::forward_sm80::throughput {
 namespace {
 
-constexpr int kRowsPerBlock = 4;
 constexpr int kLaneColumns = kLargestHeadDim / 32;
 
 __device__ float warp_max(float x) {
@@ -33,7 +32,7 @@ __device__ float weight_of(float reference, float largest, float unit) {
                                  [](float x) { return ptx::exp2_approx(x); });
 }
 
-__host__ __device__ int64_t partial_row_count(const Params& p) {
+__device__ int64_t partial_row_count(const Params& p) {
   const int64_t rows = p.cu_seqlens_q.data != nullptr ? p.total_q : int64_t{p.batch} * p.seqlen_q;
   return rows * p.heads_q;
 }
@@ -57,10 +56,10 @@ __device__ int find_row(const Params& p, int64_t index, Task& task) {
   return packed ? row - static_cast<int>(task.sequence.q_begin) : row;
 }
 
-__global__ void __launch_bounds__(32 * kRowsPerBlock)
+__global__ void __launch_bounds__(32 * kCombineRows)
     combine_kernel(const __grid_constant__ Params p) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
-  const int64_t index = int64_t{blockIdx.x} * kRowsPerBlock + threadIdx.x / 32;
+  const int64_t index = int64_t{blockIdx.x} * kCombineRows + threadIdx.x / 32;
   if (index >= partial_row_count(p)) return;
   Task task{};
   const int row = find_row(p, index, task);
@@ -112,17 +111,4 @@ __global__ void __launch_bounds__(32 * kRowsPerBlock)
 }
 
 }  // namespace
-
-cudaError_t prepare_combine() {
-  cudaFuncAttributes attributes{};
-  return cudaFuncGetAttributes(&attributes, reinterpret_cast<const void*>(&combine_kernel));
-}
-
-cudaError_t combine_splits(const Params& params, cudaStream_t stream) {
-  const int64_t rows = partial_row_count(params);
-  const auto blocks = static_cast<unsigned int>((rows + kRowsPerBlock - 1) / kRowsPerBlock);
-  return host::launch_kernel(&combine_kernel, {.grid = dim3(blocks), .threads = 32 * kRowsPerBlock},
-                             stream, params);
-}
-
 }  // namespace flashcore::cuda::forward_sm80::throughput

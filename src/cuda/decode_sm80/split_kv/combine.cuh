@@ -1,18 +1,17 @@
 // The second kernel of decode_sm80: the partial results of a row's parts become O and LSE.
+#pragma once
+
 #include <cstdint>
 
 #include "cuda/attention/decode/join.cuh"
-#include "cuda/decode_sm80/split_kv/launch.hpp"
+#include "cuda/decode_sm80/split_kv/params.hpp"
 #include "cuda/decode_sm80/split_kv/schedule.hpp"
-#include "cuda/host/launch_kernel.hpp"
 
 namespace flashcore::cuda::decode_sm80::split_kv {
 namespace {
 
 using attention::decode::find_row, attention::decode::join_parts, attention::decode::Row;
-using attention::decode::row_count, attention::decode::store_row;
-
-constexpr int kThreads = 128;  // of a row, or of each 128 columns of a wide one
+using attention::decode::store_row;
 
 // Where a row's partial results are: of the first part, and how far apart.
 struct PartialRows {
@@ -43,34 +42,16 @@ __device__ __forceinline__ void combine_row(const Params& p, int column) {
   store_row(p, row, joined, column);
 }
 
-__global__ void __launch_bounds__(kThreads) combine_kernel(const __grid_constant__ Params p) {
+__global__ void __launch_bounds__(kCombineThreads)
+    combine_kernel(const __grid_constant__ Params p) {
   combine_row(p, static_cast<int>(threadIdx.x));
 }
 
 // The same of rows that are longer than a block.
-__global__ void __launch_bounds__(kThreads) combine_wide_kernel(const __grid_constant__ Params p) {
-  combine_row(p, static_cast<int>(blockIdx.y) * kThreads + static_cast<int>(threadIdx.x));
+__global__ void __launch_bounds__(kCombineThreads)
+    combine_wide_kernel(const __grid_constant__ Params p) {
+  combine_row(p, static_cast<int>(blockIdx.y) * kCombineThreads + static_cast<int>(threadIdx.x));
 }
 
 }  // namespace
-
-cudaError_t prepare_combine() {
-  cudaFuncAttributes attributes{};
-  const cudaError_t error =
-      cudaFuncGetAttributes(&attributes, reinterpret_cast<const void*>(&combine_kernel));
-  if (error != cudaSuccess) return error;
-  return cudaFuncGetAttributes(&attributes, reinterpret_cast<const void*>(&combine_wide_kernel));
-}
-
-cudaError_t combine_parts(const Params& params, cudaStream_t stream) {
-  const auto rows = static_cast<unsigned int>(row_count(params));
-  if (params.head_dim_v > kThreads) {
-    const auto slices = static_cast<unsigned int>((params.head_dim_v + kThreads - 1) / kThreads);
-    return host::launch_kernel(&combine_wide_kernel,
-                               {.grid = dim3(rows, slices), .threads = kThreads}, stream, params);
-  }
-  return host::launch_kernel(&combine_kernel, {.grid = dim3(rows), .threads = kThreads}, stream,
-                             params);
-}
-
 }  // namespace flashcore::cuda::decode_sm80::split_kv
