@@ -3,6 +3,7 @@
     object file | .nv_fatbin: containers | one ELF file a target | .text.KERNEL, its attributes, ...
 """
 import collections
+import ctypes
 import dataclasses
 import functools
 import hashlib
@@ -14,6 +15,10 @@ FATBIN_MAGIC = 0xBA55ED50
 FATBIN_HEADER = struct.Struct("<IHHQ")  # magic, version, bytes of this header, bytes after it
 ENTRY_HEADER = struct.Struct("<HHIQIIII")  # kind, -, bytes of this header, bytes after it, -, -, -, sm
 ELF_ENTRY = 2
+# A program that nvcc --compress-mode=size packed, in an entry's header: bytes of the packed program, flags, and bytes
+# of the program itself.
+PACKED_HEADER = struct.Struct("<16xI20xI12xI")
+ZSTD_FLAG = 0x8000
 SECTION_HEADER = struct.Struct("<IIQQQQIIQQ")
 SYMBOL = struct.Struct("<IBBHQQ")
 NO_BITS, RELOCATIONS, RELOCATIONS_WITH_ADDEND = 8, 9, 4
@@ -92,6 +97,31 @@ class Elf:
         return found
 
 
+@functools.cache
+def zstd():
+    """The library that dpkg needs, too."""
+    try:
+        library = ctypes.CDLL("libzstd.so.1")
+    except OSError as error:
+        raise Failure("libzstd.so.1 is not here: install libzstd1") from error
+    library.ZSTD_decompress.restype = ctypes.c_size_t
+    library.ZSTD_decompress.argtypes = [ctypes.c_char_p, ctypes.c_size_t, ctypes.c_char_p, ctypes.c_size_t]
+    return library
+
+
+def unpacked(header: bytes, content: bytes) -> bytes:
+    """The program of a container's entry, which may be packed."""
+    if len(header) < PACKED_HEADER.size:
+        return content
+    packed, flags, size = PACKED_HEADER.unpack_from(header)
+    if not flags & ZSTD_FLAG:
+        return content
+    program = ctypes.create_string_buffer(size)
+    if zstd().ZSTD_decompress(program, size, content[:packed], packed) != size:
+        fail("has a device program that cannot be unpacked")
+    return program.raw
+
+
 def device_programs(fatbin: bytes) -> list[tuple[int, bytes]]:
     """Target (90) and ELF file of each device program in the containers of a .nv_fatbin section."""
     found = []
@@ -105,8 +135,8 @@ def device_programs(fatbin: bytes) -> list[tuple[int, bytes]]:
         while entry < end:
             kind, _, entry_header, entry_size, _, _, _, sm = ENTRY_HEADER.unpack_from(fatbin, entry)
             if kind == ELF_ENTRY:
-                content = fatbin[entry + entry_header:entry + entry_header + entry_size]
-                found.append((sm, content))
+                begin = entry + entry_header
+                found.append((sm, unpacked(fatbin[entry:begin], fatbin[begin:begin + entry_size])))
             entry += entry_header + entry_size
         at = (end + 7) // 8 * 8
     return found

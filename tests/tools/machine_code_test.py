@@ -3,10 +3,12 @@
 there is an nvcc, on compiled ones."""
 import contextlib
 import copy
+import ctypes
 import io
 import json
 import pathlib
 import shutil
+import struct
 import subprocess
 import sys
 import tempfile
@@ -15,7 +17,7 @@ from unittest import mock
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tools"))
 import machine_code as tool  # noqa: E402
-from cubin import Cubin, Failure, device_programs, programs_of  # noqa: E402
+from cubin import Cubin, Failure, device_programs, programs_of, zstd  # noqa: E402
 from device_code import container, elf, entry, object_file, program  # noqa: E402
 
 KERNELS = {"first": {"text": b"load add store..", "constants": b"1234", "registers": 40,
@@ -69,6 +71,26 @@ class Instructions(unittest.TestCase):
 
     def test_an_object_without_device_code_has_no_programs(self):
         self.assertEqual(programs_of(elf({".text": b"host"})), [])
+
+    def test_programs_that_were_packed(self):
+        library = zstd()
+        library.ZSTD_compress.restype = ctypes.c_size_t
+        program = b"instructions " * 100
+        packed = ctypes.create_string_buffer(4096)
+        size = library.ZSTD_compress(packed, ctypes.c_size_t(4096), program, ctypes.c_size_t(len(program)), 3)
+        content = packed.raw[:size].ljust(size + 5, b"\0")  # padded
+
+        def packed_entry(packed_size, bytes_of_program):
+            header = bytearray(entry(2, 90, content)[:64])
+            struct.pack_into("<I", header, 16, packed_size)
+            struct.pack_into("<I", header, 40, 0x10018011)
+            struct.pack_into("<Q", header, 56, bytes_of_program)
+            return bytes(header) + content
+        self.assertEqual(device_programs(container(packed_entry(size, len(program)), entry(2, 89, b"gh"))),
+                         [(90, program), (89, b"gh")])
+        for wrong in ((size - 1, len(program)), (size, len(program) + 1)):
+            with self.assertRaisesRegex(Failure, "cannot be unpacked"):
+                device_programs(container(packed_entry(*wrong)))
 
     def test_broken_files_are_refused_with_a_sentence(self):
         good = program(KERNELS)

@@ -50,7 +50,7 @@ CLUSTER = problem("forward_sm90_latency", "--dtype bf16 --shape 1,1,64,64 --seql
 CLUSTER_UNIT = "small_bf16_config0_whole.cu"
 CLUSTER_LONG = problem("forward_sm90_latency", "--dtype bf16 --shape 1,1,64,64 --seqlen-kv 1536")
 SHARED = problem("forward_sm90_latency_wide", "--dtype bf16 --shape 1,1,128,128 --seqlen-kv 1024")
-SHARED_UNIT = "latency_wide/bf16.cu"
+SHARED_UNIT = "latency_wide/bf16_whole.cu"
 
 AMPERE = problem("forward_sm80_throughput", "--dtype bf16 --shape 1,1,100,64 --seqlen-kv 300")
 AMPERE_UNIT = "forward_sm80/throughput/bf16_config0_none.cu"
@@ -786,7 +786,7 @@ PLANTED = [
         (SM90_DECODE + "walk.cuh", "line.first[0] = 0;\n  __syncthreads();", "line.first[0] = 0;")],
           "race", more=True),
     Fault("stream_join_does_not_wait", "stream_kv/join.cu", STREAM, [
-        (SM90_DECODE + "join.cu", "  ptx::wait_for_earlier_grids();\n", "")], "race"),
+        (SM90_DECODE + "join.cuh", "  ptx::wait_for_earlier_grids();\n", "")], "race"),
     Fault("stream_pages_not_aligned", STREAM_UNIT, STREAM_WINDOW, [
         (SM90_DECODE + "ring.cuh", " - (row & (p.key_alignment - 1))", "")], "FAILED"),
     Fault("stream_keys_before_the_unit_seen", STREAM_UNIT, STREAM_WINDOW, [
