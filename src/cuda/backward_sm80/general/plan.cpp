@@ -220,11 +220,12 @@ void add_launches(Planned& planned, const DeviceInfo& device) {
   const ForwardProblem& p = problem.forward;
   const bool fp32 = computes_in_fp32(problem);
   const std::string_view element = launch::element_name(fp32 ? DType::f32 : p.dtype);
-  bool all = wants_all_features(problem);
+  const bool all = wants_all_features(problem);
   unsigned int q_blocks = 0, k_blocks = 0;
-  const auto add = [&](std::string_view output, int config, unsigned int blocks) {
+  const auto add = [&](std::string_view output, int config, bool level, unsigned int blocks) {
     planned.launches.push_back(
-        {fmt::format("{}_config{}_{}_{}", element, config, output, all ? "all" : "none"), blocks});
+        {fmt::format("{}_config{}_{}_{}", element, config, output, level ? "all" : "none"),
+         blocks});
   };
   planned.joint_config = find_joint_config(problem, device);
   if (planned.joint_config >= 0) {
@@ -233,26 +234,26 @@ void add_launches(Planned& planned, const DeviceInfo& device) {
     planned.params.by_joint_keys =
         tiling_of_keys(p, joint.block_kv(), joint_section_heads(p), true, k_blocks);
     planned.params.by_joint_queries = tiling_of_queries(p, joint.block_q, q_blocks);
-    add("joint", planned.joint_config, k_blocks);
+    add("joint", planned.joint_config, all, k_blocks);
     planned.launches.push_back({fmt::format("store_dq_config{}", planned.joint_config), q_blocks});
-    all = true;  // the others compute only what was not finite: one level serves
   }
   const int index = config_index(fp32, std::max(p.head_dim_qk, p.head_dim_v));
-  const Config& config =
-      kConfigs[static_cast<size_t>(index)];  // its rows do not depend on features
+  // Its rows do not depend on features.
+  const Config& config = kConfigs[static_cast<size_t>(index)];
   planned.params.by_queries = tiling_of_queries(p, config.block_x(), q_blocks);
   planned.params.by_keys =
       tiling_of_keys(p, config.block_x(), p.batch * p.heads_kv, p.band.right >= 0, k_blocks);
+  // After a joint kernel these compute only what was not finite: one level serves.
+  const bool level = all || planned.joint_config >= 0;
   if (has_both(config)) {
-    add("dk_dv", index, k_blocks);
+    add("dk_dv", index, level, k_blocks);
   } else {
-    add("dk", index, k_blocks);
-    add("dv", index, k_blocks);
+    add("dk", index, level, k_blocks);
+    add("dv", index, level, k_blocks);
   }
-  add("dq", index, q_blocks);
-  all = true;  // dBias has no other level
+  add("dq", index, level, q_blocks);
   if (problem.d_bias.present) {
-    add("d_bias", index, bias_blocks(problem, config_of(index, Features::all)));
+    add("d_bias", index, true, bias_blocks(problem, config_of(index, Features::all)));
   }
 }
 
