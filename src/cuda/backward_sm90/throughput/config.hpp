@@ -24,17 +24,17 @@ inline constexpr int kConsumers = 2;       // warpgroups
 inline constexpr int kConsumerWarps = kConsumers * kWarpgroupWarps;
 inline constexpr int kThreads = kWarpgroupThreads * (kConsumers + 1);
 inline constexpr int kBlockKeys = kWarpgroupKeys * kConsumers;
-inline constexpr int kStages = 2;                 // of Q, and of dO
-inline constexpr int kSteps = 4;                  // whose description is kept (schedule.hpp)
-inline constexpr int kPanelColumns = 64;          // 128 bytes, the widest swizzle
-inline constexpr int kProducerRegisters = 24;     // of what the launch allocates:
-inline constexpr int kConsumerRegisters = 240;    // see ptx::release_registers
-inline constexpr int kSharedMemory = 227 * 1024;  // that a block may have
-inline constexpr int kSharedMemoryOther = 1024;   // at most, for barriers and steps
-inline constexpr int kItems =
-    32;  // of a block of finish.cuh: blocks of queries, then tiles of keys
+inline constexpr int kStages = 2;                        // of Q, and of dO
+inline constexpr int kSteps = 4;                         // whose description is kept (schedule.hpp)
+inline constexpr int kPanelColumns = 64;                 // 128 bytes, the widest swizzle
+inline constexpr int kProducerRegisters = 24;            // of what the launch allocates:
+inline constexpr int kConsumerRegisters = 240;           // see ptx::release_registers
+inline constexpr int kSharedMemory = 227 * 1024;         // that a block may have
+inline constexpr int kSharedMemoryOther = 1024;          // at most, for barriers and steps
 inline constexpr int kSumsFloats = 4;                    // of a product of dQ^T, in a lane
 inline constexpr int kSumsBytes = 32 * kSumsFloats * 4;  // and in a warp
+// What a block of finish.cuh goes through: blocks of queries, then tiles of keys.
+inline constexpr int kItems = 32;
 
 // A structural type: the one template argument that a kernel's geometry is.
 struct Config {

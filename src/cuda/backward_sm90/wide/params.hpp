@@ -12,8 +12,8 @@
 
 namespace flashcore::cuda::backward_sm90::wide {
 
-inline constexpr int kLanes =
-    kHeadDim / kLaneDims;  // that share a row of queries, in kernels by rows
+// Kernels by rows: lanes that share a query.
+inline constexpr int kLanes = kHeadDim / kLaneDims;
 
 // Boxes of 64 rows and 64 columns.
 struct Maps {
