@@ -11,12 +11,10 @@
 //   record_launches --arguments FILE
 //
 // also prints the launches of the standard cases (standard_cases.hpp).
-#include <cxxabi.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <map>
 #include <set>
 #include <span>
@@ -28,13 +26,6 @@
 #include "bench/cases/cases.hpp"
 #include "bench/cases/fp8_problem.hpp"
 #include "call_cases.hpp"
-#include "cuda/backward_sm80/general/config.hpp"
-#include "cuda/backward_sm80/general/launch.hpp"
-#include "cuda/backward_sm90/throughput/config.hpp"
-#include "cuda/backward_sm90/throughput/launch.hpp"
-#include "cuda/backward_sm90/throughput/split/config.hpp"
-#include "cuda/backward_sm90/throughput/split/launch.hpp"
-#include "cuda/backward_sm90/wide/launch.hpp"
 #include "cuda/launch/launch.hpp"
 #include "fake_runtime.hpp"
 #include "plan/table.hpp"
@@ -363,154 +354,9 @@ Status record_backward(const Kernel& kernel, PlanContext context, AllSeen& seen)
   return {};
 }
 
-// Launches one compiled kernel; an error when it is another than the one that was asked for.
-template <class Launcher>
-Status expect_instance(const std::string& wanted, const Launcher& launch) {
-  (void)fake::take_launches();
-  const cudaError_t error = launch();
-  const std::vector<fake::Launch> launches = fake::take_launches();
-  // An instance that no GPU of this build runs is not compiled.
-  if (error == cudaErrorInvalidDeviceFunction && launches.empty()) return {};
-  if (error != cudaSuccess || launches.size() != 1) {
-    return {StatusCode::internal, fmt::format("{}: is not launched", wanted)};
-  }
-  int status = 0;
-  char* const plain = abi::__cxa_demangle(launches[0].kernel.c_str(), nullptr, nullptr, &status);
-  const std::string name = plain != nullptr ? plain : launches[0].kernel;
-  std::free(plain);
-  if (name.find(wanted) != std::string::npos) return {};
-  return {StatusCode::internal, fmt::format("{}: {} is launched", wanted, name)};
-}
-
-Status check_backward_instances() {
-  namespace general = cuda::backward_sm80::general;
-  using general::ElementType, general::Features, general::Output;
-  constexpr const char* kRoom = "flashcore::cuda::backward_sm80::general::";
-  for (int config = 0; config < static_cast<int>(general::kConfigs.size()); ++config) {
-    const bool fp32 = config >= general::kHalfConfigs;
-    const bool both = general::has_both(general::kConfigs[static_cast<size_t>(config)]);
-    for (const auto& [type, element] : {std::pair{ElementType::f32, "Fp32"},
-                                        {ElementType::f16, "Fp16"},
-                                        {ElementType::bf16, "Bf16"}}) {
-      for (const Output output :
-           {Output::dq, Output::dk_dv, Output::dk, Output::dv, Output::d_bias}) {
-        for (const Features features : {Features::none, Features::all}) {
-          const bool of_bias = output == Output::d_bias;
-          const bool apart = output == Output::dk || output == Output::dv;
-          const bool is_compiled = (type == ElementType::f32) == fp32 &&
-                                   (features == Features::all || (!fp32 && !of_bias && !both)) &&
-                                   !(output == Output::dk_dv && !both) && !(apart && both);
-          if (!is_compiled) continue;
-          const auto& entry = general::find_instance({type, config, output, features});
-          const std::string wanted =
-              of_bias
-                  ? fmt::format("::bias_gradient_kernel<{}, {}{}>", config, kRoom, element)
-                  : fmt::format("::gradient_kernel<{0}, {1}{2}, ({1}Output){3}, ({1}Features){4}>",
-                                config, kRoom, element, static_cast<int>(output),
-                                static_cast<int>(features));
-          FLASHCORE_RETURN_IF_ERROR(expect_instance(wanted, [&] {
-            const cudaError_t error = entry.prepare();
-            return error != cudaSuccess ? error : entry.launch({}, 1, nullptr);
-          }));
-        }
-      }
-    }
-  }
-  return {};
-}
-
-Status check_joint_instances() {
-  namespace general = cuda::backward_sm80::general;
-  using general::ElementType, general::Features, general::Output;
-  constexpr const char* kRoom = "flashcore::cuda::backward_sm80::general::";
-  for (int config = 0; config < static_cast<int>(general::kJointConfigs.size()); ++config) {
-    for (const auto& [type, element] :
-         {std::pair{ElementType::f16, "Fp16"}, {ElementType::bf16, "Bf16"}}) {
-      for (const Features features : {Features::none, Features::all}) {
-        const auto& entry = general::find_instance({type, config, Output::joint, features});
-        const std::string wanted = fmt::format("::joint_kernel<{0}, {1}{2}, ({1}Features){3}>",
-                                               config, kRoom, element, static_cast<int>(features));
-        FLASHCORE_RETURN_IF_ERROR(expect_instance(wanted, [&] {
-          const cudaError_t error = entry.prepare();
-          return error != cudaSuccess ? error : entry.launch({}, 1, nullptr);
-        }));
-      }
-    }
-  }
-  return {};
-}
-
-Status check_hopper_instance(int type, int config, bool in_turn, bool options) {
-  namespace hopper = cuda::backward_sm90::throughput;
-  const char* const elements[] = {"Fp16", "Bf16"};
-  const auto& entry =
-      hopper::find_instance({static_cast<hopper::InputType>(type), config, in_turn, options});
-  const std::string element = fmt::format("flashcore::cuda::backward_sm90::{}", elements[type]);
-  const std::string wanted =
-      options ? fmt::format("::option_gradient_kernel<{}, {}>", config, element)
-              : fmt::format("::gradient_kernel<{}, {}, {}>", config, element, in_turn);
-  return expect_instance(wanted, [&] {
-    const cudaError_t error = entry.prepare();
-    hopper::OptionParams params{};
-    params.order = {.batch_heads = 1, .q_tiles = 1, .section_heads = 1, .longest_first = false};
-    return error != cudaSuccess ? error : entry.launch({}, params, nullptr);
-  });
-}
-
-Status check_split_instance(int type, int config) {
-  namespace hopper = cuda::backward_sm90::throughput;
-  const char* const elements[] = {"Fp16", "Bf16"};
-  for (const int splits : cuda::backward_sm90::split::kSplits) {
-    const auto& entry = cuda::backward_sm90::split::find_instance(
-        {static_cast<hopper::InputType>(type), config, splits});
-    const std::string wanted =
-        fmt::format("::split_gradient_kernel<{}, flashcore::cuda::backward_sm90::{}, {}>", config,
-                    elements[type], splits);
-    FLASHCORE_RETURN_IF_ERROR(expect_instance(wanted, [&] {
-      const cudaError_t error = entry.prepare();
-      hopper::Params params{};
-      params.order = {.batch_heads = 1, .q_tiles = 1, .section_heads = 1, .longest_first = false};
-      return error != cudaSuccess ? error : entry.launch({}, params, nullptr);
-    }));
-  }
-  return {};
-}
-
-Status check_wide_instance(int type, bool options) {
-  namespace wide = cuda::backward_sm90::wide;
-  const char* const elements[] = {"Fp16", "Bf16"};
-  const auto& entry = wide::find_instance({static_cast<wide::InputType>(type), options});
-  const std::string wanted =
-      fmt::format("::{}<flashcore::cuda::backward_sm90::{}>",
-                  options ? "wide_option_kernel" : "wide_gradient_kernel", elements[type]);
-  return expect_instance(wanted, [&] {
-    const cudaError_t error = entry.prepare();
-    wide::OptionParams params{};
-    params.query_order = params.key_order = {
-        .batch_heads = 1, .q_tiles = 1, .section_heads = 1, .longest_first = false};
-    return error != cudaSuccess ? error : entry.launch({}, params, nullptr);
-  });
-}
-
-Status check_hopper_backward_instances() {
-  namespace hopper = cuda::backward_sm90::throughput;
-  for (int type = 0; type < 2; ++type) {
-    for (int config = 0; config < static_cast<int>(hopper::kConfigs.size()); ++config) {
-      if (config < hopper::kPlainConfigs) {
-        FLASHCORE_RETURN_IF_ERROR(check_hopper_instance(type, config, false, false));
-        FLASHCORE_RETURN_IF_ERROR(check_hopper_instance(type, config, true, false));
-        FLASHCORE_RETURN_IF_ERROR(check_split_instance(type, config));
-      }
-      FLASHCORE_RETURN_IF_ERROR(check_hopper_instance(type, config, true, true));
-    }
-    FLASHCORE_RETURN_IF_ERROR(check_wide_instance(type, false));
-    FLASHCORE_RETURN_IF_ERROR(check_wide_instance(type, true));
-  }
-  return {};
-}
-
 // Every listed kernel is one of its own, and can be loaded.
 Status check_lists() {
+  fake::use({90, 132, 227 * 1024});
   std::set<const void*> functions;
   for (const std::string_view family : cuda::launch::families()) {
     for (const cuda::launch::Instance& one : cuda::launch::instances(family)) {
@@ -527,14 +373,6 @@ Status check_lists() {
     return {StatusCode::internal, "forward_sm90_throughput: config 99 can be loaded"};
   }
   return {};
-}
-
-Status check_instances() {
-  fake::use({90, 132, 227 * 1024});
-  FLASHCORE_RETURN_IF_ERROR(check_lists());
-  FLASHCORE_RETURN_IF_ERROR(check_backward_instances());
-  FLASHCORE_RETURN_IF_ERROR(check_joint_instances());
-  return check_hopper_backward_instances();
 }
 
 Status record_problems(const Kernel& kernel, const std::vector<Problem>& problems,
@@ -580,7 +418,7 @@ void print(const AllSeen& seen) {
 }
 
 Status record(AllSeen& seen) {
-  FLASHCORE_RETURN_IF_ERROR(check_instances());
+  FLASHCORE_RETURN_IF_ERROR(check_lists());
   fake::give_context(0);
   for (const auto& [gpu, device] : gpus_and_devices()) {
     fake::use(gpu);

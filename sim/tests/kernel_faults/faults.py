@@ -616,7 +616,7 @@ PLANTED = [
         (SM90_BACKWARD + "consumer.cuh", "row - limits.low + 1 - first", "row - limits.low - first")],
           "check    FAILED", more=True),
     Fault("hopper_rows_read_before_all_have_written", HOPPER_ROWS_UNIT, ANY_ORDER, [
-        (SM90_BACKWARD + "rows.cu",
+        (SM90_BACKWARD + "rows.cuh",
          "  __syncthreads();\n  const auto batch = static_cast<int>(batch_head / p.heads_q);\n",
          "  const auto batch = static_cast<int>(batch_head / p.heads_q);\n")], "race", more=True),
     Fault("split_backward_sums_sent_over_tiles_in_use", HOPPER_SPLIT_UNIT, HOPPER_SPLIT, [

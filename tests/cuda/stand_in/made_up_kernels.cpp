@@ -9,10 +9,6 @@
 #include <map>
 #include <utility>
 
-#include "cuda/backward_sm80/general/launch.hpp"
-#include "cuda/backward_sm90/throughput/launch.hpp"
-#include "cuda/backward_sm90/throughput/split/launch.hpp"
-#include "cuda/backward_sm90/wide/launch.hpp"
 #include "cuda/forward_fp8/converted/launch.hpp"
 #include "cuda/forward_fp8/v_rows/launch.hpp"
 #include "cuda/forward_fp8_sm89/throughput/launch.hpp"
@@ -218,128 +214,6 @@ cudaError_t launch(cudaFunction_t /*function*/, const Params& params, cudaStream
 }
 
 }  // namespace forward_fp8::v_rows
-
-namespace backward_sm80::general {
-
-const InstanceEntry& find_instance(const Instance& /*instance*/) {
-  static const InstanceEntry entry = {
-      [] { return fake::load(fake::kernel<7>("backward_sm80")); },
-      [](const Params& params, unsigned int blocks, cudaStream_t stream) {
-        return fake::launch(fake::kernel<7>("backward_sm80"), blocks, stream, params);
-      }};
-  return entry;
-}
-
-cudaError_t prepare_rows() { return fake::load(fake::kernel<8>("rows")); }
-
-cudaError_t launch_note_rows(const Params& params, int64_t rows, cudaStream_t stream) {
-  return fake::launch(fake::kernel<8>("rows"), 1, stream, params, rows);
-}
-
-cudaError_t launch_store_dq(const Params& params, int, unsigned int blocks, cudaStream_t stream) {
-  return fake::launch(fake::kernel<8>("rows"), blocks, stream, params);
-}
-
-cudaError_t launch_zero_rows(const Target& target, int64_t rows, int64_t head_rows,
-                             cudaStream_t stream) {
-  return fake::launch(fake::kernel<8>("rows"), 1, stream, target, rows, head_rows);
-}
-
-cudaError_t launch_add_rows(const Params& params, const HeadSum& sum, cudaStream_t stream) {
-  return fake::launch(fake::kernel<8>("rows"), 1, stream, params, sum);
-}
-
-}  // namespace backward_sm80::general
-
-namespace backward_sm90::throughput {
-
-const InstanceEntry& find_instance(const Instance& /*instance*/) {
-  static const InstanceEntry entry = {
-      [] { return fake::load(fake::kernel<9>("backward_sm90")); },
-      [](const Maps& maps, const OptionParams& params, cudaStream_t stream) {
-        return fake::launch(fake::kernel<9>("backward_sm90"), params.order.size(), stream, maps,
-                            params);
-      }};
-  return entry;
-}
-
-cudaError_t prepare_rows(InputType /*type*/, int /*config*/) {
-  return fake::load(fake::kernel<10>("backward_sm90_rows"));
-}
-
-cudaError_t begin_rows(InputType /*type*/, int /*config*/, const Params& params,
-                       cudaStream_t stream) {
-  return fake::launch(fake::kernel<10>("backward_sm90_rows"), 1, stream, params);
-}
-
-cudaError_t end_rows(InputType /*type*/, int /*config*/, const Params& params,
-                     cudaStream_t stream) {
-  return fake::launch(fake::kernel<10>("backward_sm90_rows"), 1, stream, params);
-}
-
-cudaError_t prepare_option_rows(InputType type, int config) { return prepare_rows(type, config); }
-
-cudaError_t begin_option_rows(InputType /*type*/, int /*config*/, const OptionParams& params,
-                              cudaStream_t stream) {
-  return fake::launch(fake::kernel<10>("backward_sm90_rows"), 1, stream, params);
-}
-
-cudaError_t end_option_rows(InputType /*type*/, int /*config*/, const OptionParams& params,
-                            cudaStream_t stream) {
-  return fake::launch(fake::kernel<10>("backward_sm90_rows"), 1, stream, params);
-}
-
-}  // namespace backward_sm90::throughput
-
-namespace backward_sm90::split {
-
-const InstanceEntry& find_instance(const Instance& /*instance*/) {
-  static const InstanceEntry entry = {
-      [] { return fake::load(fake::kernel<9>("backward_sm90")); },
-      [](const throughput::Maps& maps, const throughput::Params& params, cudaStream_t stream) {
-        return fake::launch(fake::kernel<9>("backward_sm90"), params.order.size(), stream, maps,
-                            params);
-      }};
-  return entry;
-}
-
-}  // namespace backward_sm90::split
-
-namespace backward_sm90::wide {
-
-const InstanceEntry& find_instance(const Instance& /*instance*/) {
-  static const InstanceEntry entry = {
-      [] { return fake::load(fake::kernel<11>("backward_sm90_wide")); },
-      [](const Maps& maps, const OptionParams& params, cudaStream_t stream) {
-        return fake::launch(fake::kernel<11>("backward_sm90_wide"), params.blocks(), stream, maps,
-                            params);
-      }};
-  return entry;
-}
-
-cudaError_t prepare_rows(InputType /*type*/) {
-  return fake::load(fake::kernel<12>("backward_sm90_wide_rows"));
-}
-
-cudaError_t begin_rows(InputType /*type*/, const Params& params, cudaStream_t stream) {
-  return fake::launch(fake::kernel<12>("backward_sm90_wide_rows"), 1, stream, params);
-}
-
-cudaError_t end_rows(InputType /*type*/, const Params& params, cudaStream_t stream) {
-  return fake::launch(fake::kernel<12>("backward_sm90_wide_rows"), 1, stream, params);
-}
-
-cudaError_t prepare_option_rows(InputType type) { return prepare_rows(type); }
-
-cudaError_t begin_option_rows(InputType /*type*/, const OptionParams& params, cudaStream_t stream) {
-  return fake::launch(fake::kernel<12>("backward_sm90_wide_rows"), 1, stream, params);
-}
-
-cudaError_t end_option_rows(InputType /*type*/, const OptionParams& params, cudaStream_t stream) {
-  return fake::launch(fake::kernel<12>("backward_sm90_wide_rows"), 1, stream, params);
-}
-
-}  // namespace backward_sm90::wide
 
 namespace ladder {
 

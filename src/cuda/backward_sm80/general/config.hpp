@@ -72,6 +72,8 @@ constexpr Config config_of(int index, Features features) {
 }
 
 inline constexpr int kLargestHeadDim = 256;
+// Of a block of the kernels by rows.
+inline constexpr int kRowThreads = 256, kRowWarps = kRowThreads / 32;
 
 // Whether one launch writes dK and dV.
 constexpr bool has_both(const Config& config) {

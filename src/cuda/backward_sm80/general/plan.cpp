@@ -1,6 +1,7 @@
 #include "cuda/backward_sm80/general/plan.hpp"
 
 #include <cuda_runtime_api.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <cstddef>
@@ -14,15 +15,14 @@
 #include "cuda/attention/softcap.hpp"
 #include "cuda/backward_sm80/general/config.hpp"
 #include "cuda/backward_sm80/general/joint_sums.hpp"
-#include "cuda/backward_sm80/general/launch.hpp"
+#include "cuda/backward_sm80/general/params.hpp"
 #include "cuda/backward_sm80/general/supports.hpp"
-#include "cuda/host/device_guard.hpp"
 #include "cuda/host/forward_launch.hpp"
 #include "cuda/host/kernel_targets.hpp"
 #include "cuda/host/row_strides.hpp"
+#include "cuda/launch/launch.hpp"
 #include "kernel/device_code.hpp"
 #include "problem/sizes.hpp"
-#include "problem/status.hpp"
 
 namespace flashcore::cuda::backward_sm80::general {
 namespace {
@@ -33,22 +33,23 @@ constexpr int64_t kSectionBytes = int64_t{20} << 20;
 constexpr int64_t kChunkBytes = 16, kWorkspaceAlignment = 256;
 constexpr int64_t kJointCounters = 2;  // beside the turns: next_block, not_finite
 
+// Of a kernel whose one argument is Params.
 struct Launch {
-  Instance instance;
+  std::string instance;
   unsigned int blocks;
+  launch::Kernel kernel = {};
 };
 
 struct Planned {
   BackwardProblem problem;
   Params params;
-  std::vector<Launch> launches;
+  launch::Kernel zero_rows = {}, note_rows = {}, add_rows = {};
+  std::vector<Launch> launches = {};          // of tiles
   int64_t rows = 0;                           // of the workspace
   int64_t sink_offset = 0, slope_offset = 0;  // in it
   int64_t sums_offset = 0, counters_offset = 0;
-  int joint_config = -1;      // -1: there is no joint kernel
-  unsigned int dq_tiles = 0;  // that its sums are stored by
-  bool ordered = true;        // its additions to dQ
-  int device = 0;
+  int joint_config = -1;  // -1: there is no joint kernel
+  bool ordered = true;    // its additions to dQ
 };
 
 ElementType element_type(DType dtype) {
@@ -213,53 +214,67 @@ int64_t aligned(int64_t bytes) {
   return most == kTooLarge ? most : most / kWorkspaceAlignment * kWorkspaceAlignment;
 }
 
-// The launches, and the workspace's layout: notes of rows, then what rows add to sums.
-Result<size_t> lay_out(Planned& planned, const DeviceInfo& device) {
+// The launches by tiles: a joint kernel and what stores its dQ, where there is one, then the others.
+void add_launches(Planned& planned, const DeviceInfo& device) {
   const BackwardProblem& problem = planned.problem;
   const ForwardProblem& p = problem.forward;
-  const int index = config_index(computes_in_fp32(problem), std::max(p.head_dim_qk, p.head_dim_v));
-  const Config& config =
-      kConfigs[static_cast<size_t>(index)];  // its rows do not depend on features
-  const ElementType type = computes_in_fp32(problem) ? ElementType::f32 : element_type(p.dtype);
-  const Features features = wants_all_features(problem) ? Features::all : Features::none;
+  const bool fp32 = computes_in_fp32(problem);
+  const std::string_view element = launch::element_name(fp32 ? DType::f32 : p.dtype);
+  const bool all = wants_all_features(problem);
   unsigned int q_blocks = 0, k_blocks = 0;
+  const auto add = [&](std::string_view output, int config, bool level, unsigned int blocks) {
+    planned.launches.push_back(
+        {fmt::format("{}_config{}_{}_{}", element, config, output, level ? "all" : "none"),
+         blocks});
+  };
+  planned.joint_config = find_joint_config(problem, device);
+  if (planned.joint_config >= 0) {
+    const JointConfig joint =
+        joint_config_of(planned.joint_config, all ? Features::all : Features::none);
+    planned.params.by_joint_keys =
+        tiling_of_keys(p, joint.block_kv(), joint_section_heads(p), true, k_blocks);
+    planned.params.by_joint_queries = tiling_of_queries(p, joint.block_q, q_blocks);
+    add("joint", planned.joint_config, all, k_blocks);
+    planned.launches.push_back({fmt::format("store_dq_config{}", planned.joint_config), q_blocks});
+  }
+  const int index = config_index(fp32, std::max(p.head_dim_qk, p.head_dim_v));
+  // Its rows do not depend on features.
+  const Config& config = kConfigs[static_cast<size_t>(index)];
   planned.params.by_queries = tiling_of_queries(p, config.block_x(), q_blocks);
   planned.params.by_keys =
       tiling_of_keys(p, config.block_x(), p.batch * p.heads_kv, p.band.right >= 0, k_blocks);
-  const auto add = [&](Output output, Features wanted, unsigned int blocks) {
-    planned.launches.push_back({{type, index, output, wanted}, blocks});
-  };
+  // After a joint kernel these compute only what was not finite: one level serves.
+  const bool level = all || planned.joint_config >= 0;
+  if (has_both(config)) {
+    add("dk_dv", index, level, k_blocks);
+  } else {
+    add("dk", index, level, k_blocks);
+    add("dv", index, level, k_blocks);
+  }
+  add("dq", index, level, q_blocks);
+  if (problem.d_bias.present) {
+    add("d_bias", index, true, bias_blocks(problem, config_of(index, Features::all)));
+  }
+}
+
+// The workspace: notes of rows, what rows add to sums, then what blocks of a joint kernel share.
+Result<size_t> lay_out(Planned& planned) {
+  const BackwardProblem& problem = planned.problem;
+  const ForwardProblem& p = problem.forward;
   planned.rows = product_of({p.heads_q, p.packed ? p.total_q : product_of({p.batch, p.seqlen_q})});
-  JointWorkspace& joint = planned.params.joint;
   int64_t sums_bytes = 0, counter_bytes = 0;
-  planned.joint_config = find_joint_config(problem, device);
   if (planned.joint_config >= 0) {
-    const JointConfig joint_config = joint_config_of(planned.joint_config, features);
-    unsigned int blocks = 0;
-    planned.params.by_joint_keys =
-        tiling_of_keys(p, joint_config.block_kv(), joint_section_heads(p), true, blocks);
-    planned.launches.push_back({{type, planned.joint_config, Output::joint, features}, blocks});
-    planned.params.by_joint_queries = tiling_of_queries(p, joint_config.block_q, planned.dq_tiles);
-    joint.head_tiles = joint_head_tiles(p.packed, rows_of(p, true), p.batch, joint_config.block_q);
+    JointWorkspace& joint = planned.params.joint;
+    // Features leave alone what counts here.
+    const JointConfig& config = kJointConfigs[static_cast<size_t>(planned.joint_config)];
+    joint.head_tiles = joint_head_tiles(p.packed, rows_of(p, true), p.batch, config.block_q);
     const int64_t tiles = product_of({p.packed ? 1 : p.batch, p.heads_q, joint.head_tiles});
     joint.counters =
-        sum_of({planned.ordered ? product_of({tiles, joint_config.warps}) : 0, kJointCounters});
-    sums_bytes = aligned(product_of({tiles, joint_config.q_bytes(), 2}));
+        sum_of({planned.ordered ? product_of({tiles, config.warps}) : 0, kJointCounters});
+    sums_bytes = aligned(product_of({tiles, config.q_bytes(), 2}));
     if (!planned.ordered) joint.zeros = sums_bytes / static_cast<int64_t>(sizeof(float4));
     counter_bytes = aligned(product_of({joint.counters, sizeof(unsigned long long)}));
   }
-  // After a joint kernel these compute only what was not finite: one level serves.
-  const Features level = planned.joint_config >= 0 ? Features::all : features;
-  if (has_both(config)) {
-    add(Output::dk_dv, level, k_blocks);
-  } else {
-    add(Output::dk, level, k_blocks);
-    add(Output::dv, level, k_blocks);
-  }
-  add(Output::dq, level, q_blocks);
-  if (problem.d_bias.present)
-    add(Output::d_bias, Features::all, bias_blocks(problem, config_of(index, Features::all)));
-
   const int64_t notes = aligned(product_of({planned.rows, sizeof(float2)}));
   const int64_t terms = aligned(product_of({planned.rows, sizeof(float)}));
   planned.sink_offset = notes;
@@ -326,8 +341,11 @@ void bind(Params& params, const Planned& planned, const BackwardArguments& args,
   }
 }
 
+launch::Grid grid_of(int64_t blocks) { return {.blocks = dim3(static_cast<unsigned int>(blocks))}; }
+
 // Rows of a packed batch that belong to no entry are only known on the device.
-cudaError_t zero_packed(const Params& params, const ForwardProblem& p, cudaStream_t stream) {
+Status zero_packed(const Planned& planned, const Params& params, const launch::Launcher& launcher) {
+  const ForwardProblem& p = planned.problem.forward;
   const struct {
     const Target& target;
     int64_t heads, rows;
@@ -335,73 +353,56 @@ cudaError_t zero_packed(const Params& params, const ForwardProblem& p, cudaStrea
                  {params.dk, p.heads_kv, p.total_kv},
                  {params.dv, p.heads_kv, p.total_kv}};
   for (const auto& [target, heads, rows] : targets) {
-    if (heads * rows == 0) continue;
-    const cudaError_t error = launch_zero_rows(target, heads * rows, rows, stream);
-    if (error != cudaSuccess) return error;
+    const int64_t all = heads * rows;  // a warp each
+    FLASHCORE_RETURN_IF_ERROR(launcher.launch(
+        planned.zero_rows, grid_of((all + kRowWarps - 1) / kRowWarps), target, all, rows));
   }
-  return cudaSuccess;
-}
-
-cudaError_t launch_all(const Params& params, const Planned& planned, cudaStream_t stream) {
-  const ForwardProblem& p = planned.problem.forward;
-  if (p.packed) {
-    if (const cudaError_t error = zero_packed(params, p, stream); error != cudaSuccess)
-      return error;
-  }
-  if ((planned.rows > 0 && p.batch > 0) || planned.joint_config >= 0) {
-    const cudaError_t error = launch_note_rows(params, planned.rows, stream);
-    if (error != cudaSuccess) return error;
-  }
-  for (const auto& [instance, blocks] : planned.launches) {
-    if (blocks > 0) {
-      const cudaError_t error = find_instance(instance).launch(params, blocks, stream);
-      if (error != cudaSuccess) return error;
-    }
-    if (instance.output == Output::joint && planned.dq_tiles > 0) {
-      const cudaError_t error =
-          launch_store_dq(params, planned.joint_config, planned.dq_tiles, stream);
-      if (error != cudaSuccess) return error;
-    }
-  }
-  for (const HeadSum* sum : {&params.d_sinks, &params.d_slopes}) {
-    if (sum->data == nullptr || p.heads_q == 0 || (sum->by_batch && p.batch == 0)) continue;
-    const cudaError_t error = launch_add_rows(params, *sum, stream);
-    if (error != cudaSuccess) return error;
-  }
-  return cudaSuccess;
+  return {};
 }
 
 Status run(const Planned& planned, const BackwardArguments& args, std::span<std::byte> workspace,
-           Stream stream) {
+           const launch::Launcher& launcher) {
+  const ForwardProblem& p = planned.problem.forward;
   Params params = planned.params;
   bind(params, planned, args, workspace);
-  const host::DeviceGuard guard(planned.device);
-  if (guard.error() != cudaSuccess)
-    return host::cuda_failure(kName, "choosing its GPU", guard.error());
-  const cudaError_t error = launch_all(params, planned, static_cast<cudaStream_t>(stream.handle));
-  return error == cudaSuccess ? Status() : host::cuda_failure(kName, "a launch", error);
+  if (p.packed) FLASHCORE_RETURN_IF_ERROR(zero_packed(planned, params, launcher));
+  if ((planned.rows > 0 && p.batch > 0) || planned.joint_config >= 0) {
+    const int64_t a_block = kRowThreads / params.note_lanes;
+    const int64_t blocks = std::max<int64_t>((planned.rows + a_block - 1) / a_block, 1);
+    FLASHCORE_RETURN_IF_ERROR(
+        launcher.launch(planned.note_rows, grid_of(blocks), params, planned.rows));
+  }
+  for (const Launch& one : planned.launches) {
+    FLASHCORE_RETURN_IF_ERROR(launcher.launch(one.kernel, grid_of(one.blocks), params));
+  }
+  for (const HeadSum* sum : {&params.d_sinks, &params.d_slopes}) {
+    if (sum->data == nullptr) continue;
+    const int64_t sums = p.heads_q * (sum->by_batch ? p.batch : 1);
+    FLASHCORE_RETURN_IF_ERROR(launcher.launch(planned.add_rows, grid_of(sums), params, *sum));
+  }
+  return {};
 }
 
 Result<PlannedBackward> plan(const BackwardProblem& problem, const PlanContext& context) {
-  Planned planned{.problem = problem, .params = make_params(problem), .launches = {}};
-  planned.device = context.device.device.index;
+  Planned planned{.problem = problem, .params = make_params(problem)};
   planned.ordered = context.deterministic || context.batch_invariant;
-  const Result<size_t> workspace_bytes = lay_out(planned, context.device);
+  add_launches(planned, context.device);
+  const Result<size_t> workspace_bytes = lay_out(planned);
   if (!workspace_bytes.ok()) return workspace_bytes.status();
-  const host::DeviceGuard guard(planned.device);
-  if (guard.error() != cudaSuccess)
-    return host::cuda_failure(kName, "choosing its GPU", guard.error());
-  if (const cudaError_t error = prepare_rows(); error != cudaSuccess) {
-    return host::cuda_failure(kName, "preparing the kernel", error);
+  const int device = context.device.device.index;
+  const launch::Loader loader(kName, device);
+  FLASHCORE_RETURN_IF_ERROR(loader.load(planned.zero_rows, kName, "zero_rows"));
+  FLASHCORE_RETURN_IF_ERROR(loader.load(planned.note_rows, kName, "note_rows"));
+  FLASHCORE_RETURN_IF_ERROR(loader.load(planned.add_rows, kName, "add_rows"));
+  for (Launch& one : planned.launches) {
+    FLASHCORE_RETURN_IF_ERROR(loader.load(one.kernel, kName, one.instance));
   }
-  for (const Launch& launch : planned.launches) {
-    const cudaError_t error = find_instance(launch.instance).prepare();
-    if (error != cudaSuccess) return host::cuda_failure(kName, "preparing the kernel", error);
-  }
-  return PlannedBackward{
-      .workspace_bytes = *workspace_bytes,
-      .run = [planned](const BackwardArguments& args, std::span<std::byte> workspace,
-                       Stream stream) { return run(planned, args, workspace, stream); }};
+  return launch::planned<PlannedBackward>(
+      kName, device, *workspace_bytes,
+      [planned](const BackwardArguments& args, std::span<std::byte> workspace,
+                const launch::Launcher& launcher) {
+        return run(planned, args, workspace, launcher);
+      });
 }
 
 }  // namespace

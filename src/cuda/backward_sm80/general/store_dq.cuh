@@ -13,7 +13,7 @@ namespace flashcore::cuda::backward_sm80::general {
 
 // A block a tile of queries: sums of dQ to their places.
 template <int kConfigIndex>
-__global__ void __launch_bounds__(256) store_dq_kernel(const __grid_constant__ Params p) {
+__global__ void __launch_bounds__(kRowThreads) store_dq_kernel(const __grid_constant__ Params p) {
   constexpr JointConfig kConfig = kJointConfigs[kConfigIndex];
   using Sums = JointSums<kConfig>;
   constexpr int kColumns = kConfig.head_dim / 8;
@@ -29,7 +29,7 @@ __global__ void __launch_bounds__(256) store_dq_kernel(const __grid_constant__ P
       joint_tile(p, task.entry, task.batch, task.head, kConfig.block_q, tile) * Sums::kTileElements;
   float zero = 0;  // or NaN
 #pragma unroll 1
-  for (int item = ptx::thread_index(); item < kConfig.block_q / 2 * kColumns; item += 256) {
+  for (int item = ptx::thread_index(); item < kConfig.block_q / 2 * kColumns; item += kRowThreads) {
     const int column = item % kColumns, row = item / kColumns % 8, row_tile = item / kColumns / 8;
     if (8 * column >= p.dq.columns) continue;
     float x[2][8] = {};

@@ -12,8 +12,6 @@
 
 namespace flashcore::cuda::backward_sm90 {
 
-inline constexpr int kLaneDims = 8;  // of a row, that a lane has
-
 // What a lane has of the product of two rows, its columns from `o` and `d_o` on.
 template <class Element>
 __device__ __forceinline__ float lane_dot(const uint16_t* o, const uint16_t* d_o) {

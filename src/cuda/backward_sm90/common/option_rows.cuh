@@ -1,35 +1,21 @@
-// Launches of kernels with options that have nothing to do with their tiles: zeros in rows of a packed
+// Kernels of problems with options that have nothing to do with their tiles: zeros in rows of a packed
 // batch that have none, and dSinks from what each query adds.
 #pragma once
 
 #include <cuda_runtime.h>
 
-#include <algorithm>
 #include <cstdint>
 
 #include "cuda/backward_sm90/common/options.hpp"
-#include "cuda/host/launch_kernel.hpp"
 #include "cuda/ptx/shared_memory.cuh"
 
 namespace flashcore::cuda::backward_sm90 {
 namespace {
 
-constexpr int kOptionThreads = 256;
-
-// A gradient of a packed batch: its rows begin and count by `queries` or by keys.
-struct PackedGradient {
-  Target target;
-  int heads, rows, columns;
-  bool queries;
-};
-struct PackedGradients {
-  PackedGradient of[3];  // dQ, dK, dV
-};
-
 // By all threads of a block.
 __device__ __forceinline__ bool do_starts_fall(const RowParams& p) {
   bool falls = false;
-  for (int b = static_cast<int>(threadIdx.x); b < p.batch; b += kOptionThreads) {
+  for (int b = static_cast<int>(threadIdx.x); b < p.batch; b += kRowThreads) {
     for (const attention::EntryVector* const starts : {&p.cu_seqlens_q, &p.cu_seqlens_kv}) {
       falls = falls || starts->at(int64_t{b} + 1) < starts->at(b);
     }
@@ -51,14 +37,14 @@ __device__ __forceinline__ bool is_hidden(const RowParams& p, const PackedGradie
 
 // Zeros in rows of packed gradients that no tile writes, by warps that have 32 rows in all heads each:
 // which rows these are only the device knows. All are where starts fall.
-__global__ void __launch_bounds__(kOptionThreads)
+__global__ void __launch_bounds__(kRowThreads)
     zero_hidden_rows_kernel(const __grid_constant__ RowParams p,
                             const __grid_constant__ PackedGradients gradients) {
   const PackedGradient& gradient = gradients.of[blockIdx.y];
   const bool all = do_starts_fall(p);
   const auto lane = static_cast<int>(threadIdx.x % 32);
   const int first =
-      (static_cast<int>(blockIdx.x) * kOptionThreads + static_cast<int>(threadIdx.x)) - lane;
+      (static_cast<int>(blockIdx.x) * kRowThreads + static_cast<int>(threadIdx.x)) - lane;
   const int own = first + lane;
   uint32_t left =
       __ballot_sync(0xffffffffU, own < gradient.rows && (all || is_hidden(p, gradient, own)));
@@ -75,11 +61,11 @@ __global__ void __launch_bounds__(kOptionThreads)
 }
 
 struct SinkParts {
-  double of[kOptionThreads];
+  double of[kRowThreads];
 };
 
 // A block a head: the terms of its queries, always in the same order.
-__global__ void __launch_bounds__(kOptionThreads)
+__global__ void __launch_bounds__(kRowThreads)
     add_sink_terms_kernel(const __grid_constant__ RowParams p,
                           const __grid_constant__ Options options, int block_q) {
   const auto head = static_cast<int>(blockIdx.x);
@@ -87,52 +73,20 @@ __global__ void __launch_bounds__(kOptionThreads)
   double total = 0;
   for (int batch = 0; batch < block_batch(p); ++batch) {
     const float* const terms = options.sink_terms + (int64_t{batch} * p.heads_q + head) * head_rows;
-    for (int64_t i = threadIdx.x; i < head_rows; i += kOptionThreads) {
+    for (int64_t i = threadIdx.x; i < head_rows; i += kRowThreads) {
       total += static_cast<double>(terms[i]);
     }
   }
   SinkParts& parts = ptx::static_shared<SinkParts>();
   parts.of[threadIdx.x] = total;
   __syncthreads();
-  for (unsigned int half = kOptionThreads / 2; half > 0; half /= 2) {
+  for (unsigned int half = kRowThreads / 2; half > 0; half /= 2) {
     if (threadIdx.x < half) parts.of[threadIdx.x] += parts.of[threadIdx.x + half];
     __syncthreads();
   }
   if (threadIdx.x == 0) {
     options.d_sinks[head * options.d_sink_head] = static_cast<float>(parts.of[0]);
   }
-}
-
-// Of a packed batch, before the tiles.
-cudaError_t zero_hidden_rows(const RowParams& p, cudaStream_t stream) {
-  if (!is_packed(p)) return cudaSuccess;
-  const PackedGradients gradients = {{{p.dq, p.heads_q, p.total_q, p.head_dim_qk, true},
-                                      {p.dk, p.heads_kv, p.total_kv, p.head_dim_qk, false},
-                                      {p.dv, p.heads_kv, p.total_kv, p.head_dim_v, false}}};
-  const int rows = std::max(p.total_q, p.total_kv);
-  const auto blocks = static_cast<unsigned int>((rows + kOptionThreads - 1) / kOptionThreads);
-  return host::launch_kernel(&zero_hidden_rows_kernel,
-                             {.grid = dim3(blocks, 3), .threads = kOptionThreads}, stream, p,
-                             gradients);
-}
-
-// After the notes of queries.
-cudaError_t add_sink_terms(const RowParams& p, const Options& options, int block_q,
-                           cudaStream_t stream) {
-  if (options.sink_terms == nullptr) return cudaSuccess;
-  return host::launch_kernel(
-      &add_sink_terms_kernel,
-      {.grid = dim3(static_cast<unsigned int>(p.heads_q)), .threads = kOptionThreads}, stream, p,
-      options, block_q);
-}
-
-// All are loaded before the first launch.
-cudaError_t prepare_option_rows() {
-  cudaFuncAttributes attributes{};
-  cudaError_t error =
-      cudaFuncGetAttributes(&attributes, reinterpret_cast<const void*>(&zero_hidden_rows_kernel));
-  if (error != cudaSuccess) return error;
-  return cudaFuncGetAttributes(&attributes, reinterpret_cast<const void*>(&add_sink_terms_kernel));
 }
 
 }  // namespace

@@ -26,6 +26,16 @@ struct Options {
   float* sink_terms;
 };
 
+// A gradient of a packed batch: its rows begin and count by `queries` or by keys.
+struct PackedGradient {
+  Target target;
+  int heads, rows, columns;
+  bool queries;
+};
+struct PackedGradients {
+  PackedGradient of[3];  // dQ, dK, dV
+};
+
 constexpr bool is_packed(const RowParams& p) { return p.cu_seqlens_q.data != nullptr; }
 
 // Batch entries that have blocks of queries of their own: a packed batch counts as one, whose heads

@@ -8,6 +8,9 @@
 
 namespace flashcore::cuda::backward_sm90 {
 
+// Kernels by rows: threads and warps of a block, and numbers of a row that a lane has.
+inline constexpr int kRowThreads = 256, kRowWarps = kRowThreads / 32, kLaneDims = 8;
+
 // A matrix of 16-bit numbers in rows of aligned 16-byte chunks that is written.
 struct Target {
   void* data;

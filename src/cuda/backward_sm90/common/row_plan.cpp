@@ -1,5 +1,8 @@
 #include "cuda/backward_sm90/common/row_plan.hpp"
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <numbers>
 
 #include "cuda/host/forward_launch.hpp"
@@ -89,6 +92,39 @@ int64_t WorkspaceParts::add(int64_t count) {
   end = sum_of({end, bytes, kWorkspaceAlignment - 1});
   if (end != kTooLarge) end = end / kWorkspaceAlignment * kWorkspaceAlignment;
   return begin;
+}
+
+Status load_rows(Launches& launches, const launch::Loader& loader, std::string_view family,
+                 std::string_view prefix, std::string_view end) {
+  const auto load = [&](launch::Kernel& kernel, std::string_view name) {
+    return loader.load(
+        kernel, family,
+        fmt::format("{}_{}{}", prefix, name, launches.option_rows ? "_options" : ""));
+  };
+  FLASHCORE_RETURN_IF_ERROR(load(launches.begin, "begin"));
+  FLASHCORE_RETURN_IF_ERROR(load(launches.end, end));
+  if (!launches.option_rows) return {};
+  FLASHCORE_RETURN_IF_ERROR(loader.load(launches.zero_hidden_rows, family, "zero_hidden_rows"));
+  return loader.load(launches.add_sink_terms, family, "add_sink_terms");
+}
+
+Status zero_hidden_rows(const Launches& launches, const RowParams& p,
+                        const launch::Launcher& launcher) {
+  if (!is_packed(p)) return {};
+  const PackedGradients gradients = {{{p.dq, p.heads_q, p.total_q, p.head_dim_qk, true},
+                                      {p.dk, p.heads_kv, p.total_kv, p.head_dim_qk, false},
+                                      {p.dv, p.heads_kv, p.total_kv, p.head_dim_v, false}}};
+  const int rows = std::max(p.total_q, p.total_kv);
+  const auto blocks = static_cast<unsigned int>((rows + kRowThreads - 1) / kRowThreads);
+  return launcher.launch(launches.zero_hidden_rows, {.blocks = dim3(blocks, 3)}, p, gradients);
+}
+
+Status add_sink_terms(const Launches& launches, const RowParams& p, const Options& options,
+                      int block_q, const launch::Launcher& launcher) {
+  if (options.sink_terms == nullptr) return {};
+  return launcher.launch(launches.add_sink_terms,
+                         {.blocks = dim3(static_cast<unsigned int>(p.heads_q))}, p, options,
+                         block_q);
 }
 
 }  // namespace flashcore::cuda::backward_sm90

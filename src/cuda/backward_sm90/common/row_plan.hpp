@@ -2,10 +2,12 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 
 #include "cuda/backward_sm90/common/options.hpp"
 #include "cuda/backward_sm90/common/row_params.hpp"
 #include "cuda/host/tensor_map.hpp"
+#include "cuda/launch/launch.hpp"
 #include "problem/backward.hpp"
 
 namespace flashcore::cuda::backward_sm90 {
@@ -38,5 +40,44 @@ struct WorkspaceParts {
   // Where `count` numbers of 4 bytes begin.
   int64_t add(int64_t count);
 };
+
+// What a run launches, in this order: rows, tiles, rows. With options rows have kernels of their own, and so have
+// tiles where entries differ or scores are capped.
+struct Launches {
+  int64_t begin_blocks, tile_blocks, end_blocks;
+  bool option_rows, option_tiles;
+  launch::Kernel zero_hidden_rows = {}, begin = {}, add_sink_terms = {}, tiles = {}, end = {};
+};
+
+// Loads the kernels of rows of `family`, whose names are `prefix` and "begin" or `end`.
+Status load_rows(Launches& launches, const launch::Loader& loader, std::string_view family,
+                 std::string_view prefix, std::string_view end);
+
+// The launches by rows with options that have nothing to do with tiles.
+Status zero_hidden_rows(const Launches& launches, const RowParams& p,
+                        const launch::Launcher& launcher);
+Status add_sink_terms(const Launches& launches, const RowParams& p, const Options& options,
+                      int block_q, const launch::Launcher& launcher);
+
+// Kernels without options are told the first part of `params` alone, Params.
+template <class Params, class OptionParams, class Maps>
+Status launch_all(const Launches& launches, const Maps& maps, const OptionParams& params,
+                  int block_q, const launch::Launcher& launcher) {
+  const auto start = [&](const launch::Kernel& kernel, int64_t blocks, bool options,
+                         const auto&... before) {
+    const launch::Grid grid{.blocks = dim3(static_cast<unsigned int>(blocks))};
+    return options ? launcher.launch(kernel, grid, before..., params)
+                   : launcher.launch(kernel, grid, before..., static_cast<const Params&>(params));
+  };
+  const bool options = launches.option_rows;
+  if (options) FLASHCORE_RETURN_IF_ERROR(zero_hidden_rows(launches, params, launcher));
+  FLASHCORE_RETURN_IF_ERROR(start(launches.begin, launches.begin_blocks, options));
+  if (options) {
+    FLASHCORE_RETURN_IF_ERROR(add_sink_terms(launches, params, params.options, block_q, launcher));
+  }
+  FLASHCORE_RETURN_IF_ERROR(
+      start(launches.tiles, launches.tile_blocks, launches.option_tiles, maps));
+  return start(launches.end, launches.end_blocks, options);
+}
 
 }  // namespace flashcore::cuda::backward_sm90

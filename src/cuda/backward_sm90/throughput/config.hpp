@@ -33,6 +33,8 @@ inline constexpr int kSharedMemory = 227 * 1024;         // that a block may hav
 inline constexpr int kSharedMemoryOther = 1024;          // at most, for barriers and steps
 inline constexpr int kSumsFloats = 4;                    // of a product of dQ^T, in a lane
 inline constexpr int kSumsBytes = 32 * kSumsFloats * 4;  // and in a warp
+// What a block of finish.cuh goes through: blocks of queries, then tiles of keys.
+inline constexpr int kItems = 32;
 
 // A structural type: the one template argument that a kernel's geometry is.
 struct Config {

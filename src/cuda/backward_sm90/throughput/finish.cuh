@@ -9,10 +9,7 @@
 
 namespace flashcore::cuda::backward_sm90::throughput {
 
-// Of a block of threads. Items are blocks of queries, then tiles of keys; few are wanted.
-inline constexpr int kItems = 32;
-
-// Calls act(item), by all threads, for each item of the block of threads that is wanted.
+// Calls act(item), by all threads, for each item of the block of threads that is wanted: few of them.
 template <class Wanted, class Act>
 __device__ __forceinline__ void for_each_wanted(int64_t items, const Wanted& wanted,
                                                 const Act& act) {

@@ -1,6 +1,7 @@
 #include "cuda/backward_sm90/throughput/plan.hpp"
 
 #include <cuda_runtime_api.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <cstddef>
@@ -12,23 +13,20 @@
 
 #include "cuda/backward_sm90/common/row_plan.hpp"
 #include "cuda/backward_sm90/throughput/config.hpp"
-#include "cuda/backward_sm90/throughput/launch.hpp"
+#include "cuda/backward_sm90/throughput/params.hpp"
 #include "cuda/backward_sm90/throughput/split/config.hpp"
-#include "cuda/backward_sm90/throughput/split/launch.hpp"
 #include "cuda/backward_sm90/throughput/split/supports.hpp"
 #include "cuda/backward_sm90/throughput/supports.hpp"
-#include "cuda/host/device_guard.hpp"
-#include "cuda/host/forward_launch.hpp"
 #include "cuda/host/kernel_targets.hpp"
 #include "cuda/host/pointer_cache.hpp"
 #include "cuda/host/tensor_map.hpp"
+#include "cuda/launch/launch.hpp"
 #include "problem/sizes.hpp"
-#include "problem/status.hpp"
 
 namespace flashcore::cuda::backward_sm90::throughput {
 namespace {
 
-constexpr std::string_view kName = "backward_sm90";
+constexpr std::string_view kName = "backward_sm90", kSplitName = "backward_sm90_split";
 // What a section of heads that runs at once reads and adds to again and again, Q, dO and the sums of
 // dQ: half of an H100's L2, or most of it for so few heads.
 constexpr int64_t kSectionBytes = int64_t{20} << 20, kMostSectionBytes = int64_t{40} << 20;
@@ -44,12 +42,10 @@ struct Parts {
 
 struct Planned {
   BackwardProblem problem;
-  Instance instance;
+  const Config& config;
   OptionParams params;
-  int splits;  // blocks a tile; 1: a kernel of this folder
-  bool option_rows;
   Parts parts;
-  int device;
+  Launches launches;
 };
 
 // Heads whose tiles of one place follow each other: under a causal mask, so that the last wave is of
@@ -100,9 +96,9 @@ OptionParams make_params(const BackwardProblem& problem, const Config& config, b
   return params;
 }
 
-Parts lay_out(const BackwardProblem& problem, const Params& params, const Config& config) {
-  const int64_t blocks = product_of(
-      {tile_batch(problem.forward), params.heads_q, static_cast<int64_t>(params.q_blocks)});
+// `blocks`: of queries in all heads.
+Parts lay_out(const BackwardProblem& problem, const Params& params, const Config& config,
+              int64_t blocks) {
   Parts parts{};
   WorkspaceParts all;
   parts.sums = all.add(product_of({blocks, config.block_sums()}));
@@ -167,85 +163,74 @@ int splits_of(const ForwardProblem& p, const PlanContext& context) {
                                  : split::splits_of(p, context.device.multiprocessors);
 }
 
-const split::InstanceEntry& split_entry(const Planned& planned) {
-  return split::find_instance({planned.instance.type, planned.instance.config, planned.splits});
+// `splits`: blocks that share a tile.
+Launches launches_of(const BackwardProblem& problem, const Params& params, const Config& config,
+                     int64_t blocks, int splits) {
+  const int64_t threads = blocks * config.block_q * (config.head_dim / kLaneDims);
+  const int64_t tiles = params.order.size(), items = blocks + tiles;
+  return {.begin_blocks = (threads + kRowThreads - 1) / kRowThreads,
+          .tile_blocks = tiles * splits,
+          .end_blocks = params.in_turn ? (items + kItems - 1) / kItems : items,
+          .option_rows = needs_option_rows(problem, config.head_dim),
+          .option_tiles = needs_option_tiles(problem.forward)};
 }
 
-cudaError_t prepare_tiles(const Planned& planned) {
-  return planned.splits == 1 ? find_instance(planned.instance).prepare()
-                             : split_entry(planned).prepare();
-}
-
-cudaError_t launch_tiles(const Planned& planned, const Maps& maps, const OptionParams& params,
-                         cudaStream_t stream) {
-  return planned.splits == 1 ? find_instance(planned.instance).launch(maps, params, stream)
-                             : split_entry(planned).launch(maps, params, stream);
+Status load(Planned& planned, const launch::Loader& loader, int config, int splits) {
+  const bool in_turn = planned.params.in_turn;
+  Launches& launches = planned.launches;
+  const std::string prefix =
+      fmt::format("{}_config{}", launch::element_name(planned.problem.forward.dtype), config);
+  FLASHCORE_RETURN_IF_ERROR(load_rows(launches, loader, kName, prefix, in_turn ? "finish" : "end"));
+  if (splits > 1) {
+    return loader.load(launches.tiles, kSplitName, fmt::format("split{}_{}", splits, prefix));
+  }
+  const std::string_view suffix = launches.option_tiles ? "_options" : in_turn ? "_in_turn" : "";
+  return loader.load(launches.tiles, kName, fmt::format("{}{}", prefix, suffix));
 }
 
 Status run(const Planned& planned, MapCache& cache, const BackwardArguments& args,
-           std::span<std::byte> workspace, Stream stream) {
-  const auto type = planned.instance.type;
-  const int config = planned.instance.config;
+           std::span<std::byte> workspace, const launch::Launcher& launcher) {
   OptionParams params = planned.params;
   bind(params, planned, args, workspace);
   Maps maps{};
-  const host::DeviceGuard guard(planned.device);
-  if (guard.error() != cudaSuccess)
-    return host::cuda_failure(kName, "choosing its GPU", guard.error());
-  cudaError_t error = cache.get(
+  const cudaError_t error = cache.get(
       {args.forward.q, args.forward.k, args.forward.v, args.d_o, args.dk, args.dv}, maps,
-      [&](Maps& made) {
-        return encode(made, planned.problem, args, kConfigs[static_cast<size_t>(config)]);
-      },
-      cudaSuccess);
-  if (error != cudaSuccess) return host::cuda_failure(kName, "encoding a tensor map", error);
-  const auto cuda_stream = static_cast<cudaStream_t>(stream.handle);
-  error = planned.option_rows ? begin_option_rows(type, config, params, cuda_stream)
-                              : begin_rows(type, config, params, cuda_stream);
-  if (error == cudaSuccess) error = launch_tiles(planned, maps, params, cuda_stream);
-  if (error != cudaSuccess) return host::cuda_failure(kName, "a launch", error);
-  error = planned.option_rows ? end_option_rows(type, config, params, cuda_stream)
-                              : end_rows(type, config, params, cuda_stream);
-  return error == cudaSuccess ? Status() : host::cuda_failure(kName, "a launch", error);
+      [&](Maps& made) { return encode(made, planned.problem, args, planned.config); }, cudaSuccess);
+  FLASHCORE_RETURN_IF_ERROR(launcher.failed("encoding a tensor map", error));
+  return launch_all<Params>(planned.launches, maps, params, planned.config.block_q, launcher);
 }
 
-// `splits`: tiles are split.
+// `is_split`: tiles are split.
 Result<PlannedBackward> plan(const BackwardProblem& problem, const PlanContext& context,
-                             bool splits) {
+                             bool is_split) {
   const ForwardProblem& p = problem.forward;
   const int index = config_index(std::max(p.head_dim_qk, p.head_dim_v), p.softcap > 0);
   const Config& config = kConfigs[static_cast<size_t>(index)];
-  const bool option_tiles = needs_option_tiles(p);
-  const bool option_rows = needs_option_rows(problem, config.head_dim);
-  const bool in_turn = context.deterministic || context.batch_invariant || option_tiles || splits ||
-                       is_fast_in_turn(p, config, context.device.multiprocessors);
+  const int multiprocessors = context.device.multiprocessors;
+  const bool in_turn = context.deterministic || context.batch_invariant || is_split ||
+                       needs_option_tiles(p) || is_fast_in_turn(p, config, multiprocessors);
+  const int splits = is_split ? splits_of(p, context) : 1;
+  const OptionParams params = make_params(problem, config, in_turn, multiprocessors);
+  const int64_t blocks =
+      product_of({tile_batch(p), params.heads_q, static_cast<int64_t>(params.q_blocks)});
   Planned planned{.problem = problem,
-                  .instance = {.type = p.dtype == DType::f16 ? InputType::f16 : InputType::bf16,
-                               .config = index,
-                               .in_turn = in_turn,
-                               .options = option_tiles},
-                  .params = make_params(problem, config, in_turn, context.device.multiprocessors),
-                  .splits = splits ? splits_of(p, context) : 1,
-                  .option_rows = option_rows,
-                  .parts = {},
-                  .device = context.device.device.index};
-  planned.parts = lay_out(problem, planned.params, config);
+                  .config = config,
+                  .params = params,
+                  .parts = lay_out(problem, params, config, blocks),
+                  .launches = {}};
   if (planned.parts.end == kTooLarge) {
     return Status(StatusCode::invalid_argument, "q: needs a workspace larger than memory can be");
   }
-  const host::DeviceGuard guard(planned.device);
-  if (guard.error() != cudaSuccess)
-    return host::cuda_failure(kName, "choosing its GPU", guard.error());
-  cudaError_t error = option_rows ? prepare_option_rows(planned.instance.type, index)
-                                  : prepare_rows(planned.instance.type, index);
-  if (error == cudaSuccess) error = prepare_tiles(planned);
-  if (error != cudaSuccess) return host::cuda_failure(kName, "preparing the kernel", error);
-  return PlannedBackward{
-      .workspace_bytes = static_cast<size_t>(planned.parts.end),
-      .run = [planned, cache = std::make_shared<MapCache>()](
-                 const BackwardArguments& args, std::span<std::byte> workspace, Stream stream) {
-        return run(planned, *cache, args, workspace, stream);
-      }};
+  planned.launches = launches_of(problem, params, config, blocks, splits);
+  const int device = context.device.device.index;
+  FLASHCORE_RETURN_IF_ERROR(load(planned, launch::Loader(kName, device), index, splits));
+  return launch::planned<PlannedBackward>(
+      kName, device, static_cast<size_t>(planned.parts.end),
+      [planned, cache = std::make_shared<MapCache>()](const BackwardArguments& args,
+                                                      std::span<std::byte> workspace,
+                                                      const launch::Launcher& launcher) {
+        return run(planned, *cache, args, workspace, launcher);
+      });
 }
 
 }  // namespace
@@ -265,7 +250,7 @@ Kernel kernel() {
 }
 
 Kernel split_kernel() {
-  return {.name = "backward_sm90_split",
+  return {.name = std::string(kSplitName),
           .device = DeviceKind::cuda,
           .wants_alignment = true,
           .targets = build::targets::backward_sm90_split,

@@ -8,8 +8,12 @@
 #include "cuda/attention/scheduler.hpp"
 #include "cuda/backward_sm90/common/options.hpp"
 #include "cuda/backward_sm90/common/row_params.hpp"
+#include "cuda/backward_sm90/wide/config.hpp"
 
 namespace flashcore::cuda::backward_sm90::wide {
+
+// Kernels by rows: lanes that share a query.
+inline constexpr int kLanes = kHeadDim / kLaneDims;
 
 // Boxes of 64 rows and 64 columns.
 struct Maps {

@@ -1,6 +1,7 @@
 #include "cuda/backward_sm90/wide/plan.hpp"
 
 #include <cuda_runtime_api.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <cstddef>
@@ -12,15 +13,13 @@
 
 #include "cuda/backward_sm90/common/row_plan.hpp"
 #include "cuda/backward_sm90/wide/config.hpp"
-#include "cuda/backward_sm90/wide/launch.hpp"
+#include "cuda/backward_sm90/wide/params.hpp"
 #include "cuda/backward_sm90/wide/supports.hpp"
-#include "cuda/host/device_guard.hpp"
-#include "cuda/host/forward_launch.hpp"
 #include "cuda/host/kernel_targets.hpp"
 #include "cuda/host/pointer_cache.hpp"
 #include "cuda/host/tensor_map.hpp"
+#include "cuda/launch/launch.hpp"
 #include "problem/sizes.hpp"
-#include "problem/status.hpp"
 
 namespace flashcore::cuda::backward_sm90::wide {
 namespace {
@@ -33,11 +32,9 @@ using MapCache = host::PointerCache<Maps, 7>;
 
 struct Planned {
   BackwardProblem problem;
-  Instance instance;
   OptionParams params;
-  bool option_rows;
   int64_t notes, not_finite, sink_terms;  // where they begin in the workspace
-  int device;
+  Launches launches;
 };
 
 // Under a causal mask longest first, by sections of heads whose `rows` of two matrices stay in L2.
@@ -90,8 +87,7 @@ cudaError_t encode(Maps& maps, const BackwardProblem& problem, const BackwardArg
 }
 
 Status run(const Planned& planned, MapCache& cache, const BackwardArguments& args,
-           std::span<std::byte> workspace, Stream stream) {
-  const InputType type = planned.instance.type;
+           std::span<std::byte> workspace, const launch::Launcher& launcher) {
   OptionParams params = planned.params;
   bind_row_params(params, planned.problem, args);
   params.notes = reinterpret_cast<float*>(workspace.data() + planned.notes);
@@ -99,58 +95,48 @@ Status run(const Planned& planned, MapCache& cache, const BackwardArguments& arg
   bind_options(params.options, planned.problem, args,
                reinterpret_cast<float*>(workspace.data() + planned.sink_terms));
   Maps maps{};
-  const host::DeviceGuard guard(planned.device);
-  if (guard.error() != cudaSuccess)
-    return host::cuda_failure(kName, "choosing its GPU", guard.error());
-  cudaError_t error = cache.get(
+  const cudaError_t error = cache.get(
       {args.forward.q, args.forward.k, args.forward.v, args.d_o, args.dq, args.dk, args.dv}, maps,
       [&](Maps& made) { return encode(made, planned.problem, args); }, cudaSuccess);
-  if (error != cudaSuccess) return host::cuda_failure(kName, "encoding a tensor map", error);
-  const auto cuda_stream = static_cast<cudaStream_t>(stream.handle);
-  error = planned.option_rows ? begin_option_rows(type, params, cuda_stream)
-                              : begin_rows(type, params, cuda_stream);
-  if (error == cudaSuccess)
-    error = find_instance(planned.instance).launch(maps, params, cuda_stream);
-  if (error != cudaSuccess) return host::cuda_failure(kName, "a launch", error);
-  error = planned.option_rows ? end_option_rows(type, params, cuda_stream)
-                              : end_rows(type, params, cuda_stream);
-  return error == cudaSuccess ? Status() : host::cuda_failure(kName, "a launch", error);
+  FLASHCORE_RETURN_IF_ERROR(launcher.failed("encoding a tensor map", error));
+  return launch_all<Params>(planned.launches, maps, params, kBlockQ, launcher);
 }
 
 Result<PlannedBackward> plan(const BackwardProblem& problem, const PlanContext& context) {
-  Planned planned{
-      .problem = problem,
-      .instance = {.type = problem.forward.dtype == DType::f16 ? InputType::f16 : InputType::bf16,
-                   .options = needs_option_tiles(problem.forward)},
-      .params = make_params(problem),
-      .option_rows = needs_option_rows(problem, kHeadDim),
-      .notes = 0,
-      .not_finite = 0,
-      .sink_terms = 0,
-      .device = context.device.device.index};
-  const Params& params = planned.params;
+  const ForwardProblem& p = problem.forward;
+  const OptionParams params = make_params(problem);
+  const int64_t rows =
+      product_of({tile_batch(p), params.heads_q, static_cast<int64_t>(params.q_blocks), kBlockQ});
   WorkspaceParts parts;
-  const int64_t rows = product_of({tile_batch(problem.forward), params.heads_q,
-                                   static_cast<int64_t>(params.q_blocks), kBlockQ});
-  planned.notes = parts.add(product_of({rows, 2}));
-  planned.not_finite = parts.add(params.blocks());
-  planned.sink_terms = parts.add(problem.d_sinks.present ? rows : 0);
+  Planned planned{.problem = problem,
+                  .params = params,
+                  .notes = parts.add(product_of({rows, 2})),
+                  .not_finite = parts.add(params.blocks()),
+                  .sink_terms = parts.add(problem.d_sinks.present ? rows : 0),
+                  .launches = {.begin_blocks = 0,
+                               .tile_blocks = params.blocks(),
+                               .end_blocks = params.blocks(),
+                               .option_rows = needs_option_rows(problem, kHeadDim),
+                               .option_tiles = needs_option_tiles(p)}};
   if (parts.end == kTooLarge) {
     return Status(StatusCode::invalid_argument, "q: needs a workspace larger than memory can be");
   }
-  const host::DeviceGuard guard(planned.device);
-  if (guard.error() != cudaSuccess)
-    return host::cuda_failure(kName, "choosing its GPU", guard.error());
-  const InputType type = planned.instance.type;
-  cudaError_t error = planned.option_rows ? prepare_option_rows(type) : prepare_rows(type);
-  if (error == cudaSuccess) error = find_instance(planned.instance).prepare();
-  if (error != cudaSuccess) return host::cuda_failure(kName, "preparing the kernel", error);
-  return PlannedBackward{
-      .workspace_bytes = static_cast<size_t>(parts.end),
-      .run = [planned, cache = std::make_shared<MapCache>()](
-                 const BackwardArguments& args, std::span<std::byte> workspace, Stream stream) {
-        return run(planned, *cache, args, workspace, stream);
-      }};
+  Launches& launches = planned.launches;
+  launches.begin_blocks = (rows * kLanes + kRowThreads - 1) / kRowThreads;
+  const std::string_view element = launch::element_name(p.dtype);
+  const int device = context.device.device.index;
+  const launch::Loader loader(kName, device);
+  FLASHCORE_RETURN_IF_ERROR(load_rows(launches, loader, kName, element, "end"));
+  FLASHCORE_RETURN_IF_ERROR(
+      loader.load(launches.tiles, kName,
+                  fmt::format("wide_{}{}", element, launches.option_tiles ? "_options" : "")));
+  return launch::planned<PlannedBackward>(
+      kName, device, static_cast<size_t>(parts.end),
+      [planned, cache = std::make_shared<MapCache>()](const BackwardArguments& args,
+                                                      std::span<std::byte> workspace,
+                                                      const launch::Launcher& launcher) {
+        return run(planned, *cache, args, workspace, launcher);
+      });
 }
 
 }  // namespace

@@ -1,4 +1,6 @@
 // What backward_sm90_wide does by rows where a problem has options or a head dimension below 256.
+#pragma once
+
 #include <cuda_runtime.h>
 
 #include <cstdint>
@@ -6,16 +8,12 @@
 #include "cuda/backward_sm90/common/exact_options.cuh"
 #include "cuda/backward_sm90/common/notes_of_rows.cuh"
 #include "cuda/backward_sm90/common/option_rows.cuh"
-#include "cuda/backward_sm90/wide/launch.hpp"
-#include "cuda/host/launch_kernel.hpp"
+#include "cuda/backward_sm90/wide/config.hpp"
+#include "cuda/backward_sm90/wide/params.hpp"
 
 namespace flashcore::cuda::backward_sm90::wide {
-namespace {
 
-constexpr int kRowThreads = 256, kRowWarps = kRowThreads / 32;
-constexpr int kLanes = kHeadDim / kLaneDims;  // of a query
-
-constexpr int64_t all_rows(const Params& p) {
+constexpr int64_t all_rows(const OptionParams& p) {
   return int64_t{block_batch(p)} * p.heads_q * p.q_blocks * kBlockQ;
 }
 
@@ -64,40 +62,6 @@ __global__ void __launch_bounds__(kRowThreads)
   for (int key = block.block * kRows + warp; key < end; key += kRowWarps) {
     compute_entry_key<kHeadDim, Element>(exact, block.head, key, lane);
   }
-}
-
-template <class Element>
-cudaError_t prepare() {
-  cudaFuncAttributes attributes{};
-  for (const auto kernel :
-       {&begin_wide_options_kernel<Element>, &end_wide_options_kernel<Element>}) {
-    const cudaError_t error =
-        cudaFuncGetAttributes(&attributes, reinterpret_cast<const void*>(kernel));
-    if (error != cudaSuccess) return error;
-  }
-  return backward_sm90::prepare_option_rows();
-}
-
-}  // namespace
-
-cudaError_t prepare_option_rows(InputType type) {
-  return type == InputType::f16 ? prepare<Fp16>() : prepare<Bf16>();
-}
-
-cudaError_t begin_option_rows(InputType type, const OptionParams& params, cudaStream_t stream) {
-  cudaError_t error = zero_hidden_rows(params, stream);
-  if (error != cudaSuccess) return error;
-  const int64_t blocks = (all_rows(params) * kLanes + kRowThreads - 1) / kRowThreads;
-  error = host::launch_kernel(
-      type == InputType::f16 ? &begin_wide_options_kernel<Fp16> : &begin_wide_options_kernel<Bf16>,
-      {.grid = dim3(static_cast<unsigned int>(blocks)), .threads = kRowThreads}, stream, params);
-  return error == cudaSuccess ? add_sink_terms(params, params.options, kBlockQ, stream) : error;
-}
-
-cudaError_t end_option_rows(InputType type, const OptionParams& params, cudaStream_t stream) {
-  return host::launch_kernel(
-      type == InputType::f16 ? &end_wide_options_kernel<Fp16> : &end_wide_options_kernel<Bf16>,
-      {.grid = dim3(params.blocks()), .threads = kRowThreads}, stream, params);
 }
 
 }  // namespace flashcore::cuda::backward_sm90::wide

@@ -1,18 +1,16 @@
 // What backward_sm90_wide does by rows, before and after its blocks.
+#pragma once
+
 #include <cuda_runtime.h>
 
 #include <cstdint>
 
 #include "cuda/backward_sm90/common/exact.cuh"
 #include "cuda/backward_sm90/common/notes_of_rows.cuh"
-#include "cuda/backward_sm90/wide/launch.hpp"
-#include "cuda/host/launch_kernel.hpp"
+#include "cuda/backward_sm90/wide/config.hpp"
+#include "cuda/backward_sm90/wide/params.hpp"
 
 namespace flashcore::cuda::backward_sm90::wide {
-namespace {
-
-constexpr int kRowThreads = 256, kRowWarps = kRowThreads / 32;
-constexpr int kLanes = kHeadDim / kLaneDims;  // of a query
 
 constexpr int64_t all_rows(const Params& p) {
   return int64_t{p.batch} * p.heads_q * p.q_blocks * kBlockQ;
@@ -54,36 +52,6 @@ __global__ void __launch_bounds__(kRowThreads) end_wide_kernel(const __grid_cons
     compute_key_exactly<kHeadDim, Element>(p, place.batch_head / p.heads_kv,
                                            place.batch_head % p.heads_kv, key, kBlockQ, lane);
   }
-}
-
-template <class Element>
-cudaError_t prepare() {
-  cudaFuncAttributes attributes{};
-  for (const auto kernel : {&begin_wide_kernel<Element>, &end_wide_kernel<Element>}) {
-    const cudaError_t error =
-        cudaFuncGetAttributes(&attributes, reinterpret_cast<const void*>(kernel));
-    if (error != cudaSuccess) return error;
-  }
-  return cudaSuccess;
-}
-
-}  // namespace
-
-cudaError_t prepare_rows(InputType type) {
-  return type == InputType::f16 ? prepare<Fp16>() : prepare<Bf16>();
-}
-
-cudaError_t begin_rows(InputType type, const Params& params, cudaStream_t stream) {
-  const int64_t blocks = (all_rows(params) * kLanes + kRowThreads - 1) / kRowThreads;
-  return host::launch_kernel(
-      type == InputType::f16 ? &begin_wide_kernel<Fp16> : &begin_wide_kernel<Bf16>,
-      {.grid = dim3(static_cast<unsigned int>(blocks)), .threads = kRowThreads}, stream, params);
-}
-
-cudaError_t end_rows(InputType type, const Params& params, cudaStream_t stream) {
-  return host::launch_kernel(
-      type == InputType::f16 ? &end_wide_kernel<Fp16> : &end_wide_kernel<Bf16>,
-      {.grid = dim3(params.blocks()), .threads = kRowThreads}, stream, params);
 }
 
 }  // namespace flashcore::cuda::backward_sm90::wide

@@ -1,4 +1,6 @@
 // What backward_sm90 does by rows, before and after its tiles: notes, and dQ from sums in any order.
+#pragma once
+
 #include <cuda_runtime.h>
 
 #include <cstdint>
@@ -6,15 +8,11 @@
 #include "cuda/backward_sm90/common/exact.cuh"
 #include "cuda/backward_sm90/common/notes_of_rows.cuh"
 #include "cuda/backward_sm90/throughput/finish.cuh"
-#include "cuda/backward_sm90/throughput/launch.hpp"
+#include "cuda/backward_sm90/throughput/params.hpp"
 #include "cuda/backward_sm90/throughput/schedule.hpp"
-#include "cuda/host/launch_kernel.hpp"
 #include "cuda/ptx/shared_memory.cuh"
 
 namespace flashcore::cuda::backward_sm90::throughput {
-namespace {
-
-constexpr int kRowThreads = 256, kRowWarps = kRowThreads / 32;
 
 // Blocks of queries in all heads.
 constexpr int64_t all_blocks(const Params& p) { return int64_t{p.batch} * p.heads_q * p.q_blocks; }
@@ -153,72 +151,6 @@ __global__ void __launch_bounds__(kRowThreads, 2) finish_kernel(const __grid_con
       p, all_blocks(p), [&](int64_t block) { return is_unvisited<kConfigIndex>(p, block); },
       [&](int64_t block) { finish_block<kConfigIndex, Element>(p, block); },
       [&](uint32_t tile) { compute_tile_exactly<kConfigIndex, Element>(p, tile); });
-}
-
-template <int kConfigIndex, class Element>
-cudaError_t prepare() {
-  cudaFuncAttributes attributes{};
-  for (const auto kernel :
-       {&begin_kernel<kConfigIndex, Element>, &end_kernel<kConfigIndex, Element>,
-        &finish_kernel<kConfigIndex, Element>}) {
-    const cudaError_t error =
-        cudaFuncGetAttributes(&attributes, reinterpret_cast<const void*>(kernel));
-    if (error != cudaSuccess) return error;
-  }
-  return cudaSuccess;
-}
-
-dim3 grid_of(int64_t blocks) { return dim3(static_cast<unsigned int>(blocks)); }
-
-template <int kConfigIndex, class Element>
-cudaError_t begin(const Params& p, cudaStream_t stream) {
-  constexpr Config kConfig = kConfigs[kConfigIndex];
-  const int64_t threads = all_blocks(p) * kConfig.block_q * (kConfig.head_dim / kLaneDims);
-  return host::launch_kernel(
-      &begin_kernel<kConfigIndex, Element>,
-      {.grid = grid_of((threads + kRowThreads - 1) / kRowThreads), .threads = kRowThreads}, stream,
-      p);
-}
-
-template <int kConfigIndex, class Element>
-cudaError_t end(const Params& p, cudaStream_t stream) {
-  const int64_t items = all_blocks(p) + p.order.size();
-  return p.in_turn
-             ? host::launch_kernel(
-                   &finish_kernel<kConfigIndex, Element>,
-                   {.grid = grid_of((items + kItems - 1) / kItems), .threads = kRowThreads}, stream,
-                   p)
-             : host::launch_kernel(&end_kernel<kConfigIndex, Element>,
-                                   {.grid = grid_of(items), .threads = kRowThreads}, stream, p);
-}
-
-struct RowsEntry {
-  cudaError_t (*prepare)();
-  cudaError_t (*begin)(const Params& params, cudaStream_t stream);
-  cudaError_t (*end)(const Params& params, cudaStream_t stream);
-};
-
-template <int kConfigIndex, class Element>
-constexpr RowsEntry kEntry = {&prepare<kConfigIndex, Element>, &begin<kConfigIndex, Element>,
-                              &end<kConfigIndex, Element>};
-
-const RowsEntry& entry(InputType type, int config) {
-  static_assert(kPlainConfigs == 2);
-  static constexpr RowsEntry kEntries[2][2] = {{kEntry<0, Fp16>, kEntry<1, Fp16>},
-                                               {kEntry<0, Bf16>, kEntry<1, Bf16>}};
-  return kEntries[type == InputType::bf16 ? 1 : 0][config];
-}
-
-}  // namespace
-
-cudaError_t prepare_rows(InputType type, int config) { return entry(type, config).prepare(); }
-
-cudaError_t begin_rows(InputType type, int config, const Params& params, cudaStream_t stream) {
-  return entry(type, config).begin(params, stream);
-}
-
-cudaError_t end_rows(InputType type, int config, const Params& params, cudaStream_t stream) {
-  return entry(type, config).end(params, stream);
 }
 
 }  // namespace flashcore::cuda::backward_sm90::throughput

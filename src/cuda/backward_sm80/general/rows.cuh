@@ -1,21 +1,18 @@
 // What backward_sm80 does by rows, before and after its tiles: delta, zeros of a packed batch, sums.
+#pragma once
+
 #include <cuda_runtime.h>
 
-#include <algorithm>
 #include <cstdint>
-#include <iterator>
 
 #include "cuda/backward_sm80/general/element.cuh"
-#include "cuda/backward_sm80/general/launch.hpp"
+#include "cuda/backward_sm80/general/params.hpp"
 #include "cuda/backward_sm80/general/store_dq.cuh"
 #include "cuda/backward_sm80/general/task.cuh"
-#include "cuda/host/launch_kernel.hpp"
 #include "cuda/ptx/shared_memory.cuh"
 
 namespace flashcore::cuda::backward_sm80::general {
 namespace {
-
-constexpr int kThreads = 256, kWarps = kThreads / 32;
 
 // Eight products, exact but for the additions.
 __device__ __forceinline__ float dot(ElementType type, const uint4& a, const uint4& b) {
@@ -37,13 +34,13 @@ __device__ __forceinline__ float dot(ElementType type, const uint4& a, const uin
 
 // LSE and delta = dO . O - dLSE of each row, by p.note_lanes threads. Of a row without keys neither
 // counts. A row whose LSE is infinite has no weights, so it gets a NaN.
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kRowThreads)
     note_rows(const __grid_constant__ Params p, int64_t rows) {
-  const int64_t thread = int64_t{blockIdx.x} * kThreads + threadIdx.x;
-  for (int64_t i = thread; i < p.joint.counters; i += int64_t{gridDim.x} * kThreads) {
+  const int64_t thread = int64_t{blockIdx.x} * kRowThreads + threadIdx.x;
+  for (int64_t i = thread; i < p.joint.counters; i += int64_t{gridDim.x} * kRowThreads) {
     p.joint.next_block[i] = 0;
   }
-  for (int64_t i = thread; i < p.joint.zeros; i += int64_t{gridDim.x} * kThreads) {
+  for (int64_t i = thread; i < p.joint.zeros; i += int64_t{gridDim.x} * kRowThreads) {
     reinterpret_cast<float4*>(p.joint.dq_sums)[i] = make_float4(0, 0, 0, 0);
   }
   const int lanes = p.note_lanes, lane = static_cast<int>(threadIdx.x) & (lanes - 1);
@@ -111,9 +108,9 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 // A warp a row of a packed target.
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kRowThreads)
     zero_rows(const __grid_constant__ Target target, int64_t rows, int64_t head_rows) {
-  const int64_t number = int64_t{blockIdx.x} * kWarps + threadIdx.x / 32;
+  const int64_t number = int64_t{blockIdx.x} * kRowWarps + threadIdx.x / 32;
   if (number >= rows) return;
   const int64_t begin = number / head_rows * target.head + number % head_rows * target.row;
   for (int d = static_cast<int>(threadIdx.x % 32); d < target.columns; d += 32) {
@@ -122,11 +119,11 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 struct Parts {
-  double of[kThreads];
+  double of[kRowThreads];
 };
 
 // A block a sum: of one head, and one batch entry or all.
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kRowThreads)
     add_rows(const __grid_constant__ Params p, const __grid_constant__ HeadSum sum) {
   const auto head = static_cast<int>(blockIdx.x) % p.heads_q;
   const int own = static_cast<int>(blockIdx.x) / p.heads_q;
@@ -134,14 +131,14 @@ __global__ void __launch_bounds__(kThreads)
   for (int batch = sum.by_batch ? own : 0; batch < (sum.by_batch ? own + 1 : p.batch); ++batch) {
     const attention::Entry entry = attention::find_entry(p, batch);
     const float* const rows = sum.rows + row_number(p, entry, batch, head, 0);
-    for (auto i = static_cast<int>(threadIdx.x); i < entry.len_q; i += kThreads) {
+    for (auto i = static_cast<int>(threadIdx.x); i < entry.len_q; i += kRowThreads) {
       total += static_cast<double>(rows[i]);
     }
   }
   Parts& parts = ptx::static_shared<Parts>();
   parts.of[threadIdx.x] = total;
   __syncthreads();
-  for (unsigned int half = kThreads / 2; half > 0; half /= 2) {
+  for (unsigned int half = kRowThreads / 2; half > 0; half /= 2) {
     if (threadIdx.x < half) parts.of[threadIdx.x] += parts.of[threadIdx.x + half];
     __syncthreads();
   }
@@ -149,59 +146,5 @@ __global__ void __launch_bounds__(kThreads)
   sum.data[own * sum.batch + head * sum.head] = static_cast<float>(parts.of[0]);
 }
 
-// Blocks of a warp a row.
-dim3 blocks_of(int64_t rows) {
-  return dim3(static_cast<unsigned int>((rows + kWarps - 1) / kWarps));
-}
-
-template <class Kernel>
-cudaError_t load(Kernel kernel) {
-  cudaFuncAttributes attributes{};
-  return cudaFuncGetAttributes(&attributes, reinterpret_cast<const void*>(kernel));
-}
-
 }  // namespace
-
-// By row of kJointConfigs.
-constexpr void (*kStoreDq[])(Params) = {&store_dq_kernel<0>, &store_dq_kernel<1>,
-                                        &store_dq_kernel<2>, &store_dq_kernel<3>};
-static_assert(std::size(kStoreDq) == kJointConfigs.size());
-
-cudaError_t prepare_rows() {
-  for (const cudaError_t error : {load(&note_rows), load(&zero_rows), load(&add_rows)}) {
-    if (error != cudaSuccess) return error;
-  }
-  for (auto* const kernel : kStoreDq) {
-    if (const cudaError_t error = load(kernel); error != cudaSuccess) return error;
-  }
-  return cudaSuccess;
-}
-
-cudaError_t launch_note_rows(const Params& params, int64_t rows, cudaStream_t stream) {
-  const int64_t a_block = kThreads / params.note_lanes;
-  const int64_t blocks = std::max<int64_t>((rows + a_block - 1) / a_block, 1);
-  return host::launch_kernel(&note_rows,
-                             {.grid = dim3(static_cast<unsigned int>(blocks)), .threads = kThreads},
-                             stream, params, rows);
-}
-
-cudaError_t launch_store_dq(const Params& params, int joint_config, unsigned int blocks,
-                            cudaStream_t stream) {
-  return host::launch_kernel(kStoreDq[joint_config], {.grid = dim3(blocks), .threads = kThreads},
-                             stream, params);
-}
-
-cudaError_t launch_zero_rows(const Target& target, int64_t rows, int64_t head_rows,
-                             cudaStream_t stream) {
-  return host::launch_kernel(&zero_rows, {.grid = blocks_of(rows), .threads = kThreads}, stream,
-                             target, rows, head_rows);
-}
-
-cudaError_t launch_add_rows(const Params& params, const HeadSum& sum, cudaStream_t stream) {
-  const int sums = params.heads_q * (sum.by_batch ? params.batch : 1);
-  return host::launch_kernel(&add_rows,
-                             {.grid = dim3(static_cast<unsigned int>(sums)), .threads = kThreads},
-                             stream, params, sum);
-}
-
 }  // namespace flashcore::cuda::backward_sm80::general

@@ -1,5 +1,7 @@
 // What backward_sm90 does by rows where a problem has options or a head dimension below its config's:
 // notes, tasks, dQ from its sums, dSinks, and zeros in packed gradients.
+#pragma once
+
 #include <cuda_runtime.h>
 
 #include <cstdint>
@@ -9,19 +11,16 @@
 #include "cuda/backward_sm90/common/option_rows.cuh"
 #include "cuda/backward_sm90/throughput/entry_task.hpp"
 #include "cuda/backward_sm90/throughput/finish.cuh"
-#include "cuda/backward_sm90/throughput/launch.hpp"
+#include "cuda/backward_sm90/throughput/params.hpp"
 #include "cuda/backward_sm90/throughput/schedule.hpp"
-#include "cuda/host/launch_kernel.hpp"
 #include "cuda/ptx/shared_memory.cuh"
 
 namespace flashcore::cuda::backward_sm90::throughput {
-namespace {
 
-constexpr int kRowThreads = kOptionThreads, kRowWarps = kRowThreads / 32;
 static_assert(kRowWarps == kConsumerWarps);
 
 // Blocks of queries in all heads.
-constexpr int64_t all_blocks(const Params& p) {
+constexpr int64_t all_blocks(const OptionParams& p) {
   return int64_t{block_batch(p)} * p.heads_q * p.q_blocks;
 }
 
@@ -57,7 +56,7 @@ __global__ void __launch_bounds__(kRowThreads)
   write_note_of_entry<kLanes, Element>(p, p.options, row, kBlockQ, lane);
 }
 
-// rows.cu has the same as part of a function, whose instructions measurements are bound to.
+// rows.cuh has the same as part of a function, whose instructions measurements are bound to.
 //
 // dQ of a block, and which of its rows are not finite.
 template <int kConfigIndex>
@@ -197,79 +196,6 @@ __global__ void __launch_bounds__(kRowThreads, 2)
       p, all_blocks(p), [&](int64_t block) { return is_unvisited<kConfigIndex>(p, block); },
       [&](int64_t block) { finish_block<kConfigIndex, Element>(p, block); },
       [&](uint32_t tile) { compute_tile_exactly<kConfigIndex, Element>(p, tile); });
-}
-
-template <int kConfigIndex, class Element>
-cudaError_t prepare() {
-  cudaFuncAttributes attributes{};
-  for (const auto kernel :
-       {&begin_options_kernel<kConfigIndex, Element>, &end_options_kernel<kConfigIndex, Element>,
-        &finish_options_kernel<kConfigIndex, Element>}) {
-    const cudaError_t error =
-        cudaFuncGetAttributes(&attributes, reinterpret_cast<const void*>(kernel));
-    if (error != cudaSuccess) return error;
-  }
-  return backward_sm90::prepare_option_rows();
-}
-
-dim3 grid_of(int64_t blocks) { return dim3(static_cast<unsigned int>(blocks)); }
-
-template <int kConfigIndex, class Element>
-cudaError_t begin(const OptionParams& p, cudaStream_t stream) {
-  constexpr Config kConfig = kConfigs[kConfigIndex];
-  if (const cudaError_t error = zero_hidden_rows(p, stream); error != cudaSuccess) return error;
-  const int64_t threads = all_blocks(p) * kConfig.block_q * (kConfig.head_dim / kLaneDims);
-  const cudaError_t error = host::launch_kernel(
-      &begin_options_kernel<kConfigIndex, Element>,
-      {.grid = grid_of((threads + kRowThreads - 1) / kRowThreads), .threads = kRowThreads}, stream,
-      p);
-  if (error != cudaSuccess) return error;
-  return add_sink_terms(p, p.options, kConfig.block_q, stream);
-}
-
-template <int kConfigIndex, class Element>
-cudaError_t end(const OptionParams& p, cudaStream_t stream) {
-  const int64_t items = all_blocks(p) + p.order.size();
-  return p.in_turn
-             ? host::launch_kernel(
-                   &finish_options_kernel<kConfigIndex, Element>,
-                   {.grid = grid_of((items + kItems - 1) / kItems), .threads = kRowThreads}, stream,
-                   p)
-             : host::launch_kernel(&end_options_kernel<kConfigIndex, Element>,
-                                   {.grid = grid_of(items), .threads = kRowThreads}, stream, p);
-}
-
-struct RowsEntry {
-  cudaError_t (*prepare)();
-  cudaError_t (*begin)(const OptionParams& params, cudaStream_t stream);
-  cudaError_t (*end)(const OptionParams& params, cudaStream_t stream);
-};
-
-template <int kConfigIndex, class Element>
-constexpr RowsEntry kEntry = {&prepare<kConfigIndex, Element>, &begin<kConfigIndex, Element>,
-                              &end<kConfigIndex, Element>};
-
-const RowsEntry& entry(InputType type, int config) {
-  static_assert(kConfigs.size() == 3);
-  static constexpr RowsEntry kEntries[2][3] = {{kEntry<0, Fp16>, kEntry<1, Fp16>, kEntry<2, Fp16>},
-                                               {kEntry<0, Bf16>, kEntry<1, Bf16>, kEntry<2, Bf16>}};
-  return kEntries[type == InputType::bf16 ? 1 : 0][config];
-}
-
-}  // namespace
-
-cudaError_t prepare_option_rows(InputType type, int config) {
-  return entry(type, config).prepare();
-}
-
-cudaError_t begin_option_rows(InputType type, int config, const OptionParams& params,
-                              cudaStream_t stream) {
-  return entry(type, config).begin(params, stream);
-}
-
-cudaError_t end_option_rows(InputType type, int config, const OptionParams& params,
-                            cudaStream_t stream) {
-  return entry(type, config).end(params, stream);
 }
 
 }  // namespace flashcore::cuda::backward_sm90::throughput
