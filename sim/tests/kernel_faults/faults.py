@@ -150,7 +150,7 @@ QUANTIZE_TILES = [*QUANTIZE, "--kv-scale-block", "16"]
 QUANTIZE_MEANS = [*QUANTIZE, "--smooth-k"]
 QUANTIZE_TENSOR = [*QUANTIZE, "--scales", "tensor"]
 QUANTIZE_UNIT = "quantize/rows/kernel.cu"
-QUANTIZE_KERNEL = "cuda/quantize/rows/kernel.cu"
+QUANTIZE_KERNEL = "cuda/quantize/rows/kernel.cuh"
 
 # This project's own, each as it was before the commit that mended it.
 OURS = [

@@ -22,10 +22,6 @@
 #include "cuda/ladder/rung.hpp"
 #include "cuda/ladder/unfused_matrices.hpp"
 #include "cuda/ladder/wmma_probe.hpp"
-#include "cuda/quantize/rows/launch.hpp"
-#include "cuda/serving/append/launch.hpp"
-#include "cuda/serving/merge/launch.hpp"
-#include "cuda/serving/transpose_v/launch.hpp"
 
 extern "C" void __cudaRegisterFunction(void**, const char*, char*, const char*, int, uint3*, uint3*,
                                        dim3*, dim3*, int*);
@@ -82,39 +78,6 @@ std::vector<std::byte> take_arguments() { return std::exchange(arguments(), {});
 }  // namespace flashcore::fake
 
 namespace flashcore::cuda {
-
-namespace quantize::rows {
-
-#define FLASHCORE_STEP(name)                                                   \
-  cudaError_t name(const Params& params, cudaStream_t stream) {                \
-    return fake::launch(fake::kernel<17>("quantize_sm80"), 1, stream, params); \
-  }
-FLASHCORE_STEP(find_means)
-FLASHCORE_STEP(quantize_tiles)
-FLASHCORE_STEP(clear_scales)
-FLASHCORE_STEP(find_largest)
-FLASHCORE_STEP(convert_rows)
-FLASHCORE_STEP(finish_scales)
-#undef FLASHCORE_STEP
-
-}  // namespace quantize::rows
-
-namespace serving {
-
-cudaError_t append::launch(const Params& params, cudaStream_t stream) {
-  return fake::launch(fake::kernel<18>("append"), 1, stream, params);
-}
-cudaError_t append::launch_columns(const Params& params, cudaStream_t stream) {
-  return fake::launch(fake::kernel<35>("append_columns"), 1, stream, params);
-}
-cudaError_t merge::launch(const Params& params, cudaStream_t stream) {
-  return fake::launch(fake::kernel<19>("merge"), 1, stream, params);
-}
-cudaError_t transpose_v::launch(const Params& params, cudaStream_t stream) {
-  return fake::launch(fake::kernel<34>("transpose_v"), 1, stream, params);
-}
-
-}  // namespace serving
 
 namespace forward_fp8_sm89::throughput {
 
