@@ -13,11 +13,6 @@
 #include "cuda/backward_sm90/throughput/launch.hpp"
 #include "cuda/backward_sm90/throughput/split/launch.hpp"
 #include "cuda/backward_sm90/wide/launch.hpp"
-#include "cuda/forward_fp8/converted/launch.hpp"
-#include "cuda/forward_fp8/v_rows/launch.hpp"
-#include "cuda/forward_fp8_sm89/throughput/launch.hpp"
-#include "cuda/forward_fp8_sm90/throughput/launch.hpp"
-#include "cuda/forward_fp8_sm90/throughput/option_launch.hpp"
 #include "cuda/host/driver_launch.hpp"
 #include "cuda/ladder/rung.hpp"
 #include "cuda/ladder/unfused_matrices.hpp"
@@ -78,109 +73,6 @@ std::vector<std::byte> take_arguments() { return std::exchange(arguments(), {});
 }  // namespace flashcore::fake
 
 namespace flashcore::cuda {
-
-namespace forward_fp8_sm89::throughput {
-
-const InstanceEntry& find_instance(int /*config*/) {
-  static const InstanceEntry entry = {
-      [] { return fake::load(fake::kernel<20>("forward_fp8_sm89")); },
-      [](const Params& params, unsigned int blocks, cudaStream_t stream) {
-        return fake::launch(fake::kernel<20>("forward_fp8_sm89"), blocks, stream, params);
-      }};
-  return entry;
-}
-
-}  // namespace forward_fp8_sm89::throughput
-
-namespace forward_fp8_sm90::throughput {
-
-const InstanceEntry& find_instance(int /*config*/) {
-  static const InstanceEntry entry = {
-      [](cudaFunction_t& function) {
-        function = nullptr;
-        return fake::load(fake::kernel<15>("forward_fp8_sm90"));
-      },
-      [](cudaFunction_t /*function*/, const Maps& maps, const Params& params, unsigned int blocks,
-         cudaStream_t stream) {
-        return fake::launch(fake::kernel<15>("forward_fp8_sm90"), blocks, stream, maps, params);
-      }};
-  return entry;
-}
-
-const ColumnsEntry& find_columns_instance(int config) {
-  static const ColumnsEntry entry = {
-      find_instance(config), [] { return fake::load(fake::kernel<16>("forward_fp8_sm90_rows")); },
-      [](const Params& params, cudaStream_t stream) {
-        return fake::launch(fake::kernel<16>("forward_fp8_sm90_rows"), 1, stream, params);
-      }};
-  return entry;
-}
-
-cudaError_t prepare_rows(int /*head_dim*/) {
-  return fake::load(fake::kernel<16>("forward_fp8_sm90_rows"));
-}
-cudaError_t transpose_values(const Params& params, cudaStream_t stream) {
-  return fake::launch(fake::kernel<16>("forward_fp8_sm90_rows"), 1, stream, params);
-}
-cudaError_t compute_exactly(const Params& params, cudaStream_t stream) {
-  return fake::launch(fake::kernel<16>("forward_fp8_sm90_rows"), 1, stream, params);
-}
-
-const OptionEntry& find_option_instance(int /*config*/, bool /*e5m2*/) {
-  static const OptionEntry entry = {
-      [](cudaFunction_t& function) {
-        function = nullptr;
-        return fake::load(fake::kernel<15>("forward_fp8_sm90"));
-      },
-      [](cudaFunction_t /*function*/, const Maps& maps, const OptionParams& params,
-         unsigned int blocks, cudaStream_t stream) {
-        return fake::launch(fake::kernel<15>("forward_fp8_sm90"), blocks, stream, maps, params);
-      }};
-  return entry;
-}
-
-cudaError_t prepare_option_rows() { return fake::load(fake::kernel<16>("forward_fp8_sm90_rows")); }
-cudaError_t clear_largest(const OptionParams& params, cudaStream_t stream) {
-  return fake::launch(fake::kernel<16>("forward_fp8_sm90_rows"), 1, stream, params);
-}
-cudaError_t transpose_option_values(const OptionParams& params, cudaStream_t stream) {
-  return fake::launch(fake::kernel<16>("forward_fp8_sm90_rows"), 1, stream, params);
-}
-cudaError_t compute_options_exactly(const OptionParams& params, bool /*e5m2*/,
-                                    cudaStream_t stream) {
-  return fake::launch(fake::kernel<16>("forward_fp8_sm90_rows"), 1, stream, params);
-}
-
-}  // namespace forward_fp8_sm90::throughput
-
-namespace forward_fp8::converted {
-
-cudaError_t prepare(Functions& functions) {
-  functions = {};
-  return fake::load(fake::kernel<20>("forward_fp8_converted"));
-}
-cudaError_t convert_inputs(const Functions& /*functions*/, const InputParams& params,
-                           bool /*early*/, cudaStream_t stream) {
-  return fake::launch(fake::kernel<20>("forward_fp8_converted"), 1, stream, params);
-}
-cudaError_t convert_outputs(const Functions& /*functions*/, const OutputParams& params,
-                            cudaStream_t stream) {
-  return fake::launch(fake::kernel<20>("forward_fp8_converted"), 1, stream, params);
-}
-
-}  // namespace forward_fp8::converted
-
-namespace forward_fp8::v_rows {
-
-cudaError_t prepare(cudaFunction_t& function) {
-  function = {};
-  return fake::load(fake::kernel<36>("forward_fp8_v_rows"));
-}
-cudaError_t launch(cudaFunction_t /*function*/, const Params& params, cudaStream_t stream) {
-  return fake::launch(fake::kernel<36>("forward_fp8_v_rows"), params.blocks, stream, params);
-}
-
-}  // namespace forward_fp8::v_rows
 
 namespace backward_sm80::general {
 
