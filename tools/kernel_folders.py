@@ -23,6 +23,7 @@ SCHEMA = {
     "type": "object", "required": ["name", "targets", "budgets"],
     "properties": {"name": {"type": "string"}, "targets": NAMES, "color": {"type": "string"},
                    "fills_the_gpu": {"type": "boolean"}, "sources": {"type": "string"}, "about": {"type": "string"},
+                   "instances": {"type": "object"},
                    "budgets": {"type": "array", "items": {
                        "type": "object",
                        "required": ["files", "targets", "registers", "spills", "stack", "shared"],
