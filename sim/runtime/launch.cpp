@@ -155,7 +155,7 @@ cudaError_t start_blocks(const Kernel& kernel, const Grid& grid, unsigned int th
   const sim::LaunchOptions options{
       .grid = {grid.blocks.x, grid.blocks.y, grid.blocks.z},
       .block = {threads},
-      .shared_bytes = instance.shape.shared_bytes,
+      .shared_bytes = instance.shape.shared_bytes + grid.shared_bytes,
       .cluster_blocks = static_cast<int>(instance.shape.cluster),
       .registers = sim::first_registers(threads, instance.shape.blocks_per_sm),
       .starts_early = grid.early};

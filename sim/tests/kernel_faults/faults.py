@@ -150,7 +150,7 @@ QUANTIZE_TILES = [*QUANTIZE, "--kv-scale-block", "16"]
 QUANTIZE_MEANS = [*QUANTIZE, "--smooth-k"]
 QUANTIZE_TENSOR = [*QUANTIZE, "--scales", "tensor"]
 QUANTIZE_UNIT = "quantize/rows/kernel.cu"
-QUANTIZE_KERNEL = "cuda/quantize/rows/kernel.cu"
+QUANTIZE_KERNEL = "cuda/quantize/rows/kernel.cuh"
 
 # This project's own, each as it was before the commit that mended it.
 OURS = [
@@ -272,13 +272,13 @@ FP8_ADA_HIDDEN = ["verify", "--device", "sim", "--sim-seed", "5", "--kernel", "f
                   "--narrow", "--dtypes", "f8e4m3", "--random", "1", "--random-seed", "384", "--largest-seqlen", "100",
                   "--largest-head-dim", "64", "--most-heads", "2"]
 CONVERTED_UNIT = "forward_fp8/converted/kernel.cu"
-CONVERTED = "cuda/" + CONVERTED_UNIT
+CONVERTED = "cuda/forward_fp8/converted/kernel.cuh"
 # Packed batches, scales and LSEs among them.
 CONVERTED_RANDOM = ["verify", "--device", "sim", "--sim-seed", "5", "--kernel", "forward_fp8_converted", "--shapes",
                     "none", "--random", "15", "--random-seed", "196", "--largest-seqlen", "64", "--most-heads", "4"]
 
-V_ROWS_UNIT = "forward_fp8/v_rows/kernel.cu"
-V_ROWS = "cuda/" + V_ROWS_UNIT
+V_ROWS_UNIT = "forward_fp8/v_rows/rows.cu"
+V_ROWS = "cuda/forward_fp8/v_rows/kernel.cuh"
 V_ROWS_RANDOM = ["verify", "--device", "sim", "--sim-seed", "5", "--kernel", "forward_fp8_v_rows", "--shapes", "none",
                  "--v-transposed", "--random", "15", "--random-seed", "0", "--largest-seqlen", "64", "--most-heads", "4"]
 

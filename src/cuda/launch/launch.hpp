@@ -26,9 +26,10 @@ struct Kernel {
 
 // One launch of it.
 struct Grid {
-  dim3 blocks;               // none: nothing is launched
-  bool early = false;        // may begin while earlier work of the stream still ends
-  unsigned int threads = 0;  // of a block, where the instance leaves it open
+  dim3 blocks;                    // none: nothing is launched
+  bool early = false;             // may begin while earlier work of the stream still ends
+  unsigned int threads = 0;       // of a block, where the instance leaves it open
+  unsigned int shared_bytes = 0;  // dynamic, besides the instance's
 };
 
 // How names of instances spell an element type: fp16, bf16, fp32 or fp8.
@@ -78,6 +79,13 @@ class Launcher {
 #endif
     void* pointers[] = {const_cast<Arguments*>(&arguments)..., nullptr};
     return failed("the launch", start(kernel, grid, pointers, &kSignature<Arguments...>, stream_));
+  }
+
+  // The same of an instance that no plan has loaded, by the runtime.
+  template <class... Arguments>
+  Status launch(std::string_view family, std::string_view instance, const Grid& grid,
+                const Arguments&... arguments) const {
+    return launch(Kernel{.instance = find_instance(family, instance)}, grid, arguments...);
   }
 
  private:

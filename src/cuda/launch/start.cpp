@@ -15,7 +15,7 @@ cudaError_t start_by_runtime(const Kernel& kernel, const Grid& grid, unsigned in
   cudaLaunchConfig_t config{};
   config.gridDim = grid.blocks;
   config.blockDim = dim3(threads);
-  config.dynamicSmemBytes = kernel.instance->shape.shared_bytes;
+  config.dynamicSmemBytes = kernel.instance->shape.shared_bytes + grid.shared_bytes;
   config.stream = stream;
   config.attrs = &early;
   config.numAttrs = grid.early ? 1 : 0;
@@ -36,7 +36,7 @@ bool start_by_driver(const Kernel& kernel, const Grid& grid, unsigned int thread
   config.gridDimZ = grid.blocks.z;
   config.blockDimX = threads;
   config.blockDimY = config.blockDimZ = 1;
-  config.sharedMemBytes = kernel.instance->shape.shared_bytes;
+  config.sharedMemBytes = kernel.instance->shape.shared_bytes + grid.shared_bytes;
   config.hStream = stream;
   config.attrs = &early;
   config.numAttrs = grid.early ? 1 : 0;

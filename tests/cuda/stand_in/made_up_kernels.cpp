@@ -1,27 +1,14 @@
-// Kernels without device code, in the place of the compiled ones: so that the host's side of every
-// CUDA kernel, its plans above all, is tested and fuzzed where there is no nvcc.
+// The rungs of the ladder without device code, and the arguments of every launch: with the lists of stubs that
+// tools/instances.py makes, the host's side of every CUDA kernel is tested and fuzzed where there is no nvcc.
 #include "tests/cuda/stand_in/made_up_kernels.hpp"
 
 #include <cuda_runtime_api.h>
 
-#include <cstdint>
-#include <cstring>
-#include <map>
 #include <utility>
 
-#include "cuda/forward_fp8/converted/launch.hpp"
-#include "cuda/forward_fp8/v_rows/launch.hpp"
-#include "cuda/forward_fp8_sm89/throughput/launch.hpp"
-#include "cuda/forward_fp8_sm90/throughput/launch.hpp"
-#include "cuda/forward_fp8_sm90/throughput/option_launch.hpp"
-#include "cuda/host/driver_launch.hpp"
 #include "cuda/ladder/rung.hpp"
 #include "cuda/ladder/unfused_matrices.hpp"
 #include "cuda/ladder/wmma_probe.hpp"
-#include "cuda/quantize/rows/launch.hpp"
-#include "cuda/serving/append/launch.hpp"
-#include "cuda/serving/merge/launch.hpp"
-#include "cuda/serving/transpose_v/launch.hpp"
 
 extern "C" void __cudaRegisterFunction(void**, const char*, char*, const char*, int, uint3*, uint3*,
                                        dim3*, dim3*, int*);
@@ -34,40 +21,6 @@ std::vector<std::byte>& arguments() {
   return bytes;
 }
 
-// One for each name, known to the runtime.
-template <int kNumber>
-const void* kernel(const char* name) {
-  static const char host_function = 0;
-  static const bool is_registered = [&] {
-    __cudaRegisterFunction(nullptr, &host_function, nullptr, name, 0, nullptr, nullptr, nullptr,
-                           nullptr, nullptr);
-    return true;
-  }();
-  (void)is_registered;
-  return &host_function;
-}
-
-cudaError_t load(const void* function) {
-  return cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize, 1);
-}
-
-template <class... Arguments>
-cudaError_t launch(const void* function, unsigned int blocks, cudaStream_t stream,
-                   const Arguments&... given) {
-  (keep(given), ...);
-  void* none[] = {nullptr};
-  return cudaLaunchKernel(function, dim3(blocks), dim3(32), none, 0, stream);
-}
-
-template <class... Arguments>
-cudaError_t launch_by_driver(cudaFunction_t function, const void* host_function,
-                             cudaStream_t stream, const Arguments&... given) {
-  (keep(given), ...);
-  void* none[] = {nullptr};
-  return cuda::host::launch_function(function, host_function, {.grid = dim3(1), .threads = 32},
-                                     none, stream);
-}
-
 }  // namespace
 
 void keep_bytes(std::span<const std::byte> bytes) {
@@ -77,158 +30,34 @@ std::vector<std::byte> take_arguments() { return std::exchange(arguments(), {});
 
 }  // namespace flashcore::fake
 
-namespace flashcore::cuda {
+namespace flashcore::cuda::ladder {
+namespace {
 
-namespace quantize::rows {
-
-#define FLASHCORE_STEP(name)                                                   \
-  cudaError_t name(const Params& params, cudaStream_t stream) {                \
-    return fake::launch(fake::kernel<17>("quantize_sm80"), 1, stream, params); \
-  }
-FLASHCORE_STEP(find_means)
-FLASHCORE_STEP(quantize_tiles)
-FLASHCORE_STEP(clear_scales)
-FLASHCORE_STEP(find_largest)
-FLASHCORE_STEP(convert_rows)
-FLASHCORE_STEP(finish_scales)
-#undef FLASHCORE_STEP
-
-}  // namespace quantize::rows
-
-namespace serving {
-
-cudaError_t append::launch(const Params& params, cudaStream_t stream) {
-  return fake::launch(fake::kernel<18>("append"), 1, stream, params);
-}
-cudaError_t append::launch_columns(const Params& params, cudaStream_t stream) {
-  return fake::launch(fake::kernel<35>("append_columns"), 1, stream, params);
-}
-cudaError_t merge::launch(const Params& params, cudaStream_t stream) {
-  return fake::launch(fake::kernel<19>("merge"), 1, stream, params);
-}
-cudaError_t transpose_v::launch(const Params& params, cudaStream_t stream) {
-  return fake::launch(fake::kernel<34>("transpose_v"), 1, stream, params);
+cudaError_t launch(const RungParams& params, cudaStream_t stream) {
+  static const char rung = 0;
+  static const bool is_registered = [] {
+    __cudaRegisterFunction(nullptr, &rung, nullptr, "rung", 0, nullptr, nullptr, nullptr, nullptr,
+                           nullptr);
+    return true;
+  }();
+  (void)is_registered;
+  fake::keep(params);
+  void* none[] = {nullptr};
+  return cudaLaunchKernel(&rung, dim3(1), dim3(32), none, 0, stream);
 }
 
-}  // namespace serving
+size_t no_workspace(const RungParams& /*params*/) { return 0; }
 
-namespace forward_fp8_sm89::throughput {
-
-const InstanceEntry& find_instance(int /*config*/) {
-  static const InstanceEntry entry = {
-      [] { return fake::load(fake::kernel<20>("forward_fp8_sm89")); },
-      [](const Params& params, unsigned int blocks, cudaStream_t stream) {
-        return fake::launch(fake::kernel<20>("forward_fp8_sm89"), blocks, stream, params);
-      }};
-  return entry;
-}
-
-}  // namespace forward_fp8_sm89::throughput
-
-namespace forward_fp8_sm90::throughput {
-
-const InstanceEntry& find_instance(int /*config*/) {
-  static const InstanceEntry entry = {
-      [](cudaFunction_t& function) {
-        function = nullptr;
-        return fake::load(fake::kernel<15>("forward_fp8_sm90"));
-      },
-      [](cudaFunction_t /*function*/, const Maps& maps, const Params& params, unsigned int blocks,
-         cudaStream_t stream) {
-        return fake::launch(fake::kernel<15>("forward_fp8_sm90"), blocks, stream, maps, params);
-      }};
-  return entry;
-}
-
-const ColumnsEntry& find_columns_instance(int config) {
-  static const ColumnsEntry entry = {
-      find_instance(config), [] { return fake::load(fake::kernel<16>("forward_fp8_sm90_rows")); },
-      [](const Params& params, cudaStream_t stream) {
-        return fake::launch(fake::kernel<16>("forward_fp8_sm90_rows"), 1, stream, params);
-      }};
-  return entry;
-}
-
-cudaError_t prepare_rows(int /*head_dim*/) {
-  return fake::load(fake::kernel<16>("forward_fp8_sm90_rows"));
-}
-cudaError_t transpose_values(const Params& params, cudaStream_t stream) {
-  return fake::launch(fake::kernel<16>("forward_fp8_sm90_rows"), 1, stream, params);
-}
-cudaError_t compute_exactly(const Params& params, cudaStream_t stream) {
-  return fake::launch(fake::kernel<16>("forward_fp8_sm90_rows"), 1, stream, params);
-}
-
-const OptionEntry& find_option_instance(int /*config*/, bool /*e5m2*/) {
-  static const OptionEntry entry = {
-      [](cudaFunction_t& function) {
-        function = nullptr;
-        return fake::load(fake::kernel<15>("forward_fp8_sm90"));
-      },
-      [](cudaFunction_t /*function*/, const Maps& maps, const OptionParams& params,
-         unsigned int blocks, cudaStream_t stream) {
-        return fake::launch(fake::kernel<15>("forward_fp8_sm90"), blocks, stream, maps, params);
-      }};
-  return entry;
-}
-
-cudaError_t prepare_option_rows() { return fake::load(fake::kernel<16>("forward_fp8_sm90_rows")); }
-cudaError_t clear_largest(const OptionParams& params, cudaStream_t stream) {
-  return fake::launch(fake::kernel<16>("forward_fp8_sm90_rows"), 1, stream, params);
-}
-cudaError_t transpose_option_values(const OptionParams& params, cudaStream_t stream) {
-  return fake::launch(fake::kernel<16>("forward_fp8_sm90_rows"), 1, stream, params);
-}
-cudaError_t compute_options_exactly(const OptionParams& params, bool /*e5m2*/,
-                                    cudaStream_t stream) {
-  return fake::launch(fake::kernel<16>("forward_fp8_sm90_rows"), 1, stream, params);
-}
-
-}  // namespace forward_fp8_sm90::throughput
-
-namespace forward_fp8::converted {
-
-cudaError_t prepare(Functions& functions) {
-  functions = {};
-  return fake::load(fake::kernel<20>("forward_fp8_converted"));
-}
-cudaError_t convert_inputs(const Functions& /*functions*/, const InputParams& params,
-                           bool /*early*/, cudaStream_t stream) {
-  return fake::launch(fake::kernel<20>("forward_fp8_converted"), 1, stream, params);
-}
-cudaError_t convert_outputs(const Functions& /*functions*/, const OutputParams& params,
-                            cudaStream_t stream) {
-  return fake::launch(fake::kernel<20>("forward_fp8_converted"), 1, stream, params);
-}
-
-}  // namespace forward_fp8::converted
-
-namespace forward_fp8::v_rows {
-
-cudaError_t prepare(cudaFunction_t& function) {
-  function = {};
-  return fake::load(fake::kernel<36>("forward_fp8_v_rows"));
-}
-cudaError_t launch(cudaFunction_t /*function*/, const Params& params, cudaStream_t stream) {
-  return fake::launch(fake::kernel<36>("forward_fp8_v_rows"), params.blocks, stream, params);
-}
-
-}  // namespace forward_fp8::v_rows
-
-namespace ladder {
+}  // namespace
 
 // As the ladder's: one without workspace for each kind of target, and the one with.
 std::span<const Rung> rungs() {
-  constexpr auto kLaunch = [](const RungParams& params, cudaStream_t stream) {
-    return fake::launch(fake::kernel<6>("rung"), 1, stream, params);
-  };
-  constexpr auto kNone = [](const RungParams&) { return size_t{0}; };
   static const Rung table[] = {
-      {"00_unfused", "", "", RungInput::fp16, 80, 0, unfused_workspace_bytes, kLaunch},
-      {"12_mma_sync", "", "", RungInput::fp16, 80, 0, kNone, kLaunch},
-      {"13_fp8_stage_c", "", "", RungInput::fp8_e4m3, 80, 0, kNone, kLaunch},
-      {"14_fp8_native", "", "", RungInput::fp8_e4m3, 89, 0, kNone, kLaunch},
-      {"15_wgmma_tma", "", "", RungInput::fp16, 90, 90, kNone, kLaunch}};
+      {"00_unfused", "", "", RungInput::fp16, 80, 0, unfused_workspace_bytes, launch},
+      {"12_mma_sync", "", "", RungInput::fp16, 80, 0, no_workspace, launch},
+      {"13_fp8_stage_c", "", "", RungInput::fp8_e4m3, 80, 0, no_workspace, launch},
+      {"14_fp8_native", "", "", RungInput::fp8_e4m3, 89, 0, no_workspace, launch},
+      {"15_wgmma_tma", "", "", RungInput::fp16, 90, 90, no_workspace, launch}};
   return table;
 }
 
@@ -237,5 +66,4 @@ cudaError_t probe_wmma_layout(bool* matches) {
   return cudaSuccess;
 }
 
-}  // namespace ladder
-}  // namespace flashcore::cuda
+}  // namespace flashcore::cuda::ladder

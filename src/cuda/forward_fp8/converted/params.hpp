@@ -1,4 +1,8 @@
 // What the two launches around a 16-bit kernel are told. Strides are in elements.
+//
+//   convert_inputs    fp8 Q, K and V, times their scales, as bf16 in the workspace
+//   (a 16-bit kernel)
+//   convert_outputs   O of bf16 as another type, and its largest values
 #pragma once
 
 #include <cstdint>

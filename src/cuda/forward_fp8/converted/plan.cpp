@@ -1,7 +1,5 @@
 #include "cuda/forward_fp8/converted/plan.hpp"
 
-#include <cuda_runtime_api.h>
-
 #include <algorithm>
 #include <bit>
 #include <cstdint>
@@ -9,13 +7,13 @@
 #include <string_view>
 #include <utility>
 
-#include "cuda/forward_fp8/converted/launch.hpp"
 #include "cuda/forward_fp8/converted/layout.hpp"
+#include "cuda/forward_fp8/converted/params.hpp"
 #include "cuda/forward_fp8/converted/supports.hpp"
-#include "cuda/host/device_guard.hpp"
 #include "cuda/host/forward_launch.hpp"
 #include "cuda/host/kernel_targets.hpp"
 #include "cuda/host/row_strides.hpp"
+#include "cuda/launch/launch.hpp"
 #include "kernel/device_code.hpp"
 #include "problem/sizes.hpp"
 #include "problem/status.hpp"
@@ -30,8 +28,7 @@ struct Planned {
   OutputParams outputs;
   bool in_chunks[3], o_in_chunks;  // but for where they begin
   Layout layout;
-  Functions functions;
-  int device;
+  launch::Kernel convert_inputs, convert_outputs;
   bool early;
   bool has_rows;
 };
@@ -224,23 +221,27 @@ Arguments inner_arguments(const Planned& planned, const Arguments& args,
   return inner;
 }
 
+// The first of them also clear the largest values.
+unsigned int input_blocks(const InputParams& params) {
+  const int64_t cleared = int64_t{params.largest.batches} * params.largest.heads;
+  return std::max(static_cast<unsigned int>((cleared + kThreads - 1) / kThreads),
+                  params.first_blocks[2]);
+}
+
 Status run(const ForwardProblem& p, const Planned& planned, const PlannedKernel& inner,
-           const Arguments& args, std::span<std::byte> workspace, Stream stream) {
-  const host::DeviceGuard guard(planned.device);
-  if (guard.error() != cudaSuccess)
-    return host::cuda_failure(kName, "choosing its GPU", guard.error());
-  auto* const cuda_stream = static_cast<cudaStream_t>(stream.handle);
-  cudaError_t error = convert_inputs(planned.functions, bound_inputs(p, planned, args, workspace),
-                                     planned.early, cuda_stream);
-  if (error != cudaSuccess) return host::cuda_failure(kName, "the launch", error);
+           const Arguments& args, std::span<std::byte> workspace,
+           const launch::Launcher& launcher) {
+  const InputParams inputs = bound_inputs(p, planned, args, workspace);
+  FLASHCORE_RETURN_IF_ERROR(
+      launcher.launch(planned.convert_inputs,
+                      {.blocks = dim3(input_blocks(inputs)), .early = planned.early}, inputs));
   if (!planned.has_rows) return {};  // O has no element
   FLASHCORE_RETURN_IF_ERROR(inner.run(inner_arguments(planned, args, workspace),
                                       workspace.subspan(static_cast<size_t>(planned.layout.rest)),
-                                      stream));
+                                      {launcher.stream()}));
   if (!planned.layout.converts_o) return {};
-  error =
-      convert_outputs(planned.functions, bound_outputs(p, planned, args, workspace), cuda_stream);
-  return error == cudaSuccess ? Status() : host::cuda_failure(kName, "the launch for O", error);
+  const OutputParams outputs = bound_outputs(p, planned, args, workspace);
+  return launcher.launch(planned.convert_outputs, {.blocks = dim3(outputs.rows.blocks())}, outputs);
 }
 
 // Whether launches here may begin before those before them have ended: the code waits for them.
@@ -271,25 +272,21 @@ Result<PlannedKernel> plan(const ForwardProblem& p, const PlanContext& context,
   if (bytes == kTooLarge) {
     return Status(StatusCode::invalid_argument, "q: needs a workspace larger than memory can be");
   }
-  planned.device = context.device.device.index;
   planned.early = context.early_start && waits_for_earlier(context.device);
   planned.has_rows = p.batch > 0 && planned.layout.q.heads > 0 && planned.layout.q.rows > 0;
   set_inputs(planned, p);
   set_powers(planned, p);
   if (planned.layout.converts_o) set_outputs(planned, p);
-  const host::DeviceGuard guard(planned.device);
-  if (guard.error() != cudaSuccess) {
-    return host::cuda_failure(kName, "choosing its GPU", guard.error());
-  }
-  if (const cudaError_t error = prepare(planned.functions); error != cudaSuccess) {
-    return host::cuda_failure(kName, "preparing the kernel", error);
-  }
-  return PlannedKernel{
-      .workspace_bytes = static_cast<size_t>(bytes),
-      .run = [p, planned, attention = std::move(*attention)](
-                 const Arguments& args, std::span<std::byte> workspace, Stream stream) {
-        return run(p, planned, attention, args, workspace, stream);
-      }};
+  const int device = context.device.device.index;
+  const launch::Loader loader(kName, device);
+  FLASHCORE_RETURN_IF_ERROR(loader.load(planned.convert_inputs, kName, "inputs"));
+  FLASHCORE_RETURN_IF_ERROR(loader.load(planned.convert_outputs, kName, "outputs"));
+  return launch::planned<PlannedKernel>(
+      kName, device, static_cast<size_t>(bytes),
+      [p, planned, attention = std::move(*attention)](
+          const Arguments& args, std::span<std::byte> workspace, const launch::Launcher& launcher) {
+        return run(p, planned, attention, args, workspace, launcher);
+      });
 }
 
 }  // namespace

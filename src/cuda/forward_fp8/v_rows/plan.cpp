@@ -1,17 +1,15 @@
 #include "cuda/forward_fp8/v_rows/plan.hpp"
 
-#include <cuda_runtime_api.h>
-
 #include <cstdint>
 #include <span>
 #include <utility>
 
-#include "cuda/forward_fp8/v_rows/launch.hpp"
+#include "cuda/forward_fp8/v_rows/params.hpp"
 #include "cuda/forward_fp8/v_rows/supports.hpp"
-#include "cuda/host/device_guard.hpp"
 #include "cuda/host/forward_launch.hpp"
 #include "cuda/host/kernel_targets.hpp"
 #include "cuda/host/row_strides.hpp"
+#include "cuda/launch/launch.hpp"
 #include "problem/sizes.hpp"
 #include "problem/status.hpp"
 
@@ -23,9 +21,8 @@ constexpr std::string_view kTargets = build::targets::forward_fp8_v_rows;
 struct Planned {
   ForwardProblem problem;
   Params params;  // but for the pointers
-  cudaFunction_t function;
-  size_t own_bytes;  // of the workspace: V's rows, before the kernel's
-  int device;
+  launch::Kernel kernel;
+  size_t own_bytes;   // of the workspace: V's rows, before the kernel's
   bool even_strides;  // V's rows are chunks, if the first begins one
 };
 
@@ -41,25 +38,18 @@ Params make_params(const ForwardProblem& p) {
 }
 
 Status run(const Planned& planned, const PlannedKernel& inner, const Arguments& args,
-           std::span<std::byte> workspace, Stream stream) {
+           std::span<std::byte> workspace, const launch::Launcher& launcher) {
   const ForwardProblem& p = planned.problem;
+  Params params = planned.params;
+  host::bind_forward_params(params, p, args);
+  if (p.cache_leftpad.present) params.seqlens_kv = {};  // keys may begin anywhere then
+  params.rows = reinterpret_cast<uint8_t*>(workspace.data());
+  params.in_chunks = planned.even_strides && host::is_aligned(args.v);
+  FLASHCORE_RETURN_IF_ERROR(
+      launcher.launch(planned.kernel, {.blocks = dim3(params.blocks)}, params));
   Arguments with_rows = args;
   with_rows.v = workspace.data();
-  if (planned.params.blocks > 0) {
-    Params params = planned.params;
-    host::bind_forward_params(params, p, args);
-    if (p.cache_leftpad.present) params.seqlens_kv = {};  // keys may begin anywhere then
-    params.rows = reinterpret_cast<uint8_t*>(workspace.data());
-    params.in_chunks = planned.even_strides && host::is_aligned(args.v);
-    const host::DeviceGuard guard(planned.device);
-    if (guard.error() != cudaSuccess) {
-      return host::cuda_failure(kName, "choosing its GPU", guard.error());
-    }
-    const cudaError_t error =
-        launch(planned.function, params, static_cast<cudaStream_t>(stream.handle));
-    if (error != cudaSuccess) return host::cuda_failure(kName, "the launch", error);
-  }
-  return inner.run(with_rows, workspace.subspan(planned.own_bytes), stream);
+  return inner.run(with_rows, workspace.subspan(planned.own_bytes), {launcher.stream()});
 }
 
 // Its launches begin when V's rows are there.
@@ -81,24 +71,18 @@ Result<PlannedKernel> plan(const ForwardProblem& p, const PlanContext& context,
   Planned planned{
       .problem = p,
       .params = make_params(p),
-      .function = {},
+      .kernel = {},
       .own_bytes = static_cast<size_t>(rows_bytes(p)),
-      .device = context.device.device.index,
       .even_strides =
           host::misaligned_rows("", p.v, DType::f8e4m3, p.batch, p.heads_kv, p.head_dim_v).empty()};
-  const host::DeviceGuard guard(planned.device);
-  if (guard.error() != cudaSuccess) {
-    return host::cuda_failure(kName, "choosing its GPU", guard.error());
-  }
-  if (const cudaError_t error = prepare(planned.function); error != cudaSuccess) {
-    return host::cuda_failure(kName, "preparing the kernel", error);
-  }
-  return PlannedKernel{
-      .workspace_bytes = static_cast<size_t>(bytes),
-      .run = [planned, attention = std::move(*attention)](
-                 const Arguments& args, std::span<std::byte> workspace, Stream stream) {
-        return run(planned, attention, args, workspace, stream);
-      }};
+  const int device = context.device.device.index;
+  FLASHCORE_RETURN_IF_ERROR(launch::Loader(kName, device).load(planned.kernel, kName, "rows"));
+  return launch::planned<PlannedKernel>(
+      kName, device, static_cast<size_t>(bytes),
+      [planned, attention = std::move(*attention)](
+          const Arguments& args, std::span<std::byte> workspace, const launch::Launcher& launcher) {
+        return run(planned, attention, args, workspace, launcher);
+      });
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 #include "cuda/forward_fp8_sm89/throughput/plan.hpp"
 
-#include <cuda_runtime_api.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <cstdint>
@@ -13,12 +13,11 @@
 #include "cuda/attention/packed_tiles.hpp"
 #include "cuda/attention/softcap.hpp"
 #include "cuda/forward_fp8_sm89/throughput/config.hpp"
-#include "cuda/forward_fp8_sm89/throughput/launch.hpp"
+#include "cuda/forward_fp8_sm89/throughput/params.hpp"
 #include "cuda/forward_fp8_sm89/throughput/supports.hpp"
-#include "cuda/host/device_guard.hpp"
 #include "cuda/host/forward_launch.hpp"
 #include "cuda/host/kernel_targets.hpp"
-#include "problem/status.hpp"
+#include "cuda/launch/launch.hpp"
 
 namespace flashcore::cuda::forward_fp8_sm89::throughput {
 namespace {
@@ -33,9 +32,8 @@ enum class Terms { as_needed, two };
 
 struct Planned {
   Params params;
-  int config;
+  launch::Kernel kernel;
   unsigned int blocks;
-  int device;
 };
 
 OutputType output_type(DType dtype) {
@@ -69,7 +67,6 @@ Params make_params(const ForwardProblem& p, Terms terms) {
 Planned make_launch(const ForwardProblem& p, Terms terms) {
   Planned planned{};
   planned.params = make_params(p, terms);
-  planned.config = choose_config(p.head_dim_qk, p.head_dim_v);
   const int64_t tiles = p.batch * int64_t{planned.params.order.q_tiles};
   const int64_t slots = attention::packed_slots(p.total_q, p.batch, kBlockQ);
   const bool packed = p.packed && slots < tiles;
@@ -90,30 +87,23 @@ void bind(Params& params, const ForwardProblem& p, const Arguments& args) {
                      (!has_keys || (host::is_aligned(args.k) && host::is_aligned(args.v))));
 }
 
-Status run(const ForwardProblem& p, const Planned& planned, const Arguments& args, Stream stream) {
-  if (planned.blocks == 0) return {};  // no output has an element
-  Params params = planned.params;
-  bind(params, p, args);
-  const host::DeviceGuard guard(planned.device);
-  if (guard.error() != cudaSuccess)
-    return host::cuda_failure(kName, "choosing its GPU", guard.error());
-  const cudaError_t error =
-      find_instance(planned.config)
-          .launch(params, planned.blocks, static_cast<cudaStream_t>(stream.handle));
-  return error == cudaSuccess ? Status() : host::cuda_failure(kName, "the launch", error);
-}
-
 Result<PlannedKernel> plan(const ForwardProblem& p, const PlanContext& context, Terms terms) {
   Planned planned = make_launch(p, terms);
-  planned.device = context.device.device.index;
-  const host::DeviceGuard guard(planned.device);
-  if (guard.error() != cudaSuccess)
-    return host::cuda_failure(kName, "choosing its GPU", guard.error());
-  const cudaError_t error = find_instance(planned.config).prepare();
-  if (error != cudaSuccess) return host::cuda_failure(kName, "preparing the kernel", error);
-  return PlannedKernel{
-      .run = [p, planned](const Arguments& args, std::span<std::byte> /*workspace*/,
-                          Stream stream) { return run(p, planned, args, stream); }};
+  if (planned.blocks == 0) return launch::nothing<PlannedKernel>();
+  const int config = choose_config(p.head_dim_qk, p.head_dim_v);
+  const int device = context.device.device.index;
+  FLASHCORE_RETURN_IF_ERROR(
+      launch::Loader(kName, device)
+          .load(planned.kernel, kName,
+                fmt::format("d{}", kConfigs[static_cast<size_t>(config)].head_dim)));
+  return launch::planned<PlannedKernel>(
+      kName, device, 0,
+      [p, planned](const Arguments& args, std::span<std::byte> /*workspace*/,
+                   const launch::Launcher& launcher) {
+        Params params = planned.params;
+        bind(params, p, args);
+        return launcher.launch(planned.kernel, {.blocks = dim3(planned.blocks)}, params);
+      });
 }
 
 Kernel row(std::string_view name, std::string_view by_name_because, Terms terms) {

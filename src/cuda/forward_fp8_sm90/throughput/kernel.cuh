@@ -1,5 +1,5 @@
 // forward_fp8_sm90: persistent blocks, a producer and consumers, on TMA, mbarriers and wgmma of e4m3
-// (sm_90a). V comes transposed from the workspace (rows.cu), or from the caller.
+// (sm_90a). V comes transposed from the workspace (rows.cuh), or from the caller.
 //
 //   producer   tile t: | Q, K, K, V, ... |  tile t': | Q, K, ...      a ring or two ahead
 //   consumer 0          | S | O, S | O, S | ... | O | store |  next tile ...

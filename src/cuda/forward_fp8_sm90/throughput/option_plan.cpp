@@ -1,6 +1,6 @@
 #include "cuda/forward_fp8_sm90/throughput/option_plan.hpp"
 
-#include <cuda_runtime_api.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <cstdint>
@@ -10,21 +10,21 @@
 
 #include "cuda/attention/packed_tiles.hpp"
 #include "cuda/forward_fp8_sm90/throughput/config.hpp"
-#include "cuda/forward_fp8_sm90/throughput/option_launch.hpp"
+#include "cuda/forward_fp8_sm90/throughput/option_params.hpp"
 #include "cuda/forward_fp8_sm90/throughput/params_plan.hpp"
 #include "cuda/forward_fp8_sm90/throughput/supports.hpp"
-#include "cuda/host/device_guard.hpp"
-#include "cuda/host/forward_launch.hpp"
 #include "cuda/host/kernel_targets.hpp"
 #include "cuda/host/pointer_cache.hpp"
 #include "cuda/host/tensor_map.hpp"
+#include "cuda/launch/launch.hpp"
 #include "problem/sizes.hpp"
-#include "problem/status.hpp"
 
 namespace flashcore::cuda::forward_fp8_sm90::throughput {
 namespace {
 
 constexpr std::string_view kName = "forward_fp8_sm90_options";
+constexpr std::string_view kE5M2Family = "forward_fp8_sm90_options_e5m2";
+constexpr std::string_view kRowsFamily = "forward_fp8_sm90";  // of all but the attention
 
 // Of Q, K and the workspace.
 using MapCache = host::PointerCache<Maps, 3>;
@@ -32,10 +32,8 @@ using MapCache = host::PointerCache<Maps, 3>;
 struct Planned {
   OptionParams params;
   int config;
-  bool e5m2;
   unsigned int blocks;
-  int device;
-  cudaFunction_t function;
+  launch::Kernel attention, transpose, exact, clear;
 };
 
 LargestValues largest_values(const LargestOutput& output) {
@@ -104,11 +102,6 @@ cudaError_t encode(Maps& maps, const ForwardProblem& p, const OptionParams& para
   return error;
 }
 
-bool are_aligned(const ForwardProblem& p, const Arguments& args) {
-  return host::is_aligned(args.q) && host::is_aligned(args.o) &&
-         (p.seqlen_kv == 0 || (host::is_aligned(args.k) && host::is_aligned(args.v)));
-}
-
 void bind(OptionParams& params, const ForwardProblem& p, const Arguments& args,
           std::span<std::byte> workspace) {
   bind_params(params, p, args, workspace);
@@ -118,47 +111,65 @@ void bind(OptionParams& params, const ForwardProblem& p, const Arguments& args,
 }
 
 // Before O and the largest values are written: V^T, and 0 into the largest values.
-cudaError_t prepare_run(const OptionParams& params, bool makes_values, cudaStream_t stream) {
-  if (makes_values) return transpose_option_values(params, stream);
-  if (params.amax_o.data == nullptr && params.amax_s.data == nullptr) return cudaSuccess;
-  return clear_largest(params, stream);
+Status prepare_run(const Planned& planned, const OptionParams& params, bool makes_values,
+                   const launch::Launcher& launcher) {
+  if (makes_values) {
+    const int entries = params.packed ? 1 : params.batch;
+    const auto blocks =
+        static_cast<unsigned int>(params.vt_keys / kBlockKv * entries * params.heads_kv);
+    return launcher.launch(planned.transpose, {.blocks = dim3(blocks)}, params);
+  }
+  if (params.amax_o.data == nullptr && params.amax_s.data == nullptr) return {};
+  return launcher.launch(planned.clear, {.blocks = dim3(1)}, params);
 }
 
-cudaError_t attend(const ForwardProblem& p, const Planned& planned, MapCache& cache,
-                   const OptionParams& params, const Arguments& args, cudaStream_t stream) {
-  const bool by_rows = !are_aligned(p, args);
-  const bool makes_values = !by_rows && planned.blocks > 0 && params.vt_keys > 0;
-  cudaError_t error = prepare_run(params, makes_values, stream);
-  if (error != cudaSuccess || planned.blocks == 0) return error;
-  if (by_rows) return compute_options_exactly(params, planned.e5m2, stream);
-  const Config& config = kOptionConfigs[static_cast<size_t>(planned.config)];
-  Maps maps{};
-  error = cache.get(
-      {args.q, args.k, params.vt}, maps,
-      [&](Maps& made) { return encode(made, p, params, config); }, cudaSuccess);
-  if (error != cudaSuccess) return error;
-  return find_option_instance(planned.config, planned.e5m2)
-      .launch(planned.function, maps, params, planned.blocks, stream);
+// All rows one by one, each by a warp.
+Status compute_exactly(const Planned& planned, OptionParams params,
+                       const launch::Launcher& launcher) {
+  params.order.q_tiles = static_cast<uint32_t>(
+      params.packed ? attention::packed_slots(params.total_q, params.batch, kWarpgroupRows)
+                    : (params.seqlen_q + kWarpgroupRows - 1) / kWarpgroupRows);
+  params.order.longest_first = false;
+  params.parts = (params.head_dim_v + 127) / 128;
+  const uint32_t blocks = params.order.size() * static_cast<uint32_t>(params.parts);
+  return launcher.launch(planned.exact, {.blocks = dim3(blocks)}, params);
 }
 
 Status run(const ForwardProblem& p, const Planned& planned, MapCache& cache, const Arguments& args,
-           std::span<std::byte> workspace, Stream stream) {
+           std::span<std::byte> workspace, const launch::Launcher& launcher) {
   OptionParams params = planned.params;
   bind(params, p, args, workspace);
-  const auto cuda_stream = static_cast<cudaStream_t>(stream.handle);
-  const host::DeviceGuard guard(planned.device);
-  if (guard.error() != cudaSuccess) {
-    return host::cuda_failure(kName, "choosing its GPU", guard.error());
-  }
-  const cudaError_t error = attend(p, planned, cache, params, args, cuda_stream);
-  return error == cudaSuccess ? Status() : host::cuda_failure(kName, "the launch", error);
+  const bool by_rows = !are_aligned(p, args);
+  const bool makes_values = !by_rows && planned.blocks > 0 && params.vt_keys > 0;
+  FLASHCORE_RETURN_IF_ERROR(prepare_run(planned, params, makes_values, launcher));
+  if (planned.blocks == 0) return {};
+  if (by_rows) return compute_exactly(planned, params, launcher);
+  const Config& config = kOptionConfigs[static_cast<size_t>(planned.config)];
+  Maps maps{};
+  const cudaError_t error = cache.get(
+      {args.q, args.k, params.vt}, maps,
+      [&](Maps& made) { return encode(made, p, params, config); }, cudaSuccess);
+  FLASHCORE_RETURN_IF_ERROR(launcher.failed("encoding a tensor map", error));
+  // Early of the transposition alone: that has waited for what came before.
+  return launcher.launch(planned.attention,
+                         {.blocks = dim3(planned.blocks), .early = params.vt_keys > 0}, maps,
+                         params);
+}
+
+Status load(Planned& planned, const launch::Loader& loader, bool e5m2) {
+  const std::string_view type = e5m2 ? "e5m2" : "e4m3";
+  const int head_dim = kOptionConfigs[static_cast<size_t>(planned.config)].head_dim;
+  FLASHCORE_RETURN_IF_ERROR(loader.load(planned.attention, e5m2 ? kE5M2Family : kName,
+                                        fmt::format("options_{}_{}", type, head_dim)));
+  FLASHCORE_RETURN_IF_ERROR(loader.load(planned.transpose, kRowsFamily, "option_transpose"));
+  FLASHCORE_RETURN_IF_ERROR(
+      loader.load(planned.exact, kRowsFamily, fmt::format("option_exact_{}", type)));
+  return loader.load(planned.clear, kRowsFamily, "clear_largest");
 }
 
 Result<PlannedKernel> plan(const ForwardProblem& p, const PlanContext& context) {
   Planned planned{};
   planned.config = choose_option_config(p.head_dim_qk, p.head_dim_v);
-  planned.e5m2 = p.dtype == DType::f8e5m2;
-  planned.device = context.device.device.index;
   planned.params = make_params(p, kOptionConfigs[static_cast<size_t>(planned.config)]);
   planned.blocks = static_cast<unsigned int>(std::min<int64_t>(
       int64_t{planned.params.order.size()} * planned.params.parts, context.device.multiprocessors));
@@ -166,19 +177,14 @@ Result<PlannedKernel> plan(const ForwardProblem& p, const PlanContext& context) 
   if (bytes == kTooLarge) {
     return Status(StatusCode::invalid_argument, "k: needs a workspace larger than memory can be");
   }
-  const host::DeviceGuard guard(planned.device);
-  if (guard.error() != cudaSuccess) {
-    return host::cuda_failure(kName, "choosing its GPU", guard.error());
-  }
-  cudaError_t error = find_option_instance(planned.config, planned.e5m2).prepare(planned.function);
-  if (error == cudaSuccess) error = prepare_option_rows();
-  if (error != cudaSuccess) return host::cuda_failure(kName, "preparing the kernel", error);
-  return PlannedKernel{
-      .workspace_bytes = static_cast<size_t>(bytes),
-      .run = [p, planned, cache = std::make_shared<MapCache>()](
-                 const Arguments& args, std::span<std::byte> workspace, Stream stream) {
-        return run(p, planned, *cache, args, workspace, stream);
-      }};
+  const int device = context.device.device.index;
+  FLASHCORE_RETURN_IF_ERROR(load(planned, launch::Loader(kName, device), p.dtype == DType::f8e5m2));
+  return launch::planned<PlannedKernel>(
+      kName, device, static_cast<size_t>(bytes),
+      [p, planned, cache = std::make_shared<MapCache>()](
+          const Arguments& args, std::span<std::byte> workspace, const launch::Launcher& launcher) {
+        return run(p, planned, *cache, args, workspace, launcher);
+      });
 }
 
 }  // namespace
@@ -188,7 +194,7 @@ Kernel option_kernel() {
           .device = DeviceKind::cuda,
           .scales_o = true,
           .writes_largest = true,
-          .sources = "forward_fp8_sm90",
+          .sources = kRowsFamily,
           .targets = build::targets::forward_fp8_sm90,
           .refuses =
               [](const ForwardProblem& p, const PlanContext& context) {

@@ -1,4 +1,9 @@
 // Everything that one launch of forward_fp8_sm90 is told. Strides are in elements.
+//
+//   transpose     V^T into the workspace
+//   an instance   attention; it starts while the values are still being transposed
+//
+//   exact         instead of both, of tensors that do not begin at multiples of 16 bytes
 #pragma once
 
 #include <cuda.h>

@@ -60,4 +60,9 @@ void bind_params(Params& params, const ForwardProblem& p, const Arguments& args,
   params.vt = reinterpret_cast<uint8_t*>(workspace.data());
 }
 
+bool are_aligned(const ForwardProblem& p, const Arguments& args) {
+  return host::is_aligned(args.q) && host::is_aligned(args.o) &&
+         (p.seqlen_kv == 0 || (host::is_aligned(args.k) && host::is_aligned(args.v)));
+}
+
 }  // namespace flashcore::cuda::forward_fp8_sm90::throughput

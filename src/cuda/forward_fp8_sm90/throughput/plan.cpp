@@ -1,6 +1,5 @@
 #include "cuda/forward_fp8_sm90/throughput/plan.hpp"
 
-#include <cuda_runtime_api.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -12,17 +11,14 @@
 #include <utility>
 
 #include "cuda/forward_fp8_sm90/throughput/config.hpp"
-#include "cuda/forward_fp8_sm90/throughput/launch.hpp"
 #include "cuda/forward_fp8_sm90/throughput/option_plan.hpp"
 #include "cuda/forward_fp8_sm90/throughput/params_plan.hpp"
 #include "cuda/forward_fp8_sm90/throughput/supports.hpp"
-#include "cuda/host/device_guard.hpp"
-#include "cuda/host/forward_launch.hpp"
 #include "cuda/host/kernel_targets.hpp"
 #include "cuda/host/pointer_cache.hpp"
 #include "cuda/host/tensor_map.hpp"
+#include "cuda/launch/launch.hpp"
 #include "problem/sizes.hpp"
-#include "problem/status.hpp"
 
 namespace flashcore::cuda::forward_fp8_sm90::throughput {
 namespace {
@@ -36,8 +32,7 @@ struct Planned {
   Params params;
   int config;
   unsigned int blocks;
-  int device;
-  cudaFunction_t function;
+  launch::Kernel attention, transpose, exact;
 };
 
 int64_t workspace_bytes(const Params& params) {
@@ -75,43 +70,49 @@ cudaError_t encode(Maps& maps, const ForwardProblem& p, const Params& params,
   return error;
 }
 
-bool are_aligned(const ForwardProblem& p, const Arguments& args) {
-  return host::is_aligned(args.q) && host::is_aligned(args.o) &&
-         (p.seqlen_kv == 0 || (host::is_aligned(args.k) && host::is_aligned(args.v)));
-}
-
-const InstanceEntry& instance_of(const ForwardProblem& p, int config) {
-  return p.v_transposed ? find_columns_instance(config).kernel : find_instance(config);
+// All rows one by one, each by a warp.
+Status compute_exactly(const Planned& planned, Params params, const launch::Launcher& launcher) {
+  params.order.q_tiles =
+      static_cast<uint32_t>((params.seqlen_q + kWarpgroupRows - 1) / kWarpgroupRows);
+  params.order.longest_first = false;
+  return launcher.launch(planned.exact, {.blocks = dim3(params.order.size())}, params);
 }
 
 Status run(const ForwardProblem& p, const Planned& planned, MapCache& cache, const Arguments& args,
-           std::span<std::byte> workspace, Stream stream) {
+           std::span<std::byte> workspace, const launch::Launcher& launcher) {
   Params params = planned.params;
   bind_params(params, p, args, workspace);
-  const auto cuda_stream = static_cast<cudaStream_t>(stream.handle);
-  const host::DeviceGuard guard(planned.device);
-  if (guard.error() != cudaSuccess)
-    return host::cuda_failure(kName, "choosing its GPU", guard.error());
-  if (!are_aligned(p, args)) {
-    const cudaError_t error =
-        p.v_transposed ? find_columns_instance(planned.config).compute_exactly(params, cuda_stream)
-                       : compute_exactly(params, cuda_stream);
-    return error == cudaSuccess ? Status() : host::cuda_failure(kName, "the launch", error);
-  }
+  if (!are_aligned(p, args)) return compute_exactly(planned, params, launcher);
   Maps maps{};
-  cudaError_t error = cache.get(
+  const cudaError_t error = cache.get(
       {args.q, args.k, p.v_transposed ? args.v : params.vt}, maps,
       [&](Maps& made) {
         return encode(made, p, params, kConfigs[static_cast<size_t>(planned.config)]);
       },
       cudaSuccess);
-  if (error != cudaSuccess) return host::cuda_failure(kName, "encoding a tensor map", error);
-  if (params.vt_keys > 0) error = transpose_values(params, cuda_stream);
-  if (error == cudaSuccess) {
-    error = instance_of(p, planned.config)
-                .launch(planned.function, maps, params, planned.blocks, cuda_stream);
+  FLASHCORE_RETURN_IF_ERROR(launcher.failed("encoding a tensor map", error));
+  const bool makes_values = params.vt_keys > 0;
+  if (makes_values) {
+    const auto blocks =
+        static_cast<unsigned int>(params.vt_keys / kBlockKv * params.batch * params.heads_kv);
+    FLASHCORE_RETURN_IF_ERROR(launcher.launch(planned.transpose, {.blocks = dim3(blocks)}, params));
   }
-  return error == cudaSuccess ? Status() : host::cuda_failure(kName, "the launch", error);
+  // Early of the transposition alone: that has waited for what came before.
+  return launcher.launch(planned.attention, {.blocks = dim3(planned.blocks), .early = makes_values},
+                         maps, params);
+}
+
+Status load(Planned& planned, const launch::Loader& loader, bool v_transposed) {
+  const std::string head =
+      fmt::format("d{}", kConfigs[static_cast<size_t>(planned.config)].head_dim);
+  const std::string config = head + (planned.config == kThreeAt128 ? "_three" : "");
+  if (v_transposed) {
+    FLASHCORE_RETURN_IF_ERROR(loader.load(planned.attention, kName, "columns_" + config));
+    return loader.load(planned.exact, kName, "columns_exact_" + config);
+  }
+  FLASHCORE_RETURN_IF_ERROR(loader.load(planned.attention, kName, config));
+  FLASHCORE_RETURN_IF_ERROR(loader.load(planned.transpose, kName, "transpose_" + head));
+  return loader.load(planned.exact, kName, "exact_" + head);
 }
 
 // What a row of the table computes differently.
@@ -124,7 +125,6 @@ Result<PlannedKernel> plan(const ForwardProblem& p, const PlanContext& context,
                            const Variant& variant) {
   Planned planned{};
   planned.config = variant.three ? kThreeAt128 : choose_config(p.head_dim_qk);
-  planned.device = context.device.device.index;
   const Config& config = kConfigs[static_cast<size_t>(planned.config)];
   set_params(planned.params, p, config.block_q(), variant.terms);
   planned.blocks = static_cast<unsigned int>(
@@ -133,22 +133,15 @@ Result<PlannedKernel> plan(const ForwardProblem& p, const PlanContext& context,
   if (bytes == kTooLarge) {
     return Status(StatusCode::invalid_argument, "k: needs a workspace larger than memory can be");
   }
-  const host::DeviceGuard guard(planned.device);
-  if (guard.error() != cudaSuccess) {
-    return host::cuda_failure(kName, "choosing its GPU", guard.error());
-  }
-  cudaError_t error = instance_of(p, planned.config).prepare(planned.function);
-  if (error == cudaSuccess) {
-    error = p.v_transposed ? find_columns_instance(planned.config).prepare_exactly()
-                           : prepare_rows(config.head_dim);
-  }
-  if (error != cudaSuccess) return host::cuda_failure(kName, "preparing the kernel", error);
-  return PlannedKernel{
-      .workspace_bytes = static_cast<size_t>(bytes),
-      .run = [p, planned, cache = std::make_shared<MapCache>()](
-                 const Arguments& args, std::span<std::byte> workspace, Stream stream) {
-        return planned.blocks == 0 ? Status{} : run(p, planned, *cache, args, workspace, stream);
-      }};
+  if (planned.blocks == 0) return launch::nothing<PlannedKernel>();
+  const int device = context.device.device.index;
+  FLASHCORE_RETURN_IF_ERROR(load(planned, launch::Loader(kName, device), p.v_transposed));
+  return launch::planned<PlannedKernel>(
+      kName, device, static_cast<size_t>(bytes),
+      [p, planned, cache = std::make_shared<MapCache>()](
+          const Arguments& args, std::span<std::byte> workspace, const launch::Launcher& launcher) {
+        return run(p, planned, *cache, args, workspace, launcher);
+      });
 }
 
 std::string three_declines(const ForwardProblem& p, const PlanContext& context) {

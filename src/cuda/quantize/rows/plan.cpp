@@ -6,10 +6,9 @@
 #include <initializer_list>
 #include <string>
 
-#include "cuda/host/device_guard.hpp"
-#include "cuda/host/forward_launch.hpp"
 #include "cuda/host/kernel_targets.hpp"
-#include "cuda/quantize/rows/launch.hpp"
+#include "cuda/launch/launch.hpp"
+#include "cuda/quantize/rows/params.hpp"
 #include "cuda/quantize/rows/supports.hpp"
 #include "problem/status.hpp"
 
@@ -66,15 +65,38 @@ Params params_of(const QuantizeProblem& p, const QuantizeArguments& args, const 
   return out;
 }
 
-cudaError_t launch_all(const Params& params, bool in_tiles, cudaStream_t stream) {
-  if (params.mean != nullptr) {
-    if (const cudaError_t error = find_means(params, stream); error != cudaSuccess) return error;
+// The end of names of instances.
+std::string kind_of(const Params& p) {
+  const std::string type = p.input == Input::f32   ? "_f32"
+                           : p.input == Input::f16 ? "_f16"
+                                                   : "_bf16";
+  return p.whole_chunks ? type + "_whole" : type;
+}
+
+// Groups that lie in a tile take one launch. Others take four: scales become 0, then the largest
+// magnitudes; rows are converted; scales become themselves.
+Status launch_all(const launch::Launcher& launcher, const Params& p, bool in_tiles) {
+  const auto grid = [](int64_t blocks) {
+    return launch::Grid{.blocks = dim3(static_cast<unsigned int>(blocks))};
+  };
+  const auto start = [&, kind = kind_of(p)](const char* kernel, int64_t blocks) {
+    return launcher.launch(kName, kernel + kind, grid(blocks), p);
+  };
+  const auto set_scales = [&](bool finish) {
+    const int64_t scales = int64_t{p.scale_batches} * p.scale_heads * p.scale_blocks;
+    return launcher.launch(kName, "scales", grid((scales + kThreads - 1) / kThreads), p, finish);
+  };
+  const int64_t entries = int64_t{p.heads} * p.batch;
+  FLASHCORE_RETURN_IF_ERROR(launcher.status());
+  if (p.mean != nullptr) {
+    const int64_t strips = (p.head_dim + kMeanColumns - 1) / kMeanColumns;
+    FLASHCORE_RETURN_IF_ERROR(start("find_means", strips * entries));
   }
-  if (in_tiles) return quantize_tiles(params, stream);
-  for (auto* const step : {&clear_scales, &find_largest, &convert_rows, &finish_scales}) {
-    if (const cudaError_t error = step(params, stream); error != cudaSuccess) return error;
-  }
-  return cudaSuccess;
+  if (in_tiles) return start("quantize_tiles", p.tiles * entries);
+  FLASHCORE_RETURN_IF_ERROR(set_scales(false));
+  FLASHCORE_RETURN_IF_ERROR(start("find_largest", p.tiles * entries));
+  FLASHCORE_RETURN_IF_ERROR(start("convert_rows", p.tiles * entries));
+  return set_scales(true);
 }
 
 }  // namespace
@@ -85,15 +107,10 @@ Status run(const QuantizeProblem& p, const QuantizeArguments& args, const Device
       !sentence.empty()) {
     return unsupported("{}", sentence);
   }
-  const host::DeviceGuard guard(device.device.index);
-  if (guard.error() != cudaSuccess) {
-    return host::cuda_failure(kName, "choosing its GPU", guard.error());
-  }
   const Cut cut = cut_of(p);
   // Without a tile nobody else writes the scales.
-  const cudaError_t error = launch_all(params_of(p, args, cut), cut.in_tiles && cut.tiles > 0,
-                                       static_cast<cudaStream_t>(stream.handle));
-  return error == cudaSuccess ? Status() : host::cuda_failure(kName, "the launch", error);
+  return launch_all(launch::Launcher(kName, device.device.index, stream), params_of(p, args, cut),
+                    cut.in_tiles && cut.tiles > 0);
 }
 
 }  // namespace flashcore::cuda::quantize::rows

@@ -3,13 +3,14 @@
 #include <cmath>
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "cuda/host/decode_params.hpp"
-#include "cuda/host/device_guard.hpp"
 #include "cuda/host/forward_launch.hpp"
 #include "cuda/host/kernel_targets.hpp"
 #include "cuda/host/row_strides.hpp"
-#include "cuda/serving/append/launch.hpp"
+#include "cuda/launch/launch.hpp"
+#include "cuda/serving/append/params.hpp"
 #include "cuda/serving/common/element_type_of.hpp"
 #include "kernel/device_code.hpp"
 #include "problem/status.hpp"
@@ -69,6 +70,24 @@ Work work_of(const Params& params, bool in_chunks) {
   return params.type == params.k_type ? Work::moves : Work::converts;
 }
 
+// V first where the cache has it stored transposed.
+Status launch_all(const launch::Launcher& launcher, Params params, bool v_transposed) {
+  constexpr std::string_view kWorks[] = {"elements", "chunks", "turns", "converts", "moves"};
+  FLASHCORE_RETURN_IF_ERROR(launcher.status());
+  if (v_transposed) {
+    const auto blocks = static_cast<unsigned int>(params.rows);
+    FLASHCORE_RETURN_IF_ERROR(launcher.launch(kName, "columns", {.blocks = dim3(blocks)}, params));
+    params.head_dim_v = 0;
+  }
+  const int rows_a_block = kThreads / params.threads_a_row;
+  const auto blocks = static_cast<unsigned int>((params.rows + rows_a_block - 1) / rows_a_block);
+  const size_t angles =
+      static_cast<size_t>(rows_a_block) * params.rotation.pairs * 2 * sizeof(float);
+  return launcher.launch(
+      kName, kWorks[static_cast<int>(params.work)],
+      {.blocks = dim3(blocks), .shared_bytes = static_cast<unsigned int>(angles)}, params);
+}
+
 Status check_limits(const AppendProblem& problem) {
   const ForwardProblem& p = problem.cache;
   if (problem.rotary_dim / 2 > kMostPairs) {
@@ -113,14 +132,7 @@ Status run(const AppendProblem& problem, const AppendArguments& args, const Devi
                                 params.rotation.pairs <= kMostPairsOfAWarp;
   params.threads_a_row = fills_with_warps ? 32 : kThreads;
   params.work = work_of(params, in_chunks(problem, args, params.chunks));
-  const host::DeviceGuard guard(device.device.index);
-  if (guard.error() != cudaSuccess)
-    return host::cuda_failure(kName, "choosing its GPU", guard.error());
-  const auto cuda_stream = static_cast<cudaStream_t>(stream.handle);
-  cudaError_t error = p.v_transposed ? launch_columns(params, cuda_stream) : cudaSuccess;
-  if (p.v_transposed) params.head_dim_v = 0;  // V is written
-  if (error == cudaSuccess) error = launch(params, cuda_stream);
-  return error == cudaSuccess ? Status() : host::cuda_failure(kName, "the launch", error);
+  return launch_all(launch::Launcher(kName, device.device.index, stream), params, p.v_transposed);
 }
 
 }  // namespace flashcore::cuda::serving::append

@@ -1,14 +1,15 @@
 #include "cuda/serving/merge/run.hpp"
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 
-#include "cuda/host/device_guard.hpp"
 #include "cuda/host/forward_launch.hpp"
 #include "cuda/host/kernel_targets.hpp"
 #include "cuda/host/row_strides.hpp"
+#include "cuda/launch/launch.hpp"
 #include "cuda/serving/common/element_type_of.hpp"
-#include "cuda/serving/merge/launch.hpp"
+#include "cuda/serving/merge/params.hpp"
 #include "kernel/device_code.hpp"
 #include "problem/status.hpp"
 
@@ -18,6 +19,7 @@ namespace {
 constexpr const char* kName = "merge";
 constexpr int64_t kChunkBytes = 16;
 constexpr int64_t kMostColumns = 1 << 24, kMostRows = INT32_MAX;  // numbers of 32 bits
+constexpr int64_t kBlockRows = kThreads / 32 * kWarpRows, kMostBlocks = 1 << 30;
 
 Stride stride_of(const RowStrides& stride) { return {stride.batch, stride.head, stride.row}; }
 
@@ -70,11 +72,11 @@ Status run(const MergeProblem& p, const MergeArguments& args, const DeviceInfo& 
                       .width = static_cast<int>(p.head_dim),
                       .per_chunk = chunk,
                       .by_chunks = attention::divisor(divisor)};
-  const host::DeviceGuard guard(device.device.index);
-  if (guard.error() != cudaSuccess)
-    return host::cuda_failure(kName, "choosing its GPU", guard.error());
-  const cudaError_t error = launch(params, static_cast<cudaStream_t>(stream.handle));
-  return error == cudaSuccess ? Status() : host::cuda_failure(kName, "the launch", error);
+  const int64_t blocks = std::min((params.all_rows + kBlockRows - 1) / kBlockRows, kMostBlocks);
+  const launch::Launcher launcher(kName, device.device.index, stream);
+  FLASHCORE_RETURN_IF_ERROR(launcher.status());
+  return launcher.launch(kName, "merge", {.blocks = dim3(static_cast<unsigned int>(blocks))},
+                         params);
 }
 
 }  // namespace flashcore::cuda::serving::merge

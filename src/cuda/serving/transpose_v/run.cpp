@@ -3,11 +3,11 @@
 #include <cstdint>
 #include <string>
 
-#include "cuda/host/device_guard.hpp"
 #include "cuda/host/forward_launch.hpp"
 #include "cuda/host/kernel_targets.hpp"
 #include "cuda/host/row_strides.hpp"
-#include "cuda/serving/transpose_v/launch.hpp"
+#include "cuda/launch/launch.hpp"
+#include "cuda/serving/transpose_v/params.hpp"
 #include "cuda/tile/v_tile.hpp"
 #include "kernel/device_code.hpp"
 #include "problem/sizes.hpp"
@@ -54,11 +54,9 @@ Status run(const TransposeProblem& p, const void* v, void* v_out, const DeviceIn
                       .blocks = static_cast<uint32_t>(blocks),
                       .in_chunks = in_chunks(p, p.v, v, p.rows, p.head_dim),
                       .out_chunks = in_chunks(p, p.v_out, v_out, p.head_dim, p.columns)};
-  const host::DeviceGuard guard(device.device.index);
-  if (guard.error() != cudaSuccess)
-    return host::cuda_failure(kName, "choosing its GPU", guard.error());
-  const cudaError_t error = launch(params, static_cast<cudaStream_t>(stream.handle));
-  return error == cudaSuccess ? Status() : host::cuda_failure(kName, "the launch", error);
+  const launch::Launcher launcher(kName, device.device.index, stream);
+  FLASHCORE_RETURN_IF_ERROR(launcher.status());
+  return launcher.launch(kName, "transpose", {.blocks = dim3(params.blocks)}, params);
 }
 
 }  // namespace flashcore::cuda::serving::transpose_v

@@ -1,8 +1,6 @@
 // Everything that a launch of V's transposition is told. Strides are in elements, which are bytes.
 #pragma once
 
-#include <cuda_runtime_api.h>
-
 #include <cstdint>
 
 namespace flashcore::cuda::serving::transpose_v {
@@ -22,7 +20,5 @@ struct Params {
   uint32_t blocks;                     // of all heads
   bool in_chunks, out_chunks;          // rows are aligned chunks of 16 bytes
 };
-
-cudaError_t launch(const Params& params, cudaStream_t stream);
 
 }  // namespace flashcore::cuda::serving::transpose_v

@@ -2,6 +2,8 @@
 //
 // Threads of a block: `lanes` of them beside each other in a row, eight elements each, then the next rows.
 // Rows are counted as they lie in the workspace, so that its side is one stream.
+#pragma once
+
 #include <cuda_fp8.h>
 #include <cuda_runtime.h>
 
@@ -10,14 +12,12 @@
 
 #include "cuda/attention/entry.hpp"
 #include "cuda/attention/packed_tiles.hpp"
-#include "cuda/forward_fp8/converted/launch.hpp"
-#include "cuda/host/launch_kernel.hpp"
+#include "cuda/forward_fp8/converted/params.hpp"
 #include "cuda/ptx/convert.cuh"
 #include "cuda/ptx/dependent_launch.cuh"
 #include "cuda/ptx/math.cuh"
 
 namespace flashcore::cuda::forward_fp8::converted {
-namespace {
 
 // Whether the target being compiled for has dependent launches; true in host code.
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
@@ -317,33 +317,6 @@ __global__ void __launch_bounds__(kThreads, 4)
     }
     if (p.largest.data != nullptr) keep_largest(p, owner, lane, largest);
   }
-}
-
-}  // namespace
-
-cudaError_t prepare(Functions& functions) {
-  const cudaError_t error = host::find_function(functions.inputs, &convert_inputs_kernel);
-  return error == cudaSuccess ? host::find_function(functions.outputs, &convert_outputs_kernel)
-                              : error;
-}
-
-cudaError_t convert_inputs(const Functions& functions, const InputParams& params, bool early,
-                           cudaStream_t stream) {
-  const auto cleared = static_cast<unsigned int>(
-      (int64_t{params.largest.batches} * params.largest.heads + kThreads - 1) / kThreads);
-  const unsigned int blocks = cleared > params.first_blocks[2] ? cleared : params.first_blocks[2];
-  if (blocks == 0) return cudaSuccess;
-  return host::launch_kernel(functions.inputs, &convert_inputs_kernel,
-                             {.grid = dim3(blocks), .threads = kThreads, .early = early}, stream,
-                             params);
-}
-
-cudaError_t convert_outputs(const Functions& functions, const OutputParams& params,
-                            cudaStream_t stream) {
-  const unsigned int blocks = params.rows.blocks();
-  if (blocks == 0) return cudaSuccess;
-  return host::launch_kernel(functions.outputs, &convert_outputs_kernel,
-                             {.grid = dim3(blocks), .threads = kThreads}, stream, params);
 }
 
 }  // namespace flashcore::cuda::forward_fp8::converted

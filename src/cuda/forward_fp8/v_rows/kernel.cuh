@@ -1,19 +1,19 @@
 // V stored transposed becomes V in rows. A block has 128 keys and 64 dimensions of one head:
 //
 //   global, rows of dimensions  ->  shared, rows of keys  ->  global, rows of keys, 16 dimensions a thread
+#pragma once
+
 #include <cuda_runtime.h>
 
 #include <cstdint>
 
 #include "cuda/attention/entry.hpp"
-#include "cuda/forward_fp8/v_rows/launch.hpp"
-#include "cuda/host/launch_kernel.hpp"
+#include "cuda/forward_fp8/v_rows/params.hpp"
 #include "cuda/ptx/shared_memory.cuh"
 #include "cuda/tile/fragment.hpp"
 #include "cuda/tile/v_tile.hpp"
 
 namespace flashcore::cuda::forward_fp8::v_rows {
-namespace {
 
 using Tile = tile::VTile;
 constexpr int kColumns = Tile::kColumns, kDims = Tile::kDims, kChunk = Tile::kChunk;
@@ -91,17 +91,6 @@ __global__ void __launch_bounds__(kThreads) rows_kernel(const __grid_constant__ 
   load_columns(p, block, tile);
   __syncthreads();
   store_rows(p, block, tile);
-}
-
-}  // namespace
-
-cudaError_t prepare(cudaFunction_t& function) {
-  return host::find_function(function, &rows_kernel);
-}
-
-cudaError_t launch(cudaFunction_t function, const Params& params, cudaStream_t stream) {
-  return host::launch_kernel(function, &rows_kernel,
-                             {.grid = dim3(params.blocks), .threads = kThreads}, stream, params);
 }
 
 }  // namespace flashcore::cuda::forward_fp8::v_rows

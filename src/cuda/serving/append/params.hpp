@@ -1,8 +1,6 @@
 // Everything that append's launch is told. Strides are in elements.
 #pragma once
 
-#include <cuda_runtime_api.h>
-
 #include <cstdint>
 
 #include "cuda/attention/decode/params.hpp"
@@ -43,12 +41,8 @@ struct Params : attention::decode::Params {
   Work work;
 };
 
-constexpr int kThreads = 256;
+inline constexpr int kThreads = 256;
 // What a block keeps of a row: a cosine and a sine for each pair.
-constexpr int kMostPairs = 4096, kMostPairsOfAWarp = kMostPairs / (kThreads / 32);
-
-cudaError_t launch(const Params& params, cudaStream_t stream);
-// V alone, where the cache has it stored transposed.
-cudaError_t launch_columns(const Params& params, cudaStream_t stream);
+inline constexpr int kMostPairs = 4096, kMostPairsOfAWarp = kMostPairs / (kThreads / 32);
 
 }  // namespace flashcore::cuda::serving::append

@@ -1,7 +1,5 @@
-// Launching what makes rows of a V stored transposed.
+// What the launch that makes rows of a V stored transposed is told.
 #pragma once
-
-#include <cuda_runtime_api.h>
 
 #include <cstdint>
 
@@ -21,9 +19,5 @@ struct Params : attention::ForwardParams {
   uint32_t blocks;                     // of all heads
   bool in_chunks;                      // V's rows are aligned chunks
 };
-
-// Once a device, before the first launch.
-cudaError_t prepare(cudaFunction_t& function);
-cudaError_t launch(cudaFunction_t function, const Params& params, cudaStream_t stream);
 
 }  // namespace flashcore::cuda::forward_fp8::v_rows

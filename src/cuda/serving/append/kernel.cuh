@@ -1,20 +1,20 @@
 // Append. A block has a new row of all heads, or where there are many rows each of its warps has one. A
 // thread takes steps of the row: 8 elements where rows are aligned chunks of so many. The angles of the
 // row are computed once, for all of its heads.
+#pragma once
+
 #include <cuda_runtime.h>
 
 #include <cstdint>
 
 #include "cuda/attention/packed_tiles.hpp"
 #include "cuda/attention/quotient.cuh"
-#include "cuda/host/launch_kernel.hpp"
 #include "cuda/ptx/shared_memory.cuh"
-#include "cuda/serving/append/launch.hpp"
 #include "cuda/serving/append/new_row.hpp"
+#include "cuda/serving/append/params.hpp"
 #include "cuda/serving/common/element.cuh"
 
 namespace flashcore::cuda::serving::append {
-namespace {
 
 using attention::CachedKey;
 
@@ -66,7 +66,7 @@ struct Target {
 constexpr int kChunk = 8;
 
 template <int kCount>
-__device__ void load(const Row& from, int d, float (&x)[kCount]) {
+__device__ inline void load(const Row& from, int d, float (&x)[kCount]) {
   if constexpr (kCount == 1) {
     x[0] = load_element(from.type, from.data, from.at + d);
   } else {
@@ -86,7 +86,7 @@ __device__ __forceinline__ void divide(float scale, float (&x)[kCount]) {
 }
 
 template <int kCount>
-__device__ void store(const Target& to, int d, float (&x)[kCount]) {
+__device__ inline void store(const Target& to, int d, float (&x)[kCount]) {
   if (to.scale != 1) divide(to.scale, x);
   if constexpr (kCount == 1) {
     store_element(to.type, to.data, to.at + d, x[0]);
@@ -96,7 +96,7 @@ __device__ void store(const Target& to, int d, float (&x)[kCount]) {
 }
 
 template <int kCount>
-__device__ void copy(const Row& from, const Target& to, int d) {
+__device__ inline void copy(const Row& from, const Target& to, int d) {
   if (from.type == to.type) {
     copy_elements<kCount>(from.type, from.data, from.at + d, to.data, to.at + d);
     return;
@@ -108,24 +108,24 @@ __device__ void copy(const Row& from, const Target& to, int d) {
 
 // Pairs of a step of kCount elements; half-split ones have two such steps, one in each half.
 template <int kCount>
-__device__ int pairs_of_step(const Rotation& r) {
+__device__ inline int pairs_of_step(const Rotation& r) {
   return r.interleaved && kCount > 1 ? kCount / 2 : kCount;
 }
 
 template <int kCount>
-__device__ int rotation_steps(const Rotation& r) {
+__device__ inline int rotation_steps(const Rotation& r) {
   return r.pairs / pairs_of_step<kCount>(r);
 }
 
-__device__ void rotate(float& x, float& y, float2 angle) {
+__device__ inline void rotate(float& x, float& y, float2 angle) {
   const float turned = x * angle.x - y * angle.y;
   y = x * angle.y + y * angle.x;
   x = turned;
 }
 
 template <int kCount>
-__device__ void rotate_step(const Row& from, const Target& to, int step, const Rotation& r,
-                            const float2* angles) {
+__device__ inline void rotate_step(const Row& from, const Target& to, int step, const Rotation& r,
+                                   const float2* angles) {
   const int pair = step * pairs_of_step<kCount>(r);
   if (r.interleaved && kCount > 1) {
     float x[kCount];
@@ -148,13 +148,13 @@ __device__ void rotate_step(const Row& from, const Target& to, int step, const R
 
 // Steps of a row that is rotated as far as it has pairs.
 template <int kCount>
-__device__ int steps_of(const Rotation& r, int width) {
+__device__ inline int steps_of(const Rotation& r, int width) {
   return rotation_steps<kCount>(r) + (width - 2 * r.pairs) / kCount;
 }
 
 template <int kCount>
-__device__ void turn(const Row& from, const Target& to, int step, const Rotation& r,
-                     const float2* angles) {
+__device__ inline void turn(const Row& from, const Target& to, int step, const Rotation& r,
+                            const float2* angles) {
   const int rotations = rotation_steps<kCount>(r);
   if (step < rotations) {
     rotate_step<kCount>(from, to, step, r, angles);
@@ -163,12 +163,12 @@ __device__ void turn(const Row& from, const Target& to, int step, const Rotation
   }
 }
 
-__device__ int64_t at(const attention::RowMatrix& m, int64_t lead, int head, int64_t row) {
+__device__ inline int64_t at(const attention::RowMatrix& m, int64_t lead, int head, int64_t row) {
   return lead * m.batch + head * m.head + row * m.row;
 }
 
-__device__ float scale_of(const Params& p, const attention::decode::KeyScales& scale,
-                          const CachedKey& key, int head) {
+__device__ inline float scale_of(const Params& p, const attention::decode::KeyScales& scale,
+                                 const CachedKey& key, int head) {
   if (scale.data == nullptr || p.type == p.k_type) return 1;
   const auto block = p.by_scale_block.divide(static_cast<uint32_t>(key.scale_row));
   return scale.data[key.lead * scale.lead + head * scale.head + block * scale.block];
@@ -306,30 +306,6 @@ __global__ void __launch_bounds__(kThreads, kWork == Work::moves      ? 4
   if constexpr (kTurns) {
     if (exists && p.queries.data != nullptr) rotate_queries<kCount>(p, team, place, fits, angles);
   }
-}
-
-}  // namespace
-
-cudaError_t launch(const Params& params, cudaStream_t stream) {
-  const int64_t rows_a_block = kThreads / params.threads_a_row;
-  const host::LaunchShape how{
-      .grid = dim3(static_cast<unsigned int>((params.rows + rows_a_block - 1) / rows_a_block)),
-      .threads = kThreads,
-      .shared_bytes = static_cast<unsigned int>(static_cast<size_t>(rows_a_block) *
-                                                params.rotation.pairs * sizeof(float2))};
-  switch (params.work) {
-    case Work::elements:
-      return host::launch_kernel(&append_kernel<Work::elements>, how, stream, params);
-    case Work::chunks:
-      return host::launch_kernel(&append_kernel<Work::chunks>, how, stream, params);
-    case Work::turns:
-      return host::launch_kernel(&append_kernel<Work::turns>, how, stream, params);
-    case Work::converts:
-      return host::launch_kernel(&append_kernel<Work::converts>, how, stream, params);
-    case Work::moves:
-      break;
-  }
-  return host::launch_kernel(&append_kernel<Work::moves>, how, stream, params);
 }
 
 }  // namespace flashcore::cuda::serving::append

@@ -7,23 +7,22 @@
 // Threads of a tile: `lanes` of them beside each other in a row, eight elements each, then the next rows.
 // The scale of a larger group is its largest magnitude until all rows are converted: so nothing is
 // needed beside the outputs. A maximum and a sum of fixed parts do not depend on the order of blocks.
+#pragma once
+
 #include <cuda_runtime.h>
 
 #include <cstdint>
-#include <type_traits>
 
 #include "cuda/attention/encode_fp8.hpp"
 #include "cuda/attention/quotient.cuh"
-#include "cuda/host/launch_kernel.hpp"
 #include "cuda/ptx/convert.cuh"
 #include "cuda/ptx/math.cuh"
 #include "cuda/ptx/mma.cuh"
 #include "cuda/ptx/shared_memory.cuh"
-#include "cuda/quantize/rows/launch.hpp"
+#include "cuda/quantize/rows/params.hpp"
 #include "problem/fp8_scale.hpp"
 
 namespace flashcore::cuda::quantize::rows {
-namespace {
 
 constexpr uint32_t kInfinity = 0x7F800000U, kMagnitude = 0x7FFFFFFFU;
 
@@ -360,8 +359,6 @@ __global__ void __launch_bounds__(kThreads)
   scale = finish ? scale_of(p, __float_as_uint(scale)) : 0.0F;
 }
 
-constexpr int kMeanThreads = 512;
-constexpr int kMeanColumns = 2 * kChunk;     // of a block: 32 bytes of 16-bit elements
 constexpr int kMeanRows = kMeanThreads / 2;  // at once
 
 struct MeanSums {
@@ -410,70 +407,6 @@ __global__ void __launch_bounds__(kMeanThreads, 2)
   for (int i = 0; i < count; ++i) {
     mean[i] = static_cast<float>(sums.sum[0][half * kChunk + i] / rows);
   }
-}
-
-template <class... Arguments>
-cudaError_t launch(void (*kernel)(Arguments...), int64_t blocks, int threads, cudaStream_t stream,
-                   const std::type_identity_t<Arguments>&... arguments) {
-  if (blocks == 0) return cudaSuccess;
-  return host::launch_kernel(kernel,
-                             {.grid = dim3(static_cast<unsigned int>(blocks)),
-                              .threads = static_cast<unsigned int>(threads)},
-                             stream, arguments...);
-}
-
-// Calls launch(Kind) with the kind of these rows.
-template <class Launch>
-cudaError_t with_kind(const Params& p, const Launch& launch) {
-  const auto of = [&]<Input kInput>() {
-    return p.whole_chunks ? launch(Kind<kInput, true>{}) : launch(Kind<kInput, false>{});
-  };
-  switch (p.input) {
-    case Input::f32:
-      return of.template operator()<Input::f32>();
-    case Input::f16:
-      return of.template operator()<Input::f16>();
-    case Input::bf16:
-      break;
-  }
-  return of.template operator()<Input::bf16>();
-}
-
-int64_t tiles_of(const Params& p) { return int64_t{p.tiles} * p.heads * p.batch; }
-
-int64_t blocks_of_scales(const Params& p) {
-  return (int64_t{p.scale_batches} * p.scale_heads * p.scale_blocks + kThreads - 1) / kThreads;
-}
-
-}  // namespace
-
-cudaError_t find_means(const Params& params, cudaStream_t stream) {
-  const int64_t strips = (params.head_dim + kMeanColumns - 1) / kMeanColumns;
-  return with_kind(params, [&]<class K>(K) {
-    return launch(&find_means_kernel<K>, strips * params.heads * params.batch, kMeanThreads, stream,
-                  params);
-  });
-}
-cudaError_t quantize_tiles(const Params& params, cudaStream_t stream) {
-  return with_kind(params, [&]<class K>(K) {
-    return launch(&quantize_tiles_kernel<K>, tiles_of(params), kThreads, stream, params);
-  });
-}
-cudaError_t clear_scales(const Params& params, cudaStream_t stream) {
-  return launch(&scales_kernel, blocks_of_scales(params), kThreads, stream, params, false);
-}
-cudaError_t find_largest(const Params& params, cudaStream_t stream) {
-  return with_kind(params, [&]<class K>(K) {
-    return launch(&find_largest_kernel<K>, tiles_of(params), kThreads, stream, params);
-  });
-}
-cudaError_t convert_rows(const Params& params, cudaStream_t stream) {
-  return with_kind(params, [&]<class K>(K) {
-    return launch(&convert_rows_kernel<K>, tiles_of(params), kThreads, stream, params);
-  });
-}
-cudaError_t finish_scales(const Params& params, cudaStream_t stream) {
-  return launch(&scales_kernel, blocks_of_scales(params), kThreads, stream, params, true);
 }
 
 }  // namespace flashcore::cuda::quantize::rows

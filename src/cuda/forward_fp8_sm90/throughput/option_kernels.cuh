@@ -1,31 +1,19 @@
 // Around forward_fp8_sm90 with options: largest values cleared and V^T before it, and rows one by one
 // where it cannot run.
-#include <algorithm>
+#pragma once
+
 #include <cstdint>
 
-#include "cuda/forward_fp8_sm90/throughput/option_launch.hpp"
 #include "cuda/forward_fp8_sm90/throughput/option_rows.cuh"
-#include "cuda/host/launch_kernel.hpp"
+#include "cuda/forward_fp8_sm90/throughput/rows.cuh"
 #include "cuda/ptx/dependent_launch.cuh"
 #include "cuda/ptx/ldmatrix.cuh"
 #include "cuda/ptx/shared_memory.cuh"
 #include "cuda/tile/swizzle.hpp"
 
 namespace flashcore::cuda::forward_fp8_sm90::throughput {
-namespace {
 
-constexpr int kThreads = 256;
-constexpr int kRowBytes = 128;  // of both tiles, whose rows are 16-byte chunks, swizzled
-constexpr int kPieceChunks = kRowBytes / tile::kChunkBytes;
-
-struct TransposeTiles {
-  alignas(16) unsigned char values[kBlockKv * kRowBytes];  // [key][dimension]
-  unsigned char transposed[kBlockKv * kRowBytes];          // [dimension][key]
-};
-
-__device__ __forceinline__ int chunk_place(int row, int swizzle, int chunk) {
-  return row * kRowBytes + (chunk ^ (swizzle & 7)) * tile::kChunkBytes;
-}
+inline constexpr int kPieceChunks = kRowBytes / tile::kChunkBytes;
 
 // Keys of one entry from `first` on, of which `count` are in use, in rows from `row` on.
 struct KeyBlock {
@@ -48,12 +36,12 @@ __device__ __forceinline__ KeyBlock find_block(const OptionParams& p, int batch,
   return {tile.entry, key, entry.len_kv - key, entry.kv_row + key};
 }
 
-// As rows.cu has it, of at most 128 dimensions from chunk `begin` on.
+// As rows.cuh has it, of at most 128 dimensions from chunk `begin` on.
 __device__ __forceinline__ void transpose_piece(const OptionParams& p, TransposeTiles& tiles,
                                                 const KeyBlock& block, int head, int begin,
                                                 int chunks, uint8_t* out) {
   const int thread = static_cast<int>(threadIdx.x), lane = thread % 32, warp = thread / 32;
-  for (int at = thread; at < kBlockKv * chunks; at += kThreads) {
+  for (int at = thread; at < kBlockKv * chunks; at += kTransposeThreads) {
     const int key = at / chunks, chunk = at - key * chunks;
     uint4 values = make_uint4(0, 0, 0, 0);
     if (key < block.count) {
@@ -65,7 +53,7 @@ __device__ __forceinline__ void transpose_piece(const OptionParams& p, Transpose
   __syncthreads();
   const uint32_t from = ptx::shared_address(tiles.values);
   const uint32_t to = ptx::shared_address(tiles.transposed);
-  for (int unit = warp; unit < kBlockKv / 32 * chunks; unit += kThreads / 32) {
+  for (int unit = warp; unit < kBlockKv / 32 * chunks; unit += kTransposeThreads / 32) {
     const int keys = unit / chunks, dims = unit - keys * chunks;  // 16 dimensions, 32 keys
     uint32_t x[4];
     ptx::ldmatrix_x4_trans(x,
@@ -76,7 +64,7 @@ __device__ __forceinline__ void transpose_piece(const OptionParams& p, Transpose
                      __byte_perm(x[2], x[3], 0x6420), __byte_perm(x[2], x[3], 0x7531));
   }
   __syncthreads();
-  for (int at = thread; at < 16 * chunks * kPieceChunks; at += kThreads) {
+  for (int at = thread; at < 16 * chunks * kPieceChunks; at += kTransposeThreads) {
     const int dim = at / kPieceChunks, chunk = at % kPieceChunks;
     *reinterpret_cast<uint4*>(out +
                               (static_cast<int64_t>(begin) * tile::kChunkBytes + dim) * p.vt_keys +
@@ -98,7 +86,7 @@ __device__ __forceinline__ void clear_largest(const OptionParams& p) {
   clear(p.amax_s);
 }
 
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kTransposeThreads)
     option_transpose_kernel(const __grid_constant__ OptionParams p) {
   ptx::start_next_grid();
   if (blockIdx.x == 0) clear_largest(p);  // raised by those who have waited for V^T
@@ -130,51 +118,9 @@ __global__ void __launch_bounds__(kWarpgroupThreads)
                                      static_cast<int>(threadIdx.x) % 32);
 }
 
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kTransposeThreads)
     clear_largest_kernel(const __grid_constant__ OptionParams p) {
   clear_largest(p);
-}
-
-using Kernel = void (*)(const OptionParams);
-constexpr Kernel kKernels[] = {&option_transpose_kernel, &option_exact_kernel<false>,
-                               &option_exact_kernel<true>, &clear_largest_kernel};
-
-}  // namespace
-
-cudaError_t prepare_option_rows() {
-  for (const Kernel kernel : kKernels) {
-    cudaFuncAttributes attributes{};
-    const cudaError_t error =
-        cudaFuncGetAttributes(&attributes, reinterpret_cast<const void*>(kernel));
-    if (error != cudaSuccess) return error;
-  }
-  return cudaSuccess;
-}
-
-cudaError_t clear_largest(const OptionParams& params, cudaStream_t stream) {
-  return host::launch_kernel(&clear_largest_kernel, {.grid = dim3(1), .threads = kThreads}, stream,
-                             params);
-}
-
-cudaError_t transpose_option_values(const OptionParams& params, cudaStream_t stream) {
-  const int entries = params.packed ? 1 : params.batch;
-  const auto blocks =
-      static_cast<unsigned int>(params.vt_keys / kBlockKv * entries * params.heads_kv);
-  return host::launch_kernel(&option_transpose_kernel, {.grid = dim3(blocks), .threads = kThreads},
-                             stream, params);
-}
-
-cudaError_t compute_options_exactly(const OptionParams& params, bool e5m2, cudaStream_t stream) {
-  OptionParams by_warpgroup = params;
-  by_warpgroup.order.q_tiles = static_cast<uint32_t>(
-      params.packed ? attention::packed_slots(params.total_q, params.batch, kWarpgroupRows)
-                    : (params.seqlen_q + kWarpgroupRows - 1) / kWarpgroupRows);
-  by_warpgroup.order.longest_first = false;
-  by_warpgroup.parts = (params.head_dim_v + 127) / 128;
-  const uint32_t blocks = by_warpgroup.order.size() * static_cast<uint32_t>(by_warpgroup.parts);
-  return host::launch_kernel(e5m2 ? &option_exact_kernel<true> : &option_exact_kernel<false>,
-                             {.grid = dim3(blocks), .threads = kWarpgroupThreads}, stream,
-                             by_warpgroup);
 }
 
 }  // namespace flashcore::cuda::forward_fp8_sm90::throughput

@@ -1,21 +1,19 @@
 // Around forward_fp8_sm90: V^T before it, and rows one by one where it cannot run.
-#include <algorithm>
+#pragma once
+
 #include <cstdint>
 
 #include "cuda/forward_fp8_sm90/throughput/exact_rows.cuh"
-#include "cuda/forward_fp8_sm90/throughput/launch.hpp"
 #include "cuda/forward_fp8_sm90/throughput/task.hpp"
-#include "cuda/host/launch_kernel.hpp"
 #include "cuda/ptx/dependent_launch.cuh"
 #include "cuda/ptx/ldmatrix.cuh"
 #include "cuda/ptx/shared_memory.cuh"
 #include "cuda/tile/swizzle.hpp"
 
 namespace flashcore::cuda::forward_fp8_sm90::throughput {
-namespace {
 
-constexpr int kTransposeThreads = 256;
-constexpr int kRowBytes = 128;  // of both tiles, whose rows are 16-byte chunks, swizzled
+inline constexpr int kTransposeThreads = 256;
+inline constexpr int kRowBytes = 128;  // of both tiles, whose rows are 16-byte chunks, swizzled
 
 struct TransposeTiles {
   alignas(16) unsigned char values[kBlockKv * kRowBytes];  // [key][dimension]
@@ -86,51 +84,12 @@ __global__ void __launch_bounds__(kTransposeThreads)
 }
 
 // 64 queries of one head, a warp for each 16.
-template <int kHeadDim>
+template <int kConfigIndex, bool kVColumns>
 __global__ void __launch_bounds__(kWarpgroupThreads)
     exact_kernel(const __grid_constant__ Params p) {
   const Task task = find_tile(p, blockIdx.x, kWarpgroupRows);
-  compute_rows_exactly<kHeadDim>(p, task, static_cast<int>(threadIdx.x) / 32 * kWarpRows,
-                                 static_cast<int>(threadIdx.x) % 32);
-}
-
-using Kernel = void (*)(const Params);
-
-Kernel transpose_of(const Params& p) {
-  return p.head_dim_v == 64 ? &transpose_kernel<64> : &transpose_kernel<128>;
-}
-Kernel exact_of(const Params& p) {
-  return p.head_dim_v == 64 ? &exact_kernel<64> : &exact_kernel<128>;
-}
-
-}  // namespace
-
-cudaError_t prepare_rows(int head_dim) {
-  Params p{};
-  p.head_dim_v = head_dim;
-  cudaFuncAttributes attributes{};
-  const cudaError_t error =
-      cudaFuncGetAttributes(&attributes, reinterpret_cast<const void*>(transpose_of(p)));
-  return error == cudaSuccess
-             ? cudaFuncGetAttributes(&attributes, reinterpret_cast<const void*>(exact_of(p)))
-             : error;
-}
-
-cudaError_t transpose_values(const Params& params, cudaStream_t stream) {
-  const auto blocks =
-      static_cast<unsigned int>(params.vt_keys / kBlockKv * params.batch * params.heads_kv);
-  return host::launch_kernel(transpose_of(params),
-                             {.grid = dim3(blocks), .threads = kTransposeThreads}, stream, params);
-}
-
-cudaError_t compute_exactly(const Params& params, cudaStream_t stream) {
-  Params by_warpgroup = params;
-  by_warpgroup.order.q_tiles =
-      static_cast<uint32_t>((params.seqlen_q + kWarpgroupRows - 1) / kWarpgroupRows);
-  by_warpgroup.order.longest_first = false;
-  return host::launch_kernel(
-      exact_of(params), {.grid = dim3(by_warpgroup.order.size()), .threads = kWarpgroupThreads},
-      stream, by_warpgroup);
+  compute_rows_exactly<kConfigs[kConfigIndex].head_dim, kVColumns>(
+      p, task, static_cast<int>(threadIdx.x) / 32 * kWarpRows, static_cast<int>(threadIdx.x) % 32);
 }
 
 }  // namespace flashcore::cuda::forward_fp8_sm90::throughput

@@ -1,17 +1,17 @@
 // Append's V where the cache has it stored transposed: a block has a new row of all heads, which becomes
-// a column. K and the queries are kernel.cu's.
+// a column. K and the queries are kernel.cuh's.
+#pragma once
+
 #include <cuda_runtime.h>
 
 #include <cstdint>
 
-#include "cuda/host/launch_kernel.hpp"
-#include "cuda/serving/append/launch.hpp"
 #include "cuda/serving/append/new_row.hpp"
+#include "cuda/serving/append/params.hpp"
 #include "cuda/serving/common/element.cuh"
 #include "problem/transposed.hpp"
 
 namespace flashcore::cuda::serving::append {
-namespace {
 
 __device__ __forceinline__ float scale_of_column(const Params& p, const attention::CachedKey& key,
                                                  int head) {
@@ -27,7 +27,7 @@ __global__ void __launch_bounds__(kThreads)
   const int new_row = static_cast<int>(blockIdx.x) - batch * p.seqlen_q;
   const NewRow row = find_new_row(p, p.cache, batch, new_row);
   const bool has_angles = p.rotation.cos == nullptr || row.position < p.rotation.positions;
-  if (!row.in_use || !row.fits || !has_angles) return;  // kernel.cu says so where that is wanted
+  if (!row.in_use || !row.fits || !has_angles) return;  // kernel.cuh says so where that is wanted
   const attention::CachedKey key = attention::find_cached_key(
       p.cache, row.entry, batch, row.key, [](const int32_t* page) { return *page; });
   const int64_t column = column_of_key(key.row);
@@ -42,14 +42,6 @@ __global__ void __launch_bounds__(kThreads)
     const float x = load_element(p.type, p.v_new.data, from);
     store_element(p.v_type, p.v_cache, to, __fdiv_rn(x, scale_of_column(p, key, head)));
   }
-}
-
-}  // namespace
-
-cudaError_t launch_columns(const Params& params, cudaStream_t stream) {
-  return host::launch_kernel(
-      &append_columns_kernel,
-      {.grid = dim3(static_cast<unsigned int>(params.rows)), .threads = kThreads}, stream, params);
 }
 
 }  // namespace flashcore::cuda::serving::append

@@ -1,18 +1,18 @@
 // V in rows becomes V stored transposed. A block has 128 keys and 64 dimensions of one head:
 //
 //   global, rows of keys  ->  shared, as they are  ->  global, rows of dimensions, 16 keys a thread
+#pragma once
+
 #include <cuda_runtime.h>
 
 #include <cstdint>
 
-#include "cuda/host/launch_kernel.hpp"
 #include "cuda/ptx/shared_memory.cuh"
-#include "cuda/serving/transpose_v/launch.hpp"
+#include "cuda/serving/transpose_v/params.hpp"
 #include "cuda/tile/fragment.hpp"
 #include "cuda/tile/v_tile.hpp"
 
 namespace flashcore::cuda::serving::transpose_v {
-namespace {
 
 using Tile = tile::VTile;
 constexpr int kColumns = Tile::kColumns, kDims = Tile::kDims, kChunk = Tile::kChunk;
@@ -97,13 +97,6 @@ __global__ void __launch_bounds__(kThreads) transpose_kernel(const __grid_consta
   }
   __syncthreads();
   store_columns(p, block, tile);
-}
-
-}  // namespace
-
-cudaError_t launch(const Params& params, cudaStream_t stream) {
-  return host::launch_kernel(&transpose_kernel, {.grid = dim3(params.blocks), .threads = kThreads},
-                             stream, params);
 }
 
 }  // namespace flashcore::cuda::serving::transpose_v

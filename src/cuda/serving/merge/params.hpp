@@ -1,14 +1,14 @@
 // Everything that merge's launch is told. Strides are in elements.
 #pragma once
 
-#include <cuda_runtime_api.h>
-
 #include <cstdint>
 
 #include "cuda/attention/divisor.hpp"
 #include "cuda/serving/common/element_type.hpp"
 
 namespace flashcore::cuda::serving::merge {
+
+inline constexpr int kThreads = 256, kWarpRows = 32;
 
 // A row: a query of a head of a batch entry.
 struct Stride {
@@ -28,7 +28,5 @@ struct Params {
   int per_chunk;                 // elements that a thread takes at once: 16 bytes of o_a, or 1
   attention::Divisor by_chunks;  // of a row
 };
-
-cudaError_t launch(const Params& params, cudaStream_t stream);
 
 }  // namespace flashcore::cuda::serving::merge

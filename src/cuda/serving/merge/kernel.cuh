@@ -1,19 +1,18 @@
 // Merge. A warp has 32 rows: each lane weighs one of them, and then all lanes take chunks of the 32 in
 // turn, so that both of a row's inputs are read and its output is written in whole lines.
+#pragma once
+
 #include <cuda_runtime.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
 
-#include "cuda/host/launch_kernel.hpp"
 #include "cuda/serving/common/element.cuh"
-#include "cuda/serving/merge/launch.hpp"
+#include "cuda/serving/merge/params.hpp"
 
 namespace flashcore::cuda::serving::merge {
-namespace {
 
-constexpr int kThreads = 256, kWarpRows = 32, kMostBlocks = 1 << 30;
 constexpr uint32_t kAllLanes = 0xffffffffU;
 
 struct Weights {
@@ -21,7 +20,7 @@ struct Weights {
 };
 
 // In fp64, as on the CPU: it costs a lane a few hundred instructions for a whole row.
-__device__ Weights weights_of(float lse_a, float lse_b) {
+__device__ inline Weights weights_of(float lse_a, float lse_b) {
   const double a = lse_a, b = lse_b;
   // The sum of both is +inf where one is and the other is not -inf.
   if (isnan(lse_a) || isnan(lse_b) || lse_a + lse_b == __int_as_float(0x7f800000)) {
@@ -40,17 +39,17 @@ __device__ Weights weights_of(float lse_a, float lse_b) {
 struct Place {
   int64_t batch, head, row;
 };
-__device__ Place place_of(const Params& p, int64_t number) {
+__device__ inline Place place_of(const Params& p, int64_t number) {
   const int64_t batch_head = number / p.rows;
   return {batch_head / p.heads, batch_head % p.heads, number % p.rows};
 }
-__device__ int64_t at(const Stride& stride, const Place& place) {
+__device__ inline int64_t at(const Stride& stride, const Place& place) {
   return place.batch * stride.batch + place.head * stride.head + place.row * stride.row;
 }
 
 // A part of weight 0 is left out and not read: it may hold NaN.
-__device__ void merge_element(const Params& p, const Weights& weights, int64_t a, int64_t b,
-                              int64_t o) {
+__device__ inline void merge_element(const Params& p, const Weights& weights, int64_t a, int64_t b,
+                                     int64_t o) {
   const float of_a = weights.a == 0 ? 0.0F : load_element(p.type, p.o_a, a);
   const float of_b = weights.b == 0 ? 0.0F : load_element(p.type, p.o_b, b);
   store_element(p.o_type, p.o, o, weights.a * of_a + weights.b * of_b);
@@ -120,7 +119,7 @@ __device__ __forceinline__ void merge_chunks(const Params& p, const Chunk (&chun
   }
 }
 
-__device__ int64_t from_lane(int64_t x, int lane) { return __shfl_sync(kAllLanes, x, lane); }
+__device__ inline int64_t from_lane(int64_t x, int lane) { return __shfl_sync(kAllLanes, x, lane); }
 
 // What a lane has found of its row.
 struct Row {
@@ -174,18 +173,6 @@ __global__ void __launch_bounds__(kThreads) merge_kernel(const __grid_constant__
       }
     }
   }
-}
-
-}  // namespace
-
-cudaError_t launch(const Params& params, cudaStream_t stream) {
-  constexpr int kBlockRows = kThreads / 32 * kWarpRows;
-  const int64_t blocks = (params.all_rows + kBlockRows - 1) / kBlockRows;
-  return host::launch_kernel(
-      &merge_kernel,
-      {.grid = dim3(static_cast<unsigned int>(std::min<int64_t>(blocks, kMostBlocks))),
-       .threads = kThreads},
-      stream, params);
 }
 
 }  // namespace flashcore::cuda::serving::merge

@@ -1,1 +1,0 @@
-flashcore_cuda_sources(forward_fp8_converted SOURCES forward_fp8/converted/kernel.cu)

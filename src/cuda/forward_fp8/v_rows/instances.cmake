@@ -1,1 +1,0 @@
-flashcore_cuda_sources(forward_fp8_v_rows SOURCES forward_fp8/v_rows/kernel.cu)

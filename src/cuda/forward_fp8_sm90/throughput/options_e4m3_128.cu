@@ -1,8 +1,0 @@
-// forward_fp8_sm90 with options, e4m3, head dimensions up to 128.
-#include "cuda/forward_fp8_sm90/throughput/option_instance.cuh"
-
-namespace flashcore::cuda::forward_fp8_sm90::throughput {
-
-OptionEntry options_e4m3_128() { return CompiledOptions<1, false>::entry(); }
-
-}  // namespace flashcore::cuda::forward_fp8_sm90::throughput

@@ -1,8 +1,0 @@
-// forward_fp8_sm90 with options, e4m3, head dimensions up to 64.
-#include "cuda/forward_fp8_sm90/throughput/option_instance.cuh"
-
-namespace flashcore::cuda::forward_fp8_sm90::throughput {
-
-OptionEntry options_e4m3_64() { return CompiledOptions<0, false>::entry(); }
-
-}  // namespace flashcore::cuda::forward_fp8_sm90::throughput

@@ -1,1 +1,0 @@
-flashcore_cuda_sources(append SOURCES serving/append/kernel.cu serving/append/columns.cu)

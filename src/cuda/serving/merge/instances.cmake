@@ -1,1 +1,0 @@
-flashcore_cuda_sources(merge SOURCES serving/merge/kernel.cu)
