@@ -8,15 +8,14 @@ import pathlib
 import re
 import sys
 
-PTX, HOST = "src/cuda/ptx/", "src/cuda/host/"
+PTX, LAUNCH = "src/cuda/ptx/", ("src/cuda/launch/start.cpp", "src/cuda/host/launch_kernel.hpp")
 # What, where it may stand, and what to take elsewhere.
 RULES = [
     (re.compile(r"\b(?:asm|__asm__)\b"), PTX, "a wrapper of ptx/, or pin and opaque of ptx/pin.cuh"),
     (re.compile(r"\b__(?:builtin|nvvm)_\w+|\b__isGlobal\b|\b__cvta_\w+"), PTX, "a wrapper of ptx/"),
     (re.compile(r"\b__shared__\b"), PTX + "shared_", "dynamic_shared or static_shared"),
-    (re.compile(r"<<<"), "nowhere", "launch_kernel of host/launch_kernel.hpp"),
-    (re.compile(r"\b(?:cudaLaunch|cuLaunch)\w*|\blaunch_function\b"), HOST,
-     "launch_kernel of host/launch_kernel.hpp"),
+    (re.compile(r"<<<"), "nowhere", "Launcher of launch/launch.hpp"),
+    (re.compile(r"\b(?:cudaLaunch|cuLaunch)(?!Attribute|Config)\w*"), LAUNCH, "Launcher of launch/launch.hpp"),
 ]
 COMMENT = re.compile(r"//.*")
 SUFFIXES = {".h", ".cpp", ".hpp", ".cu", ".cuh", ".in"}

@@ -25,7 +25,7 @@ class CheckDeviceCode(unittest.TestCase):
                               ("__builtin_assume(x > 0);", "src/cuda/ptx/registers.cuh"),
                               ("extern __shared__ char x[];", "src/cuda/ptx/shared_memory.cuh"),
                               ("return cudaLaunchKernel(f);", "src/cuda/host/launch_kernel.hpp"),
-                              ("launch_function(f, k, shape);", "src/cuda/host/driver_launch.cpp")):
+                              ("return cudaLaunchKernelExC(f);", "src/cuda/launch/start.cpp")):
             with self.subTest(line=line):
                 self.assertEqual(self.found(allowed, f"\n{line}\n"), [])
                 found = self.found("src/cuda/forward/kernel.cuh", f"\n{line}\n")

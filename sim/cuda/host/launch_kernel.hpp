@@ -5,7 +5,7 @@
 
 #include <type_traits>
 
-#include "cuda/host/driver_launch.hpp"
+#include "cuda/host/launch_shape.hpp"
 #include "runtime/launch.hpp"
 
 namespace flashcore::cuda::host {
@@ -19,23 +19,9 @@ cudaError_t launch_kernel(void (*kernel)(Parameters...), const LaunchShape& shap
       .block = {shape.threads},
       .shared_bytes = shape.shared_bytes,
       .cluster_blocks = static_cast<int>(shape.cluster),
-      .registers = sim::first_registers(shape.threads, shape.blocks_an_sm),
-      .starts_early = shape.early};
+      .registers = sim::first_registers(shape.threads, shape.blocks_per_sm)};
   return sim::enqueue(
       reinterpret_cast<const void*>(kernel), options, [=] { kernel(arguments...); }, stream);
-}
-
-template <class... Parameters>
-cudaError_t launch_kernel(cudaFunction_t /*function*/, void (*kernel)(Parameters...),
-                          const LaunchShape& shape, cudaStream_t stream,
-                          const std::type_identity_t<Parameters>&... arguments) {
-  return launch_kernel(kernel, shape, stream, arguments...);
-}
-
-template <class... Parameters>
-cudaError_t find_function(cudaFunction_t& function, void (*kernel)(Parameters...)) {
-  function = reinterpret_cast<cudaFunction_t>(kernel);
-  return cudaSuccess;
 }
 
 }  // namespace flashcore::cuda::host

@@ -12,7 +12,7 @@
 #include "kernel/kernel.hpp"
 #include "problem/status.hpp"
 #ifdef FLASHCORE_STAND_IN
-#include "tests/cuda/stand_in/made_up_kernels.hpp"
+#include "made_up_kernels.hpp"
 #endif
 
 namespace flashcore::cuda::launch {
