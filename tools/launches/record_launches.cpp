@@ -378,6 +378,8 @@ Status expect_instance(const std::string& wanted, const Launcher& launch) {
   (void)fake::take_launches();
   const cudaError_t error = launch();
   const std::vector<fake::Launch> launches = fake::take_launches();
+  // An instance that no GPU of this build runs is not compiled.
+  if (error == cudaErrorInvalidDeviceFunction && launches.empty()) return {};
   if (error != cudaSuccess || launches.size() != 1) {
     return {StatusCode::internal, fmt::format("{}: is not launched", wanted)};
   }
