@@ -26,7 +26,7 @@ WANTED = {"docs/ladder.md": ["picture ladder", "times", "where", "goals", "ceili
                               "features forward_sm80_throughput", "features forward_sm90_throughput", "backward",
                               "small grid where", "small grid ahead", "cpu where", "cpu goals", "bench cpu where",
                               "bench cpu"],
-          "docs/cpu.md": ["cpu where", "cpu goals", "bench cpu decode"],
+          "docs/cpu.md": ["cpu where", "cpu goals", "bench cpu decode", "bench cpu backward"],
           "docs/forward-sm80.md": ["kernel forward_sm80_throughput"],
           "docs/forward-sm90.md": ["kernel forward_sm90_throughput"],
           "docs/backward-sm90.md": ["backward ratios"],
