@@ -29,7 +29,6 @@ not_rewritten = [
     "docs/forward-latency.md",
     "docs/forward-sm80.md",
     "docs/forward-sm90.md",
-    "docs/measurement.md",
     "docs/numerics.md",
     "docs/performance.md",
     "docs/python.md",
