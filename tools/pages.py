@@ -36,7 +36,6 @@ not_rewritten = [
     "docs/results.md",
     "docs/rust.md",
     "docs/semantics.md",
-    "docs/tuning.md",
     "docs/verification.md",
     "examples/README.md",
 ]
