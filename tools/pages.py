@@ -23,7 +23,6 @@ not_rewritten = [
     "docs/decode-sm80.md",
     "docs/decode-sm90.md",
     "docs/environment.md",
-    "docs/evolve.md",
     "docs/forward-fp8-sm89.md",
     "docs/forward-fp8.md",
     "docs/forward-latency.md",
@@ -37,7 +36,6 @@ not_rewritten = [
     "docs/rust.md",
     "docs/semantics.md",
     "docs/verification.md",
-    "examples/README.md",
 ]
 HELD = re.compile(r"<!-- (?:generated|tested): ([^>]*?) -->.*?<!-- end: \1 -->", re.DOTALL)
 METHOD = re.compile(r"<!-- method -->.*?<!-- /method -->", re.DOTALL)

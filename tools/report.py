@@ -13,8 +13,8 @@ import pathlib
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-from reporting import (bench, calls, cpu, fp8, ladder, packed, page, pictures, python, quantization,  # noqa: E402
-                       simulator, small, text, tuning, verify)
+from reporting import (bench, calls, cpu, evolve, fp8, ladder, packed, page, pictures, python,  # noqa: E402
+                       quantization, simulator, small, text, tuning, verify)
 from reporting.evidence import STALE, Evidence, Failure  # noqa: E402
 
 # Parts that their page must have; others are filled in wherever their markers are.
@@ -36,6 +36,7 @@ WANTED = {"docs/ladder.md": ["picture ladder", "times", "where", "goals", "ceili
           "docs/forward-latency.md": ["kernel forward_sm90_latency", "small eager"],
           "docs/verification.md": ["verify", "verify where", "mutants"],
           "docs/numerics.md": ["quantization where", "quantization error", "quantization lse", "fp8 terms"],
+          "docs/evolve.md": ["evolve runs"],
           "docs/simulator.md": ["planted faults", "mended faults", "faults not found"],
           "docs/tuning.md": ["tuning summary", "tuning where", "tuning off grid", "tuning model"],
           "docs/python.md": ["python calls", "python tests"],
@@ -53,7 +54,8 @@ def generated(evidence: Evidence) -> dict[pathlib.Path, str]:
     parts = (ladder.parts(evidence) | bench.parts(evidence) | cpu.parts(evidence) |
              verify.parts(evidence) | small.parts(evidence) | packed.parts(evidence) | calls.parts(evidence) |
              python.parts(evidence) | quantization.parts(evidence) | fp8.parts(evidence) |
-             tuning.parts(evidence) | simulator.parts() | pictures.parts(evidence))
+             tuning.parts(evidence) | simulator.parts() | evolve.parts(evidence) |
+             pictures.parts(evidence))
     files = {}
     for path in marked_pages(evidence.root):
         content = path.read_text(encoding="utf-8")
