@@ -1,5 +1,5 @@
-"""SVGs for the pages, light and dark, by matplotlib. Each carries the hash of what it shows, so that
---check needs no matplotlib."""
+"""SVGs for the pages, light and dark: diagrams, and plots by matplotlib. Each carries the hash of what it shows, so
+that --check needs no matplotlib."""
 import hashlib
 import json
 import math
@@ -7,6 +7,7 @@ import pathlib
 import re
 
 from reporting import bench as bench_parts
+from reporting import diagrams
 from reporting import fp8 as fp8_parts
 from reporting import ladder as ladder_parts
 from reporting import plots
@@ -20,7 +21,7 @@ THEMES = {"": {"ground": "#ffffff", "ink": "#1a1d21", "grid": "#d9dee4"},
 FP8_FLOOR = 1e-6  # smaller errors are drawn here
 SHAPE_COLORS = ("#2f7fd6", "#e0681f", "#3f9d4f")
 TEXTS = {"ladder": "Time of one call, rung by rung", "sweep": "Throughput by sequence length",
-         "roofline": "Roofline", "latency": "Where the time of short calls goes",
+         "architecture": "The rooms of the source, and which may include which", "roofline": "Roofline", "latency": "Where the time of short calls goes",
          "fp8": "Relative error of O against TFLOP/s of each kernel for fp8, by data"}
 
 
@@ -245,16 +246,21 @@ def drawings(all_evidence: Evidence) -> dict:
     return found
 
 
+def drawn_by_hand() -> dict:
+    """By name: what is to be seen, and the function that gives the text of the SVG."""
+    return {"architecture": (diagrams.architecture_shown(), diagrams.architecture)}
+
+
 def pictures(all_evidence: Evidence) -> dict:
     """By file name: the hash of what is to be seen, the function that draws it, and its theme."""
     return {f"{name}{suffix}.svg": (hash_of([shown, theme]), draw, theme)
-            for name, (shown, draw) in drawings(all_evidence).items()
+            for name, (shown, draw) in (drawings(all_evidence) | drawn_by_hand()).items()
             for suffix, theme in THEMES.items()}
 
 
 def part(all_evidence: Evidence, name: str, folder: str) -> str:
     """A picture in a page; GitHub shows the one that suits its reader's theme."""
-    if name not in drawings(all_evidence):
+    if name not in drawings(all_evidence) | drawn_by_hand():
         return "Not in this run."
     return (f'<picture><source media="(prefers-color-scheme: dark)" srcset="{folder}/{name}-dark.svg">'
             f'<img alt="{TEXTS[name]}" src="{folder}/{name}.svg"></picture>')
@@ -285,6 +291,10 @@ def draw_all(all_evidence: Evidence, folder: pathlib.Path) -> None:
     for name in outdated(all_evidence, folder):
         if name not in wanted:
             (folder / name).unlink()
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, (make, suffix) in {f"{name}{suffix}.svg": (make, suffix) for name, (_, make) in drawn_by_hand().items()
+                                 for suffix in THEMES}.items():
+        (folder / name).write_text(make(suffix, THEMES[suffix], wanted[name][0]), encoding="utf-8")
     names = [name for name in outdated(all_evidence, folder)]
     if not names:
         return
@@ -295,7 +305,6 @@ def draw_all(all_evidence: Evidence, folder: pathlib.Path) -> None:
     except ImportError as error:
         raise Failure("pictures need matplotlib, which is not here; --no-pictures leaves "
                       f"{', '.join(names)} as they are") from error
-    folder.mkdir(parents=True, exist_ok=True)
     for name in names:
         shown, draw, theme = wanted[name]
         with pyplot.rc_context(settings(theme)):
