@@ -16,7 +16,6 @@ not_rewritten = [
     "README.md",
     "CONTRIBUTING.md",
     "docs/adding-a-kernel.md",
-    "docs/architecture.md",
     "docs/backward-sm80.md",
     "docs/backward-sm90.md",
     "docs/cli.md",

@@ -36,7 +36,7 @@ WANTED = {"docs/ladder.md": ["picture ladder", "times", "where", "goals", "ceili
           "docs/forward-latency.md": ["kernel forward_sm90_latency", "small eager"],
           "docs/verification.md": ["verify", "verify where", "mutants"],
           "docs/numerics.md": ["quantization where", "quantization error", "quantization lse", "fp8 terms"],
-          "docs/evolve.md": ["evolve runs"],
+          "docs/architecture.md": ["picture architecture"], "docs/evolve.md": ["evolve runs"],
           "docs/simulator.md": ["planted faults", "mended faults", "faults not found"],
           "docs/tuning.md": ["tuning summary", "tuning where", "tuning off grid", "tuning model"],
           "docs/python.md": ["python calls", "python tests"],
