@@ -54,8 +54,8 @@ class Links(unittest.TestCase):
 
     def test_a_dead_one_is_noticed(self):
         page = ROOT / "README.md"
-        for text, dead in (("[a](docs/none.md)", ["docs/none.md"]), ("[a](docs/cli.md)", []),
-                           ("[a](docs/cli.md#times)", []), ("[a](docs/cli.md#no)", ["docs/cli.md#no"]),
+        for text, dead in (("[a](docs/none.md)", ["docs/none.md"]), ("[a](docs/command.md)", []),
+                           ("[a](docs/command.md#times)", []), ("[a](docs/cli.md#no)", ["docs/cli.md#no"]),
                            ("# A *b* c: d\n[a](#a-b-c-d) [b](#a-b)", ["#a-b"])):
             self.assertEqual(dead_links(page, text), dead, text)
 

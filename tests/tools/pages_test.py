@@ -171,7 +171,7 @@ def links(page: str) -> set[str]:
 
 def doors(text: str) -> list[str]:
     """The bold beginnings of the list that the front page opens with."""
-    return re.findall(r"^- \*\*([^*]+)\*\*:", text, re.MULTILINE)
+    return re.findall(r"^- \*\*([^*]+)\*\*:", pages.without(text, pages.HELD), re.MULTILINE)
 
 
 class Pages(unittest.TestCase):
@@ -232,7 +232,7 @@ class Pages(unittest.TestCase):
         self.assertEqual(doors(read("README.md")), DOORS)
         first = links("README.md")
         second = first.union(*(links(page) for page in first if (ROOT / page).exists()))
-        self.assertEqual(sorted(set(pages.pages()) - second - {"README.md"}), [], "more than two links away")
+        self.assertEqual(sorted(set(held()) - second - {"README.md"}), [], "more than two links away")
 
     def test_a_door_too_many_is_noticed(self):
         self.assertEqual(doors("- **Use it**: [a](b.md)\n- no **door**: c\n- **Another**: d\n"), ["Use it", "Another"])
