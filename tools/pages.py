@@ -31,7 +31,6 @@ not_rewritten = [
     "docs/measurement.md",
     "docs/numerics.md",
     "docs/performance.md",
-    "docs/python.md",
     "docs/quantize.md",
     "docs/results.md",
     "docs/semantics.md",
