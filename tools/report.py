@@ -35,7 +35,7 @@ WANTED = {"docs/ladder.md": ["picture ladder", "times", "where", "goals", "ceili
                                   "fp8 amax"],
           "docs/forward-latency.md": ["kernel forward_sm90_latency", "small eager"],
           "docs/verification.md": ["verify", "verify where", "mutants"],
-          "docs/numerics.md": ["quantization where", "quantization error", "quantization lse", "fp8 terms"],
+          "docs/accuracy.md": ["quantization where", "quantization error", "quantization lse", "fp8 terms"],
           "docs/tuning.md": ["tuning summary", "tuning where", "tuning off grid"],
           "docs/python.md": ["python calls", "python tests"],
           "README.md": ["bench headline", "bench behind", "front picture ladder", "front picture sweep"]}

@@ -162,6 +162,27 @@ def not_there(text: str) -> list[str]:
     return found
 
 
+def numbers_of(text: str) -> list[float]:
+    return [float(number) for number in re.findall(r"\d[\d.]*(?:e-\d+)?", text)]
+
+
+def limits_of_page(page: str, header: str) -> dict[str, list[float]]:
+    """The rows of the table that begins with this header: the numbers after the first name of each."""
+    rows = {}
+    for line in page.partition(header)[2].partition("\n")[2].splitlines()[1:]:
+        if not line.startswith("|"):
+            break
+        name, *cells = [cell.strip() for cell in line.strip("|").split("|")]
+        rows[name.split(",")[0]] = [number for cell in cells for number in numbers_of(cell)[:1] if "e-" in cell]
+    return rows
+
+
+def limits_of_code(code: str) -> dict[str, list[float]]:
+    """Of a switch over types whose cases return designated initialisers."""
+    return {name or "f32": [float(value) for value in re.findall(r"= (\d[\d.]*e-\d+)", body)]
+            for name, body in re.findall(r"(?:case DType::(\w+)|default):\s*return \{(.*?)\};", code, re.DOTALL)}
+
+
 def links(page: str) -> set[str]:
     text = pages.without(read(page), pages.FENCE)
     found = re.findall(r"\]\(([^)#\s]+\.md)(?:#[^)]*)?\)", text)
@@ -225,6 +246,25 @@ class Pages(unittest.TestCase):
                 ("`no_such_file.cuh` `bench/gates/`", ["no_such_file.cuh", "bench/gates/"]),
                 ("`./run.sh`, `DIRECTORY/lib/a.h`, `build/bin/flashcore`, `scores/bias/f16`", [])):
             self.assertEqual(not_there(text), found, text)
+
+    def test_the_limits_on_the_page_are_those_of_the_gates(self):
+        page = read("docs/accuracy.md")
+        gates = limits_of_code(read("bench/gate/gates.cpp"))
+        found = limits_of_page(page, "| inputs | largest scaled error |")
+        self.assertEqual(sorted(gates), ["bf16", "f16", "f32", "f8e5m2"])
+        for name, on_page in (("f32", "f32"), ("f16", "f16"), ("bf16", "bf16"), ("f8e5m2", "f8e4m3")):
+            self.assertEqual(found[on_page], gates[name], name)
+        self.assertEqual(limits_of_page(page, "| inputs | relative error | largest error"),
+                         limits_of_code(read("bench/gate/gradient_gates.cpp")))
+        data = dict(re.findall(r'^ +\{"(\w+)", ([\de., -]+),', read("bench/cases/fp8_cases.cpp"), re.MULTILINE))
+        self.assertEqual(limits_of_page(page, "| data | what it is |"),
+                         {name: numbers_of(limits) for name, limits in data.items()})
+
+    def test_another_limit_is_noticed(self):
+        code = "case DType::f16:\n return {.relative_error = 3e-3, .naive = 5e-4};\ndefault:\n return {.relative_error = 5e-6};"
+        self.assertEqual(limits_of_code(code), {"f16": [3e-3, 5e-4], "f32": [5e-6]})
+        table = "| inputs | a |\n| --- | --- |\n| f16 | 3e-3 | 5e-4 of it |\n| f32 | 5e-6 | |\n\n| more |"
+        self.assertEqual(limits_of_page(table, "| inputs |"), {"f16": [3e-3, 5e-4], "f32": [5e-6]})
 
     def test_the_front_page_has_five_doors_and_leads_everywhere(self):
         if "README.md" in not_rewritten:

@@ -182,7 +182,7 @@ class Pages(Tree):
                      "| `01_scalar` | - | - | 3.1e-03 | 3.2e-03 |", "relative error of O, D 64",
                      "| largest error of LSE, D 128 | normal | sink |"):
             self.assertIn(part, page)
-        self.assertIn("| `forward_fp8_sm90`, O | 2.1e-03 | 2.2e-03 |", self.text("docs/numerics.md"))
+        self.assertIn("| `forward_fp8_sm90`, O | 2.1e-03 | 2.2e-03 |", self.text("docs/accuracy.md"))
         self.assertNotIn("(stale)", page)
         # The picture is not there yet, then shows something else.
         for _ in range(2):
