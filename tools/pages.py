@@ -28,8 +28,6 @@ not_rewritten = [
     "docs/forward-sm90.md",
     "docs/ladder.md",
     "docs/measurement.md",
-    "docs/performance.md",
-    "docs/results.md",
     "docs/simulator.md",
     "docs/tuning.md",
     "examples/README.md",

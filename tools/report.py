@@ -21,7 +21,7 @@ from reporting.evidence import STALE, Evidence, Failure  # noqa: E402
 WANTED = {"docs/ladder.md": ["picture ladder", "times", "where", "goals", "ceilings", "gates", "rungs"],
           "docs/performance.md": ["bench where", "bench ceilings", "picture sweep",
                                   "picture roofline", "picture latency"],
-          "docs/results.md": ["bench where", "bench five", "bench sweep", "bench small",
+          "docs/results.md": ["bench where", "bench five", "bench sweep", "bench small", "bench few keys",
                               "bench serving decode", "bench decode", "bench idle", "packed", "calls",
                               "features forward_sm80_throughput", "features forward_sm90_throughput", "backward",
                               "small grid where", "small grid ahead", "cpu where", "cpu goals", "bench cpu where",

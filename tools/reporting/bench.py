@@ -18,6 +18,7 @@ SERVING_SUITES = {"decode": "One query, caches in one piece",
                   "rotated": "Caches that come from memory at each call",
                   "paged": "Pages, and fp8", "ragged": "64 entries of 100 to 8k keys",
                   "speculative": "Several queries, causal and as a tree"}
+FEW_KEYS = "few-keys"  # cross attention over few keys
 PREFILL = "bench-prefill"  # chunks of a prompt, in one piece and in pages
 PREFILL_SM80 = "bench-prefill-sm80"  # the same by the kernels for Ampere
 # The backward pass, deterministic and with atomic sums.
@@ -122,6 +123,10 @@ class Bench:
     def serving_decode(self) -> str:
         """The first of these: what a page of results shows."""
         return f"{self.where()}\n\n{self.against_peer('decode')}"
+
+    def from_file(self) -> str:
+        """Cases that came from a file."""
+        return f"{self.where()}\n\n{self.against_peer('file')}"
 
     def prefill(self) -> str:
         """Chunks in pages beside one piece: cases are named after the piece, then /pageN."""
@@ -556,7 +561,7 @@ def parts(all_evidence: Evidence) -> dict:
     found["bench behind"] = lambda: behind(all_evidence)
     found["backward ratios"] = lambda: backward_ratios(all_evidence)
     for part, name, make in (("serving", SERVING, Bench.serving), ("serving decode", SERVING, Bench.serving_decode),
-                             ("prefill", PREFILL, Bench.prefill),
+                             ("few keys", FEW_KEYS, Bench.from_file), ("prefill", PREFILL, Bench.prefill),
                              ("prefill sm80", PREFILL_SM80, Bench.prefill), ("fp8", FP8, Bench.fp8),
                              ("fp8 kernels", FP8_KERNELS, Bench.fp8_kernels), ("fp8 peers", FP8_PEERS, Bench.fp8_peers),
                              ("fp8 wide", FP8_WIDE, Bench.fp8_wide),
