@@ -508,7 +508,7 @@ def decoded_behind(bench: Bench) -> str:
     least = min(ratio for ratio, _ in times)
     stale = STALE if bench.stale("decode_sm90", bench.evidence["cases"]) else ""
     return (f"- for **decode of one query where cuDNN does what you want**: on Hopper it takes {least:.2f} to {worst:.2f} times\n"
-            f"  cuDNN's time{stale} ({worst:.2f}: {where_worst};\n  [table](docs/decode-sm90.md#as-it-is-now));")
+            f"  cuDNN's time{stale} ({worst:.2f}: {where_worst};\n  [table](docs/decode.md#what-was-measured));")
 
 
 def behind(all_evidence: Evidence) -> str:
