@@ -473,8 +473,9 @@ def backward_ratios(all_evidence: Evidence) -> str:
 
     rows = [["all", *(text(sum(mode.values(), [])) for mode in modes)]]
     rows += [[dim, *(text(mode.get(dim, [])) for mode in modes)] for dim in modes[0]]
-    return table(["head dimension: mean (least to most); below 0.95", f"in any order{stale[0]}",
-                  f"the same bits{stale[1]}"], rows)
+    modes = [f"in any order{stale[0]}", f"the same bits{stale[1]}"]
+    said = "\n\n".join(f"{name[0].upper()}{name[1:]}: {bench.where()}" for name, bench in zip(modes, benches, strict=True))
+    return said + "\n\n" + table(["head dimension: mean (least to most); below 0.95", *modes], rows)
 
 
 def untrained(bench: Bench) -> str:
