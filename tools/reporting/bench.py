@@ -480,8 +480,9 @@ def backward_ratios(all_evidence: Evidence) -> str:
 
     rows = [["all", *(text(sum(mode.values(), [])) for mode in modes)]]
     rows += [[dim, *(text(mode.get(dim, [])) for mode in modes)] for dim in modes[0]]
-    return table(["head dimension: mean (least to most); below 0.95", f"in any order{stale[0]}",
-                  f"the same bits{stale[1]}"], rows)
+    modes = [f"in any order{stale[0]}", f"the same bits{stale[1]}"]
+    said = "\n\n".join(f"{name[0].upper()}{name[1:]}: {bench.where()}" for name, bench in zip(modes, benches, strict=True))
+    return said + "\n\n" + table(["head dimension: mean (least to most); below 0.95", *modes], rows)
 
 
 def device(bench: Bench) -> str:
@@ -519,7 +520,7 @@ def decoded_behind(bench: Bench) -> str:
     least = min(ratio for ratio, _ in times)
     stale = STALE if bench.stale("decode_sm90", bench.evidence["cases"]) else ""
     return (f"- **Decode of one query**, where cuDNN has the options that are needed: on {device(bench)}\n"
-            f"  it takes {least:.2f} to {worst:.2f} times cuDNN's time{stale} ({worst:.2f}: {where_worst};\n  [table](docs/decode-sm90.md#as-it-is-now)).")
+            f"  it takes {least:.2f} to {worst:.2f} times cuDNN's time{stale} ({worst:.2f}: {where_worst};\n  [table](docs/decode.md#what-was-measured)).")
 
 
 def behind(all_evidence: Evidence) -> str:
