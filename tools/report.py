@@ -13,8 +13,8 @@ import pathlib
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-from reporting import (bench, calls, cpu, fp8, ladder, packed, page, pictures, python, quantization,  # noqa: E402
-                       small, text, tuning, verify)
+from reporting import (bench, calls, cpu, evolve, fp8, ladder, packed, page, pictures, python,  # noqa: E402
+                       quantization, simulator, small, text, tuning, verify)
 from reporting.evidence import STALE, Evidence, Failure  # noqa: E402
 
 # Parts that their page must have; others are filled in wherever their markers are.
@@ -26,7 +26,7 @@ WANTED = {"docs/ladder.md": ["picture ladder", "times", "where", "goals", "ceili
                               "features forward_sm80_throughput", "features forward_sm90_throughput", "backward",
                               "small grid where", "small grid ahead", "cpu where", "cpu goals", "bench cpu where",
                               "bench cpu"],
-          "docs/cpu.md": ["cpu where", "cpu goals", "bench cpu decode"],
+          "docs/cpu.md": ["cpu where", "cpu goals", "bench cpu decode", "bench cpu backward"],
           "docs/forward-sm80.md": ["kernel forward_sm80_throughput", "bench prefill sm80"],
           "docs/decode.md": ["bench serving"],
           "docs/forward-sm90.md": ["kernel forward_sm90_throughput", "kernel forward_sm90_latency", "small eager",
@@ -37,7 +37,9 @@ WANTED = {"docs/ladder.md": ["picture ladder", "times", "where", "goals", "ceili
                                   "fp8 amax"],
           "docs/verification.md": ["verify", "verify where", "mutants"],
           "docs/accuracy.md": ["quantization where", "quantization error", "quantization lse", "fp8 terms"],
-          "docs/tuning.md": ["tuning summary", "tuning where", "tuning off grid"],
+          "docs/architecture.md": ["picture architecture"], "docs/evolve.md": ["evolve runs"],
+          "docs/simulator.md": ["planted faults", "mended faults", "faults not found"],
+          "docs/tuning.md": ["tuning summary", "tuning where", "tuning off grid", "tuning model"],
           "docs/python.md": ["python calls", "python tests"],
           "README.md": ["bench headline", "bench behind", "front picture ladder", "front picture sweep"]}
 
@@ -53,7 +55,8 @@ def generated(evidence: Evidence) -> dict[pathlib.Path, str]:
     parts = (ladder.parts(evidence) | bench.parts(evidence) | cpu.parts(evidence) |
              verify.parts(evidence) | small.parts(evidence) | packed.parts(evidence) | calls.parts(evidence) |
              python.parts(evidence) | quantization.parts(evidence) | fp8.parts(evidence) |
-             tuning.parts(evidence) | pictures.parts(evidence))
+             tuning.parts(evidence) | simulator.parts() | evolve.parts(evidence) |
+             pictures.parts(evidence))
     files = {}
     for path in marked_pages(evidence.root):
         content = path.read_text(encoding="utf-8")

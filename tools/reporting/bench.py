@@ -8,6 +8,7 @@ from reporting.text import cell, length, ratio, table, us
 
 MAIN = "bench"  # docs/evidence/bench.json
 ON_CPU = "bench-cpu"
+BACKWARD_ON_CPU = "backward-cpu"
 CPU_DECODE = "bench-cpu-decode"  # what its files' names begin with, one for each machine
 FP8 = "bench-fp8"
 FP8_KERNELS = "bench-fp8-kernels"  # all that compute e4m3, beside each other
@@ -567,7 +568,8 @@ def parts(all_evidence: Evidence) -> dict:
                              ("fp8 kernels", FP8_KERNELS, Bench.fp8_kernels), ("fp8 peers", FP8_PEERS, Bench.fp8_peers),
                              ("fp8 wide", FP8_WIDE, Bench.fp8_wide),
                              ("fp8 wide converted", FP8_WIDE_CONVERTED, Bench.fp8_wide),
-                             ("cpu", ON_CPU, Bench.on_cpu), ("cpu where", ON_CPU, Bench.where)):
+                             ("cpu", ON_CPU, Bench.on_cpu), ("cpu where", ON_CPU, Bench.where),
+                             ("cpu backward", BACKWARD_ON_CPU, lambda b: f"{b.where()}\n\n{b.on_cpu()}")):
         found[f"bench {part}"] = of_file(name, make)
     decodes = [one for name, one in sorted(all_evidence.files.items()) if name.startswith(CPU_DECODE)]
     found["bench cpu decode"] = lambda: "\n\n".join(
