@@ -44,7 +44,7 @@ LIMITS = {
 DOORS = ["Use it", "What it computes", "How fast and why", "How it works", "Work on it"]
 
 COUNT = r"(?:\d[\d,]*(?:\.\d+)?|half|two|three|four|five|six|seven|eight|nine|ten|twelve|twenty|thirty)"
-UNIT = (r"(?:[nuµm]s|s|min|minutes?|(?:micro|milli|nano)?seconds?|hours?|[TG]FLOP/s|[TGM]i?B/s|%|percent|[MG]Hz)"
+UNIT = (r"(?:[nuµm]s|s|min|minutes?|(?:micro|milli|nano)?seconds?|hours?|[TG]FLOP/s|[TGM]i?B/s|%|percent|[MG]Hz|clocks?|cycles?)"
         r"(?![\w/])")
 TIMES = rf"(?:{COUNT}x(?!\w)|(?:{COUNT} times|twice|half) as (?:fast|long|slow)|{COUNT} times (?:faster|slower|the time|cu|Py))"
 MEASURED = re.compile(rf"(?<![\w.^]){COUNT}[\s-]?{UNIT}|(?<![\w.]){TIMES}")
@@ -227,7 +227,7 @@ class Pages(unittest.TestCase):
                 ("| a | us |\n| --- | --- |\n| b | 17.6 |\n", 1), ("| a | us |\n| --- | --- |\n| b | - |\n", 0),
                 ("64 KB of shared memory, 128 threads, 64x128, 2 x 10 heads", 0), ("every 97th key times 6", 0),
                 ("in `30 s`", 0), ("<!-- generated: a -->\n30 s\n<!-- end: a -->", 0),
-                ("<!-- method -->\n30 s\n<!-- /method --> 40 s", 1), ("```\n30 s\n```", 0), ("2^24 and sm90 s, 8.x", 0), ("3x 12.5x", 2)):
+                ("<!-- method -->\n30 s\n<!-- /method --> 40 s", 1), ("```\n30 s\n```", 0), ("2^24 and sm90 s, 8.x", 0), ("3x 12.5x", 2), ("13,400 clocks", 1)):
             self.assertEqual(len(measured_numbers(text)), found, text)
 
     def test_what_they_name_is_there(self):
@@ -273,6 +273,9 @@ class Pages(unittest.TestCase):
         first = links("README.md")
         second = first.union(*(links(page) for page in first if (ROOT / page).exists()))
         self.assertEqual(sorted(set(held()) - second - {"README.md"}), [], "more than two links away")
+
+    def test_the_front_page_shows_nothing_stale(self):
+        self.assertNotIn("(stale)", read("README.md"), "measure it again, or leave it out of the front page")
 
     def test_a_door_too_many_is_noticed(self):
         self.assertEqual(doors("- **Use it**: [a](b.md)\n- no **door**: c\n- **Another**: d\n"), ["Use it", "Another"])
