@@ -44,7 +44,7 @@ LIMITS = {
 DOORS = ["Use it", "What it computes", "How fast and why", "How it works", "Work on it"]
 
 COUNT = r"(?:\d[\d,]*(?:\.\d+)?|half|two|three|four|five|six|seven|eight|nine|ten|twelve|twenty|thirty)"
-UNIT = (r"(?:[nuµm]s|s|min|minutes?|(?:micro|milli|nano)?seconds?|hours?|[TG]FLOP/s|[TGM]i?B/s|%|percent|[MG]Hz)"
+UNIT = (r"(?:[nuµm]s|s|min|minutes?|(?:micro|milli|nano)?seconds?|hours?|[TG]FLOP/s|[TGM]i?B/s|%|percent|[MG]Hz|clocks?|cycles?)"
         r"(?![\w/])")
 TIMES = rf"(?:{COUNT}x(?!\w)|(?:{COUNT} times|twice|half) as (?:fast|long|slow)|{COUNT} times (?:faster|slower|the time|cu|Py))"
 MEASURED = re.compile(rf"(?<![\w.^]){COUNT}[\s-]?{UNIT}|(?<![\w.]){TIMES}")
@@ -162,6 +162,27 @@ def not_there(text: str) -> list[str]:
     return found
 
 
+def numbers_of(text: str) -> list[float]:
+    return [float(number) for number in re.findall(r"\d[\d.]*(?:e-\d+)?", text)]
+
+
+def limits_of_page(page: str, header: str) -> dict[str, list[float]]:
+    """The rows of the table that begins with this header: the numbers after the first name of each."""
+    rows = {}
+    for line in page.partition(header)[2].partition("\n")[2].splitlines()[1:]:
+        if not line.startswith("|"):
+            break
+        name, *cells = [cell.strip() for cell in line.strip("|").split("|")]
+        rows[name.split(",")[0]] = [number for cell in cells for number in numbers_of(cell)[:1] if "e-" in cell]
+    return rows
+
+
+def limits_of_code(code: str) -> dict[str, list[float]]:
+    """Of a switch over types whose cases return designated initialisers."""
+    return {name or "f32": [float(value) for value in re.findall(r"= (\d[\d.]*e-\d+)", body)]
+            for name, body in re.findall(r"(?:case DType::(\w+)|default):\s*return \{(.*?)\};", code, re.DOTALL)}
+
+
 def links(page: str) -> set[str]:
     text = pages.without(read(page), pages.FENCE)
     found = re.findall(r"\]\(([^)#\s]+\.md)(?:#[^)]*)?\)", text)
@@ -169,9 +190,15 @@ def links(page: str) -> set[str]:
     return {(folder / name).resolve().relative_to(ROOT).as_posix() for name in found if not name.startswith("http")}
 
 
+def too_far(names: list[str], links_of) -> list[str]:
+    """Those that the front page does not lead to in two links."""
+    first = links_of("README.md")
+    return sorted(set(names) - {"README.md"} - first.union(*map(links_of, first)))
+
+
 def doors(text: str) -> list[str]:
     """The bold beginnings of the list that the front page opens with."""
-    return re.findall(r"^- \*\*([^*]+)\*\*:", text, re.MULTILINE)
+    return re.findall(r"^- \*\*([^*]+)\*\*:", pages.without(text, pages.HELD), re.MULTILINE)
 
 
 class Pages(unittest.TestCase):
@@ -206,7 +233,7 @@ class Pages(unittest.TestCase):
                 ("| a | us |\n| --- | --- |\n| b | 17.6 |\n", 1), ("| a | us |\n| --- | --- |\n| b | - |\n", 0),
                 ("64 KB of shared memory, 128 threads, 64x128, 2 x 10 heads", 0), ("every 97th key times 6", 0),
                 ("in `30 s`", 0), ("<!-- generated: a -->\n30 s\n<!-- end: a -->", 0),
-                ("<!-- method -->\n30 s\n<!-- /method --> 40 s", 1), ("```\n30 s\n```", 0), ("2^24 and sm90 s, 8.x", 0), ("3x 12.5x", 2)):
+                ("<!-- method -->\n30 s\n<!-- /method --> 40 s", 1), ("```\n30 s\n```", 0), ("2^24 and sm90 s, 8.x", 0), ("3x 12.5x", 2), ("13,400 clocks", 1)):
             self.assertEqual(len(measured_numbers(text)), found, text)
 
     def test_what_they_name_is_there(self):
@@ -226,13 +253,37 @@ class Pages(unittest.TestCase):
                 ("`./run.sh`, `DIRECTORY/lib/a.h`, `build/bin/flashcore`, `scores/bias/f16`", [])):
             self.assertEqual(not_there(text), found, text)
 
+    def test_the_limits_on_the_page_are_those_of_the_gates(self):
+        page = read("docs/accuracy.md")
+        gates = limits_of_code(read("bench/gate/gates.cpp"))
+        found = limits_of_page(page, "| inputs | largest scaled error |")
+        self.assertEqual(sorted(gates), ["bf16", "f16", "f32", "f8e5m2"])
+        for name, on_page in (("f32", "f32"), ("f16", "f16"), ("bf16", "bf16"), ("f8e5m2", "f8e4m3")):
+            self.assertEqual(found[on_page], gates[name], name)
+        self.assertEqual(limits_of_page(page, "| inputs | relative error | largest error"),
+                         limits_of_code(read("bench/gate/gradient_gates.cpp")))
+        data = dict(re.findall(r'^ +\{"(\w+)", ([\de., -]+),', read("bench/cases/fp8_cases.cpp"), re.MULTILINE))
+        self.assertEqual(limits_of_page(page, "| data | what it is |"),
+                         {name: numbers_of(limits) for name, limits in data.items()})
+
+    def test_another_limit_is_noticed(self):
+        code = "case DType::f16:\n return {.relative_error = 3e-3, .naive = 5e-4};\ndefault:\n return {.relative_error = 5e-6};"
+        self.assertEqual(limits_of_code(code), {"f16": [3e-3, 5e-4], "f32": [5e-6]})
+        table = "| inputs | a |\n| --- | --- |\n| f16 | 3e-3 | 5e-4 of it |\n| f32 | 5e-6 | |\n\n| more |"
+        self.assertEqual(limits_of_page(table, "| inputs |"), {"f16": [3e-3, 5e-4], "f32": [5e-6]})
+
     def test_the_front_page_has_five_doors_and_leads_everywhere(self):
         if "README.md" in not_rewritten:
             return
         self.assertEqual(doors(read("README.md")), DOORS)
-        first = links("README.md")
-        second = first.union(*(links(page) for page in first if (ROOT / page).exists()))
-        self.assertEqual(sorted(set(pages.pages()) - second - {"README.md"}), [], "more than two links away")
+        self.assertEqual(too_far(held(), lambda page: links(page) if (ROOT / page).exists() else set()), [])
+
+    def test_a_page_that_is_too_far_is_noticed(self):
+        leads = {"README.md": {"docs/a.md"}, "docs/a.md": {"docs/b.md"}, "docs/b.md": {"docs/c.md"}, "docs/c.md": set()}
+        self.assertEqual(too_far([*leads, "docs/d.md"], leads.get), ["docs/c.md", "docs/d.md"])
+
+    def test_the_front_page_shows_nothing_stale(self):
+        self.assertNotIn("(stale)", read("README.md"), "measure it again, or leave it out of the front page")
 
     def test_a_door_too_many_is_noticed(self):
         self.assertEqual(doors("- **Use it**: [a](b.md)\n- no **door**: c\n- **Another**: d\n"), ["Use it", "Another"])
