@@ -67,9 +67,8 @@ def in_comments(folder: str, suffix: str, text: str) -> list[tuple[int, str, str
 def check(root: pathlib.Path) -> list[str]:
     found = []
     for name in pages.pages(root):
-        if name not in pages.not_rewritten:
-            text = (root / name).read_text(encoding="utf-8")
-            found += [f"{name}:{line}: '{habit}', wanted {instead}" for line, habit, instead in in_page(text)]
+        text = (root / name).read_text(encoding="utf-8")
+        found += [f"{name}:{line}: '{habit}', wanted {instead}" for line, habit, instead in in_page(text)]
     for folder in FOLDERS:
         for file in sorted((root / folder).rglob("*")):
             if file.suffix not in LANGUAGES or "target" in file.parts or not file.is_file():

@@ -1,6 +1,5 @@
 """The pages: how long they are, that their numbers are generated, that what they name exists, and that the front page
-leads to all of them. `python3 tools/pages.py` prints the words of each page. Pages that are still to be rewritten are in
-`not_rewritten` of tools/pages.py, and are not held to this."""
+leads to all of them. `python3 tools/pages.py` prints the words of each page."""
 import functools
 import pathlib
 import re
@@ -11,9 +10,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tools"), str(ROOT / "scripts")]
 import check_words  # noqa: E402
 import pages  # noqa: E402
-from pages import not_rewritten  # noqa: E402
 
-# Words by hand, at most: of pages together where a row has several. A page that will be merged into another counts there.
+# Words by hand, at most: of pages together where a row has several.
 IN_ALL = 40_000
 LIMITS = {
     ("README.md",): 900,
@@ -64,12 +62,8 @@ def read(name: str) -> str:
     return (ROOT / name).read_text(encoding="utf-8")
 
 
-def held() -> list[str]:
-    return [name for name in pages.pages() if name not in not_rewritten]
-
-
 def too_long(counts: dict[str, int]) -> list[str]:
-    """Of pages that are there and rewritten."""
+    """Of pages that are there."""
     found = []
     for names, most in LIMITS.items():
         number = sum(counts.get(name, 0) for name in names)
@@ -77,7 +71,7 @@ def too_long(counts: dict[str, int]) -> list[str]:
             found.append(f"{' + '.join(names)}: {number} words, wanted at most {most}")
     known = {name for names in LIMITS for name in names}
     found += [f"{name}: has no limit in LIMITS" for name in counts if name not in known]
-    if not not_rewritten and sum(counts.values()) > IN_ALL:
+    if sum(counts.values()) > IN_ALL:
         found.append(f"{sum(counts.values())} words in all, wanted at most {IN_ALL}")
     return found
 
@@ -205,15 +199,15 @@ class Pages(unittest.TestCase):
     def test_they_are_short(self):
         counts = pages.words_of(pages.pages())
         for name, count in counts.items():
-            print(f"{count:6} {name}{' (not rewritten)' if name in not_rewritten else ''}", file=sys.stderr)
+            print(f"{count:6} {name}", file=sys.stderr)
         print(f"{sum(counts.values()):6} in all", file=sys.stderr)
-        self.assertEqual(too_long({name: counts[name] for name in held()}), [])
-        self.assertEqual(sorted(set(not_rewritten) - set(counts)), [], "not_rewritten has pages that are gone")
+        self.assertEqual(too_long(counts), [])
 
     def test_a_long_one_is_noticed(self):
         self.assertEqual(too_long({"docs/rust.md": 1000, "docs/c.md": 400}), [])
         self.assertEqual(len(too_long({"docs/rust.md": 1000, "docs/c.md": 401})), 1)
         self.assertEqual(len(too_long({"docs/new.md": 1})), 1)
+        self.assertEqual(too_long({"docs/new.md": 40_001})[1:], ["40001 words in all, wanted at most 40000"])
 
     def test_words_are_those_that_people_write(self):
         text = ("one two <!-- generated: a -->\nx y z\n<!-- end: a --> three\n```cpp\nint main();\n```\n\n    code line\n"
@@ -222,7 +216,7 @@ class Pages(unittest.TestCase):
         self.assertEqual(pages.words("<!-- tested: b -->\n1 2\n<!-- end: b -->"), 0)
 
     def test_measured_numbers_are_generated(self):
-        for name in held():
+        for name in pages.pages():
             self.assertEqual(measured_numbers(read(name)), [], name)
 
     def test_a_typed_measurement_is_noticed(self):
@@ -238,7 +232,7 @@ class Pages(unittest.TestCase):
 
     def test_what_they_name_is_there(self):
         self.assertGreater(len(kernels()), 30)
-        for name in held():
+        for name in pages.pages():
             self.assertEqual(not_there(read(name)), [], name)
 
     def test_a_wrong_name_is_noticed(self):
@@ -273,10 +267,8 @@ class Pages(unittest.TestCase):
         self.assertEqual(limits_of_page(table, "| inputs |"), {"f16": [3e-3, 5e-4], "f32": [5e-6]})
 
     def test_the_front_page_has_five_doors_and_leads_everywhere(self):
-        if "README.md" in not_rewritten:
-            return
         self.assertEqual(doors(read("README.md")), DOORS)
-        self.assertEqual(too_far(held(), lambda page: links(page) if (ROOT / page).exists() else set()), [])
+        self.assertEqual(too_far(pages.pages(), links), [])
 
     def test_a_page_that_is_too_far_is_noticed(self):
         leads = {"README.md": {"docs/a.md"}, "docs/a.md": {"docs/b.md"}, "docs/b.md": {"docs/c.md"}, "docs/c.md": set()}
