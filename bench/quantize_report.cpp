@@ -1,5 +1,5 @@
 // What quantisation to fp8 costs in accuracy, by data, granularity of the scales, and what is done to K
-// before: the evidence behind docs/numerics.md.
+// before: the evidence behind docs/accuracy.md.
 //
 //   flashcore_quantize_report [--threads N] [--json FILE]
 //

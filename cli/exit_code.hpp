@@ -1,4 +1,4 @@
-// What the command tells a script; docs/cli.md has the same table.
+// What the command tells a script; docs/command.md has the same table.
 #pragma once
 
 #include "flashcore/flashcore.hpp"

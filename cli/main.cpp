@@ -1,4 +1,4 @@
-// flashcore: fused attention from the command line. docs/cli.md describes it.
+// flashcore: fused attention from the command line. docs/command.md describes it.
 #include <exception>
 #include <new>
 #include <string>

@@ -120,7 +120,7 @@ void SubjectOptions::declare(OptionSet& set) {
       "--quick", quick,
       "Of decode, paged, ragged, rotated, speculative and prefill: an eighth of the entries and "
       "of the keys");
-  set.text("--cases", cases, "Cases from a JSON file instead (docs/cli.md)", "FILE");
+  set.text("--cases", cases, "Cases from a JSON file instead (docs/command.md)", "FILE");
 }
 
 }  // namespace flashcore::cli

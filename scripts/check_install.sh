@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs a build into an empty prefix, moves that, and builds and runs programs outside the tree
 # against it: in C with pkg-config, in C++ with find_package, each static and shared, and the
-# examples of the README and of examples/. Checks what the shared library exports and needs.
+# examples of docs/cpp.md, docs/c.md and examples/. Checks what the shared library exports and needs.
 #
 # usage: check_install.sh [BUILD_DIRECTORY]    default build
 set -euo pipefail
@@ -36,13 +36,14 @@ quietly cmake --build "$work/cpp"
 "$work/cpp/consumer_static"
 "$work/cpp/consumer_shared"
 
-say "The examples of README.md and of examples/"
+say "The examples of docs/cpp.md, docs/c.md and examples/"
 python3 - "$work" <<'PYTHON'
 import pathlib, re, sys
-blocks = re.findall(r"^```(cpp|c)\n(.*?)^```$", pathlib.Path("README.md").read_text(), re.S | re.M)
-assert {language for language, _ in blocks} == {"c", "cpp"}, "README.md: wanted C and C++ examples"
-for number, (language, text) in enumerate(blocks):
-    (pathlib.Path(sys.argv[1]) / f"readme{number}.{language}").write_text(text)
+for page, wanted in (("README.md", set()), ("docs/cpp.md", {"cpp"}), ("docs/c.md", {"c"})):
+    blocks = re.findall(r"^```(cpp|c)\n(.*?)^```$", pathlib.Path(page).read_text(), re.S | re.M)
+    assert {language for language, _ in blocks} >= wanted, f"{page}: wanted an example in {wanted}"
+    for number, (language, text) in enumerate(blocks):
+        (pathlib.Path(sys.argv[1]) / f"{pathlib.Path(page).stem}{number}.{language}").write_text(text)
 PYTHON
 cp examples/*.c examples/*.cpp "$work"
 for example in "$work"/*.c "$work"/*.cpp; do

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Formatting, shellcheck, the arrows between rooms, what device code may say, and clang-tidy. The verdicts of
+# Formatting, shellcheck, the arrows between rooms, what device code may say, words, and clang-tidy. The verdicts of
 # the tools depend on their version, so it is fixed.
 #
 # usage: lint.sh [--changed] BUILD_DIRECTORY    a configured one, with the commands of each file by itself and the
@@ -32,6 +32,7 @@ say "shellcheck: ${#scripts[@]} files"
 
 scripts/check_arrows.py || bad=1
 scripts/check_device_code.py || bad=1
+scripts/check_words.py || bad=1
 
 if clang_is_too_old; then
   say "clang-tidy: not run, Clang 14 cannot read this system's C++ library."

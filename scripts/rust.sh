@@ -151,7 +151,7 @@ import pathlib
 import re
 import sys
 
-for page in (pathlib.Path("README.md"), pathlib.Path("docs/rust.md")):
+for page in (pathlib.Path("rust/flashcore/README.md"), pathlib.Path("docs/rust.md")):
     blocks = re.findall(r"^```rust\n(.*?)^```$", page.read_text(), re.S | re.M)
     assert blocks, f"{page}: wanted an example in Rust"
     for number, text in enumerate(blocks):

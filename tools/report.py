@@ -13,30 +13,36 @@ import pathlib
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-from reporting import (bench, calls, cpu, fp8, ladder, packed, page, pictures, python, quantization,  # noqa: E402
-                       small, text, tuning, verify)
+from reporting import (bench, calls, cpu, evolve, fp8, ladder, packed, page, pictures, python,  # noqa: E402
+                       quantization, simulator, small, text, tuning, verify)
 from reporting.evidence import STALE, Evidence, Failure  # noqa: E402
 
 # Parts that their page must have; others are filled in wherever their markers are.
 WANTED = {"docs/ladder.md": ["picture ladder", "times", "where", "goals", "ceilings", "gates", "rungs"],
           "docs/performance.md": ["bench where", "bench ceilings", "picture sweep",
                                   "picture roofline", "picture latency"],
-          "docs/results.md": ["bench where", "bench five", "bench sweep", "bench small",
+          "docs/results.md": ["bench where", "bench five", "bench sweep", "bench small", "bench few keys",
                               "bench serving decode", "bench decode", "bench idle", "packed", "calls",
                               "features forward_sm80_throughput", "features forward_sm90_throughput", "backward",
                               "small grid where", "small grid ahead", "cpu where", "cpu goals", "bench cpu where",
                               "bench cpu"],
-          "docs/cpu.md": ["cpu where", "cpu goals", "bench cpu decode"],
-          "docs/forward-sm80.md": ["kernel forward_sm80_throughput"],
-          "docs/forward-sm90.md": ["kernel forward_sm90_throughput"],
-          "docs/backward-sm90.md": ["backward ratios"],
-          "docs/forward-fp8.md": ["bench fp8", "bench fp8 kernels", "bench fp8 peers", "bench fp8 wide",
+          "docs/cpu.md": ["cpu where", "cpu goals", "bench cpu decode", "bench cpu backward"],
+          "docs/forward-sm80.md": ["picture schedule-forward-sm80", "kernel forward_sm80_throughput",
+                                   "bench prefill sm80"],
+          "docs/decode.md": ["picture schedule-decode-sm90", "picture schedule-decode-sm80", "bench serving"],
+          "docs/forward-sm90.md": ["picture schedule-forward-sm90", "kernel forward_sm90_throughput",
+                                   "kernel forward_sm90_latency", "small eager",
+                                   "bench prefill"],
+          "docs/backward.md": ["picture schedule-backward-sm90", "picture schedule-backward-sm80", "backward ratios"],
+          "docs/forward-fp8.md": ["picture schedule-forward-fp8", "bench fp8", "bench fp8 kernels",
+                                  "bench fp8 peers", "bench fp8 wide",
                                   "bench fp8 wide converted", "picture fp8", "fp8 modes",
                                   "fp8 amax"],
-          "docs/forward-latency.md": ["kernel forward_sm90_latency", "small eager"],
           "docs/verification.md": ["verify", "verify where", "mutants"],
-          "docs/numerics.md": ["quantization where", "quantization error", "quantization lse", "fp8 terms"],
-          "docs/tuning.md": ["tuning summary", "tuning where", "tuning off grid"],
+          "docs/accuracy.md": ["quantization where", "quantization error", "quantization lse", "fp8 terms"],
+          "docs/architecture.md": ["picture architecture"], "docs/evolve.md": ["evolve runs"],
+          "docs/simulator.md": ["planted faults", "mended faults", "faults not found"],
+          "docs/tuning.md": ["tuning summary", "tuning where", "tuning off grid", "tuning model"],
           "docs/python.md": ["python calls", "python tests"],
           "README.md": ["bench headline", "bench behind", "front picture ladder", "front picture sweep"]}
 
@@ -52,7 +58,8 @@ def generated(evidence: Evidence) -> dict[pathlib.Path, str]:
     parts = (ladder.parts(evidence) | bench.parts(evidence) | cpu.parts(evidence) |
              verify.parts(evidence) | small.parts(evidence) | packed.parts(evidence) | calls.parts(evidence) |
              python.parts(evidence) | quantization.parts(evidence) | fp8.parts(evidence) |
-             tuning.parts(evidence) | pictures.parts(evidence))
+             tuning.parts(evidence) | simulator.parts() | evolve.parts(evidence) |
+             pictures.parts(evidence))
     files = {}
     for path in marked_pages(evidence.root):
         content = path.read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-// The correctness gates of docs/semantics.md: a result against the fp64 reference.
+// The correctness gates of docs/accuracy.md: a result against the fp64 reference.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>

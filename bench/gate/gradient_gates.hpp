@@ -1,4 +1,4 @@
-// The gates of gradients in docs/semantics.md: a backward run against the fp64 reference.
+// The gates of gradients in docs/accuracy.md: a backward run against the fp64 reference.
 #pragma once
 
 #include <map>

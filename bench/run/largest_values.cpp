@@ -93,7 +93,7 @@ std::string largest_values_failure(const Problem& problem, const ReadElements& i
     }
   }
   if (problem.amax_s) {
-    const double most = 1 + 2 * gate_limits(problem.q.dtype).lse_error;  // docs/semantics.md
+    const double most = 1 + 2 * gate_limits(problem.q.dtype).lse_error;  // docs/accuracy.md
     for (int64_t i = 0; i < problem.amax_s->shape[0] * problem.amax_s->shape[1]; ++i) {
       outputs("amax_s", i, amax);
       if (const double got = amax.get(0); !(got > 0 && got <= most)) {

@@ -1,4 +1,4 @@
-// The gates of docs/semantics.md over the calls of a candidate.
+// The gates of docs/accuracy.md over the calls of a candidate.
 #pragma once
 
 #include <string>

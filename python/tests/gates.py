@@ -1,4 +1,4 @@
-"""How close is right, by the dtype of the inputs: the gates of docs/semantics.md."""
+"""How close is right, by the dtype of the inputs: the gates of docs/accuracy.md."""
 
 import numpy as np
 

@@ -80,7 +80,7 @@ foreach(types "f8e4m3;f8e4m3;f8e5m2" "f8e5m2;f8e4m3;f8e5m2" "f8e4m3;f8e5m2;f8e5m
 endforeach()
 flashcore_simulated_kernel(forward_sm80_latency sim:1 120x112/4 3x400)
 flashcore_simulated_kernel(forward_sm80_latency sim:0 80x112/4 2x400)
-# Caches: 500 problems and more have been tried by hand (docs/decode-sm80.md). A part has 128 keys at least.
+# Caches: 500 problems and more have been tried by hand. A part has 128 keys at least.
 flashcore_simulated_kernel(decode_sm80 sim:1 paged/130x80/4 paged/3x500/4 20x112/4 paged/100x80x256/4
   paged/30x60x576/4)
 flashcore_simulated_kernel(decode_sm80 sim:2 paged/50x80/4)

@@ -58,7 +58,7 @@ bool is_faster_as_bf16(const ForwardProblem& p) {
 
 // A kernel that does not split the keys, where caches are in pages. A tile of it takes as long as
 // decode_sm80 takes for `rows` rows a head, so tiles that are emptier, or leave multiprocessors idle, are
-// decode_sm80's. Measured with 8192 keys, 16 to 256 queries and 1 and 4 entries: docs/forward-sm80.md.
+// decode_sm80's. Measured with 8192 keys, 16 to 256 queries and 1 and 4 sequences: docs/decode.md.
 std::string paged_declines(const ForwardProblem& p, const PlanContext& context, int64_t block_q,
                            int64_t tiles_at_once, int64_t rows) {
   const int64_t queries = p.packed ? p.total_q : p.batch * p.seqlen_q;
@@ -169,7 +169,7 @@ std::string sm80_latency_declines(const ForwardProblem& p, const PlanContext& co
                          tuning);
 }
 
-// docs/decode-sm90.md has the times.
+// docs/decode.md has the times.
 std::string sm90_decode_declines(const ForwardProblem& p, const PlanContext& context) {
   constexpr int64_t kMostRows = 16, kFewKeys = 2048;
   if (context.batch_invariant) {

@@ -365,7 +365,7 @@ std::string few_queries_table() {
     for (const int64_t queries : {1, 16, 64}) {
       text +=
           fmt::format("| {}, {} |", queries == 1 ? "1 query" : fmt::format("{} queries", queries),
-                      batch == 1 ? "1 entry" : fmt::format("{} entries", batch));
+                      batch == 1 ? "1 sequence" : fmt::format("{} sequences", batch));
       for (const int64_t keys : kKeys) {
         std::vector<Problem> problems;
         add(problems, [](Problem&) {}, {batch, 32, 8, queries, keys, 128, 128});

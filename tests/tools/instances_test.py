@@ -4,6 +4,7 @@ import contextlib
 import io
 import json
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -90,6 +91,20 @@ class Instances(unittest.TestCase):
         text = (self.root / "out/cuda/launch/instances.cpp").read_text()
         self.assertNotIn("make_begin", text)
         self.assertIn("make_join", text)
+
+    def test_names_of_this_repository_say_which_kernel(self):
+        seen = 0
+        for family, all_of in instances.read(ROOT / "src").items():
+            for one in all_of:
+                config = re.search(r"config(\d+)", one.name)
+                element = re.search(r"(?:^|_)(fp16|bf16|fp32)(?:_|$)", one.name)
+                with self.subTest(family=family, instance=one.name):
+                    if config:
+                        self.assertRegex(one.kernel, rf"<{config[1]}[,>]")
+                    if element and "<" in one.kernel:
+                        self.assertIn(element[1].capitalize(), one.kernel)
+                seen += config is not None
+        self.assertGreater(seen, 200)
 
     def refused(self, change):
         kernel = json.loads(json.dumps(KERNEL))

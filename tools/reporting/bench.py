@@ -8,6 +8,7 @@ from reporting.text import cell, length, ratio, table, us
 
 MAIN = "bench"  # docs/evidence/bench.json
 ON_CPU = "bench-cpu"
+BACKWARD_ON_CPU = "backward-cpu"
 CPU_DECODE = "bench-cpu-decode"  # what its files' names begin with, one for each machine
 FP8 = "bench-fp8"
 FP8_KERNELS = "bench-fp8-kernels"  # all that compute e4m3, beside each other
@@ -18,16 +19,17 @@ SERVING_SUITES = {"decode": "One query, caches in one piece",
                   "rotated": "Caches that come from memory at each call",
                   "paged": "Pages, and fp8", "ragged": "64 entries of 100 to 8k keys",
                   "speculative": "Several queries, causal and as a tree"}
+FEW_KEYS = "few-keys"  # cross attention over few keys
 PREFILL = "bench-prefill"  # chunks of a prompt, in one piece and in pages
 PREFILL_SM80 = "bench-prefill-sm80"  # the same by the kernels for Ampere
-# The backward pass, with sums in one order and in any.
-BACKWARD = {"backward-gpu": "### The same bits in every run",
-            "backward-gpu-any-order": "### Sums in any order",
-            "backward-options": "### Options, beside `backward_sm80`",
-            "backward-peers": "### Options that peers have, too",
+# The backward pass, deterministic and with atomic sums.
+BACKWARD = {"backward-gpu": "### Deterministic",
+            "backward-gpu-any-order": "### With atomic sums",
+            "backward-options": "### Options, compared with `backward_sm80`",
+            "backward-peers": "### Options that peers have too",
             "backward-few-tiles": "### Few tiles",
-            "backward-packed": "### Packed batches, beside dense ones",
-            "backward-flex": "### Beside FlexAttention"}
+            "backward-packed": "### Packed batches, compared with dense ones",
+            "backward-flex": "### Compared with FlexAttention"}
 # What stands for the whole in the README: bf16, 16384 tokens.
 HEADLINE_LENGTHS = (512, 2048, 8192, 16384)
 HEADLINE_PEERS = ("cudnn", "flash", "fa3", "fa4")
@@ -122,6 +124,10 @@ class Bench:
     def serving_decode(self) -> str:
         """The first of these: what a page of results shows."""
         return f"{self.where()}\n\n{self.against_peer('decode')}"
+
+    def from_file(self) -> str:
+        """Cases that came from a file."""
+        return f"{self.where()}\n\n{self.against_peer('file')}"
 
     def prefill(self) -> str:
         """Chunks in pages beside one piece: cases are named after the piece, then /pageN."""
@@ -227,12 +233,14 @@ class Bench:
         return rows
 
     def sweep(self, lengths: tuple[int, ...] = (), peers: tuple[str, ...] = ()) -> str:
+        """Of all implementations, or of the fastest of our kernels and some peers."""
         cases = self.suite("sweep")
         if not cases:
             return "Not in this run."
         shown = [s for s in sorted({one["seqlen_q"] for one in cases}) if not lengths or s in lengths]
+        fastest = {row["implementation"] for one in cases if one["seqlen_q"] in shown and (row := self.fastest(one))}
         names = [item for item in implementations(cases, self.protocol)
-                 if (item[0] == "flashcore" or not peers or item[1] in peers) and
+                 if (not peers or item[1] in (fastest if item[0] == "flashcore" else peers)) and
                  item[1] not in FOR_SMALL]
         rows = self.sweep_rows(cases, shown, names)
         return table(["head_dim, TFLOP/s", "", *map(length, shown)], rows, left=2)
@@ -473,8 +481,13 @@ def backward_ratios(all_evidence: Evidence) -> str:
 
     rows = [["all", *(text(sum(mode.values(), [])) for mode in modes)]]
     rows += [[dim, *(text(mode.get(dim, [])) for mode in modes)] for dim in modes[0]]
-    return table(["head dimension: mean (least to most); below 0.95", f"in any order{stale[0]}",
-                  f"the same bits{stale[1]}"], rows)
+    modes = [f"in any order{stale[0]}", f"the same bits{stale[1]}"]
+    said = "\n\n".join(f"{name[0].upper()}{name[1:]}: {bench.where()}" for name, bench in zip(modes, benches, strict=True))
+    return said + "\n\n" + table(["head dimension: mean (least to most); below 0.95", *modes], rows)
+
+
+def device(bench: Bench) -> str:
+    return cell(bench.evidence["device"]["name"])
 
 
 def untrained(bench: Bench) -> str:
@@ -490,9 +503,9 @@ def untrained(bench: Bench) -> str:
     used = [cases["4k"], *(one for name, one in cases.items() if name.removeprefix("4k/").split()[0] in slow)]
     stale = STALE if any(bench.stale(row["implementation"], used) for row in [plain, *slow.values()]) else ""
     names = " or ".join(filter(None, [", ".join([*slow][:-1]), [*slow][-1]]))
-    return (f"- to **train with {cell(names)} and expect the same lead**: on Hopper these gradients\n"
-            f"  run on the kernel for Ampere, and take {min(times):.1f} to {max(times):.1f} times as long as those of a plain "
-            f"pass{stale}\n  ([table](docs/results.md#the-backward-pass));")
+    return (f"- **Training with {cell(names)}**: on {device(bench)} these gradients\n"
+            f"  run on the kernel for Ampere, and take {min(times):.1f} to {max(times):.1f} times as long as without "
+            f"them{stale}\n  ([table](docs/results.md#the-backward-pass)).")
 
 
 def decoded_behind(bench: Bench) -> str:
@@ -503,12 +516,12 @@ def decoded_behind(bench: Bench) -> str:
     worst, one = max(times, key=lambda item: item[0], default=(0, {}))
     if worst <= 1:
         return ""
-    where_worst = (f"{one['batch']} entries of {length(one['seqlen_kv'])} keys, {one['heads_q']} heads over "
+    where_worst = (f"{one['batch']} sequences of {length(one['seqlen_kv'])} keys, {one['heads_q']} heads over "
                    f"{one['heads_kv']}")
     least = min(ratio for ratio, _ in times)
     stale = STALE if bench.stale("decode_sm90", bench.evidence["cases"]) else ""
-    return (f"- for **decode of one query where cuDNN does what you want**: on Hopper it takes {least:.2f} to {worst:.2f} times\n"
-            f"  cuDNN's time{stale} ({worst:.2f}: {where_worst};\n  [table](docs/decode-sm90.md#as-it-is-now));")
+    return (f"- **Decode of one query**, where cuDNN has the options that are needed: on {device(bench)}\n"
+            f"  it takes {least:.2f} to {worst:.2f} times cuDNN's time{stale} ({worst:.2f}: {where_worst};\n  [table](docs/decode.md#what-was-measured)).")
 
 
 def behind(all_evidence: Evidence) -> str:
@@ -550,12 +563,13 @@ def parts(all_evidence: Evidence) -> dict:
     found["bench behind"] = lambda: behind(all_evidence)
     found["backward ratios"] = lambda: backward_ratios(all_evidence)
     for part, name, make in (("serving", SERVING, Bench.serving), ("serving decode", SERVING, Bench.serving_decode),
-                             ("prefill", PREFILL, Bench.prefill),
+                             ("few keys", FEW_KEYS, Bench.from_file), ("prefill", PREFILL, Bench.prefill),
                              ("prefill sm80", PREFILL_SM80, Bench.prefill), ("fp8", FP8, Bench.fp8),
                              ("fp8 kernels", FP8_KERNELS, Bench.fp8_kernels), ("fp8 peers", FP8_PEERS, Bench.fp8_peers),
                              ("fp8 wide", FP8_WIDE, Bench.fp8_wide),
                              ("fp8 wide converted", FP8_WIDE_CONVERTED, Bench.fp8_wide),
-                             ("cpu", ON_CPU, Bench.on_cpu), ("cpu where", ON_CPU, Bench.where)):
+                             ("cpu", ON_CPU, Bench.on_cpu), ("cpu where", ON_CPU, Bench.where),
+                             ("cpu backward", BACKWARD_ON_CPU, lambda b: f"{b.where()}\n\n{b.on_cpu()}")):
         found[f"bench {part}"] = of_file(name, make)
     decodes = [one for name, one in sorted(all_evidence.files.items()) if name.startswith(CPU_DECODE)]
     found["bench cpu decode"] = lambda: "\n\n".join(

@@ -1,5 +1,5 @@
-"""SVGs for the pages, light and dark, by matplotlib. Each carries the hash of what it shows, so that
---check needs no matplotlib."""
+"""SVGs for the pages, light and dark: diagrams, and plots by matplotlib. Each carries the hash of what it shows, so
+that --check needs no matplotlib."""
 import hashlib
 import json
 import math
@@ -7,11 +7,12 @@ import pathlib
 import re
 
 from reporting import bench as bench_parts
+from reporting import diagrams
 from reporting import fp8 as fp8_parts
 from reporting import ladder as ladder_parts
-from reporting import plots
+from reporting import plots, schedules
 from reporting.evidence import Evidence, Failure
-from reporting.text import length
+from reporting.text import length, us
 
 HASH = re.compile(r"<dc:description>shows ([0-9a-f]{16})</dc:description>")
 STYLE = 3  # of the drawing itself: part of the hash
@@ -20,8 +21,9 @@ THEMES = {"": {"ground": "#ffffff", "ink": "#1a1d21", "grid": "#d9dee4"},
 FP8_FLOOR = 1e-6  # smaller errors are drawn here
 SHAPE_COLORS = ("#2f7fd6", "#e0681f", "#3f9d4f")
 TEXTS = {"ladder": "Time of one call, rung by rung", "sweep": "Throughput by sequence length",
-         "roofline": "Roofline", "latency": "Where the time of short calls goes",
+         "architecture": "The rooms of the source, and which may include which", "roofline": "Roofline", "latency": "Where the time of short calls goes",
          "fp8": "Relative error of O against TFLOP/s of each kernel for fp8, by data"}
+TEXTS |= {name: title for name, (title, *_) in schedules.SCHEDULES.items()}
 
 
 def hash_of(shown) -> str:
@@ -36,32 +38,54 @@ def hash_in(path: pathlib.Path) -> str | None:
 
 
 def ladder_shown(evidence: dict):
-    return [[[rung["name"], rung["times"]] for rung in evidence["rungs"]],
-            ladder_parts.peer_times(evidence)]
+    return [[[rung["name"], rung["input"], rung["min_compute_capability"], rung["times"]] for rung in evidence["rungs"]],
+            ladder_parts.peer_times(evidence), "staircase"]
+
+
+def stair_color(rung: dict) -> str:
+    """Of what a rung needs: fp8 inputs, Hopper's instructions, or neither."""
+    plain, fp8, hopper = SHAPE_COLORS
+    return hopper if rung["min_compute_capability"] >= 90 else plain if rung["input"] == "f16" else fp8
 
 
 def draw_ladder(evidence: dict, pyplot):
+    """A staircase for each shape: a step per rung, down from the first, as long as its time."""
     shapes = [evidence["shapes"][i]["name"] for i in (0, 2, 4) if i < len(evidence["shapes"])]
-    names = [rung["name"] for rung in evidence["rungs"]]
-    figure, axes = pyplot.subplots(figsize=(9, 5.6))
-    peers = ladder_parts.peer_times(evidence)
-    for shape, color in zip(shapes, SHAPE_COLORS):
-        points = [(i, ladder_parts.p50(rung, shape)) for i, rung in enumerate(evidence["rungs"])]
-        points = [point for point in points if point[1] is not None]
-        axes.plot([x for x, _ in points], [y for _, y in points], "o-", color=color, label=shape,
-                  markersize=5)
+    rungs, peers = evidence["rungs"], ladder_parts.peer_times(evidence)
+    figure, grid = pyplot.subplots(1, len(shapes), figsize=(11, 0.9 + 0.27 * len(rungs)), sharey=True, squeeze=False,
+                                   layout="constrained")
+    handles: dict = {}
+    ink = pyplot.rcParams["text.color"]
+    for shape, axes in zip(shapes, grid[0]):
+        times = [ladder_parts.p50(rung, shape) for rung in rungs]
+        known = [time for time in times if time is not None]
+        floor = min(known, default=1) / 3
+        lines = [peers[backend][shape] for backend in ("flash", "cudnn") if shape in peers.get(backend, {})]
+        for row, (rung, time) in enumerate(zip(rungs, times)):
+            if time is None:
+                axes.text(floor * 1.1, -row, "not timed", va="center", fontsize=7.5)
+                continue
+            label = ("Hopper's instructions" if rung["min_compute_capability"] >= 90 else
+                     "sm_80 instructions" if rung["input"] == "f16" else "e4m3 inputs")
+            handles[label] = axes.barh(-row, time - floor, left=floor, height=1.0, color=stair_color(rung), alpha=0.8)
+            axes.text(max([time, *(line for line in lines if time < line < 3 * time)]) * 1.12, -row, us(time),
+                      va="center", fontsize=7.5, zorder=4)
         for backend, style in (("flash", "--"), ("cudnn", ":")):
             if shape in peers.get(backend, {}):
-                axes.axhline(peers[backend][shape], color=color, linestyle=style, linewidth=1.2,
-                             label=f"PyTorch {backend}")
-    axes.set_yscale("log")
-    axes.yaxis.set_major_formatter("{x:g}")
-    axes.set_ylabel("microseconds per call")
-    axes.set_xticks(range(len(names)), names, rotation=50, ha="right", fontsize=8,
-                    rotation_mode="anchor")
-    axes.set_title(f"The ladder on {evidence['device']['name']}, (B, H, S, D), fp16 and e4m3")
-    axes.grid(axis="y", alpha=0.7)
-    axes.legend(fontsize=8, ncol=len(shapes), loc="upper right")
+                handles[f"PyTorch {backend}"] = axes.axvline(peers[backend][shape], color=ink, linestyle=style,
+                                                             linewidth=1.1, zorder=3)
+        axes.set_xscale("log")
+        axes.set_xlim(floor, max(known, default=1) * 4)
+        axes.set_ylim(0.5 - len(rungs), 0.5)
+        axes.xaxis.set_major_formatter("{x:g}")
+        axes.set_title(shape, fontsize=10)
+        axes.grid(axis="x", alpha=0.5)
+        axes.set_axisbelow(True)
+        axes.tick_params(axis="y", length=0)
+    grid[0][0].set_yticks([-row for row in range(len(rungs))], [rung["name"] for rung in rungs], fontsize=8)
+    figure.suptitle(f"The ladder on {evidence['device']['name']}: microseconds per call, (B, H, S, D)", fontsize=11)
+    figure.legend(handles.values(), handles.keys(), fontsize=8.5, loc="outside lower center", ncol=len(handles),
+                  frameon=False)
     return figure
 
 
@@ -223,16 +247,21 @@ def drawings(all_evidence: Evidence) -> dict:
     return found
 
 
+def drawn_by_hand() -> dict:
+    """By name: what is to be seen, and the function that gives the text of the SVG."""
+    return {"architecture": (diagrams.architecture_shown(), diagrams.architecture)} | schedules.all_of_them()
+
+
 def pictures(all_evidence: Evidence) -> dict:
     """By file name: the hash of what is to be seen, the function that draws it, and its theme."""
     return {f"{name}{suffix}.svg": (hash_of([shown, theme]), draw, theme)
-            for name, (shown, draw) in drawings(all_evidence).items()
+            for name, (shown, draw) in (drawings(all_evidence) | drawn_by_hand()).items()
             for suffix, theme in THEMES.items()}
 
 
 def part(all_evidence: Evidence, name: str, folder: str) -> str:
     """A picture in a page; GitHub shows the one that suits its reader's theme."""
-    if name not in drawings(all_evidence):
+    if name not in drawings(all_evidence) | drawn_by_hand():
         return "Not in this run."
     return (f'<picture><source media="(prefers-color-scheme: dark)" srcset="{folder}/{name}-dark.svg">'
             f'<img alt="{TEXTS[name]}" src="{folder}/{name}.svg"></picture>')
@@ -263,6 +292,10 @@ def draw_all(all_evidence: Evidence, folder: pathlib.Path) -> None:
     for name in outdated(all_evidence, folder):
         if name not in wanted:
             (folder / name).unlink()
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, (make, suffix) in {f"{name}{suffix}.svg": (make, suffix) for name, (_, make) in drawn_by_hand().items()
+                                 for suffix in THEMES}.items():
+        (folder / name).write_text(make(suffix, THEMES[suffix], wanted[name][0]), encoding="utf-8")
     names = [name for name in outdated(all_evidence, folder)]
     if not names:
         return
@@ -273,7 +306,6 @@ def draw_all(all_evidence: Evidence, folder: pathlib.Path) -> None:
     except ImportError as error:
         raise Failure("pictures need matplotlib, which is not here; --no-pictures leaves "
                       f"{', '.join(names)} as they are") from error
-    folder.mkdir(parents=True, exist_ok=True)
     for name in names:
         shown, draw, theme = wanted[name]
         with pyplot.rc_context(settings(theme)):

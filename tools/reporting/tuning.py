@@ -1,4 +1,5 @@
 """The parts that come from the evidence of `flashcore tune`: winners, and the regret of the default."""
+import json
 import statistics
 
 from reporting.evidence import STALE, Evidence, where
@@ -55,8 +56,8 @@ def told(whole: Tuned, limited: Tuned) -> list[str]:
     return [title, str(len(regrets)), "-", "-", mean_and_worst(regrets), "-", "-"]
 
 
-def percent(part: float) -> str:
-    return f"{100 * part:.1f}%"
+def percent(part: float, digits: int = 1) -> str:
+    return f"{100 * part:.{digits}f}%"
 
 
 def mean_and_worst(values: list[float]) -> str:
@@ -107,8 +108,21 @@ def by_case(files: dict[str, Tuned]) -> str:
                   f"told of {limit} SMs", "winner, ahead by"], rows)
 
 
+def model(all_evidence: Evidence) -> str:
+    """The regret of the cost model's choices, as the fit wrote it into each GPU's constants."""
+    tables = []
+    for path in sorted((all_evidence.root / "src/tuning/gpus").glob("*/constants.json")):
+        constants = json.loads(path.read_text(encoding="utf-8"))
+        rows = [[cell(one["choice"]), str(one["fitted"]["problems"]),
+                 *(f"{percent(one[how]['mean'], 2)} ({percent(one[how]['worst'])})" for how in ("fitted", "held_out"))]
+                for one in constants["regret"]]
+        tables.append(table([cell(constants["gpu"]["name"]), "problems", "mean (worst)", "held out"], rows) +
+                      f"\n\nHeld-out times are off by {percent(constants['fit']['error'])} on average.")
+    return "\n\n".join(tables) or "Not fitted yet."
+
+
 def parts(all_evidence: Evidence) -> dict:
     files = {name: Tuned(all_evidence.files[name], all_evidence.is_stale)
              for name in FILES if name in all_evidence.files}
     return {"tuning summary": lambda: summary(files), "tuning where": lambda: wheres(files),
-            "tuning off grid": lambda: by_case(files)}
+            "tuning off grid": lambda: by_case(files), "tuning model": lambda: model(all_evidence)}

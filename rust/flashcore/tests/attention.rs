@@ -140,7 +140,7 @@ fn assert_close(found: &[f32], wanted: &[f64], tolerance: f64) {
 
 const SCALE: f64 = 0.25; // 1 / sqrt(D)
 
-// The gates of docs/semantics.md for f32.
+// The gates of docs/accuracy.md for f32.
 const O_GATE: f64 = 2e-5;
 const LSE_GATE: f64 = 1e-4;
 

@@ -50,7 +50,7 @@ struct Planned {
 
 // Heads whose tiles of one place follow each other: under a causal mask, so that the last wave is of
 // the shortest tiles, and in turn, since tiles of one head wait for each other; a wave's at most, of a
-// packed batch one of its longest entry. By measurement (docs/backward-sm90.md).
+// packed batch one of its longest entry. By measurement (docs/backward.md).
 int64_t section_heads(const ForwardProblem& p, const Config& config, bool in_turn,
                       int multiprocessors) {
   const int64_t group = p.heads_q / p.heads_kv;
@@ -67,7 +67,7 @@ int64_t section_heads(const ForwardProblem& p, const Config& config, bool in_tur
 }
 
 // Whether tiles in turn are faster than in any order, too: they write no zeros before and read no sums
-// after, and heads of so few keys wait little. By measurement (docs/backward-sm90.md).
+// after, and heads of so few keys wait little. By measurement (docs/backward.md).
 bool is_fast_in_turn(const ForwardProblem& p, const Config& config, int multiprocessors) {
   constexpr int64_t kMostKeyDims = 512 * 128;
   const int64_t tiles = key_tiles_of_head(p, kBlockKeys);

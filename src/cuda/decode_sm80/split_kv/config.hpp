@@ -11,7 +11,7 @@
 //                                    | where a unit ends: O of each ring, in fp32 ... |
 //
 // 64 KB of keys in flight a block, and two blocks on an SM where it has the memory: what an H200
-// needs to read at full speed (docs/decode-sm80.md).
+// needs to read at full speed (docs/decode.md).
 #pragma once
 
 #include <array>

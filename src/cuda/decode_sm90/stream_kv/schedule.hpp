@@ -35,7 +35,7 @@ inline constexpr int64_t kMostJoinRows = 1 << 26;  // whether they exist or not
 constexpr int item_places(int granules, int end) { return granules == 0 ? 0 : granules + end; }
 
 // Shares of items of so many granules each, on so many blocks, of which `filling` read as fast as memory does: as many as
-// blocks, or fewer that have whole items. As measured on an H200 (docs/decode-sm90.md), cuts cost 4% (blocks have a unit
+// blocks, or fewer that have whole items. As measured on an H200 (docs/decode.md), cuts cost 4% (blocks have a unit
 // more) and as long as a block takes for three granules (the second kernel, which whole items do not need); and
 // memory is read 6% slower by less than 90% of the blocks.
 constexpr int64_t share_count(int64_t items, int64_t granules, int64_t blocks, int64_t filling) {

@@ -65,7 +65,7 @@ static_assert([] {
   return true;
 }());
 
-// What a block takes besides its steps, in steps: a guess, as no GPU has measured all of them (docs/backward-sm90.md).
+// What a block takes besides its steps, in steps: a guess, as no GPU has measured all of them (docs/backward.md).
 constexpr int kOwnSteps = 3;
 
 // Into how many blocks tiles are split whose longest has `steps` steps.

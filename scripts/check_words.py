@@ -1,0 +1,94 @@
+#!/usr/bin/env python3
+"""Habits of language that make pages and comments hard to read: each line that has one.
+
+usage: check_words.py [ROOT]    default: this repository
+
+Pages may have none, nor may comments in the folders that are clean of one.
+"""
+import pathlib
+import re
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "tools"))
+import pages  # noqa: E402
+
+FOLDERS = ("src/api", "src/cpu", "src/cuda", "src/kernel", "src/plan", "src/problem", "src/tuning", "include", "cli",
+           "bench", "evolve", "sim", "python", "rust", "tools", "scripts", "tests", "cmake")
+# The habit, what to write, and the folders whose comments still have it: a list only gets shorter.
+HABITS = [
+    (r"\ban SM\b", "per SM", ("src/cuda", "bench", "sim", "tools", "tests")),
+    (r"\banew\b", "again", ("src/cpu", "src/cuda", "evolve", "sim", "python", "tools", "scripts", "tests")),
+    (r"\bof which\b", "a sentence of its own",
+     ("src/cpu", "src/cuda", "src/kernel", "src/plan", "src/tuning", "include", "bench", "sim", "python", "rust", "tests")),
+    (r"\bthat of\b", "the noun", ("src/cpu", "src/cuda", "src/problem", "src/tuning", "include", "cli", "bench", "evolve",
+                                  "python", "rust", "tools", "scripts", "tests", "cmake")),
+    (r"\bthose of\b", "the noun",
+     ("src/cpu", "src/cuda", "src/kernel", "src/problem", "src/tuning", "include", "cli", "bench", "evolve", "sim",
+      "python", "rust", "tools", "scripts", "tests")),
+    (r"\bwhose [^.]{1,60}? is none\b", "'without'", ()),
+    (r"\bin turn\b", "'deterministic', or 'one after the other'",
+     ("src/cuda", "cli", "bench", "evolve", "sim", "tests")),
+    (r"\bbeside\b", "'compared with', 'next to' or 'together with'",
+     ("src/cpu", "src/cuda", "src/plan", "src/tuning", "include", "cli", "bench", "evolve", "sim", "python", "tools",
+      "scripts", "tests", "cmake")),
+]
+COMMENTS = {
+    "c": re.compile(r"//(.*)|^\s*/?\*+(?!\w)(.*)"),
+    "#": re.compile(r'(?<![\w$"\'{(])#(.*)'),
+}
+LANGUAGES = {".cpp": "c", ".hpp": "c", ".cu": "c", ".cuh": "c", ".c": "c", ".h": "c", ".rs": "c", ".py": "#", ".sh": "#",
+             ".cmake": "#", ".txt": "#"}
+
+
+def in_page(text: str) -> list[tuple[int, str, str]]:
+    """Line, habit, and what to write. A line end is a space."""
+    text = pages.without(pages.by_hand(text), pages.SPAN)
+    found = []
+    for pattern, instead, _ in HABITS:
+        spaced = pattern.replace(" ", r"\s+")
+        for match in re.finditer(spaced, text, re.IGNORECASE):
+            found.append((text.count("\n", 0, match.start()) + 1, " ".join(match[0].split()), instead))
+    return sorted(found)
+
+
+def in_comments(folder: str, suffix: str, text: str) -> list[tuple[int, str, str]]:
+    found = []
+    comment = COMMENTS[LANGUAGES[suffix]]
+    for number, line in enumerate(text.splitlines(), 1):
+        match = comment.search(line)
+        said = "".join(part or "" for part in match.groups()) if match else ""
+        for pattern, instead, have_it in HABITS:
+            habit = re.search(pattern, said, re.IGNORECASE)
+            if habit and folder not in have_it:
+                found.append((number, habit[0], instead))
+    return found
+
+
+def check(root: pathlib.Path) -> list[str]:
+    found = []
+    for name in pages.pages(root):
+        text = (root / name).read_text(encoding="utf-8")
+        found += [f"{name}:{line}: '{habit}', wanted {instead}" for line, habit, instead in in_page(text)]
+    for folder in FOLDERS:
+        for file in sorted((root / folder).rglob("*")):
+            if file.suffix not in LANGUAGES or "target" in file.parts or not file.is_file():
+                continue
+            if file.name == "check_words.py" or file.name == "pages_test.py":
+                continue  # they have the list
+            text = file.read_text(encoding="utf-8", errors="replace")
+            found += [f"{file.relative_to(root)}:{line}: '{habit}', wanted {instead}"
+                      for line, habit, instead in in_comments(folder, file.suffix, text)]
+    return found
+
+
+def main() -> int:
+    root = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else pages.ROOT
+    found = check(root)
+    for line in found:
+        print(line)
+    print(f"words: {len(found)} lines with a habit that hides the meaning")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

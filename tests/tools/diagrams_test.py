@@ -1,0 +1,95 @@
+"""Pictures without a measurement, and parts of pages that come from the source: they say what the source says."""
+import pathlib
+import sys
+import unittest
+import xml.etree.ElementTree
+from unittest import mock
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "tools"), str(ROOT / "scripts")]
+import check_arrows  # noqa: E402
+from reporting import diagrams, evolve, pictures, schedules, simulator, tuning  # noqa: E402
+from reporting.evidence import Failure  # noqa: E402
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def drawn(make, theme=""):
+    return xml.etree.ElementTree.fromstring(make(theme, pictures.THEMES[theme], "0" * 16))
+
+
+class Architecture(unittest.TestCase):
+    def test_every_arrow_points_down(self):
+        arrows = diagrams.arrows()
+        self.assertGreater(sum(map(len, arrows.values())), 15)
+        for box, others in arrows.items():
+            for other in others:
+                self.assertLess(diagrams.BOXES[box][0][3], diagrams.BOXES[other][0][1], f"{box} and {other}")
+
+    def test_boxes_do_not_overlap(self):
+        places = [diagrams.BOXES[box][0] for box in diagrams.arrows()]
+        for one in places:
+            for other in places:
+                apart = one[2] <= other[0] or other[2] <= one[0] or one[3] <= other[1] or other[3] <= one[1]
+                self.assertTrue(one is other or apart, f"{one} and {other}")
+
+    def test_it_has_every_arrow_and_no_more(self):
+        tree = drawn(diagrams.architecture)
+        paths = [one for one in tree.iter(SVG + "path") if one.get("class") == "arrow"]
+        self.assertEqual(len(paths), sum(map(len, diagrams.arrows().values())))
+
+    def test_a_room_without_a_box_is_noticed(self):
+        with mock.patch.dict(check_arrows.ARROWS, {"cuda/new": "problem"}), self.assertRaises(Failure) as raised:
+            diagrams.arrows()
+        self.assertIn("cuda/new", str(raised.exception))
+
+    def test_an_arrow_through_a_box_is_noticed(self):
+        with self.assertRaises(Failure):
+            diagrams.arrow(diagrams.BOXES["cli"][0], diagrams.BOXES["plan"][0])
+
+
+class Schedules(unittest.TestCase):
+    def test_nobody_does_two_things_at_once(self):
+        for name, (_, lanes, _) in schedules.SCHEDULES.items():
+            for lane, pieces in lanes:
+                ordered = sorted(pieces)
+                for (_, end, *_), (begin, *_) in zip(ordered, ordered[1:]):
+                    self.assertLessEqual(end, begin, f"{name}, {lane}")
+
+    def test_they_are_drawn_in_both_themes(self):
+        for name, (_, make) in schedules.all_of_them().items():
+            for theme in pictures.THEMES:
+                self.assertIn(schedules.SCHEDULES[name][0], [one.text for one in drawn(make, theme).iter(SVG + "text")])
+
+    def test_words_that_do_not_fit_are_noticed(self):
+        with self.assertRaises(Failure):
+            schedules.piece(0, 1, "too many words", "copy", 0, schedules.FILLS[""], pictures.THEMES[""])
+
+    def test_kernels_are_those_of_the_library(self):
+        folders = {folder.name for folder in (ROOT / "src/cuda").iterdir()}
+        for title, *_ in schedules.SCHEDULES.values():
+            name = title.split(":")[0].split(",")[0].removesuffix("_throughput")
+            self.assertIn(name, folders)
+
+
+class FromTheSource(unittest.TestCase):
+    def test_faults_are_counted(self):
+        found = simulator.planted()
+        self.assertIn(f"| all | {len(found)} |", simulator.by_kernel())
+        for fault in found:
+            self.assertEqual(f"- {simulator.title(fault)}:" in simulator.not_found(), fault.reported is None)
+
+    def test_runs_of_evolve_have_a_seed_and_others(self):
+        for name in evolve.RUNS:
+            attempts = evolve.attempts_of(ROOT / f"docs/evidence/{name}.jsonl")
+            self.assertEqual(attempts[0]["name"], "seed")
+            self.assertEqual(len(evolve.row("a run", name, attempts)), 8)
+
+    def test_the_regret_of_the_model_is_in_its_constants(self):
+        text = tuning.model(mock.Mock(root=ROOT))
+        self.assertIn("tiles of forward_sm90_throughput", text)
+        self.assertEqual(tuning.model(mock.Mock(root=ROOT / "none")), "Not fitted yet.")
+
+
+if __name__ == "__main__":
+    unittest.main()
