@@ -1,5 +1,5 @@
-// Which of forward_sm90_throughput's tiles hold a problem, whether their tiles are alike, and what a
-// unit of work is.
+// Determines which of forward_sm90_throughput's tiles hold a
+// problem, whether tiles are uneven, and the unit of work.
 #pragma once
 
 #include <cstddef>
@@ -12,12 +12,12 @@
 
 namespace flashcore::cuda::forward_sm90::throughput {
 
-// Whether scores are transformed: those instances are compiled apart.
+// Returns whether scores are transformed: such problems have instances of their own.
 constexpr bool has_features(const ForwardProblem& p) {
   return p.softcap > 0 || !(p.softmax_scale > 0);
 }
 
-// Rows of kConfigs: those as narrow as the first that holds the problem.
+// Rows of kConfigs: those as narrow as the first one that holds the problem.
 inline std::vector<int> tile_candidates(const ForwardProblem& p) {
   std::vector<int> rows;
   const int first = choose_config(p.head_dim_qk, p.head_dim_v, has_features(p));
@@ -33,7 +33,7 @@ inline std::vector<int> tile_candidates(const ForwardProblem& p) {
   return rows;
 }
 
-// Of K and V: what their batch strides lead to, and how many rows that has.
+// The extent of K's and V's batch stride (pages or batches), and the number of rows in each.
 constexpr int64_t lead_of_keys(const ForwardProblem& p) {
   if (p.paging.present) return p.paging.num_pages;
   return p.packed ? 1 : p.batch;
@@ -43,13 +43,13 @@ constexpr int64_t rows_of_keys(const ForwardProblem& p) {
   return p.packed ? p.total_kv : p.seqlen_kv;
 }
 
-// Whether tiles differ in how many keys they see, or in how many rows they have: then they are
-// handed out one by one.
+// Returns whether tiles differ in the keys they see or in
+// their number of rows: then they are handed out one by one.
 constexpr bool is_uneven(const ForwardProblem& p, const Config& config) {
   return sees_unevenly(p) || p.seqlen_q % config.block_q() != 0;
 }
 
-// The first three are also kernels' names (supports.hpp).
+// The first three are also names of kernels (supports.hpp).
 constexpr std::string_view tile_name(const Config& config) {
   if (config.block_q() == 192) return "forward_sm90_192x128";
   if (config.block_q() == 128) {
