@@ -65,8 +65,8 @@ struct Params : attention::ForwardParams {
   float largest_first;   // bound on scores of a tile that sets references, see mainloop.cuh
   float score_headroom;  // of references, log2: see Element::kHeadroom
   float smallest_sum;    // below it, a row whose reference is too high may have lost bits
-  int splits;  // upper bound per sequence; each split has blocks of its own; 1: O and LSE are
-               // stored directly
+  int splits;  // upper bound per sequence; each split has its own blocks; 1: O and LSE are stored
+               // directly
   float* partial_o;      // [row, split, head_dim_v], not yet divided by the sums: see partial_row()
   float2* partial_rows;  // [row, split]: reference in score units, sum
   bool chunks_qk,
