@@ -1,4 +1,4 @@
-// Everything that the launches of backward_sm90_wide are told.
+// The parameters of the launches of backward_sm90_wide.
 #pragma once
 
 #include <cuda.h>
@@ -11,7 +11,7 @@
 
 namespace flashcore::cuda::backward_sm90::wide {
 
-// Boxes of 64 rows and 64 columns.
+// The boxes have 64 rows and 64 columns.
 struct Maps {
   CUtensorMap q, k, v, d_o, dq, dk, dv;
 };
@@ -20,7 +20,7 @@ struct Maps {
 struct Params : RowParams {
   attention::TileOrder query_order, key_order;
 
-  // The rest of the workspace: whether a gradient of a block is not finite.
+  // The rest of the workspace: nonzero if a gradient of a block is not finite.
   uint32_t* not_finite;
 
   constexpr uint32_t blocks() const { return query_order.size() + key_order.size(); }
