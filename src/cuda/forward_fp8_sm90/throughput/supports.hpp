@@ -1,4 +1,4 @@
-// What forward_fp8_sm90 does not compute. Needs no CUDA header.
+// Problems that forward_fp8_sm90 does not support. Needs no CUDA header.
 #pragma once
 
 #include <string>
@@ -8,14 +8,14 @@
 
 namespace flashcore::cuda::forward_fp8_sm90::throughput {
 
-// One sentence, or empty. `targets`: what the kernel was compiled for, as in device_code.hpp.
+// Returns one sentence, or an empty string. `targets`: the compiled targets, as in device_code.hpp.
 std::string refusal(const ForwardProblem& problem, const DeviceInfo& device,
                     std::string_view targets);
 
-// Of forward_fp8_sm90_three besides.
+// Returns the additional refusals of forward_fp8_sm90_three.
 std::string refuse_three(const ForwardProblem& problem);
 
-// The same of forward_fp8_sm90_options.
+// Returns the refusals of forward_fp8_sm90_options.
 std::string option_refusal(const ForwardProblem& problem, const DeviceInfo& device,
                            std::string_view targets);
 
