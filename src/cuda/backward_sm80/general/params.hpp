@@ -75,7 +75,7 @@ struct JointWorkspace {
                                    // tiles added; null: atomic additions, to zeros
   unsigned long long* next_block;  // tickets
   unsigned long long*
-      not_finite;      // 1: a sum was not, so the other kernels recompute everything
+      not_finite;      // 1: a sum was not finite, so the other kernels recompute everything
   int64_t head_tiles;  // tiles of dQ per head
   int64_t counters;    // next_block, not_finite and turns are contiguous
   int64_t zeros;       // of dq_sums, in units of 16 bytes

@@ -3,7 +3,7 @@
 // other: a thread that starts a copy is held until the copy engine accepts it.
 //
 //   at once              warp 0: Q    1, 2: the first K of each warpgroup    5, 6: maps of K, V
-//   after the block barrier   3, 4: the second K of each warpgroup
+//   block barrier        3, 4: the second K of each warpgroup
 //   S of the first K     2, 3: V of the first warpgroup    6, 7: V of the second
 //
 // All SMs load at the same time: a copy that starts early would delay data that is needed sooner.

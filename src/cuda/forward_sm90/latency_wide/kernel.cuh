@@ -3,7 +3,7 @@
 // than one wave: each load of either block reaches both.
 //
 //   two warpgroups   their tiles of 64 keys: S, exponentials, O += P V, alternating
-//   the first to end sends its outputs to the second through shared memory, which adds and stores them
+//   first to end     its outputs go through shared memory to the second, which adds and stores them
 //   the third        one warp per ring of tiles
 #pragma once
 
