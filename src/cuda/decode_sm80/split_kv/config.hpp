@@ -3,7 +3,7 @@
 //   a block: `warps` warps that share a unit of keys. A tile is 16 rows (queries times the heads of
 //            a group), O of all head dimensions in registers, by `tile_keys` keys. Each warp has its
 //            own ring of `stages` tiles of K and V, and waits for no other warp until a unit ends
-//   wide rows: O does not fit the registers of a warp. `column_warps` warps share a ring, synchronize
+//   wide rows: O does not fit the registers of a warp. `column_warps` warps share a ring, synchronise
 //            at every tile, and divide the columns of O equally. Each of them computes the whole
 //            product with K: the Tensor Cores have time, and scores need not be exchanged
 //

@@ -60,7 +60,7 @@ struct Ring {
   __device__ float* k_scales(int stage) const { return scales + 2 * stage * kTileKeys; }
   __device__ float* v_scales(int stage) const { return k_scales(stage) + kTileKeys; }
 
-  // Synchronizes the ring's warps: afterwards, all may read what each has copied and waited for.
+  // Synchronises the ring's warps: afterwards, all may read what each has copied and waited for.
   __device__ void meet() const {
     if constexpr (kShared) {
       // A barrier index that is not constant would reserve all of a block's barriers.

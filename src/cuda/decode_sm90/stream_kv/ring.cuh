@@ -2,7 +2,7 @@
 //
 // A stage is full when its barrier's phase completes: the bytes of its boxes have
 // arrived (one lane requests them) or, row by row, every lane's copies have. It is
-// free when the warp has synchronized after its last read. Addresses of keys are
+// free when the warp has synchronised after its last read. Addresses of keys are
 // looked up a tile ahead of the copies, so that these do not wait for a page table.
 #pragma once
 
@@ -51,7 +51,7 @@ struct Stages {
   __device__ float* v_scales(int stage) const { return k_scales(stage) + kConfig.tile_keys; }
   __device__ uint32_t barrier(int stage) const { return barriers + 8 * stage; }
 
-  // Called by one warp; the block must synchronize before other copies than this warp's arrive.
+  // Called by one warp; the block must synchronise before other copies than this warp's arrive.
   __device__ void begin(const Params& p, int lane) const {
     if (lane < kConfig.stages) ptx::mbarrier_init(barrier(lane), p.boxes > 0 ? 1 : 32);
     ptx::mbarrier_init_fence();
@@ -121,7 +121,7 @@ class Producer {
     key_ += kStep<kConfig>;
   }
 
-  // The scales are read after the lanes have synchronized: a tile of boxes is used an
+  // The scales are read after the lanes have synchronised: a tile of boxes is used an
   // iteration or a round later, and for other tiles, every lane arrives at the barrier.
   __device__ void store_scales() const {
     if constexpr (kFp8) {

@@ -18,7 +18,7 @@
 
 namespace flashcore::cuda::forward_sm80::throughput {
 
-// Normalizes a row's outputs, which are finite, with its sink, and returns its LSE.
+// Normalises a row's outputs, which are finite, with its sink, and returns its LSE.
 // A row without a key has O = 0. `unit`: the reference's unit, in natural units.
 template <Config kConfig>
 __device__ __forceinline__ float finish_row(WarpState<kConfig>& w, int g, int slot, float sink,

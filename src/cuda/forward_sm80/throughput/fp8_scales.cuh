@@ -2,7 +2,7 @@
 // scale per tensor, per sequence, per head, or per block of keys).
 //
 //   scores          times the scales of Q and K, in fp32, before any other operation
-//   one scale of V  times the factor that normalizes a row's outputs
+//   one scale of V  times the factor that normalises a row's outputs
 //   V's by blocks   times the probabilities. A power of two makes the largest scale less than 2^14,
 //                   and the outputs are divided by it at the end, so that fp16 holds small
 //                   products; P has two terms, as under dropout

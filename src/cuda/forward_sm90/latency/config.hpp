@@ -1,6 +1,6 @@
 // The resource page of forward_sm90_latency: one cluster of two blocks computes 64 queries.
 //
-//   a block   two warpgroups; each warp also initializes barriers and starts copies
+//   a block   two warpgroups; each warp also initialises barriers and starts copies
 //   memory    | Q | K and V tiles in their order of use | messages | barriers |
 //
 // Each of the cluster's four warpgroups has its own keys (attention/latency/key_tiles.hpp) and its own slots.

@@ -1,4 +1,4 @@
-// Copies of Q, K and V to shared memory. Each warp initializes some of the
+// Copies of Q, K and V to shared memory. Each warp initialises some of the
 // barriers and starts some of the copies, so that these do not queue behind each
 // other: a thread that starts a copy is held until the copy engine accepts it.
 //
@@ -37,8 +37,8 @@ struct Copies {
     if (warp == 6) ptx::prefetch_tensor_map(&maps.v);
   }
 
-  // Initializes the barriers of tile `warp`, of the last tile (one warp) and of messages to warps. If blocks
-  // start together, the warps that start the first copies initialize no other barriers. Called by one lane.
+  // Initialises the barriers of tile `warp`, of the last tile (one warp) and of messages to warps. If blocks
+  // start together, the warps that start the first copies initialise no other barriers. Called by one lane.
   __device__ __forceinline__ static void make_barriers(typename S::Shared& smem, int warp) {
     constexpr int kFirst = S::kCover != Cover::any ? 3 : 0;
     constexpr int kBytes = S::MergeMemory::kOutputBytes;
@@ -49,7 +49,7 @@ struct Copies {
       ptx::publish_barriers();
       return;
     }
-    const bool two = warp >= kWarps - kFirst;  // also for a warp that initializes none
+    const bool two = warp >= kWarps - kFirst;  // also for a warp that initialises none
     if (S::kRanks > 1) {
       ptx::mbarrier_init(received, 1);
       if (two) ptx::mbarrier_init(received - 8 * (kWarps - kFirst), 1);

@@ -44,7 +44,7 @@ __device__ __forceinline__ void compute(const Maps& maps, const Params& p) {
   __syncthreads();
   if (lane == 0) copies.start_second();
   __syncwarp();
-  if (S::kRanks > 1) ptx::cluster_wait();  // the other block runs and has initialized its barriers
+  if (S::kRanks > 1) ptx::cluster_wait();  // the other block runs and has initialised its barriers
   const int part = S::part_of(rank, group);
   const int tiles = tiles_of(task.tiles.size(), part, S::kParts);
   const Places places = find_places<S>(p, task, rank, group, in_group, lane);

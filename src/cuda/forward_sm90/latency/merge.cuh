@@ -2,7 +2,7 @@
 // first within each block, then between the blocks of the cluster.
 //
 // Each warp of each warpgroup has 16 rows x head_dim outputs over its own keys, not
-// yet normalized. They are divided into chunks: rows + 0..7 or + 8..15 and, in a
+// yet normalised. They are divided into chunks: rows + 0..7 or + 8..15 and, in a
 // cluster of two blocks, the left or right half of the columns. Warpgroup `group`
 // of block `rank` finishes the chunk of row half `group` and column half `rank`:
 //

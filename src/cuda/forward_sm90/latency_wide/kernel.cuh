@@ -66,7 +66,7 @@ __device__ __forceinline__ void compute(const Maps& maps, const Params& p) {
     __syncwarp();
     ptx::cluster_arrive_relaxed();
     ptx::start_next_grid();
-    ptx::cluster_wait();  // the other block runs and has initialized its barriers
+    ptx::cluster_wait();  // the other block runs and has initialised its barriers
     if (lane == 0) copies.run(ring, first, count);
     return;
   }

@@ -156,7 +156,7 @@ __device__ __forceinline__ void store_staged(const CUtensorMap& map, const Param
   }
 }
 
-// Normalizes and stores O of this warp's rows. Returns false if the result
+// Normalises and stores O of this warp's rows. Returns false if the result
 // is wrong: an output is not finite although its row's sum is not NaN.
 template <class S>
 __device__ __forceinline__ bool store_rows(const CUtensorMap& map, const Params& p,

@@ -1,6 +1,6 @@
 // The finder: one warp that determines the block's next tile, and what the
 // producer and the consumers must know about it, while the producer copies
-// the current tile. The first tile is found while barriers are initialized.
+// the current tile. The first tile is found while barriers are initialised.
 //
 //   producer   copies of tile t: wants t + 1 |  K V K V ...  | has t + 1 | Q of it ...
 //   finder                                   | counter, find |

@@ -106,7 +106,7 @@ __device__ __forceinline__ void prefetch_maps(const Maps& maps) {
   ptx::prefetch_tensor_map(&maps.o);
 }
 
-// Initializes the barriers that the first copies use.
+// Initialises the barriers that the first copies use.
 template <class S>
 __device__ __forceinline__ void make_first_barriers(typename S::Shared& smem) {
   for (int slot = 0; slot < S::kQSlots; ++slot) {

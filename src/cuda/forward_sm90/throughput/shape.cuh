@@ -26,7 +26,7 @@ struct Shape {
   // Otherwise it reads the index again, and the sums are in shared memory.
   static constexpr bool kHoldsThread = kConfig.consumers != 3;
   // Whether a warp holds V's descriptor. Found by trial:
-  // with the other choice, ptxas serializes products.
+  // with the other choice, ptxas serialises products.
   static constexpr bool kHoldsV = !kFeatures_ && !kPaged_ && kConfig.head_dim_qk <= 128;
   static constexpr bool kHoldsSums = !kFeatures_ && kConfig.consumers != 3;
   static constexpr bool kFeatures = kFeatures_;  // softcap, or a scale that is not positive
