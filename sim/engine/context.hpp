@@ -6,7 +6,7 @@
 
 namespace flashcore::sim {
 
-// Where a suspended fiber continues.
+// The point at which a suspended fiber continues.
 struct Context {
   void* place = nullptr;
 };

@@ -135,7 +135,7 @@ cudaError_t enqueue(const void* kernel, const LaunchOptions& options, std::funct
     stream->captured.push_back([launch = std::move(launch)] { queue().push_back(launch); });
     return cudaSuccess;
   }
-  // What does not start early comes after all before it.
+  // A launch that does not start early follows all earlier ones.
   if (!options.starts_early) {
     if (const cudaError_t error = run_queue(); error != cudaSuccess) return error;
   }

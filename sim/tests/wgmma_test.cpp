@@ -289,7 +289,7 @@ TEST(Wgmma, WaitIsOneInstructionOfTheWarpgroup) {
   });
 }
 
-// The first product overwrites what the registers held.
+// The first product overwrites the registers.
 TEST(Wgmma, Overwrite) {
   expect_clean(kWarpgroup, [] {
     auto* const shared = shared_array<unsigned char>();

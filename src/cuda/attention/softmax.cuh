@@ -36,8 +36,8 @@ __device__ __forceinline__ float lane_max(const float (&s)[kProducts][4], int sl
   return largest;
 }
 
-// Returns a row's largest score in units of log2, plus `headroom`. It is never -inf, which means
-// that there is no key, for a finite score: it is at least fp32's lowest number, a large reference.
+// Returns a row's largest score in units of log2, plus `headroom`. For a finite score, the result
+// is never -inf, which would mean no key, but at least fp32's lowest number, a large reference.
 __device__ __forceinline__ float scaled_max(float most, float scale_log2, float headroom = 0) {
   const float scaled = fmaf(most, scale_log2, headroom);
   return scaled == kNoKey && most > kNoKey ? std::numeric_limits<float>::lowest() : scaled;

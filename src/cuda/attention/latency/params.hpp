@@ -9,7 +9,7 @@
 
 namespace flashcore::cuda::attention::latency {
 
-// What a compiled kernel may assume.
+// The assumptions of a compiled kernel.
 enum class Cover {
   any,    // nothing
   band,   // sequences are alike, KV tiles are full, and every row's keys begin in the first tile

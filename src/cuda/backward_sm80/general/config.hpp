@@ -73,7 +73,7 @@ constexpr Config config_of(int index, Features features) {
 
 inline constexpr int kLargestHeadDim = 256;
 
-// Whether one launch writes dK and dV.
+// Returns whether one launch writes both dK and dV.
 constexpr bool has_both(const Config& config) {
   return config.head_dim * config.element_bytes <= 256;
 }

@@ -35,7 +35,7 @@ __device__ __forceinline__ void store_row_terms(const Params& p, const Task& tas
       const float sink = __ldg(p.sinks.data + task.head * p.sinks.head);
       term = -ptx::exp2_approx((sink - note.x) * attention::kLog2E) * note.y;
     } else if (p.d_lse != nullptr) {
-      // Such a row depends only on its sink, and so does its LSE.
+      // In such a row, only the LSE depends on the sink; O does not.
       term = __ldg(p.d_lse + task.batch * p.d_lse_batch + task.head * p.d_lse_head +
                    (int64_t{task.entry.q_row} + query) * p.d_lse_row);
     }

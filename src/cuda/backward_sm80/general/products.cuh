@@ -1,7 +1,7 @@
 // The products of a tile, by one warp: X Y^T of its 16 rows,
 // and A Y, where A are the accumulators of such a product.
 //
-// fp32 uses tf32 Tensor Cores in three products:
+// fp32 products use tf32 Tensor Cores, in three parts:
 //
 //   x = high + low, both tf32:  x y  ~  low(x) high(y) + high(x) low(y) + high(x) high(y)
 //

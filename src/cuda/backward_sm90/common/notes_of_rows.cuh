@@ -136,7 +136,7 @@ __device__ __forceinline__ void write_note_of_entry(const RowParams& p, const Op
   if (sees) {
     const float sink = options.sinks[head * options.sink_head];
     sink_term = -ptx::exp2_approx((sink - lse) * attention::kLog2E) * delta;
-  } else {  // such a row depends only on its sink, and so does its LSE
+  } else {  // in such a row, only the LSE depends on the sink
     sink_term = d_lse;
   }
   options.sink_terms[number * block_q + in_block] = sink_term;

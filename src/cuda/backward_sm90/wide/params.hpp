@@ -26,7 +26,7 @@ struct Params : RowParams {
   constexpr uint32_t blocks() const { return query_order.size() + key_order.size(); }
 };
 
-// Kernels without options are told the first part alone.
+// Kernels without options take only the first part.
 struct OptionParams : Params {
   Options options;
 };

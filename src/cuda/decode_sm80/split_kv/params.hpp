@@ -13,7 +13,7 @@ namespace flashcore::cuda::decode_sm80::split_kv {
 
 using attention::decode::HeadNumbers, attention::decode::KeyScales, attention::decode::TreeBits;
 
-// Where a sequence's partial results begin, in units, and the number of parts of its keys.
+// A sequence's first partial result, in units, and the number of parts of its keys.
 struct EntryUnits {
   int first, parts;
 };

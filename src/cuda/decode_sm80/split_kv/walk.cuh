@@ -64,7 +64,7 @@ class Walk {
           attention::last_entry(place, kThreads, [&](int i) { return window_.first[i]; });
       decode(this_unit(), first_entry_ + entry, place - window_.first[entry]);
     }
-    __syncthreads();  // the unit is there
+    __syncthreads();  // the unit is visible to all
     next_ += static_cast<int>(gridDim.x);
     return true;
   }

@@ -20,7 +20,7 @@
 namespace flashcore::cuda::decode_sm90::stream_kv {
 
 inline constexpr int kWarps = 8, kThreads = 32 * kWarps;
-inline constexpr int kJoinThreads = 64;  // threads of the second kernel that fit beside the first
+inline constexpr int kJoinThreads = 64;  // threads of the second kernel that fit next to the first
 inline constexpr int kProductRows = 8;   // N of m16n8k16
 inline constexpr int kLargestHeadDim = 128;
 inline constexpr int kLargestSharedMemory = 227 * 1024;  // per block on sm_90

@@ -15,8 +15,8 @@ namespace flashcore::cuda::decode_sm90::stream_kv {
 inline constexpr int kKnownEntries = 32;  // per batch: their lengths are in shared memory
 inline constexpr int kKnownUnits = 4;     // per block: the ending, the current and the next one
 
-// A sequence's lengths. Looking them up takes some 250 instructions, which are not in
-// the cache when a block begins: in small batches, each sequence is looked up once.
+// A sequence's rows and visible keys. Looking them up takes some 250 instructions, which are
+// not in the cache when a block begins: in small batches, each sequence is looked up once.
 struct KnownEntry {
   attention::CachedEntry at;
   SeenKeys seen;

@@ -12,9 +12,9 @@
 //
 //   group    | block sets references | blocks | ... |  sums = sums * 2^(..) + o * 2^(..)
 //
-// So the Tensor Cores add up few blocks, which matters since they truncate each product
-// some 13 bits below the sum that it is added to. A key that dominates a row makes the
-// others of its group too small for e4m3, but not those of a hundred thousand keys.
+// So the Tensor Cores add up few blocks, which matters since they truncate each
+// product some 13 bits below the sum that it is added to. A key that dominates a row
+// makes the others of its group too small for e4m3, but not a hundred thousand others.
 //
 // Within a group, the softmax has no running maximum: blocks after the first neither
 // compare nor rescale. The sums of exponentials, needed anyway, prove that all P fit

@@ -51,7 +51,7 @@ __device__ __forceinline__ void load_whole(const WholeParams& p, uint32_t tile, 
   ptx::cp_async_commit();
 }
 
-// Copies a tile of which `rows` rows, beginning at `from`, may be incomplete.
+// Copies a warp's keys, or their values, from `key` on: some of the tile's rows may not exist.
 template <class S>
 __device__ __forceinline__ void load_matrix(const attention::RowMatrix& m, const Task& task,
                                             unsigned char* tile, int key, int head_dim, bool fills,

@@ -2,7 +2,7 @@
 // costs.
 //
 //   a block: `warps` warps, each `row_groups` groups of 16 query rows, all head dimensions of O in
-//            registers; K and V tiles of block_kv keys in a ring of two stages; Q beside them
+//            registers; K and V tiles of block_kv keys in a ring of two stages; also Q
 //
 //   shared memory   | Q | K stage 0 | V stage 0 | K stage 1 | V stage 1 |
 //

@@ -31,7 +31,7 @@ struct HeadVector {
 
 enum class ElementType : int32_t { f32, f16, bf16 };
 
-// Distances of rows, keys and offsets up to this are exact in fp32.
+// Distances between rows and keys are exact in fp32 if rows, keys and offsets are at most this.
 inline constexpr int kFarthest = 1 << 22;
 
 // The options for which Features::scores has a hot line; all others are processed in slices.

@@ -18,7 +18,7 @@ using Probabilities = uint32_t[S::kKeySteps][4];
 // Sums of a lane's exponentials, [row][even and odd columns].
 using Sums = float[2][2];
 inline constexpr float kLargestSum = 32768;  // below it, no exponential overflows fp16
-inline constexpr float kMostExponent = 14;   // log2 of a probability's bound; fp16 holds twice that
+inline constexpr float kMostExponent = 14;   // log2 of a probability's bound; fp16 holds twice 2^14
 
 // A lane's share of its two rows, l / 4 and l / 4 + 8 of the warp's 16: see attention/softmax.cuh.
 template <class S>

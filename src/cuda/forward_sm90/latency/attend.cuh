@@ -75,7 +75,7 @@ struct Attention : Softmax<S> {
   }
 
   // O = P0 V0 + P1 V1. If registers suffice to keep the scores, the sums tell afterwards
-  // whether the reference was close enough. At head dimension 64 this check runs beside
+  // whether the reference was close enough. At head dimension 64 this check runs during
   // the last product, and the warpgroup then repeats that product from the start.
   __device__ __forceinline__ void second_kept(Partial<S>& w, const Probabilities<S>& p0,
                                               Probabilities<S>& p1, const Scores<S>& s1,

@@ -21,7 +21,7 @@ using attention::latency::kBlockKv;  // keys per tile, 64
 inline constexpr int kGroups = 2;    // computing warpgroups per block
 inline constexpr int kGroupThreads = 128, kGroupWarps = 4;
 inline constexpr int kThreads = kGroups * kGroupThreads;
-inline constexpr int kSlots = 2;  // K tiles per warpgroup in shared memory, and V tiles
+inline constexpr int kSlots = 2;  // K tiles per warpgroup in shared memory; equally many V tiles
 inline constexpr int kTiles = 1 + 2 * kGroups * kSlots;  // Q, K, V
 inline constexpr int kPanelColumns = 64;                 // 128 bytes, the swizzle
 inline constexpr int kSharedMemory = 227 * 1024;         // per SM, less 1 KiB per block

@@ -16,7 +16,7 @@ inline constexpr int kRankQ = 64;     // queries per block
 inline constexpr int kBlockQ = kRanks * kRankQ;  // per cluster
 inline constexpr int kBlockKv = 64;              // keys per tile
 inline constexpr int kGroups = 2;                // computing warpgroups per block
-inline constexpr int kSlots = 3;  // K tiles per warpgroup in memory at once, and V tiles
+inline constexpr int kSlots = 3;  // K tiles per warpgroup in memory at once; equally many V tiles
 inline constexpr int kGroupWarps = 4, kWarps = kGroups * kGroupWarps;  // per warpgroup, in total
 inline constexpr int kThreads = 32 * (kWarps + kGroupWarps);
 

@@ -240,8 +240,8 @@ struct Consumer {
       mask_scores<S, 0, S::kKeyProducts>(s, task().limits, query, key, lane());
     }
   }
-  // try_scores() for the first kProducts products of the first block. For half
-  // of the warpgroups, a causal mask leaves only the block's left half visible.
+  // finish_scores() for the first kProducts products of the first block. For all rows
+  // of half of the warpgroups, a causal mask does not affect the block's left half.
   template <int kProducts>
   __device__ __forceinline__ void finish_first_scores(int left) {
     if constexpr (S::kFeatures) scale_scores<S, kProducts>(s, params);

@@ -39,8 +39,8 @@ struct Finder {
     return __shfl_sync(0xffffffffU, tile, 0);
   }
 
-  // With pages: stores the sequence, and the keys before `last` that some query of the tile
-  // sees.
+  // With pages: stores the sequence, and the keys that
+  // some query of the tile before query `last` sees.
   __device__ __forceinline__ void set_entry(int entry) const {
     if constexpr (S::kPaged) pages().entry = entry;
   }

@@ -138,7 +138,7 @@ __device__ __forceinline__ void make_other_barriers(typename S::Shared& smem) {
 }
 
 // The producer's warpgroup. Before the block's first barrier, each
-// of its warps prepares a part of what the first product needs:
+// of its warps prepares a part of the first product's inputs:
 //
 //   warp 0   other barriers            | producer
 //   warp 1   the first tile | first K  | finder

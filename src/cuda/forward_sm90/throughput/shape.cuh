@@ -22,10 +22,10 @@ template <int kConfigIndex, class Element_, bool kFeatures_, bool kPaged_ = fals
 struct Shape {
   static constexpr Config kConfig = kConfigs[kConfigIndex];
   using Element = Element_;
-  // Whether a thread holds its index, and its sums while scores are recomputed.
+  // True if a thread holds its index, and its sums while scores are recomputed.
   // Otherwise it reads the index again, and the sums are in shared memory.
   static constexpr bool kHoldsThread = kConfig.consumers != 3;
-  // Whether a warp holds V's descriptor. Found by trial:
+  // True if a warp holds V's descriptor. Found by trial:
   // with the other choice, ptxas serialises products.
   static constexpr bool kHoldsV = !kFeatures_ && !kPaged_ && kConfig.head_dim_qk <= 128;
   static constexpr bool kHoldsSums = !kFeatures_ && kConfig.consumers != 3;
@@ -36,7 +36,7 @@ struct Shape {
   static constexpr int kStages = kConfig.stages;  // of the K ring, and of the V ring
   static constexpr int kBlockKv = kConfig.block_kv;
   static constexpr int kQSlots = kConfig.q_slots;
-  // Whether outputs are staged in Q's slot.
+  // True if outputs are staged in Q's slot.
   static constexpr bool kStagesOutputs = kQSlots > 1;
   // A task is written while consumers may still compute the
   // one before, or store the outputs of the one before that.

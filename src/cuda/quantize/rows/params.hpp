@@ -1,4 +1,4 @@
-// What a launch is told: the run in strides, and how its rows are cut into tiles.
+// The parameters of a launch: the run's strides, and the division of its rows into tiles.
 #pragma once
 
 #include <cstdint>
