@@ -1,5 +1,5 @@
-// Problems that decode kernels do not support. Needs no
-// CUDA header, so that refusals are tested in every build.
+// What decode kernels do not compute. No CUDA header is needed here, so that refusals are tested in every
+// build.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace flashcore::cuda::host {
 
-// Each returns an empty string, or a sentence about types and dropout; bias and masks; row counts.
+// Empty, or a sentence: of types and dropout; of bias and masks; of numbers of rows.
 std::string refuse_decode(const ForwardProblem& p);
 std::string refuse_decode_pairs(const ForwardProblem& p);
 std::string refuse_decode_rows(const ForwardProblem& p);

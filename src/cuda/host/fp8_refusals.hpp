@@ -1,4 +1,4 @@
-// Refusals shared by kernels with products in fp8: each returns one sentence, or an empty string.
+// What kernels with products in fp8 refuse alike: one sentence each, empty when they do not.
 #pragma once
 
 #include <string>
@@ -7,13 +7,13 @@
 
 namespace flashcore::cuda::host {
 
-// Refuses a Q other than e4m3, an O other than f32, f16 or bf16, and an LSE other than f32.
+// Q of another type than e4m3, O of another than f32, f16 or bf16, LSE of another than f32.
 std::string refuse_e4m3_types(const ForwardProblem& p);
 
-// Refuses options per pair of a query and a key: bias, mask, ALiBi, dropout.
+// What belongs to a pair of a query and a key: bias, mask, ALiBi, dropout.
 std::string refuse_pair_options(const ForwardProblem& p);
 
-// Refuses scales of K and V that differ between blocks of keys.
+// Scales of K and V that differ between blocks of keys.
 std::string refuse_block_scales(const ForwardProblem& p);
 
 }  // namespace flashcore::cuda::host

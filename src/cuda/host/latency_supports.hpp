@@ -1,4 +1,4 @@
-// Problems that no latency kernel supports, on any GPU. Needs no CUDA header.
+// What no latency kernel computes, on any GPU. Needs no CUDA header.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace flashcore::cuda::host {
 
-// Returns one sentence, or an empty string. tensor_maps: the kernel reads its inputs through them.
+// One sentence, or empty. tensor_maps: the kernel reads its inputs by them.
 std::string latency_refusal(const ForwardProblem& problem, bool tensor_maps);
 
 }  // namespace flashcore::cuda::host

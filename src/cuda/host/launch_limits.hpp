@@ -1,5 +1,5 @@
-// Sizes that no CUDA kernel supports, because indices have 32 bits.
-// Needs no CUDA header, so that refusals are tested in every build.
+// Sizes that no CUDA kernel takes, because it counts in 32 bits. No CUDA header is needed here, so
+// that refusals are tested in every build.
 #pragma once
 
 #include <string>
@@ -8,10 +8,10 @@
 
 namespace flashcore::cuda::host {
 
-// Returns an empty string, or a sentence if Q or K has attention::kMostRows rows or more.
+// Empty, or a sentence: Q or K has attention::kMostRows rows or more.
 std::string refuse_rows(const ForwardProblem& p);
 
-// Returns an empty string, or a sentence if there are more tiles of block_q queries than blocks per launch.
+// Empty, or a sentence: more tiles of block_q queries than a launch has blocks.
 std::string refuse_tiles(const ForwardProblem& p, int block_q);
 
 }  // namespace flashcore::cuda::host

@@ -1,5 +1,5 @@
-// The row strides that the copies of CUDA kernels support. Needs
-// no CUDA header, so that refusals are tested in every build.
+// Which distances between rows the copies of CUDA kernels take. No CUDA header is needed here, so
+// that refusals are tested in every build.
 #pragma once
 
 #include <cstdint>
@@ -10,12 +10,12 @@
 
 namespace flashcore::cuda::host {
 
-// Returns an empty string if batches, heads and rows of a tensor all begin at multiples of 16
-// bytes from its first element; otherwise a sentence. Strides of extents of one are never used.
+// Empty when batches, heads and rows of a tensor all begin at multiples of 16 bytes from its first
+// element; otherwise a sentence. Strides of extents of one are never used.
 std::string misaligned_rows(std::string_view name, const RowStrides& stride, DType dtype,
                             int64_t batch, int64_t heads, int64_t rows);
 
-// Returns an empty string if no used stride is zero or negative, which tensor maps cannot express.
+// Empty when no stride that is used is zero or negative, which tensor maps cannot express.
 std::string unmappable_strides(std::string_view name, const RowStrides& stride, int64_t batch,
                                int64_t heads, int64_t rows);
 

@@ -1,4 +1,4 @@
-// Problems that a rung of the ladder does not support. Needs no CUDA header.
+// What a rung of the ladder does not compute. Needs no CUDA header.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace flashcore::cuda::ladder {
 
-// The properties that distinguish the refusals of different rungs.
+// What tells one rung's refusals from another's.
 struct RungTraits {
   DType input = DType::f16;  // f16 or f8e4m3
   int32_t min_compute_capability = 80;
@@ -17,7 +17,7 @@ struct RungTraits {
   bool tensor_maps = false;            // reads through TMA
 };
 
-// Returns one sentence, or an empty string. `targets`: the compiled targets, as in device_code.hpp.
+// One sentence, or empty. `targets`: what the kernels were compiled for, as in device_code.hpp.
 std::string rung_refusal(const ForwardProblem& problem, const DeviceInfo& device,
                          const RungTraits& rung, std::string_view targets);
 

@@ -1,5 +1,5 @@
-// Problems that backward_sm80 does not support. Needs no
-// CUDA header, so that refusals are tested in every build.
+// What backward_sm80 refuses. No CUDA header is needed here, so that refusals are tested in every
+// build.
 #pragma once
 
 #include <string>
@@ -10,10 +10,10 @@
 
 namespace flashcore::cuda::backward_sm80::general {
 
-// Returns whether products are computed in fp32: for fp32 inputs, or if the types of inputs and O differ.
+// Whether products are those of fp32: of fp32 inputs, and where the types of inputs and O differ.
 bool computes_in_fp32(const BackwardProblem& problem);
 
-// Returns one sentence, or an empty string. `targets`: the compiled targets, as in device_code.hpp.
+// One sentence, or empty. `targets`: what the kernel was compiled for, as in device_code.hpp.
 std::string refusal(const BackwardProblem& problem, const DeviceInfo& device,
                     std::string_view targets);
 

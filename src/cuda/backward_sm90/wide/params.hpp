@@ -11,7 +11,7 @@
 
 namespace flashcore::cuda::backward_sm90::wide {
 
-// The boxes have 64 rows and 64 columns.
+// Boxes of 64 rows and 64 columns.
 struct Maps {
   CUtensorMap q, k, v, d_o, dq, dk, dv;
 };

@@ -1,5 +1,5 @@
-// Problems that backward_sm90_wide does not support. Needs no
-// CUDA header, so that refusals are tested in every build.
+// What backward_sm90_wide refuses. No CUDA header is needed here, so that refusals are tested in every
+// build.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@
 
 namespace flashcore::cuda::backward_sm90::wide {
 
-// Returns one sentence, or an empty string. `targets`: the compiled targets, as in device_code.hpp.
+// One sentence, or empty. `targets`: what the kernel was compiled for, as in device_code.hpp.
 std::string refusal(const BackwardProblem& problem, const DeviceInfo& device,
                     std::string_view targets);
 

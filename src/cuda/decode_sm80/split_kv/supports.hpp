@@ -1,4 +1,4 @@
-// Problems that decode_sm80 does not support. Needs no CUDA header.
+// What decode_sm80 does not compute. Needs no CUDA header.
 #pragma once
 
 #include <cstdint>
@@ -9,16 +9,16 @@
 
 namespace flashcore::cuda::decode_sm80::split_kv {
 
-// Returns the row of kConfigs that computes a problem, or -1.
+// The row of kConfigs that computes a problem, or -1.
 int config_index(const ForwardProblem& problem);
 
-// Blocks per launch: as many as the device runs at once. For supported problems.
+// Blocks of a launch: as many as the device runs together. Of a problem that is not refused.
 int64_t block_count(const ForwardProblem& problem, const DeviceInfo& device);
 
-// Returns an upper bound of units per launch, for any lengths.
+// Units of a launch at most, whatever the lengths are.
 int64_t unit_count(const ForwardProblem& problem, const PlanContext& context);
 
-// Returns one sentence, or an empty string. `targets`: the compiled targets, as in device_code.hpp.
+// One sentence, or empty. `targets`: what the kernels were compiled for, as in device_code.hpp.
 std::string refusal(const ForwardProblem& problem, const PlanContext& context,
                     std::string_view targets);
 

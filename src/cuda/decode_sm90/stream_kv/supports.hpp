@@ -1,4 +1,4 @@
-// Problems that decode_sm90 does not support. Needs no CUDA header.
+// What decode_sm90 does not compute. Needs no CUDA header.
 #pragma once
 
 #include <cstdint>
@@ -9,11 +9,11 @@
 
 namespace flashcore::cuda::decode_sm90::stream_kv {
 
-// Returns the row of kConfigs that computes a problem, or -1.
+// The row of kConfigs that computes a problem, or -1.
 int config_index(const ForwardProblem& problem);
 
-// Tiles of rows, and shares of the keys, of a launch, for a supported
-// problem. whole: no item is cut, and the first kernel stores all rows.
+// Of a problem that is not refused: tiles of rows, and shares of the keys, of a launch. whole: no item is cut, and all
+// rows are stored by the first kernel.
 struct Shares {
   int64_t count;
   bool whole;
@@ -21,10 +21,10 @@ struct Shares {
 int64_t tile_count(const ForwardProblem& problem);
 Shares shares_of(const ForwardProblem& problem, const PlanContext& context);
 
-// Returns whether KV tiles are boxes of tensor maps, provided that K and V begin at aligned addresses.
+// Whether tiles of keys are boxes of tensor maps, where K and V begin at aligned addresses.
 bool has_boxes(const ForwardProblem& problem);
 
-// Returns one sentence, or an empty string. `targets`: the compiled targets, as in device_code.hpp.
+// One sentence, or empty. `targets`: what the kernels were compiled for, as in device_code.hpp.
 std::string refusal(const ForwardProblem& problem, const PlanContext& context,
                     std::string_view targets);
 

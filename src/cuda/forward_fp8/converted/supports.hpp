@@ -1,4 +1,4 @@
-// Problems that forward_fp8_converted does not support with any 16-bit kernel. Needs no CUDA header.
+// What forward_fp8_converted does not compute, whatever the 16-bit kernels do. Needs no CUDA header.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace flashcore::cuda::forward_fp8::converted {
 
-// Returns one sentence, or an empty string. `targets`: the compiled targets, as in device_code.hpp.
+// One sentence, or empty. `targets`: what the kernel was compiled for, as in device_code.hpp.
 std::string refusal(const ForwardProblem& problem, const DeviceInfo& device,
                     std::string_view targets);
 

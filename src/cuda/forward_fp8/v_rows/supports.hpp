@@ -1,5 +1,5 @@
-// Problems that forward_fp8_v_rows does not support with any inner kernel,
-// and the problem that it passes to the inner kernel. Needs no CUDA header.
+// What forward_fp8_v_rows does not compute, whatever the kernels inside do, and the problem that is left to
+// them. Needs no CUDA header.
 #pragma once
 
 #include <cstdint>
@@ -12,21 +12,21 @@ namespace flashcore::cuda::forward_fp8::v_rows {
 
 inline constexpr std::string_view kName = "forward_fp8_v_rows";
 
-// Returns one sentence, or an empty string. `targets`: the compiled targets, as in device_code.hpp.
+// One sentence, or empty. `targets`: what the kernel was compiled for, as in device_code.hpp.
 std::string refusal(const ForwardProblem& problem, const DeviceInfo& device,
                     std::string_view targets);
 
-// Returns the pitch of V's rows in the workspace, in bytes: whole chunks of 16.
+// Bytes from a row of V in the workspace to the next: whole chunks of 16.
 int64_t pitch_of(const ForwardProblem& problem);
 
-// Returns the bytes of V in the workspace, before the inner kernel's part; kTooLarge if they do not fit.
+// Bytes of V in the workspace, up to where a kernel's own part may begin; kTooLarge where they do not fit.
 int64_t rows_bytes(const ForwardProblem& problem);
 
-// Returns the problem with V in rows in the workspace.
+// The same problem with V in rows in the workspace.
 ForwardProblem in_rows(const ForwardProblem& problem);
 
-// Blocks per launch, one per tile: over a head's keys, over its
-// dimensions, and in total for all heads; kTooLarge if they do not fit.
+// Blocks of a launch, a tile each: of the keys of a head, of its dimensions, and of all heads; kTooLarge where
+// they do not fit.
 struct Blocks {
   int64_t columns, dims, all;
 };

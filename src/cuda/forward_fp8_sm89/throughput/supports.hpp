@@ -1,4 +1,4 @@
-// Problems that forward_fp8_sm89 does not support. Needs no CUDA header.
+// What forward_fp8_sm89 does not compute. Needs no CUDA header.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace flashcore::cuda::forward_fp8_sm89::throughput {
 
-// Returns one sentence, or an empty string. `targets`: the compiled targets, as in device_code.hpp.
+// One sentence, or empty. `targets`: what the kernel was compiled for, as in device_code.hpp.
 std::string refusal(const ForwardProblem& problem, const DeviceInfo& device,
                     std::string_view targets);
 

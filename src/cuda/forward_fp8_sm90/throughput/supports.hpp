@@ -1,4 +1,4 @@
-// Problems that forward_fp8_sm90 does not support. Needs no CUDA header.
+// What forward_fp8_sm90 does not compute. Needs no CUDA header.
 #pragma once
 
 #include <string>
@@ -8,14 +8,14 @@
 
 namespace flashcore::cuda::forward_fp8_sm90::throughput {
 
-// Returns one sentence, or an empty string. `targets`: the compiled targets, as in device_code.hpp.
+// One sentence, or empty. `targets`: what the kernel was compiled for, as in device_code.hpp.
 std::string refusal(const ForwardProblem& problem, const DeviceInfo& device,
                     std::string_view targets);
 
-// Returns the additional refusals of forward_fp8_sm90_three.
+// Of forward_fp8_sm90_three besides.
 std::string refuse_three(const ForwardProblem& problem);
 
-// Returns the refusals of forward_fp8_sm90_options.
+// The same of forward_fp8_sm90_options.
 std::string option_refusal(const ForwardProblem& problem, const DeviceInfo& device,
                            std::string_view targets);
 

@@ -1,4 +1,4 @@
-// Problems that forward_sm80_latency does not support. Needs no CUDA header.
+// What forward_sm80_latency does not compute. Needs no CUDA header.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace flashcore::cuda::forward_sm80::latency {
 
-// Returns one sentence, or an empty string. `targets`: the compiled targets, as in device_code.hpp.
+// One sentence, or empty. `targets`: what the kernels were compiled for, as in device_code.hpp.
 std::string refusal(const ForwardProblem& problem, const DeviceInfo& device,
                     std::string_view targets);
 

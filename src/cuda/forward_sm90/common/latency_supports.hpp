@@ -1,4 +1,4 @@
-// Problems that forward_sm90_latency and forward_sm90_latency_wide do not support. Needs no CUDA header.
+// What forward_sm90_latency and forward_sm90_latency_wide do not compute. Needs no CUDA header.
 #pragma once
 
 #include <string>
@@ -10,13 +10,13 @@
 
 namespace flashcore::cuda::forward_sm90 {
 
-// Returns one sentence, or an empty string. `targets`: the compiled targets, as in device_code.hpp.
+// One sentence, or empty. `targets`: what the kernels were compiled for, as in device_code.hpp.
 std::string latency_refusal(const ForwardProblem& problem, const DeviceInfo& device,
                             std::string_view targets);
 
-// Returns what the instance for a problem may assume.
+// What the instance for a problem may take for granted.
 attention::latency::Cover cover_of(const ForwardProblem& problem);
-// Returns its spelling in names of instances: any, band or whole.
+// How names of instances spell it: any, band or whole.
 std::string_view cover_name(attention::latency::Cover cover);
 
 }  // namespace flashcore::cuda::forward_sm90

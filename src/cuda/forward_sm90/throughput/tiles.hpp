@@ -33,7 +33,7 @@ inline std::vector<int> tile_candidates(const ForwardProblem& p) {
   return rows;
 }
 
-// The extent of K's and V's batch stride (pages or batches), and the number of rows in each.
+// Of K and V: what their batch strides lead to, and how many rows that has.
 constexpr int64_t lead_of_keys(const ForwardProblem& p) {
   if (p.paging.present) return p.paging.num_pages;
   return p.packed ? 1 : p.batch;
@@ -43,8 +43,8 @@ constexpr int64_t rows_of_keys(const ForwardProblem& p) {
   return p.packed ? p.total_kv : p.seqlen_kv;
 }
 
-// Returns whether tiles differ in the keys they see or in
-// their number of rows: then they are handed out one by one.
+// Whether tiles differ in how many keys they see, or in how many rows they have: then they are
+// handed out one by one.
 constexpr bool is_uneven(const ForwardProblem& p, const Config& config) {
   return sees_unevenly(p) || p.seqlen_q % config.block_q() != 0;
 }

@@ -1,5 +1,5 @@
-// The limits of backward_sm90_split, and the number of splits of a
-// problem. Needs no CUDA header, so that both are tested in every build.
+// What backward_sm90_split refuses, and how it splits a problem. No CUDA header is needed here, so that both are tested
+// in every build.
 #pragma once
 
 #include <cstdint>
@@ -11,14 +11,14 @@
 
 namespace flashcore::cuda::backward_sm90::split {
 
-// Returns one sentence that says why the kernel cannot compute the problem, or an empty string.
+// One sentence why the kernel cannot compute the problem; empty when it can.
 std::string refusal(const BackwardProblem& problem, const DeviceInfo& device,
                     std::string_view targets);
 
-// Returns the number of KV tiles of a problem, in all heads.
+// Tiles of keys of a problem, in all heads.
 int64_t tiles_of(const ForwardProblem& p);
 
-// Returns the number of blocks that share a KV tile: the one with the fewest steps.
+// Blocks that share a tile of keys: what takes the fewest steps.
 int splits_of(const ForwardProblem& p, int multiprocessors);
 
 }  // namespace flashcore::cuda::backward_sm90::split
