@@ -1,5 +1,5 @@
 // decode_sm80: a block processes units of rows and keys one by one (walk.cuh), its rings share the keys
-// of a unit (attend.cuh), and their results are written to memory, where combine.cu combines them.
+// of a unit (attend.cuh), and their results are written to memory, where combine.cuh combines them.
 #pragma once
 
 #include <cstdint>

@@ -37,7 +37,7 @@ struct Config {
   bool e5m2 = false;  // the fp8 type; otherwise e4m3
 
   // Sets the register limit: with 8 rows, it leaves room for
-  // blocks of join.cu, which are resident before this kernel ends.
+  // blocks of join.cuh, which are resident before this kernel ends.
   constexpr int bounded_threads() const {
     return row_tiles == 1 ? kThreads + kJoinThreads : kThreads;
   }

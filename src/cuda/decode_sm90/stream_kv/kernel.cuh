@@ -1,6 +1,6 @@
 // decode_sm90: each block computes its share of the keys of a batch (walk.cuh), each
 // warp every eighth KV tile of it (ring.cuh, attend.cuh). Whole items become rows of O
-// at once; parts at the ends of shares are written to memory, where join.cu joins them.
+// at once; parts at the ends of shares are written to memory, where join.cuh joins them.
 #pragma once
 
 #include <cstdint>

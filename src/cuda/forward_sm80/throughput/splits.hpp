@@ -1,5 +1,5 @@
 // Splits of a problem's keys: few queries against long keys fill a GPU only if several
-// blocks share a query's keys. A second kernel (combine.cu) combines their results.
+// blocks share a query's keys. A second kernel (combine.cuh) combines their results.
 //
 //   keys    | split 0 | split 1 | ... | last, shorter |        a split is a whole number of tiles
 //
